@@ -1,0 +1,95 @@
+/* The pager: one bounded pool of experts in anonymous memory, shared by all mounted models.
+ *
+ * An expert comes into memory only through here: read from its store in one O_DIRECT read, verified,
+ * arranged for the kernels by the source's callback, and kept until the policy (LRU) evicts it.
+ * The pager knows bytes and (source, layer, expert) numbers, not tensors.
+ *
+ * The unit of work is a batch: the experts that one layer needs at one step. The caller takes them
+ * as they become ready, resident ones first, computes, and gives each back:
+ *
+ *     pager_begin(&batch, source, layer, experts, n);
+ *     while ((got = pager_next(&batch, ready, max, &err)) > 0)
+ *             … compute with ready[i].data …, then pager_put(&batch, &ready[i]);
+ *     pager_end(&batch);
+ *
+ * An expert is pinned from the moment pager_next returns it until pager_put. A batch waits for
+ * room only while it holds nothing, so a budget of a single expert works and batches of several
+ * models cannot deadlock.
+ *
+ * Threads: one mutex (pager.lock) guards the pool; it is never held during I/O or arranging, and no other
+ * lock is taken under it. Everything that a looker sees is atomic: pager_inspect and pager_stats
+ * take no lock.
+ */
+#ifndef MOEFS_CACHE_PAGER_H
+#define MOEFS_CACHE_PAGER_H
+
+#include "cache/err.h"
+#include "cache/store.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct pager;
+struct pager_source; /* one model's experts */
+
+/* Rearranges a verified record for the kernels: slot has slot_bytes, 64-byte aligned.
+ * Called from the thread that runs the batch, without locks. */
+typedef void pager_arrange_fn(void *ctx, void *slot, const void *record);
+
+int pager_create(struct pager **out, uint64_t budget_bytes, struct err *e);
+void pager_destroy(struct pager *p); /* after all sources are gone */
+
+/* ERANGE below the largest expert of any source. Shrinking evicts at once what is not pinned, and the
+ * rest as it is put back. */
+int pager_set_budget(struct pager *p, uint64_t bytes, struct err *e);
+
+/* Registers a model; the store stays the caller's and outlives the source. ERANGE if one slot is
+ * larger than the budget. */
+int pager_add(struct pager *p, struct pager_source **out, const struct store *store, size_t slot_bytes,
+	      pager_arrange_fn *arrange, void *ctx, struct err *e);
+void pager_remove(struct pager_source *s); /* frees its slots; no batch may be open */
+
+struct pager_ready {
+	uint32_t index;	  /* into the array given to pager_begin */
+	const void *data; /* the slot, as arranged */
+};
+struct pager_batch {
+	struct pager_source *source;
+	uint32_t layer, count;
+	const uint32_t *experts; /* the caller's, distinct, for the life of the batch */
+	uint8_t *state;		 /* the pager's: how far each has got */
+	uint32_t held, left;
+};
+/* Counts a hit or a miss for each expert, once per batch; `token` is recorded as its last use. */
+int pager_begin(struct pager_batch *b, struct pager_source *s, uint32_t layer, const uint32_t *experts,
+		uint32_t n, uint64_t token, struct err *e);
+/* Returns how many were stored in ready (1 … max), 0 when every expert has been returned, or a
+ * negative errno (-EIO names the record). After an error: put what is held, then pager_end. */
+int pager_next(struct pager_batch *b, struct pager_ready *ready, uint32_t max, struct err *e);
+void pager_put(struct pager_batch *b, const struct pager_ready *r);
+void pager_end(struct pager_batch *b);
+
+/* ---- looking ---- */
+
+struct pager_expert {
+	bool resident;
+	uint32_t pinned;     /* batches computing with it now */
+	uint64_t bytes;	     /* in memory; 0 if not resident */
+	uint64_t hits, misses;
+	uint64_t last_token; /* the `token` of its last use */
+	uint64_t last_used;  /* CLOCK_REALTIME nanoseconds, 0 if never */
+};
+void pager_inspect(const struct pager_source *s, uint32_t layer, uint32_t expert,
+		   struct pager_expert *out);
+
+struct pager_stats {
+	uint64_t budget, used, peak; /* bytes of slots; used never exceeds budget while it is not shrunk */
+	uint64_t hits, misses, evictions, bytes_read, experts_resident;
+	uint64_t wait_ns; /* time that batches spent waiting for reads */
+};
+void pager_stats(const struct pager *p, struct pager_stats *out);
+/* The same counters for one source; budget and peak are the pool's. */
+void pager_source_stats(const struct pager_source *s, struct pager_stats *out);
+
+#endif

@@ -1,0 +1,117 @@
+/* Models and the engine that they share: one of the two headers that fs/ and the benchmarks use
+ * (the other is session.h).
+ *
+ * An engine owns what all mounted models share: the expert pool, the context budget and the compute
+ * threads. A model is one checkpoint's directory. Opening it reads config.json and, if there is one,
+ * the store's index, and nothing more; weights come with model_load or the first prompt.
+ *
+ * Threads: every function here may be called from any thread and returns without waiting for disk or
+ * arithmetic, except where its comment says "blocks".
+ */
+#ifndef MOEFS_ENGINE_MODEL_H
+#define MOEFS_ENGINE_MODEL_H
+
+#include "cache/err.h"
+#include "cache/pager.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct engine;
+struct model;
+struct session;
+
+struct engine_options {
+	uint64_t budget;	 /* bytes for experts; 0: from the memory that is free */
+	uint64_t context_budget; /* bytes for key-value memory; 0: likewise */
+	uint32_t context;	 /* positions per session; 0: the model's own, at most 32 Ki */
+	uint32_t threads;	 /* 0: as many as cores */
+	uint32_t chunk;		 /* prompt tokens per step; 0: default. Never changes a text. */
+	const char *quant;	 /* tq2, tq3 (NULL: this), tq4 or bf16; see recipe.h */
+	const char *store;	 /* folder for stores; NULL: beside the checkpoint, else the cache folder */
+	/* Called, from any thread and with no lock held, whenever the answer, status or error of a
+	 * session may have changed; must not block. user is what session_create was given. May be NULL. */
+	void (*changed)(void *ctx, void *user);
+	void *ctx;
+};
+
+/* Blocks (reads the memory limits). ERANGE, EINVAL: an option is wrong, in words. */
+int engine_create(struct engine **out, const struct engine_options *options, struct err *e);
+void engine_destroy(struct engine *g); /* after every model is closed */
+
+int engine_set_budget(struct engine *g, uint64_t bytes, struct err *e);
+int engine_set_context_budget(struct engine *g, uint64_t bytes, struct err *e);
+uint64_t engine_context_budget(const struct engine *g);
+uint64_t engine_context_used(const struct engine *g);
+void engine_cache_stats(const struct engine *g, struct pager_stats *out);
+
+/* True if the directory looks like a checkpoint (it has a config.json). Blocks. */
+bool model_is_directory(const char *directory);
+
+/* Blocks for the few files it reads. The engine outlives the model. */
+int model_open(struct model **out, struct engine *g, const char *directory, struct err *e);
+/* Ends every session of the model (waiting reads fail with EIO), stops loading, and frees it. Blocks
+ * until the step in progress ends. An interrupted conversion can be resumed by the next mount. */
+void model_close(struct model *m);
+
+const char *model_name(const struct model *m);	    /* the directory's last component */
+const char *model_directory(const struct model *m); /* as given, made absolute */
+
+enum model_state { MODEL_UNLOADED, MODEL_LOADING, MODEL_READY, MODEL_FAILED };
+enum model_state model_state(const struct model *m);
+/* Asks for the weights: returns at once, loading goes on behind. Again after a failure: retries. */
+void model_load(struct model *m);
+/* Blocks until loading has succeeded (0) or failed (in words). Asks for it first. */
+int model_wait(struct model *m, struct err *e);
+/* Why loading failed, in one sentence; empty if it did not. */
+void model_error(const struct model *m, char *text, size_t size);
+
+/* How far a conversion is; total is 0 while none is running. */
+struct model_progress {
+	const char *doing; /* "idle", "converting", "reading" */
+	uint64_t done, total;	 /* bytes of the source */
+	double seconds;		 /* since it began */
+};
+void model_progress(const struct model *m, struct model_progress *out);
+
+/* Facts for info/, each as one line of text without the newline. */
+enum model_fact {
+	FACT_ARCHITECTURE,	 /* model_type, "qwen3_moe" */
+	FACT_LAYERS,
+	FACT_HIDDEN_SIZE,
+	FACT_HEADS,		 /* query heads */
+	FACT_KV_HEADS,
+	FACT_HEAD_DIM,
+	FACT_VOCABULARY,
+	FACT_EXPERTS,		 /* per routed layer, 0 if dense */
+	FACT_EXPERTS_PER_TOKEN,
+	FACT_PARAMETERS,
+	FACT_ACTIVE_PARAMETERS,	 /* that one token passes through */
+	FACT_BITS_PER_WEIGHT,	 /* of the store, embeddings and norms included */
+	FACT_CONTEXT,		 /* positions a session may use */
+	FACT_MAX_PROMPT_BYTES,
+	FACT_RECIPE,		 /* "tq3", what -o quant= said */
+	FACT_STORE,		 /* path of the store's folder */
+	FACT_STATE,		 /* unloaded, loading, ready, failed */
+	FACT_PROGRESS,		 /* "idle", or "converting 42 % 12.6/30.1 MB 3 s left" */
+	FACT_KERNELS,		 /* the kernels' table in use */
+	FACT_COUNT
+};
+int model_fact(const struct model *m, enum model_fact fact, char *text, size_t size);
+uint64_t model_max_prompt_bytes(const struct model *m);
+
+/* Experts, for looking: none of these loads or promotes anything. */
+uint32_t model_layers(const struct model *m);
+uint32_t model_experts(const struct model *m, uint32_t layer); /* 0 for a dense layer */
+/* Bytes of one expert as stored; 0 until the store is complete. */
+uint64_t model_expert_bytes(const struct model *m);
+void model_expert_inspect(const struct model *m, uint32_t layer, uint32_t expert,
+			  struct pager_expert *out);
+/* Blocks (reads the disk). Returns bytes read, 0 past the end, or a negative errno. */
+int64_t model_expert_read(const struct model *m, uint32_t layer, uint32_t expert, uint64_t offset,
+			  void *buffer, size_t bytes, struct err *e);
+/* This model's share of the counters; budget is the pool's. */
+void model_cache_stats(const struct model *m, struct pager_stats *out);
+
+#endif
