@@ -36,7 +36,11 @@ $(BUILD)/libmoefs.a: $(LIB_OBJS)
 	@rm -f $@
 	ar rcs $@ $^
 
-$(BUILD)/kernels/avx2.o: override CFLAGS += -mavx2 -mfma -mf16c
+# -O3: blocks of sums stay in registers only if loops with constant bounds are unrolled.
+ifneq ($(findstring x86_64,$(shell $(CC) -dumpmachine)),)
+$(patsubst %.c,$(BUILD)/%.o,$(wildcard kernels/avx2*.c)): override CFLAGS += -O3 -mavx2 -mfma -mf16c
+endif
+$(BUILD)/tests/unit/golden.o: override CPPFLAGS += -DMOEFS_SOURCE_ROOT='"$(CURDIR)"'
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)

@@ -10,7 +10,7 @@
  *   - the integer dot of a TQ group is exact; groups are summed in ascending order with
  *         y = fmaf((float)I_g, s_g * a_g, y),
  *     s_g the weight group's norm, a_g the input group's scale times the codebook's gain;
- *   - one exp for vector bodies and tails: vec_exp() of the scalar table, operation by operation;
+ *   - one exp for vector bodies and tails: exp_f32() of exp.h, operation by operation;
  *   - a result for one token never depends on which other tokens are computed with it.
  *
  * Arrays are row-major; `n`, `k`, `rows` count elements. Pointers may be unaligned unless said.
@@ -19,6 +19,7 @@
 #define MOEFS_KERNELS_KERNELS_H
 
 #include "kernels/format.h"
+#include "kernels/tq.h"
 
 enum { KV_BLOCK = 64 }; /* positions in one block of key-value memory */
 enum kv_type { KV_F32, KV_F16 };
@@ -55,13 +56,19 @@ struct kernels {
 				       size_t n);
 
 	/* One token's input in 8 bits: each group of 128 is zero-padded, rotated and rounded (to
-	 * nearest even) to q = x · 127 / max|x|, scale = max|x| / 127 (0 for a zero group). */
+	 * nearest even) to q = x / max|x| · 127, scale = max|x| / 127 (0 for a zero group). A group
+	 * with a NaN or an infinity gets scale NaN, which every product with it then shows. */
 	void (*tq_prepare)(int8_t *q, float *scale, const float *x, uint32_t k);
+	/* tq_quantise_row of tq.h, bit for bit, for whoever has many rows to convert. */
+	bool (*tq_quantise_row)(uint8_t *packed, float *norms, const float *row, uint32_t cols,
+				uint32_t bits, enum tq_gain gain);
 
-	/* y = x / sqrt(mean(x²) + eps) · w   (Zhang and Sennrich 2019); y may be x. */
+	/* y = x / sqrt(mean(x²) + eps) · w   (Zhang and Sennrich 2019), rounded as
+	 * (x · (1 / sqrtf(…))) · w, the sum in dot order; y may be x. */
 	void (*rmsnorm)(float *y, const float *x, const float *w, uint32_t n, float eps);
 	/* Rotates pairs (x[i], x[i + half]) of one head by angle i: cos and sin are [half]; the head's
-	 * elements past 2·half are left alone (partial rotary factor). Su et al. 2021, NeoX order. */
+	 * elements past 2·half are left alone (partial rotary factor). Su et al. 2021, NeoX order.
+	 * a' = fmaf(a, cos, -(b · sin)), b' = fmaf(b, cos, a · sin). */
 	void (*rope)(float *x, const float *cos, const float *sin, uint32_t half);
 	/* gate[i] = silu(gate[i]) · up[i], silu(x) = x / (1 + exp(-x)). */
 	void (*silu_mul)(float *gate, const float *up, size_t n);
@@ -75,8 +82,10 @@ struct kernels {
 		       uint32_t slot, const float *key, const float *value, uint32_t head_dim);
 	/* out, q: [heads][head_dim]. Online softmax (Milakov and Gimelshein 2018) over blocks of 64
 	 * absolute positions in ascending order, so the result does not depend on the chunking.
-	 * Score j is fmaf over d ascending; a block's sum is in dot order; value sums are fmaf over j
-	 * ascending. Positions past length count as probability exactly 0. */
+	 * Score j is fmaf over d ascending, then times scale; a block's sum is in dot order and joins the
+	 * running one as fmaf(sum, exp(m_old - m_new), block); value sums are rescaled and then fmaf over j
+	 * ascending. Positions past length count as probability exactly 0, and what their slots hold
+	 * (anything) has no influence. */
 	void (*attend)(float *out, const float *q, const struct attention *a);
 };
 

@@ -1,0 +1,174 @@
+/* AVX2 products of 16- and 32-bit float matrices.
+ *
+ * A small block of rows × tokens is computed together, so that a loaded vector is used several times;
+ * every one of its sums still has its own 16 lanes, in the order of kernels.h, whatever the block.
+ */
+#if defined(__x86_64__)
+
+#include "kernels/avx2.h"
+
+#include <string.h>
+
+typedef __m256 load8_fn(const uint8_t *row, size_t i); /* elements i … i+7 of a stored row */
+
+ALWAYS_INLINE __m256 load8_f32(const uint8_t *row, size_t i)
+{
+	return _mm256_loadu_ps((const float *)(const void *)(row + i * 4));
+}
+
+ALWAYS_INLINE __m128i load8_u16(const uint8_t *row, size_t i)
+{
+	return _mm_loadu_si128((const __m128i *)(const void *)(row + i * 2));
+}
+
+ALWAYS_INLINE __m256 load8_f16(const uint8_t *row, size_t i)
+{
+	return _mm256_cvtph_ps(load8_u16(row, i));
+}
+
+ALWAYS_INLINE __m256 load8_bf16(const uint8_t *row, size_t i)
+{
+	return _mm256_castsi256_ps(
+		_mm256_slli_epi32(_mm256_cvtepu16_epi32(load8_u16(row, i)), 16));
+}
+
+enum { ROWS_MAX = 4, TOKENS_MAX = 3, ROW_CHUNK = 16 };
+
+/* Where the operands of one block of sums lie. */
+struct block {
+	const uint8_t *w; /* the first row */
+	size_t row_bytes, element_bytes;
+	const float *x[TOKENS_MAX];
+	float *y[TOKENS_MAX]; /* of the first row */
+	uint32_t k;
+};
+
+/* One step of 16 along k. Lanes that are not `in` keep their sums (NULL: all are in): even adding
+ * a product of zeros would turn a sum of -0 into +0. */
+ALWAYS_INLINE void step16(__m256 sum[ROWS_MAX][TOKENS_MAX][2],
+			  const uint8_t *const w[ROWS_MAX], const float *const x[TOKENS_MAX],
+			  size_t i, const __m256 *in, size_t rows, size_t tokens, load8_fn *load8)
+{
+	for (size_t half = 0; half < 2; half++) {
+		__m256 wr[ROWS_MAX];
+		for (size_t r = 0; r < rows; r++)
+			wr[r] = load8(w[r], i + half * AVX2_LANES);
+		for (size_t t = 0; t < tokens; t++) {
+			const __m256 xt = _mm256_loadu_ps(x[t] + i + half * AVX2_LANES);
+			for (size_t r = 0; r < rows; r++) {
+				__m256 *s = &sum[r][t][half];
+				const __m256 next = _mm256_fmadd_ps(wr[r], xt, *s);
+				*s = in ? _mm256_blendv_ps(*s, next, in[half]) : next;
+			}
+		}
+	}
+}
+
+/* rows and tokens are constants where this is inlined: the sums then stay in registers. */
+ALWAYS_INLINE void block_dots(const struct block *b, size_t rows, size_t tokens, load8_fn *load8)
+{
+	__m256 sum[ROWS_MAX][TOKENS_MAX][2];
+	const uint8_t *w[ROWS_MAX];
+	const size_t whole = b->k / 16 * 16, rest = b->k % 16;
+
+	for (size_t r = 0; r < rows; r++) {
+		w[r] = b->w + r * b->row_bytes;
+		for (size_t t = 0; t < tokens; t++)
+			sum[r][t][0] = sum[r][t][1] = _mm256_setzero_ps();
+	}
+	for (size_t i = 0; i < whole; i += 16)
+		step16(sum, w, b->x, i, NULL, rows, tokens, load8);
+
+	if (rest) { /* in zero-padded copies */
+		uint8_t w_tail[ROWS_MAX][16 * sizeof(float)] = {{0}};
+		float x_tail[TOKENS_MAX][16] = {{0}};
+		const uint8_t *wt[ROWS_MAX];
+		const float *xt[TOKENS_MAX];
+		const __m256 in[2] = {
+			_mm256_castsi256_ps(first_lanes(rest)),
+			_mm256_castsi256_ps(first_lanes(rest > 8 ? rest - 8 : 0)),
+		};
+		for (size_t r = 0; r < rows; r++)
+			wt[r] = memcpy(w_tail[r], w[r] + whole * b->element_bytes,
+				       rest * b->element_bytes);
+		for (size_t t = 0; t < tokens; t++)
+			xt[t] = memcpy(x_tail[t], b->x[t] + whole, rest * sizeof(float));
+		step16(sum, wt, xt, 0, in, rows, tokens, load8);
+	}
+	for (size_t t = 0; t < tokens; t++)
+		for (size_t r = 0; r < rows; r++)
+			b->y[t][r] = sum_dot_lanes(sum[r][t][0], sum[r][t][1]);
+}
+
+/* `rows` rows for 1 … 3 tokens: 8 to 12 sums of two registers each at a time, then single rows. */
+ALWAYS_INLINE void rows_dots(struct block *b, size_t rows, size_t tokens, load8_fn *load8)
+{
+	const size_t together = tokens == 1 ? 4 : 2;
+
+	while (rows > 0) {
+		const size_t now = rows >= together ? together : 1;
+		if (now == 1 && tokens == 1)
+			block_dots(b, 1, 1, load8);
+		else if (now == 1 && tokens == 2)
+			block_dots(b, 1, 2, load8);
+		else if (now == 1)
+			block_dots(b, 1, 3, load8);
+		else if (tokens == 1)
+			block_dots(b, 4, 1, load8);
+		else if (tokens == 2)
+			block_dots(b, 2, 2, load8);
+		else
+			block_dots(b, 2, 3, load8);
+		b->w += now * b->row_bytes;
+		for (size_t t = 0; t < tokens; t++)
+			b->y[t] += now;
+		rows -= now;
+	}
+}
+
+/* A chunk of rows stays in the cache while all tokens pass. */
+ALWAYS_INLINE void multiply_floats(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
+				   uint32_t row1, const struct input *x, const uint32_t *tokens,
+				   size_t n, load8_fn *load8, size_t element_bytes)
+{
+	const size_t row_bytes = x->k * element_bytes;
+	const uint8_t *data = w->data;
+
+	for (uint32_t r = row0; r < row1; r += ROW_CHUNK) {
+		const size_t rows = row1 - r < ROW_CHUNK ? row1 - r : ROW_CHUNK;
+		for (size_t t = 0; t < n; t += TOKENS_MAX) {
+			const size_t count = n - t < TOKENS_MAX ? n - t : TOKENS_MAX;
+			struct block b = {
+				.w = data + r * row_bytes,
+				.row_bytes = row_bytes,
+				.element_bytes = element_bytes,
+				.k = x->k,
+			};
+			for (size_t i = 0; i < count; i++) {
+				b.x[i] = x->f + (tokens ? tokens[t + i] : t + i) * x->k;
+				b.y[i] = y + (t + i) * ldy + r;
+			}
+			rows_dots(&b, rows, count, load8);
+		}
+	}
+}
+
+void avx2_multiply_f32(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
+		       const struct input *x, const uint32_t *tokens, size_t n)
+{
+	multiply_floats(y, ldy, w, row0, row1, x, tokens, n, load8_f32, 4);
+}
+
+void avx2_multiply_f16(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
+		       const struct input *x, const uint32_t *tokens, size_t n)
+{
+	multiply_floats(y, ldy, w, row0, row1, x, tokens, n, load8_f16, 2);
+}
+
+void avx2_multiply_bf16(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
+			const struct input *x, const uint32_t *tokens, size_t n)
+{
+	multiply_floats(y, ldy, w, row0, row1, x, tokens, n, load8_bf16, 2);
+}
+
+#endif

@@ -1,0 +1,235 @@
+/* AVX2 versions of what is done to a TQ group before it is multiplied or stored: the rotation, and
+ * with it the 8-bit inputs (tq_prepare) and the quantisation of weights (tq_quantise_row).
+ *
+ * A group is 16 registers, element i in lane i mod 8 of register i / 8. Each lane does the very
+ * operations of tq.c in the same order, so every bit agrees; for sums that order, too, was 8 lanes wide.
+ */
+#if defined(__x86_64__)
+
+#include "kernels/avx2.h"
+#include "kernels/tq_tables.h"
+
+enum { REGISTERS = TQ_GROUP / AVX2_LANES };
+
+/* Up to 128 of the `left` floats at x; the rest of the group is zero. */
+ALWAYS_INLINE void load_group(__m256 y[REGISTERS], const float *x, size_t left)
+{
+	for (size_t i = 0; i < REGISTERS; i++) {
+		const size_t begin = i * AVX2_LANES;
+		y[i] = left > begin ? load_up_to_8(x + begin, left - begin) : _mm256_setzero_ps();
+	}
+}
+
+/* ---- rotation ---- */
+
+/* The butterfly of two lanes: lane l gets swapped + own in the lower place, swapped - own in the
+ * upper, where `upper` holds the sign bit. */
+ALWAYS_INLINE __m256 butterfly(__m256 own, __m256 swapped, __m256 upper)
+{
+	return _mm256_add_ps(swapped, _mm256_xor_ps(own, upper));
+}
+
+static void walsh_hadamard(__m256 y[REGISTERS])
+{
+	const __m256 upper1 = _mm256_setr_ps(0, -0.0F, 0, -0.0F, 0, -0.0F, 0, -0.0F);
+	const __m256 upper2 = _mm256_setr_ps(0, 0, -0.0F, -0.0F, 0, 0, -0.0F, -0.0F);
+	const __m256 upper4 = _mm256_setr_ps(0, 0, 0, 0, -0.0F, -0.0F, -0.0F, -0.0F);
+	const __m256 divisor = _mm256_set1_ps(TQ_SQRT_GROUP);
+
+	for (size_t i = 0; i < REGISTERS; i++) {
+		__m256 v = y[i];
+		v = butterfly(v, _mm256_permute_ps(v, 0xb1), upper1);
+		v = butterfly(v, _mm256_permute_ps(v, 0x4e), upper2);
+		y[i] = butterfly(v, _mm256_permute2f128_ps(v, v, 0x01), upper4);
+	}
+	for (size_t h = 1; h < REGISTERS; h *= 2) {
+		for (size_t start = 0; start < REGISTERS; start += 2 * h) {
+			for (size_t i = start; i < start + h; i++) {
+				const __m256 a = y[i], b = y[i + h];
+				y[i] = _mm256_add_ps(a, b);
+				y[i + h] = _mm256_sub_ps(a, b);
+			}
+		}
+	}
+	for (size_t i = 0; i < REGISTERS; i++)
+		y[i] = _mm256_div_ps(y[i], divisor);
+}
+
+ALWAYS_INLINE void multiply_signs(__m256 y[REGISTERS], const float signs[TQ_GROUP])
+{
+	for (size_t i = 0; i < REGISTERS; i++)
+		y[i] = _mm256_mul_ps(y[i], _mm256_loadu_ps(signs + i * AVX2_LANES));
+}
+
+ALWAYS_INLINE void rotate(__m256 y[REGISTERS])
+{
+	multiply_signs(y, tq_signs1);
+	walsh_hadamard(y);
+	multiply_signs(y, tq_signs2);
+}
+
+ALWAYS_INLINE void unrotate(__m256 y[REGISTERS])
+{
+	multiply_signs(y, tq_signs2);
+	walsh_hadamard(y);
+	multiply_signs(y, tq_signs1);
+}
+
+/* ---- inputs in 8 bits ---- */
+
+/* Compared as integers, like the scalar version: NaN and infinity are the largest. */
+ALWAYS_INLINE float largest_magnitude(const __m256 y[REGISTERS])
+{
+	const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
+	__m256i m8 = _mm256_setzero_si256();
+
+	for (size_t i = 0; i < REGISTERS; i++)
+		m8 = _mm256_max_epi32(m8, _mm256_and_si256(_mm256_castps_si256(y[i]), magnitude));
+	__m128i m = _mm_max_epi32(_mm256_castsi256_si128(m8), _mm256_extracti128_si256(m8, 1));
+	m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0x4e));
+	m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0xb1));
+	return _mm_cvtss_f32(_mm_castsi128_ps(m));
+}
+
+/* 32 integers, in order, as bytes. */
+ALWAYS_INLINE __m256i pack_bytes(__m256i a, __m256i b, __m256i c, __m256i d)
+{
+	/* The packs work in halves and leave groups of four as a b c d | a b c d. */
+	const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+	const __m256i bytes =
+		_mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+	return _mm256_permutevar8x32_epi32(bytes, order);
+}
+
+ALWAYS_INLINE __m256i round_to_q(__m256 y, __m256 divisor)
+{
+	return _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_div_ps(y, divisor), _mm256_set1_ps(127)));
+}
+
+void avx2_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k)
+{
+	for (size_t g = 0; g < tq_groups(k); g++, q += TQ_GROUP) {
+		__m256 y[REGISTERS];
+		load_group(y, x + g * TQ_GROUP, k - g * TQ_GROUP);
+		rotate(y);
+
+		const float max = largest_magnitude(y);
+		if (!isfinite(max)) {
+			memset(q, 0, TQ_GROUP);
+			scale[g] = NAN;
+			continue;
+		}
+		const __m256 divisor = _mm256_set1_ps(max == 0 ? 1 : max);
+		for (size_t i = 0; i < REGISTERS; i += 4) {
+			const __m256i bytes =
+				pack_bytes(round_to_q(y[i], divisor), round_to_q(y[i + 1], divisor),
+					   round_to_q(y[i + 2], divisor),
+					   round_to_q(y[i + 3], divisor));
+			_mm256_storeu_si256((__m256i *)(void *)(q + i * AVX2_LANES), bytes);
+		}
+		scale[g] = max / 127;
+	}
+}
+
+/* ---- quantisation ---- */
+
+ALWAYS_INLINE float dot128(const __m256 a[REGISTERS], const __m256 b[REGISTERS])
+{
+	__m256 lanes = _mm256_setzero_ps();
+	float lane[AVX2_LANES], sum = 0;
+
+	for (size_t i = 0; i < REGISTERS; i++)
+		lanes = _mm256_add_ps(lanes, _mm256_mul_ps(a[i], b[i]));
+	_mm256_storeu_ps(lane, lanes);
+	for (size_t l = 0; l < AVX2_LANES; l++)
+		sum += lane[l];
+	return sum;
+}
+
+/* Boundaries strictly below: a comparison that holds is -1. */
+ALWAYS_INLINE __m256i nearest_levels(const struct tq_codebook *book, __m256 y, uint32_t levels)
+{
+	__m256i index = _mm256_setzero_si256();
+
+	for (uint32_t i = 0; i + 1 < levels; i++) {
+		const __m256 below = _mm256_cmp_ps(_mm256_set1_ps(book->boundary[i]), y, _CMP_LT_OQ);
+		index = _mm256_sub_epi32(index, _mm256_castps_si256(below));
+	}
+	return index;
+}
+
+/* level[index]; a permutation looks at the low three bits of an index. */
+ALWAYS_INLINE __m256 levels_at(const struct tq_codebook *book, __m256i index, uint32_t levels)
+{
+	const __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(book->level), index);
+	if (levels <= 8)
+		return low;
+	const __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(book->level + 8), index);
+	const __m256i upper = _mm256_cmpgt_epi32(index, _mm256_set1_epi32(7));
+	return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(upper));
+}
+
+ALWAYS_INLINE bool quantise_group(uint8_t *packed, float *stored, __m256 y[REGISTERS],
+				  const struct tq_codebook *book, uint32_t bits, enum tq_gain gain)
+{
+	__m256 c[REGISTERS];
+	__m256i index[REGISTERS];
+	uint8_t bytes[TQ_GROUP];
+	const float norm = sqrtf(dot128(y, y));
+	const __m256 divisor = _mm256_set1_ps(norm == 0 ? 1 : norm);
+
+	if (!isfinite(norm))
+		return false;
+	for (size_t i = 0; i < REGISTERS; i++)
+		y[i] = _mm256_div_ps(y[i], divisor);
+	rotate(y);
+	for (size_t i = 0; i < REGISTERS; i++) {
+		index[i] = nearest_levels(book, y[i], 1U << bits);
+		c[i] = levels_at(book, index[i], 1U << bits);
+	}
+	for (size_t i = 0; i < REGISTERS; i += 4)
+		_mm256_storeu_si256((__m256i *)(void *)(bytes + i * AVX2_LANES),
+				    pack_bytes(index[i], index[i + 1], index[i + 2], index[i + 3]));
+	tq_pack(packed, bytes, bits);
+
+	if (norm == 0) {
+		*stored = 0;
+	} else if (gain == TQ_GAIN_LEAST_SQUARES) {
+		*stored = norm * (dot128(y, c) / dot128(c, c));
+	} else {
+		unrotate(c);
+		*stored = norm / sqrtf(dot128(c, c));
+	}
+	return true;
+}
+
+/* bits is a constant where this is inlined. */
+ALWAYS_INLINE bool quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
+				uint32_t bits, enum tq_gain gain)
+{
+	const struct tq_codebook *book = tq_codebook(bits);
+	const size_t bytes = (size_t)TQ_GROUP / 8 * bits;
+
+	for (size_t g = 0; g < tq_groups(cols); g++) {
+		__m256 y[REGISTERS];
+		load_group(y, row + g * TQ_GROUP, cols - g * TQ_GROUP);
+		if (!quantise_group(packed + g * bytes, &norms[g], y, book, bits, gain))
+			return false;
+	}
+	return true;
+}
+
+bool avx2_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
+			  uint32_t bits, enum tq_gain gain)
+{
+	switch (bits) {
+	case 2:
+		return quantise_row(packed, norms, row, cols, 2, gain);
+	case 3:
+		return quantise_row(packed, norms, row, cols, 3, gain);
+	default:
+		return quantise_row(packed, norms, row, cols, 4, gain);
+	}
+}
+
+#endif

@@ -1,0 +1,18 @@
+/* The constants of TQ that its fast variants need beside the codebooks; within kernels/ only. */
+#ifndef MOEFS_KERNELS_TQ_TABLES_H
+#define MOEFS_KERNELS_TQ_TABLES_H
+
+#include "kernels/tq.h"
+
+extern const float tq_signs1[TQ_GROUP], tq_signs2[TQ_GROUP]; /* each +1 or -1 */
+
+#define TQ_SQRT_GROUP 0x1.6a09e6p+3F /* √128 in f32; the rotation divides by it */
+
+/* The next group of a row: up to 128 of `left` floats, zero-padded. */
+static inline void tq_load_group(float x[TQ_GROUP], const float *row, size_t left)
+{
+	for (size_t i = 0; i < TQ_GROUP; i++)
+		x[i] = i < left ? row[i] : 0;
+}
+
+#endif

@@ -1,0 +1,31 @@
+/* Random numbers for tests: the same on every run and every machine. */
+#ifndef MOEFS_TESTS_RANDOM_H
+#define MOEFS_TESTS_RANDOM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct random { /* SplitMix64 (Steele, Lea and Flood 2014); any seed will do */
+	uint64_t state;
+};
+
+static inline uint32_t random_u32(struct random *r)
+{
+	uint64_t z = r->state += 0x9e3779b97f4a7c15;
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+	z = (z ^ z >> 27) * 0x94d049bb133111eb;
+	return (uint32_t)((z ^ z >> 31) >> 32);
+}
+
+/* Nearly normal, mean 0 and variance 1: the sum of twelve uniform numbers, less 6. */
+static inline void random_normal(struct random *r, float *x, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		double sum = -6;
+		for (int j = 0; j < 12; j++)
+			sum += random_u32(r) * 0x1p-32;
+		x[i] = (float)sum;
+	}
+}
+
+#endif
