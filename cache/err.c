@@ -8,7 +8,7 @@
 static void fill(struct err *e, int code, const char *format, va_list args)
 {
 	e->code = code;
-	vsnprintf(e->text, sizeof e->text, format, args);
+	(void)vsnprintf(e->text, sizeof e->text, format, args);
 	for (unsigned char *c = (unsigned char *)e->text; *c; c++)
 		if (*c < 0x20 || *c == 0x7f)
 			*c = '?';
@@ -35,8 +35,8 @@ int err_sys(struct err *e, int code, const char *format, ...)
 		size_t used = strlen(e->text);
 		char words[128];
 		/* The GNU strerror_r is safe in any thread; strerror is not. */
-		snprintf(e->text + used, sizeof e->text - used, ": %s",
-			 strerror_r(code, words, sizeof words));
+		(void)snprintf(e->text + used, sizeof e->text - used, ": %s",
+			       strerror_r(code, words, sizeof words));
 	}
 	return -code;
 }

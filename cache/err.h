@@ -11,7 +11,7 @@
 #define MOEFS_CACHE_ERR_H
 
 struct err {
-	int code;	/* an errno, 0 while nothing has failed */
+	int code;	 /* an errno, 0 while nothing has failed */
 	char text[1024]; /* one sentence, UTF-8, no newline at the end */
 };
 

@@ -1,8 +1,8 @@
 /* The pager: one bounded pool of experts in anonymous memory, shared by all mounted models.
  *
- * An expert comes into memory only through here: read from its store in one O_DIRECT read, verified,
- * arranged for the kernels by the source's callback, and kept until the policy (LRU) evicts it.
- * The pager knows bytes and (source, layer, expert) numbers, not tensors.
+ * An expert comes into memory only through here: read from its store in one O_DIRECT read,
+ * verified, arranged for the kernels by the source's callback, and kept until the policy (LRU)
+ * evicts it. The pager knows bytes and (source, layer, expert) numbers, not tensors.
  *
  * The unit of work is a batch: the experts that one layer needs at one step. The caller takes them
  * as they become ready, resident ones first, computes, and gives each back:
@@ -14,11 +14,21 @@
  *
  * An expert is pinned from the moment pager_next returns it until pager_put. A batch waits for
  * room only while it holds nothing, so a budget of a single expert works and batches of several
- * models cannot deadlock.
+ * models cannot deadlock. Reads go on while the caller computes. An expert that two batches need
+ * is read by one of them, and the other waits for it.
  *
- * Threads: one mutex (pager.lock) guards the pool; it is never held during I/O or arranging, and no other
- * lock is taken under it. Everything that a looker sees is atomic: pager_inspect and pager_stats
- * take no lock.
+ * LRU: a hit makes an expert the most recently used when its batch begins, in the order of the
+ * batch's array; a miss when its read is started, in the same order. When experts are given back
+ * does not count, so the order does not depend on how fast anything was. What an open batch has yet
+ * to take is evicted only when there is no other way for a batch to go on at all.
+ *
+ * Memory: slots are what `budget` bounds. Besides them the pager has buffers for reads: at most
+ * 4 batches read at once, each with up to 8 buffers of a record's aligned range, made when first
+ * used.
+ *
+ * Threads: one mutex (pager.lock) guards the pool; it is never held during I/O or arranging, and no
+ * other lock is taken under it. Everything that a looker sees is atomic: pager_inspect and
+ * pager_stats take no lock.
  */
 #ifndef MOEFS_CACHE_PAGER_H
 #define MOEFS_CACHE_PAGER_H
@@ -32,22 +42,28 @@
 
 struct pager;
 struct pager_source; /* one model's experts */
+struct reader;
 
-/* Rearranges a verified record for the kernels: slot has slot_bytes, 64-byte aligned.
- * Called from the thread that runs the batch, without locks. */
+/* Rearranges a verified record for the kernels: slot has slot_bytes, page-aligned, with what an
+ * earlier occupant left in it. Called from the thread that runs the batch, without locks. */
 typedef void pager_arrange_fn(void *ctx, void *slot, const void *record);
 
-int pager_create(struct pager **out, uint64_t budget_bytes, struct err *e);
+enum pager_io {
+	PAGER_IO_URING, /* where the kernel allows it, else pread */
+	PAGER_IO_PREAD,
+};
+int pager_create(struct pager **out, uint64_t budget_bytes, struct err *e); /* PAGER_IO_URING */
+int pager_create_with(struct pager **out, uint64_t budget_bytes, enum pager_io io, struct err *e);
 void pager_destroy(struct pager *p); /* after all sources are gone */
 
-/* ERANGE below the largest expert of any source. Shrinking evicts at once what is not pinned, and the
- * rest as it is put back. */
+/* ERANGE below the largest expert of any source. Shrinking evicts at once what is not pinned, and
+ * the rest as it is put back. */
 int pager_set_budget(struct pager *p, uint64_t bytes, struct err *e);
 
-/* Registers a model; the store stays the caller's and outlives the source. ERANGE if one slot is
- * larger than the budget. */
-int pager_add(struct pager *p, struct pager_source **out, const struct store *store, size_t slot_bytes,
-	      pager_arrange_fn *arrange, void *ctx, struct err *e);
+/* Registers a model; the store stays the caller's and outlives the source. A slot takes slot_bytes
+ * rounded up to pages of the budget; ERANGE if that is more than all of it. */
+int pager_add(struct pager *p, struct pager_source **out, const struct store *store,
+	      size_t slot_bytes, pager_arrange_fn *arrange, void *ctx, struct err *e);
 void pager_remove(struct pager_source *s); /* frees its slots; no batch may be open */
 
 struct pager_ready {
@@ -58,24 +74,31 @@ struct pager_batch {
 	struct pager_source *source;
 	uint32_t layer, count;
 	const uint32_t *experts; /* the caller's, distinct, for the life of the batch */
-	uint8_t *state;		 /* the pager's: how far each has got */
-	uint32_t held, left;
+	/* The pager's: */
+	uint8_t *state;	       /* [count] how far each has got */
+	uint32_t held;	       /* returned, not yet put back */
+	uint32_t reading;      /* in flight */
+	uint32_t left;	       /* not yet returned */
+	struct reader *reader; /* while reads are in flight */
 };
-/* Counts a hit or a miss for each expert, once per batch; `token` is recorded as its last use. */
-int pager_begin(struct pager_batch *b, struct pager_source *s, uint32_t layer, const uint32_t *experts,
-		uint32_t n, uint64_t token, struct err *e);
+/* Counts a hit (resident now) or a miss for each expert, once per batch; `token` is recorded as its
+ * last use. A batch is used by one thread; after a failure of pager_begin it is empty. */
+int pager_begin(struct pager_batch *b, struct pager_source *s, uint32_t layer,
+		const uint32_t *experts, uint32_t n, uint64_t token, struct err *e);
 /* Returns how many were stored in ready (1 … max), 0 when every expert has been returned, or a
- * negative errno (-EIO names the record). After an error: put what is held, then pager_end. */
+ * negative errno (-EIO names the record). -EAGAIN: nothing more can come before something that is
+ * held is put back. After another error: put what is held, then pager_end; a later batch tries
+ * again. */
 int pager_next(struct pager_batch *b, struct pager_ready *ready, uint32_t max, struct err *e);
 void pager_put(struct pager_batch *b, const struct pager_ready *r);
-void pager_end(struct pager_batch *b);
+void pager_end(struct pager_batch *b); /* waits for reads in flight; nothing may be held */
 
 /* ---- looking ---- */
 
 struct pager_expert {
 	bool resident;
-	uint32_t pinned;     /* batches computing with it now */
-	uint64_t bytes;	     /* in memory; 0 if not resident */
+	uint32_t pinned; /* batches computing with it now */
+	uint64_t bytes;	 /* in memory; 0 if not resident */
 	uint64_t hits, misses;
 	uint64_t last_token; /* the `token` of its last use */
 	uint64_t last_used;  /* CLOCK_REALTIME nanoseconds, 0 if never */
@@ -84,9 +107,11 @@ void pager_inspect(const struct pager_source *s, uint32_t layer, uint32_t expert
 		   struct pager_expert *out);
 
 struct pager_stats {
-	uint64_t budget, used, peak; /* bytes of slots; used never exceeds budget while it is not shrunk */
+	uint64_t budget, used,
+		peak; /* bytes of slots; used exceeds budget only after it was shrunk */
 	uint64_t hits, misses, evictions, bytes_read, experts_resident;
 	uint64_t wait_ns; /* time that batches spent waiting for reads */
+	const char *io;	  /* "io_uring" or "pread" */
 };
 void pager_stats(const struct pager *p, struct pager_stats *out);
 /* The same counters for one source; budget and peak are the pool's. */

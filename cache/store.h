@@ -6,18 +6,20 @@
  *                         read of the enclosing aligned range
  *   dense.safetensors     everything else, as units of at most a few MiB
  *   index                 small and binary: what a mount reads instead of the headers
- *   lock                  held (flock) by the process that converts
- *   journal, *.partial    only while converting, renamed or removed when complete
+ *   lock                  while converting: held (flock) by the process that does
+ *   journal, *.partial    while converting, or after an interruption
  *
  * This layer knows bytes, units and (layer, expert) numbers; what the bytes mean, and the text of
- * the two safetensors headers, is the engine's. A unit is a contiguous run of bytes of one file with
- * one XXH3 checksum: unit layer · experts + expert is that expert's record, and the dense units follow.
+ * the two safetensors headers, is the engine's. A unit is a contiguous run of bytes of one file
+ * with one XXH3 checksum: unit layer · experts + expert is that expert's record, and the dense
+ * units follow.
  *
  * The order that makes a crash harmless: a unit's data is written, then fdatasync'ed, then its
  * journal entry is written; when all units are in, both files and then the index are synced and
- * renamed and the folder is synced. The index comes last: a folder without an index that matches
- * its key is no store. Units may be finished in any order by any number of threads; an
- * interrupted conversion resumes from the journal if the key and the plan are the same.
+ * renamed and the folder is synced. A stale index goes before the data is renamed, and the new one
+ * comes last: a folder without an index that matches its key is no store. Units may be finished in
+ * any order by any number of threads; an interrupted conversion resumes from the journal if the key
+ * and the plan are the same.
  *
  * Files are created 0600 with O_NOFOLLOW, and must belong to the caller's user.
  */
@@ -41,9 +43,9 @@ struct store_key {
 struct store_info {
 	struct store_key key;
 	uint32_t layers, experts; /* routed layers, and experts in each */
-	uint64_t experts_base;	  /* offset of record 0 in experts.safetensors, a multiple of 4096 */
-	uint64_t record_bytes;	  /* the stride: a record's exact size; 0 in a model without experts */
-	uint64_t dense_base;	  /* offset of the data in dense.safetensors */
+	uint64_t experts_base; /* offset of record 0 in experts.safetensors, a multiple of 4096 */
+	uint64_t record_bytes; /* the stride: a record's exact size; 0 in a model without experts */
+	uint64_t dense_base;   /* offset of the data in dense.safetensors */
 	uint64_t dense_bytes;
 	uint32_t dense_units;
 };
@@ -52,15 +54,17 @@ struct store_info {
 
 struct store;
 
-/* Opens a complete store and reads its index. -ENOENT: there is none (no folder, no index, or only a
- * conversion under way); -ESTALE: it was made from another source or by another recipe (key
- * given and different); other codes: unreadable, foreign or damaged, in words. key may be NULL. */
+/* Opens a complete store and reads its index. -ENOENT: there is none (no folder, no index, or only
+ * a conversion under way); -ESTALE: it was made from another source or by another recipe (key given
+ * and different); other codes: unreadable, foreign or damaged, in words. key may be NULL. */
 int store_open(struct store **out, const char *folder, const struct store_key *key, struct err *e);
 void store_close(struct store *s);
 const struct store_info *store_info(const struct store *s);
+const char *store_folder(const struct store *s); /* as it was opened, for the words of errors */
 
 /* File and place of an expert's record, for readers with their own I/O (the pager). fd is open for
- * plain reads; direct_fd for O_DIRECT, or -1 where the file system refuses it, and then `align` is 1. */
+ * plain reads; direct_fd for O_DIRECT, or -1 where the file system refuses it, and then `align`
+ * is 1. */
 struct store_extent {
 	int fd, direct_fd;
 	uint64_t offset, bytes;
@@ -89,7 +93,9 @@ struct store_plan {
 	struct store_key key;
 	uint32_t layers, experts;
 	uint64_t record_bytes;
-	const void *experts_header; /* the whole safetensors head: length, JSON, padding to 4096 */
+	/* The whole safetensors heads: length, JSON, padding (the experts' to a multiple of 4096).
+	 * A file with neither head nor data is empty. */
+	const void *experts_header;
 	size_t experts_header_bytes;
 	const void *dense_header;
 	size_t dense_header_bytes;
@@ -99,9 +105,11 @@ struct store_plan {
 
 struct store_writer;
 
-/* Makes the folder if need be, takes the lock, and starts or resumes. -EBUSY: another process is
- * converting this checkpoint. Leftovers that do not match the plan are removed. Space is checked
- * first: -ENOSPC says how much is missing and where, and leaves nothing behind. */
+/* Makes the folder if need be (not its parents), takes the lock, and starts or resumes. -EBUSY:
+ * another process is converting this checkpoint. -EEXIST: the finished store is there already
+ * (another process was faster): open it. Leftovers that do not match the plan are removed; a
+ * published store of another key stays until the new one replaces it. Space is checked first:
+ * -ENOSPC says how much is missing and where, and leaves nothing behind that was not there. */
 int store_writer_open(struct store_writer **out, const char *folder, const struct store_plan *plan,
 		      struct err *e);
 uint32_t store_writer_units(const struct store_writer *w);
@@ -109,14 +117,17 @@ uint32_t store_writer_units(const struct store_writer *w);
 bool store_writer_has(const struct store_writer *w, uint32_t unit);
 
 /* One unit, written in order and then committed. Any number of puts may be open at once, each used
- * by one thread. Every begin is followed by exactly one commit or abandon. */
+ * by one thread. Every begin is followed by exactly one commit or abandon. -EEXIST: the unit is in,
+ * or open elsewhere. After a failed commit the unit is missing and may be begun again, unless a
+ * sync failed: then every later call fails with the same words. */
 struct store_put;
 int store_put_begin(struct store_writer *w, uint32_t unit, struct store_put **out, struct err *e);
 int store_put_bytes(struct store_put *p, const void *data, size_t bytes, struct err *e);
 int store_put_commit(struct store_put *p, struct err *e); /* frees p, also when it fails */
 void store_put_abandon(struct store_put *p);
 
-/* Publishes the store if every unit is in, else fails. Frees w and the lock either way. */
+/* Publishes the store if every unit is in, else fails and keeps the journal for a resume. Frees w
+ * and the lock either way. No put may be open. */
 int store_writer_finish(struct store_writer *w, struct err *e);
 /* Gives up for now. keep: leave the journal for a later resume; else remove what was written. */
 void store_writer_close(struct store_writer *w, bool keep);

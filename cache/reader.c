@@ -1,0 +1,229 @@
+/* Record reads through io_uring or pread; see the header. */
+#include "cache/reader.h"
+
+#include "cache/io.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <liburing.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { RECORD_ALIGN = 64 }; /* of buffers, where O_DIRECT asks for less */
+
+struct read_buffer {
+	void *memory; /* as large as the largest read that it was used for */
+	size_t bytes, align;
+	bool busy;
+
+	int fd, plain_fd;  /* fd is the O_DIRECT one until that fails to deliver */
+	uint64_t begin;	   /* offset of memory[0] in the file, aligned */
+	size_t skip;	   /* the record begins at memory + skip */
+	size_t want, need; /* the enclosing range, and how much of it covers the record */
+	size_t done;
+	uint32_t tag;
+};
+
+struct reader {
+	struct read_buffer buffer[READER_DEPTH];
+	struct io_uring ring;
+	bool has_ring;
+	unsigned unsubmitted, flying; /* in the ring */
+};
+
+int reader_create(struct reader **out, bool ring, struct err *e)
+{
+	struct reader *r = calloc(1, sizeof *r);
+	*out = r;
+	if (!r)
+		return err_sys(e, ENOMEM, "a reader of experts");
+	/* EPERM in containers, ENOSYS in old kernels, ENOMEM under tight limits: pread does it too.
+	 */
+	r->has_ring = ring && io_uring_queue_init(READER_DEPTH, &r->ring, 0) == 0;
+	return 0;
+}
+
+void reader_destroy(struct reader *r)
+{
+	if (!r)
+		return;
+	if (r->has_ring)
+		io_uring_queue_exit(&r->ring);
+	for (unsigned i = 0; i < READER_DEPTH; i++)
+		free(r->buffer[i].memory);
+	free(r);
+}
+
+bool reader_async(const struct reader *r)
+{
+	return r->has_ring;
+}
+
+unsigned reader_room(const struct reader *r)
+{
+	unsigned busy = 0;
+	for (unsigned i = 0; i < READER_DEPTH; i++)
+		busy += r->buffer[i].busy;
+	unsigned depth = r->has_ring ? READER_DEPTH : 1;
+	return busy < depth ? depth - busy : 0;
+}
+
+/* ---- one read ---- */
+
+static int set_range(struct read_buffer *b, const struct store_extent *x, struct err *e)
+{
+	uint64_t align = x->direct_fd >= 0 ? x->align : 1;
+	uint64_t end = (x->offset + x->bytes + align - 1) & ~(align - 1);
+	b->fd = x->direct_fd >= 0 ? x->direct_fd : x->fd;
+	b->plain_fd = x->fd;
+	b->begin = x->offset & ~(align - 1);
+	b->skip = x->offset - b->begin;
+	b->want = end - b->begin;
+	b->need = b->skip + x->bytes;
+	b->done = 0;
+
+	size_t memory_align = align > RECORD_ALIGN ? align : RECORD_ALIGN;
+	if (b->memory && b->bytes >= b->want && b->align >= memory_align)
+		return 0;
+	free(b->memory);
+	b->memory = NULL;
+	b->bytes = b->want;
+	b->align = memory_align;
+	int rc = posix_memalign(&b->memory, b->align, b->bytes);
+	return rc ? err_sys(e, rc, "a buffer of %zu bytes for reading experts", b->bytes) : 0;
+}
+
+/* What is to be read next. Beyond the record nothing is needed, but O_DIRECT takes no less. */
+static size_t read_length(const struct read_buffer *b)
+{
+	size_t rest = (b->fd == b->plain_fd ? b->need : b->want) - b->done;
+	return rest < (1U << 30) ? rest : (1U << 30);
+}
+
+/* Takes the result of an attempt: 1 the record is there, 0 go on, or a negative errno. */
+static int advance(struct read_buffer *b, int64_t result)
+{
+	if (result == -EINTR || result == -EAGAIN)
+		return 0;
+	if (result == -EINVAL && b->fd != b->plain_fd) {
+		b->fd = b->plain_fd;
+		return 0;
+	}
+	if (result < 0)
+		return (int)result;
+	b->done += (size_t)result;
+	if (b->done >= b->need)
+		return 1;
+	b->fd = b->plain_fd; /* the rest begins at an offset that need not be aligned */
+	return result == 0 ? -ENODATA : 0;
+}
+
+/* ---- the ring ---- */
+
+static void ring_queue(struct reader *r, unsigned i)
+{
+	const struct read_buffer *b = &r->buffer[i];
+	/* The ring has as many entries as there are buffers, and each is in it at most once. */
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&r->ring);
+	assert(sqe);
+	io_uring_prep_read(sqe, b->fd, (char *)b->memory + b->done, (unsigned)read_length(b),
+			   b->begin + b->done);
+	io_uring_sqe_set_data64(sqe, i);
+	r->unsubmitted++;
+}
+
+void reader_submit(struct reader *r)
+{
+	while (r->has_ring && r->unsubmitted > 0) {
+		int n = io_ring_submit(&r->ring);
+		if (n == -EINTR)
+			continue;
+		if (n <= 0)
+			return; /* no memory, or the queue is full: reader_wait tries again */
+		r->unsubmitted -= (unsigned)n;
+		r->flying += (unsigned)n;
+	}
+}
+
+/* Waits for one attempt. False: the kernel takes no reads although none is in flight, so there is
+ * no ring any more, and those in work go on by pread. */
+static bool ring_next(struct reader *r, unsigned *i, int64_t *result)
+{
+	static const struct timespec moment = {.tv_nsec = 1000000};
+	uint64_t tag;
+	reader_submit(r);
+	if (r->flying == 0) {
+		io_uring_queue_exit(&r->ring);
+		r->has_ring = false;
+		r->unsubmitted = 0;
+		return false;
+	}
+	/* A failed wait (EINTR, or the kernel is short of memory) does not end the reads: their
+	 * results come into shared memory, and their buffers are not ours until they do. */
+	while (io_ring_next(&r->ring, &tag, result))
+		(void)nanosleep(&moment, NULL);
+	r->flying--;
+	*i = (unsigned)tag;
+	return true;
+}
+
+static unsigned first_busy(const struct reader *r)
+{
+	unsigned i = 0;
+	while (i < READER_DEPTH - 1 && !r->buffer[i].busy)
+		i++;
+	assert(r->buffer[i].busy);
+	return i;
+}
+
+/* ---- reading ---- */
+
+int reader_queue(struct reader *r, const struct store_extent *record, uint32_t tag, struct err *e)
+{
+	unsigned i = 0;
+	while (i < READER_DEPTH - 1 && r->buffer[i].busy)
+		i++;
+	struct read_buffer *b = &r->buffer[i];
+	assert(!b->busy);
+	int rc = set_range(b, record, e);
+	if (rc)
+		return rc;
+	b->busy = true;
+	b->tag = tag;
+	if (r->has_ring)
+		ring_queue(r, i);
+	return 0;
+}
+
+void reader_wait(struct reader *r, struct read_done *out)
+{
+	unsigned i = 0;
+	int step = 0;
+	do {
+		int64_t result;
+		if (!r->has_ring) {
+			i = first_busy(r);
+			struct read_buffer *b = &r->buffer[i];
+			step = advance(b, io_pread(b->fd, (char *)b->memory + b->done,
+						   read_length(b), b->begin + b->done));
+		} else if (ring_next(r, &i, &result)) {
+			step = advance(&r->buffer[i], result);
+			if (step == 0)
+				ring_queue(r, i);
+		}
+	} while (step == 0);
+
+	const struct read_buffer *b = &r->buffer[i];
+	*out = (struct read_done){
+		.tag = b->tag,
+		.result = step < 0 ? step : 0,
+		.record = step < 0 ? NULL : (const char *)b->memory + b->skip,
+		.bytes = b->done,
+		.buffer = i,
+	};
+}
+
+void reader_release(struct reader *r, const struct read_done *done)
+{
+	r->buffer[done->buffer].busy = false;
+}

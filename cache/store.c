@@ -1,0 +1,244 @@
+/* Reading a store: opens the three files, checks that they are what the index says, and finds and
+ * verifies units. It does not cache, and leaves the reading of experts to the pager. */
+#include "cache/store.h"
+
+#include "cache/store_files.h"
+#include "cache/store_format.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+struct store {
+	char *folder; /* for the words of errors */
+	struct store_index index;
+	int experts, direct, dense; /* descriptors, or -1 */
+	uint32_t align;		    /* of reads through `direct` */
+};
+
+/* ---- opening ---- */
+
+static int read_index(struct store *s, int dir, struct err *e)
+{
+	char path[512];
+	int fd = store_file_open(dir, s->folder, STORE_INDEX, O_RDONLY, e);
+	if (fd < 0)
+		return fd;
+	(void)snprintf(path, sizeof path, "%s/" STORE_INDEX, s->folder);
+
+	int64_t size = store_file_size(fd, s->folder, STORE_INDEX, e);
+	int rc = size < 0 ? (int)size : 0;
+	if (!rc && size > INDEX_HEAD + 8 * (2LL * STORE_MAX_UNITS + 1))
+		rc = err_set(e, EINVAL,
+			     "%s: is too large for an index; remove its folder to convert again",
+			     path);
+	uint8_t *bytes = rc ? NULL : malloc((size_t)size + 1);
+	if (!rc && !bytes)
+		rc = err_sys(e, ENOMEM, "%s", path);
+	if (!rc)
+		rc = store_file_read(fd, bytes, (size_t)size, 0, s->folder, STORE_INDEX, e);
+	if (!rc)
+		rc = index_decode(&s->index, bytes, (size_t)size, path, e);
+	free(bytes);
+	close(fd);
+	return rc;
+}
+
+/* Opens a data file and holds it to the size that the index gives it. */
+static int open_data(const struct store *s, int dir, const char *name, uint64_t expected,
+		     struct err *e)
+{
+	int fd = store_file_open(dir, s->folder, name, O_RDONLY, e);
+	if (fd == -ENOENT) /* with an index this is damage, not the absence of a store */
+		return err_set(e, EIO, "%s/%s: is missing; remove the folder to convert again",
+			       s->folder, name);
+	if (fd < 0)
+		return fd;
+	int64_t size = store_file_size(fd, s->folder, name, e);
+	int rc = size < 0 ? (int)size : 0;
+	if (!rc && (uint64_t)size != expected)
+		rc = err_set(e, EIO,
+			     "%s/%s: is %lld bytes and should be %llu; remove the folder to "
+			     "convert again",
+			     s->folder, name, (long long)size, (unsigned long long)expected);
+	if (rc)
+		close(fd);
+	return rc ? rc : fd;
+}
+
+/* What O_DIRECT asks of offsets, lengths and memory; 0 if it is not to be had. */
+static uint32_t direct_alignment(int fd)
+{
+	struct statx x;
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &x) || !(x.stx_mask & STATX_DIOALIGN))
+		return STORE_ALIGN; /* kernels before 6.1: a page satisfies every usual disk */
+	uint32_t align = x.stx_dio_mem_align > x.stx_dio_offset_align ? x.stx_dio_mem_align
+								      : x.stx_dio_offset_align;
+	bool usable = x.stx_dio_mem_align && x.stx_dio_offset_align && (align & (align - 1)) == 0;
+	return usable ? align : 0;
+}
+
+/* A second descriptor of the same file for O_DIRECT. Its absence is no error: plain reads do. */
+static void open_direct(struct store *s, int dir)
+{
+	s->align = 1;
+	struct stat plain, direct;
+	int fd = openat(dir, STORE_EXPERTS,
+			O_RDONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return;
+	uint32_t align = direct_alignment(fd);
+	/* Between the two opens a new conversion may have put another file there. */
+	if (align && !fstat(s->experts, &plain) && !fstat(fd, &direct) &&
+	    plain.st_dev == direct.st_dev && plain.st_ino == direct.st_ino) {
+		s->direct = fd;
+		s->align = align;
+		return;
+	}
+	close(fd);
+}
+
+static int open_files(struct store *s, const struct store_key *key, struct err *e)
+{
+	int dir = store_folder_open(s->folder, e);
+	if (dir < 0)
+		return dir;
+	int rc = read_index(s, dir, e);
+	const struct store_info *info = &s->index.info;
+	if (!rc && key && !store_key_equal(key, &info->key))
+		rc = err_set(
+			e, ESTALE,
+			"%s: was made from another checkpoint or by another recipe (\"%s\", wanted "
+			"\"%.*s\")",
+			s->folder, info->key.recipe, (int)sizeof key->recipe, key->recipe);
+	if (!rc) {
+		s->experts = open_data(s, dir, STORE_EXPERTS, store_experts_size(info), e);
+		rc = s->experts < 0 ? s->experts : 0;
+	}
+	if (!rc) {
+		s->dense = open_data(s, dir, STORE_DENSE, store_dense_size(info), e);
+		rc = s->dense < 0 ? s->dense : 0;
+	}
+	if (!rc)
+		open_direct(s, dir);
+	close(dir);
+	return rc;
+}
+
+int store_open(struct store **out, const char *folder, const struct store_key *key, struct err *e)
+{
+	*out = NULL;
+	struct store *s = calloc(1, sizeof *s);
+	if (!s)
+		return err_sys(e, ENOMEM, "%s", folder);
+	s->experts = s->direct = s->dense = -1;
+	s->folder = strdup(folder);
+	int rc = s->folder ? open_files(s, key, e) : err_sys(e, ENOMEM, "%s", folder);
+	if (rc) {
+		store_close(s);
+		return rc;
+	}
+	*out = s;
+	return 0;
+}
+
+void store_close(struct store *s)
+{
+	if (!s)
+		return;
+	const int fds[] = {s->experts, s->direct, s->dense};
+	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	index_free(&s->index);
+	free(s->folder);
+	free(s);
+}
+
+const struct store_info *store_info(const struct store *s)
+{
+	return &s->index.info;
+}
+
+const char *store_folder(const struct store *s)
+{
+	return s->folder;
+}
+
+/* ---- experts ---- */
+
+static uint32_t record_of(const struct store *s, uint32_t layer, uint32_t expert)
+{
+	assert(layer < s->index.info.layers && expert < s->index.info.experts);
+	return layer * s->index.info.experts + expert;
+}
+
+struct store_extent store_expert(const struct store *s, uint32_t layer, uint32_t expert)
+{
+	const struct store_info *info = &s->index.info;
+	uint32_t unit = record_of(s, layer, expert);
+	return (struct store_extent){
+		.fd = s->experts,
+		.direct_fd = s->direct,
+		.offset = info->experts_base + unit * info->record_bytes,
+		.bytes = info->record_bytes,
+		.align = s->align,
+		.checksum = s->index.checksums[unit],
+	};
+}
+
+int store_verify_expert(const struct store *s, uint32_t layer, uint32_t expert, const void *record,
+			struct err *e)
+{
+	uint64_t sum = XXH3_64bits(record, s->index.info.record_bytes);
+	if (sum == s->index.checksums[record_of(s, layer, expert)])
+		return 0;
+	return err_set(e, EIO,
+		       "%s/" STORE_EXPERTS ": layer %u expert %u is damaged (its checksum does not "
+		       "match); remove the folder to convert again",
+		       s->folder, layer, expert);
+}
+
+/* ---- dense data ---- */
+
+struct store_range store_dense_unit(const struct store *s, uint32_t unit)
+{
+	assert(unit < s->index.info.dense_units);
+	const uint64_t *offset = s->index.dense_offsets + unit;
+	return (struct store_range){offset[0], offset[1] - offset[0]};
+}
+
+int store_read_dense_bytes(const struct store *s, uint64_t offset, void *buffer, size_t bytes,
+			   struct err *e)
+{
+	const struct store_info *info = &s->index.info;
+	if (offset > info->dense_bytes || bytes > info->dense_bytes - offset)
+		return err_set(e, EINVAL,
+			       "%s/" STORE_DENSE ": %zu bytes at %llu are not in its %llu",
+			       s->folder, bytes, (unsigned long long)offset,
+			       (unsigned long long)info->dense_bytes);
+	return store_file_read(s->dense, buffer, bytes, info->dense_base + offset, s->folder,
+			       STORE_DENSE, e);
+}
+
+int store_read_dense(const struct store *s, uint32_t unit, void *buffer, struct err *e)
+{
+	struct store_range r = store_dense_unit(s, unit);
+	int rc = store_read_dense_bytes(s, r.offset, buffer, r.bytes, e);
+	if (rc)
+		return rc;
+	if (XXH3_64bits(buffer, r.bytes) ==
+	    s->index.checksums[store_records(&s->index.info) + unit])
+		return 0;
+	return err_set(e, EIO,
+		       "%s/" STORE_DENSE
+		       ": unit %u is damaged (its checksum does not match); remove "
+		       "the folder to convert again",
+		       s->folder, unit);
+}

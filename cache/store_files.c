@@ -1,0 +1,143 @@
+/* Opening, reading and writing the files of a store; see the header. */
+#include "cache/store_files.h"
+
+#include "cache/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Closes fd and fails unless it is of the right type and the caller's own. */
+static int check_owned(int fd, bool folder, const char *path, const char *name, struct err *e)
+{
+	struct stat st;
+	int rc = 0;
+	if (fstat(fd, &st))
+		rc = err_sys(e, errno, "%s/%s: cannot look at it", path, name);
+	else if (folder ? !S_ISDIR(st.st_mode) : !S_ISREG(st.st_mode))
+		rc = err_set(e, EINVAL, "%s/%s: is not a %s; remove it", path, name,
+			     folder ? "folder" : "regular file");
+	else if (st.st_uid != geteuid())
+		rc = err_set(e, EPERM,
+			     "%s/%s: belongs to user %u, not to you; remove it or choose another "
+			     "folder for the store",
+			     path, name, (unsigned)st.st_uid);
+	if (rc)
+		close(fd);
+	return rc ? rc : fd;
+}
+
+/* What a failed open means; ELOOP is how O_NOFOLLOW refuses a link to a file, ENOTDIR one to a
+ * folder. */
+static int open_error(const char *folder, const char *name, int code, struct err *e)
+{
+	if (code == ELOOP)
+		return err_set(e, ELOOP,
+			       "%s/%s: is a symbolic link, which a store never follows; remove it",
+			       folder, name);
+	return err_sys(e, code, "%s/%s: cannot open", folder, name);
+}
+
+int store_folder_open(const char *folder, struct err *e)
+{
+	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 && errno == ENOTDIR)
+		return err_set(e, ENOTDIR,
+			       "%s: is not a folder (nor may it be a symbolic link); "
+			       "remove it or choose another folder for the store",
+			       folder);
+	if (fd < 0)
+		return open_error(folder, "", errno, e);
+	return check_owned(fd, true, folder, "", e);
+}
+
+int store_file_open(int dir, const char *folder, const char *name, int flags, struct err *e)
+{
+	/* O_NONBLOCK: a pipe in the file's place must be refused, not waited for. */
+	int fd = openat(dir, name, flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
+	if (fd < 0)
+		return open_error(folder, name, errno, e);
+	return check_owned(fd, false, folder, name, e);
+}
+
+int64_t store_file_size(int fd, const char *folder, const char *name, struct err *e)
+{
+	struct stat st;
+	if (fstat(fd, &st))
+		return err_sys(e, errno, "%s/%s: cannot look at it", folder, name);
+	return st.st_size;
+}
+
+int store_file_read(int fd, void *buffer, size_t bytes, uint64_t offset, const char *folder,
+		    const char *name, struct err *e)
+{
+	for (size_t done = 0; done < bytes;) {
+		int64_t n = io_pread(fd, (char *)buffer + done, bytes - done, offset + done);
+		if (n == -EINTR)
+			continue;
+		if (n < 0)
+			return err_sys(e, (int)-n, "%s/%s: cannot read", folder, name);
+		if (n == 0)
+			return err_set(
+				e, EIO,
+				"%s/%s: ends at byte %llu, in the middle of its data; remove "
+				"the folder to convert again",
+				folder, name, (unsigned long long)(offset + done));
+		done += (size_t)n;
+	}
+	return 0;
+}
+
+int store_write_error(struct err *e, int code, const char *folder, const char *name)
+{
+	if (code == ENOSPC || code == EDQUOT)
+		return err_sys(
+			e, code,
+			"%s/%s: cannot be written; free some space, or choose another folder "
+			"with -o store=",
+			folder, name);
+	return err_sys(e, code, "%s/%s: cannot be written", folder, name);
+}
+
+int store_file_write(int fd, const void *data, size_t bytes, uint64_t offset, const char *folder,
+		     const char *name, struct err *e)
+{
+	for (size_t done = 0; done < bytes;) {
+		int64_t n = io_pwrite(fd, (const char *)data + done, bytes - done, offset + done);
+		if (n == -EINTR)
+			continue;
+		if (n <= 0) /* a write of nothing would go on for ever */
+			return store_write_error(e, n < 0 ? (int)-n : EIO, folder, name);
+		done += (size_t)n;
+	}
+	return 0;
+}
+
+int store_file_reserve(int fd, uint64_t bytes, const char *folder, const char *name, struct err *e)
+{
+	int rc;
+	do
+		rc = io_reserve(fd, bytes);
+	while (rc == -EINTR);
+	return rc ? store_write_error(e, -rc, folder, name) : 0;
+}
+
+int store_file_sync(int fd, const char *folder, const char *name, struct err *e)
+{
+	int rc;
+	do
+		rc = io_sync(fd);
+	while (rc == -EINTR);
+	return rc ? store_write_error(e, -rc, folder, name) : 0;
+}
+
+int store_folder_sync(int dir, const char *folder, struct err *e)
+{
+	int rc;
+	do
+		rc = io_sync_folder(dir);
+	while (rc == -EINTR);
+	return rc ? store_write_error(e, -rc, folder, "") : 0;
+}

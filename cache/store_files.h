@@ -1,0 +1,44 @@
+/* The store's files as files: names, opening them safely, whole reads and writes.
+ *
+ * Opening is suspicious, since a store may lie where others can write: never through a symbolic
+ * link, never a device or pipe, never what belongs to another user, always 0600 and close-on-exec.
+ * What is in the files is the business of store_format.h.
+ */
+#ifndef MOEFS_CACHE_STORE_FILES_H
+#define MOEFS_CACHE_STORE_FILES_H
+
+#include "cache/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define STORE_EXPERTS "experts.safetensors"
+#define STORE_DENSE "dense.safetensors"
+#define STORE_INDEX "index"
+#define STORE_JOURNAL "journal"
+#define STORE_LOCK "lock"
+#define STORE_PARTIAL ".partial" /* the suffix of a file that is not published yet */
+
+/* The descriptor of the folder, or a negative errno in words. -ENOENT: it does not exist. */
+int store_folder_open(const char *folder, struct err *e);
+
+/* The descriptor of a file in it, or a negative errno in words. `flags` is O_RDONLY or O_RDWR with
+ * O_CREAT or O_EXCL; `folder` is for the words only. -ENOENT: it does not exist. */
+int store_file_open(int dir, const char *folder, const char *name, int flags, struct err *e);
+
+/* The file's size, or a negative errno in words. */
+int64_t store_file_size(int fd, const char *folder, const char *name, struct err *e);
+
+/* All bytes, however many calls it takes; a file that ends early is -EIO. */
+int store_file_read(int fd, void *buffer, size_t bytes, uint64_t offset, const char *folder,
+		    const char *name, struct err *e);
+int store_file_write(int fd, const void *data, size_t bytes, uint64_t offset, const char *folder,
+		     const char *name, struct err *e);
+int store_file_reserve(int fd, uint64_t bytes, const char *folder, const char *name, struct err *e);
+int store_file_sync(int fd, const char *folder, const char *name, struct err *e);
+int store_folder_sync(int dir, const char *folder, struct err *e);
+
+/* The sentence for something that failed while converting: a full disk has its own. */
+int store_write_error(struct err *e, int code, const char *folder, const char *name);
+
+#endif

@@ -1,0 +1,378 @@
+/* Beginning a conversion: the folder, the lock, what an earlier one left, the space, the new files.
+ *
+ * A journal whose plan is this one is taken up: each of its entries names a unit whose data was
+ * synced before the entry was written, and the data is read again and held to the entry's checksum
+ * all the same, so that a disk or a hand that changed it costs that unit and nothing else.
+ * Everything else that lies about is removed, except a published store: that one stays, for those
+ * who use it, until the new one takes its place.
+ */
+#include "cache/store_writer.h"
+
+#include "cache/io.h"
+#include "cache/store_files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+enum { COPY_BYTES = 1 << 20 };
+
+struct unit_place unit_place(const struct store_writer *w, uint32_t unit)
+{
+	const struct store_info *info = &w->index.info;
+	uint32_t records = store_records(info);
+	if (unit < records)
+		return (struct unit_place){&w->file[EXPERTS_FILE],
+					   info->experts_base + unit * info->record_bytes,
+					   info->record_bytes};
+	const uint64_t *offset = w->index.dense_offsets + (unit - records);
+	return (struct unit_place){&w->file[DENSE_FILE], info->dense_base + offset[0],
+				   offset[1] - offset[0]};
+}
+
+/* ---- the plan ---- */
+
+static int plan_check(const struct store_plan *plan, struct store_info *info, const char *folder,
+		      struct err *e)
+{
+	*info = (struct store_info){
+		.key = plan->key,
+		.layers = plan->layers,
+		.experts = plan->experts,
+		.experts_base = plan->experts_header_bytes,
+		.record_bytes = plan->record_bytes,
+		.dense_base = plan->dense_header_bytes,
+		.dense_units = plan->dense_units,
+	};
+	for (uint32_t i = 0; i < plan->dense_units; i++) {
+		if (plan->dense[i].offset != info->dense_bytes)
+			return err_set(e, EINVAL,
+				       "%s: dense unit %u does not begin where the one before ends",
+				       folder, i);
+		if (__builtin_add_overflow(info->dense_bytes, plan->dense[i].bytes,
+					   &info->dense_bytes))
+			return err_set(e, EINVAL, "%s: the dense data's size overflows", folder);
+	}
+	return store_info_check(info, folder, e);
+}
+
+static int writer_new(struct store_writer **out, const char *folder, const struct store_plan *plan,
+		      struct err *e)
+{
+	struct store_info info;
+	int rc = plan_check(plan, &info, folder, e);
+	if (rc)
+		return rc;
+	struct store_writer *w = calloc(1, sizeof *w);
+	if (!w)
+		return err_sys(e, ENOMEM, "%s", folder);
+	w->dir = w->lock = w->journal = -1;
+	w->file[EXPERTS_FILE] = (struct data_file){STORE_EXPERTS, STORE_EXPERTS STORE_PARTIAL, -1,
+						   store_experts_size(&info)};
+	w->file[DENSE_FILE] = (struct data_file){STORE_DENSE, STORE_DENSE STORE_PARTIAL, -1,
+						 store_dense_size(&info)};
+	w->digest = plan_digest(plan);
+	w->index.info = info;
+	w->index.dense_offsets =
+		calloc((size_t)info.dense_units + 1, sizeof *w->index.dense_offsets);
+	w->index.checksums = calloc((size_t)store_units(&info) + 1, sizeof *w->index.checksums);
+	w->state = calloc((size_t)store_units(&info) + 1, sizeof *w->state);
+	w->folder = strdup(folder);
+	pthread_mutex_init(&w->mutex, NULL);
+	pthread_cond_init(&w->synced, NULL);
+	if (!w->index.dense_offsets || !w->index.checksums || !w->state || !w->folder) {
+		store_writer_free(w);
+		return err_sys(e, ENOMEM, "%s", folder);
+	}
+	for (uint32_t i = 0; i < plan->dense_units; i++)
+		w->index.dense_offsets[i + 1] = plan->dense[i].offset + plan->dense[i].bytes;
+	*out = w;
+	return 0;
+}
+
+void store_writer_free(struct store_writer *w)
+{
+	const int fds[] = {w->file[EXPERTS_FILE].fd, w->file[DENSE_FILE].fd, w->journal, w->lock,
+			   w->dir};
+	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	pthread_cond_destroy(&w->synced);
+	pthread_mutex_destroy(&w->mutex);
+	index_free(&w->index);
+	free((void *)w->state);
+	free(w->folder);
+	free(w);
+}
+
+/* ---- the lock ---- */
+
+/* One attempt. -EAGAIN: the folder or the lock was removed by one who just finished. */
+static int try_lock(struct store_writer *w, struct err *e)
+{
+	if (mkdir(w->folder, 0700) == 0)
+		w->made_folder = true;
+	else if (errno != EEXIST)
+		return err_sys(
+			e, errno,
+			"%s: cannot make this folder for the store; choose another with -o store=",
+			w->folder);
+	w->dir = store_folder_open(w->folder, e);
+	if (w->dir < 0)
+		return w->dir == -ENOENT ? -EAGAIN : w->dir;
+	w->lock = store_file_open(w->dir, w->folder, STORE_LOCK, O_RDWR | O_CREAT, e);
+	if (w->lock < 0)
+		return w->lock == -ENOENT ? -EAGAIN : w->lock;
+	if (flock(w->lock, LOCK_EX | LOCK_NB)) {
+		if (errno != EWOULDBLOCK)
+			return err_sys(e, errno, "%s/" STORE_LOCK ": cannot lock", w->folder);
+		return err_set(
+			e, EBUSY,
+			"%s: another process is converting this checkpoint; wait until it is done",
+			w->folder);
+	}
+	/* The one who removes the lock file holds it: a lock on a removed file excludes nobody. */
+	struct stat held, named;
+	if (fstat(w->lock, &held) || fstatat(w->dir, STORE_LOCK, &named, AT_SYMLINK_NOFOLLOW) ||
+	    held.st_ino != named.st_ino || held.st_dev != named.st_dev)
+		return -EAGAIN;
+	return 0;
+}
+
+static int take_lock(struct store_writer *w, struct err *e)
+{
+	int rc;
+	while ((rc = try_lock(w, e)) == -EAGAIN) {
+		if (w->lock >= 0)
+			close(w->lock);
+		if (w->dir >= 0)
+			close(w->dir);
+		w->lock = w->dir = -1;
+	}
+	return rc;
+}
+
+/* ---- what an earlier conversion left ---- */
+
+void store_remove_leftovers(const struct store_writer *w)
+{
+	static const char *const names[] = {STORE_JOURNAL, STORE_INDEX STORE_PARTIAL,
+					    STORE_EXPERTS STORE_PARTIAL, STORE_DENSE STORE_PARTIAL};
+	/* What cannot be removed is met again where a file of that name is made, and reported
+	 * there. */
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		(void)io_remove(w->dir, names[i]);
+}
+
+/* Opens a partial file. A crash while publishing may have left it under its final name already;
+ * it is taken back, but only where no index calls that name a finished store. */
+static int reopen_partial(struct store_writer *w, struct data_file *f, struct err *e)
+{
+	if (faccessat(w->dir, f->partial, F_OK, AT_SYMLINK_NOFOLLOW) &&
+	    faccessat(w->dir, STORE_INDEX, F_OK, AT_SYMLINK_NOFOLLOW))
+		(void)io_rename(w->dir, f->name, f->partial);
+	f->fd = store_file_open(w->dir, w->folder, f->partial, O_RDWR, e);
+	if (f->fd < 0)
+		return f->fd;
+	int64_t size = store_file_size(f->fd, w->folder, f->partial, e);
+	return size >= 0 && (uint64_t)size == f->size ? 0 : -ESTALE;
+}
+
+/* True if the unit's data on disk has this checksum. */
+static bool unit_intact(const struct store_writer *w, uint32_t unit, uint64_t checksum,
+			void *buffer, XXH3_state_t *hash)
+{
+	struct unit_place place = unit_place(w, unit);
+	XXH3_64bits_reset(hash);
+	while (place.bytes > 0) {
+		size_t n = place.bytes < COPY_BYTES ? place.bytes : COPY_BYTES;
+		if (store_file_read(place.file->fd, buffer, n, place.offset, w->folder,
+				    place.file->partial, NULL))
+			return false;
+		XXH3_64bits_update(hash, buffer, n);
+		place.offset += n;
+		place.bytes -= n;
+	}
+	return XXH3_64bits_digest(hash) == checksum;
+}
+
+/* Takes up every entry that is whole and true. Torn and damaged ones are skipped, which costs a
+ * unit each; new entries begin at the next whole place. */
+static int read_journal(struct store_writer *w, int64_t size, void *buffer, XXH3_state_t *hash)
+{
+	uint8_t entry[JOURNAL_ENTRY];
+	uint64_t at = JOURNAL_HEAD, checksum;
+	uint32_t unit;
+
+	for (; at + JOURNAL_ENTRY <= (uint64_t)size; at += JOURNAL_ENTRY) {
+		int rc = store_file_read(w->journal, entry, sizeof entry, at, w->folder,
+					 STORE_JOURNAL, NULL);
+		if (rc)
+			return rc;
+		if (!journal_decode_entry(entry, w->digest, &unit, &checksum) ||
+		    unit >= store_units(&w->index.info) || w->state[unit] == UNIT_DONE ||
+		    !unit_intact(w, unit, checksum, buffer, hash))
+			continue;
+		w->index.checksums[unit] = checksum;
+		w->state[unit] = UNIT_DONE;
+	}
+	w->journal_end = at;
+	return 0;
+}
+
+/* 0 if an earlier conversion by the same plan goes on here; else a reason to begin anew. */
+static int resume(struct store_writer *w, struct err *e)
+{
+	uint8_t head[JOURNAL_HEAD];
+	w->journal = store_file_open(w->dir, w->folder, STORE_JOURNAL, O_RDWR, e);
+	if (w->journal < 0)
+		return w->journal;
+	int64_t size = store_file_size(w->journal, w->folder, STORE_JOURNAL, e);
+	if (size < JOURNAL_HEAD)
+		return -ESTALE;
+	int rc = store_file_read(w->journal, head, sizeof head, 0, w->folder, STORE_JOURNAL, e);
+	if (!rc && !journal_head_matches(head, w->digest))
+		rc = -ESTALE;
+	for (int i = 0; !rc && i < DATA_FILES; i++)
+		rc = reopen_partial(w, &w->file[i], e);
+	if (rc)
+		return rc;
+
+	void *buffer = malloc(COPY_BYTES);
+	XXH3_state_t *hash = XXH3_createState();
+	rc = buffer && hash ? read_journal(w, size, buffer, hash) : -ENOMEM;
+	XXH3_freeState(hash);
+	free(buffer);
+	return rc;
+}
+
+/* ---- the new files ---- */
+
+static int check_space(struct store_writer *w, struct err *e)
+{
+	/* Each part is below 2^63, and the index and the journal are bounded by STORE_MAX_UNITS. */
+	uint64_t need = w->file[EXPERTS_FILE].size + w->file[DENSE_FILE].size, have;
+	uint64_t tables = index_bytes(&w->index.info) + JOURNAL_HEAD +
+			  (uint64_t)JOURNAL_ENTRY * store_units(&w->index.info);
+	if (__builtin_add_overflow(need, tables, &need))
+		need = UINT64_MAX;
+	for (int i = 0; i < DATA_FILES; i++) {
+		struct stat st; /* what an earlier conversion has taken already */
+		if (w->file[i].fd >= 0 && fstat(w->file[i].fd, &st) == 0) {
+			uint64_t taken = (uint64_t)st.st_blocks * 512;
+			need -= taken < w->file[i].size ? taken : w->file[i].size;
+		}
+	}
+	int rc = io_free_space(w->dir, &have);
+	if (rc)
+		return err_sys(e, -rc, "%s: cannot tell the free space", w->folder);
+	if (have >= need)
+		return 0;
+	return err_set(
+		e, ENOSPC,
+		"%s: the store needs %.1f MB and %.1f MB are free, %.1f MB too few; free some "
+		"space, or choose another folder with -o store=",
+		w->folder, (double)need / 1e6, (double)have / 1e6, (double)(need - have) / 1e6);
+}
+
+static int create(struct store_writer *w, struct err *e)
+{
+	uint8_t head[JOURNAL_HEAD];
+	const int flags = O_RDWR | O_CREAT | O_EXCL;
+	for (int i = 0; i < DATA_FILES; i++) {
+		struct data_file *f = &w->file[i];
+		f->fd = store_file_open(w->dir, w->folder, f->partial, flags, e);
+		if (f->fd < 0)
+			return f->fd;
+		/* A reserved file has its full size from the start, but only its journal says what
+		 * of it is data, and only an index makes it a store. */
+		int rc = store_file_reserve(f->fd, f->size, w->folder, f->partial, e);
+		if (rc)
+			return rc;
+	}
+	w->journal = store_file_open(w->dir, w->folder, STORE_JOURNAL, flags, e);
+	if (w->journal < 0)
+		return w->journal;
+	journal_encode_head(head, w->digest);
+	w->journal_end = JOURNAL_HEAD;
+	w->journal_dirty = true;
+	return store_file_write(w->journal, head, sizeof head, 0, w->folder, STORE_JOURNAL, e);
+}
+
+/* The heads are written anew by every run: nothing checksums them until then. */
+static int write_heads(struct store_writer *w, const struct store_plan *plan, struct err *e)
+{
+	const struct data_file *experts = &w->file[EXPERTS_FILE], *dense = &w->file[DENSE_FILE];
+	int rc = store_file_write(experts->fd, plan->experts_header, plan->experts_header_bytes, 0,
+				  w->folder, experts->partial, e);
+	if (!rc)
+		rc = store_file_write(dense->fd, plan->dense_header, plan->dense_header_bytes, 0,
+				      w->folder, dense->partial, e);
+	return rc ? rc : store_folder_sync(w->dir, w->folder, e);
+}
+
+static void forget_files(struct store_writer *w)
+{
+	int *fds[] = {&w->journal, &w->file[EXPERTS_FILE].fd, &w->file[DENSE_FILE].fd};
+	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
+		if (*fds[i] >= 0)
+			close(*fds[i]);
+		*fds[i] = -1;
+	}
+	for (uint32_t i = 0; i < store_units(&w->index.info); i++)
+		w->state[i] = UNIT_MISSING;
+}
+
+/* With the lock held. *keep: what is in the folder is worth keeping if this fails. */
+static int begin(struct store_writer *w, const struct store_plan *plan, bool *keep, struct err *e)
+{
+	struct store *published;
+	*keep = true;
+	if (store_open(&published, w->folder, &plan->key, NULL) == 0) {
+		store_close(published);
+		return err_set(e, EEXIST, "%s: holds this store already", w->folder);
+	}
+	int rc = resume(w, NULL);
+	if (rc == -ENOMEM)
+		return err_sys(e, ENOMEM, "%s", w->folder);
+	bool anew = rc != 0;
+	if (anew) {
+		*keep = false;
+		forget_files(w);
+		store_remove_leftovers(w);
+	}
+	rc = check_space(w, e);
+	if (!rc && anew)
+		rc = create(w, e);
+	if (!rc)
+		rc = write_heads(w, plan, e);
+	return rc;
+}
+
+int store_writer_open(struct store_writer **out, const char *folder, const struct store_plan *plan,
+		      struct err *e)
+{
+	struct store_writer *w = NULL;
+	bool keep;
+	*out = NULL;
+	int rc = writer_new(&w, folder, plan, e);
+	if (rc)
+		return rc;
+	rc = take_lock(w, e);
+	if (rc) {
+		store_writer_free(w);
+		return rc;
+	}
+	rc = begin(w, plan, &keep, e);
+	if (rc) {
+		store_writer_close(w, keep);
+		return rc;
+	}
+	*out = w;
+	return 0;
+}

@@ -1,0 +1,267 @@
+/* Writing a store: units by any number of threads, synced in groups, published by renaming.
+ *
+ * Group commit: a unit that is finished joins a list; the first thread that finds nobody syncing
+ * takes the whole list, syncs the files it touched, writes one journal entry for each, and wakes
+ * the others, whose units are then in. So a sync is shared by all that finish during the one
+ * before, and a journal entry never precedes its data. Journal entries are themselves synced with
+ * the next group: a power cut costs the last group, and a killed process nothing but the units in
+ * work.
+ */
+#include "cache/store_writer.h"
+
+#include "cache/io.h"
+#include "cache/store_files.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+struct store_put {
+	struct store_writer *writer;
+	uint32_t unit;
+	struct unit_place place; /* what is still to be written */
+	XXH3_state_t *hash;
+	int failed; /* of a write: a negative errno; such a unit is never committed */
+
+	struct store_put *next; /* in the writer's list, under its mutex: */
+	bool synced;
+};
+
+uint32_t store_writer_units(const struct store_writer *w)
+{
+	return store_units(&w->index.info);
+}
+
+bool store_writer_has(const struct store_writer *w, uint32_t unit)
+{
+	assert(unit < store_writer_units(w));
+	return w->state[unit] == UNIT_DONE;
+}
+
+/* ---- one unit ---- */
+
+int store_put_begin(struct store_writer *w, uint32_t unit, struct store_put **out, struct err *e)
+{
+	*out = NULL;
+	if (unit >= store_writer_units(w))
+		return err_set(e, EINVAL, "%s: has no unit %u", w->folder, unit);
+	struct store_put *p = calloc(1, sizeof *p);
+	XXH3_state_t *hash = XXH3_createState();
+	int rc = p && hash ? 0 : err_sys(e, ENOMEM, "%s: unit %u", w->folder, unit);
+	if (!rc) {
+		pthread_mutex_lock(&w->mutex);
+		if (w->failure.code)
+			rc = err_set(e, w->failure.code, "%s", w->failure.text);
+		else if (w->state[unit] != UNIT_MISSING)
+			rc = err_set(e, EEXIST, "%s: unit %u is written already", w->folder, unit);
+		else
+			w->state[unit] = UNIT_OPEN;
+		pthread_mutex_unlock(&w->mutex);
+	}
+	if (rc) {
+		XXH3_freeState(hash);
+		free(p);
+		return rc;
+	}
+	XXH3_64bits_reset(hash);
+	*p = (struct store_put){
+		.writer = w, .unit = unit, .place = unit_place(w, unit), .hash = hash};
+	*out = p;
+	return 0;
+}
+
+int store_put_bytes(struct store_put *p, const void *data, size_t bytes, struct err *e)
+{
+	const struct store_writer *w = p->writer;
+	const struct data_file *f = p->place.file;
+	if (bytes > p->place.bytes)
+		return p->failed = err_set(e, EINVAL, "%s/%s: unit %u is longer than planned",
+					   w->folder, f->partial, p->unit);
+	int rc = store_file_write(f->fd, data, bytes, p->place.offset, w->folder, f->partial, e);
+	if (rc)
+		return p->failed = rc;
+	XXH3_64bits_update(p->hash, data, bytes);
+	p->place.offset += bytes;
+	p->place.bytes -= bytes;
+	return 0;
+}
+
+static void put_end(struct store_put *p, enum unit_state state)
+{
+	p->writer->state[p->unit] = (uint8_t)state;
+	XXH3_freeState(p->hash);
+	free(p);
+}
+
+void store_put_abandon(struct store_put *p)
+{
+	put_end(p, UNIT_MISSING);
+}
+
+/* ---- committing in groups ---- */
+
+/* Syncs every file that a unit of the group lies in, and the entries of the group before. */
+static int sync_group(struct store_writer *w, const struct store_put *group, struct err *e)
+{
+	for (int i = 0; i < DATA_FILES; i++) {
+		const struct store_put *p = group;
+		while (p && p->place.file != &w->file[i])
+			p = p->next;
+		int rc = p ? store_file_sync(w->file[i].fd, w->folder, w->file[i].partial, e) : 0;
+		if (rc)
+			return rc;
+	}
+	return w->journal_dirty ? store_file_sync(w->journal, w->folder, STORE_JOURNAL, e) : 0;
+}
+
+/* The leader's part, without the mutex; `syncing` makes the journal this thread's alone. */
+static int commit_group(struct store_writer *w, const struct store_put *group, struct err *e)
+{
+	int rc = sync_group(w, group, e);
+	for (const struct store_put *p = group; !rc && p; p = p->next) {
+		uint8_t entry[JOURNAL_ENTRY];
+		uint64_t checksum = XXH3_64bits_digest(p->hash);
+		w->index.checksums[p->unit] = checksum;
+		journal_encode_entry(entry, w->digest, p->unit, checksum);
+		rc = store_file_write(w->journal, entry, sizeof entry, w->journal_end, w->folder,
+				      STORE_JOURNAL, e);
+		if (!rc)
+			w->journal_end += sizeof entry;
+	}
+	w->journal_dirty = true;
+	return rc;
+}
+
+static void lead(struct store_writer *w)
+{
+	struct err failure = {0};
+	struct store_put *group = w->finished;
+	w->finished = NULL;
+	w->syncing = true;
+	pthread_mutex_unlock(&w->mutex);
+	int rc = commit_group(w, group, &failure);
+	pthread_mutex_lock(&w->mutex);
+	w->syncing = false;
+	if (rc) /* after a failed sync the kernel may have dropped the data: no retry can be
+		   believed */
+		w->failure = failure;
+	for (struct store_put *p = group; p; p = p->next)
+		p->synced = true;
+	pthread_cond_broadcast(&w->synced);
+}
+
+int store_put_commit(struct store_put *p, struct err *e)
+{
+	struct store_writer *w = p->writer;
+	int rc = p->failed;
+	if (rc)
+		rc = err_set(e, -rc, "%s/%s: unit %u could not be written", w->folder,
+			     p->place.file->partial, p->unit);
+	else if (p->place.bytes > 0)
+		rc = err_set(e, EINVAL, "%s/%s: unit %u lacks its last %llu bytes", w->folder,
+			     p->place.file->partial, p->unit, (unsigned long long)p->place.bytes);
+	if (rc) {
+		put_end(p, UNIT_MISSING);
+		return rc;
+	}
+	pthread_mutex_lock(&w->mutex);
+	p->next = w->finished;
+	w->finished = p;
+	while (!p->synced) {
+		if (w->syncing)
+			pthread_cond_wait(&w->synced, &w->mutex);
+		else
+			lead(w);
+	}
+	if (w->failure.code)
+		rc = err_set(e, w->failure.code, "%s", w->failure.text);
+	pthread_mutex_unlock(&w->mutex);
+	put_end(p, rc ? UNIT_MISSING : UNIT_DONE);
+	return rc;
+}
+
+/* ---- the end ---- */
+
+static int write_index(struct store_writer *w, struct err *e)
+{
+	static const char name[] = STORE_INDEX STORE_PARTIAL;
+	size_t bytes = index_bytes(&w->index.info);
+	uint8_t *encoded = malloc(bytes);
+	if (!encoded)
+		return err_sys(e, ENOMEM, "%s/%s", w->folder, name);
+	index_encode(encoded, &w->index);
+	(void)io_remove(w->dir, name); /* of an earlier attempt; if it stays, O_EXCL reports it */
+	int fd = store_file_open(w->dir, w->folder, name, O_RDWR | O_CREAT | O_EXCL, e);
+	int rc = fd < 0 ? fd : store_file_write(fd, encoded, bytes, 0, w->folder, name, e);
+	if (!rc)
+		rc = store_file_sync(fd, w->folder, name, e);
+	if (fd >= 0)
+		close(fd);
+	free(encoded);
+	return rc;
+}
+
+static int rename_partial(const struct store_writer *w, const char *from, const char *to,
+			  struct err *e)
+{
+	int rc = io_rename(w->dir, from, to);
+	return rc ? store_write_error(e, -rc, w->folder, to) : 0;
+}
+
+/* A stale index goes before the data it describes is replaced, and the new one comes when the new
+ * data is certainly in place: at no moment does an index stand beside data that is not its own. */
+static int rename_files(struct store_writer *w, struct err *e)
+{
+	int rc = io_remove(w->dir, STORE_INDEX);
+	if (rc && rc != -ENOENT)
+		return store_write_error(e, -rc, w->folder, STORE_INDEX);
+	rc = store_folder_sync(w->dir, w->folder, e);
+	for (int i = 0; !rc && i < DATA_FILES; i++)
+		rc = rename_partial(w, w->file[i].partial, w->file[i].name, e);
+	if (!rc)
+		rc = store_folder_sync(w->dir, w->folder, e);
+	if (!rc)
+		rc = rename_partial(w, STORE_INDEX STORE_PARTIAL, STORE_INDEX, e);
+	return rc ? rc : store_folder_sync(w->dir, w->folder, e);
+}
+
+static int publish(struct store_writer *w, struct err *e)
+{
+	uint32_t missing = 0;
+	for (uint32_t i = 0; i < store_writer_units(w); i++)
+		missing += w->state[i] != UNIT_DONE;
+	if (missing)
+		return err_set(e, EINVAL, "%s: %u of %u units are missing", w->folder, missing,
+			       store_writer_units(w));
+	if (w->failure.code)
+		return err_set(e, w->failure.code, "%s", w->failure.text);
+	for (int i = 0; i < DATA_FILES; i++) { /* their heads are in no group */
+		int rc = store_file_sync(w->file[i].fd, w->folder, w->file[i].partial, e);
+		if (rc)
+			return rc;
+	}
+	int rc = write_index(w, e);
+	return rc ? rc : rename_files(w, e);
+}
+
+int store_writer_finish(struct store_writer *w, struct err *e)
+{
+	int rc = publish(w, e);
+	if (!rc) /* complete: a journal that stays behind would be harmless */
+		(void)io_remove(w->dir, STORE_JOURNAL);
+	store_writer_close(w, true);
+	return rc;
+}
+
+void store_writer_close(struct store_writer *w, bool keep)
+{
+	if (!keep)
+		store_remove_leftovers(w);
+	(void)io_remove(w->dir, STORE_LOCK); /* while it is held: see take_lock */
+	if (!keep && w->made_folder)
+		(void)rmdir(w->folder); /* stays if anything else is in it */
+	store_writer_free(w);
+}

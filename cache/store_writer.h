@@ -1,0 +1,54 @@
+/* What the two halves of the writer share: store_resume.c, which begins or takes up a conversion
+ * and clears away what remains of one, and store_write.c, which writes and publishes. */
+#ifndef MOEFS_CACHE_STORE_WRITER_H
+#define MOEFS_CACHE_STORE_WRITER_H
+
+#include "cache/err.h"
+#include "cache/store.h"
+#include "cache/store_format.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum unit_state { UNIT_MISSING, UNIT_OPEN, UNIT_DONE };
+enum { EXPERTS_FILE, DENSE_FILE, DATA_FILES };
+
+struct data_file {
+	const char *name, *partial;
+	int fd; /* of the partial file */
+	uint64_t size;
+};
+
+struct store_writer {
+	char *folder;
+	int dir, lock, journal; /* descriptors, or -1 */
+	bool made_folder;
+	struct data_file file[DATA_FILES];
+	struct store_index index; /* filled unit by unit, and published at the end */
+	struct plan_digest digest;
+
+	pthread_mutex_t mutex; /* guards what follows, and checksums[] of open units */
+	pthread_cond_t synced;
+	_Atomic uint8_t
+		*state; /* [units], enum unit_state; changed under the mutex, read without */
+	struct store_put *finished; /* written, waiting to be synced */
+	bool syncing;		    /* one thread is in fdatasync; it alone touches the journal */
+	struct err failure; /* code != 0: a sync failed, after which nothing more can be trusted */
+	uint64_t journal_end;
+	bool journal_dirty;
+};
+
+/* Where a unit lies: its file, and the offset and size in that file. */
+struct unit_place {
+	const struct data_file *file;
+	uint64_t offset, bytes;
+};
+struct unit_place unit_place(const struct store_writer *w, uint32_t unit);
+
+/* Removes what a conversion leaves while it runs: journal and *.partial. */
+void store_remove_leftovers(const struct store_writer *w);
+/* Closes all descriptors and with them gives up the lock; frees everything. */
+void store_writer_free(struct store_writer *w);
+
+#endif

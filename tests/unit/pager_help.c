@@ -1,0 +1,80 @@
+/* A pager over a small store; see the header. */
+#include "pager_help.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RECORD = 5000, BATCH_MOST = 16 };
+
+void test_arrange(void *ctx, void *slot, const void *record)
+{
+	(void)ctx;
+	for (int i = 0; i < RECORD; i++)
+		((uint8_t *)slot)[i] = (uint8_t) ~((const uint8_t *)record)[i];
+}
+
+bool test_slot_right(const struct test_store *t, uint32_t layer, uint32_t expert, const void *slot)
+{
+	uint8_t expected[RECORD];
+	test_unit_fill(t, layer * t->experts + expert, expected);
+	test_arrange(NULL, expected, expected);
+	return memcmp(slot, expected, RECORD) == 0;
+}
+
+void test_pager_open(struct test_pager *f, uint32_t experts, uint32_t slots, enum pager_io io)
+{
+	memset(f, 0, sizeof *f);
+	test_folder_make(f->parent);
+	test_store_init(&f->t, f->parent, "store");
+	f->t.experts = experts;
+	test_store_plan(&f->t);
+	test_store_write(&f->t);
+	if (store_open(&f->store, f->t.folder, NULL, &f->e) ||
+	    pager_create_with(&f->pager, (uint64_t)slots * SLOT, io, &f->e) ||
+	    pager_add(f->pager, &f->source, f->store, RECORD, test_arrange, NULL, &f->e))
+		fail_msg("%s", f->e.text);
+}
+
+void test_pager_close(struct test_pager *f)
+{
+	struct pager_stats stats;
+	if (f->source)
+		pager_remove(f->source);
+	pager_stats(f->pager, &stats);
+	assert_int_equal(stats.used, 0);
+	assert_int_equal(stats.experts_resident, 0);
+	pager_destroy(f->pager);
+	store_close(f->store);
+	test_folder_remove(f->parent);
+}
+
+int test_batch_most(struct pager_source *s, const struct test_store *t, uint32_t layer,
+		    const uint32_t *experts, uint32_t n, uint32_t most, struct err *e)
+{
+	struct pager_batch b;
+	struct pager_ready ready[BATCH_MOST];
+	bool seen[BATCH_MOST] = {false};
+	int got, right = 0;
+	int rc = pager_begin(&b, s, layer, experts, n, 1, e);
+	if (rc)
+		return rc;
+	while ((got = pager_next(&b, ready, most, e)) > 0)
+		for (int i = 0; i < got; i++) {
+			uint32_t k = ready[i].index;
+			right += !seen[k] && test_slot_right(t, layer, experts[k], ready[i].data);
+			seen[k] = true;
+			pager_put(&b, &ready[i]);
+		}
+	pager_end(&b);
+	return got < 0 ? got : right;
+}
+
+int test_batch(struct test_pager *f, uint32_t layer, const uint32_t *experts, uint32_t n)
+{
+	return test_batch_most(f->source, &f->t, layer, experts, n, BATCH_MOST, &f->e);
+}

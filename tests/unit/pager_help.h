@@ -1,0 +1,33 @@
+/* A pager over a small store, and batches that check what they get. */
+#ifndef MOEFS_TESTS_PAGER_HELP_H
+#define MOEFS_TESTS_PAGER_HELP_H
+
+#include "cache/pager.h"
+#include "store_help.h"
+
+enum { SLOT = 8192 }; /* two pages: what a record of 5000 bytes is given */
+
+struct test_pager {
+	char parent[32];
+	struct test_store t;
+	struct store *store;
+	struct pager *pager;
+	struct pager_source *source;
+	struct err e;
+};
+
+/* 3 layers of `experts` experts of 5000 bytes, in a pool of `slots`. */
+void test_pager_open(struct test_pager *f, uint32_t experts, uint32_t slots, enum pager_io io);
+void test_pager_close(struct test_pager *f);
+
+/* "Arranged" is every byte inverted, so that a raw record is not taken for it. */
+void test_arrange(void *ctx, void *slot, const void *record);
+bool test_slot_right(const struct test_store *t, uint32_t layer, uint32_t expert, const void *slot);
+
+/* Runs a batch, taking up to `most` at a time. Returns how many came and were right, once each, or
+ * the negative errno that ended it. */
+int test_batch_most(struct pager_source *s, const struct test_store *t, uint32_t layer,
+		    const uint32_t *experts, uint32_t n, uint32_t most, struct err *e);
+int test_batch(struct test_pager *f, uint32_t layer, const uint32_t *experts, uint32_t n);
+
+#endif

@@ -1,0 +1,46 @@
+/* Small stores for tests: every byte of unit u follows from u and a seed, so any unit can be made
+ * and checked without the others. */
+#ifndef MOEFS_TESTS_STORE_HELP_H
+#define MOEFS_TESTS_STORE_HELP_H
+
+#include "cache/store.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct test_store {
+	char folder[64]; /* does not exist until a store is written */
+	uint32_t layers, experts, dense_units;
+	uint64_t record_bytes, seed;
+	struct store_key key;
+	uint8_t head[STORE_ALIGN], dense_head[100];
+	struct store_range dense[16];
+	struct store_plan plan;
+};
+
+/* 3 layers of 4 experts of 5000 bytes, and 5 dense units of different sizes. */
+void test_store_init(struct test_store *t, const char *parent, const char *name);
+/* After a change of layers, experts, dense_units, record_bytes, seed or key. */
+void test_store_plan(struct test_store *t);
+
+uint32_t test_units(const struct test_store *t);
+uint64_t test_unit_bytes(const struct test_store *t, uint32_t unit);
+void test_unit_fill(const struct test_store *t, uint32_t unit, uint8_t *out);
+/* Any unit fits. */
+enum { TEST_UNIT_MOST = 1 << 16 };
+
+/* In several pieces. The first failure's code, or 0. */
+int test_put(const struct test_store *t, struct store_writer *w, uint32_t unit, struct err *e);
+/* All the units that the writer lacks, and the finish: 0 or the first failure's code. The writer is
+ * gone in any case; `keep` is for the failures. */
+int test_write_rest(const struct test_store *t, struct store_writer *w, bool keep, struct err *e);
+/* Writes the whole store; fails the test if it cannot. */
+void test_store_write(const struct test_store *t);
+/* True if every expert and every dense unit of an open store verifies and has the right bytes. */
+bool test_store_right(const struct test_store *t, const struct store *s);
+
+/* A new folder under $TMPDIR or /tmp, and its removal with all that is in it. */
+void test_folder_make(char out[32]);
+void test_folder_remove(const char *path);
+
+#endif

@@ -1,0 +1,162 @@
+/* The pager over a bad disk: short and failing reads, a ring that takes nothing. What comes is
+ * right or is an error that names the expert, and the pool is whole afterwards. */
+#include "fault_io.h"
+#include "pager_help.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+static enum pager_io io;
+
+static const uint32_t all[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+
+static int setup(void **state)
+{
+	struct test_pager *f = malloc(sizeof *f);
+	memset(&faults, 0, sizeof faults);
+	test_pager_open(f, 8, 5, io);
+	*state = f;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	memset(&faults, 0, sizeof faults);
+	test_pager_close(*state);
+	free(*state);
+	return 0;
+}
+
+static void fail_reads(long at, int code)
+{
+	faults.fail_on = OP_READ;
+	faults.fail_at = at;
+	faults.fail_code = code;
+	faults.failable = 0;
+}
+
+static void assert_whole(struct test_pager *f)
+{
+	struct pager_stats s;
+	pager_stats(f->pager, &s);
+	assert_int_equal(s.used, s.experts_resident * SLOT);
+	faults.fail_on = 0;
+	for (uint32_t layer = 0; layer < 3; layer++)
+		assert_int_equal(test_batch(f, layer, all, 8), 8);
+	pager_stats(f->pager, &s);
+	assert_true(s.peak <= 5 * SLOT);
+}
+
+static void short_and_interrupted_reads_are_gone_on_with(void **state)
+{
+	struct test_pager *f = *state;
+	faults.stutter = true;
+	for (uint32_t round = 0; round < 6; round++)
+		assert_int_equal(test_batch(f, round % 3, all, 8), 8);
+	faults.stutter = false;
+	assert_whole(f);
+}
+
+static void a_read_that_fails_names_the_expert_and_the_next_batch_tries_again(void **state)
+{
+	struct test_pager *f = *state;
+	for (long n = 1; n <= 7; n++) { /* of 8 reads, one may be spared by what stayed */
+		fail_reads(n, EIO);
+		assert_int_equal(test_batch(f, (uint32_t)n % 3, all, 8), -EIO);
+		assert_non_null(strstr(f->e.text, "experts.safetensors"));
+		assert_non_null(strstr(f->e.text, " expert "));
+		assert_non_null(strstr(f->e.text, "remove the folder"));
+		assert_whole(f);
+		assert_int_equal(pager_set_budget(f->pager, SLOT, &f->e), 0); /* forget most */
+		assert_int_equal(pager_set_budget(f->pager, 5 * SLOT, &f->e), 0);
+	}
+}
+
+static void every_read_may_fail_and_the_pool_stays_whole(void **state)
+{
+	struct test_pager *f = *state;
+	for (int i = 0; i < 5; i++) {
+		fail_reads(0, EIO);
+		assert_int_equal(test_batch(f, 0, all, 8), -EIO);
+		struct pager_stats s;
+		pager_stats(f->pager, &s);
+		assert_int_equal(s.used, 0);
+	}
+	assert_whole(f);
+}
+
+static void a_file_that_ends_too_early_is_said(void **state)
+{
+	struct test_pager *f = *state;
+	fail_reads(0, 0);
+	assert_int_equal(test_batch(f, 2, all, 1), -EIO);
+	assert_non_null(strstr(f->e.text, "ends before layer 2 expert 0"));
+	assert_whole(f);
+}
+
+static void where_direct_reads_are_refused_plain_ones_do(void **state)
+{
+	struct test_pager *f = *state;
+	if (store_expert(f->store, 0, 0).direct_fd < 0) {
+		print_message("this file system has no direct reads: not tried\n");
+		skip();
+	}
+	fail_reads(1, EINVAL);
+	assert_int_equal(test_batch(f, 0, all, 8), 8);
+	assert_whole(f);
+}
+
+static void a_ring_that_takes_nothing_is_replaced_by_plain_reads(void **state)
+{
+	struct test_pager *f = *state;
+	faults.fail_on = OP_SUBMIT;
+	faults.fail_code = EAGAIN;
+	for (uint32_t layer = 0; layer < 3; layer++)
+		assert_int_equal(test_batch(f, layer, all, 8), 8);
+	assert_whole(f);
+}
+
+static void a_ring_that_hesitates_goes_on(void **state)
+{
+	struct test_pager *f = *state;
+	assert_int_equal(test_batch(f, 0, all, 2), 2);
+	struct pager_batch b;
+	struct pager_ready ready[8];
+	int got, n = 0;
+	assert_int_equal(pager_begin(&b, f->source, 1, all, 8, 1, &f->e), 0);
+	assert_int_equal(pager_next(&b, ready, 8, &f->e), 1);
+	faults.fail_on = OP_SUBMIT; /* with reads in flight the next submission fails once */
+	faults.fail_code = EBUSY;
+	faults.fail_at = 1;
+	faults.failable = 0;
+	do {
+		pager_put(&b, &ready[0]);
+		n++;
+	} while ((got = pager_next(&b, ready, 1, &f->e)) > 0);
+	pager_end(&b);
+	assert_int_equal(got, 0);
+	assert_int_equal(n, 8);
+	assert_whole(f);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(short_and_interrupted_reads_are_gone_on_with),
+		TEST(a_read_that_fails_names_the_expert_and_the_next_batch_tries_again),
+		TEST(every_read_may_fail_and_the_pool_stays_whole),
+		TEST(a_file_that_ends_too_early_is_said),
+		TEST(where_direct_reads_are_refused_plain_ones_do),
+		TEST(a_ring_that_takes_nothing_is_replaced_by_plain_reads),
+		TEST(a_ring_that_hesitates_goes_on),
+	};
+	io = PAGER_IO_URING;
+	int failed = cmocka_run_group_tests_name("faults by io_uring", tests, NULL, NULL);
+	io = PAGER_IO_PREAD;
+	return failed + cmocka_run_group_tests_name("faults by pread", tests, NULL, NULL);
+}

@@ -1,0 +1,290 @@
+/* The store on a bad day: killed or cut off anywhere, a full disk, syncs that fail, calls that do
+ * half of what was asked. Never a store that looks whole and is not. */
+#include "fault_io.h"
+#include "store_help.h"
+
+#include "cache/store_files.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <sys/wait.h>
+
+struct fixture {
+	char parent[32];
+	struct test_store t;
+	struct err e;
+};
+
+static int setup(void **state)
+{
+	struct fixture *f = calloc(1, sizeof *f);
+	memset(&faults, 0, sizeof faults);
+	test_folder_make(f->parent);
+	test_store_init(&f->t, f->parent, "store");
+	f->t.layers = f->t.experts = 2;
+	f->t.dense_units = 3;
+	f->t.record_bytes = 1500;
+	test_store_plan(&f->t);
+	*state = f;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fixture *f = *state;
+	memset(&faults, 0, sizeof faults);
+	test_folder_remove(f->parent);
+	free(f);
+	return 0;
+}
+
+/* A whole conversion: 0, or the first failure's code. */
+static int convert(struct fixture *f, bool keep)
+{
+	struct store_writer *w;
+	f->e = (struct err){0};
+	int rc = store_writer_open(&w, f->t.folder, &f->t.plan, &f->e);
+	return rc ? rc : test_write_rest(&f->t, w, keep, &f->e);
+}
+
+/* What opening a store by this test's key gives; one that opens must be right. */
+static int look(const struct test_store *t, struct err *e)
+{
+	struct store *s;
+	int rc = store_open(&s, t->folder, &t->key, e);
+	if (rc == 0 && !test_store_right(t, s))
+		fail_msg("a store that opens has wrong bytes");
+	store_close(s);
+	return rc;
+}
+
+/* Converts in a process that dies before its n-th operation. True if it lived to the end. */
+static bool convert_until(struct fixture *f, long n, enum cut cut)
+{
+	pid_t child = fork();
+	assert_true(child >= 0);
+	if (child == 0) {
+		faults.kill_at = n;
+		faults.cut = cut;
+		faults.operations = 0;
+		int rc = convert(f, true);
+		_exit(rc == 0 || rc == -EEXIST ? 0 : 1);
+	}
+	int status;
+	assert_int_equal(waitpid(child, &status, 0), child);
+	if (WIFSIGNALED(status)) {
+		assert_int_equal(WTERMSIG(status), SIGKILL);
+		return false;
+	}
+	assert_int_equal(WEXITSTATUS(status), 0);
+	return true;
+}
+
+static void assert_recovers(struct fixture *f)
+{
+	int rc = look(&f->t, &f->e);
+	assert_true(rc == 0 || rc == -ENOENT || rc == -ESTALE);
+	rc = convert(f, true);
+	if (rc && rc != -EEXIST)
+		fail_msg("%s", f->e.text);
+	if (look(&f->t, &f->e))
+		fail_msg("%s", f->e.text);
+}
+
+static void die_everywhere(struct fixture *f, enum cut cut)
+{
+	bool lived = false;
+	for (long n = 1; !lived; n++) {
+		lived = convert_until(f, n, cut);
+		if (n % 2) /* and the one that takes it up dies as well */
+			convert_until(f, n / 2 + 1, cut);
+		assert_recovers(f);
+		test_folder_remove(f->t.folder);
+		assert_true(n < 1000);
+	}
+}
+
+static void a_conversion_killed_anywhere_is_taken_up(void **state)
+{
+	die_everywhere(*state, CUT_NOTHING);
+}
+
+static void a_power_cut_that_loses_all_unsynced_is_survived_anywhere(void **state)
+{
+	die_everywhere(*state, CUT_ALL);
+}
+
+static void a_power_cut_that_loses_some_unsynced_is_survived_anywhere(void **state)
+{
+	die_everywhere(*state, CUT_HALF);
+}
+
+/* The same over a published store of another key and the same sizes. */
+static void die_everywhere_replacing(struct fixture *f, enum cut cut)
+{
+	struct test_store old = f->t;
+	f->t.key.fingerprint[0]++;
+	f->t.seed++;
+	test_store_plan(&f->t);
+	test_store_plan(&old); /* a plan points into its own struct */
+	bool lived = false;
+	for (long n = 1; !lived; n++) {
+		test_store_write(&old);
+		lived = convert_until(f, n, cut);
+		int rc = look(&old, &f->e);
+		assert_true(rc == 0 || rc == -ESTALE || rc == -ENOENT);
+		assert_recovers(f);
+		test_folder_remove(f->t.folder);
+		assert_true(n < 1000);
+	}
+}
+
+static void replacing_a_stale_store_may_be_killed_anywhere(void **state)
+{
+	die_everywhere_replacing(*state, CUT_NOTHING);
+}
+
+static void replacing_a_stale_store_may_lose_power_anywhere(void **state)
+{
+	die_everywhere_replacing(*state, CUT_ALL);
+}
+
+static void a_killed_conversion_loses_at_most_the_unit_in_work(void **state)
+{
+	struct fixture *f = *state;
+	struct store_writer *w;
+	assert_false(convert_until(f, 30, CUT_NOTHING));
+	uint32_t has = 0;
+	assert_int_equal(store_writer_open(&w, f->t.folder, &f->t.plan, &f->e), 0);
+	for (uint32_t i = 0; i < test_units(&f->t); i++)
+		has += store_writer_has(w, i);
+	/* 14 operations begin it, and a unit takes 6 (the first of each file and the last have 1
+	 * less or more): by the 30th at least 2 are in. */
+	assert_in_range(has, 2, 3);
+	store_writer_close(w, false);
+}
+
+static void calls_that_do_half_or_are_interrupted_are_gone_on_with(void **state)
+{
+	struct fixture *f = *state;
+	faults.stutter = true;
+	if (convert(f, false))
+		fail_msg("%s", f->e.text);
+	assert_int_equal(look(&f->t, &f->e), 0);
+}
+
+/* Fails the n-th of some operations, for every n there is. */
+static void fail_everywhere(struct fixture *f, unsigned operations, int code)
+{
+	for (long n = 1;; n++) {
+		faults.fail_on = operations;
+		faults.fail_code = code;
+		faults.fail_at = n;
+		faults.failable = 0;
+		int rc = convert(f, false);
+		faults.fail_on = 0;
+		if (faults.failable < n) {
+			assert_int_equal(rc, 0);
+			return;
+		}
+		if (rc == -code)
+			assert_non_null(strstr(f->e.text, f->t.folder));
+		else
+			assert_int_equal(rc, 0); /* what failed only tidies up */
+		assert_recovers(f);
+		test_folder_remove(f->t.folder);
+	}
+}
+
+static void a_disk_that_fills_up_at_any_write_is_an_error_in_words(void **state)
+{
+	fail_everywhere(*state, OP_WRITE | OP_RESERVE, ENOSPC);
+}
+
+static void a_sync_that_fails_anywhere_publishes_nothing_wrong(void **state)
+{
+	fail_everywhere(*state, OP_SYNC, EIO);
+}
+
+static void a_folder_that_fails_anywhere_publishes_nothing_wrong(void **state)
+{
+	fail_everywhere(*state, OP_FOLDER, EIO);
+}
+
+static void a_full_disk_leaves_nothing_behind(void **state)
+{
+	struct fixture *f = *state;
+	faults.fail_on = OP_WRITE;
+	faults.fail_at = 12;
+	faults.fail_code = ENOSPC;
+	assert_int_equal(convert(f, false), -ENOSPC);
+	assert_non_null(strstr(f->e.text, "-o store="));
+	assert_int_equal(access(f->t.folder, F_OK), -1);
+}
+
+static void too_little_space_is_said_before_anything_is_written(void **state)
+{
+	struct fixture *f = *state;
+	faults.free_bytes = 5000;
+	assert_int_equal(convert(f, true), -ENOSPC);
+	assert_non_null(strstr(f->e.text, "too few"));
+	assert_int_equal(access(f->t.folder, F_OK), -1);
+}
+
+static void too_little_space_for_the_rest_keeps_what_is_there(void **state)
+{
+	struct fixture *f = *state;
+	struct store_writer *w;
+	assert_int_equal(store_writer_open(&w, f->t.folder, &f->t.plan, &f->e), 0);
+	assert_int_equal(test_put(&f->t, w, 1, &f->e), 0);
+	store_writer_close(w, true);
+	faults.free_bytes = 1;
+	assert_int_equal(convert(f, false), -ENOSPC);
+	faults.free_bytes = 0;
+	assert_int_equal(store_writer_open(&w, f->t.folder, &f->t.plan, &f->e), 0);
+	assert_true(store_writer_has(w, 1));
+	store_writer_close(w, false);
+}
+
+static void after_a_failed_sync_nothing_more_is_accepted(void **state)
+{
+	struct fixture *f = *state;
+	struct store_writer *w;
+	struct store_put *p;
+	assert_int_equal(store_writer_open(&w, f->t.folder, &f->t.plan, &f->e), 0);
+	faults.fail_on = OP_SYNC;
+	faults.fail_at = 1;
+	faults.fail_code = EIO;
+	assert_int_equal(test_put(&f->t, w, 0, &f->e), -EIO);
+	assert_false(store_writer_has(w, 0));
+	assert_int_equal(store_put_begin(w, 1, &p, &f->e), -EIO);
+	assert_non_null(strstr(f->e.text, STORE_EXPERTS));
+	assert_int_equal(store_writer_finish(w, &f->e), -EINVAL);
+	assert_recovers(f);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_conversion_killed_anywhere_is_taken_up),
+		TEST(a_power_cut_that_loses_all_unsynced_is_survived_anywhere),
+		TEST(a_power_cut_that_loses_some_unsynced_is_survived_anywhere),
+		TEST(replacing_a_stale_store_may_be_killed_anywhere),
+		TEST(replacing_a_stale_store_may_lose_power_anywhere),
+		TEST(a_killed_conversion_loses_at_most_the_unit_in_work),
+		TEST(calls_that_do_half_or_are_interrupted_are_gone_on_with),
+		TEST(a_disk_that_fills_up_at_any_write_is_an_error_in_words),
+		TEST(a_sync_that_fails_anywhere_publishes_nothing_wrong),
+		TEST(a_folder_that_fails_anywhere_publishes_nothing_wrong),
+		TEST(a_full_disk_leaves_nothing_behind),
+		TEST(too_little_space_is_said_before_anything_is_written),
+		TEST(too_little_space_for_the_rest_keeps_what_is_there),
+		TEST(after_a_failed_sync_nothing_more_is_accepted),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
