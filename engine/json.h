@@ -1,9 +1,9 @@
 /* JSON from files that nobody vouches for: bounded reading, and getters that answer in sentences.
  *
  * A thin layer over json-c for config.json, tokenizer.json and the headers of safetensors. It
- * bounds sizes and depth, refuses what is not strictly JSON, and gives every wrong value an error
- * that names file, key, what was wanted and what was there:
- *     m/config.json: "num_experts" must be a whole number from 1 to 65536, not "abc"
+ * bounds sizes and depth, parses as strictly as json-c can, and gives every wrong value an error
+ * that names file, key, what was wanted and what was there: m/config.json: "num_experts" must be a
+ * whole number from 1 to 65536, not "abc"
  *
  * What it does not do: know any format. And json-c keeps the last of two equal keys without a word;
  * a reader to whom that matters (safetensors) must find them in the text itself.
