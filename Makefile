@@ -1,60 +1,116 @@
 # moefs: build, test, try, install. `make help` lists the targets.
 #
-# Objects go to build/ (build/asan, build/tsan … for the instrumented trees). A new .c file in a
-# layer's folder is picked up by itself; a new tests/unit/test_*.c becomes a test program.
+# Objects go to build/ (build/asan, build/tsan for the instrumented trees). A new .c file in a layer's
+# folder is picked up by itself; a new tests/unit/test_*.c becomes a test program, a new
+# tests/mount/*.sh a test of the mount, a new tests/fuzz/fuzz_*.c a fuzzer.
 
-CC      ?= gcc
+CC      := $(if $(filter default,$(origin CC)),gcc,$(CC))
 PREFIX  ?= /usr/local
 BUILD   ?= build
 VERSION := 0.1.0
+# V=1 shows the commands
+Q       := $(if $(V),,@)
+say      = $(if $(V),,@printf '  %-4s %s\n' $(1) $(2))
 
 LIBS     := fuse3 libzstd json-c liburing libpcre2-8 libutf8proc libxxhash
 WARN     := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith
-CPPFLAGS += -D_GNU_SOURCE -DFUSE_USE_VERSION=314 -DPCRE2_CODE_UNIT_WIDTH=8 -DMOEFS_VERSION='"$(VERSION)"' -I.
+override CPPFLAGS += -D_GNU_SOURCE -DFUSE_USE_VERSION=314 -DPCRE2_CODE_UNIT_WIDTH=8 \
+                     -DMOEFS_VERSION='"$(VERSION)"' -I.
 CFLAGS   ?= -O2 -g
-override CFLAGS += -std=c17 $(WARN) -ffp-contract=off -fno-math-errno -pthread -MMD -MP $(SANITIZE)
-LDFLAGS  += -pthread $(SANITIZE)
-
-ifneq ($(MAKECMDGOALS),clean)
+override CFLAGS  += -std=c17 $(WARN) -ffp-contract=off -fno-math-errno -pthread -MMD -MP $(SANITIZE)
+override LDFLAGS += -pthread $(SANITIZE)
 PKG_CFLAGS := $(shell pkg-config --cflags $(LIBS) 2>/dev/null)
 PKG_LIBS   := $(shell pkg-config --libs $(LIBS) 2>/dev/null)
-endif
 
-sources = $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(1)/*.c))
-LIB_OBJS := $(call sources,cache) $(call sources,kernels) $(call sources,engine)
-FS_OBJS  := $(call sources,fs)
-UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
-UNIT_HELP := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(wildcard tests/unit/test_*.c),$(wildcard tests/unit/*.c)))
+objects   = $(patsubst %.c,$(BUILD)/%.o,$(1))
+LIB_OBJS  := $(call objects,$(wildcard cache/*.c kernels/*.c engine/*.c))
+FS_OBJS   := $(call objects,$(wildcard fs/*.c))
+UNIT_SRC  := $(wildcard tests/unit/test_*.c)
+UNIT_OBJS := $(call objects,$(UNIT_SRC))
+UNIT      := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(UNIT_SRC))
+HELP_OBJS := $(call objects,$(filter-out $(UNIT_SRC),$(wildcard tests/unit/*.c)))
+FUZZERS   := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 
 .PHONY: all
-all: $(BUILD)/moefs
+all: $(BUILD)/moefs ## build build/moefs (the default)
 
 $(BUILD)/moefs: $(FS_OBJS) $(BUILD)/libmoefs.a
-	$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) -lm
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) -lm
 
 $(BUILD)/libmoefs.a: $(LIB_OBJS)
-	@rm -f $@
-	ar rcs $@ $^
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && ar rcs $@ $^
 
 # -O3: blocks of sums stay in registers only if loops with constant bounds are unrolled.
 ifneq ($(findstring x86_64,$(shell $(CC) -dumpmachine)),)
-$(patsubst %.c,$(BUILD)/%.o,$(wildcard kernels/avx2*.c)): override CFLAGS += -O3 -mavx2 -mfma -mf16c
+$(call objects,$(wildcard kernels/avx2*.c)): override CFLAGS += -O3 -mavx2 -mfma -mf16c
 endif
 $(BUILD)/tests/unit/golden.o: override CPPFLAGS += -DMOEFS_SOURCE_ROOT='"$(CURDIR)"'
 
 $(BUILD)/%.o: %.c
-	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) -c -o $@ $<
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) -c -o $@ $<
 
-$(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(UNIT_HELP) $(BUILD)/libmoefs.a
-	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) $(shell pkg-config --libs cmocka) -lm
+$(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(HELP_OBJS) $(BUILD)/libmoefs.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) $(shell pkg-config --libs cmocka) -lm
 
-.PHONY: unit
-unit: $(UNIT)
+# ---- testing ----
 
-.PHONY: clean
-clean:
+.PHONY: unit check asan tsan fuzz
+unit: $(UNIT) ## build the unit tests
+	@:
+
+SANITIZERS := CFLAGS='-O1 -g -fno-omit-frame-pointer'
+
+asan: ## build everything with AddressSanitizer and UBSan, in build/asan
+	$(Q)$(MAKE) BUILD=build/asan SANITIZE='-fsanitize=address,undefined -fno-sanitize-recover=all' \
+		$(SANITIZERS) all unit
+
+tsan: ## build everything with ThreadSanitizer, in build/tsan
+	$(Q)$(MAKE) BUILD=build/tsan SANITIZE=-fsanitize=thread $(SANITIZERS) all unit
+
+check: ## install what the tests need, build with warnings as errors, pass every test
+	$(Q)examples/packages.sh test
+	$(Q)$(MAKE) all unit
+	$(Q)$(MAKE) asan
+	$(Q)$(MAKE) tsan
+	$(Q)tests/run.sh
+
+$(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard engine/*.c cache/*.c kernels/*.c)
+	$(call say,FUZZ,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)clang $(CPPFLAGS) -std=c17 -O1 -g -ffp-contract=off -fsanitize=fuzzer,address,undefined \
+		$(PKG_CFLAGS) -o $@ $< $(filter-out kernels/avx2%,$(filter %.c,$(wordlist 2,999,$^))) \
+		-DMOEFS_ONLY_SCALAR $(PKG_LIBS) -lm -pthread
+
+FUZZ_SECONDS ?= 60
+fuzz: $(FUZZERS) ## run each fuzzer for FUZZ_SECONDS (60)
+	$(Q)tests/fuzz/run.sh $(FUZZ_SECONDS) $^
+
+# ---- trying and installing ----
+
+.PHONY: demo install uninstall clean help
+demo: ## install what is missing, build, mount the demonstration model and talk to it
+	$(Q)examples/packages.sh build
+	$(Q)$(MAKE) all
+	$(Q)examples/demo.sh
+
+install: all ## install the program, man page and completion under PREFIX (/usr/local)
+	install -Dm755 $(BUILD)/moefs $(DESTDIR)$(PREFIX)/bin/moefs
+	install -Dm644 fs/moefs.1 $(DESTDIR)$(PREFIX)/share/man/man1/moefs.1
+	install -Dm644 fs/moefs.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/moefs
+
+uninstall: ## remove what install put there
+	rm -f $(DESTDIR)$(PREFIX)/bin/moefs $(DESTDIR)$(PREFIX)/share/man/man1/moefs.1 \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/moefs
+
+clean: ## remove build/
 	rm -rf build
 
--include $(LIB_OBJS:.o=.d) $(FS_OBJS:.o=.d) $(UNIT_HELP:.o=.d) $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%.d,$(wildcard tests/unit/test_*.c))
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12
+
+-include $(patsubst %.o,%.d,$(LIB_OBJS) $(FS_OBJS) $(HELP_OBJS) $(UNIT_OBJS))

@@ -2,11 +2,11 @@
  * (the other is session.h).
  *
  * An engine owns what all mounted models share: the expert pool, the context budget and the compute
- * threads. A model is one checkpoint's directory. Opening it reads config.json and, if there is one,
- * the store's index, and nothing more; weights come with model_load or the first prompt.
+ * threads. A model is one checkpoint's directory. Opening it reads config.json and, if there is
+ * one, the store's index, and nothing more; weights come with model_load or the first prompt.
  *
- * Threads: every function here may be called from any thread and returns without waiting for disk or
- * arithmetic, except where its comment says "blocks".
+ * Threads: every function here may be called from any thread and returns without waiting for disk
+ * or arithmetic, except where its comment says "blocks".
  */
 #ifndef MOEFS_ENGINE_MODEL_H
 #define MOEFS_ENGINE_MODEL_H
@@ -29,9 +29,11 @@ struct engine_options {
 	uint32_t threads;	 /* 0: as many as cores */
 	uint32_t chunk;		 /* prompt tokens per step; 0: default. Never changes a text. */
 	const char *quant;	 /* tq2, tq3 (NULL: this), tq4 or bf16; see recipe.h */
-	const char *store;	 /* folder for stores; NULL: beside the checkpoint, else the cache folder */
+	const char
+		*store; /* folder for stores; NULL: beside the checkpoint, else the cache folder */
 	/* Called, from any thread and with no lock held, whenever the answer, status or error of a
-	 * session may have changed; must not block. user is what session_create was given. May be NULL. */
+	 * session may have changed; must not block. user is what session_create was given. May be
+	 * NULL. */
 	void (*changed)(void *ctx, void *user);
 	void *ctx;
 };
@@ -51,8 +53,8 @@ bool model_is_directory(const char *directory);
 
 /* Blocks for the few files it reads. The engine outlives the model. */
 int model_open(struct model **out, struct engine *g, const char *directory, struct err *e);
-/* Ends every session of the model (waiting reads fail with EIO), stops loading, and frees it. Blocks
- * until the step in progress ends. An interrupted conversion can be resumed by the next mount. */
+/* Stops loading and frees the model, whose sessions have all been ended. Blocks until the step in
+ * progress ends (a layer at most). An interrupted conversion is resumed by the next mount. */
 void model_close(struct model *m);
 
 const char *model_name(const struct model *m);	    /* the directory's last component */
@@ -69,33 +71,33 @@ void model_error(const struct model *m, char *text, size_t size);
 
 /* How far a conversion is; total is 0 while none is running. */
 struct model_progress {
-	const char *doing; /* "idle", "converting", "reading" */
-	uint64_t done, total;	 /* bytes of the source */
-	double seconds;		 /* since it began */
+	const char *doing;    /* "idle", "converting", "reading" */
+	uint64_t done, total; /* bytes of the source */
+	double seconds;	      /* since it began */
 };
 void model_progress(const struct model *m, struct model_progress *out);
 
 /* Facts for info/, each as one line of text without the newline. */
 enum model_fact {
-	FACT_ARCHITECTURE,	 /* model_type, "qwen3_moe" */
+	FACT_ARCHITECTURE, /* model_type, "qwen3_moe" */
 	FACT_LAYERS,
 	FACT_HIDDEN_SIZE,
-	FACT_HEADS,		 /* query heads */
+	FACT_HEADS, /* query heads */
 	FACT_KV_HEADS,
 	FACT_HEAD_DIM,
 	FACT_VOCABULARY,
-	FACT_EXPERTS,		 /* per routed layer, 0 if dense */
+	FACT_EXPERTS, /* per routed layer, 0 if dense */
 	FACT_EXPERTS_PER_TOKEN,
 	FACT_PARAMETERS,
-	FACT_ACTIVE_PARAMETERS,	 /* that one token passes through */
-	FACT_BITS_PER_WEIGHT,	 /* of the store, embeddings and norms included */
-	FACT_CONTEXT,		 /* positions a session may use */
+	FACT_ACTIVE_PARAMETERS, /* that one token passes through */
+	FACT_BITS_PER_WEIGHT,	/* of the store, embeddings and norms included */
+	FACT_CONTEXT,		/* positions a session may use */
 	FACT_MAX_PROMPT_BYTES,
-	FACT_RECIPE,		 /* "tq3", what -o quant= said */
-	FACT_STORE,		 /* path of the store's folder */
-	FACT_STATE,		 /* unloaded, loading, ready, failed */
-	FACT_PROGRESS,		 /* "idle", or "converting 42 % 12.6/30.1 MB 3 s left" */
-	FACT_KERNELS,		 /* the kernels' table in use */
+	FACT_RECIPE,   /* "tq3", what -o quant= said */
+	FACT_STORE,    /* path of the store's folder */
+	FACT_STATE,    /* unloaded, loading, ready, failed */
+	FACT_PROGRESS, /* "idle", or "converting 42 % 12.6/30.1 MB 3 s left" */
+	FACT_KERNELS,  /* the kernels' table in use */
 	FACT_COUNT
 };
 int model_fact(const struct model *m, enum model_fact fact, char *text, size_t size);

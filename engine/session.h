@@ -26,23 +26,24 @@ struct answer;
 
 /* A new session with the model's default params (generation_config.json), or a copy of another's.
  * user is handed to the engine's `changed` callback. */
-int session_create(struct session **out, struct model *m, const struct session *params_from, void *user,
-		   struct err *e);
-/* Ends it: a turn in progress stops, its answer fails with EIO (`session ended`). Frees the session;
- * when this returns, `changed` will not be called for its user any more. */
+int session_create(struct session **out, struct model *m, const struct session *params_from,
+		   void *user, struct err *e);
+/* Ends it: a turn in progress stops, its answer fails with EIO (`session ended`). Frees the
+ * session; when this returns, `changed` will not be called for its user any more. */
 void session_end(struct session *s);
 
 /* ---- turns ---- */
 
-/* Starts a turn with text[length], one trailing newline dropped. Asks the model to load if it is not
- * loaded. *answer (may be NULL) receives a reference to the answer to come. -EBUSY while a turn is in
- * progress; -EINVAL if nothing is left of the text; -EFBIG above model_max_prompt_bytes. What only
- * the tokenizer can tell (invalid UTF-8, too many tokens) fails the answer instead. */
+/* Starts a turn with text[length], one trailing newline dropped. Asks the model to load if it is
+ * not loaded. *answer (may be NULL) receives a reference to the answer to come. -EBUSY while a turn
+ * is in progress; -EINVAL if nothing is left of the text; -EFBIG above model_max_prompt_bytes. What
+ * only the tokenizer can tell (invalid UTF-8, too many tokens) fails the answer instead. */
 int session_submit(struct session *s, const char *text, size_t length, struct answer **answer,
 		   struct err *e);
-void session_stop(struct session *s);			/* ends the turn; what is written stays */
-int session_reset(struct session *s, struct err *e);	/* forgets the conversation; -EBUSY in a turn */
-int session_undo(struct session *s, struct err *e);	/* forgets the last turn; -EBUSY, -ENODATA */
+void session_stop(struct session *s); /* ends the turn; what is written stays */
+int session_reset(struct session *s,
+		  struct err *e);		    /* forgets the conversation; -EBUSY in a turn */
+int session_undo(struct session *s, struct err *e); /* forgets the last turn; -EBUSY, -ENODATA */
 /* Records a failure that happened outside the engine (a prompt that could not be taken): status
  * becomes error, and the sentence is the session's error until the next submit. */
 void session_fail(struct session *s, const struct err *why);
@@ -67,14 +68,15 @@ void session_error(const struct session *s, char *text, size_t size);
 
 /* The newest answer, a new reference; NULL before the first turn and after a reset. */
 struct answer *session_answer(struct session *s);
-/* Copies of texts, malloc'ed, *length set, not terminated by a newline of ours; NULL: out of memory. */
+/* Copies of texts, malloc'ed, *length set, not terminated by a newline of ours; NULL: out of
+ * memory. */
 char *session_prompt(const struct session *s, size_t *length);
-/* The whole conversation so far as plain text, the answer in progress included. It only grows, except by
- * reset and undo. */
+/* The whole conversation so far as plain text, the answer in progress included. It only grows,
+ * except by reset and undo. */
 uint64_t session_log_size(const struct session *s);
 size_t session_log_read(const struct session *s, uint64_t offset, char *buffer, size_t bytes);
 
-struct session_stats { /* of the last or current turn */
+struct session_stats {					      /* of the last or current turn */
 	uint64_t prompt_tokens, cached_tokens, output_tokens; /* cached: already in the context */
 	uint64_t context_tokens;
 	double prefill_seconds, decode_seconds, first_token_seconds; /* the last since submit */
@@ -91,7 +93,8 @@ size_t params_count(void);
 const char *params_name(size_t i);
 /* True for texts that an editor writes whole (system, stop); values else. */
 bool params_is_text(size_t i);
-/* value[length], one trailing newline dropped. -EINVAL, -ERANGE in words. Takes effect with the next turn. */
+/* value[length], one trailing newline dropped. -EINVAL, -ERANGE in words. Takes effect with the
+ * next turn. */
 int session_param_set(struct session *s, size_t i, const char *value, size_t length, struct err *e);
 /* malloc'ed, terminated, as it would be written; NULL: out of memory. */
 char *session_param_get(const struct session *s, size_t i);
@@ -100,9 +103,9 @@ char *session_param_get(const struct session *s, size_t i);
 
 struct answer *answer_ref(struct answer *a);
 void answer_unref(struct answer *a); /* NULL is fine */
-/* Copies bytes from offset. Returns how many; 0 with *complete false: none yet; 0 with *complete true: end
- * of the answer. A failed answer gives its text first and then a negative errno (-EIO). A complete
- * answer ends in exactly one newline. */
+/* Copies bytes from offset. Returns how many; 0 with *complete false: none yet; 0 with *complete
+ * true: end of the answer. A failed answer gives its text first and then a negative errno (-EIO). A
+ * complete answer ends in exactly one newline. */
 ssize_t answer_read(struct answer *a, uint64_t offset, char *buffer, size_t bytes, bool *complete);
 /* Bytes so far. */
 uint64_t answer_size(struct answer *a, bool *complete);

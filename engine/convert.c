@@ -1,0 +1,507 @@
+#include "engine/convert.h"
+#include "engine/checkpoint.h"
+#include "engine/store_header.h"
+#include "kernels/tq.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Norms outside the range that F16 holds with full precision make a store use F32 norms. */
+static const float f16_norm_least = 6.2e-5f, f16_norm_most = 6e4f;
+
+/* ---- the checkpoint's tensors against the plan ---- */
+
+/* A checkpoint with everything the plan wants: unknown, missing and misshapen tensors are errors.
+ */
+struct sources {
+	struct checkpoint *checkpoint;
+	const struct config *config;
+	bool *used; /* [checkpoint_count] */
+};
+
+static const struct checkpoint_tensor *find_source(const struct sources *s, struct tensor_id id,
+						   char *name, size_t size, struct err *e)
+{
+	if (!architecture_tensor_name(s->config->architecture, id, name, size)) {
+		err_set(e, ENAMETOOLONG, "a tensor's name is too long");
+		return NULL;
+	}
+	const struct checkpoint_tensor *t = checkpoint_find(s->checkpoint, name);
+	if (!t && id.role == TENSOR_HEAD && s->config->tied_head)
+		return find_source(s, (struct tensor_id){.role = TENSOR_EMBEDDING}, name, size, e);
+	if (!t)
+		err_set(e, ENOENT,
+			"the checkpoint has no tensor %s, which a %s model needs; is the download "
+			"complete?",
+			name, s->config->architecture->model_type);
+	return t;
+}
+
+static int check_shape(const struct sources *s, const struct checkpoint_tensor *t,
+		       enum tensor_role role, struct err *e)
+{
+	uint32_t rows, cols;
+	config_tensor_shape(s->config, role, &rows, &cols);
+	bool right = cols ? t->dims == 2 && t->shape[0] == rows && t->shape[1] == cols
+			  : t->dims == 1 && t->shape[0] == rows;
+	if (!right && cols)
+		return err_set(
+			e, EINVAL,
+			"tensor %s has shape [%llu, %llu%s, but config.json makes it [%u, %u]",
+			t->name, (unsigned long long)(t->dims ? t->shape[0] : 0),
+			(unsigned long long)(t->dims > 1 ? t->shape[1] : 0),
+			t->dims > 2 ? ", …]" : "]", rows, cols);
+	if (!right)
+		return err_set(e, EINVAL,
+			       "tensor %s has shape [%llu%s, but config.json makes it [%u]",
+			       t->name, (unsigned long long)(t->dims ? t->shape[0] : 0),
+			       t->dims > 1 ? ", …]" : "]", rows);
+	if (!t->known_type)
+		return err_set(
+			e, ENOTSUP,
+			"tensor %s is of type %s; checkpoints in BF16, F16 or F32 can be mounted",
+			t->name, t->type);
+	return 0;
+}
+
+static int check_tensor(struct sources *s, struct tensor_id id, struct err *e)
+{
+	char name[256];
+	const struct checkpoint_tensor *t = find_source(s, id, name, sizeof name, e);
+	if (!t)
+		return -ENOENT;
+	s->used[t - checkpoint_tensor(s->checkpoint, 0)] = true;
+	return check_shape(s, t, id.role, e);
+}
+
+static int check_sources(struct sources *s, const struct plan *p, struct err *e)
+{
+	for (uint32_t i = 0; i < p->dense_count; i++) {
+		int failed = check_tensor(s, p->dense[i].id, e);
+		if (failed)
+			return failed;
+	}
+	for (uint32_t layer = 0; layer < p->routed_layers; layer++)
+		for (uint32_t x = 0; x < p->experts; x++)
+			for (uint32_t part = 0; part < EXPERT_PARTS; part++) {
+				struct tensor_id id = {plan_part_role(part), p->layer_of[layer], x};
+				int failed = check_tensor(s, id, e);
+				if (failed)
+					return failed;
+			}
+	for (size_t i = 0; i < checkpoint_count(s->checkpoint); i++)
+		if (!s->used[i])
+			return err_set(
+				e, EINVAL,
+				"the checkpoint has a tensor %s that a %s model does not know; "
+				"leaving it out would be a different model",
+				checkpoint_tensor(s->checkpoint, i)->name,
+				s->config->architecture->model_type);
+	return 0;
+}
+
+/* The type of what is not quantised: that of all matrices if they agree, else F32, which holds any.
+ */
+static enum format kept_format(const struct sources *s)
+{
+	enum format kept = FORMAT_COUNT;
+	for (size_t i = 0; i < checkpoint_count(s->checkpoint); i++) {
+		const struct checkpoint_tensor *t = checkpoint_tensor(s->checkpoint, i);
+		if (t->dims < 2 || !t->known_type)
+			continue;
+		if (kept != FORMAT_COUNT && t->format != kept)
+			return FORMAT_F32;
+		kept = t->format;
+	}
+	return kept == FORMAT_COUNT ? FORMAT_F32 : kept;
+}
+
+/* ---- one thread's work ---- */
+
+/* A job is one store unit or the two units (weights, norms) of a TQ chunk. */
+struct job {
+	const struct plan_tensor *tensor; /* NULL: an expert */
+	uint32_t chunk, routed_layer, expert;
+};
+
+struct shared { /* by all threads of a conversion */
+	const struct conversion *conversion;
+	const struct plan *plan;
+	const struct sources *sources;
+	struct store_writer *writer;
+	_Atomic uint32_t next_job;
+	_Atomic bool failed;
+	pthread_mutex_t lock; /* of error; taken under nothing, with nothing taken under it */
+	struct err error;     /* the first failure */
+};
+
+struct worker {
+	struct shared *shared;
+	uint8_t *source; /* rows as the checkpoint has them */
+	float *row;
+	uint8_t *packed; /* of one piece of rows */
+	uint8_t *norms;	 /* of one matrix's chunk */
+	float *row_norms;
+	pthread_t thread;
+};
+
+enum { PIECE_BYTES = 1 << 20 }; /* of source rows read at a time */
+
+static uint32_t piece_rows(size_t row_bytes)
+{
+	return row_bytes < PIECE_BYTES ? (uint32_t)(PIECE_BYTES / row_bytes) : 1;
+}
+
+static void widen(float *out, const uint8_t *in, enum format from, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		uint16_t half;
+		if (from == FORMAT_F32) {
+			memcpy(out + i, in + 4 * (size_t)i, sizeof *out);
+			continue;
+		}
+		memcpy(&half, in + 2 * (size_t)i, sizeof half);
+		out[i] = from == FORMAT_F16 ? f16_to_f32(half) : bf16_to_f32(half);
+	}
+}
+
+/* One row as its store has it, appended at packed and norms. ERANGE: a norm does not fit F16. */
+static int encode_row(struct worker *w, const struct shape *s, const struct checkpoint_tensor *t,
+		      const uint8_t *source, uint8_t *packed, uint8_t *norms, struct err *e)
+{
+	if (s->format == t->format) {
+		memcpy(packed, source, t->bytes / s->rows);
+		return 0;
+	}
+	widen(w->row, source, t->format, s->cols);
+	if (s->format == FORMAT_F32) {
+		memcpy(packed, w->row, s->cols * sizeof *w->row);
+		return 0;
+	}
+	size_t groups = tq_groups(s->cols);
+	if (!tq_quantise_row(packed, w->row_norms, w->row, s->cols, format_tq_bits(s->format),
+			     TQ_GAIN_LEAST_SQUARES))
+		return err_set(e, EINVAL,
+			       "tensor %s holds a NaN or an infinity; the checkpoint is damaged",
+			       t->name);
+	for (size_t g = 0; g < groups; g++) {
+		float norm = w->row_norms[g];
+		uint16_t half = f32_to_f16(norm);
+		if (s->norms == NORM_F32)
+			memcpy(norms + g * sizeof norm, &norm, sizeof norm);
+		else if (norm != 0 && (norm < f16_norm_least || norm > f16_norm_most))
+			return -ERANGE;
+		else
+			memcpy(norms + g * sizeof half, &half, sizeof half);
+	}
+	return 0;
+}
+
+/* Rows [row0, row0 + rows) of a tensor: weights go to `put` piece by piece, norms to w->norms. */
+static int encode_rows(struct worker *w, const struct shape *s, const struct checkpoint_tensor *t,
+		       uint32_t row0, uint32_t rows, struct store_put *put, struct err *e)
+{
+	struct shape one = *s;
+	one.rows = 1;
+	size_t source_bytes = t->bytes / s->rows, packed_bytes = format_packed_bytes(&one);
+	size_t norm_bytes = format_norm_bytes(&one);
+	uint32_t piece = piece_rows(source_bytes);
+	for (uint32_t r = 0; r < rows; r += piece) {
+		uint32_t n = rows - r < piece ? rows - r : piece;
+		int failed = checkpoint_read(w->shared->sources->checkpoint, t,
+					     (uint64_t)(row0 + r) * source_bytes, w->source,
+					     n * source_bytes, e);
+		for (uint32_t i = 0; i < n && !failed; i++)
+			failed = encode_row(w, s, t, w->source + i * source_bytes,
+					    w->packed + i * packed_bytes,
+					    w->norms + (r + i) * norm_bytes, e);
+		if (!failed)
+			failed = store_put_bytes(put, w->packed, n * packed_bytes, e);
+		if (failed)
+			return failed;
+		atomic_fetch_add(&w->shared->conversion->progress->done, n * source_bytes);
+	}
+	return 0;
+}
+
+static int end_put(struct store_put *put, int failed, struct err *e)
+{
+	if (!failed)
+		return store_put_commit(put, e);
+	store_put_abandon(put);
+	return failed;
+}
+
+static int convert_expert(struct worker *w, const struct job *j, struct err *e)
+{
+	const struct plan *p = w->shared->plan;
+	uint32_t unit = j->routed_layer * p->experts + j->expert;
+	struct store_put *put;
+	int failed = store_put_begin(w->shared->writer, unit, &put, e);
+	if (failed)
+		return failed;
+	for (uint32_t part = 0; part < EXPERT_PARTS && !failed; part++) {
+		char name[256];
+		const struct shape *s = &p->part[part];
+		struct tensor_id id = {plan_part_role(part), p->layer_of[j->routed_layer],
+				       j->expert};
+		const struct checkpoint_tensor *t =
+			find_source(w->shared->sources, id, name, sizeof name, e);
+		failed = t ? encode_rows(w, s, t, 0, s->rows, put, e) : -ENOENT;
+		if (!failed && format_is_tq(s->format))
+			failed = store_put_bytes(put, w->norms, format_norm_bytes(s), e);
+	}
+	return end_put(put, failed, e);
+}
+
+static int convert_dense(struct worker *w, const struct job *j, struct err *e)
+{
+	const struct plan_tensor *pt = j->tensor;
+	const struct plan *p = w->shared->plan;
+	struct shape chunk = pt->shape;
+	uint32_t first = p->routed_layers * p->experts + pt->first_unit + j->chunk;
+	char name[256];
+	struct store_put *put;
+	const struct checkpoint_tensor *t =
+		find_source(w->shared->sources, pt->id, name, sizeof name, e);
+	int failed = t ? store_put_begin(w->shared->writer, first, &put, e) : -ENOENT;
+	if (failed)
+		return failed;
+	chunk.rows = plan_chunk_rows(pt, j->chunk);
+	failed = encode_rows(w, &pt->shape, t, j->chunk * pt->chunk_rows, chunk.rows, put, e);
+	failed = end_put(put, failed, e);
+	if (failed || !format_is_tq(chunk.format))
+		return failed;
+	failed = store_put_begin(w->shared->writer, first + pt->chunks, &put, e);
+	if (failed)
+		return failed;
+	return end_put(put, store_put_bytes(put, w->norms, format_norm_bytes(&chunk), e), e);
+}
+
+/* Dense chunks first: they are the largest jobs of most models. False: there is no job i. */
+static bool job_at(const struct plan *p, uint32_t i, struct job *j)
+{
+	*j = (struct job){0};
+	for (uint32_t t = 0; t < p->dense_count; i -= p->dense[t].chunks, t++)
+		if (i < p->dense[t].chunks) {
+			j->tensor = &p->dense[t];
+			j->chunk = i;
+			return true;
+		}
+	if (i >= p->routed_layers * p->experts)
+		return false;
+	j->routed_layer = i / p->experts;
+	j->expert = i % p->experts;
+	return true;
+}
+
+static bool job_is_done(const struct shared *s, const struct job *j)
+{
+	const struct plan *p = s->plan;
+	uint32_t experts = p->routed_layers * p->experts;
+	if (!j->tensor)
+		return store_writer_has(s->writer, j->routed_layer * p->experts + j->expert);
+	uint32_t unit = experts + j->tensor->first_unit + j->chunk;
+	return store_writer_has(s->writer, unit) &&
+	       (!format_is_tq(j->tensor->shape.format) ||
+		store_writer_has(s->writer, unit + j->tensor->chunks));
+}
+
+/* Bytes of the source that a job reads. */
+static uint64_t job_bytes(const struct shared *s, const struct job *j)
+{
+	const struct plan *p = s->plan;
+	uint64_t weights = 0;
+	if (j->tensor)
+		weights = (uint64_t)plan_chunk_rows(j->tensor, j->chunk) * j->tensor->shape.cols;
+	for (uint32_t part = 0; !j->tensor && part < EXPERT_PARTS; part++)
+		weights += (uint64_t)p->part[part].rows * p->part[part].cols;
+	return weights * (p->recipe.kept == FORMAT_F32 ? 4 : 2);
+}
+
+static void record_failure(struct shared *s, const struct err *e)
+{
+	pthread_mutex_lock(&s->lock);
+	if (!atomic_exchange(&s->failed, true))
+		s->error = *e;
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void *worker_main(void *arg)
+{
+	struct worker *w = arg;
+	struct shared *s = w->shared;
+	struct job j;
+	while (!atomic_load(&s->failed) && job_at(s->plan, atomic_fetch_add(&s->next_job, 1), &j)) {
+		struct err e = {0};
+		int failed = 0;
+		if (atomic_load(s->conversion->stop))
+			failed = err_set(&e, ECANCELED, "the conversion was stopped");
+		else if (job_is_done(s, &j))
+			atomic_fetch_add(&s->conversion->progress->done, job_bytes(s, &j));
+		else
+			failed = j.tensor ? convert_dense(w, &j, &e) : convert_expert(w, &j, &e);
+		if (failed) {
+			e.code = -failed;
+			record_failure(s, &e);
+		}
+	}
+	return NULL;
+}
+
+/* ---- the whole ---- */
+
+static void free_worker(struct worker *w)
+{
+	free(w->source);
+	free(w->row);
+	free(w->packed);
+	free(w->norms);
+	free(w->row_norms);
+}
+
+static size_t larger(size_t a, size_t b)
+{
+	return a > b ? a : b;
+}
+
+/* Buffers for the widest row, the largest piece of rows and the largest chunk's norms. */
+static bool allocate_worker(struct worker *w, const struct plan *p)
+{
+	size_t cols = 0, packed = 0, norms = 0;
+	for (uint32_t i = 0; i < p->dense_count + EXPERT_PARTS; i++) {
+		struct shape s =
+			i < p->dense_count ? p->dense[i].shape : p->part[i - p->dense_count];
+		if (!s.cols)
+			continue; /* a model without experts */
+		if (i < p->dense_count)
+			s.rows = p->dense[i].chunk_rows;
+		norms = larger(norms, format_norm_bytes(&s));
+		s.rows = piece_rows((size_t)s.cols * 2);
+		packed = larger(packed, format_packed_bytes(&s));
+		cols = larger(cols, s.cols);
+	}
+	w->source = malloc(larger(PIECE_BYTES, cols * 4));
+	w->packed = malloc(packed);
+	w->row = malloc(cols * sizeof *w->row);
+	w->norms = malloc(norms + 1); /* + 1: a model without TQ has none */
+	w->row_norms = malloc(tq_groups((uint32_t)cols) * sizeof *w->row_norms);
+	return w->source && w->packed && w->row && w->norms && w->row_norms;
+}
+
+static int run_workers(struct shared *s, struct err *e)
+{
+	uint32_t count = s->conversion->threads, started = 0;
+	struct worker *workers = calloc(count, sizeof *workers);
+	bool allocated = workers;
+	for (uint32_t i = 0; i < count && allocated; i++) {
+		workers[i].shared = s;
+		allocated = allocate_worker(&workers[i], s->plan);
+	}
+	if (!allocated)
+		record_failure(
+			s, &(struct err){ENOMEM, "out of memory for converting the checkpoint"});
+	for (; allocated && started + 1 < count; started++)
+		if (pthread_create(&workers[started].thread, NULL, worker_main, &workers[started]))
+			break; /* fewer threads do */
+	if (allocated)
+		worker_main(&workers[count - 1]);
+	for (uint32_t i = 0; i < started; i++)
+		pthread_join(workers[i].thread, NULL);
+	for (uint32_t i = 0; workers && i < count; i++)
+		free_worker(&workers[i]);
+	free(workers);
+	if (!atomic_load(&s->failed))
+		return 0;
+	*e = s->error;
+	return -e->code;
+}
+
+/* A plan for one choice of recipe, written from first to last. ERANGE: needs norms in F32. */
+static int convert_as_planned(struct conversion *v, const struct sources *sources, struct plan *p,
+			      struct err *e)
+{
+	struct store_plan sp = {
+		.key = {.fingerprint = {v->fingerprint[0], v->fingerprint[1]}},
+		.layers = p->routed_layers,
+		.experts = p->experts,
+		.record_bytes = p->record_bytes,
+		.dense = p->units,
+		.dense_units = p->unit_count,
+	};
+	struct store_headers headers;
+	recipe_to_text(&p->recipe, sp.key.recipe, sizeof sp.key.recipe);
+	int failed = store_headers_make(&headers, v->config->architecture, p, e);
+	if (failed)
+		return failed;
+	sp.experts_header = headers.experts;
+	sp.experts_header_bytes = headers.experts_bytes;
+	sp.dense_header = headers.dense;
+	sp.dense_header_bytes = headers.dense_bytes;
+	struct shared s = {.conversion = v, .plan = p, .sources = sources};
+	failed = store_writer_open(&s.writer, v->folder, &sp, e);
+	store_headers_free(&headers);
+	if (failed)
+		return failed;
+	pthread_mutex_init(&s.lock, NULL);
+	failed = run_workers(&s, e);
+	pthread_mutex_destroy(&s.lock);
+	if (!failed)
+		return store_writer_finish(s.writer, e);
+	/* Only what the next mount would do the same way again is kept. */
+	store_writer_close(s.writer, failed == -ECANCELED || failed == -EIO);
+	return failed;
+}
+
+static int convert_with_norms(struct conversion *v, const struct sources *sources, enum format kept,
+			      enum norm_type norms, struct err *e)
+{
+	struct plan p;
+	struct job j;
+	recipe_keep(&v->recipe, kept, norms);
+	int failed = plan_make(&p, v->config, &v->recipe, e);
+	if (failed)
+		return failed;
+	struct shared s = {.plan = &p};
+	uint64_t total = 0;
+	for (uint32_t i = 0; job_at(&p, i, &j); i++)
+		total += job_bytes(&s, &j);
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	atomic_store(&v->progress->started_ns,
+		     (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
+	atomic_store(&v->progress->done, 0);
+	atomic_store(&v->progress->total, total);
+	failed = convert_as_planned(v, sources, &p, e);
+	atomic_store(&v->progress->total, 0);
+	plan_free(&p);
+	return failed;
+}
+
+int convert_run(struct conversion *v, struct err *e)
+{
+	struct sources s = {.config = v->config};
+	struct plan p = {0};
+	int failed = checkpoint_open(&s.checkpoint, v->directory, e);
+	if (failed)
+		return failed;
+	s.used = calloc(checkpoint_count(s.checkpoint) + 1, sizeof *s.used);
+	if (!s.used)
+		failed = err_set(e, ENOMEM, "out of memory for the list of tensors");
+	if (!failed)
+		failed = plan_make(&p, v->config, &v->recipe, e);
+	if (!failed)
+		failed = check_sources(&s, &p, e);
+	plan_free(&p);
+	enum format kept = failed ? FORMAT_F32 : kept_format(&s);
+	if (!failed)
+		failed = convert_with_norms(v, &s, kept, NORM_F16, e);
+	if (failed == -ERANGE)
+		failed = convert_with_norms(v, &s, kept, NORM_F32, e);
+	free(s.used);
+	checkpoint_close(s.checkpoint);
+	return failed;
+}

@@ -1,0 +1,35 @@
+/* Converting a checkpoint into a store: what a model's first mount does.
+ *
+ * Tensors stream through: each thread takes the next unit (an expert, or a chunk of rows of a dense
+ * tensor), reads its source, quantises and writes it; no more than a few MiB per thread are in
+ * memory. An interrupted conversion goes on where it stopped.
+ */
+#ifndef MOEFS_ENGINE_CONVERT_H
+#define MOEFS_ENGINE_CONVERT_H
+
+#include "cache/err.h"
+#include "engine/config.h"
+#include "engine/plan.h"
+
+#include <stdatomic.h>
+
+struct convert_progress {
+	_Atomic uint64_t done, total; /* bytes of the source; total 0 while none runs */
+	_Atomic uint64_t started_ns;  /* CLOCK_MONOTONIC */
+};
+
+struct conversion {
+	const char *directory; /* the checkpoint */
+	const char *folder;    /* the store's */
+	const struct config *config;
+	struct recipe recipe; /* kept and norms are found out */
+	uint64_t fingerprint[2];
+	uint32_t threads;
+	const _Atomic bool *stop; /* ends it with -ECANCELED; can be resumed */
+	struct convert_progress *progress;
+};
+
+/* 0: the store is complete. -EBUSY: another process is converting it. */
+int convert_run(struct conversion *v, struct err *e);
+
+#endif

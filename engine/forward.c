@@ -1,0 +1,278 @@
+#include "engine/forward.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- scratch ---- */
+
+static size_t padded(size_t bytes)
+{
+	return (bytes + 63) / 64 * 64;
+}
+
+/* One pass over the scratch arrays: with memory NULL it measures, else it hands out places. */
+struct arena {
+	uint8_t *memory;
+	size_t used;
+};
+
+static void *take(struct arena *a, size_t count, size_t size)
+{
+	void *place = a->memory ? a->memory + a->used : NULL;
+	a->used += padded(count * size);
+	return place;
+}
+
+static void take_activation(struct arena *a, struct activation *v, size_t tokens, uint32_t k)
+{
+	v->k = k;
+	v->f = take(a, tokens * k, sizeof *v->f);
+	v->q = take(a, tokens * tq_groups(k) * TQ_GROUP, sizeof *v->q);
+	v->scale = take(a, tokens * tq_groups(k), sizeof *v->scale);
+}
+
+static size_t lay_out(struct forward *f, void *memory)
+{
+	const struct config *c = f->config;
+	struct arena a = {.memory = memory};
+	size_t n = f->chunk, kv = (size_t)c->kv_heads * c->head_dim;
+	uint32_t attended = c->heads * c->head_dim;
+	f->x = take(&a, n * c->hidden_size, sizeof *f->x);
+	take_activation(&a, &f->normed, n, c->hidden_size);
+	f->q = take(&a, n * attended, sizeof *f->q);
+	f->k = take(&a, n * kv, sizeof *f->k);
+	f->v = take(&a, n * kv, sizeof *f->v);
+	take_activation(&a, &f->attended, n, attended);
+	f->rope_cos = take(&a, n * c->head_dim / 2, sizeof *f->rope_cos);
+	f->rope_sin = take(&a, n * c->head_dim / 2, sizeof *f->rope_sin);
+	f->rope_frequency = take(&a, c->head_dim / 2, sizeof *f->rope_frequency);
+	f->up = take(
+		&a,
+		n * (c->hidden_size > c->intermediate_size ? c->hidden_size : c->intermediate_size),
+		sizeof *f->up);
+	take_activation(&a, &f->hidden, n, c->intermediate_size);
+	f->logits = take(&a, c->vocabulary, sizeof *f->logits);
+	return a.used;
+}
+
+int forward_init(struct forward *f, struct err *e)
+{
+	const struct config *c = f->config;
+	size_t bytes = lay_out(f, NULL);
+	f->memory = aligned_alloc(64, bytes);
+	if (!f->memory)
+		return err_set(e, ENOMEM, "out of memory for %zu MB of activations", bytes >> 20);
+	lay_out(f, f->memory);
+	f->attention_scale = (float)(1 / sqrt(c->head_dim));
+	for (uint32_t i = 0; i < c->head_dim / 2; i++)
+		f->rope_frequency[i] = pow(c->rope_theta, -2.0 * i / c->head_dim);
+	if (!f->experts)
+		return 0;
+	int failed = moe_init(f, e);
+	if (failed)
+		forward_free(f);
+	return failed;
+}
+
+void forward_free(struct forward *f)
+{
+	moe_free(f->moe);
+	free(f->memory);
+	f->memory = NULL;
+	f->moe = NULL;
+}
+
+/* ---- matrix products ---- */
+
+struct prepare {
+	const struct forward *f;
+	struct activation *a;
+};
+
+static void prepare_tokens(void *ctx, uint32_t begin, uint32_t end)
+{
+	const struct prepare *p = ctx;
+	struct activation *a = p->a;
+	size_t groups = tq_groups(a->k);
+	for (size_t t = begin; t < end; t++)
+		p->f->kernels->tq_prepare(a->q + t * groups * TQ_GROUP, a->scale + t * groups,
+					  a->f + t * a->k, a->k);
+}
+
+void activation_prepare(const struct forward *f, struct activation *a, uint32_t n,
+			enum format format)
+{
+	if (format_is_tq(format))
+		threads_run(f->threads, n, 1, prepare_tokens, &(struct prepare){f, a});
+}
+
+struct input activation_input(const struct activation *a, uint32_t first)
+{
+	size_t groups = tq_groups(a->k);
+	return (struct input){
+		.k = a->k,
+		.f = a->f + (size_t)first * a->k,
+		.q = a->q + first * groups * TQ_GROUP,
+		.scale = a->scale + first * groups,
+	};
+}
+
+struct product {
+	const struct kernels *kernels;
+	const struct matrix *w;
+	struct input x;
+	float *y;
+	uint32_t n;
+};
+
+static void multiply_tiles(void *ctx, uint32_t begin, uint32_t end)
+{
+	const struct product *p = ctx;
+	uint32_t rows = p->w->shape.rows, row1 = end * TILE_ROWS;
+	p->kernels->multiply[p->w->shape.format](p->y, rows, p->w, begin * TILE_ROWS,
+						 row1 < rows ? row1 : rows, &p->x, NULL, p->n);
+}
+
+/* Pieces small enough that the threads end together, large enough to be worth taking. */
+static uint32_t tile_grain(const struct forward *f, uint32_t tiles)
+{
+	uint32_t grain = tiles / (8 * threads_count(f->threads));
+	return grain ? grain : 1;
+}
+
+static void multiply_prepared(const struct forward *f, float *y, const struct matrix *w,
+			      const struct activation *a, uint32_t first, uint32_t n)
+{
+	struct product p = {f->kernels, w, activation_input(a, first), y, n};
+	uint32_t tiles = (w->shape.rows + TILE_ROWS - 1) / TILE_ROWS;
+	threads_run(f->threads, tiles, tile_grain(f, tiles), multiply_tiles, &p);
+}
+
+void forward_multiply(const struct forward *f, float *y, const struct matrix *w,
+		      struct activation *a, uint32_t n)
+{
+	activation_prepare(f, a, n, w->shape.format);
+	multiply_prepared(f, y, w, a, 0, n);
+}
+
+void forward_multiply_again(const struct forward *f, float *y, const struct matrix *w,
+			    const struct activation *a, uint32_t n)
+{
+	multiply_prepared(f, y, w, a, 0, n);
+}
+
+void forward_add_bias(const struct forward *f, float *y, const float *bias, uint32_t n,
+		      uint32_t width)
+{
+	for (uint32_t t = 0; bias && t < n; t++)
+		f->kernels->add(y + (size_t)t * width, bias, width);
+}
+
+/* ---- the residual stream ---- */
+
+static void tap(const struct forward *f, enum tap_point point, uint32_t layer,
+		const struct context *x, uint32_t n, const float *rows)
+{
+	if (f->tap)
+		f->tap(f->tap_ctx, point, layer, (uint32_t)x->tokens.count, n,
+		       f->config->hidden_size, rows);
+}
+
+/* normed[0 … n-1] from the stream's tokens first … first + n - 1. */
+static void normalise(struct forward *f, const float *weight, uint32_t first, uint32_t n)
+{
+	uint32_t width = f->config->hidden_size;
+	for (size_t t = 0; t < n; t++)
+		f->kernels->rmsnorm(f->normed.f + t * width, f->x + (first + t) * width, weight,
+				    width, f->config->rms_eps);
+}
+
+static void add_to_stream(struct forward *f, uint32_t n)
+{
+	f->kernels->add(f->x, f->up, (size_t)n * f->config->hidden_size);
+}
+
+static void dense_feed_forward(struct forward *f, const struct layer_weights *l, uint32_t n)
+{
+	forward_multiply(f, f->hidden.f, &l->m[TENSOR_GATE], &f->normed, n);
+	forward_multiply_again(f, f->up, &l->m[TENSOR_UP], &f->normed, n);
+	f->kernels->silu_mul(f->hidden.f, f->up, (size_t)n * f->config->intermediate_size);
+	forward_multiply(f, f->up, &l->m[TENSOR_DOWN], &f->hidden, n);
+}
+
+static int run_layer(struct forward *f, struct context *x, uint32_t layer, uint32_t n,
+		     struct err *e)
+{
+	const struct layer_weights *l = &f->weights->layer[layer];
+	normalise(f, weights_vector(l, TENSOR_ATTENTION_NORM), 0, n);
+	attention_run(f, x, layer, n);
+	add_to_stream(f, n);
+
+	normalise(f, weights_vector(l, TENSOR_FEED_FORWARD_NORM), 0, n);
+	int failed = 0;
+	if (config_routed(f->config, layer))
+		failed = moe_run(f, layer, n, (uint32_t)x->tokens.count, e);
+	else
+		dense_feed_forward(f, l, n);
+	add_to_stream(f, n);
+	return failed;
+}
+
+static int embed(struct forward *f, const uint32_t *tokens, uint32_t n, struct err *e)
+{
+	for (uint32_t t = 0; t < n; t++) {
+		int failed = weights_embed(f->weights, tokens[t],
+					   f->x + (size_t)t * f->config->hidden_size, e);
+		if (failed)
+			return failed;
+	}
+	return 0;
+}
+
+/* Angles in double: at position 30,000 a float angle would be off by 1e-3. */
+static void compute_angles(struct forward *f, uint32_t position, uint32_t n)
+{
+	uint32_t half = f->config->head_dim / 2;
+	for (uint32_t t = 0; t < n; t++)
+		for (uint32_t i = 0; i < half; i++) {
+			double angle = (double)(position + t) * f->rope_frequency[i];
+			f->rope_cos[(size_t)t * half + i] = (float)cos(angle);
+			f->rope_sin[(size_t)t * half + i] = (float)sin(angle);
+		}
+}
+
+/* The last token's logits, or those of all n. */
+static void compute_logits(struct forward *f, const struct context *x, uint32_t n, float *all)
+{
+	uint32_t first = all ? 0 : n - 1;
+	normalise(f, f->weights->final_norm, first, n - first);
+	if (all)
+		tap(f, TAP_NORMED, 0, x, n, f->normed.f);
+	forward_multiply(f, all ? all : f->logits, &f->weights->head, &f->normed, n - first);
+}
+
+int forward_run(struct forward *f, struct context *x, const uint32_t *tokens, uint32_t n,
+		bool want_logits, float *all_logits, struct err *e)
+{
+	uint32_t position = (uint32_t)x->tokens.count;
+	int failed = context_reserve(x, position + n, e);
+	if (!failed)
+		failed = embed(f, tokens, n, e);
+	if (failed)
+		return failed;
+	f->token_count += n;
+	compute_angles(f, position, n);
+	tap(f, TAP_STATE, 0, x, n, f->x);
+	for (uint32_t layer = 0; layer < f->config->layers; layer++) {
+		if (f->stop && atomic_load(f->stop))
+			return err_set(e, ECANCELED, "stopped");
+		failed = run_layer(f, x, layer, n, e);
+		if (failed)
+			return failed;
+		tap(f, TAP_STATE, layer + 1, x, n, f->x);
+	}
+	if (want_logits || all_logits)
+		compute_logits(f, x, n, all_logits);
+	return token_list_append(&x->tokens, tokens, n, e);
+}

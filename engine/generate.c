@@ -1,0 +1,119 @@
+/* A model's generation thread: loads the weights when they are wanted, then takes the sessions that
+ * have a turn in rotation, one step (a chunk of a prompt, or one token) each. */
+#include "engine/internal.h"
+
+#include <errno.h>
+
+void session_queue(struct session *s)
+{
+	struct session_list *l = &s->model->runnable;
+	s->next = NULL;
+	s->previous = l->last;
+	*(l->last ? &l->last->next : &l->first) = s;
+	l->last = s;
+	s->queued = true;
+}
+
+void session_unqueue(struct session *s)
+{
+	struct session_list *l = &s->model->runnable;
+	*(s->previous ? &s->previous->next : &l->first) = s->next;
+	*(s->next ? &s->next->previous : &l->last) = s->previous;
+	s->next = s->previous = NULL;
+	s->queued = false;
+}
+
+void session_notify(struct session *s)
+{
+	struct model *m = s->model;
+	pthread_mutex_lock(&m->notify);
+	if (s->user && m->engine->options.changed)
+		m->engine->options.changed(m->engine->options.ctx, s->user);
+	pthread_mutex_unlock(&m->notify);
+}
+
+/* ---- loading ---- */
+
+/* Lock held. Every waiting turn fails with the reason why the model cannot be loaded. */
+static void fail_waiting(struct model *m, const struct err *e)
+{
+	struct session *s;
+	while ((s = m->runnable.first)) {
+		session_unqueue(s);
+		s->stepping = true; /* keeps it alive while the lock is free */
+		turn_end(s, "error", -EIO, e);
+		pthread_mutex_unlock(&m->lock);
+		session_notify(s);
+		pthread_mutex_lock(&m->lock);
+		s->stepping = false;
+		if (s->ended)
+			session_free(s);
+	}
+}
+
+/* Lock held, released while loading. */
+static void load(struct model *m)
+{
+	struct err e = {0};
+	atomic_store(&m->state, MODEL_LOADING);
+	pthread_mutex_unlock(&m->lock);
+	int failed = load_model(m, &e);
+	pthread_mutex_lock(&m->lock);
+	m->load_wanted = false;
+	m->load_error = e;
+	atomic_store(&m->state, failed ? MODEL_FAILED : MODEL_READY);
+	if (failed)
+		fail_waiting(m, &e);
+	pthread_cond_broadcast(&m->loaded);
+}
+
+/* ---- stepping ---- */
+
+/* Lock held, released during the step. */
+static void step(struct model *m)
+{
+	struct session *s = m->runnable.first;
+	session_unqueue(s);
+	s->stepping = true;
+	pthread_mutex_unlock(&m->lock);
+	bool more = turn_step(s);
+	session_notify(s);
+	pthread_mutex_lock(&m->lock);
+	s->stepping = false;
+	if (s->ended)
+		session_free(s);
+	else if (more)
+		session_queue(s);
+}
+
+static void *thread_main(void *arg)
+{
+	struct model *m = arg;
+	pthread_mutex_lock(&m->lock);
+	while (!atomic_load(&m->quit)) {
+		if (m->load_wanted && atomic_load(&m->state) != MODEL_READY)
+			load(m);
+		else if (m->runnable.first)
+			step(m);
+		else
+			pthread_cond_wait(&m->work, &m->lock);
+	}
+	pthread_mutex_unlock(&m->lock);
+	return NULL;
+}
+
+int generate_start(struct model *m, struct err *e)
+{
+	int code = pthread_create(&m->thread, NULL, thread_main, m);
+	return code ? err_sys(e, code, "cannot start the generation thread of %s", m->name) : 0;
+}
+
+void generate_stop(struct model *m)
+{
+	pthread_mutex_lock(&m->lock);
+	atomic_store(&m->quit, true);
+	pthread_cond_broadcast(&m->work);
+	pthread_cond_broadcast(&m->loaded);
+	pthread_mutex_unlock(&m->lock);
+	pthread_join(m->thread, NULL);
+}

@@ -1,0 +1,239 @@
+/* From a checkpoint's directory to weights in memory: finding the store, making it if there is
+ * none, and reading its dense part. */
+#include "engine/internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+/* ---- where ---- */
+
+/* base/NAME-HASH/QUANT: the hash of the checkpoint's path keeps two of the same name apart. */
+static char *folder_under(const char *base, const struct model *m)
+{
+	char *path;
+	uint64_t hash = XXH3_64bits(m->directory, strlen(m->directory));
+	int n = asprintf(&path, "%s/%s-%08" PRIx64 "/%s", base, m->name, hash & 0xffffffff,
+			 m->engine->recipe.quant);
+	return n < 0 ? NULL : path;
+}
+
+static char *folder_beside(const struct model *m)
+{
+	char *path;
+	int n = asprintf(&path, "%s.moefs/%s", m->directory, m->engine->recipe.quant);
+	return n < 0 ? NULL : path;
+}
+
+static char *folder_in_cache(const struct model *m)
+{
+	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	char base[4096];
+	if (cache && *cache == '/')
+		snprintf(base, sizeof base, "%s/moefs", cache);
+	else if (home && *home == '/')
+		snprintf(base, sizeof base, "%s/.cache/moefs", home);
+	else
+		return NULL;
+	return folder_under(base, m);
+}
+
+int load_find_folders(struct model *m, struct err *e)
+{
+	const char *store = m->engine->options.store;
+	m->folders[0] = store ? folder_under(store, m) : folder_beside(m);
+	m->folders[1] = store ? NULL : folder_in_cache(m);
+	return m->folders[0] ? 0 : err_set(e, ENOMEM, "out of memory for the name of a folder");
+}
+
+/* mkdir -p of everything above the folder itself, which the store makes. */
+static int make_parents(const char *folder, struct err *e)
+{
+	char path[4096];
+	if (snprintf(path, sizeof path, "%s", folder) >= (int)sizeof path)
+		return err_set(e, ENAMETOOLONG, "%.64s…: the path is too long", folder);
+	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = 0;
+		if (mkdir(path, 0755) && errno != EEXIST)
+			return err_sys(e, errno,
+				       "%s: cannot be made for the store; use -o store=", path);
+		*slash = '/';
+	}
+	return 0;
+}
+
+/* ---- opening ---- */
+
+static bool fits_plan(const struct store_info *i, const struct plan *p)
+{
+	return i->layers == p->routed_layers && i->experts == p->experts &&
+	       i->record_bytes == p->record_bytes && i->dense_bytes == p->dense_bytes &&
+	       i->dense_units == p->unit_count;
+}
+
+/* A store of this checkpoint by this recipe, whatever the facts in its key; else -ESTALE. */
+static int open_folder(struct model *m, const char *folder, const uint64_t fingerprint[2],
+		       struct err *e)
+{
+	struct store *store;
+	struct recipe recipe;
+	struct plan plan = {0};
+	int failed = store_open(&store, folder, NULL, e);
+	if (failed)
+		return failed;
+	const struct store_info *i = store_info(store);
+	if (memcmp(i->key.fingerprint, fingerprint, sizeof i->key.fingerprint) != 0 ||
+	    !recipe_from_text(&recipe, i->key.recipe) ||
+	    strcmp(recipe.quant, m->engine->recipe.quant) != 0)
+		failed = err_set(e, ESTALE, "%s: the store was made from another checkpoint",
+				 folder);
+	if (!failed)
+		failed = plan_make(&plan, &m->config, &recipe, e);
+	if (!failed && !fits_plan(i, &plan))
+		failed = err_set(e, ESTALE, "%s: the store has another layout", folder);
+	if (failed) {
+		plan_free(&plan);
+		store_close(store);
+		return failed;
+	}
+	m->plan = plan;
+	m->store = store;
+	atomic_store(&m->has_store, true);
+	return 0;
+}
+
+int load_store(struct model *m, struct err *e)
+{
+	uint64_t fingerprint[2];
+	int failed = checkpoint_fingerprint(m->directory, fingerprint, e);
+	if (failed)
+		return failed;
+	for (int i = 0; i < 2 && m->folders[i]; i++) {
+		failed = open_folder(m, m->folders[i], fingerprint, e);
+		if (!failed) {
+			atomic_store(&m->folder, i);
+			return 0;
+		}
+		/* No store, a stale one or a damaged one: a new one is made. What is not about the
+		 * store (memory) ends the search. */
+		if (failed == -ENOMEM)
+			return failed;
+	}
+	return -ENOENT;
+}
+
+/* ---- making ---- */
+
+static int convert_to(struct model *m, const char *folder, struct err *e)
+{
+	struct conversion v = {
+		.directory = m->directory,
+		.folder = folder,
+		.config = &m->config,
+		.recipe = m->engine->recipe,
+		.threads = threads_count(m->engine->threads),
+		.stop = &m->quit,
+		.progress = &m->progress,
+	};
+	int failed = checkpoint_fingerprint(m->directory, v.fingerprint, e);
+	if (!failed)
+		failed = make_parents(folder, e);
+	return failed ? failed : convert_run(&v, e);
+}
+
+/* In the first folder that can be written. */
+static int convert(struct model *m, struct err *e)
+{
+	int failed = -EACCES;
+	for (int i = 0; i < 2 && m->folders[i] && (failed == -EACCES || failed == -EROFS); i++) {
+		atomic_store(&m->folder, i);
+		failed = convert_to(m, m->folders[i], e);
+	}
+	return failed;
+}
+
+/* While another process makes the same store, waits for it and opens what it made. */
+static int convert_or_wait(struct model *m, struct err *e)
+{
+	const struct timespec pause = {.tv_nsec = 200000000};
+	int failed;
+	while ((failed = convert(m, e)) == -EBUSY) {
+		if (atomic_load(&m->quit))
+			return failed;
+		nanosleep(&pause, NULL);
+		if (!load_store(m, e))
+			return 0;
+	}
+	return failed ? failed : load_store(m, e);
+}
+
+/* ---- the model ---- */
+
+static int load_tokenizer(struct model *m, struct err *e)
+{
+	struct err no_chat;
+	int failed = tokenizer_open(&m->tokenizer, m->directory, e);
+	if (failed)
+		return failed;
+	failed = chat_open(&m->chat, m->tokenizer, &no_chat);
+	if (failed == -ENOTSUP) { /* a model that only continues texts */
+		m->chat = NULL;
+		return 0;
+	}
+	if (failed)
+		*e = no_chat;
+	return failed;
+}
+
+static int load_forward(struct model *m, struct err *e)
+{
+	m->forward = (struct forward){
+		.config = &m->config,
+		.plan = &m->plan,
+		.weights = &m->weights,
+		.kernels = m->engine->kernels,
+		.threads = m->engine->threads,
+		.experts = m->experts,
+		.chunk = m->engine->options.chunk,
+	};
+	if (sampler_init(&m->sampler, m->config.vocabulary))
+		return err_set(e, ENOMEM, "out of memory for sampling");
+	return forward_init(&m->forward, e);
+}
+
+int load_model(struct model *m, struct err *e)
+{
+	int failed = load_tokenizer(m, e); /* first: it fails fast, converting takes long */
+	if (!failed && !atomic_load(&m->has_store) && load_store(m, e))
+		failed = convert_or_wait(m, e);
+	if (!failed)
+		failed = weights_load(&m->weights, &m->plan, &m->config, m->store, &m->quit, e);
+	if (!failed && m->plan.routed_layers)
+		failed = pager_add(m->engine->pager, &m->experts, m->store, m->plan.slot_bytes,
+				   plan_arrange_record, &m->plan, e);
+	if (!failed)
+		failed = load_forward(m, e);
+	if (failed)
+		unload_model(m);
+	return failed;
+}
+
+void unload_model(struct model *m)
+{
+	forward_free(&m->forward);
+	sampler_free(&m->sampler);
+	if (m->experts)
+		pager_remove(m->experts);
+	m->experts = NULL;
+	weights_free(&m->weights);
+	chat_close(m->chat);
+	tokenizer_close(m->tokenizer);
+	m->chat = NULL;
+	m->tokenizer = NULL;
+}

@@ -1,0 +1,350 @@
+/* Routed experts (Shazeer et al. 2017): router, top-k, and the chosen experts of a whole chunk.
+ *
+ * The tokens of a chunk are grouped by expert, so that each expert is fetched once and its weights
+ * meet all its tokens together. Experts are taken from the pager in whatever order they become
+ * ready; each one's output is kept, and every token sums its own in ascending order of expert, so
+ * that the order of arrival cannot change a bit.
+ */
+#include "engine/forward.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* "Assignment": one (token, chosen expert) pair. They are numbered in order of expert, then token.
+ */
+struct moe {
+	uint32_t top_k;
+	float *router_logits; /* [chunk][experts] */
+	uint32_t *chosen;     /* [chunk][top_k], descending weight */
+	float *weight;	      /* [chunk][top_k] */
+	uint32_t *group_start; /* [experts + 1], assignments of expert e: start[e] … start[e + 1] */
+	uint32_t *fill;	       /* [experts] */
+	uint32_t *token;       /* [assignment] */
+	uint32_t *assignment; /* [chunk][top_k], in the order of chosen */
+	uint32_t *distinct;   /* [experts], the chunk's experts, ascending */
+	uint32_t distinct_count;
+	struct activation hidden;  /* [assignment][expert size]: silu(gate) · up */
+	float *up;		   /* [assignment][expert size] */
+	float *out;		   /* [assignment][hidden] */
+	struct pager_ready *ready; /* [experts] */
+	uint32_t *piece_start;	   /* [experts + 1], of the ready experts' assignments */
+};
+
+/* Allocates one array; a size that does not fit is out of memory too. */
+static bool allocate(void *place, size_t count, size_t size)
+{
+	size_t bytes;
+	if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX - 63)
+		return false;
+	void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
+	memcpy(place, &memory, sizeof memory);
+	return memory;
+}
+
+int moe_init(struct forward *f, struct err *e)
+{
+	const struct config *c = f->config;
+	struct moe *m = calloc(1, sizeof *m);
+	size_t chunk = f->chunk, top_k = c->experts_per_token, all = chunk * top_k;
+	size_t groups = tq_groups(c->expert_size);
+	f->moe = m;
+	if (m && allocate(&m->router_logits, chunk * c->experts, sizeof(float)) &&
+	    allocate(&m->chosen, all, sizeof(uint32_t)) &&
+	    allocate(&m->weight, all, sizeof(float)) &&
+	    allocate(&m->group_start, c->experts + 1u, sizeof(uint32_t)) &&
+	    allocate(&m->fill, c->experts, sizeof(uint32_t)) &&
+	    allocate(&m->token, all, sizeof(uint32_t)) &&
+	    allocate(&m->assignment, all, sizeof(uint32_t)) &&
+	    allocate(&m->distinct, c->experts, sizeof(uint32_t)) &&
+	    allocate(&m->hidden.f, all * c->expert_size, sizeof(float)) &&
+	    allocate(&m->hidden.q, all * groups * TQ_GROUP, sizeof(int8_t)) &&
+	    allocate(&m->hidden.scale, all * groups, sizeof(float)) &&
+	    allocate(&m->up, all * c->expert_size, sizeof(float)) &&
+	    allocate(&m->out, all * c->hidden_size, sizeof(float)) &&
+	    allocate(&m->ready, c->experts, sizeof *m->ready) &&
+	    allocate(&m->piece_start, c->experts + 1u, sizeof(uint32_t))) {
+		m->top_k = c->experts_per_token;
+		m->hidden.k = c->expert_size;
+		return 0;
+	}
+	return err_set(e, ENOMEM, "out of memory for the experts' activations of %zu tokens",
+		       chunk);
+}
+
+void moe_free(struct moe *m)
+{
+	if (!m)
+		return;
+	free(m->router_logits);
+	free(m->chosen);
+	free(m->weight);
+	free(m->group_start);
+	free(m->fill);
+	free(m->token);
+	free(m->assignment);
+	free(m->distinct);
+	free(m->hidden.f);
+	free(m->hidden.q);
+	free(m->hidden.scale);
+	free(m->up);
+	free(m->out);
+	free(m->ready);
+	free(m->piece_start);
+	free(m);
+}
+
+/* ---- routing ---- */
+
+/* The top_k largest of logits[n], descending, ties to the lowest index. NaN is never chosen before
+ * a number, and there are always top_k of them. */
+static void choose(const float *logits, uint32_t n, uint32_t *chosen, uint32_t top_k)
+{
+	for (uint32_t rank = 0; rank < top_k; rank++) {
+		uint32_t best = UINT32_MAX;
+		for (uint32_t i = 0; i < n; i++) {
+			bool taken = false;
+			for (uint32_t r = 0; r < rank && !taken; r++)
+				taken = chosen[r] == i;
+			if (!taken && (best == UINT32_MAX || logits[i] > logits[best]))
+				best = i;
+		}
+		chosen[rank] = best;
+	}
+}
+
+/* Turns one token's logits into its experts and their weights. Softmax runs in place. */
+static void route_token(const struct forward *f, float *logits, uint32_t *chosen, float *weight)
+{
+	const struct config *c = f->config;
+	uint32_t top_k = f->moe->top_k;
+	choose(logits, c->experts, chosen, top_k);
+	if (c->architecture->router_order == SOFTMAX_THEN_TOP_K)
+		f->kernels->softmax(logits, c->experts);
+	for (uint32_t r = 0; r < top_k; r++)
+		weight[r] = logits[chosen[r]];
+	if (c->architecture->router_order == TOP_K_THEN_SOFTMAX)
+		f->kernels->softmax(weight, top_k);
+	if (!c->normalise_top_k)
+		return;
+	float sum = 0;
+	for (uint32_t r = 0; r < top_k; r++)
+		sum += weight[r];
+	for (uint32_t r = 0; r < top_k; r++)
+		weight[r] /= sum;
+}
+
+static void route_tokens(void *ctx, uint32_t begin, uint32_t end)
+{
+	const struct forward *f = ctx;
+	struct moe *m = f->moe;
+	for (size_t t = begin; t < end; t++)
+		route_token(f, m->router_logits + t * f->config->experts, m->chosen + t * m->top_k,
+			    m->weight + t * m->top_k);
+}
+
+/* Numbers the assignments by a counting sort over experts. */
+static void group_by_expert(struct moe *m, uint32_t experts, uint32_t n)
+{
+	uint32_t all = n * m->top_k;
+	memset(m->fill, 0, experts * sizeof *m->fill);
+	for (uint32_t i = 0; i < all; i++)
+		m->fill[m->chosen[i]]++;
+	m->distinct_count = 0;
+	m->group_start[0] = 0;
+	for (uint32_t e = 0; e < experts; e++) {
+		if (m->fill[e])
+			m->distinct[m->distinct_count++] = e;
+		m->group_start[e + 1] = m->group_start[e] + m->fill[e];
+		m->fill[e] = m->group_start[e];
+	}
+	for (uint32_t i = 0; i < all; i++) {
+		uint32_t a = m->fill[m->chosen[i]]++;
+		m->token[a] = i / m->top_k;
+		m->assignment[i] = a;
+	}
+}
+
+static void tap_routing(const struct forward *f, uint32_t layer, uint32_t position, uint32_t n,
+			enum tap_point point)
+{
+	const struct moe *m = f->moe;
+	if (!f->tap)
+		return;
+	uint32_t routed = f->plan->routed_of[layer];
+	if (point == TAP_ROUTER_LOGITS) {
+		f->tap(f->tap_ctx, point, routed, position, n, f->config->experts,
+		       m->router_logits);
+		return;
+	}
+	f->tap(f->tap_ctx, TAP_ROUTER_WEIGHTS, routed, position, n, m->top_k, m->weight);
+	for (size_t i = 0; i < (size_t)n * m->top_k; i++)
+		m->up[i] = (float)m->chosen[i]; /* not in use yet */
+	f->tap(f->tap_ctx, TAP_ROUTER_EXPERTS, routed, position, n, m->top_k, m->up);
+}
+
+static void route(struct forward *f, uint32_t layer, uint32_t n, uint32_t position)
+{
+	struct moe *m = f->moe;
+	forward_multiply(f, m->router_logits, &f->weights->layer[layer].m[TENSOR_ROUTER],
+			 &f->normed, n);
+	tap_routing(f, layer, position, n, TAP_ROUTER_LOGITS);
+	threads_run(f->threads, n, 16, route_tokens, f);
+	tap_routing(f, layer, position, n, TAP_ROUTER_WEIGHTS);
+	group_by_expert(m, f->config->experts, n);
+}
+
+/* ---- experts ---- */
+
+/* The experts that are ready now; their projections run as one parallel loop each. */
+struct wave {
+	const struct forward *f;
+	uint32_t count;		   /* of m->ready */
+	uint32_t tiles, row_tiles; /* per expert, of the projection under way */
+};
+
+static uint32_t tiles_of(uint32_t rows)
+{
+	return (rows + TILE_ROWS - 1) / TILE_ROWS;
+}
+
+static uint32_t expert_of(const struct moe *m, uint32_t ready)
+{
+	return m->distinct[m->ready[ready].index];
+}
+
+/* One matrix of one expert, some of its tiles, all of its tokens. */
+static void multiply_part(const struct forward *f, uint32_t ready, uint32_t part, uint32_t tile0,
+			  uint32_t tile1)
+{
+	const struct moe *m = f->moe;
+	const struct shape *s = &f->plan->part[part];
+	struct matrix w = {*s, (const uint8_t *)m->ready[ready].data + f->plan->slot_offset[part]};
+	uint32_t e = expert_of(m, ready), first = m->group_start[e],
+		 n = m->group_start[e + 1] - first;
+	uint32_t row1 = tile1 * TILE_ROWS < s->rows ? tile1 * TILE_ROWS : s->rows;
+	float *const outputs[EXPERT_PARTS] = {m->hidden.f, m->up, m->out};
+	bool down = part == EXPERT_PARTS - 1; /* its inputs are this expert's own rows */
+	struct input x =
+		down ? activation_input(&m->hidden, first) : activation_input(&f->normed, 0);
+	f->kernels->multiply[s->format](outputs[part] + (size_t)first * s->rows, s->rows, &w,
+					tile0 * TILE_ROWS, row1, &x, down ? NULL : m->token + first,
+					n);
+}
+
+/* Items: for each ready expert the tiles of gate, then of up. */
+static void multiply_gate_up(void *ctx, uint32_t begin, uint32_t end)
+{
+	const struct wave *v = ctx;
+	for (uint32_t i = begin; i < end;) {
+		uint32_t ready = i / v->tiles, tile = i % v->tiles;
+		uint32_t part = tile / v->row_tiles, tile0 = tile % v->row_tiles;
+		uint32_t count = v->row_tiles - tile0 < end - i ? v->row_tiles - tile0 : end - i;
+		multiply_part(v->f, ready, part, tile0, tile0 + count);
+		i += count;
+	}
+}
+
+static void multiply_down(void *ctx, uint32_t begin, uint32_t end)
+{
+	const struct wave *v = ctx;
+	for (uint32_t i = begin; i < end;) {
+		uint32_t ready = i / v->tiles, tile0 = i % v->tiles;
+		uint32_t count = v->tiles - tile0 < end - i ? v->tiles - tile0 : end - i;
+		multiply_part(v->f, ready, EXPERT_PARTS - 1, tile0, tile0 + count);
+		i += count;
+	}
+}
+
+/* Items: the ready experts' assignments. The product of gate and up, made ready for down. */
+static void activate(void *ctx, uint32_t begin, uint32_t end)
+{
+	const struct wave *v = ctx;
+	const struct moe *m = v->f->moe;
+	size_t width = m->hidden.k, groups = tq_groups(m->hidden.k);
+	uint32_t ready = 0;
+	for (uint32_t i = begin; i < end; i++) {
+		while (i >= m->piece_start[ready + 1])
+			ready++;
+		size_t a = m->group_start[expert_of(m, ready)] + (i - m->piece_start[ready]);
+		float *gate = m->hidden.f + a * width;
+		v->f->kernels->silu_mul(gate, m->up + a * width, width);
+		if (format_is_tq(v->f->plan->part[EXPERT_PARTS - 1].format))
+			v->f->kernels->tq_prepare(m->hidden.q + a * groups * TQ_GROUP,
+						  m->hidden.scale + a * groups, gate, m->hidden.k);
+	}
+}
+
+static void run_wave(const struct forward *f, uint32_t count)
+{
+	struct moe *m = f->moe;
+	m->piece_start[0] = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t e = expert_of(m, i);
+		m->piece_start[i + 1] =
+			m->piece_start[i] + m->group_start[e + 1] - m->group_start[e];
+	}
+	uint32_t threads = threads_count(f->threads);
+	uint32_t row_tiles = tiles_of(f->config->expert_size);
+	struct wave v = {f, count, 2 * row_tiles, row_tiles};
+	uint32_t items = count * v.tiles;
+	threads_run(f->threads, items, items / (8 * threads) + 1, multiply_gate_up, &v);
+	threads_run(f->threads, m->piece_start[count], 4, activate, &v);
+	v.tiles = tiles_of(f->config->hidden_size);
+	items = count * v.tiles;
+	threads_run(f->threads, items, items / (8 * threads) + 1, multiply_down, &v);
+}
+
+/* Each token's experts, added up in ascending order whatever the order of arrival. */
+static void sum_tokens(void *ctx, uint32_t begin, uint32_t end)
+{
+	const struct forward *f = ctx;
+	const struct moe *m = f->moe;
+	uint32_t width = f->config->hidden_size;
+	for (size_t t = begin; t < end; t++) {
+		float *y = f->up + t * width;
+		memset(y, 0, width * sizeof *y);
+		const uint32_t *chosen = m->chosen + t * m->top_k;
+		uint32_t next = 0; /* the least expert not yet added */
+		for (uint32_t added = 0; added < m->top_k; added++) {
+			uint32_t rank = UINT32_MAX;
+			for (uint32_t r = 0; r < m->top_k; r++)
+				if (chosen[r] >= next &&
+				    (rank == UINT32_MAX || chosen[r] < chosen[rank]))
+					rank = r;
+			size_t a = m->assignment[t * m->top_k + rank];
+			f->kernels->add_scaled(y, m->weight[t * m->top_k + rank],
+					       m->out + a * width, width);
+			next = chosen[rank] + 1;
+		}
+	}
+}
+
+static int run_experts(struct forward *f, uint32_t routed, struct err *e)
+{
+	struct moe *m = f->moe;
+	struct pager_batch batch;
+	int got = pager_begin(&batch, f->experts, routed, m->distinct, m->distinct_count,
+			      f->token_count, e);
+	if (got < 0)
+		return got;
+	while ((got = pager_next(&batch, m->ready, m->distinct_count, e)) > 0) {
+		run_wave(f, (uint32_t)got);
+		for (int i = 0; i < got; i++)
+			pager_put(&batch, &m->ready[i]);
+	}
+	pager_end(&batch);
+	return got;
+}
+
+int moe_run(struct forward *f, uint32_t layer, uint32_t n, uint32_t position, struct err *e)
+{
+	route(f, layer, n, position);
+	activation_prepare(f, &f->normed, n, f->plan->part[0].format);
+	int failed = run_experts(f, f->plan->routed_of[layer], e);
+	if (failed)
+		return failed;
+	threads_run(f->threads, n, 1, sum_tokens, f);
+	return 0;
+}

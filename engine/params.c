@@ -1,0 +1,268 @@
+#include "engine/params.h"
+#include "engine/session.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum kind { NUMBER, COUNT, SEED, SWITCH, TEXT };
+
+static const struct param {
+	const char *name;
+	enum kind kind;
+	size_t offset; /* in struct params */
+	double least, most;
+	const char *what; /* for messages */
+} table[] = {
+	{"temperature", NUMBER, offsetof(struct params, temperature), 0, 100,
+	 "a number from 0 (always the likeliest token) to 100"},
+	{"top_k", COUNT, offsetof(struct params, top_k), 0, CONFIG_MAX_VOCABULARY,
+	 "a whole number, 0 for all tokens"},
+	{"top_p", NUMBER, offsetof(struct params, top_p), 0, 1, "a number from 0 to 1"},
+	{"min_p", NUMBER, offsetof(struct params, min_p), 0, 1, "a number from 0 to 1"},
+	{"max_tokens", COUNT, offsetof(struct params, max_tokens), 0, CONFIG_MAX_POSITIONS,
+	 "a whole number, 0 for as many as the context has room for"},
+	{"seed", SEED, offsetof(struct params, seed), 0, 0,
+	 "a whole number below 2^64, or the word random"},
+	{"stop", TEXT, offsetof(struct params, stop), 0, 0, "at most 64 lines of text"},
+	{"system", TEXT, offsetof(struct params, system), 0, 0, "UTF-8 text without NUL bytes"},
+	{"chat", SWITCH, offsetof(struct params, chat), 0, 0, "on or off"},
+};
+enum { PARAMS = sizeof table / sizeof *table };
+
+size_t params_count(void)
+{
+	return PARAMS;
+}
+
+const char *params_name(size_t i)
+{
+	return table[i].name;
+}
+
+bool params_is_text(size_t i)
+{
+	return table[i].kind == TEXT;
+}
+
+static void *place(const struct params *p, size_t i)
+{
+	return (char *)p + table[i].offset;
+}
+
+static char **text_of(const struct params *p, size_t i)
+{
+	return place(p, i);
+}
+
+/* ---- writing ---- */
+
+static int refuse(const struct param *t, int code, const char *value, struct err *e)
+{
+	return err_set(e, code, "params/%s: \"%.40s\" is not %s", t->name, value, t->what);
+}
+
+static int set_number(void *to, const struct param *t, const char *value, struct err *e)
+{
+	char *end;
+	double number = strtod(value, &end);
+	if (end == value || *end || isnan(number))
+		return refuse(t, EINVAL, value, e);
+	if (number < t->least || number > t->most)
+		return refuse(t, ERANGE, value, e);
+	*(double *)to = number;
+	return 0;
+}
+
+static int parse_count(uint64_t *to, const struct param *t, const char *value, struct err *e)
+{
+	char *end;
+	errno = 0;
+	uint64_t number = strtoull(value, &end, 10);
+	if (*value < '0' || *value > '9' || *end)
+		return refuse(t, EINVAL, value, e);
+	if (errno || (t->most > 0 && (double)number > t->most))
+		return refuse(t, ERANGE, value, e);
+	*to = number;
+	return 0;
+}
+
+static int set_seed(struct params *p, const struct param *t, const char *value, struct err *e)
+{
+	bool random = !strcmp(value, "random");
+	int failed = random ? 0 : parse_count(&p->seed, t, value, e);
+	if (!failed)
+		p->seed_random = random;
+	return failed;
+}
+
+static int set_switch(enum chat_mode *to, const struct param *t, const char *value, struct err *e)
+{
+	if (strcmp(value, "on") && strcmp(value, "off"))
+		return refuse(t, EINVAL, value, e);
+	*to = strcmp(value, "on") ? CHAT_OFF : CHAT_ON;
+	return 0;
+}
+
+static int set_text(char **to, const struct param *t, const char *value, struct err *e)
+{
+	size_t lines = 1;
+	for (const char *c = value; *c; c++)
+		lines += *c == '\n';
+	if (!strcmp(t->name, "stop") && lines > PARAMS_MAX_STOPS)
+		return err_set(e, ERANGE, "params/%s: %zu lines are more than the %d that it takes",
+			       t->name, lines, PARAMS_MAX_STOPS);
+	char *copy = strdup(value);
+	if (!copy)
+		return err_set(e, ENOMEM, "params/%s: out of memory", t->name);
+	free(*to);
+	*to = copy;
+	return 0;
+}
+
+static int set_value(struct params *p, size_t i, const char *value, struct err *e)
+{
+	const struct param *t = &table[i];
+	switch (t->kind) {
+	case NUMBER:
+		return set_number(place(p, i), t, value, e);
+	case COUNT:
+		return parse_count(place(p, i), t, value, e);
+	case SEED:
+		return set_seed(p, t, value, e);
+	case SWITCH:
+		return set_switch(place(p, i), t, value, e);
+	case TEXT:
+		return set_text(text_of(p, i), t, value, e);
+	}
+	return -EINVAL;
+}
+
+int params_set(struct params *p, size_t i, const char *value, size_t length, struct err *e)
+{
+	if (length && value[length - 1] == '\n')
+		length--;
+	if (memchr(value, 0, length))
+		return refuse(&table[i], EINVAL, value, e);
+	if (length > PARAMS_MAX_TEXT)
+		return err_set(e, EFBIG, "params/%s: %zu bytes are more than the %d that it takes",
+			       table[i].name, length, PARAMS_MAX_TEXT);
+	char *copy = strndup(value, length);
+	if (!copy)
+		return err_set(e, ENOMEM, "params/%s: out of memory", table[i].name);
+	int result = set_value(p, i, copy, e);
+	free(copy);
+	return result;
+}
+
+/* ---- reading ---- */
+
+/* The shortest text that reads as the same number: 0.7, not 0.69999999999999996. */
+static char *number_text(double number)
+{
+	char text[40];
+	for (int digits = 1; digits <= 17; digits++) {
+		snprintf(text, sizeof text, "%.*g", digits, number);
+		if (strtod(text, NULL) == number)
+			break;
+	}
+	return strdup(text);
+}
+
+static char *count_text(uint64_t number)
+{
+	char text[24];
+	snprintf(text, sizeof text, "%" PRIu64, number);
+	return strdup(text);
+}
+
+char *params_get(const struct params *p, size_t i, bool has_chat)
+{
+	switch (table[i].kind) {
+	case NUMBER:
+		return number_text(*(double *)place(p, i));
+	case SEED:
+		return p->seed_random ? strdup("random") : count_text(p->seed);
+	case COUNT:
+		return count_text(*(uint64_t *)place(p, i));
+	case SWITCH:
+		return strdup(p->chat == CHAT_ON || (p->chat == CHAT_UNSET && has_chat) ? "on"
+											: "off");
+	case TEXT:
+		return strdup(*text_of(p, i));
+	}
+	return NULL;
+}
+
+/* ---- whole sets ---- */
+
+int params_copy(struct params *to, const struct params *from, struct err *e)
+{
+	*to = *from;
+	to->system = strdup(from->system);
+	to->stop = strdup(from->stop);
+	if (to->system && to->stop)
+		return 0;
+	params_free(to);
+	return err_set(e, ENOMEM, "out of memory for a session's params");
+}
+
+int params_default(struct params *p, const struct config *c, struct err *e)
+{
+	static char empty[1];
+	const struct params defaults = {
+		.temperature = c->generation.temperature,
+		.top_p = c->generation.top_p,
+		.top_k = c->generation.top_k,
+		.max_tokens = c->generation.max_new_tokens,
+		.seed_random = true,
+		.system = empty,
+		.stop = empty,
+	};
+	return params_copy(p, &defaults, e);
+}
+
+void params_free(struct params *p)
+{
+	free(p->system);
+	free(p->stop);
+	p->system = p->stop = NULL;
+}
+
+/* ---- stop texts ---- */
+
+/* Unescapes one line in place; returns its length. */
+static size_t unescape(char *line)
+{
+	static const char escapes[] = "n\nt\tr\r\\\\";
+	char *to = line;
+	for (const char *from = line; *from; from++) {
+		const char *found = NULL;
+		if (*from == '\\' && from[1])
+			for (const char *x = escapes; *x && !found; x += 2)
+				if (*x == from[1])
+					found = x;
+		*to++ = found ? found[1] : *from;
+		from += found != NULL;
+	}
+	*to = 0;
+	return (size_t)(to - line);
+}
+
+char *params_stops(const struct params *p, const char *stops[PARAMS_MAX_STOPS],
+		   size_t lengths[PARAMS_MAX_STOPS], size_t *count)
+{
+	char *buffer = strdup(p->stop), *rest = buffer, *line;
+	*count = 0;
+	while (rest && (line = strsep(&rest, "\n")) && *count < PARAMS_MAX_STOPS) {
+		size_t length = unescape(line);
+		if (!length)
+			continue;
+		stops[*count] = line;
+		lengths[(*count)++] = length;
+	}
+	return buffer;
+}

@@ -1,0 +1,99 @@
+#include "engine/recipe.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { KEEP = FORMAT_COUNT }; /* in the table below: the checkpoint's own type */
+
+/* Attention and the head lose more per bit than routed experts do, and the experts are what must be
+ * read from disk, so only the experts go below 4 bits. */
+static const struct {
+	const char *quant;
+	int experts, dense;
+} recipes[] = {
+	{"tq2", FORMAT_TQ2, FORMAT_TQ4},
+	{"tq3", FORMAT_TQ3, FORMAT_TQ4},
+	{"tq4", FORMAT_TQ4, FORMAT_TQ4},
+	{"bf16", KEEP, KEEP},
+};
+static const char default_recipe[] = "tq3";
+enum { RECIPES = sizeof recipes / sizeof *recipes };
+
+static const char *const norm_names[] = {[NORM_F16] = "f16", [NORM_F32] = "f32"};
+
+static void fill(struct recipe *r, size_t i, enum format kept, enum norm_type norms)
+{
+	*r = (struct recipe){
+		.quant = recipes[i].quant,
+		.experts = recipes[i].experts == KEEP ? kept : (enum format)recipes[i].experts,
+		.dense = recipes[i].dense == KEEP ? kept : (enum format)recipes[i].dense,
+		.exact = recipes[i].dense == KEEP,
+		.kept = kept,
+		.norms = norms,
+	};
+}
+
+int recipe_find(struct recipe *r, const char *quant, struct err *e)
+{
+	if (!quant)
+		quant = default_recipe;
+	for (size_t i = 0; i < RECIPES; i++)
+		if (!strcmp(recipes[i].quant, quant)) {
+			fill(r, i, FORMAT_BF16, NORM_F16);
+			return 0;
+		}
+	return err_set(e, EINVAL, "quant=%s: no such recipe; use tq2, tq3, tq4 or bf16", quant);
+}
+
+void recipe_keep(struct recipe *r, enum format kept, enum norm_type norms)
+{
+	for (size_t i = 0; i < RECIPES; i++)
+		if (!strcmp(recipes[i].quant, r->quant))
+			fill(r, i, kept, norms);
+}
+
+void recipe_to_text(const struct recipe *r, char *text, size_t size)
+{
+	snprintf(text, size, "%s kept %s norms %s", r->quant, format_name(r->kept),
+		 norm_names[r->norms]);
+}
+
+bool recipe_from_text(struct recipe *r, const char *text)
+{
+	static const enum format kept[] = {FORMAT_BF16, FORMAT_F16, FORMAT_F32};
+	char candidate[64];
+	for (size_t i = 0; i < RECIPES; i++)
+		for (size_t k = 0; k < sizeof kept / sizeof *kept; k++)
+			for (int n = NORM_F16; n <= NORM_F32; n++) {
+				fill(r, i, kept[k], (enum norm_type)n);
+				recipe_to_text(r, candidate, sizeof candidate);
+				if (!strcmp(candidate, text))
+					return true;
+			}
+	return false;
+}
+
+enum format recipe_format(const struct recipe *r, enum tensor_role role)
+{
+	switch (role) {
+	case TENSOR_Q:
+	case TENSOR_K:
+	case TENSOR_V:
+	case TENSOR_O:
+	case TENSOR_GATE:
+	case TENSOR_UP:
+	case TENSOR_DOWN:
+	case TENSOR_HEAD:
+		return r->dense;
+	case TENSOR_EXPERT_GATE:
+	case TENSOR_EXPERT_UP:
+	case TENSOR_EXPERT_DOWN:
+		return r->experts;
+	case TENSOR_EMBEDDING:
+	case TENSOR_ROUTER:
+		return r->kept;
+	default:
+		return FORMAT_F32;
+	}
+}

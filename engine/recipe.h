@@ -1,0 +1,40 @@
+/* Recipes: which tensor is stored in which weight format.
+ *
+ * `-o quant=` names one. "exact" in the documentation is bf16: every matrix in the checkpoint's own
+ * 16-bit (or 32-bit) type, float activations and a float key-value cache. The others store the
+ * feed-forward of routed experts in that many bits and the rest as the table in recipe.c says.
+ */
+#ifndef MOEFS_ENGINE_RECIPE_H
+#define MOEFS_ENGINE_RECIPE_H
+
+#include "cache/err.h"
+#include "engine/architecture.h"
+#include "kernels/format.h"
+
+struct recipe {
+	const char *quant;   /* its name in the table */
+	enum format experts; /* routed experts, or `kept` */
+	enum format dense;   /* attention, dense feed-forwards and the output head, or `kept` */
+	bool exact;	     /* float activations and key-value cache */
+
+	/* Facts of the checkpoint that the stored layout depends on; found while converting and
+	 * written into the store's key, so that a mount need not read the checkpoint's headers. */
+	enum format kept;     /* of what is not quantised: the checkpoint's type */
+	enum norm_type norms; /* of TQ groups: F16 unless one would over- or underflow */
+};
+
+/* EINVAL, listing the names, if there is no such recipe. NULL is the default. kept and norms are
+ * left at their usual values. */
+int recipe_find(struct recipe *r, const char *quant, struct err *e);
+/* The same recipe with the checkpoint's facts. */
+void recipe_keep(struct recipe *r, enum format kept, enum norm_type norms);
+
+/* The recipe as the text of a store's key, and back (false: not one of this version's texts). */
+void recipe_to_text(const struct recipe *r, char *text, size_t size);
+bool recipe_from_text(struct recipe *r, const char *text);
+
+/* The stored format of a tensor with that role. Vectors are F32: tiny, and exact for every source.
+ */
+enum format recipe_format(const struct recipe *r, enum tensor_role role);
+
+#endif

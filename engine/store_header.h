@@ -1,0 +1,21 @@
+/* The heads of a store's two safetensors files: length, JSON, and spaces up to a multiple of 4096.
+ *
+ * Names are the checkpoint's own; a TQ matrix NAME is NAME.tq_packed, u8 [rows · groups, bytes of a
+ * group], and NAME.tq_norms, f16 or f32 [rows, groups], as native TQ checkpoints have them.
+ */
+#ifndef MOEFS_ENGINE_STORE_HEADER_H
+#define MOEFS_ENGINE_STORE_HEADER_H
+
+#include "cache/err.h"
+#include "engine/plan.h"
+
+struct store_headers {
+	char *experts, *dense; /* owned; no terminator counted */
+	size_t experts_bytes, dense_bytes;
+};
+
+int store_headers_make(struct store_headers *h, const struct architecture *a, const struct plan *p,
+		       struct err *e);
+void store_headers_free(struct store_headers *h);
+
+#endif

@@ -1,0 +1,102 @@
+#include "engine/stream.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int stream_init(struct stream *s, const struct params *p, struct err *e)
+{
+	*s = (struct stream){0};
+	s->stop_buffer = params_stops(p, s->stops, s->stop_lengths, &s->stop_count);
+	if (!s->stop_buffer)
+		return err_set(e, ENOMEM, "out of memory for the stop texts");
+	return 0;
+}
+
+void stream_free(struct stream *s)
+{
+	free(s->stop_buffer);
+	free(s->pending);
+	*s = (struct stream){0};
+}
+
+static bool reserve(struct stream *s, size_t n)
+{
+	if (s->pending_size + n <= s->pending_room)
+		return true;
+	size_t room = 2 * (s->pending_size + n);
+	char *pending = realloc(s->pending, room);
+	if (!pending)
+		return false;
+	s->pending = pending;
+	s->pending_room = room;
+	return true;
+}
+
+/* Where the earliest stop text begins in the pending text, or its size if there is none. */
+static size_t find_stop(const struct stream *s)
+{
+	size_t first = s->pending_size;
+	for (size_t i = 0; i < s->stop_count; i++) {
+		const char *found =
+			memmem(s->pending, s->pending_size, s->stops[i], s->stop_lengths[i]);
+		if (found && (size_t)(found - s->pending) < first)
+			first = (size_t)(found - s->pending);
+	}
+	return first;
+}
+
+/* How many bytes at the end may be the beginning of a stop text. */
+static size_t undecided(const struct stream *s)
+{
+	size_t most = 0;
+	for (size_t i = 0; i < s->stop_count; i++) {
+		size_t n = s->stop_lengths[i] - 1;
+		if (n > s->pending_size)
+			n = s->pending_size;
+		while (n > most && memcmp(s->pending + s->pending_size - n, s->stops[i], n))
+			n--;
+		if (n > most)
+			most = n;
+	}
+	return most;
+}
+
+/* What the last call gave out stayed in place until now. */
+static void drop_given(struct stream *s)
+{
+	s->pending_size -= s->given;
+	if (s->pending_size)
+		memmove(s->pending, s->pending + s->given, s->pending_size);
+	s->given = 0;
+}
+
+const char *stream_feed(struct stream *s, const char *bytes, size_t n, size_t *length)
+{
+	drop_given(s);
+	*length = 0;
+	if (s->stopped)
+		return "";
+	if (!reserve(s, n + sizeof s->hold.bytes))
+		return NULL;
+	s->pending_size += utf8_hold_feed(&s->hold, bytes, n, s->pending + s->pending_size);
+	size_t stop = find_stop(s);
+	s->stopped = stop < s->pending_size;
+	s->given = s->stopped ? stop : s->pending_size - undecided(s);
+	*length = s->given;
+	return s->pending;
+}
+
+const char *stream_flush(struct stream *s, size_t *length)
+{
+	drop_given(s);
+	*length = 0;
+	if (s->stopped)
+		return "";
+	if (!reserve(s, sizeof s->hold.bytes))
+		return NULL;
+	s->pending_size += utf8_hold_flush(&s->hold, s->pending + s->pending_size);
+	s->given = s->pending_size;
+	*length = s->given;
+	return s->pending;
+}
