@@ -50,7 +50,7 @@ static int read_exactly(int fd, void *buffer, size_t bytes, uint64_t offset, con
 				e, EIO,
 				"%s ends at byte %llu, where there should be %zu more; was it "
 				"changed or cut short?",
-				path, (unsigned long long)(offset + done), bytes - done);
+				path, (unsigned long long)offset + done, bytes - done);
 		done += (size_t)got;
 	}
 	return 0;

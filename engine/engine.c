@@ -31,7 +31,7 @@ static uint64_t number_in(const char *path, const char *key)
 			value = strtoull(line + strlen(key), NULL, 10);
 			break;
 		}
-	fclose(f);
+	(void)fclose(f);
 	return value;
 }
 

@@ -175,7 +175,8 @@ int json_as_uint(struct json_object *value, const char *key, const char *name, u
 		return 0;
 	}
 	char wanted[96];
-	snprintf(wanted, sizeof wanted, "a whole number from %" PRIu64 " to %" PRIu64, min, max);
+	(void)snprintf(wanted, sizeof wanted, "a whole number from %" PRIu64 " to %" PRIu64, min,
+		       max);
 	return json_wrong(value, key, name, wanted, e);
 }
 
@@ -191,7 +192,7 @@ int json_as_double(struct json_object *value, const char *key, const char *name,
 		}
 	}
 	char wanted[96];
-	snprintf(wanted, sizeof wanted, "a number from %.9g to %.9g", min, max);
+	(void)snprintf(wanted, sizeof wanted, "a number from %.9g to %.9g", min, max);
 	return json_wrong(value, key, name, wanted, e);
 }
 

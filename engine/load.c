@@ -36,9 +36,9 @@ static char *folder_in_cache(const struct model *m)
 	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
 	char base[4096];
 	if (cache && *cache == '/')
-		snprintf(base, sizeof base, "%s/moefs", cache);
+		(void)snprintf(base, sizeof base, "%s/moefs", cache);
 	else if (home && *home == '/')
-		snprintf(base, sizeof base, "%s/.cache/moefs", home);
+		(void)snprintf(base, sizeof base, "%s/.cache/moefs", home);
 	else
 		return NULL;
 	return folder_under(base, m);

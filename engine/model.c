@@ -136,7 +136,7 @@ void model_error(const struct model *m, char *text, size_t size)
 {
 	struct model *writable = (struct model *)m; /* to lock it; nothing is changed */
 	pthread_mutex_lock(&writable->lock);
-	snprintf(text, size, "%s", m->load_error.text);
+	(void)snprintf(text, size, "%s", m->load_error.text);
 	pthread_mutex_unlock(&writable->lock);
 }
 

@@ -165,7 +165,7 @@ static char *number_text(double number)
 {
 	char text[40];
 	for (int digits = 1; digits <= 17; digits++) {
-		snprintf(text, sizeof text, "%.*g", digits, number);
+		(void)snprintf(text, sizeof text, "%.*g", digits, number);
 		if (strtod(text, NULL) == number)
 			break;
 	}
@@ -175,7 +175,7 @@ static char *number_text(double number)
 static char *count_text(uint64_t number)
 {
 	char text[24];
-	snprintf(text, sizeof text, "%" PRIu64, number);
+	(void)snprintf(text, sizeof text, "%" PRIu64, number);
 	return strdup(text);
 }
 

@@ -55,8 +55,8 @@ void recipe_keep(struct recipe *r, enum format kept, enum norm_type norms)
 
 void recipe_to_text(const struct recipe *r, char *text, size_t size)
 {
-	snprintf(text, size, "%s kept %s norms %s", r->quant, format_name(r->kept),
-		 norm_names[r->norms]);
+	(void)snprintf(text, size, "%s kept %s norms %s", r->quant, format_name(r->kept),
+		       norm_names[r->norms]);
 }
 
 bool recipe_from_text(struct recipe *r, const char *text)

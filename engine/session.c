@@ -297,7 +297,7 @@ bool session_working(const struct session *s)
 void session_error(const struct session *s, char *text, size_t size)
 {
 	lock(s);
-	snprintf(text, size, "%s", s->error.text);
+	(void)snprintf(text, size, "%s", s->error.text);
 	unlock(s);
 }
 

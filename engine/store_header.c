@@ -13,11 +13,12 @@ static void add_entry(FILE *f, const char *name, const char *suffix, const char 
 		      uint64_t rows, uint64_t cols, uint64_t begin, uint64_t end)
 {
 	/* Names are patterns of ours with numbers in them: nothing in them needs escaping. */
-	fprintf(f, "%c\"%s%s\":{\"dtype\":\"%s\",\"shape\":[", ftell(f) > 8 ? ',' : '{', name,
-		suffix, type);
+	(void)fprintf(f, "%c\"%s%s\":{\"dtype\":\"%s\",\"shape\":[", ftell(f) > 8 ? ',' : '{', name,
+		      suffix, type);
 	if (rows)
-		fprintf(f, "%" PRIu64 ",", rows);
-	fprintf(f, "%" PRIu64 "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", cols, begin, end);
+		(void)fprintf(f, "%" PRIu64 ",", rows);
+	(void)fprintf(f, "%" PRIu64 "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", cols, begin,
+		      end);
 }
 
 /* One tensor at `offset`; returns the offset after it. */
@@ -44,10 +45,10 @@ static uint64_t add_tensor(FILE *f, const struct architecture *a, struct tensor_
 static int finish(FILE *f, char **text, size_t *bytes, struct err *e)
 {
 	if (ftell(f) == 8)
-		fputc('{', f);
-	fputc('}', f);
+		(void)fputc('{', f);
+	(void)fputc('}', f);
 	while (ftell(f) % STORE_ALIGN)
-		fputc(' ', f);
+		(void)fputc(' ', f);
 	bool bad = ferror(f);
 	if (fclose(f) || bad)
 		return err_set(e, ENOMEM, "out of memory for the store's header");
@@ -61,7 +62,7 @@ static FILE *begin(char **text, size_t *bytes)
 {
 	FILE *f = open_memstream(text, bytes);
 	if (f)
-		fwrite("\0\0\0\0\0\0\0\0", 8, 1, f);
+		(void)fwrite("\0\0\0\0\0\0\0\0", 8, 1, f);
 	return f;
 }
 

@@ -54,7 +54,7 @@ static size_t undecided(const struct stream *s)
 		size_t n = s->stop_lengths[i] - 1;
 		if (n > s->pending_size)
 			n = s->pending_size;
-		while (n > most && memcmp(s->pending + s->pending_size - n, s->stops[i], n))
+		while (n > most && memcmp(s->pending + s->pending_size - n, s->stops[i], n) != 0)
 			n--;
 		if (n > most)
 			most = n;

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Runs every test and counts: the unit tests of each build tree, then the tests of the mount. Each
+# program runs under a time limit, so that a hung mount never hangs the suite. What a failed test printed
+# is shown; of the others only the skips, with their reason. The last line is the count.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+passed=0 failed=0 skipped=0
+log=$(mktemp "${TMPDIR:-/tmp}/moefs-test.XXXXXX")
+trap 'rm -f "$log"' EXIT
+export ASAN_OPTIONS=${ASAN_OPTIONS:-abort_on_error=1} UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
+export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1 second_deadlock_stack=1}
+
+# Adds up what a program printed: cmocka's lines or "ok", "not ok", "ok … # skip". A program that ends badly
+# without naming a failed test counts as one.
+count() { # NAME STATUS SECONDS
+	local ok bad skip
+	ok=$(grep -cE '^\[       OK \]|^ok ' "$log")
+	# cmocka names them again at the end
+	bad=$(grep -E '^\[  FAILED  \] [_a-zA-Z0-9]+$|^not ok ' "$log" | sort -u | wc -l)
+	skip=$(grep -E '^\[  SKIPPED \] [_a-zA-Z0-9]+$|^ok .*# skip' "$log" | sort -u | wc -l)
+	ok=$((ok - $(grep -cE '^ok .*# skip' "$log")))
+	[ "$2" -ne 0 ] && [ "$bad" -eq 0 ] && bad=1
+	passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + skip))
+	printf '%-44s %3d passed' "$1" "$ok"
+	[ "$bad" -gt 0 ] && printf ', %d FAILED (status %d)' "$bad" "$2"
+	[ "$skip" -gt 0 ] && printf ', %d skipped' "$skip"
+	printf '  %d s\n' "$3"
+	if [ "$bad" -gt 0 ]; then
+		sed 's/^/    /' "$log" | tail -n 60
+	elif [ "$skip" -gt 0 ]; then
+		grep -iE 'skip' "$log" | grep -v '^\[' | sed 's/^/    /'
+	fi
+}
+
+run() { # NAME COMMAND…
+	local name=$1 start=$SECONDS
+	shift
+	timeout --kill-after=10 600 "$@" >"$log" 2>&1 </dev/null
+	count "$name" $? $((SECONDS - start))
+}
+
+for tree in build build/asan build/tsan; do
+	for program in "$tree"/tests/test_*; do
+		[ -x "$program" ] && [ ! -d "$program" ] && run "$program" "$program"
+	done
+done
+
+if [ ! -c /dev/fuse ] || ! command -v fusermount3 >/dev/null; then
+	echo "FUSE is missing, so the tests of the mount are skipped; install fuse3 and load the fuse module"
+	skipped=$((skipped + 1))
+else
+	for script in tests/mount/*.sh; do
+		[ "$(basename "$script")" = lib.sh ] || run "$script" "$script"
+	done
+fi
+
+summary="$passed passed, $failed failed"
+[ "$skipped" -gt 0 ] && summary="$summary, $skipped skipped"
+echo "$summary"
+[ "$failed" -eq 0 ]
