@@ -13,7 +13,8 @@ static void rmsnorm(float *y, const float *x, const float *w, uint32_t n, float 
 	__m256 sum[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
 
 	for (size_t i = 0; i < n; i += AVX2_LANES) {
-		/* A zero's square leaves a sum of squares as it is, so lanes past the end do no harm. */
+		/* A zero's square leaves a sum of squares as it is, so lanes past the end do no
+		 * harm. */
 		const __m256 v = load_up_to_8(x + i, n - i);
 		__m256 *lanes = &sum[i / AVX2_LANES % 2];
 		*lanes = _mm256_fmadd_ps(v, v, *lanes);

@@ -1,7 +1,7 @@
 /* What the files of the AVX2 table share: prototypes, tails, sums in dot order, the exponential.
  *
- * Include only from kernels/avx2*.c, which the Makefile compiles for AVX2, FMA and F16C. A sum in dot
- * order lives in two registers: lanes 0 … 7 and lanes 8 … 15.
+ * Include only from kernels/avx2*.c, which the Makefile compiles for AVX2, FMA and F16C. A sum in
+ * dot order lives in two registers: lanes 0 … 7 and lanes 8 … 15.
  */
 #ifndef MOEFS_KERNELS_AVX2_H
 #define MOEFS_KERNELS_AVX2_H

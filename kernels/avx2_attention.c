@@ -1,4 +1,5 @@
-/* AVX2 attention: lanes are positions while scores are computed, dimensions while values are summed.
+/* AVX2 attention: lanes are positions while scores are computed, dimensions while values are
+ * summed.
  *
  * Several query heads share a block of keys and values, so blocks are the outer loop and each
  * block is read from the cache by all heads of a chunk. Heads do not influence each other.

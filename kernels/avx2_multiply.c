@@ -1,7 +1,8 @@
 /* AVX2 products of 16- and 32-bit float matrices.
  *
- * A small block of rows × tokens is computed together, so that a loaded vector is used several times;
- * every one of its sums still has its own 16 lanes, in the order of kernels.h, whatever the block.
+ * A small block of rows × tokens is computed together, so that a loaded vector is used several
+ * times; every one of its sums still has its own 16 lanes, in the order of kernels.h, whatever the
+ * block.
  */
 #if defined(__x86_64__)
 
@@ -28,8 +29,7 @@ ALWAYS_INLINE __m256 load8_f16(const uint8_t *row, size_t i)
 
 ALWAYS_INLINE __m256 load8_bf16(const uint8_t *row, size_t i)
 {
-	return _mm256_castsi256_ps(
-		_mm256_slli_epi32(_mm256_cvtepu16_epi32(load8_u16(row, i)), 16));
+	return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load8_u16(row, i)), 16));
 }
 
 enum { ROWS_MAX = 4, TOKENS_MAX = 3, ROW_CHUNK = 16 };
@@ -45,9 +45,9 @@ struct block {
 
 /* One step of 16 along k. Lanes that are not `in` keep their sums (NULL: all are in): even adding
  * a product of zeros would turn a sum of -0 into +0. */
-ALWAYS_INLINE void step16(__m256 sum[ROWS_MAX][TOKENS_MAX][2],
-			  const uint8_t *const w[ROWS_MAX], const float *const x[TOKENS_MAX],
-			  size_t i, const __m256 *in, size_t rows, size_t tokens, load8_fn *load8)
+ALWAYS_INLINE void step16(__m256 sum[ROWS_MAX][TOKENS_MAX][2], const uint8_t *const w[ROWS_MAX],
+			  const float *const x[TOKENS_MAX], size_t i, const __m256 *in, size_t rows,
+			  size_t tokens, load8_fn *load8)
 {
 	for (size_t half = 0; half < 2; half++) {
 		__m256 wr[ROWS_MAX];

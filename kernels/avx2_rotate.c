@@ -2,7 +2,8 @@
  * with it the 8-bit inputs (tq_prepare) and the quantisation of weights (tq_quantise_row).
  *
  * A group is 16 registers, element i in lane i mod 8 of register i / 8. Each lane does the very
- * operations of tq.c in the same order, so every bit agrees; for sums that order, too, was 8 lanes wide.
+ * operations of tq.c in the same order, so every bit agrees; for sums that order, too, was 8 lanes
+ * wide.
  */
 #if defined(__x86_64__)
 
@@ -121,10 +122,9 @@ void avx2_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k)
 		}
 		const __m256 divisor = _mm256_set1_ps(max == 0 ? 1 : max);
 		for (size_t i = 0; i < REGISTERS; i += 4) {
-			const __m256i bytes =
-				pack_bytes(round_to_q(y[i], divisor), round_to_q(y[i + 1], divisor),
-					   round_to_q(y[i + 2], divisor),
-					   round_to_q(y[i + 3], divisor));
+			const __m256i bytes = pack_bytes(
+				round_to_q(y[i], divisor), round_to_q(y[i + 1], divisor),
+				round_to_q(y[i + 2], divisor), round_to_q(y[i + 3], divisor));
 			_mm256_storeu_si256((__m256i *)(void *)(q + i * AVX2_LANES), bytes);
 		}
 		scale[g] = max / 127;
@@ -152,7 +152,8 @@ ALWAYS_INLINE __m256i nearest_levels(const struct tq_codebook *book, __m256 y, u
 	__m256i index = _mm256_setzero_si256();
 
 	for (uint32_t i = 0; i + 1 < levels; i++) {
-		const __m256 below = _mm256_cmp_ps(_mm256_set1_ps(book->boundary[i]), y, _CMP_LT_OQ);
+		const __m256 below =
+			_mm256_cmp_ps(_mm256_set1_ps(book->boundary[i]), y, _CMP_LT_OQ);
 		index = _mm256_sub_epi32(index, _mm256_castps_si256(below));
 	}
 	return index;

@@ -1,12 +1,13 @@
-/* AVX2 products of TQ matrices: exact integer dots of a group, then one fused multiply-add per group.
+/* AVX2 products of TQ matrices: exact integer dots of a group, then one fused multiply-add per
+ * group.
  *
- * A tile is one group of 16 rows. Its units hold 8 columns of 16 rows; a register ("codes") holds the
- * 8 codebook integers of 4 rows, one row after the other, so a token's 8 input bytes are broadcast
- * against it. What differs between formats is only how a register of codes is made.
+ * A tile is one group of 16 rows. Its units hold 8 columns of 16 rows; a register ("codes") holds
+ * the 8 codebook integers of 4 rows, one row after the other, so a token's 8 input bytes are
+ * broadcast against it. What differs between formats is only how a register of codes is made.
  *
  * vpmaddubsw multiplies unsigned by signed bytes and saturates the sum of two products at 16 bits:
- * with |q| <= 127 as the unsigned factor and the codebook integer (magnitude <= 114), signed as q is,
- * as the other, it never does. With an offset codebook it would.
+ * with |q| <= 127 as the unsigned factor and the codebook integer (magnitude <= 114), signed as q
+ * is, as the other, it never does. With an offset codebook it would.
  */
 #if defined(__x86_64__)
 
@@ -49,9 +50,9 @@ ALWAYS_INLINE __m256i codes_tq2(const uint8_t *unit, size_t quad, const struct u
 }
 
 /* A row's 3 bytes b0 b1 b2 become the four 16-bit words b0b1 b0b1 b1b2 b1b2, in which the pairs of
- * indices 0 1, 2 3, 4 5, 6 7 begin at bits 0, 6, 4 and 10. A multiplication moves each to the top, a shift
- * to the bottom, and the pair is split over the word's two bytes.
- * Of the 16 bytes read 12 are used; the rest of the last read of a tile falls on its norms. */
+ * indices 0 1, 2 3, 4 5, 6 7 begin at bits 0, 6, 4 and 10. A multiplication moves each to the top,
+ * a shift to the bottom, and the pair is split over the word's two bytes. Of the 16 bytes read 12
+ * are used; the rest of the last read of a tile falls on its norms. */
 ALWAYS_INLINE __m256i codes_tq3(const uint8_t *unit, size_t quad, const struct unpacker *u)
 {
 	const __m256i words = _mm256_shuffle_epi8(load_twice(unit + quad * 12), u->spread);
@@ -117,7 +118,8 @@ ALWAYS_INLINE void finish_tile(float y[TILE_ROWS], const __m256i sums[QUADS], co
 			       float a)
 {
 	for (size_t half = 0; half < 2; half++) {
-		/* vphaddd leaves rows 0 1 4 5 | 2 3 6 7 of the eight; the permutation sorts them. */
+		/* vphaddd leaves rows 0 1 4 5 | 2 3 6 7 of the eight; the permutation sorts them.
+		 */
 		const __m256i mixed = _mm256_hadd_epi32(sums[2 * half], sums[2 * half + 1]);
 		const __m256 dots = _mm256_cvtepi32_ps(_mm256_permute4x64_epi64(mixed, 0xd8));
 		const __m256 factor = _mm256_mul_ps(norms[half], _mm256_set1_ps(a));

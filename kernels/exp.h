@@ -1,10 +1,10 @@
 /* One exponential for every instruction set; within kernels/ only.
  *
- * exp(x) = 2^n · exp(r): n = x / ln 2 rounded to an integer, r = x - n · ln 2 in |r| <= ln 2 / 2, with ln 2
- * in two parts so that n · EXP_LN2_HIGH is exact (Cody and Waite 1980). exp(r) = 1 + r + r² q(r), q the
- * polynomial of degree 4 with the smallest largest relative error (3.1e-9, Remez; far below f32's
- * 6e-8). The result is within 1 unit in the last place, also where it is subnormal. Limits:
- * exp(-inf) = 0, exp(inf) = inf, NaN stays NaN.
+ * exp(x) = 2^n · exp(r): n = x / ln 2 rounded to an integer, r = x - n · ln 2 in |r| <= ln 2 / 2,
+ * with ln 2 in two parts so that n · EXP_LN2_HIGH is exact (Cody and Waite 1980). exp(r) = 1 + r +
+ * r² q(r), q the polynomial of degree 4 with the smallest largest relative error (3.1e-9, Remez;
+ * far below f32's 6e-8). The result is within 1 unit in the last place, also where it is subnormal.
+ * Limits: exp(-inf) = 0, exp(inf) = inf, NaN stays NaN.
  *
  * A vector version must use these constants and the operations of exp_f32, one by one.
  */
@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define EXP_LOW (-104.0F) /* exp of less rounds to 0 */
-#define EXP_HIGH 89.0F	/* exp of more overflows */
+#define EXP_HIGH 89.0F	  /* exp of more overflows */
 #define EXP_LOG2E 0x1.715476p+0F
 #define EXP_LN2_HIGH 0x1.63p-1F
 #define EXP_LN2_LOW (-0x1.bd0106p-13F)
@@ -59,7 +59,8 @@ static inline float exp_f32(float x)
 	p = fmaf(p, r, 1);
 	p = fmaf(p, r, 1);
 
-	/* In two steps, since 2^n alone may be out of range: the first is exact, the second rounds once. */
+	/* In two steps, since 2^n alone may be out of range: the first is exact, the second rounds
+	 * once. */
 	const int32_t half = n >> 1;
 	return p * exp_power_of_two(half) * exp_power_of_two(n - half);
 }

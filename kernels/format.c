@@ -230,9 +230,9 @@ uint16_t f32_to_f16(float f)
 	if (magnitude >= 0x477ff000) /* 65520 and above round to infinity */
 		return (uint16_t)(sign | 0x7c00);
 	if (magnitude < 0x38800000) {
-		/* Below 2^-14: the result is a multiple of 2^-24. Adding 0.5, whose last bit is worth
-		 * 2^-24, lets the addition do the rounding; the sum's low bits are the result, and a carry
-		 * into the smallest normal number comes out right. */
+		/* Below 2^-14: the result is a multiple of 2^-24. Adding 0.5, whose last bit is
+		 * worth 2^-24, lets the addition do the rounding; the sum's low bits are the
+		 * result, and a carry into the smallest normal number comes out right. */
 		return (uint16_t)(sign | (bits_of(float_of(magnitude) + 0.5F) - 0x3f000000));
 	}
 	/* Nearest even: half a unit less one, plus the bit that will be last. */

@@ -7,8 +7,8 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-/* AVX2 includes that the system saves the wide registers. F16C is asked for by hand, since not every
- * compiler's __builtin_cpu_supports knows it. */
+/* AVX2 includes that the system saves the wide registers. F16C is asked for by hand, since not
+ * every compiler's __builtin_cpu_supports knows it. */
 static bool has_avx2(void)
 {
 	unsigned int eax, ebx, ecx, edx;

@@ -1,8 +1,9 @@
 /* The scalar table's attention: one token's look back over blocks of 64 positions.
  *
- * Online softmax: the running maximum m, sum of exponentials and weighted sum of values are rescaled
- * by exp(m_old - m_new) at each block, so no list of all scores is needed. Blocks are those of the
- * key-value memory, by absolute position, whatever chunk of the prompt the token came in.
+ * Online softmax: the running maximum m, sum of exponentials and weighted sum of values are
+ * rescaled by exp(m_old - m_new) at each block, so no list of all scores is needed. Blocks are
+ * those of the key-value memory, by absolute position, whatever chunk of the prompt the token came
+ * in.
  */
 #include "kernels/scalar.h"
 #include "kernels/exp.h"
@@ -44,7 +45,8 @@ static void attend_block(float *out, struct softmax_state *s, const float *q,
 
 	for (uint32_t j = 0; j < count; j++) {
 		for (size_t d = 0; d < a->head_dim; d++)
-			p[j] = fmaf(q[d], get(block, a->type, a->key_offset + d * KV_BLOCK + j), p[j]);
+			p[j] = fmaf(q[d], get(block, a->type, a->key_offset + d * KV_BLOCK + j),
+				    p[j]);
 		p[j] *= a->scale;
 		max = p[j] > max ? p[j] : max;
 	}

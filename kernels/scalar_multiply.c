@@ -54,7 +54,8 @@ static void multiply_floats(float *y, size_t ldy, const struct matrix *w, uint32
 	for (size_t t = 0; t < n; t++) {
 		const float *xt = x->f + (tokens ? tokens[t] : t) * x->k;
 		for (uint32_t r = row0; r < row1; r++)
-			y[t * ldy + r] = dot(data + (size_t)r * x->k * element_bytes, xt, x->k, load);
+			y[t * ldy + r] =
+				dot(data + (size_t)r * x->k * element_bytes, xt, x->k, load);
 	}
 }
 
@@ -121,7 +122,8 @@ void scalar_multiply_tq(float *y, size_t ldy, const struct matrix *w, uint32_t r
 				const size_t at = token * groups + g;
 				const int32_t product =
 					group_dot(group, lane, book, x->q + at * TQ_GROUP);
-				const float norm = norm_at(group + units_bytes, lane, w->shape.norms);
+				const float norm =
+					norm_at(group + units_bytes, lane, w->shape.norms);
 				sum = fmaf((float)product, norm * (x->scale[at] * book->gain), sum);
 			}
 			y[t * ldy + r] = sum;

@@ -1,10 +1,12 @@
-/* The definition of TQ: tables, rotation, quantisation, packing (tq.h, and TQ's tables in the design).
+/* The definition of TQ: tables, rotation, quantisation, packing (tq.h, and TQ's tables in the
+ * design).
  *
  * The order of operations is part of the format, because one coefficient that falls on a boundary
- * or one rounding more changes a byte. It was found by reproducing the reference vectors bit for bit,
- * all of it in f32:
- *   - a sum of 128 squares has 8 accumulators, element i going to accumulator i mod 8, multiplication
- *     and addition rounded separately; the accumulators are then added in ascending order;
+ * or one rounding more changes a byte. It was found by reproducing the reference vectors bit for
+ * bit, all of it in f32:
+ *   - a sum of 128 squares has 8 accumulators, element i going to accumulator i mod 8,
+ * multiplication and addition rounded separately; the accumulators are then added in ascending
+ * order;
  *   - the group is divided by its norm before the rotation, not after;
  *   - butterflies h = 1, 2, 4 … 64, then a division by √128 (not a multiplication by its inverse);
  *   - the norm of a native checkpoint divides by the norm of the levels rotated back.
@@ -18,9 +20,9 @@
 /* ---- tables ---- */
 
 /* Eight signs from one byte of the masks, lowest bit first, 1 means +1. */
-#define SIGN(byte, bit) ((byte) >> (bit) & 1 ? 1.0F : -1.0F)
-#define SIGNS(byte)                                                                                \
-	SIGN(byte, 0), SIGN(byte, 1), SIGN(byte, 2), SIGN(byte, 3), SIGN(byte, 4), SIGN(byte, 5),  \
+#define SIGN(byte, bit) ((byte) >> (bit)&1 ? 1.0F : -1.0F)
+#define SIGNS(byte)                                                                               \
+	SIGN(byte, 0), SIGN(byte, 1), SIGN(byte, 2), SIGN(byte, 3), SIGN(byte, 4), SIGN(byte, 5), \
 		SIGN(byte, 6), SIGN(byte, 7)
 
 /* The first 256 outputs of MT19937 seeded with 42, mod 2. */
@@ -37,10 +39,10 @@ const float tq_signs2[TQ_GROUP] = {
 
 /* Levels and boundaries are the Lloyd-Max tables for N(0, 1/128), as exact f32 values.
  *
- * The integers minimise Σ p (level - integer · gain)² / Σ p level² over a Gaussian's probabilities p of
- * the levels, the gain being the least-squares one: relative error 1.1e-5 for TQ4, 1.2e-6 for TQ3. The
- * levels of TQ2 stand at 3 : 10 to within 5e-17; of the many multiples that fit in 8 bits the
- * smallest is taken, since its products leave room in 16 bits. */
+ * The integers minimise Σ p (level - integer · gain)² / Σ p level² over a Gaussian's probabilities
+ * p of the levels, the gain being the least-squares one: relative error 1.1e-5 for TQ4, 1.2e-6 for
+ * TQ3. The levels of TQ2 stand at 3 : 10 to within 5e-17; of the many multiples that fit in 8 bits
+ * the smallest is taken, since its products leave room in 16 bits. */
 static const struct tq_codebook codebooks[] = {
 	{
 		.bits = 2,

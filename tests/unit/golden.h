@@ -8,10 +8,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Path of a file that belongs to the project, under tests/data. The text is good until the next call. */
+/* Path of a file that belongs to the project, under tests/data. The text is good until the next
+ * call. */
 const char *test_data(const char *name);
 /* Path of foreign reference data: under $MOEFS_TESTDATA if that is set, else ../shared beside the
- * source tree. NULL, after printing a sentence, where it is missing: then skip(). Good until the next call. */
+ * source tree. NULL, after printing a sentence, where it is missing: then skip(). Good until the
+ * next call. */
 const char *shared_data(const char *name);
 
 struct golden;

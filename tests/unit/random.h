@@ -2,6 +2,7 @@
 #ifndef MOEFS_TESTS_RANDOM_H
 #define MOEFS_TESTS_RANDOM_H
 
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,14 +18,18 @@ static inline uint32_t random_u32(struct random *r)
 	return (uint32_t)((z ^ z >> 31) >> 32);
 }
 
-/* Nearly normal, mean 0 and variance 1: the sum of twelve uniform numbers, less 6. */
+/* Uniform, strictly between 0 and 1. */
+static inline double random_uniform(struct random *r)
+{
+	return (random_u32(r) + .5) * 0x1p-32;
+}
+
+/* Normal, mean 0 and variance 1 (Box and Muller 1958). */
 static inline void random_normal(struct random *r, float *x, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		double sum = -6;
-		for (int j = 0; j < 12; j++)
-			sum += random_u32(r) * 0x1p-32;
-		x[i] = (float)sum;
+		const double radius = sqrt(-2 * log(random_uniform(r)));
+		x[i] = (float)(radius * cos(2 * M_PI * random_uniform(r)));
 	}
 }
 

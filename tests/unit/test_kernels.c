@@ -1,0 +1,275 @@
+/* The kernels on vectors of floats: right to within stated tolerances, and the same bits from every
+ * table at every length. Products are tested in test_kernels_multiply.c, attention in
+ * test_kernels_attend.c.
+ */
+#include "kernels/kernels.h"
+#include "tests/unit/random.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { LONGEST = 67, GUARD = 9 }; /* lengths tried; elements behind that must stay untouched */
+
+/* exp(x) is reached through softmax of {x, 0} only up to 1, so through silu here and softmax below.
+ */
+
+static double ulp_error(float got, double expected)
+{
+	const float nearest = (float)expected;
+	const double ulp = (double)nextafterf(fabsf(nearest), INFINITY) - fabs((double)nearest);
+	return fabs(got - expected) / ulp;
+}
+
+/* softmax of {0, x}, x <= 0, before division: with a second element of probability exp(x) / (1 +
+ * exp(x)). For very negative x the sum is 1 and the element is exp(x) itself. */
+static void the_exponential_is_within_one_ulp(void **state)
+{
+	(void)state;
+	for (const struct kernels *const *k = kernels_available(); *k; k++) {
+		double worst = 0;
+		for (float x = -87.3F; x < -18; x += 0.00037F) {
+			float v[2] = {0, x};
+			(*k)->softmax(v, 2);
+			worst = fmax(worst, ulp_error(v[1], exp((double)x)));
+		}
+		print_message("%s: exp within %.3f ulp\n", (*k)->name, worst);
+		assert_true(worst <= 1);
+	}
+}
+
+static void the_exponential_of_subnormal_results_rounds_once(void **state)
+{
+	(void)state;
+	for (const struct kernels *const *k = kernels_available(); *k; k++) {
+		for (float x = -104; x < -87.3F; x += 0.001F) {
+			float v[2] = {0, x};
+			(*k)->softmax(v, 2);
+			assert_true(fabs(v[1] - exp((double)x)) <= 0x1p-149);
+		}
+	}
+}
+
+static void the_exponential_has_the_right_limits(void **state)
+{
+	(void)state;
+	for (const struct kernels *const *k = kernels_available(); *k; k++) {
+		float v[4] = {0, -INFINITY, -1e30F, -105};
+		(*k)->softmax(v, 4);
+		assert_true(v[0] == 1 && v[1] == 0 && v[2] == 0 && v[3] == 0);
+
+		/* silu(x) = x / (1 + exp(-x)): exp overflows to infinity for the first two. */
+		float gate[4] = {-200, -1e30F, 200, NAN};
+		const float up[4] = {1, 1, 1, 1};
+		(*k)->silu_mul(gate, up, 4);
+		assert_true(gate[0] == 0 && gate[1] == 0 && gate[2] == 200 && isnan(gate[3]));
+	}
+}
+
+static void silu_agrees_with_double_precision(void **state)
+{
+	(void)state;
+	for (const struct kernels *const *k = kernels_available(); *k; k++) {
+		for (float x = -80; x < 80; x += 0.013F) {
+			float gate = x;
+			const float up = 1.25F;
+			const double expected = x / (1 + exp(-(double)x)) * up;
+			(*k)->silu_mul(&gate, &up, 1);
+			assert_true(fabs(gate - expected) <= 4e-7 * fabs(expected));
+		}
+	}
+}
+
+static void softmax_agrees_with_double_precision(void **state)
+{
+	(void)state;
+	struct random random = {1};
+	for (const struct kernels *const *k = kernels_available(); *k; k++) {
+		for (size_t n = 1; n <= 1000; n += 37) {
+			float x[1000];
+			double expected[1000], sum = 0, total = 0;
+			random_normal(&random, x, n);
+			for (size_t i = 0; i < n; i++) {
+				x[i] *= 8;
+				sum += expected[i] = exp((double)x[i]);
+			}
+			(*k)->softmax(x, n);
+			for (size_t i = 0; i < n; i++) {
+				/* x - max is rounded: up to 64 · 2^-24 in the exponent. */
+				assert_true(fabs(x[i] - expected[i] / sum) <=
+					    5e-6 * expected[i] / sum);
+				total += x[i];
+			}
+			assert_true(fabs(total - 1) < 1e-6);
+		}
+	}
+}
+
+static void rmsnorm_agrees_with_double_precision(void **state)
+{
+	(void)state;
+	struct random random = {2};
+	for (const struct kernels *const *k = kernels_available(); *k; k++) {
+		for (uint32_t n = 1; n <= 2100; n += 61) {
+			float x[2100], w[2100], y[2100];
+			double squares = 0;
+			random_normal(&random, x, n);
+			random_normal(&random, w, n);
+			for (uint32_t i = 0; i < n; i++)
+				squares += (double)x[i] * x[i];
+			(*k)->rmsnorm(y, x, w, n, 1e-6F);
+			const double scale = 1 / sqrt(squares / n + (double)1e-6F);
+			for (uint32_t i = 0; i < n; i++) {
+				const double expected = x[i] * scale * w[i];
+				assert_true(fabs(y[i] - expected) <= 1e-6 * fabs(expected));
+			}
+		}
+	}
+}
+
+static void rope_turns_pairs_and_leaves_the_rest(void **state)
+{
+	(void)state;
+	struct random random = {3};
+	for (const struct kernels *const *k = kernels_available(); *k; k++) {
+		for (uint32_t half = 1; half <= 33; half++) {
+			float x[70], before[70], c[33], s[33];
+			random_normal(&random, x, 70);
+			memcpy(before, x, sizeof x);
+			for (uint32_t i = 0; i < half; i++) {
+				c[i] = cosf((float)i);
+				s[i] = sinf((float)i);
+			}
+			(*k)->rope(x, c, s, half);
+			for (uint32_t i = 0; i < half; i++) {
+				const double a = before[i], b = before[i + half];
+				assert_true(fabs(x[i] - (a * c[i] - b * s[i])) < 1e-6);
+				assert_true(fabs(x[i + half] - (b * c[i] + a * s[i])) < 1e-6);
+			}
+			assert_memory_equal(x + 2 * half, before + 2 * half,
+					    (70 - 2 * half) * sizeof *x);
+		}
+	}
+}
+
+/* ---- the same bits from every table ---- */
+
+/* One call of each function on n elements, in place on x; the others are inputs. */
+typedef void call_fn(const struct kernels *k, float *x, const float *a, const float *b, uint32_t n);
+
+static void call_rmsnorm(const struct kernels *k, float *x, const float *a, const float *b,
+			 uint32_t n)
+{
+	(void)b;
+	k->rmsnorm(x, x, a, n, 1e-5F);
+}
+
+static void call_rope(const struct kernels *k, float *x, const float *a, const float *b, uint32_t n)
+{
+	k->rope(x, a, b, n / 2);
+}
+
+static void call_silu_mul(const struct kernels *k, float *x, const float *a, const float *b,
+			  uint32_t n)
+{
+	(void)b;
+	k->silu_mul(x, a, n);
+}
+
+static void call_softmax(const struct kernels *k, float *x, const float *a, const float *b,
+			 uint32_t n)
+{
+	(void)a;
+	(void)b;
+	k->softmax(x, n);
+}
+
+static void call_add(const struct kernels *k, float *x, const float *a, const float *b, uint32_t n)
+{
+	(void)b;
+	k->add(x, a, n);
+}
+
+static void call_add_scaled(const struct kernels *k, float *x, const float *a, const float *b,
+			    uint32_t n)
+{
+	k->add_scaled(x, b[0], a, n);
+}
+
+static const struct {
+	const char *name;
+	call_fn *call;
+} calls[] = {
+	{"rmsnorm", call_rmsnorm}, {"rope", call_rope}, {"silu_mul", call_silu_mul},
+	{"softmax", call_softmax}, {"add", call_add},	{"add_scaled", call_add_scaled},
+};
+
+static void check_same_bits(struct random *random, call_fn *call, const char *name, uint32_t n)
+{
+	float x[LONGEST + GUARD], a[LONGEST], b[LONGEST], expected[LONGEST + GUARD];
+
+	random_normal(random, x, n + GUARD);
+	random_normal(random, a, n);
+	random_normal(random, b, n);
+	for (uint32_t i = 0; i < n; i++) /* large and small magnitudes, and zeros of both signs */
+		x[i] = random_u32(random) % 16 ? ldexpf(x[i], (int)(random_u32(random) % 12) - 6)
+					       : copysignf(0, x[i]);
+	memcpy(expected, x, (n + GUARD) * sizeof *x);
+	call(&kernels_scalar, expected, a, b, n);
+	assert_memory_equal(expected + n, x + n, GUARD * sizeof *x);
+	for (const struct kernels *const *k = kernels_available(); *k; k++) {
+		float y[LONGEST + GUARD];
+		memcpy(y, x, (n + GUARD) * sizeof *x);
+		call(*k, y, a, b, n);
+		if (memcmp(y, expected, (n + GUARD) * sizeof *y) != 0)
+			fail_msg("%s of %u elements differs in table %s", name, n, (*k)->name);
+	}
+}
+
+static void every_table_gives_the_same_bits_at_every_length(void **state)
+{
+	(void)state;
+	struct random random = {4};
+	for (size_t c = 0; c < sizeof calls / sizeof *calls; c++)
+		for (uint32_t n = 1; n <= LONGEST; n++)
+			for (int repeat = 0; repeat < 20; repeat++)
+				check_same_bits(&random, calls[c].call, calls[c].name, n);
+}
+
+/* ---- the table ---- */
+
+static void the_scalar_table_comes_first_and_the_environment_can_choose_it(void **state)
+{
+	(void)state;
+	const struct kernels *const *available = kernels_available(), *last = NULL;
+	assert_ptr_equal(available[0], &kernels_scalar);
+	for (; *available; available++)
+		last = *available;
+	assert_int_equal(unsetenv("MOEFS_KERNELS"), 0);
+	assert_ptr_equal(kernels_best(), last);
+	assert_int_equal(setenv("MOEFS_KERNELS", "scalar", 1), 0);
+	assert_ptr_equal(kernels_best(), &kernels_scalar);
+	assert_int_equal(setenv("MOEFS_KERNELS", "no such table", 1), 0);
+	assert_ptr_equal(kernels_best(), last);
+	assert_int_equal(unsetenv("MOEFS_KERNELS"), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_exponential_is_within_one_ulp),
+		cmocka_unit_test(the_exponential_of_subnormal_results_rounds_once),
+		cmocka_unit_test(the_exponential_has_the_right_limits),
+		cmocka_unit_test(silu_agrees_with_double_precision),
+		cmocka_unit_test(softmax_agrees_with_double_precision),
+		cmocka_unit_test(rmsnorm_agrees_with_double_precision),
+		cmocka_unit_test(rope_turns_pairs_and_leaves_the_rest),
+		cmocka_unit_test(every_table_gives_the_same_bits_at_every_length),
+		cmocka_unit_test(the_scalar_table_comes_first_and_the_environment_can_choose_it),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,401 @@
+/* Matrix products: near the exact ones, and the same bits from every table for every shape,
+ * whatever else is computed with them.
+ */
+#include "kernels/kernels.h"
+#include "tests/unit/random.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { TOKENS = 13 };
+
+static void *allocate(size_t bytes)
+{
+	void *p = aligned_alloc(64, (bytes + 63) / 64 * 64 + 64);
+	assert_non_null(p);
+	return p;
+}
+
+/* A random matrix in its canonical and arranged forms, with inputs for it. */
+struct problem {
+	struct matrix w;
+	uint8_t *packed, *norms, *arranged;
+	struct input x;
+	float *f, *scale;
+	int8_t *q;
+};
+
+static void fill_tq(struct problem *p, const float *row, uint32_t r)
+{
+	const struct shape *s = &p->w.shape;
+	const size_t groups = tq_groups(s->cols);
+	const uint32_t bits = format_tq_bits(s->format);
+	float norms[8];
+
+	assert_in_range(groups, 1, 8);
+	assert_true(tq_quantise_row(p->packed + r * groups * 16 * bits, norms, row, s->cols, bits,
+				    TQ_GAIN_LEAST_SQUARES));
+	for (size_t g = 0; g < groups; g++) {
+		const size_t at = r * groups + g;
+		const uint16_t half = f32_to_f16(norms[g]);
+		if (s->norms == NORM_F16)
+			memcpy(p->norms + at * 2, &half, sizeof half);
+		else
+			memcpy(p->norms + at * 4, &norms[g], sizeof norms[g]);
+	}
+}
+
+static void fill_floats(struct problem *p, const float *row, uint32_t r)
+{
+	const struct shape *s = &p->w.shape;
+
+	for (size_t i = 0; i < s->cols; i++) {
+		const size_t at = (size_t)r * s->cols + i;
+		const uint16_t half =
+			s->format == FORMAT_F16 ? f32_to_f16(row[i]) : f32_to_bf16(row[i]);
+		if (s->format == FORMAT_F32)
+			memcpy(p->packed + at * 4, &row[i], sizeof row[i]);
+		else
+			memcpy(p->packed + at * 2, &half, sizeof half);
+	}
+}
+
+static struct problem make_problem(struct random *random, struct shape shape)
+{
+	struct problem p = {.w.shape = shape};
+	const size_t groups = tq_groups(shape.cols);
+	float *row = allocate(shape.cols * sizeof *row);
+
+	p.packed = allocate(format_packed_bytes(&shape));
+	p.norms = allocate(format_norm_bytes(&shape));
+	p.arranged = allocate(format_arranged_bytes(&shape));
+	for (uint32_t r = 0; r < shape.rows; r++) {
+		random_normal(random, row, shape.cols);
+		if (format_is_tq(shape.format))
+			fill_tq(&p, row, r);
+		else
+			fill_floats(&p, row, r);
+	}
+	free(row);
+	format_arrange(p.arranged, &shape, 0, shape.rows, p.packed, p.norms);
+	p.w.data = p.arranged;
+
+	p.f = allocate(TOKENS * shape.cols * sizeof *p.f);
+	p.q = allocate(TOKENS * groups * TQ_GROUP);
+	p.scale = allocate(TOKENS * groups * sizeof *p.scale);
+	random_normal(random, p.f, (size_t)TOKENS * shape.cols);
+	for (size_t t = 0; t < TOKENS; t++)
+		kernels_scalar.tq_prepare(p.q + t * groups * TQ_GROUP, p.scale + t * groups,
+					  p.f + t * shape.cols, shape.cols);
+	p.x = (struct input){.k = shape.cols, .f = p.f, .q = p.q, .scale = p.scale};
+	return p;
+}
+
+static void free_problem(struct problem *p)
+{
+	free(p->packed);
+	free(p->norms);
+	free(p->arranged);
+	free(p->f);
+	free(p->q);
+	free(p->scale);
+}
+
+static const uint32_t all_rows[] = {1, 15, 16, 17, 33};
+static const uint32_t all_cols[] = {1, 64, 127, 128, 129, 300, 768};
+
+/* The shapes of all tests here: every format, norm type, number of rows and of columns. */
+static bool next_shape(size_t *i, struct shape *s)
+{
+	const size_t n = (*i)++;
+	if (n >= 5U * 7 * FORMAT_COUNT * 2)
+		return false;
+	*s = (struct shape){
+		.format = (enum format)(n % FORMAT_COUNT),
+		.norms = n / FORMAT_COUNT % 2 ? NORM_F32 : NORM_F16,
+		.rows = all_rows[n / FORMAT_COUNT / 2 % 5],
+		.cols = all_cols[n / FORMAT_COUNT / 2 / 5],
+	};
+	return true;
+}
+
+/* Σ (y - exact)² / Σ exact² over a matrix and all tokens, exact by the dequantised weights. */
+static double squared_error(const struct problem *p, const float *y)
+{
+	const struct shape *s = &p->w.shape;
+	const size_t packed_row = format_packed_bytes(s) / s->rows;
+	const size_t norm_row = format_norm_bytes(s) / s->rows;
+	float *row = allocate(s->cols * sizeof *row);
+	double error = 0, power = 0;
+
+	for (uint32_t r = 0; r < s->rows; r++) {
+		format_dequantise_row(row, s, p->packed + r * packed_row, p->norms + r * norm_row);
+		for (size_t t = 0; t < TOKENS; t++) {
+			double exact = 0;
+			for (size_t i = 0; i < s->cols; i++)
+				exact += (double)row[i] * p->f[t * s->cols + i];
+			error += pow(y[t * s->rows + r] - exact, 2);
+			power += exact * exact;
+		}
+	}
+	free(row);
+	return error / power;
+}
+
+/* The integer path rounds inputs and codebook to 8 bits: 2e-4 is what it may cost. The norms' type
+ * is in the dequantised weights. */
+static void products_are_near_those_of_the_dequantised_weights(void **state)
+{
+	(void)state;
+	struct random random = {1};
+	double worst[FORMAT_COUNT] = {0};
+	struct shape s;
+	for (size_t i = 0; next_shape(&i, &s);) {
+		if (s.rows < 15 || s.cols < 64) /* too few sums for a mean */
+			continue;
+		struct problem p = make_problem(&random, s);
+		float *y = allocate(TOKENS * s.rows * sizeof *y);
+		for (const struct kernels *const *k = kernels_available(); *k; k++) {
+			(*k)->multiply[s.format](y, s.rows, &p.w, 0, s.rows, &p.x, NULL, TOKENS);
+			const double error = squared_error(&p, y);
+			worst[s.format] = fmax(worst[s.format], error);
+			assert_true(error < (format_is_tq(s.format) ? 2e-4 : 1e-12));
+		}
+		free(y);
+		free_problem(&p);
+	}
+	for (int f = 0; f < FORMAT_COUNT; f++)
+		print_message("%s: squared relative error at most %.2g\n",
+			      format_name((enum format)f), worst[f]);
+}
+
+/* For 1 … 13 tokens, in order and by a list that repeats and reverses. ldy is wider than needed and
+ * what lies between is not written. */
+static void every_table_gives_the_same_bits_for_every_shape(void **state)
+{
+	(void)state;
+	static const uint32_t list[TOKENS] = {12, 3, 3, 0, 7, 11, 1, 5, 4, 9, 2, 8, 6};
+	struct random random = {2};
+	struct shape s;
+	for (size_t i = 0; next_shape(&i, &s);) {
+		struct problem p = make_problem(&random, s);
+		const size_t ldy = s.rows + 3, bytes = TOKENS * ldy * sizeof(float);
+		float *expected = allocate(bytes), *y = allocate(bytes);
+		for (size_t n = 1; n <= TOKENS; n++) {
+			const uint32_t *tokens = n % 2 ? list : NULL;
+			memset(expected, 0x55, bytes);
+			kernels_scalar.multiply[s.format](expected, ldy, &p.w, 0, s.rows, &p.x,
+							  tokens, n);
+			for (const struct kernels *const *k = kernels_available(); *k; k++) {
+				memset(y, 0x55, bytes);
+				(*k)->multiply[s.format](y, ldy, &p.w, 0, s.rows, &p.x, tokens, n);
+				if (memcmp(y, expected, bytes) != 0)
+					fail_msg("%s %s [%u, %u], %zu tokens", (*k)->name,
+						 format_name(s.format), s.rows, s.cols, n);
+			}
+		}
+		free(expected);
+		free(y);
+		free_problem(&p);
+	}
+}
+
+/* The result for a (row, token) is the same alone, in company, and however rows are split. */
+static void a_result_does_not_depend_on_its_company(void **state)
+{
+	(void)state;
+	struct random random = {3};
+	for (int f = 0; f < FORMAT_COUNT; f++) {
+		const struct shape s = {(enum format)f, NORM_F16, 33, 300};
+		struct problem p = make_problem(&random, s);
+		for (const struct kernels *const *k = kernels_available(); *k; k++) {
+			float all[TOKENS * 33], split[TOKENS * 33], alone[33];
+			(*k)->multiply[f](all, 33, &p.w, 0, 33, &p.x, NULL, TOKENS);
+
+			(*k)->multiply[f](split, 33, &p.w, 16, 33, &p.x, NULL, TOKENS);
+			(*k)->multiply[f](split, 33, &p.w, 0, 16, &p.x, NULL, TOKENS);
+			assert_memory_equal(split, all, sizeof all);
+			(*k)->multiply[f](split, 33, &p.w, 0, 32, &p.x, NULL, TOKENS);
+			(*k)->multiply[f](split, 33, &p.w, 32, 33, &p.x, NULL, TOKENS);
+			assert_memory_equal(split, all, sizeof all);
+
+			for (uint32_t t = 0; t < TOKENS; t++) {
+				(*k)->multiply[f](alone, 33, &p.w, 0, 33, &p.x, &t, 1);
+				assert_memory_equal(alone, all + (size_t)t * 33, sizeof alone);
+			}
+		}
+		free_problem(&p);
+	}
+}
+
+/* More tokens than any table keeps together. */
+static void long_prompts_give_the_same_bits(void **state)
+{
+	(void)state;
+	struct random random = {4};
+	uint32_t list[131];
+	for (uint32_t i = 0; i < 131; i++)
+		list[i] = i * 7 % TOKENS;
+	for (int f = 0; f < FORMAT_COUNT; f++) {
+		const struct shape s = {(enum format)f, NORM_F32, 17, 129};
+		struct problem p = make_problem(&random, s);
+		float *expected = allocate(131 * 17 * sizeof(float));
+		float *y = allocate(131 * 17 * sizeof(float));
+		kernels_scalar.multiply[f](expected, 17, &p.w, 0, 17, &p.x, list, 131);
+		for (const struct kernels *const *k = kernels_available(); *k; k++) {
+			(*k)->multiply[f](y, 17, &p.w, 0, 17, &p.x, list, 131);
+			assert_memory_equal(y, expected, 131 * 17 * sizeof(float));
+		}
+		free(expected);
+		free(y);
+		free_problem(&p);
+	}
+}
+
+/* All weights at the outermost levels and all inputs at ±127: where 16-bit sums would saturate. */
+static void extreme_codes_do_not_saturate(void **state)
+{
+	(void)state;
+	for (uint32_t bits = 2; bits <= 4; bits++) {
+		const struct tq_codebook *book = tq_codebook(bits);
+		const int32_t largest = book->integer[book->levels - 1] * 127 * TQ_GROUP;
+		const struct shape s = {(enum format)(FORMAT_TQ2 + bits - 2), NORM_F32, 2,
+					TQ_GROUP};
+		uint8_t *arranged = allocate(format_arranged_bytes(&s));
+		uint8_t packed[2 * 64], low[TQ_GROUP] = {0}, high[TQ_GROUP];
+		const float norms[2] = {1, 1}, scale[2] = {1, 1};
+		_Alignas(64) int8_t q[2][TQ_GROUP];
+		memset(high, (int)book->levels - 1, sizeof high);
+		tq_pack(packed, low, bits);
+		tq_pack(packed + 16 * bits, high, bits);
+		format_arrange(arranged, &s, 0, 2, packed, norms);
+		memset(q[0], 127, TQ_GROUP);
+		memset(q[1], -127, TQ_GROUP);
+		const struct matrix w = {s, arranged};
+		const struct input x = {.k = TQ_GROUP, .q = q[0], .scale = scale};
+		for (const struct kernels *const *k = kernels_available(); *k; k++) {
+			float y[4];
+			const float expected = (float)largest * book->gain;
+			(*k)->multiply[s.format](y, 2, &w, 0, 2, &x, NULL, 2);
+			assert_true(y[0] == -expected && y[1] == expected);
+			assert_true(y[2] == expected && y[3] == -expected);
+			(*k)->multiply[s.format](y, 2, &w, 0, 2, &x, NULL, 1);
+			assert_true(y[0] == -expected && y[1] == expected);
+		}
+		free(arranged);
+	}
+}
+
+/* ---- inputs in 8 bits ---- */
+
+static void every_table_prepares_the_same_bytes(void **state)
+{
+	(void)state;
+	struct random random = {5};
+	for (uint32_t k = 1; k <= 400; k += k < 140 ? 1 : 31) {
+		float x[400], expected_scale[4], scale[4];
+		int8_t expected[4 * TQ_GROUP], q[4 * TQ_GROUP];
+		const size_t groups = tq_groups(k);
+		random_normal(&random, x, k);
+		x[k / 2] *= k % 5 ? 1 : 50;
+		kernels_scalar.tq_prepare(expected, expected_scale, x, k);
+		for (const struct kernels *const *t = kernels_available(); *t; t++) {
+			(*t)->tq_prepare(q, scale, x, k);
+			assert_memory_equal(q, expected, groups * TQ_GROUP);
+			assert_memory_equal(scale, expected_scale, groups * sizeof *scale);
+		}
+	}
+}
+
+static void prepared_inputs_are_the_rotated_ones_to_half_a_step(void **state)
+{
+	(void)state;
+	struct random random = {6};
+	float x[TQ_GROUP], y[TQ_GROUP], scale;
+	int8_t q[TQ_GROUP];
+	random_normal(&random, x, TQ_GROUP);
+	memcpy(y, x, sizeof y);
+	tq_rotate(y);
+	int largest = 0;
+	kernels_scalar.tq_prepare(q, &scale, x, TQ_GROUP);
+	for (size_t i = 0; i < TQ_GROUP; i++) {
+		assert_true(fabsf(q[i] * scale - y[i]) <= .5001F * scale);
+		largest = abs(q[i]) > largest ? abs(q[i]) : largest;
+	}
+	assert_int_equal(largest, 127);
+}
+
+static void a_zero_group_prepares_to_zeros_with_scale_zero(void **state)
+{
+	(void)state;
+	const float x[200] = {0};
+	for (const struct kernels *const *k = kernels_available(); *k; k++) {
+		int8_t q[256];
+		float scale[2] = {1, 1};
+		memset(q, 1, sizeof q);
+		(*k)->tq_prepare(q, scale, x, 200);
+		for (size_t i = 0; i < 256; i++)
+			assert_int_equal(q[i], 0);
+		assert_true(scale[0] == 0 && scale[1] == 0);
+	}
+}
+
+static void the_smallest_inputs_do_not_overflow(void **state)
+{
+	(void)state;
+	float x[TQ_GROUP] = {0};
+	x[3] = 0x1p-140F;
+	for (const struct kernels *const *k = kernels_available(); *k; k++) {
+		int8_t q[TQ_GROUP];
+		float scale;
+		(*k)->tq_prepare(q, &scale, x, TQ_GROUP);
+		for (size_t i = 0; i < TQ_GROUP; i++)
+			assert_int_equal(abs(q[i]), 127);
+		assert_true(scale >= 0 && scale < 1e-40F);
+	}
+}
+
+static void a_nan_or_infinity_in_the_input_shows_in_the_product(void **state)
+{
+	(void)state;
+	static const float bad[] = {NAN, INFINITY, -INFINITY, 3e38F};
+	struct random random = {7};
+	const struct shape s = {FORMAT_TQ3, NORM_F16, 16, 300};
+	struct problem p = make_problem(&random, s);
+	for (size_t i = 0; i < 4; i++) {
+		p.f[130] = bad[i];
+		p.f[131] = bad[i]; /* two of the largest finite floats overflow in the rotation */
+		for (const struct kernels *const *k = kernels_available(); *k; k++) {
+			float y[16];
+			(*k)->tq_prepare(p.q, p.scale, p.f, 300);
+			assert_true(isfinite(p.scale[0]) && isnan(p.scale[1]));
+			(*k)->multiply[s.format](y, 16, &p.w, 0, 16, &p.x, NULL, 1);
+			for (size_t r = 0; r < 16; r++)
+				assert_true(isnan(y[r]));
+		}
+	}
+	free_problem(&p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(products_are_near_those_of_the_dequantised_weights),
+		cmocka_unit_test(every_table_gives_the_same_bits_for_every_shape),
+		cmocka_unit_test(a_result_does_not_depend_on_its_company),
+		cmocka_unit_test(long_prompts_give_the_same_bits),
+		cmocka_unit_test(extreme_codes_do_not_saturate),
+		cmocka_unit_test(every_table_prepares_the_same_bytes),
+		cmocka_unit_test(prepared_inputs_are_the_rotated_ones_to_half_a_step),
+		cmocka_unit_test(a_zero_group_prepares_to_zeros_with_scale_zero),
+		cmocka_unit_test(the_smallest_inputs_do_not_overflow),
+		cmocka_unit_test(a_nan_or_infinity_in_the_input_shows_in_the_product),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
