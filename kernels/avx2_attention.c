@@ -130,10 +130,10 @@ ALWAYS_INLINE void sum_values(float *out, const float p[KV_BLOCK], float rescale
 			      const struct attention *a, const void *block, size_t count,
 			      load8_fn *load8)
 {
-	const size_t dim = a->head_dim;
+	const size_t dim = a->head_dim, wide = (size_t)COLUMNS * AVX2_LANES;
 	size_t d = 0;
 
-	for (; d + COLUMNS * AVX2_LANES <= dim; d += COLUMNS * AVX2_LANES)
+	for (; d + wide <= dim; d += wide)
 		sum_columns(out + d, p, rescale, block, a->value_offset + d, dim, count, COLUMNS,
 			    load8);
 	for (; d + AVX2_LANES <= dim; d += AVX2_LANES)

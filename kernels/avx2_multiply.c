@@ -69,7 +69,7 @@ ALWAYS_INLINE void block_dots(const struct block *b, size_t rows, size_t tokens,
 {
 	__m256 sum[ROWS_MAX][TOKENS_MAX][2];
 	const uint8_t *w[ROWS_MAX];
-	const size_t whole = b->k / 16 * 16, rest = b->k % 16;
+	const size_t rest = b->k % 16, whole = b->k - rest;
 
 	for (size_t r = 0; r < rows; r++) {
 		w[r] = b->w + r * b->row_bytes;

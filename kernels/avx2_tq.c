@@ -191,7 +191,8 @@ ALWAYS_INLINE void multiply_block(float y[][TILE_ROWS], const uint8_t *tile,
 				  codes_fn *codes, size_t unit_bytes)
 {
 	const size_t units_bytes = UNITS * unit_bytes;
-	const size_t tile_bytes = units_bytes + TILE_ROWS * (p->norms == NORM_F16 ? 2 : 4);
+	const size_t norm_bytes = p->norms == NORM_F16 ? 2 : 4;
+	const size_t tile_bytes = units_bytes + TILE_ROWS * norm_bytes;
 
 	for (size_t g = 0; g < p->groups; g++, tile += tile_bytes) {
 		__m256i sums[2][QUADS], unpacked[UNITS][QUADS];

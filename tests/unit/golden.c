@@ -18,22 +18,27 @@ struct golden {
 	size_t bytes;
 };
 
-static char path[PATH_MAX];
+/* root, folder and name after each other, good until the next call. */
+static const char *join(const char *root, const char *folder, const char *name)
+{
+	static char path[PATH_MAX];
+	const int length = snprintf(path, sizeof path, "%s%s%s", root, folder, name);
+
+	assert_in_range(length, 1, sizeof path - 1);
+	return path;
+}
 
 const char *test_data(const char *name)
 {
-	snprintf(path, sizeof path, "%s/tests/data/%s", MOEFS_SOURCE_ROOT, name);
-	return path;
+	return join(MOEFS_SOURCE_ROOT, "/tests/data/", name);
 }
 
 const char *shared_data(const char *name)
 {
 	const char *root = getenv("MOEFS_TESTDATA");
+	const char *path =
+		root ? join(root, "/", name) : join(MOEFS_SOURCE_ROOT, "/../shared/", name);
 
-	if (root)
-		snprintf(path, sizeof path, "%s/%s", root, name);
-	else
-		snprintf(path, sizeof path, "%s/../shared/%s", MOEFS_SOURCE_ROOT, name);
 	if (access(path, R_OK) == 0)
 		return path;
 	print_message("%s is missing; set MOEFS_TESTDATA to the folder with the reference data\n",
@@ -97,7 +102,7 @@ bool golden_find(const struct golden *g, const char *name, struct golden_tensor 
 
 	*out = (struct golden_tensor){.dims = json_object_array_length(shape), .count = 1};
 	assert_in_range(out->dims, 0, GOLDEN_DIMS);
-	snprintf(out->dtype, sizeof out->dtype, "%s", json_object_get_string(dtype));
+	out->dtype = json_object_get_string(dtype);
 	for (size_t i = 0; i < out->dims; i++) {
 		out->shape[i] = json_object_get_uint64(json_object_array_get_idx(shape, i));
 		out->count *= out->shape[i];

@@ -20,7 +20,7 @@ struct golden;
 
 enum { GOLDEN_DIMS = 8 };
 struct golden_tensor {
-	char dtype[8]; /* "F32", "BF16", "U8", "I64" … */
+	const char *dtype; /* "F32", "BF16", "U8", "I64" …; the golden's */
 	size_t dims, shape[GOLDEN_DIMS];
 	size_t count, bytes; /* elements; size in memory */
 	const void *data;    /* the golden's; as aligned as the tensor's offset in the file */

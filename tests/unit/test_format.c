@@ -168,7 +168,7 @@ static void check_arranged(const struct shape *s, const uint8_t *arranged, const
 	const size_t groups = tq_groups(s->cols);
 	static const uint8_t zeros[4];
 
-	for (size_t row = 0; row < (s->rows + 15) / 16 * 16; row++) {
+	for (size_t row = 0; row < (s->rows + 15U) / 16 * 16UL; row++) {
 		const int real = row < s->rows;
 		for (size_t g = 0; g < groups; g++) {
 			const size_t at = row * groups + g;
@@ -190,7 +190,7 @@ static void arranging_puts_units_and_norms_where_the_layout_says(void **state)
 	(void)state;
 	static const uint32_t rows[] = {1, 15, 16, 17, 33}, cols[] = {1, 128, 129, 300};
 	struct random random = {2};
-	for (size_t i = 0; i < 5 * 4 * 3 * 2; i++) {
+	for (size_t i = 0; i < (size_t)5 * 4 * 3 * 2; i++) {
 		const struct shape s = {
 			.format = (enum format)(FORMAT_TQ2 + i % 3),
 			.norms = i / 3 % 2 ? NORM_F32 : NORM_F16,
@@ -224,7 +224,7 @@ static void float_rows_stay_as_they_are(void **state)
 	const struct shape s = {FORMAT_F16, NORM_F16, 33, 7};
 	uint8_t *packed = random_bytes(&random, format_packed_bytes(&s));
 	uint8_t *arranged = random_bytes(&random, format_arranged_bytes(&s));
-	format_arrange(arranged, &s, 16, 17, packed + 16 * 14, NULL);
+	format_arrange(arranged, &s, 16, 17, packed + 224, NULL);
 	format_arrange(arranged, &s, 0, 16, packed, NULL);
 	assert_memory_equal(arranged, packed, format_packed_bytes(&s));
 	free(packed);

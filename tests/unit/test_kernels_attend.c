@@ -45,11 +45,11 @@ static struct memory make_memory(struct random *random, enum kv_type type, uint3
 {
 	struct memory m = {.type = type, .dim = dim, .key_offset = 5};
 	const size_t element = type == KV_F16 ? 2 : 4;
-	const size_t total = m.key_offset + 2U * KV_BLOCK * dim + 11;
+	const size_t total = m.key_offset + (size_t)2 * KV_BLOCK * dim + 11;
 
 	m.value_offset = m.key_offset + (size_t)KV_BLOCK * dim + 3;
-	m.keys = allocate(POSITIONS * dim * sizeof(float));
-	m.values = allocate(POSITIONS * dim * sizeof(float));
+	m.keys = allocate((size_t)POSITIONS * dim * sizeof(float));
+	m.values = allocate((size_t)POSITIONS * dim * sizeof(float));
 	fill(random, &m, m.keys);
 	fill(random, &m, m.values);
 	for (size_t b = 0; b < BLOCKS; b++) {
@@ -204,7 +204,8 @@ static void every_table_puts_the_same_bytes_and_no_others(void **state)
 	for (int type = KV_F32; type <= KV_F16; type++) {
 		for (size_t d = 0; d < sizeof dims / sizeof *dims; d++) {
 			const uint32_t dim = dims[d];
-			const size_t elements = 9 + 2U * KV_BLOCK * dim, element = type ? 2 : 4;
+			const size_t elements = 9 + (size_t)2 * KV_BLOCK * dim,
+				     element = type ? 2 : 4;
 			float *key = allocate(dim * sizeof *key),
 			      *value = allocate(dim * sizeof *key);
 			uint8_t *expected = allocate(elements * element);
@@ -214,7 +215,8 @@ static void every_table_puts_the_same_bytes_and_no_others(void **state)
 			memset(expected, 0xff, elements * element);
 			for (size_t i = 0; i < dim; i++) {
 				const size_t key_at = 4 + i * KV_BLOCK + 63;
-				const size_t value_at = 7 + (size_t)KV_BLOCK * dim + 63 * dim + i;
+				const size_t value_at =
+					7 + (size_t)KV_BLOCK * dim + (size_t)63 * dim + i;
 				const uint16_t k16 = f32_to_f16(key[i]), v16 = f32_to_f16(value[i]);
 				memcpy(expected + key_at * element,
 				       type ? (const void *)&k16 : &key[i], element);

@@ -86,7 +86,7 @@ static struct problem make_problem(struct random *random, struct shape shape)
 	format_arrange(p.arranged, &shape, 0, shape.rows, p.packed, p.norms);
 	p.w.data = p.arranged;
 
-	p.f = allocate(TOKENS * shape.cols * sizeof *p.f);
+	p.f = allocate((size_t)TOKENS * shape.cols * sizeof *p.f);
 	p.q = allocate(TOKENS * groups * TQ_GROUP);
 	p.scale = allocate(TOKENS * groups * sizeof *p.scale);
 	random_normal(random, p.f, (size_t)TOKENS * shape.cols);
@@ -114,7 +114,7 @@ static const uint32_t all_cols[] = {1, 64, 127, 128, 129, 300, 768};
 static bool next_shape(size_t *i, struct shape *s)
 {
 	const size_t n = (*i)++;
-	if (n >= 5U * 7 * FORMAT_COUNT * 2)
+	if (n >= (size_t)5 * 7 * FORMAT_COUNT * 2)
 		return false;
 	*s = (struct shape){
 		.format = (enum format)(n % FORMAT_COUNT),
@@ -160,7 +160,7 @@ static void products_are_near_those_of_the_dequantised_weights(void **state)
 		if (s.rows < 15 || s.cols < 64) /* too few sums for a mean */
 			continue;
 		struct problem p = make_problem(&random, s);
-		float *y = allocate(TOKENS * s.rows * sizeof *y);
+		float *y = allocate((size_t)TOKENS * s.rows * sizeof *y);
 		for (const struct kernels *const *k = kernels_available(); *k; k++) {
 			(*k)->multiply[s.format](y, s.rows, &p.w, 0, s.rows, &p.x, NULL, TOKENS);
 			const double error = squared_error(&p, y);
@@ -239,18 +239,19 @@ static void long_prompts_give_the_same_bits(void **state)
 {
 	(void)state;
 	struct random random = {4};
-	uint32_t list[131];
-	for (uint32_t i = 0; i < 131; i++)
+	enum { MANY = 131 };
+	uint32_t list[MANY];
+	for (uint32_t i = 0; i < MANY; i++)
 		list[i] = i * 7 % TOKENS;
 	for (int f = 0; f < FORMAT_COUNT; f++) {
 		const struct shape s = {(enum format)f, NORM_F32, 17, 129};
 		struct problem p = make_problem(&random, s);
-		float *expected = allocate(131 * 17 * sizeof(float));
-		float *y = allocate(131 * 17 * sizeof(float));
-		kernels_scalar.multiply[f](expected, 17, &p.w, 0, 17, &p.x, list, 131);
+		const size_t bytes = (size_t)MANY * 17 * sizeof(float);
+		float *expected = allocate(bytes), *y = allocate(bytes);
+		kernels_scalar.multiply[f](expected, 17, &p.w, 0, 17, &p.x, list, MANY);
 		for (const struct kernels *const *k = kernels_available(); *k; k++) {
-			(*k)->multiply[f](y, 17, &p.w, 0, 17, &p.x, list, 131);
-			assert_memory_equal(y, expected, 131 * 17 * sizeof(float));
+			(*k)->multiply[f](y, 17, &p.w, 0, 17, &p.x, list, MANY);
+			assert_memory_equal(y, expected, bytes);
 		}
 		free(expected);
 		free(y);
@@ -268,12 +269,13 @@ static void extreme_codes_do_not_saturate(void **state)
 		const struct shape s = {(enum format)(FORMAT_TQ2 + bits - 2), NORM_F32, 2,
 					TQ_GROUP};
 		uint8_t *arranged = allocate(format_arranged_bytes(&s));
+		const size_t packed_row = (size_t)16 * bits;
 		uint8_t packed[2 * 64], low[TQ_GROUP] = {0}, high[TQ_GROUP];
 		const float norms[2] = {1, 1}, scale[2] = {1, 1};
 		_Alignas(64) int8_t q[2][TQ_GROUP];
 		memset(high, (int)book->levels - 1, sizeof high);
 		tq_pack(packed, low, bits);
-		tq_pack(packed + 16 * bits, high, bits);
+		tq_pack(packed + packed_row, high, bits);
 		format_arrange(arranged, &s, 0, 2, packed, norms);
 		memset(q[0], 127, TQ_GROUP);
 		memset(q[1], -127, TQ_GROUP);

@@ -20,7 +20,8 @@ static struct golden_tensor get(const struct golden *g, uint32_t bits, const cha
 				const char *dtype)
 {
 	char full[64];
-	snprintf(full, sizeof full, "b%u.%s", bits, name);
+	const int length = snprintf(full, sizeof full, "b%u.%s", bits, name);
+	assert_in_range(length, 1, sizeof full - 1);
 	return golden_get(g, full, dtype);
 }
 
@@ -111,18 +112,21 @@ static float *rows_of(const struct golden *g, const char *name, size_t *rows, ui
 static void quantising_reproduces_packed_bytes_and_norms_bit_for_bit(void **state)
 {
 	(void)state;
-	static const char *const names[] = {"x", "m2", "m3"};
+	static const struct {
+		const char *weights, *packed, *norms;
+	} names[] = {
+		{"x", "x.packed", "x.norms"},
+		{"m2", "m2.packed", "m2.norms"},
+		{"m3", "m3.packed", "m3.norms"},
+	};
 	struct golden *g = golden_open(test_data(vectors));
 	for (size_t i = 0; i < 3; i++) {
 		size_t rows;
 		uint32_t cols;
-		float *x = rows_of(g, names[i], &rows, &cols);
+		float *x = rows_of(g, names[i].weights, &rows, &cols);
 		for (uint32_t bits = 2; bits <= 4; bits++) {
-			char name[32];
-			snprintf(name, sizeof name, "%s.packed", names[i]);
-			const struct golden_tensor packed = get(g, bits, name, "U8");
-			snprintf(name, sizeof name, "%s.norms", names[i]);
-			const struct golden_tensor norms = get(g, bits, name, "F32");
+			const struct golden_tensor packed = get(g, bits, names[i].packed, "U8");
+			const struct golden_tensor norms = get(g, bits, names[i].norms, "F32");
 			const size_t groups = tq_groups(cols), bytes = groups * 16 * bits;
 			assert_int_equal(norms.count, rows * groups);
 			for (size_t r = 0; r < rows; r++) {
@@ -233,7 +237,7 @@ static void padding_quantises_as_zeros(void **state)
 		float narrow_norms[2], wide_norms[2];
 		assert_true(tq_quantise_row(narrow, narrow_norms, x, 200, bits, TQ_GAIN_NORM));
 		assert_true(tq_quantise_row(wide, wide_norms, x, 256, bits, TQ_GAIN_NORM));
-		assert_memory_equal(narrow, wide, 32 * bits);
+		assert_memory_equal(narrow, wide, (size_t)32 * bits);
 		assert_memory_equal(narrow_norms, wide_norms, sizeof wide_norms);
 	}
 }
@@ -243,12 +247,13 @@ static void unpacking_returns_what_was_packed(void **state)
 	(void)state;
 	struct random random = {2};
 	for (uint32_t bits = 2; bits <= 4; bits++) {
+		const size_t end = (size_t)16 * bits;
 		uint8_t index[TQ_GROUP], back[TQ_GROUP], packed[65];
 		for (size_t i = 0; i < TQ_GROUP; i++)
 			index[i] = (uint8_t)(random_u32(&random) & ((1U << bits) - 1));
-		packed[16 * bits] = 0xee;
+		packed[end] = 0xee;
 		tq_pack(packed, index, bits);
-		assert_int_equal(packed[16 * bits], 0xee);
+		assert_int_equal(packed[end], 0xee);
 		tq_unpack(back, packed, bits);
 		assert_memory_equal(back, index, sizeof index);
 	}
