@@ -73,7 +73,7 @@ int64_t store_file_size(int fd, const char *folder, const char *name, struct err
 int store_file_read(int fd, void *buffer, size_t bytes, uint64_t offset, const char *folder,
 		    const char *name, struct err *e)
 {
-	for (size_t done = 0; done < bytes;) {
+	for (uint64_t done = 0; done < bytes;) {
 		int64_t n = io_pread(fd, (char *)buffer + done, bytes - done, offset + done);
 		if (n == -EINTR)
 			continue;
@@ -85,7 +85,7 @@ int store_file_read(int fd, void *buffer, size_t bytes, uint64_t offset, const c
 				"%s/%s: ends at byte %llu, in the middle of its data; remove "
 				"the folder to convert again",
 				folder, name, (unsigned long long)(offset + done));
-		done += (size_t)n;
+		done += (uint64_t)n;
 	}
 	return 0;
 }

@@ -45,10 +45,11 @@ static uint64_t get64(const uint8_t **in)
 int store_info_check(const struct store_info *info, const char *what, struct err *e)
 {
 	uint64_t records = (uint64_t)info->layers * info->experts, end;
+	uint64_t units = records + info->dense_units;
 
-	if (records + info->dense_units > STORE_MAX_UNITS)
+	if (units > STORE_MAX_UNITS)
 		return err_set(e, EINVAL, "%s: %llu units are more than the %d of a store", what,
-			       (unsigned long long)(records + info->dense_units), STORE_MAX_UNITS);
+			       (unsigned long long)units, STORE_MAX_UNITS);
 	if ((records == 0) != (info->record_bytes == 0))
 		return err_set(e, EINVAL, "%s: %llu experts of %llu bytes make no sense", what,
 			       (unsigned long long)records, (unsigned long long)info->record_bytes);

@@ -43,6 +43,12 @@ static struct {
 	bool stutter;	     /* transfers of at most 700 bytes, and every third call interrupted */
 	uint64_t free_bytes; /* what the disk has; 0: what it really has */
 	_Atomic long operations, failable;
+	struct {
+		enum fault_op op;
+		int fd;
+	} trace[64]; /* what was done while `tracing`, by one thread */
+	unsigned traced;
+	bool tracing;
 } faults;
 
 /* ---- what a power cut undoes ---- */
@@ -121,8 +127,12 @@ static void save_name(struct undo *u, const char *name)
 
 /* ---- the gate that every operation passes ---- */
 
-static int gate(enum fault_op op)
+static int gate(enum fault_op op, int fd)
 {
+	if (faults.tracing && faults.traced < 64) {
+		faults.trace[faults.traced].op = op;
+		faults.trace[faults.traced++].fd = fd;
+	}
 	if (++faults.operations == faults.kill_at) {
 		if (faults.cut != CUT_NOTHING)
 			cut_power();
@@ -147,7 +157,7 @@ static size_t cut_short(size_t bytes)
 
 int64_t io_pread(int fd, void *buffer, size_t bytes, uint64_t offset)
 {
-	int rc = gate(OP_READ);
+	int rc = gate(OP_READ, fd);
 	if (rc)
 		return rc < 0 ? rc : 0;
 	/* O_DIRECT takes no odd length: read it all and say less. */
@@ -157,7 +167,7 @@ int64_t io_pread(int fd, void *buffer, size_t bytes, uint64_t offset)
 
 int64_t io_pwrite(int fd, const void *buffer, size_t bytes, uint64_t offset)
 {
-	int rc = gate(OP_WRITE);
+	int rc = gate(OP_WRITE, fd);
 	if (rc)
 		return rc;
 	bytes = cut_short(bytes);
@@ -176,7 +186,7 @@ int64_t io_pwrite(int fd, const void *buffer, size_t bytes, uint64_t offset)
 
 int io_sync(int fd)
 {
-	int rc = gate(OP_SYNC);
+	int rc = gate(OP_SYNC, fd);
 	if (!rc)
 		settle(fd);
 	return rc;
@@ -184,7 +194,7 @@ int io_sync(int fd)
 
 int io_sync_folder(int fd)
 {
-	int rc = gate(OP_FOLDER);
+	int rc = gate(OP_FOLDER, fd);
 	if (!rc)
 		settle(fd);
 	return rc;
@@ -192,7 +202,7 @@ int io_sync_folder(int fd)
 
 int io_reserve(int fd, uint64_t bytes)
 {
-	int rc = gate(OP_RESERVE);
+	int rc = gate(OP_RESERVE, fd);
 	return rc ? rc : ftruncate(fd, (off_t)bytes);
 }
 
@@ -205,7 +215,7 @@ int io_free_space(int folder, uint64_t *bytes)
 
 int io_rename(int folder, const char *from, const char *to)
 {
-	int rc = gate(OP_FOLDER);
+	int rc = gate(OP_FOLDER, folder);
 	if (rc)
 		return rc;
 	if (faults.cut != CUT_NOTHING) {
@@ -218,7 +228,7 @@ int io_rename(int folder, const char *from, const char *to)
 
 int io_remove(int folder, const char *name)
 {
-	int rc = gate(OP_FOLDER);
+	int rc = gate(OP_FOLDER, folder);
 	if (rc)
 		return rc;
 	if (faults.cut != CUT_NOTHING)
@@ -228,7 +238,7 @@ int io_remove(int folder, const char *name)
 
 int io_ring_submit(struct io_uring *ring)
 {
-	int rc = gate(OP_SUBMIT);
+	int rc = gate(OP_SUBMIT, -1);
 	return rc ? rc : io_uring_submit(ring);
 }
 
@@ -241,7 +251,7 @@ int io_ring_next(struct io_uring *ring, uint64_t *tag, int64_t *result)
 	*tag = io_uring_cqe_get_data64(cqe);
 	*result = cqe->res;
 	io_uring_cqe_seen(ring, cqe);
-	rc = gate(OP_READ);
+	rc = gate(OP_READ, -1);
 	if (rc)
 		*result = rc < 0 ? rc : 0;
 	else if (*result > 0)

@@ -5,7 +5,7 @@
 #include "cache/pager.h"
 #include "store_help.h"
 
-enum { SLOT = 8192 }; /* two pages: what a record of 5000 bytes is given */
+static const size_t SLOT = 8192; /* two pages: what a record of 5000 bytes is given */
 
 struct test_pager {
 	char parent[32];

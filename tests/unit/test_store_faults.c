@@ -50,6 +50,18 @@ static int convert(struct fixture *f, bool keep)
 	return rc ? rc : test_write_rest(&f->t, w, keep, &f->e);
 }
 
+static bool head_right(const struct test_store *t, const char *name, const void *head, size_t bytes)
+{
+	char path[128];
+	uint8_t got[STORE_ALIGN];
+	(void)snprintf(path, sizeof path, "%s/%s", t->folder, name);
+	int fd = open(path, O_RDONLY);
+	bool right =
+		fd >= 0 && read(fd, got, bytes) == (ssize_t)bytes && memcmp(got, head, bytes) == 0;
+	close(fd);
+	return right;
+}
+
 /* What opening a store by this test's key gives; one that opens must be right. */
 static int look(const struct test_store *t, struct err *e)
 {
@@ -57,6 +69,9 @@ static int look(const struct test_store *t, struct err *e)
 	int rc = store_open(&s, t->folder, &t->key, e);
 	if (rc == 0 && !test_store_right(t, s))
 		fail_msg("a store that opens has wrong bytes");
+	if (rc == 0 && (!head_right(t, STORE_EXPERTS, t->head, sizeof t->head) ||
+			!head_right(t, STORE_DENSE, t->dense_head, sizeof t->dense_head)))
+		fail_msg("a store that opens has a wrong head");
 	store_close(s);
 	return rc;
 }
@@ -150,6 +165,25 @@ static void replacing_a_stale_store_may_be_killed_anywhere(void **state)
 static void replacing_a_stale_store_may_lose_power_anywhere(void **state)
 {
 	die_everywhere_replacing(*state, CUT_ALL);
+}
+
+static void a_journal_entry_follows_the_sync_of_its_data(void **state)
+{
+	struct fixture *f = *state;
+	struct store_writer *w;
+	assert_int_equal(store_writer_open(&w, f->t.folder, &f->t.plan, &f->e), 0);
+	faults.tracing = true;
+	assert_int_equal(test_put(&f->t, w, 0, &f->e), 0);
+	faults.tracing = false;
+	/* 3 pieces of data, their sync, the sync of the journal's head, the entry. */
+	assert_int_equal(faults.traced, 6);
+	int data = faults.trace[0].fd, journal = faults.trace[5].fd;
+	assert_true(data != journal);
+	for (int i = 0; i < 6; i++) {
+		assert_int_equal(faults.trace[i].op, i == 3 || i == 4 ? OP_SYNC : OP_WRITE);
+		assert_int_equal(faults.trace[i].fd, i < 4 ? data : journal);
+	}
+	store_writer_close(w, false);
 }
 
 static void a_killed_conversion_loses_at_most_the_unit_in_work(void **state)
@@ -276,6 +310,7 @@ int main(void)
 		TEST(a_power_cut_that_loses_some_unsynced_is_survived_anywhere),
 		TEST(replacing_a_stale_store_may_be_killed_anywhere),
 		TEST(replacing_a_stale_store_may_lose_power_anywhere),
+		TEST(a_journal_entry_follows_the_sync_of_its_data),
 		TEST(a_killed_conversion_loses_at_most_the_unit_in_work),
 		TEST(calls_that_do_half_or_are_interrupted_are_gone_on_with),
 		TEST(a_disk_that_fills_up_at_any_write_is_an_error_in_words),
