@@ -1,0 +1,79 @@
+/* Attributes of nodes, and who may do what with them. */
+#include "fs/handle.h"
+
+#include <unistd.h>
+
+enum { BLOCK = 512 }; /* st_blocks' unit */
+
+/* Settings and facts belong to the mount's user, what a conversation holds to the session's. */
+static void set_owner(const struct node *n, struct stat *st)
+{
+	const struct conversation *c = n->conversation;
+	st->st_uid = c ? c->uid : n->mount->uid;
+	st->st_gid = c ? c->gid : n->mount->gid;
+}
+
+static uint64_t file_size(const struct node *n)
+{
+	if (n->row->ops->size)
+		return n->row->ops->size(n);
+	struct text t = {0};
+	n->row->render(n, &t);
+	uint64_t size = t.length;
+	text_free(&t);
+	return size;
+}
+
+/* An expert's blocks are its bytes in memory, its access time is its last use. */
+static void set_residency(const struct node *n, struct stat *st)
+{
+	struct pager_expert x;
+	model_expert_inspect(n->model->model, n->layer, n->item, &x);
+	st->st_blocks = (blkcnt_t)((x.bytes + BLOCK - 1) / BLOCK);
+	if (x.last_used)
+		st->st_atim = (struct timespec){(time_t)(x.last_used / 1000000000U),
+						(long)(x.last_used % 1000000000U)};
+}
+
+void node_attr(const struct node *n, struct stat *st)
+{
+	*st = (struct stat){
+		.st_ino = tree_inode(n),
+		.st_mode = n->row->mode,
+		.st_nlink = 1, /* for folders: no promise about how many folders are in them */
+		.st_blksize = 4096,
+	};
+	set_owner(n, st);
+	st->st_mtim = n->mount->began;
+	if (n->conversation)
+		st->st_mtim = node_is_folder(n) ? n->conversation->made : n->conversation->changed;
+	if (!node_is_folder(n)) {
+		st->st_size = (off_t)file_size(n);
+		if (n->row->caching == CACHING_STATIC)
+			st->st_mtim = n->model->config_time;
+	}
+	st->st_atim = st->st_ctim = st->st_mtim;
+	st->st_blocks = (st->st_size + BLOCK - 1) / BLOCK;
+	if (n->row->ops == &expert_ops)
+		set_residency(n, st);
+	if (st->st_blocks == 0) /* tar -S stores zeros for a file without blocks */
+		st->st_blocks = 1;
+	if (n->row->flags & ROW_IN_MODEL && sessions_is_default(n->conversation))
+		st->st_nlink = 2;
+}
+
+/* Every mode in the tree has the same bits for the group as for the others. */
+bool node_may(const struct node *n, uid_t uid, int what)
+{
+	struct stat st = {0};
+	set_owner(n, &st);
+	unsigned bits = (uid == st.st_uid ? n->row->mode >> 6 : n->row->mode) & 7;
+	return (bits & (unsigned)what) == (unsigned)what;
+}
+
+double node_attr_seconds(const struct node *n)
+{
+	if (node_is_folder(n))
+		return 1;
+	return n->row->caching == CACHING_STATIC && !(n->row->flags & ROW_FRESH) ? 3600 : 0;
+}

@@ -1,0 +1,44 @@
+/* What the rows of the tree render and set, by the file that defines it. Each appends to out, or
+ * takes a value, for the node it is given (struct row in tree.h). */
+#ifndef MOEFS_FS_FILES_H
+#define MOEFS_FS_FILES_H
+
+#include "fs/tree.h"
+
+/* mount_files.c */
+void readme_render(const struct node *n, struct text *out);
+void version_render(const struct node *n, struct text *out);
+void mount_error_render(const struct node *n, struct text *out);
+void budget_render(const struct node *n, struct text *out);
+int budget_set(const struct node *n, const char *value, size_t length, struct err *e);
+void context_budget_render(const struct node *n, struct text *out);
+int context_budget_set(const struct node *n, const char *value, size_t length, struct err *e);
+void policy_render(const struct node *n, struct text *out);
+void cache_stats_render(const struct node *n, struct text *out);
+
+/* model_files.c */
+extern const struct family model_family;
+void fact_render(const struct node *n, struct text *out);
+
+/* session_files.c */
+extern const struct family session_family;
+extern const struct family value_param_family;
+extern const struct family text_param_family;
+void status_render(const struct node *n, struct text *out);
+void session_error_render(const struct node *n, struct text *out);
+void session_stats_render(const struct node *n, struct text *out);
+void ctl_render(const struct node *n, struct text *out);
+int ctl_set(const struct node *n, const char *value, size_t length, struct err *e);
+void param_render(const struct node *n, struct text *out);
+int param_set(const struct node *n, const char *value, size_t length, struct err *e);
+
+/* prompt.c */
+void prompt_render(const struct node *n, struct text *out);
+
+/* expert_files.c */
+extern const struct family layer_family;
+extern const struct family expert_family;
+void expert_map_render(const struct node *n, struct text *out);
+void expert_stats_render(const struct node *n, struct text *out);
+
+#endif

@@ -1,0 +1,83 @@
+/* Opening and releasing files, and what their kinds share. See handle.h. */
+#include "fs/handle.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int handle_open(struct handle **out, const struct node *n, int flags, pid_t caller, struct err *e)
+{
+	struct handle *h = calloc(1, sizeof *h);
+	if (!h)
+		return err_set(e, ENOMEM, "no memory to open a file");
+	h->node = *n;
+	h->flags = flags;
+	list_init(&h->polling);
+	/* Found out now: by the time of a FLUSH the thread that opened may be gone. */
+	if (handle_writes(h) &&
+	    (n->row->effect == EFFECT_RELEASE || n->row->effect == EFFECT_ASSEMBLED))
+		h->opener = process_of(caller);
+	if (n->conversation)
+		conversation_ref(n->conversation);
+	list_append(&n->mount->handles, &h->all);
+	int code = n->row->ops->open ? n->row->ops->open(h, e) : 0;
+	if (code) {
+		handle_release(h);
+		return code;
+	}
+	*out = h;
+	return 0;
+}
+
+void handle_release(struct handle *h)
+{
+	if (h->node.row->ops->release)
+		h->node.row->ops->release(h);
+	if (h->poll)
+		fuse_pollhandle_destroy(h->poll);
+	list_remove(&h->polling);
+	list_remove(&h->all);
+	answer_unref(h->answer);
+	text_free(&h->written);
+	text_free(&h->shown);
+	if (h->node.conversation)
+		conversation_unref(h->node.conversation);
+	free(h);
+}
+
+ssize_t read_slice(const struct call *c, char *buffer, const void *data, size_t length)
+{
+	if (c->offset >= length)
+		return 0;
+	size_t left = length - (size_t)c->offset;
+	size_t n = c->size < left ? c->size : left;
+	memcpy(buffer, (const char *)data + c->offset, n);
+	return (ssize_t)n;
+}
+
+ssize_t read_waits(struct call *c, struct link *list)
+{
+	if (c->nonblocking)
+		return -EAGAIN;
+	call_wait(c, list, 0);
+	return CALL_KEPT;
+}
+
+pid_t process_of(pid_t thread)
+{
+	char path[64], line[128];
+	(void)snprintf(path, sizeof path, "/proc/%ld/status", (long)thread);
+	FILE *f = fopen(path, "re");
+	if (!f)
+		return thread;
+	pid_t found = thread;
+	while (fgets(line, sizeof line, f))
+		if (strncmp(line, "Tgid:", 5) == 0) {
+			long tgid = strtol(line + 5, NULL, 10);
+			found = tgid > 0 ? (pid_t)tgid : thread;
+			break;
+		}
+	(void)fclose(f);
+	return found;
+}

@@ -1,0 +1,85 @@
+/* Open files. A handle is made by OPEN and freed by RELEASE, and it holds whatever its kind of file
+ * has to remember in between; the kinds are the struct file_ops below, one per behaviour, shared by
+ * many rows of the tree.
+ *
+ * A handle keeps its session's struct alive, not the session: after rmdir the struct's session is
+ * NULL, and reads fail with EIO (those that were waiting) or ESTALE (later ones).
+ */
+#ifndef MOEFS_FS_HANDLE_H
+#define MOEFS_FS_HANDLE_H
+
+#include "fs/call.h"
+#include "fs/tree.h"
+
+struct answer;
+
+struct handle {
+	struct link all; /* on mount.handles */
+	struct node node;
+	int flags;	     /* as given to open */
+	pid_t opener;	     /* process (thread group) that opened it, where that matters; else 0 */
+	struct text written; /* prompt, ask, assembled: what the writes have put together */
+	struct text shown;   /* live files: what was rendered when offset 0 was last read */
+	int poison;	     /* errno of a failed write: what was written must not take effect */
+	bool dirty;	     /* prompt, assembled: written has not taken effect yet */
+	bool flushed;	     /* prompt: the opener has flushed since the last write */
+	struct answer *answer; /* output, ask: what reads are bound to; a reference */
+	bool ended;	       /* output: a read has reached the answer's end */
+	uint64_t cursor;       /* output: furthest byte read; ask: next byte of the answer */
+	uint64_t first,
+		next; /* ask: file offsets where this answer began and where reading stands */
+	struct fuse_pollhandle *poll; /* someone polls; to be notified */
+	struct link polling;	      /* on conversation.pollers */
+};
+
+/* What a kind of file does; NULL: nothing, or the plain default. Sentences go to MOUNT/error. */
+struct file_ops {
+	int (*open)(struct handle *h, struct err *e);
+	/* At most c->size bytes from c->offset into buffer: how many, a negative errno, or
+	 * CALL_KEPT. */
+	ssize_t (*read)(struct handle *h, struct call *c, char *buffer);
+	/* All of it or nothing: 0 or a negative errno. */
+	int (*write)(struct handle *h, const char *data, size_t size, uint64_t offset,
+		     struct err *e);
+	int (*truncate)(struct handle *h, uint64_t size,
+			struct err *e); /* ftruncate, not O_TRUNC */
+	int (*flush)(struct handle *h, bool by_opener, struct err *e);
+	void (*release)(struct handle *h);
+	uint64_t (*size)(const struct node *n); /* default: what render makes */
+	unsigned (*poll)(struct handle *h);	/* default: always ready */
+};
+
+/* The kinds. */
+extern const struct file_ops live_ops;	    /* live.c: values, tables, verbs */
+extern const struct file_ops assembled_ops; /* live.c: texts that an editor writes whole */
+extern const struct file_ops prompt_ops;    /* prompt.c */
+extern const struct file_ops output_ops;    /* output.c, as the next two */
+extern const struct file_ops wait_ops;
+extern const struct file_ops log_ops;
+extern const struct file_ops ask_ops;	 /* ask.c */
+extern const struct file_ops config_ops; /* model_files.c */
+extern const struct file_ops expert_ops; /* expert_files.c */
+
+static inline bool handle_reads(const struct handle *h)
+{
+	return (h->flags & O_ACCMODE) != O_WRONLY;
+}
+
+static inline bool handle_writes(const struct handle *h)
+{
+	return (h->flags & O_ACCMODE) != O_RDONLY;
+}
+
+int handle_open(struct handle **out, const struct node *n, int flags, pid_t caller, struct err *e);
+void handle_release(struct handle *h);
+/* Copies from a whole text what a read at offset asks for. */
+ssize_t read_slice(const struct call *c, char *buffer, const void *data, size_t length);
+/* Lets a read wait, or says -EAGAIN if it must not. */
+ssize_t read_waits(struct call *c, struct link *list);
+/* The process that a thread belongs to; the thread itself if that cannot be found out. */
+pid_t process_of(pid_t thread);
+
+/* How long an open may wait for the RELEASE of a prompt that is closing. */
+enum { RELEASE_WAIT_MS = 300 };
+
+#endif

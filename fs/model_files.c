@@ -1,0 +1,52 @@
+/* A model's own files: info/ and config.json; and the names of the models. */
+#include "fs/files.h"
+#include "fs/handle.h"
+
+#include <errno.h>
+#include <string.h>
+
+static uint64_t model_next(const struct node *folder, uint64_t after, char name[NAME_SIZE])
+{
+	if (after >= folder->mount->model_count)
+		return 0;
+	memcpy(name, folder->mount->models[after]->name, NAME_SIZE);
+	return after + 1;
+}
+
+static uint64_t model_find(const struct node *folder, const char *name)
+{
+	const struct mount *m = folder->mount;
+	for (size_t i = 0; i < m->model_count; i++)
+		if (strcmp(m->models[i]->name, name) == 0)
+			return i + 1;
+	return 0;
+}
+
+static void model_bind(struct node *child, uint64_t member)
+{
+	child->model = child->mount->models[member - 1];
+}
+
+const struct family model_family = {model_next, model_find, model_bind};
+
+void fact_render(const struct node *n, struct text *out)
+{
+	char fact[4096 + 16];
+	if (model_fact(n->model->model, (enum model_fact)n->row->fact, fact, sizeof fact) == 0)
+		text_format(out, "%s\n", fact);
+}
+
+static ssize_t config_read(struct handle *h, struct call *c, char *buffer)
+{
+	return read_slice(c, buffer, h->node.model->config, h->node.model->config_length);
+}
+
+static uint64_t config_size(const struct node *n)
+{
+	return n->model->config_length;
+}
+
+const struct file_ops config_ops = {
+	.read = config_read,
+	.size = config_size,
+};

@@ -1,0 +1,179 @@
+/* Which models are mounted: finding them, reading their config.json, naming their folders, and
+ * noticing when one of them fails to load. */
+#include "fs/mount.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Reads config.json once, at mount: what the file shows is what the model was made from. */
+static int read_config(struct mounted *model, struct err *e)
+{
+	char path[4096 + 16];
+	(void)snprintf(path, sizeof path, "%s/config.json", model_directory(model->model));
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return err_sys(e, errno, "cannot open %s", path);
+	struct stat st;
+	int code = fstat(fd, &st) ? err_sys(e, errno, "cannot look at %s", path) : 0;
+	if (!code && (!S_ISREG(st.st_mode) || st.st_size > CONFIG_MAX_BYTES))
+		code = err_set(e, EFBIG, "%s is not a file of at most %d MiB", path,
+			       CONFIG_MAX_BYTES >> 20);
+	if (!code && !(model->config = malloc((size_t)st.st_size + 1)))
+		code = err_set(e, ENOMEM, "no memory for %s", path);
+	while (!code && model->config_length < (size_t)st.st_size) {
+		ssize_t n = read(fd, model->config + model->config_length,
+				 (size_t)st.st_size - model->config_length);
+		if (n < 0 && errno != EINTR)
+			code = err_sys(e, errno, "cannot read %s", path);
+		if (n == 0)
+			break;
+		model->config_length += n > 0 ? (size_t)n : 0;
+	}
+	if (!code)
+		model->config_time = st.st_mtim;
+	close(fd);
+	return code;
+}
+
+static bool name_taken(const struct mount *m, const char *name)
+{
+	static const char *const ours[] = {"README", "version", "error", "ctl", "cache"};
+	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+		if (strcmp(ours[i], name) == 0)
+			return true;
+	for (size_t i = 0; i < m->model_count; i++)
+		if (strcmp(m->models[i]->name, name) == 0)
+			return true;
+	return false;
+}
+
+/* The directory's name; NAME-2, NAME-3 … where that is taken already. */
+static void choose_name(const struct mount *m, const char *wanted, char *name, size_t size)
+{
+	(void)snprintf(name, size, "%s", wanted);
+	for (unsigned n = 2; name_taken(m, name); n++)
+		(void)snprintf(name, size, "%.*s-%u", (int)size - 12, wanted, n);
+}
+
+static void mounted_free(struct mounted *model)
+{
+	while (model->session_count)
+		sessions_remove(model->sessions[model->session_count - 1]);
+	if (model->model)
+		model_close(model->model);
+	free(model->sessions);
+	free(model->config);
+	free(model);
+}
+
+static int mounted_create(struct mount *m, const char *path, struct mounted **out, struct err *e)
+{
+	struct mounted *model = calloc(1, sizeof *model);
+	if (!model)
+		return err_set(e, ENOMEM, "no memory for %s", path);
+	model->mount = m;
+	model->index = (uint32_t)m->model_count;
+	int code = model_open(&model->model, m->engine, path, e);
+	if (!code)
+		code = read_config(model, e);
+	if (!code) {
+		choose_name(m, model_name(model->model), model->name, sizeof model->name);
+		code = sessions_make(model, "default", m->uid, m->gid, NULL, e);
+	}
+	if (code)
+		mounted_free(model);
+	else
+		*out = model;
+	return code;
+}
+
+static int add_one(struct mount *m, const char *path, bool load, struct err *e)
+{
+	if (m->model_count == MODELS_MAX)
+		return err_set(e, ENOSPC, "%s: %d models are mounted already", path, MODELS_MAX);
+	struct mounted **grown = realloc(m->models, (m->model_count + 1) * sizeof *m->models);
+	if (!grown)
+		return err_set(e, ENOMEM, "no memory for %s", path);
+	m->models = grown;
+	struct mounted *model = NULL;
+	int code = mounted_create(m, path, &model, e);
+	if (code)
+		return code;
+	m->models[m->model_count++] = model;
+	if (load)
+		model_load(model->model);
+	return 0;
+}
+
+static int visible(const struct dirent *d)
+{
+	return d->d_name[0] != '.';
+}
+
+static int add_folder(struct mount *m, const char *path, struct err *e)
+{
+	struct dirent **entries;
+	int n = scandir(path, &entries, visible, alphasort);
+	if (n < 0)
+		return err_sys(e, errno, "cannot look into %s", path);
+	size_t before = m->model_count;
+	bool broken = false;
+	for (int i = 0; i < n; i++) {
+		char inside[4096 + NAME_SIZE];
+		(void)snprintf(inside, sizeof inside, "%s/%s", path, entries[i]->d_name);
+		struct err why;
+		if (model_is_directory(inside) && add_one(m, inside, false, &why)) {
+			mount_failure(m, &why);
+			*e = why;
+			broken = true;
+		}
+		free(entries[i]);
+	}
+	free(entries);
+	if (m->model_count > before)
+		return 0;
+	if (broken)
+		return -e->code;
+	return err_set(e, ENOENT,
+		       "%s is no checkpoint and holds none: there is no config.json in it or in a "
+		       "folder of it",
+		       path);
+}
+
+int models_add(struct mount *m, const char *path, struct err *e)
+{
+	return model_is_directory(path) ? add_one(m, path, true, e) : add_folder(m, path, e);
+}
+
+void models_close(struct mount *m)
+{
+	while (m->model_count)
+		mounted_free(m->models[--m->model_count]);
+}
+
+bool models_watch(struct mount *m)
+{
+	bool loading = false;
+	for (size_t i = 0; i < m->model_count; i++) {
+		struct mounted *model = m->models[i];
+		enum model_state state = model_state(model->model);
+		loading |= state == MODEL_LOADING;
+		if (state != MODEL_FAILED)
+			model->failure_told = false;
+		else if (!model->failure_told) {
+			struct err e;
+			char why[sizeof e.text];
+			model_error(model->model, why, sizeof why);
+			err_set(&e, EIO, "%s: %s", model->name, why);
+			mount_failure(m, &e);
+			model->failure_told = true;
+		}
+	}
+	return loading;
+}

@@ -1,0 +1,68 @@
+/* The mount's own state: made before the engine, destroyed after the last session. See mount.h. */
+#include "fs/mount.h"
+#include "fs/call.h"
+#include "fs/handle.h"
+#include "fs/workers.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+int mount_create(struct mount **out, struct err *e)
+{
+	struct mount *m = calloc(1, sizeof *m);
+	if (!m)
+		return err_set(e, ENOMEM, "no memory for a mount");
+	m->uid = getuid();
+	m->gid = getgid();
+	clock_gettime(CLOCK_REALTIME, &m->began);
+	list_init(&m->woken);
+	list_init(&m->deadlines);
+	list_init(&m->interrupted);
+	list_init(&m->handles);
+	m->scratch = malloc(READ_MAX_BYTES);
+	int code = m->scratch ? posts_create(&m->posts, e) : err_set(e, ENOMEM, "no memory");
+	if (!code)
+		code = workers_create(&m->workers, m->posts, e);
+	if (code) {
+		mount_destroy(m);
+		return code;
+	}
+	*out = m;
+	return 0;
+}
+
+void mount_destroy(struct mount *m)
+{
+	if (!m)
+		return;
+	workers_destroy(m->workers); /* first: its jobs read from the models */
+	models_close(m);	     /* ends the sessions, which wakes whoever waits */
+	calls_expire(m);
+	while (!list_empty(&m->woken))
+		calls_serve_woken(m, 1);
+	calls_end_interrupted(m);
+	while (!list_empty(&m->handles))
+		handle_release(LINK_OWNER(m->handles.next, struct handle, all));
+	if (m->engine)
+		engine_destroy(m->engine);
+	posts_destroy(m->posts);
+	free(m->models);
+	free(m->scratch);
+	free(m);
+}
+
+int mount_failure(struct mount *m, const struct err *e)
+{
+	(void)snprintf(m->error, sizeof m->error, "%s", e->text);
+	return -e->code;
+}
+
+void mount_changed(void *ctx, void *user)
+{
+	struct mount *m = ctx;
+	struct conversation *c = user;
+	post_send(m->posts, &c->news);
+}

@@ -1,0 +1,142 @@
+/* What a mount is made of: the mounted models, their sessions, and what the loop has to do.
+ *
+ * One thread, the loop's, owns everything that is declared here. Others reach it only through the
+ * queue of posts (post.h), which has the only lock in fs/: the engine's `changed` callback and the
+ * workers post, and the loop does the rest. So nothing here is locked, and nothing here may block.
+ *
+ * This header declares state and its lifetimes. What users see of it is tree.h; requests that wait
+ * are call.h; open files are handle.h.
+ */
+#ifndef MOEFS_FS_MOUNT_H
+#define MOEFS_FS_MOUNT_H
+
+#include "cache/err.h"
+#include "engine/model.h"
+#include "engine/session.h"
+#include "fs/list.h"
+#include "fs/post.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+enum {
+	NAME_SIZE = 256,	     /* of a file's name, terminator included */
+	MODELS_MAX = 4095,	     /* what an inode number can tell apart, see tree.c */
+	SESSIONS_MAX = 1 << 16,	     /* named ones, per model */
+	CONFIG_MAX_BYTES = 16 << 20, /* of a config.json */
+	READ_MAX_BYTES = 1 << 20,    /* that one read asks for */
+};
+
+struct fuse_session;
+struct handle;
+struct workers;
+struct mounted;
+
+/* A session as the tree shows it: the engine's session, its name and owner, and who waits for it.
+ */
+struct conversation {
+	struct mounted *model;
+	struct session *session; /* NULL once it has ended */
+	uint32_t id;		 /* never reused; 0 for an ask's, which is in no folder */
+	char name[NAME_SIZE];
+	uid_t uid;
+	gid_t gid;
+	struct timespec made, changed; /* changed: when the engine last had news */
+	/* One reference is the tree's (an ask's handle's), one is each open handle's. */
+	unsigned references;
+	/* The handle that has written to prompt and is not released yet: the session is dirty. */
+	struct handle *writer;
+	struct link for_text;	 /* calls waiting until the answer grows or ends */
+	struct link for_turn;	 /* calls waiting until the turn ends */
+	struct link for_release; /* calls waiting for the writer's RELEASE */
+	struct link pollers;	 /* handles to notify */
+	struct post news;	 /* the engine's callback */
+	bool error_told;	 /* the present failure is in MOUNT/error already */
+};
+
+/* A model and its sessions. */
+struct mounted {
+	struct mount *mount;
+	struct model *model;
+	char name[NAME_SIZE];
+	uint32_t index;			/* in mount.models */
+	struct conversation **sessions; /* by ascending id; the first is sessions/default */
+	size_t session_count, session_capacity;
+	uint32_t next_id;
+	char *config; /* config.json as it was at mount */
+	size_t config_length;
+	struct timespec config_time; /* its modification: what static files show */
+	bool failure_told;	     /* its failure to load is in MOUNT/error already */
+};
+
+struct mount {
+	struct engine *engine;
+	struct fuse_session *fuse;
+	uid_t uid; /* whose mount this is */
+	gid_t gid;
+	struct timespec began;
+	struct mounted **models;
+	size_t model_count;
+	struct posts *posts;
+	struct workers *workers;
+	struct link woken;	 /* calls to try again */
+	struct link deadlines;	 /* calls with a deadline, the earliest first */
+	struct link interrupted; /* calls to end with EINTR */
+	struct link handles;	 /* every open file */
+	char *scratch;		 /* READ_MAX_BYTES, for the read being answered */
+	char error[1024];	 /* the last failure anywhere, in words */
+	bool ready;		 /* the kernel has said INIT */
+};
+
+/* ---- mount.c ---- */
+
+/* The engine must exist. Fails only for want of memory, threads or descriptors. */
+int mount_create(struct mount **out, struct err *e);
+/* After the loop: ends every session, closes the models and the engine, frees everything. Blocks.
+ */
+void mount_destroy(struct mount *m);
+/* Records a failure for MOUNT/error; returns -e->code. */
+int mount_failure(struct mount *m, const struct err *e);
+/* The engine_options.changed callback: user is a conversation. Any thread. */
+void mount_changed(void *ctx, void *user);
+
+/* ---- models.c ---- */
+
+/* Mounts the checkpoint at path and asks it to load, or, where path holds a folder of checkpoints,
+ * each of them, to be loaded when first asked. In a folder a broken checkpoint is skipped, with a
+ * sentence in MOUNT/error. Blocks for the small files. */
+int models_add(struct mount *m, const char *path, struct err *e);
+void models_close(struct mount *m); /* blocks until the steps in progress end */
+/* Tells MOUNT/error about models that failed to load since the last call. True while one is
+ * loading. */
+bool models_watch(struct mount *m);
+
+/* ---- sessions.c ---- */
+
+/* A session in sessions/, owned by uid:gid. -EEXIST, -EINVAL and -ENAMETOOLONG for the name. */
+int sessions_make(struct mounted *model, const char *name, uid_t uid, gid_t gid,
+		  struct conversation **out, struct err *e);
+/* A session of its own, outside the tree, for one ask. The caller has its one reference. */
+int sessions_private(struct mounted *model, uid_t uid, gid_t gid, struct conversation **out,
+		     struct err *e);
+struct conversation *sessions_by_id(const struct mounted *model, uint32_t id);
+struct conversation *sessions_by_name(const struct mounted *model, const char *name);
+struct conversation *sessions_after(const struct mounted *model, uint32_t id); /* the next id */
+bool sessions_is_default(const struct conversation *c);
+int sessions_rename(struct conversation *c, const char *name, struct err *e);
+/* Takes it out of the tree and ends it. */
+void sessions_remove(struct conversation *c);
+/* Ends it: waiting reads get EIO, and the engine's session is freed. */
+void conversation_end(struct conversation *c);
+struct conversation *conversation_ref(struct conversation *c);
+void conversation_unref(struct conversation *c);
+/* There is something new: wakes those whom it may concern. */
+void conversation_wake(struct conversation *c);
+/* What an open that must see the newest answer has to know. Closing: text was written to prompt and
+ * the process that opened it has flushed since, so that its RELEASE is on its way. */
+bool conversation_closing(const struct conversation *c);
+
+#endif

@@ -1,0 +1,184 @@
+/* The small files of a session: status, error, stats, ctl and params; and the names of sessions and
+ * params. */
+#include "fs/files.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- names ---- */
+
+static uint64_t session_next(const struct node *folder, uint64_t after, char name[NAME_SIZE])
+{
+	const struct conversation *c = sessions_after(folder->model, (uint32_t)after);
+	if (!c)
+		return 0;
+	memcpy(name, c->name, NAME_SIZE);
+	return c->id;
+}
+
+static uint64_t session_find(const struct node *folder, const char *name)
+{
+	const struct conversation *c = sessions_by_name(folder->model, name);
+	return c ? c->id : 0;
+}
+
+static void session_bind(struct node *child, uint64_t member)
+{
+	child->conversation = sessions_by_id(child->model, (uint32_t)member);
+}
+
+const struct family session_family = {session_next, session_find, session_bind};
+
+static uint64_t param_next(uint64_t after, bool texts, char name[NAME_SIZE])
+{
+	for (uint64_t i = after; i < params_count(); i++)
+		if (params_is_text(i) == texts) {
+			size_t length = strnlen(params_name(i), NAME_SIZE - 1);
+			memcpy(name, params_name(i), length);
+			name[length] = 0;
+			return i + 1;
+		}
+	return 0;
+}
+
+static uint64_t param_find(const char *name, bool texts)
+{
+	for (size_t i = 0; i < params_count(); i++)
+		if (params_is_text(i) == texts && strcmp(params_name(i), name) == 0)
+			return i + 1;
+	return 0;
+}
+
+static void param_bind(struct node *child, uint64_t member)
+{
+	child->item = (uint32_t)member - 1;
+}
+
+static uint64_t value_next(const struct node *folder, uint64_t after, char name[NAME_SIZE])
+{
+	(void)folder;
+	return param_next(after, false, name);
+}
+
+static uint64_t value_find(const struct node *folder, const char *name)
+{
+	(void)folder;
+	return param_find(name, false);
+}
+
+static uint64_t text_next(const struct node *folder, uint64_t after, char name[NAME_SIZE])
+{
+	(void)folder;
+	return param_next(after, true, name);
+}
+
+static uint64_t text_find(const struct node *folder, const char *name)
+{
+	(void)folder;
+	return param_find(name, true);
+}
+
+const struct family value_param_family = {value_next, value_find, param_bind};
+const struct family text_param_family = {text_next, text_find, param_bind};
+
+/* ---- looking ---- */
+
+void status_render(const struct node *n, struct text *out)
+{
+	text_string(out, session_status_word(session_status(n->conversation->session)));
+	text_string(out, "\n");
+}
+
+/* A turn that waits for a model which cannot be loaded has no better reason than the model's. */
+void session_error_render(const struct node *n, struct text *out)
+{
+	char why[1024];
+	session_error(n->conversation->session, why, sizeof why);
+	if (!*why && model_state(n->model->model) == MODEL_FAILED)
+		model_error(n->model->model, why, sizeof why);
+	if (*why)
+		text_format(out, "%s\n", why);
+}
+
+static double per_second(uint64_t count, double seconds)
+{
+	return seconds > 0 ? (double)count / seconds : 0;
+}
+
+void session_stats_render(const struct node *n, struct text *out)
+{
+	struct session_stats s;
+	session_stats(n->conversation->session, &s);
+	uint64_t prefilled =
+		s.prompt_tokens > s.cached_tokens ? s.prompt_tokens - s.cached_tokens : 0;
+	text_format(out, "prompt_tokens %" PRIu64 "\n", s.prompt_tokens);
+	text_format(out, "cached_tokens %" PRIu64 "\n", s.cached_tokens);
+	text_format(out, "output_tokens %" PRIu64 "\n", s.output_tokens);
+	text_format(out, "context_tokens %" PRIu64 "\n", s.context_tokens);
+	text_format(out, "prefill_tokens_per_second %.1f\n",
+		    per_second(prefilled, s.prefill_seconds));
+	text_format(out, "decode_tokens_per_second %.1f\n",
+		    per_second(s.output_tokens, s.decode_seconds));
+	text_format(out, "first_token_seconds %.3f\n", s.first_token_seconds);
+	text_format(out, "expert_hits %" PRIu64 "\n", s.expert_hits);
+	text_format(out, "expert_misses %" PRIu64 "\n", s.expert_misses);
+	text_format(out, "bytes_read %" PRIu64 "\n", s.bytes_read);
+	text_format(out, "wait_seconds %.3f\n", s.wait_seconds);
+	text_format(out, "seed %" PRIu64 "\n", s.seed);
+	text_format(out, "finish %s\n", s.finish && *s.finish ? s.finish : "-");
+}
+
+void param_render(const struct node *n, struct text *out)
+{
+	char *value = session_param_get(n->conversation->session, n->item);
+	if (value)
+		text_format(out, "%s\n", value);
+	else
+		out->failed = true;
+	free(value);
+}
+
+int param_set(const struct node *n, const char *value, size_t length, struct err *e)
+{
+	return session_param_set(n->conversation->session, n->item, value, length, e);
+}
+
+/* ---- ctl ---- */
+
+static int stop(struct session *s, struct err *e)
+{
+	(void)e;
+	session_stop(s);
+	return 0;
+}
+
+static const struct verb {
+	const char *name;
+	int (*run)(struct session *s, struct err *e);
+	const char *about;
+} verbs[] = {
+	{"stop", stop, "end the answer in progress; what there is of it stays"},
+	{"reset", session_reset, "forget the conversation"},
+	{"undo", session_undo, "forget the last turn"},
+};
+enum { VERBS = sizeof verbs / sizeof *verbs };
+
+void ctl_render(const struct node *n, struct text *out)
+{
+	(void)n;
+	for (size_t i = 0; i < VERBS; i++)
+		text_format(out, "%s\t%s\n", verbs[i].name, verbs[i].about);
+}
+
+int ctl_set(const struct node *n, const char *value, size_t length, struct err *e)
+{
+	while (length && (value[length - 1] == '\n' || value[length - 1] == ' '))
+		length--;
+	for (size_t i = 0; i < VERBS; i++)
+		if (strlen(verbs[i].name) == length && memcmp(verbs[i].name, value, length) == 0)
+			return verbs[i].run(n->conversation->session, e);
+	return err_set(e, EINVAL, "ctl: '%.*s' is not a verb; `cat ctl` lists them",
+		       (int)(length < 64 ? length : 64), value);
+}

@@ -1,0 +1,32 @@
+/* A text that grows: what a file renders, and what a handle collects from writes.
+ *
+ * Running out of memory is remembered in `failed` and checked once at the end, so that rendering a
+ * table stays a list of lines. */
+#ifndef MOEFS_FS_TEXT_H
+#define MOEFS_FS_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct text {
+	char *data; /* length bytes, not terminated; NULL while nothing was ever added */
+	size_t length, capacity;
+	bool failed; /* out of memory; the text is incomplete */
+};
+
+void text_add(struct text *t, const void *data, size_t length);
+void text_string(struct text *t, const char *string);
+__attribute__((format(printf, 2, 3))) void text_format(struct text *t, const char *format, ...);
+/* Puts data at offset, zeros before it where the text was shorter. False: out of memory. */
+bool text_put(struct text *t, size_t offset, const void *data, size_t length);
+void text_cut(struct text *t, size_t length); /* to at most this length; capacity stays */
+void text_free(struct text *t);
+
+/* A size as people write it: digits and, if any, one of K, M, G, T (powers of 1024). False: not a
+ * size, or beyond 64 bits. */
+bool size_parse(const char *string, uint64_t *bytes);
+/* The same value in the largest unit that divides it, so that it reads back. */
+void size_print(char *buffer, size_t size, uint64_t bytes);
+
+#endif

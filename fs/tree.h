@@ -1,0 +1,123 @@
+/* The tree that users see. ONE TABLE IS THE TREE: every kind of file or folder is one row of rows[]
+ * in tree.c, and a new file is a new row; this header says what a row holds and how a row, an inode
+ * number and a name lead to each other.
+ *
+ * A node is a row together with what it is of: which model, which session, which layer, which
+ * expert. Nodes are values. An inode number is a node packed into 64 bits, so there is no table of
+ * inodes, lookups are not counted and FORGET has nothing to do; session numbers are never used
+ * again, so an old inode number is ESTALE and never another session.
+ */
+#ifndef MOEFS_FS_TREE_H
+#define MOEFS_FS_TREE_H
+
+#include "fs/mount.h"
+#include "fs/text.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+struct file_ops;
+struct node;
+
+/* The folders; their numbers are their rows' indices. */
+enum folder {
+	FOLDER_NONE,
+	FOLDER_ROOT, /* FUSE_ROOT_ID: the root's inode number is its row and nothing else */
+	FOLDER_CACHE,
+	FOLDER_MODEL,
+	FOLDER_SESSIONS,
+	FOLDER_SESSION,
+	FOLDER_PARAMS,
+	FOLDER_INFO,
+	FOLDER_EXPERTS,
+	FOLDER_LAYER,
+	FOLDER_COUNT,
+};
+
+/* How the kernel may cache a file. */
+enum caching {
+	CACHING_STREAM, /* direct I/O; size 0 while more can come, true once complete */
+	CACHING_LIVE,	/* direct I/O; true size at every look */
+	CACHING_STATIC, /* page cache kept; a modification time that never changes */
+};
+
+/* When what is written takes effect. */
+enum effect {
+	EFFECT_NONE,	   /* cannot be written */
+	EFFECT_EACH_WRITE, /* so that EINVAL reaches the shell */
+	EFFECT_ASSEMBLED,  /* at the FLUSH of the process that opened it, else at RELEASE */
+	EFFECT_RELEASE,	   /* at RELEASE alone */
+	EFFECT_READ,	   /* when the answer is asked for */
+};
+
+enum row_flags {
+	/* Opening it waits, for at most 300 ms, for the RELEASE of a prompt that is closing. */
+	ROW_GATED = 1 << 0,
+	/* The model's folder shows sessions/default's, too: the same inode. */
+	ROW_IN_MODEL = 1 << 1,
+	/* Its attributes are asked for at every look, whatever its caching. */
+	ROW_FRESH = 1 << 2,
+	/* Seeking makes no sense in a conversation. */
+	ROW_UNSIZED = 1 << 3,
+};
+
+/* A row that stands for any number of files. Members are numbered from 1. */
+struct family {
+	/* The first member after this one, with its name; 0: no more. */
+	uint64_t (*next)(const struct node *folder, uint64_t after, char name[NAME_SIZE]);
+	uint64_t (*find)(const struct node *folder, const char *name); /* 0: no such member */
+	void (*bind)(struct node *child, uint64_t member);
+};
+
+struct row {
+	const char *name;     /* a family's: a pattern, such as LL or NAME */
+	enum folder in;	      /* the folder that it is in */
+	mode_t mode;	      /* type and permissions */
+	enum caching caching; /* of files, as the next three */
+	enum effect effect;
+	unsigned flags;
+	const struct file_ops *ops;
+	const struct family *family;
+	/* For live files: appends the contents; takes a value (not terminated). */
+	void (*render)(const struct node *n, struct text *out);
+	int (*set)(const struct node *n, const char *value, size_t length, struct err *e);
+	int fact;	   /* which of the model's facts, for info/ */
+	const char *about; /* one line for people */
+};
+
+struct node {
+	const struct row *row;
+	struct mount *mount;
+	struct mounted *model;		   /* NULL above the models */
+	struct conversation *conversation; /* NULL outside sessions */
+	uint32_t layer;
+	uint32_t item; /* an expert of the layer; one of the params */
+};
+
+size_t tree_rows(void);
+const struct row *tree_row(size_t index); /* NULL where there is none */
+/* "MODEL/sessions/NAME/prompt"; empty for the root. */
+void tree_path(const struct row *row, char *buffer, size_t size);
+
+uint64_t tree_inode(const struct node *n);
+int tree_node(struct mount *m, uint64_t inode, struct node *out);	       /* -ESTALE */
+int tree_child(const struct node *folder, const char *name, struct node *out); /* -ENOENT */
+void tree_parent(const struct node *n, struct node *out);
+/* Walks a folder: *place starts at 0 and may be kept across additions and removals. */
+bool tree_next(const struct node *folder, uint64_t *place, struct node *child,
+	       char name[NAME_SIZE]);
+
+static inline bool node_is_folder(const struct node *n)
+{
+	return S_ISDIR(n->row->mode);
+}
+
+/* ---- attr.c ---- */
+
+void node_attr(const struct node *n, struct stat *st);
+/* Whether modes and owners let uid do this (R_OK, W_OK, X_OK); root is nobody special. */
+bool node_may(const struct node *n, uid_t uid, int what);
+double node_attr_seconds(const struct node *n); /* for how long the kernel may believe node_attr */
+
+#endif
