@@ -202,7 +202,7 @@ static int print_progress(const struct model *m, char *text, size_t size)
 			(double)p.total * 1e-6, left > 0 ? left : 0);
 }
 
-int model_fact(const struct model *m, enum model_fact fact, char *text, size_t size)
+static int print_fact(const struct model *m, enum model_fact fact, char *text, size_t size)
 {
 	static const char *const states[] = {"unloaded", "loading", "ready", "failed"};
 	const struct config *c = &m->config;
@@ -238,6 +238,12 @@ int model_fact(const struct model *m, enum model_fact fact, char *text, size_t s
 	default:
 		return print_number(text, size, numbers[fact]);
 	}
+}
+
+int model_fact(const struct model *m, enum model_fact fact, char *text, size_t size)
+{
+	int n = print_fact(m, fact, text, size);
+	return n >= 0 && (size_t)n < size ? 0 : -ENAMETOOLONG;
 }
 
 /* ---- experts ---- */

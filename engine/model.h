@@ -77,7 +77,8 @@ struct model_progress {
 };
 void model_progress(const struct model *m, struct model_progress *out);
 
-/* Facts for info/, each as one line of text without the newline. */
+/* Facts for info/, each as one line of text without the newline. 0, or -ENAMETOOLONG if it was cut.
+ */
 enum model_fact {
 	FACT_ARCHITECTURE, /* model_type, "qwen3_moe" */
 	FACT_LAYERS,

@@ -101,7 +101,7 @@ static int set_seed(struct params *p, const struct param *t, const char *value, 
 
 static int set_switch(enum chat_mode *to, const struct param *t, const char *value, struct err *e)
 {
-	if (strcmp(value, "on") && strcmp(value, "off"))
+	if (strcmp(value, "on") != 0 && strcmp(value, "off") != 0)
 		return refuse(t, EINVAL, value, e);
 	*to = strcmp(value, "on") ? CHAT_OFF : CHAT_ON;
 	return 0;
