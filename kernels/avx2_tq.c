@@ -51,8 +51,10 @@ ALWAYS_INLINE __m256i codes_tq2(const uint8_t *unit, size_t quad, const struct u
 
 /* A row's 3 bytes b0 b1 b2 become the four 16-bit words b0b1 b0b1 b1b2 b1b2, in which the pairs of
  * indices 0 1, 2 3, 4 5, 6 7 begin at bits 0, 6, 4 and 10. A multiplication moves each to the top,
- * a shift to the bottom, and the pair is split over the word's two bytes. Of the 16 bytes read 12
- * are used; the rest of the last read of a tile falls on its norms. */
+ * a shift to the bottom, and a copy shifted by 5 has the second index in the word's second byte.
+ * The copies overlap at bit 5, so they are or-ed: a multiplication by 33 would carry. Of the 16
+ * bytes read 12 are used; the rest of the last read of a tile falls on its norms.
+ */
 ALWAYS_INLINE __m256i codes_tq3(const uint8_t *unit, size_t quad, const struct unpacker *u)
 {
 	const __m256i words = _mm256_shuffle_epi8(load_twice(unit + quad * 12), u->spread);
@@ -101,7 +103,7 @@ struct operand {
 ALWAYS_INLINE struct operand load_operand(const int8_t *q)
 {
 	long long eight;
-	__builtin_memcpy(&eight, q, sizeof eight);
+	memcpy(&eight, q, sizeof eight);
 	const __m256i v = _mm256_set1_epi64x(eight);
 	return (struct operand){v, _mm256_abs_epi8(v)};
 }
@@ -213,7 +215,10 @@ ALWAYS_INLINE void multiply_block(float y[][TILE_ROWS], const uint8_t *tile,
 			const size_t at[2] = {input_group(p, t, g), input_group(p, second, g)};
 			const int8_t *const q[2] = {p->x->q + at[0] * TQ_GROUP,
 						    p->x->q + at[1] * TQ_GROUP};
-			tile_unpacked(sums, unpacked, q, second > t ? 2 : 1);
+			if (second > t) /* constants, so that the sums stay in registers */
+				tile_unpacked(sums, unpacked, q, 2);
+			else
+				tile_unpacked(sums, unpacked, q, 1);
 			for (size_t i = t; i <= second; i++)
 				finish_tile(y[i], sums[i - t], norms,
 					    p->x->scale[at[i - t]] * p->gain);
@@ -245,12 +250,11 @@ ALWAYS_INLINE void multiply_tq(float *y, size_t ldy, const struct matrix *w, uin
 			const size_t rows = row1 - r < TILE_ROWS ? row1 - r : TILE_ROWS;
 			float sums[TOKENS_AT_ONCE][TILE_ROWS];
 
-			__builtin_memset(sums, 0, count * sizeof sums[0]);
+			memset(sums, 0, count * sizeof sums[0]);
 			block += r / TILE_ROWS * block_bytes;
 			multiply_block(sums, block, &p, count, &u, codes, unit_bytes);
 			for (size_t t = 0; t < count; t++)
-				__builtin_memcpy(y + (p.first + t) * ldy + r, sums[t],
-						 rows * sizeof(float));
+				memcpy(y + (p.first + t) * ldy + r, sums[t], rows * sizeof(float));
 		}
 	}
 }

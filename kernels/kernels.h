@@ -50,7 +50,8 @@ struct kernels {
 
 	/* y[t · ldy + r] = Σ_k w[r][k] · x[tokens[t]][k] for r in [row0, row1), t in [0, n).
 	 * tokens == NULL means 0 … n-1. row0 is a multiple of TILE_ROWS; row1 too, or the last row.
-	 * One function per format; x->q and x->scale must be there for the TQ formats. */
+	 * One function per format; x->k is the matrix's cols, and x->q and x->scale must be there for the
+	 * TQ formats. */
 	void (*multiply[FORMAT_COUNT])(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
 				       uint32_t row1, const struct input *x, const uint32_t *tokens,
 				       size_t n);

@@ -22,8 +22,8 @@ static double ulp_error(float got, double expected)
 	return fabs(got - expected) / ulp;
 }
 
-/* The exponential is seen through softmax of {0, x}: for x below -18 the sum of the two is 1 in f32,
- * and the second element is exp(x) itself. */
+/* The exponential is seen through softmax of {0, x}: for x below -18 the sum of the two is 1 in
+ * f32, and the second element is exp(x) itself. */
 static void the_exponential_is_within_one_ulp(void **state)
 {
 	(void)state;
