@@ -74,7 +74,8 @@ int store_file_read(int fd, void *buffer, size_t bytes, uint64_t offset, const c
 		    const char *name, struct err *e)
 {
 	for (uint64_t done = 0; done < bytes;) {
-		int64_t n = io_pread(fd, (char *)buffer + done, bytes - done, offset + done);
+		uint64_t at = offset + done;
+		int64_t n = io_pread(fd, (char *)buffer + done, bytes - done, at);
 		if (n == -EINTR)
 			continue;
 		if (n < 0)
@@ -84,7 +85,7 @@ int store_file_read(int fd, void *buffer, size_t bytes, uint64_t offset, const c
 				e, EIO,
 				"%s/%s: ends at byte %llu, in the middle of its data; remove "
 				"the folder to convert again",
-				folder, name, (unsigned long long)(offset + done));
+				folder, name, (unsigned long long)at);
 		done += (uint64_t)n;
 	}
 	return 0;

@@ -238,7 +238,7 @@ static int publish(struct store_writer *w, struct err *e)
 			       store_writer_units(w));
 	if (w->failure.code)
 		return err_set(e, w->failure.code, "%s", w->failure.text);
-	for (int i = 0; i < DATA_FILES; i++) { /* their heads are in no group */
+	for (int i = 0; i < DATA_FILES; i++) { /* a head alone is in no group */
 		int rc = store_file_sync(w->file[i].fd, w->folder, w->file[i].partial, e);
 		if (rc)
 			return rc;

@@ -110,7 +110,7 @@ static void hits_misses_and_bytes_are_counted(void **state)
 	assert_int_equal(s.experts_resident, 4);
 	assert_int_equal(s.used, 4 * SLOT);
 	assert_int_equal(s.evictions, 0);
-	assert_true(s.bytes_read >= 4 * 5000 && s.bytes_read <= 4 * (5000 + 2 * 4096));
+	assert_true(s.bytes_read >= 20000 && s.bytes_read <= 20000 + 8 * 4096U);
 	pager_source_stats(f->source, &own);
 	assert_memory_equal(&own, &s, sizeof s);
 
@@ -339,6 +339,20 @@ static void a_batch_does_not_evict_what_it_is_yet_to_take(void **state)
 	struct pager_stats s = stats_of(f);
 	assert_int_equal(s.hits, 4);
 	assert_int_equal(s.evictions, 4); /* 8 reads in all, 4 of them into room that was free */
+}
+
+static void what_a_batch_is_yet_to_take_goes_when_nothing_else_can(void **state)
+{
+	struct test_pager *f = *state;
+	struct pager_batch b;
+	struct pager_ready ready;
+	assert_int_equal(test_batch(f, 0, all, 1), 1);
+	assert_int_equal(pager_begin(&b, f->source, 0, all, 1, 1, &f->e), 0);
+	assert_int_equal(test_batch(f, 1, all, 2), 2); /* while the first holds nothing */
+	assert_int_equal(pager_next(&b, &ready, 1, &f->e), 1);
+	assert_true(test_slot_right(&f->t, 0, 0, ready.data));
+	pager_put(&b, &ready);
+	pager_end(&b);
 }
 
 /* ---- several batches at once ---- */
@@ -579,6 +593,7 @@ int main(void)
 		TEST(the_least_recently_used_goes_first, four_slots),
 		TEST(hits_of_a_batch_are_used_in_the_order_of_its_array, four_slots),
 		TEST(a_batch_does_not_evict_what_it_is_yet_to_take, four_slots),
+		TEST(what_a_batch_is_yet_to_take_goes_when_nothing_else_can, one_slot),
 		TEST(threads_that_share_experts_and_one_slot_all_get_theirs, one_slot),
 		TEST(threads_that_share_experts_and_a_small_pool_all_get_theirs, four_slots),
 		TEST(many_threads_of_two_sources_with_large_and_small_slots_all_get_theirs,

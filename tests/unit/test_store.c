@@ -626,6 +626,23 @@ static void an_interrupted_conversion_goes_on_where_it_was(void **state)
 	assert_complete(f);
 }
 
+static void a_crash_between_the_renames_costs_nothing(void **state)
+{
+	struct fixture *f = *state;
+	char partial[384];
+	struct store_writer *w = writer(f);
+	for (uint32_t i = 0; i < test_units(&f->t); i++)
+		put(f, w, i);
+	store_writer_close(w, true);
+	(void)snprintf(partial, sizeof partial, "%s", path_of(f, STORE_EXPERTS STORE_PARTIAL));
+	assert_int_equal(rename(partial, path_of(f, STORE_EXPERTS)), 0);
+	w = writer(f);
+	for (uint32_t i = 0; i < test_units(&f->t); i++)
+		assert_true(store_writer_has(w, i));
+	assert_int_equal(store_writer_finish(w, &f->e), 0);
+	assert_complete(f);
+}
+
 static void a_conversion_given_up_leaves_nothing(void **state)
 {
 	struct fixture *f = *state;
@@ -805,6 +822,7 @@ int main(void)
 		TEST(a_plan_that_does_not_add_up_is_refused),
 		TEST(a_store_with_units_missing_is_not_published),
 		TEST(an_interrupted_conversion_goes_on_where_it_was),
+		TEST(a_crash_between_the_renames_costs_nothing),
 		TEST(a_conversion_given_up_leaves_nothing),
 		TEST(a_folder_that_was_there_before_stays),
 		TEST(a_conversion_by_another_plan_begins_anew),

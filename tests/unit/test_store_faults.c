@@ -137,6 +137,14 @@ static void a_power_cut_that_loses_some_unsynced_is_survived_anywhere(void **sta
 	die_everywhere(*state, CUT_HALF);
 }
 
+static void the_head_of_a_file_without_units_survives_a_power_cut(void **state)
+{
+	struct fixture *f = *state;
+	f->t.dense_units = 0;
+	test_store_plan(&f->t);
+	die_everywhere(f, CUT_ALL);
+}
+
 /* The same over a published store of another key and the same sizes. */
 static void die_everywhere_replacing(struct fixture *f, enum cut cut)
 {
@@ -308,6 +316,7 @@ int main(void)
 		TEST(a_conversion_killed_anywhere_is_taken_up),
 		TEST(a_power_cut_that_loses_all_unsynced_is_survived_anywhere),
 		TEST(a_power_cut_that_loses_some_unsynced_is_survived_anywhere),
+		TEST(the_head_of_a_file_without_units_survives_a_power_cut),
 		TEST(replacing_a_stale_store_may_be_killed_anywhere),
 		TEST(replacing_a_stale_store_may_lose_power_anywhere),
 		TEST(a_journal_entry_follows_the_sync_of_its_data),
