@@ -107,8 +107,7 @@ void pager_inspect(const struct pager_source *s, uint32_t layer, uint32_t expert
 		   struct pager_expert *out);
 
 struct pager_stats {
-	uint64_t budget, used,
-		peak; /* bytes of slots; used exceeds budget only after it was shrunk */
+	uint64_t budget, used, peak; /* of slots; used exceeds budget only while that shrinks */
 	uint64_t hits, misses, evictions, bytes_read, experts_resident;
 	uint64_t wait_ns; /* time that batches spent waiting for reads */
 	const char *io;	  /* "io_uring" or "pread" */

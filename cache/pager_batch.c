@@ -123,9 +123,10 @@ static void return_idle_reader(struct pager_batch *b)
 	struct pager *p = b->source->pager;
 	if (!b->reader || b->reading > 0)
 		return;
-	p->readers[p->readers_free++] = b->reader;
+	p->readers[p->readers_free] = b->reader;
 	b->reader = NULL;
-	pthread_cond_broadcast(&p->changed);
+	if (p->readers_free++ == 0) /* somebody may wait for one */
+		pthread_cond_broadcast(&p->changed);
 }
 
 /* A read that did not come to be: the expert is absent again, and the batch still wants it. */

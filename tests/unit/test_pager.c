@@ -2,6 +2,8 @@
  * (where this machine has it) and by pread. Faulty disks are in test_pager_faults.c. */
 #include "pager_help.h"
 
+#include "cache/pool.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -381,6 +383,13 @@ static void *run_batches(void *ctx)
 	return NULL;
 }
 
+static void *run_one(void *ctx)
+{
+	struct runner *r = ctx;
+	r->wrong = test_batch_most(r->source, &r->f->t, 1, all, 1, 1, NULL) != 1;
+	return NULL;
+}
+
 static void run_together(struct test_pager *f, struct pager_source *const sources[], int n,
 			 int rounds, void (*meanwhile)(struct test_pager *))
 {
@@ -505,6 +514,58 @@ static void a_grown_budget_wakes_a_batch_that_waits_for_room(void **state)
 	pager_end(&b);
 }
 
+static _Atomic int served; /* experts arranged by note_order */
+
+static void note_order(void *ctx, void *slot, const void *record)
+{
+	*(int *)ctx = ++served;
+	test_arrange(NULL, slot, record);
+}
+
+static bool somebody_in_line(struct pager *p)
+{
+	pthread_mutex_lock(&p->lock);
+	bool waits = p->first_in_line != NULL;
+	pthread_mutex_unlock(&p->lock);
+	return waits;
+}
+
+/* A large expert needs the whole pool; a small one that comes later would fit at once. */
+static void who_waits_for_room_first_gets_it_first(void **state)
+{
+	static const struct timespec moment = {.tv_nsec = 10000000};
+	struct test_pager *f = *state;
+	struct pager_source *source[2];
+	struct pager_batch b;
+	struct pager_ready ready;
+	int order[2] = {0, 0};
+	struct runner r[2];
+	pthread_t thread[2];
+	served = 0;
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(pager_add(f->pager, &source[i], f->store, i ? 5000 : 4 * SLOT,
+					   note_order, &order[i], &f->e),
+				 0);
+		r[i] = (struct runner){f, source[i], 1, 1, 0};
+	}
+	assert_int_equal(pager_begin(&b, f->source, 0, all, 1, 1, &f->e), 0);
+	assert_int_equal(pager_next(&b, &ready, 1, &f->e), 1);
+	assert_int_equal(pthread_create(&thread[0], NULL, run_one, &r[0]), 0);
+	while (!somebody_in_line(f->pager))
+		nanosleep(&moment, NULL);
+	assert_int_equal(pthread_create(&thread[1], NULL, run_one, &r[1]), 0);
+	nanosleep(&moment, NULL); /* time to do it wrong; doing it right takes none */
+	pager_put(&b, &ready);
+	for (int i = 0; i < 2; i++) {
+		pthread_join(thread[i], NULL);
+		assert_int_equal(r[i].wrong, 0);
+		assert_int_equal(order[i], i + 1);
+	}
+	pager_end(&b);
+	pager_remove(source[0]);
+	pager_remove(source[1]);
+}
+
 static _Atomic int arranged; /* by slow_arrange */
 
 static void slow_arrange(void *ctx, void *slot, const void *record)
@@ -601,6 +662,7 @@ int main(void)
 		TEST(the_budget_may_change_and_lookers_look_while_batches_run, four_slots),
 		TEST(a_batch_without_room_waits_until_another_puts, one_slot),
 		TEST(a_grown_budget_wakes_a_batch_that_waits_for_room, one_slot),
+		TEST(who_waits_for_room_first_gets_it_first, four_slots),
 		TEST(an_expert_that_two_batches_need_is_read_once, four_slots),
 		TEST(a_damaged_record_is_an_error_and_the_others_still_work, many_slots),
 		TEST(a_batch_given_up_in_the_middle_leaves_the_pool_whole, many_slots),
