@@ -2,6 +2,8 @@
  * every getter finds its value and hands it to one of them. */
 #include "engine/json.h"
 
+#include "engine/utf8.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -97,10 +99,14 @@ int json_parse_text(struct json_object **out, const char *text, size_t n, const 
 	if (nul)
 		return err_set(e, EINVAL, "%s: not JSON: a NUL at byte %zu", name,
 			       (size_t)(nul - text));
+	/* json-c's own check lets overlong forms and surrogates pass. */
+	size_t valid = utf8_valid_length(text, n);
+	if (valid != n)
+		return err_set(e, EINVAL, "%s: not JSON: invalid UTF-8 at byte %zu", name, valid);
 	struct json_tokener *tokener = json_tokener_new_ex(JSON_DEPTH_MAX);
 	if (!tokener)
 		return err_set(e, ENOMEM, "%s: no memory to parse it", name);
-	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
+	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT);
 	struct json_object *root = json_tokener_parse_ex(tokener, text, (int)n);
 	/* A bare number has no end of its own; json-c takes a NUL for it. */
 	if (json_tokener_get_error(tokener) == json_tokener_continue)

@@ -1,9 +1,9 @@
 /* Byte-level BPE tokenizers as published with checkpoints.
  *
  * Reads tokenizer.json (Hugging Face tokenizers), or vocab.json + merges.txt (GPT-2's layout) with
- * added_tokens.json or tokenizer_config.json beside them. Sennrich et al. 2016; Radford et al. 2019.
- * Pipeline: added tokens are cut out of the text; the rest is normalised (NFC where the file says
- * so), split by the file's patterns (PCRE2), mapped byte by byte and merged in order of rank.
+ * added_tokens.json or tokenizer_config.json beside them. Sennrich et al. 2016; Radford et al.
+ * 2019. Pipeline: added tokens are cut out of the text; the rest is normalised (NFC where the file
+ * says so), split by the file's patterns (PCRE2), mapped byte by byte and merged in order of rank.
  * A part of the file that this reader does not know is an error that names it: a tokenizer that is
  * nearly right is wrong. Files are hostile: every size and id is checked.
  *
@@ -20,13 +20,17 @@
 
 struct tokenizer;
 
-/* Opens the tokenizer of a checkpoint's directory. -ENOENT: no tokenizer files, in words. */
+/* Opens the tokenizer of a checkpoint's directory: tokenizer.json where there is one, else
+ * vocab.json, merges.txt and tokenizer_config.json, whose class says how text is split. -ENOENT: no
+ * tokenizer files; -ENOTSUP: one that needs what this reader does not know; -EINVAL: files that are
+ * wrong. */
 int tokenizer_open(struct tokenizer **out, const char *directory, struct err *e);
 void tokenizer_close(struct tokenizer *t);
 
 /* One more than the largest id. */
 uint32_t tokenizer_size(const struct tokenizer *t);
-/* Id of a token by its text (added tokens included), or -1. */
+/* Id of a token by its text (added tokens included), or -1. The text is what the token stands for:
+ * " the", not the vocabulary's "Ġthe". */
 int64_t tokenizer_find(const struct tokenizer *t, const char *text);
 
 struct token_list { /* zero-initialise; freed by token_list_free */
