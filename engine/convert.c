@@ -1,7 +1,6 @@
 #include "engine/convert.h"
 #include "engine/checkpoint.h"
 #include "engine/store_header.h"
-#include "kernels/tq.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -182,8 +181,9 @@ static int encode_row(struct worker *w, const struct shape *s, const struct chec
 		return 0;
 	}
 	size_t groups = tq_groups(s->cols);
-	if (!tq_quantise_row(packed, w->row_norms, w->row, s->cols, format_tq_bits(s->format),
-			     TQ_GAIN_LEAST_SQUARES))
+	if (!w->shared->conversion->kernels->tq_quantise_row(packed, w->row_norms, w->row, s->cols,
+							     format_tq_bits(s->format),
+							     TQ_GAIN_LEAST_SQUARES))
 		return err_set(e, EINVAL,
 			       "tensor %s holds a NaN or an infinity; the checkpoint is damaged",
 			       t->name);

@@ -10,6 +10,7 @@
 #include "cache/err.h"
 #include "engine/config.h"
 #include "engine/plan.h"
+#include "kernels/kernels.h"
 
 #include <stdatomic.h>
 
@@ -25,7 +26,8 @@ struct conversion {
 	struct recipe recipe; /* kept and norms are found out */
 	uint64_t fingerprint[2];
 	uint32_t threads;
-	const _Atomic bool *stop; /* ends it with -ECANCELED; can be resumed */
+	const struct kernels *kernels; /* for quantising */
+	const _Atomic bool *stop;      /* ends it with -ECANCELED; can be resumed */
 	struct convert_progress *progress;
 };
 

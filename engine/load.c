@@ -138,6 +138,7 @@ static int convert_to(struct model *m, const char *folder, struct err *e)
 		.config = &m->config,
 		.recipe = m->engine->recipe,
 		.threads = threads_count(m->engine->threads),
+		.kernels = m->engine->kernels,
 		.stop = &m->quit,
 		.progress = &m->progress,
 	};

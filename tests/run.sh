@@ -29,7 +29,7 @@ count() { # NAME STATUS SECONDS
 	if [ "$bad" -gt 0 ]; then
 		sed 's/^/    /' "$log" | tail -n 60
 	elif [ "$skip" -gt 0 ]; then
-		grep -iE 'skip' "$log" | grep -v '^\[' | sed 's/^/    /'
+		grep -iE 'skip' "$log" | grep -vE '^\[|SKIPPED TEST' | sed 's/^/    /'
 	fi
 }
 
