@@ -171,7 +171,8 @@ static int convert_or_wait(struct model *m, struct err *e)
 		if (!load_store(m, e))
 			return 0;
 	}
-	return failed ? failed : load_store(m, e);
+	/* -EEXIST: another process was faster, after our last look. */
+	return failed && failed != -EEXIST ? failed : load_store(m, e);
 }
 
 /* ---- the model ---- */

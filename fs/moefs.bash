@@ -1,0 +1,24 @@
+# bash completion for moefs: options, their values, and directories.
+_moefs() {
+	local cur=${COMP_WORDS[COMP_CWORD]} line=${COMP_LINE:0:COMP_POINT} option
+	local word=${line##* } before=${line% *}
+	[[ $cur == = ]] && cur= # readline ends a word at "="
+	if [[ $before == *" -o" ]]; then
+		option=${word##*,}
+		case $option in
+		quant=*) mapfile -t COMPREPLY < <(compgen -W "tq2 tq3 tq4 bf16" -- "$cur") ;;
+		store=*) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
+		*)
+			mapfile -t COMPREPLY < <(compgen -P "${cur%"$option"}" -W "quant= budget= context_budget= \
+				context= store= threads= chunk= allow_other" -- "$option")
+			compopt -o nospace
+			;;
+		esac
+	elif [[ $cur == -* ]]; then
+		mapfile -t COMPREPLY < <(compgen -W "-f -d -h --help -V --version -o" -- "$cur")
+	else
+		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
+		compopt -o filenames
+	fi
+}
+complete -F _moefs moefs
