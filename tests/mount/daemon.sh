@@ -1,0 +1,95 @@
+#!/bin/bash
+# The command line, and the program's life: into the background, errors in words, and clean ends.
+. "$(dirname "$0")/lib.sh"
+mkdir -p "$mnt"
+
+helps() {
+	"$MOEFS" --help | grep -q MOUNTPOINT && "$MOEFS" -h | grep -q budget= || fail help
+	"$MOEFS" --version | grep -q '^moefs [0-9]' && "$MOEFS" -V | grep -q '^moefs' || fail version
+}
+claim "--help and --version" helps
+
+words() {
+	fails_with "moefs --help" "$MOEFS"
+	fails_with "mountpoint" "$MOEFS" "$MODEL"
+	fails_with "mkdir" "$MOEFS" "$MODEL" "$work/missing"
+	fails_with "not a directory" "$MOEFS" "$MODEL" "$MODEL/config.json"
+	fails_with "size" "$MOEFS" -o budget=much "$MODEL" "$mnt"
+	fails_with "tq3" "$MOEFS" -o quant=tq9 "$MODEL" "$mnt"
+	fails_with "unknown option" "$MOEFS" -o colour=blue "$MODEL" "$mnt"
+	mkdir "$work/empty"
+	fails_with "config.json" "$MOEFS" "$work/empty" "$mnt"
+	fails_with "No such file" "$MOEFS" "$work/missing" "$mnt"
+	fails_with "hidden by the mount" "$MOEFS" "$MODEL" "$(dirname "$MODEL")"
+	grep -q " $mnt " /proc/self/mountinfo && fail "something is mounted"
+	return 0
+}
+claim "what cannot be done is said in words, with status 1" words
+
+gone() { # the daemon has ended and nothing is mounted
+	for i in $(seq 100); do
+		kill -0 "$1" 2>/dev/null || break
+		sleep 0.1
+	done
+	kill -0 "$1" 2>/dev/null && fail "the process is still there"
+	grep -q " $mnt " /proc/self/mountinfo && fail "still mounted"
+	return 0
+}
+
+ends_by() { # SIGNAL, while a session works and someone waits
+	mounted
+	mkdir sessions/e && cd sessions/e && begin_long
+	timeout 30 cat wait >/dev/null 2>&1 &
+	sleep 0.2
+	cd /
+	kill -"$1" "$daemon"
+	gone "$daemon"
+	wait $!
+	return 0
+}
+for signal in TERM INT HUP; do claim "SIG$signal unmounts and ends it" ends_by $signal; done
+
+unmounts() {
+	mounted
+	cd / && fusermount3 -u "$mnt" || fail fusermount3
+	gone "$daemon"
+}
+claim "fusermount3 -u ends it" unmounts
+
+killed() {
+	mounted
+	cd / && kill -9 "$daemon"
+	sleep 0.3
+	fails_with "not connected" ls "$mnt"
+	mounted
+	same "$(cat wait)" idle
+	loaded
+	[ -n "$(ask "What is 1 plus 1?")" ] || fail "no answer"
+	cd / && fusermount3 -u "$mnt"
+	gone "$daemon"
+}
+claim "after kill -9 it can be mounted again" killed
+
+foreground() {
+	"$MOEFS" -f -o "store=$work/store" "$MODEL" "$mnt" >"$work/fg" 2>&1 &
+	pid=$!
+	for i in $(seq 100); do [ -e "$mnt/version" ] && break; sleep 0.1; done
+	[ -e "$mnt/version" ] || fail "not mounted"
+	kill -INT $pid
+	wait $pid || fail "status $?: $(cat "$work/fg")"
+	gone $pid
+}
+claim "-f stays in the foreground, and Ctrl-C ends it with status 0" foreground
+
+twice() {
+	mkdir -p "$work/other" && ln -sfn "$MODEL" "$work/other/$(basename "$MODEL")"
+	timeout 60 "$MOEFS" -o "store=$work/store" "$MODEL" "$work/other/$(basename "$MODEL")" "$mnt" || fail mount
+	daemon=$(pgrep -n -f -- " $mnt\$")
+	same "$(ls -d "$mnt"/*/info | wc -l)" 2 "models"
+	[ -e "$m-2/prompt" ] || fail "the second is not called $(basename "$MODEL")-2: $(ls "$mnt")"
+	fusermount3 -u "$mnt"
+	gone "$daemon"
+}
+claim "two models of one name are told apart" twice
+daemon=
+finish

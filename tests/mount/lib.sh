@@ -1,0 +1,154 @@
+# What the tests of the mount share: a mount of $MODEL by $MOEFS in a folder of its own, which is taken
+# away however the test ends, and assertions that print one line each.
+#
+# A test sources this file, calls `mounted [options]`, makes its claims with `claim NAME command…`, and
+# ends with `finish`. It prints "ok NAME" or "not ok NAME: why" for each claim and exits 1 if one failed.
+# Needed: MOEFS (the program; default build/moefs) and MODEL (a checkpoint's directory).
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+MOEFS=${MOEFS:-$root/build/moefs}
+MODEL=${MODEL:-$root/examples/models/fable-moe-15m}
+work=$(mktemp -d "${TMPDIR:-/tmp}/moefs-test.XXXXXX") || exit 1
+mnt=$work/mnt
+m=$mnt/$(basename "$MODEL") # the mounted model's folder
+daemon=                     # its process
+failures=0
+limit=60                    # seconds that any step may take: a hang is a failure
+
+skip_all() {
+	echo "ok $(basename "$0") # skip: $1"
+	rm -rf "$work"
+	exit 0
+}
+
+[ -x "$MOEFS" ] || { echo "not ok $(basename "$0"): $MOEFS is missing; run make"; exit 1; }
+[ -f "$MODEL/config.json" ] || skip_all "no checkpoint at $MODEL"
+
+unmounted() { # unmounts and waits for the daemon's end
+	local i
+	fusermount3 -u "$mnt" 2>/dev/null || fusermount3 -u -z "$mnt" 2>/dev/null
+	if [ -n "$daemon" ]; then
+		for i in $(seq 100); do
+			kill -0 "$daemon" 2>/dev/null || break
+			sleep 0.1
+		done
+		kill -0 "$daemon" 2>/dev/null && kill -9 "$daemon"
+	fi
+	daemon=
+}
+
+clean_up() {
+	trap - EXIT
+	cd /
+	[ -n "$(jobs -p)" ] && kill $(jobs -p) 2>/dev/null
+	unmounted
+	rm -rf --one-file-system "$work"
+}
+trap 'clean_up' EXIT
+trap 'exit 130' INT TERM
+
+# Mounts with the options given, and stands in the model's folder.
+mounted() {
+	mkdir -p "$mnt"
+	if ! timeout $limit "$MOEFS" -o "store=$work/store" "$@" "$MODEL" "$mnt" 2>"$work/stderr"; then
+		if [ ! -e /dev/fuse ]; then
+			skip_all "no /dev/fuse here: load the module with modprobe fuse, or start the container with --device /dev/fuse"
+		fi
+		echo "not ok mount: $(tr '\n' ' ' <"$work/stderr")"
+		exit 1
+	fi
+	daemon=$(pgrep -n -f -- " $mnt\$") # no one else has this mountpoint on its command line
+	cd "$m" || exit 1
+	# Answers short enough for a test, and the same every time.
+	if [ -e sessions/default/params/max_tokens ]; then
+		echo 24 > sessions/default/params/max_tokens
+		echo 0 > sessions/default/params/temperature
+	fi
+}
+
+loaded() { # waits until the weights are there
+	local i
+	for i in $(seq 600); do
+		[ "$(cat info/state)" = ready ] && return 0
+		[ "$(cat info/state)" = failed ] && break
+		sleep 0.1
+	done
+	echo "not ok load: $(cat info/state): $(cat ../error)"
+	exit 1
+}
+
+# claim NAME command…: the command succeeds, in time. It runs in a shell of its own: functions do not
+# change the test's variables.
+claim() {
+	local name=$1 status
+	shift
+	(
+		set +e
+		"$@"
+	) >"$work/out" 2>&1 &
+	local pid=$!
+	(
+		for i in $(seq $((limit * 10))); do
+			kill -0 $pid 2>/dev/null || exit 0
+			sleep 0.1
+		done
+		echo "hung for $limit s" >>"$work/out"
+		kill -9 $(children $pid) $pid 2>/dev/null
+	) &
+	local guard=$!
+	wait $pid
+	status=$?
+	kill $guard 2>/dev/null
+	wait $guard 2>/dev/null
+	if [ $status = 0 ]; then
+		echo "ok $name"
+	else
+		echo "not ok $name: $(tail -n 3 "$work/out" | tr '\n' ' ') (status $status)"
+		failures=$((failures + 1))
+	fi
+}
+
+children() { # of a process, and theirs
+	local child
+	for child in $(pgrep -P "$1"); do
+		echo "$child"
+		children "$child"
+	done
+}
+
+finish() {
+	exit $((failures > 0))
+}
+
+# ---- for use in claims: each says why it fails ----
+
+fail() { echo "$*"; exit 1; }
+same() { [ "$1" = "$2" ] || fail "${3:-differ}: '$1' is not '$2'"; }
+differ() { [ "$1" != "$2" ] || fail "${3:-same}: '$1'"; }
+fails_with() { # WORDS command…: it fails, and says these words (those of an errno, mostly)
+	local words=$1 said
+	shift
+	said=$(LC_ALL=C "$@" 2>&1) && fail "succeeded: $*"
+	case $said in
+	*"$words"*) ;;
+	*) fail "said '$said', not '$words': $*" ;;
+	esac
+}
+shell_fails_with() { # WORDS 'shell text'
+	fails_with "$1" bash -c "$2"
+}
+idle() { timeout $limit cat wait >/dev/null; } # in a session's folder
+ask() { echo "$1" > prompt && timeout $limit cat output; }
+milliseconds() { echo $(($(date +%s%N) / 1000000)); }
+# In a session's folder: a turn that goes on for a while. Random text seldom comes to an end by itself.
+begin_long() {
+	echo 4000 > params/max_tokens || exit
+	echo 2 > params/temperature
+	echo off > params/chat
+	echo "slow once upon a time there was" > prompt
+}
+end_long() {
+	echo stop > ctl
+	idle
+}

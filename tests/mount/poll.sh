@@ -1,0 +1,83 @@
+#!/bin/bash
+# O_NONBLOCK, poll, select and epoll.
+. "$(dirname "$0")/lib.sh"
+command -v python3 >/dev/null || skip_all "python3 is not installed"
+mounted
+loaded
+
+polls() {
+	mkdir sessions/p && cd sessions/p || exit
+	timeout 60 python3 - <<'PY'
+import errno, os, select, threading, time
+def put(name, value):
+    with open(name, "w") as f: f.write(value)
+def read(f, n=65536):
+    try: return os.read(f, n)
+    except BlockingIOError: return None
+
+# Idle: everything is ready, and ends.
+f = os.open("output", os.O_RDONLY | os.O_NONBLOCK)
+assert select.select([f], [], [], 5)[0] and read(f) == b""
+os.close(f)
+
+# Working: poll waits for text; O_NONBLOCK says EAGAIN between.
+put("params/max_tokens", "40")
+for style in "poll", "select", "epoll":
+    put("prompt", "Tell me about experts.\n")
+    f = os.open("output", os.O_RDONLY | os.O_NONBLOCK)
+    w = os.open("wait", os.O_RDONLY | os.O_NONBLOCK)
+    text, again = b"", 0
+    e = select.epoll(); e.register(f, select.EPOLLIN)
+    p = select.poll(); p.register(f, select.POLLIN)
+    while True:
+        ready = {"poll": lambda: p.poll(10000), "select": lambda: select.select([f], [], [], 10)[0],
+                 "epoll": lambda: e.poll(10)}[style]()
+        assert ready, style + ": nothing for ten seconds"
+        piece = read(f)
+        if piece is None: again += 1; assert again < 1000
+        elif piece: text += piece
+        else: break
+    e.close()
+    assert select.select([w], [], [], 10)[0], "wait"
+    assert read(w) == b"done\n"
+    assert text == open("output", "rb").read() and text, style
+    os.close(f); os.close(w)
+
+# While it works, wait is not ready, and a read of it is EAGAIN.
+put("params/max_tokens", "4000"); put("params/temperature", "2"); put("params/chat", "off")
+put("prompt", "slow once upon a time\n")
+w = os.open("wait", os.O_RDONLY | os.O_NONBLOCK)
+early = select.select([w], [], [], 0)[0]
+if not early:
+    threading.Timer(0.3, lambda: put("ctl", "stop")).start()
+    start = time.time()
+    assert select.select([w], [], [], 20)[0]
+    assert time.time() - start < 10
+    assert read(w) == b"stopped\n"
+PY
+	status=$?
+	end_long
+	cd .. && rmdir p
+	return $status
+}
+claim "output and wait can be polled" polls
+
+ask_polls() {
+	timeout 60 python3 - <<'PY'
+import os, select
+f = os.open("ask", os.O_RDWR | os.O_NONBLOCK)
+for turn in range(3):
+    assert select.select([], [f], [], 10)[1], "not writable"
+    os.write(f, b"What is the capital of France?\n")
+    text = b""
+    for _ in range(1000):
+        assert select.select([f], [], [], 10)[0], "not readable"
+        try: piece = os.read(f, 1000)
+        except BlockingIOError: continue
+        if not piece: break
+        text += piece
+    assert text.endswith(b"\n"), text
+PY
+}
+claim "ask can be polled" ask_polls
+finish
