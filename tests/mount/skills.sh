@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# What the demonstration model was taught, asked through the mount, greedily: all 600 questions of
+# skills.jsonl, each in a conversation of its own. In exact mode every answer must be right, as the
+# reference gives it; in the default recipe the number is printed, and must be well above 90 %.
+. "$(dirname "$0")/lib.sh"
+
+skills=$root/examples/models/fable-moe-15m/skills.jsonl
+[ -f "$skills" ] || skip_all "no $skills"
+MODEL=$root/examples/models/fable-moe-15m
+m=$mnt/fable-moe-15m
+
+questions() { # question NUL answer NUL …
+	python3 -c '
+import json, sys
+for line in open(sys.argv[1], encoding="utf-8"):
+    skill = json.loads(line)
+    sys.stdout.write(skill["question"] + "\0" + skill["answer"] + "\0")' "$skills"
+}
+
+count_right() { # → "RIGHT of ALL", and the wrong ones in $work/wrong
+	local question answer got right=0 all=0
+	: >"$work/wrong"
+	while IFS= read -r -d '' question && IFS= read -r -d '' answer; do
+		exec 3<>ask
+		printf '%s\n' "$question" >&3
+		got=$(timeout $limit cat <&3)
+		exec 3>&-
+		all=$((all + 1))
+		if [ "$got" = "$answer" ]; then
+			right=$((right + 1))
+		else
+			printf '%s | %s | %s\n' "$question" "$answer" "$got" >>"$work/wrong"
+		fi
+	done < <(questions)
+	echo "$right of $all"
+}
+
+mounted -o quant=bf16
+echo 0 > sessions/default/params/max_tokens
+exact=$(count_right)
+claim "exact mode answers 600 of 600" same "$exact" "600 of 600" "$(head -n 1 "$work/wrong")"
+cd /
+unmounted
+
+mounted
+echo 0 > sessions/default/params/max_tokens
+default=$(count_right)
+echo "# the default recipe answers $default; wrong (question | answer | given):"
+sed 's/^/#   /' "$work/wrong"
+claim "the default recipe answers more than 95 of 100" test "${default%% *}" -gt 570
+finish
