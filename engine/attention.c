@@ -73,9 +73,9 @@ void attention_run(struct forward *f, struct context *x, uint32_t layer, uint32_
 	const struct config *c = f->config;
 	const struct layer_weights *l = &f->weights->layer[layer];
 	uint32_t q_width = c->heads * c->head_dim, kv_width = c->kv_heads * c->head_dim;
-	forward_multiply(f, f->q, &l->m[TENSOR_Q], &f->normed, n);
-	forward_multiply_again(f, f->k, &l->m[TENSOR_K], &f->normed, n);
-	forward_multiply_again(f, f->v, &l->m[TENSOR_V], &f->normed, n);
+	const struct product qkv[] = {
+		{f->q, &l->m[TENSOR_Q]}, {f->k, &l->m[TENSOR_K]}, {f->v, &l->m[TENSOR_V]}};
+	forward_multiply(f, qkv, 3, &f->normed, n);
 	forward_add_bias(f, f->q, weights_vector(l, TENSOR_Q_BIAS), n, q_width);
 	forward_add_bias(f, f->k, weights_vector(l, TENSOR_K_BIAS), n, kv_width);
 	forward_add_bias(f, f->v, weights_vector(l, TENSOR_V_BIAS), n, kv_width);
@@ -84,6 +84,6 @@ void attention_run(struct forward *f, struct context *x, uint32_t layer, uint32_
 	threads_run(f->threads, n, 1, place_tokens, &a);
 	threads_run(f->threads, n * c->kv_heads, 1, attend_items, &a);
 
-	forward_multiply(f, f->up, &l->m[TENSOR_O], &f->attended, n);
+	forward_multiply(f, &(struct product){f->up, &l->m[TENSOR_O]}, 1, &f->attended, n);
 	forward_add_bias(f, f->up, weights_vector(l, TENSOR_O_BIAS), n, c->hidden_size);
 }

@@ -68,7 +68,7 @@ static int copy_options(struct engine *g, const struct engine_options *o, struct
 	if (o->store && !(g->options.store = strdup(o->store)))
 		return err_set(e, ENOMEM, "out of memory for the options");
 	if (!g->options.chunk)
-		g->options.chunk = 256;
+		g->options.chunk = 512; /* about 32 tokens for each of 128 experts */
 	if (!g->options.threads) {
 		cpu_set_t cpus;
 		g->options.threads =

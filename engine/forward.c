@@ -118,48 +118,51 @@ struct input activation_input(const struct activation *a, uint32_t first)
 	};
 }
 
-struct product {
+/* Products of one input with several matrices, as one parallel loop over the tiles of them all. */
+struct products {
 	const struct kernels *kernels;
-	const struct matrix *w;
+	const struct product *product;
 	struct input x;
-	float *y;
 	uint32_t n;
 };
 
+static uint32_t tiles_of(const struct matrix *w)
+{
+	return (w->shape.rows + TILE_ROWS - 1) / TILE_ROWS;
+}
+
 static void multiply_tiles(void *ctx, uint32_t begin, uint32_t end)
 {
-	const struct product *p = ctx;
-	uint32_t rows = p->w->shape.rows, row1 = end * TILE_ROWS;
-	p->kernels->multiply[p->w->shape.format](p->y, rows, p->w, begin * TILE_ROWS,
-						 row1 < rows ? row1 : rows, &p->x, NULL, p->n);
+	const struct products *all = ctx;
+	const struct product *p = all->product;
+	for (; begin < end; p++) {
+		uint32_t tiles = tiles_of(p->w), rows = p->w->shape.rows;
+		if (begin < tiles) {
+			uint32_t last = end < tiles ? end : tiles;
+			uint32_t row1 = last * TILE_ROWS < rows ? last * TILE_ROWS : rows;
+			all->kernels->multiply[p->w->shape.format](
+				p->y, rows, p->w, begin * TILE_ROWS, row1, &all->x, NULL, all->n);
+			begin = last;
+		}
+		begin -= tiles;
+		end -= tiles;
+	}
 }
 
-/* Pieces small enough that the threads end together, large enough to be worth taking. */
-static uint32_t tile_grain(const struct forward *f, uint32_t tiles)
-{
-	uint32_t grain = tiles / (8 * threads_count(f->threads));
-	return grain ? grain : 1;
-}
-
-static void multiply_prepared(const struct forward *f, float *y, const struct matrix *w,
-			      const struct activation *a, uint32_t first, uint32_t n)
-{
-	struct product p = {f->kernels, w, activation_input(a, first), y, n};
-	uint32_t tiles = (w->shape.rows + TILE_ROWS - 1) / TILE_ROWS;
-	threads_run(f->threads, tiles, tile_grain(f, tiles), multiply_tiles, &p);
-}
-
-void forward_multiply(const struct forward *f, float *y, const struct matrix *w,
+void forward_multiply(const struct forward *f, const struct product *products, uint32_t count,
 		      struct activation *a, uint32_t n)
 {
-	activation_prepare(f, a, n, w->shape.format);
-	multiply_prepared(f, y, w, a, 0, n);
+	uint32_t tiles = 0;
+	for (uint32_t i = 0; i < count; i++)
+		tiles += tiles_of(products[i].w);
+	activation_prepare(f, a, n, products[0].w->shape.format);
+	struct products all = {f->kernels, products, activation_input(a, 0), n};
+	threads_run(f->threads, tiles, forward_grain(f, tiles), multiply_tiles, &all);
 }
 
-void forward_multiply_again(const struct forward *f, float *y, const struct matrix *w,
-			    const struct activation *a, uint32_t n)
+uint32_t forward_grain(const struct forward *f, uint32_t items)
 {
-	multiply_prepared(f, y, w, a, 0, n);
+	return items / (8 * threads_count(f->threads)) + 1;
 }
 
 void forward_add_bias(const struct forward *f, float *y, const float *bias, uint32_t n,
@@ -180,12 +183,26 @@ static void tap(const struct forward *f, enum tap_point point, uint32_t layer,
 }
 
 /* normed[0 … n-1] from the stream's tokens first … first + n - 1. */
+struct normalisation {
+	struct forward *f;
+	const float *weight;
+	uint32_t first;
+};
+
+static void normalise_tokens(void *ctx, uint32_t begin, uint32_t end)
+{
+	const struct normalisation *z = ctx;
+	const struct forward *f = z->f;
+	uint32_t width = f->config->hidden_size;
+	for (size_t t = begin; t < end; t++)
+		f->kernels->rmsnorm(f->normed.f + t * width, f->x + (z->first + t) * width,
+				    z->weight, width, f->config->rms_eps);
+}
+
 static void normalise(struct forward *f, const float *weight, uint32_t first, uint32_t n)
 {
-	uint32_t width = f->config->hidden_size;
-	for (size_t t = 0; t < n; t++)
-		f->kernels->rmsnorm(f->normed.f + t * width, f->x + (first + t) * width, weight,
-				    width, f->config->rms_eps);
+	struct normalisation z = {f, weight, first};
+	threads_run(f->threads, n, 8, normalise_tokens, &z);
 }
 
 static void add_to_stream(struct forward *f, uint32_t n)
@@ -195,10 +212,11 @@ static void add_to_stream(struct forward *f, uint32_t n)
 
 static void dense_feed_forward(struct forward *f, const struct layer_weights *l, uint32_t n)
 {
-	forward_multiply(f, f->hidden.f, &l->m[TENSOR_GATE], &f->normed, n);
-	forward_multiply_again(f, f->up, &l->m[TENSOR_UP], &f->normed, n);
+	const struct product gate_up[] = {{f->hidden.f, &l->m[TENSOR_GATE]},
+					  {f->up, &l->m[TENSOR_UP]}};
+	forward_multiply(f, gate_up, 2, &f->normed, n);
 	f->kernels->silu_mul(f->hidden.f, f->up, (size_t)n * f->config->intermediate_size);
-	forward_multiply(f, f->up, &l->m[TENSOR_DOWN], &f->hidden, n);
+	forward_multiply(f, &(struct product){f->up, &l->m[TENSOR_DOWN]}, 1, &f->hidden, n);
 }
 
 static int run_layer(struct forward *f, struct context *x, uint32_t layer, uint32_t n,
@@ -249,7 +267,8 @@ static void compute_logits(struct forward *f, const struct context *x, uint32_t 
 	normalise(f, f->weights->final_norm, first, n - first);
 	if (all)
 		tap(f, TAP_NORMED, 0, x, n, f->normed.f);
-	forward_multiply(f, all ? all : f->logits, &f->weights->head, &f->normed, n - first);
+	struct product head = {all ? all : f->logits, &f->weights->head};
+	forward_multiply(f, &head, 1, &f->normed, n - first);
 }
 
 int forward_run(struct forward *f, struct context *x, const uint32_t *tokens, uint32_t n,

@@ -78,12 +78,17 @@ void activation_prepare(const struct forward *f, struct activation *a, uint32_t 
 			enum format format);
 struct input activation_input(const struct activation *a, uint32_t first);
 
-/* y[n][rows] = W · a, all threads together. The first product of an activation prepares it; the
- * _again form multiplies what an earlier product with a matrix of the same format has prepared. */
-void forward_multiply(const struct forward *f, float *y, const struct matrix *w,
+/* y[n][rows] = W · a for each of `count` matrices of one format, as one parallel loop: the threads
+ * meet once. */
+struct product {
+	float *y;
+	const struct matrix *w;
+};
+void forward_multiply(const struct forward *f, const struct product *products, uint32_t count,
 		      struct activation *a, uint32_t n);
-void forward_multiply_again(const struct forward *f, float *y, const struct matrix *w,
-			    const struct activation *a, uint32_t n);
+/* A grain for that many items: small enough that the threads end together, large enough to be worth
+ * taking. */
+uint32_t forward_grain(const struct forward *f, uint32_t items);
 /* Adds a bias row, if there is one, to each of n rows. */
 void forward_add_bias(const struct forward *f, float *y, const float *bias, uint32_t n,
 		      uint32_t width);

@@ -29,7 +29,6 @@ struct moe {
 	float *up;		   /* [assignment][expert size] */
 	float *out;		   /* [assignment][hidden] */
 	struct pager_ready *ready; /* [experts] */
-	uint32_t *piece_start;	   /* [experts + 1], of the ready experts' assignments */
 };
 
 /* Allocates one array; a size that does not fit is out of memory too. */
@@ -63,8 +62,7 @@ int moe_init(struct forward *f, struct err *e)
 	    allocate(&m->hidden.scale, all * groups, sizeof(float)) &&
 	    allocate(&m->up, all * c->expert_size, sizeof(float)) &&
 	    allocate(&m->out, all * c->hidden_size, sizeof(float)) &&
-	    allocate(&m->ready, c->experts, sizeof *m->ready) &&
-	    allocate(&m->piece_start, c->experts + 1u, sizeof(uint32_t))) {
+	    allocate(&m->ready, c->experts, sizeof *m->ready)) {
 		m->top_k = c->experts_per_token;
 		m->hidden.k = c->expert_size;
 		return 0;
@@ -91,7 +89,6 @@ void moe_free(struct moe *m)
 	free(m->up);
 	free(m->out);
 	free(m->ready);
-	free(m->piece_start);
 	free(m);
 }
 
@@ -187,8 +184,8 @@ static void tap_routing(const struct forward *f, uint32_t layer, uint32_t positi
 static void route(struct forward *f, uint32_t layer, uint32_t n, uint32_t position)
 {
 	struct moe *m = f->moe;
-	forward_multiply(f, m->router_logits, &f->weights->layer[layer].m[TENSOR_ROUTER],
-			 &f->normed, n);
+	struct product router = {m->router_logits, &f->weights->layer[layer].m[TENSOR_ROUTER]};
+	forward_multiply(f, &router, 1, &f->normed, n);
 	tap_routing(f, layer, position, n, TAP_ROUTER_LOGITS);
 	threads_run(f->threads, n, 16, route_tokens, f);
 	tap_routing(f, layer, position, n, TAP_ROUTER_WEIGHTS);
@@ -197,16 +194,16 @@ static void route(struct forward *f, uint32_t layer, uint32_t n, uint32_t positi
 
 /* ---- experts ---- */
 
-/* The experts that are ready now; their projections run as one parallel loop each. */
+/* The experts that are ready now. They run as two parallel loops, whatever their number: gate, up
+ * and their product, and down. */
 struct wave {
 	const struct forward *f;
-	uint32_t count;		   /* of m->ready */
-	uint32_t tiles, row_tiles; /* per expert, of the projection under way */
+	uint32_t blocks; /* per expert: of TQ_GROUP rows of gate and up, or of down's rows */
 };
 
-static uint32_t tiles_of(uint32_t rows)
+static uint32_t blocks_of(uint32_t rows)
 {
-	return (rows + TILE_ROWS - 1) / TILE_ROWS;
+	return (rows + TQ_GROUP - 1) / TQ_GROUP;
 }
 
 static uint32_t expert_of(const struct moe *m, uint32_t ready)
@@ -214,86 +211,68 @@ static uint32_t expert_of(const struct moe *m, uint32_t ready)
 	return m->distinct[m->ready[ready].index];
 }
 
-/* One matrix of one expert, some of its tiles, all of its tokens. */
-static void multiply_part(const struct forward *f, uint32_t ready, uint32_t part, uint32_t tile0,
-			  uint32_t tile1)
+/* TQ_GROUP rows of one matrix of one expert, for all of its tokens. */
+static void multiply_block(const struct forward *f, uint32_t ready, uint32_t part, uint32_t block)
 {
 	const struct moe *m = f->moe;
 	const struct shape *s = &f->plan->part[part];
 	struct matrix w = {*s, (const uint8_t *)m->ready[ready].data + f->plan->slot_offset[part]};
 	uint32_t e = expert_of(m, ready), first = m->group_start[e],
 		 n = m->group_start[e + 1] - first;
-	uint32_t row1 = tile1 * TILE_ROWS < s->rows ? tile1 * TILE_ROWS : s->rows;
+	uint32_t row0 = block * TQ_GROUP,
+		 row1 = row0 + TQ_GROUP < s->rows ? row0 + TQ_GROUP : s->rows;
 	float *const outputs[EXPERT_PARTS] = {m->hidden.f, m->up, m->out};
 	bool down = part == EXPERT_PARTS - 1; /* its inputs are this expert's own rows */
 	struct input x =
 		down ? activation_input(&m->hidden, first) : activation_input(&f->normed, 0);
-	f->kernels->multiply[s->format](outputs[part] + (size_t)first * s->rows, s->rows, &w,
-					tile0 * TILE_ROWS, row1, &x, down ? NULL : m->token + first,
-					n);
+	f->kernels->multiply[s->format](outputs[part] + (size_t)first * s->rows, s->rows, &w, row0,
+					row1, &x, down ? NULL : m->token + first, n);
 }
 
-/* Items: for each ready expert the tiles of gate, then of up. */
-static void multiply_gate_up(void *ctx, uint32_t begin, uint32_t end)
+/* silu(gate) · up of a block's rows, made ready for down: the block is one of its input's groups.
+ */
+static void activate_block(const struct forward *f, uint32_t ready, uint32_t block)
 {
-	const struct wave *v = ctx;
-	for (uint32_t i = begin; i < end;) {
-		uint32_t ready = i / v->tiles, tile = i % v->tiles;
-		uint32_t part = tile / v->row_tiles, tile0 = tile % v->row_tiles;
-		uint32_t count = v->row_tiles - tile0 < end - i ? v->row_tiles - tile0 : end - i;
-		multiply_part(v->f, ready, part, tile0, tile0 + count);
-		i += count;
+	const struct moe *m = f->moe;
+	size_t width = m->hidden.k, groups = tq_groups(m->hidden.k),
+	       begin = (size_t)block * TQ_GROUP;
+	uint32_t n = width - begin < TQ_GROUP ? (uint32_t)(width - begin) : TQ_GROUP;
+	uint32_t e = expert_of(m, ready);
+	bool tq = format_is_tq(f->plan->part[EXPERT_PARTS - 1].format);
+	for (size_t a = m->group_start[e]; a < m->group_start[e + 1]; a++) {
+		float *gate = m->hidden.f + a * width + begin;
+		size_t group = a * groups + block;
+		f->kernels->silu_mul(gate, m->up + a * width + begin, n);
+		if (tq)
+			f->kernels->tq_prepare(m->hidden.q + group * TQ_GROUP,
+					       m->hidden.scale + group, gate, n);
 	}
 }
 
-static void multiply_down(void *ctx, uint32_t begin, uint32_t end)
+static void run_gate_up(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct wave *v = ctx;
-	for (uint32_t i = begin; i < end;) {
-		uint32_t ready = i / v->tiles, tile0 = i % v->tiles;
-		uint32_t count = v->tiles - tile0 < end - i ? v->tiles - tile0 : end - i;
-		multiply_part(v->f, ready, EXPERT_PARTS - 1, tile0, tile0 + count);
-		i += count;
-	}
-}
-
-/* Items: the ready experts' assignments. The product of gate and up, made ready for down. */
-static void activate(void *ctx, uint32_t begin, uint32_t end)
-{
-	const struct wave *v = ctx;
-	const struct moe *m = v->f->moe;
-	size_t width = m->hidden.k, groups = tq_groups(m->hidden.k);
-	uint32_t ready = 0;
 	for (uint32_t i = begin; i < end; i++) {
-		while (i >= m->piece_start[ready + 1])
-			ready++;
-		size_t a = m->group_start[expert_of(m, ready)] + (i - m->piece_start[ready]);
-		float *gate = m->hidden.f + a * width;
-		v->f->kernels->silu_mul(gate, m->up + a * width, width);
-		if (format_is_tq(v->f->plan->part[EXPERT_PARTS - 1].format))
-			v->f->kernels->tq_prepare(m->hidden.q + a * groups * TQ_GROUP,
-						  m->hidden.scale + a * groups, gate, m->hidden.k);
+		uint32_t ready = i / v->blocks, block = i % v->blocks;
+		multiply_block(v->f, ready, 0, block);
+		multiply_block(v->f, ready, 1, block);
+		activate_block(v->f, ready, block);
 	}
+}
+
+static void run_down(void *ctx, uint32_t begin, uint32_t end)
+{
+	const struct wave *v = ctx;
+	for (uint32_t i = begin; i < end; i++)
+		multiply_block(v->f, i / v->blocks, EXPERT_PARTS - 1, i % v->blocks);
 }
 
 static void run_wave(const struct forward *f, uint32_t count)
 {
-	struct moe *m = f->moe;
-	m->piece_start[0] = 0;
-	for (uint32_t i = 0; i < count; i++) {
-		uint32_t e = expert_of(m, i);
-		m->piece_start[i + 1] =
-			m->piece_start[i] + m->group_start[e + 1] - m->group_start[e];
-	}
-	uint32_t threads = threads_count(f->threads);
-	uint32_t row_tiles = tiles_of(f->config->expert_size);
-	struct wave v = {f, count, 2 * row_tiles, row_tiles};
-	uint32_t items = count * v.tiles;
-	threads_run(f->threads, items, items / (8 * threads) + 1, multiply_gate_up, &v);
-	threads_run(f->threads, m->piece_start[count], 4, activate, &v);
-	v.tiles = tiles_of(f->config->hidden_size);
-	items = count * v.tiles;
-	threads_run(f->threads, items, items / (8 * threads) + 1, multiply_down, &v);
+	struct wave v = {f, blocks_of(f->config->expert_size)};
+	threads_run(f->threads, count * v.blocks, 1, run_gate_up, &v);
+	v.blocks = blocks_of(f->config->hidden_size);
+	threads_run(f->threads, count * v.blocks, 1, run_down, &v);
 }
 
 /* Each token's experts, added up in ascending order whatever the order of arrival. */
