@@ -155,12 +155,28 @@ static int check_not_quantised(const struct reader *r)
 
 /* ---- positions ---- */
 
-static int check_rope_type(const struct reader *r, struct json_object *rope, const char *key)
+/* The type has had two names. */
+static int check_rope_type(const struct reader *r, struct json_object *rope)
 {
-	const char *type;
-	int failed = json_get_string_or(rope, key, r->name, "default", &type, r->e);
-	if (!failed && strcmp(type, "default") != 0)
-		return unsupported(r, "rope_type", type, "default");
+	static const char *const keys[] = {"rope_type", "type"};
+	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+		const char *type;
+		int failed = json_get_string_or(rope, keys[i], r->name, "default", &type, r->e);
+		if (failed)
+			return failed;
+		if (strcmp(type, "default") != 0)
+			return unsupported(r, keys[i], type, "default");
+	}
+	return 0;
+}
+
+static int check_rotated_whole(const struct reader *r, struct json_object *from)
+{
+	double factor;
+	int failed =
+		json_get_double_or(from, "partial_rotary_factor", r->name, 0, 1, 1, &factor, r->e);
+	if (!failed && factor != 1)
+		return unsupported(r, "partial_rotary_factor", "less than 1", "1");
 	return failed;
 }
 
@@ -168,25 +184,20 @@ static int check_rope_type(const struct reader *r, struct json_object *rope, con
 static int read_rope(const struct reader *r)
 {
 	struct json_object *newer, *scaling;
-	struct config *c = r->config;
 	int failed = json_get_object_or_null(r->json, "rope_parameters", r->name, &newer, r->e);
 	if (!failed)
 		failed = json_get_object_or_null(r->json, "rope_scaling", r->name, &scaling, r->e);
-	if (failed)
-		return failed;
-	double factor = 1;
-	struct json_object *from = newer ? newer : r->json;
-	failed = json_get_double(from, "rope_theta", r->name, 1, 1e15, &c->rope_theta, r->e);
 	if (!failed)
-		failed = json_get_double_or(from, "partial_rotary_factor", r->name, 0, 1, 1,
-					    &factor, r->e);
-	if (!failed && factor != 1)
-		return unsupported(r, "partial_rotary_factor", "less than 1", "1");
+		failed = json_get_double(newer ? newer : r->json, "rope_theta", r->name, 1, 1e15,
+					 &r->config->rope_theta, r->e);
+	if (!failed)
+		failed = check_rotated_whole(r, r->json);
 	if (!failed && newer)
-		failed = check_rope_type(r, newer, "rope_type");
+		failed = check_rotated_whole(r, newer);
+	if (!failed && newer)
+		failed = check_rope_type(r, newer);
 	if (!failed && scaling)
-		failed = check_rope_type(r, scaling,
-					 json_has(scaling, "type") ? "type" : "rope_type");
+		failed = check_rope_type(r, scaling);
 	return failed;
 }
 
