@@ -154,11 +154,15 @@ static int by_offset(const void *a, const void *b)
 	return (x->bytes > y->bytes) - (x->bytes < y->bytes); /* empty ones first */
 }
 
-static int check_cover(struct checkpoint_tensor *t, size_t n, uint64_t data_bytes, const char *name,
-		       struct err *e)
+/* Sorts the tensors from `first` on, which are those of one file. */
+static int check_cover(const struct tensor_list *l, size_t first, uint64_t data_bytes,
+		       const char *name, struct err *e)
 {
 	uint64_t next = 0;
-	qsort(t, n, sizeof *t, by_offset);
+	size_t n = l->count - first;
+	struct checkpoint_tensor *t = n ? l->tensors + first : NULL;
+	if (n)
+		qsort(t, n, sizeof *t, by_offset);
 	for (size_t i = 0; i < n; next += t[i++].bytes)
 		if (t[i].offset != next)
 			return err_set(
@@ -171,6 +175,23 @@ static int check_cover(struct checkpoint_tensor *t, size_t n, uint64_t data_byte
 	return 0;
 }
 
+static int parse_entries(struct tensor_list *l, struct json_object *json, uint64_t data_bytes,
+			 uint32_t file, const char *name, struct err *e)
+{
+	if (!json_object_is_type(json, json_type_object))
+		return err_set(e, EINVAL, "%s: the header is not a JSON object", name);
+	struct json_object_iterator at = json_object_iter_begin(json),
+				    end = json_object_iter_end(json);
+	int failed = 0;
+	for (; !failed && !json_object_iter_equal(&at, &end); json_object_iter_next(&at)) {
+		const char *key = json_object_iter_peek_name(&at);
+		if (strcmp(key, "__metadata__") != 0)
+			failed = parse_entry(l, key, json_object_iter_peek_value(&at), data_bytes,
+					     file, name, e);
+	}
+	return failed;
+}
+
 int safetensors_parse(struct tensor_list *l, const char *text, size_t length, uint64_t data_bytes,
 		      uint32_t file, const char *name, struct err *e)
 {
@@ -179,17 +200,7 @@ int safetensors_parse(struct tensor_list *l, const char *text, size_t length, ui
 	int failed = json_parse_text(&json, text, length, name, e);
 	if (failed)
 		return failed;
-	if (!json_object_is_type(json, json_type_object))
-		failed = err_set(e, EINVAL, "%s: the header is not a JSON object", name);
-	struct json_object_iterator at = json_object_iter_begin(json),
-				    end = json_object_iter_end(json);
-	for (; !failed && !json_object_iter_equal(&at, &end); json_object_iter_next(&at)) {
-		const char *key = json_object_iter_peek_name(&at);
-		if (strcmp(key, "__metadata__") != 0)
-			failed = parse_entry(l, key, json_object_iter_peek_value(&at), data_bytes,
-					     file, name, e);
-	}
+	failed = parse_entries(l, json, data_bytes, file, name, e);
 	json_object_put(json);
-	return failed ? failed
-		      : check_cover(l->tensors + first, l->count - first, data_bytes, name, e);
+	return failed ? failed : check_cover(l, first, data_bytes, name, e);
 }
