@@ -59,7 +59,8 @@ static int read_exactly(int fd, void *buffer, size_t bytes, uint64_t offset, con
 static int open_regular(const char *path, uint64_t *size, struct err *e)
 {
 	struct stat st;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	/* O_NONBLOCK: opening a FIFO must not wait for its writer. */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return err_sys(e, errno, "%s: cannot be opened", path);
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
