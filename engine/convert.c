@@ -167,15 +167,31 @@ static void widen(float *out, const uint8_t *in, enum format from, uint32_t n)
 	}
 }
 
+static bool all_finite(const float *x, uint32_t n)
+{
+	const uint32_t exponent = 0x7f800000; /* all its bits set: no number */
+	uint32_t bad = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t bits;
+		memcpy(&bits, x + i, sizeof bits);
+		bad |= (bits & exponent) == exponent;
+	}
+	return !bad;
+}
+
 /* One row as its store has it, appended at packed and norms. ERANGE: a norm does not fit F16. */
 static int encode_row(struct worker *w, const struct shape *s, const struct checkpoint_tensor *t,
 		      const uint8_t *source, uint8_t *packed, uint8_t *norms, struct err *e)
 {
+	widen(w->row, source, t->format, s->cols);
+	if (!all_finite(w->row, s->cols))
+		return err_set(e, EINVAL,
+			       "tensor %s holds a NaN or an infinity; the checkpoint is damaged",
+			       t->name);
 	if (s->format == t->format) {
 		memcpy(packed, source, t->bytes / s->rows);
 		return 0;
 	}
-	widen(w->row, source, t->format, s->cols);
 	if (s->format == FORMAT_F32) {
 		memcpy(packed, w->row, s->cols * sizeof *w->row);
 		return 0;
@@ -185,7 +201,7 @@ static int encode_row(struct worker *w, const struct shape *s, const struct chec
 							     format_tq_bits(s->format),
 							     TQ_GAIN_LEAST_SQUARES))
 		return err_set(e, EINVAL,
-			       "tensor %s holds a NaN or an infinity; the checkpoint is damaged",
+			       "tensor %s holds numbers above 1e18; the checkpoint is damaged",
 			       t->name);
 	for (size_t g = 0; g < groups; g++) {
 		float norm = w->row_norms[g];
@@ -310,16 +326,25 @@ static bool job_is_done(const struct shared *s, const struct job *j)
 		store_writer_has(s->writer, unit + j->tensor->chunks));
 }
 
+static uint64_t source_bytes(const struct shared *s, struct tensor_id id)
+{
+	char name[256];
+	const struct checkpoint_tensor *t = find_source(s->sources, id, name, sizeof name, NULL);
+	return t ? t->bytes : 0;
+}
+
 /* Bytes of the source that a job reads. */
 static uint64_t job_bytes(const struct shared *s, const struct job *j)
 {
-	const struct plan *p = s->plan;
-	uint64_t weights = 0;
-	if (j->tensor)
-		weights = (uint64_t)plan_chunk_rows(j->tensor, j->chunk) * j->tensor->shape.cols;
-	for (uint32_t part = 0; !j->tensor && part < EXPERT_PARTS; part++)
-		weights += (uint64_t)p->part[part].rows * p->part[part].cols;
-	return weights * (p->recipe.kept == FORMAT_F32 ? 4 : 2);
+	const struct plan_tensor *t = j->tensor;
+	uint64_t bytes = 0;
+	if (t)
+		return source_bytes(s, t->id) / t->shape.rows * plan_chunk_rows(t, j->chunk);
+	for (uint32_t part = 0; part < EXPERT_PARTS; part++)
+		bytes += source_bytes(s, (struct tensor_id){plan_part_role(part),
+							    s->plan->layer_of[j->routed_layer],
+							    j->expert});
+	return bytes;
 }
 
 static void record_failure(struct shared *s, const struct err *e)
@@ -465,7 +490,7 @@ static int convert_with_norms(struct conversion *v, const struct sources *source
 	int failed = plan_make(&p, v->config, &v->recipe, e);
 	if (failed)
 		return failed;
-	struct shared s = {.plan = &p};
+	struct shared s = {.plan = &p, .sources = sources};
 	uint64_t total = 0;
 	for (uint32_t i = 0; job_at(&p, i, &j); i++)
 		total += job_bytes(&s, &j);
