@@ -1,0 +1,30 @@
+/* A conversion with everything that it needs around it; see the header. */
+#include "convert_help.h"
+#include "engine/checkpoint.h"
+#include "kernels/kernels.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+int test_convert(struct test_conversion *t, const char *directory, const char *folder,
+		 const char *quant, uint32_t threads, struct err *e)
+{
+	t->v = (struct conversion){
+		.directory = directory,
+		.folder = folder,
+		.config = &t->config,
+		.threads = threads,
+		.kernels = kernels_best(),
+		.stop = &t->stop,
+		.progress = &t->progress,
+	};
+	*e = (struct err){0};
+	if (config_read(&t->config, directory, e) || recipe_find(&t->v.recipe, quant, e) ||
+	    checkpoint_fingerprint(directory, t->v.fingerprint, e))
+		fail_msg("%s", e->text);
+	return convert_run(&t->v, e);
+}

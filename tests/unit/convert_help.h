@@ -1,0 +1,19 @@
+/* A conversion with everything that it needs around it. */
+#ifndef MOEFS_TESTS_CONVERT_HELP_H
+#define MOEFS_TESTS_CONVERT_HELP_H
+
+#include "engine/convert.h"
+
+struct test_conversion {
+	struct config config;
+	struct convert_progress progress;
+	_Atomic bool stop;
+	struct conversion v;
+};
+
+/* Converts the checkpoint in `directory` into the store `folder`. quant may be NULL. Fails the test
+ * only if the directory cannot be read at all. */
+int test_convert(struct test_conversion *t, const char *directory, const char *folder,
+		 const char *quant, uint32_t threads, struct err *e);
+
+#endif

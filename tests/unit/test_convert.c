@@ -1,0 +1,487 @@
+/* What a conversion writes, compared tensor by tensor with the checkpoint by a reader and a
+ * dequantiser of the test's own, and what it refuses. */
+#include "checkpoint_help.h"
+#include "convert_help.h"
+#include "engine/safetensors.h"
+#include "fault_io.h" /* it syncs nothing, so that many conversions take little time */
+#include "golden.h"
+#include "store_help.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+#include <cmocka.h>
+#include <errno.h>
+
+static char parent[32], source[64], store[64];
+static struct test_checkpoint c;
+static struct test_conversion conversion;
+static struct err e;
+
+static int setup(void **state)
+{
+	(void)state;
+	test_folder_make(parent);
+	snprintf(source, sizeof source, "%s/source", parent);
+	snprintf(store, sizeof store, "%s/store", parent);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	test_checkpoint_free(&c);
+	test_folder_remove(parent);
+	return 0;
+}
+
+/* ---- TQ by the book (TQ.md), in double ---- */
+
+static double level(uint32_t bits, uint32_t index)
+{
+	static const double tq2[] = {.040039923, .133466408};
+	static const double tq3[] = {.2450940, .7560047, 1.3439084,
+				     2.1519449}; /* times sqrt(128) */
+	static const uint32_t tq4[] = {0x3c3669ec, 0x3d09e98b, 0x3d69b0e4, 0x3da7f06a,
+				       0x3de059fc, 0x3e10d520, 0x3e39af1a, 0x3e75ed5a};
+	uint32_t half = 1u << (bits - 1), i = index < half ? half - 1 - index : index - half;
+	float four;
+	memcpy(&four, &tq4[i % 8], sizeof four);
+	double value = bits == 2 ? tq2[i % 2] : bits == 3 ? tq3[i % 4] / sqrt(128) : (double)four;
+	return index < half ? -value : value;
+}
+
+static void flip_signs(double x[128], const char *mask)
+{
+	for (unsigned i = 0; i < 128; i++) {
+		char byte[3] = {mask[i / 8 * 2], mask[i / 8 * 2 + 1], 0};
+		if (!(strtoul(byte, NULL, 16) >> i % 8 & 1))
+			x[i] = -x[i];
+	}
+}
+
+static void dequantise_group(double x[128], const uint8_t *packed, uint32_t bits, double norm)
+{
+	for (unsigned i = 0; i < 128; i++) {
+		uint32_t index = 0;
+		for (unsigned b = 0; b < bits; b++) {
+			unsigned at = i * bits + b;
+			index |= (uint32_t)(packed[at / 8] >> at % 8 & 1) << b;
+		}
+		x[i] = norm * level(bits, index) / sqrt(128);
+	}
+	flip_signs(x, "07d021a85ce6402438d201c5cbbf2514");
+	for (unsigned h = 1; h < 128; h *= 2)
+		for (unsigned i = 0; i < 128; i++)
+			if (!(i & h)) {
+				double a = x[i], b = x[i + h];
+				x[i] = a + b;
+				x[i + h] = a - b;
+			}
+	flip_signs(x, "2242d73f177cab01f6ba4affe75f6b65");
+}
+
+/* ---- a store against its source ---- */
+
+struct quant {
+	const char *name;
+	uint32_t expert_bits, dense_bits; /* 0: kept */
+};
+static const struct quant quants[] = {{"tq2", 2, 4}, {"tq3", 3, 4}, {"tq4", 4, 4}, {"bf16", 0, 0}};
+/* Squared error of a group of Gaussian weights, relative, per bits. */
+static const double expected_error[] = {[2] = .115, [3] = .0340, [4] = .0095};
+
+static uint32_t bits_of(const struct quant *q, const char *name)
+{
+	if (strstr(name, ".experts."))
+		return q->expert_bits;
+	return strstr(name, "_proj.weight") || !strcmp(name, "lm_head.weight") ? q->dense_bits : 0;
+}
+
+static void compare_tq(const struct golden *g, const struct test_tensor *t, const char *name,
+		       uint32_t bits, const char *norm_type)
+{
+	char part[256];
+	snprintf(part, sizeof part, "%s.tq_packed", name);
+	struct golden_tensor packed = golden_get(g, part, "U8");
+	snprintf(part, sizeof part, "%s.tq_norms", name);
+	struct golden_tensor norms = golden_get(g, part, norm_type);
+	size_t rows = t->shape[0], cols = t->shape[1], groups = (cols + 127) / 128;
+	assert_int_equal(packed.shape[0], rows * groups);
+	assert_int_equal(packed.shape[1], 16 * bits);
+	assert_int_equal(norms.shape[0], rows);
+	assert_int_equal(norms.shape[1], groups);
+	double error = 0, power = 0;
+	for (size_t i = 0; i < rows * groups; i++) {
+		double x[128];
+		uint16_t half;
+		float norm;
+		memcpy(&half, (const uint8_t *)norms.data + 2 * i, sizeof half);
+		if (!strcmp(norm_type, "F32"))
+			memcpy(&norm, (const uint8_t *)norms.data + 4 * i, sizeof norm);
+		else
+			norm = f16_to_f32(half);
+		dequantise_group(x, (const uint8_t *)packed.data + i * 16 * bits, bits, norm);
+		for (size_t k = 0; k < 128 && i % groups * 128 + k < cols; k++) {
+			double w = test_tensor_get(t, i / groups * cols + i % groups * 128 + k);
+			error += (x[k] - w) * (x[k] - w);
+			power += w * w;
+		}
+	}
+	/* Of a padded group, some of the error may be in the padding, which nobody reads. */
+	double most = 1.2 * expected_error[bits],
+	       least = .8 * expected_error[bits] * (double)cols / (double)(groups * 128);
+	if (!(error / power > least && error / power < most))
+		fail_msg("%s: relative error %.4f, not %.4f", name, error / power,
+			 expected_error[bits]);
+}
+
+static void compare_kept(const struct golden *g, const struct test_tensor *t, const char *name)
+{
+	struct golden_tensor got = golden_get(g, name, t->dims == 1 ? "F32" : t->type);
+	assert_int_equal(got.dims, t->dims);
+	assert_memory_equal(got.shape, t->shape, t->dims * sizeof *t->shape);
+	if (t->dims == 2) {
+		assert_int_equal(got.bytes, t->bytes);
+		assert_memory_equal(got.data, t->data, t->bytes);
+		return;
+	}
+	for (size_t i = 0; i < got.count; i++) {
+		float value;
+		memcpy(&value, (const uint8_t *)got.data + 4 * i, sizeof value);
+		assert_true(value == test_tensor_get(t, i));
+	}
+}
+
+static struct golden *open_part(const char *name)
+{
+	char path[128];
+	snprintf(path, sizeof path, "%s/%s", store, name);
+	struct stat st;
+	assert_int_equal(stat(path, &st), 0);
+	return st.st_size ? golden_open(path) : NULL;
+}
+
+/* How many tensors a file has, by the engine's strict reader: they cover the file without a gap. */
+static size_t count_tensors(const char *name)
+{
+	char path[128];
+	size_t n;
+	uint64_t header;
+	struct tensor_list list = {0};
+	snprintf(path, sizeof path, "%s/%s", store, name);
+	uint8_t *bytes = test_file_read(path, &n);
+	if (!n) {
+		free(bytes);
+		return 0;
+	}
+	memcpy(&header, bytes, sizeof header);
+	assert_int_equal((8 + header) % 4096, 0);
+	if (safetensors_parse(&list, (const char *)bytes + 8, header, n - 8 - header, 0, path, &e))
+		fail_msg("%s", e.text);
+	size_t count = list.count;
+	tensor_list_free(&list);
+	free(bytes);
+	return count;
+}
+
+static void compare_store(const struct quant *q, const char *norm_type)
+{
+	struct golden *dense = open_part("dense.safetensors"),
+		      *experts = open_part("experts.safetensors");
+	size_t want = 0;
+	for (size_t i = 0; i < c.count; i++) {
+		const struct test_tensor *t = &c.tensors[i];
+		const struct golden *g = strstr(t->name, ".experts.") ? experts : dense;
+		uint32_t bits = bits_of(q, t->name);
+		want += bits ? 2 : 1;
+		if (bits)
+			compare_tq(g, t, t->name, bits, norm_type);
+		else
+			compare_kept(g, t, t->name);
+	}
+	if (conversion.config.tied_head) {
+		const struct test_tensor *t = test_tensor_find(&c, "model.embed_tokens.weight");
+		want += q->dense_bits ? 2 : 1;
+		if (q->dense_bits)
+			compare_tq(dense, t, "lm_head.weight", q->dense_bits, norm_type);
+		else
+			compare_kept(dense, t, "lm_head.weight");
+	}
+	assert_int_equal(count_tensors("dense.safetensors") + count_tensors("experts.safetensors"),
+			 want);
+	golden_close(dense);
+	if (experts)
+		golden_close(experts);
+}
+
+static void convert_and_compare(const char *fixture, const struct quant *q, const char *norm_type)
+{
+	test_checkpoint_make(&c, fixture, source);
+	if (test_convert(&conversion, source, store, q->name, 2, &e))
+		fail_msg("%s, %s: %s", fixture, q->name, e.text);
+	compare_store(q, norm_type);
+	test_folder_remove(store);
+}
+
+static void every_fixture_and_recipe_is_stored_as_its_name_says(void **state)
+{
+	(void)state;
+	static const char *const fixtures[] = {"qwen2", "qwen3", "qwen3_moe"};
+	for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
+		test_checkpoint_read(&c, fixtures[i]);
+		for (size_t k = 0; k < sizeof quants / sizeof *quants; k++)
+			convert_and_compare(fixtures[i], &quants[k], "F16");
+		test_checkpoint_free(&c);
+	}
+}
+
+static void all_three_float_types_are_kept_as_they_are(void **state)
+{
+	(void)state;
+	static const char *const types[] = {"F16", "F32", "BF16"};
+	test_checkpoint_read(&c, "qwen2");
+	for (size_t i = 0; i < 3; i++) {
+		for (size_t k = 0; k < c.count; k++)
+			test_tensor_retype(&c.tensors[k], types[i]);
+		convert_and_compare("qwen2", &quants[1], "F16");
+		convert_and_compare("qwen2", &quants[3], "F16");
+	}
+}
+
+static void matrices_of_different_types_are_kept_in_f32(void **state)
+{
+	(void)state;
+	test_checkpoint_read(&c, "qwen3_moe");
+	test_tensor_retype(test_tensor_find(&c, "model.layers.1.mlp.gate.weight"), "F32");
+	test_checkpoint_make(&c, "qwen3_moe", source);
+	assert_int_equal(test_convert(&conversion, source, store, "tq3", 2, &e), 0);
+	for (size_t i = 0; i < c.count; i++)
+		test_tensor_retype(&c.tensors[i], "F32");
+	compare_store(&quants[1], "F16");
+}
+
+static void vectors_may_be_f32_beside_matrices_of_16_bits(void **state)
+{
+	(void)state;
+	test_checkpoint_read(&c, "qwen3");
+	for (size_t i = 0; i < c.count; i++)
+		if (c.tensors[i].dims == 1)
+			test_tensor_retype(&c.tensors[i], "F32");
+	convert_and_compare("qwen3", &quants[1], "F16");
+	/* Every byte of the source was counted, none twice. */
+	size_t bytes = 0;
+	for (size_t i = 0; i < c.count; i++)
+		bytes += c.tensors[i].bytes;
+	assert_int_equal(conversion.progress.done, bytes);
+}
+
+static void the_parts_of_an_expert_lie_side_by_side(void **state)
+{
+	(void)state;
+	static const char *const parts[] = {
+		"gate_proj.weight.tq_packed", "gate_proj.weight.tq_norms",
+		"up_proj.weight.tq_packed",   "up_proj.weight.tq_norms",
+		"down_proj.weight.tq_packed", "down_proj.weight.tq_norms"};
+	test_checkpoint_read(&c, "qwen3_moe");
+	test_checkpoint_make(&c, "qwen3_moe", source);
+	assert_int_equal(test_convert(&conversion, source, store, "tq3", 2, &e), 0);
+	struct golden *g = open_part("experts.safetensors");
+	const uint8_t *next = NULL;
+	for (unsigned layer = 0; layer < 3; layer++)
+		for (unsigned x = 0; x < 16; x++)
+			for (size_t i = 0; i < 6; i++) {
+				char name[128];
+				struct golden_tensor t;
+				snprintf(name, sizeof name, "model.layers.%u.mlp.experts.%u.%s",
+					 layer, x, parts[i]);
+				t = golden_get(g, name, i % 2 ? "F16" : "U8");
+				assert_true(!next || next == t.data);
+				next = (const uint8_t *)t.data + t.bytes;
+			}
+	golden_close(g);
+}
+
+static void the_files_do_not_depend_on_the_number_of_threads(void **state)
+{
+	(void)state;
+	static const char *const files[] = {"experts.safetensors", "dense.safetensors", "index"};
+	char other[80], path[128];
+	test_checkpoint_read(&c, "qwen3_moe");
+	test_checkpoint_make(&c, "qwen3_moe", source);
+	snprintf(other, sizeof other, "%s/other", parent);
+	assert_int_equal(test_convert(&conversion, source, store, NULL, 1, &e), 0);
+	assert_int_equal(test_convert(&conversion, source, other, NULL, 5, &e), 0);
+	for (size_t i = 0; i < 3; i++) {
+		size_t n, m;
+		snprintf(path, sizeof path, "%s/%s", store, files[i]);
+		uint8_t *one = test_file_read(path, &n);
+		snprintf(path, sizeof path, "%s/%s", other, files[i]);
+		uint8_t *five = test_file_read(path, &m);
+		assert_int_equal(n, m);
+		assert_memory_equal(one, five, n);
+		free(one);
+		free(five);
+	}
+}
+
+/* ---- norms ---- */
+
+static void scale(const char *name, float factor)
+{
+	struct test_tensor *t = test_tensor_find(&c, name);
+	for (size_t i = 0; i < test_tensor_elements(t); i++)
+		test_tensor_set(t, i, test_tensor_get(t, i) * factor);
+}
+
+static void norms_beyond_f16_are_stored_in_f32(void **state)
+{
+	(void)state;
+	static const float factors[] = {0x1p-24f, 0x1p20f};
+	for (size_t i = 0; i < 2; i++) {
+		test_checkpoint_read(&c, "qwen3_moe");
+		scale("model.layers.2.mlp.experts.7.down_proj.weight", factors[i]);
+		convert_and_compare("qwen3_moe", &quants[1], "F32");
+		test_checkpoint_free(&c);
+		test_checkpoint_read(&c, "qwen3");
+		scale("model.layers.0.self_attn.v_proj.weight", factors[i]);
+		convert_and_compare("qwen3", &quants[1], "F32");
+		test_checkpoint_free(&c);
+	}
+}
+
+static void a_row_of_zeros_is_no_reason_for_f32_norms(void **state)
+{
+	(void)state;
+	test_checkpoint_read(&c, "qwen3");
+	struct test_tensor *t = test_tensor_find(&c, "model.layers.0.self_attn.v_proj.weight");
+	memset(t->data, 0, t->shape[1] * 2);
+	convert_and_compare("qwen3", &quants[1], "F16");
+}
+
+/* ---- what is refused ---- */
+
+/* The words name the tensor, and nothing is left that looks like a store. */
+static void assert_refused(const char *quant, int code, const char *word)
+{
+	struct store *s;
+	struct err other;
+	test_checkpoint_make(&c, "qwen3_moe", source);
+	int failed = test_convert(&conversion, source, store, quant, 2, &e);
+	if (failed != -code || !strstr(e.text, word))
+		fail_msg("gave %d, \"%s\", not %d with \"%s\"", failed, e.text, -code, word);
+	assert_int_equal(store_open(&s, store, NULL, &other), -ENOENT);
+	assert_int_equal(access(store, F_OK), -1);
+	test_checkpoint_free(&c);
+}
+
+static void a_tensor_that_the_model_does_not_know_is_named(void **state)
+{
+	(void)state;
+	static const char *const names[] = {"model.layers.3.self_attn.q_proj.weight",
+					    "model.layers.0.mlp.experts.16.up_proj.weight",
+					    "model.layers.0.self_attn.q_proj.bias",
+					    "model.layers.00.self_attn.q_proj.weight",
+					    "",
+					    "%s%n"};
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		test_checkpoint_read(&c, "qwen3_moe");
+		test_tensor_copy(&c, "model.layers.0.self_attn.q_proj.weight", names[i]);
+		assert_refused(NULL, EINVAL, names[i]);
+	}
+}
+
+static void a_missing_tensor_is_named(void **state)
+{
+	(void)state;
+	static const char *const names[] = {"model.embed_tokens.weight", "lm_head.weight",
+					    "model.norm.weight", "model.layers.1.mlp.gate.weight",
+					    "model.layers.2.mlp.experts.15.down_proj.weight"};
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		test_checkpoint_read(&c, "qwen3_moe");
+		test_tensor_remove(&c, names[i]);
+		assert_refused(NULL, ENOENT, names[i]);
+	}
+}
+
+static void a_misshapen_tensor_is_named_with_both_shapes(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name;
+		size_t dims;
+		uint64_t shape[3];
+	} wrong[] = {
+		{"model.layers.0.mlp.experts.3.up_proj.weight", 2, {128, 96}},
+		{"model.layers.0.mlp.experts.3.up_proj.weight", 1, {96 * 128}},
+		{"model.layers.0.mlp.experts.3.up_proj.weight", 3, {96, 128, 1}},
+		{"model.norm.weight", 2, {128, 1}},
+		{"model.norm.weight", 2, {1, 128}},
+	};
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+		test_checkpoint_read(&c, "qwen3_moe");
+		struct test_tensor *t = test_tensor_find(&c, wrong[i].name);
+		t->dims = wrong[i].dims;
+		memcpy(t->shape, wrong[i].shape, sizeof wrong[i].shape);
+		assert_refused(NULL, EINVAL, wrong[i].name);
+		assert_non_null(strstr(e.text, "128"));
+	}
+}
+
+static void a_type_that_is_not_computed_with_is_named(void **state)
+{
+	(void)state;
+	test_checkpoint_read(&c, "qwen3_moe");
+	struct test_tensor *t = test_tensor_find(&c, "model.layers.0.self_attn.k_proj.weight");
+	snprintf(t->type, sizeof t->type, "I16");
+	assert_refused(NULL, ENOTSUP, t->name);
+	assert_non_null(strstr(e.text, "I16"));
+}
+
+static void a_weight_that_is_no_number_is_an_error_that_names_its_tensor(void **state)
+{
+	(void)state;
+	static const char *const names[] = {"model.layers.1.mlp.experts.5.gate_proj.weight",
+					    "model.layers.0.self_attn.o_proj.weight",
+					    "model.layers.1.mlp.gate.weight",
+					    "model.embed_tokens.weight", "model.norm.weight"};
+	static const float values[] = {NAN, INFINITY, -INFINITY};
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		for (int exact = 0; exact < 2; exact++) {
+			test_checkpoint_read(&c, "qwen3_moe");
+			struct test_tensor *t = test_tensor_find(&c, names[i]);
+			test_tensor_set(t, test_tensor_elements(t) - 1, values[i % 3]);
+			assert_refused(exact ? "bf16" : "tq3", EINVAL, names[i]);
+		}
+	test_checkpoint_read(&c, "qwen3_moe");
+	test_tensor_set(test_tensor_find(&c, names[0]), 7, 3e38f);
+	assert_refused("tq3", EINVAL, names[0]);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(every_fixture_and_recipe_is_stored_as_its_name_says),
+		TEST(all_three_float_types_are_kept_as_they_are),
+		TEST(matrices_of_different_types_are_kept_in_f32),
+		TEST(vectors_may_be_f32_beside_matrices_of_16_bits),
+		TEST(the_parts_of_an_expert_lie_side_by_side),
+		TEST(the_files_do_not_depend_on_the_number_of_threads),
+		TEST(norms_beyond_f16_are_stored_in_f32),
+		TEST(a_row_of_zeros_is_no_reason_for_f32_norms),
+		TEST(a_tensor_that_the_model_does_not_know_is_named),
+		TEST(a_missing_tensor_is_named),
+		TEST(a_misshapen_tensor_is_named_with_both_shapes),
+		TEST(a_type_that_is_not_computed_with_is_named),
+		TEST(a_weight_that_is_no_number_is_an_error_that_names_its_tensor),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
