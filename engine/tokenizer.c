@@ -58,11 +58,14 @@ int tokenizer_open(struct tokenizer **out, const char *directory, struct err *e)
 		return err_set(e, ENOMEM, "%s: no memory for a path", directory);
 	char *text = NULL;
 	size_t n = 0;
-	int rc = read_whole_file(&text, &n, path, TOKENIZER_FILE_MAX, e);
+	struct err own = {0}; /* not to leave an error behind where the other layout opens */
+	int rc = read_whole_file(&text, &n, path, TOKENIZER_FILE_MAX, &own);
 	if (rc == 0)
 		rc = tokenizer_open_text(out, text, n, path, e);
 	else if (rc == -ENOENT)
 		rc = open_gpt2(out, directory, e);
+	else
+		rc = err_set(e, own.code, "%s", own.text);
 	free(text);
 	free(path);
 	return rc;

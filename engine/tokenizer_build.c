@@ -58,7 +58,7 @@ int tokenizer_add_vocabulary(struct tokenizer *t, struct json_object *vocab,
 	json_object_object_foreach(vocab, spelling, value)
 	{
 		uint32_t id = (uint32_t)json_object_get_uint64(value);
-		rc = vocabulary_add(&t->vocabulary, id, spelling, name, e);
+		rc = vocabulary_add(&t->vocabulary, id, spelling, strlen(spelling), name, e);
 		if (rc < 0)
 			return rc;
 	}

@@ -47,13 +47,16 @@ static int layout_path(const struct layout *l, const char *file, char **path, st
 static int read_object(const struct layout *l, const char *file, size_t max,
 		       struct json_object **out, struct err *e)
 {
-	char *path;
+	char *path = NULL;
+	struct err own = {0};
 	int rc = layout_path(l, file, &path, e);
 	if (rc < 0)
 		return rc;
-	rc = json_parse_file(out, path, max, e);
+	rc = json_parse_file(out, path, max, &own);
 	if (rc == -ENOENT)
 		rc = 0;
+	else if (rc < 0)
+		rc = err_set(e, own.code, "%s", own.text);
 	else if (rc == 0 && !json_object_is_type(*out, json_type_object))
 		rc = err_set(e, EINVAL, "%s: must be a JSON object", path);
 	free(path);
@@ -80,7 +83,7 @@ static int read_layout(struct layout *l, struct err *e)
 		rc = read_object(l, "added_tokens.json", CONFIG_FILE_MAX, &l->added, e);
 	if (rc == 0)
 		rc = read_object(l, "special_tokens_map.json", CONFIG_FILE_MAX, &l->special_map, e);
-	char *path;
+	char *path = NULL;
 	if (rc == 0)
 		rc = layout_path(l, "merges.txt", &path, e);
 	if (rc < 0)
@@ -244,7 +247,7 @@ static int list_specials(struct json_object *list, const struct layout *l,
 static int list_ordinary(struct json_object *list, const struct layout *l,
 			 struct json_object *special, struct err *e)
 {
-	char *path;
+	char *path = NULL;
 	int rc = layout_path(l, "added_tokens.json", &path, e);
 	if (rc < 0)
 		return rc;

@@ -54,8 +54,8 @@ int vocabulary_init(struct vocabulary *v, uint32_t size, size_t count, struct er
 void vocabulary_free(struct vocabulary *v);
 /* Defines a token by its spelling in the byte alphabet. As in Hugging Face's decoder, a spelling
  * with any other character stands for itself; no merge makes it. `name` is the file for errors. */
-int vocabulary_add(struct vocabulary *v, uint32_t id, const char *spelling, const char *name,
-		   struct err *e);
+int vocabulary_add(struct vocabulary *v, uint32_t id, const char *spelling, size_t n,
+		   const char *name, struct err *e);
 /* Gives an id the bytes of an added token. If the id has a spelling already it must be the very
  * same text. */
 int vocabulary_add_literal(struct vocabulary *v, uint32_t id, const char *text, size_t length,

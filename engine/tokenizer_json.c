@@ -69,7 +69,7 @@ static int read_part(struct reader *r, const struct component *c, struct json_ob
 static int read_list(struct reader *r, const struct component *c, struct json_object *object,
 		     const char *key)
 {
-	struct json_object *list;
+	struct json_object *list = NULL;
 	int rc = json_get_array(object, key, r->name, &list, r->e);
 	for (size_t i = 0; rc == 0 && i < json_object_array_length(list); i++)
 		rc = read_part(r, c, json_object_array_get_idx(list, i));
@@ -121,9 +121,9 @@ static int add_stage(struct reader *r, const char *pattern, bool prefix_space)
 
 static int read_split(struct reader *r, struct json_object *object)
 {
-	struct json_object *pattern;
-	const char *regex, *behavior;
-	bool invert;
+	struct json_object *pattern = NULL;
+	const char *regex = NULL, *behavior = NULL;
+	bool invert = false;
 	int rc = json_get_object(object, "pattern", r->name, &pattern, r->e);
 	if (rc == 0)
 		rc = json_get_string(pattern, "Regex", r->name, &regex, r->e);
@@ -143,7 +143,7 @@ static int read_split(struct reader *r, struct json_object *object)
 
 static int read_byte_level(struct reader *r, struct json_object *object)
 {
-	bool use_regex, prefix_space;
+	bool use_regex = true, prefix_space = true;
 	int rc = json_get_bool_or(object, "use_regex", r->name, true, &use_regex, r->e);
 	if (rc == 0)
 		rc = json_get_bool_or(object, "add_prefix_space", r->name, true, &prefix_space,
@@ -234,7 +234,7 @@ static int check_options(struct reader *r, struct json_object *model)
 				       "tokens without",
 				       r->name, AFFIXES[i], affix);
 	}
-	double dropout;
+	double dropout = 0;
 	bool byte_fallback = false;
 	int rc = json_get_double_or(model, "dropout", r->name, 0, 1, 0, &dropout, r->e);
 	if (rc == 0)
@@ -271,7 +271,7 @@ static int read_merge(struct reader *r, struct json_object *merge, uint32_t rank
 			return rc;
 		return tokenizer_add_merge_line(r->t, line, strlen(line), rank, r->name, r->e);
 	}
-	const char *left, *right;
+	const char *left = NULL, *right = NULL;
 	if (json_object_array_length(merge) != 2)
 		return err_set(r->e, EINVAL, "%s: merge %u must have two parts, not %zu", r->name,
 			       rank, json_object_array_length(merge));
@@ -297,8 +297,8 @@ static int read_merges(struct reader *r, struct json_object *merges)
 
 static int read_model(struct reader *r, struct json_object *root, struct json_object *added)
 {
-	struct json_object *model, *vocab, *merges;
-	const char *type;
+	struct json_object *model = NULL, *vocab = NULL, *merges = NULL;
+	const char *type = NULL;
 	int rc = json_get_object(root, "model", r->name, &model, r->e);
 	if (rc == 0) /* files before 2020 do not say */
 		rc = json_get_string_or(model, "type", r->name, "BPE", &type, r->e);
@@ -332,12 +332,12 @@ static int read_document(struct reader *r, struct json_object *root)
 						   "added_tokens",   "normalizer", "pre_tokenizer",
 						   "post_processor", "decoder",	   "model"};
 	static const struct component *const COMPONENTS[] = {&NORMALIZER, &PRE_TOKENIZER,
-							     &POST_PROCESSOR, &DECODER};
-	struct json_object *added;
+							     &POST_PROCESSOR, &DECODER, NULL};
+	struct json_object *added = NULL;
 	int rc = json_get_array_or_null(root, "added_tokens", r->name, &added, r->e);
 	if (rc == 0)
 		rc = check_keys(r, root, "the file", KEYS);
-	for (size_t i = 0; rc == 0 && i < sizeof COMPONENTS / sizeof *COMPONENTS; i++)
+	for (size_t i = 0; rc == 0 && COMPONENTS[i]; i++)
 		rc = read_component(r, COMPONENTS[i], root);
 	if (rc == 0 && (!r->byte_level || !json_has(root, "decoder")))
 		rc = err_set(r->e, ENOTSUP,

@@ -92,14 +92,13 @@ static size_t slot_of(const struct vocabulary *v, const char *bytes, size_t n)
 	return slot;
 }
 
-int vocabulary_add(struct vocabulary *v, uint32_t id, const char *spelling, const char *name,
-		   struct err *e)
+int vocabulary_add(struct vocabulary *v, uint32_t id, const char *spelling, size_t n,
+		   const char *name, struct err *e)
 {
 	struct token *t = &v->tokens[id];
 	if (t->known)
 		return err_set(e, EINVAL, "%s: id %u is given to \"%s\" and to another token", name,
 			       id, spelling);
-	size_t n = strlen(spelling);
 	int rc = reserve_bytes(v, n, e);
 	if (rc < 0)
 		return rc;
