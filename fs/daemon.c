@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -99,15 +100,23 @@ static int unmount_dead(const char *path)
 	return status == 0 ? 0 : -1;
 }
 
+/* 0 or an errno. statvfs asks the file system itself: of one that is dead the kernel may remember
+ * enough for stat to succeed. */
+static int look_at(const char *path, struct stat *st)
+{
+	struct statvfs fs;
+	return stat(path, st) || statvfs(path, &fs) ? errno : 0;
+}
+
 int mountpoint_prepare(char **mountpoint, struct err *e)
 {
 	struct stat st;
 	size_t length = strlen(*mountpoint);
 	while (length > 1 && (*mountpoint)[length - 1] == '/')
 		(*mountpoint)[--length] = 0;
-	int code = stat(*mountpoint, &st) ? errno : 0;
+	int code = look_at(*mountpoint, &st);
 	if (code == ENOTCONN && is_ours(*mountpoint) && unmount_dead(*mountpoint) == 0)
-		code = stat(*mountpoint, &st) ? errno : 0;
+		code = look_at(*mountpoint, &st);
 	if (code == ENOTCONN)
 		return err_set(
 			e, code,

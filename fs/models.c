@@ -97,7 +97,8 @@ static int add_one(struct mount *m, const char *path, bool load, struct err *e)
 {
 	if (m->model_count == MODELS_MAX)
 		return err_set(e, ENOSPC, "%s: %d models are mounted already", path, MODELS_MAX);
-	struct mounted **grown = realloc(m->models, (m->model_count + 1) * sizeof *m->models);
+	struct mounted **grown =
+		reallocarray(m->models, m->model_count + 1, sizeof(struct mounted *));
 	if (!grown)
 		return err_set(e, ENOMEM, "no memory for %s", path);
 	m->models = grown;

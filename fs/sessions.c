@@ -157,7 +157,8 @@ static int make_room(struct mounted *model, struct err *e)
 	if (model->session_count < model->session_capacity)
 		return 0;
 	size_t capacity = model->session_capacity ? 2 * model->session_capacity : 8;
-	struct conversation **grown = realloc(model->sessions, capacity * sizeof *model->sessions);
+	struct conversation **grown =
+		reallocarray(model->sessions, capacity, sizeof(struct conversation *));
 	if (!grown)
 		return err_set(e, ENOMEM, "no memory for a session");
 	model->sessions = grown;
@@ -238,7 +239,7 @@ void sessions_remove(struct conversation *c)
 	size_t place = place_of(model, c->id);
 	model->session_count--;
 	memmove(&model->sessions[place], &model->sessions[place + 1],
-		(model->session_count - place) * sizeof *model->sessions);
+		(model->session_count - place) * sizeof(struct conversation *));
 	conversation_end(c);
 	conversation_unref(c);
 }
