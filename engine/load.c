@@ -204,7 +204,7 @@ static int load_forward(struct model *m, struct err *e)
 		.experts = m->experts,
 		.chunk = m->engine->options.chunk,
 	};
-	if (sampler_init(&m->sampler, m->config.vocabulary))
+	if (sampler_init(&m->sampler, m->engine->kernels, m->config.vocabulary))
 		return err_set(e, ENOMEM, "out of memory for sampling");
 	return forward_init(&m->forward, e);
 }

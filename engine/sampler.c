@@ -1,20 +1,27 @@
 #include "engine/sampler.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
-int sampler_init(struct sampler *s, uint32_t vocabulary)
+/* What rounding may take from a sum of probabilities that is meant to be reached exactly. */
+static const double rounding = 1e-6;
+
+int sampler_init(struct sampler *s, const struct kernels *k, uint32_t vocabulary)
 {
-	*s = (struct sampler){.vocabulary = vocabulary};
-	s->heap = malloc(vocabulary * sizeof *s->heap);
-	return s->heap ? 0 : -ENOMEM;
+	*s = (struct sampler){.kernels = k, .vocabulary = vocabulary};
+	s->p = malloc(vocabulary * sizeof *s->p);
+	s->candidate = malloc(vocabulary * sizeof *s->candidate);
+	if (s->p && s->candidate)
+		return 0;
+	sampler_free(s);
+	return -ENOMEM;
 }
 
 void sampler_free(struct sampler *s)
 {
-	free(s->heap);
+	free(s->p);
+	free(s->candidate);
 	*s = (struct sampler){0};
 }
 
@@ -27,83 +34,125 @@ uint32_t sampler_greedy(const float *logits, uint32_t n)
 	return best;
 }
 
-/* Larger logit first, then lower id: a total order, so the result does not depend on the heap. */
+/* Likelier first, then lower id: a total order, so that every choice below has one result. */
 static bool before(struct candidate a, struct candidate b)
 {
-	return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+	return a.p > b.p || (a.p == b.p && a.id < b.id);
 }
+
+/* ---- top-k: a heap of the k best so far, the worst of them at the root ---- */
 
 static void sift_down(struct candidate *heap, uint32_t n, uint32_t i)
 {
 	struct candidate moving = heap[i];
 	for (uint32_t child; (child = 2 * i + 1) < n; i = child) {
-		if (child + 1 < n && before(heap[child + 1], heap[child]))
+		if (child + 1 < n && before(heap[child], heap[child + 1]))
 			child++;
-		if (!before(heap[child], moving))
+		if (!before(moving, heap[child]))
 			break;
 		heap[i] = heap[child];
 	}
 	heap[i] = moving;
 }
 
-static double weight(struct candidate c, float largest)
+static uint32_t take_top_k(struct sampler *s, uint32_t k)
 {
-	return exp((double)c.logit - (double)largest);
+	struct candidate *heap = s->candidate;
+	for (uint32_t i = 0; i < k; i++)
+		heap[i] = (struct candidate){s->p[i], i};
+	for (uint32_t i = k / 2; i-- > 0;)
+		sift_down(heap, k, i);
+	for (uint32_t i = k; i < s->vocabulary; i++)
+		if (s->p[i] > heap[0].p) { /* an equal one has a higher id */
+			heap[0] = (struct candidate){s->p[i], i};
+			sift_down(heap, k, 0);
+		}
+	return k;
 }
 
-/* Sorts only as far as needed: moves the best `most` candidates, or fewer once their weights reach
- * `enough`, to the end of the heap's array, the best last. Returns how many. */
-static uint32_t select_best(struct sampler *s, uint32_t most, double enough, float largest)
+/* Those with at least that probability, in order of id. */
+static uint32_t take_likely(struct sampler *s, float least)
 {
-	uint32_t n = s->vocabulary, taken = 0;
-	double sum = 0;
-	for (uint32_t i = n / 2; i-- > 0;)
-		sift_down(s->heap, n, i);
-	while (taken < most && (!taken || sum < enough)) {
-		struct candidate best = s->heap[0];
-		sum += weight(best, largest);
-		taken++;
-		s->heap[0] = s->heap[--n];
-		if (n)
-			sift_down(s->heap, n, 0);
-		s->heap[n] = best;
+	uint32_t n = 0;
+	for (uint32_t i = 0; i < s->vocabulary; i++)
+		if (s->p[i] >= least)
+			s->candidate[n++] = (struct candidate){s->p[i], i};
+	return n;
+}
+
+/* ---- top-p ---- */
+
+static double sum(const struct candidate *c, uint32_t n)
+{
+	double total = 0;
+	for (uint32_t i = 0; i < n; i++)
+		total += c[i].p;
+	return total;
+}
+
+static void swap(struct candidate *a, struct candidate *b)
+{
+	struct candidate t = *a;
+	*a = *b;
+	*b = t;
+}
+
+/* Moves those before the middle one to the front, then that one; returns its place. */
+static uint32_t partition(struct candidate *c, uint32_t n)
+{
+	uint32_t place = 0;
+	swap(&c[n / 2], &c[n - 1]);
+	for (uint32_t i = 0; i + 1 < n; i++)
+		if (before(c[i], c[n - 1]))
+			swap(&c[i], &c[place++]);
+	swap(&c[place], &c[n - 1]);
+	return place;
+}
+
+/* Moves the fewest of the likeliest whose sum reaches `enough` to the front and returns how many: the
+ * nucleus, by quickselect over sums, since their order among themselves does not matter. */
+static uint32_t take_nucleus(struct candidate *c, uint32_t n, double enough)
+{
+	uint32_t first = 0; /* the nucleus begins with these */
+	while (n - first > 1) {
+		uint32_t place = partition(c + first, n - first);
+		double likelier = sum(c + first, place);
+		if (likelier >= enough) {
+			n = first + place;
+			continue;
+		}
+		enough -= likelier + c[first + place].p;
+		first += place + 1;
+		if (enough <= 0)
+			return first;
 	}
-	return taken;
+	return n;
 }
 
-static double sum_of_weights(const struct candidate *c, uint32_t n, float largest)
-{
-	double sum = 0;
-	for (uint32_t i = n; i-- > 0;)
-		sum += weight(c[i], largest);
-	return sum;
-}
+/* ---- the draw ---- */
 
-/* How many of n candidates, sorted with the best last, make up the share p: the nucleus. */
-static uint32_t nucleus(const struct candidate *sorted, uint32_t n, float p, float largest)
-{
-	double enough = p * sum_of_weights(sorted, n, largest), sum = 0;
-	uint32_t taken = 0;
-	while (taken < n && (!taken || sum < enough)) {
-		taken++;
-		sum += weight(sorted[n - taken], largest);
-	}
-	return taken;
-}
-
-/* Leaves the candidates that top-k and top-p admit at the end of the heap's array, returns how
- * many. */
-static uint32_t restrict_candidates(struct sampler *s, const struct sampling *how, float largest)
+/* Puts what top-k and top-p admit into s->candidate and returns how many, at least one. */
+static uint32_t admit(struct sampler *s, const struct sampling *how)
 {
 	uint32_t n = s->vocabulary;
 	bool top_k = how->top_k && how->top_k < n, top_p = how->top_p < 1;
-	if (top_k) {
-		uint32_t count = select_best(s, how->top_k, INFINITY, largest);
-		return top_p ? nucleus(s->heap + n - count, count, how->top_p, largest) : count;
-	}
-	if (top_p)
-		return select_best(s, n, how->top_p * sum_of_weights(s->heap, n, largest), largest);
-	return n;
+	if (top_k)
+		n = take_top_k(s, how->top_k);
+	else /* what is left out adds up to less than 1 - top_p: the nucleus needs none of it */
+		n = take_likely(s, top_p ? (1 - how->top_p) / (float)n / 2 : 0);
+	if (!top_p)
+		return n;
+	double whole = top_k ? sum(s->candidate, n) : 1;
+	return take_nucleus(s->candidate, n, (how->top_p - rounding) * whole);
+}
+
+static uint32_t drop_unlikely(struct candidate *c, uint32_t n, float least)
+{
+	uint32_t kept = 0;
+	for (uint32_t i = 0; i < n; i++)
+		if (c[i].p >= least)
+			c[kept++] = c[i];
+	return kept;
 }
 
 /* Uniform in [0, 1): the finaliser of SplitMix64 (Steele et al. 2014) over seed and position. */
@@ -125,23 +174,16 @@ uint32_t sampler_draw(struct sampler *s, const float *logits, const struct sampl
 	if (how->temperature <= 0)
 		return best;
 	for (uint32_t i = 0; i < n; i++)
-		s->heap[i] = (struct candidate){logits[i] / how->temperature, i};
-	float largest = logits[best] / how->temperature;
-	uint32_t count = restrict_candidates(s, how, largest);
-	struct candidate *c = s->heap + n - count;
+		s->p[i] = logits[i] / how->temperature;
+	s->kernels->softmax(s->p, n);
 
-	float least = how->min_p > 0 ? largest + logf(how->min_p) : -INFINITY;
-	uint32_t kept = 0;
-	for (uint32_t i = count; i-- > 0;) /* from the best down; kept ones move to the end */
-		if (c[i].logit >= least)
-			c[count - ++kept] = c[i];
-	c += count - kept;
-
-	double left = uniform(how->seed, position) * sum_of_weights(c, kept, largest);
-	for (uint32_t i = kept; i-- > 0;) {
-		left -= weight(c[i], largest);
+	uint32_t count = admit(s, how);
+	count = drop_unlikely(s->candidate, count, how->min_p * s->p[best]);
+	double left = uniform(how->seed, position) * sum(s->candidate, count);
+	for (uint32_t i = 0; i < count; i++) {
+		left -= s->candidate[i].p;
 		if (left < 0)
-			return c[i].id;
+			return s->candidate[i].id;
 	}
 	return best; /* the sum's last bit */
 }
