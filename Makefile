@@ -29,6 +29,7 @@ UNIT_SRC  := $(wildcard tests/unit/test_*.c)
 UNIT_OBJS := $(call objects,$(UNIT_SRC))
 UNIT      := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(UNIT_SRC))
 HELP_OBJS := $(call objects,$(filter-out $(UNIT_SRC),$(wildcard tests/unit/*.c)))
+BENCH_OBJS := $(call objects,$(wildcard tests/bench/*.c))
 FUZZERS   := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 
 .PHONY: all
@@ -90,6 +91,20 @@ FUZZ_SECONDS ?= 60
 fuzz: $(FUZZERS) ## run each fuzzer for FUZZ_SECONDS (60)
 	$(Q)tests/fuzz/run.sh $(FUZZ_SECONDS) $^
 
+# ---- measuring ----
+
+$(BUILD)/tests/bench/make.o: override CPPFLAGS += -DMOEFS_SOURCE_ROOT='"$(CURDIR)"'
+
+$(BUILD)/moefs-bench: $(BENCH_OBJS) $(BUILD)/libmoefs.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) -lm
+
+.PHONY: bench
+bench: $(BUILD)/moefs-bench ## measure the machine, the fastest kernels and the demonstration model
+	$(Q)$< machine --rounds 3 --file 512M --dir $(BUILD) --depths 1,4
+	$(Q)$< kernels --rounds 3 --quick
+	$(Q)$< run examples/models/fable-moe-15m --store $(BUILD)/bench-store
+
 # ---- trying and installing ----
 
 .PHONY: demo install uninstall clean help
@@ -113,4 +128,4 @@ clean: ## remove build/
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12
 
--include $(patsubst %.o,%.d,$(LIB_OBJS) $(FS_OBJS) $(HELP_OBJS) $(UNIT_OBJS))
+-include $(patsubst %.o,%.d,$(LIB_OBJS) $(FS_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(BENCH_OBJS))

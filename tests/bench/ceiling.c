@@ -1,0 +1,146 @@
+#include "tests/bench/ceiling.h"
+#include "tests/bench/bench.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- without special instructions: what the compiler makes of 16-byte vectors ---- */
+
+enum { PORTABLE_ACCUMULATORS = 12 };
+typedef float float4 __attribute__((vector_size(16)));
+typedef uint64_t word2 __attribute__((vector_size(16)));
+
+static bool everywhere(void)
+{
+	return true;
+}
+
+static double fp32_portable(uint32_t repeats)
+{
+	volatile float half = .5F;
+	const float4 x = {half, half, half, half};
+	float4 a[PORTABLE_ACCUMULATORS] = {{0}};
+	for (uint32_t n = 0; n < repeats; n++)
+		for (int i = 0; i < PORTABLE_ACCUMULATORS; i++)
+			a[i] = a[i] * x + x;
+	for (int i = 0; i < PORTABLE_ACCUMULATORS; i++)
+		half = a[i][0];
+	return (double)repeats * PORTABLE_ACCUMULATORS * 8;
+}
+
+static uint64_t read_portable(const uint8_t *from, size_t bytes)
+{
+	word2 sum[4] = {{0}};
+	for (size_t i = 0; i < bytes; i += 64)
+		for (size_t j = 0; j < 4; j++)
+			sum[j] ^= *(const word2 *)(const void *)(from + i + 16 * j);
+	sum[0] ^= sum[1] ^ sum[2] ^ sum[3];
+	return sum[0][0] ^ sum[0][1];
+}
+
+static const struct ceiling_reader portable_readers[] = {
+	{"16-byte loads", everywhere, read_portable},
+};
+static const struct ceiling_unit portable_units[] = {
+	{PEAK_FP32, "multiply and add, 16 bytes", everywhere, fp32_portable},
+	{PEAK_COUNT, NULL, NULL, NULL},
+};
+
+/* ---- choosing ---- */
+
+static const struct ceiling_reader *reader(void)
+{
+#if defined(__x86_64__)
+	for (const struct ceiling_reader *r = ceiling_x86_readers; r->read; r++)
+		if (r->here())
+			return r;
+#endif
+	return portable_readers;
+}
+
+static const struct ceiling_unit *unit(enum peak p)
+{
+	static const struct ceiling_unit *const lists[] = {
+#if defined(__x86_64__)
+		ceiling_x86_units,
+#endif
+		portable_units,
+	};
+	for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+		for (const struct ceiling_unit *u = lists[i]; u->run; u++)
+			if (u->peak == p && u->here())
+				return u;
+	return NULL;
+}
+
+const char *ceiling_peak_instruction(enum peak p)
+{
+	const struct ceiling_unit *u = unit(p);
+	return u ? u->instruction : NULL;
+}
+
+const char *ceiling_read_instruction(void)
+{
+	return reader()->instruction;
+}
+
+/* ---- measuring ---- */
+
+/* Read at a time by one thread: 30 µs. */
+enum { PIECE = 1 << 20, REPEATS = 10000, THREADS_MOST = 1024 };
+
+struct reading {
+	const struct ceiling *ceiling;
+	ceiling_read_fn *read;
+	size_t part;		     /* bytes of each thread, in pieces */
+	size_t next[THREADS_MOST];   /* where each is in its part */
+	_Atomic uint64_t everything; /* so that nothing read is unused */
+};
+
+static double read_piece(void *ctx, uint32_t thread)
+{
+	struct reading *r = ctx;
+	const uint8_t *from = r->ceiling->memory + thread * r->part + r->next[thread];
+	r->everything ^= r->read(from, PIECE);
+	r->next[thread] = (r->next[thread] + PIECE) % r->part;
+	return PIECE;
+}
+
+int ceiling_open(struct ceiling *c, size_t bytes, uint32_t threads, double seconds, struct err *e)
+{
+	size_t pieces = bytes / PIECE / threads;
+	*c = (struct ceiling){.threads = threads, .seconds = seconds};
+	if (!pieces || threads > THREADS_MOST)
+		return err_set(e, ERANGE, "%zu bytes are too few for %u threads to read from",
+			       bytes, threads);
+	c->bytes = pieces * PIECE * threads;
+	c->memory = memory_allocate(c->bytes, e);
+	return c->memory ? 0 : -ENOMEM;
+}
+
+void ceiling_close(struct ceiling *c)
+{
+	memory_free(c->memory, c->bytes);
+	*c = (struct ceiling){0};
+}
+
+int ceiling_read(const struct ceiling *c, uint32_t threads, double *rate, struct err *e)
+{
+	struct reading r = {
+		.ceiling = c, .read = reader()->read, .part = c->bytes / threads / PIECE * PIECE};
+	return crew_rate(rate, threads, c->seconds, read_piece, &r, e);
+}
+
+static double run_unit(void *ctx, uint32_t thread)
+{
+	(void)thread;
+	return ((const struct ceiling_unit *)ctx)->run(REPEATS);
+}
+
+int ceiling_peak(const struct ceiling *c, enum peak p, uint32_t threads, double *rate,
+		 struct err *e)
+{
+	const struct ceiling_unit *u = unit(p);
+	*rate = 0;
+	return u ? crew_rate(rate, threads, c->seconds, run_unit, (void *)u, e) : 0;
+}

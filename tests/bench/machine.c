@@ -1,0 +1,196 @@
+/* moefs-bench machine: the ceilings. Memory read by 1 … N threads, multiply-accumulates of int8,
+ * BF16 and FP32 with operands in registers, and O_DIRECT reads of records as large as experts. */
+#include "tests/bench/bench.h"
+#include "tests/bench/ceiling.h"
+#include "tests/bench/disk.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct machine {
+	struct effort effort;
+	uint64_t memory, file;
+	const char *folder;
+	struct number_list records, depths;
+	bool no_disk;
+	struct report report;
+};
+
+static const char *const peak_names[PEAK_COUNT] = {"int8", "bf16", "fp32"};
+
+/* ---- what machine this is ---- */
+
+/* The rest of the first line of a file that begins with `key`, without colon and spaces. */
+static void line_of(const char *path, const char *key, char *text, size_t size)
+{
+	char line[4096];
+	FILE *f = fopen(path, "re");
+	(void)snprintf(text, size, "unknown");
+	while (f && fgets(line, sizeof line, f)) {
+		if (strncmp(line, key, strlen(key)) != 0)
+			continue;
+		const char *value = line + strlen(key);
+		value += strspn(value, " \t:");
+		(void)snprintf(text, size, "%.*s", (int)strcspn(value, "\n"), value);
+		break;
+	}
+	if (f)
+		(void)fclose(f);
+}
+
+static void describe(struct machine *m)
+{
+	char text[256];
+	report_begin(&m->report, "machine", m->effort.json);
+	line_of("/proc/cpuinfo", "model name", text, sizeof text);
+	report_text(&m->report, "cpu", "processor", text);
+	report_number(&m->report, "cores", "cores for this process", (double)effort_default().threads,
+		      0);
+	line_of("/sys/devices/system/cpu/cpu0/cache/index3/size", "", text, sizeof text);
+	report_text(&m->report, "l3", "L3 cache", text);
+	report_number(&m->report, "memory_gib", "memory, GiB",
+		      (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / (1 << 30),
+		      1);
+	report_text(&m->report, "read_instruction", "memory is read by", ceiling_read_instruction());
+	for (enum peak p = 0; p < PEAK_COUNT; p++) {
+		const char *instruction = ceiling_peak_instruction(p);
+		(void)snprintf(text, sizeof text, "%s_instruction", peak_names[p]);
+		report_text(&m->report, text, peak_names[p], instruction ? instruction : "none");
+	}
+}
+
+/* ---- memory and arithmetic ---- */
+
+/* A row of the table: threads, GB/s and GOP/s of each kind, the rounds of all of them mixed. */
+static int measure_threads(struct machine *m, const struct ceiling *c, uint32_t threads,
+			   struct table *t, struct err *e)
+{
+	double rates[1 + PEAK_COUNT][ROUNDS_MOST];
+	size_t rounds = m->effort.rounds;
+	for (size_t r = 0; r < rounds; r++) {
+		int failed = ceiling_read(c, threads, &rates[0][r], e);
+		for (enum peak p = 0; p < PEAK_COUNT && !failed; p++)
+			failed = ceiling_peak(c, p, threads, &rates[1 + p][r], e);
+		if (failed)
+			return failed;
+		for (size_t i = 0; i <= PEAK_COUNT; i++)
+			rates[i][r] *= 1e-9;
+	}
+	table_number(t, threads);
+	for (size_t i = 0; i <= PEAK_COUNT; i++) {
+		struct summary s = summarise(rates[i], rounds);
+		if (s.most > 0)
+			table_summary(t, &s);
+		else
+			table_none(t);
+	}
+	return 0;
+}
+
+static int measure_cores(struct machine *m, struct err *e)
+{
+	static const struct column columns[] = {
+		{"threads", "threads", 0},
+		{"read_gb_per_s", "read GB/s", 1},
+		{"int8_gop_per_s", "int8 GOP/s", 0},
+		{"bf16_gop_per_s", "BF16 GOP/s", 0},
+		{"fp32_gop_per_s", "FP32 GOP/s", 0},
+	};
+	struct table t;
+	struct ceiling c;
+	uint32_t most = (uint32_t)m->effort.threads;
+	int failed = ceiling_open(&c, m->memory, most, m->effort.seconds, e);
+	table_begin(&t, &m->report, "arithmetic_and_memory", "memory and arithmetic", columns,
+		    sizeof columns / sizeof *columns);
+	/* 1, 2, 4 … and all */
+	for (uint32_t n = 1; n <= most && !failed; n = n < most && 2 * n > most ? most : 2 * n)
+		failed = measure_threads(m, &c, n, &t, e);
+	table_end(&t);
+	ceiling_close(&c);
+	return failed;
+}
+
+/* ---- disk ---- */
+
+static int measure_disk(struct machine *m, const struct disk *d, uint32_t record, uint32_t depth,
+			struct table *t, struct err *e)
+{
+	double rates[ROUNDS_MOST];
+	for (size_t r = 0; r < m->effort.rounds; r++) {
+		int failed = disk_read(d, record, depth, 2 * m->effort.seconds, &rates[r], e);
+		if (failed)
+			return failed;
+		rates[r] *= 1e-9;
+	}
+	struct summary s = summarise(rates, m->effort.rounds);
+	table_number(t, record);
+	table_number(t, depth);
+	table_summary(t, &s);
+	return 0;
+}
+
+static int measure_disks(struct machine *m, struct err *e)
+{
+	static const struct column columns[] = {
+		{"record_bytes", "record, bytes", 0},
+		{"depth", "depth", 0},
+		{"read_gb_per_s", "read GB/s", 2},
+	};
+	struct table t;
+	struct disk d;
+	int failed = disk_open(&d, m->folder, m->file, e);
+	if (failed == -ENOTSUP) { /* the other ceilings stand */
+		report_text(&m->report, "disk", "disk: not measured", e->text);
+		return 0;
+	}
+	if (failed)
+		return failed;
+	table_begin(&t, &m->report, "disk", "disk: O_DIRECT reads through io_uring", columns,
+		    sizeof columns / sizeof *columns);
+	for (uint32_t i = 0; i < m->records.count && !failed; i++)
+		for (uint32_t k = 0; k < m->depths.count && !failed; k++)
+			failed = measure_disk(m, &d, m->records.value[i] / DISK_ALIGN * DISK_ALIGN,
+					      m->depths.value[k], &t, e);
+	table_end(&t);
+	disk_close(&d);
+	return failed;
+}
+
+int machine_command(int argc, char **argv, struct err *e)
+{
+	const char *tmp = getenv("TMPDIR");
+	struct machine m = {
+		.effort = effort_default(),
+		.memory = 512 << 20,
+		.file = 1 << 30,
+		.folder = tmp && *tmp ? tmp : ".",
+		.records = {3, {1 << 20, 2 << 20, 4700000}},
+		.depths = {4, {1, 2, 4, 8}},
+	};
+	const struct bench_option options[] = {
+		EFFORT_OPTIONS(&m.effort),
+		{"seconds", OPTION_SECONDS, &m.effort.seconds, 0, 0, "of each measurement"},
+		{"memory", OPTION_NUMBER, &m.memory, 1 << 20, UINT64_C(1) << 40,
+		 "bytes to read from"},
+		{"dir", OPTION_TEXT, &m.folder, 0, 0, "where the disk is measured"},
+		{"file", OPTION_NUMBER, &m.file, 1 << 20, UINT64_C(1) << 40,
+		 "bytes of the file to read from"},
+		{"records", OPTION_LIST, &m.records, DISK_ALIGN, 1 << 30, "bytes of a read"},
+		{"depths", OPTION_LIST, &m.depths, 1, DISK_DEPTH_MOST, "reads in flight"},
+		{"no-disk", OPTION_FLAG, &m.no_disk, 0, 0, "leave the disk out"},
+	};
+	const struct command_line line = {"machine", options, sizeof options / sizeof *options,
+					  NULL, 0};
+	int failed = command_line_parse(&line, argc, argv, e);
+	if (failed)
+		return failed;
+	describe(&m);
+	failed = measure_cores(&m, e);
+	if (!failed && !m.no_disk)
+		failed = measure_disks(&m, e);
+	int unreported = report_end(&m.report, failed ? NULL : e);
+	return failed ? failed : unreported;
+}

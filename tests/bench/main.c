@@ -1,0 +1,49 @@
+/* moefs-bench: how fast the machine is, and how much of that the engine uses.
+ *
+ *     machine    the ceilings: memory, arithmetic, disk
+ *     kernels    each kernel of each instruction set, beside the ceiling it could reach
+ *     run        a model: prefill, decode, experts, memory
+ *     make       a synthetic model of real geometry to run
+ *
+ * One file per subcommand (README.md says what each measures and how); this one only chooses.
+ */
+#include "tests/bench/bench.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct command {
+	const char *name;
+	int (*run)(int argc, char **argv, struct err *e);
+	const char *what;
+} commands[] = {
+	{"machine", machine_command, "memory, arithmetic and disk: the ceilings"},
+	{"kernels", kernels_command, "each kernel as a share of its ceiling"},
+	{"run", run_command, "a model's prefill and decode"},
+	{"make", make_command, "writes a synthetic model of real geometry"},
+};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+static void usage(FILE *f)
+{
+	(void)fprintf(f, "usage: moefs-bench COMMAND [options]; each has --help\n");
+	for (size_t i = 0; i < COMMANDS; i++)
+		(void)fprintf(f, "    %-8s %s\n", commands[i].name, commands[i].what);
+}
+
+int main(int argc, char **argv)
+{
+	for (size_t i = 0; argc > 1 && i < COMMANDS; i++) {
+		struct err e = {0};
+		if (strcmp(argv[1], commands[i].name) != 0)
+			continue;
+		if (commands[i].run(argc - 1, argv + 1, &e) >= 0)
+			return 0;
+		(void)fprintf(stderr, "moefs-bench %s: %s\n", argv[1], e.text);
+		return 1;
+	}
+	bool help = argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "help"));
+	usage(help ? stdout : stderr);
+	return help ? 0 : 2;
+}

@@ -1,0 +1,197 @@
+/* moefs-bench make: a synthetic model of real geometry that moefs and moefs-bench run can mount:
+ * OUT with config.json and a tokenizer, and beside it, where every mount looks, OUT.moefs/QUANT
+ * with the store. There is no checkpoint: the store is all there is of the weights. */
+#include "engine/checkpoint.h"
+#include "engine/json.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/synthetic.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { CONFIG_BYTES_MOST = 4 << 20, TOKENIZER_BYTES_MOST = 64 << 20 };
+
+struct make {
+	const char *operands[2]; /* config.json, OUT */
+	const char *quant, *tokenizer;
+	uint64_t layers, seed;
+	double skew;
+	struct effort effort;
+	char *directory; /* OUT, absolute */
+	struct config config;
+	struct recipe recipe;
+	struct plan plan;
+};
+
+static int write_file(const char *path, const char *text, size_t n, struct err *e)
+{
+	FILE *f = fopen(path, "we");
+	if (!f)
+		return err_sys(e, errno, "%s: cannot be written", path);
+	bool bad = fwrite(text, 1, n, f) != n;
+	return fclose(f) || bad ? err_sys(e, errno, "%s: cannot be written", path) : 0;
+}
+
+/* DIRECTORY/FILE; NULL with words when memory is short. */
+static char *path_in(const char *directory, const char *file, struct err *e)
+{
+	char *path;
+	if (asprintf(&path, "%s/%s", directory, file) >= 0)
+		return path;
+	err_set(e, ENOMEM, "out of memory for the name of a file");
+	return NULL;
+}
+
+/* ---- the directory ---- */
+
+/* config.json as it was but for the number of layers and a list of their types. */
+static int write_config(const struct make *m, struct err *e)
+{
+	struct json_object *json, *types;
+	char *path = path_in(m->directory, "config.json", e);
+	if (!path)
+		return -ENOMEM;
+	int failed = json_parse_file(&json, m->operands[0], CONFIG_BYTES_MOST, e);
+	if (failed) {
+		free(path);
+		return failed;
+	}
+	if (m->layers) {
+		struct json_object *layers = json_object_new_int64((int64_t)m->layers);
+		json_object_object_add(json, "num_hidden_layers", layers);
+		size_t n = json_object_object_get_ex(json, "layer_types", &types) &&
+					   json_object_is_type(types, json_type_array)
+				   ? json_object_array_length(types)
+				   : 0;
+		if (n > m->layers)
+			json_object_array_del_idx(types, m->layers, n - m->layers);
+	}
+	const char *text = json_object_to_json_string_ext(
+		json, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE);
+	failed = text ? write_file(path, text, strlen(text), e)
+		      : err_set(e, ENOMEM, "out of memory for config.json");
+	json_object_put(json);
+	free(path);
+	return failed;
+}
+
+static int copy_file(const char *from_directory, const char *to_directory, const char *file,
+		     struct err *e)
+{
+	char *text = NULL, *from = path_in(from_directory, file, e),
+	     *to = path_in(to_directory, file, e);
+	size_t n;
+	int failed = from && to ? read_whole_file(&text, &n, from, TOKENIZER_BYTES_MOST, e)
+				: -ENOMEM;
+	if (!failed)
+		failed = write_file(to, text, n, e);
+	free(text);
+	free(from);
+	free(to);
+	return failed;
+}
+
+static int make_directory(struct make *m, struct err *e)
+{
+	const char *out = m->operands[1];
+	if (mkdir(out, 0755) && errno != EEXIST)
+		return err_sys(e, errno, "%s: cannot be made", out);
+	m->directory = realpath(out, NULL);
+	if (!m->directory)
+		return err_sys(e, errno, "%s: cannot be opened", out);
+	int failed = write_config(m, e);
+	if (!failed)
+		failed = copy_file(m->tokenizer, m->directory, "tokenizer.json", e);
+	if (!failed)
+		failed = copy_file(m->tokenizer, m->directory, "tokenizer_config.json", e);
+	return failed;
+}
+
+/* ---- the store ---- */
+
+static int write_store(struct make *m, struct err *e)
+{
+	uint64_t fingerprint[2];
+	char *beside = NULL, *folder = NULL;
+	struct synthetic s = {
+		.config = &m->config, .plan = &m->plan, .seed = m->seed, .skew = m->skew};
+	int failed = checkpoint_fingerprint(m->directory, fingerprint, e);
+	if (!failed && (asprintf(&beside, "%s.moefs", m->directory) < 0 ||
+			asprintf(&folder, "%s/%s", beside, m->recipe.quant) < 0))
+		failed = err_set(e, ENOMEM, "out of memory for the name of a folder");
+	if (!failed && mkdir(beside, 0755) && errno != EEXIST)
+		failed = err_sys(e, errno, "%s: cannot be made", beside);
+	if (!failed)
+		failed = threads_create(&s.threads, (uint32_t)m->effort.threads, e);
+	if (!failed) {
+		failed = synthetic_write(&s, folder, fingerprint, e);
+		threads_destroy(s.threads);
+	}
+	free(beside);
+	free(folder);
+	return failed;
+}
+
+static int make(struct make *m, struct err *e)
+{
+	int failed = recipe_find(&m->recipe, m->quant, e);
+	if (!failed)
+		failed = make_directory(m, e);
+	if (!failed)
+		failed = config_read(&m->config, m->directory, e);
+	if (!failed)
+		failed = plan_make(&m->plan, &m->config, &m->recipe, e);
+	return failed ? failed : write_store(m, e);
+}
+
+static int report(const struct make *m, double seconds, struct err *e)
+{
+	struct report r;
+	const struct plan *p = &m->plan;
+	double bytes = (double)p->dense_bytes +
+		       (double)p->record_bytes * (double)p->experts * (double)p->routed_layers;
+	report_begin(&r, "make", m->effort.json);
+	report_text(&r, "model", "model", m->directory);
+	report_text(&r, "recipe", "recipe", m->recipe.quant);
+	report_number(&r, "layers", "layers", m->config.layers, 0);
+	report_number(&r, "parameters", "parameters", (double)p->parameters, 0);
+	report_number(&r, "store_bytes", "bytes of the store", bytes, 0);
+	report_number(&r, "seconds", "seconds", seconds, 1);
+	report_number(&r, "gb_per_s", "GB/s", bytes * 1e-9 / seconds, 2);
+	return report_end(&r, e);
+}
+
+int make_command(int argc, char **argv, struct err *e)
+{
+	struct make m = {
+		.effort = effort_default(),
+		.seed = 1,
+		.tokenizer = MOEFS_SOURCE_ROOT "/examples/models/fable-moe-15m",
+	};
+	const struct bench_option options[] = {
+		{"layers", OPTION_NUMBER, &m.layers, 1, CONFIG_MAX_LAYERS,
+		 "only so many layers (all that config.json has)"},
+		{"quant", OPTION_TEXT, &m.quant, 0, 0, "tq2, tq3 (default), tq4 or bf16"},
+		{"seed", OPTION_NUMBER, &m.seed, 0, UINT64_MAX - 1, "of the weights"},
+		{"skew", OPTION_SECONDS, &m.skew, 0, 0,
+		 "popularity of experts falls as rank^-X; 0: uniform"},
+		{"tokenizer", OPTION_TEXT, &m.tokenizer, 0, 0, "directory whose tokenizer is copied"},
+		EFFORT_OPTIONS(&m.effort),
+	};
+	const struct command_line line = {"make CONFIG.json OUT", options,
+					  sizeof options / sizeof *options, m.operands, 2};
+	int failed = command_line_parse(&line, argc, argv, e);
+	if (failed)
+		return failed;
+	double begun = seconds_now();
+	failed = make(&m, e);
+	if (!failed)
+		failed = report(&m, seconds_now() - begun, e);
+	plan_free(&m.plan);
+	free(m.directory);
+	return failed;
+}

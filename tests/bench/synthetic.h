@@ -1,0 +1,37 @@
+/* Synthetic weights: random, of a model's true geometry, written straight into a store.
+ *
+ * TQ indices are drawn with the frequencies that the codebook's levels have in a Gaussian, floats
+ * are Gaussian; nothing is quantised and nothing but a piece of about a megabyte per thread is in
+ * memory. Weights depend on the seed and their place alone, not on the number of threads.
+ *
+ * Activations stay sane: projections have σ = 1/√inputs, so that they keep the variance of their
+ * input; what is added to the residual stream has σ smaller by √(2 · layers), as GPT-2 begins
+ * (Radford et al. 2019); embeddings have σ = 1; norm weights are 1 and biases 0.
+ *
+ * skew X > 0 makes experts popular: each layer ranks its experts at random, and the one of rank r
+ * gets -X · ln(r + 1) added to its router logit for every token, so that it is about (r + 1)^-X as
+ * popular as the first (Zipf). What all tokens share, and the router's rows pick up, is one
+ * direction of random signs that is added to every embedding. At 0 routing is almost uniform.
+ */
+#ifndef MOEFS_TESTS_BENCH_SYNTHETIC_H
+#define MOEFS_TESTS_BENCH_SYNTHETIC_H
+
+#include "cache/err.h"
+#include "engine/config.h"
+#include "engine/plan.h"
+#include "engine/threads.h"
+
+struct synthetic {
+	const struct config *config;
+	const struct plan *plan;
+	uint64_t seed;
+	double skew;
+	struct threads *threads;
+};
+
+/* Writes the store into `folder`, whose parents exist; goes on with one that was interrupted.
+ * fingerprint is that of the directory that the store belongs to. */
+int synthetic_write(const struct synthetic *s, const char *folder, const uint64_t fingerprint[2],
+		    struct err *e);
+
+#endif
