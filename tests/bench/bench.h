@@ -60,10 +60,10 @@ struct effort {
 	bool json;
 };
 struct effort effort_default(void); /* threads: all cores that this process may use */
-#define EFFORT_OPTIONS(e)                                                             \
-	{"rounds", OPTION_NUMBER, &(e)->rounds, 1, 99, "rounds of each measurement"}, \
-		{"threads", OPTION_NUMBER, &(e)->threads, 1, 1024, "all threads"},    \
-	{                                                                             \
+#define EFFORT_OPTIONS(e)                                                                  \
+	{"rounds", OPTION_NUMBER, &(e)->rounds, 1, 99, "rounds of each measurement"},      \
+		{"threads", OPTION_NUMBER, &(e)->threads, 1, 1024, "all threads"},         \
+	{                                                                                  \
 		"json", OPTION_FLAG, &(e)->json, 0, 0, "one JSON object instead of tables" \
 	}
 

@@ -14,17 +14,24 @@ enum { ACCUMULATORS = 12 };
 
 /* The value stays in a register and is unknown from here on. */
 #define HIDE(x) __asm__ volatile("" : "+v"(x))
-/* One body for every unit: `step` is one multiply-accumulate on the vector a. */
-#define RUN(type, zero, operations, step)                        \
-	type a_[ACCUMULATORS];                                   \
-	_Pragma("GCC unroll 12") for (int i_ = 0; i_ < ACCUMULATORS; i_++) a_[i_] = (zero); \
-	for (uint32_t n_ = 0; n_ < repeats; n_++) {              \
-		_Pragma("GCC unroll 12") for (int i_ = 0; i_ < ACCUMULATORS; i_++) {        \
-			type a = a_[i_];                         \
-			a_[i_] = (step);                         \
-		}                                                \
-	}                                                        \
-	_Pragma("GCC unroll 12") for (int i_ = 0; i_ < ACCUMULATORS; i_++) HIDE(a_[i_]);    \
+#define EACH _Pragma("GCC unroll 12") for (int i_ = 0; i_ < ACCUMULATORS; i_++)
+/* One body for every unit: `step` is one multiply-accumulate on the vector a. Accumulators are
+ * hidden from the first: equal ones would be computed once for all. */
+#define RUN(type, zero, operations, step)           \
+	type a_[ACCUMULATORS];                      \
+	EACH                                        \
+	{                                           \
+		a_[i_] = (zero);                    \
+		HIDE(a_[i_]);                       \
+	}                                           \
+	for (uint32_t n_ = 0; n_ < repeats; n_++) { \
+		EACH                                \
+		{                                   \
+			type a = a_[i_];            \
+			a_[i_] = (step);            \
+		}                                   \
+	}                                           \
+	EACH HIDE(a_[i_]);                          \
 	return (double)repeats * ACCUMULATORS * (operations)
 
 /* ---- AVX2 ---- */
@@ -43,12 +50,10 @@ __attribute__((target("avx2"))) static double int8_avx2(uint32_t repeats)
 	__m256i x = _mm256_set1_epi8(3), y = x, ones = _mm256_set1_epi16(1);
 	HIDE(x);
 	HIDE(ones);
-	/* y changes, or the same product would be computed once for all */
-	RUN(__m256i, _mm256_setzero_si256(), 64,
-	    (__extension__({
+	/* y is hidden each time, or the product would be computed once for all */
+	RUN(__m256i, _mm256_setzero_si256(), 64, (__extension__({
 		    HIDE(y);
-		    _mm256_add_epi32(a,
-				     _mm256_madd_epi16(_mm256_maddubs_epi16(x, y), ones));
+		    _mm256_add_epi32(a, _mm256_madd_epi16(_mm256_maddubs_epi16(x, y), ones));
 	    })));
 }
 
@@ -98,9 +103,8 @@ __attribute__((target("avx512f"))) static uint64_t read_avx512(const uint8_t *fr
 		for (size_t j = 0; j < 8; j++)
 			sum[j % 4] = _mm512_xor_si512(
 				sum[j % 4], _mm512_load_si512((const void *)(from + i + 64 * j)));
-	return (uint64_t)_mm512_reduce_add_epi64(
-		_mm512_xor_si512(_mm512_xor_si512(sum[0], sum[1]),
-				 _mm512_xor_si512(sum[2], sum[3])));
+	return (uint64_t)_mm512_reduce_add_epi64(_mm512_xor_si512(
+		_mm512_xor_si512(sum[0], sum[1]), _mm512_xor_si512(sum[2], sum[3])));
 }
 
 /* ---- which of them there are ---- */

@@ -54,8 +54,9 @@ static int fill_file(const struct disk *d, const char *folder, struct err *e)
 		size_t want = d->bytes - done < WRITE_BYTES ? d->bytes - done : WRITE_BYTES;
 		ssize_t got = pwrite(d->fd, buffer, want, (off_t)done);
 		if (got <= 0 && errno != EINTR)
-			failed = err_sys(e, got ? errno : EIO, "%s: a file of %llu MB cannot be "
-							       "written",
+			failed = err_sys(e, got ? errno : EIO,
+					 "%s: a file of %llu MB cannot be "
+					 "written",
 					 folder, (unsigned long long)(d->bytes >> 20));
 		done += got > 0 ? (uint64_t)got / DISK_ALIGN * DISK_ALIGN : 0;
 	}

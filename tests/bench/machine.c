@@ -47,14 +47,15 @@ static void describe(struct machine *m)
 	report_begin(&m->report, "machine", m->effort.json);
 	line_of("/proc/cpuinfo", "model name", text, sizeof text);
 	report_text(&m->report, "cpu", "processor", text);
-	report_number(&m->report, "cores", "cores for this process", (double)effort_default().threads,
-		      0);
+	report_number(&m->report, "cores", "cores for this process",
+		      (double)effort_default().threads, 0);
 	line_of("/sys/devices/system/cpu/cpu0/cache/index3/size", "", text, sizeof text);
 	report_text(&m->report, "l3", "L3 cache", text);
 	report_number(&m->report, "memory_gib", "memory, GiB",
 		      (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / (1 << 30),
 		      1);
-	report_text(&m->report, "read_instruction", "memory is read by", ceiling_read_instruction());
+	report_text(&m->report, "read_instruction", "memory is read by",
+		    ceiling_read_instruction());
 	for (enum peak p = 0; p < PEAK_COUNT; p++) {
 		const char *instruction = ceiling_peak_instruction(p);
 		(void)snprintf(text, sizeof text, "%s_instruction", peak_names[p]);
@@ -93,10 +94,8 @@ static int measure_threads(struct machine *m, const struct ceiling *c, uint32_t 
 static int measure_cores(struct machine *m, struct err *e)
 {
 	static const struct column columns[] = {
-		{"threads", "threads", 0},
-		{"read_gb_per_s", "read GB/s", 1},
-		{"int8_gop_per_s", "int8 GOP/s", 0},
-		{"bf16_gop_per_s", "BF16 GOP/s", 0},
+		{"threads", "threads", 0},	     {"read_gb_per_s", "read GB/s", 1},
+		{"int8_gop_per_s", "int8 GOP/s", 0}, {"bf16_gop_per_s", "BF16 GOP/s", 0},
 		{"fp32_gop_per_s", "FP32 GOP/s", 0},
 	};
 	struct table t;

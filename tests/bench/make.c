@@ -85,8 +85,8 @@ static int copy_file(const char *from_directory, const char *to_directory, const
 	char *text = NULL, *from = path_in(from_directory, file, e),
 	     *to = path_in(to_directory, file, e);
 	size_t n;
-	int failed = from && to ? read_whole_file(&text, &n, from, TOKENIZER_BYTES_MOST, e)
-				: -ENOMEM;
+	int failed =
+		from && to ? read_whole_file(&text, &n, from, TOKENIZER_BYTES_MOST, e) : -ENOMEM;
 	if (!failed)
 		failed = write_file(to, text, n, e);
 	free(text);
@@ -179,7 +179,8 @@ int make_command(int argc, char **argv, struct err *e)
 		{"seed", OPTION_NUMBER, &m.seed, 0, UINT64_MAX - 1, "of the weights"},
 		{"skew", OPTION_SECONDS, &m.skew, 0, 0,
 		 "popularity of experts falls as rank^-X; 0: uniform"},
-		{"tokenizer", OPTION_TEXT, &m.tokenizer, 0, 0, "directory whose tokenizer is copied"},
+		{"tokenizer", OPTION_TEXT, &m.tokenizer, 0, 0,
+		 "directory whose tokenizer is copied"},
 		EFFORT_OPTIONS(&m.effort),
 	};
 	const struct command_line line = {"make CONFIG.json OUT", options,

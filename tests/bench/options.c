@@ -112,7 +112,8 @@ struct effort effort_default(void)
 	return (struct effort){
 		.rounds = 5,
 		.seconds = .1,
-		.threads = sched_getaffinity(0, sizeof cpus, &cpus) ? 1 : (uint64_t)CPU_COUNT(&cpus),
+		.threads =
+			sched_getaffinity(0, sizeof cpus, &cpus) ? 1 : (uint64_t)CPU_COUNT(&cpus),
 	};
 }
 
@@ -146,9 +147,11 @@ static void print_default(const struct bench_option *o)
 
 static void print_help(const struct command_line *c)
 {
-	static const char *const values[] = {
-		[OPTION_NUMBER] = "N", [OPTION_SECONDS] = "X", [OPTION_TEXT] = "TEXT",
-		[OPTION_FLAG] = "",    [OPTION_LIST] = "N,N,…"};
+	static const char *const values[] = {[OPTION_NUMBER] = "N",
+					     [OPTION_SECONDS] = "X",
+					     [OPTION_TEXT] = "TEXT",
+					     [OPTION_FLAG] = "",
+					     [OPTION_LIST] = "N,N,…"};
 	(void)printf("usage: moefs-bench %s [options]\n", c->usage);
 	for (size_t i = 0; i < c->option_count; i++) {
 		const struct bench_option *o = &c->options[i];
@@ -163,8 +166,8 @@ int command_line_parse(const struct command_line *c, int argc, char **argv, stru
 	for (size_t i = 0; i < c->option_count && i < OPTIONS_MOST; i++)
 		table[i] = (struct option){
 			.name = c->options[i].name,
-			.has_arg = c->options[i].kind == OPTION_FLAG ? no_argument
-								     : required_argument,
+			.has_arg =
+				c->options[i].kind == OPTION_FLAG ? no_argument : required_argument,
 		};
 	table[c->option_count] = (struct option){.name = "help", .val = 'h'};
 	opterr = 0; /* the sentences are ours */
@@ -176,10 +179,9 @@ int command_line_parse(const struct command_line *c, int argc, char **argv, stru
 			return 1;
 		}
 		if (got)
-			return err_set(e, EINVAL, "%s %s; see moefs-bench %s --help",
-				       argv[optind - 1],
-				       got == ':' ? "needs a value" : "is not an option here",
-				       argv[0]);
+			return err_set(
+				e, EINVAL, "%s %s; see moefs-bench %s --help", argv[optind - 1],
+				got == ':' ? "needs a value" : "is not an option here", argv[0]);
 		int failed = take(&c->options[index], optarg, e);
 		if (failed)
 			return failed;

@@ -49,8 +49,7 @@ void report_text(struct report *r, const char *key, const char *label, const cha
 		(void)printf("%-34s %s\n", label, value);
 }
 
-void report_number(struct report *r, const char *key, const char *label, double value,
-		   int decimals)
+void report_number(struct report *r, const char *key, const char *label, double value, int decimals)
 {
 	put_number(r, r->root, key, value);
 	if (!r->json)
@@ -61,8 +60,7 @@ int report_end(struct report *r, struct err *e)
 {
 	bool bad = false;
 	if (r->json && !r->failed) {
-		const char *text =
-			json_object_to_json_string_ext(r->root, JSON_C_TO_STRING_PRETTY);
+		const char *text = json_object_to_json_string_ext(r->root, JSON_C_TO_STRING_PRETTY);
 		r->failed = !text;
 		bad = text && puts(text) < 0;
 	}

@@ -1,3 +1,8 @@
 #include "tests/bench/bench.h"
-int kernels_command(int argc, char **argv, struct err *e){(void)argc;(void)argv;(void)e;return 0;}
-int run_command(int argc, char **argv, struct err *e){(void)argc;(void)argv;(void)e;return 0;}
+int kernels_command(int argc, char **argv, struct err *e)
+{
+	(void)argc;
+	(void)argv;
+	(void)e;
+	return 0;
+}
