@@ -1,9 +1,9 @@
 #include "engine/params.h"
 #include "engine/session.h"
+#include "engine/utf8.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +69,9 @@ static int set_number(void *to, const struct param *t, const char *value, struct
 {
 	char *end;
 	double number = strtod(value, &end);
-	if (end == value || *end || isnan(number))
+	/* strtod would take spaces, hexadecimal numbers and words as well. */
+	bool decimal = !value[strspn(value, "0123456789.eE+-")];
+	if (end == value || *end || !decimal)
 		return refuse(t, EINVAL, value, e);
 	if (number < t->least || number > t->most)
 		return refuse(t, ERANGE, value, e);
@@ -109,7 +111,9 @@ static int set_switch(enum chat_mode *to, const struct param *t, const char *val
 
 static int set_text(char **to, const struct param *t, const char *value, struct err *e)
 {
-	size_t lines = 1;
+	size_t lines = 1, length = strlen(value), valid = utf8_valid_length(value, length);
+	if (valid < length)
+		return err_set(e, EINVAL, "params/%s: byte %zu is not UTF-8", t->name, valid);
 	for (const char *c = value; *c; c++)
 		lines += *c == '\n';
 	if (!strcmp(t->name, "stop") && lines > PARAMS_MAX_STOPS)
@@ -160,11 +164,12 @@ int params_set(struct params *p, size_t i, const char *value, size_t length, str
 
 /* ---- reading ---- */
 
-/* The shortest text that reads as the same number: 0.7, not 0.69999999999999996. */
+/* The shortest text that reads as the same number: 0.7, not 0.69999999999999996, and with three
+ * digits at least 100, not 1e+02. */
 static char *number_text(double number)
 {
 	char text[40];
-	for (int digits = 1; digits <= 17; digits++) {
+	for (int digits = 3; digits <= 17; digits++) {
 		(void)snprintf(text, sizeof text, "%.*g", digits, number);
 		if (strtod(text, NULL) == number)
 			break;
