@@ -1,0 +1,275 @@
+/* A session's params: names, ranges, words, and that a value reads back as it would be written. */
+#include "engine/params.h"
+#include "engine/session.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <errno.h>
+
+static struct params p;
+static struct err e;
+
+static int setup(void **state)
+{
+	(void)state;
+	struct config c = {.generation = {.temperature = .7, .top_p = .8, .top_k = 20}};
+	return params_default(&p, &c, &e);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	params_free(&p);
+	return 0;
+}
+
+static size_t number(const char *name)
+{
+	for (size_t i = 0; i < params_count(); i++)
+		if (!strcmp(params_name(i), name))
+			return i;
+	fail_msg("no param %s", name);
+	return 0;
+}
+
+static int set(const char *name, const char *value)
+{
+	e = (struct err){0};
+	return params_set(&p, number(name), value, strlen(value), &e);
+}
+
+static void assert_reads(const char *name, const char *value)
+{
+	char *text = params_get(&p, number(name), true);
+	assert_string_equal(text, value);
+	free(text);
+}
+
+static void assert_refused(const char *name, const char *value, int code)
+{
+	char *before = params_get(&p, number(name), true);
+	int failed = set(name, value);
+	if (failed != -code || !strstr(e.text, name))
+		fail_msg("%s=%s: gave %d, \"%s\"", name, value, failed, e.text);
+	assert_reads(name, before); /* what is refused changes nothing */
+	free(before);
+}
+
+static void there_are_these_and_no_others(void **state)
+{
+	(void)state;
+	static const char *const names[] = {"temperature", "top_k", "top_p",  "min_p", "max_tokens",
+					    "seed",	   "stop",  "system", "chat"};
+	assert_int_equal(params_count(), sizeof names / sizeof *names);
+	for (size_t i = 0; i < params_count(); i++) {
+		assert_string_equal(params_name(number(names[i])), names[i]);
+		bool text = !strcmp(names[i], "stop") || !strcmp(names[i], "system");
+		assert_int_equal(params_is_text(number(names[i])), text);
+	}
+}
+
+static void a_model_s_defaults_are_its_generation_config(void **state)
+{
+	(void)state;
+	static const char *const defaults[][2] = {
+		{"temperature", "0.7"}, {"top_k", "20"},     {"top_p", "0.8"},
+		{"min_p", "0"},		{"max_tokens", "0"}, {"seed", "random"},
+		{"stop", ""},		{"system", ""},	     {"chat", "on"}};
+	for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
+		assert_reads(defaults[i][0], defaults[i][1]);
+}
+
+static void what_is_written_reads_back_the_same(void **state)
+{
+	(void)state;
+	static const char *const values[][2] = {
+		{"temperature", "0"},	{"temperature", "0.1"},
+		{"temperature", "1.5"}, {"temperature", "100"},
+		{"top_p", "0"},		{"top_p", "0.95"},
+		{"top_p", "1"},		{"min_p", "0.05"},
+		{"min_p", "1"},		{"top_k", "0"},
+		{"top_k", "1"},		{"top_k", "16777216"},
+		{"max_tokens", "0"},	{"max_tokens", "16777216"},
+		{"seed", "0"},		{"seed", "18446744073709551615"},
+		{"seed", "random"},	{"chat", "off"},
+		{"chat", "on"},		{"stop", "</s>\\n\nUser:"},
+		{"stop", ""},		{"system", "You are terse.\nVery.\n"},
+		{"system", "\n"},	{"system", "Äpfel 🍎"},
+		{"system", ""}};
+	for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+		char line[128];
+		assert_int_equal(set(values[i][0], values[i][1]), 0);
+		/* A text that ends in a newline loses one, as if echo had added it. */
+		snprintf(line, sizeof line, "%s\n", values[i][1]);
+		assert_int_equal(set(values[i][0], line), 0);
+		assert_reads(values[i][0], values[i][1]);
+	}
+}
+
+static void numbers_read_back_as_the_same_number(void **state)
+{
+	(void)state;
+	static const char *const values[] = {"0.30000000000000004", "1e-3", "0.3333333333333333",
+					     "4.9406564584124654e-324", "99.99999999999999"};
+	for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+		assert_int_equal(set("temperature", values[i]), 0);
+		double first = p.temperature;
+		assert_true(first == strtod(values[i], NULL));
+		char *text = params_get(&p, number("temperature"), true);
+		assert_int_equal(set("temperature", text), 0);
+		assert_true(p.temperature == first);
+		free(text);
+	}
+}
+
+static void values_of_the_wrong_kind_are_einval(void **state)
+{
+	(void)state;
+	static const char *const numbers[] = {"",    " ",   "hot",  "0.5x",   "0.5 0.5", "nan",
+					      "--1", "1,5", "\n\n", "0x1p-2", "inf",	 " 1"};
+	static const char *const counts[] = {"", "x", "1.5", "-1", "+1", " 1", "1 ", "0x10", "1e3"};
+	static const char *const switches[] = {"", "yes", "1", "ON", "on ", "onoff"};
+	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+		assert_refused("temperature", numbers[i], EINVAL);
+		assert_refused("top_p", numbers[i], EINVAL);
+		assert_refused("min_p", numbers[i], EINVAL);
+	}
+	for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+		assert_refused("top_k", counts[i], EINVAL);
+		assert_refused("max_tokens", counts[i], EINVAL);
+		assert_refused("seed", counts[i], EINVAL);
+	}
+	assert_refused("seed", "Random", EINVAL);
+	for (size_t i = 0; i < sizeof switches / sizeof *switches; i++)
+		assert_refused("chat", switches[i], EINVAL);
+}
+
+static void values_out_of_range_are_erange(void **state)
+{
+	(void)state;
+	static const char *const values[][2] = {{"temperature", "100.1"},
+						{"temperature", "-0.1"},
+						{"temperature", "1e999"},
+						{"top_p", "1.01"},
+						{"top_p", "-1"},
+						{"min_p", "2"},
+						{"top_k", "16777217"},
+						{"top_k", "99999999999999999999999"},
+						{"max_tokens", "16777217"},
+						{"seed", "18446744073709551616"}};
+	for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+		assert_refused(values[i][0], values[i][1], ERANGE);
+}
+
+static void a_nul_is_einval_in_any_value(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < params_count(); i++)
+		assert_int_equal(params_set(&p, i, "1\0", 2, &e), -EINVAL);
+	/* The words end at it and do not run on. */
+	assert_int_equal(params_set(&p, number("system"), "ab\0cd", 5, &e), -EINVAL);
+	assert_non_null(strstr(e.text, "\"ab\""));
+}
+
+static void invalid_utf8_is_einval_in_texts(void **state)
+{
+	(void)state;
+	static const char *const values[] = {"\xff",	 "caf\xe9",	 "\xe2\x82",
+					     "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80"};
+	for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+		assert_refused("system", values[i], EINVAL);
+		assert_refused("stop", values[i], EINVAL);
+	}
+}
+
+static void texts_have_a_limit(void **state)
+{
+	(void)state;
+	char *text = malloc(PARAMS_MAX_TEXT + 1);
+	memset(text, 'x', PARAMS_MAX_TEXT + 1);
+	assert_int_equal(params_set(&p, number("system"), text, PARAMS_MAX_TEXT, &e), 0);
+	assert_int_equal(params_set(&p, number("system"), text, PARAMS_MAX_TEXT + 1, &e), -EFBIG);
+	assert_int_equal(params_set(&p, number("temperature"), text, PARAMS_MAX_TEXT + 1, &e),
+			 -EFBIG);
+	free(text);
+	char lines[PARAMS_MAX_STOPS * 2 + 2];
+	for (size_t i = 0; i < sizeof lines; i++)
+		lines[i] = i % 2 ? '\n' : 'a';
+	/* 64 lines and the newline that echo adds; 65 lines. */
+	assert_int_equal(params_set(&p, number("stop"), lines, PARAMS_MAX_STOPS * 2, &e), 0);
+	assert_int_equal(params_set(&p, number("stop"), lines, PARAMS_MAX_STOPS * 2 + 1, &e),
+			 -ERANGE);
+}
+
+static void stops_are_lines_with_escapes(void **state)
+{
+	(void)state;
+	static const char *const want[] = {"\n\n", "a\tb\rc", "\\n", "\\x", " x ", "\\"};
+	const char *stops[PARAMS_MAX_STOPS];
+	size_t lengths[PARAMS_MAX_STOPS], count;
+	assert_int_equal(set("stop", "\\n\\n\na\\tb\\rc\n\n\\\\n\n\\x\n x \n\\"), 0);
+	char *buffer = params_stops(&p, stops, lengths, &count);
+	assert_non_null(buffer);
+	assert_int_equal(count, sizeof want / sizeof *want); /* empty lines do not count */
+	for (size_t i = 0; i < count; i++) {
+		assert_int_equal(lengths[i], strlen(want[i]));
+		assert_memory_equal(stops[i], want[i], lengths[i]);
+	}
+	free(buffer);
+	assert_int_equal(set("stop", ""), 0);
+	free(params_stops(&p, stops, lengths, &count));
+	assert_int_equal(count, 0);
+}
+
+static void an_unset_chat_is_what_the_model_is_made_for(void **state)
+{
+	(void)state;
+	for (int has_chat = 0; has_chat < 2; has_chat++) {
+		char *text = params_get(&p, number("chat"), has_chat);
+		assert_string_equal(text, has_chat ? "on" : "off");
+		free(text);
+	}
+}
+
+static void a_copy_is_a_copy_of_the_texts_too(void **state)
+{
+	(void)state;
+	struct params copy;
+	assert_int_equal(set("system", "first"), 0);
+	assert_int_equal(set("seed", "7"), 0);
+	assert_int_equal(params_copy(&copy, &p, &e), 0);
+	assert_int_equal(set("system", "second"), 0);
+	assert_string_equal(copy.system, "first");
+	assert_int_equal(copy.seed, 7);
+	assert_ptr_not_equal(copy.stop, p.stop);
+	params_free(&copy);
+	assert_reads("system", "second");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(there_are_these_and_no_others),
+		TEST(a_model_s_defaults_are_its_generation_config),
+		TEST(what_is_written_reads_back_the_same),
+		TEST(numbers_read_back_as_the_same_number),
+		TEST(values_of_the_wrong_kind_are_einval),
+		TEST(values_out_of_range_are_erange),
+		TEST(a_nul_is_einval_in_any_value),
+		TEST(invalid_utf8_is_einval_in_texts),
+		TEST(texts_have_a_limit),
+		TEST(stops_are_lines_with_escapes),
+		TEST(an_unset_chat_is_what_the_model_is_made_for),
+		TEST(a_copy_is_a_copy_of_the_texts_too),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
