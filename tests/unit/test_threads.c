@@ -1,0 +1,177 @@
+/* The compute threads: every item exactly once, whatever the sizes and whoever calls. */
+#include "engine/threads.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct err e;
+
+static struct threads *open_threads(uint32_t count)
+{
+	struct threads *t;
+	if (threads_create(&t, count, &e))
+		fail_msg("%s", e.text);
+	return t;
+}
+
+/* ---- what a loop did ---- */
+
+struct visits {
+	uint32_t items, grain;
+	uint8_t *count; /* plain memory: two threads at one item would be a race */
+	_Atomic uint32_t outside;
+};
+
+static void visit(void *ctx, uint32_t begin, uint32_t end)
+{
+	struct visits *v = ctx;
+	if (begin >= end || end > v->items || begin % v->grain) {
+		v->outside++;
+		return;
+	}
+	for (uint32_t i = begin; i < end; i++)
+		v->count[i]++;
+}
+
+static bool every_item_once(struct threads *t, uint32_t items, uint32_t grain)
+{
+	struct visits v = {.items = items, .grain = grain, .count = calloc(1, items + 1)};
+	threads_run(t, items, grain, visit, &v);
+	bool right = !v.outside;
+	for (uint32_t i = 0; i < items; i++)
+		right &= v.count[i] == 1;
+	free(v.count);
+	return right;
+}
+
+static void every_item_is_done_exactly_once(void **state)
+{
+	(void)state;
+	static const uint32_t counts[] = {1, 2, 3, 8},
+			      items[] = {0, 1, 2, 3, 15, 16, 17, 100, 1000, 4099},
+			      grains[] = {1, 2, 3, 16, 64, 5000, UINT32_MAX};
+	for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+		struct threads *t = open_threads(counts[c]);
+		assert_int_equal(threads_count(t), counts[c]);
+		for (size_t i = 0; i < sizeof items / sizeof *items; i++)
+			for (size_t g = 0; g < sizeof grains / sizeof *grains; g++)
+				assert_true(every_item_once(t, items[i], grains[g]));
+		threads_destroy(t);
+	}
+}
+
+struct span {
+	_Atomic uint64_t sum;
+};
+
+static void add(void *ctx, uint32_t begin, uint32_t end)
+{
+	((struct span *)ctx)->sum += end - begin;
+}
+
+static void the_largest_number_of_items_does_not_wrap(void **state)
+{
+	(void)state;
+	static const uint32_t grains[] = {1u << 24, (1u << 31) + 1, UINT32_MAX - 1, UINT32_MAX};
+	struct threads *t = open_threads(3);
+	for (size_t i = 0; i < sizeof grains / sizeof *grains; i++) {
+		struct span s = {0};
+		threads_run(t, UINT32_MAX, grains[i], add, &s);
+		assert_true(s.sum == UINT32_MAX);
+	}
+	threads_destroy(t);
+}
+
+/* What one loop wrote is there when it returns, and for the next. */
+static void accumulate(void *ctx, uint32_t begin, uint32_t end)
+{
+	uint32_t *x = ctx;
+	for (uint32_t i = begin; i < end; i++)
+		x[i] = x[i] * 3 + i;
+}
+
+static void a_loop_sees_what_the_one_before_it_wrote(void **state)
+{
+	(void)state;
+	enum { N = 300, LOOPS = 500 };
+	uint32_t x[N] = {0}, want[N] = {0};
+	struct threads *t = open_threads(4);
+	for (uint32_t loop = 0; loop < LOOPS; loop++) {
+		threads_run(t, N, 7 + loop % 5, accumulate, x);
+		accumulate(want, 0, N);
+		assert_memory_equal(x, want, sizeof x);
+	}
+	threads_destroy(t);
+}
+
+/* ---- several callers ---- */
+
+struct caller {
+	struct threads *threads;
+	pthread_t thread;
+	bool right;
+};
+
+static void *call(void *arg)
+{
+	struct caller *c = arg;
+	c->right = true;
+	for (uint32_t i = 0; i < 150; i++)
+		c->right &= every_item_once(c->threads, 1 + i * 7, 1 + i % 20);
+	return NULL;
+}
+
+static void several_callers_do_not_disturb_each_other(void **state)
+{
+	(void)state;
+	enum { CALLERS = 4 };
+	static const uint32_t counts[] = {1, 2, 4};
+	for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
+		struct threads *t = open_threads(counts[k]);
+		struct caller callers[CALLERS];
+		for (int i = 0; i < CALLERS; i++) {
+			callers[i].threads = t;
+			assert_int_equal(
+				pthread_create(&callers[i].thread, NULL, call, &callers[i]), 0);
+		}
+		for (int i = 0; i < CALLERS; i++) {
+			pthread_join(callers[i].thread, NULL);
+			assert_true(callers[i].right);
+		}
+		threads_destroy(t);
+	}
+}
+
+/* ---- life ---- */
+
+static void threads_come_and_go(void **state)
+{
+	(void)state;
+	for (uint32_t i = 0; i < 60; i++) {
+		struct threads *t = open_threads(1 + i % 5);
+		if (i % 3)
+			assert_true(every_item_once(t, i * 5, 2));
+		threads_destroy(t);
+	}
+	threads_destroy(NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_item_is_done_exactly_once),
+		cmocka_unit_test(the_largest_number_of_items_does_not_wrap),
+		cmocka_unit_test(a_loop_sees_what_the_one_before_it_wrote),
+		cmocka_unit_test(several_callers_do_not_disturb_each_other),
+		cmocka_unit_test(threads_come_and_go),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
