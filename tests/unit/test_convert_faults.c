@@ -1,0 +1,456 @@
+/* Conversions that are interrupted, run into a full disk, or meet each other; and what a mount
+ * makes of the store that it finds. */
+#include "checkpoint_help.h"
+#include "convert_help.h"
+#include "engine/internal.h"
+#include "fault_io.h"
+#include "golden.h"
+#include "store_help.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+static const char *const files[] = {"experts.safetensors", "dense.safetensors", "index"};
+enum { FILES = sizeof files / sizeof *files };
+
+static char parent[32], source[64], store[64];
+static struct test_checkpoint c;
+static struct test_conversion conversion;
+static struct err e;
+
+/* What an undisturbed conversion writes. */
+static struct {
+	uint8_t *bytes[FILES];
+	size_t size[FILES];
+	long operations;
+} whole;
+
+static int setup(void **state)
+{
+	(void)state;
+	test_folder_make(parent);
+	snprintf(source, sizeof source, "%s/source", parent);
+	snprintf(store, sizeof store, "%s/store", parent);
+	test_checkpoint_read(&c, "qwen3_moe");
+	test_checkpoint_make(&c, "qwen3_moe", source);
+	memset(&faults, 0, sizeof faults);
+	conversion.stop = false;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	test_checkpoint_free(&c);
+	test_folder_remove(parent);
+	return 0;
+}
+
+static int convert(uint32_t threads)
+{
+	faults.operations = faults.failable = 0;
+	return test_convert(&conversion, source, store, NULL, threads, &e);
+}
+
+static uint8_t *read_store_file(size_t i, size_t *n)
+{
+	char path[128];
+	snprintf(path, sizeof path, "%s/%s", store, files[i]);
+	return test_file_read(path, n);
+}
+
+static void assert_store_is_whole(void)
+{
+	for (size_t i = 0; i < FILES; i++) {
+		size_t n;
+		uint8_t *bytes = read_store_file(i, &n);
+		assert_int_equal(n, whole.size[i]);
+		assert_memory_equal(bytes, whole.bytes[i], n);
+		free(bytes);
+	}
+}
+
+static void assert_no_store(void)
+{
+	struct store *s;
+	struct err other;
+	assert_int_equal(store_open(&s, store, NULL, &other), -ENOENT);
+}
+
+static int convert_undisturbed(void **state)
+{
+	setup(state);
+	int failed = convert(1);
+	whole.operations = faults.operations;
+	for (size_t i = 0; i < FILES && !failed; i++)
+		whole.bytes[i] = read_store_file(i, &whole.size[i]);
+	teardown(state);
+	return failed;
+}
+
+static int free_whole(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < FILES; i++)
+		free(whole.bytes[i]);
+	return 0;
+}
+
+/* ---- interrupted ---- */
+
+static void what_was_done_before_a_failing_disk_is_not_done_again(void **state)
+{
+	(void)state;
+	faults.fail_on = OP_WRITE;
+	faults.fail_code = EIO;
+	faults.fail_at = 100;
+	assert_int_equal(convert(1), -EIO);
+	assert_non_null(strstr(e.text, store));
+	assert_no_store();
+	faults.fail_on = 0;
+	assert_int_equal(convert(1), 0);
+	assert_true(faults.operations < whole.operations - 100);
+	assert_store_is_whole();
+	assert_int_equal(conversion.progress.total, 0); /* none is running any more */
+}
+
+static void *stop_midway(void *arg)
+{
+	struct test_conversion *t = arg;
+	while (t->progress.done < (1u << 20))
+		sched_yield();
+	t->stop = true;
+	return NULL;
+}
+
+static void a_stopped_conversion_is_gone_on_with(void **state)
+{
+	(void)state;
+	pthread_t thread;
+	conversion.progress.done = 0;
+	assert_int_equal(pthread_create(&thread, NULL, stop_midway, &conversion), 0);
+	int failed = convert(2);
+	pthread_join(thread, NULL);
+	/* It may have been done before the stop was seen. */
+	if (failed) {
+		assert_int_equal(failed, -ECANCELED);
+		assert_no_store();
+		conversion.stop = true; /* from its first job on */
+		assert_int_equal(convert(2), -ECANCELED);
+		conversion.stop = false;
+		assert_int_equal(convert(2), 0);
+	}
+	assert_store_is_whole();
+}
+
+/* True if the child lived to the end. */
+static bool convert_until_killed(long operation)
+{
+	pid_t child = fork();
+	assert_true(child >= 0);
+	if (!child) {
+		faults.kill_at = operation;
+		_exit(convert(2) ? 1 : 0);
+	}
+	int status;
+	assert_int_equal(waitpid(child, &status, 0), child);
+	if (WIFSIGNALED(status)) {
+		assert_int_equal(WTERMSIG(status), SIGKILL);
+		return false;
+	}
+	assert_int_equal(WEXITSTATUS(status), 0);
+	return true;
+}
+
+static void a_killed_conversion_ends_in_the_same_bytes(void **state)
+{
+	(void)state;
+	for (int i = 1; i <= 8; i++) {
+		assert_false(convert_until_killed(whole.operations * i / 9));
+		assert_no_store();
+		if (i % 2) /* and once more while it goes on */
+			assert_false(convert_until_killed(30));
+		assert_int_equal(convert(2), 0);
+		assert_store_is_whole();
+		test_folder_remove(store);
+	}
+}
+
+/* ---- a full disk, a folder that cannot be ---- */
+
+static void a_full_disk_is_said_and_leaves_nothing(void **state)
+{
+	(void)state;
+	for (long n = 1; n < whole.operations / 3; n += 37) {
+		faults.fail_on = OP_WRITE | OP_RESERVE;
+		faults.fail_code = ENOSPC;
+		faults.fail_at = n;
+		assert_int_equal(convert(2), -ENOSPC);
+		assert_non_null(strstr(e.text, store));
+		assert_int_equal(access(store, F_OK), -1);
+	}
+	faults.fail_on = 0;
+	faults.free_bytes = 1000;
+	assert_int_equal(convert(2), -ENOSPC);
+	assert_non_null(strstr(e.text, "-o store="));
+	assert_int_equal(access(store, F_OK), -1);
+}
+
+static void a_checkpoint_that_cannot_be_read_through_is_an_error(void **state)
+{
+	(void)state;
+	faults.fail_on = OP_READ;
+	faults.fail_at = 40;
+	faults.fail_code = EIO;
+	assert_int_equal(convert(2), -EIO);
+	assert_non_null(strstr(e.text, "model.safetensors"));
+	assert_no_store();
+	test_folder_remove(store);
+	faults.fail_code = 0; /* the file ends too early */
+	assert_int_equal(convert(2), -EIO);
+	assert_non_null(strstr(e.text, "cut short"));
+	faults.fail_on = 0;
+	assert_int_equal(convert(2), 0);
+	assert_store_is_whole();
+}
+
+/* ---- through a model ---- */
+
+struct mount {
+	struct engine *engine;
+	struct model *model;
+};
+
+static int mount_open(struct mount *m, const char *directory, const char *folder)
+{
+	struct engine_options o = {.store = folder, .threads = 2, .budget = 64 << 20};
+	e = (struct err){0};
+	*m = (struct mount){0};
+	if (engine_create(&m->engine, &o, &e) || model_open(&m->model, m->engine, directory, &e))
+		fail_msg("%s", e.text);
+	return model_wait(m->model, &e);
+}
+
+static void mount_close(struct mount *m)
+{
+	model_close(m->model);
+	engine_destroy(m->engine);
+}
+
+/* The logits after a few tokens: [vocabulary]. */
+static void compute_logits(struct mount *m, float *logits)
+{
+	static const uint32_t tokens[] = {3, 141, 59, 26, 53, 58};
+	struct context x;
+	context_init(&x, &m->engine->context_budget, &m->model->config, KV_F32);
+	if (forward_run(&m->model->forward, &x, tokens, 6, true, NULL, &e))
+		fail_msg("%s", e.text);
+	memcpy(logits, m->model->forward.logits, m->model->config.vocabulary * sizeof *logits);
+	context_free(&x);
+}
+
+enum { VOCABULARY = 384 };
+
+static void mount_and_compute(float *logits)
+{
+	struct mount m;
+	if (mount_open(&m, source, store))
+		fail_msg("%s", e.text);
+	compute_logits(&m, logits);
+	mount_close(&m);
+}
+
+static void scale(const char *part, float factor)
+{
+	char name[128];
+	for (int x = 0; x < 16; x++) {
+		snprintf(name, sizeof name, "model.layers.1.mlp.experts.%d.%s.weight", x, part);
+		struct test_tensor *t = test_tensor_find(&c, name);
+		for (size_t i = 0; i < test_tensor_elements(t); i++)
+			test_tensor_set(t, i, test_tensor_get(t, i) * factor);
+	}
+}
+
+/* One model written in two ways, either with norms that only F32 holds: powers of two in the one
+ * projection are taken back in the other. */
+static void a_model_with_norms_beyond_f16_computes_the_same(void **state)
+{
+	(void)state;
+	float usual[VOCABULARY], one[VOCABULARY], other[VOCABULARY];
+	mount_and_compute(usual);
+	scale("up_proj", 0x1p-24f);
+	scale("down_proj", 0x1p24f);
+	test_checkpoint_make(&c, "qwen3_moe", source);
+	mount_and_compute(one);
+	scale("up_proj", 0x1p48f);
+	scale("down_proj", 0x1p-48f);
+	test_checkpoint_make(&c, "qwen3_moe", source);
+	mount_and_compute(other);
+	assert_memory_equal(one, other, sizeof one);
+	double dot = 0, power = 0, power_usual = 0;
+	for (int i = 0; i < VOCABULARY; i++) {
+		dot += (double)one[i] * (double)usual[i];
+		power += (double)one[i] * (double)one[i];
+		power_usual += (double)usual[i] * (double)usual[i];
+	}
+	/* Norms in F16 are right to 5e-4, but may tip the choice of an expert. */
+	assert_true(dot > .9 * sqrt(power * power_usual));
+}
+
+static void a_changed_checkpoint_gets_a_new_store(void **state)
+{
+	(void)state;
+	float before[VOCABULARY], after[VOCABULARY], again[VOCABULARY];
+	mount_and_compute(before);
+	mount_and_compute(again);
+	assert_memory_equal(before, again, sizeof before);
+	struct test_tensor *t = test_tensor_find(&c, "model.norm.weight");
+	for (size_t i = 0; i < test_tensor_elements(t); i += 2)
+		test_tensor_set(t, i, 0);
+	test_checkpoint_make(&c, "qwen3_moe", source);
+	mount_and_compute(after);
+	assert_memory_not_equal(before, after, sizeof before);
+}
+
+static void a_finished_store_is_opened_and_not_made_again(void **state)
+{
+	(void)state;
+	float logits[VOCABULARY];
+	mount_and_compute(logits);
+	faults.fail_on = OP_WRITE | OP_RESERVE | OP_FOLDER | OP_SYNC;
+	faults.fail_code = EROFS;
+	faults.failable = 0;
+	mount_and_compute(logits);
+	assert_int_equal(faults.failable, 0);
+}
+
+static void two_mounts_of_a_new_checkpoint_share_one_store(void **state)
+{
+	(void)state;
+	enum { MOUNTS = 3 };
+	struct mount m[MOUNTS];
+	float logits[MOUNTS][VOCABULARY];
+	struct engine_options o = {.store = store, .threads = 1, .budget = 64 << 20};
+	for (int i = 0; i < MOUNTS; i++) {
+		m[i] = (struct mount){0};
+		if (engine_create(&m[i].engine, &o, &e) ||
+		    model_open(&m[i].model, m[i].engine, source, &e))
+			fail_msg("%s", e.text);
+	}
+	for (int i = 0; i < MOUNTS; i++)
+		model_load(m[i].model); /* all at once, each in its own thread */
+	for (int i = 0; i < MOUNTS; i++) {
+		if (model_wait(m[i].model, &e))
+			fail_msg("mount %d: %s", i, e.text);
+		compute_logits(&m[i], logits[i]);
+		assert_memory_equal(logits[i], logits[0], sizeof *logits);
+	}
+	for (int i = 0; i < MOUNTS; i++)
+		mount_close(&m[i]);
+}
+
+static void closing_a_mount_ends_its_conversion_and_the_next_goes_on(void **state)
+{
+	(void)state;
+	float logits[VOCABULARY];
+	for (int i = 0; i < 6; i++) {
+		struct engine_options o = {.store = store, .threads = 2, .budget = 64 << 20};
+		struct mount m = {0};
+		if (engine_create(&m.engine, &o, &e) || model_open(&m.model, m.engine, source, &e))
+			fail_msg("%s", e.text);
+		model_load(m.model);
+		for (int k = 0; k < i * 200; k++)
+			sched_yield();
+		mount_close(&m);
+	}
+	mount_and_compute(logits);
+}
+
+static void a_file_in_the_place_of_the_folder_is_an_error_in_words(void **state)
+{
+	(void)state;
+	struct mount m;
+	test_file_write(store, "not a folder", 12);
+	int failed = mount_open(&m, source, store);
+	assert_int_equal(failed, -ENOTDIR);
+	assert_non_null(strstr(e.text, store));
+	assert_non_null(strstr(e.text, "-o store="));
+	char text[256];
+	model_error(m.model, text, sizeof text);
+	assert_string_equal(text, e.text);
+	assert_int_equal(model_state(m.model), MODEL_FAILED);
+	/* Once the obstacle is gone, asking again works. */
+	assert_int_equal(unlink(store), 0);
+	assert_int_equal(model_wait(m.model, &e), 0);
+	mount_close(&m);
+}
+
+/* As a user without rights: 0 if the store was made in the cache folder, else the failure. */
+static int mount_without_rights(void)
+{
+	struct mount m;
+	char text[256];
+	if (!getuid() && (setgid(65534) || setuid(65534)))
+		return -ENOSYS;
+	int failed = mount_open(&m, source, NULL);
+	if (failed)
+		return strstr(e.text, "-o store=") ? failed : -EPROTO;
+	model_fact(m.model, FACT_STORE, text, sizeof text);
+	mount_close(&m);
+	return strstr(text, "/cache/") ? 0 : -EPROTO;
+}
+
+static int in_a_child(int (*run)(void))
+{
+	pid_t child = fork();
+	assert_true(child >= 0);
+	if (!child)
+		_exit(-run());
+	int status;
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	return -WEXITSTATUS(status);
+}
+
+static void where_the_checkpoints_folder_is_read_only_the_cache_folder_serves(void **state)
+{
+	(void)state;
+	char cache[64];
+	snprintf(cache, sizeof cache, "%s/cache", parent);
+	setenv("XDG_CACHE_HOME", cache, 1);
+	assert_int_equal(mkdir(cache, 0500), 0);
+	assert_int_equal(chmod(source, 0555) | chmod(parent, 0555), 0);
+	assert_int_equal(in_a_child(mount_without_rights), -EACCES);
+	assert_int_equal(chmod(cache, 0777), 0);
+	assert_int_equal(in_a_child(mount_without_rights), 0);
+	assert_int_equal(chmod(source, 0755) | chmod(parent, 0755), 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(what_was_done_before_a_failing_disk_is_not_done_again),
+		TEST(a_stopped_conversion_is_gone_on_with),
+		TEST(a_killed_conversion_ends_in_the_same_bytes),
+		TEST(a_full_disk_is_said_and_leaves_nothing),
+		TEST(a_checkpoint_that_cannot_be_read_through_is_an_error),
+		TEST(a_model_with_norms_beyond_f16_computes_the_same),
+		TEST(a_changed_checkpoint_gets_a_new_store),
+		TEST(a_finished_store_is_opened_and_not_made_again),
+		TEST(two_mounts_of_a_new_checkpoint_share_one_store),
+		TEST(closing_a_mount_ends_its_conversion_and_the_next_goes_on),
+		TEST(a_file_in_the_place_of_the_folder_is_an_error_in_words),
+		TEST(where_the_checkpoints_folder_is_read_only_the_cache_folder_serves),
+	};
+	return cmocka_run_group_tests(tests, convert_undisturbed, free_whole);
+}
