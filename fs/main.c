@@ -99,7 +99,8 @@ static int mount_and_serve(struct program *p, struct err *e)
 	return code;
 }
 
-/* Sessions end first, so that whoever waits gets an answer; then the tree goes. */
+/* Sessions end first, so that whoever waits gets an answer; then the tree goes, so that nobody has
+ * to wait for the models, which go last. */
 static int serve(struct program *p, struct err *e)
 {
 	loop_block_signals();
@@ -108,12 +109,13 @@ static int serve(struct program *p, struct err *e)
 	if (code)
 		return code;
 	code = mount_and_serve(p, e);
+	mount_stop(p->mount);
 	struct fuse_session *fuse = p->mount->fuse;
-	mount_destroy(p->mount);
-	if (fuse) {
+	if (fuse)
 		fuse_session_unmount(fuse);
+	mount_destroy(p->mount);
+	if (fuse)
 		fuse_session_destroy(fuse);
-	}
 	return code;
 }
 

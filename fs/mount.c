@@ -34,18 +34,32 @@ int mount_create(struct mount **out, struct err *e)
 	return 0;
 }
 
+void mount_stop(struct mount *m)
+{
+	workers_destroy(m->workers);
+	m->workers = NULL;
+	for (size_t i = 0; i < m->model_count; i++)
+		for (size_t k = 0; k < m->models[i]->session_count; k++)
+			conversation_end(m->models[i]->sessions[k]);
+	/* Those of asks are in no folder. */
+	for (struct link *l = m->handles.next; l != &m->handles; l = l->next) {
+		struct handle *h = LINK_OWNER(l, struct handle, all);
+		if (h->node.conversation)
+			conversation_end(h->node.conversation);
+	}
+	while (!list_empty(&m->woken))
+		calls_serve_woken(m, 1);
+	calls_end_interrupted(m);
+}
+
 void mount_destroy(struct mount *m)
 {
 	if (!m)
 		return;
-	workers_destroy(m->workers); /* first: its jobs read from the models */
-	models_close(m);	     /* ends the sessions, which wakes whoever waits */
-	calls_expire(m);
-	while (!list_empty(&m->woken))
-		calls_serve_woken(m, 1);
-	calls_end_interrupted(m);
+	workers_destroy(m->workers);
 	while (!list_empty(&m->handles))
 		handle_release(LINK_OWNER(m->handles.next, struct handle, all));
+	models_close(m);
 	if (m->engine)
 		engine_destroy(m->engine);
 	posts_destroy(m->posts);

@@ -28,10 +28,10 @@ claim "what cannot be done is said in words, with status 1" words
 
 gone() { # the daemon has ended and nothing is mounted
 	for i in $(seq 100); do
-		kill -0 "$1" 2>/dev/null || break
+		alive "$1" || break
 		sleep 0.1
 	done
-	kill -0 "$1" 2>/dev/null && fail "the process is still there"
+	alive "$1" && fail "the process is still there"
 	grep -q " $mnt " /proc/self/mountinfo && fail "still mounted"
 	return 0
 }

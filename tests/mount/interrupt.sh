@@ -97,11 +97,9 @@ import os, subprocess, sys, threading, time
 threading.stack_size(65536)
 def put(name, value):
     with open(name, "w") as f: f.write(value)
-def ls():
-    start = time.time()
-    for _ in range(20):
-        subprocess.run(["ls", "-l", "../.."], stdout=subprocess.DEVNULL, check=True)
-    return (time.time() - start) / 20
+def ls(): # timed in a shell: this process, with its thousand threads, is slow to fork
+    shell = "TIMEFORMAT=%R; time for i in {1..20}; do ls -l ../.. >/dev/null; done"
+    return float(subprocess.run(["bash", "-c", shell], capture_output=True, text=True).stderr) / 20
 alone = ls()
 put("params/max_tokens", "4000"); put("params/temperature", "2"); put("params/chat", "off")
 put("prompt", "slow once upon a time")

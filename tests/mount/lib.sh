@@ -25,15 +25,19 @@ skip_all() {
 [ -x "$MOEFS" ] || { echo "not ok $(basename "$0"): $MOEFS is missing; run make"; exit 1; }
 [ -f "$MODEL/config.json" ] || skip_all "no checkpoint at $MODEL"
 
+alive() { # a process that has ended but was not waited for is not
+	[ -e "/proc/$1" ] && ! grep -q '^State:.Z' "/proc/$1/status" 2>/dev/null
+}
+
 unmounted() { # unmounts and waits for the daemon's end
 	local i
 	fusermount3 -u "$mnt" 2>/dev/null || fusermount3 -u -z "$mnt" 2>/dev/null
 	if [ -n "$daemon" ]; then
 		for i in $(seq 100); do
-			kill -0 "$daemon" 2>/dev/null || break
+			alive "$daemon" || break
 			sleep 0.1
 		done
-		kill -0 "$daemon" 2>/dev/null && kill -9 "$daemon"
+		alive "$daemon" && kill -9 "$daemon"
 	fi
 	daemon=
 }
