@@ -45,7 +45,10 @@ $(BUILD)/libmoefs.a: $(LIB_OBJS)
 
 # -O3: blocks of sums stay in registers only if loops with constant bounds are unrolled.
 ifneq ($(findstring x86_64,$(shell $(CC) -dumpmachine)),)
-$(call objects,$(wildcard kernels/avx2*.c)): override CFLAGS += -O3 -mavx2 -mfma -mf16c
+$(call objects,$(wildcard kernels/avx*.c)): override CFLAGS += -O3 -mavx2 -mfma -mf16c
+$(call objects,$(wildcard kernels/avx512*.c)): override CFLAGS += \
+	-mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512
+$(call objects,$(wildcard kernels/avx512vnni*.c)): override CFLAGS += -mavx512vnni -mavx512vbmi
 endif
 $(BUILD)/tests/unit/golden.o: override CPPFLAGS += -DMOEFS_SOURCE_ROOT='"$(CURDIR)"'
 
@@ -84,7 +87,7 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard engine/*.c cache/*.c kernels/*.c)
 	$(call say,FUZZ,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)clang $(CPPFLAGS) -std=c17 -O1 -g -ffp-contract=off -fsanitize=fuzzer,address,undefined \
-		$(PKG_CFLAGS) -o $@ $< $(filter-out kernels/avx2%,$(filter %.c,$(wordlist 2,999,$^))) \
+		$(PKG_CFLAGS) -o $@ $< $(filter-out kernels/avx%,$(filter %.c,$(wordlist 2,999,$^))) \
 		-DMOEFS_ONLY_SCALAR $(PKG_LIBS) -lm -pthread
 
 FUZZ_SECONDS ?= 60

@@ -107,6 +107,14 @@ ALWAYS_INLINE __m256i round_to_q(__m256 y, __m256 divisor)
 	return _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_div_ps(y, divisor), _mm256_set1_ps(127)));
 }
 
+/* In each unit of 8 columns the even ones first. */
+ALWAYS_INLINE __m256i order_inputs(__m256i bytes)
+{
+	return _mm256_shuffle_epi8(
+		bytes, _mm256_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15, //
+					0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15));
+}
+
 void avx2_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k)
 {
 	for (size_t g = 0; g < tq_groups(k); g++, q += TQ_GROUP) {
@@ -125,7 +133,8 @@ void avx2_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k)
 			const __m256i bytes = pack_bytes(
 				round_to_q(y[i], divisor), round_to_q(y[i + 1], divisor),
 				round_to_q(y[i + 2], divisor), round_to_q(y[i + 3], divisor));
-			_mm256_storeu_si256((__m256i *)(void *)(q + i * AVX2_LANES), bytes);
+			_mm256_storeu_si256((__m256i *)(void *)(q + i * AVX2_LANES),
+					    order_inputs(bytes));
 		}
 		scale[g] = max / 127;
 	}

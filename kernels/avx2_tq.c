@@ -1,9 +1,10 @@
 /* AVX2 products of TQ matrices: exact integer dots of a group, then one fused multiply-add per
  * group.
  *
- * A tile is one group of 16 rows. Its units hold 8 columns of 16 rows; a register ("codes") holds
- * the 8 codebook integers of 4 rows, one row after the other, so a token's 8 input bytes are
- * broadcast against it. What differs between formats is only how a register of codes is made.
+ * A tile is one group of 16 rows. Its units hold 8 columns of 16 rows; a register of codes holds
+ * the codebook integers of 8 rows in 32-bit lanes, for the 4 even or the 4 odd columns, and meets 4
+ * bytes of a token's input in all lanes at once. What differs between formats is only how codes are
+ * made.
  *
  * vpmaddubsw multiplies unsigned by signed bytes and saturates the sum of two products at 16 bits:
  * with |q| <= 127 as the unsigned factor and the codebook integer (magnitude <= 114), signed as q
@@ -16,121 +17,140 @@
 
 enum {
 	UNITS = TQ_GROUP / TQ_UNIT,
-	QUADS = TILE_ROWS / 4, /* registers of codes in a unit, each of 4 rows */
-	TOKENS_AT_ONCE = 64,   /* tokens that share one unpacking of a tile */
+	HALVES = TILE_ROWS / AVX2_LANES, /* a unit's registers of rows */
+	TOKENS_AT_ONCE = 64,		 /* tokens that share one unpacking of a tile */
 };
 
 /* ---- making codes ---- */
 
+struct codes {
+	__m256i even, odd;
+};
 /* Registers that hold constants while a matrix is multiplied. */
 struct unpacker {
-	__m256i codebook; /* for vpshufb, the same 16 bytes in both halves */
+	__m256i codebook; /* for vpshufb: 16 bytes in both halves, repeated for fewer levels */
 	__m256i spread;	  /* for vpshufb, copies a row's bytes to where they are needed; TQ2, TQ3 */
-	__m256i align;	  /* multipliers that shift words left; TQ3 */
-	__m256i mask;	  /* the bits of the indices in the end */
+	__m256i first, second; /* multipliers that shift words left; TQ3 */
 };
-/* The codes of rows 4·quad … 4·quad+3 of a unit. */
-typedef __m256i codes_fn(const uint8_t *unit, size_t quad, const struct unpacker *u);
+/* The codes of rows 8 · half … 8 · half + 7 of a unit. */
+typedef struct codes codes_fn(const uint8_t *unit, size_t half, const struct unpacker *u);
 
-ALWAYS_INLINE __m256i load_twice(const uint8_t *p) /* 16 bytes, into both halves */
+ALWAYS_INLINE __m128i load16(const uint8_t *p)
 {
-	return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)p));
+	return _mm_loadu_si128((const __m128i *)(const void *)p);
 }
 
-/* A row's 2 bytes b0 b1. Each is copied four times; the first two copies are used as they are, the
- * other two shifted by 4. In each pair one copy has its index in bits 0 and 1, the other in bits 2
- * and 3; the codebook has the same entry at i and at 4 · i, which coincide only at 0. */
-ALWAYS_INLINE __m256i codes_tq2(const uint8_t *unit, size_t quad, const struct unpacker *u)
+/* From bytes whose lowest `bits` bits are an even index, with the odd one above it. vpshufb looks
+ * at the low four bits, and at the highest, which must be zero. */
+ALWAYS_INLINE struct codes look_up(__m256i pairs, int bits, const struct unpacker *u)
 {
-	const __m128i rows = _mm_loadl_epi64((const __m128i *)(const void *)(unit + quad * 8));
-	const __m256i copies = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(rows), u->spread);
-	const __m256i shifted = _mm256_srli_epi16(copies, 4);
-	const __m256i pairs = _mm256_blend_epi16(copies, shifted, 0xaa);
-	return _mm256_shuffle_epi8(u->codebook, _mm256_and_si256(pairs, u->mask));
+	const __m256i odd = _mm256_and_si256(_mm256_srli_epi16(pairs, bits), _mm256_set1_epi8(15));
+	return (struct codes){_mm256_shuffle_epi8(u->codebook, pairs),
+			      _mm256_shuffle_epi8(u->codebook, odd)};
 }
 
-/* A row's 3 bytes b0 b1 b2 become the four 16-bit words b0b1 b0b1 b1b2 b1b2, in which the pairs of
- * indices 0 1, 2 3, 4 5, 6 7 begin at bits 0, 6, 4 and 10. A multiplication moves each to the top,
- * a shift to the bottom, and a copy shifted by 5 has the second index in the word's second byte.
- * The copies overlap at bit 5, so they are or-ed: a multiplication by 33 would carry. Of the 16
- * bytes read 12 are used; the rest of the last read of a tile falls on its norms.
- */
-ALWAYS_INLINE __m256i codes_tq3(const uint8_t *unit, size_t quad, const struct unpacker *u)
+/* A row's 2 bytes, each copied twice: in the second copy the high half is the one that counts. */
+ALWAYS_INLINE struct codes codes_tq2(const uint8_t *unit, size_t half, const struct unpacker *u)
 {
-	const __m256i words = _mm256_shuffle_epi8(load_twice(unit + quad * 12), u->spread);
-	const __m256i pairs = _mm256_srli_epi16(_mm256_mullo_epi16(words, u->align), 10);
-	const __m256i split = _mm256_or_si256(pairs, _mm256_slli_epi16(pairs, 5));
-	return _mm256_shuffle_epi8(u->codebook, _mm256_and_si256(split, u->mask));
+	const __m256i rows = _mm256_broadcastsi128_si256(load16(unit + half * 16));
+	const __m256i copies = _mm256_shuffle_epi8(rows, u->spread);
+	const __m256i low = _mm256_and_si256(copies, _mm256_set1_epi16(0x000f));
+	const __m256i high =
+		_mm256_and_si256(_mm256_srli_epi16(copies, 4), _mm256_set1_epi16(0x0f00));
+	return look_up(_mm256_or_si256(low, high), 2, u);
 }
 
-/* A byte has two indices, the first in its low half. */
-ALWAYS_INLINE __m256i codes_tq4(const uint8_t *unit, size_t quad, const struct unpacker *u)
+/* A row's 3 bytes b0 b1 b2 become the 16-bit words b0b1 and b1b2, in which the pairs of indices
+ * begin at bits 0 and 6, 4 and 10. Multiplications move each to the top of its word, shifts from
+ * there to the bottom of the first and of the second byte. Of the 16 bytes read 12 are used; the
+ * rest of the last read of a tile falls on its norms. */
+ALWAYS_INLINE struct codes codes_tq3(const uint8_t *unit, size_t half, const struct unpacker *u)
 {
-	const __m128i rows = _mm_loadu_si128((const __m128i *)(const void *)(unit + quad * 16));
-	const __m256i pairs = _mm256_cvtepu8_epi16(rows);
-	const __m256i split = _mm256_or_si256(pairs, _mm256_slli_epi16(pairs, 4));
-	return _mm256_shuffle_epi8(u->codebook, _mm256_and_si256(split, u->mask));
+	const __m128i low = load16(unit + half * 24), high = load16(unit + half * 24 + 12);
+	const __m256i words = _mm256_shuffle_epi8(_mm256_set_m128i(high, low), u->spread);
+	const __m256i first = _mm256_srli_epi16(_mm256_mullo_epi16(words, u->first), 10);
+	const __m256i second =
+		_mm256_and_si256(_mm256_srli_epi16(_mm256_mullo_epi16(words, u->second), 2),
+				 _mm256_set1_epi16(0x3f00));
+	return look_up(_mm256_or_si256(first, second), 3, u);
+}
+
+/* A row's 4 bytes, each an even and an odd index. */
+ALWAYS_INLINE struct codes codes_tq4(const uint8_t *unit, size_t half, const struct unpacker *u)
+{
+	const __m256i mask = _mm256_set1_epi8(15);
+	const __m256i pairs = _mm256_loadu_si256((const __m256i *)(const void *)(unit + half * 32));
+	const __m256i even = _mm256_and_si256(pairs, mask);
+	const __m256i odd = _mm256_and_si256(_mm256_srli_epi16(pairs, 4), mask);
+	return (struct codes){_mm256_shuffle_epi8(u->codebook, even),
+			      _mm256_shuffle_epi8(u->codebook, odd)};
 }
 
 static struct unpacker make_unpacker(const struct tq_codebook *book)
 {
 	_Alignas(16) int8_t table[16];
-	struct unpacker u = {.mask = _mm256_set1_epi8((int8_t)(book->levels - 1))};
+	struct unpacker u = {
+		.first = _mm256_set1_epi32(0x00400400),	 /* · 2^10, · 2^6 */
+		.second = _mm256_set1_epi32(0x00010010), /* · 2^4, · 1 */
+	};
 
 	for (size_t i = 0; i < 16; i++)
 		table[i] = book->integer[i % book->levels];
-	if (book->bits == 2) {
-		for (size_t i = 0; i < 4; i++)
-			table[4 * i] = book->integer[i];
-		u.spread = _mm256_setr_epi8(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, //
-					    4, 4, 4, 4, 5, 5, 5, 5, 6, 6, 6, 6, 7, 7, 7, 7);
-		u.mask = _mm256_set1_epi16(0x0c03);
-	} else if (book->bits == 3) {
-		u.spread = _mm256_setr_epi8(0, 1, 0, 1, 1, 2, 1, 2, 3, 4, 3, 4, 4, 5, 4, 5, //
-					    6, 7, 6, 7, 7, 8, 7, 8, 9, 10, 9, 10, 10, 11, 10, 11);
-		u.align = _mm256_set1_epi64x(0x0001004000100400);
-	}
 	u.codebook = _mm256_broadcastsi128_si256(_mm_load_si128((const __m128i *)(void *)table));
+	if (book->bits == 2)
+		u.spread = _mm256_setr_epi8(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, //
+					    8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15,
+					    15);
+	else
+		u.spread = _mm256_broadcastsi128_si256(
+			_mm_setr_epi8(0, 1, 1, 2, 3, 4, 4, 5, 6, 7, 7, 8, 9, 10, 10, 11));
 	return u;
 }
 
 /* ---- integer dots of one tile ---- */
 
-/* A token's 8 bytes of one unit, broadcast: as they are and as magnitudes. */
+/* Four bytes of a token's input, broadcast: as they are and as magnitudes. */
 struct operand {
 	__m256i q, magnitude;
 };
 ALWAYS_INLINE struct operand load_operand(const int8_t *q)
 {
-	long long eight;
-	memcpy(&eight, q, sizeof eight);
-	const __m256i v = _mm256_set1_epi64x(eight);
+	int32_t four;
+	memcpy(&four, q, sizeof four);
+	const __m256i v = _mm256_set1_epi32(four);
 	return (struct operand){v, _mm256_abs_epi8(v)};
 }
 
-/* Adds products to sums[8]: of each row two sums, over the columns 0 … 3 and 4 … 7 of the unit. */
 ALWAYS_INLINE __m256i add_products(__m256i sums, __m256i codes, struct operand x)
 {
 	const __m256i pairs = _mm256_maddubs_epi16(x.magnitude, _mm256_sign_epi8(codes, x.q));
 	return _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
 
-/* y[16] = fmaf((float)I, norm · a, y[16]) from the sums of the four quads. */
-ALWAYS_INLINE void finish_tile(float y[TILE_ROWS], const __m256i sums[QUADS], const __m256 norms[2],
-			       float a)
+/* One unit of one token: both halves of the rows. */
+ALWAYS_INLINE void add_unit(__m256i sums[HALVES], const struct codes codes[HALVES], const int8_t *q)
 {
-	for (size_t half = 0; half < 2; half++) {
-		/* vphaddd leaves rows 0 1 4 5 | 2 3 6 7 of the eight; the permutation sorts them.
-		 */
-		const __m256i mixed = _mm256_hadd_epi32(sums[2 * half], sums[2 * half + 1]);
-		const __m256 dots = _mm256_cvtepi32_ps(_mm256_permute4x64_epi64(mixed, 0xd8));
-		const __m256 factor = _mm256_mul_ps(norms[half], _mm256_set1_ps(a));
-		float *out = y + half * AVX2_LANES;
-		_mm256_storeu_ps(out, _mm256_fmadd_ps(dots, factor, _mm256_loadu_ps(out)));
+	const struct operand even = load_operand(q), odd = load_operand(q + TQ_UNIT / 2);
+
+	for (size_t i = 0; i < HALVES; i++) {
+		sums[i] = add_products(sums[i], codes[i].even, even);
+		sums[i] = add_products(sums[i], codes[i].odd, odd);
 	}
 }
 
-ALWAYS_INLINE void load_norms(__m256 norms[2], const uint8_t *p, enum norm_type type)
+/* y[16] = fmaf((float)I, norm · a, y[16]) */
+ALWAYS_INLINE void finish_tile(float y[TILE_ROWS], const __m256i sums[HALVES],
+			       const __m256 norms[HALVES], float a)
+{
+	for (size_t i = 0; i < HALVES; i++) {
+		const __m256 factor = _mm256_mul_ps(norms[i], _mm256_set1_ps(a));
+		float *out = y + i * AVX2_LANES;
+		_mm256_storeu_ps(out, _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[i]), factor,
+						      _mm256_loadu_ps(out)));
+	}
+}
+
+ALWAYS_INLINE void load_norms(__m256 norms[HALVES], const uint8_t *p, enum norm_type type)
 {
 	for (size_t half = 0; half < 2; half++) {
 		if (type == NORM_F16)
@@ -142,33 +162,27 @@ ALWAYS_INLINE void load_norms(__m256 norms[2], const uint8_t *p, enum norm_type 
 }
 
 /* One token: codes are used as they are made. */
-ALWAYS_INLINE void tile_one(__m256i sums[QUADS], const uint8_t *tile, const int8_t *q,
+ALWAYS_INLINE void tile_one(__m256i sums[HALVES], const uint8_t *tile, const int8_t *q,
 			    const struct unpacker *u, codes_fn *codes, size_t unit_bytes)
 {
-	for (size_t i = 0; i < QUADS; i++)
+	for (size_t i = 0; i < HALVES; i++)
 		sums[i] = _mm256_setzero_si256();
-	for (size_t unit = 0; unit < UNITS; unit++) {
-		const struct operand x = load_operand(q + unit * TQ_UNIT);
-		for (size_t i = 0; i < QUADS; i++)
-			sums[i] = add_products(sums[i], codes(tile + unit * unit_bytes, i, u), x);
+	for (size_t unit = 0; unit < UNITS; unit++, tile += unit_bytes) {
+		const struct codes made[HALVES] = {codes(tile, 0, u), codes(tile, 1, u)};
+		add_unit(sums, made, q + unit * TQ_UNIT);
 	}
 }
 
 /* One or two tokens with codes that are already unpacked. */
-ALWAYS_INLINE void tile_unpacked(__m256i sums[2][QUADS], const __m256i codes[UNITS][QUADS],
+ALWAYS_INLINE void tile_unpacked(__m256i sums[2][HALVES], const struct codes codes[UNITS][HALVES],
 				 const int8_t *const q[2], size_t tokens)
 {
 	for (size_t t = 0; t < tokens; t++)
-		for (size_t i = 0; i < QUADS; i++)
+		for (size_t i = 0; i < HALVES; i++)
 			sums[t][i] = _mm256_setzero_si256();
-	for (size_t unit = 0; unit < UNITS; unit++) {
-		struct operand x[2];
+	for (size_t unit = 0; unit < UNITS; unit++)
 		for (size_t t = 0; t < tokens; t++)
-			x[t] = load_operand(q[t] + unit * TQ_UNIT);
-		for (size_t i = 0; i < QUADS; i++)
-			for (size_t t = 0; t < tokens; t++)
-				sums[t][i] = add_products(sums[t][i], codes[unit][i], x[t]);
-	}
+			add_unit(sums[t], codes[unit], q[t] + unit * TQ_UNIT);
 }
 
 /* ---- products ---- */
@@ -197,8 +211,9 @@ ALWAYS_INLINE void multiply_block(float y[][TILE_ROWS], const uint8_t *tile,
 	const size_t tile_bytes = units_bytes + TILE_ROWS * norm_bytes;
 
 	for (size_t g = 0; g < p->groups; g++, tile += tile_bytes) {
-		__m256i sums[2][QUADS], unpacked[UNITS][QUADS];
-		__m256 norms[2];
+		struct codes unpacked[UNITS][HALVES];
+		__m256i sums[2][HALVES];
+		__m256 norms[HALVES];
 
 		load_norms(norms, tile + units_bytes, p->norms);
 		if (count == 1) {
@@ -208,7 +223,7 @@ ALWAYS_INLINE void multiply_block(float y[][TILE_ROWS], const uint8_t *tile,
 			continue;
 		}
 		for (size_t unit = 0; unit < UNITS; unit++)
-			for (size_t i = 0; i < QUADS; i++)
+			for (size_t i = 0; i < HALVES; i++)
 				unpacked[unit][i] = codes(tile + unit * unit_bytes, i, u);
 		for (size_t t = 0; t < count; t += 2) {
 			const size_t second = t + 1 < count ? t + 1 : t;

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__x86_64__)
+/* MOEFS_ONLY_SCALAR is for builds that leave the other tables out, such as the fuzzers. */
+#if defined(__x86_64__) && !defined(MOEFS_ONLY_SCALAR)
 #include <cpuid.h>
 
 /* AVX2 includes that the system saves the wide registers. F16C is asked for by hand, since not
@@ -16,20 +17,42 @@ static bool has_avx2(void)
 	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
 	       __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
 }
-#endif
 
-static const struct kernels *const portable[] = {&kernels_scalar, NULL};
+/* Skylake-X and later. */
+static bool has_avx512(void)
+{
+	return has_avx2() && __builtin_cpu_supports("avx512f") &&
+	       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+	       __builtin_cpu_supports("avx512dq");
+}
+
+/* Ice Lake, Zen 4 and later. */
+static bool has_avx512vnni(void)
+{
+	return has_avx512() && __builtin_cpu_supports("avx512vnni") &&
+	       __builtin_cpu_supports("avx512vbmi");
+}
+
+/* Each set of instructions includes those before it. */
+static const struct kernels *const lists[][5] = {
+	{&kernels_scalar},
+	{&kernels_scalar, &kernels_avx2},
+	{&kernels_scalar, &kernels_avx2, &kernels_avx512},
+	{&kernels_scalar, &kernels_avx2, &kernels_avx512, &kernels_avx512vnni},
+};
 
 const struct kernels *const *kernels_available(void)
 {
-#if defined(__x86_64__)
-	static const struct kernels *const avx2[] = {&kernels_scalar, &kernels_avx2, NULL};
-
-	if (has_avx2())
-		return avx2;
-#endif
-	return portable;
+	return lists[has_avx512vnni() ? 3 : has_avx512() ? 2 : has_avx2() ? 1 : 0];
 }
+#else
+const struct kernels *const *kernels_available(void)
+{
+	static const struct kernels *const list[] = {&kernels_scalar, NULL};
+
+	return list;
+}
+#endif
 
 const struct kernels *kernels_best(void)
 {

@@ -1,9 +1,9 @@
 /* The kernels' table: arithmetic on arrays, one row of functions per instruction set.
  *
  * Kernels allocate nothing, read no files and keep no state but the table chosen at start.
- * kernels_scalar is the reference, written to be read; every other table agrees with it bit for bit,
- * which the tests check, so a model's text does not depend on the machine (promise 2). Rules that
- * make it so:
+ * kernels_scalar is the reference, written to be read; every other table agrees with it bit for
+ * bit, which the tests check, so a model's text does not depend on the machine (promise 2). Rules
+ * that make it so:
  *   - compiled with -ffp-contract=off; every fused multiply-add is written as one;
  *   - a float sum over k has 16 virtual lanes (element i goes to lane i mod 16) and then one tree:
  *     lane l += lane l + 8, then + 4, + 2, + 1; "dot" below always means this order;
@@ -24,14 +24,22 @@
 enum { KV_BLOCK = 64 }; /* positions in one block of key-value memory */
 enum kv_type { KV_F32, KV_F16 };
 
-/* The inputs of one matrix product: tokens of width k. The engine fills f; q and scale are made from
- * it by tq_prepare when the first TQ matrix needs them. */
+/* The inputs of one matrix product: tokens of width k. The engine fills f; q and scale are made
+ * from it by tq_prepare when the first TQ matrix needs them. */
 struct input {
 	uint32_t k;
 	const float *f;	    /* [tokens][k] */
-	const int8_t *q;    /* [tokens][tq_groups(k)][128], 64-byte aligned, or NULL */
+	const int8_t *q;    /* [tokens][tq_groups(k)][128], in tq_prepare's order, or NULL */
 	const float *scale; /* [tokens][tq_groups(k)], or NULL */
 };
+
+/* Where tq_prepare puts column i of a group: 0 2 4 6 1 3 5 7 in each unit. A window of packed bits
+ * that holds two indices is looked up in two tables, for its even and its odd column, and either
+ * yields four columns of a row. */
+static inline size_t tq_input_place(size_t i)
+{
+	return i / TQ_UNIT * TQ_UNIT + i % 2 * (TQ_UNIT / 2) + i % TQ_UNIT / 2;
+}
 
 /* One token's look back at positions 0 … length-1 for the query heads that share one key-value head
  * (grouped-query attention). Block b holds positions 64b … 64b+63; in each block, at the given
@@ -46,19 +54,20 @@ struct attention {
 };
 
 struct kernels {
-	const char *name; /* "scalar", "avx2" */
+	const char *name; /* "scalar", "avx2", "avx512", "avx512vnni" */
 
 	/* y[t · ldy + r] = Σ_k w[r][k] · x[tokens[t]][k] for r in [row0, row1), t in [0, n).
 	 * tokens == NULL means 0 … n-1. row0 is a multiple of TILE_ROWS; row1 too, or the last row.
-	 * One function per format; x->k is the matrix's cols, and x->q and x->scale must be there for the
-	 * TQ formats. */
+	 * One function per format; x->k is the matrix's cols, and x->q and x->scale must be there
+	 * for the TQ formats. */
 	void (*multiply[FORMAT_COUNT])(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
 				       uint32_t row1, const struct input *x, const uint32_t *tokens,
 				       size_t n);
 
 	/* One token's input in 8 bits: each group of 128 is zero-padded, rotated and rounded (to
 	 * nearest even) to q = x / max|x| · 127, scale = max|x| / 127 (0 for a zero group). A group
-	 * with a NaN or an infinity gets scale NaN, which every product with it then shows. */
+	 * with a NaN or an infinity gets scale NaN, which every product with it then shows. Within
+	 * each unit of 8 columns q has the even columns first (tq_input_place). */
 	void (*tq_prepare)(int8_t *q, float *scale, const float *x, uint32_t k);
 	/* tq_quantise_row of tq.h, bit for bit, for whoever has many rows to convert. */
 	bool (*tq_quantise_row)(uint8_t *packed, float *norms, const float *row, uint32_t cols,
@@ -67,35 +76,39 @@ struct kernels {
 	/* y = x / sqrt(mean(x²) + eps) · w   (Zhang and Sennrich 2019), rounded as
 	 * (x · (1 / sqrtf(…))) · w, the sum in dot order; y may be x. */
 	void (*rmsnorm)(float *y, const float *x, const float *w, uint32_t n, float eps);
-	/* Rotates pairs (x[i], x[i + half]) of one head by angle i: cos and sin are [half]; the head's
-	 * elements past 2·half are left alone (partial rotary factor). Su et al. 2021, NeoX order.
-	 * a' = fmaf(a, cos, -(b · sin)), b' = fmaf(b, cos, a · sin). */
+	/* Rotates pairs (x[i], x[i + half]) of one head by angle i: cos and sin are [half]; the
+	 * head's elements past 2·half are left alone (partial rotary factor). Su et al. 2021, NeoX
+	 * order. a' = fmaf(a, cos, -(b · sin)), b' = fmaf(b, cos, a · sin). */
 	void (*rope)(float *x, const float *cos, const float *sin, uint32_t half);
 	/* gate[i] = silu(gate[i]) · up[i], silu(x) = x / (1 + exp(-x)). */
 	void (*silu_mul)(float *gate, const float *up, size_t n);
 	/* x = exp(x - max) / Σ, over n elements; the sum in dot order. */
 	void (*softmax)(float *x, size_t n);
-	void (*add)(float *y, const float *x, size_t n);		/* y += x */
+	void (*add)(float *y, const float *x, size_t n);		 /* y += x */
 	void (*add_scaled)(float *y, float a, const float *x, size_t n); /* y = fmaf(a, x, y) */
 
-	/* Writes one position's key and value (each [head_dim], one key-value head) into its block. */
+	/* Writes one position's key and value (each [head_dim], one key-value head) into its block.
+	 */
 	void (*kv_put)(void *block, enum kv_type type, size_t key_offset, size_t value_offset,
 		       uint32_t slot, const float *key, const float *value, uint32_t head_dim);
 	/* out, q: [heads][head_dim]. Online softmax (Milakov and Gimelshein 2018) over blocks of 64
 	 * absolute positions in ascending order, so the result does not depend on the chunking.
-	 * Score j is fmaf over d ascending, then times scale; a block's sum is in dot order and joins the
-	 * running one as fmaf(sum, exp(m_old - m_new), block); value sums are rescaled and then fmaf over j
-	 * ascending. Positions past length count as probability exactly 0, and what their slots hold
-	 * (anything) has no influence. */
+	 * Score j is fmaf over d ascending, then times scale; a block's sum is in dot order and
+	 * joins the running one as fmaf(sum, exp(m_old - m_new), block); value sums are rescaled
+	 * and then fmaf over j ascending. Positions past length count as probability exactly 0, and
+	 * what their slots hold (anything) has no influence. */
 	void (*attend)(float *out, const float *q, const struct attention *a);
 };
 
 extern const struct kernels kernels_scalar;
-extern const struct kernels kernels_avx2; /* x86-64 with AVX2, FMA and F16C */
+extern const struct kernels kernels_avx2;	/* x86-64 with AVX2, FMA and F16C */
+extern const struct kernels kernels_avx512;	/* and AVX-512 F, BW, VL and DQ */
+extern const struct kernels kernels_avx512vnni; /* and VNNI and VBMI */
 
 /* Every table that this machine can run, scalar first, NULL-terminated; the last is the fastest. */
 const struct kernels *const *kernels_available(void);
-/* The fastest table, or the one named by the environment variable MOEFS_KERNELS (for comparisons). */
+/* The fastest table, or the one named by the environment variable MOEFS_KERNELS (for comparisons).
+ */
 const struct kernels *kernels_best(void);
 
 #endif

@@ -90,7 +90,8 @@ static int32_t group_dot(const uint8_t *units, uint32_t lane, const struct tq_co
 		uint32_t word = 0;
 		memcpy(&word, units + (size_t)(unit * TILE_ROWS + lane) * book->bits, book->bits);
 		for (uint32_t i = 0; i < TQ_UNIT; i++) {
-			sum += book->integer[word & (book->levels - 1)] * q[unit * TQ_UNIT + i];
+			sum += book->integer[word & (book->levels - 1)] *
+			       q[tq_input_place(unit * TQ_UNIT + i)];
 			word >>= book->bits;
 		}
 	}
@@ -164,7 +165,7 @@ void scalar_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k)
 		/* Dividing by max first cannot overflow, however small max is. */
 		const float divisor = max == 0 ? 1 : max;
 		for (size_t i = 0; i < TQ_GROUP; i++)
-			q[g * TQ_GROUP + i] = (int8_t)rintf(y[i] / divisor * 127);
+			q[g * TQ_GROUP + tq_input_place(i)] = (int8_t)rintf(y[i] / divisor * 127);
 		scale[g] = max / 127;
 	}
 }

@@ -1,0 +1,325 @@
+/* The body of the AVX-512 products of TQ matrices, with and without VNNI and VBMI.
+ *
+ * A unit holds 8 columns of 16 rows, and an input's 8 bytes for it the 4 even columns and then the
+ * 4 odd ones. So a unit becomes two registers of codes, even and odd, whose 32-bit lanes are rows,
+ * and each meets one 32-bit word of the input in all lanes at once: nothing is ever summed across
+ * lanes. What the two instruction sets do differently the file that includes this one defines: how
+ * codes are made of a unit, how they are multiplied, and where sums begin.
+ *
+ * One token is multiplied as the codes are made, at the speed of memory. Several tokens are
+ * gathered first, a panel of GROUPS × tokens that stays in the second-level cache for all rows of
+ * the call; codes are then made once per group of 16 rows, and blocks of at most 12 tokens are
+ * multiplied by them. 12 sums, 2 codes and the constants stay in registers.
+ */
+#ifndef MOEFS_KERNELS_AVX512_TQ_H
+#define MOEFS_KERNELS_AVX512_TQ_H
+
+#include "kernels/avx512.h"
+#include "kernels/tq.h"
+
+enum {
+	UNITS = TQ_GROUP / TQ_UNIT,
+	BLOCK_TOKENS = 12,  /* multiplied together */
+	PANEL_TOKENS = 48,  /* gathered together */
+	PANEL_GROUPS = 384, /* groups in a panel, of all its tokens: 48 KiB */
+};
+
+struct codes {
+	__m512i even, odd;
+};
+/* Registers that hold constants while a matrix is multiplied. */
+struct unpacker {
+	__m512i even, odd; /* codebooks */
+	__m512i place, shifts;
+};
+
+/* To be defined by whoever includes this; bits is always a constant. */
+ALWAYS_INLINE struct codes make_codes(const uint8_t *unit, const struct unpacker *u, uint32_t bits);
+/* sums[16] += codes[16][4] · q[4] */
+ALWAYS_INLINE __m512i add_products(__m512i sums, __m512i codes, int32_t q);
+/* What all the sums of a group with this input begin with. */
+ALWAYS_INLINE int32_t first_sum(const int8_t q[TQ_GROUP]);
+
+/* One call's operands, and what follows from them. */
+struct product {
+	const struct input *x;
+	const uint8_t *w; /* the first block of rows */
+	size_t groups, tile_bytes, block_bytes;
+	float *y; /* of the first row */
+	size_t ldy;
+	uint32_t rows;
+	enum norm_type norms;
+	float gain;
+};
+
+ALWAYS_INLINE size_t unit_bytes(uint32_t bits)
+{
+	return (size_t)TILE_ROWS * bits;
+}
+
+ALWAYS_INLINE int32_t load_word(const int8_t *q)
+{
+	int32_t four;
+	memcpy(&four, q, sizeof four);
+	return four;
+}
+
+ALWAYS_INLINE __m512 load_norms(const uint8_t *p, enum norm_type type)
+{
+	return type == NORM_F16
+		       ? _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p))
+		       : _mm512_loadu_ps(p);
+}
+
+/* y = fmaf((float)I, norm · a, y) */
+ALWAYS_INLINE __m512 add_group(__m512 y, __m512i dots, __m512 norms, float a)
+{
+	return _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots), _mm512_mul_ps(norms, _mm512_set1_ps(a)),
+			       y);
+}
+
+/* ---- one token ---- */
+
+/* Groups [g0, g0 + count) of all rows; start[g] is where the sums of a group begin. */
+ALWAYS_INLINE void multiply_one(const struct product *p, size_t token, size_t g0, size_t count,
+				const int32_t *start, const struct unpacker *u, uint32_t bits)
+{
+	const int8_t *q = p->x->q + (token * p->groups + g0) * TQ_GROUP;
+	const float *scale = p->x->scale + token * p->groups + g0;
+
+	for (uint32_t r = 0; r < p->rows; r += TILE_ROWS) {
+		const uint8_t *tile = p->w + r / TILE_ROWS * p->block_bytes + g0 * p->tile_bytes;
+		const size_t left = p->rows - r;
+		__m512 y = g0 ? load_up_to_16(p->y + r, left) : _mm512_setzero_ps();
+		for (size_t g = 0; g < count; g++, tile += p->tile_bytes) {
+			__m512i even = _mm512_set1_epi32(start[g]), odd = _mm512_setzero_si512();
+			for (size_t unit = 0; unit < UNITS; unit++) {
+				const int8_t *eight = q + g * TQ_GROUP + unit * TQ_UNIT;
+				const struct codes c =
+					make_codes(tile + unit * unit_bytes(bits), u, bits);
+				even = add_products(even, c.even, load_word(eight));
+				odd = add_products(odd, c.odd, load_word(eight + 4));
+			}
+			y = add_group(y, _mm512_add_epi32(even, odd),
+				      load_norms(tile + UNITS * unit_bytes(bits), p->norms),
+				      scale[g] * p->gain);
+		}
+		store_up_to_16(p->y + r, left, y);
+	}
+}
+
+ALWAYS_INLINE void multiply_token(const struct product *p, size_t token, const struct unpacker *u,
+				  uint32_t bits)
+{
+	int32_t start[PANEL_GROUPS];
+
+	for (size_t g0 = 0; g0 < p->groups; g0 += PANEL_GROUPS) {
+		const size_t left = p->groups - g0;
+		const size_t count = left < PANEL_GROUPS ? left : PANEL_GROUPS;
+		const int8_t *q = p->x->q + (token * p->groups + g0) * TQ_GROUP;
+		for (size_t g = 0; g < count; g++, q += TQ_GROUP)
+			start[g] = first_sum(q);
+		multiply_one(p, token, g0, count, start, u, bits);
+	}
+}
+
+/* ---- several tokens ---- */
+
+/* Some groups of some tokens, group after group: [groups][tokens]. */
+struct panel {
+	_Alignas(64) int8_t q[PANEL_GROUPS][TQ_GROUP];
+	int32_t start[PANEL_GROUPS]; /* of the sums */
+	float a[PANEL_GROUPS];	     /* scale · gain */
+	size_t tokens, groups;
+};
+
+/* Codes of one tile. */
+struct unpacked {
+	struct codes unit[UNITS];
+};
+
+ALWAYS_INLINE void gather(struct panel *to, const struct product *p, const uint32_t *tokens,
+			  size_t first, size_t g0)
+{
+	for (size_t t = 0; t < to->tokens; t++) {
+		const size_t at = (tokens ? tokens[first + t] : first + t) * p->groups + g0;
+		for (size_t g = 0; g < to->groups; g++) {
+			const int8_t *q = p->x->q + (at + g) * TQ_GROUP;
+			const size_t i = g * to->tokens + t;
+			memcpy(to->q[i], q, TQ_GROUP);
+			to->start[i] = first_sum(q);
+			to->a[i] = p->x->scale[at + g] * p->gain;
+		}
+	}
+}
+
+/* One group of a block of tokens: its panel entries, and the tokens' results y[count][16]. */
+struct block {
+	const struct panel *in;
+	size_t at;
+	float (*y)[TILE_ROWS];
+	__m512 norms;
+};
+
+ALWAYS_INLINE void start_sums(__m512i sums[BLOCK_TOKENS], const struct block *b, size_t count)
+{
+	for (size_t t = 0; t < count; t++)
+		sums[t] = _mm512_set1_epi32(b->in->start[b->at + t]);
+}
+
+ALWAYS_INLINE void add_unit(__m512i sums[BLOCK_TOKENS], const struct block *b, size_t unit,
+			    struct codes c, size_t count)
+{
+	const int8_t *q = b->in->q[b->at] + unit * TQ_UNIT;
+
+	for (size_t t = 0; t < count; t++)
+		sums[t] = add_products(sums[t], c.even, load_word(q + t * TQ_GROUP));
+	for (size_t t = 0; t < count; t++)
+		sums[t] = add_products(sums[t], c.odd, load_word(q + t * TQ_GROUP + 4));
+}
+
+ALWAYS_INLINE void finish_sums(const __m512i sums[BLOCK_TOKENS], const struct block *b,
+			       size_t count)
+{
+	for (size_t t = 0; t < count; t++)
+		_mm512_storeu_ps(b->y[t], add_group(_mm512_loadu_ps(b->y[t]), sums[t], b->norms,
+						    b->in->a[b->at + t]));
+}
+
+/* The first block of tokens makes the codes and keeps them; the others take them. count is a
+ * constant where these are inlined, so that sums stay in registers. */
+ALWAYS_INLINE void multiply_first(const struct block *b, struct codes codes[UNITS],
+				  const uint8_t *tile, const struct unpacker *u, uint32_t bits,
+				  size_t count)
+{
+	__m512i sums[BLOCK_TOKENS];
+
+	start_sums(sums, b, count);
+	for (size_t unit = 0; unit < UNITS; unit++) {
+		codes[unit] = make_codes(tile + unit * unit_bytes(bits), u, bits);
+		add_unit(sums, b, unit, codes[unit], count);
+	}
+	finish_sums(sums, b, count);
+}
+
+ALWAYS_INLINE void multiply_other(const struct block *b, const struct codes codes[UNITS],
+				  size_t count)
+{
+	__m512i sums[BLOCK_TOKENS];
+
+	start_sums(sums, b, count);
+	for (size_t unit = 0; unit < UNITS; unit++)
+		add_unit(sums, b, unit, codes[unit], count);
+	finish_sums(sums, b, count);
+}
+
+#define FOR_EACH_COUNT(CASE) \
+	CASE(1)              \
+	CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12)
+
+ALWAYS_INLINE void multiply_first_block(const struct block *b, size_t count,
+					struct codes codes[UNITS], const uint8_t *tile,
+					const struct unpacker *u, uint32_t bits)
+{
+#define CASE(n)                                             \
+	case n:                                             \
+		multiply_first(b, codes, tile, u, bits, n); \
+		break;
+	switch (count) {
+		FOR_EACH_COUNT(CASE)
+	}
+#undef CASE
+}
+
+static __attribute__((noinline)) void multiply_other_block(const struct block *b, size_t count,
+							   const struct codes codes[UNITS])
+{
+#define CASE(n)                              \
+	case n:                              \
+		multiply_other(b, codes, n); \
+		break;
+	switch (count) {
+		FOR_EACH_COUNT(CASE)
+	}
+#undef CASE
+}
+
+/* 16 rows by all tokens of the panel, in blocks of as equal a size as can be. */
+ALWAYS_INLINE void multiply_tiles(float y[][TILE_ROWS], const struct panel *in, const uint8_t *tile,
+				  const struct product *p, const struct unpacker *u, uint32_t bits)
+{
+	const size_t blocks = (in->tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
+
+	for (size_t g = 0; g < in->groups; g++, tile += p->tile_bytes) {
+		struct codes codes[UNITS];
+		struct block b = {
+			.in = in,
+			.at = g * in->tokens,
+			.y = y,
+			.norms = load_norms(tile + UNITS * unit_bytes(bits), p->norms),
+		};
+		size_t count = (in->tokens + blocks - 1) / blocks, left = in->tokens;
+
+		multiply_first_block(&b, count, codes, tile, u, bits);
+		for (size_t others = blocks - 1; others > 0; others--) {
+			b.at += count;
+			b.y += count;
+			left -= count;
+			count = (left + others - 1) / others;
+			multiply_other_block(&b, count, codes);
+		}
+	}
+}
+
+ALWAYS_INLINE void multiply_panel(const struct product *p, const struct panel *in, size_t first,
+				  size_t g0, const struct unpacker *u, uint32_t bits)
+{
+	for (uint32_t r = 0; r < p->rows; r += TILE_ROWS) {
+		const uint8_t *tile = p->w + r / TILE_ROWS * p->block_bytes + g0 * p->tile_bytes;
+		const size_t left = p->rows - r;
+		float *out = p->y + first * p->ldy + r, y[PANEL_TOKENS][TILE_ROWS];
+
+		for (size_t t = 0; t < in->tokens; t++)
+			_mm512_storeu_ps(y[t], g0 ? load_up_to_16(out + t * p->ldy, left)
+						  : _mm512_setzero_ps());
+		multiply_tiles(y, in, tile, p, u, bits);
+		for (size_t t = 0; t < in->tokens; t++)
+			store_up_to_16(out + t * p->ldy, left, _mm512_loadu_ps(y[t]));
+	}
+}
+
+ALWAYS_INLINE void multiply_tq(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
+			       uint32_t row1, const struct input *x, const uint32_t *tokens,
+			       size_t n, const struct unpacker *u, uint32_t bits)
+{
+	const size_t norm_bytes = w->shape.norms == NORM_F16 ? 2 : 4;
+	struct product p = {
+		.x = x,
+		.groups = tq_groups(x->k),
+		.tile_bytes = UNITS * unit_bytes(bits) + TILE_ROWS * norm_bytes,
+		.y = y + row0,
+		.ldy = ldy,
+		.rows = row1 - row0,
+		.norms = w->shape.norms,
+		.gain = tq_codebook(bits)->gain,
+	};
+	p.block_bytes = p.groups * p.tile_bytes;
+	p.w = (const uint8_t *)w->data + row0 / TILE_ROWS * p.block_bytes;
+
+	if (n == 1) {
+		multiply_token(&p, tokens ? tokens[0] : 0, u, bits);
+		return;
+	}
+	for (size_t first = 0; first < n; first += PANEL_TOKENS) {
+		struct panel in;
+		in.tokens = n - first < PANEL_TOKENS ? n - first : PANEL_TOKENS;
+		for (size_t g0 = 0; g0 < p.groups; g0 += in.groups) {
+			const size_t most = PANEL_GROUPS / in.tokens, left = p.groups - g0;
+			in.groups = left < most ? left : most;
+			gather(&in, &p, tokens, first, g0);
+			multiply_panel(&p, &in, first, g0, u, bits);
+		}
+	}
+}
+
+#endif
