@@ -17,7 +17,7 @@ enum { DRAWS = 20000 };
 
 static void open_sampler(struct sampler *s, uint32_t vocabulary)
 {
-	assert_int_equal(sampler_init(s, vocabulary), 0);
+	assert_int_equal(sampler_init(s, kernels_best(), vocabulary), 0);
 }
 
 /* Natural logarithms, so that the weights at temperature 1 are the numbers themselves. */
