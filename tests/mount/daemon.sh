@@ -38,7 +38,8 @@ gone() { # the daemon has ended and nothing is mounted
 
 ends_by() { # SIGNAL, while a session works and someone waits
 	mounted
-	mkdir sessions/e && cd sessions/e && begin_long
+	mkdir sessions/e && cd sessions/e || exit
+	begin_long
 	timeout 30 cat wait >/dev/null 2>&1 &
 	sleep 0.2
 	cd /

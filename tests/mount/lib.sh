@@ -145,14 +145,40 @@ shell_fails_with() { # WORDS 'shell text'
 idle() { timeout $limit cat wait >/dev/null; } # in a session's folder
 ask() { echo "$1" > prompt && timeout $limit cat output; }
 milliseconds() { echo $(($(date +%s%N) / 1000000)); }
-# In a session's folder: a turn that goes on for a while. Random text seldom comes to an end by itself.
-begin_long() {
-	echo 4000 > params/max_tokens || exit
-	echo 2 > params/temperature
-	echo off > params/chat
-	echo "slow once upon a time there was" > prompt
+# In a session's folder: a turn that goes on for seconds, of nearly uniform text. It ends where the model
+# happens to pick its end, which for one seed is always the same place: a seed that goes on to max_tokens
+# is looked for once. Since a small model is quick even so, others of the kind stand beside the turn.
+long_turn() { # SEED
+	echo 3500 > params/max_tokens && echo 5 > params/temperature && echo off > params/chat &&
+		echo 0 > params/top_k && echo 1 > params/top_p && echo "$1" > params/seed &&
+		echo "slow once upon a time there was" > prompt || exit
+}
+find_seed() {
+	local seed
+	mkdir "$m/sessions/seed" && cd "$m/sessions/seed" || exit
+	for seed in $(seq 40); do
+		long_turn "$seed"
+		idle
+		grep -qx "finish length" stats && echo "$seed" >"$work/seed" && break
+		echo reset > ctl
+	done
+	rmdir "$m/sessions/seed"
+	[ -e "$work/seed" ] || fail "no seed gives a long text"
+}
+begin_long() { # [HOW MANY others: 6]
+	local i seed
+	[ -e "$work/seed" ] || (find_seed) || exit
+	seed=$(cat "$work/seed")
+	for i in $(seq "${1:-6}"); do
+		mkdir "$m/sessions/beside-$i" && (cd "$m/sessions/beside-$i" && long_turn "$seed") || exit
+	done
+	long_turn "$seed"
+}
+end_beside() { # after begin_long, where the session itself is gone
+	rmdir "$m"/sessions/beside-*
 }
 end_long() {
 	echo stop > ctl
+	end_beside
 	idle
 }
