@@ -66,6 +66,8 @@ void node_attr(const struct node *n, struct stat *st)
 bool node_may(const struct node *n, uid_t uid, int what)
 {
 	struct stat st = {0};
+	if (what & W_OK && !node_is_folder(n) && n->row->effect == EFFECT_NONE)
+		return false;
 	set_owner(n, &st);
 	unsigned bits = (uid == st.st_uid ? n->row->mode >> 6 : n->row->mode) & 7;
 	return (bits & (unsigned)what) == (unsigned)what;

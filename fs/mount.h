@@ -1,8 +1,9 @@
 /* What a mount is made of: the mounted models, their sessions, and what the loop has to do.
  *
  * One thread, the loop's, owns everything that is declared here. Others reach it only through the
- * queue of posts (post.h), which has the only lock in fs/: the engine's `changed` callback and the
- * workers post, and the loop does the rest. So nothing here is locked, and nothing here may block.
+ * queue of posts (post.h): the engine's `changed` callback and the workers post, and the loop does
+ * the rest. That queue and the workers' (workers.c) have the only locks in fs/, and neither is
+ * taken under the other. So nothing here is locked, and nothing here may block.
  *
  * This header declares state and its lifetimes. What users see of it is tree.h; requests that wait
  * are call.h; open files are handle.h.

@@ -40,7 +40,7 @@ static void readme_row(const struct row *row, struct text *out)
 	tree_path(row, path, sizeof path);
 	if (S_ISDIR(row->mode))
 		(void)snprintf(path + strlen(path), sizeof path - strlen(path), "/");
-	const char *access = S_ISDIR(row->mode) ? "" : row->mode & S_IWUSR ? "rw" : "r";
+	const char *access = S_ISDIR(row->mode) ? "" : row->effect != EFFECT_NONE ? "rw" : "r";
 	text_format(out, "    %-36s %-3s %s\n", path, access, row->about);
 }
 

@@ -1,7 +1,8 @@
 /* The queue of posts: a list, a lock and an eventfd. See post.h.
  *
- * posts.lock is the only lock in fs/. It is held for a few instructions, never while a post runs,
- * and no other lock is taken under it, so the engine may send from any of its threads. */
+ * posts.lock is one of the two locks in fs/ (workers.lock is the other; neither is taken under the
+ * other). It is held for a few instructions, never while a post runs, and no other lock is taken
+ * under it, so the engine may send from any of its threads. */
 #include "fs/post.h"
 
 #include <errno.h>

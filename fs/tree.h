@@ -44,7 +44,7 @@ enum caching {
 
 /* When what is written takes effect. */
 enum effect {
-	EFFECT_NONE,	   /* cannot be written */
+	EFFECT_NONE,	   /* cannot be written, whatever the mode */
 	EFFECT_EACH_WRITE, /* so that EINVAL reaches the shell */
 	EFFECT_ASSEMBLED,  /* at the FLUSH of the process that opened it, else at RELEASE */
 	EFFECT_RELEASE,	   /* at RELEASE alone */
@@ -58,8 +58,6 @@ enum row_flags {
 	ROW_IN_MODEL = 1 << 1,
 	/* Its attributes are asked for at every look, whatever its caching. */
 	ROW_FRESH = 1 << 2,
-	/* Seeking makes no sense in a conversation. */
-	ROW_UNSIZED = 1 << 3,
 };
 
 /* A row that stands for any number of files. Members are numbered from 1. */

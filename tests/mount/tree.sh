@@ -25,7 +25,7 @@ claim "the model's files are those of sessions/default" default_shared
 modes() {
 	same "$(stat -c %a sessions/default)" 700
 	same "$(stat -c %a prompt)" 600
-	same "$(stat -c %a output)" 400
+	same "$(stat -c %a output)" 600
 	same "$(stat -c %a ../cache/budget)" 644
 	same "$(stat -c %a ../README)" 444
 	same "$(stat -c %a sessions)" 1777
