@@ -44,25 +44,32 @@ static int compare_tokens(const void *a, const void *b)
 	return order ? order : (x->id > y->id) - (x->id < y->id);
 }
 
+static bool same_text(const struct added_token *x, const struct added_token *y)
+{
+	return compare_texts(x->text, x->length, y->text, y->length) == 0;
+}
+
 int added_tokens_finish(struct added_tokens *a, const char *name, struct err *e)
 {
 	if (a->count == 0)
 		return 0;
 	qsort(a->items, a->count, sizeof *a->items, compare_tokens);
-	size_t kept = 0;
-	for (size_t i = 0; i < a->count; i++) {
-		struct added_token *t = &a->items[i], *last = kept ? &a->items[kept - 1] : NULL;
-		a->first[(uint8_t)t->text[0]] = true;
-		if (!last || compare_texts(t->text, t->length, last->text, last->length) != 0) {
-			a->items[kept++] = *t;
-			continue;
-		}
-		if (!t->normalized || t->id == last->id)
+	for (size_t i = 1; i < a->count; i++) {
+		const struct added_token *t = &a->items[i], *last = t - 1;
+		if (same_text(t, last) && (!t->normalized || t->id == last->id))
 			return err_set(e, EINVAL, "%s: the added token \"%s\" is there twice", name,
 				       t->text);
-		free(t->text);
+	}
+	size_t kept = 1;
+	for (size_t i = 1; i < a->count; i++) {
+		if (same_text(&a->items[i], &a->items[kept - 1]))
+			free(a->items[i].text);
+		else
+			a->items[kept++] = a->items[i];
 	}
 	a->count = kept;
+	for (size_t i = 0; i < kept; i++)
+		a->first[(uint8_t)a->items[i].text[0]] = true;
 	return 0;
 }
 

@@ -326,6 +326,22 @@ static int read_model(struct reader *r, struct json_object *root, struct json_ob
 
 /* --- the document --- */
 
+static int check_added(struct reader *r, struct json_object *added)
+{
+	static const char *const KEYS[KEYS_MAX] = {"id",     "content", "special",   "single_word",
+						   "lstrip", "rstrip",	"normalized"};
+	size_t n = added ? json_object_array_length(added) : 0;
+	int rc = 0;
+	for (size_t i = 0; rc == 0 && i < n; i++) {
+		struct json_object *token = json_object_array_get_idx(added, i);
+		if (!json_object_is_type(token, json_type_object))
+			rc = json_wrong(token, "added_tokens", r->name, "a list of objects", r->e);
+		else
+			rc = check_keys(r, token, "an added token", KEYS);
+	}
+	return rc;
+}
+
 static int read_document(struct reader *r, struct json_object *root)
 {
 	static const char *const KEYS[KEYS_MAX] = {"version",	     "truncation", "padding",
@@ -337,6 +353,8 @@ static int read_document(struct reader *r, struct json_object *root)
 	int rc = json_get_array_or_null(root, "added_tokens", r->name, &added, r->e);
 	if (rc == 0)
 		rc = check_keys(r, root, "the file", KEYS);
+	if (rc == 0)
+		rc = check_added(r, added);
 	for (size_t i = 0; rc == 0 && COMPONENTS[i]; i++)
 		rc = read_component(r, COMPONENTS[i], root);
 	if (rc == 0 && (!r->byte_level || !json_has(root, "decoder")))

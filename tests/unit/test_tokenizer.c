@@ -227,13 +227,22 @@ static void an_empty_match_splits_where_it_stands(void **state)
 static void white_space_is_what_unicode_says(void **state)
 {
 	(void)state;
-	struct tokenizer *t = splitting_by("\\s");
-	/* U+180E was a space until Unicode 6.3; U+0085, U+00A0 and U+3000 are. */
+	/* A match takes an a from either side, which then do not merge. */
+	struct tokenizer *t = splitting_by("a\\sa");
+	assert_string_equal(tokens_of(t, "aa aa"), "[a][a][ ][a][a]");
 	assert_string_equal(tokens_of(t, "aa\xc2\x85"
-					 "aa\u00a0"
 					 "aa"),
-			    "[aa][\xc2][\x85][aa][\xc2][\xa0][aa]");
-	assert_string_equal(tokens_of(t, "\u180e"), "[\xe1][\xa0][\x8e]");
+			    "[a][a][\xc2][\x85][a][a]");
+	assert_string_equal(tokens_of(t, "aa\u00a0"
+					 "aa"),
+			    "[a][a][\xc2][\xa0][a][a]");
+	assert_string_equal(tokens_of(t, "aa\u3000"
+					 "aa"),
+			    "[a][a][\xe3][\x80][\x80][a][a]");
+	/* U+180E was a space until Unicode 6.3, and to PCRE2's \s still is. */
+	assert_string_equal(tokens_of(t, "aa\u180e"
+					 "aa"),
+			    "[aa][\xe1][\xa0][\x8e][aa]");
 	tokenizer_close(t);
 	t = splitting_by("\\S+");
 	assert_string_equal(tokens_of(t, "aa aa"), "[aa][ ][aa]");

@@ -72,6 +72,7 @@ static void what_the_reader_does_not_know_is_refused_by_name(void **state)
 		 "{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}]",
 		 ENOTSUP, "special tokens around"},
 		{"", "surprise", "1", ENOTSUP, "surprise"},
+		{"added_tokens.0", "surprise", "1", ENOTSUP, "surprise"},
 		{"model", "type", "\"WordPiece\"", ENOTSUP, "WordPiece"},
 		{"model", "surprise", "1", ENOTSUP, "surprise"},
 		{"model", "dropout", "0.1", ENOTSUP, "dropout"},
@@ -103,6 +104,11 @@ static void wrong_types_and_ids_are_refused(void **state)
 		{"added_tokens.0", "id", "382", EINVAL, "id 382 of another"},
 		{"added_tokens.0", "id", "0", EINVAL, "id 0 of another"},
 		{"added_tokens.0", "content", "\"<|im_end|>\"", EINVAL, "twice"},
+		{"", "added_tokens",
+		 "[{\"id\": 400, \"content\": \"<x>\"}, "
+		 "{\"id\": 401, \"content\": \"<x>\"}, {\"id\": 402, \"content\": \"<y>\"}, "
+		 "{\"id\": 402, \"content\": \"<y>\"}]",
+		 EINVAL, "\"<y>\" is there twice"},
 		{"added_tokens.0", "content", "\"the\\u0000\"", EINVAL, "NUL"},
 		{"added_tokens.0", "content", "\"\"", EINVAL, "0 bytes"},
 		{"added_tokens.0", "content", "\"he\"", EINVAL, "the vocabulary has it"},
