@@ -1,0 +1,161 @@
+/* The demonstration model behind sessions; see the header. */
+#include "session_help.h"
+#include "golden.h"
+#include "store_help.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <errno.h>
+
+/* Rung whenever anything of any session changes. */
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t rung;
+} bell = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER};
+
+static void ring(void *ctx, void *user)
+{
+	(void)ctx;
+	(void)user;
+	pthread_mutex_lock(&bell.lock);
+	pthread_cond_broadcast(&bell.rung);
+	pthread_mutex_unlock(&bell.lock);
+}
+
+const char *test_fable(void)
+{
+	return test_data("../../examples/models/fable-moe-15m");
+}
+
+/* ---- models ---- */
+
+static char stores[32];
+
+const char *test_stores(void)
+{
+	if (!*stores)
+		test_folder_make(stores);
+	return stores;
+}
+
+void test_stores_remove(void)
+{
+	if (*stores)
+		test_folder_remove(stores);
+	*stores = 0;
+}
+
+void test_model_open(struct test_model *m, const char *directory, const struct engine_options *o)
+{
+	struct engine_options options = *o;
+	struct err e;
+	options.changed = ring;
+	if (!options.store)
+		options.store = test_stores();
+	if (!options.budget)
+		options.budget = 64 << 20;
+	if (!options.threads)
+		options.threads = 2;
+	*m = (struct test_model){0};
+	if (engine_create(&m->engine, &options, &e) ||
+	    model_open(&m->model, m->engine, directory, &e))
+		fail_msg("%s", e.text);
+}
+
+void test_model_close(struct test_model *m)
+{
+	model_close(m->model);
+	engine_destroy(m->engine);
+	*m = (struct test_model){0};
+}
+
+/* ---- sessions ---- */
+
+struct session *test_session(struct test_model *m)
+{
+	struct session *s;
+	struct err e;
+	if (session_create(&s, m->model, NULL, m, &e))
+		fail_msg("%s", e.text);
+	return s;
+}
+
+void test_set(struct session *s, const char *param, const char *value)
+{
+	struct err e;
+	for (size_t i = 0; i < params_count(); i++)
+		if (!strcmp(params_name(i), param)) {
+			if (session_param_set(s, i, value, strlen(value), &e))
+				fail_msg("%s", e.text);
+			return;
+		}
+	fail_msg("no param %s", param);
+}
+
+struct answer *test_submit(struct session *s, const char *prompt)
+{
+	struct answer *a;
+	struct err e;
+	if (session_submit(s, prompt, strlen(prompt), &a, &e))
+		fail_msg("%s", e.text);
+	return a;
+}
+
+void test_wait_bytes(struct answer *a, uint64_t bytes)
+{
+	bool complete;
+	pthread_mutex_lock(&bell.lock);
+	while (answer_size(a, &complete) < bytes && !complete)
+		pthread_cond_wait(&bell.rung, &bell.lock);
+	pthread_mutex_unlock(&bell.lock);
+}
+
+void test_wait(struct answer *a)
+{
+	test_wait_bytes(a, UINT64_MAX);
+}
+
+char *test_read(struct answer *a, int *code)
+{
+	bool complete;
+	test_wait(a);
+	size_t size = answer_size(a, &complete), done = 0;
+	char *text = malloc(size + 1);
+	assert_non_null(text);
+	ssize_t n;
+	while ((n = answer_read(a, done, text + done, size - done + 1, &complete)) > 0)
+		done += (size_t)n;
+	text[done] = 0;
+	*code = (int)n;
+	answer_unref(a);
+	return text;
+}
+
+char *test_ask(struct session *s, const char *prompt)
+{
+	int code;
+	char *text = test_read(test_submit(s, prompt), &code), words[1024];
+	session_error(s, words, sizeof words);
+	if (code)
+		fail_msg("%s: %s", prompt, words);
+	assert_string_equal(words, "");
+	return text;
+}
+
+void test_ask_refused(struct session *s, const char *prompt, const char *words)
+{
+	int code;
+	char text[1024];
+	free(test_read(test_submit(s, prompt), &code));
+	session_error(s, text, sizeof text);
+	assert_int_equal(code, -EIO);
+	assert_int_equal(session_status(s), SESSION_ERROR);
+	if (!strstr(text, words))
+		fail_msg("\"%s\" does not say \"%s\"", text, words);
+}

@@ -1,0 +1,39 @@
+/* The demonstration model behind sessions, and turns that are waited for. */
+#ifndef MOEFS_TESTS_SESSION_HELP_H
+#define MOEFS_TESTS_SESSION_HELP_H
+
+#include "engine/model.h"
+#include "engine/session.h"
+
+struct test_model {
+	struct engine *engine;
+	struct model *model;
+};
+
+/* The path of examples/models/fable-moe-15m; good until the next call of test_data. */
+const char *test_fable(void);
+
+/* Opens a model's directory with these options, the callback and (if it has none) the store's
+ * folder filled in. Does not load it. */
+void test_model_open(struct test_model *m, const char *directory, const struct engine_options *o);
+void test_model_close(struct test_model *m);
+/* The folder of stores that all share: made by the first call, and removed at the end. */
+const char *test_stores(void);
+void test_stores_remove(void);
+
+struct session *test_session(struct test_model *m);
+void test_set(struct session *s, const char *param, const char *value);
+
+/* Submits; fails the test if the prompt is not taken. The reference is the caller's. */
+struct answer *test_submit(struct session *s, const char *prompt);
+/* Wait until the answer has `bytes` or is complete; until it is complete. */
+void test_wait_bytes(struct answer *a, uint64_t bytes);
+void test_wait(struct answer *a);
+/* Waits and gives up the reference: malloc'ed text, and the code that reading ends with. */
+char *test_read(struct answer *a, int *code);
+/* One turn that must succeed: submit, wait, read. malloc'ed. */
+char *test_ask(struct session *s, const char *prompt);
+/* One turn that must fail with EIO; its sentence contains `words`. */
+void test_ask_refused(struct session *s, const char *prompt, const char *words);
+
+#endif
