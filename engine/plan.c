@@ -5,6 +5,8 @@
 
 /* Small enough to stream and to lose in a crash, large enough for the disk. */
 enum { CHUNK_BYTES = 4 << 20 };
+/* Terabytes: more than that is a config.json that is wrong, and would cost memory by itself. */
+enum { MAX_DENSE_UNITS = 1 << 20 };
 
 static uint64_t stored_bytes(const struct shape *s)
 {
@@ -119,6 +121,13 @@ int plan_make(struct plan *p, const struct config *c, const struct recipe *r, st
 	if (!p->dense)
 		return err_set(e, ENOMEM, "out of memory for the list of %zu tensors", most);
 	add_dense(p, c);
+	if (p->unit_count > MAX_DENSE_UNITS) {
+		plan_free(p);
+		return err_set(
+			e, EFBIG,
+			"config.json describes a model of absurd size (%u layers of %u x %u)",
+			c->layers, c->hidden_size, c->intermediate_size);
+	}
 	p->units = calloc(p->unit_count, sizeof *p->units);
 	if (!p->units) {
 		plan_free(p);

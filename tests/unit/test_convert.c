@@ -464,6 +464,23 @@ static void a_weight_that_is_no_number_is_an_error_that_names_its_tensor(void **
 	assert_refused("tq3", EINVAL, names[0]);
 }
 
+static void a_model_of_absurd_size_is_refused_before_memory_is_taken(void **state)
+{
+	(void)state;
+	static struct config absurd;
+	static struct plan p;
+	static const char text[] =
+		"{\"model_type\":\"qwen2\",\"hidden_size\":1048576,\"num_hidden_layers\":1024,"
+		"\"vocab_size\":16777216,\"max_position_embeddings\":4096,"
+		"\"num_attention_heads\":256,\"head_dim\":4096,"
+		"\"intermediate_size\":1048576,\"rope_theta\":10000}";
+	struct recipe r;
+	assert_int_equal(config_parse(&absurd, text, sizeof text - 1, "config.json", &e), 0);
+	assert_int_equal(recipe_find(&r, NULL, &e), 0);
+	assert_int_equal(plan_make(&p, &absurd, &r, &e), -EFBIG);
+	assert_non_null(strstr(e.text, "config.json"));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -481,6 +498,7 @@ int main(void)
 		TEST(a_missing_tensor_is_named),
 		TEST(a_misshapen_tensor_is_named_with_both_shapes),
 		TEST(a_type_that_is_not_computed_with_is_named),
+		TEST(a_model_of_absurd_size_is_refused_before_memory_is_taken),
 		TEST(a_weight_that_is_no_number_is_an_error_that_names_its_tensor),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
