@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Runs fuzzers, each for a time, from the fixtures as the first inputs: run.sh SECONDS FUZZER...
+# Prints one line each. A crash fails, and its input stays beside the fuzzer.
+set -u
+[ $# -ge 2 ] || {
+	echo "usage: ${0##*/} SECONDS FUZZER..." >&2
+	exit 2
+}
+fixtures=$(cd "$(dirname "$0")/../data/fixtures" && pwd) || exit 1
+seconds=$1
+shift
+work=$(mktemp -d "${TMPDIR:-/tmp}/moefs-fuzz.XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+
+# The header of a .safetensors file as fuzz_safetensors.c takes it.
+header() { # FILE
+	local bytes size
+	bytes=$(od -An -tu8 -N8 "$1" | tr -d ' ')
+	size=$(stat -c %s "$1")
+	echo $((size - 8 - bytes))
+	tail -c +9 "$1" | head -c "$bytes"
+}
+
+seed() { # FUZZER FOLDER
+	local fixture name
+	for fixture in "$fixtures"/*/; do
+		name=$(basename "$fixture")
+		case $1 in
+		fuzz_config)
+			cp "$fixture/config.json" "$2/$name"
+			cp "$fixture/generation_config.json" "$2/$name.generation"
+			;;
+		fuzz_safetensors) header "$fixture/model.safetensors" >"$2/$name" ;;
+		fuzz_tokenizer) cp "$fixture/tokenizer.json" "$2/$name" ;;
+		esac
+	done
+}
+
+failed=0
+for fuzzer; do
+	name=$(basename "$fuzzer")
+	mkdir "$work/$name"
+	seed "$name" "$work/$name"
+	timeout --kill-after=10 $((seconds + 60)) "$fuzzer" -max_total_time="$seconds" -timeout=10 \
+		-print_final_stats=1 -artifact_prefix="$fuzzer." "$work/$name" >"$work/log" 2>&1
+	status=$?
+	if [ $status -eq 0 ]; then
+		runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$work/log")
+		echo "$name: $runs inputs in $seconds s, no crash"
+	else
+		failed=1
+		echo "$name: FAILED (status $status)"
+		tail -n 40 "$work/log" | cut -c1-200 | sed 's/^/    /'
+	fi
+done
+exit $failed
