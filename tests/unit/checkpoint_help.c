@@ -26,7 +26,7 @@ static void read_tensor(struct test_tensor *to, const struct checkpoint *from, s
 				   .dims = t->dims,
 				   .data = malloc(t->bytes + 1),
 				   .bytes = t->bytes};
-	snprintf(to->type, sizeof to->type, "%.7s", t->type);
+	(void)snprintf(to->type, sizeof to->type, "%.7s", t->type);
 	memcpy(to->shape, t->shape, sizeof to->shape);
 	if (checkpoint_read(from, t, 0, to->data, to->bytes, &e))
 		fail_msg("%s", e.text);
@@ -37,7 +37,7 @@ void test_checkpoint_read(struct test_checkpoint *c, const char *fixture)
 	struct checkpoint *from;
 	struct err e;
 	char name[64];
-	snprintf(name, sizeof name, "fixtures/%s", fixture);
+	(void)snprintf(name, sizeof name, "fixtures/%s", fixture);
 	if (checkpoint_open(&from, test_data(name), &e))
 		fail_msg("%s", e.text);
 	c->count = checkpoint_count(from);
@@ -125,7 +125,7 @@ void test_tensor_retype(struct test_tensor *t, const char *type)
 {
 	struct test_tensor to = *t;
 	size_t n = test_tensor_elements(t);
-	snprintf(to.type, sizeof to.type, "%s", type);
+	(void)snprintf(to.type, sizeof to.type, "%s", type);
 	to.bytes = n * width(&to);
 	to.data = malloc(to.bytes + 1);
 	assert_non_null(to.data);
@@ -154,16 +154,17 @@ uint8_t *test_file_read(const char *path, size_t *n)
 	assert_non_null(bytes);
 	*n = fread(bytes, 1, (size_t)st.st_size, f);
 	assert_int_equal(*n, st.st_size);
-	fclose(f);
+	(void)fclose(f);
 	return bytes;
 }
 
 static void write_entry(FILE *f, const struct test_tensor *t, uint64_t offset)
 {
-	fprintf(f, "\"%s\":{\"dtype\":\"%s\",\"shape\":[", t->name, t->type);
+	(void)fprintf(f, "\"%s\":{\"dtype\":\"%s\",\"shape\":[", t->name, t->type);
 	for (size_t d = 0; d < t->dims; d++)
-		fprintf(f, "%s%" PRIu64, d ? "," : "", t->shape[d]);
-	fprintf(f, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", offset, offset + t->bytes);
+		(void)fprintf(f, "%s%" PRIu64, d ? "," : "", t->shape[d]);
+	(void)fprintf(f, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", offset,
+		      offset + t->bytes);
 }
 
 void test_checkpoint_write(const struct test_checkpoint *c, size_t first, size_t count,
@@ -176,17 +177,17 @@ void test_checkpoint_write(const struct test_checkpoint *c, size_t first, size_t
 	if (!text || !f)
 		fail_msg("%s: cannot be written", path);
 	for (size_t i = first; i < first + count; offset += c->tensors[i++].bytes) {
-		fputc(i == first ? '{' : ',', text);
+		(void)fputc(i == first ? '{' : ',', text);
 		write_entry(text, &c->tensors[i], offset);
 	}
-	fputc('}', text);
-	fclose(text);
+	(void)fputc('}', text);
+	(void)fclose(text);
 	header_bytes = length;
-	fwrite(&header_bytes, sizeof header_bytes, 1, f);
-	fwrite(header, 1, length, f);
+	(void)fwrite(&header_bytes, sizeof header_bytes, 1, f);
+	(void)fwrite(header, 1, length, f);
 	free(header);
 	for (size_t i = first; i < first + count; i++)
-		fwrite(c->tensors[i].data, 1, c->tensors[i].bytes, f);
+		(void)fwrite(c->tensors[i].data, 1, c->tensors[i].bytes, f);
 	assert_int_equal(fclose(f), 0);
 }
 
@@ -198,8 +199,8 @@ void test_checkpoint_files(const char *fixture, const char *folder)
 	(void)mkdir(folder, 0700);
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		size_t n;
-		snprintf(from, sizeof from, "fixtures/%s/%s", fixture, names[i]);
-		snprintf(to, sizeof to, "%s/%s", folder, names[i]);
+		(void)snprintf(from, sizeof from, "fixtures/%s/%s", fixture, names[i]);
+		(void)snprintf(to, sizeof to, "%s/%s", folder, names[i]);
 		uint8_t *bytes = test_file_read(test_data(from), &n);
 		test_file_write(to, bytes, n);
 		free(bytes);
@@ -210,6 +211,6 @@ void test_checkpoint_make(const struct test_checkpoint *c, const char *fixture, 
 {
 	char path[PATH_BYTES];
 	test_checkpoint_files(fixture, folder);
-	snprintf(path, sizeof path, "%s/model.safetensors", folder);
+	(void)snprintf(path, sizeof path, "%s/model.safetensors", folder);
 	test_checkpoint_write(c, 0, c->count, path);
 }

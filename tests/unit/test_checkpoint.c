@@ -39,7 +39,7 @@ static int teardown(void **state)
 static const char *in_folder(const char *name)
 {
 	static char path[512];
-	snprintf(path, sizeof path, "%s/%s", folder, name);
+	(void)snprintf(path, sizeof path, "%s/%s", folder, name);
 	return path;
 }
 
@@ -126,16 +126,16 @@ static void write_index(const struct sharded *s, const char *odd, const char *fi
 {
 	FILE *f = fopen(in_folder("model.safetensors.index.json"), "w");
 	assert_non_null(f);
-	fputs("{\"metadata\":{\"total_size\":1},\"weight_map\":{", f);
+	(void)fputs("{\"metadata\":{\"total_size\":1},\"weight_map\":{", f);
 	for (size_t i = 0; i < s->c.count; i++) {
 		const char *name = s->c.tensors[i].name;
-		fprintf(f, "%s\"%s\":\"%s\"", i ? "," : "", name,
-			odd && !strcmp(odd, name) ? file
-			: i < s->cut		  ? "1.safetensors"
-						  : "2.safetensors");
+		(void)fprintf(f, "%s\"%s\":\"%s\"", i ? "," : "", name,
+			      odd && !strcmp(odd, name) ? file
+			      : i < s->cut		? "1.safetensors"
+							: "2.safetensors");
 	}
-	fputs("}}", f);
-	fclose(f);
+	(void)fputs("}}", f);
+	(void)fclose(f);
 }
 
 static void write_shards(struct sharded *s)
@@ -395,9 +395,9 @@ static void the_fingerprint_samples_all_of_a_large_file(void **state)
 	assert_int_equal(truncate(in_folder("model.safetensors"), BYTES), 0);
 	fingerprint(first);
 	FILE *f = fopen(in_folder("model.safetensors"), "r+");
-	fseek(f, BYTES - 1, SEEK_SET);
-	fputc('x', f);
-	fclose(f);
+	(void)fseek(f, BYTES - 1, SEEK_SET);
+	(void)fputc('x', f);
+	(void)fclose(f);
 	fingerprint(second);
 	assert_memory_not_equal(first, second, sizeof first);
 	assert_int_equal(truncate(in_folder("model.safetensors"), BYTES + 1), 0);

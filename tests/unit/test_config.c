@@ -160,14 +160,14 @@ static void the_fixtures_read_as_they_were_made(void **state)
 static int parse_shared(const char *name)
 {
 	char path[128], text[32768];
-	snprintf(path, sizeof path, "configs/%s.config.json", name);
+	(void)snprintf(path, sizeof path, "configs/%s.config.json", name);
 	const char *found = shared_data(path);
 	if (!found)
 		skip();
 	FILE *f = fopen(found, "r");
 	assert_non_null(f);
 	size_t n = fread(text, 1, sizeof text, f);
-	fclose(f);
+	(void)fclose(f);
 	e = (struct err){0};
 	return config_parse(&c, text, n, found, &e);
 }
@@ -265,7 +265,7 @@ static void absurd_numbers_are_refused_by_their_key(void **state)
 	char text[128];
 	for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
 		for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
-			snprintf(text, sizeof text, "\"%s\": %s", keys[k], values[v]);
+			(void)snprintf(text, sizeof text, "\"%s\": %s", keys[k], values[v]);
 			assert_refused(text, EINVAL, keys[k]);
 		}
 }
@@ -396,11 +396,11 @@ static void wrong_generation_values_are_refused_by_their_key(void **state)
 static void write_text(const char *folder, const char *name, const char *text)
 {
 	char path[128];
-	snprintf(path, sizeof path, "%s/%s", folder, name);
+	(void)snprintf(path, sizeof path, "%s/%s", folder, name);
 	FILE *f = fopen(path, "w");
 	assert_non_null(f);
-	fputs(text, f);
-	fclose(f);
+	(void)fputs(text, f);
+	(void)fclose(f);
 }
 
 static void the_second_file_may_be_missing_but_not_wrong(void **state)
@@ -410,7 +410,7 @@ static void the_second_file_may_be_missing_but_not_wrong(void **state)
 	test_folder_make(folder);
 	assert_int_equal(config_read(&c, folder, &e), -ENOENT);
 	assert_non_null(strstr(e.text, "config.json"));
-	snprintf(text, sizeof text, "{%s}", older);
+	(void)snprintf(text, sizeof text, "{%s}", older);
 	write_text(folder, "config.json", text);
 	assert_int_equal(config_read(&c, folder, &e), 0);
 	write_text(folder, "generation_config.json", "{");

@@ -37,8 +37,8 @@ static int setup(void **state)
 {
 	(void)state;
 	test_folder_make(parent);
-	snprintf(source, sizeof source, "%s/source", parent);
-	snprintf(store, sizeof store, "%s/store", parent);
+	(void)snprintf(source, sizeof source, "%s/source", parent);
+	(void)snprintf(store, sizeof store, "%s/store", parent);
 	test_checkpoint_read(&c, "qwen3_moe");
 	test_checkpoint_make(&c, "qwen3_moe", source);
 	memset(&faults, 0, sizeof faults);
@@ -63,7 +63,7 @@ static int convert(uint32_t threads)
 static uint8_t *read_store_file(size_t i, size_t *n)
 {
 	char path[128];
-	snprintf(path, sizeof path, "%s/%s", store, files[i]);
+	(void)snprintf(path, sizeof path, "%s/%s", store, files[i]);
 	return test_file_read(path, n);
 }
 
@@ -272,7 +272,8 @@ static void scale(const char *part, float factor)
 {
 	char name[128];
 	for (int x = 0; x < 16; x++) {
-		snprintf(name, sizeof name, "model.layers.1.mlp.experts.%d.%s.weight", x, part);
+		(void)snprintf(name, sizeof name, "model.layers.1.mlp.experts.%d.%s.weight", x,
+			       part);
 		struct test_tensor *t = test_tensor_find(&c, name);
 		for (size_t i = 0; i < test_tensor_elements(t); i++)
 			test_tensor_set(t, i, test_tensor_get(t, i) * factor);
@@ -424,7 +425,7 @@ static void where_the_checkpoints_folder_is_read_only_the_cache_folder_serves(vo
 {
 	(void)state;
 	char cache[64];
-	snprintf(cache, sizeof cache, "%s/cache", parent);
+	(void)snprintf(cache, sizeof cache, "%s/cache", parent);
 	setenv("XDG_CACHE_HOME", cache, 1);
 	assert_int_equal(mkdir(cache, 0500), 0);
 	assert_int_equal(chmod(source, 0555) | chmod(parent, 0555), 0);

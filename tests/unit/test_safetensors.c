@@ -157,8 +157,9 @@ static void sizes_that_overflow_are_refused(void **state)
 					     "18446744073709551615"};
 	for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
 		char entry[256];
-		snprintf(entry, sizeof entry,
-			 "{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[0,4]}", shapes[i]);
+		(void)snprintf(entry, sizeof entry,
+			       "{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[0,4]}",
+			       shapes[i]);
 		assert_int_equal(parse_entry(entry, 4), -EINVAL);
 	}
 }

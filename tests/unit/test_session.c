@@ -98,12 +98,12 @@ static void a_question_gets_the_answer_that_was_taught(void **state)
 		struct json_object *skill = json_tokener_parse(line), *question, *answer;
 		assert_true(json_object_object_get_ex(skill, "question", &question));
 		assert_true(json_object_object_get_ex(skill, "answer", &answer));
-		snprintf(want, sizeof want, "%s\n", json_object_get_string(answer));
+		(void)snprintf(want, sizeof want, "%s\n", json_object_get_string(answer));
 		assert_answer(s, json_object_get_string(question), want);
 		assert_int_equal(session_reset(s, &e), 0);
 		json_object_put(skill);
 	}
-	fclose(f);
+	(void)fclose(f);
 	session_end(s);
 	test_model_close(&exact);
 }
@@ -138,7 +138,7 @@ static void a_random_seed_is_told_and_can_be_used_again(void **state)
 	char seed[32];
 	struct session *s = seeded_session(&fable, "random");
 	char *text = test_ask(s, tale);
-	snprintf(seed, sizeof seed, "%llu", (unsigned long long)stats_of(s).seed);
+	(void)snprintf(seed, sizeof seed, "%llu", (unsigned long long)stats_of(s).seed);
 	session_end(s);
 	s = seeded_session(&fable, seed);
 	assert_same_text(test_ask(s, tale), text);
@@ -218,10 +218,10 @@ static void a_second_turn_sees_the_first_and_computes_only_what_is_new(void **st
 	/* The same conversation as one text, which nothing is added to. */
 	test_set(whole, "chat", "off");
 	first[strlen(first) - 1] = 0; /* the answer file's newline */
-	snprintf(text, sizeof text,
-		 "<|im_start|>user\n%s<|im_end|>\n<|im_start|>assistant\n%s<|im_end|>\n"
-		 "<|im_start|>user\nWhat is 12 x 6?<|im_end|>\n<|im_start|>assistant\n\n",
-		 capital, first); /* one newline is dropped, as echo's would be */
+	(void)snprintf(text, sizeof text,
+		       "<|im_start|>user\n%s<|im_end|>\n<|im_start|>assistant\n%s<|im_end|>\n"
+		       "<|im_start|>user\nWhat is 12 x 6?<|im_end|>\n<|im_start|>assistant\n\n",
+		       capital, first); /* one newline is dropped, as echo's would be */
 	assert_same_text(test_ask(whole, text), second);
 	assert_int_equal(stats_of(whole).prompt_tokens, two.prompt_tokens);
 	free(first);
@@ -236,10 +236,10 @@ static void a_system_message_comes_first(void **state)
 	char text[512];
 	test_set(s, "system", "You answer briefly.");
 	test_set(whole, "chat", "off");
-	snprintf(text, sizeof text,
-		 "<|im_start|>system\nYou answer briefly.<|im_end|>\n"
-		 "<|im_start|>user\n%s<|im_end|>\n<|im_start|>assistant\n\n",
-		 capital);
+	(void)snprintf(text, sizeof text,
+		       "<|im_start|>system\nYou answer briefly.<|im_end|>\n"
+		       "<|im_start|>user\n%s<|im_end|>\n<|im_start|>assistant\n\n",
+		       capital);
 	assert_same_text(test_ask(s, capital), test_ask(whole, text));
 	assert_int_equal(stats_of(s).prompt_tokens, stats_of(whole).prompt_tokens);
 	session_end(s);
@@ -586,7 +586,7 @@ static void a_missing_tokenizer_is_an_error_in_words(void **state)
 	struct test_checkpoint c;
 	struct test_model m;
 	test_folder_make(folder);
-	snprintf(path, sizeof path, "%s/tokenizer.json", folder);
+	(void)snprintf(path, sizeof path, "%s/tokenizer.json", folder);
 	test_checkpoint_read(&c, "qwen3");
 	test_checkpoint_make(&c, "qwen3", folder);
 	size_t n;
