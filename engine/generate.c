@@ -34,11 +34,13 @@ void session_notify(struct session *s)
 
 /* ---- loading ---- */
 
-/* Lock held. Every waiting turn fails with the reason why the model cannot be loaded. */
+/* Lock held. Every waiting turn fails with the reason why the model cannot be loaded; one that is
+ * submitted while the lock is free here asks to load again. */
 static void fail_waiting(struct model *m, const struct err *e)
 {
+	const uint64_t failed_ns = now_ns();
 	struct session *s;
-	while ((s = m->runnable.first)) {
+	while ((s = m->runnable.first) && s->turn.submitted_ns <= failed_ns) {
 		session_unqueue(s);
 		s->stepping = true; /* keeps it alive while the lock is free */
 		turn_end(s, "error", -EIO, e);
