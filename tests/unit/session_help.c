@@ -86,6 +86,13 @@ struct session *test_session(struct test_model *m)
 	return s;
 }
 
+struct session *test_greedy_session(struct test_model *m)
+{
+	struct session *s = test_session(m);
+	test_set(s, "temperature", "0");
+	return s;
+}
+
 void test_set(struct session *s, const char *param, const char *value)
 {
 	struct err e;
@@ -146,6 +153,25 @@ char *test_ask(struct session *s, const char *prompt)
 		fail_msg("%s: %s", prompt, words);
 	assert_string_equal(words, "");
 	return text;
+}
+
+void test_answer(struct session *s, const char *prompt, const char *want)
+{
+	test_same_text(test_ask(s, prompt), strdup(want));
+}
+
+void test_same_text(char *one, char *other)
+{
+	assert_string_equal(one, other);
+	free(one);
+	free(other);
+}
+
+struct session_stats test_stats(const struct session *s)
+{
+	struct session_stats st;
+	session_stats(s, &st);
+	return st;
 }
 
 void test_ask_refused(struct session *s, const char *prompt, const char *words)

@@ -22,6 +22,7 @@ const char *test_stores(void);
 void test_stores_remove(void);
 
 struct session *test_session(struct test_model *m);
+struct session *test_greedy_session(struct test_model *m);
 void test_set(struct session *s, const char *param, const char *value);
 
 /* Submits; fails the test if the prompt is not taken. The reference is the caller's. */
@@ -33,7 +34,17 @@ void test_wait(struct answer *a);
 char *test_read(struct answer *a, int *code);
 /* One turn that must succeed: submit, wait, read. malloc'ed. */
 char *test_ask(struct session *s, const char *prompt);
+/* The same, and the text is this one. */
+void test_answer(struct session *s, const char *prompt, const char *want);
 /* One turn that must fail with EIO; its sentence contains `words`. */
 void test_ask_refused(struct session *s, const char *prompt, const char *words);
+
+/* Both texts are freed. */
+void test_same_text(char *one, char *other);
+struct session_stats test_stats(const struct session *s);
+
+/* A block of the demonstration model's context in F16: 64 positions of keys and values, 8 layers, 2
+ * heads of 32. */
+enum { TEST_BLOCK_BYTES = 64 * 2 * 8 * 2 * 32 * 2 };
 
 #endif
