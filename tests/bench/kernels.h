@@ -1,0 +1,37 @@
+/* The parts of moefs-bench kernels: products, attention, and functions on vectors. */
+#ifndef MOEFS_TESTS_BENCH_KERNELS_H
+#define MOEFS_TESTS_BENCH_KERNELS_H
+
+#include "kernels/kernels.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/ceiling.h"
+
+struct kernels_bench {
+	struct effort effort;
+	const char *tables, *formats; /* names with commas between; NULL: all */
+	struct number_list tokens, columns, positions;
+	uint64_t memory;		/* bytes of weights, or of keys and values, to go through */
+	const struct kernels *table[8]; /* those that are measured, NULL at the end */
+	struct number_list threads;	/* 1 and all */
+	struct ceiling ceiling;
+	struct report report;
+};
+
+int bench_multiply(struct kernels_bench *b, struct err *e);
+int bench_attention(struct kernels_bench *b, struct err *e);
+int bench_vectors(struct kernels_bench *b, struct err *e);
+
+/* Numbers of ±0.5 … 1 in every element: neither a NaN nor anything so small that it is slow. bytes
+ * is a multiple of 8. */
+void fill_floats(void *to, size_t bytes, enum format format);
+
+/* One round after the other, the kernel right after its ceiling: rates of both in the ceiling's
+ * unit per second, and the first as a percentage of the second. Of what `piece` returns, `scale`
+ * makes that unit. ceiling PEAK_COUNT is memory. */
+struct beside {
+	struct summary rate, percent;
+};
+int measure_beside(const struct kernels_bench *b, uint32_t threads, enum peak ceiling,
+		   piece_fn *piece, void *ctx, double scale, struct beside *out, struct err *e);
+
+#endif
