@@ -58,19 +58,21 @@ static const struct ceiling_reader *reader(void)
 	return portable_readers;
 }
 
+static const struct ceiling_unit *unit_of(const struct ceiling_unit *list, enum peak p)
+{
+	for (; list->run; list++)
+		if (list->peak == p && list->here())
+			return list;
+	return NULL;
+}
+
 static const struct ceiling_unit *unit(enum peak p)
 {
-	static const struct ceiling_unit *const lists[] = {
+	const struct ceiling_unit *u = NULL;
 #if defined(__x86_64__)
-		ceiling_x86_units,
+	u = unit_of(ceiling_x86_units, p);
 #endif
-		portable_units,
-	};
-	for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-		for (const struct ceiling_unit *u = lists[i]; u->run; u++)
-			if (u->peak == p && u->here())
-				return u;
-	return NULL;
+	return u ? u : unit_of(portable_units, p);
 }
 
 const char *ceiling_peak_instruction(enum peak p)

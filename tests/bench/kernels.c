@@ -50,9 +50,9 @@ int measure_beside(const struct kernels_bench *b, uint32_t threads, enum peak ce
 static int choose_tables(struct kernels_bench *b, struct err *e)
 {
 	const struct kernels *const *k = kernels_available();
-	size_t n = 0, room = sizeof b->table / sizeof *b->table - 1;
+	size_t n = 0;
 	bool fastest = b->tables && !strcmp(b->tables, "fastest");
-	for (; *k && n < room; k++)
+	for (; *k && n < TABLES_MOST; k++)
 		if (fastest ? !k[1] : name_listed(b->tables, (*k)->name))
 			b->table[n++] = *k;
 	return n ? 0

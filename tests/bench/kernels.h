@@ -6,13 +6,15 @@
 #include "tests/bench/bench.h"
 #include "tests/bench/ceiling.h"
 
+enum { TABLES_MOST = 7 };
+
 struct kernels_bench {
 	struct effort effort;
 	const char *tables, *formats; /* names with commas between; NULL: all */
 	struct number_list tokens, columns, positions;
-	uint64_t memory;		/* bytes of weights, or of keys and values, to go through */
-	const struct kernels *table[8]; /* those that are measured, NULL at the end */
-	struct number_list threads;	/* 1 and all */
+	uint64_t memory; /* bytes of weights, or of keys and values, to go through */
+	const struct kernels *table[TABLES_MOST + 1]; /* those that are measured, then NULL */
+	struct number_list threads;		      /* 1 and all */
 	struct ceiling ceiling;
 	struct report report;
 };

@@ -26,7 +26,7 @@ static int make_contexts(struct look_back *l, uint64_t memory, uint32_t threads,
 	l->block_bytes = 2 * (size_t)HEAD_DIM * KV_BLOCK * element;
 	l->blocks_each = (l->attention.length + KV_BLOCK - 1) / KV_BLOCK;
 	l->contexts = memory / (l->blocks_each * l->block_bytes) + threads;
-	size_t count = l->contexts * l->blocks_each, vector = HEADS * HEAD_DIM * sizeof(float);
+	size_t count = l->contexts * l->blocks_each, vector = sizeof(float) * HEADS * HEAD_DIM;
 	l->bytes = count * l->block_bytes;
 	l->memory = memory_allocate(l->bytes, e);
 	if (!l->memory)

@@ -92,7 +92,7 @@ static double multiply_one(void *ctx, uint32_t thread)
 	struct product *p = ctx;
 	size_t rows = p->shape.rows, i = p->next[thread];
 	const struct matrix w = {p->shape, p->weights + i * p->bytes};
-	p->kernels->multiply[p->shape.format](p->y + thread * p->tokens * rows, rows, &w, 0,
+	p->kernels->multiply[p->shape.format](p->y + (size_t)thread * p->tokens * rows, rows, &w, 0,
 					      p->shape.rows, &p->x, NULL, p->tokens);
 	p->next[thread] = i + p->threads < p->count ? i + p->threads : thread;
 	return 1;

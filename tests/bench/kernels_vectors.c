@@ -13,7 +13,7 @@ struct vectors {
 	float cosine[HALF], sine[HALF], scale[WIDTH / TQ_GROUP];
 	_Alignas(64) int8_t q[WIDTH];
 	uint8_t packed[WIDTH];
-	_Alignas(64) uint8_t block[2 * HEAD * KV_BLOCK * sizeof(uint16_t)];
+	_Alignas(64) uint16_t block[2 * HEAD * KV_BLOCK];
 	void (*function)(struct vectors *v);
 	double bytes; /* read and written by one call */
 };

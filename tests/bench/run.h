@@ -1,0 +1,48 @@
+/* moefs-bench run in two halves: run.c measures, run_report.c says what came of it. */
+#ifndef MOEFS_TESTS_BENCH_RUN_H
+#define MOEFS_TESTS_BENCH_RUN_H
+
+#include "engine/internal.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/ceiling.h"
+#include "tests/bench/neighbours.h"
+
+/* A round is a prefill, a decode from each position asked for, and perhaps the first of these once
+ * more beside busy processes. */
+enum { PREFILL, FIRST_DECODE, PHASES_MOST = FIRST_DECODE + LIST_MOST + 1 };
+struct phase {
+	const char *name;
+	uint32_t tokens, position;
+	bool beside_busy;
+};
+
+struct run {
+	struct effort effort;
+	const char *directory, *quant, *store;
+	uint64_t prompt, tokens, budget, chunk;
+	struct number_list depths; /* positions to decode from; none: the prompt's end */
+	bool busy;
+
+	struct engine *engine;
+	struct model *model;
+	struct context context;
+	struct neighbours neighbours;
+	struct ceiling ceiling;
+	struct phase phase[PHASES_MOST];
+	uint32_t phases, deepest; /* deepest: the last position that any phase begins at */
+	uint64_t random;
+	double load_seconds, peak_mib;
+	bool all_resident;
+};
+
+struct round {
+	double seconds[PHASES_MOST], first_token;
+	struct pager_stats pager[PHASES_MOST]; /* what the phase added */
+	double memory, int8;		       /* bytes and operations per second just before */
+};
+
+/* rounds[0] is the first round, in which memory still fills: it is reported by itself. After it
+ * come as many as r->effort.rounds says. */
+int run_report(struct run *r, const struct round *rounds, struct err *e);
+
+#endif

@@ -1,0 +1,194 @@
+#include "tests/bench/run.h"
+
+#include <stdio.h>
+
+/* What one token reads and computes, by the plan. */
+struct work {
+	double dense_bytes, expert_bytes; /* of weights, as they lie in memory */
+	double operations;		  /* of a prompt's token: without the output head */
+};
+
+/* ---- a token's work ---- */
+
+static struct work work_of(const struct model *m)
+{
+	const struct plan *p = &m->plan;
+	double experts = (double)m->config.experts_per_token * p->routed_layers;
+	struct work w = {0};
+	for (uint32_t i = 0; i < p->dense_count; i++) {
+		const struct plan_tensor *t = &p->dense[i];
+		if (t->id.role == TENSOR_EMBEDDING) /* one row of it, from the page cache */
+			continue;
+		w.dense_bytes += (double)format_arranged_bytes(&t->shape);
+		if (t->id.role != TENSOR_HEAD)
+			w.operations += 2.0 * t->shape.rows * t->shape.cols;
+	}
+	for (uint32_t i = 0; i < EXPERT_PARTS && p->routed_layers; i++) {
+		w.expert_bytes += experts * (double)format_arranged_bytes(&p->part[i]);
+		w.operations += experts * 2.0 * p->part[i].rows * p->part[i].cols;
+	}
+	return w;
+}
+
+/* ---- facts ---- */
+
+static void report_facts(struct run *r, struct report *report, const struct work *w)
+{
+	static const struct {
+		enum model_fact fact;
+		const char *key;
+	} facts[] = {
+		{FACT_ARCHITECTURE, "architecture"},
+		{FACT_LAYERS, "layers"},
+		{FACT_EXPERTS, "experts"},
+		{FACT_EXPERTS_PER_TOKEN, "experts_per_token"},
+		{FACT_RECIPE, "recipe"},
+		{FACT_KERNELS, "kernels"},
+	};
+	char text[256];
+	report_text(report, "model", "model", model_name(r->model));
+	for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
+		model_fact(r->model, facts[i].fact, text, sizeof text);
+		report_text(report, facts[i].key, facts[i].key, text);
+	}
+	report_number(report, "threads", "threads", (double)r->effort.threads, 0);
+	report_number(report, "load_seconds", "load, seconds", r->load_seconds, 2);
+	report_text(report, "resident", "experts in memory",
+		    r->all_resident ? "all, before the first round" : "as the budget allows");
+	report_number(report, "dense_mb_per_token", "dense weights per token, MB",
+		      w->dense_bytes * 1e-6, 1);
+	report_number(report, "expert_mb_per_token", "experts per token, MB",
+		      w->expert_bytes * 1e-6, 1);
+	report_number(report, "gop_per_token", "GOP per token of a prompt", w->operations * 1e-9,
+		      3);
+	report_number(report, "peak_memory_mib", "peak memory, MiB", r->peak_mib, 0);
+}
+
+/* ---- tables ---- */
+
+/* A phase in the first round, or in all the others. */
+struct row {
+	const struct phase *phase;
+	uint32_t index;	     /* of the phase */
+	size_t first, count; /* of the rounds */
+};
+
+/* Medians over a row's rounds of what the phase did per second, and as shares of the ceilings and
+ * of the first decode of the same round. */
+static void report_speed(struct table *t, const struct work *w, const struct round *rounds,
+			 const struct row *row)
+{
+	double rate[ROUNDS_MOST], share[ROUNDS_MOST], other[ROUNDS_MOST];
+	const struct phase *p = row->phase;
+	bool prefill = row->index == PREFILL;
+	for (size_t i = 0; i < row->count; i++) {
+		const struct round *o = &rounds[row->first + i];
+		double seconds = o->seconds[row->index], bytes = w->dense_bytes + w->expert_bytes;
+		double ceiling = prefill ? o->int8 : o->memory;
+		rate[i] = p->tokens / seconds;
+		share[i] = ceiling > 0 ? 100 * rate[i] * (prefill ? w->operations : bytes) / ceiling
+				       : 0;
+		other[i] =
+			prefill ? 1e3 * o->first_token : 100 * o->seconds[FIRST_DECODE] / seconds;
+	}
+	struct summary rates = summarise(rate, row->count), shares = summarise(share, row->count),
+		       others = summarise(other, row->count);
+	table_summary(t, &rates);
+	if (prefill) {
+		table_summary(t, &others);
+		table_summary(t, &shares);
+		table_none(t);
+		table_none(t);
+	} else {
+		table_none(t);
+		table_none(t);
+		table_summary(t, &shares);
+		table_summary(t, &others);
+	}
+}
+
+/* Means: a token's share of what all the row's rounds did. */
+static void report_experts(struct table *t, const struct round *rounds, const struct row *row)
+{
+	double tokens = (double)row->count * row->phase->tokens;
+	double hits = 0, misses = 0, bytes = 0, wait = 0, seconds = 0;
+	for (size_t i = 0; i < row->count; i++) {
+		const struct round *o = &rounds[row->first + i];
+		hits += (double)o->pager[row->index].hits;
+		misses += (double)o->pager[row->index].misses;
+		bytes += (double)o->pager[row->index].bytes_read;
+		wait += (double)o->pager[row->index].wait_ns * 1e-9;
+		seconds += o->seconds[row->index];
+	}
+	table_number(t, hits / tokens);
+	table_number(t, misses / tokens);
+	table_number(t, bytes / tokens * 1e-6);
+	table_number(t, 100 * wait / seconds);
+}
+
+static void report_phases(const struct run *r, struct report *report, const struct work *w,
+			  const struct round *rounds)
+{
+	static const struct column columns[] = {
+		{"rounds", "rounds", -1},
+		{"phase", "phase", -1},
+		{"tokens", "tokens", 0},
+		{"position", "from", 0},
+		{"tokens_per_s", "tokens/s", 1},
+		{"first_token_ms", "first token, ms", 1},
+		{"int8_percent", "% of int8", 1},
+		{"memory_percent", "% of memory", 1},
+		{"decode_percent", "% of decode", 1},
+		{"hits_per_token", "hits", 2},
+		{"misses_per_token", "misses", 2},
+		{"disk_mb_per_token", "disk MB", 2},
+		{"wait_percent", "% waiting", 1},
+	};
+	struct table t;
+	table_begin(&t, report, "phases", "medians (least-most); experts and disk per token",
+		    columns, sizeof columns / sizeof *columns);
+	for (uint32_t i = 0; i < 2 * r->phases; i++) {
+		bool first = i < r->phases;
+		uint32_t index = i % r->phases;
+		const struct phase *p = &r->phase[index];
+		struct row row = {p, index, first ? 0 : 1, first ? 1 : r->effort.rounds};
+		table_text(&t, first ? "first" : "others");
+		table_text(&t, p->name);
+		table_number(&t, p->tokens);
+		table_number(&t, p->position);
+		report_speed(&t, w, rounds, &row);
+		report_experts(&t, rounds, &row);
+	}
+	table_end(&t);
+}
+
+static void report_ceilings(const struct run *r, struct report *report, const struct round *rounds)
+{
+	static const struct column columns[] = {
+		{"read_gb_per_s", "read GB/s", 1},
+		{"int8_gop_per_s", "int8 GOP/s", 0},
+	};
+	struct table t;
+	double memory[ROUNDS_MOST], int8[ROUNDS_MOST];
+	for (size_t i = 0; i < r->effort.rounds; i++) {
+		memory[i] = rounds[i + 1].memory * 1e-9;
+		int8[i] = rounds[i + 1].int8 * 1e-9;
+	}
+	struct summary memories = summarise(memory, r->effort.rounds),
+		       int8s = summarise(int8, r->effort.rounds);
+	table_begin(&t, report, "ceilings", "ceilings of the same rounds, all threads", columns, 2);
+	table_summary(&t, &memories);
+	table_summary(&t, &int8s);
+	table_end(&t);
+}
+
+int run_report(struct run *r, const struct round *rounds, struct err *e)
+{
+	struct report report;
+	struct work w = work_of(r->model);
+	report_begin(&report, "run", r->effort.json);
+	report_facts(r, &report, &w);
+	report_phases(r, &report, &w, rounds);
+	report_ceilings(r, &report, rounds);
+	return report_end(&report, e);
+}
