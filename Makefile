@@ -108,9 +108,10 @@ $(BUILD)/moefs-bench: $(BENCH_OBJS) $(BUILD)/libmoefs.a
 
 .PHONY: bench
 bench: $(BUILD)/moefs-bench ## measure the machine, the fastest kernels and the demonstration model
-	$(Q)$< machine --rounds 3 --file 512M --dir $(BUILD) --depths 1,4
-	$(Q)$< kernels --rounds 3 --quick
-	$(Q)$< run examples/models/fable-moe-15m --store $(BUILD)/bench-store
+	$(Q)$< machine --rounds 3 --dir $(BUILD) --file 256M --depths 1,4
+	$(Q)$< kernels --rounds 3 --kernels fastest --formats tq3,tq4,bf16 --tokens 1,32
+	$(Q)$< run examples/models/fable-moe-15m --store $(BUILD)/bench-store \
+		--prompt 128 --tokens 256 --context 128,3072
 
 # ---- trying and installing ----
 

@@ -1,6 +1,6 @@
-/* moefs-bench kernels: every kernel of every instruction set that this machine runs, each right
- * after the ceiling that it could reach. Kernels are called as the engine calls them, but without
- * its pool of threads: what is lost there shows in moefs-bench run. */
+/* moefs-bench kernels: every kernel of every instruction set that this machine runs, each
+ * between two measurements of the ceiling that it could reach. Kernels are called as the engine
+ * calls them, but without its pool of threads: what is lost there shows in moefs-bench run. */
 #include "tests/bench/kernels.h"
 
 #include <errno.h>
@@ -26,22 +26,31 @@ void fill_floats(void *to, size_t bytes, enum format format)
 	}
 }
 
+static int measure_ceiling(const struct kernels_bench *b, uint32_t threads, enum peak ceiling,
+			   double *rate, struct err *e)
+{
+	if (ceiling == PEAK_COUNT)
+		return ceiling_read(&b->ceiling, threads, rate, e);
+	return ceiling_peak(&b->ceiling, ceiling, threads, rate, e);
+}
+
 int measure_beside(const struct kernels_bench *b, uint32_t threads, enum peak ceiling,
 		   piece_fn *piece, void *ctx, double scale, struct beside *out, struct err *e)
 {
-	double rates[ROUNDS_MOST], percents[ROUNDS_MOST];
-	for (size_t i = 0; i < b->effort.rounds; i++) {
-		double most, rate;
-		int failed = ceiling == PEAK_COUNT
-				     ? ceiling_read(&b->ceiling, threads, &most, e)
-				     : ceiling_peak(&b->ceiling, ceiling, threads, &most, e);
+	double rates[ROUNDS_MOST], percents[ROUNDS_MOST], before, after;
+	int failed = measure_ceiling(b, threads, ceiling, &before, e);
+	for (size_t i = 0; i < b->effort.rounds && !failed; i++, before = after) {
+		failed = crew_rate(&rates[i], threads, b->effort.seconds, piece, ctx, e);
 		if (!failed)
-			failed = crew_rate(&rate, threads, b->effort.seconds, piece, ctx, e);
+			failed = measure_ceiling(b, threads, ceiling, &after, e);
 		if (failed)
-			return failed;
-		rates[i] = rate * scale;
+			break;
+		double most = before > after ? before : after;
+		rates[i] *= scale;
 		percents[i] = most > 0 ? 100 * rates[i] / most : 0;
 	}
+	if (failed)
+		return failed;
 	out->rate = summarise(rates, b->effort.rounds);
 	out->percent = summarise(percents, b->effort.rounds);
 	return 0;

@@ -27,9 +27,10 @@ int bench_vectors(struct kernels_bench *b, struct err *e);
  * is a multiple of 8. */
 void fill_floats(void *to, size_t bytes, enum format format);
 
-/* One round after the other, the kernel right after its ceiling: rates of both in the ceiling's
- * unit per second, and the first as a percentage of the second. Of what `piece` returns, `scale`
- * makes that unit. ceiling PEAK_COUNT is memory. */
+/* Rounds, each between two measurements of the ceiling, of which the larger counts: a neighbour
+ * that takes the core for a moment lowers a ceiling, and nothing raises one. Rates are in the
+ * ceiling's unit per second, which is `scale` times what `piece` returns. ceiling PEAK_COUNT is
+ * memory. */
 struct beside {
 	struct summary rate, percent;
 };

@@ -143,8 +143,11 @@ void table_summary(struct table *t, const struct summary *s)
 	put_number(t->report, o, "median", s->median);
 	put_number(t->report, o, "least", s->least);
 	put_number(t->report, o, "most", s->most);
-	keep(t, print("%.*f (%.*f-%.*f)", c->decimals, s->median, c->decimals, s->least,
-		      c->decimals, s->most));
+	if (s->least == s->most) /* of one round */
+		keep(t, print("%.*f", c->decimals, s->median));
+	else
+		keep(t, print("%.*f (%.*f-%.*f)", c->decimals, s->median, c->decimals, s->least,
+			      c->decimals, s->most));
 }
 
 void table_none(struct table *t)

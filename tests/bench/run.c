@@ -227,27 +227,47 @@ static int run_round(struct run *r, struct round *o, struct err *e)
 	return failed;
 }
 
-static int measure_ceilings(const struct run *r, struct round *o, struct err *e)
+struct ceilings {
+	double memory, int8;
+};
+
+static int measure_ceilings(const struct run *r, struct ceilings *c, struct err *e)
 {
 	uint32_t threads = (uint32_t)r->effort.threads;
-	int failed = ceiling_read(&r->ceiling, threads, &o->memory, e);
-	return failed ? failed : ceiling_peak(&r->ceiling, PEAK_INT8, threads, &o->int8, e);
+	int failed = ceiling_read(&r->ceiling, threads, &c->memory, e);
+	return failed ? failed : ceiling_peak(&r->ceiling, PEAK_INT8, threads, &c->int8, e);
 }
 
-/* rounds[0] is the first round, in which memory still fills and which nothing is averaged with. */
+static double larger(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+/* Each round is between two measurements of the ceilings, of which the larger counts: a neighbour
+ * that takes a core for a moment lowers a ceiling, and nothing raises one. rounds[0] is the first
+ * round, in which memory still fills; its ceilings are those after it. */
 static int measure(struct run *r, struct round *rounds, struct err *e)
 {
+	struct ceilings before, after;
 	int failed = run_round(r, &rounds[0], e);
 	r->peak_mib = peak_memory_mib(); /* before there is the memory of the ceilings */
 	if (!failed)
 		failed = ceiling_open(&r->ceiling, CEILING_BYTES, (uint32_t)r->effort.threads,
 				      r->effort.seconds, e);
 	if (!failed)
-		failed = measure_ceilings(r, &rounds[0], e);
-	for (uint64_t i = 1; i <= r->effort.rounds && !failed; i++) {
-		failed = measure_ceilings(r, &rounds[i], e);
+		failed = measure_ceilings(r, &before, e);
+	if (failed)
+		return failed;
+	rounds[0].memory = before.memory;
+	rounds[0].int8 = before.int8;
+	for (uint64_t i = 1; i <= r->effort.rounds && !failed; i++, before = after) {
+		failed = run_round(r, &rounds[i], e);
 		if (!failed)
-			failed = run_round(r, &rounds[i], e);
+			failed = measure_ceilings(r, &after, e);
+		if (failed)
+			break;
+		rounds[i].memory = larger(before.memory, after.memory);
+		rounds[i].int8 = larger(before.int8, after.int8);
 	}
 	return failed;
 }

@@ -38,7 +38,7 @@ struct run {
 struct round {
 	double seconds[PHASES_MOST], first_token;
 	struct pager_stats pager[PHASES_MOST]; /* what the phase added */
-	double memory, int8;		       /* bytes and operations per second just before */
+	double memory, int8;		       /* bytes and operations per second at that time */
 };
 
 /* rounds[0] is the first round, in which memory still fills: it is reported by itself. After it

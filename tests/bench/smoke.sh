@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# Whether each subcommand of moefs-bench works, with the smallest sizes: it ends with 0 and prints one JSON
+# object with something measured in it. No figure is judged. A first argument names another program than
+# build/moefs-bench.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+
+bench=${1:-build/moefs-bench}
+here=$(mktemp -d "${TMPDIR:-/tmp}/moefs-bench.XXXXXX")
+trap 'rm -rf "$here"' EXIT
+effort=(--rounds 1 --threads 2 --json)
+failed=0
+
+if [ ! -x "$bench" ]; then
+	echo "ok bench # skip $bench is not built"
+	exit 0
+fi
+
+# NAME KEY COMMAND…: runs it, and looks for KEY in what must be one JSON object
+try() {
+	local name=$1 key=$2
+	shift 2
+	if ! "$bench" "$@" >"$here/out" 2>"$here/words"; then
+		echo "not ok $name: $(head -c 300 "$here/words")"
+	elif ! python3 -c 'import json, sys; assert json.load(open(sys.argv[1]))[sys.argv[2]]' "$here/out" "$key" \
+		2>>"$here/words"; then
+		echo "not ok $name: no JSON object with \"$key\": $(head -c 200 "$here/out")"
+	else
+		echo "ok $name"
+		return
+	fi
+	failed=1
+}
+
+# NAME WORD COMMAND…: must fail in words that contain WORD
+refuse() {
+	local name=$1 word=$2
+	shift 2
+	if "$bench" "$@" >"$here/out" 2>"$here/words"; then
+		echo "not ok $name: it succeeded"
+	elif ! grep -q -- "$word" "$here/words"; then
+		echo "not ok $name: $(head -c 300 "$here/words")"
+	else
+		echo "ok $name"
+		return
+	fi
+	failed=1
+}
+
+cat >"$here/config.json" <<'END'
+{"model_type": "qwen3_moe", "hidden_size": 256, "num_hidden_layers": 4, "vocab_size": 4100,
+ "max_position_embeddings": 512, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32,
+ "intermediate_size": 256, "moe_intermediate_size": 128, "num_experts": 8, "num_experts_per_tok": 2,
+ "norm_topk_prob": true, "rope_theta": 10000.0, "rms_norm_eps": 1e-06, "tie_word_embeddings": false}
+END
+
+try "the ceilings of memory and arithmetic" arithmetic_and_memory \
+	machine "${effort[@]}" --seconds 0.001 --memory 8M --no-disk
+try "the ceiling of a disk" cpu \
+	machine "${effort[@]}" --seconds 0.001 --memory 8M --dir "$here" --file 4M --records 65536 --depths 2
+try "every kernel" multiply kernels "${effort[@]}" --seconds 0.001 --memory 4M --columns 128,200 \
+	--tokens 1,3 --positions 70
+for quant in tq2 tq3 bf16; do
+	try "a synthetic model in $quant" seconds \
+		make "$here/config.json" "$here/model" --layers 2 --quant $quant --skew 1 --json
+	try "it runs" phases run "$here/model" --quant $quant "${effort[@]}" --seconds 0.001 \
+		--prompt 9 --tokens 3 --context 9,300 --busy
+done
+try "with room for few experts" phases run "$here/model" "${effort[@]}" --seconds 0.001 --prompt 9 --tokens 3 \
+	--budget 256K
+refuse "a model that is there is not overwritten" "" make "$here/config.json" "$here/model" --layers 2
+refuse "an unknown option is named" "--nonsense" run "$here/model" --nonsense
+refuse "a number out of range is named" "--rounds 0" run "$here/model" --rounds 0
+refuse "positions that the model does not have" "512" run "$here/model" --prompt 510 --tokens 30
+exit $failed
