@@ -39,7 +39,7 @@ int measure_beside(const struct kernels_bench *b, uint32_t threads, enum peak ce
 {
 	double rates[ROUNDS_MOST], percents[ROUNDS_MOST], before, after;
 	int failed = measure_ceiling(b, threads, ceiling, &before, e);
-	for (size_t i = 0; i < b->effort.rounds && !failed; i++, before = after) {
+	for (size_t i = 0; i < b->effort.rounds && !failed; i++) {
 		failed = crew_rate(&rates[i], threads, b->effort.seconds, piece, ctx, e);
 		if (!failed)
 			failed = measure_ceiling(b, threads, ceiling, &after, e);
@@ -48,6 +48,7 @@ int measure_beside(const struct kernels_bench *b, uint32_t threads, enum peak ce
 		double most = before > after ? before : after;
 		rates[i] *= scale;
 		percents[i] = most > 0 ? 100 * rates[i] / most : 0;
+		before = after;
 	}
 	if (failed)
 		return failed;

@@ -9,9 +9,9 @@
  * (Radford et al. 2019); embeddings have σ = 1; norm weights are 1 and biases 0.
  *
  * skew X > 0 makes experts popular: each layer ranks its experts at random, and the one of rank r
- * gets -X · ln(r + 1) added to its router logit for every token, so that it is about (r + 1)^-X as
- * popular as the first (Zipf). What all tokens share, and the router's rows pick up, is one
- * direction of random signs that is added to every embedding. At 0 routing is almost uniform.
+ * gets -X · ln(r + 1) added to its router logit for every token, against the logits' own deviation
+ * of about 0.7. (What all tokens share, and the router's rows pick up, is one direction of random
+ * signs that is added to every embedding.) At 0 routing is almost uniform.
  */
 #ifndef MOEFS_TESTS_BENCH_SYNTHETIC_H
 #define MOEFS_TESTS_BENCH_SYNTHETIC_H
