@@ -92,15 +92,19 @@ ALWAYS_INLINE void multiply_one(const struct product *p, size_t token, size_t g0
 		const size_t left = p->rows - r;
 		__m512 y = g0 ? load_up_to_16(p->y + r, left) : _mm512_setzero_ps();
 		for (size_t g = 0; g < count; g++, tile += p->tile_bytes) {
-			__m512i even = _mm512_set1_epi32(start[g]), odd = _mm512_setzero_si512();
+			/* Four sums, so that none waits for the one before it. */
+			__m512i even[2] = {_mm512_set1_epi32(start[g])}, odd[2] = {{0}};
 			for (size_t unit = 0; unit < UNITS; unit++) {
 				const int8_t *eight = q + g * TQ_GROUP + unit * TQ_UNIT;
 				const struct codes c =
 					make_codes(tile + unit * unit_bytes(bits), u, bits);
-				even = add_products(even, c.even, load_word(eight));
-				odd = add_products(odd, c.odd, load_word(eight + 4));
+				__m512i *e = &even[unit % 2], *o = &odd[unit % 2];
+				*e = add_products(*e, c.even, load_word(eight));
+				*o = add_products(*o, c.odd, load_word(eight + 4));
 			}
-			y = add_group(y, _mm512_add_epi32(even, odd),
+			const __m512i dots = _mm512_add_epi32(_mm512_add_epi32(even[0], odd[0]),
+							      _mm512_add_epi32(even[1], odd[1]));
+			y = add_group(y, dots,
 				      load_norms(tile + UNITS * unit_bytes(bits), p->norms),
 				      scale[g] * p->gain);
 		}
@@ -187,7 +191,8 @@ ALWAYS_INLINE void finish_sums(const __m512i sums[BLOCK_TOKENS], const struct bl
 }
 
 /* The first block of tokens makes the codes and keeps them; the others take them. count is a
- * constant where these are inlined, so that sums stay in registers. */
+ * constant where these are inlined, so that sums stay in registers; codes is NULL if there is but
+ * one block. */
 ALWAYS_INLINE void multiply_first(const struct block *b, struct codes codes[UNITS],
 				  const uint8_t *tile, const struct unpacker *u, uint32_t bits,
 				  size_t count)
@@ -196,8 +201,10 @@ ALWAYS_INLINE void multiply_first(const struct block *b, struct codes codes[UNIT
 
 	start_sums(sums, b, count);
 	for (size_t unit = 0; unit < UNITS; unit++) {
-		codes[unit] = make_codes(tile + unit * unit_bytes(bits), u, bits);
-		add_unit(sums, b, unit, codes[unit], count);
+		const struct codes made = make_codes(tile + unit * unit_bytes(bits), u, bits);
+		add_unit(sums, b, unit, made, count);
+		if (codes)
+			codes[unit] = made;
 	}
 	finish_sums(sums, b, count);
 }
@@ -260,7 +267,10 @@ ALWAYS_INLINE void multiply_tiles(float y[][TILE_ROWS], const struct panel *in, 
 		};
 		size_t count = (in->tokens + blocks - 1) / blocks, left = in->tokens;
 
-		multiply_first_block(&b, count, codes, tile, u, bits);
+		if (blocks == 1)
+			multiply_first_block(&b, count, NULL, tile, u, bits);
+		else
+			multiply_first_block(&b, count, codes, tile, u, bits);
 		for (size_t others = blocks - 1; others > 0; others--) {
 			b.at += count;
 			b.y += count;

@@ -62,25 +62,30 @@ ALWAYS_INLINE struct codes make_codes(const uint8_t *unit, const struct unpacker
 	return bits == 2 ? codes_tq2(unit, u) : bits == 3 ? codes_tq3(unit, u) : codes_tq4(unit, u);
 }
 
-static struct unpacker make_unpacker(uint32_t bits)
+/* bits is a constant where this is inlined, since a call may have but one tile. */
+ALWAYS_INLINE struct unpacker make_unpacker(uint32_t bits)
 {
-	const struct tq_codebook *book = tq_codebook(bits);
-	_Alignas(64) uint8_t even[64], odd[64], place[64], shifts[64];
+	const int8_t *integer = tq_codebook(bits)->integer;
+	const __m128i book = _mm_loadu_si128((const __m128i *)(const void *)integer);
+	const __m512i codes =
+		_mm512_add_epi8(_mm512_broadcast_i32x4(book), _mm512_set1_epi8((int8_t)OFFSET));
+	/* Byte i holds i. */
+	const __m512i byte =
+		_mm512_add_epi64(_mm512_set1_epi64(0x0706050403020100),
+				 _mm512_mullo_epi64(_mm512_setr_epi64(0, 8, 16, 24, 32, 40, 48, 56),
+						    _mm512_set1_epi64(0x0101010101010101)));
+	const __m512i lane = _mm512_and_si512(_mm512_srli_epi16(byte, 3), _mm512_set1_epi8(7));
+	const __m512i index = _mm512_set1_epi8((int8_t)((1 << bits) - 1));
+	const __m512i even = _mm512_and_si512(byte, index);
+	const __m512i odd = _mm512_and_si512(_mm512_srli_epi16(byte, bits), index);
 
-	for (uint32_t i = 0; i < 64; i++) {
-		even[i] = (uint8_t)(book->integer[i % book->levels] + OFFSET);
-		odd[i] = (uint8_t)(book->integer[(i >> bits) % book->levels] + OFFSET);
-		/* 64-bit lane i / 8: the bytes of two rows, and 16 bits that are not used for TQ3
-		 */
-		place[i] = (uint8_t)(i / 8 * 6 + i % 8);
-		/* four bytes of one row, then four of the next */
-		shifts[i] = (uint8_t)((i / 4 % 2 * 8 + i % 4 * 2) * bits);
-	}
 	return (struct unpacker){
-		.even = _mm512_load_si512(even),
-		.odd = _mm512_load_si512(odd),
-		.place = _mm512_load_si512(place),
-		.shifts = _mm512_load_si512(shifts),
+		.even = _mm512_permutexvar_epi8(even, codes),
+		.odd = _mm512_permutexvar_epi8(odd, codes),
+		/* 64-bit lane i takes the bytes from 6 · i: two rows, and for TQ3 two bytes more */
+		.place = _mm512_sub_epi8(byte, _mm512_add_epi8(lane, lane)),
+		/* four bytes of one row, then four of the next; no byte overflows */
+		.shifts = _mm512_set1_epi64(0x0e0c0a0806040200 * bits),
 	};
 }
 
