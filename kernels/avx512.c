@@ -104,9 +104,9 @@ const struct kernels kernels_avx512 = {
 	.name = "avx512",
 	.multiply =
 		{
-			[FORMAT_F32] = avx2_multiply_f32,
-			[FORMAT_F16] = avx2_multiply_f16,
-			[FORMAT_BF16] = avx2_multiply_bf16,
+			[FORMAT_F32] = avx512_multiply_f32,
+			[FORMAT_F16] = avx512_multiply_f16,
+			[FORMAT_BF16] = avx512_multiply_bf16,
 			[FORMAT_TQ2] = avx512_multiply_tq2,
 			[FORMAT_TQ3] = avx512_multiply_tq3,
 			[FORMAT_TQ4] = avx512_multiply_tq4,
@@ -118,9 +118,9 @@ const struct kernels kernels_avx512vnni = {
 	.name = "avx512vnni",
 	.multiply =
 		{
-			[FORMAT_F32] = avx2_multiply_f32,
-			[FORMAT_F16] = avx2_multiply_f16,
-			[FORMAT_BF16] = avx2_multiply_bf16,
+			[FORMAT_F32] = avx512_multiply_f32,
+			[FORMAT_F16] = avx512_multiply_f16,
+			[FORMAT_BF16] = avx512_multiply_bf16,
 			[FORMAT_TQ2] = avx512vnni_multiply_tq2,
 			[FORMAT_TQ3] = avx512vnni_multiply_tq3,
 			[FORMAT_TQ4] = avx512vnni_multiply_tq4,

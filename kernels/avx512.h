@@ -108,12 +108,6 @@ void avx512vnni_multiply_tq4(float *y, size_t ldy, const struct matrix *w, uint3
 			     uint32_t row1, const struct input *x, const uint32_t *tokens,
 			     size_t n);
 
-void avx2_multiply_f32(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
-		       const struct input *x, const uint32_t *tokens, size_t n);
-void avx2_multiply_f16(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
-		       const struct input *x, const uint32_t *tokens, size_t n);
-void avx2_multiply_bf16(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
-			const struct input *x, const uint32_t *tokens, size_t n);
 void avx2_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k);
 bool avx2_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 			  uint32_t bits, enum tq_gain gain);

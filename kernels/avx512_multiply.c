@@ -1,0 +1,159 @@
+/* AVX-512 products of 16- and 32-bit float matrices.
+ *
+ * A block of rows × tokens is computed together, so that a loaded vector is used several times;
+ * every one of its sums still has its own register of 16 lanes, in the order of kernels.h, whatever
+ * the block.
+ */
+#if defined(__x86_64__)
+
+#include "kernels/avx512.h"
+
+/* Elements i … i+15 of a stored row; if fewer than 16 are left, zeros behind them. */
+typedef __m512 load16_fn(const uint8_t *row, size_t i, size_t left);
+
+ALWAYS_INLINE __m512 load16_f32(const uint8_t *row, size_t i, size_t left)
+{
+	const float *p = (const float *)(const void *)(row + i * 4);
+	return left >= AVX512_LANES ? _mm512_loadu_ps(p) : load_up_to_16(p, left);
+}
+
+ALWAYS_INLINE __m256i load16_u16(const uint8_t *row, size_t i, size_t left)
+{
+	const void *p = row + i * 2;
+	return left >= AVX512_LANES ? _mm256_loadu_si256(p)
+				    : _mm256_maskz_loadu_epi16(first_lanes(left), p);
+}
+
+ALWAYS_INLINE __m512 load16_f16(const uint8_t *row, size_t i, size_t left)
+{
+	return _mm512_cvtph_ps(load16_u16(row, i, left));
+}
+
+ALWAYS_INLINE __m512 load16_bf16(const uint8_t *row, size_t i, size_t left)
+{
+	const __m512i wide = _mm512_cvtepu16_epi32(load16_u16(row, i, left));
+	return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
+
+/* 24 sums, 4 weights and an input stay in registers. */
+enum { ROWS_MAX = 4, TOKENS_MAX = 6, ROW_CHUNK = 16 };
+
+/* Where the operands of one block of sums lie. */
+struct block {
+	const uint8_t *w; /* the first row */
+	size_t row_bytes, element_bytes;
+	const float *x[TOKENS_MAX];
+	float *y[TOKENS_MAX]; /* of the first row */
+	uint32_t k;
+};
+
+/* One step along k, of `left` lanes if there are fewer than 16. The other lanes keep their sums:
+ * even adding a product of zeros would turn a sum of -0 into +0. */
+ALWAYS_INLINE void step(__m512 sum[ROWS_MAX][TOKENS_MAX], const struct block *b, size_t i,
+			size_t left, size_t rows, size_t tokens, load16_fn *load16)
+{
+	__m512 w[ROWS_MAX];
+
+	for (size_t r = 0; r < rows; r++) {
+		const uint8_t *row = b->w + r * b->row_bytes;
+		w[r] = load16(row, i, left);
+		if (tokens == 1) /* memory is the limit: the next rows, into the second cache */
+			_mm_prefetch(row + rows * b->row_bytes + i * b->element_bytes, _MM_HINT_T1);
+	}
+	for (size_t t = 0; t < tokens; t++) {
+		const __m512 x = load16_f32((const uint8_t *)b->x[t], i, left);
+		for (size_t r = 0; r < rows; r++)
+			sum[r][t] = left >= AVX512_LANES ? _mm512_fmadd_ps(w[r], x, sum[r][t])
+							 : _mm512_mask3_fmadd_ps(w[r], x, sum[r][t],
+										 first_lanes(left));
+	}
+}
+
+/* rows and tokens are constants where this is inlined: the sums then stay in registers. */
+ALWAYS_INLINE void block_dots(const struct block *b, size_t rows, size_t tokens, load16_fn *load16)
+{
+	__m512 sum[ROWS_MAX][TOKENS_MAX];
+	const size_t rest = b->k % AVX512_LANES, whole = b->k - rest;
+
+	for (size_t r = 0; r < rows; r++)
+		for (size_t t = 0; t < tokens; t++)
+			sum[r][t] = _mm512_setzero_ps();
+	for (size_t i = 0; i < whole; i += AVX512_LANES)
+		step(sum, b, i, AVX512_LANES, rows, tokens, load16);
+	if (rest)
+		step(sum, b, whole, rest, rows, tokens, load16);
+	for (size_t t = 0; t < tokens; t++)
+		for (size_t r = 0; r < rows; r++)
+			b->y[t][r] = sum_dot_lanes(sum[r][t]);
+}
+
+/* 4 rows or one. */
+ALWAYS_INLINE void rows_dots(const struct block *b, size_t rows, size_t tokens, load16_fn *load16)
+{
+#define CASE(n)                                             \
+	case n:                                             \
+		if (rows == ROWS_MAX)                       \
+			block_dots(b, ROWS_MAX, n, load16); \
+		else                                        \
+			block_dots(b, 1, n, load16);        \
+		break;
+	switch (tokens) {
+		CASE(1)
+		CASE(2)
+		CASE(3)
+		CASE(4)
+		CASE(5)
+		CASE(6)
+	}
+#undef CASE
+}
+
+/* A chunk of rows stays in the cache while all tokens pass, in blocks of as equal a size as can be.
+ */
+ALWAYS_INLINE void multiply_floats(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
+				   uint32_t row1, const struct input *x, const uint32_t *tokens,
+				   size_t n, load16_fn *load16, size_t element_bytes)
+{
+	const size_t blocks = (n + TOKENS_MAX - 1) / TOKENS_MAX;
+	struct block b = {
+		.row_bytes = x->k * element_bytes, .element_bytes = element_bytes, .k = x->k};
+
+	for (uint32_t chunk = row0; chunk < row1; chunk += ROW_CHUNK) {
+		const uint32_t end = row1 - chunk < ROW_CHUNK ? row1 : chunk + ROW_CHUNK;
+		size_t t = 0;
+		for (size_t left = blocks; left > 0; left--) {
+			const size_t count = (n - t + left - 1) / left;
+			for (size_t i = 0; i < count; i++)
+				b.x[i] = x->f + (tokens ? tokens[t + i] : t + i) * x->k;
+			for (uint32_t r = chunk; r < end;) {
+				const uint32_t rows = end - r >= ROWS_MAX ? ROWS_MAX : 1;
+				b.w = (const uint8_t *)w->data + r * b.row_bytes;
+				for (size_t i = 0; i < count; i++)
+					b.y[i] = y + (t + i) * ldy + r;
+				rows_dots(&b, rows, count, load16);
+				r += rows;
+			}
+			t += count;
+		}
+	}
+}
+
+void avx512_multiply_f32(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
+			 const struct input *x, const uint32_t *tokens, size_t n)
+{
+	multiply_floats(y, ldy, w, row0, row1, x, tokens, n, load16_f32, 4);
+}
+
+void avx512_multiply_f16(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
+			 const struct input *x, const uint32_t *tokens, size_t n)
+{
+	multiply_floats(y, ldy, w, row0, row1, x, tokens, n, load16_f16, 2);
+}
+
+void avx512_multiply_bf16(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
+			  uint32_t row1, const struct input *x, const uint32_t *tokens, size_t n)
+{
+	multiply_floats(y, ldy, w, row0, row1, x, tokens, n, load16_bf16, 2);
+}
+
+#endif
