@@ -98,7 +98,7 @@ static void add_scaled(float *y, float a, const float *x, size_t n)
 #define SHARED_FUNCTIONS                                                                        \
 	.tq_prepare = avx2_tq_prepare, .tq_quantise_row = avx2_tq_quantise_row,                 \
 	.rmsnorm = rmsnorm, .rope = rope, .silu_mul = silu_mul, .softmax = softmax, .add = add, \
-	.add_scaled = add_scaled, .kv_put = avx2_kv_put, .attend = avx2_attend
+	.add_scaled = add_scaled, .kv_put = avx512_kv_put, .attend = avx512_attend
 
 const struct kernels kernels_avx512 = {
 	.name = "avx512",

@@ -12,6 +12,7 @@
 #include "kernels/kernels.h"
 
 #include <immintrin.h>
+#include <string.h>
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
@@ -111,9 +112,6 @@ void avx512vnni_multiply_tq4(float *y, size_t ldy, const struct matrix *w, uint3
 void avx2_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k);
 bool avx2_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 			  uint32_t bits, enum tq_gain gain);
-void avx2_kv_put(void *block, enum kv_type type, size_t key_offset, size_t value_offset,
-		 uint32_t slot, const float *key, const float *value, uint32_t head_dim);
-void avx2_attend(float *out, const float *q, const struct attention *a);
 void avx512_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k);
 bool avx512_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 			    uint32_t bits, enum tq_gain gain);
