@@ -121,6 +121,7 @@ const struct kernels kernels_avx2 = {
 	.add_scaled = add_scaled,
 	.kv_put = avx2_kv_put,
 	.attend = avx2_attend,
+	.attend_tokens = avx2_attend_tokens,
 };
 
 #endif

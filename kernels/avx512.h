@@ -119,5 +119,7 @@ bool avx512_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uin
 void avx512_kv_put(void *block, enum kv_type type, size_t key_offset, size_t value_offset,
 		   uint32_t slot, const float *key, const float *value, uint32_t head_dim);
 void avx512_attend(float *out, const float *q, const struct attention *a);
+void avx512_attend_tokens(float *out, const float *q, size_t stride, const struct attention *a,
+			  uint32_t n);
 
 #endif

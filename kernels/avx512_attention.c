@@ -290,21 +290,29 @@ static void attend_queries(struct query *queries, size_t n, const struct attenti
 	}
 }
 
-void avx512_attend(float *out, const float *q, const struct attention *a)
+void avx512_attend_tokens(float *out, const float *q, size_t stride, const struct attention *a,
+			  uint32_t n)
 {
 	struct query queries[QUERIES_AT_ONCE];
+	size_t filled = 0;
 
-	for (size_t h = 0; h < a->heads; h += QUERIES_AT_ONCE) {
-		const size_t left = a->heads - h;
-		const size_t n = left < QUERIES_AT_ONCE ? left : QUERIES_AT_ONCE;
-		for (size_t i = 0; i < n; i++)
-			queries[i] = (struct query){
-				.q = q + (h + i) * a->head_dim,
-				.out = out + (h + i) * a->head_dim,
-				.length = a->length,
-			};
-		attend_queries(queries, n, a);
+	for (uint32_t t = 0; t < n; t++) {
+		for (uint32_t h = 0; h < a->heads; h++) {
+			const size_t at = t * stride + (size_t)h * a->head_dim;
+			if (filled == QUERIES_AT_ONCE) {
+				attend_queries(queries, filled, a);
+				filled = 0;
+			}
+			queries[filled++] = (struct query){
+				.q = q + at, .out = out + at, .length = a->length + t};
+		}
 	}
+	attend_queries(queries, filled, a);
+}
+
+void avx512_attend(float *out, const float *q, const struct attention *a)
+{
+	avx512_attend_tokens(out, q, 0, a, 1);
 }
 
 #endif

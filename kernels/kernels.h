@@ -98,6 +98,11 @@ struct kernels {
 	 * and then fmaf over j ascending. Positions past length count as probability exactly 0, and
 	 * what their slots hold (anything) has no influence. */
 	void (*attend)(float *out, const float *q, const struct attention *a);
+	/* attend for n >= 1 tokens that follow each other, to the bit: token t sees positions
+	 * 0 … a->length + t - 1, and its heads begin at t · stride of q and of out. Tokens that
+	 * come together read keys and values together. */
+	void (*attend_tokens)(float *out, const float *q, size_t stride, const struct attention *a,
+			      uint32_t n);
 };
 
 extern const struct kernels kernels_scalar;

@@ -85,4 +85,5 @@ const struct kernels kernels_scalar = {
 	.add_scaled = add_scaled,
 	.kv_put = scalar_kv_put,
 	.attend = scalar_attend,
+	.attend_tokens = scalar_attend_tokens,
 };

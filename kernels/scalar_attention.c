@@ -81,3 +81,12 @@ void scalar_attend(float *out, const float *q, const struct attention *a)
 			out[d] /= s.sum;
 	}
 }
+
+void scalar_attend_tokens(float *out, const float *q, size_t stride, const struct attention *a,
+			  uint32_t n)
+{
+	struct attention look = *a;
+
+	for (size_t t = 0; t < n; t++, look.length++)
+		scalar_attend(out + t * stride, q + t * stride, &look);
+}

@@ -152,6 +152,52 @@ static void attention_is_exact_enough_and_the_same_from_every_table(void **state
 				check_memory(&random, (enum kv_type)type, dims[d], heads[h]);
 }
 
+/* Chunks that begin and end anywhere, across blocks, with a stride wider than the heads; whatever
+ * lies between is not written, and later slots hold NaN. */
+static void check_chunk(struct random *random, const struct memory *m, uint32_t heads,
+			uint32_t length, uint32_t n)
+{
+	const size_t width = (size_t)heads * m->dim, stride = width + 5, total = n * stride;
+	float *q = allocate(total * sizeof *q), *expected = allocate(total * sizeof *q);
+	float *out = allocate(total * sizeof *q);
+
+	random_normal(random, q, total);
+	memset(expected, 0xff, total * sizeof *q);
+	for (uint32_t t = 0; t < n; t++) {
+		const struct attention a = view(m, heads, length + t);
+		kernels_scalar.attend(expected + t * stride, q + t * stride, &a);
+	}
+	for (const struct kernels *const *k = kernels_available(); *k; k++) {
+		const struct attention a = view(m, heads, length);
+		memset(out, 0xff, total * sizeof *q);
+		(*k)->attend_tokens(out, q, stride, &a, n);
+		if (memcmp(out, expected, total * sizeof *q) != 0)
+			fail_msg("%s: type %d, head_dim %u, %u heads, %u tokens from length %u",
+				 (*k)->name, (int)m->type, m->dim, heads, n, length);
+	}
+	free(q);
+	free(expected);
+	free(out);
+}
+
+static void tokens_attend_together_as_they_do_alone(void **state)
+{
+	(void)state;
+	static const uint32_t heads[] = {1, 3, 8, HEADS_MAX}, counts[] = {1, 2, 9, 67};
+	static const uint32_t starts[] = {1, 60, 64, 130}, some_dims[] = {8, 12, 72};
+	struct random random = {5};
+	for (size_t i = 0; i < (size_t)2 * 3 * 4 * 4; i++) {
+		struct memory m =
+			make_memory(&random, i % 2 ? KV_F16 : KV_F32, some_dims[i / 2 % 3]);
+		const uint32_t start = starts[i / 6 % 4], n = counts[i / 24];
+		for (uint32_t j = 0; j < start + n - 1; j++)
+			put(&kernels_scalar, &m, j);
+		for (size_t h = 0; h < sizeof heads / sizeof *heads; h++)
+			check_chunk(&random, &m, heads[h], start, n);
+		free_memory(&m);
+	}
+}
+
 /* What is put after a position does not change what that position sees. */
 static void later_positions_do_not_change_earlier_results(void **state)
 {
@@ -241,6 +287,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(attention_is_exact_enough_and_the_same_from_every_table),
+		cmocka_unit_test(tokens_attend_together_as_they_do_alone),
 		cmocka_unit_test(later_positions_do_not_change_earlier_results),
 		cmocka_unit_test(large_scores_neither_overflow_nor_vanish),
 		cmocka_unit_test(every_table_puts_the_same_bytes_and_no_others),
