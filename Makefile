@@ -32,6 +32,7 @@ HELP_OBJS := $(call objects,$(filter-out $(UNIT_SRC),$(wildcard tests/unit/*.c))
 BENCH_OBJS := $(call objects,$(wildcard tests/bench/*.c))
 FUZZERS   := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 
+.SECONDARY:
 .PHONY: all
 all: $(BUILD)/moefs ## build build/moefs (the default)
 

@@ -6,7 +6,7 @@ struct attend {
 	struct forward *f;
 	struct context *x;
 	const struct layer_weights *weights;
-	uint32_t layer;
+	uint32_t layer, n;
 };
 
 /* RMSNorm on each head where the family has it, then the rotation. */
@@ -44,16 +44,22 @@ static void place_tokens(void *ctx, uint32_t begin, uint32_t end)
 	}
 }
 
-/* Items are (token, key-value head): never split further, so threads cannot change a sum. */
+/* Tokens that attend together: enough to share what is read of keys and values, few enough that the
+ * last ones of a chunk, which look back furthest, do not keep one thread longer than the others. */
+enum { ATTEND_TOKENS = 16 };
+
+/* Items are (tokens, key-value head): no token's sum is ever split, so threads cannot change it. */
 static void attend_items(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct attend *a = ctx;
 	const struct forward *f = a->f;
 	const struct config *c = f->config;
 	uint32_t group = c->heads / c->kv_heads;
+	size_t stride = (size_t)c->heads * c->head_dim;
 	for (uint32_t i = begin; i < end; i++) {
-		uint32_t t = i / c->kv_heads, h = i % c->kv_heads;
-		size_t offset = ((size_t)t * c->heads + (size_t)h * group) * c->head_dim;
+		uint32_t t = i / c->kv_heads * ATTEND_TOKENS, h = i % c->kv_heads;
+		uint32_t n = a->n - t < ATTEND_TOKENS ? a->n - t : ATTEND_TOKENS;
+		size_t offset = t * stride + (size_t)h * group * c->head_dim;
 		struct attention look = {
 			.type = a->x->type,
 			.head_dim = c->head_dim,
@@ -64,7 +70,7 @@ static void attend_items(void *ctx, uint32_t begin, uint32_t end)
 			.key_offset = context_key_offset(a->x, a->layer, h),
 			.value_offset = context_value_offset(a->x, a->layer, h),
 		};
-		f->kernels->attend(f->attended.f + offset, f->q + offset, &look);
+		f->kernels->attend_tokens(f->attended.f + offset, f->q + offset, stride, &look, n);
 	}
 }
 
@@ -80,9 +86,10 @@ void attention_run(struct forward *f, struct context *x, uint32_t layer, uint32_
 	forward_add_bias(f, f->k, weights_vector(l, TENSOR_K_BIAS), n, kv_width);
 	forward_add_bias(f, f->v, weights_vector(l, TENSOR_V_BIAS), n, kv_width);
 
-	struct attend a = {f, x, l, layer};
+	struct attend a = {f, x, l, layer, n};
+	uint32_t runs = (n - 1) / ATTEND_TOKENS + 1;
 	threads_run(f->threads, n, 1, place_tokens, &a);
-	threads_run(f->threads, n * c->kv_heads, 1, attend_items, &a);
+	threads_run(f->threads, runs * c->kv_heads, 1, attend_items, &a);
 
 	forward_multiply(f, &(struct product){f->up, &l->m[TENSOR_O]}, 1, &f->attended, n);
 	forward_add_bias(f, f->up, weights_vector(l, TENSOR_O_BIAS), n, c->hidden_size);

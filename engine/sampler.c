@@ -109,8 +109,8 @@ static uint32_t partition(struct candidate *c, uint32_t n)
 	return place;
 }
 
-/* Moves the fewest of the likeliest whose sum reaches `enough` to the front and returns how many: the
- * nucleus, by quickselect over sums, since their order among themselves does not matter. */
+/* Moves the fewest of the likeliest whose sum reaches `enough` to the front and returns how many:
+ * the nucleus, by quickselect over sums, since their order among themselves does not matter. */
 static uint32_t take_nucleus(struct candidate *c, uint32_t n, double enough)
 {
 	uint32_t first = 0; /* the nucleus begins with these */
