@@ -79,7 +79,7 @@ tsan: ## build everything with ThreadSanitizer, in build/tsan
 
 check: ## install what the tests need, build with warnings as errors, pass every test
 	$(Q)examples/packages.sh test
-	$(Q)$(MAKE) all unit
+	$(Q)$(MAKE) all unit $(BUILD)/moefs-bench
 	$(Q)$(MAKE) asan
 	$(Q)$(MAKE) tsan
 	$(Q)tests/run.sh

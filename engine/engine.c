@@ -121,6 +121,12 @@ void engine_destroy(struct engine *g)
 
 int engine_set_budget(struct engine *g, uint64_t bytes, struct err *e)
 {
+	/* The pager knows the models that are loaded; those that are only mounted count, too. */
+	uint64_t least = atomic_load(&g->largest_expert);
+	if (bytes < least)
+		return err_set(e, ERANGE,
+			       "a budget of %llu bytes cannot hold one expert; give at least %llu",
+			       (unsigned long long)bytes, (unsigned long long)least);
 	return pager_set_budget(g->pager, bytes, e);
 }
 

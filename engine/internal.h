@@ -35,6 +35,7 @@ struct engine {
 	struct threads *threads;
 	const struct kernels *kernels;
 	struct context_budget context_budget;
+	_Atomic uint64_t largest_expert; /* in memory, of any model that was opened */
 };
 
 struct session_list { /* doubly linked through session.next and .previous */

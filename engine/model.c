@@ -28,16 +28,28 @@ static uint32_t context_of(const struct config *c, uint32_t asked)
 	return c->max_positions < most ? c->max_positions : most;
 }
 
-static int count_parameters(struct model *m, struct err *e)
+/* Counts parameters, and refuses a budget that could not hold one expert. */
+static int measure(struct model *m, struct err *e)
 {
 	struct plan p;
-	int failed = plan_make(&p, &m->config, &m->engine->recipe, e);
+	struct engine *g = m->engine;
+	struct pager_stats pool;
+	int failed = plan_make(&p, &m->config, &g->recipe, e);
 	if (failed)
 		return failed;
 	m->parameters = p.parameters;
 	m->active_parameters = p.active_parameters;
+	pager_stats(g->pager, &pool);
+	if (p.slot_bytes > pool.budget)
+		failed = err_set(
+			e, ERANGE,
+			"%s: one expert takes %zu bytes, but the budget is %llu; give more with "
+			"-o budget=",
+			m->name, p.slot_bytes, (unsigned long long)pool.budget);
+	else if (p.slot_bytes > atomic_load(&g->largest_expert))
+		atomic_store(&g->largest_expert, p.slot_bytes);
 	plan_free(&p);
-	return 0;
+	return failed;
 }
 
 static int open_files(struct model *m, const char *directory, struct err *e)
@@ -51,7 +63,7 @@ static int open_files(struct model *m, const char *directory, struct err *e)
 	if (failed)
 		return failed;
 	m->context = context_of(&m->config, m->engine->options.context);
-	failed = count_parameters(m, e);
+	failed = measure(m, e);
 	if (!failed)
 		failed = load_find_folders(m, e);
 	if (failed)

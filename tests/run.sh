@@ -46,12 +46,20 @@ for tree in build build/asan build/tsan; do
 	done
 done
 
+run tests/bench/smoke.sh tests/bench/smoke.sh build/moefs-bench
+
 if [ ! -c /dev/fuse ] || ! command -v fusermount3 >/dev/null; then
 	echo "FUSE is missing, so the tests of the mount are skipped; install fuse3 and load the fuse module"
 	skipped=$((skipped + 1))
 else
 	for script in tests/mount/*.sh; do
 		[ "$(basename "$script")" = lib.sh ] || run "$script" "$script"
+	done
+	# What threads and lifetimes are hardest on, with the sanitizers watching.
+	for tree in build/asan build/tsan; do
+		for name in ask idioms interrupt poll tree turns; do
+			run "$tree/moefs: $name.sh" env MOEFS="$PWD/$tree/moefs" LIMIT=300 "tests/mount/$name.sh"
+		done
 	done
 fi
 
