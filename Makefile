@@ -8,6 +8,7 @@ CC      := $(if $(filter default,$(origin CC)),gcc,$(CC))
 PREFIX  ?= /usr/local
 BUILD   ?= build
 VERSION := 0.1.0
+JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 # V=1 shows the commands
 Q       := $(if $(V),,@)
 say      = $(if $(V),,@printf '  %-4s %s\n' $(1) $(2))
@@ -79,9 +80,9 @@ tsan: ## build everything with ThreadSanitizer, in build/tsan
 
 check: ## install what the tests need, build with warnings as errors, pass every test
 	$(Q)examples/packages.sh test
-	$(Q)$(MAKE) all unit $(BUILD)/moefs-bench
-	$(Q)$(MAKE) asan
-	$(Q)$(MAKE) tsan
+	$(Q)$(MAKE) -j$(JOBS) all unit $(BUILD)/moefs-bench
+	$(Q)$(MAKE) -j$(JOBS) asan
+	$(Q)$(MAKE) -j$(JOBS) tsan
 	$(Q)tests/run.sh
 
 # The library once more, built for libFuzzer in a tree of its own, where only make knows what is new.
@@ -119,7 +120,7 @@ bench: $(BUILD)/moefs-bench ## measure the machine, the fastest kernels and the 
 .PHONY: demo install uninstall clean help
 demo: ## install what is missing, build, mount the demonstration model and talk to it
 	$(Q)examples/packages.sh build
-	$(Q)$(MAKE) all
+	$(Q)$(MAKE) -j$(JOBS) all
 	$(Q)examples/demo.sh
 
 install: all ## install the program, man page and completion under PREFIX (/usr/local)
