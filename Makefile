@@ -45,9 +45,10 @@ $(BUILD)/libmoefs.a: $(LIB_OBJS)
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
-# -O3: blocks of sums stay in registers only if loops with constant bounds are unrolled.
+# -O3: blocks of sums stay in registers only if loops with constant bounds are unrolled. Not under the
+# sanitizers, which would take minutes for it.
 ifneq ($(findstring x86_64,$(shell $(CC) -dumpmachine)),)
-$(call objects,$(wildcard kernels/avx*.c)): override CFLAGS += -O3 -mavx2 -mfma -mf16c
+$(call objects,$(wildcard kernels/avx*.c)): override CFLAGS += $(if $(SANITIZE),,-O3) -mavx2 -mfma -mf16c
 $(call objects,$(wildcard kernels/avx512*.c)): override CFLAGS += \
 	-mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512
 $(call objects,$(wildcard kernels/avx512vnni*.c)): override CFLAGS += -mavx512vnni -mavx512vbmi

@@ -1,8 +1,8 @@
 /* The AVX-512 tables, and their functions on vectors of floats.
  *
  * Two tables, which differ in the products of TQ matrices: avx512_tq.c does with F, BW, VL and DQ,
- * avx512vnni_tq.c needs VNNI and VBMI. Float products are in avx512_multiply.c, the TQ rotation in
- * avx512_rotate.c, attention in avx512_attention.c.
+ * avx512vnni_tq.c needs VNNI and VBMI. Float products are in avx512_multiply.c, attention in
+ * avx512_attention.c; the TQ rotation is AVX2's.
  */
 #if defined(__x86_64__)
 

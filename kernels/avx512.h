@@ -109,12 +109,10 @@ void avx512vnni_multiply_tq4(float *y, size_t ldy, const struct matrix *w, uint3
 			     uint32_t row1, const struct input *x, const uint32_t *tokens,
 			     size_t n);
 
+/* Taken from the AVX2 table: divisions bound them, which are no faster with wider registers. */
 void avx2_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k);
 bool avx2_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 			  uint32_t bits, enum tq_gain gain);
-void avx512_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k);
-bool avx512_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
-			    uint32_t bits, enum tq_gain gain);
 
 void avx512_kv_put(void *block, enum kv_type type, size_t key_offset, size_t value_offset,
 		   uint32_t slot, const float *key, const float *value, uint32_t head_dim);

@@ -220,10 +220,24 @@ ALWAYS_INLINE void multiply_other(const struct block *b, const struct codes code
 	finish_sums(sums, b, count);
 }
 
-#define FOR_EACH_COUNT(CASE) \
-	CASE(1)              \
-	CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12)
+#define UP_TO_5(CASE) CASE(1) CASE(2) CASE(3) CASE(4) CASE(5)
+#define FROM_6(CASE) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12)
 
+ALWAYS_INLINE void multiply_only_block(const struct block *b, size_t count, const uint8_t *tile,
+				       const struct unpacker *u, uint32_t bits)
+{
+#define CASE(n)                                            \
+	case n:                                            \
+		multiply_first(b, NULL, tile, u, bits, n); \
+		break;
+	switch (count) {
+		UP_TO_5(CASE)
+		FROM_6(CASE)
+	}
+#undef CASE
+}
+
+/* Where there are several blocks none is smaller than 6. */
 ALWAYS_INLINE void multiply_first_block(const struct block *b, size_t count,
 					struct codes codes[UNITS], const uint8_t *tile,
 					const struct unpacker *u, uint32_t bits)
@@ -233,7 +247,7 @@ ALWAYS_INLINE void multiply_first_block(const struct block *b, size_t count,
 		multiply_first(b, codes, tile, u, bits, n); \
 		break;
 	switch (count) {
-		FOR_EACH_COUNT(CASE)
+		FROM_6(CASE)
 	}
 #undef CASE
 }
@@ -246,7 +260,7 @@ static __attribute__((noinline)) void multiply_other_block(const struct block *b
 		multiply_other(b, codes, n); \
 		break;
 	switch (count) {
-		FOR_EACH_COUNT(CASE)
+		FROM_6(CASE)
 	}
 #undef CASE
 }
@@ -267,10 +281,11 @@ ALWAYS_INLINE void multiply_tiles(float y[][TILE_ROWS], const struct panel *in, 
 		};
 		size_t count = (in->tokens + blocks - 1) / blocks, left = in->tokens;
 
-		if (blocks == 1)
-			multiply_first_block(&b, count, NULL, tile, u, bits);
-		else
-			multiply_first_block(&b, count, codes, tile, u, bits);
+		if (blocks == 1) {
+			multiply_only_block(&b, count, tile, u, bits);
+			continue;
+		}
+		multiply_first_block(&b, count, codes, tile, u, bits);
 		for (size_t others = blocks - 1; others > 0; others--) {
 			b.at += count;
 			b.y += count;

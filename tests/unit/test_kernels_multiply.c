@@ -234,12 +234,12 @@ static void a_result_does_not_depend_on_its_company(void **state)
 	}
 }
 
-/* More tokens than any table keeps together. */
+/* Every way to cut more tokens into blocks, and more than any table keeps together. */
 static void long_prompts_give_the_same_bits(void **state)
 {
 	(void)state;
 	struct random random = {4};
-	enum { MANY = 131 };
+	enum { MANY = 131, EVERY = 50 };
 	uint32_t list[MANY];
 	for (uint32_t i = 0; i < MANY; i++)
 		list[i] = i * 7 % TOKENS;
@@ -250,13 +250,58 @@ static void long_prompts_give_the_same_bits(void **state)
 		float *expected = allocate(bytes), *y = allocate(bytes);
 		kernels_scalar.multiply[f](expected, 17, &p.w, 0, 17, &p.x, list, MANY);
 		for (const struct kernels *const *k = kernels_available(); *k; k++) {
-			(*k)->multiply[f](y, 17, &p.w, 0, 17, &p.x, list, MANY);
-			assert_memory_equal(y, expected, bytes);
+			for (size_t n = TOKENS; n <= MANY; n = n < EVERY ? n + 1 : n + 27) {
+				memset(y, 0x55, bytes);
+				(*k)->multiply[f](y, 17, &p.w, 0, 17, &p.x, list, n);
+				assert_memory_equal(y, expected, n * 17 * sizeof(float));
+			}
 		}
 		free(expected);
 		free(y);
 		free_problem(&p);
 	}
+}
+
+/* More columns than the tables gather at once, so that results are taken up again. */
+static void wide_matrices_give_the_same_bits(void **state)
+{
+	(void)state;
+	static const uint32_t list[TOKENS] = {1, 0, 2, 2, 3, 1, 0, 1, 3, 2, 1, 0, 3};
+	enum { COLS = 50000, WIDE_TOKENS = 4 };
+	struct random random = {8};
+	const size_t groups = tq_groups(COLS);
+	const struct shape s = {FORMAT_TQ3, NORM_F16, 17, COLS};
+	uint8_t *packed = allocate(format_packed_bytes(&s)),
+		*norms = allocate(format_norm_bytes(&s));
+	uint8_t *arranged = allocate(format_arranged_bytes(&s));
+	int8_t *q = allocate(WIDE_TOKENS * groups * TQ_GROUP);
+	float *scale = allocate(WIDE_TOKENS * groups * sizeof *scale);
+	for (size_t i = 0; i < format_packed_bytes(&s); i++)
+		packed[i] = (uint8_t)random_u32(&random);
+	for (size_t i = 0; i < format_norm_bytes(&s) / 2; i++) {
+		const uint16_t half = f32_to_f16((float)random_uniform(&random));
+		memcpy(norms + 2 * i, &half, sizeof half);
+	}
+	for (size_t i = 0; i < WIDE_TOKENS * groups * TQ_GROUP; i++)
+		q[i] = (int8_t)((int)(random_u32(&random) % 255) - 127);
+	for (size_t i = 0; i < WIDE_TOKENS * groups; i++)
+		scale[i] = (float)random_uniform(&random);
+	format_arrange(arranged, &s, 0, s.rows, packed, norms);
+	const struct matrix w = {s, arranged};
+	const struct input x = {.k = COLS, .q = q, .scale = scale};
+	for (size_t n = 1; n <= TOKENS; n += 6) {
+		float expected[TOKENS * 17], y[TOKENS * 17];
+		kernels_scalar.multiply[FORMAT_TQ3](expected, 17, &w, 0, 17, &x, list, n);
+		for (const struct kernels *const *k = kernels_available(); *k; k++) {
+			(*k)->multiply[FORMAT_TQ3](y, 17, &w, 0, 17, &x, list, n);
+			assert_memory_equal(y, expected, n * 17 * sizeof(float));
+		}
+	}
+	free(packed);
+	free(norms);
+	free(arranged);
+	free(q);
+	free(scale);
 }
 
 /* All weights at the outermost levels and all inputs at ±127: where 16-bit sums would saturate. */
@@ -393,6 +438,7 @@ int main(void)
 		cmocka_unit_test(every_table_gives_the_same_bits_for_every_shape),
 		cmocka_unit_test(a_result_does_not_depend_on_its_company),
 		cmocka_unit_test(long_prompts_give_the_same_bits),
+		cmocka_unit_test(wide_matrices_give_the_same_bits),
 		cmocka_unit_test(extreme_codes_do_not_saturate),
 		cmocka_unit_test(every_table_prepares_the_same_bytes),
 		cmocka_unit_test(prepared_inputs_are_the_rotated_ones_to_half_a_step),
