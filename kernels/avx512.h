@@ -109,7 +109,8 @@ void avx512vnni_multiply_tq4(float *y, size_t ldy, const struct matrix *w, uint3
 			     uint32_t row1, const struct input *x, const uint32_t *tokens,
 			     size_t n);
 
-/* Taken from the AVX2 table: divisions bound them, which are no faster with wider registers. */
+/* Taken from the AVX2 table: most of their time is divisions, which wider registers do not speed
+ * up. */
 void avx2_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k);
 bool avx2_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 			  uint32_t bits, enum tq_gain gain);

@@ -1,8 +1,10 @@
 /* Products of TQ matrices for AVX-512 without VNNI and VBMI (Skylake-X).
  *
- * Codes: as in AVX2, a shuffle looks up 4 bits, and the bits of three-byte rows are brought there
- * by shifts of 16-bit words, each by its own count. Products: as in AVX2, vpmaddubsw on magnitudes
- * of inputs and on codes signed as the inputs are, since with an offset codebook it would saturate.
+ * Codes, as in AVX2: a shuffle looks up 4 bits, and the bits of three-byte rows are brought there
+ * by shifts of 16-bit words, each by its own count.
+ *
+ * Products: vpmaddubsw on magnitudes of codes and on inputs signed as the codes are, so that what
+ * depends on codes alone is made once for all tokens; with an offset codebook it would saturate.
  * Sums begin at zero.
  */
 #if defined(__x86_64__)
@@ -12,9 +14,8 @@
 ALWAYS_INLINE __m512i add_products(__m512i sums, __m512i codes, int32_t q)
 {
 	const __m512i zero = _mm512_setzero_si512(), x = _mm512_set1_epi32(q);
-	const __m512i signed_codes =
-		_mm512_mask_sub_epi8(codes, _mm512_movepi8_mask(x), zero, codes);
-	const __m512i pairs = _mm512_maddubs_epi16(_mm512_abs_epi8(x), signed_codes);
+	const __m512i signed_x = _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(codes), zero, x);
+	const __m512i pairs = _mm512_maddubs_epi16(_mm512_abs_epi8(codes), signed_x);
 	return _mm512_add_epi32(sums, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
 }
 

@@ -3,7 +3,9 @@
  * Codes: a byte permutation looks at 6 bits of an index, which are two indices of 3 bits or one of
  * 4 and two bits more. So the codebooks are tables of 64 bytes, repeated so that the bits that do
  * not matter need no mask: the "even" one goes by the lowest bits, the "odd" one by those above
- * them. Products: vpdpbusd multiplies unsigned by signed bytes, so codes are the codebook's
+ * them.
+ *
+ * Products: vpdpbusd multiplies unsigned by signed bytes, so codes are the codebook's
  * integers plus 128 and sums start at -128 · Σ q.
  */
 #if defined(__x86_64__)
