@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* MOEFS_ONLY_SCALAR is for builds that leave the other tables out, such as the fuzzers. */
-#if defined(__x86_64__) && !defined(MOEFS_ONLY_SCALAR)
+#if defined(__x86_64__)
 #include <cpuid.h>
 
 /* AVX2 includes that the system saves the wide registers. F16C is asked for by hand, since not
