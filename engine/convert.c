@@ -154,19 +154,6 @@ static uint32_t piece_rows(size_t row_bytes)
 	return row_bytes < PIECE_BYTES ? (uint32_t)(PIECE_BYTES / row_bytes) : 1;
 }
 
-static void widen(float *out, const uint8_t *in, enum format from, uint32_t n)
-{
-	for (uint32_t i = 0; i < n; i++) {
-		uint16_t half;
-		if (from == FORMAT_F32) {
-			memcpy(out + i, in + 4 * (size_t)i, sizeof *out);
-			continue;
-		}
-		memcpy(&half, in + 2 * (size_t)i, sizeof half);
-		out[i] = from == FORMAT_F16 ? f16_to_f32(half) : bf16_to_f32(half);
-	}
-}
-
 static bool all_finite(const float *x, uint32_t n)
 {
 	const uint32_t exponent = 0x7f800000; /* all its bits set: no number */
@@ -183,7 +170,8 @@ static bool all_finite(const float *x, uint32_t n)
 static int encode_row(struct worker *w, const struct shape *s, const struct checkpoint_tensor *t,
 		      const uint8_t *source, uint8_t *packed, uint8_t *norms, struct err *e)
 {
-	widen(w->row, source, t->format, s->cols);
+	const struct shape from = {.format = t->format, .rows = 1, .cols = s->cols};
+	format_dequantise_row(w->row, &from, source, NULL);
 	if (!all_finite(w->row, s->cols))
 		return err_set(e, EINVAL,
 			       "tensor %s holds a NaN or an infinity; the checkpoint is damaged",

@@ -117,19 +117,11 @@ int weights_embed(const struct weights *w, uint32_t token, float *out, struct er
 			       row.rows);
 	row.rows = 1;
 	size_t bytes = format_packed_bytes(&row);
-	/* Read into the tail of the output, which is at least as wide, then widened in place:
-	 * a 16-bit element is read before the float that overwrites it is written. */
+	/* Read into the end of the output and widened from there. */
 	uint8_t *tail = (uint8_t *)out + (size_t)row.cols * sizeof *out - bytes;
 	int failed = store_read_dense_bytes(
 		w->store, w->embedding->offset + token * (uint64_t)bytes, tail, bytes, e);
-	if (failed)
-		return failed;
-	for (uint32_t i = 0; i < row.cols; i++) {
-		uint16_t half;
-		if (row.format == FORMAT_F32)
-			break;
-		memcpy(&half, tail + 2 * (size_t)i, sizeof half);
-		out[i] = row.format == FORMAT_F16 ? f16_to_f32(half) : bf16_to_f32(half);
-	}
-	return 0;
+	if (!failed)
+		format_dequantise_row(out, &row, tail, NULL);
+	return failed;
 }

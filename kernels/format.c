@@ -180,7 +180,7 @@ void format_dequantise_row(float *out, const struct shape *s, const void *packed
 		return;
 	}
 	if (s->format == FORMAT_F32) {
-		memcpy(out, from, s->cols * sizeof *out);
+		memmove(out, from, s->cols * sizeof *out);
 		return;
 	}
 	for (size_t i = 0; i < s->cols; i++) {

@@ -6,10 +6,10 @@
  * In memory ("arranged") it is laid out for the multiply kernels:
  *   16-bit and 32-bit floats   rows one after the other, as on disk;
  *   TQ    blocks of TILE_ROWS = 16 rows; in a block, group after group of 128 columns; in a group,
- *         16 units, one per 8 columns, each holding the `bits` bytes (8 indices) of row 0, row 1 … row 15;
- *         after the 16 units the 16 norms of the group (in the norms' own type).
- *         Rows missing from the last block have zero indices and zero norms.
- *   So a vector register filled from one unit has lanes that are rows.
+ *         16 units, one per 8 columns, each holding the `bits` bytes (8 indices) of row 0, row 1 …
+ * row 15; after the 16 units the 16 norms of the group (in the norms' own type). Rows missing from
+ * the last block have zero indices and zero norms. So a vector register filled from one unit has
+ * lanes that are rows.
  *
  * No function here allocates or fails; sizes must have been checked by the caller (format_fits).
  */
@@ -20,7 +20,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum format { FORMAT_F32, FORMAT_F16, FORMAT_BF16, FORMAT_TQ2, FORMAT_TQ3, FORMAT_TQ4, FORMAT_COUNT };
+enum format {
+	FORMAT_F32,
+	FORMAT_F16,
+	FORMAT_BF16,
+	FORMAT_TQ2,
+	FORMAT_TQ3,
+	FORMAT_TQ4,
+	FORMAT_COUNT
+};
 enum norm_type { NORM_F16, NORM_F32 }; /* type of a TQ group's norm */
 
 enum { TQ_GROUP = 128, TILE_ROWS = 16, TQ_UNIT = 8 };
@@ -66,8 +74,10 @@ size_t format_arranged_bytes(const struct shape *s);
 void format_arrange(void *dst, const struct shape *s, uint32_t row0, uint32_t rows,
 		    const void *packed, const void *norms);
 
-/* Row 0 of the canonical bytes given, as floats: out[cols]. */
-void format_dequantise_row(float *out, const struct shape *s, const void *packed, const void *norms);
+/* Row 0 of the canonical bytes given, as floats: out[cols]. The bytes of a float format may lie at
+ * the end of out itself: each is read before it is overwritten. */
+void format_dequantise_row(float *out, const struct shape *s, const void *packed,
+			   const void *norms);
 
 /* Scalar conversions, round to nearest even. */
 float f16_to_f32(uint16_t h);
