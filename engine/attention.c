@@ -89,7 +89,10 @@ void attention_run(struct forward *f, struct context *x, uint32_t layer, uint32_
 	struct attend a = {f, x, l, layer, n};
 	uint32_t runs = (n - 1) / ATTEND_TOKENS + 1;
 	threads_run(f->threads, n, 1, place_tokens, &a);
-	threads_run(f->threads, runs * c->kv_heads, 1, attend_items, &a);
+	uint64_t seen = (uint64_t)(x->tokens.count + n) * (n < ATTEND_TOKENS ? n : ATTEND_TOKENS);
+	uint64_t work = seen * 2 * c->head_dim * (c->heads / c->kv_heads);
+	threads_run(f->threads, runs * c->kv_heads, forward_grain(f, runs * c->kv_heads, work),
+		    attend_items, &a);
 
 	forward_multiply(f, &(struct product){f->up, &l->m[TENSOR_O]}, 1, &f->attended, n);
 	forward_add_bias(f, f->up, weights_vector(l, TENSOR_O_BIAS), n, c->hidden_size);

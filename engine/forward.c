@@ -157,12 +157,18 @@ void forward_multiply(const struct forward *f, const struct product *products, u
 		tiles += tiles_of(products[i].w);
 	activation_prepare(f, a, n, products[0].w->shape.format);
 	struct products all = {f->kernels, products, activation_input(a, 0), n};
-	threads_run(f->threads, tiles, forward_grain(f, tiles), multiply_tiles, &all);
+	uint64_t work = (uint64_t)TILE_ROWS * a->k * n;
+	threads_run(f->threads, tiles, forward_grain(f, tiles, work), multiply_tiles, &all);
 }
 
-uint32_t forward_grain(const struct forward *f, uint32_t items)
+uint32_t forward_grain(const struct forward *f, uint32_t items, uint64_t work)
 {
-	return items / (8 * threads_count(f->threads)) + 1;
+	/* Some 3 µs: an idle thread that is awake needs about one to take a piece. */
+	enum { LEAST_WORK = 1 << 17 };
+	uint64_t shared = items / (8 * threads_count(f->threads)) + 1,
+		 least = LEAST_WORK / (work + 1) + 1;
+	uint64_t grain = shared > least ? shared : least;
+	return grain < items ? (uint32_t)grain : items;
 }
 
 void forward_add_bias(const struct forward *f, float *y, const float *bias, uint32_t n,

@@ -86,9 +86,10 @@ struct product {
 };
 void forward_multiply(const struct forward *f, const struct product *products, uint32_t count,
 		      struct activation *a, uint32_t n);
-/* A grain for that many items: small enough that the threads end together, large enough to be worth
- * taking. */
-uint32_t forward_grain(const struct forward *f, uint32_t items);
+/* A grain for that many items of so many multiply-adds each: small enough that the threads end
+ * together, large enough to be worth waking one. A loop with less than two grains of work stays
+ * with its caller. */
+uint32_t forward_grain(const struct forward *f, uint32_t items, uint64_t work);
 /* Adds a bias row, if there is one, to each of n rows. */
 void forward_add_bias(const struct forward *f, float *y, const float *bias, uint32_t n,
 		      uint32_t width);

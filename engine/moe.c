@@ -269,10 +269,21 @@ static void run_down(void *ctx, uint32_t begin, uint32_t end)
 
 static void run_wave(const struct forward *f, uint32_t count)
 {
-	struct wave v = {f, blocks_of(f->config->expert_size)};
-	threads_run(f->threads, count * v.blocks, 1, run_gate_up, &v);
-	v.blocks = blocks_of(f->config->hidden_size);
-	threads_run(f->threads, count * v.blocks, 1, run_down, &v);
+	const struct config *c = f->config;
+	const struct moe *m = f->moe;
+	uint64_t tokens = 0; /* of an average expert */
+	for (uint32_t i = 0; i < count; i++)
+		tokens += m->group_start[expert_of(m, i) + 1] - m->group_start[expert_of(m, i)];
+	uint64_t work = (uint64_t)TQ_GROUP * tokens / count;
+
+	struct wave v = {f, blocks_of(c->expert_size)};
+	uint32_t items = count * v.blocks;
+	threads_run(f->threads, items, forward_grain(f, items, 2 * work * c->hidden_size),
+		    run_gate_up, &v);
+	v.blocks = blocks_of(c->hidden_size);
+	items = count * v.blocks;
+	threads_run(f->threads, items, forward_grain(f, items, work * c->expert_size), run_down,
+		    &v);
 }
 
 /* Each token's experts, added up in ascending order whatever the order of arrival. */
