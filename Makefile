@@ -53,6 +53,10 @@ $(call objects,$(wildcard kernels/avx512*.c)): override CFLAGS += \
 	-mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512
 $(call objects,$(wildcard kernels/avx512vnni*.c)): override CFLAGS += -mavx512vnni -mavx512vbmi
 endif
+ifneq ($(findstring aarch64,$(shell $(CC) -dumpmachine)),)
+$(call objects,$(wildcard kernels/neon*.c)): override CFLAGS += $(if $(SANITIZE),,-O3)
+$(call objects,$(wildcard kernels/neondot*.c)): override CFLAGS += -march=armv8.2-a+dotprod
+endif
 # -O3: the passes over a whole vocabulary become vectors.
 $(BUILD)/engine/sampler.o: override CFLAGS += $(if $(SANITIZE),,-O3)
 $(BUILD)/tests/unit/golden.o: override CPPFLAGS += -DMOEFS_SOURCE_ROOT='"$(CURDIR)"'
@@ -65,6 +69,14 @@ $(BUILD)/%.o: %.c
 $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(HELP_OBJS) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) $(shell pkg-config --libs cmocka) -lm
+
+# The kernels alone against the scalar ones, with no library but C's: tests/cross.sh builds it for other
+# processors.
+CROSS_OBJS := $(call objects,$(wildcard kernels/*.c) tests/cross/compare.c)
+$(BUILD)/cross/compare: $(CROSS_OBJS)
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lm
 
 # ---- testing ----
 
@@ -141,4 +153,4 @@ clean: ## remove build/
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12
 
--include $(patsubst %.o,%.d,$(LIB_OBJS) $(FS_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(BENCH_OBJS))
+-include $(patsubst %.o,%.d,$(LIB_OBJS) $(FS_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(BENCH_OBJS) $(CROSS_OBJS))

@@ -44,6 +44,18 @@ const struct kernels *const *kernels_available(void)
 {
 	return lists[has_avx512vnni() ? 3 : has_avx512() ? 2 : has_avx2() ? 1 : 0];
 }
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+
+const struct kernels *const *kernels_available(void)
+{
+	static const struct kernels *const lists[][4] = {
+		{&kernels_scalar, &kernels_neon},
+		{&kernels_scalar, &kernels_neon, &kernels_neondot},
+	};
+
+	return lists[getauxval(AT_HWCAP) & HWCAP_ASIMDDP ? 1 : 0];
+}
 #else
 const struct kernels *const *kernels_available(void)
 {

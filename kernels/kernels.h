@@ -54,7 +54,7 @@ struct attention {
 };
 
 struct kernels {
-	const char *name; /* "scalar", "avx2", "avx512", "avx512vnni" */
+	const char *name; /* "scalar", "avx2" … "neon" … */
 
 	/* y[t · ldy + r] = Σ_k w[r][k] · x[tokens[t]][k] for r in [row0, row1), t in [0, n).
 	 * tokens == NULL means 0 … n-1. row0 is a multiple of TILE_ROWS; row1 too, or the last row.
@@ -109,6 +109,8 @@ extern const struct kernels kernels_scalar;
 extern const struct kernels kernels_avx2;	/* x86-64 with AVX2, FMA and F16C */
 extern const struct kernels kernels_avx512;	/* and AVX-512 F, BW, VL and DQ */
 extern const struct kernels kernels_avx512vnni; /* and VNNI and VBMI */
+extern const struct kernels kernels_neon;	/* AArch64 */
+extern const struct kernels kernels_neondot;	/* and the dot product instructions */
 
 /* Every table that this machine can run, scalar first, NULL-terminated; the last is the fastest. */
 const struct kernels *const *kernels_available(void);

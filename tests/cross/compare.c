@@ -1,0 +1,539 @@
+/* Every function of every table that this machine can run, against the scalar table, bit for bit,
+ * on shapes at the edges of blocks and registers. It needs nothing but the C library, so that it
+ * can be built for another processor and run under an emulator, where the unit tests are out of
+ * reach; what results must be near to, those tests check. Prints a line for each function of each
+ * table: "ok TABLE FUNCTION", or "not ok" with the first case that differs.
+ */
+#include "kernels/kernels.h"
+#include "tests/unit/random.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+enum { GUARD = 9 }; /* elements behind a result that must stay untouched */
+
+/* One function of a table: true if it agrees; otherwise what differs is printed. */
+typedef bool check_fn(const struct kernels *k, enum format format);
+
+static void *allocate(size_t bytes)
+{
+	void *p = aligned_alloc(64, bytes / 64 * 64 + 64);
+
+	if (!p) {
+		perror("compare: allocating memory");
+		exit(2);
+	}
+	return p;
+}
+
+/* The same bits, or NaN in both: which NaN is nobody's promise. */
+static bool same_floats(const float *a, const float *b, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (memcmp(&a[i], &b[i], sizeof *a) != 0 && !(isnan(a[i]) && isnan(b[i])))
+			return false;
+	return true;
+}
+
+/* Large and small magnitudes, and zeros of both signs. */
+static void random_floats(struct random *random, float *x, size_t n)
+{
+	random_normal(random, x, n);
+	for (size_t i = 0; i < n; i++)
+		x[i] = random_u32(random) % 16 ? ldexpf(x[i], (int)(random_u32(random) % 12) - 6)
+					       : copysignf(0, x[i]);
+}
+
+/* ---- products ---- */
+
+enum { TOKENS = 13, MANY = 70 };
+
+static const uint32_t some_rows[] = {1, 15, 16, 17, 33};
+static const uint32_t some_cols[] = {1, 64, 127, 128, 129, 300, 768};
+
+struct problem {
+	struct matrix w;
+	void *arranged;
+	struct input x;
+	float *f, *scale;
+	int8_t *q;
+	uint32_t list[MANY];
+};
+
+static void random_bytes(struct random *random, uint8_t *to, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		to[i] = (uint8_t)random_u32(random);
+}
+
+static void store(void *to, size_t i, enum format format, float f)
+{
+	const uint16_t half = format == FORMAT_BF16 ? f32_to_bf16(f) : f32_to_f16(f);
+
+	if (format == FORMAT_F32)
+		memcpy((char *)to + i * sizeof f, &f, sizeof f);
+	else
+		memcpy((char *)to + i * sizeof half, &half, sizeof half);
+}
+
+/* Any indices will do; the first row has the lowest everywhere and the last the highest, so that
+ * with inputs of ±127 (of tokens 0 and 1) the sums are the largest there are. */
+static void fill_weights(struct random *random, struct problem *p)
+{
+	const struct shape *s = &p->w.shape;
+	const size_t packed_bytes = format_packed_bytes(s), norm_bytes = format_norm_bytes(s);
+	uint8_t *packed = allocate(packed_bytes), *norms = allocate(norm_bytes);
+	const enum format type = !format_is_tq(s->format) ? s->format
+				 : s->norms == NORM_F16	  ? FORMAT_F16
+							  : FORMAT_F32;
+	uint8_t *floats = format_is_tq(s->format) ? norms : packed;
+	const size_t count = (floats == norms ? norm_bytes : packed_bytes) /
+			     (type == FORMAT_F32 ? sizeof(float) : sizeof(uint16_t));
+
+	random_bytes(random, packed, packed_bytes);
+	memset(packed, 0, packed_bytes / s->rows);
+	if (s->rows > 1)
+		memset(packed + packed_bytes / s->rows * (s->rows - 1), 0xff,
+		       packed_bytes / s->rows);
+	for (size_t i = 0; i < count; i++) {
+		float f;
+		random_floats(random, &f, 1);
+		store(floats, i, type, f);
+	}
+	format_arrange(p->arranged, s, 0, s->rows, packed, norms);
+	free(packed);
+	free(norms);
+}
+
+static struct problem make_problem(struct random *random, struct shape s)
+{
+	const size_t groups = tq_groups(s.cols), width = groups * TQ_GROUP;
+	struct problem p = {
+		.arranged = allocate(format_arranged_bytes(&s)),
+		.f = allocate((size_t)TOKENS * s.cols * sizeof(float)),
+		.q = allocate(TOKENS * width),
+		.scale = allocate(TOKENS * groups * sizeof(float)),
+	};
+
+	p.w = (struct matrix){s, p.arranged};
+	fill_weights(random, &p);
+	random_floats(random, p.f, (size_t)TOKENS * s.cols);
+	for (size_t t = 0; t < TOKENS; t++)
+		kernels_scalar.tq_prepare(p.q + t * width, p.scale + t * groups, p.f + t * s.cols,
+					  s.cols);
+	memset(p.q, 127, width);
+	memset(p.q + width, -127, width);
+	for (uint32_t i = 0; i < MANY; i++)
+		p.list[i] = i * 7 % TOKENS;
+	p.x = (struct input){.k = s.cols, .f = p.f, .q = p.q, .scale = p.scale};
+	return p;
+}
+
+static void free_problem(struct problem *p)
+{
+	free(p->arranged);
+	free(p->f);
+	free(p->q);
+	free(p->scale);
+}
+
+static bool check_product(const struct kernels *k, const struct problem *p, uint32_t row0,
+			  const uint32_t *tokens, size_t n)
+{
+	const struct shape *s = &p->w.shape;
+	const size_t ldy = s->rows + 3, total = n * ldy;
+	float *expected = allocate(total * sizeof(float)), *y = allocate(total * sizeof(float));
+
+	memset(expected, 0x55, total * sizeof(float));
+	memset(y, 0x55, total * sizeof(float));
+	kernels_scalar.multiply[s->format](expected, ldy, &p->w, row0, s->rows, &p->x, tokens, n);
+	k->multiply[s->format](y, ldy, &p->w, row0, s->rows, &p->x, tokens, n);
+	const bool same = memcmp(y, expected, total * sizeof(float)) == 0;
+	if (!same)
+		printf("# [%u, %u] from row %u, norms %d, %zu tokens%s\n", s->rows, s->cols, row0,
+		       (int)s->norms, n, tokens ? " of a list" : "");
+	free(expected);
+	free(y);
+	return same;
+}
+
+static bool check_shape(const struct kernels *k, struct random *random, struct shape s)
+{
+	struct problem p = make_problem(random, s);
+	bool same = true;
+
+	for (size_t n = 1; same && n <= TOKENS; n++)
+		same = check_product(k, &p, 0, n % 2 ? p.list : NULL, n);
+	if (same && s.rows > TILE_ROWS)
+		same = check_product(k, &p, TILE_ROWS, NULL, 3);
+	if (same && s.cols == 129)
+		same = check_product(k, &p, 0, p.list, MANY);
+	free_problem(&p);
+	return same;
+}
+
+static bool check_multiply(const struct kernels *k, enum format format)
+{
+	struct random random = {1};
+
+	for (int norms = NORM_F16; norms <= (format_is_tq(format) ? NORM_F32 : NORM_F16); norms++)
+		for (size_t r = 0; r < COUNT(some_rows); r++)
+			for (size_t c = 0; c < COUNT(some_cols); c++)
+				if (!check_shape(k, &random,
+						 (struct shape){format, (enum norm_type)norms,
+								some_rows[r], some_cols[c]}))
+					return false;
+	return true;
+}
+
+/* ---- TQ groups ---- */
+
+enum { WIDEST = 400, WIDEST_GROUPS = (WIDEST + TQ_GROUP - 1) / TQ_GROUP };
+
+/* Some rows are all zeros, some have one much larger element. */
+static void random_row(struct random *random, float *x, uint32_t n)
+{
+	random_floats(random, x, n);
+	if (n % 7 == 0)
+		memset(x, 0, n * sizeof *x);
+	if (n % 5 == 0)
+		x[n / 2] *= 50;
+}
+
+static bool check_prepare(const struct kernels *k, enum format format)
+{
+	static const float bad[] = {1, 0x1p-140F, NAN, INFINITY, -INFINITY, 3e38F};
+	struct random random = {2};
+
+	(void)format;
+	for (uint32_t n = 1; n <= WIDEST; n += n < 140 ? 1 : 31) {
+		for (size_t b = 0; b < COUNT(bad); b++) {
+			float x[WIDEST], scale[WIDEST_GROUPS], expected_scale[WIDEST_GROUPS];
+			int8_t q[WIDEST_GROUPS * TQ_GROUP], expected[WIDEST_GROUPS * TQ_GROUP];
+			const size_t groups = tq_groups(n);
+			random_row(&random, x, n);
+			if (b > 0)
+				x[n / 3] = x[n - 1] = bad[b];
+			kernels_scalar.tq_prepare(expected, expected_scale, x, n);
+			k->tq_prepare(q, scale, x, n);
+			if (memcmp(q, expected, groups * TQ_GROUP) != 0 ||
+			    !same_floats(scale, expected_scale, groups)) {
+				printf("# %u columns, with %g\n", n, (double)bad[b]);
+				return false;
+			}
+		}
+	}
+	return true;
+}
+
+static bool check_quantise(const struct kernels *k, enum format format)
+{
+	const uint32_t bits = format_tq_bits(format);
+	struct random random = {3};
+
+	for (uint32_t n = 1; n <= WIDEST; n++) {
+		const enum tq_gain gain = n % 2 ? TQ_GAIN_NORM : TQ_GAIN_LEAST_SQUARES;
+		uint8_t packed[2][WIDEST_GROUPS * 64];
+		float x[WIDEST], norms[2][WIDEST_GROUPS];
+		memset(packed, 0x55, sizeof packed);
+		memset(norms, 0x55, sizeof norms);
+		random_row(&random, x, n);
+		if (n % 13 == 0)
+			x[n / 2] = n % 2 ? NAN : 1e30F;
+		const bool possible =
+			kernels_scalar.tq_quantise_row(packed[0], norms[0], x, n, bits, gain);
+		if (k->tq_quantise_row(packed[1], norms[1], x, n, bits, gain) != possible ||
+		    (possible && (memcmp(packed[0], packed[1], sizeof packed[0]) != 0 ||
+				  memcmp(norms[0], norms[1], sizeof norms[0]) != 0))) {
+			printf("# %u columns, gain %d\n", n, (int)gain);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* ---- vectors of floats ---- */
+
+enum { LONGEST = 67, REPEATS = 20 };
+
+/* One call on n elements, in place on x; the others are inputs. */
+typedef void call_fn(const struct kernels *k, float *x, const float *a, const float *b, uint32_t n);
+
+static bool check_vectors(const struct kernels *k, call_fn *call)
+{
+	static const float special[] = {INFINITY, -INFINITY, NAN, -200, 200, -104, 89, 1e-40F};
+	struct random random = {4};
+
+	for (uint32_t n = 1; n <= LONGEST; n++) {
+		for (size_t repeat = 0; repeat < REPEATS; repeat++) {
+			float x[LONGEST + GUARD], expected[LONGEST + GUARD], a[LONGEST], b[LONGEST];
+			random_floats(&random, x, n + GUARD);
+			random_floats(&random, a, n);
+			random_floats(&random, b, n);
+			if (repeat < COUNT(special))
+				x[random_u32(&random) % n] = special[repeat];
+			memcpy(expected, x, sizeof x);
+			call(&kernels_scalar, expected, a, b, n);
+			call(k, x, a, b, n);
+			if (!same_floats(x, expected, n + GUARD)) {
+				printf("# %u elements, repeat %zu\n", n, repeat);
+				return false;
+			}
+		}
+	}
+	return true;
+}
+
+static void call_rmsnorm(const struct kernels *k, float *x, const float *a, const float *b,
+			 uint32_t n)
+{
+	(void)b;
+	k->rmsnorm(x, x, a, n, 1e-5F);
+}
+
+static void call_rope(const struct kernels *k, float *x, const float *a, const float *b, uint32_t n)
+{
+	k->rope(x, a, b, n / 2);
+}
+
+static void call_silu_mul(const struct kernels *k, float *x, const float *a, const float *b,
+			  uint32_t n)
+{
+	(void)b;
+	k->silu_mul(x, a, n);
+}
+
+static void call_softmax(const struct kernels *k, float *x, const float *a, const float *b,
+			 uint32_t n)
+{
+	(void)a;
+	(void)b;
+	k->softmax(x, n);
+}
+
+static void call_add(const struct kernels *k, float *x, const float *a, const float *b, uint32_t n)
+{
+	(void)b;
+	k->add(x, a, n);
+}
+
+static void call_add_scaled(const struct kernels *k, float *x, const float *a, const float *b,
+			    uint32_t n)
+{
+	k->add_scaled(x, b[0], a, n);
+}
+
+#define CHECK_VECTORS(function)                                                   \
+	static bool check_##function(const struct kernels *k, enum format format) \
+	{                                                                         \
+		(void)format;                                                     \
+		return check_vectors(k, call_##function);                         \
+	}
+CHECK_VECTORS(rmsnorm)
+CHECK_VECTORS(rope)
+CHECK_VECTORS(silu_mul)
+CHECK_VECTORS(softmax)
+CHECK_VECTORS(add)
+CHECK_VECTORS(add_scaled)
+
+/* ---- attention ---- */
+
+enum {
+	LAST = 200,
+	BLOCKS = (LAST + TOKENS + KV_BLOCK - 1) / KV_BLOCK,
+	HEADS = 6,
+	KEY_OFFSET = 5,
+};
+
+static const uint32_t dims[] = {1, 8, 12, 64, 72, 80, 128};
+static const uint32_t lengths[] = {1, 63, 64, 65, LAST};
+
+static size_t value_offset(uint32_t dim)
+{
+	return KEY_OFFSET + (size_t)KV_BLOCK * dim + 3;
+}
+
+static size_t block_bytes(enum kv_type type, uint32_t dim)
+{
+	return (value_offset(dim) + (size_t)KV_BLOCK * dim + GUARD) * (type == KV_F16 ? 2 : 4);
+}
+
+/* Slots in any order; among the values those that round, overflow and underflow in 16 bits. */
+static bool check_kv_put_of(const struct kernels *k, enum kv_type type, uint32_t dim)
+{
+	static const float special[] = {65519,	    65520,	   -1e9F,      0x1p-25F,
+					0x1.8p-24F, -0x1.ffcp-15F, 0x1.002p0F, 0x1.006p0F,
+					-INFINITY,  1e-40F};
+	const size_t bytes = block_bytes(type, dim);
+	void *block = allocate(bytes), *expected = allocate(bytes);
+	struct random random = {5};
+	bool same = true;
+
+	memset(block, 0x55, bytes);
+	memset(expected, 0x55, bytes);
+	for (uint32_t i = 0; i < KV_BLOCK; i++) {
+		const uint32_t slot = i * 37 % KV_BLOCK;
+		float key[128], value[128];
+		random_floats(&random, key, dim);
+		random_floats(&random, value, dim);
+		key[i % dim] = special[i % COUNT(special)];
+		value[i * 5 % dim] = -special[i % COUNT(special)];
+		kernels_scalar.kv_put(expected, type, KEY_OFFSET, value_offset(dim), slot, key,
+				      value, dim);
+		k->kv_put(block, type, KEY_OFFSET, value_offset(dim), slot, key, value, dim);
+		same = same && memcmp(block, expected, bytes) == 0;
+	}
+	if (!same)
+		printf("# type %d, head_dim %u\n", (int)type, dim);
+	free(block);
+	free(expected);
+	return same;
+}
+
+static bool check_kv_put(const struct kernels *k, enum format format)
+{
+	(void)format;
+	for (int type = KV_F32; type <= KV_F16; type++)
+		for (size_t d = 0; d < COUNT(dims); d++)
+			if (!check_kv_put_of(k, (enum kv_type)type, dims[d]))
+				return false;
+	return true;
+}
+
+/* n tokens from one length on, or one by attend() if n is 0. Results lie `stride` apart. */
+static bool check_tokens(const struct kernels *k, struct random *random, const struct attention *a,
+			 uint32_t n)
+{
+	const size_t width = (size_t)a->heads * a->head_dim, stride = width + 5;
+	const size_t total = (n ? n : 1) * stride;
+	float *q = allocate(total * sizeof *q), *out = allocate(total * sizeof *q);
+	float *expected = allocate(total * sizeof *q);
+
+	random_normal(random, q, total);
+	memset(out, 0x55, total * sizeof *q);
+	memset(expected, 0x55, total * sizeof *q);
+	if (n) {
+		kernels_scalar.attend_tokens(expected, q, stride, a, n);
+		k->attend_tokens(out, q, stride, a, n);
+	} else {
+		kernels_scalar.attend(expected, q, a);
+		k->attend(out, q, a);
+	}
+	const bool same = memcmp(out, expected, total * sizeof *q) == 0;
+	if (!same)
+		printf("# type %d, head_dim %u, length %u, %u tokens\n", (int)a->type, a->head_dim,
+		       a->length, n);
+	free(q);
+	free(out);
+	free(expected);
+	return same;
+}
+
+/* Slots that no token sees hold NaN. */
+static bool check_attention_of(const struct kernels *k, enum kv_type type, uint32_t dim,
+			       const uint32_t counts[], size_t n)
+{
+	struct random random = {6};
+	void *blocks[BLOCKS];
+	uint32_t filled = 0;
+	bool same = true;
+
+	for (size_t b = 0; b < BLOCKS; b++)
+		blocks[b] = memset(allocate(block_bytes(type, dim)), 0xff, block_bytes(type, dim));
+	for (size_t l = 0; l < COUNT(lengths); l++) {
+		const struct attention a = {type,
+					    dim,
+					    HEADS,
+					    lengths[l],
+					    1 / sqrtf((float)dim),
+					    (const void *const *)blocks,
+					    KEY_OFFSET,
+					    value_offset(dim)};
+		for (size_t i = 0; i < n; i++) {
+			const uint32_t seen = lengths[l] + (counts[i] ? counts[i] - 1 : 0);
+			for (; filled < seen; filled++) {
+				float key[128], value[128];
+				random_normal(&random, key, dim);
+				random_normal(&random, value, dim);
+				kernels_scalar.kv_put(blocks[filled / KV_BLOCK], type, KEY_OFFSET,
+						      value_offset(dim), filled % KV_BLOCK, key,
+						      value, dim);
+			}
+			same = same && check_tokens(k, &random, &a, counts[i]);
+		}
+	}
+	for (size_t b = 0; b < BLOCKS; b++)
+		free(blocks[b]);
+	return same;
+}
+
+static bool check_attention(const struct kernels *k, const uint32_t counts[], size_t n)
+{
+	for (int type = KV_F32; type <= KV_F16; type++)
+		for (size_t d = 0; d < COUNT(dims); d++)
+			if (!check_attention_of(k, (enum kv_type)type, dims[d], counts, n))
+				return false;
+	return true;
+}
+
+static bool check_attend(const struct kernels *k, enum format format)
+{
+	static const uint32_t alone[] = {0};
+
+	(void)format;
+	return check_attention(k, alone, COUNT(alone));
+}
+
+static bool check_attend_tokens(const struct kernels *k, enum format format)
+{
+	static const uint32_t counts[] = {1, 2, 5, TOKENS};
+
+	(void)format;
+	return check_attention(k, counts, COUNT(counts));
+}
+
+/* ---- all of them ---- */
+
+static const struct {
+	const char *name;
+	check_fn *check;
+	enum format format; /* where there is a function for each */
+} checks[] = {
+	{"multiply f32", check_multiply, FORMAT_F32},
+	{"multiply f16", check_multiply, FORMAT_F16},
+	{"multiply bf16", check_multiply, FORMAT_BF16},
+	{"multiply tq2", check_multiply, FORMAT_TQ2},
+	{"multiply tq3", check_multiply, FORMAT_TQ3},
+	{"multiply tq4", check_multiply, FORMAT_TQ4},
+	{"tq_prepare", check_prepare, 0},
+	{"tq_quantise_row tq2", check_quantise, FORMAT_TQ2},
+	{"tq_quantise_row tq3", check_quantise, FORMAT_TQ3},
+	{"tq_quantise_row tq4", check_quantise, FORMAT_TQ4},
+	{"rmsnorm", check_rmsnorm, 0},
+	{"rope", check_rope, 0},
+	{"silu_mul", check_silu_mul, 0},
+	{"softmax", check_softmax, 0},
+	{"add", check_add, 0},
+	{"add_scaled", check_add_scaled, 0},
+	{"kv_put", check_kv_put, 0},
+	{"attend", check_attend, 0},
+	{"attend_tokens", check_attend_tokens, 0},
+};
+
+int main(void)
+{
+	bool all = true;
+
+	for (const struct kernels *const *k = kernels_available() + 1; *k; k++) {
+		for (size_t i = 0; i < COUNT(checks); i++) {
+			const bool same = checks[i].check(*k, checks[i].format);
+			printf("%s %s %s\n", same ? "ok" : "not ok", (*k)->name, checks[i].name);
+			all = all && same;
+		}
+	}
+	return all ? EXIT_SUCCESS : EXIT_FAILURE;
+}
