@@ -8,22 +8,22 @@
 
 #include "kernels/neon.h"
 
-/* Elements i … i+3 of a stored row; if fewer than 4 are left, zeros behind them. */
-typedef float32x4_t load4_fn(const uint8_t *row, size_t i, size_t left);
+/* Elements i … i+3 of a stored row. */
+typedef float32x4_t load4_fn(const uint8_t *row, size_t i);
 
-ALWAYS_INLINE float32x4_t load4_f32(const uint8_t *row, size_t i, size_t left)
+ALWAYS_INLINE float32x4_t load4_f32(const uint8_t *row, size_t i)
 {
-	return load_up_to_4((const float *)(const void *)row + i, left);
+	return vld1q_f32((const float *)(const void *)row + i);
 }
 
-ALWAYS_INLINE float32x4_t load4_f16(const uint8_t *row, size_t i, size_t left)
+ALWAYS_INLINE float32x4_t load4_f16(const uint8_t *row, size_t i)
 {
-	return f16_to_f32_4(load_up_to_4_u16((const uint16_t *)(const void *)row + i, left));
+	return f16_to_f32_4(vld1_u16((const uint16_t *)(const void *)row + i));
 }
 
-ALWAYS_INLINE float32x4_t load4_bf16(const uint8_t *row, size_t i, size_t left)
+ALWAYS_INLINE float32x4_t load4_bf16(const uint8_t *row, size_t i)
 {
-	const uint16x4_t upper = load_up_to_4_u16((const uint16_t *)(const void *)row + i, left);
+	const uint16x4_t upper = vld1_u16((const uint16_t *)(const void *)row + i);
 	return vreinterpretq_f32_u32(vshll_n_u16(upper, 16));
 }
 
@@ -33,38 +33,62 @@ enum { ROWS_MAX = 2, TOKENS_MAX = 3, STEP = DOT_REGISTERS * NEON_LANES, ROW_CHUN
 /* Where the operands of one block of sums lie. */
 struct block {
 	const uint8_t *w; /* the first row */
-	size_t row_bytes;
+	size_t row_bytes, element_bytes;
 	const float *x[TOKENS_MAX];
 	float *y[TOKENS_MAX]; /* of the first row */
 	uint32_t k;
 };
 
+/* The last columns of a block, fewer than 16, where 16 can be read. Weights behind them are -0 and
+ * inputs +0: their product is -0, the one number that changes no sum when it is added (+0 would
+ * turn a sum of -0 into +0). */
+struct tail {
+	_Alignas(16) uint8_t w[ROWS_MAX][STEP * sizeof(float)];
+	float x[TOKENS_MAX][STEP];
+	struct block b;
+};
+
 typedef float32x4_t sums[ROWS_MAX][TOKENS_MAX][DOT_REGISTERS];
 
-/* Four elements along k, or `left` if there are fewer, into register d of each sum. The other lanes
- * keep their sums: even adding a product of zeros would turn a sum of -0 into +0. */
-ALWAYS_INLINE void add_products(sums sum, const struct block *b, size_t i, size_t left, size_t d,
-				size_t rows, size_t tokens, load4_fn *load4)
+/* 16 elements along k. rows and tokens are constants where this is inlined, here and below: the
+ * sums then stay in registers. */
+ALWAYS_INLINE void step(sums sum, const struct block *b, size_t i, size_t rows, size_t tokens,
+			load4_fn *load4)
 {
-	float32x4_t w[ROWS_MAX];
+	for (size_t d = 0; d < DOT_REGISTERS; d++, i += NEON_LANES) {
+		float32x4_t w[ROWS_MAX];
 
-	for (size_t r = 0; r < rows; r++)
-		w[r] = load4(b->w + r * b->row_bytes, i, left);
-	for (size_t t = 0; t < tokens; t++) {
-		const float32x4_t x = load_up_to_4(b->x[t] + i, left);
-		for (size_t r = 0; r < rows; r++) {
-			const float32x4_t more = vfmaq_f32(sum[r][t][d], w[r], x);
-			sum[r][t][d] = left >= NEON_LANES
-					       ? more
-					       : vbslq_f32(first_lanes(left), more, sum[r][t][d]);
+		for (size_t r = 0; r < rows; r++)
+			w[r] = load4(b->w + r * b->row_bytes, i);
+		for (size_t t = 0; t < tokens; t++) {
+			const float32x4_t x = vld1q_f32(b->x[t] + i);
+			for (size_t r = 0; r < rows; r++)
+				sum[r][t][d] = vfmaq_f32(sum[r][t][d], w[r], x);
 		}
 	}
 }
 
-/* rows and tokens are constants where this is inlined: the sums then stay in registers. */
+/* The columns from i on; -0 has the upper bit alone in every type. */
+ALWAYS_INLINE void copy_tail(struct tail *to, const struct block *b, size_t i, size_t rows,
+			     size_t tokens)
+{
+	const size_t left = b->k - i, element = b->element_bytes;
+
+	memset(to, 0, sizeof *to);
+	for (size_t r = 0; r < rows; r++) {
+		memcpy(to->w[r], b->w + r * b->row_bytes + i * element, left * element);
+		for (size_t past = left; past < STEP; past++)
+			to->w[r][past * element + element - 1] = 0x80;
+	}
+	for (size_t t = 0; t < tokens; t++)
+		to->b.x[t] = memcpy(to->x[t], b->x[t] + i, left * sizeof(float));
+	to->b.w = to->w[0];
+	to->b.row_bytes = sizeof to->w[0];
+}
+
 ALWAYS_INLINE void block_dots(const struct block *b, size_t rows, size_t tokens, load4_fn *load4)
 {
-	const size_t rest = b->k % STEP, whole = b->k - rest;
+	const size_t whole = b->k / STEP * STEP;
 	sums sum;
 
 	for (size_t r = 0; r < rows; r++)
@@ -72,13 +96,12 @@ ALWAYS_INLINE void block_dots(const struct block *b, size_t rows, size_t tokens,
 			for (size_t d = 0; d < DOT_REGISTERS; d++)
 				sum[r][t][d] = vdupq_n_f32(0);
 	for (size_t i = 0; i < whole; i += STEP)
-		for (size_t d = 0; d < DOT_REGISTERS; d++)
-			add_products(sum, b, i + d * NEON_LANES, NEON_LANES, d, rows, tokens,
-				     load4);
-	for (size_t d = 0; d < DOT_REGISTERS; d++)
-		if (rest > d * NEON_LANES)
-			add_products(sum, b, whole + d * NEON_LANES, rest - d * NEON_LANES, d, rows,
-				     tokens, load4);
+		step(sum, b, i, rows, tokens, load4);
+	if (whole < b->k) {
+		struct tail tail;
+		copy_tail(&tail, b, whole, rows, tokens);
+		step(sum, &tail.b, 0, rows, tokens, load4);
+	}
 	for (size_t t = 0; t < tokens; t++)
 		for (size_t r = 0; r < rows; r++)
 			b->y[t][r] = sum_dot_lanes(sum[r][t]);
@@ -109,7 +132,8 @@ ALWAYS_INLINE void multiply_floats(float *y, size_t ldy, const struct matrix *w,
 				   size_t n, load4_fn *load4, size_t element_bytes)
 {
 	const size_t blocks = (n + TOKENS_MAX - 1) / TOKENS_MAX;
-	struct block b = {.row_bytes = x->k * element_bytes, .k = x->k};
+	struct block b = {
+		.row_bytes = x->k * element_bytes, .element_bytes = element_bytes, .k = x->k};
 
 	for (uint32_t chunk = row0; chunk < row1; chunk += ROW_CHUNK) {
 		const uint32_t end = row1 - chunk < ROW_CHUNK ? row1 : chunk + ROW_CHUNK;
