@@ -78,7 +78,7 @@ ALWAYS_INLINE void copy_tail(struct tail *to, const struct block *b, size_t i, s
 	for (size_t r = 0; r < rows; r++) {
 		memcpy(to->w[r], b->w + r * b->row_bytes + i * element, left * element);
 		for (size_t past = left; past < STEP; past++)
-			to->w[r][past * element + element - 1] = 0x80;
+			to->w[r][(past + 1) * element - 1] = 0x80;
 	}
 	for (size_t t = 0; t < tokens; t++)
 		to->b.x[t] = memcpy(to->x[t], b->x[t] + i, left * sizeof(float));
@@ -88,7 +88,7 @@ ALWAYS_INLINE void copy_tail(struct tail *to, const struct block *b, size_t i, s
 
 ALWAYS_INLINE void block_dots(const struct block *b, size_t rows, size_t tokens, load4_fn *load4)
 {
-	const size_t whole = b->k / STEP * STEP;
+	const uint32_t whole = b->k - b->k % STEP;
 	sums sum;
 
 	for (size_t r = 0; r < rows; r++)

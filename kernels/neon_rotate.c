@@ -127,11 +127,13 @@ void neon_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k)
 
 /* ---- quantisation ---- */
 
+enum { DOT128_LANES = 2 * NEON_LANES };
+
 /* In tq.c's order of 8 lanes, which are two registers here. */
 ALWAYS_INLINE float dot128(const float32x4_t a[REGISTERS], const float32x4_t b[REGISTERS])
 {
 	float32x4_t low = vdupq_n_f32(0), high = vdupq_n_f32(0);
-	float lane[2 * NEON_LANES], sum = 0;
+	float lane[DOT128_LANES], sum = 0;
 
 	for (size_t i = 0; i < REGISTERS; i += 2) {
 		low = vaddq_f32(low, vmulq_f32(a[i], b[i]));
@@ -139,7 +141,7 @@ ALWAYS_INLINE float dot128(const float32x4_t a[REGISTERS], const float32x4_t b[R
 	}
 	vst1q_f32(lane, low);
 	vst1q_f32(lane + NEON_LANES, high);
-	for (size_t l = 0; l < 2 * NEON_LANES; l++)
+	for (size_t l = 0; l < DOT128_LANES; l++)
 		sum += lane[l];
 	return sum;
 }
