@@ -47,6 +47,7 @@ for tree in build build/asan build/tsan; do
 done
 
 run tests/bench/smoke.sh tests/bench/smoke.sh build/moefs-bench
+run tests/cross.sh tests/cross.sh
 
 if [ ! -c /dev/fuse ] || ! command -v fusermount3 >/dev/null; then
 	echo "FUSE is missing, so the tests of the mount are skipped; install fuse3 and load the fuse module"
