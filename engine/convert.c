@@ -1,5 +1,5 @@
 #include "engine/convert.h"
-#include "engine/checkpoint.h"
+#include "engine/sources.h"
 #include "engine/store_header.h"
 
 #include <errno.h>
@@ -10,113 +10,6 @@
 
 /* Norms outside the range that F16 holds with full precision make a store use F32 norms. */
 static const float f16_norm_least = 6.2e-5f, f16_norm_most = 6e4f;
-
-/* ---- the checkpoint's tensors against the plan ---- */
-
-/* A checkpoint with everything the plan wants: unknown, missing and misshapen tensors are errors.
- */
-struct sources {
-	struct checkpoint *checkpoint;
-	const struct config *config;
-	bool *used; /* [checkpoint_count] */
-};
-
-static const struct checkpoint_tensor *find_source(const struct sources *s, struct tensor_id id,
-						   char *name, size_t size, struct err *e)
-{
-	if (!architecture_tensor_name(s->config->architecture, id, name, size)) {
-		err_set(e, ENAMETOOLONG, "a tensor's name is too long");
-		return NULL;
-	}
-	const struct checkpoint_tensor *t = checkpoint_find(s->checkpoint, name);
-	if (!t && id.role == TENSOR_HEAD && s->config->tied_head)
-		return find_source(s, (struct tensor_id){.role = TENSOR_EMBEDDING}, name, size, e);
-	if (!t)
-		err_set(e, ENOENT,
-			"the checkpoint has no tensor %s, which a %s model needs; is the download "
-			"complete?",
-			name, s->config->architecture->model_type);
-	return t;
-}
-
-static int check_shape(const struct sources *s, const struct checkpoint_tensor *t,
-		       enum tensor_role role, struct err *e)
-{
-	uint32_t rows, cols;
-	config_tensor_shape(s->config, role, &rows, &cols);
-	bool right = cols ? t->dims == 2 && t->shape[0] == rows && t->shape[1] == cols
-			  : t->dims == 1 && t->shape[0] == rows;
-	if (!right && cols)
-		return err_set(
-			e, EINVAL,
-			"tensor %s has shape [%llu, %llu%s, but config.json makes it [%u, %u]",
-			t->name, (unsigned long long)(t->dims ? t->shape[0] : 0),
-			(unsigned long long)(t->dims > 1 ? t->shape[1] : 0),
-			t->dims > 2 ? ", …]" : "]", rows, cols);
-	if (!right)
-		return err_set(e, EINVAL,
-			       "tensor %s has shape [%llu%s, but config.json makes it [%u]",
-			       t->name, (unsigned long long)(t->dims ? t->shape[0] : 0),
-			       t->dims > 1 ? ", …]" : "]", rows);
-	if (!t->known_type)
-		return err_set(
-			e, ENOTSUP,
-			"tensor %s is of type %s; checkpoints in BF16, F16 or F32 can be mounted",
-			t->name, t->type);
-	return 0;
-}
-
-static int check_tensor(struct sources *s, struct tensor_id id, struct err *e)
-{
-	char name[256];
-	const struct checkpoint_tensor *t = find_source(s, id, name, sizeof name, e);
-	if (!t)
-		return -ENOENT;
-	s->used[t - checkpoint_tensor(s->checkpoint, 0)] = true;
-	return check_shape(s, t, id.role, e);
-}
-
-static int check_sources(struct sources *s, const struct plan *p, struct err *e)
-{
-	for (uint32_t i = 0; i < p->dense_count; i++) {
-		int failed = check_tensor(s, p->dense[i].id, e);
-		if (failed)
-			return failed;
-	}
-	for (uint32_t layer = 0; layer < p->routed_layers; layer++)
-		for (uint32_t x = 0; x < p->experts; x++)
-			for (uint32_t part = 0; part < EXPERT_PARTS; part++) {
-				struct tensor_id id = {plan_part_role(part), p->layer_of[layer], x};
-				int failed = check_tensor(s, id, e);
-				if (failed)
-					return failed;
-			}
-	for (size_t i = 0; i < checkpoint_count(s->checkpoint); i++)
-		if (!s->used[i])
-			return err_set(
-				e, EINVAL,
-				"the checkpoint has a tensor %s that a %s model does not know; "
-				"leaving it out would be a different model",
-				checkpoint_tensor(s->checkpoint, i)->name,
-				s->config->architecture->model_type);
-	return 0;
-}
-
-/* The type of what is not quantised: that of all matrices if they agree, else F32, which holds any.
- */
-static enum format kept_format(const struct sources *s)
-{
-	enum format kept = FORMAT_COUNT;
-	for (size_t i = 0; i < checkpoint_count(s->checkpoint); i++) {
-		const struct checkpoint_tensor *t = checkpoint_tensor(s->checkpoint, i);
-		if (t->dims < 2 || !t->known_type)
-			continue;
-		if (kept != FORMAT_COUNT && t->format != kept)
-			return FORMAT_F32;
-		kept = t->format;
-	}
-	return kept == FORMAT_COUNT ? FORMAT_F32 : kept;
-}
 
 /* ---- one thread's work ---- */
 
@@ -253,7 +146,7 @@ static int convert_expert(struct worker *w, const struct job *j, struct err *e)
 		struct tensor_id id = {plan_part_role(part), p->layer_of[j->routed_layer],
 				       j->expert};
 		const struct checkpoint_tensor *t =
-			find_source(w->shared->sources, id, name, sizeof name, e);
+			sources_find(w->shared->sources, id, name, sizeof name, e);
 		failed = t ? encode_rows(w, s, t, 0, s->rows, put, e) : -ENOENT;
 		if (!failed && format_is_tq(s->format))
 			failed = store_put_bytes(put, w->norms, format_norm_bytes(s), e);
@@ -270,7 +163,7 @@ static int convert_dense(struct worker *w, const struct job *j, struct err *e)
 	char name[256];
 	struct store_put *put;
 	const struct checkpoint_tensor *t =
-		find_source(w->shared->sources, pt->id, name, sizeof name, e);
+		sources_find(w->shared->sources, pt->id, name, sizeof name, e);
 	int failed = t ? store_put_begin(w->shared->writer, first, &put, e) : -ENOENT;
 	if (failed)
 		return failed;
@@ -317,7 +210,7 @@ static bool job_is_done(const struct shared *s, const struct job *j)
 static uint64_t source_bytes(const struct shared *s, struct tensor_id id)
 {
 	char name[256];
-	const struct checkpoint_tensor *t = find_source(s->sources, id, name, sizeof name, NULL);
+	const struct checkpoint_tensor *t = sources_find(s->sources, id, name, sizeof name, NULL);
 	return t ? t->bytes : 0;
 }
 
@@ -496,25 +389,19 @@ static int convert_with_norms(struct conversion *v, const struct sources *source
 
 int convert_run(struct conversion *v, struct err *e)
 {
-	struct sources s = {.config = v->config};
-	struct plan p = {0};
-	int failed = checkpoint_open(&s.checkpoint, v->directory, e);
+	struct sources s;
+	struct plan p;
+	int failed = plan_make(&p, v->config, &v->recipe, e);
 	if (failed)
 		return failed;
-	s.used = calloc(checkpoint_count(s.checkpoint) + 1, sizeof *s.used);
-	if (!s.used)
-		failed = err_set(e, ENOMEM, "out of memory for the list of tensors");
-	if (!failed)
-		failed = plan_make(&p, v->config, &v->recipe, e);
-	if (!failed)
-		failed = check_sources(&s, &p, e);
+	failed = sources_open(&s, v->directory, v->config, &p, e);
 	plan_free(&p);
-	enum format kept = failed ? FORMAT_F32 : kept_format(&s);
-	if (!failed)
-		failed = convert_with_norms(v, &s, kept, NORM_F16, e);
+	if (failed)
+		return failed;
+	enum format kept = sources_kept_format(&s);
+	failed = convert_with_norms(v, &s, kept, NORM_F16, e);
 	if (failed == -ERANGE)
 		failed = convert_with_norms(v, &s, kept, NORM_F32, e);
-	free(s.used);
-	checkpoint_close(s.checkpoint);
+	sources_close(&s);
 	return failed;
 }
