@@ -105,6 +105,7 @@ static int serve(struct program *p, struct err *e)
 {
 	loop_block_signals();
 	(void)signal(SIGPIPE, SIG_IGN);
+	(void)signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of the write, in words */
 	int code = mount_create(&p->mount, e);
 	if (code)
 		return code;
