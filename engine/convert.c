@@ -1,4 +1,5 @@
 #include "engine/convert.h"
+#include "engine/clock.h"
 #include "engine/sources.h"
 #include "engine/store_header.h"
 
@@ -6,7 +7,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* Norms outside the range that F16 holds with full precision make a store use F32 norms. */
 static const float f16_norm_least = 6.2e-5f, f16_norm_most = 6e4f;
@@ -375,10 +375,7 @@ static int convert_with_norms(struct conversion *v, const struct sources *source
 	uint64_t total = 0;
 	for (uint32_t i = 0; job_at(&p, i, &j); i++)
 		total += job_bytes(&s, &j);
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	atomic_store(&v->progress->started_ns,
-		     (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
+	atomic_store(&v->progress->started_ns, now_ns());
 	atomic_store(&v->progress->done, 0);
 	atomic_store(&v->progress->total, total);
 	failed = convert_as_planned(v, sources, &p, e);

@@ -18,6 +18,7 @@
 #include "engine/answer.h"
 #include "engine/chat.h"
 #include "engine/checkpoint.h"
+#include "engine/clock.h"
 #include "engine/convert.h"
 #include "engine/forward.h"
 #include "engine/model.h"
@@ -126,8 +127,6 @@ struct session {
 	struct context context;
 	struct token_list history; /* the conversation's ids without the system message */
 };
-
-uint64_t now_ns(void); /* CLOCK_MONOTONIC */
 
 /* load.c, from the generation thread but for the first two: everything up to READY, or undone
  * again. */

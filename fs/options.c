@@ -100,15 +100,6 @@ static int take_size(const char *name, const char *string, uint64_t *bytes, stru
 	return err_set(e, EINVAL, "-o %s=%s is not a size such as 512M or 4G", name, string);
 }
 
-static int check_quant(const char *quant, struct err *e)
-{
-	static const char *const known[] = {"tq2", "tq3", "tq4", "bf16"};
-	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-		if (!quant || strcmp(quant, known[i]) == 0)
-			return 0;
-	return err_set(e, EINVAL, "-o quant=%s: choose one of tq2, tq3, tq4 and bf16", quant);
-}
-
 static int add_libfuse_options(struct options *o, struct err *e)
 {
 	if (fuse_opt_add_arg(&o->fuse, "-odefault_permissions,fsname=moefs,subtype=moefs") ||
@@ -138,8 +129,6 @@ int options_parse(struct options *o, int argc, char **argv, struct err *e)
 		code = take_size("budget", o->budget, &o->engine.budget, e);
 	if (!code)
 		code = take_size("context_budget", o->context_budget, &o->engine.context_budget, e);
-	if (!code)
-		code = check_quant(o->quant, e);
 	if (!code)
 		code = add_libfuse_options(o, e);
 	o->engine.quant = o->quant;
