@@ -1,12 +1,15 @@
-/* The pager as a whole: creation, sources, the budget, and looking. Batches are in pager_batch.c,
- * slots and eviction in pool.c, reads in reader.c. */
+/* The pager as a whole: creation, sources, the budget, the policy's name, and looking. Batches are
+ * in pager_batch.c, slots and eviction in pool.c, the threads that read in loader.c. */
 #include "cache/pager.h"
 
 #include "cache/pool.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 int pager_create(struct pager **out, uint64_t budget_bytes, struct err *e)
@@ -23,16 +26,15 @@ int pager_create_with(struct pager **out, uint64_t budget_bytes, enum pager_io i
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->changed, NULL);
 	p->budget = budget_bytes;
-	while (p->readers_free < PAGER_READERS) {
-		struct reader *r;
-		int rc = reader_create(&r, io == PAGER_IO_URING, e);
-		if (rc) {
-			pager_destroy(p);
-			return rc;
-		}
-		p->readers[p->readers_free++] = r;
+	p->policy = policy_default();
+	p->shield = p->prefetch = true;
+	depth_init(&p->depth);
+	p->depth_now = p->depth.depth;
+	int rc = loaders_start(p, io, e);
+	if (rc) {
+		pager_destroy(p);
+		return rc;
 	}
-	p->async = reader_async(p->readers[0]);
 	*out = p;
 	return 0;
 }
@@ -42,8 +44,7 @@ void pager_destroy(struct pager *p)
 	if (!p)
 		return;
 	assert(!p->sources);
-	while (p->readers_free > 0)
-		reader_destroy(p->readers[--p->readers_free]);
+	loaders_stop(p);
 	pthread_cond_destroy(&p->changed);
 	pthread_mutex_destroy(&p->lock);
 	free(p);
@@ -70,6 +71,51 @@ int pager_set_budget(struct pager *p, uint64_t bytes, struct err *e)
 		(unsigned long long)bytes, largest);
 }
 
+/* ---- the policy ---- */
+
+int pager_set_policy(struct pager *p, const char *words, struct err *e)
+{
+	char copy[PAGER_POLICY_TEXT], *rest = copy, *word;
+	const struct policy *policy = NULL;
+	bool shield = true, prefetch = true;
+	if ((size_t)snprintf(copy, sizeof copy, "%s", words) >= sizeof copy)
+		return err_set(e, EINVAL, "policy: longer than any that there is");
+	while ((word = strsep(&rest, " \n"))) {
+		if (!*word)
+			continue;
+		if (!policy && (policy = policy_find(word)))
+			continue;
+		if (!strcmp(word, "no-shield"))
+			shield = false;
+		else if (!strcmp(word, "no-prefetch"))
+			prefetch = false;
+		else
+			return err_set(e, EINVAL,
+				       "policy: \"%s\" is not lrfu, lru or lfu, followed by "
+				       "no-shield, no-prefetch or nothing",
+				       word);
+	}
+	if (!policy)
+		return err_set(e, EINVAL, "policy: name lrfu, lru or lfu");
+	pthread_mutex_lock(&p->lock);
+	p->shield = shield;
+	p->prefetch = prefetch;
+	if (policy != p->policy) {
+		p->policy = policy;
+		pool_forget_uses(p);
+	}
+	pthread_mutex_unlock(&p->lock);
+	return 0;
+}
+
+void pager_policy(struct pager *p, char words[PAGER_POLICY_TEXT])
+{
+	pthread_mutex_lock(&p->lock);
+	(void)snprintf(words, PAGER_POLICY_TEXT, "%s%s%s", p->policy->name,
+		       p->shield ? "" : " no-shield", p->prefetch ? "" : " no-prefetch");
+	pthread_mutex_unlock(&p->lock);
+}
+
 /* ---- sources ---- */
 
 /* Whole pages, since that is what a slot takes; 0 if it overflows. */
@@ -79,51 +125,77 @@ static size_t page_round(size_t bytes)
 	return __builtin_add_overflow(bytes, page - 1, &sum) ? 0 : sum / page * page;
 }
 
-int pager_add(struct pager *p, struct pager_source **out, const struct store *store,
-	      size_t slot_bytes, pager_arrange_fn *arrange, void *ctx, struct err *e)
+static void source_free(struct pager_source *s)
 {
-	const struct store_info *info = store_info(store);
-	size_t count_of = (size_t)info->layers * info->experts;
-	size_t rounded = page_round(slot_bytes);
-	*out = NULL;
-	if (rounded == 0)
-		return err_set(e, EINVAL, "%s: experts of %zu bytes", store_folder(store),
-			       slot_bytes);
+	if (!s)
+		return;
+	free(s->entries);
+	free(s->key);
+	free(s->held_key);
+	free(s->age);
+	free(s->predicted);
+	free(s->warm);
+	free(s);
+}
+
+/* A source with all its experts absent and never used; NULL: out of memory. */
+static struct pager_source *source_new(struct pager *p, const struct pager_supply *supply)
+{
+	const struct store_info *info = store_info(supply->store);
+	size_t all = (size_t)info->layers * info->experts;
 	struct pager_source *s = calloc(1, sizeof *s);
-	struct entry *entries = calloc(count_of + 1, sizeof *entries);
-	if (!s || !entries) {
-		free(s);
-		free(entries);
-		return err_sys(e, ENOMEM, "%s: the table of experts", store_folder(store));
-	}
+	if (!s)
+		return NULL;
 	*s = (struct pager_source){
 		.pager = p,
-		.store = store,
+		.supply = *supply,
 		.layers = info->layers,
 		.experts = info->experts,
-		.slot_bytes = rounded,
-		.arrange = arrange,
-		.ctx = ctx,
-		.entries = entries,
+		.slot_bytes = page_round(supply->slot_bytes),
+		.entries = calloc(all + 1, sizeof *s->entries),
+		.key = calloc(all + 1, sizeof *s->key),
+		.held_key = calloc(all + 1, sizeof *s->held_key),
+		.age = calloc(info->layers + 1u, sizeof *s->age),
+		.predicted = calloc(info->experts + 1u, sizeof *s->predicted),
 	};
-	for (size_t i = 0; i < count_of; i++)
-		entries[i].source = s;
+	if (!s->entries || !s->key || !s->held_key || !s->age || !s->predicted) {
+		source_free(s);
+		return NULL;
+	}
+	for (size_t i = 0; i < all; i++) {
+		s->entries[i].source = s;
+		s->key[i] = -INFINITY;
+		s->held_key[i] = INFINITY;
+	}
+	return s;
+}
 
+int pager_add(struct pager *p, struct pager_source **out, const struct pager_supply *supply,
+	      struct err *e)
+{
+	const char *folder = store_folder(supply->store);
+	size_t rounded = page_round(supply->slot_bytes);
+	*out = NULL;
+	if (rounded == 0)
+		return err_set(e, EINVAL, "%s: experts of %zu bytes", folder, supply->slot_bytes);
+	struct pager_source *s = source_new(p, supply);
+	if (!s)
+		return err_sys(e, ENOMEM, "%s: the table of experts", folder);
 	pthread_mutex_lock(&p->lock);
 	uint64_t budget = p->budget;
 	if (rounded <= budget) {
+		s->turns = p->turns;
 		s->next = p->sources;
 		p->sources = s;
 	}
 	pthread_mutex_unlock(&p->lock);
 	if (rounded > budget) {
-		free(s);
-		free(entries);
+		source_free(s);
 		return err_set(
 			e, ERANGE,
 			"%s: a cache of %llu bytes cannot hold one expert of %zu bytes; give at "
 			"least that with -o budget= or cache/budget",
-			store_folder(store), (unsigned long long)budget, rounded);
+			folder, (unsigned long long)budget, rounded);
 	}
 	*out = s;
 	return 0;
@@ -133,6 +205,10 @@ void pager_remove(struct pager_source *s)
 {
 	struct pager *p = s->pager;
 	pthread_mutex_lock(&p->lock);
+	loader_forget_source(p, s);
+	warm_stop(s);
+	while (s->loading > 0)
+		pthread_cond_wait(&p->changed, &p->lock);
 	for (size_t i = 0; i < (size_t)s->layers * s->experts; i++)
 		if (s->entries[i].slot)
 			pool_release(p, &s->entries[i]);
@@ -142,8 +218,7 @@ void pager_remove(struct pager_source *s)
 	*link = s->next;
 	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
-	free(s->entries);
-	free(s);
+	source_free(s);
 }
 
 /* ---- looking: no lock ---- */
@@ -182,7 +257,11 @@ static void look(const struct pager *p, const struct counters *c, struct pager_s
 		.bytes_read = load(&c->bytes_read),
 		.experts_resident = load(&c->resident),
 		.wait_ns = load(&c->wait_ns),
-		.io = p->async ? "io_uring" : "pread",
+		.prefetched = load(&c->prefetched),
+		.prefetch_hits = load(&c->prefetch_hits),
+		.waiting = atomic_load_explicit(&p->waiting, memory_order_relaxed),
+		.depth = atomic_load_explicit(&p->depth_now, memory_order_relaxed),
+		.io = p->ring ? "io_uring" : "pread",
 	};
 }
 

@@ -1,8 +1,8 @@
 /* The pager: one bounded pool of experts in anonymous memory, shared by all mounted models.
  *
  * An expert comes into memory only through here: read from its store in one O_DIRECT read,
- * verified, arranged for the kernels by the source's callback, and kept until the policy (LRU)
- * evicts it. The pager knows bytes and (source, layer, expert) numbers, not tensors.
+ * verified, arranged for the kernels by the source's callback, and kept until the replacement
+ * policy evicts it. The pager knows bytes and (source, layer, expert) numbers, not tensors.
  *
  * The unit of work is a batch: the experts that one layer needs at one step. The caller takes them
  * as they become ready, resident ones first, computes, and gives each back:
@@ -17,14 +17,13 @@
  * models cannot deadlock. Reads go on while the caller computes. An expert that two batches need
  * is read by one of them, and the other waits for it.
  *
- * LRU: a hit makes an expert the most recently used when its batch begins, in the order of the
- * batch's array; a miss when its read is started, in the same order. When experts are given back
- * does not count, so the order does not depend on how fast anything was. What an open batch has yet
- * to take is evicted only when there is no other way for a batch to go on at all.
+ * An expert counts as used when its batch begins, hit or miss, in the order of the batch's array.
+ * When experts are given back does not count, so what is evicted does not depend on how fast
+ * anything was computed. What an open batch has yet to take is evicted only when there is no other
+ * way for a batch to go on at all.
  *
- * Memory: slots are what `budget` bounds. Besides them the pager has buffers for reads: at most
- * 4 batches read at once, each with up to 8 buffers of a record's aligned range, made when first
- * used.
+ * Memory: slots are what `budget` bounds. Besides them the pager's threads have buffers for reads
+ * in flight: some 8 records.
  *
  * Threads: one mutex (pager.lock) guards the pool; it is never held during I/O or arranging, and no
  * other lock is taken under it. Everything that a looker sees is atomic: pager_inspect and
@@ -42,11 +41,21 @@
 
 struct pager;
 struct pager_source; /* one model's experts */
-struct reader;
 
 /* Rearranges a verified record for the kernels: slot has slot_bytes, page-aligned, with what an
- * earlier occupant left in it. Called from the thread that runs the batch, without locks. */
+ * earlier occupant left in it. Called from the pager's threads, several at once, without locks. */
 typedef void pager_arrange_fn(void *ctx, void *slot, const void *record);
+/* Makes a record that the store does not have yet and sees to it that it gets there. Called like
+ * the above; may block. 0, or a negative errno in words. */
+typedef int pager_make_fn(void *ctx, uint32_t layer, uint32_t expert, void *record, struct err *e);
+
+struct pager_supply {		   /* where a model's experts come from */
+	const struct store *store; /* the caller's; outlives the source */
+	size_t slot_bytes;
+	pager_arrange_fn *arrange;
+	pager_make_fn *make; /* NULL: the store has them all */
+	void *ctx;
+};
 
 enum pager_io {
 	PAGER_IO_URING, /* where the kernel allows it, else pread */
@@ -60,11 +69,19 @@ void pager_destroy(struct pager *p); /* after all sources are gone */
  * the rest as it is put back. */
 int pager_set_budget(struct pager *p, uint64_t bytes, struct err *e);
 
-/* Registers a model; the store stays the caller's and outlives the source. A slot takes slot_bytes
- * rounded up to pages of the budget; ERANGE if that is more than all of it. */
-int pager_add(struct pager *p, struct pager_source **out, const struct store *store,
-	      size_t slot_bytes, pager_arrange_fn *arrange, void *ctx, struct err *e);
-void pager_remove(struct pager_source *s); /* frees its slots; no batch may be open */
+/* "lrfu" (the default), "lru" or "lfu", then any of "no-shield" and "no-prefetch", which switch
+ * off what predictions are used for; see README.md here. EINVAL names what is not known. Changing
+ * the policy forgets how experts were used. */
+int pager_set_policy(struct pager *p, const char *words, struct err *e);
+enum { PAGER_POLICY_TEXT = 64 };
+void pager_policy(struct pager *p, char words[PAGER_POLICY_TEXT]);
+
+/* Registers a model. A slot takes slot_bytes rounded up to pages of the budget; ERANGE if that is
+ * more than all of it. */
+int pager_add(struct pager *p, struct pager_source **out, const struct pager_supply *supply,
+	      struct err *e);
+/* Frees its slots, when reads in flight have ended; no batch may be open. */
+void pager_remove(struct pager_source *s);
 
 struct pager_ready {
 	uint32_t index;	  /* into the array given to pager_begin */
@@ -75,11 +92,12 @@ struct pager_batch {
 	uint32_t layer, count;
 	const uint32_t *experts; /* the caller's, distinct, for the life of the batch */
 	/* The pager's: */
-	uint8_t *state;	       /* [count] how far each has got */
-	uint32_t held;	       /* returned, not yet put back */
-	uint32_t reading;      /* in flight */
-	uint32_t left;	       /* not yet returned */
-	struct reader *reader; /* while reads are in flight */
+	uint8_t *state;	  /* [count] how far each has got */
+	uint32_t held;	  /* returned, not yet put back */
+	uint32_t reading; /* asked for and not yet there */
+	uint32_t left;	  /* not yet returned */
+	int failed;	  /* why one of its reads failed; 0: none did */
+	struct err error;
 };
 /* Counts a hit (resident now) or a miss for each expert, once per batch; `token` is recorded as its
  * last use. A batch is used by one thread; after a failure of pager_begin it is empty. */
@@ -91,7 +109,23 @@ int pager_begin(struct pager_batch *b, struct pager_source *s, uint32_t layer,
  * again. */
 int pager_next(struct pager_batch *b, struct pager_ready *ready, uint32_t max, struct err *e);
 void pager_put(struct pager_batch *b, const struct pager_ready *r);
-void pager_end(struct pager_batch *b); /* waits for reads in flight; nothing may be held */
+void pager_end(struct pager_batch *b); /* nothing may be held; reads in flight go on */
+
+/* ---- looking ahead ---- */
+
+/* The experts that the next batch of `layer` will probably want: they are evicted last, and absent
+ * ones are read while no batch waits for the device. Forgotten when any batch of the source begins.
+ */
+void pager_predict(struct pager_source *s, uint32_t layer, const uint32_t *experts, uint32_t n);
+/* False: a prediction would change nothing. */
+bool pager_predicts(const struct pager_source *s);
+
+/* How hot each expert is, heat[layers * experts]: larger is hotter, -INFINITY was never used. Only
+ * comparable under one policy. */
+void pager_heat(const struct pager_source *s, double *heat);
+/* Takes over what pager_heat gave (of another time), and reads the hottest experts into room that
+ * is free, in the background, until a batch begins. */
+void pager_warm(struct pager_source *s, const double *heat);
 
 /* ---- looking ---- */
 
@@ -109,11 +143,16 @@ void pager_inspect(const struct pager_source *s, uint32_t layer, uint32_t expert
 struct pager_stats {
 	uint64_t budget, used, peak; /* of slots; used exceeds budget only while that shrinks */
 	uint64_t hits, misses, evictions, bytes_read, experts_resident;
-	uint64_t wait_ns; /* time that batches spent waiting for reads */
-	const char *io;	  /* "io_uring" or "pread" */
+	uint64_t wait_ns;		    /* time that batches spent waiting for reads */
+	uint64_t prefetched, prefetch_hits; /* reads for predictions, and those that came true */
+	uint32_t waiting;		    /* batches that wait now */
+	uint32_t depth;			    /* reads in flight at most, as found out */
+	const char *io;			    /* "io_uring" or "pread" */
 };
 void pager_stats(const struct pager *p, struct pager_stats *out);
-/* The same counters for one source; budget and peak are the pool's. */
+/* The same counters for one source; budget, peak, waiting and depth are the pool's. */
 void pager_source_stats(const struct pager_source *s, struct pager_stats *out);
+/* How many of so many experts pager_warm has asked for; total 0: it is not at work. */
+void pager_warming(const struct pager_source *s, uint32_t *done, uint32_t *total);
 
 #endif

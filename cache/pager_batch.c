@@ -1,13 +1,11 @@
 /* Batches: the experts that one layer needs at one step, from wanted to given back.
  *
- * What pager_next does, in this order: it returns what is resident; it starts reads for what is
- * absent, as far as there is room; if it has nothing to return it waits, first for a read of its
- * own, else for its turn (an expert that another batch is loading, room, or a reader). It waits for
- * room only while it holds nothing and has nothing in flight, and a batch with reads in flight ends
- * them before it waits for anything else; so every batch that has something will give it back
- * without waiting for one that has nothing, and none can be left waiting for ever. The batch that
- * waits for room first keeps all others from taking room until it got some, or a large expert could
- * starve.
+ * What pager_next does, in this order: it gives absent experts slots, as far as there is room, and
+ * asks the loaders for them; it returns what is resident; else it waits. It waits for room only
+ * while it holds nothing and nothing is being read for it. So every batch that has something will
+ * give it back without waiting for one that has nothing, reads end by themselves, and none can be
+ * left waiting for ever. The batch that waits for room first keeps all others from taking room
+ * until it got some, or a large expert could starve.
  */
 #include "cache/pager.h"
 
@@ -19,8 +17,11 @@
 #include <string.h>
 #include <time.h>
 
-/* LOADING is a read of this batch; what other batches load is WANTED here. */
-enum progress { WANTED, LOADING, HELD, PUT };
+/* How many experts a batch has read ahead of its arithmetic: enough for any device, and no more, as
+ * each takes a slot from what may be used before. */
+enum { READ_AHEAD = 2 * DEPTH_MOST };
+
+enum progress { WANTED, HELD, PUT };
 
 static struct entry *entry_of(const struct pager_batch *b, uint32_t i)
 {
@@ -40,13 +41,33 @@ static int check_range(const struct pager_source *s, uint32_t layer, const uint3
 		       uint32_t n, struct err *e)
 {
 	if (layer >= s->layers)
-		return err_set(e, EINVAL, "%s: has no routed layer %u", store_folder(s->store),
-			       layer);
+		return err_set(e, EINVAL, "%s: has no routed layer %u",
+			       store_folder(s->supply.store), layer);
 	for (uint32_t i = 0; i < n; i++)
 		if (experts[i] >= s->experts)
 			return err_set(e, EINVAL, "%s: layer %u has no expert %u",
-				       store_folder(s->store), layer, experts[i]);
+				       store_folder(s->supply.store), layer, experts[i]);
 	return 0;
+}
+
+static void want_all(struct pager_batch *b, uint64_t token)
+{
+	struct pager_source *s = b->source;
+	struct pager *p = s->pager;
+	uint64_t time = now(CLOCK_REALTIME);
+	for (uint32_t i = 0; i < b->count; i++) {
+		struct entry *x = entry_of(b, i);
+		bool hit = x->state == ENTRY_RESIDENT;
+		x->wanted++;
+		x->last_token = token;
+		x->last_used = time;
+		(*(hit ? &x->hits : &x->misses))++;
+		count(hit ? &p->total.hits : &p->total.misses, hit ? &s->own.hits : &s->own.misses,
+		      1);
+		if (x->prefetched)
+			count(&p->total.prefetch_hits, &s->own.prefetch_hits, 1);
+		pool_use(p, x);
+	}
 }
 
 int pager_begin(struct pager_batch *b, struct pager_source *s, uint32_t layer,
@@ -59,7 +80,8 @@ int pager_begin(struct pager_batch *b, struct pager_source *s, uint32_t layer,
 		return rc;
 	uint8_t *state = calloc((size_t)n + 1, sizeof *state); /* all WANTED */
 	if (!state)
-		return err_sys(e, ENOMEM, "%s: a batch of %u experts", store_folder(s->store), n);
+		return err_sys(e, ENOMEM, "%s: a batch of %u experts",
+			       store_folder(s->supply.store), n);
 	*b = (struct pager_batch){.source = s,
 				  .layer = layer,
 				  .count = n,
@@ -67,23 +89,12 @@ int pager_begin(struct pager_batch *b, struct pager_source *s, uint32_t layer,
 				  .state = state,
 				  .left = n};
 
-	uint64_t time = now(CLOCK_REALTIME);
 	pthread_mutex_lock(&p->lock);
-	for (uint32_t i = 0; i < n; i++) {
-		struct entry *x = entry_of(b, i);
-		x->wanted++;
-		x->last_token = token;
-		x->last_used = time;
-		if (x->state == ENTRY_RESIDENT) {
-			x->hits++;
-			count(&p->total.hits, &s->own.hits, 1);
-		} else {
-			x->misses++;
-			count(&p->total.misses, &s->own.misses, 1);
-		}
-		if (x->slot)
-			pool_touch(p, x);
-	}
+	prediction_end(s);
+	loader_forget_source(p, s);
+	warm_stop(s);
+	pool_visit(p, s, layer);
+	want_all(b, token);
 	pthread_mutex_unlock(&p->lock);
 	return 0;
 }
@@ -93,7 +104,7 @@ int pager_begin(struct pager_batch *b, struct pager_source *s, uint32_t layer,
 static void hold(struct pager_batch *b, uint32_t i, struct pager_ready *out)
 {
 	struct entry *x = entry_of(b, i);
-	x->pins++;
+	pool_pin(x);
 	x->wanted--;
 	b->state[i] = HELD;
 	b->held++;
@@ -110,142 +121,35 @@ static uint32_t take_resident(struct pager_batch *b, struct pager_ready *ready, 
 	return n;
 }
 
-static bool get_reader(struct pager_batch *b)
+/* Asks for absent experts of the batch, in its order, as many as there is room for. -ENOMEM: there
+ * is room below the budget, but no memory, and nothing to wait for instead. */
+static int request(struct pager_batch *b, struct err *e)
 {
 	struct pager *p = b->source->pager;
-	if (!b->reader && p->readers_free > 0)
-		b->reader = p->readers[--p->readers_free];
-	return b->reader && reader_room(b->reader) > 0;
-}
-
-static void return_idle_reader(struct pager_batch *b)
-{
-	struct pager *p = b->source->pager;
-	if (!b->reader || b->reading > 0)
-		return;
-	p->readers[p->readers_free] = b->reader;
-	b->reader = NULL;
-	if (p->readers_free++ == 0) /* somebody may wait for one */
-		pthread_cond_broadcast(&p->changed);
-}
-
-/* A read that did not come to be: the expert is absent again, and the batch still wants it. */
-static void unload(struct pager_batch *b, uint32_t i)
-{
-	struct pager *p = b->source->pager;
-	pool_release(p, entry_of(b, i));
-	b->state[i] = WANTED;
-	b->reading--;
-	pthread_cond_broadcast(&p->changed);
-}
-
-/* Gives slots to absent experts of the batch, as many as there are room and buffers for. Returns
- * how many, their indices in chosen[], or -ENOMEM. */
-static int choose_reads(struct pager_batch *b, uint32_t chosen[READER_DEPTH], struct err *e)
-{
-	struct pager *p = b->source->pager;
-	int n = 0, rc = 1;
+	uint32_t n = 0;
+	int rc = 1;
 	if (p->first_in_line && p->first_in_line != b)
 		return 0;
-	for (uint32_t i = 0; i < b->count && rc > 0; i++) {
+	for (uint32_t i = 0; i < b->count && b->reading < READ_AHEAD; i++) {
 		struct entry *x = entry_of(b, i);
 		if (b->state[i] != WANTED || x->state != ENTRY_ABSENT)
 			continue;
-		if (!get_reader(b) || (unsigned)n == reader_room(b->reader))
+		rc = pool_take(p, x, b->held == 0 && b->reading == 0 ? NEED_MUST : NEED_DEMAND);
+		if (rc <= 0)
 			break;
-		rc = pool_take(p, x, b->held == 0 && b->reading == 0);
-		if (rc > 0) {
-			b->state[i] = LOADING;
-			b->reading++;
-			chosen[n++] = i;
-		}
+		loader_demand(p, x, b);
+		b->reading++;
+		n++;
 	}
-	if (rc < 0 && n == 0)
+	loader_wake(p, n);
+	if (rc < 0 && b->held == 0 && b->reading == 0)
 		return err_sys(e, -rc, "%s: no memory for an expert of layer %u; lower the budget",
-			       store_folder(b->source->store), b->layer);
-	return n;
+			       store_folder(b->source->supply.store), b->layer);
+	return 0;
 }
 
-/* Starts reads; the lock is released meanwhile if there are any. */
-static int start_reads(struct pager_batch *b, struct err *e)
-{
-	struct pager *p = b->source->pager;
-	uint32_t chosen[READER_DEPTH];
-	int rc = 0, queued = 0, n = choose_reads(b, chosen, e);
-	if (n > 0) {
-		pthread_mutex_unlock(&p->lock);
-		while (queued < n && rc == 0) {
-			uint32_t i = chosen[queued];
-			struct store_extent extent =
-				store_expert(b->source->store, b->layer, b->experts[i]);
-			rc = reader_queue(b->reader, &extent, i, e);
-			queued += rc == 0;
-		}
-		reader_submit(b->reader);
-		pthread_mutex_lock(&p->lock);
-		for (int k = queued; k < n; k++)
-			unload(b, chosen[k]);
-	}
-	return_idle_reader(b); /* got one, but no room to read into */
-	return n < 0 ? n : rc;
-}
-
-static int read_error(const struct pager_batch *b, uint32_t i, int code, struct err *e)
-{
-	const char *folder = store_folder(b->source->store);
-	if (code == ENODATA)
-		return err_set(
-			e, EIO,
-			"%s/experts.safetensors: ends before layer %u expert %u does; remove the "
-			"folder to convert again",
-			folder, b->layer, b->experts[i]);
-	return err_sys(
-		e, code,
-		"%s/experts.safetensors: cannot read layer %u expert %u; try again, and if it "
-		"fails again remove the folder to convert anew",
-		folder, b->layer, b->experts[i]);
-}
-
-/* Waits for one read of this batch, verifies and arranges it, without the lock. Returns 1 with the
- * expert held, or a negative errno with the expert absent again. */
-static int finish_read(struct pager_batch *b, struct pager_ready *ready, struct err *e)
-{
-	struct pager_source *s = b->source;
-	struct pager *p = s->pager;
-	struct read_done done;
-
-	pthread_mutex_unlock(&p->lock);
-	uint64_t start = now(CLOCK_MONOTONIC);
-	reader_wait(b->reader, &done);
-	count(&p->total.wait_ns, &s->own.wait_ns, now(CLOCK_MONOTONIC) - start);
-	count(&p->total.bytes_read, &s->own.bytes_read, done.bytes);
-	struct entry *x = entry_of(b, done.tag);
-	int rc = done.result;
-	if (rc)
-		rc = read_error(b, done.tag, -rc, e);
-	else
-		rc = store_verify_expert(s->store, b->layer, b->experts[done.tag], done.record, e);
-	if (!rc)
-		s->arrange(s->ctx, x->slot, done.record);
-	reader_release(b->reader, &done);
-	pthread_mutex_lock(&p->lock);
-
-	if (rc) {
-		unload(b, done.tag);
-	} else {
-		x->state = ENTRY_RESIDENT;
-		x->resident = true;
-		count(&p->total.resident, &s->own.resident, 1);
-		b->reading--;
-		hold(b, done.tag, ready);
-		pthread_cond_broadcast(&p->changed);
-	}
-	return_idle_reader(b);
-	return rc ? rc : 1;
-}
-
-/* Nothing resident, nothing in flight, no room to start anything: until something changes. */
-static int wait_turn(struct pager_batch *b, struct err *e)
+/* Until something changes: a read ends, or somebody gives room. */
+static int wait_for_change(struct pager_batch *b, struct err *e)
 {
 	struct pager *p = b->source->pager;
 	bool loading = false, absent = false;
@@ -260,10 +164,12 @@ static int wait_turn(struct pager_batch *b, struct err *e)
 		return err_set(e, EAGAIN,
 			       "the cache has no room for more while this batch holds %u experts",
 			       b->held);
-	if (b->held == 0 && absent && !p->first_in_line)
+	if (b->held == 0 && b->reading == 0 && absent && !p->first_in_line)
 		p->first_in_line = b;
 	uint64_t start = now(CLOCK_MONOTONIC);
+	p->waiting++;
 	pthread_cond_wait(&p->changed, &p->lock);
+	p->waiting--;
 	count(&p->total.wait_ns, &b->source->own.wait_ns, now(CLOCK_MONOTONIC) - start);
 	return 0;
 }
@@ -278,17 +184,19 @@ int pager_next(struct pager_batch *b, struct pager_ready *ready, uint32_t max, s
 		return err_set(e, EINVAL, "a batch was asked for no experts");
 	pthread_mutex_lock(&p->lock);
 	while (rc == 0 && b->left > 0) {
-		rc = (int)take_resident(b, ready, max);
-		if (rc > 0) {
-			/* Reads that go on by themselves are started before the caller computes;
-			 * a failure to start them is met again by the next call. */
-			if (p->async)
-				(void)start_reads(b, NULL);
+		if (b->failed) {
+			rc = b->failed;
+			if (e)
+				*e = b->error;
 			break;
 		}
-		rc = start_reads(b, e);
-		if (rc == 0)
-			rc = b->reading > 0 ? finish_read(b, ready, e) : wait_turn(b, e);
+		/* What is resident is pinned before room is made for what is not. */
+		uint32_t n = take_resident(b, ready, max);
+		rc = request(b, n ? NULL : e);
+		if (n > 0)
+			rc = (int)n; /* a failure to ask is met again by the next call */
+		else if (rc == 0)
+			rc = wait_for_change(b, e);
 	}
 	if (p->first_in_line == b) {
 		p->first_in_line = NULL;
@@ -306,30 +214,31 @@ void pager_put(struct pager_batch *b, const struct pager_ready *r)
 	pthread_mutex_lock(&p->lock);
 	b->state[r->index] = PUT;
 	b->held--;
-	if (--x->pins == 0) {
-		pool_shrink(p);
-		pthread_cond_broadcast(&p->changed);
-	}
+	pool_unpin(p, x);
+	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
+}
+
+/* What is being read for a batch that ends goes on: it may still serve others. */
+static void disown(struct pager_batch *b)
+{
+	for (uint32_t i = 0; i < b->count; i++) {
+		struct entry *x = entry_of(b, i);
+		if (b->state[i] == WANTED)
+			x->wanted--;
+		if (x->batch == b)
+			x->batch = NULL;
+	}
 }
 
 void pager_end(struct pager_batch *b)
 {
-	struct pager_ready ready;
 	if (!b->state)
 		return;
 	assert(b->held == 0);
 	struct pager *p = b->source->pager;
 	pthread_mutex_lock(&p->lock);
-	while (b->reading > 0) { /* the caller gave up: what is read may still serve others */
-		if (finish_read(b, &ready, NULL) > 0) {
-			entry_of(b, ready.index)->pins--;
-			b->held--;
-		}
-	}
-	for (uint32_t i = 0; i < b->count; i++)
-		if (b->state[i] == WANTED)
-			entry_of(b, i)->wanted--;
+	disown(b);
 	pool_shrink(p);
 	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);

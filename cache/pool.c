@@ -1,128 +1,364 @@
-/* Slots and their order of use. A slot is anonymous memory of its own; an eviction for another
- * expert of the same size hands the memory over as it is, which saves the kernel from zeroing and
- * mapping it again. */
+/* Slots, and which expert goes when one is needed.
+ *
+ * Slots are cut from regions of anonymous memory. A slot is rarely a multiple of a huge page, so a
+ * region is a run of slots that nearly fills a number of them; small slots, and the last ones below
+ * the budget, have a region each. What counts against the budget is whole regions, as they are
+ * mapped, and an expert that goes leaves its slot to the next one. Memory is given back by whole
+ * regions, too: a hole in a huge page would not be free before the kernel finds time to split it.
+ */
 #include "cache/pool.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <math.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 
-enum { HUGE_PAGE = 2 << 20 };
+/* A region has as many slots as fill HUGE_PAGES huge pages best. Slots below LEAST_HUGE gain
+ * nothing that could be measured. */
+enum { HUGE_PAGE = 2 << 20, MOST_HUGE_PAGES = 16, LEAST_HUGE = 512 << 10 };
 
-/* ---- the order of use ---- */
+struct region {
+	struct region *next, *previous; /* in pager.open or pager.full */
+	uint8_t *memory;
+	size_t bytes, slot_bytes;
+	uint32_t slots, taken;
+	uint32_t busy;		  /* slots that are pinned or loading */
+	struct entry *occupant[]; /* [slots]; NULL: free */
+};
 
-static void unlink_entry(struct pager *p, struct entry *x)
+/* ---- regions ---- */
+
+/* How many slots a region should have, and the bytes of that: the count that wastes least. */
+static uint32_t region_slots(size_t slot_bytes, size_t *bytes)
 {
-	*(x->older ? &x->older->newer : &p->oldest) = x->newer;
-	*(x->newer ? &x->newer->older : &p->newest) = x->older;
-	x->older = x->newer = NULL;
-}
-
-static void link_newest(struct pager *p, struct entry *x)
-{
-	x->older = p->newest;
-	x->newer = NULL;
-	*(p->newest ? &p->newest->newer : &p->oldest) = x;
-	p->newest = x;
-}
-
-void pool_touch(struct pager *p, struct entry *x)
-{
-	unlink_entry(p, x);
-	link_newest(p, x);
-}
-
-/* The least recently used that may go; what open batches want only if `must`. Pinned entries are
- * few and mostly recent, so the walk is short. */
-static struct entry *victim(const struct pager *p, bool must)
-{
-	struct entry *wanted = NULL;
-	for (struct entry *x = p->oldest; x; x = x->newer) {
-		if (x->state != ENTRY_RESIDENT || x->pins > 0)
+	const size_t most = (size_t)MOST_HUGE_PAGES * HUGE_PAGE;
+	size_t best_waste = SIZE_MAX;
+	uint32_t best = 1;
+	*bytes = slot_bytes;
+	if (slot_bytes < LEAST_HUGE)
+		return 1;
+	for (uint32_t n = 1; n == 1 || n * slot_bytes <= most; n++) {
+		size_t whole = (n * slot_bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+		size_t waste = (whole - n * slot_bytes) / n;
+		if (waste >= best_waste)
 			continue;
-		if (x->wanted == 0)
-			return x;
-		if (!wanted)
-			wanted = x;
+		best = n;
+		best_waste = waste;
+		*bytes = whole;
 	}
-	return must ? wanted : NULL;
+	return best;
+}
+
+static void *map_pages(size_t bytes)
+{
+	void *memory =
+		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return memory == MAP_FAILED ? NULL : memory;
+}
+
+/* Whole huge pages must begin at a multiple of one, or the kernel cannot give them. */
+static void *map_huge(size_t bytes)
+{
+	uint8_t *all = map_pages(bytes + HUGE_PAGE);
+	if (!all)
+		return NULL;
+	size_t before = -(uintptr_t)all % HUGE_PAGE;
+	if (before)
+		munmap(all, before);
+	munmap(all + before + bytes, HUGE_PAGE - before);
+	/* A hint: without huge pages it is slower, not wrong. */
+	(void)madvise(all + before, bytes, MADV_HUGEPAGE);
+	return all + before;
+}
+
+static void link_region(struct region **list, struct region *r)
+{
+	r->previous = NULL;
+	r->next = *list;
+	if (r->next)
+		r->next->previous = r;
+	*list = r;
+}
+
+static void unlink_region(struct region **list, struct region *r)
+{
+	*(r->previous ? &r->previous->next : list) = r->next;
+	if (r->next)
+		r->next->previous = r->previous;
+}
+
+static struct region *region_map(struct pager *p, size_t slot_bytes, uint32_t slots, size_t bytes)
+{
+	struct region *r = calloc(1, sizeof *r + slots * sizeof *r->occupant);
+	if (!r)
+		return NULL;
+	r->memory = bytes % HUGE_PAGE ? map_pages(bytes) : map_huge(bytes);
+	if (!r->memory) {
+		free(r);
+		return NULL;
+	}
+	r->bytes = bytes;
+	r->slot_bytes = slot_bytes;
+	r->slots = slots;
+	link_region(&p->open, r);
+	p->total.used += bytes;
+	if (p->total.used > p->peak)
+		p->peak = p->total.used;
+	return r;
+}
+
+/* Room in a new region below the budget; of a single slot, where there is not enough for more. */
+static struct region *region_new(struct pager *p, size_t slot_bytes)
+{
+	size_t bytes;
+	uint32_t slots = region_slots(slot_bytes, &bytes);
+	struct region *r = NULL;
+	if (p->total.used + bytes <= p->budget)
+		r = region_map(p, slot_bytes, slots, bytes);
+	if (!r && p->total.used + slot_bytes <= p->budget)
+		r = region_map(p, slot_bytes, 1, slot_bytes);
+	return r;
+}
+
+static struct region *region_open(const struct pager *p, size_t slot_bytes)
+{
+	struct region *r = p->open;
+	while (r && r->slot_bytes != slot_bytes)
+		r = r->next;
+	return r;
+}
+
+/* Unmapped before it is counted as free: the memory in use is never more than `used`. */
+static void region_unmap(struct pager *p, struct region *r)
+{
+	assert(r->taken == 0);
+	munmap(r->memory, r->bytes);
+	p->total.used -= r->bytes;
+	unlink_region(&p->open, r);
+	free(r);
 }
 
 /* ---- slots ---- */
 
-/* Moves a slot's bytes into the accounts of an entry. */
-static void give_slot(struct pager *p, struct entry *x, void *slot)
+/* Makes x the occupant of a free place. */
+static void occupy(struct pager *p, struct region *r, uint32_t place, struct entry *x)
 {
-	x->slot = slot;
+	struct pager_source *s = x->source;
+	x->region = r;
+	x->slot = r->memory + place * r->slot_bytes;
 	x->state = ENTRY_LOADING;
-	link_newest(p, x);
-	count(&p->total.used, &x->source->own.used, x->source->slot_bytes);
-	if (p->total.used > p->peak)
-		p->peak = p->total.used;
+	r->occupant[place] = x;
+	r->busy++;
+	s->loading++;
+	s->held_key[entry_index(x)] = s->key[entry_index(x)];
+	s->own.used += s->slot_bytes;
+	if (++r->taken == r->slots) {
+		unlink_region(&p->open, r);
+		link_region(&p->full, r);
+	}
 }
 
-/* The other way; the memory stays. */
-static void *take_slot(struct pager *p, struct entry *x)
+/* The other way; returns the place. */
+static uint32_t vacate(struct pager *p, struct entry *x)
 {
-	void *slot = x->slot;
-	if (x->state == ENTRY_RESIDENT)
-		count(&p->total.resident, &x->source->own.resident, -(uint64_t)1);
+	struct region *r = x->region;
+	struct pager_source *s = x->source;
+	uint32_t place = (uint32_t)((size_t)((uint8_t *)x->slot - r->memory) / r->slot_bytes);
+	assert(x->pins == 0);
+	if (x->state == ENTRY_RESIDENT) {
+		count(&p->total.resident, &s->own.resident, -(uint64_t)1);
+	} else {
+		r->busy--;
+		s->loading--;
+	}
 	x->slot = NULL;
+	x->region = NULL;
 	x->state = ENTRY_ABSENT;
 	x->resident = false;
-	unlink_entry(p, x);
-	count(&p->total.used, &x->source->own.used, -(uint64_t)x->source->slot_bytes);
-	return slot;
+	x->prefetched = false;
+	s->held_key[entry_index(x)] = INFINITY;
+	s->own.used -= s->slot_bytes;
+	r->occupant[place] = NULL;
+	if (r->taken-- == r->slots) {
+		unlink_region(&p->full, r);
+		link_region(&p->open, r);
+	}
+	return place;
 }
 
 void pool_release(struct pager *p, struct entry *x)
 {
-	assert(x->pins == 0);
-	/* Unmapped before it is counted as free: the memory in use is never more than `used`. */
-	munmap(x->slot, x->source->slot_bytes);
-	take_slot(p, x);
+	struct region *r = x->region;
+	vacate(p, x);
+	if (r->taken == 0)
+		region_unmap(p, r);
 }
 
-static void evict(struct pager *p, struct entry *x)
+static void count_eviction(struct pager *p, const struct entry *x)
 {
 	count(&p->total.evictions, &x->source->own.evictions, 1);
-	pool_release(p, x);
 }
 
-static void *map_slot(size_t bytes)
+static void evict_region(struct pager *p, struct region *r)
 {
-	void *slot = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (slot == MAP_FAILED)
-		return NULL;
-	if (bytes >= HUGE_PAGE) /* a hint: without huge pages it is slower, not wrong */
-		(void)madvise(slot, bytes, MADV_HUGEPAGE);
-	return slot;
+	for (uint32_t left = r->taken, i = 0; left > 0; i++)
+		if (r->occupant[i]) {
+			count_eviction(p, r->occupant[i]);
+			pool_release(p, r->occupant[i]);
+			left--;
+		}
 }
 
-int pool_take(struct pager *p, struct entry *x, bool must)
+/* ---- who goes ---- */
+
+static bool may_go(const struct entry *x, enum need need)
+{
+	if (x->state != ENTRY_RESIDENT || x->pins > 0)
+		return false;
+	return need == NEED_MUST || (x->wanted == 0 && (need == NEED_DEMAND || !x->shielded));
+}
+
+struct candidate {
+	struct entry *entry;
+	double score;
+	uint32_t distance; /* layers until its next turn */
+};
+
+/* Ties go to the layer whose turn is farthest. */
+static void consider_layer(struct pager_source *s, uint32_t layer, double age, enum need need,
+			   bool whole, struct candidate *best)
+{
+	uint32_t distance = (layer + s->layers - s->layer - 1) % s->layers;
+	size_t first = (size_t)layer * s->experts;
+	for (size_t i = first; i < first + s->experts; i++) {
+		double score = s->held_key[i] - age;
+		if (score > best->score || (score == best->score && distance <= best->distance))
+			continue;
+		struct entry *x = &s->entries[i];
+		if (may_go(x, need) && (!whole || x->region->busy == 0))
+			*best = (struct candidate){x, score, distance};
+	}
+}
+
+/* The lowest score of all that may go. A source that is not in use ages with the others' turns, or
+ * its experts would stay for ever. whole: its region must go with it. */
+static struct entry *victim_for(const struct pager *p, enum need need, bool whole)
+{
+	struct candidate best = {.score = INFINITY};
+	for (struct pager_source *s = p->sources; s; s = s->next) {
+		double idle = (p->turns - s->turns) * p->policy->ageing;
+		for (uint32_t layer = 0; layer < s->layers; layer++)
+			consider_layer(s, layer, s->age[layer] + idle, need, whole, &best);
+	}
+	return best.entry;
+}
+
+static struct entry *victim(const struct pager *p, enum need need, bool whole)
+{
+	struct entry *x = NULL;
+	for (enum need n = NEED_SPARE; n <= need && !x; n++)
+		x = victim_for(p, n, whole);
+	return x;
+}
+
+/* ---- taking and giving back ---- */
+
+/* An expert of the same size hands its slot over as it is: the kernel need not zero it again. */
+static bool take_over(struct pager *p, struct entry *x, enum need need)
+{
+	struct entry *old = victim(p, need, false);
+	if (!old || old->source->slot_bytes != x->source->slot_bytes)
+		return false;
+	struct region *r = old->region;
+	count_eviction(p, old);
+	occupy(p, r, vacate(p, old), x);
+	return true;
+}
+
+int pool_take(struct pager *p, struct entry *x, enum need need)
 {
 	size_t bytes = x->source->slot_bytes;
-	while (p->total.used + bytes > p->budget) {
-		struct entry *old = victim(p, must);
-		if (!old)
-			return 0;
-		if (old->source->slot_bytes == bytes && p->total.used <= p->budget) {
-			count(&p->total.evictions, &old->source->own.evictions, 1);
-			give_slot(p, x, take_slot(p, old));
+	while (true) {
+		bool fits = p->total.used <= p->budget;
+		struct region *r = fits ? region_open(p, bytes) : NULL;
+		bool below = !r && p->total.used + bytes <= p->budget;
+		if (below)
+			r = region_new(p, bytes);
+		if (r) {
+			uint32_t place = 0;
+			while (r->occupant[place])
+				place++;
+			occupy(p, r, place, x);
 			return 1;
 		}
-		evict(p, old);
+		if (fits && take_over(p, x, need))
+			return 1;
+		if (below)
+			return -ENOMEM;
+		struct entry *old = need >= NEED_DEMAND ? victim(p, need, true) : NULL;
+		if (!old)
+			return 0;
+		evict_region(p, old->region);
 	}
-	void *slot = map_slot(bytes);
-	if (!slot)
-		return -ENOMEM;
-	give_slot(p, x, slot);
-	return 1;
 }
 
 void pool_shrink(struct pager *p)
 {
 	struct entry *old;
-	while (p->total.used > p->budget && (old = victim(p, true)))
-		evict(p, old);
+	while (p->total.used > p->budget && (old = victim(p, NEED_MUST, true)))
+		evict_region(p, old->region);
+}
+
+void pool_resident(struct pager *p, struct entry *x)
+{
+	x->state = ENTRY_RESIDENT;
+	x->resident = true;
+	x->region->busy--;
+	x->source->loading--;
+	count(&p->total.resident, &x->source->own.resident, 1);
+	pool_shrink(p);
+}
+
+void pool_pin(struct entry *x)
+{
+	if (x->pins++ == 0)
+		x->region->busy++;
+}
+
+void pool_unpin(struct pager *p, struct entry *x)
+{
+	if (--x->pins > 0)
+		return;
+	x->region->busy--;
+	pool_shrink(p);
+}
+
+/* ---- uses ---- */
+
+void pool_visit(struct pager *p, struct pager_source *s, uint32_t layer)
+{
+	s->age[layer] += p->policy->ageing;
+	s->layer = layer;
+	p->turns += 1.0 / s->layers;
+	s->turns = p->turns;
+}
+
+void pool_use(struct pager *p, struct entry *x)
+{
+	struct pager_source *s = x->source;
+	size_t i = entry_index(x);
+	s->key[i] = p->policy->use(s->key[i], s->age[i / s->experts], ++p->tick);
+	if (x->slot)
+		s->held_key[i] = s->key[i];
+	x->prefetched = false;
+}
+
+void pool_forget_uses(struct pager *p)
+{
+	for (struct pager_source *s = p->sources; s; s = s->next)
+		for (size_t i = 0; i < (size_t)s->layers * s->experts; i++) {
+			s->key[i] = -INFINITY;
+			s->held_key[i] = s->entries[i].slot ? -INFINITY : INFINITY;
+		}
 }

@@ -1,6 +1,6 @@
 /* The pager's inside: the pool of slots, and which expert has to go when room is needed.
  *
- * Shared by pager.c (creation, sources, looking), pager_batch.c (the batches) and pool.c, and by
+ * Shared by the pager's own files (pager.c, pager_batch.c, pool.c, loader.c, predict.c, warm.c) and
  * nothing else. Unless it says otherwise, everything here is guarded by pager.lock. Numbers that
  * lookers read are atomics, written under the lock and read without; relaxed order is enough, as
  * each stands for itself.
@@ -8,25 +8,30 @@
 #ifndef MOEFS_CACHE_POOL_H
 #define MOEFS_CACHE_POOL_H
 
+#include "cache/depth.h"
 #include "cache/pager.h"
-#include "cache/reader.h"
+#include "cache/policy.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { PAGER_READERS = 4 }; /* batches that read at the same time; others wait their turn */
-
-/* ABSENT: no slot. LOADING: a slot that one batch fills. RESIDENT: its slot may be used. */
+/* ABSENT: no slot. LOADING: a slot that a loader fills, or is about to. RESIDENT: it may be used.
+ */
 enum entry_state { ENTRY_ABSENT, ENTRY_LOADING, ENTRY_RESIDENT };
 
 struct entry { /* one expert of one source */
 	struct pager_source *source;
-	struct entry *older, *newer; /* in the order of use, while it has a slot */
+	struct region *region; /* while it has a slot */
 	void *slot;
 	enum entry_state state;
-	uint32_t wanted; /* open batches that have yet to take it */
+	struct entry *next;	   /* in a queue of the loader */
+	bool queued;		   /* in the queue of prefetches, without a slot */
+	bool prefetched;	   /* read because it was predicted, and not used since */
+	bool shielded;		   /* predicted for its layer's next batch */
+	struct pager_batch *batch; /* whose read it is, while LOADING; NULL: nobody's */
+	uint32_t wanted;	   /* open batches that have yet to take it */
 	_Atomic uint32_t pins;
 	_Atomic bool resident;
 	_Atomic uint64_t hits, misses, last_token, last_used;
@@ -34,31 +39,62 @@ struct entry { /* one expert of one source */
 
 struct counters {
 	_Atomic uint64_t used, hits, misses, evictions, bytes_read, resident, wait_ns;
+	_Atomic uint64_t prefetched, prefetch_hits;
 };
 
 struct pager_source {
 	struct pager *pager;
 	struct pager_source *next;
-	const struct store *store;
+	struct pager_supply supply;
 	uint32_t layers, experts;
-	size_t slot_bytes; /* whole pages */
-	pager_arrange_fn *arrange;
-	void *ctx;
+	size_t slot_bytes;     /* whole pages */
 	struct entry *entries; /* [layers * experts] */
+	uint32_t loading;      /* entries that are */
 	struct counters own;
+
+	/* The policy's: keys of all experts, and of those that have a slot (INFINITY: none), so
+	 * that the search for the lowest score reads nothing else. */
+	double *key, *held_key; /* [layers * experts] */
+	double *age;		/* [layers] */
+	uint32_t layer;		/* of the batch that began last */
+	double turns;		/* pager.turns when it did */
+
+	uint32_t predicted_layer, predicted_count;
+	uint32_t *predicted; /* [experts] which of that layer are shielded */
+
+	uint32_t *warm; /* experts by heat, hottest first; NULL: nothing to warm */
+	_Atomic uint32_t warm_next, warm_count;
 };
+
+struct request_queue {
+	struct entry *first, *last;
+};
+
+struct loader;
 
 struct pager {
 	pthread_mutex_t lock;
-	pthread_cond_t
-		changed; /* room, a reader, or an expert's state: whatever a batch waits for */
-	struct entry *oldest, *newest;
+	pthread_cond_t changed; /* room, or an expert's state: whatever a batch waits for */
 	struct pager_source *sources;
-	struct reader *readers[PAGER_READERS]; /* a stack of those that no batch has */
-	unsigned readers_free;
-	const struct pager_batch *first_in_line; /* waits for room; no other batch may take any */
-	bool async;				 /* reads go on by themselves; fixed at creation */
+	struct region *open, *full;		 /* regions with free slots, and without */
+	const struct pager_batch *first_in_line; /* waits for room; nobody else may take any */
+
+	const struct policy *policy;
+	_Atomic bool shield, prefetch; /* switches */
+	uint64_t tick;		       /* uses of any expert */
+	double turns;		       /* passes through all layers of a model, of any */
+
+	struct request_queue demand, foreseen;
+	struct depth_tuner depth;
+	uint32_t flying; /* reads handed to loaders and not yet finished */
+	int wake;	 /* an eventfd, one count per request; fixed at creation */
+	bool quit;
+	struct loader *loaders;
+	uint32_t loader_count; /* fixed at creation, as is: */
+	bool ring;
+
 	_Atomic uint64_t budget, peak;
+	_Atomic uint32_t depth_now, waiting;
 	struct counters total;
 };
 
@@ -69,14 +105,56 @@ static inline void count(_Atomic uint64_t *total, _Atomic uint64_t *own, uint64_
 	atomic_fetch_add_explicit(own, n, memory_order_relaxed);
 }
 
-/* Gives an absent entry a slot, as the most recently used: 1, or 0 if there is no room now, or
- * -ENOMEM. `must`: rather evict what an open batch wants than fail. */
-int pool_take(struct pager *p, struct entry *x, bool must);
-/* Takes the slot away from an entry that nobody has pinned, and unmaps it. */
+static inline size_t entry_index(const struct entry *x)
+{
+	return (size_t)(x - x->source->entries);
+}
+
+/* ---- pool.c ---- */
+
+/* How much a slot is needed, each including what the one before may do. */
+enum need {
+	NEED_FREE,   /* room that is free */
+	NEED_SPARE,  /* rather than what no batch wants and no prediction shields */
+	NEED_DEMAND, /* rather than what is shielded */
+	NEED_MUST,   /* rather than what another open batch wants: there is no other way to go on */
+};
+/* Gives an absent entry a slot: 1, or 0 if there is no room now, or -ENOMEM. */
+int pool_take(struct pager *p, struct entry *x, enum need need);
+/* Takes the slot away from an entry that nobody has pinned. */
 void pool_release(struct pager *p, struct entry *x);
+/* An entry's read has ended well. */
+void pool_resident(struct pager *p, struct entry *x);
+void pool_pin(struct entry *x);
+void pool_unpin(struct pager *p, struct entry *x); /* evicts, if the budget has shrunk meanwhile */
 /* Evicts until the budget holds, as far as pins allow. */
 void pool_shrink(struct pager *p);
-/* Makes an entry with a slot the most recently used. */
-void pool_touch(struct pager *p, struct entry *x);
+
+/* A batch of that layer begins; then each of its experts is used. */
+void pool_visit(struct pager *p, struct pager_source *s, uint32_t layer);
+void pool_use(struct pager *p, struct entry *x);
+/* Forgets how everything was used: another policy reads keys differently. */
+void pool_forget_uses(struct pager *p);
+
+/* ---- loader.c ---- */
+
+int loaders_start(struct pager *p, enum pager_io io, struct err *e);
+void loaders_stop(struct pager *p); /* after all sources are gone */
+/* Queues an entry that has a slot, for a batch; or one without, for when the device is idle. */
+void loader_demand(struct pager *p, struct entry *x, struct pager_batch *batch);
+void loader_foresee(struct pager *p, struct entry *x);
+/* Tells the threads of so many new requests. */
+void loader_wake(struct pager *p, uint32_t requests);
+/* Takes what was foreseen and has not begun out of the queue: one entry, or all of a source. */
+void loader_forget(struct pager *p, struct entry *x);
+void loader_forget_source(struct pager *p, struct pager_source *s);
+
+/* ---- predict.c, warm.c ---- */
+
+/* A prediction ends with the batch that it was for. */
+void prediction_end(struct pager_source *s);
+/* The hottest absent expert that free room is left for, with a slot; NULL: none. */
+struct entry *warm_next(struct pager *p);
+void warm_stop(struct pager_source *s);
 
 #endif

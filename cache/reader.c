@@ -6,10 +6,12 @@
 #include <assert.h>
 #include <errno.h>
 #include <liburing.h>
+#include <poll.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <time.h>
 
-enum { RECORD_ALIGN = 64 }; /* of buffers, where O_DIRECT asks for less */
+enum { RECORD_ALIGN = 64 };  /* of buffers, where O_DIRECT asks for less */
 
 struct read_buffer {
 	void *memory; /* as large as the largest read that it was used for */
@@ -21,25 +23,30 @@ struct read_buffer {
 	size_t skip;	   /* the record begins at memory + skip */
 	size_t want, need; /* the enclosing range, and how much of it covers the record */
 	size_t done;
-	uint32_t tag;
+	void *tag;
 };
 
 struct reader {
-	struct read_buffer buffer[READER_DEPTH];
+	struct read_buffer buffer[READER_MOST];
+	unsigned capacity;
+	int wake;
 	struct io_uring ring;
 	bool has_ring;
-	unsigned unsubmitted, flying; /* in the ring */
+	bool polling;		      /* the ring watches `wake` */
+	unsigned unsubmitted, flying; /* in the ring, the poll included */
 };
 
-int reader_create(struct reader **out, bool ring, struct err *e)
+int reader_create(struct reader **out, unsigned capacity, bool ring, int wake, struct err *e)
 {
 	struct reader *r = calloc(1, sizeof *r);
 	*out = r;
 	if (!r)
 		return err_sys(e, ENOMEM, "a reader of experts");
+	r->capacity = capacity;
+	r->wake = wake;
 	/* EPERM in containers, ENOSYS in old kernels, ENOMEM under tight limits: pread does it too.
 	 */
-	r->has_ring = ring && io_uring_queue_init(READER_DEPTH, &r->ring, 0) == 0;
+	r->has_ring = ring && io_uring_queue_init(READER_MOST + 1, &r->ring, 0) == 0;
 	return 0;
 }
 
@@ -49,12 +56,12 @@ void reader_destroy(struct reader *r)
 		return;
 	if (r->has_ring)
 		io_uring_queue_exit(&r->ring);
-	for (unsigned i = 0; i < READER_DEPTH; i++)
+	for (unsigned i = 0; i < READER_MOST; i++)
 		free(r->buffer[i].memory);
 	free(r);
 }
 
-bool reader_async(const struct reader *r)
+bool reader_has_ring(const struct reader *r)
 {
 	return r->has_ring;
 }
@@ -62,10 +69,10 @@ bool reader_async(const struct reader *r)
 unsigned reader_room(const struct reader *r)
 {
 	unsigned busy = 0;
-	for (unsigned i = 0; i < READER_DEPTH; i++)
+	for (unsigned i = 0; i < READER_MOST; i++)
 		busy += r->buffer[i].busy;
-	unsigned depth = r->has_ring ? READER_DEPTH : 1;
-	return busy < depth ? depth - busy : 0;
+	unsigned most = r->has_ring ? r->capacity : 1;
+	return busy < most ? most - busy : 0;
 }
 
 /* ---- one read ---- */
@@ -120,16 +127,31 @@ static int advance(struct read_buffer *b, int64_t result)
 
 /* ---- the ring ---- */
 
+static struct io_uring_sqe *new_entry(struct reader *r, unsigned tag)
+{
+	/* The ring has an entry for each buffer and the poll, and each is in it at most once. */
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&r->ring);
+	assert(sqe);
+	io_uring_sqe_set_data64(sqe, tag);
+	r->unsubmitted++;
+	return sqe;
+}
+
 static void ring_queue(struct reader *r, unsigned i)
 {
 	const struct read_buffer *b = &r->buffer[i];
-	/* The ring has as many entries as there are buffers, and each is in it at most once. */
-	struct io_uring_sqe *sqe = io_uring_get_sqe(&r->ring);
-	assert(sqe);
+	struct io_uring_sqe *sqe = new_entry(r, i);
 	io_uring_prep_read(sqe, b->fd, (char *)b->memory + b->done, (unsigned)read_length(b),
 			   b->begin + b->done);
-	io_uring_sqe_set_data64(sqe, i);
-	r->unsubmitted++;
+	io_uring_sqe_set_data64(sqe, i); /* preparing clears it */
+}
+
+static void ring_poll(struct reader *r)
+{
+	struct io_uring_sqe *sqe = new_entry(r, IO_RING_POLL);
+	io_uring_prep_poll_add(sqe, r->wake, POLLIN);
+	io_uring_sqe_set_data64(sqe, IO_RING_POLL);
+	r->polling = true;
 }
 
 void reader_submit(struct reader *r)
@@ -145,12 +167,14 @@ void reader_submit(struct reader *r)
 	}
 }
 
-/* Waits for one attempt. False: the kernel takes no reads although none is in flight, so there is
- * no ring any more, and those in work go on by pread. */
+/* Waits for one attempt, or the poll. False: the kernel takes nothing although nothing is in
+ * flight, so there is no ring any more, and what is in work goes on by pread. */
 static bool ring_next(struct reader *r, unsigned *i, int64_t *result)
 {
 	static const struct timespec moment = {.tv_nsec = 1000000};
 	uint64_t tag;
+	if (!r->polling)
+		ring_poll(r);
 	reader_submit(r);
 	if (r->flying == 0) {
 		io_uring_queue_exit(&r->ring);
@@ -167,21 +191,44 @@ static bool ring_next(struct reader *r, unsigned *i, int64_t *result)
 	return true;
 }
 
+/* ---- without a ring ---- */
+
+/* READER_MOST: none is. */
 static unsigned first_busy(const struct reader *r)
 {
 	unsigned i = 0;
-	while (i < READER_DEPTH - 1 && !r->buffer[i].busy)
+	while (i < READER_MOST && !r->buffer[i].busy)
 		i++;
-	assert(r->buffer[i].busy);
 	return i;
+}
+
+static int read_on(struct read_buffer *b)
+{
+	return advance(b, io_pread(b->fd, (char *)b->memory + b->done, read_length(b),
+				   b->begin + b->done));
+}
+
+/* The count may be gone: another reader's thread took it. That is no harm, since it looks for work,
+ * too. */
+static void take_wake(const struct reader *r)
+{
+	eventfd_t count;
+	(void)eventfd_read(r->wake, &count);
+}
+
+static void wait_for_wake(const struct reader *r)
+{
+	struct pollfd p = {.fd = r->wake, .events = POLLIN};
+	(void)poll(&p, 1, -1); /* EINTR: the caller looks for work once more than it had to */
+	take_wake(r);
 }
 
 /* ---- reading ---- */
 
-int reader_queue(struct reader *r, const struct store_extent *record, uint32_t tag, struct err *e)
+int reader_queue(struct reader *r, const struct store_extent *record, void *tag, struct err *e)
 {
 	unsigned i = 0;
-	while (i < READER_DEPTH - 1 && r->buffer[i].busy)
+	while (i < READER_MOST - 1 && r->buffer[i].busy)
 		i++;
 	struct read_buffer *b = &r->buffer[i];
 	assert(!b->busy);
@@ -195,24 +242,8 @@ int reader_queue(struct reader *r, const struct store_extent *record, uint32_t t
 	return 0;
 }
 
-void reader_wait(struct reader *r, struct read_done *out)
+static void report(const struct reader *r, unsigned i, int step, struct read_done *out)
 {
-	unsigned i = 0;
-	int step = 0;
-	do {
-		int64_t result;
-		if (!r->has_ring) {
-			i = first_busy(r);
-			struct read_buffer *b = &r->buffer[i];
-			step = advance(b, io_pread(b->fd, (char *)b->memory + b->done,
-						   read_length(b), b->begin + b->done));
-		} else if (ring_next(r, &i, &result)) {
-			step = advance(&r->buffer[i], result);
-			if (step == 0)
-				ring_queue(r, i);
-		}
-	} while (step == 0);
-
 	const struct read_buffer *b = &r->buffer[i];
 	*out = (struct read_done){
 		.tag = b->tag,
@@ -221,6 +252,34 @@ void reader_wait(struct reader *r, struct read_done *out)
 		.bytes = b->done,
 		.buffer = i,
 	};
+}
+
+bool reader_wait(struct reader *r, struct read_done *out)
+{
+	unsigned i = READER_MOST;
+	int step = 0;
+	while (step == 0) {
+		int64_t result;
+		if (!r->has_ring) {
+			i = first_busy(r);
+			if (i == READER_MOST) {
+				wait_for_wake(r);
+				return false;
+			}
+			step = read_on(&r->buffer[i]);
+		} else if (ring_next(r, &i, &result)) {
+			if (i == IO_RING_POLL) {
+				r->polling = false;
+				take_wake(r);
+				return false;
+			}
+			step = advance(&r->buffer[i], result);
+			if (step == 0)
+				ring_queue(r, i);
+		}
+	}
+	report(r, i, step, out);
+	return true;
 }
 
 void reader_release(struct reader *r, const struct read_done *done)

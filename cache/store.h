@@ -71,6 +71,8 @@ struct store_extent {
 	uint32_t align; /* of offset, length and memory for direct_fd */
 	uint64_t checksum;
 };
+/* False: a conversion under way has not written it yet. */
+bool store_has_expert(const struct store *s, uint32_t layer, uint32_t expert);
 struct store_extent store_expert(const struct store *s, uint32_t layer, uint32_t expert);
 /* 0 if the bytes are what was written; else -EIO naming the store, layer and expert. */
 int store_verify_expert(const struct store *s, uint32_t layer, uint32_t expert, const void *record,

@@ -209,6 +209,17 @@ static int load_forward(struct model *m, struct err *e)
 	return forward_init(&m->forward, e);
 }
 
+static int load_experts(struct model *m, struct err *e)
+{
+	const struct pager_supply supply = {
+		.store = m->store,
+		.slot_bytes = m->plan.slot_bytes,
+		.arrange = plan_arrange_record,
+		.ctx = &m->plan,
+	};
+	return pager_add(m->engine->pager, &m->experts, &supply, e);
+}
+
 int load_model(struct model *m, struct err *e)
 {
 	int failed = load_tokenizer(m, e); /* first: it fails fast, converting takes long */
@@ -217,8 +228,7 @@ int load_model(struct model *m, struct err *e)
 	if (!failed)
 		failed = weights_load(&m->weights, &m->plan, &m->config, m->store, &m->quit, e);
 	if (!failed && m->plan.routed_layers)
-		failed = pager_add(m->engine->pager, &m->experts, m->store, m->plan.slot_bytes,
-				   plan_arrange_record, &m->plan, e);
+		failed = load_experts(m, e);
 	if (!failed)
 		failed = load_forward(m, e);
 	if (failed)

@@ -35,13 +35,13 @@ enum fault_op {
 enum cut { CUT_NOTHING, CUT_ALL, CUT_HALF };
 
 static struct {
-	long kill_at;	     /* the operation before which the process dies, from 1; 0 never */
-	enum cut cut;	     /* what of the unsynced is lost then */
-	unsigned fail_on;    /* kinds of operations, or-ed */
-	long fail_at;	     /* which of these fails, from 1; 0: every one */
-	int fail_code;	     /* an errno; 0: a read at the end of the file */
-	bool stutter;	     /* transfers of at most 700 bytes, and every third call interrupted */
-	uint64_t free_bytes; /* what the disk has; 0: what it really has */
+	long kill_at;		  /* the operation before which the process dies, from 1; 0 never */
+	enum cut cut;		  /* what of the unsynced is lost then */
+	_Atomic unsigned fail_on; /* kinds of operations, or-ed */
+	_Atomic long fail_at;	  /* which of these fails, from 1; 0: every one */
+	_Atomic int fail_code;	  /* an errno; 0: a read at the end of the file */
+	_Atomic bool stutter; /* transfers of at most 700 bytes, and every third call interrupted */
+	uint64_t free_bytes;  /* what the disk has; 0: what it really has */
 	_Atomic long operations, failable;
 	struct {
 		enum fault_op op;
@@ -251,6 +251,8 @@ int io_ring_next(struct io_uring *ring, uint64_t *tag, int64_t *result)
 	*tag = io_uring_cqe_get_data64(cqe);
 	*result = cqe->res;
 	io_uring_cqe_seen(ring, cqe);
+	if (*tag == IO_RING_POLL)
+		return 0;
 	rc = gate(OP_READ, -1);
 	if (rc)
 		*result = rc < 0 ? rc : 0;

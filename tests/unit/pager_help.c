@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { RECORD = 5000, BATCH_MOST = 16 };
 
@@ -26,6 +27,14 @@ bool test_slot_right(const struct test_store *t, uint32_t layer, uint32_t expert
 	return memcmp(slot, expected, RECORD) == 0;
 }
 
+int test_pager_add(struct test_pager *f, struct pager *p, struct pager_source **out,
+		   size_t slot_bytes, pager_arrange_fn *arrange, void *ctx)
+{
+	const struct pager_supply supply = {
+		.store = f->store, .slot_bytes = slot_bytes, .arrange = arrange, .ctx = ctx};
+	return pager_add(p, out, &supply, &f->e);
+}
+
 void test_pager_open(struct test_pager *f, uint32_t experts, uint32_t slots, enum pager_io io)
 {
 	memset(f, 0, sizeof *f);
@@ -36,8 +45,19 @@ void test_pager_open(struct test_pager *f, uint32_t experts, uint32_t slots, enu
 	test_store_write(&f->t);
 	if (store_open(&f->store, f->t.folder, NULL, &f->e) ||
 	    pager_create_with(&f->pager, (uint64_t)slots * SLOT, io, &f->e) ||
-	    pager_add(f->pager, &f->source, f->store, RECORD, test_arrange, NULL, &f->e))
+	    pager_set_policy(f->pager, "lru", &f->e) ||
+	    test_pager_add(f, f->pager, &f->source, RECORD, test_arrange, NULL))
 		fail_msg("%s", f->e.text);
+}
+
+struct pager_stats test_pager_settle(const struct test_pager *f)
+{
+	static const struct timespec moment = {.tv_nsec = 1000000};
+	struct pager_stats s;
+	for (pager_stats(f->pager, &s); s.used != s.experts_resident * SLOT;
+	     pager_stats(f->pager, &s))
+		nanosleep(&moment, NULL);
+	return s;
 }
 
 void test_pager_close(struct test_pager *f)

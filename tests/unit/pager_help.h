@@ -19,6 +19,11 @@ struct test_pager {
 /* 3 layers of `experts` experts of 5000 bytes, in a pool of `slots`. */
 void test_pager_open(struct test_pager *f, uint32_t experts, uint32_t slots, enum pager_io io);
 void test_pager_close(struct test_pager *f);
+/* Waits until no read is in flight: what is in use is then what is resident, or never. */
+struct pager_stats test_pager_settle(const struct test_pager *f);
+/* A source of the same store in the pool p. */
+int test_pager_add(struct test_pager *f, struct pager *p, struct pager_source **out,
+		   size_t slot_bytes, pager_arrange_fn *arrange, void *ctx);
 
 /* "Arranged" is every byte inverted, so that a raw record is not taken for it. */
 void test_arrange(void *ctx, void *slot, const void *record);

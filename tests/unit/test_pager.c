@@ -215,8 +215,7 @@ static void a_budget_below_one_expert_is_out_of_range(void **state)
 	assert_words(f, pager_set_budget(f->pager, SLOT - 1, &f->e), ERANGE, "8192");
 	assert_int_equal(stats_of(f).budget, 4 * SLOT);
 	assert_int_equal(pager_create(&p, SLOT - 1, &f->e), 0);
-	assert_words(f, pager_add(p, &s, f->store, 5000, test_arrange, NULL, &f->e), ERANGE,
-		     "-o budget=");
+	assert_words(f, test_pager_add(f, p, &s, 5000, test_arrange, NULL), ERANGE, "-o budget=");
 	pager_destroy(p);
 }
 
@@ -272,8 +271,7 @@ static void removing_a_source_frees_its_bytes(void **state)
 {
 	struct test_pager *f = *state;
 	struct pager_source *second;
-	assert_int_equal(
-		pager_add(f->pager, &second, f->store, 3 * SLOT, test_arrange, NULL, &f->e), 0);
+	assert_int_equal(test_pager_add(f, f->pager, &second, 3 * SLOT, test_arrange, NULL), 0);
 	assert_int_equal(test_batch(f, 0, all, 5), 5);
 	assert_int_equal(test_batch_most(second, &f->t, 0, all, 3, 16, &f->e), 3);
 	struct pager_stats own;
@@ -289,8 +287,7 @@ static void slots_of_two_sizes_share_a_budget(void **state)
 {
 	struct test_pager *f = *state;
 	struct pager_source *large;
-	assert_int_equal(pager_add(f->pager, &large, f->store, 3 * SLOT, test_arrange, NULL, &f->e),
-			 0);
+	assert_int_equal(test_pager_add(f, f->pager, &large, 3 * SLOT, test_arrange, NULL), 0);
 	for (uint32_t round = 0; round < 10; round++) {
 		assert_int_equal(test_batch(f, round % 3, all + round % 5, 6), 6);
 		assert_int_equal(test_batch_most(large, &f->t, round % 3, all, 4, 2, &f->e), 4);
@@ -428,8 +425,7 @@ static void many_threads_of_two_sources_with_large_and_small_slots_all_get_their
 {
 	struct test_pager *f = *state;
 	struct pager_source *large;
-	assert_int_equal(pager_add(f->pager, &large, f->store, 4 * SLOT, test_arrange, NULL, &f->e),
-			 0);
+	assert_int_equal(test_pager_add(f, f->pager, &large, 4 * SLOT, test_arrange, NULL), 0);
 	struct pager_source *const s[] = {f->source, f->source, f->source, f->source, large, large};
 	run_together(f, s, 6, 60, NULL);
 	assert_int_equal(stats_of(f).peak, 4 * SLOT);
@@ -543,8 +539,8 @@ static void who_waits_for_room_first_gets_it_first(void **state)
 	pthread_t thread[2];
 	served = 0;
 	for (int i = 0; i < 2; i++) {
-		assert_int_equal(pager_add(f->pager, &source[i], f->store, i ? 5000 : 4 * SLOT,
-					   note_order, &order[i], &f->e),
+		assert_int_equal(test_pager_add(f, f->pager, &source[i], i ? 5000 : 4 * SLOT,
+						note_order, &order[i]),
 				 0);
 		r[i] = (struct runner){f, source[i], 1, 1, 0};
 	}
@@ -583,8 +579,7 @@ static void an_expert_that_two_batches_need_is_read_once(void **state)
 	pthread_t one, two;
 	pager_remove(f->source);
 	arranged = 0;
-	assert_int_equal(pager_add(f->pager, &f->source, f->store, 5000, slow_arrange, f, &f->e),
-			 0);
+	assert_int_equal(test_pager_add(f, f->pager, &f->source, 5000, slow_arrange, f), 0);
 	assert_int_equal(pthread_create(&one, NULL, take_one, &a), 0);
 	assert_int_equal(pthread_create(&two, NULL, take_one, &b), 0);
 	pthread_join(one, NULL);
@@ -626,8 +621,7 @@ static void a_batch_given_up_in_the_middle_leaves_the_pool_whole(void **state)
 	assert_int_equal(pager_next(&b, &ready, 1, &f->e), 1);
 	pager_put(&b, &ready);
 	pager_end(&b);
-	struct pager_stats s = stats_of(f);
-	assert_int_equal(s.used, s.experts_resident * SLOT);
+	test_pager_settle(f);
 	for (uint32_t layer = 0; layer < 3; layer++)
 		assert_int_equal(test_batch(f, layer, all, 12), 12);
 }

@@ -24,7 +24,8 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	memset(&faults, 0, sizeof faults);
+	faults.fail_on = 0;
+	faults.stutter = false;
 	test_pager_close(*state);
 	free(*state);
 	return 0;
@@ -32,17 +33,15 @@ static int teardown(void **state)
 
 static void fail_reads(long at, int code)
 {
-	faults.fail_on = OP_READ;
 	faults.fail_at = at;
 	faults.fail_code = code;
 	faults.failable = 0;
+	faults.fail_on = OP_READ; /* last: the pager's threads look at it first */
 }
 
 static void assert_whole(struct test_pager *f)
 {
-	struct pager_stats s;
-	pager_stats(f->pager, &s);
-	assert_int_equal(s.used, s.experts_resident * SLOT);
+	struct pager_stats s = test_pager_settle(f);
 	faults.fail_on = 0;
 	for (uint32_t layer = 0; layer < 3; layer++)
 		assert_int_equal(test_batch(f, layer, all, 8), 8);
@@ -81,9 +80,7 @@ static void every_read_may_fail_and_the_pool_stays_whole(void **state)
 	for (int i = 0; i < 5; i++) {
 		fail_reads(0, EIO);
 		assert_int_equal(test_batch(f, 0, all, 8), -EIO);
-		struct pager_stats s;
-		pager_stats(f->pager, &s);
-		assert_int_equal(s.used, 0);
+		assert_int_equal(test_pager_settle(f).used, 0);
 	}
 	assert_whole(f);
 }
@@ -112,8 +109,8 @@ static void where_direct_reads_are_refused_plain_ones_do(void **state)
 static void a_ring_that_takes_nothing_is_replaced_by_plain_reads(void **state)
 {
 	struct test_pager *f = *state;
-	faults.fail_on = OP_SUBMIT;
 	faults.fail_code = EAGAIN;
+	faults.fail_on = OP_SUBMIT;
 	for (uint32_t layer = 0; layer < 3; layer++)
 		assert_int_equal(test_batch(f, layer, all, 8), 8);
 	assert_whole(f);
@@ -127,11 +124,11 @@ static void a_ring_that_hesitates_goes_on(void **state)
 	struct pager_ready ready[8];
 	int got, n = 0;
 	assert_int_equal(pager_begin(&b, f->source, 1, all, 8, 1, &f->e), 0);
-	assert_int_equal(pager_next(&b, ready, 8, &f->e), 1);
-	faults.fail_on = OP_SUBMIT; /* with reads in flight the next submission fails once */
+	assert_int_equal(pager_next(&b, ready, 1, &f->e), 1);
 	faults.fail_code = EBUSY;
 	faults.fail_at = 1;
 	faults.failable = 0;
+	faults.fail_on = OP_SUBMIT; /* with reads in flight the next submission fails once */
 	do {
 		pager_put(&b, &ready[0]);
 		n++;

@@ -1,0 +1,364 @@
+/* The pager's I/O threads: they read experts from the store into the slots that they were given.
+ *
+ * Three kinds of requests, each taken only when there is none of the kind before: what a batch
+ * waits for (demand; it has its slot already), what is predicted for the next layer (foreseen; it
+ * gets a slot here, if a spare one can be had), and what a fresh mount warms itself with. As many
+ * are in flight as depth.c finds useful, so a demand read never queues behind many others.
+ *
+ * Each thread has a reader of its own, keeps several reads in flight by it where there is io_uring,
+ * and verifies, unpacks and arranges what has come; so that work is shared when it is much. Where
+ * there is no io_uring, as many threads as the deepest queue has places do one read each. An expert
+ * that its store does not have yet is made by the source's callback, in the thread that took it.
+ *
+ * Idle threads sleep in poll or in the ring until the eventfd pager.wake counts a request.
+ */
+#include "cache/pool.h"
+#include "cache/reader.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST_LOADERS = 8 };
+
+struct loader {
+	struct pager *pager;
+	struct reader *reader;
+	pthread_t thread;
+	void *scratch; /* of one record, for those that are made or unpacked */
+	size_t scratch_bytes;
+};
+
+/* ---- requests; the lock is held ---- */
+
+static void push(struct request_queue *q, struct entry *x)
+{
+	x->next = NULL;
+	*(q->last ? &q->last->next : &q->first) = x;
+	q->last = x;
+}
+
+static struct entry *pop(struct request_queue *q)
+{
+	struct entry *x = q->first;
+	if (x && !(q->first = x->next))
+		q->last = NULL;
+	return x;
+}
+
+void loader_wake(struct pager *p, uint32_t requests)
+{
+	/* Who is awake looks for more before it sleeps, so more than there are threads would only
+	 * wake them in vain. */
+	uint32_t n = requests < p->loader_count ? requests : p->loader_count;
+	if (n)
+		(void)eventfd_write(p->wake, n);
+}
+
+void loader_demand(struct pager *p, struct entry *x, struct pager_batch *batch)
+{
+	x->batch = batch;
+	push(&p->demand, x);
+}
+
+void loader_foresee(struct pager *p, struct entry *x)
+{
+	x->queued = true;
+	push(&p->foreseen, x);
+}
+
+/* Keeps those that `match` does not hold for. */
+static void filter_foreseen(struct pager *p, const struct entry *one, const struct pager_source *of)
+{
+	struct request_queue kept = {0};
+	struct entry *x;
+	while ((x = pop(&p->foreseen)))
+		if (x == one || x->source == of)
+			x->queued = false;
+		else
+			push(&kept, x);
+	p->foreseen = kept;
+}
+
+void loader_forget(struct pager *p, struct entry *x)
+{
+	if (x->queued)
+		filter_foreseen(p, x, NULL);
+}
+
+void loader_forget_source(struct pager *p, struct pager_source *s)
+{
+	filter_foreseen(p, NULL, s);
+}
+
+static struct entry *next_foreseen(struct pager *p)
+{
+	struct entry *x;
+	while ((x = pop(&p->foreseen))) {
+		x->queued = false;
+		if (x->state == ENTRY_ABSENT && pool_take(p, x, NEED_SPARE) > 0) {
+			x->prefetched = true;
+			count(&p->total.prefetched, &x->source->own.prefetched, 1);
+			return x;
+		}
+	}
+	return NULL;
+}
+
+static struct entry *next_request(struct pager *p)
+{
+	struct entry *x = NULL;
+	if (p->flying >= p->depth.depth)
+		return NULL;
+	x = pop(&p->demand);
+	if (!x && !p->first_in_line) /* room is for who waits for it */
+		x = next_foreseen(p);
+	if (!x && !p->first_in_line)
+		x = warm_next(p);
+	p->flying += x != NULL;
+	return x;
+}
+
+/* ---- one expert ---- */
+
+static uint32_t layer_of(const struct entry *x)
+{
+	return (uint32_t)(entry_index(x) / x->source->experts);
+}
+
+static uint32_t expert_of(const struct entry *x)
+{
+	return (uint32_t)(entry_index(x) % x->source->experts);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+	(void)clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail for this clock */
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Tells the batch that asked, if there is one still, and gives a slot back that got nothing. */
+static void end_load(struct pager *p, struct entry *x, int failed, const struct err *e)
+{
+	struct pager_batch *batch = x->batch;
+	x->batch = NULL;
+	p->flying--;
+	if (batch) {
+		batch->reading--;
+		if (failed && !batch->failed) {
+			batch->failed = failed;
+			batch->error = *e;
+		}
+	}
+	if (failed)
+		pool_release(p, x);
+	else
+		pool_resident(p, x);
+	pthread_cond_broadcast(&p->changed);
+}
+
+/* Only reads that had all the places of the present depth filled say how fast it is. */
+static void tune_depth(struct pager *p, uint64_t bytes)
+{
+	if (p->flying < p->depth.depth) {
+		depth_restart(&p->depth);
+		return;
+	}
+	depth_note(&p->depth, bytes, now_ns());
+	p->depth_now = p->depth.depth;
+}
+
+static int read_error(const struct entry *x, int code, struct err *e)
+{
+	const char *folder = store_folder(x->source->supply.store);
+	if (code == ENODATA)
+		return err_set(
+			e, EIO,
+			"%s/experts.safetensors: ends before layer %u expert %u does; remove the "
+			"folder to convert again",
+			folder, layer_of(x), expert_of(x));
+	return err_sys(
+		e, code,
+		"%s/experts.safetensors: cannot read layer %u expert %u; try again, and if it "
+		"fails again remove the folder to convert anew",
+		folder, layer_of(x), expert_of(x));
+}
+
+static void finish_read(struct loader *l, const struct read_done *done)
+{
+	struct entry *x = done->tag;
+	struct pager_source *s = x->source;
+	struct pager *p = l->pager;
+	struct err e = {0};
+	int failed = done->result;
+	count(&p->total.bytes_read, &s->own.bytes_read, done->bytes);
+	if (failed)
+		failed = read_error(x, -failed, &e);
+	else
+		failed = store_verify_expert(s->supply.store, layer_of(x), expert_of(x),
+					     done->record, &e);
+	if (!failed)
+		s->supply.arrange(s->supply.ctx, x->slot, done->record);
+	reader_release(l->reader, done);
+	pthread_mutex_lock(&p->lock);
+	tune_depth(p, done->bytes);
+	end_load(p, x, failed, &e);
+	pthread_mutex_unlock(&p->lock);
+}
+
+/* Room for one record in l->scratch. */
+static int grow_scratch(struct loader *l, size_t bytes, struct err *e)
+{
+	if (l->scratch_bytes >= bytes)
+		return 0;
+	free(l->scratch);
+	l->scratch = malloc(bytes);
+	l->scratch_bytes = l->scratch ? bytes : 0;
+	return l->scratch ? 0
+			  : err_set(e, ENOMEM, "out of memory for a record of %zu bytes", bytes);
+}
+
+static void make(struct loader *l, struct entry *x)
+{
+	struct pager_source *s = x->source;
+	struct err e = {0};
+	int failed = grow_scratch(l, store_info(s->supply.store)->record_bytes, &e);
+	if (!failed)
+		failed = s->supply.make(s->supply.ctx, layer_of(x), expert_of(x), l->scratch, &e);
+	if (!failed)
+		s->supply.arrange(s->supply.ctx, x->slot, l->scratch);
+	pthread_mutex_lock(&l->pager->lock);
+	end_load(l->pager, x, failed, &e);
+	pthread_mutex_unlock(&l->pager->lock);
+}
+
+static void begin(struct loader *l, struct entry *x)
+{
+	const struct pager_supply *supply = &x->source->supply;
+	struct err e = {0};
+	if (supply->make && !store_has_expert(supply->store, layer_of(x), expert_of(x))) {
+		make(l, x);
+		return;
+	}
+	struct store_extent extent = store_expert(supply->store, layer_of(x), expert_of(x));
+	int failed = reader_queue(l->reader, &extent, x, &e);
+	if (!failed) {
+		reader_submit(l->reader);
+		return;
+	}
+	pthread_mutex_lock(&l->pager->lock);
+	end_load(l->pager, x, failed, &e);
+	pthread_mutex_unlock(&l->pager->lock);
+}
+
+/* ---- threads ---- */
+
+/* One at a time, so that threads that wake together share the requests. */
+static bool take_one(struct loader *l)
+{
+	struct pager *p = l->pager;
+	if (!reader_room(l->reader))
+		return false;
+	pthread_mutex_lock(&p->lock);
+	struct entry *x = next_request(p);
+	pthread_mutex_unlock(&p->lock);
+	if (x)
+		begin(l, x);
+	return x;
+}
+
+static bool has_quit(struct pager *p)
+{
+	pthread_mutex_lock(&p->lock);
+	bool quit = p->quit;
+	pthread_mutex_unlock(&p->lock);
+	return quit;
+}
+
+static void *loader_main(void *arg)
+{
+	struct loader *l = arg;
+	struct read_done done;
+	while (!has_quit(l->pager)) {
+		while (take_one(l))
+			;
+		if (reader_wait(l->reader, &done))
+			finish_read(l, &done);
+	}
+	return NULL;
+}
+
+static uint32_t cores(void)
+{
+	cpu_set_t cpus;
+	return sched_getaffinity(0, sizeof cpus, &cpus) ? 1 : (uint32_t)CPU_COUNT(&cpus);
+}
+
+/* With a ring: one thread for each core, at least two, so that one arranges while another begins
+ * reads. */
+static uint32_t wanted_loaders(bool ring)
+{
+	uint32_t n = ring ? cores() : MOST_LOADERS;
+	return n < 2 ? 2 : n > MOST_LOADERS ? MOST_LOADERS : n;
+}
+
+static int start_loader(struct pager *p, bool ring, struct err *e)
+{
+	struct loader *l = &p->loaders[p->loader_count];
+	l->pager = p;
+	int failed = reader_create(&l->reader, ring ? DEPTH_MOST : 1, ring, p->wake, e);
+	if (failed)
+		return failed;
+	int code = pthread_create(&l->thread, NULL, loader_main, l);
+	if (code) {
+		reader_destroy(l->reader);
+		return err_sys(e, code, "cannot start a thread for reading experts");
+	}
+	p->loader_count++;
+	return 0;
+}
+
+/* Whether the kernel lets us have a ring. */
+static int try_ring(bool *ring, int wake, struct err *e)
+{
+	struct reader *r;
+	int failed = *ring ? reader_create(&r, 1, true, wake, e) : 0;
+	if (failed || !*ring)
+		return failed;
+	*ring = reader_has_ring(r);
+	reader_destroy(r);
+	return 0;
+}
+
+int loaders_start(struct pager *p, enum pager_io io, struct err *e)
+{
+	p->ring = io == PAGER_IO_URING;
+	p->wake = eventfd(0, EFD_SEMAPHORE | EFD_NONBLOCK | EFD_CLOEXEC);
+	p->loaders = calloc(MOST_LOADERS, sizeof *p->loaders);
+	if (p->wake < 0 || !p->loaders)
+		return err_sys(e, p->wake < 0 ? errno : ENOMEM, "threads for reading experts");
+	int failed = try_ring(&p->ring, p->wake, e);
+	for (uint32_t n = wanted_loaders(p->ring); !failed && p->loader_count < n;)
+		failed = start_loader(p, p->ring, e);
+	return failed;
+}
+
+void loaders_stop(struct pager *p)
+{
+	pthread_mutex_lock(&p->lock);
+	p->quit = true;
+	pthread_mutex_unlock(&p->lock);
+	loader_wake(p, p->loader_count);
+	for (uint32_t i = 0; i < p->loader_count; i++) {
+		pthread_join(p->loaders[i].thread, NULL);
+		reader_destroy(p->loaders[i].reader);
+		free(p->loaders[i].scratch);
+	}
+	free(p->loaders);
+	if (p->wake >= 0)
+		close(p->wake);
+}
