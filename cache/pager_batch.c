@@ -70,35 +70,6 @@ static void want_all(struct pager_batch *b, uint64_t token)
 	}
 }
 
-int pager_begin(struct pager_batch *b, struct pager_source *s, uint32_t layer,
-		const uint32_t *experts, uint32_t n, uint64_t token, struct err *e)
-{
-	struct pager *p = s->pager;
-	*b = (struct pager_batch){0};
-	int rc = check_range(s, layer, experts, n, e);
-	if (rc)
-		return rc;
-	uint8_t *state = calloc((size_t)n + 1, sizeof *state); /* all WANTED */
-	if (!state)
-		return err_sys(e, ENOMEM, "%s: a batch of %u experts",
-			       store_folder(s->supply.store), n);
-	*b = (struct pager_batch){.source = s,
-				  .layer = layer,
-				  .count = n,
-				  .experts = experts,
-				  .state = state,
-				  .left = n};
-
-	pthread_mutex_lock(&p->lock);
-	prediction_end(s);
-	loader_forget_source(p, s);
-	warm_stop(s);
-	pool_visit(p, s, layer);
-	want_all(b, token);
-	pthread_mutex_unlock(&p->lock);
-	return 0;
-}
-
 /* ---- the parts of pager_next; all are called with the lock held ---- */
 
 static void hold(struct pager_batch *b, uint32_t i, struct pager_ready *out)
@@ -121,9 +92,10 @@ static uint32_t take_resident(struct pager_batch *b, struct pager_ready *ready, 
 	return n;
 }
 
-/* Asks for absent experts of the batch, in its order, as many as there is room for. -ENOMEM: there
- * is room below the budget, but no memory, and nothing to wait for instead. */
-static int request(struct pager_batch *b, struct err *e)
+/* Asks for absent experts of the batch, in its order, as many as there is room for; with `must`,
+ * for one at least, if nothing else of the batch is there or on its way. -ENOMEM: there is room
+ * below the budget, but no memory, and nothing to wait for instead. */
+static int request(struct pager_batch *b, bool must, struct err *e)
 {
 	struct pager *p = b->source->pager;
 	uint32_t n = 0;
@@ -134,7 +106,8 @@ static int request(struct pager_batch *b, struct err *e)
 		struct entry *x = entry_of(b, i);
 		if (b->state[i] != WANTED || x->state != ENTRY_ABSENT)
 			continue;
-		rc = pool_take(p, x, b->held == 0 && b->reading == 0 ? NEED_MUST : NEED_DEMAND);
+		rc = pool_take(p, x,
+			       must && b->held == 0 && b->reading == 0 ? NEED_MUST : NEED_DEMAND);
 		if (rc <= 0)
 			break;
 		loader_demand(p, x, b);
@@ -176,6 +149,36 @@ static int wait_for_change(struct pager_batch *b, struct err *e)
 
 /* ---- a batch's life ---- */
 
+int pager_begin(struct pager_batch *b, struct pager_source *s, uint32_t layer,
+		const uint32_t *experts, uint32_t n, uint64_t token, struct err *e)
+{
+	struct pager *p = s->pager;
+	*b = (struct pager_batch){0};
+	int rc = check_range(s, layer, experts, n, e);
+	if (rc)
+		return rc;
+	uint8_t *state = calloc((size_t)n + 1, sizeof *state); /* all WANTED */
+	if (!state)
+		return err_sys(e, ENOMEM, "%s: a batch of %u experts",
+			       store_folder(s->supply.store), n);
+	*b = (struct pager_batch){.source = s,
+				  .layer = layer,
+				  .count = n,
+				  .experts = experts,
+				  .state = state,
+				  .left = n};
+
+	pthread_mutex_lock(&p->lock);
+	prediction_end(s);
+	loader_forget_source(p, s);
+	warm_stop(s);
+	pool_visit(p, s, layer);
+	want_all(b, token);
+	(void)request(b, false, NULL); /* a failure is met again by pager_next */
+	pthread_mutex_unlock(&p->lock);
+	return 0;
+}
+
 int pager_next(struct pager_batch *b, struct pager_ready *ready, uint32_t max, struct err *e)
 {
 	struct pager *p = b->source->pager;
@@ -192,7 +195,7 @@ int pager_next(struct pager_batch *b, struct pager_ready *ready, uint32_t max, s
 		}
 		/* What is resident is pinned before room is made for what is not. */
 		uint32_t n = take_resident(b, ready, max);
-		rc = request(b, n ? NULL : e);
+		rc = request(b, true, n ? NULL : e);
 		if (n > 0)
 			rc = (int)n; /* a failure to ask is met again by the next call */
 		else if (rc == 0)

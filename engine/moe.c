@@ -29,7 +29,16 @@ struct moe {
 	float *up;		   /* [assignment][expert size] */
 	float *out;		   /* [assignment][hidden] */
 	struct pager_ready *ready; /* [experts] */
+
+	struct activation foreseen; /* [PREDICT_MOST][hidden]: input of the next layer's router */
+	uint32_t *predicted;	    /* [experts] */
+	bool *named;		    /* [experts] */
 };
+
+/* From so many tokens on, a chunk will want nearly all experts of a layer, whatever its router
+ * says.
+ */
+enum { PREDICT_MOST = 64 };
 
 /* Allocates one array; a size that does not fit is out of memory too. */
 static bool allocate(void *place, size_t count, size_t size)
@@ -62,9 +71,13 @@ int moe_init(struct forward *f, struct err *e)
 	    allocate(&m->hidden.scale, all * groups, sizeof(float)) &&
 	    allocate(&m->up, all * c->expert_size, sizeof(float)) &&
 	    allocate(&m->out, all * c->hidden_size, sizeof(float)) &&
-	    allocate(&m->ready, c->experts, sizeof *m->ready)) {
+	    allocate(&m->ready, c->experts, sizeof *m->ready) &&
+	    allocate(&m->foreseen.f, (size_t)PREDICT_MOST * c->hidden_size, sizeof(float)) &&
+	    allocate(&m->predicted, c->experts, sizeof(uint32_t)) &&
+	    allocate(&m->named, c->experts, sizeof(bool))) {
 		m->top_k = c->experts_per_token;
 		m->hidden.k = c->expert_size;
+		m->foreseen.k = c->hidden_size;
 		return 0;
 	}
 	return err_set(e, ENOMEM, "out of memory for the experts' activations of %zu tokens",
@@ -89,6 +102,9 @@ void moe_free(struct moe *m)
 	free(m->up);
 	free(m->out);
 	free(m->ready);
+	free(m->foreseen.f);
+	free(m->predicted);
+	free(m->named);
 	free(m);
 }
 
@@ -190,6 +206,44 @@ static void route(struct forward *f, uint32_t layer, uint32_t n, uint32_t positi
 	threads_run(f->threads, n, 16, route_tokens, f);
 	tap_routing(f, layer, position, n, TAP_ROUTER_WEIGHTS);
 	group_by_expert(m, f->config->experts, n);
+}
+
+/* ---- what the next layer will want ---- */
+
+/* The next layer's router on this layer's input: the stream changes little from layer to layer, so
+ * it names most of what it will choose. Names experts in m->named. */
+static void foresee(struct forward *f, uint32_t next, uint32_t n)
+{
+	struct moe *m = f->moe;
+	const struct config *c = f->config;
+	const struct layer_weights *l = &f->weights->layer[next];
+	for (size_t t = 0; t < n; t++)
+		f->kernels->rmsnorm(m->foreseen.f + t * c->hidden_size, f->x + t * c->hidden_size,
+				    weights_vector(l, TENSOR_FEED_FORWARD_NORM), c->hidden_size,
+				    c->rms_eps);
+	struct product router = {m->router_logits, &l->m[TENSOR_ROUTER]};
+	forward_multiply(f, &router, 1, &m->foreseen, n);
+	memset(m->named, 0, c->experts * sizeof *m->named);
+	for (size_t t = 0; t < n; t++) {
+		choose(m->router_logits + t * c->experts, c->experts, m->predicted, m->top_k);
+		for (uint32_t r = 0; r < m->top_k; r++)
+			m->named[m->predicted[r]] = true;
+	}
+}
+
+static void predict_next(struct forward *f, uint32_t layer, uint32_t n)
+{
+	struct moe *m = f->moe;
+	const struct config *c = f->config;
+	uint32_t next = layer + 1, count = 0;
+	if (next >= c->layers || !config_routed(c, next) || !pager_predicts(f->experts))
+		return;
+	if (n <= PREDICT_MOST)
+		foresee(f, next, n);
+	for (uint32_t e = 0; e < c->experts; e++)
+		if (n > PREDICT_MOST || m->named[e])
+			m->predicted[count++] = e;
+	pager_predict(f->experts, f->plan->routed_of[next], m->predicted, count);
 }
 
 /* ---- experts ---- */
@@ -311,14 +365,15 @@ static void sum_tokens(void *ctx, uint32_t begin, uint32_t end)
 	}
 }
 
-static int run_experts(struct forward *f, uint32_t routed, struct err *e)
+static int run_experts(struct forward *f, uint32_t layer, uint32_t n, struct err *e)
 {
 	struct moe *m = f->moe;
 	struct pager_batch batch;
-	int got = pager_begin(&batch, f->experts, routed, m->distinct, m->distinct_count,
-			      f->token_count, e);
+	int got = pager_begin(&batch, f->experts, f->plan->routed_of[layer], m->distinct,
+			      m->distinct_count, f->token_count, e);
 	if (got < 0)
 		return got;
+	predict_next(f, layer, n); /* while this layer's reads are under way */
 	while ((got = pager_next(&batch, m->ready, m->distinct_count, e)) > 0) {
 		run_wave(f, (uint32_t)got);
 		for (int i = 0; i < got; i++)
@@ -332,7 +387,7 @@ int moe_run(struct forward *f, uint32_t layer, uint32_t n, uint32_t position, st
 {
 	route(f, layer, n, position);
 	activation_prepare(f, &f->normed, n, f->plan->part[0].format);
-	int failed = run_experts(f, f->plan->routed_of[layer], e);
+	int failed = run_experts(f, layer, n, e);
 	if (failed)
 		return failed;
 	threads_run(f->threads, n, 1, sum_tokens, f);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -77,6 +78,20 @@ int disk_open(struct disk *d, const char *folder, uint64_t bytes, struct err *e)
 	if (failed)
 		disk_close(d);
 	return failed;
+}
+
+int disk_open_file(struct disk *d, const char *path, struct err *e)
+{
+	struct stat st;
+	*d = (struct disk){.fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC)};
+	if (d->fd < 0)
+		return err_sys(e, errno, "%s: cannot be read directly", path);
+	if (fstat(d->fd, &st) || st.st_size < DISK_ALIGN) {
+		disk_close(d);
+		return err_set(e, ENOTSUP, "%s: there is nothing in it", path);
+	}
+	d->bytes = (uint64_t)st.st_size / DISK_ALIGN * DISK_ALIGN;
+	return 0;
 }
 
 void disk_close(struct disk *d)

@@ -75,6 +75,8 @@ static int load(struct run *r, struct err *e)
 	};
 	double begun = seconds_now();
 	int failed = engine_create(&r->engine, &options, e);
+	if (!failed && r->policy)
+		failed = pager_set_policy(r->engine->pager, r->policy, e);
 	if (!failed)
 		failed = model_open(&r->model, r->engine, r->directory, e);
 	if (!failed)
@@ -175,6 +177,8 @@ static void count(const struct run *r, struct pager_stats *before, struct pager_
 		.misses = now.misses - before->misses,
 		.bytes_read = now.bytes_read - before->bytes_read,
 		.wait_ns = now.wait_ns - before->wait_ns,
+		.prefetched = now.prefetched - before->prefetched,
+		.prefetch_hits = now.prefetch_hits - before->prefetch_hits,
 	};
 	*before = now;
 }
@@ -227,20 +231,49 @@ static int run_round(struct run *r, struct round *o, struct err *e)
 	return failed;
 }
 
-struct ceilings {
-	double memory, int8;
-};
-
-static int measure_ceilings(const struct run *r, struct ceilings *c, struct err *e)
-{
-	uint32_t threads = (uint32_t)r->effort.threads;
-	int failed = ceiling_read(&r->ceiling, threads, &c->memory, e);
-	return failed ? failed : ceiling_peak(&r->ceiling, PEAK_INT8, threads, &c->int8, e);
-}
-
 static double larger(double a, double b)
 {
 	return a > b ? a : b;
+}
+
+/* Memory and arithmetic where all experts are resident; where they are not, the disk, as the pager
+ * may use it at best: whole records, as many in flight as it ever has. (The buffer for measuring
+ * memory would take what a memory limit leaves for experts.) */
+static int measure_ceilings(const struct run *r, struct ceilings *c, struct err *e)
+{
+	uint32_t threads = (uint32_t)r->effort.threads;
+	*c = (struct ceilings){0};
+	if (r->disk.fd < 0) {
+		int failed = ceiling_read(&r->ceiling, threads, &c->memory, e);
+		return failed ? failed : ceiling_peak(&r->ceiling, PEAK_INT8, threads, &c->int8, e);
+	}
+	uint64_t record = r->model->plan.record_bytes;
+	for (uint32_t depth = 2; depth <= DISK_DEPTH_MOST; depth *= 2) {
+		double rate;
+		int failed = disk_read(
+			&r->disk, (uint32_t)((record + DISK_ALIGN - 1) / DISK_ALIGN * DISK_ALIGN),
+			depth, 2 * r->effort.seconds, &rate, e);
+		if (failed)
+			return failed;
+		c->disk = larger(c->disk, rate);
+	}
+	return 0;
+}
+
+static int open_ceilings(struct run *r, struct err *e)
+{
+	char path[4096];
+	if (r->all_resident || !r->model->plan.routed_layers)
+		return ceiling_open(&r->ceiling, CEILING_BYTES, (uint32_t)r->effort.threads,
+				    r->effort.seconds, e);
+	(void)snprintf(path, sizeof path, "%s/experts.safetensors", store_folder(r->model->store));
+	return disk_open_file(&r->disk, path, e);
+}
+
+static struct ceilings largest(const struct ceilings *a, const struct ceilings *b)
+{
+	return (struct ceilings){larger(a->memory, b->memory), larger(a->int8, b->int8),
+				 larger(a->disk, b->disk)};
 }
 
 /* Each round is between two measurements of the ceilings, of which the larger counts: a neighbour
@@ -252,22 +285,18 @@ static int measure(struct run *r, struct round *rounds, struct err *e)
 	int failed = run_round(r, &rounds[0], e);
 	r->peak_mib = peak_memory_mib(); /* before there is the memory of the ceilings */
 	if (!failed)
-		failed = ceiling_open(&r->ceiling, CEILING_BYTES, (uint32_t)r->effort.threads,
-				      r->effort.seconds, e);
+		failed = open_ceilings(r, e);
 	if (!failed)
 		failed = measure_ceilings(r, &before, e);
 	if (failed)
 		return failed;
-	rounds[0].memory = before.memory;
-	rounds[0].int8 = before.int8;
+	rounds[0].ceiling = before;
 	for (uint64_t i = 1; i <= r->effort.rounds && !failed; i++, before = after) {
 		failed = run_round(r, &rounds[i], e);
 		if (!failed)
 			failed = measure_ceilings(r, &after, e);
-		if (failed)
-			break;
-		rounds[i].memory = larger(before.memory, after.memory);
-		rounds[i].int8 = larger(before.int8, after.int8);
+		if (!failed)
+			rounds[i].ceiling = largest(&before, &after);
 	}
 	return failed;
 }
@@ -305,6 +334,7 @@ static int run(struct run *r, struct err *e)
 	if (!failed)
 		failed = run_report(r, rounds, e);
 	ceiling_close(&r->ceiling);
+	disk_close(&r->disk);
 	context_free(&r->context);
 	model_close(r->model);
 	engine_destroy(r->engine);
@@ -315,7 +345,8 @@ static int run(struct run *r, struct err *e)
 
 int run_command(int argc, char **argv, struct err *e)
 {
-	struct run r = {.effort = effort_default(), .prompt = 512, .tokens = 64};
+	struct run r = {
+		.effort = effort_default(), .prompt = 512, .tokens = 64, .disk = {.fd = -1}};
 	r.effort.rounds = 3;
 	const struct bench_option options[] = {
 		{"prompt", OPTION_NUMBER, &r.prompt, 1, CONFIG_MAX_POSITIONS, "tokens of prefill"},
@@ -326,6 +357,8 @@ int run_command(int argc, char **argv, struct err *e)
 		 "bytes for experts (half of what is free)"},
 		{"quant", OPTION_TEXT, &r.quant, 0, 0, "tq2, tq3 (default), tq4 or bf16"},
 		{"store", OPTION_TEXT, &r.store, 0, 0, "folder of stores, as moefs -o store="},
+		{"policy", OPTION_TEXT, &r.policy, 0, 0,
+		 "words of cache/policy, as \"lru no-prefetch\""},
 		{"chunk", OPTION_NUMBER, &r.chunk, 1, 4096, "tokens of a prompt per step"},
 		{"busy", OPTION_FLAG, &r.busy, 0, 0,
 		 "decode beside one busy process per core, too"},

@@ -5,6 +5,7 @@
 #include "engine/internal.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/ceiling.h"
+#include "tests/bench/disk.h"
 #include "tests/bench/neighbours.h"
 
 /* A round is a prefill, a decode from each position asked for, and perhaps the first of these once
@@ -18,7 +19,7 @@ struct phase {
 
 struct run {
 	struct effort effort;
-	const char *directory, *quant, *store;
+	const char *directory, *quant, *store, *policy;
 	uint64_t prompt, tokens, budget, chunk;
 	struct number_list depths; /* positions to decode from; none: the prompt's end */
 	bool busy;
@@ -28,6 +29,7 @@ struct run {
 	struct context context;
 	struct neighbours neighbours;
 	struct ceiling ceiling;
+	struct disk disk; /* the experts' file, if they are not all resident; else fd is -1 */
 	struct phase phase[PHASES_MOST];
 	uint32_t phases, deepest; /* deepest: the last position that any phase begins at */
 	uint64_t random;
@@ -35,10 +37,15 @@ struct run {
 	bool all_resident;
 };
 
+/* Bytes and operations per second; 0: not measured. */
+struct ceilings {
+	double memory, int8, disk;
+};
+
 struct round {
 	double seconds[PHASES_MOST], first_token;
 	struct pager_stats pager[PHASES_MOST]; /* what the phase added */
-	double memory, int8;		       /* bytes and operations per second at that time */
+	struct ceilings ceiling;	       /* at that time */
 };
 
 /* rounds[0] is the first round, in which memory still fills: it is reported by itself. After it

@@ -84,7 +84,7 @@ static void report_speed(struct table *t, const struct work *w, const struct rou
 	for (size_t i = 0; i < row->count; i++) {
 		const struct round *o = &rounds[row->first + i];
 		double seconds = o->seconds[row->index], bytes = w->dense_bytes + w->expert_bytes;
-		double ceiling = prefill ? o->int8 : o->memory;
+		double ceiling = prefill ? o->ceiling.int8 : o->ceiling.memory;
 		rate[i] = p->tokens / seconds;
 		share[i] = ceiling > 0 ? 100 * rate[i] * (prefill ? w->operations : bytes) / ceiling
 				       : 0;
@@ -111,19 +111,29 @@ static void report_speed(struct table *t, const struct work *w, const struct rou
 static void report_experts(struct table *t, const struct round *rounds, const struct row *row)
 {
 	double tokens = (double)row->count * row->phase->tokens;
-	double hits = 0, misses = 0, bytes = 0, wait = 0, seconds = 0;
+	double hits = 0, misses = 0, bytes = 0, wait = 0, seconds = 0, possible = 0;
+	double prefetched = 0, came_true = 0;
 	for (size_t i = 0; i < row->count; i++) {
 		const struct round *o = &rounds[row->first + i];
 		hits += (double)o->pager[row->index].hits;
 		misses += (double)o->pager[row->index].misses;
 		bytes += (double)o->pager[row->index].bytes_read;
 		wait += (double)o->pager[row->index].wait_ns * 1e-9;
+		prefetched += (double)o->pager[row->index].prefetched;
+		came_true += (double)o->pager[row->index].prefetch_hits;
 		seconds += o->seconds[row->index];
+		possible += o->seconds[row->index] * o->ceiling.disk;
 	}
 	table_number(t, hits / tokens);
 	table_number(t, misses / tokens);
 	table_number(t, bytes / tokens * 1e-6);
 	table_number(t, 100 * wait / seconds);
+	if (possible > 0)
+		table_number(t, 100 * bytes / possible);
+	else
+		table_none(t);
+	table_number(t, prefetched / tokens);
+	table_number(t, came_true / tokens);
 }
 
 static void report_phases(const struct run *r, struct report *report, const struct work *w,
@@ -143,6 +153,9 @@ static void report_phases(const struct run *r, struct report *report, const stru
 		{"misses_per_token", "misses", 2},
 		{"disk_mb_per_token", "disk MB", 2},
 		{"wait_percent", "% waiting", 1},
+		{"disk_percent", "% of disk", 1},
+		{"prefetched_per_token", "prefetched", 2},
+		{"prefetch_hits_per_token", "in time", 2},
 	};
 	struct table t;
 	table_begin(&t, report, "phases", "medians (least-most); experts and disk per token",
@@ -167,18 +180,23 @@ static void report_ceilings(const struct run *r, struct report *report, const st
 	static const struct column columns[] = {
 		{"read_gb_per_s", "read GB/s", 1},
 		{"int8_gop_per_s", "int8 GOP/s", 0},
+		{"disk_gb_per_s", "disk GB/s", 2},
 	};
 	struct table t;
-	double memory[ROUNDS_MOST], int8[ROUNDS_MOST];
+	double memory[ROUNDS_MOST], int8[ROUNDS_MOST], disk[ROUNDS_MOST];
 	for (size_t i = 0; i < r->effort.rounds; i++) {
-		memory[i] = rounds[i + 1].memory * 1e-9;
-		int8[i] = rounds[i + 1].int8 * 1e-9;
+		memory[i] = rounds[i + 1].ceiling.memory * 1e-9;
+		int8[i] = rounds[i + 1].ceiling.int8 * 1e-9;
+		disk[i] = rounds[i + 1].ceiling.disk * 1e-9;
 	}
 	struct summary memories = summarise(memory, r->effort.rounds),
-		       int8s = summarise(int8, r->effort.rounds);
-	table_begin(&t, report, "ceilings", "ceilings of the same rounds, all threads", columns, 2);
+		       int8s = summarise(int8, r->effort.rounds),
+		       disks = summarise(disk, r->effort.rounds);
+	table_begin(&t, report, "ceilings",
+		    "ceilings of the same rounds, all threads (0: not measured)", columns, 3);
 	table_summary(&t, &memories);
 	table_summary(&t, &int8s);
+	table_summary(&t, &disks);
 	table_end(&t);
 }
 
