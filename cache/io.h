@@ -34,8 +34,8 @@ int io_remove(int folder, const char *name);
 
 /* Hands queued reads to the kernel; returns how many it took. */
 int io_ring_submit(struct io_uring *ring);
-/* Waits for one read to end: its tag, and what a pread would have returned; or for a poll, whose tag
- * is IO_RING_POLL. */
+/* Waits for one read to end: its tag, and what a pread would have returned; or for a poll, whose
+ * tag is IO_RING_POLL. */
 enum { IO_RING_POLL = 1 << 30 };
 int io_ring_next(struct io_uring *ring, uint64_t *tag, int64_t *result);
 

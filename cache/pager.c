@@ -90,13 +90,14 @@ int pager_set_policy(struct pager *p, const char *words, struct err *e)
 		else if (!strcmp(word, "no-prefetch"))
 			prefetch = false;
 		else
-			return err_set(e, EINVAL,
-				       "policy: \"%s\" is not lrfu, lru or lfu, followed by "
-				       "no-shield, no-prefetch or nothing",
-				       word);
+			return err_set(
+				e, EINVAL,
+				"policy: \"%s\" is not scales, lrfu, lfu or lru, followed by "
+				"no-shield, no-prefetch or nothing",
+				word);
 	}
 	if (!policy)
-		return err_set(e, EINVAL, "policy: name lrfu, lru or lfu");
+		return err_set(e, EINVAL, "policy: name scales, lrfu, lfu or lru");
 	pthread_mutex_lock(&p->lock);
 	p->shield = shield;
 	p->prefetch = prefetch;
@@ -130,9 +131,9 @@ static void source_free(struct pager_source *s)
 	if (!s)
 		return;
 	free(s->entries);
-	free(s->key);
-	free(s->held_key);
-	free(s->age);
+	free(s->uses);
+	free(s->value);
+	free(s->slot_value);
 	free(s->predicted);
 	free(s->warm);
 	free(s);
@@ -153,19 +154,18 @@ static struct pager_source *source_new(struct pager *p, const struct pager_suppl
 		.experts = info->experts,
 		.slot_bytes = page_round(supply->slot_bytes),
 		.entries = calloc(all + 1, sizeof *s->entries),
-		.key = calloc(all + 1, sizeof *s->key),
-		.held_key = calloc(all + 1, sizeof *s->held_key),
-		.age = calloc(info->layers + 1u, sizeof *s->age),
+		.uses = calloc(all + 1, sizeof *s->uses),
+		.value = calloc(all + 1, sizeof *s->value),
+		.slot_value = calloc(all + 1, sizeof *s->slot_value),
 		.predicted = calloc(info->experts + 1u, sizeof *s->predicted),
 	};
-	if (!s->entries || !s->key || !s->held_key || !s->age || !s->predicted) {
+	if (!s->entries || !s->uses || !s->value || !s->slot_value || !s->predicted) {
 		source_free(s);
 		return NULL;
 	}
 	for (size_t i = 0; i < all; i++) {
 		s->entries[i].source = s;
-		s->key[i] = -INFINITY;
-		s->held_key[i] = INFINITY;
+		s->slot_value[i] = INFINITY;
 	}
 	return s;
 }
@@ -254,6 +254,7 @@ static void look(const struct pager *p, const struct counters *c, struct pager_s
 		.hits = load(&c->hits),
 		.misses = load(&c->misses),
 		.evictions = load(&c->evictions),
+		.tokens = load(&c->tokens),
 		.bytes_read = load(&c->bytes_read),
 		.experts_resident = load(&c->resident),
 		.wait_ns = load(&c->wait_ns),

@@ -69,9 +69,9 @@ void pager_destroy(struct pager *p); /* after all sources are gone */
  * the rest as it is put back. */
 int pager_set_budget(struct pager *p, uint64_t bytes, struct err *e);
 
-/* "lrfu" (the default), "lru" or "lfu", then any of "no-shield" and "no-prefetch", which switch
- * off what predictions are used for; see README.md here. EINVAL names what is not known. Changing
- * the policy forgets how experts were used. */
+/* "scales" (the default), "lrfu", "lfu" or "lru", then any of "no-shield" and "no-prefetch", which
+ * switch off what predictions are used for; see README.md here. EINVAL names what is not known.
+ * Changing the policy forgets how experts were used. */
 int pager_set_policy(struct pager *p, const char *words, struct err *e);
 enum { PAGER_POLICY_TEXT = 64 };
 void pager_policy(struct pager *p, char words[PAGER_POLICY_TEXT]);
@@ -99,10 +99,14 @@ struct pager_batch {
 	int failed;	  /* why one of its reads failed; 0: none did */
 	struct err error;
 };
-/* Counts a hit (resident now) or a miss for each expert, once per batch; `token` is recorded as its
- * last use. A batch is used by one thread; after a failure of pager_begin it is empty. */
+/* Counts a hit (resident now) or a miss for each expert, once per batch; `token`, a number
+ * that grows, is recorded as its last use. credit[n]: how much each use counts for the policy, 1
+ * for a use by a token of an answer; NULL: 1 each. A batch is used by one thread; after a failure
+ * of pager_begin it is empty.
+ */
 int pager_begin(struct pager_batch *b, struct pager_source *s, uint32_t layer,
-		const uint32_t *experts, uint32_t n, uint64_t token, struct err *e);
+		const uint32_t *experts, const float *credit, uint32_t n, uint64_t token,
+		struct err *e);
 /* Returns how many were stored in ready (1 … max), 0 when every expert has been returned, or a
  * negative errno (-EIO names the record). -EAGAIN: nothing more can come before something that is
  * held is put back. After another error: put what is held, then pager_end; a later batch tries
@@ -120,12 +124,12 @@ void pager_predict(struct pager_source *s, uint32_t layer, const uint32_t *exper
 /* False: a prediction would change nothing. */
 bool pager_predicts(const struct pager_source *s);
 
-/* How hot each expert is, heat[layers * experts]: larger is hotter, -INFINITY was never used. Only
- * comparable under one policy. */
-void pager_heat(const struct pager_source *s, double *heat);
-/* Takes over what pager_heat gave (of another time), and reads the hottest experts into room that
- * is free, in the background, until a batch begins. */
-void pager_warm(struct pager_source *s, const double *heat);
+/* Keeps how hot each expert is in the file `heat` of the store's folder, for the next mount. */
+int pager_keep_heat(struct pager_source *s, struct err *e);
+/* Takes over what was kept, and reads the hottest experts into room that is free, in the
+ * background, until a batch begins. -ENOENT: nothing was, or under another policy; other codes: it
+ * is damaged. Either way the source is as good as new. */
+int pager_warm(struct pager_source *s, struct err *e);
 
 /* ---- looking ---- */
 
@@ -143,6 +147,7 @@ void pager_inspect(const struct pager_source *s, uint32_t layer, uint32_t expert
 struct pager_stats {
 	uint64_t budget, used, peak; /* of slots; used exceeds budget only while that shrinks */
 	uint64_t hits, misses, evictions, bytes_read, experts_resident;
+	uint64_t tokens;		    /* by the numbers that batches gave */
 	uint64_t wait_ns;		    /* time that batches spent waiting for reads */
 	uint64_t prefetched, prefetch_hits; /* reads for predictions, and those that came true */
 	uint32_t waiting;		    /* batches that wait now */

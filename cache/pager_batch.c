@@ -55,6 +55,10 @@ static void want_all(struct pager_batch *b, uint64_t token)
 	struct pager_source *s = b->source;
 	struct pager *p = s->pager;
 	uint64_t time = now(CLOCK_REALTIME);
+	if (token > s->token) {
+		count(&p->total.tokens, &s->own.tokens, token - s->token);
+		s->token = token;
+	}
 	for (uint32_t i = 0; i < b->count; i++) {
 		struct entry *x = entry_of(b, i);
 		bool hit = x->state == ENTRY_RESIDENT;
@@ -66,7 +70,7 @@ static void want_all(struct pager_batch *b, uint64_t token)
 		      1);
 		if (x->prefetched)
 			count(&p->total.prefetch_hits, &s->own.prefetch_hits, 1);
-		pool_use(p, x);
+		x->prefetched = false;
 	}
 }
 
@@ -150,7 +154,8 @@ static int wait_for_change(struct pager_batch *b, struct err *e)
 /* ---- a batch's life ---- */
 
 int pager_begin(struct pager_batch *b, struct pager_source *s, uint32_t layer,
-		const uint32_t *experts, uint32_t n, uint64_t token, struct err *e)
+		const uint32_t *experts, const float *credit, uint32_t n, uint64_t token,
+		struct err *e)
 {
 	struct pager *p = s->pager;
 	*b = (struct pager_batch){0};
@@ -172,7 +177,7 @@ int pager_begin(struct pager_batch *b, struct pager_source *s, uint32_t layer,
 	prediction_end(s);
 	loader_forget_source(p, s);
 	warm_stop(s);
-	pool_visit(p, s, layer);
+	pool_visit(p, s, layer, experts, credit, n);
 	want_all(b, token);
 	(void)request(b, false, NULL); /* a failure is met again by pager_next */
 	pthread_mutex_unlock(&p->lock);

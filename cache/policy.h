@@ -1,9 +1,9 @@
-/* Replacement policies: what an expert in memory is worth, from how it was used.
+/* Replacement policies: what an expert is worth, from how it was used.
  *
- * A policy gives each expert a key when it is used, and the keys of one layer a common ageing, so
- * that between its uses an expert costs nothing: its score is key − age of its layer, and the
- * lowest score goes first. Keys and ages are in units of the policy's own; only scores of one
- * policy can be compared.
+ * All but LRU count uses that fade: at each visit to its layer every expert's counts shrink by a
+ * factor, and those of the experts used then grow. So the order of a layer's experts changes only
+ * when the layer is visited. Which expert goes is chosen over all layers by value · discount, the
+ * lowest first.
  *
  * This file knows neither slots nor locks: pool.c asks it and chooses.
  */
@@ -13,16 +13,38 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { POLICY_COUNTS = 3 };
+
 struct policy {
 	const char *name;
-	/* The key after a use: `key` is the one before (-INFINITY: never used), `age` its layer's
-	 * age, `tick` a number that grows with every use of any expert. */
-	double (*use)(double key, double age, uint64_t tick);
-	double ageing; /* of a layer, per visit to it */
+	uint32_t counts;	    /* in use; 0: the value is when the last use was (LRU) */
+	float keep[POLICY_COUNTS];  /* what is left of a count after a visit to the layer */
+	float share[POLICY_COUNTS]; /* of each count in the value */
+	bool distance;		    /* a layer whose next turn is far is worth less */
+	bool credit;		    /* uses in prompts count as they are credited, else as 1 */
 };
 
-/* LRFU (Lee et al. 2001), the default; LRU; LFU. NULL: there is no policy of that name. */
+/* "scales" (the default), "lrfu", "lfu" or "lru"; see README.md. NULL: there is none of that name.
+ */
 const struct policy *policy_find(const char *name);
 const struct policy *policy_default(void);
+
+struct use_counts {
+	float count[POLICY_COUNTS];
+};
+
+/* The layer of an expert is visited; and if the expert is used then, with what credit, and as the
+ * tick-th use of all. Each returns the expert's value now. */
+double policy_fade(const struct policy *p, struct use_counts *u, double value);
+double policy_use(const struct policy *p, struct use_counts *u, float credit, uint64_t tick);
+
+/* For an expert whose layer has its turn after `distance` of `layers` layers; of a model that was
+ * not used during the last `idle` passes through a model, which otherwise would never fade. */
+double policy_discount(const struct policy *p, uint32_t distance, uint32_t layers, double idle);
+
+/* What is left of how an expert was used when a conversation is forgotten: to be kept for the next
+ * mount, and taken over by it. */
+double policy_heat(const struct policy *p, const struct use_counts *u);
+double policy_take_heat(const struct policy *p, struct use_counts *u, double heat);
 
 #endif

@@ -151,7 +151,7 @@ static void occupy(struct pager *p, struct region *r, uint32_t place, struct ent
 	r->occupant[place] = x;
 	r->busy++;
 	s->loading++;
-	s->held_key[entry_index(x)] = s->key[entry_index(x)];
+	s->slot_value[entry_index(x)] = s->value[entry_index(x)];
 	s->own.used += s->slot_bytes;
 	if (++r->taken == r->slots) {
 		unlink_region(&p->open, r);
@@ -177,7 +177,7 @@ static uint32_t vacate(struct pager *p, struct entry *x)
 	x->state = ENTRY_ABSENT;
 	x->resident = false;
 	x->prefetched = false;
-	s->held_key[entry_index(x)] = INFINITY;
+	s->slot_value[entry_index(x)] = INFINITY;
 	s->own.used -= s->slot_bytes;
 	r->occupant[place] = NULL;
 	if (r->taken-- == r->slots) {
@@ -226,13 +226,14 @@ struct candidate {
 };
 
 /* Ties go to the layer whose turn is farthest. */
-static void consider_layer(struct pager_source *s, uint32_t layer, double age, enum need need,
+static void consider_layer(struct pager_source *s, uint32_t layer, double idle, enum need need,
 			   bool whole, struct candidate *best)
 {
-	uint32_t distance = (layer + s->layers - s->layer - 1) % s->layers;
+	uint32_t distance = (layer + s->layers - s->layer - 1) % s->layers + 1;
+	double discount = policy_discount(s->pager->policy, distance, s->layers, idle);
 	size_t first = (size_t)layer * s->experts;
 	for (size_t i = first; i < first + s->experts; i++) {
-		double score = s->held_key[i] - age;
+		double score = s->slot_value[i] * discount;
 		if (score > best->score || (score == best->score && distance <= best->distance))
 			continue;
 		struct entry *x = &s->entries[i];
@@ -241,16 +242,13 @@ static void consider_layer(struct pager_source *s, uint32_t layer, double age, e
 	}
 }
 
-/* The lowest score of all that may go. A source that is not in use ages with the others' turns, or
- * its experts would stay for ever. whole: its region must go with it. */
+/* The lowest score of all that may go. whole: its region must go with it. */
 static struct entry *victim_for(const struct pager *p, enum need need, bool whole)
 {
 	struct candidate best = {.score = INFINITY};
-	for (struct pager_source *s = p->sources; s; s = s->next) {
-		double idle = (p->turns - s->turns) * p->policy->ageing;
+	for (struct pager_source *s = p->sources; s; s = s->next)
 		for (uint32_t layer = 0; layer < s->layers; layer++)
-			consider_layer(s, layer, s->age[layer] + idle, need, whole, &best);
-	}
+			consider_layer(s, layer, p->turns - s->turns, need, whole, &best);
 	return best.entry;
 }
 
@@ -336,29 +334,35 @@ void pool_unpin(struct pager *p, struct entry *x)
 
 /* ---- uses ---- */
 
-void pool_visit(struct pager *p, struct pager_source *s, uint32_t layer)
+void pool_value(struct entry *x, double value)
 {
-	s->age[layer] += p->policy->ageing;
-	s->layer = layer;
-	p->turns += 1.0 / s->layers;
-	s->turns = p->turns;
+	size_t i = entry_index(x);
+	x->source->value[i] = value;
+	if (x->slot)
+		x->source->slot_value[i] = value;
 }
 
-void pool_use(struct pager *p, struct entry *x)
+void pool_visit(struct pager *p, struct pager_source *s, uint32_t layer, const uint32_t *experts,
+		const float *credit, uint32_t n)
 {
-	struct pager_source *s = x->source;
-	size_t i = entry_index(x);
-	s->key[i] = p->policy->use(s->key[i], s->age[i / s->experts], ++p->tick);
-	if (x->slot)
-		s->held_key[i] = s->key[i];
-	x->prefetched = false;
+	size_t first = (size_t)layer * s->experts;
+	p->turns += 1.0 / s->layers;
+	s->turns = p->turns;
+	s->layer = layer;
+	for (size_t i = first; i < first + s->experts; i++)
+		pool_value(&s->entries[i], policy_fade(p->policy, &s->uses[i], s->value[i]));
+	for (uint32_t k = 0; k < n; k++) {
+		size_t i = first + experts[k];
+		pool_value(&s->entries[i],
+			   policy_use(p->policy, &s->uses[i], credit ? credit[k] : 1, ++p->tick));
+	}
 }
 
 void pool_forget_uses(struct pager *p)
 {
 	for (struct pager_source *s = p->sources; s; s = s->next)
 		for (size_t i = 0; i < (size_t)s->layers * s->experts; i++) {
-			s->key[i] = -INFINITY;
-			s->held_key[i] = s->entries[i].slot ? -INFINITY : INFINITY;
+			s->uses[i] = (struct use_counts){0};
+			pool_value(&s->entries[i], 0);
 		}
 }

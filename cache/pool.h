@@ -38,7 +38,7 @@ struct entry { /* one expert of one source */
 };
 
 struct counters {
-	_Atomic uint64_t used, hits, misses, evictions, bytes_read, resident, wait_ns;
+	_Atomic uint64_t tokens, used, hits, misses, evictions, bytes_read, resident, wait_ns;
 	_Atomic uint64_t prefetched, prefetch_hits;
 };
 
@@ -52,12 +52,13 @@ struct pager_source {
 	uint32_t loading;      /* entries that are */
 	struct counters own;
 
-	/* The policy's: keys of all experts, and of those that have a slot (INFINITY: none), so
-	 * that the search for the lowest score reads nothing else. */
-	double *key, *held_key; /* [layers * experts] */
-	double *age;		/* [layers] */
-	uint32_t layer;		/* of the batch that began last */
-	double turns;		/* pager.turns when it did */
+	/* The policy's: how each expert was used, what that is worth, and the same of those that
+	 * have a slot (INFINITY: none), so that the search for the lowest reads nothing else. */
+	struct use_counts *uses;    /* [layers * experts] */
+	double *value, *slot_value; /* [layers * experts] */
+	uint32_t layer;		    /* of the batch that began last */
+	double turns;		    /* pager.turns when it did */
+	uint64_t token;		    /* the number that it gave */
 
 	uint32_t predicted_layer, predicted_count;
 	uint32_t *predicted; /* [experts] which of that layer are shielded */
@@ -130,10 +131,12 @@ void pool_unpin(struct pager *p, struct entry *x); /* evicts, if the budget has 
 /* Evicts until the budget holds, as far as pins allow. */
 void pool_shrink(struct pager *p);
 
-/* A batch of that layer begins; then each of its experts is used. */
-void pool_visit(struct pager *p, struct pager_source *s, uint32_t layer);
-void pool_use(struct pager *p, struct entry *x);
-/* Forgets how everything was used: another policy reads keys differently. */
+/* A batch of that layer begins, which uses n of its experts; credit[n], or NULL: 1 each. */
+void pool_visit(struct pager *p, struct pager_source *s, uint32_t layer, const uint32_t *experts,
+		const float *credit, uint32_t n);
+/* Sets what an expert is worth. */
+void pool_value(struct entry *x, double value);
+/* Forgets how everything was used: another policy counts differently. */
 void pool_forget_uses(struct pager *p);
 
 /* ---- loader.c ---- */

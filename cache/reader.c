@@ -11,7 +11,7 @@
 #include <sys/eventfd.h>
 #include <time.h>
 
-enum { RECORD_ALIGN = 64 };  /* of buffers, where O_DIRECT asks for less */
+enum { RECORD_ALIGN = 64 }; /* of buffers, where O_DIRECT asks for less */
 
 struct read_buffer {
 	void *memory; /* as large as the largest read that it was used for */

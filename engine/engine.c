@@ -145,3 +145,13 @@ void engine_cache_stats(const struct engine *g, struct pager_stats *out)
 {
 	pager_stats(g->pager, out);
 }
+
+int engine_set_policy(struct engine *g, const char *words, struct err *e)
+{
+	return pager_set_policy(g->pager, words, e);
+}
+
+void engine_policy(const struct engine *g, char words[PAGER_POLICY_TEXT])
+{
+	pager_policy(g->pager, words);
+}

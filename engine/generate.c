@@ -88,6 +88,26 @@ static void step(struct model *m)
 		session_queue(s);
 }
 
+/* Lock held, released meanwhile. Nothing is to do: the time to keep what a killed daemon would
+ * lose.
+ */
+static void keep_heat(struct model *m)
+{
+	const uint64_t interval = 30 * UINT64_C(1000000000);
+	uint64_t now = now_ns();
+	if (now - m->heat_ns < interval)
+		return;
+	m->heat_ns = now;
+	pthread_mutex_unlock(&m->lock);
+	load_keep_heat(m);
+	pthread_mutex_lock(&m->lock);
+}
+
+static bool has_work(const struct model *m)
+{
+	return m->runnable.first || (m->load_wanted && atomic_load(&m->state) != MODEL_READY);
+}
+
 static void *thread_main(void *arg)
 {
 	struct model *m = arg;
@@ -97,8 +117,11 @@ static void *thread_main(void *arg)
 			load(m);
 		else if (m->runnable.first)
 			step(m);
-		else
-			pthread_cond_wait(&m->work, &m->lock);
+		else {
+			keep_heat(m);
+			if (!has_work(m) && !atomic_load(&m->quit))
+				pthread_cond_wait(&m->work, &m->lock);
+		}
 	}
 	pthread_mutex_unlock(&m->lock);
 	return NULL;

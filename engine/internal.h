@@ -62,6 +62,7 @@ struct model {
 	struct chat *chat; /* NULL: the tokenizer has no chat tokens */
 	struct weights weights;
 	struct pager_source *experts; /* NULL in a dense model */
+	uint64_t heat_uses, heat_ns;  /* uses of experts when their heat was kept, and the time */
 	struct forward forward;
 	struct sampler sampler;
 	_Atomic int state; /* enum model_state; READY announces all of these */
@@ -135,6 +136,8 @@ int load_find_folders(struct model *m, struct err *e);
 int load_store(struct model *m, struct err *e);
 int load_model(struct model *m, struct err *e);
 void unload_model(struct model *m);
+/* Keeps the heat of the experts beside the store, if they were used since it was last kept. */
+void load_keep_heat(struct model *m);
 
 /* generate.c */
 int generate_start(struct model *m, struct err *e);

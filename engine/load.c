@@ -217,7 +217,24 @@ static int load_experts(struct model *m, struct err *e)
 		.arrange = plan_arrange_record,
 		.ctx = &m->plan,
 	};
-	return pager_add(m->engine->pager, &m->experts, &supply, e);
+	struct err no_heat; /* a first mount, or a heat file that says nothing: a cold start */
+	int failed = pager_add(m->engine->pager, &m->experts, &supply, e);
+	if (!failed)
+		(void)pager_warm(m->experts, &no_heat);
+	return failed;
+}
+
+void load_keep_heat(struct model *m)
+{
+	struct pager_stats now;
+	struct err ignored; /* a store that cannot be written any more serves all the same */
+	if (!m->experts)
+		return;
+	pager_source_stats(m->experts, &now);
+	if (now.hits + now.misses == m->heat_uses)
+		return;
+	(void)pager_keep_heat(m->experts, &ignored);
+	m->heat_uses = now.hits + now.misses;
 }
 
 int load_model(struct model *m, struct err *e)
@@ -240,8 +257,10 @@ void unload_model(struct model *m)
 {
 	forward_free(&m->forward);
 	sampler_free(&m->sampler);
-	if (m->experts)
+	if (m->experts) {
+		load_keep_heat(m);
 		pager_remove(m->experts);
+	}
 	m->experts = NULL;
 	weights_free(&m->weights);
 	chat_close(m->chat);

@@ -312,3 +312,10 @@ void model_cache_stats(const struct model *m, struct pager_stats *out)
 	pager_stats(m->engine->pager, out);
 	*out = (struct pager_stats){.budget = out->budget, .peak = out->peak};
 }
+
+void model_warming(const struct model *m, uint32_t *done, uint32_t *total)
+{
+	*done = *total = 0;
+	if (model_state(m) == MODEL_READY && m->experts)
+		pager_warming(m->experts, done, total);
+}

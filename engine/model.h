@@ -47,6 +47,9 @@ int engine_set_context_budget(struct engine *g, uint64_t bytes, struct err *e);
 uint64_t engine_context_budget(const struct engine *g);
 uint64_t engine_context_used(const struct engine *g);
 void engine_cache_stats(const struct engine *g, struct pager_stats *out);
+/* The replacement policy in words, as pager_set_policy takes them. */
+int engine_set_policy(struct engine *g, const char *words, struct err *e);
+void engine_policy(const struct engine *g, char words[PAGER_POLICY_TEXT]);
 
 /* True if the directory looks like a checkpoint (it has a config.json). Blocks. */
 bool model_is_directory(const char *directory);
@@ -116,5 +119,7 @@ int64_t model_expert_read(const struct model *m, uint32_t layer, uint32_t expert
 			  void *buffer, size_t bytes, struct err *e);
 /* This model's share of the counters; budget is the pool's. */
 void model_cache_stats(const struct model *m, struct pager_stats *out);
+/* Experts that are being read ahead of any prompt, of so many; total 0: none. */
+void model_warming(const struct model *m, uint32_t *done, uint32_t *total);
 
 #endif

@@ -25,6 +25,7 @@ struct moe {
 	uint32_t *assignment; /* [chunk][top_k], in the order of chosen */
 	uint32_t *distinct;   /* [experts], the chunk's experts, ascending */
 	uint32_t distinct_count;
+	float *credit;		   /* [distinct_count], of uses in a prompt */
 	struct activation hidden;  /* [assignment][expert size]: silu(gate) · up */
 	float *up;		   /* [assignment][expert size] */
 	float *out;		   /* [assignment][hidden] */
@@ -66,6 +67,7 @@ int moe_init(struct forward *f, struct err *e)
 	    allocate(&m->token, all, sizeof(uint32_t)) &&
 	    allocate(&m->assignment, all, sizeof(uint32_t)) &&
 	    allocate(&m->distinct, c->experts, sizeof(uint32_t)) &&
+	    allocate(&m->credit, c->experts, sizeof(float)) &&
 	    allocate(&m->hidden.f, all * c->expert_size, sizeof(float)) &&
 	    allocate(&m->hidden.q, all * groups * TQ_GROUP, sizeof(int8_t)) &&
 	    allocate(&m->hidden.scale, all * groups, sizeof(float)) &&
@@ -96,6 +98,7 @@ void moe_free(struct moe *m)
 	free(m->token);
 	free(m->assignment);
 	free(m->distinct);
+	free(m->credit);
 	free(m->hidden.f);
 	free(m->hidden.q);
 	free(m->hidden.scale);
@@ -208,7 +211,19 @@ static void route(struct forward *f, uint32_t layer, uint32_t n, uint32_t positi
 	group_by_expert(m, f->config->experts, n);
 }
 
-/* ---- what the next layer will want ---- */
+/* ---- for the pager ---- */
+
+/* What the uses of a chunk of n tokens count: a prompt must not outvote the answer, and its last
+ * tokens are most like what comes. (0.1 and a half-life of 16 tokens: cache/README.md.) */
+static void credit_uses(struct moe *m, uint32_t n)
+{
+	for (uint32_t d = 0; d < m->distinct_count; d++) {
+		uint32_t e = m->distinct[d];
+		m->credit[d] = 0;
+		for (uint32_t a = m->group_start[e]; a < m->group_start[e + 1]; a++)
+			m->credit[d] += 0.1F * exp2f((float)(m->token[a] + 1) / 16 - (float)n / 16);
+	}
+}
 
 /* The next layer's router on this layer's input: the stream changes little from layer to layer, so
  * it names most of what it will choose. Names experts in m->named. */
@@ -369,8 +384,10 @@ static int run_experts(struct forward *f, uint32_t layer, uint32_t n, struct err
 {
 	struct moe *m = f->moe;
 	struct pager_batch batch;
+	if (n > 1)
+		credit_uses(m, n);
 	int got = pager_begin(&batch, f->experts, f->plan->routed_of[layer], m->distinct,
-			      m->distinct_count, f->token_count, e);
+			      n > 1 ? m->credit : NULL, m->distinct_count, f->token_count, e);
 	if (got < 0)
 		return got;
 	predict_next(f, layer, n); /* while this layer's reads are under way */

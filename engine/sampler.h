@@ -1,10 +1,10 @@
 /* Choosing the next token from logits.
  *
- * In the order of Hugging Face's warpers: temperature, top-k, top-p (nucleus, Holtzman et al. 2020),
- * min-p (Nguyen et al. 2024), then one draw. Temperature 0 takes the largest logit; ties go to the
- * lowest id. The draw depends on the seed and the position alone, so a turn taken back and asked
- * again with the same seed gives the same text. The vocabulary is never sorted: of 152 thousand
- * tokens a few dozen matter.
+ * In the order of Hugging Face's warpers: temperature, top-k, top-p (nucleus, Holtzman et al.
+ * 2020), min-p (Nguyen et al. 2024), then one draw. Temperature 0 takes the largest logit; ties go
+ * to the lowest id. The draw depends on the seed and the position alone, so a turn taken back and
+ * asked again with the same seed gives the same text. The vocabulary is never sorted: of 152
+ * thousand tokens a few dozen matter.
  */
 #ifndef MOEFS_ENGINE_SAMPLER_H
 #define MOEFS_ENGINE_SAMPLER_H

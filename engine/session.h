@@ -81,9 +81,10 @@ struct session_stats {					      /* of the last or current turn */
 	uint64_t context_tokens;
 	double prefill_seconds, decode_seconds, first_token_seconds; /* the last since submit */
 	uint64_t expert_hits, expert_misses, bytes_read;
-	double wait_seconds; /* for reads from disk */
-	uint64_t seed;	     /* the one that was used */
-	const char *finish;  /* "", "end", "stop", "length", "stopped", "error" */
+	double wait_seconds;	    /* for reads from disk */
+	double decode_wait_seconds; /* that part of it which was not for the prompt */
+	uint64_t seed;		    /* the one that was used */
+	const char *finish;	    /* "", "end", "stop", "length", "stopped", "error" */
 };
 void session_stats(const struct session *s, struct session_stats *out);
 

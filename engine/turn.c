@@ -221,7 +221,10 @@ static void count_step(struct session *s, uint64_t started, bool prefill)
 	st->expert_hits = now.hits - s->turn.before.hits;
 	st->expert_misses = now.misses - s->turn.before.misses;
 	st->bytes_read = now.bytes_read - s->turn.before.bytes_read;
-	st->wait_seconds = (double)(now.wait_ns - s->turn.before.wait_ns) * 1e-9;
+	double waited = (double)(now.wait_ns - s->turn.before.wait_ns) * 1e-9;
+	if (!prefill)
+		st->decode_wait_seconds += waited - st->wait_seconds;
+	st->wait_seconds = waited;
 	st->context_tokens = s->context.tokens.count;
 	pthread_mutex_unlock(&s->model->lock);
 }

@@ -9,11 +9,16 @@
 void readme_render(const struct node *n, struct text *out);
 void version_render(const struct node *n, struct text *out);
 void mount_error_render(const struct node *n, struct text *out);
+
+/* cache_files.c */
 void budget_render(const struct node *n, struct text *out);
 int budget_set(const struct node *n, const char *value, size_t length, struct err *e);
 void context_budget_render(const struct node *n, struct text *out);
 int context_budget_set(const struct node *n, const char *value, size_t length, struct err *e);
 void policy_render(const struct node *n, struct text *out);
+int policy_set(const struct node *n, const char *value, size_t length, struct err *e);
+void waiting_render(const struct node *n, struct text *out);
+void warming_render(const struct node *n, struct text *out);
 void cache_stats_render(const struct node *n, struct text *out);
 
 /* model_files.c */

@@ -1,4 +1,4 @@
-/* The files at the top: README, version, error, and the folder cache/. */
+/* The files at the top: README, version, error. */
 #include "fs/files.h"
 
 #include <errno.h>
@@ -73,73 +73,4 @@ void mount_error_render(const struct node *n, struct text *out)
 	models_watch(n->mount);
 	if (*n->mount->error)
 		text_format(out, "%s\n", n->mount->error);
-}
-
-/* ---- cache/ ---- */
-
-static void size_render(uint64_t bytes, struct text *out)
-{
-	char size[32];
-	size_print(size, sizeof size, bytes);
-	text_format(out, "%s\n", size);
-}
-
-static int size_set(const struct node *n, const char *value, size_t length,
-		    int (*set)(struct engine *, uint64_t, struct err *), struct err *e)
-{
-	char string[32];
-	uint64_t bytes;
-	while (length && (value[length - 1] == '\n' || value[length - 1] == ' '))
-		length--;
-	int shown = (int)(length < sizeof string ? length : sizeof string - 1);
-	(void)snprintf(string, sizeof string, "%.*s", shown, value);
-	if (length >= sizeof string || !size_parse(string, &bytes))
-		return err_set(e, EINVAL, "cache/%s: '%s' is not a size such as 512M or 4G",
-			       n->row->name, string);
-	return set(n->mount->engine, bytes, e);
-}
-
-void budget_render(const struct node *n, struct text *out)
-{
-	struct pager_stats s;
-	engine_cache_stats(n->mount->engine, &s);
-	size_render(s.budget, out);
-}
-
-int budget_set(const struct node *n, const char *value, size_t length, struct err *e)
-{
-	return size_set(n, value, length, engine_set_budget, e);
-}
-
-void context_budget_render(const struct node *n, struct text *out)
-{
-	size_render(engine_context_budget(n->mount->engine), out);
-}
-
-int context_budget_set(const struct node *n, const char *value, size_t length, struct err *e)
-{
-	return size_set(n, value, length, engine_set_context_budget, e);
-}
-
-void policy_render(const struct node *n, struct text *out)
-{
-	(void)n;
-	text_string(out, "lru\n");
-}
-
-void cache_stats_render(const struct node *n, struct text *out)
-{
-	struct pager_stats s;
-	engine_cache_stats(n->mount->engine, &s);
-	text_format(out, "budget %" PRIu64 "\n", s.budget);
-	text_format(out, "used %" PRIu64 "\n", s.used);
-	text_format(out, "peak %" PRIu64 "\n", s.peak);
-	text_format(out, "experts_resident %" PRIu64 "\n", s.experts_resident);
-	text_format(out, "hits %" PRIu64 "\n", s.hits);
-	text_format(out, "misses %" PRIu64 "\n", s.misses);
-	text_format(out, "evictions %" PRIu64 "\n", s.evictions);
-	text_format(out, "bytes_read %" PRIu64 "\n", s.bytes_read);
-	text_format(out, "wait_seconds %.3f\n", (double)s.wait_ns / 1e9);
-	text_format(out, "context_budget %" PRIu64 "\n", engine_context_budget(n->mount->engine));
-	text_format(out, "context_used %" PRIu64 "\n", engine_context_used(n->mount->engine));
 }

@@ -33,7 +33,8 @@ static int load_layer(const struct run *r, uint32_t layer, const uint32_t *all, 
 	enum { AT_ONCE = 16 };
 	struct pager_ready ready[AT_ONCE];
 	struct pager_batch batch;
-	int got = pager_begin(&batch, r->model->experts, layer, all, r->model->plan.experts, 0, e);
+	int got = pager_begin(&batch, r->model->experts, layer, all, NULL, r->model->plan.experts,
+			      0, e);
 	if (got < 0)
 		return got;
 	while ((got = pager_next(&batch, ready, AT_ONCE, e)) > 0)

@@ -80,7 +80,7 @@ int test_batch_most(struct pager_source *s, const struct test_store *t, uint32_t
 	struct pager_ready ready[BATCH_MOST];
 	bool seen[BATCH_MOST] = {false};
 	int got, right = 0;
-	int rc = pager_begin(&b, s, layer, experts, n, 1, e);
+	int rc = pager_begin(&b, s, layer, experts, NULL, n, 1, e);
 	if (rc)
 		return rc;
 	while ((got = pager_next(&b, ready, most, e)) > 0)

@@ -152,7 +152,7 @@ static void an_expert_is_pinned_while_it_is_held(void **state)
 	struct pager_batch b;
 	struct pager_ready ready;
 	struct pager_expert x;
-	assert_int_equal(pager_begin(&b, f->source, 0, all, 1, 7, &f->e), 0);
+	assert_int_equal(pager_begin(&b, f->source, 0, all, NULL, 1, 7, &f->e), 0);
 	assert_int_equal(pager_next(&b, &ready, 1, &f->e), 1);
 	pager_inspect(f->source, 0, 0, &x);
 	assert_int_equal(x.pinned, 1);
@@ -224,7 +224,7 @@ static void holding_all_the_room_and_asking_for_more_is_told_to_put_first(void *
 	struct test_pager *f = *state;
 	struct pager_batch b;
 	struct pager_ready held[4], more;
-	assert_int_equal(pager_begin(&b, f->source, 0, all, 5, 1, &f->e), 0);
+	assert_int_equal(pager_begin(&b, f->source, 0, all, NULL, 5, 1, &f->e), 0);
 	for (int n = 0; n < 4;) {
 		int got = pager_next(&b, held + n, (uint32_t)(4 - n), &f->e);
 		assert_true(got > 0);
@@ -249,7 +249,7 @@ static void shrinking_evicts_at_once_and_the_pinned_when_put(void **state)
 	struct pager_ready ready[2];
 	assert_int_equal(test_batch(f, 1, all, 2), 2);
 	assert_int_equal(test_batch(f, 0, all, 2), 2);
-	assert_int_equal(pager_begin(&b, f->source, 0, all, 2, 1, &f->e), 0);
+	assert_int_equal(pager_begin(&b, f->source, 0, all, NULL, 2, 1, &f->e), 0);
 	assert_int_equal(pager_next(&b, ready, 2, &f->e), 2);
 	assert_int_equal(pager_set_budget(f->pager, SLOT, &f->e), 0);
 	assert_int_equal(stats_of(f).used, 2 * SLOT);
@@ -328,7 +328,7 @@ static void a_batch_does_not_evict_what_it_is_yet_to_take(void **state)
 	struct pager_ready ready;
 	int n = 0;
 	/* One at a time: while 0 is held and more is read, 1, 2 and 3 wait and must stay. */
-	assert_int_equal(pager_begin(&b, f->source, 0, all, 8, 1, &f->e), 0);
+	assert_int_equal(pager_begin(&b, f->source, 0, all, NULL, 8, 1, &f->e), 0);
 	while (pager_next(&b, &ready, 1, &f->e) > 0) {
 		n++;
 		pager_put(&b, &ready);
@@ -346,7 +346,7 @@ static void what_a_batch_is_yet_to_take_goes_when_nothing_else_can(void **state)
 	struct pager_batch b;
 	struct pager_ready ready;
 	assert_int_equal(test_batch(f, 0, all, 1), 1);
-	assert_int_equal(pager_begin(&b, f->source, 0, all, 1, 1, &f->e), 0);
+	assert_int_equal(pager_begin(&b, f->source, 0, all, NULL, 1, 1, &f->e), 0);
 	assert_int_equal(test_batch(f, 1, all, 2), 2); /* while the first holds nothing */
 	assert_int_equal(pager_next(&b, &ready, 1, &f->e), 1);
 	assert_true(test_slot_right(&f->t, 0, 0, ready.data));
@@ -480,7 +480,7 @@ static void a_batch_without_room_waits_until_another_puts(void **state)
 	struct pager_ready ready;
 	struct waiter w = {f, 3, 0};
 	pthread_t thread;
-	assert_int_equal(pager_begin(&b, f->source, 0, all, 1, 1, &f->e), 0);
+	assert_int_equal(pager_begin(&b, f->source, 0, all, NULL, 1, 1, &f->e), 0);
 	assert_int_equal(pager_next(&b, &ready, 1, &f->e), 1);
 	assert_int_equal(pthread_create(&thread, NULL, take_one, &w), 0);
 	await_misses(f, 2);
@@ -499,7 +499,7 @@ static void a_grown_budget_wakes_a_batch_that_waits_for_room(void **state)
 	struct pager_ready ready;
 	struct waiter w = {f, 3, 0};
 	pthread_t thread;
-	assert_int_equal(pager_begin(&b, f->source, 0, all, 1, 1, &f->e), 0);
+	assert_int_equal(pager_begin(&b, f->source, 0, all, NULL, 1, 1, &f->e), 0);
 	assert_int_equal(pager_next(&b, &ready, 1, &f->e), 1);
 	assert_int_equal(pthread_create(&thread, NULL, take_one, &w), 0);
 	await_misses(f, 2);
@@ -544,7 +544,7 @@ static void who_waits_for_room_first_gets_it_first(void **state)
 				 0);
 		r[i] = (struct runner){f, source[i], 1, 1, 0};
 	}
-	assert_int_equal(pager_begin(&b, f->source, 0, all, 1, 1, &f->e), 0);
+	assert_int_equal(pager_begin(&b, f->source, 0, all, NULL, 1, 1, &f->e), 0);
 	assert_int_equal(pager_next(&b, &ready, 1, &f->e), 1);
 	assert_int_equal(pthread_create(&thread[0], NULL, run_one, &r[0]), 0);
 	while (!somebody_in_line(f->pager))
@@ -617,7 +617,7 @@ static void a_batch_given_up_in_the_middle_leaves_the_pool_whole(void **state)
 	struct test_pager *f = *state;
 	struct pager_batch b;
 	struct pager_ready ready;
-	assert_int_equal(pager_begin(&b, f->source, 0, all, 8, 1, &f->e), 0);
+	assert_int_equal(pager_begin(&b, f->source, 0, all, NULL, 8, 1, &f->e), 0);
 	assert_int_equal(pager_next(&b, &ready, 1, &f->e), 1);
 	pager_put(&b, &ready);
 	pager_end(&b);

@@ -123,7 +123,7 @@ static void a_ring_that_hesitates_goes_on(void **state)
 	struct pager_batch b;
 	struct pager_ready ready[8];
 	int got, n = 0;
-	assert_int_equal(pager_begin(&b, f->source, 1, all, 8, 1, &f->e), 0);
+	assert_int_equal(pager_begin(&b, f->source, 1, all, NULL, 8, 1, &f->e), 0);
 	assert_int_equal(pager_next(&b, ready, 1, &f->e), 1);
 	faults.fail_code = EBUSY;
 	faults.fail_at = 1;

@@ -1,0 +1,116 @@
+/* The folder cache/: what all mounted models share, budgets and policy, and what came of them. */
+#include "fs/files.h"
+#include "fs/mount.h"
+#include "fs/text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static void size_render(uint64_t bytes, struct text *out)
+{
+	char size[32];
+	size_print(size, sizeof size, bytes);
+	text_format(out, "%s\n", size);
+}
+
+static int size_set(const struct node *n, const char *value, size_t length,
+		    int (*set)(struct engine *, uint64_t, struct err *), struct err *e)
+{
+	char string[32];
+	uint64_t bytes;
+	while (length && (value[length - 1] == '\n' || value[length - 1] == ' '))
+		length--;
+	int shown = (int)(length < sizeof string ? length : sizeof string - 1);
+	(void)snprintf(string, sizeof string, "%.*s", shown, value);
+	if (length >= sizeof string || !size_parse(string, &bytes))
+		return err_set(e, EINVAL, "cache/%s: '%s' is not a size such as 512M or 4G",
+			       n->row->name, string);
+	return set(n->mount->engine, bytes, e);
+}
+
+void budget_render(const struct node *n, struct text *out)
+{
+	struct pager_stats s;
+	engine_cache_stats(n->mount->engine, &s);
+	size_render(s.budget, out);
+}
+
+int budget_set(const struct node *n, const char *value, size_t length, struct err *e)
+{
+	return size_set(n, value, length, engine_set_budget, e);
+}
+
+void context_budget_render(const struct node *n, struct text *out)
+{
+	size_render(engine_context_budget(n->mount->engine), out);
+}
+
+int context_budget_set(const struct node *n, const char *value, size_t length, struct err *e)
+{
+	return size_set(n, value, length, engine_set_context_budget, e);
+}
+
+void policy_render(const struct node *n, struct text *out)
+{
+	char words[PAGER_POLICY_TEXT];
+	engine_policy(n->mount->engine, words);
+	text_format(out, "%s\n", words);
+}
+
+int policy_set(const struct node *n, const char *value, size_t length, struct err *e)
+{
+	char words[PAGER_POLICY_TEXT];
+	if (length >= sizeof words || memchr(value, 0, length))
+		return err_set(e, EINVAL, "cache/policy: longer than any policy that there is");
+	memcpy(words, value, length);
+	words[length] = 0;
+	return engine_set_policy(n->mount->engine, words, e);
+}
+
+void cache_stats_render(const struct node *n, struct text *out)
+{
+	struct pager_stats s;
+	engine_cache_stats(n->mount->engine, &s);
+	text_format(out, "budget %" PRIu64 "\n", s.budget);
+	text_format(out, "used %" PRIu64 "\n", s.used);
+	text_format(out, "peak %" PRIu64 "\n", s.peak);
+	text_format(out, "experts_resident %" PRIu64 "\n", s.experts_resident);
+	text_format(out, "hits %" PRIu64 "\n", s.hits);
+	text_format(out, "misses %" PRIu64 "\n", s.misses);
+	text_format(out, "evictions %" PRIu64 "\n", s.evictions);
+	text_format(out, "bytes_read %" PRIu64 "\n", s.bytes_read);
+	text_format(out, "prefetched %" PRIu64 "\n", s.prefetched);
+	text_format(out, "prefetch_hits %" PRIu64 "\n", s.prefetch_hits);
+	text_format(out, "wait_seconds %.3f\n", (double)s.wait_ns / 1e9);
+	text_format(out, "io %s\n", s.io);
+	text_format(out, "io_depth %" PRIu32 "\n", s.depth);
+	text_format(out, "context_budget %" PRIu64 "\n", engine_context_budget(n->mount->engine));
+	text_format(out, "context_used %" PRIu64 "\n", engine_context_used(n->mount->engine));
+}
+
+void waiting_render(const struct node *n, struct text *out)
+{
+	struct pager_stats s;
+	engine_cache_stats(n->mount->engine, &s);
+	double ms = (double)s.wait_ns * 1e-6;
+	text_format(out, "waiting %" PRIu32 "\n", s.waiting);
+	text_format(out, "wait_seconds %.3f\n", ms * 1e-3);
+	text_format(out, "tokens %" PRIu64 "\n", s.tokens);
+	text_format(out, "wait_ms_per_token %.3f\n", s.tokens ? ms / (double)s.tokens : 0);
+}
+
+void warming_render(const struct node *n, struct text *out)
+{
+	for (size_t i = 0; i < n->mount->model_count; i++) {
+		const struct model *m = n->mount->models[i]->model;
+		uint32_t done, total;
+		model_warming(m, &done, &total);
+		if (total)
+			text_format(out, "%s %" PRIu32 "/%" PRIu32 "\n", model_name(m), done,
+				    total);
+	}
+	if (!out->length)
+		text_string(out, "idle\n");
+}
