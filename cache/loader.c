@@ -118,7 +118,7 @@ static struct entry *next_request(struct pager *p)
 		x = next_foreseen(p);
 	if (!x && !p->first_in_line)
 		x = warm_next(p);
-	p->flying += x != NULL;
+	p->flying += x != NULL; /* until it lands */
 	return x;
 }
 
@@ -146,7 +146,6 @@ static void end_load(struct pager *p, struct entry *x, int failed, const struct 
 {
 	struct pager_batch *batch = x->batch;
 	x->batch = NULL;
-	p->flying--;
 	if (batch) {
 		batch->reading--;
 		if (failed && !batch->failed) {
@@ -161,15 +160,17 @@ static void end_load(struct pager *p, struct entry *x, int failed, const struct 
 	pthread_cond_broadcast(&p->changed);
 }
 
-/* Only reads that had all the places of the present depth filled say how fast it is. */
-static void tune_depth(struct pager *p, uint64_t bytes)
+/* The device is done with a read. Only reads that had all the places of the present depth filled say
+ * how fast it is. */
+static void land(struct pager *p, uint64_t bytes)
 {
-	if (p->flying < p->depth.depth) {
+	pthread_mutex_lock(&p->lock);
+	if (p->flying-- < p->depth.depth)
 		depth_restart(&p->depth);
-		return;
-	}
-	depth_note(&p->depth, bytes, now_ns());
+	else
+		depth_note(&p->depth, bytes, now_ns());
 	p->depth_now = p->depth.depth;
+	pthread_mutex_unlock(&p->lock);
 }
 
 static int read_error(const struct entry *x, int code, struct err *e)
@@ -205,7 +206,6 @@ static void finish_read(struct loader *l, const struct read_done *done)
 		s->supply.arrange(s->supply.ctx, x->slot, done->record);
 	reader_release(l->reader, done);
 	pthread_mutex_lock(&p->lock);
-	tune_depth(p, done->bytes);
 	end_load(p, x, failed, &e);
 	pthread_mutex_unlock(&p->lock);
 }
@@ -232,6 +232,7 @@ static void make(struct loader *l, struct entry *x)
 	if (!failed)
 		s->supply.arrange(s->supply.ctx, x->slot, l->scratch);
 	pthread_mutex_lock(&l->pager->lock);
+	l->pager->flying--;
 	end_load(l->pager, x, failed, &e);
 	pthread_mutex_unlock(&l->pager->lock);
 }
@@ -251,6 +252,7 @@ static void begin(struct loader *l, struct entry *x)
 		return;
 	}
 	pthread_mutex_lock(&l->pager->lock);
+	l->pager->flying--;
 	end_load(l->pager, x, failed, &e);
 	pthread_mutex_unlock(&l->pager->lock);
 }
@@ -258,7 +260,7 @@ static void begin(struct loader *l, struct entry *x)
 /* ---- threads ---- */
 
 /* One at a time, so that threads that wake together share the requests. */
-static bool take_one(struct loader *l)
+static bool begin_one(struct loader *l)
 {
 	struct pager *p = l->pager;
 	if (!reader_room(l->reader))
@@ -283,11 +285,15 @@ static void *loader_main(void *arg)
 {
 	struct loader *l = arg;
 	struct read_done done;
+	bool landed = false;
 	while (!has_quit(l->pager)) {
-		while (take_one(l))
+		if (landed) /* first something new for the device to do */
+			land(l->pager, done.bytes);
+		while (begin_one(l))
 			;
-		if (reader_wait(l->reader, &done))
+		if (landed)
 			finish_read(l, &done);
+		landed = reader_wait(l->reader, &done);
 	}
 	return NULL;
 }
