@@ -20,6 +20,7 @@ int machine_command(int argc, char **argv, struct err *e);
 int kernels_command(int argc, char **argv, struct err *e);
 int run_command(int argc, char **argv, struct err *e);
 int make_command(int argc, char **argv, struct err *e);
+int pager_command(int argc, char **argv, struct err *e);
 
 /* ---- options.c ---- */
 

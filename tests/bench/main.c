@@ -3,6 +3,7 @@
  *     machine    the ceilings: memory, arithmetic, disk
  *     kernels    each kernel of each instruction set, beside the ceiling it could reach
  *     run        a model: prefill, decode, experts, memory
+ *     pager      the cache alone: a model's routing replayed against a store
  *     make       a synthetic model of real geometry to run
  *
  * One file per subcommand (README.md says what each measures and how); this one only chooses.
@@ -21,6 +22,7 @@ static const struct command {
 	{"machine", machine_command, "memory, arithmetic and disk: the ceilings"},
 	{"kernels", kernels_command, "each kernel as a share of its ceiling"},
 	{"run", run_command, "a model's prefill and decode"},
+	{"pager", pager_command, "a trace of routing against a store, without a model"},
 	{"make", make_command, "writes a synthetic model of real geometry"},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };

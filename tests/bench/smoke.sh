@@ -68,6 +68,34 @@ for quant in tq2 tq3 bf16; do
 done
 try "with room for few experts" phases run "$here/model" "${effort[@]}" --seconds 0.001 --prompt 9 --tokens 3 \
 	--budget 256K
+
+# 3 layers (the store has 2), 8 experts, a prompt of 2 tokens and an answer of 40
+{
+	echo "# a remark"
+	echo "turn,phase,step,layer,slot,expert,weight"
+	for layer in 0 1 2; do
+		for token in 0 1; do
+			echo "0,0,$token,$layer,0,$((layer + token)),0.6"
+			echo "0,0,$token,$layer,1,7,0.4"
+		done
+	done
+	for token in {2..41}; do
+		for layer in 0 1 2; do
+			echo "0,1,$token,$layer,0,$((token * (layer + 1) % 8)),1"
+		done
+	done
+} >"$here/trace.csv"
+sed 's/,7,/,8,/' "$here/trace.csv" >"$here/wide.csv"
+store=(--store "$here/model.moefs/bf16")
+try "a trace replayed with room for all" phases \
+	pager --trace "$here/trace.csv" "${store[@]}" --budget 4M --rounds 2 --seconds 0.001 --json
+try "with room for three experts" phases \
+	pager --trace "$here/trace.csv" "${store[@]}" --budget 600K --policy lru --rounds 1 --seconds 0.001 --json
+refuse "a trace of more experts than the store has" "9 experts" pager --trace "$here/wide.csv" "${store[@]}" --budget 4M
+refuse "a trace without a budget" "--budget" pager --trace "$here/trace.csv" "${store[@]}"
+refuse "a policy that is not known" "--policy" pager --trace "$here/trace.csv" "${store[@]}" --budget 4M --policy best
+refuse "a folder that is no store" "$here" pager --trace "$here/trace.csv" --store "$here" --budget 4M
+refuse "a file that is no trace" "config.json:1" pager --trace "$here/config.json" "${store[@]}" --budget 4M
 refuse "a model that is there is not overwritten" "" make "$here/config.json" "$here/model" --layers 2
 refuse "an unknown option is named" "--nonsense" run "$here/model" --nonsense
 refuse "a number out of range is named" "--rounds 0" run "$here/model" --rounds 0
