@@ -8,7 +8,7 @@ static void report_facts(const struct replay *r, struct report *report)
 {
 	double experts = (double)r->layers * r->trace.experts;
 	uint64_t slot = (r->info->record_bytes + PAGE - 1) / PAGE * PAGE;
-	double fit = (double)(r->last.budget / slot);
+	double fit = floor((double)r->last.budget / (double)slot);
 	report_text(report, "trace", "trace", r->trace_path);
 	report_text(report, "store", "store", r->store_path);
 	report_text(report, "policy", "policy", r->policy ? r->policy : "the pager's own");

@@ -167,7 +167,7 @@ static void lines_go_on_from_one_piece_of_a_file_to_the_next(void **state)
 {
 	struct fixture *f = *state;
 	enum { ROWS = 20000, ROW_MOST = 32 };
-	char *text = malloc(ROWS * ROW_MOST);
+	char *text = calloc(ROWS, ROW_MOST);
 	assert_non_null(text);
 	size_t n = (size_t)sprintf(text, HEAD);
 	for (int i = 0; i < ROWS; i++)
