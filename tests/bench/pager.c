@@ -91,22 +91,18 @@ static void copy_record(void *ctx, void *slot, const void *record)
 	memcpy(slot, record, r->info->record_bytes);
 }
 
-static int set_policy(const char *name, struct err *e)
-{
-	if (name && strcmp(name, "lru") != 0)
-		return err_set(e, EINVAL, "--policy %s: the pager has only lru", name);
-	return 0;
-}
-
 static int pool_open(struct pool *p, struct replay *r, struct err *e)
 {
+	const struct pager_supply supply = {
+		.store = r->store,
+		.slot_bytes = r->info->record_bytes,
+		.arrange = copy_record,
+		.ctx = r,
+	};
 	int failed = pager_create(&p->pager, r->budget, e);
-	if (!failed)
-		failed = set_policy(r->policy, e);
-	if (!failed)
-		failed = pager_add(p->pager, &p->source, r->store, r->info->record_bytes,
-				   copy_record, r, e);
-	return failed;
+	if (!failed && r->policy)
+		failed = pager_set_policy(p->pager, r->policy, e);
+	return failed ? failed : pager_add(p->pager, &p->source, &supply, e);
 }
 
 static void pool_close(struct pool *p)
@@ -123,8 +119,8 @@ static int run_batch(const struct pool *p, const struct trace *t, const struct t
 	enum { AT_ONCE = 16 };
 	struct pager_ready ready[AT_ONCE];
 	struct pager_batch batch;
-	int got =
-		pager_begin(&batch, p->source, v->layer, t->expert + v->first, v->count, token, e);
+	int got = pager_begin(&batch, p->source, v->layer, t->expert + v->first, NULL, v->count,
+			      token, e);
 	if (got < 0)
 		return got;
 	while ((got = pager_next(&batch, ready, AT_ONCE, e)) > 0)
