@@ -10,15 +10,16 @@
 
 #include "cache/pager.h"
 #include "engine/context.h"
+#include "engine/losses.h"
 #include "engine/threads.h"
 #include "engine/weights.h"
 
 /* Where a test or a tool may look. rows is [tokens of the chunk][width]. */
 enum tap_point {
-	TAP_STATE,	   /* the residual stream; layer 0 is the embedding, l + 1 after layer l */
-	TAP_NORMED,	   /* after the final norm */
-	TAP_ROUTER_LOGITS, /* layer counts the routed layers, as it does in the next two */
-	TAP_ROUTER_WEIGHTS,
+	TAP_STATE,	    /* the residual stream; layer 0 is the embedding, l + 1 after layer l */
+	TAP_NORMED,	    /* after the final norm */
+	TAP_ROUTER_LOGITS,  /* layer counts the routed layers, as it does in the next two */
+	TAP_ROUTER_WEIGHTS, /* the router's choice, before any of it is dropped */
 	TAP_ROUTER_EXPERTS, /* as floats, in descending order of weight */
 };
 typedef void tap_fn(void *ctx, enum tap_point point, uint32_t layer, uint32_t position,
@@ -42,6 +43,7 @@ struct forward {
 	struct pager_source *experts; /* NULL in a model without */
 	uint32_t chunk;		      /* most tokens per call */
 	const _Atomic bool *stop; /* becomes true: forward_run ends with -ECANCELED; may be NULL */
+	struct losses losses;	  /* of the next call; may change between calls */
 	tap_fn *tap;		  /* may be NULL */
 	void *tap_ctx;
 
@@ -58,7 +60,8 @@ struct forward {
 	struct moe *moe;	    /* NULL in a model without experts */
 	float *logits;		    /* [vocabulary], of the last token */
 	void *memory;
-	uint64_t token_count; /* tokens computed since loading: the pager's clock */
+	uint64_t token_count;	  /* tokens computed since loading: the pager's clock */
+	uint64_t experts_dropped; /* reads that drop_missing has saved since loading */
 };
 
 /* Takes the pointers above `Scratch` from *f, allocates the rest. */

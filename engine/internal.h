@@ -87,6 +87,7 @@ struct turn {
 	size_t prompt_length;
 	struct params params;
 	struct sampling sampling;
+	struct losses losses;
 	bool chat;
 	size_t system_ids;     /* how many of ids are the system message */
 	struct token_list ids; /* all that the model is to see before it answers */
@@ -124,9 +125,10 @@ struct session {
 	struct undo_mark *undo;	    /* (lock) one per turn */
 	size_t undo_count, undo_room;
 
-	struct turn turn; /* (turn), and so are these two: */
+	struct turn turn; /* (turn), and so are these three: */
 	struct context context;
-	struct token_list history; /* the conversation's ids without the system message */
+	struct losses context_losses; /* that all of the context was computed with */
+	struct token_list history;    /* the conversation's ids without the system message */
 };
 
 /* load.c, from the generation thread but for the first two: everything up to READY, or undone

@@ -15,10 +15,12 @@
 /* "Assignment": one (token, chosen expert) pair. They are numbered in order of expert, then token.
  */
 struct moe {
-	uint32_t top_k;
+	uint32_t top_k;	      /* experts per token, of this step: the model's own or fewer */
 	float *router_logits; /* [chunk][experts] */
 	uint32_t *chosen;     /* [chunk][top_k], descending weight */
 	float *weight;	      /* [chunk][top_k] */
+	uint32_t *kept;	      /* [chunk], how many of these the token passes through: the first */
+	bool *dropped;	      /* [experts], by this step */
 	uint32_t *group_start; /* [experts + 1], assignments of expert e: start[e] … start[e + 1] */
 	uint32_t *fill;	       /* [experts] */
 	uint32_t *token;       /* [assignment] */
@@ -62,6 +64,8 @@ int moe_init(struct forward *f, struct err *e)
 	if (m && allocate(&m->router_logits, chunk * c->experts, sizeof(float)) &&
 	    allocate(&m->chosen, all, sizeof(uint32_t)) &&
 	    allocate(&m->weight, all, sizeof(float)) &&
+	    allocate(&m->kept, chunk, sizeof(uint32_t)) &&
+	    allocate(&m->dropped, c->experts, sizeof(bool)) &&
 	    allocate(&m->group_start, c->experts + 1u, sizeof(uint32_t)) &&
 	    allocate(&m->fill, c->experts, sizeof(uint32_t)) &&
 	    allocate(&m->token, all, sizeof(uint32_t)) &&
@@ -77,7 +81,6 @@ int moe_init(struct forward *f, struct err *e)
 	    allocate(&m->foreseen.f, (size_t)PREDICT_MOST * c->hidden_size, sizeof(float)) &&
 	    allocate(&m->predicted, c->experts, sizeof(uint32_t)) &&
 	    allocate(&m->named, c->experts, sizeof(bool))) {
-		m->top_k = c->experts_per_token;
 		m->hidden.k = c->expert_size;
 		m->foreseen.k = c->hidden_size;
 		return 0;
@@ -93,6 +96,8 @@ void moe_free(struct moe *m)
 	free(m->router_logits);
 	free(m->chosen);
 	free(m->weight);
+	free(m->kept);
+	free(m->dropped);
 	free(m->group_start);
 	free(m->fill);
 	free(m->token);
@@ -155,18 +160,67 @@ static void route_tokens(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct forward *f = ctx;
 	struct moe *m = f->moe;
-	for (size_t t = begin; t < end; t++)
+	for (size_t t = begin; t < end; t++) {
 		route_token(f, m->router_logits + t * f->config->experts, m->chosen + t * m->top_k,
 			    m->weight + t * m->top_k);
+		m->kept[t] = m->top_k;
+	}
+}
+
+/* Marks the experts that the step does without (losses.h). A weight that is not a number drops
+ * nothing. */
+static void find_dropped(struct forward *f, uint32_t routed, uint32_t n)
+{
+	struct moe *m = f->moe;
+	size_t all = (size_t)n * m->top_k;
+	memset(m->dropped, 0, f->config->experts * sizeof *m->dropped);
+	for (size_t i = 0; i < all; i++)
+		m->dropped[m->chosen[i]] = true;
+	for (size_t i = 0; i < all; i++)
+		if (i % m->top_k == 0 || !(m->weight[i] < f->losses.drop_missing))
+			m->dropped[m->chosen[i]] = false;
+	for (uint32_t e = 0; e < f->config->experts; e++) {
+		struct pager_expert now;
+		if (!m->dropped[e])
+			continue;
+		pager_inspect(f->experts, routed, e, &now);
+		m->dropped[e] = !now.resident;
+		f->experts_dropped += m->dropped[e];
+	}
+}
+
+/* Moves what a token keeps to the front, in the same order; the weights keep their sum. */
+static void keep_rest(struct moe *m, uint32_t token)
+{
+	uint32_t *chosen = m->chosen + (size_t)token * m->top_k, kept = 0;
+	float *weight = m->weight + (size_t)token * m->top_k, before = 0, after = 0;
+	for (uint32_t r = 0; r < m->top_k; r++) {
+		before += weight[r];
+		if (m->dropped[chosen[r]])
+			continue;
+		after += weight[r];
+		chosen[kept] = chosen[r];
+		weight[kept++] = weight[r];
+	}
+	for (uint32_t r = 0; r < kept && kept < m->top_k; r++)
+		weight[r] *= before / after;
+	m->kept[token] = kept;
+}
+
+static void drop_missing(struct forward *f, uint32_t routed, uint32_t n)
+{
+	find_dropped(f, routed, n);
+	for (uint32_t t = 0; t < n; t++)
+		keep_rest(f->moe, t);
 }
 
 /* Numbers the assignments by a counting sort over experts. */
 static void group_by_expert(struct moe *m, uint32_t experts, uint32_t n)
 {
-	uint32_t all = n * m->top_k;
 	memset(m->fill, 0, experts * sizeof *m->fill);
-	for (uint32_t i = 0; i < all; i++)
-		m->fill[m->chosen[i]]++;
+	for (uint32_t t = 0; t < n; t++)
+		for (uint32_t r = 0; r < m->kept[t]; r++)
+			m->fill[m->chosen[t * m->top_k + r]]++;
 	m->distinct_count = 0;
 	m->group_start[0] = 0;
 	for (uint32_t e = 0; e < experts; e++) {
@@ -175,11 +229,12 @@ static void group_by_expert(struct moe *m, uint32_t experts, uint32_t n)
 		m->group_start[e + 1] = m->group_start[e] + m->fill[e];
 		m->fill[e] = m->group_start[e];
 	}
-	for (uint32_t i = 0; i < all; i++) {
-		uint32_t a = m->fill[m->chosen[i]]++;
-		m->token[a] = i / m->top_k;
-		m->assignment[i] = a;
-	}
+	for (uint32_t t = 0; t < n; t++)
+		for (uint32_t r = 0; r < m->kept[t]; r++) {
+			uint32_t i = t * m->top_k + r, a = m->fill[m->chosen[i]]++;
+			m->token[a] = t;
+			m->assignment[i] = a;
+		}
 }
 
 static void tap_routing(const struct forward *f, uint32_t layer, uint32_t position, uint32_t n,
@@ -203,11 +258,15 @@ static void tap_routing(const struct forward *f, uint32_t layer, uint32_t positi
 static void route(struct forward *f, uint32_t layer, uint32_t n, uint32_t position)
 {
 	struct moe *m = f->moe;
+	uint32_t own = f->config->experts_per_token, fewer = f->losses.experts_per_token;
+	m->top_k = fewer && fewer < own ? fewer : own;
 	struct product router = {m->router_logits, &f->weights->layer[layer].m[TENSOR_ROUTER]};
 	forward_multiply(f, &router, 1, &f->normed, n);
 	tap_routing(f, layer, position, n, TAP_ROUTER_LOGITS);
 	threads_run(f->threads, n, 16, route_tokens, f);
 	tap_routing(f, layer, position, n, TAP_ROUTER_WEIGHTS);
+	if (f->losses.drop_missing > 0)
+		drop_missing(f, f->plan->routed_of[layer], n);
 	group_by_expert(m, f->config->experts, n);
 }
 
@@ -366,9 +425,9 @@ static void sum_tokens(void *ctx, uint32_t begin, uint32_t end)
 		memset(y, 0, width * sizeof *y);
 		const uint32_t *chosen = m->chosen + t * m->top_k;
 		uint32_t next = 0; /* the least expert not yet added */
-		for (uint32_t added = 0; added < m->top_k; added++) {
+		for (uint32_t added = 0; added < m->kept[t]; added++) {
 			uint32_t rank = UINT32_MAX;
-			for (uint32_t r = 0; r < m->top_k; r++)
+			for (uint32_t r = 0; r < m->kept[t]; r++)
 				if (chosen[r] >= next &&
 				    (rank == UINT32_MAX || chosen[r] < chosen[rank]))
 					rank = r;

@@ -8,6 +8,7 @@
 
 #include "cache/err.h"
 #include "engine/config.h"
+#include "engine/losses.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,8 +24,11 @@ struct params {
 	/* The prompt is a turn of a conversation; else it goes to the model as it stands. Until it
 	 * is set, it is whatever the model is made for. */
 	enum chat_mode { CHAT_UNSET, CHAT_OFF, CHAT_ON } chat;
-	char *system; /* empty: no system message */
-	char *stop;   /* one text per line that ends an answer; \n, \t and \\ are escapes */
+	uint64_t experts_per_token; /* 0 or the model's own: no loss */
+	double drop_missing;	    /* 0: no loss */
+	uint32_t model_experts;	    /* per token; 0: the model is dense */
+	char *system;		    /* empty: no system message */
+	char *stop; /* one text per line that ends an answer; \n, \t and \\ are escapes */
 };
 
 /* A model's defaults. -ENOMEM in words. */
@@ -35,6 +39,10 @@ void params_free(struct params *p);
 int params_set(struct params *p, size_t i, const char *value, size_t length, struct err *e);
 /* malloc'ed; NULL: out of memory. has_chat: what an unset chat means. */
 char *params_get(const struct params *p, size_t i, bool has_chat);
+
+struct losses params_losses(const struct params *p);
+/* The params that lose something: "experts_per_token=2 drop_missing=0.1"; empty if none does. */
+void params_lossy(const struct params *p, char *text, size_t size);
 
 /* The stop texts, unescaped: stops[k] has length lengths[k], all in one malloc'ed buffer, which is
  * returned (NULL: out of memory). */

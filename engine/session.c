@@ -139,6 +139,7 @@ static int prepare_turn(struct session *s, const char *text, size_t length, stru
 		.min_p = (float)t->params.min_p,
 		.seed = t->params.seed_random ? random_seed() : t->params.seed,
 	};
+	t->losses = params_losses(&t->params);
 	t->prompt = malloc(length + 1);
 	char *copy = malloc(length + 1);
 	struct answer *answer = answer_create();
@@ -174,6 +175,7 @@ static int submit_locked(struct session *s, const char *text, size_t length, str
 		return failed;
 	log_prompt(s, text, length);
 	s->stats = (struct session_stats){.seed = s->turn.sampling.seed, .finish = ""};
+	params_lossy(&s->turn.params, s->stats.lossy, sizeof s->stats.lossy);
 	s->error = (struct err){0};
 	s->status = atomic_load(&m->state) == MODEL_READY ? SESSION_QUEUED : SESSION_LOADING;
 	s->working = true;

@@ -81,14 +81,17 @@ struct session_stats {					      /* of the last or current turn */
 	uint64_t context_tokens;
 	double prefill_seconds, decode_seconds, first_token_seconds; /* the last since submit */
 	uint64_t expert_hits, expert_misses, bytes_read;
+	uint64_t experts_dropped;   /* reads that params/drop_missing saved */
 	double wait_seconds;	    /* for reads from disk */
 	double decode_wait_seconds; /* that part of it which was not for the prompt */
 	uint64_t seed;		    /* the one that was used */
 	const char *finish;	    /* "", "end", "stop", "length", "stopped", "error" */
+	char lossy[96]; /* the lossy params that are on: "experts_per_token=2 drop_missing=0.1" */
 };
 void session_stats(const struct session *s, struct session_stats *out);
 
-/* ---- params: temperature top_k top_p min_p max_tokens seed stop system chat ---- */
+/* ---- params: temperature top_k top_p min_p max_tokens seed stop system chat experts_per_token
+ * drop_missing ---- */
 
 size_t params_count(void);
 const char *params_name(size_t i);

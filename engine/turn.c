@@ -55,14 +55,18 @@ static int check_ids(const struct session *s, struct err *e)
 }
 
 /* What the context already holds of the ids need not be computed again; the last id always is, for
- * its logits. */
+ * its logits. Nothing stays that was computed with other losses than the turn's: they are the same
+ * for a whole context, so it is all or nothing. */
 static void reuse_context(struct session *s)
 {
 	const struct token_list *have = &s->context.tokens, *want = &s->turn.ids;
 	size_t same = 0;
-	while (same < have->count && same + 1 < want->count && have->ids[same] == want->ids[same])
-		same++;
+	if (losses_equal(&s->context_losses, &s->turn.losses))
+		while (same < have->count && same + 1 < want->count &&
+		       have->ids[same] == want->ids[same])
+			same++;
 	context_rollback(&s->context, same);
+	s->context_losses = s->turn.losses;
 }
 
 static int begin(struct session *s, struct err *e)
@@ -229,6 +233,13 @@ static void count_step(struct session *s, uint64_t started, bool prefill)
 	pthread_mutex_unlock(&s->model->lock);
 }
 
+static void count_dropped(struct session *s, uint64_t experts)
+{
+	pthread_mutex_lock(&s->model->lock);
+	s->stats.experts_dropped += experts;
+	pthread_mutex_unlock(&s->model->lock);
+}
+
 static bool is_end_token(const struct model *m, bool chat, uint32_t id)
 {
 	for (uint32_t i = 0; i < m->config.generation.end_count; i++)
@@ -285,10 +296,12 @@ static bool compute(struct session *s)
 		prefill ? t->ids.ids + done : &t->answer_ids.ids[done - t->ids.count];
 	uint32_t n = !prefill ? 1 : left < f->chunk ? (uint32_t)left : f->chunk;
 	bool last = !prefill || n == left;
-	uint64_t started = now_ns();
+	uint64_t started = now_ns(), dropped = f->experts_dropped;
 	f->stop = &s->stop;
+	f->losses = t->losses;
 	int failed = forward_run(f, &s->context, tokens, n, last, NULL, &e);
 	count_step(s, started, prefill);
+	count_dropped(s, f->experts_dropped - dropped);
 	if (failed)
 		return fail_step(s, failed, &e);
 	return last ? take_token(s) : true;

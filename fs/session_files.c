@@ -125,11 +125,14 @@ void session_stats_render(const struct node *n, struct text *out)
 	text_format(out, "expert_hits %" PRIu64 "\n", s.expert_hits);
 	text_format(out, "expert_misses %" PRIu64 "\n", s.expert_misses);
 	text_format(out, "bytes_read %" PRIu64 "\n", s.bytes_read);
+	text_format(out, "experts_dropped %" PRIu64 "\n", s.experts_dropped);
 	text_format(out, "wait_seconds %.3f\n", s.wait_seconds);
 	text_format(out, "wait_ms_per_token %.3f\n",
 		    s.output_tokens ? 1e3 * s.decode_wait_seconds / (double)s.output_tokens : 0);
 	text_format(out, "seed %" PRIu64 "\n", s.seed);
 	text_format(out, "finish %s\n", s.finish && *s.finish ? s.finish : "-");
+	if (*s.lossy)
+		text_format(out, "lossy %s\n", s.lossy);
 }
 
 void param_render(const struct node *n, struct text *out)

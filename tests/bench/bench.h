@@ -21,6 +21,7 @@ int kernels_command(int argc, char **argv, struct err *e);
 int run_command(int argc, char **argv, struct err *e);
 int make_command(int argc, char **argv, struct err *e);
 int pager_command(int argc, char **argv, struct err *e);
+int perplexity_command(int argc, char **argv, struct err *e);
 
 /* ---- options.c ---- */
 

@@ -5,6 +5,7 @@
  *     run        a model: prefill, decode, experts, memory
  *     pager      the cache alone: a model's routing replayed against a store
  *     make       a synthetic model of real geometry to run
+ *     perplexity how well a model predicts a text, and what losses cost
  *
  * One file per subcommand (README.md says what each measures and how); this one only chooses.
  */
@@ -24,6 +25,7 @@ static const struct command {
 	{"run", run_command, "a model's prefill and decode"},
 	{"pager", pager_command, "a trace of routing against a store, without a model"},
 	{"make", make_command, "writes a synthetic model of real geometry"},
+	{"perplexity", perplexity_command, "how well a model predicts a text"},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
@@ -31,7 +33,7 @@ static void usage(FILE *f)
 {
 	(void)fprintf(f, "usage: moefs-bench COMMAND [options]; each has --help\n");
 	for (size_t i = 0; i < COMMANDS; i++)
-		(void)fprintf(f, "    %-8s %s\n", commands[i].name, commands[i].what);
+		(void)fprintf(f, "    %-10s %s\n", commands[i].name, commands[i].what);
 }
 
 int main(int argc, char **argv)

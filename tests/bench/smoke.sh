@@ -96,6 +96,27 @@ refuse "a trace without a budget" "--budget" pager --trace "$here/trace.csv" "${
 refuse "a policy that is not known" "is not scales" pager --trace "$here/trace.csv" "${store[@]}" --budget 4M --policy best
 refuse "a folder that is no store" "$here" pager --trace "$here/trace.csv" --store "$here" --budget 4M
 refuse "a file that is no trace" "config.json:1" pager --trace "$here/config.json" "${store[@]}" --budget 4M
+fixture=tests/data/fixtures/qwen3_moe
+python3 -c '
+import json, sys
+golden = json.load(open(sys.argv[1] + "/golden.json"))
+open(sys.argv[2] + "/text", "w", encoding="utf-8").write(golden["long_prompt"])
+print(golden["long_mean_nll"])' $fixture "$here" >"$here/nll"
+predict=(perplexity $fixture --text "$here/text" --store "$here/stores" --json)
+for chunk in 1 64; do
+	try "a text's likelihood" nll "${predict[@]}" --quant bf16 --chunk $chunk
+	python3 -c '
+import json, sys
+got, want = json.load(open(sys.argv[1]))["nll"], float(open(sys.argv[2]).read())
+print("ok" if abs(got - want) < 1e-5 else "not ok", "it is that of the reference:", got)' \
+		"$here/out" "$here/nll" | tee "$here/words"
+	grep -q '^ok' "$here/words" || failed=1
+done
+try "a text with losses" lossy "${predict[@]}" --experts-per-token 2 --drop-missing 0.4 --budget 256K \
+	--tokens 99 --context 50
+refuse "more experts than the model's own" experts_per_token "${predict[@]}" --experts-per-token 5
+refuse "no text" "--text" perplexity $fixture
+refuse "a text of one token" predict perplexity $fixture --text <(printf a) --store "$here/stores"
 refuse "a model that is there is not overwritten" "" make "$here/config.json" "$here/model" --layers 2
 refuse "an unknown option is named" "--nonsense" run "$here/model" --nonsense
 refuse "a number out of range is named" "--rounds 0" run "$here/model" --rounds 0

@@ -2,6 +2,8 @@
 # What the demonstration model was taught, asked through the mount, greedily: all 600 questions of
 # skills.jsonl, each in a conversation of its own. In exact mode every answer must be right, as the
 # reference gives it; in the default recipe the number is printed, and must be well above 90 %.
+# With arguments it only counts, for the cost of losses (tests/bench/README.md): mount options, then params.
+#     skills.sh budget=2M experts_per_token=2 drop_missing=0.1
 . "$(dirname "$0")/lib.sh"
 
 skills=$root/examples/models/fable-moe-15m/skills.jsonl
@@ -34,6 +36,15 @@ count_right() { # → "RIGHT of ALL", and the wrong ones in $work/wrong
 	done < <(questions)
 	echo "$right of $all"
 }
+
+if [ $# -gt 0 ]; then
+	mounted -o "$1"
+	for param in max_tokens=0 "${@:2}"; do
+		echo "${param#*=}" > "sessions/default/params/${param%%=*}" || exit
+	done
+	count_right
+	exit
+fi
 
 mounted -o quant=bf16
 echo 0 > sessions/default/params/max_tokens

@@ -19,7 +19,8 @@ static struct err e;
 static int setup(void **state)
 {
 	(void)state;
-	struct config c = {.generation = {.temperature = .7, .top_p = .8, .top_k = 20}};
+	struct config c = {.experts_per_token = 4,
+			   .generation = {.temperature = .7, .top_p = .8, .top_k = 20}};
 	return params_default(&p, &c, &e);
 }
 
@@ -65,8 +66,10 @@ static void assert_refused(const char *name, const char *value, int code)
 static void there_are_these_and_no_others(void **state)
 {
 	(void)state;
-	static const char *const names[] = {"temperature", "top_k", "top_p",  "min_p", "max_tokens",
-					    "seed",	   "stop",  "system", "chat"};
+	static const char *const names[] = {
+		"temperature", "top_k", "top_p",  "min_p", "max_tokens",
+		"seed",	       "stop",	"system", "chat",  "experts_per_token",
+		"drop_missing"};
 	assert_int_equal(params_count(), sizeof names / sizeof *names);
 	for (size_t i = 0; i < params_count(); i++) {
 		assert_string_equal(params_name(number(names[i])), names[i]);
@@ -79,9 +82,12 @@ static void a_model_s_defaults_are_its_generation_config(void **state)
 {
 	(void)state;
 	static const char *const defaults[][2] = {
-		{"temperature", "0.7"}, {"top_k", "20"},     {"top_p", "0.8"},
-		{"min_p", "0"},		{"max_tokens", "0"}, {"seed", "random"},
-		{"stop", ""},		{"system", ""},	     {"chat", "on"}};
+		{"temperature", "0.7"}, {"top_k", "20"},
+		{"top_p", "0.8"},	{"min_p", "0"},
+		{"max_tokens", "0"},	{"seed", "random"},
+		{"stop", ""},		{"system", ""},
+		{"chat", "on"},		{"experts_per_token", "0"},
+		{"drop_missing", "0"}};
 	for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
 		assert_reads(defaults[i][0], defaults[i][1]);
 }
@@ -89,20 +95,37 @@ static void a_model_s_defaults_are_its_generation_config(void **state)
 static void what_is_written_reads_back_the_same(void **state)
 {
 	(void)state;
-	static const char *const values[][2] = {
-		{"temperature", "0"},	{"temperature", "0.1"},
-		{"temperature", "1.5"}, {"temperature", "100"},
-		{"top_p", "0"},		{"top_p", "0.95"},
-		{"top_p", "1"},		{"min_p", "0.05"},
-		{"min_p", "1"},		{"top_k", "0"},
-		{"top_k", "1"},		{"top_k", "16777216"},
-		{"max_tokens", "0"},	{"max_tokens", "16777216"},
-		{"seed", "0"},		{"seed", "18446744073709551615"},
-		{"seed", "random"},	{"chat", "off"},
-		{"chat", "on"},		{"stop", "</s>\\n\nUser:"},
-		{"stop", ""},		{"system", "You are terse.\nVery.\n"},
-		{"system", "\n"},	{"system", "Äpfel 🍎"},
-		{"system", ""}};
+	static const char *const values[][2] = {{"temperature", "0"},
+						{"temperature", "0.1"},
+						{"temperature", "1.5"},
+						{"temperature", "100"},
+						{"top_p", "0"},
+						{"top_p", "0.95"},
+						{"top_p", "1"},
+						{"min_p", "0.05"},
+						{"min_p", "1"},
+						{"top_k", "0"},
+						{"top_k", "1"},
+						{"top_k", "16777216"},
+						{"max_tokens", "0"},
+						{"max_tokens", "16777216"},
+						{"seed", "0"},
+						{"seed", "18446744073709551615"},
+						{"seed", "random"},
+						{"chat", "off"},
+						{"chat", "on"},
+						{"stop", "</s>\\n\nUser:"},
+						{"stop", ""},
+						{"system", "You are terse.\nVery.\n"},
+						{"system", "\n"},
+						{"system", "Äpfel 🍎"},
+						{"system", ""},
+						{"experts_per_token", "0"},
+						{"experts_per_token", "1"},
+						{"experts_per_token", "4"},
+						{"drop_missing", "0"},
+						{"drop_missing", "0.125"},
+						{"drop_missing", "1"}};
 	for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
 		char line[128];
 		assert_int_equal(set(values[i][0], values[i][1]), 0);
@@ -140,11 +163,13 @@ static void values_of_the_wrong_kind_are_einval(void **state)
 		assert_refused("temperature", numbers[i], EINVAL);
 		assert_refused("top_p", numbers[i], EINVAL);
 		assert_refused("min_p", numbers[i], EINVAL);
+		assert_refused("drop_missing", numbers[i], EINVAL);
 	}
 	for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
 		assert_refused("top_k", counts[i], EINVAL);
 		assert_refused("max_tokens", counts[i], EINVAL);
 		assert_refused("seed", counts[i], EINVAL);
+		assert_refused("experts_per_token", counts[i], EINVAL);
 	}
 	assert_refused("seed", "Random", EINVAL);
 	for (size_t i = 0; i < sizeof switches / sizeof *switches; i++)
@@ -163,9 +188,46 @@ static void values_out_of_range_are_erange(void **state)
 						{"top_k", "16777217"},
 						{"top_k", "99999999999999999999999"},
 						{"max_tokens", "16777217"},
-						{"seed", "18446744073709551616"}};
+						{"seed", "18446744073709551616"},
+						{"experts_per_token", "5"},
+						{"experts_per_token", "99999999999999999999"},
+						{"drop_missing", "1.001"},
+						{"drop_missing", "-0.1"}};
 	for (size_t i = 0; i < sizeof values / sizeof *values; i++)
 		assert_refused(values[i][0], values[i][1], ERANGE);
+}
+
+static void what_loses_nothing_is_not_named(void **state)
+{
+	(void)state;
+	static const char *const cases[][3] = {
+		{"0", "0", ""},
+		{"4", "0", ""},
+		{"4", "1e-60", ""}, /* zero, as a weight is stored */
+		{"3", "0", "experts_per_token=3"},
+		{"0", "0.1", "drop_missing=0.1"},
+		{"1", "1", "experts_per_token=1 drop_missing=1"},
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		char text[96];
+		assert_int_equal(set("experts_per_token", cases[i][0]), 0);
+		assert_int_equal(set("drop_missing", cases[i][1]), 0);
+		params_lossy(&p, text, sizeof text);
+		assert_string_equal(text, cases[i][2]);
+		struct losses losses = params_losses(&p), none = {0};
+		assert_int_equal(losses_equal(&losses, &none), !*text);
+	}
+}
+
+static void a_dense_model_has_nothing_to_lose(void **state)
+{
+	(void)state;
+	p.model_experts = 0;
+	assert_refused("experts_per_token", "1", ERANGE);
+	assert_refused("drop_missing", "0.1", ERANGE);
+	assert_non_null(strstr(e.text, "without experts"));
+	assert_int_equal(set("experts_per_token", "0"), 0);
+	assert_int_equal(set("drop_missing", "0"), 0);
 }
 
 static void a_nul_is_einval_in_any_value(void **state)
@@ -263,6 +325,8 @@ int main(void)
 		TEST(numbers_read_back_as_the_same_number),
 		TEST(values_of_the_wrong_kind_are_einval),
 		TEST(values_out_of_range_are_erange),
+		TEST(what_loses_nothing_is_not_named),
+		TEST(a_dense_model_has_nothing_to_lose),
 		TEST(a_nul_is_einval_in_any_value),
 		TEST(invalid_utf8_is_einval_in_texts),
 		TEST(texts_have_a_limit),

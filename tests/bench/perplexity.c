@@ -1,0 +1,269 @@
+/* moefs-bench perplexity: how well a model predicts a text, beside how fast, and with what losses.
+ *
+ * The text is cut into windows of --context tokens, each read from an empty context; every token of
+ * a window but the first is predicted from those before it. A step computes --chunk tokens. Without
+ * drop_missing the chunk changes no figure but the speed; with it, chunks of one are what answers
+ * meet, and larger ones what prompts do.
+ */
+#include "engine/internal.h"
+#include "tests/bench/bench.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TEXT_MOST = 1 << 28, WINDOW_DEFAULT = 512 };
+
+struct perplexity {
+	const char *directory, *text, *quant, *store, *experts_per_token, *drop_missing;
+	uint64_t tokens, window, chunk, budget, threads;
+	bool json;
+
+	struct engine *engine;
+	struct model *model;
+	struct params params; /* the two that lose something */
+	struct context context;
+	struct token_list ids;
+	float *logits; /* [chunk][vocabulary] */
+};
+
+struct result {
+	double nll; /* sum over the predicted tokens, natural logarithm */
+	uint64_t computed, predicted, dropped;
+	double seconds; /* in the forward pass */
+	struct pager_stats pager;
+};
+
+/* ---- text ---- */
+
+static int read_text(const char *path, char **text, size_t *length, struct err *e)
+{
+	FILE *f = fopen(path, "re");
+	if (!f)
+		return err_sys(e, errno, "%s", path);
+	size_t room = 1 << 16, n;
+	*length = 0;
+	*text = malloc(room);
+	while (*text && (n = fread(*text + *length, 1, room - *length, f)) > 0) {
+		*length += n;
+		if (*length < room || room > TEXT_MOST)
+			continue;
+		char *larger = realloc(*text, room *= 2);
+		if (!larger)
+			free(*text);
+		*text = larger;
+	}
+	int failed = ferror(f) ? err_set(e, EIO, "%s: cannot be read", path) : 0;
+	(void)fclose(f);
+	if (!failed && !*text)
+		failed = err_set(e, ENOMEM, "%s: out of memory", path);
+	if (!failed && *length > TEXT_MOST)
+		failed = err_set(e, EFBIG, "%s: more than %d bytes", path, TEXT_MOST);
+	return failed;
+}
+
+static int read_ids(struct perplexity *p, struct err *e)
+{
+	char *text = NULL;
+	size_t length = 0;
+	int failed = read_text(p->text, &text, &length, e);
+	if (!failed)
+		failed = tokenizer_encode(p->model->tokenizer, text, length, &p->ids, e);
+	free(text);
+	if (failed)
+		return failed;
+	if (p->tokens && p->ids.count > p->tokens)
+		p->ids.count = p->tokens;
+	for (size_t i = 0; i < p->ids.count; i++)
+		if (p->ids.ids[i] >= p->model->config.vocabulary)
+			return err_set(e, EINVAL,
+				       "%s: token %u is not in the model's vocabulary of %u",
+				       p->text, p->ids.ids[i], p->model->config.vocabulary);
+	return p->ids.count > 1 ? 0
+				: err_set(e, EINVAL, "%s: nothing to predict in %zu tokens",
+					  p->text, p->ids.count);
+}
+
+/* ---- the model ---- */
+
+/* The session's own params are what is said and checked. */
+static int set_param(struct perplexity *p, const char *name, const char *value, struct err *e)
+{
+	for (size_t i = 0; value && i < params_count(); i++)
+		if (!strcmp(params_name(i), name))
+			return params_set(&p->params, i, value, strlen(value), e);
+	return 0;
+}
+
+static int load(struct perplexity *p, struct err *e)
+{
+	const struct engine_options options = {
+		.budget = p->budget,
+		.context_budget = UINT64_C(1) << 60, /* this is not what is measured */
+		.threads = (uint32_t)p->threads,
+		.chunk = (uint32_t)p->chunk,
+		.quant = p->quant,
+		.store = p->store,
+	};
+	int failed = engine_create(&p->engine, &options, e);
+	if (!failed)
+		failed = model_open(&p->model, p->engine, p->directory, e);
+	if (failed)
+		return failed;
+	const struct config *c = &p->model->config;
+	failed = params_default(&p->params, c, e);
+	if (!failed)
+		failed = set_param(p, "experts_per_token", p->experts_per_token, e);
+	if (!failed)
+		failed = set_param(p, "drop_missing", p->drop_missing, e);
+	if (!failed && p->window > c->max_positions)
+		failed = err_set(e, ERANGE, "--context %llu: the model has %u positions",
+				 (unsigned long long)p->window, c->max_positions);
+	if (!failed)
+		failed = model_wait(p->model, e);
+	if (failed)
+		return failed;
+	context_init(&p->context, &p->engine->context_budget, c,
+		     p->engine->recipe.exact ? KV_F32 : KV_F16);
+	p->model->forward.losses = params_losses(&p->params);
+	p->logits = calloc((size_t)p->chunk * c->vocabulary, sizeof *p->logits);
+	return p->logits ? 0 : err_set(e, ENOMEM, "out of memory for logits");
+}
+
+/* ---- measuring ---- */
+
+/* −log of the probability that softmax gives to one token. */
+static double surprise(const float *logits, uint32_t vocabulary, uint32_t token)
+{
+	double largest = logits[0], total = 0;
+	for (uint32_t i = 1; i < vocabulary; i++)
+		largest = logits[i] > largest ? logits[i] : largest;
+	for (uint32_t i = 0; i < vocabulary; i++)
+		total += exp(logits[i] - largest);
+	return log(total) + largest - logits[token];
+}
+
+static int run_window(struct perplexity *p, const uint32_t *ids, size_t count, struct result *r,
+		      struct err *e)
+{
+	uint32_t vocabulary = p->model->config.vocabulary;
+	context_rollback(&p->context, 0);
+	for (size_t done = 0, n; done < count; done += n) {
+		n = count - done < p->chunk ? count - done : p->chunk;
+		double begun = seconds_now();
+		int failed = forward_run(&p->model->forward, &p->context, ids + done, (uint32_t)n,
+					 false, p->logits, e);
+		r->seconds += seconds_now() - begun;
+		if (failed)
+			return failed;
+		for (size_t t = 0; t < n && done + t + 1 < count; t++, r->predicted++)
+			r->nll +=
+				surprise(p->logits + t * vocabulary, vocabulary, ids[done + t + 1]);
+	}
+	r->computed += count;
+	return 0;
+}
+
+static int measure(struct perplexity *p, struct result *r, struct err *e)
+{
+	struct pager_stats before, now;
+	int failed = 0;
+	model_cache_stats(p->model, &before);
+	for (size_t at = 0; at + 1 < p->ids.count && !failed; at += p->window) {
+		size_t left = p->ids.count - at;
+		failed = run_window(p, p->ids.ids + at, left < p->window ? left : p->window, r, e);
+	}
+	model_cache_stats(p->model, &now);
+	r->dropped = p->model->forward.experts_dropped;
+	r->pager = (struct pager_stats){
+		.budget = now.budget,
+		.hits = now.hits - before.hits,
+		.misses = now.misses - before.misses,
+		.bytes_read = now.bytes_read - before.bytes_read,
+		.wait_ns = now.wait_ns - before.wait_ns,
+	};
+	return failed;
+}
+
+/* ---- reporting ---- */
+
+static int report(const struct perplexity *p, const struct result *r, struct err *e)
+{
+	struct report o;
+	char text[256];
+	double tokens = (double)r->computed, nll = r->nll / (double)r->predicted;
+	report_begin(&o, "perplexity", p->json);
+	report_text(&o, "model", "model", model_name(p->model));
+	model_fact(p->model, FACT_RECIPE, text, sizeof text);
+	report_text(&o, "recipe", "recipe", text);
+	params_lossy(&p->params, text, sizeof text);
+	report_text(&o, "lossy", "lossy", *text ? text : "-");
+	report_number(&o, "threads", "threads", (double)p->threads, 0);
+	report_number(&o, "budget", "budget, bytes", (double)r->pager.budget, 0);
+	report_number(&o, "context", "context", (double)p->window, 0);
+	report_number(&o, "chunk", "tokens per step", (double)p->chunk, 0);
+	report_number(&o, "predicted", "tokens predicted", (double)r->predicted, 0);
+	report_number(&o, "nll", "mean negative log-likelihood", nll, 5);
+	report_number(&o, "perplexity", "perplexity", exp(nll), 4);
+	report_number(&o, "tokens_per_s", "tokens/s", tokens / r->seconds, 1);
+	report_number(&o, "hits_per_token", "expert hits per token", (double)r->pager.hits / tokens,
+		      2);
+	report_number(&o, "misses_per_token", "expert misses per token",
+		      (double)r->pager.misses / tokens, 2);
+	report_number(&o, "dropped_per_token", "experts dropped per token",
+		      (double)r->dropped / tokens, 2);
+	report_number(&o, "disk_bytes_per_token", "bytes from disk per token",
+		      (double)r->pager.bytes_read / tokens, 0);
+	report_number(&o, "wait_percent", "% of the time waiting for them",
+		      (double)r->pager.wait_ns * 1e-7 / r->seconds, 1);
+	return report_end(&o, e);
+}
+
+/* ---- the command ---- */
+
+static int run(struct perplexity *p, struct err *e)
+{
+	struct result r = {0};
+	int failed = p->text ? load(p, e) : err_set(e, EINVAL, "--text FILE is wanted");
+	if (!failed)
+		failed = read_ids(p, e);
+	if (!failed)
+		failed = measure(p, &r, e);
+	if (!failed)
+		failed = report(p, &r, e);
+	free(p->logits);
+	token_list_free(&p->ids);
+	context_free(&p->context);
+	params_free(&p->params);
+	model_close(p->model);
+	engine_destroy(p->engine);
+	return failed;
+}
+
+int perplexity_command(int argc, char **argv, struct err *e)
+{
+	struct perplexity p = {
+		.window = WINDOW_DEFAULT, .chunk = 1, .threads = effort_default().threads};
+	const struct bench_option options[] = {
+		{"text", OPTION_TEXT, &p.text, 0, 0, "the file to predict, in UTF-8"},
+		{"tokens", OPTION_NUMBER, &p.tokens, 2, TEXT_MOST, "at most so many of it (all)"},
+		{"context", OPTION_NUMBER, &p.window, 2, CONFIG_MAX_POSITIONS,
+		 "tokens of a window"},
+		{"chunk", OPTION_NUMBER, &p.chunk, 1, 4096, "tokens per step"},
+		{"experts-per-token", OPTION_TEXT, &p.experts_per_token, 0, 0,
+		 "as params/experts_per_token"},
+		{"drop-missing", OPTION_TEXT, &p.drop_missing, 0, 0, "as params/drop_missing"},
+		{"budget", OPTION_NUMBER, &p.budget, 1, UINT64_MAX - 1,
+		 "bytes for experts (half of what is free)"},
+		{"quant", OPTION_TEXT, &p.quant, 0, 0, "tq2, tq3 (default), tq4 or bf16"},
+		{"store", OPTION_TEXT, &p.store, 0, 0, "folder of stores, as moefs -o store="},
+		{"threads", OPTION_NUMBER, &p.threads, 1, 1024, "all threads"},
+		{"json", OPTION_FLAG, &p.json, 0, 0, "one JSON object"},
+	};
+	const struct command_line line = {"perplexity MODEL --text FILE", options,
+					  sizeof options / sizeof *options, &p.directory, 1};
+	int failed = command_line_parse(&line, argc, argv, e);
+	return failed ? failed : run(&p, e);
+}

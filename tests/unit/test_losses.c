@@ -1,0 +1,396 @@
+/* Opt-in losses: what fewer experts per token and dropped experts compute, that they are counted
+ * and named, and that nothing is lost unless it was asked for. */
+#include "checkpoint_help.h"
+#include "engine/internal.h"
+#include "golden.h"
+#include "session_help.h"
+#include "store_help.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Of tests/data/fixtures/qwen3_moe. */
+enum { OWN = 4, EXPERTS = 16, LAYERS = 3, VOCABULARY = 384, TOKENS = 48 };
+static const char capital[] = "What is the capital of France?";
+
+/* ---- a forward pass laid open ---- */
+
+struct pass {
+	struct test_model m;
+	struct context context;
+	struct forward *forward;
+};
+
+static void pass_open(struct pass *p, const char *directory, const struct engine_options *options)
+{
+	struct err e;
+	test_model_open(&p->m, directory, options);
+	if (model_wait(p->m.model, &e))
+		fail_msg("%s", e.text);
+	context_init(&p->context, &p->m.engine->context_budget, &p->m.model->config,
+		     p->m.engine->recipe.exact ? KV_F32 : KV_F16);
+	p->forward = &p->m.model->forward;
+}
+
+static void pass_open_fixture(struct pass *p, const struct engine_options *options)
+{
+	char path[512];
+	(void)snprintf(path, sizeof path, "%s", test_data("fixtures/qwen3_moe"));
+	pass_open(p, path, options);
+}
+
+static void pass_close(struct pass *p)
+{
+	context_free(&p->context);
+	test_model_close(&p->m);
+}
+
+/* The logits of TOKENS tokens in the engine's chunks, from an empty context: malloc'ed. */
+static float *compute(struct pass *p, struct losses losses)
+{
+	struct err e = {0};
+	uint32_t tokens[TOKENS];
+	float *logits = calloc((size_t)TOKENS * VOCABULARY, sizeof *logits);
+	assert_non_null(logits);
+	for (uint32_t i = 0; i < TOKENS; i++)
+		tokens[i] = (i * i * 7 + 3 * i + 5) % VOCABULARY;
+	context_rollback(&p->context, 0);
+	p->forward->losses = losses;
+	for (uint32_t done = 0, n; done < TOKENS; done += n) {
+		n = TOKENS - done < p->forward->chunk ? TOKENS - done : p->forward->chunk;
+		if (forward_run(p->forward, &p->context, tokens + done, n, false,
+				logits + (size_t)done * VOCABULARY, &e))
+			fail_msg("%s", e.text);
+	}
+	return logits;
+}
+
+/* The second is freed. */
+static void assert_same_logits(const float *want, float *got)
+{
+	assert_memory_equal(got, want, (size_t)TOKENS * VOCABULARY * sizeof *want);
+	free(got);
+}
+
+/* Room for so many experts of the fixture. */
+static uint64_t budget_for(const struct pass *p, uint64_t experts)
+{
+	return experts * ((p->m.model->plan.slot_bytes + 4095) / 4096 * 4096);
+}
+
+/* ---- fewer experts per token ---- */
+
+/* The fixture's config.json with one value in place of another. */
+static void edit_config(const char *folder, const char *from, const char *to)
+{
+	char path[512], edited[4096];
+	size_t n;
+	(void)snprintf(path, sizeof path, "%s/config.json", folder);
+	char *text = (char *)test_file_read(path, &n), *whole = strndup(text, n);
+	char *at = strstr(whole, from);
+	assert_non_null(at);
+	int length = snprintf(edited, sizeof edited, "%.*s%s%s", (int)(at - whole), whole, to,
+			      at + strlen(from));
+	assert_in_range(length, 1, sizeof edited - 1);
+	test_file_write(path, edited, (size_t)length);
+	free(text);
+	free(whole);
+}
+
+/* Opens a copy of the fixture that is made for so many experts per token. */
+static void pass_open_copy(struct pass *p, uint32_t experts, bool normalised, const char *quant)
+{
+	char folder[32], count[40];
+	struct test_checkpoint c;
+	test_folder_make(folder);
+	test_checkpoint_read(&c, "qwen3_moe");
+	test_checkpoint_make(&c, "qwen3_moe", folder);
+	test_checkpoint_free(&c);
+	(void)snprintf(count, sizeof count, "\"num_experts_per_tok\": %u", experts);
+	edit_config(folder, "\"num_experts_per_tok\": 4", count);
+	if (!normalised)
+		edit_config(folder, "\"norm_topk_prob\": true", "\"norm_topk_prob\": false");
+	pass_open(p, folder, &(struct engine_options){.quant = quant});
+	test_folder_remove(folder);
+}
+
+static void fewer_experts_are_what_a_model_made_for_so_many_computes(void **state)
+{
+	(void)state;
+	static const struct {
+		bool normalised;
+		const char *quant;
+	} kinds[] = {{true, "bf16"}, {false, "bf16"}, {true, NULL}};
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+		struct pass whole;
+		pass_open_copy(&whole, OWN, kinds[i].normalised, kinds[i].quant);
+		for (uint32_t k = 1; k <= OWN; k++) {
+			struct pass made;
+			pass_open_copy(&made, k, kinds[i].normalised, kinds[i].quant);
+			float *want = compute(&made, (struct losses){0});
+			assert_same_logits(
+				want, compute(&whole, (struct losses){.experts_per_token = k}));
+			free(want);
+			pass_close(&made);
+		}
+		pass_close(&whole);
+	}
+}
+
+static void fewer_experts_are_the_same_for_any_chunk_threads_and_cache(void **state)
+{
+	(void)state;
+	static const struct losses two = {.experts_per_token = 2};
+	struct pass p;
+	pass_open_fixture(&p, &(struct engine_options){.chunk = TOKENS, .threads = 1});
+	float *want = compute(&p, two);
+	uint64_t small = budget_for(&p, 3);
+	pass_close(&p);
+	const struct engine_options ways[] = {
+		{.chunk = 1, .threads = 2},
+		{.chunk = 7, .threads = 3, .budget = small},
+		{.chunk = 1, .threads = 1, .budget = small},
+	};
+	for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+		pass_open_fixture(&p, &ways[i]);
+		assert_same_logits(want, compute(&p, two));
+		pass_close(&p);
+	}
+	free(want);
+}
+
+/* ---- nothing lost ---- */
+
+static void nothing_changes_where_nothing_is_lost(void **state)
+{
+	(void)state;
+	struct pass p;
+	pass_open_fixture(&p, &(struct engine_options){.chunk = 1});
+	float *want = compute(&p, (struct losses){0});
+	/* As many as the model's own; then dropping, with all that is picked in memory. */
+	assert_same_logits(want, compute(&p, (struct losses){.experts_per_token = OWN}));
+	assert_same_logits(want, compute(&p, (struct losses){.drop_missing = 1}));
+	assert_int_equal(p.forward->experts_dropped, 0);
+	/* And after dropping in earnest, nothing of it stays. */
+	struct err e;
+	assert_int_equal(engine_set_budget(p.m.engine, budget_for(&p, 3), &e), 0);
+	free(compute(&p, (struct losses){.drop_missing = 1}));
+	assert_true(p.forward->experts_dropped > 0);
+	assert_same_logits(want, compute(&p, (struct losses){0}));
+	free(want);
+	pass_close(&p);
+}
+
+/* ---- dropping ---- */
+
+/* Says for every layer of every step, at the moment of the router's choice, which experts are to be
+ * dropped. */
+struct prediction {
+	const struct pass *pass;
+	float threshold;
+	uint32_t tokens;
+	float weight[TOKENS * OWN];
+	uint64_t dropped, used;
+};
+
+static void predict(void *ctx, enum tap_point point, uint32_t layer, uint32_t position,
+		    uint32_t tokens, uint32_t width, const float *rows)
+{
+	(void)position;
+	struct prediction *p = ctx;
+	if (point == TAP_ROUTER_WEIGHTS)
+		memcpy(p->weight, rows, (size_t)tokens * width * sizeof *rows);
+	if (point != TAP_ROUTER_EXPERTS)
+		return;
+	for (uint32_t e = 0; e < EXPERTS; e++) {
+		bool picked = false, needed = false;
+		for (uint32_t i = 0; i < tokens * width; i++)
+			if (rows[i] == (float)e) {
+				picked = true;
+				needed |= i % width == 0 || p->weight[i] >= p->threshold;
+			}
+		struct pager_expert now;
+		pager_inspect(p->pass->m.model->experts, layer, e, &now);
+		p->dropped += picked && !needed && !now.resident;
+		p->used += picked && (needed || now.resident);
+	}
+}
+
+static void the_missing_that_no_token_of_a_step_needs_are_dropped_and_no_others(void **state)
+{
+	(void)state;
+	static const uint32_t chunks[] = {1, 3, TOKENS};
+	static const float thresholds[] = {.2F, .3F, 1};
+	for (size_t i = 0; i < 3; i++)
+		for (size_t k = 0; k < 3; k++) {
+			struct pass p;
+			struct err e;
+			pass_open_fixture(&p, &(struct engine_options){.chunk = chunks[i]});
+			assert_int_equal(engine_set_budget(p.m.engine, budget_for(&p, EXPERTS), &e),
+					 0);
+			struct prediction want = {.pass = &p, .threshold = thresholds[k]};
+			p.forward->tap = predict;
+			p.forward->tap_ctx = &want;
+			free(compute(&p, (struct losses){.drop_missing = thresholds[k]}));
+			struct pager_stats st;
+			model_cache_stats(p.m.model, &st);
+			assert_int_equal(p.forward->experts_dropped, want.dropped);
+			assert_int_equal(st.hits + st.misses, want.used);
+			/* A chunk has a token for every expert that needs it, or nearly. */
+			if (chunks[i] == 1)
+				assert_true(want.dropped > 0);
+			pass_close(&p);
+		}
+}
+
+static void a_token_s_heaviest_expert_is_read_and_has_all_the_weight(void **state)
+{
+	(void)state;
+	struct pass p;
+	struct err e;
+	pass_open_fixture(&p, &(struct engine_options){.quant = "bf16", .chunk = 1});
+	/* One slot: nothing that a token picks is in memory but what it has just read. */
+	assert_int_equal(engine_set_budget(p.m.engine, budget_for(&p, 1), &e), 0);
+	float *want = compute(&p, (struct losses){.experts_per_token = 1}),
+	      *got = compute(&p, (struct losses){.drop_missing = 1});
+	assert_int_equal(p.forward->experts_dropped, (uint64_t)TOKENS * LAYERS * (OWN - 1));
+	for (size_t i = 0; i < (size_t)TOKENS * VOCABULARY; i++)
+		if (!(fabsf(got[i] - want[i]) < 1e-4F))
+			fail_msg("logit %zu is %g, not %g", i, (double)got[i], (double)want[i]);
+	free(want);
+	free(got);
+	pass_close(&p);
+}
+
+/* ---- sessions ---- */
+
+static void the_losses_of_a_turn_are_named_and_counted(void **state)
+{
+	(void)state;
+	struct err e;
+	struct test_model m;
+	test_model_open(&m, test_fable(), &(struct engine_options){.budget = 1 << 20});
+	struct session *s = test_greedy_session(&m);
+	test_set(s, "max_tokens", "20");
+	test_set(s, "experts_per_token", "4"); /* the model's own */
+	free(test_ask(s, capital));
+	assert_string_equal(test_stats(s).lossy, "");
+	assert_int_equal(test_stats(s).experts_dropped, 0);
+	test_set(s, "experts_per_token", "3");
+	free(test_ask(s, capital));
+	assert_string_equal(test_stats(s).lossy, "experts_per_token=3");
+	assert_int_equal(test_stats(s).experts_dropped, 0);
+	test_set(s, "drop_missing", ".350");
+	assert_string_equal(test_stats(s).lossy, "experts_per_token=3"); /* of the last turn */
+	free(test_ask(s, capital));
+	assert_string_equal(test_stats(s).lossy, "experts_per_token=3 drop_missing=0.35");
+	assert_true(test_stats(s).experts_dropped > 0);
+	test_set(s, "experts_per_token", "0");
+	test_set(s, "drop_missing", "0");
+	assert_int_equal(session_reset(s, &e), 0);
+	test_answer(s, capital, "The capital of France is Paris.\n");
+	assert_string_equal(test_stats(s).lossy, "");
+	assert_int_equal(test_stats(s).experts_dropped, 0);
+	session_end(s);
+	test_model_close(&m);
+}
+
+static void sessions_lose_only_what_their_own_params_say(void **state)
+{
+	(void)state;
+	int code;
+	struct test_model m;
+	test_model_open(&m, test_fable(), &(struct engine_options){.budget = 1 << 20});
+	struct session *lossy = test_greedy_session(&m), *whole = test_greedy_session(&m);
+	test_set(lossy, "experts_per_token", "1");
+	test_set(lossy, "drop_missing", "1");
+	test_set(lossy, "max_tokens", "40");
+	struct answer *beside = test_submit(lossy, capital);
+	test_answer(whole, capital, "The capital of France is Paris.\n");
+	assert_int_equal(test_stats(whole).experts_dropped, 0);
+	free(test_read(beside, &code));
+	session_end(lossy);
+	session_end(whole);
+	test_model_close(&m);
+}
+
+/* The first turn with one value of experts_per_token, the second with another: the second is as if
+ * the whole conversation had been computed with its own. */
+static void assert_recomputed(struct test_model *m, const char *first, const char *second)
+{
+	struct session *s = test_greedy_session(m), *whole = test_greedy_session(m);
+	char text[1024];
+	test_set(s, "max_tokens", "20");
+	test_set(whole, "max_tokens", "20");
+	test_set(s, "stop", "\\n"); /* the first answer is one line */
+	test_set(s, "experts_per_token", first);
+	test_set(whole, "experts_per_token", second);
+	test_set(whole, "chat", "off");
+	char *answer = test_ask(s, capital);
+	answer[strlen(answer) - 1] = 0;
+	test_set(s, "experts_per_token", second);
+	char *got = test_ask(s, "What is 12 x 6?");
+	assert_int_equal(test_stats(s).cached_tokens, 0);
+	(void)snprintf(text, sizeof text,
+		       "<|im_start|>user\n%s<|im_end|>\n<|im_start|>assistant\n%s<|im_end|>\n"
+		       "<|im_start|>user\nWhat is 12 x 6?<|im_end|>\n<|im_start|>assistant\n\n",
+		       capital, answer);
+	test_set(whole, "stop", "\\n");
+	test_same_text(test_ask(whole, text), got);
+	assert_int_equal(test_stats(whole).prompt_tokens, test_stats(s).prompt_tokens);
+	free(test_ask(s, capital)); /* nothing changed: the context is used again */
+	assert_true(test_stats(s).cached_tokens > 0);
+	free(answer);
+	session_end(s);
+	session_end(whole);
+}
+
+static void a_context_computed_with_other_losses_is_computed_again(void **state)
+{
+	(void)state;
+	struct test_model m;
+	test_model_open(&m, test_fable(), &(struct engine_options){0});
+	assert_recomputed(&m, "2", "0");
+	assert_recomputed(&m, "0", "2");
+	assert_recomputed(&m, "3", "2");
+	struct session *s = test_greedy_session(&m);
+	test_set(s, "drop_missing", "0.1");
+	free(test_ask(s, capital));
+	test_set(s, "drop_missing", "0.2");
+	free(test_ask(s, capital));
+	assert_int_equal(test_stats(s).cached_tokens, 0);
+	test_set(s, "experts_per_token", "4"); /* another word for the same */
+	free(test_ask(s, capital));
+	assert_true(test_stats(s).cached_tokens > 0);
+	session_end(s);
+	test_model_close(&m);
+}
+
+static int remove_stores(void **state)
+{
+	(void)state;
+	test_stores_remove();
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(fewer_experts_are_what_a_model_made_for_so_many_computes),
+		cmocka_unit_test(fewer_experts_are_the_same_for_any_chunk_threads_and_cache),
+		cmocka_unit_test(nothing_changes_where_nothing_is_lost),
+		cmocka_unit_test(
+			the_missing_that_no_token_of_a_step_needs_are_dropped_and_no_others),
+		cmocka_unit_test(a_token_s_heaviest_expert_is_read_and_has_all_the_weight),
+		cmocka_unit_test(the_losses_of_a_turn_are_named_and_counted),
+		cmocka_unit_test(sessions_lose_only_what_their_own_params_say),
+		cmocka_unit_test(a_context_computed_with_other_losses_is_computed_again),
+	};
+	return cmocka_run_group_tests(tests, NULL, remove_stores);
+}
