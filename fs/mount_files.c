@@ -31,7 +31,15 @@ static const char readme_tail[] =
 	"params/system`\n"
 	"clears it, while opening it with truncation alone changes nothing. The others take effect "
 	"at\n"
-	"each write, with the next turn.\n";
+	"each write, with the next turn.\n"
+	"\n"
+	"Two params lose quality for speed, and stats names them while they are on: "
+	"`experts_per_token`\n"
+	"takes fewer experts than the model's router picks (0: all of them), `drop_missing` does "
+	"without\n"
+	"experts that are not in memory and weigh less than this (0: none; the text then depends "
+	"on the\n"
+	"cache).\n";
 
 /* One line for each row of the tree. */
 static void readme_row(const struct row *row, struct text *out)

@@ -102,7 +102,7 @@ static const struct row rows[] = {
 		 .about = "verbs: stop, reset, undo"),
 	FILE_ROW("stats", FOLDER_SESSION, 0600, LIVE, NONE, ROW_GATED | ROW_IN_MODEL,
 		 .ops = &live_ops, .render = session_stats_render,
-		 .about = "tokens, speeds and cache hits of the last turn"),
+		 .about = "tokens, speeds, cache hits and losses of the last turn"),
 	FILE_ROW("VALUE", FOLDER_PARAMS, 0600, LIVE, EACH_WRITE, 0,
 		 .family = &value_param_family,
 		 .ops = &live_ops, .render = param_render, .set = param_set,
