@@ -61,6 +61,9 @@ static void report_facts(struct run *r, struct report *report, const struct work
 		      w->expert_bytes * 1e-6, 1);
 	report_number(report, "gop_per_token", "GOP per token of a prompt", w->operations * 1e-9,
 		      3);
+	struct pager_stats pager;
+	engine_cache_stats(r->engine, &pager);
+	report_number(report, "io_depth", "reads in flight at most, in the end", pager.depth, 0);
 	report_number(report, "peak_memory_mib", "peak memory, MiB", r->peak_mib, 0);
 }
 
