@@ -1,9 +1,9 @@
 /* The forward pass: a chunk of one session's tokens through all layers.
  *
- * forward.c is the residual stream and its two halves; attention.c and moe.c are the halves. Every
- * result is independent of how a text is cut into chunks, of the number of threads and of the cache
- * (promise 2): matrix products treat each token by itself, attention works in blocks of 64 absolute
- * positions, and experts are summed in ascending index.
+ * forward.c is the residual stream and its two halves; attention.c and moe.c, with router.c, are
+ * the halves. Every result is independent of how a text is cut into chunks, of the number of
+ * threads and of the cache (promise 2): matrix products treat each token by itself, attention works
+ * in blocks of 64 absolute positions, and experts are summed in ascending index.
  */
 #ifndef MOEFS_ENGINE_FORWARD_H
 #define MOEFS_ENGINE_FORWARD_H
