@@ -160,8 +160,8 @@ static void end_load(struct pager *p, struct entry *x, int failed, const struct 
 	pthread_cond_broadcast(&p->changed);
 }
 
-/* The device is done with a read. Only reads that had all the places of the present depth filled say
- * how fast it is. */
+/* The device is done with a read. Only reads that had all the places of the present depth filled
+ * say how fast it is. */
 static void land(struct pager *p, uint64_t bytes)
 {
 	pthread_mutex_lock(&p->lock);
@@ -281,19 +281,23 @@ static bool has_quit(struct pager *p)
 	return quit;
 }
 
+static void begin_all(struct loader *l)
+{
+	while (begin_one(l))
+		;
+}
+
 static void *loader_main(void *arg)
 {
 	struct loader *l = arg;
 	struct read_done done;
-	bool landed = false;
 	while (!has_quit(l->pager)) {
-		if (landed) /* first something new for the device to do */
-			land(l->pager, done.bytes);
-		while (begin_one(l))
-			;
-		if (landed)
-			finish_read(l, &done);
-		landed = reader_wait(l->reader, &done);
+		begin_all(l); /* whoever sleeps has seen that there is nothing it could do */
+		if (!reader_wait(l->reader, &done))
+			continue;
+		land(l->pager, done.bytes);
+		begin_all(l); /* first something new for the device to do, if there is a buffer */
+		finish_read(l, &done);
 	}
 	return NULL;
 }
