@@ -60,6 +60,7 @@ void loader_wake(struct pager *p, uint32_t requests)
 
 void loader_demand(struct pager *p, struct entry *x, struct pager_batch *batch)
 {
+	loader_forget(p, x); /* it has one link for all queues */
 	x->batch = batch;
 	push(&p->demand, x);
 }
@@ -161,15 +162,20 @@ static void end_load(struct pager *p, struct entry *x, int failed, const struct 
 }
 
 /* The device is done with a read. Only reads that had all the places of the present depth filled
- * say how fast it is. */
-static void land(struct pager *p, uint64_t bytes)
+ * say how fast it is. A thread that sleeps is told of the place that this one cannot fill, or that
+ * the depth has gained. */
+static void land(struct loader *l, uint64_t bytes)
 {
+	struct pager *p = l->pager;
 	pthread_mutex_lock(&p->lock);
-	if (p->flying-- < p->depth.depth)
+	uint32_t before = p->depth.depth;
+	if (p->flying-- < before)
 		depth_restart(&p->depth);
 	else
 		depth_note(&p->depth, bytes, now_ns());
 	p->depth_now = p->depth.depth;
+	if (p->depth.depth > before || !reader_room(l->reader))
+		loader_wake(p, 1);
 	pthread_mutex_unlock(&p->lock);
 }
 
@@ -281,22 +287,17 @@ static bool has_quit(struct pager *p)
 	return quit;
 }
 
-static void begin_all(struct loader *l)
-{
-	while (begin_one(l))
-		;
-}
-
 static void *loader_main(void *arg)
 {
 	struct loader *l = arg;
 	struct read_done done;
 	while (!has_quit(l->pager)) {
-		begin_all(l); /* whoever sleeps has seen that there is nothing it could do */
+		while (begin_one(l)) /* to the last: who sleeps is woken by new ones alone */
+			;
 		if (!reader_wait(l->reader, &done))
 			continue;
-		land(l->pager, done.bytes);
-		begin_all(l); /* first something new for the device to do, if there is a buffer */
+		land(l, done.bytes);
+		(void)begin_one(l); /* something for the device to do meanwhile */
 		finish_read(l, &done);
 	}
 	return NULL;

@@ -209,6 +209,7 @@ int pager_next(struct pager_batch *b, struct pager_ready *ready, uint32_t max, s
 	if (p->first_in_line == b) {
 		p->first_in_line = NULL;
 		pthread_cond_broadcast(&p->changed);
+		loader_wake(p, 1); /* what is foreseen or to be warmed had to stand back */
 	}
 	pthread_mutex_unlock(&p->lock);
 	return rc;
