@@ -119,7 +119,7 @@ static int request(struct pager_batch *b, bool must, struct err *e)
 		n++;
 	}
 	loader_wake(p, n);
-	if (rc < 0 && b->held == 0 && b->reading == 0)
+	if (rc < 0 && b->held == 0 && b->reading == 0 && !pool_busy(p))
 		return err_sys(e, -rc, "%s: no memory for an expert of layer %u; lower the budget",
 			       store_folder(b->source->supply.store), b->layer);
 	return 0;

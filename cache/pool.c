@@ -219,6 +219,12 @@ static bool may_go(const struct entry *x, enum need need)
 	return need == NEED_MUST || (x->wanted == 0 && (need == NEED_DEMAND || !x->shielded));
 }
 
+struct search {
+	enum need need;
+	bool whole;	   /* its region must go with it */
+	size_t slot_bytes; /* of that size; 0: of any */
+};
+
 struct candidate {
 	struct entry *entry;
 	double score;
@@ -226,8 +232,8 @@ struct candidate {
 };
 
 /* Ties go to the layer whose turn is farthest. */
-static void consider_layer(struct pager_source *s, uint32_t layer, double idle, enum need need,
-			   bool whole, struct candidate *best)
+static void consider_layer(struct pager_source *s, uint32_t layer, double idle,
+			   const struct search *wanted, struct candidate *best)
 {
 	uint32_t distance = (layer + s->layers - s->layer - 1) % s->layers + 1;
 	double discount = policy_discount(s->pager->policy, distance, s->layers, idle);
@@ -237,35 +243,51 @@ static void consider_layer(struct pager_source *s, uint32_t layer, double idle, 
 		if (score > best->score || (score == best->score && distance <= best->distance))
 			continue;
 		struct entry *x = &s->entries[i];
-		if (may_go(x, need) && (!whole || x->region->busy == 0))
+		if (may_go(x, wanted->need) && (!wanted->whole || x->region->busy == 0))
 			*best = (struct candidate){x, score, distance};
 	}
 }
 
-/* The lowest score of all that may go. whole: its region must go with it. */
-static struct entry *victim_for(const struct pager *p, enum need need, bool whole)
+/* The lowest score of all that may go. */
+static struct entry *victim_for(const struct pager *p, const struct search *wanted)
 {
 	struct candidate best = {.score = INFINITY};
 	for (struct pager_source *s = p->sources; s; s = s->next)
 		for (uint32_t layer = 0; layer < s->layers; layer++)
-			consider_layer(s, layer, p->turns - s->turns, need, whole, &best);
+			if (!wanted->slot_bytes || wanted->slot_bytes == s->slot_bytes)
+				consider_layer(s, layer, p->turns - s->turns, wanted, &best);
 	return best.entry;
 }
 
-static struct entry *victim(const struct pager *p, enum need need, bool whole)
+/* Of those that are needed least, if there are any; else of those that are needed more. */
+static struct entry *victim(const struct pager *p, struct search wanted)
 {
 	struct entry *x = NULL;
-	for (enum need n = NEED_SPARE; n <= need && !x; n++)
-		x = victim_for(p, n, whole);
+	enum need most = wanted.need;
+	for (wanted.need = NEED_SPARE; wanted.need <= most && !x; wanted.need++)
+		x = victim_for(p, &wanted);
 	return x;
 }
 
 /* ---- taking and giving back ---- */
 
-/* An expert of the same size hands its slot over as it is: the kernel need not zero it again. */
-static bool take_over(struct pager *p, struct entry *x, enum need need)
+/* A slot that is free, in a region that is there or in a new one. */
+static bool take_free(struct pager *p, struct entry *x)
 {
-	struct entry *old = victim(p, need, false);
+	size_t bytes = x->source->slot_bytes;
+	struct region *r = p->total.used <= p->budget ? region_open(p, bytes) : NULL;
+	uint32_t place = 0;
+	if (!r && !(r = region_new(p, bytes)))
+		return false;
+	while (r->occupant[place])
+		place++;
+	occupy(p, r, place, x);
+	return true;
+}
+
+/* An expert of the same size hands its slot over as it is: the kernel need not zero it again. */
+static bool take_over(struct pager *p, struct entry *x, struct entry *old)
+{
 	if (!old || old->source->slot_bytes != x->source->slot_bytes)
 		return false;
 	struct region *r = old->region;
@@ -274,37 +296,42 @@ static bool take_over(struct pager *p, struct entry *x, enum need need)
 	return true;
 }
 
+/* The expert that has to go hands over its slot, or all of its region is given back to make room
+ * for a new one. Where that region is busy, the lowest of the right size goes instead. */
 int pool_take(struct pager *p, struct entry *x, enum need need)
 {
 	size_t bytes = x->source->slot_bytes;
-	while (true) {
+	while (!take_free(p, x)) {
 		bool fits = p->total.used <= p->budget;
-		struct region *r = fits ? region_open(p, bytes) : NULL;
-		bool below = !r && p->total.used + bytes <= p->budget;
-		if (below)
-			r = region_new(p, bytes);
-		if (r) {
-			uint32_t place = 0;
-			while (r->occupant[place])
-				place++;
-			occupy(p, r, place, x);
+		if (fits && take_over(p, x, victim(p, (struct search){need, false, 0})))
 			return 1;
-		}
-		if (fits && take_over(p, x, need))
+		struct entry *old =
+			need >= NEED_DEMAND ? victim(p, (struct search){need, true, 0}) : NULL;
+		if (old)
+			evict_region(p, old->region);
+		else if (fits && take_over(p, x, victim(p, (struct search){need, false, bytes})))
 			return 1;
-		if (below)
-			return -ENOMEM;
-		struct entry *old = need >= NEED_DEMAND ? victim(p, need, true) : NULL;
-		if (!old)
-			return 0;
-		evict_region(p, old->region);
+		else
+			return p->total.used + bytes <= p->budget ? -ENOMEM : 0;
 	}
+	return 1;
+}
+
+bool pool_busy(const struct pager *p)
+{
+	for (const struct region *r = p->open; r; r = r->next)
+		if (r->busy)
+			return true;
+	for (const struct region *r = p->full; r; r = r->next)
+		if (r->busy)
+			return true;
+	return false;
 }
 
 void pool_shrink(struct pager *p)
 {
 	struct entry *old;
-	while (p->total.used > p->budget && (old = victim(p, NEED_MUST, true)))
+	while (p->total.used > p->budget && (old = victim(p, (struct search){NEED_MUST, true, 0})))
 		evict_region(p, old->region);
 }
 

@@ -120,8 +120,11 @@ enum need {
 	NEED_DEMAND, /* rather than what is shielded */
 	NEED_MUST,   /* rather than what another open batch wants: there is no other way to go on */
 };
-/* Gives an absent entry a slot: 1, or 0 if there is no room now, or -ENOMEM. */
+/* Gives an absent entry a slot: 1, or 0 if there is no room now, or -ENOMEM: there is room, but no
+ * memory, and nothing to be had by eviction. */
 int pool_take(struct pager *p, struct entry *x, enum need need);
+/* True if somebody holds or reads something, so that there will be more to evict. */
+bool pool_busy(const struct pager *p);
 /* Takes the slot away from an entry that nobody has pinned. */
 void pool_release(struct pager *p, struct entry *x);
 /* An entry's read has ended well. */
