@@ -32,8 +32,9 @@ struct reader {
 	int wake;
 	struct io_uring ring;
 	bool has_ring;
-	bool polling;		      /* the ring watches `wake` */
 	unsigned unsubmitted, flying; /* in the ring, the poll included */
+	bool polling;		      /* the ring watches `wake`, or is about to: */
+	unsigned after_poll;	      /* entries since then; the kernel takes them in order */
 };
 
 int reader_create(struct reader **out, unsigned capacity, bool ring, int wake, struct err *e)
@@ -134,6 +135,7 @@ static struct io_uring_sqe *new_entry(struct reader *r, unsigned tag)
 	assert(sqe);
 	io_uring_sqe_set_data64(sqe, tag);
 	r->unsubmitted++;
+	r->after_poll++;
 	return sqe;
 }
 
@@ -152,6 +154,14 @@ static void ring_poll(struct reader *r)
 	io_uring_prep_poll_add(sqe, r->wake, POLLIN);
 	io_uring_sqe_set_data64(sqe, IO_RING_POLL);
 	r->polling = true;
+	r->after_poll = 0;
+}
+
+/* True if the kernel has a read of ours, and not the poll alone. */
+static bool read_flies(const struct reader *r)
+{
+	bool poll_flies = r->polling && r->unsubmitted <= r->after_poll;
+	return r->flying > poll_flies;
 }
 
 void reader_submit(struct reader *r)
@@ -167,8 +177,8 @@ void reader_submit(struct reader *r)
 	}
 }
 
-/* Waits for one attempt, or the poll. False: the kernel takes nothing although nothing is in
- * flight, so there is no ring any more, and what is in work goes on by pread. */
+/* Waits for one attempt, or the poll. False: the kernel takes nothing although it has no read, so
+ * there is no ring any more, and what is in work goes on by pread. */
 static bool ring_next(struct reader *r, unsigned *i, int64_t *result)
 {
 	static const struct timespec moment = {.tv_nsec = 1000000};
@@ -176,7 +186,7 @@ static bool ring_next(struct reader *r, unsigned *i, int64_t *result)
 	if (!r->polling)
 		ring_poll(r);
 	reader_submit(r);
-	if (r->flying == 0) {
+	if (r->unsubmitted > 0 && !read_flies(r)) { /* the poll would be waited for alone */
 		io_uring_queue_exit(&r->ring);
 		r->has_ring = false;
 		r->unsubmitted = 0;
