@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -71,9 +72,10 @@ static int read_heat(int dir, const struct pager_source *s, const char *policy, 
 	if (failed)
 		return failed;
 	struct heat_head right = head_of(s, policy, heat);
-	return memcmp(&h, &right, sizeof h)
-		       ? err_set(e, ENOENT, "%s/" HEAT ": of another policy", folder)
-		       : 0;
+	if (memcmp(&h, &right, offsetof(struct heat_head, checksum)) != 0)
+		return err_set(e, ENOENT, "%s/" HEAT ": of another model or policy", folder);
+	return h.checksum == right.checksum ? 0
+					    : err_set(e, EIO, "%s/" HEAT ": is damaged", folder);
 }
 
 static const char *policy_name(struct pager *p)
