@@ -5,6 +5,10 @@
 
 /* Small enough to stream and to lose in a crash, large enough for the disk. */
 enum { CHUNK_BYTES = 4 << 20 };
+/* Of the embedding, of which a token needs one row: each row is read with the chunk that its
+ * checksum covers, some 50 µs from the page cache. Smaller ones would be more units than a
+ * conversion likes to sync. */
+enum { EMBEDDING_CHUNK_BYTES = 256 << 10 };
 /* Terabytes: more than that is a config.json that is wrong, and would cost memory by itself. */
 enum { MAX_DENSE_UNITS = 1 << 20 };
 
@@ -13,11 +17,12 @@ static uint64_t stored_bytes(const struct shape *s)
 	return (uint64_t)format_packed_bytes(s) + format_norm_bytes(s);
 }
 
-static uint32_t chunk_rows(const struct shape *s)
+static uint32_t chunk_rows(const struct shape *s, enum tensor_role role)
 {
 	struct shape row = *s;
 	row.rows = 1;
-	uint64_t rows = CHUNK_BYTES / (format_packed_bytes(&row) + 1) / TILE_ROWS * TILE_ROWS;
+	uint64_t bytes = role == TENSOR_EMBEDDING ? EMBEDDING_CHUNK_BYTES : CHUNK_BYTES;
+	uint64_t rows = bytes / (format_packed_bytes(&row) + 1) / TILE_ROWS * TILE_ROWS;
 	if (rows < TILE_ROWS)
 		rows = TILE_ROWS;
 	return rows < s->rows ? (uint32_t)rows : s->rows;
@@ -47,7 +52,7 @@ static void add_tensor(struct plan *p, const struct config *c, enum tensor_role 
 		.offset = p->dense_bytes,
 		.first_unit = p->unit_count,
 	};
-	t->chunk_rows = chunk_rows(&t->shape);
+	t->chunk_rows = chunk_rows(&t->shape, role);
 	t->chunks = (t->shape.rows - 1) / t->chunk_rows + 1;
 	p->dense_bytes += stored_bytes(&t->shape);
 	p->unit_count += format_is_tq(t->shape.format) ? 2 * t->chunks : t->chunks;

@@ -83,11 +83,12 @@ int weights_load(struct weights *w, const struct plan *p, const struct config *c
 	*w = (struct weights){.store = store, .memory_bytes = memory_needed(p, &unit)};
 	w->layer = calloc(c->layers, sizeof *w->layer);
 	uint8_t *buffer = malloc(2 * unit);
+	w->embedding_chunk = malloc(unit); /* of which it is one */
 	void *memory = mmap(NULL, w->memory_bytes, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	w->memory = memory == MAP_FAILED ? NULL : memory;
 	int result;
-	if (!w->layer || !buffer || !w->memory) {
+	if (!w->layer || !buffer || !w->embedding_chunk || !w->memory) {
 		result = err_set(e, ENOMEM,
 				 "out of memory for %zu MB of attention and output weights",
 				 w->memory_bytes >> 20);
@@ -106,22 +107,24 @@ void weights_free(struct weights *w)
 	if (w->memory)
 		munmap(w->memory, w->memory_bytes);
 	free(w->layer);
+	free(w->embedding_chunk);
 	*w = (struct weights){0};
 }
 
 int weights_embed(const struct weights *w, uint32_t token, float *out, struct err *e)
 {
-	struct shape row = w->embedding->shape;
+	const struct plan_tensor *t = w->embedding;
+	struct shape row = t->shape;
 	if (token >= row.rows)
 		return err_set(e, ERANGE, "token %u is outside the model's vocabulary of %u", token,
 			       row.rows);
 	row.rows = 1;
-	size_t bytes = format_packed_bytes(&row);
-	/* Read into the end of the output and widened from there. */
-	uint8_t *tail = (uint8_t *)out + (size_t)row.cols * sizeof *out - bytes;
-	int failed = store_read_dense_bytes(
-		w->store, w->embedding->offset + token * (uint64_t)bytes, tail, bytes, e);
+	int failed = store_read_dense(w->store, t->first_unit + token / t->chunk_rows,
+				      w->embedding_chunk, e);
 	if (!failed)
-		format_dequantise_row(out, &row, tail, NULL);
+		format_dequantise_row(out, &row,
+				      w->embedding_chunk +
+					      token % t->chunk_rows * format_packed_bytes(&row),
+				      NULL);
 	return failed;
 }

@@ -9,6 +9,7 @@
 struct weights {
 	const struct store *store; /* for rows of the embedding */
 	const struct plan_tensor *embedding;
+	uint8_t *embedding_chunk; /* where one of its units is read */
 	struct matrix head;
 	const float *final_norm;
 	/* layer[l].m[role]; data is NULL where the model has no such tensor. Vectors are one F32
@@ -26,9 +27,9 @@ int weights_load(struct weights *w, const struct plan *p, const struct config *c
 		 const struct store *store, const _Atomic bool *stop, struct err *e);
 void weights_free(struct weights *w);
 
-/* One row of the embedding, from the store, as floats: out[hidden]. The embedding stays on disk (a
- * tied head is a copy of its own); rows come through the page cache, which keeps the common ones.
- */
+/* One row of the embedding as floats: out[hidden]. The embedding stays on disk (a tied head is a
+ * copy of its own); the unit that the row is in comes through the page cache, which keeps the
+ * common ones, and is verified each time. For one thread at a time. */
 int weights_embed(const struct weights *w, uint32_t token, float *out, struct err *e);
 
 static inline const float *weights_vector(const struct layer_weights *l, enum tensor_role role)
