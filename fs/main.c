@@ -100,7 +100,7 @@ static int mount_and_serve(struct program *p, struct err *e)
 }
 
 /* Sessions end first, so that whoever waits gets an answer; then the tree goes, so that nobody has
- * to wait for the models, which go last. */
+ * to wait for the workers and the models, which go last: they may be waiting for a disk. */
 static int serve(struct program *p, struct err *e)
 {
 	loop_block_signals();
@@ -112,8 +112,10 @@ static int serve(struct program *p, struct err *e)
 	code = mount_and_serve(p, e);
 	mount_stop(p->mount);
 	struct fuse_session *fuse = p->mount->fuse;
-	if (fuse)
+	if (fuse) {
+		fuse_session_exit(fuse); /* what the workers still answer goes nowhere, silently */
 		fuse_session_unmount(fuse);
+	}
 	mount_destroy(p->mount);
 	if (fuse)
 		fuse_session_destroy(fuse);

@@ -36,8 +36,6 @@ int mount_create(struct mount **out, struct err *e)
 
 void mount_stop(struct mount *m)
 {
-	workers_destroy(m->workers);
-	m->workers = NULL;
 	for (size_t i = 0; i < m->model_count; i++)
 		for (size_t k = 0; k < m->models[i]->session_count; k++)
 			conversation_end(m->models[i]->sessions[k]);

@@ -98,8 +98,8 @@ struct mount {
 int mount_create(struct mount **out, struct err *e);
 /* After the loop: ends every session and answers whoever waits. */
 void mount_stop(struct mount *m);
-/* After unmounting: closes the models and the engine, which may take as long as the step that they
- * are at, and frees everything. NULL is fine. */
+/* After unmounting: ends the workers, closes the models and the engine, which may take as long as
+ * the reads and steps that they are at, and frees everything. NULL is fine. */
 void mount_destroy(struct mount *m);
 /* Records a failure for MOUNT/error; returns -e->code. */
 int mount_failure(struct mount *m, const struct err *e);
