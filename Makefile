@@ -80,8 +80,13 @@ $(BUILD)/cross/compare: $(CROSS_OBJS)
 
 # ---- testing ----
 
+# The file system that fails as it is told, under which tests/mount/faults*.sh put the store.
+$(BUILD)/faultfs: $(BUILD)/tests/mount/faultfs.o
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs fuse3)
+
 .PHONY: unit check asan tsan fuzz
-unit: $(UNIT) ## build the unit tests
+unit: $(UNIT) $(BUILD)/faultfs ## build the unit tests, and what the tests of the mount need
 	@:
 
 SANITIZERS := CFLAGS='-O1 -g -fno-omit-frame-pointer'
@@ -153,4 +158,4 @@ clean: ## remove build/
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12
 
--include $(patsubst %.o,%.d,$(LIB_OBJS) $(FS_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(BENCH_OBJS) $(CROSS_OBJS))
+-include $(patsubst %.o,%.d,$(LIB_OBJS) $(FS_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(BENCH_OBJS) $(CROSS_OBJS) $(BUILD)/tests/mount/faultfs.o)

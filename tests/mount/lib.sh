@@ -12,6 +12,9 @@ MODEL=${MODEL:-$root/examples/models/fable-moe-15m}
 work=$(mktemp -d "${TMPDIR:-/tmp}/moefs-test.XXXXXX") || exit 1
 mnt=$work/mnt
 m=$mnt/$(basename "$MODEL") # the mounted model's folder
+models=("$MODEL")           # what is mounted
+store=$work/store           # where converted weights go
+disk=                       # the process of a disk that fails on demand
 daemon=                     # its process
 failures=0
 limit=${LIMIT:-60}          # seconds that any step may take: a hang is a failure
@@ -45,8 +48,13 @@ unmounted() { # unmounts and waits for the daemon's end
 clean_up() {
 	trap - EXIT
 	cd /
-	[ -n "$(jobs -p)" ] && kill $(jobs -p) 2>/dev/null
+	[ -n "$disk" ] && faults # what stalls could not end
+	[ -n "$(jobs -p)" ] && kill $(jobs -p | grep -vx "${disk:-none}") 2>/dev/null
 	unmounted
+	if [ -n "$disk" ]; then
+		fusermount3 -u "$work/faulty" || fusermount3 -u -z "$work/faulty"
+		wait "$disk"
+	fi
 	rm -rf --one-file-system "$work"
 }
 trap 'clean_up' EXIT
@@ -55,7 +63,7 @@ trap 'exit 130' INT TERM
 # Mounts with the options given, and stands in the model's folder.
 mounted() {
 	mkdir -p "$mnt"
-	if ! timeout $limit "$MOEFS" -o "store=$work/store" "$@" "$MODEL" "$mnt" 2>"$work/stderr"; then
+	if ! timeout $limit "$MOEFS" -o "store=$store" "$@" "${models[@]}" "$mnt" 2>"$work/stderr"; then
 		if [ ! -e /dev/fuse ]; then
 			skip_all "no /dev/fuse here: load the module with modprobe fuse, or start the container with --device /dev/fuse"
 		fi
@@ -80,6 +88,48 @@ loaded() { # waits until the weights are there
 	done
 	echo "not ok load: $(cat info/state): $(cat ../error)"
 	exit 1
+}
+
+# ---- a disk that fails on demand: tests/mount/faultfs.c ----
+
+faulty_disk() { # the store goes to a mirror of $work/disk in which `faults` has its say
+	local i faultfs=${FAULTFS:-$(dirname "$MOEFS")/faultfs}
+	[ -x "$faultfs" ] || { echo "not ok $(basename "$0"): $faultfs is missing; run make unit"; exit 1; }
+	store=$work/faulty
+	mkdir -p "$store" "$work/disk"
+	"$faultfs" "$work/disk" "$store" 2>"$work/faultfs" &
+	disk=$!
+	for i in $(seq 100); do
+		[ -e "$store/.faults" ] && return 0
+		sleep 0.05
+	done
+	echo "not ok a disk that fails on demand: $(cat "$work/faultfs")"
+	exit 1
+}
+faults() { # RULE…: these from now on; none without
+	printf '%s\n' "$@" >"$work/faulty/.faults"
+}
+struck() { # how often the rules have had their way
+	awk '{ for (i = 1; i < NF; i++) if ($i == "hit") n += $(i + 1) } END { print n + 0 }' "$work/faulty/.faults"
+}
+stalled() { # waits until something stalls
+	local i
+	for i in $(seq $((limit * 20))); do
+		grep -q 'waiting [1-9]' "$work/faulty/.faults" && return 0
+		sleep 0.05
+	done
+	fail "nothing stalls: $(cat "$work/faulty/.faults")"
+}
+
+settled() { # waits until loading has succeeded or failed, and says which
+	local i
+	for i in $(seq $((limit * 10))); do
+		case $(cat "$m/info/state") in
+		ready | failed) break ;;
+		esac
+		sleep 0.1
+	done
+	cat "$m/info/state"
 }
 
 # claim NAME command…: the command succeeds, in time. It runs in a shell of its own: functions do not

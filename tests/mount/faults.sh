@@ -1,0 +1,255 @@
+#!/bin/bash
+# A disk that fails, lies, hesitates or hangs under a mounted store. What comes is right or is an error in
+# words, for that turn alone; and while the disk hangs, only those wait who need it.
+. "$(dirname "$0")/lib.sh"
+faulty_disk
+# A second checkpoint beside the first, of the same files.
+mkdir "$work/neighbour"
+ln -s "$MODEL"/* "$work/neighbour/"
+models+=("$work/neighbour")
+mounted -o budget=2M # so that experts are read all the time
+loaded
+neighbour=$mnt/neighbour
+echo 24 > "$neighbour/sessions/default/params/max_tokens"
+echo 0 > "$neighbour/sessions/default/params/temperature"
+question="What is the capital of France?"
+right=$(ask "$question")
+(cd "$neighbour" && same "$(ask "$question")" "$right" "the neighbour's answer") || exit 1
+
+experts="$(basename "$MODEL")*experts.safetensors" dense="$(basename "$MODEL")*dense.safetensors"
+
+session() { # of the claim's own
+	mkdir -p "$m/sessions/$1" && cd "$m/sessions/$1" || exit
+}
+answers() { # here
+	same "$(ask "$question")" "$right"
+}
+
+# ---- reads that fail ----
+
+ends_in_words() { # RULE WORDS
+	session failing
+	faults "$1"
+	echo "$question" > prompt
+	LC_ALL=C timeout $limit cat output >"$work/part" 2>"$work/said" && fail "it did not fail: $(cat "$work/part")"
+	grep -q "Input/output error" "$work/said" || fail "cat said: $(cat "$work/said")"
+	same "$(cat status)" error
+	grep -q "$2" error || fail "error says: $(cat error)"
+	grep -q "$2" "$mnt/error" || fail "the mount's error says: $(cat "$mnt/error")"
+	[ "$(struck)" -gt 0 ] || fail "nothing failed"
+	faults
+	answers
+	same "$(cat error)" ""
+}
+claim "a read that fails names the expert, and the next prompt is answered" \
+	ends_in_words "$experts read error=EIO" "$store/.*cannot read layer [0-9]* expert [0-9]*.*try again"
+claim "…also in the middle of an answer" \
+	ends_in_words "$experts read error=EIO after=200 count=1" "cannot read layer [0-9]* expert"
+claim "a record with one wrong bit is never computed with" \
+	ends_in_words "$experts read flip after=3" "layer [0-9]* expert [0-9]* is damaged.*remove the folder"
+claim "a row of the embedding that cannot be read fails the turn" \
+	ends_in_words "$dense read error=EIO" "dense.safetensors"
+claim "a row of the embedding with one wrong bit is never computed with" \
+	ends_in_words "$dense read flip" "dense.safetensors.*damaged"
+
+gone_on_with() { # RULE
+	session patient
+	faults "$1"
+	answers
+	[ "$(struck)" -gt 0 ] || fail "nothing struck"
+	faults
+}
+claim "short reads are gone on with" gone_on_with "* read short=700"
+claim "interrupted reads are begun again" gone_on_with "* read error=EINTR every=2"
+claim "a disk that stalls for a second delays the answer, nothing else" gone_on_with "$experts read stall=1 after=100 count=1"
+
+one_of_two() { # one read fails; its session says so, the other does not notice
+	local i failed=0
+	for i in 1 2; do mkdir -p "$m/sessions/$i"; done
+	faults "$experts read error=EIO after=60 count=1"
+	for i in 1 2; do echo "$question" > "$m/sessions/$i/prompt"; done
+	for i in 1 2; do
+		if timeout $limit cat "$m/sessions/$i/output" >"$work/part"; then
+			same "$(cat "$work/part")" "$right" "the other session's answer"
+		else
+			failed=$((failed + 1))
+			grep -q "cannot read" "$m/sessions/$i/error" || fail "error: $(cat "$m/sessions/$i/error")"
+		fi
+	done
+	same "$failed" 1 "failed turns"
+	faults
+}
+claim "a failed read fails one session's turn; the session beside it is answered" one_of_two
+
+expert_file() {
+	faults "$experts read error=EIO"
+	fails_with "Input/output error" cat "$m/experts/00/001"
+	grep -q "expert 0/1 cannot be read" "$mnt/error" || fail "error: $(cat "$mnt/error")"
+	faults
+	cat "$m/experts/00/001" >/dev/null
+}
+claim "reading an expert's file from a failing disk is EIO, in words" expert_file
+
+# ---- a disk that hangs ----
+
+begin_stalled() { # a turn in a session of its own, and its reader, which wait for the disk
+	session "$1"
+	faults "$experts read stall=0 after=40"
+	echo "$question" > prompt
+	env --default-signal=INT,TERM cat output >"$work/part" 2>"$work/said" &
+	reader=$!
+	stalled
+}
+release() { # the disk goes on; the reader's status
+	faults
+	wait $reader
+}
+
+lives() { # everything that needs no disk answers while one turn waits for it
+	begin_stalled waiting
+	timeout 5 ls -lR "$mnt" >/dev/null || fail ls
+	timeout 5 df "$mnt" >/dev/null || fail df
+	for file in status stats error log prompt params/seed ../../experts/map ../../experts/stats \
+		../../info/state "$mnt/cache/stats" "$mnt/cache/budget" "$mnt/error"; do
+		timeout 5 cat $file >/dev/null || fail "$file waits, too"
+	done
+	case $(cat status) in prompting | generating) ;; *) fail "status: $(cat status)" ;; esac
+	timeout 5 bash -c 'mkdir ../made && echo 1 > ../made/params/temperature && rmdir ../made' || fail "making a session"
+	timeout 5 bash -c 'echo 3M > "$0/cache/budget" && echo 2M > "$0/cache/budget"' "$mnt" || fail "the budget"
+	release || fail "the reader failed: $(cat "$work/said")"
+	same "$(cat "$work/part")" "$right"
+}
+claim "while a turn waits for the disk, looking and settings do not; then its text is right" lives
+
+beside() {
+	begin_stalled waiting
+	(cd "$neighbour" && mkdir sessions/beside && cd sessions/beside && answers && cd .. && rmdir beside) ||
+		fail "the neighbour has no answer"
+	release
+	same "$(cat "$work/part")" "$right"
+}
+claim "another model answers meanwhile" beside
+
+interrupted() {
+	local signal start took
+	begin_stalled waiting
+	for signal in INT TERM KILL; do
+		start=$(milliseconds)
+		kill -$signal $reader
+		wait $reader && fail "the reader succeeded"
+		took=$(($(milliseconds) - start))
+		[ $took -lt 1000 ] || fail "SIG$signal: $took ms"
+		env --default-signal=INT,TERM cat output >"$work/part" &
+		reader=$!
+		sleep 0.1
+	done
+	release
+	same "$(cat "$work/part")" "$right"
+}
+claim "a signal ends a reader at once; the turn goes on" interrupted
+
+stops() { # the read in flight is not called back: the turn ends when it does
+	begin_stalled stopping
+	timeout 5 bash -c 'echo stop > ctl' || fail "the verb waits for the disk"
+	release || fail "the reader failed: $(cat "$work/said")"
+	same "$(cat wait)" stopped
+	answers
+}
+claim "echo stop > ctl is taken at once" stops
+
+removed() {
+	local start took
+	begin_stalled removed
+	cd "$m"
+	start=$(milliseconds)
+	rmdir sessions/removed || fail rmdir
+	wait $reader && fail "the reader succeeded"
+	took=$(($(milliseconds) - start))
+	grep -q "Input/output error" "$work/said" || fail "it said: $(cat "$work/said")"
+	[ $took -lt 1000 ] || fail "$took ms"
+	faults
+	session after
+	answers
+}
+claim "rmdir of the session ends its reader at once" removed
+
+files() { # more of them than there are workers
+	local jobs="" i
+	cd "$m"
+	faults "$experts read stall=0"
+	for i in 1 2 3 4 5 6; do
+		cat experts/01/00$i >"$work/expert-$i" &
+		jobs="$jobs $!"
+	done
+	stalled
+	timeout 5 ls -l experts/01 >/dev/null && timeout 5 cat status >/dev/null || fail "looking waits"
+	(cd "$neighbour/sessions/default" && answers) || fail "the neighbour has no answer"
+	faults
+	for i in $jobs; do wait $i || fail "a reader failed"; done
+	for i in 1 2 3 4 5 6; do cmp "experts/01/00$i" "$work/expert-$i" || fail "expert $i"; done
+}
+claim "readers of expert files wait for the disk, and nobody else" files
+
+killed() {
+	local start took
+	cd "$m"
+	faults "$experts read stall=0"
+	cat experts/01/020 >/dev/null &
+	stalled
+	start=$(milliseconds)
+	kill -9 $!
+	wait $! && fail "it succeeded"
+	took=$(($(milliseconds) - start))
+	[ $took -lt 1000 ] || fail "$took ms"
+	faults
+	cat experts/01/020 >/dev/null
+}
+claim "and they can be killed" killed
+
+# ---- ends ----
+
+ended() { # the daemon
+	local i
+	for i in $(seq $((limit * 10))); do
+		alive "$daemon" || return 0
+		sleep 0.1
+	done
+	fail "the process is still there"
+}
+not_mounted() {
+	local i
+	for i in $(seq 20); do
+		grep -q " $mnt " /proc/self/mountinfo || return 0
+		sleep 0.1
+	done
+	fail "still mounted"
+}
+
+unmounts() { # COMMAND…: the mount goes at once, the process with the read in flight
+	begin_stalled unmounting
+	cat "$m/experts/02/003" >/dev/null 2>&1 &
+	local file=$!
+	sleep 0.1
+	cd /
+	if [ "$1" = fusermount3 ]; then # not while files are open
+		kill $reader $file
+		wait $reader
+		wait $file
+	fi
+	"$@" || fail "$*"
+	not_mounted
+	wait $reader && fail "the reader succeeded"
+	wait $file && fail "the expert's reader succeeded"
+	alive "$daemon" || fail "the process did not wait for its read"
+	faults
+	ended
+}
+claim "SIGTERM unmounts at once; the process ends with the read in flight" unmounts kill -TERM "$daemon"
+mounted -o budget=2M
+loaded
+cd /
+claim "so does fusermount3 -u" unmounts fusermount3 -u "$mnt"
+mounted -o budget=2M
+loaded
+claim "after that it can be mounted again, and answers" answers
+finish
