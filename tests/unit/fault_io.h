@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum fault_op {
@@ -42,6 +43,9 @@ static struct {
 	_Atomic int fail_code;	  /* an errno; 0: a read at the end of the file */
 	_Atomic bool stutter; /* transfers of at most 700 bytes, and every third call interrupted */
 	uint64_t free_bytes;  /* what the disk has; 0: what it really has */
+	_Atomic long hold_at; /* the read that hangs, from 1, until this is 0 again */
+	_Atomic bool held;    /* it does */
+	_Atomic long reads;   /* so far */
 	_Atomic long operations, failable;
 	struct {
 		enum fault_op op;
@@ -153,10 +157,39 @@ static size_t cut_short(size_t bytes)
 	return faults.stutter && bytes > 700 ? 700 : bytes;
 }
 
+/* ---- a read that hangs ---- */
+
+static const struct timespec fault_moment = {.tv_nsec = 1000000};
+
+/* True for the one read that is to hang. */
+static bool hangs(void)
+{
+	bool it = ++faults.reads == faults.hold_at;
+	if (it)
+		faults.held = true;
+	return it;
+}
+
+static void hang(void)
+{
+	while (faults.hold_at)
+		(void)nanosleep(&fault_moment, NULL);
+	faults.held = false;
+}
+
+/* The completion that is held back, and whose it is. Others of the same ring pass it by. */
+static struct {
+	struct io_uring *_Atomic ring;
+	uint64_t tag;
+	int64_t result;
+} held_back;
+
 /* ---- io.h ---- */
 
 int64_t io_pread(int fd, void *buffer, size_t bytes, uint64_t offset)
 {
+	if (hangs())
+		hang();
 	int rc = gate(OP_READ, fd);
 	if (rc)
 		return rc < 0 ? rc : 0;
@@ -242,15 +275,42 @@ int io_ring_submit(struct io_uring *ring)
 	return rc ? rc : io_uring_submit(ring);
 }
 
+/* The next completion, or, once it may, the one that was held back. */
+static int next_completion(struct io_uring *ring, uint64_t *tag, int64_t *result)
+{
+	struct __kernel_timespec moment = {.tv_nsec = 1000000};
+	for (;;) {
+		struct io_uring_cqe *cqe;
+		bool holding = held_back.ring == ring;
+		if (holding && !faults.hold_at) {
+			*tag = held_back.tag;
+			*result = held_back.result;
+			held_back.ring = NULL;
+			faults.held = false;
+			return 0;
+		}
+		int rc = holding ? io_uring_wait_cqe_timeout(ring, &cqe, &moment)
+				 : io_uring_wait_cqe(ring, &cqe);
+		if (holding && rc == -ETIME)
+			continue;
+		if (rc < 0)
+			return rc;
+		*tag = io_uring_cqe_get_data64(cqe);
+		*result = cqe->res;
+		io_uring_cqe_seen(ring, cqe);
+		if (*tag == IO_RING_POLL || !hangs())
+			return 0;
+		held_back.tag = *tag;
+		held_back.result = *result;
+		held_back.ring = ring;
+	}
+}
+
 int io_ring_next(struct io_uring *ring, uint64_t *tag, int64_t *result)
 {
-	struct io_uring_cqe *cqe;
-	int rc = io_uring_wait_cqe(ring, &cqe);
+	int rc = next_completion(ring, tag, result);
 	if (rc < 0)
 		return rc;
-	*tag = io_uring_cqe_get_data64(cqe);
-	*result = cqe->res;
-	io_uring_cqe_seen(ring, cqe);
 	if (*tag == IO_RING_POLL)
 		return 0;
 	rc = gate(OP_READ, -1);

@@ -1,5 +1,6 @@
-/* The pager over a bad disk: short and failing reads, a ring that takes nothing. What comes is
- * right or is an error that names the expert, and the pool is whole afterwards. */
+/* The pager over a bad disk: short, failing and hanging reads, a ring that takes
+ * nothing; and without memory. What comes is right or is an error that names the expert, and the
+ * pool is whole afterwards. */
 #include "fault_io.h"
 #include "pager_help.h"
 
@@ -8,6 +9,8 @@
 #include <stddef.h>
 
 #include <cmocka.h>
+#include <pthread.h>
+#include <sys/resource.h>
 
 static enum pager_io io;
 
@@ -139,6 +142,123 @@ static void a_ring_that_hesitates_goes_on(void **state)
 	assert_whole(f);
 }
 
+/* ---- a disk that hangs ---- */
+
+struct apart { /* a batch in a thread of its own */
+	struct test_pager *f;
+	struct err e;
+	uint32_t layer;
+	int right;
+	pthread_t thread;
+};
+
+static void *run_apart(void *arg)
+{
+	struct apart *a = arg;
+	a->right = test_batch_most(a->f->source, &a->f->t, a->layer, all, 2, 2, &a->e);
+	return NULL;
+}
+
+/* Its second read hangs when this returns. */
+static void begin_hanging(struct apart *a, struct test_pager *f)
+{
+	*a = (struct apart){.f = f};
+	faults.reads = 0;
+	faults.hold_at = 2;
+	assert_int_equal(pthread_create(&a->thread, NULL, run_apart, a), 0);
+	while (!faults.held)
+		(void)nanosleep(&fault_moment, NULL);
+}
+
+static void let_go(struct apart *a)
+{
+	faults.hold_at = 0;
+	assert_int_equal(pthread_join(a->thread, NULL), 0);
+	assert_int_equal(a->right, 2);
+}
+
+static void while_one_read_hangs_other_batches_go_on(void **state)
+{
+	struct test_pager *f = *state;
+	struct apart a;
+	struct pager_stats s;
+	struct pager_expert x;
+	begin_hanging(&a, f);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(test_batch(f, 1 + (uint32_t)i % 2, all, 8), 8);
+	pager_stats(f->pager, &s);
+	pager_inspect(f->source, 0, 1, &x);
+	assert_false(x.resident);
+	let_go(&a);
+	assert_whole(f);
+}
+
+static void while_one_read_hangs_the_budget_can_be_changed(void **state)
+{
+	struct test_pager *f = *state;
+	struct apart a;
+	begin_hanging(&a, f);
+	assert_int_equal(pager_set_budget(f->pager, SLOT, &f->e), 0);
+	assert_int_equal(pager_set_budget(f->pager, 5 * SLOT, &f->e), 0);
+	let_go(&a);
+	assert_whole(f);
+}
+
+static void those_who_want_what_hangs_get_it_when_it_comes(void **state)
+{
+	struct test_pager *f = *state;
+	struct apart a, b = {.f = f};
+	begin_hanging(&a, f);
+	assert_int_equal(pthread_create(&b.thread, NULL, run_apart, &b), 0);
+	let_go(&a);
+	assert_int_equal(pthread_join(b.thread, NULL), 0);
+	assert_int_equal(b.right, 2);
+	assert_whole(f);
+}
+
+/* ---- no memory ---- */
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1 };
+#elif defined(__has_feature)
+enum { SANITIZED = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) };
+#else
+enum { SANITIZED = 0 };
+#endif
+
+/* No more address space than there is in use. */
+static void limit_memory(struct rlimit *before)
+{
+	unsigned long pages = 0;
+	FILE *statm = fopen("/proc/self/statm", "re");
+	assert_non_null(statm);
+	assert_int_equal(fscanf(statm, "%lu", &pages), 1);
+	(void)fclose(statm);
+	assert_int_equal(getrlimit(RLIMIT_AS, before), 0);
+	struct rlimit tight = {pages * (rlim_t)sysconf(_SC_PAGESIZE), before->rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_AS, &tight), 0);
+}
+
+static void without_memory_for_the_pool_a_batch_ends_in_words(void **state)
+{
+	struct test_pager *f = *state;
+	struct rlimit before;
+	if (SANITIZED) {
+		print_message(
+			"not under a sanitizer: skipped, its own memory would run out first\n");
+		skip();
+	}
+	assert_int_equal(test_batch(f, 0, all, 1), 1); /* buffers are made when first used */
+	limit_memory(&before);
+	int rc = test_batch(f, 1, all, 8);
+	assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+	if (rc != 8) { /* a pool that makes do with what it has is better still */
+		assert_int_equal(rc, -ENOMEM);
+		assert_non_null(strstr(f->e.text, "lower the budget"));
+	}
+	assert_whole(f);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -151,6 +271,10 @@ int main(void)
 		TEST(where_direct_reads_are_refused_plain_ones_do),
 		TEST(a_ring_that_takes_nothing_is_replaced_by_plain_reads),
 		TEST(a_ring_that_hesitates_goes_on),
+		TEST(while_one_read_hangs_other_batches_go_on),
+		TEST(while_one_read_hangs_the_budget_can_be_changed),
+		TEST(those_who_want_what_hangs_get_it_when_it_comes),
+		TEST(without_memory_for_the_pool_a_batch_ends_in_words),
 	};
 	io = PAGER_IO_URING;
 	int failed = cmocka_run_group_tests_name("faults by io_uring", tests, NULL, NULL);

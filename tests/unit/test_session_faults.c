@@ -1,0 +1,276 @@
+/* Sessions over a bad disk: whichever read fails, hangs or lies, a turn ends in the right text or
+ * in EIO and words, the sessions beside it do not notice, and the next prompt is answered. */
+#include "fault_io.h"
+#include "session_help.h"
+#include "store_help.h"
+
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char capital[] = "What is the capital of France?";
+static const char paris[] = "The capital of France is Paris.\n";
+
+/* A model of this size in two: with a cache for a seventh of its experts, so that every turn reads.
+ */
+static struct test_model fable, neighbour;
+enum { SMALL_CACHE = 1 << 20 };
+
+static void open_loaded(struct test_model *m)
+{
+	struct err e;
+	test_model_open(m, test_fable(), &(struct engine_options){.budget = SMALL_CACHE});
+	if (model_wait(m->model, &e))
+		fail_msg("%s", e.text);
+}
+
+static int open_models(void **state)
+{
+	(void)state;
+	open_loaded(&fable);
+	open_loaded(&neighbour);
+	return 0;
+}
+
+static int close_models(void **state)
+{
+	(void)state;
+	test_model_close(&fable);
+	test_model_close(&neighbour);
+	test_stores_remove();
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	faults.fail_on = 0;
+	faults.stutter = false;
+	faults.hold_at = 0;
+	return 0;
+}
+
+static void fail_read(long at, int code)
+{
+	faults.fail_at = at;
+	faults.fail_code = code;
+	faults.failable = 0;
+	faults.fail_on = OP_READ;
+}
+
+/* ---- reads that fail ---- */
+
+static void whichever_read_of_a_turn_fails_it_says_so_and_the_next_is_answered(void **state)
+{
+	(void)state;
+	struct session *s = test_greedy_session(&fable);
+	for (long n = 1; n < 300; n += n < 12 ? 1 : 37) {
+		fail_read(n, EIO);
+		test_ask_refused(s, capital, "cannot read");
+		faults.fail_on = 0;
+		test_answer(s, capital, paris);
+		assert_int_equal(session_reset(s, NULL), 0);
+	}
+	session_end(s);
+}
+
+static void a_file_that_ends_too_early_fails_the_turn(void **state)
+{
+	(void)state;
+	struct session *s = test_greedy_session(&fable);
+	for (long n = 1; n < 60; n += 19) {
+		fail_read(n, 0);
+		test_ask_refused(s, capital, "ends ");
+		faults.fail_on = 0;
+		test_answer(s, capital, paris);
+		assert_int_equal(session_reset(s, NULL), 0);
+	}
+	session_end(s);
+}
+
+static void of_two_turns_one_fails_and_the_other_is_right(void **state)
+{
+	(void)state;
+	for (long n = 20; n < 200; n += 45) {
+		struct session *s[2] = {test_greedy_session(&fable), test_greedy_session(&fable)};
+		struct answer *a[2];
+		int code, failed = 0;
+		fail_read(n, EIO);
+		for (int i = 0; i < 2; i++)
+			a[i] = test_submit(s[i], capital);
+		for (int i = 0; i < 2; i++) {
+			char *text = test_read(a[i], &code);
+			failed += code == -EIO;
+			if (code == 0)
+				assert_string_equal(text, paris);
+			free(text);
+			session_end(s[i]);
+		}
+		assert_int_equal(failed, 1);
+		faults.fail_on = 0;
+	}
+}
+
+static void short_and_interrupted_reads_change_no_text(void **state)
+{
+	(void)state;
+	struct session *s = test_greedy_session(&fable);
+	faults.stutter = true;
+	test_answer(s, capital, paris);
+	faults.stutter = false;
+	session_end(s);
+}
+
+static void whichever_read_of_the_loading_fails_it_says_so_and_the_next_prompt_loads(void **state)
+{
+	(void)state;
+	long reads = LONG_MAX; /* that loading takes: known when none has failed */
+	for (long n = 1; n <= reads; n += n < 4 ? 1 : 30) {
+		struct test_model m;
+		struct err e = {0};
+		test_model_open(&m, test_fable(), &(struct engine_options){.budget = SMALL_CACHE});
+		fail_read(n, EIO);
+		int failed = model_wait(m.model, &e);
+		faults.fail_on = 0;
+		if (failed) {
+			assert_int_equal(failed, -EIO);
+			assert_non_null(strstr(e.text, "dense.safetensors"));
+		} else {
+			reads = faults.failable;
+		}
+		struct session *s = test_greedy_session(&m);
+		test_answer(s, capital, paris);
+		session_end(s);
+		test_model_close(&m);
+	}
+	assert_in_range(reads, 4, LONG_MAX - 1);
+}
+
+/* ---- a disk that hangs ---- */
+
+/* A turn whose 50th read hangs when this returns. */
+static struct answer *submit_hanging(struct session *s)
+{
+	faults.reads = 0;
+	faults.hold_at = 50;
+	struct answer *a = test_submit(s, capital);
+	while (!faults.held)
+		(void)nanosleep(&fault_moment, NULL);
+	return a;
+}
+
+static void let_go(void)
+{
+	faults.hold_at = 0;
+}
+
+static void another_model_answers_while_a_read_hangs(void **state)
+{
+	(void)state;
+	struct session *s = test_greedy_session(&fable), *other = test_greedy_session(&neighbour);
+	struct answer *a = submit_hanging(s);
+	int code;
+	test_answer(other, capital, paris);
+	assert_true(session_working(s));
+	let_go();
+	test_same_text(test_read(a, &code), strdup(paris));
+	assert_int_equal(code, 0);
+	session_end(other);
+	session_end(s);
+}
+
+static void looking_and_settings_do_not_wait_for_it(void **state)
+{
+	(void)state;
+	struct session *s = test_greedy_session(&fable);
+	struct answer *a = submit_hanging(s);
+	struct pager_expert x;
+	struct pager_stats pool;
+	char words[256];
+	int code;
+	assert_int_equal(session_status(s), SESSION_PROMPTING);
+	session_error(s, words, sizeof words);
+	assert_string_equal(words, "");
+	(void)test_stats(s);
+	(void)session_log_size(s);
+	model_expert_inspect(fable.model, 0, 0, &x);
+	engine_cache_stats(fable.engine, &pool);
+	assert_int_equal(model_fact(fable.model, FACT_STATE, words, sizeof words), 0);
+	session_end(test_session(&fable));
+	test_set(s, "max_tokens", "5");
+	assert_int_equal(engine_set_budget(fable.engine, 2 * SMALL_CACHE, NULL), 0);
+	assert_int_equal(engine_set_budget(fable.engine, SMALL_CACHE, NULL), 0);
+	let_go();
+	test_same_text(test_read(a, &code), strdup(paris)); /* as it was submitted */
+	session_end(s);
+}
+
+static void a_turn_that_was_stopped_meanwhile_ends_with_the_read(void **state)
+{
+	(void)state;
+	struct session *s = test_greedy_session(&fable);
+	struct answer *a = submit_hanging(s);
+	int code;
+	session_stop(s);
+	let_go();
+	free(test_read(a, &code));
+	assert_int_equal(code, 0);
+	assert_int_equal(session_status(s), SESSION_STOPPED);
+	test_answer(s, capital, paris);
+	session_end(s);
+}
+
+static void a_session_that_is_ended_meanwhile_ends_at_once(void **state)
+{
+	(void)state;
+	struct session *s = test_greedy_session(&fable);
+	struct answer *a = submit_hanging(s);
+	int code;
+	session_end(s);
+	free(test_read(a, &code));
+	assert_int_equal(code, -EIO);
+	assert_true(faults.held);
+	let_go();
+	s = test_greedy_session(&fable);
+	test_answer(s, capital, paris);
+	session_end(s);
+}
+
+static void those_who_queue_behind_it_are_answered_when_it_comes(void **state)
+{
+	(void)state;
+	struct session *s = test_greedy_session(&fable), *behind = test_greedy_session(&fable);
+	struct answer *a = submit_hanging(s), *b = test_submit(behind, capital);
+	int code;
+	let_go();
+	test_same_text(test_read(b, &code), strdup(paris));
+	test_same_text(test_read(a, &code), strdup(paris));
+	session_end(behind);
+	session_end(s);
+}
+
+#define TEST(name) cmocka_unit_test_teardown(name, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(whichever_read_of_a_turn_fails_it_says_so_and_the_next_is_answered),
+		TEST(a_file_that_ends_too_early_fails_the_turn),
+		TEST(of_two_turns_one_fails_and_the_other_is_right),
+		TEST(short_and_interrupted_reads_change_no_text),
+		TEST(whichever_read_of_the_loading_fails_it_says_so_and_the_next_prompt_loads),
+		TEST(another_model_answers_while_a_read_hangs),
+		TEST(looking_and_settings_do_not_wait_for_it),
+		TEST(a_turn_that_was_stopped_meanwhile_ends_with_the_read),
+		TEST(a_session_that_is_ended_meanwhile_ends_at_once),
+		TEST(those_who_queue_behind_it_are_answered_when_it_comes),
+	};
+	return cmocka_run_group_tests(tests, open_models, close_models);
+}
