@@ -1,57 +1,9 @@
-/* What all mounted models share: the expert pool, the context budget, the compute threads. */
+/* What all mounted models share: the expert pool, the budgets, the compute threads. */
 #include "engine/internal.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-/* ---- how much memory there is ---- */
-
-/* The number after `key` in a file of "key: number" lines, or the file's first number; 0 if none.
- */
-static uint64_t number_in(const char *path, const char *key)
-{
-	char line[256];
-	unsigned long long value = 0;
-	FILE *f = fopen(path, "re");
-	if (!f)
-		return 0;
-	while (fgets(line, sizeof line, f))
-		if (!strncmp(line, key, strlen(key))) {
-			value = strtoull(line + strlen(key), NULL, 10);
-			break;
-		}
-	(void)fclose(f);
-	return value;
-}
-
-/* What the control group still allows: limit minus use, UINT64_MAX without a limit. The first pair
- * is version 2 inside a container, the second version 1. */
-static uint64_t control_group_room(void)
-{
-	static const char *const files[][2] = {
-		{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
-		{"/sys/fs/cgroup/memory/memory.limit_in_bytes",
-		 "/sys/fs/cgroup/memory/memory.usage_in_bytes"},
-	};
-	for (size_t i = 0; i < 2; i++) {
-		uint64_t limit = number_in(files[i][0], ""), used = number_in(files[i][1], "");
-		if (limit) /* the word max reads as 0 */
-			return limit > used ? limit - used : 0;
-	}
-	return UINT64_MAX;
-}
-
-static uint64_t memory_available(void)
-{
-	uint64_t free_bytes = number_in("/proc/meminfo", "MemAvailable:") * 1024;
-	uint64_t room = control_group_room();
-	return free_bytes < room ? free_bytes : room;
-}
-
-/* ---- the engine ---- */
 
 static int copy_options(struct engine *g, const struct engine_options *o, struct err *e)
 {
@@ -66,13 +18,20 @@ static int copy_options(struct engine *g, const struct engine_options *o, struct
 		g->options.threads =
 			sched_getaffinity(0, sizeof cpus, &cpus) ? 1 : (uint32_t)CPU_COUNT(&cpus);
 	}
-	/* Half for experts and an eighth for contexts leaves room for dense weights and for others.
-	 */
-	if (!g->options.budget)
-		g->options.budget = memory_available() / 2;
-	if (!g->options.context_budget)
-		g->options.context_budget = memory_available() / 8;
 	return 0;
+}
+
+static int create_pool(struct engine *g, struct err *e)
+{
+	uint64_t asked = g->options.budget ? g->options.budget : BUDGET_AUTOMATIC;
+	int failed = budgets_init(&g->budgets, "", asked, g->options.context_budget,
+				  &g->context_budget, e);
+	if (!failed)
+		failed = pager_create(&g->pager, g->budgets.in_force, e);
+	if (failed)
+		return failed;
+	budgets_govern(&g->budgets, g->pager);
+	return budgets_watch(&g->budgets, e);
 }
 
 int engine_create(struct engine **out, const struct engine_options *options, struct err *e)
@@ -89,11 +48,9 @@ int engine_create(struct engine **out, const struct engine_options *options, str
 	if (!failed)
 		failed = copy_options(g, options, e);
 	if (!failed)
-		failed = pager_create(&g->pager, g->options.budget, e);
+		failed = create_pool(g, e);
 	if (!failed)
 		failed = threads_create(&g->threads, g->options.threads, e);
-	if (!failed)
-		failed = engine_set_context_budget(g, g->options.context_budget, e);
 	if (failed)
 		engine_destroy(g);
 	else
@@ -105,6 +62,7 @@ void engine_destroy(struct engine *g)
 {
 	if (!g)
 		return;
+	budgets_free(&g->budgets);
 	threads_destroy(g->threads);
 	pager_destroy(g->pager);
 	free((char *)g->options.store);
@@ -119,7 +77,18 @@ int engine_set_budget(struct engine *g, uint64_t bytes, struct err *e)
 		return err_set(e, ERANGE,
 			       "a budget of %llu bytes cannot hold one expert; give at least %llu",
 			       (unsigned long long)bytes, (unsigned long long)least);
-	return pager_set_budget(g->pager, bytes, e);
+	return budgets_ask(&g->budgets, bytes, e);
+}
+
+void engine_automatic_budget(struct engine *g)
+{
+	(void)budgets_ask(&g->budgets, BUDGET_AUTOMATIC, NULL); /* has no size to refuse */
+}
+
+uint64_t engine_budget_asked(const struct engine *g)
+{
+	uint64_t asked = atomic_load(&g->budgets.asked);
+	return asked == BUDGET_AUTOMATIC ? 0 : asked;
 }
 
 int engine_set_context_budget(struct engine *g, uint64_t bytes, struct err *e)
@@ -127,7 +96,7 @@ int engine_set_context_budget(struct engine *g, uint64_t bytes, struct err *e)
 	if (!bytes)
 		return err_set(e, ERANGE, "a context budget of 0 leaves no room for a prompt");
 	/* Contexts in use are not cut: below what is used, the next block is refused. */
-	atomic_store(&g->context_budget.limit, bytes);
+	budgets_ask_contexts(&g->budgets, bytes);
 	return 0;
 }
 

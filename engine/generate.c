@@ -59,7 +59,9 @@ static void load(struct model *m)
 	struct err e = {0};
 	atomic_store(&m->state, MODEL_LOADING);
 	pthread_mutex_unlock(&m->lock);
+	budgets_need(&m->engine->budgets, &m->need, NEED_COMING);
 	int failed = load_model(m, &e);
+	budgets_need(&m->engine->budgets, &m->need, failed ? NEED_AHEAD : NEED_TAKEN);
 	pthread_mutex_lock(&m->lock);
 	m->load_wanted = false;
 	m->load_error = e;

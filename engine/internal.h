@@ -8,6 +8,7 @@
  * Locks, in the order in which they may be taken:
  *     model.notify   held while `changed` is called, so that session_end can wait for the call
  *     model.lock     every field marked (lock) of the model and of its sessions
+ *     budgets' lock  inside its own functions, which take the pager's
  *     pager's lock, answer's lock   inside their own functions
  * The generation thread computes without any of them: the fields marked (turn) belong to it while
  * session.stepping is set and the session is not queued, to the holder of the lock else.
@@ -16,6 +17,7 @@
 #define MOEFS_ENGINE_INTERNAL_H
 
 #include "engine/answer.h"
+#include "engine/budgets.h"
 #include "engine/chat.h"
 #include "engine/checkpoint.h"
 #include "engine/clock.h"
@@ -36,6 +38,7 @@ struct engine {
 	struct threads *threads;
 	const struct kernels *kernels;
 	struct context_budget context_budget;
+	struct budgets budgets; /* what the pager and the contexts may take */
 	_Atomic uint64_t largest_expert; /* in memory, of any model that was opened */
 };
 
@@ -56,6 +59,7 @@ struct model {
 
 	/* Written by the generation thread (or model_open) before the flag that announces them. */
 	struct plan plan;
+	struct budget_need need; /* the budgets' while the model is open */
 	struct store *store;
 	_Atomic bool has_store; /* plan and store */
 	struct tokenizer *tokenizer;

@@ -28,24 +28,53 @@ static uint32_t context_of(const struct config *c, uint32_t asked)
 	return c->max_positions < most ? c->max_positions : most;
 }
 
-/* Counts parameters, and refuses a budget that could not hold one expert. */
+/* About what forward_init and moe_init allocate, which does not have to be exact: it is counted
+ * only until it is taken. */
+static uint64_t activation_bytes(const struct config *c, uint64_t chunk)
+{
+	uint64_t attended = (uint64_t)c->heads * c->head_dim;
+	uint64_t numbers = 3 * ((uint64_t)c->hidden_size + attended + c->intermediate_size);
+	if (c->experts)
+		numbers += c->experts_per_token * (3 * (uint64_t)c->expert_size + c->hidden_size);
+	return (numbers * chunk + c->vocabulary) * sizeof(float);
+}
+
+/* What the model will take, before any of it is: the embedding stays on disk. */
+static struct budget_need need_of(const struct plan *p, const struct config *c, uint32_t chunk)
+{
+	/* Of the tokenizer: text, hash table and merges. */
+	enum { BYTES_PER_VOCABULARY_ENTRY = 256 };
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t slot = (p->slot_bytes + page - 1) / page * page;
+	struct budget_need n = {
+		.bytes = activation_bytes(c, chunk) +
+			 (uint64_t)c->vocabulary * BYTES_PER_VOCABULARY_ENTRY,
+		.least = slot * c->experts_per_token,
+	};
+	for (uint32_t i = 0; i < p->dense_count; i++)
+		if (p->dense[i].id.role != TENSOR_EMBEDDING)
+			n.bytes += format_arranged_bytes(&p->dense[i].shape);
+	return n;
+}
+
+/* Counts parameters and memory, and refuses a budget that could not hold one expert. */
 static int measure(struct model *m, struct err *e)
 {
 	struct plan p;
 	struct engine *g = m->engine;
-	struct pager_stats pool;
 	int failed = plan_make(&p, &m->config, &g->recipe, e);
 	if (failed)
 		return failed;
 	m->parameters = p.parameters;
 	m->active_parameters = p.active_parameters;
-	pager_stats(g->pager, &pool);
-	if (p.slot_bytes > pool.budget)
+	m->need = need_of(&p, &m->config, g->options.chunk);
+	uint64_t asked = engine_budget_asked(g);
+	if (asked && p.slot_bytes > asked)
 		failed = err_set(
 			e, ERANGE,
 			"%s: one expert takes %zu bytes, but the budget is %llu; give more with "
 			"-o budget=",
-			m->name, p.slot_bytes, (unsigned long long)pool.budget);
+			m->name, p.slot_bytes, (unsigned long long)asked);
 	else if (p.slot_bytes > atomic_load(&g->largest_expert))
 		atomic_store(&g->largest_expert, p.slot_bytes);
 	plan_free(&p);
@@ -99,11 +128,13 @@ int model_open(struct model **out, struct engine *g, const char *directory, stru
 	int failed = open_files(m, directory, e);
 	if (!failed)
 		failed = generate_start(m, e);
-	if (failed)
+	if (failed) {
 		free_model(m);
-	else
-		*out = m;
-	return failed;
+		return failed;
+	}
+	budgets_add(&g->budgets, &m->need);
+	*out = m;
+	return 0;
 }
 
 void model_close(struct model *m)
@@ -112,6 +143,7 @@ void model_close(struct model *m)
 		return;
 	generate_stop(m);
 	unload_model(m);
+	budgets_remove(&m->engine->budgets, &m->need);
 	free_model(m);
 }
 

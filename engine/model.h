@@ -23,8 +23,8 @@ struct model;
 struct session;
 
 struct engine_options {
-	uint64_t budget;	 /* bytes for experts; 0: from the memory that is free */
-	uint64_t context_budget; /* bytes for key-value memory; 0: likewise */
+	uint64_t budget;	 /* bytes for experts; 0: automatic, from the memory there is */
+	uint64_t context_budget; /* bytes for key-value memory; 0: an eighth of it */
 	uint32_t context;	 /* positions per session; 0: the model's own, at most 32 Ki */
 	uint32_t threads;	 /* 0: as many as cores */
 	uint32_t chunk;		 /* prompt tokens per step; 0: default. Never changes a text. */
@@ -42,7 +42,11 @@ struct engine_options {
 int engine_create(struct engine **out, const struct engine_options *options, struct err *e);
 void engine_destroy(struct engine *g); /* after every model is closed */
 
+/* The budget that is asked for. The one in force (pager_stats.budget) is less while memory is short
+ * (budgets.h). Evicts at once what no longer fits; ERANGE if one expert would not. */
 int engine_set_budget(struct engine *g, uint64_t bytes, struct err *e);
+void engine_automatic_budget(struct engine *g);
+uint64_t engine_budget_asked(const struct engine *g); /* 0: automatic */
 int engine_set_context_budget(struct engine *g, uint64_t bytes, struct err *e);
 uint64_t engine_context_budget(const struct engine *g);
 uint64_t engine_context_used(const struct engine *g);

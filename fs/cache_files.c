@@ -30,16 +30,24 @@ static int size_set(const struct node *n, const char *value, size_t length,
 	return set(n->mount->engine, bytes, e);
 }
 
+/* What was asked for, so that it reads back as it was written; if nothing was, what is in force. */
 void budget_render(const struct node *n, struct text *out)
 {
 	struct pager_stats s;
+	uint64_t asked = engine_budget_asked(n->mount->engine);
 	engine_cache_stats(n->mount->engine, &s);
-	size_render(s.budget, out);
+	size_render(asked ? asked : s.budget, out);
 }
 
 int budget_set(const struct node *n, const char *value, size_t length, struct err *e)
 {
-	return size_set(n, value, length, engine_set_budget, e);
+	static const char word[] = "auto";
+	size_t rest = sizeof word - 1;
+	if (length < rest || memcmp(value, word, rest) != 0 ||
+	    (length > rest && (length > rest + 1 || value[rest] != '\n')))
+		return size_set(n, value, length, engine_set_budget, e);
+	engine_automatic_budget(n->mount->engine);
+	return 0;
 }
 
 void context_budget_render(const struct node *n, struct text *out)
@@ -74,6 +82,11 @@ void cache_stats_render(const struct node *n, struct text *out)
 	struct pager_stats s;
 	engine_cache_stats(n->mount->engine, &s);
 	text_format(out, "budget %" PRIu64 "\n", s.budget);
+	uint64_t asked = engine_budget_asked(n->mount->engine);
+	if (asked)
+		text_format(out, "budget_asked %" PRIu64 "\n", asked);
+	else
+		text_string(out, "budget_asked auto\n");
 	text_format(out, "used %" PRIu64 "\n", s.used);
 	text_format(out, "peak %" PRIu64 "\n", s.peak);
 	text_format(out, "experts_resident %" PRIu64 "\n", s.experts_resident);

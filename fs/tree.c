@@ -59,7 +59,7 @@ static const struct row rows[] = {
 
 	FILE_ROW("budget", FOLDER_CACHE, 0644, LIVE, EACH_WRITE, 0,
 		 .ops = &live_ops, .render = budget_render, .set = budget_set,
-		 .about = "bytes of memory for experts"),
+		 .about = "bytes of memory for experts; auto: what is free"),
 	FILE_ROW("context_budget", FOLDER_CACHE, 0644, LIVE, EACH_WRITE, 0,
 		 .ops = &live_ops, .render = context_budget_render, .set = context_budget_set,
 		 .about = "bytes of memory for contexts"),
