@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# The budget while it runs: writing cache/budget shrinks and grows the pool of a model that is
+# generating, at once, and neither stops the turn nor changes its text.
+. "$(dirname "$0")/lib.sh"
+
+mounted -o budget=64M,quant=bf16
+loaded
+
+stat_of() { awk -v key="$1" '$1 == key { print $2 }' "$mnt/cache/stats"; }
+df_of() { df -B1 --output="$1" "$mnt" | tail -n 1 | tr -d ' '; }
+working() {
+	case $(cat status) in generating | prompting) ;; *) fail "it was over too soon: $(cat status)" ;; esac
+}
+# Used memory falls to the budget within a second: what is computed with is given back after it.
+shrinks_to() { # BYTES WORDS
+	local start now
+	start=$(milliseconds)
+	echo "$2" > "$mnt/cache/budget" || fail "refused: $2"
+	while [ "$(df_of used)" -gt "$1" ]; do
+		now=$(milliseconds)
+		[ $((now - start)) -lt 1000 ] || fail "after a second: $(df_of used) bytes in use, not $1"
+	done
+	same "$(df_of size)" "$1" "df's size"
+	same "$(cat "$mnt/cache/budget")" "$2" "cache/budget"
+}
+goes_on() { # the turn makes more of its text
+	local before
+	before=$(stat -c %s log)
+	for i in $(seq 200); do
+		[ "$(stat -c %s log)" -gt "$before" ] && return 0
+		working
+		sleep 0.02
+	done
+	fail "the turn does not go on"
+}
+
+undisturbed() {
+	mkdir sessions/quiet && cd sessions/quiet || exit
+	long_turn
+	idle
+	[ "$(wc -c <output)" -gt 1000 ] || fail "a short answer"
+	cp output "$work/quiet"
+}
+claim "a long turn, for comparison" undisturbed
+
+changed() {
+	local round
+	mkdir sessions/changed && cd sessions/changed || exit
+	begin_long 2 # beside others, so that it takes long enough on any machine
+	for round in 1 2; do
+		goes_on
+		shrinks_to 1048576 1M && goes_on
+		shrinks_to 262144 256K && goes_on
+		echo 32M > "$mnt/cache/budget" && same "$(df_of size)" 33554432 "df's size" || exit
+		working
+		for i in $(seq 500); do # it fills again
+			[ "$(df_of used)" -gt 4194304 ] && break
+			working
+		done
+		[ "$(df_of used)" -gt 4194304 ] || fail "only $(df_of used) bytes in use"
+	done
+	working
+	idle
+	end_beside
+	same "$(cat status)" done
+	cmp output "$work/quiet"
+}
+claim "shrinking and growing during a turn is done within a second and changes no text" changed
+
+automatic() {
+	echo auto > "$mnt/cache/budget" || fail refused
+	same "$(stat_of budget_asked)" auto && same "$(df_of size)" "$(stat_of budget)"
+	case $(cat "$mnt/cache/budget") in *[!0-9KMGT]* | "") fail "reads $(cat "$mnt/cache/budget")" ;; esac
+	shell_fails_with "Invalid argument" "echo automatic > $mnt/cache/budget"
+	shell_fails_with "Numerical result out of range" "echo 1K > $mnt/cache/budget"
+	same "$(stat_of budget_asked)" auto "after what was refused"
+	printf 8M > "$mnt/cache/budget" && same "$(stat_of budget_asked)" 8388608
+	printf auto > "$mnt/cache/budget" && same "$(stat_of budget_asked)" auto
+}
+claim "auto goes back to what is free" automatic
+
+# No more than memory has: half of it may be in use by others, but never all of it is for experts.
+everything() {
+	local total
+	total=$(awk '$1 == "MemTotal:" { print $2 }' /proc/meminfo)
+	echo "${total}K" > "$mnt/cache/budget" || fail refused
+	total=$((total * 1024))
+	same "$(stat_of budget_asked)" "$total"
+	[ "$(stat_of budget)" -lt "$total" ] || fail "all of the machine's memory is for experts"
+}
+claim "a budget beyond what there is is kept to as far as memory allows" everything
+finish

@@ -1,0 +1,154 @@
+#!/usr/bin/env bash
+# Memory that becomes short: the daemon runs in a memory control group of its own, in which another
+# process takes more and more. The pool gives way before the kernel must kill, the turn goes on with the
+# same text, and the budget comes back when the memory does.
+LIMIT=${LIMIT:-180} # a busy machine takes its time to fill three contexts
+. "$(dirname "$0")/lib.sh"
+
+command -v python3 >/dev/null || skip_all "python3, which takes the memory away, is missing"
+limit_bytes=$((192 << 20))
+margin=$((16 << 20)) # of a group of this size (engine/memory.h)
+group=
+hog=
+
+# The mount point of a hierarchy with the memory controller: of version 1, else of version 2.
+hierarchy() {
+	awk '{ n = 0; for (i = 1; i <= NF; i++) if ($i == "-") n = i }
+	     n && $(n + 1) == "cgroup" && ("," $(n + 3) ",") ~ /,memory,/ { v1 = $5 }
+	     n && $(n + 1) == "cgroup2" { v2 = $5 }
+	     END { print v1 != "" ? v1 : v2 }' /proc/self/mountinfo
+}
+make_group() {
+	local top=$(hierarchy)
+	[ -n "$top" ] || skip_all "no control groups are mounted here"
+	group=$top/moefs-test.$$
+	mkdir "$group" 2>/dev/null || skip_all "control groups cannot be made here (as root, outside of a container, they can)"
+	if [ -e "$group/memory.limit_in_bytes" ]; then
+		v2= limit_file=$group/memory.limit_in_bytes
+	else
+		v2=1 limit_file=$group/memory.max
+	fi
+	if ! echo $limit_bytes 2>/dev/null >"$limit_file"; then
+		rmdir "$group"
+		skip_all "the memory of control groups cannot be limited here"
+	fi
+}
+leave_group() { # ends what is still in it, and removes it
+	local i pid
+	clean_up
+	for pid in $(cat "$group/cgroup.procs"); do kill "$pid"; done
+	for i in $(seq 100); do
+		rmdir "$group" 2>/dev/null && return
+		sleep 0.1
+	done
+	echo "# $group is left over"
+}
+make_group
+trap leave_group EXIT
+
+anonymous() { # bytes of the group that the kernel could not simply drop
+	awk -v key="$([ -n "$v2" ] && echo anon || echo total_rss)" '$1 == key { print $2 }' "$group/memory.stat"
+}
+killed() { # how many the kernel has ended
+	cat "$group/memory.oom_control" "$group/memory.events" 2>/dev/null | awk '$1 == "oom_kill" { print $2 }'
+}
+stat_of() { awk -v key="$1" '$1 == key { print $2 }' "$mnt/cache/stats"; }
+begin_hog() { # MEGABYTES: takes one after the other, 50 to 100 a second, and keeps them
+	(
+		echo 0 >"$group/cgroup.procs" && exec python3 -c '
+import sys, time
+taken = []
+for i in range(int(sys.argv[1])):
+    taken.append(b"x" * (1 << 20))
+    time.sleep(0.01)
+time.sleep(600)' "$1"
+	) &
+	hog=$!
+}
+end_hog() {
+	kill "$hog" && wait "$hog" 2>/dev/null
+	hog=
+}
+waits_for() { # SECONDS command…
+	local seconds=$1 end=$((SECONDS + $1))
+	shift
+	while [ $SECONDS -le $end ]; do
+		"$@" && return
+		sleep 0.05
+	done
+	fail "after $seconds s: budget $(stat_of budget), used $(stat_of used), group $(anonymous): not $*"
+}
+below() { [ "$(stat_of budget)" -lt "$1" ] && [ "$(stat_of used)" -le "$(stat_of budget)" ]; }
+at_least() { [ "$(stat_of budget)" -ge "$1" ]; }
+in_use() { [ "$(stat_of used)" -ge "$1" ]; }
+
+# The mount, with the daemon in the group.
+printf '#!/bin/sh\necho 0 >"%s/cgroup.procs" && exec "%s" "$@"\n' "$group" "$MOEFS" >"$work/moefs"
+chmod +x "$work/moefs"
+MOEFS=$work/moefs
+mounted -o quant=bf16,context_budget=64M
+loaded
+
+from_group() {
+	local budget=$(stat_of budget)
+	same "$(stat_of budget_asked)" auto
+	[ "$budget" -lt $((limit_bytes - margin)) ] || fail "$budget of $limit_bytes bytes are for experts"
+	[ "$budget" -gt $((limit_bytes / 3)) ] || fail "only $budget of $limit_bytes bytes are for experts"
+}
+claim "the default budget is most of what the control group allows" from_group
+
+undisturbed() {
+	mkdir sessions/quiet && cd sessions/quiet || exit
+	long_turn
+	idle
+	cp output "$work/quiet"
+	stat_of context_used >"$work/context"
+	cd .. && rmdir quiet
+}
+claim "a long turn, for comparison" undisturbed
+
+squeezed() { # NAME: as much as makes two thirds of the experts go, when all contexts have grown
+	local used taken before=$(stat_of budget)
+	mkdir "sessions/$1" && cd "sessions/$1" || exit
+	begin_long 2
+	waits_for 60 in_use $((12 << 20))
+	used=$(stat_of used)
+	taken=$(($(anonymous) + 3 * $(cat "$work/context") - $(stat_of context_used)))
+	begin_hog $(((limit_bytes - margin - taken + used * 2 / 3 >> 20) - 6)) # 6: Python itself
+	waits_for 100 below $((used * 3 / 4))
+	echo "# $before bytes of budget, $used in use; squeezed: $(stat_of budget), $(stat_of used)" >>"$work/notes"
+	idle
+	end_beside
+	same "$(cat status)" done "$(cat error)"
+	same "$(killed)" 0 "processes that the kernel killed"
+	kill -0 "$hog" || fail "the other process is gone"
+	cmp output "$work/quiet" || fail "another text"
+	end_hog
+	cd "$m" && rmdir "sessions/$1"
+	waits_for 60 at_least $((before * 3 / 4))
+}
+claim "a squeezed pool gives way, nobody is killed, the text is the same, and the budget comes back" squeezed one
+
+asked_for() {
+	echo 20M > ../cache/budget || fail refused
+	squeezed two
+	same "$(cat ../cache/budget)" 20M "cache/budget"
+	waits_for 60 at_least $((20 << 20))
+}
+claim "so does one that was asked for, which is still what cache/budget says" asked_for
+
+limit_lowered() { # while it is in use, as an administrator would
+	local used=$(stat_of used)
+	begin_hog 60 # or the daemon's own code would not find room
+	sleep 2
+	echo $(($(anonymous) - used / 2 + margin)) >"$limit_file" || fail "the limit cannot be lowered"
+	waits_for 100 below $((used * 3 / 4))
+	ask "What is the capital of France?" | grep -q Paris || fail "a wrong answer"
+	same "$(killed)" 0 "processes that the kernel killed"
+	end_hog
+	echo $limit_bytes >"$limit_file"
+	waits_for 60 at_least "$used"
+}
+claim "a limit that is lowered counts at once" limit_lowered
+sed 's/^/# /' "$work/notes" 2>/dev/null
+finish
