@@ -1,0 +1,220 @@
+/* Coding and decoding of records; the layout is in the header.
+ *
+ * Why zstd is kept from finding matches. In a plane of exponents a repeated string of a few bytes
+ * is an accident of a small alphabet. Every such match saves less than a Huffman code of its bytes
+ * would take, and costs the decoder a copy. A table of 2^6 places for strings of 7 bytes finds none
+ * of them, and what remains is zstd's Huffman coder, which comes to the entropy of the plane. One
+ * core of a Zen 4 and libzstd 1.5.4, in bytes of records, on normally distributed bfloat16 and on
+ * two trained models of 15 and 18 million parameters alike:
+ *
+ *                             stored    coded at      decoded at (no sums)
+ *     level -1                 .78       .5 GB/s       2.0 GB/s
+ *     level 1                  .69       .5            2.3
+ *     level 3                  .71       .3            1.8
+ *     level 19                 .670      .01           3.7 to 4.3
+ *     level 1 without matches  .670     1.5            3.8 to 4.4
+ *
+ * Blocks of 64 KiB to 2 MiB differ by 5 % in speed and .0003 in size; below, tables begin to show.
+ */
+#include "cache/codec.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+#include <zstd.h>
+
+enum { SUM_BYTES = 8, ROW_BYTES = 8, ZSTD_LEVEL = 1, ZSTD_HASH_LOG = 6, ZSTD_MIN_MATCH = 7 };
+
+/* ---- sizes ---- */
+
+struct block {
+	size_t bytes, high, low; /* of the block, and of its planes */
+};
+
+static struct block block_at(size_t record_bytes, size_t offset)
+{
+	size_t rest = record_bytes - offset, n = rest < CODEC_BLOCK ? rest : CODEC_BLOCK;
+	return (struct block){.bytes = n, .high = n / 2, .low = n - n / 2};
+}
+
+static size_t head_bytes(size_t record_bytes)
+{
+	return SUM_BYTES + (record_bytes + CODEC_BLOCK - 1) / CODEC_BLOCK * ROW_BYTES;
+}
+
+size_t codec_least(size_t record_bytes)
+{
+	return head_bytes(record_bytes);
+}
+
+size_t codec_most(size_t record_bytes)
+{
+	return head_bytes(record_bytes) + record_bytes;
+}
+
+static void put32(uint8_t *out, size_t v)
+{
+	uint32_t little = htole32((uint32_t)v);
+	memcpy(out, &little, sizeof little);
+}
+
+static size_t get32(const uint8_t *in)
+{
+	uint32_t little;
+	memcpy(&little, in, sizeof little);
+	return le32toh(little);
+}
+
+/* ---- planes ---- */
+
+/* Runs of a constant length, which compilers turn into vectors. */
+enum { RUN = 64 };
+
+static void split(uint8_t *restrict high, uint8_t *restrict low, const uint8_t *restrict in,
+		  size_t pairs)
+{
+	size_t i = 0;
+	for (; i + RUN <= pairs; i += RUN)
+		for (size_t k = i; k < i + RUN; k++) {
+			low[k] = in[2 * k];
+			high[k] = in[2 * k + 1];
+		}
+	for (; i < pairs; i++) {
+		low[i] = in[2 * i];
+		high[i] = in[2 * i + 1];
+	}
+}
+
+static void interleave(uint8_t *restrict out, const uint8_t *restrict high,
+		       const uint8_t *restrict low, size_t pairs)
+{
+	size_t i = 0;
+	for (; i + RUN <= pairs; i += RUN)
+		for (size_t k = i; k < i + RUN; k++) {
+			out[2 * k] = low[k];
+			out[2 * k + 1] = high[k];
+		}
+	for (; i < pairs; i++) {
+		out[2 * i] = low[i];
+		out[2 * i + 1] = high[i];
+	}
+}
+
+/* ---- coding ---- */
+
+static ZSTD_CCtx *coder_create(void)
+{
+	static const struct {
+		ZSTD_cParameter name;
+		int value;
+	} parameters[] = {
+		{ZSTD_c_compressionLevel, ZSTD_LEVEL},
+		{ZSTD_c_strategy, ZSTD_fast},
+		{ZSTD_c_hashLog, ZSTD_HASH_LOG},
+		{ZSTD_c_minMatch, ZSTD_MIN_MATCH},
+	};
+	ZSTD_CCtx *coder = ZSTD_createCCtx();
+	for (size_t i = 0; coder && i < sizeof parameters / sizeof *parameters; i++)
+		/* A libzstd with other bounds would refuse: larger then, and never wrong. */
+		(void)ZSTD_CCtx_setParameter(coder, parameters[i].name, parameters[i].value);
+	return coder;
+}
+
+/* Writes a plane at out, which has room for all of it; returns how many bytes it became. */
+static size_t put_plane(ZSTD_CCtx *coder, uint8_t *out, const uint8_t *plane, size_t bytes)
+{
+	/* Room for one byte less than plain: what does not shrink is an error, as any other is. */
+	size_t n = bytes > 1 ? ZSTD_compress2(coder, out, bytes - 1, plane, bytes) : bytes;
+	if (n < bytes && !ZSTD_isError(n))
+		return n;
+	if (bytes)
+		memcpy(out, plane, bytes);
+	return bytes;
+}
+
+int codec_encode(void *out, size_t *bytes, const void *record, size_t record_bytes)
+{
+	uint8_t *row = (uint8_t *)out + SUM_BYTES, *at = (uint8_t *)out + head_bytes(record_bytes);
+	uint8_t *high = malloc(CODEC_BLOCK);
+	ZSTD_CCtx *coder = coder_create();
+	int rc = high && coder ? 0 : -ENOMEM;
+	for (size_t done = 0; !rc && done < record_bytes; done += CODEC_BLOCK, row += ROW_BYTES) {
+		const struct block b = block_at(record_bytes, done);
+		const uint8_t *in = (const uint8_t *)record + done;
+		uint8_t *low = high + b.high;
+		split(high, low, in, b.high);
+		if (b.low > b.high)
+			low[b.high] = in[b.bytes - 1];
+		size_t n = put_plane(coder, at, high, b.high);
+		put32(row, n);
+		at += n;
+		n = put_plane(coder, at, low, b.low);
+		put32(row + 4, n);
+		at += n;
+	}
+	ZSTD_freeCCtx(coder);
+	free(high);
+	if (rc)
+		return rc;
+	uint64_t sum = htole64(XXH3_64bits(record, record_bytes));
+	memcpy(out, &sum, sizeof sum);
+	*bytes = (size_t)(at - (uint8_t *)out);
+	return 0;
+}
+
+/* ---- decoding ---- */
+
+/* A plane of `bytes`, decoded into temp unless it is plain; NULL if it is no plane of that size. */
+static const uint8_t *get_plane(ZSTD_DCtx *decoder, const uint8_t *stored, size_t stored_bytes,
+				size_t bytes, uint8_t *temp)
+{
+	if (stored_bytes == bytes)
+		return stored;
+	/* An error is a number larger than any size. */
+	return ZSTD_decompressDCtx(decoder, temp, bytes, stored, stored_bytes) == bytes ? temp
+											: NULL;
+}
+
+/* False if the stored bytes at *at, which end at `end`, are not this block's. */
+static bool get_block(ZSTD_DCtx *decoder, uint8_t *out, struct block b, const uint8_t *row,
+		      const uint8_t **at, const uint8_t *end, uint8_t *temp)
+{
+	size_t high_bytes = get32(row), low_bytes = get32(row + 4);
+	if (high_bytes > b.high || low_bytes > b.low ||
+	    high_bytes + low_bytes > (size_t)(end - *at))
+		return false;
+	const uint8_t *high = get_plane(decoder, *at, high_bytes, b.high, temp);
+	const uint8_t *low = get_plane(decoder, *at + high_bytes, low_bytes, b.low, temp + b.high);
+	*at += high_bytes + low_bytes;
+	if (!high || !low)
+		return false;
+	interleave(out, high, low, b.high);
+	if (b.low > b.high)
+		out[b.bytes - 1] = low[b.high];
+	return true;
+}
+
+int codec_decode(void *record, size_t record_bytes, const void *stored, size_t stored_bytes,
+		 void *temp)
+{
+	const uint8_t *in = stored, *end = in + stored_bytes;
+	if (stored_bytes < head_bytes(record_bytes))
+		return -EIO;
+	ZSTD_DCtx *decoder = ZSTD_createDCtx();
+	if (!decoder)
+		return -ENOMEM;
+	const uint8_t *row = in + SUM_BYTES, *at = in + head_bytes(record_bytes);
+	bool right = true;
+	for (size_t done = 0; right && done < record_bytes; done += CODEC_BLOCK, row += ROW_BYTES)
+		right = get_block(decoder, (uint8_t *)record + done, block_at(record_bytes, done),
+				  row, &at, end, temp);
+	ZSTD_freeDCtx(decoder);
+	if (!right || at != end)
+		return -EIO;
+	uint64_t sum;
+	memcpy(&sum, in, sizeof sum);
+	return XXH3_64bits(record, record_bytes) == le64toh(sum) ? 0 : -EIO;
+}
