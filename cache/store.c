@@ -1,13 +1,16 @@
-/* Reading a store: opens the three files, checks that they are what the index says, and finds and
- * verifies units. It does not cache, and leaves the reading of experts to the pager. */
+/* Reading a store: opens the three files, checks that they are what the index says, finds, verifies
+ * and decodes units. It leaves the reading of experts to the pager, except for those who only look;
+ * for them it keeps one decoded record. */
 #include "cache/store.h"
 
+#include "cache/codec.h"
 #include "cache/store_files.h"
 #include "cache/store_format.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +23,10 @@ struct store {
 	struct store_index index;
 	int experts, direct, dense; /* descriptors, or -1 */
 	uint32_t align;		    /* of reads through `direct` */
+
+	pthread_mutex_t look; /* guards what follows; nothing is taken under it */
+	uint32_t looked_at;   /* the record in `looked`, if that is not NULL */
+	uint8_t *looked;      /* [store_scratch_bytes] */
 };
 
 /* ---- opening ---- */
@@ -34,7 +41,7 @@ static int read_index(struct store *s, int dir, struct err *e)
 
 	int64_t size = store_file_size(fd, s->folder, STORE_INDEX, e);
 	int rc = size < 0 ? (int)size : 0;
-	if (!rc && size > INDEX_HEAD + 8 * (2LL * STORE_MAX_UNITS + 1))
+	if (!rc && size > INDEX_MOST)
 		rc = err_set(e, EINVAL,
 			     "%s: is too large for an index; remove its folder to convert again",
 			     path);
@@ -118,7 +125,7 @@ static int open_files(struct store *s, const struct store_key *key, struct err *
 			"\"%.*s\")",
 			s->folder, info->key.recipe, (int)sizeof key->recipe, key->recipe);
 	if (!rc) {
-		s->experts = open_data(s, dir, STORE_EXPERTS, store_experts_size(info), e);
+		s->experts = open_data(s, dir, STORE_EXPERTS, store_experts_size(&s->index), e);
 		rc = s->experts < 0 ? s->experts : 0;
 	}
 	if (!rc) {
@@ -137,6 +144,7 @@ int store_open(struct store **out, const char *folder, const struct store_key *k
 	struct store *s = calloc(1, sizeof *s);
 	if (!s)
 		return err_sys(e, ENOMEM, "%s", folder);
+	pthread_mutex_init(&s->look, NULL);
 	s->experts = s->direct = s->dense = -1;
 	s->folder = strdup(folder);
 	int rc = s->folder ? open_files(s, key, e) : err_sys(e, ENOMEM, "%s", folder);
@@ -156,6 +164,8 @@ void store_close(struct store *s)
 	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
+	pthread_mutex_destroy(&s->look);
+	free(s->looked);
 	index_free(&s->index);
 	free(s->folder);
 	free(s);
@@ -185,30 +195,120 @@ bool store_has_expert(const struct store *s, uint32_t layer, uint32_t expert)
 	return true;
 }
 
-struct store_extent store_expert(const struct store *s, uint32_t layer, uint32_t expert)
+static struct store_range stored_range(const struct store *s, uint32_t unit)
 {
 	const struct store_info *info = &s->index.info;
+	if (s->index.stored)
+		return s->index.stored[unit];
+	return (struct store_range){info->experts_base + unit * info->record_bytes,
+				    info->record_bytes};
+}
+
+struct store_extent store_expert(const struct store *s, uint32_t layer, uint32_t expert)
+{
 	uint32_t unit = record_of(s, layer, expert);
+	struct store_range r = stored_range(s, unit);
 	return (struct store_extent){
 		.fd = s->experts,
 		.direct_fd = s->direct,
-		.offset = info->experts_base + unit * info->record_bytes,
-		.bytes = info->record_bytes,
+		.offset = r.offset,
+		.bytes = r.bytes,
 		.align = s->align,
 		.checksum = s->index.checksums[unit],
 	};
 }
 
-int store_verify_expert(const struct store *s, uint32_t layer, uint32_t expert, const void *record,
-			struct err *e)
+uint64_t store_experts_bytes(const struct store *s)
 {
-	uint64_t sum = XXH3_64bits(record, s->index.info.record_bytes);
-	if (sum == s->index.checksums[record_of(s, layer, expert)])
-		return 0;
+	uint64_t sum = 0;
+	for (uint32_t i = 0; i < store_records(&s->index.info); i++)
+		sum += stored_range(s, i).bytes;
+	return sum;
+}
+
+static int damaged(const struct store *s, uint32_t layer, uint32_t expert, struct err *e)
+{
 	return err_set(e, EIO,
 		       "%s/" STORE_EXPERTS ": layer %u expert %u is damaged (its checksum does not "
 		       "match); remove the folder to convert again",
 		       s->folder, layer, expert);
+}
+
+int store_verify_expert(const struct store *s, uint32_t layer, uint32_t expert, const void *stored,
+			struct err *e)
+{
+	uint32_t unit = record_of(s, layer, expert);
+	uint64_t sum = XXH3_64bits(stored, stored_range(s, unit).bytes);
+	return sum == s->index.checksums[unit] ? 0 : damaged(s, layer, expert, e);
+}
+
+size_t store_scratch_bytes(const struct store *s)
+{
+	return s->index.stored ? s->index.info.record_bytes + CODEC_TEMP : 0;
+}
+
+int store_unpack_expert(const struct store *s, uint32_t layer, uint32_t expert, const void *stored,
+			void *scratch, const void **record, struct err *e)
+{
+	size_t bytes = s->index.info.record_bytes;
+	int rc = store_verify_expert(s, layer, expert, stored, e);
+	*record = stored;
+	if (rc || !s->index.stored)
+		return rc;
+	rc = codec_decode(scratch, bytes, stored, store_expert(s, layer, expert).bytes,
+			  (uint8_t *)scratch + bytes);
+	*record = scratch;
+	if (rc == -ENOMEM)
+		return err_sys(e, ENOMEM, "%s: decoding layer %u expert %u", s->folder, layer,
+			       expert);
+	return rc ? damaged(s, layer, expert, e) : 0;
+}
+
+/* Brings a coded record into s->looked, with the mutex held. */
+static int look_at(struct store *s, uint32_t layer, uint32_t expert, struct err *e)
+{
+	const void *record;
+	struct store_extent x = store_expert(s, layer, expert);
+	void *stored = malloc(x.bytes);
+	uint8_t *scratch = s->looked ? s->looked : malloc(store_scratch_bytes(s));
+	s->looked = NULL; /* until it holds the whole of a record again */
+	int rc = stored && scratch ? 0
+				   : err_sys(e, ENOMEM, "%s: reading layer %u expert %u", s->folder,
+					     layer, expert);
+	if (!rc)
+		rc = store_file_read(x.fd, stored, x.bytes, x.offset, s->folder, STORE_EXPERTS, e);
+	if (!rc)
+		rc = store_unpack_expert(s, layer, expert, stored, scratch, &record, e);
+	free(stored);
+	if (rc) {
+		free(scratch);
+		return rc;
+	}
+	s->looked = scratch;
+	s->looked_at = record_of(s, layer, expert);
+	return 0;
+}
+
+int store_read_expert(struct store *s, uint32_t layer, uint32_t expert, uint64_t offset,
+		      void *buffer, size_t bytes, struct err *e)
+{
+	uint64_t size = s->index.info.record_bytes;
+	if (offset > size || bytes > size - offset)
+		return err_set(e, EINVAL, "%s: %zu bytes at %llu are not in an expert's %llu",
+			       s->folder, bytes, (unsigned long long)offset,
+			       (unsigned long long)size);
+	if (!s->index.stored)
+		return store_file_read(s->experts, buffer, bytes,
+				       store_expert(s, layer, expert).offset + offset, s->folder,
+				       STORE_EXPERTS, e);
+	pthread_mutex_lock(&s->look);
+	int rc = 0;
+	if (!s->looked || s->looked_at != record_of(s, layer, expert))
+		rc = look_at(s, layer, expert, e);
+	if (!rc)
+		memcpy(buffer, s->looked + offset, bytes);
+	pthread_mutex_unlock(&s->look);
+	return rc;
 }
 
 /* ---- dense data ---- */

@@ -1,9 +1,9 @@
 /* The store: a converted checkpoint on disk, complete or absent, never half.
  *
  * A store is a folder:
- *   experts.safetensors   all expert records, in (layer, expert) order with a fixed stride;
+ *   experts.safetensors   all expert records; plain: in (layer, expert) order with a fixed stride;
  *                         the data begins at a multiple of 4096, so that a record is one O_DIRECT
- *                         read of the enclosing aligned range
+ *                         read of the enclosing aligned range. Coded: see below
  *   dense.safetensors     everything else, as units of at most a few MiB
  *   index                 small and binary: what a mount reads instead of the headers
  *   lock                  while converting: held (flock) by the process that does
@@ -20,6 +20,15 @@
  * comes last: a folder without an index that matches its key is no store. Units may be finished in
  * any order by any number of threads; an interrupted conversion resumes from the journal if the key
  * and the plan are the same.
+ *
+ * A coded store keeps each record as codec.h makes it, and is private to this program; its dense
+ * part is as any other's. Stored records have a length each and lie in the order in which they were
+ * committed, each at the next multiple of 4096 after the one before: a record is one O_DIRECT read
+ * with nothing of its neighbours in it, its place need not be known before it is written, and
+ * nothing is lost between two but the rest of a page, after a crash as well. Place and length are
+ * in the journal and the index. The unit's checksum is that of the stored bytes, so that a resume
+ * decodes nothing and damage never reaches the decoder; a sum of the decoded record is among them,
+ * so that what was decoded is what was written.
  *
  * Files are created 0600 with O_NOFOLLOW, and must belong to the caller's user.
  */
@@ -40,11 +49,17 @@ struct store_key {
 	char recipe[48]; /* text, zero-padded */
 };
 
+enum store_codec {
+	STORE_PLAIN,
+	STORE_CODED, /* records as codec.h makes them */
+};
+
 struct store_info {
 	struct store_key key;
+	enum store_codec codec;	  /* of the expert records */
 	uint32_t layers, experts; /* routed layers, and experts in each */
 	uint64_t experts_base; /* offset of record 0 in experts.safetensors, a multiple of 4096 */
-	uint64_t record_bytes; /* the stride: a record's exact size; 0 in a model without experts */
+	uint64_t record_bytes; /* a record's exact size, decoded; 0 in a model without experts */
 	uint64_t dense_base;   /* offset of the data in dense.safetensors */
 	uint64_t dense_bytes;
 	uint32_t dense_units;
@@ -62,21 +77,36 @@ void store_close(struct store *s);
 const struct store_info *store_info(const struct store *s);
 const char *store_folder(const struct store *s); /* as it was opened, for the words of errors */
 
+/* All the expert records' bytes as stored. */
+uint64_t store_experts_bytes(const struct store *s);
+
 /* File and place of an expert's record, for readers with their own I/O (the pager). fd is open for
  * plain reads; direct_fd for O_DIRECT, or -1 where the file system refuses it, and then `align`
  * is 1. */
 struct store_extent {
 	int fd, direct_fd;
-	uint64_t offset, bytes;
-	uint32_t align; /* of offset, length and memory for direct_fd */
+	uint64_t offset, bytes; /* as stored: in a coded store each record has its own */
+	uint32_t align;		/* of offset, length and memory for direct_fd */
 	uint64_t checksum;
 };
 /* False: a conversion under way has not written it yet. */
 bool store_has_expert(const struct store *s, uint32_t layer, uint32_t expert);
 struct store_extent store_expert(const struct store *s, uint32_t layer, uint32_t expert);
-/* 0 if the bytes are what was written; else -EIO naming the store, layer and expert. */
-int store_verify_expert(const struct store *s, uint32_t layer, uint32_t expert, const void *record,
+/* 0 if the stored bytes are what was written; else -EIO naming the store, layer and expert. */
+int store_verify_expert(const struct store *s, uint32_t layer, uint32_t expert, const void *stored,
 			struct err *e);
+/* The record of the bytes that store_expert's extent holds: verified, and certainly what was
+ * written once; else -EIO as above, or -ENOMEM. In a plain store *record is `stored`, and scratch
+ * may be NULL; in a coded one it is decoded into scratch[store_scratch_bytes]. Any number of
+ * threads, each with a scratch of its own. */
+int store_unpack_expert(const struct store *s, uint32_t layer, uint32_t expert, const void *stored,
+			void *scratch, const void **record, struct err *e);
+size_t store_scratch_bytes(const struct store *s); /* 0: plain */
+/* Bytes [offset, offset + bytes) of a record, which must be in it, for those who look at experts
+ * piece by piece. Unverified from a plain store. In a coded one the whole record is read, verified
+ * and kept decoded until another is asked for. */
+int store_read_expert(struct store *s, uint32_t layer, uint32_t expert, uint64_t offset,
+		      void *buffer, size_t bytes, struct err *e);
 
 /* The dense data: unit i is [offset, offset + bytes) of the data section. Reads all of it into
  * buffer[bytes] and verifies the checksum. Safe from several threads. */
@@ -93,8 +123,11 @@ int store_read_dense_bytes(const struct store *s, uint64_t offset, void *buffer,
 
 struct store_plan {
 	struct store_key key;
+	enum store_codec codec;
 	uint32_t layers, experts;
 	uint64_t record_bytes;
+	/* Coded: what a stored record is expected to take, to tell whether the space will do. */
+	uint64_t expected_bytes;
 	/* The whole safetensors heads: length, JSON, padding (the experts' to a multiple of 4096).
 	 * A file with neither head nor data is empty. */
 	const void *experts_header;
@@ -114,14 +147,19 @@ struct store_writer;
  * -ENOSPC says how much is missing and where, and leaves nothing behind that was not there. */
 int store_writer_open(struct store_writer **out, const char *folder, const struct store_plan *plan,
 		      struct err *e);
+/* The key of the conversion that was interrupted in this folder; -ENOENT if none was, or none that
+ * can be taken up. */
+int store_unfinished(const char *folder, struct store_key *key);
 uint32_t store_writer_units(const struct store_writer *w);
 /* True if an earlier, interrupted conversion already wrote this unit. */
 bool store_writer_has(const struct store_writer *w, uint32_t unit);
 
 /* One unit, written in order and then committed. Any number of puts may be open at once, each used
  * by one thread. Every begin is followed by exactly one commit or abandon. -EEXIST: the unit is in,
- * or open elsewhere. After a failed commit the unit is missing and may be begun again, unless a
- * sync failed: then every later call fails with the same words. */
+ * or open elsewhere. A record that will be coded is collected in memory, coded by the thread that
+ * commits it, and written then. After a failed commit the unit is missing and may be begun again,
+ * unless a sync failed, or the writing of a coded record: then every later call fails with the same
+ * words. */
 struct store_put;
 int store_put_begin(struct store_writer *w, uint32_t unit, struct store_put **out, struct err *e);
 int store_put_bytes(struct store_put *p, const void *data, size_t bytes, struct err *e);

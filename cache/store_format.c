@@ -1,6 +1,8 @@
 /* Encoding and decoding of the index and the journal; the layouts are in the header. */
 #include "cache/store_format.h"
 
+#include "cache/codec.h"
+
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -40,6 +42,22 @@ static uint64_t get64(const uint8_t **in)
 	return le64toh(v);
 }
 
+static uint8_t *put_key(uint8_t *out, const struct store_key *key)
+{
+	out = put64(out, key->fingerprint[0]);
+	out = put64(out, key->fingerprint[1]);
+	memcpy(out, key->recipe, sizeof key->recipe);
+	return out + sizeof key->recipe;
+}
+
+static const uint8_t *get_key(struct store_key *key, const uint8_t *in)
+{
+	key->fingerprint[0] = get64(&in);
+	key->fingerprint[1] = get64(&in);
+	memcpy(key->recipe, in, sizeof key->recipe);
+	return in + sizeof key->recipe;
+}
+
 /* ---- the numbers ---- */
 
 int store_info_check(const struct store_info *info, const char *what, struct err *e)
@@ -60,6 +78,9 @@ int store_info_check(const struct store_info *info, const char *what, struct err
 	if (__builtin_mul_overflow(records, info->record_bytes, &end) ||
 	    __builtin_add_overflow(end, info->experts_base, &end) || end > INT64_MAX)
 		return err_set(e, EINVAL, "%s: the experts' size overflows", what);
+	if (info->codec == STORE_CODED && info->record_bytes > CODEC_RECORD_MOST)
+		return err_set(e, EINVAL, "%s: experts of %llu bytes cannot be coded", what,
+			       (unsigned long long)info->record_bytes);
 	if (__builtin_add_overflow(info->dense_base, info->dense_bytes, &end) || end > INT64_MAX)
 		return err_set(e, EINVAL, "%s: the dense data's size overflows", what);
 	if (info->key.recipe[sizeof info->key.recipe - 1])
@@ -67,9 +88,26 @@ int store_info_check(const struct store_info *info, const char *what, struct err
 	return 0;
 }
 
-uint64_t store_experts_size(const struct store_info *info)
+bool stored_range_valid(const struct store_info *info, struct store_range r)
 {
-	return info->experts_base + store_records(info) * info->record_bytes;
+	uint64_t end;
+	return r.offset >= info->experts_base && r.offset % STORE_ALIGN == 0 &&
+	       r.bytes >= codec_least(info->record_bytes) &&
+	       r.bytes <= codec_most(info->record_bytes) &&
+	       !__builtin_add_overflow(r.offset, r.bytes, &end) && end <= INT64_MAX;
+}
+
+uint64_t store_experts_size(const struct store_index *index)
+{
+	const struct store_info *info = &index->info;
+	uint64_t size = info->experts_base;
+	if (!index->stored)
+		return size + store_records(info) * info->record_bytes;
+	for (uint32_t i = 0; i < store_records(info); i++) {
+		uint64_t end = index->stored[i].offset + index->stored[i].bytes;
+		size = end > size ? end : size;
+	}
+	return size;
 }
 
 uint64_t store_dense_size(const struct store_info *info)
@@ -87,7 +125,10 @@ bool store_key_equal(const struct store_key *a, const struct store_key *b)
 
 size_t index_bytes(const struct store_info *info)
 {
-	return INDEX_HEAD + 8 * ((size_t)info->dense_units + store_units(info) + 1);
+	size_t numbers = (size_t)info->dense_units + store_units(info) + 1;
+	if (info->codec == STORE_CODED)
+		numbers += 2 * (size_t)store_records(info);
+	return INDEX_HEAD + 8 * numbers;
 }
 
 void index_encode(uint8_t *out, const struct store_index *index)
@@ -96,19 +137,20 @@ void index_encode(uint8_t *out, const struct store_index *index)
 	uint8_t *o = out;
 
 	memcpy(o, index_magic, sizeof index_magic);
-	o = put32(o + sizeof index_magic, STORE_VERSION);
+	o = put32(o + sizeof index_magic,
+		  index->stored ? INDEX_VERSION_CODED : INDEX_VERSION_PLAIN);
 	o = put32(o, info->layers);
 	o = put32(o, info->experts);
 	o = put32(o, info->dense_units);
-	o = put64(o, info->key.fingerprint[0]);
-	o = put64(o, info->key.fingerprint[1]);
-	memcpy(o, info->key.recipe, sizeof info->key.recipe);
-	o = put64(o + sizeof info->key.recipe, info->experts_base);
+	o = put_key(o, &info->key);
+	o = put64(o, info->experts_base);
 	o = put64(o, info->record_bytes);
 	o = put64(o, info->dense_base);
 	o = put64(o, info->dense_bytes);
 	for (uint32_t i = 0; i < info->dense_units; i++)
 		o = put64(o, index->dense_offsets[i + 1] - index->dense_offsets[i]);
+	for (uint32_t i = 0; index->stored && i < store_records(info); i++)
+		o = put64(put64(o, index->stored[i].offset), index->stored[i].bytes);
 	for (uint32_t i = 0; i < store_units(info); i++)
 		o = put64(o, index->checksums[i]);
 	put64(o, XXH3_64bits(out, (size_t)(o - out)));
@@ -116,32 +158,36 @@ void index_encode(uint8_t *out, const struct store_index *index)
 
 static void index_decode_head(struct store_info *info, const uint8_t *in)
 {
-	in += sizeof index_magic + sizeof(uint32_t);
+	in += sizeof index_magic;
+	info->codec = get32(&in) == INDEX_VERSION_CODED ? STORE_CODED : STORE_PLAIN;
 	info->layers = get32(&in);
 	info->experts = get32(&in);
 	info->dense_units = get32(&in);
-	info->key.fingerprint[0] = get64(&in);
-	info->key.fingerprint[1] = get64(&in);
-	memcpy(info->key.recipe, in, sizeof info->key.recipe);
-	in += sizeof info->key.recipe;
+	in = get_key(&info->key, in);
 	info->experts_base = get64(&in);
 	info->record_bytes = get64(&in);
 	info->dense_base = get64(&in);
 	info->dense_bytes = get64(&in);
 }
 
+int index_allocate(struct store_index *index)
+{
+	const struct store_info *info = &index->info;
+	index->dense_offsets = calloc((size_t)info->dense_units + 1, sizeof *index->dense_offsets);
+	index->checksums = calloc((size_t)store_units(info) + 1, sizeof *index->checksums);
+	if (info->codec == STORE_CODED)
+		index->stored = calloc((size_t)store_records(info) + 1, sizeof *index->stored);
+	bool whole = index->dense_offsets && index->checksums &&
+		     (index->stored || info->codec != STORE_CODED);
+	return whole ? 0 : -ENOMEM;
+}
+
 static int index_decode_tables(struct store_index *out, const uint8_t *in, const char *path,
 			       struct err *e)
 {
-	uint32_t units = store_units(&out->info);
 	uint64_t end = 0;
-
-	out->dense_offsets =
-		malloc(((size_t)out->info.dense_units + 1) * sizeof *out->dense_offsets);
-	out->checksums = malloc(((size_t)units + 1) * sizeof *out->checksums);
-	if (!out->dense_offsets || !out->checksums)
+	if (index_allocate(out))
 		return err_sys(e, ENOMEM, "%s", path);
-	out->dense_offsets[0] = 0;
 	for (uint32_t i = 0; i < out->info.dense_units; i++) {
 		if (__builtin_add_overflow(end, get64(&in), &end))
 			return err_set(e, EINVAL, "%s: the size of dense unit %u overflows", path,
@@ -151,7 +197,15 @@ static int index_decode_tables(struct store_index *out, const uint8_t *in, const
 	if (end != out->info.dense_bytes)
 		return err_set(e, EINVAL, "%s: the dense units do not add up to the dense data",
 			       path);
-	for (uint32_t i = 0; i < units; i++)
+	for (uint32_t i = 0; out->stored && i < store_records(&out->info); i++) {
+		out->stored[i].offset = get64(&in);
+		out->stored[i].bytes = get64(&in);
+		if (!stored_range_valid(&out->info, out->stored[i]))
+			return err_set(e, EINVAL, "%s: record %u cannot be %llu bytes at %llu",
+				       path, i, (unsigned long long)out->stored[i].bytes,
+				       (unsigned long long)out->stored[i].offset);
+	}
+	for (uint32_t i = 0; i < store_units(&out->info); i++)
 		out->checksums[i] = get64(&in);
 	return 0;
 }
@@ -170,10 +224,10 @@ int index_decode(struct store_index *out, const uint8_t *in, size_t bytes, const
 			path);
 	const uint8_t *at = in + sizeof index_magic;
 	uint32_t version = get32(&at);
-	if (version != STORE_VERSION)
+	if (version != INDEX_VERSION_PLAIN && version != INDEX_VERSION_CODED)
 		return err_set(e, ESTALE,
-			       "%s: is of version %u, and this program writes version %d", path,
-			       version, STORE_VERSION);
+			       "%s: is of version %u, and this program writes versions %d and %d",
+			       path, version, INDEX_VERSION_PLAIN, INDEX_VERSION_CODED);
 	const uint8_t *sum = in + bytes - 8;
 	if (XXH3_64bits(in, bytes - 8) != get64(&sum))
 		return err_set(e, EIO,
@@ -197,6 +251,7 @@ int index_decode(struct store_index *out, const uint8_t *in, size_t bytes, const
 void index_free(struct store_index *index)
 {
 	free(index->dense_offsets);
+	free(index->stored);
 	free(index->checksums);
 	*index = (struct store_index){0};
 }
@@ -206,14 +261,12 @@ void index_free(struct store_index *index)
 struct plan_digest plan_digest(const struct store_plan *plan)
 {
 	uint8_t head[128], *o = head;
-	o = put32(o, STORE_VERSION);
+	o = put32(o, (uint32_t)plan->codec);
 	o = put32(o, plan->layers);
 	o = put32(o, plan->experts);
 	o = put32(o, plan->dense_units);
-	o = put64(o, plan->key.fingerprint[0]);
-	o = put64(o, plan->key.fingerprint[1]);
-	memcpy(o, plan->key.recipe, sizeof plan->key.recipe);
-	o = put64(o + sizeof plan->key.recipe, plan->record_bytes);
+	o = put_key(o, &plan->key);
+	o = put64(o, plan->record_bytes);
 	o = put64(o, XXH3_64bits(plan->experts_header, plan->experts_header_bytes));
 	o = put64(o, XXH3_64bits(plan->dense_header, plan->dense_header_bytes));
 
@@ -229,38 +282,48 @@ struct plan_digest plan_digest(const struct store_plan *plan)
 	return (struct plan_digest){{h.low64, h.high64}};
 }
 
-void journal_encode_head(uint8_t out[JOURNAL_HEAD], struct plan_digest digest)
+void journal_encode_head(uint8_t out[JOURNAL_HEAD], const struct journal_head *head)
 {
 	uint8_t *o = out;
 	memcpy(o, journal_magic, sizeof journal_magic);
-	o = put32(o + sizeof journal_magic, STORE_VERSION);
+	o = put32(o + sizeof journal_magic, JOURNAL_VERSION);
 	o = put32(o, 0);
-	o = put64(o, digest.word[0]);
-	o = put64(o, digest.word[1]);
+	o = put64(o, head->digest.word[0]);
+	o = put64(o, head->digest.word[1]);
+	o = put_key(o, &head->key);
 	put64(o, XXH3_64bits(out, (size_t)(o - out)));
 }
 
-bool journal_head_matches(const uint8_t in[JOURNAL_HEAD], struct plan_digest digest)
+bool journal_decode_head(struct journal_head *out, const uint8_t in[JOURNAL_HEAD])
 {
 	uint8_t expected[JOURNAL_HEAD];
-	journal_encode_head(expected, digest);
+	const uint8_t *at = in + sizeof journal_magic + 2 * sizeof(uint32_t);
+	out->digest.word[0] = get64(&at);
+	out->digest.word[1] = get64(&at);
+	get_key(&out->key, at);
+	journal_encode_head(expected, out);
 	return memcmp(in, expected, JOURNAL_HEAD) == 0;
 }
 
-void journal_encode_entry(uint8_t out[JOURNAL_ENTRY], struct plan_digest digest, uint32_t unit,
-			  uint64_t checksum)
+void journal_encode_entry(uint8_t out[JOURNAL_ENTRY], struct plan_digest digest,
+			  const struct journal_entry *entry)
 {
-	put64(put32(put32(out, unit), 0), checksum);
-	put64(out + 16, XXH3_64bits_withSeed(out, 16, digest.word[0] ^ digest.word[1]));
+	uint8_t *o = put32(put32(out, entry->unit), 0);
+	o = put64(put64(o, entry->place.offset), entry->place.bytes);
+	o = put64(o, entry->checksum);
+	put64(o, XXH3_64bits_withSeed(out, (size_t)(o - out), digest.word[0] ^ digest.word[1]));
 }
 
-bool journal_decode_entry(const uint8_t in[JOURNAL_ENTRY], struct plan_digest digest,
-			  uint32_t *unit, uint64_t *checksum)
+bool journal_decode_entry(struct journal_entry *out, const uint8_t in[JOURNAL_ENTRY],
+			  struct plan_digest digest)
 {
 	uint8_t expected[JOURNAL_ENTRY];
-	*unit = get32(&in);
-	in += sizeof(uint32_t);
-	*checksum = get64(&in);
-	journal_encode_entry(expected, digest, *unit, *checksum);
-	return memcmp(in - 16, expected, JOURNAL_ENTRY) == 0;
+	const uint8_t *at = in;
+	out->unit = get32(&at);
+	at += sizeof(uint32_t);
+	out->place.offset = get64(&at);
+	out->place.bytes = get64(&at);
+	out->checksum = get64(&at);
+	journal_encode_entry(expected, digest, out);
+	return memcmp(in, expected, JOURNAL_ENTRY) == 0;
 }

@@ -3,21 +3,25 @@
  * All numbers are little-endian and are encoded one by one, never as a struct's memory.
  *
  * index     0  "MOEFSIDX"
- *           8  u32 version, u32 layers, u32 experts, u32 dense units
+ *           8  u32 version: 1 plain, 2 coded; u32 layers, u32 experts, u32 dense units
  *          24  u64 fingerprint[2]
  *          40  recipe, 48 bytes, zero-padded
  *          88  u64 experts base, u64 record bytes, u64 dense base, u64 dense bytes
  *         120  u64 bytes of each dense unit (they lie end to end, from 0)
+ *              coded: u64 offset, u64 bytes of each stored record in experts.safetensors
  *              u64 XXH3-64 of each unit, the expert records first
  *              u64 XXH3-64 of all the bytes before
  *
  * journal   0  "MOEFSJNL"
  *           8  u32 version, u32 0
  *          16  u64 digest[2] of the plan
- *          32  u64 XXH3-64 of the bytes before
- *          40  entries of 24 bytes: u32 unit, u32 0, u64 XXH3-64 of the unit's data, and the
- *              XXH3-64 of these 16 bytes seeded with the digest, so that neither a torn entry nor
- *              one of another plan can be taken for one of this
+ *          32  u64 fingerprint[2]
+ *          48  recipe, 48 bytes, zero-padded
+ *          96  u64 XXH3-64 of the bytes before
+ *         104  entries of 40 bytes: u32 unit, u32 0, u64 offset and u64 bytes in the unit's file,
+ *              u64 XXH3-64 of the unit's data, and the XXH3-64 of these 32 bytes seeded with the
+ *              digest, so that neither a torn entry nor one of another plan can be taken for one
+ *              of this
  *
  * Nothing here opens a file or follows a number before it is checked.
  */
@@ -32,17 +36,21 @@
 #include <stdint.h>
 
 enum {
-	STORE_VERSION = 1,
-	STORE_MAX_UNITS = 1 << 24, /* bounds the index to 256 MiB; the largest models have 2^16 */
+	INDEX_VERSION_PLAIN = 1,
+	INDEX_VERSION_CODED = 2,
+	JOURNAL_VERSION = 2,
+	STORE_MAX_UNITS = 1 << 24, /* bounds the index to 384 MiB; the largest models have 2^16 */
 	INDEX_HEAD = 120,
-	JOURNAL_HEAD = 40,
-	JOURNAL_ENTRY = 24,
+	INDEX_MOST = INDEX_HEAD + 8 * (3 * STORE_MAX_UNITS + 1),
+	JOURNAL_HEAD = 104,
+	JOURNAL_ENTRY = 40,
 };
 
 struct store_index {
 	struct store_info info;
-	uint64_t *dense_offsets; /* [dense_units + 1]; the last is dense_bytes */
-	uint64_t *checksums;	 /* [units] */
+	uint64_t *dense_offsets;    /* [dense_units + 1]; the last is dense_bytes */
+	uint64_t *checksums;	    /* [units] */
+	struct store_range *stored; /* [records] in experts.safetensors; NULL: plain */
 };
 
 /* Whether the numbers fit each other and 63 bits; `what` begins the sentence. */
@@ -56,15 +64,25 @@ static inline uint32_t store_units(const struct store_info *info)
 {
 	return store_records(info) + info->dense_units;
 }
-/* Sizes of experts.safetensors and dense.safetensors. */
-uint64_t store_experts_size(const struct store_info *info);
+/* Whether a stored record may lie there, in a file of any size. */
+bool stored_range_valid(const struct store_info *info, struct store_range r);
+/* Where the next stored record begins after one that ends at `end`. */
+static inline uint64_t stored_range_next(uint64_t end)
+{
+	return (end + STORE_ALIGN - 1) / STORE_ALIGN * STORE_ALIGN;
+}
+/* Sizes of experts.safetensors (coded: with the records that the index has a place for so far) and
+ * dense.safetensors. */
+uint64_t store_experts_size(const struct store_index *index);
 uint64_t store_dense_size(const struct store_info *info);
 
 bool store_key_equal(const struct store_key *a, const struct store_key *b);
 
 size_t index_bytes(const struct store_info *info);
 void index_encode(uint8_t *out, const struct store_index *index);
-/* Allocates the two arrays; `path` is for the words. -ESTALE: of another version. */
+/* The arrays for the numbers in index->info, zeroed. -ENOMEM: index_free frees what there is. */
+int index_allocate(struct store_index *index);
+/* Allocates the arrays; `path` is for the words. -ESTALE: of another version. */
 int index_decode(struct store_index *out, const uint8_t *in, size_t bytes, const char *path,
 		 struct err *e);
 void index_free(struct store_index *index);
@@ -75,12 +93,23 @@ struct plan_digest {
 /* Of everything that decides where a unit lies and what the files' heads say. */
 struct plan_digest plan_digest(const struct store_plan *plan);
 
-void journal_encode_head(uint8_t out[JOURNAL_HEAD], struct plan_digest digest);
-bool journal_head_matches(const uint8_t in[JOURNAL_HEAD], struct plan_digest digest);
-void journal_encode_entry(uint8_t out[JOURNAL_ENTRY], struct plan_digest digest, uint32_t unit,
-			  uint64_t checksum);
+struct journal_head {
+	struct plan_digest digest;
+	struct store_key key;
+};
+void journal_encode_head(uint8_t out[JOURNAL_HEAD], const struct journal_head *head);
+/* False for one that is torn, damaged or of another version. */
+bool journal_decode_head(struct journal_head *out, const uint8_t in[JOURNAL_HEAD]);
+
+struct journal_entry {
+	uint32_t unit;
+	struct store_range place; /* in its file */
+	uint64_t checksum;
+};
+void journal_encode_entry(uint8_t out[JOURNAL_ENTRY], struct plan_digest digest,
+			  const struct journal_entry *entry);
 /* False for an entry that was torn, damaged, or made for another plan. */
-bool journal_decode_entry(const uint8_t in[JOURNAL_ENTRY], struct plan_digest digest,
-			  uint32_t *unit, uint64_t *checksum);
+bool journal_decode_entry(struct journal_entry *out, const uint8_t in[JOURNAL_ENTRY],
+			  struct plan_digest digest);
 
 #endif

@@ -26,6 +26,9 @@ struct unit_place unit_place(const struct store_writer *w, uint32_t unit)
 {
 	const struct store_info *info = &w->index.info;
 	uint32_t records = store_records(info);
+	if (unit_is_coded(w, unit))
+		return (struct unit_place){&w->file[EXPERTS_FILE], w->index.stored[unit].offset,
+					   w->index.stored[unit].bytes};
 	if (unit < records)
 		return (struct unit_place){&w->file[EXPERTS_FILE],
 					   info->experts_base + unit * info->record_bytes,
@@ -42,6 +45,7 @@ static int plan_check(const struct store_plan *plan, struct store_info *info, co
 {
 	*info = (struct store_info){
 		.key = plan->key,
+		.codec = plan->codec,
 		.layers = plan->layers,
 		.experts = plan->experts,
 		.experts_base = plan->experts_header_bytes,
@@ -61,6 +65,19 @@ static int plan_check(const struct store_plan *plan, struct store_info *info, co
 	return store_info_check(info, folder, e);
 }
 
+/* What experts.safetensors will take; of a coded one that is a guess, and a disk that runs full
+ * nevertheless ends the conversion in words. */
+static uint64_t expected_bytes(const struct store_plan *plan, uint64_t size)
+{
+	uint64_t records = (uint64_t)plan->layers * plan->experts, bytes;
+	if (plan->codec != STORE_CODED)
+		return size;
+	if (__builtin_mul_overflow(records, stored_range_next(plan->expected_bytes), &bytes) ||
+	    __builtin_add_overflow(bytes, size, &bytes))
+		return UINT64_MAX;
+	return bytes;
+}
+
 static int writer_new(struct store_writer **out, const char *folder, const struct store_plan *plan,
 		      struct err *e)
 {
@@ -72,23 +89,23 @@ static int writer_new(struct store_writer **out, const char *folder, const struc
 	if (!w)
 		return err_sys(e, ENOMEM, "%s", folder);
 	w->dir = w->lock = w->journal = -1;
-	w->file[EXPERTS_FILE] = (struct data_file){STORE_EXPERTS, STORE_EXPERTS STORE_PARTIAL, -1,
-						   store_experts_size(&info)};
-	w->file[DENSE_FILE] = (struct data_file){STORE_DENSE, STORE_DENSE STORE_PARTIAL, -1,
-						 store_dense_size(&info)};
 	w->digest = plan_digest(plan);
 	w->index.info = info;
-	w->index.dense_offsets =
-		calloc((size_t)info.dense_units + 1, sizeof *w->index.dense_offsets);
-	w->index.checksums = calloc((size_t)store_units(&info) + 1, sizeof *w->index.checksums);
+	rc = index_allocate(&w->index);
 	w->state = calloc((size_t)store_units(&info) + 1, sizeof *w->state);
 	w->folder = strdup(folder);
 	pthread_mutex_init(&w->mutex, NULL);
 	pthread_cond_init(&w->synced, NULL);
-	if (!w->index.dense_offsets || !w->index.checksums || !w->state || !w->folder) {
+	w->file[EXPERTS_FILE] =
+		(struct data_file){STORE_EXPERTS, STORE_EXPERTS STORE_PARTIAL, -1, 0};
+	w->file[DENSE_FILE] = (struct data_file){STORE_DENSE, STORE_DENSE STORE_PARTIAL, -1, 0};
+	if (rc || !w->state || !w->folder) {
 		store_writer_free(w);
 		return err_sys(e, ENOMEM, "%s", folder);
 	}
+	w->file[EXPERTS_FILE].size = w->experts_end = store_experts_size(&w->index);
+	w->file[DENSE_FILE].size = store_dense_size(&info);
+	w->expected_bytes = expected_bytes(plan, w->file[EXPERTS_FILE].size);
 	for (uint32_t i = 0; i < plan->dense_units; i++)
 		w->index.dense_offsets[i + 1] = plan->dense[i].offset + plan->dense[i].bytes;
 	*out = w;
@@ -180,14 +197,15 @@ static int reopen_partial(struct store_writer *w, struct data_file *f, struct er
 	if (f->fd < 0)
 		return f->fd;
 	int64_t size = store_file_size(f->fd, w->folder, f->partial, e);
-	return size >= 0 && (uint64_t)size == f->size ? 0 : -ESTALE;
+	bool grows = w->index.stored && f == &w->file[EXPERTS_FILE];
+	bool fits = size >= 0 && (grows ? (uint64_t)size >= f->size : (uint64_t)size == f->size);
+	return fits ? 0 : -ESTALE;
 }
 
-/* True if the unit's data on disk has this checksum. */
-static bool unit_intact(const struct store_writer *w, uint32_t unit, uint64_t checksum,
-			void *buffer, XXH3_state_t *hash)
+/* True if a unit's data, if it lies there, has this checksum. */
+static bool place_intact(const struct store_writer *w, struct unit_place place, uint64_t checksum,
+			 void *buffer, XXH3_state_t *hash)
 {
-	struct unit_place place = unit_place(w, unit);
 	XXH3_64bits_reset(hash);
 	while (place.bytes > 0) {
 		size_t n = place.bytes < COPY_BYTES ? place.bytes : COPY_BYTES;
@@ -201,42 +219,102 @@ static bool unit_intact(const struct store_writer *w, uint32_t unit, uint64_t ch
 	return XXH3_64bits_digest(hash) == checksum;
 }
 
+/* Takes up a unit, unless its data is not what the entry says. */
+static void take_up(struct store_writer *w, const struct journal_entry *entry, void *buffer,
+		    XXH3_state_t *hash)
+{
+	uint32_t unit = entry->unit;
+	if (unit >= store_units(&w->index.info) || w->state[unit] == UNIT_DONE)
+		return;
+	struct unit_place place = unit_place(w, unit);
+	bool coded = unit_is_coded(w, unit);
+	if (coded) {
+		if (!stored_range_valid(&w->index.info, entry->place))
+			return;
+		place.offset = entry->place.offset;
+		place.bytes = entry->place.bytes;
+	}
+	if (!place_intact(w, place, entry->checksum, buffer, hash))
+		return;
+	if (coded) {
+		uint64_t end = place.offset + place.bytes;
+		w->index.stored[unit] = entry->place;
+		w->experts_end = end > w->experts_end ? end : w->experts_end;
+	}
+	w->index.checksums[unit] = entry->checksum;
+	w->state[unit] = UNIT_DONE;
+}
+
 /* Takes up every entry that is whole and true. Torn and damaged ones are skipped, which costs a
  * unit each; new entries begin at the next whole place. */
 static int read_journal(struct store_writer *w, int64_t size, void *buffer, XXH3_state_t *hash)
 {
-	uint8_t entry[JOURNAL_ENTRY];
-	uint64_t at = JOURNAL_HEAD, checksum;
-	uint32_t unit;
+	uint8_t bytes[JOURNAL_ENTRY];
+	uint64_t at = JOURNAL_HEAD;
+	struct journal_entry entry;
 
 	for (; at + JOURNAL_ENTRY <= (uint64_t)size; at += JOURNAL_ENTRY) {
-		int rc = store_file_read(w->journal, entry, sizeof entry, at, w->folder,
+		int rc = store_file_read(w->journal, bytes, sizeof bytes, at, w->folder,
 					 STORE_JOURNAL, NULL);
 		if (rc)
 			return rc;
-		if (!journal_decode_entry(entry, w->digest, &unit, &checksum) ||
-		    unit >= store_units(&w->index.info) || w->state[unit] == UNIT_DONE ||
-		    !unit_intact(w, unit, checksum, buffer, hash))
-			continue;
-		w->index.checksums[unit] = checksum;
-		w->state[unit] = UNIT_DONE;
+		if (journal_decode_entry(&entry, bytes, w->digest))
+			take_up(w, &entry, buffer, hash);
 	}
 	w->journal_end = at;
 	return 0;
 }
 
+/* Reads the head of the journal, which stays open in *fd. */
+static int read_head(int dir, const char *folder, int *fd, int64_t *size, struct journal_head *head)
+{
+	uint8_t bytes[JOURNAL_HEAD];
+	*fd = store_file_open(dir, folder, STORE_JOURNAL, O_RDWR, NULL);
+	if (*fd < 0)
+		return *fd;
+	*size = store_file_size(*fd, folder, STORE_JOURNAL, NULL);
+	if (*size < JOURNAL_HEAD)
+		return -ESTALE;
+	int rc = store_file_read(*fd, bytes, sizeof bytes, 0, folder, STORE_JOURNAL, NULL);
+	return rc ? rc : journal_decode_head(head, bytes) ? 0 : -ESTALE;
+}
+
+int store_unfinished(const char *folder, struct store_key *key)
+{
+	struct journal_head head;
+	int64_t size;
+	int fd = -1, dir = store_folder_open(folder, NULL);
+	int rc = dir < 0 ? dir : read_head(dir, folder, &fd, &size, &head);
+	if (fd >= 0)
+		close(fd);
+	if (dir >= 0)
+		close(dir);
+	if (rc || head.key.recipe[sizeof head.key.recipe - 1])
+		return -ENOENT;
+	*key = head.key;
+	return 0;
+}
+
+/* What lies behind the last record that was taken up is of no entry: a coded file ends with its
+ * last record. */
+static int cut_unfinished(const struct store_writer *w)
+{
+	if (!w->index.stored)
+		return 0;
+	int rc;
+	do
+		rc = ftruncate(w->file[EXPERTS_FILE].fd, (off_t)w->experts_end);
+	while (rc && errno == EINTR);
+	return rc ? -errno : 0;
+}
+
 /* 0 if an earlier conversion by the same plan goes on here; else a reason to begin anew. */
 static int resume(struct store_writer *w, struct err *e)
 {
-	uint8_t head[JOURNAL_HEAD];
-	w->journal = store_file_open(w->dir, w->folder, STORE_JOURNAL, O_RDWR, e);
-	if (w->journal < 0)
-		return w->journal;
-	int64_t size = store_file_size(w->journal, w->folder, STORE_JOURNAL, e);
-	if (size < JOURNAL_HEAD)
-		return -ESTALE;
-	int rc = store_file_read(w->journal, head, sizeof head, 0, w->folder, STORE_JOURNAL, e);
-	if (!rc && !journal_head_matches(head, w->digest))
+	struct journal_head head;
+	int64_t size;
+	int rc = read_head(w->dir, w->folder, &w->journal, &size, &head);
+	if (!rc && memcmp(&head.digest, &w->digest, sizeof w->digest) != 0)
 		rc = -ESTALE;
 	for (int i = 0; !rc && i < DATA_FILES; i++)
 		rc = reopen_partial(w, &w->file[i], e);
@@ -248,7 +326,7 @@ static int resume(struct store_writer *w, struct err *e)
 	rc = buffer && hash ? read_journal(w, size, buffer, hash) : -ENOMEM;
 	XXH3_freeState(hash);
 	free(buffer);
-	return rc;
+	return rc ? rc : cut_unfinished(w);
 }
 
 /* ---- the new files ---- */
@@ -256,16 +334,21 @@ static int resume(struct store_writer *w, struct err *e)
 static int check_space(struct store_writer *w, struct err *e)
 {
 	/* Each part is below 2^63, and the index and the journal are bounded by STORE_MAX_UNITS. */
-	uint64_t need = w->file[EXPERTS_FILE].size + w->file[DENSE_FILE].size, have;
+	const uint64_t sizes[DATA_FILES] = {
+		[EXPERTS_FILE] = w->expected_bytes,
+		[DENSE_FILE] = w->file[DENSE_FILE].size,
+	};
+	uint64_t need, have;
 	uint64_t tables = index_bytes(&w->index.info) + JOURNAL_HEAD +
 			  (uint64_t)JOURNAL_ENTRY * store_units(&w->index.info);
-	if (__builtin_add_overflow(need, tables, &need))
+	if (__builtin_add_overflow(sizes[EXPERTS_FILE], sizes[DENSE_FILE], &need) ||
+	    __builtin_add_overflow(need, tables, &need))
 		need = UINT64_MAX;
 	for (int i = 0; i < DATA_FILES; i++) {
 		struct stat st; /* what an earlier conversion has taken already */
 		if (w->file[i].fd >= 0 && fstat(w->file[i].fd, &st) == 0) {
 			uint64_t taken = (uint64_t)st.st_blocks * 512;
-			need -= taken < w->file[i].size ? taken : w->file[i].size;
+			need -= taken < sizes[i] ? taken : sizes[i];
 		}
 	}
 	int rc = io_free_space(w->dir, &have);
@@ -283,6 +366,7 @@ static int check_space(struct store_writer *w, struct err *e)
 static int create(struct store_writer *w, struct err *e)
 {
 	uint8_t head[JOURNAL_HEAD];
+	const struct journal_head values = {w->digest, w->index.info.key};
 	const int flags = O_RDWR | O_CREAT | O_EXCL;
 	for (int i = 0; i < DATA_FILES; i++) {
 		struct data_file *f = &w->file[i];
@@ -298,7 +382,7 @@ static int create(struct store_writer *w, struct err *e)
 	w->journal = store_file_open(w->dir, w->folder, STORE_JOURNAL, flags, e);
 	if (w->journal < 0)
 		return w->journal;
-	journal_encode_head(head, w->digest);
+	journal_encode_head(head, &values);
 	w->journal_end = JOURNAL_HEAD;
 	w->journal_dirty = true;
 	return store_file_write(w->journal, head, sizeof head, 0, w->folder, STORE_JOURNAL, e);
@@ -326,6 +410,9 @@ static void forget_files(struct store_writer *w)
 	}
 	for (uint32_t i = 0; i < store_units(&w->index.info); i++)
 		w->state[i] = UNIT_MISSING;
+	for (uint32_t i = 0; w->index.stored && i < store_records(&w->index.info); i++)
+		w->index.stored[i] = (struct store_range){0};
+	w->experts_end = w->index.info.experts_base;
 }
 
 /* With the lock held. *keep: what is in the folder is worth keeping if this fails. */

@@ -6,9 +6,14 @@
  * before, and a journal entry never precedes its data. Journal entries are themselves synced with
  * the next group: a power cut costs the last group, and a killed process nothing but the units in
  * work.
+ *
+ * A coded record is collected in memory and coded by its own thread. It gets its place, and is
+ * written, when its group is synced: groups follow one another, so the records of a file lie in the
+ * order of their journal entries, and whatever a crash cuts off is at the file's end.
  */
 #include "cache/store_writer.h"
 
+#include "cache/codec.h"
 #include "cache/io.h"
 #include "cache/store_files.h"
 
@@ -16,14 +21,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 struct store_put {
 	struct store_writer *writer;
 	uint32_t unit;
-	struct unit_place place; /* what is still to be written */
-	XXH3_state_t *hash;
+	struct unit_place place; /* what is still to be written; coded: to be collected */
+	XXH3_state_t *hash;	 /* of the bytes as they are stored */
+	uint8_t *record;	 /* of a coded record: what was collected, and once that is whole */
+	uint8_t *coded;		 /* what it became */
+	size_t coded_bytes;
 	int failed; /* of a write: a negative errno; such a unit is never committed */
 
 	struct store_put *next; /* in the writer's list, under its mutex: */
@@ -43,34 +52,60 @@ bool store_writer_has(const struct store_writer *w, uint32_t unit)
 
 /* ---- one unit ---- */
 
+static void put_free(struct store_put *p)
+{
+	XXH3_freeState(p->hash);
+	free(p->record);
+	free(p->coded);
+	free(p);
+}
+
+static struct store_put *put_new(struct store_writer *w, uint32_t unit)
+{
+	struct store_put *p = calloc(1, sizeof *p);
+	if (!p)
+		return NULL;
+	p->writer = w;
+	p->unit = unit;
+	bool coded = unit_is_coded(w, unit);
+	if (coded) {
+		p->place = (struct unit_place){&w->file[EXPERTS_FILE], 0,
+					       w->index.info.record_bytes};
+		p->record = malloc(p->place.bytes);
+	} else {
+		p->place = unit_place(w, unit);
+	}
+	p->hash = XXH3_createState();
+	if (!p->hash || (coded && !p->record)) {
+		put_free(p);
+		return NULL;
+	}
+	XXH3_64bits_reset(p->hash);
+	return p;
+}
+
 int store_put_begin(struct store_writer *w, uint32_t unit, struct store_put **out, struct err *e)
 {
 	*out = NULL;
 	if (unit >= store_writer_units(w))
 		return err_set(e, EINVAL, "%s: has no unit %u", w->folder, unit);
-	struct store_put *p = calloc(1, sizeof *p);
-	XXH3_state_t *hash = XXH3_createState();
-	int rc = p && hash ? 0 : err_sys(e, ENOMEM, "%s: unit %u", w->folder, unit);
-	if (!rc) {
-		pthread_mutex_lock(&w->mutex);
-		if (w->failure.code)
-			rc = err_set(e, w->failure.code, "%s", w->failure.text);
-		else if (w->state[unit] != UNIT_MISSING)
-			rc = err_set(e, EEXIST, "%s: unit %u is written already", w->folder, unit);
-		else
-			w->state[unit] = UNIT_OPEN;
-		pthread_mutex_unlock(&w->mutex);
-	}
-	if (rc) {
-		XXH3_freeState(hash);
-		free(p);
-		return rc;
-	}
-	XXH3_64bits_reset(hash);
-	*p = (struct store_put){
-		.writer = w, .unit = unit, .place = unit_place(w, unit), .hash = hash};
-	*out = p;
-	return 0;
+	struct store_put *p = put_new(w, unit);
+	if (!p)
+		return err_sys(e, ENOMEM, "%s: unit %u", w->folder, unit);
+	int rc = 0;
+	pthread_mutex_lock(&w->mutex);
+	if (w->failure.code)
+		rc = err_set(e, w->failure.code, "%s", w->failure.text);
+	else if (w->state[unit] != UNIT_MISSING)
+		rc = err_set(e, EEXIST, "%s: unit %u is written already", w->folder, unit);
+	else
+		w->state[unit] = UNIT_OPEN;
+	pthread_mutex_unlock(&w->mutex);
+	if (rc)
+		put_free(p);
+	else
+		*out = p;
+	return rc;
 }
 
 int store_put_bytes(struct store_put *p, const void *data, size_t bytes, struct err *e)
@@ -80,6 +115,13 @@ int store_put_bytes(struct store_put *p, const void *data, size_t bytes, struct 
 	if (bytes > p->place.bytes)
 		return p->failed = err_set(e, EINVAL, "%s/%s: unit %u is longer than planned",
 					   w->folder, f->partial, p->unit);
+	if (p->record) {
+		size_t done = w->index.info.record_bytes - p->place.bytes;
+		if (bytes)
+			memcpy(p->record + done, data, bytes);
+		p->place.bytes -= bytes;
+		return 0;
+	}
 	int rc = store_file_write(f->fd, data, bytes, p->place.offset, w->folder, f->partial, e);
 	if (rc)
 		return p->failed = rc;
@@ -89,11 +131,25 @@ int store_put_bytes(struct store_put *p, const void *data, size_t bytes, struct 
 	return 0;
 }
 
+/* A whole record becomes what is stored of it. */
+static int code_record(struct store_put *p, struct err *e)
+{
+	const struct store_writer *w = p->writer;
+	size_t bytes = w->index.info.record_bytes;
+	p->coded = malloc(codec_most(bytes));
+	int rc = p->coded ? codec_encode(p->coded, &p->coded_bytes, p->record, bytes) : -ENOMEM;
+	if (rc)
+		return err_sys(e, -rc, "%s: coding unit %u", w->folder, p->unit);
+	XXH3_64bits_update(p->hash, p->coded, p->coded_bytes);
+	free(p->record); /* a group may be long in coming */
+	p->record = NULL;
+	return 0;
+}
+
 static void put_end(struct store_put *p, enum unit_state state)
 {
 	p->writer->state[p->unit] = (uint8_t)state;
-	XXH3_freeState(p->hash);
-	free(p);
+	put_free(p);
 }
 
 void store_put_abandon(struct store_put *p)
@@ -102,6 +158,24 @@ void store_put_abandon(struct store_put *p)
 }
 
 /* ---- committing in groups ---- */
+
+/* Gives the coded records of a group their places, one after the other, and writes them there. */
+static int write_coded(struct store_writer *w, const struct store_put *group, struct err *e)
+{
+	const struct data_file *f = &w->file[EXPERTS_FILE];
+	for (const struct store_put *p = group; p; p = p->next) {
+		if (!p->coded)
+			continue;
+		struct store_range r = {stored_range_next(w->experts_end), p->coded_bytes};
+		int rc = store_file_write(f->fd, p->coded, r.bytes, r.offset, w->folder, f->partial,
+					  e);
+		if (rc)
+			return rc;
+		w->index.stored[p->unit] = r;
+		w->experts_end = r.offset + r.bytes;
+	}
+	return 0;
+}
 
 /* Syncs every file that a unit of the group lies in, and the entries of the group before. */
 static int sync_group(struct store_writer *w, const struct store_put *group, struct err *e)
@@ -120,16 +194,23 @@ static int sync_group(struct store_writer *w, const struct store_put *group, str
 /* The leader's part, without the mutex; `syncing` makes the journal this thread's alone. */
 static int commit_group(struct store_writer *w, const struct store_put *group, struct err *e)
 {
-	int rc = sync_group(w, group, e);
+	int rc = write_coded(w, group, e);
+	if (!rc)
+		rc = sync_group(w, group, e);
 	for (const struct store_put *p = group; !rc && p; p = p->next) {
-		uint8_t entry[JOURNAL_ENTRY];
-		uint64_t checksum = XXH3_64bits_digest(p->hash);
-		w->index.checksums[p->unit] = checksum;
-		journal_encode_entry(entry, w->digest, p->unit, checksum);
-		rc = store_file_write(w->journal, entry, sizeof entry, w->journal_end, w->folder,
+		uint8_t bytes[JOURNAL_ENTRY];
+		const struct unit_place place = unit_place(w, p->unit);
+		const struct journal_entry entry = {
+			.unit = p->unit,
+			.place = {place.offset, place.bytes},
+			.checksum = XXH3_64bits_digest(p->hash),
+		};
+		w->index.checksums[p->unit] = entry.checksum;
+		journal_encode_entry(bytes, w->digest, &entry);
+		rc = store_file_write(w->journal, bytes, sizeof bytes, w->journal_end, w->folder,
 				      STORE_JOURNAL, e);
 		if (!rc)
-			w->journal_end += sizeof entry;
+			w->journal_end += sizeof bytes;
 	}
 	w->journal_dirty = true;
 	return rc;
@@ -163,6 +244,8 @@ int store_put_commit(struct store_put *p, struct err *e)
 	else if (p->place.bytes > 0)
 		rc = err_set(e, EINVAL, "%s/%s: unit %u lacks its last %llu bytes", w->folder,
 			     p->place.file->partial, p->unit, (unsigned long long)p->place.bytes);
+	else if (p->record)
+		rc = code_record(p, e);
 	if (rc) {
 		put_end(p, UNIT_MISSING);
 		return rc;

@@ -16,8 +16,8 @@ enum { EXPERTS_FILE, DENSE_FILE, DATA_FILES };
 
 struct data_file {
 	const char *name, *partial;
-	int fd; /* of the partial file */
-	uint64_t size;
+	int fd;	       /* of the partial file */
+	uint64_t size; /* that it has from the start; a coded file grows beyond */
 };
 
 struct store_writer {
@@ -27,6 +27,7 @@ struct store_writer {
 	struct data_file file[DATA_FILES];
 	struct store_index index; /* filled unit by unit, and published at the end */
 	struct plan_digest digest;
+	uint64_t expected_bytes; /* of experts.safetensors, for the check of space */
 
 	pthread_mutex_t mutex; /* guards what follows, and checksums[] of open units */
 	pthread_cond_t synced;
@@ -37,14 +38,20 @@ struct store_writer {
 	struct err failure; /* code != 0: a sync failed, after which nothing more can be trusted */
 	uint64_t journal_end;
 	bool journal_dirty;
+	uint64_t experts_end; /* coded: of the last record; the one who syncs appends there */
 };
 
-/* Where a unit lies: its file, and the offset and size in that file. */
+/* Where a unit lies: its file, and the offset and size in that file. A coded record has a place
+ * once it is committed, and 0 bytes before. */
 struct unit_place {
 	const struct data_file *file;
 	uint64_t offset, bytes;
 };
 struct unit_place unit_place(const struct store_writer *w, uint32_t unit);
+static inline bool unit_is_coded(const struct store_writer *w, uint32_t unit)
+{
+	return w->index.stored && unit < store_records(&w->index.info);
+}
 
 /* Removes what a conversion leaves while it runs: journal and *.partial. */
 void store_remove_leftovers(const struct store_writer *w);

@@ -1,6 +1,5 @@
 /* A mounted checkpoint: opening, closing, and what can be said of it (model.h). */
 #include "engine/internal.h"
-#include "cache/io.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -320,19 +319,11 @@ int64_t model_expert_read(const struct model *m, uint32_t layer, uint32_t expert
 {
 	if (!atomic_load(&m->has_store) || offset >= m->plan.record_bytes)
 		return 0;
-	struct store_extent x = store_expert(m->store, m->plan.routed_of[layer], expert);
-	size_t want = x.bytes - offset < bytes ? (size_t)(x.bytes - offset) : bytes, done = 0;
-	while (done < want) {
-		int64_t got = io_pread(x.fd, (char *)buffer + done, want - done,
-				       x.offset + offset + done);
-		if (got == -EINTR)
-			continue;
-		if (got <= 0)
-			return err_sys(e, got ? (int)-got : EIO, "%s: expert %u/%u cannot be read",
-				       m->folders[atomic_load(&m->folder)], layer, expert);
-		done += (size_t)got;
-	}
-	return (int64_t)done;
+	uint64_t rest = m->plan.record_bytes - offset;
+	size_t want = rest < bytes ? (size_t)rest : bytes;
+	int failed = store_read_expert(m->store, m->plan.routed_of[layer], expert, offset, buffer,
+				       want, e);
+	return failed ? failed : (int64_t)want;
 }
 
 void model_cache_stats(const struct model *m, struct pager_stats *out)

@@ -1,5 +1,6 @@
 /* Small stores for tests: every byte of unit u follows from u and a seed, so any unit can be made
- * and checked without the others. */
+ * and checked without the others. Records of a coded store shrink to less than 0.75, and each to
+ * another size. */
 #ifndef MOEFS_TESTS_STORE_HELP_H
 #define MOEFS_TESTS_STORE_HELP_H
 
@@ -12,6 +13,7 @@ struct test_store {
 	char folder[64]; /* does not exist until a store is written */
 	uint32_t layers, experts, dense_units;
 	uint64_t record_bytes, seed;
+	enum store_codec codec;
 	struct store_key key;
 	uint8_t head[STORE_ALIGN], dense_head[100];
 	struct store_range dense[16];
@@ -20,7 +22,7 @@ struct test_store {
 
 /* 3 layers of 4 experts of 5000 bytes, and 5 dense units of different sizes. */
 void test_store_init(struct test_store *t, const char *parent, const char *name);
-/* After a change of layers, experts, dense_units, record_bytes, seed or key. */
+/* After a change of layers, experts, dense_units, record_bytes, seed, codec or key. */
 void test_store_plan(struct test_store *t);
 
 uint32_t test_units(const struct test_store *t);

@@ -386,7 +386,7 @@ static void hostile_numbers_in_an_index_are_refused_before_they_are_used(void **
 	bad[6].dense_bytes = 1;				   /* units do not add up to it */
 	bad[7].layers = 1 << 12, bad[7].experts = 1 << 10; /* more checksums than bytes */
 	for (int i = 0; i < 8; i++) {
-		struct store_index out, index = {good, offsets, sums};
+		struct store_index out, index = {good, offsets, sums, NULL};
 		uint8_t bytes[256];
 		size_t n = index_bytes(&good);
 		index_encode(bytes, &index);

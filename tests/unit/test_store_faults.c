@@ -32,6 +32,15 @@ static int setup(void **state)
 	return 0;
 }
 
+static int setup_coded(void **state)
+{
+	(void)setup(state);
+	struct fixture *f = *state;
+	f->t.codec = STORE_CODED;
+	test_store_plan(&f->t);
+	return 0;
+}
+
 static int teardown(void **state)
 {
 	struct fixture *f = *state;
@@ -308,7 +317,45 @@ static void after_a_failed_sync_nothing_more_is_accepted(void **state)
 	assert_recovers(f);
 }
 
+static void a_coded_record_that_cannot_be_written_ends_the_conversion(void **state)
+{
+	struct fixture *f = *state;
+	struct store_writer *w;
+	struct store_put *p;
+	assert_int_equal(store_writer_open(&w, f->t.folder, &f->t.plan, &f->e), 0);
+	assert_int_equal(test_put(&f->t, w, 0, &f->e), 0);
+	faults.fail_on = OP_WRITE;
+	faults.fail_at = 1;
+	faults.fail_code = ENOSPC;
+	assert_int_equal(test_put(&f->t, w, 1, &f->e), -ENOSPC);
+	assert_non_null(strstr(f->e.text, STORE_EXPERTS));
+	assert_int_equal(store_put_begin(w, 1, &p, &f->e), -ENOSPC);
+	store_writer_close(w, true);
+	faults.fail_on = 0;
+	assert_int_equal(store_writer_open(&w, f->t.folder, &f->t.plan, &f->e), 0);
+	assert_true(store_writer_has(w, 0));
+	assert_false(store_writer_has(w, 1));
+	assert_int_equal(test_write_rest(&f->t, w, false, &f->e), 0);
+	assert_int_equal(look(&f->t, &f->e), 0);
+}
+
+static void space_for_a_coded_store_is_what_it_is_expected_to_take(void **state)
+{
+	struct fixture *f = *state;
+	f->t.plan.expected_bytes = 1 << 20;
+	faults.free_bytes = 4 << 20;
+	assert_int_equal(convert(f, true), -ENOSPC);
+	assert_non_null(strstr(f->e.text, "too few"));
+	faults.free_bytes = 5 << 20;
+	assert_int_equal(convert(f, true), 0);
+	assert_int_equal(look(&f->t, &f->e), 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define CODED(name)                                                \
+	{                                                          \
+#name "_coded", name, setup_coded, teardown, NULL, \
+	}
 
 int main(void)
 {
@@ -329,6 +376,18 @@ int main(void)
 		TEST(too_little_space_is_said_before_anything_is_written),
 		TEST(too_little_space_for_the_rest_keeps_what_is_there),
 		TEST(after_a_failed_sync_nothing_more_is_accepted),
+		CODED(a_conversion_killed_anywhere_is_taken_up),
+		CODED(a_power_cut_that_loses_all_unsynced_is_survived_anywhere),
+		CODED(a_power_cut_that_loses_some_unsynced_is_survived_anywhere),
+		CODED(replacing_a_stale_store_may_be_killed_anywhere),
+		CODED(replacing_a_stale_store_may_lose_power_anywhere),
+		CODED(calls_that_do_half_or_are_interrupted_are_gone_on_with),
+		CODED(a_disk_that_fills_up_at_any_write_is_an_error_in_words),
+		CODED(a_sync_that_fails_anywhere_publishes_nothing_wrong),
+		CODED(a_folder_that_fails_anywhere_publishes_nothing_wrong),
+		CODED(after_a_failed_sync_nothing_more_is_accepted),
+		CODED(a_coded_record_that_cannot_be_written_ends_the_conversion),
+		CODED(space_for_a_coded_store_is_what_it_is_expected_to_take),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
