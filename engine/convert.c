@@ -1,5 +1,6 @@
 #include "engine/convert.h"
 #include "engine/clock.h"
+#include "engine/codec_choice.h"
 #include "engine/sources.h"
 #include "engine/store_header.h"
 
@@ -339,8 +340,16 @@ static int convert_as_planned(struct conversion *v, const struct sources *source
 		.dense_units = p->unit_count,
 	};
 	struct store_headers headers;
+	struct codec_choice choice;
+	int failed = codec_choose(&choice, v, sources, p, e);
+	if (failed)
+		return failed;
+	memcpy(v->codec_words, choice.words, sizeof v->codec_words);
+	p->recipe.codec = choice.codec;
+	sp.codec = choice.codec == CODEC_ZSTD ? STORE_CODED : STORE_PLAIN;
+	sp.expected_bytes = choice.expected_bytes;
 	recipe_to_text(&p->recipe, sp.key.recipe, sizeof sp.key.recipe);
-	int failed = store_headers_make(&headers, v->config->architecture, p, e);
+	failed = store_headers_make(&headers, v->config->architecture, p, e);
 	if (failed)
 		return failed;
 	sp.experts_header = headers.experts;

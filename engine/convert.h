@@ -2,7 +2,7 @@
  *
  * Tensors stream through: each thread takes the next unit (an expert, or a chunk of rows of a dense
  * tensor), reads its source, quantises and writes it; no more than a few MiB per thread are in
- * memory. An interrupted conversion goes on where it stopped.
+ * memory, or two records where they are coded. An interrupted conversion goes on where it stopped.
  */
 #ifndef MOEFS_ENGINE_CONVERT_H
 #define MOEFS_ENGINE_CONVERT_H
@@ -19,16 +19,19 @@ struct convert_progress {
 	_Atomic uint64_t started_ns;  /* CLOCK_MONOTONIC */
 };
 
+enum { CODEC_WORDS = 96 };
+
 struct conversion {
 	const char *directory; /* the checkpoint */
 	const char *folder;    /* the store's */
 	const struct config *config;
-	struct recipe recipe; /* kept and norms are found out */
+	struct recipe recipe; /* kept, norms and codec are found out */
 	uint64_t fingerprint[2];
 	uint32_t threads;
 	const struct kernels *kernels; /* for quantising */
 	const _Atomic bool *stop;      /* ends it with -ECANCELED; can be resumed */
 	struct convert_progress *progress;
+	char codec_words[CODEC_WORDS]; /* the result: what was measured to choose the codec */
 };
 
 /* 0: the store is complete. -EBUSY: another process is converting it. */

@@ -8,7 +8,7 @@
 static int copy_options(struct engine *g, const struct engine_options *o, struct err *e)
 {
 	g->options = *o;
-	g->options.quant = NULL; /* the recipe has it */
+	g->options.quant = g->options.codec = NULL; /* the recipe has them */
 	if (o->store && !(g->options.store = strdup(o->store)))
 		return err_set(e, ENOMEM, "out of memory for the options");
 	if (!g->options.chunk)
@@ -41,6 +41,8 @@ int engine_create(struct engine **out, const struct engine_options *options, str
 		return err_set(e, ENOMEM, "out of memory");
 	g->kernels = kernels_best();
 	int failed = recipe_find(&g->recipe, options->quant, e);
+	if (!failed)
+		failed = recipe_ask_codec(&g->recipe, options->codec, e);
 	if (!failed && options->threads > 1024)
 		failed = err_set(e, ERANGE, "threads=%u: at most 1024", options->threads);
 	if (!failed && options->chunk > 4096)

@@ -61,7 +61,8 @@ struct model {
 	struct plan plan;
 	struct budget_need need; /* the budgets' while the model is open */
 	struct store *store;
-	_Atomic bool has_store; /* plan and store */
+	char codec_words[CODEC_WORDS]; /* what was measured if this mount made the store */
+	_Atomic bool has_store;	       /* plan, store and codec_words */
 	struct tokenizer *tokenizer;
 	struct chat *chat; /* NULL: the tokenizer has no chat tokens */
 	struct weights weights;

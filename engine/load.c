@@ -74,7 +74,15 @@ static bool fits_plan(const struct store_info *i, const struct plan *p)
 {
 	return i->layers == p->routed_layers && i->experts == p->experts &&
 	       i->record_bytes == p->record_bytes && i->dense_bytes == p->dense_bytes &&
-	       i->dense_units == p->unit_count;
+	       i->dense_units == p->unit_count &&
+	       (i->codec == STORE_CODED) == (p->recipe.codec == CODEC_ZSTD);
+}
+
+/* Whether a store has the codec that was asked for, where it could have one. */
+static bool codec_as_asked(enum recipe_codec asked, const struct plan *p)
+{
+	bool possible = recipe_can_code(&p->recipe) && p->record_bytes;
+	return !possible || asked == CODEC_AUTO || asked == p->recipe.codec;
 }
 
 /* A store of this checkpoint by this recipe, whatever the facts in its key; else -ESTALE. */
@@ -97,6 +105,10 @@ static int open_folder(struct model *m, const char *folder, const uint64_t finge
 		failed = plan_make(&plan, &m->config, &recipe, e);
 	if (!failed && !fits_plan(i, &plan))
 		failed = err_set(e, ESTALE, "%s: the store has another layout", folder);
+	if (!failed && !codec_as_asked(m->engine->recipe.codec, &plan))
+		failed = err_set(e, ESTALE, "%s: the store's codec is %s, and %s was asked for",
+				 folder, recipe_codec_name(plan.recipe.codec),
+				 recipe_codec_name(m->engine->recipe.codec));
 	if (failed) {
 		plan_free(&plan);
 		store_close(store);
@@ -145,7 +157,10 @@ static int convert_to(struct model *m, const char *folder, struct err *e)
 	int failed = checkpoint_fingerprint(m->directory, v.fingerprint, e);
 	if (!failed)
 		failed = make_parents(folder, e);
-	return failed ? failed : convert_run(&v, e);
+	if (!failed)
+		failed = convert_run(&v, e);
+	memcpy(m->codec_words, v.codec_words, sizeof m->codec_words);
+	return failed;
 }
 
 /* In the first folder that can be written. */

@@ -228,9 +228,22 @@ static int print_bits(const struct model *m, char *text, size_t size)
 	if (!atomic_load(&m->has_store))
 		return snprintf(text, size, "unknown until converted");
 	const struct plan *p = &m->plan;
-	double bytes = (double)p->dense_bytes +
-		       (double)p->record_bytes * (double)p->experts * (double)p->routed_layers;
+	double bytes = (double)p->dense_bytes + (double)store_experts_bytes(m->store);
 	return snprintf(text, size, "%.2f", bytes * 8 / (double)m->parameters);
+}
+
+static int print_codec(const struct model *m, char *text, size_t size)
+{
+	if (!atomic_load(&m->has_store))
+		return snprintf(text, size, "unknown until converted");
+	const struct plan *p = &m->plan;
+	const char *name = recipe_codec_name(p->recipe.codec), *words = m->codec_words;
+	char share[16] = "";
+	if (p->recipe.codec != CODEC_NONE)
+		(void)snprintf(share, sizeof share, " %.2f",
+			       (double)store_experts_bytes(m->store) /
+				       ((double)p->record_bytes * p->experts * p->routed_layers));
+	return snprintf(text, size, *words ? "%s%s (%s)" : "%s%s", name, share, words);
 }
 
 static int print_progress(const struct model *m, char *text, size_t size)
@@ -270,6 +283,8 @@ static int print_fact(const struct model *m, enum model_fact fact, char *text, s
 		return print_bits(m, text, size);
 	case FACT_RECIPE:
 		return snprintf(text, size, "%s", m->engine->recipe.quant);
+	case FACT_CODEC:
+		return print_codec(m, text, size);
 	case FACT_STORE:
 		return snprintf(text, size, "%s", m->folders[atomic_load(&m->folder)]);
 	case FACT_STATE:

@@ -29,6 +29,7 @@ struct engine_options {
 	uint32_t threads;	 /* 0: as many as cores */
 	uint32_t chunk;		 /* prompt tokens per step; 0: default. Never changes a text. */
 	const char *quant;	 /* tq2, tq3 (NULL: this), tq4 or bf16; see recipe.h */
+	const char *codec;	 /* none, zstd or auto (NULL: this); see recipe.h */
 	const char
 		*store; /* folder for stores; NULL: beside the checkpoint, else the cache folder */
 	/* Called, from any thread and with no lock held, whenever the answer, status or error of a
@@ -102,6 +103,7 @@ enum model_fact {
 	FACT_CONTEXT,		/* positions a session may use */
 	FACT_MAX_PROMPT_BYTES,
 	FACT_RECIPE,   /* "tq3", what -o quant= said */
+	FACT_CODEC,    /* "none" or "zstd 0.67", and what was measured if this mount chose it */
 	FACT_STORE,    /* path of the store's folder */
 	FACT_STATE,    /* unloaded, loading, ready, failed */
 	FACT_PROGRESS, /* "idle", or "converting 42 % 12.6/30.1 MB 3 s left" */
@@ -114,7 +116,7 @@ uint64_t model_max_prompt_bytes(const struct model *m);
 /* Experts, for looking: none of these loads or promotes anything. */
 uint32_t model_layers(const struct model *m);
 uint32_t model_experts(const struct model *m, uint32_t layer); /* 0 for a dense layer */
-/* Bytes of one expert as stored; 0 until the store is complete. */
+/* Bytes of one expert as stored (coded: decoded); 0 until the store is complete. */
 uint64_t model_expert_bytes(const struct model *m);
 void model_expert_inspect(const struct model *m, uint32_t layer, uint32_t expert,
 			  struct pager_expert *out);

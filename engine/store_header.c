@@ -6,6 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What finish() ends with a brace. */
+static const char coded_head[] =
+	"{\"__metadata__\":{\"format\":\"moefs coded experts\",\"codec\":\"zstd\",\"note\":"
+	"\"private to moefs: each record is split into byte planes, compressed, and found by the "
+	"file named index; -o codec=none makes a store that other tools can read\"}";
+
 static const char *const float_types[FORMAT_COUNT] = {
 	[FORMAT_F32] = "F32", [FORMAT_F16] = "F16", [FORMAT_BF16] = "BF16"};
 
@@ -73,6 +79,10 @@ static int make_experts(struct store_headers *h, const struct architecture *a, c
 	if (!f)
 		return err_set(e, ENOMEM, "out of memory for the store's header");
 	uint64_t offset = 0;
+	if (p->recipe.codec == CODEC_ZSTD) {
+		(void)fputs(coded_head, f);
+		return finish(f, &h->experts, &h->experts_bytes, e);
+	}
 	for (uint32_t layer = 0; layer < p->routed_layers; layer++)
 		for (uint32_t x = 0; x < p->experts; x++)
 			for (uint32_t part = 0; part < EXPERT_PARTS; part++) {

@@ -2,6 +2,10 @@
  *
  * Names are the checkpoint's own; a TQ matrix NAME is NAME.tq_packed, u8 [rows · groups, bytes of a
  * group], and NAME.tq_norms, f16 or f32 [rows, groups], as native TQ checkpoints have them.
+ *
+ * The experts of a coded store are nothing that other tools could read, so their head lists no
+ * tensor and says so in its metadata: a reader that insists, as the format does, on tensors that
+ * cover the data refuses the file.
  */
 #ifndef MOEFS_ENGINE_STORE_HEADER_H
 #define MOEFS_ENGINE_STORE_HEADER_H

@@ -26,6 +26,8 @@ const char options_help[] =
 	"    budget=SIZE            memory for experts (default: from what is free)\n"
 	"    context_budget=SIZE    memory for contexts (likewise)\n"
 	"    quant=NAME             weights as tq2, tq3 (default), tq4 or bf16\n"
+	"    codec=NAME             bf16 experts on disk: zstd, none, or auto (default): the "
+	"faster\n"
 	"    store=DIR              where converted weights are kept (default: in MODELDIR)\n"
 	"    context=N              tokens per session (default: the model's, at most 32768)\n"
 	"    threads=N              for computing (default: one per core)\n"
@@ -48,6 +50,7 @@ static const struct fuse_opt specs[] = {
 	OPTION("-V", version),
 	OPTION("--version", version),
 	OPTION("quant=%s", quant),
+	OPTION("codec=%s", codec),
 	OPTION("store=%s", store),
 	OPTION("budget=%s", budget),
 	OPTION("context_budget=%s", context_budget),
@@ -132,6 +135,7 @@ int options_parse(struct options *o, int argc, char **argv, struct err *e)
 	if (!code)
 		code = add_libfuse_options(o, e);
 	o->engine.quant = o->quant;
+	o->engine.codec = o->codec;
 	o->engine.store = o->store;
 	return code;
 }
@@ -143,6 +147,7 @@ void options_free(struct options *o)
 	free(o->models);
 	free(o->mountpoint);
 	free(o->quant);
+	free(o->codec);
 	free(o->store);
 	free(o->budget);
 	free(o->context_budget);

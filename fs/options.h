@@ -14,7 +14,7 @@ struct options {
 	int foreground, debug, help, version;
 	struct fuse_args fuse; /* what is libfuse's */
 	/* Owned by engine's pointers and numbers: */
-	char *quant, *store, *budget, *context_budget;
+	char *quant, *codec, *store, *budget, *context_budget;
 };
 
 extern const char options_help[];

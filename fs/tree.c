@@ -127,6 +127,7 @@ static const struct row rows[] = {
 	FACT("context", FACT_CONTEXT, "tokens that a session may hold"),
 	FACT("max_prompt_bytes", FACT_MAX_PROMPT_BYTES, "beyond which a prompt is EFBIG"),
 	FACT("recipe", FACT_RECIPE, "how the weights are stored"),
+	FACT("codec", FACT_CODEC, "by which experts are smaller on disk, to what share, and why"),
 	FACT("store", FACT_STORE, "where they are stored"),
 	FACT("state", FACT_STATE, "unloaded loading ready failed"),
 	FACT("progress", FACT_PROGRESS, "of a conversion"),
