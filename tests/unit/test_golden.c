@@ -336,6 +336,25 @@ static void exact_mode_is_the_same_for_any_chunk_threads_and_cache(void **state)
 		assert_same_under_all_settings(fixtures[i], "bf16");
 }
 
+static void a_coded_store_computes_the_same_bits_as_a_plain_one(void **state)
+{
+	(void)state;
+	static const char *const codecs[] = {"none", "zstd"};
+	struct run r[2];
+	for (int i = 0; i < 2; i++) {
+		struct bench b;
+		bench_open(&b, "qwen3_moe",
+			   &(struct engine_options){.quant = "bf16", .codec = codecs[i]});
+		assert_int_equal(store_info(b.model->store)->codec,
+				 i == 0 ? STORE_PLAIN : STORE_CODED);
+		r[i] = run_make(&b);
+		bench_close(&b);
+	}
+	assert_same_bits(&r[0], &r[1]);
+	run_free(&r[0]);
+	run_free(&r[1]);
+}
+
 static void the_default_recipe_is_the_same_for_any_chunk_threads_and_cache(void **state)
 {
 	(void)state;
@@ -375,7 +394,8 @@ static void every_routed_expert_is_applied_and_then_cached(void **state)
 	(void)state;
 	struct bench b;
 	struct pager_stats cold, warm;
-	bench_open(&b, "qwen3_moe", &(struct engine_options){.quant = "bf16", .chunk = 4096});
+	bench_open(&b, "qwen3_moe",
+		   &(struct engine_options){.quant = "bf16", .codec = "none", .chunk = 4096});
 	struct run r = run_make(&b);
 	engine_cache_stats(b.engine, &cold);
 	uint64_t distinct = 0, picks = (uint64_t)GREEDY * r.routed * r.top_k;
@@ -419,6 +439,7 @@ int main(void)
 		cmocka_unit_test(exact_mode_agrees_with_the_reference),
 		cmocka_unit_test(a_long_text_has_the_reference_likelihood),
 		cmocka_unit_test(exact_mode_is_the_same_for_any_chunk_threads_and_cache),
+		cmocka_unit_test(a_coded_store_computes_the_same_bits_as_a_plain_one),
 		cmocka_unit_test(the_default_recipe_is_the_same_for_any_chunk_threads_and_cache),
 		cmocka_unit_test(every_kernel_table_gives_the_same_bits),
 		cmocka_unit_test(every_routed_expert_is_applied_and_then_cached),
