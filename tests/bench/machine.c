@@ -1,7 +1,9 @@
 /* moefs-bench machine: the ceilings. Memory read by 1 … N threads, multiply-accumulates of int8,
- * BF16 and FP32 with operands in registers, and O_DIRECT reads of records as large as experts. */
+ * BF16 and FP32 with operands in registers, coding and decoding of 16-bit records, and O_DIRECT
+ * reads of records as large as experts. */
 #include "tests/bench/bench.h"
 #include "tests/bench/ceiling.h"
+#include "tests/bench/codec.h"
 #include "tests/bench/disk.h"
 
 #include <errno.h>
@@ -112,6 +114,54 @@ static int measure_cores(struct machine *m, struct err *e)
 	return failed;
 }
 
+/* ---- codec ---- */
+
+/* An expert of Qwen3-30B-A3B in bfloat16. */
+enum { CODEC_RECORD = 3 * 2048 * 768 * 2 };
+
+static int measure_coding(struct machine *m, struct codec_bench *b, uint32_t threads,
+			  struct table *t, struct err *e)
+{
+	double coded[ROUNDS_MOST], decoded[ROUNDS_MOST], seconds = m->effort.seconds;
+	size_t rounds = m->effort.rounds;
+	for (size_t r = 0; r < rounds; r++) {
+		int failed = codec_bench_encode(b, threads, seconds, &coded[r], e);
+		if (!failed)
+			failed = codec_bench_decode(b, threads, seconds, &decoded[r], e);
+		if (failed)
+			return failed;
+		coded[r] *= 1e-9;
+		decoded[r] *= 1e-9;
+	}
+	struct summary coding = summarise(coded, rounds), decoding = summarise(decoded, rounds);
+	table_number(t, threads);
+	table_number(t, (double)b->stored_bytes / (double)b->record_bytes);
+	table_summary(t, &coding);
+	table_summary(t, &decoding);
+	return 0;
+}
+
+static int measure_codec(struct machine *m, struct err *e)
+{
+	static const struct column columns[] = {
+		{"threads", "threads", 0},
+		{"share_stored", "share stored", 3},
+		{"coded_gb_per_s", "coded GB/s", 2},
+		{"decoded_gb_per_s", "decoded GB/s", 2},
+	};
+	struct table t;
+	struct codec_bench b;
+	uint32_t most = (uint32_t)m->effort.threads;
+	int failed = codec_bench_open(&b, CODEC_RECORD, most, e);
+	table_begin(&t, &m->report, "codec", "codec: records of bfloat16, their bytes", columns,
+		    sizeof columns / sizeof *columns);
+	for (uint32_t n = 1; n <= most && !failed; n = n < most && 2 * n > most ? most : 2 * n)
+		failed = measure_coding(m, &b, n, &t, e);
+	table_end(&t);
+	codec_bench_close(&b);
+	return failed;
+}
+
 /* ---- disk ---- */
 
 static int measure_disk(struct machine *m, const struct disk *d, uint32_t record, uint32_t depth,
@@ -188,6 +238,8 @@ int machine_command(int argc, char **argv, struct err *e)
 		return failed;
 	describe(&m);
 	failed = measure_cores(&m, e);
+	if (!failed)
+		failed = measure_codec(&m, e);
 	if (!failed && !m.no_disk)
 		failed = measure_disks(&m, e);
 	int unreported = report_end(&m.report, failed ? NULL : e);

@@ -46,6 +46,8 @@ static void decode_changed(const uint8_t *data, size_t size, size_t record_bytes
 	const uint8_t *changes = data, *end = data + size;
 	while (end - data >= 2 && data[1])
 		data += 2;
+	if (end - data >= 2)
+		data += 2;
 	size_t rest = (size_t)(end - data), n = rest < record_bytes ? rest : record_bytes;
 	memset(record, 0, record_bytes);
 	if (n)

@@ -21,6 +21,12 @@ header() { # FILE
 	tail -c +9 "$1" | head -c "$bytes"
 }
 
+# Real weights as fuzz_codec.c codes and changes them: a record of 2000 bytes, one bit of it flipped.
+coded() { # FILE
+	printf '\241\017\100\001\000\000'
+	tail -c 2000 "$1"
+}
+
 seed() { # FUZZER FOLDER
 	local fixture name
 	for fixture in "$fixtures"/*/; do
@@ -32,6 +38,7 @@ seed() { # FUZZER FOLDER
 			;;
 		fuzz_safetensors) header "$fixture/model.safetensors" >"$2/$name" ;;
 		fuzz_tokenizer) cp "$fixture/tokenizer.json" "$2/$name" ;;
+		fuzz_codec) coded "$fixture/model.safetensors" >"$2/$name" ;;
 		esac
 	done
 }
