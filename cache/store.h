@@ -126,7 +126,8 @@ struct store_plan {
 	enum store_codec codec;
 	uint32_t layers, experts;
 	uint64_t record_bytes;
-	/* Coded: what a stored record is expected to take, to tell whether the space will do. */
+	/* Coded: what a stored record is expected to take, to tell whether the space will do; 0
+	 * leaves that to the writes. */
 	uint64_t expected_bytes;
 	/* The whole safetensors heads: length, JSON, padding (the experts' to a multiple of 4096).
 	 * A file with neither head nor data is empty. */

@@ -69,8 +69,8 @@ static struct store_put *put_new(struct store_writer *w, uint32_t unit)
 	p->unit = unit;
 	bool coded = unit_is_coded(w, unit);
 	if (coded) {
-		p->place = (struct unit_place){&w->file[EXPERTS_FILE], 0,
-					       w->index.info.record_bytes};
+		p->place =
+			(struct unit_place){&w->file[EXPERTS_FILE], 0, w->index.info.record_bytes};
 		p->record = malloc(p->place.bytes);
 	} else {
 		p->place = unit_place(w, unit);

@@ -228,15 +228,24 @@ static void choose_by_measurement(struct codec_choice *out, const struct convers
 		       f.share, f.device * 1e-9, f.one * 1e-9, f.all * 1e-9, f.threads);
 }
 
-/* What an interrupted conversion of the same checkpoint by the same recipe was begun with. */
+/* The codec of the store that is in the folder already, of the same checkpoint and recipe: begun by
+ * an interrupted conversion or by another process, or finished by one just now. */
 static bool begun_with(const struct conversion *v, const struct recipe *asked,
 		       enum recipe_codec *codec)
 {
 	struct store_key key;
 	struct recipe r;
-	if (store_unfinished(v->folder, &key) ||
-	    memcmp(key.fingerprint, v->fingerprint, sizeof key.fingerprint) != 0 ||
-	    !recipe_from_text(&r, key.recipe) || strcmp(r.quant, asked->quant) != 0)
+	struct store *finished = NULL;
+	/* In this order: a conversion publishes its store before it forgets its journal. */
+	if (store_unfinished(v->folder, &key)) {
+		if (store_open(&finished, v->folder, NULL, NULL))
+			return false;
+		key = store_info(finished)->key;
+		store_close(finished);
+	}
+	if (memcmp(key.fingerprint, v->fingerprint, sizeof key.fingerprint) != 0 ||
+	    !recipe_from_text(&r, key.recipe) || strcmp(r.quant, asked->quant) != 0 ||
+	    (asked->codec != CODEC_AUTO && asked->codec != r.codec))
 		return false;
 	*codec = r.codec;
 	return true;
@@ -248,7 +257,8 @@ int codec_choose(struct codec_choice *out, const struct conversion *v,
 	const struct recipe *asked = &p->recipe;
 	struct samples s;
 	*out = (struct codec_choice){.codec = CODEC_NONE};
-	if (asked->codec == CODEC_NONE || !recipe_can_code(asked) || !p->record_bytes)
+	if (asked->codec == CODEC_NONE || !recipe_can_code(asked) || !p->record_bytes ||
+	    begun_with(v, asked, &out->codec))
 		return 0;
 	int failed = take_samples(&s, sources, p, e);
 	if (failed)
@@ -256,7 +266,7 @@ int codec_choose(struct codec_choice *out, const struct conversion *v,
 	out->expected_bytes = (uint64_t)(share_stored(&s) * (double)p->record_bytes);
 	if (asked->codec == CODEC_ZSTD)
 		out->codec = CODEC_ZSTD;
-	else if (!begun_with(v, asked, &out->codec))
+	else
 		choose_by_measurement(out, v, &s);
 	samples_free(&s);
 	return 0;

@@ -22,14 +22,16 @@ bool codec_pays(const struct codec_figures *f);
 
 struct codec_choice {
 	enum recipe_codec codec; /* CODEC_NONE or CODEC_ZSTD */
-	uint64_t expected_bytes; /* of a stored record, if coded */
+	uint64_t
+		expected_bytes; /* of a stored record; 0: the space was checked when it was begun */
 	char words[CODEC_WORDS]; /* what was measured; empty if nothing was */
 };
 
 /* The choice for a conversion by this plan, whose recipe has what was asked for. A conversion that
- * was interrupted in the same folder keeps the choice it was begun with. The store's device is
- * measured on the checkpoint's files if they lie on it; else it is unknown, and auto is none.
- * Blocks (reads a few experts and computes for a tenth of a second); fails if they cannot be read.
+ * was begun in the same folder keeps its codec, if auto was asked for, and is measured no more. The
+ * store's device is measured on the checkpoint's files if they lie on it; else it is unknown, and
+ * auto is none. Blocks (reads a few experts and computes for a tenth of a second); fails if they
+ * cannot be read.
  */
 int codec_choose(struct codec_choice *out, const struct conversion *v,
 		 const struct sources *sources, const struct plan *p, struct err *e);

@@ -98,7 +98,7 @@ bool recipe_from_text(struct recipe *r, const char *text)
 	static const enum format kept[] = {FORMAT_BF16, FORMAT_F16, FORMAT_F32};
 	enum { KEPT = sizeof kept / sizeof *kept, NORMS = 2, STORED = 2 };
 	char candidate[64];
-	for (size_t i = 0; i < RECIPES * KEPT * NORMS * STORED; i++) {
+	for (size_t i = 0; i < (size_t)RECIPES * KEPT * NORMS * STORED; i++) {
 		size_t k = i / STORED, n = k / NORMS, row = n / KEPT;
 		fill(r, row, kept[n % KEPT], (enum norm_type)(k % NORMS),
 		     (enum recipe_codec)(i % STORED));

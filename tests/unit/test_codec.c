@@ -130,7 +130,7 @@ static const size_t sizes[] = {
 	CODEC_BLOCK - 1,
 	CODEC_BLOCK,
 	CODEC_BLOCK + 1,
-	2 * CODEC_BLOCK,
+	(size_t)2 * CODEC_BLOCK,
 	LARGEST + 1,
 };
 enum { SIZES = sizeof sizes / sizeof *sizes };
@@ -152,7 +152,7 @@ static void every_16_bit_number_comes_back_bit_for_bit(void **state)
 {
 	struct fixture *f = *state;
 	/* NaNs with every payload, both zeros, infinities and denormals are among them. */
-	for (uint32_t v = 0; v < 1 << 16; v++) {
+	for (size_t v = 0; v < 1 << 16; v++) {
 		f->record[2 * v] = (uint8_t)v;
 		f->record[2 * v + 1] = (uint8_t)(v >> 8);
 	}

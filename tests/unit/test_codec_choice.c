@@ -66,7 +66,7 @@ static int convert(const char *to, const char *quant, const char *codec, const _
 static struct store *converted(const char *to, const char *quant, const char *codec)
 {
 	static const _Atomic bool never;
-	struct store *s;
+	struct store *s = NULL;
 	if (convert(to, quant, codec, &never) || store_open(&s, to, NULL, &e))
 		fail_msg("%s", e.text);
 	return s;
@@ -292,8 +292,8 @@ static void mount_says(const char *codec, char *text, size_t size)
 				   .store = parent,
 				   .budget = 64 << 20,
 				   .context_budget = 64 << 20};
-	struct engine *g;
-	struct model *m;
+	struct engine *g = NULL;
+	struct model *m = NULL;
 	if (engine_create(&g, &o, &e) || model_open(&m, g, source, &e) || model_wait(m, &e))
 		fail_msg("%s", e.text);
 	assert_int_equal(model_fact(m, FACT_CODEC, text, size), 0);
