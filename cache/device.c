@@ -5,8 +5,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -16,12 +16,18 @@
 enum { READERS = 4, READ_BYTES = 1 << 20, MEMORY_ALIGN = 4096 };
 static const double measured_seconds = .1;
 
-struct reading {
+struct file {
 	int fd;
-	uint64_t pieces, step; /* of READ_BYTES in the file; without a common divisor */
-	double end;	       /* on the clock of now() */
-	_Atomic uint64_t next, done;
-	_Atomic bool failed;
+	uint64_t pieces, step; /* of READ_BYTES in it; without a common divisor */
+	_Atomic uint64_t next;
+};
+
+struct reading {
+	struct file *file;
+	double begun, ended; /* of its reads, on the clock of now() */
+	uint64_t pieces;     /* that it read; none: it failed, or there were none left */
+	bool failed;
+	pthread_t thread;
 };
 
 static double now(void)
@@ -31,22 +37,25 @@ static double now(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+/* Time runs from the thread's own first read: on a busy machine it may begin late. */
 static void *read_pieces(void *ctx)
 {
 	struct reading *r = ctx;
+	struct file *f = r->file;
 	void *memory;
+	uint64_t i;
 	if (posix_memalign(&memory, MEMORY_ALIGN, READ_BYTES)) {
 		r->failed = true;
 		return NULL;
 	}
-	uint64_t i;
-	while (!r->failed && now() < r->end && (i = r->next++) < r->pieces) {
-		uint64_t piece = i * r->step % r->pieces;
-		int64_t n = io_pread(r->fd, memory, READ_BYTES, piece * READ_BYTES);
-		if (n == READ_BYTES)
-			r->done++;
-		else if (n != -EINTR)
-			r->failed = true;
+	r->begun = r->ended = now();
+	while (!r->failed && r->ended - r->begun < measured_seconds &&
+	       (i = f->next++) < f->pieces) {
+		uint64_t piece = i * f->step % f->pieces;
+		int64_t n = io_pread(f->fd, memory, READ_BYTES, piece * READ_BYTES);
+		r->ended = now();
+		r->pieces += n == READ_BYTES;
+		r->failed = n != READ_BYTES && n != -EINTR;
 	}
 	free(memory);
 	return NULL;
@@ -64,20 +73,30 @@ static uint64_t common_divisor(uint64_t a, uint64_t b)
 
 static double measure(int fd, uint64_t bytes)
 {
-	pthread_t thread[READERS];
+	struct reading r[READERS];
 	unsigned started = 0;
-	struct reading r = {.fd = fd, .pieces = bytes / READ_BYTES};
+	struct file f = {.fd = fd, .pieces = bytes / READ_BYTES};
 	/* About the golden section of the file: neighbours in time are far apart. */
-	for (r.step = r.pieces * 5 / 8 + 1; common_divisor(r.step, r.pieces) != 1; r.step++)
+	for (f.step = f.pieces * 5 / 8 + 1; common_divisor(f.step, f.pieces) != 1; f.step++)
 		;
-	double begin = now();
-	r.end = begin + measured_seconds;
-	while (started < READERS && !pthread_create(&thread[started], NULL, read_pieces, &r))
-		started++;
-	for (unsigned i = 0; i < started; i++)
-		pthread_join(thread[i], NULL);
-	double seconds = now() - begin;
-	return r.failed || seconds <= 0 ? 0 : (double)r.done * READ_BYTES / seconds;
+	for (; started < READERS; started++) {
+		r[started] = (struct reading){.file = &f};
+		if (pthread_create(&r[started].thread, NULL, read_pieces, &r[started]))
+			break;
+	}
+	double begun = INFINITY, ended = 0;
+	uint64_t pieces = 0;
+	bool failed = false;
+	for (unsigned i = 0; i < started; i++) {
+		pthread_join(r[i].thread, NULL);
+		failed |= r[i].failed;
+		pieces += r[i].pieces;
+		if (r[i].pieces) { /* one that came too late for any says nothing */
+			begun = r[i].begun < begun ? r[i].begun : begun;
+			ended = r[i].ended > ended ? r[i].ended : ended;
+		}
+	}
+	return failed || ended <= begun ? 0 : (double)pieces * READ_BYTES / (ended - begun);
 }
 
 double device_read_speed(const char *path)
