@@ -195,27 +195,6 @@ static int read_error(const struct entry *x, int code, struct err *e)
 		folder, layer_of(x), expert_of(x));
 }
 
-static void finish_read(struct loader *l, const struct read_done *done)
-{
-	struct entry *x = done->tag;
-	struct pager_source *s = x->source;
-	struct pager *p = l->pager;
-	struct err e = {0};
-	int failed = done->result;
-	count(&p->total.bytes_read, &s->own.bytes_read, done->bytes);
-	if (failed)
-		failed = read_error(x, -failed, &e);
-	else
-		failed = store_verify_expert(s->supply.store, layer_of(x), expert_of(x),
-					     done->record, &e);
-	if (!failed)
-		s->supply.arrange(s->supply.ctx, x->slot, done->record);
-	reader_release(l->reader, done);
-	pthread_mutex_lock(&p->lock);
-	end_load(p, x, failed, &e);
-	pthread_mutex_unlock(&p->lock);
-}
-
 /* Room for one record in l->scratch. */
 static int grow_scratch(struct loader *l, size_t bytes, struct err *e)
 {
@@ -226,6 +205,35 @@ static int grow_scratch(struct loader *l, size_t bytes, struct err *e)
 	l->scratch_bytes = l->scratch ? bytes : 0;
 	return l->scratch ? 0
 			  : err_set(e, ENOMEM, "out of memory for a record of %zu bytes", bytes);
+}
+
+/* Verifies what was read, decodes it where the store keeps it coded, and arranges it in its slot. */
+static int unpack(struct loader *l, struct entry *x, const void *stored, struct err *e)
+{
+	const struct pager_supply *supply = &x->source->supply;
+	const void *record;
+	int failed = grow_scratch(l, store_scratch_bytes(supply->store), e);
+	if (!failed)
+		failed = store_unpack_expert(supply->store, layer_of(x), expert_of(x), stored,
+					     l->scratch, &record, e);
+	if (!failed)
+		supply->arrange(supply->ctx, x->slot, record);
+	return failed;
+}
+
+static void finish_read(struct loader *l, const struct read_done *done)
+{
+	struct entry *x = done->tag;
+	struct pager_source *s = x->source;
+	struct pager *p = l->pager;
+	struct err e = {0};
+	int failed = done->result;
+	count(&p->total.bytes_read, &s->own.bytes_read, done->bytes);
+	failed = failed ? read_error(x, -failed, &e) : unpack(l, x, done->record, &e);
+	reader_release(l->reader, done);
+	pthread_mutex_lock(&p->lock);
+	end_load(p, x, failed, &e);
+	pthread_mutex_unlock(&p->lock);
 }
 
 static void make(struct loader *l, struct entry *x)
