@@ -1,5 +1,7 @@
 /* The demonstration model behind sessions; see the header. */
 #include "session_help.h"
+
+#include "engine/internal.h"
 #include "golden.h"
 #include "store_help.h"
 
@@ -9,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 #include <errno.h>
@@ -66,6 +69,23 @@ void test_model_open(struct test_model *m, const char *directory, const struct e
 	if (engine_create(&m->engine, &options, &e) ||
 	    model_open(&m->model, m->engine, directory, &e))
 		fail_msg("%s", e.text);
+}
+
+void test_model_load_calm(struct test_model *m)
+{
+	static const struct timespec moment = {.tv_nsec = 1000000};
+	struct pager_stats st;
+	struct err e;
+	uint32_t done, total;
+	uint64_t slot;
+	if (engine_set_policy(m->engine, "scales no-prefetch", &e) || model_wait(m->model, &e))
+		fail_msg("%s", e.text);
+	do { /* a warm start ends, and its reads land */
+		nanosleep(&moment, NULL);
+		model_warming(m->model, &done, &total);
+		model_cache_stats(m->model, &st);
+		slot = (m->model->plan.slot_bytes + 4095) / 4096 * 4096;
+	} while (total || st.used != st.experts_resident * slot);
 }
 
 void test_model_close(struct test_model *m)

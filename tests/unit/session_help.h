@@ -16,6 +16,8 @@ const char *test_fable(void);
 /* Opens a model's directory with these options, the callback and (if it has none) the store's
  * folder filled in. Does not load it. */
 void test_model_open(struct test_model *m, const char *directory, const struct engine_options *o);
+/* Loads it, and from then on an expert is read when a batch asks for it and at no other time. */
+void test_model_load_calm(struct test_model *m);
 void test_model_close(struct test_model *m);
 /* The folder of stores that all share: made by the first call, and removed at the end. */
 const char *test_stores(void);

@@ -173,12 +173,15 @@ static bool convert_until_killed(long operation)
 static void a_killed_conversion_ends_in_the_same_bytes(void **state)
 {
 	(void)state;
-	for (int i = 1; i <= 8; i++) {
+	/* How many operations there are depends on how threads share a sync: 7/9 is before the end. */
+	for (int i = 1; i <= 7; i++) {
 		assert_false(convert_until_killed(whole.operations * i / 9));
 		assert_no_store();
-		if (i % 2) /* and once more while it goes on */
-			assert_false(convert_until_killed(30));
-		assert_int_equal(convert(2), 0);
+		/* and once more while it goes on; with little left it may get to the end */
+		if (i % 2 && convert_until_killed(30))
+			assert_int_equal(convert(2), -EEXIST);
+		else
+			assert_int_equal(convert(2), 0);
 		assert_store_is_whole();
 		test_folder_remove(store);
 	}
@@ -330,7 +333,7 @@ static void a_finished_store_is_opened_and_not_made_again(void **state)
 	faults.fail_code = EROFS;
 	faults.failable = 0;
 	mount_and_compute(logits);
-	assert_int_equal(faults.failable, 0);
+	assert_int_equal(faults.failable, 1); /* the experts' heat, which does without */
 }
 
 static void two_mounts_of_a_new_checkpoint_share_one_store(void **state)

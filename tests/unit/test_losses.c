@@ -29,10 +29,8 @@ struct pass {
 
 static void pass_open(struct pass *p, const char *directory, const struct engine_options *options)
 {
-	struct err e;
 	test_model_open(&p->m, directory, options);
-	if (model_wait(p->m.model, &e))
-		fail_msg("%s", e.text);
+	test_model_load_calm(&p->m);
 	context_init(&p->context, &p->m.engine->context_budget, &p->m.model->config,
 		     p->m.engine->recipe.exact ? KV_F32 : KV_F16);
 	p->forward = &p->m.model->forward;
