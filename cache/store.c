@@ -6,6 +6,7 @@
 #include "cache/codec.h"
 #include "cache/store_files.h"
 #include "cache/store_format.h"
+#include "cache/store_writer.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -27,6 +28,9 @@ struct store {
 	pthread_mutex_t look; /* guards what follows; nothing is taken under it */
 	uint32_t looked_at;   /* the record in `looked`, if that is not NULL */
 	uint8_t *looked;      /* [store_scratch_bytes] */
+	/* [units], enum unit_state, changed by the writer that this is a view of; NULL: all are in
+	 */
+	_Atomic uint8_t *state;
 };
 
 /* ---- opening ---- */
@@ -92,12 +96,11 @@ static uint32_t direct_alignment(int fd)
 }
 
 /* A second descriptor of the same file for O_DIRECT. Its absence is no error: plain reads do. */
-static void open_direct(struct store *s, int dir)
+static void open_direct(struct store *s, int dir, const char *name)
 {
 	s->align = 1;
 	struct stat plain, direct;
-	int fd = openat(dir, STORE_EXPERTS,
-			O_RDONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	int fd = openat(dir, name, O_RDONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return;
 	uint32_t align = direct_alignment(fd);
@@ -133,21 +136,32 @@ static int open_files(struct store *s, const struct store_key *key, struct err *
 		rc = s->dense < 0 ? s->dense : 0;
 	}
 	if (!rc)
-		open_direct(s, dir);
+		open_direct(s, dir, STORE_EXPERTS);
 	close(dir);
 	return rc;
+}
+
+static struct store *store_new(const char *folder, struct err *e)
+{
+	struct store *s = calloc(1, sizeof *s);
+	if (s) {
+		s->experts = s->direct = s->dense = -1;
+		s->folder = strdup(folder);
+	}
+	if (s && s->folder)
+		return s;
+	free(s);
+	err_sys(e, ENOMEM, "%s", folder);
+	return NULL;
 }
 
 int store_open(struct store **out, const char *folder, const struct store_key *key, struct err *e)
 {
 	*out = NULL;
-	struct store *s = calloc(1, sizeof *s);
+	struct store *s = store_new(folder, e);
 	if (!s)
-		return err_sys(e, ENOMEM, "%s", folder);
-	pthread_mutex_init(&s->look, NULL);
-	s->experts = s->direct = s->dense = -1;
-	s->folder = strdup(folder);
-	int rc = s->folder ? open_files(s, key, e) : err_sys(e, ENOMEM, "%s", folder);
+		return -ENOMEM;
+	int rc = open_files(s, key, e);
 	if (rc) {
 		store_close(s);
 		return rc;
@@ -167,6 +181,7 @@ void store_close(struct store *s)
 	pthread_mutex_destroy(&s->look);
 	free(s->looked);
 	index_free(&s->index);
+	free((void *)s->state);
 	free(s->folder);
 	free(s);
 }
@@ -189,10 +204,14 @@ static uint32_t record_of(const struct store *s, uint32_t layer, uint32_t expert
 	return layer * s->index.info.experts + expert;
 }
 
+static bool unit_in(const struct store *s, uint32_t unit)
+{
+	return !s->state || s->state[unit] == UNIT_DONE;
+}
+
 bool store_has_expert(const struct store *s, uint32_t layer, uint32_t expert)
 {
-	(void)record_of(s, layer, expert);
-	return true;
+	return unit_in(s, record_of(s, layer, expert));
 }
 
 static struct store_range stored_range(const struct store *s, uint32_t unit)
@@ -336,6 +355,9 @@ int store_read_dense_bytes(const struct store *s, uint64_t offset, void *buffer,
 int store_read_dense(const struct store *s, uint32_t unit, void *buffer, struct err *e)
 {
 	struct store_range r = store_dense_unit(s, unit);
+	if (!unit_in(s, store_records(&s->index.info) + unit))
+		return err_set(e, ENODATA, "%s/" STORE_DENSE ": unit %u is not converted yet",
+			       s->folder, unit);
 	int rc = store_read_dense_bytes(s, r.offset, buffer, r.bytes, e);
 	if (rc)
 		return rc;
@@ -347,4 +369,31 @@ int store_read_dense(const struct store *s, uint32_t unit, void *buffer, struct 
 		       ": unit %u is damaged (its checksum does not match); remove "
 		       "the folder to convert again",
 		       s->folder, unit);
+}
+
+/* ---- the view of a conversion ---- */
+
+int store_writer_view(struct store_writer *w, struct store **out, struct err *e)
+{
+	const struct data_file *experts = &w->file[EXPERTS_FILE], *dense = &w->file[DENSE_FILE];
+	*out = NULL;
+	assert(!w->lent);
+	struct store *s = store_new(w->folder, e);
+	if (!s)
+		return -ENOMEM;
+	s->experts = open_data(s, w->dir, experts->partial, experts->size, e);
+	s->dense =
+		s->experts < 0 ? s->experts : open_data(s, w->dir, dense->partial, dense->size, e);
+	if (s->dense < 0) {
+		int rc = s->dense;
+		store_close(s);
+		return rc;
+	}
+	open_direct(s, w->dir, experts->partial);
+	/* The same tables: what the writer adds is seen here. They are the view's from now on. */
+	s->index = w->index;
+	s->state = w->state;
+	w->lent = true;
+	*out = s;
+	return 0;
 }

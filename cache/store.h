@@ -67,7 +67,7 @@ struct store_info {
 
 /* ---- reading ---- */
 
-struct store;
+struct store; /* complete, or the view of a conversion under way (store_writer_view) */
 
 /* Opens a complete store and reads its index. -ENOENT: there is none (no folder, no index, or only
  * a conversion under way); -ESTALE: it was made from another source or by another recipe (key given
@@ -89,9 +89,11 @@ struct store_extent {
 	uint32_t align;		/* of offset, length and memory for direct_fd */
 	uint64_t checksum;
 };
-/* False: a conversion under way has not written it yet. */
-bool store_has_expert(const struct store *s, uint32_t layer, uint32_t expert);
 struct store_extent store_expert(const struct store *s, uint32_t layer, uint32_t expert);
+/* Whether the record is in: always, but in the view of a conversion. One atomic look: what is in
+ * stays in, what is not may come in at any moment. The other functions here may be called for what
+ * is in. */
+bool store_has_expert(const struct store *s, uint32_t layer, uint32_t expert);
 /* 0 if the stored bytes are what was written; else -EIO naming the store, layer and expert. */
 int store_verify_expert(const struct store *s, uint32_t layer, uint32_t expert, const void *stored,
 			struct err *e);
@@ -152,20 +154,34 @@ int store_writer_open(struct store_writer **out, const char *folder, const struc
  * can be taken up. */
 int store_unfinished(const char *folder, struct store_key *key);
 uint32_t store_writer_units(const struct store_writer *w);
-/* True if an earlier, interrupted conversion already wrote this unit. */
-bool store_writer_has(const struct store_writer *w, uint32_t unit);
+/* True if the unit is in. Of a unit that an earlier, interrupted conversion wrote, the first call
+ * reads the data and checks it (so that to resume takes no time by itself). */
+bool store_writer_has(struct store_writer *w, uint32_t unit);
+/* Whether an earlier conversion left anything that this one goes on with. */
+bool store_writer_resumed(const struct store_writer *w);
+/* True once a sync failed: only closing and opening again helps. */
+bool store_writer_failed(struct store_writer *w);
+/* Whether store_writer_open would go on with what an interrupted conversion by this plan left. */
+bool store_interrupted(const char *folder, const struct store_plan *plan);
 
 /* One unit, written in order and then committed. Any number of puts may be open at once, each used
  * by one thread. Every begin is followed by exactly one commit or abandon. -EEXIST: the unit is in,
- * or open elsewhere. A record that will be coded is collected in memory, coded by the thread that
- * commits it, and written then. After a failed commit the unit is missing and may be begun again,
- * unless a sync failed, or the writing of a coded record: then every later call fails with the same
- * words. */
+ * or open elsewhere (store_writer_wait). A record that will be coded is collected in memory, coded
+ * by the thread that commits it, and written then. After a failed commit the unit is missing and
+ * may be begun again, unless a sync failed, or the writing of a coded record: then every later call
+ * fails with the same words. */
 struct store_put;
 int store_put_begin(struct store_writer *w, uint32_t unit, struct store_put **out, struct err *e);
 int store_put_bytes(struct store_put *p, const void *data, size_t bytes, struct err *e);
 int store_put_commit(struct store_put *p, struct err *e); /* frees p, also when it fails */
 void store_put_abandon(struct store_put *p);
+/* Waits, at most so long, while the unit is open elsewhere. False: it still is. */
+bool store_writer_wait(struct store_writer *w, uint32_t unit, unsigned milliseconds);
+
+/* The store as far as it is: a store on which everything above works for the units that are in.
+ * It outlives the writer, which it must, and goes on when the store is published or given up; units
+ * that were not in then never come in. One per writer. */
+int store_writer_view(struct store_writer *w, struct store **out, struct err *e);
 
 /* Publishes the store if every unit is in, else fails and keeps the journal for a resume. Frees w
  * and the lock either way. No put may be open. */

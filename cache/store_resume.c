@@ -2,7 +2,8 @@
  *
  * A journal whose plan is this one is taken up: each of its entries names a unit whose data was
  * synced before the entry was written, and the data is read again and held to the entry's checksum
- * all the same, so that a disk or a hand that changed it costs that unit and nothing else.
+ * all the same, so that a disk or a hand that changed it costs that unit and nothing else. That is
+ * done when the unit is first asked for: a large store that is nearly complete opens at once.
  * Everything else that lies about is removed, except a published store: that one stays, for those
  * who use it, until the new one takes its place.
  */
@@ -96,6 +97,7 @@ static int writer_new(struct store_writer **out, const char *folder, const struc
 	w->folder = strdup(folder);
 	pthread_mutex_init(&w->mutex, NULL);
 	pthread_cond_init(&w->synced, NULL);
+	pthread_cond_init(&w->ended, NULL);
 	w->file[EXPERTS_FILE] =
 		(struct data_file){STORE_EXPERTS, STORE_EXPERTS STORE_PARTIAL, -1, 0};
 	w->file[DENSE_FILE] = (struct data_file){STORE_DENSE, STORE_DENSE STORE_PARTIAL, -1, 0};
@@ -119,10 +121,13 @@ void store_writer_free(struct store_writer *w)
 	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
+	pthread_cond_destroy(&w->ended);
 	pthread_cond_destroy(&w->synced);
 	pthread_mutex_destroy(&w->mutex);
-	index_free(&w->index);
-	free((void *)w->state);
+	if (!w->lent) {
+		index_free(&w->index);
+		free((void *)w->state);
+	}
 	free(w->folder);
 	free(w);
 }
@@ -219,35 +224,49 @@ static bool place_intact(const struct store_writer *w, struct unit_place place, 
 	return XXH3_64bits_digest(hash) == checksum;
 }
 
-/* Takes up a unit, unless its data is not what the entry says. */
-static void take_up(struct store_writer *w, const struct journal_entry *entry, void *buffer,
-		    XXH3_state_t *hash)
+/* Takes up a unit that the journal has, without looking at its data yet. */
+static void take_up(struct store_writer *w, const struct journal_entry *entry)
 {
 	uint32_t unit = entry->unit;
-	if (unit >= store_units(&w->index.info) || w->state[unit] == UNIT_DONE)
+	if (unit >= store_units(&w->index.info))
 		return;
-	struct unit_place place = unit_place(w, unit);
-	bool coded = unit_is_coded(w, unit);
-	if (coded) {
+	if (unit_is_coded(w, unit)) {
+		uint64_t end = entry->place.offset + entry->place.bytes;
 		if (!stored_range_valid(&w->index.info, entry->place))
 			return;
-		place.offset = entry->place.offset;
-		place.bytes = entry->place.bytes;
-	}
-	if (!place_intact(w, place, entry->checksum, buffer, hash))
-		return;
-	if (coded) {
-		uint64_t end = place.offset + place.bytes;
-		w->index.stored[unit] = entry->place;
+		w->index.stored[unit] = entry->place; /* the last entry of a unit counts */
 		w->experts_end = end > w->experts_end ? end : w->experts_end;
 	}
 	w->index.checksums[unit] = entry->checksum;
-	w->state[unit] = UNIT_DONE;
+	w->state[unit] = UNIT_LEFT;
+	w->resumed = true;
+}
+
+void unit_check_left(struct store_writer *w, uint32_t unit)
+{
+	pthread_mutex_lock(&w->mutex);
+	bool mine = w->state[unit] == UNIT_LEFT;
+	if (mine)
+		w->state[unit] = UNIT_OPEN;
+	pthread_mutex_unlock(&w->mutex);
+	if (!mine)
+		return;
+	void *buffer = malloc(COPY_BYTES);
+	XXH3_state_t *hash = XXH3_createState();
+	/* Without memory the unit is as good as missing, and whoever makes it says why it cannot.
+	 */
+	bool intact = buffer && hash &&
+		      place_intact(w, unit_place(w, unit), w->index.checksums[unit], buffer, hash);
+	XXH3_freeState(hash);
+	free(buffer);
+	if (!intact && unit_is_coded(w, unit))
+		w->index.stored[unit] = (struct store_range){0};
+	unit_end(w, unit, intact ? UNIT_DONE : UNIT_MISSING);
 }
 
 /* Takes up every entry that is whole and true. Torn and damaged ones are skipped, which costs a
  * unit each; new entries begin at the next whole place. */
-static int read_journal(struct store_writer *w, int64_t size, void *buffer, XXH3_state_t *hash)
+static int read_journal(struct store_writer *w, int64_t size)
 {
 	uint8_t bytes[JOURNAL_ENTRY];
 	uint64_t at = JOURNAL_HEAD;
@@ -259,7 +278,7 @@ static int read_journal(struct store_writer *w, int64_t size, void *buffer, XXH3
 		if (rc)
 			return rc;
 		if (journal_decode_entry(&entry, bytes, w->digest))
-			take_up(w, &entry, buffer, hash);
+			take_up(w, &entry);
 	}
 	w->journal_end = at;
 	return 0;
@@ -279,20 +298,33 @@ static int read_head(int dir, const char *folder, int *fd, int64_t *size, struct
 	return rc ? rc : journal_decode_head(head, bytes) ? 0 : -ESTALE;
 }
 
-int store_unfinished(const char *folder, struct store_key *key)
+/* The head of a journal that lies in the folder; -ENOENT: there is none that can be read. */
+static int find_head(const char *folder, struct journal_head *head)
 {
-	struct journal_head head;
 	int64_t size;
 	int fd = -1, dir = store_folder_open(folder, NULL);
-	int rc = dir < 0 ? dir : read_head(dir, folder, &fd, &size, &head);
+	int rc = dir < 0 ? dir : read_head(dir, folder, &fd, &size, head);
 	if (fd >= 0)
 		close(fd);
 	if (dir >= 0)
 		close(dir);
-	if (rc || head.key.recipe[sizeof head.key.recipe - 1])
+	return rc ? -ENOENT : 0;
+}
+
+int store_unfinished(const char *folder, struct store_key *key)
+{
+	struct journal_head head;
+	if (find_head(folder, &head) || head.key.recipe[sizeof head.key.recipe - 1])
 		return -ENOENT;
 	*key = head.key;
 	return 0;
+}
+
+bool store_interrupted(const char *folder, const struct store_plan *plan)
+{
+	struct journal_head head;
+	struct plan_digest digest = plan_digest(plan);
+	return !find_head(folder, &head) && !memcmp(&head.digest, &digest, sizeof digest);
 }
 
 /* What lies behind the last record that was taken up is of no entry: a coded file ends with its
@@ -318,15 +350,14 @@ static int resume(struct store_writer *w, struct err *e)
 		rc = -ESTALE;
 	for (int i = 0; !rc && i < DATA_FILES; i++)
 		rc = reopen_partial(w, &w->file[i], e);
-	if (rc)
-		return rc;
-
-	void *buffer = malloc(COPY_BYTES);
-	XXH3_state_t *hash = XXH3_createState();
-	rc = buffer && hash ? read_journal(w, size, buffer, hash) : -ENOMEM;
-	XXH3_freeState(hash);
-	free(buffer);
+	if (!rc)
+		rc = read_journal(w, size);
 	return rc ? rc : cut_unfinished(w);
+}
+
+bool store_writer_resumed(const struct store_writer *w)
+{
+	return w->resumed;
 }
 
 /* ---- the new files ---- */
@@ -413,6 +444,7 @@ static void forget_files(struct store_writer *w)
 	for (uint32_t i = 0; w->index.stored && i < store_records(&w->index.info); i++)
 		w->index.stored[i] = (struct store_range){0};
 	w->experts_end = w->index.info.experts_base;
+	w->resumed = false;
 }
 
 /* With the lock held. *keep: what is in the folder is worth keeping if this fails. */
@@ -424,10 +456,8 @@ static int begin(struct store_writer *w, const struct store_plan *plan, bool *ke
 		store_close(published);
 		return err_set(e, EEXIST, "%s: holds this store already", w->folder);
 	}
-	int rc = resume(w, NULL);
-	if (rc == -ENOMEM)
-		return err_sys(e, ENOMEM, "%s", w->folder);
-	bool anew = rc != 0;
+	int rc;
+	bool anew = resume(w, NULL) != 0;
 	if (anew) {
 		*keep = false;
 		forget_files(w);

@@ -22,6 +22,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -36,7 +37,9 @@ struct store_put {
 	int failed; /* of a write: a negative errno; such a unit is never committed */
 
 	struct store_put *next; /* in the writer's list, under its mutex: */
-	bool synced;
+	bool synced;		/* what follows is the outcome */
+	int result;
+	struct err *error; /* the committing thread's, or NULL */
 };
 
 uint32_t store_writer_units(const struct store_writer *w)
@@ -44,10 +47,36 @@ uint32_t store_writer_units(const struct store_writer *w)
 	return store_units(&w->index.info);
 }
 
-bool store_writer_has(const struct store_writer *w, uint32_t unit)
+bool store_writer_has(struct store_writer *w, uint32_t unit)
 {
 	assert(unit < store_writer_units(w));
+	if (w->state[unit] == UNIT_LEFT)
+		unit_check_left(w, unit);
 	return w->state[unit] == UNIT_DONE;
+}
+
+bool store_writer_failed(struct store_writer *w)
+{
+	pthread_mutex_lock(&w->mutex);
+	bool failed = w->failure.code != 0;
+	pthread_mutex_unlock(&w->mutex);
+	return failed;
+}
+
+bool store_writer_wait(struct store_writer *w, uint32_t unit, unsigned milliseconds)
+{
+	struct timespec until;
+	int rc = 0;
+	(void)clock_gettime(CLOCK_MONOTONIC, &until); /* cannot fail for this clock */
+	uint64_t ns = (uint64_t)until.tv_nsec + milliseconds * UINT64_C(1000000);
+	until.tv_sec += (time_t)(ns / 1000000000);
+	until.tv_nsec = (long)(ns % 1000000000);
+	pthread_mutex_lock(&w->mutex);
+	while (w->state[unit] == UNIT_OPEN && !rc)
+		rc = pthread_cond_clockwait(&w->ended, &w->mutex, CLOCK_MONOTONIC, &until);
+	bool open = w->state[unit] == UNIT_OPEN;
+	pthread_mutex_unlock(&w->mutex);
+	return !open;
 }
 
 /* ---- one unit ---- */
@@ -89,6 +118,8 @@ int store_put_begin(struct store_writer *w, uint32_t unit, struct store_put **ou
 	*out = NULL;
 	if (unit >= store_writer_units(w))
 		return err_set(e, EINVAL, "%s: has no unit %u", w->folder, unit);
+	if (store_writer_has(w, unit))
+		return err_set(e, EEXIST, "%s: unit %u is written already", w->folder, unit);
 	struct store_put *p = put_new(w, unit);
 	if (!p)
 		return err_sys(e, ENOMEM, "%s: unit %u", w->folder, unit);
@@ -131,6 +162,14 @@ int store_put_bytes(struct store_put *p, const void *data, size_t bytes, struct 
 	return 0;
 }
 
+void unit_end(struct store_writer *w, uint32_t unit, enum unit_state state)
+{
+	pthread_mutex_lock(&w->mutex);
+	w->state[unit] = (uint8_t)state;
+	pthread_cond_broadcast(&w->ended);
+	pthread_mutex_unlock(&w->mutex);
+}
+
 /* A whole record becomes what is stored of it. */
 static int code_record(struct store_put *p, struct err *e)
 {
@@ -148,7 +187,7 @@ static int code_record(struct store_put *p, struct err *e)
 
 static void put_end(struct store_put *p, enum unit_state state)
 {
-	p->writer->state[p->unit] = (uint8_t)state;
+	unit_end(p->writer, p->unit, state);
 	put_free(p);
 }
 
@@ -191,27 +230,34 @@ static int sync_group(struct store_writer *w, const struct store_put *group, str
 	return w->journal_dirty ? store_file_sync(w->journal, w->folder, STORE_JOURNAL, e) : 0;
 }
 
-/* The leader's part, without the mutex; `syncing` makes the journal this thread's alone. */
-static int commit_group(struct store_writer *w, const struct store_put *group, struct err *e)
+/* An entry that cannot be written costs its unit alone: the next one takes its place. */
+static int write_entry(struct store_writer *w, const struct store_put *p, struct err *e)
+{
+	uint8_t bytes[JOURNAL_ENTRY];
+	const struct unit_place place = unit_place(w, p->unit);
+	const struct journal_entry entry = {
+		.unit = p->unit,
+		.place = {place.offset, place.bytes},
+		.checksum = XXH3_64bits_digest(p->hash),
+	};
+	w->index.checksums[p->unit] = entry.checksum;
+	journal_encode_entry(bytes, w->digest, &entry);
+	int rc = store_file_write(w->journal, bytes, sizeof bytes, w->journal_end, w->folder,
+				  STORE_JOURNAL, e);
+	if (!rc)
+		w->journal_end += sizeof bytes;
+	return rc;
+}
+
+/* The leader's part, without the mutex; `syncing` makes the journal this thread's alone. Fails if
+ * a sync does. */
+static int commit_group(struct store_writer *w, struct store_put *group, struct err *e)
 {
 	int rc = write_coded(w, group, e);
 	if (!rc)
 		rc = sync_group(w, group, e);
-	for (const struct store_put *p = group; !rc && p; p = p->next) {
-		uint8_t bytes[JOURNAL_ENTRY];
-		const struct unit_place place = unit_place(w, p->unit);
-		const struct journal_entry entry = {
-			.unit = p->unit,
-			.place = {place.offset, place.bytes},
-			.checksum = XXH3_64bits_digest(p->hash),
-		};
-		w->index.checksums[p->unit] = entry.checksum;
-		journal_encode_entry(bytes, w->digest, &entry);
-		rc = store_file_write(w->journal, bytes, sizeof bytes, w->journal_end, w->folder,
-				      STORE_JOURNAL, e);
-		if (!rc)
-			w->journal_end += sizeof bytes;
-	}
+	for (struct store_put *p = group; !rc && p; p = p->next)
+		p->result = write_entry(w, p, p->error);
 	w->journal_dirty = true;
 	return rc;
 }
@@ -251,6 +297,7 @@ int store_put_commit(struct store_put *p, struct err *e)
 		return rc;
 	}
 	pthread_mutex_lock(&w->mutex);
+	p->error = e;
 	p->next = w->finished;
 	w->finished = p;
 	while (!p->synced) {
@@ -259,8 +306,7 @@ int store_put_commit(struct store_put *p, struct err *e)
 		else
 			lead(w);
 	}
-	if (w->failure.code)
-		rc = err_set(e, w->failure.code, "%s", w->failure.text);
+	rc = w->failure.code ? err_set(e, w->failure.code, "%s", w->failure.text) : p->result;
 	pthread_mutex_unlock(&w->mutex);
 	put_end(p, rc ? UNIT_MISSING : UNIT_DONE);
 	return rc;
@@ -315,7 +361,7 @@ static int publish(struct store_writer *w, struct err *e)
 {
 	uint32_t missing = 0;
 	for (uint32_t i = 0; i < store_writer_units(w); i++)
-		missing += w->state[i] != UNIT_DONE;
+		missing += !store_writer_has(w, i);
 	if (missing)
 		return err_set(e, EINVAL, "%s: %u of %u units are missing", w->folder, missing,
 			       store_writer_units(w));

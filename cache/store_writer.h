@@ -11,7 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum unit_state { UNIT_MISSING, UNIT_OPEN, UNIT_DONE };
+/* LEFT: an earlier conversion's journal has it, and its data has not been looked at yet. */
+enum unit_state { UNIT_MISSING, UNIT_LEFT, UNIT_OPEN, UNIT_DONE };
 enum { EXPERTS_FILE, DENSE_FILE, DATA_FILES };
 
 struct data_file {
@@ -24,6 +25,8 @@ struct store_writer {
 	char *folder;
 	int dir, lock, journal; /* descriptors, or -1 */
 	bool made_folder;
+	bool resumed; /* some units were LEFT */
+	bool lent;    /* index and state belong to a view, which outlives this */
 	struct data_file file[DATA_FILES];
 	struct store_index index; /* filled unit by unit, and published at the end */
 	struct plan_digest digest;
@@ -31,6 +34,7 @@ struct store_writer {
 
 	pthread_mutex_t mutex; /* guards what follows, and checksums[] of open units */
 	pthread_cond_t synced;
+	pthread_cond_t ended; /* a unit is no longer open */
 	_Atomic uint8_t
 		*state; /* [units], enum unit_state; changed under the mutex, read without */
 	struct store_put *finished; /* written, waiting to be synced */
@@ -52,6 +56,11 @@ static inline bool unit_is_coded(const struct store_writer *w, uint32_t unit)
 {
 	return w->index.stored && unit < store_records(&w->index.info);
 }
+
+/* Takes a unit that is LEFT for itself, reads it, and makes it DONE or MISSING. */
+void unit_check_left(struct store_writer *w, uint32_t unit);
+/* Ends UNIT_OPEN. The mutex is not held. */
+void unit_end(struct store_writer *w, uint32_t unit, enum unit_state state);
 
 /* Removes what a conversion leaves while it runs: journal and *.partial. */
 void store_remove_leftovers(const struct store_writer *w);
