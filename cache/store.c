@@ -330,6 +330,27 @@ int store_read_expert(struct store *s, uint32_t layer, uint32_t expert, uint64_t
 	return rc;
 }
 
+int store_read_record(const struct store *s, uint32_t layer, uint32_t expert, void *record,
+		      struct err *e)
+{
+	const void *got;
+	struct store_extent x = store_expert(s, layer, expert);
+	size_t scratch_bytes = store_scratch_bytes(s);
+	void *stored = malloc(x.bytes), *scratch = malloc(scratch_bytes + 1);
+	int rc = stored && scratch ? 0
+				   : err_sys(e, ENOMEM, "%s: reading layer %u expert %u", s->folder,
+					     layer, expert);
+	if (!rc)
+		rc = store_file_read(x.fd, stored, x.bytes, x.offset, s->folder, STORE_EXPERTS, e);
+	if (!rc)
+		rc = store_unpack_expert(s, layer, expert, stored, scratch, &got, e);
+	if (!rc)
+		memcpy(record, got, s->index.info.record_bytes);
+	free(stored);
+	free(scratch);
+	return rc;
+}
+
 /* ---- dense data ---- */
 
 struct store_range store_dense_unit(const struct store *s, uint32_t unit)

@@ -109,6 +109,9 @@ size_t store_scratch_bytes(const struct store *s); /* 0: plain */
  * and kept decoded until another is asked for. */
 int store_read_expert(struct store *s, uint32_t layer, uint32_t expert, uint64_t offset,
 		      void *buffer, size_t bytes, struct err *e);
+/* Reads a whole record through the page cache and verifies it: for who needs just one. */
+int store_read_record(const struct store *s, uint32_t layer, uint32_t expert, void *record,
+		      struct err *e);
 
 /* The dense data: unit i is [offset, offset + bytes) of the data section. Reads all of it into
  * buffer[bytes] and verifies the checksum. Safe from several threads. */

@@ -1,413 +1,400 @@
+/* A conversion's beginning and end, and its units one by one. */
 #include "engine/convert.h"
 #include "engine/clock.h"
 #include "engine/codec_choice.h"
-#include "engine/sources.h"
+#include "engine/converter.h"
 #include "engine/store_header.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Norms outside the range that F16 holds with full precision make a store use F32 norms. */
-static const float f16_norm_least = 6.2e-5f, f16_norm_most = 6e4f;
+/* ---- progress ---- */
 
-/* ---- one thread's work ---- */
-
-/* A job is one store unit or the two units (weights, norms) of a TQ chunk. */
-struct job {
-	const struct plan_tensor *tensor; /* NULL: an expert */
-	uint32_t chunk, routed_layer, expert;
-};
-
-struct shared { /* by all threads of a conversion */
-	const struct conversion *conversion;
-	const struct plan *plan;
-	const struct sources *sources;
-	struct store_writer *writer;
-	_Atomic uint32_t next_job;
-	_Atomic bool failed;
-	pthread_mutex_t lock; /* of error; taken under nothing, with nothing taken under it */
-	struct err error;     /* the first failure */
-};
-
-struct worker {
-	struct shared *shared;
-	uint8_t *source; /* rows as the checkpoint has them */
-	float *row;
-	uint8_t *packed; /* of one piece of rows */
-	uint8_t *norms;	 /* of one matrix's chunk */
-	float *row_norms;
-	pthread_t thread;
-};
-
-enum { PIECE_BYTES = 1 << 20 }; /* of source rows read at a time */
-
-static uint32_t piece_rows(size_t row_bytes)
+static uint64_t source_bytes(const struct converter *c, struct tensor_id id)
 {
-	return row_bytes < PIECE_BYTES ? (uint32_t)(PIECE_BYTES / row_bytes) : 1;
+	char name[256];
+	const struct checkpoint_tensor *t = sources_find(&c->sources, id, name, sizeof name, NULL);
+	return t ? t->bytes : 0;
 }
 
-static bool all_finite(const float *x, uint32_t n)
+static uint64_t expert_source_bytes(const struct converter *c, uint32_t unit)
 {
-	const uint32_t exponent = 0x7f800000; /* all its bits set: no number */
-	uint32_t bad = 0;
-	for (uint32_t i = 0; i < n; i++) {
-		uint32_t bits;
-		memcpy(&bits, x + i, sizeof bits);
-		bad |= (bits & exponent) == exponent;
-	}
-	return !bad;
+	const struct plan *p = c->plan;
+	uint64_t bytes = 0;
+	for (uint32_t part = 0; part < EXPERT_PARTS; part++)
+		bytes += source_bytes(c, (struct tensor_id){plan_part_role(part),
+							    p->layer_of[unit / p->experts],
+							    unit % p->experts});
+	return bytes;
 }
 
-/* One row as its store has it, appended at packed and norms. ERANGE: a norm does not fit F16. */
-static int encode_row(struct worker *w, const struct shape *s, const struct checkpoint_tensor *t,
-		      const uint8_t *source, uint8_t *packed, uint8_t *norms, struct err *e)
+static uint64_t chunk_source_bytes(const struct converter *c, const struct plan_tensor *t,
+				   uint32_t chunk)
 {
-	const struct shape from = {.format = t->format, .rows = 1, .cols = s->cols};
-	format_dequantise_row(w->row, &from, source, NULL);
-	if (!all_finite(w->row, s->cols))
-		return err_set(e, EINVAL,
-			       "tensor %s holds a NaN or an infinity; the checkpoint is damaged",
-			       t->name);
-	if (s->format == t->format) {
-		memcpy(packed, source, t->bytes / s->rows);
-		return 0;
-	}
-	if (s->format == FORMAT_F32) {
-		memcpy(packed, w->row, s->cols * sizeof *w->row);
-		return 0;
-	}
-	size_t groups = tq_groups(s->cols);
-	if (!w->shared->conversion->kernels->tq_quantise_row(packed, w->row_norms, w->row, s->cols,
-							     format_tq_bits(s->format),
-							     TQ_GAIN_LEAST_SQUARES))
-		return err_set(e, EINVAL,
-			       "tensor %s holds numbers above 1e18; the checkpoint is damaged",
-			       t->name);
-	for (size_t g = 0; g < groups; g++) {
-		float norm = w->row_norms[g];
-		uint16_t half = f32_to_f16(norm);
-		if (s->norms == NORM_F32)
-			memcpy(norms + g * sizeof norm, &norm, sizeof norm);
-		else if (norm != 0 && (norm < f16_norm_least || norm > f16_norm_most))
-			return -ERANGE;
-		else
-			memcpy(norms + g * sizeof half, &half, sizeof half);
-	}
-	return 0;
+	return source_bytes(c, t->id) / t->shape.rows * plan_chunk_rows(t, chunk);
 }
 
-/* Rows [row0, row0 + rows) of a tensor: weights go to `put` piece by piece, norms to w->norms. */
-static int encode_rows(struct worker *w, const struct shape *s, const struct checkpoint_tensor *t,
-		       uint32_t row0, uint32_t rows, struct store_put *put, struct err *e)
+static void begin_progress(struct converter *c)
 {
-	struct shape one = *s;
-	one.rows = 1;
-	size_t source_bytes = t->bytes / s->rows, packed_bytes = format_packed_bytes(&one);
-	size_t norm_bytes = format_norm_bytes(&one);
-	uint32_t piece = piece_rows(source_bytes);
-	for (uint32_t r = 0; r < rows; r += piece) {
-		uint32_t n = rows - r < piece ? rows - r : piece;
-		int failed = checkpoint_read(w->shared->sources->checkpoint, t,
-					     (uint64_t)(row0 + r) * source_bytes, w->source,
-					     n * source_bytes, e);
-		for (uint32_t i = 0; i < n && !failed; i++)
-			failed = encode_row(w, s, t, w->source + i * source_bytes,
-					    w->packed + i * packed_bytes,
-					    w->norms + (r + i) * norm_bytes, e);
-		if (!failed)
-			failed = store_put_bytes(put, w->packed, n * packed_bytes, e);
-		if (failed)
-			return failed;
-		atomic_fetch_add(&w->shared->conversion->progress->done, n * source_bytes);
-	}
-	return 0;
+	const struct plan *p = c->plan;
+	struct convert_progress *g = c->v.progress;
+	uint64_t total = 0;
+	for (uint32_t i = 0; i < p->dense_count; i++)
+		total += source_bytes(c, p->dense[i].id);
+	for (uint32_t unit = 0; unit < c->records; unit++)
+		total += expert_source_bytes(c, unit);
+	atomic_store(&g->started_ns, now_ns());
+	atomic_store(&g->done, 0);
+	atomic_store(&g->stopped, false);
+	atomic_store(&g->total, total);
 }
 
-static int end_put(struct store_put *put, int failed, struct err *e)
+void converter_count(struct converter *c, uint32_t unit)
 {
+	if (!atomic_exchange(&c->in[unit], true))
+		atomic_fetch_add(&c->v.progress->done, expert_source_bytes(c, unit));
+}
+
+/* ---- units ---- */
+
+static int put_whole(struct converter *c, uint32_t unit, const void *data, size_t bytes,
+		     struct err *e)
+{
+	struct store_put *put;
+	int failed = store_put_begin(c->writer, unit, &put, e);
+	if (failed)
+		return failed;
+	failed = store_put_bytes(put, data, bytes, e);
 	if (!failed)
 		return store_put_commit(put, e);
 	store_put_abandon(put);
 	return failed;
 }
 
-static int convert_expert(struct worker *w, const struct job *j, struct err *e)
+int converter_put_expert(struct converter *c, struct encoder *x, uint32_t unit, void *record,
+			 struct err *e)
 {
-	const struct plan *p = w->shared->plan;
-	uint32_t unit = j->routed_layer * p->experts + j->expert;
-	struct store_put *put;
-	int failed = store_put_begin(w->shared->writer, unit, &put, e);
+	const struct plan *p = c->plan;
+	struct store_put *put; /* begun before the work, so that nobody else does it, too */
+	int failed = store_put_begin(c->writer, unit, &put, e);
 	if (failed)
 		return failed;
-	for (uint32_t part = 0; part < EXPERT_PARTS && !failed; part++) {
-		char name[256];
-		const struct shape *s = &p->part[part];
-		struct tensor_id id = {plan_part_role(part), p->layer_of[j->routed_layer],
-				       j->expert};
-		const struct checkpoint_tensor *t =
-			sources_find(w->shared->sources, id, name, sizeof name, e);
-		failed = t ? encode_rows(w, s, t, 0, s->rows, put, e) : -ENOENT;
-		if (!failed && format_is_tq(s->format))
-			failed = store_put_bytes(put, w->norms, format_norm_bytes(s), e);
+	failed = encode_expert(x, unit / p->experts, unit % p->experts, record, e);
+	if (!failed)
+		failed = store_put_bytes(put, record, p->record_bytes, e);
+	if (failed) {
+		store_put_abandon(put);
+		return failed;
 	}
-	return end_put(put, failed, e);
+	failed = store_put_commit(put, e);
+	if (!failed)
+		converter_count(c, unit);
+	return failed;
 }
 
-static int convert_dense(struct worker *w, const struct job *j, struct err *e)
+/* ---- all threads at once ---- */
+
+/* Does job i with a buffer that holds any chunk and any record. */
+typedef int job_fn(struct converter *c, struct encoder *x, void *buffer, uint32_t i, struct err *e);
+
+struct crew { /* what the threads of one run share */
+	struct converter *converter;
+	job_fn *job;
+	uint32_t jobs;
+	_Atomic uint32_t next;
+	_Atomic bool failed;
+	pthread_mutex_t lock; /* of error; taken under nothing, with nothing taken under it */
+	struct err error;     /* the first failure */
+};
+
+struct crew_thread {
+	struct crew *crew;
+	struct encoder *encoder;
+	void *buffer;
+	pthread_t thread;
+};
+
+static void crew_fail(struct crew *w, const struct err *e)
 {
-	const struct plan_tensor *pt = j->tensor;
-	const struct plan *p = w->shared->plan;
-	struct shape chunk = pt->shape;
-	uint32_t first = p->routed_layers * p->experts + pt->first_unit + j->chunk;
-	char name[256];
-	struct store_put *put;
-	const struct checkpoint_tensor *t =
-		sources_find(w->shared->sources, pt->id, name, sizeof name, e);
-	int failed = t ? store_put_begin(w->shared->writer, first, &put, e) : -ENOENT;
-	if (failed)
-		return failed;
-	chunk.rows = plan_chunk_rows(pt, j->chunk);
-	failed = encode_rows(w, &pt->shape, t, j->chunk * pt->chunk_rows, chunk.rows, put, e);
-	failed = end_put(put, failed, e);
-	if (failed || !format_is_tq(chunk.format))
-		return failed;
-	failed = store_put_begin(w->shared->writer, first + pt->chunks, &put, e);
-	if (failed)
-		return failed;
-	return end_put(put, store_put_bytes(put, w->norms, format_norm_bytes(&chunk), e), e);
+	pthread_mutex_lock(&w->lock);
+	if (!atomic_exchange(&w->failed, true))
+		w->error = *e;
+	pthread_mutex_unlock(&w->lock);
 }
 
-/* Dense chunks first: they are the largest jobs of most models. False: there is no job i. */
-static bool job_at(const struct plan *p, uint32_t i, struct job *j)
+static void *crew_main(void *arg)
 {
-	*j = (struct job){0};
-	for (uint32_t t = 0; t < p->dense_count; i -= p->dense[t].chunks, t++)
-		if (i < p->dense[t].chunks) {
-			j->tensor = &p->dense[t];
-			j->chunk = i;
-			return true;
-		}
-	if (i >= p->routed_layers * p->experts)
-		return false;
-	j->routed_layer = i / p->experts;
-	j->expert = i % p->experts;
-	return true;
-}
-
-static bool job_is_done(const struct shared *s, const struct job *j)
-{
-	const struct plan *p = s->plan;
-	uint32_t experts = p->routed_layers * p->experts;
-	if (!j->tensor)
-		return store_writer_has(s->writer, j->routed_layer * p->experts + j->expert);
-	uint32_t unit = experts + j->tensor->first_unit + j->chunk;
-	return store_writer_has(s->writer, unit) &&
-	       (!format_is_tq(j->tensor->shape.format) ||
-		store_writer_has(s->writer, unit + j->tensor->chunks));
-}
-
-static uint64_t source_bytes(const struct shared *s, struct tensor_id id)
-{
-	char name[256];
-	const struct checkpoint_tensor *t = sources_find(s->sources, id, name, sizeof name, NULL);
-	return t ? t->bytes : 0;
-}
-
-/* Bytes of the source that a job reads. */
-static uint64_t job_bytes(const struct shared *s, const struct job *j)
-{
-	const struct plan_tensor *t = j->tensor;
-	uint64_t bytes = 0;
-	if (t)
-		return source_bytes(s, t->id) / t->shape.rows * plan_chunk_rows(t, j->chunk);
-	for (uint32_t part = 0; part < EXPERT_PARTS; part++)
-		bytes += source_bytes(s, (struct tensor_id){plan_part_role(part),
-							    s->plan->layer_of[j->routed_layer],
-							    j->expert});
-	return bytes;
-}
-
-static void record_failure(struct shared *s, const struct err *e)
-{
-	pthread_mutex_lock(&s->lock);
-	if (!atomic_exchange(&s->failed, true))
-		s->error = *e;
-	pthread_mutex_unlock(&s->lock);
-}
-
-static void *worker_main(void *arg)
-{
-	struct worker *w = arg;
-	struct shared *s = w->shared;
-	struct job j;
-	while (!atomic_load(&s->failed) && job_at(s->plan, atomic_fetch_add(&s->next_job, 1), &j)) {
+	struct crew_thread *t = arg;
+	struct crew *w = t->crew;
+	uint32_t i;
+	while (!atomic_load(&w->failed) && (i = atomic_fetch_add(&w->next, 1)) < w->jobs) {
 		struct err e = {0};
-		int failed = 0;
-		if (atomic_load(s->conversion->stop))
-			failed = err_set(&e, ECANCELED, "the conversion was stopped");
-		else if (job_is_done(s, &j))
-			atomic_fetch_add(&s->conversion->progress->done, job_bytes(s, &j));
-		else
-			failed = j.tensor ? convert_dense(w, &j, &e) : convert_expert(w, &j, &e);
-		if (failed) {
-			e.code = -failed;
-			record_failure(s, &e);
-		}
+		int failed = atomic_load(w->converter->v.stop)
+				     ? err_set(&e, ECANCELED, "the conversion was stopped")
+				     : w->job(w->converter, t->encoder, t->buffer, i, &e);
+		if (failed)
+			crew_fail(w, &e);
 	}
 	return NULL;
 }
 
-/* ---- the whole ---- */
-
-static void free_worker(struct worker *w)
+static void crew_start(struct crew *w, struct crew_thread *threads, uint32_t count)
 {
-	free(w->source);
-	free(w->row);
-	free(w->packed);
-	free(w->norms);
-	free(w->row_norms);
-}
-
-static size_t larger(size_t a, size_t b)
-{
-	return a > b ? a : b;
-}
-
-/* Buffers for the widest row, the largest piece of rows and the largest chunk's norms. */
-static bool allocate_worker(struct worker *w, const struct plan *p)
-{
-	size_t cols = 0, packed = 0, norms = 0;
-	for (uint32_t i = 0; i < p->dense_count + EXPERT_PARTS; i++) {
-		struct shape s =
-			i < p->dense_count ? p->dense[i].shape : p->part[i - p->dense_count];
-		if (!s.cols)
-			continue; /* a model without experts */
-		if (i < p->dense_count)
-			s.rows = p->dense[i].chunk_rows;
-		norms = larger(norms, format_norm_bytes(&s));
-		s.rows = piece_rows((size_t)s.cols * 2);
-		packed = larger(packed, format_packed_bytes(&s));
-		cols = larger(cols, s.cols);
+	const struct plan *p = w->converter->plan;
+	size_t chunk = encode_chunk_bytes(p);
+	size_t bytes = chunk > p->record_bytes ? chunk : p->record_bytes;
+	struct err e;
+	uint32_t started = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		threads[i].crew = w;
+		threads[i].buffer = malloc(bytes);
+		if (encoder_create(&threads[i].encoder, p, &w->converter->sources,
+				   w->converter->v.kernels, &e) ||
+		    !threads[i].buffer)
+			crew_fail(w, &(struct err){ENOMEM, "out of memory for converting the "
+							   "checkpoint"});
 	}
-	w->source = malloc(larger(PIECE_BYTES, cols * 4));
-	w->packed = malloc(packed);
-	w->row = malloc(cols * sizeof *w->row);
-	w->norms = malloc(norms + 1); /* + 1: a model without TQ has none */
-	w->row_norms = malloc(tq_groups((uint32_t)cols) * sizeof *w->row_norms);
-	return w->source && w->packed && w->row && w->norms && w->row_norms;
-}
-
-static int run_workers(struct shared *s, struct err *e)
-{
-	uint32_t count = s->conversion->threads, started = 0;
-	struct worker *workers = calloc(count, sizeof *workers);
-	bool allocated = workers;
-	for (uint32_t i = 0; i < count && allocated; i++) {
-		workers[i].shared = s;
-		allocated = allocate_worker(&workers[i], s->plan);
-	}
-	if (!allocated)
-		record_failure(
-			s, &(struct err){ENOMEM, "out of memory for converting the checkpoint"});
-	for (; allocated && started + 1 < count; started++)
-		if (pthread_create(&workers[started].thread, NULL, worker_main, &workers[started]))
-			break; /* fewer threads do */
-	if (allocated)
-		worker_main(&workers[count - 1]);
+	while (started + 1 < count &&
+	       !pthread_create(&threads[started].thread, NULL, crew_main, &threads[started]))
+		started++; /* fewer threads do */
+	crew_main(&threads[count - 1]);
 	for (uint32_t i = 0; i < started; i++)
-		pthread_join(workers[i].thread, NULL);
-	for (uint32_t i = 0; workers && i < count; i++)
-		free_worker(&workers[i]);
-	free(workers);
-	if (!atomic_load(&s->failed))
+		pthread_join(threads[i].thread, NULL);
+	for (uint32_t i = 0; i < count; i++) {
+		encoder_free(threads[i].encoder);
+		free(threads[i].buffer);
+	}
+}
+
+/* Does all the jobs, or fails with the first failure. */
+static int run(struct converter *c, job_fn *job, uint32_t jobs, struct err *e)
+{
+	struct crew w = {.converter = c, .job = job, .jobs = jobs};
+	struct crew_thread *threads = calloc(c->v.threads, sizeof *threads);
+	if (!threads)
+		return err_set(e, ENOMEM, "out of memory for converting the checkpoint");
+	pthread_mutex_init(&w.lock, NULL);
+	crew_start(&w, threads, c->v.threads);
+	pthread_mutex_destroy(&w.lock);
+	free(threads);
+	if (!atomic_load(&w.failed))
 		return 0;
-	*e = s->error;
+	*e = w.error;
 	return -e->code;
 }
 
-/* A plan for one choice of recipe, written from first to last. ERANGE: needs norms in F32. */
-static int convert_as_planned(struct conversion *v, const struct sources *sources, struct plan *p,
-			      struct err *e)
+static int dense_job(struct converter *c, struct encoder *x, void *buffer, uint32_t i,
+		     struct err *e)
 {
-	struct store_plan sp = {
-		.key = {.fingerprint = {v->fingerprint[0], v->fingerprint[1]}},
+	const struct plan_tensor *t = c->plan->dense;
+	for (; i >= t->chunks; t++)
+		i -= t->chunks;
+	bool tq = format_is_tq(t->shape.format);
+	uint32_t weights = c->records + t->first_unit + i, norms = weights + t->chunks;
+	bool has_weights = store_writer_has(c->writer, weights);
+	bool has_norms = !tq || store_writer_has(c->writer, norms);
+	struct shape s = t->shape;
+	s.rows = plan_chunk_rows(t, i);
+	int failed = has_weights && has_norms ? 0 : encode_chunk(x, t, i, buffer, e);
+	if (!failed && !has_weights)
+		failed = put_whole(c, weights, buffer, format_packed_bytes(&s), e);
+	if (!failed && !has_norms)
+		failed = put_whole(c, norms, (uint8_t *)buffer + format_packed_bytes(&s),
+				   format_norm_bytes(&s), e);
+	if (!failed)
+		atomic_fetch_add(&c->v.progress->done, chunk_source_bytes(c, t, i));
+	return failed;
+}
+
+static int expert_job(struct converter *c, struct encoder *x, void *buffer, uint32_t unit,
+		      struct err *e)
+{
+	int failed = converter_put_expert(c, x, unit, buffer, e);
+	if (failed != -EEXIST)
+		return failed;
+	converter_count(c, unit); /* an earlier conversion's: nobody else is at work here */
+	return 0;
+}
+
+static int convert_dense(struct converter *c, struct err *e)
+{
+	uint32_t jobs = 0;
+	for (uint32_t i = 0; i < c->plan->dense_count; i++)
+		jobs += c->plan->dense[i].chunks;
+	begin_progress(c);
+	return run(c, dense_job, jobs, e);
+}
+
+/* ---- beginning ---- */
+
+/* A plan for one choice of recipe, and what the store's writer must know of it. */
+static int describe(struct converter *c, enum format kept, enum norm_type norms,
+		    struct store_headers *headers, struct store_plan *out, struct err *e)
+{
+	struct plan *p = c->plan;
+	recipe_keep(&c->v.recipe, kept, norms);
+	plan_free(p);
+	struct codec_choice choice;
+	int failed = plan_make(p, c->v.config, &c->v.recipe, e);
+	if (!failed)
+		failed = codec_choose(&choice, &c->v, &c->sources, p, e);
+	if (failed)
+		return failed;
+	memcpy(c->codec_words, choice.words, sizeof c->codec_words);
+	p->recipe.codec = choice.codec;
+	failed = store_headers_make(headers, c->v.config->architecture, p, e);
+	if (failed)
+		return failed;
+	*out = (struct store_plan){
+		.key = {.fingerprint = {c->v.fingerprint[0], c->v.fingerprint[1]}},
 		.layers = p->routed_layers,
 		.experts = p->experts,
 		.record_bytes = p->record_bytes,
+		.experts_header = headers->experts,
+		.experts_header_bytes = headers->experts_bytes,
+		.dense_header = headers->dense,
+		.dense_header_bytes = headers->dense_bytes,
 		.dense = p->units,
 		.dense_units = p->unit_count,
+		.codec = choice.codec == CODEC_ZSTD ? STORE_CODED : STORE_PLAIN,
+		.expected_bytes = choice.expected_bytes,
 	};
+	recipe_to_text(&p->recipe, out->key.recipe, sizeof out->key.recipe);
+	return 0;
+}
+
+/* Whether an earlier conversion here had found out that F16 does not do. */
+static bool left_with_f32_norms(struct converter *c, enum format kept)
+{
 	struct store_headers headers;
-	struct codec_choice choice;
-	int failed = codec_choose(&choice, v, sources, p, e);
-	if (failed)
-		return failed;
-	memcpy(v->codec_words, choice.words, sizeof v->codec_words);
-	p->recipe.codec = choice.codec;
-	sp.codec = choice.codec == CODEC_ZSTD ? STORE_CODED : STORE_PLAIN;
-	sp.expected_bytes = choice.expected_bytes;
-	recipe_to_text(&p->recipe, sp.key.recipe, sizeof sp.key.recipe);
-	failed = store_headers_make(&headers, v->config->architecture, p, e);
-	if (failed)
-		return failed;
-	sp.experts_header = headers.experts;
-	sp.experts_header_bytes = headers.experts_bytes;
-	sp.dense_header = headers.dense;
-	sp.dense_header_bytes = headers.dense_bytes;
-	struct shared s = {.conversion = v, .plan = p, .sources = sources};
-	failed = store_writer_open(&s.writer, v->folder, &sp, e);
+	struct store_plan sp;
+	struct store_key unfinished;
+	if (store_unfinished(c->v.folder, &unfinished) ||
+	    describe(c, kept, NORM_F32, &headers, &sp, NULL))
+		return false;
+	bool left = store_interrupted(c->v.folder, &sp);
 	store_headers_free(&headers);
+	return left;
+}
+
+static void close_writer(struct converter *c, bool keep)
+{
+	if (c->writer)
+		store_writer_close(c->writer, keep);
+	c->writer = NULL;
+}
+
+static int begin_with(struct converter *c, enum format kept, enum norm_type norms, struct err *e)
+{
+	struct store_headers headers;
+	struct store_plan sp;
+	int failed = describe(c, kept, norms, &headers, &sp, e);
 	if (failed)
 		return failed;
-	pthread_mutex_init(&s.lock, NULL);
-	failed = run_workers(&s, e);
-	pthread_mutex_destroy(&s.lock);
+	c->records = c->plan->routed_layers * c->plan->experts;
+	failed = store_writer_open(&c->writer, c->v.folder, &sp, e);
+	store_headers_free(&headers);
 	if (!failed)
-		return store_writer_finish(s.writer, e);
+		failed = convert_dense(c, e);
 	/* Only what the next mount would do the same way again is kept. */
-	store_writer_close(s.writer, failed == -ECANCELED || failed == -EIO);
+	bool again = failed == -ECANCELED || failed == -EIO;
+	if (failed && c->writer)
+		close_writer(c, again || (failed == -ENOSPC && store_writer_resumed(c->writer)));
 	return failed;
 }
 
-static int convert_with_norms(struct conversion *v, const struct sources *sources, enum format kept,
-			      enum norm_type norms, struct err *e)
+static int begin(struct converter *c, struct err *e)
 {
-	struct plan p;
-	struct job j;
-	recipe_keep(&v->recipe, kept, norms);
-	int failed = plan_make(&p, v->config, &v->recipe, e);
+	int failed = plan_make(c->plan, c->v.config, &c->v.recipe, e);
+	if (!failed)
+		failed = sources_open(&c->sources, c->v.directory, c->v.config, c->plan, e);
 	if (failed)
 		return failed;
-	struct shared s = {.plan = &p, .sources = sources};
-	uint64_t total = 0;
-	for (uint32_t i = 0; job_at(&p, i, &j); i++)
-		total += job_bytes(&s, &j);
-	atomic_store(&v->progress->started_ns, now_ns());
-	atomic_store(&v->progress->done, 0);
-	atomic_store(&v->progress->total, total);
-	failed = convert_as_planned(v, sources, &p, e);
-	atomic_store(&v->progress->total, 0);
-	plan_free(&p);
-	return failed;
-}
-
-int convert_run(struct conversion *v, struct err *e)
-{
-	struct sources s;
-	struct plan p;
-	int failed = plan_make(&p, v->config, &v->recipe, e);
-	if (failed)
-		return failed;
-	failed = sources_open(&s, v->directory, v->config, &p, e);
-	plan_free(&p);
-	if (failed)
-		return failed;
-	enum format kept = sources_kept_format(&s);
-	failed = convert_with_norms(v, &s, kept, NORM_F16, e);
+	enum format kept = sources_kept_format(&c->sources);
+	enum norm_type norms = c->v.recipe.norms;
+	if (norms == NORM_F16 && left_with_f32_norms(c, kept))
+		norms = NORM_F32;
+	failed = begin_with(c, kept, norms, e);
 	if (failed == -ERANGE)
-		failed = convert_with_norms(v, &s, kept, NORM_F32, e);
-	sources_close(&s);
+		failed = begin_with(c, kept, NORM_F32, e);
+	if (failed)
+		return failed;
+	c->in = calloc((size_t)c->records + 1, sizeof *c->in);
+	c->damaged = calloc((size_t)c->records + 1, sizeof *c->damaged);
+	return c->in && c->damaged ? 0 : err_set(e, ENOMEM, "out of memory for a list of experts");
+}
+
+const char *convert_codec_words(const struct converter *c)
+{
+	return c->codec_words;
+}
+
+int convert_begin(struct converter **out, const struct conversion *v, struct plan *plan,
+		  struct err *e)
+{
+	struct converter *c = calloc(1, sizeof *c);
+	*out = NULL;
+	*plan = (struct plan){0};
+	if (!c)
+		return err_set(e, ENOMEM, "out of memory for converting the checkpoint");
+	c->v = *v;
+	c->plan = plan;
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_cond_init(&c->changed, NULL);
+	int failed = begin(c, e);
+	if (failed) {
+		convert_close(c);
+		plan_free(plan);
+		return failed;
+	}
+	*out = c;
+	return 0;
+}
+
+int convert_view(struct converter *c, struct store **out, struct err *e)
+{
+	int failed = store_writer_view(c->writer, out, e);
+	c->view = *out;
 	return failed;
+}
+
+/* ---- the end ---- */
+
+int converter_publish(struct converter *c, struct err *e)
+{
+	pthread_mutex_lock(&c->lock);
+	while (c->makers > 0)
+		pthread_cond_wait(&c->changed, &c->lock);
+	struct store_writer *w = c->writer;
+	c->writer = NULL;
+	pthread_mutex_unlock(&c->lock);
+	int failed = store_writer_finish(w, e);
+	/* Whoever wants the checkpoint's space back need not unmount for it. */
+	sources_close(&c->sources);
+	if (!failed)
+		atomic_store(&c->v.progress->total, 0);
+	return failed;
+}
+
+int convert_finish(struct converter *c, struct err *e)
+{
+	int failed = run(c, expert_job, c->records, e);
+	c->differently = failed && failed != -ECANCELED && failed != -EIO;
+	return failed ? failed : converter_publish(c, e);
+}
+
+void convert_close(struct converter *c)
+{
+	if (!c)
+		return;
+	converter_rest_end(c);
+	close_writer(c, !c->differently);
+	sources_close(&c->sources);
+	atomic_store(&c->v.progress->total, 0);
+	pthread_cond_destroy(&c->changed);
+	pthread_mutex_destroy(&c->lock);
+	free(c->damaged);
+	free((void *)c->in);
+	free(c);
 }

@@ -3,13 +3,16 @@
  *
  *     engine.c    what all models share            model.c     opening, closing, facts
  *     load.c      checkpoint or store to weights   generate.c  a model's generation thread
+ *     load_convert.c  a store that is made meanwhile
  *     session.c   a conversation's public face     turn.c      one turn: prompt, prefill, decode
  *
  * Locks, in the order in which they may be taken:
  *     model.notify   held while `changed` is called, so that session_end can wait for the call
  *     model.lock     every field marked (lock) of the model and of its sessions
  *     budgets' lock  inside its own functions, which take the pager's
- *     pager's lock, answer's lock   inside their own functions
+ *     converter's lock, pager's lock, answer's lock   inside their own functions
+ *     model.looking  read, under any other, while somebody looks at the experts in memory; written,
+ *                    under none, when these come and go: a model may be loaded anew
  * The generation thread computes without any of them: the fields marked (turn) belong to it while
  * session.stepping is set and the session is not queued, to the holder of the lock else.
  */
@@ -38,7 +41,7 @@ struct engine {
 	struct threads *threads;
 	const struct kernels *kernels;
 	struct context_budget context_budget;
-	struct budgets budgets; /* what the pager and the contexts may take */
+	struct budgets budgets;		 /* what the pager and the contexts may take */
 	_Atomic uint64_t largest_expert; /* in memory, of any model that was opened */
 };
 
@@ -62,18 +65,23 @@ struct model {
 	struct budget_need need; /* the budgets' while the model is open */
 	struct store *store;
 	char codec_words[CODEC_WORDS]; /* what was measured if this mount made the store */
-	_Atomic bool has_store;	       /* plan, store and codec_words */
+	_Atomic bool has_store;	     /* plan, codec_words and store, which is complete; stays so */
+	struct converter *converter; /* while the store is not complete */
 	struct tokenizer *tokenizer;
 	struct chat *chat; /* NULL: the tokenizer has no chat tokens */
 	struct weights weights;
-	struct pager_source *experts; /* NULL in a dense model */
-	uint64_t heat_uses, heat_ns;  /* uses of experts when their heat was kept, and the time */
+	pthread_rwlock_t looking;
+	struct pager_source *experts;	   /* (looking) NULL in a dense model */
+	struct pager_stats experts_before; /* (looking) what its predecessors had counted */
+	uint64_t heat_uses, heat_ns; /* uses of experts when their heat was kept, and the time */
 	struct forward forward;
 	struct sampler sampler;
 	_Atomic int state; /* enum model_state; READY announces all of these */
 
 	struct convert_progress progress;
-	_Atomic bool quit; /* ends loading and the generation thread */
+	_Atomic bool waiting; /* for another process, which makes the store */
+	_Atomic int norms;    /* enum norm_type: F32 once F16 did not do */
+	_Atomic bool quit;    /* ends loading and the generation thread */
 
 	pthread_mutex_t notify;
 	pthread_mutex_t lock;
@@ -145,6 +153,11 @@ int load_model(struct model *m, struct err *e);
 void unload_model(struct model *m);
 /* Keeps the heat of the experts beside the store, if they were used since it was last kept. */
 void load_keep_heat(struct model *m);
+/* load_convert.c: the plan and a store that grows while the converter makes it, or a complete one.
+ */
+int load_by_converting(struct model *m, struct err *e);
+/* Lets the conversion go on, or has it rest while the model has a turn. */
+void load_let_convert(struct model *m, bool work);
 
 /* generate.c */
 int generate_start(struct model *m, struct err *e);

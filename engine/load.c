@@ -1,5 +1,5 @@
-/* From a checkpoint's directory to weights in memory: finding the store, making it if there is
- * none, and reading its dense part. */
+/* From a checkpoint's directory to weights in memory: finding the store, or having it made
+ * (load_convert.c), and reading its dense part. */
 #include "engine/internal.h"
 
 #include <errno.h>
@@ -50,22 +50,6 @@ int load_find_folders(struct model *m, struct err *e)
 	m->folders[0] = store ? folder_under(store, m) : folder_beside(m);
 	m->folders[1] = store ? NULL : folder_in_cache(m);
 	return m->folders[0] ? 0 : err_set(e, ENOMEM, "out of memory for the name of a folder");
-}
-
-/* mkdir -p of everything above the folder itself, which the store makes. */
-static int make_parents(const char *folder, struct err *e)
-{
-	char path[4096];
-	if (snprintf(path, sizeof path, "%s", folder) >= (int)sizeof path)
-		return err_set(e, ENAMETOOLONG, "%.64s…: the path is too long", folder);
-	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = 0;
-		if (mkdir(path, 0755) && errno != EEXIST)
-			return err_sys(e, errno,
-				       "%s: cannot be made for the store; use -o store=", path);
-		*slash = '/';
-	}
-	return 0;
 }
 
 /* ---- opening ---- */
@@ -140,56 +124,6 @@ int load_store(struct model *m, struct err *e)
 	return -ENOENT;
 }
 
-/* ---- making ---- */
-
-static int convert_to(struct model *m, const char *folder, struct err *e)
-{
-	struct conversion v = {
-		.directory = m->directory,
-		.folder = folder,
-		.config = &m->config,
-		.recipe = m->engine->recipe,
-		.threads = threads_count(m->engine->threads),
-		.kernels = m->engine->kernels,
-		.stop = &m->quit,
-		.progress = &m->progress,
-	};
-	int failed = checkpoint_fingerprint(m->directory, v.fingerprint, e);
-	if (!failed)
-		failed = make_parents(folder, e);
-	if (!failed)
-		failed = convert_run(&v, e);
-	memcpy(m->codec_words, v.codec_words, sizeof m->codec_words);
-	return failed;
-}
-
-/* In the first folder that can be written. */
-static int convert(struct model *m, struct err *e)
-{
-	int failed = -EACCES;
-	for (int i = 0; i < 2 && m->folders[i] && (failed == -EACCES || failed == -EROFS); i++) {
-		atomic_store(&m->folder, i);
-		failed = convert_to(m, m->folders[i], e);
-	}
-	return failed;
-}
-
-/* While another process makes the same store, waits for it and opens what it made. */
-static int convert_or_wait(struct model *m, struct err *e)
-{
-	const struct timespec pause = {.tv_nsec = 200000000};
-	int failed;
-	while ((failed = convert(m, e)) == -EBUSY) {
-		if (atomic_load(&m->quit))
-			return failed;
-		nanosleep(&pause, NULL);
-		if (!load_store(m, e))
-			return 0;
-	}
-	/* -EEXIST: another process was faster, after our last look. */
-	return failed && failed != -EEXIST ? failed : load_store(m, e);
-}
-
 /* ---- the model ---- */
 
 static int load_tokenizer(struct model *m, struct err *e)
@@ -224,19 +158,46 @@ static int load_forward(struct model *m, struct err *e)
 	return forward_init(&m->forward, e);
 }
 
+/* Asked by lookers from now on, if not NULL. */
+static void show_experts(struct model *m, struct pager_source *experts)
+{
+	pthread_rwlock_wrlock(&m->looking);
+	if (m->experts)
+		pager_source_stats(m->experts, &m->experts_before);
+	m->experts = experts;
+	pthread_rwlock_unlock(&m->looking);
+}
+
+static void load_arrange(void *ctx, void *slot, const void *record)
+{
+	struct model *m = ctx;
+	plan_arrange_record(&m->plan, slot, record);
+}
+
+/* The converter stays until the source is gone. */
+static int load_make(void *ctx, uint32_t layer, uint32_t expert, void *record, struct err *e)
+{
+	const struct model *m = ctx;
+	return convert_make_expert(m->converter, layer, expert, record, e);
+}
+
 static int load_experts(struct model *m, struct err *e)
 {
 	const struct pager_supply supply = {
 		.store = m->store,
 		.slot_bytes = m->plan.slot_bytes,
-		.arrange = plan_arrange_record,
-		.ctx = &m->plan,
+		.arrange = load_arrange,
+		.make = m->converter ? load_make : NULL,
+		.ctx = m,
 	};
+	struct pager_source *experts;
 	struct err no_heat; /* a first mount, or a heat file that says nothing: a cold start */
-	int failed = pager_add(m->engine->pager, &m->experts, &supply, e);
-	if (!failed)
-		(void)pager_warm(m->experts, &no_heat);
-	return failed;
+	int failed = pager_add(m->engine->pager, &experts, &supply, e);
+	if (failed)
+		return failed;
+	show_experts(m, experts);
+	(void)pager_warm(experts, &no_heat);
+	return 0;
 }
 
 void load_keep_heat(struct model *m)
@@ -254,32 +215,40 @@ void load_keep_heat(struct model *m)
 
 int load_model(struct model *m, struct err *e)
 {
-	int failed = load_tokenizer(m, e); /* first: it fails fast, converting takes long */
+	unload_model(m); /* what a conversion that has to begin anew left */
+	/* The tokenizer comes first: it fails fast, and converting takes long. */
+	int failed = m->tokenizer ? 0 : load_tokenizer(m, e);
 	if (!failed && !atomic_load(&m->has_store) && load_store(m, e))
-		failed = convert_or_wait(m, e);
+		failed = load_by_converting(m, e);
 	if (!failed)
 		failed = weights_load(&m->weights, &m->plan, &m->config, m->store, &m->quit, e);
 	if (!failed && m->plan.routed_layers)
 		failed = load_experts(m, e);
 	if (!failed)
 		failed = load_forward(m, e);
+	if (!failed && m->converter)
+		failed = convert_rest_start(m->converter, e);
 	if (failed)
 		unload_model(m);
 	return failed;
 }
 
+/* The tokenizer stays: turns that have begun go on with it when the model is loaded anew. */
 void unload_model(struct model *m)
 {
+	struct pager_source *experts = m->experts;
 	forward_free(&m->forward);
 	sampler_free(&m->sampler);
-	if (m->experts) {
-		load_keep_heat(m);
-		pager_remove(m->experts);
-	}
-	m->experts = NULL;
+	load_keep_heat(m);
+	show_experts(m, NULL);
+	if (experts)
+		pager_remove(experts);
 	weights_free(&m->weights);
-	chat_close(m->chat);
-	tokenizer_close(m->tokenizer);
-	m->chat = NULL;
-	m->tokenizer = NULL;
+	convert_close(m->converter);
+	m->converter = NULL;
+	if (atomic_load(&m->has_store))
+		return;
+	store_close(m->store);
+	m->store = NULL;
+	plan_free(&m->plan);
 }

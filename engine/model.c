@@ -106,6 +106,9 @@ static void free_model(struct model *m)
 	pthread_cond_destroy(&m->loaded);
 	pthread_mutex_destroy(&m->notify);
 	pthread_mutex_destroy(&m->lock);
+	pthread_rwlock_destroy(&m->looking);
+	chat_close(m->chat);
+	tokenizer_close(m->tokenizer);
 	store_close(m->store);
 	plan_free(&m->plan);
 	free(m->folders[0]);
@@ -122,6 +125,7 @@ int model_open(struct model **out, struct engine *g, const char *directory, stru
 	m->engine = g;
 	pthread_mutex_init(&m->notify, NULL);
 	pthread_mutex_init(&m->lock, NULL);
+	pthread_rwlock_init(&m->looking, NULL);
 	pthread_cond_init(&m->work, NULL);
 	pthread_cond_init(&m->loaded, NULL);
 	int failed = open_files(m, directory, e);
@@ -188,9 +192,11 @@ void model_progress(const struct model *m, struct model_progress *out)
 	uint64_t total = atomic_load(&m->progress.total);
 	bool loading = model_state(m) == MODEL_LOADING;
 	*out = (struct model_progress){
-		.doing = !loading ? "idle"
-			 : total  ? "converting"
-				  : "reading",
+		.doing = atomic_load(&m->waiting)		      ? "waiting"
+			 : total && atomic_load(&m->progress.stopped) ? "stopped"
+			 : total				      ? "converting"
+			 : loading				      ? "reading"
+								      : "idle",
 		.done = total ? atomic_load(&m->progress.done) : 0,
 		.total = total,
 		.seconds = total ? (double)(now_ns() - atomic_load(&m->progress.started_ns)) * 1e-9
@@ -250,8 +256,16 @@ static int print_progress(const struct model *m, char *text, size_t size)
 {
 	struct model_progress p;
 	model_progress(m, &p);
+	if (atomic_load(&m->waiting))
+		return snprintf(text, size, "waiting for another process that converts it");
 	if (!p.total || !p.done)
 		return snprintf(text, size, "%s", p.doing);
+	if (!strcmp(p.doing, "stopped")) {
+		char why[1024];
+		model_error(m, why, sizeof why);
+		return snprintf(text, size, "stopped at %.0f %%: %s",
+				100 * (double)p.done / (double)p.total, why);
+	}
 	double left = p.seconds / (double)p.done * (double)(p.total - p.done);
 	return snprintf(text, size, "%s %.0f %% %.1f/%.1f MB %.0f s left", p.doing,
 			100 * (double)p.done / (double)p.total, (double)p.done * 1e-6,
@@ -324,9 +338,12 @@ uint64_t model_expert_bytes(const struct model *m)
 void model_expert_inspect(const struct model *m, uint32_t layer, uint32_t expert,
 			  struct pager_expert *out)
 {
+	pthread_rwlock_t *looking = (pthread_rwlock_t *)&m->looking; /* nothing is changed */
 	*out = (struct pager_expert){0};
-	if (model_state(m) == MODEL_READY)
+	pthread_rwlock_rdlock(looking);
+	if (m->experts)
 		pager_inspect(m->experts, m->plan.routed_of[layer], expert, out);
+	pthread_rwlock_unlock(looking);
 }
 
 int64_t model_expert_read(const struct model *m, uint32_t layer, uint32_t expert, uint64_t offset,
@@ -343,12 +360,21 @@ int64_t model_expert_read(const struct model *m, uint32_t layer, uint32_t expert
 
 void model_cache_stats(const struct model *m, struct pager_stats *out)
 {
-	if (model_state(m) == MODEL_READY && m->experts) {
+	pthread_rwlock_t *looking = (pthread_rwlock_t *)&m->looking; /* nothing is changed */
+	pthread_rwlock_rdlock(looking);
+	if (m->experts) {
 		pager_source_stats(m->experts, out);
-		return;
+	} else {
+		pager_stats(m->engine->pager, out);
+		*out = (struct pager_stats){.budget = out->budget, .peak = out->peak};
 	}
-	pager_stats(m->engine->pager, out);
-	*out = (struct pager_stats){.budget = out->budget, .peak = out->peak};
+	const struct pager_stats *before = &m->experts_before;
+	out->hits += before->hits;
+	out->misses += before->misses;
+	out->evictions += before->evictions;
+	out->bytes_read += before->bytes_read;
+	out->wait_ns += before->wait_ns;
+	pthread_rwlock_unlock(looking);
 }
 
 void model_warming(const struct model *m, uint32_t *done, uint32_t *total)

@@ -74,12 +74,15 @@ enum model_state model_state(const struct model *m);
 void model_load(struct model *m);
 /* Blocks until loading has succeeded (0) or failed (in words). Asks for it first. */
 int model_wait(struct model *m, struct err *e);
-/* Why loading failed, in one sentence; empty if it did not. */
+/* Why loading failed, or the conversion that goes on behind cannot, in one sentence; else empty. */
 void model_error(const struct model *m, char *text, size_t size);
 
-/* How far a conversion is; total is 0 while none is running. */
+/* How far a conversion is, which goes on while the model is ready; total is 0 while there is none.
+ */
 struct model_progress {
-	const char *doing;    /* "idle", "converting", "reading" */
+	/* "idle", "converting", "reading" (the dense part into memory), "waiting" (for another
+	 * process that converts), "stopped" (converting met what it cannot do: model_error). */
+	const char *doing;
 	uint64_t done, total; /* bytes of the source */
 	double seconds;	      /* since it began */
 };
