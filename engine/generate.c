@@ -110,6 +110,16 @@ static bool has_work(const struct model *m)
 	return m->runnable.first || (m->load_wanted && atomic_load(&m->state) != MODEL_READY);
 }
 
+/* Lock held. While there is no turn the conversion has the machine. */
+static void wait_for_work(struct model *m)
+{
+	if (has_work(m) || atomic_load(&m->quit))
+		return;
+	load_let_convert(m, true);
+	pthread_cond_wait(&m->work, &m->lock);
+	load_let_convert(m, false);
+}
+
 static void *thread_main(void *arg)
 {
 	struct model *m = arg;
@@ -121,8 +131,7 @@ static void *thread_main(void *arg)
 			step(m);
 		else {
 			keep_heat(m);
-			if (!has_work(m) && !atomic_load(&m->quit))
-				pthread_cond_wait(&m->work, &m->lock);
+			wait_for_work(m);
 		}
 	}
 	pthread_mutex_unlock(&m->lock);

@@ -138,9 +138,10 @@ struct session {
 	struct undo_mark *undo;	    /* (lock) one per turn */
 	size_t undo_count, undo_room;
 
-	struct turn turn; /* (turn), and so are these three: */
+	struct turn turn; /* (turn), and so are these: */
 	struct context context;
 	struct losses context_losses; /* that all of the context was computed with */
+	enum norm_type norms;	      /* of the weights that it was computed with */
 	struct token_list history;    /* the conversation's ids without the system message */
 };
 

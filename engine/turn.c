@@ -55,18 +55,20 @@ static int check_ids(const struct session *s, struct err *e)
 }
 
 /* What the context already holds of the ids need not be computed again; the last id always is, for
- * its logits. Nothing stays that was computed with other losses than the turn's: they are the same
- * for a whole context, so it is all or nothing. */
+ * its logits. Nothing stays that was computed by other weights, or with other losses than the
+ * turn's: both are the same for a whole context, so it is all or nothing. */
 static void reuse_context(struct session *s)
 {
 	const struct token_list *have = &s->context.tokens, *want = &s->turn.ids;
 	size_t same = 0;
-	if (losses_equal(&s->context_losses, &s->turn.losses))
+	enum norm_type norms = s->model->plan.recipe.norms;
+	if (s->norms == norms && losses_equal(&s->context_losses, &s->turn.losses))
 		while (same < have->count && same + 1 < want->count &&
 		       have->ids[same] == want->ids[same])
 			same++;
 	context_rollback(&s->context, same);
 	s->context_losses = s->turn.losses;
+	s->norms = norms;
 }
 
 static int begin(struct session *s, struct err *e)
@@ -297,6 +299,11 @@ static bool compute(struct session *s)
 	uint32_t n = !prefill ? 1 : left < f->chunk ? (uint32_t)left : f->chunk;
 	bool last = !prefill || n == left;
 	uint64_t started = now_ns(), dropped = f->experts_dropped;
+	if (s->norms != s->model->plan.recipe.norms)
+		return fail_step(s, -EIO,
+				 &(struct err){EIO,
+					       "the checkpoint was converted anew, with 32-bit "
+					       "norms, while it answered; ask again"});
 	f->stop = &s->stop;
 	f->losses = t->losses;
 	int failed = forward_run(f, &s->context, tokens, n, last, NULL, &e);
