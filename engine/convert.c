@@ -95,6 +95,9 @@ int converter_put_expert(struct converter *c, struct encoder *x, uint32_t unit, 
 
 /* ---- all threads at once ---- */
 
+/* More threads than compute: some wait for the disk meanwhile, most of all for syncs. */
+enum { WAITING_THREADS = 4 };
+
 /* Does job i with a buffer that holds any chunk and any record. */
 typedef int job_fn(struct converter *c, struct encoder *x, void *buffer, uint32_t i, struct err *e);
 
@@ -171,11 +174,12 @@ static void crew_start(struct crew *w, struct crew_thread *threads, uint32_t cou
 static int run(struct converter *c, job_fn *job, uint32_t jobs, struct err *e)
 {
 	struct crew w = {.converter = c, .job = job, .jobs = jobs};
-	struct crew_thread *threads = calloc(c->v.threads, sizeof *threads);
+	uint32_t count = c->v.threads + WAITING_THREADS;
+	struct crew_thread *threads = calloc(count, sizeof *threads);
 	if (!threads)
 		return err_set(e, ENOMEM, "out of memory for converting the checkpoint");
 	pthread_mutex_init(&w.lock, NULL);
-	crew_start(&w, threads, c->v.threads);
+	crew_start(&w, threads, count);
 	pthread_mutex_destroy(&w.lock);
 	free(threads);
 	if (!atomic_load(&w.failed))
@@ -372,8 +376,6 @@ int converter_publish(struct converter *c, struct err *e)
 	int failed = store_writer_finish(w, e);
 	/* Whoever wants the checkpoint's space back need not unmount for it. */
 	sources_close(&c->sources);
-	if (!failed)
-		atomic_store(&c->v.progress->total, 0);
 	return failed;
 }
 

@@ -227,6 +227,8 @@ static void finish(struct converter *c)
 	if (failed)
 		atomic_store(&c->v.progress->stopped, true);
 	report(c, failed ? CONVERT_TROUBLE : CONVERT_COMPLETE, &e);
+	if (!failed) /* last: who sees that nothing is converted any more finds the store */
+		atomic_store(&c->v.progress->total, 0);
 }
 
 static void *rest_main(void *arg)

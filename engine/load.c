@@ -230,6 +230,8 @@ int load_model(struct model *m, struct err *e)
 		failed = convert_rest_start(m->converter, e);
 	if (failed)
 		unload_model(m);
+	else
+		*e = (struct err){0}; /* of what was looked for in vain */
 	return failed;
 }
 

@@ -1,6 +1,7 @@
 /* moefs-bench make: a synthetic model of real geometry that moefs and moefs-bench run can mount:
  * OUT with config.json and a tokenizer, and beside it, where every mount looks, OUT.moefs/QUANT
- * with the store. There is no checkpoint: the store is all there is of the weights. */
+ * with the store. There is no checkpoint: the store is all there is of the weights. With --raw it
+ * is the other way round: a BF16 checkpoint in OUT, and no store. */
 #include "engine/checkpoint.h"
 #include "engine/json.h"
 #include "tests/bench/bench.h"
@@ -20,6 +21,7 @@ struct make {
 	const char *quant, *tokenizer;
 	uint64_t layers, seed;
 	double skew;
+	bool raw;
 	struct effort effort;
 	char *directory; /* OUT, absolute */
 	struct config config;
@@ -113,12 +115,10 @@ static int make_directory(struct make *m, struct err *e)
 
 /* ---- the store ---- */
 
-static int write_store(struct make *m, struct err *e)
+static int write_store(const struct make *m, const struct synthetic *s, struct err *e)
 {
 	uint64_t fingerprint[2];
 	char *beside = NULL, *folder = NULL;
-	struct synthetic s = {
-		.config = &m->config, .plan = &m->plan, .seed = m->seed, .skew = m->skew};
 	int failed = checkpoint_fingerprint(m->directory, fingerprint, e);
 	if (!failed && (asprintf(&beside, "%s.moefs", m->directory) < 0 ||
 			asprintf(&folder, "%s/%s", beside, m->recipe.quant) < 0))
@@ -126,13 +126,21 @@ static int write_store(struct make *m, struct err *e)
 	if (!failed && mkdir(beside, 0755) && errno != EEXIST)
 		failed = err_sys(e, errno, "%s: cannot be made", beside);
 	if (!failed)
-		failed = threads_create(&s.threads, (uint32_t)m->effort.threads, e);
-	if (!failed) {
-		failed = synthetic_write(&s, folder, fingerprint, e);
-		threads_destroy(s.threads);
-	}
+		failed = synthetic_write(s, folder, fingerprint, e);
 	free(beside);
 	free(folder);
+	return failed;
+}
+
+static int write_weights(const struct make *m, struct err *e)
+{
+	struct synthetic s = {
+		.config = &m->config, .plan = &m->plan, .seed = m->seed, .skew = m->skew};
+	int failed = threads_create(&s.threads, (uint32_t)m->effort.threads, e);
+	if (failed)
+		return failed;
+	failed = m->raw ? synthetic_write_raw(&s, m->directory, e) : write_store(m, &s, e);
+	threads_destroy(s.threads);
 	return failed;
 }
 
@@ -145,21 +153,23 @@ static int make(struct make *m, struct err *e)
 		failed = config_read(&m->config, m->directory, e);
 	if (!failed)
 		failed = plan_make(&m->plan, &m->config, &m->recipe, e);
-	return failed ? failed : write_store(m, e);
+	return failed ? failed : write_weights(m, e);
 }
 
 static int report(const struct make *m, double seconds, struct err *e)
 {
 	struct report r;
 	const struct plan *p = &m->plan;
-	double bytes = (double)p->dense_bytes +
-		       (double)p->record_bytes * (double)p->experts * (double)p->routed_layers;
+	double bytes = m->raw ? 2 * (double)p->parameters
+			      : (double)p->dense_bytes + (double)p->record_bytes *
+								 (double)p->experts *
+								 (double)p->routed_layers;
 	report_begin(&r, "make", m->effort.json);
 	report_text(&r, "model", "model", m->directory);
-	report_text(&r, "recipe", "recipe", m->recipe.quant);
+	report_text(&r, "recipe", "recipe", m->raw ? "none: a checkpoint" : m->recipe.quant);
 	report_number(&r, "layers", "layers", m->config.layers, 0);
 	report_number(&r, "parameters", "parameters", (double)p->parameters, 0);
-	report_number(&r, "store_bytes", "bytes of the store", bytes, 0);
+	report_number(&r, "store_bytes", "bytes of weights", bytes, 0);
 	report_number(&r, "seconds", "seconds", seconds, 1);
 	report_number(&r, "gb_per_s", "GB/s", bytes * 1e-9 / seconds, 2);
 	return report_end(&r, e);
@@ -179,6 +189,7 @@ int make_command(int argc, char **argv, struct err *e)
 		{"seed", OPTION_NUMBER, &m.seed, 0, UINT64_MAX - 1, "of the weights"},
 		{"skew", OPTION_SECONDS, &m.skew, 0, 0,
 		 "popularity of experts falls as rank^-X; 0: uniform"},
+		{"raw", OPTION_FLAG, &m.raw, 0, 0, "a checkpoint in BF16 instead of a store"},
 		{"tokenizer", OPTION_TEXT, &m.tokenizer, 0, 0,
 		 "directory whose tokenizer is copied"},
 		EFFORT_OPTIONS(&m.effort),

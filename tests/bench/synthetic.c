@@ -15,7 +15,7 @@
 enum { QUANTILE_BITS = 12, QUANTILES = 1 << QUANTILE_BITS, DRAWS = 64 / QUANTILE_BITS };
 enum { PIECE_BYTES = 1 << 20 };
 
-struct tables {
+struct synthetic_tables {
 	float normal[QUANTILES];
 	uint8_t level[5][QUANTILES]; /* [bits]: the index of the codebook's nearest level */
 	float level_norm[5];	     /* [bits]: group norm that makes σ = 1 */
@@ -24,7 +24,7 @@ struct tables {
 struct writing {
 	const struct synthetic *s;
 	struct store_writer *writer;
-	const struct tables *tables;
+	const struct synthetic_tables *tables;
 	_Atomic bool failed;
 	pthread_mutex_t lock; /* of error */
 	struct err error;     /* the first */
@@ -43,7 +43,7 @@ static double normal_quantile(double p)
 	return low;
 }
 
-static void fill_tables(struct tables *t)
+static void fill_tables(struct synthetic_tables *t)
 {
 	for (int i = 0; i < QUANTILES; i++)
 		t->normal[i] = (float)normal_quantile((i + .5) / QUANTILES);
@@ -61,6 +61,14 @@ static void fill_tables(struct tables *t)
 		/* the rotation keeps lengths, so weights have the variance of the levels */
 		t->level_norm[bits] = (float)(1 / sqrt(energy));
 	}
+}
+
+struct synthetic_tables *synthetic_tables_new(void)
+{
+	struct synthetic_tables *t = malloc(sizeof *t);
+	if (t)
+		fill_tables(t);
+	return t;
 }
 
 /* ---- what each tensor is to be ---- */
@@ -160,17 +168,42 @@ static void store_float(uint8_t *to, size_t i, enum format format, float value)
 }
 
 /* One row of a matrix of floats. */
-static void draw_row(const struct writing *w, struct draws *d, struct tensor_id id,
-		     const struct shape *shape, uint32_t row, uint8_t *to)
+static void draw_row(const struct synthetic *s, const struct synthetic_tables *t, struct draws *d,
+		     struct tensor_id id, const struct shape *shape, uint32_t row, uint8_t *to)
 {
-	const struct synthetic *s = w->s;
 	float sigma = sigma_of(s, id.role, shape), shared = shared_part(s, id, row);
 	for (uint32_t i = 0; i < shape->cols; i++) {
-		float value = sigma * w->tables->normal[draw(d)];
+		float value = sigma * t->normal[draw(d)];
 		if (shared != 0)
 			value += shared * shared_sign(s, i);
 		store_float(to, i, shape->format, value);
 	}
+}
+
+static uint64_t seed_of(const struct synthetic *s, uint64_t sequence)
+{
+	return s->seed + UINT64_C(0x632be59bd9b4e019) * (sequence + 1);
+}
+
+static bool is_vector(const struct synthetic *s, enum tensor_role role)
+{
+	uint32_t rows, cols;
+	config_tensor_shape(s->config, role, &rows, &cols);
+	return !cols;
+}
+
+void synthetic_draw(const struct synthetic *s, const struct synthetic_tables *t, uint64_t sequence,
+		    struct tensor_id id, const struct shape *shape, uint32_t row0, uint32_t rows,
+		    uint8_t *to)
+{
+	struct draws d = {.state = seed_of(s, sequence)};
+	struct shape one = *shape;
+	one.rows = 1;
+	size_t bytes = format_packed_bytes(&one);
+	for (uint32_t i = 0; i < shape->cols && is_vector(s, id.role); i++)
+		store_float(to, i, shape->format, is_bias(id.role) ? 0 : 1);
+	for (uint32_t r = 0; r < rows && !is_vector(s, id.role); r++)
+		draw_row(s, t, &d, id, shape, row0 + r, to + r * bytes);
 }
 
 /* ---- writing ---- */
@@ -192,7 +225,7 @@ static int put_weights(const struct writing *w, struct draws *d, struct store_pu
 		if (bits)
 			draw_packed(d, w->tables->level[bits], bits, buffer, n * bytes);
 		for (uint32_t i = 0; i < n && !bits; i++)
-			draw_row(w, d, id, shape, row0 + r + i, buffer + i * bytes);
+			draw_row(w->s, w->tables, d, id, shape, row0 + r + i, buffer + i * bytes);
 		failed = store_put_bytes(put, buffer, n * bytes, e);
 	}
 	free(buffer);
@@ -249,9 +282,7 @@ static int put_dense(const struct writing *w, struct draws *d, struct store_put 
 		i++;
 	t += i;
 	uint32_t chunk = (unit - t->first_unit) % t->chunks, rows = plan_chunk_rows(t, chunk);
-	uint32_t vector_rows, vector_cols;
-	config_tensor_shape(w->s->config, t->id.role, &vector_rows, &vector_cols);
-	if (!vector_cols)
+	if (is_vector(w->s, t->id.role))
 		return put_constant(put, is_bias(t->id.role) ? 0 : 1, t->shape.format,
 				    t->shape.cols, e);
 	if (unit - t->first_unit >= t->chunks)
@@ -263,7 +294,7 @@ static int put_unit(const struct writing *w, uint32_t unit, struct err *e)
 {
 	const struct plan *p = w->s->plan;
 	uint32_t records = p->routed_layers * p->experts;
-	struct draws d = {.state = w->s->seed + UINT64_C(0x632be59bd9b4e019) * (unit + 1)};
+	struct draws d = {.state = seed_of(w->s, unit)};
 	struct store_put *put;
 	int failed = store_put_begin(w->writer, unit, &put, e);
 	if (failed)
@@ -321,11 +352,10 @@ static int open_writer(struct writing *w, const char *folder, const uint64_t fin
 int synthetic_write(const struct synthetic *s, const char *folder, const uint64_t fingerprint[2],
 		    struct err *e)
 {
-	struct tables *tables = malloc(sizeof *tables);
+	struct synthetic_tables *tables = synthetic_tables_new();
 	struct writing w = {.s = s, .tables = tables};
 	if (!tables)
 		return err_set(e, ENOMEM, "out of memory for tables");
-	fill_tables(tables);
 	int failed = open_writer(&w, folder, fingerprint, e);
 	if (!failed) {
 		pthread_mutex_init(&w.lock, NULL);

@@ -1,4 +1,5 @@
-/* Synthetic weights: random, of a model's true geometry, written straight into a store.
+/* Synthetic weights: random, of a model's true geometry, written straight into a store, or as a
+ * checkpoint that is still to be converted.
  *
  * TQ indices are drawn with the frequencies that the codebook's levels have in a Gaussian, floats
  * are Gaussian; nothing is quantised and nothing but a piece of about a megabyte per thread is in
@@ -33,5 +34,17 @@ struct synthetic {
  * fingerprint is that of the directory that the store belongs to. */
 int synthetic_write(const struct synthetic *s, const char *folder, const uint64_t fingerprint[2],
 		    struct err *e);
+
+/* Writes a checkpoint in BF16 into a directory that has its config.json: shards of a few GB of
+ * safetensors and their index. Not the same numbers as in a store by the same seed. */
+int synthetic_write_raw(const struct synthetic *s, const char *directory, struct err *e);
+
+/* Between synthetic.c and synthetic_raw.c: the numbers of rows [row0, row0 + rows) of a tensor in a
+ * float format, drawn from a sequence of its own. */
+struct synthetic_tables;
+struct synthetic_tables *synthetic_tables_new(void); /* freed by free(); NULL: out of memory */
+void synthetic_draw(const struct synthetic *s, const struct synthetic_tables *t, uint64_t sequence,
+		    struct tensor_id id, const struct shape *shape, uint32_t row0, uint32_t rows,
+		    uint8_t *to);
 
 #endif

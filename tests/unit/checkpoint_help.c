@@ -36,7 +36,7 @@ void test_checkpoint_read(struct test_checkpoint *c, const char *fixture)
 {
 	struct checkpoint *from;
 	struct err e;
-	char name[64];
+	char name[128];
 	(void)snprintf(name, sizeof name, "fixtures/%s", fixture);
 	if (checkpoint_open(&from, test_data(name), &e))
 		fail_msg("%s", e.text);
@@ -195,7 +195,7 @@ void test_checkpoint_files(const char *fixture, const char *folder)
 {
 	static const char *const names[] = {"config.json", "generation_config.json",
 					    "tokenizer.json", "tokenizer_config.json"};
-	char from[64], to[PATH_BYTES];
+	char from[128], to[PATH_BYTES];
 	(void)mkdir(folder, 0700);
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		size_t n;

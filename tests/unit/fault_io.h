@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -65,6 +66,7 @@ struct undo {
 	char from[64], to[64], saved[32]; /* a rename; only saved and to: a removal */
 };
 static struct undo *undos;
+static pthread_mutex_t undo_lock = PTHREAD_MUTEX_INITIALIZER; /* of the list */
 
 static void undo_one(const struct undo *u)
 {
@@ -83,6 +85,7 @@ static void cut_power(void)
 {
 	unsigned seed = (unsigned)faults.kill_at;
 	bool skip_folder = false;
+	pthread_mutex_lock(&undo_lock); /* for good: the end is near */
 	for (struct undo *u = undos; u; u = u->next) {
 		bool lose = faults.cut == CUT_ALL || (rand_r(&seed) & 64);
 		/* Folder operations are lost from the last backwards, never out of the middle. */
@@ -95,17 +98,24 @@ static void cut_power(void)
 	}
 }
 
-static struct undo *remember(int fd)
+static struct undo *undo_new(int fd)
 {
 	struct undo *u = calloc(1, sizeof *u);
 	u->fd = fd;
+	return u;
+}
+
+static void remember(struct undo *u)
+{
+	pthread_mutex_lock(&undo_lock);
 	u->next = undos;
 	undos = u;
-	return u;
+	pthread_mutex_unlock(&undo_lock);
 }
 
 static void settle(int fd)
 {
+	pthread_mutex_lock(&undo_lock);
 	for (struct undo **link = &undos; *link;) {
 		struct undo *u = *link;
 		if (u->fd != fd) {
@@ -118,6 +128,7 @@ static void settle(int fd)
 		free(u->old);
 		free(u);
 	}
+	pthread_mutex_unlock(&undo_lock);
 }
 
 static void save_name(struct undo *u, const char *name)
@@ -205,13 +216,14 @@ int64_t io_pwrite(int fd, const void *buffer, size_t bytes, uint64_t offset)
 		return rc;
 	bytes = cut_short(bytes);
 	if (faults.cut != CUT_NOTHING) {
-		struct undo *u = remember(fd);
+		struct undo *u = undo_new(fd);
 		u->offset = offset;
 		u->old = malloc(bytes);
 		memset(u->old, 0xee, bytes); /* beyond the end a torn write may leave anything */
 		u->size = bytes;
 		if (pread(fd, u->old, bytes, (off_t)offset) < 0)
 			abort();
+		remember(u);
 	}
 	int64_t n = pwrite(fd, buffer, bytes, (off_t)offset);
 	return n < 0 ? -errno : n;
@@ -252,9 +264,10 @@ int io_rename(int folder, const char *from, const char *to)
 	if (rc)
 		return rc;
 	if (faults.cut != CUT_NOTHING) {
-		struct undo *u = remember(folder);
+		struct undo *u = undo_new(folder);
 		save_name(u, to);
 		(void)snprintf(u->from, sizeof u->from, "%s", from);
+		remember(u);
 	}
 	return renameat(folder, from, folder, to) ? -errno : 0;
 }
@@ -264,8 +277,11 @@ int io_remove(int folder, const char *name)
 	int rc = gate(OP_FOLDER, folder);
 	if (rc)
 		return rc;
-	if (faults.cut != CUT_NOTHING)
-		save_name(remember(folder), name);
+	if (faults.cut != CUT_NOTHING) {
+		struct undo *u = undo_new(folder);
+		save_name(u, name);
+		remember(u);
+	}
 	return unlinkat(folder, name, 0) ? -errno : 0;
 }
 

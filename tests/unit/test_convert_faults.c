@@ -242,6 +242,19 @@ static int mount_open(struct mount *m, const char *directory, const char *folder
 	return model_wait(m->model, &e);
 }
 
+/* Waits until the store is complete: before that a model may be loaded anew, and only its own
+ * thread may compute with it. */
+static void mount_complete(struct mount *m)
+{
+	struct model_progress p;
+	do {
+		sched_yield();
+		if (model_wait(m->model, &e))
+			fail_msg("%s", e.text);
+		model_progress(m->model, &p);
+	} while (p.total || !m->model->has_store);
+}
+
 static void mount_close(struct mount *m)
 {
 	model_close(m->model);
@@ -267,6 +280,7 @@ static void mount_and_compute(float *logits)
 	struct mount m;
 	if (mount_open(&m, source, store))
 		fail_msg("%s", e.text);
+	mount_complete(&m);
 	compute_logits(&m, logits);
 	mount_close(&m);
 }
@@ -354,6 +368,7 @@ static void two_mounts_of_a_new_checkpoint_share_one_store(void **state)
 	for (int i = 0; i < MOUNTS; i++) {
 		if (model_wait(m[i].model, &e))
 			fail_msg("mount %d: %s", i, e.text);
+		mount_complete(&m[i]);
 		compute_logits(&m[i], logits[i]);
 		assert_memory_equal(logits[i], logits[0], sizeof *logits);
 	}

@@ -1,0 +1,99 @@
+#!/bin/bash
+# A checkpoint that has no store yet answers at once, and the store is made behind the answers: whether
+# the daemon is killed at any moment, unmounted, looked at, or meets another one.
+. "$(dirname "$0")/lib.sh"
+question="What is the capital of France?"
+answer="The capital of France is Paris."
+
+complete() { # waits until the store is
+	local i
+	for i in $(seq 600); do
+		[ "$(cat info/state) $(cat info/progress)" = "ready idle" ] && return 0
+		sleep 0.1
+	done
+	fail "$(cat info/state), $(cat info/progress)"
+}
+published() { [ -e "$work"/store/*/tq3/index ]; }
+
+mounted
+first() {
+	same "$(ask "$question")" "$answer"
+	same "$(cat info/state)" ready
+}
+claim "the first prompt is answered while the checkpoint is converted" first
+looks() { # at the tree, while the conversion may still be going on
+	find . -size +100M -printf '%k %p\n' && tar cf "$work/tree.tar" . && cp -r . "$work/copy" || exit
+	grep -r "no such words" . && exit 1
+	[ $? = 1 ]
+}
+claim "find, tar, cp -r and grep -r end without an error" looks
+claim "the store is completed behind" complete
+claim "and published" published
+sizes() { [ "$(cat experts/00/000 | wc -c)" = "$(stat -c %s experts/00/000)" ] && [ -s experts/00/000 ]; }
+claim "then the experts' files have their bytes" sizes
+claim "the same mount goes on answering" same "$(echo reset > ctl; ask "$question")" "$answer"
+cd / && unmounted
+(cd "$work"/store/*/tq3 && cat experts.safetensors dense.safetensors index) | cksum >"$work/whole"
+
+killed() { # SECONDS after the prompt; then a mount that goes on
+	rm -rf "$work/store"
+	mounted
+	echo "$question" > prompt
+	sleep "$1"
+	kill -9 "$daemon"
+	cd / && unmounted
+	mounted
+	same "$(ask "$question")" "$answer"
+	complete
+	cd / && unmounted
+	same "$(cd "$work"/store/*/tq3 && cat experts.safetensors dense.safetensors index | cksum)" "$(cat "$work/whole")"
+}
+for seconds in 0 0.02 0.05 0.08 0.12 0.2 0.3 0.5; do
+	claim "killed $seconds s after the prompt, the next mount answers and ends with the same store" killed $seconds
+done
+
+stopped() {
+	rm -rf "$work/store"
+	mounted
+	same "$(ask "$question")" "$answer"
+	local start=$(milliseconds)
+	cd / && unmounted
+	local took=$(($(milliseconds) - start))
+	[ $took -lt 3000 ] || fail "$took ms"
+	[ -e "$work"/store/*/tq3/journal ] || published || fail "nothing was kept"
+	mounted
+	same "$(ask "$question")" "$answer"
+	cd / && unmounted
+}
+claim "unmounting in the middle ends at once and keeps what was done" stopped
+
+two() { # the one that converts answers, the other waits for the store or takes it over
+	rm -rf "$work/store"
+	mounted
+	mkdir -p "$work/mnt2"
+	"$MOEFS" -o "store=$work/store" "$MODEL" "$work/mnt2" || fail "the second mount"
+	echo "$question" > prompt
+	echo "$question" > "$work/mnt2/$(basename "$MODEL")/prompt"
+	same "$(cat output)" "$answer"
+	same "$(timeout $limit cat "$work/mnt2/$(basename "$MODEL")/output")" "$answer"
+	fusermount3 -u "$work/mnt2"
+	cd / && unmounted
+}
+claim "two daemons with one checkpoint both answer" two
+
+full() { # a file system that has room for no more than a part of it
+	rm -rf "$work/store"
+	mkdir -p "$work/store"
+	mount -t tmpfs -o size=3M moefs-test "$work/store" 2>/dev/null || { echo "no tmpfs may be mounted here"; exit 0; }
+	mounted
+	echo "$question" > prompt
+	fails_with "Input/output error" cat output
+	grep -q "too few" error || fail "error says: $(cat error)"
+	mount -o remount,size=64M "$work/store"
+	same "$(ask "$question")" "$answer"
+	complete
+	cd / && unmounted
+	umount "$work/store"
+}
+claim "a full disk is an error in words, and the next prompt works once there is space" full
+finish

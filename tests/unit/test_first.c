@@ -1,0 +1,614 @@
+/* A model that answers while its checkpoint is converted: the same answers as from a complete
+ * store, whenever it is killed, stopped, or met by a full disk, a damaged tensor or one that needs
+ * another kind of store. */
+#include "checkpoint_help.h"
+#include "convert_help.h"
+#include "engine/internal.h"
+#include "fault_io.h"
+#include "session_help.h"
+#include "store_help.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+static const char fable[] = "../../../examples/models/fable-moe-15m"; /* as a fixture */
+static const char capital[] = "What is the capital of France?";
+static const char paris[] = "The capital of France is Paris.\n";
+
+static char parent[32], source[64], stores[64];
+static struct test_checkpoint c;
+static struct test_model m;
+static struct err e;
+
+static void use(const char *fixture)
+{
+	test_checkpoint_read(&c, fixture);
+	test_checkpoint_make(&c, fixture, source);
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	test_folder_make(parent);
+	(void)snprintf(source, sizeof source, "%s/source", parent);
+	(void)snprintf(stores, sizeof stores, "%s/stores", parent);
+	memset(&faults, 0, sizeof faults);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	memset(&faults, 0, sizeof faults);
+	test_checkpoint_free(&c);
+	test_folder_remove(parent);
+	return 0;
+}
+
+static void mount(const char *quant)
+{
+	test_model_open(&m, source, &(struct engine_options){.store = stores, .quant = quant});
+}
+
+/* The first `tokens` tokens of an answer. A turn that is submitted before the model is loaded comes
+ * before all that is done behind. */
+static char *ask(const char *prompt, const char *tokens)
+{
+	struct session *s = test_greedy_session(&m);
+	test_set(s, "max_tokens", tokens);
+	char *text = test_ask(s, prompt);
+	session_end(s);
+	return text;
+}
+
+static void ask_refused(const char *prompt, const char *words)
+{
+	struct session *s = test_greedy_session(&m);
+	test_set(s, "max_tokens", "12");
+	test_ask_refused(s, prompt, words);
+	session_end(s);
+}
+
+static void answers_paris(void)
+{
+	test_same_text(ask(capital, "24"), strdup(paris));
+}
+
+/* Until the store is published or can not be. */
+static void wait_until_converted(void)
+{
+	struct model_progress p;
+	if (model_wait(m.model, &e))
+		fail_msg("%s", e.text);
+	do {
+		sched_yield();
+		model_progress(m.model, &p);
+	} while (strcmp(p.doing, "idle") && strcmp(p.doing, "stopped"));
+}
+
+static void store_path(char path[512], const char *file)
+{
+	char folder[256];
+	model_fact(m.model, FACT_STORE, folder, sizeof folder);
+	(void)snprintf(path, 512, "%s/%s", folder, file);
+}
+
+static bool store_has_file(const char *file)
+{
+	char path[512];
+	store_path(path, file);
+	return access(path, F_OK) == 0;
+}
+
+/* The store that a model made behind its answers is that of a conversion by itself. */
+static void assert_store_is_whole(const char *quant)
+{
+	static const char *const files[] = {"experts.safetensors", "dense.safetensors", "index"};
+	struct test_conversion undisturbed = {0};
+	char other[64], path[512], folder[128];
+	(void)snprintf(other, sizeof other, "%s/other", parent);
+	assert_int_equal(test_convert(&undisturbed, source, other, quant, 2, &e), 0);
+	for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+		size_t n, k;
+		store_path(path, files[i]);
+		uint8_t *got = test_file_read(path, &n);
+		(void)snprintf(folder, sizeof folder, "%s/%s", other, files[i]);
+		uint8_t *want = test_file_read(folder, &k);
+		assert_int_equal(n, k);
+		assert_memory_equal(got, want, n);
+		free(got);
+		free(want);
+	}
+	assert_false(store_has_file("journal"));
+	test_folder_remove(other);
+}
+
+/* ---- the same answers ---- */
+
+static void the_first_answer_is_that_of_a_complete_store(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *fixture, *quant, *prompt;
+	} cases[] = {{fable, NULL, "Tell me a tale of a fox."},
+		     {fable, "bf16", "Tell me a tale of a fox."},
+		     {"qwen3_moe", "tq3", "abc"},
+		     {"qwen3_moe", "bf16", "abc"}};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		use(cases[i].fixture);
+		mount(cases[i].quant);
+		char *first = ask(cases[i].prompt, "40");
+		wait_until_converted();
+		char *then = ask(cases[i].prompt, "40");
+		assert_store_is_whole(cases[i].quant);
+		test_model_close(&m);
+		mount(cases[i].quant);
+		char *complete = ask(cases[i].prompt, "40");
+		test_model_close(&m);
+		assert_string_equal(then, complete);
+		test_same_text(first, complete);
+		free(then);
+		test_checkpoint_free(&c);
+		test_folder_remove(stores);
+		test_folder_remove(source);
+	}
+}
+
+static void it_answers_before_all_experts_are_converted(void **state)
+{
+	(void)state;
+	use(fable);
+	mount(NULL);
+	struct session *s = test_greedy_session(&m);
+	struct answer *a = test_submit(s, capital);
+	test_wait_bytes(a, 1); /* nothing is made behind while it works */
+	uint64_t done = m.model->progress.done, total = m.model->progress.total;
+	assert_int_equal(model_state(m.model), MODEL_READY);
+	assert_in_range(done, 1, total - 1);
+	test_wait(a);
+	answer_unref(a);
+	session_end(s);
+	test_model_close(&m);
+}
+
+static void *ask_many(void *arg)
+{
+	struct session *s = arg;
+	for (int i = 0; i < 6; i++)
+		test_answer(s, capital, paris);
+	return NULL;
+}
+
+/* Turns come and go while the rest is made, and one goes on while it is published. */
+static void the_store_is_completed_and_published_between_turns(void **state)
+{
+	(void)state;
+	use(fable);
+	mount(NULL);
+	struct session *s[3];
+	pthread_t thread[3];
+	for (int i = 0; i < 3; i++) {
+		s[i] = test_greedy_session(&m);
+		assert_int_equal(pthread_create(&thread[i], NULL, ask_many, s[i]), 0);
+	}
+	for (int i = 0; i < 3; i++) {
+		pthread_join(thread[i], NULL);
+		session_end(s[i]);
+	}
+	wait_until_converted();
+	answers_paris(); /* by the same descriptors */
+	assert_store_is_whole(NULL);
+	assert_int_equal(m.model->progress.total, 0);
+	test_model_close(&m);
+}
+
+static void an_experts_file_is_empty_until_the_store_is_complete(void **state)
+{
+	(void)state;
+	char byte;
+	use(fable);
+	mount(NULL);
+	struct session *s = test_greedy_session(&m);
+	struct answer *a = test_submit(s, capital);
+	test_wait_bytes(a, 1);
+	assert_int_equal(model_expert_bytes(m.model), 0);
+	assert_int_equal(model_expert_read(m.model, 0, 0, 0, &byte, 1, &e), 0);
+	test_wait(a);
+	answer_unref(a);
+	wait_until_converted();
+	assert_true(model_expert_bytes(m.model) > 0);
+	assert_int_equal(model_expert_read(m.model, 0, 0, 0, &byte, 1, &e), 1);
+	session_end(s);
+	test_model_close(&m);
+}
+
+/* ---- experts on demand, without a model ---- */
+
+struct makers {
+	struct converter *converter;
+	const struct plan *plan;
+	uint8_t *records; /* [layers * experts] of them, as made */
+	_Atomic uint32_t next;
+};
+
+static void *make_experts(void *arg)
+{
+	struct makers *k = arg;
+	const struct plan *p = k->plan;
+	uint32_t all = p->routed_layers * p->experts, i;
+	struct err own;
+	while ((i = k->next++) < all) {
+		uint32_t unit = (i * 29 + 7) % all; /* all of them, out of order */
+		if (convert_make_expert(k->converter, unit / p->experts, unit % p->experts,
+					k->records + unit * p->record_bytes, &own))
+			fail_msg("%s", own.text);
+	}
+	return NULL;
+}
+
+static _Atomic bool published;
+static void note_event(void *ctx, enum convert_event event, const struct err *why)
+{
+	(void)ctx;
+	if (event == CONVERT_COMPLETE)
+		published = true;
+	else
+		fail_msg("%s", why->text);
+}
+
+/* All experts by several threads on demand, while the rest's threads make them as well. */
+static void experts_made_twice_at_once_are_stored_once(void **state)
+{
+	(void)state;
+	enum { THREADS = 4 };
+	struct test_conversion t = {0}, undisturbed = {0};
+	struct makers k = {0};
+	struct plan plan;
+	struct store *view;
+	pthread_t thread[THREADS];
+	use("qwen3_moe");
+	assert_int_equal(test_convert(&undisturbed, source, stores, NULL, 2, &e), 0);
+	test_folder_remove(stores);
+	t.v = undisturbed.v;
+	t.v.config = &undisturbed.config;
+	t.v.report = note_event;
+	published = false;
+	if (convert_begin(&k.converter, &t.v, &plan, &e) || convert_view(k.converter, &view, &e) ||
+	    convert_rest_start(k.converter, &e))
+		fail_msg("%s", e.text);
+	uint32_t all = plan.routed_layers * plan.experts;
+	k.plan = &plan;
+	k.records = calloc(all, plan.record_bytes);
+	convert_rest_let(k.converter, true);
+	for (int i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, make_experts, &k), 0);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(thread[i], NULL);
+	while (!published)
+		sched_yield();
+	convert_close(k.converter);
+	for (uint32_t i = 0; i < all; i++) {
+		uint32_t layer = i / plan.experts, expert = i % plan.experts;
+		assert_true(store_has_expert(view, layer, expert));
+		assert_int_equal(store_verify_expert(view, layer, expert,
+						     k.records + i * plan.record_bytes, &e),
+				 0);
+	}
+	store_close(view);
+	plan_free(&plan);
+	free(k.records);
+}
+
+/* ---- killed and stopped ---- */
+
+/* A process that mounts, answers and waits for the store; killed before its n-th operation. True
+ * if it lived to the end. */
+static bool mount_until_killed(long n, enum cut cut)
+{
+	pid_t child = fork();
+	assert_true(child >= 0);
+	if (!child) {
+		faults.kill_at = n;
+		faults.cut = cut;
+		mount(NULL);
+		free(ask("abc", "6"));
+		wait_until_converted();
+		test_model_close(&m);
+		_exit(0);
+	}
+	int status;
+	assert_int_equal(waitpid(child, &status, 0), child);
+	if (WIFSIGNALED(status)) {
+		assert_int_equal(WTERMSIG(status), SIGKILL);
+		return false;
+	}
+	assert_int_equal(WEXITSTATUS(status), 0);
+	return true;
+}
+
+static void kill_everywhere(enum cut cut, long step)
+{
+	use("qwen3_moe");
+	mount(NULL);
+	char *want = ask("abc", "6");
+	wait_until_converted();
+	test_model_close(&m);
+	test_folder_remove(stores);
+	bool lived = false;
+	for (long n = 3; !lived; n += step) {
+		lived = mount_until_killed(n, cut);
+		if (n % 2) /* and the one that goes on dies as well */
+			mount_until_killed(n / 2 + 20, cut);
+		mount(NULL);
+		char *first = ask("abc", "6");
+		assert_string_equal(first, want);
+		free(first);
+		wait_until_converted();
+		assert_store_is_whole(NULL);
+		test_model_close(&m);
+		test_folder_remove(stores);
+		assert_true(n < 100000);
+	}
+	free(want);
+}
+
+static void a_mount_killed_anywhere_answers_again_and_ends_in_the_same_store(void **state)
+{
+	(void)state;
+	kill_everywhere(CUT_NOTHING, 41);
+}
+
+static void a_power_cut_anywhere_costs_no_more(void **state)
+{
+	(void)state;
+	kill_everywhere(CUT_HALF, 97);
+}
+
+static void closing_keeps_what_was_done_and_the_next_goes_on(void **state)
+{
+	(void)state;
+	use(fable);
+	mount(NULL);
+	answers_paris();
+	test_model_close(&m); /* in the middle, most likely; or right after the end */
+	mount(NULL);
+	assert_true(store_has_file("journal") || store_has_file("index"));
+	answers_paris();
+	wait_until_converted();
+	assert_store_is_whole(NULL);
+	test_model_close(&m);
+}
+
+static void closing_in_the_middle_of_an_answer_ends_everything(void **state)
+{
+	(void)state;
+	use(fable);
+	for (uint64_t bytes = 0; bytes < 12; bytes += 4) {
+		int code;
+		mount(NULL);
+		struct session *s = test_greedy_session(&m);
+		struct answer *a = test_submit(s, "Tell me a tale of a fox.");
+		test_wait_bytes(a, bytes);
+		session_end(s);
+		test_model_close(&m);
+		free(test_read(a, &code));
+	}
+	mount(NULL);
+	answers_paris();
+	test_model_close(&m);
+}
+
+/* ---- a full disk, a disk that fails ---- */
+
+static void a_disk_that_fills_up_is_an_error_in_words_until_there_is_space(void **state)
+{
+	(void)state;
+	use(fable);
+	mount(NULL);
+	answers_paris(); /* its experts are in now */
+	struct session *s = test_greedy_session(&m);
+	faults.fail_code = ENOSPC;
+	faults.fail_on = OP_WRITE;
+	/* A prompt that needs others. All may be in by now: then it is simply answered. */
+	int code;
+	char words[1024];
+	test_set(s, "max_tokens", "30");
+	free(test_read(test_submit(s, "Tell me a tale of a fox."), &code));
+	session_error(s, words, sizeof words);
+	if (code) {
+		assert_int_equal(code, -EIO);
+		assert_non_null(strstr(words, "-o store="));
+	}
+	answers_paris(); /* another session, unharmed */
+	faults.fail_on = 0;
+	assert_int_equal(session_reset(s, &e), 0);
+	free(test_ask(s, "Tell me a tale of a fox."));
+	wait_until_converted();
+	assert_store_is_whole(NULL);
+	session_end(s);
+	test_model_close(&m);
+}
+
+static void a_first_answer_on_a_full_disk_fails_and_the_next_works(void **state)
+{
+	(void)state;
+	use("qwen3_moe");
+	static const struct {
+		unsigned operations;
+		int code;
+	} cases[] = {{OP_WRITE, ENOSPC}, {OP_SYNC, EIO}, {OP_WRITE, EIO}, {OP_SYNC, ENOSPC}};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+		for (long n = 1; n < 200; n += 39) {
+			mount(NULL);
+			faults.fail_code = cases[i].code;
+			faults.fail_on = cases[i].operations;
+			faults.failable = 0;
+			faults.fail_at = n; /* the n-th, wherever that is: once */
+			struct session *s = test_greedy_session(&m);
+			test_set(s, "max_tokens", "6");
+			int code;
+			char words[1024];
+			free(test_read(test_submit(s, "abc"), &code));
+			session_error(s, words, sizeof words);
+			assert_true(!code || (code == -EIO && *words));
+			faults.fail_on = 0;
+			assert_int_equal(session_reset(s, &e), 0);
+			free(test_ask(s, "abc"));
+			wait_until_converted();
+			struct model_progress p;
+			model_progress(m.model, &p);
+			/* What failed behind is tried again later. */
+			if (!strcmp(p.doing, "idle"))
+				assert_store_is_whole(NULL);
+			session_end(s);
+			test_model_close(&m);
+			test_folder_remove(stores);
+		}
+}
+
+/* ---- a checkpoint that cannot be converted as it was begun ---- */
+
+static void scale(const char *name, float factor)
+{
+	struct test_tensor *t = test_tensor_find(&c, name);
+	for (size_t i = 0; i < test_tensor_elements(t); i++)
+		test_tensor_set(t, i, test_tensor_get(t, i) * factor);
+}
+
+/* All experts of a layer, so that any prompt touches one; what the one matrix loses the next gains.
+ */
+static void scale_a_layer(void)
+{
+	char name[128];
+	for (int x = 0; x < 16; x++) {
+		(void)snprintf(name, sizeof name, "model.layers.2.mlp.experts.%d.up_proj.weight",
+			       x);
+		scale(name, 0x1p-24f);
+		(void)snprintf(name, sizeof name, "model.layers.2.mlp.experts.%d.down_proj.weight",
+			       x);
+		scale(name, 0x1p24f);
+	}
+	test_checkpoint_make(&c, "qwen3_moe", source);
+}
+
+static void norms_beyond_f16_end_the_turn_that_meets_them_and_the_next_is_right(void **state)
+{
+	(void)state;
+	use("qwen3_moe");
+	scale_a_layer();
+	mount(NULL);
+	ask_refused("abc", "32-bit norms; ask again");
+	char *second = ask("abc", "12");
+	wait_until_converted();
+	assert_store_is_whole(NULL);
+	test_model_close(&m);
+	mount(NULL);
+	test_same_text(second, ask("abc", "12"));
+	test_model_close(&m);
+}
+
+static void norms_beyond_f16_are_found_while_nobody_asks(void **state)
+{
+	(void)state;
+	use("qwen3_moe");
+	scale_a_layer();
+	mount(NULL);
+	wait_until_converted();
+	while (model_expert_bytes(m.model) == 0) /* it may just be between the two */
+		wait_until_converted();
+	assert_store_is_whole(NULL);
+	free(ask("abc", "12"));
+	test_model_close(&m);
+}
+
+/* The choice is in the folder: whoever comes later does not meet the error again. */
+static void a_mount_after_the_restart_begins_with_32_bit_norms(void **state)
+{
+	(void)state;
+	use("qwen3_moe");
+	scale_a_layer();
+	mount(NULL);
+	ask_refused("abc", "32-bit norms");
+	assert_int_equal(model_wait(m.model, &e), 0); /* the dense part is converted anew */
+	test_model_close(&m);
+	mount(NULL);
+	free(ask("abc", "12"));
+	test_model_close(&m);
+}
+
+static void a_damaged_expert_is_an_error_only_where_it_is_touched(void **state)
+{
+	(void)state;
+	struct pager_expert x;
+	struct model_progress p;
+	char name[128], untouched[128] = "", touched[128] = "", words[1024];
+	use(fable);
+	mount(NULL);
+	answers_paris();
+	for (uint32_t i = 0; i < 32; i++) {
+		model_expert_inspect(m.model, 3, i, &x);
+		(void)snprintf(x.hits + x.misses ? touched : untouched, sizeof touched,
+			       "model.layers.3.mlp.experts.%u.down_proj.weight", i);
+	}
+	test_model_close(&m);
+	assert_true(*touched && *untouched);
+
+	test_folder_remove(stores);
+	test_tensor_set(test_tensor_find(&c, untouched), 5, NAN);
+	test_checkpoint_make(&c, fable, source);
+	mount(NULL);
+	answers_paris();
+	wait_until_converted();
+	model_progress(m.model, &p);
+	assert_string_equal(p.doing, "stopped");
+	assert_int_equal(model_state(m.model), MODEL_READY);
+	model_error(m.model, words, sizeof words);
+	assert_non_null(strstr(words, untouched));
+	model_fact(m.model, FACT_PROGRESS, words, sizeof words);
+	assert_non_null(strstr(words, untouched));
+	assert_false(store_has_file("index"));
+	answers_paris();
+	test_model_close(&m);
+
+	test_folder_remove(stores);
+	(void)snprintf(name, sizeof name, "%s", touched);
+	test_tensor_set(test_tensor_find(&c, name), 5, INFINITY);
+	test_checkpoint_make(&c, fable, source);
+	mount(NULL);
+	ask_refused(capital, touched);
+	ask_refused(capital, touched);
+	assert_int_equal(model_state(m.model), MODEL_READY);
+	test_model_close(&m);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(the_first_answer_is_that_of_a_complete_store),
+		TEST(it_answers_before_all_experts_are_converted),
+		TEST(the_store_is_completed_and_published_between_turns),
+		TEST(an_experts_file_is_empty_until_the_store_is_complete),
+		TEST(experts_made_twice_at_once_are_stored_once),
+		TEST(a_mount_killed_anywhere_answers_again_and_ends_in_the_same_store),
+		TEST(a_power_cut_anywhere_costs_no_more),
+		TEST(closing_keeps_what_was_done_and_the_next_goes_on),
+		TEST(closing_in_the_middle_of_an_answer_ends_everything),
+		TEST(a_disk_that_fills_up_is_an_error_in_words_until_there_is_space),
+		TEST(a_first_answer_on_a_full_disk_fails_and_the_next_works),
+		TEST(norms_beyond_f16_end_the_turn_that_meets_them_and_the_next_is_right),
+		TEST(norms_beyond_f16_are_found_while_nobody_asks),
+		TEST(a_mount_after_the_restart_begins_with_32_bit_norms),
+		TEST(a_damaged_expert_is_an_error_only_where_it_is_touched),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
