@@ -99,9 +99,9 @@ static inline uint64_t random_u64(uint64_t *state)
 void random_bytes(void *to, size_t bytes, uint64_t seed); /* bytes is a multiple of 8 */
 
 /* Anonymous memory in huge pages where the kernel has them, all of it touched; NULL with the words
- * in e. Freed by memory_free. */
-void *memory_allocate(size_t bytes, struct err *e);
-void memory_free(void *memory, size_t bytes); /* NULL is fine */
+ * in e. Freed by buffer_free. */
+void *buffer_allocate(size_t bytes, struct err *e);
+void buffer_free(void *memory, size_t bytes); /* NULL is fine */
 
 /* ---- report.c: tables for people as they are filled, or one JSON object at the end ---- */
 

@@ -116,13 +116,13 @@ int ceiling_open(struct ceiling *c, size_t bytes, uint32_t threads, double secon
 		return err_set(e, ERANGE, "%zu bytes are too few for %u threads to read from",
 			       bytes, threads);
 	c->bytes = pieces * PIECE * threads;
-	c->memory = memory_allocate(c->bytes, e);
+	c->memory = buffer_allocate(c->bytes, e);
 	return c->memory ? 0 : -ENOMEM;
 }
 
 void ceiling_close(struct ceiling *c)
 {
-	memory_free(c->memory, c->bytes);
+	buffer_free(c->memory, c->bytes);
 	*c = (struct ceiling){0};
 }
 

@@ -28,7 +28,7 @@ static int make_contexts(struct look_back *l, uint64_t memory, uint32_t threads,
 	l->contexts = memory / (l->blocks_each * l->block_bytes) + threads;
 	size_t count = l->contexts * l->blocks_each, vector = sizeof(float) * HEADS * HEAD_DIM;
 	l->bytes = count * l->block_bytes;
-	l->memory = memory_allocate(l->bytes, e);
+	l->memory = buffer_allocate(l->bytes, e);
 	if (!l->memory)
 		return -ENOMEM;
 	l->blocks = calloc(count, sizeof *l->blocks);
@@ -45,7 +45,7 @@ static int make_contexts(struct look_back *l, uint64_t memory, uint32_t threads,
 
 static void free_contexts(struct look_back *l)
 {
-	memory_free(l->memory, l->bytes);
+	buffer_free(l->memory, l->bytes);
 	free(l->blocks);
 	free(l->q);
 	free(l->out);

@@ -52,7 +52,7 @@ static int make_weights(struct product *p, uint64_t memory, struct err *e)
 	p->bytes = format_arranged_bytes(&p->shape);
 	p->count = memory / p->bytes + p->threads;
 	p->memory = p->count * p->bytes;
-	p->weights = memory_allocate(p->memory, e);
+	p->weights = buffer_allocate(p->memory, e);
 	int failed = p->weights ? make_matrix(p->weights, &p->shape, e) : -ENOMEM;
 	for (size_t i = 1; i < p->count && !failed; i++)
 		memcpy(p->weights + i * p->bytes, p->weights, p->bytes);
@@ -80,7 +80,7 @@ static int make_inputs(struct product *p, uint32_t tokens, struct err *e)
 
 static void free_product(struct product *p)
 {
-	memory_free(p->weights, p->memory);
+	buffer_free(p->weights, p->memory);
 	free(p->f);
 	free(p->q);
 	free(p->scale);

@@ -110,7 +110,7 @@ void random_bytes(void *to, size_t bytes, uint64_t seed)
 	}
 }
 
-void *memory_allocate(size_t bytes, struct err *e)
+void *buffer_allocate(size_t bytes, struct err *e)
 {
 	void *memory =
 		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -123,7 +123,7 @@ void *memory_allocate(size_t bytes, struct err *e)
 	return memory;
 }
 
-void memory_free(void *memory, size_t bytes)
+void buffer_free(void *memory, size_t bytes)
 {
 	if (memory)
 		munmap(memory, bytes);

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { CEILING_BYTES = 256 << 20, PAGE = 4096, DISK_SECONDS = 1 };
 
@@ -44,6 +45,22 @@ static int load_layer(const struct run *r, uint32_t layer, const uint32_t *all, 
 			pager_put(&batch, &ready[i]);
 	pager_end(&batch);
 	return got;
+}
+
+/* What is measured is not to be disturbed by a conversion, and before its end only the model's own
+ * thread may compute: it may have to begin anew. */
+static int wait_until_converted(struct run *r, struct err *e)
+{
+	struct model_progress p;
+	int failed = model_wait(r->model, e);
+	for (model_progress(r->model, &p); p.total && !failed; model_progress(r->model, &p)) {
+		if (!strcmp(p.doing, "stopped")) {
+			model_error(r->model, e->text, sizeof e->text);
+			failed = -EIO;
+		}
+		(void)nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+	}
+	return failed ? failed : model_wait(r->model, e);
 }
 
 /* Every expert, if the budget holds them all: decode is then measured without a miss. */
@@ -83,7 +100,7 @@ static int load(struct run *r, struct err *e)
 	if (!failed)
 		failed = model_open(&r->model, r->engine, r->directory, e);
 	if (!failed)
-		failed = model_wait(r->model, e);
+		failed = wait_until_converted(r, e);
 	if (!failed)
 		failed = load_experts(r, e);
 	r->load_seconds = seconds_now() - begun;

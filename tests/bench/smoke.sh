@@ -117,6 +117,11 @@ try "a text with losses" lossy "${predict[@]}" --experts-per-token 2 --drop-miss
 refuse "more experts than the model's own" experts_per_token "${predict[@]}" --experts-per-token 5
 refuse "no text" "--text" perplexity $fixture
 refuse "a text of one token" predict perplexity $fixture --text <(printf a) --store "$here/stores"
+try "a synthetic checkpoint" seconds make "$here/config.json" "$here/raw" --layers 2 --raw --json
+for found in converted read; do
+	try "the first token of one that has to be $found" first_token_seconds \
+		first "$here/raw" --store "$here/stores" --complete --threads 2 --json
+done
 refuse "a model that is there is not overwritten" "" make "$here/config.json" "$here/model" --layers 2
 refuse "an unknown option is named" "--nonsense" run "$here/model" --nonsense
 refuse "a number out of range is named" "--rounds 0" run "$here/model" --rounds 0

@@ -134,6 +134,7 @@ loaded
 claim "the experts' files, map and table agree on what is resident" experts
 
 expert_bytes() {
+	until [ "$(cat info/progress)" = idle ]; do sleep 0.1; done # a growing store shows no bytes
 	x=$(find experts -path 'experts/[0-9]*/*' -type f | head -1)
 	same "$(wc -c <"$x")" "$(cat "$x" | wc -c)"
 	[ "$(stat -c %s "$x")" -gt 0 ] || fail "an empty expert"

@@ -91,7 +91,7 @@ static void wait_until_converted(void)
 	do {
 		sched_yield();
 		model_progress(m.model, &p);
-	} while (strcmp(p.doing, "idle") && strcmp(p.doing, "stopped"));
+	} while (strcmp(p.doing, "idle") != 0 && strcmp(p.doing, "stopped") != 0);
 }
 
 static void store_path(char path[512], const char *file)
