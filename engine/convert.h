@@ -76,7 +76,8 @@ int convert_finish(struct converter *c, struct err *e);
 int convert_make_expert(void *ctx, uint32_t routed_layer, uint32_t expert, void *record,
 			struct err *e);
 
-/* Starts the threads that make the rest; they begin as soon as they are let. */
+/* Starts the threads that make the rest. They begin as soon as they are let, which is while the
+ * model has no turn: a turn on a new checkpoint is as fast as its own experts are read and made. */
 int convert_rest_start(struct converter *c, struct err *e);
 void convert_rest_let(struct converter *c, bool work);
 

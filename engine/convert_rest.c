@@ -12,8 +12,10 @@
 enum { PATIENCE_MS = 100 };
 /* After a write that failed: until there may be space again. Making one on demand tries at once. */
 static const uint64_t retry_after_ns = UINT64_C(60) * 1000000000;
-/* Others get ten times as much of a core that both want. SCHED_IDLE would leave it 3 of 1000, and
- * an expert begun when the first prompt came would then not be ready for many seconds. */
+/* Others get ten times as much of a core that both want. SCHED_IDLE would leave the rest 3 of 1000,
+ * and an expert or a group of commits begun just before a prompt would hold that up for seconds; as
+ * the disk is what they compete for, it was no better beside a turn either (from ready to the first
+ * token 2.8 s with SCHED_IDLE, 2.7 s so, 1.8 s with the rest at rest): see convert_rest_let. */
 enum { NICE = 10 };
 
 struct idle_encoder {
