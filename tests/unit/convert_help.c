@@ -10,14 +10,16 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <string.h>
 
-static int convert_all(struct test_conversion *t, struct err *e)
+int test_convert_all(struct test_conversion *t, struct err *e)
 {
 	struct converter *c;
 	struct plan plan;
 	int failed = convert_begin(&c, &t->v, &plan, e);
 	if (failed)
 		return failed;
+	memcpy(t->codec_words, convert_codec_words(c), sizeof t->codec_words);
 	failed = convert_finish(c, e);
 	convert_close(c);
 	plan_free(&plan);
@@ -40,9 +42,9 @@ int test_convert(struct test_conversion *t, const char *directory, const char *f
 	if (config_read(&t->config, directory, e) || recipe_find(&t->v.recipe, quant, e) ||
 	    checkpoint_fingerprint(directory, t->v.fingerprint, e))
 		fail_msg("%s", e->text);
-	int failed = convert_all(t, e);
+	int failed = test_convert_all(t, e);
 	if (failed != -ERANGE)
 		return failed;
 	t->v.recipe.norms = NORM_F32; /* as a model does */
-	return convert_all(t, e);
+	return test_convert_all(t, e);
 }

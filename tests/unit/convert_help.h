@@ -9,11 +9,15 @@ struct test_conversion {
 	struct convert_progress progress;
 	_Atomic bool stop;
 	struct conversion v;
+	char codec_words[CODEC_WORDS]; /* the result's: what was measured */
 };
 
 /* Converts the checkpoint in `directory` into the store `folder`. quant may be NULL. Fails the test
  * only if the directory cannot be read at all. */
 int test_convert(struct test_conversion *t, const char *directory, const char *folder,
 		 const char *quant, uint32_t threads, struct err *e);
+
+/* Runs the conversion t->v from beginning to end, as a mount does in several steps. */
+int test_convert_all(struct test_conversion *t, struct err *e);
 
 #endif

@@ -60,7 +60,7 @@ static int convert(const char *to, const char *quant, const char *codec, const _
 	    recipe_ask_codec(&t->v.recipe, codec, &e) ||
 	    checkpoint_fingerprint(source, t->v.fingerprint, &e))
 		fail_msg("%s", e.text);
-	return convert_run(&t->v, &e);
+	return test_convert_all(t, &e);
 }
 
 static struct store *converted(const char *to, const char *quant, const char *codec)
@@ -230,7 +230,7 @@ static void records_that_are_not_in_16_bits_stay_plain_whatever_is_asked(void **
 	(void)state;
 	struct store *s = converted(folder, "tq3", NULL);
 	assert_int_equal(store_info(s)->codec, STORE_PLAIN);
-	assert_string_equal(conversion.v.codec_words, "");
+	assert_string_equal(conversion.codec_words, "");
 	store_close(s);
 	retype_source("F32");
 	s = converted(folder, "bf16", "zstd");
@@ -247,7 +247,7 @@ static void auto_says_what_it_measured(void **state)
 	(void)state;
 	/* What it chooses depends on the disk; that it says why does not. */
 	struct store *s = converted(folder, "bf16", "auto");
-	const char *words = conversion.v.codec_words;
+	const char *words = conversion.codec_words;
 	assert_true(strstr(words, "GB/s") || strstr(words, "cannot be measured"));
 	store_close(s);
 }
@@ -267,7 +267,7 @@ static void an_interrupted_conversion_keeps_the_choice_it_was_begun_with(void **
 		begin(codecs[i]);
 		struct store *s = converted(folder, "bf16", "auto");
 		assert_int_equal(store_info(s)->codec, i == 0 ? STORE_CODED : STORE_PLAIN);
-		assert_string_equal(conversion.v.codec_words, ""); /* nothing was measured */
+		assert_string_equal(conversion.codec_words, ""); /* nothing was measured */
 		store_close(s);
 		test_folder_remove(folder);
 	}
@@ -279,7 +279,7 @@ static void an_interrupted_conversion_of_another_checkpoint_decides_nothing(void
 	begin("zstd");
 	retype_source("F16");
 	store_close(converted(folder, "bf16", "auto"));
-	assert_string_not_equal(conversion.v.codec_words, "");
+	assert_string_not_equal(conversion.codec_words, "");
 }
 
 /* ---- mounts ---- */

@@ -63,7 +63,7 @@ static void assert_readable(struct fixture *f, uint32_t unit)
 {
 	uint8_t got[TEST_UNIT_MOST], want[TEST_UNIT_MOST];
 	test_unit_fill(&f->t, unit, want);
-	if (store_read_expert(f->view, unit / f->t.experts, unit % f->t.experts, got, &f->e))
+	if (store_read_record(f->view, unit / f->t.experts, unit % f->t.experts, got, &f->e))
 		fail_msg("%s", f->e.text);
 	assert_memory_equal(got, want, f->t.record_bytes);
 }
