@@ -70,6 +70,9 @@ $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(HELP_OBJS) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) $(shell pkg-config --libs cmocka) -lm
 
+# What of the benchmarks has tests of its own.
+$(BUILD)/tests/test_trace: $(call objects,tests/bench/trace.c tests/bench/trace_lines.c)
+
 # The kernels alone against the scalar ones, with no library but C's: tests/cross.sh builds it for other
 # processors.
 CROSS_OBJS := $(call objects,$(wildcard kernels/*.c) tests/cross/compare.c)

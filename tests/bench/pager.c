@@ -1,8 +1,9 @@
 /* moefs-bench pager: replays the routing of a real model against a real store on a real disk.
  *
  * The pager is the engine's, the model is missing: each visit of the trace is one batch, whose
- * experts are copied into their slots and given back at once. What is left is what a cache is
- * answerable for: hits, bytes, and the time that waiting for the disk takes.
+ * experts are copied into their slots and given back at once, used as the trace credits them. What
+ * is left is what a cache is answerable for: hits, bytes, and the time that waiting for the disk
+ * takes.
  *
  * Each round begins with an empty pool and lies between two measurements of the device by itself.
  */
@@ -119,8 +120,8 @@ static int run_batch(const struct pool *p, const struct trace *t, const struct t
 	enum { AT_ONCE = 16 };
 	struct pager_ready ready[AT_ONCE];
 	struct pager_batch batch;
-	int got = pager_begin(&batch, p->source, v->layer, t->expert + v->first, NULL, v->count,
-			      token, e);
+	int got = pager_begin(&batch, p->source, v->layer, t->expert + v->first,
+			      t->credit + v->first, v->count, token, e);
 	if (got < 0)
 		return got;
 	while ((got = pager_next(&batch, ready, AT_ONCE, e)) > 0)

@@ -2,6 +2,7 @@
 #include "tests/bench/trace.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,14 +27,23 @@ struct row {
 
 enum { COLUMNS_MOST = 64 };
 
+/* How the visit being read uses an expert: each step counts half as much 16 steps later. */
+struct use {
+	bool used;
+	uint32_t step; /* the latest */
+	double count;  /* at that step */
+};
+static const double credit_height = 0.1, credit_half_life = 16;
+
 struct reading {
 	struct trace *trace;
 	const char *path;
 	struct trace_lines *lines;
 	enum field column[COLUMNS_MOST]; /* what stands there; FIELDS: nothing that is read */
 	uint32_t columns;
-	size_t visits_room, experts_room;
-	bool *used;	       /* [TRACE_EXPERTS_MOST] by the visit being read */
+	size_t visits_room, experts_room, credits_room;
+	struct use *uses;      /* [TRACE_EXPERTS_MOST] by the visit being read */
+	uint32_t last_step;    /* of it */
 	uint32_t *layer_index; /* [TRACE_LAYERS_MOST] 1: it occurs; then its place among them */
 	struct row last;       /* the row before, if there are visits */
 	uint32_t prompt_layer; /* the first of the chunk being read */
@@ -142,6 +152,24 @@ static int ascending(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+static double faded(double count, uint32_t steps)
+{
+	return count * exp2(-(double)steps / credit_half_life);
+}
+
+/* A file may give the steps of a chunk in any order. */
+static void count_use(struct use *u, uint32_t step)
+{
+	if (!u->used) {
+		*u = (struct use){true, step, 1};
+	} else if (step < u->step) {
+		u->count += faded(1, u->step - step);
+	} else {
+		u->count = faded(u->count, step - u->step) + 1;
+		u->step = step;
+	}
+}
+
 static void end_visit(struct reading *r)
 {
 	struct trace *t = r->trace;
@@ -150,8 +178,13 @@ static void end_visit(struct reading *r)
 	const struct trace_visit *v = &t->visits[t->visit_count - 1];
 	uint32_t *of = t->expert + v->first;
 	qsort(of, v->count, sizeof *of, ascending);
-	for (uint32_t i = 0; i < v->count; i++)
-		r->used[of[i]] = false;
+	for (uint32_t i = 0; i < v->count; i++) {
+		struct use *u = &r->uses[of[i]];
+		double count = faded(u->count, r->last_step - u->step);
+		t->credit[v->first + i] =
+			v->phase == TRACE_PROMPT ? (float)(credit_height * count) : 1;
+		u->used = false;
+	}
 }
 
 /* Whether a row belongs to the visit of the row before. */
@@ -179,6 +212,7 @@ static int begin_visit(struct reading *r, const struct row *row, struct err *e)
 		.first = t->expert_count,
 	};
 	r->layer_index[row->value[LAYER]] = 1;
+	r->last_step = 0;
 	return 0;
 }
 
@@ -197,6 +231,27 @@ static void count_tokens(struct reading *r, const struct row *row, bool first)
 		t->tokens[now[PHASE]] += pass || now[STEP] != last[STEP];
 }
 
+/* Room for one more expert and its credit, which the end of the visit fills in. */
+static int make_room(struct reading *r, struct err *e)
+{
+	struct trace *t = r->trace;
+	if (t->expert_count == TRACE_USES_MOST)
+		return too_long(r, e);
+	if (t->expert_count == r->experts_room) {
+		uint32_t *more = grow(t->expert, &r->experts_room, sizeof *more);
+		if (!more)
+			return no_memory(r, e);
+		t->expert = more;
+	}
+	if (t->expert_count == r->credits_room) {
+		float *more = grow(t->credit, &r->credits_room, sizeof *more);
+		if (!more)
+			return no_memory(r, e);
+		t->credit = more;
+	}
+	return 0;
+}
+
 static int add_row(struct reading *r, const struct row *row, struct err *e)
 {
 	struct trace *t = r->trace;
@@ -209,18 +264,15 @@ static int add_row(struct reading *r, const struct row *row, struct err *e)
 			return failed;
 	}
 	r->last = *row;
-	uint32_t expert = row->value[EXPERT];
-	if (r->used[expert])
+	uint32_t expert = row->value[EXPERT], step = row->value[STEP];
+	bool known = r->uses[expert].used;
+	count_use(&r->uses[expert], step);
+	r->last_step = step > r->last_step ? step : r->last_step;
+	if (known)
 		return 0;
-	if (t->expert_count == TRACE_USES_MOST)
-		return too_long(r, e);
-	if (t->expert_count == r->experts_room) {
-		uint32_t *more = grow(t->expert, &r->experts_room, sizeof *more);
-		if (!more)
-			return no_memory(r, e);
-		t->expert = more;
-	}
-	r->used[expert] = true;
+	int failed = make_room(r, e);
+	if (failed)
+		return failed;
 	t->expert[t->expert_count++] = expert;
 	t->visits[t->visit_count - 1].count++;
 	t->experts = expert < t->experts ? t->experts : expert + 1;
@@ -269,17 +321,17 @@ int trace_read(struct trace *t, const char *path, struct err *e)
 	struct reading r = {
 		.trace = t,
 		.path = path,
-		.used = calloc(TRACE_EXPERTS_MOST, sizeof *r.used),
+		.uses = calloc(TRACE_EXPERTS_MOST, sizeof *r.uses),
 		.layer_index = calloc(TRACE_LAYERS_MOST, sizeof *r.layer_index),
 	};
 	*t = (struct trace){0};
-	int failed = r.used && r.layer_index ? 0 : err_set(e, ENOMEM, "%s: out of memory", path);
+	int failed = r.uses && r.layer_index ? 0 : err_set(e, ENOMEM, "%s: out of memory", path);
 	if (!failed)
 		failed = trace_lines_open(&r.lines, path, e);
 	if (!failed)
 		failed = read_lines(&r, e);
 	trace_lines_close(r.lines);
-	free(r.used);
+	free(r.uses);
 	free(r.layer_index);
 	if (failed)
 		trace_free(t);
@@ -290,5 +342,6 @@ void trace_free(struct trace *t)
 {
 	free(t->visits);
 	free(t->expert);
+	free(t->credit);
 	*t = (struct trace){0};
 }

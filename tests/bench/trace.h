@@ -7,8 +7,8 @@
  *
  * What matters to a cache are visits: the experts that a layer needs at once. In the answer that is
  * one token in one layer; in the prompt it is one layer of a chunk, which is as many lines as stand
- * together with the same turn and layer. Each expert counts once in a visit, however many of its
- * tokens use it.
+ * together with the same turn and layer. Each expert is asked for once in a visit, however many of
+ * its tokens use it; what their uses count together is the credit that the engine would give.
  */
 #ifndef MOEFS_TESTS_BENCH_TRACE_H
 #define MOEFS_TESTS_BENCH_TRACE_H
@@ -45,7 +45,10 @@ struct trace {
 	struct trace_visit *visits; /* in the order of the file */
 	size_t visit_count;
 	uint32_t *expert; /* each visit's, distinct and ascending, as the engine asks for them */
-	size_t expert_count;
+	/* Of each, as in engine/moe.c: in an answer 1, and in a prompt 0.1 · the sum over the steps
+	 * that use it of 2^(-steps before the visit's last / 16). */
+	float *credit;
+	size_t expert_count; /* of both arrays */
 };
 
 /* -EINVAL names the line that cannot be understood, -EFBIG what is too large. */

@@ -1,15 +1,19 @@
 /* Routing traces: how lines become visits, and that no file makes the reader do anything but say
  * what is wrong with it. */
-/* The benchmarks are a program of their own, which the tests are not linked with. */
-#include "tests/bench/trace.c"	     /* NOLINT(bugprone-suspicious-include) */
-#include "tests/bench/trace_lines.c" /* NOLINT(bugprone-suspicious-include) */
+#include "tests/bench/trace.h"
 
 #include "golden.h"
 #include "random.h"
 #include "store_help.h"
 
+#include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zstd.h>
 
 #include <cmocka.h>
 
@@ -136,6 +140,57 @@ static void each_chunk_of_a_prompt_is_visited_by_itself(void **state)
 	assert_int_equal(f->trace.tokens[TRACE_ANSWER], 0);
 }
 
+/* ---- credit ---- */
+
+static void assert_credit(const struct trace *t, size_t visit, const double *credit)
+{
+	const struct trace_visit *v = &t->visits[visit];
+	for (uint32_t k = 0; k < v->count; k++)
+		assert_float_equal(t->credit[v->first + k], credit[k], 1e-7);
+}
+
+static void each_use_in_an_answer_counts_one(void **state)
+{
+	struct fixture *f = *state;
+	assert_int_equal(read_text(f, small), 0);
+	assert_credit(&f->trace, 2, (double[]){1, 1});
+	assert_credit(&f->trace, 3, (double[]){1});
+	assert_credit(&f->trace, 4, (double[]){1, 1});
+}
+
+/* A tenth for a use by the chunk's last token, half of that 16 tokens before, a quarter 32 before.
+ */
+static void uses_in_a_prompt_count_less_the_longer_before_its_end(void **state)
+{
+	struct fixture *f = *state;
+	assert_int_equal(read_text(f, HEAD "0,0,8,0,0,3,1\n0,0,8,0,1,7,1\n0,0,24,0,0,3,1\n"
+					   "0,0,24,0,1,5,1\n0,0,40,0,0,3,1\n0,0,40,0,1,9,1\n"
+					   "0,0,40,1,0,2,1\n"),
+			 0);
+	assert_visit(&f->trace, 0, TRACE_PROMPT, 0, 4, (uint32_t[]){3, 5, 7, 9});
+	assert_credit(&f->trace, 0, (double[]){0.175, 0.05, 0.025, 0.1});
+	assert_credit(&f->trace, 1, (double[]){0.1});
+}
+
+static void credit_does_not_depend_on_the_order_of_a_chunks_lines(void **state)
+{
+	struct fixture *f = *state;
+	assert_int_equal(read_text(f, HEAD "0,0,24,0,1,5,1\n0,0,40,0,1,9,1\n0,0,24,0,0,3,1\n"
+					   "0,0,40,0,0,3,1\n0,0,8,0,1,7,1\n0,0,8,0,0,3,1\n"),
+			 0);
+	assert_credit(&f->trace, 0, (double[]){0.175, 0.05, 0.025, 0.1});
+}
+
+static void each_chunk_of_a_prompt_credits_to_its_own_end(void **state)
+{
+	struct fixture *f = *state;
+	assert_int_equal(read_text(f, HEAD "0,0,0,0,0,1,1\n0,0,16,0,0,2,1\n0,0,16,1,0,1,1\n"
+					   "0,0,17,0,0,1,1\n0,0,33,0,0,1,1\n"),
+			 0);
+	assert_credit(&f->trace, 0, (double[]){0.05, 0.1});
+	assert_credit(&f->trace, 2, (double[]){0.15});
+}
+
 /* ---- compressed ---- */
 
 static uint8_t packed[4096];
@@ -245,7 +300,8 @@ static void damaged_traces_end_in_words_or_in_a_trace(void **state)
 		int failed = read_bytes(f, bytes, n);
 		assert_true(failed ? *f->e.text != '\0' : f->trace.visit_count > 0);
 		for (size_t i = 0; i < f->trace.expert_count; i++)
-			assert_true(f->trace.expert[i] < f->trace.experts);
+			assert_true(f->trace.expert[i] < f->trace.experts &&
+				    isfinite(f->trace.credit[i]));
 		for (size_t i = 0; i < f->trace.visit_count; i++)
 			assert_true(f->trace.visits[i].layer < f->trace.layers);
 	}
@@ -283,6 +339,10 @@ int main(void)
 		WITH_FOLDER(an_expert_counts_once_in_a_visit_and_again_in_the_next),
 		WITH_FOLDER(layers_without_experts_are_not_counted),
 		WITH_FOLDER(each_chunk_of_a_prompt_is_visited_by_itself),
+		WITH_FOLDER(each_use_in_an_answer_counts_one),
+		WITH_FOLDER(uses_in_a_prompt_count_less_the_longer_before_its_end),
+		WITH_FOLDER(credit_does_not_depend_on_the_order_of_a_chunks_lines),
+		WITH_FOLDER(each_chunk_of_a_prompt_credits_to_its_own_end),
 		WITH_FOLDER(a_compressed_trace_is_the_same_trace),
 		WITH_FOLDER(a_compressed_trace_that_is_cut_short_is_refused),
 		WITH_FOLDER(lines_go_on_from_one_piece_of_a_file_to_the_next),
