@@ -9,11 +9,12 @@
  * Three exponentials, 16 apart in half-life and each weighing a fifth of the one before, make such
  * a power law: the last token's experts, the topic's, and the model's habit.
  *
- * lrfu (Lee et al. 2001): one exponential, the half-life 8 visits. lfu never forgets. */
+ * lrfu (Lee et al. 2001): one exponential, the half-life 8 visits. lfu: a half-life of a million
+ * visits, which forgets nothing but ranks equal counts by how long ago their uses were. */
 static const struct policy policies[] = {
 	{"scales", 3, {0.5F, 0.957603281F, 0.997296056F}, {1, 0.2F, 0.04F}, true, true},
 	{"lrfu", 1, {0.917004043F}, {1}, false, false},
-	{"lfu", 1, {1}, {1}, false, false},
+	{"lfu", 1, {0.999999307F}, {1}, false, false},
 	{"lru", 0, {0}, {0}, false, false},
 };
 
