@@ -88,9 +88,9 @@ static void open_group(struct pressure *p, const struct memory *m, char *group)
 	bool second = m->version == MEMORY_GROUP_V2;
 	if (second)
 		add(p, open_stalls(group, "/memory.pressure"), PRESSURE_STALLS, PRESSURE_SHORT);
-	else
+	else /* a hint only: where there is no swap, it also tells of page cache lost elsewhere */
 		add(p, open_event(group, "/memory.pressure_level", "medium,hierarchy"),
-		    PRESSURE_COUNTER, PRESSURE_SHORT);
+		    PRESSURE_COUNTER, PRESSURE_LOOK);
 	do {
 		uint64_t limit = memory_group_limit(m, group);
 		if (second)

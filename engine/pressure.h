@@ -18,7 +18,7 @@
 enum pressure_signal {
 	PRESSURE_NONE,	/* time is over, or the caller's own descriptor is ready */
 	PRESSURE_LOOK,	/* something has changed; the numbers say what */
-	PRESSURE_SHORT, /* this process's own group is short, whatever the numbers say */
+	PRESSURE_SHORT, /* this process's own group stalls, whatever the numbers say */
 };
 
 enum pressure_kind {

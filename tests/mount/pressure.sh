@@ -82,8 +82,9 @@ below() { [ "$(stat_of budget)" -lt "$1" ] && [ "$(stat_of used)" -le "$(stat_of
 at_least() { [ "$(stat_of budget)" -ge "$1" ]; }
 in_use() { [ "$(stat_of used)" -ge "$1" ]; }
 
-# The mount, with the daemon in the group.
-printf '#!/bin/sh\necho 0 >"%s/cgroup.procs" && exec "%s" "$@"\n' "$group" "$MOEFS" >"$work/moefs"
+# The mount, with the daemon in the group. What a context gives back the C library gives back, too.
+printf '#!/bin/sh\necho 0 >"%s/cgroup.procs" && MALLOC_MMAP_THRESHOLD_=65536 exec "%s" "$@"\n' \
+	"$group" "$MOEFS" >"$work/moefs"
 chmod +x "$work/moefs"
 MOEFS=$work/moefs
 mounted -o quant=bf16,context_budget=64M
