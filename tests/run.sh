@@ -58,7 +58,7 @@ else
 	done
 	# What threads and lifetimes are hardest on, with the sanitizers watching.
 	for tree in build/asan build/tsan; do
-		for name in ask idioms interrupt poll tree turns; do
+		for name in ask faults idioms interrupt poll tree turns; do
 			run "$tree/moefs: $name.sh" env MOEFS="$PWD/$tree/moefs" LIMIT=300 "tests/mount/$name.sh"
 		done
 	done

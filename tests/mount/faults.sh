@@ -6,7 +6,7 @@ faulty_disk
 # A second checkpoint beside the first, of the same files.
 mkdir "$work/neighbour"
 ln -s "$MODEL"/* "$work/neighbour/"
-models+=("$work/neighbour")
+others+=("$work/neighbour")
 mounted -o budget=2M # so that experts are read all the time
 loaded
 neighbour=$mnt/neighbour

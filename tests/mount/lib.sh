@@ -12,7 +12,7 @@ MODEL=${MODEL:-$root/examples/models/fable-moe-15m}
 work=$(mktemp -d "${TMPDIR:-/tmp}/moefs-test.XXXXXX") || exit 1
 mnt=$work/mnt
 m=$mnt/$(basename "$MODEL") # the mounted model's folder
-models=("$MODEL")           # what is mounted
+others=()                   # models mounted beside it
 store=$work/store           # where converted weights go
 disk=                       # the process of a disk that fails on demand
 daemon=                     # its process
@@ -63,7 +63,7 @@ trap 'exit 130' INT TERM
 # Mounts with the options given, and stands in the model's folder.
 mounted() {
 	mkdir -p "$mnt"
-	if ! timeout $limit "$MOEFS" -o "store=$store" "$@" "${models[@]}" "$mnt" 2>"$work/stderr"; then
+	if ! timeout $limit "$MOEFS" -o "store=$store" "$@" "$MODEL" "${others[@]}" "$mnt" 2>"$work/stderr"; then
 		if [ ! -e /dev/fuse ]; then
 			skip_all "no /dev/fuse here: load the module with modprobe fuse, or start the container with --device /dev/fuse"
 		fi

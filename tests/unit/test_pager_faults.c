@@ -229,11 +229,12 @@ enum { SANITIZED = 0 };
 /* No more address space than there is in use. */
 static void limit_memory(struct rlimit *before)
 {
-	unsigned long pages = 0;
+	char line[256]; /* begins with the pages */
 	FILE *statm = fopen("/proc/self/statm", "re");
 	assert_non_null(statm);
-	assert_int_equal(fscanf(statm, "%lu", &pages), 1);
+	assert_non_null(fgets(line, sizeof line, statm));
 	(void)fclose(statm);
+	unsigned long pages = strtoul(line, NULL, 10);
 	assert_int_equal(getrlimit(RLIMIT_AS, before), 0);
 	struct rlimit tight = {pages * (rlim_t)sysconf(_SC_PAGESIZE), before->rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_AS, &tight), 0);

@@ -203,7 +203,7 @@ static void looking_and_settings_do_not_wait_for_it(void **state)
 	assert_int_equal(model_fact(fable.model, FACT_STATE, words, sizeof words), 0);
 	session_end(test_session(&fable));
 	test_set(s, "max_tokens", "5");
-	assert_int_equal(engine_set_budget(fable.engine, 2 * SMALL_CACHE, NULL), 0);
+	assert_int_equal(engine_set_budget(fable.engine, 2ULL * SMALL_CACHE, NULL), 0);
 	assert_int_equal(engine_set_budget(fable.engine, SMALL_CACHE, NULL), 0);
 	let_go();
 	test_same_text(test_read(a, &code), strdup(paris)); /* as it was submitted */
