@@ -60,6 +60,13 @@ struct pager_stats test_pager_settle(const struct test_pager *f)
 	return s;
 }
 
+bool test_resident(const struct pager_source *s, uint32_t layer, uint32_t expert)
+{
+	struct pager_expert x;
+	pager_inspect(s, layer, expert, &x);
+	return x.resident;
+}
+
 void test_pager_close(struct test_pager *f)
 {
 	struct pager_stats stats;
@@ -97,4 +104,17 @@ int test_batch_most(struct pager_source *s, const struct test_store *t, uint32_t
 int test_batch(struct test_pager *f, uint32_t layer, const uint32_t *experts, uint32_t n)
 {
 	return test_batch_most(f->source, &f->t, layer, experts, n, BATCH_MOST, &f->e);
+}
+
+void test_use(struct test_pager *f, struct pager_source *s, uint32_t layer, uint32_t expert,
+	      float credit)
+{
+	struct pager_batch b;
+	struct pager_ready ready;
+	if (pager_begin(&b, s, layer, &expert, &credit, 1, 1, &f->e) ||
+	    pager_next(&b, &ready, 1, &f->e) != 1)
+		fail_msg("%s", f->e.text);
+	assert_true(test_slot_right(&f->t, layer, expert, ready.data));
+	pager_put(&b, &ready);
+	pager_end(&b);
 }

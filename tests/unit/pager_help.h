@@ -21,6 +21,7 @@ void test_pager_open(struct test_pager *f, uint32_t experts, uint32_t slots, enu
 void test_pager_close(struct test_pager *f);
 /* Waits until no read is in flight: what is in use is then what is resident, or never. */
 struct pager_stats test_pager_settle(const struct test_pager *f);
+bool test_resident(const struct pager_source *s, uint32_t layer, uint32_t expert);
 /* A source of the same store in the pool p. */
 int test_pager_add(struct test_pager *f, struct pager *p, struct pager_source **out,
 		   size_t slot_bytes, pager_arrange_fn *arrange, void *ctx);
@@ -34,5 +35,8 @@ bool test_slot_right(const struct test_store *t, uint32_t layer, uint32_t expert
 int test_batch_most(struct pager_source *s, const struct test_store *t, uint32_t layer,
 		    const uint32_t *experts, uint32_t n, uint32_t most, struct err *e);
 int test_batch(struct test_pager *f, uint32_t layer, const uint32_t *experts, uint32_t n);
+/* A batch of one expert that counts `credit`; fails the test if it does not come right. */
+void test_use(struct test_pager *f, struct pager_source *s, uint32_t layer, uint32_t expert,
+	      float credit);
 
 #endif

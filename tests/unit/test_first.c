@@ -55,7 +55,7 @@ static int teardown(void **state)
 
 static void mount(const char *quant)
 {
-	test_model_open(&m, source, &(struct engine_options){.store = stores, .quant = quant});
+	test_model_open(&m, source, &(struct engine_options){.store = stores, .quant = quant, .codec = "none"});
 }
 
 /* The first `tokens` tokens of an answer. A turn that is submitted before the model is loaded comes
