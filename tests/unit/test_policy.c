@@ -105,14 +105,16 @@ static void lrfu_halves_in_eight_visits_and_counts_each_use_as_one(void **state)
 	assert_float_equal(policy_use(p, &u, 1, 6), 2, 1e-6);
 }
 
-static void lfu_never_forgets_and_lru_knows_the_last_use_alone(void **state)
+static void lfu_forgets_just_enough_to_rank_equals_and_lru_knows_the_last_use_alone(void **state)
 {
 	const struct policy *lfu = policy_find("lfu"), *lru = policy_find("lru");
 	struct use_counts u = {0};
 	(void)state;
 	(void)policy_use(lfu, &u, .1F, 5);
 	assert_float_equal(policy_use(lfu, &u, 1, 6), 2, 0);
-	assert_float_equal(after_fades(lfu, u, 1000), 2, 0);
+	double often_long_ago = after_fades(lfu, u, 1000), once = policy_use(lfu, &u, 0, 7);
+	assert_float_equal(often_long_ago, 2, .01);
+	assert_true(once == 3 && after_fades(lfu, u, 1) < 3);
 	assert_float_equal(policy_use(lru, &u, .1F, 9), 9, 0);
 	assert_float_equal(policy_fade(lru, &u, 9), 9, 0);
 }
@@ -362,7 +364,8 @@ int main(void)
 	const struct CMUnitTest table[] = {
 		cmocka_unit_test(scales_adds_up_three_exponentials),
 		cmocka_unit_test(lrfu_halves_in_eight_visits_and_counts_each_use_as_one),
-		cmocka_unit_test(lfu_never_forgets_and_lru_knows_the_last_use_alone),
+		cmocka_unit_test(
+			lfu_forgets_just_enough_to_rank_equals_and_lru_knows_the_last_use_alone),
 		cmocka_unit_test(a_far_turn_and_idle_passes_discount_where_the_policy_says_so),
 		cmocka_unit_test(heat_is_the_slowest_count_and_lru_has_none),
 	};
