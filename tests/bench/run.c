@@ -87,7 +87,6 @@ static int load(struct run *r, struct err *e)
 {
 	const struct engine_options options = {
 		.budget = r->budget,
-		.context_budget = UINT64_C(1) << 60, /* this is not what is measured */
 		.threads = (uint32_t)r->effort.threads,
 		.chunk = (uint32_t)r->chunk,
 		.quant = r->quant,
