@@ -22,7 +22,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_LOADERS = 8 };
+/* Reads that nobody waits for are begun below so many in flight: enough to keep a device busy, and
+ * a demand that comes does not queue behind more. */
+enum { MOST_LOADERS = 8, FORESEEN_BELOW = 3 };
 
 struct loader {
 	struct pager *pager;
@@ -115,9 +117,10 @@ static struct entry *next_request(struct pager *p)
 	if (p->flying >= p->depth.depth)
 		return NULL;
 	x = pop(&p->demand);
-	if (!x && !p->first_in_line) /* room is for who waits for it */
+	bool idle = !x && !p->first_in_line && p->flying < FORESEEN_BELOW; /* first who waits */
+	if (idle)
 		x = next_foreseen(p);
-	if (!x && !p->first_in_line)
+	if (idle && !x)
 		x = warm_next(p);
 	p->flying += x != NULL; /* until it lands */
 	return x;
@@ -207,7 +210,8 @@ static int grow_scratch(struct loader *l, size_t bytes, struct err *e)
 			  : err_set(e, ENOMEM, "out of memory for a record of %zu bytes", bytes);
 }
 
-/* Verifies what was read, decodes it where the store keeps it coded, and arranges it in its slot. */
+/* Verifies what was read, decodes it where the store keeps it coded, and arranges it in its slot.
+ */
 static int unpack(struct loader *l, struct entry *x, const void *stored, struct err *e)
 {
 	const struct pager_supply *supply = &x->source->supply;
