@@ -9,7 +9,7 @@ loaded
 stat_of() { awk -v key="$1" '$1 == key { print $2 }' "$mnt/cache/stats"; }
 df_of() { df -B1 --output="$1" "$mnt" | tail -n 1 | tr -d ' '; }
 working() {
-	case $(cat status) in generating | prompting) ;; *) fail "it was over too soon: $(cat status)" ;; esac
+	case $(cat status) in queued | prompting | generating) ;; *) fail "it was over too soon: $(cat status)" ;; esac
 }
 # Used memory falls to the budget within a second: what is computed with is given back after it.
 shrinks_to() { # BYTES WORDS

@@ -15,20 +15,20 @@
 #define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)
 
-/* Writes root/path, with the folders above it. */
-__attribute__((format(printf, 3, 4))) static inline void put(const char *root, const char *path,
-							     const char *format, ...)
+/* Writes the file root/folder/name, with the folders above it. */
+__attribute__((format(printf, 4, 5))) static inline void
+put_in(const char *root, const char *folder, const char *name, const char *format, ...)
 {
-	char name[512];
-	int n = snprintf(name, sizeof name, "%s%s", root, path);
-	assert_in_range(n, 1, sizeof name - 1);
-	for (char *slash = strchr(name + strlen(root) + 1, '/'); slash;
+	char path[1024];
+	int n = snprintf(path, sizeof path, "%s%s%s", root, folder, name);
+	assert_in_range(n, 1, sizeof path - 1);
+	for (char *slash = strchr(path + strlen(root) + 1, '/'); slash;
 	     slash = strchr(slash + 1, '/')) {
 		*slash = 0;
-		(void)mkdir(name, 0700);
+		(void)mkdir(path, 0700);
 		*slash = '/';
 	}
-	FILE *f = fopen(name, "we");
+	FILE *f = fopen(path, "we");
 	assert_non_null(f);
 	va_list arguments;
 	va_start(arguments, format);
@@ -36,6 +36,7 @@ __attribute__((format(printf, 3, 4))) static inline void put(const char *root, c
 	va_end(arguments);
 	assert_int_equal(fclose(f), 0);
 }
+#define put(root, path, ...) put_in(root, path, "", __VA_ARGS__)
 
 static inline void put_machine(const char *root, uint64_t total, uint64_t available)
 {
@@ -49,34 +50,25 @@ static inline void put_machine(const char *root, uint64_t total, uint64_t availa
 static inline void put_v2(const char *root, const char *group, const char *limit, uint64_t used,
 			  uint64_t cached)
 {
-	char path[256];
-	(void)snprintf(path, sizeof path, "%s/memory.max", group);
-	put(root, path, "%s\n", limit);
-	(void)snprintf(path, sizeof path, "%s/memory.high", group);
-	put(root, path, "max\n");
-	(void)snprintf(path, sizeof path, "%s/memory.current", group);
-	put(root, path, "%" PRIu64 "\n", used);
-	(void)snprintf(path, sizeof path, "%s/memory.stat", group);
-	put(root, path,
-	    "anon 4096\nfile %" PRIu64 "\ninactive_anon 7\nactive_anon 8\ninactive_file %" PRIu64
-	    "\nactive_file %" PRIu64 "\nslab_reclaimable 0\n",
-	    cached, cached - cached / 4, cached / 4);
+	put_in(root, group, "/memory.max", "%s\n", limit);
+	put_in(root, group, "/memory.high", "max\n");
+	put_in(root, group, "/memory.current", "%" PRIu64 "\n", used);
+	put_in(root, group, "/memory.stat",
+	       "anon 4096\nfile %" PRIu64 "\ninactive_anon 7\nactive_anon 8\ninactive_file %" PRIu64
+	       "\nactive_file %" PRIu64 "\nslab_reclaimable 0\n",
+	       cached, cached - cached / 4, cached / 4);
 }
 
 /* Of version 1. What this group alone has in its cache is not what counts: the total is. */
 static inline void put_v1(const char *root, const char *group, uint64_t limit, uint64_t used,
 			  uint64_t cached)
 {
-	char path[256];
-	(void)snprintf(path, sizeof path, "%s/memory.limit_in_bytes", group);
-	put(root, path, "%" PRIu64 "\n", limit);
-	(void)snprintf(path, sizeof path, "%s/memory.usage_in_bytes", group);
-	put(root, path, "%" PRIu64 "\n", used);
-	(void)snprintf(path, sizeof path, "%s/memory.stat", group);
-	put(root, path,
-	    "inactive_file 1\nactive_file 2\nhierarchical_memory_limit %" PRIu64
-	    "\ntotal_inactive_file %" PRIu64 "\ntotal_active_file %" PRIu64 "\n",
-	    limit, cached / 2, cached - cached / 2);
+	put_in(root, group, "/memory.limit_in_bytes", "%" PRIu64 "\n", limit);
+	put_in(root, group, "/memory.usage_in_bytes", "%" PRIu64 "\n", used);
+	put_in(root, group, "/memory.stat",
+	       "inactive_file 1\nactive_file 2\nhierarchical_memory_limit %" PRIu64
+	       "\ntotal_inactive_file %" PRIu64 "\ntotal_active_file %" PRIu64 "\n",
+	       limit, cached / 2, cached - cached / 2);
 }
 
 static const uint64_t v1_no_limit = 9223372036854771712u; /* the largest number of whole pages */

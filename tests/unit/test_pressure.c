@@ -168,14 +168,13 @@ static void a_source_that_breaks_is_left_alone(void **state)
 static void more_groups_than_there_is_room_for_are_not_asked(void **state)
 {
 	(void)state;
-	char path[256] = "/sys/mem", membership[256] = "4:memory:", file[300];
+	char path[256] = "/sys/mem", membership[256] = "4:memory:";
 	put(root, "/proc/self/mountinfo", "35 31 0:32 / /sys/mem rw - cgroup cgroup rw,memory\n");
 	for (int i = 0; i < 2 * PRESSURE_SOURCES; i++) {
 		strcat(path, "/g");
 		strcat(membership, "/g");
 		put_v1(root, path, GIB, 0, 0);
-		(void)snprintf(file, sizeof file, "%s/cgroup.event_control", path);
-		put(root, file, "%s", "");
+		put_in(root, path, "/cgroup.event_control", "%s", "");
 	}
 	put(root, "/proc/self/cgroup", "%s\n", membership);
 	subscribe();
