@@ -3,7 +3,8 @@
  * Three kinds of requests, each taken only when there is none of the kind before: what a batch
  * waits for (demand; it has its slot already), what is predicted for the next layer (foreseen; it
  * gets a slot here, if a spare one can be had), and what a fresh mount warms itself with. As many
- * are in flight as depth.c finds useful, so a demand read never queues behind many others.
+ * are in flight as depth.c finds useful, so a demand read never queues behind many others. Demands
+ * are counted for each source alone: while the disk of one hangs, those of another go on.
  *
  * Each thread has a reader of its own, keeps several reads in flight by it where there is io_uring,
  * and verifies, unpacks and arranges what has come; so that work is shared when it is much. Where
@@ -111,18 +112,41 @@ static struct entry *next_foreseen(struct pager *p)
 	return NULL;
 }
 
+/* The first whose source has a place left. */
+static struct entry *next_demand(struct pager *p)
+{
+	struct request_queue *q = &p->demand;
+	struct entry *before = NULL, *x = q->first;
+	while (x && x->source->flying >= p->depth.depth) {
+		before = x;
+		x = x->next;
+	}
+	if (!x)
+		return NULL;
+	*(before ? &before->next : &q->first) = x->next;
+	if (q->last == x)
+		q->last = before;
+	return x;
+}
+
+/* What nobody waits for yet: while no device has much to do, and no batch waits for room. */
+static struct entry *next_early(struct pager *p)
+{
+	if (p->flying >= FORESEEN_BELOW || p->flying >= p->depth.depth || p->first_in_line)
+		return NULL;
+	struct entry *x = next_foreseen(p);
+	return x ? x : warm_next(p);
+}
+
 static struct entry *next_request(struct pager *p)
 {
-	struct entry *x = NULL;
-	if (p->flying >= p->depth.depth)
-		return NULL;
-	x = pop(&p->demand);
-	bool idle = !x && !p->first_in_line && p->flying < FORESEEN_BELOW; /* first who waits */
-	if (idle)
-		x = next_foreseen(p);
-	if (idle && !x)
-		x = warm_next(p);
-	p->flying += x != NULL; /* until it lands */
+	struct entry *x = next_demand(p);
+	if (!x)
+		x = next_early(p);
+	if (x) { /* until it lands */
+		p->flying++;
+		x->source->flying++;
+	}
 	return x;
 }
 
@@ -164,18 +188,26 @@ static void end_load(struct pager *p, struct entry *x, int failed, const struct 
 	pthread_cond_broadcast(&p->changed);
 }
 
-/* The device is done with a read. Only reads that had all the places of the present depth filled
+/* The lock is held. The other end of next_request. */
+static void give_place(struct pager *p, const struct entry *x)
+{
+	p->flying--;
+	x->source->flying--;
+}
+
+/* The device is done with a read. Only reads that had just the places of the present depth filled
  * say how fast it is. A thread that sleeps is told of the place that this one cannot fill, or that
  * the depth has gained. */
-static void land(struct loader *l, uint64_t bytes)
+static void land(struct loader *l, const struct entry *x, uint64_t bytes)
 {
 	struct pager *p = l->pager;
 	pthread_mutex_lock(&p->lock);
 	uint32_t before = p->depth.depth;
-	if (p->flying-- < before)
+	if (p->flying != before)
 		depth_restart(&p->depth);
 	else
 		depth_note(&p->depth, bytes, now_ns());
+	give_place(p, x);
 	p->depth_now = p->depth.depth;
 	if (p->depth.depth > before || !reader_room(l->reader))
 		loader_wake(p, 1);
@@ -206,8 +238,9 @@ static int grow_scratch(struct loader *l, size_t bytes, struct err *e)
 	free(l->scratch);
 	l->scratch = malloc(bytes);
 	l->scratch_bytes = l->scratch ? bytes : 0;
-	return l->scratch ? 0
-			  : err_set(e, ENOMEM, "out of memory for a record of %zu bytes", bytes);
+	if (l->scratch)
+		return 0;
+	return err_set(e, ENOMEM, "no memory for a record of %zu bytes; lower the budget", bytes);
 }
 
 /* Verifies what was read, decodes it where the store keeps it coded, and arranges it in its slot.
@@ -250,7 +283,7 @@ static void make(struct loader *l, struct entry *x)
 	if (!failed)
 		s->supply.arrange(s->supply.ctx, x->slot, l->scratch);
 	pthread_mutex_lock(&l->pager->lock);
-	l->pager->flying--;
+	give_place(l->pager, x);
 	end_load(l->pager, x, failed, &e);
 	pthread_mutex_unlock(&l->pager->lock);
 }
@@ -270,7 +303,7 @@ static void begin(struct loader *l, struct entry *x)
 		return;
 	}
 	pthread_mutex_lock(&l->pager->lock);
-	l->pager->flying--;
+	give_place(l->pager, x);
 	end_load(l->pager, x, failed, &e);
 	pthread_mutex_unlock(&l->pager->lock);
 }
@@ -308,7 +341,7 @@ static void *loader_main(void *arg)
 			;
 		if (!reader_wait(l->reader, &done))
 			continue;
-		land(l, done.bytes);
+		land(l, done.tag, done.bytes);
 		(void)begin_one(l); /* something for the device to do meanwhile */
 		finish_read(l, &done);
 	}

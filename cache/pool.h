@@ -50,6 +50,7 @@ struct pager_source {
 	size_t slot_bytes;     /* whole pages */
 	struct entry *entries; /* [layers * experts] */
 	uint32_t loading;      /* entries that are */
+	uint32_t flying;       /* those of pager.flying that are its own */
 	struct counters own;
 
 	/* The policy's: how each expert was used, what that is worth, and the same of those that

@@ -97,8 +97,12 @@ static int set_range(struct read_buffer *b, const struct store_extent *x, struct
 	b->memory = NULL;
 	b->bytes = b->want;
 	b->align = memory_align;
-	int rc = posix_memalign(&b->memory, b->align, b->bytes);
-	return rc ? err_sys(e, rc, "a buffer of %zu bytes for reading experts", b->bytes) : 0;
+	if (!posix_memalign(&b->memory, b->align, b->bytes))
+		return 0;
+	return err_set(e, ENOMEM,
+		       "no memory for a buffer of %zu bytes that experts are read into; lower the "
+		       "budget",
+		       b->bytes);
 }
 
 /* What is to be read next. Beyond the record nothing is needed, but O_DIRECT takes no less. */

@@ -48,6 +48,7 @@ static bool ends_conversion(struct converter *c, int failed, const struct err *e
 	if (!c->over) {
 		c->over = true;
 		c->differently = failed == -ERANGE;
+		atomic_store(&c->v.progress->stopped, true);
 		pthread_cond_broadcast(&c->changed);
 		report(c, CONVERT_AGAIN, e);
 	}

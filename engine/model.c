@@ -353,9 +353,13 @@ int64_t model_expert_read(const struct model *m, uint32_t layer, uint32_t expert
 		return 0;
 	uint64_t rest = m->plan.record_bytes - offset;
 	size_t want = rest < bytes ? (size_t)rest : bytes;
+	struct err cause;
 	int failed = store_read_expert(m->store, m->plan.routed_of[layer], expert, offset, buffer,
-				       want, e);
-	return failed ? failed : (int64_t)want;
+				       want, &cause);
+	if (failed)
+		return err_set(e, -failed, "expert %u/%u cannot be read: %s", layer, expert,
+			       cause.text);
+	return (int64_t)want;
 }
 
 void model_cache_stats(const struct model *m, struct pager_stats *out)

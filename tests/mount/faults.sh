@@ -7,13 +7,26 @@ faulty_disk
 mkdir "$work/neighbour"
 ln -s "$MODEL"/* "$work/neighbour/"
 others+=("$work/neighbour")
-mounted -o budget=2M # so that experts are read all the time
-loaded
 neighbour=$mnt/neighbour
-echo 24 > "$neighbour/sessions/default/params/max_tokens"
-echo 0 > "$neighbour/sessions/default/params/temperature"
 question="What is the capital of France?"
+
+begin() { # so that experts are read all the time, and only when somebody needs them
+	cold
+	mounted -o budget=2M
+	echo 24 > "$neighbour/sessions/default/params/max_tokens"
+	echo 0 > "$neighbour/sessions/default/params/temperature"
+	echo scales no-prefetch > ../cache/policy
+}
+begin
 right=$(ask "$question")
+(cd "$neighbour" && same "$(ask "$question")" "$right" "the neighbour's answer") || exit 1
+complete
+complete "$neighbour"
+cd /
+unmounted
+# From here on the experts come from the stores.
+begin
+same "$(ask "$question")" "$right" "the answer from the store"
 (cd "$neighbour" && same "$(ask "$question")" "$right" "the neighbour's answer") || exit 1
 
 experts="$(basename "$MODEL")*experts.safetensors" dense="$(basename "$MODEL")*dense.safetensors"
@@ -245,11 +258,9 @@ unmounts() { # COMMAND…: the mount goes at once, the process with the read in 
 	ended
 }
 claim "SIGTERM unmounts at once; the process ends with the read in flight" unmounts kill -TERM "$daemon"
-mounted -o budget=2M
-loaded
+begin
 cd /
 claim "so does fusermount3 -u" unmounts fusermount3 -u "$mnt"
-mounted -o budget=2M
-loaded
+begin
 claim "after that it can be mounted again, and answers" answers
 finish

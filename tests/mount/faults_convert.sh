@@ -1,13 +1,29 @@
 #!/bin/bash
-# Converting to a disk that fills up, fails, is interrupted or hangs. What cannot be written is said in words
-# and leaves nothing that could be taken for a store; once the disk works, the next prompt converts.
+# Converting to a disk that fills up, fails, is interrupted or hangs, before the model answers (its dense part
+# is being converted) and while it does (its experts are). What cannot be written is said in words and leaves
+# nothing that could be taken for a store; once the disk works, the next prompt goes on, and the store that
+# comes of it has the same bytes as one that nothing befell.
 . "$(dirname "$0")/lib.sh"
 question="What is the capital of France?"
+
+progresses_to() { # WORD: waits until that is how info/progress begins
+	local i
+	for i in $(seq $((limit * 20))); do
+		case $(cat "$m/info/progress") in "$1"*) return 0 ;; esac
+		sleep 0.05
+	done
+	fail "not $1 but $(cat "$m/info/state"), $(cat "$m/info/progress")"
+}
+complete() { # waits until the store is
+	progresses_to idle
+	same "$(cat "$m/info/state")" ready
+}
 
 mounted # on a disk that does what it should: what there is to compare with
 loaded
 right=$(ask "$question")
 [ -n "$right" ] || exit 1
+complete
 cd /
 unmounted
 mv "$store" "$work/reference"
@@ -24,12 +40,16 @@ begin() { # RULE…: a mount without a store, until the claim ends
 	faults "$@"
 	mounted
 }
-same_store() {
+same_store() { # once it is complete
 	local file
+	complete
 	for file in experts.safetensors dense.safetensors index; do
 		cmp "$work"/reference/*/tq3/$file "$work"/disk/*/tq3/$file || fail "$file differs"
 	done
-	same "$(ls "$work"/disk/*/tq3 | wc -l)" 3 "files"
+	same "$(ls "$work"/disk/*/tq3 | grep -cvx heat)" 3 "files" # and what a mount keeps when it ends
+}
+no_store() { # that anyone would take for one
+	[ -z "$(find "$work/disk" -name index)" ] || fail "there is a store"
 }
 answers() { # in a session of its own
 	cd "$m/sessions/default" && echo 24 > params/max_tokens && echo 0 > params/temperature || exit
@@ -37,7 +57,7 @@ answers() { # in a session of its own
 	same "$(cat error)" ""
 }
 
-# ---- what fails ----
+# ---- what fails, before the model answers ----
 
 fails_in_words() { # WORDS RULE…
 	local words=$1
@@ -50,7 +70,7 @@ fails_in_words() { # WORDS RULE…
 	fails_with "Input/output error" timeout $limit cat output
 	grep -q "$words" error || fail "the session's error: $(cat error)"
 	timeout 5 ls -lR "$mnt" >/dev/null || fail ls
-	[ -z "$(find "$work/disk" -name index)" ] || fail "there is a store"
+	no_store
 	faults
 	answers
 	same_store
@@ -61,7 +81,6 @@ claim "a disk that fills up while converting is said with the remedy" \
 claim "…also where the space cannot even be reserved" fails_in_words "$full" "*partial allocate error=ENOSPC"
 claim "a write that fails" fails_in_words "cannot be written: Input/output error" "*partial write error=EIO after=20"
 claim "a sync that fails" fails_in_words "cannot be written: Input/output error" "*partial sync error=EIO after=2"
-claim "a rename that fails" fails_in_words "cannot be .*: Input/output error" "*partial rename error=EIO"
 claim "a folder that is not to be written" fails_in_words "cannot .*: Read-only file system" "* open error=EROFS"
 
 leaves_nothing() {
@@ -71,14 +90,84 @@ leaves_nothing() {
 }
 claim "a full disk is not kept full by half a store" leaves_nothing
 
+# ---- what fails while it does ----
+
+# What the answer needs is in no store yet and cannot be put there, so there is none.
+answers_not() { # WORDS
+	cd "$m/sessions/default" || exit
+	echo "$question" > prompt
+	fails_with "Input/output error" timeout $limit cat output
+	grep -q "$1" error || fail "the session's error: $(cat error)"
+}
+stops_in_words() { # STATE WORDS RULE…
+	local state=$1 words=$2
+	shift 2
+	begin "$@"
+	progresses_to stopped
+	same "$(cat info/state)" "$state"
+	grep -q "^stopped at [0-9]* %: $store/.*$words" info/progress || fail "progress: $(cat info/progress)"
+	[ "$state" = ready ] || grep -q "$store/.*$words" ../error || fail "error: $(cat ../error)"
+	[ "$(struck)" -gt 0 ] || fail "nothing failed"
+	answers_not "$words"
+	timeout 5 ls -lR "$mnt" >/dev/null || fail ls
+	no_store
+	faults
+	answers
+	same_store
+}
+experts="*experts.safetensors.partial"
+claim "a disk that fills up while the model answers leaves it ready, and progress stopped" \
+	stops_in_words ready "$full" "* write error=ENOSPC after_bytes=5000000"
+claim "…so does an expert's write that fails" \
+	stops_in_words ready "cannot be written: Input/output error" "$experts write error=EIO after=20"
+claim "…and the journal's" \
+	stops_in_words ready "journal: cannot be written: Input/output error" "*journal write error=EIO after_bytes=12000"
+claim "an expert's sync that fails ends the conversion, since nothing of it can be believed; a prompt begins anew" \
+	stops_in_words failed "cannot be written: Input/output error" "$experts sync error=EIO after=2"
+
+stopped_once() { # the next write that succeeds, the rest's own or a prompt's, has all gone on with
+	local i
+	begin "$experts write error=EIO after=20 count=1"
+	for i in $(seq $((limit * 10))); do
+		[ "$(struck)" = 0 ] || break
+		sleep 0.05
+	done
+	same "$(struck)" 1 "failed writes"
+	answers
+	same_store
+}
+claim "one failed write costs no turn that comes after it" stopped_once
+
+unpublished() { # RULE…: all of it is there but not under its names, which takes nothing from the answers
+	begin "$@"
+	loaded
+	progresses_to "stopped at 100 %: $store/"
+	grep -q "cannot be .*: Input/output error" info/progress || fail "progress: $(cat info/progress)"
+	[ "$(struck)" -gt 0 ] || fail "nothing failed"
+	answers
+	no_store
+	faults
+	answers
+	cd /
+	unmounted
+	no_store
+	mounted
+	answers
+	same_store
+}
+claim "a rename that fails leaves a model that answers; the next mount completes the store" \
+	unpublished "*partial rename error=EIO"
+claim "…also when one file has its name already" unpublished "*dense.safetensors.partial rename error=EIO"
+claim "…and when it is the index that cannot be written" unpublished "*index.partial write error=EIO"
+
 # ---- what is gone on with ----
 
 goes_on() { # RULE…
 	begin "$@"
 	loaded
-	[ "$(struck)" -gt 0 ] || fail "nothing struck"
 	answers
 	same_store
+	[ "$(struck)" -gt 0 ] || fail "nothing struck"
 }
 claim "short writes and reads are gone on with" goes_on "*partial write short=5000" "* read short=5000"
 claim "interrupted operations are begun again" goes_on \
@@ -86,13 +175,15 @@ claim "interrupted operations are begun again" goes_on \
 claim "a disk that cannot reserve space" goes_on "* allocate error=EOPNOTSUPP"
 claim "a disk without direct reads" goes_on "* direct error=EINVAL"
 claim "a disk that stalls for a second" goes_on "*partial write stall=1 after=30 count=1"
+claim "…or while the model answers" goes_on "$experts write stall=1 after=20 count=1"
 
 # ---- a disk that hangs ----
 
-lives() {
-	begin "*partial write stall=0 after=40"
+lives() { # STATE/STATUS RULE…
+	local word=$1
+	shift
+	begin "$@"
 	stalled
-	same "$(cat info/state)" loading
 	grep -q "converting [0-9]* %" info/progress || fail "progress: $(cat info/progress)"
 	echo "$question" > prompt
 	cat output >"$work/part" &
@@ -101,13 +192,17 @@ lives() {
 		"mkdir sessions/x" "rmdir sessions/x"; do
 		timeout 5 $command >/dev/null || fail "$command waits for the disk"
 	done
-	same "$(cat status)" loading
+	case $(cat info/state)/$(cat status) in $word) ;; *) fail "$(cat info/state)/$(cat status) is not $word" ;; esac
+	no_store
 	faults
 	wait $reader || fail "the reader failed: $(cat error)"
 	same "$(cat "$work/part")" "$right"
 	same_store
 }
-claim "while a conversion waits for the disk, looking does not; then the answer is right" lives
+claim "while a conversion waits for the disk, looking does not; then the answer is right" \
+	lives loading/loading "*partial write stall=0 after=40"
+claim "…nor while a turn waits for an expert that is being made" \
+	lives "ready/[pg]*ing" "$experts write stall=0 after=20"
 
 stops() {
 	begin "*partial write stall=0 after=40"
@@ -117,12 +212,25 @@ stops() {
 	same "$(cat "$work/word")" stopped
 	faults
 	answers
+	same_store
 }
 claim "a turn that waits for it can be stopped at once" stops
+stops_later() { # the write in flight is not called back: the turn ends when it does
+	begin "$experts write stall=0 after=20"
+	stalled
+	cd sessions/default || exit
+	echo "$question" > prompt
+	timeout 5 bash -c 'echo stop > ctl' || fail "the verb waits for the disk"
+	faults
+	same "$(timeout $limit cat wait)" stopped
+	answers
+	same_store
+}
+claim "…and one that waits for an expert's write, with that" stops_later
 
-resumes() {
+resumes() { # RULE…
 	local i
-	begin "*partial write stall=0 after=200"
+	begin "$@"
 	stalled
 	cd /
 	fusermount3 -u "$mnt" || fail fusermount3
@@ -139,7 +247,9 @@ resumes() {
 	answers
 	same_store
 }
-claim "unmounted meanwhile, it ends with the write in flight; the next mount goes on with what is there" resumes
+claim "unmounted meanwhile, it ends with the write in flight; the next mount goes on with what is there" \
+	resumes "*partial write stall=0 after=100"
+claim "…also when the model answers already" resumes "$experts write stall=0 after=20"
 
 # ---- a real full disk, which has no direct reads either ----
 
@@ -150,6 +260,8 @@ really_full() {
 	grep -q "$store/.*MB too few; free some space" ../error || fail "error: $(cat ../error)"
 	mount -o remount,size=64M "$work/small"
 	answers
+	complete
+	cmp "$work"/reference/*/tq3/experts.safetensors "$store"/*/tq3/experts.safetensors
 }
 mkdir "$work/small"
 if mount -t tmpfs -o size=1M,mode=700 none "$work/small" 2>/dev/null; then

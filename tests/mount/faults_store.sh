@@ -4,10 +4,27 @@
 . "$(dirname "$0")/lib.sh"
 question="What is the capital of France?"
 
+complete() { # waits until the store is: the model answers before
+	local i
+	for i in $(seq $((limit * 20))); do
+		[ "$(cat "$m/info/state") $(cat "$m/info/progress")" = "ready idle" ] && return 0
+		sleep 0.05
+	done
+	fail "$(cat "$m/info/state"), $(cat "$m/info/progress")"
+}
+same_store() { # once it is complete
+	local file
+	complete
+	for file in experts.safetensors dense.safetensors index; do
+		cmp "$folder/$file" "$work/pristine/${folder#"$store"/}/$file" || fail "$file is not what it was"
+	done
+}
+
 mounted
 loaded
 right=$(ask "$question")
 [ -n "$right" ] || exit 1
+complete
 cd /
 unmounted
 mv "$store" "$work/pristine"
@@ -103,7 +120,7 @@ removed() {
 	cd / && unmounted
 	mounted
 	answers
-	[ -e "$folder/index" ] || fail "there is no new store"
+	same_store
 }
 claim "a store removed under the mount serves on; the next mount converts" removed
 
@@ -114,7 +131,7 @@ made_again() { # COMMAND: what is not whole is no store
 	(cd "$folder" && eval "$1") || fail "$1"
 	begin
 	answers
-	cmp "$folder/experts.safetensors" "$work/pristine/${folder#"$store"/}/experts.safetensors" || fail "the store is not mended"
+	same_store
 }
 claim "a store whose experts are cut short is made again" made_again "truncate -s -1 experts.safetensors"
 claim "a store whose dense part is missing is made again" made_again "rm dense.safetensors"
@@ -132,6 +149,7 @@ remedy() { # the sentence says what to do, and doing it helps
 	rm -r "$(echo "$said" | sed 's,^[^/]*\(/.*\)/experts.safetensors:.*,\1,')"
 	begin
 	answers
+	same_store
 }
 claim "damaged experts are named, and removing the folder, as is said, helps" remedy
 

@@ -90,6 +90,18 @@ loaded() { # waits until the weights are there
 	exit 1
 }
 
+complete() { # [FOLDER]: waits until that model's store is, which it can be long after its first answers
+	local i info=${1:-$m}/info
+	for i in $(seq $((limit * 20))); do
+		[ "$(cat "$info/state") $(cat "$info/progress")" = "ready idle" ] && return 0
+		sleep 0.05
+	done
+	fail "not ok complete: $(cat "$info/state"), $(cat "$info/progress")"
+}
+cold() { # for the next mount of complete stores: nothing is read but what somebody asks for
+	find "$work" -xdev -name heat -delete
+}
+
 # ---- a disk that fails on demand: tests/mount/faultfs.c ----
 
 faulty_disk() { # the store goes to a mirror of $work/disk in which `faults` has its say
