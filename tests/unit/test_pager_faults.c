@@ -142,6 +142,36 @@ static void a_ring_that_hesitates_goes_on(void **state)
 	assert_whole(f);
 }
 
+static void stop_ring_and_arrange(void *ctx, void *slot, const void *record)
+{
+	if (*(_Atomic bool *)ctx)
+		faults.fail_on = OP_SUBMIT;
+	test_arrange(NULL, slot, record);
+}
+
+/* All are asked for, some are in flight, and then no more are taken. Nobody will ask again, so the
+ * ring's watch for new work must not be waited for alone. */
+static void a_ring_that_stops_in_the_middle_is_replaced_by_plain_reads(void **state)
+{
+	struct test_pager *f = *state;
+	faults.fail_code = EAGAIN;
+	for (uint32_t round = 0; round < 9; round++) {
+		struct pager_source *s;
+		struct pager *p;
+		_Atomic bool stop = false;
+		assert_int_equal(pager_create_with(&p, 8 * SLOT, io, &f->e), 0);
+		assert_int_equal(test_pager_add(f, p, &s, 5000, stop_ring_and_arrange, &stop), 0);
+		for (uint32_t layer = 0; layer < 3; layer++) {
+			stop = layer == 2;
+			assert_int_equal(test_batch_most(s, &f->t, layer, all, 8, 8, &f->e), 8);
+		}
+		faults.fail_on = 0;
+		pager_remove(s);
+		pager_destroy(p);
+	}
+	assert_whole(f);
+}
+
 /* ---- a disk that hangs ---- */
 
 struct apart { /* a batch in a thread of its own */
@@ -272,6 +302,7 @@ int main(void)
 		TEST(where_direct_reads_are_refused_plain_ones_do),
 		TEST(a_ring_that_takes_nothing_is_replaced_by_plain_reads),
 		TEST(a_ring_that_hesitates_goes_on),
+		TEST(a_ring_that_stops_in_the_middle_is_replaced_by_plain_reads),
 		TEST(while_one_read_hangs_other_batches_go_on),
 		TEST(while_one_read_hangs_the_budget_can_be_changed),
 		TEST(those_who_want_what_hangs_get_it_when_it_comes),
