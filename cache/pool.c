@@ -90,7 +90,7 @@ static void unlink_region(struct region **list, struct region *r)
 
 static struct region *region_map(struct pager *p, size_t slot_bytes, uint32_t slots, size_t bytes)
 {
-	struct region *r = calloc(1, sizeof *r + slots * sizeof *r->occupant);
+	struct region *r = calloc(1, sizeof *r + slots * sizeof(void *));
 	if (!r)
 		return NULL;
 	r->memory = bytes % HUGE_PAGE ? map_pages(bytes) : map_huge(bytes);

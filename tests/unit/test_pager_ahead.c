@@ -672,7 +672,7 @@ static void heat_that_is_no_number_does_no_harm(void **state)
 	int fd = open(path, O_RDWR);
 	assert_int_equal(pread(fd, file, sizeof file, 0), sizeof file);
 	for (int i = 0; i < ALL; i++)
-		memcpy(file + HEAD + i * 4, &odd[i % 6], 4);
+		memcpy(file + HEAD + (size_t)i * 4, &odd[i % 6], 4);
 	uint64_t sum = XXH3_64bits(file + HEAD, sizeof file - HEAD);
 	memcpy(file + HEAD - 8, &sum, 8);
 	assert_int_equal(pwrite(fd, file, sizeof file, 0), sizeof file);

@@ -264,7 +264,7 @@ static void a_pass_over_more_than_fits_has_hits_by_all_but_lru(void **state)
 		if (i == POLICIES - 1)
 			assert_in_range(hits, 0, 20); /* what lfu left */
 		else
-			assert_true(hits > EXPERTS * LAYERS); /* of ten times as many */
+			assert_true(hits > (uint64_t)EXPERTS * LAYERS); /* of ten times as many */
 	}
 }
 
