@@ -4,14 +4,6 @@
 . "$(dirname "$0")/lib.sh"
 question="What is the capital of France?"
 
-complete() { # waits until the store is: the model answers before
-	local i
-	for i in $(seq $((limit * 20))); do
-		[ "$(cat "$m/info/state") $(cat "$m/info/progress")" = "ready idle" ] && return 0
-		sleep 0.05
-	done
-	fail "$(cat "$m/info/state"), $(cat "$m/info/progress")"
-}
 same_store() { # once it is complete
 	local file
 	complete

@@ -92,7 +92,7 @@ loaded() { # waits until the weights are there
 
 complete() { # [FOLDER]: waits until that model's store is, which it can be long after its first answers
 	local i info=${1:-$m}/info
-	for i in $(seq $((limit * 20))); do
+	for i in $(seq $((limit * 10))); do
 		[ "$(cat "$info/state") $(cat "$info/progress")" = "ready idle" ] && return 0
 		sleep 0.05
 	done

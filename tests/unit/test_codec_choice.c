@@ -296,6 +296,9 @@ static void mount_says(const char *codec, char *text, size_t size)
 	struct model *m = NULL;
 	if (engine_create(&g, &o, &e) || model_open(&m, g, source, &e) || model_wait(m, &e))
 		fail_msg("%s", e.text);
+	do /* the model answers before its store is complete */
+		assert_int_equal(model_fact(m, FACT_PROGRESS, text, size), 0);
+	while (strcmp(text, "idle") != 0);
 	assert_int_equal(model_fact(m, FACT_CODEC, text, size), 0);
 	model_close(m);
 	engine_destroy(g);
