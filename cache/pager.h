@@ -22,8 +22,8 @@
  * anything was computed. What an open batch has yet to take is evicted only when there is no other
  * way for a batch to go on at all.
  *
- * Memory: slots are what `budget` bounds. Besides them the pager's threads have buffers for reads
- * in flight: some 8 records.
+ * Memory: slots are what `budget` bounds. Besides them the pager's threads keep buffers for
+ * reads: together as many records as were ever in flight, at most 8 in each of 2 to 8 threads.
  *
  * Threads: one mutex (pager.lock) guards the pool; it is never held during I/O or arranging, and no
  * other lock is taken under it. Everything that a looker sees is atomic: pager_inspect and
@@ -118,7 +118,8 @@ void pager_end(struct pager_batch *b); /* nothing may be held; reads in flight g
 /* ---- looking ahead ---- */
 
 /* The experts that the next batch of `layer` will probably want: they are evicted last, and absent
- * ones are read while no batch waits for the device. Forgotten when any batch of the source begins.
+ * ones are read while no read that a batch asked for is queued and the device has little to do.
+ * Forgotten when any batch of the source begins.
  */
 void pager_predict(struct pager_source *s, uint32_t layer, const uint32_t *experts, uint32_t n);
 /* False: a prediction would change nothing. */
