@@ -57,8 +57,8 @@ ifneq ($(findstring aarch64,$(shell $(CC) -dumpmachine)),)
 $(call objects,$(wildcard kernels/neon*.c)): override CFLAGS += $(if $(SANITIZE),,-O3)
 $(call objects,$(wildcard kernels/neondot*.c)): override CFLAGS += -march=armv8.2-a+dotprod
 endif
-# -O3: the passes over a whole vocabulary become vectors.
-$(BUILD)/engine/sampler.o: override CFLAGS += $(if $(SANITIZE),,-O3)
+# -O3: the passes over a whole vocabulary, and over the rows of a slab, become vectors.
+$(BUILD)/engine/sampler.o $(BUILD)/kernels/format.o: override CFLAGS += $(if $(SANITIZE),,-O3)
 $(BUILD)/tests/unit/golden.o: override CPPFLAGS += -DMOEFS_SOURCE_ROOT='"$(CURDIR)"'
 
 $(BUILD)/%.o: %.c

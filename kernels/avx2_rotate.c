@@ -92,27 +92,30 @@ ALWAYS_INLINE float largest_magnitude(const __m256 y[REGISTERS])
 	return _mm_cvtss_f32(_mm_castsi128_ps(m));
 }
 
-/* 32 integers, in order, as bytes. */
-ALWAYS_INLINE __m256i pack_bytes(__m256i a, __m256i b, __m256i c, __m256i d)
+/* 32 integers as bytes. The packs work in halves: columns 0 … 3 of a, of b, of c, of d, and then
+ * 4 … 7 of each. */
+ALWAYS_INLINE __m256i pack_fours(__m256i a, __m256i b, __m256i c, __m256i d)
 {
-	/* The packs work in halves and leave groups of four as a b c d | a b c d. */
-	const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-	const __m256i bytes =
-		_mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
-	return _mm256_permutevar8x32_epi32(bytes, order);
+	return _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+}
+
+/* From pack_fours, in order. */
+ALWAYS_INLINE __m256i in_order(__m256i fours)
+{
+	return _mm256_permutevar8x32_epi32(fours, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
+/* From pack_fours, in tq_prepare's order: column 0 of each unit, column 1 of each … */
+ALWAYS_INLINE __m256i units_side_by_side(__m256i fours)
+{
+	return _mm256_shuffle_epi8(
+		fours, _mm256_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15, //
+					0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
 }
 
 ALWAYS_INLINE __m256i round_to_q(__m256 y, __m256 divisor)
 {
 	return _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_div_ps(y, divisor), _mm256_set1_ps(127)));
-}
-
-/* In each unit of 8 columns the even ones first. */
-ALWAYS_INLINE __m256i order_inputs(__m256i bytes)
-{
-	return _mm256_shuffle_epi8(
-		bytes, _mm256_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15, //
-					0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15));
 }
 
 void avx2_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k)
@@ -130,11 +133,11 @@ void avx2_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k)
 		}
 		const __m256 divisor = _mm256_set1_ps(max == 0 ? 1 : max);
 		for (size_t i = 0; i < REGISTERS; i += 4) {
-			const __m256i bytes = pack_bytes(
+			const __m256i slab = pack_fours(
 				round_to_q(y[i], divisor), round_to_q(y[i + 1], divisor),
 				round_to_q(y[i + 2], divisor), round_to_q(y[i + 3], divisor));
 			_mm256_storeu_si256((__m256i *)(void *)(q + i * AVX2_LANES),
-					    order_inputs(bytes));
+					    units_side_by_side(slab));
 		}
 		scale[g] = max / 127;
 	}
@@ -198,8 +201,9 @@ ALWAYS_INLINE bool quantise_group(uint8_t *packed, float *stored, __m256 y[REGIS
 		c[i] = levels_at(book, index[i], 1U << bits);
 	}
 	for (size_t i = 0; i < REGISTERS; i += 4)
-		_mm256_storeu_si256((__m256i *)(void *)(bytes + i * AVX2_LANES),
-				    pack_bytes(index[i], index[i + 1], index[i + 2], index[i + 3]));
+		_mm256_storeu_si256(
+			(__m256i *)(void *)(bytes + i * AVX2_LANES),
+			in_order(pack_fours(index[i], index[i + 1], index[i + 2], index[i + 3])));
 	tq_pack(packed, bytes, bits);
 
 	if (norm == 0) {

@@ -1,14 +1,18 @@
 /* AVX2 products of TQ matrices: exact integer dots of a group, then one fused multiply-add per
  * group.
  *
- * A tile is one group of 16 rows. Its units hold 8 columns of 16 rows; a register of codes holds
- * the codebook integers of 8 rows in 32-bit lanes, for the 4 even or the 4 odd columns, and meets 4
- * bytes of a token's input in all lanes at once. What differs between formats is only how codes are
- * made.
+ * A tile is one group of 16 rows. Its slabs hold 32 columns as planes (format.h); a register of
+ * codes holds the codebook integers of 8 rows in 32-bit lanes, for four columns, and meets the same
+ * four bytes of a token's input in all lanes at once.
  *
- * vpmaddubsw multiplies unsigned by signed bytes and saturates the sum of two products at 16 bits:
- * with |q| <= 127 as the unsigned factor and the codebook integer (magnitude <= 114), signed as q
- * is, as the other, it never does. With an offset codebook it would.
+ * One token: vpmaddubsw, which multiplies unsigned by signed bytes and saturates the sum of two
+ * products at 16 bits. With |q| <= 127 as the unsigned factor and the codebook integer (magnitude
+ * <= 114), signed as q is, as the other, it never does. With an offset codebook it would.
+ *
+ * Several tokens: the signs would be put on again for each. Codes and inputs are widened to 16 bits
+ * instead, once, and vpmaddwd needs nothing else. A code is widened into the upper byte of its
+ * lane, which takes one instruction; the sums so are 256 times too large (at most 128 · 114 · 127 ·
+ * 256 < 2^31) and are shifted at the end.
  */
 #if defined(__x86_64__)
 
@@ -16,260 +20,391 @@
 #include "kernels/tq.h"
 
 enum {
-	UNITS = TQ_GROUP / TQ_UNIT,
-	HALVES = TILE_ROWS / AVX2_LANES, /* a unit's registers of rows */
-	TOKENS_AT_ONCE = 64,		 /* tokens that share one unpacking of a tile */
+	SLABS = TQ_GROUP / TQ_SLAB,
+	HALVES = TILE_ROWS / AVX2_LANES, /* a plane's registers of rows */
+	BLOCK_TOKENS = 6,		 /* multiplied together: 12 sums, 2 codes, an input */
+	PANEL_TOKENS = 48,		 /* gathered together */
+	PANEL_GROUPS = 192,		 /* groups in a panel, of all its tokens: 48 KiB */
+	WIDE = 2, /* registers of 16-bit codes that one of 8-bit codes becomes */
 };
 
-/* ---- making codes ---- */
+/* gcc would form the products of all tokens before it adds one, and so need more registers than
+ * there are: all sums would be kept in memory. */
+#define DO_NOW(sum) __asm__ volatile("" : "+x"(sum))
 
-struct codes {
-	__m256i even, odd;
-};
-/* Registers that hold constants while a matrix is multiplied. */
-struct unpacker {
-	__m256i codebook; /* for vpshufb: 16 bytes in both halves, repeated for fewer levels */
-	__m256i spread;	  /* for vpshufb, copies a row's bytes to where they are needed; TQ2, TQ3 */
-	__m256i first, second; /* multipliers that shift words left; TQ3 */
-};
-/* The codes of rows 8 · half … 8 · half + 7 of a unit. */
-typedef struct codes codes_fn(const uint8_t *unit, size_t half, const struct unpacker *u);
-
-ALWAYS_INLINE __m128i load16(const uint8_t *p)
+ALWAYS_INLINE __m256i load32(const uint8_t *p)
 {
-	return _mm_loadu_si128((const __m128i *)(const void *)p);
+	return _mm256_loadu_si256((const __m256i *)(const void *)p);
 }
 
-/* From bytes whose lowest `bits` bits are an even index, with the odd one above it. vpshufb looks
- * at the low four bits, and at the highest, which must be zero. */
-ALWAYS_INLINE struct codes look_up(__m256i pairs, int bits, const struct unpacker *u)
+/* 16 bytes in both halves, for vpshufb, repeated for fewer levels. */
+ALWAYS_INLINE __m256i load_codebook(uint32_t bits)
 {
-	const __m256i odd = _mm256_and_si256(_mm256_srli_epi16(pairs, bits), _mm256_set1_epi8(15));
-	return (struct codes){_mm256_shuffle_epi8(u->codebook, pairs),
-			      _mm256_shuffle_epi8(u->codebook, odd)};
-}
-
-/* A row's 2 bytes, each copied twice: in the second copy the high half is the one that counts. */
-ALWAYS_INLINE struct codes codes_tq2(const uint8_t *unit, size_t half, const struct unpacker *u)
-{
-	const __m256i rows = _mm256_broadcastsi128_si256(load16(unit + half * 16));
-	const __m256i copies = _mm256_shuffle_epi8(rows, u->spread);
-	const __m256i low = _mm256_and_si256(copies, _mm256_set1_epi16(0x000f));
-	const __m256i high =
-		_mm256_and_si256(_mm256_srli_epi16(copies, 4), _mm256_set1_epi16(0x0f00));
-	return look_up(_mm256_or_si256(low, high), 2, u);
-}
-
-/* A row's 3 bytes b0 b1 b2 become the 16-bit words b0b1 and b1b2, in which the pairs of indices
- * begin at bits 0 and 6, 4 and 10. Multiplications move each to the top of its word, shifts from
- * there to the bottom of the first and of the second byte. Of the 16 bytes read 12 are used; the
- * rest of the last read of a tile falls on its norms. */
-ALWAYS_INLINE struct codes codes_tq3(const uint8_t *unit, size_t half, const struct unpacker *u)
-{
-	const __m128i low = load16(unit + half * 24), high = load16(unit + half * 24 + 12);
-	const __m256i words = _mm256_shuffle_epi8(_mm256_set_m128i(high, low), u->spread);
-	const __m256i first = _mm256_srli_epi16(_mm256_mullo_epi16(words, u->first), 10);
-	const __m256i second =
-		_mm256_and_si256(_mm256_srli_epi16(_mm256_mullo_epi16(words, u->second), 2),
-				 _mm256_set1_epi16(0x3f00));
-	return look_up(_mm256_or_si256(first, second), 3, u);
-}
-
-/* A row's 4 bytes, each an even and an odd index. */
-ALWAYS_INLINE struct codes codes_tq4(const uint8_t *unit, size_t half, const struct unpacker *u)
-{
-	const __m256i mask = _mm256_set1_epi8(15);
-	const __m256i pairs = _mm256_loadu_si256((const __m256i *)(const void *)(unit + half * 32));
-	const __m256i even = _mm256_and_si256(pairs, mask);
-	const __m256i odd = _mm256_and_si256(_mm256_srli_epi16(pairs, 4), mask);
-	return (struct codes){_mm256_shuffle_epi8(u->codebook, even),
-			      _mm256_shuffle_epi8(u->codebook, odd)};
-}
-
-static struct unpacker make_unpacker(const struct tq_codebook *book)
-{
+	const struct tq_codebook *book = tq_codebook(bits);
 	_Alignas(16) int8_t table[16];
-	struct unpacker u = {
-		.first = _mm256_set1_epi32(0x00400400),	 /* · 2^10, · 2^6 */
-		.second = _mm256_set1_epi32(0x00010010), /* · 2^4, · 1 */
-	};
 
 	for (size_t i = 0; i < 16; i++)
 		table[i] = book->integer[i % book->levels];
-	u.codebook = _mm256_broadcastsi128_si256(_mm_load_si128((const __m128i *)(void *)table));
-	if (book->bits == 2)
-		u.spread = _mm256_setr_epi8(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, //
-					    8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15,
-					    15);
-	else
-		u.spread = _mm256_broadcastsi128_si256(
-			_mm_setr_epi8(0, 1, 1, 2, 3, 4, 4, 5, 6, 7, 7, 8, 9, 10, 10, 11));
-	return u;
+	return _mm256_broadcastsi128_si256(_mm_load_si128((const __m128i *)(void *)table));
 }
 
-/* ---- integer dots of one tile ---- */
+/* ---- making codes ---- */
 
-/* Four bytes of a token's input, broadcast: as they are and as magnitudes. */
-struct operand {
-	__m256i q, magnitude;
-};
-ALWAYS_INLINE struct operand load_operand(const int8_t *q)
+/* Index i (0 … 7) of each unit, in the lower bits of each byte; bits above it may be anything, but
+ * the upper half of the byte is zero: vpshufb looks at the low four bits, and at the highest. i and
+ * bits are constants where this is inlined. */
+ALWAYS_INLINE __m256i indices(const __m256i planes[], size_t i, size_t bits)
 {
-	int32_t four;
-	memcpy(&four, q, sizeof four);
-	const __m256i v = _mm256_set1_epi32(four);
-	return (struct operand){v, _mm256_abs_epi8(v)};
+	const size_t plane = i * bits / 8, shift = i * bits % 8, here = 8 - shift;
+	const __m256i low = _mm256_srli_epi16(planes[plane], (int)shift);
+
+	if (here >= bits)
+		return _mm256_and_si256(low, _mm256_set1_epi8(15));
+	const int8_t low_mask = (int8_t)((1 << here) - 1);
+	return _mm256_or_si256(_mm256_and_si256(low, _mm256_set1_epi8(low_mask)),
+			       _mm256_and_si256(_mm256_slli_epi16(planes[plane + 1], (int)here),
+						_mm256_set1_epi8((int8_t)(15 - low_mask))));
 }
 
-ALWAYS_INLINE __m256i add_products(__m256i sums, __m256i codes, struct operand x)
+/* The planes of one half of a slab's rows. */
+ALWAYS_INLINE void load_planes(__m256i planes[], const uint8_t *slab, size_t half, size_t bits)
 {
-	const __m256i pairs = _mm256_maddubs_epi16(x.magnitude, _mm256_sign_epi8(codes, x.q));
-	return _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+	for (size_t p = 0; p < bits; p++)
+		planes[p] = load32(slab + p * PLANE_BYTES + half * sizeof planes[p]);
 }
 
-/* One unit of one token: both halves of the rows. */
-ALWAYS_INLINE void add_unit(__m256i sums[HALVES], const struct codes codes[HALVES], const int8_t *q)
-{
-	const struct operand even = load_operand(q), odd = load_operand(q + TQ_UNIT / 2);
+/* ---- one call's operands, and what follows from them ---- */
 
-	for (size_t i = 0; i < HALVES; i++) {
-		sums[i] = add_products(sums[i], codes[i].even, even);
-		sums[i] = add_products(sums[i], codes[i].odd, odd);
-	}
-}
-
-/* y[16] = fmaf((float)I, norm · a, y[16]) */
-ALWAYS_INLINE void finish_tile(float y[TILE_ROWS], const __m256i sums[HALVES],
-			       const __m256 norms[HALVES], float a)
-{
-	for (size_t i = 0; i < HALVES; i++) {
-		const __m256 factor = _mm256_mul_ps(norms[i], _mm256_set1_ps(a));
-		float *out = y + i * AVX2_LANES;
-		_mm256_storeu_ps(out, _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[i]), factor,
-						      _mm256_loadu_ps(out)));
-	}
-}
-
-ALWAYS_INLINE void load_norms(__m256 norms[HALVES], const uint8_t *p, enum norm_type type)
-{
-	for (size_t half = 0; half < 2; half++) {
-		if (type == NORM_F16)
-			norms[half] = _mm256_cvtph_ps(
-				_mm_loadu_si128((const __m128i *)(const void *)(p + half * 16)));
-		else
-			norms[half] = _mm256_loadu_ps((const float *)(const void *)(p + half * 32));
-	}
-}
-
-/* One token: codes are used as they are made. */
-ALWAYS_INLINE void tile_one(__m256i sums[HALVES], const uint8_t *tile, const int8_t *q,
-			    const struct unpacker *u, codes_fn *codes, size_t unit_bytes)
-{
-	for (size_t i = 0; i < HALVES; i++)
-		sums[i] = _mm256_setzero_si256();
-	for (size_t unit = 0; unit < UNITS; unit++, tile += unit_bytes) {
-		const struct codes made[HALVES] = {codes(tile, 0, u), codes(tile, 1, u)};
-		add_unit(sums, made, q + unit * TQ_UNIT);
-	}
-}
-
-/* One or two tokens with codes that are already unpacked. */
-ALWAYS_INLINE void tile_unpacked(__m256i sums[2][HALVES], const struct codes codes[UNITS][HALVES],
-				 const int8_t *const q[2], size_t tokens)
-{
-	for (size_t t = 0; t < tokens; t++)
-		for (size_t i = 0; i < HALVES; i++)
-			sums[t][i] = _mm256_setzero_si256();
-	for (size_t unit = 0; unit < UNITS; unit++)
-		for (size_t t = 0; t < tokens; t++)
-			add_unit(sums[t], codes[unit], q[t] + unit * TQ_UNIT);
-}
-
-/* ---- products ---- */
-
-/* One call's operands, and what follows from them. */
 struct product {
 	const struct input *x;
-	const uint32_t *tokens; /* of the chunk at hand, NULL: first, first + 1 … */
-	size_t first, groups;
+	const uint8_t *w; /* the first block of rows */
+	size_t groups, tile_bytes, block_bytes;
+	float *y; /* of the first row */
+	size_t ldy;
+	uint32_t rows;
 	enum norm_type norms;
 	float gain;
 };
 
-ALWAYS_INLINE size_t input_group(const struct product *p, size_t t, size_t g)
+struct rows16 {
+	__m256 half[HALVES];
+};
+
+ALWAYS_INLINE struct rows16 load_norms(const uint8_t *p, enum norm_type type)
 {
-	return (p->tokens ? p->tokens[p->first + t] : p->first + t) * p->groups + g;
+	struct rows16 norms;
+
+	for (size_t i = 0; i < HALVES; i++)
+		norms.half[i] =
+			type == NORM_F16
+				? _mm256_cvtph_ps(_mm_loadu_si128(
+					  (const __m128i *)(const void *)(p + i * 16)))
+				: _mm256_loadu_ps((const float *)(const void *)(p + i * 32));
+	return norms;
 }
 
-/* A block of 16 rows and up to TOKENS_AT_ONCE tokens: y[t][16]. */
-ALWAYS_INLINE void multiply_block(float y[][TILE_ROWS], const uint8_t *tile,
-				  const struct product *p, size_t count, const struct unpacker *u,
-				  codes_fn *codes, size_t unit_bytes)
+/* Up to 16 results of adjacent rows. */
+ALWAYS_INLINE struct rows16 load_rows(const float *y, size_t n)
 {
-	const size_t units_bytes = UNITS * unit_bytes;
-	const size_t norm_bytes = p->norms == NORM_F16 ? 2 : 4;
-	const size_t tile_bytes = units_bytes + TILE_ROWS * norm_bytes;
+	if (n >= TILE_ROWS)
+		return (struct rows16){{_mm256_loadu_ps(y), _mm256_loadu_ps(y + AVX2_LANES)}};
+	const size_t high = n > AVX2_LANES ? n - AVX2_LANES : 0;
+	return (struct rows16){{load_up_to_8(y, n), load_up_to_8(y + AVX2_LANES, high)}};
+}
 
-	for (size_t g = 0; g < p->groups; g++, tile += tile_bytes) {
-		struct codes unpacked[UNITS][HALVES];
-		__m256i sums[2][HALVES];
-		__m256 norms[HALVES];
+ALWAYS_INLINE void store_rows(float *y, size_t n, struct rows16 v)
+{
+	store_up_to_8(y, n, v.half[0]);
+	if (n > AVX2_LANES)
+		store_up_to_8(y + AVX2_LANES, n - AVX2_LANES, v.half[1]);
+}
 
-		load_norms(norms, tile + units_bytes, p->norms);
-		if (count == 1) {
-			const size_t at = input_group(p, 0, g);
-			tile_one(sums[0], tile, p->x->q + at * TQ_GROUP, u, codes, unit_bytes);
-			finish_tile(y[0], sums[0], norms, p->x->scale[at] * p->gain);
-			continue;
+/* y = fmaf((float)I, norm · a, y) */
+ALWAYS_INLINE __m256 add_group(__m256 y, __m256i dots, __m256 norms, float a)
+{
+	return _mm256_fmadd_ps(_mm256_cvtepi32_ps(dots), _mm256_mul_ps(norms, _mm256_set1_ps(a)),
+			       y);
+}
+
+/* ---- one token ---- */
+
+/* Four bytes of an input, in all lanes. */
+ALWAYS_INLINE __m256i load_four(const int8_t *q)
+{
+	int32_t four;
+	memcpy(&four, q, sizeof four);
+	return _mm256_set1_epi32(four);
+}
+
+/* Two 16-bit ones. */
+ALWAYS_INLINE __m256i load_two(const int16_t *q)
+{
+	int32_t two;
+	memcpy(&two, q, sizeof two);
+	return _mm256_set1_epi32(two);
+}
+
+/* The dots of 8 rows with a group's input; magnitude[i] = |q[i]|. */
+ALWAYS_INLINE __m256i dot_group(const uint8_t *tile, size_t half, const int8_t *q,
+				const int8_t *magnitude, __m256i codebook, size_t bits)
+{
+	/* Two, so that none waits for the one before it. */
+	__m256i sums[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+
+	for (size_t slab = 0; slab < SLABS; slab++) {
+		__m256i planes[4];
+		load_planes(planes, tile + slab * bits * PLANE_BYTES, half, bits);
+		for (size_t i = 0; i < TQ_UNIT; i++) {
+			const size_t at = slab * TQ_SLAB + i * SLAB_UNITS;
+			const __m256i codes =
+				_mm256_shuffle_epi8(codebook, indices(planes, i, bits));
+			const __m256i pairs =
+				_mm256_maddubs_epi16(load_four(magnitude + at),
+						     _mm256_sign_epi8(codes, load_four(q + at)));
+			sums[i % 2] = _mm256_add_epi32(
+				sums[i % 2], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 		}
-		for (size_t unit = 0; unit < UNITS; unit++)
+	}
+	return _mm256_add_epi32(sums[0], sums[1]);
+}
+
+/* Groups [g0, g0 + count) of all rows. */
+ALWAYS_INLINE void multiply_one(const struct product *p, size_t token, size_t g0, size_t count,
+				const int8_t *magnitude, size_t bits)
+{
+	const __m256i codebook = load_codebook((uint32_t)bits);
+	const int8_t *q = p->x->q + (token * p->groups + g0) * TQ_GROUP;
+	const float *scale = p->x->scale + token * p->groups + g0;
+
+	for (uint32_t r = 0; r < p->rows; r += TILE_ROWS) {
+		const uint8_t *tile = p->w + r / TILE_ROWS * p->block_bytes + g0 * p->tile_bytes;
+		const size_t left = p->rows - r;
+		float *out = p->y + r;
+		struct rows16 y = g0 ? load_rows(out, left) : (struct rows16){{{0}}};
+		for (size_t g = 0; g < count; g++, tile += p->tile_bytes) {
+			const struct rows16 norms =
+				load_norms(tile + SLABS * bits * PLANE_BYTES, p->norms);
 			for (size_t i = 0; i < HALVES; i++)
-				unpacked[unit][i] = codes(tile + unit * unit_bytes, i, u);
-		for (size_t t = 0; t < count; t += 2) {
-			const size_t second = t + 1 < count ? t + 1 : t;
-			const size_t at[2] = {input_group(p, t, g), input_group(p, second, g)};
-			const int8_t *const q[2] = {p->x->q + at[0] * TQ_GROUP,
-						    p->x->q + at[1] * TQ_GROUP};
-			if (second > t) /* constants, so that the sums stay in registers */
-				tile_unpacked(sums, unpacked, q, 2);
-			else
-				tile_unpacked(sums, unpacked, q, 1);
-			for (size_t i = t; i <= second; i++)
-				finish_tile(y[i], sums[i - t], norms,
-					    p->x->scale[at[i - t]] * p->gain);
+				y.half[i] = add_group(y.half[i],
+						      dot_group(tile, i, q + g * TQ_GROUP,
+								magnitude + g * TQ_GROUP, codebook,
+								bits),
+						      norms.half[i], scale[g] * p->gain);
+		}
+		store_rows(out, left, y);
+	}
+}
+
+ALWAYS_INLINE void multiply_token(const struct product *p, size_t token, size_t bits)
+{
+	_Alignas(32) int8_t magnitude[PANEL_GROUPS * TQ_GROUP];
+
+	for (size_t g0 = 0; g0 < p->groups; g0 += PANEL_GROUPS) {
+		const size_t left = p->groups - g0;
+		const size_t count = left < PANEL_GROUPS ? left : PANEL_GROUPS;
+		const uint8_t *q = (const uint8_t *)p->x->q + (token * p->groups + g0) * TQ_GROUP;
+		for (size_t i = 0; i < count * TQ_GROUP; i += sizeof(__m256i))
+			_mm256_store_si256((__m256i *)(void *)(magnitude + i),
+					   _mm256_abs_epi8(load32(q + i)));
+		multiply_one(p, token, g0, count, magnitude, bits);
+	}
+}
+
+/* ---- several tokens ---- */
+
+/* Some groups of some tokens, group after group: [groups][tokens]. A register of 8-bit codes meets
+ * four inputs; of these the first and the third become a word of two, and then the second and the
+ * fourth, for the two registers of 16-bit codes that it becomes. */
+struct panel {
+	_Alignas(32) int16_t q[PANEL_GROUPS][TQ_GROUP];
+	float a[PANEL_GROUPS]; /* scale · gain */
+	size_t tokens, groups;
+};
+
+/* Codes of one tile; in the order of the panel's words. */
+struct unpacked {
+	__m256i codes[TQ_GROUP / 2][HALVES];
+};
+
+ALWAYS_INLINE void widen_inputs(int16_t to[TQ_GROUP], const int8_t q[TQ_GROUP])
+{
+	for (size_t i = 0; i < TQ_GROUP; i += sizeof(__m256i)) {
+		const __m256i v = load32((const uint8_t *)q + i);
+		const __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(v, 8), 8);
+		const __m256i odd = _mm256_srai_epi16(v, 8);
+		const __m256i a = _mm256_unpacklo_epi32(even, odd);
+		const __m256i b = _mm256_unpackhi_epi32(even, odd);
+		__m256i *out = (__m256i *)(void *)(to + i);
+		_mm256_store_si256(out, _mm256_permute2x128_si256(a, b, 0x20));
+		_mm256_store_si256(out + 1, _mm256_permute2x128_si256(a, b, 0x31));
+	}
+}
+
+ALWAYS_INLINE void gather(struct panel *to, const struct product *p, const uint32_t *tokens,
+			  size_t first, size_t g0)
+{
+	for (size_t t = 0; t < to->tokens; t++) {
+		const size_t at = (tokens ? tokens[first + t] : first + t) * p->groups + g0;
+		for (size_t g = 0; g < to->groups; g++) {
+			const size_t i = g * to->tokens + t;
+			widen_inputs(to->q[i], p->x->q + (at + g) * TQ_GROUP);
+			to->a[i] = p->x->scale[at + g] * p->gain;
 		}
 	}
 }
 
+ALWAYS_INLINE void unpack(struct unpacked *to, const uint8_t *tile, __m256i codebook, size_t bits)
+{
+	for (size_t slab = 0; slab < SLABS; slab++) {
+		for (size_t half = 0; half < HALVES; half++) {
+			__m256i planes[4];
+			load_planes(planes, tile + slab * bits * PLANE_BYTES, half, bits);
+			for (size_t i = 0; i < TQ_UNIT; i++) {
+				const size_t word = (slab * TQ_UNIT + i) * WIDE;
+				const __m256i codes =
+					_mm256_shuffle_epi8(codebook, indices(planes, i, bits));
+				to->codes[word][half] = _mm256_slli_epi16(codes, 8);
+				to->codes[word + 1][half] =
+					_mm256_and_si256(codes, _mm256_set1_epi16((int16_t)0xff00));
+			}
+		}
+	}
+}
+
+/* One group of a block of tokens: its panel entries, and the tokens' results y[count][16]. */
+struct block {
+	const struct panel *in;
+	size_t at;
+	float (*y)[TILE_ROWS];
+	struct rows16 norms;
+};
+
+/* count is a constant where this is inlined, so that sums stay in registers. */
+ALWAYS_INLINE void multiply_tokens(const struct block *b, const struct unpacked *w, size_t count)
+{
+	__m256i sums[BLOCK_TOKENS][HALVES];
+
+	for (size_t t = 0; t < count; t++)
+		for (size_t i = 0; i < HALVES; i++)
+			sums[t][i] = _mm256_setzero_si256();
+#pragma GCC unroll 2
+	for (size_t word = 0; word < TQ_GROUP / 2; word++) {
+		const __m256i *codes = w->codes[word];
+		for (size_t t = 0; t < count; t++) {
+			const __m256i x = load_two(b->in->q[b->at + t] + 2 * word);
+			for (size_t i = 0; i < HALVES; i++) {
+				__m256i sum = _mm256_add_epi32(sums[t][i],
+							       _mm256_madd_epi16(codes[i], x));
+				DO_NOW(sum);
+				sums[t][i] = sum;
+			}
+		}
+	}
+	for (size_t t = 0; t < count; t++) {
+		struct rows16 y = load_rows(b->y[t], TILE_ROWS);
+		for (size_t i = 0; i < HALVES; i++)
+			y.half[i] = add_group(y.half[i], _mm256_srai_epi32(sums[t][i], 8),
+					      b->norms.half[i], b->in->a[b->at + t]);
+		store_rows(b->y[t], TILE_ROWS, y);
+	}
+}
+
+static __attribute__((noinline)) void multiply_block(const struct block *b,
+						     const struct unpacked *w, size_t count)
+{
+#define CASE(n)                           \
+	case n:                           \
+		multiply_tokens(b, w, n); \
+		break;
+	switch (count) {
+		CASE(1)
+		CASE(2)
+		CASE(3)
+		CASE(4)
+		CASE(5)
+		CASE(6)
+	}
+#undef CASE
+}
+
+/* 16 rows by all tokens of the panel, in blocks of as equal a size as can be. */
+ALWAYS_INLINE void multiply_tiles(float y[][TILE_ROWS], const struct panel *in, const uint8_t *tile,
+				  const struct product *p, size_t bits)
+{
+	const __m256i codebook = load_codebook((uint32_t)bits);
+
+	for (size_t g = 0; g < in->groups; g++, tile += p->tile_bytes) {
+		struct unpacked w;
+		struct block b = {
+			.in = in,
+			.at = g * in->tokens,
+			.y = y,
+			.norms = load_norms(tile + SLABS * bits * PLANE_BYTES, p->norms),
+		};
+		size_t left = in->tokens;
+
+		unpack(&w, tile, codebook, bits);
+		for (size_t blocks = (left + BLOCK_TOKENS - 1) / BLOCK_TOKENS; blocks > 0;
+		     blocks--) {
+			const size_t count = (left + blocks - 1) / blocks;
+			multiply_block(&b, &w, count);
+			b.at += count;
+			b.y += count;
+			left -= count;
+		}
+	}
+}
+
+ALWAYS_INLINE void multiply_panel(const struct product *p, const struct panel *in, size_t first,
+				  size_t g0, size_t bits)
+{
+	for (uint32_t r = 0; r < p->rows; r += TILE_ROWS) {
+		const uint8_t *tile = p->w + r / TILE_ROWS * p->block_bytes + g0 * p->tile_bytes;
+		const size_t left = p->rows - r;
+		float *out = p->y + first * p->ldy + r, y[PANEL_TOKENS][TILE_ROWS];
+
+		for (size_t t = 0; t < in->tokens; t++)
+			store_rows(y[t], TILE_ROWS,
+				   g0 ? load_rows(out + t * p->ldy, left) : (struct rows16){{{0}}});
+		multiply_tiles(y, in, tile, p, bits);
+		for (size_t t = 0; t < in->tokens; t++)
+			store_rows(out + t * p->ldy, left, load_rows(y[t], TILE_ROWS));
+	}
+}
+
+/* ---- products ---- */
+
+/* bits is a constant where this is inlined. */
 ALWAYS_INLINE void multiply_tq(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
 			       uint32_t row1, const struct input *x, const uint32_t *tokens,
-			       size_t n, codes_fn *codes, uint32_t bits)
+			       size_t n, size_t bits)
 {
-	const struct tq_codebook *book = tq_codebook(bits);
-	const struct unpacker u = make_unpacker(book);
+	const size_t norm_bytes = w->shape.norms == NORM_F16 ? 2 : 4;
 	struct product p = {
 		.x = x,
-		.tokens = tokens,
 		.groups = tq_groups(x->k),
+		.tile_bytes = SLABS * bits * PLANE_BYTES + TILE_ROWS * norm_bytes,
+		.y = y + row0,
+		.ldy = ldy,
+		.rows = row1 - row0,
 		.norms = w->shape.norms,
-		.gain = book->gain,
+		.gain = tq_codebook((uint32_t)bits)->gain,
 	};
-	const size_t unit_bytes = (size_t)TILE_ROWS * bits;
-	const size_t norm_bytes = p.norms == NORM_F16 ? 2 : 4;
-	const size_t block_bytes = p.groups * (UNITS * unit_bytes + TILE_ROWS * norm_bytes);
+	p.block_bytes = p.groups * p.tile_bytes;
+	p.w = (const uint8_t *)w->data + row0 / TILE_ROWS * p.block_bytes;
 
-	for (p.first = 0; p.first < n; p.first += TOKENS_AT_ONCE) {
-		const size_t count = n - p.first < TOKENS_AT_ONCE ? n - p.first : TOKENS_AT_ONCE;
-		for (uint32_t r = row0; r < row1; r += TILE_ROWS) {
-			const uint8_t *block = w->data;
-			const size_t rows = row1 - r < TILE_ROWS ? row1 - r : TILE_ROWS;
-			float sums[TOKENS_AT_ONCE][TILE_ROWS];
-
-			memset(sums, 0, count * sizeof sums[0]);
-			block += r / TILE_ROWS * block_bytes;
-			multiply_block(sums, block, &p, count, &u, codes, unit_bytes);
-			for (size_t t = 0; t < count; t++)
-				memcpy(y + (p.first + t) * ldy + r, sums[t], rows * sizeof(float));
+	if (n == 1) {
+		multiply_token(&p, tokens ? tokens[0] : 0, bits);
+		return;
+	}
+	for (size_t first = 0; first < n; first += PANEL_TOKENS) {
+		struct panel in;
+		in.tokens = n - first < PANEL_TOKENS ? n - first : PANEL_TOKENS;
+		for (size_t g0 = 0; g0 < p.groups; g0 += in.groups) {
+			const size_t most = PANEL_GROUPS / in.tokens, left = p.groups - g0;
+			in.groups = left < most ? left : most;
+			gather(&in, &p, tokens, first, g0);
+			multiply_panel(&p, &in, first, g0, bits);
 		}
 	}
 }
@@ -277,19 +412,19 @@ ALWAYS_INLINE void multiply_tq(float *y, size_t ldy, const struct matrix *w, uin
 void avx2_multiply_tq2(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
 		       const struct input *x, const uint32_t *tokens, size_t n)
 {
-	multiply_tq(y, ldy, w, row0, row1, x, tokens, n, codes_tq2, 2);
+	multiply_tq(y, ldy, w, row0, row1, x, tokens, n, 2);
 }
 
 void avx2_multiply_tq3(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
 		       const struct input *x, const uint32_t *tokens, size_t n)
 {
-	multiply_tq(y, ldy, w, row0, row1, x, tokens, n, codes_tq3, 3);
+	multiply_tq(y, ldy, w, row0, row1, x, tokens, n, 3);
 }
 
 void avx2_multiply_tq4(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
 		       const struct input *x, const uint32_t *tokens, size_t n)
 {
-	multiply_tq(y, ldy, w, row0, row1, x, tokens, n, codes_tq4, 4);
+	multiply_tq(y, ldy, w, row0, row1, x, tokens, n, 4);
 }
 
 #endif

@@ -1,10 +1,10 @@
 /* The body of the AVX-512 products of TQ matrices, with and without VNNI and VBMI.
  *
- * A unit holds 8 columns of 16 rows, and an input's 8 bytes for it the 4 even columns and then the
- * 4 odd ones. So a unit becomes two registers of codes, even and odd, whose 32-bit lanes are rows,
- * and each meets one 32-bit word of the input in all lanes at once: nothing is ever summed across
- * lanes. What the two instruction sets do differently the file that includes this one defines: how
- * codes are made of a unit, how they are multiplied, and where sums begin.
+ * A slab's planes are registers whose 32-bit lanes are rows. Each becomes registers of codes, for
+ * four columns each, and each of these meets one 32-bit word of the input in all lanes at once:
+ * nothing is ever summed across lanes. Codes are made in pairs, of the indices 2j and 2j + 1 of
+ * each unit. What the two instruction sets do differently the file that includes this one defines:
+ * how codes are made of planes, how they are multiplied, and where sums begin.
  *
  * One token is multiplied as the codes are made, at the speed of memory. Several tokens are
  * gathered first, a panel of GROUPS × tokens that stays in the second-level cache for all rows of
@@ -18,23 +18,28 @@
 #include "kernels/tq.h"
 
 enum {
-	UNITS = TQ_GROUP / TQ_UNIT,
+	SLABS = TQ_GROUP / TQ_SLAB,
+	SLAB_PAIRS = TQ_UNIT / 2, /* of registers of codes */
+	PAIRS = SLABS * SLAB_PAIRS,
 	BLOCK_TOKENS = 12,  /* multiplied together */
 	PANEL_TOKENS = 48,  /* gathered together */
 	PANEL_GROUPS = 384, /* groups in a panel, of all its tokens: 48 KiB */
+	SELECT = 0xca, /* vpternlog: bits of the second where the first has them set, else of the
+			  third */
 };
 
 struct codes {
 	__m512i even, odd;
 };
-/* Registers that hold constants while a matrix is multiplied. */
-struct unpacker {
-	__m512i even, odd; /* codebooks */
-	__m512i place, shifts;
+/* Codebooks for even and odd indices. */
+struct codebooks {
+	__m512i even, odd;
 };
 
-/* To be defined by whoever includes this; bits is always a constant. */
-ALWAYS_INLINE struct codes make_codes(const uint8_t *unit, const struct unpacker *u, uint32_t bits);
+/* To be defined by whoever includes this; pair and bits are always constants.
+ * Codes 2 · pair and 2 · pair + 1 of the slab whose planes begin there. */
+ALWAYS_INLINE struct codes make_codes(const uint8_t *slab, size_t pair, const struct codebooks *u,
+				      uint32_t bits);
 /* sums[16] += codes[16][4] · q[4] */
 ALWAYS_INLINE __m512i add_products(__m512i sums, __m512i codes, int32_t q);
 /* What all the sums of a group with this input begin with. */
@@ -52,9 +57,14 @@ struct product {
 	float gain;
 };
 
-ALWAYS_INLINE size_t unit_bytes(uint32_t bits)
+ALWAYS_INLINE size_t slab_bytes(uint32_t bits)
 {
-	return (size_t)TILE_ROWS * bits;
+	return (size_t)PLANE_BYTES * bits;
+}
+
+ALWAYS_INLINE size_t slabs_bytes(uint32_t bits)
+{
+	return SLABS * slab_bytes(bits);
 }
 
 ALWAYS_INLINE int32_t load_word(const int8_t *q)
@@ -82,7 +92,7 @@ ALWAYS_INLINE __m512 add_group(__m512 y, __m512i dots, __m512 norms, float a)
 
 /* Groups [g0, g0 + count) of all rows; start[g] is where the sums of a group begin. */
 ALWAYS_INLINE void multiply_one(const struct product *p, size_t token, size_t g0, size_t count,
-				const int32_t *start, const struct unpacker *u, uint32_t bits)
+				const int32_t *start, const struct codebooks *u, uint32_t bits)
 {
 	const int8_t *q = p->x->q + (token * p->groups + g0) * TQ_GROUP;
 	const float *scale = p->x->scale + token * p->groups + g0;
@@ -94,25 +104,27 @@ ALWAYS_INLINE void multiply_one(const struct product *p, size_t token, size_t g0
 		for (size_t g = 0; g < count; g++, tile += p->tile_bytes) {
 			/* Four sums, so that none waits for the one before it. */
 			__m512i even[2] = {_mm512_set1_epi32(start[g])}, odd[2] = {{0}};
-			for (size_t unit = 0; unit < UNITS; unit++) {
-				const int8_t *eight = q + g * TQ_GROUP + unit * TQ_UNIT;
-				const struct codes c =
-					make_codes(tile + unit * unit_bytes(bits), u, bits);
-				__m512i *e = &even[unit % 2], *o = &odd[unit % 2];
-				*e = add_products(*e, c.even, load_word(eight));
-				*o = add_products(*o, c.odd, load_word(eight + 4));
+			for (size_t slab = 0; slab < SLABS; slab++) {
+				const uint8_t *planes = tile + slab * slab_bytes(bits);
+				const int8_t *in = q + g * TQ_GROUP + slab * TQ_SLAB;
+#pragma GCC unroll 4
+				for (size_t i = 0; i < SLAB_PAIRS; i++, in += TQ_UNIT) {
+					const struct codes c = make_codes(planes, i, u, bits);
+					__m512i *e = &even[i % 2], *o = &odd[i % 2];
+					*e = add_products(*e, c.even, load_word(in));
+					*o = add_products(*o, c.odd, load_word(in + 4));
+				}
 			}
 			const __m512i dots = _mm512_add_epi32(_mm512_add_epi32(even[0], odd[0]),
 							      _mm512_add_epi32(even[1], odd[1]));
-			y = add_group(y, dots,
-				      load_norms(tile + UNITS * unit_bytes(bits), p->norms),
+			y = add_group(y, dots, load_norms(tile + slabs_bytes(bits), p->norms),
 				      scale[g] * p->gain);
 		}
 		store_up_to_16(p->y + r, left, y);
 	}
 }
 
-ALWAYS_INLINE void multiply_token(const struct product *p, size_t token, const struct unpacker *u,
+ALWAYS_INLINE void multiply_token(const struct product *p, size_t token, const struct codebooks *u,
 				  uint32_t bits)
 {
 	int32_t start[PANEL_GROUPS];
@@ -135,11 +147,6 @@ struct panel {
 	int32_t start[PANEL_GROUPS]; /* of the sums */
 	float a[PANEL_GROUPS];	     /* scale · gain */
 	size_t tokens, groups;
-};
-
-/* Codes of one tile. */
-struct unpacked {
-	struct codes unit[UNITS];
 };
 
 ALWAYS_INLINE void gather(struct panel *to, const struct product *p, const uint32_t *tokens,
@@ -171,10 +178,10 @@ ALWAYS_INLINE void start_sums(__m512i sums[BLOCK_TOKENS], const struct block *b,
 		sums[t] = _mm512_set1_epi32(b->in->start[b->at + t]);
 }
 
-ALWAYS_INLINE void add_unit(__m512i sums[BLOCK_TOKENS], const struct block *b, size_t unit,
+ALWAYS_INLINE void add_pair(__m512i sums[BLOCK_TOKENS], const struct block *b, size_t pair,
 			    struct codes c, size_t count)
 {
-	const int8_t *q = b->in->q[b->at] + unit * TQ_UNIT;
+	const int8_t *q = b->in->q[b->at] + pair * TQ_UNIT;
 
 	for (size_t t = 0; t < count; t++)
 		sums[t] = add_products(sums[t], c.even, load_word(q + t * TQ_GROUP));
@@ -193,30 +200,34 @@ ALWAYS_INLINE void finish_sums(const __m512i sums[BLOCK_TOKENS], const struct bl
 /* The first block of tokens makes the codes and keeps them; the others take them. count is a
  * constant where these are inlined, so that sums stay in registers; codes is NULL if there is but
  * one block. */
-ALWAYS_INLINE void multiply_first(const struct block *b, struct codes codes[UNITS],
-				  const uint8_t *tile, const struct unpacker *u, uint32_t bits,
+ALWAYS_INLINE void multiply_first(const struct block *b, struct codes codes[PAIRS],
+				  const uint8_t *tile, const struct codebooks *u, uint32_t bits,
 				  size_t count)
 {
 	__m512i sums[BLOCK_TOKENS];
 
 	start_sums(sums, b, count);
-	for (size_t unit = 0; unit < UNITS; unit++) {
-		const struct codes made = make_codes(tile + unit * unit_bytes(bits), u, bits);
-		add_unit(sums, b, unit, made, count);
-		if (codes)
-			codes[unit] = made;
+	for (size_t slab = 0; slab < SLABS; slab++) {
+		const uint8_t *planes = tile + slab * slab_bytes(bits);
+#pragma GCC unroll 4
+		for (size_t i = 0; i < SLAB_PAIRS; i++) {
+			const struct codes made = make_codes(planes, i, u, bits);
+			add_pair(sums, b, slab * SLAB_PAIRS + i, made, count);
+			if (codes)
+				codes[slab * SLAB_PAIRS + i] = made;
+		}
 	}
 	finish_sums(sums, b, count);
 }
 
-ALWAYS_INLINE void multiply_other(const struct block *b, const struct codes codes[UNITS],
+ALWAYS_INLINE void multiply_other(const struct block *b, const struct codes codes[PAIRS],
 				  size_t count)
 {
 	__m512i sums[BLOCK_TOKENS];
 
 	start_sums(sums, b, count);
-	for (size_t unit = 0; unit < UNITS; unit++)
-		add_unit(sums, b, unit, codes[unit], count);
+	for (size_t i = 0; i < PAIRS; i++)
+		add_pair(sums, b, i, codes[i], count);
 	finish_sums(sums, b, count);
 }
 
@@ -224,7 +235,7 @@ ALWAYS_INLINE void multiply_other(const struct block *b, const struct codes code
 #define FROM_6(CASE) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12)
 
 ALWAYS_INLINE void multiply_only_block(const struct block *b, size_t count, const uint8_t *tile,
-				       const struct unpacker *u, uint32_t bits)
+				       const struct codebooks *u, uint32_t bits)
 {
 #define CASE(n)                                            \
 	case n:                                            \
@@ -239,8 +250,8 @@ ALWAYS_INLINE void multiply_only_block(const struct block *b, size_t count, cons
 
 /* Where there are several blocks none is smaller than 6. */
 ALWAYS_INLINE void multiply_first_block(const struct block *b, size_t count,
-					struct codes codes[UNITS], const uint8_t *tile,
-					const struct unpacker *u, uint32_t bits)
+					struct codes codes[PAIRS], const uint8_t *tile,
+					const struct codebooks *u, uint32_t bits)
 {
 #define CASE(n)                                             \
 	case n:                                             \
@@ -253,7 +264,7 @@ ALWAYS_INLINE void multiply_first_block(const struct block *b, size_t count,
 }
 
 static __attribute__((noinline)) void multiply_other_block(const struct block *b, size_t count,
-							   const struct codes codes[UNITS])
+							   const struct codes codes[PAIRS])
 {
 #define CASE(n)                              \
 	case n:                              \
@@ -267,17 +278,17 @@ static __attribute__((noinline)) void multiply_other_block(const struct block *b
 
 /* 16 rows by all tokens of the panel, in blocks of as equal a size as can be. */
 ALWAYS_INLINE void multiply_tiles(float y[][TILE_ROWS], const struct panel *in, const uint8_t *tile,
-				  const struct product *p, const struct unpacker *u, uint32_t bits)
+				  const struct product *p, const struct codebooks *u, uint32_t bits)
 {
 	const size_t blocks = (in->tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
 
 	for (size_t g = 0; g < in->groups; g++, tile += p->tile_bytes) {
-		struct codes codes[UNITS];
+		struct codes codes[PAIRS];
 		struct block b = {
 			.in = in,
 			.at = g * in->tokens,
 			.y = y,
-			.norms = load_norms(tile + UNITS * unit_bytes(bits), p->norms),
+			.norms = load_norms(tile + slabs_bytes(bits), p->norms),
 		};
 		size_t count = (in->tokens + blocks - 1) / blocks, left = in->tokens;
 
@@ -297,7 +308,7 @@ ALWAYS_INLINE void multiply_tiles(float y[][TILE_ROWS], const struct panel *in, 
 }
 
 ALWAYS_INLINE void multiply_panel(const struct product *p, const struct panel *in, size_t first,
-				  size_t g0, const struct unpacker *u, uint32_t bits)
+				  size_t g0, const struct codebooks *u, uint32_t bits)
 {
 	for (uint32_t r = 0; r < p->rows; r += TILE_ROWS) {
 		const uint8_t *tile = p->w + r / TILE_ROWS * p->block_bytes + g0 * p->tile_bytes;
@@ -315,13 +326,13 @@ ALWAYS_INLINE void multiply_panel(const struct product *p, const struct panel *i
 
 ALWAYS_INLINE void multiply_tq(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
 			       uint32_t row1, const struct input *x, const uint32_t *tokens,
-			       size_t n, const struct unpacker *u, uint32_t bits)
+			       size_t n, const struct codebooks *u, uint32_t bits)
 {
 	const size_t norm_bytes = w->shape.norms == NORM_F16 ? 2 : 4;
 	struct product p = {
 		.x = x,
 		.groups = tq_groups(x->k),
-		.tile_bytes = UNITS * unit_bytes(bits) + TILE_ROWS * norm_bytes,
+		.tile_bytes = slabs_bytes(bits) + TILE_ROWS * norm_bytes,
 		.y = y + row0,
 		.ldy = ldy,
 		.rows = row1 - row0,

@@ -66,17 +66,40 @@ size_t format_arranged_bytes(const struct shape *s)
 
 /* ---- arranging ---- */
 
-/* One group of `rows` (1 … 16) adjacent rows: units side by side, then norms. `bits` is a constant
- * where this is inlined, so that each copy is a move or two. */
+/* Byte `at` of the packed bytes of each row's slab, 4 · bits of them, which are here as words. */
+static inline __attribute__((always_inline)) uint32_t byte_of(const uint32_t word[][TILE_ROWS],
+							      uint32_t row, size_t at)
+{
+	return word[at / 4][row] >> 8 * (at % 4) & 0xff;
+}
+
+/* One slab of `rows` (1 … 16) adjacent rows. `bits` is a constant where this is inlined, so that
+ * the loops over rows become vectors. */
+static inline __attribute__((always_inline)) void
+interleave_slab(uint8_t *dst, const uint8_t *packed, size_t row_bytes, uint32_t rows, size_t bits)
+{
+	uint32_t word[4][TILE_ROWS] = {{0}}, plane[TILE_ROWS];
+
+	for (uint32_t r = 0; r < rows; r++)
+		for (size_t w = 0; w < bits; w++)
+			memcpy(&word[w][r], packed + r * row_bytes + w * sizeof word[w][r],
+			       sizeof word[w][r]);
+	for (size_t p = 0; p < bits; p++, dst += PLANE_BYTES) {
+		for (uint32_t r = 0; r < TILE_ROWS; r++)
+			plane[r] = byte_of(word, r, p) | byte_of(word, r, bits + p) << 8 |
+				   byte_of(word, r, 2 * bits + p) << 16 |
+				   byte_of(word, r, 3 * bits + p) << 24;
+		memcpy(dst, plane, PLANE_BYTES);
+	}
+}
+
+/* One group of adjacent rows without its norms. */
 static inline __attribute__((always_inline)) void
 interleave_group(uint8_t *dst, const uint8_t *packed, size_t row_bytes, uint32_t rows, size_t bits)
 {
-	for (size_t unit = 0; unit < TQ_GROUP / TQ_UNIT; unit++) {
-		for (uint32_t r = 0; r < rows; r++)
-			memcpy(dst + r * bits, packed + r * row_bytes + unit * bits, bits);
-		memset(dst + rows * bits, 0, (TILE_ROWS - rows) * bits);
-		dst += TILE_ROWS * bits;
-	}
+	for (size_t slab = 0; slab < TQ_GROUP / TQ_SLAB; slab++)
+		interleave_slab(dst + slab * bits * PLANE_BYTES, packed + slab * bits * SLAB_UNITS,
+				row_bytes, rows, bits);
 }
 
 static void interleave_norms(uint8_t *dst, const uint8_t *norms, size_t row_bytes, uint32_t rows,

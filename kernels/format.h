@@ -6,10 +6,12 @@
  * In memory ("arranged") it is laid out for the multiply kernels:
  *   16-bit and 32-bit floats   rows one after the other, as on disk;
  *   TQ    blocks of TILE_ROWS = 16 rows; in a block, group after group of 128 columns; in a group,
- *         16 units, one per 8 columns, each holding the `bits` bytes (8 indices) of row 0, row 1 …
- * row 15; after the 16 units the 16 norms of the group (in the norms' own type). Rows missing from
- * the last block have zero indices and zero norms. So a vector register filled from one unit has
- * lanes that are rows.
+ *         four slabs of 32 columns, then the 16 norms (in their own type). A slab is `bits` planes
+ *         of 64 bytes. Where the packed row has, for 8 columns, `bits` bytes with 8 indices (a
+ *         unit), plane p has byte p of each of the slab's units: byte 4 · row + k is that of unit k.
+ * Rows missing from the last block have zero indices and zero norms.
+ * So a register filled from a plane has rows as 32-bit lanes, and a shift and a mask, the same for
+ * all lanes, lay bare one index in each byte: no byte has to move. Arranging moves bytes alone.
  *
  * No function here allocates or fails; sizes must have been checked by the caller (format_fits).
  */
@@ -32,6 +34,7 @@ enum format {
 enum norm_type { NORM_F16, NORM_F32 }; /* type of a TQ group's norm */
 
 enum { TQ_GROUP = 128, TILE_ROWS = 16, TQ_UNIT = 8 };
+enum { TQ_SLAB = 32, SLAB_UNITS = TQ_SLAB / TQ_UNIT, PLANE_BYTES = TILE_ROWS * SLAB_UNITS };
 
 struct shape {
 	enum format format;

@@ -33,12 +33,12 @@ struct input {
 	const float *scale; /* [tokens][tq_groups(k)], or NULL */
 };
 
-/* Where tq_prepare puts column i of a group: 0 2 4 6 1 3 5 7 in each unit. A window of packed bits
- * that holds two indices is looked up in two tables, for its even and its odd column, and either
- * yields four columns of a row. */
+/* Where tq_prepare puts column i of a group: in each slab of 32 first column 0 of each unit, then
+ * column 1 of each … column 7. What lies in the same bits of a plane's four bytes of a row so meets
+ * four inputs that lie together. */
 static inline size_t tq_input_place(size_t i)
 {
-	return i / TQ_UNIT * TQ_UNIT + i % 2 * (TQ_UNIT / 2) + i % TQ_UNIT / 2;
+	return i / TQ_SLAB * TQ_SLAB + i % TQ_UNIT * SLAB_UNITS + i % TQ_SLAB / TQ_UNIT;
 }
 
 /* One token's look back at positions 0 … length-1 for the query heads that share one key-value head
@@ -66,8 +66,8 @@ struct kernels {
 
 	/* One token's input in 8 bits: each group of 128 is zero-padded, rotated and rounded (to
 	 * nearest even) to q = x / max|x| · 127, scale = max|x| / 127 (0 for a zero group). A group
-	 * with a NaN or an infinity gets scale NaN, which every product with it then shows. Within
-	 * each unit of 8 columns q has the even columns first (tq_input_place). */
+	 * with a NaN or an infinity gets scale NaN, which every product with it then shows. q's
+	 * order is that of tq_input_place. */
 	void (*tq_prepare)(int8_t *q, float *scale, const float *x, uint32_t k);
 	/* tq_quantise_row of tq.h, bit for bit, for whoever has many rows to convert. */
 	bool (*tq_quantise_row)(uint8_t *packed, float *norms, const float *row, uint32_t cols,

@@ -97,11 +97,11 @@ ALWAYS_INLINE int32x4_t round_to_q(float32x4_t y, float32x4_t divisor)
 	return vcvtnq_s32_f32(vmulq_f32(vdivq_f32(y, divisor), vdupq_n_f32(127)));
 }
 
-/* One unit's 8 columns as bytes, the even ones first. */
-ALWAYS_INLINE int8x8_t order_unit(int32x4_t a, int32x4_t b)
+/* A unit's 8 columns as bytes. */
+ALWAYS_INLINE int8x8_t round_unit(float32x4_t low, float32x4_t high, float32x4_t divisor)
 {
-	const int16x4_t even = vmovn_s32(vuzp1q_s32(a, b)), odd = vmovn_s32(vuzp2q_s32(a, b));
-	return vmovn_s16(vcombine_s16(even, odd));
+	return vmovn_s16(vcombine_s16(vmovn_s32(round_to_q(low, divisor)),
+				      vmovn_s32(round_to_q(high, divisor))));
 }
 
 void neon_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k)
@@ -118,9 +118,12 @@ void neon_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k)
 			continue;
 		}
 		const float32x4_t divisor = vdupq_n_f32(max == 0 ? 1 : max);
-		for (size_t i = 0; i < REGISTERS; i += 2)
-			vst1_s8(q + i * NEON_LANES, order_unit(round_to_q(y[i], divisor),
-							       round_to_q(y[i + 1], divisor)));
+		for (size_t i = 0; i < REGISTERS; i += 2 * SLAB_UNITS) {
+			int8x8x4_t units;
+			for (size_t u = 0; u < SLAB_UNITS; u++)
+				units.val[u] = round_unit(y[i + 2 * u], y[i + 2 * u + 1], divisor);
+			vst4_s8(q + i * NEON_LANES, units); /* column 0 of each unit, column 1 … */
+		}
 		scale[g] = max / 127;
 	}
 }

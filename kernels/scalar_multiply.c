@@ -79,16 +79,27 @@ void scalar_multiply_bf16(float *y, size_t ldy, const struct matrix *w, uint32_t
 
 /* ---- TQ ---- */
 
-/* Σ integer[index] · q over one group of one row; `units` is the group's first unit and `lane` the
- * row's place in it. Less than 2^24 in magnitude, so exact in int32 and in f32. */
-static int32_t group_dot(const uint8_t *units, uint32_t lane, const struct tq_codebook *book,
+/* The packed bytes of a row's unit, which lie in as many planes. */
+static uint32_t unit_word(const uint8_t *group, uint32_t unit, uint32_t lane, uint32_t bits)
+{
+	const uint8_t *byte = group + (size_t)(unit / SLAB_UNITS) * bits * PLANE_BYTES;
+	uint32_t word = 0;
+
+	byte += lane * SLAB_UNITS + unit % SLAB_UNITS;
+	for (uint32_t p = 0; p < bits; p++)
+		word |= (uint32_t)byte[(size_t)p * PLANE_BYTES] << 8 * p;
+	return word;
+}
+
+/* Σ integer[index] · q over one group of one row; `group` is its first slab and `lane` the row's
+ * place in it. Less than 2^24 in magnitude, so exact in int32 and in f32. */
+static int32_t group_dot(const uint8_t *group, uint32_t lane, const struct tq_codebook *book,
 			 const int8_t q[TQ_GROUP])
 {
 	int32_t sum = 0;
 
 	for (uint32_t unit = 0; unit < TQ_GROUP / TQ_UNIT; unit++) {
-		uint32_t word = 0;
-		memcpy(&word, units + (size_t)(unit * TILE_ROWS + lane) * book->bits, book->bits);
+		uint32_t word = unit_word(group, unit, lane, book->bits);
 		for (uint32_t i = 0; i < TQ_UNIT; i++) {
 			sum += book->integer[word & (book->levels - 1)] *
 			       q[tq_input_place(unit * TQ_UNIT + i)];
@@ -108,9 +119,9 @@ void scalar_multiply_tq(float *y, size_t ldy, const struct matrix *w, uint32_t r
 {
 	const struct tq_codebook *book = tq_codebook(format_tq_bits(w->shape.format));
 	const size_t groups = tq_groups(x->k);
-	const size_t units_bytes = (size_t)TILE_ROWS * TQ_GROUP / 8 * book->bits;
+	const size_t slabs_bytes = (size_t)TILE_ROWS * TQ_GROUP / 8 * book->bits;
 	const size_t group_bytes =
-		units_bytes + (size_t)TILE_ROWS * (w->shape.norms == NORM_F16 ? 2 : 4);
+		slabs_bytes + (size_t)TILE_ROWS * (w->shape.norms == NORM_F16 ? 2 : 4);
 
 	for (size_t t = 0; t < n; t++) {
 		const size_t token = tokens ? tokens[t] : t;
@@ -124,7 +135,7 @@ void scalar_multiply_tq(float *y, size_t ldy, const struct matrix *w, uint32_t r
 				const int32_t product =
 					group_dot(group, lane, book, x->q + at * TQ_GROUP);
 				const float norm =
-					norm_at(group + units_bytes, lane, w->shape.norms);
+					norm_at(group + slabs_bytes, lane, w->shape.norms);
 				sum = fmaf((float)product, norm * (x->scale[at] * book->gain), sum);
 			}
 			y[t * ldy + r] = sum;

@@ -153,12 +153,31 @@ static uint8_t *random_bytes(struct random *random, size_t bytes)
 	return p;
 }
 
-/* Where format.h says that one unit lies. */
-static size_t unit_offset(const struct shape *s, size_t row, size_t group, size_t unit)
+/* Where format.h says that a group begins: its planes, and then its norms. */
+static size_t group_offset(const struct shape *s, size_t row, size_t group)
 {
 	const size_t bits = format_tq_bits(s->format), norm = s->norms == NORM_F16 ? 2 : 4;
-	const size_t tile = 16 * (16 * bits + norm);
-	return (row / 16 * tq_groups(s->cols) + group) * tile + (unit * 16 + row % 16) * bits;
+	return (row / 16 * tq_groups(s->cols) + group) * 16 * (16 * bits + norm);
+}
+
+/* Byte `byte` of a row's unit (0 … 15) in its group. */
+static size_t byte_offset(const struct shape *s, size_t row, size_t unit, size_t byte)
+{
+	return (unit / 4 * format_tq_bits(s->format) + byte) * 64 + row % 16 * 4 + unit % 4;
+}
+
+static void check_group(const struct shape *s, const uint8_t *group, size_t row,
+			const uint8_t *packed, const uint8_t *norm)
+{
+	const size_t bits = format_tq_bits(s->format), norm_bytes = s->norms == NORM_F16 ? 2 : 4;
+	static const uint8_t zeros[4];
+
+	for (size_t unit = 0; unit < 16; unit++)
+		for (size_t byte = 0; byte < bits; byte++)
+			assert_int_equal(group[byte_offset(s, row, unit, byte)],
+					 packed ? packed[unit * bits + byte] : 0);
+	assert_memory_equal(group + 16 * 16 * bits + row % 16 * norm_bytes, norm ? norm : zeros,
+			    norm_bytes);
 }
 
 static void check_arranged(const struct shape *s, const uint8_t *arranged, const uint8_t *packed,
@@ -166,26 +185,20 @@ static void check_arranged(const struct shape *s, const uint8_t *arranged, const
 {
 	const size_t bits = format_tq_bits(s->format), norm = s->norms == NORM_F16 ? 2 : 4;
 	const size_t groups = tq_groups(s->cols);
-	static const uint8_t zeros[4];
 
 	for (size_t row = 0; row < (s->rows + 15U) / 16 * 16UL; row++) {
 		const int real = row < s->rows;
 		for (size_t g = 0; g < groups; g++) {
 			const size_t at = row * groups + g;
-			for (size_t unit = 0; unit < 16; unit++)
-				assert_memory_equal(arranged + unit_offset(s, row, g, unit),
-						    real ? packed + (at * 16 + unit) * bits : zeros,
-						    bits);
-			const size_t norms_at =
-				unit_offset(s, row / 16 * 16, g, 16) + row % 16 * norm;
-			assert_memory_equal(arranged + norms_at, real ? norms + at * norm : zeros,
-					    norm);
+			check_group(s, arranged + group_offset(s, row, g), row,
+				    real ? packed + at * 16 * bits : NULL,
+				    real ? norms + at * norm : NULL);
 		}
 	}
 }
 
 /* In one go and in pieces; the destination starts out dirty. */
-static void arranging_puts_units_and_norms_where_the_layout_says(void **state)
+static void arranging_puts_planes_and_norms_where_the_layout_says(void **state)
 {
 	(void)state;
 	static const uint32_t rows[] = {1, 15, 16, 17, 33}, cols[] = {1, 128, 129, 300};
@@ -276,7 +289,7 @@ int main(void)
 		cmocka_unit_test(bf16_rounds_to_nearest_even),
 		cmocka_unit_test(sizes_follow_the_layout),
 		cmocka_unit_test(names_are_those_of_the_recipes),
-		cmocka_unit_test(arranging_puts_units_and_norms_where_the_layout_says),
+		cmocka_unit_test(arranging_puts_planes_and_norms_where_the_layout_says),
 		cmocka_unit_test(float_rows_stay_as_they_are),
 		cmocka_unit_test(float_rows_dequantise_to_their_values),
 		cmocka_unit_test(a_padded_row_dequantises_to_its_own_width),
