@@ -4,15 +4,6 @@
 . "$(dirname "$0")/lib.sh"
 question="What is the capital of France?"
 answer="The capital of France is Paris."
-
-complete() { # waits until the store is
-	local i
-	for i in $(seq 600); do
-		[ "$(cat info/state) $(cat info/progress)" = "ready idle" ] && return 0
-		sleep 0.1
-	done
-	fail "$(cat info/state), $(cat info/progress)"
-}
 published() { [ -e "$work"/store/*/tq3/index ]; }
 
 mounted

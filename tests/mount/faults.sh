@@ -109,8 +109,7 @@ begin_stalled() { # a turn in a session of its own, and its reader, which wait f
 	session "$1"
 	faults "$experts read stall=0 after=40"
 	echo "$question" > prompt
-	env --default-signal=INT,TERM cat output >"$work/part" 2>"$work/said" &
-	reader=$!
+	begin_reader output "$work/part" "$work/said"
 	stalled
 }
 release() { # the disk goes on; the reader's status
@@ -152,9 +151,7 @@ interrupted() {
 		wait $reader && fail "the reader succeeded"
 		took=$(($(milliseconds) - start))
 		[ $took -lt 1000 ] || fail "SIG$signal: $took ms"
-		env --default-signal=INT,TERM cat output >"$work/part" &
-		reader=$!
-		sleep 0.1
+		begin_reader output "$work/part"
 	done
 	release
 	same "$(cat "$work/part")" "$right"
@@ -207,11 +204,11 @@ killed() {
 	local start took
 	cd "$m"
 	faults "$experts read stall=0"
-	cat experts/01/020 >/dev/null &
+	begin_reader experts/01/020
 	stalled
 	start=$(milliseconds)
-	kill -9 $!
-	wait $! && fail "it succeeded"
+	kill -9 $reader
+	wait $reader && fail "it succeeded"
 	took=$(($(milliseconds) - start))
 	[ $took -lt 1000 ] || fail "$took ms"
 	faults
@@ -239,19 +236,21 @@ not_mounted() {
 }
 
 unmounts() { # COMMAND…: the mount goes at once, the process with the read in flight
+	local turn file
 	begin_stalled unmounting
-	cat "$m/experts/02/003" >/dev/null 2>&1 &
-	local file=$!
-	sleep 0.1
+	turn=$reader
+	begin_reader "$m/experts/02/003"
+	file=$reader
+	sleep 0.1 # so that it waits, too
 	cd /
 	if [ "$1" = fusermount3 ]; then # not while files are open
-		kill $reader $file
-		wait $reader
+		kill $turn $file
+		wait $turn
 		wait $file
 	fi
 	"$@" || fail "$*"
 	not_mounted
-	wait $reader && fail "the reader succeeded"
+	wait $turn && fail "the reader succeeded"
 	wait $file && fail "the expert's reader succeeded"
 	alive "$daemon" || fail "the process did not wait for its read"
 	faults

@@ -7,11 +7,11 @@ loaded
 interrupted() { # SIGNAL FILE: a waiting cat ends within a second of the signal
 	mkdir sessions/i && cd sessions/i || exit
 	begin_long
-	env --default-signal=INT cat "$2" >/dev/null & # in the background a script's commands ignore it
-	sleep 0.3
+	begin_reader "$2"
+	sleep 0.3 # so that it waits
 	start=$(milliseconds)
-	kill -"$1" $! 2>/dev/null
-	wait $! 2>/dev/null
+	kill -"$1" $reader 2>/dev/null
+	wait $reader 2>/dev/null
 	took=$(($(milliseconds) - start))
 	end_long
 	cd .. && rmdir i

@@ -98,8 +98,10 @@ complete() { # [FOLDER]: waits until that model's store is, which it can be long
 	done
 	fail "not ok complete: $(cat "$info/state"), $(cat "$info/progress")"
 }
-cold() { # for the next mount of complete stores: nothing is read but what somebody asks for
-	find "$work" -xdev -name heat -delete
+# For the next mount of complete stores: nothing is read but what somebody asks for. find goes back to where
+# it was begun, which may be a folder of a mount that is gone.
+cold() {
+	(cd / && find "$work" -xdev -name heat -delete)
 }
 
 # ---- a disk that fails on demand: tests/mount/faultfs.c ----
@@ -203,6 +205,19 @@ fails_with() { # WORDS command…: it fails, and says these words (those of an e
 }
 shell_fails_with() { # WORDS 'shell text'
 	fails_with "$1" bash -c "$2"
+}
+# `cat FILE` behind the test, its process in $reader, where signals reach it: a script's commands in the
+# background ignore SIGINT. Sent before the process is cat, a signal would meet the shell's own traps.
+begin_reader() { # FILE [OUT [SAID]]
+	local i name
+	env --default-signal=INT,TERM LC_ALL=C cat "$1" >"${2:-/dev/null}" 2>"${3:-/dev/null}" &
+	reader=$!
+	for i in $(seq $((limit * 100))); do
+		read -r name 2>/dev/null <"/proc/$reader/comm" || return 0 # it has ended already
+		[ "$name" = cat ] && return 0
+		sleep 0.01
+	done
+	fail "cat $1 did not begin: $name"
 }
 idle() { timeout $limit cat wait >/dev/null; } # in a session's folder
 ask() { echo "$1" > prompt && timeout $limit cat output; }
