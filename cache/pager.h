@@ -91,6 +91,9 @@ struct pager_batch {
 	struct pager_source *source;
 	uint32_t layer, count;
 	const uint32_t *experts; /* the caller's, distinct, for the life of the batch */
+	/* The caller's to set after pager_begin, or NULL: once it is true, pager_next fails with
+	 * -ECANCELED. Who makes it true calls pager_wake. */
+	const _Atomic bool *stop;
 	/* The pager's: */
 	uint8_t *state;	  /* [count] how far each has got */
 	uint32_t held;	  /* returned, not yet put back */
@@ -108,12 +111,14 @@ int pager_begin(struct pager_batch *b, struct pager_source *s, uint32_t layer,
 		const uint32_t *experts, const float *credit, uint32_t n, uint64_t token,
 		struct err *e);
 /* Returns how many were stored in ready (1 … max), 0 when every expert has been returned, or a
- * negative errno (-EIO names the record). -EAGAIN: nothing more can come before something that is
- * held is put back. After another error: put what is held, then pager_end; a later batch tries
- * again. */
+ * negative errno (-EIO names the record, -ECANCELED: stopped). -EAGAIN: nothing more can come
+ * before something that is held is put back. After another error: put what is held, then pager_end;
+ * a later batch tries again. */
 int pager_next(struct pager_batch *b, struct pager_ready *ready, uint32_t max, struct err *e);
 void pager_put(struct pager_batch *b, const struct pager_ready *r);
 void pager_end(struct pager_batch *b); /* nothing may be held; reads in flight go on */
+/* Has the batches that wait look whether they are to stop. From any thread. */
+void pager_wake(struct pager *p);
 
 /* ---- looking ahead ---- */
 

@@ -151,6 +151,11 @@ static int wait_for_change(struct pager_batch *b, struct err *e)
 	return 0;
 }
 
+static bool stopped(const struct pager_batch *b)
+{
+	return b->stop && atomic_load(b->stop);
+}
+
 /* ---- a batch's life ---- */
 
 int pager_begin(struct pager_batch *b, struct pager_source *s, uint32_t layer,
@@ -192,6 +197,10 @@ int pager_next(struct pager_batch *b, struct pager_ready *ready, uint32_t max, s
 		return err_set(e, EINVAL, "a batch was asked for no experts");
 	pthread_mutex_lock(&p->lock);
 	while (rc == 0 && b->left > 0) {
+		if (stopped(b)) {
+			rc = err_set(e, ECANCELED, "stopped");
+			break;
+		}
 		if (b->failed) {
 			rc = b->failed;
 			if (e)
@@ -253,4 +262,11 @@ void pager_end(struct pager_batch *b)
 	pthread_mutex_unlock(&p->lock);
 	free(b->state);
 	*b = (struct pager_batch){0};
+}
+
+void pager_wake(struct pager *p)
+{
+	pthread_mutex_lock(&p->lock); /* or it came between a look at the flag and the wait */
+	pthread_cond_broadcast(&p->changed);
+	pthread_mutex_unlock(&p->lock);
 }

@@ -213,6 +213,7 @@ static int run_experts(struct forward *f, uint32_t layer, uint32_t n, struct err
 			      n > 1 ? m->credit : NULL, m->distinct_count, f->token_count, e);
 	if (got < 0)
 		return got;
+	batch.stop = f->stop;
 	route_predict(f, layer, n); /* while this layer's reads are under way */
 	while ((got = pager_next(&batch, m->ready, m->distinct_count, e)) > 0) {
 		run_wave(f, (uint32_t)got);

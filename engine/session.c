@@ -68,6 +68,13 @@ void session_free(struct session *s)
 	free(s);
 }
 
+/* A step that waits for an expert does not wait on. Lock held. */
+static void stop_step(struct session *s)
+{
+	atomic_store(&s->stop, true);
+	pager_wake(s->model->engine->pager);
+}
+
 void session_end(struct session *s)
 {
 	struct model *m = s->model;
@@ -81,7 +88,7 @@ void session_end(struct session *s)
 		answer_finish(s->answer, -EIO); /* counts only if it was not complete */
 	s->working = false;
 	s->ended = true;
-	atomic_store(&s->stop, true);
+	stop_step(s);
 	if (!s->stepping)
 		session_free(s);
 	pthread_mutex_unlock(&m->lock);
@@ -214,7 +221,7 @@ void session_stop(struct session *s)
 		session_unqueue(s);
 		turn_end(s, "stopped", 0, NULL);
 	} else if (s->working) {
-		atomic_store(&s->stop, true);
+		stop_step(s);
 	}
 	unlock(s);
 	if (ended)

@@ -40,7 +40,8 @@ void session_end(struct session *s);
  * only the tokenizer can tell (invalid UTF-8, too many tokens) fails the answer instead. */
 int session_submit(struct session *s, const char *text, size_t length, struct answer **answer,
 		   struct err *e);
-void session_stop(struct session *s); /* ends the turn; what is written stays */
+/* Ends the turn; what is written stays. It does not wait for experts that are being read. */
+void session_stop(struct session *s);
 int session_reset(struct session *s,
 		  struct err *e);		    /* forgets the conversation; -EBUSY in a turn */
 int session_undo(struct session *s, struct err *e); /* forgets the last turn; -EBUSY, -ENODATA */

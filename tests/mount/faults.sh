@@ -158,14 +158,22 @@ interrupted() {
 }
 claim "a signal ends a reader at once; the turn goes on" interrupted
 
-stops() { # the read in flight is not called back: the turn ends when it does
+stops() { # the read in flight goes on without the turn
 	begin_stalled stopping
 	timeout 5 bash -c 'echo stop > ctl' || fail "the verb waits for the disk"
-	release || fail "the reader failed: $(cat "$work/said")"
-	same "$(cat wait)" stopped
-	answers
+	wait $reader || fail "the reader failed: $(cat "$work/said")"
+	same "$(timeout 5 cat wait)" stopped
+	same "$(cat "$work/part")" "" "the answer so far"
+	same "$(cat error)" ""
+	grep -q 'waiting [1-9]' "$work/faulty/.faults" || fail "nothing stalls any more"
+	echo "$question" > prompt
+	begin_reader output "$work/part" "$work/said"
+	stalled
+	alive $reader || fail "the next turn did not wait: $(cat "$work/said")"
+	release || fail "the next turn failed: $(cat "$work/said")"
+	same "$(cat "$work/part")" "$right"
 }
-claim "echo stop > ctl is taken at once" stops
+claim "echo stop > ctl ends the turn at once; the next one waits for the disk and is right" stops
 
 removed() {
 	local start took

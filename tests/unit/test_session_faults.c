@@ -210,18 +210,43 @@ static void looking_and_settings_do_not_wait_for_it(void **state)
 	session_end(s);
 }
 
-static void a_turn_that_was_stopped_meanwhile_ends_with_the_read(void **state)
+static void
+a_turn_that_is_stopped_meanwhile_ends_at_once_and_the_next_waits_for_the_disk(void **state)
 {
 	(void)state;
 	struct session *s = test_greedy_session(&fable);
 	struct answer *a = submit_hanging(s);
 	int code;
 	session_stop(s);
-	let_go();
-	free(test_read(a, &code));
+	test_same_text(test_read(a, &code), strdup("\n"));
 	assert_int_equal(code, 0);
 	assert_int_equal(session_status(s), SESSION_STOPPED);
-	test_answer(s, capital, paris);
+	assert_true(faults.held);
+	a = test_submit(s, capital); /* needs what hangs */
+	assert_true(session_working(s));
+	assert_true(faults.held);
+	let_go();
+	test_same_text(test_read(a, &code), strdup(paris));
+	session_end(s);
+}
+
+static void a_turn_can_be_stopped_again_and_again_while_one_read_hangs(void **state)
+{
+	(void)state;
+	struct session *s = test_greedy_session(&fable), *beside = test_greedy_session(&fable);
+	struct answer *a = submit_hanging(s), *other = test_submit(beside, capital);
+	int code;
+	for (int i = 0; i < 20; i++) {
+		session_stop(s);
+		free(test_read(a, &code));
+		assert_int_equal(code, 0);
+		a = test_submit(s, capital);
+	}
+	assert_true(faults.held);
+	let_go();
+	test_same_text(test_read(a, &code), strdup(paris));
+	test_same_text(test_read(other, &code), strdup(paris));
+	session_end(beside);
 	session_end(s);
 }
 
@@ -234,6 +259,8 @@ static void a_session_that_is_ended_meanwhile_ends_at_once(void **state)
 	session_end(s);
 	free(test_read(a, &code));
 	assert_int_equal(code, -EIO);
+	while (engine_context_used(fable.engine)) /* what it had comes back */
+		(void)nanosleep(&fault_moment, NULL);
 	assert_true(faults.held);
 	let_go();
 	s = test_greedy_session(&fable);
@@ -266,7 +293,8 @@ int main(void)
 		TEST(whichever_read_of_the_loading_fails_it_says_so_and_the_next_prompt_loads),
 		TEST(another_model_answers_while_a_read_hangs),
 		TEST(looking_and_settings_do_not_wait_for_it),
-		TEST(a_turn_that_was_stopped_meanwhile_ends_with_the_read),
+		TEST(a_turn_that_is_stopped_meanwhile_ends_at_once_and_the_next_waits_for_the_disk),
+		TEST(a_turn_can_be_stopped_again_and_again_while_one_read_hangs),
 		TEST(a_session_that_is_ended_meanwhile_ends_at_once),
 		TEST(those_who_queue_behind_it_are_answered_when_it_comes),
 	};
