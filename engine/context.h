@@ -1,9 +1,9 @@
 /* A session's computed context: the tokens it has seen and their keys and values.
  *
  * Key-value memory comes in blocks of 64 positions, each holding all layers, committed as the
- * context grows and counted against the budget that all sessions of all models share. In a block
- * lies, for each layer and key-value head, keys [head_dim][64] and then values [64][head_dim]
- * (kernels.h).
+ * context grows and counted, in whole pages, against the budget that all sessions of all models
+ * share; the system has them back when they are given up. In a block lies, for each layer and
+ * key-value head, keys [head_dim][64] and then values [64][head_dim] (kernels.h).
  *
  * A context belongs to one thread at a time: its model's generation thread while a turn is in
  * progress.
@@ -26,7 +26,7 @@ struct context {
 	struct context_budget *budget;
 	enum kv_type type;
 	uint32_t kv_heads, head_dim;
-	size_t block_bytes;
+	size_t block_bytes;  /* whole pages: what is mapped is what is counted */
 	const void **blocks; /* block_count pointers; owned */
 	uint32_t block_count, block_room;
 	struct token_list tokens; /* tokens.count positions are computed */

@@ -1,0 +1,159 @@
+/* Key-value memory: what is counted is what is mapped, and the system has it back. */
+#include "engine/context.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <errno.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED true
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED true
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED false
+#endif
+
+/* A block of 1 MiB in F16. */
+static const struct config wide = {.layers = 8, .kv_heads = 4, .head_dim = 128};
+enum { WIDE_BLOCK = 1 << 20 };
+
+static struct context_budget budget;
+static struct err e;
+
+static int setup(void **state)
+{
+	(void)state;
+	budget = (struct context_budget){.limit = 1 << 30};
+	return 0;
+}
+
+static size_t page_bytes(void)
+{
+	return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Of this process: field 0 of statm is its address space, 1 what of it is in memory. */
+static size_t memory_bytes(int field)
+{
+	char line[256];
+	FILE *statm = fopen("/proc/self/statm", "re");
+	assert_non_null(statm);
+	assert_non_null(fgets(line, sizeof line, statm));
+	(void)fclose(statm);
+	char *number = line;
+	size_t pages = strtoul(number, &number, 10);
+	for (int i = 0; i < field; i++)
+		pages = strtoul(number, &number, 10);
+	return pages * page_bytes();
+}
+
+static void blocks_are_counted_in_the_pages_that_they_take(void **state)
+{
+	(void)state;
+	static const struct config small = {.layers = 1, .kv_heads = 1, .head_dim = 8};
+	struct context x;
+	context_init(&x, &budget, &small, KV_F16); /* 2048 bytes a block */
+	assert_int_equal(context_reserve(&x, 1, &e), 0);
+	assert_int_equal(budget.used, page_bytes());
+	assert_int_equal(context_reserve(&x, KV_BLOCK, &e), 0);
+	assert_int_equal(budget.used, page_bytes());
+	assert_int_equal(context_reserve(&x, 3 * KV_BLOCK + 1, &e), 0);
+	assert_int_equal(budget.used, 4 * page_bytes());
+	for (uint32_t i = 0; i < x.block_count; i++) {
+		assert_int_equal((uintptr_t)x.blocks[i] % 64, 0);
+		memset((void *)x.blocks[i], 0xff, x.block_bytes);
+	}
+	context_free(&x);
+	assert_int_equal(budget.used, 0);
+}
+
+/* What sessions leave between the blocks of others must not keep them in memory. */
+static void what_a_context_gives_up_the_system_has_back(void **state)
+{
+	(void)state;
+	enum { BLOCKS = 64, KEPT = 16 };
+	void *between[BLOCKS];
+	struct context x;
+	context_init(&x, &budget, &wide, KV_F16);
+	for (int round = 0; round < 3; round++) {
+		for (uint32_t i = 0; i < BLOCKS; i++) {
+			assert_int_equal(context_reserve(&x, (i + 1) * KV_BLOCK, &e), 0);
+			assert_int_equal(budget.used, (uint64_t)(i + 1) * WIDE_BLOCK);
+			memset((void *)x.blocks[i], 1, x.block_bytes);
+			between[i] = malloc(100);
+			assert_non_null(between[i]);
+		}
+		size_t mapped = memory_bytes(0), resident = memory_bytes(1);
+		x.tokens.count = KEPT * KV_BLOCK;
+		context_rollback(&x, KEPT * KV_BLOCK);
+		assert_int_equal(budget.used, (uint64_t)KEPT * WIDE_BLOCK);
+		assert_true(mapped - memory_bytes(0) >= (BLOCKS - KEPT) * (size_t)WIDE_BLOCK);
+		/* The kernel counts with an error of some pages for each thread. */
+		assert_true(resident - memory_bytes(1) >= (BLOCKS - KEPT - 2) * (size_t)WIDE_BLOCK);
+		context_rollback(&x, 0);
+		assert_int_equal(budget.used, 0);
+		for (uint32_t i = 0; i < BLOCKS; i++)
+			free(between[i]);
+	}
+	context_free(&x);
+}
+
+static void a_budget_that_is_used_up_takes_no_memory(void **state)
+{
+	(void)state;
+	struct context x;
+	budget.limit = 2 * WIDE_BLOCK + WIDE_BLOCK / 2;
+	context_init(&x, &budget, &wide, KV_F16);
+	assert_int_equal(context_reserve(&x, 3 * KV_BLOCK, &e), -ENOSPC);
+	assert_non_null(strstr(e.text, "context_budget"));
+	assert_int_equal(budget.used, 2 * WIDE_BLOCK);
+	context_free(&x);
+	assert_int_equal(budget.used, 0);
+}
+
+static void without_memory_nothing_is_counted(void **state)
+{
+	(void)state;
+	struct context x;
+	struct rlimit before;
+	if (SANITIZED) {
+		print_message("not under a sanitizer: skipped, its own memory would run out\n");
+		skip();
+	}
+	context_init(&x, &budget, &wide, KV_F16);
+	assert_int_equal(context_reserve(&x, KV_BLOCK, &e), 0); /* and the table with it */
+	assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+	struct rlimit tight = {memory_bytes(0), before.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_AS, &tight), 0);
+	int failed = context_reserve(&x, 2 * KV_BLOCK, &e);
+	assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+	assert_int_equal(failed, -ENOMEM);
+	assert_non_null(strstr(e.text, "1048576 bytes of context"));
+	assert_int_equal(budget.used, WIDE_BLOCK);
+	assert_int_equal(context_reserve(&x, 2 * KV_BLOCK, &e), 0);
+	context_free(&x);
+	assert_int_equal(budget.used, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(blocks_are_counted_in_the_pages_that_they_take, setup),
+		cmocka_unit_test_setup(what_a_context_gives_up_the_system_has_back, setup),
+		cmocka_unit_test_setup(a_budget_that_is_used_up_takes_no_memory, setup),
+		cmocka_unit_test_setup(without_memory_nothing_is_counted, setup),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
