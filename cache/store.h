@@ -186,8 +186,11 @@ bool store_writer_wait(struct store_writer *w, uint32_t unit, unsigned milliseco
  * that were not in then never come in. One per writer. */
 int store_writer_view(struct store_writer *w, struct store **out, struct err *e);
 
-/* Publishes the store if every unit is in, else fails and keeps the journal for a resume. Frees w
- * and the lock either way. No put may be open. */
+/* Publishes the store if every unit is in, else fails. No put may be open. After a failure it may
+ * be called again and goes on where it failed, unless a sync of the data did (store_writer_failed).
+ * Either way only store_writer_close, with keep, is left to do. */
+int store_writer_publish(struct store_writer *w, struct err *e);
+/* Both: if it is not published, the journal is kept for a resume. Frees w and the lock. */
 int store_writer_finish(struct store_writer *w, struct err *e);
 /* Gives up for now. keep: leave the journal for a later resume; else remove what was written. */
 void store_writer_close(struct store_writer *w, bool keep);

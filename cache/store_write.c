@@ -341,20 +341,33 @@ static int rename_partial(const struct store_writer *w, const char *from, const 
 }
 
 /* A stale index goes before the data it describes is replaced, and the new one comes when the new
- * data is certainly in place: at no moment does an index stand beside data that is not its own. */
+ * data is certainly in place: at no moment does an index stand beside data that is not its own.
+ * After a failure it is called again: write_index has changed the folder since, so that a sync of
+ * it cannot pass over what an earlier one failed to write. */
 static int rename_files(struct store_writer *w, struct err *e)
 {
 	int rc = io_remove(w->dir, STORE_INDEX);
 	if (rc && rc != -ENOENT)
 		return store_write_error(e, -rc, w->folder, STORE_INDEX);
 	rc = store_folder_sync(w->dir, w->folder, e);
-	for (int i = 0; !rc && i < DATA_FILES; i++)
-		rc = rename_partial(w, w->file[i].partial, w->file[i].name, e);
+	for (int i = 0; !rc && i < DATA_FILES; i++) {
+		if (!w->renamed[i])
+			rc = rename_partial(w, w->file[i].partial, w->file[i].name, e);
+		w->renamed[i] = !rc;
+	}
 	if (!rc)
 		rc = store_folder_sync(w->dir, w->folder, e);
 	if (!rc)
 		rc = rename_partial(w, STORE_INDEX STORE_PARTIAL, STORE_INDEX, e);
 	return rc ? rc : store_folder_sync(w->dir, w->folder, e);
+}
+
+/* A second sync would succeed, whatever became of the data. */
+static void fail_for_good(struct store_writer *w, const struct err *why)
+{
+	pthread_mutex_lock(&w->mutex);
+	w->failure = *why;
+	pthread_mutex_unlock(&w->mutex);
 }
 
 static int publish(struct store_writer *w, struct err *e)
@@ -369,18 +382,26 @@ static int publish(struct store_writer *w, struct err *e)
 		return err_set(e, w->failure.code, "%s", w->failure.text);
 	for (int i = 0; i < DATA_FILES; i++) { /* a head alone is in no group */
 		int rc = store_file_sync(w->file[i].fd, w->folder, w->file[i].partial, e);
-		if (rc)
+		if (rc) {
+			fail_for_good(w, e);
 			return rc;
+		}
 	}
 	int rc = write_index(w, e);
 	return rc ? rc : rename_files(w, e);
 }
 
-int store_writer_finish(struct store_writer *w, struct err *e)
+int store_writer_publish(struct store_writer *w, struct err *e)
 {
 	int rc = publish(w, e);
 	if (!rc) /* complete: a journal that stays behind would be harmless */
 		(void)io_remove(w->dir, STORE_JOURNAL);
+	return rc;
+}
+
+int store_writer_finish(struct store_writer *w, struct err *e)
+{
+	int rc = store_writer_publish(w, e);
 	store_writer_close(w, true);
 	return rc;
 }

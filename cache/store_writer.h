@@ -28,6 +28,7 @@ struct store_writer {
 	bool resumed; /* some units were LEFT */
 	bool lent;    /* index and state belong to a view, which outlives this */
 	struct data_file file[DATA_FILES];
+	bool renamed[DATA_FILES]; /* from partial to name, by an attempt to publish */
 	struct store_index index; /* filled unit by unit, and published at the end */
 	struct plan_digest digest;
 	uint64_t expected_bytes; /* of experts.safetensors, for the check of space */

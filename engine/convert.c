@@ -370,13 +370,18 @@ int converter_publish(struct converter *c, struct err *e)
 	pthread_mutex_lock(&c->lock);
 	while (c->makers > 0)
 		pthread_cond_wait(&c->changed, &c->lock);
-	struct store_writer *w = c->writer;
+	if (c->writer)
+		c->complete = c->writer;
 	c->writer = NULL;
 	pthread_mutex_unlock(&c->lock);
-	int failed = store_writer_finish(w, e);
 	/* Whoever wants the checkpoint's space back need not unmount for it. */
 	sources_close(&c->sources);
-	return failed;
+	int failed = store_writer_publish(c->complete, e);
+	if (failed)
+		return failed;
+	store_writer_close(c->complete, true);
+	c->complete = NULL;
+	return 0;
 }
 
 int convert_finish(struct converter *c, struct err *e)
@@ -391,6 +396,8 @@ void convert_close(struct converter *c)
 	if (!c)
 		return;
 	converter_rest_end(c);
+	if (c->complete)
+		store_writer_close(c->complete, true);
 	close_writer(c, !c->differently);
 	sources_close(&c->sources);
 	atomic_store(&c->v.progress->total, 0);

@@ -4,7 +4,8 @@
  * ready with a store that grows (convert_view): an expert that is touched and not yet in it is made
  * on demand (convert_make_expert), and threads of low priority make the rest in the order of the
  * file (convert_rest_start), while nobody asks anything; the last of them publishes the store,
- * under the readers' feet and without their noticing.
+ * under the readers' feet and without their noticing. If that fails it is tried again when a turn
+ * has ended, or after a minute.
  *
  * Tensors stream through: no more than a unit (a row chunk or one expert's record) and a MiB of its
  * source per thread are in memory, or two records where they are coded. An interrupted conversion

@@ -10,7 +10,8 @@
 /* Somebody waits for an expert that a thread of low priority has begun. On a busy machine that
  * thread may not run for long: beyond this, making it a second time is faster. */
 enum { PATIENCE_MS = 100 };
-/* After a write that failed: until there may be space again. Making one on demand tries at once. */
+/* After a write that failed: until there may be space again. Making one on demand tries at once,
+ * and so does publishing when a turn has ended. */
 static const uint64_t retry_after_ns = UINT64_C(60) * 1000000000;
 /* Others get ten times as much of a core that both want. SCHED_IDLE would leave the rest 3 of 1000,
  * and an expert or a group of commits begun just before a prompt would hold that up for seconds; as
@@ -220,17 +221,36 @@ static void note(struct converter *c, uint32_t unit, int failed, const struct er
 	report(c, CONVERT_TROUBLE, e);
 }
 
-/* The lock is held, by the thread that found that nothing is left. */
-static void finish(struct converter *c)
+/* The lock is held, and released meanwhile. Whether to try to publish again, when it is time. */
+static bool wait_to_publish(struct converter *c)
+{
+	while (!c->quit && (!c->let || now_ns() < c->retry_ns))
+		wait_for_change(c);
+	return !c->quit;
+}
+
+/* The lock is held, and released meanwhile. */
+static bool publish(struct converter *c)
 {
 	struct err e = {0};
 	pthread_mutex_unlock(&c->lock);
-	int failed = converter_publish(c, &e);
+	bool published = !converter_publish(c, &e);
 	pthread_mutex_lock(&c->lock);
-	if (failed)
-		atomic_store(&c->v.progress->stopped, true);
-	report(c, failed ? CONVERT_TROUBLE : CONVERT_COMPLETE, &e);
-	if (!failed) /* last: who sees that nothing is converted any more finds the store */
+	c->retry_ns = now_ns() + retry_after_ns;
+	atomic_store(&c->v.progress->stopped, !published);
+	report(c, published ? CONVERT_COMPLETE : CONVERT_TROUBLE,
+	       published ? &(struct err){0} : &e);
+	return published;
+}
+
+/* The lock is held, by the thread that found that nothing is left. */
+static void finish(struct converter *c)
+{
+	bool published;
+	while (!(published = publish(c)) && !store_writer_failed(c->complete))
+		if (!wait_to_publish(c))
+			break;
+	if (published) /* last: who sees that nothing is converted any more finds the store */
 		atomic_store(&c->v.progress->total, 0);
 }
 
@@ -287,6 +307,8 @@ int convert_rest_start(struct converter *c, struct err *e)
 void convert_rest_let(struct converter *c, bool work)
 {
 	pthread_mutex_lock(&c->lock);
+	if (work && !c->let && c->publishing)
+		c->retry_ns = 0; /* a turn has ended */
 	c->let = work;
 	if (work)
 		pthread_cond_broadcast(&c->changed);

@@ -21,7 +21,7 @@ struct converter {
 
 	pthread_mutex_t lock; /* of what follows */
 	pthread_cond_t changed;
-	struct store_writer *writer; /* NULL once it publishes; constant while makers > 0 */
+	struct store_writer *writer; /* NULL once all is in; constant while makers > 0 */
 	uint32_t makers;	     /* threads in convert_make_expert that use the writer */
 	struct idle_encoder *idle;   /* for the makers to come */
 	bool over;		     /* CONVERT_AGAIN was reported */
@@ -36,6 +36,10 @@ struct converter {
 	bool *damaged;	  /* [records] its source is */
 	uint32_t damaged_count;
 	uint64_t retry_ns; /* nothing is tried before: a write failed; 0: it did not */
+
+	/* Of the thread that publishes, and of convert_close: the writer when all is in, until the
+	 * store is published. */
+	struct store_writer *complete;
 };
 
 /* Makes one expert in record[] and puts it into the store. -EEXIST: it is in, or being made
@@ -44,7 +48,8 @@ int converter_put_expert(struct converter *c, struct encoder *x, uint32_t unit, 
 			 struct err *e);
 /* Counts a unit that is in, once. */
 void converter_count(struct converter *c, uint32_t unit);
-/* All units are in: publishes, without the lock. The writer is gone, whatever comes of it. */
+/* All units are in: publishes, without the lock; by one thread. May be tried again after a failure,
+ * unless c->complete says that it failed for good. */
 int converter_publish(struct converter *c, struct err *e);
 /* Ends the rest's threads and frees the encoders. */
 void converter_rest_end(struct converter *c);

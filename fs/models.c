@@ -158,23 +158,43 @@ void models_close(struct mount *m)
 		mounted_free(m->models[--m->model_count]);
 }
 
+/* What is wrong with a model, in the words that go before the reason; NULL: nothing is. */
+static const char *trouble(const struct mounted *model)
+{
+	struct model_progress progress;
+	if (model_state(model->model) == MODEL_FAILED)
+		return "";
+	model_progress(model->model, &progress);
+	if (strcmp(progress.doing, "stopped") != 0)
+		return NULL;
+	return "converting it has stopped, and goes on after a prompt or with the next mount once "
+	       "it can: ";
+}
+
+/* Tells it once. A reason that is not there yet is told by the next look. */
+static void tell(struct mounted *model, const char *words)
+{
+	struct err e;
+	char why[sizeof e.text];
+	model_error(model->model, why, sizeof why);
+	if (model->failure_told || !*why)
+		return;
+	err_set(&e, EIO, "%s: %s%s", model->name, words, why);
+	mount_failure(model->mount, &e);
+	model->failure_told = true;
+}
+
 bool models_watch(struct mount *m)
 {
 	bool loading = false;
 	for (size_t i = 0; i < m->model_count; i++) {
 		struct mounted *model = m->models[i];
-		enum model_state state = model_state(model->model);
-		loading |= state == MODEL_LOADING;
-		if (state != MODEL_FAILED)
+		const char *words = trouble(model);
+		loading |= model_state(model->model) == MODEL_LOADING;
+		if (words)
+			tell(model, words);
+		else
 			model->failure_told = false;
-		else if (!model->failure_told) {
-			struct err e;
-			char why[sizeof e.text];
-			model_error(model->model, why, sizeof why);
-			err_set(&e, EIO, "%s: %s", model->name, why);
-			mount_failure(m, &e);
-			model->failure_told = true;
-		}
 	}
 	return loading;
 }

@@ -70,7 +70,7 @@ struct mounted {
 	char *config; /* config.json as it was at mount */
 	size_t config_length;
 	struct timespec config_time; /* its modification: what static files show */
-	bool failure_told;	     /* its failure to load is in MOUNT/error already */
+	bool failure_told; /* its failure to load or to be converted is in MOUNT/error already */
 };
 
 struct mount {
@@ -113,8 +113,8 @@ void mount_changed(void *ctx, void *user);
  * sentence in MOUNT/error. Blocks for the small files. */
 int models_add(struct mount *m, const char *path, struct err *e);
 void models_close(struct mount *m); /* blocks until the steps in progress end */
-/* Tells MOUNT/error about models that failed to load since the last call. True while one is
- * loading. */
+/* Tells MOUNT/error about models that failed to load, or whose conversion stopped, since the last
+ * call. True while one is loading. */
 bool models_watch(struct mount *m);
 
 /* ---- sessions.c ---- */

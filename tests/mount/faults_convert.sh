@@ -101,7 +101,8 @@ stops_in_words() { # STATE WORDS RULE…
 	progresses_to stopped
 	same "$(cat info/state)" "$state"
 	grep -q "^stopped at [0-9]* %: $store/.*$words" info/progress || fail "progress: $(cat info/progress)"
-	[ "$state" = ready ] || grep -q "$store/.*$words" ../error || fail "error: $(cat ../error)"
+	grep -q "$(basename "$MODEL"): .*$store/.*$words" ../error || fail "error: $(cat ../error)"
+	[ "$state" != ready ] || grep -q "converting it has stopped" ../error || fail "error: $(cat ../error)"
 	[ "$(struck)" -gt 0 ] || fail "nothing failed"
 	answers_not "$words"
 	timeout 5 ls -lR "$mnt" >/dev/null || fail ls
@@ -137,23 +138,61 @@ unpublished() { # RULE…: all of it is there but not under its names, which tak
 	begin "$@"
 	loaded
 	progresses_to "stopped at 100 %: $store/"
-	grep -q "cannot be .*: Input/output error" info/progress || fail "progress: $(cat info/progress)"
+	grep -q "cannot be .*: Input/output error\|No space left" info/progress || fail "progress: $(cat info/progress)"
+	grep -q "cannot be .*: Input/output error\|No space left" ../error || fail "error: $(cat ../error)"
 	[ "$(struck)" -gt 0 ] || fail "nothing failed"
-	answers
 	no_store
-	faults
+}
+published_later() { # RULE…, each of which fails once: a turn's end is when it is tried again
+	unpublished "$@"
 	answers
+	same_store
+	cd /
+	unmounted
+	mounted
+	answers
+}
+claim "a rename that fails leaves a model that answers; after a turn the store is completed" \
+	published_later "*partial rename error=EIO count=1"
+claim "…also when one file has its name already" \
+	published_later "*dense.safetensors.partial rename error=ENOSPC count=1"
+claim "…when both have, and the index cannot get its name" \
+	published_later "*index.partial rename error=EIO count=1"
+claim "…when it is the index that cannot be written" published_later "*index.partial write error=ENOSPC count=1"
+claim "…or synced" published_later "*index.partial sync error=EIO count=1"
+published_by_the_next() { # RULE…
+	unpublished "$@"
+	answers
+	progresses_to "stopped at 100 %"
+	no_store
 	cd /
 	unmounted
 	no_store
+	faults
 	mounted
 	answers
 	same_store
 }
-claim "a rename that fails leaves a model that answers; the next mount completes the store" \
-	unpublished "*partial rename error=EIO"
-claim "…also when one file has its name already" unpublished "*dense.safetensors.partial rename error=EIO"
-claim "…and when it is the index that cannot be written" unpublished "*index.partial write error=EIO"
+claim "where it goes on failing, the next mount completes it" published_by_the_next "*partial rename error=EIO"
+claim "…also when one file has its name already" \
+	published_by_the_next "*dense.safetensors.partial rename error=EIO"
+unsynced() { # at the very end: until then the experts stall, while all that the dense part wrote is synced
+	begin "$experts write stall=0 after=20"
+	loaded
+	stalled
+	faults "*dense.safetensors.partial sync error=EIO count=1"
+	progresses_to "stopped at 100 %"
+	same "$(struck)" 1 "failed syncs"
+	answers
+	progresses_to "stopped at 100 %"
+	no_store
+	cd /
+	unmounted
+	mounted
+	answers
+	same_store
+}
+claim "data whose last sync failed is not published before it was looked at: a second sync would say nothing" unsynced
 
 # ---- what is gone on with ----
 

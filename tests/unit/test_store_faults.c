@@ -265,6 +265,56 @@ static void a_folder_that_fails_anywhere_publishes_nothing_wrong(void **state)
 	fail_everywhere(*state, OP_FOLDER, EIO);
 }
 
+/* A writer that has all units. */
+static struct store_writer *written(struct fixture *f)
+{
+	struct store_writer *w;
+	assert_int_equal(store_writer_open(&w, f->t.folder, &f->t.plan, &f->e), 0);
+	for (uint32_t unit = 0; unit < test_units(&f->t); unit++)
+		assert_int_equal(test_put(&f->t, w, unit, &f->e), 0);
+	return w;
+}
+
+/* Fails the n-th of these operations of publishing, for every n there is, and tries again. */
+static void publish_again_after(struct fixture *f, unsigned operations, int code)
+{
+	for (long n = 1, failed = 0;; n++) {
+		struct store_writer *w = written(f);
+		faults.fail_code = code;
+		faults.fail_at = n;
+		faults.failable = 0;
+		faults.fail_on = operations;
+		int rc = store_writer_publish(w, &f->e);
+		faults.fail_on = 0;
+		if (rc) {
+			assert_int_equal(rc, -code);
+			assert_non_null(strstr(f->e.text, f->t.folder));
+			failed++;
+			if (!store_writer_failed(w))
+				assert_int_equal(store_writer_publish(w, &f->e), 0);
+			else /* data may be lost, which only reading it tells */
+				assert_int_equal(store_writer_publish(w, &f->e), -code);
+		}
+		bool published = !store_writer_failed(w);
+		store_writer_close(w, true);
+		if (!published)
+			assert_int_equal(convert(f, false), 0);
+		assert_int_equal(look(&f->t, &f->e), 0);
+		test_folder_remove(f->t.folder);
+		if (faults.failable < n) {
+			assert_true(failed > 0);
+			return;
+		}
+	}
+}
+
+static void a_publication_that_failed_anywhere_is_gone_on_with(void **state)
+{
+	publish_again_after(*state, OP_FOLDER, EIO);
+	publish_again_after(*state, OP_WRITE, ENOSPC);
+	publish_again_after(*state, OP_SYNC, EIO);
+}
+
 static void a_full_disk_leaves_nothing_behind(void **state)
 {
 	struct fixture *f = *state;
@@ -372,6 +422,7 @@ int main(void)
 		TEST(a_disk_that_fills_up_at_any_write_is_an_error_in_words),
 		TEST(a_sync_that_fails_anywhere_publishes_nothing_wrong),
 		TEST(a_folder_that_fails_anywhere_publishes_nothing_wrong),
+		TEST(a_publication_that_failed_anywhere_is_gone_on_with),
 		TEST(a_full_disk_leaves_nothing_behind),
 		TEST(too_little_space_is_said_before_anything_is_written),
 		TEST(too_little_space_for_the_rest_keeps_what_is_there),
@@ -385,6 +436,7 @@ int main(void)
 		CODED(a_disk_that_fills_up_at_any_write_is_an_error_in_words),
 		CODED(a_sync_that_fails_anywhere_publishes_nothing_wrong),
 		CODED(a_folder_that_fails_anywhere_publishes_nothing_wrong),
+		CODED(a_publication_that_failed_anywhere_is_gone_on_with),
 		CODED(after_a_failed_sync_nothing_more_is_accepted),
 		CODED(a_coded_record_that_cannot_be_written_ends_the_conversion),
 		CODED(space_for_a_coded_store_is_what_it_is_expected_to_take),
