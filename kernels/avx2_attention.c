@@ -1,36 +1,73 @@
 /* AVX2 attention: lanes are positions while scores are computed, dimensions while values are
  * summed.
  *
- * Several query heads share a block of keys and values, so blocks are the outer loop and each
- * block is read from the cache by all heads of a chunk. Heads do not influence each other.
+ * A query is one head of one token. Up to 4 of them are a tile, whose sums for 24 columns stay in
+ * registers: 12 registers of sums, 3 of keys or values, 1 of a query's factor. So a vector that is
+ * loaded (and widened, which costs two operations) is used 4 times and a factor 3 times; both units
+ * for multiplication are busy, as they are not when a sum's latency of 4 cycles must be hidden by
+ * fewer than 8 sums, and no other shape of 16 registers needs fewer operations for 8 queries. All
+ * tiles take the same columns before the next ones, since keys or values of a block alone fill the
+ * nearest cache in f32. Queries do not influence each other.
  */
 #if defined(__x86_64__)
 
 #include "kernels/avx2.h"
 
 enum {
-	HEADS_AT_ONCE = 16,
-	SCORES = KV_BLOCK / AVX2_LANES, /* registers of scores */
-	COLUMNS = 8,			/* registers of value sums */
+	QUERIES_AT_ONCE = 64,
+	TILE = 4,      /* queries */
+	REGISTERS = 3, /* of positions or dimensions, for each query of a tile */
+	CACHE_LINE = 64,
 };
 
-typedef __m256 load8_fn(const void *block, size_t at); /* elements at … at+7 */
+struct query {
+	float *out;
+	uint32_t length; /* positions that it sees */
+	float max, sum;	 /* of its softmax, over the blocks so far */
+};
 
-ALWAYS_INLINE __m256 load8_f32(const void *block, size_t at)
+/* What one query does with the keys or the values of a block:
+ * sum[column] += Σ_k factor[k] · row[k][column] over k in [0, terms). */
+struct product {
+	float *sum;
+	const float *factor;
+	size_t terms;
+};
+
+/* Queries that go through the blocks together; their lengths ascend. */
+struct batch {
+	size_t count;
+	struct query query[QUERIES_AT_ONCE];
+	_Alignas(32) float p[QUERIES_AT_ONCE][KV_BLOCK]; /* scores, then probabilities */
+	struct product scores[QUERIES_AT_ONCE], values[QUERIES_AT_ONCE];
+};
+
+/* The keys (a row for each dimension) or the values (a row for each position) of a block. */
+struct rows {
+	const void *first;
+	size_t stride, columns; /* elements */
+	const char *ahead;	/* what is needed next, as large as all rows together */
+	size_t tiles;		/* that share in asking for it */
+};
+
+ALWAYS_INLINE size_t element_size(enum kv_type type)
 {
-	return _mm256_loadu_ps((const float *)block + at);
+	return type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
 }
 
-ALWAYS_INLINE __m256 load8_f16(const void *block, size_t at)
+/* type is a constant where this is inlined, here and below. */
+ALWAYS_INLINE __m256 load8(const void *elements, enum kv_type type, size_t at)
 {
-	const uint16_t *p = (const uint16_t *)block + at;
-	return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
+	if (type == KV_F32)
+		return _mm256_loadu_ps((const float *)elements + at);
+	const void *p = (const uint16_t *)elements + at;
+	return _mm256_cvtph_ps(_mm_loadu_si128(p));
 }
 
-ALWAYS_INLINE float load1(const void *block, enum kv_type type, size_t at)
+ALWAYS_INLINE float load1(const void *elements, enum kv_type type, size_t at)
 {
-	return type == KV_F16 ? _cvtsh_ss(((const uint16_t *)block)[at])
-			      : ((const float *)block)[at];
+	return type == KV_F32 ? ((const float *)elements)[at]
+			      : _cvtsh_ss(((const uint16_t *)elements)[at]);
 }
 
 void avx2_kv_put(void *block, enum kv_type type, size_t key_offset, size_t value_offset,
@@ -53,144 +90,249 @@ void avx2_kv_put(void *block, enum kv_type type, size_t key_offset, size_t value
 	}
 }
 
-struct softmax_state {
-	float max, sum; /* over the blocks so far */
-};
+/* ---- products ---- */
 
-/* Scaled scores of all 64 positions of a block; those past `count` are -infinity. */
-ALWAYS_INLINE void scores(__m256 s[SCORES], const float *q, const struct attention *a,
-			  const void *block, size_t count, load8_fn *load8)
+/* 8 · registers columns of all products of a tile, for k in [from, to). queries and registers are
+ * constants where this is inlined.
+ *
+ * What is needed next is asked for here, a little with every row, since rows are too far apart for
+ * the hardware to foresee and requests in bursts wait for each other. All tiles do so, each for its
+ * share: the first alone would have half of the time. */
+ALWAYS_INLINE void add_columns(const struct product *tile, struct rows *r, enum kv_type type,
+			       size_t column, size_t from, size_t to, size_t queries,
+			       size_t registers)
 {
-	const __m256 scale = _mm256_set1_ps(a->scale), lowest = _mm256_set1_ps(-INFINITY);
+	const size_t bytes = registers * AVX2_LANES * element_size(type);
+	const size_t step = from == 0 ? bytes / r->tiles : 0;
+	const char *ahead = r->ahead;
+	__m256 sum[TILE][REGISTERS];
 
-	for (size_t i = 0; i < SCORES; i++)
-		s[i] = _mm256_setzero_ps();
-	for (size_t d = 0; d < a->head_dim; d++) {
-		const __m256 qd = _mm256_set1_ps(q[d]);
-		const size_t row = a->key_offset + d * KV_BLOCK;
-		for (size_t i = 0; i < SCORES; i++)
-			s[i] = _mm256_fmadd_ps(qd, load8(block, row + i * AVX2_LANES), s[i]);
+	for (size_t i = 0; i < queries; i++)
+		for (size_t c = 0; c < registers; c++)
+			sum[i][c] = _mm256_loadu_ps(tile[i].sum + column + c * AVX2_LANES);
+#pragma GCC unroll 4
+	for (size_t k = from; k < to; k++, ahead += step) {
+		const size_t at = k * r->stride + column;
+		__m256 v[REGISTERS];
+		for (size_t byte = 0; byte < bytes; byte += CACHE_LINE)
+			_mm_prefetch(ahead + byte, _MM_HINT_T0);
+		for (size_t c = 0; c < registers; c++)
+			v[c] = load8(r->first, type, at + c * AVX2_LANES);
+		for (size_t i = 0; i < queries; i++) {
+			const __m256 factor = _mm256_broadcast_ss(tile[i].factor + k);
+			for (size_t c = 0; c < registers; c++)
+				sum[i][c] = _mm256_fmadd_ps(factor, v[c], sum[i][c]);
+		}
 	}
-	for (size_t i = 0; i < SCORES; i++) {
-		const size_t begin = i * AVX2_LANES;
-		const size_t valid = count > begin ? count - begin : 0;
-		const __m256 in = _mm256_castsi256_ps(first_lanes(valid < 8 ? valid : 8));
-		s[i] = _mm256_blendv_ps(lowest, _mm256_mul_ps(s[i], scale), in);
-	}
+	for (size_t i = 0; i < queries; i++)
+		for (size_t c = 0; c < registers; c++)
+			_mm256_storeu_ps(tile[i].sum + column + c * AVX2_LANES, sum[i][c]);
+	r->ahead = ahead;
 }
 
-/* Turns scores into probabilities p[64] relative to the new maximum; returns the factor by which
- * earlier sums shrink. */
-ALWAYS_INLINE float probabilities(float p[KV_BLOCK], struct softmax_state *state,
-				  const __m256 s[SCORES], size_t count)
+/* Queries see a block up to ever later positions (those of one token up to the same), so the values
+ * are summed together as far as the first query sees, and then for each alone. */
+ALWAYS_INLINE void add_tile(const struct product *tile, struct rows *r, enum kv_type type,
+			    size_t column, size_t queries, size_t registers)
 {
-	__m256 max8 = _mm256_set1_ps(state->max);
+	const size_t shared = tile[0].terms;
+
+	add_columns(tile, r, type, column, 0, shared, queries, registers);
+	for (size_t i = 1; i < queries; i++)
+		if (tile[i].terms > shared)
+			add_columns(&tile[i], r, type, column, shared, tile[i].terms, 1, registers);
+}
+
+ALWAYS_INLINE void add_some(const struct product *tile, struct rows *r, enum kv_type type,
+			    size_t column, size_t queries, size_t registers)
+{
+#define CASE(q, c)                                     \
+	case (q) * (REGISTERS + 1) + (c):              \
+		add_tile(tile, r, type, column, q, c); \
+		break;
+#define CASES(q) CASE(q, 1) CASE(q, 2) CASE(q, 3)
+	switch (queries * (REGISTERS + 1) + registers) {
+		CASES(1)
+		CASES(2)
+		CASES(3)
+		CASES(4)
+	}
+#undef CASES
+#undef CASE
+}
+
+/* How many of n > 0 things to take now, `most` or fewer: the parts that follow are then as few and
+ * as even as can be. A part of one register or one query would wait for its own sums. */
+ALWAYS_INLINE size_t even_part(size_t n, size_t most)
+{
+	const size_t parts = (n + most - 1) / most;
+	return (n + parts - 1) / parts;
+}
+
+ALWAYS_INLINE void add_products(const struct product *p, size_t n, struct rows *r,
+				enum kv_type type)
+{
+	size_t column = 0;
+
+	while (r->columns - column >= AVX2_LANES) {
+		const size_t registers = even_part((r->columns - column) / AVX2_LANES, REGISTERS);
+		for (size_t i = 0, queries; i < n; i += queries) {
+			queries = even_part(n - i, TILE);
+			add_some(p + i, r, type, column, queries, registers);
+		}
+		column += registers * AVX2_LANES;
+	}
+	for (; column < r->columns; column++)
+		for (size_t i = 0; i < n; i++)
+			for (size_t k = 0; k < p[i].terms; k++)
+				p[i].sum[column] =
+					fmaf(p[i].factor[k],
+					     load1(r->first, type, k * r->stride + column),
+					     p[i].sum[column]);
+}
+
+static __attribute__((noinline)) void add_f32(const struct product *p, size_t n, struct rows *r)
+{
+	add_products(p, n, r, KV_F32);
+}
+
+static __attribute__((noinline)) void add_f16(const struct product *p, size_t n, struct rows *r)
+{
+	add_products(p, n, r, KV_F16);
+}
+
+/* ---- blocks ---- */
+
+/* Turns the scores of one query into probabilities relative to its new maximum, zero past `count`,
+ * and returns the factor by which earlier sums shrink. */
+ALWAYS_INLINE float probabilities(float p[KV_BLOCK], struct query *query, float scale, size_t count)
+{
+	enum { SCORES = KV_BLOCK / AVX2_LANES };
+	const __m256 lowest = _mm256_set1_ps(-INFINITY);
+	__m256 s[SCORES], in[SCORES], max8 = _mm256_set1_ps(query->max);
 	__m256 lanes[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
 
-	for (size_t i = 0; i < SCORES; i++)
-		max8 = _mm256_max_ps(s[i], max8); /* of a NaN and max: max */
-	const float max = max_lane(max8);
 	for (size_t i = 0; i < SCORES; i++) {
 		const size_t begin = i * AVX2_LANES;
-		const size_t valid = count > begin ? count - begin : 0;
-		const __m256 in = _mm256_castsi256_ps(first_lanes(valid < 8 ? valid : 8));
+		const size_t left = count > begin ? count - begin : 0;
+		in[i] = _mm256_castsi256_ps(first_lanes(left < AVX2_LANES ? left : AVX2_LANES));
+		s[i] = _mm256_mul_ps(_mm256_loadu_ps(p + begin), _mm256_set1_ps(scale));
+		s[i] = _mm256_blendv_ps(lowest, s[i], in[i]);
+		max8 = _mm256_max_ps(s[i], max8); /* of a NaN and max: max */
+	}
+	const float max = max_lane(max8);
+	for (size_t i = 0; i < SCORES; i++) {
 		/* Masked again, for the case that max itself is -infinity. */
-		const __m256 e = _mm256_and_ps(exp8(_mm256_sub_ps(s[i], _mm256_set1_ps(max))), in);
-		_mm256_storeu_ps(p + begin, e);
+		const __m256 e =
+			_mm256_and_ps(exp8(_mm256_sub_ps(s[i], _mm256_set1_ps(max))), in[i]);
+		_mm256_storeu_ps(p + i * AVX2_LANES, e);
 		lanes[i % 2] = _mm256_add_ps(lanes[i % 2], e);
 	}
-	const float rescale = exp_f32(state->max - max);
-	state->max = max;
-	state->sum = fmaf(state->sum, rescale, sum_dot_lanes(lanes[0], lanes[1]));
+	const float rescale = exp_f32(query->max - max);
+	query->max = max;
+	query->sum = fmaf(query->sum, rescale, sum_dot_lanes(lanes[0], lanes[1]));
 	return rescale;
 }
 
-/* out[8 · registers] = out · rescale + Σ p[j] · value[j]; registers is a constant where inlined. */
-ALWAYS_INLINE void sum_columns(float *out, const float p[KV_BLOCK], float rescale,
-			       const void *block, size_t at, size_t stride, size_t count,
-			       size_t registers, load8_fn *load8)
+static void rescale_out(float *out, size_t dim, float factor)
 {
-	__m256 sum[COLUMNS];
-
-	for (size_t i = 0; i < registers; i++)
-		sum[i] = _mm256_mul_ps(_mm256_loadu_ps(out + i * AVX2_LANES),
-				       _mm256_set1_ps(rescale));
-	for (size_t j = 0; j < count; j++) {
-		const __m256 pj = _mm256_set1_ps(p[j]);
-		for (size_t i = 0; i < registers; i++) {
-			const __m256 v = load8(block, at + j * stride + i * AVX2_LANES);
-			sum[i] = _mm256_fmadd_ps(pj, v, sum[i]);
-		}
-	}
-	for (size_t i = 0; i < registers; i++)
-		_mm256_storeu_ps(out + i * AVX2_LANES, sum[i]);
+	if (factor == 1) /* as it is in most blocks: their scores seldom bring a new maximum */
+		return;
+	for (size_t d = 0; d < dim; d += AVX2_LANES)
+		store_up_to_8(
+			out + d, dim - d,
+			_mm256_mul_ps(load_up_to_8(out + d, dim - d), _mm256_set1_ps(factor)));
 }
 
-ALWAYS_INLINE void sum_values(float *out, const float p[KV_BLOCK], float rescale,
-			      const struct attention *a, const void *block, size_t count,
-			      load8_fn *load8)
+/* The keys or values of one key-value head in a block, and what is read after them. */
+static struct rows rows_of(const struct attention *a, const void *block, size_t offset,
+			   size_t columns, const void *next, size_t next_offset, size_t queries)
 {
-	const size_t dim = a->head_dim, wide = (size_t)COLUMNS * AVX2_LANES;
-	size_t d = 0;
+	const size_t element = element_size(a->type);
 
-	for (; d + wide <= dim; d += wide)
-		sum_columns(out + d, p, rescale, block, a->value_offset + d, dim, count, COLUMNS,
-			    load8);
-	for (; d + AVX2_LANES <= dim; d += AVX2_LANES)
-		sum_columns(out + d, p, rescale, block, a->value_offset + d, dim, count, 1, load8);
-	for (; d < dim; d++) {
-		float sum = out[d] * rescale;
-		for (size_t j = 0; j < count; j++)
-			sum = fmaf(p[j], load1(block, a->type, a->value_offset + j * dim + d), sum);
-		out[d] = sum;
-	}
+	return (struct rows){
+		.first = (const char *)block + offset * element,
+		.stride = columns,
+		.columns = columns,
+		.ahead = (const char *)next + next_offset * element,
+		.tiles = (queries + TILE - 1) / TILE,
+	};
 }
 
-ALWAYS_INLINE void attend_heads(float *out, const float *q, const struct attention *a, size_t heads,
-				load8_fn *load8)
+/* Takes the block that begins at position `start` into the queries from the first that sees some
+ * of it. */
+static void attend_block(struct batch *b, size_t first, const struct attention *a, size_t start)
 {
-	const size_t dim = a->head_dim;
-	struct softmax_state state[HEADS_AT_ONCE];
+	const size_t at = start / KV_BLOCK, last = (b->query[b->count - 1].length - 1) / KV_BLOCK;
+	const void *block = a->blocks[at], *next = a->blocks[at < last ? at + 1 : at];
+	const size_t n = b->count - first;
+	struct rows keys = rows_of(a, block, a->key_offset, KV_BLOCK, block, a->value_offset, n);
+	struct rows values =
+		rows_of(a, block, a->value_offset, a->head_dim, next, a->key_offset, n);
 
-	for (size_t h = 0; h < heads; h++)
-		state[h] = (struct softmax_state){.max = -INFINITY, .sum = 0};
-	memset(out, 0, heads * dim * sizeof *out);
-
-	for (size_t start = 0; start < a->length; start += KV_BLOCK) {
-		const void *block = a->blocks[start / KV_BLOCK];
-		const size_t left = a->length - start, count = left < KV_BLOCK ? left : KV_BLOCK;
-		for (size_t h = 0; h < heads; h++) {
-			__m256 s[SCORES];
-			float p[KV_BLOCK];
-			scores(s, q + h * dim, a, block, count, load8);
-			const float rescale = probabilities(p, &state[h], s, count);
-			sum_values(out + h * dim, p, rescale, a, block, count, load8);
-		}
+	memset(b->p[first], 0, n * sizeof *b->p);
+	(a->type == KV_F16 ? add_f16 : add_f32)(b->scores + first, n, &keys);
+	for (size_t i = first; i < b->count; i++) {
+		struct query *q = &b->query[i];
+		const size_t left = q->length - start;
+		/* Without masks where all are visible, which is nearly everywhere. */
+		const float rescale = left < KV_BLOCK
+					      ? probabilities(b->p[i], q, a->scale, left)
+					      : probabilities(b->p[i], q, a->scale, KV_BLOCK);
+		rescale_out(q->out, a->head_dim, rescale);
+		b->values[i].terms = left < KV_BLOCK ? left : KV_BLOCK;
 	}
-	for (size_t h = 0; h < heads; h++)
-		for (size_t d = 0; d < dim; d++)
-			out[h * dim + d] /= state[h].sum;
+	(a->type == KV_F16 ? add_f16 : add_f32)(b->values + first, n, &values);
 }
 
-void avx2_attend(float *out, const float *q, const struct attention *a)
+static void begin_query(struct batch *b, const float *q, float *out, uint32_t length,
+			uint32_t head_dim)
 {
-	for (size_t h = 0; h < a->heads; h += HEADS_AT_ONCE) {
-		const size_t heads = a->heads - h < HEADS_AT_ONCE ? a->heads - h : HEADS_AT_ONCE;
-		const size_t at = h * a->head_dim;
-		if (a->type == KV_F16)
-			attend_heads(out + at, q + at, a, heads, load8_f16);
-		else
-			attend_heads(out + at, q + at, a, heads, load8_f32);
+	const size_t i = b->count++;
+
+	memset(out, 0, head_dim * sizeof *out);
+	b->query[i] = (struct query){.out = out, .length = length, .max = -INFINITY, .sum = 0};
+	b->scores[i] = (struct product){.sum = b->p[i], .factor = q, .terms = head_dim};
+	b->values[i] = (struct product){.sum = out, .factor = b->p[i]};
+}
+
+/* Takes all blocks into the queries of a batch and empties it. */
+static void attend_batch(struct batch *b, const struct attention *a)
+{
+	const uint32_t length = b->query[b->count - 1].length;
+	size_t first = 0; /* that still sees something */
+
+	for (size_t start = 0; start < length; start += KV_BLOCK) {
+		while (b->query[first].length <= start)
+			first++;
+		attend_block(b, first, a, start);
 	}
+	for (size_t i = 0; i < b->count; i++)
+		for (size_t d = 0; d < a->head_dim; d++)
+			b->query[i].out[d] /= b->query[i].sum;
+	b->count = 0;
 }
 
 void avx2_attend_tokens(float *out, const float *q, size_t stride, const struct attention *a,
 			uint32_t n)
 {
-	struct attention look = *a;
+	struct batch batch;
 
-	for (size_t t = 0; t < n; t++, look.length++)
-		avx2_attend(out + t * stride, q + t * stride, &look);
+	batch.count = 0;
+	for (uint32_t t = 0; t < n; t++) {
+		for (uint32_t h = 0; h < a->heads; h++) {
+			const size_t at = t * stride + (size_t)h * a->head_dim;
+			if (batch.count == QUERIES_AT_ONCE)
+				attend_batch(&batch, a);
+			begin_query(&batch, q + at, out + at, a->length + t, a->head_dim);
+		}
+	}
+	attend_batch(&batch, a);
+}
+
+void avx2_attend(float *out, const float *q, const struct attention *a)
+{
+	avx2_attend_tokens(out, q, 0, a, 1);
 }
 
 #endif
