@@ -77,17 +77,21 @@ static uint64_t rounded(uint64_t bytes)
 	return bytes / unit * unit;
 }
 
-/* What the budget should be. beginning: bytes that a model is about to take. */
-static uint64_t wanted(const struct budgets *b, uint64_t beginning)
+/* What there is for experts. beginning: bytes that something is about to take. */
+static uint64_t there_is(const struct budgets *b, uint64_t beginning)
 {
-	uint64_t asked = atomic_load(&b->asked), used = experts_take(b);
-	uint64_t promised = beginning, bytes;
+	uint64_t asked = atomic_load(&b->asked), used = experts_take(b), promised = beginning;
+	if (b->room.spare == MEMORY_UNKNOWN)
+		return asked == BUDGET_AUTOMATIC ? unknown_bytes : asked;
 	if (asked == BUDGET_AUTOMATIC)
 		promised += promised_to_contexts(b, used) + needed(b, NEED_AHEAD);
-	if (b->room.spare != MEMORY_UNKNOWN)
-		bytes = rounded(left_of(used, &b->room, promised));
-	else
-		bytes = asked == BUDGET_AUTOMATIC ? unknown_bytes : asked;
+	return rounded(left_of(used, &b->room, promised));
+}
+
+/* What the budget should be. */
+static uint64_t wanted(const struct budgets *b, uint64_t beginning)
+{
+	uint64_t asked = atomic_load(&b->asked), bytes = there_is(b, beginning);
 	/* What is spare now is what a model that is being loaded has not taken yet. */
 	if (needed(b, NEED_COMING))
 		bytes = lesser(bytes, b->in_force);
@@ -144,13 +148,18 @@ void budgets_ask_contexts(struct budgets *b, uint64_t bytes)
 	pthread_mutex_unlock(&b->lock);
 }
 
+static uint64_t beginning(const struct budget_need *n)
+{
+	return n->state == NEED_COMING ? n->bytes : 0;
+}
+
 void budgets_add(struct budgets *b, struct budget_need *n)
 {
 	pthread_mutex_lock(&b->lock);
 	n->next = b->needs;
 	b->needs = n;
 	share_with_contexts(b);
-	(void)decide(b, 0, NULL);
+	(void)decide(b, beginning(n), NULL);
 	pthread_mutex_unlock(&b->lock);
 }
 
@@ -159,7 +168,7 @@ void budgets_need(struct budgets *b, struct budget_need *n, enum need_state stat
 	pthread_mutex_lock(&b->lock);
 	n->state = state;
 	share_with_contexts(b);
-	(void)decide(b, state == NEED_COMING ? n->bytes : 0, NULL);
+	(void)decide(b, beginning(n), NULL);
 	pthread_mutex_unlock(&b->lock);
 }
 
@@ -175,6 +184,16 @@ void budgets_remove(struct budgets *b, struct budget_need *n)
 		(void)decide(b, 0, NULL);
 	}
 	pthread_mutex_unlock(&b->lock);
+}
+
+uint64_t budgets_beside(struct budgets *b)
+{
+	pthread_mutex_lock(&b->lock);
+	memory_look(&b->memory, &b->room);
+	uint64_t bytes = there_is(b, 0);
+	bytes = bytes > b->in_force ? bytes - b->in_force : 0;
+	pthread_mutex_unlock(&b->lock);
+	return bytes;
 }
 
 /* ---- watching ---- */

@@ -77,11 +77,15 @@ void budgets_free(struct budgets *b);		     /* ends it; the pager outlives this 
 int budgets_ask(struct budgets *b, uint64_t bytes, struct err *e);
 void budgets_ask_contexts(struct budgets *b, uint64_t bytes);
 
-/* A model is mounted, changes, goes. The need is the caller's; removing one that was never added
+/* A model is mounted, changes, goes; or something is taken for a while, which begins as COMING:
+ * then memory is made for it at once. The need is the caller's; removing one that was never added
  * does nothing. */
 void budgets_add(struct budgets *b, struct budget_need *n);
 void budgets_need(struct budgets *b, struct budget_need *n, enum need_state state);
 void budgets_remove(struct budgets *b, struct budget_need *n);
+
+/* What could be taken now and the budget in force stay as it is. */
+uint64_t budgets_beside(struct budgets *b);
 
 /* One look of the thread: true if memory goes fast, so that the next should be soon. */
 bool budgets_look(struct budgets *b, enum pressure_signal signal, uint64_t now_ns);

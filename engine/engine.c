@@ -11,8 +11,9 @@ static int copy_options(struct engine *g, const struct engine_options *o, struct
 	g->options.quant = g->options.codec = NULL; /* the recipe has them */
 	if (o->store && !(g->options.store = strdup(o->store)))
 		return err_set(e, ENOMEM, "out of memory for the options");
+	g->chunk_automatic = !o->chunk;
 	if (!g->options.chunk)
-		g->options.chunk = 512; /* about 32 tokens for each of 128 experts */
+		g->options.chunk = CHUNK_DEFAULT;
 	if (!g->options.threads) {
 		cpu_set_t cpus;
 		g->options.threads =
@@ -45,8 +46,8 @@ int engine_create(struct engine **out, const struct engine_options *options, str
 		failed = recipe_ask_codec(&g->recipe, options->codec, e);
 	if (!failed && options->threads > 1024)
 		failed = err_set(e, ERANGE, "threads=%u: at most 1024", options->threads);
-	if (!failed && options->chunk > 4096)
-		failed = err_set(e, ERANGE, "chunk=%u: at most 4096", options->chunk);
+	if (!failed && options->chunk > CHUNK_MOST)
+		failed = err_set(e, ERANGE, "chunk=%u: at most %d", options->chunk, CHUNK_MOST);
 	if (!failed)
 		failed = copy_options(g, options, e);
 	if (!failed)

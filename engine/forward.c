@@ -1,8 +1,10 @@
-#include "engine/forward.h"
+#include "engine/moe.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- scratch ---- */
 
@@ -32,12 +34,21 @@ static void take_activation(struct arena *a, struct activation *v, size_t tokens
 	v->scale = take(a, tokens * tq_groups(k), sizeof *v->scale);
 }
 
+/* Of the dense feed-forward; 0 if no layer has one. */
+static uint32_t dense_width(const struct config *c)
+{
+	for (uint32_t layer = 0; layer < c->layers; layer++)
+		if (!config_routed(c, layer))
+			return c->intermediate_size;
+	return 0;
+}
+
 static size_t lay_out(struct forward *f, void *memory)
 {
 	const struct config *c = f->config;
 	struct arena a = {.memory = memory};
 	size_t n = f->chunk, kv = (size_t)c->kv_heads * c->head_dim;
-	uint32_t attended = c->heads * c->head_dim;
+	uint32_t attended = c->heads * c->head_dim, dense = dense_width(c);
 	f->x = take(&a, n * c->hidden_size, sizeof *f->x);
 	take_activation(&a, &f->normed, n, c->hidden_size);
 	f->q = take(&a, n * attended, sizeof *f->q);
@@ -47,11 +58,8 @@ static size_t lay_out(struct forward *f, void *memory)
 	f->rope_cos = take(&a, n * c->head_dim / 2, sizeof *f->rope_cos);
 	f->rope_sin = take(&a, n * c->head_dim / 2, sizeof *f->rope_sin);
 	f->rope_frequency = take(&a, c->head_dim / 2, sizeof *f->rope_frequency);
-	f->up = take(
-		&a,
-		n * (c->hidden_size > c->intermediate_size ? c->hidden_size : c->intermediate_size),
-		sizeof *f->up);
-	take_activation(&a, &f->hidden, n, c->intermediate_size);
+	f->up = take(&a, n * (c->hidden_size > dense ? c->hidden_size : dense), sizeof *f->up);
+	take_activation(&a, &f->hidden, n, dense);
 	f->logits = take(&a, c->vocabulary, sizeof *f->logits);
 	return a.used;
 }
@@ -81,6 +89,61 @@ void forward_free(struct forward *f)
 	free(f->memory);
 	f->memory = NULL;
 	f->moe = NULL;
+}
+
+uint64_t forward_bytes(const struct config *c, uint32_t chunk)
+{
+	struct forward f = {.config = c, .chunk = chunk};
+	uint64_t bytes = lay_out(&f, NULL), groups = tq_groups(c->expert_size);
+	if (!c->experts)
+		return bytes;
+	/* moe_init's: router logits, and for each assignment what gate, up and down give. */
+	uint64_t expert = c->expert_size * 2 * sizeof(float) + groups * (TQ_GROUP + sizeof(float)) +
+			  c->hidden_size * sizeof(float);
+	return bytes + (c->experts * sizeof(float) + c->experts_per_token * expert) * chunk;
+}
+
+/* Has the pages of an array taken from the system; what is in it stays. */
+static void touch(void *array, size_t bytes)
+{
+	enum { LEAST_PAGE = 4096 };
+	volatile uint8_t *at = array;
+	for (size_t i = 0; i < bytes; i += LEAST_PAGE)
+		at[i] = at[i];
+}
+
+/* Nearly all of what forward_init took. */
+static void touch_scratch(const struct forward *f)
+{
+	const struct config *c = f->config;
+	const struct moe *m = f->moe;
+	struct forward like = {.config = c, .chunk = f->chunk};
+	touch(f->memory, lay_out(&like, NULL));
+	if (!m)
+		return;
+	size_t all = (size_t)f->chunk * c->experts_per_token;
+	touch(m->hidden.f, all * c->expert_size * sizeof *m->hidden.f);
+	touch(m->hidden.q, all * tq_groups(c->expert_size) * TQ_GROUP);
+	touch(m->up, all * c->expert_size * sizeof *m->up);
+	touch(m->out, all * c->hidden_size * sizeof *m->out);
+}
+
+int forward_resize(struct forward *f, uint32_t chunk, struct err *e)
+{
+	struct forward other = *f;
+	other.chunk = chunk;
+	other.moe = NULL;
+	int failed = forward_init(&other, e);
+	if (failed)
+		return failed;
+	bool longer = chunk > f->chunk;
+	forward_free(f);
+	*f = other;
+	if (longer)
+		touch_scratch(f);
+	else
+		malloc_trim(0); /* or the smaller arrays would stay the process's */
+	return 0;
 }
 
 /* ---- matrix products ---- */

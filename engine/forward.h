@@ -67,6 +67,12 @@ struct forward {
 /* Takes the pointers above `Scratch` from *f, allocates the rest. */
 int forward_init(struct forward *f, struct err *e);
 void forward_free(struct forward *f);
+/* Other scratch, for so many tokens per call. A longer one is all taken from the system when it
+ * returns, so that memory_look sees it, and the old one given back. After an error the old scratch
+ * is still there. */
+int forward_resize(struct forward *f, uint32_t chunk, struct err *e);
+/* What scratch for so many tokens takes, about. */
+uint64_t forward_bytes(const struct config *c, uint32_t chunk);
 
 /* Computes tokens[n], n in 1 … chunk, at the context's next positions and appends them to it. If
  * all_logits is not NULL it receives [n][vocabulary]; else if want_logits, f->logits the last row.

@@ -73,6 +73,19 @@ static void load(struct model *m)
 
 /* ---- stepping ---- */
 
+/* Lock held, released meanwhile. What long steps took goes back when no prompt needs it. */
+static void shorten_steps(struct model *m)
+{
+	if (!m->scratch.bytes)
+		return;
+	for (const struct session *s = m->runnable.first; s; s = s->next)
+		if (s->status == SESSION_QUEUED || s->status == SESSION_PROMPTING)
+			return;
+	pthread_mutex_unlock(&m->lock);
+	chunk_end(m);
+	pthread_mutex_lock(&m->lock);
+}
+
 /* Lock held, released during the step. */
 static void step(struct model *m)
 {
@@ -88,6 +101,7 @@ static void step(struct model *m)
 		session_free(s);
 	else if (more)
 		session_queue(s);
+	shorten_steps(m);
 }
 
 /* Lock held, released meanwhile. Nothing is to do: the time to keep what a killed daemon would

@@ -4,6 +4,7 @@
  *     engine.c    what all models share            model.c     opening, closing, facts
  *     load.c      checkpoint or store to weights   generate.c  a model's generation thread
  *     load_convert.c  a store that is made meanwhile
+ *     chunk.c     the steps of a prompt
  *     session.c   a conversation's public face     turn.c      one turn: prompt, prefill, decode
  *
  * Locks, in the order in which they may be taken:
@@ -23,6 +24,7 @@
 #include "engine/budgets.h"
 #include "engine/chat.h"
 #include "engine/checkpoint.h"
+#include "engine/chunk.h"
 #include "engine/clock.h"
 #include "engine/convert.h"
 #include "engine/forward.h"
@@ -36,6 +38,7 @@
 
 struct engine {
 	struct engine_options options; /* strings are owned copies */
+	bool chunk_automatic; /* options.chunk was not asked for: longer steps are allowed */
 	struct recipe recipe;
 	struct pager *pager;
 	struct threads *threads;
@@ -75,6 +78,7 @@ struct model {
 	struct pager_stats experts_before; /* (looking) what its predecessors had counted */
 	uint64_t heat_uses, heat_ns; /* uses of experts when their heat was kept, and the time */
 	struct forward forward;
+	struct budget_need scratch; /* what its long steps take; bytes 0: they are short */
 	struct sampler sampler;
 	_Atomic int state; /* enum model_state; READY announces all of these */
 

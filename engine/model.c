@@ -27,17 +27,6 @@ static uint32_t context_of(const struct config *c, uint32_t asked)
 	return c->max_positions < most ? c->max_positions : most;
 }
 
-/* About what forward_init and moe_init allocate, which does not have to be exact: it is counted
- * only until it is taken. */
-static uint64_t activation_bytes(const struct config *c, uint64_t chunk)
-{
-	uint64_t attended = (uint64_t)c->heads * c->head_dim;
-	uint64_t numbers = 3 * ((uint64_t)c->hidden_size + attended + c->intermediate_size);
-	if (c->experts)
-		numbers += c->experts_per_token * (3 * (uint64_t)c->expert_size + c->hidden_size);
-	return (numbers * chunk + c->vocabulary) * sizeof(float);
-}
-
 /* What the model will take, before any of it is: the embedding stays on disk. */
 static struct budget_need need_of(const struct plan *p, const struct config *c, uint32_t chunk)
 {
@@ -46,7 +35,7 @@ static struct budget_need need_of(const struct plan *p, const struct config *c, 
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	uint64_t slot = (p->slot_bytes + page - 1) / page * page;
 	struct budget_need n = {
-		.bytes = activation_bytes(c, chunk) +
+		.bytes = forward_bytes(c, chunk) +
 			 (uint64_t)c->vocabulary * BYTES_PER_VOCABULARY_ENTRY,
 		.least = slot * c->experts_per_token,
 	};

@@ -27,7 +27,7 @@ struct engine_options {
 	uint64_t context_budget; /* bytes for key-value memory; 0: an eighth of it */
 	uint32_t context;	 /* positions per session; 0: the model's own, at most 32 Ki */
 	uint32_t threads;	 /* 0: as many as cores */
-	uint32_t chunk;		 /* prompt tokens per step; 0: default. Never changes a text. */
+	uint32_t chunk;		 /* prompt tokens per step; 0: see chunk.h. Never changes a text. */
 	const char *quant;	 /* tq2, tq3 (NULL: this), tq4 or bf16; see recipe.h */
 	const char *codec;	 /* none, zstd or auto (NULL: this); see recipe.h */
 	const char

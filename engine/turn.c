@@ -296,7 +296,7 @@ static bool compute(struct session *s)
 	bool prefill = done < t->ids.count;
 	const uint32_t *tokens =
 		prefill ? t->ids.ids + done : &t->answer_ids.ids[done - t->ids.count];
-	uint32_t n = !prefill ? 1 : left < f->chunk ? (uint32_t)left : f->chunk;
+	uint32_t n = prefill ? chunk_next(s->model, left) : 1;
 	bool last = !prefill || n == left;
 	uint64_t started = now_ns(), dropped = f->experts_dropped;
 	if (s->norms != s->model->plan.recipe.norms)

@@ -164,11 +164,11 @@ static void choose(struct run *r)
 
 static int prefill(struct run *r, const uint32_t *prompt, struct err *e)
 {
-	struct forward *f = &r->model->forward;
 	int failed = 0;
 	for (uint64_t done = 0, n; done < r->prompt && !failed; done += n) {
-		n = r->prompt - done < f->chunk ? r->prompt - done : f->chunk;
-		failed = forward_run(f, &r->context, prompt + done, (uint32_t)n,
+		n = chunk_next(r->model, r->prompt - done);
+		r->longest_step = n > r->longest_step ? (uint32_t)n : r->longest_step;
+		failed = forward_run(&r->model->forward, &r->context, prompt + done, (uint32_t)n,
 				     done + n == r->prompt, NULL, e);
 	}
 	return failed;
@@ -215,6 +215,7 @@ static int run_prefill(struct run *r, struct round *o, struct pager_stats *befor
 	if (!failed)
 		choose(r);
 	o->first_token = seconds_now() - begun;
+	chunk_end(r->model);
 	count(r, before, &o->pager[PREFILL]);
 	free(prompt);
 	return failed;
@@ -372,7 +373,8 @@ int run_command(int argc, char **argv, struct err *e)
 		{"store", OPTION_TEXT, &r.store, 0, 0, "folder of stores, as moefs -o store="},
 		{"policy", OPTION_TEXT, &r.policy, 0, 0,
 		 "words of cache/policy, as \"lru no-prefetch\""},
-		{"chunk", OPTION_NUMBER, &r.chunk, 1, 4096, "tokens of a prompt per step"},
+		{"chunk", OPTION_NUMBER, &r.chunk, 1, 4096,
+		 "tokens of a prompt per step (512, more where that reads less)"},
 		{"busy", OPTION_FLAG, &r.busy, 0, 0,
 		 "decode beside one busy process per core, too"},
 		{"seconds", OPTION_SECONDS, &r.effort.seconds, 0, 0, "of each ceiling"},

@@ -31,6 +31,7 @@ struct run {
 	struct ceiling ceiling;
 	struct disk disk; /* the experts' file, if they are not all resident; else fd is -1 */
 	struct phase phase[PHASES_MOST];
+	uint32_t longest_step;	  /* of a prompt, in tokens */
 	uint32_t phases, deepest; /* deepest: the last position that any phase begins at */
 	uint64_t random;
 	double load_seconds, peak_mib;

@@ -64,6 +64,8 @@ static void report_facts(struct run *r, struct report *report, const struct work
 	struct pager_stats pager;
 	engine_cache_stats(r->engine, &pager);
 	report_number(report, "io_depth", "reads in flight at most, in the end", pager.depth, 0);
+	report_number(report, "longest_step", "longest step of the prompt, tokens", r->longest_step,
+		      0);
 	report_number(report, "peak_memory_mib", "peak memory, MiB", r->peak_mib, 0);
 }
 

@@ -192,6 +192,39 @@ static void loading_takes_its_room_from_a_budget_that_was_asked_for(void **state
 	assert_true(b.in_force == spare(GIB));
 }
 
+static void what_is_taken_for_a_while_comes_from_the_experts_at_once(void **state)
+{
+	(void)state;
+	struct budget_need scratch = {.bytes = 300 * MIB, .state = NEED_COMING};
+	init(BUDGET_AUTOMATIC, 0);
+	uint64_t before = b.in_force, limit = contexts.limit;
+	assert_true(budgets_beside(&b) == 0);
+	budgets_add(&b, &scratch);
+	assert_true(b.in_force == before - 300 * MIB && contexts.limit == limit);
+	put_group(4 * GIB, GIB + 300 * MIB);
+	budgets_need(&b, &scratch, NEED_TAKEN);
+	assert_in_range(b.in_force, before - 300 * MIB,
+			before - 200 * MIB); /* contexts give, too */
+	put_group(4 * GIB, GIB);
+	budgets_remove(&b, &scratch);
+	assert_true(b.in_force == before && contexts.limit == limit);
+}
+
+static void what_there_is_beside_a_budget_that_was_asked_for_is_taken_first(void **state)
+{
+	(void)state;
+	struct budget_need scratch = {.bytes = GIB, .state = NEED_COMING};
+	init(2 * GIB, 512 * MIB);
+	assert_true(budgets_beside(&b) == spare(GIB) - 2 * GIB);
+	budgets_add(&b, &scratch);
+	assert_true(b.in_force == spare(GIB) - GIB);
+	budgets_remove(&b, &scratch);
+	scratch = (struct budget_need){.bytes = 800 * MIB, .state = NEED_COMING};
+	budgets_add(&b, &scratch);
+	assert_true(b.in_force == 2 * GIB);
+	budgets_remove(&b, &scratch);
+}
+
 static void the_experts_of_one_layer_always_fit(void **state)
 {
 	(void)state;
@@ -387,6 +420,8 @@ int main(void)
 		TEST(weights_that_are_being_loaded_are_not_counted_twice),
 		TEST(an_estimate_that_was_wrong_is_put_right_when_the_model_is_loaded),
 		TEST(loading_takes_its_room_from_a_budget_that_was_asked_for),
+		TEST(what_is_taken_for_a_while_comes_from_the_experts_at_once),
+		TEST(what_there_is_beside_a_budget_that_was_asked_for_is_taken_first),
 		TEST(the_experts_of_one_layer_always_fit),
 		POOL_TEST(short_memory_evicts_what_is_missing_at_once),
 		POOL_TEST(a_small_part_of_the_margin_is_nothing_to_act_on),

@@ -1,0 +1,212 @@
+/* How a prompt is cut into steps: few where experts have to be read, short ones where all are in
+ * memory, and what long ones take is given back. */
+#include "engine/internal.h"
+#include "session_help.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { SMALL = 1 << 20, ALL = 64 << 20 }; /* of the demonstration model's 13 MiB of experts */
+
+static struct test_model fable;
+
+/* Asked for sizes, so that nothing depends on the memory of the machine. */
+static void open_fable(uint64_t budget, uint32_t chunk)
+{
+	struct err e;
+	const struct engine_options o = {.budget = budget, .chunk = chunk, .context_budget = ALL};
+	test_model_open(&fable, test_fable(), &o);
+	test_model_load_calm(&fable);
+	struct model_progress p;
+	for (model_progress(fable.model, &p); p.total; model_progress(fable.model, &p))
+		(void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	if (model_wait(fable.model, &e))
+		fail_msg("%s", e.text);
+}
+
+static int close_fable(void **state)
+{
+	(void)state;
+	test_model_close(&fable);
+	return 0;
+}
+
+static int remove_stores(void **state)
+{
+	(void)state;
+	test_stores_remove();
+	return 0;
+}
+
+/* ---- cutting ---- */
+
+static void steps_are_long_where_experts_must_be_read(void **state)
+{
+	(void)state;
+	open_fable(SMALL, 0);
+	assert_int_equal(chunk_next(fable.model, 2000), 2000);
+	assert_int_equal(fable.model->forward.chunk, 2000);
+	chunk_end(fable.model);
+	assert_int_equal(fable.model->forward.chunk, CHUNK_DEFAULT);
+}
+
+static void steps_are_equal_and_no_longer_than_allowed(void **state)
+{
+	(void)state;
+	open_fable(SMALL, 0);
+	for (size_t left = 9000; left; left -= 3000)
+		assert_int_equal(chunk_next(fable.model, left), 3000);
+	chunk_end(fable.model);
+}
+
+static void steps_are_short_where_all_experts_fit(void **state)
+{
+	(void)state;
+	open_fable(ALL, 0);
+	assert_int_equal(chunk_next(fable.model, 2000), 500);
+	assert_int_equal(chunk_next(fable.model, 400), 400);
+	assert_int_equal(fable.model->scratch.bytes, 0);
+}
+
+static void steps_are_as_long_as_was_asked_for(void **state)
+{
+	(void)state;
+	open_fable(SMALL, 7);
+	assert_int_equal(chunk_next(fable.model, 2000), 7);
+	assert_int_equal(chunk_next(fable.model, 7), 7);
+	assert_int_equal(chunk_next(fable.model, 3), 3);
+	assert_int_equal(fable.model->scratch.bytes, 0);
+}
+
+/* ---- memory ---- */
+
+static void long_steps_are_counted_until_they_are_given_back(void **state)
+{
+	(void)state;
+	open_fable(SMALL, 0);
+	const struct budgets *b = &fable.engine->budgets;
+	const struct budget_need *need = &fable.model->scratch;
+	(void)chunk_next(fable.model, 2000);
+	assert_true(b->needs == need && need->state == NEED_TAKEN);
+	assert_true(need->bytes == forward_bytes(&fable.model->config, 2000) -
+					   forward_bytes(&fable.model->config, CHUNK_DEFAULT));
+	chunk_end(fable.model);
+	assert_true(b->needs == &fable.model->need && !b->needs->next);
+	chunk_end(fable.model); /* of which there is nothing left */
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1 };
+#elif defined(__has_feature)
+enum { SANITIZED = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) };
+#else
+enum { SANITIZED = 0 };
+#endif
+
+/* Only so much more address space than there is in use. */
+static void limit_memory(struct rlimit *before, uint64_t bytes)
+{
+	char line[256]; /* begins with the pages */
+	FILE *statm = fopen("/proc/self/statm", "re");
+	assert_non_null(statm);
+	assert_non_null(fgets(line, sizeof line, statm));
+	(void)fclose(statm);
+	unsigned long pages = strtoul(line, NULL, 10);
+	assert_int_equal(getrlimit(RLIMIT_AS, before), 0);
+	struct rlimit tight = {pages * (rlim_t)sysconf(_SC_PAGESIZE) + bytes, before->rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_AS, &tight), 0);
+}
+
+static void without_memory_steps_are_short(void **state)
+{
+	(void)state;
+	struct rlimit before;
+	if (SANITIZED) {
+		print_message(
+			"not under a sanitizer: skipped, its own memory would run out first\n");
+		skip();
+	}
+	open_fable(SMALL, 0);
+	limit_memory(&before, SMALL);
+	uint32_t n = chunk_next(fable.model, 2000);
+	assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+	assert_true(n == 500 || n == 1000); /* the heap may have some left */
+	assert_true(fable.model->forward.chunk >= n);
+	chunk_end(fable.model);
+	assert_int_equal(fable.model->scratch.bytes, 0);
+	assert_int_equal(chunk_next(fable.model, 2000), 2000);
+	chunk_end(fable.model);
+}
+
+/* ---- turns ---- */
+
+/* A turn of some 1500 tokens; malloc'ed. */
+static char *ask_at_length(uint64_t budget, uint32_t chunk)
+{
+	enum { TIMES = 200 };
+	static const char line[] = "The fox and the crow met at the river. ";
+	char *prompt = calloc(TIMES, sizeof line);
+	assert_non_null(prompt);
+	for (int i = 0; i < TIMES; i++)
+		strcat(prompt, line);
+	open_fable(budget, chunk);
+	struct session *s = test_greedy_session(&fable);
+	test_set(s, "max_tokens", "24");
+	char *text = test_ask(s, prompt);
+	struct session_stats stats = test_stats(s);
+	assert_true(stats.prompt_tokens > 2 * CHUNK_DEFAULT);
+	free(prompt);
+	session_end(s);
+	return text;
+}
+
+static void a_text_is_the_same_by_long_and_by_short_steps(void **state)
+{
+	(void)state;
+	char *all = ask_at_length(ALL, 0);
+	test_model_close(&fable);
+	char *one = ask_at_length(SMALL, 0);
+	test_model_close(&fable);
+	test_same_text(one, strdup(all));
+	test_same_text(ask_at_length(SMALL, 100), all);
+}
+
+static void what_a_turn_took_is_given_back_when_its_prompt_is_over(void **state)
+{
+	(void)state;
+	free(ask_at_length(SMALL, 0));
+	struct budgets *b = &fable.engine->budgets;
+	for (bool back = false; !back;) { /* the answer is there a moment before */
+		pthread_mutex_lock(&b->lock);
+		back = b->needs == &fable.model->need && !b->needs->next;
+		pthread_mutex_unlock(&b->lock);
+		(void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	}
+}
+
+#define TEST(name) cmocka_unit_test_teardown(name, close_fable)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(without_memory_steps_are_short), /* first: before there is heap to reuse */
+		TEST(steps_are_long_where_experts_must_be_read),
+		TEST(steps_are_equal_and_no_longer_than_allowed),
+		TEST(steps_are_short_where_all_experts_fit),
+		TEST(steps_are_as_long_as_was_asked_for),
+		TEST(long_steps_are_counted_until_they_are_given_back),
+		TEST(a_text_is_the_same_by_long_and_by_short_steps),
+		TEST(what_a_turn_took_is_given_back_when_its_prompt_is_over),
+	};
+	return cmocka_run_group_tests(tests, NULL, remove_stores);
+}
