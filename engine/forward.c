@@ -98,8 +98,8 @@ uint64_t forward_bytes(const struct config *c, uint32_t chunk)
 	if (!c->experts)
 		return bytes;
 	/* moe_init's: router logits, and for each assignment what gate, up and down give. */
-	uint64_t expert = c->expert_size * 2 * sizeof(float) + groups * (TQ_GROUP + sizeof(float)) +
-			  c->hidden_size * sizeof(float);
+	uint64_t expert = (uint64_t)c->expert_size * 2 * sizeof(float) +
+			  groups * (TQ_GROUP + sizeof(float)) + c->hidden_size * sizeof(float);
 	return bytes + (c->experts * sizeof(float) + c->experts_per_token * expert) * chunk;
 }
 

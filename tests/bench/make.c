@@ -18,7 +18,7 @@ enum { CONFIG_BYTES_MOST = 4 << 20, TOKENIZER_BYTES_MOST = 64 << 20 };
 
 struct make {
 	const char *operands[2]; /* config.json, OUT */
-	const char *quant, *tokenizer;
+	const char *quant, *codec, *tokenizer;
 	uint64_t layers, seed;
 	double skew;
 	bool raw;
@@ -148,6 +148,8 @@ static int make(struct make *m, struct err *e)
 {
 	int failed = recipe_find(&m->recipe, m->quant, e);
 	if (!failed)
+		failed = recipe_ask_codec(&m->recipe, m->codec ? m->codec : "none", e);
+	if (!failed)
 		failed = make_directory(m, e);
 	if (!failed)
 		failed = config_read(&m->config, m->directory, e);
@@ -186,6 +188,7 @@ int make_command(int argc, char **argv, struct err *e)
 		{"layers", OPTION_NUMBER, &m.layers, 1, CONFIG_MAX_LAYERS,
 		 "only so many layers (all that config.json has)"},
 		{"quant", OPTION_TEXT, &m.quant, 0, 0, "tq2, tq3 (default), tq4 or bf16"},
+		{"codec", OPTION_TEXT, &m.codec, 0, 0, "none (default) or zstd, of bf16 experts"},
 		{"seed", OPTION_NUMBER, &m.seed, 0, UINT64_MAX - 1, "of the weights"},
 		{"skew", OPTION_SECONDS, &m.skew, 0, 0,
 		 "popularity of experts falls as rank^-X; 0: uniform"},

@@ -336,6 +336,7 @@ static int open_writer(struct writing *w, const char *folder, const uint64_t fin
 		.layers = p->routed_layers,
 		.experts = p->experts,
 		.record_bytes = p->record_bytes,
+		.codec = p->recipe.codec == CODEC_ZSTD ? STORE_CODED : STORE_PLAIN,
 		.experts_header = headers.experts,
 		.experts_header_bytes = headers.experts_bytes,
 		.dense_header = headers.dense,

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -113,18 +112,21 @@ enum { SANITIZED = __has_feature(address_sanitizer) || __has_feature(thread_sani
 enum { SANITIZED = 0 };
 #endif
 
-/* Only so much more address space than there is in use. */
+/* Only so much more memory than there is in use. Not address space, of which the allocator has some
+ * in reserve. */
 static void limit_memory(struct rlimit *before, uint64_t bytes)
 {
-	char line[256]; /* begins with the pages */
-	FILE *statm = fopen("/proc/self/statm", "re");
-	assert_non_null(statm);
-	assert_non_null(fgets(line, sizeof line, statm));
-	(void)fclose(statm);
-	unsigned long pages = strtoul(line, NULL, 10);
-	assert_int_equal(getrlimit(RLIMIT_AS, before), 0);
-	struct rlimit tight = {pages * (rlim_t)sysconf(_SC_PAGESIZE) + bytes, before->rlim_max};
-	assert_int_equal(setrlimit(RLIMIT_AS, &tight), 0);
+	char line[256];
+	unsigned long kib = 0;
+	FILE *status = fopen("/proc/self/status", "re");
+	assert_non_null(status);
+	while (fgets(line, sizeof line, status))
+		if (!strncmp(line, "VmData:", 7))
+			kib = strtoul(line + 7, NULL, 10);
+	(void)fclose(status);
+	assert_int_equal(getrlimit(RLIMIT_DATA, before), 0);
+	struct rlimit tight = {kib * (rlim_t)1024 + bytes, before->rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_DATA, &tight), 0);
 }
 
 static void without_memory_steps_are_short(void **state)
@@ -139,7 +141,7 @@ static void without_memory_steps_are_short(void **state)
 	open_fable(SMALL, 0);
 	limit_memory(&before, SMALL);
 	uint32_t n = chunk_next(fable.model, 2000);
-	assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+	assert_int_equal(setrlimit(RLIMIT_DATA, &before), 0);
 	assert_true(n == 500 || n == 1000); /* the heap may have some left */
 	assert_true(fable.model->forward.chunk >= n);
 	chunk_end(fable.model);
@@ -155,7 +157,7 @@ static char *ask_at_length(uint64_t budget, uint32_t chunk)
 {
 	enum { TIMES = 200 };
 	static const char line[] = "The fox and the crow met at the river. ";
-	char *prompt = calloc(TIMES, sizeof line);
+	char *prompt = calloc((size_t)TIMES, sizeof line);
 	assert_non_null(prompt);
 	for (int i = 0; i < TIMES; i++)
 		strcat(prompt, line);
