@@ -157,7 +157,7 @@ static char *ask_at_length(uint64_t budget, uint32_t chunk)
 {
 	enum { TIMES = 200 };
 	static const char line[] = "The fox and the crow met at the river. ";
-	char *prompt = calloc((size_t)TIMES, sizeof line);
+	char *prompt = calloc(1, TIMES * sizeof line);
 	assert_non_null(prompt);
 	for (int i = 0; i < TIMES; i++)
 		strcat(prompt, line);
