@@ -9,9 +9,12 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <time.h>
 
 enum { RECORD_ALIGN = 64 }; /* of buffers, where O_DIRECT asks for less */
+/* Buffers for records from LEAST_HUGE on are whole huge pages, less than half of them in vain. */
+enum { HUGE_PAGE = 2 << 20, LEAST_HUGE = HUGE_PAGE / 2 };
 
 struct read_buffer {
 	void *memory; /* as large as the largest read that it was used for */
@@ -78,6 +81,27 @@ unsigned reader_room(const struct reader *r)
 
 /* ---- one read ---- */
 
+/* Memory for b->want bytes. A large record in small pages that lie anywhere makes hundreds of
+ * pieces for the kernel to pin and the device to fill: it takes up to twice the time. */
+static int grow_buffer(struct read_buffer *b, size_t align, struct err *e)
+{
+	if (b->memory && b->bytes >= b->want && b->align >= align)
+		return 0;
+	bool huge = b->want >= LEAST_HUGE;
+	free(b->memory);
+	b->memory = NULL;
+	b->align = huge && align < HUGE_PAGE ? HUGE_PAGE : align;
+	b->bytes = huge ? (b->want + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE : b->want;
+	if (posix_memalign(&b->memory, b->align, b->bytes))
+		return err_set(e, ENOMEM,
+			       "no memory for a buffer of %zu bytes that experts are read into; "
+			       "lower the budget",
+			       b->bytes);
+	if (huge) /* a hint */
+		(void)madvise(b->memory, b->bytes, MADV_HUGEPAGE);
+	return 0;
+}
+
 static int set_range(struct read_buffer *b, const struct store_extent *x, struct err *e)
 {
 	uint64_t align = x->direct_fd >= 0 ? x->align : 1;
@@ -90,19 +114,7 @@ static int set_range(struct read_buffer *b, const struct store_extent *x, struct
 	b->need = b->skip + x->bytes;
 	b->done = 0;
 
-	size_t memory_align = align > RECORD_ALIGN ? align : RECORD_ALIGN;
-	if (b->memory && b->bytes >= b->want && b->align >= memory_align)
-		return 0;
-	free(b->memory);
-	b->memory = NULL;
-	b->bytes = b->want;
-	b->align = memory_align;
-	if (!posix_memalign(&b->memory, b->align, b->bytes))
-		return 0;
-	return err_set(e, ENOMEM,
-		       "no memory for a buffer of %zu bytes that experts are read into; lower the "
-		       "budget",
-		       b->bytes);
+	return grow_buffer(b, align > RECORD_ALIGN ? align : RECORD_ALIGN, e);
 }
 
 /* What is to be read next. Beyond the record nothing is needed, but O_DIRECT takes no less. */

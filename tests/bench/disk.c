@@ -7,11 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-enum { WRITE_BYTES = 4 << 20 };
+enum { WRITE_BYTES = 4 << 20, HUGE_PAGE = 2 << 20 };
 
 /* ---- the file ---- */
 
@@ -176,7 +177,10 @@ int disk_read(const struct disk *d, uint32_t record, uint32_t depth, double seco
 	int code = io_uring_queue_init(DISK_DEPTH_MOST, &r.ring, 0);
 	if (code)
 		return err_sys(e, -code, "there is no io_uring here");
-	r.buffers = aligned_alloc(DISK_ALIGN, (size_t)record * depth);
+	size_t bytes = ((size_t)record * depth + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+	r.buffers = aligned_alloc(HUGE_PAGE, bytes);
+	if (r.buffers) /* the device's best: small pages cost it up to half of its speed */
+		(void)madvise(r.buffers, bytes, MADV_HUGEPAGE);
 	int failed = r.buffers ? read_for(&r, depth, seconds, rate, e)
 			       : err_set(e, ENOMEM, "out of memory for %u reads", depth);
 	io_uring_queue_exit(&r.ring);
