@@ -1,7 +1,7 @@
 /* The pager's I/O threads: they read experts from the store into the slots that they were given.
  *
  * Three kinds of requests, each taken only when there is none of the kind before: what a batch
- * waits for (demand; it has its slot already), what is predicted for the next layer (foreseen; it
+ * waits for (demand; it has its slot already), what is predicted for the next layers (foreseen; it
  * gets a slot here, if a spare one can be had), and what a fresh mount warms itself with. As many
  * are in flight as depth.c finds useful, so a demand read never queues behind many others. Demands
  * are counted for each source alone: while the disk of one hangs, those of another go on.
@@ -74,13 +74,13 @@ void loader_foresee(struct pager *p, struct entry *x)
 	push(&p->foreseen, x);
 }
 
-/* Keeps those that `match` does not hold for. */
-static void filter_foreseen(struct pager *p, const struct entry *one, const struct pager_source *of)
+/* Drops those of a source that are its entries begin … end - 1. */
+static void filter_foreseen(struct pager *p, const struct pager_source *s, size_t begin, size_t end)
 {
 	struct request_queue kept = {0};
 	struct entry *x;
 	while ((x = pop(&p->foreseen)))
-		if (x == one || x->source == of)
+		if (x->source == s && entry_index(x) >= begin && entry_index(x) < end)
 			x->queued = false;
 		else
 			push(&kept, x);
@@ -90,12 +90,18 @@ static void filter_foreseen(struct pager *p, const struct entry *one, const stru
 void loader_forget(struct pager *p, struct entry *x)
 {
 	if (x->queued)
-		filter_foreseen(p, x, NULL);
+		filter_foreseen(p, x->source, entry_index(x), entry_index(x) + 1);
+}
+
+void loader_forget_layer(struct pager *p, struct pager_source *s, uint32_t layer)
+{
+	size_t first = (size_t)layer * s->experts;
+	filter_foreseen(p, s, first, first + s->experts);
 }
 
 void loader_forget_source(struct pager *p, struct pager_source *s)
 {
-	filter_foreseen(p, NULL, s);
+	filter_foreseen(p, s, 0, (size_t)s->layers * s->experts);
 }
 
 static struct entry *next_foreseen(struct pager *p)

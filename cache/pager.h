@@ -122,9 +122,13 @@ void pager_wake(struct pager *p);
 
 /* ---- looking ahead ---- */
 
+/* So many layers may be foreseen at a time. */
+enum { PAGER_LOOK_AHEAD = 2 };
 /* The experts that the next batch of `layer` will probably want: they are evicted last, and absent
  * ones are read while no read that a batch asked for is queued and the device has little to do.
- * Forgotten when any batch of the source begins.
+ * Several layers are told one after the other, the one whose turn comes first before the others,
+ * and are read in that order; a layer that is told again replaces what was told of it. All is
+ * forgotten when any batch of the source begins.
  */
 void pager_predict(struct pager_source *s, uint32_t layer, const uint32_t *experts, uint32_t n);
 /* False: a prediction would change nothing. */

@@ -180,7 +180,6 @@ int pager_begin(struct pager_batch *b, struct pager_source *s, uint32_t layer,
 
 	pthread_mutex_lock(&p->lock);
 	prediction_end(s);
-	loader_forget_source(p, s);
 	warm_stop(s);
 	pool_visit(p, s, layer, experts, credit, n);
 	want_all(b, token);

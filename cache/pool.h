@@ -61,8 +61,8 @@ struct pager_source {
 	double turns;		    /* pager.turns when it did */
 	uint64_t token;		    /* the number that it gave */
 
-	uint32_t predicted_layer, predicted_count;
-	uint32_t *predicted; /* [experts] which of that layer are shielded */
+	struct entry **predicted; /* [PAGER_LOOK_AHEAD * experts] those that are foreseen */
+	uint32_t predicted_count;
 
 	uint32_t *warm; /* experts by heat, hottest first; NULL: nothing to warm */
 	_Atomic uint32_t warm_next, warm_count;
@@ -152,13 +152,15 @@ void loader_demand(struct pager *p, struct entry *x, struct pager_batch *batch);
 void loader_foresee(struct pager *p, struct entry *x);
 /* Tells the threads of so many new requests. */
 void loader_wake(struct pager *p, uint32_t requests);
-/* Takes what was foreseen and has not begun out of the queue: one entry, or all of a source. */
+/* Takes what was foreseen and has not begun out of the queue: one entry, or all of a layer or a
+ * source. */
 void loader_forget(struct pager *p, struct entry *x);
+void loader_forget_layer(struct pager *p, struct pager_source *s, uint32_t layer);
 void loader_forget_source(struct pager *p, struct pager_source *s);
 
 /* ---- predict.c, warm.c ---- */
 
-/* A prediction ends with the batch that it was for. */
+/* Forgets what is predicted: it ends with the next batch. */
 void prediction_end(struct pager_source *s);
 /* The hottest absent expert that free room is left for, with a slot; NULL: none. */
 struct entry *warm_next(struct pager *p);

@@ -5,14 +5,26 @@
  */
 #include "cache/pool.h"
 
-#include <string.h>
+static void forget_layer(struct pager_source *s, uint32_t layer)
+{
+	uint32_t kept = 0;
+	for (uint32_t i = 0; i < s->predicted_count; i++) {
+		struct entry *x = s->predicted[i];
+		if (entry_index(x) / s->experts == layer)
+			x->shielded = false;
+		else
+			s->predicted[kept++] = x;
+	}
+	s->predicted_count = kept;
+	loader_forget_layer(s->pager, s, layer);
+}
 
 void prediction_end(struct pager_source *s)
 {
-	size_t first = (size_t)s->predicted_layer * s->experts;
 	for (uint32_t i = 0; i < s->predicted_count; i++)
-		s->entries[first + s->predicted[i]].shielded = false;
+		s->predicted[i]->shielded = false;
 	s->predicted_count = 0;
+	loader_forget_source(s->pager, s);
 }
 
 void pager_predict(struct pager_source *s, uint32_t layer, const uint32_t *experts, uint32_t n)
@@ -22,18 +34,18 @@ void pager_predict(struct pager_source *s, uint32_t layer, const uint32_t *exper
 	if (layer >= s->layers || n > s->experts)
 		return;
 	pthread_mutex_lock(&p->lock);
-	prediction_end(s);
-	loader_forget_source(p, s);
+	forget_layer(s, layer);
+	if (n > PAGER_LOOK_AHEAD * s->experts - s->predicted_count)
+		prediction_end(s);
 	for (uint32_t i = 0; i < n && experts[i] < s->experts; i++) {
 		struct entry *x = &s->entries[(size_t)layer * s->experts + experts[i]];
 		x->shielded = p->shield;
-		s->predicted[s->predicted_count++] = experts[i];
+		s->predicted[s->predicted_count++] = x;
 		if (p->prefetch && x->state == ENTRY_ABSENT && !x->queued) {
 			loader_foresee(p, x);
 			foreseen++;
 		}
 	}
-	s->predicted_layer = layer;
 	loader_wake(p, foreseen);
 	pthread_mutex_unlock(&p->lock);
 }

@@ -177,7 +177,7 @@ void route_credit(struct moe *m, uint32_t n)
 	}
 }
 
-/* The next layer's router on this layer's input: the stream changes little from layer to layer, so
+/* A later layer's router on this layer's input: the stream changes little from layer to layer, so
  * it names most of what it will choose. Names experts in m->named. */
 static void foresee(struct forward *f, uint32_t next, uint32_t n)
 {
@@ -198,12 +198,12 @@ static void foresee(struct forward *f, uint32_t next, uint32_t n)
 	}
 }
 
-void route_predict(struct forward *f, uint32_t layer, uint32_t n)
+static void predict_layer(struct forward *f, uint32_t next, uint32_t n)
 {
 	struct moe *m = f->moe;
 	const struct config *c = f->config;
-	uint32_t next = layer + 1, count = 0;
-	if (next >= c->layers || !config_routed(c, next) || !pager_predicts(f->experts))
+	uint32_t count = 0;
+	if (next >= c->layers || !config_routed(c, next))
 		return;
 	if (n <= PREDICT_MOST)
 		foresee(f, next, n);
@@ -211,4 +211,12 @@ void route_predict(struct forward *f, uint32_t layer, uint32_t n)
 		if (n > PREDICT_MOST || m->named[e])
 			m->predicted[count++] = e;
 	pager_predict(f->experts, f->plan->routed_of[next], m->predicted, count);
+}
+
+/* One layer of a chunk wants more than the device can read meanwhile. One token's does not. */
+void route_predict(struct forward *f, uint32_t layer, uint32_t n)
+{
+	uint32_t layers = n == 1 ? PAGER_LOOK_AHEAD : 1;
+	for (uint32_t ahead = 1; ahead <= layers && pager_predicts(f->experts); ahead++)
+		predict_layer(f, layer + ahead, n);
 }

@@ -272,6 +272,41 @@ static void a_prediction_stands_back_behind_who_waits_for_room_and_then_has_its_
 	pager_remove(w.source);
 }
 
+/* What is in the queue, in its order, as layer * 100 + expert. */
+static uint32_t queue_of(const struct test_pager *f, uint32_t *out, uint32_t most)
+{
+	uint32_t n = 0;
+	pthread_mutex_lock(&f->pager->lock);
+	for (const struct entry *x = f->pager->foreseen.first; x && n < most; x = x->next) {
+		uint32_t i = (uint32_t)(x - x->source->entries);
+		out[n++] = i / EXPERTS * 100 + i % EXPERTS;
+	}
+	pthread_mutex_unlock(&f->pager->lock);
+	return n;
+}
+
+static void two_layers_are_foreseen_in_the_order_of_their_turns(void **state)
+{
+	struct test_pager *f = *state;
+	struct waiter w = {.f = f, .source = add(f, test_arrange), .count = 1};
+	struct pager_batch b;
+	struct pager_ready held;
+	uint32_t queue[8];
+	begin_waiting(f, &b, &held, &w);
+	pager_predict(f->source, 1, (const uint32_t[]){7, 5}, 2);
+	pager_predict(f->source, 2, (const uint32_t[]){6, 3}, 2);
+	assert_int_equal(queue_of(f, queue, 8), 4);
+	assert_memory_equal(queue, ((uint32_t[]){107, 105, 206, 203}), sizeof(uint32_t[4]));
+	pager_predict(f->source, 2, (const uint32_t[]){4}, 1); /* told again */
+	assert_int_equal(queue_of(f, queue, 8), 3);
+	assert_memory_equal(queue, ((uint32_t[]){107, 105, 204}), sizeof(uint32_t[3]));
+	pager_predict(f->source, 1, all, EXPERTS); /* one whole layer, and one beside it */
+	assert_int_equal(queue_of(f, queue, 8), 8);
+	stop_waiting(&b, &held, &w);
+	settle(f);
+	pager_remove(w.source);
+}
+
 static void a_prediction_that_was_not_read_is_forgotten_when_a_batch_begins(void **state)
 {
 	struct test_pager *f = *state;
@@ -711,6 +746,7 @@ int main(void)
 		TEST(a_prediction_does_not_evict_what_is_predicted_with_it, four_slots),
 		TEST(a_prediction_stands_back_behind_who_waits_for_room_and_then_has_its_turn,
 		     one_slot),
+		TEST(two_layers_are_foreseen_in_the_order_of_their_turns, one_slot),
 		TEST(a_prediction_that_was_not_read_is_forgotten_when_a_batch_begins, one_slot),
 		TEST(a_prediction_that_a_waiting_batch_takes_up_leaves_the_others_in_order,
 		     one_slot),
