@@ -25,6 +25,7 @@ enum {
 	BLOCK_TOKENS = 6,		 /* multiplied together: 12 sums, 2 codes, an input */
 	PANEL_TOKENS = 48,		 /* gathered together */
 	PANEL_GROUPS = 192,		 /* groups in a panel, of all its tokens: 48 KiB */
+	PREFETCH_AHEAD = 2048,		 /* bytes */
 	WIDE = 2, /* registers of 16-bit codes that one of 8-bit codes becomes */
 };
 
@@ -168,6 +169,14 @@ ALWAYS_INLINE __m256i dot_group(const uint8_t *tile, size_t half, const int8_t *
 	return _mm256_add_epi32(sums[0], sums[1]);
 }
 
+/* What comes next, the next matrix's first lines included: so much is done with each line that the
+ * processor's own look ahead sees too few of them to keep memory busy. */
+ALWAYS_INLINE void prefetch_tile(const uint8_t *tile, size_t bits)
+{
+	for (size_t i = 0; i < SLABS * bits; i++)
+		_mm_prefetch((const char *)tile + i * PLANE_BYTES, _MM_HINT_T0);
+}
+
 /* Groups [g0, g0 + count) of all rows. */
 ALWAYS_INLINE void multiply_one(const struct product *p, size_t token, size_t g0, size_t count,
 				const int8_t *magnitude, size_t bits)
@@ -184,6 +193,7 @@ ALWAYS_INLINE void multiply_one(const struct product *p, size_t token, size_t g0
 		for (size_t g = 0; g < count; g++, tile += p->tile_bytes) {
 			const struct rows16 norms =
 				load_norms(tile + SLABS * bits * PLANE_BYTES, p->norms);
+			prefetch_tile(tile + PREFETCH_AHEAD, bits);
 			for (size_t i = 0; i < HALVES; i++)
 				y.half[i] = add_group(y.half[i],
 						      dot_group(tile, i, q + g * TQ_GROUP,
@@ -344,6 +354,7 @@ ALWAYS_INLINE void multiply_tiles(float y[][TILE_ROWS], const struct panel *in, 
 		size_t left = in->tokens;
 
 		unpack(&w, tile, codebook, bits);
+		prefetch_tile(tile + p->tile_bytes, bits);
 		for (size_t blocks = (left + BLOCK_TOKENS - 1) / BLOCK_TOKENS; blocks > 0;
 		     blocks--) {
 			const size_t count = (left + blocks - 1) / blocks;
