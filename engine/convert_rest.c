@@ -50,9 +50,14 @@ static bool ends_conversion(struct converter *c, int failed, const struct err *e
 		c->over = true;
 		c->differently = failed == -ERANGE;
 		atomic_store(&c->v.progress->stopped, true);
-		pthread_cond_broadcast(&c->changed);
 		report(c, CONVERT_AGAIN, e);
+		c->over_said = true;
+		pthread_cond_broadcast(&c->changed);
 	}
+	/* Or a turn that fails here could end, and the next one begin, before the model has heard
+	 * that it must begin anew. */
+	while (!c->over_said)
+		pthread_cond_wait(&c->changed, &c->lock);
 	return true;
 }
 

@@ -24,7 +24,8 @@ struct converter {
 	struct store_writer *writer; /* NULL once all is in; constant while makers > 0 */
 	uint32_t makers;	     /* threads in convert_make_expert that use the writer */
 	struct idle_encoder *idle;   /* for the makers to come */
-	bool over;		     /* CONVERT_AGAIN was reported */
+	bool over;		     /* a failure ended it, of which one thread reports */
+	bool over_said;		     /* CONVERT_AGAIN was reported */
 	bool differently;	     /* what is there is of no use to the next */
 
 	/* The rest: */

@@ -55,7 +55,8 @@ static int teardown(void **state)
 
 static void mount(const char *quant)
 {
-	test_model_open(&m, source, &(struct engine_options){.store = stores, .quant = quant, .codec = "none"});
+	test_model_open(&m, source,
+			&(struct engine_options){.store = stores, .quant = quant, .codec = "none"});
 }
 
 /* The first `tokens` tokens of an answer. A turn that is submitted before the model is loaded comes
@@ -437,6 +438,20 @@ static void a_disk_that_fills_up_is_an_error_in_words_until_there_is_space(void 
 	test_model_close(&m);
 }
 
+/* An answer after a fault that struck once, by which the answer before it ended with `first`. If
+ * that one had all it needed already, the fault may strike behind and end this one; never both. */
+static void ask_after(struct session *s, int first)
+{
+	int code;
+	free(test_read(test_submit(s, "abc"), &code));
+	if (!code)
+		return;
+	assert_int_equal(first, 0);
+	assert_int_equal(code, -EIO);
+	assert_int_equal(session_reset(s, &e), 0);
+	free(test_ask(s, "abc"));
+}
+
 static void a_first_answer_on_a_full_disk_fails_and_the_next_works(void **state)
 {
 	(void)state;
@@ -461,7 +476,7 @@ static void a_first_answer_on_a_full_disk_fails_and_the_next_works(void **state)
 			assert_true(!code || (code == -EIO && *words));
 			faults.fail_on = 0;
 			assert_int_equal(session_reset(s, &e), 0);
-			free(test_ask(s, "abc"));
+			ask_after(s, code);
 			wait_until_converted();
 			struct model_progress p;
 			model_progress(m.model, &p);
