@@ -52,6 +52,8 @@ static int write_heat(int dir, const char *folder, const struct heat_head *h, co
 	close(fd);
 	if (!failed && (failed = io_rename(dir, HEAT_NEW, HEAT)))
 		failed = err_sys(e, -failed, "%s/" HEAT ": cannot be written", folder);
+	if (failed)
+		(void)io_remove(dir, HEAT_NEW); /* else the next attempt begins it anew */
 	return failed;
 }
 
