@@ -17,10 +17,9 @@
 #if defined(__x86_64__)
 
 #include "kernels/avx2.h"
-#include "kernels/tq.h"
+#include "kernels/tq_product.h"
 
 enum {
-	SLABS = TQ_GROUP / TQ_SLAB,
 	HALVES = TILE_ROWS / AVX2_LANES, /* a plane's registers of rows */
 	BLOCK_TOKENS = 6,		 /* multiplied together: 12 sums, 2 codes, an input */
 	PANEL_TOKENS = 48,		 /* gathered together */
@@ -74,18 +73,7 @@ ALWAYS_INLINE void load_planes(__m256i planes[], const uint8_t *slab, size_t hal
 		planes[p] = load32(slab + p * PLANE_BYTES + half * sizeof planes[p]);
 }
 
-/* ---- one call's operands, and what follows from them ---- */
-
-struct product {
-	const struct input *x;
-	const uint8_t *w; /* the first block of rows */
-	size_t groups, tile_bytes, block_bytes;
-	float *y; /* of the first row */
-	size_t ldy;
-	uint32_t rows;
-	enum norm_type norms;
-	float gain;
-};
+/* ---- rows ---- */
 
 struct rows16 {
 	__m256 half[HALVES];
@@ -154,7 +142,7 @@ ALWAYS_INLINE __m256i dot_group(const uint8_t *tile, size_t half, const int8_t *
 
 	for (size_t slab = 0; slab < SLABS; slab++) {
 		__m256i planes[4];
-		load_planes(planes, tile + slab * bits * PLANE_BYTES, half, bits);
+		load_planes(planes, tile + slab * tq_slab_bytes(bits), half, bits);
 		for (size_t i = 0; i < TQ_UNIT; i++) {
 			const size_t at = slab * TQ_SLAB + i * SLAB_UNITS;
 			const __m256i codes =
@@ -192,7 +180,7 @@ ALWAYS_INLINE void multiply_one(const struct product *p, size_t token, size_t g0
 		struct rows16 y = g0 ? load_rows(out, left) : (struct rows16){{{0}}};
 		for (size_t g = 0; g < count; g++, tile += p->tile_bytes) {
 			const struct rows16 norms =
-				load_norms(tile + SLABS * bits * PLANE_BYTES, p->norms);
+				load_norms(tile + tq_slabs_bytes(bits), p->norms);
 			prefetch_tile(tile + PREFETCH_AHEAD, bits);
 			for (size_t i = 0; i < HALVES; i++)
 				y.half[i] = add_group(y.half[i],
@@ -268,7 +256,7 @@ ALWAYS_INLINE void unpack(struct unpacked *to, const uint8_t *tile, __m256i code
 	for (size_t slab = 0; slab < SLABS; slab++) {
 		for (size_t half = 0; half < HALVES; half++) {
 			__m256i planes[4];
-			load_planes(planes, tile + slab * bits * PLANE_BYTES, half, bits);
+			load_planes(planes, tile + slab * tq_slab_bytes(bits), half, bits);
 			for (size_t i = 0; i < TQ_UNIT; i++) {
 				const size_t word = (slab * TQ_UNIT + i) * WIDE;
 				const __m256i codes =
@@ -349,7 +337,7 @@ ALWAYS_INLINE void multiply_tiles(float y[][TILE_ROWS], const struct panel *in, 
 			.in = in,
 			.at = g * in->tokens,
 			.y = y,
-			.norms = load_norms(tile + SLABS * bits * PLANE_BYTES, p->norms),
+			.norms = load_norms(tile + tq_slabs_bytes(bits), p->norms),
 		};
 		size_t left = in->tokens;
 
@@ -390,19 +378,7 @@ ALWAYS_INLINE void multiply_tq(float *y, size_t ldy, const struct matrix *w, uin
 			       uint32_t row1, const struct input *x, const uint32_t *tokens,
 			       size_t n, size_t bits)
 {
-	const size_t norm_bytes = w->shape.norms == NORM_F16 ? 2 : 4;
-	struct product p = {
-		.x = x,
-		.groups = tq_groups(x->k),
-		.tile_bytes = SLABS * bits * PLANE_BYTES + TILE_ROWS * norm_bytes,
-		.y = y + row0,
-		.ldy = ldy,
-		.rows = row1 - row0,
-		.norms = w->shape.norms,
-		.gain = tq_codebook((uint32_t)bits)->gain,
-	};
-	p.block_bytes = p.groups * p.tile_bytes;
-	p.w = (const uint8_t *)w->data + row0 / TILE_ROWS * p.block_bytes;
+	const struct product p = product_of(y, ldy, w, row0, row1, x);
 
 	if (n == 1) {
 		multiply_token(&p, tokens ? tokens[0] : 0, bits);

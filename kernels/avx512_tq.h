@@ -15,10 +15,9 @@
 #define MOEFS_KERNELS_AVX512_TQ_H
 
 #include "kernels/avx512.h"
-#include "kernels/tq.h"
+#include "kernels/tq_product.h"
 
 enum {
-	SLABS = TQ_GROUP / TQ_SLAB,
 	SLAB_PAIRS = TQ_UNIT / 2, /* of registers of codes */
 	PAIRS = SLABS * SLAB_PAIRS,
 	BLOCK_TOKENS = 12,  /* multiplied together */
@@ -44,28 +43,6 @@ ALWAYS_INLINE struct codes make_codes(const uint8_t *slab, size_t pair, const st
 ALWAYS_INLINE __m512i add_products(__m512i sums, __m512i codes, int32_t q);
 /* What all the sums of a group with this input begin with. */
 ALWAYS_INLINE int32_t first_sum(const int8_t q[TQ_GROUP]);
-
-/* One call's operands, and what follows from them. */
-struct product {
-	const struct input *x;
-	const uint8_t *w; /* the first block of rows */
-	size_t groups, tile_bytes, block_bytes;
-	float *y; /* of the first row */
-	size_t ldy;
-	uint32_t rows;
-	enum norm_type norms;
-	float gain;
-};
-
-ALWAYS_INLINE size_t slab_bytes(uint32_t bits)
-{
-	return (size_t)PLANE_BYTES * bits;
-}
-
-ALWAYS_INLINE size_t slabs_bytes(uint32_t bits)
-{
-	return SLABS * slab_bytes(bits);
-}
 
 ALWAYS_INLINE int32_t load_word(const int8_t *q)
 {
@@ -105,7 +82,7 @@ ALWAYS_INLINE void multiply_one(const struct product *p, size_t token, size_t g0
 			/* Four sums, so that none waits for the one before it. */
 			__m512i even[2] = {_mm512_set1_epi32(start[g])}, odd[2] = {{0}};
 			for (size_t slab = 0; slab < SLABS; slab++) {
-				const uint8_t *planes = tile + slab * slab_bytes(bits);
+				const uint8_t *planes = tile + slab * tq_slab_bytes(bits);
 				const int8_t *in = q + g * TQ_GROUP + slab * TQ_SLAB;
 #pragma GCC unroll 4
 				for (size_t i = 0; i < SLAB_PAIRS; i++, in += TQ_UNIT) {
@@ -117,7 +94,7 @@ ALWAYS_INLINE void multiply_one(const struct product *p, size_t token, size_t g0
 			}
 			const __m512i dots = _mm512_add_epi32(_mm512_add_epi32(even[0], odd[0]),
 							      _mm512_add_epi32(even[1], odd[1]));
-			y = add_group(y, dots, load_norms(tile + slabs_bytes(bits), p->norms),
+			y = add_group(y, dots, load_norms(tile + tq_slabs_bytes(bits), p->norms),
 				      scale[g] * p->gain);
 		}
 		store_up_to_16(p->y + r, left, y);
@@ -208,7 +185,7 @@ ALWAYS_INLINE void multiply_first(const struct block *b, struct codes codes[PAIR
 
 	start_sums(sums, b, count);
 	for (size_t slab = 0; slab < SLABS; slab++) {
-		const uint8_t *planes = tile + slab * slab_bytes(bits);
+		const uint8_t *planes = tile + slab * tq_slab_bytes(bits);
 #pragma GCC unroll 4
 		for (size_t i = 0; i < SLAB_PAIRS; i++) {
 			const struct codes made = make_codes(planes, i, u, bits);
@@ -288,7 +265,7 @@ ALWAYS_INLINE void multiply_tiles(float y[][TILE_ROWS], const struct panel *in, 
 			.in = in,
 			.at = g * in->tokens,
 			.y = y,
-			.norms = load_norms(tile + slabs_bytes(bits), p->norms),
+			.norms = load_norms(tile + tq_slabs_bytes(bits), p->norms),
 		};
 		size_t count = (in->tokens + blocks - 1) / blocks, left = in->tokens;
 
@@ -328,19 +305,7 @@ ALWAYS_INLINE void multiply_tq(float *y, size_t ldy, const struct matrix *w, uin
 			       uint32_t row1, const struct input *x, const uint32_t *tokens,
 			       size_t n, const struct codebooks *u, uint32_t bits)
 {
-	const size_t norm_bytes = w->shape.norms == NORM_F16 ? 2 : 4;
-	struct product p = {
-		.x = x,
-		.groups = tq_groups(x->k),
-		.tile_bytes = slabs_bytes(bits) + TILE_ROWS * norm_bytes,
-		.y = y + row0,
-		.ldy = ldy,
-		.rows = row1 - row0,
-		.norms = w->shape.norms,
-		.gain = tq_codebook(bits)->gain,
-	};
-	p.block_bytes = p.groups * p.tile_bytes;
-	p.w = (const uint8_t *)w->data + row0 / TILE_ROWS * p.block_bytes;
+	const struct product p = product_of(y, ldy, w, row0, row1, x);
 
 	if (n == 1) {
 		multiply_token(&p, tokens ? tokens[0] : 0, u, bits);

@@ -8,8 +8,10 @@
  *   TQ    blocks of TILE_ROWS = 16 rows; in a block, group after group of 128 columns; in a group,
  *         four slabs of 32 columns, then the 16 norms (in their own type). A slab is `bits` planes
  *         of 64 bytes. Where the packed row has, for 8 columns, `bits` bytes with 8 indices (a
- *         unit), plane p has byte p of each of the slab's units: byte 4 · row + k is that of unit k.
+ *         unit), plane p has byte p of each of the slab's units: byte 4 · row + k is that of
+ *         unit k.
  * Rows missing from the last block have zero indices and zero norms.
+ *
  * So a register filled from a plane has rows as 32-bit lanes, and a shift and a mask, the same for
  * all lanes, lay bare one index in each byte: no byte has to move. Arranging moves bytes alone.
  *
@@ -35,6 +37,7 @@ enum norm_type { NORM_F16, NORM_F32 }; /* type of a TQ group's norm */
 
 enum { TQ_GROUP = 128, TILE_ROWS = 16, TQ_UNIT = 8 };
 enum { TQ_SLAB = 32, SLAB_UNITS = TQ_SLAB / TQ_UNIT, PLANE_BYTES = TILE_ROWS * SLAB_UNITS };
+enum { SLABS = TQ_GROUP / TQ_SLAB }; /* of a tile, which is one group of 16 rows */
 
 struct shape {
 	enum format format;
@@ -60,6 +63,20 @@ static inline uint32_t format_tq_bits(enum format f)
 static inline size_t tq_groups(uint32_t cols)
 {
 	return ((size_t)cols + TQ_GROUP - 1) / TQ_GROUP;
+}
+
+/* Bytes of an arranged slab, of a tile's slabs, and of a tile with its norms. */
+static inline size_t tq_slab_bytes(size_t bits)
+{
+	return bits * PLANE_BYTES;
+}
+static inline size_t tq_slabs_bytes(size_t bits)
+{
+	return SLABS * tq_slab_bytes(bits);
+}
+static inline size_t tq_tile_bytes(size_t bits, enum norm_type norms)
+{
+	return tq_slabs_bytes(bits) + (size_t)TILE_ROWS * (norms == NORM_F16 ? 2 : 4);
 }
 
 /* Largest rows and cols accepted; every byte count below then fits in 63 bits. */

@@ -17,7 +17,6 @@
 #include "kernels/tq.h"
 
 enum {
-	SLABS = TQ_GROUP / TQ_SLAB,
 	SLAB_PAIRS = TQ_UNIT / 2, /* of registers of codes for 4 rows */
 	PAIRS = SLABS * SLAB_PAIRS,
 	QUARTERS = TILE_ROWS / NEON_LANES, /* a plane's registers of rows */
@@ -42,16 +41,6 @@ ALWAYS_INLINE struct sums add_products(struct sums sums, struct codes codes, int
 ALWAYS_INLINE int32x4_t total(struct sums sums);
 
 /* ---- making codes ---- */
-
-ALWAYS_INLINE size_t slab_bytes(uint32_t bits)
-{
-	return (size_t)PLANE_BYTES * bits;
-}
-
-ALWAYS_INLINE size_t slabs_bytes(uint32_t bits)
-{
-	return SLABS * slab_bytes(bits);
-}
 
 /* Index i (0 … 7) of each unit in the lower bits of each byte; `planes` is a slab's first one, at
  * the rows in question. Shifts move bytes, not words as on x86, so bits of a neighbour never get
@@ -113,7 +102,7 @@ ALWAYS_INLINE void multiply_one(float y[TILE_ROWS], const uint8_t *tile, const i
 	struct sums sums[QUARTERS] = {{{{0}}}};
 
 	for (size_t slab = 0; slab < SLABS; slab++) {
-		const uint8_t *planes = tile + slab * slab_bytes(bits);
+		const uint8_t *planes = tile + slab * tq_slab_bytes(bits);
 #pragma GCC unroll 4
 		for (size_t pair = 0; pair < SLAB_PAIRS; pair++, q += TQ_UNIT) {
 			const int8x8_t eight = vld1_s8(q);
@@ -125,7 +114,7 @@ ALWAYS_INLINE void multiply_one(float y[TILE_ROWS], const uint8_t *tile, const i
 	}
 	for (size_t i = 0; i < QUARTERS; i++)
 		finish_sums(y + i * NEON_LANES, sums[i],
-			    load_norms(tile + slabs_bytes(bits), i, norms), a);
+			    load_norms(tile + tq_slabs_bytes(bits), i, norms), a);
 }
 
 /* Codes of one tile. */
@@ -142,9 +131,9 @@ ALWAYS_INLINE void unpack(struct unpacked *to, const uint8_t *tile, enum norm_ty
 		for (size_t pair = 0; pair < SLAB_PAIRS; pair++)
 			for (size_t i = 0; i < QUARTERS; i++)
 				to->codes[i][slab * SLAB_PAIRS + pair] = make_codes(
-					tile + slab * slab_bytes(bits), i, pair, codebook, bits);
+					tile + slab * tq_slab_bytes(bits), i, pair, codebook, bits);
 	for (size_t i = 0; i < QUARTERS; i++)
-		to->norms[i] = load_norms(tile + slabs_bytes(bits), i, norms);
+		to->norms[i] = load_norms(tile + tq_slabs_bytes(bits), i, norms);
 }
 
 /* One group of a block of tokens. */
@@ -265,8 +254,7 @@ ALWAYS_INLINE void multiply_tq(float *y, size_t ldy, const struct matrix *w, uin
 		.norms = w->shape.norms,
 		.gain = tq_codebook(bits)->gain,
 	};
-	const size_t norm_bytes = p.norms == NORM_F16 ? 2 : 4;
-	const size_t tile_bytes = slabs_bytes(bits) + TILE_ROWS * norm_bytes;
+	const size_t tile_bytes = tq_tile_bytes(bits, p.norms);
 
 	for (; p.first < n; p.first += p.count) {
 		p.count = n - p.first < TILE_TOKENS ? n - p.first : TILE_TOKENS;

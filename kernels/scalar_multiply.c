@@ -82,7 +82,7 @@ void scalar_multiply_bf16(float *y, size_t ldy, const struct matrix *w, uint32_t
 /* The packed bytes of a row's unit, which lie in as many planes. */
 static uint32_t unit_word(const uint8_t *group, uint32_t unit, uint32_t lane, uint32_t bits)
 {
-	const uint8_t *byte = group + (size_t)(unit / SLAB_UNITS) * bits * PLANE_BYTES;
+	const uint8_t *byte = group + unit / SLAB_UNITS * tq_slab_bytes(bits);
 	uint32_t word = 0;
 
 	byte += lane * SLAB_UNITS + unit % SLAB_UNITS;
@@ -119,23 +119,21 @@ void scalar_multiply_tq(float *y, size_t ldy, const struct matrix *w, uint32_t r
 {
 	const struct tq_codebook *book = tq_codebook(format_tq_bits(w->shape.format));
 	const size_t groups = tq_groups(x->k);
-	const size_t slabs_bytes = (size_t)TILE_ROWS * TQ_GROUP / 8 * book->bits;
-	const size_t group_bytes =
-		slabs_bytes + (size_t)TILE_ROWS * (w->shape.norms == NORM_F16 ? 2 : 4);
+	const size_t tile_bytes = tq_tile_bytes(book->bits, w->shape.norms);
 
 	for (size_t t = 0; t < n; t++) {
 		const size_t token = tokens ? tokens[t] : t;
 		for (uint32_t r = row0; r < row1; r++) {
 			const uint8_t *group = w->data;
 			float sum = 0;
-			group += r / TILE_ROWS * groups * group_bytes;
-			for (size_t g = 0; g < groups; g++, group += group_bytes) {
+			group += r / TILE_ROWS * groups * tile_bytes;
+			for (size_t g = 0; g < groups; g++, group += tile_bytes) {
 				const uint32_t lane = r % TILE_ROWS;
 				const size_t at = token * groups + g;
 				const int32_t product =
 					group_dot(group, lane, book, x->q + at * TQ_GROUP);
-				const float norm =
-					norm_at(group + slabs_bytes, lane, w->shape.norms);
+				const float norm = norm_at(group + tq_slabs_bytes(book->bits), lane,
+							   w->shape.norms);
 				sum = fmaf((float)product, norm * (x->scale[at] * book->gain), sum);
 			}
 			y[t * ldy + r] = sum;

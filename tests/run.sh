@@ -5,7 +5,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-passed=0 failed=0 skipped=0
+passed=0 failed=0 skipped=0 failures=()
 log=$(mktemp "${TMPDIR:-/tmp}/moefs-test.XXXXXX")
 trap 'rm -f "$log"' EXIT
 export ASAN_OPTIONS=${ASAN_OPTIONS:-abort_on_error=1} UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
@@ -28,6 +28,7 @@ count() { # NAME STATUS SECONDS
 	printf '  %d s\n' "$3"
 	if [ "$bad" -gt 0 ]; then
 		sed 's/^/    /' "$log" | tail -n 60
+		failures+=("$1: $(grep -E '^\[  FAILED  \] [_a-zA-Z0-9]+$|^not ok ' "$log" | sort -u | paste -sd';')")
 	elif [ "$skip" -gt 0 ]; then
 		grep -iE 'skip' "$log" | grep -vE '^\[|SKIPPED TEST' | sed 's/^/    /'
 	fi
@@ -64,6 +65,8 @@ else
 	done
 fi
 
+# Once more at the end, which is what is read first.
+[ "$failed" -gt 0 ] && printf 'failed: %s\n' "${failures[@]}"
 summary="$passed passed, $failed failed"
 [ "$skipped" -gt 0 ] && summary="$summary, $skipped skipped"
 echo "$summary"

@@ -1,0 +1,39 @@
+/* One call of multiply for a TQ matrix on x86, as the AVX2 and the AVX-512 tables see it; within
+ * kernels/ only. */
+#ifndef MOEFS_KERNELS_TQ_PRODUCT_H
+#define MOEFS_KERNELS_TQ_PRODUCT_H
+
+#include "kernels/kernels.h"
+
+/* The operands, and what follows from them. */
+struct product {
+	const struct input *x;
+	const uint8_t *w; /* the first block of rows */
+	size_t groups, tile_bytes, block_bytes;
+	float *y; /* of the first row */
+	size_t ldy;
+	uint32_t rows;
+	enum norm_type norms;
+	float gain;
+};
+
+static inline struct product product_of(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
+					uint32_t row1, const struct input *x)
+{
+	const uint32_t bits = format_tq_bits(w->shape.format);
+	struct product p = {
+		.x = x,
+		.groups = tq_groups(x->k),
+		.tile_bytes = tq_tile_bytes(bits, w->shape.norms),
+		.y = y + row0,
+		.ldy = ldy,
+		.rows = row1 - row0,
+		.norms = w->shape.norms,
+		.gain = tq_codebook(bits)->gain,
+	};
+	p.block_bytes = p.groups * p.tile_bytes;
+	p.w = (const uint8_t *)w->data + row0 / TILE_ROWS * p.block_bytes;
+	return p;
+}
+
+#endif
