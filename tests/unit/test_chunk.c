@@ -1,6 +1,7 @@
 /* How a prompt is cut into steps: few where experts have to be read, short ones where all are in
  * memory, and what long ones take is given back. */
 #include "engine/internal.h"
+#include "memory_help.h"
 #include "session_help.h"
 
 #include <setjmp.h>
@@ -10,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 
 #include <cmocka.h>
@@ -104,44 +104,15 @@ static void long_steps_are_counted_until_they_are_given_back(void **state)
 	chunk_end(fable.model); /* of which there is nothing left */
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SANITIZED = 1 };
-#elif defined(__has_feature)
-enum { SANITIZED = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) };
-#else
-enum { SANITIZED = 0 };
-#endif
-
-/* Only so much more memory than there is in use. Not address space, of which the allocator has some
- * in reserve. */
-static void limit_memory(struct rlimit *before, uint64_t bytes)
-{
-	char line[256];
-	unsigned long kib = 0;
-	FILE *status = fopen("/proc/self/status", "re");
-	assert_non_null(status);
-	while (fgets(line, sizeof line, status))
-		if (!strncmp(line, "VmData:", 7))
-			kib = strtoul(line + 7, NULL, 10);
-	(void)fclose(status);
-	assert_int_equal(getrlimit(RLIMIT_DATA, before), 0);
-	struct rlimit tight = {kib * (rlim_t)1024 + bytes, before->rlim_max};
-	assert_int_equal(setrlimit(RLIMIT_DATA, &tight), 0);
-}
-
 static void without_memory_steps_are_short(void **state)
 {
 	(void)state;
 	struct rlimit before;
-	if (SANITIZED) {
-		print_message(
-			"not under a sanitizer: skipped, its own memory would run out first\n");
-		skip();
-	}
+	test_memory_limitable();
 	open_fable(SMALL, 0);
-	limit_memory(&before, SMALL);
+	test_memory_limit(RLIMIT_DATA, SMALL, &before);
 	uint32_t n = chunk_next(fable.model, 2000);
-	assert_int_equal(setrlimit(RLIMIT_DATA, &before), 0);
+	test_memory_unlimit(RLIMIT_DATA, &before);
 	assert_true(n == 500 || n == 1000); /* the heap may have some left */
 	assert_true(fable.model->forward.chunk >= n);
 	chunk_end(fable.model);

@@ -1,29 +1,17 @@
 /* Key-value memory: what is counted is what is mapped, and the system has it back. */
 #include "engine/context.h"
+#include "memory_help.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 #include <errno.h>
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED true
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED true
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED false
-#endif
 
 /* A block of 1 MiB in F16. */
 static const struct config wide = {.layers = 8, .kv_heads = 4, .head_dim = 128};
@@ -42,21 +30,6 @@ static int setup(void **state)
 static size_t page_bytes(void)
 {
 	return (size_t)sysconf(_SC_PAGESIZE);
-}
-
-/* Of this process: field 0 of statm is its address space, 1 what of it is in memory. */
-static size_t memory_bytes(int field)
-{
-	char line[256];
-	FILE *statm = fopen("/proc/self/statm", "re");
-	assert_non_null(statm);
-	assert_non_null(fgets(line, sizeof line, statm));
-	(void)fclose(statm);
-	char *number = line;
-	size_t pages = strtoul(number, &number, 10);
-	for (int i = 0; i < field; i++)
-		pages = strtoul(number, &number, 10);
-	return pages * page_bytes();
 }
 
 static void blocks_are_counted_in_the_pages_that_they_take(void **state)
@@ -95,13 +68,15 @@ static void what_a_context_gives_up_the_system_has_back(void **state)
 			between[i] = malloc(100);
 			assert_non_null(between[i]);
 		}
-		size_t mapped = memory_bytes(0), resident = memory_bytes(1);
+		const struct test_memory used = test_memory_used();
 		x.tokens.count = KEPT * KV_BLOCK;
 		context_rollback(&x, KEPT * KV_BLOCK);
 		assert_int_equal(budget.used, (uint64_t)KEPT * WIDE_BLOCK);
-		assert_true(mapped - memory_bytes(0) >= (BLOCKS - KEPT) * (size_t)WIDE_BLOCK);
+		const struct test_memory left = test_memory_used();
+		assert_true(used.mapped - left.mapped >= (BLOCKS - KEPT) * (uint64_t)WIDE_BLOCK);
 		/* The kernel counts with an error of some pages for each thread. */
-		assert_true(resident - memory_bytes(1) >= (BLOCKS - KEPT - 2) * (size_t)WIDE_BLOCK);
+		assert_true(used.resident - left.resident >=
+			    (BLOCKS - KEPT - 2) * (uint64_t)WIDE_BLOCK);
 		context_rollback(&x, 0);
 		assert_int_equal(budget.used, 0);
 		for (uint32_t i = 0; i < BLOCKS; i++)
@@ -128,17 +103,12 @@ static void without_memory_nothing_is_counted(void **state)
 	(void)state;
 	struct context x;
 	struct rlimit before;
-	if (SANITIZED) {
-		print_message("not under a sanitizer: skipped, its own memory would run out\n");
-		skip();
-	}
+	test_memory_limitable();
 	context_init(&x, &budget, &wide, KV_F16);
 	assert_int_equal(context_reserve(&x, KV_BLOCK, &e), 0); /* and the table with it */
-	assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
-	struct rlimit tight = {memory_bytes(0), before.rlim_max};
-	assert_int_equal(setrlimit(RLIMIT_AS, &tight), 0);
+	test_memory_limit(RLIMIT_AS, 0, &before);
 	int failed = context_reserve(&x, 2 * KV_BLOCK, &e);
-	assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+	test_memory_unlimit(RLIMIT_AS, &before);
 	assert_int_equal(failed, -ENOMEM);
 	assert_non_null(strstr(e.text, "1048576 bytes of context"));
 	assert_int_equal(budget.used, WIDE_BLOCK);

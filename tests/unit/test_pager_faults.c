@@ -2,6 +2,7 @@
  * nothing; and without memory. What comes is right or is an error that names the expert, and the
  * pool is whole afterwards. */
 #include "fault_io.h"
+#include "memory_help.h"
 #include "pager_help.h"
 
 #include <setjmp.h>
@@ -10,7 +11,6 @@
 
 #include <cmocka.h>
 #include <pthread.h>
-#include <sys/resource.h>
 
 static enum pager_io io;
 
@@ -248,41 +248,15 @@ static void those_who_want_what_hangs_get_it_when_it_comes(void **state)
 
 /* ---- no memory ---- */
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SANITIZED = 1 };
-#elif defined(__has_feature)
-enum { SANITIZED = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) };
-#else
-enum { SANITIZED = 0 };
-#endif
-
-/* No more address space than there is in use. */
-static void limit_memory(struct rlimit *before)
-{
-	char line[256]; /* begins with the pages */
-	FILE *statm = fopen("/proc/self/statm", "re");
-	assert_non_null(statm);
-	assert_non_null(fgets(line, sizeof line, statm));
-	(void)fclose(statm);
-	unsigned long pages = strtoul(line, NULL, 10);
-	assert_int_equal(getrlimit(RLIMIT_AS, before), 0);
-	struct rlimit tight = {pages * (rlim_t)sysconf(_SC_PAGESIZE), before->rlim_max};
-	assert_int_equal(setrlimit(RLIMIT_AS, &tight), 0);
-}
-
 static void without_memory_for_the_pool_a_batch_ends_in_words(void **state)
 {
 	struct test_pager *f = *state;
 	struct rlimit before;
-	if (SANITIZED) {
-		print_message(
-			"not under a sanitizer: skipped, its own memory would run out first\n");
-		skip();
-	}
+	test_memory_limitable();
 	assert_int_equal(test_batch(f, 0, all, 1), 1); /* buffers are made when first used */
-	limit_memory(&before);
+	test_memory_limit(RLIMIT_AS, 0, &before);
 	int rc = test_batch(f, 1, all, 8);
-	assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+	test_memory_unlimit(RLIMIT_AS, &before);
 	if (rc != 8) { /* a pool that makes do with what it has is better still */
 		assert_int_equal(rc, -ENOMEM);
 		assert_non_null(strstr(f->e.text, "lower the budget"));

@@ -1,0 +1,60 @@
+#include "tests/unit/memory_help.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1 };
+#elif defined(__has_feature)
+enum { SANITIZED = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) };
+#else
+enum { SANITIZED = 0 };
+#endif
+
+struct test_memory test_memory_used(void)
+{
+	struct test_memory used = {0};
+	const struct {
+		const char *name;
+		uint64_t *bytes;
+	} wanted[] = {
+		{"VmSize:", &used.mapped}, {"VmRSS:", &used.resident}, {"VmData:", &used.data}};
+	char line[256];
+	FILE *status = fopen("/proc/self/status", "re");
+	assert_non_null(status);
+	while (fgets(line, sizeof line, status))
+		for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+			if (!strncmp(line, wanted[i].name, strlen(wanted[i].name)))
+				*wanted[i].bytes =
+					strtoull(line + strlen(wanted[i].name), NULL, 10) * 1024;
+	(void)fclose(status);
+	assert_true(used.mapped && used.resident && used.data);
+	return used;
+}
+
+void test_memory_limitable(void)
+{
+	if (!SANITIZED)
+		return;
+	print_message("not under a sanitizer: skipped, its own memory would run out first\n");
+	skip();
+}
+
+void test_memory_limit(int resource, uint64_t bytes, struct rlimit *before)
+{
+	struct test_memory used = test_memory_used();
+	uint64_t now = resource == RLIMIT_AS ? used.mapped : used.data;
+	assert_int_equal(getrlimit((__rlimit_resource_t)resource, before), 0);
+	struct rlimit tight = {now + bytes, before->rlim_max};
+	assert_int_equal(setrlimit((__rlimit_resource_t)resource, &tight), 0);
+}
+
+void test_memory_unlimit(int resource, const struct rlimit *before)
+{
+	assert_int_equal(setrlimit((__rlimit_resource_t)resource, before), 0);
+}
