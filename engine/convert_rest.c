@@ -251,10 +251,9 @@ static bool publish(struct converter *c)
 /* The lock is held, by the thread that found that nothing is left. */
 static void finish(struct converter *c)
 {
-	bool published;
-	while (!(published = publish(c)) && !store_writer_failed(c->complete))
-		if (!wait_to_publish(c))
-			break;
+	bool published = publish(c);
+	while (!published && !store_writer_failed(c->complete) && wait_to_publish(c))
+		published = publish(c);
 	if (published) /* last: who sees that nothing is converted any more finds the store */
 		atomic_store(&c->v.progress->total, 0);
 }

@@ -139,8 +139,8 @@ unpublished() { # RULE…: all of it is there but not under its names, which tak
 	begin "$@"
 	loaded
 	progresses_to "stopped at 100 %: $store/"
-	grep -q "cannot be .*: Input/output error\|No space left" info/progress || fail "progress: $(cat info/progress)"
-	grep -q "cannot be .*: Input/output error\|No space left" ../error || fail "error: $(cat ../error)"
+	grep -q "cannot be .*: \(Input/output error\|No space left\)" info/progress || fail "progress: $(cat info/progress)"
+	grep -q "cannot be .*: \(Input/output error\|No space left\)" ../error || fail "error: $(cat ../error)"
 	[ "$(struck)" -gt 0 ] || fail "nothing failed"
 	no_store
 }
@@ -177,6 +177,7 @@ published_by_the_next() { # RULE…
 claim "where it goes on failing, the next mount completes it" published_by_the_next "*partial rename error=EIO"
 claim "…also when one file has its name already" \
 	published_by_the_next "*dense.safetensors.partial rename error=EIO"
+claim "…or when the index cannot be written" published_by_the_next "*index.partial write error=EIO"
 unsynced() { # at the very end: until then the experts stall, while all that the dense part wrote is synced
 	begin "$experts write stall=0 after=20"
 	loaded
