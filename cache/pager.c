@@ -119,8 +119,7 @@ void pager_policy(struct pager *p, char words[PAGER_POLICY_TEXT])
 
 /* ---- sources ---- */
 
-/* Whole pages, since that is what a slot takes; 0 if it overflows. */
-static size_t page_round(size_t bytes)
+size_t pager_slot_bytes(size_t bytes)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), sum;
 	return __builtin_add_overflow(bytes, page - 1, &sum) ? 0 : sum / page * page;
@@ -152,7 +151,7 @@ static struct pager_source *source_new(struct pager *p, const struct pager_suppl
 		.supply = *supply,
 		.layers = info->layers,
 		.experts = info->experts,
-		.slot_bytes = page_round(supply->slot_bytes),
+		.slot_bytes = pager_slot_bytes(supply->slot_bytes),
 		.entries = calloc(all + 1, sizeof *s->entries),
 		.uses = calloc(all + 1, sizeof *s->uses),
 		.value = calloc(all + 1, sizeof *s->value),
@@ -175,7 +174,7 @@ int pager_add(struct pager *p, struct pager_source **out, const struct pager_sup
 	      struct err *e)
 {
 	const char *folder = store_folder(supply->store);
-	size_t rounded = page_round(supply->slot_bytes);
+	size_t rounded = pager_slot_bytes(supply->slot_bytes);
 	*out = NULL;
 	if (rounded == 0)
 		return err_set(e, EINVAL, "%s: experts of %zu bytes", folder, supply->slot_bytes);

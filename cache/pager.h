@@ -77,6 +77,8 @@ int pager_set_policy(struct pager *p, const char *words, struct err *e);
 enum { PAGER_POLICY_TEXT = 64 };
 void pager_policy(struct pager *p, char words[PAGER_POLICY_TEXT]);
 
+/* What a slot of so many bytes takes of the budget: whole pages; 0 if that overflows. */
+size_t pager_slot_bytes(size_t bytes);
 /* Registers a model. A slot takes slot_bytes rounded up to pages of the budget; ERANGE if that is
  * more than all of it. */
 int pager_add(struct pager *p, struct pager_source **out, const struct pager_supply *supply,

@@ -2,8 +2,6 @@
 
 #include "engine/internal.h"
 
-#include <unistd.h>
-
 static uint64_t per_step(uint64_t tokens, uint64_t steps)
 {
 	return (tokens - 1) / steps + 1;
@@ -21,8 +19,7 @@ static void look(const struct model *m, struct memory_of_experts *out)
 {
 	const struct plan *p = &m->plan;
 	struct pager_stats stats;
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	uint64_t slot = (p->slot_bytes + page - 1) / page * page;
+	uint64_t slot = pager_slot_bytes(p->slot_bytes);
 	pager_stats(m->engine->pager, &stats);
 	*out = (struct memory_of_experts){
 		.all = slot * p->experts * p->routed_layers,

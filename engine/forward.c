@@ -8,30 +8,12 @@
 
 /* ---- scratch ---- */
 
-static size_t padded(size_t bytes)
-{
-	return (bytes + 63) / 64 * 64;
-}
-
-/* One pass over the scratch arrays: with memory NULL it measures, else it hands out places. */
-struct arena {
-	uint8_t *memory;
-	size_t used;
-};
-
-static void *take(struct arena *a, size_t count, size_t size)
-{
-	void *place = a->memory ? a->memory + a->used : NULL;
-	a->used += padded(count * size);
-	return place;
-}
-
-static void take_activation(struct arena *a, struct activation *v, size_t tokens, uint32_t k)
+void activation_take(struct arena *a, struct activation *v, size_t tokens, uint32_t k)
 {
 	v->k = k;
-	v->f = take(a, tokens * k, sizeof *v->f);
-	v->q = take(a, tokens * tq_groups(k) * TQ_GROUP, sizeof *v->q);
-	v->scale = take(a, tokens * tq_groups(k), sizeof *v->scale);
+	v->f = arena_take(a, tokens * k, sizeof *v->f);
+	v->q = arena_take(a, tokens * tq_groups(k) * TQ_GROUP, sizeof *v->q);
+	v->scale = arena_take(a, tokens * tq_groups(k), sizeof *v->scale);
 }
 
 /* Of the dense feed-forward; 0 if no layer has one. */
@@ -49,18 +31,21 @@ static size_t lay_out(struct forward *f, void *memory)
 	struct arena a = {.memory = memory};
 	size_t n = f->chunk, kv = (size_t)c->kv_heads * c->head_dim;
 	uint32_t attended = c->heads * c->head_dim, dense = dense_width(c);
-	f->x = take(&a, n * c->hidden_size, sizeof *f->x);
-	take_activation(&a, &f->normed, n, c->hidden_size);
-	f->q = take(&a, n * attended, sizeof *f->q);
-	f->k = take(&a, n * kv, sizeof *f->k);
-	f->v = take(&a, n * kv, sizeof *f->v);
-	take_activation(&a, &f->attended, n, attended);
-	f->rope_cos = take(&a, n * c->head_dim / 2, sizeof *f->rope_cos);
-	f->rope_sin = take(&a, n * c->head_dim / 2, sizeof *f->rope_sin);
-	f->rope_frequency = take(&a, c->head_dim / 2, sizeof *f->rope_frequency);
-	f->up = take(&a, n * (c->hidden_size > dense ? c->hidden_size : dense), sizeof *f->up);
-	take_activation(&a, &f->hidden, n, dense);
-	f->logits = take(&a, c->vocabulary, sizeof *f->logits);
+	f->x = arena_take(&a, n * c->hidden_size, sizeof *f->x);
+	activation_take(&a, &f->normed, n, c->hidden_size);
+	f->q = arena_take(&a, n * attended, sizeof *f->q);
+	f->k = arena_take(&a, n * kv, sizeof *f->k);
+	f->v = arena_take(&a, n * kv, sizeof *f->v);
+	activation_take(&a, &f->attended, n, attended);
+	f->rope_cos = arena_take(&a, n * c->head_dim / 2, sizeof *f->rope_cos);
+	f->rope_sin = arena_take(&a, n * c->head_dim / 2, sizeof *f->rope_sin);
+	f->rope_frequency = arena_take(&a, c->head_dim / 2, sizeof *f->rope_frequency);
+	f->up = arena_take(&a, n * (c->hidden_size > dense ? c->hidden_size : dense),
+			   sizeof *f->up);
+	activation_take(&a, &f->hidden, n, dense);
+	f->logits = arena_take(&a, c->vocabulary, sizeof *f->logits);
+	if (c->experts)
+		moe_lay_out(f, &a);
 	return a.used;
 }
 
@@ -68,24 +53,18 @@ int forward_init(struct forward *f, struct err *e)
 {
 	const struct config *c = f->config;
 	size_t bytes = lay_out(f, NULL);
-	f->memory = aligned_alloc(64, bytes);
+	f->memory = aligned_alloc(ARENA_ALIGNMENT, bytes);
 	if (!f->memory)
 		return err_set(e, ENOMEM, "out of memory for %zu MB of activations", bytes >> 20);
 	lay_out(f, f->memory);
 	f->attention_scale = (float)(1 / sqrt(c->head_dim));
 	for (uint32_t i = 0; i < c->head_dim / 2; i++)
 		f->rope_frequency[i] = pow(c->rope_theta, -2.0 * i / c->head_dim);
-	if (!f->experts)
-		return 0;
-	int failed = moe_init(f, e);
-	if (failed)
-		forward_free(f);
-	return failed;
+	return 0;
 }
 
 void forward_free(struct forward *f)
 {
-	moe_free(f->moe);
 	free(f->memory);
 	f->memory = NULL;
 	f->moe = NULL;
@@ -94,45 +73,22 @@ void forward_free(struct forward *f)
 uint64_t forward_bytes(const struct config *c, uint32_t chunk)
 {
 	struct forward f = {.config = c, .chunk = chunk};
-	uint64_t bytes = lay_out(&f, NULL), groups = tq_groups(c->expert_size);
-	if (!c->experts)
-		return bytes;
-	/* moe_init's: router logits, and for each assignment what gate, up and down give. */
-	uint64_t expert = (uint64_t)c->expert_size * 2 * sizeof(float) +
-			  groups * (TQ_GROUP + sizeof(float)) + c->hidden_size * sizeof(float);
-	return bytes + (c->experts * sizeof(float) + c->experts_per_token * expert) * chunk;
+	return lay_out(&f, NULL);
 }
 
-/* Has the pages of an array taken from the system; what is in it stays. */
-static void touch(void *array, size_t bytes)
-{
-	enum { LEAST_PAGE = 4096 };
-	volatile uint8_t *at = array;
-	for (size_t i = 0; i < bytes; i += LEAST_PAGE)
-		at[i] = at[i];
-}
-
-/* Nearly all of what forward_init took. */
+/* Has the pages taken from the system; what is in them stays. */
 static void touch_scratch(const struct forward *f)
 {
-	const struct config *c = f->config;
-	const struct moe *m = f->moe;
-	struct forward like = {.config = c, .chunk = f->chunk};
-	touch(f->memory, lay_out(&like, NULL));
-	if (!m)
-		return;
-	size_t all = (size_t)f->chunk * c->experts_per_token;
-	touch(m->hidden.f, all * c->expert_size * sizeof *m->hidden.f);
-	touch(m->hidden.q, all * tq_groups(c->expert_size) * TQ_GROUP);
-	touch(m->up, all * c->expert_size * sizeof *m->up);
-	touch(m->out, all * c->hidden_size * sizeof *m->out);
+	enum { LEAST_PAGE = 4096 };
+	volatile uint8_t *at = f->memory;
+	for (size_t i = 0, bytes = forward_bytes(f->config, f->chunk); i < bytes; i += LEAST_PAGE)
+		at[i] = at[i];
 }
 
 int forward_resize(struct forward *f, uint32_t chunk, struct err *e)
 {
 	struct forward other = *f;
 	other.chunk = chunk;
-	other.moe = NULL;
 	int failed = forward_init(&other, e);
 	if (failed)
 		return failed;

@@ -9,6 +9,7 @@
 #define MOEFS_ENGINE_FORWARD_H
 
 #include "cache/pager.h"
+#include "engine/arena.h"
 #include "engine/context.h"
 #include "engine/losses.h"
 #include "engine/threads.h"
@@ -71,7 +72,7 @@ void forward_free(struct forward *f);
  * returns, so that memory_look sees it, and the old one given back. After an error the old scratch
  * is still there. */
 int forward_resize(struct forward *f, uint32_t chunk, struct err *e);
-/* What scratch for so many tokens takes, about. */
+/* What scratch for so many tokens takes. */
 uint64_t forward_bytes(const struct config *c, uint32_t chunk);
 
 /* Computes tokens[n], n in 1 … chunk, at the context's next positions and appends them to it. If
@@ -82,6 +83,8 @@ int forward_run(struct forward *f, struct context *x, const uint32_t *tokens, ui
 
 /* ---- between forward.c, attention.c and moe.c ---- */
 
+/* Room for so many tokens of width k. */
+void activation_take(struct arena *a, struct activation *v, size_t tokens, uint32_t k);
 /* Makes the 8-bit form of n tokens of a, if `format` wants it. */
 void activation_prepare(const struct forward *f, struct activation *a, uint32_t n,
 			enum format format);
@@ -107,7 +110,7 @@ void forward_add_bias(const struct forward *f, float *y, const float *bias, uint
 void attention_run(struct forward *f, struct context *x, uint32_t layer, uint32_t n);
 /* out (f->up, [n][hidden]) = routed experts of f->normed. */
 int moe_run(struct forward *f, uint32_t layer, uint32_t n, uint32_t position, struct err *e);
-int moe_init(struct forward *f, struct err *e);
-void moe_free(struct moe *m);
+/* Of forward_init: takes f->moe and its arrays. */
+void moe_lay_out(struct forward *f, struct arena *a);
 
 #endif

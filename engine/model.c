@@ -32,8 +32,7 @@ static struct budget_need need_of(const struct plan *p, const struct config *c, 
 {
 	/* Of the tokenizer: text, hash table and merges. */
 	enum { BYTES_PER_VOCABULARY_ENTRY = 256 };
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	uint64_t slot = (p->slot_bytes + page - 1) / page * page;
+	uint64_t slot = pager_slot_bytes(p->slot_bytes);
 	struct budget_need n = {
 		.bytes = forward_bytes(c, chunk) +
 			 (uint64_t)c->vocabulary * BYTES_PER_VOCABULARY_ENTRY,

@@ -11,77 +11,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Allocates one array; a size that does not fit is out of memory too. */
-static bool allocate(void *place, size_t count, size_t size)
-{
-	size_t bytes;
-	if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX - 63)
-		return false;
-	void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
-	memcpy(place, &memory, sizeof memory);
-	return memory;
-}
-
-int moe_init(struct forward *f, struct err *e)
+void moe_lay_out(struct forward *f, struct arena *a)
 {
 	const struct config *c = f->config;
-	struct moe *m = calloc(1, sizeof *m);
-	size_t chunk = f->chunk, top_k = c->experts_per_token, all = chunk * top_k;
-	size_t groups = tq_groups(c->expert_size);
+	size_t chunk = f->chunk, experts = c->experts, all = chunk * c->experts_per_token;
+	struct moe *m = arena_take(a, 1, sizeof *m), measured;
 	f->moe = m;
-	if (m && allocate(&m->router_logits, chunk * c->experts, sizeof(float)) &&
-	    allocate(&m->chosen, all, sizeof(uint32_t)) &&
-	    allocate(&m->weight, all, sizeof(float)) &&
-	    allocate(&m->kept, chunk, sizeof(uint32_t)) &&
-	    allocate(&m->dropped, c->experts, sizeof(bool)) &&
-	    allocate(&m->group_start, c->experts + 1u, sizeof(uint32_t)) &&
-	    allocate(&m->fill, c->experts, sizeof(uint32_t)) &&
-	    allocate(&m->token, all, sizeof(uint32_t)) &&
-	    allocate(&m->assignment, all, sizeof(uint32_t)) &&
-	    allocate(&m->distinct, c->experts, sizeof(uint32_t)) &&
-	    allocate(&m->credit, c->experts, sizeof(float)) &&
-	    allocate(&m->hidden.f, all * c->expert_size, sizeof(float)) &&
-	    allocate(&m->hidden.q, all * groups * TQ_GROUP, sizeof(int8_t)) &&
-	    allocate(&m->hidden.scale, all * groups, sizeof(float)) &&
-	    allocate(&m->up, all * c->expert_size, sizeof(float)) &&
-	    allocate(&m->out, all * c->hidden_size, sizeof(float)) &&
-	    allocate(&m->ready, c->experts, sizeof *m->ready) &&
-	    allocate(&m->foreseen.f, (size_t)PREDICT_MOST * c->hidden_size, sizeof(float)) &&
-	    allocate(&m->predicted, c->experts, sizeof(uint32_t)) &&
-	    allocate(&m->named, c->experts, sizeof(bool))) {
-		m->hidden.k = c->expert_size;
-		m->foreseen.k = c->hidden_size;
-		return 0;
-	}
-	return err_set(e, ENOMEM, "out of memory for the experts' activations of %zu tokens",
-		       chunk);
-}
-
-void moe_free(struct moe *m)
-{
 	if (!m)
-		return;
-	free(m->router_logits);
-	free(m->chosen);
-	free(m->weight);
-	free(m->kept);
-	free(m->dropped);
-	free(m->group_start);
-	free(m->fill);
-	free(m->token);
-	free(m->assignment);
-	free(m->distinct);
-	free(m->credit);
-	free(m->hidden.f);
-	free(m->hidden.q);
-	free(m->hidden.scale);
-	free(m->up);
-	free(m->out);
-	free(m->ready);
-	free(m->foreseen.f);
-	free(m->predicted);
-	free(m->named);
-	free(m);
+		m = &measured;
+	*m = (struct moe){0};
+	m->router_logits = arena_take(a, chunk * experts, sizeof *m->router_logits);
+	m->chosen = arena_take(a, all, sizeof *m->chosen);
+	m->weight = arena_take(a, all, sizeof *m->weight);
+	m->kept = arena_take(a, chunk, sizeof *m->kept);
+	m->dropped = arena_take(a, experts, sizeof *m->dropped);
+	m->group_start = arena_take(a, experts + 1, sizeof *m->group_start);
+	m->fill = arena_take(a, experts, sizeof *m->fill);
+	m->token = arena_take(a, all, sizeof *m->token);
+	m->assignment = arena_take(a, all, sizeof *m->assignment);
+	m->distinct = arena_take(a, experts, sizeof *m->distinct);
+	m->credit = arena_take(a, experts, sizeof *m->credit);
+	activation_take(a, &m->hidden, all, c->expert_size);
+	m->up = arena_take(a, all * c->expert_size, sizeof *m->up);
+	m->out = arena_take(a, all * c->hidden_size, sizeof *m->out);
+	m->ready = arena_take(a, experts, sizeof *m->ready);
+	m->foreseen.k = c->hidden_size;
+	m->foreseen.f = arena_take(a, (size_t)PREDICT_MOST * c->hidden_size, sizeof(float));
+	m->predicted = arena_take(a, experts, sizeof *m->predicted);
+	m->named = arena_take(a, experts, sizeof *m->named);
 }
 
 /* ---- experts ---- */

@@ -84,7 +84,7 @@ void test_model_load_calm(struct test_model *m)
 		nanosleep(&moment, NULL);
 		model_warming(m->model, &done, &total);
 		model_cache_stats(m->model, &st);
-		slot = (m->model->plan.slot_bytes + 4095) / 4096 * 4096;
+		slot = pager_slot_bytes(m->model->plan.slot_bytes);
 	} while (total || st.used != st.experts_resident * slot);
 }
 

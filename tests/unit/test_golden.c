@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <setjmp.h>
 #include <cmocka.h>
@@ -314,8 +313,7 @@ static void a_long_text_has_the_reference_likelihood(void **state)
 /* Bytes that one expert takes in the pool. */
 static uint64_t one_expert(const struct bench *b)
 {
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	return (b->model->plan.slot_bytes + page - 1) / page * page;
+	return pager_slot_bytes(b->model->plan.slot_bytes);
 }
 
 static void assert_same_under_all_settings(const char *fixture, const char *quant)
