@@ -174,31 +174,20 @@ ALWAYS_INLINE void finish_sums(const __m512i sums[BLOCK_TOKENS], const struct bl
 						    b->in->a[b->at + t]));
 }
 
-/* The first block of tokens makes the codes and keeps them; the others take them. count is a
- * constant where these are inlined, so that sums stay in registers; codes is NULL if there is but
- * one block. */
-ALWAYS_INLINE void multiply_first(const struct block *b, struct codes codes[PAIRS],
-				  const uint8_t *tile, const struct codebooks *u, uint32_t bits,
-				  size_t count)
+ALWAYS_INLINE void unpack(struct codes codes[PAIRS], const uint8_t *tile, const struct codebooks *u,
+			  uint32_t bits)
 {
-	__m512i sums[BLOCK_TOKENS];
-
-	start_sums(sums, b, count);
 	for (size_t slab = 0; slab < SLABS; slab++) {
-		const uint8_t *planes = tile + slab * tq_slab_bytes(bits);
 #pragma GCC unroll 4
-		for (size_t i = 0; i < SLAB_PAIRS; i++) {
-			const struct codes made = make_codes(planes, i, u, bits);
-			add_pair(sums, b, slab * SLAB_PAIRS + i, made, count);
-			if (codes)
-				codes[slab * SLAB_PAIRS + i] = made;
-		}
+		for (size_t i = 0; i < SLAB_PAIRS; i++)
+			codes[slab * SLAB_PAIRS + i] =
+				make_codes(tile + slab * tq_slab_bytes(bits), i, u, bits);
 	}
-	finish_sums(sums, b, count);
 }
 
-ALWAYS_INLINE void multiply_other(const struct block *b, const struct codes codes[PAIRS],
-				  size_t count)
+/* count is a constant where this is inlined, so that sums stay in registers. */
+ALWAYS_INLINE void multiply_tokens(const struct block *b, const struct codes codes[PAIRS],
+				   size_t count)
 {
 	__m512i sums[BLOCK_TOKENS];
 
@@ -208,47 +197,26 @@ ALWAYS_INLINE void multiply_other(const struct block *b, const struct codes code
 	finish_sums(sums, b, count);
 }
 
-#define UP_TO_5(CASE) CASE(1) CASE(2) CASE(3) CASE(4) CASE(5)
-#define FROM_6(CASE) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12)
-
-ALWAYS_INLINE void multiply_only_block(const struct block *b, size_t count, const uint8_t *tile,
-				       const struct codebooks *u, uint32_t bits)
+static __attribute__((noinline)) void multiply_block(const struct block *b,
+						     const struct codes codes[PAIRS], size_t count)
 {
-#define CASE(n)                                            \
-	case n:                                            \
-		multiply_first(b, NULL, tile, u, bits, n); \
+#define CASE(n)                               \
+	case n:                               \
+		multiply_tokens(b, codes, n); \
 		break;
 	switch (count) {
-		UP_TO_5(CASE)
-		FROM_6(CASE)
-	}
-#undef CASE
-}
-
-/* Where there are several blocks none is smaller than 6. */
-ALWAYS_INLINE void multiply_first_block(const struct block *b, size_t count,
-					struct codes codes[PAIRS], const uint8_t *tile,
-					const struct codebooks *u, uint32_t bits)
-{
-#define CASE(n)                                             \
-	case n:                                             \
-		multiply_first(b, codes, tile, u, bits, n); \
-		break;
-	switch (count) {
-		FROM_6(CASE)
-	}
-#undef CASE
-}
-
-static __attribute__((noinline)) void multiply_other_block(const struct block *b, size_t count,
-							   const struct codes codes[PAIRS])
-{
-#define CASE(n)                              \
-	case n:                              \
-		multiply_other(b, codes, n); \
-		break;
-	switch (count) {
-		FROM_6(CASE)
+		CASE(1)
+		CASE(2)
+		CASE(3)
+		CASE(4)
+		CASE(5)
+		CASE(6)
+		CASE(7)
+		CASE(8)
+		CASE(9)
+		CASE(10)
+		CASE(11)
+		CASE(12)
 	}
 #undef CASE
 }
@@ -257,8 +225,6 @@ static __attribute__((noinline)) void multiply_other_block(const struct block *b
 ALWAYS_INLINE void multiply_tiles(float y[][TILE_ROWS], const struct panel *in, const uint8_t *tile,
 				  const struct product *p, const struct codebooks *u, uint32_t bits)
 {
-	const size_t blocks = (in->tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
-
 	for (size_t g = 0; g < in->groups; g++, tile += p->tile_bytes) {
 		struct codes codes[PAIRS];
 		struct block b = {
@@ -267,19 +233,16 @@ ALWAYS_INLINE void multiply_tiles(float y[][TILE_ROWS], const struct panel *in, 
 			.y = y,
 			.norms = load_norms(tile + tq_slabs_bytes(bits), p->norms),
 		};
-		size_t count = (in->tokens + blocks - 1) / blocks, left = in->tokens;
+		size_t left = in->tokens;
 
-		if (blocks == 1) {
-			multiply_only_block(&b, count, tile, u, bits);
-			continue;
-		}
-		multiply_first_block(&b, count, codes, tile, u, bits);
-		for (size_t others = blocks - 1; others > 0; others--) {
+		unpack(codes, tile, u, bits);
+		for (size_t blocks = (left + BLOCK_TOKENS - 1) / BLOCK_TOKENS; blocks > 0;
+		     blocks--) {
+			const size_t count = (left + blocks - 1) / blocks;
+			multiply_block(&b, codes, count);
 			b.at += count;
 			b.y += count;
 			left -= count;
-			count = (left + others - 1) / others;
-			multiply_other_block(&b, count, codes);
 		}
 	}
 }
