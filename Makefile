@@ -57,6 +57,9 @@ ifneq ($(findstring aarch64,$(shell $(CC) -dumpmachine)),)
 $(call objects,$(wildcard kernels/neon*.c)): override CFLAGS += $(if $(SANITIZE),,-O3)
 $(call objects,$(wildcard kernels/neondot*.c)): override CFLAGS += -march=armv8.2-a+dotprod
 endif
+# Products are not checked load by load: kernels/watch.h says what is done instead.
+$(call objects,$(wildcard kernels/*_multiply.c kernels/*_tq.c)): \
+	override CFLAGS += $(if $(findstring thread,$(SANITIZE)),-fno-sanitize=thread)
 # -O3: the passes over a whole vocabulary, and over the rows of a slab, become vectors.
 $(BUILD)/engine/sampler.o $(BUILD)/kernels/format.o: override CFLAGS += $(if $(SANITIZE),,-O3)
 $(BUILD)/tests/unit/golden.o: override CPPFLAGS += -DMOEFS_SOURCE_ROOT='"$(CURDIR)"'

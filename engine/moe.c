@@ -6,6 +6,7 @@
  * that the order of arrival cannot change a bit.
  */
 #include "engine/moe.h"
+#include "kernels/watch.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -74,8 +75,10 @@ static void multiply_block(const struct forward *f, uint32_t ready, uint32_t par
 	bool down = part == EXPERT_PARTS - 1; /* its inputs are this expert's own rows */
 	struct input x =
 		down ? activation_input(&m->hidden, first) : activation_input(&f->normed, 0);
-	f->kernels->multiply[s->format](outputs[part] + (size_t)first * s->rows, s->rows, &w, row0,
-					row1, &x, down ? NULL : m->token + first, n);
+	const uint32_t *tokens = down ? NULL : m->token + first;
+	float *y = outputs[part] + (size_t)first * s->rows;
+	watch_product(y, s->rows, &w, row0, row1, &x, tokens, n);
+	f->kernels->multiply[s->format](y, s->rows, &w, row0, row1, &x, tokens, n);
 }
 
 /* silu(gate) · up of a block's rows, made ready for down: the block is one of its input's groups.
