@@ -61,16 +61,17 @@ static uint32_t expert_of(const struct moe *m, uint32_t ready)
 	return m->distinct[m->ready[ready].index];
 }
 
-/* TQ_GROUP rows of one matrix of one expert, for all of its tokens. */
-static void multiply_block(const struct forward *f, uint32_t ready, uint32_t part, uint32_t block)
+/* Blocks [begin, end) of one matrix of one expert, for all of its tokens. */
+static void multiply_blocks(const struct forward *f, uint32_t ready, uint32_t part, uint32_t begin,
+			    uint32_t end)
 {
 	const struct moe *m = f->moe;
 	const struct shape *s = &f->plan->part[part];
 	struct matrix w = {*s, (const uint8_t *)m->ready[ready].data + f->plan->slot_offset[part]};
 	uint32_t e = expert_of(m, ready), first = m->group_start[e],
 		 n = m->group_start[e + 1] - first;
-	uint32_t row0 = block * TQ_GROUP,
-		 row1 = row0 + TQ_GROUP < s->rows ? row0 + TQ_GROUP : s->rows;
+	uint32_t row0 = begin * TQ_GROUP,
+		 row1 = end * TQ_GROUP < s->rows ? end * TQ_GROUP : s->rows;
 	float *const outputs[EXPERT_PARTS] = {m->hidden.f, m->up, m->out};
 	bool down = part == EXPERT_PARTS - 1; /* its inputs are this expert's own rows */
 	struct input x =
@@ -101,22 +102,41 @@ static void activate_block(const struct forward *f, uint32_t ready, uint32_t blo
 	}
 }
 
+/* Adjacent blocks of one expert. They are multiplied by one call, since each call gathers its
+ * inputs anew. */
+struct run {
+	uint32_t ready, begin, end;
+};
+
+/* Takes what belongs to the first expert from the items [*begin, end). */
+static struct run next_run(const struct wave *v, uint32_t *begin, uint32_t end)
+{
+	uint32_t ready = *begin / v->blocks, first = ready * v->blocks;
+	uint32_t last = end - first < v->blocks ? end : first + v->blocks;
+	struct run r = {ready, *begin - first, last - first};
+	*begin = last;
+	return r;
+}
+
 static void run_gate_up(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct wave *v = ctx;
-	for (uint32_t i = begin; i < end; i++) {
-		uint32_t ready = i / v->blocks, block = i % v->blocks;
-		multiply_block(v->f, ready, 0, block);
-		multiply_block(v->f, ready, 1, block);
-		activate_block(v->f, ready, block);
+	while (begin < end) {
+		struct run r = next_run(v, &begin, end);
+		multiply_blocks(v->f, r.ready, 0, r.begin, r.end);
+		multiply_blocks(v->f, r.ready, 1, r.begin, r.end);
+		for (uint32_t block = r.begin; block < r.end; block++)
+			activate_block(v->f, r.ready, block);
 	}
 }
 
 static void run_down(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct wave *v = ctx;
-	for (uint32_t i = begin; i < end; i++)
-		multiply_block(v->f, i / v->blocks, EXPERT_PARTS - 1, i % v->blocks);
+	while (begin < end) {
+		struct run r = next_run(v, &begin, end);
+		multiply_blocks(v->f, r.ready, EXPERT_PARTS - 1, r.begin, r.end);
+	}
 }
 
 static void run_wave(const struct forward *f, uint32_t count)

@@ -9,10 +9,13 @@
  * products at 16 bits. With |q| <= 127 as the unsigned factor and the codebook integer (magnitude
  * <= 114), signed as q is, as the other, it never does. With an offset codebook it would.
  *
- * Several tokens: the signs would be put on again for each. Codes and inputs are widened to 16 bits
- * instead, once, and vpmaddwd needs nothing else. A code is widened into the upper byte of its
- * lane, which takes one instruction; the sums so are 256 times too large (at most 128 · 114 · 127 ·
- * 256 < 2^31) and are shifted at the end.
+ * Several tokens: the signs would be put on again for each. The codebook is made unsigned instead,
+ * by adding its largest integer; what that adds to a dot is known beforehand (range). Now two
+ * products can saturate: those of inputs of one sign that together are beyond INT16_MAX / (2 ·
+ * offset), 186 for TQ3 and 143 for TQ4. Such a pair is clamped in the panel, and what has been
+ * taken off (excess) is multiplied by itself: of rotated inputs one pair in 200, or one in 35.
+ * Codes and inputs of 16 bits need neither, but 1.4 times the instructions, and how many a cycle
+ * takes is the limit here: half as many as usual where another processor shares the core.
  */
 #if defined(__x86_64__)
 
@@ -23,14 +26,19 @@ enum {
 	HALVES = TILE_ROWS / AVX2_LANES, /* a plane's registers of rows */
 	BLOCK_TOKENS = 6,		 /* multiplied together: 12 sums, 2 codes, an input */
 	PANEL_TOKENS = 48,		 /* gathered together */
-	PANEL_GROUPS = 192,		 /* groups in a panel, of all its tokens: 48 KiB */
-	PREFETCH_AHEAD = 2048,		 /* bytes */
-	WIDE = 2, /* registers of 16-bit codes that one of 8-bit codes becomes */
+	PANEL_GROUPS = 384,		 /* groups in a panel, of all its tokens: 48 KiB */
+	CACHE_LINE = 64,
+	PREFETCH_AHEAD = 2048, /* bytes */
+	WORDS = TQ_GROUP / 4,  /* of a group: what a lane holds of it */
 };
 
-/* gcc would form the products of all tokens before it adds one, and so need more registers than
- * there are: all sums would be kept in memory. */
-#define DO_NOW(sum) __asm__ volatile("" : "+x"(sum))
+/* In place and now: gcc would form the products of all tokens before it adds one, for which there
+ * are too few registers, or copy the sum. */
+ALWAYS_INLINE __m256i add_now(__m256i sum, __m256i v)
+{
+	__asm__ volatile("vpaddd %1, %0, %0" : "+x"(sum) : "x"(v));
+	return sum;
+}
 
 ALWAYS_INLINE __m256i load32(const uint8_t *p)
 {
@@ -125,14 +133,6 @@ ALWAYS_INLINE __m256i load_four(const int8_t *q)
 	return _mm256_set1_epi32(four);
 }
 
-/* Two 16-bit ones. */
-ALWAYS_INLINE __m256i load_two(const int16_t *q)
-{
-	int32_t two;
-	memcpy(&two, q, sizeof two);
-	return _mm256_set1_epi32(two);
-}
-
 /* The dots of 8 rows with a group's input; magnitude[i] = |q[i]|. */
 ALWAYS_INLINE __m256i dot_group(const uint8_t *tile, size_t half, const int8_t *q,
 				const int8_t *magnitude, __m256i codebook, size_t bits)
@@ -157,12 +157,10 @@ ALWAYS_INLINE __m256i dot_group(const uint8_t *tile, size_t half, const int8_t *
 	return _mm256_add_epi32(sums[0], sums[1]);
 }
 
-/* What comes next, the next matrix's first lines included: so much is done with each line that the
- * processor's own look ahead sees too few of them to keep memory busy. */
-ALWAYS_INLINE void prefetch_tile(const uint8_t *tile, size_t bits)
+ALWAYS_INLINE void prefetch_lines(const void *p, size_t bytes)
 {
-	for (size_t i = 0; i < SLABS * bits; i++)
-		_mm_prefetch((const char *)tile + i * PLANE_BYTES, _MM_HINT_T0);
+	for (size_t i = 0; i < bytes; i += CACHE_LINE)
+		_mm_prefetch((const char *)p + i, _MM_HINT_T0);
 }
 
 /* Groups [g0, g0 + count) of all rows. */
@@ -181,7 +179,9 @@ ALWAYS_INLINE void multiply_one(const struct product *p, size_t token, size_t g0
 		for (size_t g = 0; g < count; g++, tile += p->tile_bytes) {
 			const struct rows16 norms =
 				load_norms(tile + tq_slabs_bytes(bits), p->norms);
-			prefetch_tile(tile + PREFETCH_AHEAD, bits);
+			/* The next matrix's first lines included: so much is done with each line
+			 * that the processor's own look ahead sees too few of them. */
+			prefetch_lines(tile + PREFETCH_AHEAD, tq_slabs_bytes(bits));
 			for (size_t i = 0; i < HALVES; i++)
 				y.half[i] = add_group(y.half[i],
 						      dot_group(tile, i, q + g * TQ_GROUP,
@@ -210,44 +210,117 @@ ALWAYS_INLINE void multiply_token(const struct product *p, size_t token, size_t 
 
 /* ---- several tokens ---- */
 
-/* Some groups of some tokens, group after group: [groups][tokens]. A register of 8-bit codes meets
- * four inputs; of these the first and the third become a word of two, and then the second and the
- * fourth, for the two registers of 16-bit codes that it becomes. */
-struct panel {
-	_Alignas(32) int16_t q[PANEL_GROUPS][TQ_GROUP];
-	float a[PANEL_GROUPS]; /* scale · gain */
-	size_t tokens, groups;
+/* Codebook integers plus offset are unsigned; most is what two inputs of one sign may be together,
+ * lest their products saturate. */
+struct range {
+	int32_t offset;
+	int16_t most;
 };
 
-/* Codes of one tile; in the order of the panel's words. */
-struct unpacked {
-	__m256i codes[TQ_GROUP / 2][HALVES];
-};
-
-ALWAYS_INLINE void widen_inputs(int16_t to[TQ_GROUP], const int8_t q[TQ_GROUP])
+ALWAYS_INLINE struct range range_of(size_t bits)
 {
-	for (size_t i = 0; i < TQ_GROUP; i += sizeof(__m256i)) {
-		const __m256i v = load32((const uint8_t *)q + i);
-		const __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(v, 8), 8);
-		const __m256i odd = _mm256_srai_epi16(v, 8);
-		const __m256i a = _mm256_unpacklo_epi32(even, odd);
-		const __m256i b = _mm256_unpackhi_epi32(even, odd);
-		__m256i *out = (__m256i *)(void *)(to + i);
-		_mm256_store_si256(out, _mm256_permute2x128_si256(a, b, 0x20));
-		_mm256_store_si256(out + 1, _mm256_permute2x128_si256(a, b, 0x31));
+	const struct tq_codebook *book = tq_codebook((uint32_t)bits);
+	const int32_t offset = book->integer[book->levels - 1];
+	const int32_t most = INT16_MAX / (2 * offset), all = 2 * INT8_MAX;
+
+	return (struct range){offset, (int16_t)(most < all ? most : all)};
+}
+
+/* Four bytes taken off a token's word. */
+struct excess {
+	uint16_t token, word;
+	int32_t bytes;
+};
+
+/* Some groups of some tokens, group after group: [groups][tokens]. */
+struct panel {
+	_Alignas(32) int8_t q[PANEL_GROUPS][TQ_GROUP]; /* without the excess */
+	float a[PANEL_GROUPS];			       /* scale · gain */
+	int32_t start[PANEL_GROUPS];		       /* -offset · Σ q, of all of q */
+	/* As many as there can be, in order of group; in practice few. */
+	struct excess excess[PANEL_GROUPS * WORDS];
+	size_t excess_end[PANEL_GROUPS]; /* of each group, whatever its token */
+	size_t tokens, groups;
+	struct range range;
+};
+
+/* Codes of one tile, unsigned. */
+struct unpacked {
+	__m256i codes[WORDS][HALVES];
+};
+
+ALWAYS_INLINE int32_t sum_lanes(__m256i v)
+{
+	__m128i s = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+	s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+	return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
+}
+
+/* sum + the dots of four columns. */
+ALWAYS_INLINE __m256i add_word(__m256i sum, __m256i codes, __m256i x)
+{
+	const __m256i pairs = _mm256_maddubs_epi16(codes, x);
+	return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+
+/* v, and of it the pairs clamped that are beyond most. */
+ALWAYS_INLINE __m256i clamp_pairs(__m256i v, int16_t most)
+{
+	const __m256i ones = _mm256_set1_epi8(1), zero = _mm256_setzero_si256();
+	const __m256i half = _mm256_set1_epi8((int8_t)(most / 2));
+	const __m256i positive = _mm256_maddubs_epi16(_mm256_max_epi8(v, zero), ones);
+	const __m256i negative =
+		_mm256_maddubs_epi16(_mm256_abs_epi8(_mm256_min_epi8(v, zero)), ones);
+	const __m256i beyond =
+		_mm256_cmpgt_epi16(_mm256_max_epi16(positive, negative), _mm256_set1_epi16(most));
+
+	return _mm256_blendv_epi8(
+		v, _mm256_max_epi8(_mm256_min_epi8(v, half), _mm256_sub_epi8(zero, half)), beyond);
+}
+
+/* Entry i of the panel, one group of one of its tokens. Returns where the excess now ends. */
+ALWAYS_INLINE size_t gather_group(struct panel *to, size_t i, size_t token, const int8_t *q,
+				  size_t end)
+{
+	__m256i sum = _mm256_setzero_si256();
+
+	for (size_t k = 0; k < TQ_GROUP; k += sizeof sum) {
+		const __m256i v = load32((const uint8_t *)q + k);
+		const __m256i clamped = clamp_pairs(v, to->range.most);
+		const __m256i same = _mm256_cmpeq_epi32(v, clamped);
+		_Alignas(32) int32_t left[sizeof sum / 4];
+
+		_mm256_store_si256((__m256i *)(void *)(to->q[i] + k), clamped);
+		_mm256_store_si256((__m256i *)(void *)left, _mm256_sub_epi8(v, clamped));
+		sum = add_word(sum, _mm256_set1_epi8(1), v);
+		for (uint32_t words =
+			     ~(uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(same)) & 0xff;
+		     words; words &= words - 1) {
+			const size_t word = (size_t)__builtin_ctz(words);
+			to->excess[end++] = (struct excess){(uint16_t)token,
+							    (uint16_t)(k / 4 + word), left[word]};
+		}
 	}
+	to->start[i] = -to->range.offset * sum_lanes(sum);
+	return end;
 }
 
 ALWAYS_INLINE void gather(struct panel *to, const struct product *p, const uint32_t *tokens,
 			  size_t first, size_t g0)
 {
-	for (size_t t = 0; t < to->tokens; t++) {
-		const size_t at = (tokens ? tokens[first + t] : first + t) * p->groups + g0;
-		for (size_t g = 0; g < to->groups; g++) {
+	size_t end = 0;
+
+	for (size_t g = 0; g < to->groups; g++) {
+		for (size_t t = 0; t < to->tokens; t++) {
+			const size_t at =
+				(tokens ? tokens[first + t] : first + t) * p->groups + g0 + g;
 			const size_t i = g * to->tokens + t;
-			widen_inputs(to->q[i], p->x->q + (at + g) * TQ_GROUP);
-			to->a[i] = p->x->scale[at + g] * p->gain;
+			const int8_t *q = p->x->q + at * TQ_GROUP;
+			prefetch_lines(q + TQ_GROUP, TQ_GROUP);
+			end = gather_group(to, i, t, q, end);
+			to->a[i] = p->x->scale[at] * p->gain;
 		}
+		to->excess_end[g] = end;
 	}
 }
 
@@ -257,22 +330,18 @@ ALWAYS_INLINE void unpack(struct unpacked *to, const uint8_t *tile, __m256i code
 		for (size_t half = 0; half < HALVES; half++) {
 			__m256i planes[4];
 			load_planes(planes, tile + slab * tq_slab_bytes(bits), half, bits);
-			for (size_t i = 0; i < TQ_UNIT; i++) {
-				const size_t word = (slab * TQ_UNIT + i) * WIDE;
-				const __m256i codes =
+			for (size_t i = 0; i < TQ_UNIT; i++)
+				to->codes[slab * TQ_UNIT + i][half] =
 					_mm256_shuffle_epi8(codebook, indices(planes, i, bits));
-				to->codes[word][half] = _mm256_slli_epi16(codes, 8);
-				to->codes[word + 1][half] =
-					_mm256_and_si256(codes, _mm256_set1_epi16((int16_t)0xff00));
-			}
 		}
 	}
 }
 
 /* One group of a block of tokens: its panel entries, and the tokens' results y[count][16]. */
 struct block {
-	const struct panel *in;
-	size_t at;
+	const int8_t (*q)[TQ_GROUP];
+	const float *a;
+	const __m256i (*start)[HALVES];
 	float (*y)[TILE_ROWS];
 	struct rows16 norms;
 };
@@ -284,25 +353,22 @@ ALWAYS_INLINE void multiply_tokens(const struct block *b, const struct unpacked 
 
 	for (size_t t = 0; t < count; t++)
 		for (size_t i = 0; i < HALVES; i++)
-			sums[t][i] = _mm256_setzero_si256();
+			sums[t][i] = b->start[t][i];
 #pragma GCC unroll 2
-	for (size_t word = 0; word < TQ_GROUP / 2; word++) {
-		const __m256i *codes = w->codes[word];
+	for (size_t word = 0; word < WORDS; word++) {
 		for (size_t t = 0; t < count; t++) {
-			const __m256i x = load_two(b->in->q[b->at + t] + 2 * word);
+			const __m256i x = load_four(b->q[t] + 4 * word);
 			for (size_t i = 0; i < HALVES; i++) {
-				__m256i sum = _mm256_add_epi32(sums[t][i],
-							       _mm256_madd_epi16(codes[i], x));
-				DO_NOW(sum);
-				sums[t][i] = sum;
+				const __m256i pairs = _mm256_maddubs_epi16(w->codes[word][i], x);
+				sums[t][i] = add_now(
+					sums[t][i], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 			}
 		}
 	}
 	for (size_t t = 0; t < count; t++) {
 		struct rows16 y = load_rows(b->y[t], TILE_ROWS);
 		for (size_t i = 0; i < HALVES; i++)
-			y.half[i] = add_group(y.half[i], _mm256_srai_epi32(sums[t][i], 8),
-					      b->norms.half[i], b->in->a[b->at + t]);
+			y.half[i] = add_group(y.half[i], sums[t][i], b->norms.half[i], b->a[t]);
 		store_rows(b->y[t], TILE_ROWS, y);
 	}
 }
@@ -325,29 +391,53 @@ static __attribute__((noinline)) void multiply_block(const struct block *b,
 #undef CASE
 }
 
+/* The sums of group g before its panel entries are met: the offset's part, and the excess. */
+ALWAYS_INLINE void start_sums(__m256i sums[][HALVES], const struct panel *in, size_t g,
+			      const struct unpacked *w)
+{
+	for (size_t t = 0; t < in->tokens; t++)
+		for (size_t i = 0; i < HALVES; i++)
+			sums[t][i] = _mm256_set1_epi32(in->start[g * in->tokens + t]);
+	for (size_t e = g ? in->excess_end[g - 1] : 0; e < in->excess_end[g]; e++) {
+		const struct excess *x = &in->excess[e];
+		for (size_t i = 0; i < HALVES; i++)
+			sums[x->token][i] = add_word(sums[x->token][i], w->codes[x->word][i],
+						     _mm256_set1_epi32(x->bytes));
+	}
+}
+
 /* 16 rows by all tokens of the panel, in blocks of as equal a size as can be. */
 ALWAYS_INLINE void multiply_tiles(float y[][TILE_ROWS], const struct panel *in, const uint8_t *tile,
 				  const struct product *p, size_t bits)
 {
-	const __m256i codebook = load_codebook((uint32_t)bits);
+	/* Both at most 114, so that a sum is no more than an unsigned byte holds. */
+	const __m256i codebook = _mm256_add_epi8(load_codebook((uint32_t)bits),
+						 _mm256_set1_epi8((int8_t)in->range.offset));
+	const uint8_t *const first = tile;
 
 	for (size_t g = 0; g < in->groups; g++, tile += p->tile_bytes) {
 		struct unpacked w;
+		__m256i start[PANEL_TOKENS][HALVES];
 		struct block b = {
-			.in = in,
-			.at = g * in->tokens,
+			.q = in->q + g * in->tokens,
+			.a = in->a + g * in->tokens,
+			.start = start,
 			.y = y,
 			.norms = load_norms(tile + tq_slabs_bytes(bits), p->norms),
 		};
 		size_t left = in->tokens;
 
 		unpack(&w, tile, codebook, bits);
-		prefetch_tile(tile + p->tile_bytes, bits);
+		prefetch_lines(g + 1 < in->groups ? tile + p->tile_bytes : first + p->block_bytes,
+			       p->tile_bytes);
+		start_sums(start, in, g, &w);
 		for (size_t blocks = (left + BLOCK_TOKENS - 1) / BLOCK_TOKENS; blocks > 0;
 		     blocks--) {
 			const size_t count = (left + blocks - 1) / blocks;
 			multiply_block(&b, &w, count);
-			b.at += count;
+			b.q += count;
+			b.a += count;
+			b.start += count;
 			b.y += count;
 			left -= count;
 		}
@@ -386,10 +476,12 @@ ALWAYS_INLINE void multiply_tq(float *y, size_t ldy, const struct matrix *w, uin
 	}
 	for (size_t first = 0; first < n; first += PANEL_TOKENS) {
 		struct panel in;
+		in.range = range_of(bits);
 		in.tokens = n - first < PANEL_TOKENS ? n - first : PANEL_TOKENS;
 		for (size_t g0 = 0; g0 < p.groups; g0 += in.groups) {
 			const size_t most = PANEL_GROUPS / in.tokens, left = p.groups - g0;
 			in.groups = left < most ? left : most;
+			prefetch_lines(p.w + g0 * p.tile_bytes, p.tile_bytes);
 			gather(&in, &p, tokens, first, g0);
 			multiply_panel(&p, &in, first, g0, bits);
 		}
