@@ -220,7 +220,7 @@ struct range {
 ALWAYS_INLINE struct range range_of(size_t bits)
 {
 	const struct tq_codebook *book = tq_codebook((uint32_t)bits);
-	const int32_t offset = book->integer[book->levels - 1];
+	const uint8_t offset = (uint8_t)book->integer[book->levels - 1];
 	const int32_t most = INT16_MAX / (2 * offset), all = 2 * INT8_MAX;
 
 	return (struct range){offset, (int16_t)(most < all ? most : all)};
