@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { WRITE_BYTES = 4 << 20, HUGE_PAGE = 2 << 20 };
@@ -171,7 +172,10 @@ static int read_for(struct reading *r, uint32_t depth, double seconds, double *r
 int disk_read(const struct disk *d, uint32_t record, uint32_t depth, double seconds, double *rate,
 	      struct err *e)
 {
-	struct reading r = {.disk = d, .record = record, .random = depth};
+	/* Other places each time: a host keeps what was read before in memory. */
+	struct timespec now;
+	(void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail for this clock */
+	struct reading r = {.disk = d, .record = record, .random = (uint64_t)now.tv_nsec};
 	if (record > d->bytes || depth > DISK_DEPTH_MOST)
 		return err_set(e, ERANGE, "a record of %u bytes is larger than the file", record);
 	int code = io_uring_queue_init(DISK_DEPTH_MOST, &r.ring, 0);
