@@ -18,11 +18,19 @@
 #define WATCHED 0
 #endif
 
-static inline void watch_read(const void *memory, size_t bytes)
+static inline void watch_read(const void *memory, size_t words)
 {
-	const volatile uint8_t *at = memory;
-	for (size_t i = 0; i < bytes; i += sizeof(uint32_t))
-		(void)*(const volatile uint32_t *)(const volatile void *)(at + i);
+	const volatile uint32_t *at = memory;
+	for (size_t i = 0; i < words; i++)
+		(void)at[i];
+}
+
+/* Arranged weights begin and end at multiples of 64 bytes. */
+static inline void watch_weights(const void *memory, size_t bytes)
+{
+	const volatile uint64_t *at = memory;
+	for (size_t i = 0; i < bytes / sizeof *at; i++)
+		(void)at[i];
 }
 
 static inline void watch_write(float *y, size_t n)
@@ -43,17 +51,18 @@ static inline void watch_product(float *y, size_t ldy, const struct matrix *w, u
 	before.rows = row0;
 	through.rows = row1;
 	size_t begin = row0 ? format_arranged_bytes(&before) : 0;
-	watch_read((const uint8_t *)w->data + begin, format_arranged_bytes(&through) - begin);
+	watch_weights((const uint8_t *)w->data + begin, format_arranged_bytes(&through) - begin);
 
 	bool tq = format_is_tq(w->shape.format);
 	size_t groups = tq_groups(x->k);
 	for (size_t t = 0; t < n; t++) {
 		size_t token = tokens ? tokens[t] : t;
 		if (tq) {
-			watch_read(x->q + token * groups * TQ_GROUP, groups * TQ_GROUP);
-			watch_read(x->scale + token * groups, groups * sizeof *x->scale);
+			watch_read(x->q + token * groups * TQ_GROUP,
+				   groups * TQ_GROUP / sizeof(uint32_t));
+			watch_read(x->scale + token * groups, groups);
 		} else {
-			watch_read(x->f + token * x->k, x->k * sizeof *x->f);
+			watch_read(x->f + token * x->k, x->k);
 		}
 		watch_write(y + t * ldy + row0, row1 - row0);
 	}
