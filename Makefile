@@ -109,7 +109,7 @@ check: ## install what the tests need, build with warnings as errors, pass every
 	$(Q)$(MAKE) -j$(JOBS) all unit $(BUILD)/moefs-bench
 	$(Q)$(MAKE) -j$(JOBS) asan
 	$(Q)$(MAKE) -j$(JOBS) tsan
-	$(Q)tests/run.sh
+	$(Q)JOBS=$(JOBS) tests/run.sh
 
 # The library once more, built for libFuzzer in a tree of its own, where only make knows what is new.
 .PHONY: $(BUILD)/fuzz/libmoefs.a
