@@ -38,7 +38,7 @@ count() { # NAME STATUS SECONDS LOG
 }
 
 # By process: what runs in the lanes.
-declare -A names logs begun
+declare -A names=() logs=() begun=()
 finish_one() {
 	local pid status
 	wait -n -p pid "${!names[@]}"
@@ -86,4 +86,4 @@ while [ ${#names[@]} -gt 0 ]; do finish_one; done
 summary="$passed passed, $failed failed"
 [ "$skipped" -gt 0 ] && summary="$summary, $skipped skipped"
 echo "$summary"
-[ "$failed" -eq 0 ]
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
