@@ -73,7 +73,10 @@ static int add_block(struct context *x, struct err *e)
 	void *block = map_block(x->block_bytes);
 	if (!block) {
 		atomic_fetch_sub(&x->budget->used, x->block_bytes);
-		return err_set(e, ENOMEM, "out of memory for %zu bytes of context", x->block_bytes);
+		return err_set(e, ENOMEM,
+			       "no memory for %zu bytes of context; lower the budget of the cache, "
+			       "or reset or remove a session",
+			       x->block_bytes);
 	}
 	x->blocks[x->block_count++] = block;
 	return 0;
