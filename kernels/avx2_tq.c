@@ -24,9 +24,10 @@
 
 enum {
 	HALVES = TILE_ROWS / AVX2_LANES, /* a plane's registers of rows */
-	BLOCK_TOKENS = 6,		 /* multiplied together: 12 sums, 2 codes, an input */
-	PANEL_TOKENS = 48,		 /* gathered together */
-	PANEL_GROUPS = 384,		 /* groups in a panel, of all its tokens: 48 KiB */
+	HALF_PLANE = PLANE_BYTES / HALVES,
+	BLOCK_TOKENS = 6,   /* multiplied together: 12 sums, 2 codes, an input */
+	PANEL_TOKENS = 48,  /* gathered together */
+	PANEL_GROUPS = 384, /* groups in a panel, of all its tokens: 48 KiB */
 	CACHE_LINE = 64,
 	PREFETCH_AHEAD = 2048, /* bytes */
 	WORDS = TQ_GROUP / 4,  /* of a group: what a lane holds of it */
@@ -58,27 +59,22 @@ ALWAYS_INLINE __m256i load_codebook(uint32_t bits)
 
 /* ---- making codes ---- */
 
-/* Index i (0 … 7) of each unit, in the lower bits of each byte; bits above it may be anything, but
- * the upper half of the byte is zero: vpshufb looks at the low four bits, and at the highest. i and
- * bits are constants where this is inlined. */
-ALWAYS_INLINE __m256i indices(const __m256i planes[], size_t i, size_t bits)
+/* Index i (0 … 7) of each unit of eight rows, whose first plane begins there, in the lower bits of
+ * each byte; bits above it may be anything, but the upper half of the byte is zero: vpshufb looks
+ * at the low four bits, and at the highest. i and bits are constants where this is inlined. A plane
+ * is loaded where it is needed: to hold all of them there are too few registers. */
+ALWAYS_INLINE __m256i indices(const uint8_t *planes, size_t i, size_t bits)
 {
 	const size_t plane = i * bits / 8, shift = i * bits % 8, here = 8 - shift;
-	const __m256i low = _mm256_srli_epi16(planes[plane], (int)shift);
+	const __m256i low = _mm256_srli_epi16(load32(planes + plane * PLANE_BYTES), (int)shift);
 
 	if (here >= bits)
 		return _mm256_and_si256(low, _mm256_set1_epi8(15));
+	const __m256i high =
+		_mm256_slli_epi16(load32(planes + (plane + 1) * PLANE_BYTES), (int)here);
 	const int8_t low_mask = (int8_t)((1 << here) - 1);
 	return _mm256_or_si256(_mm256_and_si256(low, _mm256_set1_epi8(low_mask)),
-			       _mm256_and_si256(_mm256_slli_epi16(planes[plane + 1], (int)here),
-						_mm256_set1_epi8((int8_t)(15 - low_mask))));
-}
-
-/* The planes of one half of a slab's rows. */
-ALWAYS_INLINE void load_planes(__m256i planes[], const uint8_t *slab, size_t half, size_t bits)
-{
-	for (size_t p = 0; p < bits; p++)
-		planes[p] = load32(slab + p * PLANE_BYTES + half * sizeof planes[p]);
+			       _mm256_and_si256(high, _mm256_set1_epi8((int8_t)(15 - low_mask))));
 }
 
 /* ---- rows ---- */
@@ -133,28 +129,29 @@ ALWAYS_INLINE __m256i load_four(const int8_t *q)
 	return _mm256_set1_epi32(four);
 }
 
-/* The dots of 8 rows with a group's input; magnitude[i] = |q[i]|. */
-ALWAYS_INLINE __m256i dot_group(const uint8_t *tile, size_t half, const int8_t *q,
-				const int8_t *magnitude, __m256i codebook, size_t bits)
+/* The dots of 16 rows with a group's input; magnitude[i] = |q[i]|. All rows go along with each word
+ * of the input, which so is loaded once. */
+ALWAYS_INLINE void dot_group(__m256i dots[HALVES], const uint8_t *tile, const int8_t *q,
+			     const int8_t *magnitude, __m256i codebook, size_t bits)
 {
-	/* Two, so that none waits for the one before it. */
-	__m256i sums[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
-
+	for (size_t half = 0; half < HALVES; half++)
+		dots[half] = _mm256_setzero_si256();
 	for (size_t slab = 0; slab < SLABS; slab++) {
-		__m256i planes[4];
-		load_planes(planes, tile + slab * tq_slab_bytes(bits), half, bits);
+		const uint8_t *planes = tile + slab * tq_slab_bytes(bits);
+#pragma GCC unroll 8
 		for (size_t i = 0; i < TQ_UNIT; i++) {
 			const size_t at = slab * TQ_SLAB + i * SLAB_UNITS;
-			const __m256i codes =
-				_mm256_shuffle_epi8(codebook, indices(planes, i, bits));
-			const __m256i pairs =
-				_mm256_maddubs_epi16(load_four(magnitude + at),
-						     _mm256_sign_epi8(codes, load_four(q + at)));
-			sums[i % 2] = _mm256_add_epi32(
-				sums[i % 2], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+			const __m256i x = load_four(q + at), size = load_four(magnitude + at);
+			for (size_t half = 0; half < HALVES; half++) {
+				const __m256i codes = _mm256_shuffle_epi8(
+					codebook, indices(planes + half * HALF_PLANE, i, bits));
+				const __m256i pairs =
+					_mm256_maddubs_epi16(size, _mm256_sign_epi8(codes, x));
+				dots[half] = add_now(
+					dots[half], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+			}
 		}
 	}
-	return _mm256_add_epi32(sums[0], sums[1]);
 }
 
 ALWAYS_INLINE void prefetch_lines(const void *p, size_t bytes)
@@ -182,12 +179,12 @@ ALWAYS_INLINE void multiply_one(const struct product *p, size_t token, size_t g0
 			/* The next matrix's first lines included: so much is done with each line
 			 * that the processor's own look ahead sees too few of them. */
 			prefetch_lines(tile + PREFETCH_AHEAD, tq_slabs_bytes(bits));
+			__m256i dots[HALVES];
+			dot_group(dots, tile, q + g * TQ_GROUP, magnitude + g * TQ_GROUP, codebook,
+				  bits);
 			for (size_t i = 0; i < HALVES; i++)
-				y.half[i] = add_group(y.half[i],
-						      dot_group(tile, i, q + g * TQ_GROUP,
-								magnitude + g * TQ_GROUP, codebook,
-								bits),
-						      norms.half[i], scale[g] * p->gain);
+				y.half[i] = add_group(y.half[i], dots[i], norms.half[i],
+						      scale[g] * p->gain);
 		}
 		store_rows(out, left, y);
 	}
@@ -328,8 +325,8 @@ ALWAYS_INLINE void unpack(struct unpacked *to, const uint8_t *tile, __m256i code
 {
 	for (size_t slab = 0; slab < SLABS; slab++) {
 		for (size_t half = 0; half < HALVES; half++) {
-			__m256i planes[4];
-			load_planes(planes, tile + slab * tq_slab_bytes(bits), half, bits);
+			const uint8_t *planes =
+				tile + slab * tq_slab_bytes(bits) + half * HALF_PLANE;
 			for (size_t i = 0; i < TQ_UNIT; i++)
 				to->codes[slab * TQ_UNIT + i][half] =
 					_mm256_shuffle_epi8(codebook, indices(planes, i, bits));
