@@ -156,8 +156,8 @@ static struct pager_source *source_new(struct pager *p, const struct pager_suppl
 		.uses = calloc(all + 1, sizeof *s->uses),
 		.value = calloc(all + 1, sizeof *s->value),
 		.slot_value = calloc(all + 1, sizeof *s->slot_value),
-		.predicted =
-			calloc((size_t)PAGER_LOOK_AHEAD * info->experts + 1, sizeof *s->predicted),
+		.predicted = calloc((size_t)PAGER_LOOK_AHEAD * info->experts + 1,
+				    sizeof(struct entry *)),
 	};
 	if (!s->entries || !s->uses || !s->value || !s->slot_value || !s->predicted) {
 		source_free(s);
