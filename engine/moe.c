@@ -78,8 +78,7 @@ static void multiply_blocks(const struct forward *f, uint32_t ready, uint32_t pa
 		down ? activation_input(&m->hidden, first) : activation_input(&f->normed, 0);
 	const uint32_t *tokens = down ? NULL : m->token + first;
 	float *y = outputs[part] + (size_t)first * s->rows;
-	watch_product(y, s->rows, &w, row0, row1, &x, tokens, n);
-	f->kernels->multiply[s->format](y, s->rows, &w, row0, row1, &x, tokens, n);
+	multiply_watched(f->kernels, y, s->rows, &w, row0, row1, &x, tokens, n);
 }
 
 /* silu(gate) · up of a block's rows, made ready for down: the block is one of its input's groups.

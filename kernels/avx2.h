@@ -6,6 +6,7 @@
 #ifndef MOEFS_KERNELS_AVX2_H
 #define MOEFS_KERNELS_AVX2_H
 
+#include "kernels/cases.h"
 #include "kernels/exp.h"
 #include "kernels/kernels.h"
 

@@ -378,12 +378,7 @@ static __attribute__((noinline)) void multiply_block(const struct block *b,
 		multiply_tokens(b, w, n); \
 		break;
 	switch (count) {
-		CASE(1)
-		CASE(2)
-		CASE(3)
-		CASE(4)
-		CASE(5)
-		CASE(6)
+		CASES_TO_6(CASE)
 	}
 #undef CASE
 }

@@ -8,6 +8,7 @@
 #ifndef MOEFS_KERNELS_AVX512_H
 #define MOEFS_KERNELS_AVX512_H
 
+#include "kernels/cases.h"
 #include "kernels/exp.h"
 #include "kernels/kernels.h"
 

@@ -234,14 +234,7 @@ ALWAYS_INLINE void attend_some(struct query *tile, const struct attention *a, si
 			    (n) > HALF_TILE ? REGISTERS_MAX / 2 : REGISTERS_MAX); \
 		break;
 	switch (queries) {
-		CASE(1)
-		CASE(2)
-		CASE(3)
-		CASE(4)
-		CASE(5)
-		CASE(6)
-		CASE(7)
-		CASE(8)
+		CASES_TO_8(CASE)
 	}
 #undef CASE
 }

@@ -98,12 +98,7 @@ ALWAYS_INLINE void rows_dots(const struct block *b, size_t rows, size_t tokens, 
 			block_dots(b, 1, n, load16);        \
 		break;
 	switch (tokens) {
-		CASE(1)
-		CASE(2)
-		CASE(3)
-		CASE(4)
-		CASE(5)
-		CASE(6)
+		CASES_TO_6(CASE)
 	}
 #undef CASE
 }

@@ -205,18 +205,7 @@ static __attribute__((noinline)) void multiply_block(const struct block *b,
 		multiply_tokens(b, codes, n); \
 		break;
 	switch (count) {
-		CASE(1)
-		CASE(2)
-		CASE(3)
-		CASE(4)
-		CASE(5)
-		CASE(6)
-		CASE(7)
-		CASE(8)
-		CASE(9)
-		CASE(10)
-		CASE(11)
-		CASE(12)
+		CASES_TO_12(CASE)
 	}
 #undef CASE
 }

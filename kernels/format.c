@@ -62,7 +62,8 @@ size_t format_arranged_bytes(const struct shape *s)
 	size_t bytes = format_packed_bytes(s);
 	if (format_is_tq(s->format)) {
 		size_t blocks = ((size_t)s->rows + TILE_ROWS - 1) / TILE_ROWS;
-		bytes = blocks * tq_groups(s->cols) * TILE_ROWS * (group_bytes(s) + norm_bytes(s));
+		bytes = blocks * tq_groups(s->cols) *
+			tq_tile_bytes(format_tq_bits(s->format), s->norms);
 	}
 	return (bytes + 63) / 64 * 64;
 }
@@ -213,13 +214,13 @@ static void arrange_block(uint8_t *dst, const struct shape *s, uint32_t rows, co
 			  const uint8_t *norms)
 {
 	const size_t groups = tq_groups(s->cols), bytes = group_bytes(s), norm = norm_bytes(s);
-	const size_t row_bytes = groups * bytes;
+	const size_t row_bytes = groups * bytes, bits = format_tq_bits(s->format);
 	interleave_fn *interleave = interleave_for(rows);
 
 	for (size_t g = 0; g < groups; g++) {
-		interleave(dst, packed, row_bytes, rows, format_tq_bits(s->format));
-		interleave_norms(dst + TILE_ROWS * bytes, norms, groups * norm, rows, norm);
-		dst += TILE_ROWS * (bytes + norm);
+		interleave(dst, packed, row_bytes, rows, bits);
+		interleave_norms(dst + tq_slabs_bytes(bits), norms, groups * norm, rows, norm);
+		dst += tq_tile_bytes(bits, s->norms);
 		packed += bytes;
 		norms += norm;
 	}

@@ -7,6 +7,7 @@
 #ifndef MOEFS_KERNELS_NEON_H
 #define MOEFS_KERNELS_NEON_H
 
+#include "kernels/cases.h"
 #include "kernels/exp.h"
 #include "kernels/kernels.h"
 

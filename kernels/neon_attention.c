@@ -191,10 +191,7 @@ ALWAYS_INLINE void attend_some(struct query *tile, const struct attention *a, si
 		attend_tile(tile, a, start, type, n); \
 		break;
 	switch (queries) {
-		CASE(1)
-		CASE(2)
-		CASE(3)
-		CASE(4)
+		CASES_TO_4(CASE)
 	}
 #undef CASE
 }

@@ -118,9 +118,7 @@ ALWAYS_INLINE void rows_dots(const struct block *b, size_t rows, size_t tokens, 
 			block_dots(b, 1, n, load4);        \
 		break;
 	switch (tokens) {
-		CASE(1)
-		CASE(2)
-		CASE(3)
+		CASES_TO_3(CASE)
 	}
 #undef CASE
 }

@@ -177,14 +177,7 @@ static void multiply_block(const struct block *b, const struct unpacked *w, size
 		multiply_quarters(b, w, first, n); \
 		break;
 		switch (count) {
-			CASE(1)
-			CASE(2)
-			CASE(3)
-			CASE(4)
-			CASE(5)
-			CASE(6)
-			CASE(7)
-			CASE(8)
+			CASES_TO_8(CASE)
 		}
 #undef CASE
 	}

@@ -1,9 +1,9 @@
 /* What ThreadSanitizer is told of a matrix product.
  *
  * The products are built without it: checked load by load they took nine tenths of the tests' time.
- * Instead whoever calls one has its operands looked at once, word by word, in code that is
- * watched: what another thread does to them meanwhile is reported all the same. Nothing in other
- * builds.
+ * Instead the engine calls them through multiply_watched, which looks at the operands once, word by
+ * word, in code that is watched: what another thread does to them meanwhile is reported all the
+ * same. In other builds it is the call alone.
  */
 #ifndef MOEFS_KERNELS_WATCH_H
 #define MOEFS_KERNELS_WATCH_H
@@ -40,7 +40,6 @@ static inline void watch_write(float *y, size_t n)
 		at[i] = 0;
 }
 
-/* To be called before a table's multiply, with its arguments. */
 static inline void watch_product(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
 				 uint32_t row1, const struct input *x, const uint32_t *tokens,
 				 size_t n)
@@ -66,6 +65,15 @@ static inline void watch_product(float *y, size_t ldy, const struct matrix *w, u
 		}
 		watch_write(y + t * ldy + row0, row1 - row0);
 	}
+}
+
+/* The table's multiply of w's format. */
+static inline void multiply_watched(const struct kernels *k, float *y, size_t ldy,
+				    const struct matrix *w, uint32_t row0, uint32_t row1,
+				    const struct input *x, const uint32_t *tokens, size_t n)
+{
+	watch_product(y, ldy, w, row0, row1, x, tokens, n);
+	k->multiply[w->shape.format](y, ldy, w, row0, row1, x, tokens, n);
 }
 
 #endif

@@ -10,7 +10,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { WRITE_BYTES = 4 << 20, HUGE_PAGE = 2 << 20 };
@@ -173,9 +172,8 @@ int disk_read(const struct disk *d, uint32_t record, uint32_t depth, double seco
 	      struct err *e)
 {
 	/* Other places each time: a host keeps what was read before in memory. */
-	struct timespec now;
-	(void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail for this clock */
-	struct reading r = {.disk = d, .record = record, .random = (uint64_t)now.tv_nsec};
+	uint64_t seed = (uint64_t)(seconds_now() * 1e9);
+	struct reading r = {.disk = d, .record = record, .random = seed};
 	if (record > d->bytes || depth > DISK_DEPTH_MOST)
 		return err_set(e, ERANGE, "a record of %u bytes is larger than the file", record);
 	int code = io_uring_queue_init(DISK_DEPTH_MOST, &r.ring, 0);
