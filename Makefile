@@ -24,7 +24,7 @@ PKG_CFLAGS := $(shell pkg-config --cflags $(LIBS) 2>/dev/null)
 PKG_LIBS   := $(shell pkg-config --libs $(LIBS) 2>/dev/null)
 
 objects   = $(patsubst %.c,$(BUILD)/%.o,$(1))
-LIB_OBJS  := $(call objects,$(wildcard cache/*.c kernels/*.c engine/*.c))
+LIB_OBJS  := $(call objects,$(wildcard cache/*.c kernels/*.c engine/*/*.c))
 FS_OBJS   := $(call objects,$(wildcard fs/*.c))
 UNIT_SRC  := $(wildcard tests/unit/test_*.c)
 UNIT_OBJS := $(call objects,$(UNIT_SRC))
@@ -61,7 +61,7 @@ endif
 $(call objects,$(wildcard kernels/*_multiply.c kernels/*_tq.c)): \
 	override CFLAGS += $(if $(findstring thread,$(SANITIZE)),-fno-sanitize=thread)
 # -O3: the passes over a whole vocabulary, and over the rows of a slab, become vectors.
-$(BUILD)/engine/sampler.o $(BUILD)/kernels/format.o: override CFLAGS += $(if $(SANITIZE),,-O3)
+$(BUILD)/engine/compute/sampler.o $(BUILD)/kernels/format.o: override CFLAGS += $(if $(SANITIZE),,-O3)
 $(BUILD)/tests/unit/golden.o: override CPPFLAGS += -DMOEFS_SOURCE_ROOT='"$(CURDIR)"'
 
 $(BUILD)/%.o: %.c

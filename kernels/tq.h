@@ -12,9 +12,9 @@
 
 struct tq_codebook {
 	uint32_t bits, levels;
-	float level[16];     /* ascending; Lloyd-Max levels of N(0, 1/128) */
-	float boundary[15];  /* levels - 1 boundaries, ascending */
-	int8_t integer[16];  /* level ≈ integer · gain */
+	float level[16];    /* ascending; Lloyd-Max levels of N(0, 1/128) */
+	float boundary[15]; /* levels - 1 boundaries, ascending */
+	int8_t integer[16]; /* level ≈ integer · gain */
 	float gain;
 };
 const struct tq_codebook *tq_codebook(uint32_t bits); /* 2, 3 or 4 */
@@ -24,12 +24,13 @@ void tq_rotate(float y[TQ_GROUP]);
 void tq_unrotate(float y[TQ_GROUP]);
 
 enum tq_gain {
-	TQ_GAIN_NORM,	       /* s = ‖x‖ / ‖c[index]‖, as native checkpoints store it */
-	TQ_GAIN_LEAST_SQUARES, /* s = ‖x‖ · ⟨y, c⟩ / ⟨c, c⟩: the least squared error for the same indices */
+	TQ_GAIN_NORM, /* s = ‖x‖ / ‖c[index]‖, as native checkpoints store it */
+	TQ_GAIN_LEAST_SQUARES, /* s = ‖x‖ · ⟨y, c⟩ / ⟨c, c⟩: the least squared error for the same
+				  indices */
 };
-/* Quantises one row of `cols` floats: packed receives groups · 16 · bits bytes, norms groups floats.
- * Scratch-free; the right padding of the last group is zero. Rows with NaN, infinity or values so
- * large that a group's squares overflow (1e18): false. */
+/* Quantises one row of `cols` floats: packed receives groups · 16 · bits bytes, norms groups
+ * floats. Scratch-free; the right padding of the last group is zero. Rows with NaN, infinity or
+ * values so large that a group's squares overflow (1e18): false. */
 bool tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols, uint32_t bits,
 		     enum tq_gain gain);
 void tq_pack(uint8_t *packed, const uint8_t index[TQ_GROUP], uint32_t bits);

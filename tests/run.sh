@@ -64,6 +64,7 @@ done
 
 run tests/bench/smoke.sh tests/bench/smoke.sh build/moefs-bench
 run tests/cross.sh tests/cross.sh
+run tests/layers.sh tests/layers.sh
 
 if [ ! -c /dev/fuse ] || ! command -v fusermount3 >/dev/null; then
 	echo "FUSE is missing, so the tests of the mount are skipped; install fuse3 and load the fuse module"

@@ -2,8 +2,8 @@
  * OUT with config.json and a tokenizer, and beside it, where every mount looks, OUT.moefs/QUANT
  * with the store. There is no checkpoint: the store is all there is of the weights. With --raw it
  * is the other way round: a BF16 checkpoint in OUT, and no store. */
-#include "engine/checkpoint.h"
-#include "engine/json.h"
+#include "engine/source/checkpoint.h"
+#include "engine/text/json.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/synthetic.h"
 

@@ -5,7 +5,7 @@
  * drop_missing the chunk changes no figure but the speed; with it, chunks of one are what answers
  * meet, and larger ones what prompts do.
  */
-#include "engine/internal.h"
+#include "engine/serve/internal.h"
 #include "tests/bench/bench.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 #ifndef MOEFS_TESTS_BENCH_RUN_H
 #define MOEFS_TESTS_BENCH_RUN_H
 
-#include "engine/internal.h"
+#include "engine/serve/internal.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/ceiling.h"
 #include "tests/bench/disk.h"

@@ -18,9 +18,9 @@
 #define MOEFS_TESTS_BENCH_SYNTHETIC_H
 
 #include "cache/err.h"
-#include "engine/config.h"
-#include "engine/plan.h"
-#include "engine/threads.h"
+#include "engine/family/config.h"
+#include "engine/family/plan.h"
+#include "engine/compute/threads.h"
 
 struct synthetic {
 	const struct config *config;

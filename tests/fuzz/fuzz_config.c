@@ -1,7 +1,7 @@
 /* libFuzzer on config.json and generation_config.json: any text is a config or an error in words,
  * and of any config the tensors can be listed and laid out. */
-#include "engine/config.h"
-#include "engine/plan.h"
+#include "engine/family/config.h"
+#include "engine/family/plan.h"
 
 #include <stdlib.h>
 

@@ -5,7 +5,7 @@
  *           engine/{json,utf8,vocabulary,bpe,normalize,pretokenize,added_tokens}.c
  * engine/tokenizer*.c build/fuzz_tokenizer CORPUS tests/data/fixtures/qwen3_moe
  */
-#include "engine/tokenizer_internal.h"
+#include "engine/text/tokenizer_internal.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@ available() { awk '$1 == "MemAvailable:" { print int($2 / 1024) }' /proc/meminfo
 [ "$(available)" -gt $(($(awk '$1 == "MemTotal:" { print int($2 / 1024) }' /proc/meminfo) / 8 + 512)) ] ||
 	skip_all "the machine itself is short of memory, only $(available) MB are available"
 limit_bytes=$((192 << 20))
-margin=$((16 << 20)) # of a group of this size (engine/memory.h)
+margin=$((16 << 20)) # of a group of this size (engine/memory/memory.h)
 group=
 hog=
 

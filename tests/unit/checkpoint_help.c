@@ -1,6 +1,6 @@
 /* Checkpoints of a test's own making; see the header. */
 #include "checkpoint_help.h"
-#include "engine/checkpoint.h"
+#include "engine/source/checkpoint.h"
 #include "golden.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* A conversion with everything that it needs around it; see the header. */
 #include "convert_help.h"
-#include "engine/checkpoint.h"
+#include "engine/source/checkpoint.h"
 #include "kernels/kernels.h"
 
 #include <setjmp.h>

@@ -2,7 +2,7 @@
 #ifndef MOEFS_TESTS_CONVERT_HELP_H
 #define MOEFS_TESTS_CONVERT_HELP_H
 
-#include "engine/convert.h"
+#include "engine/convert/convert.h"
 
 struct test_conversion {
 	struct config config;

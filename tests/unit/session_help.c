@@ -1,7 +1,7 @@
 /* The demonstration model behind sessions; see the header. */
 #include "session_help.h"
 
-#include "engine/internal.h"
+#include "engine/serve/internal.h"
 #include "golden.h"
 #include "store_help.h"
 

@@ -1,6 +1,6 @@
 /* Answers: text that grows under its readers, ends in exactly one newline, and outlives whoever
  * wrote it. */
-#include "engine/answer.h"
+#include "engine/serve/answer.h"
 
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* The budgets: what is decided from what was asked for and what memory there is, and how that
  * changes while it is watched. The machine is a fake one with a control group of version 2. */
-#include "engine/budgets.h"
+#include "engine/memory/budgets.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* Conversations in ChatML: the ids of a message are those of the whole text written out. */
 #include "tests/unit/tokenizer_help.h"
 
-#include "engine/chat.h"
+#include "engine/text/chat.h"
 
 #include <errno.h>
 #include <setjmp.h>

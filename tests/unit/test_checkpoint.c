@@ -1,7 +1,7 @@
 /* Checkpoints on disk: one file or shards, and that damaged, hostile or incomplete ones are errors
  * that name the file or the tensor. */
 #include "checkpoint_help.h"
-#include "engine/checkpoint.h"
+#include "engine/source/checkpoint.h"
 #include "store_help.h"
 
 #include <inttypes.h>

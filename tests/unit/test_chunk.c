@@ -1,6 +1,6 @@
 /* How a prompt is cut into steps: few where experts have to be read, short ones where all are in
  * memory, and what long ones take is given back. */
-#include "engine/internal.h"
+#include "engine/serve/internal.h"
 #include "memory_help.h"
 #include "session_help.h"
 

@@ -2,9 +2,9 @@
  * or left alone, auto follows its rule and keeps to it, and the weights are the same ones. */
 #include "checkpoint_help.h"
 #include "convert_help.h"
-#include "engine/codec_choice.h"
-#include "engine/internal.h"
-#include "engine/safetensors.h"
+#include "engine/convert/codec_choice.h"
+#include "engine/serve/internal.h"
+#include "engine/source/safetensors.h"
 #include "golden.h"
 #include "store_help.h"
 

@@ -1,6 +1,6 @@
 /* config.json and generation_config.json: what is read from the published ones, and that everything
  * that this program does not compute, and every absurd value, is an error that names the key. */
-#include "engine/config.h"
+#include "engine/family/config.h"
 #include "golden.h"
 #include "store_help.h"
 

@@ -1,5 +1,5 @@
 /* Key-value memory: what is counted is what is mapped, and the system has it back. */
-#include "engine/context.h"
+#include "engine/compute/context.h"
 #include "memory_help.h"
 
 #include <setjmp.h>

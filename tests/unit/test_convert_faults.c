@@ -2,7 +2,7 @@
  * makes of the store that it finds. */
 #include "checkpoint_help.h"
 #include "convert_help.h"
-#include "engine/internal.h"
+#include "engine/serve/internal.h"
 #include "fault_io.h"
 #include "golden.h"
 #include "store_help.h"

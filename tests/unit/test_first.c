@@ -3,7 +3,7 @@
  * another kind of store. */
 #include "checkpoint_help.h"
 #include "convert_help.h"
-#include "engine/internal.h"
+#include "engine/serve/internal.h"
 #include "fault_io.h"
 #include "session_help.h"
 #include "store_help.h"

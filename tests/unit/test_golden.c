@@ -1,7 +1,7 @@
 /* The forward pass against the exact reference: every fixture of the supported families, layer by
  * layer in exact mode, and promise 2 (one answer whatever the chunk, the threads and the cache) in
  * exact mode and in the default recipe. */
-#include "engine/internal.h"
+#include "engine/serve/internal.h"
 #include "golden.h"
 
 #include <errno.h>

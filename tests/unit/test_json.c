@@ -1,5 +1,5 @@
 /* JSON within bounds: what is taken, what is refused, and that the sentences name file and key. */
-#include "engine/json.h"
+#include "engine/text/json.h"
 
 #include <errno.h>
 #include <setjmp.h>

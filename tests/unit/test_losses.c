@@ -1,7 +1,7 @@
 /* Opt-in losses: what fewer experts per token and dropped experts compute, that they are counted
  * and named, and that nothing is lost unless it was asked for. */
 #include "checkpoint_help.h"
-#include "engine/internal.h"
+#include "engine/serve/internal.h"
 #include "golden.h"
 #include "session_help.h"
 #include "store_help.h"

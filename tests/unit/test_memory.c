@@ -1,5 +1,5 @@
 /* What memory a process may still take, from fake /proc and /sys trees. */
-#include "engine/memory.h"
+#include "engine/memory/memory.h"
 
 #include <limits.h>
 #include <setjmp.h>

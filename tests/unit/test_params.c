@@ -1,5 +1,6 @@
 /* A session's params: names, ranges, words, and that a value reads back as it would be written. */
-#include "engine/params.h"
+#include "engine/serve/params.h"
+#include "engine/text/stream.h"
 #include "engine/session.h"
 
 #include <setjmp.h>
@@ -261,7 +262,7 @@ static void texts_have_a_limit(void **state)
 	assert_int_equal(params_set(&p, number("temperature"), text, PARAMS_MAX_TEXT + 1, &e),
 			 -EFBIG);
 	free(text);
-	char lines[PARAMS_MAX_STOPS * 2 + 2];
+	char lines[STOPS_MAX * 2 + 2];
 	for (size_t i = 0; i < sizeof lines; i++)
 		lines[i] = i % 2 ? '\n' : 'a';
 	/* 64 lines and the newline that echo adds; 65 lines. */
@@ -273,10 +274,10 @@ static void stops_are_lines_with_escapes(void **state)
 {
 	(void)state;
 	static const char *const want[] = {"\n\n", "a\tb\rc", "\\n", "\\x", " x ", "\\"};
-	const char *stops[PARAMS_MAX_STOPS];
-	size_t lengths[PARAMS_MAX_STOPS], count;
+	const char *stops[STOPS_MAX];
+	size_t lengths[STOPS_MAX], count;
 	assert_int_equal(set("stop", "\\n\\n\na\\tb\\rc\n\n\\\\n\n\\x\n x \n\\"), 0);
-	char *buffer = params_stops(&p, stops, lengths, &count);
+	char *buffer = stops_parse(p.stop, stops, lengths, &count);
 	assert_non_null(buffer);
 	assert_int_equal(count, sizeof want / sizeof *want); /* empty lines do not count */
 	for (size_t i = 0; i < count; i++) {
@@ -285,7 +286,7 @@ static void stops_are_lines_with_escapes(void **state)
 	}
 	free(buffer);
 	assert_int_equal(set("stop", ""), 0);
-	free(params_stops(&p, stops, lengths, &count));
+	free(stops_parse(p.stop, stops, lengths, &count));
 	assert_int_equal(count, 0);
 }
 

@@ -1,6 +1,6 @@
 /* Signals of memory pressure: which are asked for, and what comes of one. The files are fake ones,
  * so the test rings the eventfds in the kernel's place. */
-#include "engine/pressure.h"
+#include "engine/memory/pressure.h"
 
 #include <fcntl.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* The choice of the next token: exact cuts, no bias, and the same token for the same seed. */
-#include "engine/sampler.h"
+#include "engine/compute/sampler.h"
 #include "random.h"
 
 #include <math.h>

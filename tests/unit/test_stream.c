@@ -1,6 +1,7 @@
 /* Text as it streams out: nothing lost, nothing after a stop text, no half characters. Random texts
  * are held against a reference that sees the whole text at once. */
-#include "engine/stream.h"
+#include "engine/text/stream.h"
+#include "engine/serve/params.h"
 #include "random.h"
 
 #include <setjmp.h>
@@ -28,7 +29,7 @@ static void begin(const char *stops)
 	struct params p = {.system = empty, .stop = (char *)stops};
 	stream_free(&f.s);
 	memset(&f, 0, sizeof f);
-	assert_int_equal(stream_init(&f.s, &p, &f.e), 0);
+	assert_int_equal(stream_init(&f.s, p.stop, &f.e), 0);
 }
 
 static int end(void **state)

@@ -1,5 +1,5 @@
 /* The compute threads: every item exactly once, whatever the sizes and whoever calls. */
-#include "engine/threads.h"
+#include "engine/compute/threads.h"
 
 #include <pthread.h>
 #include <setjmp.h>

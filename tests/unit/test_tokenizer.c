@@ -2,8 +2,8 @@
  * and what files may not be is test_tokenizer_files.c's. */
 #include "tests/unit/tokenizer_help.h"
 
-#include "engine/json.h"
-#include "engine/tokenizer_internal.h"
+#include "engine/text/json.h"
+#include "engine/text/tokenizer_internal.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -2,8 +2,8 @@
  * golden numbers. */
 #include "tests/unit/tokenizer_help.h"
 
-#include "engine/json.h"
-#include "engine/tokenizer_internal.h"
+#include "engine/text/json.h"
+#include "engine/text/tokenizer_internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,0 +1,99 @@
+/* Grouped-query softmax attention with rotary positions over a session's key-value blocks
+ * (Vaswani et al. 2017; Ainslie et al. 2023; Su et al. 2021). */
+#include "engine/compute/forward.h"
+
+struct attend {
+	struct forward *f;
+	struct context *x;
+	const struct layer_weights *weights;
+	uint32_t layer, n;
+};
+
+/* RMSNorm on each head where the family has it, then the rotation. */
+static void finish_heads(const struct forward *f, float *heads, uint32_t count, const float *norm,
+			 uint32_t t)
+{
+	uint32_t dim = f->config->head_dim, half = dim / 2;
+	for (uint32_t h = 0; h < count; h++, heads += dim) {
+		if (norm)
+			f->kernels->rmsnorm(heads, heads, norm, dim, f->config->rms_eps);
+		f->kernels->rope(heads, f->rope_cos + (size_t)t * half,
+				 f->rope_sin + (size_t)t * half, half);
+	}
+}
+
+/* Queries and keys of tokens [begin, end) made ready, keys and values put into their blocks. */
+static void place_tokens(void *ctx, uint32_t begin, uint32_t end)
+{
+	const struct attend *a = ctx;
+	const struct forward *f = a->f;
+	const struct config *c = f->config;
+	size_t kv_width = (size_t)c->kv_heads * c->head_dim;
+	for (uint32_t t = begin; t < end; t++) {
+		float *q = f->q + (size_t)t * c->heads * c->head_dim;
+		float *k = f->k + t * kv_width, *v = f->v + t * kv_width;
+		finish_heads(f, q, c->heads, weights_vector(a->weights, TENSOR_Q_NORM), t);
+		finish_heads(f, k, c->kv_heads, weights_vector(a->weights, TENSOR_K_NORM), t);
+		size_t position = a->x->tokens.count + t;
+		void *block = (void *)a->x->blocks[position / KV_BLOCK];
+		for (uint32_t h = 0; h < c->kv_heads; h++)
+			f->kernels->kv_put(block, a->x->type, context_key_offset(a->x, a->layer, h),
+					   context_value_offset(a->x, a->layer, h),
+					   position % KV_BLOCK, k + (size_t)h * c->head_dim,
+					   v + (size_t)h * c->head_dim, c->head_dim);
+	}
+}
+
+/* Tokens that attend together: enough to share what is read of keys and values, few enough that the
+ * last ones of a chunk, which look back furthest, do not keep one thread longer than the others. */
+enum { ATTEND_TOKENS = 16 };
+
+/* Items are (tokens, key-value head): no token's sum is ever split, so threads cannot change it. */
+static void attend_items(void *ctx, uint32_t begin, uint32_t end)
+{
+	const struct attend *a = ctx;
+	const struct forward *f = a->f;
+	const struct config *c = f->config;
+	uint32_t group = c->heads / c->kv_heads;
+	size_t stride = (size_t)c->heads * c->head_dim;
+	for (uint32_t i = begin; i < end; i++) {
+		uint32_t t = i / c->kv_heads * ATTEND_TOKENS, h = i % c->kv_heads;
+		uint32_t n = a->n - t < ATTEND_TOKENS ? a->n - t : ATTEND_TOKENS;
+		size_t offset = t * stride + (size_t)h * group * c->head_dim;
+		struct attention look = {
+			.type = a->x->type,
+			.head_dim = c->head_dim,
+			.heads = group,
+			.length = (uint32_t)a->x->tokens.count + t + 1,
+			.scale = f->attention_scale,
+			.blocks = a->x->blocks,
+			.key_offset = context_key_offset(a->x, a->layer, h),
+			.value_offset = context_value_offset(a->x, a->layer, h),
+		};
+		f->kernels->attend_tokens(f->attended.f + offset, f->q + offset, stride, &look, n);
+	}
+}
+
+void attention_run(struct forward *f, struct context *x, uint32_t layer, uint32_t n)
+{
+	const struct config *c = f->config;
+	const struct layer_weights *l = &f->weights->layer[layer];
+	uint32_t q_width = c->heads * c->head_dim, kv_width = c->kv_heads * c->head_dim;
+	const struct product qkv[] = {
+		{f->q, &l->m[TENSOR_Q]}, {f->k, &l->m[TENSOR_K]}, {f->v, &l->m[TENSOR_V]}};
+	forward_multiply(f, qkv, 3, &f->normed, n);
+	forward_add_bias(f, f->q, weights_vector(l, TENSOR_Q_BIAS), n, q_width);
+	forward_add_bias(f, f->k, weights_vector(l, TENSOR_K_BIAS), n, kv_width);
+	forward_add_bias(f, f->v, weights_vector(l, TENSOR_V_BIAS), n, kv_width);
+
+	struct attend a = {f, x, l, layer, n};
+	uint32_t runs = (n - 1) / ATTEND_TOKENS + 1;
+	threads_run(f->threads, n, 1, place_tokens, &a);
+	uint64_t seen = (uint64_t)(x->tokens.count + n) * (n < ATTEND_TOKENS ? n : ATTEND_TOKENS);
+	uint64_t work = seen * 2 * c->head_dim * (c->heads / c->kv_heads);
+	threads_run(f->threads, runs * c->kv_heads, forward_grain(f, runs * c->kv_heads, work),
+		    attend_items, &a);
+
+	forward_multiply(f, &(struct product){f->up, &l->m[TENSOR_O]}, 1, &f->attended, n);
+	forward_add_bias(f, f->up, weights_vector(l, TENSOR_O_BIAS), n, c->hidden_size);
+}

@@ -1,0 +1,49 @@
+/* A session's computed context: the tokens it has seen and their keys and values.
+ *
+ * Key-value memory comes in blocks of 64 positions, each holding all layers, committed as the
+ * context grows and counted, in whole pages, against the budget that all sessions of all models
+ * share; the system has them back when they are given up. In a block lies, for each layer and
+ * key-value head, keys [head_dim][64] and then values [64][head_dim] (kernels.h).
+ *
+ * A context belongs to one thread at a time: its model's generation thread while a turn is in
+ * progress.
+ */
+#ifndef MOEFS_ENGINE_COMPUTE_CONTEXT_H
+#define MOEFS_ENGINE_COMPUTE_CONTEXT_H
+
+#include "cache/err.h"
+#include "engine/family/config.h"
+#include "engine/memory/context_budget.h"
+#include "engine/text/tokenizer.h"
+#include "kernels/kernels.h"
+
+struct context {
+	struct context_budget *budget;
+	enum kv_type type;
+	uint32_t kv_heads, head_dim;
+	size_t block_bytes;  /* whole pages: what is mapped is what is counted */
+	const void **blocks; /* block_count pointers; owned */
+	uint32_t block_count, block_room;
+	struct token_list tokens; /* tokens.count positions are computed */
+};
+
+void context_init(struct context *x, struct context_budget *budget, const struct config *c,
+		  enum kv_type type);
+void context_free(struct context *x);
+
+/* Makes room for `positions` in all. ENOSPC: the context budget is used up, in words. */
+int context_reserve(struct context *x, uint32_t positions, struct err *e);
+/* Forgets every position from `count` on and gives back the blocks that this empties. */
+void context_rollback(struct context *x, size_t count);
+
+/* Element offset of a layer's and head's keys in every block; values follow at + head_dim · 64. */
+static inline size_t context_key_offset(const struct context *x, uint32_t layer, uint32_t kv_head)
+{
+	return ((size_t)layer * x->kv_heads + kv_head) * 2 * x->head_dim * KV_BLOCK;
+}
+static inline size_t context_value_offset(const struct context *x, uint32_t layer, uint32_t kv_head)
+{
+	return context_key_offset(x, layer, kv_head) + (size_t)x->head_dim * KV_BLOCK;
+}
+
+#endif

@@ -1,0 +1,222 @@
+/* The router of a layer with experts (Shazeer et al. 2017): which experts a chunk's tokens pass
+ * through and with what weight, and what follows from that for the pager.
+ *
+ * Softmax, top-k and the weights' normalisation are the architecture's; params may ask for fewer
+ * experts, or for doing without light ones that are not in memory (losses.h).
+ */
+#include "engine/compute/moe.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- routing ---- */
+
+/* The top_k largest of logits[n], descending, ties to the lowest index. NaN is never chosen before
+ * a number, and there are always top_k of them. */
+static void choose(const float *logits, uint32_t n, uint32_t *chosen, uint32_t top_k)
+{
+	for (uint32_t rank = 0; rank < top_k; rank++) {
+		uint32_t best = UINT32_MAX;
+		for (uint32_t i = 0; i < n; i++) {
+			bool taken = false;
+			for (uint32_t r = 0; r < rank && !taken; r++)
+				taken = chosen[r] == i;
+			if (!taken && (best == UINT32_MAX || logits[i] > logits[best]))
+				best = i;
+		}
+		chosen[rank] = best;
+	}
+}
+
+/* Turns one token's logits into its experts and their weights. Softmax runs in place. */
+static void route_token(const struct forward *f, float *logits, uint32_t *chosen, float *weight)
+{
+	const struct config *c = f->config;
+	uint32_t top_k = f->moe->top_k;
+	choose(logits, c->experts, chosen, top_k);
+	if (c->architecture->router_order == SOFTMAX_THEN_TOP_K)
+		f->kernels->softmax(logits, c->experts);
+	for (uint32_t r = 0; r < top_k; r++)
+		weight[r] = logits[chosen[r]];
+	if (c->architecture->router_order == TOP_K_THEN_SOFTMAX)
+		f->kernels->softmax(weight, top_k);
+	if (!c->normalise_top_k)
+		return;
+	float sum = 0;
+	for (uint32_t r = 0; r < top_k; r++)
+		sum += weight[r];
+	for (uint32_t r = 0; r < top_k; r++)
+		weight[r] /= sum;
+}
+
+static void route_tokens(void *ctx, uint32_t begin, uint32_t end)
+{
+	const struct forward *f = ctx;
+	struct moe *m = f->moe;
+	for (size_t t = begin; t < end; t++) {
+		route_token(f, m->router_logits + t * f->config->experts, m->chosen + t * m->top_k,
+			    m->weight + t * m->top_k);
+		m->kept[t] = m->top_k;
+	}
+}
+
+/* Marks the experts that the step does without (losses.h). A weight that is not a number drops
+ * nothing. */
+static void find_dropped(struct forward *f, uint32_t routed, uint32_t n)
+{
+	struct moe *m = f->moe;
+	size_t all = (size_t)n * m->top_k;
+	memset(m->dropped, 0, f->config->experts * sizeof *m->dropped);
+	for (size_t i = 0; i < all; i++)
+		m->dropped[m->chosen[i]] = true;
+	for (size_t i = 0; i < all; i++)
+		if (i % m->top_k == 0 || !(m->weight[i] < f->losses.drop_missing))
+			m->dropped[m->chosen[i]] = false;
+	for (uint32_t e = 0; e < f->config->experts; e++) {
+		struct pager_expert now;
+		if (!m->dropped[e])
+			continue;
+		pager_inspect(f->experts, routed, e, &now);
+		m->dropped[e] = !now.resident;
+		f->experts_dropped += m->dropped[e];
+	}
+}
+
+/* Moves what a token keeps to the front, in the same order; the weights keep their sum. */
+static void keep_rest(struct moe *m, uint32_t token)
+{
+	uint32_t *chosen = m->chosen + (size_t)token * m->top_k, kept = 0;
+	float *weight = m->weight + (size_t)token * m->top_k, before = 0, after = 0;
+	for (uint32_t r = 0; r < m->top_k; r++) {
+		before += weight[r];
+		if (m->dropped[chosen[r]])
+			continue;
+		after += weight[r];
+		chosen[kept] = chosen[r];
+		weight[kept++] = weight[r];
+	}
+	for (uint32_t r = 0; r < kept && kept < m->top_k; r++)
+		weight[r] *= before / after;
+	m->kept[token] = kept;
+}
+
+static void drop_missing(struct forward *f, uint32_t routed, uint32_t n)
+{
+	find_dropped(f, routed, n);
+	for (uint32_t t = 0; t < n; t++)
+		keep_rest(f->moe, t);
+}
+
+/* Numbers the assignments by a counting sort over experts. */
+static void group_by_expert(struct moe *m, uint32_t experts, uint32_t n)
+{
+	memset(m->fill, 0, experts * sizeof *m->fill);
+	for (uint32_t t = 0; t < n; t++)
+		for (uint32_t r = 0; r < m->kept[t]; r++)
+			m->fill[m->chosen[t * m->top_k + r]]++;
+	m->distinct_count = 0;
+	m->group_start[0] = 0;
+	for (uint32_t e = 0; e < experts; e++) {
+		if (m->fill[e])
+			m->distinct[m->distinct_count++] = e;
+		m->group_start[e + 1] = m->group_start[e] + m->fill[e];
+		m->fill[e] = m->group_start[e];
+	}
+	for (uint32_t t = 0; t < n; t++)
+		for (uint32_t r = 0; r < m->kept[t]; r++) {
+			uint32_t i = t * m->top_k + r, a = m->fill[m->chosen[i]]++;
+			m->token[a] = t;
+			m->assignment[i] = a;
+		}
+}
+
+static void tap_routing(const struct forward *f, uint32_t layer, uint32_t position, uint32_t n,
+			enum tap_point point)
+{
+	const struct moe *m = f->moe;
+	if (!f->tap)
+		return;
+	uint32_t routed = f->plan->routed_of[layer];
+	if (point == TAP_ROUTER_LOGITS) {
+		f->tap(f->tap_ctx, point, routed, position, n, f->config->experts,
+		       m->router_logits);
+		return;
+	}
+	f->tap(f->tap_ctx, TAP_ROUTER_WEIGHTS, routed, position, n, m->top_k, m->weight);
+	for (size_t i = 0; i < (size_t)n * m->top_k; i++)
+		m->up[i] = (float)m->chosen[i]; /* not in use yet */
+	f->tap(f->tap_ctx, TAP_ROUTER_EXPERTS, routed, position, n, m->top_k, m->up);
+}
+
+void route(struct forward *f, uint32_t layer, uint32_t n, uint32_t position)
+{
+	struct moe *m = f->moe;
+	uint32_t own = f->config->experts_per_token, fewer = f->losses.experts_per_token;
+	m->top_k = fewer && fewer < own ? fewer : own;
+	struct product router = {m->router_logits, &f->weights->layer[layer].m[TENSOR_ROUTER]};
+	forward_multiply(f, &router, 1, &f->normed, n);
+	tap_routing(f, layer, position, n, TAP_ROUTER_LOGITS);
+	threads_run(f->threads, n, 16, route_tokens, f);
+	tap_routing(f, layer, position, n, TAP_ROUTER_WEIGHTS);
+	if (f->losses.drop_missing > 0)
+		drop_missing(f, f->plan->routed_of[layer], n);
+	group_by_expert(m, f->config->experts, n);
+}
+
+/* ---- for the pager ---- */
+
+/* What the uses of a chunk of n tokens count: a prompt must not outvote the answer, and its last
+ * tokens are most like what comes. (0.1 and a half-life of 16 tokens: cache/README.md.) */
+void route_credit(struct moe *m, uint32_t n)
+{
+	for (uint32_t d = 0; d < m->distinct_count; d++) {
+		uint32_t e = m->distinct[d];
+		m->credit[d] = 0;
+		for (uint32_t a = m->group_start[e]; a < m->group_start[e + 1]; a++)
+			m->credit[d] += 0.1F * exp2f((float)(m->token[a] + 1) / 16 - (float)n / 16);
+	}
+}
+
+/* A later layer's router on this layer's input: the stream changes little from layer to layer, so
+ * it names most of what it will choose. Names experts in m->named. */
+static void foresee(struct forward *f, uint32_t next, uint32_t n)
+{
+	struct moe *m = f->moe;
+	const struct config *c = f->config;
+	const struct layer_weights *l = &f->weights->layer[next];
+	for (size_t t = 0; t < n; t++)
+		f->kernels->rmsnorm(m->foreseen.f + t * c->hidden_size, f->x + t * c->hidden_size,
+				    weights_vector(l, TENSOR_FEED_FORWARD_NORM), c->hidden_size,
+				    c->rms_eps);
+	struct product router = {m->router_logits, &l->m[TENSOR_ROUTER]};
+	forward_multiply(f, &router, 1, &m->foreseen, n);
+	memset(m->named, 0, c->experts * sizeof *m->named);
+	for (size_t t = 0; t < n; t++) {
+		choose(m->router_logits + t * c->experts, c->experts, m->predicted, m->top_k);
+		for (uint32_t r = 0; r < m->top_k; r++)
+			m->named[m->predicted[r]] = true;
+	}
+}
+
+static void predict_layer(struct forward *f, uint32_t next, uint32_t n)
+{
+	struct moe *m = f->moe;
+	const struct config *c = f->config;
+	uint32_t count = 0;
+	if (next >= c->layers || !config_routed(c, next))
+		return;
+	if (n <= PREDICT_MOST)
+		foresee(f, next, n);
+	for (uint32_t e = 0; e < c->experts; e++)
+		if (n > PREDICT_MOST || m->named[e])
+			m->predicted[count++] = e;
+	pager_predict(f->experts, f->plan->routed_of[next], m->predicted, count);
+}
+
+/* One layer of a chunk wants more than the device can read meanwhile. One token's does not. */
+void route_predict(struct forward *f, uint32_t layer, uint32_t n)
+{
+	uint32_t layers = n == 1 ? PAGER_LOOK_AHEAD : 1;
+	for (uint32_t ahead = 1; ahead <= layers && pager_predicts(f->experts); ahead++)
+		predict_layer(f, layer + ahead, n);
+}

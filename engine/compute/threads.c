@@ -1,0 +1,189 @@
+/* See threads.h. The pool's whole state is one 64-bit ticket: the loop's number in the high half,
+ * the pieces not yet taken in the low half. Taking a piece is one compare-and-swap on it, so a
+ * thread that wakes late cannot take a piece of a loop that it has not seen; and since the caller
+ * leaves only when all pieces are done, whoever holds a piece may read the loop's description
+ * without a lock. */
+#include "engine/compute/threads.h"
+#include "cache/clock.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { SPIN_NS = 50000 };
+
+struct threads {
+	/* The loop in progress; written by its caller before the ticket, constant while pieces are
+	 * left. */
+	threads_fn *fn;
+	void *ctx;
+	uint32_t items, grain, pieces;
+
+	_Alignas(64) _Atomic uint64_t ticket;
+	_Alignas(64) _Atomic uint32_t done; /* pieces finished; the caller's futex */
+	_Alignas(64) _Atomic uint32_t loop; /* the loop's number; the idle threads' futex */
+	_Atomic uint32_t sleepers;
+	_Atomic bool caller_sleeps, quit;
+
+	pthread_mutex_t callers; /* one loop at a time */
+	uint32_t count;
+	pthread_t thread[];
+};
+
+static void futex_wait(_Atomic uint32_t *word, uint32_t seen)
+{
+	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+}
+
+static void futex_wake(_Atomic uint32_t *word)
+{
+	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+static void cpu_relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+/* Takes pieces until none is left. */
+static void work(struct threads *t)
+{
+	uint64_t ticket = atomic_load_explicit(&t->ticket, memory_order_acquire);
+	while ((uint32_t)ticket) {
+		if (!atomic_compare_exchange_weak_explicit(&t->ticket, &ticket, ticket - 1,
+							   memory_order_acq_rel,
+							   memory_order_acquire))
+			continue;
+		uint32_t pieces = t->pieces;
+		uint32_t begin = (pieces - (uint32_t)ticket) * t->grain;
+		uint32_t end = t->items - begin > t->grain ? begin + t->grain : t->items;
+		t->fn(t->ctx, begin, end);
+		if (atomic_fetch_add(&t->done, 1) + 1 == pieces && atomic_load(&t->caller_sleeps))
+			futex_wake(&t->done);
+		ticket = atomic_load_explicit(&t->ticket, memory_order_acquire);
+	}
+}
+
+/* Waits for a loop other than `seen`: awake for a moment, then asleep. */
+static uint32_t wait_for_loop(struct threads *t, uint32_t seen)
+{
+	uint64_t start = now_ns();
+	while (atomic_load(&t->loop) == seen) {
+		cpu_relax();
+		if (now_ns() - start < SPIN_NS)
+			continue;
+		atomic_fetch_add(&t->sleepers, 1);
+		while (atomic_load(&t->loop) == seen)
+			futex_wait(&t->loop, seen);
+		atomic_fetch_sub(&t->sleepers, 1);
+	}
+	return atomic_load(&t->loop);
+}
+
+static void *thread_main(void *arg)
+{
+	struct threads *t = arg;
+	uint32_t seen = 0;
+	for (;;) {
+		seen = wait_for_loop(t, seen);
+		if (atomic_load(&t->quit))
+			return NULL;
+		work(t);
+	}
+}
+
+static void announce(struct threads *t)
+{
+	atomic_fetch_add(&t->loop, 1);
+	if (atomic_load(&t->sleepers))
+		futex_wake(&t->loop);
+}
+
+static void wait_for_pieces(struct threads *t, uint32_t pieces)
+{
+	uint64_t start = now_ns();
+	uint32_t done;
+	while ((done = atomic_load(&t->done)) != pieces) {
+		cpu_relax();
+		if (now_ns() - start < SPIN_NS)
+			continue;
+		atomic_store(&t->caller_sleeps, true);
+		while ((done = atomic_load(&t->done)) != pieces)
+			futex_wait(&t->done, done);
+		atomic_store(&t->caller_sleeps, false);
+	}
+}
+
+void threads_run(struct threads *t, uint32_t items, uint32_t grain, threads_fn *fn, void *ctx)
+{
+	if (!items)
+		return;
+	uint32_t pieces = (items - 1) / grain + 1;
+	if (t->count == 1 || pieces == 1) {
+		fn(ctx, 0, items);
+		return;
+	}
+	pthread_mutex_lock(&t->callers);
+	t->fn = fn;
+	t->ctx = ctx;
+	t->items = items;
+	t->grain = grain;
+	t->pieces = pieces;
+	atomic_store(&t->done, 0);
+	uint64_t number = atomic_load(&t->loop) + 1u;
+	atomic_store(&t->ticket, number << 32 | pieces);
+	announce(t);
+	work(t);
+	wait_for_pieces(t, pieces);
+	pthread_mutex_unlock(&t->callers);
+}
+
+int threads_create(struct threads **out, uint32_t count, struct err *e)
+{
+	struct threads *t = NULL;
+	size_t size = sizeof *t + count * sizeof *t->thread;
+	size = (size + 63) / 64 * 64;
+	if (!(t = aligned_alloc(64, size)))
+		return err_set(e, ENOMEM, "out of memory for %u compute threads", count);
+	*t = (struct threads){.count = 1};
+	pthread_mutex_init(&t->callers, NULL);
+	for (uint32_t i = 1; i < count; i++) {
+		int code = pthread_create(&t->thread[i], NULL, thread_main, t);
+		if (code) {
+			threads_destroy(t);
+			return err_sys(e, code,
+				       "cannot start compute thread %u of %u; use -o threads=", i,
+				       count);
+		}
+		t->count = i + 1;
+	}
+	*out = t;
+	return 0;
+}
+
+void threads_destroy(struct threads *t)
+{
+	if (!t)
+		return;
+	atomic_store(&t->quit, true);
+	announce(t);
+	for (uint32_t i = 1; i < t->count; i++)
+		pthread_join(t->thread[i], NULL);
+	pthread_mutex_destroy(&t->callers);
+	free(t);
+}
+
+uint32_t threads_count(const struct threads *t)
+{
+	return t->count;
+}

@@ -1,0 +1,130 @@
+#include "engine/compute/weights.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static bool stays_on_disk(const struct plan_tensor *t)
+{
+	return t->id.role == TENSOR_EMBEDDING;
+}
+
+static struct matrix *place_of(struct weights *w, const struct plan_tensor *t,
+			       struct matrix *final_norm)
+{
+	if (t->id.role == TENSOR_HEAD)
+		return &w->head;
+	if (t->id.role == TENSOR_FINAL_NORM)
+		return final_norm;
+	return &w->layer[t->id.layer].m[t->id.role];
+}
+
+/* Reads one tensor's units in turn into its arranged place. buffer holds the largest two units. */
+static int load_tensor(const struct plan *p, const struct plan_tensor *t, const struct store *store,
+		       void *to, uint8_t *buffer, struct err *e)
+{
+	bool tq = format_is_tq(t->shape.format);
+	for (uint32_t chunk = 0; chunk < t->chunks; chunk++) {
+		uint32_t unit = t->first_unit + chunk;
+		uint8_t *norms = buffer + p->units[unit].bytes;
+		int failed = store_read_dense(store, unit, buffer, e);
+		if (!failed && tq)
+			failed = store_read_dense(store, unit + t->chunks, norms, e);
+		if (failed)
+			return failed;
+		format_arrange(to, &t->shape, chunk * t->chunk_rows, plan_chunk_rows(t, chunk),
+			       buffer, norms);
+	}
+	return 0;
+}
+
+static size_t memory_needed(const struct plan *p, size_t *largest_unit)
+{
+	size_t bytes = 0;
+	*largest_unit = 0;
+	for (uint32_t i = 0; i < p->dense_count; i++)
+		if (!stays_on_disk(&p->dense[i]))
+			bytes += format_arranged_bytes(&p->dense[i].shape);
+	for (uint32_t i = 0; i < p->unit_count; i++)
+		if (p->units[i].bytes > *largest_unit)
+			*largest_unit = p->units[i].bytes;
+	return bytes;
+}
+
+static int load_all(struct weights *w, const struct plan *p, const struct store *store,
+		    uint8_t *buffer, const _Atomic bool *stop, struct err *e)
+{
+	uint8_t *next = w->memory;
+	struct matrix final_norm = {0};
+	for (uint32_t i = 0; i < p->dense_count; i++) {
+		const struct plan_tensor *t = &p->dense[i];
+		if (stays_on_disk(t)) {
+			w->embedding = t;
+			continue;
+		}
+		if (atomic_load(stop))
+			return err_set(e, ECANCELED, "loading was stopped");
+		int failed = load_tensor(p, t, store, next, buffer, e);
+		if (failed)
+			return failed;
+		*place_of(w, t, &final_norm) = (struct matrix){t->shape, next};
+		next += format_arranged_bytes(&t->shape);
+	}
+	w->final_norm = final_norm.data;
+	return 0;
+}
+
+int weights_load(struct weights *w, const struct plan *p, const struct config *c,
+		 const struct store *store, const _Atomic bool *stop, struct err *e)
+{
+	size_t unit;
+	*w = (struct weights){.store = store, .memory_bytes = memory_needed(p, &unit)};
+	w->layer = calloc(c->layers, sizeof *w->layer);
+	uint8_t *buffer = malloc(2 * unit);
+	w->embedding_chunk = malloc(unit); /* of which it is one */
+	void *memory = mmap(NULL, w->memory_bytes, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	w->memory = memory == MAP_FAILED ? NULL : memory;
+	int result;
+	if (!w->layer || !buffer || !w->embedding_chunk || !w->memory) {
+		result = err_set(e, ENOMEM,
+				 "out of memory for %zu MB of attention and output weights",
+				 w->memory_bytes >> 20);
+	} else {
+		madvise(w->memory, w->memory_bytes, MADV_HUGEPAGE); /* a wish; fewer TLB misses */
+		result = load_all(w, p, store, buffer, stop, e);
+	}
+	free(buffer);
+	if (result)
+		weights_free(w);
+	return result;
+}
+
+void weights_free(struct weights *w)
+{
+	if (w->memory)
+		munmap(w->memory, w->memory_bytes);
+	free(w->layer);
+	free(w->embedding_chunk);
+	*w = (struct weights){0};
+}
+
+int weights_embed(const struct weights *w, uint32_t token, float *out, struct err *e)
+{
+	const struct plan_tensor *t = w->embedding;
+	struct shape row = t->shape;
+	if (token >= row.rows)
+		return err_set(e, ERANGE, "token %u is outside the model's vocabulary of %u", token,
+			       row.rows);
+	row.rows = 1;
+	int failed = store_read_dense(w->store, t->first_unit + token / t->chunk_rows,
+				      w->embedding_chunk, e);
+	if (!failed)
+		format_dequantise_row(out, &row,
+				      w->embedding_chunk +
+					      token % t->chunk_rows * format_packed_bytes(&row),
+				      NULL);
+	return failed;
+}

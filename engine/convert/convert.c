@@ -1,0 +1,409 @@
+/* A conversion's beginning and end, and its units one by one. */
+#include "engine/convert/convert.h"
+#include "cache/clock.h"
+#include "engine/convert/codec_choice.h"
+#include "engine/convert/converter.h"
+#include "engine/convert/store_header.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- progress ---- */
+
+static uint64_t source_bytes(const struct converter *c, struct tensor_id id)
+{
+	char name[256];
+	const struct checkpoint_tensor *t = sources_find(&c->sources, id, name, sizeof name, NULL);
+	return t ? t->bytes : 0;
+}
+
+static uint64_t expert_source_bytes(const struct converter *c, uint32_t unit)
+{
+	const struct plan *p = c->plan;
+	uint64_t bytes = 0;
+	for (uint32_t part = 0; part < EXPERT_PARTS; part++)
+		bytes += source_bytes(c, (struct tensor_id){plan_part_role(part),
+							    p->layer_of[unit / p->experts],
+							    unit % p->experts});
+	return bytes;
+}
+
+static uint64_t chunk_source_bytes(const struct converter *c, const struct plan_tensor *t,
+				   uint32_t chunk)
+{
+	return source_bytes(c, t->id) / t->shape.rows * plan_chunk_rows(t, chunk);
+}
+
+static void begin_progress(struct converter *c)
+{
+	const struct plan *p = c->plan;
+	struct convert_progress *g = c->v.progress;
+	uint64_t total = 0;
+	for (uint32_t i = 0; i < p->dense_count; i++)
+		total += source_bytes(c, p->dense[i].id);
+	for (uint32_t unit = 0; unit < c->records; unit++)
+		total += expert_source_bytes(c, unit);
+	atomic_store(&g->started_ns, now_ns());
+	atomic_store(&g->done, 0);
+	atomic_store(&g->stopped, false);
+	atomic_store(&g->total, total);
+}
+
+void converter_count(struct converter *c, uint32_t unit)
+{
+	if (!atomic_exchange(&c->in[unit], true))
+		atomic_fetch_add(&c->v.progress->done, expert_source_bytes(c, unit));
+}
+
+/* ---- units ---- */
+
+static int put_whole(struct converter *c, uint32_t unit, const void *data, size_t bytes,
+		     struct err *e)
+{
+	struct store_put *put;
+	int failed = store_put_begin(c->writer, unit, &put, e);
+	if (failed)
+		return failed;
+	failed = store_put_bytes(put, data, bytes, e);
+	if (!failed)
+		return store_put_commit(put, e);
+	store_put_abandon(put);
+	return failed;
+}
+
+int converter_put_expert(struct converter *c, struct encoder *x, uint32_t unit, void *record,
+			 struct err *e)
+{
+	const struct plan *p = c->plan;
+	struct store_put *put; /* begun before the work, so that nobody else does it, too */
+	int failed = store_put_begin(c->writer, unit, &put, e);
+	if (failed)
+		return failed;
+	failed = encode_expert(x, unit / p->experts, unit % p->experts, record, e);
+	if (!failed)
+		failed = store_put_bytes(put, record, p->record_bytes, e);
+	if (failed) {
+		store_put_abandon(put);
+		return failed;
+	}
+	failed = store_put_commit(put, e);
+	if (!failed)
+		converter_count(c, unit);
+	return failed;
+}
+
+/* ---- all threads at once ---- */
+
+/* More threads than compute: some wait for the disk meanwhile, most of all for syncs. */
+enum { WAITING_THREADS = 4 };
+
+/* Does job i with a buffer that holds any chunk and any record. */
+typedef int job_fn(struct converter *c, struct encoder *x, void *buffer, uint32_t i, struct err *e);
+
+struct crew { /* what the threads of one run share */
+	struct converter *converter;
+	job_fn *job;
+	uint32_t jobs;
+	_Atomic uint32_t next;
+	_Atomic bool failed;
+	pthread_mutex_t lock; /* of error; taken under nothing, with nothing taken under it */
+	struct err error;     /* the first failure */
+};
+
+struct crew_thread {
+	struct crew *crew;
+	struct encoder *encoder;
+	void *buffer;
+	pthread_t thread;
+};
+
+static void crew_fail(struct crew *w, const struct err *e)
+{
+	pthread_mutex_lock(&w->lock);
+	if (!atomic_exchange(&w->failed, true))
+		w->error = *e;
+	pthread_mutex_unlock(&w->lock);
+}
+
+static void *crew_main(void *arg)
+{
+	struct crew_thread *t = arg;
+	struct crew *w = t->crew;
+	uint32_t i;
+	while (!atomic_load(&w->failed) && (i = atomic_fetch_add(&w->next, 1)) < w->jobs) {
+		struct err e = {0};
+		int failed = atomic_load(w->converter->v.stop)
+				     ? err_set(&e, ECANCELED, "the conversion was stopped")
+				     : w->job(w->converter, t->encoder, t->buffer, i, &e);
+		if (failed)
+			crew_fail(w, &e);
+	}
+	return NULL;
+}
+
+static void crew_start(struct crew *w, struct crew_thread *threads, uint32_t count)
+{
+	const struct plan *p = w->converter->plan;
+	size_t chunk = encode_chunk_bytes(p);
+	size_t bytes = chunk > p->record_bytes ? chunk : p->record_bytes;
+	struct err e;
+	uint32_t started = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		threads[i].crew = w;
+		threads[i].buffer = malloc(bytes);
+		if (encoder_create(&threads[i].encoder, p, &w->converter->sources,
+				   w->converter->v.kernels, &e) ||
+		    !threads[i].buffer)
+			crew_fail(w, &(struct err){ENOMEM, "out of memory for converting the "
+							   "checkpoint"});
+	}
+	while (started + 1 < count &&
+	       !pthread_create(&threads[started].thread, NULL, crew_main, &threads[started]))
+		started++; /* fewer threads do */
+	crew_main(&threads[count - 1]);
+	for (uint32_t i = 0; i < started; i++)
+		pthread_join(threads[i].thread, NULL);
+	for (uint32_t i = 0; i < count; i++) {
+		encoder_free(threads[i].encoder);
+		free(threads[i].buffer);
+	}
+}
+
+/* Does all the jobs, or fails with the first failure. */
+static int run(struct converter *c, job_fn *job, uint32_t jobs, struct err *e)
+{
+	struct crew w = {.converter = c, .job = job, .jobs = jobs};
+	uint32_t count = c->v.threads + WAITING_THREADS;
+	struct crew_thread *threads = calloc(count, sizeof *threads);
+	if (!threads)
+		return err_set(e, ENOMEM, "out of memory for converting the checkpoint");
+	pthread_mutex_init(&w.lock, NULL);
+	crew_start(&w, threads, count);
+	pthread_mutex_destroy(&w.lock);
+	free(threads);
+	if (!atomic_load(&w.failed))
+		return 0;
+	*e = w.error;
+	return -e->code;
+}
+
+static int dense_job(struct converter *c, struct encoder *x, void *buffer, uint32_t i,
+		     struct err *e)
+{
+	const struct plan_tensor *t = c->plan->dense;
+	for (; i >= t->chunks; t++)
+		i -= t->chunks;
+	bool tq = format_is_tq(t->shape.format);
+	uint32_t weights = c->records + t->first_unit + i, norms = weights + t->chunks;
+	bool has_weights = store_writer_has(c->writer, weights);
+	bool has_norms = !tq || store_writer_has(c->writer, norms);
+	struct shape s = t->shape;
+	s.rows = plan_chunk_rows(t, i);
+	int failed = has_weights && has_norms ? 0 : encode_chunk(x, t, i, buffer, e);
+	if (!failed && !has_weights)
+		failed = put_whole(c, weights, buffer, format_packed_bytes(&s), e);
+	if (!failed && !has_norms)
+		failed = put_whole(c, norms, (uint8_t *)buffer + format_packed_bytes(&s),
+				   format_norm_bytes(&s), e);
+	if (!failed)
+		atomic_fetch_add(&c->v.progress->done, chunk_source_bytes(c, t, i));
+	return failed;
+}
+
+static int expert_job(struct converter *c, struct encoder *x, void *buffer, uint32_t unit,
+		      struct err *e)
+{
+	int failed = converter_put_expert(c, x, unit, buffer, e);
+	if (failed != -EEXIST)
+		return failed;
+	converter_count(c, unit); /* an earlier conversion's: nobody else is at work here */
+	return 0;
+}
+
+static int convert_dense(struct converter *c, struct err *e)
+{
+	uint32_t jobs = 0;
+	for (uint32_t i = 0; i < c->plan->dense_count; i++)
+		jobs += c->plan->dense[i].chunks;
+	begin_progress(c);
+	return run(c, dense_job, jobs, e);
+}
+
+/* ---- beginning ---- */
+
+/* A plan for one choice of recipe, and what the store's writer must know of it. */
+static int describe(struct converter *c, enum format kept, enum norm_type norms,
+		    struct store_headers *headers, struct store_plan *out, struct err *e)
+{
+	struct plan *p = c->plan;
+	recipe_keep(&c->v.recipe, kept, norms);
+	plan_free(p);
+	struct codec_choice choice;
+	int failed = plan_make(p, c->v.config, &c->v.recipe, e);
+	if (!failed)
+		failed = codec_choose(&choice, &c->v, &c->sources, p, e);
+	if (failed)
+		return failed;
+	memcpy(c->codec_words, choice.words, sizeof c->codec_words);
+	p->recipe.codec = choice.codec;
+	failed = store_headers_make(headers, c->v.config->architecture, p, e);
+	if (failed)
+		return failed;
+	*out = (struct store_plan){
+		.key = {.fingerprint = {c->v.fingerprint[0], c->v.fingerprint[1]}},
+		.layers = p->routed_layers,
+		.experts = p->experts,
+		.record_bytes = p->record_bytes,
+		.experts_header = headers->experts,
+		.experts_header_bytes = headers->experts_bytes,
+		.dense_header = headers->dense,
+		.dense_header_bytes = headers->dense_bytes,
+		.dense = p->units,
+		.dense_units = p->unit_count,
+		.codec = choice.codec == CODEC_ZSTD ? STORE_CODED : STORE_PLAIN,
+		.expected_bytes = choice.expected_bytes,
+	};
+	recipe_to_text(&p->recipe, out->key.recipe, sizeof out->key.recipe);
+	return 0;
+}
+
+/* Whether an earlier conversion here had found out that F16 does not do. */
+static bool left_with_f32_norms(struct converter *c, enum format kept)
+{
+	struct store_headers headers;
+	struct store_plan sp;
+	struct store_key unfinished;
+	if (store_unfinished(c->v.folder, &unfinished) ||
+	    describe(c, kept, NORM_F32, &headers, &sp, NULL))
+		return false;
+	bool left = store_interrupted(c->v.folder, &sp);
+	store_headers_free(&headers);
+	return left;
+}
+
+static void close_writer(struct converter *c, bool keep)
+{
+	if (c->writer)
+		store_writer_close(c->writer, keep);
+	c->writer = NULL;
+}
+
+static int begin_with(struct converter *c, enum format kept, enum norm_type norms, struct err *e)
+{
+	struct store_headers headers;
+	struct store_plan sp;
+	int failed = describe(c, kept, norms, &headers, &sp, e);
+	if (failed)
+		return failed;
+	c->records = c->plan->routed_layers * c->plan->experts;
+	failed = store_writer_open(&c->writer, c->v.folder, &sp, e);
+	store_headers_free(&headers);
+	if (!failed)
+		failed = convert_dense(c, e);
+	/* Only what the next mount would do the same way again is kept. */
+	bool again = failed == -ECANCELED || failed == -EIO;
+	if (failed && c->writer)
+		close_writer(c, again || (failed == -ENOSPC && store_writer_resumed(c->writer)));
+	return failed;
+}
+
+static int begin(struct converter *c, struct err *e)
+{
+	int failed = plan_make(c->plan, c->v.config, &c->v.recipe, e);
+	if (!failed)
+		failed = sources_open(&c->sources, c->v.directory, c->v.config, c->plan, e);
+	if (failed)
+		return failed;
+	enum format kept = sources_kept_format(&c->sources);
+	enum norm_type norms = c->v.recipe.norms;
+	if (norms == NORM_F16 && left_with_f32_norms(c, kept))
+		norms = NORM_F32;
+	failed = begin_with(c, kept, norms, e);
+	if (failed == -ERANGE)
+		failed = begin_with(c, kept, NORM_F32, e);
+	if (failed)
+		return failed;
+	c->in = calloc((size_t)c->records + 1, sizeof *c->in);
+	c->damaged = calloc((size_t)c->records + 1, sizeof *c->damaged);
+	return c->in && c->damaged ? 0 : err_set(e, ENOMEM, "out of memory for a list of experts");
+}
+
+const char *convert_codec_words(const struct converter *c)
+{
+	return c->codec_words;
+}
+
+int convert_begin(struct converter **out, const struct conversion *v, struct plan *plan,
+		  struct err *e)
+{
+	struct converter *c = calloc(1, sizeof *c);
+	*out = NULL;
+	*plan = (struct plan){0};
+	if (!c)
+		return err_set(e, ENOMEM, "out of memory for converting the checkpoint");
+	c->v = *v;
+	c->plan = plan;
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_cond_init(&c->changed, NULL);
+	int failed = begin(c, e);
+	if (failed) {
+		convert_close(c);
+		plan_free(plan);
+		return failed;
+	}
+	*out = c;
+	return 0;
+}
+
+int convert_view(struct converter *c, struct store **out, struct err *e)
+{
+	int failed = store_writer_view(c->writer, out, e);
+	c->view = *out;
+	return failed;
+}
+
+/* ---- the end ---- */
+
+int converter_publish(struct converter *c, struct err *e)
+{
+	pthread_mutex_lock(&c->lock);
+	while (c->makers > 0)
+		pthread_cond_wait(&c->changed, &c->lock);
+	if (c->writer)
+		c->complete = c->writer;
+	c->writer = NULL;
+	pthread_mutex_unlock(&c->lock);
+	/* Whoever wants the checkpoint's space back need not unmount for it. */
+	sources_close(&c->sources);
+	int failed = store_writer_publish(c->complete, e);
+	if (failed)
+		return failed;
+	store_writer_close(c->complete, true);
+	c->complete = NULL;
+	return 0;
+}
+
+int convert_finish(struct converter *c, struct err *e)
+{
+	int failed = run(c, expert_job, c->records, e);
+	c->differently = failed && failed != -ECANCELED && failed != -EIO;
+	return failed ? failed : converter_publish(c, e);
+}
+
+void convert_close(struct converter *c)
+{
+	if (!c)
+		return;
+	converter_rest_end(c);
+	if (c->complete)
+		store_writer_close(c->complete, true);
+	close_writer(c, !c->differently);
+	sources_close(&c->sources);
+	atomic_store(&c->v.progress->total, 0);
+	pthread_cond_destroy(&c->changed);
+	pthread_mutex_destroy(&c->lock);
+	free(c->damaged);
+	free((void *)c->in);
+	free(c);
+}

@@ -1,0 +1,340 @@
+/* The experts of a model that answers already: on demand, and the rest behind its back. */
+#include "cache/clock.h"
+#include "engine/convert/converter.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <time.h>
+
+/* Somebody waits for an expert that a thread of low priority has begun. On a busy machine that
+ * thread may not run for long: beyond this, making it a second time is faster. */
+enum { PATIENCE_MS = 100 };
+/* After a write that failed: until there may be space again. Making one on demand tries at once,
+ * and so does publishing when a turn has ended. */
+static const uint64_t retry_after_ns = UINT64_C(60) * 1000000000;
+/* Others get ten times as much of a core that both want. SCHED_IDLE would leave the rest 3 of 1000,
+ * and an expert or a group of commits begun just before a prompt would hold that up for seconds; as
+ * the disk is what they compete for, it was no better beside a turn either (from ready to the first
+ * token 2.8 s with SCHED_IDLE, 2.7 s so, 1.8 s with the rest at rest): see convert_rest_let. */
+enum { NICE = 10 };
+
+struct idle_encoder {
+	struct idle_encoder *next;
+	struct encoder *encoder;
+};
+
+struct rest_thread {
+	struct converter *converter;
+	struct encoder *encoder;
+	void *record;
+	pthread_t thread;
+};
+
+/* ---- what went wrong ---- */
+
+/* The lock is held, and released for a report. */
+static void report(struct converter *c, enum convert_event event, const struct err *e)
+{
+	pthread_mutex_unlock(&c->lock);
+	c->v.report(c->v.ctx, event, e);
+	pthread_mutex_lock(&c->lock);
+}
+
+/* The lock is held. True if the failure ends this conversion, of which the first is reported. */
+static bool ends_conversion(struct converter *c, int failed, const struct err *e)
+{
+	if (failed != -ERANGE && !(failed && c->writer && store_writer_failed(c->writer)))
+		return false;
+	if (!c->over) {
+		c->over = true;
+		c->differently = failed == -ERANGE;
+		atomic_store(&c->v.progress->stopped, true);
+		report(c, CONVERT_AGAIN, e);
+		c->over_said = true;
+		pthread_cond_broadcast(&c->changed);
+	}
+	/* Or a turn that fails here could end, and the next one begin, before the model has heard
+	 * that it must begin anew. */
+	while (!c->over_said)
+		pthread_cond_wait(&c->changed, &c->lock);
+	return true;
+}
+
+/* The lock is held. A write succeeded after one that had not. */
+static void end_trouble(struct converter *c)
+{
+	if (!c->retry_ns)
+		return;
+	c->retry_ns = 0;
+	atomic_store(&c->v.progress->stopped, false);
+	pthread_cond_broadcast(&c->changed);
+	if (!c->damaged_count)
+		report(c, CONVERT_TROUBLE, &(struct err){0});
+}
+
+/* ---- on demand ---- */
+
+static int take_encoder(struct converter *c, struct idle_encoder **out, struct err *e)
+{
+	pthread_mutex_lock(&c->lock);
+	struct idle_encoder *i = c->idle;
+	if (i)
+		c->idle = i->next;
+	pthread_mutex_unlock(&c->lock);
+	*out = i;
+	if (i)
+		return 0;
+	i = calloc(1, sizeof *i);
+	if (!i)
+		return err_set(e, ENOMEM, "out of memory for converting an expert");
+	int failed = encoder_create(&i->encoder, c->plan, &c->sources, c->v.kernels, e);
+	if (failed)
+		free(i);
+	else
+		*out = i;
+	return failed;
+}
+
+static void return_encoder(struct converter *c, struct idle_encoder *i)
+{
+	pthread_mutex_lock(&c->lock);
+	i->next = c->idle;
+	c->idle = i;
+	pthread_mutex_unlock(&c->lock);
+}
+
+static int make(struct converter *c, struct encoder *x, uint32_t unit, void *record, struct err *e)
+{
+	const struct plan *p = c->plan;
+	uint32_t layer = unit / p->experts, expert = unit % p->experts;
+	for (;;) {
+		int failed = converter_put_expert(c, x, unit, record, e);
+		if (failed != -EEXIST)
+			return failed;
+		if (!store_writer_wait(c->writer, unit, PATIENCE_MS))
+			return encode_expert(x, layer, expert, record, e); /* it will be put */
+		if (!store_writer_has(c->writer, unit))
+			continue; /* whoever had begun it gave up */
+		converter_count(c, unit);
+		return store_read_record(c->view, layer, expert, record, e);
+	}
+}
+
+int convert_make_expert(void *ctx, uint32_t routed_layer, uint32_t expert, void *record,
+			struct err *e)
+{
+	struct converter *c = ctx;
+	struct idle_encoder *i;
+	pthread_mutex_lock(&c->lock);
+	bool writing = c->writer;
+	c->makers += writing;
+	pthread_mutex_unlock(&c->lock);
+	if (!writing) /* it has come in meanwhile, as all have */
+		return store_read_record(c->view, routed_layer, expert, record, e);
+	struct err own = {0};
+	int failed = take_encoder(c, &i, &own);
+	if (!failed) {
+		failed =
+			make(c, i->encoder, routed_layer * c->plan->experts + expert, record, &own);
+		return_encoder(c, i);
+	}
+	pthread_mutex_lock(&c->lock);
+	if (!failed)
+		end_trouble(c);
+	else
+		(void)ends_conversion(c, failed, &own);
+	if (--c->makers == 0)
+		pthread_cond_broadcast(&c->changed);
+	pthread_mutex_unlock(&c->lock);
+	if (failed)
+		*e = own;
+	return failed;
+}
+
+/* ---- the rest ---- */
+
+/* The next unit that is neither in nor damaged, from c->next on. */
+static bool find_unit(struct converter *c, uint32_t *unit)
+{
+	while (c->next < c->records && (atomic_load(&c->in[c->next]) || c->damaged[c->next]))
+		c->next++;
+	*unit = c->next;
+	return c->next < c->records && ++c->next;
+}
+
+static void wait_for_change(struct converter *c)
+{
+	if (!c->let || now_ns() >= c->retry_ns) {
+		pthread_cond_wait(&c->changed, &c->lock);
+		return;
+	}
+	struct timespec until = {.tv_sec = (time_t)(c->retry_ns / 1000000000),
+				 .tv_nsec = (long)(c->retry_ns % 1000000000)};
+	pthread_cond_clockwait(&c->changed, &c->lock, CLOCK_MONOTONIC, &until);
+}
+
+/* The lock is held, released while waiting. False: there is nothing to do any more. What others
+ * have in work may fail, so nobody leaves before they are through. */
+static bool next_unit(struct converter *c, uint32_t *unit)
+{
+	while (!c->quit && !c->over && !c->finished) {
+		if (!c->let || now_ns() < c->retry_ns) {
+			wait_for_change(c);
+			continue;
+		}
+		if (find_unit(c, unit))
+			return true;
+		if (c->working || c->makers) {
+			wait_for_change(c);
+			continue;
+		}
+		c->next = 0;
+		if (find_unit(c, unit))
+			return true;
+		c->finished = true;
+		atomic_store(&c->v.progress->stopped, c->damaged_count > 0);
+	}
+	return false;
+}
+
+/* The lock is held. What came of a unit. */
+static void note(struct converter *c, uint32_t unit, int failed, const struct err *e)
+{
+	if (!failed) {
+		end_trouble(c);
+		return;
+	}
+	if (failed == -EEXIST) {
+		if (store_writer_has(c->writer, unit)) /* else somebody is making it */
+			converter_count(c, unit);
+		return;
+	}
+	/* Found while nobody asks anything, a new beginning disturbs nobody. */
+	while (failed == -ERANGE && !c->let && !c->quit)
+		pthread_cond_wait(&c->changed, &c->lock);
+	if (c->quit || ends_conversion(c, failed, e))
+		return;
+	if (failed == -EINVAL) {
+		c->damaged[unit] = true;
+		c->damaged_count++;
+	} else {
+		c->retry_ns = now_ns() + retry_after_ns;
+		c->next = 0;
+		atomic_store(&c->v.progress->stopped, true);
+	}
+	report(c, CONVERT_TROUBLE, e);
+}
+
+/* The lock is held, and released meanwhile. Whether to try to publish again, when it is time. */
+static bool wait_to_publish(struct converter *c)
+{
+	while (!c->quit && (!c->let || now_ns() < c->retry_ns))
+		wait_for_change(c);
+	return !c->quit;
+}
+
+/* The lock is held, and released meanwhile. */
+static bool publish(struct converter *c)
+{
+	struct err e = {0};
+	pthread_mutex_unlock(&c->lock);
+	bool published = !converter_publish(c, &e);
+	pthread_mutex_lock(&c->lock);
+	c->retry_ns = now_ns() + retry_after_ns;
+	atomic_store(&c->v.progress->stopped, !published);
+	report(c, published ? CONVERT_COMPLETE : CONVERT_TROUBLE,
+	       published ? &(struct err){0} : &e);
+	return published;
+}
+
+/* The lock is held, by the thread that found that nothing is left. */
+static void finish(struct converter *c)
+{
+	bool published = publish(c);
+	while (!published && !store_writer_failed(c->complete) && wait_to_publish(c))
+		published = publish(c);
+	if (published) /* last: who sees that nothing is converted any more finds the store */
+		atomic_store(&c->v.progress->total, 0);
+}
+
+static void *rest_main(void *arg)
+{
+	struct rest_thread *t = arg;
+	struct converter *c = t->converter;
+	uint32_t unit;
+	(void)setpriority(PRIO_PROCESS, 0, NICE); /* of this thread; a wish */
+	pthread_mutex_lock(&c->lock);
+	while (next_unit(c, &unit)) {
+		struct err e = {0};
+		c->working++;
+		pthread_mutex_unlock(&c->lock);
+		int failed = converter_put_expert(c, t->encoder, unit, t->record, &e);
+		pthread_mutex_lock(&c->lock);
+		note(c, unit, failed, &e);
+		c->working--;
+		pthread_cond_broadcast(&c->changed);
+	}
+	if (c->finished && !c->quit && c->writer && !c->damaged_count && !c->publishing) {
+		c->publishing = true;
+		finish(c);
+	}
+	pthread_mutex_unlock(&c->lock);
+	return NULL;
+}
+
+int convert_rest_start(struct converter *c, struct err *e)
+{
+	c->rest = calloc(c->v.threads, sizeof *c->rest);
+	int failed = c->rest ? 0 : -ENOMEM;
+	while (!failed && c->rest_count < c->v.threads) {
+		struct rest_thread *t = &c->rest[c->rest_count];
+		t->converter = c;
+		t->record = malloc(c->plan->record_bytes);
+		failed = t->record ? encoder_create(&t->encoder, c->plan, &c->sources, c->v.kernels,
+						    e)
+				   : -ENOMEM;
+		if (!failed)
+			failed = -pthread_create(&t->thread, NULL, rest_main, t);
+		if (failed) {
+			encoder_free(t->encoder);
+			free(t->record);
+			break;
+		}
+		c->rest_count++;
+	}
+	if (c->rest_count > 0) /* fewer do */
+		return 0;
+	return err_sys(e, -failed, "cannot start a thread for converting the checkpoint");
+}
+
+void convert_rest_let(struct converter *c, bool work)
+{
+	pthread_mutex_lock(&c->lock);
+	if (work && !c->let && c->publishing)
+		c->retry_ns = 0; /* a turn has ended */
+	c->let = work;
+	if (work)
+		pthread_cond_broadcast(&c->changed);
+	pthread_mutex_unlock(&c->lock);
+}
+
+void converter_rest_end(struct converter *c)
+{
+	pthread_mutex_lock(&c->lock);
+	c->quit = true;
+	pthread_cond_broadcast(&c->changed);
+	pthread_mutex_unlock(&c->lock);
+	for (uint32_t i = 0; i < c->rest_count; i++) {
+		pthread_join(c->rest[i].thread, NULL);
+		encoder_free(c->rest[i].encoder);
+		free(c->rest[i].record);
+	}
+	free(c->rest);
+	while (c->idle) {
+		struct idle_encoder *i = c->idle;
+		c->idle = i->next;
+		encoder_free(i->encoder);
+		free(i);
+	}
+}

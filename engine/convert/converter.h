@@ -1,0 +1,58 @@
+/* The inside of a converter, shared by convert.c (beginning, finishing, single units) and
+ * convert_rest.c (experts on demand, and the threads that make the rest). */
+#ifndef MOEFS_ENGINE_CONVERT_CONVERTER_H
+#define MOEFS_ENGINE_CONVERT_CONVERTER_H
+
+#include "engine/convert/convert.h"
+#include "engine/convert/encode.h"
+
+#include <pthread.h>
+
+struct idle_encoder;
+
+struct converter {
+	struct conversion v;
+	struct plan *plan;
+	struct sources sources;
+	char codec_words[CODEC_WORDS];
+	uint32_t records;	  /* experts of all layers: units [0, records) */
+	const struct store *view; /* the caller's; NULL before convert_view */
+	_Atomic bool *in;	  /* [records] in the store, and counted as progress */
+
+	pthread_mutex_t lock; /* of what follows */
+	pthread_cond_t changed;
+	struct store_writer *writer; /* NULL once all is in; constant while makers > 0 */
+	uint32_t makers;	     /* threads in convert_make_expert that use the writer */
+	struct idle_encoder *idle;   /* for the makers to come */
+	bool over;		     /* a failure ended it, of which one thread reports */
+	bool over_said;		     /* CONVERT_AGAIN was reported */
+	bool differently;	     /* what is there is of no use to the next */
+
+	/* The rest: */
+	struct rest_thread *rest;
+	uint32_t rest_count;
+	bool let, quit, finished, publishing;
+	uint32_t next;	  /* the unit to look at next */
+	uint32_t working; /* threads that have a unit */
+	bool *damaged;	  /* [records] its source is */
+	uint32_t damaged_count;
+	uint64_t retry_ns; /* nothing is tried before: a write failed; 0: it did not */
+
+	/* Of the thread that publishes, and of convert_close: the writer when all is in, until the
+	 * store is published. */
+	struct store_writer *complete;
+};
+
+/* Makes one expert in record[] and puts it into the store. -EEXIST: it is in, or being made
+ * elsewhere. */
+int converter_put_expert(struct converter *c, struct encoder *x, uint32_t unit, void *record,
+			 struct err *e);
+/* Counts a unit that is in, once. */
+void converter_count(struct converter *c, uint32_t unit);
+/* All units are in: publishes, without the lock; by one thread. May be tried again after a failure,
+ * unless c->complete says that it failed for good. */
+int converter_publish(struct converter *c, struct err *e);
+/* Ends the rest's threads and frees the encoders. */
+void converter_rest_end(struct converter *c);
+
+#endif

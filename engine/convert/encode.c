@@ -1,0 +1,203 @@
+#include "engine/convert/encode.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Norms outside the range that F16 holds with full precision make a store use F32 norms. */
+static const float f16_norm_least = 6.2e-5f, f16_norm_most = 6e4f;
+
+enum { PIECE_BYTES = 1 << 20 }; /* of source rows read at a time */
+
+struct encoder {
+	const struct plan *plan;
+	const struct sources *sources;
+	const struct kernels *kernels;
+	uint8_t *source; /* rows as the checkpoint has them */
+	float *row;
+	float *row_norms;
+};
+
+/* ---- life ---- */
+
+static size_t larger(size_t a, size_t b)
+{
+	return a > b ? a : b;
+}
+
+static size_t widest_row(const struct plan *p)
+{
+	size_t cols = 0;
+	for (uint32_t i = 0; i < p->dense_count; i++)
+		cols = larger(cols, p->dense[i].shape.cols);
+	for (uint32_t i = 0; i < EXPERT_PARTS; i++) /* 0 in a model without experts */
+		cols = larger(cols, p->part[i].cols);
+	return cols;
+}
+
+int encoder_create(struct encoder **out, const struct plan *p, const struct sources *s,
+		   const struct kernels *k, struct err *e)
+{
+	size_t cols = widest_row(p);
+	struct encoder *x = calloc(1, sizeof *x);
+	*out = x;
+	if (x) {
+		*x = (struct encoder){.plan = p, .sources = s, .kernels = k};
+		x->source = malloc(larger(PIECE_BYTES, cols * sizeof *x->row));
+		x->row = malloc(cols * sizeof *x->row);
+		x->row_norms = malloc(tq_groups((uint32_t)cols) * sizeof *x->row_norms);
+		if (x->source && x->row && x->row_norms)
+			return 0;
+	}
+	encoder_free(x);
+	*out = NULL;
+	return err_set(e, ENOMEM, "out of memory for converting the checkpoint");
+}
+
+void encoder_free(struct encoder *x)
+{
+	if (!x)
+		return;
+	free(x->source);
+	free(x->row);
+	free(x->row_norms);
+	free(x);
+}
+
+/* ---- rows ---- */
+
+static bool all_finite(const float *x, uint32_t n)
+{
+	const uint32_t exponent = 0x7f800000; /* all its bits set: no number */
+	uint32_t bad = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t bits;
+		memcpy(&bits, x + i, sizeof bits);
+		bad |= (bits & exponent) == exponent;
+	}
+	return !bad;
+}
+
+static int store_norms(const struct encoder *x, const struct shape *s, const char *name,
+		       uint8_t *norms, struct err *e)
+{
+	size_t groups = tq_groups(s->cols);
+	if (s->norms == NORM_F32) {
+		memcpy(norms, x->row_norms, groups * sizeof *x->row_norms);
+		return 0;
+	}
+	for (size_t g = 0; g < groups; g++) {
+		float norm = x->row_norms[g];
+		uint16_t half = f32_to_f16(norm);
+		if (norm != 0 && (norm < f16_norm_least || norm > f16_norm_most))
+			return err_set(e, ERANGE,
+				       "tensor %s has numbers of a size that 16-bit norms do not "
+				       "hold; the checkpoint is converted anew with 32-bit norms; "
+				       "ask again",
+				       name);
+		memcpy(norms + g * sizeof half, &half, sizeof half);
+	}
+	return 0;
+}
+
+/* One row as its store has it. */
+static int encode_row(struct encoder *x, const struct shape *s, const struct checkpoint_tensor *t,
+		      const uint8_t *source, uint8_t *packed, uint8_t *norms, struct err *e)
+{
+	const struct shape from = {.format = t->format, .rows = 1, .cols = s->cols};
+	format_dequantise_row(x->row, &from, source, NULL);
+	if (!all_finite(x->row, s->cols))
+		return err_set(e, EINVAL,
+			       "tensor %s holds a NaN or an infinity; the checkpoint is damaged",
+			       t->name);
+	if (s->format == t->format) {
+		memcpy(packed, source, t->bytes / s->rows);
+		return 0;
+	}
+	if (s->format == FORMAT_F32) {
+		memcpy(packed, x->row, s->cols * sizeof *x->row);
+		return 0;
+	}
+	if (!x->kernels->tq_quantise_row(packed, x->row_norms, x->row, s->cols,
+					 format_tq_bits(s->format), TQ_GAIN_LEAST_SQUARES))
+		return err_set(e, EINVAL,
+			       "tensor %s holds numbers above 1e18; the checkpoint is damaged",
+			       t->name);
+	return store_norms(x, s, t->name, norms, e);
+}
+
+/* Rows [row0, row0 + rows) of a tensor; norms may be NULL where the format has none. */
+static int encode_rows(struct encoder *x, const struct shape *s, const struct checkpoint_tensor *t,
+		       uint32_t row0, uint32_t rows, uint8_t *packed, uint8_t *norms, struct err *e)
+{
+	struct shape one = *s;
+	one.rows = 1;
+	size_t source_bytes = t->bytes / s->rows, packed_bytes = format_packed_bytes(&one);
+	size_t norm_bytes = format_norm_bytes(&one);
+	uint32_t piece = source_bytes < PIECE_BYTES ? (uint32_t)(PIECE_BYTES / source_bytes) : 1;
+	for (uint32_t r = 0; r < rows; r += piece) {
+		uint32_t n = rows - r < piece ? rows - r : piece;
+		int failed = checkpoint_read(x->sources->checkpoint, t,
+					     (uint64_t)(row0 + r) * source_bytes, x->source,
+					     n * source_bytes, e);
+		for (uint32_t i = 0; i < n && !failed; i++)
+			failed = encode_row(x, s, t, x->source + i * source_bytes,
+					    packed + (size_t)(r + i) * packed_bytes,
+					    norms + (size_t)(r + i) * norm_bytes, e);
+		if (failed)
+			return failed;
+	}
+	return 0;
+}
+
+/* ---- units ---- */
+
+int encode_expert(struct encoder *x, uint32_t routed_layer, uint32_t expert, void *record,
+		  struct err *e)
+{
+	const struct plan *p = x->plan;
+	for (uint32_t part = 0; part < EXPERT_PARTS; part++) {
+		char name[256];
+		const struct shape *s = &p->part[part];
+		struct tensor_id id = {plan_part_role(part), p->layer_of[routed_layer], expert};
+		const struct checkpoint_tensor *t =
+			sources_find(x->sources, id, name, sizeof name, e);
+		uint8_t *packed = (uint8_t *)record + p->part_offset[part];
+		int failed = t ? encode_rows(x, s, t, 0, s->rows, packed,
+					     packed + format_packed_bytes(s), e)
+			       : -ENOENT;
+		if (failed)
+			return failed;
+	}
+	return 0;
+}
+
+static struct shape chunk_shape(const struct plan_tensor *t, uint32_t number)
+{
+	struct shape s = t->shape;
+	s.rows = plan_chunk_rows(t, number);
+	return s;
+}
+
+int encode_chunk(struct encoder *x, const struct plan_tensor *t, uint32_t number, void *chunk,
+		 struct err *e)
+{
+	char name[256];
+	struct shape s = chunk_shape(t, number);
+	const struct checkpoint_tensor *from =
+		sources_find(x->sources, t->id, name, sizeof name, e);
+	uint8_t *packed = chunk;
+	return from ? encode_rows(x, &t->shape, from, number * t->chunk_rows, s.rows, packed,
+				  packed + format_packed_bytes(&s), e)
+		    : -ENOENT;
+}
+
+size_t encode_chunk_bytes(const struct plan *p)
+{
+	size_t most = 0;
+	for (uint32_t i = 0; i < p->dense_count; i++) {
+		struct shape s = chunk_shape(&p->dense[i], 0); /* the first is the largest */
+		most = larger(most, format_packed_bytes(&s) + format_norm_bytes(&s));
+	}
+	return most;
+}

@@ -1,0 +1,123 @@
+#include "engine/convert/store_header.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What finish() ends with a brace. */
+static const char coded_head[] =
+	"{\"__metadata__\":{\"format\":\"moefs coded experts\",\"codec\":\"zstd\",\"note\":"
+	"\"private to moefs: each record is split into byte planes, compressed, and found by the "
+	"file named index; -o codec=none makes a store that other tools can read\"}";
+
+static const char *const float_types[FORMAT_COUNT] = {
+	[FORMAT_F32] = "F32", [FORMAT_F16] = "F16", [FORMAT_BF16] = "BF16"};
+
+static void add_entry(FILE *f, const char *name, const char *suffix, const char *type,
+		      uint64_t rows, uint64_t cols, uint64_t begin, uint64_t end)
+{
+	/* Names are patterns of ours with numbers in them: nothing in them needs escaping. */
+	(void)fprintf(f, "%c\"%s%s\":{\"dtype\":\"%s\",\"shape\":[", ftell(f) > 8 ? ',' : '{', name,
+		      suffix, type);
+	if (rows)
+		(void)fprintf(f, "%" PRIu64 ",", rows);
+	(void)fprintf(f, "%" PRIu64 "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", cols, begin,
+		      end);
+}
+
+/* One tensor at `offset`; returns the offset after it. */
+static uint64_t add_tensor(FILE *f, const struct architecture *a, struct tensor_id id,
+			   const struct shape *s, uint64_t offset)
+{
+	char name[256] = "";
+	architecture_tensor_name(a, id, name, sizeof name);
+	uint64_t weights = offset + format_packed_bytes(s), end = weights + format_norm_bytes(s);
+	if (!format_is_tq(s->format)) {
+		add_entry(f, name, "", float_types[s->format], s->rows == 1 ? 0 : s->rows, s->cols,
+			  offset, end);
+		return end;
+	}
+	uint64_t groups = tq_groups(s->cols),
+		 unit = (uint64_t)format_tq_bits(s->format) * TQ_GROUP / 8;
+	add_entry(f, name, ".tq_packed", "U8", s->rows * groups, unit, offset, weights);
+	add_entry(f, name, ".tq_norms", s->norms == NORM_F16 ? "F16" : "F32", s->rows, groups,
+		  weights, end);
+	return end;
+}
+
+/* Ends the head that f has collected: padding, and the length in the 8 bytes left for it. */
+static int finish(FILE *f, char **text, size_t *bytes, struct err *e)
+{
+	if (ftell(f) == 8)
+		(void)fputc('{', f);
+	(void)fputc('}', f);
+	while (ftell(f) % STORE_ALIGN)
+		(void)fputc(' ', f);
+	bool bad = ferror(f);
+	if (fclose(f) || bad)
+		return err_set(e, ENOMEM, "out of memory for the store's header");
+	uint64_t length = *bytes - 8;
+	for (int i = 0; i < 8; i++)
+		(*text)[i] = (char)(length >> 8 * i & 0xff);
+	return 0;
+}
+
+static FILE *begin(char **text, size_t *bytes)
+{
+	FILE *f = open_memstream(text, bytes);
+	if (f)
+		(void)fwrite("\0\0\0\0\0\0\0\0", 8, 1, f);
+	return f;
+}
+
+static int make_experts(struct store_headers *h, const struct architecture *a, const struct plan *p,
+			struct err *e)
+{
+	FILE *f = begin(&h->experts, &h->experts_bytes);
+	if (!f)
+		return err_set(e, ENOMEM, "out of memory for the store's header");
+	uint64_t offset = 0;
+	if (p->recipe.codec == CODEC_ZSTD) {
+		(void)fputs(coded_head, f);
+		return finish(f, &h->experts, &h->experts_bytes, e);
+	}
+	for (uint32_t layer = 0; layer < p->routed_layers; layer++)
+		for (uint32_t x = 0; x < p->experts; x++)
+			for (uint32_t part = 0; part < EXPERT_PARTS; part++) {
+				struct tensor_id id = {plan_part_role(part), p->layer_of[layer], x};
+				offset = add_tensor(f, a, id, &p->part[part], offset);
+			}
+	return finish(f, &h->experts, &h->experts_bytes, e);
+}
+
+static int make_dense(struct store_headers *h, const struct architecture *a, const struct plan *p,
+		      struct err *e)
+{
+	FILE *f = begin(&h->dense, &h->dense_bytes);
+	if (!f)
+		return err_set(e, ENOMEM, "out of memory for the store's header");
+	for (uint32_t i = 0; i < p->dense_count; i++)
+		add_tensor(f, a, p->dense[i].id, &p->dense[i].shape, p->dense[i].offset);
+	return finish(f, &h->dense, &h->dense_bytes, e);
+}
+
+int store_headers_make(struct store_headers *h, const struct architecture *a, const struct plan *p,
+		       struct err *e)
+{
+	*h = (struct store_headers){0};
+	int failed = make_experts(h, a, p, e);
+	if (!failed)
+		failed = make_dense(h, a, p, e);
+	if (failed)
+		store_headers_free(h);
+	return failed;
+}
+
+void store_headers_free(struct store_headers *h)
+{
+	free(h->experts);
+	free(h->dense);
+	*h = (struct store_headers){0};
+}

@@ -1,0 +1,25 @@
+/* The heads of a store's two safetensors files: length, JSON, and spaces up to a multiple of 4096.
+ *
+ * Names are the checkpoint's own; a TQ matrix NAME is NAME.tq_packed, u8 [rows · groups, bytes of a
+ * group], and NAME.tq_norms, f16 or f32 [rows, groups], as native TQ checkpoints have them.
+ *
+ * The experts of a coded store are nothing that other tools could read, so their head lists no
+ * tensor and says so in its metadata: a reader that insists, as the format does, on tensors that
+ * cover the data refuses the file.
+ */
+#ifndef MOEFS_ENGINE_CONVERT_STORE_HEADER_H
+#define MOEFS_ENGINE_CONVERT_STORE_HEADER_H
+
+#include "cache/err.h"
+#include "engine/family/plan.h"
+
+struct store_headers {
+	char *experts, *dense; /* owned; no terminator counted */
+	size_t experts_bytes, dense_bytes;
+};
+
+int store_headers_make(struct store_headers *h, const struct architecture *a, const struct plan *p,
+		       struct err *e);
+void store_headers_free(struct store_headers *h);
+
+#endif

@@ -1,0 +1,162 @@
+#include "engine/family/plan.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Small enough to stream and to lose in a crash, large enough for the disk. */
+enum { CHUNK_BYTES = 4 << 20 };
+/* Of the embedding, of which a token needs one row: each row is read with the chunk that its
+ * checksum covers, some 50 µs from the page cache. Smaller ones would be more units than a
+ * conversion likes to sync. */
+enum { EMBEDDING_CHUNK_BYTES = 256 << 10 };
+/* Terabytes: more than that is a config.json that is wrong, and would cost memory by itself. */
+enum { MAX_DENSE_UNITS = 1 << 20 };
+
+static uint64_t stored_bytes(const struct shape *s)
+{
+	return (uint64_t)format_packed_bytes(s) + format_norm_bytes(s);
+}
+
+static uint32_t chunk_rows(const struct shape *s, enum tensor_role role)
+{
+	struct shape row = *s;
+	row.rows = 1;
+	uint64_t bytes = role == TENSOR_EMBEDDING ? EMBEDDING_CHUNK_BYTES : CHUNK_BYTES;
+	uint64_t rows = bytes / (format_packed_bytes(&row) + 1) / TILE_ROWS * TILE_ROWS;
+	if (rows < TILE_ROWS)
+		rows = TILE_ROWS;
+	return rows < s->rows ? (uint32_t)rows : s->rows;
+}
+
+static struct shape tensor_shape(const struct config *c, const struct recipe *r,
+				 enum tensor_role role)
+{
+	struct shape s = {.format = recipe_format(r, role), .norms = r->norms};
+	config_tensor_shape(c, role, &s.rows, &s.cols);
+	if (!s.cols) { /* a vector is a matrix of one row */
+		s.cols = s.rows;
+		s.rows = 1;
+	}
+	return s;
+}
+
+static void add_tensor(struct plan *p, const struct config *c, enum tensor_role role,
+		       uint32_t layer)
+{
+	if (!config_has_tensor(c, role, layer))
+		return;
+	struct plan_tensor *t = &p->dense[p->dense_count++];
+	*t = (struct plan_tensor){
+		.id = {.role = role, .layer = layer},
+		.shape = tensor_shape(c, &p->recipe, role),
+		.offset = p->dense_bytes,
+		.first_unit = p->unit_count,
+	};
+	t->chunk_rows = chunk_rows(&t->shape, role);
+	t->chunks = (t->shape.rows - 1) / t->chunk_rows + 1;
+	p->dense_bytes += stored_bytes(&t->shape);
+	p->unit_count += format_is_tq(t->shape.format) ? 2 * t->chunks : t->chunks;
+
+	uint64_t parameters = (uint64_t)t->shape.rows * t->shape.cols;
+	if (role != TENSOR_HEAD || !c->tied_head)
+		p->parameters += parameters;
+	if (role != TENSOR_EMBEDDING)
+		p->active_parameters += parameters;
+}
+
+/* In the order that a forward pass meets them. */
+static void add_dense(struct plan *p, const struct config *c)
+{
+	add_tensor(p, c, TENSOR_EMBEDDING, 0);
+	for (uint32_t layer = 0; layer < c->layers; layer++)
+		for (int role = TENSOR_ATTENTION_NORM; role <= TENSOR_ROUTER; role++)
+			add_tensor(p, c, (enum tensor_role)role, layer);
+	add_tensor(p, c, TENSOR_FINAL_NORM, 0);
+	add_tensor(p, c, TENSOR_HEAD, 0);
+}
+
+static void make_units(struct plan *p)
+{
+	uint64_t offset = 0;
+	struct store_range *u = p->units;
+	for (uint32_t i = 0; i < p->dense_count; i++) {
+		const struct plan_tensor *t = &p->dense[i];
+		for (int norms = 0; norms <= format_is_tq(t->shape.format); norms++)
+			for (uint32_t k = 0; k < t->chunks; k++, u++) {
+				struct shape chunk = t->shape;
+				chunk.rows = plan_chunk_rows(t, k);
+				u->offset = offset;
+				u->bytes = norms ? format_norm_bytes(&chunk)
+						 : format_packed_bytes(&chunk);
+				offset += u->bytes;
+			}
+	}
+}
+
+static void lay_out_experts(struct plan *p, const struct config *c)
+{
+	for (uint32_t layer = 0; layer < c->layers; layer++) {
+		p->routed_of[layer] = UINT32_MAX;
+		if (config_routed(c, layer)) {
+			p->routed_of[layer] = p->routed_layers;
+			p->layer_of[p->routed_layers++] = layer;
+		}
+	}
+	if (!p->routed_layers)
+		return;
+	p->experts = c->experts;
+	uint64_t parameters = 0;
+	for (uint32_t i = 0; i < EXPERT_PARTS; i++) {
+		p->part[i] = tensor_shape(c, &p->recipe, plan_part_role(i));
+		p->part_offset[i] = p->record_bytes;
+		p->record_bytes += stored_bytes(&p->part[i]);
+		p->slot_offset[i] = p->slot_bytes;
+		p->slot_bytes += format_arranged_bytes(&p->part[i]);
+		parameters += (uint64_t)p->part[i].rows * p->part[i].cols;
+	}
+	p->parameters += parameters * p->experts * p->routed_layers;
+	p->active_parameters += parameters * c->experts_per_token * p->routed_layers;
+}
+
+int plan_make(struct plan *p, const struct config *c, const struct recipe *r, struct err *e)
+{
+	*p = (struct plan){.recipe = *r};
+	size_t most = (size_t)c->layers * TENSOR_ROLES + TENSOR_ROLES;
+	p->dense = calloc(most, sizeof *p->dense);
+	if (!p->dense)
+		return err_set(e, ENOMEM, "out of memory for the list of %zu tensors", most);
+	add_dense(p, c);
+	if (p->unit_count > MAX_DENSE_UNITS) {
+		plan_free(p);
+		return err_set(
+			e, EFBIG,
+			"config.json describes a model of absurd size (%u layers of %u x %u)",
+			c->layers, c->hidden_size, c->intermediate_size);
+	}
+	p->units = calloc(p->unit_count, sizeof *p->units);
+	if (!p->units) {
+		plan_free(p);
+		return err_set(e, ENOMEM, "out of memory for the list of a store's parts");
+	}
+	make_units(p);
+	lay_out_experts(p, c);
+	return 0;
+}
+
+void plan_free(struct plan *p)
+{
+	free(p->dense);
+	free(p->units);
+	*p = (struct plan){0};
+}
+
+void plan_arrange_record(void *ctx, void *slot, const void *record)
+{
+	const struct plan *p = ctx;
+	for (uint32_t i = 0; i < EXPERT_PARTS; i++) {
+		const struct shape *s = &p->part[i];
+		const uint8_t *packed = (const uint8_t *)record + p->part_offset[i];
+		format_arrange((uint8_t *)slot + p->slot_offset[i], s, 0, s->rows, packed,
+			       packed + format_packed_bytes(s));
+	}
+}

@@ -1,0 +1,63 @@
+/* The plan: every tensor of a model, and where each lies in its store.
+ *
+ * A plan follows from the config and the recipe alone, so that converting and mounting, which make
+ * it separately, agree. Dense tensors lie one after the other in dense.safetensors, weights before
+ * norms; the store's dense units are their row chunks. Every expert is one record of the same
+ * layout.
+ */
+#ifndef MOEFS_ENGINE_FAMILY_PLAN_H
+#define MOEFS_ENGINE_FAMILY_PLAN_H
+
+#include "cache/store.h"
+#include "engine/family/config.h"
+#include "engine/family/recipe.h"
+
+/* A tensor of the dense part. Unit first_unit + i holds the weights of row chunk i, and for TQ unit
+ * first_unit + chunks + i that chunk's norms. */
+struct plan_tensor {
+	struct tensor_id id;
+	struct shape shape; /* rows = 1 for a vector */
+	uint64_t offset;    /* in the dense data, of the weights; norms follow */
+	uint32_t chunk_rows, chunks, first_unit;
+};
+
+enum { EXPERT_PARTS = 3 }; /* gate, up, down: the order in a record and in a slot */
+
+struct plan {
+	struct recipe recipe;
+	struct plan_tensor *dense; /* in the order of the file */
+	uint32_t dense_count;
+	uint64_t dense_bytes;
+	struct store_range *units; /* dense units */
+	uint32_t unit_count;
+
+	uint32_t routed_layers, experts;
+	uint32_t layer_of[CONFIG_MAX_LAYERS];  /* the model's layer of each routed layer */
+	uint32_t routed_of[CONFIG_MAX_LAYERS]; /* the inverse; UINT32_MAX for a dense layer */
+	struct shape part[EXPERT_PARTS];
+	uint64_t part_offset[EXPERT_PARTS]; /* in a record; norms follow the weights */
+	uint64_t record_bytes;
+	size_t slot_offset[EXPERT_PARTS]; /* in a slot, arranged */
+	size_t slot_bytes;
+
+	uint64_t parameters, active_parameters; /* of the model; passed through by one token */
+};
+
+int plan_make(struct plan *p, const struct config *c, const struct recipe *r, struct err *e);
+void plan_free(struct plan *p);
+
+/* Rows of a tensor's chunk. */
+static inline uint32_t plan_chunk_rows(const struct plan_tensor *t, uint32_t chunk)
+{
+	uint32_t row0 = chunk * t->chunk_rows;
+	return t->shape.rows - row0 < t->chunk_rows ? t->shape.rows - row0 : t->chunk_rows;
+}
+/* The role of a part of an expert's record. */
+static inline enum tensor_role plan_part_role(uint32_t part)
+{
+	return (enum tensor_role)(TENSOR_EXPERT_GATE + part);
+}
+/* Rearranges a record into a slot; ctx is the plan. A pager_arrange_fn. */
+void plan_arrange_record(void *ctx, void *slot, const void *record);
+
+#endif

@@ -1,0 +1,134 @@
+#include "engine/family/recipe.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { KEEP = FORMAT_COUNT }; /* in the table below: the checkpoint's own type */
+
+/* Attention and the head lose more per bit than routed experts do, and the experts are what must be
+ * read from disk, so only the experts go below 4 bits. */
+static const struct {
+	const char *quant;
+	int experts, dense;
+} recipes[] = {
+	{"tq2", FORMAT_TQ2, FORMAT_TQ4},
+	{"tq3", FORMAT_TQ3, FORMAT_TQ4},
+	{"tq4", FORMAT_TQ4, FORMAT_TQ4},
+	{"bf16", KEEP, KEEP},
+};
+static const char default_recipe[] = "tq3";
+enum { RECIPES = sizeof recipes / sizeof *recipes };
+
+static const char coded_suffix[] = " codec zstd"; /* in texts; plain stores' say nothing */
+static const char *const norm_names[] = {[NORM_F16] = "f16", [NORM_F32] = "f32"};
+
+static const char *const codec_names[] = {
+	[CODEC_NONE] = "none", [CODEC_ZSTD] = "zstd", [CODEC_AUTO] = "auto"};
+enum { CODECS = sizeof codec_names / sizeof *codec_names };
+
+static void fill(struct recipe *r, size_t i, enum format kept, enum norm_type norms,
+		 enum recipe_codec codec)
+{
+	*r = (struct recipe){
+		.codec = codec,
+		.quant = recipes[i].quant,
+		.experts = recipes[i].experts == KEEP ? kept : (enum format)recipes[i].experts,
+		.dense = recipes[i].dense == KEEP ? kept : (enum format)recipes[i].dense,
+		.exact = recipes[i].dense == KEEP,
+		.kept = kept,
+		.norms = norms,
+	};
+}
+
+int recipe_find(struct recipe *r, const char *quant, struct err *e)
+{
+	if (!quant)
+		quant = default_recipe;
+	for (size_t i = 0; i < RECIPES; i++)
+		if (!strcmp(recipes[i].quant, quant)) {
+			fill(r, i, FORMAT_BF16, NORM_F16, CODEC_NONE);
+			return 0;
+		}
+	return err_set(e, EINVAL, "quant=%s: no such recipe; use tq2, tq3, tq4 or bf16", quant);
+}
+
+void recipe_keep(struct recipe *r, enum format kept, enum norm_type norms)
+{
+	for (size_t i = 0; i < RECIPES; i++)
+		if (!strcmp(recipes[i].quant, r->quant))
+			fill(r, i, kept, norms, r->codec);
+}
+
+bool recipe_can_code(const struct recipe *r)
+{
+	return r->experts == FORMAT_BF16 || r->experts == FORMAT_F16;
+}
+
+int recipe_ask_codec(struct recipe *r, const char *codec, struct err *e)
+{
+	size_t i = CODEC_AUTO;
+	if (codec)
+		for (i = 0; i < CODECS && strcmp(codec_names[i], codec) != 0; i++)
+			;
+	if (i == CODECS)
+		return err_set(e, EINVAL, "codec=%s: no such codec; use none, zstd or auto", codec);
+	if (i == CODEC_ZSTD && !recipe_can_code(r))
+		return err_set(e, EINVAL,
+			       "codec=zstd: experts in %s do not shrink any further; use it with "
+			       "quant=bf16, or leave it out",
+			       r->quant);
+	r->codec = (enum recipe_codec)i;
+	return 0;
+}
+
+const char *recipe_codec_name(enum recipe_codec codec)
+{
+	return codec_names[codec];
+}
+
+void recipe_to_text(const struct recipe *r, char *text, size_t size)
+{
+	(void)snprintf(text, size, "%s kept %s norms %s%s", r->quant, format_name(r->kept),
+		       norm_names[r->norms], r->codec == CODEC_ZSTD ? coded_suffix : "");
+}
+
+bool recipe_from_text(struct recipe *r, const char *text)
+{
+	static const enum format kept[] = {FORMAT_BF16, FORMAT_F16, FORMAT_F32};
+	enum { KEPT = sizeof kept / sizeof *kept, NORMS = 2, STORED = 2 };
+	char candidate[64];
+	for (size_t i = 0; i < (size_t)RECIPES * KEPT * NORMS * STORED; i++) {
+		size_t k = i / STORED, n = k / NORMS, row = n / KEPT;
+		fill(r, row, kept[n % KEPT], (enum norm_type)(k % NORMS),
+		     (enum recipe_codec)(i % STORED));
+		recipe_to_text(r, candidate, sizeof candidate);
+		if (!strcmp(candidate, text))
+			return r->codec == CODEC_NONE || recipe_can_code(r);
+	}
+	return false;
+}
+
+enum format recipe_format(const struct recipe *r, enum tensor_role role)
+{
+	switch (role) {
+	case TENSOR_Q:
+	case TENSOR_K:
+	case TENSOR_V:
+	case TENSOR_O:
+	case TENSOR_GATE:
+	case TENSOR_UP:
+	case TENSOR_DOWN:
+	case TENSOR_HEAD:
+		return r->dense;
+	case TENSOR_EXPERT_GATE:
+	case TENSOR_EXPERT_UP:
+	case TENSOR_EXPERT_DOWN:
+		return r->experts;
+	case TENSOR_EMBEDDING:
+	case TENSOR_ROUTER:
+		return r->kept;
+	default:
+		return FORMAT_F32;
+	}
+}

@@ -1,0 +1,54 @@
+/* Recipes: which tensor is stored in which weight format.
+ *
+ * `-o quant=` names one. "exact" in the documentation is bf16: every matrix in the checkpoint's own
+ * 16-bit (or 32-bit) type, float activations and a float key-value cache. The others store the
+ * feed-forward of routed experts in that many bits and the rest as the table in recipe.c says.
+ */
+#ifndef MOEFS_ENGINE_FAMILY_RECIPE_H
+#define MOEFS_ENGINE_FAMILY_RECIPE_H
+
+#include "cache/err.h"
+#include "engine/family/architecture.h"
+#include "kernels/format.h"
+
+/* How expert records are kept on disk; the weights are the same ones either way. */
+enum recipe_codec {
+	CODEC_NONE,
+	CODEC_ZSTD, /* as cache/codec.h makes them; for records in 16 bits */
+	CODEC_AUTO, /* whichever is faster: asked for only, and decided when a store is made */
+};
+
+struct recipe {
+	const char *quant;   /* its name in the table */
+	enum format experts; /* routed experts, or `kept` */
+	enum format dense;   /* attention, dense feed-forwards and the output head, or `kept` */
+	bool exact;	     /* float activations and key-value cache */
+
+	/* Facts of the checkpoint that the stored layout depends on; found while converting and
+	 * written into the store's key, so that a mount need not read the checkpoint's headers. */
+	enum format kept;	 /* of what is not quantised: the checkpoint's type */
+	enum norm_type norms;	 /* of TQ groups: F16 unless one would over- or underflow */
+	enum recipe_codec codec; /* of an engine: what was asked for; of a store: what it has */
+};
+
+/* EINVAL, listing the names, if there is no such recipe. NULL is the default. kept and norms are
+ * left at their usual values, codec at CODEC_NONE. */
+int recipe_find(struct recipe *r, const char *quant, struct err *e);
+/* Asks for a codec by its name; NULL is auto. EINVAL: there is none of this name, or it is of no
+ * use to this recipe's records. */
+int recipe_ask_codec(struct recipe *r, const char *codec, struct err *e);
+const char *recipe_codec_name(enum recipe_codec codec);
+/* Whether the experts' records are in 16 bits, the only ones that a codec shrinks. */
+bool recipe_can_code(const struct recipe *r);
+/* The same recipe with the checkpoint's facts. */
+void recipe_keep(struct recipe *r, enum format kept, enum norm_type norms);
+
+/* The recipe as the text of a store's key, and back (false: not one of this version's texts). */
+void recipe_to_text(const struct recipe *r, char *text, size_t size);
+bool recipe_from_text(struct recipe *r, const char *text);
+
+/* The stored format of a tensor with that role. Vectors are F32: tiny, and exact for every source.
+ */
+enum format recipe_format(const struct recipe *r, enum tensor_role role);
+
+#endif

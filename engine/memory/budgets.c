@@ -1,0 +1,323 @@
+#include "engine/memory/budgets.h"
+
+#include "cache/clock.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define MIB (UINT64_C(1) << 20)
+#define SECOND UINT64_C(1000000000)
+
+enum {
+	LOOK_MS = 250, /* between two looks */
+	SOON_MS = 50,  /* while memory goes fast */
+	REST_MS = 20,  /* at least, however many signals come */
+};
+/* Without any number to go by. */
+static const uint64_t unknown_bytes = 1024 * MIB;
+
+static uint64_t lesser(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t greater(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* ---- the decision; all with the lock held ---- */
+
+static uint64_t experts_take(const struct budgets *b)
+{
+	struct pager_stats s = {0};
+	if (b->pager)
+		pager_stats(b->pager, &s);
+	return s.used;
+}
+
+static uint64_t needed(const struct budgets *b, enum need_state state)
+{
+	uint64_t bytes = 0;
+	for (const struct budget_need *n = b->needs; n; n = n->next)
+		if (n->state == state)
+			bytes += n->bytes;
+	return bytes;
+}
+
+static uint64_t least(const struct budgets *b)
+{
+	uint64_t bytes = 0;
+	for (const struct budget_need *n = b->needs; n; n = n->next)
+		bytes = greater(bytes, n->least);
+	return bytes;
+}
+
+/* a + spare - promised, where that is positive. */
+static uint64_t left_of(uint64_t a, const struct memory_room *room, uint64_t promised)
+{
+	int64_t bytes = (int64_t)a + room->spare - (int64_t)lesser(promised, INT64_MAX / 4);
+	return bytes > 0 ? (uint64_t)bytes : 0;
+}
+
+/* What contexts may still take is theirs, but of what there is not more than half: who allows them
+ * more than there is means that they need not be bounded. */
+static uint64_t promised_to_contexts(const struct budgets *b, uint64_t used)
+{
+	uint64_t limit = atomic_load(&b->contexts->limit), held = atomic_load(&b->contexts->used);
+	return limit > held ? lesser(limit - held, left_of(used, &b->room, 0) / 2) : 0;
+}
+
+/* Experts change nothing about what they are asked to do in numbers that nobody would write. */
+static uint64_t rounded(uint64_t bytes)
+{
+	uint64_t unit = bytes < 16 * MIB ? 4096 : MIB;
+	return bytes / unit * unit;
+}
+
+/* What there is for experts. beginning: bytes that something is about to take. */
+static uint64_t there_is(const struct budgets *b, uint64_t beginning)
+{
+	uint64_t asked = atomic_load(&b->asked), used = experts_take(b), promised = beginning;
+	if (b->room.spare == MEMORY_UNKNOWN)
+		return asked == BUDGET_AUTOMATIC ? unknown_bytes : asked;
+	if (asked == BUDGET_AUTOMATIC)
+		promised += promised_to_contexts(b, used) + needed(b, NEED_AHEAD);
+	return rounded(left_of(used, &b->room, promised));
+}
+
+/* What the budget should be. */
+static uint64_t wanted(const struct budgets *b, uint64_t beginning)
+{
+	uint64_t asked = atomic_load(&b->asked), bytes = there_is(b, beginning);
+	/* What is spare now is what a model that is being loaded has not taken yet. */
+	if (needed(b, NEED_COMING))
+		bytes = lesser(bytes, b->in_force);
+	return lesser(greater(bytes, least(b)), asked);
+}
+
+static int put_in_force(struct budgets *b, uint64_t bytes, struct err *e)
+{
+	int failed = b->pager ? pager_set_budget(b->pager, bytes, e) : 0;
+	if (!failed)
+		b->in_force = bytes;
+	return failed;
+}
+
+/* Decides at once, other than the thread, which goes up slowly. */
+static int decide(struct budgets *b, uint64_t beginning, struct err *e)
+{
+	memory_look(&b->memory, &b->room);
+	return put_in_force(b, wanted(b, beginning), e);
+}
+
+static void share_with_contexts(struct budgets *b)
+{
+	if (b->contexts_asked || needed(b, NEED_COMING))
+		return;
+	memory_look(&b->memory, &b->room);
+	uint64_t held = atomic_load(&b->contexts->used), all = unknown_bytes;
+	if (b->room.spare != MEMORY_UNKNOWN)
+		all = left_of(experts_take(b) + held, &b->room, needed(b, NEED_AHEAD));
+	atomic_store(&b->contexts->limit, greater(rounded(all / 8), greater(held, MIB)));
+}
+
+/* ---- what is asked for, and models ---- */
+
+int budgets_ask(struct budgets *b, uint64_t bytes, struct err *e)
+{
+	pthread_mutex_lock(&b->lock);
+	uint64_t before = atomic_exchange(&b->asked, bytes);
+	int failed = decide(b, 0, e);
+	if (failed)
+		atomic_store(&b->asked, before);
+	pthread_mutex_unlock(&b->lock);
+	return failed;
+}
+
+/* In what follows no error can come: a budget that holds every model's `least` is never refused. */
+
+void budgets_ask_contexts(struct budgets *b, uint64_t bytes)
+{
+	pthread_mutex_lock(&b->lock);
+	b->contexts_asked = true;
+	atomic_store(&b->contexts->limit, bytes);
+	(void)decide(b, 0, NULL);
+	pthread_mutex_unlock(&b->lock);
+}
+
+static uint64_t beginning(const struct budget_need *n)
+{
+	return n->state == NEED_COMING ? n->bytes : 0;
+}
+
+void budgets_add(struct budgets *b, struct budget_need *n)
+{
+	pthread_mutex_lock(&b->lock);
+	n->next = b->needs;
+	b->needs = n;
+	share_with_contexts(b);
+	(void)decide(b, beginning(n), NULL);
+	pthread_mutex_unlock(&b->lock);
+}
+
+void budgets_need(struct budgets *b, struct budget_need *n, enum need_state state)
+{
+	pthread_mutex_lock(&b->lock);
+	n->state = state;
+	share_with_contexts(b);
+	(void)decide(b, beginning(n), NULL);
+	pthread_mutex_unlock(&b->lock);
+}
+
+void budgets_remove(struct budgets *b, struct budget_need *n)
+{
+	pthread_mutex_lock(&b->lock);
+	struct budget_need **link = &b->needs;
+	while (*link && *link != n)
+		link = &(*link)->next;
+	if (*link) {
+		*link = n->next;
+		share_with_contexts(b);
+		(void)decide(b, 0, NULL);
+	}
+	pthread_mutex_unlock(&b->lock);
+}
+
+uint64_t budgets_beside(struct budgets *b)
+{
+	pthread_mutex_lock(&b->lock);
+	memory_look(&b->memory, &b->room);
+	uint64_t bytes = there_is(b, 0);
+	bytes = bytes > b->in_force ? bytes - b->in_force : 0;
+	pthread_mutex_unlock(&b->lock);
+	return bytes;
+}
+
+/* ---- watching ---- */
+
+/* The way from the budget in force to the one that is wanted. A quarter of the margin is nothing to
+ * act on, or it would change at every look. */
+static uint64_t next_step(const struct budgets *b, uint64_t want, uint64_t now_ns)
+{
+	uint64_t slack = b->room.margin / 4;
+	if (want < b->in_force)
+		return b->in_force - want > slack ? want : b->in_force;
+	uint64_t rise = want - b->in_force;
+	if (now_ns < b->calm_ns || (rise <= slack && want != atomic_load(&b->asked)))
+		return b->in_force;
+	return b->in_force + lesser(rise, greater(rounded(rise / 16), greater(slack, 4096)));
+}
+
+/* The kernel says that memory is short. If the numbers do not show it (a limit above that cannot be
+ * seen from here, page cache that is needed), experts give up a little each second. */
+static uint64_t step_in_doubt(struct budgets *b, uint64_t next, uint64_t now_ns)
+{
+	if (next < b->in_force || now_ns < b->doubted_ns)
+		return next;
+	b->doubted_ns = now_ns + SECOND;
+	b->calm_ns = now_ns + 10 * SECOND;
+	uint64_t used = lesser(experts_take(b), b->in_force);
+	uint64_t less = greater(b->room.margin / 4, used / 16);
+	uint64_t floor = lesser(least(b), b->in_force);
+	return used > less ? greater(rounded(used - less), floor) : floor;
+}
+
+bool budgets_look(struct budgets *b, enum pressure_signal signal, uint64_t now_ns)
+{
+	pthread_mutex_lock(&b->lock);
+	int64_t before = b->room.spare;
+	memory_look(&b->memory, &b->room);
+	uint64_t next = next_step(b, wanted(b, 0), now_ns);
+	if (signal == PRESSURE_SHORT)
+		next = step_in_doubt(b, next, now_ns);
+	if (next < b->in_force)
+		b->calm_ns = greater(b->calm_ns, now_ns + 2 * SECOND);
+	if (next != b->in_force)
+		(void)put_in_force(b, next, NULL);
+	bool falling = b->room.spare < before && before != MEMORY_UNKNOWN &&
+		       before - b->room.spare > (int64_t)(b->room.margin / 8);
+	pthread_mutex_unlock(&b->lock);
+	return falling;
+}
+
+/* Subscribes for the group that the process is in and the limits that it has now. */
+static void subscribe(struct budgets *b, struct pressure *p, unsigned *changes)
+{
+	pthread_mutex_lock(&b->lock);
+	if (*changes != b->memory.changes) {
+		pressure_close(p);
+		pressure_open(p, &b->memory);
+		*changes = b->memory.changes;
+	}
+	pthread_mutex_unlock(&b->lock);
+}
+
+static void *watch(void *arg)
+{
+	struct budgets *b = arg;
+	struct pressure p = {0};
+	unsigned changes = 0; /* there has been a look, so it is more than that by now */
+	bool falling = false;
+	while (!atomic_load(&b->quit)) {
+		subscribe(b, &p, &changes);
+		enum pressure_signal s = pressure_wait(&p, b->wake, falling ? SOON_MS : LOOK_MS);
+		falling = budgets_look(b, s, now_ns());
+		if (s != PRESSURE_NONE)
+			(void)poll(&(struct pollfd){.fd = b->wake, .events = POLLIN}, 1, REST_MS);
+	}
+	pressure_close(&p);
+	return NULL;
+}
+
+/* ---- the whole ---- */
+
+int budgets_init(struct budgets *b, const char *root, uint64_t asked, uint64_t context_bytes,
+		 struct context_budget *contexts, struct err *e)
+{
+	*b = (struct budgets){
+		.contexts = contexts,
+		.asked = asked,
+		.contexts_asked = context_bytes != 0,
+		.wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC),
+	};
+	pthread_mutex_init(&b->lock, NULL);
+	memory_init(&b->memory, root);
+	if (b->wake < 0)
+		return err_sys(e, errno, "cannot make an eventfd");
+	atomic_store(&contexts->limit, context_bytes);
+	share_with_contexts(b);
+	return decide(b, 0, e);
+}
+
+void budgets_govern(struct budgets *b, struct pager *pager)
+{
+	pthread_mutex_lock(&b->lock);
+	b->pager = pager;
+	pthread_mutex_unlock(&b->lock);
+}
+
+int budgets_watch(struct budgets *b, struct err *e)
+{
+	int code = pthread_create(&b->thread, NULL, watch, b);
+	b->watching = !code;
+	return code ? err_sys(e, code, "cannot start the thread that watches memory") : 0;
+}
+
+void budgets_free(struct budgets *b)
+{
+	if (!b->contexts)
+		return;
+	if (b->watching) {
+		atomic_store(&b->quit, true);
+		(void)eventfd_write(b->wake, 1);
+		pthread_join(b->thread, NULL);
+	}
+	if (b->wake >= 0)
+		close(b->wake);
+	memory_free(&b->memory);
+	pthread_mutex_destroy(&b->lock);
+	*b = (struct budgets){0};
+}

@@ -1,0 +1,340 @@
+#include "engine/memory/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Larger than any of the files that are read whole: memory.stat is the longest. */
+enum { TEXT_BYTES = 16 << 10 };
+/* What no machine has: version 1 says "no limit" by the largest number of whole pages. */
+#define NO_LIMIT (UINT64_C(1) << 62)
+#define MIB (UINT64_C(1) << 20)
+
+/* ---- files of numbers ---- */
+
+/* Reads a file as a string; false if it cannot be read. More than fits is cut off. */
+static bool read_text(char text[TEXT_BYTES], const char *root, const char *folder, const char *name)
+{
+	char path[PATH_MAX];
+	size_t length = 0;
+	if (snprintf(path, sizeof path, "%s%s%s", root, folder, name) >= (int)sizeof path)
+		return false;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	ssize_t n;
+	while ((n = read(fd, text + length, TEXT_BYTES - 1 - length)) != 0) {
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			break;
+		length += (size_t)n;
+	}
+	close(fd);
+	text[length] = 0;
+	return n == 0;
+}
+
+/* A number that ends where the line or the word does, or the word max. */
+static bool parse_number(const char *s, uint64_t *out)
+{
+	s += strspn(s, " \t");
+	size_t digits = strspn(s, "0123456789");
+	if (!strncmp(s, "max", 3) && strchr(" \n", s[3])) {
+		*out = UINT64_MAX;
+		return true;
+	}
+	if (!digits || !strchr(" \n", s[digits])) /* strchr finds the end of the string, too */
+		return false;
+	*out = strtoull(s, NULL, 10); /* ULLONG_MAX if there are too many */
+	return true;
+}
+
+static bool read_number(uint64_t *out, const char *root, const char *folder, const char *name)
+{
+	char text[TEXT_BYTES];
+	return read_text(text, root, folder, name) && parse_number(text, out);
+}
+
+/* The number in the line that begins with this key, which ends in its separator. */
+static bool find_number(const char *text, const char *key, uint64_t *out)
+{
+	size_t length = strlen(key);
+	for (const char *line = text; line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		if (!strncmp(line, key, length))
+			return parse_number(line + length, out);
+	}
+	return false;
+}
+
+/* ---- which group ---- */
+
+static bool listed(const char *list, const char *word)
+{
+	size_t length = strlen(word);
+	for (const char *s = list; (s = strstr(s, word)); s += length)
+		if ((s == list || s[-1] == ',') && strchr(",\n", s[length]))
+			return true;
+	return false;
+}
+
+/* The line of /proc/self/cgroup that counts: "ID:CONTROLLERS:PATH". The memory controller is in one
+ * hierarchy only, so if version 1 has it, version 2 (whose line is "0::PATH") has not. Cuts the
+ * text; the result lies in it. */
+static const char *find_membership(char *text, enum memory_version *version)
+{
+	const char *unified = NULL;
+	char *save = NULL;
+	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+		char *controllers = strchr(line, ':');
+		char *path = controllers ? strchr(controllers + 1, ':') : NULL;
+		if (!path || path[1] != '/')
+			continue;
+		*controllers++ = *path++ = 0;
+		if (listed(controllers, "memory")) {
+			*version = MEMORY_GROUP_V1;
+			return path;
+		}
+		if (!*controllers && !strcmp(line, "0"))
+			unified = path;
+	}
+	*version = unified ? MEMORY_GROUP_V2 : MEMORY_NO_GROUP;
+	return unified;
+}
+
+/* mountinfo writes blanks, tabs, newlines and backslashes as \ooo. */
+static void unescape(char *s)
+{
+	char *to = s;
+	for (; *s; s++) {
+		if (s[0] == '\\' && strspn(s + 1, "01234567") >= 3) {
+			*to++ = (char)(((s[1] - '0') << 6) + ((s[2] - '0') << 3) + (s[3] - '0'));
+			s += 3;
+		} else {
+			*to++ = *s;
+		}
+	}
+	*to = 0;
+}
+
+struct mounted_at {
+	char *root, *point; /* what of the hierarchy is mounted, and where */
+};
+
+/* Takes a line of /proc/self/mountinfo apart, "ID PARENT DEVICE ROOT POINT OPTIONS [TAGS…] - TYPE
+ * SOURCE OPTIONS" (proc(5)). True if it is a hierarchy of that version with the memory controller.
+ */
+static bool parse_mount(char *line, enum memory_version version, struct mounted_at *out)
+{
+	enum { ROOT = 3, POINT = 4, FIELDS = 5 };
+	char *field[FIELDS], *save = NULL;
+	char *rest = strstr(line, " - ");
+	if (!rest)
+		return false;
+	*rest = 0;
+	for (int i = 0; i < FIELDS; i++)
+		if (!(field[i] = strtok_r(i ? NULL : line, " ", &save)))
+			return false;
+	char *type = strtok_r(rest + 3, " ", &save);
+	char *source = strtok_r(NULL, " ", &save), *options = strtok_r(NULL, " ", &save);
+	if (!type || !source || !options)
+		return false;
+	if (version == MEMORY_GROUP_V2 ? strcmp(type, "cgroup2") != 0
+				       : strcmp(type, "cgroup") != 0 || !listed(options, "memory"))
+		return false;
+	*out = (struct mounted_at){.root = field[ROOT], .point = field[POINT]};
+	unescape(out->root);
+	unescape(out->point);
+	return true;
+}
+
+/* The part of a group's path that is below the mount's root. In a container the two may be named
+ * from different places; its own group is then what is mounted. */
+static const char *below(const char *path, const char *root)
+{
+	size_t length = strcmp(root, "/") ? strlen(root) : 0;
+	const char *rest = path + length;
+	if (strncmp(path, root, length) != 0 || (*rest && *rest != '/') || !strcmp(rest, "/"))
+		return "";
+	return rest;
+}
+
+/* Finds the folder of the group that is called `path`. The first mount that shows it is as good as
+ * any; where none does (the group is gone), what is above it on the first still counts. */
+static void find_group(struct memory *m, const char *path)
+{
+	char name[PATH_MAX], *line = NULL;
+	size_t size = 0;
+	bool shown = false;
+	(void)snprintf(name, sizeof name, "%s/proc/self/mountinfo", m->root);
+	FILE *f = fopen(name, "re");
+	while (f && !shown && getline(&line, &size, f) > 0) {
+		struct mounted_at at;
+		char *group;
+		if (!parse_mount(line, m->version, &at))
+			continue;
+		if (asprintf(&group, "%s%s%s", m->root, at.point, below(path, at.root)) < 0)
+			continue;
+		shown = !access(group, F_OK);
+		if (shown || !m->group) {
+			free(m->group);
+			m->group = group;
+			m->top = strlen(m->root) + strlen(at.point);
+		} else {
+			free(group);
+		}
+	}
+	free(line);
+	if (f)
+		(void)fclose(f);
+}
+
+static void follow_moves(struct memory *m)
+{
+	char text[TEXT_BYTES];
+	if (!read_text(text, m->root, "/proc/self/cgroup", ""))
+		*text = 0;
+	if (m->membership && !strcmp(text, m->membership))
+		return;
+	free(m->membership);
+	free(m->group);
+	m->group = NULL;
+	m->membership = strdup(text); /* NULL: looked up again at the next look */
+	m->changes++;
+	const char *path = find_membership(text, &m->version);
+	/* A path that leads out of the namespace names a group that cannot be seen. */
+	if (path && strncmp(path, "/..", 3) != 0)
+		find_group(m, path);
+}
+
+/* ---- levels ---- */
+
+static const struct group_files {
+	const char *limit[2];	    /* the lesser counts; throttling is as good as a limit */
+	const char *inherited;	    /* in memory.stat: the least limit above, seen or not */
+	const char *usage;	    /* page cache included */
+	const char *reclaimable[3]; /* in memory.stat, groups below included */
+} group_files[] = {
+	[MEMORY_GROUP_V1] = {{"/memory.limit_in_bytes"},
+			     "hierarchical_memory_limit ",
+			     "/memory.usage_in_bytes",
+			     {"total_inactive_file ", "total_active_file "}},
+	[MEMORY_GROUP_V2] = {{"/memory.max", "/memory.high"},
+			     NULL,
+			     "/memory.current",
+			     {"inactive_file ", "active_file ", "slab_reclaimable "}},
+};
+
+static uint64_t lesser(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t clamp(uint64_t x, uint64_t least, uint64_t most)
+{
+	return x < least ? least : lesser(x, most);
+}
+
+/* A group is there to be used, and what is in it besides this process is mostly known. */
+uint64_t memory_group_margin(uint64_t limit)
+{
+	return lesser(clamp(limit / 32, 16 * MIB, 512 * MIB), limit / 4);
+}
+
+/* A machine has other users. */
+static uint64_t machine_margin(uint64_t total)
+{
+	return lesser(clamp(total / 16, 64 * MIB, 2048 * MIB), total / 4);
+}
+
+/* available may be negative: more is in use than the limit, since it was lowered. */
+static void consider(struct memory_room *room, int64_t available, uint64_t margin)
+{
+	int64_t spare = available - (int64_t)margin;
+	if (spare < room->spare)
+		*room = (struct memory_room){spare, margin};
+}
+
+static void consider_machine(const struct memory *m, struct memory_room *room)
+{
+	char text[TEXT_BYTES];
+	uint64_t total, available;
+	if (read_text(text, m->root, "/proc/meminfo", "") &&
+	    find_number(text, "MemTotal:", &total) &&
+	    find_number(text, "MemAvailable:", &available) && total < NO_LIMIT / 1024)
+		consider(room, (int64_t)lesser(available, total) * 1024,
+			 machine_margin(total * 1024));
+}
+
+uint64_t memory_group_limit(const struct memory *m, const char *group)
+{
+	const struct group_files *files = &group_files[m->version];
+	uint64_t least = UINT64_MAX, limit;
+	for (int i = 0; i < 2 && files->limit[i]; i++)
+		if (read_number(&limit, "", group, files->limit[i]) && limit < NO_LIMIT)
+			least = lesser(least, limit);
+	return least;
+}
+
+static void consider_group(const struct memory *m, const char *group, struct memory_room *room,
+			   uint64_t *limits)
+{
+	const struct group_files *files = &group_files[m->version];
+	char text[TEXT_BYTES];
+	uint64_t limit = memory_group_limit(m, group), used, cached = 0, value;
+	if (!read_text(text, "", group, "/memory.stat"))
+		*text = 0;
+	if (files->inherited && find_number(text, files->inherited, &value) && value < NO_LIMIT)
+		limit = lesser(limit, value);
+	*limits += limit;
+	if (limit == UINT64_MAX || !read_number(&used, "", group, files->usage))
+		return;
+	for (int i = 0; i < 3 && files->reclaimable[i]; i++)
+		if (find_number(text, files->reclaimable[i], &value))
+			cached += lesser(value, used - cached);
+	used = lesser(used - cached, NO_LIMIT);
+	consider(room, (int64_t)limit - (int64_t)used, memory_group_margin(limit));
+}
+
+bool memory_group_above(const struct memory *m, char *group)
+{
+	char *slash = strlen(group) > m->top ? strrchr(group, '/') : NULL;
+	if (slash)
+		*slash = 0;
+	return slash && strlen(group) >= m->top;
+}
+
+/* ---- the whole ---- */
+
+void memory_init(struct memory *m, const char *root)
+{
+	*m = (struct memory){.root = root};
+}
+
+void memory_free(struct memory *m)
+{
+	free(m->group);
+	free(m->membership);
+	*m = (struct memory){0};
+}
+
+void memory_look(struct memory *m, struct memory_room *out)
+{
+	char group[PATH_MAX];
+	uint64_t limits = 0;
+	*out = (struct memory_room){.spare = MEMORY_UNKNOWN};
+	follow_moves(m);
+	consider_machine(m, out);
+	if (!m->group || snprintf(group, sizeof group, "%s", m->group) >= (int)sizeof group)
+		return;
+	do
+		consider_group(m, group, out, &limits);
+	while (memory_group_above(m, group));
+	m->changes += limits != m->limits;
+	m->limits = limits;
+}

@@ -1,0 +1,122 @@
+#include "engine/serve/answer.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct answer {
+	_Atomic uint32_t references;
+	pthread_mutex_t lock; /* of all that follows */
+	char *text;
+	size_t size, room;
+	size_t held; /* newlines written but not yet readable */
+	bool complete;
+	int code; /* 0 or a negative errno, once complete */
+};
+
+struct answer *answer_create(void)
+{
+	struct answer *a = calloc(1, sizeof *a);
+	if (!a)
+		return NULL;
+	atomic_store(&a->references, 1);
+	pthread_mutex_init(&a->lock, NULL);
+	return a;
+}
+
+struct answer *answer_ref(struct answer *a)
+{
+	atomic_fetch_add(&a->references, 1);
+	return a;
+}
+
+void answer_unref(struct answer *a)
+{
+	if (!a || atomic_fetch_sub(&a->references, 1) > 1)
+		return;
+	pthread_mutex_destroy(&a->lock);
+	free(a->text);
+	free(a);
+}
+
+/* Room for n more bytes and the last newline, so that finishing cannot fail. */
+static bool reserve(struct answer *a, size_t n)
+{
+	size_t need = a->size + n + 1;
+	if (need <= a->room)
+		return true;
+	size_t room = 2 * a->room > need ? 2 * a->room : need + 256;
+	char *text = realloc(a->text, room);
+	if (!text)
+		return false;
+	a->text = text;
+	a->room = room;
+	return true;
+}
+
+static ssize_t append_locked(struct answer *a, const char *text, size_t bytes)
+{
+	size_t readable = bytes;
+	while (readable && text[readable - 1] == '\n')
+		readable--;
+	size_t newlines = bytes - readable;
+	if (!readable) {
+		a->held += newlines;
+		return 0;
+	}
+	if (!reserve(a, a->held + readable))
+		return -ENOMEM;
+	memset(a->text + a->size, '\n', a->held);
+	memcpy(a->text + a->size + a->held, text, readable);
+	readable += a->held;
+	a->size += readable;
+	a->held = newlines;
+	return (ssize_t)readable;
+}
+
+ssize_t answer_append(struct answer *a, const char *text, size_t bytes)
+{
+	pthread_mutex_lock(&a->lock);
+	ssize_t result = a->complete ? 0 : append_locked(a, text, bytes);
+	pthread_mutex_unlock(&a->lock);
+	return result;
+}
+
+void answer_finish(struct answer *a, int code)
+{
+	pthread_mutex_lock(&a->lock);
+	if (!a->complete) {
+		a->complete = true;
+		a->code = code;
+		if (!code && reserve(a, 0))
+			a->text[a->size++] = '\n';
+	}
+	pthread_mutex_unlock(&a->lock);
+}
+
+ssize_t answer_read(struct answer *a, uint64_t offset, char *buffer, size_t bytes, bool *complete)
+{
+	pthread_mutex_lock(&a->lock);
+	ssize_t result;
+	*complete = a->complete;
+	if (offset < a->size) {
+		size_t left = a->size - (size_t)offset;
+		result = (ssize_t)(left < bytes ? left : bytes);
+		memcpy(buffer, a->text + offset, (size_t)result);
+	} else {
+		result = a->complete ? a->code : 0;
+	}
+	pthread_mutex_unlock(&a->lock);
+	return result;
+}
+
+uint64_t answer_size(struct answer *a, bool *complete)
+{
+	pthread_mutex_lock(&a->lock);
+	uint64_t size = a->size;
+	*complete = a->complete;
+	pthread_mutex_unlock(&a->lock);
+	return size;
+}

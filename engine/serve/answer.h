@@ -1,0 +1,17 @@
+/* Answers from the inside: how a turn writes one (session.h says how it is read).
+ *
+ * An answer has a lock of its own, the innermost of the engine's: nothing is taken under it. */
+#ifndef MOEFS_ENGINE_SERVE_ANSWER_H
+#define MOEFS_ENGINE_SERVE_ANSWER_H
+
+#include "engine/session.h"
+
+struct answer *answer_create(void); /* NULL: out of memory */
+/* Appends text. Newlines at the live end are held back until something follows, since a complete
+ * answer ends in exactly one. Returns how many bytes became readable, or -ENOMEM. */
+ssize_t answer_append(struct answer *a, const char *text, size_t bytes);
+/* Completes it: code 0 ends the text with its newline; a negative errno fails it after the text so
+ * far. Only the first call counts. */
+void answer_finish(struct answer *a, int code);
+
+#endif

@@ -1,0 +1,129 @@
+/* What all mounted models share: the expert pool, the budgets, the compute threads. */
+#include "engine/serve/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int copy_options(struct engine *g, const struct engine_options *o, struct err *e)
+{
+	g->options = *o;
+	g->options.quant = g->options.codec = NULL; /* the recipe has them */
+	if (o->store && !(g->options.store = strdup(o->store)))
+		return err_set(e, ENOMEM, "out of memory for the options");
+	g->chunk_automatic = !o->chunk;
+	if (!g->options.chunk)
+		g->options.chunk = CHUNK_DEFAULT;
+	if (!g->options.threads) {
+		cpu_set_t cpus;
+		g->options.threads =
+			sched_getaffinity(0, sizeof cpus, &cpus) ? 1 : (uint32_t)CPU_COUNT(&cpus);
+	}
+	return 0;
+}
+
+static int create_pool(struct engine *g, struct err *e)
+{
+	uint64_t asked = g->options.budget ? g->options.budget : BUDGET_AUTOMATIC;
+	int failed = budgets_init(&g->budgets, "", asked, g->options.context_budget,
+				  &g->context_budget, e);
+	if (!failed)
+		failed = pager_create(&g->pager, g->budgets.in_force, e);
+	if (failed)
+		return failed;
+	budgets_govern(&g->budgets, g->pager);
+	return budgets_watch(&g->budgets, e);
+}
+
+int engine_create(struct engine **out, const struct engine_options *options, struct err *e)
+{
+	struct engine *g = calloc(1, sizeof *g);
+	if (!g)
+		return err_set(e, ENOMEM, "out of memory");
+	g->kernels = kernels_best();
+	int failed = recipe_find(&g->recipe, options->quant, e);
+	if (!failed)
+		failed = recipe_ask_codec(&g->recipe, options->codec, e);
+	if (!failed && options->threads > 1024)
+		failed = err_set(e, ERANGE, "threads=%u: at most 1024", options->threads);
+	if (!failed && options->chunk > CHUNK_MOST)
+		failed = err_set(e, ERANGE, "chunk=%u: at most %d", options->chunk, CHUNK_MOST);
+	if (!failed)
+		failed = copy_options(g, options, e);
+	if (!failed)
+		failed = create_pool(g, e);
+	if (!failed)
+		failed = threads_create(&g->threads, g->options.threads, e);
+	if (failed)
+		engine_destroy(g);
+	else
+		*out = g;
+	return failed;
+}
+
+void engine_destroy(struct engine *g)
+{
+	if (!g)
+		return;
+	budgets_free(&g->budgets);
+	threads_destroy(g->threads);
+	pager_destroy(g->pager);
+	free((char *)g->options.store);
+	free(g);
+}
+
+int engine_set_budget(struct engine *g, uint64_t bytes, struct err *e)
+{
+	/* The pager knows the models that are loaded; those that are only mounted count, too. */
+	uint64_t least = atomic_load(&g->largest_expert);
+	if (bytes < least)
+		return err_set(e, ERANGE,
+			       "a budget of %llu bytes cannot hold one expert; give at least %llu",
+			       (unsigned long long)bytes, (unsigned long long)least);
+	return budgets_ask(&g->budgets, bytes, e);
+}
+
+void engine_automatic_budget(struct engine *g)
+{
+	(void)budgets_ask(&g->budgets, BUDGET_AUTOMATIC, NULL); /* has no size to refuse */
+}
+
+uint64_t engine_budget_asked(const struct engine *g)
+{
+	uint64_t asked = atomic_load(&g->budgets.asked);
+	return asked == BUDGET_AUTOMATIC ? 0 : asked;
+}
+
+int engine_set_context_budget(struct engine *g, uint64_t bytes, struct err *e)
+{
+	if (!bytes)
+		return err_set(e, ERANGE, "a context budget of 0 leaves no room for a prompt");
+	/* Contexts in use are not cut: below what is used, the next block is refused. */
+	budgets_ask_contexts(&g->budgets, bytes);
+	return 0;
+}
+
+uint64_t engine_context_budget(const struct engine *g)
+{
+	return atomic_load(&g->context_budget.limit);
+}
+
+uint64_t engine_context_used(const struct engine *g)
+{
+	return atomic_load(&g->context_budget.used);
+}
+
+void engine_cache_stats(const struct engine *g, struct pager_stats *out)
+{
+	pager_stats(g->pager, out);
+}
+
+int engine_set_policy(struct engine *g, const char *words, struct err *e)
+{
+	return pager_set_policy(g->pager, words, e);
+}
+
+void engine_policy(const struct engine *g, char words[PAGER_POLICY_TEXT])
+{
+	pager_policy(g->pager, words);
+}

@@ -1,0 +1,169 @@
+/* A model's generation thread: loads the weights when they are wanted, then takes the sessions that
+ * have a turn in rotation, one step (a chunk of a prompt, or one token) each. */
+#include "engine/serve/internal.h"
+
+#include <errno.h>
+
+void session_queue(struct session *s)
+{
+	struct session_list *l = &s->model->runnable;
+	s->next = NULL;
+	s->previous = l->last;
+	*(l->last ? &l->last->next : &l->first) = s;
+	l->last = s;
+	s->queued = true;
+}
+
+void session_unqueue(struct session *s)
+{
+	struct session_list *l = &s->model->runnable;
+	*(s->previous ? &s->previous->next : &l->first) = s->next;
+	*(s->next ? &s->next->previous : &l->last) = s->previous;
+	s->next = s->previous = NULL;
+	s->queued = false;
+}
+
+void session_notify(struct session *s)
+{
+	struct model *m = s->model;
+	pthread_mutex_lock(&m->notify);
+	if (s->user && m->engine->options.changed)
+		m->engine->options.changed(m->engine->options.ctx, s->user);
+	pthread_mutex_unlock(&m->notify);
+}
+
+/* ---- loading ---- */
+
+/* Lock held. Every waiting turn fails with the reason why the model cannot be loaded; one that is
+ * submitted while the lock is free here asks to load again. */
+static void fail_waiting(struct model *m, const struct err *e)
+{
+	const uint64_t failed_ns = now_ns();
+	struct session *s;
+	while ((s = m->runnable.first) && s->turn.submitted_ns <= failed_ns) {
+		session_unqueue(s);
+		s->stepping = true; /* keeps it alive while the lock is free */
+		turn_end(s, "error", -EIO, e);
+		pthread_mutex_unlock(&m->lock);
+		session_notify(s);
+		pthread_mutex_lock(&m->lock);
+		s->stepping = false;
+		if (s->ended)
+			session_free(s);
+	}
+}
+
+/* Lock held, released while loading. */
+static void load(struct model *m)
+{
+	struct err e = {0};
+	atomic_store(&m->state, MODEL_LOADING);
+	pthread_mutex_unlock(&m->lock);
+	budgets_need(&m->engine->budgets, &m->need, NEED_COMING);
+	int failed = load_model(m, &e);
+	budgets_need(&m->engine->budgets, &m->need, failed ? NEED_AHEAD : NEED_TAKEN);
+	pthread_mutex_lock(&m->lock);
+	m->load_wanted = false;
+	m->load_error = e;
+	atomic_store(&m->state, failed ? MODEL_FAILED : MODEL_READY);
+	if (failed)
+		fail_waiting(m, &e);
+	pthread_cond_broadcast(&m->loaded);
+}
+
+/* ---- stepping ---- */
+
+/* Lock held, released meanwhile. What long steps took goes back when no prompt needs it. */
+static void shorten_steps(struct model *m)
+{
+	if (!m->scratch.bytes)
+		return;
+	for (const struct session *s = m->runnable.first; s; s = s->next)
+		if (s->status == SESSION_QUEUED || s->status == SESSION_PROMPTING)
+			return;
+	pthread_mutex_unlock(&m->lock);
+	chunk_end(m);
+	pthread_mutex_lock(&m->lock);
+}
+
+/* Lock held, released during the step. */
+static void step(struct model *m)
+{
+	struct session *s = m->runnable.first;
+	session_unqueue(s);
+	s->stepping = true;
+	pthread_mutex_unlock(&m->lock);
+	bool more = turn_step(s);
+	session_notify(s);
+	pthread_mutex_lock(&m->lock);
+	s->stepping = false;
+	if (s->ended)
+		session_free(s);
+	else if (more)
+		session_queue(s);
+	shorten_steps(m);
+}
+
+/* Lock held, released meanwhile. Nothing is to do: the time to keep what a killed daemon would
+ * lose.
+ */
+static void keep_heat(struct model *m)
+{
+	const uint64_t interval = 30 * UINT64_C(1000000000);
+	uint64_t now = now_ns();
+	if (now - m->heat_ns < interval)
+		return;
+	m->heat_ns = now;
+	pthread_mutex_unlock(&m->lock);
+	load_keep_heat(m);
+	pthread_mutex_lock(&m->lock);
+}
+
+static bool has_work(const struct model *m)
+{
+	return m->runnable.first || (m->load_wanted && atomic_load(&m->state) != MODEL_READY);
+}
+
+/* Lock held. While there is no turn the conversion has the machine. */
+static void wait_for_work(struct model *m)
+{
+	if (has_work(m) || atomic_load(&m->quit))
+		return;
+	load_let_convert(m, true);
+	pthread_cond_wait(&m->work, &m->lock);
+	load_let_convert(m, false);
+}
+
+static void *thread_main(void *arg)
+{
+	struct model *m = arg;
+	pthread_mutex_lock(&m->lock);
+	while (!atomic_load(&m->quit)) {
+		if (m->load_wanted && atomic_load(&m->state) != MODEL_READY)
+			load(m);
+		else if (m->runnable.first)
+			step(m);
+		else {
+			keep_heat(m);
+			wait_for_work(m);
+		}
+	}
+	pthread_mutex_unlock(&m->lock);
+	return NULL;
+}
+
+int generate_start(struct model *m, struct err *e)
+{
+	int code = pthread_create(&m->thread, NULL, thread_main, m);
+	return code ? err_sys(e, code, "cannot start the generation thread of %s", m->name) : 0;
+}
+
+void generate_stop(struct model *m)
+{
+	pthread_mutex_lock(&m->lock);
+	atomic_store(&m->quit, true);
+	pthread_cond_broadcast(&m->work);
+	pthread_cond_broadcast(&m->loaded);
+	pthread_mutex_unlock(&m->lock);
+	pthread_join(m->thread, NULL);
+}

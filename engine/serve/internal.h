@@ -1,0 +1,187 @@
+/* The inside of struct engine, struct model and struct session, shared by the files that implement
+ * model.h and session.h:
+ *
+ *     engine.c    what all models share            model.c     opening, closing, facts
+ *     load.c      checkpoint or store to weights   generate.c  a model's generation thread
+ *     load_convert.c  a store that is made meanwhile
+ *     chunk.c     the steps of a prompt
+ *     session.c   a conversation's public face     turn.c      one turn: prompt, prefill, decode
+ *
+ * Locks, in the order in which they may be taken:
+ *     model.notify   held while `changed` is called, so that session_end can wait for the call
+ *     model.lock     every field marked (lock) of the model and of its sessions
+ *     budgets' lock  inside its own functions, which take the pager's
+ *     converter's lock, pager's lock, answer's lock   inside their own functions
+ *     model.looking  read, under any other, while somebody looks at the experts in memory; written,
+ *                    under none, when these come and go: a model may be loaded anew
+ * The generation thread computes without any of them: the fields marked (turn) belong to it while
+ * session.stepping is set and the session is not queued, to the holder of the lock else.
+ */
+#ifndef MOEFS_ENGINE_SERVE_INTERNAL_H
+#define MOEFS_ENGINE_SERVE_INTERNAL_H
+
+#include "engine/serve/answer.h"
+#include "engine/memory/budgets.h"
+#include "engine/text/chat.h"
+#include "engine/source/checkpoint.h"
+#include "engine/serve/chunk.h"
+#include "cache/clock.h"
+#include "engine/convert/convert.h"
+#include "engine/compute/forward.h"
+#include "engine/model.h"
+#include "engine/serve/params.h"
+#include "engine/compute/sampler.h"
+#include "engine/session.h"
+#include "engine/text/stream.h"
+
+#include <pthread.h>
+
+struct engine {
+	struct engine_options options; /* strings are owned copies */
+	bool chunk_automatic; /* options.chunk was not asked for: longer steps are allowed */
+	struct recipe recipe;
+	struct pager *pager;
+	struct threads *threads;
+	const struct kernels *kernels;
+	struct context_budget context_budget;
+	struct budgets budgets;		 /* what the pager and the contexts may take */
+	_Atomic uint64_t largest_expert; /* in memory, of any model that was opened */
+};
+
+struct session_list { /* doubly linked through session.next and .previous */
+	struct session *first, *last;
+};
+
+struct model {
+	struct engine *engine;
+	char *directory;  /* the checkpoint's, absolute */
+	const char *name; /* the end of directory */
+	char *folders[2]; /* where its store may be, in order of preference; the second may be NULL
+			   */
+	_Atomic int folder; /* which of them has it, or is being written */
+	uint64_t parameters, active_parameters;
+	struct config config;
+	uint32_t context; /* positions that a session may use */
+
+	/* Written by the generation thread (or model_open) before the flag that announces them. */
+	struct plan plan;
+	struct budget_need need; /* the budgets' while the model is open */
+	struct store *store;
+	char codec_words[CODEC_WORDS]; /* what was measured if this mount made the store */
+	_Atomic bool has_store;	     /* plan, codec_words and store, which is complete; stays so */
+	struct converter *converter; /* while the store is not complete */
+	struct tokenizer *tokenizer;
+	struct chat *chat; /* NULL: the tokenizer has no chat tokens */
+	struct weights weights;
+	pthread_rwlock_t looking;
+	struct pager_source *experts;	   /* (looking) NULL in a dense model */
+	struct pager_stats experts_before; /* (looking) what its predecessors had counted */
+	uint64_t heat_uses, heat_ns; /* uses of experts when their heat was kept, and the time */
+	struct forward forward;
+	struct budget_need scratch; /* what its long steps take; bytes 0: they are short */
+	struct sampler sampler;
+	_Atomic int state; /* enum model_state; READY announces all of these */
+
+	struct convert_progress progress;
+	_Atomic bool waiting; /* for another process, which makes the store */
+	_Atomic int norms;    /* enum norm_type: F32 once F16 did not do */
+	_Atomic bool quit;    /* ends loading and the generation thread */
+
+	pthread_mutex_t notify;
+	pthread_mutex_t lock;
+	pthread_cond_t work;	      /* (lock) something for the generation thread */
+	pthread_cond_t loaded;	      /* (lock) loading has ended */
+	bool load_wanted;	      /* (lock) */
+	struct err load_error;	      /* (lock) */
+	struct session_list runnable; /* (lock) sessions with a turn, in the order of their steps */
+	uint32_t sessions;	      /* (lock) how many there are */
+	pthread_t thread;
+};
+
+/* The turn in progress: the generation thread's own while it steps. */
+struct turn {
+	char *prompt;
+	size_t prompt_length;
+	struct params params;
+	struct sampling sampling;
+	struct losses losses;
+	bool chat;
+	size_t system_ids;     /* how many of ids are the system message */
+	struct token_list ids; /* all that the model is to see before it answers */
+	struct token_list answer_ids;
+	struct stream stream;
+	struct pager_stats before; /* the model's counters when it began */
+	uint64_t submitted_ns;
+	bool begun;
+};
+
+struct undo_mark { /* lengths before a turn */
+	size_t history;
+	uint64_t log;
+};
+
+struct session {
+	struct model *model;
+	void *user;			 /* (notify); NULL: nobody to tell */
+	struct session *next, *previous; /* in model.runnable */
+	bool working;			 /* (lock) a turn is in progress */
+	bool queued;			 /* (lock) in model.runnable */
+	bool stepping;			 /* (lock) in the hands of the generation thread */
+	bool ended;			 /* (lock) the owner is gone; freed after the step */
+	_Atomic bool stop;		 /* asks a step to end early */
+
+	enum session_status status; /* (lock) */
+	struct err error;	    /* (lock) */
+	struct params params;	    /* (lock) */
+	char *prompt;		    /* (lock) the last one; NULL: none */
+	size_t prompt_length;
+	struct answer *answer; /* (lock) the newest; NULL: none */
+	char *log;	       /* (lock) */
+	size_t log_size, log_room;
+	struct session_stats stats; /* (lock) */
+	struct undo_mark *undo;	    /* (lock) one per turn */
+	size_t undo_count, undo_room;
+
+	struct turn turn; /* (turn), and so are these: */
+	struct context context;
+	struct losses context_losses; /* that all of the context was computed with */
+	enum norm_type norms;	      /* of the weights that it was computed with */
+	struct token_list history;    /* the conversation's ids without the system message */
+};
+
+/* load.c, from the generation thread but for the first two: everything up to READY, or undone
+ * again. */
+int load_find_folders(struct model *m, struct err *e);
+/* Opens a complete store if there is one; -ENOENT if it must be made. */
+int load_store(struct model *m, struct err *e);
+int load_model(struct model *m, struct err *e);
+void unload_model(struct model *m);
+/* Keeps the heat of the experts beside the store, if they were used since it was last kept. */
+void load_keep_heat(struct model *m);
+/* load_convert.c: the plan and a store that grows while the converter makes it, or a complete one.
+ */
+int load_by_converting(struct model *m, struct err *e);
+/* Lets the conversion go on, or has it rest while the model has a turn. */
+void load_let_convert(struct model *m, bool work);
+
+/* generate.c */
+int generate_start(struct model *m, struct err *e);
+void generate_stop(struct model *m);
+/* Puts a session at the end of model.runnable, takes it out again (lock held). */
+void session_queue(struct session *s);
+void session_unqueue(struct session *s);
+/* Tells the session's user that something changed. No lock may be held. */
+void session_notify(struct session *s);
+
+/* turn.c: one step of a session's turn, without the lock. True while the turn goes on. */
+bool turn_step(struct session *s);
+/* Ends the turn (lock held): finish is a word of session_stats, failed 0 or a negative errno with
+ * the sentence in e. */
+void turn_end(struct session *s, const char *finish, int failed, const struct err *e);
+void turn_free(struct turn *t);
+/* Appends to the log (lock held). A log that cannot grow is cut: memory is too short for more. */
+void session_log_append(struct session *s, const char *text, size_t n);
+/* Frees a session that nothing refers to any more. */
+void session_free(struct session *s);
+
+#endif

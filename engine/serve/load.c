@@ -1,0 +1,257 @@
+/* From a checkpoint's directory to weights in memory: finding the store, or having it made
+ * (load_convert.c), and reading its dense part. */
+#include "engine/serve/internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+/* ---- where ---- */
+
+/* base/NAME-HASH/QUANT: the hash of the checkpoint's path keeps two of the same name apart. */
+static char *folder_under(const char *base, const struct model *m)
+{
+	char *path;
+	uint64_t hash = XXH3_64bits(m->directory, strlen(m->directory));
+	int n = asprintf(&path, "%s/%s-%08" PRIx64 "/%s", base, m->name, hash & 0xffffffff,
+			 m->engine->recipe.quant);
+	return n < 0 ? NULL : path;
+}
+
+static char *folder_beside(const struct model *m)
+{
+	char *path;
+	int n = asprintf(&path, "%s.moefs/%s", m->directory, m->engine->recipe.quant);
+	return n < 0 ? NULL : path;
+}
+
+static char *folder_in_cache(const struct model *m)
+{
+	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	char base[4096];
+	if (cache && *cache == '/')
+		(void)snprintf(base, sizeof base, "%s/moefs", cache);
+	else if (home && *home == '/')
+		(void)snprintf(base, sizeof base, "%s/.cache/moefs", home);
+	else
+		return NULL;
+	return folder_under(base, m);
+}
+
+int load_find_folders(struct model *m, struct err *e)
+{
+	const char *store = m->engine->options.store;
+	m->folders[0] = store ? folder_under(store, m) : folder_beside(m);
+	m->folders[1] = store ? NULL : folder_in_cache(m);
+	return m->folders[0] ? 0 : err_set(e, ENOMEM, "out of memory for the name of a folder");
+}
+
+/* ---- opening ---- */
+
+static bool fits_plan(const struct store_info *i, const struct plan *p)
+{
+	return i->layers == p->routed_layers && i->experts == p->experts &&
+	       i->record_bytes == p->record_bytes && i->dense_bytes == p->dense_bytes &&
+	       i->dense_units == p->unit_count &&
+	       (i->codec == STORE_CODED) == (p->recipe.codec == CODEC_ZSTD);
+}
+
+/* Whether a store has the codec that was asked for, where it could have one. */
+static bool codec_as_asked(enum recipe_codec asked, const struct plan *p)
+{
+	bool possible = recipe_can_code(&p->recipe) && p->record_bytes;
+	return !possible || asked == CODEC_AUTO || asked == p->recipe.codec;
+}
+
+/* A store of this checkpoint by this recipe, whatever the facts in its key; else -ESTALE. */
+static int open_folder(struct model *m, const char *folder, const uint64_t fingerprint[2],
+		       struct err *e)
+{
+	struct store *store;
+	struct recipe recipe;
+	struct plan plan = {0};
+	int failed = store_open(&store, folder, NULL, e);
+	if (failed)
+		return failed;
+	const struct store_info *i = store_info(store);
+	if (memcmp(i->key.fingerprint, fingerprint, sizeof i->key.fingerprint) != 0 ||
+	    !recipe_from_text(&recipe, i->key.recipe) ||
+	    strcmp(recipe.quant, m->engine->recipe.quant) != 0)
+		failed = err_set(e, ESTALE, "%s: the store was made from another checkpoint",
+				 folder);
+	if (!failed)
+		failed = plan_make(&plan, &m->config, &recipe, e);
+	if (!failed && !fits_plan(i, &plan))
+		failed = err_set(e, ESTALE, "%s: the store has another layout", folder);
+	if (!failed && !codec_as_asked(m->engine->recipe.codec, &plan))
+		failed = err_set(e, ESTALE, "%s: the store's codec is %s, and %s was asked for",
+				 folder, recipe_codec_name(plan.recipe.codec),
+				 recipe_codec_name(m->engine->recipe.codec));
+	if (failed) {
+		plan_free(&plan);
+		store_close(store);
+		return failed;
+	}
+	m->plan = plan;
+	m->store = store;
+	atomic_store(&m->has_store, true);
+	return 0;
+}
+
+int load_store(struct model *m, struct err *e)
+{
+	uint64_t fingerprint[2];
+	int failed = checkpoint_fingerprint(m->directory, fingerprint, e);
+	if (failed)
+		return failed;
+	for (int i = 0; i < 2 && m->folders[i]; i++) {
+		failed = open_folder(m, m->folders[i], fingerprint, e);
+		if (!failed) {
+			atomic_store(&m->folder, i);
+			return 0;
+		}
+		/* No store, a stale one or a damaged one: a new one is made. What is not about the
+		 * store (memory) ends the search. */
+		if (failed == -ENOMEM)
+			return failed;
+	}
+	return -ENOENT;
+}
+
+/* ---- the model ---- */
+
+static int load_tokenizer(struct model *m, struct err *e)
+{
+	struct err no_chat;
+	int failed = tokenizer_open(&m->tokenizer, m->directory, e);
+	if (failed)
+		return failed;
+	failed = chat_open(&m->chat, m->tokenizer, &no_chat);
+	if (failed == -ENOTSUP) { /* a model that only continues texts */
+		m->chat = NULL;
+		return 0;
+	}
+	if (failed)
+		*e = no_chat;
+	return failed;
+}
+
+static int load_forward(struct model *m, struct err *e)
+{
+	m->forward = (struct forward){
+		.config = &m->config,
+		.plan = &m->plan,
+		.weights = &m->weights,
+		.kernels = m->engine->kernels,
+		.threads = m->engine->threads,
+		.experts = m->experts,
+		.chunk = m->engine->options.chunk,
+	};
+	if (sampler_init(&m->sampler, m->engine->kernels, m->config.vocabulary))
+		return err_set(e, ENOMEM, "out of memory for sampling");
+	return forward_init(&m->forward, e);
+}
+
+/* Asked by lookers from now on, if not NULL. */
+static void show_experts(struct model *m, struct pager_source *experts)
+{
+	pthread_rwlock_wrlock(&m->looking);
+	if (m->experts)
+		pager_source_stats(m->experts, &m->experts_before);
+	m->experts = experts;
+	pthread_rwlock_unlock(&m->looking);
+}
+
+static void load_arrange(void *ctx, void *slot, const void *record)
+{
+	struct model *m = ctx;
+	plan_arrange_record(&m->plan, slot, record);
+}
+
+/* The converter stays until the source is gone. */
+static int load_make(void *ctx, uint32_t layer, uint32_t expert, void *record, struct err *e)
+{
+	const struct model *m = ctx;
+	return convert_make_expert(m->converter, layer, expert, record, e);
+}
+
+static int load_experts(struct model *m, struct err *e)
+{
+	const struct pager_supply supply = {
+		.store = m->store,
+		.slot_bytes = m->plan.slot_bytes,
+		.arrange = load_arrange,
+		.make = m->converter ? load_make : NULL,
+		.ctx = m,
+	};
+	struct pager_source *experts;
+	struct err no_heat; /* a first mount, or a heat file that says nothing: a cold start */
+	int failed = pager_add(m->engine->pager, &experts, &supply, e);
+	if (failed)
+		return failed;
+	show_experts(m, experts);
+	(void)pager_warm(experts, &no_heat);
+	return 0;
+}
+
+void load_keep_heat(struct model *m)
+{
+	struct pager_stats now;
+	struct err ignored; /* a store that cannot be written any more serves all the same */
+	if (!m->experts)
+		return;
+	pager_source_stats(m->experts, &now);
+	if (now.hits + now.misses == m->heat_uses)
+		return;
+	(void)pager_keep_heat(m->experts, &ignored);
+	m->heat_uses = now.hits + now.misses;
+}
+
+int load_model(struct model *m, struct err *e)
+{
+	unload_model(m); /* what a conversion that has to begin anew left */
+	/* The tokenizer comes first: it fails fast, and converting takes long. */
+	int failed = m->tokenizer ? 0 : load_tokenizer(m, e);
+	if (!failed && !atomic_load(&m->has_store) && load_store(m, e))
+		failed = load_by_converting(m, e);
+	if (!failed)
+		failed = weights_load(&m->weights, &m->plan, &m->config, m->store, &m->quit, e);
+	if (!failed && m->plan.routed_layers)
+		failed = load_experts(m, e);
+	if (!failed)
+		failed = load_forward(m, e);
+	if (!failed && m->converter)
+		failed = convert_rest_start(m->converter, e);
+	if (failed)
+		unload_model(m);
+	else
+		*e = (struct err){0}; /* of what was looked for in vain */
+	return failed;
+}
+
+/* The tokenizer stays: turns that have begun go on with it when the model is loaded anew. */
+void unload_model(struct model *m)
+{
+	struct pager_source *experts = m->experts;
+	forward_free(&m->forward);
+	chunk_forget(m);
+	sampler_free(&m->sampler);
+	load_keep_heat(m);
+	show_experts(m, NULL);
+	if (experts)
+		pager_remove(experts);
+	weights_free(&m->weights);
+	convert_close(m->converter);
+	m->converter = NULL;
+	if (atomic_load(&m->has_store))
+		return;
+	store_close(m->store);
+	m->store = NULL;
+	plan_free(&m->plan);
+}

@@ -1,0 +1,127 @@
+/* Having a store made: the conversion's beginning, which the model waits for, and what becomes of
+ * the rest, which goes on while it answers. */
+#include "engine/serve/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+/* mkdir -p of everything above the folder itself, which the store makes. */
+static int make_parents(const char *folder, struct err *e)
+{
+	char path[4096];
+	if (snprintf(path, sizeof path, "%s", folder) >= (int)sizeof path)
+		return err_set(e, ENAMETOOLONG, "%.64s…: the path is too long", folder);
+	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = 0;
+		if (mkdir(path, 0755) && errno != EEXIST)
+			return err_sys(e, errno,
+				       "%s: cannot be made for the store; use -o store=", path);
+		*slash = '/';
+	}
+	return 0;
+}
+
+/* ---- while the model answers ---- */
+
+/* An error is the model's until the next load, or until it is overcome. */
+static void converted(void *ctx, enum convert_event event, const struct err *e)
+{
+	struct model *m = ctx;
+	pthread_mutex_lock(&m->lock);
+	m->load_error = *e;
+	if (event == CONVERT_COMPLETE)
+		atomic_store(&m->has_store, true);
+	if (event == CONVERT_AGAIN) {
+		/* Another choice of norms is begun with at once, so that it is found in the folder
+		 * by whoever comes later; a disk that failed is tried again with the next prompt.
+		 */
+		if (e->code == ERANGE) {
+			atomic_store(&m->norms, NORM_F32);
+			m->load_wanted = true;
+		}
+		atomic_store(&m->state, MODEL_FAILED);
+		pthread_cond_signal(&m->work);
+	}
+	pthread_mutex_unlock(&m->lock);
+}
+
+void load_let_convert(struct model *m, bool work)
+{
+	if (m->converter)
+		convert_rest_let(m->converter, work);
+}
+
+/* ---- the beginning ---- */
+
+/* A model without experts is complete when it has begun. */
+static int take_conversion(struct model *m, struct converter *c, struct err *e)
+{
+	bool experts = m->plan.routed_layers > 0;
+	int failed = experts ? convert_view(c, &m->store, e) : convert_finish(c, e);
+	if (!failed && experts) {
+		m->converter = c;
+		return 0;
+	}
+	convert_close(c);
+	plan_free(&m->plan);
+	return failed ? failed : load_store(m, e);
+}
+
+static int convert_to(struct model *m, const char *folder, struct err *e)
+{
+	struct converter *c;
+	struct conversion v = {
+		.directory = m->directory,
+		.folder = folder,
+		.config = &m->config,
+		.recipe = m->engine->recipe,
+		.threads = threads_count(m->engine->threads),
+		.kernels = m->engine->kernels,
+		.stop = &m->quit,
+		.progress = &m->progress,
+		.report = converted,
+		.ctx = m,
+	};
+	v.recipe.norms = (enum norm_type)atomic_load(&m->norms);
+	int failed = checkpoint_fingerprint(m->directory, v.fingerprint, e);
+	if (!failed)
+		failed = make_parents(folder, e);
+	if (!failed)
+		failed = convert_begin(&c, &v, &m->plan, e);
+	if (failed)
+		return failed;
+	memcpy(m->codec_words, convert_codec_words(c), sizeof m->codec_words);
+	return take_conversion(m, c, e);
+}
+
+/* In the first folder that can be written. */
+static int convert(struct model *m, struct err *e)
+{
+	int failed = -EACCES;
+	for (int i = 0; i < 2 && m->folders[i] && (failed == -EACCES || failed == -EROFS); i++) {
+		atomic_store(&m->folder, i);
+		failed = convert_to(m, m->folders[i], e);
+	}
+	return failed;
+}
+
+/* While another process makes the same store, waits until it is complete, or takes it over. */
+int load_by_converting(struct model *m, struct err *e)
+{
+	const struct timespec pause = {.tv_nsec = 200000000};
+	int failed;
+	while ((failed = convert(m, e)) == -EBUSY && !atomic_load(&m->quit)) {
+		atomic_store(&m->waiting, true);
+		nanosleep(&pause, NULL);
+		if (!load_store(m, e)) {
+			failed = 0;
+			break;
+		}
+	}
+	atomic_store(&m->waiting, false);
+	/* -EEXIST: another process was faster, after our last look. */
+	return failed == -EEXIST ? load_store(m, e) : failed;
+}

@@ -1,0 +1,377 @@
+/* A mounted checkpoint: opening, closing, and what can be said of it (model.h). */
+#include "engine/serve/internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A session is at most this long unless asked for: 32 Ki positions are already gigabytes in a large
+ * model. */
+enum { DEFAULT_CONTEXT = 32768 };
+/* No published vocabulary has tokens that average more than this on real text. */
+enum { BYTES_PER_TOKEN = 16, LEAST_PROMPT_BYTES = 64 << 10, MOST_PROMPT_BYTES = 64 << 20 };
+
+bool model_is_directory(const char *directory)
+{
+	char path[4096];
+	int n = snprintf(path, sizeof path, "%s/config.json", directory);
+	return n < (int)sizeof path && !access(path, F_OK);
+}
+
+static uint32_t context_of(const struct config *c, uint32_t asked)
+{
+	uint32_t most = asked ? asked : DEFAULT_CONTEXT;
+	return c->max_positions < most ? c->max_positions : most;
+}
+
+/* What the model will take, before any of it is: the embedding stays on disk. */
+static struct budget_need need_of(const struct plan *p, const struct config *c, uint32_t chunk)
+{
+	/* Of the tokenizer: text, hash table and merges. */
+	enum { BYTES_PER_VOCABULARY_ENTRY = 256 };
+	uint64_t slot = pager_slot_bytes(p->slot_bytes);
+	struct budget_need n = {
+		.bytes = forward_bytes(c, chunk) +
+			 (uint64_t)c->vocabulary * BYTES_PER_VOCABULARY_ENTRY,
+		.least = slot * c->experts_per_token,
+	};
+	for (uint32_t i = 0; i < p->dense_count; i++)
+		if (p->dense[i].id.role != TENSOR_EMBEDDING)
+			n.bytes += format_arranged_bytes(&p->dense[i].shape);
+	return n;
+}
+
+/* Counts parameters and memory, and refuses a budget that could not hold one expert. */
+static int measure(struct model *m, struct err *e)
+{
+	struct plan p;
+	struct engine *g = m->engine;
+	int failed = plan_make(&p, &m->config, &g->recipe, e);
+	if (failed)
+		return failed;
+	m->parameters = p.parameters;
+	m->active_parameters = p.active_parameters;
+	m->need = need_of(&p, &m->config, g->options.chunk);
+	uint64_t asked = engine_budget_asked(g);
+	if (asked && p.slot_bytes > asked)
+		failed = err_set(
+			e, ERANGE,
+			"%s: one expert takes %zu bytes, but the budget is %llu; give more with "
+			"-o budget=",
+			m->name, p.slot_bytes, (unsigned long long)asked);
+	else if (p.slot_bytes > atomic_load(&g->largest_expert))
+		atomic_store(&g->largest_expert, p.slot_bytes);
+	plan_free(&p);
+	return failed;
+}
+
+static int open_files(struct model *m, const char *directory, struct err *e)
+{
+	struct err no_store;
+	m->directory = realpath(directory, NULL);
+	if (!m->directory)
+		return err_sys(e, errno, "%s: cannot be opened", directory);
+	m->name = strrchr(m->directory, '/') + 1;
+	int failed = config_read(&m->config, m->directory, e);
+	if (failed)
+		return failed;
+	m->context = context_of(&m->config, m->engine->options.context);
+	failed = measure(m, e);
+	if (!failed)
+		failed = load_find_folders(m, e);
+	if (failed)
+		return failed;
+	load_store(m, &no_store); /* none yet: it is made when the model is first loaded */
+	return 0;
+}
+
+static void free_model(struct model *m)
+{
+	pthread_cond_destroy(&m->work);
+	pthread_cond_destroy(&m->loaded);
+	pthread_mutex_destroy(&m->notify);
+	pthread_mutex_destroy(&m->lock);
+	pthread_rwlock_destroy(&m->looking);
+	chat_close(m->chat);
+	tokenizer_close(m->tokenizer);
+	store_close(m->store);
+	plan_free(&m->plan);
+	free(m->folders[0]);
+	free(m->folders[1]);
+	free(m->directory);
+	free(m);
+}
+
+int model_open(struct model **out, struct engine *g, const char *directory, struct err *e)
+{
+	struct model *m = calloc(1, sizeof *m);
+	if (!m)
+		return err_set(e, ENOMEM, "out of memory for a model");
+	m->engine = g;
+	pthread_mutex_init(&m->notify, NULL);
+	pthread_mutex_init(&m->lock, NULL);
+	pthread_rwlock_init(&m->looking, NULL);
+	pthread_cond_init(&m->work, NULL);
+	pthread_cond_init(&m->loaded, NULL);
+	int failed = open_files(m, directory, e);
+	if (!failed)
+		failed = generate_start(m, e);
+	if (failed) {
+		free_model(m);
+		return failed;
+	}
+	budgets_add(&g->budgets, &m->need);
+	*out = m;
+	return 0;
+}
+
+void model_close(struct model *m)
+{
+	if (!m)
+		return;
+	generate_stop(m);
+	unload_model(m);
+	budgets_remove(&m->engine->budgets, &m->need);
+	free_model(m);
+}
+
+/* ---- loading ---- */
+
+void model_load(struct model *m)
+{
+	pthread_mutex_lock(&m->lock);
+	m->load_wanted = true;
+	pthread_cond_signal(&m->work);
+	pthread_mutex_unlock(&m->lock);
+}
+
+int model_wait(struct model *m, struct err *e)
+{
+	pthread_mutex_lock(&m->lock);
+	m->load_wanted = true;
+	pthread_cond_signal(&m->work);
+	while (atomic_load(&m->state) != MODEL_READY && m->load_wanted && !atomic_load(&m->quit))
+		pthread_cond_wait(&m->loaded, &m->lock);
+	bool ready = atomic_load(&m->state) == MODEL_READY;
+	if (!ready)
+		*e = m->load_error;
+	pthread_mutex_unlock(&m->lock);
+	return ready ? 0 : -(e->code ? e->code : EIO);
+}
+
+enum model_state model_state(const struct model *m)
+{
+	return (enum model_state)atomic_load(&m->state);
+}
+
+void model_error(const struct model *m, char *text, size_t size)
+{
+	struct model *writable = (struct model *)m; /* to lock it; nothing is changed */
+	pthread_mutex_lock(&writable->lock);
+	(void)snprintf(text, size, "%s", m->load_error.text);
+	pthread_mutex_unlock(&writable->lock);
+}
+
+void model_progress(const struct model *m, struct model_progress *out)
+{
+	uint64_t total = atomic_load(&m->progress.total);
+	bool loading = model_state(m) == MODEL_LOADING;
+	*out = (struct model_progress){
+		.doing = atomic_load(&m->waiting)		      ? "waiting"
+			 : total && atomic_load(&m->progress.stopped) ? "stopped"
+			 : total				      ? "converting"
+			 : loading				      ? "reading"
+								      : "idle",
+		.done = total ? atomic_load(&m->progress.done) : 0,
+		.total = total,
+		.seconds = total ? (double)(now_ns() - atomic_load(&m->progress.started_ns)) * 1e-9
+				 : 0,
+	};
+}
+
+/* ---- facts ---- */
+
+const char *model_name(const struct model *m)
+{
+	return m->name;
+}
+
+const char *model_directory(const struct model *m)
+{
+	return m->directory;
+}
+
+uint64_t model_max_prompt_bytes(const struct model *m)
+{
+	uint64_t bytes = (uint64_t)m->context * BYTES_PER_TOKEN;
+	if (bytes < LEAST_PROMPT_BYTES)
+		return LEAST_PROMPT_BYTES;
+	return bytes < MOST_PROMPT_BYTES ? bytes : MOST_PROMPT_BYTES;
+}
+
+static int print_number(char *text, size_t size, uint64_t number)
+{
+	return snprintf(text, size, "%" PRIu64, number);
+}
+
+static int print_bits(const struct model *m, char *text, size_t size)
+{
+	if (!atomic_load(&m->has_store))
+		return snprintf(text, size, "unknown until converted");
+	const struct plan *p = &m->plan;
+	double bytes = (double)p->dense_bytes + (double)store_experts_bytes(m->store);
+	return snprintf(text, size, "%.2f", bytes * 8 / (double)m->parameters);
+}
+
+static int print_codec(const struct model *m, char *text, size_t size)
+{
+	if (!atomic_load(&m->has_store))
+		return snprintf(text, size, "unknown until converted");
+	const struct plan *p = &m->plan;
+	const char *name = recipe_codec_name(p->recipe.codec), *words = m->codec_words;
+	char share[16] = "";
+	if (p->recipe.codec != CODEC_NONE)
+		(void)snprintf(share, sizeof share, " %.2f",
+			       (double)store_experts_bytes(m->store) /
+				       ((double)p->record_bytes * p->experts * p->routed_layers));
+	return snprintf(text, size, *words ? "%s%s (%s)" : "%s%s", name, share, words);
+}
+
+static int print_progress(const struct model *m, char *text, size_t size)
+{
+	struct model_progress p;
+	model_progress(m, &p);
+	if (atomic_load(&m->waiting))
+		return snprintf(text, size, "waiting for another process that converts it");
+	if (!p.total || !p.done)
+		return snprintf(text, size, "%s", p.doing);
+	if (!strcmp(p.doing, "stopped")) {
+		char why[1024];
+		model_error(m, why, sizeof why);
+		return snprintf(text, size, "stopped at %.0f %%: %s",
+				100 * (double)p.done / (double)p.total, why);
+	}
+	double left = p.seconds / (double)p.done * (double)(p.total - p.done);
+	return snprintf(text, size, "%s %.0f %% %.1f/%.1f MB %.0f s left", p.doing,
+			100 * (double)p.done / (double)p.total, (double)p.done * 1e-6,
+			(double)p.total * 1e-6, left > 0 ? left : 0);
+}
+
+static int print_fact(const struct model *m, enum model_fact fact, char *text, size_t size)
+{
+	static const char *const states[] = {"unloaded", "loading", "ready", "failed"};
+	const struct config *c = &m->config;
+	const uint64_t numbers[FACT_COUNT] = {
+		[FACT_LAYERS] = c->layers,
+		[FACT_HIDDEN_SIZE] = c->hidden_size,
+		[FACT_HEADS] = c->heads,
+		[FACT_KV_HEADS] = c->kv_heads,
+		[FACT_HEAD_DIM] = c->head_dim,
+		[FACT_VOCABULARY] = c->vocabulary,
+		[FACT_EXPERTS] = c->experts,
+		[FACT_EXPERTS_PER_TOKEN] = c->experts_per_token,
+		[FACT_PARAMETERS] = m->parameters,
+		[FACT_ACTIVE_PARAMETERS] = m->active_parameters,
+		[FACT_CONTEXT] = m->context,
+		[FACT_MAX_PROMPT_BYTES] = model_max_prompt_bytes(m),
+	};
+	switch (fact) {
+	case FACT_ARCHITECTURE:
+		return snprintf(text, size, "%s", c->architecture->model_type);
+	case FACT_BITS_PER_WEIGHT:
+		return print_bits(m, text, size);
+	case FACT_RECIPE:
+		return snprintf(text, size, "%s", m->engine->recipe.quant);
+	case FACT_CODEC:
+		return print_codec(m, text, size);
+	case FACT_STORE:
+		return snprintf(text, size, "%s", m->folders[atomic_load(&m->folder)]);
+	case FACT_STATE:
+		return snprintf(text, size, "%s", states[model_state(m)]);
+	case FACT_PROGRESS:
+		return print_progress(m, text, size);
+	case FACT_KERNELS:
+		return snprintf(text, size, "%s", m->engine->kernels->name);
+	default:
+		return print_number(text, size, numbers[fact]);
+	}
+}
+
+int model_fact(const struct model *m, enum model_fact fact, char *text, size_t size)
+{
+	int n = print_fact(m, fact, text, size);
+	return n >= 0 && (size_t)n < size ? 0 : -ENAMETOOLONG;
+}
+
+/* ---- experts ---- */
+
+uint32_t model_layers(const struct model *m)
+{
+	return m->config.layers;
+}
+
+uint32_t model_experts(const struct model *m, uint32_t layer)
+{
+	return config_routed(&m->config, layer) ? m->config.experts : 0;
+}
+
+uint64_t model_expert_bytes(const struct model *m)
+{
+	return atomic_load(&m->has_store) ? m->plan.record_bytes : 0;
+}
+
+void model_expert_inspect(const struct model *m, uint32_t layer, uint32_t expert,
+			  struct pager_expert *out)
+{
+	pthread_rwlock_t *looking = (pthread_rwlock_t *)&m->looking; /* nothing is changed */
+	*out = (struct pager_expert){0};
+	pthread_rwlock_rdlock(looking);
+	if (m->experts)
+		pager_inspect(m->experts, m->plan.routed_of[layer], expert, out);
+	pthread_rwlock_unlock(looking);
+}
+
+int64_t model_expert_read(const struct model *m, uint32_t layer, uint32_t expert, uint64_t offset,
+			  void *buffer, size_t bytes, struct err *e)
+{
+	if (!atomic_load(&m->has_store) || offset >= m->plan.record_bytes)
+		return 0;
+	uint64_t rest = m->plan.record_bytes - offset;
+	size_t want = rest < bytes ? (size_t)rest : bytes;
+	struct err cause;
+	int failed = store_read_expert(m->store, m->plan.routed_of[layer], expert, offset, buffer,
+				       want, &cause);
+	if (failed)
+		return err_set(e, -failed, "expert %u/%u cannot be read: %s", layer, expert,
+			       cause.text);
+	return (int64_t)want;
+}
+
+void model_cache_stats(const struct model *m, struct pager_stats *out)
+{
+	pthread_rwlock_t *looking = (pthread_rwlock_t *)&m->looking; /* nothing is changed */
+	pthread_rwlock_rdlock(looking);
+	if (m->experts) {
+		pager_source_stats(m->experts, out);
+	} else {
+		pager_stats(m->engine->pager, out);
+		*out = (struct pager_stats){.budget = out->budget, .peak = out->peak};
+	}
+	const struct pager_stats *before = &m->experts_before;
+	out->hits += before->hits;
+	out->misses += before->misses;
+	out->evictions += before->evictions;
+	out->bytes_read += before->bytes_read;
+	out->wait_ns += before->wait_ns;
+	pthread_rwlock_unlock(looking);
+}
+
+void model_warming(const struct model *m, uint32_t *done, uint32_t *total)
+{
+	*done = *total = 0;
+	if (model_state(m) == MODEL_READY && m->experts)
+		pager_warming(m->experts, done, total);
+}

@@ -1,0 +1,285 @@
+#include "engine/serve/params.h"
+#include "engine/session.h"
+#include "engine/text/stream.h"
+#include "engine/text/utf8.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum kind { NUMBER, COUNT, SEED, SWITCH, TEXT };
+
+static const struct param {
+	const char *name;
+	enum kind kind;
+	size_t offset; /* in struct params */
+	double least, most;
+	const char *what; /* for messages */
+	bool routed;	  /* no more than the model's experts per token either: 0 in a dense one */
+} table[] = {
+	{"temperature", NUMBER, offsetof(struct params, temperature), 0, 100,
+	 "a number from 0 (always the likeliest token) to 100", false},
+	{"top_k", COUNT, offsetof(struct params, top_k), 0, CONFIG_MAX_VOCABULARY,
+	 "a whole number, 0 for all tokens", false},
+	{"top_p", NUMBER, offsetof(struct params, top_p), 0, 1, "a number from 0 to 1", false},
+	{"min_p", NUMBER, offsetof(struct params, min_p), 0, 1, "a number from 0 to 1", false},
+	{"max_tokens", COUNT, offsetof(struct params, max_tokens), 0, CONFIG_MAX_POSITIONS,
+	 "a whole number, 0 for as many as the context has room for", false},
+	{"seed", SEED, offsetof(struct params, seed), 0, 0x1p64,
+	 "a whole number below 2^64, or the word random", false},
+	{"stop", TEXT, offsetof(struct params, stop), 0, 0, "at most 64 lines of text", false},
+	{"system", TEXT, offsetof(struct params, system), 0, 0, "UTF-8 text without NUL bytes",
+	 false},
+	{"chat", SWITCH, offsetof(struct params, chat), 0, 0, "on or off", false},
+	{"experts_per_token", COUNT, offsetof(struct params, experts_per_token), 0,
+	 CONFIG_MAX_EXPERTS,
+	 "a whole number up to the model's own (info/experts_per_token), 0 for that", true},
+	{"drop_missing", NUMBER, offsetof(struct params, drop_missing), 0, 1,
+	 "a weight from 0 (no expert is dropped) to 1, or 0 in a model without experts", true},
+};
+enum { PARAMS = sizeof table / sizeof *table };
+
+size_t params_count(void)
+{
+	return PARAMS;
+}
+
+const char *params_name(size_t i)
+{
+	return table[i].name;
+}
+
+bool params_is_text(size_t i)
+{
+	return table[i].kind == TEXT;
+}
+
+static void *place(const struct params *p, size_t i)
+{
+	return (char *)p + table[i].offset;
+}
+
+static char **text_of(const struct params *p, size_t i)
+{
+	return place(p, i);
+}
+
+/* ---- writing ---- */
+
+static double most_of(const struct params *p, const struct param *t)
+{
+	return t->routed && p->model_experts < t->most ? p->model_experts : t->most;
+}
+
+static int refuse(const struct param *t, int code, const char *value, struct err *e)
+{
+	return err_set(e, code, "params/%s: \"%.40s\" is not %s", t->name, value, t->what);
+}
+
+static int set_number(struct params *p, size_t i, const char *value, struct err *e)
+{
+	char *end;
+	const struct param *t = &table[i];
+	double number = strtod(value, &end);
+	/* strtod would take spaces, hexadecimal numbers and words as well. */
+	bool decimal = !value[strspn(value, "0123456789.eE+-")];
+	if (end == value || *end || !decimal)
+		return refuse(t, EINVAL, value, e);
+	if (number < t->least || number > most_of(p, t))
+		return refuse(t, ERANGE, value, e);
+	*(double *)place(p, i) = number;
+	return 0;
+}
+
+static int set_count(struct params *p, size_t i, const char *value, struct err *e)
+{
+	char *end;
+	const struct param *t = &table[i];
+	errno = 0;
+	uint64_t number = strtoull(value, &end, 10);
+	if (*value < '0' || *value > '9' || *end)
+		return refuse(t, EINVAL, value, e);
+	if (errno || (double)number > most_of(p, t))
+		return refuse(t, ERANGE, value, e);
+	*(uint64_t *)place(p, i) = number;
+	return 0;
+}
+
+static int set_seed(struct params *p, size_t i, const char *value, struct err *e)
+{
+	bool random = !strcmp(value, "random");
+	int failed = random ? 0 : set_count(p, i, value, e);
+	if (!failed)
+		p->seed_random = random;
+	return failed;
+}
+
+static int set_switch(enum chat_mode *to, const struct param *t, const char *value, struct err *e)
+{
+	if (strcmp(value, "on") != 0 && strcmp(value, "off") != 0)
+		return refuse(t, EINVAL, value, e);
+	*to = strcmp(value, "on") ? CHAT_OFF : CHAT_ON;
+	return 0;
+}
+
+static int set_text(char **to, const struct param *t, const char *value, struct err *e)
+{
+	size_t lines = 1, length = strlen(value), valid = utf8_valid_length(value, length);
+	if (valid < length)
+		return err_set(e, EINVAL, "params/%s: byte %zu is not UTF-8", t->name, valid);
+	for (const char *c = value; *c; c++)
+		lines += *c == '\n';
+	if (!strcmp(t->name, "stop") && lines > STOPS_MAX)
+		return err_set(e, ERANGE, "params/%s: %zu lines are more than the %d that it takes",
+			       t->name, lines, STOPS_MAX);
+	char *copy = strdup(value);
+	if (!copy)
+		return err_set(e, ENOMEM, "params/%s: out of memory", t->name);
+	free(*to);
+	*to = copy;
+	return 0;
+}
+
+static int set_value(struct params *p, size_t i, const char *value, struct err *e)
+{
+	const struct param *t = &table[i];
+	switch (t->kind) {
+	case NUMBER:
+		return set_number(p, i, value, e);
+	case COUNT:
+		return set_count(p, i, value, e);
+	case SEED:
+		return set_seed(p, i, value, e);
+	case SWITCH:
+		return set_switch(place(p, i), t, value, e);
+	case TEXT:
+		return set_text(text_of(p, i), t, value, e);
+	}
+	return -EINVAL;
+}
+
+int params_set(struct params *p, size_t i, const char *value, size_t length, struct err *e)
+{
+	if (length && value[length - 1] == '\n')
+		length--;
+	if (memchr(value, 0, length))
+		return refuse(&table[i], EINVAL, value, e);
+	if (length > PARAMS_MAX_TEXT)
+		return err_set(e, EFBIG, "params/%s: %zu bytes are more than the %d that it takes",
+			       table[i].name, length, PARAMS_MAX_TEXT);
+	char *copy = strndup(value, length);
+	if (!copy)
+		return err_set(e, ENOMEM, "params/%s: out of memory", table[i].name);
+	int result = set_value(p, i, copy, e);
+	free(copy);
+	return result;
+}
+
+/* ---- reading ---- */
+
+enum { NUMBER_SIZE = 40 };
+
+/* The shortest text that reads as the same number: 0.7, not 0.69999999999999996, and with three
+ * digits at least 100, not 1e+02. */
+static const char *print_number(char text[NUMBER_SIZE], double number)
+{
+	for (int digits = 3; digits <= 17; digits++) {
+		(void)snprintf(text, NUMBER_SIZE, "%.*g", digits, number);
+		if (strtod(text, NULL) == number)
+			break;
+	}
+	return text;
+}
+
+static char *number_text(double number)
+{
+	char text[NUMBER_SIZE];
+	return strdup(print_number(text, number));
+}
+
+static char *count_text(uint64_t number)
+{
+	char text[24];
+	(void)snprintf(text, sizeof text, "%" PRIu64, number);
+	return strdup(text);
+}
+
+char *params_get(const struct params *p, size_t i, bool has_chat)
+{
+	switch (table[i].kind) {
+	case NUMBER:
+		return number_text(*(double *)place(p, i));
+	case SEED:
+		return p->seed_random ? strdup("random") : count_text(p->seed);
+	case COUNT:
+		return count_text(*(uint64_t *)place(p, i));
+	case SWITCH:
+		return strdup(p->chat == CHAT_ON || (p->chat == CHAT_UNSET && has_chat) ? "on"
+											: "off");
+	case TEXT:
+		return strdup(*text_of(p, i));
+	}
+	return NULL;
+}
+
+/* ---- whole sets ---- */
+
+int params_copy(struct params *to, const struct params *from, struct err *e)
+{
+	*to = *from;
+	to->system = strdup(from->system);
+	to->stop = strdup(from->stop);
+	if (to->system && to->stop)
+		return 0;
+	params_free(to);
+	return err_set(e, ENOMEM, "out of memory for a session's params");
+}
+
+int params_default(struct params *p, const struct config *c, struct err *e)
+{
+	static char empty[1];
+	const struct params defaults = {
+		.temperature = c->generation.temperature,
+		.top_p = c->generation.top_p,
+		.top_k = c->generation.top_k,
+		.max_tokens = c->generation.max_new_tokens,
+		.seed_random = true,
+		.model_experts = c->experts_per_token,
+		.system = empty,
+		.stop = empty,
+	};
+	return params_copy(p, &defaults, e);
+}
+
+void params_free(struct params *p)
+{
+	free(p->system);
+	free(p->stop);
+	p->system = p->stop = NULL;
+}
+
+/* ---- losses ---- */
+
+struct losses params_losses(const struct params *p)
+{
+	bool fewer = p->experts_per_token < p->model_experts;
+	return (struct losses){
+		.experts_per_token = fewer ? (uint32_t)p->experts_per_token : 0,
+		.drop_missing = (float)p->drop_missing,
+	};
+}
+
+void params_lossy(const struct params *p, char *text, size_t size)
+{
+	struct losses losses = params_losses(p);
+	char fewer[NUMBER_SIZE] = "", drop[2 * NUMBER_SIZE] = "", number[NUMBER_SIZE];
+	if (losses.experts_per_token)
+		(void)snprintf(fewer, sizeof fewer, "experts_per_token=%" PRIu32,
+			       losses.experts_per_token);
+	if (losses.drop_missing > 0)
+		(void)snprintf(drop, sizeof drop, "drop_missing=%s",
+			       print_number(number, p->drop_missing));
+	(void)snprintf(text, size, "%s%s%s", fewer, *fewer && *drop ? " " : "", drop);
+}

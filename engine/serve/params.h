@@ -1,0 +1,47 @@
+/* A session's params: the values under params/ in the tree, by name and as text.
+ *
+ * One table (params.c) holds each value's name, range and place. A value reads back as it would be
+ * written. They are copied when a turn is submitted, so a change takes effect with the next turn.
+ */
+#ifndef MOEFS_ENGINE_SERVE_PARAMS_H
+#define MOEFS_ENGINE_SERVE_PARAMS_H
+
+#include "cache/err.h"
+#include "engine/family/config.h"
+#include "engine/compute/losses.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { PARAMS_MAX_TEXT = 1 << 20 };
+
+struct params {
+	double temperature, top_p, min_p;
+	uint64_t top_k, max_tokens; /* 0: no limit but the vocabulary, the context */
+	uint64_t seed;
+	bool seed_random; /* a new seed for every turn */
+	/* The prompt is a turn of a conversation; else it goes to the model as it stands. Until it
+	 * is set, it is whatever the model is made for. */
+	enum chat_mode { CHAT_UNSET, CHAT_OFF, CHAT_ON } chat;
+	uint64_t experts_per_token; /* 0 or the model's own: no loss */
+	double drop_missing;	    /* 0: no loss */
+	uint32_t model_experts;	    /* per token; 0: the model is dense */
+	char *system;		    /* empty: no system message */
+	char *stop; /* one text per line that ends an answer; \n, \t and \\ are escapes */
+};
+
+/* A model's defaults. -ENOMEM in words. */
+int params_default(struct params *p, const struct config *c, struct err *e);
+int params_copy(struct params *to, const struct params *from, struct err *e);
+void params_free(struct params *p);
+
+int params_set(struct params *p, size_t i, const char *value, size_t length, struct err *e);
+/* malloc'ed; NULL: out of memory. has_chat: what an unset chat means. */
+char *params_get(const struct params *p, size_t i, bool has_chat);
+
+struct losses params_losses(const struct params *p);
+/* The params that lose something: "experts_per_token=2 drop_missing=0.1"; empty if none does. */
+void params_lossy(const struct params *p, char *text, size_t size);
+
+#endif

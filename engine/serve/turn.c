@@ -1,0 +1,337 @@
+/* One turn of a conversation, from the prompt's text to the answer's last byte, in steps. */
+#include "engine/serve/internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- beginning: from text to ids ---- */
+
+static int append_conversation(struct session *s, struct err *e)
+{
+	struct turn *t = &s->turn;
+	const struct chat *c = s->model->chat;
+	int failed = 0;
+	if (*t->params.system)
+		failed = chat_message(c, ROLE_SYSTEM, t->params.system, strlen(t->params.system),
+				      &t->ids, e);
+	t->system_ids = t->ids.count;
+	if (!failed)
+		failed = token_list_append(&t->ids, s->history.ids, s->history.count, e);
+	if (!failed)
+		failed = chat_message(c, ROLE_USER, t->prompt, t->prompt_length, &t->ids, e);
+	if (!failed)
+		failed = chat_answer_begin(c, &t->ids, e);
+	return failed;
+}
+
+static int check_length(const struct session *s, struct err *e)
+{
+	size_t count = s->turn.ids.count;
+	if (!count)
+		return err_set(e, EINVAL, "the prompt has no tokens");
+	if (count < s->model->context)
+		return 0;
+	return err_set(e, EFBIG,
+		       "the prompt is %zu tokens with the conversation before it, but the context "
+		       "holds %u; "
+		       "shorten it, echo reset > ctl, or mount with a larger -o context=",
+		       count, s->model->context);
+}
+
+/* Ids outside the vocabulary would come from a tokenizer that belongs to another model. */
+static int check_ids(const struct session *s, struct err *e)
+{
+	for (size_t i = 0; i < s->turn.ids.count; i++)
+		if (s->turn.ids.ids[i] >= s->model->config.vocabulary)
+			return err_set(e, EINVAL,
+				       "the tokenizer gives token %u, but the model's vocabulary "
+				       "is %u: they do "
+				       "not belong together",
+				       s->turn.ids.ids[i], s->model->config.vocabulary);
+	return 0;
+}
+
+/* What the context already holds of the ids need not be computed again; the last id always is, for
+ * its logits. Nothing stays that was computed by other weights, or with other losses than the
+ * turn's: both are the same for a whole context, so it is all or nothing. */
+static void reuse_context(struct session *s)
+{
+	const struct token_list *have = &s->context.tokens, *want = &s->turn.ids;
+	size_t same = 0;
+	enum norm_type norms = s->model->plan.recipe.norms;
+	if (s->norms == norms && losses_equal(&s->context_losses, &s->turn.losses))
+		while (same < have->count && same + 1 < want->count &&
+		       have->ids[same] == want->ids[same])
+			same++;
+	context_rollback(&s->context, same);
+	s->context_losses = s->turn.losses;
+	s->norms = norms;
+}
+
+static int begin(struct session *s, struct err *e)
+{
+	struct turn *t = &s->turn;
+	const struct model *m = s->model;
+	t->chat = t->params.chat == CHAT_ON || (t->params.chat == CHAT_UNSET && m->chat);
+	if (t->chat && !m->chat)
+		return err_set(e, ENOTSUP,
+			       "%s has no chat format (its tokenizer lacks <|im_start|>); "
+			       "echo off > params/chat",
+			       m->name);
+	int failed =
+		t->chat ? append_conversation(s, e)
+			: tokenizer_encode(m->tokenizer, t->prompt, t->prompt_length, &t->ids, e);
+	if (!failed)
+		failed = check_length(s, e);
+	if (!failed)
+		failed = check_ids(s, e);
+	if (!failed)
+		failed = stream_init(&t->stream, t->params.stop, e);
+	if (failed)
+		return failed;
+	reuse_context(s);
+	t->begun = true;
+	return 0;
+}
+
+/* ---- texts ---- */
+
+void session_log_append(struct session *s, const char *text, size_t n)
+{
+	if (s->log_size + n > s->log_room) {
+		size_t room = 2 * (s->log_size + n);
+		char *log = realloc(s->log, room);
+		if (!log)
+			return;
+		s->log = log;
+		s->log_room = room;
+	}
+	memcpy(s->log + s->log_size, text, n);
+	s->log_size += n;
+}
+
+/* Copies the part of the answer that became readable to the log. Lock held. */
+static void log_answer(struct session *s, uint64_t from)
+{
+	char piece[4096];
+	bool complete;
+	ssize_t n;
+	while ((n = answer_read(s->answer, from, piece, sizeof piece, &complete)) > 0) {
+		session_log_append(s, piece, (size_t)n);
+		from += (uint64_t)n;
+	}
+}
+
+static int give_out(struct session *s, const char *text, size_t n, struct err *e)
+{
+	bool complete;
+	uint64_t before = answer_size(s->answer, &complete);
+	if (!text || answer_append(s->answer, text, n) < 0)
+		return err_set(e, ENOMEM, "out of memory for the answer");
+	pthread_mutex_lock(&s->model->lock);
+	log_answer(s, before);
+	pthread_mutex_unlock(&s->model->lock);
+	return 0;
+}
+
+/* ---- ending ---- */
+
+/* The conversation goes on from what the model saw and said. */
+static void extend_history(struct session *s)
+{
+	struct turn *t = &s->turn;
+	struct err ignored;
+	size_t before = s->history.count;
+	s->history.count = 0; /* ids begins with the same */
+	int failed = token_list_append(&s->history, t->ids.ids + t->system_ids,
+				       t->ids.count - t->system_ids, &ignored);
+	if (!failed)
+		failed = token_list_append(&s->history, t->answer_ids.ids, t->answer_ids.count,
+					   &ignored);
+	if (!failed)
+		failed = chat_answer_end(s->model->chat, &s->history, &ignored);
+	if (failed) /* out of memory: this turn is forgotten, the earlier ones still lie there */
+		s->history.count = before;
+}
+
+void turn_free(struct turn *t)
+{
+	free(t->prompt);
+	params_free(&t->params);
+	token_list_free(&t->ids);
+	token_list_free(&t->answer_ids);
+	stream_free(&t->stream);
+	*t = (struct turn){0};
+}
+
+void turn_end(struct session *s, const char *finish, int failed, const struct err *e)
+{
+	struct turn *t = &s->turn;
+	bool complete;
+	uint64_t before = answer_size(s->answer, &complete);
+	size_t n = 0;
+	const char *rest = t->begun ? stream_flush(&t->stream, &n) : NULL;
+	if (rest && n)
+		answer_append(s->answer, rest, n);
+	if (!failed && t->begun && t->chat)
+		extend_history(s);
+	s->status = failed			? SESSION_ERROR
+		    : strcmp(finish, "stopped") ? SESSION_DONE
+						: SESSION_STOPPED;
+	s->stats.finish = finish;
+	s->error = (struct err){0};
+	if (failed)
+		s->error = *e;
+	turn_free(t);
+	s->working = false;
+	/* Last, since whoever sees the answer complete may submit the next prompt. */
+	answer_finish(s->answer, failed ? -EIO : 0);
+	log_answer(s, before);
+	session_log_append(s, "\n", 1);
+}
+
+/* The same from a step, which does not hold the lock; returns that the turn is over. */
+static bool end_step(struct session *s, const char *finish, int failed, const struct err *e)
+{
+	pthread_mutex_lock(&s->model->lock);
+	if (s->working) /* not ended by session_end meanwhile */
+		turn_end(s, finish, failed, e);
+	pthread_mutex_unlock(&s->model->lock);
+	return false;
+}
+
+static bool fail_step(struct session *s, int failed, const struct err *e)
+{
+	if (failed == -ECANCELED)
+		return end_step(s, "stopped", 0, NULL);
+	return end_step(s, "error", failed, e);
+}
+
+/* ---- computing ---- */
+
+static double seconds_since(uint64_t ns)
+{
+	return (double)(now_ns() - ns) * 1e-9;
+}
+
+static void count_step(struct session *s, uint64_t started, bool prefill)
+{
+	struct pager_stats now;
+	struct session_stats *st = &s->stats;
+	model_cache_stats(s->model, &now);
+	pthread_mutex_lock(&s->model->lock);
+	*(prefill ? &st->prefill_seconds : &st->decode_seconds) += seconds_since(started);
+	st->expert_hits = now.hits - s->turn.before.hits;
+	st->expert_misses = now.misses - s->turn.before.misses;
+	st->bytes_read = now.bytes_read - s->turn.before.bytes_read;
+	double waited = (double)(now.wait_ns - s->turn.before.wait_ns) * 1e-9;
+	if (!prefill)
+		st->decode_wait_seconds += waited - st->wait_seconds;
+	st->wait_seconds = waited;
+	st->context_tokens = s->context.tokens.count;
+	pthread_mutex_unlock(&s->model->lock);
+}
+
+static void count_dropped(struct session *s, uint64_t experts)
+{
+	pthread_mutex_lock(&s->model->lock);
+	s->stats.experts_dropped += experts;
+	pthread_mutex_unlock(&s->model->lock);
+}
+
+static bool is_end_token(const struct model *m, bool chat, uint32_t id)
+{
+	for (uint32_t i = 0; i < m->config.generation.end_count; i++)
+		if (m->config.generation.end_tokens[i] == id)
+			return true;
+	return chat && id == chat_end_token(m->chat);
+}
+
+/* The next token from the last logits; gives its text out. Returns whether the turn goes on. */
+static bool take_token(struct session *s)
+{
+	struct turn *t = &s->turn;
+	struct model *m = s->model;
+	struct err e = {0};
+	size_t n, out;
+	uint32_t id =
+		sampler_draw(&m->sampler, m->forward.logits, &t->sampling, s->context.tokens.count);
+	if (!isfinite(m->forward.logits[id]))
+		return fail_step(s, -EIO,
+				 &(struct err){EIO, "the model computed something that is not a "
+						    "number; its weights are damaged"});
+	pthread_mutex_lock(&m->lock);
+	s->status = SESSION_GENERATING;
+	if (!s->stats.output_tokens++)
+		s->stats.first_token_seconds = seconds_since(t->submitted_ns);
+	pthread_mutex_unlock(&m->lock);
+	if (is_end_token(m, t->chat, id))
+		return end_step(s, "end", 0, NULL);
+	const char *bytes = tokenizer_bytes(m->tokenizer, id, false, &n);
+	const char *text = stream_feed(&t->stream, bytes, n, &out);
+	int failed = token_list_append(&t->answer_ids, &id, 1, &e);
+	if (!failed)
+		failed = give_out(s, text, out, &e);
+	if (failed)
+		return fail_step(s, failed, &e);
+	if (t->stream.stopped)
+		return end_step(s, "stop", 0, NULL);
+	if (t->params.max_tokens && t->answer_ids.count >= t->params.max_tokens)
+		return end_step(s, "length", 0, NULL);
+	if (s->context.tokens.count >= m->context)
+		return end_step(s, "length", 0, NULL);
+	return true;
+}
+
+/* The next tokens to compute: a chunk of the prompt, then each token as it was drawn. */
+static bool compute(struct session *s)
+{
+	struct turn *t = &s->turn;
+	struct forward *f = &s->model->forward;
+	struct err e = {0};
+	size_t done = s->context.tokens.count, left = t->ids.count - done;
+	bool prefill = done < t->ids.count;
+	const uint32_t *tokens =
+		prefill ? t->ids.ids + done : &t->answer_ids.ids[done - t->ids.count];
+	uint32_t n = prefill ? chunk_next(s->model, left) : 1;
+	bool last = !prefill || n == left;
+	uint64_t started = now_ns(), dropped = f->experts_dropped;
+	if (s->norms != s->model->plan.recipe.norms)
+		return fail_step(s, -EIO,
+				 &(struct err){EIO,
+					       "the checkpoint was converted anew, with 32-bit "
+					       "norms, while it answered; ask again"});
+	f->stop = &s->stop;
+	f->losses = t->losses;
+	int failed = forward_run(f, &s->context, tokens, n, last, NULL, &e);
+	count_step(s, started, prefill);
+	count_dropped(s, f->experts_dropped - dropped);
+	if (failed)
+		return fail_step(s, failed, &e);
+	return last ? take_token(s) : true;
+}
+
+static bool begin_step(struct session *s)
+{
+	struct err e = {0};
+	int failed = begin(s, &e);
+	if (failed)
+		return fail_step(s, failed, &e);
+	pthread_mutex_lock(&s->model->lock);
+	model_cache_stats(s->model, &s->turn.before);
+	s->status = SESSION_PROMPTING;
+	s->stats.prompt_tokens = s->turn.ids.count;
+	s->stats.cached_tokens = s->context.tokens.count;
+	pthread_mutex_unlock(&s->model->lock);
+	return true;
+}
+
+bool turn_step(struct session *s)
+{
+	if (atomic_load(&s->stop))
+		return end_step(s, "stopped", 0, NULL);
+	return s->turn.begun ? compute(s) : begin_step(s);
+}

@@ -1,0 +1,356 @@
+#include "engine/source/checkpoint.h"
+#include "cache/io.h"
+#include "engine/text/json.h"
+#include "engine/source/safetensors.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+enum { MAX_SHARDS = 4096, MAX_INDEX_BYTES = 256 << 20, SAMPLES = 16, SAMPLE_BYTES = 4096 };
+
+struct shard {
+	char *path;
+	int fd;
+	uint64_t data_offset, data_bytes;
+};
+
+struct checkpoint {
+	struct shard *shards;
+	uint32_t shard_count;
+	struct tensor_list tensors; /* sorted by name */
+};
+
+/* ---- files ---- */
+
+static char *join(const char *directory, const char *file)
+{
+	char *path;
+	return asprintf(&path, "%s/%s", directory, file) < 0 ? NULL : path;
+}
+
+/* All of [offset, offset + bytes), or -EIO. */
+static int read_exactly(int fd, void *buffer, size_t bytes, uint64_t offset, const char *path,
+			struct err *e)
+{
+	for (size_t done = 0; done < bytes;) {
+		int64_t got = io_pread(fd, (char *)buffer + done, bytes - done, offset + done);
+		if (got == -EINTR)
+			continue;
+		if (got < 0)
+			return err_sys(e, (int)-got, "%s: cannot be read", path);
+		if (!got)
+			return err_set(
+				e, EIO,
+				"%s ends at byte %llu, where there should be %zu more; was it "
+				"changed or cut short?",
+				path, (unsigned long long)offset + done, bytes - done);
+		done += (size_t)got;
+	}
+	return 0;
+}
+
+static int open_regular(const char *path, uint64_t *size, struct err *e)
+{
+	struct stat st;
+	/* O_NONBLOCK: opening a FIFO must not wait for its writer. */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return err_sys(e, errno, "%s: cannot be opened", path);
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+		close(fd);
+		return err_set(e, EINVAL, "%s: not a regular file", path);
+	}
+	*size = (uint64_t)st.st_size;
+	return fd;
+}
+
+/* Reads a shard's header: malloc'ed JSON text of *length bytes. */
+static int read_header(int fd, uint64_t size, const char *path, char **text, size_t *length,
+		       struct err *e)
+{
+	uint8_t head[8];
+	if (size < sizeof head)
+		return err_set(e, EINVAL,
+			       "%s: too short for a safetensors file; is the download complete?",
+			       path);
+	int failed = read_exactly(fd, head, sizeof head, 0, path, e);
+	if (failed)
+		return failed;
+	uint64_t n = 0;
+	for (int i = 8; i-- > 0;)
+		n = n << 8 | head[i];
+	if (n < 2 || n > SAFETENSORS_MAX_HEADER || n > size - sizeof head)
+		return err_set(
+			e, EINVAL,
+			"%s: not a safetensors file, or damaged (it claims a header of %llu bytes)",
+			path, (unsigned long long)n);
+	*text = malloc((size_t)n);
+	if (!*text)
+		return err_set(e, ENOMEM, "%s: out of memory for its header", path);
+	*length = (size_t)n;
+	failed = read_exactly(fd, *text, *length, sizeof head, path, e);
+	if (failed)
+		free(*text);
+	return failed;
+}
+
+/* ---- opening ---- */
+
+static int open_shard(struct checkpoint *c, const char *directory, const char *file, struct err *e)
+{
+	struct shard *s = &c->shards[c->shard_count];
+	char *text = NULL;
+	size_t length = 0;
+	uint64_t size = 0;
+	*s = (struct shard){.fd = -1, .path = join(directory, file)};
+	if (!s->path)
+		return err_set(e, ENOMEM, "out of memory for the name of a file");
+	c->shard_count++;
+	s->fd = open_regular(s->path, &size, e);
+	if (s->fd < 0)
+		return s->fd;
+	int failed = read_header(s->fd, size, s->path, &text, &length, e);
+	if (failed)
+		return failed;
+	s->data_offset = 8 + length;
+	s->data_bytes = size - s->data_offset;
+	failed = safetensors_parse(&c->tensors, text, length, s->data_bytes, c->shard_count - 1,
+				   s->path, e);
+	free(text);
+	return failed;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	const struct checkpoint_tensor *x = a, *y = b;
+	return strcmp(x->name, y->name);
+}
+
+/* Sorts the tensors and checks that no two shards have the same. */
+static int sort_tensors(struct checkpoint *c, struct err *e)
+{
+	struct checkpoint_tensor *t = c->tensors.tensors;
+	if (c->tensors.count)
+		qsort(t, c->tensors.count, sizeof *t, by_name);
+	for (size_t i = 1; i < c->tensors.count; i++)
+		if (!strcmp(t[i - 1].name, t[i].name))
+			return err_set(e, EINVAL, "tensor %s is in %s and in %s", t[i].name,
+				       c->shards[t[i - 1].file].path, c->shards[t[i].file].path);
+	return 0;
+}
+
+/* The shard of that name, opened if it is new. A name that leads elsewhere is refused. */
+static int shard_number(struct checkpoint *c, const char *directory, const char *file,
+			uint32_t *number, struct err *e)
+{
+	if (!*file || strchr(file, '/') || !strcmp(file, "..") || !strcmp(file, "."))
+		return err_set(e, EINVAL,
+			       "%s: the index names a file outside the checkpoint: %.128s",
+			       directory, file);
+	for (*number = 0; *number < c->shard_count; ++*number)
+		if (!strcmp(strrchr(c->shards[*number].path, '/') + 1, file))
+			return 0;
+	if (c->shard_count == MAX_SHARDS)
+		return err_set(e, EINVAL, "%s: more than %d files of tensors", directory,
+			       MAX_SHARDS);
+	return open_shard(c, directory, file, e);
+}
+
+/* Every tensor that the index lists must be in the shard it says; returns how many it lists. */
+static int check_weight_map(struct checkpoint *c, struct json_object *map, const char *directory,
+			    const char *index, size_t *listed, struct err *e)
+{
+	struct json_object_iterator at = json_object_iter_begin(map),
+				    end = json_object_iter_end(map);
+	*listed = 0;
+	for (; !json_object_iter_equal(&at, &end); json_object_iter_next(&at), ++*listed) {
+		const char *file;
+		uint32_t number;
+		int failed = json_as_string(json_object_iter_peek_value(&at),
+					    json_object_iter_peek_name(&at), index, &file, e);
+		if (!failed)
+			failed = shard_number(c, directory, file, &number, e);
+		if (failed)
+			return failed;
+	}
+	int failed = sort_tensors(c, e);
+	if (failed)
+		return failed;
+	for (at = json_object_iter_begin(map); !json_object_iter_equal(&at, &end);
+	     json_object_iter_next(&at)) {
+		const char *name = json_object_iter_peek_name(&at);
+		const char *file = json_object_get_string(json_object_iter_peek_value(&at));
+		const struct checkpoint_tensor *t = checkpoint_find(c, name);
+		if (!t || strcmp(strrchr(c->shards[t->file].path, '/') + 1, file) != 0)
+			return err_set(e, EINVAL,
+				       "%s: tensor %.128s is not in %.128s, where the index has it",
+				       index, name, file);
+	}
+	return 0;
+}
+
+static int open_sharded(struct checkpoint *c, const char *directory, const char *index,
+			struct err *e)
+{
+	struct json_object *json, *map;
+	size_t listed = 0;
+	int failed = json_parse_file(&json, index, MAX_INDEX_BYTES, e);
+	if (failed)
+		return failed;
+	failed = json_get_object(json, "weight_map", index, &map, e);
+	if (!failed)
+		failed = check_weight_map(c, map, directory, index, &listed, e);
+	if (!failed && listed != c->tensors.count)
+		failed = err_set(e, EINVAL, "%s: the shards have %zu tensors, the index lists %zu",
+				 index, c->tensors.count, listed);
+	json_object_put(json);
+	return failed;
+}
+
+int checkpoint_open(struct checkpoint **out, const char *directory, struct err *e)
+{
+	struct checkpoint *c = calloc(1, sizeof *c);
+	char *index = join(directory, "model.safetensors.index.json");
+	int failed;
+	if (c)
+		c->shards = calloc(MAX_SHARDS, sizeof *c->shards);
+	if (!c || !index || !c->shards) {
+		failed = err_set(e, ENOMEM, "out of memory for the checkpoint's list of files");
+	} else if (!access(index, F_OK)) {
+		failed = open_sharded(c, directory, index, e);
+	} else {
+		failed = open_shard(c, directory, "model.safetensors", e);
+		if (!failed)
+			failed = sort_tensors(c, e);
+	}
+	free(index);
+	if (failed)
+		checkpoint_close(c);
+	else
+		*out = c;
+	return failed;
+}
+
+void checkpoint_close(struct checkpoint *c)
+{
+	if (!c)
+		return;
+	for (uint32_t i = 0; i < c->shard_count; i++) {
+		if (c->shards[i].fd >= 0)
+			close(c->shards[i].fd);
+		free(c->shards[i].path);
+	}
+	free(c->shards);
+	tensor_list_free(&c->tensors);
+	free(c);
+}
+
+/* ---- reading ---- */
+
+size_t checkpoint_count(const struct checkpoint *c)
+{
+	return c->tensors.count;
+}
+
+const struct checkpoint_tensor *checkpoint_tensor(const struct checkpoint *c, size_t i)
+{
+	return &c->tensors.tensors[i];
+}
+
+const struct checkpoint_tensor *checkpoint_find(const struct checkpoint *c, const char *name)
+{
+	struct checkpoint_tensor key = {.name = (char *)name};
+	if (!c->tensors.count)
+		return NULL;
+	return bsearch(&key, c->tensors.tensors, c->tensors.count, sizeof key, by_name);
+}
+
+int checkpoint_read(const struct checkpoint *c, const struct checkpoint_tensor *t, uint64_t offset,
+		    void *buffer, size_t bytes, struct err *e)
+{
+	const struct shard *s = &c->shards[t->file];
+	return read_exactly(s->fd, buffer, bytes, s->data_offset + t->offset + offset, s->path, e);
+}
+
+/* ---- the fingerprint ---- */
+
+static int is_of_checkpoint(const struct dirent *d)
+{
+	static const char ending[] = ".safetensors";
+	size_t n = strlen(d->d_name), k = sizeof ending - 1;
+	return !strcmp(d->d_name, "config.json") ||
+	       !strcmp(d->d_name, "model.safetensors.index.json") ||
+	       (n > k && !strcmp(d->d_name + n - k, ending));
+}
+
+/* The whole of a small file; of a large one its size, its head (which for safetensors is all the
+ * names, shapes and places) and evenly spaced samples. */
+static int hash_file(XXH3_state_t *hash, const char *path, struct err *e)
+{
+	enum { WHOLE = 1 << 20 };
+	uint64_t size = 0;
+	int fd = open_regular(path, &size, e);
+	if (fd < 0)
+		return fd;
+	uint8_t *buffer = malloc(WHOLE);
+	int failed = buffer ? 0 : err_set(e, ENOMEM, "out of memory for reading %s", path);
+	size_t head = size < WHOLE ? (size_t)size : WHOLE;
+	XXH3_128bits_update(hash, &size, sizeof size);
+	if (!failed)
+		failed = read_exactly(fd, buffer, head, 0, path, e);
+	if (!failed)
+		XXH3_128bits_update(hash, buffer, head);
+	for (uint64_t i = 0; i < SAMPLES && size > WHOLE && !failed; i++) {
+		failed = read_exactly(fd, buffer, SAMPLE_BYTES,
+				      (size - SAMPLE_BYTES) / SAMPLES * (i + 1), path, e);
+		if (!failed)
+			XXH3_128bits_update(hash, buffer, SAMPLE_BYTES);
+	}
+	free(buffer);
+	close(fd);
+	return failed;
+}
+
+static int hash_files(XXH3_state_t *hash, const char *directory, struct dirent **names, int count,
+		      struct err *e)
+{
+	int failed = 0;
+	for (int i = 0; i < count && !failed; i++) {
+		char *path = join(directory, names[i]->d_name);
+		if (!path)
+			return err_set(e, ENOMEM, "out of memory for the name of a file");
+		XXH3_128bits_update(hash, names[i]->d_name, strlen(names[i]->d_name) + 1);
+		failed = hash_file(hash, path, e);
+		free(path);
+	}
+	return failed;
+}
+
+int checkpoint_fingerprint(const char *directory, uint64_t fingerprint[2], struct err *e)
+{
+	struct dirent **names;
+	int count = scandir(directory, &names, is_of_checkpoint, alphasort);
+	if (count < 0)
+		return err_sys(e, errno, "%s: cannot be listed", directory);
+	XXH3_state_t *hash = XXH3_createState();
+	int failed = hash ? 0 : err_set(e, ENOMEM, "out of memory");
+	if (hash) {
+		XXH3_128bits_reset(hash);
+		failed = hash_files(hash, directory, names, count, e);
+		XXH128_hash_t digest = XXH3_128bits_digest(hash);
+		fingerprint[0] = digest.low64;
+		fingerprint[1] = digest.high64;
+		XXH3_freeState(hash);
+	}
+	for (int i = 0; i < count; i++)
+		free(names[i]);
+	free(names);
+	return failed;
+}

@@ -1,0 +1,206 @@
+#include "engine/source/safetensors.h"
+#include "engine/text/json.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The types of the specification, with their widths; those with a format can be computed with. */
+static const struct type {
+	const char *name;
+	uint32_t bytes;
+	enum format format; /* FORMAT_COUNT: none */
+} types[] = {
+	{"F32", 4, FORMAT_F32},	   {"F16", 2, FORMAT_F16},	 {"BF16", 2, FORMAT_BF16},
+	{"F64", 8, FORMAT_COUNT},  {"I64", 8, FORMAT_COUNT},	 {"I32", 4, FORMAT_COUNT},
+	{"I16", 2, FORMAT_COUNT},  {"I8", 1, FORMAT_COUNT},	 {"U64", 8, FORMAT_COUNT},
+	{"U32", 4, FORMAT_COUNT},  {"U16", 2, FORMAT_COUNT},	 {"U8", 1, FORMAT_COUNT},
+	{"BOOL", 1, FORMAT_COUNT}, {"F8_E4M3", 1, FORMAT_COUNT}, {"F8_E5M2", 1, FORMAT_COUNT},
+};
+
+void tensor_list_free(struct tensor_list *l)
+{
+	for (size_t i = 0; i < l->count; i++)
+		free(l->tensors[i].name);
+	free(l->tensors);
+	*l = (struct tensor_list){0};
+}
+
+static const struct type *find_type(const char *name)
+{
+	for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+		if (!strcmp(types[i].name, name))
+			return &types[i];
+	return NULL;
+}
+
+static int read_type(struct checkpoint_tensor *t, struct json_object *entry, const char *name,
+		     uint32_t *width, struct err *e)
+{
+	const char *text;
+	int failed = json_get_string(entry, "dtype", name, &text, e);
+	if (failed)
+		return failed;
+	const struct type *type = find_type(text);
+	if (!type)
+		return err_set(e, ENOTSUP, "%s: tensor %s is of an unknown type %.32s", name,
+			       t->name, text);
+	strncpy(t->type, type->name, sizeof t->type - 1);
+	t->format = type->format;
+	t->known_type = type->format != FORMAT_COUNT;
+	*width = type->bytes;
+	return 0;
+}
+
+/* Reads the shape; *bytes becomes width times its product. */
+static int read_shape(struct checkpoint_tensor *t, struct json_object *entry, const char *name,
+		      uint64_t *bytes, struct err *e)
+{
+	struct json_object *shape;
+	int failed = json_get_array(entry, "shape", name, &shape, e);
+	if (failed)
+		return failed;
+	size_t dims = json_object_array_length(shape);
+	if (dims > CHECKPOINT_MAX_DIMS)
+		return err_set(e, EINVAL, "%s: tensor %s has %zu dimensions; %d are supported",
+			       name, t->name, dims, CHECKPOINT_MAX_DIMS);
+	for (size_t i = 0; i < dims; i++) {
+		failed = json_as_uint(json_object_array_get_idx(shape, i), "shape", name, 0,
+				      INT64_MAX, &t->shape[i], e);
+		if (failed)
+			return failed;
+		if (__builtin_mul_overflow(*bytes, t->shape[i], bytes) || *bytes > INT64_MAX)
+			return err_set(e, EINVAL, "%s: the shape of tensor %s is absurdly large",
+				       name, t->name);
+	}
+	t->dims = (uint32_t)dims;
+	return 0;
+}
+
+static int read_offsets(struct checkpoint_tensor *t, struct json_object *entry, const char *name,
+			uint64_t bytes, uint64_t data_bytes, struct err *e)
+{
+	struct json_object *offsets;
+	uint64_t end;
+	int failed = json_get_array(entry, "data_offsets", name, &offsets, e);
+	if (failed)
+		return failed;
+	if (json_object_array_length(offsets) != 2)
+		return json_wrong(offsets, "data_offsets", name, "a pair of offsets", e);
+	failed = json_as_uint(json_object_array_get_idx(offsets, 0), "data_offsets", name, 0,
+			      INT64_MAX, &t->offset, e);
+	if (!failed)
+		failed = json_as_uint(json_object_array_get_idx(offsets, 1), "data_offsets", name,
+				      0, INT64_MAX, &end, e);
+	if (failed)
+		return failed;
+	if (end < t->offset || end > data_bytes)
+		return err_set(
+			e, EINVAL,
+			"%s: tensor %s lies outside the file's %llu bytes of data; is the file cut "
+			"short?",
+			name, t->name, (unsigned long long)data_bytes);
+	t->bytes = end - t->offset;
+	if (t->bytes != bytes)
+		return err_set(
+			e, EINVAL, "%s: tensor %s has %llu bytes, but its shape and type need %llu",
+			name, t->name, (unsigned long long)t->bytes, (unsigned long long)bytes);
+	return 0;
+}
+
+static struct checkpoint_tensor *append(struct tensor_list *l, const char *key)
+{
+	if (l->count == l->room) {
+		size_t room = l->room ? 2 * l->room : 64;
+		struct checkpoint_tensor *tensors = realloc(l->tensors, room * sizeof *tensors);
+		if (!tensors)
+			return NULL;
+		l->tensors = tensors;
+		l->room = room;
+	}
+	struct checkpoint_tensor *t = &l->tensors[l->count];
+	*t = (struct checkpoint_tensor){.name = strdup(key)};
+	if (!t->name)
+		return NULL;
+	l->count++;
+	return t;
+}
+
+static int parse_entry(struct tensor_list *l, const char *key, struct json_object *entry,
+		       uint64_t data_bytes, uint32_t file, const char *name, struct err *e)
+{
+	if (strlen(key) > SAFETENSORS_MAX_NAME)
+		return err_set(e, EINVAL, "%s: a tensor's name is longer than %d bytes", name,
+			       SAFETENSORS_MAX_NAME);
+	struct checkpoint_tensor *t = append(l, key);
+	if (!t)
+		return err_set(e, ENOMEM, "%s: out of memory for the list of tensors", name);
+	t->file = file;
+	uint32_t width = 0;
+	int failed = read_type(t, entry, name, &width, e);
+	uint64_t bytes = width;
+	if (!failed)
+		failed = read_shape(t, entry, name, &bytes, e);
+	if (!failed)
+		failed = read_offsets(t, entry, name, bytes, data_bytes, e);
+	return failed;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+	const struct checkpoint_tensor *x = a, *y = b;
+	if (x->offset != y->offset)
+		return x->offset < y->offset ? -1 : 1;
+	return (x->bytes > y->bytes) - (x->bytes < y->bytes); /* empty ones first */
+}
+
+/* Sorts the tensors from `first` on, which are those of one file. */
+static int check_cover(const struct tensor_list *l, size_t first, uint64_t data_bytes,
+		       const char *name, struct err *e)
+{
+	uint64_t next = 0;
+	size_t n = l->count - first;
+	struct checkpoint_tensor *t = n ? l->tensors + first : NULL;
+	if (n)
+		qsort(t, n, sizeof *t, by_offset);
+	for (size_t i = 0; i < n; next += t[i++].bytes)
+		if (t[i].offset != next)
+			return err_set(
+				e, EINVAL, "%s: tensor %s %s; the file is damaged", name, t[i].name,
+				t[i].offset < next ? "overlaps another" : "leaves a gap before it");
+	if (next != data_bytes)
+		return err_set(e, EINVAL,
+			       "%s: %llu bytes of data belong to no tensor; the file is damaged",
+			       name, (unsigned long long)(data_bytes - next));
+	return 0;
+}
+
+static int parse_entries(struct tensor_list *l, struct json_object *json, uint64_t data_bytes,
+			 uint32_t file, const char *name, struct err *e)
+{
+	if (!json_object_is_type(json, json_type_object))
+		return err_set(e, EINVAL, "%s: the header is not a JSON object", name);
+	struct json_object_iterator at = json_object_iter_begin(json),
+				    end = json_object_iter_end(json);
+	int failed = 0;
+	for (; !failed && !json_object_iter_equal(&at, &end); json_object_iter_next(&at)) {
+		const char *key = json_object_iter_peek_name(&at);
+		if (strcmp(key, "__metadata__") != 0)
+			failed = parse_entry(l, key, json_object_iter_peek_value(&at), data_bytes,
+					     file, name, e);
+	}
+	return failed;
+}
+
+int safetensors_parse(struct tensor_list *l, const char *text, size_t length, uint64_t data_bytes,
+		      uint32_t file, const char *name, struct err *e)
+{
+	struct json_object *json;
+	size_t first = l->count;
+	int failed = json_parse_text(&json, text, length, name, e);
+	if (failed)
+		return failed;
+	failed = parse_entries(l, json, data_bytes, file, name, e);
+	json_object_put(json);
+	return failed ? failed : check_cover(l, first, data_bytes, name, e);
+}

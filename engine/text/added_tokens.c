@@ -1,0 +1,214 @@
+/* Tokens that a text spells literally, such as <|im_start|>: looked for before anything else, the
+ * leftmost first and the longest of those that begin at the same place, with the flags' meaning as
+ * in Hugging Face's tokenizers.
+ *
+ * The tokens sorted by text are their own search tree: those that share the prefix read so far are
+ * neighbours, and each further byte narrows the range by binary search. */
+#include "engine/text/tokenizer_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+int added_tokens_append(struct added_tokens *a, const struct added_token *token, struct err *e)
+{
+	if (a->count == a->capacity) {
+		size_t capacity = 2 * a->capacity + 16;
+		struct added_token *items = realloc(a->items, capacity * sizeof *items);
+		if (!items)
+			return err_set(e, ENOMEM, "no memory for added tokens");
+		a->items = items;
+		a->capacity = capacity;
+	}
+	char *text = malloc((size_t)token->length + 1);
+	if (!text)
+		return err_set(e, ENOMEM, "no memory for added tokens");
+	memcpy(text, token->text, token->length);
+	text[token->length] = '\0';
+	a->items[a->count] = *token;
+	a->items[a->count++].text = text;
+	return 0;
+}
+
+static int compare_texts(const char *a, size_t a_n, const char *b, size_t b_n)
+{
+	int order = memcmp(a, b, a_n < b_n ? a_n : b_n);
+	return order ? order : (a_n > b_n) - (a_n < b_n);
+}
+
+static int compare_tokens(const void *a, const void *b)
+{
+	const struct added_token *x = a, *y = b;
+	int order = compare_texts(x->text, x->length, y->text, y->length);
+	return order ? order : (x->id > y->id) - (x->id < y->id);
+}
+
+static bool same_text(const struct added_token *x, const struct added_token *y)
+{
+	return compare_texts(x->text, x->length, y->text, y->length) == 0;
+}
+
+int added_tokens_finish(struct added_tokens *a, const char *name, struct err *e)
+{
+	if (a->count == 0)
+		return 0;
+	qsort(a->items, a->count, sizeof *a->items, compare_tokens);
+	for (size_t i = 1; i < a->count; i++) {
+		const struct added_token *t = &a->items[i], *last = t - 1;
+		if (same_text(t, last) && (!t->normalized || t->id == last->id))
+			return err_set(e, EINVAL, "%s: the added token \"%s\" is there twice", name,
+				       t->text);
+	}
+	size_t kept = 1;
+	for (size_t i = 1; i < a->count; i++) {
+		if (same_text(&a->items[i], &a->items[kept - 1]))
+			free(a->items[i].text);
+		else
+			a->items[kept++] = a->items[i];
+	}
+	a->count = kept;
+	for (size_t i = 0; i < kept; i++)
+		a->first[(uint8_t)a->items[i].text[0]] = true;
+	return 0;
+}
+
+void added_tokens_free(struct added_tokens *a)
+{
+	for (size_t i = 0; i < a->count; i++)
+		free(a->items[i].text);
+	free(a->items);
+	*a = (struct added_tokens){0};
+}
+
+int64_t added_tokens_find(const struct added_tokens *a, const char *text, size_t n)
+{
+	size_t low = 0, high = a->count;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		const struct added_token *t = &a->items[middle];
+		int order = compare_texts(t->text, t->length, text, n);
+		if (order == 0)
+			return t->id;
+		if (order < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return -1;
+}
+
+/* The first token in [low, high) whose byte at `at` is not less than `byte`; all of them share the
+ * bytes before `at`, and one that ends there counts as less than any. */
+static size_t lower_bound(const struct added_tokens *a, size_t low, size_t high, size_t at,
+			  unsigned byte)
+{
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		const struct added_token *t = &a->items[middle];
+		if (t->length <= at || (uint8_t)t->text[at] < byte)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* The longest token that text[n] begins with, or NULL. */
+static const struct added_token *longest_at(const struct added_tokens *a, const char *text,
+					    size_t n)
+{
+	const struct added_token *best = NULL;
+	size_t low = 0, high = a->count;
+	for (size_t at = 0; at < n && low < high; at++) {
+		unsigned byte = (uint8_t)text[at];
+		low = lower_bound(a, low, high, at, byte);
+		high = lower_bound(a, low, high, at, byte + 1);
+		/* The shortest of a range is its first: the prefix itself, if it is a token. */
+		if (low < high && a->items[low].length == at + 1)
+			best = &a->items[low];
+	}
+	return best;
+}
+
+/* White_Space and \w as Unicode (and Rust's regex, Hugging Face's here) define them. */
+static bool is_space(uint32_t c)
+{
+	return (c >= 9 && c <= 13) || c == 0x85 ||
+	       (utf8proc_category((utf8proc_int32_t)c) >= UTF8PROC_CATEGORY_ZS &&
+		utf8proc_category((utf8proc_int32_t)c) <= UTF8PROC_CATEGORY_ZP);
+}
+
+static bool is_word(uint32_t c)
+{
+	switch (utf8proc_category((utf8proc_int32_t)c)) {
+	case UTF8PROC_CATEGORY_LU:
+	case UTF8PROC_CATEGORY_LL:
+	case UTF8PROC_CATEGORY_LT:
+	case UTF8PROC_CATEGORY_LM:
+	case UTF8PROC_CATEGORY_LO:
+	case UTF8PROC_CATEGORY_MN:
+	case UTF8PROC_CATEGORY_MC:
+	case UTF8PROC_CATEGORY_ME:
+	case UTF8PROC_CATEGORY_ND:
+	case UTF8PROC_CATEGORY_NL:
+	case UTF8PROC_CATEGORY_PC:
+		return true;
+	case UTF8PROC_CATEGORY_SO: /* circled and squared letters are alphabetic */
+		return (c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) ||
+		       (c >= 0x1f150 && c <= 0x1f169) || (c >= 0x1f170 && c <= 0x1f189);
+	default:
+		return c == 0x200c || c == 0x200d; /* joiners */
+	}
+}
+
+/* Where the character before text[at] begins; at > 0. */
+static size_t before(const char *text, size_t at)
+{
+	do
+		at--;
+	while (((uint8_t)text[at] & 0xc0) == 0x80);
+	return at;
+}
+
+/* Whether text[start .. end) is not part of a longer word. */
+static bool stands_alone(const char *text, size_t n, size_t start, size_t end)
+{
+	size_t step;
+	if (start > 0 && is_word(utf8_decode(text + before(text, start), &step)))
+		return false;
+	return end == n || !is_word(utf8_decode(text + end, &step));
+}
+
+bool added_tokens_next(const struct added_tokens *a, const char *text, size_t n,
+		       struct added_scan *scan, struct added_hit *hit)
+{
+	const struct added_token *t = NULL;
+	size_t start, end = scan->next, step;
+	for (start = scan->next; start < n; start = end) {
+		t = a->first[(uint8_t)text[start]] ? longest_at(a, text + start, n - start) : NULL;
+		end = start + (t ? t->length : 1);
+		if (t && (!t->single_word || stands_alone(text, n, start, end)))
+			break;
+		t = NULL;
+	}
+	scan->next = end;
+	hit->gap = scan->from;
+	if (!t) {
+		hit->gap_length = n - scan->from;
+		hit->id = -1;
+		scan->from = n;
+		return hit->gap_length > 0;
+	}
+	if (t->lstrip)
+		while (start > scan->from &&
+		       is_space(utf8_decode(text + before(text, start), &step)))
+			start = before(text, start);
+	if (t->rstrip)
+		for (; end < n && is_space(utf8_decode(text + end, &step)); end += step)
+			;
+	hit->gap_length = start > scan->from ? start - scan->from : 0;
+	hit->id = t->id;
+	scan->from = end;
+	return true;
+}

@@ -1,0 +1,115 @@
+/* Normalisation form C (Unicode standard annex 15) from utf8proc's tables.
+ *
+ * utf8proc_map would do it in one call, but it orders combining marks by moving them one place at a
+ * time, and a text may be a megabyte of them. So decomposing and composing are utf8proc's; the
+ * ordering between them is done here. */
+#include "engine/text/tokenizer_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+/* STABLE keeps to the composition exclusions, as every NFC does. */
+static const utf8proc_option_t NFC_OPTIONS =
+	(utf8proc_option_t)(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+
+/* A growing array of characters. */
+struct characters {
+	utf8proc_int32_t *items;
+	size_t count, capacity;
+};
+
+/* Combining classes fit a byte; 0 is a starter, which marks do not pass. */
+static uint8_t combining_class(utf8proc_int32_t character)
+{
+	return (uint8_t)utf8proc_get_property(character)->combining_class;
+}
+
+static int decompose(const char *text, size_t n, struct characters *c)
+{
+	for (size_t i = 0, step; i < n; i += step) {
+		utf8proc_int32_t character = (utf8proc_int32_t)utf8_decode(text + i, &step);
+		/* The longest decomposition has 18 characters, and that is a compatibility one. */
+		if (c->capacity - c->count < 32) {
+			size_t capacity = 2 * c->capacity + n + 64;
+			utf8proc_int32_t *items = realloc(c->items, capacity * sizeof *items);
+			if (!items)
+				return -ENOMEM;
+			c->items = items;
+			c->capacity = capacity;
+		}
+		utf8proc_ssize_t have = utf8proc_decompose_char(character, c->items + c->count, 32,
+								NFC_OPTIONS, NULL);
+		if (have < 0 || have > 32)
+			return -EINVAL;
+		c->count += (size_t)have;
+	}
+	return 0;
+}
+
+/* Sorts marks[n] by combining class, keeping the order among equals; `spare` has room for n. */
+static void sort_marks(utf8proc_int32_t *marks, size_t n, utf8proc_int32_t *spare)
+{
+	size_t begin[257] = {0};
+	for (size_t i = 0; i < n; i++)
+		begin[combining_class(marks[i]) + 1]++;
+	for (size_t k = 1; k < 257; k++)
+		begin[k] += begin[k - 1];
+	for (size_t i = 0; i < n; i++)
+		spare[begin[combining_class(marks[i])]++] = marks[i];
+	memcpy(marks, spare, n * sizeof *marks);
+}
+
+/* Canonical ordering: sorts the runs of marks between starters that are not in order. */
+static int order(struct characters *c)
+{
+	utf8proc_int32_t *spare = NULL;
+	for (size_t i = 0, end; i < c->count; i = end + 1) {
+		bool sorted = true;
+		for (end = i; end < c->count && combining_class(c->items[end]) != 0; end++)
+			if (end > i &&
+			    combining_class(c->items[end - 1]) > combining_class(c->items[end]))
+				sorted = false;
+		if (sorted)
+			continue;
+		if (!spare)
+			spare = malloc(c->count * sizeof *spare);
+		if (!spare)
+			return -ENOMEM;
+		sort_marks(c->items + i, end - i, spare);
+	}
+	free(spare);
+	return 0;
+}
+
+static int compose(struct characters *c, char **out, size_t *out_n)
+{
+	utf8proc_ssize_t count =
+		utf8proc_normalize_utf32(c->items, (utf8proc_ssize_t)c->count, NFC_OPTIONS);
+	if (count < 0)
+		return -EINVAL;
+	char *text = malloc((size_t)count * 4 + 1);
+	if (!text)
+		return -ENOMEM;
+	*out_n = 0;
+	for (utf8proc_ssize_t i = 0; i < count; i++)
+		*out_n += utf8_encode((uint32_t)c->items[i], text + *out_n);
+	*out = text;
+	return 0;
+}
+
+int normalize_nfc(const char *text, size_t n, char **out, size_t *out_n, struct err *e)
+{
+	struct characters c = {0};
+	int rc = decompose(text, n, &c);
+	if (rc == 0)
+		rc = order(&c);
+	if (rc == 0)
+		rc = compose(&c, out, out_n);
+	free(c.items);
+	if (rc < 0)
+		return err_set(e, -rc, "a text of %zu bytes could not be normalised%s", n,
+			       rc == -ENOMEM ? ": no memory" : "");
+	return 0;
+}

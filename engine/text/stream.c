@@ -1,0 +1,137 @@
+#include "engine/text/stream.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- stop texts ---- */
+
+/* Unescapes one line in place; returns its length. */
+static size_t unescape(char *line)
+{
+	static const char escapes[] = "n\nt\tr\r\\\\";
+	char *to = line;
+	for (const char *from = line; *from; from++) {
+		const char *found = NULL;
+		if (*from == '\\' && from[1])
+			for (const char *x = escapes; *x && !found; x += 2)
+				if (*x == from[1])
+					found = x;
+		*to++ = found ? found[1] : *from;
+		from += found != NULL;
+	}
+	*to = 0;
+	return (size_t)(to - line);
+}
+
+char *stops_parse(const char *lines, const char *stops[STOPS_MAX], size_t lengths[STOPS_MAX],
+		  size_t *count)
+{
+	char *buffer = strdup(lines), *rest = buffer, *line;
+	*count = 0;
+	while (rest && (line = strsep(&rest, "\n")) && *count < STOPS_MAX) {
+		size_t length = unescape(line);
+		if (!length)
+			continue;
+		stops[*count] = line;
+		lengths[(*count)++] = length;
+	}
+	return buffer;
+}
+
+int stream_init(struct stream *s, const char *stops, struct err *e)
+{
+	*s = (struct stream){0};
+	s->stop_buffer = stops_parse(stops, s->stops, s->stop_lengths, &s->stop_count);
+	if (!s->stop_buffer)
+		return err_set(e, ENOMEM, "out of memory for the stop texts");
+	return 0;
+}
+
+void stream_free(struct stream *s)
+{
+	free(s->stop_buffer);
+	free(s->pending);
+	*s = (struct stream){0};
+}
+
+static bool reserve(struct stream *s, size_t n)
+{
+	if (s->pending_size + n <= s->pending_room)
+		return true;
+	size_t room = 2 * (s->pending_size + n);
+	char *pending = realloc(s->pending, room);
+	if (!pending)
+		return false;
+	s->pending = pending;
+	s->pending_room = room;
+	return true;
+}
+
+/* Where the earliest stop text begins in the pending text, or its size if there is none. */
+static size_t find_stop(const struct stream *s)
+{
+	size_t first = s->pending_size;
+	for (size_t i = 0; i < s->stop_count; i++) {
+		const char *found =
+			memmem(s->pending, s->pending_size, s->stops[i], s->stop_lengths[i]);
+		if (found && (size_t)(found - s->pending) < first)
+			first = (size_t)(found - s->pending);
+	}
+	return first;
+}
+
+/* How many bytes at the end may be the beginning of a stop text. */
+static size_t undecided(const struct stream *s)
+{
+	size_t most = 0;
+	for (size_t i = 0; i < s->stop_count; i++) {
+		size_t n = s->stop_lengths[i] - 1;
+		if (n > s->pending_size)
+			n = s->pending_size;
+		while (n > most && memcmp(s->pending + s->pending_size - n, s->stops[i], n) != 0)
+			n--;
+		if (n > most)
+			most = n;
+	}
+	return most;
+}
+
+/* What the last call gave out stayed in place until now. */
+static void drop_given(struct stream *s)
+{
+	s->pending_size -= s->given;
+	if (s->pending_size)
+		memmove(s->pending, s->pending + s->given, s->pending_size);
+	s->given = 0;
+}
+
+const char *stream_feed(struct stream *s, const char *bytes, size_t n, size_t *length)
+{
+	drop_given(s);
+	*length = 0;
+	if (s->stopped)
+		return "";
+	if (!reserve(s, n + sizeof s->hold.bytes))
+		return NULL;
+	s->pending_size += utf8_hold_feed(&s->hold, bytes, n, s->pending + s->pending_size);
+	size_t stop = find_stop(s);
+	s->stopped = stop < s->pending_size;
+	s->given = s->stopped ? stop : s->pending_size - undecided(s);
+	*length = s->given;
+	return s->pending;
+}
+
+const char *stream_flush(struct stream *s, size_t *length)
+{
+	drop_given(s);
+	*length = 0;
+	if (s->stopped)
+		return "";
+	if (!reserve(s, sizeof s->hold.bytes))
+		return NULL;
+	s->pending_size += utf8_hold_flush(&s->hold, s->pending + s->pending_size);
+	s->given = s->pending_size;
+	*length = s->given;
+	return s->pending;
+}

@@ -1,0 +1,214 @@
+/* The public face of tokenizers, and the way of a text through their parts. */
+#include "engine/text/tokenizer_internal.h"
+
+#include "engine/text/json.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- opening --- */
+
+void tokenizer_close(struct tokenizer *t)
+{
+	if (!t)
+		return;
+	vocabulary_free(&t->vocabulary);
+	merges_free(&t->merges);
+	splitter_free(&t->splitter);
+	added_tokens_free(&t->literal);
+	added_tokens_free(&t->normalized);
+	free(t);
+}
+
+int tokenizer_open_text(struct tokenizer **out, const char *text, size_t n, const char *name,
+			struct err *e)
+{
+	struct tokenizer *t = calloc(1, sizeof *t);
+	if (!t)
+		return err_set(e, ENOMEM, "%s: no memory for a tokenizer", name);
+	int rc = tokenizer_read_json(t, text, n, name, e);
+	if (rc < 0) {
+		tokenizer_close(t);
+		return rc;
+	}
+	*out = t;
+	return 0;
+}
+
+static int open_gpt2(struct tokenizer **out, const char *directory, struct err *e)
+{
+	struct tokenizer *t = calloc(1, sizeof *t);
+	if (!t)
+		return err_set(e, ENOMEM, "%s: no memory for a tokenizer", directory);
+	int rc = tokenizer_read_gpt2(t, directory, e);
+	if (rc < 0) {
+		tokenizer_close(t);
+		return rc;
+	}
+	*out = t;
+	return 0;
+}
+
+int tokenizer_open(struct tokenizer **out, const char *directory, struct err *e)
+{
+	char *path;
+	if (asprintf(&path, "%s/tokenizer.json", directory) < 0)
+		return err_set(e, ENOMEM, "%s: no memory for a path", directory);
+	char *text = NULL;
+	size_t n = 0;
+	struct err own = {0}; /* not to leave an error behind where the other layout opens */
+	int rc = read_whole_file(&text, &n, path, TOKENIZER_FILE_MAX, &own);
+	if (rc == 0)
+		rc = tokenizer_open_text(out, text, n, path, e);
+	else if (rc == -ENOENT)
+		rc = open_gpt2(out, directory, e);
+	else
+		rc = err_set(e, own.code, "%s", own.text);
+	free(text);
+	free(path);
+	return rc;
+}
+
+/* --- tokens --- */
+
+uint32_t tokenizer_size(const struct tokenizer *t)
+{
+	return t->vocabulary.size;
+}
+
+int64_t tokenizer_find(const struct tokenizer *t, const char *text)
+{
+	size_t n = strlen(text);
+	int64_t id = added_tokens_find(&t->literal, text, n);
+	if (id < 0)
+		id = added_tokens_find(&t->normalized, text, n);
+	return id >= 0 ? id : vocabulary_find(&t->vocabulary, text, n);
+}
+
+const char *tokenizer_bytes(const struct tokenizer *t, uint32_t id, bool special, size_t *length)
+{
+	*length = 0;
+	if (id >= t->vocabulary.size)
+		return "";
+	const struct token *token = &t->vocabulary.tokens[id];
+	if (!token->known || (token->special && !special))
+		return "";
+	*length = token->length;
+	return t->vocabulary.bytes + token->offset;
+}
+
+int token_list_append(struct token_list *l, const uint32_t *ids, size_t n, struct err *e)
+{
+	if (n > l->capacity - l->count) {
+		size_t capacity = 2 * l->capacity + n + 16;
+		uint32_t *larger = reallocarray(l->ids, capacity, sizeof *larger);
+		if (!larger)
+			return err_set(e, ENOMEM, "no memory for a list of %zu tokens", capacity);
+		l->ids = larger;
+		l->capacity = capacity;
+	}
+	if (n > 0)
+		memcpy(l->ids + l->count, ids, n * sizeof *ids);
+	l->count += n;
+	return 0;
+}
+
+void token_list_free(struct token_list *l)
+{
+	free(l->ids);
+	*l = (struct token_list){0};
+}
+
+/* --- encoding --- */
+
+/* What one call needs beside the tokenizer, which other threads are using. */
+struct encoder {
+	const struct tokenizer *t;
+	struct split_work *split;
+	struct bpe_work *bpe;
+	struct token_list *ids;
+};
+
+static int encode_word(void *context, const char *word, size_t n, struct err *e)
+{
+	struct encoder *c = context;
+	int64_t whole = c->t->ignore_merges ? vocabulary_find(&c->t->vocabulary, word, n) : -1;
+	if (whole < 0)
+		return bpe_encode(&c->t->vocabulary, &c->t->merges, c->bpe, word, n, c->ids, e);
+	uint32_t id = (uint32_t)whole;
+	return token_list_append(c->ids, &id, 1, e);
+}
+
+/* Text without added tokens, normalised. */
+static int encode_words(struct encoder *c, const char *text, size_t n, struct err *e)
+{
+	return splitter_run(&c->t->splitter, c->split, text, n, encode_word, c, e);
+}
+
+/* Cuts out added tokens; what lies between them goes to `rest`. */
+static int encode_around(struct encoder *c, const struct added_tokens *added, const char *text,
+			 size_t n,
+			 int (*rest)(struct encoder *c, const char *text, size_t n, struct err *e),
+			 struct err *e)
+{
+	struct added_scan scan = {0};
+	struct added_hit hit;
+	while (added_tokens_next(added, text, n, &scan, &hit)) {
+		int rc = hit.gap_length > 0 ? rest(c, text + hit.gap, hit.gap_length, e) : 0;
+		if (rc == 0 && hit.id >= 0) {
+			uint32_t id = (uint32_t)hit.id;
+			rc = token_list_append(c->ids, &id, 1, e);
+		}
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+static bool is_ascii(const char *text, size_t n)
+{
+	unsigned char all = 0;
+	for (size_t i = 0; i < n; i++)
+		all |= (unsigned char)text[i];
+	return all < 0x80;
+}
+
+/* Text without literal added tokens, as it was written. */
+static int encode_raw(struct encoder *c, const char *text, size_t n, struct err *e)
+{
+	char *composed = NULL;
+	if (c->t->nfc && !is_ascii(text, n)) {
+		int rc = normalize_nfc(text, n, &composed, &n, e);
+		if (rc < 0)
+			return rc;
+		text = composed;
+	}
+	int rc = encode_around(c, &c->t->normalized, text, n, encode_words, e);
+	free(composed);
+	return rc;
+}
+
+int tokenizer_encode(const struct tokenizer *t, const char *text, size_t length,
+		     struct token_list *ids, struct err *e)
+{
+	if (length > TEXT_BYTES_MAX)
+		return err_set(e, EFBIG,
+			       "a text of %zu bytes is more than the tokenizer takes (%d)", length,
+			       TEXT_BYTES_MAX);
+	int rc = utf8_check(text, length, e);
+	if (rc < 0)
+		return rc;
+	size_t count = ids->count;
+	struct encoder c = {t, split_work_new(), bpe_work_new(), ids};
+	if (c.split && c.bpe)
+		rc = encode_around(&c, &t->literal, text, length, encode_raw, e);
+	else
+		rc = err_set(e, ENOMEM, "no memory to tokenize a text of %zu bytes", length);
+	split_work_free(c.split);
+	bpe_work_free(c.bpe);
+	if (rc < 0)
+		ids->count = count; /* all of the text or none of it */
+	return rc;
+}

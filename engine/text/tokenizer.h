@@ -1,0 +1,63 @@
+/* Byte-level BPE tokenizers as published with checkpoints.
+ *
+ * Reads tokenizer.json (Hugging Face tokenizers), or vocab.json + merges.txt (GPT-2's layout) with
+ * added_tokens.json or tokenizer_config.json beside them. Sennrich et al. 2016; Radford et al.
+ * 2019. Pipeline: added tokens are cut out of the text; the rest is normalised (NFC where the file
+ * says so), split by the file's patterns (PCRE2), mapped byte by byte and merged in order of rank.
+ * A part of the file that this reader does not know is an error that names it: a tokenizer that is
+ * nearly right is wrong. Files are hostile: every size and id is checked.
+ *
+ * A tokenizer is immutable once opened; any number of threads may use one at once.
+ */
+#ifndef MOEFS_ENGINE_TEXT_TOKENIZER_H
+#define MOEFS_ENGINE_TEXT_TOKENIZER_H
+
+#include "cache/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct tokenizer;
+
+/* Opens the tokenizer of a checkpoint's directory: tokenizer.json where there is one, else
+ * vocab.json, merges.txt and tokenizer_config.json, whose class says how text is split. -ENOENT: no
+ * tokenizer files; -ENOTSUP: one that needs what this reader does not know; -EINVAL: files that are
+ * wrong. */
+int tokenizer_open(struct tokenizer **out, const char *directory, struct err *e);
+void tokenizer_close(struct tokenizer *t);
+
+/* One more than the largest id. */
+uint32_t tokenizer_size(const struct tokenizer *t);
+/* Id of a token by its text (added tokens included), or -1. The text is what the token stands for:
+ * " the", not the vocabulary's "Ġthe". */
+int64_t tokenizer_find(const struct tokenizer *t, const char *text);
+
+struct token_list { /* zero-initialise; freed by token_list_free */
+	uint32_t *ids;
+	size_t count, capacity;
+};
+int token_list_append(struct token_list *l, const uint32_t *ids, size_t n, struct err *e);
+void token_list_free(struct token_list *l);
+
+/* Appends the ids of text[length] (UTF-8, may hold NULs). Added tokens spelled in the text become
+ * their ids, as in Hugging Face's encode. -EILSEQ: invalid UTF-8, naming the byte offset. */
+int tokenizer_encode(const struct tokenizer *t, const char *text, size_t length,
+		     struct token_list *ids, struct err *e);
+
+/* The bytes of one token, for streaming: pointer into the tokenizer, *length set. Special tokens
+ * (those marked special) give length 0 unless `special` is set. An unknown id gives length 0. */
+const char *tokenizer_bytes(const struct tokenizer *t, uint32_t id, bool special, size_t *length);
+
+/* Streaming UTF-8: holds back the bytes of a character until it is whole. Bytes that can never
+ * become a character pass as they are. */
+struct utf8_hold {
+	uint8_t bytes[4];
+	uint32_t count;
+};
+/* Feeds n bytes; writes at most n + 3 bytes to out, returns how many. */
+size_t utf8_hold_feed(struct utf8_hold *h, const char *bytes, size_t n, char *out);
+/* At the end of the text: what is still held, at most 3 bytes. */
+size_t utf8_hold_flush(struct utf8_hold *h, char *out);
+
+#endif

@@ -1,0 +1,173 @@
+/* Building a tokenizer from what the readers of its two file layouts found: vocabulary, merges and
+ * added tokens, with the checks that both need. */
+#include "engine/text/tokenizer_internal.h"
+
+#include "engine/text/json.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Raises *largest to the largest id of the vocabulary. */
+static int largest_spelled(struct json_object *vocab, uint64_t *largest, const char *name,
+			   struct err *e)
+{
+	json_object_object_foreach(vocab, spelling, value)
+	{
+		uint64_t id;
+		int rc = json_as_uint(value, spelling, name, 0, TOKEN_ID_MAX, &id, e);
+		if (rc < 0)
+			return rc;
+		if (id > *largest)
+			*largest = id;
+	}
+	return 0;
+}
+
+/* Raises *largest to the largest id of the added tokens. */
+static int largest_added(struct json_object *added, uint64_t *largest, const char *name,
+			 struct err *e)
+{
+	size_t n = added ? json_object_array_length(added) : 0;
+	for (size_t i = 0; i < n; i++) {
+		uint64_t id;
+		int rc = json_get_uint(json_object_array_get_idx(added, i), "id", name, 0,
+				       TOKEN_ID_MAX, &id, e);
+		if (rc < 0)
+			return rc;
+		if (id > *largest)
+			*largest = id;
+	}
+	return 0;
+}
+
+int tokenizer_add_vocabulary(struct tokenizer *t, struct json_object *vocab,
+			     struct json_object *added, const char *name, struct err *e)
+{
+	if (json_object_object_length(vocab) == 0)
+		return err_set(e, EINVAL, "%s: the vocabulary is empty", name);
+	uint64_t largest = 0;
+	int rc = largest_spelled(vocab, &largest, name, e);
+	if (rc == 0)
+		rc = largest_added(added, &largest, name, e);
+	if (rc == 0)
+		rc = vocabulary_init(&t->vocabulary, (uint32_t)largest + 1,
+				     (size_t)json_object_object_length(vocab), e);
+	if (rc < 0)
+		return rc;
+	json_object_object_foreach(vocab, spelling, value)
+	{
+		uint32_t id = (uint32_t)json_object_get_uint64(value);
+		rc = vocabulary_add(&t->vocabulary, id, spelling, strlen(spelling), name, e);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+int tokenizer_add_merge(struct tokenizer *t, const char *left, size_t left_n, const char *right,
+			size_t right_n, uint32_t rank, const char *name, struct err *e)
+{
+	const struct vocabulary *v = &t->vocabulary;
+	char bytes[MERGE_BYTES_MAX];
+	if (left_n == 0 || right_n == 0 || left_n > sizeof bytes / 2 || right_n > sizeof bytes / 2)
+		return err_set(e, EINVAL, "%s: merge %u: a part of %zu bytes; must be 1 to %zu",
+			       name, rank, left_n && left_n <= sizeof bytes / 2 ? right_n : left_n,
+			       sizeof bytes / 2);
+	size_t left_bytes = 0, right_bytes = 0;
+	int64_t left_id = vocabulary_find_spelling(v, left, left_n, bytes, &left_bytes);
+	int64_t right_id = -1, product = -1;
+	if (left_id >= 0)
+		right_id = vocabulary_find_spelling(v, right, right_n, bytes + left_bytes,
+						    &right_bytes);
+	if (right_id >= 0)
+		product = vocabulary_find(v, bytes, left_bytes + right_bytes);
+	if (product < 0)
+		return err_set(e, EINVAL, "%s: merge %u, \"%.*s\" with \"%.*s\": %s is not a token",
+			       name, rank, (int)left_n, left, (int)right_n, right,
+			       left_id < 0    ? "the first"
+			       : right_id < 0 ? "the second"
+					      : "the product");
+	merges_add(&t->merges,
+		   (struct merge){(uint32_t)left_id, (uint32_t)right_id, (uint32_t)product, rank});
+	return 0;
+}
+
+int tokenizer_add_merge_line(struct tokenizer *t, const char *line, size_t n, uint32_t rank,
+			     const char *name, struct err *e)
+{
+	const char *space = memchr(line, ' ', n);
+	size_t left = space ? (size_t)(space - line) : n;
+	if (!space || memchr(space + 1, ' ', n - left - 1))
+		return err_set(e, EINVAL,
+			       "%s: merge %u must be two tokens and a space, not \"%.*s\"", name,
+			       rank, n < 80 ? (int)n : 80, line);
+	return tokenizer_add_merge(t, line, left, space + 1, n - left - 1, rank, name, e);
+}
+
+/* The flags of an added token; by default only what is not special is normalised. */
+static int read_flags(struct json_object *object, struct added_token *token, bool *special,
+		      const char *name, struct err *e)
+{
+	int rc = json_get_bool_or(object, "special", name, false, special, e);
+	if (rc == 0)
+		rc = json_get_bool_or(object, "single_word", name, false, &token->single_word, e);
+	if (rc == 0)
+		rc = json_get_bool_or(object, "lstrip", name, false, &token->lstrip, e);
+	if (rc == 0)
+		rc = json_get_bool_or(object, "rstrip", name, false, &token->rstrip, e);
+	if (rc == 0)
+		rc = json_get_bool_or(object, "normalized", name, !*special, &token->normalized, e);
+	return rc;
+}
+
+/* A normalised token is looked for by its normalised text, and so among those of its kind. */
+static int look_for(struct tokenizer *t, struct added_token *token, struct err *e)
+{
+	if (!token->normalized || !t->nfc)
+		return added_tokens_append(token->normalized ? &t->normalized : &t->literal, token,
+					   e);
+	struct added_token composed = *token;
+	size_t n;
+	int rc = normalize_nfc(token->text, token->length, &composed.text, &n, e);
+	if (rc < 0)
+		return rc;
+	composed.length = (uint32_t)n;
+	rc = added_tokens_append(&t->normalized, &composed, e);
+	free(composed.text);
+	return rc;
+}
+
+static int add_token(struct tokenizer *t, struct json_object *object, const char *name,
+		     struct err *e)
+{
+	struct added_token token = {0};
+	bool special = false;
+	const char *content = NULL;
+	int rc = json_get_string(object, "content", name, &content, e);
+	if (rc == 0)
+		rc = read_flags(object, &token, &special, name, e);
+	if (rc < 0)
+		return rc;
+	size_t n = strlen(content);
+	if (n == 0 || n > ADDED_TOKEN_BYTES_MAX)
+		return err_set(e, EINVAL, "%s: an added token of %zu bytes; must be 1 to %d", name,
+			       n, ADDED_TOKEN_BYTES_MAX);
+	token.id = (uint32_t)json_object_get_uint64(json_object_object_get(object, "id"));
+	token.text = (char *)content;
+	token.length = (uint32_t)n;
+	rc = vocabulary_add_literal(&t->vocabulary, token.id, content, n, special, name, e);
+	return rc < 0 ? rc : look_for(t, &token, e);
+}
+
+int tokenizer_add_tokens(struct tokenizer *t, struct json_object *added, const char *name,
+			 struct err *e)
+{
+	size_t n = added ? json_object_array_length(added) : 0;
+	int rc = 0;
+	for (size_t i = 0; rc == 0 && i < n; i++)
+		rc = add_token(t, json_object_array_get_idx(added, i), name, e);
+	if (rc == 0)
+		rc = added_tokens_finish(&t->literal, name, e);
+	return rc < 0 ? rc : added_tokens_finish(&t->normalized, name, e);
+}

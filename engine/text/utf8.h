@@ -1,0 +1,23 @@
+/* UTF-8: is it valid, and one character at a time. Well-formed is what table 3-7 of the Unicode
+ * standard says: no overlong forms, no surrogates, nothing beyond U+10FFFF. The hold that streaming
+ * needs is declared in tokenizer.h.
+ */
+#ifndef MOEFS_ENGINE_TEXT_UTF8_H
+#define MOEFS_ENGINE_TEXT_UTF8_H
+
+#include "cache/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Length of the longest valid prefix of text[n]: n where all of it is UTF-8. */
+size_t utf8_valid_length(const char *text, size_t n);
+/* The same as an answer for people: 0, or -EILSEQ and a sentence with the offset. */
+int utf8_check(const char *text, size_t n, struct err *e);
+
+/* The character that s begins with, and the bytes that it takes; s is valid UTF-8, not empty. */
+uint32_t utf8_decode(const char *s, size_t *length);
+/* Writes a character (at most U+10FFFF), 1 to 4 bytes; returns how many. */
+size_t utf8_encode(uint32_t character, char *out);
+
+#endif

@@ -1,0 +1,160 @@
+/* Tokens by id and by bytes. A token's bytes are worked out once, when the file is read, so that
+ * decoding is an array access. What merges may be made of is bpe.c's. */
+#include "engine/text/tokenizer_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <xxhash.h>
+
+enum { SLOT_EMPTY = UINT32_MAX };
+
+/* The byte that a character of the alphabet spells, or -1. Bytes that are not printable in Latin-1
+ * (0..32, 127..160, 173) were numbered from U+0100 on, in order. */
+static int byte_of(uint32_t character)
+{
+	if (character >= 256) {
+		uint32_t k = character - 256;
+		return k < 33 ? (int)k : k < 67 ? (int)(k - 33 + 127) : k == 67 ? 173 : -1;
+	}
+	bool printable =
+		(character > 32 && character < 127) || (character > 160 && character != 173);
+	return printable ? (int)character : -1;
+}
+
+/* Writes the bytes that spelling[n] stands for, at most n; false where it is not all alphabet. */
+static bool spelled_bytes(const char *spelling, size_t n, char *bytes, size_t *length)
+{
+	*length = 0;
+	for (size_t i = 0, step; i < n; i += step) {
+		int byte = byte_of(utf8_decode(spelling + i, &step));
+		if (byte < 0)
+			return false;
+		bytes[(*length)++] = (char)byte;
+	}
+	return true;
+}
+
+int vocabulary_init(struct vocabulary *v, uint32_t size, size_t count, struct err *e)
+{
+	v->size = size;
+	for (v->slot_count = 16; v->slot_count < count + count / 2;)
+		v->slot_count *= 2;
+	v->tokens = calloc(size ? size : 1, sizeof *v->tokens);
+	v->slots = malloc(v->slot_count * sizeof *v->slots);
+	if (!v->tokens || !v->slots)
+		return err_set(e, ENOMEM, "no memory for a vocabulary of %u tokens", size);
+	for (size_t i = 0; i < v->slot_count; i++)
+		v->slots[i] = SLOT_EMPTY;
+	for (int i = 0; i < 256; i++)
+		v->byte_id[i] = -1;
+	if (getrandom(&v->seed, sizeof v->seed, 0) != (ssize_t)sizeof v->seed)
+		return err_sys(e, errno, "no random numbers for the vocabulary's hash table");
+	return 0;
+}
+
+void vocabulary_free(struct vocabulary *v)
+{
+	free(v->tokens);
+	free(v->bytes);
+	free(v->slots);
+	*v = (struct vocabulary){0};
+}
+
+/* Room for n more bytes. */
+static int reserve_bytes(struct vocabulary *v, size_t n, struct err *e)
+{
+	size_t wanted = v->bytes_used + n;
+	if (v->bytes && wanted <= v->bytes_capacity)
+		return 0;
+	if (wanted > UINT32_MAX)
+		return err_set(e, EFBIG, "the texts of the vocabulary take more than 4 GiB");
+	size_t capacity = 2 * wanted + 4096;
+	char *bytes = realloc(v->bytes, capacity);
+	if (!bytes)
+		return err_set(e, ENOMEM, "no memory for the texts of the vocabulary");
+	v->bytes = bytes;
+	v->bytes_capacity = capacity;
+	return 0;
+}
+
+/* The slot that holds the token with these bytes, or the free one where it would go. */
+static size_t slot_of(const struct vocabulary *v, const char *bytes, size_t n)
+{
+	size_t mask = v->slot_count - 1;
+	size_t slot = XXH3_64bits_withSeed(bytes, n, v->seed) & mask;
+	for (; v->slots[slot] != SLOT_EMPTY; slot = (slot + 1) & mask) {
+		const struct token *t = &v->tokens[v->slots[slot]];
+		if (t->length == n && memcmp(v->bytes + t->offset, bytes, n) == 0)
+			break;
+	}
+	return slot;
+}
+
+int vocabulary_add(struct vocabulary *v, uint32_t id, const char *spelling, size_t n,
+		   const char *name, struct err *e)
+{
+	struct token *t = &v->tokens[id];
+	if (t->known)
+		return err_set(e, EINVAL, "%s: id %u is given to \"%s\" and to another token", name,
+			       id, spelling);
+	int rc = reserve_bytes(v, n, e);
+	if (rc < 0)
+		return rc;
+	char *bytes = v->bytes + v->bytes_used;
+	size_t length;
+	bool alphabet = spelled_bytes(spelling, n, bytes, &length);
+	if (!alphabet) {
+		memcpy(bytes, spelling, n);
+		length = n;
+	}
+	*t = (struct token){(uint32_t)v->bytes_used, (uint32_t)length, true, false};
+	v->bytes_used += length;
+	if (alphabet) {
+		v->slots[slot_of(v, bytes, length)] = id;
+		if (length == 1)
+			v->byte_id[(uint8_t)bytes[0]] = (int32_t)id;
+	}
+	return 0;
+}
+
+int vocabulary_add_literal(struct vocabulary *v, uint32_t id, const char *text, size_t length,
+			   bool special, const char *name, struct err *e)
+{
+	int rc = reserve_bytes(v, length, e);
+	if (rc < 0)
+		return rc;
+	struct token *t = &v->tokens[id];
+	char *bytes = v->bytes + v->bytes_used;
+	size_t spelled;
+	bool alphabet = spelled_bytes(text, length, bytes, &spelled);
+	int64_t same = alphabet ? vocabulary_find(v, bytes, spelled) : -1;
+	if (same >= 0 && same != id)
+		return err_set(e, EINVAL,
+			       "%s: added token \"%s\" has id %u, but the vocabulary has it as %u",
+			       name, text, id, (unsigned)same);
+	const char *was = alphabet ? bytes : text;
+	size_t was_length = alphabet ? spelled : length;
+	if (t->known &&
+	    (t->length != was_length || memcmp(v->bytes + t->offset, was, was_length) != 0))
+		return err_set(e, EINVAL, "%s: added token \"%s\" takes id %u of another token",
+			       name, text, id);
+	memcpy(bytes, text, length);
+	*t = (struct token){(uint32_t)v->bytes_used, (uint32_t)length, true, special};
+	v->bytes_used += length;
+	return 0;
+}
+
+int64_t vocabulary_find(const struct vocabulary *v, const char *bytes, size_t n)
+{
+	uint32_t id = v->slots[slot_of(v, bytes, n)];
+	return id == SLOT_EMPTY ? -1 : (int64_t)id;
+}
+
+int64_t vocabulary_find_spelling(const struct vocabulary *v, const char *spelling, size_t n,
+				 char *buffer, size_t *length)
+{
+	return spelled_bytes(spelling, n, buffer, length) ? vocabulary_find(v, buffer, *length)
+							  : -1;
+}
