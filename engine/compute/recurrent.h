@@ -1,0 +1,49 @@
+/* The state of a context's recurrent layers (gated delta nets), and checkpoints of it.
+ *
+ * Keys and values of a position lie where they were put, so attention can go back to any position.
+ * A recurrent state is the sum of all that came before: it can only be copied while it is there. So
+ * a bounded number of copies is kept, denser towards the end of the text, where edits, undone turns
+ * and refused drafts go back to; from the copy before it the rest is computed again.
+ *
+ * One state is one block of floats, all layers' one after the other; what lies where in it is
+ * delta.h's. Its memory and the copies' are counted against the context budget; a copy for which
+ * there is no room takes the place of another one, or is not kept.
+ *
+ * For one thread at a time, like the context that it is a part of.
+ */
+#ifndef MOEFS_ENGINE_COMPUTE_RECURRENT_H
+#define MOEFS_ENGINE_COMPUTE_RECURRENT_H
+
+#include "engine/memory/context_budget.h"
+
+#include <stdbool.h>
+
+/* Most copies of a context: a state of Qwen3.6-35B-A3B takes 63 MB. */
+enum { RECURRENT_MARKS = 8 };
+
+struct recurrent {
+	struct context_budget *budget;
+	size_t bytes; /* of a state, in whole pages; 0: the model has no recurrent layer */
+	float *now;   /* after the context's last position; NULL before the first */
+	bool spoiled; /* a step that failed has left `now` between two positions */
+	struct recurrent_mark {
+		size_t position;
+		float *state;
+	} marks[RECURRENT_MARKS]; /* ascending */
+	uint32_t mark_count;
+};
+
+/* floats: of one state; 0 is fine, and then all of this does nothing. */
+void recurrent_init(struct recurrent *r, struct context_budget *budget, size_t floats);
+void recurrent_free(struct recurrent *r);
+
+/* Memory for the state, zeroed if it is new. -ENOSPC or -ENOMEM in words. */
+int recurrent_reserve(struct recurrent *r, struct err *e);
+/* Keeps a copy of the state, which is that after `position` tokens. */
+void recurrent_mark(struct recurrent *r, size_t position);
+/* Goes back from the state after `from` positions to one after at most `to`, and returns after how
+ * many it is. `to` itself is reached if it is `from` or was marked. Later copies are given up; at
+ * 0 so is the memory. */
+size_t recurrent_rollback(struct recurrent *r, size_t from, size_t to);
+
+#endif

@@ -1,0 +1,56 @@
+#include "engine/memory/context_budget.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+size_t context_pages(size_t bytes)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	return (bytes + page - 1) / page * page;
+}
+
+/* True if the bytes still fitted; they are counted then. */
+static bool charge(struct context_budget *b, uint64_t bytes)
+{
+	if (atomic_fetch_add(&b->used, bytes) + bytes <= atomic_load(&b->limit))
+		return true;
+	atomic_fetch_sub(&b->used, bytes);
+	return false;
+}
+
+/* Each is a mapping of its own, so that the system has it back as soon as it is given up: what is
+ * freed in the middle of a heap stays there. The kernel keeps neighbours as one area, which is why
+ * small ones are not put together here. */
+void *context_take(struct context_budget *b, size_t bytes, struct err *e)
+{
+	if (!charge(b, bytes)) {
+		err_set(e, ENOSPC,
+			"the context budget is used up (%.1f of %.1f MB); raise "
+			"cache/context_budget, or reset or remove a session",
+			(double)atomic_load(&b->used) / 1e6, (double)atomic_load(&b->limit) / 1e6);
+		return NULL;
+	}
+	void *memory =
+		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory != MAP_FAILED)
+		return memory;
+	atomic_fetch_sub(&b->used, bytes);
+	err_set(e, ENOMEM,
+		"no memory for %zu bytes of context; lower the budget of the cache, or reset or "
+		"remove a session",
+		bytes);
+	return NULL;
+}
+
+/* A process has its bound of areas, and a hole makes two of one: beyond it, the memory goes and the
+ * addresses stay. */
+void context_give(struct context_budget *b, const void *memory, size_t bytes)
+{
+	if (!memory)
+		return;
+	if (munmap((void *)memory, bytes))
+		(void)madvise((void *)memory, bytes, MADV_DONTNEED);
+	atomic_fetch_sub(&b->used, bytes);
+}
