@@ -1,7 +1,7 @@
 /* Weight formats: how a matrix of weights lies on disk and how it lies in memory.
  *
- * On disk ("canonical") a matrix [rows, cols] is what TQ.md and safetensors say: rows one after the
- * other, TQ formats as packed indices plus one norm per group of 128 columns.
+ * On disk ("canonical") a matrix [rows, cols] is what README.md here and safetensors say: rows one
+ * after the other, TQ formats as packed indices plus one norm per group of 128 columns.
  *
  * In memory ("arranged") it is laid out for the multiply kernels:
  *   16-bit and 32-bit floats   rows one after the other, as on disk;

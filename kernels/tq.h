@@ -19,7 +19,7 @@ struct tq_codebook {
 };
 const struct tq_codebook *tq_codebook(uint32_t bits); /* 2, 3 or 4 */
 
-/* In place: y = D2 · H · D1 · y over one group, as TQ.md orders the operations. */
+/* In place: y = D2 · H · D1 · y over one group, as README.md here orders the operations. */
 void tq_rotate(float y[TQ_GROUP]);
 void tq_unrotate(float y[TQ_GROUP]);
 

@@ -166,7 +166,7 @@ void route(struct forward *f, uint32_t layer, uint32_t n, uint32_t position)
 /* ---- for the pager ---- */
 
 /* What the uses of a chunk of n tokens count: a prompt must not outvote the answer, and its last
- * tokens are most like what comes. (0.1 and a half-life of 16 tokens: cache/README.md.) */
+ * tokens are most like what comes. (0.1 and a half-life of 16 tokens: cache/MEASUREMENTS.md.) */
 void route_credit(struct moe *m, uint32_t n)
 {
 	for (uint32_t d = 0; d < m->distinct_count; d++) {

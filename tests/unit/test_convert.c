@@ -41,7 +41,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* ---- TQ by the book (TQ.md), in double ---- */
+/* ---- TQ by the book (kernels/README.md), in double ---- */
 
 static double level(uint32_t bits, uint32_t index)
 {
