@@ -1,24 +1,43 @@
 /* Grouped-query softmax attention with rotary positions over a session's key-value blocks
  * (Vaswani et al. 2017; Ainslie et al. 2023; Su et al. 2021). */
 #include "engine/compute/forward.h"
+#include "engine/compute/sigmoid.h"
+
+#include <string.h>
 
 struct attend {
 	struct forward *f;
 	struct context *x;
 	const struct layer_weights *weights;
-	uint32_t layer, n;
+	uint32_t state, n; /* state: of the layer (config.h) */
 };
 
-/* RMSNorm on each head where the family has it, then the rotation. */
+/* RMSNorm where the family has it, of each head or of all as one, then the rotation. */
 static void finish_heads(const struct forward *f, float *heads, uint32_t count, const float *norm,
 			 uint32_t t)
 {
-	uint32_t dim = f->config->head_dim, half = dim / 2;
+	const struct config *c = f->config;
+	uint32_t dim = c->head_dim, half = c->rotary_dim / 2;
+	if (c->head_norms == HEAD_NORMS_TOGETHER)
+		f->kernels->rmsnorm(heads, heads, norm, count * dim, c->rms_eps);
 	for (uint32_t h = 0; h < count; h++, heads += dim) {
-		if (norm)
-			f->kernels->rmsnorm(heads, heads, norm, dim, f->config->rms_eps);
+		if (c->head_norms == HEAD_NORMS_EACH)
+			f->kernels->rmsnorm(heads, heads, norm, dim, c->rms_eps);
 		f->kernels->rope(heads, f->rope_cos + (size_t)t * half,
 				 f->rope_sin + (size_t)t * half, half);
+	}
+}
+
+/* A token's rows of q where each head has its query and then its gate. */
+static void part_queries(const struct forward *f, uint32_t t)
+{
+	const struct config *c = f->config;
+	size_t dim = c->head_dim, width = c->heads * dim;
+	const float *from = f->projected_q + 2 * width * t;
+	float *q = f->q + width * t, *gate = f->query_gate + width * t;
+	for (size_t h = 0; h < c->heads; h++, from += 2 * dim) {
+		memcpy(q + h * dim, from, dim * sizeof *q);
+		memcpy(gate + h * dim, from + dim, dim * sizeof *gate);
 	}
 }
 
@@ -30,6 +49,8 @@ static void place_tokens(void *ctx, uint32_t begin, uint32_t end)
 	const struct config *c = f->config;
 	size_t kv_width = (size_t)c->kv_heads * c->head_dim;
 	for (uint32_t t = begin; t < end; t++) {
+		if (c->query_gate)
+			part_queries(f, t);
 		float *q = f->q + (size_t)t * c->heads * c->head_dim;
 		float *k = f->k + t * kv_width, *v = f->v + t * kv_width;
 		finish_heads(f, q, c->heads, weights_vector(a->weights, TENSOR_Q_NORM), t);
@@ -37,11 +58,21 @@ static void place_tokens(void *ctx, uint32_t begin, uint32_t end)
 		size_t position = a->x->tokens.count + t;
 		void *block = (void *)a->x->blocks[position / KV_BLOCK];
 		for (uint32_t h = 0; h < c->kv_heads; h++)
-			f->kernels->kv_put(block, a->x->type, context_key_offset(a->x, a->layer, h),
-					   context_value_offset(a->x, a->layer, h),
+			f->kernels->kv_put(block, a->x->type, context_key_offset(a->x, a->state, h),
+					   context_value_offset(a->x, a->state, h),
 					   position % KV_BLOCK, k + (size_t)h * c->head_dim,
 					   v + (size_t)h * c->head_dim, c->head_dim);
 	}
+}
+
+/* What the heads from `offset` on have found, for n tokens, times the sigmoid of their gates. */
+static void apply_gate(const struct forward *f, size_t offset, uint32_t n)
+{
+	const struct config *c = f->config;
+	size_t stride = (size_t)c->heads * c->head_dim;
+	uint32_t width = c->heads / c->kv_heads * c->head_dim;
+	for (uint32_t t = 0; t < n; t++, offset += stride)
+		sigmoid_mul(f->kernels, f->attended.f + offset, f->query_gate + offset, width);
 }
 
 /* Tokens that attend together: enough to share what is read of keys and values, few enough that the
@@ -65,12 +96,14 @@ static void attend_items(void *ctx, uint32_t begin, uint32_t end)
 			.head_dim = c->head_dim,
 			.heads = group,
 			.length = (uint32_t)a->x->tokens.count + t + 1,
-			.scale = f->attention_scale,
+			.scale = c->attention_scale,
 			.blocks = a->x->blocks,
-			.key_offset = context_key_offset(a->x, a->layer, h),
-			.value_offset = context_value_offset(a->x, a->layer, h),
+			.key_offset = context_key_offset(a->x, a->state, h),
+			.value_offset = context_value_offset(a->x, a->state, h),
 		};
 		f->kernels->attend_tokens(f->attended.f + offset, f->q + offset, stride, &look, n);
+		if (c->query_gate)
+			apply_gate(f, offset, n);
 	}
 }
 
@@ -78,21 +111,23 @@ void attention_run(struct forward *f, struct context *x, uint32_t layer, uint32_
 {
 	const struct config *c = f->config;
 	const struct layer_weights *l = &f->weights->layer[layer];
-	uint32_t q_width = c->heads * c->head_dim, kv_width = c->kv_heads * c->head_dim;
-	const struct product qkv[] = {
-		{f->q, &l->m[TENSOR_Q]}, {f->k, &l->m[TENSOR_K]}, {f->v, &l->m[TENSOR_V]}};
+	uint32_t q_width = l->m[TENSOR_Q].shape.rows, kv_width = c->kv_heads * c->head_dim;
+	const struct product qkv[] = {{f->projected_q, &l->m[TENSOR_Q]},
+				      {f->k, &l->m[TENSOR_K]},
+				      {f->v, &l->m[TENSOR_V]}};
 	forward_multiply(f, qkv, 3, &f->normed, n);
-	forward_add_bias(f, f->q, weights_vector(l, TENSOR_Q_BIAS), n, q_width);
+	forward_add_bias(f, f->projected_q, weights_vector(l, TENSOR_Q_BIAS), n, q_width);
 	forward_add_bias(f, f->k, weights_vector(l, TENSOR_K_BIAS), n, kv_width);
 	forward_add_bias(f, f->v, weights_vector(l, TENSOR_V_BIAS), n, kv_width);
 
-	struct attend a = {f, x, l, layer, n};
+	struct attend a = {f, x, l, c->layer[layer].state, n};
 	uint32_t runs = (n - 1) / ATTEND_TOKENS + 1;
 	threads_run(f->threads, n, 1, place_tokens, &a);
 	uint64_t seen = (uint64_t)(x->tokens.count + n) * (n < ATTEND_TOKENS ? n : ATTEND_TOKENS);
 	uint64_t work = seen * 2 * c->head_dim * (c->heads / c->kv_heads);
 	threads_run(f->threads, runs * c->kv_heads, forward_grain(f, runs * c->kv_heads, work),
 		    attend_items, &a);
+	activation_changed(&f->attended);
 
 	forward_multiply(f, &(struct product){f->up, &l->m[TENSOR_O]}, 1, &f->attended, n);
 	forward_add_bias(f, f->up, weights_vector(l, TENSOR_O_BIAS), n, c->hidden_size);

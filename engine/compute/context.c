@@ -12,8 +12,8 @@ void context_init(struct context *x, struct context_budget *budget, const struct
 		.type = type,
 		.kv_heads = c->kv_heads,
 		.head_dim = c->head_dim,
-		.block_bytes = context_pages((size_t)c->layers * c->kv_heads * 2 * c->head_dim *
-					     KV_BLOCK * element),
+		.block_bytes = context_pages((size_t)c->mixers[MIXER_ATTENTION] * c->kv_heads * 2 *
+					     c->head_dim * KV_BLOCK * element),
 	};
 }
 

@@ -1,7 +1,7 @@
 /* A session's computed context: the tokens it has seen and their keys and values.
  *
- * Key-value memory comes in blocks of 64 positions, each holding all layers, committed as the
- * context grows and counted, in whole pages, against the budget that all sessions of all models
+ * Key-value memory comes in blocks of 64 positions, each holding all attention layers, committed as
+ * the context grows and counted, in whole pages, against the budget that all sessions of all models
  * share; the system has them back when they are given up. In a block lies, for each layer and
  * key-value head, keys [head_dim][64] and then values [64][head_dim] (kernels.h).
  *
@@ -36,14 +36,15 @@ int context_reserve(struct context *x, uint32_t positions, struct err *e);
 /* Forgets every position from `count` on and gives back the blocks that this empties. */
 void context_rollback(struct context *x, size_t count);
 
-/* Element offset of a layer's and head's keys in every block; values follow at + head_dim · 64. */
-static inline size_t context_key_offset(const struct context *x, uint32_t layer, uint32_t kv_head)
+/* Element offset of an attention layer's (by its state's number) and head's keys in every block;
+ * values follow at + head_dim · 64. */
+static inline size_t context_key_offset(const struct context *x, uint32_t state, uint32_t kv_head)
 {
-	return ((size_t)layer * x->kv_heads + kv_head) * 2 * x->head_dim * KV_BLOCK;
+	return ((size_t)state * x->kv_heads + kv_head) * 2 * x->head_dim * KV_BLOCK;
 }
-static inline size_t context_value_offset(const struct context *x, uint32_t layer, uint32_t kv_head)
+static inline size_t context_value_offset(const struct context *x, uint32_t state, uint32_t kv_head)
 {
-	return context_key_offset(x, layer, kv_head) + (size_t)x->head_dim * KV_BLOCK;
+	return context_key_offset(x, state, kv_head) + (size_t)x->head_dim * KV_BLOCK;
 }
 
 #endif

@@ -34,20 +34,38 @@ static size_t lay_out(struct forward *f, void *memory)
 	uint32_t attended = c->heads * c->head_dim, dense = dense_width(c);
 	f->x = arena_take(&a, n * c->hidden_size, sizeof *f->x);
 	activation_take(&a, &f->normed, n, c->hidden_size);
-	f->q = arena_take(&a, n * attended, sizeof *f->q);
+	f->projected_q = f->q = arena_take(&a, n * attended, sizeof *f->q);
+	f->query_gate = NULL;
+	if (c->query_gate) {
+		f->projected_q = arena_take(&a, 2 * n * attended, sizeof *f->projected_q);
+		f->query_gate = arena_take(&a, n * attended, sizeof *f->query_gate);
+	}
 	f->k = arena_take(&a, n * kv, sizeof *f->k);
 	f->v = arena_take(&a, n * kv, sizeof *f->v);
 	activation_take(&a, &f->attended, n, attended);
-	f->rope_cos = arena_take(&a, n * c->head_dim / 2, sizeof *f->rope_cos);
-	f->rope_sin = arena_take(&a, n * c->head_dim / 2, sizeof *f->rope_sin);
-	f->rope_frequency = arena_take(&a, c->head_dim / 2, sizeof *f->rope_frequency);
+	f->rope_cos = arena_take(&a, n * c->rotary_dim / 2, sizeof *f->rope_cos);
+	f->rope_sin = arena_take(&a, n * c->rotary_dim / 2, sizeof *f->rope_sin);
+	f->rope_frequency = arena_take(&a, c->rotary_dim / 2, sizeof *f->rope_frequency);
 	f->up = arena_take(&a, n * (c->hidden_size > dense ? c->hidden_size : dense),
 			   sizeof *f->up);
 	activation_take(&a, &f->hidden, n, dense);
 	f->logits = arena_take(&a, c->vocabulary, sizeof *f->logits);
 	if (c->experts)
 		moe_lay_out(f, &a);
+	if (c->shared_size)
+		shared_lay_out(f, &a);
 	return a.used;
+}
+
+int forward_computes(const struct config *c, struct err *e)
+{
+	for (uint32_t layer = 0; layer < c->layers; layer++)
+		if (c->layer[layer].mixer != MIXER_ATTENTION)
+			return err_set(e, ENOTSUP,
+				       "layer %u of this %s model is a gated delta net, which is "
+				       "not computed yet",
+				       layer, c->model_type);
+	return 0;
 }
 
 int forward_init(struct forward *f, struct err *e)
@@ -58,9 +76,8 @@ int forward_init(struct forward *f, struct err *e)
 	if (!f->memory)
 		return err_set(e, ENOMEM, "out of memory for %zu MB of activations", bytes >> 20);
 	lay_out(f, f->memory);
-	f->attention_scale = (float)(1 / sqrt(c->head_dim));
-	for (uint32_t i = 0; i < c->head_dim / 2; i++)
-		f->rope_frequency[i] = pow(c->rope_theta, -2.0 * i / c->head_dim);
+	for (uint32_t i = 0; i < c->rotary_dim / 2; i++)
+		f->rope_frequency[i] = pow(c->rope_theta, -2.0 * i / c->rotary_dim);
 	return 0;
 }
 
@@ -123,8 +140,10 @@ static void prepare_tokens(void *ctx, uint32_t begin, uint32_t end)
 void activation_prepare(const struct forward *f, struct activation *a, uint32_t n,
 			enum format format)
 {
-	if (format_is_tq(format))
-		threads_run(f->threads, n, 1, prepare_tokens, &(struct prepare){f, a});
+	if (!format_is_tq(format) || a->in_8_bits)
+		return;
+	threads_run(f->threads, n, 1, prepare_tokens, &(struct prepare){f, a});
+	a->in_8_bits = true;
 }
 
 struct input activation_input(const struct activation *a, uint32_t first)
@@ -173,9 +192,10 @@ void forward_multiply(const struct forward *f, const struct product *products, u
 		      struct activation *a, uint32_t n)
 {
 	uint32_t tiles = 0;
-	for (uint32_t i = 0; i < count; i++)
+	for (uint32_t i = 0; i < count; i++) {
 		tiles += tiles_of(products[i].w);
-	activation_prepare(f, a, n, products[0].w->shape.format);
+		activation_prepare(f, a, n, products[i].w->shape.format);
+	}
 	struct products all = {f->kernels, products, activation_input(a, 0), n};
 	uint64_t work = (uint64_t)TILE_ROWS * a->k * n;
 	threads_run(f->threads, tiles, forward_grain(f, tiles, work), multiply_tiles, &all);
@@ -229,11 +249,13 @@ static void normalise(struct forward *f, const float *weight, uint32_t first, ui
 {
 	struct normalisation z = {f, weight, first};
 	threads_run(f->threads, n, 8, normalise_tokens, &z);
+	activation_changed(&f->normed);
 }
 
 static void add_to_stream(struct forward *f, uint32_t n)
 {
-	f->kernels->add(f->x, f->up, (size_t)n * f->config->hidden_size);
+	f->kernels->add_scaled(f->x, f->config->residual_multiplier, f->up,
+			       (size_t)n * f->config->hidden_size);
 }
 
 static void dense_feed_forward(struct forward *f, const struct layer_weights *l, uint32_t n)
@@ -242,6 +264,7 @@ static void dense_feed_forward(struct forward *f, const struct layer_weights *l,
 					  {f->up, &l->m[TENSOR_UP]}};
 	forward_multiply(f, gate_up, 2, &f->normed, n);
 	f->kernels->silu_mul(f->hidden.f, f->up, (size_t)n * f->config->intermediate_size);
+	activation_changed(&f->hidden);
 	forward_multiply(f, &(struct product){f->up, &l->m[TENSOR_DOWN]}, 1, &f->hidden, n);
 }
 
@@ -249,7 +272,7 @@ static int run_layer(struct forward *f, struct context *x, uint32_t layer, uint3
 		     struct err *e)
 {
 	const struct layer_weights *l = &f->weights->layer[layer];
-	normalise(f, weights_vector(l, TENSOR_ATTENTION_NORM), 0, n);
+	normalise(f, weights_vector(l, TENSOR_MIXER_NORM), 0, n);
 	attention_run(f, x, layer, n);
 	add_to_stream(f, n);
 
@@ -265,11 +288,14 @@ static int run_layer(struct forward *f, struct context *x, uint32_t layer, uint3
 
 static int embed(struct forward *f, const uint32_t *tokens, uint32_t n, struct err *e)
 {
+	const struct config *c = f->config;
 	for (uint32_t t = 0; t < n; t++) {
-		int failed = weights_embed(f->weights, tokens[t],
-					   f->x + (size_t)t * f->config->hidden_size, e);
+		float *row = f->x + (size_t)t * c->hidden_size;
+		int failed = weights_embed(f->weights, tokens[t], row, e);
 		if (failed)
 			return failed;
+		for (uint32_t i = 0; i < c->hidden_size && c->embedding_multiplier != 1; i++)
+			row[i] *= c->embedding_multiplier;
 	}
 	return 0;
 }
@@ -277,7 +303,7 @@ static int embed(struct forward *f, const uint32_t *tokens, uint32_t n, struct e
 /* Angles in double: at position 30,000 a float angle would be off by 1e-3. */
 static void compute_angles(struct forward *f, uint32_t position, uint32_t n)
 {
-	uint32_t half = f->config->head_dim / 2;
+	uint32_t half = f->config->rotary_dim / 2;
 	for (uint32_t t = 0; t < n; t++)
 		for (uint32_t i = 0; i < half; i++) {
 			double angle = (double)(position + t) * f->rope_frequency[i];
@@ -290,11 +316,15 @@ static void compute_angles(struct forward *f, uint32_t position, uint32_t n)
 static void compute_logits(struct forward *f, const struct context *x, uint32_t n, float *all)
 {
 	uint32_t first = all ? 0 : n - 1;
-	normalise(f, f->weights->final_norm, first, n - first);
+	normalise(f, weights_vector(&f->weights->once, TENSOR_FINAL_NORM), first, n - first);
 	if (all)
 		tap(f, TAP_NORMED, 0, x, n, f->normed.f);
-	struct product head = {all ? all : f->logits, &f->weights->head};
+	float *logits = all ? all : f->logits;
+	struct product head = {logits, &f->weights->once.m[TENSOR_HEAD]};
 	forward_multiply(f, &head, 1, &f->normed, n - first);
+	size_t count = (size_t)(n - first) * head.w->shape.rows;
+	for (size_t i = 0; i < count && f->config->logits_scaling != 1; i++)
+		logits[i] /= f->config->logits_scaling;
 }
 
 int forward_run(struct forward *f, struct context *x, const uint32_t *tokens, uint32_t n,

@@ -1,9 +1,10 @@
 /* The forward pass: a chunk of one session's tokens through all layers.
  *
- * forward.c is the residual stream and its two halves; attention.c and moe.c, with router.c, are
- * the halves. Every result is independent of how a text is cut into chunks, of the number of
- * threads and of the cache (promise 2): matrix products treat each token by itself, attention works
- * in blocks of 64 absolute positions, and experts are summed in ascending index.
+ * forward.c is the residual stream and its two halves; attention.c and moe.c, with router.c and
+ * shared.c, are the halves. What differs between families is data in the config. Every result is
+ * independent of how a text is cut into chunks, of the number of threads and of the cache (promise
+ * 2): matrix products treat each token by itself, attention works in blocks of 64 absolute
+ * positions, and experts are summed in ascending index.
  */
 #ifndef MOEFS_ENGINE_COMPUTE_FORWARD_H
 #define MOEFS_ENGINE_COMPUTE_FORWARD_H
@@ -26,12 +27,14 @@ enum tap_point {
 typedef void tap_fn(void *ctx, enum tap_point point, uint32_t layer, uint32_t position,
 		    uint32_t tokens, uint32_t width, const float *rows);
 
-/* An input of matrix products with room for `tokens` tokens of width k. */
+/* An input of matrix products with room for `tokens` tokens of width k. Whoever writes f says so by
+ * activation_changed; the 8-bit form is made from it once, when the first product wants it. */
 struct activation {
 	uint32_t k;
 	float *f;
 	int8_t *q;
 	float *scale;
+	bool in_8_bits; /* q and scale are f's, for as many tokens as the product had */
 };
 
 /* What the forward pass of one model needs; one thread at a time. */
@@ -51,19 +54,28 @@ struct forward {
 	/* Scratch, allocated by forward_init: [chunk][…] unless said. */
 	float *x;		  /* the residual stream */
 	struct activation normed; /* input of projections */
+	float *projected_q;	  /* as the projection gives it; q, where there is no gate */
 	float *q, *k, *v;
+	float *query_gate;	    /* NULL where there is none */
 	struct activation attended; /* input of the output projection */
-	float *rope_cos, *rope_sin; /* [chunk][head_dim / 2] */
-	double *rope_frequency;	    /* [head_dim / 2] */
-	float attention_scale;	    /* of the scores: head_dim^-0.5 */
+	float *rope_cos, *rope_sin; /* [chunk][rotary_dim / 2] */
+	double *rope_frequency;	    /* [rotary_dim / 2] */
 	float *up;		    /* the dense up projection, and what is added to x */
 	struct activation hidden;   /* input of the dense down projection */
 	struct moe *moe;	    /* NULL in a model without experts */
-	float *logits;		    /* [vocabulary], of the last token */
+	struct shared {
+		struct activation hidden; /* input of the down projection */
+		float *up, *out;	  /* out: [chunk][hidden] */
+		float *scale;		  /* [chunk], before the sigmoid */
+	} shared;
+	float *logits; /* [vocabulary], of the last token */
 	void *memory;
 	uint64_t token_count;	  /* tokens computed since loading: the pager's clock */
 	uint64_t experts_dropped; /* reads that drop_missing has saved since loading */
 };
+
+/* ENOTSUP, in words: the config has a layer that is not computed. */
+int forward_computes(const struct config *c, struct err *e);
 
 /* Takes the pointers above `Scratch` from *f, allocates the rest. */
 int forward_init(struct forward *f, struct err *e);
@@ -81,17 +93,21 @@ uint64_t forward_bytes(const struct config *c, uint32_t chunk);
 int forward_run(struct forward *f, struct context *x, const uint32_t *tokens, uint32_t n,
 		bool want_logits, float *all_logits, struct err *e);
 
-/* ---- between forward.c, attention.c and moe.c ---- */
+/* ---- between forward.c, attention.c, moe.c and shared.c ---- */
 
 /* Room for so many tokens of width k. */
 void activation_take(struct arena *a, struct activation *v, size_t tokens, uint32_t k);
-/* Makes the 8-bit form of n tokens of a, if `format` wants it. */
+static inline void activation_changed(struct activation *a)
+{
+	a->in_8_bits = false;
+}
+/* Makes the 8-bit form of n tokens of a, if `format` wants it and it is not made. */
 void activation_prepare(const struct forward *f, struct activation *a, uint32_t n,
 			enum format format);
 struct input activation_input(const struct activation *a, uint32_t first);
 
-/* y[n][rows] = W · a for each of `count` matrices of one format, as one parallel loop: the threads
- * meet once. */
+/* y[n][rows] = W · a for each of `count` matrices, whatever their formats, as one parallel loop:
+ * the threads meet once. */
 struct product {
 	float *y;
 	const struct matrix *w;
@@ -110,7 +126,11 @@ void forward_add_bias(const struct forward *f, float *y, const float *bias, uint
 void attention_run(struct forward *f, struct context *x, uint32_t layer, uint32_t n);
 /* out (f->up, [n][hidden]) = routed experts of f->normed. */
 int moe_run(struct forward *f, uint32_t layer, uint32_t n, uint32_t position, struct err *e);
-/* Of forward_init: takes f->moe and its arrays. */
+/* The shared expert of f->normed, kept in f->shared; and adding it to f->up. */
+void shared_run(struct forward *f, uint32_t layer, uint32_t n);
+void shared_add(struct forward *f, uint32_t n);
+/* Of forward_init: takes f->moe and its arrays, and those of f->shared. */
 void moe_lay_out(struct forward *f, struct arena *a);
+void shared_lay_out(struct forward *f, struct arena *a);
 
 #endif

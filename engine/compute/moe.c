@@ -193,7 +193,10 @@ static int run_experts(struct forward *f, uint32_t layer, uint32_t n, struct err
 	if (got < 0)
 		return got;
 	batch.stop = f->stop;
-	route_predict(f, layer, n); /* while this layer's reads are under way */
+	/* While this layer's reads are under way: */
+	route_predict(f, layer, n);
+	if (f->config->layer[layer].shared)
+		shared_run(f, layer, n);
 	while ((got = pager_next(&batch, m->ready, m->distinct_count, e)) > 0) {
 		run_wave(f, (uint32_t)got);
 		for (int i = 0; i < got; i++)
@@ -211,5 +214,7 @@ int moe_run(struct forward *f, uint32_t layer, uint32_t n, uint32_t position, st
 	if (failed)
 		return failed;
 	threads_run(f->threads, n, 1, sum_tokens, f);
+	if (f->config->layer[layer].shared)
+		shared_add(f, n);
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* The router of a layer with experts (Shazeer et al. 2017): which experts a chunk's tokens pass
  * through and with what weight, and what follows from that for the pager.
  *
- * Softmax, top-k and the weights' normalisation are the architecture's; params may ask for fewer
+ * Softmax, top-k and the weights' normalisation are the family's; params may ask for fewer
  * experts, or for doing without light ones that are not in memory (losses.h).
  */
 #include "engine/compute/moe.h"
@@ -34,11 +34,11 @@ static void route_token(const struct forward *f, float *logits, uint32_t *chosen
 	const struct config *c = f->config;
 	uint32_t top_k = f->moe->top_k;
 	choose(logits, c->experts, chosen, top_k);
-	if (c->architecture->router_order == SOFTMAX_THEN_TOP_K)
+	if (c->router_order == SOFTMAX_THEN_TOP_K)
 		f->kernels->softmax(logits, c->experts);
 	for (uint32_t r = 0; r < top_k; r++)
 		weight[r] = logits[chosen[r]];
-	if (c->architecture->router_order == TOP_K_THEN_SOFTMAX)
+	if (c->router_order == TOP_K_THEN_SOFTMAX)
 		f->kernels->softmax(weight, top_k);
 	if (!c->normalise_top_k)
 		return;
@@ -189,6 +189,7 @@ static void foresee(struct forward *f, uint32_t next, uint32_t n)
 				    weights_vector(l, TENSOR_FEED_FORWARD_NORM), c->hidden_size,
 				    c->rms_eps);
 	struct product router = {m->router_logits, &l->m[TENSOR_ROUTER]};
+	activation_changed(&m->foreseen);
 	forward_multiply(f, &router, 1, &m->foreseen, n);
 	memset(m->named, 0, c->experts * sizeof *m->named);
 	for (size_t t = 0; t < n; t++) {

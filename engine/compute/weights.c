@@ -6,19 +6,24 @@
 #include <string.h>
 #include <sys/mman.h>
 
+/* The embedding, of which a token needs one row, and what only drafts need. */
 static bool stays_on_disk(const struct plan_tensor *t)
 {
-	return t->id.role == TENSOR_EMBEDDING;
+	return t->id.role == TENSOR_EMBEDDING || t->draft;
 }
 
-static struct matrix *place_of(struct weights *w, const struct plan_tensor *t,
-			       struct matrix *final_norm)
+static struct layer_weights *place_of(struct weights *w, const struct plan_tensor *t)
 {
-	if (t->id.role == TENSOR_HEAD)
-		return &w->head;
-	if (t->id.role == TENSOR_FINAL_NORM)
-		return final_norm;
-	return &w->layer[t->id.layer].m[t->id.role];
+	return tensor_roles[t->id.role].place == PLACE_LAYER ? &w->layer[t->id.layer] : &w->once;
+}
+
+/* Zero-centred norms are stored as published and computed with as they are meant. */
+static void add_norm_offset(const struct plan_tensor *t, const struct config *c, float *norm)
+{
+	if (tensor_roles[t->id.role].class != CLASS_NORM || c->norm_offset == 0)
+		return;
+	for (uint32_t i = 0; i < t->shape.cols; i++)
+		norm[i] += c->norm_offset;
 }
 
 /* Reads one tensor's units in turn into its arranged place. buffer holds the largest two units. */
@@ -53,15 +58,16 @@ static size_t memory_needed(const struct plan *p, size_t *largest_unit)
 	return bytes;
 }
 
-static int load_all(struct weights *w, const struct plan *p, const struct store *store,
-		    uint8_t *buffer, const _Atomic bool *stop, struct err *e)
+static int load_all(struct weights *w, const struct plan *p, const struct config *c,
+		    const struct store *store, uint8_t *buffer, const _Atomic bool *stop,
+		    struct err *e)
 {
 	uint8_t *next = w->memory;
-	struct matrix final_norm = {0};
 	for (uint32_t i = 0; i < p->dense_count; i++) {
 		const struct plan_tensor *t = &p->dense[i];
 		if (stays_on_disk(t)) {
-			w->embedding = t;
+			if (t->id.role == TENSOR_EMBEDDING)
+				w->embedding = t;
 			continue;
 		}
 		if (atomic_load(stop))
@@ -69,10 +75,10 @@ static int load_all(struct weights *w, const struct plan *p, const struct store 
 		int failed = load_tensor(p, t, store, next, buffer, e);
 		if (failed)
 			return failed;
-		*place_of(w, t, &final_norm) = (struct matrix){t->shape, next};
+		add_norm_offset(t, c, (float *)(void *)next);
+		place_of(w, t)->m[t->id.role] = (struct matrix){t->shape, next};
 		next += format_arranged_bytes(&t->shape);
 	}
-	w->final_norm = final_norm.data;
 	return 0;
 }
 
@@ -94,7 +100,7 @@ int weights_load(struct weights *w, const struct plan *p, const struct config *c
 				 w->memory_bytes >> 20);
 	} else {
 		madvise(w->memory, w->memory_bytes, MADV_HUGEPAGE); /* a wish; fewer TLB misses */
-		result = load_all(w, p, store, buffer, stop, e);
+		result = load_all(w, p, c, store, buffer, stop, e);
 	}
 	free(buffer);
 	if (result)

@@ -10,13 +10,11 @@ struct weights {
 	const struct store *store; /* for rows of the embedding */
 	const struct plan_tensor *embedding;
 	uint8_t *embedding_chunk; /* where one of its units is read */
-	struct matrix head;
-	const float *final_norm;
-	/* layer[l].m[role]; data is NULL where the model has no such tensor. Vectors are one F32
-	 * row. */
+	/* By role; data is NULL where there is no such tensor. Vectors are one F32 row, norms with
+	 * the family's offset added. */
 	struct layer_weights {
 		struct matrix m[TENSOR_ROLES];
-	} * layer;
+	} once, *layer;
 	void *memory;
 	size_t memory_bytes;
 };

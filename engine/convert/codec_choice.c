@@ -57,13 +57,11 @@ static int read_expert(uint8_t *record, const struct sources *sources, const str
 {
 	for (uint32_t part = 0; part < EXPERT_PARTS; part++) {
 		const struct tensor_id id = {plan_part_role(part), p->layer_of[layer], expert};
-		char name[256];
-		const struct checkpoint_tensor *t = sources_find(sources, id, name, sizeof name, e);
-		if (!t)
-			return -ENOENT;
-		int failed =
-			checkpoint_read(sources->checkpoint, t, 0, record + p->part_offset[part],
-					format_packed_bytes(&p->part[part]), e);
+		struct source from;
+		int failed = sources_find(sources, id, &from, e);
+		if (!failed)
+			failed = sources_read(sources, &from, 0, from.rows,
+					      record + p->part_offset[part], e);
 		if (failed)
 			return failed;
 	}

@@ -13,9 +13,8 @@
 
 static uint64_t source_bytes(const struct converter *c, struct tensor_id id)
 {
-	char name[256];
-	const struct checkpoint_tensor *t = sources_find(&c->sources, id, name, sizeof name, NULL);
-	return t ? t->bytes : 0;
+	struct source from;
+	return sources_find(&c->sources, id, &from, NULL) ? 0 : from.rows * from.row_bytes;
 }
 
 static uint64_t expert_source_bytes(const struct converter *c, uint32_t unit)
@@ -247,7 +246,7 @@ static int describe(struct converter *c, enum format kept, enum norm_type norms,
 		return failed;
 	memcpy(c->codec_words, choice.words, sizeof c->codec_words);
 	p->recipe.codec = choice.codec;
-	failed = store_headers_make(headers, c->v.config->architecture, p, e);
+	failed = store_headers_make(headers, c->v.config, p, e);
 	if (failed)
 		return failed;
 	*out = (struct store_plan){
@@ -310,9 +309,13 @@ static int begin_with(struct converter *c, enum format kept, enum norm_type norm
 
 static int begin(struct converter *c, struct err *e)
 {
-	int failed = plan_make(c->plan, c->v.config, &c->v.recipe, e);
+	int failed = sources_open(&c->sources, c->v.directory, c->v.config, e);
+	if (failed)
+		return failed;
+	c->v.recipe.draft = c->sources.draft;
+	failed = plan_make(c->plan, c->v.config, &c->v.recipe, e);
 	if (!failed)
-		failed = sources_open(&c->sources, c->v.directory, c->v.config, c->plan, e);
+		failed = sources_check(&c->sources, c->plan, e);
 	if (failed)
 		return failed;
 	enum format kept = sources_kept_format(&c->sources);

@@ -101,17 +101,18 @@ static int store_norms(const struct encoder *x, const struct shape *s, const cha
 }
 
 /* One row as its store has it. */
-static int encode_row(struct encoder *x, const struct shape *s, const struct checkpoint_tensor *t,
-		      const uint8_t *source, uint8_t *packed, uint8_t *norms, struct err *e)
+static int encode_row(struct encoder *x, const struct shape *s, const struct source *source,
+		      const uint8_t *row, uint8_t *packed, uint8_t *norms, struct err *e)
 {
+	const struct checkpoint_tensor *t = source->tensor;
 	const struct shape from = {.format = t->format, .rows = 1, .cols = s->cols};
-	format_dequantise_row(x->row, &from, source, NULL);
+	format_dequantise_row(x->row, &from, row, NULL);
 	if (!all_finite(x->row, s->cols))
 		return err_set(e, EINVAL,
 			       "tensor %s holds a NaN or an infinity; the checkpoint is damaged",
 			       t->name);
 	if (s->format == t->format) {
-		memcpy(packed, source, t->bytes / s->rows);
+		memcpy(packed, row, source->row_bytes);
 		return 0;
 	}
 	if (s->format == FORMAT_F32) {
@@ -127,21 +128,19 @@ static int encode_row(struct encoder *x, const struct shape *s, const struct che
 }
 
 /* Rows [row0, row0 + rows) of a tensor; norms may be NULL where the format has none. */
-static int encode_rows(struct encoder *x, const struct shape *s, const struct checkpoint_tensor *t,
+static int encode_rows(struct encoder *x, const struct shape *s, const struct source *source,
 		       uint32_t row0, uint32_t rows, uint8_t *packed, uint8_t *norms, struct err *e)
 {
 	struct shape one = *s;
 	one.rows = 1;
-	size_t source_bytes = t->bytes / s->rows, packed_bytes = format_packed_bytes(&one);
+	size_t source_bytes = source->row_bytes, packed_bytes = format_packed_bytes(&one);
 	size_t norm_bytes = format_norm_bytes(&one);
 	uint32_t piece = source_bytes < PIECE_BYTES ? (uint32_t)(PIECE_BYTES / source_bytes) : 1;
 	for (uint32_t r = 0; r < rows; r += piece) {
 		uint32_t n = rows - r < piece ? rows - r : piece;
-		int failed = checkpoint_read(x->sources->checkpoint, t,
-					     (uint64_t)(row0 + r) * source_bytes, x->source,
-					     n * source_bytes, e);
+		int failed = sources_read(x->sources, source, row0 + r, n, x->source, e);
 		for (uint32_t i = 0; i < n && !failed; i++)
-			failed = encode_row(x, s, t, x->source + i * source_bytes,
+			failed = encode_row(x, s, source, x->source + i * source_bytes,
 					    packed + (size_t)(r + i) * packed_bytes,
 					    norms + (size_t)(r + i) * norm_bytes, e);
 		if (failed)
@@ -157,15 +156,14 @@ int encode_expert(struct encoder *x, uint32_t routed_layer, uint32_t expert, voi
 {
 	const struct plan *p = x->plan;
 	for (uint32_t part = 0; part < EXPERT_PARTS; part++) {
-		char name[256];
+		struct source from;
 		const struct shape *s = &p->part[part];
 		struct tensor_id id = {plan_part_role(part), p->layer_of[routed_layer], expert};
-		const struct checkpoint_tensor *t =
-			sources_find(x->sources, id, name, sizeof name, e);
 		uint8_t *packed = (uint8_t *)record + p->part_offset[part];
-		int failed = t ? encode_rows(x, s, t, 0, s->rows, packed,
-					     packed + format_packed_bytes(s), e)
-			       : -ENOENT;
+		int failed = sources_find(x->sources, id, &from, e);
+		if (!failed)
+			failed = encode_rows(x, s, &from, 0, s->rows, packed,
+					     packed + format_packed_bytes(s), e);
 		if (failed)
 			return failed;
 	}
@@ -182,14 +180,13 @@ static struct shape chunk_shape(const struct plan_tensor *t, uint32_t number)
 int encode_chunk(struct encoder *x, const struct plan_tensor *t, uint32_t number, void *chunk,
 		 struct err *e)
 {
-	char name[256];
+	struct source from;
 	struct shape s = chunk_shape(t, number);
-	const struct checkpoint_tensor *from =
-		sources_find(x->sources, t->id, name, sizeof name, e);
 	uint8_t *packed = chunk;
-	return from ? encode_rows(x, &t->shape, from, number * t->chunk_rows, s.rows, packed,
-				  packed + format_packed_bytes(&s), e)
-		    : -ENOENT;
+	int failed = sources_find(x->sources, t->id, &from, e);
+	return failed ? failed
+		      : encode_rows(x, &t->shape, &from, number * t->chunk_rows, s.rows, packed,
+				    packed + format_packed_bytes(&s), e);
 }
 
 size_t encode_chunk_bytes(const struct plan *p)

@@ -28,14 +28,15 @@ static void add_entry(FILE *f, const char *name, const char *suffix, const char 
 }
 
 /* One tensor at `offset`; returns the offset after it. */
-static uint64_t add_tensor(FILE *f, const struct architecture *a, struct tensor_id id,
+static uint64_t add_tensor(FILE *f, const struct config *c, struct tensor_id id,
 			   const struct shape *s, uint64_t offset)
 {
 	char name[256] = "";
-	architecture_tensor_name(a, id, name, sizeof name);
+	config_store_name(c, id, name, sizeof name);
 	uint64_t weights = offset + format_packed_bytes(s), end = weights + format_norm_bytes(s);
 	if (!format_is_tq(s->format)) {
-		add_entry(f, name, "", float_types[s->format], s->rows == 1 ? 0 : s->rows, s->cols,
+		bool vector = tensor_roles[id.role].cols == DIMENSION_NONE;
+		add_entry(f, name, "", float_types[s->format], vector ? 0 : s->rows, s->cols,
 			  offset, end);
 		return end;
 	}
@@ -72,7 +73,7 @@ static FILE *begin(char **text, size_t *bytes)
 	return f;
 }
 
-static int make_experts(struct store_headers *h, const struct architecture *a, const struct plan *p,
+static int make_experts(struct store_headers *h, const struct config *c, const struct plan *p,
 			struct err *e)
 {
 	FILE *f = begin(&h->experts, &h->experts_bytes);
@@ -87,29 +88,29 @@ static int make_experts(struct store_headers *h, const struct architecture *a, c
 		for (uint32_t x = 0; x < p->experts; x++)
 			for (uint32_t part = 0; part < EXPERT_PARTS; part++) {
 				struct tensor_id id = {plan_part_role(part), p->layer_of[layer], x};
-				offset = add_tensor(f, a, id, &p->part[part], offset);
+				offset = add_tensor(f, c, id, &p->part[part], offset);
 			}
 	return finish(f, &h->experts, &h->experts_bytes, e);
 }
 
-static int make_dense(struct store_headers *h, const struct architecture *a, const struct plan *p,
+static int make_dense(struct store_headers *h, const struct config *c, const struct plan *p,
 		      struct err *e)
 {
 	FILE *f = begin(&h->dense, &h->dense_bytes);
 	if (!f)
 		return err_set(e, ENOMEM, "out of memory for the store's header");
 	for (uint32_t i = 0; i < p->dense_count; i++)
-		add_tensor(f, a, p->dense[i].id, &p->dense[i].shape, p->dense[i].offset);
+		add_tensor(f, c, p->dense[i].id, &p->dense[i].shape, p->dense[i].offset);
 	return finish(f, &h->dense, &h->dense_bytes, e);
 }
 
-int store_headers_make(struct store_headers *h, const struct architecture *a, const struct plan *p,
+int store_headers_make(struct store_headers *h, const struct config *c, const struct plan *p,
 		       struct err *e)
 {
 	*h = (struct store_headers){0};
-	int failed = make_experts(h, a, p, e);
+	int failed = make_experts(h, c, p, e);
 	if (!failed)
-		failed = make_dense(h, a, p, e);
+		failed = make_dense(h, c, p, e);
 	if (failed)
 		store_headers_free(h);
 	return failed;

@@ -18,7 +18,7 @@ struct store_headers {
 	size_t experts_bytes, dense_bytes;
 };
 
-int store_headers_make(struct store_headers *h, const struct architecture *a, const struct plan *p,
+int store_headers_make(struct store_headers *h, const struct config *c, const struct plan *p,
 		       struct err *e);
 void store_headers_free(struct store_headers *h);
 

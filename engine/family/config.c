@@ -1,72 +1,36 @@
-#include "engine/family/config.h"
-#include "engine/text/json.h"
+/* The flow through config.json: the family, what all families have, and then what is special in it.
+ * And generation_config.json. */
+#include "engine/family/reader.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { CONFIG_MAX_BYTES = 4 << 20 };
 
-/* What the parts below share. */
-struct reader {
-	struct config *config;
-	struct json_object *json;
-	const char *name; /* of the file, for messages */
-	struct err *e;
-};
-
 /* ---- sizes ---- */
 
-/* Unsigned values that are simply copied; `other` is the newer name of the same key. */
+/* Numbers that every config has and that are simply copied. */
 static const struct number {
-	const char *key, *other;
+	const char *key;
 	size_t offset; /* of a uint32_t in struct config */
-	uint32_t least, most;
-	bool routed_only; /* in families with experts; others do not have the key */
+	uint32_t most;
 } numbers[] = {
-	{"hidden_size", NULL, offsetof(struct config, hidden_size), 1, CONFIG_MAX_WIDTH, false},
-	{"num_hidden_layers", NULL, offsetof(struct config, layers), 1, CONFIG_MAX_LAYERS, false},
-	{"vocab_size", NULL, offsetof(struct config, vocabulary), 1, CONFIG_MAX_VOCABULARY, false},
-	{"max_position_embeddings", NULL, offsetof(struct config, max_positions), 1,
-	 CONFIG_MAX_POSITIONS, false},
-	{"num_attention_heads", NULL, offsetof(struct config, heads), 1, 4096, false},
-	{"intermediate_size", NULL, offsetof(struct config, intermediate_size), 1, CONFIG_MAX_WIDTH,
-	 false},
-	{"num_experts", "num_local_experts", offsetof(struct config, experts), 1,
-	 CONFIG_MAX_EXPERTS, true},
-	{"num_experts_per_tok", NULL, offsetof(struct config, experts_per_token), 1,
-	 CONFIG_MAX_EXPERTS, true},
-	{"moe_intermediate_size", NULL, offsetof(struct config, expert_size), 1, CONFIG_MAX_WIDTH,
-	 true},
+	{"hidden_size", offsetof(struct config, hidden_size), CONFIG_MAX_WIDTH},
+	{"num_hidden_layers", offsetof(struct config, layers), CONFIG_MAX_LAYERS},
+	{"vocab_size", offsetof(struct config, vocabulary), CONFIG_MAX_VOCABULARY},
+	{"max_position_embeddings", offsetof(struct config, max_positions), CONFIG_MAX_POSITIONS},
+	{"num_attention_heads", offsetof(struct config, heads), 4096},
 };
-
-static int get_u32(const struct reader *r, const char *key, uint32_t least, uint32_t most,
-		   uint32_t *to)
-{
-	uint64_t value;
-	int failed = json_get_uint(r->json, key, r->name, least, most, &value, r->e);
-	if (!failed)
-		*to = (uint32_t)value;
-	return failed;
-}
-
-static int get_u32_or(const struct reader *r, const char *key, uint32_t least, uint32_t most,
-		      uint32_t fallback, uint32_t *to)
-{
-	*to = fallback;
-	return json_has(r->json, key) ? get_u32(r, key, least, most, to) : 0;
-}
 
 static int read_numbers(const struct reader *r)
 {
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
 		const struct number *n = &numbers[i];
-		if (n->routed_only && !r->config->architecture->routed)
-			continue;
 		uint32_t *to = (uint32_t *)(void *)((char *)r->config + n->offset);
-		bool other = n->other && json_has(r->json, n->other);
-		int failed = get_u32(r, other ? n->other : n->key, n->least, n->most, to);
+		int failed = get_u32(r, n->key, 1, n->most, to);
 		if (failed)
 			return failed;
 	}
@@ -95,49 +59,29 @@ static int read_heads(const struct reader *r)
 		return err_set(r->e, EINVAL,
 			       "%s: %u heads of %u are wider than the %d that is supported",
 			       r->name, c->heads, c->head_dim, CONFIG_MAX_WIDTH);
+	c->attention_scale = (float)(1 / sqrt(c->head_dim));
 	return 0;
 }
 
 /* ---- what is computed only in one way ---- */
-
-static int unsupported(const struct reader *r, const char *key, const char *value,
-		       const char *supported)
-{
-	return err_set(r->e, ENOTSUP, "%s: \"%s\" is %s, but only %s is supported", r->name, key,
-		       value, supported);
-}
 
 static int check_activation(const struct reader *r)
 {
 	const char *act;
 	int failed = json_get_string_or(r->json, "hidden_act", r->name, "silu", &act, r->e);
 	if (!failed && strcmp(act, "silu") != 0)
-		return unsupported(r, "hidden_act", act, "silu");
+		return reader_unsupported(r, "hidden_act", act, "silu");
 	return failed;
 }
 
-static int check_attention(const struct reader *r)
+static int check_window(const struct reader *r)
 {
 	bool sliding;
-	struct json_object *types;
 	int failed =
 		json_get_bool_or(r->json, "use_sliding_window", r->name, false, &sliding, r->e);
 	if (!failed && sliding)
-		return unsupported(r, "use_sliding_window", "true", "false");
-	if (!failed)
-		failed = json_get_array_or_null(r->json, "layer_types", r->name, &types, r->e);
-	if (failed || !types)
-		return failed;
-	for (size_t i = 0; i < json_object_array_length(types); i++) {
-		const char *type;
-		failed = json_as_string(json_object_array_get_idx(types, i), "layer_types", r->name,
-					&type, r->e);
-		if (failed)
-			return failed;
-		if (strcmp(type, "full_attention") != 0)
-			return unsupported(r, "layer_types", type, "full_attention");
-	}
-	return 0;
+		return reader_unsupported(r, "use_sliding_window", "true", "false");
+	return failed;
 }
 
 static int check_not_quantised(const struct reader *r)
@@ -165,25 +109,36 @@ static int check_rope_type(const struct reader *r, struct json_object *rope)
 		if (failed)
 			return failed;
 		if (strcmp(type, "default") != 0)
-			return unsupported(r, keys[i], type, "default");
+			return reader_unsupported(r, keys[i], type, "default");
 	}
 	return 0;
 }
 
-static int check_rotated_whole(const struct reader *r, struct json_object *from)
+/* Only whole pairs are rotated, and only the first ones. */
+static int read_rotary_dim(const struct reader *r, struct json_object *from)
 {
+	struct config *c = r->config;
 	double factor;
 	int failed =
 		json_get_double_or(from, "partial_rotary_factor", r->name, 0, 1, 1, &factor, r->e);
-	if (!failed && factor != 1)
-		return unsupported(r, "partial_rotary_factor", "less than 1", "1");
-	return failed;
+	if (failed || factor == 1)
+		return failed;
+	if (!c->family->partial_rotary)
+		return reader_unsupported(r, "partial_rotary_factor", "less than 1", "1");
+	c->rotary_dim = (uint32_t)(c->head_dim * factor);
+	if (c->rotary_dim % 2 || !c->rotary_dim)
+		return err_set(r->e, EINVAL,
+			       "%s: a partial_rotary_factor of %g leaves %u elements of a head, "
+			       "which cannot be rotated in pairs",
+			       r->name, factor, c->rotary_dim);
+	return 0;
 }
 
 /* rope_parameters (newer) holds theta and type; rope_theta and rope_scaling (older) are apart. */
 static int read_rope(const struct reader *r)
 {
 	struct json_object *newer, *scaling;
+	r->config->rotary_dim = r->config->head_dim;
 	int failed = json_get_object_or_null(r->json, "rope_parameters", r->name, &newer, r->e);
 	if (!failed)
 		failed = json_get_object_or_null(r->json, "rope_scaling", r->name, &scaling, r->e);
@@ -191,9 +146,9 @@ static int read_rope(const struct reader *r)
 		failed = json_get_double(newer ? newer : r->json, "rope_theta", r->name, 1, 1e15,
 					 &r->config->rope_theta, r->e);
 	if (!failed)
-		failed = check_rotated_whole(r, r->json);
+		failed = read_rotary_dim(r, r->json);
 	if (!failed && newer)
-		failed = check_rotated_whole(r, newer);
+		failed = read_rotary_dim(r, newer);
 	if (!failed && newer)
 		failed = check_rope_type(r, newer);
 	if (!failed && scaling)
@@ -203,47 +158,14 @@ static int read_rope(const struct reader *r)
 
 /* ---- layers ---- */
 
-static int read_mlp_only_layers(const struct reader *r)
+/* Where each layer's state lies; a draft's comes last. */
+static void number_states(struct config *c)
 {
-	struct json_object *list;
-	int failed = json_get_array_or_null(r->json, "mlp_only_layers", r->name, &list, r->e);
-	if (failed || !list)
-		return failed;
-	for (size_t i = 0; i < json_object_array_length(list); i++) {
-		uint64_t layer;
-		failed = json_as_uint(json_object_array_get_idx(list, i), "mlp_only_layers",
-				      r->name, 0, CONFIG_MAX_LAYERS - 1, &layer, r->e);
-		if (failed)
-			return failed;
-		r->config->dense_layer[layer] = 1;
+	for (uint32_t layer = 0; layer < c->layers + CONFIG_DRAFT_LAYERS; layer++) {
+		struct layer *l = &c->layer[layer];
+		l->state = c->mixers[l->mixer];
+		c->mixers[l->mixer] += layer < c->layers;
 	}
-	return 0;
-}
-
-static int read_routing(const struct reader *r)
-{
-	struct config *c = r->config;
-	uint32_t step;
-	bool normalise;
-	if (!c->architecture->routed)
-		return 0;
-	if (c->experts_per_token > c->experts)
-		return err_set(r->e, EINVAL, "%s: %u experts per token, but only %u experts",
-			       r->name, c->experts_per_token, c->experts);
-	int failed = json_get_bool_or(r->json, "norm_topk_prob", r->name, false, &normalise, r->e);
-	if (!failed)
-		failed = get_u32_or(r, "decoder_sparse_step", 1, CONFIG_MAX_LAYERS, 1, &step);
-	if (!failed)
-		failed = read_mlp_only_layers(r);
-	if (failed)
-		return failed;
-	enum router_normalisation how = c->architecture->router_normalisation;
-	c->normalise_top_k =
-		how == NORMALISE_ALWAYS || (how == NORMALISE_AS_CONFIGURED && normalise);
-	for (uint32_t layer = 0; layer < c->layers; layer++)
-		if ((layer + 1) % step)
-			c->dense_layer[layer] = 1;
-	return 0;
 }
 
 /* ---- end tokens ---- */
@@ -284,17 +206,17 @@ static int read_end_tokens(const struct reader *r)
 
 /* ---- the files ---- */
 
-static int read_architecture(const struct reader *r)
+static int read_family(const struct reader *r)
 {
 	const char *type;
 	char known[256];
 	int failed = json_get_string(r->json, "model_type", r->name, &type, r->e);
 	if (failed)
 		return failed;
-	r->config->architecture = architecture_find(type);
-	if (r->config->architecture)
+	r->config->family = family_find(type, &r->config->model_type);
+	if (r->config->family)
 		return 0;
-	architecture_list(known, sizeof known);
+	family_list(known, sizeof known);
 	return err_set(r->e, ENOTSUP, "%s: models of type %.64s are not supported; these are: %s",
 		       r->name, type, known);
 }
@@ -302,42 +224,70 @@ static int read_architecture(const struct reader *r)
 static int read_flags(const struct reader *r)
 {
 	struct config *c = r->config;
-	double eps = 0;
-	int failed = json_get_bool_or(r->json, "tie_word_embeddings", r->name, false, &c->tied_head,
-				      r->e);
+	bool bias = false;
+	int failed = json_get_bool_or(r->json, "tie_word_embeddings", r->name, c->tied_head,
+				      &c->tied_head, r->e);
 	if (!failed)
-		failed = json_get_bool_or(r->json, "attention_bias", r->name, false,
-					  &c->attention_bias, r->e);
-	if (!failed)
-		failed = json_get_double_or(r->json, "rms_norm_eps", r->name, 0, 1, 1e-6, &eps,
-					    r->e);
-	c->rms_eps = (float)eps;
-	return failed;
+		failed = json_get_bool_or(r->json, "attention_bias", r->name, false, &bias, r->e);
+	c->qkv_bias = c->output_bias = bias;
+	return failed ? failed : reader_rms_eps(r, 1e-6);
 }
 
-static int read_config(const struct reader *r)
+static int read_special(const struct reader *r)
+{
+	return r->config->family->read(r);
+}
+
+static int read_text(const struct reader *r)
 {
 	static int (*const parts[])(const struct reader *) = {
-		read_architecture, check_not_quantised, read_numbers,	 read_heads,
-		read_flags,	   check_activation,	check_attention, read_rope,
-		read_routing,	   read_end_tokens};
+		check_not_quantised, read_numbers, read_heads,	 read_flags,	  check_activation,
+		check_window,	     read_rope,	   read_special, read_end_tokens,
+	};
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
 		int failed = parts[i](r);
 		if (failed)
 			return failed;
 	}
+	number_states(r->config);
 	return 0;
+}
+
+/* Of a model that also sees, what is said at the top holds unless its text part says otherwise. */
+static int read_config(struct reader *r)
+{
+	struct json_object *text = NULL;
+	int failed = read_family(r);
+	if (!failed && r->config->family->nested)
+		failed = json_get_object_or_null(r->json, "text_config", r->name, &text, r->e);
+	if (failed || !text)
+		return failed ? failed : read_text(r);
+	failed = check_not_quantised(r);
+	if (!failed)
+		failed = read_end_tokens(r);
+	if (!failed)
+		failed = json_get_bool_or(r->json, "tie_word_embeddings", r->name, false,
+					  &r->config->tied_head, r->e);
+	r->json = text;
+	return failed ? failed : read_text(r);
 }
 
 int config_parse(struct config *c, const char *text, size_t length, const char *name, struct err *e)
 {
 	struct reader r = {.config = c, .name = name, .e = e};
-	*c = (struct config){.generation = {.top_p = 1}};
-	int failed = json_parse_text(&r.json, text, length, name, e);
+	struct json_object *whole;
+	*c = (struct config){
+		.embedding_multiplier = 1,
+		.residual_multiplier = 1,
+		.logits_scaling = 1,
+		.generation = {.top_p = 1},
+	};
+	int failed = json_parse_text(&whole, text, length, name, e);
 	if (failed)
 		return failed;
+	r.json = whole;
 	failed = read_config(&r);
-	json_object_put(r.json);
+	json_object_put(whole);
 	return failed;
 }
 
@@ -405,67 +355,4 @@ int config_read(struct config *c, const char *directory, struct err *e)
 	if (failed && failed != -ENOENT)
 		*e = missing;
 	return failed == -ENOENT ? 0 : failed;
-}
-
-/* ---- tensors ---- */
-
-bool config_has_tensor(const struct config *c, enum tensor_role role, uint32_t layer)
-{
-	switch (role) {
-	case TENSOR_Q_BIAS:
-	case TENSOR_K_BIAS:
-	case TENSOR_V_BIAS:
-		return c->architecture->qkv_bias || c->attention_bias;
-	case TENSOR_O_BIAS:
-		return c->attention_bias;
-	case TENSOR_Q_NORM:
-	case TENSOR_K_NORM:
-		return c->architecture->head_norms;
-	case TENSOR_GATE:
-	case TENSOR_UP:
-	case TENSOR_DOWN:
-		return !config_routed(c, layer);
-	case TENSOR_ROUTER:
-	case TENSOR_EXPERT_GATE:
-	case TENSOR_EXPERT_UP:
-	case TENSOR_EXPERT_DOWN:
-		return config_routed(c, layer);
-	default:
-		return true;
-	}
-}
-
-void config_tensor_shape(const struct config *c, enum tensor_role role, uint32_t *rows,
-			 uint32_t *cols)
-{
-	uint32_t hidden = c->hidden_size, q = c->heads * c->head_dim,
-		 kv = c->kv_heads * c->head_dim;
-	const struct {
-		uint32_t rows, cols; /* cols 0: a vector */
-	} shapes[TENSOR_ROLES] = {
-		[TENSOR_EMBEDDING] = {c->vocabulary, hidden},
-		[TENSOR_FINAL_NORM] = {hidden, 0},
-		[TENSOR_HEAD] = {c->vocabulary, hidden},
-		[TENSOR_ATTENTION_NORM] = {hidden, 0},
-		[TENSOR_Q] = {q, hidden},
-		[TENSOR_K] = {kv, hidden},
-		[TENSOR_V] = {kv, hidden},
-		[TENSOR_O] = {hidden, q},
-		[TENSOR_Q_BIAS] = {q, 0},
-		[TENSOR_K_BIAS] = {kv, 0},
-		[TENSOR_V_BIAS] = {kv, 0},
-		[TENSOR_O_BIAS] = {hidden, 0},
-		[TENSOR_Q_NORM] = {c->head_dim, 0},
-		[TENSOR_K_NORM] = {c->head_dim, 0},
-		[TENSOR_FEED_FORWARD_NORM] = {hidden, 0},
-		[TENSOR_GATE] = {c->intermediate_size, hidden},
-		[TENSOR_UP] = {c->intermediate_size, hidden},
-		[TENSOR_DOWN] = {hidden, c->intermediate_size},
-		[TENSOR_ROUTER] = {c->experts, hidden},
-		[TENSOR_EXPERT_GATE] = {c->expert_size, hidden},
-		[TENSOR_EXPERT_UP] = {c->expert_size, hidden},
-		[TENSOR_EXPERT_DOWN] = {hidden, c->expert_size},
-	};
-	*rows = shapes[role].rows;
-	*cols = shapes[role].cols;
 }

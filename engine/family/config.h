@@ -1,14 +1,19 @@
 /* A model's config.json and generation_config.json as one struct.
  *
  * Both published forms are read: the older (rope_theta, num_experts, torch_dtype at the top) and
- * the newer (rope_parameters, num_local_experts, dtype). What this program does not compute (a rope
- * scaling, a sliding window, another activation) is an error that names the key, not ignored.
+ * the newer (rope_parameters, num_local_experts, dtype), and the text part of a model that also
+ * sees. What this program does not compute (a rope scaling, a sliding window, another activation)
+ * is an error that names the key, not ignored.
  */
 #ifndef MOEFS_ENGINE_FAMILY_CONFIG_H
 #define MOEFS_ENGINE_FAMILY_CONFIG_H
 
 #include "cache/err.h"
-#include "engine/family/architecture.h"
+#include "engine/family/role.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 enum {
 	CONFIG_MAX_LAYERS = 1024,
@@ -17,20 +22,55 @@ enum {
 	CONFIG_MAX_VOCABULARY = 1 << 24,
 	CONFIG_MAX_POSITIONS = 1 << 24,
 	CONFIG_MAX_END_TOKENS = 16,
+	CONFIG_DRAFT_LAYERS = 1, /* after the model's own */
 };
 
+enum mixer { MIXER_ATTENTION, MIXER_DELTA_NET, MIXERS };
+enum feed_forward { FEED_FORWARD_DENSE, FEED_FORWARD_ROUTED };
+
+struct layer {
+	enum mixer mixer;
+	enum feed_forward feed_forward;
+	bool shared;	/* a shared expert beside the routed ones */
+	uint32_t state; /* the how-manieth of its mixer's kind: where its state lies in a context */
+};
+
+enum router_order { SOFTMAX_THEN_TOP_K, TOP_K_THEN_SOFTMAX };
+/* An RMSNorm of queries and keys before the rotation. */
+enum head_norms { HEAD_NORMS_NONE, HEAD_NORMS_EACH, HEAD_NORMS_TOGETHER };
+
+struct family;
 struct config {
-	const struct architecture *architecture;
+	const struct family *family;
+	const char *model_type; /* as config.json says */
 	uint32_t hidden_size, layers, vocabulary, max_positions;
 	uint32_t heads, kv_heads, head_dim;
+	uint32_t rotary_dim;	    /* of each head: the first so many elements are rotated */
 	uint32_t intermediate_size; /* of a dense layer */
 	uint32_t experts, experts_per_token, expert_size;
+	uint32_t shared_size; /* of a shared expert */
+	struct delta_net {
+		uint32_t key_heads, value_heads, key_dim, value_dim;
+		uint32_t width; /* of the convolution */
+	} delta_net;
+
+	bool qkv_bias, output_bias;
+	bool query_gate; /* each head's rows of q are its query and then its gate */
+	enum head_norms head_norms;
+	enum router_order router_order;
 	bool normalise_top_k; /* the chosen experts' weights sum to 1 */
-	bool attention_bias;  /* q, k, v and o have biases, by configuration */
 	bool tied_head;
+	bool draft; /* a checkpoint may have a draft layer: layer[layers] */
 	float rms_eps;
+	float norm_offset;     /* added to the weights of norms: 1 where they are zero-centred */
+	float attention_scale; /* of the scores */
+	float embedding_multiplier; /* of the embedding's rows */
+	float residual_multiplier;  /* of what each half of a layer adds */
+	float logits_scaling;	    /* what logits are divided by */
 	double rope_theta;
-	uint8_t dense_layer[CONFIG_MAX_LAYERS]; /* 1: a layer of a routed family without experts */
+
+	struct layer layer[CONFIG_MAX_LAYERS + CONFIG_DRAFT_LAYERS];
+	uint32_t mixers[MIXERS]; /* how many layers of the model's own have each */
 
 	/* generation_config.json, with the field's usual defaults */
 	struct {
@@ -51,11 +91,15 @@ int config_parse_generation(struct config *c, const char *text, size_t length, c
 /* True if the layer's feed-forward is routed experts. */
 static inline bool config_routed(const struct config *c, uint32_t layer)
 {
-	return c->architecture->routed && !c->dense_layer[layer];
+	return c->layer[layer].feed_forward == FEED_FORWARD_ROUTED;
 }
+/* Of a role that occurs once, the layer does not matter. */
 bool config_has_tensor(const struct config *c, enum tensor_role role, uint32_t layer);
 /* rows and cols of a tensor; cols is 0 for a vector. */
 void config_tensor_shape(const struct config *c, enum tensor_role role, uint32_t *rows,
 			 uint32_t *cols);
+/* What a store calls a tensor: the family's own name of it, or the common one where a checkpoint
+ * has it only within another tensor. False if it does not fit. */
+bool config_store_name(const struct config *c, struct tensor_id id, char *name, size_t size);
 
 #endif

@@ -49,6 +49,7 @@ static void add_tensor(struct plan *p, const struct config *c, enum tensor_role 
 	*t = (struct plan_tensor){
 		.id = {.role = role, .layer = layer},
 		.shape = tensor_shape(c, &p->recipe, role),
+		.draft = layer >= c->layers,
 		.offset = p->dense_bytes,
 		.first_unit = p->unit_count,
 	};
@@ -60,19 +61,29 @@ static void add_tensor(struct plan *p, const struct config *c, enum tensor_role 
 	uint64_t parameters = (uint64_t)t->shape.rows * t->shape.cols;
 	if (role != TENSOR_HEAD || !c->tied_head)
 		p->parameters += parameters;
-	if (role != TENSOR_EMBEDDING)
+	if (role != TENSOR_EMBEDDING && !t->draft)
 		p->active_parameters += parameters;
 }
 
-/* In the order that a forward pass meets them. */
+static void add_place(struct plan *p, const struct config *c, enum tensor_place place,
+		      uint32_t layer)
+{
+	for (int role = 0; role < TENSOR_ROLES; role++)
+		if (tensor_roles[role].place == place)
+			add_tensor(p, c, (enum tensor_role)role, layer);
+}
+
+/* In the order that a forward pass meets them; what only drafting needs comes last. */
 static void add_dense(struct plan *p, const struct config *c)
 {
-	add_tensor(p, c, TENSOR_EMBEDDING, 0);
+	add_place(p, c, PLACE_INPUT, 0);
 	for (uint32_t layer = 0; layer < c->layers; layer++)
-		for (int role = TENSOR_ATTENTION_NORM; role <= TENSOR_ROUTER; role++)
-			add_tensor(p, c, (enum tensor_role)role, layer);
-	add_tensor(p, c, TENSOR_FINAL_NORM, 0);
-	add_tensor(p, c, TENSOR_HEAD, 0);
+		add_place(p, c, PLACE_LAYER, layer);
+	add_place(p, c, PLACE_OUTPUT, 0);
+	for (uint32_t layer = c->layers; layer < p->layers; layer++) {
+		add_place(p, c, PLACE_LAYER, layer);
+		add_place(p, c, PLACE_DRAFT, layer);
+	}
 }
 
 static void make_units(struct plan *p)
@@ -95,11 +106,13 @@ static void make_units(struct plan *p)
 
 static void lay_out_experts(struct plan *p, const struct config *c)
 {
-	for (uint32_t layer = 0; layer < c->layers; layer++) {
+	uint32_t own = 0; /* routed layers that every token passes through */
+	for (uint32_t layer = 0; layer < p->layers; layer++) {
 		p->routed_of[layer] = UINT32_MAX;
 		if (config_routed(c, layer)) {
 			p->routed_of[layer] = p->routed_layers;
 			p->layer_of[p->routed_layers++] = layer;
+			own += layer < c->layers;
 		}
 	}
 	if (!p->routed_layers)
@@ -115,13 +128,15 @@ static void lay_out_experts(struct plan *p, const struct config *c)
 		parameters += (uint64_t)p->part[i].rows * p->part[i].cols;
 	}
 	p->parameters += parameters * p->experts * p->routed_layers;
-	p->active_parameters += parameters * c->experts_per_token * p->routed_layers;
+	p->active_parameters += parameters * c->experts_per_token * own;
 }
 
 int plan_make(struct plan *p, const struct config *c, const struct recipe *r, struct err *e)
 {
-	*p = (struct plan){.recipe = *r};
-	size_t most = (size_t)c->layers * TENSOR_ROLES + TENSOR_ROLES;
+	bool draft = r->draft && c->draft;
+	*p = (struct plan){.recipe = *r, .layers = c->layers + (draft ? CONFIG_DRAFT_LAYERS : 0)};
+	p->recipe.draft = draft;
+	size_t most = (size_t)p->layers * TENSOR_ROLES + TENSOR_ROLES;
 	p->dense = calloc(most, sizeof *p->dense);
 	if (!p->dense)
 		return err_set(e, ENOMEM, "out of memory for the list of %zu tensors", most);

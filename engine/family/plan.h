@@ -17,6 +17,7 @@
 struct plan_tensor {
 	struct tensor_id id;
 	struct shape shape; /* rows = 1 for a vector */
+	bool draft;	    /* only drafting needs it */
 	uint64_t offset;    /* in the dense data, of the weights; norms follow */
 	uint32_t chunk_rows, chunks, first_unit;
 };
@@ -25,15 +26,17 @@ enum { EXPERT_PARTS = 3 }; /* gate, up, down: the order in a record and in a slo
 
 struct plan {
 	struct recipe recipe;
+	uint32_t layers;	   /* a draft's among them */
 	struct plan_tensor *dense; /* in the order of the file */
 	uint32_t dense_count;
 	uint64_t dense_bytes;
 	struct store_range *units; /* dense units */
 	uint32_t unit_count;
 
+	/* Routed layers, a draft's last. */
 	uint32_t routed_layers, experts;
-	uint32_t layer_of[CONFIG_MAX_LAYERS];  /* the model's layer of each routed layer */
-	uint32_t routed_of[CONFIG_MAX_LAYERS]; /* the inverse; UINT32_MAX for a dense layer */
+	uint32_t layer_of[CONFIG_MAX_LAYERS + CONFIG_DRAFT_LAYERS];  /* of each routed layer */
+	uint32_t routed_of[CONFIG_MAX_LAYERS + CONFIG_DRAFT_LAYERS]; /* UINT32_MAX: dense */
 	struct shape part[EXPERT_PARTS];
 	uint64_t part_offset[EXPERT_PARTS]; /* in a record; norms follow the weights */
 	uint64_t record_bytes;

@@ -20,14 +20,16 @@ static const struct {
 static const char default_recipe[] = "tq3";
 enum { RECIPES = sizeof recipes / sizeof *recipes };
 
-static const char coded_suffix[] = " codec zstd"; /* in texts; plain stores' say nothing */
+/* In texts; what is not there is not said. */
+static const char draft_suffix[] = " draft", coded_suffix[] = " codec zstd";
 static const char *const norm_names[] = {[NORM_F16] = "f16", [NORM_F32] = "f32"};
 
 static const char *const codec_names[] = {
 	[CODEC_NONE] = "none", [CODEC_ZSTD] = "zstd", [CODEC_AUTO] = "auto"};
 enum { CODECS = sizeof codec_names / sizeof *codec_names };
 
-static void fill(struct recipe *r, size_t i, enum format kept, enum norm_type norms,
+/* A row of the table with the facts of a checkpoint. */
+static void fill(struct recipe *r, size_t i, enum format kept, enum norm_type norms, bool draft,
 		 enum recipe_codec codec)
 {
 	*r = (struct recipe){
@@ -38,6 +40,7 @@ static void fill(struct recipe *r, size_t i, enum format kept, enum norm_type no
 		.exact = recipes[i].dense == KEEP,
 		.kept = kept,
 		.norms = norms,
+		.draft = draft,
 	};
 }
 
@@ -47,7 +50,7 @@ int recipe_find(struct recipe *r, const char *quant, struct err *e)
 		quant = default_recipe;
 	for (size_t i = 0; i < RECIPES; i++)
 		if (!strcmp(recipes[i].quant, quant)) {
-			fill(r, i, FORMAT_BF16, NORM_F16, CODEC_NONE);
+			fill(r, i, FORMAT_BF16, NORM_F16, false, CODEC_NONE);
 			return 0;
 		}
 	return err_set(e, EINVAL, "quant=%s: no such recipe; use tq2, tq3, tq4 or bf16", quant);
@@ -57,7 +60,7 @@ void recipe_keep(struct recipe *r, enum format kept, enum norm_type norms)
 {
 	for (size_t i = 0; i < RECIPES; i++)
 		if (!strcmp(recipes[i].quant, r->quant))
-			fill(r, i, kept, norms, r->codec);
+			fill(r, i, kept, norms, r->draft, r->codec);
 }
 
 bool recipe_can_code(const struct recipe *r)
@@ -89,18 +92,19 @@ const char *recipe_codec_name(enum recipe_codec codec)
 
 void recipe_to_text(const struct recipe *r, char *text, size_t size)
 {
-	(void)snprintf(text, size, "%s kept %s norms %s%s", r->quant, format_name(r->kept),
-		       norm_names[r->norms], r->codec == CODEC_ZSTD ? coded_suffix : "");
+	(void)snprintf(text, size, "%s kept %s norms %s%s%s", r->quant, format_name(r->kept),
+		       norm_names[r->norms], r->draft ? draft_suffix : "",
+		       r->codec == CODEC_ZSTD ? coded_suffix : "");
 }
 
 bool recipe_from_text(struct recipe *r, const char *text)
 {
 	static const enum format kept[] = {FORMAT_BF16, FORMAT_F16, FORMAT_F32};
-	enum { KEPT = sizeof kept / sizeof *kept, NORMS = 2, STORED = 2 };
+	enum { KEPT = sizeof kept / sizeof *kept, NORMS = 2, DRAFTS = 2, STORED = 2 };
 	char candidate[64];
-	for (size_t i = 0; i < (size_t)RECIPES * KEPT * NORMS * STORED; i++) {
-		size_t k = i / STORED, n = k / NORMS, row = n / KEPT;
-		fill(r, row, kept[n % KEPT], (enum norm_type)(k % NORMS),
+	for (size_t i = 0; i < (size_t)RECIPES * KEPT * NORMS * DRAFTS * STORED; i++) {
+		size_t d = i / STORED, k = d / DRAFTS, n = k / NORMS, row = n / KEPT;
+		fill(r, row, kept[n % KEPT], (enum norm_type)(k % NORMS), d % DRAFTS,
 		     (enum recipe_codec)(i % STORED));
 		recipe_to_text(r, candidate, sizeof candidate);
 		if (!strcmp(candidate, text))
@@ -111,24 +115,17 @@ bool recipe_from_text(struct recipe *r, const char *text)
 
 enum format recipe_format(const struct recipe *r, enum tensor_role role)
 {
-	switch (role) {
-	case TENSOR_Q:
-	case TENSOR_K:
-	case TENSOR_V:
-	case TENSOR_O:
-	case TENSOR_GATE:
-	case TENSOR_UP:
-	case TENSOR_DOWN:
-	case TENSOR_HEAD:
-		return r->dense;
-	case TENSOR_EXPERT_GATE:
-	case TENSOR_EXPERT_UP:
-	case TENSOR_EXPERT_DOWN:
-		return r->experts;
-	case TENSOR_EMBEDDING:
-	case TENSOR_ROUTER:
+	switch (tensor_roles[role].class) {
+	case CLASS_EMBEDDING:
+	case CLASS_KEPT:
 		return r->kept;
-	default:
-		return FORMAT_F32;
+	case CLASS_DENSE:
+		return r->dense;
+	case CLASS_EXPERT:
+		return r->experts;
+	case CLASS_VECTOR:
+	case CLASS_NORM:
+		break;
 	}
+	return FORMAT_F32;
 }

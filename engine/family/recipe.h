@@ -8,8 +8,11 @@
 #define MOEFS_ENGINE_FAMILY_RECIPE_H
 
 #include "cache/err.h"
-#include "engine/family/architecture.h"
+#include "engine/family/role.h"
 #include "kernels/format.h"
+
+#include <stdbool.h>
+#include <stddef.h>
 
 /* How expert records are kept on disk; the weights are the same ones either way. */
 enum recipe_codec {
@@ -21,18 +24,19 @@ enum recipe_codec {
 struct recipe {
 	const char *quant;   /* its name in the table */
 	enum format experts; /* routed experts, or `kept` */
-	enum format dense;   /* attention, dense feed-forwards and the output head, or `kept` */
+	enum format dense;   /* the other large matrices, or `kept` */
 	bool exact;	     /* float activations and key-value cache */
 
 	/* Facts of the checkpoint that the stored layout depends on; found while converting and
 	 * written into the store's key, so that a mount need not read the checkpoint's headers. */
 	enum format kept;	 /* of what is not quantised: the checkpoint's type */
 	enum norm_type norms;	 /* of TQ groups: F16 unless one would over- or underflow */
+	bool draft;		 /* there is a draft layer */
 	enum recipe_codec codec; /* of an engine: what was asked for; of a store: what it has */
 };
 
 /* EINVAL, listing the names, if there is no such recipe. NULL is the default. kept and norms are
- * left at their usual values, codec at CODEC_NONE. */
+ * left at their usual values, codec at CODEC_NONE, without a draft. */
 int recipe_find(struct recipe *r, const char *quant, struct err *e);
 /* Asks for a codec by its name; NULL is auto. EINVAL: there is none of this name, or it is of no
  * use to this recipe's records. */
@@ -40,15 +44,15 @@ int recipe_ask_codec(struct recipe *r, const char *codec, struct err *e);
 const char *recipe_codec_name(enum recipe_codec codec);
 /* Whether the experts' records are in 16 bits, the only ones that a codec shrinks. */
 bool recipe_can_code(const struct recipe *r);
-/* The same recipe with the checkpoint's facts. */
+/* The same recipe with these facts of the checkpoint. */
 void recipe_keep(struct recipe *r, enum format kept, enum norm_type norms);
 
 /* The recipe as the text of a store's key, and back (false: not one of this version's texts). */
 void recipe_to_text(const struct recipe *r, char *text, size_t size);
 bool recipe_from_text(struct recipe *r, const char *text);
 
-/* The stored format of a tensor with that role. Vectors are F32: tiny, and exact for every source.
- */
+/* The stored format of a tensor with that role: what its class becomes by this recipe. Vectors are
+ * F32: tiny, and exact for every source. */
 enum format recipe_format(const struct recipe *r, enum tensor_role role);
 
 #endif

@@ -1,45 +1,112 @@
 #include "engine/family/sources.h"
+#include "engine/family/family.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-const struct checkpoint_tensor *sources_find(const struct sources *s, struct tensor_id id,
-					     char *name, size_t size, struct err *e)
+enum { NAME_BYTES = 256 };
+
+/* ---- finding ---- */
+
+static uint32_t width_of(enum format f)
 {
-	if (!architecture_tensor_name(s->config->architecture, id, name, size)) {
-		err_set(e, ENAMETOOLONG, "a tensor's name is too long");
-		return NULL;
-	}
-	const struct checkpoint_tensor *t = checkpoint_find(s->checkpoint, name);
-	if (!t && id.role == TENSOR_HEAD && s->config->tied_head)
-		return sources_find(s, (struct tensor_id){.role = TENSOR_EMBEDDING}, name, size, e);
-	if (!t)
-		err_set(e, ENOENT,
-			"the checkpoint has no tensor %s, which a %s model needs; is the download "
-			"complete?",
-			name, s->config->architecture->model_type);
-	return t;
+	return f == FORMAT_F32 ? 4 : 2;
 }
 
-static int check_shape(const struct sources *s, const struct checkpoint_tensor *t,
-		       enum tensor_role role, struct err *e)
+static void describe(const struct sources *s, struct tensor_id id, view_fn *view,
+		     const struct checkpoint_tensor *t, struct source *out)
 {
-	uint32_t rows, cols;
-	config_tensor_shape(s->config, role, &rows, &cols);
-	bool right = cols ? t->dims == 2 && t->shape[0] == rows && t->shape[1] == cols
-			  : t->dims == 1 && t->shape[0] == rows;
-	if (!right && cols)
-		return err_set(
-			e, EINVAL,
-			"tensor %s has shape [%llu, %llu%s, but config.json makes it [%u, %u]",
-			t->name, (unsigned long long)(t->dims ? t->shape[0] : 0),
-			(unsigned long long)(t->dims > 1 ? t->shape[1] : 0),
-			t->dims > 2 ? ", …]" : "]", rows, cols);
-	if (!right)
-		return err_set(e, EINVAL,
-			       "tensor %s has shape [%llu%s, but config.json makes it [%u]",
-			       t->name, (unsigned long long)(t->dims ? t->shape[0] : 0),
-			       t->dims > 1 ? ", …]" : "]", rows);
+	const struct config *c = s->config;
+	*out = (struct source){.tensor = t};
+	config_tensor_shape(c, id.role, &out->rows, &out->cols);
+	if (view)
+		view(&out->view, c, id.expert);
+	else
+		view_whole(&out->view, c, id.role);
+	if (!out->cols) {
+		out->cols = out->rows;
+		out->rows = 1;
+	}
+	out->row_bytes = (size_t)out->cols * width_of(t->format);
+}
+
+/* "A", "A or B" */
+static void add_name(char *list, size_t size, const char *name)
+{
+	size_t used = strlen(list);
+	(void)snprintf(list + used, size - used, "%s%s", used ? " or " : "", name);
+}
+
+int sources_find(const struct sources *s, struct tensor_id id, struct source *out, struct err *e)
+{
+	struct tensor_name names[FAMILY_ALTERNATIVES];
+	char name[NAME_BYTES], tried[FAMILY_ALTERNATIVES * NAME_BYTES] = "";
+	uint32_t count = family_alternatives(s->config->family, id.role, names);
+	for (uint32_t i = 0; i < count; i++) {
+		if (!family_tensor_name(s->config, names[i].name, s->stem, id, name, sizeof name))
+			return err_set(e, ENAMETOOLONG, "a tensor's name is too long");
+		const struct checkpoint_tensor *t = checkpoint_find(s->checkpoint, name);
+		if (t) {
+			describe(s, id, names[i].view, t, out);
+			return 0;
+		}
+		add_name(tried, sizeof tried, name);
+	}
+	if (id.role == TENSOR_HEAD && s->config->tied_head)
+		return sources_find(s, (struct tensor_id){.role = TENSOR_EMBEDDING}, out, e);
+	return err_set(e, ENOENT,
+		       "the checkpoint has no tensor %s, which a %s model needs; is the download "
+		       "complete?",
+		       tried, s->config->model_type);
+}
+
+/* ---- reading ---- */
+
+int sources_read(const struct sources *s, const struct source *from, uint32_t row, uint32_t rows,
+		 void *buffer, struct err *e)
+{
+	uint8_t *to = buffer;
+	while (rows > 0) {
+		uint64_t run, at = view_row(&from->view, row, &run);
+		uint32_t n = run < rows ? (uint32_t)run : rows;
+		size_t bytes = n * from->row_bytes;
+		int failed = checkpoint_read(s->checkpoint, from->tensor, at * from->row_bytes, to,
+					     bytes, e);
+		if (failed)
+			return failed;
+		to += bytes;
+		row += n;
+		rows -= n;
+	}
+	return 0;
+}
+
+/* ---- checking ---- */
+
+static void print_shape(char *text, size_t size, const uint64_t *shape, uint32_t dims)
+{
+	size_t used = 1;
+	(void)snprintf(text, size, "[");
+	for (uint32_t i = 0; i < dims && used < size; i++)
+		used += (size_t)snprintf(text + used, size - used, "%s%llu", i ? ", " : "",
+					 (unsigned long long)shape[i]);
+	if (used < size)
+		(void)snprintf(text + used, size - used, "]");
+}
+
+static int check_shape(const struct source *from, struct err *e)
+{
+	const struct checkpoint_tensor *t = from->tensor;
+	const struct view *v = &from->view;
+	if (t->dims != v->dims || memcmp(t->shape, v->shape, v->dims * sizeof *v->shape) != 0) {
+		char is[192], wanted[96];
+		print_shape(is, sizeof is, t->shape, t->dims);
+		print_shape(wanted, sizeof wanted, v->shape, v->dims);
+		return err_set(e, EINVAL, "tensor %s has shape %s, but config.json makes it %s",
+			       t->name, is, wanted);
+	}
 	if (!t->known_type)
 		return err_set(
 			e, ENOTSUP,
@@ -50,15 +117,42 @@ static int check_shape(const struct sources *s, const struct checkpoint_tensor *
 
 static int check_tensor(struct sources *s, struct tensor_id id, struct err *e)
 {
-	char name[256];
-	const struct checkpoint_tensor *t = sources_find(s, id, name, sizeof name, e);
-	if (!t)
-		return -ENOENT;
-	s->used[t - checkpoint_tensor(s->checkpoint, 0)] = true;
-	return check_shape(s, t, id.role, e);
+	struct source from;
+	int failed = sources_find(s, id, &from, e);
+	if (failed)
+		return failed;
+	s->used[from.tensor - checkpoint_tensor(s->checkpoint, 0)] = true;
+	return check_shape(&from, e);
 }
 
-static int check_all(struct sources *s, const struct plan *p, struct err *e)
+static bool begins_with(const char *name, const char *beginning)
+{
+	return !strncmp(name, beginning, strlen(beginning));
+}
+
+static bool is_skipped(const struct sources *s, const char *name)
+{
+	for (const char *const *k = s->config->family->skipped; k && *k; k++)
+		if (begins_with(name, *k))
+			return true;
+	return false;
+}
+
+static int check_unused(const struct sources *s, struct err *e)
+{
+	for (size_t i = 0; i < checkpoint_count(s->checkpoint); i++) {
+		const char *name = checkpoint_tensor(s->checkpoint, i)->name;
+		if (!s->used[i] && !is_skipped(s, name))
+			return err_set(
+				e, EINVAL,
+				"the checkpoint has a tensor %s that a %s model does not know; "
+				"leaving it out would be a different model",
+				name, s->config->model_type);
+	}
+	return 0;
+}
+
+int sources_check(struct sources *s, const struct plan *p, struct err *e)
 {
 	for (uint32_t i = 0; i < p->dense_count; i++) {
 		int failed = check_tensor(s, p->dense[i].id, e);
@@ -73,15 +167,7 @@ static int check_all(struct sources *s, const struct plan *p, struct err *e)
 				if (failed)
 					return failed;
 			}
-	for (size_t i = 0; i < checkpoint_count(s->checkpoint); i++)
-		if (!s->used[i])
-			return err_set(
-				e, EINVAL,
-				"the checkpoint has a tensor %s that a %s model does not know; "
-				"leaving it out would be a different model",
-				checkpoint_tensor(s->checkpoint, i)->name,
-				s->config->architecture->model_type);
-	return 0;
+	return check_unused(s, e);
 }
 
 enum format sources_kept_format(const struct sources *s)
@@ -89,7 +175,7 @@ enum format sources_kept_format(const struct sources *s)
 	enum format kept = FORMAT_COUNT;
 	for (size_t i = 0; i < checkpoint_count(s->checkpoint); i++) {
 		const struct checkpoint_tensor *t = checkpoint_tensor(s->checkpoint, i);
-		if (t->dims < 2 || !t->known_type)
+		if (t->dims < 2 || !s->used[i])
 			continue;
 		if (kept != FORMAT_COUNT && t->format != kept)
 			return FORMAT_F32;
@@ -98,19 +184,35 @@ enum format sources_kept_format(const struct sources *s)
 	return kept == FORMAT_COUNT ? FORMAT_F32 : kept;
 }
 
-int sources_open(struct sources *s, const char *directory, const struct config *c,
-		 const struct plan *p, struct err *e)
+/* ---- opening ---- */
+
+static void look_at_names(struct sources *s)
+{
+	static const char nested[] = "model.language_model.";
+	const struct family *f = s->config->family;
+	s->stem = "model.";
+	for (size_t i = 0; i < checkpoint_count(s->checkpoint); i++) {
+		const char *name = checkpoint_tensor(s->checkpoint, i)->name;
+		if (f->nested && begins_with(name, nested))
+			s->stem = nested;
+		if (f->draft && begins_with(name, f->draft))
+			s->draft = true;
+	}
+}
+
+int sources_open(struct sources *s, const char *directory, const struct config *c, struct err *e)
 {
 	*s = (struct sources){.config = c};
 	int failed = checkpoint_open(&s->checkpoint, directory, e);
 	if (failed)
 		return failed;
 	s->used = calloc(checkpoint_count(s->checkpoint) + 1, sizeof *s->used);
-	failed = s->used ? check_all(s, p, e)
-			 : err_set(e, ENOMEM, "out of memory for the list of tensors");
-	if (failed)
+	if (!s->used) {
 		sources_close(s);
-	return failed;
+		return err_set(e, ENOMEM, "out of memory for the list of tensors");
+	}
+	look_at_names(s);
+	return 0;
 }
 
 void sources_close(struct sources *s)

@@ -1,30 +1,45 @@
 /* A checkpoint's tensors against a plan: everything that the plan wants is there and has the right
- * shape, and nothing is there that it does not want (promise 1). */
+ * shape, and nothing is there that it does not want (promise 1), but what the family names as left
+ * out. And reading a role's rows, wherever in a tensor they lie. */
 #ifndef MOEFS_ENGINE_FAMILY_SOURCES_H
 #define MOEFS_ENGINE_FAMILY_SOURCES_H
 
 #include "cache/err.h"
-#include "engine/source/checkpoint.h"
 #include "engine/family/plan.h"
+#include "engine/family/view.h"
+#include "engine/source/checkpoint.h"
 
 struct sources {
 	struct checkpoint *checkpoint;
 	const struct config *config;
-	bool *used; /* [checkpoint_count] */
+	const char *stem; /* what stands for "model." in names */
+	bool draft;	  /* there are tensors of a draft */
+	bool *used;	  /* [checkpoint_count], by sources_check */
 };
 
-/* Opens the checkpoint and checks it: an unknown, missing or misshapen tensor is an error that
- * names it. The config outlives the sources. */
-int sources_open(struct sources *s, const char *directory, const struct config *c,
-		 const struct plan *p, struct err *e);
+/* Opens the checkpoint and finds out what its names begin with and whether there is a draft. The
+ * config outlives the sources. */
+int sources_open(struct sources *s, const char *directory, const struct config *c, struct err *e);
+/* An unknown, missing or misshapen tensor is an error that names it. */
+int sources_check(struct sources *s, const struct plan *p, struct err *e);
 void sources_close(struct sources *s);
 
-/* The tensor with that id (a tied head's is the embedding's), name[size] its name; NULL with words.
- */
-const struct checkpoint_tensor *sources_find(const struct sources *s, struct tensor_id id,
-					     char *name, size_t size, struct err *e);
+/* Where a role's rows come from. */
+struct source {
+	const struct checkpoint_tensor *tensor;
+	struct view view;
+	uint32_t rows, cols; /* 1 row for a vector */
+	size_t row_bytes;
+};
+
+/* The source of the tensor with that id (a tied head's is the embedding's); -ENOENT with words. */
+int sources_find(const struct sources *s, struct tensor_id id, struct source *out, struct err *e);
+/* Rows [row, row + rows) of it. */
+int sources_read(const struct sources *s, const struct source *from, uint32_t row, uint32_t rows,
+		 void *buffer, struct err *e);
+
 /* The type of what is not quantised: that of all matrices if they agree, else F32, which holds any.
- */
+ * After sources_check. */
 enum format sources_kept_format(const struct sources *s);
 
 #endif

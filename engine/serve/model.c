@@ -76,6 +76,8 @@ static int open_files(struct model *m, const char *directory, struct err *e)
 		return err_sys(e, errno, "%s: cannot be opened", directory);
 	m->name = strrchr(m->directory, '/') + 1;
 	int failed = config_read(&m->config, m->directory, e);
+	if (!failed)
+		failed = forward_computes(&m->config, e);
 	if (failed)
 		return failed;
 	m->context = context_of(&m->config, m->engine->options.context);
@@ -280,7 +282,7 @@ static int print_fact(const struct model *m, enum model_fact fact, char *text, s
 	};
 	switch (fact) {
 	case FACT_ARCHITECTURE:
-		return snprintf(text, size, "%s", c->architecture->model_type);
+		return snprintf(text, size, "%s", c->model_type);
 	case FACT_BITS_PER_WEIGHT:
 		return print_bits(m, text, size);
 	case FACT_RECIPE:

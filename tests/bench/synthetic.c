@@ -328,7 +328,7 @@ static int open_writer(struct writing *w, const char *folder, const uint64_t fin
 {
 	const struct plan *p = w->s->plan;
 	struct store_headers headers;
-	int failed = store_headers_make(&headers, w->s->config->architecture, p, e);
+	int failed = store_headers_make(&headers, w->s->config, p, e);
 	if (failed)
 		return failed;
 	struct store_plan sp = {

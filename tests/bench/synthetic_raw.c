@@ -85,7 +85,7 @@ static void shard_name(const struct raw *w, uint32_t shard, char name[64])
 
 static bool tensor_name(const struct raw *w, const struct raw_tensor *t, char name[256])
 {
-	return architecture_tensor_name(w->s->config->architecture, t->id, name, 256);
+	return config_store_name(w->s->config, t->id, name, 256);
 }
 
 /* The shard's head, as safetensors has it: its length and JSON, padded to a multiple of 8. */

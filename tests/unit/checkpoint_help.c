@@ -36,9 +36,7 @@ void test_checkpoint_read(struct test_checkpoint *c, const char *fixture)
 {
 	struct checkpoint *from;
 	struct err e;
-	char name[128];
-	(void)snprintf(name, sizeof name, "fixtures/%s", fixture);
-	if (checkpoint_open(&from, test_data(name), &e))
+	if (checkpoint_open(&from, test_fixture(fixture), &e))
 		fail_msg("%s", e.text);
 	c->count = checkpoint_count(from);
 	c->tensors = calloc(c->count, sizeof *c->tensors);
@@ -195,13 +193,13 @@ void test_checkpoint_files(const char *fixture, const char *folder)
 {
 	static const char *const names[] = {"config.json", "generation_config.json",
 					    "tokenizer.json", "tokenizer_config.json"};
-	char from[128], to[PATH_BYTES];
+	char from[PATH_BYTES], to[PATH_BYTES];
 	(void)mkdir(folder, 0700);
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		size_t n;
-		(void)snprintf(from, sizeof from, "fixtures/%s/%s", fixture, names[i]);
+		(void)snprintf(from, sizeof from, "%s/%s", test_fixture(fixture), names[i]);
 		(void)snprintf(to, sizeof to, "%s/%s", folder, names[i]);
-		uint8_t *bytes = test_file_read(test_data(from), &n);
+		uint8_t *bytes = test_file_read(from, &n);
 		test_file_write(to, bytes, n);
 		free(bytes);
 	}

@@ -19,7 +19,7 @@ struct test_checkpoint {
 	size_t count;
 };
 
-/* The tensors of tests/data/fixtures/NAME, in the order of their names. */
+/* The tensors of the fixture NAME (golden.h), in the order of their names. */
 void test_checkpoint_read(struct test_checkpoint *c, const char *fixture);
 void test_checkpoint_free(struct test_checkpoint *c);
 struct test_tensor *test_tensor_find(const struct test_checkpoint *c, const char *name);

@@ -16,6 +16,11 @@ const char *test_data(const char *name);
  * next call. */
 const char *shared_data(const char *name);
 
+/* The folder of a fixture: tests/data/fixtures/NAME, unpacked into a temporary folder, which goes
+ * when the program ends, if its large files lie there compressed (.zst); else that of the foreign
+ * reference data, or NULL as above. The text is good until the next call. */
+const char *test_fixture(const char *name);
+
 struct golden;
 
 enum { GOLDEN_DIMS = 8 };

@@ -15,7 +15,8 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-static const char *const fixtures[] = {"qwen2", "qwen3", "qwen3_moe"};
+static const char *const fixtures[] = {"qwen2",	     "qwen3",	"qwen3_moe", "qwen2_moe",
+				       "granitemoe", "mixtral", "olmoe"};
 enum { FIXTURES = sizeof fixtures / sizeof *fixtures, GREEDY = 24 };
 static const double tolerance = 2e-5; /* L2, relative, of a row */
 
@@ -48,9 +49,8 @@ static int wait_until_converted(struct model *m, struct err *e)
 static void bench_open(struct bench *b, const char *fixture, const struct engine_options *options)
 {
 	struct err e = {0};
-	char path[512], name[64];
-	snprintf(name, sizeof name, "fixtures/%s", fixture);
-	snprintf(path, sizeof path, "%s", test_data(name));
+	char path[512];
+	snprintf(path, sizeof path, "%s", test_fixture(fixture));
 	struct engine_options o = *options;
 	o.store = temporary;
 	if (engine_create(&b->engine, &o, &e) || model_open(&b->model, b->engine, path, &e) ||
@@ -275,9 +275,9 @@ static double mean_nll(const float *logits, const int32_t *ids, uint32_t n, uint
 
 static double golden_nll(const char *fixture)
 {
-	char name[64], text[8192];
-	snprintf(name, sizeof name, "fixtures/%s/golden.json", fixture);
-	FILE *f = fopen(test_data(name), "r");
+	char name[512], text[8192];
+	snprintf(name, sizeof name, "%s/golden.json", test_fixture(fixture));
+	FILE *f = fopen(name, "r");
 	assert_non_null(f);
 	size_t n = fread(text, 1, sizeof text - 1, f);
 	fclose(f);

@@ -1,0 +1,83 @@
+/* The table of families, and what their tensors are called. */
+#include "engine/family/family.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct family *const families[] = {
+	&family_qwen2,	    &family_qwen3,   &family_qwen3_moe, &family_qwen2_moe,
+	&family_granitemoe, &family_mixtral, &family_olmoe,
+};
+enum { FAMILIES = sizeof families / sizeof *families };
+
+const struct family *family_find(const char *model_type, const char **copy)
+{
+	for (size_t i = 0; i < FAMILIES; i++)
+		for (const char *const *t = families[i]->model_types; *t; t++)
+			if (!strcmp(*t, model_type)) {
+				*copy = *t;
+				return families[i];
+			}
+	return NULL;
+}
+
+void family_list(char *text, size_t size)
+{
+	size_t used = 0;
+	text[0] = 0;
+	for (size_t i = 0; i < FAMILIES && used < size; i++)
+		used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "",
+					 families[i]->model_types[0]);
+}
+
+/* ---- names ---- */
+
+uint32_t family_alternatives(const struct family *f, enum tensor_role role,
+			     struct tensor_name names[FAMILY_ALTERNATIVES])
+{
+	uint32_t count = 0;
+	for (const struct tensor_name *n = f->names; n && n->name; n++)
+		if (n->role == role && count + 1 < FAMILY_ALTERNATIVES)
+			names[count++] = *n;
+	names[count++] = (struct tensor_name){role, tensor_roles[role].name, NULL};
+	return count;
+}
+
+/* The patterns are the constants of the role list and of the families, never from a file. */
+static int print(char *text, size_t size, const char *pattern, uint32_t first, uint32_t second)
+{
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+	return snprintf(text, size, pattern, first, second);
+#pragma GCC diagnostic pop
+}
+
+bool family_tensor_name(const struct config *c, const char *pattern, const char *stem,
+			struct tensor_id id, char *name, size_t size)
+{
+	static const char model[] = "model.", layers[] = "model.layers.%u.";
+	bool draft = id.layer >= c->layers && !strncmp(pattern, layers, sizeof layers - 1);
+	const char *rest = pattern;
+	int n = 0;
+	if (draft) {
+		n = print(name, size, c->family->draft_layer, id.layer - c->layers, 0);
+		rest += sizeof layers - 1;
+		id.layer = id.expert; /* the number that is left */
+	} else if (!strncmp(pattern, model, sizeof model - 1)) {
+		n = snprintf(name, size, "%s", stem);
+		rest += sizeof model - 1;
+	}
+	if (n < 0 || (size_t)n >= size)
+		return false;
+	int more = print(name + n, size - (size_t)n, rest, id.layer, id.expert);
+	return more > 0 && (size_t)more < size - (size_t)n;
+}
+
+bool config_store_name(const struct config *c, struct tensor_id id, char *name, size_t size)
+{
+	struct tensor_name names[FAMILY_ALTERNATIVES];
+	uint32_t count = family_alternatives(c->family, id.role, names), i = 0;
+	while (i + 1 < count && names[i].view)
+		i++;
+	return family_tensor_name(c, names[i].name, "model.", id, name, size);
+}

@@ -1,0 +1,58 @@
+/* A family of models: what its config.json and its checkpoints have that others have not.
+ *
+ * A family is one file here: its model_types, the names that differ from the common ones (role.h),
+ * and a function that reads what is special in its config. What a model computes follows from
+ * struct config alone, so nothing outside this folder asks which family it is.
+ */
+#ifndef MOEFS_ENGINE_FAMILY_FAMILY_H
+#define MOEFS_ENGINE_FAMILY_FAMILY_H
+
+#include "engine/family/config.h"
+#include "engine/family/view.h"
+
+struct reader;
+
+/* Another name than the common one, and how the role lies in that tensor; NULL: it is all of it. */
+struct tensor_name {
+	enum tensor_role role;
+	const char *name;
+	view_fn *view;
+};
+
+struct family {
+	const char *const *model_types; /* NULL-terminated */
+	/* The config may be the text part of a model that also sees: then the numbers are in
+	 * "text_config", and the tensors below model.language_model. */
+	bool nested;
+	bool partial_rotary; /* partial_rotary_factor may be less than 1 */
+	/* Reads what is special into a config that has the common values: the layers' mixers and
+	 * feed-forwards, and what else differs. */
+	int (*read)(const struct reader *r);
+	/* Tried in this order, before the common name; ends with a row without a name. */
+	const struct tensor_name *names;
+	/* Beginnings of the names of tensors that are known and left out; NULL-terminated, or NULL:
+	 * nothing is. */
+	const char *const *skipped;
+	/* What the names of all tensors of a draft begin with, and the pattern that stands for
+	 * model.layers.%u. in its own layer; NULL: there is never one. */
+	const char *draft, *draft_layer;
+};
+
+/* The family of that model_type, and a copy of it that lives on; NULL if there is none. */
+const struct family *family_find(const char *model_type, const char **copy);
+/* The model_types that there are, as one sentence part: "qwen2, qwen3, qwen3_moe". */
+void family_list(char *text, size_t size);
+
+enum { FAMILY_ALTERNATIVES = 4 };
+/* The names that a role may have, in the order in which they are tried: how many. */
+uint32_t family_alternatives(const struct family *f, enum tensor_role role,
+			     struct tensor_name names[FAMILY_ALTERNATIVES]);
+/* A name of a tensor: the pattern with its numbers, "model." replaced by stem. False if it does not
+ * fit. */
+bool family_tensor_name(const struct config *c, const char *pattern, const char *stem,
+			struct tensor_id id, char *name, size_t size);
+
+extern const struct family family_qwen2, family_qwen3, family_qwen3_moe, family_qwen2_moe,
+	family_granitemoe, family_mixtral, family_olmoe;
+
+#endif

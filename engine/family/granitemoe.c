@@ -1,0 +1,34 @@
+/* Granite 3's mixtures of experts: multipliers in the stream, stacked experts, and weights that are
+ * a softmax over the chosen experts alone. */
+#include "engine/family/reader.h"
+
+static int read(const struct reader *r)
+{
+	struct config *c = r->config;
+	const struct {
+		const char *key;
+		float *to;
+	} factors[] = {
+		{"attention_multiplier", &c->attention_scale},
+		{"embedding_multiplier", &c->embedding_multiplier},
+		{"residual_multiplier", &c->residual_multiplier},
+		{"logits_scaling", &c->logits_scaling},
+	};
+	int failed = reader_only_full_attention(r);
+	for (size_t i = 0; i < sizeof factors / sizeof *factors && !failed; i++)
+		failed = reader_factor(r, factors[i].key, factors[i].to);
+	c->router_order = TOP_K_THEN_SOFTMAX;
+	return failed ? failed : reader_routed(r, "intermediate_size");
+}
+
+#define EXPERTS "model.layers.%u.block_sparse_moe."
+static const struct tensor_name names[] = {
+	{TENSOR_ROUTER, EXPERTS "router.layer.weight", NULL},
+	{TENSOR_EXPERT_GATE, EXPERTS "input_linear.weight", view_stacked_gate},
+	{TENSOR_EXPERT_UP, EXPERTS "input_linear.weight", view_stacked_up},
+	{TENSOR_EXPERT_DOWN, EXPERTS "output_linear.weight", view_stacked_down},
+	{0},
+};
+
+static const char *const types[] = {"granitemoe", NULL};
+const struct family family_granitemoe = {.model_types = types, .read = read, .names = names};

@@ -1,0 +1,131 @@
+/* The parts of a config.json that several families have. */
+#include "engine/family/reader.h"
+
+#include <errno.h>
+#include <string.h>
+
+int reader_factor(const struct reader *r, const char *key, float *to)
+{
+	double factor;
+	int failed = json_get_double_or(r->json, key, r->name, 1e-6, 1e6, 1, &factor, r->e);
+	if (!failed)
+		*to = (float)factor;
+	return failed;
+}
+
+int reader_rms_eps(const struct reader *r, double fallback)
+{
+	double eps;
+	int failed =
+		json_get_double_or(r->json, "rms_norm_eps", r->name, 0, 1, fallback, &eps, r->e);
+	if (!failed)
+		r->config->rms_eps = (float)eps;
+	return failed;
+}
+
+/* ---- what is computed only in one way ---- */
+
+int reader_unsupported(const struct reader *r, const char *key, const char *value,
+		       const char *supported)
+{
+	return err_set(r->e, ENOTSUP, "%s: \"%s\" is %s, but only %s is supported", r->name, key,
+		       value, supported);
+}
+
+int reader_null_only(const struct reader *r, const char *key)
+{
+	struct json_object *value;
+	if (!json_has(r->json, key))
+		return 0;
+	json_object_object_get_ex(r->json, key, &value);
+	return reader_unsupported(r, key, json_object_to_json_string(value), "null");
+}
+
+int reader_only_full_attention(const struct reader *r)
+{
+	struct json_object *types;
+	int failed = json_get_array_or_null(r->json, "layer_types", r->name, &types, r->e);
+	if (failed || !types)
+		return failed;
+	for (size_t i = 0; i < json_object_array_length(types); i++) {
+		const char *type;
+		failed = json_as_string(json_object_array_get_idx(types, i), "layer_types", r->name,
+					&type, r->e);
+		if (failed)
+			return failed;
+		if (strcmp(type, "full_attention") != 0)
+			return reader_unsupported(r, "layer_types", type, "full_attention");
+	}
+	return 0;
+}
+
+/* ---- feed-forwards ---- */
+
+int reader_dense(const struct reader *r)
+{
+	return get_u32(r, "intermediate_size", 1, CONFIG_MAX_WIDTH, &r->config->intermediate_size);
+}
+
+int reader_routed(const struct reader *r, const char *size_key)
+{
+	struct config *c = r->config;
+	bool local = json_has(r->json, "num_local_experts");
+	int failed = get_u32(r, local ? "num_local_experts" : "num_experts", 1, CONFIG_MAX_EXPERTS,
+			     &c->experts);
+	if (!failed)
+		failed = get_u32(r, "num_experts_per_tok", 1, CONFIG_MAX_EXPERTS,
+				 &c->experts_per_token);
+	if (!failed)
+		failed = get_u32(r, size_key, 1, CONFIG_MAX_WIDTH, &c->expert_size);
+	if (!failed && c->experts_per_token > c->experts)
+		failed = err_set(r->e, EINVAL, "%s: %u experts per token, but only %u experts",
+				 r->name, c->experts_per_token, c->experts);
+	for (uint32_t layer = 0; layer < c->layers + CONFIG_DRAFT_LAYERS; layer++)
+		c->layer[layer].feed_forward = FEED_FORWARD_ROUTED;
+	return failed;
+}
+
+static int read_mlp_only_layers(const struct reader *r)
+{
+	struct json_object *list;
+	int failed = json_get_array_or_null(r->json, "mlp_only_layers", r->name, &list, r->e);
+	if (failed || !list)
+		return failed;
+	for (size_t i = 0; i < json_object_array_length(list); i++) {
+		uint64_t layer;
+		failed = json_as_uint(json_object_array_get_idx(list, i), "mlp_only_layers",
+				      r->name, 0, CONFIG_MAX_LAYERS - 1, &layer, r->e);
+		if (failed)
+			return failed;
+		if (layer < r->config->layers)
+			r->config->layer[layer].feed_forward = FEED_FORWARD_DENSE;
+	}
+	return 0;
+}
+
+int reader_sparse_layers(const struct reader *r)
+{
+	struct config *c = r->config;
+	uint32_t step;
+	int failed = get_u32_or(r, "decoder_sparse_step", 1, CONFIG_MAX_LAYERS, 1, &step);
+	if (!failed)
+		failed = read_mlp_only_layers(r);
+	for (uint32_t layer = 0; layer < c->layers && !failed; layer++)
+		if ((layer + 1) % step)
+			c->layer[layer].feed_forward = FEED_FORWARD_DENSE;
+	return failed;
+}
+
+int reader_normalisation(const struct reader *r, bool fallback)
+{
+	return json_get_bool_or(r->json, "norm_topk_prob", r->name, fallback,
+				&r->config->normalise_top_k, r->e);
+}
+
+int reader_shared(const struct reader *r)
+{
+	struct config *c = r->config;
+	for (uint32_t layer = 0; layer < c->layers + CONFIG_DRAFT_LAYERS; layer++)
+		c->layer[layer].shared = config_routed(c, layer);
+	return get_u32(r, "shared_expert_intermediate_size", 1, CONFIG_MAX_WIDTH, &c->shared_size);
+}

@@ -1,0 +1,56 @@
+/* Reading a config.json: what config.c and the families' files share. Within engine/family only. */
+#ifndef MOEFS_ENGINE_FAMILY_READER_H
+#define MOEFS_ENGINE_FAMILY_READER_H
+
+#include "engine/family/family.h"
+#include "engine/text/json.h"
+
+struct reader {
+	struct config *config;
+	struct json_object *json; /* where the model's numbers are: the file, or its text_config */
+	const char *name;	  /* of the file, for messages */
+	struct err *e;
+};
+
+static inline int get_u32(const struct reader *r, const char *key, uint32_t least, uint32_t most,
+			  uint32_t *to)
+{
+	uint64_t value;
+	int failed = json_get_uint(r->json, key, r->name, least, most, &value, r->e);
+	if (!failed)
+		*to = (uint32_t)value;
+	return failed;
+}
+
+static inline int get_u32_or(const struct reader *r, const char *key, uint32_t least, uint32_t most,
+			     uint32_t fallback, uint32_t *to)
+{
+	*to = fallback;
+	return json_has(r->json, key) ? get_u32(r, key, least, most, to) : 0;
+}
+
+/* A positive factor that is 1 where the key is missing. */
+int reader_factor(const struct reader *r, const char *key, float *to);
+/* rms_norm_eps where its default is not the common 1e-6. */
+int reader_rms_eps(const struct reader *r, double fallback);
+
+/* "\"KEY\" is VALUE, but only SUPPORTED is supported" */
+int reader_unsupported(const struct reader *r, const char *key, const char *value,
+		       const char *supported);
+/* A key that only null, or its absence, is computed for. */
+int reader_null_only(const struct reader *r, const char *key);
+/* layer_types, where it is there, names nothing but full attention. */
+int reader_only_full_attention(const struct reader *r);
+
+/* The dense feed-forward's size. */
+int reader_dense(const struct reader *r);
+/* The numbers of routed experts, their size under that key; all layers become routed. */
+int reader_routed(const struct reader *r, const char *size_key);
+/* decoder_sparse_step and mlp_only_layers: which layers are dense all the same. */
+int reader_sparse_layers(const struct reader *r);
+/* norm_topk_prob. */
+int reader_normalisation(const struct reader *r, bool fallback);
+/* A shared expert beside the routed ones of every layer that has them. */
+int reader_shared(const struct reader *r);
+
+#endif

@@ -1,0 +1,94 @@
+#include "engine/family/role.h"
+#include "engine/family/config.h"
+
+/* The beginnings of the names in the list. */
+#define L "model.layers.%u."
+#define A L "self_attn."
+#define D L "linear_attn."
+#define F L "mlp."
+
+#define ROLE(role, place, presence, rows, cols, class, name)                       \
+	[TENSOR_##role] = {PLACE_##place,    PRESENT_##presence, DIMENSION_##rows, \
+			   DIMENSION_##cols, CLASS_##class,	 name},
+const struct tensor_kind tensor_roles[TENSOR_ROLES] = {TENSOR_ROLE_LIST(ROLE)};
+
+bool config_has_tensor(const struct config *c, enum tensor_role role, uint32_t layer)
+{
+	const struct layer *l = &c->layer[layer];
+	bool attention = l->mixer == MIXER_ATTENTION;
+	switch (tensor_roles[role].presence) {
+	case PRESENT_ALWAYS:
+		return true;
+	case PRESENT_ATTENTION:
+		return attention;
+	case PRESENT_QKV_BIAS:
+		return attention && c->qkv_bias;
+	case PRESENT_OUTPUT_BIAS:
+		return attention && c->output_bias;
+	case PRESENT_HEAD_NORMS:
+		return attention && c->head_norms != HEAD_NORMS_NONE;
+	case PRESENT_DELTA_NET:
+		return l->mixer == MIXER_DELTA_NET;
+	case PRESENT_DENSE:
+		return l->feed_forward == FEED_FORWARD_DENSE;
+	case PRESENT_ROUTED:
+		return l->feed_forward == FEED_FORWARD_ROUTED;
+	case PRESENT_SHARED:
+		return l->shared;
+	}
+	return false;
+}
+
+static uint32_t dimension(const struct config *c, enum tensor_dimension d)
+{
+	const struct delta_net *n = &c->delta_net;
+	bool whole = c->head_norms == HEAD_NORMS_TOGETHER;
+	switch (d) {
+	case DIMENSION_NONE:
+		return 0;
+	case DIMENSION_ONE:
+		return 1;
+	case DIMENSION_VOCABULARY:
+		return c->vocabulary;
+	case DIMENSION_HIDDEN:
+		return c->hidden_size;
+	case DIMENSION_HIDDEN_TWICE:
+		return 2 * c->hidden_size;
+	case DIMENSION_QUERIES:
+		return c->heads * c->head_dim * (c->query_gate ? 2 : 1);
+	case DIMENSION_KEYS:
+		return c->kv_heads * c->head_dim;
+	case DIMENSION_ATTENDED:
+		return c->heads * c->head_dim;
+	case DIMENSION_Q_NORMED:
+		return c->head_dim * (whole ? c->heads : 1);
+	case DIMENSION_K_NORMED:
+		return c->head_dim * (whole ? c->kv_heads : 1);
+	case DIMENSION_DELTA_CHANNELS:
+		return 2 * n->key_heads * n->key_dim + n->value_heads * n->value_dim;
+	case DIMENSION_DELTA_VALUES:
+		return n->value_heads * n->value_dim;
+	case DIMENSION_DELTA_HEADS:
+		return n->value_heads;
+	case DIMENSION_DELTA_HEAD:
+		return n->value_dim;
+	case DIMENSION_DELTA_WIDTH:
+		return n->width;
+	case DIMENSION_INTERMEDIATE:
+		return c->intermediate_size;
+	case DIMENSION_EXPERTS:
+		return c->experts;
+	case DIMENSION_EXPERT:
+		return c->expert_size;
+	case DIMENSION_SHARED:
+		return c->shared_size;
+	}
+	return 0;
+}
+
+void config_tensor_shape(const struct config *c, enum tensor_role role, uint32_t *rows,
+			 uint32_t *cols)
+{
+	*rows = dimension(c, tensor_roles[role].rows);
+	*cols = dimension(c, tensor_roles[role].cols);
+}

@@ -1,0 +1,131 @@
+/* Roles: everything that a tensor of a model can be for.
+ *
+ * One row per role says all that the project knows of it: where it occurs, when it is there, its
+ * shape, what becomes of its numbers, and what most published checkpoints call it. Whoever asks
+ * (config_has_tensor, config_tensor_shape, recipe_format, plan, sources) asks these rows, so a role
+ * that is not listed here does not exist. Shapes are [out, in] as published: y = W · x; cols NONE
+ * makes a vector. In names the layer is the first number and the expert the second.
+ */
+#ifndef MOEFS_ENGINE_FAMILY_ROLE_H
+#define MOEFS_ENGINE_FAMILY_ROLE_H
+
+#include <stdint.h>
+
+/* X(role, place, presence, rows, cols, class, name). Within a place the order is that of the store,
+ * which is the order in which a forward pass meets them. */
+#define TENSOR_ROLE_LIST(X)                                                                      \
+	X(EMBEDDING, INPUT, ALWAYS, VOCABULARY, HIDDEN, EMBEDDING, "model.embed_tokens.weight")  \
+	X(MIXER_NORM, LAYER, ALWAYS, HIDDEN, NONE, NORM, L "input_layernorm.weight")             \
+	X(Q, LAYER, ATTENTION, QUERIES, HIDDEN, DENSE, A "q_proj.weight")                        \
+	X(K, LAYER, ATTENTION, KEYS, HIDDEN, DENSE, A "k_proj.weight")                           \
+	X(V, LAYER, ATTENTION, KEYS, HIDDEN, DENSE, A "v_proj.weight")                           \
+	X(O, LAYER, ATTENTION, HIDDEN, ATTENDED, DENSE, A "o_proj.weight")                       \
+	X(Q_BIAS, LAYER, QKV_BIAS, QUERIES, NONE, VECTOR, A "q_proj.bias")                       \
+	X(K_BIAS, LAYER, QKV_BIAS, KEYS, NONE, VECTOR, A "k_proj.bias")                          \
+	X(V_BIAS, LAYER, QKV_BIAS, KEYS, NONE, VECTOR, A "v_proj.bias")                          \
+	X(O_BIAS, LAYER, OUTPUT_BIAS, HIDDEN, NONE, VECTOR, A "o_proj.bias")                     \
+	X(Q_NORM, LAYER, HEAD_NORMS, Q_NORMED, NONE, NORM, A "q_norm.weight")                    \
+	X(K_NORM, LAYER, HEAD_NORMS, K_NORMED, NONE, NORM, A "k_norm.weight")                    \
+	X(DELTA_QKV, LAYER, DELTA_NET, DELTA_CHANNELS, HIDDEN, DENSE, D "in_proj_qkv.weight")    \
+	X(DELTA_Z, LAYER, DELTA_NET, DELTA_VALUES, HIDDEN, DENSE, D "in_proj_z.weight")          \
+	X(DELTA_B, LAYER, DELTA_NET, DELTA_HEADS, HIDDEN, KEPT, D "in_proj_b.weight")            \
+	X(DELTA_A, LAYER, DELTA_NET, DELTA_HEADS, HIDDEN, KEPT, D "in_proj_a.weight")            \
+	X(DELTA_CONV, LAYER, DELTA_NET, DELTA_CHANNELS, DELTA_WIDTH, KEPT, D "conv1d.weight")    \
+	X(DELTA_A_LOG, LAYER, DELTA_NET, DELTA_HEADS, NONE, VECTOR, D "A_log")                   \
+	X(DELTA_DT_BIAS, LAYER, DELTA_NET, DELTA_HEADS, NONE, VECTOR, D "dt_bias")               \
+	X(DELTA_NORM, LAYER, DELTA_NET, DELTA_HEAD, NONE, VECTOR, D "norm.weight")               \
+	X(DELTA_OUT, LAYER, DELTA_NET, HIDDEN, DELTA_VALUES, KEPT, D "out_proj.weight")          \
+	X(FEED_FORWARD_NORM, LAYER, ALWAYS, HIDDEN, NONE, NORM,                                  \
+	  L "post_attention_layernorm.weight")                                                   \
+	X(GATE, LAYER, DENSE, INTERMEDIATE, HIDDEN, DENSE, F "gate_proj.weight")                 \
+	X(UP, LAYER, DENSE, INTERMEDIATE, HIDDEN, DENSE, F "up_proj.weight")                     \
+	X(DOWN, LAYER, DENSE, HIDDEN, INTERMEDIATE, DENSE, F "down_proj.weight")                 \
+	X(ROUTER, LAYER, ROUTED, EXPERTS, HIDDEN, KEPT, F "gate.weight")                         \
+	X(SHARED_GATE, LAYER, SHARED, SHARED, HIDDEN, DENSE, F "shared_expert.gate_proj.weight") \
+	X(SHARED_UP, LAYER, SHARED, SHARED, HIDDEN, DENSE, F "shared_expert.up_proj.weight")     \
+	X(SHARED_DOWN, LAYER, SHARED, HIDDEN, SHARED, KEPT, F "shared_expert.down_proj.weight")  \
+	X(SHARED_SCALE, LAYER, SHARED, ONE, HIDDEN, KEPT, F "shared_expert_gate.weight")         \
+	X(EXPERT_GATE, EXPERT, ROUTED, EXPERT, HIDDEN, EXPERT, F "experts.%u.gate_proj.weight")  \
+	X(EXPERT_UP, EXPERT, ROUTED, EXPERT, HIDDEN, EXPERT, F "experts.%u.up_proj.weight")      \
+	X(EXPERT_DOWN, EXPERT, ROUTED, HIDDEN, EXPERT, EXPERT, F "experts.%u.down_proj.weight")  \
+	X(FINAL_NORM, OUTPUT, ALWAYS, HIDDEN, NONE, NORM, "model.norm.weight")                   \
+	X(HEAD, OUTPUT, ALWAYS, VOCABULARY, HIDDEN, DENSE, "lm_head.weight")                     \
+	X(DRAFT_EMBEDDING_NORM, DRAFT, ALWAYS, HIDDEN, NONE, NORM,                               \
+	  "mtp.pre_fc_norm_embedding.weight")                                                    \
+	X(DRAFT_HIDDEN_NORM, DRAFT, ALWAYS, HIDDEN, NONE, NORM, "mtp.pre_fc_norm_hidden.weight") \
+	X(DRAFT_PROJECTION, DRAFT, ALWAYS, HIDDEN, HIDDEN_TWICE, KEPT, "mtp.fc.weight")          \
+	X(DRAFT_NORM, DRAFT, ALWAYS, HIDDEN, NONE, NORM, "mtp.norm.weight")
+
+#define TENSOR_ROLE_ENUM(role, ...) TENSOR_##role,
+enum tensor_role { TENSOR_ROLE_LIST(TENSOR_ROLE_ENUM) TENSOR_ROLES };
+#undef TENSOR_ROLE_ENUM
+
+enum tensor_place {
+	PLACE_INPUT,  /* once, before the layers */
+	PLACE_LAYER,  /* once in each layer that has it */
+	PLACE_EXPERT, /* once for each expert of such a layer; not of the dense part */
+	PLACE_OUTPUT, /* once, after the layers */
+	PLACE_DRAFT,  /* once, if there is a draft layer, beside that layer's own */
+};
+
+enum tensor_presence {
+	PRESENT_ALWAYS,
+	PRESENT_ATTENTION,   /* in layers whose mixer is attention … */
+	PRESENT_QKV_BIAS,    /* … and which have these biases … */
+	PRESENT_OUTPUT_BIAS, /* … or this one … */
+	PRESENT_HEAD_NORMS,  /* … or norms of queries and keys */
+	PRESENT_DELTA_NET,
+	PRESENT_DENSE,
+	PRESENT_ROUTED,
+	PRESENT_SHARED, /* in layers with a shared expert */
+};
+
+enum tensor_dimension {
+	DIMENSION_NONE, /* the second one of a vector */
+	DIMENSION_ONE,
+	DIMENSION_VOCABULARY,
+	DIMENSION_HIDDEN,
+	DIMENSION_HIDDEN_TWICE,
+	DIMENSION_QUERIES,  /* heads · head dim, twice that with a query gate */
+	DIMENSION_KEYS,	    /* key-value heads · head dim */
+	DIMENSION_ATTENDED, /* heads · head dim */
+	DIMENSION_Q_NORMED, /* what one norm of queries covers: a head, or all of them */
+	DIMENSION_K_NORMED,
+	DIMENSION_DELTA_CHANNELS, /* queries, keys and values of a delta net */
+	DIMENSION_DELTA_VALUES,	  /* value heads · value dim */
+	DIMENSION_DELTA_HEADS,	  /* value heads */
+	DIMENSION_DELTA_HEAD,	  /* value dim */
+	DIMENSION_DELTA_WIDTH,	  /* inputs that the convolution sees */
+	DIMENSION_INTERMEDIATE,	  /* of a dense feed-forward */
+	DIMENSION_EXPERTS,
+	DIMENSION_EXPERT, /* the size of one */
+	DIMENSION_SHARED, /* the size of the shared one */
+};
+
+/* What becomes of a role's numbers in a store; recipe.h has the formats. */
+enum tensor_class {
+	CLASS_EMBEDDING, /* read by the row: kept */
+	CLASS_KEPT,	 /* small or sensitive: in the checkpoint's own type */
+	CLASS_DENSE,
+	CLASS_EXPERT,
+	CLASS_VECTOR, /* F32 */
+	CLASS_NORM,   /* F32; the family's norm_offset is added when it is loaded */
+};
+
+struct tensor_kind {
+	enum tensor_place place;
+	enum tensor_presence presence;
+	enum tensor_dimension rows, cols;
+	enum tensor_class class;
+	const char *name;
+};
+/* [TENSOR_ROLES] */
+extern const struct tensor_kind tensor_roles[];
+
+/* One tensor of a model. */
+struct tensor_id {
+	enum tensor_role role;
+	uint32_t layer, expert; /* the draft's layer comes after the model's own */
+};
+
+#endif

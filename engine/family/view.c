@@ -1,0 +1,121 @@
+#include "engine/family/view.h"
+
+void view_whole(struct view *v, const struct config *c, enum tensor_role role)
+{
+	uint32_t rows, cols;
+	config_tensor_shape(c, role, &rows, &cols);
+	*v = (struct view){.dims = cols ? 2 : 1, .shape = {rows, cols}, .count = 1};
+	v->part[0] =
+		cols ? (struct view_part){rows, 0, rows, rows} : (struct view_part){1, 0, 1, 1};
+}
+
+/* ---- experts ---- */
+
+/* Expert `expert` of a stack: rows [first, first + rows) of the `height` that each has. */
+static void stacked(struct view *v, const struct config *c, uint32_t expert, uint32_t height,
+		    uint32_t cols, uint32_t first, uint32_t rows)
+{
+	*v = (struct view){.dims = 3,
+			   .shape = {c->experts, height, cols},
+			   .count = 1,
+			   .part = {{rows, (uint64_t)expert * height + first, rows, rows}}};
+}
+
+void view_stacked_gate(struct view *v, const struct config *c, uint32_t expert)
+{
+	stacked(v, c, expert, 2 * c->expert_size, c->hidden_size, 0, c->expert_size);
+}
+
+void view_stacked_up(struct view *v, const struct config *c, uint32_t expert)
+{
+	stacked(v, c, expert, 2 * c->expert_size, c->hidden_size, c->expert_size, c->expert_size);
+}
+
+void view_stacked_down(struct view *v, const struct config *c, uint32_t expert)
+{
+	stacked(v, c, expert, c->hidden_size, c->expert_size, 0, c->hidden_size);
+}
+
+/* ---- delta nets ---- */
+
+void view_convolution(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_whole(v, c, TENSOR_DELTA_CONV);
+	v->dims = 3;
+	v->shape[2] = v->shape[1];
+	v->shape[1] = 1;
+}
+
+/* What one key head has in the fused projections, in rows. */
+struct head_rows {
+	uint64_t key, value; /* of q and of k; of v and of z */
+	uint64_t all;
+};
+
+static struct head_rows head_rows(const struct config *c)
+{
+	const struct delta_net *n = &c->delta_net;
+	uint64_t key = n->key_dim, value = (uint64_t)n->value_heads / n->key_heads * n->value_dim;
+	return (struct head_rows){key, value, 2 * key + 2 * value};
+}
+
+void view_qkvz_qkv(struct view *v, const struct config *c, uint32_t expert)
+{
+	struct head_rows h = head_rows(c);
+	uint64_t heads = c->delta_net.key_heads;
+	(void)expert;
+	*v = (struct view){
+		.dims = 2,
+		.shape = {heads * h.all, c->hidden_size},
+		.count = 3,
+		.part = {{heads * h.key, 0, h.key, h.all},
+			 {heads * h.key, h.key, h.key, h.all},
+			 {heads * h.value, 2 * h.key, h.value, h.all}},
+	};
+}
+
+void view_qkvz_z(struct view *v, const struct config *c, uint32_t expert)
+{
+	struct head_rows h = head_rows(c);
+	uint64_t heads = c->delta_net.key_heads;
+	(void)expert;
+	*v = (struct view){.dims = 2,
+			   .shape = {heads * h.all, c->hidden_size},
+			   .count = 1,
+			   .part = {{heads * h.value, 2 * h.key + h.value, h.value, h.all}}};
+}
+
+static void half_of_ba(struct view *v, const struct config *c, uint32_t half)
+{
+	const struct delta_net *n = &c->delta_net;
+	uint64_t each = n->value_heads / n->key_heads;
+	*v = (struct view){.dims = 2,
+			   .shape = {2 * (uint64_t)n->value_heads, c->hidden_size},
+			   .count = 1,
+			   .part = {{n->value_heads, half * each, each, 2 * each}}};
+}
+
+void view_ba_b(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	half_of_ba(v, c, 0);
+}
+
+void view_ba_a(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	half_of_ba(v, c, 1);
+}
+
+/* ---- rows ---- */
+
+uint64_t view_row(const struct view *v, uint64_t row, uint64_t *run)
+{
+	const struct view_part *p = v->part;
+	for (; row >= p->rows; p++)
+		row -= p->rows;
+	uint64_t in_block = row % p->block;
+	*run = p->block - in_block;
+	return p->first + row / p->block * p->stride + in_block;
+}

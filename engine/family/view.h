@@ -1,0 +1,45 @@
+/* Views: which rows of a published tensor are a role's.
+ *
+ * Checkpoints put several matrices into one tensor: all experts of a layer, gate above up, the
+ * projections of a delta net head by head. A view names such rows without copying: parts that
+ * follow each other in the role, each taken from the tensor in blocks of rows at even distances.
+ * All but the last of the tensor's dimensions count as rows here.
+ */
+#ifndef MOEFS_ENGINE_FAMILY_VIEW_H
+#define MOEFS_ENGINE_FAMILY_VIEW_H
+
+#include "engine/family/config.h"
+
+enum { VIEW_PARTS = 3, VIEW_DIMS = 3 };
+
+/* Rows [0, rows) of the part: row i is the tensor's row first + i / block · stride + i % block. */
+struct view_part {
+	uint64_t rows, first, block, stride;
+};
+
+struct view {
+	uint32_t dims;
+	uint64_t shape[VIEW_DIMS]; /* that the tensor must have */
+	uint32_t count;
+	struct view_part part[VIEW_PARTS];
+};
+
+typedef void view_fn(struct view *v, const struct config *c, uint32_t expert);
+
+/* The whole of a tensor that has the role's own shape. */
+void view_whole(struct view *v, const struct config *c, enum tensor_role role);
+
+/* Experts one after the other, gate above up: [experts, 2 · size, hidden], [experts, hidden, size].
+ */
+view_fn view_stacked_gate, view_stacked_up, view_stacked_down;
+/* A depthwise convolution as published: [channels, 1, width]. */
+view_fn view_convolution;
+/* The projections of a delta net, for each key head its q, k, and the v and z of the value heads
+ * that belong to it; likewise b and a. */
+view_fn view_qkvz_qkv, view_qkvz_z, view_ba_b, view_ba_a;
+
+/* The tensor's row of a role's row, and how many of the role's rows lie there one after the other,
+ * at least 1. */
+uint64_t view_row(const struct view *v, uint64_t row, uint64_t *run);
+
+#endif
