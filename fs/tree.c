@@ -62,7 +62,7 @@ static const struct row rows[] = {
 		 .about = "bytes of memory for experts; auto: what is free"),
 	FILE_ROW("context_budget", FOLDER_CACHE, 0644, LIVE, EACH_WRITE, 0,
 		 .ops = &live_ops, .render = context_budget_render, .set = context_budget_set,
-		 .about = "bytes of memory for contexts"),
+		 .about = "bytes of memory for contexts; auto: an eighth of what is free"),
 	FILE_ROW("policy", FOLDER_CACHE, 0644, LIVE, EACH_WRITE, 0,
 		 .ops = &live_ops, .render = policy_render, .set = policy_set,
 		 .about = "which expert makes room: scales lrfu lfu lru [no-shield] [no-prefetch]"),
