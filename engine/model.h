@@ -65,7 +65,9 @@ void engine_policy(const struct engine *g, char words[PAGER_POLICY_TEXT]);
 /* True if the directory looks like a checkpoint (it has a config.json). Blocks. */
 bool model_is_directory(const char *directory);
 
-/* Blocks for the few files it reads. The engine outlives the model. */
+/* Blocks for the few files it reads, and where no store is there for the headers of the weights:
+ * what is missing, or no place for a store, is an error in words now rather than when it is loaded.
+ * The engine outlives the model. */
 int model_open(struct model **out, struct engine *g, const char *directory, struct err *e);
 /* Stops loading and frees the model, whose sessions have all been ended. Blocks until the step in
  * progress ends (a layer at most). An interrupted conversion is resumed by the next mount. */

@@ -76,7 +76,9 @@ static int open_files(struct model *m, const char *directory, struct err *e)
 	if (!m->directory)
 		return err_sys(e, errno, "%s: cannot be opened", directory);
 	m->name = strrchr(m->directory, '/') + 1;
-	int failed = config_read(&m->config, m->directory, e);
+	int failed = check_files(m->directory, e);
+	if (!failed)
+		failed = config_read(&m->config, m->directory, e);
 	if (failed)
 		return failed;
 	m->context = context_of(&m->config, m->engine->options.context);
@@ -86,7 +88,7 @@ static int open_files(struct model *m, const char *directory, struct err *e)
 	if (failed)
 		return failed;
 	load_store(m, &no_store); /* none yet: it is made when the model is first loaded */
-	return 0;
+	return check_store(m, e);
 }
 
 static void free_model(struct model *m)
