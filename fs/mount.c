@@ -62,6 +62,7 @@ void mount_destroy(struct mount *m)
 		engine_destroy(m->engine);
 	posts_destroy(m->posts);
 	free(m->models);
+	text_free(&m->skipped);
 	free(m->scratch);
 	free(m);
 }

@@ -83,6 +83,7 @@ void version_render(const struct node *n, struct text *out)
 void mount_error_render(const struct node *n, struct text *out)
 {
 	models_watch(n->mount);
+	text_add(out, n->mount->skipped.data, n->mount->skipped.length);
 	if (*n->mount->error)
 		text_format(out, "%s\n", n->mount->error);
 }

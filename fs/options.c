@@ -218,22 +218,30 @@ static int apply(struct options *o, size_t i, struct err *e)
 	return 0;
 }
 
-/* The source of the mount, in df and fstab: what was asked for, else the model's folder as it was
- * given, by which `mount -a` knows that it is mounted; of several there is no one folder. */
-static int add_libfuse_options(struct options *o, struct err *e)
+/* The source of the mount, in df and mountinfo: what was asked for, else the model's folder by its
+ * real path, which mount(8) makes of fstab's source before it compares them, so that `mount -a`
+ * knows what is mounted; of several models there is no one folder. malloc'ed; NULL: out of memory.
+ */
+static char *source_of(const struct options *o)
 {
-	const char *source = "moefs";
 	for (size_t i = 0; i < OPTION_VALUES; i++)
 		if (values[i].kind == SOURCE && o->values[i])
-			source = o->values[i];
-		else if (values[i].kind == SOURCE && o->model_count == 1)
-			source = *o->models;
-	char *option = NULL, *list = NULL;
-	bool failed = asprintf(&option, "fsname=%s", source) < 0 ||
+			return strdup(o->values[i]);
+	if (o->model_count > 1)
+		return strdup("moefs");
+	char *real = realpath(*o->models, NULL);
+	return real ? real : strdup(*o->models);
+}
+
+static int add_libfuse_options(struct options *o, struct err *e)
+{
+	char *source = source_of(o), *option = NULL, *list = NULL;
+	bool failed = !source || asprintf(&option, "fsname=%s", source) < 0 ||
 		      fuse_opt_add_opt(&list, "default_permissions,subtype=moefs") ||
 		      fuse_opt_add_opt_escaped(&list, option) ||
 		      (o->debug && fuse_opt_add_opt(&list, "debug")) ||
 		      fuse_opt_add_arg(&o->fuse, "-o") || fuse_opt_add_arg(&o->fuse, list);
+	free(source);
 	free(option);
 	free(list);
 	return failed ? err_set(e, ENOMEM, "no memory for the options") : 0;

@@ -55,7 +55,7 @@ static const struct row rows[] = {
 		 .ops = &live_ops, .render = version_render, .about = "of moefs"),
 	FILE_ROW("error", FOLDER_ROOT, 0444, LIVE, NONE, 0,
 		 .ops = &live_ops, .render = mount_error_render,
-		 .about = "the last failure anywhere in the mount, in words"),
+		 .about = "models that are not mounted, and the last failure anywhere, in words"),
 
 	FILE_ROW("budget", FOLDER_CACHE, 0644, LIVE, EACH_WRITE, 0,
 		 .ops = &live_ops, .render = budget_render, .set = budget_set,

@@ -3,6 +3,8 @@
 # is refused is refused with what was typed.
 . "$(dirname "$0")/lib.sh"
 mkdir -p "$mnt"
+# What should have been refused and was mounted does not stay.
+trap 'while fusermount3 -u "$mnt" 2>/dev/null; do :; done; clean_up' EXIT
 
 refuses() { # OPTION WORD…: status 1, the option as it was typed in the message, and nothing mounted
 	local option=$1 word
@@ -55,10 +57,10 @@ claim "an unknown or half an option is named, in one line" unknown
 
 advised() { # the size that the message names is one that is taken
 	local size
-	size=$("$MOEFS" -o "quant=bf16,budget=1,store=$store" "$MODEL" "$mnt" 2>&1 | sed -n 's/.*one expert takes \([0-9]*\) .*/\1/p')
+	size=$("$MOEFS" -o "quant=tq3,budget=1,store=$store" "$MODEL" "$mnt" 2>&1 | sed -n 's/.*one expert takes \([0-9]*\) .*/\1/p')
 	[ -n "$size" ] || fail "no size is advised"
-	fails_with "$size" "$MOEFS" -o "quant=bf16,budget=$((size - 1)),store=$store" "$MODEL" "$mnt"
-	mounted -o "quant=bf16,budget=$size"
+	fails_with "$size" "$MOEFS" -o "quant=tq3,budget=$((size - 1)),store=$store" "$MODEL" "$mnt"
+	mounted -o "quant=tq3,budget=$size"
 	loaded
 	same "$(cat ../cache/budget)" "$((size / 1024))K"
 	shell_fails_with "Numerical result out of range" "echo $((size - 1)) > ../cache/budget"
