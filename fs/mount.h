@@ -17,6 +17,7 @@
 #include "fs/list.h"
 #include "fs/post.h"
 #include "fs/text.h"
+#include "fs/unsubmitted.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -90,6 +91,8 @@ struct mount {
 	struct link handles;	 /* every open file */
 	char *scratch;		 /* READ_MAX_BYTES, for the read being answered */
 	char error[1024];	 /* the last failure anywhere, in words */
+	struct unsubmitted unsubmitted;
+	uint64_t memory;     /* that there is, as engine_memory said at mount */
 	struct text skipped; /* a line for each model that could not be mounted, with the reason */
 	bool ready;	     /* the kernel has said INIT */
 };

@@ -10,16 +10,25 @@
 #include <string.h>
 #include <strings.h>
 
+size_t text_room(const struct text *t, size_t length)
+{
+	size_t capacity = t->capacity ? t->capacity : 256;
+	if (length <= t->capacity)
+		return t->capacity;
+	if (length > SIZE_MAX / 2)
+		return SIZE_MAX;
+	while (capacity < length)
+		capacity *= 2;
+	return capacity;
+}
+
 static bool reserve(struct text *t, size_t extra)
 {
 	if (t->failed || extra > SIZE_MAX / 2 - t->length)
 		return !(t->failed = true);
-	size_t need = t->length + extra;
-	if (need <= t->capacity)
+	size_t capacity = text_room(t, t->length + extra);
+	if (capacity == t->capacity)
 		return true;
-	size_t capacity = t->capacity ? t->capacity : 256;
-	while (capacity < need)
-		capacity *= 2;
 	char *data = realloc(t->data, capacity);
 	if (!data)
 		return !(t->failed = true);
