@@ -28,7 +28,7 @@ mounts() { # type and source of all that is mounted there, as mountinfo spells t
 		/proc/self/mountinfo
 }
 once() { # SOURCE as in fstab, SOURCE as in mountinfo
-	echo "$1 $mnt fuse.moefs store=$store,allow_other 0 0" >"$work/fstab"
+	echo "$1 $mnt fuse.moefs store=$store,allow_other,nofail,_netdev,noatime,nodev 0 0" >"$work/fstab"
 	timeout "$limit" mount -a -T "$work/fstab" || fail "mount -a: status $?"
 	same "$(mounts)" "fuse.moefs $2" "what is mounted"
 	ls "$mnt"/*/prompt || fail "no model: $(ls "$mnt")"
