@@ -75,6 +75,8 @@ $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(HELP_OBJS) $(BUILD)/libmoefs.a
 
 # What of the benchmarks has tests of its own.
 $(BUILD)/tests/test_trace: $(call objects,tests/bench/trace.c tests/bench/trace_lines.c)
+# And what of the tree.
+$(BUILD)/tests/test_sizes: $(call objects,fs/text.c)
 
 # The kernels alone against the scalar ones, with no library but C's: tests/cross.sh builds it for other
 # processors.

@@ -83,7 +83,8 @@ int pager_set_policy(struct pager *p, const char *words, struct err *e)
 	while ((word = strsep(&rest, " \n"))) {
 		if (!*word)
 			continue;
-		if (!policy && (policy = policy_find(word)))
+		if (!policy &&
+		    (policy = strcmp(word, "auto") ? policy_find(word) : policy_default()))
 			continue;
 		if (!strcmp(word, "no-shield"))
 			shield = false;

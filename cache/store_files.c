@@ -22,7 +22,7 @@ static int check_owned(int fd, bool folder, const char *path, const char *name, 
 	else if (st.st_uid != geteuid())
 		rc = err_set(e, EPERM,
 			     "%s/%s: belongs to user %u, not to you; remove it or choose another "
-			     "folder for the store",
+			     "folder with -o store=",
 			     path, name, (unsigned)st.st_uid);
 	if (rc)
 		close(fd);
@@ -46,7 +46,7 @@ int store_folder_open(const char *folder, struct err *e)
 	if (fd < 0 && errno == ENOTDIR)
 		return err_set(e, ENOTDIR,
 			       "%s: is not a folder (nor may it be a symbolic link); "
-			       "remove it or choose another folder for the store",
+			       "remove it or choose another folder with -o store=",
 			       folder);
 	if (fd < 0)
 		return open_error(folder, "", errno, e);

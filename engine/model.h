@@ -39,6 +39,11 @@ struct engine_options {
 	void *ctx;
 };
 
+/* All the memory that there could be for this process: the machine's, or the limit of its control
+ * group where that is less; 0 if that cannot be told. Blocks for a few small files of the kernel's.
+ */
+uint64_t engine_memory(void);
+
 /* Blocks (reads the memory limits). ERANGE, EINVAL: an option is wrong, in words. */
 int engine_create(struct engine **out, const struct engine_options *options, struct err *e);
 void engine_destroy(struct engine *g); /* after every model is closed */
@@ -49,17 +54,20 @@ int engine_set_budget(struct engine *g, uint64_t bytes, struct err *e);
 void engine_automatic_budget(struct engine *g);
 uint64_t engine_budget_asked(const struct engine *g); /* 0: automatic */
 int engine_set_context_budget(struct engine *g, uint64_t bytes, struct err *e);
+void engine_automatic_context_budget(struct engine *g);
 uint64_t engine_context_budget(const struct engine *g);
 uint64_t engine_context_used(const struct engine *g);
 void engine_cache_stats(const struct engine *g, struct pager_stats *out);
-/* The replacement policy in words, as pager_set_policy takes them. */
+/* The replacement policy in words, as pager_set_policy takes them; auto is the default. */
 int engine_set_policy(struct engine *g, const char *words, struct err *e);
 void engine_policy(const struct engine *g, char words[PAGER_POLICY_TEXT]);
 
 /* True if the directory looks like a checkpoint (it has a config.json). Blocks. */
 bool model_is_directory(const char *directory);
 
-/* Blocks for the few files it reads. The engine outlives the model. */
+/* Blocks for the few files it reads, and where no store is there for the headers of the weights:
+ * what is missing, or no place for a store, is an error in words now rather than when it is loaded.
+ * The engine outlives the model. */
 int model_open(struct model **out, struct engine *g, const char *directory, struct err *e);
 /* Stops loading and frees the model, whose sessions have all been ended. Blocks until the step in
  * progress ends (a layer at most). An interrupted conversion is resumed by the next mount. */

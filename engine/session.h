@@ -91,15 +91,15 @@ struct session_stats {					      /* of the last or current turn */
 };
 void session_stats(const struct session *s, struct session_stats *out);
 
-/* ---- params: temperature top_k top_p min_p max_tokens seed stop system chat experts_per_token
- * drop_missing ---- */
+/* ---- params: temperature top_k top_p min_p max_tokens seed stop system chat stream
+ * experts_per_token drop_missing ---- */
 
 size_t params_count(void);
 const char *params_name(size_t i);
 /* True for texts that an editor writes whole (system, stop); values else. */
 bool params_is_text(size_t i);
-/* value[length], one trailing newline dropped. -EINVAL, -ERANGE in words. Takes effect with the
- * next turn. */
+/* value[length], one trailing newline dropped; auto puts a value back to the model's default.
+ * -EINVAL, -ERANGE in words. Takes effect with the next turn. */
 int session_param_set(struct session *s, size_t i, const char *value, size_t length, struct err *e);
 /* malloc'ed, terminated, as it would be written; NULL: out of memory. */
 char *session_param_get(const struct session *s, size_t i);
@@ -109,10 +109,11 @@ char *session_param_get(const struct session *s, size_t i);
 struct answer *answer_ref(struct answer *a);
 void answer_unref(struct answer *a); /* NULL is fine */
 /* Copies bytes from offset. Returns how many; 0 with *complete false: none yet; 0 with *complete
- * true: end of the answer. A failed answer gives its text first and then a negative errno (-EIO). A
- * complete answer ends in exactly one newline. */
+ * true: end of the answer. Of a turn with params/stream off there are none before its end. A failed
+ * answer gives its text first and then a negative errno (-EIO). A complete answer ends in exactly
+ * one newline. */
 ssize_t answer_read(struct answer *a, uint64_t offset, char *buffer, size_t bytes, bool *complete);
-/* Bytes so far. */
+/* Bytes that can be read so far. */
 uint64_t answer_size(struct answer *a, bool *complete);
 
 #endif

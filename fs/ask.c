@@ -5,6 +5,7 @@
  * thing is taken from the offset: a seek back over what was just read reads it again, because that
  * is how bash's `read` returns what it read too far. */
 #include "fs/handle.h"
+#include "fs/unsubmitted.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -43,15 +44,20 @@ static int ask_write(struct handle *h, const char *data, size_t size, uint64_t o
 			       "ask: read the answer to its end before the next question");
 	answer_unref(h->answer);
 	h->answer = NULL;
-	if (h->poison || size > most || h->written.length > most - size) {
-		h->poison = EFBIG;
-		return err_set(e, EFBIG,
+	int code;
+	if (h->poison)
+		code = err_set(
+			e, h->poison,
+			"ask: an earlier write of this question failed; read, and ask again");
+	else if (size > most || h->written.length > most - size)
+		code = err_set(e, EFBIG,
 			       "ask: more than %llu bytes do not fit into the context "
 			       "(info/max_prompt_bytes); nothing was submitted",
 			       (unsigned long long)most);
-	}
-	text_add(&h->written, data, size);
-	return h->written.failed ? err_set(e, ENOMEM, "ask: no memory") : 0;
+	else
+		code = unsubmitted_add(h, data, size, e);
+	h->poison = -code;
+	return code;
 }
 
 static int ask_truncate(struct handle *h, uint64_t size, struct err *e)
@@ -72,14 +78,15 @@ static int ask_submit(struct handle *h, struct err *e)
 {
 	int code;
 	if (h->poison)
-		code = err_set(e, EIO, "ask: the question was longer than info/max_prompt_bytes");
-	else if (h->written.failed)
-		code = err_set(e, ENOMEM, "ask: no memory for the question");
+		code = err_set(e, EIO, "ask: the question was not submitted: %s",
+			       h->poison == EFBIG    ? "it was longer than info/max_prompt_bytes"
+			       : h->poison == ENOSPC ? "too much text was written and not submitted"
+						     : "out of memory");
 	else
 		code = session_submit(h->node.conversation->session, h->written.data,
 				      h->written.length, &h->answer, e);
 	h->poison = 0;
-	text_free(&h->written);
+	unsubmitted_drop(h);
 	h->cursor = 0;
 	return code;
 }

@@ -15,8 +15,10 @@ static void size_render(uint64_t bytes, struct text *out)
 	text_format(out, "%s\n", size);
 }
 
+/* A size, or auto, which is whatever it would be if nothing had been asked for. */
 static int size_set(const struct node *n, const char *value, size_t length,
-		    int (*set)(struct engine *, uint64_t, struct err *), struct err *e)
+		    int (*set)(struct engine *, uint64_t, struct err *),
+		    void (*set_automatic)(struct engine *), struct err *e)
 {
 	char string[32];
 	uint64_t bytes;
@@ -24,8 +26,13 @@ static int size_set(const struct node *n, const char *value, size_t length,
 		length--;
 	int shown = (int)(length < sizeof string ? length : sizeof string - 1);
 	(void)snprintf(string, sizeof string, "%.*s", shown, value);
-	if (length >= sizeof string || !size_parse(string, &bytes))
-		return err_set(e, EINVAL, "cache/%s: '%s' is not a size such as 512M or 4G",
+	if (length == strlen(string) && !strcmp(string, "auto")) {
+		set_automatic(n->mount->engine);
+		return 0;
+	}
+	if (length != strlen(string) || !size_parse(string, engine_memory(), &bytes))
+		return err_set(e, EINVAL,
+			       "cache/%s: '%s' is not a size such as 512M, 1.5G or 50%%, or auto",
 			       n->row->name, string);
 	return set(n->mount->engine, bytes, e);
 }
@@ -41,13 +48,7 @@ void budget_render(const struct node *n, struct text *out)
 
 int budget_set(const struct node *n, const char *value, size_t length, struct err *e)
 {
-	static const char word[] = "auto";
-	size_t rest = sizeof word - 1;
-	if (length < rest || memcmp(value, word, rest) != 0 ||
-	    (length > rest && (length > rest + 1 || value[rest] != '\n')))
-		return size_set(n, value, length, engine_set_budget, e);
-	engine_automatic_budget(n->mount->engine);
-	return 0;
+	return size_set(n, value, length, engine_set_budget, engine_automatic_budget, e);
 }
 
 void context_budget_render(const struct node *n, struct text *out)
@@ -57,7 +58,8 @@ void context_budget_render(const struct node *n, struct text *out)
 
 int context_budget_set(const struct node *n, const char *value, size_t length, struct err *e)
 {
-	return size_set(n, value, length, engine_set_context_budget, e);
+	return size_set(n, value, length, engine_set_context_budget,
+			engine_automatic_context_budget, e);
 }
 
 void policy_render(const struct node *n, struct text *out)

@@ -1,5 +1,6 @@
 /* Opening and releasing files, and what their kinds share. See handle.h. */
 #include "fs/handle.h"
+#include "fs/unsubmitted.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -39,7 +40,7 @@ void handle_release(struct handle *h)
 	list_remove(&h->polling);
 	list_remove(&h->all);
 	answer_unref(h->answer);
-	text_free(&h->written);
+	unsubmitted_drop(h);
 	text_free(&h->shown);
 	if (h->node.conversation)
 		conversation_unref(h->node.conversation);

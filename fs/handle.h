@@ -17,8 +17,10 @@ struct handle {
 	struct link all; /* on mount.handles */
 	struct node node;
 	int flags;	     /* as given to open */
+	uid_t uid;	     /* who opened it */
 	pid_t opener;	     /* process (thread group) that opened it, where that matters; else 0 */
 	struct text written; /* prompt, ask, assembled: what the writes have put together */
+	size_t counted;	     /* of that, with its user (unsubmitted.h) */
 	struct text shown;   /* live files: what was rendered when offset 0 was last read */
 	int poison;	     /* errno of a failed write: what was written must not take effect */
 	bool dirty;	     /* prompt, assembled: written has not taken effect yet */

@@ -4,6 +4,7 @@
  * that a table never mixes two moments; each write is one value or one verb. assembled_ops: the
  * same for reading, but writes are put together and take effect as one text. */
 #include "fs/handle.h"
+#include "fs/unsubmitted.h"
 
 #include <errno.h>
 #include <string.h>
@@ -56,8 +57,8 @@ static int assembled_write(struct handle *h, const char *data, size_t size, uint
 	if (!code && (offset > most || size > most - offset))
 		code = err_set(e, EFBIG, "%s: more than %llu bytes do not fit into the context",
 			       h->node.row->name, (unsigned long long)most);
-	if (!code && !text_put(&h->written, (size_t)offset, data, size))
-		code = err_set(e, ENOMEM, "no memory to write a text");
+	if (!code)
+		code = unsubmitted_put(h, (size_t)offset, data, size, e);
 	if (code)
 		h->poison = -code;
 	else

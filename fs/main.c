@@ -7,6 +7,7 @@
 #include "fs/call.h"
 #include "fs/daemon.h"
 #include "fs/loop.h"
+#include "fs/mountpoint.h"
 #include "fs/ops.h"
 #include "fs/options.h"
 
@@ -14,6 +15,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 struct program {
@@ -53,9 +55,9 @@ static void tick(void *ctx, const struct mount *m)
 /* What cannot be mounted is said before anything is begun. */
 static int check(struct options *o, struct err *e)
 {
-	int code = mountpoint_check_fuse(e);
+	int code = mountpoint_prepare(&o->mountpoint, e);
 	if (!code)
-		code = mountpoint_prepare(&o->mountpoint, e);
+		code = mountpoint_check_fuse(o->mountpoint, o->allow_other || o->allow_root, e);
 	for (size_t i = 0; i < o->model_count && !code; i++)
 		code = mountpoint_check_model(o->mountpoint, o->models[i], e);
 	return code;
@@ -70,25 +72,28 @@ static int open_models(struct program *p, struct err *e)
 	int code = engine_create(&m->engine, engine, e);
 	for (size_t i = 0; i < p->options.model_count && !code; i++)
 		code = models_add(m, p->options.models[i], e);
-	if (!code && *m->error)
-		(void)fprintf(stderr, "moefs: skipped: %s\n", m->error);
+	for (const char *line = m->skipped.data, *end; line; line = end + 1) {
+		end = memchr(line, '\n', m->skipped.length - (size_t)(line - m->skipped.data));
+		if (!end)
+			break;
+		(void)fprintf(stderr, "moefs: %.*s\n", (int)(end - line), line);
+	}
 	return code;
 }
 
-/* libfuse and fusermount3 print what went wrong in detail; these sentences say what to do. */
 static int mount_and_serve(struct program *p, struct err *e)
 {
 	struct mount *m = p->mount;
 	const char *where = p->options.mountpoint;
 	m->fuse = fuse_session_new(&p->options.fuse, &moefs_ops, sizeof moefs_ops, m);
 	if (!m->fuse)
-		return err_set(e, EINVAL, "an option is not known; see moefs --help");
+		return err_set(e, EINVAL, "libfuse refuses these options; see moefs --help");
 	int code = open_models(p, e);
 	if (!code && fuse_session_mount(m->fuse, where))
 		code = err_set(e, EPERM,
-			       "cannot mount on %s: FUSE has to be allowed here (in a container: "
-			       "--device /dev/fuse --cap-add SYS_ADMIN), the directory yours, and "
-			       "allow_other needs user_allow_other in /etc/fuse.conf",
+			       "cannot mount on %s: the system refuses it, though FUSE is here and "
+			       "allowed (a security module such as AppArmor, or mount_max in "
+			       "/etc/fuse.conf); what it said is above",
 			       where);
 	if (code)
 		return code;

@@ -112,9 +112,100 @@ static int add_one(struct mount *m, const char *path, bool load, struct err *e)
 	return 0;
 }
 
+/* ---- what is no checkpoint ---- */
+
+static bool ends_in(const char *name, const char *ending)
+{
+	size_t n = strlen(name), k = strlen(ending);
+	return n > k && !strcmp(name + n - k, ending);
+}
+
+static bool is_gguf(const char *path)
+{
+	char head[4];
+	/* O_NONBLOCK: opening a FIFO must not wait for its writer. */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	bool is = fd >= 0 && pread(fd, head, sizeof head, 0) == (ssize_t)sizeof head &&
+		  !memcmp(head, "GGUF", sizeof head);
+	if (fd >= 0)
+		close(fd);
+	return is;
+}
+
+/* What a file is, and what to give instead. */
+static int refuse_file(const char *path, struct err *e)
+{
+	if (is_gguf(path))
+		return err_set(
+			e, ENOTSUP,
+			"%s is a GGUF file, which this version does not read: give the folder "
+			"of a checkpoint (config.json, *.safetensors, tokenizer.json)",
+			path);
+	if (ends_in(path, ".safetensors"))
+		return err_set(e, ENOTDIR,
+			       "%s is one file of a checkpoint: give the folder that it is in",
+			       path);
+	return err_set(e, ENOTDIR,
+		       "%s is a file: give the folder of a checkpoint (config.json, *.safetensors, "
+		       "tokenizer.json)",
+		       path);
+}
+
+static bool is_folder(const char *path)
+{
+	struct stat st;
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static int is_weights(const struct dirent *d)
+{
+	return ends_in(d->d_name, ".safetensors") || ends_in(d->d_name, ".gguf");
+}
+
+/* Whether something without a config.json was meant to be a model, and then why it is none. */
+static bool looks_like_a_model(const char *path, struct err *e)
+{
+	struct dirent **names;
+	if (!is_folder(path)) {
+		bool gguf = ends_in(path, ".gguf") && is_gguf(path);
+		if (gguf)
+			refuse_file(path, e);
+		return gguf;
+	}
+	int n = scandir(path, &names, is_weights, alphasort);
+	for (int i = 0; i < n; i++) {
+		if (i == 0)
+			err_set(e, ENOENT,
+				"%s has %s and no config.json: is the download complete?", path,
+				names[i]->d_name);
+		free(names[i]);
+	}
+	if (n >= 0)
+		free(names);
+	return n > 0;
+}
+
+/* ---- folders ---- */
+
 static int visible(const struct dirent *d)
 {
 	return d->d_name[0] != '.';
+}
+
+/* As an error's text it is one line, whatever is in a name. */
+static void skip(struct mount *m, const char *name, const struct err *why)
+{
+	struct err line;
+	err_set(&line, why->code, "skipped: %s: %s", name, why->text);
+	text_format(&m->skipped, "%s\n", line.text);
+}
+
+/* Adds what is a model; true if it was meant to be one, and *why says why it is not mounted. */
+static bool add_inside(struct mount *m, const char *path, struct err *why)
+{
+	if (model_is_directory(path))
+		return add_one(m, path, false, why) != 0;
+	return looks_like_a_model(path, why);
 }
 
 static int add_folder(struct mount *m, const char *path, struct err *e)
@@ -124,22 +215,23 @@ static int add_folder(struct mount *m, const char *path, struct err *e)
 	if (n < 0)
 		return err_sys(e, errno, "cannot look into %s", path);
 	size_t before = m->model_count;
-	bool broken = false;
+	unsigned skipped = 0;
 	for (int i = 0; i < n; i++) {
 		char inside[4096 + NAME_SIZE];
-		(void)snprintf(inside, sizeof inside, "%s/%s", path, entries[i]->d_name);
 		struct err why;
-		if (model_is_directory(inside) && add_one(m, inside, false, &why)) {
-			mount_failure(m, &why);
-			*e = why;
-			broken = true;
+		(void)snprintf(inside, sizeof inside, "%s/%s", path, entries[i]->d_name);
+		if (add_inside(m, inside, &why)) {
+			skip(m, entries[i]->d_name, &why);
+			skipped++;
 		}
 		free(entries[i]);
 	}
 	free(entries);
 	if (m->model_count > before)
 		return 0;
-	if (broken)
+	if (skipped)
+		return err_set(e, EINVAL, "%s: none of its models can be mounted", path);
+	if (looks_like_a_model(path, e))
 		return -e->code;
 	return err_set(e, ENOENT,
 		       "%s is no checkpoint and holds none: there is no config.json in it or in a "
@@ -149,7 +241,9 @@ static int add_folder(struct mount *m, const char *path, struct err *e)
 
 int models_add(struct mount *m, const char *path, struct err *e)
 {
-	return model_is_directory(path) ? add_one(m, path, true, e) : add_folder(m, path, e);
+	if (model_is_directory(path))
+		return add_one(m, path, true, e);
+	return is_folder(path) ? add_folder(m, path, e) : refuse_file(path, e);
 }
 
 void models_close(struct mount *m)

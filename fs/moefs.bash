@@ -7,11 +7,14 @@ _moefs() {
 		option=${word##*,}
 		case $option in
 		quant=*) mapfile -t COMPREPLY < <(compgen -W "tq2 tq3 tq4 bf16" -- "$cur") ;;
+		budget=* | context_budget=* | context=* | threads=* | chunk=*)
+			mapfile -t COMPREPLY < <(compgen -W "auto" -- "$cur")
+			;;
 		codec=*) mapfile -t COMPREPLY < <(compgen -W "auto none zstd" -- "$cur") ;;
 		store=*) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
 		*)
 			mapfile -t COMPREPLY < <(compgen -P "${cur%"$option"}" -W "quant= codec= budget= context_budget= \
-				context= store= threads= chunk= allow_other" -- "$option")
+				context= store= threads= chunk= allow_other fsname=" -- "$option")
 			compopt -o nospace
 			;;
 		esac

@@ -17,6 +17,7 @@ int mount_create(struct mount **out, struct err *e)
 		return err_set(e, ENOMEM, "no memory for a mount");
 	m->uid = getuid();
 	m->gid = getgid();
+	m->memory = engine_memory();
 	clock_gettime(CLOCK_REALTIME, &m->began);
 	list_init(&m->woken);
 	list_init(&m->deadlines);
@@ -62,6 +63,8 @@ void mount_destroy(struct mount *m)
 		engine_destroy(m->engine);
 	posts_destroy(m->posts);
 	free(m->models);
+	free(m->unsubmitted.users);
+	text_free(&m->skipped);
 	free(m->scratch);
 	free(m);
 }

@@ -16,6 +16,8 @@
 #include "engine/session.h"
 #include "fs/list.h"
 #include "fs/post.h"
+#include "fs/text.h"
+#include "fs/unsubmitted.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -89,7 +91,10 @@ struct mount {
 	struct link handles;	 /* every open file */
 	char *scratch;		 /* READ_MAX_BYTES, for the read being answered */
 	char error[1024];	 /* the last failure anywhere, in words */
-	bool ready;		 /* the kernel has said INIT */
+	struct unsubmitted unsubmitted;
+	uint64_t memory;     /* that there is, as engine_memory said at mount */
+	struct text skipped; /* a line for each model that could not be mounted, with the reason */
+	bool ready;	     /* the kernel has said INIT */
 };
 
 /* ---- mount.c ---- */
@@ -109,8 +114,8 @@ void mount_changed(void *ctx, void *user);
 /* ---- models.c ---- */
 
 /* Mounts the checkpoint at path and asks it to load, or, where path holds a folder of checkpoints,
- * each of them, to be loaded when first asked. In a folder a broken checkpoint is skipped, with a
- * sentence in MOUNT/error. Blocks for the small files. */
+ * each of them, to be loaded when first asked. In a folder what cannot be mounted is skipped, with
+ * a line in `skipped`; an error if nothing is left. Blocks for the small files. */
 int models_add(struct mount *m, const char *path, struct err *e);
 void models_close(struct mount *m); /* blocks until the steps in progress end */
 /* Tells MOUNT/error about models that failed to load, or whose conversion stopped, since the last

@@ -17,7 +17,9 @@ static const char readme_head[] =
 	"the\n"
 	"files in MODEL are those of MODEL/sessions/default. What went wrong is said in error.\n"
 	"\n"
-	"    r: to read, w: to write. Sizes are in bytes or with K, M, G.\n"
+	"    r: to read, w: to write. Sizes are in bytes, with K, M or G (1.5G), or 50% of "
+	"memory.\n"
+	"    auto puts a value in cache/ or params/ back to its default.\n"
 	"\n";
 
 static const char readme_tail[] =
@@ -31,7 +33,9 @@ static const char readme_tail[] =
 	"params/system`\n"
 	"clears it, while opening it with truncation alone changes nothing. The others take effect "
 	"at\n"
-	"each write, with the next turn.\n"
+	"each write, with the next turn. With `stream` off the first byte of an answer comes with "
+	"its\n"
+	"last.\n"
 	"\n"
 	"Two params lose quality for speed, and stats names them while they are on: "
 	"`experts_per_token`\n"
@@ -79,6 +83,7 @@ void version_render(const struct node *n, struct text *out)
 void mount_error_render(const struct node *n, struct text *out)
 {
 	models_watch(n->mount);
+	text_add(out, n->mount->skipped.data, n->mount->skipped.length);
 	if (*n->mount->error)
 		text_format(out, "%s\n", n->mount->error);
 }

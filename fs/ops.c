@@ -276,7 +276,17 @@ static struct conversation *session_or_error(fuse_req_t req, fuse_ino_t parent, 
 	if (is_folder(&folder, FOLDER_SESSIONS))
 		c = sessions_by_name(folder.model, name);
 	int code = c ? 0 : is_folder(&folder, FOLDER_SESSIONS) ? ENOENT : EPERM;
-	if (c && (sessions_is_default(c) || c->uid != caller(req)))
+	struct err e;
+	if (c && sessions_is_default(c)) {
+		err_set(&e, EPERM,
+			"%s/sessions/default is the session of the model's own folder and stays "
+			"where "
+			"it is: make others with mkdir",
+			folder.model->name);
+		fail(req, &e);
+		return NULL;
+	}
+	if (c && c->uid != caller(req))
 		code = EPERM;
 	if (!code)
 		return c;

@@ -31,6 +31,7 @@ static int open_check(const struct node *n, const struct call *c)
 static void open_answer(struct call *c, struct handle *h)
 {
 	const struct row *row = h->node.row;
+	h->uid = fuse_req_ctx(c->req)->uid;
 	c->file.fh = (uintptr_t)h;
 	c->file.direct_io = row->caching != CACHING_STATIC;
 	c->file.keep_cache = row->caching == CACHING_STATIC;

@@ -1,9 +1,12 @@
 /* Parsing the command line, with libfuse's parser, so that -o and its friends are those of every
- * FUSE file system; what is not ours goes to libfuse. */
+ * FUSE file system; what is the mount's and not ours goes to libfuse. Every option is known here,
+ * ours and libfuse's, so that what is refused is refused in our words, before anything is begun. */
 #include "fs/options.h"
 #include "fs/text.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <stdio.h>
@@ -28,45 +31,75 @@ const char options_help[] =
 	"    quant=NAME             weights as tq2, tq3 (default), tq4 or bf16\n"
 	"    codec=NAME             bf16 experts on disk: zstd, none, or auto (default): the "
 	"faster\n"
-	"    store=DIR              where converted weights are kept (default: in MODELDIR)\n"
+	"    store=DIR              where converted weights are kept (default: MODELDIR.moefs,\n"
+	"                           or ~/.cache/moefs where that cannot be written)\n"
 	"    context=N              tokens per session (default: the model's, at most 32768)\n"
 	"    threads=N              for computing (default: one per core)\n"
 	"    chunk=N                tokens of a prompt per step\n"
 	"    allow_other            let other users in; modes and owners then count\n"
+	"    fsname=NAME            the source that df shows (default: MODELDIR)\n"
 	"    ...                    and mount options as of every file system (see mount.fuse3)\n"
 	"\n"
-	"Sizes accept K, M, G. To unmount: fusermount3 -u MOUNTPOINT\n";
+	"A SIZE is as in 512M, 1.5G (or GB: powers of 1024), or 50%: of the machine's memory, or\n"
+	"of the control group's limit if that is less. auto is the default of every option but\n"
+	"store and fsname.\n"
+	"To unmount: fusermount3 -u MOUNTPOINT\n";
 
-#define OPTION(template, member)                              \
+/* ---- the tables ---- */
+
+#define SWITCH(template, member)                              \
 	{                                                     \
 		template, offsetof(struct options, member), 1 \
 	}
-static const struct fuse_opt specs[] = {
-	OPTION("-f", foreground),
-	OPTION("-d", debug),
-	OPTION("debug", debug),
-	OPTION("-h", help),
-	OPTION("--help", help),
-	OPTION("-V", version),
-	OPTION("--version", version),
-	OPTION("quant=%s", quant),
-	OPTION("codec=%s", codec),
-	OPTION("store=%s", store),
-	OPTION("budget=%s", budget),
-	OPTION("context_budget=%s", context_budget),
-	OPTION("context=%u", engine.context),
-	OPTION("threads=%u", engine.threads),
-	OPTION("chunk=%u", engine.chunk),
-	FUSE_OPT_END,
+static const struct fuse_opt switches[] = {
+	SWITCH("-f", foreground),     SWITCH("-d", debug),    SWITCH("debug", debug),
+	SWITCH("-h", help),	      SWITCH("--help", help), SWITCH("-V", version),
+	SWITCH("--version", version), FUSE_OPT_END,
 };
 
-/* Keeps what is libfuse's (1) and takes the paths (0). */
-static int take(void *data, const char *arg, int key, struct fuse_args *args)
+enum kind {
+	WORD,	/* the engine knows which there are */
+	NUMBER, /* from 1 on; the engine knows the most */
+	SIZE,
+	FOLDER,
+	SOURCE,
+};
+
+/* What takes a value. */
+static const struct value {
+	const char *name;
+	enum kind kind;
+	size_t offset; /* in engine_options: const char *, uint32_t or uint64_t */
+	const char *what;
+} values[] = {
+#define ENGINE(member) offsetof(struct engine_options, member)
+	{"quant", WORD, ENGINE(quant), "tq2, tq3, tq4 or bf16"},
+	{"codec", WORD, ENGINE(codec), "zstd, none or auto"},
+	{"store", FOLDER, ENGINE(store), "the name of a folder"},
+	{"budget", SIZE, ENGINE(budget), "a size such as 512M, 1.5G or 50%, or auto"},
+	{"context_budget", SIZE, ENGINE(context_budget),
+	 "a size such as 512M, 1.5G or 50%, or auto"},
+	{"context", NUMBER, ENGINE(context), "a whole number from 1 on, or auto"},
+	{"threads", NUMBER, ENGINE(threads), "a whole number from 1 on, or auto"},
+	{"chunk", NUMBER, ENGINE(chunk), "a whole number from 1 on, or auto"},
+	{"fsname", SOURCE, 0, "the name of a source"},
+};
+_Static_assert(sizeof values / sizeof *values == OPTION_VALUES, "struct options has room for all");
+
+/* What libfuse and the kernel know of any mount; those that end in = take a value. */
+static const char *const mount_options[] = {
+	"allow_other", "allow_root", "auto_unmount", "default_permissions",
+	"max_read=",   "rw",	     "ro",	     "suid",
+	"nosuid",      "dev",	     "nodev",	     "exec",
+	"noexec",      "async",	     "sync",	     "dirsync",
+	"atime",       "noatime",
+};
+enum { MOUNT_OPTIONS = sizeof mount_options / sizeof *mount_options };
+
+/* ---- taking arguments ---- */
+
+static int take_path(struct options *o, const char *arg)
 {
-	(void)args;
-	struct options *o = data;
-	if (key != FUSE_OPT_KEY_NONOPT)
-		return 1;
 	char **grown = realloc(o->models, (o->model_count + 1) * sizeof *grown);
 	char *copy = strdup(arg);
 	if (grown)
@@ -79,11 +112,65 @@ static int take(void *data, const char *arg, int key, struct fuse_args *args)
 	return 0;
 }
 
+/* Whether arg is NAME=VALUE of that name; the last one given counts. 1: it is not. */
+static int take_value(struct options *o, size_t i, const char *arg)
+{
+	size_t length = strlen(values[i].name);
+	if (strncmp(arg, values[i].name, length) != 0 || (arg[length] && arg[length] != '='))
+		return 1;
+	char *copy = strdup(arg[length] ? arg + length + 1 : "");
+	if (!copy)
+		return -1;
+	free(o->values[i]);
+	o->values[i] = copy;
+	return 0;
+}
+
+static bool is_mount_option(const char *arg)
+{
+	for (size_t i = 0; i < MOUNT_OPTIONS; i++) {
+		size_t length = strlen(mount_options[i]);
+		bool takes = mount_options[i][length - 1] == '=';
+		if (takes ? !strncmp(arg, mount_options[i], length) &&
+				    isdigit((unsigned char)arg[length])
+			  : !strcmp(arg, mount_options[i]))
+			return true;
+	}
+	return false;
+}
+
+/* Keeps what is libfuse's (1) and takes what is ours (0). */
+static int take(void *data, const char *arg, int key, struct fuse_args *args)
+{
+	(void)args;
+	struct options *o = data;
+	if (key == FUSE_OPT_KEY_NONOPT)
+		return take_path(o, arg);
+	int taken = 1;
+	for (size_t i = 0; i < OPTION_VALUES && taken == 1; i++)
+		taken = take_value(o, i, arg);
+	if (taken != 1)
+		return taken;
+	if (is_mount_option(arg)) {
+		o->allow_other |= !strcmp(arg, "allow_other");
+		o->allow_root |= !strcmp(arg, "allow_root");
+		return 1;
+	}
+	if (!o->refused.code)
+		err_set(&o->refused, EINVAL, "%s%s: there is no such option; see moefs --help",
+			*arg == '-' ? "" : "-o ", arg);
+	return 0;
+}
+
+/* ---- values ---- */
+
 /* In the background the working directory is /, so paths are made absolute before. */
 static int absolute(char **path, struct err *e)
 {
 	char here[4096], full[2 * 4096];
-	if (!*path || **path == '/')
+	if (!**path)
+		return err_set(e, EINVAL, "an empty path names no folder; see moefs --help");
+	if (**path == '/')
 		return 0;
 	if (!getcwd(here, sizeof here))
 		return err_sys(e, errno, "cannot find the working directory");
@@ -96,48 +183,106 @@ static int absolute(char **path, struct err *e)
 	return 0;
 }
 
-static int take_size(const char *name, const char *string, uint64_t *bytes, struct err *e)
+static bool number_parse(const char *string, uint32_t *number)
 {
-	if (!string || (size_parse(string, bytes) && *bytes))
+	char *end;
+	errno = 0;
+	uintmax_t value = strtoumax(string, &end, 10);
+	*number = (uint32_t)value;
+	return isdigit((unsigned char)*string) && !*end && !errno && value && value <= UINT32_MAX;
+}
+
+/* Puts a value where the engine looks for it. What is not given, or auto, is left at the default.
+ */
+static int apply(struct options *o, size_t i, struct err *e)
+{
+	const struct value *v = &values[i];
+	const char *string = o->values[i];
+	void *place = (char *)&o->engine + v->offset;
+	bool named = v->kind == FOLDER || v->kind == SOURCE, good = string && *string;
+	if (!string || (!named && !strcmp(string, "auto")))
 		return 0;
-	return err_set(e, EINVAL, "-o %s=%s is not a size such as 512M or 4G", name, string);
+	if (good && v->kind == NUMBER)
+		good = number_parse(string, place);
+	if (good && v->kind == SIZE)
+		good = size_parse(string, engine_memory(), place) && *(uint64_t *)place;
+	if (!good)
+		return err_set(e, EINVAL, "-o %s=%s is not %s", v->name, string, v->what);
+	if (v->kind == FOLDER) {
+		int failed = absolute(&o->values[i], e);
+		if (failed)
+			return failed;
+	}
+	if (v->kind == WORD || v->kind == FOLDER)
+		*(const char **)place = o->values[i];
+	return 0;
+}
+
+/* The source of the mount, in df and mountinfo: what was asked for, else the model's folder by its
+ * real path, which mount(8) makes of fstab's source before it compares them, so that `mount -a`
+ * knows what is mounted; of several models there is no one folder. malloc'ed; NULL: out of memory.
+ */
+static char *source_of(const struct options *o)
+{
+	for (size_t i = 0; i < OPTION_VALUES; i++)
+		if (values[i].kind == SOURCE && o->values[i])
+			return strdup(o->values[i]);
+	if (o->model_count > 1)
+		return strdup("moefs");
+	char *real = realpath(*o->models, NULL);
+	return real ? real : strdup(*o->models);
 }
 
 static int add_libfuse_options(struct options *o, struct err *e)
 {
-	if (fuse_opt_add_arg(&o->fuse, "-odefault_permissions,fsname=moefs,subtype=moefs") ||
-	    (o->debug && fuse_opt_add_arg(&o->fuse, "-odebug")))
-		return err_set(e, ENOMEM, "no memory for the options");
-	return 0;
+	char *source = source_of(o), *option = NULL, *list = NULL;
+	bool failed = !source || asprintf(&option, "fsname=%s", source) < 0 ||
+		      fuse_opt_add_opt(&list, "default_permissions,subtype=moefs") ||
+		      fuse_opt_add_opt_escaped(&list, option) ||
+		      (o->debug && fuse_opt_add_opt(&list, "debug")) ||
+		      fuse_opt_add_arg(&o->fuse, "-o") || fuse_opt_add_arg(&o->fuse, list);
+	free(source);
+	free(option);
+	free(list);
+	return failed ? err_set(e, ENOMEM, "no memory for the options") : 0;
 }
 
-int options_parse(struct options *o, int argc, char **argv, struct err *e)
+/* ---- the whole ---- */
+
+static int parse_arguments(struct options *o, int argc, char **argv, struct err *e)
 {
 	struct fuse_args args = FUSE_ARGS_INIT(argc, argv);
 	*o = (struct options){.fuse = args};
-	if (fuse_opt_parse(&o->fuse, o, specs, take))
-		return err_set(e, EINVAL, "the options make no sense; see moefs --help");
+	if (argc > 1 && !strcmp(argv[argc - 1], "-o"))
+		return err_set(e, EINVAL, "-o needs an option after it; see moefs --help");
+	if (fuse_opt_parse(&o->fuse, o, switches, take))
+		return err_set(e, ENOMEM, "no memory for the options");
 	if (o->help || o->version)
 		return 0;
+	if (o->refused.code)
+		return err_set(e, o->refused.code, "%s", o->refused.text);
+	if (o->allow_other && o->allow_root)
+		return err_set(e, EINVAL, "-o allow_other lets root in, too: leave out allow_root");
 	if (o->model_count < 2)
 		return err_set(e, EINVAL, "%s; see moefs --help",
 			       o->model_count ? "a model and a mountpoint are needed"
 					      : "usage: moefs [options] MODELDIR... MOUNTPOINT");
 	o->mountpoint = o->models[--o->model_count];
+	return 0;
+}
+
+int options_parse(struct options *o, int argc, char **argv, struct err *e)
+{
+	int code = parse_arguments(o, argc, argv, e);
+	if (code || !o->mountpoint)
+		return code;
 	o->foreground |= o->debug;
-	int code = absolute(&o->mountpoint, e);
-	if (!code)
-		code = absolute(&o->store, e);
-	if (!code)
-		code = take_size("budget", o->budget, &o->engine.budget, e);
-	if (!code)
-		code = take_size("context_budget", o->context_budget, &o->engine.context_budget, e);
-	if (!code)
-		code = add_libfuse_options(o, e);
-	o->engine.quant = o->quant;
-	o->engine.codec = o->codec;
-	o->engine.store = o->store;
-	return code;
+	code = absolute(&o->mountpoint, e);
+	for (size_t i = 0; i < o->model_count && !code; i++)
+		code = absolute(&o->models[i], e);
+	for (size_t i = 0; i < OPTION_VALUES && !code; i++)
+		code = apply(o, i, e);
+	return code ? code : add_libfuse_options(o, e);
 }
 
 void options_free(struct options *o)
@@ -146,10 +291,7 @@ void options_free(struct options *o)
 		free(o->models[--o->model_count]);
 	free(o->models);
 	free(o->mountpoint);
-	free(o->quant);
-	free(o->codec);
-	free(o->store);
-	free(o->budget);
-	free(o->context_budget);
+	for (size_t i = 0; i < OPTION_VALUES; i++)
+		free(o->values[i]);
 	fuse_opt_free_args(&o->fuse);
 }

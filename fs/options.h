@@ -5,21 +5,25 @@
 #include "engine/model.h"
 
 #include <fuse3/fuse_opt.h>
+#include <stdbool.h>
+
+enum { OPTION_VALUES = 9 };
 
 struct options {
-	struct engine_options engine;
-	char **models; /* the directories, as given */
+	struct engine_options engine; /* its strings are among the values */
+	char **models;		      /* the directories, as given */
 	size_t model_count;
 	char *mountpoint; /* absolute; NULL with help and version */
 	int foreground, debug, help, version;
-	struct fuse_args fuse; /* what is libfuse's */
-	/* Owned by engine's pointers and numbers: */
-	char *quant, *codec, *store, *budget, *context_budget;
+	bool allow_other, allow_root;
+	struct fuse_args fuse;	     /* what is libfuse's */
+	char *values[OPTION_VALUES]; /* of NAME=VALUE, by the table in options.c; NULL: not given */
+	struct err refused;	     /* the first argument that is no option of ours or libfuse's */
 };
 
 extern const char options_help[];
 
-/* The usage in words on error. */
+/* What is wrong in words on error, with what was typed. Blocks for a few files of the kernel's. */
 int options_parse(struct options *o, int argc, char **argv, struct err *e);
 void options_free(struct options *o);
 

@@ -9,6 +9,7 @@
  * none: what is read from it is the turn before. */
 #include "fs/files.h"
 #include "fs/handle.h"
+#include "fs/unsubmitted.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -63,9 +64,7 @@ static int prompt_write(struct handle *h, const char *data, size_t size, uint64_
 			       (unsigned long long)most);
 	else {
 		c->writer = h;
-		text_add(&h->written, data, size);
-		if (h->written.failed)
-			code = err_set(e, ENOMEM, "prompt: no memory; nothing was submitted");
+		code = unsubmitted_add(h, data, size, e);
 	}
 	h->flushed = false;
 	if (code)
@@ -99,9 +98,13 @@ static void prompt_tell_poison(const struct handle *h)
 	struct err e;
 	if (h->poison == EBUSY || session_working(c->session))
 		return;
+	const char *why = h->poison == EFBIG ? "it is longer than info/max_prompt_bytes; shorten it"
+			  : h->poison == ENOSPC
+				  ? "too much text is written and not submitted; submit or close "
+				    "what is open, and write it again"
+				  : "out of memory; free some and write it again";
 	err_set(&e, h->poison, "the prompt was not submitted, because a write to it failed: %s",
-		h->poison == EFBIG ? "it is longer than info/max_prompt_bytes; shorten it"
-				   : "out of memory; free some and write it again");
+		why);
 	session_fail(c->session, &e);
 }
 

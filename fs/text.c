@@ -8,17 +8,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+
+size_t text_room(const struct text *t, size_t length)
+{
+	size_t capacity = t->capacity ? t->capacity : 256;
+	if (length <= t->capacity)
+		return t->capacity;
+	if (length > SIZE_MAX / 2)
+		return SIZE_MAX;
+	while (capacity < length)
+		capacity *= 2;
+	return capacity;
+}
 
 static bool reserve(struct text *t, size_t extra)
 {
 	if (t->failed || extra > SIZE_MAX / 2 - t->length)
 		return !(t->failed = true);
-	size_t need = t->length + extra;
-	if (need <= t->capacity)
+	size_t capacity = text_room(t, t->length + extra);
+	if (capacity == t->capacity)
 		return true;
-	size_t capacity = t->capacity ? t->capacity : 256;
-	while (capacity < need)
-		capacity *= 2;
 	char *data = realloc(t->data, capacity);
 	if (!data)
 		return !(t->failed = true);
@@ -86,23 +96,57 @@ void text_free(struct text *t)
 
 static const char units[] = "KMGT";
 
-bool size_parse(const char *string, uint64_t *bytes)
+/* What follows a point, in millionths; what is beyond them counts nothing. Returns its end, NULL:
+ * not a digit. */
+static const char *fraction(const char *at, uint64_t *millionths)
 {
+	uint64_t place = 100000;
+	*millionths = 0;
+	if (!isdigit((unsigned char)*at))
+		return NULL;
+	for (; isdigit((unsigned char)*at); at++, place /= 10)
+		*millionths += (uint64_t)(*at - '0') * place;
+	return at;
+}
+
+/* "", "K", "KB" or "KiB" to a power of two; all of them are powers of 1024. */
+static bool unit_parse(const char *string, unsigned *shift)
+{
+	const char *unit = *string ? strchr(units, toupper((unsigned char)*string)) : NULL;
+	*shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
+	string += unit != NULL;
+	return !*string || (unit && (!strcasecmp(string, "B") || !strcasecmp(string, "iB")));
+}
+
+/* In whole MiB, so that it reads as a size that somebody might have written. */
+static bool percent_of(uint64_t whole, uint64_t value, uint64_t millionths, uint64_t *bytes)
+{
+	double percent = (double)value + (double)millionths * 1e-6;
+	if (!whole || percent > 100)
+		return false;
+	*bytes = (uint64_t)((double)whole * (percent / 100)) >> 20 << 20;
+	return true;
+}
+
+bool size_parse(const char *string, uint64_t whole, uint64_t *bytes)
+{
+	unsigned shift;
+	uint64_t millionths = 0;
+	char *digits_end;
 	if (!isdigit((unsigned char)*string))
 		return false;
-	char *end;
 	errno = 0;
-	uintmax_t value = strtoumax(string, &end, 10);
-	if (errno || value > UINT64_MAX)
+	uintmax_t value = strtoumax(string, &digits_end, 10);
+	const char *end = digits_end;
+	if (errno || value > UINT64_MAX || (*end == '.' && !(end = fraction(end + 1, &millionths))))
 		return false;
-	const char *unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
-	unsigned shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
-	if (unit)
-		end++;
-	if (*end || value > UINT64_MAX >> shift)
+	if (!strcmp(end, "%"))
+		return percent_of(whole, (uint64_t)value, millionths, bytes);
+	if (!unit_parse(end, &shift) || (millionths && !shift) || value > UINT64_MAX >> shift)
 		return false;
-	*bytes = (uint64_t)value << shift;
-	return true;
+	/* 20 bits of millionths, shifted by 40 at most. */
+	return !__builtin_add_overflow((uint64_t)value << shift, (millionths << shift) / 1000000,
+				       bytes);
 }
 
 void size_print(char *buffer, size_t size, uint64_t bytes)

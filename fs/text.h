@@ -22,10 +22,13 @@ __attribute__((format(printf, 2, 3))) void text_format(struct text *t, const cha
 bool text_put(struct text *t, size_t offset, const void *data, size_t length);
 void text_cut(struct text *t, size_t length); /* to at most this length; capacity stays */
 void text_free(struct text *t);
+/* The capacity that it has once it is so long; SIZE_MAX: it never is. */
+size_t text_room(const struct text *t, size_t length);
 
-/* A size as people write it: digits and, if any, one of K, M, G, T (powers of 1024). False: not a
- * size, or beyond 64 bits. */
-bool size_parse(const char *string, uint64_t *bytes);
+/* A size as people write it: digits, perhaps with a point, and if any one of K, M, G, T (powers of
+ * 1024; KB and KiB are the same), or a percentage of the whole (0: that is unknown). False: not a
+ * size, more than the whole, or beyond 64 bits. */
+bool size_parse(const char *string, uint64_t whole, uint64_t *bytes);
 /* The same value in the largest unit that divides it, so that it reads back. */
 void size_print(char *buffer, size_t size, uint64_t bytes);
 

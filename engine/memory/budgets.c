@@ -142,8 +142,10 @@ int budgets_ask(struct budgets *b, uint64_t bytes, struct err *e)
 void budgets_ask_contexts(struct budgets *b, uint64_t bytes)
 {
 	pthread_mutex_lock(&b->lock);
-	b->contexts_asked = true;
-	atomic_store(&b->contexts->limit, bytes);
+	b->contexts_asked = bytes != BUDGET_AUTOMATIC;
+	if (b->contexts_asked)
+		atomic_store(&b->contexts->limit, bytes);
+	share_with_contexts(b);
 	(void)decide(b, 0, NULL);
 	pthread_mutex_unlock(&b->lock);
 }

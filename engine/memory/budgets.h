@@ -73,7 +73,8 @@ void budgets_govern(struct budgets *b, struct pager *pager);
 int budgets_watch(struct budgets *b, struct err *e); /* starts the thread */
 void budgets_free(struct budgets *b);		     /* ends it; the pager outlives this */
 
-/* ERANGE below the largest expert, in the pager's words; nothing has changed then. */
+/* ERANGE below the largest expert, in the pager's words; nothing has changed then. Either may be
+ * BUDGET_AUTOMATIC. */
 int budgets_ask(struct budgets *b, uint64_t bytes, struct err *e);
 void budgets_ask_contexts(struct budgets *b, uint64_t bytes);
 

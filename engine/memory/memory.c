@@ -252,12 +252,16 @@ static uint64_t machine_margin(uint64_t total)
 	return lesser(clamp(total / 16, 64 * MIB, 2048 * MIB), total / 4);
 }
 
-/* available may be negative: more is in use than the limit, since it was lowered. */
-static void consider(struct memory_room *room, int64_t available, uint64_t margin)
+/* A level of so many bytes. available may be negative: more is in use than the limit, since it was
+ * lowered. */
+static void consider(struct memory_room *room, uint64_t bytes, int64_t available, uint64_t margin)
 {
 	int64_t spare = available - (int64_t)margin;
-	if (spare < room->spare)
-		*room = (struct memory_room){spare, margin};
+	room->whole = room->whole ? lesser(room->whole, bytes) : bytes;
+	if (spare >= room->spare)
+		return;
+	room->spare = spare;
+	room->margin = margin;
 }
 
 static void consider_machine(const struct memory *m, struct memory_room *room)
@@ -267,7 +271,7 @@ static void consider_machine(const struct memory *m, struct memory_room *room)
 	if (read_text(text, m->root, "/proc/meminfo", "") &&
 	    find_number(text, "MemTotal:", &total) &&
 	    find_number(text, "MemAvailable:", &available) && total < NO_LIMIT / 1024)
-		consider(room, (int64_t)lesser(available, total) * 1024,
+		consider(room, total * 1024, (int64_t)lesser(available, total) * 1024,
 			 machine_margin(total * 1024));
 }
 
@@ -298,7 +302,7 @@ static void consider_group(const struct memory *m, const char *group, struct mem
 		if (find_number(text, files->reclaimable[i], &value))
 			cached += lesser(value, used - cached);
 	used = lesser(used - cached, NO_LIMIT);
-	consider(room, (int64_t)limit - (int64_t)used, memory_group_margin(limit));
+	consider(room, limit, (int64_t)limit - (int64_t)used, memory_group_margin(limit));
 }
 
 bool memory_group_above(const struct memory *m, char *group)

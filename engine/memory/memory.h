@@ -37,6 +37,7 @@ struct memory_room {
 	int64_t spare;	 /* bytes to be had of the level that has the fewest, besides its margin;
 			  * negative: so many are missing; MEMORY_UNKNOWN */
 	uint64_t margin; /* of that level */
+	uint64_t whole;	 /* the least of the machine's memory and the groups' limits; 0: unknown */
 };
 #define MEMORY_UNKNOWN INT64_MAX /* nothing bounds, as far as can be seen */
 

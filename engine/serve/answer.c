@@ -8,6 +8,7 @@
 
 struct answer {
 	_Atomic uint32_t references;
+	bool stream;	      /* constant */
 	pthread_mutex_t lock; /* of all that follows */
 	char *text;
 	size_t size, room;
@@ -16,12 +17,13 @@ struct answer {
 	int code; /* 0 or a negative errno, once complete */
 };
 
-struct answer *answer_create(void)
+struct answer *answer_create(bool stream)
 {
 	struct answer *a = calloc(1, sizeof *a);
 	if (!a)
 		return NULL;
 	atomic_store(&a->references, 1);
+	a->stream = stream;
 	pthread_mutex_init(&a->lock, NULL);
 	return a;
 }
@@ -96,12 +98,18 @@ void answer_finish(struct answer *a, int code)
 	pthread_mutex_unlock(&a->lock);
 }
 
+/* Bytes that can be read. */
+static size_t shown(const struct answer *a)
+{
+	return a->stream || a->complete ? a->size : 0;
+}
+
 ssize_t answer_read(struct answer *a, uint64_t offset, char *buffer, size_t bytes, bool *complete)
 {
 	pthread_mutex_lock(&a->lock);
 	ssize_t result;
 	*complete = a->complete;
-	if (offset < a->size) {
+	if (offset < shown(a)) {
 		size_t left = a->size - (size_t)offset;
 		result = (ssize_t)(left < bytes ? left : bytes);
 		memcpy(buffer, a->text + offset, (size_t)result);
@@ -115,7 +123,7 @@ ssize_t answer_read(struct answer *a, uint64_t offset, char *buffer, size_t byte
 uint64_t answer_size(struct answer *a, bool *complete)
 {
 	pthread_mutex_lock(&a->lock);
-	uint64_t size = a->size;
+	uint64_t size = shown(a);
 	*complete = a->complete;
 	pthread_mutex_unlock(&a->lock);
 	return size;

@@ -6,7 +6,9 @@
 
 #include "engine/session.h"
 
-struct answer *answer_create(void); /* NULL: out of memory */
+/* NULL: out of memory. stream: its text can be read as it grows; else nothing of it can before it
+ * is complete, so that whoever reads gets it in as few pieces as his buffer allows. */
+struct answer *answer_create(bool stream);
 /* Appends text. Newlines at the live end are held back until something follows, since a complete
  * answer ends in exactly one. Returns how many bytes became readable, or -ENOMEM. */
 ssize_t answer_append(struct answer *a, const char *text, size_t bytes);

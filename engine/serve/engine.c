@@ -22,6 +22,16 @@ static int copy_options(struct engine *g, const struct engine_options *o, struct
 	return 0;
 }
 
+uint64_t engine_memory(void)
+{
+	struct memory m;
+	struct memory_room room;
+	memory_init(&m, "");
+	memory_look(&m, &room);
+	memory_free(&m);
+	return room.whole;
+}
+
 static int create_pool(struct engine *g, struct err *e)
 {
 	uint64_t asked = g->options.budget ? g->options.budget : BUDGET_AUTOMATIC;
@@ -46,6 +56,9 @@ int engine_create(struct engine **out, const struct engine_options *options, str
 		failed = recipe_ask_codec(&g->recipe, options->codec, e);
 	if (!failed && options->threads > 1024)
 		failed = err_set(e, ERANGE, "threads=%u: at most 1024", options->threads);
+	if (!failed && options->context > CONFIG_MAX_POSITIONS)
+		failed = err_set(e, ERANGE, "context=%u: at most %d", options->context,
+				 CONFIG_MAX_POSITIONS);
 	if (!failed && options->chunk > CHUNK_MOST)
 		failed = err_set(e, ERANGE, "chunk=%u: at most %d", options->chunk, CHUNK_MOST);
 	if (!failed)
@@ -101,6 +114,11 @@ int engine_set_context_budget(struct engine *g, uint64_t bytes, struct err *e)
 	/* Contexts in use are not cut: below what is used, the next block is refused. */
 	budgets_ask_contexts(&g->budgets, bytes);
 	return 0;
+}
+
+void engine_automatic_context_budget(struct engine *g)
+{
+	budgets_ask_contexts(&g->budgets, BUDGET_AUTOMATIC);
 }
 
 uint64_t engine_context_budget(const struct engine *g)

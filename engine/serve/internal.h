@@ -3,6 +3,7 @@
  *
  *     engine.c    what all models share            model.c     opening, closing, facts
  *     load.c      checkpoint or store to weights   generate.c  a model's generation thread
+ *     check.c     what can be known of that at mount
  *     load_convert.c  a store that is made meanwhile
  *     chunk.c     the steps of a prompt
  *     session.c   a conversation's public face     turn.c      one turn: prompt, prefill, decode
@@ -148,6 +149,12 @@ struct session {
 	enum norm_type norms;	      /* of the weights that it was computed with */
 	struct token_list history;    /* the conversation's ids without the system message */
 };
+
+/* check.c: what can be known at mount to fail when the model is loaded, in words. The files of the
+ * folder, before any is read; and once it is known whether there is a store, the weights and the
+ * place that making one takes. */
+int check_files(const char *directory, struct err *e);
+int check_store(const struct model *m, struct err *e);
 
 /* load.c, from the generation thread but for the first two: everything up to READY, or undone
  * again. */

@@ -56,14 +56,15 @@ static int measure(struct model *m, struct err *e)
 	m->active_parameters = p.active_parameters;
 	m->need = need_of(&p, &m->config, g->options.chunk);
 	uint64_t asked = engine_budget_asked(g);
-	if (asked && p.slot_bytes > asked)
-		failed = err_set(
-			e, ERANGE,
-			"%s: one expert takes %zu bytes, but the budget is %llu; give more with "
-			"-o budget=",
-			m->name, p.slot_bytes, (unsigned long long)asked);
-	else if (p.slot_bytes > atomic_load(&g->largest_expert))
-		atomic_store(&g->largest_expert, p.slot_bytes);
+	size_t slot = p.routed_layers ? pager_slot_bytes(p.slot_bytes) : 0;
+	if (asked && slot > asked)
+		failed = err_set(e, ERANGE,
+				 "%s: one expert takes %zu bytes, but the budget is %llu; give at "
+				 "least that "
+				 "with -o budget=",
+				 m->name, slot, (unsigned long long)asked);
+	else if (slot > atomic_load(&g->largest_expert))
+		atomic_store(&g->largest_expert, slot);
 	plan_free(&p);
 	return failed;
 }
@@ -75,7 +76,9 @@ static int open_files(struct model *m, const char *directory, struct err *e)
 	if (!m->directory)
 		return err_sys(e, errno, "%s: cannot be opened", directory);
 	m->name = strrchr(m->directory, '/') + 1;
-	int failed = config_read(&m->config, m->directory, e);
+	int failed = check_files(m->directory, e);
+	if (!failed)
+		failed = config_read(&m->config, m->directory, e);
 	if (!failed)
 		failed = forward_computes(&m->config, e);
 	if (failed)
@@ -87,7 +90,7 @@ static int open_files(struct model *m, const char *directory, struct err *e)
 	if (failed)
 		return failed;
 	load_store(m, &no_store); /* none yet: it is made when the model is first loaded */
-	return 0;
+	return check_store(m, e);
 }
 
 static void free_model(struct model *m)

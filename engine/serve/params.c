@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { NUMBER, COUNT, SEED, SWITCH, TEXT };
+enum kind { NUMBER, COUNT, SEED, CHAT, SWITCH, TEXT };
 
 static const struct param {
 	const char *name;
@@ -32,7 +32,8 @@ static const struct param {
 	{"stop", TEXT, offsetof(struct params, stop), 0, 0, "at most 64 lines of text", false},
 	{"system", TEXT, offsetof(struct params, system), 0, 0, "UTF-8 text without NUL bytes",
 	 false},
-	{"chat", SWITCH, offsetof(struct params, chat), 0, 0, "on or off", false},
+	{"chat", CHAT, offsetof(struct params, chat), 0, 0, "on or off", false},
+	{"stream", SWITCH, offsetof(struct params, stream), 0, 0, "on or off", false},
 	{"experts_per_token", COUNT, offsetof(struct params, experts_per_token), 0,
 	 CONFIG_MAX_EXPERTS,
 	 "a whole number up to the model's own (info/experts_per_token), 0 for that", true},
@@ -116,12 +117,21 @@ static int set_seed(struct params *p, size_t i, const char *value, struct err *e
 	return failed;
 }
 
-static int set_switch(enum chat_mode *to, const struct param *t, const char *value, struct err *e)
+static int set_switch(bool *to, const struct param *t, const char *value, struct err *e)
 {
 	if (strcmp(value, "on") != 0 && strcmp(value, "off") != 0)
 		return refuse(t, EINVAL, value, e);
-	*to = strcmp(value, "on") ? CHAT_OFF : CHAT_ON;
+	*to = !strcmp(value, "on");
 	return 0;
+}
+
+static int set_chat(enum chat_mode *to, const struct param *t, const char *value, struct err *e)
+{
+	bool on = false;
+	int failed = set_switch(&on, t, value, e);
+	if (!failed)
+		*to = on ? CHAT_ON : CHAT_OFF;
+	return failed;
 }
 
 static int set_text(char **to, const struct param *t, const char *value, struct err *e)
@@ -152,6 +162,8 @@ static int set_value(struct params *p, size_t i, const char *value, struct err *
 		return set_count(p, i, value, e);
 	case SEED:
 		return set_seed(p, i, value, e);
+	case CHAT:
+		return set_chat(place(p, i), t, value, e);
 	case SWITCH:
 		return set_switch(place(p, i), t, value, e);
 	case TEXT:
@@ -215,9 +227,11 @@ char *params_get(const struct params *p, size_t i, bool has_chat)
 		return p->seed_random ? strdup("random") : count_text(p->seed);
 	case COUNT:
 		return count_text(*(uint64_t *)place(p, i));
-	case SWITCH:
+	case CHAT:
 		return strdup(p->chat == CHAT_ON || (p->chat == CHAT_UNSET && has_chat) ? "on"
 											: "off");
+	case SWITCH:
+		return strdup(*(bool *)place(p, i) ? "on" : "off");
 	case TEXT:
 		return strdup(*text_of(p, i));
 	}
@@ -246,11 +260,38 @@ int params_default(struct params *p, const struct config *c, struct err *e)
 		.top_k = c->generation.top_k,
 		.max_tokens = c->generation.max_new_tokens,
 		.seed_random = true,
+		.stream = true,
 		.model_experts = c->experts_per_token,
 		.system = empty,
 		.stop = empty,
 	};
 	return params_copy(p, &defaults, e);
+}
+
+bool params_is_auto(size_t i, const char *value, size_t length)
+{
+	static const char word[] = "auto";
+	if (length && value[length - 1] == '\n')
+		length--;
+	return table[i].kind != TEXT && length == strlen(word) && !memcmp(value, word, length);
+}
+
+int params_reset(struct params *p, size_t i, const struct config *c, struct err *e)
+{
+	static const size_t sizes[] = {
+		[NUMBER] = sizeof(double), [COUNT] = sizeof(uint64_t),
+		[SEED] = sizeof(uint64_t), [CHAT] = sizeof(enum chat_mode),
+		[SWITCH] = sizeof(bool),
+	};
+	struct params defaults;
+	int failed = params_default(&defaults, c, e);
+	if (failed)
+		return failed;
+	memcpy(place(p, i), place(&defaults, i), sizes[table[i].kind]);
+	if (table[i].kind == SEED)
+		p->seed_random = defaults.seed_random;
+	params_free(&defaults);
+	return 0;
 }
 
 void params_free(struct params *p)

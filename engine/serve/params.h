@@ -24,6 +24,7 @@ struct params {
 	/* The prompt is a turn of a conversation; else it goes to the model as it stands. Until it
 	 * is set, it is whatever the model is made for. */
 	enum chat_mode { CHAT_UNSET, CHAT_OFF, CHAT_ON } chat;
+	bool stream;		    /* the answer is read as it grows; else not before its end */
 	uint64_t experts_per_token; /* 0 or the model's own: no loss */
 	double drop_missing;	    /* 0: no loss */
 	uint32_t model_experts;	    /* per token; 0: the model is dense */
@@ -37,6 +38,9 @@ int params_copy(struct params *to, const struct params *from, struct err *e);
 void params_free(struct params *p);
 
 int params_set(struct params *p, size_t i, const char *value, size_t length, struct err *e);
+/* Whether it is the word auto, which puts any value but a text back to the model's default. */
+bool params_is_auto(size_t i, const char *value, size_t length);
+int params_reset(struct params *p, size_t i, const struct config *c, struct err *e);
 /* malloc'ed; NULL: out of memory. has_chat: what an unset chat means. */
 char *params_get(const struct params *p, size_t i, bool has_chat);
 

@@ -149,7 +149,7 @@ static int prepare_turn(struct session *s, const char *text, size_t length, stru
 	t->losses = params_losses(&t->params);
 	t->prompt = malloc(length + 1);
 	char *copy = malloc(length + 1);
-	struct answer *answer = answer_create();
+	struct answer *answer = answer_create(t->params.stream);
 	if (!t->prompt || !copy || !answer)
 		failed = err_set(e, ENOMEM, "out of memory for a prompt of %zu bytes", length);
 	if (!failed)
@@ -364,7 +364,9 @@ void session_stats(const struct session *s, struct session_stats *out)
 int session_param_set(struct session *s, size_t i, const char *value, size_t length, struct err *e)
 {
 	lock(s);
-	int failed = params_set(&s->params, i, value, length, e);
+	int failed = params_is_auto(i, value, length)
+			     ? params_reset(&s->params, i, &s->model->config, e)
+			     : params_set(&s->params, i, value, length, e);
 	unlock(s);
 	return failed;
 }

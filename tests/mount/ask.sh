@@ -49,6 +49,26 @@ xargs_ask() {
 }
 claim "xargs -P 8 with ask" xargs_ask
 
+# README's line: each answer is one piece, so that those of several processes do not mix.
+pieces() {
+	echo off > sessions/default/params/stream || fail "no such param"
+	seq 32 | xargs -P 8 -I% sh -c 'exec 3<>ask; echo "What is the capital of Peru? (%)" >&3; cat <&3' >"$work/pieces"
+	seq 32 | xargs -I% sh -c 'exec 3<>ask; echo "What is the capital of Peru? (%)" >&3; cat <&3' >"$work/in-turn"
+	same "$(sort "$work/pieces")" "$(sort "$work/in-turn")" "side by side and one after the other"
+	timeout 60 python3 - <<'PY' || fail python
+import os
+for turn in range(3):
+    f = os.open("ask", os.O_RDWR)
+    for question in b"What is the capital of Peru?", b"What is 2 plus 3?":
+        os.write(f, question)
+        piece = os.read(f, 1 << 17)
+        assert piece.endswith(b"\n") and os.read(f, 1 << 17) == b"", piece
+    os.close(f)
+PY
+	echo auto > sessions/default/params/stream
+}
+claim "with params/stream off an answer comes in one piece" pieces
+
 modes() {
 	same "$(cat ask)" "" "opened for reading"
 	shell_fails_with "Invalid argument" "echo q > ask"

@@ -72,19 +72,24 @@ two() { # the one that converts answers, the other waits for the store or takes 
 }
 claim "two daemons with one checkpoint both answer" two
 
-full() { # a file system that has room for no more than a part of it
+# A file system that has room for no more than a part of it: the mount says so, and where the room has gone
+# since (a model of a folder is loaded when it is first asked), the prompt does.
+full() {
 	rm -rf "$work/store"
-	mkdir -p "$work/store"
+	mkdir -p "$work/store" "$work/models"
 	mount -t tmpfs -o size=3M moefs-test "$work/store" 2>/dev/null || { echo "no tmpfs may be mounted here"; exit 0; }
-	mounted
+	trap 'cd /; unmounted; umount "$work/store"' EXIT
+	fails_with "MB too few" "$MOEFS" -o "store=$store" "$MODEL" "$mnt"
+	same "$(ls -A "$store")" "" "what is in the folder"
+	mount -o remount,size=64M "$work/store"
+	ln -s "$(realpath "$MODEL")" "$work/models" && MODEL=$work/models && mounted
+	mount -o remount,size=3M "$work/store"
 	echo "$question" > prompt
 	fails_with "Input/output error" cat output
 	grep -q "too few" error || fail "error says: $(cat error)"
 	mount -o remount,size=64M "$work/store"
 	same "$(ask "$question")" "$answer"
 	complete
-	cd / && unmounted
-	umount "$work/store"
 }
 claim "a full disk is an error in words, and the next prompt works once there is space" full
 finish

@@ -16,10 +16,10 @@ words() {
 	fails_with "not a directory" "$MOEFS" "$MODEL" "$MODEL/config.json"
 	fails_with "size" "$MOEFS" -o budget=much "$MODEL" "$mnt"
 	fails_with "tq3" "$MOEFS" -o quant=tq9 "$MODEL" "$mnt"
-	fails_with "unknown option" "$MOEFS" -o colour=blue "$MODEL" "$mnt"
+	fails_with "no such option" "$MOEFS" -o colour=blue "$MODEL" "$mnt"
 	mkdir "$work/empty"
 	fails_with "config.json" "$MOEFS" "$work/empty" "$mnt"
-	fails_with "No such file" "$MOEFS" "$work/missing" "$mnt"
+	fails_with "download it first" "$MOEFS" "$work/missing" "$mnt"
 	fails_with "hidden by the mount" "$MOEFS" "$MODEL" "$(dirname "$MODEL")"
 	grep -q " $mnt " /proc/self/mountinfo && fail "something is mounted"
 	return 0

@@ -289,18 +289,22 @@ claim "…also when the model answers already" resumes "$experts write stall=0 a
 
 # ---- a real full disk, which has no direct reads either ----
 
-really_full() {
+really_full() { # since it was mounted: a model of a folder is loaded when it is first asked
 	store=$work/small
+	mkdir "$work/models" && ln -s "$(realpath "$MODEL")" "$work/models" && MODEL=$work/models || exit
 	begin
+	mount -o remount,size=1M "$work/small"
+	echo "$question" > prompt
 	same "$(settled)" failed "info/state"
 	grep -q "$store/.*MB too few; free some space" ../error || fail "error: $(cat ../error)"
 	mount -o remount,size=64M "$work/small"
+	idle
 	answers
 	complete
 	cmp "$work"/reference/*/tq3/experts.safetensors "$store"/*/tq3/experts.safetensors
 }
 mkdir "$work/small"
-if mount -t tmpfs -o size=1M,mode=700 none "$work/small" 2>/dev/null; then
+if mount -t tmpfs -o size=64M,mode=700 none "$work/small" 2>/dev/null; then
 	claim "tmpfs: too small is said in numbers; made larger it serves, with buffered reads" really_full
 	umount "$work/small" || umount -l "$work/small"
 else

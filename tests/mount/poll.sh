@@ -75,6 +75,43 @@ PY
 }
 claim "a poll of wait ends when the turn does" polls_wait
 
+whole() { # params/stream off: many tokens are there, and nothing of them to be read before the last
+	mkdir sessions/s && cd sessions/s || exit
+	echo off > params/stream
+	begin_long 2
+	timeout 60 python3 - <<'PY'
+import os, select, time
+def tokens():
+    return int(next(l for l in open("stats") if l.startswith("output_tokens")).split()[1])
+def refused(f):
+    try: return os.read(f, 100) is None
+    except BlockingIOError: return True
+f = os.open("output", os.O_RDONLY | os.O_NONBLOCK)
+b = os.open("output", os.O_RDONLY)
+p = select.poll(); p.register(f, select.POLLIN)
+reader = os.fork()
+if reader == 0: # waits for the first byte, and gets all of it
+    first = os.read(b, 1 << 17)
+    os._exit(0 if first.endswith(b"\n") and os.read(b, 1 << 17) == b"" else 1)
+while tokens() < 20:
+    assert not p.poll(10) and refused(f) and os.stat("output").st_size == 0, "readable too early"
+assert open("status").read() == "generating\n", "it was over too soon"
+assert not p.poll(0) and refused(f)
+with open("ctl", "w") as c: c.write("stop")
+assert p.poll(20000), "not readable after the end"
+text = os.read(f, 1 << 17)
+assert text.endswith(b"\n") and len(text) > 20, text
+assert os.read(f, 100) == b"" and os.stat("output").st_size == len(text)
+assert os.waitpid(reader, 0)[1] == 0, "the waiting reader got it in pieces"
+assert open("log", "rb").read().endswith(text + b"\n"), "log"
+PY
+	status=$?
+	end_long
+	cd .. && rmdir s
+	return $status
+}
+claim "with params/stream off nothing can be read before the answer is complete, and then all of it" whole
+
 ask_polls() {
 	timeout 60 python3 - <<'PY'
 import os, select

@@ -19,7 +19,7 @@ static struct answer *a;
 static int setup(void **state)
 {
 	(void)state;
-	a = answer_create();
+	a = answer_create(true);
 	return a ? 0 : -1;
 }
 
@@ -72,7 +72,7 @@ static void it_ends_in_exactly_one_newline(void **state)
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
 		for (int whole = 0; whole < 2; whole++) {
 			answer_unref(a);
-			a = answer_create();
+			a = answer_create(true);
 			if (whole)
 				append(texts[i][0]);
 			for (const char *c = texts[i][0]; !whole && *c; c++)
@@ -122,6 +122,25 @@ static void a_failure_comes_after_the_text(void **state)
 	assert_int_equal(answer_read(a, 4, text, 8, &complete), -EIO);
 	assert_true(complete);
 	assert_int_equal(answer_size(a, &complete), 4);
+}
+
+static void without_streaming_nothing_is_read_before_the_end(void **state)
+{
+	(void)state;
+	for (int code = 0; code >= -EIO; code -= EIO) {
+		char text[8];
+		bool complete;
+		answer_unref(a);
+		a = answer_create(false);
+		append("one ");
+		assert_text("", false);
+		assert_int_equal(answer_read(a, 2, text, 8, &complete), 0);
+		append("two\n");
+		assert_text("", false);
+		answer_finish(a, code);
+		assert_text(code ? "one two" : "one two\n", true);
+		assert_int_equal(answer_read(a, 8 - !!code, text, 8, &complete), code);
+	}
 }
 
 static void what_is_complete_changes_no_more(void **state)
@@ -201,6 +220,7 @@ int main(void)
 		TEST(newlines_at_the_live_end_wait_for_what_follows),
 		TEST(reads_are_by_offset),
 		TEST(a_failure_comes_after_the_text),
+		TEST(without_streaming_nothing_is_read_before_the_end),
 		TEST(what_is_complete_changes_no_more),
 		TEST(a_reference_keeps_it_after_its_writer_is_gone),
 		TEST(every_reader_sees_all_of_it),

@@ -85,6 +85,17 @@ static void contexts_get_an_eighth_by_default(void **state)
 	assert_true(b.in_force == spare(GIB) - contexts.limit);
 }
 
+static void contexts_go_back_to_an_eighth_when_nothing_is_asked_any_more(void **state)
+{
+	(void)state;
+	init(BUDGET_AUTOMATIC, 512 * MIB);
+	budgets_ask_contexts(&b, BUDGET_AUTOMATIC);
+	assert_true(contexts.limit == spare(GIB) / 8);
+	assert_true(b.in_force == spare(GIB) - contexts.limit);
+	budgets_ask_contexts(&b, 256 * MIB);
+	assert_true(contexts.limit == 256 * MIB);
+}
+
 static void contexts_without_bound_leave_the_experts_half(void **state)
 {
 	(void)state;
@@ -411,6 +422,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(nothing_asked_is_all_but_the_contexts_room),
 		TEST(contexts_get_an_eighth_by_default),
+		TEST(contexts_go_back_to_an_eighth_when_nothing_is_asked_any_more),
 		TEST(contexts_without_bound_leave_the_experts_half),
 		TEST(what_contexts_hold_is_not_counted_twice),
 		TEST(what_was_asked_for_is_in_force_where_there_is_memory),

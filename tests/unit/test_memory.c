@@ -66,6 +66,25 @@ static void without_groups_it_is_what_the_machine_has_less_a_margin(void **state
 	assert_true(room.margin == GIB);
 }
 
+static void the_whole_is_the_least_of_the_machine_and_the_limits(void **state)
+{
+	(void)state;
+	assert_true(look().whole == 16 * GIB);
+	put(root, "/proc/self/mountinfo", "%s", mount_v2);
+	put(root, "/proc/self/cgroup", "0::/a/b\n");
+	put_v2(root, "/sys/fs/cgroup/a/b", "4294967296", GIB, 0);
+	put_v2(root, "/sys/fs/cgroup/a", "max", GIB, 0);
+	assert_true(look().whole == 4 * GIB);
+	put_v2(root, "/sys/fs/cgroup/a", "3221225472", GIB, 0);
+	assert_true(look().whole == 3 * GIB);
+	put_machine(root, 2 * GIB, GIB);
+	assert_true(look().whole == 2 * GIB);
+	put(root, "/proc/meminfo", "nothing");
+	assert_true(look().whole == 3 * GIB);
+	put(root, "/proc/self/cgroup", "0::/\n");
+	assert_true(look().whole == 0); /* unknown */
+}
+
 static void missing_and_senseless_numbers_bound_nothing(void **state)
 {
 	(void)state;
@@ -346,6 +365,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(without_groups_it_is_what_the_machine_has_less_a_margin),
+		TEST(the_whole_is_the_least_of_the_machine_and_the_limits),
 		TEST(missing_and_senseless_numbers_bound_nothing),
 		TEST(a_group_of_version_2_bounds_and_its_page_cache_counts_as_free),
 		TEST(the_tightest_of_a_group_and_those_above_it_counts),

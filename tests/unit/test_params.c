@@ -68,9 +68,8 @@ static void there_are_these_and_no_others(void **state)
 {
 	(void)state;
 	static const char *const names[] = {
-		"temperature", "top_k", "top_p",  "min_p", "max_tokens",
-		"seed",	       "stop",	"system", "chat",  "experts_per_token",
-		"drop_missing"};
+		"temperature", "top_k",	 "top_p", "min_p",  "max_tokens",	 "seed",
+		"stop",	       "system", "chat",  "stream", "experts_per_token", "drop_missing"};
 	assert_int_equal(params_count(), sizeof names / sizeof *names);
 	for (size_t i = 0; i < params_count(); i++) {
 		assert_string_equal(params_name(number(names[i])), names[i]);
@@ -88,7 +87,7 @@ static void a_model_s_defaults_are_its_generation_config(void **state)
 		{"max_tokens", "0"},	{"seed", "random"},
 		{"stop", ""},		{"system", ""},
 		{"chat", "on"},		{"experts_per_token", "0"},
-		{"drop_missing", "0"}};
+		{"drop_missing", "0"},	{"stream", "on"}};
 	for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
 		assert_reads(defaults[i][0], defaults[i][1]);
 }
@@ -115,6 +114,8 @@ static void what_is_written_reads_back_the_same(void **state)
 						{"seed", "random"},
 						{"chat", "off"},
 						{"chat", "on"},
+						{"stream", "off"},
+						{"stream", "on"},
 						{"stop", "</s>\\n\nUser:"},
 						{"stop", ""},
 						{"system", "You are terse.\nVery.\n"},
@@ -175,6 +176,8 @@ static void values_of_the_wrong_kind_are_einval(void **state)
 	assert_refused("seed", "Random", EINVAL);
 	for (size_t i = 0; i < sizeof switches / sizeof *switches; i++)
 		assert_refused("chat", switches[i], EINVAL);
+	for (size_t i = 0; i < sizeof switches / sizeof *switches; i++)
+		assert_refused("stream", switches[i], EINVAL);
 }
 
 static void values_out_of_range_are_erange(void **state)
@@ -300,6 +303,30 @@ static void an_unset_chat_is_what_the_model_is_made_for(void **state)
 	}
 }
 
+static void auto_is_the_model_s_default(void **state)
+{
+	(void)state;
+	static const char *const changed[][3] = {
+		{"temperature", "0.1", "0.7"},	 {"top_k", "3", "20"},
+		{"top_p", "0.5", "0.8"},	 {"min_p", "0.5", "0"},
+		{"max_tokens", "5", "0"},	 {"seed", "7", "random"},
+		{"chat", "off", "on"},		 {"stream", "off", "on"},
+		{"experts_per_token", "2", "0"}, {"drop_missing", "0.5", "0"}};
+	struct config c = {.experts_per_token = 4,
+			   .generation = {.temperature = .7, .top_p = .8, .top_k = 20}};
+	for (size_t i = 0; i < sizeof changed / sizeof *changed; i++) {
+		size_t n = number(changed[i][0]);
+		assert_int_equal(set(changed[i][0], changed[i][1]), 0);
+		assert_true(params_is_auto(n, "auto\n", 5) && params_is_auto(n, "auto", 4));
+		assert_int_equal(params_reset(&p, n, &c, &e), 0);
+		assert_reads(changed[i][0], changed[i][2]);
+	}
+	assert_int_equal(p.chat, CHAT_UNSET); /* whatever the model is made for */
+	assert_false(params_is_auto(number("top_k"), "automatic", 9));
+	assert_false(params_is_auto(number("top_k"), "auto\n\n", 6));
+	assert_false(params_is_auto(number("system"), "auto", 4)); /* a text may say that */
+}
+
 static void a_copy_is_a_copy_of_the_texts_too(void **state)
 {
 	(void)state;
@@ -333,6 +360,7 @@ int main(void)
 		TEST(texts_have_a_limit),
 		TEST(stops_are_lines_with_escapes),
 		TEST(an_unset_chat_is_what_the_model_is_made_for),
+		TEST(auto_is_the_model_s_default),
 		TEST(a_copy_is_a_copy_of_the_texts_too),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,254 @@
+/* What would fail when a model is first loaded, found out when it is mounted, while whoever mounts
+ * it is still there to read it: files that are missing or stand for others, tensors that are
+ * missing, a store that cannot be written or has no room. Reads names, a few bytes, and, where a
+ * store has to be made, the headers of the weights. */
+#include "engine/serve/internal.h"
+
+#include "cache/io.h"
+#include "cache/store_files.h"
+#include "engine/convert/store_header.h"
+#include "engine/family/sources.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- files ---- */
+
+static bool is_there(const char *directory, const char *name)
+{
+	char path[4096];
+	int n = snprintf(path, sizeof path, "%s/%s", directory, name);
+	return n < (int)sizeof path && !access(path, F_OK);
+}
+
+/* What a clone without git-lfs has in the place of a large file: a few lines that begin so. */
+static bool is_pointer(const char *directory, const char *name)
+{
+	static const char head[] = "version https://git-lfs";
+	char path[4096], bytes[sizeof head - 1];
+	if (snprintf(path, sizeof path, "%s/%s", directory, name) >= (int)sizeof path)
+		return false;
+	/* O_NONBLOCK: opening a FIFO must not wait for its writer. */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return false;
+	bool pointer = pread(fd, bytes, sizeof bytes, 0) == (ssize_t)sizeof bytes &&
+		       !memcmp(bytes, head, sizeof bytes);
+	close(fd);
+	return pointer;
+}
+
+static int refuse_pointer(const char *directory, const char *name, struct err *e)
+{
+	return err_set(
+		e, EINVAL,
+		"%s/%s is not the file itself but git-lfs' pointer to it: fetch it with `git "
+		"lfs pull`",
+		directory, name);
+}
+
+int check_files(const char *directory, struct err *e)
+{
+	static const char *const read[] = {
+		"config.json",
+		"generation_config.json",
+		"tokenizer.json",
+		"tokenizer_config.json",
+		"vocab.json",
+		"merges.txt",
+		"added_tokens.json",
+		"special_tokens_map.json",
+		"model.safetensors.index.json",
+	};
+	for (size_t i = 0; i < sizeof read / sizeof *read; i++)
+		if (is_pointer(directory, read[i]))
+			return refuse_pointer(directory, read[i], e);
+	if (is_there(directory, "tokenizer.json"))
+		return 0;
+	if (!is_there(directory, "vocab.json"))
+		return err_set(e, ENOENT,
+			       "%s has no tokenizer, neither tokenizer.json nor vocab.json: is the "
+			       "download complete?",
+			       directory);
+	static const char *const beside[] = {"merges.txt", "tokenizer_config.json"};
+	for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
+		if (!is_there(directory, beside[i]))
+			return err_set(e, ENOENT,
+				       "%s has a vocab.json and no %s: is the download complete?",
+				       directory, beside[i]);
+	return 0;
+}
+
+static int is_shard(const struct dirent *d)
+{
+	static const char ending[] = ".safetensors";
+	size_t n = strlen(d->d_name), k = sizeof ending - 1;
+	return n > k && !strcmp(d->d_name + n - k, ending);
+}
+
+/* Why weights could not be opened, in better words than those of the file that was met first. */
+static int explain_weights(const char *directory, struct err *e)
+{
+	struct dirent **names;
+	int code = -e->code, count = scandir(directory, &names, is_shard, alphasort);
+	if (count < 0)
+		return code;
+	if (!count)
+		code = err_set(e, ENOENT,
+			       "%s has no weights, no *.safetensors: is the download complete?",
+			       directory);
+	bool found = false;
+	for (int i = 0; i < count; i++) {
+		if (!found && (found = is_pointer(directory, names[i]->d_name)))
+			code = refuse_pointer(directory, names[i]->d_name, e);
+		free(names[i]);
+	}
+	free(names);
+	return code;
+}
+
+/* ---- what a store takes ---- */
+
+/* Bytes of a store by this plan, its heads included. Of one that may be coded, what no coding gets
+ * below: how much it really takes is measured when it is begun, and checked then. */
+static int store_bytes(const struct model *m, const struct plan *p, uint64_t *bytes, struct err *e)
+{
+	enum { BYTES_PER_UNIT = 64 }; /* in the index and the journal */
+	struct store_headers headers;
+	uint64_t records = (uint64_t)p->routed_layers * p->experts;
+	bool coded = recipe_can_code(&p->recipe) && m->engine->recipe.codec != CODEC_NONE;
+	int failed = store_headers_make(&headers, &m->config, p, e);
+	if (failed)
+		return failed;
+	*bytes = headers.dense_bytes + (coded ? 0 : headers.experts_bytes) + p->dense_bytes +
+		 records * p->record_bytes / (coded ? 2 : 1) +
+		 BYTES_PER_UNIT * (records + p->unit_count);
+	store_headers_free(&headers);
+	return 0;
+}
+
+/* Opens the weights, which names what is missing of them, and fills in what is found out of the
+ * recipe. */
+static int look_at_weights(const struct model *m, struct recipe *r, struct err *e)
+{
+	struct sources sources;
+	struct plan p = {0};
+	int failed = sources_open(&sources, m->directory, &m->config, e);
+	if (failed)
+		return failed;
+	r->draft = sources.draft;
+	failed = plan_make(&p, &m->config, r, e);
+	if (!failed)
+		failed = sources_check(&sources, &p, e);
+	if (!failed)
+		recipe_keep(r, sources_kept_format(&sources), r->norms);
+	plan_free(&p);
+	sources_close(&sources);
+	return failed;
+}
+
+/* And counts what their store takes. */
+static int check_weights(const struct model *m, uint64_t *bytes, struct err *e)
+{
+	struct recipe r = m->engine->recipe;
+	struct plan p;
+	int failed = look_at_weights(m, &r, e);
+	if (failed)
+		return explain_weights(m->directory, e);
+	failed = plan_make(&p, &m->config, &r, e);
+	if (!failed)
+		failed = store_bytes(m, &p, bytes, e);
+	plan_free(&p);
+	return failed;
+}
+
+/* ---- where it goes ---- */
+
+/* What an interrupted conversion has taken in a folder: it is gone on with, or removed. */
+static uint64_t taken_in(int folder)
+{
+	static const char *const names[] = {STORE_EXPERTS STORE_PARTIAL, STORE_DENSE STORE_PARTIAL};
+	struct stat st;
+	uint64_t bytes = 0;
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (!fstatat(folder, names[i], &st, AT_SYMLINK_NOFOLLOW))
+			bytes += (uint64_t)st.st_blocks * 512;
+	return bytes;
+}
+
+static int not_there(const char *path, int code, struct err *e)
+{
+	return err_sys(
+		e, code,
+		"%s: the store cannot be written there; choose another folder with -o store=",
+		path);
+}
+
+/* The folder, or the nearest above it that there is, opened for looking and known to be writable.
+ */
+static int open_nearest(const char *folder, struct err *e)
+{
+	char path[4096];
+	if (snprintf(path, sizeof path, "%s", folder) >= (int)sizeof path)
+		return err_set(e, ENAMETOOLONG, "%.64s…: the path is too long", folder);
+	int fd = store_folder_open(path, e);
+	if (fd == -EACCES)
+		return not_there(folder, EACCES, e);
+	for (char *slash; fd == -ENOENT && (slash = strrchr(path, '/'));) {
+		slash[slash == path] = 0;
+		fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (fd < 0)
+			fd = not_there(path, errno, e);
+	}
+	if (fd >= 0 && faccessat(fd, ".", W_OK | X_OK, AT_EACCESS)) {
+		int code = not_there(path, errno, e);
+		close(fd);
+		return code;
+	}
+	return fd;
+}
+
+static int check_folder(const char *folder, uint64_t need, struct err *e)
+{
+	uint64_t have = 0;
+	int fd = open_nearest(folder, e);
+	if (fd < 0)
+		return fd;
+	int failed = io_free_space(fd, &have);
+	uint64_t taken = taken_in(fd);
+	close(fd);
+	if (failed)
+		return err_sys(e, -failed, "%s: cannot tell the free space", folder);
+	if (have >= need || need - have <= taken)
+		return 0;
+	need -= taken;
+	return err_set(
+		e, ENOSPC,
+		"%s: the store needs %.1f MB and %.1f MB are free, %.1f MB too few; free some "
+		"space, or choose another folder with -o store=",
+		folder, (double)need / 1e6, (double)have / 1e6, (double)(need - have) / 1e6);
+}
+
+/* Where it would be made (load_convert.c): in the second folder if the first cannot be written. */
+static int check_place(const struct model *m, uint64_t need, struct err *e)
+{
+	int failed = -EACCES;
+	for (int i = 0; i < 2 && m->folders[i] && (failed == -EACCES || failed == -EROFS); i++)
+		failed = check_folder(m->folders[i], need, e);
+	return failed;
+}
+
+int check_store(const struct model *m, struct err *e)
+{
+	uint64_t need = 0;
+	if (atomic_load(&m->has_store))
+		return 0;
+	int failed = check_weights(m, &need, e);
+	return failed ? failed : check_place(m, need, e);
+}

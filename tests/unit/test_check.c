@@ -1,0 +1,226 @@
+/* What is wrong with a checkpoint, or with the place for its store, is said when it is opened and
+ * not when it is first asked something. */
+#include "checkpoint_help.h"
+#include "engine/serve/internal.h"
+#include "fault_io.h"
+#include "golden.h"
+#include "store_help.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static char parent[32], source[64], stores[64];
+static struct test_checkpoint c;
+static struct engine *engine;
+static struct model *model;
+static struct err e;
+
+static void begin_engine(const char *quant, const char *codec)
+{
+	const struct engine_options o = {
+		.store = stores, .quant = quant, .codec = codec, .threads = 2, .budget = 64 << 20};
+	engine_destroy(engine);
+	engine = NULL;
+	if (engine_create(&engine, &o, &e))
+		fail_msg("%s", e.text);
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	memset(&faults, 0, sizeof faults);
+	test_folder_make(parent);
+	(void)snprintf(source, sizeof source, "%s/source", parent);
+	(void)snprintf(stores, sizeof stores, "%s/stores", parent);
+	test_checkpoint_read(&c, "qwen3_moe");
+	test_checkpoint_make(&c, "qwen3_moe", source);
+	begin_engine("tq3", NULL);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	engine_destroy(engine);
+	engine = NULL;
+	test_checkpoint_free(&c);
+	test_folder_remove(parent);
+	return 0;
+}
+
+static const char *in_source(const char *name)
+{
+	static char path[128];
+	(void)snprintf(path, sizeof path, "%s/%s", source, name);
+	return path;
+}
+
+static void assert_opens(void)
+{
+	if (model_open(&model, engine, source, &e))
+		fail_msg("%s", e.text);
+	model_close(model);
+}
+
+static void assert_refused(int code, const char *words, const char *remedy)
+{
+	e = (struct err){0};
+	assert_int_equal(model_open(&model, engine, source, &e), -code);
+	if (!strstr(e.text, words) || !strstr(e.text, remedy))
+		fail_msg("'%s' has no '%s' or no '%s'", e.text, words, remedy);
+}
+
+static void what_is_complete_is_opened(void **state)
+{
+	(void)state;
+	assert_opens();
+	assert_int_equal(access(stores, F_OK), -1); /* nothing was made for it */
+}
+
+static void missing_files_are_named(void **state)
+{
+	(void)state;
+	assert_int_equal(unlink(in_source("tokenizer.json")), 0);
+	assert_refused(ENOENT, source, "no tokenizer, neither tokenizer.json nor vocab.json");
+	test_file_write(in_source("vocab.json"), "{}", 2);
+	assert_refused(ENOENT, "no merges.txt", "download");
+	test_file_write(in_source("merges.txt"), "", 0);
+	test_file_write(in_source("tokenizer_config.json"), "{}", 2);
+	assert_opens();
+	assert_int_equal(unlink(in_source("model.safetensors")), 0);
+	assert_refused(ENOENT, "no weights", "download");
+}
+
+static void a_missing_shard_or_tensor_is_named(void **state)
+{
+	(void)state;
+	static const char index[] =
+		"{\"weight_map\":{\"model.norm.weight\":\"model-00001-of-00002.safetensors\"}}";
+	test_file_write(in_source("model.safetensors.index.json"), index, sizeof index - 1);
+	assert_refused(ENOENT, "model-00001-of-00002.safetensors", "No such file");
+	assert_int_equal(unlink(in_source("model.safetensors.index.json")), 0);
+	test_tensor_remove(&c, "model.norm.weight");
+	test_checkpoint_make(&c, "qwen3_moe", source);
+	assert_refused(ENOENT, "no tensor model.norm.weight", "download");
+}
+
+static void a_pointer_of_git_lfs_is_called_one(void **state)
+{
+	(void)state;
+	static const char pointer[] = "version https://git-lfs.github.com/spec/v1\n"
+				      "oid sha256:0123\nsize 4567\n";
+	static const char *const names[] = {"config.json", "tokenizer.json", "model.safetensors"};
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		size_t n;
+		uint8_t *bytes = test_file_read(in_source(names[i]), &n);
+		test_file_write(in_source(names[i]), pointer, sizeof pointer - 1);
+		assert_refused(EINVAL, in_source(names[i]), "git lfs pull");
+		test_file_write(in_source(names[i]), bytes, n);
+		free(bytes);
+	}
+	/* Of what is not read, a pointer is as good as the file. */
+	test_file_write(in_source("model.onnx"), pointer, sizeof pointer - 1);
+	assert_opens();
+}
+
+static void a_store_without_room_is_said_with_how_much_is_missing(void **state)
+{
+	(void)state;
+	char words[64];
+	faults.free_bytes = 1000;
+	assert_refused(ENOSPC, "the store needs", "-o store=");
+	double need = strtod(strstr(e.text, "needs ") + 6, NULL);
+	faults.free_bytes = (uint64_t)(need * 1e6) - 100000;
+	(void)snprintf(words, sizeof words, "%.1f MB too few", .1);
+	assert_refused(ENOSPC, words, "-o store=");
+	faults.free_bytes = (uint64_t)(need * 1e6) + 100000;
+	assert_opens();
+	/* And with so much the store is made. */
+	if (model_open(&model, engine, source, &e) || model_wait(model, &e))
+		fail_msg("%s", e.text);
+	model_close(model);
+}
+
+static void a_store_that_may_be_coded_needs_less(void **state)
+{
+	(void)state;
+	double need[2];
+	static const char *const codecs[] = {"none", "zstd"};
+	for (int i = 0; i < 2; i++) {
+		begin_engine("bf16", codecs[i]);
+		faults.free_bytes = 1000;
+		assert_refused(ENOSPC, "the store needs", "MB");
+		need[i] = strtod(strstr(e.text, "needs ") + 6, NULL);
+	}
+	assert_true(need[1] < need[0] && need[1] > 0);
+}
+
+/* What the disk does when a file is reserved, which is not done here otherwise. */
+static void give_space(const char *name)
+{
+	char path[256];
+	struct stat st;
+	(void)snprintf(path, sizeof path, "%s/%s", model->folders[0], name);
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	assert_true(fd >= 0 && !fstat(fd, &st) && !posix_fallocate(fd, 0, st.st_size));
+	close(fd);
+}
+
+/* An interrupted conversion has its space already. */
+static void what_is_there_of_a_store_is_not_needed_again(void **state)
+{
+	(void)state;
+	faults.free_bytes = 1000;
+	assert_refused(ENOSPC, "the store needs", "MB");
+	uint64_t half = (uint64_t)(strtod(strstr(e.text, "needs ") + 6, NULL) * 5e5);
+	faults.free_bytes = 0;
+	faults.fail_on = OP_SYNC; /* the disk fails while the store is begun */
+	faults.fail_code = EIO;
+	assert_int_equal(model_open(&model, engine, source, &e), 0);
+	assert_int_equal(model_wait(model, &e), -EIO);
+	give_space("experts.safetensors.partial");
+	give_space("dense.safetensors.partial");
+	model_close(model);
+	faults.fail_on = 0;
+	faults.free_bytes = half;
+	assert_opens();
+	test_folder_remove(stores);
+	assert_refused(ENOSPC, "the store needs", "MB");
+}
+
+static void a_complete_store_needs_neither_room_nor_weights_to_be_looked_at(void **state)
+{
+	(void)state;
+	struct model_progress p;
+	if (model_open(&model, engine, source, &e) || model_wait(model, &e))
+		fail_msg("%s", e.text);
+	do
+		model_progress(model, &p);
+	while (p.total || !atomic_load(&model->has_store));
+	model_close(model);
+	faults.free_bytes = 1;
+	assert_opens();
+	assert_int_equal(unlink(in_source("tokenizer.json")), 0);
+	assert_refused(ENOENT, "no tokenizer", "download");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(what_is_complete_is_opened),
+		TEST(missing_files_are_named),
+		TEST(a_missing_shard_or_tensor_is_named),
+		TEST(a_pointer_of_git_lfs_is_called_one),
+		TEST(a_store_without_room_is_said_with_how_much_is_missing),
+		TEST(a_store_that_may_be_coded_needs_less),
+		TEST(what_is_there_of_a_store_is_not_needed_again),
+		TEST(a_complete_store_needs_neither_room_nor_weights_to_be_looked_at),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
