@@ -3,6 +3,7 @@
  * compared byte by byte. */
 #include "checkpoint_help.h"
 #include "convert_help.h"
+#include "engine/compute/forward.h"
 #include "engine/family/family.h"
 #include "engine/family/sources.h"
 #include "engine/text/json.h"
@@ -182,6 +183,66 @@ static void an_interval_says_the_same_as_a_list_of_mixers(void **state)
 	      "\"linear_value_head_dim\": 16, \"linear_conv_kernel_dim\": 4}");
 	assert_is_a_hybrid();
 	assert_true(config.normalise_top_k);
+}
+
+static void what_a_hybrid_says_that_is_not_so_is_refused_by_its_key(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *override;
+		int code;
+		const char *word;
+	} wrong[] = {
+		{"\"layer_types\": [\"full_attention\"]", EINVAL, "layer_types"},
+		{"\"layer_types\": [\"full_attention\", \"sliding_attention\"]", ENOTSUP,
+		 "sliding_attention"},
+		{"\"layer_types\": [\"full_attention\", 3]", EINVAL, "layer_types"},
+		{"\"output_gate_type\": \"sigmoid\"", ENOTSUP, "output_gate_type"},
+		{"\"attn_output_gate\": 1", EINVAL, "attn_output_gate"},
+		{"\"full_attention_interval\": 0", EINVAL, "full_attention_interval"},
+		{"\"linear_num_value_heads\": 3", EINVAL, "linear_num_value_heads"},
+		{"\"linear_num_key_heads\": 0", EINVAL, "linear_num_key_heads"},
+		{"\"linear_key_head_dim\": 4097", EINVAL, "linear_key_head_dim"},
+		{"\"linear_conv_kernel_dim\": null", EINVAL, "linear_conv_kernel_dim"},
+		{"\"linear_num_key_heads\": 4096, \"linear_num_value_heads\": 4096,"
+		 "\"linear_key_head_dim\": 4096",
+		 EINVAL, "4096 key"},
+		{"\"partial_rotary_factor\": 0.01", EINVAL, "partial_rotary_factor"},
+		{"\"partial_rotary_factor\": 0.1", EINVAL, "partial_rotary_factor"},
+		{"\"rope_parameters\": {\"rope_theta\": 1e4, \"rope_type\": \"yarn\"}", ENOTSUP,
+		 "yarn"},
+		{"\"shared_expert_intermediate_size\": null", EINVAL,
+		 "shared_expert_intermediate_size"},
+		{"\"moe_intermediate_size\": 0", EINVAL, "moe_intermediate_size"},
+	};
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+		char text[2048];
+		int n = snprintf(
+			text, sizeof text,
+			"{\"model_type\": \"qwen3_5_moe\", \"text_config\": {"
+			"\"hidden_size\": 64, \"num_hidden_layers\": 2, \"vocab_size\": 100,"
+			"\"max_position_embeddings\": 99, \"num_attention_heads\": 4,"
+			"\"head_dim\": 32, \"moe_intermediate_size\": 32,"
+			"\"num_experts\": 8, \"num_experts_per_tok\": 2,"
+			"\"shared_expert_intermediate_size\": 48, \"rope_theta\": 10000,"
+			"\"linear_num_key_heads\": 2, \"linear_num_value_heads\": 4,"
+			"\"linear_key_head_dim\": 16, \"linear_value_head_dim\": 16,"
+			"\"linear_conv_kernel_dim\": 4, %s}}",
+			wrong[i].override);
+		int failed = config_parse(&config, text, (size_t)n, "config.json", &e);
+		if (failed != -wrong[i].code || !strstr(e.text, wrong[i].word))
+			fail_msg("%s: gave %d, \"%s\"", wrong[i].override, failed, e.text);
+	}
+}
+
+static void a_layer_that_is_not_computed_is_refused_before_anything_is_converted(void **state)
+{
+	(void)state;
+	read_fixture_config("gated_attention");
+	assert_int_equal(forward_computes(&config, &e), 0);
+	read_fixture_config("qwen3_5");
+	assert_int_equal(forward_computes(&config, &e), -ENOTSUP);
+	assert_non_null(strstr(e.text, "delta net"));
 }
 
 static void no_two_tensors_of_a_family_have_the_same_name_in_its_store(void **state)
@@ -504,6 +565,8 @@ int main(void)
 		TEST(olmoe_has_norms_over_all_heads_together),
 		TEST(the_hybrids_name_the_mixer_of_each_layer),
 		TEST(an_interval_says_the_same_as_a_list_of_mixers),
+		TEST(what_a_hybrid_says_that_is_not_so_is_refused_by_its_key),
+		TEST(a_layer_that_is_not_computed_is_refused_before_anything_is_converted),
 		TEST(no_two_tensors_of_a_family_have_the_same_name_in_its_store),
 		TEST(fused_projections_are_taken_apart_head_by_head),
 		TEST(stacked_experts_lie_one_after_the_other_gate_above_up),
