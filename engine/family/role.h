@@ -4,15 +4,16 @@
  * shape, what becomes of its numbers, and what most published checkpoints call it. Whoever asks
  * (config_has_tensor, config_tensor_shape, recipe_format, plan, sources) asks these rows, so a role
  * that is not listed here does not exist. Shapes are [out, in] as published: y = W · x; cols NONE
- * makes a vector. In names the layer is the first number and the expert the second.
+ * makes a vector. In names the layer is the first number and the expert the second; L, A, D and F
+ * are what they begin with in a layer, its attention, its delta net and its feed-forward (role.c).
  */
 #ifndef MOEFS_ENGINE_FAMILY_ROLE_H
 #define MOEFS_ENGINE_FAMILY_ROLE_H
 
 #include <stdint.h>
 
-/* X(role, place, presence, rows, cols, class, name). Within a place the order is that of the store,
- * which is the order in which a forward pass meets them. */
+/* X(role, place, presence, rows, cols, class, name): TENSOR_…, PLACE_…, PRESENT_… and so on. Within
+ * a place the order is that of the store, which is the order in which a forward pass meets them. */
 #define TENSOR_ROLE_LIST(X)                                                                      \
 	X(EMBEDDING, INPUT, ALWAYS, VOCABULARY, HIDDEN, EMBEDDING, "model.embed_tokens.weight")  \
 	X(MIXER_NORM, LAYER, ALWAYS, HIDDEN, NONE, NORM, L "input_layernorm.weight")             \

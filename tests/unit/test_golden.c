@@ -15,8 +15,10 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+/* gated_attention is a hybrid's attention alone: a gate, zero-centred norms, a partial rotation,
+ * and stacked experts beside a shared one. */
 static const char *const fixtures[] = {"qwen2",	     "qwen3",	"qwen3_moe", "qwen2_moe",
-				       "granitemoe", "mixtral", "olmoe"};
+				       "granitemoe", "mixtral", "olmoe",     "gated_attention"};
 enum { FIXTURES = sizeof fixtures / sizeof *fixtures, GREEDY = 24 };
 static const double tolerance = 2e-5; /* L2, relative, of a row */
 
