@@ -78,7 +78,7 @@ $(BUILD)/tests/test_trace: $(call objects,tests/bench/trace.c tests/bench/trace_
 
 # The kernels alone against the scalar ones, with no library but C's: tests/cross.sh builds it for other
 # processors.
-CROSS_OBJS := $(call objects,$(wildcard kernels/*.c) tests/cross/compare.c)
+CROSS_OBJS := $(call objects,$(wildcard kernels/*.c tests/cross/*.c))
 $(BUILD)/cross/compare: $(CROSS_OBJS)
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
