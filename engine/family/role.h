@@ -31,7 +31,7 @@
 	X(DELTA_Z, LAYER, DELTA_NET, DELTA_VALUES, HIDDEN, DENSE, D "in_proj_z.weight")          \
 	X(DELTA_B, LAYER, DELTA_NET, DELTA_HEADS, HIDDEN, KEPT, D "in_proj_b.weight")            \
 	X(DELTA_A, LAYER, DELTA_NET, DELTA_HEADS, HIDDEN, KEPT, D "in_proj_a.weight")            \
-	X(DELTA_CONV, LAYER, DELTA_NET, DELTA_CHANNELS, DELTA_WIDTH, KEPT, D "conv1d.weight")    \
+	X(DELTA_CONV, LAYER, DELTA_NET, DELTA_CHANNELS, DELTA_WIDTH, TAPS, D "conv1d.weight")    \
 	X(DELTA_A_LOG, LAYER, DELTA_NET, DELTA_HEADS, NONE, VECTOR, D "A_log")                   \
 	X(DELTA_DT_BIAS, LAYER, DELTA_NET, DELTA_HEADS, NONE, VECTOR, D "dt_bias")               \
 	X(DELTA_NORM, LAYER, DELTA_NET, DELTA_HEAD, NONE, VECTOR, D "norm.weight")               \
@@ -110,6 +110,7 @@ enum tensor_class {
 	CLASS_DENSE,
 	CLASS_EXPERT,
 	CLASS_VECTOR, /* F32 */
+	CLASS_TAPS,   /* F32, transposed when it is loaded: lanes are channels */
 	CLASS_NORM,   /* F32; the family's norm_offset is added when it is loaded */
 };
 
