@@ -80,7 +80,7 @@ $(BUILD)/tests/test_sizes: $(call objects,fs/text.c)
 
 # The kernels alone against the scalar ones, with no library but C's: tests/cross.sh builds it for other
 # processors.
-CROSS_OBJS := $(call objects,$(wildcard kernels/*.c) tests/cross/compare.c)
+CROSS_OBJS := $(call objects,$(wildcard kernels/*.c tests/cross/*.c))
 $(BUILD)/cross/compare: $(CROSS_OBJS)
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)

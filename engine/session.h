@@ -80,6 +80,8 @@ size_t session_log_read(const struct session *s, uint64_t offset, char *buffer, 
 struct session_stats {					      /* of the last or current turn */
 	uint64_t prompt_tokens, cached_tokens, output_tokens; /* cached: already in the context */
 	uint64_t context_tokens;
+	uint64_t recomputed_tokens; /* of the prompt: were in the context, but not in a state's copy
+				     */
 	double prefill_seconds, decode_seconds, first_token_seconds; /* the last since submit */
 	uint64_t expert_hits, expert_misses, bytes_read;
 	uint64_t experts_dropped;   /* reads that params/drop_missing saved */

@@ -115,6 +115,7 @@ void session_stats_render(const struct node *n, struct text *out)
 		s.prompt_tokens > s.cached_tokens ? s.prompt_tokens - s.cached_tokens : 0;
 	text_format(out, "prompt_tokens %" PRIu64 "\n", s.prompt_tokens);
 	text_format(out, "cached_tokens %" PRIu64 "\n", s.cached_tokens);
+	text_format(out, "recomputed_tokens %" PRIu64 "\n", s.recomputed_tokens);
 	text_format(out, "output_tokens %" PRIu64 "\n", s.output_tokens);
 	text_format(out, "context_tokens %" PRIu64 "\n", s.context_tokens);
 	text_format(out, "prefill_tokens_per_second %.1f\n",

@@ -122,6 +122,10 @@ const struct kernels kernels_avx2 = {
 	.kv_put = avx2_kv_put,
 	.attend = avx2_attend,
 	.attend_tokens = avx2_attend_tokens,
+	.sigmoid_mul = avx2_sigmoid_mul,
+	.conv_silu = avx2_conv_silu,
+	.l2norm = avx2_l2norm,
+	.delta_steps = avx2_delta_steps,
 };
 
 #endif

@@ -112,4 +112,10 @@ void avx2_attend(float *out, const float *q, const struct attention *a);
 void avx2_attend_tokens(float *out, const float *q, size_t stride, const struct attention *a,
 			uint32_t n);
 
+void avx2_sigmoid_mul(float *y, const float *x, size_t n);
+void avx2_conv_silu(float *y, const float *w, const float *const *taps, uint32_t width,
+		    uint32_t channels, uint32_t c0, uint32_t c1);
+void avx2_l2norm(float *y, const float *x, uint32_t n, float eps, float scale);
+void avx2_delta_steps(const struct delta *d, uint32_t col0, uint32_t col1);
+
 #endif

@@ -122,4 +122,10 @@ void avx512_attend(float *out, const float *q, const struct attention *a);
 void avx512_attend_tokens(float *out, const float *q, size_t stride, const struct attention *a,
 			  uint32_t n);
 
+void avx512_sigmoid_mul(float *y, const float *x, size_t n);
+void avx512_conv_silu(float *y, const float *w, const float *const *taps, uint32_t width,
+		      uint32_t channels, uint32_t c0, uint32_t c1);
+void avx512_l2norm(float *y, const float *x, uint32_t n, float eps, float scale);
+void avx512_delta_steps(const struct delta *d, uint32_t col0, uint32_t col1);
+
 #endif

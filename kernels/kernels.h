@@ -18,6 +18,7 @@
 #ifndef MOEFS_KERNELS_KERNELS_H
 #define MOEFS_KERNELS_KERNELS_H
 
+#include "kernels/delta.h"
 #include "kernels/format.h"
 #include "kernels/tq.h"
 
@@ -103,6 +104,30 @@ struct kernels {
 	 * come together read keys and values together. */
 	void (*attend_tokens)(float *out, const float *q, size_t stride, const struct attention *a,
 			      uint32_t n);
+
+	/* y[i] = y[i] · sigmoid(x[i]), sigmoid(x) = 1 / (1 + exp(-x)) rounded before the product.
+	 */
+	void (*sigmoid_mul)(float *y, const float *x, size_t n);
+	/* One token's causal depthwise convolution, channels [c0, c1): y[c] = silu(s), where s is
+	 * fmaf(w[i][c], taps[i][c], s) over i ascending from s = 0. w is [width][channels], each
+	 * tap [channels]; the first is the oldest, the last the token's own. width is 1 …
+	 * CONV_WIDTH. */
+	void (*conv_silu)(float *y, const float *w, const float *const *taps, uint32_t width,
+			  uint32_t channels, uint32_t c0, uint32_t c1);
+	/* y = x · (scale / sqrtf(Σx² + eps)), the sum in dot order, the factor rounded before the
+	 * product; y may be x. A sum that is infinite makes all of y NaN. */
+	void (*l2norm)(float *y, const float *x, uint32_t n, float eps, float scale);
+	/* The gated delta rule for the tokens of one value head, in turn, in columns [col0, col1)
+	 * of its state; columns do not influence each other, nor does it matter how tokens are
+	 * divided into calls. For each token and column j
+	 *     S[i][j] = decay · S[i][j] for all i, f = fmaf(S[i][j], k[i], f) over i ascending
+	 *     from 0, c = (v[j] - f) · beta,
+	 *     S[i][j] = fmaf(k[i], c, S[i][j]) for all i, and
+	 *     out[j] = fmaf(S[i][j], q[i], out[j]) over i ascending from 0.
+	 * Outputs are of all n tokens, the state that is left is the one after d->commit of them.
+	 * One token goes through whole rows as they lie in memory: threads that share heads rather
+	 * than columns are faster. */
+	void (*delta_steps)(const struct delta *d, uint32_t col0, uint32_t col1);
 };
 
 extern const struct kernels kernels_scalar;

@@ -117,6 +117,10 @@ const struct kernels kernels_neon = {
 	.kv_put = neon_kv_put,
 	.attend = neon_attend,
 	.attend_tokens = neon_attend_tokens,
+	.sigmoid_mul = neon_sigmoid_mul,
+	.conv_silu = neon_conv_silu,
+	.l2norm = neon_l2norm,
+	.delta_steps = neon_delta_steps,
 };
 
 /* Differs in the products of TQ matrices alone. */
@@ -142,6 +146,10 @@ const struct kernels kernels_neondot = {
 	.kv_put = neon_kv_put,
 	.attend = neon_attend,
 	.attend_tokens = neon_attend_tokens,
+	.sigmoid_mul = neon_sigmoid_mul,
+	.conv_silu = neon_conv_silu,
+	.l2norm = neon_l2norm,
+	.delta_steps = neon_delta_steps,
 };
 
 #endif

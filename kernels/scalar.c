@@ -86,4 +86,8 @@ const struct kernels kernels_scalar = {
 	.kv_put = scalar_kv_put,
 	.attend = scalar_attend,
 	.attend_tokens = scalar_attend_tokens,
+	.sigmoid_mul = scalar_sigmoid_mul,
+	.conv_silu = scalar_conv_silu,
+	.l2norm = scalar_l2norm,
+	.delta_steps = scalar_delta_steps,
 };

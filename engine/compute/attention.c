@@ -1,7 +1,6 @@
 /* Grouped-query softmax attention with rotary positions over a session's key-value blocks
  * (Vaswani et al. 2017; Ainslie et al. 2023; Su et al. 2021). */
 #include "engine/compute/forward.h"
-#include "engine/compute/sigmoid.h"
 
 #include <string.h>
 
@@ -72,7 +71,7 @@ static void apply_gate(const struct forward *f, size_t offset, uint32_t n)
 	size_t stride = (size_t)c->heads * c->head_dim;
 	uint32_t width = c->heads / c->kv_heads * c->head_dim;
 	for (uint32_t t = 0; t < n; t++, offset += stride)
-		sigmoid_mul(f->kernels, f->attended.f + offset, f->query_gate + offset, width);
+		f->kernels->sigmoid_mul(f->attended.f + offset, f->query_gate + offset, width);
 }
 
 /* Tokens that attend together: enough to share what is read of keys and values, few enough that the

@@ -1,4 +1,5 @@
 #include "engine/compute/context.h"
+#include "engine/compute/delta.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@ void context_init(struct context *x, struct context_budget *budget, const struct
 		.block_bytes = context_pages((size_t)c->mixers[MIXER_ATTENTION] * c->kv_heads * 2 *
 					     c->head_dim * KV_BLOCK * element),
 	};
+	recurrent_init(&x->recurrent, budget, delta_state_floats(c));
 }
 
 static int add_block(struct context *x, struct err *e)
@@ -36,22 +38,21 @@ static int add_block(struct context *x, struct err *e)
 
 int context_reserve(struct context *x, uint32_t positions, struct err *e)
 {
-	uint32_t blocks = (positions + KV_BLOCK - 1) / KV_BLOCK;
-	while (x->block_count < blocks) {
-		int failed = add_block(x, e);
-		if (failed)
-			return failed;
-	}
-	return 0;
+	uint32_t blocks = x->block_bytes ? (positions + KV_BLOCK - 1) / KV_BLOCK : 0;
+	int failed = recurrent_reserve(&x->recurrent, e);
+	while (x->block_count < blocks && !failed)
+		failed = add_block(x, e);
+	return failed;
 }
 
-void context_rollback(struct context *x, size_t count)
+size_t context_rollback(struct context *x, size_t count)
 {
-	if (count < x->tokens.count)
-		x->tokens.count = count;
+	size_t to = count < x->tokens.count ? count : x->tokens.count;
+	x->tokens.count = recurrent_rollback(&x->recurrent, x->tokens.count, to);
 	size_t keep = (x->tokens.count + KV_BLOCK - 1) / KV_BLOCK;
 	while (x->block_count > keep)
 		context_give(x->budget, x->blocks[--x->block_count], x->block_bytes);
+	return x->tokens.count;
 }
 
 void context_free(struct context *x)

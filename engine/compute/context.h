@@ -12,6 +12,7 @@
 #define MOEFS_ENGINE_COMPUTE_CONTEXT_H
 
 #include "cache/err.h"
+#include "engine/compute/recurrent.h"
 #include "engine/family/config.h"
 #include "engine/memory/context_budget.h"
 #include "engine/text/tokenizer.h"
@@ -24,17 +25,21 @@ struct context {
 	size_t block_bytes;  /* whole pages: what is mapped is what is counted */
 	const void **blocks; /* block_count pointers; owned */
 	uint32_t block_count, block_room;
-	struct token_list tokens; /* tokens.count positions are computed */
+	struct recurrent recurrent; /* the state of layers that have one (delta.h) */
+	struct token_list tokens;   /* tokens.count positions are computed */
 };
 
 void context_init(struct context *x, struct context_budget *budget, const struct config *c,
 		  enum kv_type type);
 void context_free(struct context *x);
 
-/* Makes room for `positions` in all. ENOSPC: the context budget is used up, in words. */
+/* Makes room for `positions` in all, and for the recurrent state. ENOSPC: the context budget is
+ * used up, in words. */
 int context_reserve(struct context *x, uint32_t positions, struct err *e);
-/* Forgets every position from `count` on and gives back the blocks that this empties. */
-void context_rollback(struct context *x, size_t count);
+/* Forgets every position from `count` on, gives back the blocks that this empties, and returns how
+ * many positions are left: fewer than `count` where a recurrent state was last copied before it
+ * (recurrent.h). What lies between has to be computed again. */
+size_t context_rollback(struct context *x, size_t count);
 
 /* Element offset of an attention layer's (by its state's number) and head's keys in every block;
  * values follow at + head_dim · 64. */

@@ -1,4 +1,5 @@
 #include "engine/compute/moe.h"
+#include "kernels/delta.h"
 #include "kernels/watch.h"
 
 #include <errno.h>
@@ -43,6 +44,8 @@ static size_t lay_out(struct forward *f, void *memory)
 	f->k = arena_take(&a, n * kv, sizeof *f->k);
 	f->v = arena_take(&a, n * kv, sizeof *f->v);
 	activation_take(&a, &f->attended, n, attended);
+	if (c->mixers[MIXER_DELTA_NET])
+		delta_lay_out(f, &a);
 	f->rope_cos = arena_take(&a, n * c->rotary_dim / 2, sizeof *f->rope_cos);
 	f->rope_sin = arena_take(&a, n * c->rotary_dim / 2, sizeof *f->rope_sin);
 	f->rope_frequency = arena_take(&a, c->rotary_dim / 2, sizeof *f->rope_frequency);
@@ -59,12 +62,12 @@ static size_t lay_out(struct forward *f, void *memory)
 
 int forward_computes(const struct config *c, struct err *e)
 {
-	for (uint32_t layer = 0; layer < c->layers; layer++)
-		if (c->layer[layer].mixer != MIXER_ATTENTION)
-			return err_set(e, ENOTSUP,
-				       "layer %u of this %s model is a gated delta net, which is "
-				       "not computed yet",
-				       layer, c->model_type);
+	const struct delta_net *n = &c->delta_net;
+	if (c->mixers[MIXER_DELTA_NET] && (n->key_dim > DELTA_KEY_DIM || n->width > CONV_WIDTH))
+		return err_set(e, ENOTSUP,
+			       "this %s model's delta nets have keys of %u and a convolution over "
+			       "%u tokens; up to %d and %d are computed",
+			       c->model_type, n->key_dim, n->width, DELTA_KEY_DIM, CONV_WIDTH);
 	return 0;
 }
 
@@ -268,12 +271,17 @@ static void dense_feed_forward(struct forward *f, const struct layer_weights *l,
 	forward_multiply(f, &(struct product){f->up, &l->m[TENSOR_DOWN]}, 1, &f->hidden, n);
 }
 
+static void (*const mixers[MIXERS])(struct forward *, struct context *, uint32_t, uint32_t) = {
+	[MIXER_ATTENTION] = attention_run,
+	[MIXER_DELTA_NET] = delta_run,
+};
+
 static int run_layer(struct forward *f, struct context *x, uint32_t layer, uint32_t n,
 		     struct err *e)
 {
 	const struct layer_weights *l = &f->weights->layer[layer];
 	normalise(f, weights_vector(l, TENSOR_MIXER_NORM), 0, n);
-	attention_run(f, x, layer, n);
+	mixers[f->config->layer[layer].mixer](f, x, layer, n);
 	add_to_stream(f, n);
 
 	normalise(f, weights_vector(l, TENSOR_FEED_FORWARD_NORM), 0, n);
@@ -327,6 +335,19 @@ static void compute_logits(struct forward *f, const struct context *x, uint32_t 
 		logits[i] /= f->config->logits_scaling;
 }
 
+static int run_layers(struct forward *f, struct context *x, uint32_t n, struct err *e)
+{
+	for (uint32_t layer = 0; layer < f->config->layers; layer++) {
+		if (f->stop && atomic_load(f->stop))
+			return err_set(e, ECANCELED, "stopped");
+		int failed = run_layer(f, x, layer, n, e);
+		if (failed)
+			return failed;
+		tap(f, TAP_STATE, layer + 1, x, n, f->x);
+	}
+	return 0;
+}
+
 int forward_run(struct forward *f, struct context *x, const uint32_t *tokens, uint32_t n,
 		bool want_logits, float *all_logits, struct err *e)
 {
@@ -339,15 +360,15 @@ int forward_run(struct forward *f, struct context *x, const uint32_t *tokens, ui
 	f->token_count += n;
 	compute_angles(f, position, n);
 	tap(f, TAP_STATE, 0, x, n, f->x);
-	for (uint32_t layer = 0; layer < f->config->layers; layer++) {
-		if (f->stop && atomic_load(f->stop))
-			return err_set(e, ECANCELED, "stopped");
-		failed = run_layer(f, x, layer, n, e);
-		if (failed)
-			return failed;
-		tap(f, TAP_STATE, layer + 1, x, n, f->x);
-	}
-	if (want_logits || all_logits)
+	x->recurrent.spoiled = true; /* until all layers have moved on */
+	failed = run_layers(f, x, n, e);
+	if (!failed && (want_logits || all_logits))
 		compute_logits(f, x, n, all_logits);
-	return token_list_append(&x->tokens, tokens, n, e);
+	if (!failed)
+		failed = token_list_append(&x->tokens, tokens, n, e);
+	if (failed)
+		context_rollback(x, position);
+	else
+		x->recurrent.spoiled = false;
+	return failed;
 }

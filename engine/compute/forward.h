@@ -1,10 +1,10 @@
 /* The forward pass: a chunk of one session's tokens through all layers.
  *
- * forward.c is the residual stream and its two halves; attention.c and moe.c, with router.c and
- * shared.c, are the halves. What differs between families is data in the config. Every result is
- * independent of how a text is cut into chunks, of the number of threads and of the cache (promise
- * 2): matrix products treat each token by itself, attention works in blocks of 64 absolute
- * positions, and experts are summed in ascending index.
+ * forward.c is the residual stream and its two halves; attention.c or delta.c, and moe.c
+ * with router.c and shared.c, are the halves. What differs between families is data in the config.
+ * Every result is independent of how a text is cut into chunks, of the number of threads and of the
+ * cache (promise 2): matrix products treat each token by itself, attention works in blocks of 64
+ * absolute positions, delta nets take token after token, and experts are summed in ascending index.
  */
 #ifndef MOEFS_ENGINE_COMPUTE_FORWARD_H
 #define MOEFS_ENGINE_COMPUTE_FORWARD_H
@@ -58,6 +58,13 @@ struct forward {
 	float *q, *k, *v;
 	float *query_gate;	    /* NULL where there is none */
 	struct activation attended; /* input of the output projection */
+	struct delta_scratch {
+		float *in, *mixed;   /* queries, keys and values before and after the convolution */
+		float *a, *b;	     /* [chunk][value_heads]: projections for the gates */
+		float *decay, *beta; /* [chunk][value_heads]: the gates */
+		float *out;	     /* [chunk][value_heads · value_dim] */
+		struct activation gated; /* first the output's gate, then out times it */
+	} delta;
 	float *rope_cos, *rope_sin; /* [chunk][rotary_dim / 2] */
 	double *rope_frequency;	    /* [rotary_dim / 2] */
 	float *up;		    /* the dense up projection, and what is added to x */
@@ -89,7 +96,8 @@ uint64_t forward_bytes(const struct config *c, uint32_t chunk);
 
 /* Computes tokens[n], n in 1 … chunk, at the context's next positions and appends them to it. If
  * all_logits is not NULL it receives [n][vocabulary]; else if want_logits, f->logits the last row.
- * A failed call leaves the context as it was. */
+ * A failed call leaves the context as it was, but for a recurrent state, which may have to go back:
+ * then it holds fewer tokens than before. */
 int forward_run(struct forward *f, struct context *x, const uint32_t *tokens, uint32_t n,
 		bool want_logits, float *all_logits, struct err *e);
 
@@ -124,12 +132,15 @@ void forward_add_bias(const struct forward *f, float *y, const float *bias, uint
 
 /* out (f->up, [n][hidden]) = attention of f->normed, keys and values put into the context. */
 void attention_run(struct forward *f, struct context *x, uint32_t layer, uint32_t n);
+/* out (f->up, [n][hidden]) = the delta net of f->normed, the context's state moved on. */
+void delta_run(struct forward *f, struct context *x, uint32_t layer, uint32_t n);
 /* out (f->up, [n][hidden]) = routed experts of f->normed. */
 int moe_run(struct forward *f, uint32_t layer, uint32_t n, uint32_t position, struct err *e);
 /* The shared expert of f->normed, kept in f->shared; and adding it to f->up. */
 void shared_run(struct forward *f, uint32_t layer, uint32_t n);
 void shared_add(struct forward *f, uint32_t n);
-/* Of forward_init: takes f->moe and its arrays, and those of f->shared. */
+/* Of forward_init: takes f->moe and its arrays, and those of f->shared and f->delta. */
+void delta_lay_out(struct forward *f, struct arena *a);
 void moe_lay_out(struct forward *f, struct arena *a);
 void shared_lay_out(struct forward *f, struct arena *a);
 

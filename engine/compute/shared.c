@@ -2,7 +2,6 @@
  * weighed by the sigmoid of one more product. It needs nothing that has to be read, so it is
  * computed while routed experts are on their way, and added when they have been summed. */
 #include "engine/compute/forward.h"
-#include "engine/compute/sigmoid.h"
 
 void shared_lay_out(struct forward *f, struct arena *a)
 {
@@ -33,7 +32,7 @@ static void add_tokens(void *ctx, uint32_t begin, uint32_t end)
 	size_t width = f->config->hidden_size;
 	for (size_t t = begin; t < end; t++) {
 		float weight = 1;
-		sigmoid_mul(f->kernels, &weight, f->shared.scale + t, 1);
+		f->kernels->sigmoid_mul(&weight, f->shared.scale + t, 1);
 		f->kernels->add_scaled(f->up + t * width, weight, f->shared.out + t * width, width);
 	}
 }

@@ -18,12 +18,35 @@ static struct layer_weights *place_of(struct weights *w, const struct plan_tenso
 }
 
 /* Zero-centred norms are stored as published and computed with as they are meant. */
-static void add_norm_offset(const struct plan_tensor *t, const struct config *c, float *norm)
+static void add_norm_offset(float *norm, uint32_t n, float offset)
 {
-	if (tensor_roles[t->id.role].class != CLASS_NORM || c->norm_offset == 0)
-		return;
-	for (uint32_t i = 0; i < t->shape.cols; i++)
-		norm[i] += c->norm_offset;
+	for (uint32_t i = 0; i < n && offset != 0; i++)
+		norm[i] += offset;
+}
+
+/* [channels][width] as published, to [width][channels]; -ENOMEM. */
+static int transpose_taps(float *taps, uint32_t channels, uint32_t width, struct err *e)
+{
+	size_t bytes = (size_t)channels * width * sizeof *taps;
+	float *copy = malloc(bytes);
+	if (!copy)
+		return err_set(e, ENOMEM, "out of memory for %zu bytes of a convolution", bytes);
+	memcpy(copy, taps, bytes);
+	for (size_t c = 0; c < channels; c++)
+		for (size_t i = 0; i < width; i++)
+			taps[i * channels + c] = copy[c * width + i];
+	free(copy);
+	return 0;
+}
+
+/* What becomes of a tensor's numbers once they are in memory. */
+static int finish_tensor(const struct plan_tensor *t, const struct config *c, float *data,
+			 struct err *e)
+{
+	enum tensor_class class = tensor_roles[t->id.role].class;
+	if (class == CLASS_NORM)
+		add_norm_offset(data, t->shape.cols, c->norm_offset);
+	return class == CLASS_TAPS ? transpose_taps(data, t->shape.rows, t->shape.cols, e) : 0;
 }
 
 /* Reads one tensor's units in turn into its arranged place. buffer holds the largest two units. */
@@ -73,9 +96,10 @@ static int load_all(struct weights *w, const struct plan *p, const struct config
 		if (atomic_load(stop))
 			return err_set(e, ECANCELED, "loading was stopped");
 		int failed = load_tensor(p, t, store, next, buffer, e);
+		if (!failed)
+			failed = finish_tensor(t, c, (float *)(void *)next, e);
 		if (failed)
 			return failed;
-		add_norm_offset(t, c, (float *)(void *)next);
 		place_of(w, t)->m[t->id.role] = (struct matrix){t->shape, next};
 		next += format_arranged_bytes(&t->shape);
 	}

@@ -1,7 +1,8 @@
 /* The heads of a store's two safetensors files: length, JSON, and spaces up to a multiple of 4096.
  *
- * Names are the checkpoint's own; a TQ matrix NAME is NAME.tq_packed, u8 [rows · groups, bytes of a
- * group], and NAME.tq_norms, f16 or f32 [rows, groups], as native TQ checkpoints have them.
+ * Names are the checkpoint's own, or the common ones of what it stacks or fuses; a TQ matrix NAME
+ * is NAME.tq_packed, u8 [rows · groups, bytes of a group], and NAME.tq_norms, f16 or f32
+ * [rows, groups], as native TQ checkpoints have them.
  *
  * The experts of a coded store are nothing that other tools could read, so their head lists no
  * tensor and says so in its metadata: a reader that insists, as the format does, on tensors that

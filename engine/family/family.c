@@ -5,8 +5,8 @@
 #include <string.h>
 
 static const struct family *const families[] = {
-	&family_qwen2,	    &family_qwen3,   &family_qwen3_moe, &family_qwen2_moe,
-	&family_granitemoe, &family_mixtral, &family_olmoe,
+	&family_qwen2,	 &family_qwen3, &family_qwen3_moe, &family_qwen2_moe,	&family_granitemoe,
+	&family_mixtral, &family_olmoe, &family_qwen3_5,   &family_qwen3_5_moe, &family_qwen3_next,
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 

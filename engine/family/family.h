@@ -53,6 +53,7 @@ bool family_tensor_name(const struct config *c, const char *pattern, const char 
 			struct tensor_id id, char *name, size_t size);
 
 extern const struct family family_qwen2, family_qwen3, family_qwen3_moe, family_qwen2_moe,
-	family_granitemoe, family_mixtral, family_olmoe;
+	family_granitemoe, family_mixtral, family_olmoe, family_qwen3_5, family_qwen3_5_moe,
+	family_qwen3_next;
 
 #endif

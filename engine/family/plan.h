@@ -23,6 +23,11 @@ struct plan_tensor {
 };
 
 enum { EXPERT_PARTS = 3 }; /* gate, up, down: the order in a record and in a slot */
+#define EXPERT_ROLE(role, place, ...) +(PLACE_##place == PLACE_EXPERT)
+_Static_assert(TENSOR_ROLE_LIST(EXPERT_ROLE) == EXPERT_PARTS &&
+		       TENSOR_EXPERT_DOWN == TENSOR_EXPERT_GATE + EXPERT_PARTS - 1,
+	       "the roles of an expert are its parts, in this order");
+#undef EXPERT_ROLE
 
 struct plan {
 	struct recipe recipe;

@@ -52,5 +52,8 @@ int reader_sparse_layers(const struct reader *r);
 int reader_normalisation(const struct reader *r, bool fallback);
 /* A shared expert beside the routed ones of every layer that has them. */
 int reader_shared(const struct reader *r);
+/* Gated delta nets and gated attention: the mixers, the delta nets' sizes, and all that such models
+ * have in common. */
+int reader_hybrid(const struct reader *r);
 
 #endif

@@ -124,6 +124,7 @@ enum format recipe_format(const struct recipe *r, enum tensor_role role)
 	case CLASS_EXPERT:
 		return r->experts;
 	case CLASS_VECTOR:
+	case CLASS_TAPS:
 	case CLASS_NORM:
 		break;
 	}

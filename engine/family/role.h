@@ -4,15 +4,16 @@
  * shape, what becomes of its numbers, and what most published checkpoints call it. Whoever asks
  * (config_has_tensor, config_tensor_shape, recipe_format, plan, sources) asks these rows, so a role
  * that is not listed here does not exist. Shapes are [out, in] as published: y = W · x; cols NONE
- * makes a vector. In names the layer is the first number and the expert the second.
+ * makes a vector. In names the layer is the first number and the expert the second; L, A, D and F
+ * are what they begin with in a layer, its attention, its delta net and its feed-forward (role.c).
  */
 #ifndef MOEFS_ENGINE_FAMILY_ROLE_H
 #define MOEFS_ENGINE_FAMILY_ROLE_H
 
 #include <stdint.h>
 
-/* X(role, place, presence, rows, cols, class, name). Within a place the order is that of the store,
- * which is the order in which a forward pass meets them. */
+/* X(role, place, presence, rows, cols, class, name): TENSOR_…, PLACE_…, PRESENT_… and so on. Within
+ * a place the order is that of the store, which is the order in which a forward pass meets them. */
 #define TENSOR_ROLE_LIST(X)                                                                      \
 	X(EMBEDDING, INPUT, ALWAYS, VOCABULARY, HIDDEN, EMBEDDING, "model.embed_tokens.weight")  \
 	X(MIXER_NORM, LAYER, ALWAYS, HIDDEN, NONE, NORM, L "input_layernorm.weight")             \
@@ -30,7 +31,7 @@
 	X(DELTA_Z, LAYER, DELTA_NET, DELTA_VALUES, HIDDEN, DENSE, D "in_proj_z.weight")          \
 	X(DELTA_B, LAYER, DELTA_NET, DELTA_HEADS, HIDDEN, KEPT, D "in_proj_b.weight")            \
 	X(DELTA_A, LAYER, DELTA_NET, DELTA_HEADS, HIDDEN, KEPT, D "in_proj_a.weight")            \
-	X(DELTA_CONV, LAYER, DELTA_NET, DELTA_CHANNELS, DELTA_WIDTH, KEPT, D "conv1d.weight")    \
+	X(DELTA_CONV, LAYER, DELTA_NET, DELTA_CHANNELS, DELTA_WIDTH, TAPS, D "conv1d.weight")    \
 	X(DELTA_A_LOG, LAYER, DELTA_NET, DELTA_HEADS, NONE, VECTOR, D "A_log")                   \
 	X(DELTA_DT_BIAS, LAYER, DELTA_NET, DELTA_HEADS, NONE, VECTOR, D "dt_bias")               \
 	X(DELTA_NORM, LAYER, DELTA_NET, DELTA_HEAD, NONE, VECTOR, D "norm.weight")               \
@@ -109,6 +110,7 @@ enum tensor_class {
 	CLASS_DENSE,
 	CLASS_EXPERT,
 	CLASS_VECTOR, /* F32 */
+	CLASS_TAPS,   /* F32, transposed when it is loaded: lanes are channels */
 	CLASS_NORM,   /* F32; the family's norm_offset is added when it is loaded */
 };
 

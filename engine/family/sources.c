@@ -36,7 +36,8 @@ static void describe(const struct sources *s, struct tensor_id id, view_fn *view
 static void add_name(char *list, size_t size, const char *name)
 {
 	size_t used = strlen(list);
-	(void)snprintf(list + used, size - used, "%s%s", used ? " or " : "", name);
+	if (!strstr(list, name))
+		(void)snprintf(list + used, size - used, "%s%s", used ? " or " : "", name);
 }
 
 int sources_find(const struct sources *s, struct tensor_id id, struct source *out, struct err *e)

@@ -108,6 +108,7 @@ struct turn {
 	struct losses losses;
 	bool chat;
 	size_t system_ids;     /* how many of ids are the system message */
+	size_t recomputed;     /* that the context had held, but whose recurrent state it had not */
 	struct token_list ids; /* all that the model is to see before it answers */
 	struct token_list answer_ids;
 	struct stream stream;

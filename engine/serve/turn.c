@@ -55,8 +55,10 @@ static int check_ids(const struct session *s, struct err *e)
 }
 
 /* What the context already holds of the ids need not be computed again; the last id always is, for
- * its logits. Nothing stays that was computed by other weights, or with other losses than the
- * turn's: both are the same for a whole context, so it is all or nothing. */
+ * its logits. A recurrent state may have to go back further, and is marked where the turn begins,
+ * so that undoing the turn or writing it anew goes back to there. Nothing stays that was computed
+ * by other weights, or with other losses than the turn's: both are the same for a whole context, so
+ * it is all or nothing. */
 static void reuse_context(struct session *s)
 {
 	const struct token_list *have = &s->context.tokens, *want = &s->turn.ids;
@@ -66,7 +68,9 @@ static void reuse_context(struct session *s)
 		while (same < have->count && same + 1 < want->count &&
 		       have->ids[same] == want->ids[same])
 			same++;
-	context_rollback(&s->context, same);
+	size_t left = context_rollback(&s->context, same);
+	recurrent_mark(&s->context.recurrent, left);
+	s->turn.recomputed = same - left;
 	s->context_losses = s->turn.losses;
 	s->norms = norms;
 }
@@ -311,6 +315,8 @@ static bool compute(struct session *s)
 	count_dropped(s, f->experts_dropped - dropped);
 	if (failed)
 		return fail_step(s, failed, &e);
+	if (prefill) /* a long prompt is not computed again from its beginning */
+		recurrent_mark(&s->context.recurrent, s->context.tokens.count);
 	return last ? take_token(s) : true;
 }
 
@@ -325,6 +331,7 @@ static bool begin_step(struct session *s)
 	s->status = SESSION_PROMPTING;
 	s->stats.prompt_tokens = s->turn.ids.count;
 	s->stats.cached_tokens = s->context.tokens.count;
+	s->stats.recomputed_tokens = s->turn.recomputed;
 	pthread_mutex_unlock(&s->model->lock);
 	return true;
 }

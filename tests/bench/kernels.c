@@ -26,15 +26,17 @@ void fill_floats(void *to, size_t bytes, enum format format)
 	}
 }
 
-static int measure_ceiling(const struct kernels_bench *b, uint32_t threads, enum peak ceiling,
+static int measure_ceiling(const struct kernels_bench *b, uint32_t threads, uint32_t ceiling,
 			   double *rate, struct err *e)
 {
-	if (ceiling == PEAK_COUNT)
+	if (ceiling == CEILING_READ)
 		return ceiling_read(&b->ceiling, threads, rate, e);
-	return ceiling_peak(&b->ceiling, ceiling, threads, rate, e);
+	if (ceiling == CEILING_UPDATE)
+		return measure_update(b, threads, rate, e);
+	return ceiling_peak(&b->ceiling, (enum peak)ceiling, threads, rate, e);
 }
 
-int measure_beside(const struct kernels_bench *b, uint32_t threads, enum peak ceiling,
+int measure_beside(const struct kernels_bench *b, uint32_t threads, uint32_t ceiling,
 		   piece_fn *piece, void *ctx, double scale, struct beside *out, struct err *e)
 {
 	double rates[ROUNDS_MOST], percents[ROUNDS_MOST], before, after;
@@ -69,6 +71,16 @@ static int choose_tables(struct kernels_bench *b, struct err *e)
 		 : err_set(e, EINVAL, "--kernels %s: this machine runs none of them", b->tables);
 }
 
+static const struct {
+	const char *name;
+	int (*bench)(struct kernels_bench *b, struct err *e);
+} parts[] = {
+	{"products", bench_multiply},
+	{"attention", bench_attention},
+	{"delta", bench_delta},
+	{"vectors", bench_vectors},
+};
+
 static int measure(struct kernels_bench *b, struct err *e)
 {
 	int failed = choose_tables(b, e);
@@ -78,11 +90,9 @@ static int measure(struct kernels_bench *b, struct err *e)
 	if (failed)
 		return failed;
 	report_begin(&b->report, "kernels", b->effort.json);
-	failed = bench_multiply(b, e);
-	if (!failed)
-		failed = bench_attention(b, e);
-	if (!failed)
-		failed = bench_vectors(b, e);
+	for (size_t i = 0; i < sizeof parts / sizeof *parts && !failed; i++)
+		if (name_listed(b->parts, parts[i].name))
+			failed = parts[i].bench(b, e);
 	int unreported = report_end(&b->report, failed ? NULL : e);
 	ceiling_close(&b->ceiling);
 	return failed ? failed : unreported;
@@ -101,6 +111,8 @@ int kernels_command(int argc, char **argv, struct err *e)
 	const struct bench_option options[] = {
 		{"kernels", OPTION_TEXT, &b.tables, 0, 0, "only these tables, or fastest (all)"},
 		{"formats", OPTION_TEXT, &b.formats, 0, 0, "only these weight formats (all)"},
+		{"parts", OPTION_TEXT, &b.parts, 0, 0,
+		 "only these of products, attention, delta, vectors (all)"},
 		{"tokens", OPTION_LIST, &b.tokens, 1, 4096, "tokens of a product"},
 		{"columns", OPTION_LIST, &b.columns, 1, 1 << 20, "inputs of a matrix"},
 		{"positions", OPTION_LIST, &b.positions, 1, 1 << 20, "of attention"},

@@ -103,20 +103,20 @@ static int measure_product(struct kernels_bench *b, struct product *p, uint32_t 
 			   struct table *t, struct err *e)
 {
 	static const char *const names[] = {
-		[PEAK_INT8] = "int8", [PEAK_FP32] = "FP32", [PEAK_COUNT] = "memory"};
+		[PEAK_INT8] = "int8", [PEAK_FP32] = "FP32", [CEILING_READ] = "memory"};
 	struct beside got;
 	double gb = (double)p->bytes * 1e-9, gop = 2e-9 * p->shape.rows * p->shape.cols * p->tokens;
-	enum peak ceiling = p->tokens == 1		    ? PEAK_COUNT
-			    : format_is_tq(p->shape.format) ? PEAK_INT8
-							    : PEAK_FP32;
+	uint32_t ceiling = p->tokens == 1		   ? CEILING_READ
+			   : format_is_tq(p->shape.format) ? PEAK_INT8
+							   : PEAK_FP32;
 	for (uint32_t i = 0; i < threads; i++)
 		p->next[i] = i;
 	p->threads = threads;
 	int failed = measure_beside(b, threads, ceiling, multiply_one, p,
-				    1e9 * (ceiling == PEAK_COUNT ? gb : gop), &got, e);
+				    1e9 * (ceiling == CEILING_READ ? gb : gop), &got, e);
 	if (failed)
 		return failed;
-	double calls = got.rate.median / (1e9 * (ceiling == PEAK_COUNT ? gb : gop));
+	double calls = got.rate.median / (1e9 * (ceiling == CEILING_READ ? gb : gop));
 	table_text(t, p->kernels->name);
 	table_text(t, format_name(p->shape.format));
 	table_number(t, p->shape.cols);

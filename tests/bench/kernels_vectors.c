@@ -33,6 +33,16 @@ static void do_silu_mul(struct vectors *v)
 	memcpy(v->x, v->z, sizeof v->x);
 	v->kernels->silu_mul(v->x, v->z, WIDTH);
 }
+static void do_sigmoid_mul(struct vectors *v)
+{
+	memcpy(v->x, v->z, sizeof v->x);
+	v->kernels->sigmoid_mul(v->x, v->z, WIDTH);
+}
+static void do_l2norm(struct vectors *v)
+{
+	for (size_t i = 0; i < WIDTH; i += HEAD)
+		v->kernels->l2norm(v->y + i, v->x + i, HEAD, 1e-6F, 1);
+}
 static void do_softmax(struct vectors *v)
 {
 	memcpy(v->x, v->z, sizeof v->x);
@@ -68,10 +78,16 @@ static const struct {
 	void (*function)(struct vectors *v);
 	double bytes_per_element;
 } functions[] = {
-	{"rmsnorm", do_rmsnorm, 12},	     {"rope", do_rope, 8},
-	{"copy, silu_mul", do_silu_mul, 20}, {"copy, softmax", do_softmax, 16},
-	{"copy, add", do_add, 20},	     {"add_scaled", do_add_scaled, 12},
-	{"tq_prepare", do_prepare, 5},	     {"tq_quantise_row, 3 bits", do_quantise, 4.375},
+	{"rmsnorm", do_rmsnorm, 12},
+	{"rope", do_rope, 8},
+	{"l2norm", do_l2norm, 8},
+	{"copy, sigmoid_mul", do_sigmoid_mul, 20},
+	{"copy, silu_mul", do_silu_mul, 20},
+	{"copy, softmax", do_softmax, 16},
+	{"copy, add", do_add, 20},
+	{"add_scaled", do_add_scaled, 12},
+	{"tq_prepare", do_prepare, 5},
+	{"tq_quantise_row, 3 bits", do_quantise, 4.375},
 	{"kv_put, f16", do_kv_put, 12},
 };
 

@@ -4,7 +4,7 @@
  * reach; what results must be near to, those tests check. Prints a line for each function of each
  * table: "ok TABLE FUNCTION", or "not ok" with the first case that differs.
  */
-#include "kernels/kernels.h"
+#include "tests/cross/compare.h"
 #include "tests/unit/random.h"
 
 #include <math.h>
@@ -12,14 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
-enum { GUARD = 9 }; /* elements behind a result that must stay untouched */
-
-/* One function of a table: true if it agrees; otherwise what differs is printed. */
-typedef bool check_fn(const struct kernels *k, enum format format);
-
-static void *allocate(size_t bytes)
+void *allocate(size_t bytes)
 {
 	void *p = aligned_alloc(64, bytes / 64 * 64 + 64);
 
@@ -57,7 +50,7 @@ static void random_floats(struct random *random, float *x, size_t n)
 
 /* ---- products ---- */
 
-enum { TOKENS = 13, MANY = 70 };
+enum { MANY = 70 }; /* tokens of one call */
 
 static const uint32_t some_rows[] = {1, 15, 16, 17, 33};
 static const uint32_t some_cols[] = {1, 64, 127, 128, 129, 300, 768};
@@ -326,6 +319,35 @@ static void call_softmax(const struct kernels *k, float *x, const float *a, cons
 	k->softmax(x, n);
 }
 
+static void call_sigmoid_mul(const struct kernels *k, float *x, const float *a, const float *b,
+			     uint32_t n)
+{
+	(void)b;
+	k->sigmoid_mul(x, a, n);
+}
+
+static void call_l2norm(const struct kernels *k, float *x, const float *a, const float *b,
+			uint32_t n)
+{
+	(void)a;
+	(void)b;
+	k->l2norm(x, x, n, 1e-6F, .0884F);
+}
+
+/* The first channels are another's. */
+static void call_conv_silu(const struct kernels *k, float *x, const float *a, const float *b,
+			   uint32_t n)
+{
+	float y[LONGEST], w[CONV_WIDTH * LONGEST];
+	const float *const taps[CONV_WIDTH] = {a, b, x, a, b, a, x, b};
+	const uint32_t width = n % CONV_WIDTH + 1;
+
+	for (size_t i = 0; i < (size_t)width * n; i++)
+		w[i] = a[i % n] - b[i * 7 % n];
+	k->conv_silu(y, w, taps, width, n, n / 5, n);
+	memcpy(x + n / 5, y + n / 5, (n - n / 5) * sizeof *x);
+}
+
 static void call_add(const struct kernels *k, float *x, const float *a, const float *b, uint32_t n)
 {
 	(void)b;
@@ -348,6 +370,9 @@ CHECK_VECTORS(rmsnorm)
 CHECK_VECTORS(rope)
 CHECK_VECTORS(silu_mul)
 CHECK_VECTORS(softmax)
+CHECK_VECTORS(sigmoid_mul)
+CHECK_VECTORS(l2norm)
+CHECK_VECTORS(conv_silu)
 CHECK_VECTORS(add)
 CHECK_VECTORS(add_scaled)
 
@@ -528,11 +553,15 @@ static const struct {
 	{"rope", check_rope, 0},
 	{"silu_mul", check_silu_mul, 0},
 	{"softmax", check_softmax, 0},
+	{"sigmoid_mul", check_sigmoid_mul, 0},
+	{"l2norm", check_l2norm, 0},
+	{"conv_silu", check_conv_silu, 0},
 	{"add", check_add, 0},
 	{"add_scaled", check_add_scaled, 0},
 	{"kv_put", check_kv_put, 0},
 	{"attend", check_attend, 0},
 	{"attend_tokens", check_attend_tokens, 0},
+	{"delta_steps", check_delta_steps, 0},
 };
 
 int main(void)

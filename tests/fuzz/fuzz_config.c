@@ -1,6 +1,6 @@
 /* libFuzzer on config.json and generation_config.json: any text is a config or an error in words,
  * and of any config the tensors can be listed and laid out. */
-#include "engine/family/config.h"
+#include "engine/family/family.h"
 #include "engine/family/plan.h"
 
 #include <stdlib.h>
@@ -13,15 +13,37 @@ static void check(int failed, const struct err *e)
 		abort();
 }
 
-static void list_tensors(const struct config *c)
+static void check_tensor(const struct config *c, struct tensor_id id)
 {
-	for (int role = 0; role < TENSOR_ROLES; role++) {
-		uint32_t rows, cols;
-		config_tensor_shape(c, (enum tensor_role)role, &rows, &cols);
-		if (config_has_tensor(c, (enum tensor_role)role, c->layers - 1) &&
-		    (!rows || !format_fits(rows, cols ? cols : 1)))
+	struct tensor_name names[FAMILY_ALTERNATIVES];
+	char name[256];
+	uint32_t rows, cols, count = family_alternatives(c->family, id.role, names);
+	config_tensor_shape(c, id.role, &rows, &cols);
+	if (!rows || !format_fits(rows, cols ? cols : 1) ||
+	    !config_store_name(c, id, name, sizeof name))
+		abort();
+	for (uint32_t i = 0; i < count; i++) {
+		struct view v;
+		uint64_t run, whole = 1;
+		if (!names[i].view)
+			continue;
+		names[i].view(&v, c, id.expert);
+		for (uint32_t d = 0; d + 1 < v.dims; d++)
+			whole *= v.shape[d];
+		if (view_row(&v, rows - 1, &run) + run > whole)
 			abort();
 	}
+}
+
+static void list_tensors(const struct config *c)
+{
+	for (uint32_t layer = c->layers - 1; layer < c->layers + c->draft; layer++)
+		for (int role = 0; role < TENSOR_ROLES; role++)
+			if ((tensor_roles[role].place != PLACE_DRAFT || c->draft) &&
+			    config_has_tensor(c, (enum tensor_role)role, layer))
+				check_tensor(c,
+					     (struct tensor_id){(enum tensor_role)role, layer,
+								c->experts ? c->experts - 1 : 0});
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -36,6 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		list_tensors(&c);
 		if (recipe_find(&r, NULL, &e))
 			abort();
+		r.draft = true;
 		failed = plan_make(&p, &c, &r, &e);
 		check(failed, &e);
 		if (!failed)

@@ -188,6 +188,10 @@ static void the_published_configs_of_known_families_are_read(void **state)
 		{"granite-3.1-1b-a400m-instruct", "granitemoe", 1024, 24, 16, 8, 64, 32, 8, 49155,
 		 0, true},
 		{"Mixtral-8x7B", "mixtral", 4096, 32, 32, 8, 128, 8, 2, 32000, 2, false},
+		{"Qwen3.6-35B-A3B", "qwen3_5_moe", 2048, 40, 16, 2, 256, 256, 8, 248320, 248044,
+		 false},
+		{"Qwen3.8-27B.BigBIueWhale", "qwen3_5", 5120, 64, 24, 4, 256, 0, 0, 248320, 248044,
+		 false},
 	};
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
 		if (parse_shared(known[i].name))
@@ -234,6 +238,8 @@ static void what_is_not_computed_is_refused_by_its_key(void **state)
 		{"\"hidden_act\": \"gelu\"", "hidden_act"},
 		{"\"quantization_config\": {\"bits\": 4}", "quantization_config"},
 		{"\"quantization\": {\"bits\": 4}", "quantization"},
+		{"\"model_type\": \"qwen3_5_moe\", \"text_config\": {\"quantization\": {}}",
+		 "quantization"},
 		{"\"model_type\": \"llama\"", "llama"},
 	};
 	for (size_t i = 0; i < sizeof unsupported / sizeof *unsupported; i++)

@@ -1,0 +1,188 @@
+/* The gated delta net (Yang, Kautz and Hatamizadeh 2024, as Qwen3-Next has it): a mixer whose state
+ * does not grow with the text.
+ *
+ * One projection gives queries, keys and values, another the gate of the output, two small ones the
+ * gates of the state. Queries, keys and values pass a short causal convolution and silu; queries
+ * and keys are brought to length 1; each value head then lets its state fade, corrects what the
+ * key finds in it, and asks it with the query (kernels.h, delta_steps). The result is normalised
+ * head by head and multiplied by silu of its gate.
+ *
+ * Tokens are taken one by one in their order, so cutting a text into chunks changes nothing;
+ * threads share heads, which do not influence each other.
+ */
+#include "engine/compute/delta.h"
+#include "engine/compute/forward.h"
+#include "kernels/delta.h"
+
+#include <math.h>
+#include <string.h>
+
+static const float length_eps = 1e-6F; /* of the squared length of queries and keys */
+
+uint32_t delta_channels(const struct config *c)
+{
+	const struct delta_net *n = &c->delta_net;
+	return 2 * n->key_heads * n->key_dim + n->value_heads * n->value_dim;
+}
+
+static size_t head_floats(const struct config *c)
+{
+	return (size_t)c->delta_net.key_dim * c->delta_net.value_dim;
+}
+
+static size_t matrix_floats(const struct config *c)
+{
+	return c->delta_net.value_heads * head_floats(c);
+}
+
+size_t delta_layer_floats(const struct config *c)
+{
+	if (!c->mixers[MIXER_DELTA_NET])
+		return 0;
+	return matrix_floats(c) + (size_t)(c->delta_net.width - 1) * delta_channels(c);
+}
+
+size_t delta_state_floats(const struct config *c)
+{
+	return c->mixers[MIXER_DELTA_NET] * delta_layer_floats(c);
+}
+
+void delta_lay_out(struct forward *f, struct arena *a)
+{
+	const struct config *c = f->config;
+	struct delta_scratch *d = &f->delta;
+	size_t n = f->chunk, heads = c->delta_net.value_heads,
+	       values = heads * c->delta_net.value_dim;
+	d->in = arena_take(a, n * delta_channels(c), sizeof *d->in);
+	d->mixed = arena_take(a, n * delta_channels(c), sizeof *d->mixed);
+	d->a = arena_take(a, n * heads, sizeof *d->a);
+	d->b = arena_take(a, n * heads, sizeof *d->b);
+	d->decay = arena_take(a, n * heads, sizeof *d->decay);
+	d->beta = arena_take(a, n * heads, sizeof *d->beta);
+	d->out = arena_take(a, n * values, sizeof *d->out);
+	activation_take(a, &d->gated, n, (uint32_t)values);
+}
+
+struct mix {
+	const struct forward *f;
+	const struct layer_weights *weights;
+	float *matrices; /* of the layer's state: [value_heads][key_dim][value_dim] */
+	float *before;	 /* and [width - 1][channels] */
+	uint32_t n;
+};
+
+/* The input of the token `back` before token t, which may be one of an earlier call. */
+static const float *input_at(const struct mix *m, uint32_t t, uint32_t back)
+{
+	size_t channels = delta_channels(m->f->config);
+	uint32_t width = m->f->config->delta_net.width;
+	if (back <= t)
+		return m->f->delta.in + (t - back) * channels;
+	return m->before + (width - 1 - (back - t)) * channels;
+}
+
+/* Queries, keys and values of tokens [begin, end), and their gates. */
+static void mix_tokens(void *ctx, uint32_t begin, uint32_t end)
+{
+	const struct mix *m = ctx;
+	const struct kernels *k = m->f->kernels;
+	const struct config *c = m->f->config;
+	const struct delta_net *net = &c->delta_net;
+	const struct delta_scratch *d = &m->f->delta;
+	uint32_t channels = delta_channels(c), keys = net->key_heads, dim = net->key_dim;
+	float scale = (float)(1 / sqrt(dim));
+	for (uint32_t t = begin; t < end; t++) {
+		const float *taps[CONV_WIDTH];
+		float *row = d->mixed + (size_t)t * channels;
+		for (uint32_t i = 0; i < net->width; i++)
+			taps[i] = input_at(m, t, net->width - 1 - i);
+		k->conv_silu(row, weights_vector(m->weights, TENSOR_DELTA_CONV), taps, net->width,
+			     channels, 0, channels);
+		for (uint32_t h = 0; h < 2 * keys; h++, row += dim) /* queries, then keys */
+			k->l2norm(row, row, dim, length_eps, h < keys ? scale : 1);
+		size_t gates = (size_t)t * net->value_heads;
+		delta_gates(d->decay + gates, d->beta + gates, d->a + gates, d->b + gates,
+			    weights_vector(m->weights, TENSOR_DELTA_A_LOG),
+			    weights_vector(m->weights, TENSOR_DELTA_DT_BIAS), net->value_heads);
+	}
+}
+
+/* Value heads [begin, end), for all tokens. Neighbours share a key head. */
+static void step_heads(void *ctx, uint32_t begin, uint32_t end)
+{
+	const struct mix *m = ctx;
+	const struct config *c = m->f->config;
+	const struct delta_net *net = &c->delta_net;
+	const struct delta_scratch *d = &m->f->delta;
+	uint32_t channels = delta_channels(c), shared = net->value_heads / net->key_heads;
+	for (uint32_t h = begin; h < end; h++) {
+		const float *q = d->mixed + (size_t)(h / shared) * net->key_dim;
+		struct delta steps = {
+			.key_dim = net->key_dim,
+			.value_dim = net->value_dim,
+			.n = m->n,
+			.commit = m->n,
+			.state = m->matrices + h * head_floats(c),
+			.q = q,
+			.k = q + (size_t)net->key_heads * net->key_dim,
+			.key_stride = channels,
+			.v = d->mixed + (size_t)2 * net->key_heads * net->key_dim +
+			     (size_t)h * net->value_dim,
+			.value_stride = channels,
+			.decay = d->decay + h,
+			.beta = d->beta + h,
+			.gate_stride = net->value_heads,
+			.out = d->out + (size_t)h * net->value_dim,
+			.out_stride = (size_t)net->value_heads * net->value_dim,
+		};
+		m->f->kernels->delta_steps(&steps, 0, net->value_dim);
+	}
+}
+
+/* What tokens [begin, end) have found, normalised and gated: the output projection's input. */
+static void gate_tokens(void *ctx, uint32_t begin, uint32_t end)
+{
+	const struct mix *m = ctx;
+	const struct kernels *k = m->f->kernels;
+	const struct config *c = m->f->config;
+	const struct delta_scratch *d = &m->f->delta;
+	uint32_t dim = c->delta_net.value_dim, heads = c->delta_net.value_heads;
+	const float *norm = weights_vector(m->weights, TENSOR_DELTA_NORM);
+	for (size_t i = (size_t)begin * heads; i < (size_t)end * heads; i++) {
+		float *out = d->out + i * dim;
+		k->rmsnorm(out, out, norm, dim, c->rms_eps);
+		k->silu_mul(d->gated.f + i * dim, out, dim);
+	}
+}
+
+/* The last inputs of old and new ones together. */
+static void keep_inputs(const struct mix *m)
+{
+	size_t channels = delta_channels(m->f->config);
+	uint32_t kept = m->f->config->delta_net.width - 1;
+	for (uint32_t i = 0; i < kept; i++) /* ascending: each is read before it is overwritten */
+		memmove(m->before + i * channels, input_at(m, m->n - 1, kept - 1 - i),
+			channels * sizeof *m->before);
+}
+
+void delta_run(struct forward *f, struct context *x, uint32_t layer, uint32_t n)
+{
+	const struct config *c = f->config;
+	const struct layer_weights *l = &f->weights->layer[layer];
+	struct delta_scratch *d = &f->delta;
+	const struct product in[] = {{d->in, &l->m[TENSOR_DELTA_QKV]},
+				     {d->gated.f, &l->m[TENSOR_DELTA_Z]},
+				     {d->a, &l->m[TENSOR_DELTA_A]},
+				     {d->b, &l->m[TENSOR_DELTA_B]}};
+	forward_multiply(f, in, 4, &f->normed, n);
+
+	float *state = x->recurrent.now + c->layer[layer].state * delta_layer_floats(c);
+	struct mix m = {f, l, state, state + matrix_floats(c), n};
+	threads_run(f->threads, n, 1, mix_tokens, &m);
+	threads_run(f->threads, c->delta_net.value_heads, 1, step_heads, &m);
+	keep_inputs(&m);
+	threads_run(f->threads, n, 1, gate_tokens, &m);
+	activation_changed(&d->gated);
+
+	forward_multiply(f, &(struct product){f->up, &l->m[TENSOR_DELTA_OUT]}, 1, &d->gated, n);
+}

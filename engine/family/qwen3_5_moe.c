@@ -1,0 +1,34 @@
+/* Qwen3.5's and 3.6's mixtures of experts: as the dense ones, with routed experts, one by one or
+ * stacked, and a shared one. */
+#include "engine/family/reader.h"
+
+static int read(const struct reader *r)
+{
+	r->config->normalise_top_k = true;
+	int failed = reader_hybrid(r);
+	if (!failed)
+		failed = reader_routed(r, "moe_intermediate_size");
+	return failed ? failed : reader_shared(r);
+}
+
+#define EXPERTS "model.layers.%u.mlp.experts."
+static const struct tensor_name names[] = {
+	{TENSOR_DELTA_CONV, "model.layers.%u.linear_attn.conv1d.weight", view_convolution},
+	{TENSOR_EXPERT_GATE, EXPERTS "gate_up_proj", view_stacked_gate},
+	{TENSOR_EXPERT_UP, EXPERTS "gate_up_proj", view_stacked_up},
+	{TENSOR_EXPERT_DOWN, EXPERTS "down_proj", view_stacked_down},
+	{0},
+};
+
+static const char *const types[] = {"qwen3_5_moe", "qwen3_5_moe_text", NULL};
+static const char *const skipped[] = {"model.visual.", NULL};
+const struct family family_qwen3_5_moe = {
+	.model_types = types,
+	.nested = true,
+	.partial_rotary = true,
+	.read = read,
+	.names = names,
+	.skipped = skipped,
+	.draft = "mtp.",
+	.draft_layer = "mtp.layers.%u.",
+};

@@ -1,0 +1,247 @@
+/* A context with a recurrent state: wherever it goes back to, what is computed then is what a
+ * context computes that was never anywhere else, and only what lies behind a copy is computed
+ * again. */
+#include "engine/serve/internal.h"
+#include "golden.h"
+#include "session_help.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <errno.h>
+
+enum { TOKENS = 96 };
+
+static struct test_model hybrid;
+static uint32_t tokens[TOKENS];
+static struct err e;
+
+static int load(void **state)
+{
+	(void)state;
+	test_model_open(&hybrid, test_fixture("qwen3_5_moe"),
+			&(struct engine_options){.quant = "bf16"});
+	if (model_wait(hybrid.model, &e))
+		fail_msg("%s", e.text);
+	for (uint32_t i = 0; i < TOKENS; i++)
+		tokens[i] = (i * 37 + 11) % 380;
+	return 0;
+}
+
+static int unload(void **state)
+{
+	(void)state;
+	test_model_close(&hybrid);
+	test_stores_remove();
+	return 0;
+}
+
+/* ---- contexts ---- */
+
+static void begin(struct context *x)
+{
+	context_init(x, &hybrid.engine->context_budget, &hybrid.model->config, KV_F32);
+}
+
+/* Computes ids[n] in steps of `chunk`, marking after each; leaves the last row's logits. */
+static void compute(struct context *x, const uint32_t *ids, uint32_t n, uint32_t chunk)
+{
+	for (uint32_t done = 0; done < n; done += chunk) {
+		uint32_t count = n - done < chunk ? n - done : chunk;
+		if (forward_run(&hybrid.model->forward, x, ids + done, count, true, NULL, &e))
+			fail_msg("%s", e.text);
+		recurrent_mark(&x->recurrent, x->tokens.count);
+	}
+}
+
+/* The logits after ids[n], and then after other[m], in a context of its own; malloc'ed. */
+static float *fresh_logits(const uint32_t *ids, uint32_t n, const uint32_t *other, uint32_t m)
+{
+	struct context x;
+	size_t bytes = hybrid.model->config.vocabulary * sizeof(float);
+	float *copy = malloc(bytes);
+	assert_non_null(copy);
+	begin(&x);
+	compute(&x, ids, n, 7);
+	compute(&x, other, m, 5);
+	memcpy(copy, hybrid.model->forward.logits, bytes);
+	context_free(&x);
+	return copy;
+}
+
+static void assert_logits(float *want)
+{
+	assert_memory_equal(hybrid.model->forward.logits, want,
+			    hybrid.model->config.vocabulary * sizeof(float));
+	free(want);
+}
+
+static void after_a_rollback_it_computes_what_a_fresh_context_does(void **state)
+{
+	(void)state;
+	static const uint32_t other[] = {5, 4, 3, 2, 1};
+	struct context x;
+	begin(&x);
+	for (size_t to = TOKENS; to-- > 0;) {
+		compute(&x, tokens + x.tokens.count, (uint32_t)(TOKENS - x.tokens.count), 16);
+		size_t left = context_rollback(&x, to);
+		assert_true(left <= to);
+		assert_true(left + 16 > to || left == 0);
+		assert_int_equal(left, x.tokens.count);
+		compute(&x, tokens + left, (uint32_t)(to - left), 9);
+		compute(&x, other, 5, 5);
+		assert_logits(fresh_logits(tokens, (uint32_t)to, other, 5));
+		context_rollback(&x, to);
+	}
+	context_free(&x);
+	assert_int_equal(engine_context_used(hybrid.engine), 0);
+}
+
+static uint32_t states_left;
+static _Atomic bool stopped;
+
+static void stop_in_the_middle(void *ctx, enum tap_point point, uint32_t layer, uint32_t position,
+			       uint32_t n, uint32_t width, const float *rows)
+{
+	(void)ctx, (void)layer, (void)position, (void)n, (void)width, (void)rows;
+	if (point == TAP_STATE && states_left && !--states_left)
+		atomic_store(&stopped, true);
+}
+
+/* Wherever among the layers it is stopped. */
+static void a_step_that_was_stopped_leaves_no_trace(void **state)
+{
+	(void)state;
+	struct forward *f = &hybrid.model->forward;
+	for (uint32_t layer = 1; layer <= f->config->layers; layer++) {
+		struct context x;
+		begin(&x);
+		compute(&x, tokens, 20, 20);
+		f->tap = stop_in_the_middle;
+		f->stop = &stopped;
+		states_left = layer;
+		assert_int_equal(forward_run(f, &x, tokens + 20, 9, true, NULL, &e), -ECANCELED);
+		f->tap = NULL;
+		f->stop = NULL;
+		atomic_store(&stopped, false);
+		assert_int_equal(x.tokens.count, 20);
+		compute(&x, tokens + 20, 9, 4);
+		assert_logits(fresh_logits(tokens, 29, NULL, 0));
+		context_free(&x);
+	}
+}
+
+static void a_step_that_was_stopped_before_any_copy_begins_anew(void **state)
+{
+	(void)state;
+	struct forward *f = &hybrid.model->forward;
+	struct context x;
+	begin(&x);
+	f->stop = &stopped;
+	atomic_store(&stopped, true);
+	assert_int_equal(forward_run(f, &x, tokens, 9, true, NULL, &e), -ECANCELED);
+	atomic_store(&stopped, false);
+	f->stop = NULL;
+	assert_int_equal(x.tokens.count, 0);
+	compute(&x, tokens, 29, 29);
+	assert_logits(fresh_logits(tokens, 29, NULL, 0));
+	context_free(&x);
+}
+
+static void its_memory_is_that_of_attention_layers_states_and_copies(void **state)
+{
+	(void)state;
+	const struct config *c = &hybrid.model->config;
+	struct context x;
+	begin(&x);
+	compute(&x, tokens, TOKENS, 64);
+	/* One layer of attention in four, three of delta nets; two blocks of 64 positions. */
+	size_t keys =
+		context_pages((size_t)c->kv_heads * 2 * c->head_dim * KV_BLOCK * sizeof(float));
+	const struct delta_net *n = &c->delta_net;
+	size_t channels = 2 * n->key_heads * n->key_dim + n->value_heads * n->value_dim;
+	size_t layer =
+		(size_t)n->value_heads * n->key_dim * n->value_dim + (n->width - 1) * channels;
+	size_t recurrent = context_pages(3 * layer * sizeof(float));
+	assert_int_equal(engine_context_used(hybrid.engine), 2 * keys + 3 * recurrent);
+	context_free(&x);
+}
+
+/* ---- sessions ---- */
+
+static struct session *session(void)
+{
+	struct session *s = test_greedy_session(&hybrid);
+	test_set(s, "max_tokens", "8");
+	return s;
+}
+
+static void an_undone_turn_goes_back_to_where_it_began(void **state)
+{
+	(void)state;
+	struct session *s = session(), *other = session();
+	free(test_ask(s, "one and a half"));
+	uint64_t held = test_stats(s).context_tokens;
+	free(test_ask(s, "two"));
+	assert_int_equal(test_stats(s).recomputed_tokens, 0);
+	assert_int_equal(session_undo(s, &e), 0);
+	char *with = test_ask(s, "three");
+	assert_true(test_stats(s).cached_tokens >= held);
+	/* What the two turns have in common at their beginning, and nothing before it. */
+	assert_in_range(test_stats(s).recomputed_tokens, 1,
+			strlen("<|im_end|>\n<|im_start|>user\nt"));
+	free(test_ask(other, "one and a half"));
+	test_same_text(with, test_ask(other, "three"));
+	session_end(s);
+	session_end(other);
+}
+
+static void another_system_text_begins_anew(void **state)
+{
+	(void)state;
+	struct session *s = session(), *other = session();
+	free(test_ask(s, "one"));
+	test_set(s, "system", "be brief");
+	test_set(other, "system", "be brief");
+	assert_int_equal(session_undo(s, &e), 0);
+	test_same_text(test_ask(s, "two"), test_ask(other, "two"));
+	session_end(s);
+	session_end(other);
+}
+
+static void a_turn_that_was_stopped_in_its_prompt_is_computed_right_afterwards(void **state)
+{
+	(void)state;
+	struct session *s = session(), *other = session();
+	free(test_ask(s, "one"));
+	free(test_ask(other, "one"));
+	struct answer *a =
+		test_submit(s, "a prompt that is stopped, at whatever place it is at then");
+	session_stop(s);
+	test_wait(a);
+	answer_unref(a);
+	assert_int_equal(session_undo(s, &e), 0);
+	test_same_text(test_ask(s, "two"), test_ask(other, "two"));
+	session_end(s);
+	session_end(other);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(after_a_rollback_it_computes_what_a_fresh_context_does),
+		cmocka_unit_test(a_step_that_was_stopped_leaves_no_trace),
+		cmocka_unit_test(a_step_that_was_stopped_before_any_copy_begins_anew),
+		cmocka_unit_test(its_memory_is_that_of_attention_layers_states_and_copies),
+		cmocka_unit_test(an_undone_turn_goes_back_to_where_it_began),
+		cmocka_unit_test(another_system_text_begins_anew),
+		cmocka_unit_test(
+			a_turn_that_was_stopped_in_its_prompt_is_computed_right_afterwards),
+	};
+	return cmocka_run_group_tests(tests, load, unload);
+}

@@ -1,0 +1,103 @@
+/* Products of one input with several matrices at once: whatever their formats, each is what it is
+ * alone. */
+#include "engine/compute/forward.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { K = 200, ROWS = 40, TOKENS = 3, MATRICES = 4 };
+static const enum format formats[MATRICES] = {FORMAT_BF16, FORMAT_TQ4, FORMAT_F32, FORMAT_TQ3};
+
+static struct forward forward;
+static struct activation input;
+static struct matrix matrix[MATRICES];
+static float out[MATRICES][TOKENS][ROWS];
+static void *memory;
+
+static int setup(void **state)
+{
+	(void)state;
+	struct err e;
+	forward.kernels = kernels_best();
+	assert_int_equal(threads_create(&forward.threads, 2, &e), 0);
+	memory = aligned_alloc(64, 1 << 20);
+	assert_non_null(memory);
+	uint8_t *next = memory;
+	for (int i = 0; i < MATRICES; i++) {
+		matrix[i] = (struct matrix){{formats[i], NORM_F16, ROWS, K}, next};
+		size_t bytes = format_arranged_bytes(&matrix[i].shape);
+		for (size_t b = 0; b < bytes; b++) /* small numbers of every type */
+			next[b] = (uint8_t)(b % 4 == 3 || b % 2 ? 0x3a : b * 37);
+		next += bytes;
+	}
+	struct arena a = {.memory = next};
+	activation_take(&a, &input, TOKENS, K);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	threads_destroy(forward.threads);
+	free(memory);
+	return 0;
+}
+
+/* Other numbers than before; what was made of the old ones is no longer true. */
+static void write_input(float scale)
+{
+	for (size_t i = 0; i < (size_t)TOKENS * K; i++)
+		input.f[i] = scale * (float)((int)(i * 31 % 17) - 8);
+	activation_changed(&input);
+}
+
+static void alone(int i, float y[TOKENS][ROWS])
+{
+	input.in_8_bits = false;
+	forward_multiply(&forward, &(struct product){y[0], &matrix[i]}, 1, &input, TOKENS);
+}
+
+static void formats_may_meet_one_input_in_any_order(void **state)
+{
+	(void)state;
+	float want[TOKENS][ROWS];
+	for (int first = 0; first < MATRICES; first++) {
+		struct product p[MATRICES];
+		write_input((float)(first + 1));
+		memset(input.q, 0x55, (size_t)TOKENS * tq_groups(K) * TQ_GROUP);
+		for (int i = 0; i < MATRICES; i++)
+			p[i] = (struct product){out[i][0], &matrix[(first + i) % MATRICES]};
+		forward_multiply(&forward, p, MATRICES, &input, TOKENS);
+		for (int i = 0; i < MATRICES; i++) {
+			alone((first + i) % MATRICES, want);
+			assert_memory_equal(out[i], want, sizeof want);
+		}
+	}
+}
+
+static void the_8_bit_form_is_made_once_for_an_input_and_anew_for_another(void **state)
+{
+	(void)state;
+	float want[TOKENS][ROWS], got[TOKENS][ROWS];
+	write_input(1);
+	alone(1, want);
+	memset(input.q, 0, (size_t)TOKENS * tq_groups(K) * TQ_GROUP);
+	forward_multiply(&forward, &(struct product){got[0], &matrix[1]}, 1, &input, TOKENS);
+	assert_memory_not_equal(got, want, sizeof want); /* what was made was used */
+	write_input(1);
+	forward_multiply(&forward, &(struct product){got[0], &matrix[1]}, 1, &input, TOKENS);
+	assert_memory_equal(got, want, sizeof want);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(formats_may_meet_one_input_in_any_order),
+		cmocka_unit_test(the_8_bit_form_is_made_once_for_an_input_and_anew_for_another),
+	};
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
