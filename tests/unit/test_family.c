@@ -9,6 +9,7 @@
 #include "engine/text/json.h"
 #include "fault_io.h" /* it syncs nothing */
 #include "golden.h"
+#include "kernels/delta.h"
 #include "store_help.h"
 
 #include <stdarg.h>
@@ -235,14 +236,18 @@ static void what_a_hybrid_says_that_is_not_so_is_refused_by_its_key(void **state
 	}
 }
 
-static void a_layer_that_is_not_computed_is_refused_before_anything_is_converted(void **state)
+static void a_delta_net_beyond_the_kernels_is_refused_before_anything_is_converted(void **state)
 {
 	(void)state;
-	read_fixture_config("gated_attention");
-	assert_int_equal(forward_computes(&config, &e), 0);
 	read_fixture_config("qwen3_5");
-	assert_int_equal(forward_computes(&config, &e), -ENOTSUP);
-	assert_non_null(strstr(e.text, "delta net"));
+	assert_int_equal(forward_computes(&config, &e), 0);
+	struct config large = config;
+	large.delta_net.key_dim = DELTA_KEY_DIM + 1;
+	assert_int_equal(forward_computes(&large, &e), -ENOTSUP);
+	large = config;
+	large.delta_net.width = CONV_WIDTH + 1;
+	assert_int_equal(forward_computes(&large, &e), -ENOTSUP);
+	assert_non_null(strstr(e.text, "delta nets"));
 }
 
 static void no_two_tensors_of_a_family_have_the_same_name_in_its_store(void **state)
@@ -566,7 +571,7 @@ int main(void)
 		TEST(the_hybrids_name_the_mixer_of_each_layer),
 		TEST(an_interval_says_the_same_as_a_list_of_mixers),
 		TEST(what_a_hybrid_says_that_is_not_so_is_refused_by_its_key),
-		TEST(a_layer_that_is_not_computed_is_refused_before_anything_is_converted),
+		TEST(a_delta_net_beyond_the_kernels_is_refused_before_anything_is_converted),
 		TEST(no_two_tensors_of_a_family_have_the_same_name_in_its_store),
 		TEST(fused_projections_are_taken_apart_head_by_head),
 		TEST(stacked_experts_lie_one_after_the_other_gate_above_up),
