@@ -61,9 +61,10 @@ static int read_index(struct store *s, int dir, struct err *e)
 	return rc;
 }
 
-/* Opens a data file and holds it to the size that the index gives it. */
+/* Opens a data file and holds it to its size: what the index says, or the least that one has which
+ * grows. */
 static int open_data(const struct store *s, int dir, const char *name, uint64_t expected,
-		     struct err *e)
+		     bool grows, struct err *e)
 {
 	int fd = store_file_open(dir, s->folder, name, O_RDONLY, e);
 	if (fd == -ENOENT) /* with an index this is damage, not the absence of a store */
@@ -73,11 +74,12 @@ static int open_data(const struct store *s, int dir, const char *name, uint64_t 
 		return fd;
 	int64_t size = store_file_size(fd, s->folder, name, e);
 	int rc = size < 0 ? (int)size : 0;
-	if (!rc && (uint64_t)size != expected)
+	if (!rc && ((uint64_t)size < expected || (!grows && (uint64_t)size > expected)))
 		rc = err_set(e, EIO,
-			     "%s/%s: is %lld bytes and should be %llu; remove the folder to "
+			     "%s/%s: is %lld bytes and should be %s%llu; remove the folder to "
 			     "convert again",
-			     s->folder, name, (long long)size, (unsigned long long)expected);
+			     s->folder, name, (long long)size, grows ? "at least " : "",
+			     (unsigned long long)expected);
 	if (rc)
 		close(fd);
 	return rc ? rc : fd;
@@ -128,11 +130,12 @@ static int open_files(struct store *s, const struct store_key *key, struct err *
 			"\"%.*s\")",
 			s->folder, info->key.recipe, (int)sizeof key->recipe, key->recipe);
 	if (!rc) {
-		s->experts = open_data(s, dir, STORE_EXPERTS, store_experts_size(&s->index), e);
+		s->experts =
+			open_data(s, dir, STORE_EXPERTS, store_experts_size(&s->index), false, e);
 		rc = s->experts < 0 ? s->experts : 0;
 	}
 	if (!rc) {
-		s->dense = open_data(s, dir, STORE_DENSE, store_dense_size(info), e);
+		s->dense = open_data(s, dir, STORE_DENSE, store_dense_size(info), false, e);
 		rc = s->dense < 0 ? s->dense : 0;
 	}
 	if (!rc)
@@ -402,9 +405,9 @@ int store_writer_view(struct store_writer *w, struct store **out, struct err *e)
 	struct store *s = store_new(w->folder, e);
 	if (!s)
 		return -ENOMEM;
-	s->experts = open_data(s, w->dir, experts->partial, experts->size, e);
-	s->dense =
-		s->experts < 0 ? s->experts : open_data(s, w->dir, dense->partial, dense->size, e);
+	s->experts = open_data(s, w->dir, experts->partial, experts->size, experts->grows, e);
+	s->dense = s->experts < 0 ? s->experts
+				  : open_data(s, w->dir, dense->partial, dense->size, false, e);
 	if (s->dense < 0) {
 		int rc = s->dense;
 		store_close(s);

@@ -98,14 +98,16 @@ static int writer_new(struct store_writer **out, const char *folder, const struc
 	pthread_mutex_init(&w->mutex, NULL);
 	pthread_cond_init(&w->synced, NULL);
 	pthread_cond_init(&w->ended, NULL);
-	w->file[EXPERTS_FILE] =
-		(struct data_file){STORE_EXPERTS, STORE_EXPERTS STORE_PARTIAL, -1, 0};
-	w->file[DENSE_FILE] = (struct data_file){STORE_DENSE, STORE_DENSE STORE_PARTIAL, -1, 0};
+	w->file[EXPERTS_FILE] = (struct data_file){
+		.name = STORE_EXPERTS, .partial = STORE_EXPERTS STORE_PARTIAL, .fd = -1};
+	w->file[DENSE_FILE] = (struct data_file){
+		.name = STORE_DENSE, .partial = STORE_DENSE STORE_PARTIAL, .fd = -1};
 	if (rc || !w->state || !w->folder) {
 		store_writer_free(w);
 		return err_sys(e, ENOMEM, "%s", folder);
 	}
 	w->file[EXPERTS_FILE].size = w->experts_end = store_experts_size(&w->index);
+	w->file[EXPERTS_FILE].grows = w->index.stored;
 	w->file[DENSE_FILE].size = store_dense_size(&info);
 	w->expected_bytes = expected_bytes(plan, w->file[EXPERTS_FILE].size);
 	for (uint32_t i = 0; i < plan->dense_units; i++)
@@ -202,9 +204,9 @@ static int reopen_partial(struct store_writer *w, struct data_file *f, struct er
 	if (f->fd < 0)
 		return f->fd;
 	int64_t size = store_file_size(f->fd, w->folder, f->partial, e);
-	bool grows = w->index.stored && f == &w->file[EXPERTS_FILE];
-	bool fits = size >= 0 && (grows ? (uint64_t)size >= f->size : (uint64_t)size == f->size);
-	return fits ? 0 : -ESTALE;
+	if (size < 0 || (f->grows ? (uint64_t)size < f->size : (uint64_t)size != f->size))
+		return -ESTALE;
+	return 0;
 }
 
 /* True if a unit's data, if it lies there, has this checksum. */

@@ -18,7 +18,8 @@ enum { EXPERTS_FILE, DENSE_FILE, DATA_FILES };
 struct data_file {
 	const char *name, *partial;
 	int fd;	       /* of the partial file */
-	uint64_t size; /* that it has from the start; a coded file grows beyond */
+	uint64_t size; /* that it has from the start */
+	bool grows;    /* beyond that: experts that are coded */
 };
 
 struct store_writer {
