@@ -65,7 +65,8 @@ static void assert_readable(struct fixture *f, uint32_t unit)
 {
 	uint8_t got[TEST_UNIT_MOST], want[TEST_UNIT_MOST];
 	test_unit_fill(&f->t, unit, want);
-	if (store_read_record(f->view, unit / f->t.experts, unit % f->t.experts, got, &f->e))
+	if (store_read_record(f->view, unit / f->t.experts, unit % f->t.experts, got,
+			      f->t.record_bytes, &f->e))
 		fail_msg("%s", f->e.text);
 	assert_memory_equal(got, want, f->t.record_bytes);
 }
@@ -87,10 +88,10 @@ static void dense_units_can_be_read_when_they_are_in(void **state)
 {
 	struct fixture *f = *state;
 	uint8_t got[TEST_UNIT_MOST], want[TEST_UNIT_MOST];
-	assert_int_equal(store_read_dense(f->view, 2, got, &f->e), -ENODATA);
+	assert_int_equal(store_read_dense(f->view, 2, got, 777, &f->e), -ENODATA);
 	assert_non_null(strstr(f->e.text, "not converted yet"));
 	put(f, 12 + 2);
-	assert_int_equal(store_read_dense(f->view, 2, got, &f->e), 0);
+	assert_int_equal(store_read_dense(f->view, 2, got, 777, &f->e), 0);
 	test_unit_fill(&f->t, 12 + 2, want);
 	assert_memory_equal(got, want, test_unit_bytes(&f->t, 12 + 2));
 	store_writer_close(f->w, true);
