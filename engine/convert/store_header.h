@@ -1,7 +1,7 @@
-/* What a plan's store is: the heads of its two files, all that its writer must know, and whether
- * one that is there is it.
+/* What a plan says of its store: the heads of the two files, all that the store's writer must know,
+ * and whether a store that is there is the plan's.
  *
- * The heads of a store's two safetensors files: length, JSON, and spaces up to a multiple of 4096.
+ * The heads are those of safetensors files: length, JSON, and spaces up to a multiple of 4096.
  *
  * Names are the checkpoint's own; a TQ matrix NAME is NAME.tq_packed, u8 [rows · groups, bytes of a
  * group], and NAME.tq_norms, f16 or f32 [rows, groups], as native TQ checkpoints have them.
