@@ -93,7 +93,7 @@ $(BUILD)/faultfs: $(BUILD)/tests/mount/faultfs.o
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs fuse3)
 
-.PHONY: unit check asan tsan fuzz
+.PHONY: unit check asan tsan fuzz fuzzers
 unit: $(UNIT) $(BUILD)/faultfs ## build the unit tests, and what the tests of the mount need
 	@:
 
@@ -111,6 +111,8 @@ check: ## install what the tests need, build with warnings as errors, pass every
 	$(Q)$(MAKE) -j$(JOBS) all unit $(BUILD)/moefs-bench
 	$(Q)$(MAKE) -j$(JOBS) asan
 	$(Q)$(MAKE) -j$(JOBS) tsan
+	$(Q)if examples/packages.sh can-fuzz; then $(MAKE) -j$(JOBS) fuzzers; \
+		else echo 'clang with libFuzzer is not to be had here: the fuzzers are not built'; fi
 	$(Q)JOBS=$(JOBS) tests/run.sh
 
 # The library once more, built for libFuzzer in a tree of its own, where only make knows what is new.
@@ -123,6 +125,8 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/fuzz/libmoefs.a
 	$(call say,FUZZ,$@)
 	$(Q)clang $(CPPFLAGS) -std=c17 $(WARN) -O1 -g -fsanitize=fuzzer,address,undefined \
 		-fno-sanitize-recover=all $(PKG_CFLAGS) -o $@ $^ $(PKG_LIBS) -lm -pthread
+
+fuzzers: $(FUZZERS) ## build the fuzzers, with clang
 
 FUZZ_SECONDS ?= 60
 fuzz: $(FUZZERS) ## run each fuzzer for FUZZ_SECONDS (60)

@@ -6,6 +6,7 @@
 #include "cache/codec.h"
 #include "cache/store_files.h"
 #include "cache/store_format.h"
+#include "cache/store_inside.h"
 #include "cache/store_writer.h"
 
 #include <assert.h>
@@ -19,51 +20,12 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-struct store {
-	char *folder; /* for the words of errors */
-	struct store_index index;
-	int experts, direct, dense; /* descriptors, or -1 */
-	uint32_t align;		    /* of reads through `direct` */
-
-	pthread_mutex_t look; /* guards what follows; nothing is taken under it */
-	uint32_t looked_at;   /* the record in `looked`, if that is not NULL */
-	uint8_t *looked;      /* [store_scratch_bytes] */
-	/* [units], enum unit_state, changed by the writer that this is a view of; NULL: all are in
-	 */
-	_Atomic uint8_t *state;
-};
-
 /* ---- opening ---- */
 
-static int read_index(struct store *s, int dir, struct err *e)
-{
-	char path[512];
-	int fd = store_file_open(dir, s->folder, STORE_INDEX, O_RDONLY, e);
-	if (fd < 0)
-		return fd;
-	(void)snprintf(path, sizeof path, "%s/" STORE_INDEX, s->folder);
-
-	int64_t size = store_file_size(fd, s->folder, STORE_INDEX, e);
-	int rc = size < 0 ? (int)size : 0;
-	if (!rc && size > INDEX_MOST)
-		rc = err_set(e, EINVAL,
-			     "%s: is too large for an index; remove its folder to convert again",
-			     path);
-	uint8_t *bytes = rc ? NULL : malloc((size_t)size + 1);
-	if (!rc && !bytes)
-		rc = err_sys(e, ENOMEM, "%s", path);
-	if (!rc)
-		rc = store_file_read(fd, bytes, (size_t)size, 0, s->folder, STORE_INDEX, e);
-	if (!rc)
-		rc = index_decode(&s->index, bytes, (size_t)size, path, e);
-	free(bytes);
-	close(fd);
-	return rc;
-}
-
-/* Opens a data file and holds it to the size that the index gives it. */
+/* Opens a data file and holds it to its size: what the index says, or the least that one has which
+ * grows. */
 static int open_data(const struct store *s, int dir, const char *name, uint64_t expected,
-		     struct err *e)
+		     bool grows, struct err *e)
 {
 	int fd = store_file_open(dir, s->folder, name, O_RDONLY, e);
 	if (fd == -ENOENT) /* with an index this is damage, not the absence of a store */
@@ -73,11 +35,12 @@ static int open_data(const struct store *s, int dir, const char *name, uint64_t 
 		return fd;
 	int64_t size = store_file_size(fd, s->folder, name, e);
 	int rc = size < 0 ? (int)size : 0;
-	if (!rc && (uint64_t)size != expected)
+	if (!rc && ((uint64_t)size < expected || (!grows && (uint64_t)size > expected)))
 		rc = err_set(e, EIO,
-			     "%s/%s: is %lld bytes and should be %llu; remove the folder to "
+			     "%s/%s: is %lld bytes and should be %s%llu; remove the folder to "
 			     "convert again",
-			     s->folder, name, (long long)size, (unsigned long long)expected);
+			     s->folder, name, (long long)size, grows ? "at least " : "",
+			     (unsigned long long)expected);
 	if (rc)
 		close(fd);
 	return rc ? rc : fd;
@@ -119,7 +82,7 @@ static int open_files(struct store *s, const struct store_key *key, struct err *
 	int dir = store_folder_open(s->folder, e);
 	if (dir < 0)
 		return dir;
-	int rc = read_index(s, dir, e);
+	int rc = index_read(&s->index, dir, s->folder, e);
 	const struct store_info *info = &s->index.info;
 	if (!rc && key && !store_key_equal(key, &info->key))
 		rc = err_set(
@@ -128,11 +91,12 @@ static int open_files(struct store *s, const struct store_key *key, struct err *
 			"\"%.*s\")",
 			s->folder, info->key.recipe, (int)sizeof key->recipe, key->recipe);
 	if (!rc) {
-		s->experts = open_data(s, dir, STORE_EXPERTS, store_experts_size(&s->index), e);
+		s->experts =
+			open_data(s, dir, STORE_EXPERTS, store_experts_size(&s->index), false, e);
 		rc = s->experts < 0 ? s->experts : 0;
 	}
 	if (!rc) {
-		s->dense = open_data(s, dir, STORE_DENSE, store_dense_size(info), e);
+		s->dense = open_data(s, dir, STORE_DENSE, store_dense_size(info), false, e);
 		rc = s->dense < 0 ? s->dense : 0;
 	}
 	if (!rc)
@@ -330,10 +294,22 @@ int store_read_expert(struct store *s, uint32_t layer, uint32_t expert, uint64_t
 	return rc;
 }
 
-int store_read_record(const struct store *s, uint32_t layer, uint32_t expert, void *record,
+/* For whoever has room for something else than the store has: nothing is read. */
+static int wrong_size(const struct store *s, const char *name, uint64_t has, uint64_t wanted,
 		      struct err *e)
 {
+	return err_set(e, EIO,
+		       "%s/%s: has %llu bytes where %llu are wanted; remove the folder to convert "
+		       "again",
+		       s->folder, name, (unsigned long long)has, (unsigned long long)wanted);
+}
+
+int store_read_record(const struct store *s, uint32_t layer, uint32_t expert, void *record,
+		      size_t bytes, struct err *e)
+{
 	const void *got;
+	if (bytes != s->index.info.record_bytes)
+		return wrong_size(s, STORE_EXPERTS, s->index.info.record_bytes, bytes, e);
 	struct store_extent x = store_expert(s, layer, expert);
 	size_t scratch_bytes = store_scratch_bytes(s);
 	void *stored = malloc(x.bytes), *scratch = malloc(scratch_bytes + 1);
@@ -345,7 +321,7 @@ int store_read_record(const struct store *s, uint32_t layer, uint32_t expert, vo
 	if (!rc)
 		rc = store_unpack_expert(s, layer, expert, stored, scratch, &got, e);
 	if (!rc)
-		memcpy(record, got, s->index.info.record_bytes);
+		memcpy(record, got, bytes);
 	free(stored);
 	free(scratch);
 	return rc;
@@ -373,17 +349,19 @@ int store_read_dense_bytes(const struct store *s, uint64_t offset, void *buffer,
 			       STORE_DENSE, e);
 }
 
-int store_read_dense(const struct store *s, uint32_t unit, void *buffer, struct err *e)
+int store_read_dense(const struct store *s, uint32_t unit, void *buffer, size_t bytes,
+		     struct err *e)
 {
 	struct store_range r = store_dense_unit(s, unit);
+	if (r.bytes != bytes)
+		return wrong_size(s, STORE_DENSE, r.bytes, bytes, e);
 	if (!unit_in(s, store_records(&s->index.info) + unit))
 		return err_set(e, ENODATA, "%s/" STORE_DENSE ": unit %u is not converted yet",
 			       s->folder, unit);
-	int rc = store_read_dense_bytes(s, r.offset, buffer, r.bytes, e);
+	int rc = store_read_dense_bytes(s, r.offset, buffer, bytes, e);
 	if (rc)
 		return rc;
-	if (XXH3_64bits(buffer, r.bytes) ==
-	    s->index.checksums[store_records(&s->index.info) + unit])
+	if (XXH3_64bits(buffer, bytes) == s->index.checksums[store_records(&s->index.info) + unit])
 		return 0;
 	return err_set(e, EIO,
 		       "%s/" STORE_DENSE
@@ -402,15 +380,16 @@ int store_writer_view(struct store_writer *w, struct store **out, struct err *e)
 	struct store *s = store_new(w->folder, e);
 	if (!s)
 		return -ENOMEM;
-	s->experts = open_data(s, w->dir, experts->partial, experts->size, e);
-	s->dense =
-		s->experts < 0 ? s->experts : open_data(s, w->dir, dense->partial, dense->size, e);
+	s->experts = open_data(s, w->lock.dir, experts->partial, experts->size, experts->grows, e);
+	s->dense = s->experts < 0
+			   ? s->experts
+			   : open_data(s, w->lock.dir, dense->partial, dense->size, false, e);
 	if (s->dense < 0) {
 		int rc = s->dense;
 		store_close(s);
 		return rc;
 	}
-	open_direct(s, w->dir, experts->partial);
+	open_direct(s, w->lock.dir, experts->partial);
 	/* The same tables: what the writer adds is seen here. They are the view's from now on. */
 	s->index = w->index;
 	s->state = w->state;

@@ -14,6 +14,11 @@
  * with one XXH3 checksum: unit layer · experts + expert is that expert's record, and the dense
  * units follow.
  *
+ * The index also has a digest of the engine's plan, by which this layer tells stores of one layout
+ * from those of another: what the bytes at a place mean is nothing that sizes could say. A store is
+ * read only by a plan that it matches (store_check), and is made anew by any other. An index of an
+ * earlier version, which has no digest, is upgraded in place (store_upgrade).
+ *
  * The order that makes a crash harmless: a unit's data is written, then fdatasync'ed, then its
  * journal entry is written; when all units are in, both files and then the index are synced and
  * renamed and the folder is synced. A stale index goes before the data is renamed, and the new one
@@ -54,8 +59,30 @@ enum store_codec {
 	STORE_CODED, /* records as codec.h makes them */
 };
 
+struct store_range {
+	uint64_t offset, bytes;
+};
+
+/* The engine's digest of its plan: every tensor's role, shape, format and place. Here it is a value
+ * that is the same or is not. */
+struct store_digest {
+	uint64_t word[2];
+};
+
+/* How the units of a store lie. */
+struct store_layout {
+	struct store_digest digest;
+	enum store_codec codec;
+	uint32_t layers, experts;
+	uint64_t record_bytes;
+	const struct store_range *dense; /* ascending, adjacent, from 0 */
+	uint32_t dense_units;
+};
+
 struct store_info {
 	struct store_key key;
+	bool identified; /* false: the index is of an earlier version and has no digest */
+	struct store_digest digest;
 	enum store_codec codec;	  /* of the expert records */
 	uint32_t layers, experts; /* routed layers, and experts in each */
 	uint64_t experts_base; /* offset of record 0 in experts.safetensors, a multiple of 4096 */
@@ -74,6 +101,10 @@ struct store; /* complete, or the view of a conversion under way (store_writer_v
  * and different); other codes: unreadable, foreign or damaged, in words. key may be NULL. */
 int store_open(struct store **out, const char *folder, const struct store_key *key, struct err *e);
 void store_close(struct store *s);
+/* Whether the store has this layout: 0, and then each of its units has the size that the layout
+ * gives it; else -ESTALE in words. One that is not identified is held to the sizes alone, and
+ * store_upgrade must follow. */
+int store_check(const struct store *s, const struct store_layout *layout, struct err *e);
 const struct store_info *store_info(const struct store *s);
 const char *store_folder(const struct store *s); /* as it was opened, for the words of errors */
 
@@ -109,17 +140,17 @@ size_t store_scratch_bytes(const struct store *s); /* 0: plain */
  * and kept decoded until another is asked for. */
 int store_read_expert(struct store *s, uint32_t layer, uint32_t expert, uint64_t offset,
 		      void *buffer, size_t bytes, struct err *e);
-/* Reads a whole record through the page cache and verifies it: for who needs just one. */
+/* Reads a whole record[bytes] through the page cache and verifies it, for who needs just one; -EIO
+ * if the store's records are of another size. */
 int store_read_record(const struct store *s, uint32_t layer, uint32_t expert, void *record,
-		      struct err *e);
+		      size_t bytes, struct err *e);
 
 /* The dense data: unit i is [offset, offset + bytes) of the data section. Reads all of it into
- * buffer[bytes] and verifies the checksum. Safe from several threads. */
-struct store_range {
-	uint64_t offset, bytes;
-};
+ * buffer[bytes], -EIO if that is not its size, and verifies the checksum. Safe from several
+ * threads. */
 struct store_range store_dense_unit(const struct store *s, uint32_t unit);
-int store_read_dense(const struct store *s, uint32_t unit, void *buffer, struct err *e);
+int store_read_dense(const struct store *s, uint32_t unit, void *buffer, size_t bytes,
+		     struct err *e);
 /* Any bytes of the dense data, unverified: for rows of an embedding, whose checksum covers more. */
 int store_read_dense_bytes(const struct store *s, uint64_t offset, void *buffer, size_t bytes,
 			   struct err *e);
@@ -128,9 +159,7 @@ int store_read_dense_bytes(const struct store *s, uint64_t offset, void *buffer,
 
 struct store_plan {
 	struct store_key key;
-	enum store_codec codec;
-	uint32_t layers, experts;
-	uint64_t record_bytes;
+	struct store_layout layout;
 	/* Coded: what a stored record is expected to take, to tell whether the space will do; 0
 	 * leaves that to the writes. */
 	uint64_t expected_bytes;
@@ -140,17 +169,22 @@ struct store_plan {
 	size_t experts_header_bytes;
 	const void *dense_header;
 	size_t dense_header_bytes;
-	const struct store_range *dense; /* ascending, adjacent, from 0 */
-	uint32_t dense_units;
 };
+
+/* For a store that is not identified: holds the heads of its files, which name every tensor and its
+ * place, and its sizes to those of the plan, and gives its index the plan's digest; its data stays
+ * as it is. -ESTALE, in words: it is another's. Where the index cannot be written, or somebody
+ * converts in this folder, it stays as it was: that is no failure, and a later mount does it. */
+int store_upgrade(struct store *s, const struct store_plan *plan, struct err *e);
 
 struct store_writer;
 
 /* Makes the folder if need be (not its parents), takes the lock, and starts or resumes. -EBUSY:
  * another process is converting this checkpoint. -EEXIST: the finished store is there already
  * (another process was faster): open it. Leftovers that do not match the plan are removed; a
- * published store of another key stays until the new one replaces it. Space is checked first:
- * -ENOSPC says how much is missing and where, and leaves nothing behind that was not there. */
+ * published store of another key or layout stays until the new one replaces it. Space is checked
+ * first: -ENOSPC says how much is missing and where, and leaves nothing behind that was not there.
+ */
 int store_writer_open(struct store_writer **out, const char *folder, const struct store_plan *plan,
 		      struct err *e);
 /* The key of the conversion that was interrupted in this folder; -ENOENT if none was, or none that

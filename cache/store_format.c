@@ -123,12 +123,18 @@ bool store_key_equal(const struct store_key *a, const struct store_key *b)
 
 /* ---- the index ---- */
 
-size_t index_bytes(const struct store_info *info)
+/* With the sum at the end. */
+static size_t index_tables_bytes(const struct store_info *info)
 {
 	size_t numbers = (size_t)info->dense_units + store_units(info) + 1;
 	if (info->codec == STORE_CODED)
 		numbers += 2 * (size_t)store_records(info);
-	return INDEX_HEAD + 8 * numbers;
+	return 8 * numbers;
+}
+
+size_t index_bytes(const struct store_info *info)
+{
+	return INDEX_HEAD + index_tables_bytes(info);
 }
 
 void index_encode(uint8_t *out, const struct store_index *index)
@@ -137,8 +143,7 @@ void index_encode(uint8_t *out, const struct store_index *index)
 	uint8_t *o = out;
 
 	memcpy(o, index_magic, sizeof index_magic);
-	o = put32(o + sizeof index_magic,
-		  index->stored ? INDEX_VERSION_CODED : INDEX_VERSION_PLAIN);
+	o = put32(o + sizeof index_magic, INDEX_VERSION);
 	o = put32(o, info->layers);
 	o = put32(o, info->experts);
 	o = put32(o, info->dense_units);
@@ -147,6 +152,9 @@ void index_encode(uint8_t *out, const struct store_index *index)
 	o = put64(o, info->record_bytes);
 	o = put64(o, info->dense_base);
 	o = put64(o, info->dense_bytes);
+	o = put64(o, info->codec);
+	o = put64(o, info->digest.word[0]);
+	o = put64(o, info->digest.word[1]);
 	for (uint32_t i = 0; i < info->dense_units; i++)
 		o = put64(o, index->dense_offsets[i + 1] - index->dense_offsets[i]);
 	for (uint32_t i = 0; index->stored && i < store_records(info); i++)
@@ -156,10 +164,13 @@ void index_encode(uint8_t *out, const struct store_index *index)
 	put64(o, XXH3_64bits(out, (size_t)(o - out)));
 }
 
-static void index_decode_head(struct store_info *info, const uint8_t *in)
+/* The head of a version that this program reads; returns where the tables begin, or NULL if there
+ * is no such codec. `in` has INDEX_HEAD bytes, or is of an old version. */
+static const uint8_t *index_decode_head(struct store_info *info, const uint8_t *in)
 {
 	in += sizeof index_magic;
-	info->codec = get32(&in) == INDEX_VERSION_CODED ? STORE_CODED : STORE_PLAIN;
+	uint32_t version = get32(&in);
+	uint64_t codec = version == INDEX_VERSION_OLD_CODED;
 	info->layers = get32(&in);
 	info->experts = get32(&in);
 	info->dense_units = get32(&in);
@@ -168,6 +179,14 @@ static void index_decode_head(struct store_info *info, const uint8_t *in)
 	info->record_bytes = get64(&in);
 	info->dense_base = get64(&in);
 	info->dense_bytes = get64(&in);
+	info->identified = version == INDEX_VERSION;
+	if (info->identified) {
+		codec = get64(&in);
+		info->digest.word[0] = get64(&in);
+		info->digest.word[1] = get64(&in);
+	}
+	info->codec = codec ? STORE_CODED : STORE_PLAIN;
+	return codec <= 1 ? in : NULL;
 }
 
 int index_allocate(struct store_index *index)
@@ -210,11 +229,10 @@ static int index_decode_tables(struct store_index *out, const uint8_t *in, const
 	return 0;
 }
 
-int index_decode(struct store_index *out, const uint8_t *in, size_t bytes, const char *path,
-		 struct err *e)
+/* A version that this program reads, whole and undamaged. */
+static int index_check_file(const uint8_t *in, size_t bytes, const char *path, struct err *e)
 {
-	*out = (struct store_index){0};
-	if (bytes < INDEX_HEAD + 8)
+	if (bytes < INDEX_OLD_HEAD + 8)
 		return err_set(e, EIO, "%s: is cut short; remove its folder to convert again",
 			       path);
 	if (memcmp(in, index_magic, sizeof index_magic) != 0)
@@ -222,27 +240,42 @@ int index_decode(struct store_index *out, const uint8_t *in, size_t bytes, const
 			e, EINVAL,
 			"%s: is not the index of a store; remove its folder to convert again",
 			path);
-	const uint8_t *at = in + sizeof index_magic;
+	const uint8_t *at = in + sizeof index_magic, *sum = in + bytes - 8;
 	uint32_t version = get32(&at);
-	if (version != INDEX_VERSION_PLAIN && version != INDEX_VERSION_CODED)
+	if (version < INDEX_VERSION_OLD_PLAIN || version > INDEX_VERSION)
 		return err_set(e, ESTALE,
-			       "%s: is of version %u, and this program writes versions %d and %d",
-			       path, version, INDEX_VERSION_PLAIN, INDEX_VERSION_CODED);
-	const uint8_t *sum = in + bytes - 8;
+			       "%s: is of version %u, and this program reads versions %d to %d",
+			       path, version, INDEX_VERSION_OLD_PLAIN, INDEX_VERSION);
 	if (XXH3_64bits(in, bytes - 8) != get64(&sum))
 		return err_set(e, EIO,
 			       "%s: is damaged (its checksum does not match); remove its folder "
 			       "to convert again",
 			       path);
-	index_decode_head(&out->info, in);
-	int rc = store_info_check(&out->info, path, e);
+	if (version == INDEX_VERSION && bytes < INDEX_HEAD + 8)
+		return err_set(e, EIO, "%s: is cut short; remove its folder to convert again",
+			       path);
+	return 0;
+}
+
+int index_decode(struct store_index *out, const uint8_t *in, size_t bytes, const char *path,
+		 struct err *e)
+{
+	*out = (struct store_index){0};
+	int rc = index_check_file(in, bytes, path, e);
 	if (rc)
 		return rc;
-	if (bytes != index_bytes(&out->info))
+	const uint8_t *tables = index_decode_head(&out->info, in), *sum = in + bytes - 8;
+	if (!tables)
+		return err_set(e, EINVAL, "%s: has a codec that this program does not know", path);
+	rc = store_info_check(&out->info, path, e);
+	if (rc)
+		return rc;
+	if (bytes != (size_t)(tables - in) + index_tables_bytes(&out->info))
 		return err_set(e, EINVAL,
 			       "%s: is %zu bytes for %u units; remove its folder to convert again",
 			       path, bytes, store_units(&out->info));
-	rc = index_decode_tables(out, in + INDEX_HEAD, path, e);
+	out->sum = get64(&sum);
+	rc = index_decode_tables(out, tables, path, e);
 	if (rc)
 		index_free(out);
 	return rc;
@@ -256,31 +289,58 @@ void index_free(struct store_index *index)
 	*index = (struct store_index){0};
 }
 
-/* ---- the journal ---- */
+/* ---- whose store it is ---- */
 
-struct plan_digest plan_digest(const struct store_plan *plan)
+static bool dense_units_equal(const struct store_index *index, const struct store_layout *layout)
 {
+	const uint64_t *offset = index->dense_offsets;
+	for (uint32_t i = 0; i < layout->dense_units; i++)
+		if (offset[i] != layout->dense[i].offset ||
+		    offset[i + 1] - offset[i] != layout->dense[i].bytes)
+			return false;
+	return true;
+}
+
+int index_check(const struct store_index *index, const struct store_layout *layout,
+		const char *folder, struct err *e)
+{
+	const struct store_info *info = &index->info;
+	if (info->codec == layout->codec && info->layers == layout->layers &&
+	    info->experts == layout->experts && info->record_bytes == layout->record_bytes &&
+	    info->dense_units == layout->dense_units && dense_units_equal(index, layout) &&
+	    (!info->identified || store_digest_equal(info->digest, layout->digest)))
+		return 0;
+	return err_set(e, ESTALE, "%s: the store has another layout; it is made anew", folder);
+}
+
+struct store_digest store_plan_digest(const struct store_plan *plan)
+{
+	const struct store_layout *l = &plan->layout;
 	uint8_t head[128], *o = head;
-	o = put32(o, (uint32_t)plan->codec);
-	o = put32(o, plan->layers);
-	o = put32(o, plan->experts);
-	o = put32(o, plan->dense_units);
+	o = put64(o, l->digest.word[0]);
+	o = put64(o, l->digest.word[1]);
+	o = put32(o, (uint32_t)l->codec);
+	o = put32(o, l->layers);
+	o = put32(o, l->experts);
+	o = put32(o, l->dense_units);
 	o = put_key(o, &plan->key);
-	o = put64(o, plan->record_bytes);
+	o = put64(o, l->record_bytes);
 	o = put64(o, XXH3_64bits(plan->experts_header, plan->experts_header_bytes));
 	o = put64(o, XXH3_64bits(plan->dense_header, plan->dense_header_bytes));
 
 	/* The heads' and the table's sums stand for them, so that all fits one call. */
 	uint64_t table = 0;
-	for (uint32_t i = 0; i < plan->dense_units; i++) {
+	for (uint32_t i = 0; i < l->dense_units; i++) {
 		uint8_t row[16];
-		put64(put64(row, plan->dense[i].offset), plan->dense[i].bytes);
+		put64(put64(row, l->dense[i].offset), l->dense[i].bytes);
 		table = XXH3_64bits_withSeed(row, sizeof row, table);
 	}
 	o = put64(o, table);
 	XXH128_hash_t h = XXH3_128bits(head, (size_t)(o - head));
-	return (struct plan_digest){{h.low64, h.high64}};
+	return (struct store_digest){{h.low64, h.high64}};
 }
+
+/* ---- the journal ---- */
 
 void journal_encode_head(uint8_t out[JOURNAL_HEAD], const struct journal_head *head)
 {
@@ -305,7 +365,7 @@ bool journal_decode_head(struct journal_head *out, const uint8_t in[JOURNAL_HEAD
 	return memcmp(in, expected, JOURNAL_HEAD) == 0;
 }
 
-void journal_encode_entry(uint8_t out[JOURNAL_ENTRY], struct plan_digest digest,
+void journal_encode_entry(uint8_t out[JOURNAL_ENTRY], struct store_digest digest,
 			  const struct journal_entry *entry)
 {
 	uint8_t *o = put32(put32(out, entry->unit), 0);
@@ -315,7 +375,7 @@ void journal_encode_entry(uint8_t out[JOURNAL_ENTRY], struct plan_digest digest,
 }
 
 bool journal_decode_entry(struct journal_entry *out, const uint8_t in[JOURNAL_ENTRY],
-			  struct plan_digest digest)
+			  struct store_digest digest)
 {
 	uint8_t expected[JOURNAL_ENTRY];
 	const uint8_t *at = in;

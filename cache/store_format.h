@@ -3,18 +3,23 @@
  * All numbers are little-endian and are encoded one by one, never as a struct's memory.
  *
  * index     0  "MOEFSIDX"
- *           8  u32 version: 1 plain, 2 coded; u32 layers, u32 experts, u32 dense units
+ *           8  u32 version: 3; u32 layers, u32 experts, u32 dense units
  *          24  u64 fingerprint[2]
  *          40  recipe, 48 bytes, zero-padded
  *          88  u64 experts base, u64 record bytes, u64 dense base, u64 dense bytes
- *         120  u64 bytes of each dense unit (they lie end to end, from 0)
+ *         120  u64 codec: 0 plain, 1 coded
+ *         128  u64 digest[2] of the engine's plan
+ *         144  u64 bytes of each dense unit (they lie end to end, from 0)
  *              coded: u64 offset, u64 bytes of each stored record in experts.safetensors
  *              u64 XXH3-64 of each unit, the expert records first
  *              u64 XXH3-64 of all the bytes before
  *
+ *              Versions 1 (plain) and 2 (coded) have neither codec nor digest, and their tables
+ *              begin at 120. They are read, and written no more.
+ *
  * journal   0  "MOEFSJNL"
  *           8  u32 version, u32 0
- *          16  u64 digest[2] of the plan
+ *          16  u64 digest[2] of the plan: the engine's, the key, all places and the heads
  *          32  u64 fingerprint[2]
  *          48  recipe, 48 bytes, zero-padded
  *          96  u64 XXH3-64 of the bytes before
@@ -36,11 +41,13 @@
 #include <stdint.h>
 
 enum {
-	INDEX_VERSION_PLAIN = 1,
-	INDEX_VERSION_CODED = 2,
+	INDEX_VERSION_OLD_PLAIN = 1,
+	INDEX_VERSION_OLD_CODED = 2,
+	INDEX_VERSION = 3,
 	JOURNAL_VERSION = 2,
 	STORE_MAX_UNITS = 1 << 24, /* bounds the index to 384 MiB; the largest models have 2^16 */
-	INDEX_HEAD = 120,
+	INDEX_HEAD = 144,
+	INDEX_OLD_HEAD = 120,
 	INDEX_MOST = INDEX_HEAD + 8 * (3 * STORE_MAX_UNITS + 1),
 	JOURNAL_HEAD = 104,
 	JOURNAL_ENTRY = 40,
@@ -51,6 +58,7 @@ struct store_index {
 	uint64_t *dense_offsets;    /* [dense_units + 1]; the last is dense_bytes */
 	uint64_t *checksums;	    /* [units] */
 	struct store_range *stored; /* [records] in experts.safetensors; NULL: plain */
+	uint64_t sum;		    /* the last 8 bytes of what was decoded */
 };
 
 /* Whether the numbers fit each other and 63 bits; `what` begins the sentence. */
@@ -86,15 +94,26 @@ int index_allocate(struct store_index *index);
 int index_decode(struct store_index *out, const uint8_t *in, size_t bytes, const char *path,
 		 struct err *e);
 void index_free(struct store_index *index);
+/* Whether an index has this layout; store_check says what comes of it. */
+int index_check(const struct store_index *index, const struct store_layout *layout,
+		const char *folder, struct err *e);
 
-struct plan_digest {
-	uint64_t word[2];
-};
-/* Of everything that decides where a unit lies and what the files' heads say. */
-struct plan_digest plan_digest(const struct store_plan *plan);
+static inline bool store_digest_equal(struct store_digest a, struct store_digest b)
+{
+	return a.word[0] == b.word[0] && a.word[1] == b.word[1];
+}
+/* Of everything that decides where a unit lies, what it means and what the files' heads say. */
+struct store_digest store_plan_digest(const struct store_plan *plan);
+
+/* The most bytes that a journal has: a unit has more than one entry only if its data was found
+ * changed by a resume, and then made again. */
+static inline uint64_t journal_most(const struct store_info *info)
+{
+	return JOURNAL_HEAD + (uint64_t)JOURNAL_ENTRY * (8 * (uint64_t)store_units(info) + 64);
+}
 
 struct journal_head {
-	struct plan_digest digest;
+	struct store_digest digest;
 	struct store_key key;
 };
 void journal_encode_head(uint8_t out[JOURNAL_HEAD], const struct journal_head *head);
@@ -106,10 +125,10 @@ struct journal_entry {
 	struct store_range place; /* in its file */
 	uint64_t checksum;
 };
-void journal_encode_entry(uint8_t out[JOURNAL_ENTRY], struct plan_digest digest,
+void journal_encode_entry(uint8_t out[JOURNAL_ENTRY], struct store_digest digest,
 			  const struct journal_entry *entry);
 /* False for an entry that was torn, damaged, or made for another plan. */
 bool journal_decode_entry(struct journal_entry *out, const uint8_t in[JOURNAL_ENTRY],
-			  struct plan_digest digest);
+			  struct store_digest digest);
 
 #endif

@@ -11,12 +11,12 @@
 
 #include "cache/io.h"
 #include "cache/store_files.h"
+#include "cache/store_inside.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -44,22 +44,25 @@ struct unit_place unit_place(const struct store_writer *w, uint32_t unit)
 static int plan_check(const struct store_plan *plan, struct store_info *info, const char *folder,
 		      struct err *e)
 {
+	const struct store_layout *l = &plan->layout;
 	*info = (struct store_info){
 		.key = plan->key,
-		.codec = plan->codec,
-		.layers = plan->layers,
-		.experts = plan->experts,
+		.identified = true,
+		.digest = l->digest,
+		.codec = l->codec,
+		.layers = l->layers,
+		.experts = l->experts,
 		.experts_base = plan->experts_header_bytes,
-		.record_bytes = plan->record_bytes,
+		.record_bytes = l->record_bytes,
 		.dense_base = plan->dense_header_bytes,
-		.dense_units = plan->dense_units,
+		.dense_units = l->dense_units,
 	};
-	for (uint32_t i = 0; i < plan->dense_units; i++) {
-		if (plan->dense[i].offset != info->dense_bytes)
+	for (uint32_t i = 0; i < l->dense_units; i++) {
+		if (l->dense[i].offset != info->dense_bytes)
 			return err_set(e, EINVAL,
 				       "%s: dense unit %u does not begin where the one before ends",
 				       folder, i);
-		if (__builtin_add_overflow(info->dense_bytes, plan->dense[i].bytes,
+		if (__builtin_add_overflow(info->dense_bytes, l->dense[i].bytes,
 					   &info->dense_bytes))
 			return err_set(e, EINVAL, "%s: the dense data's size overflows", folder);
 	}
@@ -70,8 +73,8 @@ static int plan_check(const struct store_plan *plan, struct store_info *info, co
  * nevertheless ends the conversion in words. */
 static uint64_t expected_bytes(const struct store_plan *plan, uint64_t size)
 {
-	uint64_t records = (uint64_t)plan->layers * plan->experts, bytes;
-	if (plan->codec != STORE_CODED)
+	uint64_t records = (uint64_t)plan->layout.layers * plan->layout.experts, bytes;
+	if (plan->layout.codec != STORE_CODED)
 		return size;
 	if (__builtin_mul_overflow(records, stored_range_next(plan->expected_bytes), &bytes) ||
 	    __builtin_add_overflow(bytes, size, &bytes))
@@ -89,8 +92,8 @@ static int writer_new(struct store_writer **out, const char *folder, const struc
 	struct store_writer *w = calloc(1, sizeof *w);
 	if (!w)
 		return err_sys(e, ENOMEM, "%s", folder);
-	w->dir = w->lock = w->journal = -1;
-	w->digest = plan_digest(plan);
+	w->lock.dir = w->lock.fd = w->journal = -1;
+	w->digest = store_plan_digest(plan);
 	w->index.info = info;
 	rc = index_allocate(&w->index);
 	w->state = calloc((size_t)store_units(&info) + 1, sizeof *w->state);
@@ -98,29 +101,32 @@ static int writer_new(struct store_writer **out, const char *folder, const struc
 	pthread_mutex_init(&w->mutex, NULL);
 	pthread_cond_init(&w->synced, NULL);
 	pthread_cond_init(&w->ended, NULL);
-	w->file[EXPERTS_FILE] =
-		(struct data_file){STORE_EXPERTS, STORE_EXPERTS STORE_PARTIAL, -1, 0};
-	w->file[DENSE_FILE] = (struct data_file){STORE_DENSE, STORE_DENSE STORE_PARTIAL, -1, 0};
+	w->file[EXPERTS_FILE] = (struct data_file){
+		.name = STORE_EXPERTS, .partial = STORE_EXPERTS STORE_PARTIAL, .fd = -1};
+	w->file[DENSE_FILE] = (struct data_file){
+		.name = STORE_DENSE, .partial = STORE_DENSE STORE_PARTIAL, .fd = -1};
 	if (rc || !w->state || !w->folder) {
 		store_writer_free(w);
 		return err_sys(e, ENOMEM, "%s", folder);
 	}
 	w->file[EXPERTS_FILE].size = w->experts_end = store_experts_size(&w->index);
+	w->file[EXPERTS_FILE].grows = w->index.stored;
 	w->file[DENSE_FILE].size = store_dense_size(&info);
 	w->expected_bytes = expected_bytes(plan, w->file[EXPERTS_FILE].size);
-	for (uint32_t i = 0; i < plan->dense_units; i++)
-		w->index.dense_offsets[i + 1] = plan->dense[i].offset + plan->dense[i].bytes;
+	for (uint32_t i = 0; i < plan->layout.dense_units; i++)
+		w->index.dense_offsets[i + 1] =
+			plan->layout.dense[i].offset + plan->layout.dense[i].bytes;
 	*out = w;
 	return 0;
 }
 
 void store_writer_free(struct store_writer *w)
 {
-	const int fds[] = {w->file[EXPERTS_FILE].fd, w->file[DENSE_FILE].fd, w->journal, w->lock,
-			   w->dir};
+	const int fds[] = {w->file[EXPERTS_FILE].fd, w->file[DENSE_FILE].fd, w->journal};
 	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
+	store_lock_close(&w->lock);
 	pthread_cond_destroy(&w->ended);
 	pthread_cond_destroy(&w->synced);
 	pthread_mutex_destroy(&w->mutex);
@@ -132,53 +138,6 @@ void store_writer_free(struct store_writer *w)
 	free(w);
 }
 
-/* ---- the lock ---- */
-
-/* One attempt. -EAGAIN: the folder or the lock was removed by one who just finished. */
-static int try_lock(struct store_writer *w, struct err *e)
-{
-	if (mkdir(w->folder, 0700) == 0)
-		w->made_folder = true;
-	else if (errno != EEXIST)
-		return err_sys(
-			e, errno,
-			"%s: cannot make this folder for the store; choose another with -o store=",
-			w->folder);
-	w->dir = store_folder_open(w->folder, e);
-	if (w->dir < 0)
-		return w->dir == -ENOENT ? -EAGAIN : w->dir;
-	w->lock = store_file_open(w->dir, w->folder, STORE_LOCK, O_RDWR | O_CREAT, e);
-	if (w->lock < 0)
-		return w->lock == -ENOENT ? -EAGAIN : w->lock;
-	if (flock(w->lock, LOCK_EX | LOCK_NB)) {
-		if (errno != EWOULDBLOCK)
-			return err_sys(e, errno, "%s/" STORE_LOCK ": cannot lock", w->folder);
-		return err_set(
-			e, EBUSY,
-			"%s: another process is converting this checkpoint; wait until it is done",
-			w->folder);
-	}
-	/* The one who removes the lock file holds it: a lock on a removed file excludes nobody. */
-	struct stat held, named;
-	if (fstat(w->lock, &held) || fstatat(w->dir, STORE_LOCK, &named, AT_SYMLINK_NOFOLLOW) ||
-	    held.st_ino != named.st_ino || held.st_dev != named.st_dev)
-		return -EAGAIN;
-	return 0;
-}
-
-static int take_lock(struct store_writer *w, struct err *e)
-{
-	int rc;
-	while ((rc = try_lock(w, e)) == -EAGAIN) {
-		if (w->lock >= 0)
-			close(w->lock);
-		if (w->dir >= 0)
-			close(w->dir);
-		w->lock = w->dir = -1;
-	}
-	return rc;
-}
-
 /* ---- what an earlier conversion left ---- */
 
 void store_remove_leftovers(const struct store_writer *w)
@@ -188,23 +147,23 @@ void store_remove_leftovers(const struct store_writer *w)
 	/* What cannot be removed is met again where a file of that name is made, and reported
 	 * there. */
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-		(void)io_remove(w->dir, names[i]);
+		(void)io_remove(w->lock.dir, names[i]);
 }
 
 /* Opens a partial file. A crash while publishing may have left it under its final name already;
  * it is taken back, but only where no index calls that name a finished store. */
 static int reopen_partial(struct store_writer *w, struct data_file *f, struct err *e)
 {
-	if (faccessat(w->dir, f->partial, F_OK, AT_SYMLINK_NOFOLLOW) &&
-	    faccessat(w->dir, STORE_INDEX, F_OK, AT_SYMLINK_NOFOLLOW))
-		(void)io_rename(w->dir, f->name, f->partial);
-	f->fd = store_file_open(w->dir, w->folder, f->partial, O_RDWR, e);
+	if (faccessat(w->lock.dir, f->partial, F_OK, AT_SYMLINK_NOFOLLOW) &&
+	    faccessat(w->lock.dir, STORE_INDEX, F_OK, AT_SYMLINK_NOFOLLOW))
+		(void)io_rename(w->lock.dir, f->name, f->partial);
+	f->fd = store_file_open(w->lock.dir, w->folder, f->partial, O_RDWR, e);
 	if (f->fd < 0)
 		return f->fd;
 	int64_t size = store_file_size(f->fd, w->folder, f->partial, e);
-	bool grows = w->index.stored && f == &w->file[EXPERTS_FILE];
-	bool fits = size >= 0 && (grows ? (uint64_t)size >= f->size : (uint64_t)size == f->size);
-	return fits ? 0 : -ESTALE;
+	if (size < 0 || (f->grows ? (uint64_t)size < f->size : (uint64_t)size != f->size))
+		return -ESTALE;
+	return 0;
 }
 
 /* True if a unit's data, if it lies there, has this checksum. */
@@ -224,16 +183,26 @@ static bool place_intact(const struct store_writer *w, struct unit_place place, 
 	return XXH3_64bits_digest(hash) == checksum;
 }
 
+/* Whether the plan has such a unit and it may lie there. A coded record's place is known from here
+ * alone; it was in the file, now of `experts_bytes`, before its entry was written. */
+static bool entry_valid(const struct store_writer *w, const struct journal_entry *entry,
+			uint64_t experts_bytes)
+{
+	struct store_range r = entry->place;
+	if (entry->unit >= store_units(&w->index.info))
+		return false;
+	if (unit_is_coded(w, entry->unit))
+		return stored_range_valid(&w->index.info, r) && r.offset + r.bytes <= experts_bytes;
+	const struct unit_place planned = unit_place(w, entry->unit);
+	return r.offset == planned.offset && r.bytes == planned.bytes;
+}
+
 /* Takes up a unit that the journal has, without looking at its data yet. */
 static void take_up(struct store_writer *w, const struct journal_entry *entry)
 {
 	uint32_t unit = entry->unit;
-	if (unit >= store_units(&w->index.info))
-		return;
 	if (unit_is_coded(w, unit)) {
 		uint64_t end = entry->place.offset + entry->place.bytes;
-		if (!stored_range_valid(&w->index.info, entry->place))
-			return;
 		w->index.stored[unit] = entry->place; /* the last entry of a unit counts */
 		w->experts_end = end > w->experts_end ? end : w->experts_end;
 	}
@@ -268,16 +237,23 @@ void unit_check_left(struct store_writer *w, uint32_t unit)
  * unit each; new entries begin at the next whole place. */
 static int read_journal(struct store_writer *w, int64_t size)
 {
+	const struct data_file *experts = &w->file[EXPERTS_FILE];
 	uint8_t bytes[JOURNAL_ENTRY];
 	uint64_t at = JOURNAL_HEAD;
 	struct journal_entry entry;
+	int64_t experts_bytes = store_file_size(experts->fd, w->folder, experts->partial, NULL);
+	if (experts_bytes < 0)
+		return (int)experts_bytes;
+	if ((uint64_t)size > journal_most(&w->index.info))
+		return -ESTALE;
 
 	for (; at + JOURNAL_ENTRY <= (uint64_t)size; at += JOURNAL_ENTRY) {
 		int rc = store_file_read(w->journal, bytes, sizeof bytes, at, w->folder,
 					 STORE_JOURNAL, NULL);
 		if (rc)
 			return rc;
-		if (journal_decode_entry(&entry, bytes, w->digest))
+		if (journal_decode_entry(&entry, bytes, w->digest) &&
+		    entry_valid(w, &entry, (uint64_t)experts_bytes))
 			take_up(w, &entry);
 	}
 	w->journal_end = at;
@@ -323,8 +299,8 @@ int store_unfinished(const char *folder, struct store_key *key)
 bool store_interrupted(const char *folder, const struct store_plan *plan)
 {
 	struct journal_head head;
-	struct plan_digest digest = plan_digest(plan);
-	return !find_head(folder, &head) && !memcmp(&head.digest, &digest, sizeof digest);
+	struct store_digest digest = store_plan_digest(plan);
+	return !find_head(folder, &head) && store_digest_equal(head.digest, digest);
 }
 
 /* What lies behind the last record that was taken up is of no entry: a coded file ends with its
@@ -345,8 +321,8 @@ static int resume(struct store_writer *w, struct err *e)
 {
 	struct journal_head head;
 	int64_t size;
-	int rc = read_head(w->dir, w->folder, &w->journal, &size, &head);
-	if (!rc && memcmp(&head.digest, &w->digest, sizeof w->digest) != 0)
+	int rc = read_head(w->lock.dir, w->folder, &w->journal, &size, &head);
+	if (!rc && !store_digest_equal(head.digest, w->digest))
 		rc = -ESTALE;
 	for (int i = 0; !rc && i < DATA_FILES; i++)
 		rc = reopen_partial(w, &w->file[i], e);
@@ -382,7 +358,7 @@ static int check_space(struct store_writer *w, struct err *e)
 			need -= taken < sizes[i] ? taken : sizes[i];
 		}
 	}
-	int rc = io_free_space(w->dir, &have);
+	int rc = io_free_space(w->lock.dir, &have);
 	if (rc)
 		return err_sys(e, -rc, "%s: cannot tell the free space", w->folder);
 	if (have >= need)
@@ -401,7 +377,7 @@ static int create(struct store_writer *w, struct err *e)
 	const int flags = O_RDWR | O_CREAT | O_EXCL;
 	for (int i = 0; i < DATA_FILES; i++) {
 		struct data_file *f = &w->file[i];
-		f->fd = store_file_open(w->dir, w->folder, f->partial, flags, e);
+		f->fd = store_file_open(w->lock.dir, w->folder, f->partial, flags, e);
 		if (f->fd < 0)
 			return f->fd;
 		/* A reserved file has its full size from the start, but only its journal says what
@@ -410,7 +386,7 @@ static int create(struct store_writer *w, struct err *e)
 		if (rc)
 			return rc;
 	}
-	w->journal = store_file_open(w->dir, w->folder, STORE_JOURNAL, flags, e);
+	w->journal = store_file_open(w->lock.dir, w->folder, STORE_JOURNAL, flags, e);
 	if (w->journal < 0)
 		return w->journal;
 	journal_encode_head(head, &values);
@@ -428,7 +404,7 @@ static int write_heads(struct store_writer *w, const struct store_plan *plan, st
 	if (!rc)
 		rc = store_file_write(dense->fd, plan->dense_header, plan->dense_header_bytes, 0,
 				      w->folder, dense->partial, e);
-	return rc ? rc : store_folder_sync(w->dir, w->folder, e);
+	return rc ? rc : store_folder_sync(w->lock.dir, w->folder, e);
 }
 
 static void forget_files(struct store_writer *w)
@@ -447,15 +423,23 @@ static void forget_files(struct store_writer *w)
 	w->resumed = false;
 }
 
+/* Whether the folder holds the finished store of this plan. */
+static bool is_published(const char *folder, const struct store_plan *plan)
+{
+	struct store *s;
+	if (store_open(&s, folder, &plan->key, NULL))
+		return false;
+	bool it = store_matches(s, plan, NULL) == 0;
+	store_close(s);
+	return it;
+}
+
 /* With the lock held. *keep: what is in the folder is worth keeping if this fails. */
 static int begin(struct store_writer *w, const struct store_plan *plan, bool *keep, struct err *e)
 {
-	struct store *published;
 	*keep = true;
-	if (store_open(&published, w->folder, &plan->key, NULL) == 0) {
-		store_close(published);
+	if (is_published(w->folder, plan))
 		return err_set(e, EEXIST, "%s: holds this store already", w->folder);
-	}
 	int rc;
 	bool anew = resume(w, NULL) != 0;
 	if (anew) {
@@ -480,7 +464,7 @@ int store_writer_open(struct store_writer **out, const char *folder, const struc
 	int rc = writer_new(&w, folder, plan, e);
 	if (rc)
 		return rc;
-	rc = take_lock(w, e);
+	rc = store_lock_take(&w->lock, folder, e);
 	if (rc) {
 		store_writer_free(w);
 		return rc;

@@ -16,6 +16,7 @@
 #include "cache/codec.h"
 #include "cache/io.h"
 #include "cache/store_files.h"
+#include "cache/store_inside.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -314,52 +315,33 @@ int store_put_commit(struct store_put *p, struct err *e)
 
 /* ---- the end ---- */
 
-static int write_index(struct store_writer *w, struct err *e)
-{
-	static const char name[] = STORE_INDEX STORE_PARTIAL;
-	size_t bytes = index_bytes(&w->index.info);
-	uint8_t *encoded = malloc(bytes);
-	if (!encoded)
-		return err_sys(e, ENOMEM, "%s/%s", w->folder, name);
-	index_encode(encoded, &w->index);
-	(void)io_remove(w->dir, name); /* of an earlier attempt; if it stays, O_EXCL reports it */
-	int fd = store_file_open(w->dir, w->folder, name, O_RDWR | O_CREAT | O_EXCL, e);
-	int rc = fd < 0 ? fd : store_file_write(fd, encoded, bytes, 0, w->folder, name, e);
-	if (!rc)
-		rc = store_file_sync(fd, w->folder, name, e);
-	if (fd >= 0)
-		close(fd);
-	free(encoded);
-	return rc;
-}
-
 static int rename_partial(const struct store_writer *w, const char *from, const char *to,
 			  struct err *e)
 {
-	int rc = io_rename(w->dir, from, to);
+	int rc = io_rename(w->lock.dir, from, to);
 	return rc ? store_write_error(e, -rc, w->folder, to) : 0;
 }
 
 /* A stale index goes before the data it describes is replaced, and the new one comes when the new
  * data is certainly in place: at no moment does an index stand beside data that is not its own.
- * After a failure it is called again: write_index has changed the folder since, so that a sync of
- * it cannot pass over what an earlier one failed to write. */
+ * After a failure it is called again: the index's partial file has changed the folder since, so
+ * that a sync of it cannot pass over what an earlier one failed to write. */
 static int rename_files(struct store_writer *w, struct err *e)
 {
-	int rc = io_remove(w->dir, STORE_INDEX);
+	int rc = io_remove(w->lock.dir, STORE_INDEX);
 	if (rc && rc != -ENOENT)
 		return store_write_error(e, -rc, w->folder, STORE_INDEX);
-	rc = store_folder_sync(w->dir, w->folder, e);
+	rc = store_folder_sync(w->lock.dir, w->folder, e);
 	for (int i = 0; !rc && i < DATA_FILES; i++) {
 		if (!w->renamed[i])
 			rc = rename_partial(w, w->file[i].partial, w->file[i].name, e);
 		w->renamed[i] = !rc;
 	}
 	if (!rc)
-		rc = store_folder_sync(w->dir, w->folder, e);
+		rc = store_folder_sync(w->lock.dir, w->folder, e);
 	if (!rc)
 		rc = rename_partial(w, STORE_INDEX STORE_PARTIAL, STORE_INDEX, e);
-	return rc ? rc : store_folder_sync(w->dir, w->folder, e);
+	return rc ? rc : store_folder_sync(w->lock.dir, w->folder, e);
 }
 
 /* A second sync would succeed, whatever became of the data. */
@@ -387,7 +369,7 @@ static int publish(struct store_writer *w, struct err *e)
 			return rc;
 		}
 	}
-	int rc = write_index(w, e);
+	int rc = index_write(w->lock.dir, w->folder, &w->index, e);
 	return rc ? rc : rename_files(w, e);
 }
 
@@ -395,7 +377,7 @@ int store_writer_publish(struct store_writer *w, struct err *e)
 {
 	int rc = publish(w, e);
 	if (!rc) /* complete: a journal that stays behind would be harmless */
-		(void)io_remove(w->dir, STORE_JOURNAL);
+		(void)io_remove(w->lock.dir, STORE_JOURNAL);
 	return rc;
 }
 
@@ -410,8 +392,8 @@ void store_writer_close(struct store_writer *w, bool keep)
 {
 	if (!keep)
 		store_remove_leftovers(w);
-	(void)io_remove(w->dir, STORE_LOCK); /* while it is held: see take_lock */
-	if (!keep && w->made_folder)
+	store_lock_remove(&w->lock);
+	if (!keep && w->lock.made_folder)
 		(void)rmdir(w->folder); /* stays if anything else is in it */
 	store_writer_free(w);
 }

@@ -6,6 +6,7 @@
 #include "cache/err.h"
 #include "cache/store.h"
 #include "cache/store_format.h"
+#include "cache/store_lock.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -18,19 +19,20 @@ enum { EXPERTS_FILE, DENSE_FILE, DATA_FILES };
 struct data_file {
 	const char *name, *partial;
 	int fd;	       /* of the partial file */
-	uint64_t size; /* that it has from the start; a coded file grows beyond */
+	uint64_t size; /* that it has from the start */
+	bool grows;    /* beyond that: experts that are coded */
 };
 
 struct store_writer {
 	char *folder;
-	int dir, lock, journal; /* descriptors, or -1 */
-	bool made_folder;
+	struct store_lock lock;
+	int journal;  /* its descriptor, or -1 */
 	bool resumed; /* some units were LEFT */
 	bool lent;    /* index and state belong to a view, which outlives this */
 	struct data_file file[DATA_FILES];
 	bool renamed[DATA_FILES]; /* from partial to name, by an attempt to publish */
 	struct store_index index; /* filled unit by unit, and published at the end */
-	struct plan_digest digest;
+	struct store_digest digest;
 	uint64_t expected_bytes; /* of experts.safetensors, for the check of space */
 
 	pthread_mutex_t mutex; /* guards what follows, and checksums[] of open units */

@@ -1,83 +1,17 @@
-/* Warm starts: how hot each expert was, kept beside the store, and reading the hottest first while
- * nobody asks for anything.
- *
- * The file is a hint: it is not synced, and one that is damaged or foreign is as good as none. It
- * is a struct heat_head and one float per expert, in the machine's own byte order.
- */
-#include "cache/io.h"
+/* Warm starts: how hot each expert was, kept beside the store (heat.h), and reading the hottest
+ * first while nobody asks for anything. */
+#include "cache/heat.h"
 #include "cache/pool.h"
-#include "cache/store_files.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-#include <xxhash.h>
 
-#define HEAT "heat"
-#define HEAT_NEW HEAT STORE_PARTIAL
+/* ---- keeping ---- */
 
-struct heat_head {
-	char magic[8], policy[16];
-	uint32_t layers, experts;
-	uint64_t checksum; /* of the floats */
-};
-static const char heat_magic[8] = "MOEHEAT1";
-
-/* ---- the file ---- */
-
-static struct heat_head head_of(const struct pager_source *s, const char *policy, const float *heat)
+static struct heat_of heat_of(const struct pager_source *s, const char *policy)
 {
-	size_t all = (size_t)s->layers * s->experts;
-	struct heat_head h = {.layers = s->layers, .experts = s->experts};
-	memcpy(h.magic, heat_magic, sizeof h.magic);
-	strncpy(h.policy, policy, sizeof h.policy - 1);
-	h.checksum = XXH3_64bits(heat, all * sizeof *heat);
-	return h;
-}
-
-static int write_heat(int dir, const char *folder, const struct heat_head *h, const float *heat,
-		      size_t all, struct err *e)
-{
-	int fd = store_file_open(dir, folder, HEAT_NEW, O_RDWR | O_CREAT | O_TRUNC, e);
-	if (fd < 0)
-		return fd;
-	int failed = store_file_write(fd, h, sizeof *h, 0, folder, HEAT_NEW, e);
-	if (!failed)
-		failed = store_file_write(fd, heat, all * sizeof *heat, sizeof *h, folder, HEAT_NEW,
-					  e);
-	close(fd);
-	if (!failed && (failed = io_rename(dir, HEAT_NEW, HEAT)))
-		failed = err_sys(e, -failed, "%s/" HEAT ": cannot be written", folder);
-	if (failed)
-		(void)io_remove(dir, HEAT_NEW); /* else the next attempt begins it anew */
-	return failed;
-}
-
-/* The floats, if the file is one for this source under this policy. */
-static int read_heat(int dir, const struct pager_source *s, const char *policy, float *heat,
-		     struct err *e)
-{
-	const char *folder = store_folder(s->supply.store);
-	size_t bytes = (size_t)s->layers * s->experts * sizeof *heat;
-	struct heat_head h;
-	int fd = store_file_open(dir, folder, HEAT, O_RDONLY, e);
-	if (fd < 0)
-		return fd;
-	int failed = store_file_read(fd, &h, sizeof h, 0, folder, HEAT, e);
-	if (!failed)
-		failed = store_file_read(fd, heat, bytes, sizeof h, folder, HEAT, e);
-	close(fd);
-	if (failed)
-		return failed;
-	struct heat_head right = head_of(s, policy, heat);
-	if (memcmp(&h, &right, offsetof(struct heat_head, checksum)) != 0)
-		return err_set(e, ENOENT, "%s/" HEAT ": of another model or policy", folder);
-	return h.checksum == right.checksum ? 0
-					    : err_set(e, EIO, "%s/" HEAT ": is damaged", folder);
+	return (struct heat_of){policy, s->layers, s->experts};
 }
 
 static const char *policy_name(struct pager *p)
@@ -95,17 +29,13 @@ int pager_keep_heat(struct pager_source *s, struct err *e)
 	size_t all = (size_t)s->layers * s->experts;
 	float *heat = malloc((all + 1) * sizeof *heat);
 	if (!heat)
-		return err_sys(e, ENOMEM, "%s/" HEAT, folder);
+		return err_sys(e, ENOMEM, "%s: how hot experts are", folder);
 	pthread_mutex_lock(&p->lock);
-	const char *policy = p->policy->name;
+	const struct heat_of of = heat_of(s, p->policy->name);
 	for (size_t i = 0; i < all; i++)
 		heat[i] = (float)policy_heat(p->policy, &s->uses[i]);
 	pthread_mutex_unlock(&p->lock);
-	struct heat_head h = head_of(s, policy, heat);
-	int dir = store_folder_open(folder, e);
-	int failed = dir < 0 ? dir : write_heat(dir, folder, &h, heat, all, e);
-	if (dir >= 0)
-		close(dir);
+	int failed = heat_write(heat, &of, folder, e);
 	free(heat);
 	return failed;
 }
@@ -152,7 +82,7 @@ static void take_over(struct pager_source *s, const float *heat)
 	uint32_t *order = rank(heat, n, &count);
 	pthread_mutex_lock(&p->lock);
 	for (uint32_t i = 0; i < n; i++)
-		if (isfinite(heat[i]) && heat[i] > 0)
+		if (heat[i] > 0)
 			pool_value(&s->entries[i],
 				   policy_take_heat(p->policy, &s->uses[i], (double)heat[i]));
 	warm_stop(s);
@@ -165,13 +95,11 @@ static void take_over(struct pager_source *s, const float *heat)
 int pager_warm(struct pager_source *s, struct err *e)
 {
 	const char *folder = store_folder(s->supply.store);
+	const struct heat_of of = heat_of(s, policy_name(s->pager));
 	float *heat = malloc(((size_t)s->layers * s->experts + 1) * sizeof *heat);
 	if (!heat)
-		return err_sys(e, ENOMEM, "%s/" HEAT, folder);
-	int dir = store_folder_open(folder, e);
-	int failed = dir < 0 ? dir : read_heat(dir, s, policy_name(s->pager), heat, e);
-	if (dir >= 0)
-		close(dir);
+		return err_sys(e, ENOMEM, "%s: how hot experts are", folder);
+	int failed = heat_read(heat, &of, folder, e);
 	if (!failed)
 		take_over(s, heat);
 	free(heat);

@@ -57,9 +57,10 @@ static int load_tensor(const struct plan *p, const struct plan_tensor *t, const 
 	for (uint32_t chunk = 0; chunk < t->chunks; chunk++) {
 		uint32_t unit = t->first_unit + chunk;
 		uint8_t *norms = buffer + p->units[unit].bytes;
-		int failed = store_read_dense(store, unit, buffer, e);
+		int failed = store_read_dense(store, unit, buffer, p->units[unit].bytes, e);
 		if (!failed && tq)
-			failed = store_read_dense(store, unit + t->chunks, norms, e);
+			failed = store_read_dense(store, unit + t->chunks, norms,
+						  p->units[unit + t->chunks].bytes, e);
 		if (failed)
 			return failed;
 		format_arrange(to, &t->shape, chunk * t->chunk_rows, plan_chunk_rows(t, chunk),
@@ -145,16 +146,16 @@ int weights_embed(const struct weights *w, uint32_t token, float *out, struct er
 {
 	const struct plan_tensor *t = w->embedding;
 	struct shape row = t->shape;
+	uint32_t chunk = token / t->chunk_rows;
 	if (token >= row.rows)
 		return err_set(e, ERANGE, "token %u is outside the model's vocabulary of %u", token,
 			       row.rows);
 	row.rows = 1;
-	int failed = store_read_dense(w->store, t->first_unit + token / t->chunk_rows,
-				      w->embedding_chunk, e);
+	size_t row_bytes = format_packed_bytes(&row);
+	int failed = store_read_dense(w->store, t->first_unit + chunk, w->embedding_chunk,
+				      plan_chunk_rows(t, chunk) * row_bytes, e);
 	if (!failed)
 		format_dequantise_row(out, &row,
-				      w->embedding_chunk +
-					      token % t->chunk_rows * format_packed_bytes(&row),
-				      NULL);
+				      w->embedding_chunk + token % t->chunk_rows * row_bytes, NULL);
 	return failed;
 }

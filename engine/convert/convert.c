@@ -246,25 +246,10 @@ static int describe(struct converter *c, enum format kept, enum norm_type norms,
 		return failed;
 	memcpy(c->codec_words, choice.words, sizeof c->codec_words);
 	p->recipe.codec = choice.codec;
-	failed = store_headers_make(headers, c->v.config, p, e);
-	if (failed)
-		return failed;
-	*out = (struct store_plan){
-		.key = {.fingerprint = {c->v.fingerprint[0], c->v.fingerprint[1]}},
-		.layers = p->routed_layers,
-		.experts = p->experts,
-		.record_bytes = p->record_bytes,
-		.experts_header = headers->experts,
-		.experts_header_bytes = headers->experts_bytes,
-		.dense_header = headers->dense,
-		.dense_header_bytes = headers->dense_bytes,
-		.dense = p->units,
-		.dense_units = p->unit_count,
-		.codec = choice.codec == CODEC_ZSTD ? STORE_CODED : STORE_PLAIN,
-		.expected_bytes = choice.expected_bytes,
-	};
-	recipe_to_text(&p->recipe, out->key.recipe, sizeof out->key.recipe);
-	return 0;
+	failed = store_describe(out, headers, c->v.config, p, c->v.fingerprint, e);
+	if (!failed)
+		out->expected_bytes = choice.expected_bytes;
+	return failed;
 }
 
 /* Whether an earlier conversion here had found out that F16 does not do. */

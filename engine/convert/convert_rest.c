@@ -117,7 +117,7 @@ static int make(struct converter *c, struct encoder *x, uint32_t unit, void *rec
 		if (!store_writer_has(c->writer, unit))
 			continue; /* whoever had begun it gave up */
 		converter_count(c, unit);
-		return store_read_record(c->view, layer, expert, record, e);
+		return store_read_record(c->view, layer, expert, record, p->record_bytes, e);
 	}
 }
 
@@ -131,7 +131,8 @@ int convert_make_expert(void *ctx, uint32_t routed_layer, uint32_t expert, void 
 	c->makers += writing;
 	pthread_mutex_unlock(&c->lock);
 	if (!writing) /* it has come in meanwhile, as all have */
-		return store_read_record(c->view, routed_layer, expert, record, e);
+		return store_read_record(c->view, routed_layer, expert, record,
+					 c->plan->record_bytes, e);
 	struct err own = {0};
 	int failed = take_encoder(c, &i, &own);
 	if (!failed) {

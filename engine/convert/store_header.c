@@ -122,3 +122,38 @@ void store_headers_free(struct store_headers *h)
 	free(h->dense);
 	*h = (struct store_headers){0};
 }
+
+int store_describe(struct store_plan *out, struct store_headers *h, const struct config *c,
+		   const struct plan *p, const uint64_t fingerprint[2], struct err *e)
+{
+	int failed = store_headers_make(h, c, p, e);
+	if (failed)
+		return failed;
+	*out = (struct store_plan){
+		.key = {.fingerprint = {fingerprint[0], fingerprint[1]}},
+		.layout = plan_layout(p),
+		.experts_header = h->experts,
+		.experts_header_bytes = h->experts_bytes,
+		.dense_header = h->dense,
+		.dense_header_bytes = h->dense_bytes,
+	};
+	recipe_to_text(&p->recipe, out->key.recipe, sizeof out->key.recipe);
+	return 0;
+}
+
+int store_held_to_plan(struct store *s, const struct config *c, const struct plan *p, struct err *e)
+{
+	const struct store_info *info = store_info(s);
+	const struct store_layout layout = plan_layout(p);
+	struct store_headers headers; /* megabytes of text: only where nothing shorter will do */
+	struct store_plan sp;
+	int failed = store_check(s, &layout, e);
+	if (failed || info->identified)
+		return failed;
+	failed = store_describe(&sp, &headers, c, p, info->key.fingerprint, e);
+	if (failed)
+		return failed;
+	failed = store_upgrade(s, &sp, e);
+	store_headers_free(&headers);
+	return failed;
+}

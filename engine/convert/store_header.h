@@ -1,4 +1,7 @@
-/* The heads of a store's two safetensors files: length, JSON, and spaces up to a multiple of 4096.
+/* What a plan says of its store: the heads of the two files, all that the store's writer must know,
+ * and whether a store that is there is the plan's.
+ *
+ * The heads are those of safetensors files: length, JSON, and spaces up to a multiple of 4096.
  *
  * Names are the checkpoint's own, or the common ones of what it stacks or fuses; a TQ matrix NAME
  * is NAME.tq_packed, u8 [rows · groups, bytes of a group], and NAME.tq_norms, f16 or f32
@@ -22,5 +25,15 @@ struct store_headers {
 int store_headers_make(struct store_headers *h, const struct config *c, const struct plan *p,
 		       struct err *e);
 void store_headers_free(struct store_headers *h);
+
+/* The whole description, for a checkpoint of that fingerprint. It uses h, which it makes and the
+ * caller frees, and the plan. */
+int store_describe(struct store_plan *out, struct store_headers *h, const struct config *c,
+		   const struct plan *p, const uint64_t fingerprint[2], struct err *e);
+
+/* Whether a store was made by this plan: nothing of one may be read before. -ESTALE, in words: it
+ * has another layout. One whose index is of an earlier version is upgraded. */
+int store_held_to_plan(struct store *s, const struct config *c, const struct plan *p,
+		       struct err *e);
 
 #endif

@@ -1,7 +1,11 @@
 #include "engine/family/plan.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <xxhash.h>
 
 /* Small enough to stream and to lose in a crash, large enough for the disk. */
 enum { CHUNK_BYTES = 4 << 20 };
@@ -131,6 +135,60 @@ static void lay_out_experts(struct plan *p, const struct config *c)
 	p->active_parameters += parameters * c->experts_per_token * own;
 }
 
+/* ---- the digest ---- */
+
+/* It is of a text, one line for each tensor and a few for the experts, and not of the structs: the
+ * numbers that enums happen to have, and the order of bytes, are no part of what a store is. */
+static void add_line(XXH3_state_t *state, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+static void add_line(XXH3_state_t *state, const char *format, ...)
+{
+	char line[512];
+	va_list args;
+	va_start(args, format);
+	int n = vsnprintf(line, sizeof line, format, args);
+	va_end(args);
+	/* All have room: names have at most 255 bytes. The terminator ends the line. */
+	size_t bytes = n < 0 ? 0 : (size_t)n < sizeof line ? (size_t)n + 1 : sizeof line;
+	(void)XXH3_128bits_update(state, line, bytes);
+}
+
+static void add_shape(XXH3_state_t *state, const struct config *c, struct tensor_id id,
+		      const struct shape *s, uint64_t offset)
+{
+	char name[256] = "";
+	const char *norms = !format_is_tq(s->format) ? "-" : s->norms == NORM_F16 ? "f16" : "f32";
+	(void)config_store_name(c, id, name, sizeof name);
+	add_line(state, "%s %s %s %" PRIu32 " %" PRIu32 " %" PRIu64, name, format_name(s->format),
+		 norms, s->rows, s->cols, offset);
+}
+
+static int make_digest(struct plan *p, const struct config *c, struct err *e)
+{
+	XXH3_state_t *state = XXH3_createState();
+	if (!state)
+		return err_set(e, ENOMEM, "out of memory for the digest of a store's layout");
+	(void)XXH3_128bits_reset(state);
+	add_line(state, "moefs plan 1");
+	for (uint32_t i = 0; i < p->dense_count; i++) {
+		const struct plan_tensor *t = &p->dense[i];
+		add_shape(state, c, t->id, &t->shape, t->offset);
+		add_line(state, "%" PRIu32 " %" PRIu32, t->first_unit, t->chunk_rows);
+	}
+	add_line(state, "experts %" PRIu32 " %" PRIu64, p->experts, p->record_bytes);
+	for (uint32_t layer = 0; layer < p->routed_layers; layer++)
+		add_line(state, "%" PRIu32, p->layer_of[layer]);
+	for (uint32_t i = 0; i < EXPERT_PARTS && p->routed_layers; i++)
+		add_shape(state, c, (struct tensor_id){plan_part_role(i), p->layer_of[0], 0},
+			  &p->part[i], p->part_offset[i]);
+	XXH128_hash_t h = XXH3_128bits_digest(state);
+	p->digest = (struct store_digest){{h.low64, h.high64}};
+	XXH3_freeState(state);
+	return 0;
+}
+
+/* ---- the whole ---- */
+
 int plan_make(struct plan *p, const struct config *c, const struct recipe *r, struct err *e)
 {
 	bool draft = r->draft && c->draft;
@@ -155,7 +213,10 @@ int plan_make(struct plan *p, const struct config *c, const struct recipe *r, st
 	}
 	make_units(p);
 	lay_out_experts(p, c);
-	return 0;
+	int failed = make_digest(p, c, e);
+	if (failed)
+		plan_free(p);
+	return failed;
 }
 
 void plan_free(struct plan *p)
@@ -163,6 +224,19 @@ void plan_free(struct plan *p)
 	free(p->dense);
 	free(p->units);
 	*p = (struct plan){0};
+}
+
+struct store_layout plan_layout(const struct plan *p)
+{
+	return (struct store_layout){
+		.digest = p->digest,
+		.codec = p->recipe.codec == CODEC_ZSTD ? STORE_CODED : STORE_PLAIN,
+		.layers = p->routed_layers,
+		.experts = p->experts,
+		.record_bytes = p->record_bytes,
+		.dense = p->units,
+		.dense_units = p->unit_count,
+	};
 }
 
 void plan_arrange_record(void *ctx, void *slot, const void *record)

@@ -49,10 +49,16 @@ struct plan {
 	size_t slot_bytes;
 
 	uint64_t parameters, active_parameters; /* of the model; passed through by one token */
+
+	/* Of every tensor's name (which says its role in the checkpoint), shape, format and place:
+	 * what a byte of a store means. */
+	struct store_digest digest;
 };
 
 int plan_make(struct plan *p, const struct config *c, const struct recipe *r, struct err *e);
 void plan_free(struct plan *p);
+/* What a store must be like to be read by this plan, which outlives it. */
+struct store_layout plan_layout(const struct plan *p);
 
 /* Rows of a tensor's chunk. */
 static inline uint32_t plan_chunk_rows(const struct plan_tensor *t, uint32_t chunk)

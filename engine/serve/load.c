@@ -1,5 +1,6 @@
 /* From a checkpoint's directory to weights in memory: finding the store, or having it made
  * (load_convert.c), and reading its dense part. */
+#include "engine/convert/store_header.h"
 #include "engine/serve/internal.h"
 
 #include <errno.h>
@@ -54,14 +55,6 @@ int load_find_folders(struct model *m, struct err *e)
 
 /* ---- opening ---- */
 
-static bool fits_plan(const struct store_info *i, const struct plan *p)
-{
-	return i->layers == p->routed_layers && i->experts == p->experts &&
-	       i->record_bytes == p->record_bytes && i->dense_bytes == p->dense_bytes &&
-	       i->dense_units == p->unit_count &&
-	       (i->codec == STORE_CODED) == (p->recipe.codec == CODEC_ZSTD);
-}
-
 /* Whether a store has the codec that was asked for, where it could have one. */
 static bool codec_as_asked(enum recipe_codec asked, const struct plan *p)
 {
@@ -87,12 +80,12 @@ static int open_folder(struct model *m, const char *folder, const uint64_t finge
 				 folder);
 	if (!failed)
 		failed = plan_make(&plan, &m->config, &recipe, e);
-	if (!failed && !fits_plan(i, &plan))
-		failed = err_set(e, ESTALE, "%s: the store has another layout", folder);
 	if (!failed && !codec_as_asked(m->engine->recipe.codec, &plan))
 		failed = err_set(e, ESTALE, "%s: the store's codec is %s, and %s was asked for",
 				 folder, recipe_codec_name(plan.recipe.codec),
 				 recipe_codec_name(m->engine->recipe.codec));
+	if (!failed)
+		failed = store_held_to_plan(store, &m->config, &plan, e);
 	if (failed) {
 		plan_free(&plan);
 		store_close(store);

@@ -328,23 +328,10 @@ static int open_writer(struct writing *w, const char *folder, const uint64_t fin
 {
 	const struct plan *p = w->s->plan;
 	struct store_headers headers;
-	int failed = store_headers_make(&headers, w->s->config, p, e);
+	struct store_plan sp;
+	int failed = store_describe(&sp, &headers, w->s->config, p, fingerprint, e);
 	if (failed)
 		return failed;
-	struct store_plan sp = {
-		.key = {.fingerprint = {fingerprint[0], fingerprint[1]}},
-		.layers = p->routed_layers,
-		.experts = p->experts,
-		.record_bytes = p->record_bytes,
-		.codec = p->recipe.codec == CODEC_ZSTD ? STORE_CODED : STORE_PLAIN,
-		.experts_header = headers.experts,
-		.experts_header_bytes = headers.experts_bytes,
-		.dense_header = headers.dense,
-		.dense_header_bytes = headers.dense_bytes,
-		.dense = p->units,
-		.dense_units = p->unit_count,
-	};
-	recipe_to_text(&p->recipe, sp.key.recipe, sizeof sp.key.recipe);
 	failed = store_writer_open(&w->writer, folder, &sp, e);
 	store_headers_free(&headers);
 	return failed;

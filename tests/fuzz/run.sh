@@ -10,7 +10,11 @@ fixtures=$(cd "$(dirname "$0")/../data/fixtures" && pwd) || exit 1
 seconds=$1
 shift
 work=$(mktemp -d "${TMPDIR:-/tmp}/moefs-fuzz.XXXXXX") || exit 1
-trap 'rm -rf "$work"' EXIT
+# Where fuzzers put files of their own: in memory, where that is to be had.
+TMPDIR=$(mktemp -d /dev/shm/moefs-fuzz.XXXXXX 2>/dev/null) || TMPDIR=$work/files
+export TMPDIR
+mkdir -p "$TMPDIR"
+trap 'rm -rf "$work" "$TMPDIR"' EXIT
 
 # The header of a .safetensors file as fuzz_safetensors.c takes it.
 header() { # FILE
@@ -34,15 +38,27 @@ seed() { # FUZZER FOLDER
 		# Of those whose large files lie compressed, the configs are enough.
 		[ "$1" = fuzz_config ] || [ -e "$fixture/model.safetensors" ] || continue
 		case $1 in
-		fuzz_config)
-			cp "$fixture/config.json" "$2/$name"
-			cp "$fixture/generation_config.json" "$2/$name.generation"
-			;;
+		fuzz_config) cp "$fixture/config.json" "$2/$name" ;;
+		fuzz_generation) cp "$fixture/generation_config.json" "$2/$name" ;;
 		fuzz_safetensors) header "$fixture/model.safetensors" >"$2/$name" ;;
 		fuzz_tokenizer) cp "$fixture/tokenizer.json" "$2/$name" ;;
 		fuzz_codec) coded "$fixture/model.safetensors" >"$2/$name" ;;
 		esac
 	done
+	case $1 in
+	fuzz_merges)
+		printf '#version: 0.2\na b\nab a\naba b\nb b\n' >"$2/merges"
+		printf 'a b\r\nb a\r\nab ab\r\n' >"$2/lines"
+		;;
+	# What the first byte says, and no change: each kind of file as it was made.
+	fuzz_index)
+		for kind in 0 1 2 3 4; do printf "\\$kind" >"$2/$kind"; done
+		;;
+	fuzz_journal)
+		for kind in 0 1 2 5; do printf "\\$kind" >"$2/$kind"; done
+		;;
+	fuzz_heat) { printf '\3'; head -c 100 /dev/zero; } >"$2/zeros" ;;
+	esac
 }
 
 failed=0

@@ -1,17 +1,23 @@
 /* Small stores for tests; see the header. */
 #include "store_help.h"
 
+#include "cache/store_files.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 
 #include <cmocka.h>
+#include <endian.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 void test_store_init(struct test_store *t, const char *parent, const char *name)
 {
@@ -23,6 +29,7 @@ void test_store_init(struct test_store *t, const char *parent, const char *name)
 	t->record_bytes = 5000;
 	t->seed = 1;
 	t->key = (struct store_key){{0x1122334455667788, 0x99aabbccddeeff00}, "tq3"};
+	t->digest = (struct store_digest){{0xd1, 0xd2}};
 	test_store_plan(t);
 }
 
@@ -38,17 +45,18 @@ void test_store_plan(struct test_store *t)
 	}
 	t->plan = (struct store_plan){
 		.key = t->key,
-		.codec = t->codec,
+		.layout = {.digest = t->digest,
+			   .codec = t->codec,
+			   .layers = t->layers,
+			   .experts = t->experts,
+			   .record_bytes = t->record_bytes,
+			   .dense = t->dense,
+			   .dense_units = t->dense_units},
 		.expected_bytes = t->record_bytes,
-		.layers = t->layers,
-		.experts = t->experts,
-		.record_bytes = t->record_bytes,
 		.experts_header = t->head,
 		.experts_header_bytes = t->record_bytes ? sizeof t->head : 0,
 		.dense_header = t->dense_head,
 		.dense_header_bytes = sizeof t->dense_head,
-		.dense = t->dense,
-		.dense_units = t->dense_units,
 	};
 }
 
@@ -144,13 +152,74 @@ bool test_store_right(const struct test_store *t, const struct store *s)
 		if (unit < records)
 			right = expert_right(t, s, unit, expected, got);
 		else
-			right = store_read_dense(s, unit - records, got, NULL) == 0 &&
+			right = store_read_dense(s, unit - records, got, test_unit_bytes(t, unit),
+						 NULL) == 0 &&
 				memcmp(got, expected, test_unit_bytes(t, unit)) == 0;
 	}
 	free(expected);
 	free(got);
 	return right;
 }
+
+/* ---- the index ---- */
+
+static uint8_t *read_index(const char *folder, size_t *bytes)
+{
+	char path[256];
+	struct stat st;
+	(void)snprintf(path, sizeof path, "%s/" STORE_INDEX, folder);
+	int fd = open(path, O_RDONLY);
+	assert_true(fd >= 0);
+	assert_int_equal(fstat(fd, &st), 0);
+	uint8_t *index = malloc((size_t)st.st_size + 1);
+	assert_int_equal(read(fd, index, (size_t)st.st_size), st.st_size);
+	close(fd);
+	*bytes = (size_t)st.st_size;
+	return index;
+}
+
+static void write_index(const char *folder, const uint8_t *index, size_t bytes)
+{
+	char path[256];
+	(void)snprintf(path, sizeof path, "%s/" STORE_INDEX, folder);
+	int fd = open(path, O_WRONLY | O_TRUNC);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, index, bytes), bytes);
+	close(fd);
+}
+
+void test_index_forge(const char *folder, void (*change)(struct store_index *index))
+{
+	size_t bytes;
+	struct store_index index;
+	uint8_t *in = read_index(folder, &bytes);
+	assert_int_equal(index_decode(&index, in, bytes, "x", NULL), 0);
+	change(&index);
+	bytes = index_bytes(&index.info);
+	uint8_t *out = malloc(bytes);
+	index_encode(out, &index);
+	write_index(folder, out, bytes);
+	index_free(&index);
+	free(out);
+	free(in);
+}
+
+void test_index_age(const char *folder)
+{
+	size_t bytes;
+	uint8_t *index = read_index(folder, &bytes);
+	const uint32_t version =
+		htole32(index[INDEX_OLD_HEAD] ? INDEX_VERSION_OLD_CODED : INDEX_VERSION_OLD_PLAIN);
+	memmove(index + INDEX_OLD_HEAD, index + INDEX_HEAD, bytes - INDEX_HEAD);
+	memcpy(index + 8, &version, sizeof version);
+	bytes -= INDEX_HEAD - INDEX_OLD_HEAD;
+	const uint64_t sum = htole64(XXH3_64bits(index, bytes - 8));
+	memcpy(index + bytes - 8, &sum, sizeof sum);
+	write_index(folder, index, bytes);
+	free(index);
+}
+
+/* ---- folders ---- */
 
 void test_folder_make(char out[32])
 {

@@ -5,6 +5,7 @@
 #define MOEFS_TESTS_STORE_HELP_H
 
 #include "cache/store.h"
+#include "cache/store_format.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,6 +16,7 @@ struct test_store {
 	uint64_t record_bytes, seed;
 	enum store_codec codec;
 	struct store_key key;
+	struct store_digest digest;
 	uint8_t head[STORE_ALIGN], dense_head[100];
 	struct store_range dense[16];
 	struct store_plan plan;
@@ -22,7 +24,7 @@ struct test_store {
 
 /* 3 layers of 4 experts of 5000 bytes, and 5 dense units of different sizes. */
 void test_store_init(struct test_store *t, const char *parent, const char *name);
-/* After a change of layers, experts, dense_units, record_bytes, seed, codec or key. */
+/* After a change of layers, experts, dense_units, record_bytes, seed, codec, key or digest. */
 void test_store_plan(struct test_store *t);
 
 uint32_t test_units(const struct test_store *t);
@@ -40,6 +42,11 @@ int test_write_rest(const struct test_store *t, struct store_writer *w, bool kee
 void test_store_write(const struct test_store *t);
 /* True if every expert and every dense unit of an open store verifies and has the right bytes. */
 bool test_store_right(const struct test_store *t, const struct store *s);
+
+/* Rewrites a store's index after a change, with its sum made right. */
+void test_index_forge(const char *folder, void (*change)(struct store_index *index));
+/* Rewrites it as earlier versions of the program did: without codec and digest. */
+void test_index_age(const char *folder);
 
 /* A new folder under $TMPDIR or /tmp, and its removal with all that is in it. */
 void test_folder_make(char out[32]);

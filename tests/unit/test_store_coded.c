@@ -334,20 +334,6 @@ static void a_looker_at_a_damaged_record_is_told_and_the_others_are_not(void **s
 	store_close(s);
 }
 
-/* Reads the index, lets it be changed, and writes it with its checksum right again. */
-static void forge_index(const struct fixture *f, void (*change)(struct store_index *))
-{
-	size_t size;
-	struct store_index index;
-	uint8_t *bytes = slurp(f, STORE_INDEX, &size);
-	assert_int_equal(index_decode(&index, bytes, size, "x", NULL), 0);
-	change(&index);
-	index_encode(bytes, &index);
-	write_at(f, STORE_INDEX, bytes, size, 0);
-	index_free(&index);
-	free(bytes);
-}
-
 static uint64_t forged_sum;
 
 static void forge_sum(struct store_index *index)
@@ -366,7 +352,7 @@ a_record_that_decodes_to_another_is_refused_even_if_its_stored_sum_is_right(void
 	store_close(s);
 	r.bytes[r.size - 1] ^= 1; /* in a plain plane: it decodes, to another number */
 	forged_sum = XXH3_64bits(r.bytes, r.size);
-	forge_index(f, forge_sum);
+	test_index_forge(f->t.folder, forge_sum);
 	s = opened(f);
 	assert_int_equal(store_verify_expert(s, 1, 2, r.bytes, &f->e), 0);
 	assert_int_equal(store_unpack_expert(s, 1, 2, r.bytes, r.scratch, &record, &f->e), -EIO);
@@ -416,7 +402,7 @@ static void an_index_with_impossible_places_is_refused(void **state)
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct store *s;
 		write_at(f, STORE_INDEX, good, size, 0);
-		forge_index(f, cases[i].change);
+		test_index_forge(f->t.folder, cases[i].change);
 		assert_int_equal(store_open(&s, f->t.folder, NULL, &f->e), -cases[i].code);
 		assert_non_null(strstr(f->e.text, f->t.folder));
 	}

@@ -1,4 +1,5 @@
-/* A store that is read while it grows: what its view has, and that it outlives the writer. */
+/* A store that is read while it grows: what its view has, that it outlives the writer, and that an
+ * interrupted conversion has one when it goes on, whatever interrupted it. */
 #include "fault_io.h"
 #include "store_help.h"
 
@@ -11,6 +12,7 @@
 #include <cmocka.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/wait.h>
 
 struct fixture {
 	char parent[32];
@@ -63,7 +65,8 @@ static void assert_readable(struct fixture *f, uint32_t unit)
 {
 	uint8_t got[TEST_UNIT_MOST], want[TEST_UNIT_MOST];
 	test_unit_fill(&f->t, unit, want);
-	if (store_read_record(f->view, unit / f->t.experts, unit % f->t.experts, got, &f->e))
+	if (store_read_record(f->view, unit / f->t.experts, unit % f->t.experts, got,
+			      f->t.record_bytes, &f->e))
 		fail_msg("%s", f->e.text);
 	assert_memory_equal(got, want, f->t.record_bytes);
 }
@@ -85,10 +88,10 @@ static void dense_units_can_be_read_when_they_are_in(void **state)
 {
 	struct fixture *f = *state;
 	uint8_t got[TEST_UNIT_MOST], want[TEST_UNIT_MOST];
-	assert_int_equal(store_read_dense(f->view, 2, got, &f->e), -ENODATA);
+	assert_int_equal(store_read_dense(f->view, 2, got, 777, &f->e), -ENODATA);
 	assert_non_null(strstr(f->e.text, "not converted yet"));
 	put(f, 12 + 2);
-	assert_int_equal(store_read_dense(f->view, 2, got, &f->e), 0);
+	assert_int_equal(store_read_dense(f->view, 2, got, 777, &f->e), 0);
 	test_unit_fill(&f->t, 12 + 2, want);
 	assert_memory_equal(got, want, test_unit_bytes(&f->t, 12 + 2));
 	store_writer_close(f->w, true);
@@ -224,6 +227,109 @@ static void waiting_ends_when_the_unit_is_no_longer_open(void **state)
 	store_writer_close(f->w, true);
 }
 
+/* ---- conversions that were interrupted ---- */
+
+/* From here on the fixture's store is coded: its file of experts is as long as what is in it. */
+static void begin_coded(struct fixture *f)
+{
+	store_writer_close(f->w, false);
+	store_close(f->view);
+	f->t.codec = STORE_CODED;
+	test_store_plan(&f->t);
+	begin(f);
+}
+
+/* Goes on with what was interrupted: the view has what is in, then what comes in. */
+static void goes_on(struct fixture *f)
+{
+	begin(f);
+	for (uint32_t unit = 0; unit < 12; unit++) {
+		bool left = store_writer_has(f->w, unit);
+		assert_int_equal(has(f, unit), left);
+		if (!left)
+			put(f, unit);
+		assert_readable(f, unit);
+	}
+	if (test_write_rest(&f->t, f->w, false, &f->e))
+		fail_msg("%s", f->e.text);
+	assert_true(test_store_right(&f->t, f->view));
+}
+
+static void an_interrupted_coded_conversion_goes_on_with_its_view(void **state)
+{
+	struct fixture *f = *state;
+	begin_coded(f);
+	put(f, 3);
+	put(f, 12 + 1);
+	put(f, 7);
+	store_writer_close(f->w, true);
+	store_close(f->view);
+	begin(f);
+	assert_true(store_writer_resumed(f->w));
+	assert_true(store_writer_has(f->w, 3));
+	assert_true(store_writer_has(f->w, 7));
+	assert_false(store_writer_has(f->w, 4));
+	assert_readable(f, 3);
+	assert_readable(f, 7);
+	store_writer_close(f->w, true);
+	store_close(f->view);
+	goes_on(f);
+}
+
+/* True once it has been killed at an operation so late that it came to its end before. */
+static bool killed_at(struct fixture *f, long operation)
+{
+	pid_t child = fork();
+	assert_true(child >= 0);
+	if (child == 0) {
+		memset(&faults, 0, sizeof faults);
+		faults.kill_at = operation;
+		if (store_writer_open(&f->w, f->t.folder, &f->t.plan, &f->e) ||
+		    store_writer_view(f->w, &f->view, &f->e))
+			_exit(2);
+		for (uint32_t unit = 0; unit < 12; unit += 2)
+			if (test_put(&f->t, f->w, unit, &f->e))
+				_exit(3);
+		_exit(0);
+	}
+	int status;
+	assert_int_equal(waitpid(child, &status, 0), child);
+	if (WIFEXITED(status))
+		assert_int_equal(WEXITSTATUS(status), 0);
+	return WIFEXITED(status);
+}
+
+static void a_coded_conversion_killed_at_any_moment_goes_on_with_its_view(void **state)
+{
+	struct fixture *f = *state;
+	begin_coded(f);
+	store_writer_close(f->w, false);
+	for (long operation = 1;; operation++) {
+		store_close(f->view);
+		f->view = NULL;
+		bool end = killed_at(f, operation);
+		goes_on(f);
+		test_folder_remove(f->t.folder);
+		if (end)
+			break;
+	}
+}
+
+static void a_coded_conversion_on_a_full_disk_goes_on_with_its_view(void **state)
+{
+	struct fixture *f = *state;
+	begin_coded(f);
+	put(f, 5);
+	faults.fail_on = OP_WRITE;
+	faults.fail_code = ENOSPC;
+	assert_int_equal(test_put(&f->t, f->w, 6, &f->e), -ENOSPC);
+	assert_true(store_writer_failed(f->w));
+	faults.fail_on = 0;
+	store_writer_close(f->w, true);
+	store_close(f->view);
+	goes_on(f);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -238,6 +344,9 @@ int main(void)
 		TEST(a_conversion_by_another_plan_is_not_taken_for_this_one),
 		TEST(an_entry_that_cannot_be_written_costs_its_unit_alone),
 		TEST(waiting_ends_when_the_unit_is_no_longer_open),
+		TEST(an_interrupted_coded_conversion_goes_on_with_its_view),
+		TEST(a_coded_conversion_killed_at_any_moment_goes_on_with_its_view),
+		TEST(a_coded_conversion_on_a_full_disk_goes_on_with_its_view),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,39 @@
+/* How hot each expert was, as a file beside the store.
+ *
+ * It is a hint: it is not synced, and one that is damaged or foreign is as good as none. It is a
+ * head and one float per expert, in the machine's own byte order:
+ *
+ *      0  "MOEHEAT1"
+ *      8  the policy's name, 16 bytes, zero-padded
+ *     24  u32 layers, u32 experts
+ *     32  u64 XXH3-64 of the floats
+ *     40  the floats
+ */
+#ifndef MOEFS_CACHE_HEAT_H
+#define MOEFS_CACHE_HEAT_H
+
+#include "cache/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { HEAT_HEAD = 40 };
+/* More than any policy counts: a count that fades by 7e-7 a use stays below 1.5e6. */
+#define HEAT_MOST 1e7F
+
+struct heat_of {
+	const char *policy;
+	uint32_t layers, experts;
+};
+
+/* Fills heat[layers * experts], each from 0 to HEAT_MOST, from the bytes of a file; `folder` is for
+ * the words. -ENOENT: it is of another model or policy; -EIO: it is damaged. What follows the
+ * floats is not looked at. */
+int heat_decode(float *heat, const struct heat_of *of, const uint8_t *in, size_t bytes,
+		const char *folder, struct err *e);
+/* The same from the file in a store's folder; also the codes of opening one. */
+int heat_read(float *heat, const struct heat_of *of, const char *folder, struct err *e);
+/* Replaces the file. After a failure the old one is still there. */
+int heat_write(const float *heat, const struct heat_of *of, const char *folder, struct err *e);
+
+#endif

@@ -1,0 +1,34 @@
+/* libFuzzer on generation_config.json: any text gives settings that a sampler can have, or an error
+ * in words. */
+#include "engine/family/config.h"
+
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_settings(const struct config *c)
+{
+	/* Written so that what is no number fails. */
+	if (!(c->generation.temperature >= 0 && c->generation.temperature <= 100) ||
+	    !(c->generation.top_p >= 0 && c->generation.top_p <= 1) ||
+	    c->generation.top_k > CONFIG_MAX_VOCABULARY ||
+	    c->generation.max_new_tokens > CONFIG_MAX_POSITIONS ||
+	    c->generation.end_count > CONFIG_MAX_END_TOKENS)
+		abort();
+	for (uint32_t i = 0; i < c->generation.end_count; i++)
+		if (c->generation.end_tokens[i] >= CONFIG_MAX_VOCABULARY)
+			abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static struct config c; /* large */
+	struct err e = {0};
+	c = (struct config){.vocabulary = 1000, .generation = {.top_p = 1}};
+	int failed =
+		config_parse_generation(&c, (const char *)data, size, "generation_config.json", &e);
+	if (failed && (e.code != -failed || !e.text[0]))
+		abort();
+	check_settings(&c);
+	return 0;
+}

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# A conversion with its experts compressed that is interrupted while the model answers: killed, ended, or by
+# a disk that is full. The next mount goes on with what is there, whether it asks for the codec or leaves it
+# to be chosen.
+. "$(dirname "$0")/lib.sh"
+question="What is the capital of France?"
+answer="The capital of France is Paris."
+coded=quant=bf16,codec=zstd
+experts="*experts.safetensors.partial"
+faulty_disk
+
+end() {
+	cd /
+	faults
+	unmounted
+	rm -rf "$work"/disk/*
+}
+half() { # a mount that stands with some of its experts written and one being written
+	trap end EXIT
+	faults "$experts write stall=0 after=20"
+	mounted -o $coded
+	loaded
+	stalled
+}
+kept() {
+	[ -n "$(find "$work/disk" -name journal)" ] || fail "no journal is left"
+	[ -z "$(find "$work/disk" -name index)" ] || fail "there is a store"
+	[ "$(stat -c %s "$work"/disk/*/bf16/experts.safetensors.partial)" -gt 4096 ] || fail "no expert is left"
+}
+goes_on() { # OPTIONS
+	mounted -o "$1"
+	same "$(settled)" ready "$(cat ../error)"
+	same "$(ask "$question")" "$answer"
+	complete
+	same "$(cut -d' ' -f1 info/codec)" zstd "codec"
+	cold
+	cd / && unmounted
+	mounted -o "$1"
+	same "$(ask "$question")" "$answer" "from the store that came of it"
+}
+
+killed() { # OPTIONS of the mount after
+	half
+	kill -9 "$daemon"
+	cd /
+	faults
+	unmounted
+	kept
+	goes_on "$1"
+}
+claim "killed in the middle, the next mount goes on and answers" killed $coded
+claim "…also one that leaves the codec to be chosen" killed quant=bf16
+
+ended() {
+	half
+	kill -TERM "$daemon"
+	cd /
+	for i in $(seq $((limit * 10))); do
+		grep -q " $mnt " /proc/self/mountinfo || break
+		sleep 0.1
+	done
+	faults
+	for i in $(seq $((limit * 10))); do
+		alive "$daemon" || break
+		sleep 0.1
+	done
+	alive "$daemon" && fail "it does not end"
+	kept
+	goes_on $coded
+}
+claim "ended by SIGTERM, the next mount goes on and answers" ended
+
+full() {
+	trap end EXIT
+	faults "$experts write error=ENOSPC after=20"
+	mounted -o $coded
+	for i in $(seq $((limit * 10))); do
+		[ "$(cat info/state)" = failed ] && break
+		sleep 0.1
+	done
+	grep -q "No space left" ../error || fail "error: $(cat ../error)"
+	kept
+	faults
+	same "$(ask "$question")" "$answer" "the next prompt"
+	complete
+}
+claim "on a full disk it stops in words, and the next prompt goes on once there is space" full
+full_then_mounted() {
+	trap end EXIT
+	faults "$experts write error=ENOSPC after=20"
+	mounted -o $coded
+	for i in $(seq $((limit * 10))); do
+		[ "$(cat info/state)" = failed ] && break
+		sleep 0.1
+	done
+	cd / && unmounted
+	kept
+	faults
+	goes_on $coded
+}
+claim "…and so does the next mount" full_then_mounted
+finish
