@@ -39,14 +39,22 @@ static void open_answer(struct call *c, struct handle *h)
 		handle_release(h);
 }
 
+/* A session in the tree without the engine's is ending with the mount: who waited for a prompt there
+ * is told so. */
+static int open_node(const struct call *c, struct node *n)
+{
+	int code = tree_node(c->mount, c->inode, n);
+	if (!code && n->conversation && !n->conversation->session)
+		code = -EIO;
+	return code ? code : open_check(n, c);
+}
+
 static void open_serve(struct call *c)
 {
 	struct node n;
 	struct handle *h;
 	struct err e = {0};
-	int code = tree_node(c->mount, c->inode, &n);
-	if (!code)
-		code = open_check(&n, c);
+	int code = open_node(c, &n);
 	if (!code && n.row->flags & ROW_GATED && !c->waited &&
 	    conversation_closing(n.conversation)) {
 		call_wait(c, &n.conversation->for_release, RELEASE_WAIT_MS);
