@@ -5,7 +5,6 @@
 #include "fs/workers.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,6 +21,7 @@ int mount_create(struct mount **out, struct err *e)
 	list_init(&m->deadlines);
 	list_init(&m->interrupted);
 	list_init(&m->handles);
+	list_init(&m->refusals);
 	m->scratch = malloc(READ_MAX_BYTES);
 	int code = m->scratch ? posts_create(&m->posts, e) : err_set(e, ENOMEM, "no memory");
 	if (!code)
@@ -64,12 +64,6 @@ void mount_destroy(struct mount *m)
 	free(m->models);
 	free(m->scratch);
 	free(m);
-}
-
-int mount_failure(struct mount *m, const struct err *e)
-{
-	(void)snprintf(m->error, sizeof m->error, "%s", e->text);
-	return -e->code;
 }
 
 void mount_changed(void *ctx, void *user)

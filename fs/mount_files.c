@@ -79,6 +79,7 @@ void version_render(const struct node *n, struct text *out)
 void mount_error_render(const struct node *n, struct text *out)
 {
 	models_watch(n->mount);
-	if (*n->mount->error)
-		text_format(out, "%s\n", n->mount->error);
+	const char *failure = mount_failure_seen(n->mount, n->viewer);
+	if (*failure)
+		text_format(out, "%s\n", failure);
 }

@@ -24,8 +24,8 @@ static uid_t caller(fuse_req_t req)
 /* The node, or NULL after having answered with the error. `what`: the access that is needed. */
 static struct node *node_or_error(fuse_req_t req, fuse_ino_t inode, int what, struct node *n)
 {
-	int code = tree_node(mount_of(req), inode, n);
-	if (!code && what && !node_may(n, caller(req), what))
+	int code = tree_node(mount_of(req), inode, caller(req), n);
+	if (!code && what && !node_may(n, n->viewer, what))
 		code = -EACCES;
 	if (!code)
 		return n;
@@ -45,7 +45,7 @@ static void entry_of(const struct node *n, struct fuse_entry_param *entry)
 
 static void fail(fuse_req_t req, const struct err *e)
 {
-	mount_failure(mount_of(req), e);
+	mount_failure_of(mount_of(req), caller(req), e);
 	fuse_reply_err(req, e->code);
 }
 
@@ -289,7 +289,7 @@ static struct conversation *session_or_error(fuse_req_t req, fuse_ino_t parent, 
 static bool goes_without_effect(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct node folder, child;
-	return !tree_node(mount_of(req), parent, &folder) && folder.conversation &&
+	return !tree_node(mount_of(req), parent, caller(req), &folder) && folder.conversation &&
 	       !sessions_is_default(folder.conversation) &&
 	       folder.conversation->uid == caller(req) && !tree_child(&folder, name, &child);
 }
