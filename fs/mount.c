@@ -2,6 +2,7 @@
 #include "fs/mount.h"
 #include "fs/call.h"
 #include "fs/handle.h"
+#include "fs/ops.h"
 #include "fs/workers.h"
 
 #include <errno.h>
@@ -21,6 +22,7 @@ int mount_create(struct mount **out, struct err *e)
 	list_init(&m->deadlines);
 	list_init(&m->interrupted);
 	list_init(&m->handles);
+	list_init(&m->folders);
 	list_init(&m->refusals);
 	m->scratch = malloc(READ_MAX_BYTES);
 	int code = m->scratch ? posts_create(&m->posts, e) : err_set(e, ENOMEM, "no memory");
@@ -57,6 +59,7 @@ void mount_destroy(struct mount *m)
 	workers_destroy(m->workers);
 	while (!list_empty(&m->handles))
 		handle_release(LINK_OWNER(m->handles.next, struct handle, all));
+	folders_release(m);
 	models_close(m);
 	if (m->engine)
 		engine_destroy(m->engine);

@@ -100,6 +100,7 @@ struct mount {
 	struct link deadlines;	 /* calls with a deadline, the earliest first */
 	struct link interrupted; /* calls to end with EINTR */
 	struct link handles;	 /* every open file */
+	struct link folders;	 /* open folders of sessions */
 	char *scratch;		 /* READ_MAX_BYTES, for the read being answered */
 	struct link refusals;	 /* of all sessions, the oldest first */
 	unsigned refusal_count;
