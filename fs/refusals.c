@@ -2,7 +2,6 @@
 #include "fs/refusals.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { WRITER, OPENER, ROLES };
 

@@ -175,6 +175,48 @@ wins() { # a prompt that was accepted since
 }
 claim "a prompt that is accepted afterwards is answered" wins
 
+families() { # of a process and its children, who was refused and who was accepted since
+	begin_session families
+	echo 4 > params/max_tokens
+	L=$L timeout $limit python3 - <<'PY' || fail python
+import errno, os, subprocess, sys
+def told():
+    try: open("output").read(); return False
+    except OSError as e: assert e.errno == errno.EIO, e; return True
+def refused():
+    try: open("prompt", "w").write(open(os.environ["L"]).read())
+    except OSError as e: assert e.errno == errno.EFBIG, e
+def accepted():
+    with open("prompt", "w") as f: f.write("What is 1 plus 1?\n")
+    open("output").read()
+class Child: # does what it is told to, one thing after the other
+    def __init__(self):
+        self.orders, theirs = os.pipe()[::-1]
+        mine, self.answers = os.pipe()
+        if os.fork() == 0:
+            os.close(self.orders)
+            for order in os.fdopen(theirs):
+                os.write(self.answers, b"%d" % bool(globals()[order.strip()]()))
+            os._exit(0)
+        os.close(theirs)
+        self.answers = mine
+    def __call__(self, order):
+        os.write(self.orders, order.encode() + b"\n")
+        return os.read(self.answers, 1) == b"1"
+a, b = Child(), Child()
+refused(); assert a("told") and not told()                   # its child, once
+a("refused"); assert a("told") and not a("told")             # itself
+a("refused"); assert b("told")                               # another child of its parent
+a("refused"); assert told() and not b("told")                # its parent
+a("refused"); a("accepted"); assert not a("told") and not b("told") and not told()
+a("refused"); accepted(); assert not a("told") and not b("told") # its parent's
+a("refused"); b("accepted"); assert a("told")                # another's is not its own
+b("accepted"); a("refused"); assert not b("told") and a("told")  # the newest turn is b's, as is what b reads
+PY
+	end_session
+}
+claim "families: itself, its children, its parent and that one's other children" families
+
 others() { # three processes in turn, told by pipes when; none is another's child
 	begin_session others
 	mkfifo "$work/a" "$work/b" "$work/done"
@@ -269,6 +311,23 @@ killed() { # refused ones that end badly leave nothing behind for others
 }
 claim "kill -9 of refused writers leaves others alone" killed
 
+strangers() { # processes of another namespace have no number for the daemon, and are nobody
+	cd / && unmounted
+	unshare --pid --fork "$MOEFS" -f -o "store=$store" "$MODEL" "$mnt" 2>"$work/stderr" &
+	for i in $(seq $((limit * 10))); do
+		[ -e "$mnt/version" ] && break
+		sleep 0.1
+	done
+	cd "$m" || fail "not mounted: $(cat "$work/stderr")"
+	loaded
+	begin_session strangers
+	same "$(bash -c 'cat $L > prompt; cat output' 2>/dev/null)" "$answer" "a reader from outside"
+	grep -q "prompt: more than" error || fail "error: $(cat error)"
+	cd ../.. && rm -rf sessions/strangers || fail "rm -rf"
+	cd / && fusermount3 -u "$mnt" || fail unmount
+	wait $! || fail "status $?: $(cat "$work/stderr")"
+}
+
 # ---- error ----
 
 reasons() {
@@ -360,4 +419,11 @@ asks() {
 	same "$(cat error)" ""
 }
 claim "what ask refuses is in the error beside it" asks
+
+if [ "$(id -u)" = 0 ] && unshare --pid --fork true 2>/dev/null; then
+	claim "a process of another namespace is told nothing, and does its work" strangers
+else
+	echo "ok strangers # skip: only root can make a namespace"
+fi
+daemon=
 finish
