@@ -45,9 +45,6 @@ void session_stop(struct session *s);
 int session_reset(struct session *s,
 		  struct err *e);		    /* forgets the conversation; -EBUSY in a turn */
 int session_undo(struct session *s, struct err *e); /* forgets the last turn; -EBUSY, -ENODATA */
-/* Records a failure that happened outside the engine (a prompt that could not be taken): status
- * becomes error, and the sentence is the session's error until the next submit. */
-void session_fail(struct session *s, const struct err *why);
 
 enum session_status {
 	SESSION_IDLE,	 /* no turn yet, or reset */

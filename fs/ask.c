@@ -20,7 +20,7 @@ static int ask_open(struct handle *h, struct err *e)
 	if (!handle_writes(h))
 		return 0;
 	struct conversation *c;
-	int code = sessions_private(h->node.model, 0, 0, &c, e);
+	int code = sessions_private(h->node.model, h->node.viewer, &c, e);
 	if (!code)
 		h->node.conversation = c;
 	return code;
@@ -99,7 +99,8 @@ static ssize_t ask_read(struct handle *h, struct call *c, char *buffer)
 	if (!h->answer && ask_pending(h)) {
 		h->first = h->next = c->offset;
 		if (ask_submit(h, &e))
-			return mount_failure(h->node.mount, &e);
+			return node_failure(&h->node, &e);
+		node_accepted(&h->node);
 	}
 	if (!h->answer)
 		return 0;

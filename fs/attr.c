@@ -35,8 +35,10 @@ static void set_residency(const struct node *n, struct stat *st)
 						(long)(x.last_used % 1000000000U)};
 }
 
+/* How long another's texts are, and when they grew, is nobody's business. */
 void node_attr(const struct node *n, struct stat *st)
 {
+	bool shown = node_may(n, n->viewer, R_OK);
 	*st = (struct stat){
 		.st_ino = tree_inode(n),
 		.st_mode = n->row->mode,
@@ -46,8 +48,9 @@ void node_attr(const struct node *n, struct stat *st)
 	set_owner(n, st);
 	st->st_mtim = n->mount->began;
 	if (n->conversation)
-		st->st_mtim = node_is_folder(n) ? n->conversation->made : n->conversation->changed;
-	if (!node_is_folder(n)) {
+		st->st_mtim = node_is_folder(n) || !shown ? n->conversation->made
+							  : n->conversation->changed;
+	if (!node_is_folder(n) && shown) {
 		st->st_size = (off_t)file_size(n);
 		if (n->row->caching == CACHING_STATIC)
 			st->st_mtim = n->model->config_time;

@@ -1,9 +1,9 @@
 /* Opening and releasing files, and what their kinds share. See handle.h. */
 #include "fs/handle.h"
+#include "fs/refusals.h"
 #include "fs/unsubmitted.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,11 +14,11 @@ int handle_open(struct handle **out, const struct node *n, int flags, pid_t call
 		return err_set(e, ENOMEM, "no memory to open a file");
 	h->node = *n;
 	h->flags = flags;
+	h->caller = caller;
 	list_init(&h->polling);
-	/* Found out now: by the time of a FLUSH the thread that opened may be gone. */
-	if (handle_writes(h) &&
-	    (n->row->effect == EFFECT_RELEASE || n->row->effect == EFFECT_ASSEMBLED))
-		h->opener = process_of(caller);
+	/* Found out now: by the time of a FLUSH or a RELEASE the thread that opened may be gone. */
+	if (handle_writes(h))
+		process_line(caller, REFUSAL_LINE, &h->opener);
 	if (n->conversation)
 		conversation_ref(n->conversation);
 	list_append(&n->mount->handles, &h->all);
@@ -63,22 +63,4 @@ ssize_t read_waits(struct call *c, struct link *list)
 		return -EAGAIN;
 	call_wait(c, list, 0);
 	return CALL_KEPT;
-}
-
-pid_t process_of(pid_t thread)
-{
-	char path[64], line[128];
-	(void)snprintf(path, sizeof path, "/proc/%ld/status", (long)thread);
-	FILE *f = fopen(path, "re");
-	if (!f)
-		return thread;
-	pid_t found = thread;
-	while (fgets(line, sizeof line, f))
-		if (strncmp(line, "Tgid:", 5) == 0) {
-			long tgid = strtol(line + 5, NULL, 10);
-			found = tgid > 0 ? (pid_t)tgid : thread;
-			break;
-		}
-	(void)fclose(f);
-	return found;
 }

@@ -9,22 +9,23 @@
 #define MOEFS_FS_HANDLE_H
 
 #include "fs/call.h"
+#include "fs/process.h"
 #include "fs/tree.h"
 
 struct answer;
 
 struct handle {
-	struct link all; /* on mount.handles */
-	struct node node;
-	int flags;	     /* as given to open */
-	uid_t uid;	     /* who opened it */
-	pid_t opener;	     /* process (thread group) that opened it, where that matters; else 0 */
-	struct text written; /* prompt, ask, assembled: what the writes have put together */
-	size_t counted;	     /* of that, with its user (unsubmitted.h) */
-	struct text shown;   /* live files: what was rendered when offset 0 was last read */
-	int poison;	     /* errno of a failed write: what was written must not take effect */
-	bool dirty;	     /* prompt, assembled: written has not taken effect yet */
-	bool flushed;	     /* prompt: the opener has flushed since the last write */
+	struct link all;       /* on mount.handles */
+	struct node node;      /* its viewer: who opened it */
+	int flags;	       /* as given to open */
+	struct line opener;    /* the process that opened it to write, and its parent; else empty */
+	pid_t caller;	       /* the thread whose open or write is being served */
+	struct text written;   /* prompt, ask, assembled: what the writes have put together */
+	size_t counted;	       /* of that, with its user (unsubmitted.h) */
+	struct text shown;     /* live files: what was rendered when offset 0 was last read */
+	int poison;	       /* errno of a failed write: what was written must not take effect */
+	bool dirty;	       /* prompt, assembled: written has not taken effect yet */
+	bool flushed;	       /* prompt: the opener has flushed since the last write */
 	struct answer *answer; /* output, ask: what reads are bound to; a reference */
 	bool ended;	       /* output: a read has reached the answer's end */
 	uint64_t cursor;       /* output: furthest byte read; ask: next byte of the answer */
@@ -78,9 +79,6 @@ void handle_release(struct handle *h);
 ssize_t read_slice(const struct call *c, char *buffer, const void *data, size_t length);
 /* Lets a read wait, or says -EAGAIN if it must not. */
 ssize_t read_waits(struct call *c, struct link *list);
-/* The process that a thread belongs to; the thread itself if that cannot be found out. */
-pid_t process_of(pid_t thread);
-
 /* How long an open may wait for the RELEASE of a prompt that is closing. */
 enum { RELEASE_WAIT_MS = 300 };
 

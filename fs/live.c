@@ -27,9 +27,11 @@ static int live_write(struct handle *h, const char *data, size_t size, uint64_t 
 		      struct err *e)
 {
 	(void)offset; /* a shell's >> is as good as its > */
-	if (size > VALUE_MAX_BYTES)
-		return err_set(e, EFBIG, "%s: a value of %zu bytes is too long", h->node.row->name,
-			       size);
+	if (size > VALUE_MAX_BYTES) {
+		char name[NAME_SIZE];
+		node_name(&h->node, name);
+		return err_set(e, EFBIG, "%s: a value of %zu bytes is too long", name, size);
+	}
 	return h->node.row->set(&h->node, data, size, e);
 }
 
@@ -53,10 +55,12 @@ static int assembled_write(struct handle *h, const char *data, size_t size, uint
 			   struct err *e)
 {
 	uint64_t most = model_max_prompt_bytes(h->node.model->model);
+	char name[NAME_SIZE];
+	node_name(&h->node, name);
 	int code = assembled_begin(h, e);
 	if (!code && (offset > most || size > most - offset))
 		code = err_set(e, EFBIG, "%s: more than %llu bytes do not fit into the context",
-			       h->node.row->name, (unsigned long long)most);
+			       name, (unsigned long long)most);
 	if (!code)
 		code = unsubmitted_put(h, (size_t)offset, data, size, e);
 	if (code)
@@ -71,9 +75,12 @@ static int assembled_truncate(struct handle *h, uint64_t size, struct err *e)
 	int code = assembled_begin(h, e);
 	if (code)
 		return code;
-	if (size > h->written.length)
+	if (size > h->written.length) {
+		char name[NAME_SIZE];
+		node_name(&h->node, name);
 		return err_set(e, EINVAL, "%s: a text cannot be lengthened without writing it",
-			       h->node.row->name);
+			       name);
+	}
 	text_cut(&h->written, (size_t)size);
 	h->dirty = true;
 	return 0;
@@ -92,7 +99,7 @@ static void assembled_release(struct handle *h)
 {
 	struct err e = {0};
 	if (h->node.conversation->session && assembled_flush(h, true, &e))
-		mount_failure(h->node.mount, &e);
+		node_failure(&h->node, &e);
 }
 
 const struct file_ops assembled_ops = {

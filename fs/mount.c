@@ -2,10 +2,10 @@
 #include "fs/mount.h"
 #include "fs/call.h"
 #include "fs/handle.h"
+#include "fs/ops.h"
 #include "fs/workers.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,6 +23,8 @@ int mount_create(struct mount **out, struct err *e)
 	list_init(&m->deadlines);
 	list_init(&m->interrupted);
 	list_init(&m->handles);
+	list_init(&m->folders);
+	list_init(&m->refusals);
 	m->scratch = malloc(READ_MAX_BYTES);
 	int code = m->scratch ? posts_create(&m->posts, e) : err_set(e, ENOMEM, "no memory");
 	if (!code)
@@ -58,6 +60,7 @@ void mount_destroy(struct mount *m)
 	workers_destroy(m->workers);
 	while (!list_empty(&m->handles))
 		handle_release(LINK_OWNER(m->handles.next, struct handle, all));
+	folders_release(m);
 	models_close(m);
 	if (m->engine)
 		engine_destroy(m->engine);
@@ -67,12 +70,6 @@ void mount_destroy(struct mount *m)
 	text_free(&m->skipped);
 	free(m->scratch);
 	free(m);
-}
-
-int mount_failure(struct mount *m, const struct err *e)
-{
-	(void)snprintf(m->error, sizeof m->error, "%s", e->text);
-	return -e->code;
 }
 
 void mount_changed(void *ctx, void *user)

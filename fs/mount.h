@@ -16,6 +16,7 @@
 #include "engine/session.h"
 #include "fs/list.h"
 #include "fs/post.h"
+#include "fs/process.h"
 #include "fs/text.h"
 #include "fs/unsubmitted.h"
 
@@ -58,6 +59,10 @@ struct conversation {
 	struct link pollers;	 /* handles to notify */
 	struct post news;	 /* the engine's callback */
 	bool error_told;	 /* the present failure is in MOUNT/error already */
+	char *refused;		 /* the last refusal, until a prompt is accepted; else NULL */
+	struct link refusals;	 /* prompts that were refused (refusals.c), the oldest first */
+	unsigned refusal_count;
+	struct line asker; /* who opened the prompt of the newest turn; empty: not known */
 };
 
 /* A model and its sessions. */
@@ -75,6 +80,14 @@ struct mounted {
 	bool failure_told; /* its failure to load or to be converted is in MOUNT/error already */
 };
 
+/* The last failure of a user's. */
+struct failure {
+	uid_t uid;
+	uint64_t order; /* the higher, the newer; 0: none */
+	char text[1024];
+};
+enum { FAILURES_MOST = 32 };
+
 struct mount {
 	struct engine *engine;
 	struct fuse_session *fuse;
@@ -89,12 +102,17 @@ struct mount {
 	struct link deadlines;	 /* calls with a deadline, the earliest first */
 	struct link interrupted; /* calls to end with EINTR */
 	struct link handles;	 /* every open file */
+	struct link folders;	 /* open folders of sessions */
 	char *scratch;		 /* READ_MAX_BYTES, for the read being answered */
-	char error[1024];	 /* the last failure anywhere, in words */
 	struct unsubmitted unsubmitted;
-	uint64_t memory;     /* that there is, as engine_memory said at mount */
-	struct text skipped; /* a line for each model that could not be mounted, with the reason */
-	bool ready;	     /* the kernel has said INIT */
+	uint64_t memory;      /* that there is, as engine_memory said at mount */
+	struct text skipped;  /* a line for each model that could not be mounted, with the reason */
+	struct link refusals; /* of all sessions, the oldest first */
+	unsigned refusal_count;
+	char error[1024]; /* the last failure of nobody's, in words */
+	uint64_t error_order, failure_order;
+	struct failure failures[FAILURES_MOST]; /* of users */
+	bool ready;				/* the kernel has said INIT */
 };
 
 /* ---- mount.c ---- */
@@ -106,10 +124,18 @@ void mount_stop(struct mount *m);
 /* After unmounting: ends the workers, closes the models and the engine, which may take as long as
  * the reads and steps that they are at, and frees everything. NULL is fine. */
 void mount_destroy(struct mount *m);
-/* Records a failure for MOUNT/error; returns -e->code. */
-int mount_failure(struct mount *m, const struct err *e);
 /* The engine_options.changed callback: user is a conversation. Any thread. */
 void mount_changed(void *ctx, void *user);
+
+/* ---- failures.c ---- */
+
+/* Records a failure for MOUNT/error: of nobody's (a model, the store), or of a user's; return
+ * -e->code. */
+int mount_failure(struct mount *m, const struct err *e);
+int mount_failure_of(struct mount *m, uid_t uid, const struct err *e);
+/* The last failure that is a user's to see: his own and nobody's, others' only for the mount's own
+ * user. Empty: none. */
+const char *mount_failure_seen(const struct mount *m, uid_t viewer);
 
 /* ---- models.c ---- */
 
@@ -128,8 +154,7 @@ bool models_watch(struct mount *m);
 int sessions_make(struct mounted *model, const char *name, uid_t uid, gid_t gid,
 		  struct conversation **out, struct err *e);
 /* A session of its own, outside the tree, for one ask. The caller has its one reference. */
-int sessions_private(struct mounted *model, uid_t uid, gid_t gid, struct conversation **out,
-		     struct err *e);
+int sessions_private(struct mounted *model, uid_t uid, struct conversation **out, struct err *e);
 struct conversation *sessions_by_id(const struct mounted *model, uint32_t id);
 struct conversation *sessions_by_name(const struct mounted *model, const char *name);
 struct conversation *sessions_after(const struct mounted *model, uint32_t id); /* the next id */

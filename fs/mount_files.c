@@ -84,6 +84,7 @@ void mount_error_render(const struct node *n, struct text *out)
 {
 	models_watch(n->mount);
 	text_add(out, n->mount->skipped.data, n->mount->skipped.length);
-	if (*n->mount->error)
-		text_format(out, "%s\n", n->mount->error);
+	const char *failure = mount_failure_seen(n->mount, n->viewer);
+	if (*failure)
+		text_format(out, "%s\n", failure);
 }

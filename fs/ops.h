@@ -5,8 +5,36 @@
 #define MOEFS_FS_OPS_H
 
 #include "fs/call.h"
+#include "fs/tree.h"
 
 extern const struct fuse_lowlevel_ops moefs_ops; /* user data: the struct mount */
+
+/* For all of them. */
+struct mount *mount_of(fuse_req_t req);
+uid_t caller(fuse_req_t req);
+/* The node, or NULL after having answered with the error. `what`: the access that is needed. */
+struct node *node_or_error(fuse_req_t req, fuse_ino_t inode, int what, struct node *n);
+void entry_of(const struct node *n, struct fuse_entry_param *entry);
+
+/* ops_folder.c: those on folders. */
+void op_opendir(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file);
+void op_readdir(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset,
+		struct fuse_file_info *file);
+void op_readdirplus(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset,
+		    struct fuse_file_info *file);
+void op_releasedir(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file);
+void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode);
+void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name);
+void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name);
+void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
+	       const char *new_name, unsigned flags);
+void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t device);
+void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+	       struct fuse_file_info *file);
+void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name);
+void op_link(fuse_req_t req, fuse_ino_t inode, fuse_ino_t parent, const char *name);
+/* After the last request: those that are still open. */
+void folders_release(struct mount *m);
 
 /* ops_file.c: those on open files. */
 void op_open(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file);

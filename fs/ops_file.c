@@ -1,6 +1,7 @@
 /* Operations on open files: open, read, write, flush, release, poll. See ops.h. */
 #include "fs/handle.h"
 #include "fs/ops.h"
+#include "fs/refusals.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -25,13 +26,12 @@ static int open_check(const struct node *n, const struct call *c)
 	int wanted = (mode != O_WRONLY ? R_OK : 0) | (mode != O_RDONLY ? W_OK : 0);
 	if (c->file.flags & O_TRUNC)
 		wanted |= W_OK;
-	return node_may(n, fuse_req_ctx(c->req)->uid, wanted) ? 0 : -EACCES;
+	return node_may(n, n->viewer, wanted) ? 0 : -EACCES;
 }
 
 static void open_answer(struct call *c, struct handle *h)
 {
 	const struct row *row = h->node.row;
-	h->uid = fuse_req_ctx(c->req)->uid;
 	c->file.fh = (uintptr_t)h;
 	c->file.direct_io = row->caching != CACHING_STATIC;
 	c->file.keep_cache = row->caching == CACHING_STATIC;
@@ -40,21 +40,32 @@ static void open_answer(struct call *c, struct handle *h)
 		handle_release(h);
 }
 
+/* A session in the tree without the engine's is ending with the mount: who waited for a prompt
+ * there is told so. */
+static int open_node(const struct call *c, struct node *n)
+{
+	int code = tree_node(c->mount, c->inode, fuse_req_ctx(c->req)->uid, n);
+	if (!code && n->conversation && !n->conversation->session)
+		code = -EIO;
+	return code ? code : open_check(n, c);
+}
+
 static void open_serve(struct call *c)
 {
 	struct node n;
 	struct handle *h;
 	struct err e = {0};
-	int code = tree_node(c->mount, c->inode, &n);
-	if (!code)
-		code = open_check(&n, c);
+	pid_t thread = fuse_req_ctx(c->req)->pid;
+	int code = open_node(c, &n);
 	if (!code && n.row->flags & ROW_GATED && !c->waited &&
 	    conversation_closing(n.conversation)) {
 		call_wait(c, &n.conversation->for_release, RELEASE_WAIT_MS);
 		return;
 	}
-	if (!code && (code = handle_open(&h, &n, c->file.flags, fuse_req_ctx(c->req)->pid, &e)))
-		mount_failure(c->mount, &e);
+	if (!code && n.row->flags & ROW_TELLS && refusals_tell(&n, thread))
+		code = -EIO;
+	if (!code && (code = handle_open(&h, &n, c->file.flags, thread, &e)))
+		node_failure(&n, &e);
 	if (code)
 		fuse_reply_err(c->req, -code);
 	else
@@ -116,7 +127,7 @@ static bool went_well(fuse_req_t req, const struct handle *h, int code, const st
 	if (!code)
 		return true;
 	if (e->code)
-		mount_failure(h->node.mount, e);
+		node_failure(&h->node, e);
 	fuse_reply_err(req, -code);
 	return false;
 }
@@ -127,6 +138,7 @@ void op_write(fuse_req_t req, fuse_ino_t inode, const char *data, size_t size, o
 	(void)inode;
 	struct handle *h = handle_of(file);
 	struct err e = {0};
+	h->caller = fuse_req_ctx(req)->pid;
 	int code = has_ended(h) ? -ESTALE
 				: h->node.row->ops->write(h, data, size, (uint64_t)offset, &e);
 	if (went_well(req, h, code, &e))
@@ -141,14 +153,15 @@ int file_truncate(struct fuse_file_info *file, uint64_t size)
 		return -ESTALE;
 	int code = h->node.row->ops->truncate ? h->node.row->ops->truncate(h, size, &e) : 0;
 	if (code)
-		mount_failure(h->node.mount, &e);
+		node_failure(&h->node, &e);
 	return code;
 }
 
 /* FLUSH comes from whoever closes a descriptor, and the caller is known by its thread. */
 static bool is_opener(const struct handle *h, pid_t caller)
 {
-	return h->opener == caller || h->opener == process_of(caller);
+	pid_t opener = h->opener.count ? h->opener.of[0].id : 0;
+	return opener == caller || opener == process_of(caller);
 }
 
 void op_flush(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file)

@@ -3,12 +3,15 @@
  * Neither FLUSH nor a newline submits: shells flush early and more than once. But a FLUSH by the
  * process that opened the file says that RELEASE is near, and opens of output and the like then
  * wait for it (conversation_closing). At most one handle is the session's writer: from its first
- * byte to its RELEASE, or until it truncates what it wrote. Others get EBUSY.
+ * byte to its RELEASE, or until it truncates what it wrote or is refused. Others get EBUSY.
+ *
+ * What is refused is remembered with who was refused (refusals.h), since a shell goes on to read.
  *
  * Pieces are joined in the order of their writes; offsets are not looked at, since the file has
  * none: what is read from it is the turn before. */
 #include "fs/files.h"
 #include "fs/handle.h"
+#include "fs/refusals.h"
 #include "fs/unsubmitted.h"
 
 #include <errno.h>
@@ -18,21 +21,21 @@ static int busy(const struct conversation *c, struct err *e)
 {
 	if (session_working(c->session))
 		return err_set(e, EBUSY,
-			       "%s/sessions/%s is still answering: read its output to the end, or "
-			       "`echo stop > ctl`",
-			       c->model->name, c->name);
+			       "prompt: the session is still answering: read its output to the "
+			       "end, or `echo stop > ctl`");
 	return err_set(e, EBUSY,
-		       "%s/sessions/%s: another process is writing the prompt; make a session of "
-		       "your own with mkdir",
-		       c->model->name, c->name);
+		       "prompt: another process is writing it; make a session of your own with "
+		       "mkdir");
 }
 
 static int prompt_open(struct handle *h, struct err *e)
 {
 	const struct conversation *c = h->node.conversation;
-	if (handle_writes(h) && (c->writer || session_working(c->session)))
-		return busy(c, e);
-	return 0;
+	if (!handle_writes(h) || (!c->writer && !session_working(c->session)))
+		return 0;
+	int code = busy(c, e);
+	refusals_add(&h->node, h->caller, NULL, e);
+	return code;
 }
 
 static void prompt_stop_writing(struct handle *h)
@@ -53,22 +56,25 @@ static int prompt_write(struct handle *h, const char *data, size_t size, uint64_
 	int code = 0;
 
 	if (h->poison)
-		code = err_set(e, h->poison,
-			       "prompt: an earlier write to it failed; open it again");
-	else if (c->writer != h && (c->writer || session_working(c->session)))
+		return -h->poison; /* error still says why */
+	if (c->writer != h && (c->writer || session_working(c->session)))
 		code = busy(c, e);
 	else if (size > most || h->written.length > most - size)
 		code = err_set(e, EFBIG,
 			       "prompt: more than %llu bytes do not fit into the context "
-			       "(info/max_prompt_bytes); nothing was submitted",
+			       "(info/max_prompt_bytes); nothing was submitted, shorten it",
 			       (unsigned long long)most);
 	else {
 		c->writer = h;
 		code = unsubmitted_add(h, data, size, e);
 	}
 	h->flushed = false;
-	if (code)
+	if (code) {
 		h->poison = -code;
+		unsubmitted_drop(h);
+		prompt_stop_writing(h);
+		refusals_add(&h->node, h->caller, &h->opener, e);
+	}
 	return code;
 }
 
@@ -77,7 +83,7 @@ static int prompt_truncate(struct handle *h, uint64_t size, struct err *e)
 	(void)e;
 	if (size < h->written.length)
 		text_cut(&h->written, (size_t)size);
-	if (h->written.length == 0 && !h->poison)
+	if (h->written.length == 0)
 		prompt_stop_writing(h);
 	return 0;
 }
@@ -90,42 +96,29 @@ static int prompt_flush(struct handle *h, bool by_opener, struct err *e)
 	return 0;
 }
 
-/* A handle whose write failed submits nothing, and the session says why, unless it is at another's
- * turn. */
-static void prompt_tell_poison(const struct handle *h)
+static void prompt_submit(struct handle *h)
 {
 	struct conversation *c = h->node.conversation;
-	struct err e;
-	if (h->poison == EBUSY || session_working(c->session))
-		return;
-	const char *why = h->poison == EFBIG ? "it is longer than info/max_prompt_bytes; shorten it"
-			  : h->poison == ENOSPC
-				  ? "too much text is written and not submitted; submit or close "
-				    "what is open, and write it again"
-				  : "out of memory; free some and write it again";
-	err_set(&e, h->poison, "the prompt was not submitted, because a write to it failed: %s",
-		why);
-	session_fail(c->session, &e);
+	struct err e = {0};
+	if (session_submit(c->session, h->written.data, h->written.length, NULL, &e)) {
+		node_failure(&h->node, &e);
+		refusals_add(&h->node, 0, &h->opener, &e);
+	} else {
+		c->error_told = false;
+		refusals_accepted(c, &h->opener);
+		node_accepted(&h->node);
+	}
+	conversation_wake(c);
 }
 
+/* A handle whose write failed submits nothing. */
 static void prompt_release(struct handle *h)
 {
 	struct conversation *c = h->node.conversation;
 	const struct text *t = &h->written;
-	struct err e = {0};
-
-	if (c->session && h->poison)
-		prompt_tell_poison(h);
-	else if (c->session && c->writer == h && t->length &&
-		 !(t->length == 1 && t->data[0] == '\n')) {
-		c->error_told = false;
-		if (session_submit(c->session, t->data, t->length, NULL, &e)) {
-			mount_failure(h->node.mount, &e);
-			if (!session_working(c->session))
-				session_fail(c->session, &e);
-		}
-		conversation_wake(c);
-	}
+	if (c->session && !h->poison && c->writer == h && t->length &&
+	    !(t->length == 1 && t->data[0] == '\n'))
+		prompt_submit(h);
 	prompt_stop_writing(h);
 }
 

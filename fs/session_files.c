@@ -100,6 +100,8 @@ void session_error_render(const struct node *n, struct text *out)
 		model_error(n->model->model, why, sizeof why);
 	if (*why)
 		text_format(out, "%s\n", why);
+	if (n->conversation->refused)
+		text_format(out, "%s\n", n->conversation->refused);
 }
 
 static double per_second(uint64_t count, double seconds)

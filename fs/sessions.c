@@ -4,6 +4,7 @@
  * number with a binary search (every request does that), by name with a scan (only lookups do). */
 #include "fs/call.h"
 #include "fs/handle.h"
+#include "fs/refusals.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -58,7 +59,7 @@ static void tell_error(struct conversation *c)
 	session_error(c->session, why, sizeof why);
 	err_set(&e, EIO, "%s/%s%s: %s", c->model->name, c->id ? "sessions/" : "ask",
 		c->id ? c->name : "", why);
-	mount_failure(c->model->mount, &e);
+	mount_failure_of(c->model->mount, c->uid, &e);
 }
 
 static void on_news(struct post *p)
@@ -88,6 +89,7 @@ static int conversation_create(struct mounted *model, const char *name, uid_t ui
 	list_init(&c->for_turn);
 	list_init(&c->for_release);
 	list_init(&c->pollers);
+	list_init(&c->refusals);
 	post_init(&c->news, on_news);
 	const struct session *params = model->session_count ? model->sessions[0]->session : NULL;
 	int code = session_create(&c->session, model->model, params, c, e);
@@ -110,6 +112,7 @@ void conversation_unref(struct conversation *c)
 	if (--c->references)
 		return;
 	conversation_end(c);
+	free(c->refused);
 	free(c);
 }
 
@@ -120,15 +123,15 @@ void conversation_end(struct conversation *c)
 	struct session *s = c->session;
 	c->session = NULL;
 	session_end(s);
+	refusals_forget(c);
 	post_cancel(c->model->mount->posts, &c->news);
 	conversation_wake(c);
 	calls_wake(c->model->mount, &c->for_release);
 }
 
-int sessions_private(struct mounted *model, uid_t uid, gid_t gid, struct conversation **out,
-		     struct err *e)
+int sessions_private(struct mounted *model, uid_t uid, struct conversation **out, struct err *e)
 {
-	return conversation_create(model, "", uid, gid, out, e);
+	return conversation_create(model, "", uid, 0, out, e);
 }
 
 /* ---- names ---- */

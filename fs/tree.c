@@ -55,7 +55,8 @@ static const struct row rows[] = {
 		 .ops = &live_ops, .render = version_render, .about = "of moefs"),
 	FILE_ROW("error", FOLDER_ROOT, 0444, LIVE, NONE, 0,
 		 .ops = &live_ops, .render = mount_error_render,
-		 .about = "models that are not mounted, and the last failure anywhere, in words"),
+		 .about = "models that are not mounted, and the last failure, in words: yours, a "
+			  "model's or the store's"),
 
 	FILE_ROW("budget", FOLDER_CACHE, 0644, LIVE, EACH_WRITE, 0,
 		 .ops = &live_ops, .render = budget_render, .set = budget_set,
@@ -84,19 +85,19 @@ static const struct row rows[] = {
 	FILE_ROW("prompt", FOLDER_SESSION, 0600, LIVE, RELEASE, ROW_GATED | ROW_IN_MODEL,
 		 .ops = &prompt_ops, .render = prompt_render,
 		 .about = "a turn, submitted when its writer closes it; reads as the last one"),
-	FILE_ROW("output", FOLDER_SESSION, 0600, STREAM, NONE, ROW_GATED | ROW_IN_MODEL,
+	FILE_ROW("output", FOLDER_SESSION, 0600, STREAM, NONE, ROW_GATED | ROW_IN_MODEL | ROW_TELLS,
 		 .ops = &output_ops, .about = "the answer, as it is generated"),
 	FILE_ROW("log", FOLDER_SESSION, 0600, LIVE, NONE, ROW_GATED | ROW_IN_MODEL,
 		 .ops = &log_ops, .about = "the whole conversation so far (tail -f)"),
 	FILE_ROW("status", FOLDER_SESSION, 0600, LIVE, NONE, ROW_GATED | ROW_IN_MODEL,
 		 .ops = &live_ops, .render = status_render,
 		 .about = "idle loading queued prompting generating done stopped error"),
-	FILE_ROW("wait", FOLDER_SESSION, 0600, STREAM, NONE, ROW_GATED | ROW_IN_MODEL,
+	FILE_ROW("wait", FOLDER_SESSION, 0600, STREAM, NONE, ROW_GATED | ROW_IN_MODEL | ROW_TELLS,
 		 .ops = &wait_ops, .render = status_render,
 		 .about = "the same word, once the session has stopped working"),
 	FILE_ROW("error", FOLDER_SESSION, 0600, LIVE, NONE, ROW_GATED | ROW_IN_MODEL,
 		 .ops = &live_ops, .render = session_error_render,
-		 .about = "why the last turn failed, in words; empty if it did not"),
+		 .about = "why the last turn failed, or the last write was refused, in words; else empty"),
 	FILE_ROW("ctl", FOLDER_SESSION, 0600, LIVE, EACH_WRITE, ROW_GATED | ROW_IN_MODEL,
 		 .ops = &live_ops, .render = ctl_render, .set = ctl_set,
 		 .about = "verbs: stop, reset, undo"),
@@ -200,14 +201,15 @@ uint64_t tree_inode(const struct node *n)
 	return inode | (uint64_t)n->item << 52;
 }
 
-int tree_node(struct mount *m, uint64_t inode, struct node *out)
+int tree_node(struct mount *m, uint64_t inode, uid_t viewer, struct node *out)
 {
 	size_t model = inode >> 8 & 0xfff;
 	uint32_t key = (uint32_t)(inode >> 20);
 	const struct row *row = tree_row(inode & 0xff);
 	if (!row)
 		return -ESTALE;
-	*out = (struct node){.row = row, .mount = m, .item = (uint32_t)(inode >> 52)};
+	*out = (struct node){
+		.row = row, .mount = m, .item = (uint32_t)(inode >> 52), .viewer = viewer};
 	enum scope scope = scope_of(row);
 	if (scope == SCOPE_MOUNT)
 		return 0;
@@ -259,6 +261,13 @@ int tree_child(const struct node *folder, const char *name, struct node *out)
 		}
 	}
 	return -ENOENT;
+}
+
+/* Members of files are their items, counted from 1. */
+void node_name(const struct node *n, char name[NAME_SIZE])
+{
+	if (!n->row->family || !n->row->family->next(n, n->item, name))
+		(void)snprintf(name, NAME_SIZE, "%s", n->row->name);
 }
 
 /* A place is the row and the member that came last. */

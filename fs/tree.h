@@ -58,6 +58,8 @@ enum row_flags {
 	ROW_IN_MODEL = 1 << 1,
 	/* Its attributes are asked for at every look, whatever its caching. */
 	ROW_FRESH = 1 << 2,
+	/* Opening it fails, once, for who must not take another's answer for his (refusals.h). */
+	ROW_TELLS = 1 << 3,
 };
 
 /* A row that stands for any number of files. Members are numbered from 1. */
@@ -91,6 +93,7 @@ struct node {
 	struct conversation *conversation; /* NULL outside sessions */
 	uint32_t layer;
 	uint32_t item; /* an expert of the layer; one of the params */
+	uid_t viewer;  /* who looks: what a node shows is not the same for everybody */
 };
 
 size_t tree_rows(void);
@@ -99,8 +102,8 @@ const struct row *tree_row(size_t index); /* NULL where there is none */
 void tree_path(const struct row *row, char *buffer, size_t size);
 
 uint64_t tree_inode(const struct node *n);
-int tree_node(struct mount *m, uint64_t inode, struct node *out);	       /* -ESTALE */
-int tree_child(const struct node *folder, const char *name, struct node *out); /* -ENOENT */
+int tree_node(struct mount *m, uint64_t inode, uid_t viewer, struct node *out); /* -ESTALE */
+int tree_child(const struct node *folder, const char *name, struct node *out);	/* -ENOENT */
 void tree_parent(const struct node *n, struct node *out);
 /* Walks a folder: *place starts at 0 and may be kept across additions and removals. */
 bool tree_next(const struct node *folder, uint64_t *place, struct node *child,
@@ -110,6 +113,17 @@ static inline bool node_is_folder(const struct node *n)
 {
 	return S_ISDIR(n->row->mode);
 }
+
+/* A file's own name: of those that a row stands for as well, where node.item tells them apart. */
+void node_name(const struct node *n, char name[NAME_SIZE]);
+
+/* ---- failures.c ---- */
+
+/* What its viewer asked of a node was refused: for MOUNT/error and, where he has one there, the
+ * error beside prompt, naming model and session. Returns -e->code. */
+int node_failure(const struct node *n, const struct err *e);
+/* A prompt was accepted there: the refusals before it are no news any more. */
+void node_accepted(const struct node *n);
 
 /* ---- attr.c ---- */
 

@@ -63,13 +63,13 @@ static int check(const struct handle *h, uint64_t more, struct err *e)
 	uint64_t most = most_of_all(m), mine = 0, others = 0, all = 0;
 	for (size_t i = 0; i < m->unsubmitted.count; i++) {
 		const struct unsubmitted_user *user = &m->unsubmitted.users[i];
-		mine += user->uid == h->uid ? user->bytes : 0;
+		mine += user->uid == h->node.viewer ? user->bytes : 0;
 		others += user->uid != m->uid ? user->bytes : 0;
 		all += user->bytes;
 	}
-	if (h->uid != m->uid && mine + more > most / 4)
+	if (h->node.viewer != m->uid && mine + more > most / 4)
 		return refuse(h, "your", mine, most / 4, e);
-	if (h->uid != m->uid && others + more > most / 2)
+	if (h->node.viewer != m->uid && others + more > most / 2)
 		return refuse(h, "the users'", others, most / 2, e);
 	return all + more > most ? refuse(h, "the users'", all, most, e) : 0;
 }
@@ -83,7 +83,7 @@ static int take(struct handle *h, size_t length, struct err *e)
 	int code = check(h, room - h->counted, e);
 	if (code)
 		return code;
-	struct unsubmitted_user *user = find_or_make(&h->node.mount->unsubmitted, h->uid);
+	struct unsubmitted_user *user = find_or_make(&h->node.mount->unsubmitted, h->node.viewer);
 	if (!user)
 		return err_set(e, ENOMEM, "%s: no memory for this text", h->node.row->name);
 	user->bytes += room - h->counted;
@@ -112,7 +112,7 @@ int unsubmitted_add(struct handle *h, const void *data, size_t size, struct err 
 void unsubmitted_drop(struct handle *h)
 {
 	struct unsubmitted *u = &h->node.mount->unsubmitted;
-	struct unsubmitted_user *user = h->counted ? find(u, h->uid) : NULL;
+	struct unsubmitted_user *user = h->counted ? find(u, h->node.viewer) : NULL;
 	text_free(&h->written);
 	if (user && !(user->bytes -= h->counted))
 		*user = u->users[--u->count];

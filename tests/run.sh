@@ -72,7 +72,7 @@ if [ ! -c /dev/fuse ] || ! command -v fusermount3 >/dev/null; then
 else
 	# What threads and lifetimes are hardest on, with the sanitizers watching.
 	for tree in build/tsan build/asan; do
-		for name in ask faults idioms interrupt poll tree turns; do
+		for name in ask faults idioms interrupt poll refused shutdown tools tree turns; do
 			run "$tree/moefs: $name.sh" env MOEFS="$PWD/$tree/moefs" LIMIT=300 "tests/mount/$name.sh"
 		done
 	done

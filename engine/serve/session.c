@@ -269,17 +269,6 @@ int session_undo(struct session *s, struct err *e)
 	return failed;
 }
 
-void session_fail(struct session *s, const struct err *why)
-{
-	lock(s);
-	if (!s->working) {
-		s->error = *why;
-		s->status = SESSION_ERROR;
-	}
-	unlock(s);
-	session_notify(s);
-}
-
 /* ---- looking ---- */
 
 enum session_status session_status(const struct session *s)

@@ -37,6 +37,57 @@ root() {
 	fails_with "Operation not permitted" other rmdir sessions/default
 }
 claim "root is refused another's session" root
+lengths() { # as stat, ls -l, find and du have them: of a file alone, and with its folder
+	ask "What is the capital of France?" >/dev/null
+	for f in prompt output log status wait error ctl stats; do
+		same "$(other stat -c %s $f)" 0 "stat $f"
+		same "$(stat -c %s $f)" "$(cat $f | wc -c)" "stat $f by its owner"
+		same "$(other stat -c %Y $f)" "$(other stat -c %Y sessions/default)" "the time of $f"
+	done
+	same "$(other ls -l . | awk '/^-rw-------/ && $5 {print $9}')" "" "ls -l"
+	same "$(other find . -maxdepth 1 -type f -perm 600 -size +0 -print 2>/dev/null)" "" find
+	same "$(other du --apparent-size -b log | cut -f1)" 0 du
+	same "$(other stat -c %s config.json)" "$(stat -c %s config.json)" "config.json"
+}
+claim "how long another's texts are does not show" lengths
+
+failures() {
+	same "$(other cat ../error)" "" "before any"
+	shell_fails_with "Invalid argument" "echo my-secret > sessions/default/params/temperature"
+	grep -q my-secret ../error || fail "the owner's error: $(cat ../error)"
+	grep -q my-secret error || fail "the session's error: $(cat error)"
+	same "$(other cat ../error)" "" "another's look at the mount's error"
+	same "$(other stat -c %s ../error)" 0 "its size"
+	fails_with "Invalid argument" other bash -c 'echo their-secret > sessions/theirs/params/temperature'
+	other grep -q their-secret ../error || fail "their error: $(other cat ../error)"
+	other grep -q their-secret sessions/theirs/error || fail "their session's error"
+	grep -q their-secret ../error || fail "the mount's owner sees: $(cat ../error)"
+	fails_with "Invalid argument" other bash -c 'echo q > ask'
+	other grep -q "ask: open it" ../error || fail "their error after ask: $(other cat ../error)"
+	grep -q my-secret error || fail "the default session's error tells of another's ask: $(cat error)"
+	other bash -c 'printf "caf\xff\n" > sessions/theirs/prompt; cat sessions/theirs/wait' >/dev/null
+	other grep -qi utf-8 ../error || fail "a failed turn: $(other cat ../error)"
+	third() { setpriv --reuid=65533 --regid=65533 --clear-groups "$@"; }
+	same "$(third cat ../error)" "" "a third user"
+	shell_fails_with "Invalid argument" "echo much > ../cache/budget"
+	other grep -q much ../error && fail "they see the owner's"
+	other grep -qi utf-8 ../error || fail "what the owner did hides theirs: $(other cat ../error)"
+}
+claim "error shows each user his own failures, and the mount's owner everybody's" failures
+
 ends() { other rm -rf sessions/theirs && [ ! -e sessions/theirs ]; }
 claim "its maker ends it" ends
+
+nobodys() { # what is nobody's is everybody's to see
+	cd / && unmounted
+	mkdir "$work/models" && ln -s "$MODEL" "$work/models/good" && mkdir "$work/models/broken"
+	echo '{"model_type": 7}' >"$work/models/broken/config.json"
+	touch "$work/models/broken/broken"
+	m=$mnt MODEL=$work/models mounted -o allow_other
+	other grep -q broken "$mnt/error" || fail "error: $(other cat "$mnt/error")"
+	fails_with "Invalid argument" other bash -c "echo q > $mnt/*/ask"
+	grep -q ask "$mnt/error" && other grep -q ask "$mnt/error" || fail "what came last: $(cat "$mnt/error")"
+	setpriv --reuid=65533 --regid=65533 --clear-groups grep -q broken "$mnt/error" || fail "a third user"
+}
+claim "what is wrong with a model is shown to everybody" nobodys
 finish

@@ -1,180 +1,429 @@
-#!/usr/bin/env bash
-# What cannot be mounted, and where: said at mount, with a status other than 0, the one cause and the remedy.
-# Of a folder of models those that can be are mounted, and the others named.
+#!/bin/bash
+# A prompt that is refused: who wrote it is not given the answer to another, in any shell's idiom without &&;
+# nobody else notices; and error says why, until a prompt is accepted.
 . "$(dirname "$0")/lib.sh"
-mkdir -p "$mnt"
-# What should have been refused and was mounted does not stay.
-trap 'while fusermount3 -u "$mnt" 2>/dev/null; do :; done; clean_up' EXIT
+mounted
+loaded
+model=$(basename "$MODEL")
+seq 100000 >"$work/long" # more than max_prompt_bytes
+[ "$(wc -c <"$work/long")" -gt "$(cat info/max_prompt_bytes)" ] || fail "info/max_prompt_bytes is $(cat info/max_prompt_bytes)"
+for i in $(seq 99); do printf '%01000d\n' $i; done >"$work/wide"
+export L=$work/long S=$work/wide
 
-refused() { # WORDS ARGUMENT…: in one line
-	local words=$1
-	shift
-	fails_with "$words" timeout "$limit" "$MOEFS" -o "store=$store" "$@" "$mnt"
-	same "$(timeout "$limit" "$MOEFS" -o "store=$store" "$@" "$mnt" 2>&1 | wc -l)" 1 "lines about $*"
-	grep -q " $mnt " /proc/self/mountinfo && fail "something is mounted"
-	return 0
+begin_session() { # of the claim's own, with an answer that must not be seen
+	[ ! -e sessions/"$1" ] || rmdir sessions/"$1"
+	mkdir sessions/"$1" && cd sessions/"$1" || exit
+	answer=$(ask "What is the capital of France?") && [ -n "$answer" ] || fail "no answer"
 }
-paths() {
-	cd "$work" || exit
-	mkdir -p half && : >half/model-00001-of-00002.safetensors
-	printf 'GGUF\003\000\000\000' | tee a.gguf >model
-	echo text >notes.txt
-	refused "$work/absent does not exist: download it first" absent
-	refused "a.gguf is a GGUF file, which this version does not read" a.gguf
-	refused "model is a GGUF file" "$work/model"
-	refused "give the folder that it is in" half/model-00001-of-00002.safetensors
-	refused "notes.txt is a file: give the folder" notes.txt
-	refused "half has model-00001-of-00002.safetensors and no config.json" half
-	refused "does not exist" notes.txt/model
-	refused "an empty path" ""
-}
-claim "a path that is no folder of a checkpoint is called what it is" paths
+end_session() { cd ../.. && rmdir sessions/"$(basename "$OLDPWD")"; }
 
-copy() { # NAME: a copy of the model, but for its weights' bytes
-	mkdir -p "$1" && cp "$MODEL"/*.json "$MODEL"/*.jinja "$1" && ln -s "$MODEL/model.safetensors" "$1"
+# The reader of a refused prompt: nothing of the last answer, an error in words, and the reason in error.
+told() { # PROGRAM…
+	rm -f "$work/read"
+	LC_ALL=C timeout $limit "$@" >"$work/read" 2>"$work/said"
+	[ -n "$(tr -d '[:space:]' <"$work/read")" ] && fail "read: $(head -c 200 "$work/read"): $*"
+	grep -qi "input/output error" "$work/said" || fail "said: $(cat "$work/said"): $*"
+	grep -q "$model/sessions/.*prompt: " error || fail "error: '$(cat error)': $*"
+	same "$(cat status)" done "status after: $*"
+	same "$(cat output)" "$answer" "somebody else reads after: $*"
 }
-pointer="version https://git-lfs.github.com/spec/v1
-oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393
-size 12345"
-broken() { # in the folder $work/models, five ways
-	mkdir -p "$work/models" && cd "$work/models" || exit
-	copy no-tokenizer && rm no-tokenizer/tokenizer.json
-	copy no-weights && rm no-weights/model.safetensors
-	copy pointers && rm pointers/model.safetensors && echo "$pointer" >pointers/model.safetensors
-	copy strange && sed -i 's/"model_type": *"[a-z0-9_]*"/"model_type": "mamba"/' strange/config.json
-	mkdir half && : >half/model.safetensors
-	printf 'GGUF\003\000\000\000' >a.gguf
-}
-each() {
-	broken
-	refused "$work/models/no-tokenizer has no tokenizer, neither tokenizer.json nor vocab.json" no-tokenizer
-	refused "$work/models/no-weights has no weights" no-weights
-	refused "pointers/model.safetensors is not the file itself but git-lfs' pointer to it" pointers
-	refused "git lfs pull" pointers
-	refused mamba strange
-	echo "$pointer" >strange/tokenizer.json
-	refused "strange/tokenizer.json is not the file itself" strange
-	cp "$MODEL/tokenizer.json" strange
-}
-claim "what a model lacks is said when it is mounted" each
 
-skipped() { # FILE: names every one, in a line each
-	local line
-	for line in "no-tokenizer: .* no tokenizer" "no-weights: .* no weights" "pointers: .*git lfs pull" "strange: .*mamba" \
-		"half: .* no config.json" "a.gguf: .*GGUF"; do
-		grep -q "^\(moefs: \)\?skipped: $line" "$1" || fail "$1 lacks '$line': $(cat "$1")"
+writers=( # of a text that is too long
+	'cat $L > prompt'
+	'cat < $L | cat > prompt'
+	'head -c 500000 /dev/zero | tr "\\0" a > prompt'
+	'{ echo Translate:; cat $L; } > prompt'
+	'(cat $L) > prompt'
+	'(cat $L > prompt)'
+	'{ cat $L | cat; } > prompt'
+	'cp $L prompt'
+	'dd if=$L of=prompt bs=4096'
+	'tee prompt < $L > /dev/null'
+	'cat $L >> prompt'
+	'cat $L | tee prompt > /dev/null'
+	'while read -r x; do echo $x; done < $S > prompt'
+	'exec 3> prompt; cat $L >&3; exec 3>&-'
+)
+readers=(
+	'cat output'
+	'cat < output'
+	'cat output | cat'
+	'read -r x < output; echo $x'
+	'while read -r x; do echo $x; done < output'
+	'x=$(cat output); echo $x'
+	'x=$(cat output | tail -n 1); echo $x'
+	'echo $(cat < output)'
+	'head -n 1 output'
+	'cat wait'
+	'(cat output)'
+	'{ cat output; } | cat'
+	'sh -c "cat output"'
+)
+silent='exec 9>&2 2>/dev/null' loud='exec 2>&9' # what the write itself says is not the reader's
+idioms() { # SHELL: each way to write with one way to read, and the other way round
+	local i shell=$1
+	command -v "$shell" >/dev/null || { echo "$shell is not installed"; return 0; }
+	begin_session "$shell"
+	for i in "${!writers[@]}"; do
+		told "$shell" -c "$silent; ${writers[i]}; $loud; ${readers[i % ${#readers[@]}]}; true"
 	done
-	same "$(grep -c skipped: "$1")" 6 "lines"
+	for i in "${!readers[@]}"; do
+		told "$shell" -c "$silent; ${writers[i % 4]}; $loud; ${readers[i]}; true"
+	done
+	end_session
 }
-folder() {
-	cd "$work/models" || exit
-	fails_with "none of its models can be mounted" "$MOEFS" -o "store=$store" . "$mnt"
-	"$MOEFS" -o "store=$store" . "$mnt" 2>"$work/said"
-	skipped "$work/said"
-	copy good
-	timeout "$limit" "$MOEFS" -o "store=$store" "$work/models" "$mnt" 2>"$work/said" || fail "status $?: $(cat "$work/said")"
-	skipped "$work/said"
-	skipped "$mnt/error"
-	same "$(cd "$mnt" && echo */prompt)" good/prompt
-	shell_fails_with "Invalid argument" "echo dance > $mnt/good/ctl"
-	skipped "$mnt/error" # still, beside what failed since
-	grep -q dance "$mnt/error" || fail "$(cat "$mnt/error")"
-	daemon=$(pgrep -n -f -- " $mnt\$")
-	unmounted
-}
-claim "of a folder of models every one that is skipped is named, and the others are mounted" folder
+for shell in bash dash zsh; do
+	if command -v $shell >/dev/null; then
+		claim "$shell: what follows a prompt that is too long reads no other's answer" idioms $shell
+	else
+		echo "ok $shell's idioms # skip: $shell is not installed"
+	fi
+done
 
-default_stays() {
-	mounted
-	fails_with "Operation not permitted" mv sessions/default sessions/mine
-	grep -q "sessions/default .*mkdir" ../error || fail "error: $(cat ../error)"
+bash_only() {
+	begin_session bash-only
+	told bash -c 'cat $L > prompt; mapfile -t x < output; echo "${x[@]}"'
+	told bash -c 'cat $L > prompt; x=$(< output); echo "$x"'
+	told bash -c 'cat > prompt <<< "$(cat $L)"; cat output'
+	told bash -c 'echo "$(cat $L)" > prompt; cat output'
+	told bash -c 'cat $L > prompt; diff <(cat output) /dev/null'
+	told bash -c 'f() { cat $L > prompt; }; f; cat output'
+	told bash -c '{ echo Say:; cat $L; cat output >&2; } > prompt'
+	told bash -c 'cat $L > prompt & wait; cat output'
+	end_session
+}
+claim "mapfile, here-strings, functions and process substitution" bash_only
+
+fishes() {
+	begin_session fish
+	told fish -c 'cat $L > prompt; cat output'
+	told fish -c 'begin; echo Translate:; cat $L; end > prompt; cat output'
+	told fish -c 'cat $L | tr a b > prompt; set x (cat output); echo $x'
+	told fish -c 'cat $L > prompt; read x < output; echo $x'
+	told fish -c 'string repeat -n 500000 a > prompt; cat output | cat'
+	end_session
+}
+if command -v fish >/dev/null; then
+	claim "fish" fishes
+else
+	echo "ok fish's idioms # skip: fish is not installed"
+fi
+
+pythons() {
+	begin_session python
+	told python3 -c 'import os
+try: open("prompt", "w").write(open(os.environ["L"]).read())
+except OSError: pass
+print(open("output").read())'
+	told python3 -c 'import subprocess
+subprocess.run("cat $L > prompt", shell=True)
+print(open("output").read())'
+	told python3 -c 'import os, subprocess
+with open("prompt", "w") as f: subprocess.run(["cat", os.environ["L"]], stdout=f)
+print(subprocess.run(["cat", "output"], check=True, stdout=subprocess.PIPE).stdout)'
+	told python3 -c 'import os, threading
+def ask():
+    try: open("prompt", "w").write(open(os.environ["L"]).read())
+    except OSError: pass
+t = threading.Thread(target=ask); t.start(); t.join()
+r = threading.Thread(target=lambda: print(open("output").read())); r.start(); r.join()'
+	end_session
+}
+claim "python: itself, its threads and its children" pythons
+
+makes() {
+	begin_session make
+	printf 't:\n\t-cat $$L > prompt\n\t@cat output\n' >"$work/Makefile"
+	told make -s -f "$work/Makefile"
+	printf 't:\n\t@cat $$L > prompt; cat output\n' >"$work/Makefile"
+	told make -s -f "$work/Makefile"
+	end_session
+}
+claim "a recipe's lines" makes
+
+lists() {
+	begin_session xargs
+	told bash -c 'echo 1 | xargs -I% sh -c "cat \$L > prompt; cat output"'
+	told bash -c 'echo 1 | xargs -I% cat $L > prompt; cat output'
+	told bash -c 'for i in 1 2 3; do cat $L > prompt; done; cat output'
+	told bash -c 'find status -exec sh -c "cat \$L > prompt; cat output" \;'
+	end_session
+}
+claim "xargs, for and find -exec" lists
+
+once() {
+	begin_session once
+	same "$(bash -c 'cat $L > prompt; cat output; cat output; cat output' 2>/dev/null)" "$answer
+$answer" cat
+	same "$(bash -c 'for i in 1 2 3; do cat $L > prompt; done; cat wait; cat output' 2>/dev/null)" "$answer" "after wait"
+	same "$(bash -c 'cat $L > prompt; read -r x < output; cat output' 2>/dev/null)" "$answer" read
+	end_session
+}
+claim "it is told once" once
+
+wins() { # a prompt that was accepted since
+	begin_session wins
+	echo 4 > params/max_tokens
+	for shell in bash dash; do
+		for then in 'echo q > prompt' 'cat q > prompt' 'until cat q > prompt; do sleep 0.01; done' '{ cat q; } > prompt'; do
+			echo "Again, $shell: $then" >"$work/q"
+			read=$($shell -c "cat \$L > prompt; ${then/cat q/cat $work/q}; cat output || echo FAILED" 2>/dev/null)
+			same "$read" "$(cat output)" "$shell: $then"
+		done
+	done
+	end_session
+}
+claim "a prompt that is accepted afterwards is answered" wins
+
+families() { # of a process and its children, who was refused and who was accepted since
+	begin_session families
+	echo 4 > params/max_tokens
+	L=$L timeout $limit python3 - <<'PY' || fail python
+import errno, os, subprocess, sys
+def told():
+    try: open("output").read(); return False
+    except OSError as e: assert e.errno == errno.EIO, e; return True
+def refused():
+    try: open("prompt", "w").write(open(os.environ["L"]).read())
+    except OSError as e: assert e.errno == errno.EFBIG, e
+def accepted():
+    with open("prompt", "w") as f: f.write("What is 1 plus 1?\n")
+    open("output").read()
+class Child: # does what it is told to, one thing after the other
+    def __init__(self):
+        self.orders, theirs = os.pipe()[::-1]
+        mine, self.answers = os.pipe()
+        if os.fork() == 0:
+            os.close(self.orders)
+            for order in os.fdopen(theirs):
+                os.write(self.answers, b"%d" % bool(globals()[order.strip()]()))
+            os._exit(0)
+        os.close(theirs)
+        self.answers = mine
+    def __call__(self, order):
+        os.write(self.orders, order.encode() + b"\n")
+        return os.read(self.answers, 1) == b"1"
+a, b = Child(), Child()
+refused(); assert a("told") and not told()                   # its child, once
+a("refused"); assert a("told") and not a("told")             # itself
+a("refused"); assert b("told")                               # another child of its parent
+a("refused"); assert told() and not b("told")                # its parent
+a("refused"); a("accepted"); assert not a("told") and not b("told") and not told()
+a("refused"); accepted(); assert not a("told") and not b("told") # its parent's
+a("refused"); b("accepted"); assert a("told")                # another's is not its own
+b("accepted"); a("refused"); assert not b("told") and a("told")  # the newest turn is b's, as is what b reads
+PY
+	end_session
+}
+claim "families: itself, its children, its parent and that one's other children" families
+
+others() { # three processes in turn, told by pipes when; none is another's child
+	begin_session others
+	mkfifo "$work/a" "$work/b" "$work/done"
+	bash -c 'read -r x <$0; cat $L > prompt; echo >$2; read -r x <$0; cat output; true' "$work/a" x "$work/done" \
+		>"$work/refused" 2>"$work/why" &
+	bash -c 'read -r x <$0; cat output; cat wait; true' "$work/b" >"$work/other" 2>&1 &
+	echo >"$work/a"
+	read -r x <"$work/done"
+	echo >"$work/b"
+	wait $!
+	same "$(cat "$work/other")" "$answer
+done" "another process"
+	same "$(cat output)" "$answer" "their parent"
+	echo >"$work/a"
+	wait
+	same "$(cat "$work/refused")" "" "the one that was refused"
+	grep -q "Input/output error" "$work/why" || fail "said: $(cat "$work/why")"
+	end_session
+}
+claim "another process reads undisturbed, before the one that was refused" others
+
+# Of those that write at once, who was accepted reads an answer, and who was refused is told: never crosswise.
+job='echo "What is the capital of $0?" > prompt; a=$?; cat output > $W/read.$0; echo $a $? > $W/ended.$0'
+crosswise() { # COUNT
+	local i jobs=0
+	for i in "$work"/ended.*; do
+		jobs=$((jobs + 1)) i=${i##*.}
+		case $(cat "$work/ended.$i") in
+		"0 0") [ -s "$work/read.$i" ] || fail "$i: no answer" ;;
+		"1 1" | "2 1") [ -s "$work/read.$i" ] && fail "$i: an answer: $(cat "$work/read.$i")" ;;
+		*) fail "$i: write and read ended with $(cat "$work/ended.$i")" ;;
+		esac
+	done
+	same "$jobs" "$1" "jobs"
+	rm -f "$work"/ended.* "$work"/read.*
+	idle
+}
+at_once() { # COUNT SHELL 'text that runs the jobs'
+	begin_session at-once
+	W=$work job=$job timeout $limit "$2" -c "$3" 2>/dev/null
+	crosswise "$1"
+	end_session
+}
+claim "xargs -P 8 with one session" at_once 32 bash 'seq 32 | xargs -P 8 -I% sh -c "$job" %'
+claim "jobs in the background of bash" at_once 8 bash 'for i in 1 2 3 4 5 6 7 8; do bash -c "$job" $i & done; wait'
+claim "64 writers at once" at_once 64 bash 'for i in $(seq 64); do sh -c "$job" $i & done; wait'
+subshells='for i in 1 2 3 4 5 6 7 8; do (echo "What is $i?" > prompt; a=$?; cat output > $W/read.$i; echo $a $? > $W/ended.$i) & done; wait'
+claim "subshells of bash" at_once 8 bash "$subshells"
+claim "subshells of dash" at_once 8 dash "$subshells"
+if command -v parallel >/dev/null; then
+	claim "parallel -j4" at_once 4 bash 'parallel --will-cite -j4 "sh -c \"\$job\" {}" ::: Peru Chad Iran France'
+	busy_parallel() { # while all of them are refused
+		begin_session parallel
+		begin_long
+		parallel --will-cite -j4 'echo "What is the capital of {}?" > prompt; cat output' ::: Peru Chad Iran France \
+			>"$work/read" 2>"$work/said"
+		same "$(wc -c <"$work/read")" 0 "bytes that were read"
+		same "$(grep -c 'output: Input/output error' "$work/said")" 4 "errors"
+		end_long
+		end_session
+	}
+	claim "parallel: jobs that are refused print nothing of the answer in progress" busy_parallel
+else
+	echo "ok parallel -j4 # skip: parallel is not installed"
+fi
+
+retries() { # writers that try again until they are accepted read without an error
+	begin_session retries
+	echo 4 > params/max_tokens
+	for i in 1 2 3 4 5 6; do
+		echo "What is $i plus 1?" >"$work/q.$i"
+		(
+			for k in 1 2 3 4 5; do
+				until cat "$work/q.$i" > prompt; do sleep 0.01; done 2>/dev/null
+				cat output >/dev/null || exit 1
+			done
+		) &
+	done
+	for p in $(jobs -p); do wait "$p" || fail "a reader failed"; done
+	end_session
+}
+claim "who tries again until he is accepted reads without an error" retries
+
+killed() { # refused ones that end badly leave nothing behind for others
+	begin_session killed
+	begin_long
+	bash -c 'for i in 1 2 3 4 5 6 7 8; do bash -c "echo q > prompt; kill -9 \$\$"; done' 2>/dev/null
+	[ "$(head -c 3 output | wc -c)" = 3 ] || fail "no text"
+	end_long
+	same "$(cat wait)" stopped
+	end_session
+}
+claim "kill -9 of refused writers leaves others alone" killed
+
+strangers() { # processes of another namespace have no number for the daemon, and are nobody
 	cd / && unmounted
-}
-claim "why sessions/default cannot be renamed is in error" default_stays
-
-[ "$(id -u)" = 0 ] && command -v setpriv >/dev/null && unshare -m true 2>/dev/null || {
-	echo "ok causes # skip: only root can try to be another user, with setpriv and a mount namespace"
-	finish
-}
-
-# ---- another user's mounts, in a namespace with a /dev/fuse and a fuse.conf of the test's own ----
-
-other() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
-inside() {
-	rm -f "$work/fuse" && mknod "$work/fuse" c 10 229 && chmod 666 "$work/fuse" && : >"$work/fuse.conf" &&
-		mount --bind "$work/fuse" /dev/fuse && mount --bind "$work/fuse.conf" /etc/fuse.conf || fail "cannot bind"
-	("$@")
-	local status=$?
-	while umount "$mnt" 2>/dev/null; do :; done
-	return $status
-}
-theirs() { # WORDS OPTION…: what the other user is told, in one line
-	local words=$1
-	shift
-	fails_with "$words" other timeout "$limit" "$@" "$MOEFS" -o "store=$work/theirs" $options "$MODEL" "$mnt"
-	same "$(other timeout "$limit" "$@" "$MOEFS" -o "store=$work/theirs" $options "$MODEL" "$mnt" 2>&1 | wc -l)" 1 "lines"
-}
-causes() {
-	local options=
-	chmod 755 "$work" "$mnt"
-	mkdir -p "$work/theirs" "$work/no-bin" && chown 65534 "$work/theirs"
-	theirs "cannot mount on $mnt: it belongs to user 0, and you may not write to it"
-	chmod 1777 "$mnt"
-	theirs "it belongs to user 0 and is sticky"
-	chown 65534 "$mnt" && chmod 755 "$mnt"
-	options="-o allow_other"
-	theirs "root has to put the line user_allow_other into /etc/fuse.conf"
-	echo "#user_allow_other" >"$work/fuse.conf"
-	theirs user_allow_other
-	echo "user_allow_other" >"$work/fuse.conf"
-	chmod 600 /dev/fuse
-	theirs "/dev/fuse cannot be opened by you: its mode is 0600, and it belongs to user 0; \`chmod 666 /dev/fuse\` as root"
-	chmod 666 /dev/fuse
-	theirs "fusermount3 is missing" env PATH="$work/no-bin"
-	theirs "no_new_privs" setpriv --no-new-privs
-	cp "$(command -v fusermount3)" "$work/no-bin" # no longer set-user-ID
-	theirs "fusermount3 is not set-user-ID root" env PATH="$work/no-bin"
-	fails_with "--cap-add SYS_ADMIN" setpriv --bounding-set -sys_admin "$MOEFS" -o "store=$store" "$MODEL" "$mnt"
-	umount /dev/fuse && mount --bind /dev/null /dev/fuse && rm -f "$work/fuse"
-	# With nothing in its way it is mounted.
-	rm -f "$work/fuse" && mknod "$work/fuse" c 10 229 && chmod 666 "$work/fuse" && umount /dev/fuse && mount --bind "$work/fuse" /dev/fuse || exit
-	other timeout "$limit" "$MOEFS" $options -o "store=$work/theirs" "$MODEL" "$mnt" || fail "status $?"
-	ls "$mnt"/*/prompt || fail "not mounted"
-	umount "$mnt"
+	unshare --pid --fork "$MOEFS" -f -o "store=$store" "$MODEL" "$mnt" 2>"$work/stderr" &
+	for i in $(seq $((limit * 10))); do
+		[ -e "$mnt/version" ] && break
+		sleep 0.1
+	done
+	cd "$m" || fail "not mounted: $(cat "$work/stderr")"
+	loaded
+	begin_session strangers
+	same "$(bash -c 'cat $L > prompt; cat output' 2>/dev/null)" "$answer" "a reader from outside"
+	grep -q "prompt: more than" error || fail "error: $(cat error)"
+	cd ../.. && rm -rf sessions/strangers || fail "rm -rf"
+	cd / && fusermount3 -u "$mnt" || fail unmount
+	wait $! || fail "status $?: $(cat "$work/stderr")"
 }
 
-stores() {
-	local options=
-	chmod 755 "$work" && chown 65534 "$mnt"
-	mkdir -p "$work/ours" && chmod 755 "$work/ours"
-	fails_with "$work/ours: the store cannot be written there; choose another folder with -o store=: Permission denied" \
-		other "$MOEFS" -o "store=$work/ours/deep/er" "$MODEL" "$mnt"
-	mkdir -p "$work/home" && chmod 755 "$work/home"
-	cp -r "$MODEL" "$work/home" && cd "$work/home" || exit
-	fails_with "$work/home: the store cannot be written there" \
-		other env HOME="$work/home" XDG_CACHE_HOME= "$MOEFS" "$work/home/$(basename "$MODEL")" "$mnt"
-	mount -t tmpfs -o ro none "$work/ours"
-	fails_with "Read-only file system" "$MOEFS" -o "store=$work/ours" "$MODEL" "$mnt"
-	grep -q " $mnt " /proc/self/mountinfo && fail "something is mounted"
-	return 0
-}
+# ---- error ----
 
-room() {
-	mkdir -p "$work/tiny" && mount -t tmpfs -o size=1m none "$work/tiny" || exit
-	store=$work/tiny
-	refused "MB too few; free some space, or choose another folder with -o store=" "$MODEL"
-	same "$(ls -A "$work/tiny")" "" "what is in the folder"
-	mount -o remount,size=64m "$work/tiny"
-	timeout "$limit" "$MOEFS" -o "store=$store" "$MODEL" "$mnt" || fail "status $?"
-	umount "$mnt"
+reasons() {
+	begin_session reasons
+	says() { grep -qF -- "$model/sessions/reasons: $1" error || fail "error says '$(cat error)', not '$1'"; }
+	shell_fails_with "Invalid argument" "echo hot > params/temperature"
+	says "params/temperature: \"hot\" is not"
+	shell_fails_with "Numerical result out of range" "echo 7e9 > params/top_p"
+	says "params/top_p: "
+	shell_fails_with "Invalid argument" "echo jump > ctl"
+	says "ctl: 'jump' is not a verb"
+	shell_fails_with "File too large" "head -c 100000 /dev/zero | dd bs=100000 iflag=fullblock of=params/seed"
+	says "seed: a value of "
+	shell_fails_with "File too large" "cat $L > prompt"
+	says "prompt: more than $(cat ../../info/max_prompt_bytes) bytes"
+	same "$(cat ../../../error)" "$(cat error)" "the mount's error"
+	same "$(stat -c %s error)" "$(cat error | wc -c)" "its size"
+	same "$(cat status)" done "status"
+	same "$(ask "What is 1 plus 1?" | wc -l)" 1 "an answer"
+	same "$(cat error)" "" "error once a prompt was accepted"
+	begin_long
+	shell_fails_with "Device or resource busy" "echo again > prompt"
+	says "prompt: the session is still answering"
+	shell_fails_with "Device or resource busy" "echo reset > ctl"
+	says "reset: the session is still working"
+	case $(cat status) in error | done | idle) fail "status: $(cat status)" ;; esac
+	end_long
+	says "reset: the session is still working" # the turn's end does not take it away
+	same "$(cat status)" stopped
+	end_session
 }
+claim "error says what was refused, naming model and session, and status does not change" reasons
 
-apart() { # FUNCTION ARGUMENT…
-	export work mnt store limit MODEL MOEFS
-	export -f fail same differ fails_with inside refused other causes theirs stores room
-	unshare -m --propagation private bash -c 'inside "$@"' - "$@"
+second() {
+	begin_session second
+	python3 - <<'PY' || fail python
+import errno, os
+def busy(f):
+    try: f()
+    except OSError as e: assert e.errno == errno.EBUSY, e
+    else: raise SystemExit("not refused")
+a, b = os.open("prompt", os.O_WRONLY), os.open("prompt", os.O_WRONLY)
+os.write(a, b"What is 1 plus 1?")
+busy(lambda: os.write(b, b"no, mine"))
+assert "prompt: another process is writing it" in open("error").read()
+os.close(b)
+os.close(a) # accepted: of the same process, so it wins
+assert open("output").read()
+assert open("error").read() == ""
+PY
+	end_session
 }
-claim "why another user cannot mount is said: the point, allow_other, /dev/fuse, fusermount3" apart causes
-claim "a store that cannot be written is said at mount" apart stores
-claim "a store without room is said at mount, and leaves nothing" apart room
+claim "of two writers the second is told that there is another" second
+
+lets_go() { # who was refused and keeps the file open is in nobody's way
+	begin_session lets-go
+	exec 3>prompt
+	cat "$L" >&3 2>/dev/null
+	bash -c 'echo "What is 1 plus 1?" > prompt' || fail "refused"
+	[ -n "$(bash -c 'cat output')" ] || fail "no answer"
+	exec 3>&-
+	same "$(cat prompt)" "What is 1 plus 1?"
+	same "$(cat status)" done
+	end_session
+}
+claim "who was refused is no writer any more" lets_go
+
+failed() { # a turn that fails, and then a refusal: both are said
+	begin_session failed
+	printf 'caf\xff\n' > prompt
+	fails_with "Input/output error" cat output
+	shell_fails_with "Invalid argument" "echo jump > ctl"
+	same "$(cat status)" error
+	grep -qi utf-8 error && grep -q "not a verb" error || fail "error: $(cat error)"
+	ask "What is 1 plus 1?" >/dev/null
+	same "$(cat error)" ""
+	end_session
+}
+claim "a refusal does not hide why the last turn failed" failed
+
+asks() {
+	says() { grep -qF -- "$model: ask: $1" error || fail "error says '$(cat error)', not '$1'"; }
+	shell_fails_with "Invalid argument" "echo q > ask"
+	says "open it for reading and writing"
+	grep -qF "$model: ask: " ../error || fail "the mount's error: $(cat ../error)"
+	shell_fails_with "File too large" "cat $L <>ask >&0"
+	says "more than"
+	ask "What is 1 plus 1?" >/dev/null
+	same "$(cat error)" ""
+}
+claim "what ask refuses is in the error beside it" asks
+
+if [ "$(id -u)" = 0 ] && unshare --pid --fork true 2>/dev/null; then
+	claim "a process of another namespace is told nothing, and does its work" strangers
+else
+	echo "ok strangers # skip: only root can make a namespace"
+fi
+daemon=
 finish

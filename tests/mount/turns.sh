@@ -105,7 +105,7 @@ too_long() {
 	case $most in *[!0-9]*) most=200000 ;; esac
 	before=$(cat log)
 	shell_fails_with "File too large" "head -c $((most + 10)) /dev/zero | tr '\\0' x > prompt"
-	same "$(cat wait)" error
+	same "$(cat status)" done
 	grep -q submitted error || fail "error says: $(cat error)"
 	same "$(cat log)" "$before" "the log"
 	ask "Still there?" >/dev/null && same "$(cat error)" "" "the error after the next turn"

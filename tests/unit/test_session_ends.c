@@ -279,20 +279,6 @@ static void a_missing_tokenizer_is_an_error_in_words_until_it_is_there(void **st
 	free(tokenizer);
 }
 
-static void a_failure_from_outside_is_shown_until_the_next_turn(void **state)
-{
-	(void)state;
-	char text[64];
-	struct session *s = test_greedy_session(&fable);
-	session_fail(s, &(struct err){EIO, "the prompt was not written whole"});
-	session_error(s, text, sizeof text);
-	assert_string_equal(text, "the prompt was not written whole");
-	assert_string_equal(session_status_word(session_status(s)), "error");
-	test_answer(s, capital, "The capital of France is Paris.\n");
-	assert_string_equal(session_status_word(session_status(s)), "done");
-	session_end(s);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -307,7 +293,6 @@ int main(void)
 		cmocka_unit_test(an_answer_ends_where_the_context_does),
 		cmocka_unit_test(a_context_budget_that_is_used_up_is_an_error_in_words),
 		cmocka_unit_test(a_missing_tokenizer_is_an_error_in_words_until_it_is_there),
-		cmocka_unit_test(a_failure_from_outside_is_shown_until_the_next_turn),
 	};
 	return cmocka_run_group_tests(tests, load_fable, close_fable);
 }

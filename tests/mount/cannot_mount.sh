@@ -1,0 +1,180 @@
+#!/usr/bin/env bash
+# What cannot be mounted, and where: said at mount, with a status other than 0, the one cause and the remedy.
+# Of a folder of models those that can be are mounted, and the others named.
+. "$(dirname "$0")/lib.sh"
+mkdir -p "$mnt"
+# What should have been refused and was mounted does not stay.
+trap 'while fusermount3 -u "$mnt" 2>/dev/null; do :; done; clean_up' EXIT
+
+refused() { # WORDS ARGUMENT…: in one line
+	local words=$1
+	shift
+	fails_with "$words" timeout "$limit" "$MOEFS" -o "store=$store" "$@" "$mnt"
+	same "$(timeout "$limit" "$MOEFS" -o "store=$store" "$@" "$mnt" 2>&1 | wc -l)" 1 "lines about $*"
+	grep -q " $mnt " /proc/self/mountinfo && fail "something is mounted"
+	return 0
+}
+paths() {
+	cd "$work" || exit
+	mkdir -p half && : >half/model-00001-of-00002.safetensors
+	printf 'GGUF\003\000\000\000' | tee a.gguf >model
+	echo text >notes.txt
+	refused "$work/absent does not exist: download it first" absent
+	refused "a.gguf is a GGUF file, which this version does not read" a.gguf
+	refused "model is a GGUF file" "$work/model"
+	refused "give the folder that it is in" half/model-00001-of-00002.safetensors
+	refused "notes.txt is a file: give the folder" notes.txt
+	refused "half has model-00001-of-00002.safetensors and no config.json" half
+	refused "does not exist" notes.txt/model
+	refused "an empty path" ""
+}
+claim "a path that is no folder of a checkpoint is called what it is" paths
+
+copy() { # NAME: a copy of the model, but for its weights' bytes
+	mkdir -p "$1" && cp "$MODEL"/*.json "$MODEL"/*.jinja "$1" && ln -s "$MODEL/model.safetensors" "$1"
+}
+pointer="version https://git-lfs.github.com/spec/v1
+oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393
+size 12345"
+broken() { # in the folder $work/models, five ways
+	mkdir -p "$work/models" && cd "$work/models" || exit
+	copy no-tokenizer && rm no-tokenizer/tokenizer.json
+	copy no-weights && rm no-weights/model.safetensors
+	copy pointers && rm pointers/model.safetensors && echo "$pointer" >pointers/model.safetensors
+	copy strange && sed -i 's/"model_type": *"[a-z0-9_]*"/"model_type": "mamba"/' strange/config.json
+	mkdir half && : >half/model.safetensors
+	printf 'GGUF\003\000\000\000' >a.gguf
+}
+each() {
+	broken
+	refused "$work/models/no-tokenizer has no tokenizer, neither tokenizer.json nor vocab.json" no-tokenizer
+	refused "$work/models/no-weights has no weights" no-weights
+	refused "pointers/model.safetensors is not the file itself but git-lfs' pointer to it" pointers
+	refused "git lfs pull" pointers
+	refused mamba strange
+	echo "$pointer" >strange/tokenizer.json
+	refused "strange/tokenizer.json is not the file itself" strange
+	cp "$MODEL/tokenizer.json" strange
+}
+claim "what a model lacks is said when it is mounted" each
+
+skipped() { # FILE: names every one, in a line each
+	local line
+	for line in "no-tokenizer: .* no tokenizer" "no-weights: .* no weights" "pointers: .*git lfs pull" "strange: .*mamba" \
+		"half: .* no config.json" "a.gguf: .*GGUF"; do
+		grep -q "^\(moefs: \)\?skipped: $line" "$1" || fail "$1 lacks '$line': $(cat "$1")"
+	done
+	same "$(grep -c skipped: "$1")" 6 "lines"
+}
+folder() {
+	cd "$work/models" || exit
+	fails_with "none of its models can be mounted" "$MOEFS" -o "store=$store" . "$mnt"
+	"$MOEFS" -o "store=$store" . "$mnt" 2>"$work/said"
+	skipped "$work/said"
+	copy good
+	timeout "$limit" "$MOEFS" -o "store=$store" "$work/models" "$mnt" 2>"$work/said" || fail "status $?: $(cat "$work/said")"
+	skipped "$work/said"
+	skipped "$mnt/error"
+	same "$(cd "$mnt" && echo */prompt)" good/prompt
+	shell_fails_with "Invalid argument" "echo dance > $mnt/good/ctl"
+	skipped "$mnt/error" # still, beside what failed since
+	grep -q dance "$mnt/error" || fail "$(cat "$mnt/error")"
+	daemon=$(pgrep -n -f -- " $mnt\$")
+	unmounted
+}
+claim "of a folder of models every one that is skipped is named, and the others are mounted" folder
+
+default_stays() {
+	mounted
+	fails_with "Operation not permitted" mv sessions/default sessions/mine
+	grep -q "sessions/default .*mkdir" ../error || fail "error: $(cat ../error)"
+	cd / && unmounted
+}
+claim "why sessions/default cannot be renamed is in error" default_stays
+
+[ "$(id -u)" = 0 ] && command -v setpriv >/dev/null && unshare -m true 2>/dev/null || {
+	echo "ok causes # skip: only root can try to be another user, with setpriv and a mount namespace"
+	finish
+}
+
+# ---- another user's mounts, in a namespace with a /dev/fuse and a fuse.conf of the test's own ----
+
+other() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
+inside() {
+	rm -f "$work/fuse" && mknod "$work/fuse" c 10 229 && chmod 666 "$work/fuse" && : >"$work/fuse.conf" &&
+		mount --bind "$work/fuse" /dev/fuse && mount --bind "$work/fuse.conf" /etc/fuse.conf || fail "cannot bind"
+	("$@")
+	local status=$?
+	while umount "$mnt" 2>/dev/null; do :; done
+	return $status
+}
+theirs() { # WORDS OPTION…: what the other user is told, in one line
+	local words=$1
+	shift
+	fails_with "$words" other timeout "$limit" "$@" "$MOEFS" -o "store=$work/theirs" $options "$MODEL" "$mnt"
+	same "$(other timeout "$limit" "$@" "$MOEFS" -o "store=$work/theirs" $options "$MODEL" "$mnt" 2>&1 | wc -l)" 1 "lines"
+}
+causes() {
+	local options=
+	chmod 755 "$work" "$mnt"
+	mkdir -p "$work/theirs" "$work/no-bin" && chown 65534 "$work/theirs"
+	theirs "cannot mount on $mnt: it belongs to user 0, and you may not write to it"
+	chmod 1777 "$mnt"
+	theirs "it belongs to user 0 and is sticky"
+	chown 65534 "$mnt" && chmod 755 "$mnt"
+	options="-o allow_other"
+	theirs "root has to put the line user_allow_other into /etc/fuse.conf"
+	echo "#user_allow_other" >"$work/fuse.conf"
+	theirs user_allow_other
+	echo "user_allow_other" >"$work/fuse.conf"
+	chmod 600 /dev/fuse
+	theirs "/dev/fuse cannot be opened by you: its mode is 0600, and it belongs to user 0; \`chmod 666 /dev/fuse\` as root"
+	chmod 666 /dev/fuse
+	theirs "fusermount3 is missing" env PATH="$work/no-bin"
+	theirs "no_new_privs" setpriv --no-new-privs
+	cp "$(command -v fusermount3)" "$work/no-bin" # no longer set-user-ID
+	theirs "fusermount3 is not set-user-ID root" env PATH="$work/no-bin"
+	fails_with "--cap-add SYS_ADMIN" setpriv --bounding-set -sys_admin "$MOEFS" -o "store=$store" "$MODEL" "$mnt"
+	umount /dev/fuse && mount --bind /dev/null /dev/fuse && rm -f "$work/fuse"
+	# With nothing in its way it is mounted.
+	rm -f "$work/fuse" && mknod "$work/fuse" c 10 229 && chmod 666 "$work/fuse" && umount /dev/fuse && mount --bind "$work/fuse" /dev/fuse || exit
+	other timeout "$limit" "$MOEFS" $options -o "store=$work/theirs" "$MODEL" "$mnt" || fail "status $?"
+	ls "$mnt"/*/prompt || fail "not mounted"
+	umount "$mnt"
+}
+
+stores() {
+	local options=
+	chmod 755 "$work" && chown 65534 "$mnt"
+	mkdir -p "$work/ours" && chmod 755 "$work/ours"
+	fails_with "$work/ours: the store cannot be written there; choose another folder with -o store=: Permission denied" \
+		other "$MOEFS" -o "store=$work/ours/deep/er" "$MODEL" "$mnt"
+	mkdir -p "$work/home" && chmod 755 "$work/home"
+	cp -r "$MODEL" "$work/home" && cd "$work/home" || exit
+	fails_with "$work/home: the store cannot be written there" \
+		other env HOME="$work/home" XDG_CACHE_HOME= "$MOEFS" "$work/home/$(basename "$MODEL")" "$mnt"
+	mount -t tmpfs -o ro none "$work/ours"
+	fails_with "Read-only file system" "$MOEFS" -o "store=$work/ours" "$MODEL" "$mnt"
+	grep -q " $mnt " /proc/self/mountinfo && fail "something is mounted"
+	return 0
+}
+
+room() {
+	mkdir -p "$work/tiny" && mount -t tmpfs -o size=1m none "$work/tiny" || exit
+	store=$work/tiny
+	refused "MB too few; free some space, or choose another folder with -o store=" "$MODEL"
+	same "$(ls -A "$work/tiny")" "" "what is in the folder"
+	mount -o remount,size=64m "$work/tiny"
+	timeout "$limit" "$MOEFS" -o "store=$store" "$MODEL" "$mnt" || fail "status $?"
+	umount "$mnt"
+}
+
+apart() { # FUNCTION ARGUMENT…
+	export work mnt store limit MODEL MOEFS
+	export -f fail same differ fails_with inside refused other causes theirs stores room
+	unshare -m --propagation private bash -c 'inside "$@"' - "$@"
+}
+claim "why another user cannot mount is said: the point, allow_other, /dev/fuse, fusermount3" apart causes
+claim "a store that cannot be written is said at mount" apart stores
+claim "a store without room is said at mount, and leaves nothing" apart room
+finish
