@@ -135,11 +135,12 @@ $(BUILD)/moefs-bench: $(BENCH_OBJS) $(BUILD)/libmoefs.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) -lm
 
 .PHONY: bench
-bench: $(BUILD)/moefs-bench ## measure the machine, the fastest kernels and the demonstration model
+bench: $(BUILD)/moefs-bench all ## measure the machine, the fastest kernels and the demonstration model
 	$(Q)$< machine --rounds 3 --dir $(BUILD) --file 256M --depths 1,4
 	$(Q)$< kernels --rounds 3 --kernels fastest --formats tq3,tq4,bf16 --tokens 1,32
 	$(Q)$< run examples/models/fable-moe-15m --store $(BUILD)/bench-store \
 		--prompt 128 --tokens 256 --context 128,3072
+	$(Q)tests/bench/tree.sh
 
 # ---- trying and installing ----
 
