@@ -12,10 +12,11 @@ interrupted() { # SIGNAL FILE: a waiting cat ends by the signal, the turn goes o
 	reads $reader
 	kill -"$1" $reader
 	wait $reader
-	same $? $((128 + $(kill -l "$1"))) "the reader's status"
-	working
+	local ended=$? word=$(cat status)
 	end_long
 	cd .. && rmdir i
+	same $ended $((128 + $(kill -l "$1"))) "the reader's status"
+	working "$word"
 }
 for signal in INT TERM KILL; do
 	for file in output wait; do
@@ -27,17 +28,18 @@ timeouts() {
 	mkdir sessions/t && cd sessions/t || exit
 	begin_long
 	timeout 0.5 cat wait
-	same $? 124 "timeout's status"
-	working
+	local ended=$? word=$(cat status)
 	end_long
 	cd .. && rmdir t
+	same $ended 124 "timeout's status"
+	working "$word"
 }
 claim "timeout 0.5 cat wait ends before the turn does" timeouts
 
 handled() { # a handler returns: the read itself must say EINTR
 	mkdir sessions/h && cd sessions/h || exit
 	begin_long
-	timeout $limit python3 - <<'PY' || fail "python"
+	timeout $limit python3 - <<'PY'
 import os, signal, sys, threading
 sys.path.insert(0, os.environ["here"])
 import waiting
@@ -54,9 +56,11 @@ try:
 except Done:
     pass
 PY
-	working
+	local ended=$? word=$(cat status)
 	end_long
 	cd .. && rmdir h
+	same $ended 0 "python's status"
+	working "$word"
 }
 claim "a signal with a handler interrupts the read, and not the turn" handled
 
@@ -97,7 +101,7 @@ claim "rmdir of a working session: EIO for those who wait, then ESTALE" removed
 crowd() { # readers wait in threads of one process, all of them, before and after others look
 	mkdir sessions/c && cd sessions/c || exit
 	begin_long 40
-	timeout $limit python3 - "${READERS:-1000}" <<'PY' || fail python
+	timeout $limit python3 - "${READERS:-1000}" <<'PY'
 import os, subprocess, sys, threading
 sys.path.insert(0, os.environ["here"])
 import waiting
@@ -117,8 +121,10 @@ with open("ctl", "w") as f: f.write("stop")
 for t in threads: t.join()
 assert words == [b"stopped\n"] * len(threads), set(words)
 PY
+	local ended=$?
 	end_long
 	cd .. && rmdir c
+	same $ended 0 "python's status"
 }
 claim "beside a thousand waiting readers ls ends while all of them wait; then each is answered" crowd
 finish

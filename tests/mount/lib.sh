@@ -238,8 +238,8 @@ reads() { # PROCESS
 idle() { timeout $limit cat wait >/dev/null; } # in a session's folder
 ask() { echo "$1" > prompt && timeout $limit cat output; }
 # In a session's folder: its turn has not come to its end, so what is there already was before it.
-working() {
-	case $(cat status) in queued | prompting | generating) ;; *) fail "the turn is over: $(cat status)" ;; esac
+working() { # [what status was]
+	case ${1:-$(cat status)} in queued | prompting | generating) ;; *) fail "the turn is over: ${1:-$(cat status)}" ;; esac
 }
 # In a session's folder: a turn that goes on until the context is full, thousands of tokens later: the
 # likeliest continuation of this text is more of it. Others of the kind stand beside it and take turns with
