@@ -142,7 +142,14 @@ asked_for() {
 claim "so does one that was asked for, which is still what cache/budget says" asked_for
 
 limit_lowered() { # while it is in use, as an administrator would
-	local used=$(stat_of used)
+	local used
+	mkdir sessions/three && cd sessions/three || exit
+	long_turn
+	waits_for in_use $((12 << 20)) # however little was left
+	echo stop > ctl
+	idle
+	cd "$m" && rmdir sessions/three
+	used=$(stat_of used)
 	begin_hog 60 # or the daemon's own code would not find room
 	waits_for test -e "$work/taken"
 	echo $(($(anonymous) - used / 2 + margin)) >"$limit_file" || fail "the limit cannot be lowered"
