@@ -64,7 +64,13 @@ $(call objects,$(wildcard kernels/*_multiply.c kernels/*_tq.c)): \
 $(BUILD)/engine/compute/sampler.o $(BUILD)/kernels/format.o: override CFLAGS += $(if $(SANITIZE),,-O3)
 $(BUILD)/tests/unit/golden.o: override CPPFLAGS += -DMOEFS_SOURCE_ROOT='"$(CURDIR)"'
 
-$(BUILD)/%.o: %.c
+# Looked at before anything is compiled, so that what is too old is said in words; not where nothing is linked with
+# them (tests/cross.sh).
+.PHONY: libraries
+libraries:
+	$(Q)$(if $(filter command,$(firstword $(origin PKG_CFLAGS))),:,examples/libraries.sh $(LIBS))
+
+$(BUILD)/%.o: %.c | libraries
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) -c -o $@ $<
