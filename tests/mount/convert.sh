@@ -28,6 +28,7 @@ cd / && unmounted
 
 faulty_disk # which holds still where the daemon is to be killed
 killed() { # NUMBER OPERATION: in the one of that number; then a mount that goes on
+	trap 'cd /; faults; unmounted; rm -rf "$work"/disk/*' EXIT
 	faults "* $2 stall=0$([ "$1" = 1 ] || echo " after=$(($1 - 1))")"
 	mounted
 	echo "$question" > prompt
@@ -40,7 +41,6 @@ killed() { # NUMBER OPERATION: in the one of that number; then a mount that goes
 	complete
 	cd / && unmounted
 	same "$(cd "$work"/disk/*/tq3 && cat experts.safetensors dense.safetensors index | cksum)" "$(cat "$work/whole")"
-	rm -rf "$work"/disk/*
 }
 for number in 1 20 100 230 260 400 600 740; do # of some 750, of which 235 are before the first answer
 	claim "killed in write $number, the next mount answers and ends with the same store" killed $number write
