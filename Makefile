@@ -64,7 +64,13 @@ $(call objects,$(wildcard kernels/*_multiply.c kernels/*_tq.c)): \
 $(BUILD)/engine/compute/sampler.o $(BUILD)/kernels/format.o: override CFLAGS += $(if $(SANITIZE),,-O3)
 $(BUILD)/tests/unit/golden.o: override CPPFLAGS += -DMOEFS_SOURCE_ROOT='"$(CURDIR)"'
 
-$(BUILD)/%.o: %.c
+# Looked at before anything is compiled, so that what is too old is said in words; not where nothing is linked with
+# them (tests/cross.sh).
+.PHONY: libraries
+libraries:
+	$(Q)$(if $(filter command,$(firstword $(origin PKG_CFLAGS))),:,examples/libraries.sh $(LIBS))
+
+$(BUILD)/%.o: %.c | libraries
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) -c -o $@ $<
@@ -141,11 +147,12 @@ $(BUILD)/moefs-bench: $(BENCH_OBJS) $(BUILD)/libmoefs.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) -lm
 
 .PHONY: bench
-bench: $(BUILD)/moefs-bench ## measure the machine, the fastest kernels and the demonstration model
+bench: $(BUILD)/moefs-bench all ## measure the machine, the fastest kernels and the demonstration model
 	$(Q)$< machine --rounds 3 --dir $(BUILD) --file 256M --depths 1,4
 	$(Q)$< kernels --rounds 3 --kernels fastest --formats tq3,tq4,bf16 --tokens 1,32
 	$(Q)$< run examples/models/fable-moe-15m --store $(BUILD)/bench-store \
 		--prompt 128 --tokens 256 --context 128,3072
+	$(Q)tests/bench/tree.sh
 
 # ---- trying and installing ----
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `make demo`: mounts the demonstration model, asks it three questions with echo and cat, looks at which
-# experts answered, and unmounts. Each command is shown as you would type it. Leaves nothing behind but
+# `make demo`: mounts the demonstration model, asks it three questions with echo and cat (at temperature 0, so
+# that the answers are always the same), looks at which experts answered, and unmounts. Each command is shown as you would type it. Leaves nothing behind but
 # the converted store beside the model, which the next mount opens at once.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -22,6 +22,7 @@ show() { # a command line, and what it prints
 show "moefs examples/models/fable-moe-15m $m"
 show "cd $m/fable-moe-15m"
 show ls
+show 'echo 0 > sessions/default/params/temperature'
 show 'echo "What is the capital of France?" > prompt; cat output'
 show 'echo "What is 12 x 6?" > prompt; cat output'
 show 'echo "What is the opposite of hot?" > prompt; cat output'

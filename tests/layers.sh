@@ -47,7 +47,7 @@ forbidden() {
 
 status=0
 result() { # WHAT, true or false
-	if "$2"; then echo "ok - $1"; else echo "not ok - $1" status=1; fi
+	if "$2"; then echo "ok - $1"; else echo "not ok - $1"; status=1; fi
 }
 
 found=$(forbidden)

@@ -1,39 +1,50 @@
 #!/usr/bin/env bash
 # Runs every test and counts: the unit tests of each build tree, then the tests of the mount. Each
 # program runs under a time limit, so that a hung mount never hangs the suite; JOBS of them (one per core)
-# run side by side. What a failed test printed is shown; of the others only the skips, with their reason.
-# The last line is the count.
+# run side by side. What a failed test printed is shown. At the end come what failed and what was skipped, with
+# its reason, one line each; the last line is the count.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
 lanes=${JOBS:-$(nproc 2>/dev/null || echo 2)}
-passed=0 failed=0 skipped=0 failures=()
+passed=0 failed=0 failures=() skips=()
 folder=$(mktemp -d "${TMPDIR:-/tmp}/moefs-run.XXXXXX")
 trap 'rm -rf "$folder"' EXIT
 trap 'kill "${!names[@]}" 2>/dev/null; wait; exit 130' INT TERM
 export ASAN_OPTIONS=${ASAN_OPTIONS:-abort_on_error=1} UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1 second_deadlock_stack=1}
 
+# Prints "TEST: REASON" for each test that a program skipped: the line before cmocka's, or what follows "# skip".
+skipped_in() { # LOG
+	awk '/^\[ RUN  / { reason = "" }
+	     /^\[  SKIPPED \] [_a-zA-Z0-9]+$/ && !seen[$4]++ { print $4 ": " reason }
+	     /^ok .*# skip/ { at = match($0, / # skip:? */); print substr($0, 4, at - 4) ": " substr($0, at + RLENGTH) }
+	     !/^\[/ { reason = $0 }' "$1"
+}
+
 # Adds up what a program printed: cmocka's lines or "ok", "not ok", "ok … # skip". A program that ends badly
-# without naming a failed test counts as one.
+# without naming a failed test counts as one, and so does a test that was skipped for no reason.
 count() { # NAME STATUS SECONDS LOG
-	local ok bad skip log=$4
+	local ok bad log=$4 skip silent
 	ok=$(grep -cE '^\[       OK \]|^ok ' "$log")
 	# cmocka names them again at the end
 	bad=$(grep -E '^\[  FAILED  \] [_a-zA-Z0-9]+$|^not ok ' "$log" | sort -u | wc -l)
-	skip=$(grep -E '^\[  SKIPPED \] [_a-zA-Z0-9]+$|^ok .*# skip' "$log" | sort -u | wc -l)
+	mapfile -t skip < <(skipped_in "$log")
+	mapfile -t silent < <(printf '%s\n' "${skip[@]}" | sed -n 's/: $/: skipped without a reason/p')
 	ok=$((ok - $(grep -cE '^ok .*# skip' "$log")))
 	[ "$2" -ne 0 ] && [ "$bad" -eq 0 ] && bad=1
-	passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + skip))
+	bad=$((bad + ${#silent[@]}))
+	passed=$((passed + ok)) failed=$((failed + bad)) skips+=("${skip[@]/#/$1: }")
 	printf '%-44s %3d passed' "$1" "$ok"
 	[ "$bad" -gt 0 ] && printf ', %d FAILED (status %d)' "$bad" "$2"
-	[ "$skip" -gt 0 ] && printf ', %d skipped' "$skip"
+	[ ${#skip[@]} -gt 0 ] && printf ', %d skipped' ${#skip[@]}
 	printf '  %d s\n' "$3"
 	if [ "$bad" -gt 0 ]; then
 		sed 's/^/    /' "$log" | tail -n 60
-		failures+=("$1: $(grep -E '^\[  FAILED  \] [_a-zA-Z0-9]+$|^not ok ' "$log" | sort -u | paste -sd';')")
-	elif [ "$skip" -gt 0 ]; then
-		grep -iE 'skip' "$log" | grep -vE '^\[|SKIPPED TEST' | sed 's/^/    /'
+		failures+=("$1: $({
+			grep -E '^\[  FAILED  \] [_a-zA-Z0-9]+$|^not ok ' "$log" | sort -u
+			printf '%s\n' "${silent[@]}"
+		} | grep . | paste -sd';')")
 	fi
 }
 
@@ -51,7 +62,7 @@ run() { # NAME COMMAND…: as soon as there is a lane
 	shift
 	[ ${#names[@]} -lt "$lanes" ] || finish_one
 	log=$(mktemp "$folder/XXXXXX")
-	timeout --kill-after=10 600 "$@" >"$log" 2>&1 </dev/null &
+	timeout --kill-after=10 1800 "$@" >"$log" 2>&1 </dev/null &
 	names[$!]=$name logs[$!]=$log begun[$!]=$SECONDS
 }
 
@@ -63,17 +74,21 @@ for tree in build/tsan build/asan build; do
 done
 
 run tests/bench/smoke.sh tests/bench/smoke.sh build/moefs-bench
-run tests/cross.sh tests/cross.sh
-run tests/layers.sh tests/layers.sh
+for script in tests/*.sh; do
+	[ "$(basename "$script")" = run.sh ] || run "$script" "$script"
+done
 
 if [ ! -c /dev/fuse ] || ! command -v fusermount3 >/dev/null; then
-	echo "FUSE is missing, so the tests of the mount are skipped; install fuse3 and load the fuse module"
-	skipped=$((skipped + 1))
+	skips+=("tests/mount: FUSE is missing; install fuse3 and load the fuse module")
 else
 	# What threads and lifetimes are hardest on, with the sanitizers watching.
 	for tree in build/tsan build/asan; do
+		if [ ! -x "$tree/moefs" ]; then
+			skips+=("$tree/moefs: it is not built; run make ${tree#build/}")
+			continue
+		fi
 		for name in ask faults idioms interrupt poll refused shutdown tools tree turns; do
-			run "$tree/moefs: $name.sh" env MOEFS="$PWD/$tree/moefs" LIMIT=300 "tests/mount/$name.sh"
+			run "$tree/moefs: $name.sh" env MOEFS="$PWD/$tree/moefs" "tests/mount/$name.sh"
 		done
 	done
 	for script in tests/mount/*.sh; do
@@ -84,7 +99,6 @@ while [ ${#names[@]} -gt 0 ]; do finish_one; done
 
 # Once more at the end, which is what is read first.
 [ "$failed" -gt 0 ] && printf 'failed: %s\n' "${failures[@]}"
-summary="$passed passed, $failed failed"
-[ "$skipped" -gt 0 ] && summary="$summary, $skipped skipped"
-echo "$summary"
+[ ${#skips[@]} -gt 0 ] && printf 'skipped: %s\n' "${skips[@]}"
+echo "$passed passed, $failed failed, ${#skips[@]} skipped"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

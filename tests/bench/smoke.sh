@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Whether each subcommand of moefs-bench works, with the smallest sizes: it ends with 0 and prints one JSON
-# object with something measured in it. No figure is judged. A first argument names another program than
-# build/moefs-bench.
+# object with something measured in it; and tree.sh. No figure is judged. A first argument names another program
+# than build/moefs-bench.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 
@@ -126,4 +126,12 @@ refuse "a model that is there is not overwritten" "" make "$here/config.json" "$
 refuse "an unknown option is named" "--nonsense" run "$here/model" --nonsense
 refuse "a number out of range is named" "--rounds 0" run "$here/model" --rounds 0
 refuse "positions that the model does not have" "512" run "$here/model" --prompt 510 --tokens 30
+
+if ! READERS=20 ROUNDS=1 tests/bench/tree.sh >"$here/out" 2>&1; then
+	echo "not ok how fast the tree responds: $(tail -n 3 "$here/out" | tr '\n' ' ')"
+	failed=1
+elif ! grep '# skip' "$here/out"; then
+	[ "$(grep -c ' ms' "$here/out")" = 7 ] || { echo -n "not "; failed=1; }
+	echo "ok how fast the tree responds: seven times are told"
+fi
 exit $failed

@@ -7,12 +7,12 @@ loaded
 question() {
 	exec 3<>ask
 	echo "What is the capital of France?" >&3
-	a=$(timeout 30 cat <&3) || fail "cat"
+	a=$(timeout $limit cat <&3) || fail "cat"
 	[ -n "$a" ] || fail "no answer"
 	echo "What is 2 plus 3?" >&3 || fail "the second turn is refused"
-	b=$(timeout 30 cat <&3) || fail "cat"
+	b=$(timeout $limit cat <&3) || fail "cat"
 	[ -n "$b" ] || fail "no second answer"
-	same "$(timeout 5 cat <&3)" "" "after the end"
+	same "$(timeout $limit cat <&3)" "" "after the end"
 	exec 3>&-
 }
 claim "exec 3<>ask; echo q >&3; cat <&3, twice" question
@@ -21,7 +21,7 @@ lines() {
 	exec 3<>ask
 	echo "What is the capital of France?" >&3
 	whole=
-	while IFS= read -r -t 30 line <&3; do whole+=$line$'\n'; done
+	while IFS= read -r -t $limit line <&3; do whole+=$line$'\n'; done
 	exec 3>&-
 	exec 3<>ask
 	echo "What is the capital of France?" >&3
@@ -36,7 +36,7 @@ apart() {
 	exec 3<>ask 4<>ask
 	echo "What is the capital of France?" >&3
 	echo "What is the capital of Italy?" >&4
-	[ -n "$(timeout 30 cat <&4)" ] && [ -n "$(timeout 30 cat <&3)" ] || fail "no answers"
+	[ -n "$(timeout $limit cat <&4)" ] && [ -n "$(timeout $limit cat <&3)" ] || fail "no answers"
 	same "$(cat log)" "$before" "the default session's log"
 	same "$(ls sessions)" "$(cat "$work/sessions")" "the sessions"
 	exec 3>&- 4>&-
@@ -44,7 +44,7 @@ apart() {
 claim "conversations are private, and in no folder" apart
 
 xargs_ask() {
-	seq 24 | xargs -P 8 -I{} bash -c 'exec 3<>ask; echo "What is {} plus 1?" >&3; [ -n "$(timeout 60 cat <&3)" ]' ||
+	seq 24 | xargs -P 8 -I{} bash -c 'exec 3<>ask; echo "What is {} plus 1?" >&3; [ -n "$(timeout $limit cat <&3)" ]' ||
 		fail "one of them"
 }
 claim "xargs -P 8 with ask" xargs_ask

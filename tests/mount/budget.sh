@@ -8,30 +8,20 @@ loaded
 
 stat_of() { awk -v key="$1" '$1 == key { print $2 }' "$mnt/cache/stats"; }
 df_of() { df -B1 --output="$1" "$mnt" | tail -n 1 | tr -d ' '; }
-working() {
-	case $(cat status) in queued | prompting | generating) ;; *) fail "it was over too soon: $(cat status)" ;; esac
-}
-# Used memory falls to the budget within a second: what is computed with is given back after it.
+# Used memory falls to the budget while the turn goes on: what is computed with is given back after it.
 shrinks_to() { # BYTES WORDS
-	local start now
-	start=$(milliseconds)
 	echo "$2" > "$mnt/cache/budget" || fail "refused: $2"
-	while [ "$(df_of used)" -gt "$1" ]; do
-		now=$(milliseconds)
-		[ $((now - start)) -lt 1000 ] || fail "after a second: $(df_of used) bytes in use, not $1"
-	done
+	while [ "$(df_of used)" -gt "$1" ]; do working; done
 	same "$(df_of size)" "$1" "df's size"
 	same "$(cat "$mnt/cache/budget")" "$2" "cache/budget"
 }
 goes_on() { # the turn makes more of its text
 	local before
 	before=$(stat -c %s log)
-	for i in $(seq 200); do
-		[ "$(stat -c %s log)" -gt "$before" ] && return 0
+	while [ "$(stat -c %s log)" -le "$before" ]; do
 		working
 		sleep 0.02
 	done
-	fail "the turn does not go on"
 }
 
 undisturbed() {
@@ -46,26 +36,22 @@ claim "a long turn, for comparison" undisturbed
 changed() {
 	local round
 	mkdir sessions/changed && cd sessions/changed || exit
-	begin_long 2 # beside others, so that it takes long enough on any machine
+	begin_long
 	for round in 1 2; do
 		goes_on
 		shrinks_to 1048576 1M && goes_on
 		shrinks_to 262144 256K && goes_on
 		echo 32M > "$mnt/cache/budget" && same "$(df_of size)" 33554432 "df's size" || exit
 		working
-		for i in $(seq 500); do # it fills again
-			[ "$(df_of used)" -gt 4194304 ] && break
-			working
-		done
-		[ "$(df_of used)" -gt 4194304 ] || fail "only $(df_of used) bytes in use"
+		while [ "$(df_of used)" -le 4194304 ]; do working; done # it fills again
 	done
 	working
-	idle
 	end_beside
+	idle
 	same "$(cat status)" done
 	cmp output "$work/quiet"
 }
-claim "shrinking and growing during a turn is done within a second and changes no text" changed
+claim "shrinking and growing are done while the turn goes on, and change no text" changed
 
 automatic() {
 	echo auto > "$mnt/cache/budget" || fail refused

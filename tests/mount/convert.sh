@@ -26,37 +26,41 @@ claim "the same mount goes on answering" same "$(echo reset > ctl; ask "$questio
 cd / && unmounted
 (cd "$work"/store/*/tq3 && cat experts.safetensors dense.safetensors index) | cksum >"$work/whole"
 
-killed() { # SECONDS after the prompt; then a mount that goes on
-	rm -rf "$work/store"
+faulty_disk # which holds still where the daemon is to be killed
+killed() { # NUMBER OPERATION: in the one of that number; then a mount that goes on
+	trap 'cd /; faults; unmounted; rm -rf "$work"/disk/*' EXIT
+	faults "* $2 stall=0$([ "$1" = 1 ] || echo " after=$(($1 - 1))")"
 	mounted
 	echo "$question" > prompt
-	sleep "$1"
+	stalled
 	kill -9 "$daemon"
+	faults
 	cd / && unmounted
 	mounted
 	same "$(ask "$question")" "$answer"
 	complete
 	cd / && unmounted
-	same "$(cd "$work"/store/*/tq3 && cat experts.safetensors dense.safetensors index | cksum)" "$(cat "$work/whole")"
+	same "$(cd "$work"/disk/*/tq3 && cat experts.safetensors dense.safetensors index | cksum)" "$(cat "$work/whole")"
 }
-for seconds in 0 0.02 0.05 0.08 0.12 0.2 0.3 0.5; do
-	claim "killed $seconds s after the prompt, the next mount answers and ends with the same store" killed $seconds
+for number in 1 20 100 230 260 400 600 740; do # of some 750, of which 235 are before the first answer
+	claim "killed in write $number, the next mount answers and ends with the same store" killed $number write
 done
+for number in 1 2 3; do
+	claim "killed in rename $number, the next mount answers and ends with the same store" killed $number rename
+done
+store=$work/store
 
-stopped() {
+stopped() { # that it does not wait for the end of the conversion is in faults_convert.sh
 	rm -rf "$work/store"
 	mounted
 	same "$(ask "$question")" "$answer"
-	local start=$(milliseconds)
 	cd / && unmounted
-	local took=$(($(milliseconds) - start))
-	[ $took -lt 3000 ] || fail "$took ms"
 	[ -e "$work"/store/*/tq3/journal ] || published || fail "nothing was kept"
 	mounted
 	same "$(ask "$question")" "$answer"
 	cd / && unmounted
 }
-claim "unmounting in the middle ends at once and keeps what was done" stopped
+claim "unmounting in the middle keeps what was done" stopped
 
 two() { # the one that converts answers, the other waits for the store or takes it over
 	rm -rf "$work/store"
@@ -77,7 +81,7 @@ claim "two daemons with one checkpoint both answer" two
 full() {
 	rm -rf "$work/store"
 	mkdir -p "$work/store" "$work/models"
-	mount -t tmpfs -o size=3M moefs-test "$work/store" 2>/dev/null || { echo "no tmpfs may be mounted here"; exit 0; }
+	mount -t tmpfs -o size=3M moefs-test "$work/store" || fail "mount"
 	trap 'cd /; unmounted; umount "$work/store"' EXIT
 	fails_with "MB too few" "$MOEFS" -o "store=$store" "$MODEL" "$mnt"
 	same "$(ls -A "$store")" "" "what is in the folder"
@@ -91,5 +95,11 @@ full() {
 	same "$(ask "$question")" "$answer"
 	complete
 }
-claim "a full disk is an error in words, and the next prompt works once there is space" full
+mkdir "$work/try"
+if mount -t tmpfs none "$work/try" 2>/dev/null; then
+	umount "$work/try"
+	claim "a full disk is an error in words, and the next prompt works once there is space" full
+else
+	echo "ok tmpfs # skip: mounting one is not allowed here, so no full disk was tried"
+fi
 finish

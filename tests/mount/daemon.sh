@@ -27,7 +27,7 @@ words() {
 claim "what cannot be done is said in words, with status 1" words
 
 gone() { # the daemon has ended and nothing is mounted
-	for i in $(seq 100); do
+	for i in $(seq $((limit * 10))); do
 		alive "$1" || break
 		sleep 0.1
 	done
@@ -40,12 +40,12 @@ ends_by() { # SIGNAL, while a session works and someone waits
 	mounted
 	mkdir sessions/e && cd sessions/e || exit
 	begin_long
-	timeout 30 cat wait >/dev/null 2>&1 &
-	sleep 0.2
+	begin_reader wait
+	reads $reader
 	cd /
 	kill -"$1" "$daemon"
 	gone "$daemon"
-	wait $!
+	wait $reader && fail "the reader succeeded"
 	return 0
 }
 for signal in TERM INT HUP; do claim "SIG$signal unmounts and ends it" ends_by $signal; done
@@ -60,7 +60,10 @@ claim "fusermount3 -u ends it" unmounts
 killed() {
 	mounted
 	cd / && kill -9 "$daemon"
-	sleep 0.3
+	for i in $(seq $((limit * 10))); do # until all of its threads have ended
+		ls "$mnt" >/dev/null 2>&1 || break
+		sleep 0.1
+	done
 	fails_with "not connected" ls "$mnt"
 	mounted
 	same "$(cat wait)" idle
@@ -74,7 +77,7 @@ claim "after kill -9 it can be mounted again" killed
 foreground() {
 	"$MOEFS" -f -o "store=$work/store" "$MODEL" "$mnt" >"$work/fg" 2>&1 &
 	pid=$!
-	for i in $(seq 100); do [ -e "$mnt/version" ] && break; sleep 0.1; done
+	for i in $(seq $((limit * 10))); do [ -e "$mnt/version" ] && break; sleep 0.1; done
 	[ -e "$mnt/version" ] || fail "not mounted"
 	kill -INT $pid
 	wait $pid || fail "status $?: $(cat "$work/fg")"
@@ -84,7 +87,7 @@ claim "-f stays in the foreground, and Ctrl-C ends it with status 0" foreground
 
 twice() {
 	mkdir -p "$work/other" && ln -sfn "$MODEL" "$work/other/$(basename "$MODEL")"
-	timeout 60 "$MOEFS" -o "store=$work/store" "$MODEL" "$work/other/$(basename "$MODEL")" "$mnt" || fail mount
+	timeout $limit "$MOEFS" -o "store=$work/store" "$MODEL" "$work/other/$(basename "$MODEL")" "$mnt" || fail mount
 	daemon=$(pgrep -n -f -- " $mnt\$")
 	same "$(ls -d "$mnt"/*/info | wc -l)" 2 "models"
 	[ -e "$m-2/prompt" ] || fail "the second is not called $(basename "$MODEL")-2: $(ls "$mnt")"

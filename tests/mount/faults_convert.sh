@@ -6,9 +6,9 @@
 . "$(dirname "$0")/lib.sh"
 question="What is the capital of France?"
 
-progresses_to() { # WORDS: waits until they are how info/progress begins, but not so long that a claim hangs
+progresses_to() { # WORDS: waits until they are how info/progress begins
 	local i
-	for i in $(seq $((limit * 10))); do
+	for i in $(seq $((limit * 20))); do
 		case $(cat "$m/info/progress") in "$1"*) return 0 ;; esac
 		sleep 0.05
 	done
@@ -65,7 +65,7 @@ fails_in_words() { # WORDS RULE…
 	echo "$question" > prompt
 	fails_with "Input/output error" timeout $limit cat output
 	grep -q "$words" error || fail "the session's error: $(cat error)"
-	timeout 5 ls -lR "$mnt" >/dev/null || fail ls
+	timeout $limit ls -lR "$mnt" >/dev/null || fail ls
 	no_store
 	faults
 	answers
@@ -106,7 +106,7 @@ stops_in_words() { # STATE WORDS RULE…
 	[ "$state" != ready ] || grep -q "converting it has stopped" ../error || fail "error: $(cat ../error)"
 	[ "$(struck)" -gt 0 ] || fail "nothing failed"
 	answers_not "$words"
-	timeout 5 ls -lR "$mnt" >/dev/null || fail ls
+	timeout $limit ls -lR "$mnt" >/dev/null || fail ls
 	no_store
 	faults
 	answers
@@ -125,7 +125,7 @@ claim "an expert's sync that fails ends the conversion, since nothing of it can 
 stopped_once() { # the next write that succeeds, the rest's own or a prompt's, has all gone on with
 	local i
 	begin "$experts write error=EIO after=20 count=1"
-	for i in $(seq $((limit * 10))); do
+	for i in $(seq $((limit * 20))); do
 		[ "$(struck)" = 0 ] || break
 		sleep 0.05
 	done
@@ -226,7 +226,7 @@ lives() { # STATE/STATUS RULE…
 	local reader=$!
 	for command in "ls -lR $mnt" "df $mnt" "cat status stats error log ../error ../cache/stats" \
 		"mkdir sessions/x" "rmdir sessions/x"; do
-		timeout 5 $command >/dev/null || fail "$command waits for the disk"
+		timeout $limit $command >/dev/null || fail "$command waits for the disk"
 	done
 	case $(cat info/state)/$(cat status) in $word) ;; *) fail "$(cat info/state)/$(cat status) is not $word" ;; esac
 	no_store
@@ -244,7 +244,7 @@ stops() {
 	begin "*partial write stall=0 after=40"
 	stalled
 	echo "$question" > prompt
-	timeout 5 bash -c 'echo stop > ctl; cat wait' >"$work/word" || fail "it waits for the disk"
+	timeout $limit bash -c 'echo stop > ctl; cat wait' >"$work/word" || fail "it waits for the disk"
 	same "$(cat "$work/word")" stopped
 	faults
 	answers
@@ -256,7 +256,7 @@ stops_meanwhile() { # the write in flight goes on without the turn
 	stalled
 	cd sessions/default || exit
 	echo "$question" > prompt
-	timeout 5 bash -c 'echo stop > ctl; cat wait' >"$work/word" || fail "it waits for the disk"
+	timeout $limit bash -c 'echo stop > ctl; cat wait' >"$work/word" || fail "it waits for the disk"
 	same "$(cat "$work/word")" stopped
 	faults
 	answers
@@ -270,7 +270,7 @@ resumes() { # RULE…
 	stalled
 	cd /
 	fusermount3 -u "$mnt" || fail fusermount3
-	sleep 0.1
+	sleep 0.1 # for the process to do it wrong; doing it right takes none
 	grep -q " $mnt " /proc/self/mountinfo && fail "still mounted"
 	alive "$daemon" || fail "the process did not wait for its write"
 	faults

@@ -9,7 +9,7 @@ translate() {
 	for shell in bash dash; do
 		ask "What is the capital of France?" >/dev/null
 		was=$(cat output)
-		timeout 10 $shell -c '{ echo Translate:; cat output; } > prompt' || fail "$shell: $?"
+		timeout $limit $shell -c '{ echo Translate:; cat output; } > prompt' || fail "$shell: $?"
 		cat output >/dev/null
 		same "$(cat prompt)" "Translate:
 $was" $shell
@@ -19,7 +19,7 @@ claim "{ echo Translate:; cat output; } > prompt" translate
 
 tees() {
 	was=$(cat output)
-	timeout 10 tee prompt <output >/dev/null || fail "$?"
+	timeout $limit tee prompt <output >/dev/null || fail "$?"
 	cat output >/dev/null
 	same "$(cat prompt)" "$was"
 }
@@ -27,7 +27,7 @@ claim "tee prompt < output" tees
 
 cats() {
 	was=$(cat output)
-	timeout 10 cat output > prompt || fail "$?"
+	timeout $limit cat output > prompt || fail "$?"
 	cat output >/dev/null
 	same "$(cat prompt)" "$was"
 }
@@ -36,7 +36,7 @@ claim "cat output > prompt" cats
 held() {
 	for shell in bash dash; do
 		was=$(cat output)
-		timeout 10 $shell -c "exec 3>prompt; echo 'What is 2 plus 2?' >&3; cat output; cat status; exec 3>&-; cat output >/dev/null" \
+		timeout $limit $shell -c "exec 3>prompt; echo 'What is 2 plus 2?' >&3; cat output; cat status; exec 3>&-; cat output >/dev/null" \
 			>"$work/held" || fail "$shell: $?"
 		same "$(cat "$work/held")" "$was
 done" $shell
@@ -47,7 +47,7 @@ claim "exec 3>prompt; echo q >&3; cat output" held
 
 noisy() {
 	was=$(cat output)
-	timeout 10 bash -c '{ echo a; echo b >&2; cat output; echo c; } > prompt' 2>/dev/null || fail "$?"
+	timeout $limit bash -c '{ echo a; echo b >&2; cat output; echo c; } > prompt' 2>/dev/null || fail "$?"
 	cat output >/dev/null
 	same "$(cat prompt)" "a
 $was
@@ -57,7 +57,7 @@ claim "{ echo a; echo b >&2; cat output; } > prompt" noisy
 
 piped() {
 	was=$(cat output)
-	timeout 10 bash -c 'echo x | { cat; cat output status; } > prompt' || fail "$?"
+	timeout $limit bash -c 'echo x | { cat; cat output status; } > prompt' || fail "$?"
 	cat output >/dev/null
 	same "$(cat prompt)" "x
 $was
@@ -66,7 +66,7 @@ done"
 claim "echo x | { cat; cat output status; } > prompt" piped
 
 waits() {
-	timeout 10 bash -c '{ echo x; cat wait; cat stats >/dev/null; cat log >/dev/null; } > prompt' || fail "$?"
+	timeout $limit bash -c '{ echo x; cat wait; cat stats >/dev/null; cat log >/dev/null; } > prompt' || fail "$?"
 	cat output >/dev/null
 	same "$(cat prompt)" "x
 done"
@@ -74,11 +74,11 @@ done"
 claim "wait, stats and log do not wait for their own reader" waits
 
 substituted() {
-	timeout 20 bash -c 'echo "Say it again: $(cat output)" > prompt; cat output >/dev/null' || fail "$?"
-	timeout 20 bash -c 'echo q > prompt; read -r line < output; [ -n "$line" ]' || fail read
-	timeout 20 bash -c 'echo q > prompt; mapfile -t lines < output; [ ${#lines[@]} -ge 1 ]' || fail mapfile
-	timeout 20 bash -c 'echo q > prompt; x=$(< output); [ -n "$x" ]' || fail '$(<)'
-	timeout 20 bash -c 'cat > prompt <<< "here"; cat output | cat >/dev/null' || fail here
+	timeout $limit bash -c 'echo "Say it again: $(cat output)" > prompt; cat output >/dev/null' || fail "$?"
+	timeout $limit bash -c 'echo q > prompt; read -r line < output; [ -n "$line" ]' || fail read
+	timeout $limit bash -c 'echo q > prompt; mapfile -t lines < output; [ ${#lines[@]} -ge 1 ]' || fail mapfile
+	timeout $limit bash -c 'echo q > prompt; x=$(< output); [ -n "$x" ]' || fail '$(<)'
+	timeout $limit bash -c 'cat > prompt <<< "here"; cat output | cat >/dev/null' || fail here
 }
 claim "substitution, read, mapfile and here-strings" substituted
 

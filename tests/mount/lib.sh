@@ -13,11 +13,12 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/moefs-test.XXXXXX") || exit 1
 mnt=$work/mnt
 m=$mnt/$(basename "$MODEL") # the mounted model's folder
 others=()                   # models mounted beside it
+limit=${LIMIT:-300}         # seconds after which a step is taken to hang, on however busy a machine
 store=$work/store           # where converted weights go
+export here limit           # for what the tests run
 disk=                       # the process of a disk that fails on demand
 daemon=                     # its process
 failures=0
-limit=${LIMIT:-60}          # seconds that any step may take: a hang is a failure
 
 skip_all() {
 	echo "ok $(basename "$0") # skip: $1"
@@ -36,7 +37,7 @@ unmounted() { # unmounts and waits for the daemon's end
 	local i
 	fusermount3 -u "$mnt" 2>/dev/null || fusermount3 -u -z "$mnt" 2>/dev/null
 	if [ -n "$daemon" ]; then
-		for i in $(seq 100); do
+		for i in $(seq $((limit * 10))); do
 			alive "$daemon" || break
 			sleep 0.1
 		done
@@ -81,7 +82,7 @@ mounted() {
 
 loaded() { # waits until the weights are there
 	local i
-	for i in $(seq 600); do
+	for i in $(seq $((limit * 10))); do
 		[ "$(cat info/state)" = ready ] && return 0
 		[ "$(cat info/state)" = failed ] && break
 		sleep 0.1
@@ -92,7 +93,7 @@ loaded() { # waits until the weights are there
 
 complete() { # [FOLDER]: waits until that model's store is, which it can be long after its first answers
 	local i info=${1:-$m}/info
-	for i in $(seq $((limit * 10))); do
+	for i in $(seq $((limit * 20))); do
 		[ "$(cat "$info/state") $(cat "$info/progress")" = "ready idle" ] && return 0
 		sleep 0.05
 	done
@@ -113,15 +114,16 @@ faulty_disk() { # the store goes to a mirror of $work/disk in which `faults` has
 	mkdir -p "$store" "$work/disk"
 	"$faultfs" "$work/disk" "$store" 2>"$work/faultfs" &
 	disk=$!
-	for i in $(seq 100); do
+	for i in $(seq $((limit * 20))); do
 		[ -e "$store/.faults" ] && return 0
 		sleep 0.05
 	done
 	echo "not ok a disk that fails on demand: $(cat "$work/faultfs")"
 	exit 1
 }
-faults() { # RULE…: these from now on; none without
-	printf '%s\n' "$@" >"$work/faulty/.faults"
+faults() { # RULE…: these from now on; none without. In one write, since each replaces what the others brought
+	cat <<<"$(printf '%s\n' "$@")" >"$work/faulty/.faults"
+	[ "$(grep -c . "$work/faulty/.faults")" = $# ] || fail "not all of these rules are taken: $*"
 }
 struck() { # how often the rules have had their way
 	awk '{ for (i = 1; i < NF; i++) if ($i == "hit") n += $(i + 1) } END { print n + 0 }' "$work/faulty/.faults"
@@ -219,12 +221,29 @@ begin_reader() { # FILE [OUT [SAID]]
 	done
 	fail "cat $1 did not begin: $name"
 }
+# Waits until a reader waits: it is in a read of a file of the mount, and not with the processor.
+reads() { # PROCESS
+	local i call fd
+	for i in $(seq $((limit * 100))); do
+		read -r call fd _ 2>/dev/null <"/proc/$1/syscall" || fail "the reader has ended"
+		case $call in
+		0 | 63) # x86-64's and arm64's number
+			case $(readlink "/proc/$1/fd/$((fd))") in "$mnt"/*) return 0 ;; esac
+			;;
+		esac
+		sleep 0.01
+	done
+	fail "the reader does not wait but is in call $call"
+}
 idle() { timeout $limit cat wait >/dev/null; } # in a session's folder
 ask() { echo "$1" > prompt && timeout $limit cat output; }
-milliseconds() { echo $(($(date +%s%N) / 1000000)); }
-# In a session's folder: a turn that goes on for seconds. The likeliest continuation of this text is
-# more of it, up to the end of the context. Since a small model is quick even so, others of the kind
-# stand beside the turn.
+# In a session's folder: its turn has not come to its end, so what is there already was before it.
+working() { # [what status was]
+	case ${1:-$(cat status)} in queued | prompting | generating) ;; *) fail "the turn is over: ${1:-$(cat status)}" ;; esac
+}
+# In a session's folder: a turn that goes on until the context is full, thousands of tokens later: the
+# likeliest continuation of this text is more of it. Others of the kind stand beside it and take turns with
+# it, token by token, so it lasts long on any machine, and longer on a busy one.
 long_turn() {
 	echo 0 > params/max_tokens && echo 0 > params/temperature && echo off > params/chat &&
 		echo "ha ha ha ha ha ha ha ha ha ha" > prompt || exit

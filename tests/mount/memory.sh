@@ -12,11 +12,12 @@ sampled() { # asks, while looking over and over
 	local most=0 now i
 	for i in 1 2 3 4 5; do
 		echo "What is the capital of France? Then tell me a tale." > prompt
-		while [ "$(cat status)" = generating ] || [ "$(cat status)" = prompting ]; do
+		while :; do
 			now=$(bytes_in_memory)
 			[ "$now" -gt "$most" ] && most=$now
+			case $(cat status) in queued | prompting | generating) ;; *) break ;; esac
 		done
-		idle
+		same "$(cat status)" done
 	done
 	echo "most bytes seen: $most"
 	[ "$most" -gt 0 ] && [ "$most" -le 1048576 ]

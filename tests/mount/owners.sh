@@ -22,8 +22,8 @@ makes() {
 	other mkdir sessions/theirs || fail mkdir
 	same "$(stat -c %u sessions/theirs)" 65534
 	same "$(stat -c %u sessions/default)" 0
-	other bash -c 'cd sessions/theirs && echo "What is 1 plus 1?" > prompt && [ -n "$(timeout 30 cat output)" ]' || fail turn
-	other bash -c 'exec 3<>ask; echo "What is 1 plus 1?" >&3; [ -n "$(timeout 30 cat <&3)" ]' || fail ask
+	other bash -c 'cd sessions/theirs && echo "What is 1 plus 1?" > prompt && [ -n "$(timeout $limit cat output)" ]' || fail turn
+	other bash -c 'exec 3<>ask; echo "What is 1 plus 1?" >&3; [ -n "$(timeout $limit cat <&3)" ]' || fail ask
 }
 claim "another user has sessions and asks of their own" makes
 

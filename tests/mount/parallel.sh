@@ -7,7 +7,7 @@ loaded
 sessions() {
 	seq 24 | xargs -P 8 -I{} bash -c '
 		mkdir sessions/{} && cd sessions/{} &&
-		echo "What is {} plus 1?" > prompt && [ -n "$(timeout 60 cat output)" ] &&
+		echo "What is {} plus 1?" > prompt && [ -n "$(timeout $limit cat output)" ] &&
 		[ "$(cat prompt)" = "What is {} plus 1?" ] && [ "$(cat status)" = done ] &&
 		cd .. && rm -rf {}' || fail "one of them"
 	same "$(ls sessions)" default

@@ -7,8 +7,9 @@ loaded
 
 polls() {
 	mkdir sessions/p && cd sessions/p || exit
-	timeout 60 python3 - <<'PY'
-import errno, os, select, threading, time
+	timeout $limit python3 - <<'PY'
+import os, select
+limit = int(os.environ["limit"])
 def put(name, value):
     with open(name, "w") as f: f.write(value)
 def read(f, n=65536):
@@ -17,7 +18,7 @@ def read(f, n=65536):
 
 # Idle: everything is ready, and ends.
 f = os.open("output", os.O_RDONLY | os.O_NONBLOCK)
-assert select.select([f], [], [], 5)[0] and read(f) == b""
+assert select.select([f], [], [], limit)[0] and read(f) == b""
 os.close(f)
 
 # Working: poll waits for text; O_NONBLOCK says EAGAIN between.
@@ -30,15 +31,15 @@ for style in "poll", "select", "epoll":
     e = select.epoll(); e.register(f, select.EPOLLIN)
     p = select.poll(); p.register(f, select.POLLIN)
     while True:
-        ready = {"poll": lambda: p.poll(10000), "select": lambda: select.select([f], [], [], 10)[0],
-                 "epoll": lambda: e.poll(10)}[style]()
-        assert ready, style + ": nothing for ten seconds"
+        ready = {"poll": lambda: p.poll(1000 * limit), "select": lambda: select.select([f], [], [], limit)[0],
+                 "epoll": lambda: e.poll(limit)}[style]()
+        assert ready, style + ": nothing"
         piece = read(f)
-        if piece is None: again += 1; assert again < 1000
+        if piece is None: again += 1; assert again < 1000, style + " says ready and is not"
         elif piece: text += piece
         else: break
     e.close()
-    assert select.select([w], [], [], 10)[0], "wait"
+    assert select.select([w], [], [], limit)[0], "wait"
     assert read(w) == b"done\n"
     assert text == open("output", "rb").read() and text, style
     os.close(f); os.close(w)
@@ -50,22 +51,24 @@ PY
 }
 claim "output and wait can be polled" polls
 
-polls_wait() { # while the session works, wait is not ready, and then it is
+polls_wait() { # while the session works, wait is not ready; it is once the turn is stopped, before its own end
 	mkdir sessions/w && cd sessions/w || exit
 	begin_long
-	timeout 60 python3 - <<'PY'
-import os, select, threading, time
+	timeout $limit python3 - <<'PY'
+import os, select, sys, threading
+sys.path.insert(0, os.environ["here"])
+import waiting
 w = os.open("wait", os.O_RDONLY | os.O_NONBLOCK)
-assert not select.select([w], [], [], 0.1)[0], "ready too early"
+assert not select.select([w], [], [], 0)[0], "ready too early"
 try:
     raise SystemExit("read %r" % os.read(w, 100))
 except BlockingIOError:
     pass
 def stop():
+    waiting.until(threading.main_thread(), waiting.SELECT)
     with open("ctl", "w") as f: f.write("stop")
-threading.Timer(0.3, stop).start()
-start = time.time()
-assert select.select([w], [], [], 20)[0] and time.time() - start < 10
+threading.Thread(target=stop).start()
+assert select.select([w], [], [], int(os.environ["limit"]))[0], "the poll did not end"
 assert os.read(w, 100) == b"stopped\n"
 PY
 	status=$?
@@ -113,15 +116,16 @@ PY
 claim "with params/stream off nothing can be read before the answer is complete, and then all of it" whole
 
 ask_polls() {
-	timeout 60 python3 - <<'PY'
+	timeout $limit python3 - <<'PY'
 import os, select
+limit = int(os.environ["limit"])
 f = os.open("ask", os.O_RDWR | os.O_NONBLOCK)
 for turn in range(3):
-    assert select.select([], [f], [], 10)[1], "not writable"
+    assert select.select([], [f], [], limit)[1], "not writable"
     os.write(f, b"What is the capital of France?\n")
     text = b""
     for _ in range(1000):
-        assert select.select([f], [], [], 10)[0], "not readable"
+        assert select.select([f], [], [], limit)[0], "not readable"
         try: piece = os.read(f, 1000)
         except BlockingIOError: continue
         if not piece: break

@@ -2,7 +2,6 @@
 # Memory that becomes short: the daemon runs in a memory control group of its own, in which another
 # process takes more and more. The pool gives way before the kernel must kill, the turn goes on with the
 # same text, and the budget comes back when the memory does.
-LIMIT=${LIMIT:-180} # a busy machine takes its time to fill three contexts
 . "$(dirname "$0")/lib.sh"
 
 command -v python3 >/dev/null || skip_all "python3, which takes the memory away, is missing"
@@ -40,7 +39,7 @@ leave_group() { # ends what is still in it, and removes it
 	local i pid
 	clean_up
 	for pid in $(cat "$group/cgroup.procs"); do kill "$pid"; done
-	for i in $(seq 100); do
+	for i in $(seq $((limit * 10))); do
 		rmdir "$group" 2>/dev/null && return
 		sleep 0.1
 	done
@@ -56,15 +55,17 @@ killed() { # how many the kernel has ended
 	cat "$group/memory.oom_control" "$group/memory.events" 2>/dev/null | awk '$1 == "oom_kill" { print $2 }'
 }
 stat_of() { awk -v key="$1" '$1 == key { print $2 }' "$mnt/cache/stats"; }
-begin_hog() { # MEGABYTES: takes one after the other, 50 to 100 a second, and keeps them
+begin_hog() { # MEGABYTES: takes one after the other, at most 100 a second, says so in $work/taken, and keeps them
+	rm -f "$work/taken"
 	(
 		echo 0 >"$group/cgroup.procs" && exec python3 -c '
-import sys, time
+import signal, sys, time
 taken = []
 for i in range(int(sys.argv[1])):
     taken.append(b"x" * (1 << 20))
     time.sleep(0.01)
-time.sleep(600)' "$1"
+open(sys.argv[2], "w").close()
+signal.pause()' "$1" "$work/taken"
 	) &
 	hog=$!
 }
@@ -72,14 +73,13 @@ end_hog() {
 	kill "$hog" && wait "$hog" 2>/dev/null
 	hog=
 }
-waits_for() { # SECONDS command…
-	local seconds=$1 end=$((SECONDS + $1))
-	shift
-	while [ $SECONDS -le $end ]; do
+waits_for() { # command…
+	local i
+	for i in $(seq $((limit * 20))); do
 		"$@" && return
 		sleep 0.05
 	done
-	fail "after $seconds s: budget $(stat_of budget), used $(stat_of used), group $(anonymous), machine $(available) MB: not $*"
+	fail "budget $(stat_of budget), used $(stat_of used), group $(anonymous), machine $(available) MB: not $*"
 }
 below() { [ "$(stat_of budget)" -lt "$1" ] && [ "$(stat_of used)" -le "$(stat_of budget)" ]; }
 at_least() { [ "$(stat_of budget)" -ge "$1" ]; }
@@ -115,11 +115,11 @@ squeezed() { # NAME: as much as makes two thirds of the experts go, when all con
 	local used taken before=$(stat_of budget)
 	mkdir "sessions/$1" && cd "sessions/$1" || exit
 	begin_long 2
-	waits_for 60 in_use $((12 << 20))
+	waits_for in_use $((12 << 20))
 	used=$(stat_of used)
 	taken=$(($(anonymous) + 3 * $(cat "$work/context") - $(stat_of context_used)))
 	begin_hog $(((limit_bytes - margin - taken + used * 2 / 3 >> 20) - 6)) # 6: Python itself
-	waits_for 100 below $((used * 3 / 4))
+	waits_for below $((used * 3 / 4))
 	echo "# $before bytes of budget, $used in use; squeezed: $(stat_of budget), $(stat_of used)" >>"$work/notes"
 	idle
 	end_beside
@@ -129,7 +129,7 @@ squeezed() { # NAME: as much as makes two thirds of the experts go, when all con
 	cmp output "$work/quiet" || fail "another text"
 	end_hog
 	cd "$m" && rmdir "sessions/$1"
-	waits_for 60 at_least $((before * 3 / 4))
+	waits_for at_least $((before * 3 / 4))
 }
 claim "a squeezed pool gives way, nobody is killed, the text is the same, and the budget comes back" squeezed one
 
@@ -137,21 +137,28 @@ asked_for() {
 	echo 20M > ../cache/budget || fail refused
 	squeezed two
 	same "$(cat ../cache/budget)" 20M "cache/budget"
-	waits_for 60 at_least $((20 << 20))
+	waits_for at_least $((20 << 20))
 }
 claim "so does one that was asked for, which is still what cache/budget says" asked_for
 
 limit_lowered() { # while it is in use, as an administrator would
-	local used=$(stat_of used)
+	local used
+	mkdir sessions/three && cd sessions/three || exit
+	long_turn
+	waits_for in_use $((12 << 20)) # however little was left
+	echo stop > ctl
+	idle
+	cd "$m" && rmdir sessions/three
+	used=$(stat_of used)
 	begin_hog 60 # or the daemon's own code would not find room
-	sleep 2
+	waits_for test -e "$work/taken"
 	echo $(($(anonymous) - used / 2 + margin)) >"$limit_file" || fail "the limit cannot be lowered"
-	waits_for 100 below $((used * 3 / 4))
+	waits_for below $((used * 3 / 4))
 	ask "What is the capital of France?" | grep -q Paris || fail "a wrong answer"
 	same "$(killed)" 0 "processes that the kernel killed"
 	end_hog
 	echo $limit_bytes >"$limit_file"
-	waits_for 60 at_least "$used"
+	waits_for at_least "$used"
 }
 claim "a limit that is lowered counts at once" limit_lowered
 cat "$work/notes" 2>/dev/null

@@ -529,7 +529,7 @@ static bool somebody_in_line(struct pager *p)
 /* A large expert needs the whole pool; a small one that comes later would fit at once. */
 static void who_waits_for_room_first_gets_it_first(void **state)
 {
-	static const struct timespec moment = {.tv_nsec = 10000000};
+	static const struct timespec moment = {.tv_nsec = 1000000};
 	struct test_pager *f = *state;
 	struct pager_source *source[2];
 	struct pager_batch b;
@@ -550,7 +550,8 @@ static void who_waits_for_room_first_gets_it_first(void **state)
 	while (!somebody_in_line(f->pager))
 		nanosleep(&moment, NULL);
 	assert_int_equal(pthread_create(&thread[1], NULL, run_one, &r[1]), 0);
-	nanosleep(&moment, NULL); /* time to do it wrong; doing it right takes none */
+	while (stats_of(f).waiting < 2) /* it has looked and found no room for it */
+		nanosleep(&moment, NULL);
 	pager_put(&b, &ready);
 	for (int i = 0; i < 2; i++) {
 		pthread_join(thread[i], NULL);

@@ -135,28 +135,6 @@ static void a_model_closes_while_the_turn_of_an_ended_session_runs(void **state)
 	assert_int_equal(code, -EIO);
 }
 
-static void a_turn_can_be_stopped_or_ended_while_the_model_loads(void **state)
-{
-	(void)state;
-	int code;
-	struct test_model m;
-	test_model_open(&m, test_fable(), &(struct engine_options){0});
-	struct session *s = test_greedy_session(&m), *ended = test_greedy_session(&m),
-		       *kept = test_greedy_session(&m);
-	struct answer *stopped = test_submit(s, capital), *failed = test_submit(ended, capital),
-		      *answered = test_submit(kept, capital);
-	session_stop(s);
-	session_end(ended);
-	free(test_read(failed, &code));
-	assert_int_equal(code, -EIO);
-	free(test_read(stopped, &code));
-	assert_int_equal(code, 0);
-	test_same_text(test_read(answered, &code), strdup("The capital of France is Paris.\n"));
-	session_end(s);
-	session_end(kept);
-	test_model_close(&m);
-}
-
 /* ---- what cannot be answered ---- */
 
 static void prompts_that_are_none_are_refused_at_once(void **state)
@@ -286,7 +264,6 @@ int main(void)
 		cmocka_unit_test(a_working_session_refuses_what_would_disturb_it),
 		cmocka_unit_test(ending_a_session_fails_its_answer),
 		cmocka_unit_test(a_model_closes_while_the_turn_of_an_ended_session_runs),
-		cmocka_unit_test(a_turn_can_be_stopped_or_ended_while_the_model_loads),
 		cmocka_unit_test(prompts_that_are_none_are_refused_at_once),
 		cmocka_unit_test(invalid_utf8_is_an_error_in_words),
 		cmocka_unit_test(a_prompt_longer_than_the_context_is_an_error_in_words),

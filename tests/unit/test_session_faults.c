@@ -281,6 +281,33 @@ static void those_who_queue_behind_it_are_answered_when_it_comes(void **state)
 	session_end(s);
 }
 
+static void a_turn_can_be_stopped_or_ended_while_loading_hangs(void **state)
+{
+	(void)state;
+	int code;
+	struct test_model m;
+	test_model_open(&m, test_fable(), &(struct engine_options){0});
+	faults.reads = 0;
+	faults.hold_at = 1; /* the first prompt has it loaded */
+	struct session *s = test_greedy_session(&m), *ended = test_greedy_session(&m),
+		       *kept = test_greedy_session(&m);
+	struct answer *stopped = test_submit(s, capital), *failed = test_submit(ended, capital),
+		      *answered = test_submit(kept, capital);
+	session_stop(s);
+	session_end(ended);
+	free(test_read(failed, &code));
+	assert_int_equal(code, -EIO);
+	free(test_read(stopped, &code));
+	assert_int_equal(code, 0);
+	while (!faults.held) /* the loading may not have come so far yet */
+		(void)nanosleep(&fault_moment, NULL);
+	let_go();
+	test_same_text(test_read(answered, &code), strdup(paris));
+	session_end(s);
+	session_end(kept);
+	test_model_close(&m);
+}
+
 #define TEST(name) cmocka_unit_test_teardown(name, teardown)
 
 int main(void)
@@ -297,6 +324,7 @@ int main(void)
 		TEST(a_turn_can_be_stopped_again_and_again_while_one_read_hangs),
 		TEST(a_session_that_is_ended_meanwhile_ends_at_once),
 		TEST(those_who_queue_behind_it_are_answered_when_it_comes),
+		TEST(a_turn_can_be_stopped_or_ended_while_loading_hangs),
 	};
 	return cmocka_run_group_tests(tests, open_models, close_models);
 }

@@ -28,7 +28,7 @@ const char *foreign(const char *path)
 	snprintf(full, sizeof full, "%s/%s", root ? root : "../shared", path);
 	if (access(full, R_OK) == 0)
 		return full;
-	printf("skipped: %s is missing; MOEFS_TESTDATA says where to look\n", full);
+	print_message("%s is missing; MOEFS_TESTDATA says where to look\n", full);
 	return NULL;
 }
 

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Building where libraries are too old or not there: make names each of them, the version that it needs, and what to
+# do, and compiles nothing. The libraries are descriptions alone, which pkg-config finds before the system's.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+work=$(mktemp -d "${TMPDIR:-/tmp}/moefs-libraries.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+export PKG_CONFIG_PATH=$work
+unset MAKEFLAGS
+least="fuse3=3.14 liburing=2.2 libpcre2-8=10.40"
+
+describe() { # NAME VERSION
+	printf 'Name: %s\nDescription: of no use\nVersion: %s\n' "$1" "$2" >"$work/$1.pc"
+}
+failed=0
+result() { # NAME, and the status of what was tried
+	if [ "$2" = 0 ]; then
+		echo "ok $1"
+	else
+		echo "not ok $1: $(tail -n 3 "$work/out" | tr '\n' ' ')"
+		failed=1
+	fi
+}
+builds() { # one object, in a tree of its own
+	make BUILD="$work/build" "$work/build/cache/err.o" >"$work/out" 2>&1
+}
+refuses() { # NAME VERSION NEEDED
+	describe "$1" "$2"
+	! builds && [ ! -e "$work/build" ] && grep -q "^$1 $2 is too old: moefs needs $3 or later" "$work/out"
+}
+
+if ! pkg-config --exists fuse3 liburing libpcre2-8; then
+	echo "ok libraries # skip: those that it is built with are not there"
+	exit 0
+fi
+for old in "fuse3 3.13.1 3.14" "liburing 2.1 2.2" "libpcre2-8 10.39 10.40"; do
+	# shellcheck disable=SC2086 # three words
+	refuses $old
+	result "${old% *} is too old, in words" $?
+	rm "$work"/*.pc
+done
+for library in $least; do describe "${library%=*}" "${library#*=}"; done
+builds
+result "$least are new enough" $?
+rm -rf "$work/build"
+
+for library in $least; do describe "${library%=*}" 0.1; done
+builds
+[ "$(grep -c 'is too old' "$work/out")" = 3 ]
+result "all that are too old are named at once" $?
+
+rm "$work"/*.pc
+PKG_CONFIG_LIBDIR=$work builds
+grep -q '^fuse3 is missing: examples/packages.sh' "$work/out"
+result "one that is not there is named with the remedy" $?
+
+told() { # in README, whatever each library is called there
+	local library
+	for library in $least; do
+		grep -qF " ${library#*=}" README.md || { echo "README.md lacks $library" >"$work/out"; return 1; }
+	done
+}
+told
+result "README names the versions" $?
+exit $failed

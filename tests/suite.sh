@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# What tests/run.sh says at its end: each skipped test with its reason, one line each, before the count. It runs
+# over a tree of programs that only print.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+tree=$(mktemp -d "${TMPDIR:-/tmp}/moefs-suite.XXXXXX")
+trap 'rm -rf "$tree"' EXIT
+mkdir -p "$tree"/build/tests "$tree"/tests/{bench,mount}
+cp "$here/run.sh" "$tree/tests/"
+
+prints() { # PROGRAM: what stands on the input
+	{
+		echo '#!/bin/sh'
+		echo "cat <<'END'"
+		cat
+		echo END
+	} >"$tree/$1"
+	chmod +x "$tree/$1"
+}
+prints build/tests/test_some <<'END'
+[==========] Running 3 test(s).
+[ RUN      ] one_that_holds
+a remark
+[       OK ] one_that_holds
+[ RUN      ] one_that_cannot_be_tried
+a remark
+nothing to try it with
+[  SKIPPED ] one_that_cannot_be_tried
+[ RUN      ] another
+[       OK ] another
+[==========] 3 test(s) run.
+[  PASSED  ] 2 test(s).
+[  SKIPPED ] 1 test(s), listed below:
+[  SKIPPED ] one_that_cannot_be_tried
+
+ 1 SKIPPED TEST(S)
+END
+prints tests/bench/smoke.sh <<<'ok bench # skip moefs-bench is not built'
+prints tests/mount/some.sh <<'END'
+ok it mounts
+ok a full disk # skip: none may be mounted here
+END
+
+failed=0
+result() { # NAME, and the status of what was tried
+	if [ "$2" = 0 ]; then echo "ok $1"; else echo "not ok $1"; failed=1; fi
+}
+suite() { # → $tree/out, $tree/status
+	"$tree/tests/run.sh" >"$tree/out" 2>&1
+	echo $? >"$tree/status"
+}
+says() { grep -qxF "$1" "$tree/out"; }
+
+suite
+result "a suite that skipped has passed" "$(cat "$tree/status")"
+says "skipped: build/tests/test_some: one_that_cannot_be_tried: nothing to try it with"
+result "a unit test's reason is the line that it printed last" $?
+says "skipped: tests/bench/smoke.sh: bench: moefs-bench is not built"
+result "a script's reason is named" $?
+if [ -c /dev/fuse ] && command -v fusermount3 >/dev/null; then
+	says "skipped: tests/mount/some.sh: a full disk: none may be mounted here"
+	result "a mount test's reason is named" $?
+	says "skipped: build/asan/moefs: it is not built; run make asan"
+	result "so is a build that is missing" $?
+	[ "$(tail -n 1 "$tree/out")" = "3 passed, 0 failed, 5 skipped" ]
+else
+	says "skipped: tests/mount: FUSE is missing; install fuse3 and load the fuse module"
+	result "without FUSE, that is named" $?
+	[ "$(tail -n 1 "$tree/out")" = "2 passed, 0 failed, 3 skipped" ]
+fi
+result "the last line is the count" $?
+skips=$(grep -c '^skipped: ' "$tree/out")
+tail -n 1 "$tree/out" | grep -q ", $skips skipped\$" &&
+	[ "$(tail -n $((skips + 1)) "$tree/out" | grep -c '^skipped: ')" = "$skips" ]
+result "what was skipped stands before it, one line each" $?
+
+prints build/tests/test_silent <<'END'
+[ RUN      ] one_that_says_nothing
+[  SKIPPED ] one_that_says_nothing
+END
+suite
+[ "$(cat "$tree/status")" = 1 ] &&
+	says "failed: build/tests/test_silent: one_that_says_nothing: skipped without a reason"
+result "a test that is skipped without a reason has failed" $?
+exit $failed
