@@ -233,12 +233,13 @@ int identity_sort(struct identity *id, struct err *e)
 bool identity_next_gap(const struct identity *id, struct identity_gaps *at,
 		       struct identity_range *gap)
 {
-	if (!at->count)
-		at->count = id->range_count;
+	if (!at->begun)
+		*at = (struct identity_gaps){.count = id->range_count, .begun = true};
 	while (at->file < id->file_count) {
 		uint64_t from = at->offset, to = id->files[at->file].stamp.size;
-		const struct identity_range *r = &id->ranges[at->next];
-		bool last = at->next == at->count || r->file != at->file;
+		const struct identity_range *r =
+			at->next < at->count ? &id->ranges[at->next] : NULL;
+		bool last = !r || r->file != at->file;
 		*gap = (struct identity_range){.file = at->file, .offset = from};
 		if (last) {
 			at->file++;

@@ -94,6 +94,7 @@ struct identity_gaps { /* zero-initialise */
 	size_t next, count;
 	uint32_t file;
 	uint64_t offset;
+	bool begun;
 };
 /* False: there is no more. Ranges may be added meanwhile, which do not count. */
 bool identity_next_gap(const struct identity *id, struct identity_gaps *at,

@@ -33,7 +33,8 @@ static int witness(struct test_conversion *t, struct err *e)
 	if (!failed)
 		failed = witness_begin(&t->v.witness, &now, t->v.folder, &watch, e);
 	if (!failed)
-		memcpy(t->v.fingerprint, witness_name(t->v.witness), sizeof t->v.fingerprint);
+		memcpy(t->v.fingerprint, t->old_name ? t->old_name : witness_name(t->v.witness),
+		       sizeof t->v.fingerprint);
 	source_forget(&now);
 	return failed;
 }
