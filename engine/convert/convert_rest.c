@@ -288,9 +288,10 @@ static void give_up(struct converter *c)
 /* The lock is held: whether this thread, the last of the rest, leaves what cannot be ended. */
 static bool is_stuck(const struct converter *c)
 {
-	bool hopeless = c->over || (c->finished && c->damaged_count) ||
-			(c->complete && store_writer_failed(c->complete));
-	return hopeless && !c->quit && !c->rest_left && (c->writer || c->complete);
+	if (c->quit || c->rest_left || (!c->writer && !c->complete))
+		return false;
+	return c->over || (c->finished && c->damaged_count) ||
+	       (c->complete && store_writer_failed(c->complete));
 }
 
 static void *rest_main(void *arg)

@@ -265,7 +265,9 @@ static void beside_open(struct beside *b)
 	test_store_init(&b->other, b->f.parent, "other");
 	b->other.experts = 8;
 	test_store_plan(&b->other);
+	pthread_mutex_lock(&b->f.pager->lock);
 	b->f.pager->depth.depth = DEPTH_MOST; /* what reading may come to */
+	pthread_mutex_unlock(&b->f.pager->lock);
 }
 
 static void *run_in_the_other(void *arg)
