@@ -55,7 +55,7 @@ void identity_encode_head(uint8_t out[IDENTITY_RECORD], const struct identity *i
 	memset(out, 0, IDENTITY_RECORD);
 	memcpy(out, magic, sizeof magic);
 	put(out + 8, VERSION, 4);
-	for (unsigned i = 0; i < 2; i++) {
+	for (size_t i = 0; i < 2; i++) {
 		put(out + 16 + 8 * i, id->name[i], 8);
 		put(out + 32 + 8 * i, id->sampled[i], 8);
 	}
@@ -67,7 +67,7 @@ bool identity_decode_head(struct identity *id, const uint8_t in[IDENTITY_RECORD]
 	if (memcmp(in, magic, sizeof magic) != 0 || get(in + 8, 4) != VERSION ||
 	    get(in + HEAD_SUM_AT, 8) != XXH3_64bits(in, HEAD_SUM_AT))
 		return false;
-	for (unsigned i = 0; i < 2; i++) {
+	for (size_t i = 0; i < 2; i++) {
 		id->name[i] = get(in + 16 + 8 * i, 8);
 		id->sampled[i] = get(in + 32 + 8 * i, 8);
 	}

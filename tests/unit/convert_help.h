@@ -9,7 +9,7 @@ struct test_conversion {
 	struct convert_progress progress;
 	_Atomic bool stop;
 	struct conversion v;
-	const uint64_t *old_name; /* what to name the source in the store's key, if not NULL */
+	const uint64_t *old_name;      /* what to name the source in the store's key, if not NULL */
 	char codec_words[CODEC_WORDS]; /* the result's: what was measured */
 };
 
