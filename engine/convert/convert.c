@@ -318,7 +318,6 @@ static int begin(struct converter *c, struct err *e)
 	int failed = plan_make(c->plan, c->v.config, &c->v.recipe, e);
 	if (!failed)
 		failed = sources_open(&c->sources, c->v.directory, c->v.config, c->plan, e);
-	c->sources.witness = c->v.witness;
 	if (!failed)
 		failed = witness_attach(c->v.witness, c->sources.checkpoint, e);
 	if (failed)

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 /* Norms outside the range that F16 holds with full precision make a store use F32 norms. */
 static const float f16_norm_least = 6.2e-5f, f16_norm_most = 6e4f;
@@ -17,7 +16,6 @@ struct encoder {
 	uint8_t *source; /* rows as the checkpoint has them */
 	float *row;
 	float *row_norms;
-	XXH3_state_t *hash; /* of the rows that are being read */
 };
 
 /* ---- life ---- */
@@ -48,8 +46,7 @@ int encoder_create(struct encoder **out, const struct plan *p, const struct sour
 		x->source = malloc(larger(PIECE_BYTES, cols * sizeof *x->row));
 		x->row = malloc(cols * sizeof *x->row);
 		x->row_norms = malloc(tq_groups((uint32_t)cols) * sizeof *x->row_norms);
-		x->hash = XXH3_createState();
-		if (x->source && x->row && x->row_norms && x->hash)
+		if (x->source && x->row && x->row_norms)
 			return 0;
 	}
 	encoder_free(x);
@@ -64,7 +61,6 @@ void encoder_free(struct encoder *x)
 	free(x->source);
 	free(x->row);
 	free(x->row_norms);
-	XXH3_freeState(x->hash);
 	free(x);
 }
 
@@ -130,18 +126,6 @@ static int encode_row(struct encoder *x, const struct shape *s, const struct che
 	return store_norms(x, s, t->name, norms, e);
 }
 
-/* What failed may have failed because the file is being changed. */
-static int blame(const struct encoder *x, const struct checkpoint_tensor *t, int failed,
-		 struct err *e)
-{
-	struct err changed;
-	if (sources_note(x->sources, t, 0, 0, 0, &changed) != -ESTALE)
-		return failed;
-	if (e)
-		*e = changed;
-	return -ESTALE;
-}
-
 /* Rows [row0, row0 + rows) of a tensor; norms may be NULL where the format has none. */
 static int encode_rows(struct encoder *x, const struct shape *s, const struct checkpoint_tensor *t,
 		       uint32_t row0, uint32_t rows, uint8_t *packed, uint8_t *norms, struct err *e)
@@ -151,23 +135,19 @@ static int encode_rows(struct encoder *x, const struct shape *s, const struct ch
 	size_t source_bytes = t->bytes / s->rows, packed_bytes = format_packed_bytes(&one);
 	size_t norm_bytes = format_norm_bytes(&one);
 	uint32_t piece = source_bytes < PIECE_BYTES ? (uint32_t)(PIECE_BYTES / source_bytes) : 1;
-	XXH3_64bits_reset(x->hash);
 	for (uint32_t r = 0; r < rows; r += piece) {
 		uint32_t n = rows - r < piece ? rows - r : piece;
 		int failed = checkpoint_read(x->sources->checkpoint, t,
 					     (uint64_t)(row0 + r) * source_bytes, x->source,
 					     n * source_bytes, e);
-		if (!failed)
-			XXH3_64bits_update(x->hash, x->source, n * source_bytes);
 		for (uint32_t i = 0; i < n && !failed; i++)
 			failed = encode_row(x, s, t, x->source + i * source_bytes,
 					    packed + (size_t)(r + i) * packed_bytes,
 					    norms + (size_t)(r + i) * norm_bytes, e);
 		if (failed)
-			return blame(x, t, failed, e);
+			return failed;
 	}
-	return sources_note(x->sources, t, (uint64_t)row0 * source_bytes,
-			    (uint64_t)rows * source_bytes, XXH3_64bits_digest(x->hash), e);
+	return 0;
 }
 
 /* ---- units ---- */

@@ -20,8 +20,7 @@ int encoder_create(struct encoder **out, const struct plan *p, const struct sour
 void encoder_free(struct encoder *x); /* NULL is fine */
 
 /* Both below: -EINVAL names a tensor that holds what is no number; -ERANGE one whose norms F16 does
- * not hold, where the plan stores them so; -EIO a file that cannot be read; -ESTALE one that was
- * changed since the sources' witness looked at it, whatever else may be wrong with it. */
+ * not hold, where the plan stores them so; -EIO a file that cannot be read. */
 
 /* record[plan->record_bytes] */
 int encode_expert(struct encoder *x, uint32_t routed_layer, uint32_t expert, void *record,

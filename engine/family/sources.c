@@ -119,9 +119,3 @@ void sources_close(struct sources *s)
 	checkpoint_close(s->checkpoint);
 	*s = (struct sources){0};
 }
-
-int sources_note(const struct sources *s, const struct checkpoint_tensor *t, uint64_t offset,
-		 uint64_t bytes, uint64_t hash, struct err *e)
-{
-	return witness_note(s->witness, t, offset, bytes, hash, e);
-}

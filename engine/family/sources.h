@@ -6,13 +6,11 @@
 #include "cache/err.h"
 #include "engine/source/checkpoint.h"
 #include "engine/family/plan.h"
-#include "engine/source/witness.h"
 
 struct sources {
 	struct checkpoint *checkpoint;
 	const struct config *config;
-	bool *used;		 /* [checkpoint_count] */
-	struct witness *witness; /* the opener's: hears what is read for a store */
+	bool *used; /* [checkpoint_count] */
 };
 
 /* Opens the checkpoint and checks it: an unknown, missing or misshapen tensor is an error that
@@ -28,10 +26,5 @@ const struct checkpoint_tensor *sources_find(const struct sources *s, struct ten
 /* The type of what is not quantised: that of all matrices if they agree, else F32, which holds any.
  */
 enum format sources_kept_format(const struct sources *s);
-
-/* Bytes [offset, offset + bytes) of a tensor were read and have this XXH3-64; see witness_note.
- * With no bytes only whether the file is what it was. */
-int sources_note(const struct sources *s, const struct checkpoint_tensor *t, uint64_t offset,
-		 uint64_t bytes, uint64_t hash, struct err *e);
 
 #endif

@@ -72,8 +72,9 @@ struct model {
 	struct plan plan;
 	struct budget_need need; /* the budgets' while the model is open */
 	struct store *store;
-	struct source looked; /* as the source was when `store` was opened; none if it was made */
-	bool doubted;	      /* a load, or a turn, failed: the store is opened anew */
+	struct source_state
+		looked; /* as the source was when `store` was opened; none if it was made */
+	bool doubted;	/* a load, or a turn, failed: the store is opened anew */
 	char codec_words[CODEC_WORDS]; /* what was measured if this mount made the store */
 	_Atomic bool has_store;	       /* plan, codec_words and store, which is complete */
 	uint64_t weights_sum;	       /* of the store's key: other weights, another sum */
@@ -173,12 +174,12 @@ void unload_model(struct model *m);
 void load_keep_heat(struct model *m);
 /* load_source.c: the source as it is now, which its caller forgets; -EINVAL if its config.json is
  * no longer the model's. */
-int load_look(const struct model *m, struct source *now, struct err *e);
+int load_look(const struct model *m, struct source_state *now, struct err *e);
 int load_config_sum(const struct model *m, uint64_t *sum, struct err *e);
 /* Whether the store in the folder, with this name in its key, is of this source. -ESTALE: it is of
  * another; -EAGAIN: only reading would tell, and `read` is false; others: that failed. */
 int load_check_source(struct model *m, const char *folder, const uint64_t name[2],
-		      const struct source *now, bool read, struct err *e);
+		      const struct source_state *now, bool read, struct err *e);
 struct witness_watch load_watch(struct model *m); /* shows checking as progress */
 /* load_convert.c: the plan and a store that grows while the converter makes it, or a complete one.
  */

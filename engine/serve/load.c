@@ -85,8 +85,8 @@ static void show_store(struct model *m, struct store *store, const struct plan *
 
 /* A store of this checkpoint by this recipe, whatever the facts in its key; else -ESTALE. *ends: it
  * is not the store that is wrong. */
-static int open_folder(struct model *m, const char *folder, const struct source *now, bool read,
-		       bool *ends, struct err *e)
+static int open_folder(struct model *m, const char *folder, const struct source_state *now,
+		       bool read, bool *ends, struct err *e)
 {
 	struct store *store;
 	struct recipe recipe;
@@ -121,7 +121,7 @@ static int open_folder(struct model *m, const char *folder, const struct source 
 
 int load_store(struct model *m, bool read, struct err *e)
 {
-	struct source now;
+	struct source_state now;
 	int failed = load_look(m, &now, e);
 	bool ends = failed;
 	if (!failed)

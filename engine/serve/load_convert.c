@@ -73,7 +73,7 @@ static int take_conversion(struct model *m, struct converter *c, struct err *e)
 /* Looks at the source as it is now, which is the one that is converted. */
 static int begin_witness(struct model *m, struct conversion *v, struct err *e)
 {
-	struct source now;
+	struct source_state now;
 	struct witness_watch watch = load_watch(m);
 	int failed = load_look(m, &now, e);
 	if (!failed)

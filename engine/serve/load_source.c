@@ -51,7 +51,7 @@ int load_config_sum(const struct model *m, uint64_t *sum, struct err *e)
 	return failed;
 }
 
-int load_look(const struct model *m, struct source *now, struct err *e)
+int load_look(const struct model *m, struct source_state *now, struct err *e)
 {
 	uint64_t sum;
 	int failed = source_look(now, m->directory, e);
@@ -74,7 +74,7 @@ static bool after(struct timespec a, struct timespec b)
 }
 
 /* No file of the source was changed since the first data of the store was written. */
-static bool made_after(const char *folder, const struct source *now)
+static bool made_after(const char *folder, const struct source_state *now)
 {
 	char path[4096];
 	struct stat st;
@@ -94,7 +94,7 @@ static bool made_after(const char *folder, const struct source *now)
  * source was before, and is made anew: that takes minutes, and wrong weights would say nothing. (A
  * source that was edited, and then copied together with its old store, so that all is as young, is
  * taken for what it is not. No later version makes such stores.) */
-static int adopt(struct model *m, const char *folder, const struct source *now, struct err *e)
+static int adopt(struct model *m, const char *folder, const struct source_state *now, struct err *e)
 {
 	struct identity id;
 	struct err ignored; /* a store that cannot be written is hashed by every mount */
@@ -125,7 +125,7 @@ static int unread(const char *folder, struct err *e)
 }
 
 static int check_without(struct model *m, const char *folder, const uint64_t name[2],
-			 const struct source *now, bool read, struct err *e)
+			 const struct source_state *now, bool read, struct err *e)
 {
 	uint64_t number[2];
 	source_number(now, number);
@@ -139,7 +139,7 @@ static int check_without(struct model *m, const char *folder, const uint64_t nam
 /* ---- a store with one ---- */
 
 static int verify(struct model *m, struct identity *id, const char *folder,
-		  const struct source *now, struct err *e)
+		  const struct source_state *now, struct err *e)
 {
 	struct err ignored; /* as above */
 	checking(m, identity_bytes(id));
@@ -151,7 +151,7 @@ static int verify(struct model *m, struct identity *id, const char *folder,
 }
 
 int load_check_source(struct model *m, const char *folder, const uint64_t name[2],
-		      const struct source *now, bool read, struct err *e)
+		      const struct source_state *now, bool read, struct err *e)
 {
 	struct identity id;
 	int failed = identity_find(&id, folder, name, e);

@@ -1,6 +1,7 @@
 #include "engine/source/checkpoint.h"
 #include "engine/source/file.h"
 #include "engine/source/safetensors.h"
+#include "engine/source/witness.h"
 #include "engine/text/json.h"
 
 #include <errno.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 enum { MAX_INDEX_BYTES = 256 << 20 };
 
@@ -22,6 +24,7 @@ struct checkpoint {
 	struct shard *shards;
 	uint32_t shard_count;
 	struct tensor_list tensors; /* sorted by name */
+	struct witness *witness;    /* the caller's, or NULL */
 };
 
 /* ---- files ---- */
@@ -231,8 +234,16 @@ int checkpoint_read(const struct checkpoint *c, const struct checkpoint_tensor *
 		    void *buffer, size_t bytes, struct err *e)
 {
 	const struct shard *s = &c->shards[t->file];
-	return source_file_read(s->fd, buffer, bytes, s->data_offset + t->offset + offset, s->path,
-				e);
+	uint64_t place = checkpoint_place(c, t) + offset;
+	int failed = source_file_read(s->fd, buffer, bytes, place, s->path, e);
+	if (failed || !c->witness)
+		return failed;
+	return witness_note(c->witness, t->file, place, bytes, XXH3_64bits(buffer, bytes), e);
+}
+
+void checkpoint_set_witness(struct checkpoint *c, struct witness *w)
+{
+	c->witness = w;
 }
 
 uint64_t checkpoint_place(const struct checkpoint *c, const struct checkpoint_tensor *t)

@@ -40,12 +40,15 @@ size_t checkpoint_count(const struct checkpoint *c);
 /* The i-th tensor in the order of names. */
 const struct checkpoint_tensor *checkpoint_tensor(const struct checkpoint *c, size_t i);
 const struct checkpoint_tensor *checkpoint_find(const struct checkpoint *c, const char *name);
-/* Bytes [offset, offset + bytes) of a tensor. -EIO if the file no longer has them. */
+/* Bytes [offset, offset + bytes) of a tensor. -EIO if the file no longer has them. With a witness
+ * it notes them, and what it says ends the reading. */
 int checkpoint_read(const struct checkpoint *c, const struct checkpoint_tensor *t, uint64_t offset,
 		    void *buffer, size_t bytes, struct err *e);
 
-/* The files that hold the tensors, in the order of checkpoint_tensor.file: for who must know that
- * what is read is what was looked at (witness.h). */
+/* Who hears of all that is read from now on; set before several threads read. */
+struct witness;
+void checkpoint_set_witness(struct checkpoint *c, struct witness *w);
+/* The files that hold the tensors, in the order of checkpoint_tensor.file. */
 uint32_t checkpoint_shards(const struct checkpoint *c);
 const char *checkpoint_shard_name(const struct checkpoint *c, uint32_t i); /* in the directory */
 /* The open file's state, as fstat has it. */

@@ -260,7 +260,7 @@ bool identity_next_gap(const struct identity *id, struct identity_gaps *at,
 
 /* ---- against a source ---- */
 
-enum identity_says identity_compare(const struct identity *id, const struct source *now)
+enum identity_says identity_compare(const struct identity *id, const struct source_state *now)
 {
 	enum identity_says says = IDENTITY_SAME;
 	if (memcmp(id->sampled, now->sampled, sizeof id->sampled) != 0)

@@ -3,7 +3,7 @@
  *
  * The store's key names its source by a number. Here is what the number stands for: the sum of
  * samples, the stamps of each file that was read (source.h), and an XXH3 of every byte of them, by
- * ranges: a tensor, or a chunk of one, as it was read for converting, and what lies between. With
+ * ranges: a tensor, or a MiB of one, as it was read for converting, and what lies between. With
  * equal stamps the source is the same one; with other stamps and the same bytes it is a copy, whose
  * stamps are kept from then on; with other bytes it is another source, and gets a store of its own
  * name.
@@ -42,7 +42,7 @@
 enum {
 	IDENTITY_RECORD = 56,
 	IDENTITY_MOST_FILES = 1 << 13,
-	IDENTITY_MOST_RANGES = 1 << 22, /* the largest models have 2^17 */
+	IDENTITY_MOST_RANGES = 1 << 22, /* 4 TB by the MiB */
 };
 
 struct identity_file {
@@ -105,7 +105,7 @@ enum identity_says {
 	IDENTITY_MAYBE, /* stamps differ; identity_verify knows */
 	IDENTITY_OTHER,
 };
-enum identity_says identity_compare(const struct identity *id, const struct source *now);
+enum identity_says identity_compare(const struct identity *id, const struct source_state *now);
 
 /* ---- identity_store.c: in a store's folder ---- */
 
@@ -130,10 +130,10 @@ typedef bool identity_went_fn(void *ctx, uint64_t bytes);
 uint64_t identity_bytes(const struct identity *id);
 /* Reads every range and compares. 0: it is this source, and the identity has the stamps of now.
  * -ESTALE in words: it is another, or is being changed. Others: it cannot be read. */
-int identity_verify(struct identity *id, const struct source *now, identity_went_fn *went,
+int identity_verify(struct identity *id, const struct source_state *now, identity_went_fn *went,
 		    void *ctx, struct err *e);
 /* Hashes whole files, a range each, for a store that has no identity. */
-int identity_of_source(struct identity *out, const struct source *now, identity_went_fn *went,
+int identity_of_source(struct identity *out, const struct source_state *now, identity_went_fn *went,
 		       void *ctx, struct err *e);
 /* XXH3-64 of a range of the open file into r->hash. */
 int identity_hash(struct identity_range *r, int fd, const char *path, identity_went_fn *went,

@@ -48,7 +48,7 @@ uint64_t identity_bytes(const struct identity *id)
 }
 
 struct reading { /* a source that is read file by file */
-	const struct source *source;
+	const struct source_state *source;
 	const struct source_file *file;
 	char *path;
 	int fd;
@@ -63,7 +63,7 @@ static void close_file(struct reading *r)
 	r->fd = -1;
 }
 
-static int stale(const struct source *s, const struct source_file *f, struct err *e)
+static int stale(const struct source_state *s, const struct source_file *f, struct err *e)
 {
 	return err_set(e, ESTALE, "%s/%s: is not the file that the store was made from",
 		       s->directory, f->name);
@@ -105,7 +105,7 @@ static int compare_range(struct reading *r, const struct identity *id,
 }
 
 /* They were not changed while they were read; the identity has their stamps. */
-static int take_stamps(struct identity *id, const struct source *now, struct err *e)
+static int take_stamps(struct identity *id, const struct source_state *now, struct err *e)
 {
 	for (uint32_t i = 0; i < id->file_count; i++) {
 		const struct source_file *f = source_find(now, id->files[i].name_hash);
@@ -118,7 +118,7 @@ static int take_stamps(struct identity *id, const struct source *now, struct err
 	return 0;
 }
 
-int identity_verify(struct identity *id, const struct source *now, identity_went_fn *went,
+int identity_verify(struct identity *id, const struct source_state *now, identity_went_fn *went,
 		    void *ctx, struct err *e)
 {
 	struct reading r = {.source = now, .fd = -1};
@@ -129,7 +129,7 @@ int identity_verify(struct identity *id, const struct source *now, identity_went
 	return failed ? failed : take_stamps(id, now, e);
 }
 
-int identity_of_source(struct identity *out, const struct source *now, identity_went_fn *went,
+int identity_of_source(struct identity *out, const struct source_state *now, identity_went_fn *went,
 		       void *ctx, struct err *e)
 {
 	struct reading r = {.source = now, .fd = -1};

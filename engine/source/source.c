@@ -59,7 +59,7 @@ static int64_t unsettled_ns(const struct source_stamp *s)
 	return age < tick ? tick - age : 0;
 }
 
-static void settle(const struct source *s)
+static void settle(const struct source_state *s)
 {
 	int64_t wait = 0;
 	for (uint32_t i = 0; i < s->count; i++) {
@@ -71,7 +71,7 @@ static void settle(const struct source *s)
 		;
 }
 
-int source_compare(const struct source *s, const struct source_file *f, struct err *e)
+int source_compare(const struct source_state *s, const struct source_file *f, struct err *e)
 {
 	struct source_file now = {.name = f->name};
 	int failed = stamp(s->directory, &now, e);
@@ -112,7 +112,7 @@ static int hash_file(XXH3_state_t *hash, const char *path, struct err *e)
 	return failed;
 }
 
-static int hash_files(XXH3_state_t *hash, const struct source *s, struct err *e)
+static int hash_files(XXH3_state_t *hash, const struct source_state *s, struct err *e)
 {
 	int failed = 0;
 	for (uint32_t i = 0; i < s->count && !failed; i++) {
@@ -126,7 +126,7 @@ static int hash_files(XXH3_state_t *hash, const struct source *s, struct err *e)
 	return failed;
 }
 
-static int sample(struct source *s, struct err *e)
+static int sample(struct source_state *s, struct err *e)
 {
 	XXH3_state_t *hash = XXH3_createState();
 	if (!hash)
@@ -156,7 +156,7 @@ uint64_t source_name_hash(const char *name)
 	return XXH3_64bits(name, strlen(name));
 }
 
-static int add(struct source *s, const char *name, struct err *e)
+static int add(struct source_state *s, const char *name, struct err *e)
 {
 	struct source_file *f = &s->files[s->count];
 	*f = (struct source_file){.name = strdup(name), .name_hash = source_name_hash(name)};
@@ -166,7 +166,7 @@ static int add(struct source *s, const char *name, struct err *e)
 	return stamp(s->directory, f, e);
 }
 
-static int list(struct source *s, struct err *e)
+static int list(struct source_state *s, struct err *e)
 {
 	struct dirent **names;
 	int count = scandir(s->directory, &names, is_of_checkpoint, alphasort);
@@ -183,9 +183,9 @@ static int list(struct source *s, struct err *e)
 	return failed;
 }
 
-int source_look(struct source *out, const char *directory, struct err *e)
+int source_look(struct source_state *out, const char *directory, struct err *e)
 {
-	*out = (struct source){.directory = directory};
+	*out = (struct source_state){.directory = directory};
 	int failed = list(out, e);
 	if (failed)
 		return failed;
@@ -193,15 +193,15 @@ int source_look(struct source *out, const char *directory, struct err *e)
 	return sample(out, e);
 }
 
-void source_forget(struct source *s)
+void source_forget(struct source_state *s)
 {
 	for (uint32_t i = 0; i < s->count; i++)
 		free(s->files[i].name);
 	free(s->files);
-	*s = (struct source){0};
+	*s = (struct source_state){0};
 }
 
-const struct source_file *source_find(const struct source *s, uint64_t name_hash)
+const struct source_file *source_find(const struct source_state *s, uint64_t name_hash)
 {
 	for (uint32_t i = 0; i < s->count; i++)
 		if (s->files[i].name_hash == name_hash)
@@ -209,7 +209,7 @@ const struct source_file *source_find(const struct source *s, uint64_t name_hash
 	return NULL;
 }
 
-void source_number(const struct source *s, uint64_t out[2])
+void source_number(const struct source_state *s, uint64_t out[2])
 {
 	XXH128_hash_t sum = XXH3_128bits(s->sampled, sizeof s->sampled);
 	for (uint32_t i = 0; i < s->count; i++) {
@@ -230,10 +230,10 @@ void source_number(const struct source *s, uint64_t out[2])
 	out[1] = sum.high64;
 }
 
-bool source_unchanged(const struct source *s)
+bool source_unchanged(const struct source_state *s)
 {
 	struct err none;
-	struct source now = {.directory = s->directory};
+	struct source_state now = {.directory = s->directory};
 	bool same = !list(&now, &none) && now.count == s->count;
 	for (uint32_t i = 0; i < s->count && same; i++)
 		same = now.files[i].name_hash == s->files[i].name_hash &&

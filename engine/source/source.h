@@ -32,7 +32,7 @@ struct source_file {
 	uint64_t name_hash; /* by which it is kept */
 	struct source_stamp stamp;
 };
-struct source {
+struct source_state {
 	const char *directory;	   /* the caller's, who keeps it */
 	struct source_file *files; /* config.json, the index, every .safetensors; by name */
 	uint32_t count;
@@ -42,17 +42,17 @@ struct source {
 };
 
 /* Blocks for the reading: at most 1 MiB of each file. source_forget frees, also after a failure. */
-int source_look(struct source *out, const char *directory, struct err *e);
-void source_forget(struct source *s);
+int source_look(struct source_state *out, const char *directory, struct err *e);
+void source_forget(struct source_state *s);
 /* Whether all that was looked at, and nothing else, is there with the same stamps; reads no file.
  */
-bool source_unchanged(const struct source *s);
+bool source_unchanged(const struct source_state *s);
 /* The file of that name (its hash), or NULL. */
-const struct source_file *source_find(const struct source *s, uint64_t name_hash);
+const struct source_file *source_find(const struct source_state *s, uint64_t name_hash);
 uint64_t source_name_hash(const char *name);
 /* A number for the source as it was looked at, times included: another one after any change. */
-void source_number(const struct source *s, uint64_t out[2]);
+void source_number(const struct source_state *s, uint64_t out[2]);
 /* -ESTALE in words if a file is no longer as it was looked at; -ENOENT: it is not there. */
-int source_compare(const struct source *s, const struct source_file *f, struct err *e);
+int source_compare(const struct source_state *s, const struct source_file *f, struct err *e);
 
 #endif

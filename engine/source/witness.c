@@ -13,7 +13,7 @@
 struct witness {
 	const char *folder;
 	struct witness_watch watch;
-	struct source source; /* as it was looked at; its own copy */
+	struct source_state source; /* as it was looked at; its own copy */
 	const struct checkpoint *checkpoint;
 	uint32_t *file_of; /* [shards] number in the identity */
 	bool taken_up;	   /* identity was read from the folder, where it ends at identity.end */
@@ -28,7 +28,7 @@ struct witness {
 
 /* ---- beginning ---- */
 
-static int copy_source(struct source *out, const struct source *s, struct err *e)
+static int copy_source(struct source_state *out, const struct source_state *s, struct err *e)
 {
 	*out = *s;
 	out->files = calloc((size_t)s->count + 1, sizeof *out->files);
@@ -83,7 +83,7 @@ static int take_up(struct witness *w, struct err *e)
 	return right < 0 ? right : 0;
 }
 
-int witness_begin(struct witness **out, const struct source *now, const char *folder,
+int witness_begin(struct witness **out, const struct source_state *now, const char *folder,
 		  const struct witness_watch *watch, struct err *e)
 {
 	struct witness *w = calloc(1, sizeof *w);
@@ -173,7 +173,7 @@ static int compare_open(const struct witness *w, uint32_t shard, struct err *e)
 	return f && source_stamps_equal(&is, &f->stamp) ? 0 : changed(w, name, e);
 }
 
-int witness_attach(struct witness *w, const struct checkpoint *c, struct err *e)
+int witness_attach(struct witness *w, struct checkpoint *c, struct err *e)
 {
 	static const char *const besides[] = {"config.json", "model.safetensors.index.json"};
 	uint32_t shards = checkpoint_shards(c), number;
@@ -190,6 +190,7 @@ int witness_attach(struct witness *w, const struct checkpoint *c, struct err *e)
 		if (!failed)
 			failed = compare_open(w, i, e);
 	}
+	checkpoint_set_witness(c, w);
 	return failed;
 }
 
@@ -303,17 +304,12 @@ static int note(struct witness *w, const struct identity_range *r, struct err *e
 	return failed;
 }
 
-int witness_note(struct witness *w, const struct checkpoint_tensor *t, uint64_t offset,
-		 uint64_t bytes, uint64_t hash, struct err *e)
+int witness_note(struct witness *w, uint32_t shard, uint64_t offset, uint64_t bytes, uint64_t hash,
+		 struct err *e)
 {
-	const struct identity_range r = {
-		.file = w->file_of[t->file],
-		.offset = checkpoint_place(w->checkpoint, t) + offset,
-		.bytes = bytes,
-		.hash = hash,
-	};
+	const struct identity_range r = {w->file_of[shard], offset, bytes, hash};
 	/* After the reading: a writer's ctime changes before its data does. */
-	int failed = compare_open(w, t->file, e);
+	int failed = compare_open(w, shard, e);
 	if (failed || !bytes)
 		return failed;
 	pthread_mutex_lock(&w->lock);

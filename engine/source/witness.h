@@ -1,7 +1,8 @@
 /* Watches a source while a store is made of it, and keeps what it saw (identity.h).
  *
- * Every tensor that is read for converting is noted with its XXH3, and with it that the file was
- * still as it was looked at; so nothing of a source that changed underneath gets into a store. What
+ * Every piece of a tensor that is read for converting is noted with its XXH3, and with it that the
+ * file was still as it was looked at; so nothing of a source that changed underneath gets into a
+ * store. What
  * was noted is in the folder's IDENTITY_PARTIAL before the store's journal says that it was used,
  * and an interrupted conversion is taken up only for the source that it was begun with: with equal
  * stamps at once, with others after all that it had read was read again and is the same. If the
@@ -32,7 +33,7 @@ struct witness_watch {
 /* `now` has just been looked at, and is the caller's no longer than this call but for its
  * directory, which outlives the witness, as does the folder's name. May read all that an
  * interrupted conversion in the folder had read. */
-int witness_begin(struct witness **out, const struct source *now, const char *folder,
+int witness_begin(struct witness **out, const struct source_state *now, const char *folder,
 		  const struct witness_watch *watch, struct err *e);
 void witness_free(struct witness *w); /* NULL is fine; leaves the folder as it is */
 
@@ -40,17 +41,17 @@ void witness_free(struct witness *w); /* NULL is fine; leaves the folder as it i
  * Two looks at an unchanged source give the same. */
 const uint64_t *witness_name(const struct witness *w);
 
-/* The checkpoint that is read from now on, until witness_finish. -ESTALE: it is no longer what was
- * looked at. */
-int witness_attach(struct witness *w, const struct checkpoint *c, struct err *e);
+/* Hears of all that is read of this checkpoint from now on, until witness_finish has succeeded.
+ * -ESTALE: it is no longer what was looked at. */
+int witness_attach(struct witness *w, struct checkpoint *c, struct err *e);
 
 /* -EBUSY: another process was at this conversion since witness_begin. */
 int witness_open(struct witness *w, struct err *e);
-/* Bytes [offset, offset + bytes) of a tensor were read and have this XXH3-64. -ESTALE in words: the
- * file has changed since it was looked at, so they must not be used. Others: it cannot be kept, so
- * that they must not be used either. Before witness_open it is kept in memory. */
-int witness_note(struct witness *w, const struct checkpoint_tensor *t, uint64_t offset,
-		 uint64_t bytes, uint64_t hash, struct err *e);
+/* These bytes of a checkpoint's file were read, and have this XXH3-64. -ESTALE in words: the file
+ * has changed since it was looked at, so they must not be used. Others: it cannot be kept, so that
+ * they must not be used either. Before witness_open it is kept in memory. */
+int witness_note(struct witness *w, uint32_t shard, uint64_t offset, uint64_t bytes, uint64_t hash,
+		 struct err *e);
 
 /* Hashes what was not read, and compares all files once more. -ESTALE as above; -ENOENT: one is
  * gone. May be called again after a failure, and once it has succeeded with the checkpoint closed.

@@ -117,7 +117,7 @@ static int make_directory(struct make *m, struct err *e)
 
 static int write_store(const struct make *m, const struct synthetic *s, struct err *e)
 {
-	struct source now;
+	struct source_state now;
 	struct identity id = {0};
 	char *beside = NULL, *folder = NULL;
 	int failed = source_look(&now, m->directory, e);

@@ -28,7 +28,7 @@ static bool went(void *ctx, uint64_t bytes)
 static int witness(struct test_conversion *t, struct err *e)
 {
 	const struct witness_watch watch = {checking, went, t};
-	struct source now;
+	struct source_state now;
 	int failed = source_look(&now, t->v.directory, e);
 	if (!failed)
 		failed = witness_begin(&t->v.witness, &now, t->v.folder, &watch, e);

@@ -353,7 +353,7 @@ static void a_file_cut_after_opening_is_an_error_and_no_signal(void **state)
 
 static void sampled(uint64_t out[2])
 {
-	struct source now;
+	struct source_state now;
 	if (source_look(&now, folder, &e))
 		fail_msg("%s", e.text);
 	memcpy(out, now.sampled, sizeof now.sampled);

@@ -209,9 +209,9 @@ static void bytes_that_were_read_twice_must_have_been_the_same(void **state)
 /* ---- against a source ---- */
 
 /* A source of two files, and its identity by whole files. */
-static struct source look(void)
+static struct source_state look(void)
 {
-	struct source now;
+	struct source_state now;
 	if (source_look(&now, folder, &e))
 		fail_msg("%s", e.text);
 	return now;
@@ -225,7 +225,7 @@ static void a_source_is_the_same_a_copy_or_another(void **state)
 	uint8_t *bytes = calloc(1, 3 << 20); /* of which samples meet little */
 	test_file_write(path("config.json"), "{}", 2);
 	test_file_write(path("model.safetensors"), bytes, 3 << 20);
-	struct source now = look();
+	struct source_state now = look();
 	identity_free(&id);
 	assert_int_equal(identity_of_source(&id, &now, NULL, NULL, &e), 0);
 	assert_int_equal(identity_compare(&id, &now), IDENTITY_SAME);
@@ -273,7 +273,7 @@ static void checking_can_be_stopped(void **state)
 	uint64_t done = 0;
 	uint8_t *bytes = calloc(1, 3 << 20);
 	test_file_write(path("model.safetensors"), bytes, 3 << 20);
-	struct source now = look();
+	struct source_state now = look();
 	identity_free(&id);
 	assert_int_equal(identity_of_source(&id, &now, stop_at_once, &done, &e), -ECANCELED);
 	assert_int_equal(done, 1 << 20);

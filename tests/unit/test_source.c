@@ -126,7 +126,7 @@ static void assert_same_weights(const char *one, const char *other)
 /* The next mount takes the store for one of the source as it is now, without reading it. */
 static void assert_store_knows_the_source(void)
 {
-	struct source now;
+	struct source_state now;
 	struct identity id;
 	struct store *s;
 	assert_int_equal(source_look(&now, source, &e), 0);
@@ -531,7 +531,7 @@ static void a_store_whose_identity_is_lost_serves_a_source_with_the_same_times(v
 /* A store that is named by the sum of samples, where a mount looks for it. */
 static uint64_t make_old_store(void)
 {
-	struct source now;
+	struct source_state now;
 	char folder[512], path[600];
 	mount();
 	assert_int_equal(model_fact(m.model, FACT_STORE, folder, sizeof folder), 0);
