@@ -6,12 +6,15 @@
  * are in flight as depth.c finds useful, so a demand read never queues behind many others. Demands
  * are counted for each source alone: while the disk of one hangs, those of another go on.
  *
- * Each thread has a reader of its own, keeps several reads in flight by it where there is io_uring,
- * and verifies, unpacks and arranges what has come; so that work is shared when it is much. Where
- * there is no io_uring, as many threads as the deepest queue has places do one read each. An expert
- * that its store does not have yet is made by the source's callback, in the thread that took it.
+ * Where there is io_uring, its threads, one per core, each have a ring of their own, keep several
+ * reads in flight by it, and verify, unpack and arrange what has come; so that work is shared when
+ * it is much. They never wait for one read alone, so that a disk that hangs holds none of them.
+ * They sleep in the ring until the eventfd pager.wake counts a request.
  *
- * Idle threads sleep in poll or in the ring until the eventfd pager.wake counts a request.
+ * What a thread cannot leave before it is done is a worker's: an expert that its store does not
+ * have yet, which the source's callback makes, and where there is no io_uring every read. A source
+ * has no more workers at a time than its share, and whoever takes the last that is free starts
+ * another, so that one is always left for a source whose disk does not hang.
  */
 #include "cache/pool.h"
 #include "cache/reader.h"
@@ -25,10 +28,11 @@
 
 /* Reads that nobody waits for are begun below so many in flight: enough to keep a device busy, and
  * a demand that comes does not queue behind more. */
-enum { MOST_LOADERS = 8, FORESEEN_BELOW = 3 };
+enum { MOST_THREADS = 8, FORESEEN_BELOW = 3 };
 
 struct loader {
 	struct pager *pager;
+	struct loader *next;
 	struct reader *reader;
 	pthread_t thread;
 	void *scratch; /* of one record, for those that are made or unpacked */
@@ -52,25 +56,59 @@ static struct entry *pop(struct request_queue *q)
 	return x;
 }
 
+/* Whether there may be requests for workers. */
+static bool workers_serve(const struct pager *p)
+{
+	bool serve = !p->ring_threads;
+	for (const struct pager_source *s = p->sources; s && !serve; s = s->next)
+		serve = s->supply.make;
+	return serve;
+}
+
 void loader_wake(struct pager *p, uint32_t requests)
 {
 	/* Who is awake looks for more before it sleeps, so more than there are threads would only
 	 * wake them in vain. */
-	uint32_t n = requests < p->loader_count ? requests : p->loader_count;
+	uint32_t n = requests < p->ring_threads ? requests : p->ring_threads;
 	if (n)
 		(void)eventfd_write(p->wake, n);
+	for (uint32_t i = 0; i < requests && i < p->workers && workers_serve(p); i++)
+		pthread_cond_signal(&p->work);
+}
+
+/* Takes the entry behind `before` out; NULL: the first. */
+static struct entry *take_behind(struct request_queue *q, struct entry *before)
+{
+	struct entry *x = before ? before->next : q->first;
+	*(before ? &before->next : &q->first) = x->next;
+	if (q->last == x)
+		q->last = before;
+	return x;
+}
+
+/* Decided when it is queued, so that it is clear whom to wake: an expert that has come into its
+ * store by the time that its turn comes is taken from there by who would have made it. */
+static bool holds_thread(const struct pager *p, const struct entry *x)
+{
+	const struct pager_supply *s = &x->source->supply;
+	size_t i = entry_index(x);
+	return !p->ring_threads ||
+	       (s->make && !store_has_expert(s->store, (uint32_t)(i / x->source->experts),
+					     (uint32_t)(i % x->source->experts)));
 }
 
 void loader_demand(struct pager *p, struct entry *x, struct pager_batch *batch)
 {
 	loader_forget(p, x); /* it has one link for all queues */
 	x->batch = batch;
+	x->holds = holds_thread(p, x);
 	push(&p->demand, x);
 }
 
 void loader_foresee(struct pager *p, struct entry *x)
 {
 	x->queued = true;
+	x->holds = holds_thread(p, x);
 	push(&p->foreseen, x);
 }
 
@@ -104,10 +142,15 @@ void loader_forget_source(struct pager *p, struct pager_source *s)
 	filter_foreseen(p, s, 0, (size_t)s->layers * s->experts);
 }
 
-static struct entry *next_foreseen(struct pager *p)
+static struct entry *next_foreseen(struct pager *p, bool worker)
 {
-	struct entry *x;
-	while ((x = pop(&p->foreseen))) {
+	struct entry *before = NULL, *x;
+	while ((x = before ? before->next : p->foreseen.first)) {
+		if (x->holds != worker) {
+			before = x;
+			continue;
+		}
+		take_behind(&p->foreseen, before);
 		x->queued = false;
 		if (x->state == ENTRY_ABSENT && pool_take(p, x, NEED_SPARE) > 0) {
 			x->prefetched = true;
@@ -118,40 +161,47 @@ static struct entry *next_foreseen(struct pager *p)
 	return NULL;
 }
 
-/* The first whose source has a place left. */
-static struct entry *next_demand(struct pager *p)
+static bool has_place(const struct pager *p, const struct entry *x)
 {
-	struct request_queue *q = &p->demand;
-	struct entry *before = NULL, *x = q->first;
-	while (x && x->source->flying >= p->depth.depth) {
+	const struct pager_source *s = x->source;
+	return s->flying < p->depth.depth && !(x->holds && s->held >= p->worker_share);
+}
+
+/* The first whose source has a place left. */
+static struct entry *next_demand(struct pager *p, bool worker)
+{
+	struct entry *before = NULL, *x = p->demand.first;
+	while (x && (x->holds != worker || !has_place(p, x))) {
 		before = x;
 		x = x->next;
 	}
-	if (!x)
-		return NULL;
-	*(before ? &before->next : &q->first) = x->next;
-	if (q->last == x)
-		q->last = before;
-	return x;
+	return x ? take_behind(&p->demand, before) : NULL;
 }
 
 /* What nobody waits for yet: while no device has much to do, and no batch waits for room. */
-static struct entry *next_early(struct pager *p)
+static struct entry *next_early(struct pager *p, bool worker)
 {
 	if (p->flying >= FORESEEN_BELOW || p->flying >= p->depth.depth || p->first_in_line)
 		return NULL;
-	struct entry *x = next_foreseen(p);
-	return x ? x : warm_next(p);
+	struct entry *x = next_foreseen(p, worker);
+	if (x || worker != !p->ring_threads)
+		return x;
+	x = warm_next(p); /* it is in its store */
+	if (x)
+		x->holds = worker;
+	return x;
 }
 
-static struct entry *next_request(struct pager *p)
+static struct entry *next_request(struct pager *p, bool worker)
 {
-	struct entry *x = next_demand(p);
+	struct entry *x = next_demand(p, worker);
 	if (!x)
-		x = next_early(p);
+		x = next_early(p, worker);
 	if (x) { /* until it lands */
 		p->flying++;
 		x->source->flying++;
+		p->held += worker;
+		x->source->held += worker;
 	}
 	return x;
 }
@@ -199,6 +249,10 @@ static void give_place(struct pager *p, const struct entry *x)
 {
 	p->flying--;
 	x->source->flying--;
+	p->held -= x->holds;
+	x->source->held -= x->holds;
+	if (p->ring_threads && workers_serve(p))
+		loader_wake(p, 1); /* the place may be for one of the other kind of threads */
 }
 
 /* The device is done with a read. Only reads that had just the places of the present depth filled
@@ -296,13 +350,9 @@ static void make(struct loader *l, struct entry *x)
 
 static void begin(struct loader *l, struct entry *x)
 {
-	const struct pager_supply *supply = &x->source->supply;
 	struct err e = {0};
-	if (supply->make && !store_has_expert(supply->store, layer_of(x), expert_of(x))) {
-		make(l, x);
-		return;
-	}
-	struct store_extent extent = store_expert(supply->store, layer_of(x), expert_of(x));
+	struct store_extent extent =
+		store_expert(x->source->supply.store, layer_of(x), expert_of(x));
 	int failed = reader_queue(l->reader, &extent, x, &e);
 	if (!failed) {
 		reader_submit(l->reader);
@@ -314,7 +364,7 @@ static void begin(struct loader *l, struct entry *x)
 	pthread_mutex_unlock(&l->pager->lock);
 }
 
-/* ---- threads ---- */
+/* ---- threads with a ring ---- */
 
 /* One at a time, so that threads that wake together share the requests. */
 static bool begin_one(struct loader *l)
@@ -323,7 +373,7 @@ static bool begin_one(struct loader *l)
 	if (!reader_room(l->reader))
 		return false;
 	pthread_mutex_lock(&p->lock);
-	struct entry *x = next_request(p);
+	struct entry *x = next_request(p, false);
 	pthread_mutex_unlock(&p->lock);
 	if (x)
 		begin(l, x);
@@ -338,7 +388,7 @@ static bool has_quit(struct pager *p)
 	return quit;
 }
 
-static void *loader_main(void *arg)
+static void *ring_main(void *arg)
 {
 	struct loader *l = arg;
 	struct read_done done;
@@ -354,34 +404,102 @@ static void *loader_main(void *arg)
 	return NULL;
 }
 
+/* ---- workers ---- */
+
+static int start_loader(struct pager *p, bool ring, struct err *e);
+
+/* The lock is held, released while waiting. NULL: it is time to quit. */
+static struct entry *wait_for_request(struct pager *p)
+{
+	struct entry *x;
+	while (!p->quit) {
+		if ((x = next_request(p, true)))
+			return x;
+		pthread_cond_wait(&p->work, &p->lock);
+	}
+	return NULL;
+}
+
+static void read_one(struct loader *l, struct entry *x)
+{
+	struct read_done done;
+	begin(l, x);
+	if (reader_room(l->reader)) /* it could not be begun */
+		return;
+	while (!reader_wait(l->reader, &done))
+		;
+	land(l, x, done.bytes);
+	finish_read(l, &done);
+}
+
+static void *worker_main(void *arg)
+{
+	struct loader *l = arg;
+	struct pager *p = l->pager;
+	struct entry *x;
+	pthread_mutex_lock(&p->lock);
+	while ((x = wait_for_request(p))) {
+		bool last = p->held == p->workers;
+		pthread_mutex_unlock(&p->lock);
+		if (last) { /* without memory for one more, this one must do */
+			struct err none;
+			(void)start_loader(p, false, &none);
+		}
+		if (x->source->supply.make &&
+		    !store_has_expert(x->source->supply.store, layer_of(x), expert_of(x)))
+			make(l, x);
+		else
+			read_one(l, x);
+		pthread_mutex_lock(&p->lock);
+	}
+	pthread_mutex_unlock(&p->lock);
+	return NULL;
+}
+
+/* ---- starting and stopping ---- */
+
 static uint32_t cores(void)
 {
 	cpu_set_t cpus;
 	return sched_getaffinity(0, sizeof cpus, &cpus) ? 1 : (uint32_t)CPU_COUNT(&cpus);
 }
 
-/* With a ring: one thread for each core, at least two, so that one arranges while another begins
- * reads. */
-static uint32_t wanted_loaders(bool ring)
+/* One thread for each core, at least two, so that one arranges while another begins reads. */
+static uint32_t per_core(void)
 {
-	uint32_t n = ring ? cores() : MOST_LOADERS;
-	return n < 2 ? 2 : n > MOST_LOADERS ? MOST_LOADERS : n;
+	uint32_t n = cores();
+	return n < 2 ? 2 : n > MOST_THREADS ? MOST_THREADS : n;
+}
+
+static void loader_free(struct loader *l)
+{
+	reader_destroy(l->reader);
+	free(l->scratch);
+	free(l);
 }
 
 static int start_loader(struct pager *p, bool ring, struct err *e)
 {
-	struct loader *l = &p->loaders[p->loader_count];
-	l->pager = p;
-	int failed = reader_create(&l->reader, ring ? DEPTH_MOST : 1, ring, p->wake, e);
-	if (failed)
+	struct loader *l = calloc(1, sizeof *l);
+	int failed = l ? reader_create(&l->reader, ring ? DEPTH_MOST : 1, ring, p->wake, e)
+		       : err_set(e, ENOMEM, "no memory for a thread for reading experts");
+	if (failed) {
+		free(l);
 		return failed;
-	int code = pthread_create(&l->thread, NULL, loader_main, l);
-	if (code) {
-		reader_destroy(l->reader);
-		return err_sys(e, code, "cannot start a thread for reading experts");
 	}
-	p->loader_count++;
-	return 0;
+	l->pager = p;
+	pthread_mutex_lock(&p->lock); /* it is in the list before it runs */
+	int code = pthread_create(&l->thread, NULL, ring ? ring_main : worker_main, l);
+	if (!code) {
+		l->next = p->loaders;
+		p->loaders = l;
+		p->workers += !ring;
+	}
+	pthread_mutex_unlock(&p->lock);
+	if (!code)
+		return 0;
+	loader_free(l);
+	return err_sys(e, code, "cannot start a thread for reading experts");
 }
 
 /* Whether the kernel lets us have a ring. */
@@ -400,27 +518,32 @@ int loaders_start(struct pager *p, enum pager_io io, struct err *e)
 {
 	p->ring = io == PAGER_IO_URING;
 	p->wake = eventfd(0, EFD_SEMAPHORE | EFD_NONBLOCK | EFD_CLOEXEC);
-	p->loaders = calloc(MOST_LOADERS, sizeof *p->loaders);
-	if (p->wake < 0 || !p->loaders)
-		return err_sys(e, p->wake < 0 ? errno : ENOMEM, "threads for reading experts");
+	if (p->wake < 0)
+		return err_sys(e, errno, "threads for reading experts");
 	int failed = try_ring(&p->ring, p->wake, e);
-	for (uint32_t n = wanted_loaders(p->ring); !failed && p->loader_count < n;)
-		failed = start_loader(p, p->ring, e);
-	return failed;
+	if (failed)
+		return failed;
+	/* Makers compute; those who read wait, and the deepest queue has so many places. */
+	p->worker_share = p->ring ? per_core() : DEPTH_MOST;
+	p->ring_threads = p->ring ? per_core() : 0;
+	for (uint32_t i = 0; i < p->ring_threads && !failed; i++)
+		failed = start_loader(p, true, e);
+	return failed ? failed : start_loader(p, false, e);
 }
 
 void loaders_stop(struct pager *p)
 {
+	struct loader *l;
 	pthread_mutex_lock(&p->lock);
 	p->quit = true;
+	loader_wake(p, MOST_THREADS);
+	pthread_cond_broadcast(&p->work);
 	pthread_mutex_unlock(&p->lock);
-	loader_wake(p, p->loader_count);
-	for (uint32_t i = 0; i < p->loader_count; i++) {
-		pthread_join(p->loaders[i].thread, NULL);
-		reader_destroy(p->loaders[i].reader);
-		free(p->loaders[i].scratch);
+	while ((l = p->loaders)) { /* no request is left that could start one more */
+		p->loaders = l->next;
+		pthread_join(l->thread, NULL);
+		loader_free(l);
 	}
-	free(p->loaders);
 	if (p->wake >= 0)
 		close(p->wake);
 }

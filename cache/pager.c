@@ -25,6 +25,7 @@ int pager_create_with(struct pager **out, uint64_t budget_bytes, enum pager_io i
 		return err_sys(e, ENOMEM, "the cache of experts");
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->changed, NULL);
+	pthread_cond_init(&p->work, NULL);
 	p->budget = budget_bytes;
 	p->policy = policy_default();
 	p->shield = p->prefetch = true;
@@ -46,6 +47,7 @@ void pager_destroy(struct pager *p)
 	assert(!p->sources);
 	loaders_stop(p);
 	pthread_cond_destroy(&p->changed);
+	pthread_cond_destroy(&p->work);
 	pthread_mutex_destroy(&p->lock);
 	free(p);
 }

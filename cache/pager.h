@@ -23,8 +23,9 @@
  * way for a batch to go on at all.
  *
  * Memory: slots are what `budget` bounds. Besides them the pager's threads keep buffers for
- * reads: together as many records as were ever in flight, at most 8 in each of 2 to 8 threads,
- * those from 1 MiB on in whole huge pages.
+ * reads: together as many records as were ever in flight, at most 8 in each of 2 to 8 threads (by
+ * pread, one in each of as many threads as ever read at once), those from 1 MiB on in whole huge
+ * pages.
  *
  * Threads: one mutex (pager.lock) guards the pool; it is never held during I/O or arranging, and no
  * other lock is taken under it. Everything that a looker sees is atomic: pager_inspect and

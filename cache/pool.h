@@ -28,6 +28,7 @@ struct entry { /* one expert of one source */
 	enum entry_state state;
 	struct entry *next;	   /* in a queue of the loader */
 	bool queued;		   /* in the queue of prefetches, without a slot */
+	bool holds;		   /* its request keeps a thread until it is done (loader.c) */
 	bool prefetched;	   /* read because it was predicted, and not used since */
 	bool shielded;		   /* predicted for its layer's next batch */
 	struct pager_batch *batch; /* whose read it is, while LOADING; NULL: nobody's */
@@ -51,6 +52,7 @@ struct pager_source {
 	struct entry *entries; /* [layers * experts] */
 	uint32_t loading;      /* entries that are */
 	uint32_t flying;       /* those of pager.flying that are its own */
+	uint32_t held;	       /* those of them that keep a thread */
 	struct counters own;
 
 	/* The policy's: how each expert was used, what that is worth, and the same of those that
@@ -88,11 +90,14 @@ struct pager {
 
 	struct request_queue demand, foreseen;
 	struct depth_tuner depth;
-	uint32_t flying; /* reads handed to loaders and not yet finished */
-	int wake;	 /* an eventfd, one count per request; fixed at creation */
+	uint32_t flying;     /* reads handed to loaders and not yet finished */
+	pthread_cond_t work; /* for workers */
 	bool quit;
-	struct loader *loaders;
-	uint32_t loader_count; /* fixed at creation, as is: */
+	struct loader *loaders; /* a list, which grows */
+	uint32_t workers, held; /* workers, and those of them that have a request */
+	uint32_t worker_share;	/* of one source; fixed at creation, as is what follows */
+	int wake;		/* an eventfd, one count per request for the ring's threads */
+	uint32_t ring_threads;	/* 0: no io_uring */
 	bool ring;
 
 	_Atomic uint64_t budget, peak;
@@ -150,7 +155,7 @@ void loaders_stop(struct pager *p); /* after all sources are gone */
 /* Queues an entry that has a slot, for a batch; or one without, for when the device is idle. */
 void loader_demand(struct pager *p, struct entry *x, struct pager_batch *batch);
 void loader_foresee(struct pager *p, struct entry *x);
-/* Tells the threads of so many new requests. */
+/* Tells the threads of so many new requests. The lock is held. */
 void loader_wake(struct pager *p, uint32_t requests);
 /* Takes what was foreseen and has not begun out of the queue: one entry, or all of a layer or a
  * source. */

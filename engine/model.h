@@ -89,7 +89,9 @@ void model_error(const struct model *m, char *text, size_t size);
  */
 struct model_progress {
 	/* "idle", "converting", "reading" (the dense part into memory), "waiting" (for another
-	 * process that converts), "stopped" (converting met what it cannot do: model_error). */
+	 * process that converts), "checking" (the checkpoint's files have other times than the
+	 * store knows, and are compared with what it was made from), "stopped" (converting met what
+	 * it cannot do: model_error). */
 	const char *doing;
 	uint64_t done, total; /* bytes of the source */
 	double seconds;	      /* since it began */
@@ -117,7 +119,8 @@ enum model_fact {
 	FACT_CODEC,    /* "none" or "zstd 0.67", and what was measured if this mount chose it */
 	FACT_STORE,    /* path of the store's folder */
 	FACT_STATE,    /* unloaded, loading, ready, failed */
-	FACT_PROGRESS, /* "idle", or "converting 42 % 12.6/30.1 MB 3 s left" */
+	FACT_PROGRESS, /* "idle", or "converting 42 % 12.6/30.1 MB 3 s left", or "checking 43 % …"
+			*/
 	FACT_KERNELS,  /* the kernels' table in use */
 	FACT_COUNT
 };

@@ -131,7 +131,7 @@ static const struct row rows[] = {
 	FACT("codec", FACT_CODEC, "by which experts are smaller on disk, to what share, and why"),
 	FACT("store", FACT_STORE, "where they are stored"),
 	FACT("state", FACT_STATE, "unloaded loading ready failed"),
-	FACT("progress", FACT_PROGRESS, "of a conversion"),
+	FACT("progress", FACT_PROGRESS, "of a conversion, or of checking the checkpoint"),
 	FACT("kernels", FACT_KERNELS, "the instruction set in use"),
 
 	FILE_ROW("map", FOLDER_EXPERTS, 0444, LIVE, NONE, 0,

@@ -266,11 +266,10 @@ static bool left_with_f32_norms(struct converter *c, enum format kept)
 	return left;
 }
 
-static void close_writer(struct converter *c, bool keep)
+static void close_writer(struct converter *c, struct store_writer *w, bool keep)
 {
-	if (c->writer)
-		store_writer_close(c->writer, keep);
-	c->writer = NULL;
+	witness_close(c->v.witness, keep); /* while the store's lock is held */
+	store_writer_close(w, keep);
 }
 
 static int begin_with(struct converter *c, enum format kept, enum norm_type norms, struct err *e)
@@ -284,11 +283,17 @@ static int begin_with(struct converter *c, enum format kept, enum norm_type norm
 	failed = store_writer_open(&c->writer, c->v.folder, &sp, e);
 	store_headers_free(&headers);
 	if (!failed)
+		failed = witness_open(c->v.witness, e);
+	if (!failed)
 		failed = convert_dense(c, e);
 	/* Only what the next mount would do the same way again is kept. */
-	bool again = failed == -ECANCELED || failed == -EIO;
-	if (failed && c->writer)
-		close_writer(c, again || (failed == -ENOSPC && store_writer_resumed(c->writer)));
+	bool again =
+		failed == -ECANCELED || failed == -EIO || failed == -ESTALE || failed == -EBUSY;
+	if (failed && c->writer) {
+		again |= failed == -ENOSPC && store_writer_resumed(c->writer);
+		close_writer(c, c->writer, again);
+		c->writer = NULL;
+	}
 	return failed;
 }
 
@@ -301,6 +306,8 @@ static int begin(struct converter *c, struct err *e)
 	failed = plan_make(c->plan, c->v.config, &c->v.recipe, e);
 	if (!failed)
 		failed = sources_check(&c->sources, c->plan, e);
+	if (!failed)
+		failed = witness_attach(c->v.witness, c->sources.checkpoint, e);
 	if (failed)
 		return failed;
 	enum format kept = sources_kept_format(&c->sources);
@@ -328,8 +335,10 @@ int convert_begin(struct converter **out, const struct conversion *v, struct pla
 	struct converter *c = calloc(1, sizeof *c);
 	*out = NULL;
 	*plan = (struct plan){0};
-	if (!c)
+	if (!c) {
+		witness_free(v->witness);
 		return err_set(e, ENOMEM, "out of memory for converting the checkpoint");
+	}
 	c->v = *v;
 	c->plan = plan;
 	pthread_mutex_init(&c->lock, NULL);
@@ -362,20 +371,29 @@ int converter_publish(struct converter *c, struct err *e)
 		c->complete = c->writer;
 	c->writer = NULL;
 	pthread_mutex_unlock(&c->lock);
-	/* Whoever wants the checkpoint's space back need not unmount for it. */
-	sources_close(&c->sources);
-	int failed = store_writer_publish(c->complete, e);
+	int failed = witness_finish(c->v.witness, e);
 	if (failed)
 		return failed;
+	/* Whoever wants the checkpoint's space back need not unmount for it. */
+	sources_close(&c->sources);
+	failed = store_writer_publish(c->complete, e);
+	if (failed)
+		return failed;
+	witness_publish(c->v.witness);
 	store_writer_close(c->complete, true);
 	c->complete = NULL;
 	return 0;
 }
 
+void converter_let_go(struct converter *c, struct store_writer *w)
+{
+	close_writer(c, w, !c->differently);
+}
+
 int convert_finish(struct converter *c, struct err *e)
 {
 	int failed = run(c, expert_job, c->records, e);
-	c->differently = failed && failed != -ECANCELED && failed != -EIO;
+	c->differently = failed && failed != -ECANCELED && failed != -EIO && failed != -ESTALE;
 	return failed ? failed : converter_publish(c, e);
 }
 
@@ -384,10 +402,10 @@ void convert_close(struct converter *c)
 	if (!c)
 		return;
 	converter_rest_end(c);
-	if (c->complete)
-		store_writer_close(c->complete, true);
-	close_writer(c, !c->differently);
+	if (c->writer || c->complete)
+		converter_let_go(c, c->writer ? c->writer : c->complete);
 	sources_close(&c->sources);
+	witness_free(c->v.witness);
 	atomic_store(&c->v.progress->total, 0);
 	pthread_cond_destroy(&c->changed);
 	pthread_mutex_destroy(&c->lock);

@@ -20,6 +20,7 @@
 #include "cache/err.h"
 #include "engine/family/config.h"
 #include "engine/family/plan.h"
+#include "engine/source/witness.h"
 #include "kernels/kernels.h"
 
 #include <stdatomic.h>
@@ -34,7 +35,8 @@ enum convert_event {
 	CONVERT_COMPLETE, /* the store is published */
 	CONVERT_TROUBLE,  /* the rest cannot go on, or not with all; code 0: it can again */
 	/* This conversion is at its end: it has to be closed and begun anew. ERANGE: with norms in
-	 * F32; else a write failed so that nothing more can be written (a disk's fault). */
+	 * F32; ESTALE: the checkpoint was changed meanwhile; else a write failed so that nothing
+	 * more can be written (a disk's fault). */
 	CONVERT_AGAIN,
 };
 
@@ -46,7 +48,10 @@ struct conversion {
 	const struct config *config;
 	struct recipe
 		recipe; /* kept and codec are found out; norms F32 if F16 is known not to do */
-	uint64_t fingerprint[2];
+	uint64_t fingerprint[2]; /* the source's name, for the store's key: witness_name */
+	/* Begun for this folder; the converter's from convert_begin on, which frees it also when it
+	 * fails. */
+	struct witness *witness;
 	uint32_t threads;
 	const struct kernels *kernels; /* for quantising */
 	const _Atomic bool *stop;      /* ends convert_begin and convert_finish with -ECANCELED */

@@ -44,7 +44,8 @@ static void report(struct converter *c, enum convert_event event, const struct e
 /* The lock is held. True if the failure ends this conversion, of which the first is reported. */
 static bool ends_conversion(struct converter *c, int failed, const struct err *e)
 {
-	if (failed != -ERANGE && !(failed && c->writer && store_writer_failed(c->writer)))
+	if (failed != -ERANGE && failed != -ESTALE &&
+	    !(failed && c->writer && store_writer_failed(c->writer)))
 		return false;
 	if (!c->over) {
 		c->over = true;
@@ -130,15 +131,22 @@ int convert_make_expert(void *ctx, uint32_t routed_layer, uint32_t expert, void 
 	bool writing = c->writer;
 	c->makers += writing;
 	pthread_mutex_unlock(&c->lock);
-	if (!writing) /* it has come in meanwhile, as all have */
+	if (!writing && store_has_expert(c->view, routed_layer, expert)) /* meanwhile */
 		return store_read_record(c->view, routed_layer, expert, record,
 					 c->plan->record_bytes, e);
 	struct err own = {0};
 	int failed = take_encoder(c, &i, &own);
 	if (!failed) {
-		failed =
-			make(c, i->encoder, routed_layer * c->plan->experts + expert, record, &own);
+		/* What is given up is never written: it is damaged, and says so again. */
+		uint32_t unit = routed_layer * c->plan->experts + expert;
+		failed = writing ? make(c, i->encoder, unit, record, &own)
+				 : encode_expert(i->encoder, routed_layer, expert, record, &own);
 		return_encoder(c, i);
+	}
+	if (!writing) {
+		if (failed)
+			*e = own;
+		return failed;
 	}
 	pthread_mutex_lock(&c->lock);
 	if (!failed)
@@ -243,9 +251,14 @@ static bool publish(struct converter *c)
 	bool published = !converter_publish(c, &e);
 	pthread_mutex_lock(&c->lock);
 	c->retry_ns = now_ns() + retry_after_ns;
+	c->over = !published && e.code == ESTALE;
 	atomic_store(&c->v.progress->stopped, !published);
-	report(c, published ? CONVERT_COMPLETE : CONVERT_TROUBLE,
+	report(c,
+	       published ? CONVERT_COMPLETE
+	       : c->over ? CONVERT_AGAIN
+			 : CONVERT_TROUBLE,
 	       published ? &(struct err){0} : &e);
+	c->over_said = c->over;
 	return published;
 }
 
@@ -253,10 +266,33 @@ static bool publish(struct converter *c)
 static void finish(struct converter *c)
 {
 	bool published = publish(c);
-	while (!published && !store_writer_failed(c->complete) && wait_to_publish(c))
+	while (!published && !c->over && !store_writer_failed(c->complete) && wait_to_publish(c))
 		published = publish(c);
 	if (published) /* last: who sees that nothing is converted any more finds the store */
 		atomic_store(&c->v.progress->total, 0);
+}
+
+/* The lock is held, and released meanwhile. A conversion that will never publish does not keep
+ * another process from trying: that one goes on with what is there. The view stays as it is. */
+static void give_up(struct converter *c)
+{
+	while (c->makers > 0)
+		pthread_cond_wait(&c->changed, &c->lock);
+	struct store_writer *w = c->writer ? c->writer : c->complete;
+	c->writer = c->complete = NULL;
+	pthread_mutex_unlock(
+		&c->lock); /* the disk may hang, and who has to wait for it waits here */
+	converter_let_go(c, w);
+	pthread_mutex_lock(&c->lock);
+}
+
+/* The lock is held: whether this thread, the last of the rest, leaves what cannot be ended. */
+static bool is_stuck(const struct converter *c)
+{
+	if (c->quit || c->rest_left || (!c->writer && !c->complete))
+		return false;
+	return c->over || (c->finished && c->damaged_count) ||
+	       (c->complete && store_writer_failed(c->complete));
 }
 
 static void *rest_main(void *arg)
@@ -280,6 +316,9 @@ static void *rest_main(void *arg)
 		c->publishing = true;
 		finish(c);
 	}
+	c->rest_left--;
+	if (is_stuck(c))
+		give_up(c);
 	pthread_mutex_unlock(&c->lock);
 	return NULL;
 }
@@ -288,6 +327,7 @@ int convert_rest_start(struct converter *c, struct err *e)
 {
 	c->rest = calloc(c->v.threads, sizeof *c->rest);
 	int failed = c->rest ? 0 : -ENOMEM;
+	pthread_mutex_lock(&c->lock); /* so that none is the last before all are there */
 	while (!failed && c->rest_count < c->v.threads) {
 		struct rest_thread *t = &c->rest[c->rest_count];
 		t->converter = c;
@@ -302,8 +342,9 @@ int convert_rest_start(struct converter *c, struct err *e)
 			free(t->record);
 			break;
 		}
-		c->rest_count++;
+		c->rest_left = ++c->rest_count;
 	}
+	pthread_mutex_unlock(&c->lock);
 	if (c->rest_count > 0) /* fewer do */
 		return 0;
 	return err_sys(e, -failed, "cannot start a thread for converting the checkpoint");

@@ -30,7 +30,7 @@ struct converter {
 
 	/* The rest: */
 	struct rest_thread *rest;
-	uint32_t rest_count;
+	uint32_t rest_count, rest_left; /* threads; those that have not ended */
 	bool let, quit, finished, publishing;
 	uint32_t next;	  /* the unit to look at next */
 	uint32_t working; /* threads that have a unit */
@@ -52,6 +52,9 @@ void converter_count(struct converter *c, uint32_t unit);
 /* All units are in: publishes, without the lock; by one thread. May be tried again after a failure,
  * unless c->complete says that it failed for good. */
 int converter_publish(struct converter *c, struct err *e);
+/* Closes the writer, which no maker uses, and with it the store's lock: for good, without c->lock.
+ */
+void converter_let_go(struct converter *c, struct store_writer *w);
 /* Ends the rest's threads and frees the encoders. */
 void converter_rest_end(struct converter *c);
 

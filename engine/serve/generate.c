@@ -97,11 +97,26 @@ static void step(struct model *m)
 	session_notify(s);
 	pthread_mutex_lock(&m->lock);
 	s->stepping = false;
+	m->doubted |= s->status == SESSION_ERROR;
 	if (s->ended)
 		session_free(s);
 	else if (more)
 		session_queue(s);
 	shorten_steps(m);
+}
+
+/* Lock held, released meanwhile. A turn has failed, perhaps over what is wrong in the store, with
+ * the words to remove its folder: if somebody has, the next turn has it made anew. */
+static void look_again(struct model *m)
+{
+	m->doubted = false;
+	pthread_mutex_unlock(&m->lock);
+	bool gone = load_store_is_gone(m);
+	pthread_mutex_lock(&m->lock);
+	if (!gone)
+		return;
+	m->doubted = m->load_wanted = true;
+	atomic_store(&m->state, MODEL_UNLOADED);
 }
 
 /* Lock held, released meanwhile. Nothing is to do: the time to keep what a killed daemon would
@@ -141,6 +156,8 @@ static void *thread_main(void *arg)
 	while (!atomic_load(&m->quit)) {
 		if (m->load_wanted && atomic_load(&m->state) != MODEL_READY)
 			load(m);
+		else if (m->doubted && m->runnable.first)
+			look_again(m);
 		else if (m->runnable.first)
 			step(m);
 		else {

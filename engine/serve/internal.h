@@ -5,6 +5,7 @@
  *     load.c      checkpoint or store to weights   generate.c  a model's generation thread
  *     check.c     what can be known of that at mount
  *     load_convert.c  a store that is made meanwhile
+ *     load_source.c   whether a store is of the checkpoint as it is now
  *     chunk.c     the steps of a prompt
  *     session.c   a conversation's public face     turn.c      one turn: prompt, prefill, decode
  *
@@ -15,6 +16,7 @@
  *     converter's lock, pager's lock, answer's lock   inside their own functions
  *     model.looking  read, under any other, while somebody looks at the experts in memory; written,
  *                    under none, when these come and go: a model may be loaded anew
+ *     model.storing  the same of the complete store and its plan
  * The generation thread computes without any of them: the fields marked (turn) belong to it while
  * session.stepping is set and the session is not queued, to the holder of the lock else.
  */
@@ -59,18 +61,25 @@ struct model {
 	const char *name; /* the end of directory */
 	char *folders[2]; /* where its store may be, in order of preference; the second may be NULL
 			   */
-	_Atomic int folder; /* which of them has it, or is being written */
+	_Atomic int folder;  /* which of them has it, or is being written */
+	uint64_t config_sum; /* of config.json as it was when `config` was read */
 	uint64_t parameters, active_parameters;
 	struct config config;
 	uint32_t context; /* positions that a session may use */
 
-	/* Written by the generation thread (or model_open) before the flag that announces them. */
+	/* Written by the generation thread (or model_open) before the flag that announces them;
+	 * under `storing` once it has. */
+	pthread_rwlock_t storing;
 	struct plan plan;
 	struct budget_need need; /* the budgets' while the model is open */
 	struct store *store;
+	struct source_state
+		looked; /* as the source was when `store` was opened; none if it was made */
+	bool doubted;	/* a load, or a turn, failed: the store is opened anew */
 	char codec_words[CODEC_WORDS]; /* what was measured if this mount made the store */
-	_Atomic bool has_store;	     /* plan, codec_words and store, which is complete; stays so */
-	struct converter *converter; /* while the store is not complete */
+	_Atomic bool has_store;	       /* plan, codec_words and store, which is complete */
+	uint64_t weights_sum;	       /* of the store's key: other weights, another sum */
+	struct converter *converter;   /* while the store is not complete */
 	struct tokenizer *tokenizer;
 	struct chat *chat; /* NULL: the tokenizer has no chat tokens */
 	struct weights weights;
@@ -84,9 +93,10 @@ struct model {
 	_Atomic int state; /* enum model_state; READY announces all of these */
 
 	struct convert_progress progress;
-	_Atomic bool waiting; /* for another process, which makes the store */
-	_Atomic int norms;    /* enum norm_type: F32 once F16 did not do */
-	_Atomic bool quit;    /* ends loading and the generation thread */
+	_Atomic bool waiting;  /* for another process, which makes the store */
+	_Atomic bool checking; /* progress is of reading the source, which may be another */
+	_Atomic int norms;     /* enum norm_type: F32 once F16 did not do */
+	_Atomic bool quit;     /* ends loading and the generation thread */
 
 	pthread_mutex_t notify;
 	pthread_mutex_t lock;
@@ -147,7 +157,7 @@ struct session {
 	struct turn turn; /* (turn), and so are these: */
 	struct context context;
 	struct losses context_losses; /* that all of the context was computed with */
-	enum norm_type norms;	      /* of the weights that it was computed with */
+	uint64_t weights_sum;	      /* the model's when it was computed */
 	struct token_list history;    /* the conversation's ids without the system message */
 };
 
@@ -160,12 +170,25 @@ int check_store(const struct model *m, struct err *e);
 /* load.c, from the generation thread but for the first two: everything up to READY, or undone
  * again. */
 int load_find_folders(struct model *m, struct err *e);
-/* Opens a complete store if there is one; -ENOENT if it must be made. */
-int load_store(struct model *m, struct err *e);
+/* Opens a complete store if there is one, also in the place of one that is open; -ENOENT if it must
+ * be made. read: the checkpoint may be read whole to tell whether the store is of it; without, a
+ * store of which that is not known is left alone (-EAGAIN). */
+int load_store(struct model *m, bool read, struct err *e);
 int load_model(struct model *m, struct err *e);
+/* Whether the complete store's folder was removed or replaced. Blocks for the disk. */
+bool load_store_is_gone(const struct model *m);
 void unload_model(struct model *m);
 /* Keeps the heat of the experts beside the store, if they were used since it was last kept. */
 void load_keep_heat(struct model *m);
+/* load_source.c: the source as it is now, which its caller forgets; -EINVAL if its config.json is
+ * no longer the model's. */
+int load_look(const struct model *m, struct source_state *now, struct err *e);
+int load_config_sum(const struct model *m, uint64_t *sum, struct err *e);
+/* Whether the store in the folder, with this name in its key, is of this source. -ESTALE: it is of
+ * another; -EAGAIN: only reading would tell, and `read` is false; others: that failed. */
+int load_check_source(struct model *m, const char *folder, const uint64_t name[2],
+		      const struct source_state *now, bool read, struct err *e);
+struct witness_watch load_watch(struct model *m); /* shows checking as progress */
 /* load_convert.c: the plan and a store that grows while the converter makes it, or a complete one.
  */
 int load_by_converting(struct model *m, struct err *e);

@@ -62,9 +62,24 @@ static bool codec_as_asked(enum recipe_codec asked, const struct plan *p)
 	return !possible || asked == CODEC_AUTO || asked == p->recipe.codec;
 }
 
-/* A store of this checkpoint by this recipe, whatever the facts in its key; else -ESTALE. */
-static int open_folder(struct model *m, const char *folder, const uint64_t fingerprint[2],
-		       struct err *e)
+/* Lets those who look see this store, and no other any more; both are the model's. */
+static void show_store(struct model *m, struct store *store, const struct plan *plan)
+{
+	pthread_rwlock_wrlock(&m->storing);
+	struct store *old_store = m->store;
+	struct plan old_plan = m->plan;
+	m->store = store;
+	m->plan = *plan;
+	atomic_store(&m->has_store, store != NULL);
+	pthread_rwlock_unlock(&m->storing);
+	store_close(old_store);
+	plan_free(&old_plan);
+}
+
+/* A store of this checkpoint by this recipe, whatever the facts in its key; else -ESTALE. *ends: it
+ * is not the store that is wrong. */
+static int open_folder(struct model *m, const char *folder, const struct source_state *now,
+		       bool read, bool *ends, struct err *e)
 {
 	struct store *store;
 	struct recipe recipe;
@@ -73,11 +88,9 @@ static int open_folder(struct model *m, const char *folder, const uint64_t finge
 	if (failed)
 		return failed;
 	const struct store_info *i = store_info(store);
-	if (memcmp(i->key.fingerprint, fingerprint, sizeof i->key.fingerprint) != 0 ||
-	    !recipe_from_text(&recipe, i->key.recipe) ||
+	if (!recipe_from_text(&recipe, i->key.recipe) ||
 	    strcmp(recipe.quant, m->engine->recipe.quant) != 0)
-		failed = err_set(e, ESTALE, "%s: the store was made from another checkpoint",
-				 folder);
+		failed = err_set(e, ESTALE, "%s: the store was made by another recipe", folder);
 	if (!failed)
 		failed = plan_make(&plan, &m->config, &recipe, e);
 	if (!failed && !codec_as_asked(m->engine->recipe.codec, &plan))
@@ -86,35 +99,40 @@ static int open_folder(struct model *m, const char *folder, const uint64_t finge
 				 recipe_codec_name(m->engine->recipe.codec));
 	if (!failed)
 		failed = store_held_to_plan(store, &m->config, &plan, e);
+	if (!failed) { /* last: it may read all of the checkpoint */
+		failed = load_check_source(m, folder, i->key.fingerprint, now, read, e);
+		*ends = failed && failed != -ESTALE;
+	}
 	if (failed) {
 		plan_free(&plan);
 		store_close(store);
 		return failed;
 	}
-	m->plan = plan;
-	m->store = store;
-	atomic_store(&m->has_store, true);
+	show_store(m, store, &plan);
 	return 0;
 }
 
-int load_store(struct model *m, struct err *e)
+int load_store(struct model *m, bool read, struct err *e)
 {
-	uint64_t fingerprint[2];
-	int failed = checkpoint_fingerprint(m->directory, fingerprint, e);
-	if (failed)
-		return failed;
-	for (int i = 0; i < 2 && m->folders[i]; i++) {
-		failed = open_folder(m, m->folders[i], fingerprint, e);
+	struct source_state now;
+	int failed = load_look(m, &now, e);
+	bool ends = failed;
+	if (!failed)
+		failed = -ENOENT;
+	for (int i = 0; i < 2 && m->folders[i] && failed && !ends; i++) {
+		failed = open_folder(m, m->folders[i], &now, read, &ends, e);
 		if (!failed) {
 			atomic_store(&m->folder, i);
+			source_forget(&m->looked);
+			m->looked = now;
 			return 0;
 		}
 		/* No store, a stale one or a damaged one: a new one is made. What is not about the
 		 * store (memory) ends the search. */
-		if (failed == -ENOMEM)
-			return failed;
+		ends |= failed == -ENOMEM;
 	}
-	return -ENOENT;
+	source_forget(&now);
+	return failed && !ends ? -ENOENT : failed;
 }
 
 /* ---- the model ---- */
@@ -206,13 +224,44 @@ void load_keep_heat(struct model *m)
 	m->heat_uses = now.hits + now.misses;
 }
 
+/* One that was opened with the source as it is now, and has served since. */
+static bool store_still_good(const struct model *m)
+{
+	return atomic_load(&m->has_store) && !m->doubted && m->looked.count &&
+	       source_unchanged(&m->looked);
+}
+
+/* Opens the store anew, or has it made. */
+static int find_store(struct model *m, struct err *e)
+{
+	int failed = load_store(m, true, e);
+	if (failed != -ENOENT)
+		return failed;
+	show_store(m, NULL, &(struct plan){0});
+	return load_by_converting(m, e);
+}
+
+bool load_store_is_gone(const struct model *m)
+{
+	char path[4096];
+	struct stat open, there;
+	if (!atomic_load(&m->has_store) || !m->plan.routed_layers)
+		return false;
+	int n = snprintf(path, sizeof path, "%s/experts.safetensors", store_folder(m->store));
+	return n < (int)sizeof path && !fstat(store_expert(m->store, 0, 0).fd, &open) &&
+	       (stat(path, &there) ? errno == ENOENT
+				   : open.st_ino != there.st_ino || open.st_dev != there.st_dev);
+}
+
 int load_model(struct model *m, struct err *e)
 {
 	unload_model(m); /* what a conversion that has to begin anew left */
 	/* The tokenizer comes first: it fails fast, and converting takes long. */
 	int failed = m->tokenizer ? 0 : load_tokenizer(m, e);
-	if (!failed && !atomic_load(&m->has_store) && load_store(m, e))
-		failed = load_by_converting(m, e);
+	if (!failed && !store_still_good(m))
+		failed = find_store(m, e);
+	if (!failed)
+		m->weights_sum = XXH3_64bits(&store_info(m->store)->key, sizeof(struct store_key));
 	if (!failed)
 		failed = weights_load(&m->weights, &m->plan, &m->config, m->store, &m->quit, e);
 	if (!failed && m->plan.routed_layers)
@@ -221,6 +270,7 @@ int load_model(struct model *m, struct err *e)
 		failed = load_forward(m, e);
 	if (!failed && m->converter)
 		failed = convert_rest_start(m->converter, e);
+	m->doubted = failed;
 	if (failed)
 		unload_model(m);
 	else

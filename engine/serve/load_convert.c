@@ -67,7 +67,21 @@ static int take_conversion(struct model *m, struct converter *c, struct err *e)
 	}
 	convert_close(c);
 	plan_free(&m->plan);
-	return failed ? failed : load_store(m, e);
+	return failed ? failed : load_store(m, true, e);
+}
+
+/* Looks at the source as it is now, which is the one that is converted. */
+static int begin_witness(struct model *m, struct conversion *v, struct err *e)
+{
+	struct source_state now;
+	struct witness_watch watch = load_watch(m);
+	int failed = load_look(m, &now, e);
+	if (!failed)
+		failed = witness_begin(&v->witness, &now, v->folder, &watch, e);
+	if (!failed)
+		memcpy(v->fingerprint, witness_name(v->witness), sizeof v->fingerprint);
+	source_forget(&now);
+	return failed;
 }
 
 static int convert_to(struct model *m, const char *folder, struct err *e)
@@ -86,9 +100,9 @@ static int convert_to(struct model *m, const char *folder, struct err *e)
 		.ctx = m,
 	};
 	v.recipe.norms = (enum norm_type)atomic_load(&m->norms);
-	int failed = checkpoint_fingerprint(m->directory, v.fingerprint, e);
+	int failed = make_parents(folder, e);
 	if (!failed)
-		failed = make_parents(folder, e);
+		failed = begin_witness(m, &v, e);
 	if (!failed)
 		failed = convert_begin(&c, &v, &m->plan, e);
 	if (failed)
@@ -116,12 +130,12 @@ int load_by_converting(struct model *m, struct err *e)
 	while ((failed = convert(m, e)) == -EBUSY && !atomic_load(&m->quit)) {
 		atomic_store(&m->waiting, true);
 		nanosleep(&pause, NULL);
-		if (!load_store(m, e)) {
+		if (!load_store(m, true, e)) {
 			failed = 0;
 			break;
 		}
 	}
 	atomic_store(&m->waiting, false);
 	/* -EEXIST: another process was faster, after our last look. */
-	return failed == -EEXIST ? load_store(m, e) : failed;
+	return failed == -EEXIST ? load_store(m, true, e) : failed;
 }

@@ -78,6 +78,8 @@ static int open_files(struct model *m, const char *directory, struct err *e)
 	m->name = strrchr(m->directory, '/') + 1;
 	int failed = check_files(m->directory, e);
 	if (!failed)
+		failed = load_config_sum(m, &m->config_sum, e); /* before: a change is then seen */
+	if (!failed)
 		failed = config_read(&m->config, m->directory, e);
 	if (!failed)
 		failed = forward_computes(&m->config, e);
@@ -89,8 +91,10 @@ static int open_files(struct model *m, const char *directory, struct err *e)
 		failed = load_find_folders(m, e);
 	if (failed)
 		return failed;
-	load_store(m, &no_store); /* none yet: it is made when the model is first loaded */
-	return check_store(m, e);
+	/* None yet, or one that is not known to be of this checkpoint without reading all of it:
+	 * that is seen to when the model is first loaded. */
+	int found = load_store(m, false, &no_store);
+	return found == -EAGAIN ? 0 : check_store(m, e);
 }
 
 static void free_model(struct model *m)
@@ -100,10 +104,12 @@ static void free_model(struct model *m)
 	pthread_mutex_destroy(&m->notify);
 	pthread_mutex_destroy(&m->lock);
 	pthread_rwlock_destroy(&m->looking);
+	pthread_rwlock_destroy(&m->storing);
 	chat_close(m->chat);
 	tokenizer_close(m->tokenizer);
 	store_close(m->store);
 	plan_free(&m->plan);
+	source_forget(&m->looked);
 	free(m->folders[0]);
 	free(m->folders[1]);
 	free(m->directory);
@@ -119,6 +125,7 @@ int model_open(struct model **out, struct engine *g, const char *directory, stru
 	pthread_mutex_init(&m->notify, NULL);
 	pthread_mutex_init(&m->lock, NULL);
 	pthread_rwlock_init(&m->looking, NULL);
+	pthread_rwlock_init(&m->storing, NULL);
 	pthread_cond_init(&m->work, NULL);
 	pthread_cond_init(&m->loaded, NULL);
 	int failed = open_files(m, directory, e);
@@ -185,7 +192,8 @@ void model_progress(const struct model *m, struct model_progress *out)
 	uint64_t total = atomic_load(&m->progress.total);
 	bool loading = model_state(m) == MODEL_LOADING;
 	*out = (struct model_progress){
-		.doing = atomic_load(&m->waiting)		      ? "waiting"
+		.doing = atomic_load(&m->checking)		      ? "checking"
+			 : atomic_load(&m->waiting)		      ? "waiting"
 			 : total && atomic_load(&m->progress.stopped) ? "stopped"
 			 : total				      ? "converting"
 			 : loading				      ? "reading"
@@ -222,18 +230,36 @@ static int print_number(char *text, size_t size, uint64_t number)
 	return snprintf(text, size, "%" PRIu64, number);
 }
 
+/* True: the complete store and its plan stay until they are released. A reader that waits for the
+ * disk delays a load, but no other reader. */
+static bool hold_store(const struct model *m)
+{
+	pthread_rwlock_t *storing = (pthread_rwlock_t *)&m->storing; /* nothing is changed */
+	pthread_rwlock_rdlock(storing);
+	if (atomic_load(&m->has_store))
+		return true;
+	pthread_rwlock_unlock(storing);
+	return false;
+}
+
+static void release_store(const struct model *m)
+{
+	pthread_rwlock_unlock((pthread_rwlock_t *)&m->storing);
+}
+
 static int print_bits(const struct model *m, char *text, size_t size)
 {
-	if (!atomic_load(&m->has_store))
+	if (!hold_store(m))
 		return snprintf(text, size, "unknown until converted");
 	const struct plan *p = &m->plan;
 	double bytes = (double)p->dense_bytes + (double)store_experts_bytes(m->store);
+	release_store(m);
 	return snprintf(text, size, "%.2f", bytes * 8 / (double)m->parameters);
 }
 
 static int print_codec(const struct model *m, char *text, size_t size)
 {
-	if (!atomic_load(&m->has_store))
+	if (!hold_store(m))
 		return snprintf(text, size, "unknown until converted");
 	const struct plan *p = &m->plan;
 	const char *name = recipe_codec_name(p->recipe.codec), *words = m->codec_words;
@@ -242,14 +268,16 @@ static int print_codec(const struct model *m, char *text, size_t size)
 		(void)snprintf(share, sizeof share, " %.2f",
 			       (double)store_experts_bytes(m->store) /
 				       ((double)p->record_bytes * p->experts * p->routed_layers));
-	return snprintf(text, size, *words ? "%s%s (%s)" : "%s%s", name, share, words);
+	int n = snprintf(text, size, *words ? "%s%s (%s)" : "%s%s", name, share, words);
+	release_store(m);
+	return n;
 }
 
 static int print_progress(const struct model *m, char *text, size_t size)
 {
 	struct model_progress p;
 	model_progress(m, &p);
-	if (atomic_load(&m->waiting))
+	if (!strcmp(p.doing, "waiting"))
 		return snprintf(text, size, "waiting for another process that converts it");
 	if (!p.total || !p.done)
 		return snprintf(text, size, "%s", p.doing);
@@ -325,7 +353,11 @@ uint32_t model_experts(const struct model *m, uint32_t layer)
 
 uint64_t model_expert_bytes(const struct model *m)
 {
-	return atomic_load(&m->has_store) ? m->plan.record_bytes : 0;
+	if (!hold_store(m))
+		return 0;
+	uint64_t bytes = m->plan.record_bytes;
+	release_store(m);
+	return bytes;
 }
 
 void model_expert_inspect(const struct model *m, uint32_t layer, uint32_t expert,
@@ -339,10 +371,11 @@ void model_expert_inspect(const struct model *m, uint32_t layer, uint32_t expert
 	pthread_rwlock_unlock(looking);
 }
 
-int64_t model_expert_read(const struct model *m, uint32_t layer, uint32_t expert, uint64_t offset,
-			  void *buffer, size_t bytes, struct err *e)
+/* The store is held. */
+static int64_t read_expert(const struct model *m, uint32_t layer, uint32_t expert, uint64_t offset,
+			   void *buffer, size_t bytes, struct err *e)
 {
-	if (!atomic_load(&m->has_store) || offset >= m->plan.record_bytes)
+	if (offset >= m->plan.record_bytes)
 		return 0;
 	uint64_t rest = m->plan.record_bytes - offset;
 	size_t want = rest < bytes ? (size_t)rest : bytes;
@@ -353,6 +386,16 @@ int64_t model_expert_read(const struct model *m, uint32_t layer, uint32_t expert
 		return err_set(e, -failed, "expert %u/%u cannot be read: %s", layer, expert,
 			       cause.text);
 	return (int64_t)want;
+}
+
+int64_t model_expert_read(const struct model *m, uint32_t layer, uint32_t expert, uint64_t offset,
+			  void *buffer, size_t bytes, struct err *e)
+{
+	if (!hold_store(m))
+		return 0;
+	int64_t n = read_expert(m, layer, expert, offset, buffer, bytes, e);
+	release_store(m);
+	return n;
 }
 
 void model_cache_stats(const struct model *m, struct pager_stats *out)
@@ -376,7 +419,10 @@ void model_cache_stats(const struct model *m, struct pager_stats *out)
 
 void model_warming(const struct model *m, uint32_t *done, uint32_t *total)
 {
+	pthread_rwlock_t *looking = (pthread_rwlock_t *)&m->looking; /* nothing is changed */
 	*done = *total = 0;
+	pthread_rwlock_rdlock(looking);
 	if (model_state(m) == MODEL_READY && m->experts)
 		pager_warming(m->experts, done, total);
+	pthread_rwlock_unlock(looking);
 }

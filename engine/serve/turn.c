@@ -63,8 +63,8 @@ static void reuse_context(struct session *s)
 {
 	const struct token_list *have = &s->context.tokens, *want = &s->turn.ids;
 	size_t same = 0;
-	enum norm_type norms = s->model->plan.recipe.norms;
-	if (s->norms == norms && losses_equal(&s->context_losses, &s->turn.losses))
+	uint64_t weights = s->model->weights_sum;
+	if (s->weights_sum == weights && losses_equal(&s->context_losses, &s->turn.losses))
 		while (same < have->count && same + 1 < want->count &&
 		       have->ids[same] == want->ids[same])
 			same++;
@@ -72,7 +72,7 @@ static void reuse_context(struct session *s)
 	recurrent_mark(&s->context.recurrent, left);
 	s->turn.recomputed = same - left;
 	s->context_losses = s->turn.losses;
-	s->norms = norms;
+	s->weights_sum = weights;
 }
 
 static int begin(struct session *s, struct err *e)
@@ -303,11 +303,12 @@ static bool compute(struct session *s)
 	uint32_t n = prefill ? chunk_next(s->model, left) : 1;
 	bool last = !prefill || n == left;
 	uint64_t started = now_ns(), dropped = f->experts_dropped;
-	if (s->norms != s->model->plan.recipe.norms)
+	if (s->weights_sum != s->model->weights_sum)
 		return fail_step(s, -EIO,
 				 &(struct err){EIO,
-					       "the checkpoint was converted anew, with 32-bit "
-					       "norms, while it answered; ask again"});
+					       "the checkpoint was converted anew while it "
+					       "answered, since it was changed or needs 32-bit "
+					       "norms; ask again"});
 	f->stop = &s->stop;
 	f->losses = t->losses;
 	int failed = forward_run(f, &s->context, tokens, n, last, NULL, &e);

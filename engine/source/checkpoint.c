@@ -1,11 +1,10 @@
 #include "engine/source/checkpoint.h"
-#include "cache/io.h"
-#include "engine/text/json.h"
+#include "engine/source/file.h"
 #include "engine/source/safetensors.h"
+#include "engine/source/witness.h"
+#include "engine/text/json.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +12,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-enum { MAX_SHARDS = 4096, MAX_INDEX_BYTES = 256 << 20, SAMPLES = 16, SAMPLE_BYTES = 4096 };
+enum { MAX_INDEX_BYTES = 256 << 20 };
 
 struct shard {
 	char *path;
@@ -25,51 +24,10 @@ struct checkpoint {
 	struct shard *shards;
 	uint32_t shard_count;
 	struct tensor_list tensors; /* sorted by name */
+	struct witness *witness;    /* the caller's, or NULL */
 };
 
 /* ---- files ---- */
-
-static char *join(const char *directory, const char *file)
-{
-	char *path;
-	return asprintf(&path, "%s/%s", directory, file) < 0 ? NULL : path;
-}
-
-/* All of [offset, offset + bytes), or -EIO. */
-static int read_exactly(int fd, void *buffer, size_t bytes, uint64_t offset, const char *path,
-			struct err *e)
-{
-	for (size_t done = 0; done < bytes;) {
-		int64_t got = io_pread(fd, (char *)buffer + done, bytes - done, offset + done);
-		if (got == -EINTR)
-			continue;
-		if (got < 0)
-			return err_sys(e, (int)-got, "%s: cannot be read", path);
-		if (!got)
-			return err_set(
-				e, EIO,
-				"%s ends at byte %llu, where there should be %zu more; was it "
-				"changed or cut short?",
-				path, (unsigned long long)offset + done, bytes - done);
-		done += (size_t)got;
-	}
-	return 0;
-}
-
-static int open_regular(const char *path, uint64_t *size, struct err *e)
-{
-	struct stat st;
-	/* O_NONBLOCK: opening a FIFO must not wait for its writer. */
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0)
-		return err_sys(e, errno, "%s: cannot be opened", path);
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
-		close(fd);
-		return err_set(e, EINVAL, "%s: not a regular file", path);
-	}
-	*size = (uint64_t)st.st_size;
-	return fd;
-}
 
 /* Reads a shard's header: malloc'ed JSON text of *length bytes. */
 static int read_header(int fd, uint64_t size, const char *path, char **text, size_t *length,
@@ -80,7 +38,7 @@ static int read_header(int fd, uint64_t size, const char *path, char **text, siz
 		return err_set(e, EINVAL,
 			       "%s: too short for a safetensors file; is the download complete?",
 			       path);
-	int failed = read_exactly(fd, head, sizeof head, 0, path, e);
+	int failed = source_file_read(fd, head, sizeof head, 0, path, e);
 	if (failed)
 		return failed;
 	uint64_t n = 0;
@@ -95,7 +53,7 @@ static int read_header(int fd, uint64_t size, const char *path, char **text, siz
 	if (!*text)
 		return err_set(e, ENOMEM, "%s: out of memory for its header", path);
 	*length = (size_t)n;
-	failed = read_exactly(fd, *text, *length, sizeof head, path, e);
+	failed = source_file_read(fd, *text, *length, sizeof head, path, e);
 	if (failed)
 		free(*text);
 	return failed;
@@ -109,11 +67,11 @@ static int open_shard(struct checkpoint *c, const char *directory, const char *f
 	char *text = NULL;
 	size_t length = 0;
 	uint64_t size = 0;
-	*s = (struct shard){.fd = -1, .path = join(directory, file)};
+	*s = (struct shard){.fd = -1, .path = source_file_path(directory, file)};
 	if (!s->path)
 		return err_set(e, ENOMEM, "out of memory for the name of a file");
 	c->shard_count++;
-	s->fd = open_regular(s->path, &size, e);
+	s->fd = source_file_open(s->path, &size, e);
 	if (s->fd < 0)
 		return s->fd;
 	int failed = read_header(s->fd, size, s->path, &text, &length, e);
@@ -157,9 +115,9 @@ static int shard_number(struct checkpoint *c, const char *directory, const char 
 	for (*number = 0; *number < c->shard_count; ++*number)
 		if (!strcmp(strrchr(c->shards[*number].path, '/') + 1, file))
 			return 0;
-	if (c->shard_count == MAX_SHARDS)
+	if (c->shard_count == CHECKPOINT_MAX_SHARDS)
 		return err_set(e, EINVAL, "%s: more than %d files of tensors", directory,
-			       MAX_SHARDS);
+			       CHECKPOINT_MAX_SHARDS);
 	return open_shard(c, directory, file, e);
 }
 
@@ -217,10 +175,10 @@ static int open_sharded(struct checkpoint *c, const char *directory, const char 
 int checkpoint_open(struct checkpoint **out, const char *directory, struct err *e)
 {
 	struct checkpoint *c = calloc(1, sizeof *c);
-	char *index = join(directory, "model.safetensors.index.json");
+	char *index = source_file_path(directory, "model.safetensors.index.json");
 	int failed;
 	if (c)
-		c->shards = calloc(MAX_SHARDS, sizeof *c->shards);
+		c->shards = calloc(CHECKPOINT_MAX_SHARDS, sizeof *c->shards);
 	if (!c || !index || !c->shards) {
 		failed = err_set(e, ENOMEM, "out of memory for the checkpoint's list of files");
 	} else if (!access(index, F_OK)) {
@@ -276,81 +234,37 @@ int checkpoint_read(const struct checkpoint *c, const struct checkpoint_tensor *
 		    void *buffer, size_t bytes, struct err *e)
 {
 	const struct shard *s = &c->shards[t->file];
-	return read_exactly(s->fd, buffer, bytes, s->data_offset + t->offset + offset, s->path, e);
+	uint64_t place = checkpoint_place(c, t) + offset;
+	int failed = source_file_read(s->fd, buffer, bytes, place, s->path, e);
+	if (failed || !c->witness)
+		return failed;
+	return witness_note(c->witness, t->file, place, bytes, XXH3_64bits(buffer, bytes), e);
 }
 
-/* ---- the fingerprint ---- */
-
-static int is_of_checkpoint(const struct dirent *d)
+void checkpoint_set_witness(struct checkpoint *c, struct witness *w)
 {
-	static const char ending[] = ".safetensors";
-	size_t n = strlen(d->d_name), k = sizeof ending - 1;
-	return !strcmp(d->d_name, "config.json") ||
-	       !strcmp(d->d_name, "model.safetensors.index.json") ||
-	       (n > k && !strcmp(d->d_name + n - k, ending));
+	c->witness = w;
 }
 
-/* The whole of a small file; of a large one its size, its head (which for safetensors is all the
- * names, shapes and places) and evenly spaced samples. */
-static int hash_file(XXH3_state_t *hash, const char *path, struct err *e)
+uint64_t checkpoint_place(const struct checkpoint *c, const struct checkpoint_tensor *t)
 {
-	enum { WHOLE = 1 << 20 };
-	uint64_t size = 0;
-	int fd = open_regular(path, &size, e);
-	if (fd < 0)
-		return fd;
-	uint8_t *buffer = malloc(WHOLE);
-	int failed = buffer ? 0 : err_set(e, ENOMEM, "out of memory for reading %s", path);
-	size_t head = size < WHOLE ? (size_t)size : WHOLE;
-	XXH3_128bits_update(hash, &size, sizeof size);
-	if (!failed)
-		failed = read_exactly(fd, buffer, head, 0, path, e);
-	if (!failed)
-		XXH3_128bits_update(hash, buffer, head);
-	for (uint64_t i = 0; i < SAMPLES && size > WHOLE && !failed; i++) {
-		failed = read_exactly(fd, buffer, SAMPLE_BYTES,
-				      (size - SAMPLE_BYTES) / SAMPLES * (i + 1), path, e);
-		if (!failed)
-			XXH3_128bits_update(hash, buffer, SAMPLE_BYTES);
-	}
-	free(buffer);
-	close(fd);
-	return failed;
+	return c->shards[t->file].data_offset + t->offset;
 }
 
-static int hash_files(XXH3_state_t *hash, const char *directory, struct dirent **names, int count,
-		      struct err *e)
+/* ---- its files ---- */
+
+uint32_t checkpoint_shards(const struct checkpoint *c)
 {
-	int failed = 0;
-	for (int i = 0; i < count && !failed; i++) {
-		char *path = join(directory, names[i]->d_name);
-		if (!path)
-			return err_set(e, ENOMEM, "out of memory for the name of a file");
-		XXH3_128bits_update(hash, names[i]->d_name, strlen(names[i]->d_name) + 1);
-		failed = hash_file(hash, path, e);
-		free(path);
-	}
-	return failed;
+	return c->shard_count;
 }
 
-int checkpoint_fingerprint(const char *directory, uint64_t fingerprint[2], struct err *e)
+const char *checkpoint_shard_name(const struct checkpoint *c, uint32_t i)
 {
-	struct dirent **names;
-	int count = scandir(directory, &names, is_of_checkpoint, alphasort);
-	if (count < 0)
-		return err_sys(e, errno, "%s: cannot be listed", directory);
-	XXH3_state_t *hash = XXH3_createState();
-	int failed = hash ? 0 : err_set(e, ENOMEM, "out of memory");
-	if (hash) {
-		XXH3_128bits_reset(hash);
-		failed = hash_files(hash, directory, names, count, e);
-		XXH128_hash_t digest = XXH3_128bits_digest(hash);
-		fingerprint[0] = digest.low64;
-		fingerprint[1] = digest.high64;
-		XXH3_freeState(hash);
-	}
-	for (int i = 0; i < count; i++)
-		free(names[i]);
-	free(names);
-	return failed;
+	return strrchr(c->shards[i].path, '/') + 1;
+}
+
+int checkpoint_shard_stat(const struct checkpoint *c, uint32_t i, struct stat *st, struct err *e)
+{
+	const struct shard *s = &c->shards[i];
+	return fstat(s->fd, st) ? err_sys(e, errno, "%s: cannot be looked at", s->path) : 0;
 }

@@ -16,8 +16,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
-enum { CHECKPOINT_MAX_DIMS = 8 };
+enum { CHECKPOINT_MAX_DIMS = 8, CHECKPOINT_MAX_SHARDS = 4096 };
 
 struct checkpoint_tensor {
 	char *name;
@@ -39,13 +40,20 @@ size_t checkpoint_count(const struct checkpoint *c);
 /* The i-th tensor in the order of names. */
 const struct checkpoint_tensor *checkpoint_tensor(const struct checkpoint *c, size_t i);
 const struct checkpoint_tensor *checkpoint_find(const struct checkpoint *c, const char *name);
-/* Bytes [offset, offset + bytes) of a tensor. -EIO if the file no longer has them. */
+/* Bytes [offset, offset + bytes) of a tensor. -EIO if the file no longer has them. With a witness
+ * it notes them, and what it says ends the reading. */
 int checkpoint_read(const struct checkpoint *c, const struct checkpoint_tensor *t, uint64_t offset,
 		    void *buffer, size_t bytes, struct err *e);
 
-/* What a store must remember of the checkpoint it was made from: config.json, every shard's name,
- * size and header, and samples of its data. Times are left out, so that a copied checkpoint keeps
- * its store. */
-int checkpoint_fingerprint(const char *directory, uint64_t fingerprint[2], struct err *e);
+/* Who hears of all that is read from now on; set before several threads read. */
+struct witness;
+void checkpoint_set_witness(struct checkpoint *c, struct witness *w);
+/* The files that hold the tensors, in the order of checkpoint_tensor.file. */
+uint32_t checkpoint_shards(const struct checkpoint *c);
+const char *checkpoint_shard_name(const struct checkpoint *c, uint32_t i); /* in the directory */
+/* The open file's state, as fstat has it. */
+int checkpoint_shard_stat(const struct checkpoint *c, uint32_t i, struct stat *st, struct err *e);
+/* Where in its file a tensor begins. */
+uint64_t checkpoint_place(const struct checkpoint *c, const struct checkpoint_tensor *t);
 
 #endif

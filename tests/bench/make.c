@@ -2,7 +2,7 @@
  * OUT with config.json and a tokenizer, and beside it, where every mount looks, OUT.moefs/QUANT
  * with the store. There is no checkpoint: the store is all there is of the weights. With --raw it
  * is the other way round: a BF16 checkpoint in OUT, and no store. */
-#include "engine/source/checkpoint.h"
+#include "engine/source/identity.h"
 #include "engine/text/json.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/synthetic.h"
@@ -117,16 +117,23 @@ static int make_directory(struct make *m, struct err *e)
 
 static int write_store(const struct make *m, const struct synthetic *s, struct err *e)
 {
-	uint64_t fingerprint[2];
+	struct source_state now;
+	struct identity id = {0};
 	char *beside = NULL, *folder = NULL;
-	int failed = checkpoint_fingerprint(m->directory, fingerprint, e);
+	int failed = source_look(&now, m->directory, e);
+	if (!failed)
+		failed = identity_of_source(&id, &now, NULL, NULL, e);
 	if (!failed && (asprintf(&beside, "%s.moefs", m->directory) < 0 ||
 			asprintf(&folder, "%s/%s", beside, m->recipe.quant) < 0))
 		failed = err_set(e, ENOMEM, "out of memory for the name of a folder");
 	if (!failed && mkdir(beside, 0755) && errno != EEXIST)
 		failed = err_sys(e, errno, "%s: cannot be made", beside);
 	if (!failed)
-		failed = synthetic_write(s, folder, fingerprint, e);
+		failed = synthetic_write(s, folder, id.name, e);
+	if (!failed)
+		failed = identity_write(&id, folder, e);
+	identity_free(&id);
+	source_forget(&now);
 	free(beside);
 	free(folder);
 	return failed;

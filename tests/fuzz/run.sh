@@ -31,6 +31,18 @@ coded() { # FILE
 	tail -c 2000 "$1"
 }
 
+# Records of an identity as fuzz_identity.c takes them: a file of 256 bytes, two ranges of it, and its end.
+record() { # KIND, OFFSET or COUNT, SIZE in two bytes, all octal: one of file 0
+	printf "\\$1\\0\\0\\0\\0\\0\\0\\0\\$2\\0\\0\\0\\0\\0\\0\\0\\$3\\$4"
+	head -c 30 /dev/zero
+}
+records() {
+	record 1 7 0 1
+	record 2 0 100 0
+	record 2 100 20 0
+	record 3 2 0 0
+}
+
 seed() { # FUZZER FOLDER
 	local fixture name
 	for fixture in "$fixtures"/*/; do
@@ -43,6 +55,7 @@ seed() { # FUZZER FOLDER
 		fuzz_safetensors) header "$fixture/model.safetensors" >"$2/$name" ;;
 		fuzz_tokenizer) cp "$fixture/tokenizer.json" "$2/$name" ;;
 		fuzz_codec) coded "$fixture/model.safetensors" >"$2/$name" ;;
+		fuzz_identity) records >"$2/$name" ;;
 		esac
 	done
 	case $1 in

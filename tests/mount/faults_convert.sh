@@ -42,7 +42,7 @@ same_store() { # once it is complete
 		cmp "$work"/reference/*/tq3/$file "$work"/disk/*/tq3/$file || fail "$file differs"
 	done
 	# And what a mount keeps when it ends.
-	same "$(ls "$work"/disk/*/tq3 | grep -vx heat | xargs)" "dense.safetensors experts.safetensors index" "files"
+	same "$(ls "$work"/disk/*/tq3 | grep -vx heat | xargs)" "dense.safetensors experts.safetensors index source" "files"
 }
 no_store() { # that anyone would take for one
 	[ -z "$(find "$work/disk" -name index)" ] || fail "there is a store"

@@ -9,6 +9,7 @@ struct test_conversion {
 	struct convert_progress progress;
 	_Atomic bool stop;
 	struct conversion v;
+	const uint64_t *old_name;      /* what to name the source in the store's key, if not NULL */
 	char codec_words[CODEC_WORDS]; /* the result's: what was measured */
 };
 
@@ -17,6 +18,9 @@ struct test_conversion {
 int test_convert(struct test_conversion *t, const char *directory, const char *folder,
 		 const char *quant, uint32_t threads, struct err *e);
 
+/* Begins the conversion t->v, as a model does. */
+int test_convert_begin(struct test_conversion *t, struct converter **c, struct plan *plan,
+		       struct err *e);
 /* Runs the conversion t->v from beginning to end, as a mount does in several steps. */
 int test_convert_all(struct test_conversion *t, struct err *e);
 

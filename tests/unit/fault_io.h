@@ -46,6 +46,9 @@ static struct {
 	uint64_t free_bytes;  /* what the disk has; 0: what it really has */
 	_Atomic long hold_at; /* the read that hangs, from 1, until this is 0 again */
 	_Atomic bool held;    /* it does */
+	_Atomic uint64_t
+		hang_file;    /* its inode: every io_pread of it hangs, until this is 0 again */
+	_Atomic long hanging; /* so many do */
 	_Atomic long reads;   /* so far */
 	_Atomic long operations, failable;
 	struct {
@@ -188,6 +191,17 @@ static void hang(void)
 	faults.held = false;
 }
 
+static void hang_with_file(int fd)
+{
+	struct stat st;
+	if (!faults.hang_file || fstat(fd, &st) || st.st_ino != faults.hang_file)
+		return;
+	faults.hanging++;
+	while (faults.hang_file)
+		(void)nanosleep(&fault_moment, NULL);
+	faults.hanging--;
+}
+
 /* The completion that is held back, and whose it is. Others of the same ring pass it by. */
 static struct {
 	struct io_uring *_Atomic ring;
@@ -201,6 +215,7 @@ int64_t io_pread(int fd, void *buffer, size_t bytes, uint64_t offset)
 {
 	if (hangs())
 		hang();
+	hang_with_file(fd);
 	int rc = gate(OP_READ, fd);
 	if (rc)
 		return rc < 0 ? rc : 0;

@@ -2,6 +2,7 @@
  * that name the file or the tensor. */
 #include "checkpoint_help.h"
 #include "engine/source/checkpoint.h"
+#include "engine/source/source.h"
 #include "store_help.h"
 
 #include <inttypes.h>
@@ -348,60 +349,63 @@ static void a_file_cut_after_opening_is_an_error_and_no_signal(void **state)
 	assert_non_null(strstr(e.text, "cut short"));
 }
 
-/* ---- the fingerprint ---- */
+/* ---- the sum of samples ---- */
 
-static void fingerprint(uint64_t out[2])
+static void sampled(uint64_t out[2])
 {
-	if (checkpoint_fingerprint(folder, out, &e))
+	struct source_state now;
+	if (source_look(&now, folder, &e))
 		fail_msg("%s", e.text);
+	memcpy(out, now.sampled, sizeof now.sampled);
+	source_forget(&now);
 }
 
-static void the_fingerprint_follows_content_and_not_times(void **state)
+static void samples_follow_content_and_not_times(void **state)
 {
 	(void)state;
 	struct test_checkpoint c;
 	uint64_t first[2], second[2];
 	test_checkpoint_read(&c, "qwen3");
 	test_checkpoint_make(&c, "qwen3", folder);
-	fingerprint(first);
+	sampled(first);
 	test_checkpoint_make(&c, "qwen3", folder); /* the same again, written later */
-	fingerprint(second);
+	sampled(second);
 	assert_memory_equal(first, second, sizeof first);
 
 	c.tensors[3].data[5] ^= 1;
 	test_checkpoint_make(&c, "qwen3", folder);
-	fingerprint(second);
+	sampled(second);
 	assert_memory_not_equal(first, second, sizeof first);
 	c.tensors[3].data[5] ^= 1;
 
 	test_checkpoint_make(&c, "qwen3", folder);
 	test_file_write(in_folder("config.json"), "{}", 2);
-	fingerprint(second);
+	sampled(second);
 	assert_memory_not_equal(first, second, sizeof first);
 
 	test_checkpoint_files("qwen3", folder);
 	test_file_write(in_folder("notes.txt"), "no part of it", 13);
-	fingerprint(second);
+	sampled(second);
 	assert_memory_equal(first, second, sizeof first);
 	test_checkpoint_free(&c);
 }
 
-static void the_fingerprint_samples_all_of_a_large_file(void **state)
+static void samples_are_of_all_of_a_large_file(void **state)
 {
 	(void)state;
 	enum { BYTES = 40 << 20 };
 	uint64_t first[2], second[2];
 	test_file_write(in_folder("model.safetensors"), "x", 1);
 	assert_int_equal(truncate(in_folder("model.safetensors"), BYTES), 0);
-	fingerprint(first);
+	sampled(first);
 	FILE *f = fopen(in_folder("model.safetensors"), "r+");
 	(void)fseek(f, BYTES - 1, SEEK_SET);
 	(void)fputc('x', f);
 	(void)fclose(f);
-	fingerprint(second);
+	sampled(second);
 	assert_memory_not_equal(first, second, sizeof first);
 	assert_int_equal(truncate(in_folder("model.safetensors"), BYTES + 1), 0);
-	fingerprint(first);
+	sampled(first);
 	assert_memory_not_equal(first, second, sizeof first);
 }
 
@@ -425,8 +429,8 @@ int main(void)
 		TEST(a_file_cut_anywhere_is_an_error_that_names_it),
 		TEST(a_flipped_bit_before_the_data_is_an_error_or_changes_a_name_only),
 		TEST(a_file_cut_after_opening_is_an_error_and_no_signal),
-		TEST(the_fingerprint_follows_content_and_not_times),
-		TEST(the_fingerprint_samples_all_of_a_large_file),
+		TEST(samples_follow_content_and_not_times),
+		TEST(samples_are_of_all_of_a_large_file),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,12 +26,7 @@ static struct test_checkpoint c;
 static struct test_conversion conversion;
 static struct err e;
 
-/* What an undisturbed conversion writes. */
-static struct {
-	uint8_t *bytes[FILES];
-	size_t size[FILES];
-	long operations;
-} whole;
+static long whole_operations; /* of an undisturbed conversion */
 
 static int setup(void **state)
 {
@@ -60,22 +55,29 @@ static int convert(uint32_t threads)
 	return test_convert(&conversion, source, store, NULL, threads, &e);
 }
 
-static uint8_t *read_store_file(size_t i, size_t *n)
+static uint8_t *read_file_of(const char *folder, size_t i, size_t *n)
 {
 	char path[128];
-	(void)snprintf(path, sizeof path, "%s/%s", store, files[i]);
+	(void)snprintf(path, sizeof path, "%s/%s", folder, files[i]);
 	return test_file_read(path, n);
 }
 
+/* The store is, byte for byte, what an undisturbed conversion makes of the same source. */
 static void assert_store_is_whole(void)
 {
+	struct test_conversion undisturbed = {0};
+	char other[64];
+	(void)snprintf(other, sizeof other, "%s/undisturbed", parent);
+	assert_int_equal(test_convert(&undisturbed, source, other, NULL, 1, &e), 0);
 	for (size_t i = 0; i < FILES; i++) {
-		size_t n;
-		uint8_t *bytes = read_store_file(i, &n);
-		assert_int_equal(n, whole.size[i]);
-		assert_memory_equal(bytes, whole.bytes[i], n);
-		free(bytes);
+		size_t n, k;
+		uint8_t *got = read_file_of(store, i, &n), *want = read_file_of(other, i, &k);
+		assert_int_equal(n, k);
+		assert_memory_equal(got, want, n);
+		free(got);
+		free(want);
 	}
+	test_folder_remove(other);
 }
 
 static void assert_no_store(void)
@@ -89,19 +91,9 @@ static int convert_undisturbed(void **state)
 {
 	setup(state);
 	int failed = convert(1);
-	whole.operations = faults.operations;
-	for (size_t i = 0; i < FILES && !failed; i++)
-		whole.bytes[i] = read_store_file(i, &whole.size[i]);
+	whole_operations = faults.operations;
 	teardown(state);
 	return failed;
-}
-
-static int free_whole(void **state)
-{
-	(void)state;
-	for (size_t i = 0; i < FILES; i++)
-		free(whole.bytes[i]);
-	return 0;
 }
 
 /* ---- interrupted ---- */
@@ -117,9 +109,9 @@ static void what_was_done_before_a_failing_disk_is_not_done_again(void **state)
 	assert_no_store();
 	faults.fail_on = 0;
 	assert_int_equal(convert(1), 0);
-	assert_true(faults.operations < whole.operations - 100);
-	assert_store_is_whole();
+	assert_true(faults.operations < whole_operations - 100);
 	assert_int_equal(conversion.progress.total, 0); /* none is running any more */
+	assert_store_is_whole();
 }
 
 static void *stop_midway(void *arg)
@@ -176,7 +168,7 @@ static void a_killed_conversion_ends_in_the_same_bytes(void **state)
 	/* How many operations there are depends on how threads share a sync: 7/9 is before the end.
 	 */
 	for (int i = 1; i <= 7; i++) {
-		assert_false(convert_until_killed(whole.operations * i / 9));
+		assert_false(convert_until_killed(whole_operations * i / 9));
 		assert_no_store();
 		if (i % 2) /* and once more while it goes on, or where it has just published */
 			(void)convert_until_killed(30);
@@ -192,7 +184,7 @@ static void a_killed_conversion_ends_in_the_same_bytes(void **state)
 static void a_full_disk_is_said_and_leaves_nothing(void **state)
 {
 	(void)state;
-	for (long n = 1; n < whole.operations / 3; n += 37) {
+	for (long n = 1; n < whole_operations / 3; n += 37) {
 		faults.fail_on = OP_WRITE | OP_RESERVE;
 		faults.fail_code = ENOSPC;
 		faults.fail_at = n;
@@ -489,5 +481,5 @@ int main(void)
 		TEST(a_file_in_the_place_of_the_folder_is_an_error_in_words),
 		TEST(where_the_checkpoints_folder_is_read_only_the_cache_folder_serves),
 	};
-	return cmocka_run_group_tests(tests, convert_undisturbed, free_whole);
+	return cmocka_run_group_tests(tests, convert_undisturbed, NULL);
 }

@@ -282,8 +282,9 @@ static void experts_made_twice_at_once_are_stored_once(void **state)
 	t.v.config = &undisturbed.config;
 	t.v.report = note_event;
 	published = false;
-	if (convert_begin(&k.converter, &t.v, &plan, &e) || convert_view(k.converter, &view, &e) ||
-	    convert_rest_start(k.converter, &e))
+	t.v.stop = &t.stop;
+	if (test_convert_begin(&t, &k.converter, &plan, &e) ||
+	    convert_view(k.converter, &view, &e) || convert_rest_start(k.converter, &e))
 		fail_msg("%s", e.text);
 	uint32_t all = plan.routed_layers * plan.experts;
 	k.plan = &plan;

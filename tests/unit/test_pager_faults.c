@@ -3,6 +3,7 @@
  * pool is whole afterwards. */
 #include "fault_io.h"
 #include "memory_help.h"
+#include "cache/pool.h"
 #include "pager_help.h"
 
 #include <setjmp.h>
@@ -246,6 +247,111 @@ static void those_who_want_what_hangs_get_it_when_it_comes(void **state)
 	assert_whole(f);
 }
 
+/* ---- a source that hangs, beside others ---- */
+
+struct beside { /* a pager of its own for two sources, of which the first hangs */
+	struct test_pager f;
+	struct test_store other;
+	struct store_writer *writer;
+	struct store *store; /* the other's; or the view of one that has no expert yet */
+	struct pager_source *source;
+	struct apart apart; /* a batch of the first */
+};
+
+static void beside_open(struct beside *b)
+{
+	memset(b, 0, sizeof *b);
+	test_pager_open(&b->f, 8, 40, io);
+	test_store_init(&b->other, b->f.parent, "other");
+	b->other.experts = 8;
+	test_store_plan(&b->other);
+	pthread_mutex_lock(&b->f.pager->lock);
+	b->f.pager->depth.depth = DEPTH_MOST; /* what reading may come to */
+	pthread_mutex_unlock(&b->f.pager->lock);
+}
+
+static void *run_in_the_other(void *arg)
+{
+	struct beside *b = arg;
+	b->apart.right = test_batch_most(b->source, &b->other, 0, all, 8, 8, &b->apart.e);
+	return NULL;
+}
+
+/* While so many threads hang for the other source, batches of the first are read. */
+static void others_go_on(struct beside *b, const _Atomic long *hanging)
+{
+	assert_int_equal(pthread_create(&b->apart.thread, NULL, run_in_the_other, b), 0);
+	while (*hanging < b->f.pager->worker_share)
+		(void)nanosleep(&fault_moment, NULL);
+	for (uint32_t layer = 0; layer < 3; layer++)
+		assert_int_equal(test_batch(&b->f, layer, all, 8), 8);
+	assert_int_equal(*hanging, b->f.pager->worker_share);
+}
+
+static void beside_close(struct beside *b)
+{
+	assert_int_equal(pthread_join(b->apart.thread, NULL), 0);
+	assert_int_equal(b->apart.right, 8);
+	pager_remove(b->source);
+	store_close(b->store);
+	test_pager_close(&b->f);
+}
+
+static void while_all_reads_of_one_source_hang_those_of_another_go_on(void **state)
+{
+	(void)state;
+	struct beside b;
+	struct stat st;
+	beside_open(&b);
+	test_store_write(&b.other);
+	assert_int_equal(store_open(&b.store, b.other.folder, NULL, &b.f.e), 0);
+	const struct pager_supply supply = {
+		.store = b.store, .slot_bytes = 5000, .arrange = test_arrange};
+	assert_int_equal(pager_add(b.f.pager, &b.source, &supply, &b.f.e), 0);
+	assert_int_equal(fstat(store_expert(b.store, 0, 0).fd, &st), 0);
+	faults.hang_file = st.st_ino;
+	others_go_on(&b, &faults.hanging);
+	faults.hang_file = 0;
+	beside_close(&b);
+}
+
+static _Atomic long making;
+static _Atomic bool make_on;
+
+/* A checkpoint whose disk hangs. */
+static int make_late(void *ctx, uint32_t layer, uint32_t expert, void *record, struct err *e)
+{
+	const struct beside *b = ctx;
+	(void)e;
+	making++;
+	while (!make_on)
+		(void)nanosleep(&fault_moment, NULL);
+	making--;
+	test_unit_fill(&b->other, layer * b->other.experts + expert, record);
+	return 0;
+}
+
+static void while_experts_of_one_source_are_made_and_hang_those_of_another_go_on(void **state)
+{
+	(void)state;
+	struct beside b;
+	beside_open(&b);
+	if (store_writer_open(&b.writer, b.other.folder, &b.other.plan, &b.f.e) ||
+	    store_writer_view(b.writer, &b.store, &b.f.e))
+		fail_msg("%s", b.f.e.text);
+	const struct pager_supply supply = {.store = b.store,
+					    .slot_bytes = 5000,
+					    .arrange = test_arrange,
+					    .make = make_late,
+					    .ctx = &b};
+	assert_int_equal(pager_add(b.f.pager, &b.source, &supply, &b.f.e), 0);
+	make_on = false;
+	others_go_on(&b, &making);
+	make_on = true;
+	store_writer_close(b.writer, false);
+	beside_close(&b);
+}
+
 /* ---- no memory ---- */
 
 static void without_memory_for_the_pool_a_batch_ends_in_words(void **state)
@@ -280,10 +386,17 @@ int main(void)
 		TEST(while_one_read_hangs_other_batches_go_on),
 		TEST(while_one_read_hangs_the_budget_can_be_changed),
 		TEST(those_who_want_what_hangs_get_it_when_it_comes),
+		cmocka_unit_test(
+			while_experts_of_one_source_are_made_and_hang_those_of_another_go_on),
 		TEST(without_memory_for_the_pool_a_batch_ends_in_words),
+	};
+	const struct CMUnitTest plain[] = {
+		/* no read of a ring keeps a thread */
+		cmocka_unit_test(while_all_reads_of_one_source_hang_those_of_another_go_on),
 	};
 	io = PAGER_IO_URING;
 	int failed = cmocka_run_group_tests_name("faults by io_uring", tests, NULL, NULL);
 	io = PAGER_IO_PREAD;
+	failed += cmocka_run_group_tests_name("a source that hangs, by pread", plain, NULL, NULL);
 	return failed + cmocka_run_group_tests_name("faults by pread", tests, NULL, NULL);
 }

@@ -1,0 +1,49 @@
+#include "engine/source/file.h"
+#include "cache/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+char *source_file_path(const char *directory, const char *file)
+{
+	char *path;
+	return asprintf(&path, "%s/%s", directory, file) < 0 ? NULL : path;
+}
+
+int source_file_read(int fd, void *buffer, size_t bytes, uint64_t offset, const char *path,
+		     struct err *e)
+{
+	for (size_t done = 0; done < bytes;) {
+		int64_t got = io_pread(fd, (char *)buffer + done, bytes - done, offset + done);
+		if (got == -EINTR)
+			continue;
+		if (got < 0)
+			return err_sys(e, (int)-got, "%s: cannot be read", path);
+		if (!got)
+			return err_set(
+				e, EIO,
+				"%s ends at byte %llu, where there should be %zu more; was it "
+				"changed or cut short?",
+				path, (unsigned long long)offset + done, bytes - done);
+		done += (size_t)got;
+	}
+	return 0;
+}
+
+int source_file_open(const char *path, uint64_t *size, struct err *e)
+{
+	struct stat st;
+	/* O_NONBLOCK: opening a FIFO must not wait for its writer. */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return err_sys(e, errno, "%s: cannot be opened", path);
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+		close(fd);
+		return err_set(e, EINVAL, "%s: not a regular file", path);
+	}
+	*size = (uint64_t)st.st_size;
+	return fd;
+}

@@ -1,0 +1,20 @@
+/* Files of a source as files: opened suspiciously, read whole or not at all. Shared by the readers
+ * of this room; what is in them is their business. */
+#ifndef MOEFS_ENGINE_SOURCE_FILE_H
+#define MOEFS_ENGINE_SOURCE_FILE_H
+
+#include "cache/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A descriptor for reading and the file's size; a negative errno if it is not there, or no regular
+ * file. */
+int source_file_open(const char *path, uint64_t *size, struct err *e);
+/* All of [offset, offset + bytes), or a negative errno; -EIO: the file ends before. */
+int source_file_read(int fd, void *buffer, size_t bytes, uint64_t offset, const char *path,
+		     struct err *e);
+/* DIRECTORY/FILE, malloc'ed; NULL without memory. */
+char *source_file_path(const char *directory, const char *file);
+
+#endif

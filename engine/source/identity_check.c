@@ -1,0 +1,161 @@
+/* Reading a source whole, to tell whether it is the one that it was; see identity.h. One reader, in
+ * the order of the files: what it waits for is the disk. */
+#include "engine/source/identity.h"
+#include "engine/source/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+enum { PIECE_BYTES = 1 << 20 };
+
+int identity_hash(struct identity_range *r, int fd, const char *path, identity_went_fn *went,
+		  void *ctx, struct err *e)
+{
+	uint8_t *piece = malloc(PIECE_BYTES);
+	XXH3_state_t *hash = XXH3_createState();
+	int failed = piece && hash ? 0 : err_set(e, ENOMEM, "no memory for reading %s", path);
+	if (!failed)
+		XXH3_64bits_reset(hash);
+	for (uint64_t done = 0; done < r->bytes && !failed;) {
+		uint64_t rest = r->bytes - done;
+		size_t n = rest < PIECE_BYTES ? (size_t)rest : PIECE_BYTES;
+		failed = source_file_read(fd, piece, n, r->offset + done, path, e);
+		if (failed)
+			break;
+		XXH3_64bits_update(hash, piece, n);
+		done += n;
+		if (went && !went(ctx, n))
+			failed = err_set(e, ECANCELED, "checking the checkpoint was stopped");
+	}
+	if (!failed)
+		r->hash = XXH3_64bits_digest(hash);
+	XXH3_freeState(hash);
+	free(piece);
+	return failed;
+}
+
+uint64_t identity_bytes(const struct identity *id)
+{
+	uint64_t sum =
+		0; /* of sizes below 2^63 in at most 2^22 ranges: it may wrap, and is shown */
+	for (size_t i = 0; i < id->range_count; i++)
+		sum += id->ranges[i].bytes;
+	return sum;
+}
+
+struct reading { /* a source that is read file by file */
+	const struct source_state *source;
+	const struct source_file *file;
+	char *path;
+	int fd;
+};
+
+static void close_file(struct reading *r)
+{
+	if (r->fd >= 0)
+		close(r->fd);
+	free(r->path);
+	r->path = NULL;
+	r->fd = -1;
+}
+
+static int stale(const struct source_state *s, const struct source_file *f, struct err *e)
+{
+	return err_set(e, ESTALE, "%s/%s: is not the file that the store was made from",
+		       s->directory, f->name);
+}
+
+static int open_file(struct reading *r, uint64_t name_hash, struct err *e)
+{
+	uint64_t size;
+	struct stat st;
+	close_file(r);
+	r->file = source_find(r->source, name_hash);
+	if (!r->file)
+		return err_set(e, ESTALE, "%s: a file is gone", r->source->directory);
+	r->path = source_file_path(r->source->directory, r->file->name);
+	if (!r->path)
+		return err_set(e, ENOMEM, "out of memory for the name of a file");
+	r->fd = source_file_open(r->path, &size, e);
+	if (r->fd < 0)
+		return r->fd;
+	if (fstat(r->fd, &st))
+		return err_sys(e, errno, "%s: cannot be looked at", r->path);
+	const struct source_stamp now = source_stamp_of(&st);
+	(void)posix_fadvise(r->fd, 0, 0, POSIX_FADV_SEQUENTIAL); /* a wish */
+	return source_stamps_equal(&now, &r->file->stamp) ? 0 : stale(r->source, r->file, e);
+}
+
+static int compare_range(struct reading *r, const struct identity *id,
+			 const struct identity_range *kept, identity_went_fn *went, void *ctx,
+			 struct err *e)
+{
+	struct identity_range is = *kept;
+	uint64_t name_hash = id->files[kept->file].name_hash;
+	int failed = r->file && r->fd >= 0 && r->file->name_hash == name_hash
+			     ? 0
+			     : open_file(r, name_hash, e);
+	if (!failed)
+		failed = identity_hash(&is, r->fd, r->path, went, ctx, e);
+	return failed || is.hash == kept->hash ? failed : stale(r->source, r->file, e);
+}
+
+/* They were not changed while they were read; the identity has their stamps. */
+static int take_stamps(struct identity *id, const struct source_state *now, struct err *e)
+{
+	for (uint32_t i = 0; i < id->file_count; i++) {
+		const struct source_file *f = source_find(now, id->files[i].name_hash);
+		int failed = f ? source_compare(now, f, e)
+			       : err_set(e, ESTALE, "%s: a file is gone", now->directory);
+		if (failed)
+			return failed == -ENOENT ? -ESTALE : failed;
+		id->files[i].stamp = f->stamp;
+	}
+	return 0;
+}
+
+int identity_verify(struct identity *id, const struct source_state *now, identity_went_fn *went,
+		    void *ctx, struct err *e)
+{
+	struct reading r = {.source = now, .fd = -1};
+	int failed = identity_sort(id, e);
+	for (size_t i = 0; i < id->range_count && !failed; i++)
+		failed = compare_range(&r, id, &id->ranges[i], went, ctx, e);
+	close_file(&r);
+	return failed ? failed : take_stamps(id, now, e);
+}
+
+int identity_of_source(struct identity *out, const struct source_state *now, identity_went_fn *went,
+		       void *ctx, struct err *e)
+{
+	struct reading r = {.source = now, .fd = -1};
+	int failed = 0;
+	*out = (struct identity){
+		.name = {now->sampled[0], now->sampled[1]},
+		.sampled = {now->sampled[0], now->sampled[1]},
+	};
+	for (uint32_t i = 0; i < now->count && !failed; i++) {
+		const struct source_file *f = &now->files[i];
+		const struct identity_file file = {f->name_hash, f->stamp};
+		struct identity_range range = {.file = i, .bytes = f->stamp.size};
+		failed = identity_add_file(out, &file, e);
+		if (!failed)
+			failed = open_file(&r, f->name_hash, e);
+		if (!failed)
+			failed = identity_hash(&range, r.fd, r.path, went, ctx, e);
+		if (!failed && range.bytes)
+			failed = identity_add_range(out, &range, e);
+	}
+	close_file(&r);
+	if (!failed)
+		failed = take_stamps(out, now, e);
+	out->kept = out->range_count;
+	out->complete = !failed;
+	if (failed)
+		identity_free(out);
+	return failed;
+}

@@ -1,0 +1,243 @@
+#include "engine/source/source.h"
+#include "engine/source/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+enum { SAMPLES = 16, SAMPLE_BYTES = 4096, HEAD_BYTES = 1 << 20 };
+
+static const int64_t second_ns = 1000000000;
+
+/* ---- stamps ---- */
+
+static bool same_time(struct timespec a, struct timespec b)
+{
+	return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
+bool source_stamps_equal(const struct source_stamp *a, const struct source_stamp *b)
+{
+	return a->size == b->size && same_time(a->modified, b->modified) &&
+	       same_time(a->changed, b->changed);
+}
+
+struct source_stamp source_stamp_of(const struct stat *st)
+{
+	return (struct source_stamp){(uint64_t)st->st_size, st->st_mtim, st->st_ctim};
+}
+
+static int stamp(const char *directory, struct source_file *f, struct err *e)
+{
+	struct stat st;
+	char *path = source_file_path(directory, f->name);
+	int failed = path ? 0 : err_set(e, ENOMEM, "out of memory for the name of a file");
+	if (!failed && stat(path, &st))
+		failed = err_sys(e, errno, "%s: cannot be looked at", path);
+	if (!failed)
+		f->stamp = source_stamp_of(&st);
+	free(path);
+	return failed;
+}
+
+/* How long to wait until another change of the file would have another time. */
+static int64_t unsettled_ns(const struct source_stamp *s)
+{
+	/* The kernel's slowest tick is 10 ms. File systems without fractions count by one second,
+	 * or two. */
+	bool whole = !s->changed.tv_nsec && !s->modified.tv_nsec;
+	int64_t tick = whole ? 2 * second_ns : second_ns / 50;
+	struct timespec now;
+	(void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail for this clock */
+	if (s->changed.tv_sec < now.tv_sec - 3 || s->changed.tv_sec > now.tv_sec + 3)
+		return 0; /* long ago; or in the future, which cannot be waited for */
+	int64_t age =
+		(now.tv_sec - s->changed.tv_sec) * second_ns + (now.tv_nsec - s->changed.tv_nsec);
+	return age < tick ? tick - age : 0;
+}
+
+static void settle(const struct source_state *s)
+{
+	int64_t wait = 0;
+	for (uint32_t i = 0; i < s->count; i++) {
+		int64_t one = unsettled_ns(&s->files[i].stamp);
+		wait = one > wait ? one : wait;
+	}
+	struct timespec pause = {.tv_sec = wait / second_ns, .tv_nsec = wait % second_ns};
+	while (wait && nanosleep(&pause, &pause) && errno == EINTR)
+		;
+}
+
+int source_compare(const struct source_state *s, const struct source_file *f, struct err *e)
+{
+	struct source_file now = {.name = f->name};
+	int failed = stamp(s->directory, &now, e);
+	if (!failed && !source_stamps_equal(&now.stamp, &f->stamp))
+		failed = err_set(e, ESTALE,
+				 "%s/%s: was changed while it was read; ask again, and it is read "
+				 "as it is then",
+				 s->directory, f->name);
+	return failed;
+}
+
+/* ---- samples ---- */
+
+/* The whole of a small file; of a large one its size, its head (which for safetensors is all the
+ * names, shapes and places) and evenly spaced samples. */
+static int hash_file(XXH3_state_t *hash, const char *path, struct err *e)
+{
+	uint64_t size = 0;
+	int fd = source_file_open(path, &size, e);
+	if (fd < 0)
+		return fd;
+	uint8_t *buffer = malloc(HEAD_BYTES);
+	int failed = buffer ? 0 : err_set(e, ENOMEM, "out of memory for reading %s", path);
+	size_t head = size < HEAD_BYTES ? (size_t)size : HEAD_BYTES;
+	XXH3_128bits_update(hash, &size, sizeof size);
+	if (!failed)
+		failed = source_file_read(fd, buffer, head, 0, path, e);
+	if (!failed)
+		XXH3_128bits_update(hash, buffer, head);
+	for (uint64_t i = 0; i < SAMPLES && size > HEAD_BYTES && !failed; i++) {
+		failed = source_file_read(fd, buffer, SAMPLE_BYTES,
+					  (size - SAMPLE_BYTES) / SAMPLES * (i + 1), path, e);
+		if (!failed)
+			XXH3_128bits_update(hash, buffer, SAMPLE_BYTES);
+	}
+	free(buffer);
+	close(fd);
+	return failed;
+}
+
+static int hash_files(XXH3_state_t *hash, const struct source_state *s, struct err *e)
+{
+	int failed = 0;
+	for (uint32_t i = 0; i < s->count && !failed; i++) {
+		char *path = source_file_path(s->directory, s->files[i].name);
+		if (!path)
+			return err_set(e, ENOMEM, "out of memory for the name of a file");
+		XXH3_128bits_update(hash, s->files[i].name, strlen(s->files[i].name) + 1);
+		failed = hash_file(hash, path, e);
+		free(path);
+	}
+	return failed;
+}
+
+static int sample(struct source_state *s, struct err *e)
+{
+	XXH3_state_t *hash = XXH3_createState();
+	if (!hash)
+		return err_set(e, ENOMEM, "out of memory");
+	XXH3_128bits_reset(hash);
+	int failed = hash_files(hash, s, e);
+	XXH128_hash_t digest = XXH3_128bits_digest(hash);
+	s->sampled[0] = digest.low64;
+	s->sampled[1] = digest.high64;
+	XXH3_freeState(hash);
+	return failed;
+}
+
+/* ---- the list ---- */
+
+static int is_of_checkpoint(const struct dirent *d)
+{
+	static const char ending[] = ".safetensors";
+	size_t n = strlen(d->d_name), k = sizeof ending - 1;
+	return !strcmp(d->d_name, "config.json") ||
+	       !strcmp(d->d_name, "model.safetensors.index.json") ||
+	       (n > k && !strcmp(d->d_name + n - k, ending));
+}
+
+uint64_t source_name_hash(const char *name)
+{
+	return XXH3_64bits(name, strlen(name));
+}
+
+static int add(struct source_state *s, const char *name, struct err *e)
+{
+	struct source_file *f = &s->files[s->count];
+	*f = (struct source_file){.name = strdup(name), .name_hash = source_name_hash(name)};
+	if (!f->name)
+		return err_set(e, ENOMEM, "out of memory for the names of files");
+	s->count++;
+	return stamp(s->directory, f, e);
+}
+
+static int list(struct source_state *s, struct err *e)
+{
+	struct dirent **names;
+	int count = scandir(s->directory, &names, is_of_checkpoint, alphasort);
+	if (count < 0)
+		return err_sys(e, errno, "%s: cannot be listed", s->directory);
+	s->files = calloc((size_t)count + 1, sizeof *s->files);
+	int failed = s->files ? 0 : err_set(e, ENOMEM, "out of memory for the names of files");
+	for (int i = 0; i < count; i++) {
+		if (!failed)
+			failed = add(s, names[i]->d_name, e);
+		free(names[i]);
+	}
+	free(names);
+	return failed;
+}
+
+int source_look(struct source_state *out, const char *directory, struct err *e)
+{
+	*out = (struct source_state){.directory = directory};
+	int failed = list(out, e);
+	if (failed)
+		return failed;
+	settle(out); /* before anything is read, so that what is read has these times */
+	return sample(out, e);
+}
+
+void source_forget(struct source_state *s)
+{
+	for (uint32_t i = 0; i < s->count; i++)
+		free(s->files[i].name);
+	free(s->files);
+	*s = (struct source_state){0};
+}
+
+const struct source_file *source_find(const struct source_state *s, uint64_t name_hash)
+{
+	for (uint32_t i = 0; i < s->count; i++)
+		if (s->files[i].name_hash == name_hash)
+			return &s->files[i];
+	return NULL;
+}
+
+void source_number(const struct source_state *s, uint64_t out[2])
+{
+	XXH128_hash_t sum = XXH3_128bits(s->sampled, sizeof s->sampled);
+	for (uint32_t i = 0; i < s->count; i++) {
+		const struct source_stamp *t = &s->files[i].stamp;
+		const uint64_t words[] = {
+			sum.low64,
+			sum.high64,
+			s->files[i].name_hash,
+			t->size,
+			(uint64_t)t->modified.tv_sec,
+			(uint64_t)t->modified.tv_nsec,
+			(uint64_t)t->changed.tv_sec,
+			(uint64_t)t->changed.tv_nsec,
+		};
+		sum = XXH3_128bits(words, sizeof words);
+	}
+	out[0] = sum.low64;
+	out[1] = sum.high64;
+}
+
+bool source_unchanged(const struct source_state *s)
+{
+	struct err none;
+	struct source_state now = {.directory = s->directory};
+	bool same = !list(&now, &none) && now.count == s->count;
+	for (uint32_t i = 0; i < s->count && same; i++)
+		same = now.files[i].name_hash == s->files[i].name_hash &&
+		       source_stamps_equal(&now.files[i].stamp, &s->files[i].stamp);
+	source_forget(&now);
+	return same;
+}

@@ -1,0 +1,58 @@
+/* A checkpoint's files as they are now: which there are, size and times of each, and a sum of
+ * samples of them.
+ *
+ * Whoever writes to a file changes its ctime, which no program can set. So a file whose size, mtime
+ * and ctime are what they were has the bytes that it had: that is how a store of many gigabytes is
+ * known to be of this source within a millisecond (identity.h). A file system's clock ticks every
+ * few milliseconds, and two changes within one tick look like one; so looking waits for the tick
+ * after the last change. What cannot be seen: a change by a program that had the file mapped for
+ * writing before we looked, until the system writes the page back; a server whose clock is behind;
+ * and root with the raw disk or the clock.
+ */
+#ifndef MOEFS_ENGINE_SOURCE_SOURCE_H
+#define MOEFS_ENGINE_SOURCE_SOURCE_H
+
+#include "cache/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <time.h>
+
+struct source_stamp {
+	uint64_t size;
+	struct timespec modified, changed; /* mtime, ctime */
+};
+bool source_stamps_equal(const struct source_stamp *a, const struct source_stamp *b);
+struct source_stamp source_stamp_of(const struct stat *st);
+
+struct source_file {
+	char *name;	    /* in the directory */
+	uint64_t name_hash; /* by which it is kept */
+	struct source_stamp stamp;
+};
+struct source_state {
+	const char *directory;	   /* the caller's, who keeps it */
+	struct source_file *files; /* config.json, the index, every .safetensors; by name */
+	uint32_t count;
+	/* Every file's name, size, head and samples of its data: the same for a copy, different for
+	 * most of what differs, and read in a moment. */
+	uint64_t sampled[2];
+};
+
+/* Blocks for the reading: at most 1 MiB of each file. source_forget frees, also after a failure. */
+int source_look(struct source_state *out, const char *directory, struct err *e);
+void source_forget(struct source_state *s);
+/* Whether all that was looked at, and nothing else, is there with the same stamps; reads no file.
+ */
+bool source_unchanged(const struct source_state *s);
+/* The file of that name (its hash), or NULL. */
+const struct source_file *source_find(const struct source_state *s, uint64_t name_hash);
+uint64_t source_name_hash(const char *name);
+/* A number for the source as it was looked at, times included: another one after any change. */
+void source_number(const struct source_state *s, uint64_t out[2]);
+/* -ESTALE in words if a file is no longer as it was looked at; -ENOENT: it is not there. */
+int source_compare(const struct source_state *s, const struct source_file *f, struct err *e);
+
+#endif

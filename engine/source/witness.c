@@ -1,0 +1,431 @@
+#include "engine/source/witness.h"
+#include "cache/io.h"
+#include "cache/store_files.h"
+#include "engine/source/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct witness {
+	const char *folder;
+	struct witness_watch watch;
+	struct source_state source; /* as it was looked at; its own copy */
+	const struct checkpoint *checkpoint;
+	uint32_t *file_of; /* [shards] number in the identity */
+	bool taken_up;	   /* identity was read from the folder, where it ends at identity.end */
+	bool unsure;	   /* …and may lack what was read last */
+	int dir, fd;	   /* of the folder and the file in it, once open; or -1 */
+
+	pthread_mutex_t lock; /* of what follows; nothing is taken under it */
+	struct identity identity;
+	size_t written;	     /* of its ranges */
+	bool finished, over; /* over: published or closed, and nothing is noted any more */
+};
+
+/* ---- beginning ---- */
+
+static int copy_source(struct source_state *out, const struct source_state *s, struct err *e)
+{
+	*out = *s;
+	out->files = calloc((size_t)s->count + 1, sizeof *out->files);
+	out->count = 0;
+	for (uint32_t i = 0; i < s->count && out->files; i++) {
+		out->files[i] = s->files[i];
+		out->files[i].name = strdup(s->files[i].name);
+		if (!out->files[i].name)
+			return err_set(e, ENOMEM, "out of memory for the names of files");
+		out->count++;
+	}
+	return out->files ? 0 : err_set(e, ENOMEM, "out of memory for the names of files");
+}
+
+/* Whether what an interrupted conversion noted is of this source. A negative errno: that cannot be
+ * told. */
+static int is_of_source(struct witness *w, struct identity *id, struct err *e)
+{
+	enum identity_says says = identity_compare(id, &w->source);
+	if (says != IDENTITY_MAYBE)
+		return says == IDENTITY_SAME;
+	if (!id->closed && !id->complete)
+		return false;
+	w->watch.checking(w->watch.ctx, identity_bytes(id));
+	int failed = identity_verify(id, &w->source, w->watch.went, w->watch.ctx, e);
+	w->watch.checking(w->watch.ctx, 0);
+	return failed == -ESTALE ? false : failed ? failed : true;
+}
+
+/* Takes up what lies in the folder, if there is anything to go on with. */
+static int take_up(struct witness *w, struct err *e)
+{
+	struct err none;
+	struct identity id;
+	int dir = store_folder_open(w->folder, &none);
+	int found = dir < 0 ? -ENOENT : identity_read(&id, dir, w->folder, IDENTITY_PARTIAL, &none);
+	if (dir >= 0)
+		close(dir);
+	if (found == -ENOMEM)
+		*e = none;
+	if (found)
+		return found == -ENOENT ? 0 : found;
+	int right = id.file_count ? is_of_source(w, &id, e) : false;
+	if (right > 0) {
+		identity_free(&w->identity);
+		w->identity = id;
+		w->taken_up = true;
+		w->unsure = !id.closed && !id.complete;
+	} else {
+		identity_free(&id);
+	}
+	return right < 0 ? right : 0;
+}
+
+int witness_begin(struct witness **out, const struct source_state *now, const char *folder,
+		  const struct witness_watch *watch, struct err *e)
+{
+	struct witness *w = calloc(1, sizeof *w);
+	*out = NULL;
+	if (!w)
+		return err_set(e, ENOMEM, "out of memory for converting the checkpoint");
+	*w = (struct witness){.folder = folder, .watch = *watch, .dir = -1, .fd = -1};
+	pthread_mutex_init(&w->lock, NULL);
+	int failed = copy_source(&w->source, now, e);
+	if (!failed) {
+		memcpy(w->identity.sampled, now->sampled, sizeof now->sampled);
+		source_number(now, w->identity.name);
+		failed = take_up(w, e);
+	}
+	if (failed)
+		witness_free(w);
+	else
+		*out = w;
+	return failed;
+}
+
+static void close_files(struct witness *w)
+{
+	if (w->fd >= 0)
+		close(w->fd);
+	if (w->dir >= 0)
+		close(w->dir);
+	w->fd = w->dir = -1;
+}
+
+void witness_free(struct witness *w)
+{
+	if (!w)
+		return;
+	close_files(w);
+	identity_free(&w->identity);
+	source_forget(&w->source);
+	free(w->file_of);
+	pthread_mutex_destroy(&w->lock);
+	free(w);
+}
+
+const uint64_t *witness_name(const struct witness *w)
+{
+	return w->identity.name;
+}
+
+/* ---- the checkpoint ---- */
+
+static int changed(const struct witness *w, const char *name, struct err *e)
+{
+	return err_set(e, ESTALE,
+		       "%s/%s: was changed while it is converted; ask again, and it is converted "
+		       "as it is then",
+		       w->source.directory, name);
+}
+
+/* The number of a file in the identity, which it enters if it is not there. */
+static int enter(struct witness *w, const char *name, uint32_t *number, struct err *e)
+{
+	struct identity *id = &w->identity;
+	const struct source_file *f = source_find(&w->source, source_name_hash(name));
+	if (!f)
+		return changed(w, name, e);
+	for (*number = 0; *number < id->file_count; ++*number)
+		if (id->files[*number].name_hash == f->name_hash)
+			return 0;
+	if (w->taken_up) /* the samples cover the list of tensors: never, but for a forged file */
+		return changed(w, name, e);
+	return identity_add_file(id, &(struct identity_file){f->name_hash, f->stamp}, e);
+}
+
+/* What is open is what was looked at. */
+static int compare_open(const struct witness *w, uint32_t shard, struct err *e)
+{
+	struct stat st;
+	const char *name = checkpoint_shard_name(w->checkpoint, shard);
+	int failed = checkpoint_shard_stat(w->checkpoint, shard, &st, e);
+	if (failed)
+		return failed;
+	struct source_stamp is = source_stamp_of(&st);
+	const struct source_file *f = source_find(&w->source, source_name_hash(name));
+	/* To be removed changes a file's ctime, and nobody can open it any more: what is mounted
+	 * goes on, but is not published. */
+	if (f && !st.st_nlink)
+		is.changed = f->stamp.changed;
+	return f && source_stamps_equal(&is, &f->stamp) ? 0 : changed(w, name, e);
+}
+
+int witness_attach(struct witness *w, struct checkpoint *c, struct err *e)
+{
+	static const char *const besides[] = {"config.json", "model.safetensors.index.json"};
+	uint32_t shards = checkpoint_shards(c), number;
+	int failed = 0;
+	w->checkpoint = c;
+	w->file_of = calloc((size_t)shards + 1, sizeof *w->file_of);
+	if (!w->file_of)
+		return err_set(e, ENOMEM, "out of memory for the list of files");
+	for (size_t i = 0; i < 2 && !failed; i++)
+		if (source_find(&w->source, source_name_hash(besides[i])))
+			failed = enter(w, besides[i], &number, e);
+	for (uint32_t i = 0; i < shards && !failed; i++) {
+		failed = enter(w, checkpoint_shard_name(c, i), &w->file_of[i], e);
+		if (!failed)
+			failed = compare_open(w, i, e);
+	}
+	checkpoint_set_witness(c, w);
+	return failed;
+}
+
+/* ---- the file ---- */
+
+static int append(struct witness *w, const uint8_t *records, size_t count, struct err *e)
+{
+	int failed = store_file_write(w->fd, records, count * IDENTITY_RECORD, w->identity.end,
+				      w->folder, IDENTITY_PARTIAL, e);
+	if (!failed)
+		w->identity.end += count * IDENTITY_RECORD;
+	return failed;
+}
+
+/* Head and files, or, behind what was taken up, the files' stamps. */
+static int write_files(struct witness *w, struct err *e)
+{
+	struct identity *id = &w->identity;
+	uint8_t record[IDENTITY_RECORD];
+	int failed = 0;
+	if (!w->taken_up) {
+		id->end = 0;
+		identity_encode_head(record, id);
+		failed = append(w, record, 1, e);
+	}
+	for (uint32_t i = 0; i < id->file_count && !failed; i++) {
+		identity_encode_file(record, id, i);
+		failed = append(w, record, 1, e);
+	}
+	return failed;
+}
+
+/* Ranges that are in memory alone. */
+static int write_ranges(struct witness *w, struct err *e)
+{
+	uint8_t record[IDENTITY_RECORD];
+	int failed = 0;
+	while (w->written < w->identity.range_count && !failed) {
+		identity_encode_range(record, &w->identity, &w->identity.ranges[w->written]);
+		failed = append(w, record, 1, e);
+		w->written += !failed;
+		w->identity.kept += !failed;
+	}
+	return failed;
+}
+
+static int sync_file(const struct witness *w, struct err *e)
+{
+	return store_file_sync(w->fd, w->folder, IDENTITY_PARTIAL, e);
+}
+
+/* Removes the mark that all is said: from now on there will be more. */
+static int cut_end(const struct witness *w, struct err *e)
+{
+	while (ftruncate(w->fd, (off_t)w->identity.end))
+		if (errno != EINTR)
+			return store_write_error(e, errno, w->folder, IDENTITY_PARTIAL);
+	return 0;
+}
+
+/* True if the file is still as it was read by witness_begin. */
+static bool still_there(const struct witness *w)
+{
+	struct err none;
+	struct identity now;
+	if (identity_read(&now, w->dir, w->folder, IDENTITY_PARTIAL, &none))
+		return false;
+	bool same =
+		!memcmp(now.name, w->identity.name, sizeof now.name) && now.end == w->identity.end;
+	identity_free(&now);
+	return same;
+}
+
+int witness_open(struct witness *w, struct err *e)
+{
+	w->dir = store_folder_open(w->folder, e);
+	if (w->dir < 0)
+		return w->dir;
+	if (w->taken_up && !still_there(w))
+		return err_set(e, EBUSY, "%s: another process converts this checkpoint", w->folder);
+	w->fd = store_file_open(w->dir, w->folder, IDENTITY_PARTIAL,
+				O_RDWR | O_CREAT | (w->taken_up ? 0 : O_TRUNC), e);
+	if (w->fd < 0)
+		return w->fd;
+	w->identity.complete = w->identity.closed = w->over = false;
+	w->written = w->taken_up ? w->identity.range_count : 0;
+	w->identity.kept = w->taken_up ? w->identity.kept : 0;
+	int failed = w->taken_up ? cut_end(w, e) : 0;
+	if (!failed)
+		failed = write_files(w, e);
+	if (!failed)
+		failed = write_ranges(w, e);
+	if (!failed && w->taken_up)
+		failed = sync_file(w, e);
+	return failed;
+}
+
+/* ---- notes ---- */
+
+/* The lock is held. What cannot be kept is not known in memory either: the bytes are read again. */
+static int note(struct witness *w, const struct identity_range *r, struct err *e)
+{
+	if (w->over)
+		return 0;
+	int failed = identity_add_range(&w->identity, r, e);
+	if (failed || w->fd < 0)
+		return failed;
+	failed = write_ranges(w, e);
+	if (failed)
+		w->identity.range_count--;
+	return failed;
+}
+
+int witness_note(struct witness *w, uint32_t shard, uint64_t offset, uint64_t bytes, uint64_t hash,
+		 struct err *e)
+{
+	const struct identity_range r = {w->file_of[shard], offset, bytes, hash};
+	/* After the reading: a writer's ctime changes before its data does. */
+	int failed = compare_open(w, shard, e);
+	if (failed || !bytes)
+		return failed;
+	pthread_mutex_lock(&w->lock);
+	failed = note(w, &r, e);
+	pthread_mutex_unlock(&w->lock);
+	return failed;
+}
+
+/* ---- the end ---- */
+
+/* A gap lies in one file, which is opened for it alone: there are about as many as files. */
+static int hash_gap(struct witness *w, struct identity_range *gap, struct err *e)
+{
+	uint64_t size;
+	const struct source_file *f =
+		source_find(&w->source, w->identity.files[gap->file].name_hash);
+	char *path = source_file_path(w->source.directory, f->name);
+	if (!path)
+		return err_set(e, ENOMEM, "out of memory for the name of a file");
+	int fd = source_file_open(path, &size, e), failed = fd < 0 ? fd : 0;
+	if (!failed)
+		failed = identity_hash(gap, fd, path, w->watch.went, w->watch.ctx, e);
+	if (!failed)
+		failed = note(w, gap, e);
+	if (fd >= 0)
+		close(fd);
+	free(path);
+	return failed;
+}
+
+static int hash_gaps(struct witness *w, struct err *e)
+{
+	struct identity_gaps at = {0};
+	struct identity_range gap;
+	int failed = 0;
+	/* Only now are there no more threads that note, which the order of the ranges would bother.
+	 */
+	while (!failed && identity_next_gap(&w->identity, &at, &gap))
+		failed = hash_gap(w, &gap, e);
+	return failed;
+}
+
+static int compare_all(const struct witness *w, struct err *e)
+{
+	for (uint32_t i = 0; i < w->identity.file_count; i++) {
+		const struct source_file *f =
+			source_find(&w->source, w->identity.files[i].name_hash);
+		int failed = source_compare(&w->source, f, e);
+		if (failed)
+			return failed;
+	}
+	return 0;
+}
+
+static int compare_shards(const struct witness *w, struct err *e)
+{
+	int failed = 0;
+	for (uint32_t i = 0; i < checkpoint_shards(w->checkpoint) && !failed; i++)
+		failed = compare_open(w, i, e);
+	return failed;
+}
+
+/* The lock is held. */
+static int finish(struct witness *w, struct err *e)
+{
+	uint8_t record[IDENTITY_RECORD];
+	int failed = identity_sort(&w->identity, e);
+	w->written = w->identity.range_count;
+	if (!failed)
+		failed = hash_gaps(w, e);
+	if (!failed)
+		failed = compare_shards(w, e);
+	if (failed)
+		return failed;
+	identity_encode_end(record, &w->identity, IDENTITY_COMPLETE);
+	failed = store_file_write(w->fd, record, sizeof record, w->identity.end, w->folder,
+				  IDENTITY_PARTIAL, e);
+	return failed ? failed : sync_file(w, e);
+}
+
+int witness_finish(struct witness *w, struct err *e)
+{
+	pthread_mutex_lock(&w->lock);
+	int failed = w->finished ? 0 : finish(w, e);
+	w->finished = !failed;
+	if (!failed)
+		failed = compare_all(w, e);
+	pthread_mutex_unlock(&w->lock);
+	return failed;
+}
+
+void witness_publish(struct witness *w)
+{
+	struct err none; /* who opens the store finds it under either name */
+	if (!io_rename(w->dir, IDENTITY_PARTIAL, IDENTITY_FILE))
+		(void)store_folder_sync(w->dir, w->folder, &none);
+	pthread_mutex_lock(&w->lock);
+	close_files(w);
+	w->over = true;
+	pthread_mutex_unlock(&w->lock);
+}
+
+void witness_close(struct witness *w, bool keep)
+{
+	uint8_t record[IDENTITY_RECORD];
+	struct err none; /* without the mark, the next one may have to begin anew */
+	pthread_mutex_lock(&w->lock);
+	if (w->fd >= 0 && keep && !w->finished && !w->unsure && !sync_file(w, &none)) {
+		identity_encode_end(record, &w->identity, IDENTITY_CLOSED);
+		(void)append(w, record, 1, &none);
+	}
+	if (w->fd >= 0 && !keep) {
+		(void)io_remove(w->dir, IDENTITY_PARTIAL);
+		w->taken_up = w->unsure = false;
+	}
+	close_files(w);
+	w->over = true;
+	pthread_mutex_unlock(&w->lock);
+}

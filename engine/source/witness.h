@@ -1,0 +1,66 @@
+/* Watches a source while a store is made of it, and keeps what it saw (identity.h).
+ *
+ * Every piece of a tensor that is read for converting is noted with its XXH3, and with it that the
+ * file was still as it was looked at; so nothing of a source that changed underneath gets into a
+ * store. What
+ * was noted is in the folder's IDENTITY_PARTIAL before the store's journal says that it was used,
+ * and an interrupted conversion is taken up only for the source that it was begun with: with equal
+ * stamps at once, with others after all that it had read was read again and is the same. If the
+ * process had no time to say that all it noted is on the disk, and the stamps are others, it begins
+ * anew.
+ *
+ * A conversion's order: witness_begin, witness_attach; with the store's lock held witness_open, any
+ * number of witness_note from any threads, witness_finish before the store is published and
+ * witness_publish after that, or witness_close before the lock is given up.
+ */
+#ifndef MOEFS_ENGINE_SOURCE_WITNESS_H
+#define MOEFS_ENGINE_SOURCE_WITNESS_H
+
+#include "cache/err.h"
+#include "engine/source/checkpoint.h"
+#include "engine/source/identity.h"
+
+struct witness;
+
+/* What hears of checking, for as long as the witness lives. */
+struct witness_watch {
+	/* So many bytes are read again, before the first of them; 0: it is over. */
+	void (*checking)(void *ctx, uint64_t bytes);
+	identity_went_fn *went;
+	void *ctx;
+};
+
+/* `now` has just been looked at, and is the caller's no longer than this call but for its
+ * directory, which outlives the witness, as does the folder's name. May read all that an
+ * interrupted conversion in the folder had read. */
+int witness_begin(struct witness **out, const struct source_state *now, const char *folder,
+		  const struct witness_watch *watch, struct err *e);
+void witness_free(struct witness *w); /* NULL is fine; leaves the folder as it is */
+
+/* The source's name, for the store's key: that of the conversion that is taken up, or a new one.
+ * Two looks at an unchanged source give the same. */
+const uint64_t *witness_name(const struct witness *w);
+
+/* Hears of all that is read of this checkpoint from now on, until witness_finish has succeeded.
+ * -ESTALE: it is no longer what was looked at. */
+int witness_attach(struct witness *w, struct checkpoint *c, struct err *e);
+
+/* -EBUSY: another process was at this conversion since witness_begin. */
+int witness_open(struct witness *w, struct err *e);
+/* These bytes of a checkpoint's file were read, and have this XXH3-64. -ESTALE in words: the file
+ * has changed since it was looked at, so they must not be used. Others: it cannot be kept, so that
+ * they must not be used either. Before witness_open it is kept in memory. */
+int witness_note(struct witness *w, uint32_t shard, uint64_t offset, uint64_t bytes, uint64_t hash,
+		 struct err *e);
+
+/* Hashes what was not read, and compares all files once more. -ESTALE as above; -ENOENT: one is
+ * gone. May be called again after a failure, and once it has succeeded with the checkpoint closed.
+ */
+int witness_finish(struct witness *w, struct err *e);
+/* The store is published; what was kept gets its name. */
+void witness_publish(struct witness *w);
+/* The conversion ends before it is published. keep: what was noted serves the next; else it goes.
+ */
+void witness_close(struct witness *w, bool keep);
+
+#endif

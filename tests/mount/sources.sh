@@ -1,0 +1,182 @@
+#!/bin/bash
+# Whether a store is of the checkpoint that is there: a copy of it keeps its store, an edit gets another one,
+# whenever it comes; and what helps where a store or a checkpoint is damaged.
+. "$(dirname "$0")/lib.sh"
+question="What is the capital of France?"
+answer="The capital of France is Paris."
+original=$MODEL
+cp -r "$MODEL" "$work/source" || exit 1
+MODEL=$work/source m=$mnt/source
+weights=$MODEL/model.safetensors
+
+# Tensors whose names match become zeros, as far as no sample meets them; the file keeps its mtime.
+zero() { # PATTERN
+	local before=$(stat -c %y "$weights")
+	python3 - "$weights" "$1" <<'PY'
+import json, os, re, struct, sys
+path, pattern = sys.argv[1:]
+with open(path, "r+b") as f:
+    n = struct.unpack("<Q", f.read(8))[0]
+    header = json.loads(f.read(n))
+    size = os.path.getsize(path)
+    sampled = [(0, 1 << 20)] + [((size - 4096) // 16 * i, (size - 4096) // 16 * i + 4096) for i in range(1, 17)]
+    zeroed = 0
+    for name, entry in header.items():
+        if name == "__metadata__" or not re.search(pattern, name):
+            continue
+        begin, end = (x + 8 + n for x in entry["data_offsets"])
+        if any(begin < e and s < end for s, e in sampled):
+            continue
+        f.seek(begin)
+        f.write(bytes(end - begin))
+        zeroed += 1
+assert zeroed, "nothing to change"
+PY
+	touch -d "$before" "$weights"
+}
+pristine() {
+	cp "$original/model.safetensors" "$weights"
+}
+stored() { # which store that is
+	cksum "$store"/*/tq3/index "$store"/*/tq3/experts.safetensors "$store"/*/tq3/dense.safetensors
+}
+end() { # of a claim, also where it fails in the middle
+	cd /
+	mountpoint -q "$work/mnt2" && fusermount3 -u "$work/mnt2"
+	unmounted
+}
+whole() { # a mount of the checkpoint as it was, until its store is complete
+	trap end EXIT
+	pristine
+	rm -rf "$store"
+	mounted
+	loaded
+	complete
+	cd / && unmounted
+}
+
+edited() {
+	whole
+	local before=$(stored)
+	zero 'down_proj'
+	mounted
+	echo "$question" > prompt
+	timeout $limit cat output >"$work/edited"
+	complete
+	cd / && unmounted
+	differ "$(cat "$work/edited")" "$answer" "an edited checkpoint answers"
+	differ "$(stored)" "$before" "the store"
+	rm -rf "$store"
+	mounted
+	echo "$question" > prompt
+	timeout $limit cat output >"$work/fresh"
+	cd / && unmounted
+	cmp "$work/edited" "$work/fresh" || fail "not what a store made anew answers"
+}
+claim "an edit that no sample meets, with the mtime set back, is not answered by the old weights" edited
+
+copied() { # NAME command…: a way to copy, after which the store is what it was
+	whole
+	local before=$(stored) known=$(stat -c %s "$store"/*/tq3/source)
+	eval "$1" || fail "$1"
+	mounted
+	same "$(ask "$question")" "$answer"
+	complete
+	cd / && unmounted
+	same "$(stored)" "$before" "the store"
+	[ "$(stat -c %s "$store"/*/tq3/source)" -gt "$known" ] || fail "the new times are not kept"
+	known=$(stat -c %s "$store"/*/tq3/source)
+	mounted
+	same "$(ask "$question")" "$answer"
+	cd / && unmounted
+	same "$(stat -c %s "$store"/*/tq3/source)" "$known" "it is checked once"
+}
+replace='mv "$MODEL" "$work/old" && cp -r $flag "$work/old" "$MODEL" && rm -rf "$work/old"'
+for flag in "" -p; do
+	claim "cp -r $flag: a copy has the old store" copied "$replace"
+done
+claim "touch: other times are no other checkpoint" copied 'touch "$MODEL"/*'
+
+remade() { # a store that is damaged, then removed as the words say
+	whole
+	local dense=$(echo "$store"/*/tq3/dense.safetensors)
+	printf x | dd of="$dense" bs=1 seek=$(($(stat -c %s "$dense") - 5000)) conv=notrunc status=none
+	mounted
+	echo "$question" > prompt
+	fails_with "Input/output error" timeout $limit cat output
+	grep -q "remove the folder" error || fail "error: $(cat error)"
+	same "$(cat info/state)" failed
+	rm -rf "$store"/*
+	same "$(ask "$question")" "$answer"
+	complete
+	cd / && unmounted
+}
+claim "a damaged store is made anew once its folder is removed, without a new mount" remade
+
+remade_experts() { # where it is met by a model that is ready
+	whole
+	local experts=$(echo "$store"/*/tq3/experts.safetensors)
+	dd if=/dev/urandom of="$experts" bs=4096 seek=1 count=$(($(stat -c %s "$experts") / 4096 - 1)) conv=notrunc status=none
+	find "$work" -xdev -name heat -delete
+	mounted
+	echo "$question" > prompt
+	fails_with "Input/output error" timeout $limit cat output
+	grep -q "remove the folder" error || fail "error: $(cat error)"
+	same "$(cat info/state)" ready
+	rm -rf "$store"/*
+	same "$(ask "$question")" "$answer"
+	complete
+	cd / && unmounted
+}
+claim "…also where only its experts are" remade_experts
+
+damaged() { # one expert that the answer does not need is no number
+	trap end EXIT
+	pristine
+	rm -rf "$store"
+	mounted
+	ask "$question" >/dev/null
+	local row=$(grep -m1 '[.]' experts/map) # the first layer that has one: "02 677.…"
+	local before=${row#* }
+	before=${before%%.*}
+	[ -n "$row" ] || fail "all experts are used: $(cat experts/map)"
+	complete
+	cd / && unmounted
+	rm -rf "$store"
+	python3 - "$weights" "model.layers.$((10#${row%% *})).mlp.experts.${#before}.up_proj.weight" <<'PY' || fail "python"
+import json, struct, sys
+with open(sys.argv[1], "r+b") as f:
+    n = struct.unpack("<Q", f.read(8))[0]
+    begin = json.loads(f.read(n))[sys.argv[2]]["data_offsets"][0] + 8 + n
+    f.seek(begin)
+    f.write(b"\xc0\x7f")
+PY
+}
+stopped() { # FOLDER of a model: until its conversion says that it cannot go on
+	local i
+	for i in $(seq $((limit * 10))); do
+		case $(cat "$1/info/progress") in "stopped at "*) return 0 ;; esac
+		sleep 0.1
+	done
+	fail "progress: $(cat "$1/info/progress")"
+}
+two_of_damaged() {
+	damaged
+	mounted
+	same "$(ask "$question")" "$answer"
+	stopped "$m"
+	mkdir -p "$work/mnt2"
+	"$MOEFS" -o "store=$store" "$MODEL" "$work/mnt2" || fail "the second mount"
+	local other=$work/mnt2/source
+	echo 0 > "$other/sessions/default/params/temperature"
+	echo 24 > "$other/sessions/default/params/max_tokens"
+	echo "$question" > "$other/prompt"
+	same "$(timeout $limit cat "$other/output")" "$answer" "the second"
+	stopped "$other"
+	same "$(echo reset > ctl; ask "$question")" "$answer" "the first, still"
+	fusermount3 -u "$work/mnt2"
+	cd / && unmounted
+}
+claim "two mounts of a checkpoint with a damaged expert both answer" two_of_damaged
+mountpoint -q "$work/mnt2" && fusermount3 -u -z "$work/mnt2" # where the claim hung
+finish
