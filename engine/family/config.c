@@ -11,8 +11,8 @@ enum { CONFIG_MAX_BYTES = 4 << 20 };
 /* What the parts below share. */
 struct reader {
 	struct config *config;
-	struct json_object *json;
-	const char *name; /* of the file, for messages */
+	struct json *json; /* owned by who parsed it */
+	const char *name;  /* of the file, for messages */
 	struct err *e;
 };
 
@@ -119,19 +119,18 @@ static int check_activation(const struct reader *r)
 static int check_attention(const struct reader *r)
 {
 	bool sliding;
-	struct json_object *types;
+	const struct json *types;
 	int failed =
 		json_get_bool_or(r->json, "use_sliding_window", r->name, false, &sliding, r->e);
 	if (!failed && sliding)
 		return unsupported(r, "use_sliding_window", "true", "false");
 	if (!failed)
-		failed = json_get_array_or_null(r->json, "layer_types", r->name, &types, r->e);
+		failed = json_get_list_or_null(r->json, "layer_types", r->name, &types, r->e);
 	if (failed || !types)
 		return failed;
-	for (size_t i = 0; i < json_object_array_length(types); i++) {
+	for (const struct json *v = NULL; (v = json_next(types, v));) {
 		const char *type;
-		failed = json_as_string(json_object_array_get_idx(types, i), "layer_types", r->name,
-					&type, r->e);
+		failed = json_as_string(v, "layer_types", r->name, &type, r->e);
 		if (failed)
 			return failed;
 		if (strcmp(type, "full_attention") != 0)
@@ -156,7 +155,7 @@ static int check_not_quantised(const struct reader *r)
 /* ---- positions ---- */
 
 /* The type has had two names. */
-static int check_rope_type(const struct reader *r, struct json_object *rope)
+static int check_rope_type(const struct reader *r, const struct json *rope)
 {
 	static const char *const keys[] = {"rope_type", "type"};
 	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -170,7 +169,7 @@ static int check_rope_type(const struct reader *r, struct json_object *rope)
 	return 0;
 }
 
-static int check_rotated_whole(const struct reader *r, struct json_object *from)
+static int check_rotated_whole(const struct reader *r, const struct json *from)
 {
 	double factor;
 	int failed =
@@ -183,7 +182,7 @@ static int check_rotated_whole(const struct reader *r, struct json_object *from)
 /* rope_parameters (newer) holds theta and type; rope_theta and rope_scaling (older) are apart. */
 static int read_rope(const struct reader *r)
 {
-	struct json_object *newer, *scaling;
+	const struct json *newer, *scaling;
 	int failed = json_get_object_or_null(r->json, "rope_parameters", r->name, &newer, r->e);
 	if (!failed)
 		failed = json_get_object_or_null(r->json, "rope_scaling", r->name, &scaling, r->e);
@@ -205,14 +204,14 @@ static int read_rope(const struct reader *r)
 
 static int read_mlp_only_layers(const struct reader *r)
 {
-	struct json_object *list;
-	int failed = json_get_array_or_null(r->json, "mlp_only_layers", r->name, &list, r->e);
+	const struct json *list;
+	int failed = json_get_list_or_null(r->json, "mlp_only_layers", r->name, &list, r->e);
 	if (failed || !list)
 		return failed;
-	for (size_t i = 0; i < json_object_array_length(list); i++) {
+	for (const struct json *v = NULL; (v = json_next(list, v));) {
 		uint64_t layer;
-		failed = json_as_uint(json_object_array_get_idx(list, i), "mlp_only_layers",
-				      r->name, 0, CONFIG_MAX_LAYERS - 1, &layer, r->e);
+		failed = json_as_uint(v, "mlp_only_layers", r->name, 0, CONFIG_MAX_LAYERS - 1,
+				      &layer, r->e);
 		if (failed)
 			return failed;
 		r->config->dense_layer[layer] = 1;
@@ -248,7 +247,7 @@ static int read_routing(const struct reader *r)
 
 /* ---- end tokens ---- */
 
-static int add_end_token(const struct reader *r, struct json_object *value)
+static int add_end_token(const struct reader *r, const struct json *value)
 {
 	uint64_t id;
 	int failed = json_as_uint(value, "eos_token_id", r->name, 0, CONFIG_MAX_VOCABULARY - 1, &id,
@@ -268,14 +267,14 @@ static int add_end_token(const struct reader *r, struct json_object *value)
 /* One id or a list of them; both files may have it, and all count. */
 static int read_end_tokens(const struct reader *r)
 {
-	struct json_object *value;
+	const struct json *value;
 	if (!json_has(r->json, "eos_token_id"))
 		return 0;
-	json_object_object_get_ex(r->json, "eos_token_id", &value);
-	if (!json_object_is_type(value, json_type_array))
+	value = json_find(r->json, "eos_token_id");
+	if (json_kind(value) != JSON_LIST)
 		return add_end_token(r, value);
-	for (size_t i = 0; i < json_object_array_length(value); i++) {
-		int failed = add_end_token(r, json_object_array_get_idx(value, i));
+	for (const struct json *v = NULL; (v = json_next(value, v));) {
+		int failed = add_end_token(r, v);
 		if (failed)
 			return failed;
 	}
@@ -337,7 +336,7 @@ int config_parse(struct config *c, const char *text, size_t length, const char *
 	if (failed)
 		return failed;
 	failed = read_config(&r);
-	json_object_put(r.json);
+	json_free(r.json);
 	return failed;
 }
 
@@ -372,7 +371,7 @@ int config_parse_generation(struct config *c, const char *text, size_t length, c
 	if (failed)
 		return failed;
 	failed = read_generation(&r);
-	json_object_put(r.json);
+	json_free(r.json);
 	return failed;
 }
 

@@ -33,19 +33,6 @@ struct bpe_work {
 
 /* --- the table of merges --- */
 
-int merges_init(struct merges *m, size_t count, uint64_t seed, struct err *e)
-{
-	m->seed = seed;
-	for (m->slot_count = 16; m->slot_count < count + count / 2;)
-		m->slot_count *= 2;
-	m->slots = malloc(m->slot_count * sizeof *m->slots);
-	if (!m->slots)
-		return err_set(e, ENOMEM, "no memory for %zu merges", count);
-	for (size_t i = 0; i < m->slot_count; i++)
-		m->slots[i].rank = MERGE_NONE;
-	return 0;
-}
-
 void merges_free(struct merges *m)
 {
 	free(m->slots);
@@ -64,9 +51,37 @@ static struct merge *slot_of(const struct merges *m, uint32_t left, uint32_t rig
 	return &m->slots[i];
 }
 
-void merges_add(struct merges *m, struct merge merge)
+/* Twice as many slots. The table grows with the merges that are found to be good: how many a file
+ * says that it has, it says in two bytes each. */
+static int grow(struct merges *m, struct err *e)
 {
-	*slot_of(m, merge.left, merge.right) = merge;
+	struct merges larger = {.slot_count = m->slot_count ? 2 * m->slot_count : 16,
+				.count = m->count,
+				.seed = m->seed};
+	larger.slots = malloc(larger.slot_count * sizeof *larger.slots);
+	if (!larger.slots)
+		return err_set(e, ENOMEM, "no memory for more than %zu merges", m->count);
+	for (size_t i = 0; i < larger.slot_count; i++)
+		larger.slots[i].rank = MERGE_NONE;
+	for (size_t i = 0; i < m->slot_count; i++)
+		if (m->slots[i].rank != MERGE_NONE)
+			*slot_of(&larger, m->slots[i].left, m->slots[i].right) = m->slots[i];
+	free(m->slots);
+	*m = larger;
+	return 0;
+}
+
+int merges_add(struct merges *m, struct merge merge, struct err *e)
+{
+	if (m->count >= m->slot_count / 3 * 2) {
+		int rc = grow(m, e);
+		if (rc < 0)
+			return rc;
+	}
+	struct merge *slot = slot_of(m, merge.left, merge.right);
+	m->count += slot->rank == MERGE_NONE;
+	*slot = merge;
+	return 0;
 }
 
 /* --- the heap --- */
@@ -131,6 +146,8 @@ void bpe_work_free(struct bpe_work *w)
 static int consider(struct bpe_work *w, const struct merges *m, uint32_t position, struct err *e)
 {
 	if (position == NOWHERE || w->symbols[position].next == NOWHERE)
+		return 0;
+	if (m->count == 0) /* and no slots */
 		return 0;
 	const struct symbol *left = &w->symbols[position];
 	const struct merge *merge = slot_of(m, left->id, w->symbols[left->next].id);

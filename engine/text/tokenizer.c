@@ -1,8 +1,6 @@
 /* The public face of tokenizers, and the way of a text through their parts. */
 #include "engine/text/tokenizer_internal.h"
 
-#include "engine/text/json.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,33 +20,34 @@ void tokenizer_close(struct tokenizer *t)
 	free(t);
 }
 
+/* What a reader's result means for the tokenizer that it was to fill. Where memory ran out it was in
+ * one of many parts, which know no file. */
+static int opened(struct tokenizer **out, struct tokenizer *t, int rc, const char *name,
+		  struct err *e)
+{
+	if (rc < 0)
+		tokenizer_close(t);
+	else
+		*out = t;
+	if (rc == -ENOMEM)
+		return err_set(e, ENOMEM, "%s: no memory for the tokenizer that it describes",
+			       name);
+	return rc;
+}
+
 int tokenizer_open_text(struct tokenizer **out, const char *text, size_t n, const char *name,
 			struct err *e)
 {
 	struct tokenizer *t = calloc(1, sizeof *t);
-	if (!t)
-		return err_set(e, ENOMEM, "%s: no memory for a tokenizer", name);
-	int rc = tokenizer_read_json(t, text, n, name, e);
-	if (rc < 0) {
-		tokenizer_close(t);
-		return rc;
-	}
-	*out = t;
-	return 0;
+	int rc = t ? tokenizer_read_json(t, text, n, name, e) : -ENOMEM;
+	return opened(out, t, rc, name, e);
 }
 
 static int open_gpt2(struct tokenizer **out, const char *directory, struct err *e)
 {
 	struct tokenizer *t = calloc(1, sizeof *t);
-	if (!t)
-		return err_set(e, ENOMEM, "%s: no memory for a tokenizer", directory);
-	int rc = tokenizer_read_gpt2(t, directory, e);
-	if (rc < 0) {
-		tokenizer_close(t);
-		return rc;
-	}
-	*out = t;
-	return 0;
+	int rc = t ? tokenizer_read_gpt2(t, directory, e) : -ENOMEM;
+	return opened(out, t, rc, directory, e);
 }
 
 int tokenizer_open(struct tokenizer **out, const char *directory, struct err *e)

@@ -14,10 +14,9 @@
 #ifndef MOEFS_ENGINE_TEXT_TOKENIZER_INTERNAL_H
 #define MOEFS_ENGINE_TEXT_TOKENIZER_INTERNAL_H
 
+#include "engine/text/json.h"
 #include "engine/text/tokenizer.h"
 #include "engine/text/utf8.h"
-
-#include <json-c/json.h>
 
 enum {
 	TOKENIZER_FILE_MAX =
@@ -75,13 +74,12 @@ struct merge {
 enum { MERGE_NONE = UINT32_MAX };
 struct merges {
 	struct merge *slots; /* hash table by (left, right), open addressing */
-	size_t slot_count;
+	size_t slot_count, count;
 	uint64_t seed;
 };
-int merges_init(struct merges *m, size_t count, uint64_t seed, struct err *e);
+/* Zero-initialise but for the seed. The last of equal pairs counts, as in Hugging Face. */
+int merges_add(struct merges *m, struct merge merge, struct err *e);
 void merges_free(struct merges *m);
-/* The last of equal pairs counts, as in Hugging Face. At most `count` calls. */
-void merges_add(struct merges *m, struct merge merge);
 
 struct bpe_work; /* memory for merging, reused from word to word */
 struct bpe_work *bpe_work_new(void);
@@ -169,12 +167,26 @@ struct tokenizer {
 
 /* --- tokenizer_build.c: what both readers share --- */
 
-/* Merges come before added tokens, and t->nfc before both. `added` is a list in tokenizer.json's
- * form, {"id", "content", flags}, or NULL; `name` is the file for errors. */
+/* Merges come before added tokens, and t->nfc before both. `name` is the file for errors. */
+
+/* An added token as a file has it. */
+struct added_entry {
+	const char *content; /* borrowed */
+	uint32_t id;
+	bool special, single_word, lstrip, rstrip, normalized;
+};
+struct added_entries { /* zero-initialise; items are the caller's to free */
+	struct added_entry *items;
+	size_t count, capacity;
+};
+/* Reads content and flags of an object in tokenizer.json's form; the id is not read. */
+int added_entry_read(struct added_entry *a, const struct json *object, const char *name,
+		     struct err *e);
+int added_entries_append(struct added_entries *l, const struct added_entry *a, struct err *e);
 
 /* Sizes t->vocabulary for both and fills it from an object {spelling: id}. */
-int tokenizer_add_vocabulary(struct tokenizer *t, struct json_object *vocab,
-			     struct json_object *added, const char *name, struct err *e);
+int tokenizer_add_vocabulary(struct tokenizer *t, const struct json *vocab,
+			     const struct added_entries *added, const char *name, struct err *e);
 /* Adds the merge of two spellings, which and whose joint spelling must be tokens. */
 int tokenizer_add_merge(struct tokenizer *t, const char *left, size_t left_n, const char *right,
 			size_t right_n, uint32_t rank, const char *name, struct err *e);
@@ -182,7 +194,7 @@ int tokenizer_add_merge(struct tokenizer *t, const char *left, size_t left_n, co
 int tokenizer_add_merge_line(struct tokenizer *t, const char *line, size_t n, uint32_t rank,
 			     const char *name, struct err *e);
 /* Defines the added tokens and prepares looking for them. */
-int tokenizer_add_tokens(struct tokenizer *t, struct json_object *added, const char *name,
+int tokenizer_add_tokens(struct tokenizer *t, const struct added_entries *added, const char *name,
 			 struct err *e);
 
 /* --- the readers --- */

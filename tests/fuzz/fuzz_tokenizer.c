@@ -1,10 +1,5 @@
 /* libFuzzer on tokenizer.json. Input that opens is used, too: a text with what the pipeline cares
- * about is encoded, and every token's bytes are read.
- *
- *     clang -fsanitize=fuzzer,address,undefined ... tests/fuzz/fuzz_tokenizer.c cache/err.c
- *           engine/{json,utf8,vocabulary,bpe,normalize,pretokenize,added_tokens}.c
- * engine/tokenizer*.c build/fuzz_tokenizer CORPUS tests/data/fixtures/qwen3_moe
- */
+ * about is encoded, and every token's bytes are read. */
 #include "engine/text/tokenizer_internal.h"
 
 #include <stdint.h>

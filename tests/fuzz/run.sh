@@ -36,6 +36,10 @@ seed() { # FUZZER FOLDER
 			cp "$fixture/config.json" "$2/$name"
 			cp "$fixture/generation_config.json" "$2/$name.generation"
 			;;
+		fuzz_json)
+			cp "$fixture/config.json" "$2/$name"
+			cp "$fixture/tokenizer_config.json" "$2/$name.tokenizer"
+			;;
 		fuzz_safetensors) header "$fixture/model.safetensors" >"$2/$name" ;;
 		fuzz_tokenizer) cp "$fixture/tokenizer.json" "$2/$name" ;;
 		fuzz_codec) coded "$fixture/model.safetensors" >"$2/$name" ;;

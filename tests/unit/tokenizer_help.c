@@ -185,9 +185,8 @@ int open_document(struct tokenizer **t, struct json_object *document, struct err
 
 struct json_object *fixture_document(void)
 {
-	struct json_object *document;
-	struct err e = {0};
-	must(json_parse_file(&document, FIXTURE "/tokenizer.json", 1 << 20, &e), &e);
+	struct json_object *document = json_object_from_file(FIXTURE "/tokenizer.json");
+	assert_non_null(document);
 	return document;
 }
 
@@ -206,9 +205,10 @@ struct json_object *at(struct json_object *document, const char *path)
 
 struct json_object *json(const char *text)
 {
-	struct json_object *value;
-	struct err e = {0};
-	must(json_parse_text(&value, text, strlen(text), text, &e), &e);
+	enum json_tokener_error why;
+	struct json_object *value = json_tokener_parse_verbose(text, &why);
+	if (why != json_tokener_success)
+		fail_msg("%s: %s", text, json_tokener_error_desc(why));
 	return value;
 }
 
