@@ -16,12 +16,13 @@ static int append_conversation(struct session *s, struct err *e)
 	int failed = 0;
 	if (*t->params.system)
 		failed = chat_message(c, ROLE_SYSTEM, t->params.system, strlen(t->params.system),
-				      &t->ids, e);
+				      &s->stop, &t->ids, e);
 	t->system_ids = t->ids.count;
 	if (!failed)
 		failed = token_list_append(&t->ids, s->history.ids, s->history.count, e);
 	if (!failed)
-		failed = chat_message(c, ROLE_USER, t->prompt, t->prompt_length, &t->ids, e);
+		failed = chat_message(c, ROLE_USER, t->prompt, t->prompt_length, &s->stop, &t->ids,
+				      e);
 	if (!failed)
 		failed = chat_answer_begin(c, &t->ids, e);
 	return failed;
@@ -81,9 +82,9 @@ static int begin(struct session *s, struct err *e)
 			       "%s has no chat format (its tokenizer lacks <|im_start|>); "
 			       "echo off > params/chat",
 			       m->name);
-	int failed =
-		t->chat ? append_conversation(s, e)
-			: tokenizer_encode(m->tokenizer, t->prompt, t->prompt_length, &t->ids, e);
+	int failed = t->chat ? append_conversation(s, e)
+			     : tokenizer_encode(m->tokenizer, t->prompt, t->prompt_length, &s->stop,
+						&t->ids, e);
 	if (!failed)
 		failed = check_length(s, e);
 	if (!failed)

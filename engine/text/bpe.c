@@ -29,6 +29,7 @@ struct bpe_work {
 	size_t symbol_capacity;
 	struct candidate *heap; /* the next to merge is heap[0] */
 	size_t heap_count, heap_capacity;
+	const _Atomic bool *stop;
 };
 
 /* --- the table of merges --- */
@@ -128,9 +129,12 @@ static struct candidate heap_pop(struct bpe_work *w)
 
 /* --- merging --- */
 
-struct bpe_work *bpe_work_new(void)
+struct bpe_work *bpe_work_new(const _Atomic bool *stop)
 {
-	return calloc(1, sizeof(struct bpe_work));
+	struct bpe_work *w = calloc(1, sizeof *w);
+	if (w)
+		w->stop = stop;
+	return w;
 }
 
 void bpe_work_free(struct bpe_work *w)
@@ -202,12 +206,14 @@ int bpe_encode(const struct vocabulary *v, const struct merges *m, struct bpe_wo
 	       const char *word, size_t n, struct token_list *ids, struct err *e)
 {
 	int rc = begin(v, w, word, (uint32_t)n, e);
-	for (uint32_t i = 0; rc == 0 && i < n; i++)
+	for (uint32_t i = 0; rc == 0 && i < n && !stop_asked(w->stop); i++)
 		rc = consider(w, m, i, e);
-	while (rc == 0 && w->heap_count > 0) {
+	while (rc == 0 && w->heap_count > 0 && !stop_asked(w->stop)) {
 		struct candidate c = heap_pop(w);
 		rc = apply(w, m, &c, e);
 	}
+	if (rc == 0 && stop_asked(w->stop))
+		return stop_error(e);
 	for (uint32_t i = 0; rc == 0 && i < n; i = w->symbols[i].next) {
 		rc = token_list_append(ids, &w->symbols[i].id, 1, e);
 		if (w->symbols[i].next == NOWHERE)

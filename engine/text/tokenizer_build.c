@@ -125,7 +125,7 @@ static int look_for(struct tokenizer *t, struct added_token *token, struct err *
 					   e);
 	struct added_token composed = *token;
 	size_t n;
-	int rc = normalize_nfc(token->text, token->length, &composed.text, &n, e);
+	int rc = normalize_nfc(token->text, token->length, NULL, &composed.text, &n, e);
 	if (rc < 0)
 		return rc;
 	composed.length = (uint32_t)n;

@@ -3,7 +3,7 @@
  *
  *     added_tokens.c  cuts out the tokens that are spelled literally
  *     normalize.c     NFC
- *     pretokenize.c   splits into words by the file's patterns (PCRE2)
+ *     pretokenize.c   splits into words by the file's patterns (PCRE2; split_pattern.c)
  *     bpe.c           merges the bytes of a word by rank
  *     vocabulary.c    id <-> bytes
  *
@@ -18,6 +18,9 @@
 #include "engine/text/tokenizer.h"
 #include "engine/text/utf8.h"
 
+#include <errno.h>
+#include <stdatomic.h>
+
 enum {
 	TOKENIZER_FILE_MAX =
 		64 << 20, /* the largest published tokenizer.json is about half of it */
@@ -28,6 +31,18 @@ enum {
 	PATTERN_BYTES_MAX = 16384,
 	TEXT_BYTES_MAX = 1 << 30, /* of one text to encode; positions fit 32 bits */
 };
+
+/* --- ending early --- */
+
+/* What takes long looks now and then whether it is to go on; `stop` may be NULL. */
+static inline bool stop_asked(const _Atomic bool *stop)
+{
+	return stop && atomic_load_explicit(stop, memory_order_relaxed);
+}
+static inline int stop_error(struct err *e)
+{
+	return err_set(e, ECANCELED, "tokenizing was stopped");
+}
 
 /* --- vocabulary.c: tokens by id and by bytes --- */
 
@@ -82,7 +97,7 @@ int merges_add(struct merges *m, struct merge merge, struct err *e);
 void merges_free(struct merges *m);
 
 struct bpe_work; /* memory for merging, reused from word to word */
-struct bpe_work *bpe_work_new(void);
+struct bpe_work *bpe_work_new(const _Atomic bool *stop);
 void bpe_work_free(struct bpe_work *w);
 /* Appends the ids of one word of n bytes, in time O(n log n). */
 int bpe_encode(const struct vocabulary *v, const struct merges *m, struct bpe_work *w,
@@ -91,12 +106,14 @@ int bpe_encode(const struct vocabulary *v, const struct merges *m, struct bpe_wo
 /* --- pretokenize.c: words --- */
 
 struct split_stage {
-	struct pcre2_real_code_8 *pattern; /* NULL: does not split */
-	bool prefix_space; /* first puts a space before what does not begin with one */
+	struct pcre2_real_code_8 *near; /* NULL: does not split */
+	struct pcre2_real_code_8 *far;	/* the same pattern, made so that its work can be counted */
+	bool prefix_space;		/* first puts a space before what does not begin with one */
 };
 struct splitter {
 	struct split_stage stages[SPLIT_STAGES_MAX]; /* each splits what the one before it left */
 	uint32_t count;
+	char *name; /* of the file, for errors; owned */
 };
 extern const char GPT2_PATTERN[], QWEN2_PATTERN[];
 /* `pattern` as Hugging Face reads it (Oniguruma's syntax), or NULL for none. Matches and the gaps
@@ -105,8 +122,8 @@ int splitter_add(struct splitter *s, const char *pattern, bool prefix_space, con
 		 struct err *e);
 void splitter_free(struct splitter *s);
 
-struct split_work;
-struct split_work *split_work_new(void);
+struct split_work; /* for one text of so many bytes */
+struct split_work *split_work_new(size_t bytes, const _Atomic bool *stop);
 void split_work_free(struct split_work *w);
 typedef int split_word(void *context, const char *word, size_t n, struct err *e);
 /* Calls `each` for every word of text[n] (valid UTF-8) in order, until one returns nonzero. */
@@ -117,7 +134,8 @@ int splitter_run(const struct splitter *s, struct split_work *w, const char *tex
 
 /* NFC of valid UTF-8 that may hold NULs, into memory that the caller frees. Linear, whatever the
  * order of combining marks. */
-int normalize_nfc(const char *text, size_t n, char **out, size_t *out_n, struct err *e);
+int normalize_nfc(const char *text, size_t n, const _Atomic bool *stop, char **out, size_t *out_n,
+		  struct err *e);
 
 /* --- added_tokens.c: tokens spelled literally in the text --- */
 
@@ -143,8 +161,9 @@ int64_t added_tokens_find(const struct added_tokens *a, const char *text, size_t
 
 /* A walk over a text; start with from = next = 0. */
 struct added_scan {
-	size_t from; /* where the text begins that has not been handed out */
-	size_t next; /* where to look for the next token */
+	size_t from;		  /* where the text begins that has not been handed out */
+	size_t next;		  /* where to look for the next token */
+	const _Atomic bool *stop; /* once true, nothing more is looked for */
 };
 struct added_hit {
 	size_t gap, gap_length; /* ordinary text before the token; may be empty */

@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	}
 	struct token_list ids = {0};
-	if (tokenizer_encode(t, TEXT, sizeof TEXT - 1, &ids, &e) == 0) {
+	if (tokenizer_encode(t, TEXT, sizeof TEXT - 1, NULL, &ids, &e) == 0) {
 		volatile uint8_t sum = 0; /* so that the bytes are read */
 		for (size_t i = 0; i < ids.count; i++) {
 			size_t n;

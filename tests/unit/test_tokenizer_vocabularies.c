@@ -139,7 +139,7 @@ static void check_same(void *tokenizers, const char *text, size_t n, const struc
 	struct tokenizer **t = tokenizers;
 	struct token_list first = {0};
 	struct err e = {0};
-	must(tokenizer_encode(t[0], text, n, &first, &e), &e);
+	must(tokenizer_encode(t[0], text, n, NULL, &first, &e), &e);
 	check_exact(t[0], text, n, &first);
 	check_exact(t[1], text, n, &first);
 	token_list_free(&first);
@@ -177,7 +177,7 @@ static void the_demonstration_model_s_tokenizer_gives_texts_back(void **state)
 	static const char TEXT[] = "What is the capital of France? 17 + 25 = 42; naïve 😀\n\n";
 	struct token_list ids = {0};
 	struct err e = {0};
-	must(tokenizer_encode(t, TEXT, strlen(TEXT), &ids, &e), &e);
+	must(tokenizer_encode(t, TEXT, strlen(TEXT), NULL, &ids, &e), &e);
 	assert_true(ids.count < strlen(TEXT));
 	check_exact(t, TEXT, strlen(TEXT), &ids);
 	assert_int_equal(tokenizer_find(t, "<|im_end|>"), 4089);
