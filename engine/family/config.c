@@ -245,40 +245,9 @@ static int read_routing(const struct reader *r)
 	return 0;
 }
 
-/* ---- end tokens ---- */
-
-static int add_end_token(const struct reader *r, const struct json *value)
-{
-	uint64_t id;
-	int failed = json_as_uint(value, "eos_token_id", r->name, 0, CONFIG_MAX_VOCABULARY - 1, &id,
-				  r->e);
-	if (failed)
-		return failed;
-	for (uint32_t i = 0; i < r->config->generation.end_count; i++)
-		if (r->config->generation.end_tokens[i] == id)
-			return 0;
-	if (r->config->generation.end_count == CONFIG_MAX_END_TOKENS)
-		return err_set(r->e, EINVAL, "%s: more than %d end tokens", r->name,
-			       CONFIG_MAX_END_TOKENS);
-	r->config->generation.end_tokens[r->config->generation.end_count++] = (uint32_t)id;
-	return 0;
-}
-
-/* One id or a list of them; both files may have it, and all count. */
 static int read_end_tokens(const struct reader *r)
 {
-	const struct json *value;
-	if (!json_has(r->json, "eos_token_id"))
-		return 0;
-	value = json_find(r->json, "eos_token_id");
-	if (json_kind(value) != JSON_LIST)
-		return add_end_token(r, value);
-	for (const struct json *v = NULL; (v = json_next(value, v));) {
-		int failed = add_end_token(r, v);
-		if (failed)
-			return failed;
-	}
-	return 0;
+	return generation_end_tokens(&r->config->generation, r->json, r->name, r->e);
 }
 
 /* ---- the files ---- */
@@ -331,7 +300,7 @@ static int read_config(const struct reader *r)
 int config_parse(struct config *c, const char *text, size_t length, const char *name, struct err *e)
 {
 	struct reader r = {.config = c, .name = name, .e = e};
-	*c = (struct config){.generation = {.top_p = 1}};
+	*c = (struct config){.generation = GENERATION_DEFAULTS};
 	int failed = json_parse_text(&r.json, text, length, name, e);
 	if (failed)
 		return failed;
@@ -340,38 +309,15 @@ int config_parse(struct config *c, const char *text, size_t length, const char *
 	return failed;
 }
 
-/* Hugging Face's defaults: greedy unless do_sample, then temperature 1, top-k 50, top-p 1. */
-static int read_generation(const struct reader *r)
-{
-	struct config *c = r->config;
-	bool sample;
-	int failed = json_get_bool_or(r->json, "do_sample", r->name, false, &sample, r->e);
-	if (!failed)
-		failed = get_u32_or(r, "max_new_tokens", 0, CONFIG_MAX_POSITIONS, 0,
-				    &c->generation.max_new_tokens);
-	if (!failed)
-		failed = read_end_tokens(r);
-	if (failed || !sample)
-		return failed;
-	failed = json_get_double_or(r->json, "temperature", r->name, 0, 100, 1,
-				    &c->generation.temperature, r->e);
-	if (!failed)
-		failed = json_get_double_or(r->json, "top_p", r->name, 0, 1, 1,
-					    &c->generation.top_p, r->e);
-	if (!failed)
-		failed = get_u32_or(r, "top_k", 0, CONFIG_MAX_VOCABULARY, 50, &c->generation.top_k);
-	return failed;
-}
-
 int config_parse_generation(struct config *c, const char *text, size_t length, const char *name,
 			    struct err *e)
 {
-	struct reader r = {.config = c, .name = name, .e = e};
-	int failed = json_parse_text(&r.json, text, length, name, e);
+	struct json *json;
+	int failed = json_parse_text(&json, text, length, name, e);
 	if (failed)
 		return failed;
-	failed = read_generation(&r);
-	json_free(r.json);
+	failed = generation_read(&c->generation, json, name, e);
+	json_free(json);
 	return failed;
 }
 

@@ -9,6 +9,7 @@
 
 #include "cache/err.h"
 #include "engine/family/architecture.h"
+#include "engine/family/generation.h"
 
 enum {
 	CONFIG_MAX_LAYERS = 1024,
@@ -16,7 +17,6 @@ enum {
 	CONFIG_MAX_WIDTH = 1 << 20, /* of any matrix but the vocabulary's */
 	CONFIG_MAX_VOCABULARY = 1 << 24,
 	CONFIG_MAX_POSITIONS = 1 << 24,
-	CONFIG_MAX_END_TOKENS = 16,
 };
 
 struct config {
@@ -32,12 +32,7 @@ struct config {
 	double rope_theta;
 	uint8_t dense_layer[CONFIG_MAX_LAYERS]; /* 1: a layer of a routed family without experts */
 
-	/* generation_config.json, with the field's usual defaults */
-	struct {
-		double temperature, top_p;
-		uint32_t top_k, max_new_tokens; /* 0: none */
-		uint32_t end_tokens[CONFIG_MAX_END_TOKENS], end_count;
-	} generation;
+	struct generation generation;
 };
 
 /* Reads both files of a checkpoint's directory; the second may be missing. */

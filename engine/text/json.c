@@ -245,6 +245,15 @@ static int as_kind(const struct json *value, const char *key, const char *name, 
 	return json_kind(value) == kind ? 0 : json_wrong(value, key, name, wanted, e);
 }
 
+int json_as_bool(const struct json *value, const char *key, const char *name, bool *out,
+		 struct err *e)
+{
+	int rc = as_kind(value, key, name, JSON_BOOL, "true or false", e);
+	if (rc == 0)
+		*out = *value->text == 't';
+	return rc;
+}
+
 /* ---- getters ---- */
 
 /* The value of a key, NULL where it is missing or null. */
@@ -306,11 +315,7 @@ int json_get_bool(const struct json *object, const char *key, const char *name, 
 {
 	const struct json *value;
 	int rc = find(object, key, name, &value, e);
-	if (rc == 0)
-		rc = as_kind(value, key, name, JSON_BOOL, "true or false", e);
-	if (rc == 0)
-		*out = *value->text == 't';
-	return rc;
+	return rc < 0 ? rc : json_as_bool(value, key, name, out, e);
 }
 
 int json_get_bool_or(const struct json *object, const char *key, const char *name, bool fallback,
@@ -318,11 +323,12 @@ int json_get_bool_or(const struct json *object, const char *key, const char *nam
 {
 	const struct json *value;
 	int rc = find(object, key, name, &value, e);
-	if (rc == 0 && value)
-		rc = as_kind(value, key, name, JSON_BOOL, "true or false", e);
-	if (rc == 0)
-		*out = value ? *value->text == 't' : fallback;
-	return rc;
+	if (rc < 0)
+		return rc;
+	if (value)
+		return json_as_bool(value, key, name, out, e);
+	*out = fallback;
+	return 0;
 }
 
 int json_get_string(const struct json *object, const char *key, const char *name, const char **out,

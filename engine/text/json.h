@@ -104,6 +104,8 @@ int json_as_uint(const struct json *value, const char *key, const char *name, ui
 		 uint64_t max, uint64_t *out, struct err *e);
 int json_as_double(const struct json *value, const char *key, const char *name, double min,
 		   double max, double *out, struct err *e);
+int json_as_bool(const struct json *value, const char *key, const char *name, bool *out,
+		 struct err *e);
 int json_as_string(const struct json *value, const char *key, const char *name, const char **out,
 		   struct err *e);
 
