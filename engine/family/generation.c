@@ -147,11 +147,14 @@ __attribute__((format(printf, 2, 3))) static void add_line(struct generation *g,
 	va_start(values, format);
 	(void)vsnprintf(line, sizeof line, format, values);
 	va_end(values);
-	size_t used = strlen(g->words), room = sizeof g->words - sizeof MORE - used;
-	bool fits = strlen(line) + 1 < room;
-	if (fits)
-		(void)snprintf(g->words + used, room, "%s%s", used ? "\n" : "", line);
-	else if (used < sizeof MORE || strcmp(g->words + used - sizeof MORE + 1, MORE) != 0)
+	size_t used = strlen(g->words), more = sizeof MORE - 1;
+	if (used >= more && !strcmp(g->words + used - more, MORE))
+		return; /* it is said already */
+	/* MORE always has room behind what fits. */
+	if (used + 1 + strlen(line) + more < sizeof g->words)
+		(void)snprintf(g->words + used, sizeof g->words - used, "%s%s", used ? "\n" : "",
+			       line);
+	else
 		memcpy(g->words + used, MORE, sizeof MORE);
 }
 
