@@ -13,7 +13,7 @@ JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 Q       := $(if $(V),,@)
 say      = $(if $(V),,@printf '  %-4s %s\n' $(1) $(2))
 
-LIBS     := fuse3 libzstd json-c liburing libpcre2-8 libutf8proc libxxhash
+LIBS     := fuse3 libzstd liburing libpcre2-8 libutf8proc libxxhash
 WARN     := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith
 override CPPFLAGS += -D_GNU_SOURCE -DFUSE_USE_VERSION=314 -DPCRE2_CODE_UNIT_WIDTH=8 \
                      -DMOEFS_VERSION='"$(VERSION)"' -I.
@@ -22,6 +22,8 @@ override CFLAGS  += -std=c17 $(WARN) -ffp-contract=off -fno-math-errno -pthread 
 override LDFLAGS += -pthread $(SANITIZE)
 PKG_CFLAGS := $(shell pkg-config --cflags $(LIBS) 2>/dev/null)
 PKG_LIBS   := $(shell pkg-config --libs $(LIBS) 2>/dev/null)
+# What only tests and benchmarks use: they write JSON, and look at the project's reader of it from outside.
+TEST_LIBS  := cmocka json-c
 
 objects   = $(patsubst %.c,$(BUILD)/%.o,$(1))
 LIB_OBJS  := $(call objects,$(wildcard cache/*.c kernels/*.c engine/*/*.c))
@@ -77,7 +79,7 @@ $(BUILD)/%.o: %.c | libraries
 
 $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(HELP_OBJS) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) $(shell pkg-config --libs cmocka) -lm
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) $(shell pkg-config --libs $(TEST_LIBS)) -lm
 
 # What of the benchmarks has tests of its own.
 $(BUILD)/tests/test_trace: $(call objects,tests/bench/trace.c tests/bench/trace_lines.c)
@@ -144,7 +146,7 @@ $(BUILD)/tests/bench/make.o: override CPPFLAGS += -DMOEFS_SOURCE_ROOT='"$(CURDIR
 
 $(BUILD)/moefs-bench: $(BENCH_OBJS) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) -lm
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) $(shell pkg-config --libs json-c) -lm
 
 .PHONY: bench
 bench: $(BUILD)/moefs-bench all ## measure the machine, the fastest kernels and the demonstration model

@@ -98,7 +98,7 @@ struct model_progress {
 };
 void model_progress(const struct model *m, struct model_progress *out);
 
-/* Facts for info/, each as one line of text without the newline. 0, or -ENAMETOOLONG if it was cut.
+/* Facts for info/, each as text without the newline at its end. 0, or -ENAMETOOLONG if it was cut.
  */
 enum model_fact {
 	FACT_ARCHITECTURE, /* model_type, "qwen3_moe" */
@@ -115,6 +115,7 @@ enum model_fact {
 	FACT_BITS_PER_WEIGHT,	/* of the store, embeddings and norms included */
 	FACT_CONTEXT,		/* positions a session may use */
 	FACT_MAX_PROMPT_BYTES,
+	FACT_DEFAULTS, /* a line for each key of generation_config.json that is taken or ignored */
 	FACT_RECIPE,   /* "tq3", what -o quant= said */
 	FACT_CODEC,    /* "none" or "zstd 0.67", and what was measured if this mount chose it */
 	FACT_STORE,    /* path of the store's folder */

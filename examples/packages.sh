@@ -11,12 +11,12 @@ command pkg-config     | pkg-config
 command fusermount3    | fuse3
 library fuse3          | libfuse3-dev
 library libzstd        | libzstd-dev
-library json-c         | libjson-c-dev
 library liburing       | liburing-dev
 library libpcre2-8     | libpcre2-dev
 library libutf8proc    | libutf8proc-dev
 library libxxhash      | libxxhash-dev'
 test_needs='library cmocka         | libcmocka-dev
+library json-c         | libjson-c-dev
 command python3        | python3
 command setpriv        | util-linux'
 

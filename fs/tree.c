@@ -127,6 +127,7 @@ static const struct row rows[] = {
 	FACT("bits_per_weight", FACT_BITS_PER_WEIGHT, "of the store"),
 	FACT("context", FACT_CONTEXT, "tokens that a session may hold"),
 	FACT("max_prompt_bytes", FACT_MAX_PROMPT_BYTES, "beyond which a prompt is EFBIG"),
+	FACT("defaults", FACT_DEFAULTS, "what params begin with, of generation_config.json, and what of it is ignored"),
 	FACT("recipe", FACT_RECIPE, "how the weights are stored"),
 	FACT("codec", FACT_CODEC, "by which experts are smaller on disk, to what share, and why"),
 	FACT("store", FACT_STORE, "where they are stored"),

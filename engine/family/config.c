@@ -100,7 +100,7 @@ static int check_not_quantised(const struct reader *r)
 /* ---- positions ---- */
 
 /* The type has had two names. */
-static int check_rope_type(const struct reader *r, struct json_object *rope)
+static int check_rope_type(const struct reader *r, const struct json *rope)
 {
 	static const char *const keys[] = {"rope_type", "type"};
 	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -115,7 +115,7 @@ static int check_rope_type(const struct reader *r, struct json_object *rope)
 }
 
 /* Only whole pairs are rotated, and only the first ones. */
-static int read_rotary_dim(const struct reader *r, struct json_object *from)
+static int read_rotary_dim(const struct reader *r, const struct json *from)
 {
 	struct config *c = r->config;
 	double factor;
@@ -137,7 +137,7 @@ static int read_rotary_dim(const struct reader *r, struct json_object *from)
 /* rope_parameters (newer) holds theta and type; rope_theta and rope_scaling (older) are apart. */
 static int read_rope(const struct reader *r)
 {
-	struct json_object *newer, *scaling;
+	const struct json *newer, *scaling;
 	r->config->rotary_dim = r->config->head_dim;
 	int failed = json_get_object_or_null(r->json, "rope_parameters", r->name, &newer, r->e);
 	if (!failed)
@@ -168,40 +168,9 @@ static void number_states(struct config *c)
 	}
 }
 
-/* ---- end tokens ---- */
-
-static int add_end_token(const struct reader *r, struct json_object *value)
-{
-	uint64_t id;
-	int failed = json_as_uint(value, "eos_token_id", r->name, 0, CONFIG_MAX_VOCABULARY - 1, &id,
-				  r->e);
-	if (failed)
-		return failed;
-	for (uint32_t i = 0; i < r->config->generation.end_count; i++)
-		if (r->config->generation.end_tokens[i] == id)
-			return 0;
-	if (r->config->generation.end_count == CONFIG_MAX_END_TOKENS)
-		return err_set(r->e, EINVAL, "%s: more than %d end tokens", r->name,
-			       CONFIG_MAX_END_TOKENS);
-	r->config->generation.end_tokens[r->config->generation.end_count++] = (uint32_t)id;
-	return 0;
-}
-
-/* One id or a list of them; both files may have it, and all count. */
 static int read_end_tokens(const struct reader *r)
 {
-	struct json_object *value;
-	if (!json_has(r->json, "eos_token_id"))
-		return 0;
-	json_object_object_get_ex(r->json, "eos_token_id", &value);
-	if (!json_object_is_type(value, json_type_array))
-		return add_end_token(r, value);
-	for (size_t i = 0; i < json_object_array_length(value); i++) {
-		int failed = add_end_token(r, json_object_array_get_idx(value, i));
-		if (failed)
-			return failed;
-	}
-	return 0;
+	return generation_end_tokens(&r->config->generation, r->json, r->name, r->e);
 }
 
 /* ---- the files ---- */
@@ -256,7 +225,7 @@ static int read_text(const struct reader *r)
 /* Of a model that also sees, what is said at the top holds unless its text part says otherwise. */
 static int read_config(struct reader *r)
 {
-	struct json_object *text = NULL;
+	const struct json *text = NULL;
 	int failed = read_family(r);
 	if (!failed && r->config->family->nested)
 		failed = json_get_object_or_null(r->json, "text_config", r->name, &text, r->e);
@@ -275,54 +244,31 @@ static int read_config(struct reader *r)
 int config_parse(struct config *c, const char *text, size_t length, const char *name, struct err *e)
 {
 	struct reader r = {.config = c, .name = name, .e = e};
-	struct json_object *whole;
+	struct json *whole;
 	*c = (struct config){
 		.embedding_multiplier = 1,
 		.residual_multiplier = 1,
 		.logits_scaling = 1,
-		.generation = {.top_p = 1},
+		.generation = GENERATION_DEFAULTS,
 	};
 	int failed = json_parse_text(&whole, text, length, name, e);
 	if (failed)
 		return failed;
 	r.json = whole;
 	failed = read_config(&r);
-	json_object_put(whole);
-	return failed;
-}
-
-/* Hugging Face's defaults: greedy unless do_sample, then temperature 1, top-k 50, top-p 1. */
-static int read_generation(const struct reader *r)
-{
-	struct config *c = r->config;
-	bool sample;
-	int failed = json_get_bool_or(r->json, "do_sample", r->name, false, &sample, r->e);
-	if (!failed)
-		failed = get_u32_or(r, "max_new_tokens", 0, CONFIG_MAX_POSITIONS, 0,
-				    &c->generation.max_new_tokens);
-	if (!failed)
-		failed = read_end_tokens(r);
-	if (failed || !sample)
-		return failed;
-	failed = json_get_double_or(r->json, "temperature", r->name, 0, 100, 1,
-				    &c->generation.temperature, r->e);
-	if (!failed)
-		failed = json_get_double_or(r->json, "top_p", r->name, 0, 1, 1,
-					    &c->generation.top_p, r->e);
-	if (!failed)
-		failed = get_u32_or(r, "top_k", 0, CONFIG_MAX_VOCABULARY, 50, &c->generation.top_k);
+	json_free(whole);
 	return failed;
 }
 
 int config_parse_generation(struct config *c, const char *text, size_t length, const char *name,
 			    struct err *e)
 {
-	struct reader r = {.config = c, .name = name, .e = e};
-	int failed = json_parse_text(&r.json, text, length, name, e);
+	struct json *json;
+	int failed = json_parse_text(&json, text, length, name, e);
 	if (failed)
 		return failed;
-	failed = read_generation(&r);
-	json_object_put(r.json);
+	failed = generation_read(&c->generation, json, name, e);
+	json_free(json);
 	return failed;
 }
 

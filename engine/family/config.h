@@ -9,6 +9,7 @@
 #define MOEFS_ENGINE_FAMILY_CONFIG_H
 
 #include "cache/err.h"
+#include "engine/family/generation.h"
 #include "engine/family/role.h"
 
 #include <stdbool.h>
@@ -21,7 +22,6 @@ enum {
 	CONFIG_MAX_WIDTH = 1 << 20, /* of any matrix but the vocabulary's */
 	CONFIG_MAX_VOCABULARY = 1 << 24,
 	CONFIG_MAX_POSITIONS = 1 << 24,
-	CONFIG_MAX_END_TOKENS = 16,
 	CONFIG_DRAFT_LAYERS = 1, /* after the model's own */
 };
 
@@ -72,12 +72,7 @@ struct config {
 	struct layer layer[CONFIG_MAX_LAYERS + CONFIG_DRAFT_LAYERS];
 	uint32_t mixers[MIXERS]; /* how many layers of the model's own have each */
 
-	/* generation_config.json, with the field's usual defaults */
-	struct {
-		double temperature, top_p;
-		uint32_t top_k, max_new_tokens; /* 0: none */
-		uint32_t end_tokens[CONFIG_MAX_END_TOKENS], end_count;
-	} generation;
+	struct generation generation;
 };
 
 /* Reads both files of a checkpoint's directory; the second may be missing. */

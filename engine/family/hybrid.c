@@ -49,7 +49,7 @@ static int read_interval(const struct reader *r)
 	return failed;
 }
 
-static int read_mixer(const struct reader *r, struct json_object *value, struct layer *to)
+static int read_mixer(const struct reader *r, const struct json *value, struct layer *to)
 {
 	const char *type;
 	int failed = json_as_string(value, "layer_types", r->name, &type, r->e);
@@ -66,15 +66,16 @@ static int read_mixer(const struct reader *r, struct json_object *value, struct 
 static int read_mixers(const struct reader *r)
 {
 	struct config *c = r->config;
-	struct json_object *types;
-	int failed = json_get_array_or_null(r->json, "layer_types", r->name, &types, r->e);
+	const struct json *types;
+	int failed = json_get_list_or_null(r->json, "layer_types", r->name, &types, r->e);
 	if (failed || !types)
 		return failed ? failed : read_interval(r);
-	if (json_object_array_length(types) != c->layers)
+	if (json_count(types) != c->layers)
 		return err_set(r->e, EINVAL, "%s: layer_types names %zu layers of %u", r->name,
-			       json_object_array_length(types), c->layers);
-	for (uint32_t layer = 0; layer < c->layers && !failed; layer++)
-		failed = read_mixer(r, json_object_array_get_idx(types, layer), &c->layer[layer]);
+			       json_count(types), c->layers);
+	struct layer *to = c->layer;
+	for (const struct json *v = NULL; !failed && (v = json_next(types, v)); to++)
+		failed = read_mixer(r, v, to);
 	return failed;
 }
 

@@ -34,23 +34,22 @@ int reader_unsupported(const struct reader *r, const char *key, const char *valu
 
 int reader_null_only(const struct reader *r, const char *key)
 {
-	struct json_object *value;
+	char shown[80];
 	if (!json_has(r->json, key))
 		return 0;
-	json_object_object_get_ex(r->json, key, &value);
-	return reader_unsupported(r, key, json_object_to_json_string(value), "null");
+	json_show(json_find(r->json, key), shown, sizeof shown);
+	return reader_unsupported(r, key, shown, "null");
 }
 
 int reader_only_full_attention(const struct reader *r)
 {
-	struct json_object *types;
-	int failed = json_get_array_or_null(r->json, "layer_types", r->name, &types, r->e);
+	const struct json *types;
+	int failed = json_get_list_or_null(r->json, "layer_types", r->name, &types, r->e);
 	if (failed || !types)
 		return failed;
-	for (size_t i = 0; i < json_object_array_length(types); i++) {
+	for (const struct json *v = NULL; (v = json_next(types, v));) {
 		const char *type;
-		failed = json_as_string(json_object_array_get_idx(types, i), "layer_types", r->name,
-					&type, r->e);
+		failed = json_as_string(v, "layer_types", r->name, &type, r->e);
 		if (failed)
 			return failed;
 		if (strcmp(type, "full_attention") != 0)
@@ -87,14 +86,14 @@ int reader_routed(const struct reader *r, const char *size_key)
 
 static int read_mlp_only_layers(const struct reader *r)
 {
-	struct json_object *list;
-	int failed = json_get_array_or_null(r->json, "mlp_only_layers", r->name, &list, r->e);
+	const struct json *list;
+	int failed = json_get_list_or_null(r->json, "mlp_only_layers", r->name, &list, r->e);
 	if (failed || !list)
 		return failed;
-	for (size_t i = 0; i < json_object_array_length(list); i++) {
+	for (const struct json *v = NULL; (v = json_next(list, v));) {
 		uint64_t layer;
-		failed = json_as_uint(json_object_array_get_idx(list, i), "mlp_only_layers",
-				      r->name, 0, CONFIG_MAX_LAYERS - 1, &layer, r->e);
+		failed = json_as_uint(v, "mlp_only_layers", r->name, 0, CONFIG_MAX_LAYERS - 1,
+				      &layer, r->e);
 		if (failed)
 			return failed;
 		if (layer < r->config->layers)

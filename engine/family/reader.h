@@ -7,8 +7,8 @@
 
 struct reader {
 	struct config *config;
-	struct json_object *json; /* where the model's numbers are: the file, or its text_config */
-	const char *name;	  /* of the file, for messages */
+	const struct json *json; /* where the model's numbers are: the file, or its text_config */
+	const char *name;	 /* of the file, for messages */
 	struct err *e;
 };
 

@@ -33,6 +33,7 @@
 #include "engine/compute/forward.h"
 #include "engine/model.h"
 #include "engine/serve/params.h"
+#include "engine/compute/repetition.h"
 #include "engine/compute/sampler.h"
 #include "engine/session.h"
 #include "engine/text/stream.h"
@@ -115,6 +116,7 @@ struct turn {
 	size_t prompt_length;
 	struct params params;
 	struct sampling sampling;
+	struct repetition repetition; /* of ids and answer_ids */
 	struct losses losses;
 	bool chat;
 	size_t system_ids;     /* how many of ids are the system message */

@@ -316,6 +316,10 @@ static int print_fact(const struct model *m, enum model_fact fact, char *text, s
 		return snprintf(text, size, "%s", c->model_type);
 	case FACT_BITS_PER_WEIGHT:
 		return print_bits(m, text, size);
+	case FACT_DEFAULTS:
+		return snprintf(text, size, "%s",
+				*c->generation.words ? c->generation.words
+						     : "no generation_config.json");
 	case FACT_RECIPE:
 		return snprintf(text, size, "%s", m->engine->recipe.quant);
 	case FACT_CODEC:

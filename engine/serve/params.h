@@ -17,7 +17,7 @@
 enum { PARAMS_MAX_TEXT = 1 << 20 };
 
 struct params {
-	double temperature, top_p, min_p;
+	double temperature, top_p, min_p, repetition_penalty;
 	uint64_t top_k, max_tokens; /* 0: no limit but the vocabulary, the context */
 	uint64_t seed;
 	bool seed_random; /* a new seed for every turn */

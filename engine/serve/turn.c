@@ -16,12 +16,13 @@ static int append_conversation(struct session *s, struct err *e)
 	int failed = 0;
 	if (*t->params.system)
 		failed = chat_message(c, ROLE_SYSTEM, t->params.system, strlen(t->params.system),
-				      &t->ids, e);
+				      &s->stop, &t->ids, e);
 	t->system_ids = t->ids.count;
 	if (!failed)
 		failed = token_list_append(&t->ids, s->history.ids, s->history.count, e);
 	if (!failed)
-		failed = chat_message(c, ROLE_USER, t->prompt, t->prompt_length, &t->ids, e);
+		failed = chat_message(c, ROLE_USER, t->prompt, t->prompt_length, &s->stop, &t->ids,
+				      e);
 	if (!failed)
 		failed = chat_answer_begin(c, &t->ids, e);
 	return failed;
@@ -75,6 +76,15 @@ static void reuse_context(struct session *s)
 	s->weights_sum = weights;
 }
 
+static int note_repetition(struct turn *t, uint32_t vocabulary, struct err *e)
+{
+	float penalty = (float)t->params.repetition_penalty;
+	if (repetition_init(&t->repetition, penalty, vocabulary) ||
+	    repetition_add(&t->repetition, t->ids.ids, t->ids.count))
+		return err_set(e, ENOMEM, "out of memory for the repetition penalty");
+	return 0;
+}
+
 static int begin(struct session *s, struct err *e)
 {
 	struct turn *t = &s->turn;
@@ -85,13 +95,15 @@ static int begin(struct session *s, struct err *e)
 			       "%s has no chat format (its tokenizer lacks <|im_start|>); "
 			       "echo off > params/chat",
 			       m->name);
-	int failed =
-		t->chat ? append_conversation(s, e)
-			: tokenizer_encode(m->tokenizer, t->prompt, t->prompt_length, &t->ids, e);
+	int failed = t->chat ? append_conversation(s, e)
+			     : tokenizer_encode(m->tokenizer, t->prompt, t->prompt_length, &s->stop,
+						&t->ids, e);
 	if (!failed)
 		failed = check_length(s, e);
 	if (!failed)
 		failed = check_ids(s, e);
+	if (!failed)
+		failed = note_repetition(t, m->config.vocabulary, e);
 	if (!failed)
 		failed = stream_init(&t->stream, t->params.stop, e);
 	if (failed)
@@ -167,6 +179,7 @@ void turn_free(struct turn *t)
 	params_free(&t->params);
 	token_list_free(&t->ids);
 	token_list_free(&t->answer_ids);
+	repetition_free(&t->repetition);
 	stream_free(&t->stream);
 	*t = (struct turn){0};
 }
@@ -261,6 +274,7 @@ static bool take_token(struct session *s)
 	struct model *m = s->model;
 	struct err e = {0};
 	size_t n, out;
+	repetition_apply(&t->repetition, m->forward.logits);
 	uint32_t id =
 		sampler_draw(&m->sampler, m->forward.logits, &t->sampling, s->context.tokens.count);
 	if (!isfinite(m->forward.logits[id]))
@@ -277,6 +291,8 @@ static bool take_token(struct session *s)
 	const char *bytes = tokenizer_bytes(m->tokenizer, id, false, &n);
 	const char *text = stream_feed(&t->stream, bytes, n, &out);
 	int failed = token_list_append(&t->answer_ids, &id, 1, &e);
+	if (!failed && repetition_add(&t->repetition, &id, 1))
+		failed = err_set(&e, ENOMEM, "out of memory for the repetition penalty");
 	if (!failed)
 		failed = give_out(s, text, out, &e);
 	if (failed)

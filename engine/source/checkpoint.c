@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-enum { MAX_INDEX_BYTES = 256 << 20 };
+enum { MAX_INDEX_BYTES = 64 << 20 };
 
 struct shard {
 	char *path;
@@ -121,54 +121,47 @@ static int shard_number(struct checkpoint *c, const char *directory, const char 
 	return open_shard(c, directory, file, e);
 }
 
-/* Every tensor that the index lists must be in the shard it says; returns how many it lists. */
-static int check_weight_map(struct checkpoint *c, struct json_object *map, const char *directory,
-			    const char *index, size_t *listed, struct err *e)
+/* Every tensor that the index lists must be in the shard it says. */
+static int check_weight_map(struct checkpoint *c, const struct json *map, const char *directory,
+			    const char *index, struct err *e)
 {
-	struct json_object_iterator at = json_object_iter_begin(map),
-				    end = json_object_iter_end(map);
-	*listed = 0;
-	for (; !json_object_iter_equal(&at, &end); json_object_iter_next(&at), ++*listed) {
+	for (const struct json *v = NULL; (v = json_next(map, v));) {
 		const char *file;
 		uint32_t number;
-		int failed = json_as_string(json_object_iter_peek_value(&at),
-					    json_object_iter_peek_name(&at), index, &file, e);
+		int failed = json_as_string(v, json_key(v), index, &file, e);
 		if (!failed)
 			failed = shard_number(c, directory, file, &number, e);
 		if (failed)
 			return failed;
 	}
 	int failed = sort_tensors(c, e);
-	if (failed)
-		return failed;
-	for (at = json_object_iter_begin(map); !json_object_iter_equal(&at, &end);
-	     json_object_iter_next(&at)) {
-		const char *name = json_object_iter_peek_name(&at);
-		const char *file = json_object_get_string(json_object_iter_peek_value(&at));
+	for (const struct json *v = NULL; !failed && (v = json_next(map, v));) {
+		size_t n;
+		const char *name = json_key(v), *file = json_bytes(v, &n);
 		const struct checkpoint_tensor *t = checkpoint_find(c, name);
 		if (!t || strcmp(strrchr(c->shards[t->file].path, '/') + 1, file) != 0)
 			return err_set(e, EINVAL,
 				       "%s: tensor %.128s is not in %.128s, where the index has it",
 				       index, name, file);
 	}
-	return 0;
+	return failed;
 }
 
 static int open_sharded(struct checkpoint *c, const char *directory, const char *index,
 			struct err *e)
 {
-	struct json_object *json, *map;
-	size_t listed = 0;
+	struct json *json;
+	const struct json *map;
 	int failed = json_parse_file(&json, index, MAX_INDEX_BYTES, e);
 	if (failed)
 		return failed;
 	failed = json_get_object(json, "weight_map", index, &map, e);
 	if (!failed)
-		failed = check_weight_map(c, map, directory, index, &listed, e);
-	if (!failed && listed != c->tensors.count)
+		failed = check_weight_map(c, map, directory, index, e);
+	if (!failed && json_count(map) != c->tensors.count)
 		failed = err_set(e, EINVAL, "%s: the shards have %zu tensors, the index lists %zu",
-				 index, c->tensors.count, listed);
-	json_object_put(json);
+				 index, c->tensors.count, json_count(map));
+	json_free(json);
 	return failed;
 }
 
@@ -180,7 +173,7 @@ int checkpoint_open(struct checkpoint **out, const char *directory, struct err *
 	if (c)
 		c->shards = calloc(CHECKPOINT_MAX_SHARDS, sizeof *c->shards);
 	if (!c || !index || !c->shards) {
-		failed = err_set(e, ENOMEM, "out of memory for the checkpoint's list of files");
+		failed = err_set(e, ENOMEM, "%s: out of memory for its list of files", directory);
 	} else if (!access(index, F_OK)) {
 		failed = open_sharded(c, directory, index, e);
 	} else {

@@ -34,7 +34,7 @@ static const struct type *find_type(const char *name)
 	return NULL;
 }
 
-static int read_type(struct checkpoint_tensor *t, struct json_object *entry, const char *name,
+static int read_type(struct checkpoint_tensor *t, const struct json *entry, const char *name,
 		     uint32_t *width, struct err *e)
 {
 	const char *text;
@@ -53,45 +53,44 @@ static int read_type(struct checkpoint_tensor *t, struct json_object *entry, con
 }
 
 /* Reads the shape; *bytes becomes width times its product. */
-static int read_shape(struct checkpoint_tensor *t, struct json_object *entry, const char *name,
+static int read_shape(struct checkpoint_tensor *t, const struct json *entry, const char *name,
 		      uint64_t *bytes, struct err *e)
 {
-	struct json_object *shape;
-	int failed = json_get_array(entry, "shape", name, &shape, e);
+	const struct json *shape;
+	int failed = json_get_list(entry, "shape", name, &shape, e);
 	if (failed)
 		return failed;
-	size_t dims = json_object_array_length(shape);
+	size_t dims = json_count(shape);
 	if (dims > CHECKPOINT_MAX_DIMS)
 		return err_set(e, EINVAL, "%s: tensor %s has %zu dimensions; %d are supported",
 			       name, t->name, dims, CHECKPOINT_MAX_DIMS);
-	for (size_t i = 0; i < dims; i++) {
-		failed = json_as_uint(json_object_array_get_idx(shape, i), "shape", name, 0,
-				      INT64_MAX, &t->shape[i], e);
+	for (const struct json *v = NULL; (v = json_next(shape, v));) {
+		uint64_t *size = &t->shape[t->dims++];
+		failed = json_as_uint(v, "shape", name, 0, INT64_MAX, size, e);
 		if (failed)
 			return failed;
-		if (__builtin_mul_overflow(*bytes, t->shape[i], bytes) || *bytes > INT64_MAX)
+		if (__builtin_mul_overflow(*bytes, *size, bytes) || *bytes > INT64_MAX)
 			return err_set(e, EINVAL, "%s: the shape of tensor %s is absurdly large",
 				       name, t->name);
 	}
-	t->dims = (uint32_t)dims;
 	return 0;
 }
 
-static int read_offsets(struct checkpoint_tensor *t, struct json_object *entry, const char *name,
+static int read_offsets(struct checkpoint_tensor *t, const struct json *entry, const char *name,
 			uint64_t bytes, uint64_t data_bytes, struct err *e)
 {
-	struct json_object *offsets;
+	const struct json *offsets;
 	uint64_t end;
-	int failed = json_get_array(entry, "data_offsets", name, &offsets, e);
+	int failed = json_get_list(entry, "data_offsets", name, &offsets, e);
 	if (failed)
 		return failed;
-	if (json_object_array_length(offsets) != 2)
+	if (json_count(offsets) != 2)
 		return json_wrong(offsets, "data_offsets", name, "a pair of offsets", e);
-	failed = json_as_uint(json_object_array_get_idx(offsets, 0), "data_offsets", name, 0,
-			      INT64_MAX, &t->offset, e);
+	const struct json *first = json_next(offsets, NULL);
+	failed = json_as_uint(first, "data_offsets", name, 0, INT64_MAX, &t->offset, e);
 	if (!failed)
-		failed = json_as_uint(json_object_array_get_idx(offsets, 1), "data_offsets", name,
-				      0, INT64_MAX, &end, e);
+		failed = json_as_uint(json_next(offsets, first), "data_offsets", name, 0, INT64_MAX,
+				      &end, e);
 	if (failed)
 		return failed;
 	if (end < t->offset || end > data_bytes)
@@ -126,7 +125,7 @@ static struct checkpoint_tensor *append(struct tensor_list *l, const char *key)
 	return t;
 }
 
-static int parse_entry(struct tensor_list *l, const char *key, struct json_object *entry,
+static int parse_entry(struct tensor_list *l, const char *key, const struct json *entry,
 		       uint64_t data_bytes, uint32_t file, const char *name, struct err *e)
 {
 	if (strlen(key) > SAFETENSORS_MAX_NAME)
@@ -144,6 +143,25 @@ static int parse_entry(struct tensor_list *l, const char *key, struct json_objec
 	if (!failed)
 		failed = read_offsets(t, entry, name, bytes, data_bytes, e);
 	return failed;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	const struct checkpoint_tensor *x = a, *y = b;
+	return strcmp(x->name, y->name);
+}
+
+/* Sorts the tensors from `first` on. A reader that keeps the last of equal keys would not see the
+ * others. */
+static int check_names(const struct tensor_list *l, size_t first, const char *name, struct err *e)
+{
+	struct checkpoint_tensor *t = l->tensors;
+	if (l->count > first)
+		qsort(t + first, l->count - first, sizeof *t, by_name);
+	for (size_t i = first + 1; i < l->count; i++)
+		if (!strcmp(t[i - 1].name, t[i].name))
+			return err_set(e, EINVAL, "%s: tensor %s is there twice", name, t[i].name);
+	return 0;
 }
 
 static int by_offset(const void *a, const void *b)
@@ -175,32 +193,29 @@ static int check_cover(const struct tensor_list *l, size_t first, uint64_t data_
 	return 0;
 }
 
-static int parse_entries(struct tensor_list *l, struct json_object *json, uint64_t data_bytes,
+static int parse_entries(struct tensor_list *l, const struct json *json, uint64_t data_bytes,
 			 uint32_t file, const char *name, struct err *e)
 {
-	if (!json_object_is_type(json, json_type_object))
+	if (json_kind(json) != JSON_OBJECT)
 		return err_set(e, EINVAL, "%s: the header is not a JSON object", name);
-	struct json_object_iterator at = json_object_iter_begin(json),
-				    end = json_object_iter_end(json);
 	int failed = 0;
-	for (; !failed && !json_object_iter_equal(&at, &end); json_object_iter_next(&at)) {
-		const char *key = json_object_iter_peek_name(&at);
-		if (strcmp(key, "__metadata__") != 0)
-			failed = parse_entry(l, key, json_object_iter_peek_value(&at), data_bytes,
-					     file, name, e);
-	}
+	for (const struct json *v = NULL; !failed && (v = json_next(json, v));)
+		if (strcmp(json_key(v), "__metadata__") != 0)
+			failed = parse_entry(l, json_key(v), v, data_bytes, file, name, e);
 	return failed;
 }
 
 int safetensors_parse(struct tensor_list *l, const char *text, size_t length, uint64_t data_bytes,
 		      uint32_t file, const char *name, struct err *e)
 {
-	struct json_object *json;
+	struct json *json;
 	size_t first = l->count;
 	int failed = json_parse_text(&json, text, length, name, e);
 	if (failed)
 		return failed;
 	failed = parse_entries(l, json, data_bytes, file, name, e);
-	json_object_put(json);
+	json_free(json);
+	if (!failed)
+		failed = check_names(l, first, name, e);
 	return failed ? failed : check_cover(l, first, data_bytes, name, e);
 }

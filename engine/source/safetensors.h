@@ -15,8 +15,8 @@ struct tensor_list { /* zero-initialise */
 void tensor_list_free(struct tensor_list *l);
 
 /* Appends the tensors of the JSON text[length] of a file whose data has data_bytes. Checked: every
- * type has a known width, shape times width is the size given, and together the tensors cover the
- * data exactly, without overlap or gap (which also finds a key given twice). */
+ * type has a known width, shape times width is the size given, no name is there twice, and together
+ * the tensors cover the data exactly, without overlap or gap. */
 int safetensors_parse(struct tensor_list *l, const char *text, size_t length, uint64_t data_bytes,
 		      uint32_t file, const char *name, struct err *e);
 

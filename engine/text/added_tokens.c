@@ -185,7 +185,7 @@ bool added_tokens_next(const struct added_tokens *a, const char *text, size_t n,
 {
 	const struct added_token *t = NULL;
 	size_t start, end = scan->next, step;
-	for (start = scan->next; start < n; start = end) {
+	for (start = scan->next; start < n && !stop_asked(scan->stop); start = end) {
 		t = a->first[(uint8_t)text[start]] ? longest_at(a, text + start, n - start) : NULL;
 		end = start + (t ? t->length : 1);
 		if (t && (!t->single_word || stands_alone(text, n, start, end)))
@@ -204,6 +204,9 @@ bool added_tokens_next(const struct added_tokens *a, const char *text, size_t n,
 		while (start > scan->from &&
 		       is_space(utf8_decode(text + before(text, start), &step)))
 			start = before(text, start);
+	/* What the token before took with it is white space up to scan->from: not passed again. */
+	if (t->rstrip && end < scan->from)
+		end = scan->from;
 	if (t->rstrip)
 		for (; end < n && is_space(utf8_decode(text + end, &step)); end += step)
 			;

@@ -29,22 +29,10 @@ struct bpe_work {
 	size_t symbol_capacity;
 	struct candidate *heap; /* the next to merge is heap[0] */
 	size_t heap_count, heap_capacity;
+	const _Atomic bool *stop;
 };
 
 /* --- the table of merges --- */
-
-int merges_init(struct merges *m, size_t count, uint64_t seed, struct err *e)
-{
-	m->seed = seed;
-	for (m->slot_count = 16; m->slot_count < count + count / 2;)
-		m->slot_count *= 2;
-	m->slots = malloc(m->slot_count * sizeof *m->slots);
-	if (!m->slots)
-		return err_set(e, ENOMEM, "no memory for %zu merges", count);
-	for (size_t i = 0; i < m->slot_count; i++)
-		m->slots[i].rank = MERGE_NONE;
-	return 0;
-}
 
 void merges_free(struct merges *m)
 {
@@ -64,9 +52,37 @@ static struct merge *slot_of(const struct merges *m, uint32_t left, uint32_t rig
 	return &m->slots[i];
 }
 
-void merges_add(struct merges *m, struct merge merge)
+/* Twice as many slots. The table grows with the merges that are found to be good: how many a file
+ * says that it has, it says in two bytes each. */
+static int grow(struct merges *m, struct err *e)
 {
-	*slot_of(m, merge.left, merge.right) = merge;
+	struct merges larger = {.slot_count = m->slot_count ? 2 * m->slot_count : 16,
+				.count = m->count,
+				.seed = m->seed};
+	larger.slots = malloc(larger.slot_count * sizeof *larger.slots);
+	if (!larger.slots)
+		return err_set(e, ENOMEM, "no memory for more than %zu merges", m->count);
+	for (size_t i = 0; i < larger.slot_count; i++)
+		larger.slots[i].rank = MERGE_NONE;
+	for (size_t i = 0; i < m->slot_count; i++)
+		if (m->slots[i].rank != MERGE_NONE)
+			*slot_of(&larger, m->slots[i].left, m->slots[i].right) = m->slots[i];
+	free(m->slots);
+	*m = larger;
+	return 0;
+}
+
+int merges_add(struct merges *m, struct merge merge, struct err *e)
+{
+	if (m->count >= m->slot_count / 3 * 2) {
+		int rc = grow(m, e);
+		if (rc < 0)
+			return rc;
+	}
+	struct merge *slot = slot_of(m, merge.left, merge.right);
+	m->count += slot->rank == MERGE_NONE;
+	*slot = merge;
+	return 0;
 }
 
 /* --- the heap --- */
@@ -113,9 +129,12 @@ static struct candidate heap_pop(struct bpe_work *w)
 
 /* --- merging --- */
 
-struct bpe_work *bpe_work_new(void)
+struct bpe_work *bpe_work_new(const _Atomic bool *stop)
 {
-	return calloc(1, sizeof(struct bpe_work));
+	struct bpe_work *w = calloc(1, sizeof *w);
+	if (w)
+		w->stop = stop;
+	return w;
 }
 
 void bpe_work_free(struct bpe_work *w)
@@ -131,6 +150,8 @@ void bpe_work_free(struct bpe_work *w)
 static int consider(struct bpe_work *w, const struct merges *m, uint32_t position, struct err *e)
 {
 	if (position == NOWHERE || w->symbols[position].next == NOWHERE)
+		return 0;
+	if (m->count == 0) /* and no slots */
 		return 0;
 	const struct symbol *left = &w->symbols[position];
 	const struct merge *merge = slot_of(m, left->id, w->symbols[left->next].id);
@@ -185,12 +206,14 @@ int bpe_encode(const struct vocabulary *v, const struct merges *m, struct bpe_wo
 	       const char *word, size_t n, struct token_list *ids, struct err *e)
 {
 	int rc = begin(v, w, word, (uint32_t)n, e);
-	for (uint32_t i = 0; rc == 0 && i < n; i++)
+	for (uint32_t i = 0; rc == 0 && i < n && !stop_asked(w->stop); i++)
 		rc = consider(w, m, i, e);
-	while (rc == 0 && w->heap_count > 0) {
+	while (rc == 0 && w->heap_count > 0 && !stop_asked(w->stop)) {
 		struct candidate c = heap_pop(w);
 		rc = apply(w, m, &c, e);
 	}
+	if (rc == 0 && stop_asked(w->stop))
+		return stop_error(e);
 	for (uint32_t i = 0; rc == 0 && i < n; i = w->symbols[i].next) {
 		rc = token_list_append(ids, &w->symbols[i].id, 1, e);
 		if (w->symbols[i].next == NOWHERE)

@@ -33,7 +33,7 @@ const char *role_name(enum role r)
 static int spelled_token(const struct tokenizer *t, const char *text, uint32_t *id, struct err *e)
 {
 	struct token_list ids = {0};
-	int rc = tokenizer_encode(t, text, strlen(text), &ids, e);
+	int rc = tokenizer_encode(t, text, strlen(text), NULL, &ids, e);
 	if (rc == 0 && (ids.count != 1 || (int64_t)ids.ids[0] != tokenizer_find(t, text)))
 		rc = err_set(e, ENOTSUP,
 			     "the tokenizer has no %s, which conversations are written with; turn "
@@ -67,7 +67,7 @@ void chat_close(struct chat *c)
 }
 
 int chat_message(const struct chat *c, enum role role, const char *text, size_t length,
-		 struct token_list *ids, struct err *e)
+		 const _Atomic bool *stop, struct token_list *ids, struct err *e)
 {
 	/* Checked alone first, so that an error names the offset in the writer's own text. */
 	int rc = utf8_check(text, length, e);
@@ -84,7 +84,7 @@ int chat_message(const struct chat *c, enum role role, const char *text, size_t 
 	if (length > 0)
 		memcpy(written + head_n, text, length);
 	memcpy(written + head_n + length, TAIL, sizeof TAIL - 1);
-	rc = tokenizer_encode(c->tokenizer, written, n, ids, e);
+	rc = tokenizer_encode(c->tokenizer, written, n, stop, ids, e);
 	free(written);
 	return rc;
 }
@@ -92,13 +92,13 @@ int chat_message(const struct chat *c, enum role role, const char *text, size_t 
 int chat_answer_begin(const struct chat *c, struct token_list *ids, struct err *e)
 {
 	static const char TEXT[] = BEGIN "assistant\n";
-	return tokenizer_encode(c->tokenizer, TEXT, sizeof TEXT - 1, ids, e);
+	return tokenizer_encode(c->tokenizer, TEXT, sizeof TEXT - 1, NULL, ids, e);
 }
 
 int chat_answer_end(const struct chat *c, struct token_list *ids, struct err *e)
 {
 	static const char TEXT[] = END "\n";
-	return tokenizer_encode(c->tokenizer, TEXT, sizeof TEXT - 1, ids, e);
+	return tokenizer_encode(c->tokenizer, TEXT, sizeof TEXT - 1, NULL, ids, e);
 }
 
 uint32_t chat_end_token(const struct chat *c)

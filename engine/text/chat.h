@@ -13,9 +13,10 @@ struct chat; /* a model's way to write conversations; immutable */
 int chat_open(struct chat **out, const struct tokenizer *t, struct err *e);
 void chat_close(struct chat *c);
 
-/* Appends the ids of one whole message: <|im_start|>role\ntext<|im_end|>\n */
+/* Appends the ids of one whole message: <|im_start|>role\ntext<|im_end|>\n. stop as in
+ * tokenizer_encode. */
 int chat_message(const struct chat *c, enum role role, const char *text, size_t length,
-		 struct token_list *ids, struct err *e);
+		 const _Atomic bool *stop, struct token_list *ids, struct err *e);
 /* Appends what makes the model answer: <|im_start|>assistant\n */
 int chat_answer_begin(const struct chat *c, struct token_list *ids, struct err *e);
 /* Appends what closes an answer after the ids that the model generated (its end token not among

@@ -1,13 +1,10 @@
-/* Bounded reading of JSON; see json.h. The checks live in the json_as_ functions and in as_type;
- * every getter finds its value and hands it to one of them. */
-#include "engine/text/json.h"
-
-#include "engine/text/utf8.h"
+/* Reading files, walking a document, and the getters; see json.h. The checks live in the json_as_
+ * functions and in as_kind; every getter finds its value and hands it to one of them. */
+#include "engine/text/json_value.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,57 +72,7 @@ int read_whole_file(char **bytes, size_t *length, const char *path, size_t max_b
 	return rc;
 }
 
-/* Where parsing stopped, in words. */
-static int parse_error(struct json_tokener *tokener, const char *name, struct err *e)
-{
-	enum json_tokener_error why = json_tokener_get_error(tokener);
-	size_t at = json_tokener_get_parse_end(tokener);
-	if (why == json_tokener_continue || why == json_tokener_error_parse_eof)
-		return err_set(e, EINVAL, "%s: the JSON text ends too early; is the file complete?",
-			       name);
-	if (why == json_tokener_error_depth)
-		return err_set(e, EINVAL, "%s: JSON nested deeper than %d at byte %zu", name,
-			       JSON_DEPTH_MAX, at);
-	return err_set(e, EINVAL, "%s: not JSON at byte %zu: %s", name, at,
-		       json_tokener_error_desc(why));
-}
-
-int json_parse_text(struct json_object **out, const char *text, size_t n, const char *name,
-		    struct err *e)
-{
-	if (n > INT_MAX)
-		return err_set(e, EFBIG, "%s: JSON text of more than 2 GiB", name);
-	const char *nul = memchr(text, '\0', n);
-	if (nul)
-		return err_set(e, EINVAL, "%s: not JSON: a NUL at byte %zu", name,
-			       (size_t)(nul - text));
-	/* json-c's own check lets overlong forms and surrogates pass. */
-	size_t valid = utf8_valid_length(text, n);
-	if (valid != n)
-		return err_set(e, EINVAL, "%s: not JSON: invalid UTF-8 at byte %zu", name, valid);
-	struct json_tokener *tokener = json_tokener_new_ex(JSON_DEPTH_MAX);
-	if (!tokener)
-		return err_set(e, ENOMEM, "%s: no memory to parse it", name);
-	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT);
-	struct json_object *root = json_tokener_parse_ex(tokener, text, (int)n);
-	/* A bare number has no end of its own; json-c takes a NUL for it. */
-	if (json_tokener_get_error(tokener) == json_tokener_continue)
-		root = json_tokener_parse_ex(tokener, "", 1);
-	int rc = 0;
-	if (json_tokener_get_error(tokener) != json_tokener_success)
-		rc = parse_error(tokener, name, e);
-	else if (!root)
-		rc = err_set(e, EINVAL, "%s: holds nothing but null", name);
-	json_tokener_free(tokener);
-	if (rc < 0) {
-		json_object_put(root);
-		return rc;
-	}
-	*out = root;
-	return 0;
-}
-
-int json_parse_file(struct json_object **out, const char *path, size_t max_bytes, struct err *e)
+int json_parse_file(struct json **out, const char *path, size_t max_bytes, struct err *e)
 {
 	char *text = NULL;
 	size_t length = 0;
@@ -136,6 +83,64 @@ int json_parse_file(struct json_object **out, const char *path, size_t max_bytes
 	return rc;
 }
 
+/* ---- walking ---- */
+
+enum json_kind json_kind(const struct json *value)
+{
+	return value ? (enum json_kind)value->kind : JSON_NULL;
+}
+
+static bool is_container(const struct json *value)
+{
+	return json_kind(value) == JSON_LIST || json_kind(value) == JSON_OBJECT;
+}
+
+size_t json_count(const struct json *value)
+{
+	return is_container(value) ? value->length : 0;
+}
+
+const struct json *json_next(const struct json *container, const struct json *after)
+{
+	if (!is_container(container))
+		return NULL;
+	const struct json *end = container + 1 + container->span;
+	const struct json *next = after ? after + 1 + after->span : container + 1;
+	next += container->kind == JSON_OBJECT; /* a key stands before its value */
+	return next < end ? next : NULL;
+}
+
+const char *json_key(const struct json *member)
+{
+	return member[-1].text;
+}
+
+const char *json_bytes(const struct json *value, size_t *length)
+{
+	bool text = json_kind(value) == JSON_TEXT;
+	*length = text ? value->length : 0;
+	return text ? value->text : "";
+}
+
+const struct json *json_find(const struct json *object, const char *key)
+{
+	const struct json *found = NULL;
+	size_t n = strlen(key);
+	if (json_kind(object) != JSON_OBJECT)
+		return NULL;
+	for (const struct json *v = NULL; (v = json_next(object, v));)
+		if (v[-1].length == n && memcmp(v[-1].text, key, n) == 0)
+			found = v;
+	return found;
+}
+
+bool json_has(const struct json *object, const char *key)
+{
+	return json_kind(json_find(object, key)) != JSON_NULL;
+}
+
+/* ---- sentences ---- */
+
 /* Length of the longest prefix of whole characters that has at most `max` bytes. */
 static int shown_length(const char *s, size_t n, size_t max)
 {
@@ -145,38 +150,60 @@ static int shown_length(const char *s, size_t n, size_t max)
 	return (int)n;
 }
 
-int json_wrong(struct json_object *value, const char *key, const char *name, const char *wanted,
-	       struct err *e)
+const char *json_show(const struct json *value, char *text, size_t size)
 {
-	switch (json_object_get_type(value)) {
-	case json_type_null:
-		return err_set(e, EINVAL, "%s: \"%s\" is missing; it must be %s", name, key,
-			       wanted);
-	case json_type_object:
-		return err_set(e, EINVAL, "%s: \"%s\" must be %s, not an object", name, key,
-			       wanted);
-	case json_type_array:
-		return err_set(e, EINVAL, "%s: \"%s\" must be %s, not a list", name, key, wanted);
-	case json_type_string: {
-		const char *s = json_object_get_string(value);
-		size_t n = (size_t)json_object_get_string_len(value);
-		return err_set(e, EINVAL, "%s: \"%s\" must be %s, not \"%.*s%s\"", name, key,
-			       wanted, shown_length(s, n, SHOWN_MAX), s, n > SHOWN_MAX ? "…" : "");
-	}
+	const char *quote = json_kind(value) == JSON_TEXT ? "\"" : "";
+	switch (json_kind(value)) {
+	case JSON_OBJECT:
+		(void)snprintf(text, size, "an object");
+		break;
+	case JSON_LIST:
+		(void)snprintf(text, size, "a list");
+		break;
+	case JSON_NULL:
+		(void)snprintf(text, size, "null");
+		break;
 	default:
-		return err_set(e, EINVAL, "%s: \"%s\" must be %s, not %s", name, key, wanted,
-			       json_object_get_string(value));
+		(void)snprintf(text, size, "%s%.*s%s%s", quote,
+			       shown_length(value->text, value->length, SHOWN_MAX), value->text,
+			       value->length > SHOWN_MAX ? "…" : "", quote);
 	}
+	return text;
 }
 
-int json_as_uint(struct json_object *value, const char *key, const char *name, uint64_t min,
+int json_wrong(const struct json *value, const char *key, const char *name, const char *wanted,
+	       struct err *e)
+{
+	char shown[SHOWN_MAX + 8];
+	if (json_kind(value) == JSON_NULL)
+		return err_set(e, EINVAL, "%s: \"%s\" is missing; it must be %s", name, key,
+			       wanted);
+	return err_set(e, EINVAL, "%s: \"%s\" must be %s, not %s", name, key, wanted,
+		       json_show(value, shown, sizeof shown));
+}
+
+/* ---- values ---- */
+
+/* The number that digits and nothing else are; false where that is not the case, or it is too
+ * large. */
+static bool whole_number(const struct json *value, uint64_t *number)
+{
+	*number = 0;
+	for (uint32_t i = 0; i < value->length; i++) {
+		uint64_t digit = (uint64_t)(value->text[i] - '0');
+		if (digit > 9 || __builtin_mul_overflow(*number, 10, number) ||
+		    __builtin_add_overflow(*number, digit, number))
+			return false;
+	}
+	return true;
+}
+
+int json_as_uint(const struct json *value, const char *key, const char *name, uint64_t min,
 		 uint64_t max, uint64_t *out, struct err *e)
 {
-	/* json-c cuts what is below INT64_MIN or above UINT64_MAX to those, and a negative number
-	 * read as unsigned to 0. */
-	uint64_t number = json_object_get_uint64(value);
-	if (json_object_is_type(value, json_type_int) && json_object_get_int64(value) >= 0 &&
-	    number >= min && number <= max) {
+	uint64_t number;
+	if (json_kind(value) == JSON_NUMBER && whole_number(value, &number) && number >= min &&
+	    number <= max) {
 		*out = number;
 		return 0;
 	}
@@ -186,12 +213,11 @@ int json_as_uint(struct json_object *value, const char *key, const char *name, u
 	return json_wrong(value, key, name, wanted, e);
 }
 
-int json_as_double(struct json_object *value, const char *key, const char *name, double min,
+int json_as_double(const struct json *value, const char *key, const char *name, double min,
 		   double max, double *out, struct err *e)
 {
-	if (json_object_is_type(value, json_type_double) ||
-	    json_object_is_type(value, json_type_int)) {
-		double number = json_object_get_double(value);
+	if (json_kind(value) == JSON_NUMBER) {
+		double number = strtod(value->text, NULL);
 		if (isfinite(number) && number >= min && number <= max) {
 			*out = number;
 			return 0;
@@ -202,53 +228,58 @@ int json_as_double(struct json_object *value, const char *key, const char *name,
 	return json_wrong(value, key, name, wanted, e);
 }
 
-int json_as_string(struct json_object *value, const char *key, const char *name, const char **out,
+int json_as_string(const struct json *value, const char *key, const char *name, const char **out,
 		   struct err *e)
 {
-	if (!json_object_is_type(value, json_type_string))
+	if (json_kind(value) != JSON_TEXT)
 		return json_wrong(value, key, name, "a text in quotes", e);
-	const char *text = json_object_get_string(value);
-	if (strlen(text) != (size_t)json_object_get_string_len(value))
+	if (strlen(value->text) != value->length)
 		return err_set(e, EINVAL, "%s: \"%s\" is a text with a NUL inside", name, key);
-	*out = text;
+	*out = value->text;
 	return 0;
 }
 
-static int as_type(struct json_object *value, const char *key, const char *name,
-		   enum json_type type, const char *wanted, struct err *e)
+static int as_kind(const struct json *value, const char *key, const char *name, enum json_kind kind,
+		   const char *wanted, struct err *e)
 {
-	return json_object_is_type(value, type) ? 0 : json_wrong(value, key, name, wanted, e);
+	return json_kind(value) == kind ? 0 : json_wrong(value, key, name, wanted, e);
 }
+
+int json_as_bool(const struct json *value, const char *key, const char *name, bool *out,
+		 struct err *e)
+{
+	int rc = as_kind(value, key, name, JSON_BOOL, "true or false", e);
+	if (rc == 0)
+		*out = *value->text == 't';
+	return rc;
+}
+
+/* ---- getters ---- */
 
 /* The value of a key, NULL where it is missing or null. */
-static int find(struct json_object *object, const char *key, const char *name,
-		struct json_object **value, struct err *e)
+static int find(const struct json *object, const char *key, const char *name,
+		const struct json **value, struct err *e)
 {
 	*value = NULL;
-	if (!json_object_is_type(object, json_type_object))
+	if (json_kind(object) != JSON_OBJECT)
 		return err_set(e, EINVAL, "%s: must be a JSON object with \"%s\"", name, key);
-	json_object_object_get_ex(object, key, value);
+	const struct json *found = json_find(object, key);
+	*value = json_kind(found) == JSON_NULL ? NULL : found;
 	return 0;
 }
 
-bool json_has(struct json_object *object, const char *key)
-{
-	struct json_object *value = NULL;
-	return find(object, key, "", &value, NULL) == 0 && value;
-}
-
-int json_get_uint(struct json_object *object, const char *key, const char *name, uint64_t min,
+int json_get_uint(const struct json *object, const char *key, const char *name, uint64_t min,
 		  uint64_t max, uint64_t *out, struct err *e)
 {
-	struct json_object *value;
+	const struct json *value;
 	int rc = find(object, key, name, &value, e);
 	return rc < 0 ? rc : json_as_uint(value, key, name, min, max, out, e);
 }
 
-int json_get_uint_or(struct json_object *object, const char *key, const char *name, uint64_t min,
+int json_get_uint_or(const struct json *object, const char *key, const char *name, uint64_t min,
 		     uint64_t max, uint64_t fallback, uint64_t *out, struct err *e)
 {
-	struct json_object *value;
+	const struct json *value;
 	int rc = find(object, key, name, &value, e);
 	if (rc < 0)
 		return rc;
@@ -258,18 +289,18 @@ int json_get_uint_or(struct json_object *object, const char *key, const char *na
 	return 0;
 }
 
-int json_get_double(struct json_object *object, const char *key, const char *name, double min,
+int json_get_double(const struct json *object, const char *key, const char *name, double min,
 		    double max, double *out, struct err *e)
 {
-	struct json_object *value;
+	const struct json *value;
 	int rc = find(object, key, name, &value, e);
 	return rc < 0 ? rc : json_as_double(value, key, name, min, max, out, e);
 }
 
-int json_get_double_or(struct json_object *object, const char *key, const char *name, double min,
+int json_get_double_or(const struct json *object, const char *key, const char *name, double min,
 		       double max, double fallback, double *out, struct err *e)
 {
-	struct json_object *value;
+	const struct json *value;
 	int rc = find(object, key, name, &value, e);
 	if (rc < 0)
 		return rc;
@@ -279,42 +310,39 @@ int json_get_double_or(struct json_object *object, const char *key, const char *
 	return 0;
 }
 
-int json_get_bool(struct json_object *object, const char *key, const char *name, bool *out,
+int json_get_bool(const struct json *object, const char *key, const char *name, bool *out,
 		  struct err *e)
 {
-	struct json_object *value;
+	const struct json *value;
 	int rc = find(object, key, name, &value, e);
-	if (rc == 0)
-		rc = as_type(value, key, name, json_type_boolean, "true or false", e);
-	if (rc == 0)
-		*out = json_object_get_boolean(value);
-	return rc;
+	return rc < 0 ? rc : json_as_bool(value, key, name, out, e);
 }
 
-int json_get_bool_or(struct json_object *object, const char *key, const char *name, bool fallback,
+int json_get_bool_or(const struct json *object, const char *key, const char *name, bool fallback,
 		     bool *out, struct err *e)
 {
-	struct json_object *value;
+	const struct json *value;
 	int rc = find(object, key, name, &value, e);
-	if (rc == 0 && value)
-		rc = as_type(value, key, name, json_type_boolean, "true or false", e);
-	if (rc == 0)
-		*out = value ? json_object_get_boolean(value) : fallback;
-	return rc;
+	if (rc < 0)
+		return rc;
+	if (value)
+		return json_as_bool(value, key, name, out, e);
+	*out = fallback;
+	return 0;
 }
 
-int json_get_string(struct json_object *object, const char *key, const char *name, const char **out,
+int json_get_string(const struct json *object, const char *key, const char *name, const char **out,
 		    struct err *e)
 {
-	struct json_object *value;
+	const struct json *value;
 	int rc = find(object, key, name, &value, e);
 	return rc < 0 ? rc : json_as_string(value, key, name, out, e);
 }
 
-int json_get_string_or(struct json_object *object, const char *key, const char *name,
+int json_get_string_or(const struct json *object, const char *key, const char *name,
 		       const char *fallback, const char **out, struct err *e)
 {
-	struct json_object *value;
+	const struct json *value;
 	int rc = find(object, key, name, &value, e);
 	if (rc < 0)
 		return rc;
@@ -324,40 +352,38 @@ int json_get_string_or(struct json_object *object, const char *key, const char *
 	return 0;
 }
 
-static int get_container(struct json_object *object, const char *key, const char *name,
-			 enum json_type type, bool required, struct json_object **out,
-			 struct err *e)
+static int get_container(const struct json *object, const char *key, const char *name,
+			 enum json_kind kind, bool required, const struct json **out, struct err *e)
 {
-	struct json_object *value;
+	const struct json *value;
 	int rc = find(object, key, name, &value, e);
 	if (rc == 0 && (value || required))
-		rc = as_type(value, key, name, type,
-			     type == json_type_array ? "a list" : "an object", e);
+		rc = as_kind(value, key, name, kind, kind == JSON_LIST ? "a list" : "an object", e);
 	if (rc == 0)
 		*out = value;
 	return rc;
 }
 
-int json_get_object(struct json_object *object, const char *key, const char *name,
-		    struct json_object **out, struct err *e)
+int json_get_object(const struct json *object, const char *key, const char *name,
+		    const struct json **out, struct err *e)
 {
-	return get_container(object, key, name, json_type_object, true, out, e);
+	return get_container(object, key, name, JSON_OBJECT, true, out, e);
 }
 
-int json_get_object_or_null(struct json_object *object, const char *key, const char *name,
-			    struct json_object **out, struct err *e)
+int json_get_object_or_null(const struct json *object, const char *key, const char *name,
+			    const struct json **out, struct err *e)
 {
-	return get_container(object, key, name, json_type_object, false, out, e);
+	return get_container(object, key, name, JSON_OBJECT, false, out, e);
 }
 
-int json_get_array(struct json_object *object, const char *key, const char *name,
-		   struct json_object **out, struct err *e)
+int json_get_list(const struct json *object, const char *key, const char *name,
+		  const struct json **out, struct err *e)
 {
-	return get_container(object, key, name, json_type_array, true, out, e);
+	return get_container(object, key, name, JSON_LIST, true, out, e);
 }
 
-int json_get_array_or_null(struct json_object *object, const char *key, const char *name,
-			   struct json_object **out, struct err *e)
+int json_get_list_or_null(const struct json *object, const char *key, const char *name,
+			  const struct json **out, struct err *e)
 {
-	return get_container(object, key, name, json_type_array, false, out, e);
+	return get_container(object, key, name, JSON_LIST, false, out, e);
 }

@@ -2,7 +2,9 @@
  *
  * utf8proc_map would do it in one call, but it orders combining marks by moving them one place at a
  * time, and a text may be a megabyte of them. So decomposing and composing are utf8proc's; the
- * ordering between them is done here. */
+ * ordering between them is done here. A long text goes through in pieces, cut where nothing
+ * composes over the cut: that keeps what a character takes meanwhile small, and lets it end early.
+ */
 #include "engine/text/tokenizer_internal.h"
 
 #include <errno.h>
@@ -83,33 +85,77 @@ static int order(struct characters *c)
 	return 0;
 }
 
-static int compose(struct characters *c, char **out, size_t *out_n)
+/* A growing text. */
+struct composed {
+	char *text;
+	size_t n, capacity;
+};
+
+static int compose(struct characters *c, struct composed *out)
 {
 	utf8proc_ssize_t count =
 		utf8proc_normalize_utf32(c->items, (utf8proc_ssize_t)c->count, NFC_OPTIONS);
 	if (count < 0)
 		return -EINVAL;
-	char *text = malloc((size_t)count * 4 + 1);
-	if (!text)
-		return -ENOMEM;
-	*out_n = 0;
+	size_t most = out->n + (size_t)count * 4;
+	if (most > out->capacity) {
+		char *text = realloc(out->text, most + most / 2);
+		if (!text)
+			return -ENOMEM;
+		out->text = text;
+		out->capacity = most + most / 2;
+	}
 	for (utf8proc_ssize_t i = 0; i < count; i++)
-		*out_n += utf8_encode((uint32_t)c->items[i], text + *out_n);
-	*out = text;
+		out->n += utf8_encode((uint32_t)c->items[i], out->text + out->n);
 	return 0;
 }
 
-int normalize_nfc(const char *text, size_t n, char **out, size_t *out_n, struct err *e)
+enum { PIECE_BYTES = 64 << 10 };
+
+/* Whether no mark nor anything else before it reaches into this character: Latin letters and signs,
+ * and ideographs. There are others, but few texts go on for long without one of these. */
+static bool stands_apart(uint32_t character)
+{
+	return character < 0x300 || (character >= 0x3400 && character < 0xa000);
+}
+
+/* Where a piece of text[n] that begins at `from` may end. */
+static size_t piece_end(const char *text, size_t n, size_t from)
+{
+	if (n - from <= PIECE_BYTES)
+		return n;
+	size_t at = from + PIECE_BYTES, step;
+	while (((uint8_t)text[at] & 0xc0) == 0x80)
+		at--;
+	while (at < n && !stands_apart(utf8_decode(text + at, &step)))
+		at += step;
+	return at;
+}
+
+int normalize_nfc(const char *text, size_t n, const _Atomic bool *stop, char **out, size_t *out_n,
+		  struct err *e)
 {
 	struct characters c = {0};
-	int rc = decompose(text, n, &c);
-	if (rc == 0)
-		rc = order(&c);
-	if (rc == 0)
-		rc = compose(&c, out, out_n);
+	struct composed composed = {.text = malloc(n + 1), .capacity = n + 1};
+	int rc = composed.text ? 0 : -ENOMEM;
+	for (size_t from = 0, to; rc == 0 && from < n && !stop_asked(stop); from = to) {
+		to = piece_end(text, n, from);
+		c.count = 0;
+		rc = decompose(text + from, to - from, &c);
+		if (rc == 0)
+			rc = order(&c);
+		if (rc == 0)
+			rc = compose(&c, &composed);
+	}
 	free(c.items);
-	if (rc < 0)
-		return err_set(e, -rc, "a text of %zu bytes could not be normalised%s", n,
-			       rc == -ENOMEM ? ": no memory" : "");
-	return 0;
+	if (rc == 0 && !stop_asked(stop)) {
+		*out = composed.text;
+		*out_n = composed.n;
+		return 0;
+	}
+	free(composed.text);
+	if (rc == 0)
+		return stop_error(e);
+	return err_set(e, -rc, "a text of %zu bytes could not be normalised%s", n,
+		       rc == -ENOMEM ? ": no memory" : "");
 }

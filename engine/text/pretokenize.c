@@ -1,253 +1,74 @@
 /* Splitting a text into words by the patterns of a tokenizer file, with PCRE2.
  *
- * The patterns were written for Oniguruma (Ruby's syntax), which Hugging Face uses. The two engines
- * agree on what real patterns are made of, but not on everything: so a pattern is read first, what
- * is known to mean the same passes, \s and \S are spelled out (PCRE2's include U+180E), and the
- * rest is refused by name. Patterns are hostile: limits bound each match, so that the worst is time
- * quadratic in the length of a text. */
+ * Patterns are hostile, and PCRE2's own limits do not count what a repeat passes over: a*b, tried
+ * at each letter of a text of a's, stays within them and takes time quadratic in the text. So a
+ * search sees only the next few bytes at first, which bounds it. Where these do not decide it (a
+ * run of spaces, a long word) it is done again on the whole text by the same pattern compiled to
+ * call out between its parts, where its work is counted and `stop` is looked at. All such searches
+ * of a text share an allowance proportional to its length: a published pattern passes a few times
+ * over what it then takes as a word, at most seven of the 64 units for a byte. */
 #include "engine/text/tokenizer_internal.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <pcre2.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-const char GPT2_PATTERN[] =
-	"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-const char QWEN2_PATTERN[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
-			     " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
-
-/* Steps that one match may take at one place; per byte, since \s*[\r\n] may give back a whole run
- * of spaces. Above this a pattern is taken for one that would never end. */
-enum { MATCH_STEPS = 10000, MATCH_STEPS_PER_BYTE = 16, MATCH_HEAP_KIB = 256 << 10 };
-
-/* --- translating a pattern --- */
-
-struct translation {
-	const char *in; /* what is left to read */
-	char *out;	/* where to write; every step writes at most TRANSLATED_MAX per byte read */
-	bool in_class;	/* between [ and ] */
+enum {
+	NEAR_BYTES = 256,  /* that a search sees first */
+	NEAR_STEPS = 1000, /* of PCRE2's, that it may take on them */
+	/* What all far searches of a text may take: bytes passed and parts tried. */
+	WORK_LEAST = 10000,
+	WORK_PER_BYTE = 64,
+	/* PCRE2's steps for one of them; per byte, since \s*[\r\n] may give back a whole run of
+	 * spaces. */
+	MATCH_STEPS = 10000,
+	MATCH_STEPS_PER_BYTE = 16,
+	MATCH_HEAP_KIB = 256 << 10,
 };
-enum { TRANSLATED_MAX = 8 }; /* \s, two bytes, becomes the 15 of \p{White_Space} */
 
-static const char GROUP_OPENINGS[][5] = {"(?:", "(?i:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};
-static const char GENERAL_CATEGORIES[][3] = {
-	"L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N",  "Nd", "Nl",
-	"No", "P",  "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk",
-	"So", "Z",  "Zs", "Zl", "Zp", "C",  "Cc", "Cf", "Cs", "Co", "Cn"};
-
-/* Copies n bytes that mean the same in both syntaxes. */
-static bool pass(struct translation *t, size_t n)
-{
-	memcpy(t->out, t->in, n);
-	t->out += n;
-	t->in += n;
-	return true;
-}
-
-static bool replace(struct translation *t, size_t n, const char *with)
-{
-	size_t length = strlen(with);
-	memcpy(t->out, with, length);
-	t->out += length;
-	t->in += n;
-	return true;
-}
-
-/* \p{Lu} and the like; scripts and other properties are refused, their names mean different sets.
- */
-static bool translate_property(struct translation *t)
-{
-	const char *name = t->in + 3;
-	const char *end = t->in[2] == '{' ? strchr(name, '}') : NULL;
-	for (size_t i = 0; end && i < sizeof GENERAL_CATEGORIES / sizeof *GENERAL_CATEGORIES; i++)
-		if (strlen(GENERAL_CATEGORIES[i]) == (size_t)(end - name) &&
-		    memcmp(GENERAL_CATEGORIES[i], name, (size_t)(end - name)) == 0)
-			return pass(t, (size_t)(end + 1 - t->in));
-	return false;
-}
-
-static bool translate_escape(struct translation *t)
-{
-	char c = t->in[1];
-	if (c == 's')
-		return replace(t, 2, "\\p{White_Space}");
-	if (c == 'S')
-		return replace(t, 2, "\\P{White_Space}");
-	if (c == 'p' || c == 'P')
-		return translate_property(t);
-	if (c != '\0' && (strchr("dDrntf", c) || c == ' ' || ispunct((unsigned char)c)))
-		return pass(t, 2);
-	return false;
-}
-
-static bool translate_group(struct translation *t)
-{
-	if (t->in[1] != '?' && t->in[1] != '*')
-		return pass(t, 1);
-	for (size_t i = 0; i < sizeof GROUP_OPENINGS / sizeof *GROUP_OPENINGS; i++) {
-		size_t n = strlen(GROUP_OPENINGS[i]);
-		if (strncmp(t->in, GROUP_OPENINGS[i], n) == 0)
-			return pass(t, n);
-	}
-	return false;
-}
-
-/* {n}, {n,} and {n,m}. Not {,m}, nor a + or ? after it: those differ. */
-static bool translate_interval(struct translation *t)
-{
-	size_t digits = strspn(t->in + 1, "0123456789");
-	size_t n = 1 + digits;
-	if (t->in[n] == ',')
-		n += 1 + strspn(t->in + n + 1, "0123456789");
-	if (digits == 0 || t->in[n] != '}' || t->in[n + 1] == '+' || t->in[n + 1] == '?')
-		return false;
-	return pass(t, n + 1);
-}
-
-static bool translate_in_class(struct translation *t)
-{
-	if (t->in[0] == '[' || (t->in[0] == '&' && t->in[1] == '&')) /* sets of sets */
-		return false;
-	if (t->in[0] == '\\')
-		return translate_escape(t);
-	t->in_class = t->in[0] != ']';
-	return pass(t, 1);
-}
-
-/* One element of the pattern; false where it is none that is known to mean the same. */
-static bool translate_step(struct translation *t)
-{
-	if (t->in_class)
-		return translate_in_class(t);
-	switch (t->in[0]) {
-	case '\\':
-		return translate_escape(t);
-	case '(':
-		return translate_group(t);
-	case '{':
-		return translate_interval(t);
-	case '[':
-		t->in_class = true;
-		pass(t, t->in[1] == '^' ? 2 : 1);
-		return t->in[0] !=
-		       ']'; /* a ] first in a class: a member for one, an error for the other */
-	case '^':	    /* lines for one, the whole text for the other */
-	case '$':
-		return false;
-	default:
-		return pass(t, 1);
-	}
-}
-
-/* The pattern in PCRE2's syntax, freed by the caller; NULL with an error. */
-static char *translate(const char *pattern, const char *name, struct err *e)
-{
-	size_t n = strlen(pattern);
-	if (n > PATTERN_BYTES_MAX) {
-		err_set(e, EINVAL, "%s: a split pattern of %zu bytes, more than %d", name, n,
-			PATTERN_BYTES_MAX);
-		return NULL;
-	}
-	char *translated = malloc(n * TRANSLATED_MAX + 1);
-	if (!translated) {
-		err_set(e, ENOMEM, "%s: no memory for its split pattern", name);
-		return NULL;
-	}
-	struct translation t = {.in = pattern, .out = translated};
-	while (*t.in) {
-		const char *at = t.in;
-		if (!translate_step(&t)) {
-			err_set(e, ENOTSUP,
-				"%s: the split pattern has at byte %zu what this reader does not "
-				"know: %.*s",
-				name, (size_t)(at - pattern), 20, at);
-			free(translated);
-			return NULL;
-		}
-	}
-	*t.out = '\0';
-	return translated;
-}
-
-/* --- compiling --- */
-
-static pcre2_code *compile(const char *pattern, const char *name, struct err *e)
-{
-	pcre2_compile_context *context = pcre2_compile_context_create(NULL);
-	if (!context) {
-		err_set(e, ENOMEM, "%s: no memory for its split pattern", name);
-		return NULL;
-	}
-	pcre2_set_newline(context, PCRE2_NEWLINE_LF); /* what a dot does not match */
-	int why;
-	PCRE2_SIZE at;
-	pcre2_code *code =
-		pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
-			      PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &why, &at, context);
-	pcre2_compile_context_free(context);
-	if (!code) {
-		char words[128];
-		pcre2_get_error_message(why, (PCRE2_UCHAR *)words, sizeof words);
-		err_set(e, EINVAL, "%s: the split pattern is wrong near \"%.20s\": %s", name,
-			pattern + at, words);
-		return NULL;
-	}
-	/* Where there is no just-in-time compiler the interpreter does the same, slowly. */
-	pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
-	return code;
-}
-
-int splitter_add(struct splitter *s, const char *pattern, bool prefix_space, const char *name,
-		 struct err *e)
-{
-	if (s->count == SPLIT_STAGES_MAX)
-		return err_set(e, EINVAL, "%s: more than %d pre-tokenizers in a sequence", name,
-			       SPLIT_STAGES_MAX);
-	struct split_stage stage = {.prefix_space = prefix_space};
-	if (pattern) {
-		struct err own = {0};
-		char *translated = translate(pattern, name, &own);
-		if (translated)
-			stage.pattern = compile(translated, name, &own);
-		free(translated);
-		if (!stage.pattern)
-			return err_set(e, own.code, "%s", own.text);
-	}
-	s->stages[s->count++] = stage;
-	return 0;
-}
-
-void splitter_free(struct splitter *s)
-{
-	for (uint32_t i = 0; i < s->count; i++)
-		pcre2_code_free(s->stages[i].pattern);
-	s->count = 0;
-}
-
-/* --- splitting --- */
+/* --- bounded matching --- */
 
 struct split_work {
 	pcre2_match_data *match;
-	pcre2_match_context *limits;
+	pcre2_match_context *near, *far;  /* with the limits of each */
 	char *prefixed[SPLIT_STAGES_MAX]; /* per stage, a piece with a space put before it */
 	size_t prefixed_capacity[SPLIT_STAGES_MAX];
+	const _Atomic bool *stop;
+	uint64_t left;	/* units of work that far searches may still take */
+	PCRE2_SIZE was; /* where the last callout stood */
 };
 
-struct split_work *split_work_new(void)
+/* Between any two parts of a pattern: counts this part, and what the one before has passed over. */
+static int count_work(pcre2_callout_block *block, void *work)
+{
+	struct split_work *w = work;
+	PCRE2_SIZE at = block->current_position;
+	uint64_t units = 1 + (at > w->was ? at - w->was : w->was - at);
+	w->was = at;
+	if (units > w->left)
+		return PCRE2_ERROR_MATCHLIMIT;
+	w->left -= units;
+	return stop_asked(w->stop) ? PCRE2_ERROR_CALLOUT : 0;
+}
+
+struct split_work *split_work_new(size_t bytes, const _Atomic bool *stop)
 {
 	struct split_work *w = calloc(1, sizeof *w);
 	if (!w)
 		return NULL;
+	w->stop = stop;
+	w->left = WORK_LEAST + (uint64_t)WORK_PER_BYTE * bytes;
 	w->match = pcre2_match_data_create(1, NULL);
-	w->limits = pcre2_match_context_create(NULL);
-	if (!w->match || !w->limits) {
+	w->near = pcre2_match_context_create(NULL);
+	w->far = pcre2_match_context_create(NULL);
+	if (!w->match || !w->near || !w->far) {
 		split_work_free(w);
 		return NULL;
 	}
-	pcre2_set_heap_limit(w->limits, MATCH_HEAP_KIB);
+	pcre2_set_match_limit(w->near, NEAR_STEPS);
+	pcre2_set_heap_limit(w->far, MATCH_HEAP_KIB);
+	pcre2_set_callout(w->far, count_work, w);
 	return w;
 }
 
@@ -256,7 +77,8 @@ void split_work_free(struct split_work *w)
 	if (!w)
 		return;
 	pcre2_match_data_free(w->match);
-	pcre2_match_context_free(w->limits);
+	pcre2_match_context_free(w->near);
+	pcre2_match_context_free(w->far);
 	for (int i = 0; i < SPLIT_STAGES_MAX; i++)
 		free(w->prefixed[i]);
 	free(w);
@@ -271,31 +93,96 @@ struct run {
 	struct err *e;
 };
 
-/* The first match at or after `from`: 1 with its ends, 0 if there is none. */
-static int search(struct run *r, const pcre2_code *pattern, const char *text, size_t n, size_t from,
-		  size_t *start, size_t *end)
+/* How much of text[n] a near search from `from` on sees: whole characters. */
+static size_t near_end(const char *text, size_t n, size_t from)
+{
+	if (n - from <= NEAR_BYTES)
+		return n;
+	size_t end = from + NEAR_BYTES;
+	while (((uint8_t)text[end] & 0xc0) == 0x80)
+		end--;
+	return end;
+}
+
+/* Searches the next few bytes. PCRE2's result, or PCRE2_ERROR_PARTIAL if it might be another one
+ * with the bytes behind them: a partial match is one that looked beyond the end. */
+static int search_near(struct run *r, const pcre2_code *pattern, const char *text, size_t n,
+		       size_t from)
 {
 	struct split_work *w = r->work;
+	size_t end = near_end(text, n, from);
+	uint32_t options = end < n ? PCRE2_PARTIAL_HARD : 0;
+	/* Compiled code without the checks before it, where there is a compiler. */
+	int rc = pcre2_jit_match(pattern, (PCRE2_SPTR)text, end, from, options, w->match, w->near);
+	if (rc == PCRE2_ERROR_JIT_BADOPTION)
+		rc = pcre2_match(pattern, (PCRE2_SPTR)text, end, from, options | PCRE2_NO_UTF_CHECK,
+				 w->match, w->near);
+	if (rc == PCRE2_ERROR_MATCHLIMIT || rc == PCRE2_ERROR_JIT_STACKLIMIT)
+		return PCRE2_ERROR_PARTIAL;
+	if (end == n)
+		return rc;
+	bool inside = rc > 0 && pcre2_get_ovector_pointer(w->match)[1] < end;
+	return rc == PCRE2_ERROR_NOMATCH || (rc > 0 && !inside) ? PCRE2_ERROR_PARTIAL : rc;
+}
+
+/* Searches the whole text, every step counted. */
+static int search_far(struct run *r, const pcre2_code *pattern, const char *text, size_t n,
+		      size_t from)
+{
+	struct split_work *w = r->work;
+	uint64_t steps = MATCH_STEPS + (uint64_t)MATCH_STEPS_PER_BYTE * n;
+	pcre2_set_match_limit(w->far, steps < UINT32_MAX ? (uint32_t)steps : UINT32_MAX);
+	w->was = from;
 	/* Checking UTF-8 again for every match would make splitting quadratic. */
-	uint32_t options = PCRE2_NO_UTF_CHECK;
-	int rc = pcre2_match(pattern, (PCRE2_SPTR)text, n, from, options, w->match, w->limits);
+	int rc = pcre2_match(pattern, (PCRE2_SPTR)text, n, from, PCRE2_NO_UTF_CHECK, w->match,
+			     w->far);
 	if (rc == PCRE2_ERROR_JIT_STACKLIMIT) /* the interpreter takes its memory from the heap */
-		rc = pcre2_match(pattern, (PCRE2_SPTR)text, n, from, options | PCRE2_NO_JIT,
-				 w->match, w->limits);
+		rc = pcre2_match(pattern, (PCRE2_SPTR)text, n, from,
+				 PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, w->match, w->far);
+	return rc;
+}
+
+static int refuse(struct run *r, int rc, const char *text, size_t n, size_t from)
+{
+	char words[128];
+	size_t shown = n - from < 24 ? n - from : 24;
+	while (shown > 0 && from + shown < n && ((uint8_t)text[from + shown] & 0xc0) == 0x80)
+		shown--;
+	if (rc == PCRE2_ERROR_CALLOUT)
+		return stop_error(r->e);
+	if (rc == PCRE2_ERROR_MATCHLIMIT || rc == PCRE2_ERROR_HEAPLIMIT)
+		return err_set(
+			r->e, ENOTSUP,
+			"%s: its split pattern takes more work than any text should need, at "
+			"\"%.*s\"; send shorter texts, or fetch the file anew from where the "
+			"model was published",
+			r->splitter->name, (int)shown, text + from);
+	pcre2_get_error_message(rc, (PCRE2_UCHAR *)words, sizeof words);
+	return err_set(r->e, rc == PCRE2_ERROR_NOMEMORY ? ENOMEM : ENOTSUP,
+		       "%s: its split pattern fails at \"%.*s\": %s", r->splitter->name, (int)shown,
+		       text + from, words);
+}
+
+/* The first match at or after `from`: 1 with its ends, 0 if there is none. */
+static int search(struct run *r, const struct split_stage *stage, const char *text, size_t n,
+		  size_t from, size_t *start, size_t *end)
+{
+	if (stop_asked(r->work->stop))
+		return stop_error(r->e);
+	int rc = search_near(r, stage->near, text, n, from);
+	if (rc == PCRE2_ERROR_PARTIAL)
+		rc = search_far(r, stage->far, text, n, from);
 	if (rc == PCRE2_ERROR_NOMATCH)
 		return 0;
-	if (rc < 0) {
-		char words[128];
-		pcre2_get_error_message(rc, (PCRE2_UCHAR *)words, sizeof words);
-		return err_set(r->e, ENOTSUP,
-			       "the tokenizer's split pattern fails on the text near byte %zu: %s",
-			       from, words);
-	}
-	const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(w->match);
+	if (rc < 0)
+		return refuse(r, rc, text, n, from);
+	const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(r->work->match);
 	*start = ends[0];
 	*end = ends[1];
 	return 1;
 }
+
+/* --- splitting --- */
 
 static int run_stage(struct run *r, uint32_t stage, const char *text, size_t n);
 
@@ -309,14 +196,10 @@ static int piece(struct run *r, uint32_t stage, const char *text, size_t from, s
  * then the search goes on one character further, as Oniguruma's iteration does. */
 static int split(struct run *r, uint32_t stage, const char *text, size_t n)
 {
-	const pcre2_code *pattern = r->splitter->stages[stage].pattern;
 	size_t done = 0; /* pieces handed out, and the end of the last match */
 	bool matched = false;
 	for (size_t from = 0, start = 0, end = 0, step; from <= n;) {
-		uint64_t steps = MATCH_STEPS + (uint64_t)MATCH_STEPS_PER_BYTE * n;
-		pcre2_set_match_limit(r->work->limits,
-				      steps < UINT32_MAX ? (uint32_t)steps : UINT32_MAX);
-		int rc = search(r, pattern, text, n, from, &start, &end);
+		int rc = search(r, &r->splitter->stages[stage], text, n, from, &start, &end);
 		if (rc < 0)
 			return rc;
 		if (rc == 0)
@@ -367,7 +250,7 @@ static int run_stage(struct run *r, uint32_t stage, const char *text, size_t n)
 		if (rc < 0)
 			return rc;
 	}
-	return s->pattern ? split(r, stage, text, n) : run_stage(r, stage + 1, text, n);
+	return s->near ? split(r, stage, text, n) : run_stage(r, stage + 1, text, n);
 }
 
 int splitter_run(const struct splitter *s, struct split_work *w, const char *text, size_t n,

@@ -1,8 +1,6 @@
 /* The public face of tokenizers, and the way of a text through their parts. */
 #include "engine/text/tokenizer_internal.h"
 
-#include "engine/text/json.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,33 +20,34 @@ void tokenizer_close(struct tokenizer *t)
 	free(t);
 }
 
+/* What a reader's result means for the tokenizer that it was to fill. Where memory ran out it was
+ * in one of many parts, which know no file. */
+static int opened(struct tokenizer **out, struct tokenizer *t, int rc, const char *name,
+		  struct err *e)
+{
+	if (rc < 0)
+		tokenizer_close(t);
+	else
+		*out = t;
+	if (rc == -ENOMEM)
+		return err_set(e, ENOMEM, "%s: no memory for the tokenizer that it describes",
+			       name);
+	return rc;
+}
+
 int tokenizer_open_text(struct tokenizer **out, const char *text, size_t n, const char *name,
 			struct err *e)
 {
 	struct tokenizer *t = calloc(1, sizeof *t);
-	if (!t)
-		return err_set(e, ENOMEM, "%s: no memory for a tokenizer", name);
-	int rc = tokenizer_read_json(t, text, n, name, e);
-	if (rc < 0) {
-		tokenizer_close(t);
-		return rc;
-	}
-	*out = t;
-	return 0;
+	int rc = t ? tokenizer_read_json(t, text, n, name, e) : -ENOMEM;
+	return opened(out, t, rc, name, e);
 }
 
 static int open_gpt2(struct tokenizer **out, const char *directory, struct err *e)
 {
 	struct tokenizer *t = calloc(1, sizeof *t);
-	if (!t)
-		return err_set(e, ENOMEM, "%s: no memory for a tokenizer", directory);
-	int rc = tokenizer_read_gpt2(t, directory, e);
-	if (rc < 0) {
-		tokenizer_close(t);
-		return rc;
-	}
-	*out = t;
-	return 0;
+	int rc = t ? tokenizer_read_gpt2(t, directory, e) : -ENOMEM;
+	return opened(out, t, rc, directory, e);
 }
 
 int tokenizer_open(struct tokenizer **out, const char *directory, struct err *e)
@@ -129,6 +128,7 @@ struct encoder {
 	struct split_work *split;
 	struct bpe_work *bpe;
 	struct token_list *ids;
+	const _Atomic bool *stop;
 };
 
 static int encode_word(void *context, const char *word, size_t n, struct err *e)
@@ -153,9 +153,11 @@ static int encode_around(struct encoder *c, const struct added_tokens *added, co
 			 int (*rest)(struct encoder *c, const char *text, size_t n, struct err *e),
 			 struct err *e)
 {
-	struct added_scan scan = {0};
+	struct added_scan scan = {.stop = c->stop};
 	struct added_hit hit;
 	while (added_tokens_next(added, text, n, &scan, &hit)) {
+		if (stop_asked(c->stop))
+			return stop_error(e);
 		int rc = hit.gap_length > 0 ? rest(c, text + hit.gap, hit.gap_length, e) : 0;
 		if (rc == 0 && hit.id >= 0) {
 			uint32_t id = (uint32_t)hit.id;
@@ -180,7 +182,7 @@ static int encode_raw(struct encoder *c, const char *text, size_t n, struct err 
 {
 	char *composed = NULL;
 	if (c->t->nfc && !is_ascii(text, n)) {
-		int rc = normalize_nfc(text, n, &composed, &n, e);
+		int rc = normalize_nfc(text, n, c->stop, &composed, &n, e);
 		if (rc < 0)
 			return rc;
 		text = composed;
@@ -191,7 +193,7 @@ static int encode_raw(struct encoder *c, const char *text, size_t n, struct err 
 }
 
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t length,
-		     struct token_list *ids, struct err *e)
+		     const _Atomic bool *stop, struct token_list *ids, struct err *e)
 {
 	if (length > TEXT_BYTES_MAX)
 		return err_set(e, EFBIG,
@@ -201,13 +203,15 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t length,
 	if (rc < 0)
 		return rc;
 	size_t count = ids->count;
-	struct encoder c = {t, split_work_new(), bpe_work_new(), ids};
+	struct encoder c = {t, split_work_new(length, stop), bpe_work_new(stop), ids, stop};
 	if (c.split && c.bpe)
 		rc = encode_around(&c, &t->literal, text, length, encode_raw, e);
 	else
 		rc = err_set(e, ENOMEM, "no memory to tokenize a text of %zu bytes", length);
 	split_work_free(c.split);
 	bpe_work_free(c.bpe);
+	if (rc == 0 && stop_asked(stop)) /* some part may have ended early */
+		rc = stop_error(e);
 	if (rc < 0)
 		ids->count = count; /* all of the text or none of it */
 	return rc;

@@ -7,6 +7,10 @@
  * A part of the file that this reader does not know is an error that names it: a tokenizer that is
  * nearly right is wrong. Files are hostile: every size and id is checked.
  *
+ * Opening takes at most 16 times the bytes of the files, the files included, whatever is in them,
+ * and 12 bytes for each id up to the largest (2^24), of which only those are touched that have
+ * tokens. Published vocabularies take five times their files.
+ *
  * A tokenizer is immutable once opened; any number of threads may use one at once.
  */
 #ifndef MOEFS_ENGINE_TEXT_TOKENIZER_H
@@ -41,9 +45,12 @@ int token_list_append(struct token_list *l, const uint32_t *ids, size_t n, struc
 void token_list_free(struct token_list *l);
 
 /* Appends the ids of text[length] (UTF-8, may hold NULs). Added tokens spelled in the text become
- * their ids, as in Hugging Face's encode. -EILSEQ: invalid UTF-8, naming the byte offset. */
+ * their ids, as in Hugging Face's encode. Once *stop is true it ends with -ECANCELED, within
+ * milliseconds and the time that it takes to normalise a run of combining marks; stop may be NULL.
+ * -EILSEQ: invalid UTF-8, naming the byte offset. -ENOTSUP: the file's split pattern needs more
+ * work on this text than is allowed for its length (pretokenize.c). */
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t length,
-		     struct token_list *ids, struct err *e);
+		     const _Atomic bool *stop, struct token_list *ids, struct err *e);
 
 /* The bytes of one token, for streaming: pointer into the tokenizer, *length set. Special tokens
  * (those marked special) give length 0 unless `special` is set. An unknown id gives length 0. */

@@ -2,20 +2,17 @@
  * added tokens, with the checks that both need. */
 #include "engine/text/tokenizer_internal.h"
 
-#include "engine/text/json.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Raises *largest to the largest id of the vocabulary. */
-static int largest_spelled(struct json_object *vocab, uint64_t *largest, const char *name,
+static int largest_spelled(const struct json *vocab, uint64_t *largest, const char *name,
 			   struct err *e)
 {
-	json_object_object_foreach(vocab, spelling, value)
-	{
+	for (const struct json *v = NULL; (v = json_next(vocab, v));) {
 		uint64_t id;
-		int rc = json_as_uint(value, spelling, name, 0, TOKEN_ID_MAX, &id, e);
+		int rc = json_as_uint(v, json_key(v), name, 0, TOKEN_ID_MAX, &id, e);
 		if (rc < 0)
 			return rc;
 		if (id > *largest)
@@ -24,45 +21,28 @@ static int largest_spelled(struct json_object *vocab, uint64_t *largest, const c
 	return 0;
 }
 
-/* Raises *largest to the largest id of the added tokens. */
-static int largest_added(struct json_object *added, uint64_t *largest, const char *name,
-			 struct err *e)
+int tokenizer_add_vocabulary(struct tokenizer *t, const struct json *vocab,
+			     const struct added_entries *added, const char *name, struct err *e)
 {
-	size_t n = added ? json_object_array_length(added) : 0;
-	for (size_t i = 0; i < n; i++) {
-		uint64_t id;
-		int rc = json_get_uint(json_object_array_get_idx(added, i), "id", name, 0,
-				       TOKEN_ID_MAX, &id, e);
-		if (rc < 0)
-			return rc;
-		if (id > *largest)
-			*largest = id;
-	}
-	return 0;
-}
-
-int tokenizer_add_vocabulary(struct tokenizer *t, struct json_object *vocab,
-			     struct json_object *added, const char *name, struct err *e)
-{
-	if (json_object_object_length(vocab) == 0)
+	if (json_count(vocab) == 0)
 		return err_set(e, EINVAL, "%s: the vocabulary is empty", name);
 	uint64_t largest = 0;
+	for (size_t i = 0; i < added->count; i++)
+		if (added->items[i].id > largest)
+			largest = added->items[i].id;
 	int rc = largest_spelled(vocab, &largest, name, e);
 	if (rc == 0)
-		rc = largest_added(added, &largest, name, e);
-	if (rc == 0)
-		rc = vocabulary_init(&t->vocabulary, (uint32_t)largest + 1,
-				     (size_t)json_object_object_length(vocab), e);
-	if (rc < 0)
-		return rc;
-	json_object_object_foreach(vocab, spelling, value)
-	{
-		uint32_t id = (uint32_t)json_object_get_uint64(value);
-		rc = vocabulary_add(&t->vocabulary, id, spelling, strlen(spelling), name, e);
-		if (rc < 0)
-			return rc;
+		rc = vocabulary_init(&t->vocabulary, (uint32_t)largest + 1, json_count(vocab), e);
+	t->merges.seed = t->vocabulary.seed;
+	for (const struct json *v = NULL; rc == 0 && (v = json_next(vocab, v));) {
+		const char *spelling = json_key(v);
+		uint64_t id = 0;
+		rc = json_as_uint(v, spelling, name, 0, largest, &id, e);
+		if (rc == 0)
+			rc = vocabulary_add(&t->vocabulary, (uint32_t)id, spelling,
+					    strlen(spelling), name, e);
 	}
-	return 0;
+	return rc;
 }
 
 int tokenizer_add_merge(struct tokenizer *t, const char *left, size_t left_n, const char *right,
@@ -88,9 +68,9 @@ int tokenizer_add_merge(struct tokenizer *t, const char *left, size_t left_n, co
 			       left_id < 0    ? "the first"
 			       : right_id < 0 ? "the second"
 					      : "the product");
-	merges_add(&t->merges,
-		   (struct merge){(uint32_t)left_id, (uint32_t)right_id, (uint32_t)product, rank});
-	return 0;
+	return merges_add(
+		&t->merges,
+		(struct merge){(uint32_t)left_id, (uint32_t)right_id, (uint32_t)product, rank}, e);
 }
 
 int tokenizer_add_merge_line(struct tokenizer *t, const char *line, size_t n, uint32_t rank,
@@ -105,20 +85,36 @@ int tokenizer_add_merge_line(struct tokenizer *t, const char *line, size_t n, ui
 	return tokenizer_add_merge(t, line, left, space + 1, n - left - 1, rank, name, e);
 }
 
-/* The flags of an added token; by default only what is not special is normalised. */
-static int read_flags(struct json_object *object, struct added_token *token, bool *special,
-		      const char *name, struct err *e)
+/* By default only what is not special is normalised. */
+int added_entry_read(struct added_entry *a, const struct json *object, const char *name,
+		     struct err *e)
 {
-	int rc = json_get_bool_or(object, "special", name, false, special, e);
+	int rc = json_get_string(object, "content", name, &a->content, e);
 	if (rc == 0)
-		rc = json_get_bool_or(object, "single_word", name, false, &token->single_word, e);
+		rc = json_get_bool_or(object, "special", name, false, &a->special, e);
 	if (rc == 0)
-		rc = json_get_bool_or(object, "lstrip", name, false, &token->lstrip, e);
+		rc = json_get_bool_or(object, "single_word", name, false, &a->single_word, e);
 	if (rc == 0)
-		rc = json_get_bool_or(object, "rstrip", name, false, &token->rstrip, e);
+		rc = json_get_bool_or(object, "lstrip", name, false, &a->lstrip, e);
 	if (rc == 0)
-		rc = json_get_bool_or(object, "normalized", name, !*special, &token->normalized, e);
+		rc = json_get_bool_or(object, "rstrip", name, false, &a->rstrip, e);
+	if (rc == 0)
+		rc = json_get_bool_or(object, "normalized", name, !a->special, &a->normalized, e);
 	return rc;
+}
+
+int added_entries_append(struct added_entries *l, const struct added_entry *a, struct err *e)
+{
+	if (l->count == l->capacity) {
+		size_t capacity = 2 * l->capacity + 16;
+		struct added_entry *items = reallocarray(l->items, capacity, sizeof *items);
+		if (!items)
+			return err_set(e, ENOMEM, "no memory for %zu added tokens", capacity);
+		l->items = items;
+		l->capacity = capacity;
+	}
+	l->items[l->count++] = *a;
+	return 0;
 }
 
 /* A normalised token is looked for by its normalised text, and so among those of its kind. */
@@ -129,7 +125,7 @@ static int look_for(struct tokenizer *t, struct added_token *token, struct err *
 					   e);
 	struct added_token composed = *token;
 	size_t n;
-	int rc = normalize_nfc(token->text, token->length, &composed.text, &n, e);
+	int rc = normalize_nfc(token->text, token->length, NULL, &composed.text, &n, e);
 	if (rc < 0)
 		return rc;
 	composed.length = (uint32_t)n;
@@ -138,35 +134,30 @@ static int look_for(struct tokenizer *t, struct added_token *token, struct err *
 	return rc;
 }
 
-static int add_token(struct tokenizer *t, struct json_object *object, const char *name,
+static int add_token(struct tokenizer *t, const struct added_entry *a, const char *name,
 		     struct err *e)
 {
-	struct added_token token = {0};
-	bool special = false;
-	const char *content = NULL;
-	int rc = json_get_string(object, "content", name, &content, e);
-	if (rc == 0)
-		rc = read_flags(object, &token, &special, name, e);
-	if (rc < 0)
-		return rc;
-	size_t n = strlen(content);
+	size_t n = strlen(a->content);
 	if (n == 0 || n > ADDED_TOKEN_BYTES_MAX)
 		return err_set(e, EINVAL, "%s: an added token of %zu bytes; must be 1 to %d", name,
 			       n, ADDED_TOKEN_BYTES_MAX);
-	token.id = (uint32_t)json_object_get_uint64(json_object_object_get(object, "id"));
-	token.text = (char *)content;
-	token.length = (uint32_t)n;
-	rc = vocabulary_add_literal(&t->vocabulary, token.id, content, n, special, name, e);
+	struct added_token token = {.text = (char *)a->content,
+				    .length = (uint32_t)n,
+				    .id = a->id,
+				    .single_word = a->single_word,
+				    .lstrip = a->lstrip,
+				    .rstrip = a->rstrip,
+				    .normalized = a->normalized};
+	int rc = vocabulary_add_literal(&t->vocabulary, a->id, a->content, n, a->special, name, e);
 	return rc < 0 ? rc : look_for(t, &token, e);
 }
 
-int tokenizer_add_tokens(struct tokenizer *t, struct json_object *added, const char *name,
+int tokenizer_add_tokens(struct tokenizer *t, const struct added_entries *added, const char *name,
 			 struct err *e)
 {
-	size_t n = added ? json_object_array_length(added) : 0;
 	int rc = 0;
-	for (size_t i = 0; rc == 0 && i < n; i++)
-		rc = add_token(t, json_object_array_get_idx(added, i), name, e);
+	for (size_t i = 0; rc == 0 && i < added->count; i++)
+		rc = add_token(t, &added->items[i], name, e);
 	if (rc == 0)
 		rc = added_tokens_finish(&t->literal, name, e);
 	return rc < 0 ? rc : added_tokens_finish(&t->normalized, name, e);

@@ -1,13 +1,11 @@
 /* Reading GPT-2's layout: vocab.json, merges.txt, and tokenizer_config.json for what those two do
  * not say: the class, which stands for a split pattern and a normaliser, and the added tokens.
  * Where the configuration does not list added tokens, older checkpoints have them in
- * added_tokens.json, and which of them are special in special_tokens_map.json. They are brought
- * into the form that tokenizer.json gives them, so that one builder takes both. */
+ * added_tokens.json, and which of them are special in special_tokens_map.json. */
 #include "engine/text/tokenizer_internal.h"
 
-#include "engine/text/json.h"
-
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +29,7 @@ static const char END_OF_TEXT[] = "<|endoftext|>";
 /* The directory's documents; NULL for one that is not there. */
 struct layout {
 	const char *directory;
-	struct json_object *vocab, *config, *added, *special_map;
+	struct json *vocab, *config, *added, *special_map;
 	char *merges;
 	size_t merges_length;
 };
@@ -44,8 +42,8 @@ static int layout_path(const struct layout *l, const char *file, char **path, st
 }
 
 /* Reads an object; one that is not there stays NULL. */
-static int read_object(const struct layout *l, const char *file, size_t max,
-		       struct json_object **out, struct err *e)
+static int read_object(const struct layout *l, const char *file, size_t max, struct json **out,
+		       struct err *e)
 {
 	char *path = NULL;
 	struct err own = {0};
@@ -57,7 +55,7 @@ static int read_object(const struct layout *l, const char *file, size_t max,
 		rc = 0;
 	else if (rc < 0)
 		rc = err_set(e, own.code, "%s", own.text);
-	else if (rc == 0 && !json_object_is_type(*out, json_type_object))
+	else if (rc == 0 && json_kind(*out) != JSON_OBJECT)
 		rc = err_set(e, EINVAL, "%s: must be a JSON object", path);
 	free(path);
 	return rc;
@@ -95,10 +93,10 @@ static int read_layout(struct layout *l, struct err *e)
 
 static void free_layout(struct layout *l)
 {
-	json_object_put(l->vocab);
-	json_object_put(l->config);
-	json_object_put(l->added);
-	json_object_put(l->special_map);
+	json_free(l->vocab);
+	json_free(l->config);
+	json_free(l->added);
+	json_free(l->special_map);
 	free(l->merges);
 }
 
@@ -135,73 +133,72 @@ static int read_class(struct tokenizer *t, const struct layout *l, const char *n
 
 /* --- added tokens --- */
 
-/* Appends {"id", "content", flags}; `flags` is an object to copy them from, or NULL for none set
- * but what `special` says. */
-static int append_token(struct json_object *list, uint64_t id, const char *content, bool special,
-			struct json_object *flags, struct err *e)
-{
-	static const char *const FLAGS[] = {"single_word", "lstrip", "rstrip", "normalized"};
-	struct json_object *token = json_object_new_object();
-	int failed = !token || json_object_array_add(list, token) < 0;
-	if (failed) {
-		json_object_put(token);
-		return err_set(e, ENOMEM, "no memory for added tokens");
-	}
-	failed |= json_object_object_add(token, "id", json_object_new_uint64(id));
-	failed |= json_object_object_add(token, "content", json_object_new_string(content));
-	failed |= json_object_object_add(token, "special", json_object_new_boolean(special));
-	for (size_t i = 0; i < sizeof FLAGS / sizeof *FLAGS; i++) {
-		struct json_object *flag = json_object_object_get(flags, FLAGS[i]);
-		if (flag)
-			failed |= json_object_object_add(token, FLAGS[i], json_object_get(flag));
-	}
-	return failed ? err_set(e, ENOMEM, "no memory for added tokens") : 0;
-}
-
 /* "added_tokens_decoder": an object {"ID": {"content", flags}}. */
-static int list_decoder(struct json_object *list, struct json_object *decoder, const char *name,
+static int list_decoder(struct added_entries *list, const struct json *decoder, const char *name,
 			struct err *e)
 {
-	json_object_object_foreach(decoder, key, token)
-	{
+	int rc = 0;
+	for (const struct json *v = NULL; rc == 0 && (v = json_next(decoder, v));) {
 		/* Eight digits hold every id there may be. */
+		const char *key = json_key(v);
 		size_t digits = strspn(key, "0123456789");
-		const char *content;
-		bool special;
-		if (digits == 0 || digits > 8 || key[digits])
+		unsigned long id = digits > 0 && digits <= 8 ? strtoul(key, NULL, 10) : ULONG_MAX;
+		struct added_entry entry;
+		if (key[digits] || id > TOKEN_ID_MAX)
 			return err_set(e, EINVAL,
 				       "%s: \"added_tokens_decoder\" has \"%s\" for an id", name,
 				       key);
-		int rc = json_get_string(token, "content", name, &content, e);
+		rc = added_entry_read(&entry, v, name, e);
+		entry.id = (uint32_t)id;
 		if (rc == 0)
-			rc = json_get_bool_or(token, "special", name, false, &special, e);
-		if (rc == 0)
-			rc = append_token(list, strtoul(key, NULL, 10), content, special, token, e);
-		if (rc < 0)
-			return rc;
+			rc = added_entries_append(list, &entry, e);
 	}
+	return rc;
+}
+
+/* A text that some document calls a special token. */
+struct special {
+	const char *content;	  /* borrowed */
+	const struct json *flags; /* an object; NULL: it was given as a text */
+	const struct json *id;	  /* NULL: none was found */
+	size_t order;		  /* in which it was noted */
+};
+struct specials {
+	struct special *items;
+	size_t count, capacity;
+};
+
+static int append_special(struct specials *s, const char *content, const struct json *flags,
+			  struct err *e)
+{
+	if (s->count == s->capacity) {
+		size_t capacity = 2 * s->capacity + 16;
+		struct special *items = reallocarray(s->items, capacity, sizeof *items);
+		if (!items)
+			return err_set(e, ENOMEM, "no memory for %zu special tokens", capacity);
+		s->items = items;
+		s->capacity = capacity;
+	}
+	s->items[s->count] =
+		(struct special){.content = content, .flags = flags, .order = s->count};
+	s->count++;
 	return 0;
 }
 
-/* Notes one special token in `special` {content: flags or null}. It is given as a text or as an
- * object with "content" and flags. */
-static int note_special(struct json_object *special, struct json_object *value, const char *key,
+/* Notes one special token. It is given as a text or as an object with "content" and flags. */
+static int note_special(struct specials *s, const struct json *value, const char *key,
 			const char *name, struct err *e)
 {
-	bool is_object = json_object_is_type(value, json_type_object);
+	bool is_object = json_kind(value) == JSON_OBJECT;
 	const char *content;
 	int rc = is_object ? json_get_string(value, "content", name, &content, e)
 			   : json_as_string(value, key, name, &content, e);
-	if (rc < 0 || json_object_object_get(special, content))
-		return rc;
-	if (json_object_object_add(special, content, is_object ? json_object_get(value) : NULL) < 0)
-		return err_set(e, ENOMEM, "%s: no memory for its special tokens", name);
-	return 0;
+	return rc < 0 ? rc : append_special(s, content, is_object ? value : NULL, e);
 }
 
 /* Notes all the special tokens that a document names. */
-static int note_specials(struct json_object *special, struct json_object *document,
-			 const char *name, struct err *e)
+static int note_specials(struct specials *s, const struct json *document, const char *name,
+			 struct err *e)
 {
 	static const char *const KEYS[] = {"bos_token", "eos_token", "unk_token", "pad_token",
 					   "sep_token", "cls_token", "mask_token"};
@@ -209,84 +206,138 @@ static int note_specials(struct json_object *special, struct json_object *docume
 	if (!document)
 		return 0;
 	int rc = 0;
-	for (size_t i = 0; rc == 0 && i < sizeof KEYS / sizeof *KEYS; i++) {
-		struct json_object *value = json_object_object_get(document, KEYS[i]);
-		if (value)
-			rc = note_special(special, value, KEYS[i], name, e);
-	}
-	struct json_object *more = NULL;
+	for (size_t i = 0; rc == 0 && i < sizeof KEYS / sizeof *KEYS; i++)
+		if (json_has(document, KEYS[i]))
+			rc = note_special(s, json_find(document, KEYS[i]), KEYS[i], name, e);
+	const struct json *more = NULL;
 	if (rc == 0)
-		rc = json_get_array_or_null(document, MORE, name, &more, e);
-	for (size_t i = 0; rc == 0 && more && i < json_object_array_length(more); i++)
-		rc = note_special(special, json_object_array_get_idx(more, i), MORE, name, e);
+		rc = json_get_list_or_null(document, MORE, name, &more, e);
+	for (const struct json *v = NULL; rc == 0 && (v = json_next(more, v));)
+		rc = note_special(s, v, MORE, name, e);
 	return rc;
 }
 
-/* Special tokens wherever they have their ids: added_tokens.json or the vocabulary itself. */
-static int list_specials(struct json_object *list, const struct layout *l,
-			 struct json_object *special, const char *name, struct err *e)
+static int by_content(const void *a, const void *b)
 {
-	json_object_object_foreach(special, content, flags)
-	{
-		struct json_object *id = json_object_object_get(l->added, content);
-		if (!id)
-			id = json_object_object_get(l->vocab, content);
-		if (!id && strcmp(content, END_OF_TEXT) == 0)
-			continue;
-		uint64_t number;
-		int rc = json_as_uint(id, content, name, 0, TOKEN_ID_MAX, &number, e);
-		if (rc == 0)
-			rc = append_token(list, number, content, true, flags, e);
-		if (rc < 0)
-			return rc;
+	return strcmp(((const struct special *)a)->content, ((const struct special *)b)->content);
+}
+
+static int by_content_and_order(const void *a, const void *b)
+{
+	const struct special *x = a, *y = b;
+	int order = by_content(x, y);
+	return order ? order : (x->order > y->order) - (x->order < y->order);
+}
+
+/* Sorts them and keeps each once, with the first flags that it has anywhere. */
+static void sort_specials(struct specials *s)
+{
+	size_t kept = 0;
+	qsort(s->items, s->count, sizeof *s->items, by_content_and_order);
+	for (size_t i = 0; i < s->count; i++) {
+		struct special *last = kept ? &s->items[kept - 1] : NULL;
+		if (!last || by_content(last, &s->items[i]) != 0)
+			s->items[kept++] = s->items[i];
+		else if (!last->flags)
+			last->flags = s->items[i].flags;
 	}
-	return 0;
+	s->count = kept;
+}
+
+static struct special *find_special(const struct specials *s, const char *content)
+{
+	struct special key = {.content = content};
+	return bsearch(&key, s->items, s->count, sizeof key, by_content);
+}
+
+/* Their ids, from an object {text: id}. */
+static void find_ids(const struct specials *s, const struct json *ids)
+{
+	for (const struct json *v = NULL; (v = json_next(ids, v));) {
+		struct special *special = find_special(s, json_key(v));
+		if (special)
+			special->id = v;
+	}
+}
+
+static int list_one(struct added_entries *list, const char *content, const struct json *id,
+		    const struct json *flags, bool special, const char *name, struct err *e)
+{
+	struct added_entry entry = {.normalized = !special};
+	uint64_t number = 0;
+	int rc = json_as_uint(id, content, name, 0, TOKEN_ID_MAX, &number, e);
+	if (rc == 0 && flags)
+		rc = added_entry_read(&entry, flags, name, e);
+	if (rc < 0)
+		return rc;
+	if (flags && special && !json_has(flags, "normalized"))
+		entry.normalized = false;
+	entry.content = content;
+	entry.special = special;
+	entry.id = (uint32_t)number;
+	return added_entries_append(list, &entry, e);
+}
+
+/* Special tokens wherever they have their ids: added_tokens.json or the vocabulary itself. */
+static int list_specials(struct added_entries *list, const struct specials *s, const char *name,
+			 struct err *e)
+{
+	int rc = 0;
+	for (size_t i = 0; rc == 0 && i < s->count; i++) {
+		const struct special *special = &s->items[i];
+		if (special->id || strcmp(special->content, END_OF_TEXT) != 0)
+			rc = list_one(list, special->content, special->id, special->flags, true,
+				      name, e);
+	}
+	return rc;
 }
 
 /* What added_tokens.json has beside the special tokens. */
-static int list_ordinary(struct json_object *list, const struct layout *l,
-			 struct json_object *special, struct err *e)
+static int list_ordinary(struct added_entries *list, const struct layout *l,
+			 const struct specials *s, struct err *e)
 {
 	char *path = NULL;
 	int rc = layout_path(l, "added_tokens.json", &path, e);
 	if (rc < 0)
 		return rc;
-	json_object_object_foreach(l->added, content, id)
-	{
-		uint64_t number;
-		rc = json_as_uint(id, content, path, 0, TOKEN_ID_MAX, &number, e);
-		if (rc == 0 && !json_object_object_get_ex(special, content, NULL))
-			rc = append_token(list, number, content, false, NULL, e);
-		if (rc < 0)
-			break;
-	}
+	for (const struct json *v = NULL; rc == 0 && (v = json_next(l->added, v));)
+		if (!find_special(s, json_key(v)))
+			rc = list_one(list, json_key(v), v, NULL, false, path, e);
 	free(path);
 	return rc;
 }
 
-/* Lists the added tokens as tokenizer.json would. */
-static int list_added(struct json_object *list, const struct layout *l, const char *name,
+/* The layout from before tokenizer_config.json listed the added tokens. */
+static int list_older(struct added_entries *list, const struct layout *l, const char *name,
 		      struct err *e)
 {
-	struct json_object *decoder;
+	struct specials s = {0};
+	int rc = append_special(&s, END_OF_TEXT, NULL, e);
+	if (rc == 0)
+		rc = note_specials(&s, l->special_map, name, e);
+	if (rc == 0)
+		rc = note_specials(&s, l->config, name, e);
+	if (rc == 0) {
+		sort_specials(&s);
+		find_ids(&s, l->vocab);
+		find_ids(&s, l->added); /* counts where both have it */
+		rc = list_specials(list, &s, name, e);
+	}
+	if (rc == 0)
+		rc = list_ordinary(list, l, &s, e);
+	free(s.items);
+	return rc;
+}
+
+/* Lists the added tokens as tokenizer.json would. */
+static int list_added(struct added_entries *list, const struct layout *l, const char *name,
+		      struct err *e)
+{
+	const struct json *decoder;
 	int rc = json_get_object_or_null(l->config, "added_tokens_decoder", name, &decoder, e);
 	if (rc < 0)
 		return rc;
-	if (decoder)
-		return list_decoder(list, decoder, name, e);
-	struct json_object *special = json_object_new_object();
-	if (!special || json_object_object_add(special, END_OF_TEXT, NULL) < 0)
-		rc = err_set(e, ENOMEM, "%s: no memory for its special tokens", name);
-	if (rc == 0)
-		rc = note_specials(special, l->special_map, name, e);
-	if (rc == 0)
-		rc = note_specials(special, l->config, name, e);
-	if (rc == 0)
-		rc = list_specials(list, l, special, name, e);
-	if (rc == 0 && l->added)
-		rc = list_ordinary(list, l, special, e);
-	json_object_put(special);
-	return rc;
+	return decoder ? list_decoder(list, decoder, name, e) : list_older(list, l, name, e);
 }
 
 /* --- merges.txt --- */
@@ -299,11 +350,8 @@ static int read_merge_lines(struct tokenizer *t, const struct layout *l, const c
 	size_t valid = utf8_valid_length(text, l->merges_length);
 	if (valid != l->merges_length)
 		return err_set(e, EINVAL, "%s: invalid UTF-8 at byte %zu", name, valid);
-	size_t lines = 1;
-	for (const char *c = text; c < end; c++)
-		lines += *c == '\n';
-	int rc = merges_init(&t->merges, lines, t->vocabulary.seed, e);
 	uint32_t rank = 0;
+	int rc = 0;
 	for (const char *line = text, *next; rc == 0 && line < end; line = next) {
 		const char *stop = memchr(line, '\n', (size_t)(end - line));
 		next = stop ? stop + 1 : end;
@@ -322,10 +370,8 @@ static int read_merge_lines(struct tokenizer *t, const struct layout *l, const c
 static int build(struct tokenizer *t, const struct layout *l, struct err *e)
 {
 	char *config = NULL, *vocab = NULL, *merges = NULL;
-	struct json_object *added = json_object_new_array();
-	int rc = added ? 0 : err_set(e, ENOMEM, "%s: no memory for added tokens", l->directory);
-	if (rc == 0)
-		rc = layout_path(l, "tokenizer_config.json", &config, e);
+	struct added_entries added = {0};
+	int rc = layout_path(l, "tokenizer_config.json", &config, e);
 	if (rc == 0)
 		rc = layout_path(l, "vocab.json", &vocab, e);
 	if (rc == 0)
@@ -333,14 +379,14 @@ static int build(struct tokenizer *t, const struct layout *l, struct err *e)
 	if (rc == 0)
 		rc = read_class(t, l, config, e);
 	if (rc == 0)
-		rc = list_added(added, l, config, e);
+		rc = list_added(&added, l, config, e);
 	if (rc == 0)
-		rc = tokenizer_add_vocabulary(t, l->vocab, added, vocab, e);
+		rc = tokenizer_add_vocabulary(t, l->vocab, &added, vocab, e);
 	if (rc == 0)
 		rc = read_merge_lines(t, l, merges, e);
 	if (rc == 0)
-		rc = tokenizer_add_tokens(t, added, config, e);
-	json_object_put(added);
+		rc = tokenizer_add_tokens(t, &added, config, e);
+	free(added.items);
 	free(config);
 	free(vocab);
 	free(merges);

@@ -3,7 +3,7 @@
  *
  *     added_tokens.c  cuts out the tokens that are spelled literally
  *     normalize.c     NFC
- *     pretokenize.c   splits into words by the file's patterns (PCRE2)
+ *     pretokenize.c   splits into words by the file's patterns (PCRE2; split_pattern.c)
  *     bpe.c           merges the bytes of a word by rank
  *     vocabulary.c    id <-> bytes
  *
@@ -14,10 +14,12 @@
 #ifndef MOEFS_ENGINE_TEXT_TOKENIZER_INTERNAL_H
 #define MOEFS_ENGINE_TEXT_TOKENIZER_INTERNAL_H
 
+#include "engine/text/json.h"
 #include "engine/text/tokenizer.h"
 #include "engine/text/utf8.h"
 
-#include <json-c/json.h>
+#include <errno.h>
+#include <stdatomic.h>
 
 enum {
 	TOKENIZER_FILE_MAX =
@@ -29,6 +31,18 @@ enum {
 	PATTERN_BYTES_MAX = 16384,
 	TEXT_BYTES_MAX = 1 << 30, /* of one text to encode; positions fit 32 bits */
 };
+
+/* --- ending early --- */
+
+/* What takes long looks now and then whether it is to go on; `stop` may be NULL. */
+static inline bool stop_asked(const _Atomic bool *stop)
+{
+	return stop && atomic_load_explicit(stop, memory_order_relaxed);
+}
+static inline int stop_error(struct err *e)
+{
+	return err_set(e, ECANCELED, "tokenizing was stopped");
+}
 
 /* --- vocabulary.c: tokens by id and by bytes --- */
 
@@ -75,16 +89,15 @@ struct merge {
 enum { MERGE_NONE = UINT32_MAX };
 struct merges {
 	struct merge *slots; /* hash table by (left, right), open addressing */
-	size_t slot_count;
+	size_t slot_count, count;
 	uint64_t seed;
 };
-int merges_init(struct merges *m, size_t count, uint64_t seed, struct err *e);
+/* Zero-initialise but for the seed. The last of equal pairs counts, as in Hugging Face. */
+int merges_add(struct merges *m, struct merge merge, struct err *e);
 void merges_free(struct merges *m);
-/* The last of equal pairs counts, as in Hugging Face. At most `count` calls. */
-void merges_add(struct merges *m, struct merge merge);
 
 struct bpe_work; /* memory for merging, reused from word to word */
-struct bpe_work *bpe_work_new(void);
+struct bpe_work *bpe_work_new(const _Atomic bool *stop);
 void bpe_work_free(struct bpe_work *w);
 /* Appends the ids of one word of n bytes, in time O(n log n). */
 int bpe_encode(const struct vocabulary *v, const struct merges *m, struct bpe_work *w,
@@ -93,12 +106,14 @@ int bpe_encode(const struct vocabulary *v, const struct merges *m, struct bpe_wo
 /* --- pretokenize.c: words --- */
 
 struct split_stage {
-	struct pcre2_real_code_8 *pattern; /* NULL: does not split */
-	bool prefix_space; /* first puts a space before what does not begin with one */
+	struct pcre2_real_code_8 *near; /* NULL: does not split */
+	struct pcre2_real_code_8 *far;	/* the same pattern, made so that its work can be counted */
+	bool prefix_space;		/* first puts a space before what does not begin with one */
 };
 struct splitter {
 	struct split_stage stages[SPLIT_STAGES_MAX]; /* each splits what the one before it left */
 	uint32_t count;
+	char *name; /* of the file, for errors; owned */
 };
 extern const char GPT2_PATTERN[], QWEN2_PATTERN[];
 /* `pattern` as Hugging Face reads it (Oniguruma's syntax), or NULL for none. Matches and the gaps
@@ -107,8 +122,8 @@ int splitter_add(struct splitter *s, const char *pattern, bool prefix_space, con
 		 struct err *e);
 void splitter_free(struct splitter *s);
 
-struct split_work;
-struct split_work *split_work_new(void);
+struct split_work; /* for one text of so many bytes */
+struct split_work *split_work_new(size_t bytes, const _Atomic bool *stop);
 void split_work_free(struct split_work *w);
 typedef int split_word(void *context, const char *word, size_t n, struct err *e);
 /* Calls `each` for every word of text[n] (valid UTF-8) in order, until one returns nonzero. */
@@ -119,7 +134,8 @@ int splitter_run(const struct splitter *s, struct split_work *w, const char *tex
 
 /* NFC of valid UTF-8 that may hold NULs, into memory that the caller frees. Linear, whatever the
  * order of combining marks. */
-int normalize_nfc(const char *text, size_t n, char **out, size_t *out_n, struct err *e);
+int normalize_nfc(const char *text, size_t n, const _Atomic bool *stop, char **out, size_t *out_n,
+		  struct err *e);
 
 /* --- added_tokens.c: tokens spelled literally in the text --- */
 
@@ -145,8 +161,9 @@ int64_t added_tokens_find(const struct added_tokens *a, const char *text, size_t
 
 /* A walk over a text; start with from = next = 0. */
 struct added_scan {
-	size_t from; /* where the text begins that has not been handed out */
-	size_t next; /* where to look for the next token */
+	size_t from;		  /* where the text begins that has not been handed out */
+	size_t next;		  /* where to look for the next token */
+	const _Atomic bool *stop; /* once true, nothing more is looked for */
 };
 struct added_hit {
 	size_t gap, gap_length; /* ordinary text before the token; may be empty */
@@ -169,12 +186,26 @@ struct tokenizer {
 
 /* --- tokenizer_build.c: what both readers share --- */
 
-/* Merges come before added tokens, and t->nfc before both. `added` is a list in tokenizer.json's
- * form, {"id", "content", flags}, or NULL; `name` is the file for errors. */
+/* Merges come before added tokens, and t->nfc before both. `name` is the file for errors. */
+
+/* An added token as a file has it. */
+struct added_entry {
+	const char *content; /* borrowed */
+	uint32_t id;
+	bool special, single_word, lstrip, rstrip, normalized;
+};
+struct added_entries { /* zero-initialise; items are the caller's to free */
+	struct added_entry *items;
+	size_t count, capacity;
+};
+/* Reads content and flags of an object in tokenizer.json's form; the id is not read. */
+int added_entry_read(struct added_entry *a, const struct json *object, const char *name,
+		     struct err *e);
+int added_entries_append(struct added_entries *l, const struct added_entry *a, struct err *e);
 
 /* Sizes t->vocabulary for both and fills it from an object {spelling: id}. */
-int tokenizer_add_vocabulary(struct tokenizer *t, struct json_object *vocab,
-			     struct json_object *added, const char *name, struct err *e);
+int tokenizer_add_vocabulary(struct tokenizer *t, const struct json *vocab,
+			     const struct added_entries *added, const char *name, struct err *e);
 /* Adds the merge of two spellings, which and whose joint spelling must be tokens. */
 int tokenizer_add_merge(struct tokenizer *t, const char *left, size_t left_n, const char *right,
 			size_t right_n, uint32_t rank, const char *name, struct err *e);
@@ -182,7 +213,7 @@ int tokenizer_add_merge(struct tokenizer *t, const char *left, size_t left_n, co
 int tokenizer_add_merge_line(struct tokenizer *t, const char *line, size_t n, uint32_t rank,
 			     const char *name, struct err *e);
 /* Defines the added tokens and prepares looking for them. */
-int tokenizer_add_tokens(struct tokenizer *t, struct json_object *added, const char *name,
+int tokenizer_add_tokens(struct tokenizer *t, const struct added_entries *added, const char *name,
 			 struct err *e);
 
 /* --- the readers --- */

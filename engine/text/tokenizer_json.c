@@ -4,15 +4,15 @@
  * concerns offsets. */
 #include "engine/text/tokenizer_internal.h"
 
-#include "engine/text/json.h"
-
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct reader {
 	struct tokenizer *t;
 	const char *name; /* of the file */
 	bool byte_level;  /* ByteLevel was among the pre-tokenizers */
+	struct added_entries added;
 	struct err *e;
 };
 
@@ -23,19 +23,18 @@ enum { KEYS_MAX = 10, PARTS_MAX = 3 };
 struct part {
 	const char *type;
 	const char *keys[KEYS_MAX];
-	int (*read)(struct reader *r, struct json_object *object);
+	int (*read)(struct reader *r, const struct json *object);
 };
 struct component {
 	const char *key; /* in tokenizer.json */
 	struct part parts[PARTS_MAX];
 };
 
-static int check_keys(struct reader *r, struct json_object *object, const char *what,
+static int check_keys(struct reader *r, const struct json *object, const char *what,
 		      const char *const keys[KEYS_MAX])
 {
-	json_object_object_foreach(object, key, value)
-	{
-		(void)value;
+	for (const struct json *v = NULL; (v = json_next(object, v));) {
+		const char *key = json_key(v);
 		bool known = strcmp(key, "type") == 0;
 		for (int i = 0; i < KEYS_MAX && keys[i] && !known; i++)
 			known = strcmp(key, keys[i]) == 0;
@@ -48,7 +47,7 @@ static int check_keys(struct reader *r, struct json_object *object, const char *
 }
 
 /* Reads an object as the kind of part that its type says. */
-static int read_part(struct reader *r, const struct component *c, struct json_object *object)
+static int read_part(struct reader *r, const struct component *c, const struct json *object)
 {
 	const char *type;
 	int rc = json_get_string(object, "type", r->name, &type, r->e);
@@ -66,41 +65,41 @@ static int read_part(struct reader *r, const struct component *c, struct json_ob
 }
 
 /* Reads the parts of a Sequence. */
-static int read_list(struct reader *r, const struct component *c, struct json_object *object,
+static int read_list(struct reader *r, const struct component *c, const struct json *object,
 		     const char *key)
 {
-	struct json_object *list = NULL;
-	int rc = json_get_array(object, key, r->name, &list, r->e);
-	for (size_t i = 0; rc == 0 && i < json_object_array_length(list); i++)
-		rc = read_part(r, c, json_object_array_get_idx(list, i));
+	const struct json *list = NULL;
+	int rc = json_get_list(object, key, r->name, &list, r->e);
+	for (const struct json *v = NULL; rc == 0 && (v = json_next(list, v));)
+		rc = read_part(r, c, v);
 	return rc;
 }
 
 /* Reads a component of the document; null is none of it. */
-static int read_component(struct reader *r, const struct component *c, struct json_object *root)
+static int read_component(struct reader *r, const struct component *c, const struct json *root)
 {
-	struct json_object *object;
+	const struct json *object;
 	int rc = json_get_object_or_null(root, c->key, r->name, &object, r->e);
 	return rc < 0 || !object ? rc : read_part(r, c, object);
 }
 
 /* --- normalizer --- */
 
-static int read_nfc(struct reader *r, struct json_object *object)
+static int read_nfc(struct reader *r, const struct json *object)
 {
 	(void)object;
 	r->t->nfc = true;
 	return 0;
 }
 
-static int read_normalizers(struct reader *r, struct json_object *object);
+static int read_normalizers(struct reader *r, const struct json *object);
 
 static const struct component NORMALIZER = {
 	"normalizer",
 	{{"NFC", {0}, read_nfc}, {"Sequence", {"normalizers"}, read_normalizers}},
 };
 
-static int read_normalizers(struct reader *r, struct json_object *object)
+static int read_normalizers(struct reader *r, const struct json *object)
 {
 	return read_list(r, &NORMALIZER, object, "normalizers");
 }
@@ -119,9 +118,9 @@ static int add_stage(struct reader *r, const char *pattern, bool prefix_space)
 	return splitter_add(&r->t->splitter, pattern, prefix_space, r->name, r->e);
 }
 
-static int read_split(struct reader *r, struct json_object *object)
+static int read_split(struct reader *r, const struct json *object)
 {
-	struct json_object *pattern = NULL;
+	const struct json *pattern = NULL;
 	const char *regex = NULL, *behavior = NULL;
 	bool invert = false;
 	int rc = json_get_object(object, "pattern", r->name, &pattern, r->e);
@@ -141,7 +140,7 @@ static int read_split(struct reader *r, struct json_object *object)
 	return add_stage(r, regex, false);
 }
 
-static int read_byte_level(struct reader *r, struct json_object *object)
+static int read_byte_level(struct reader *r, const struct json *object)
 {
 	bool use_regex = true, prefix_space = true;
 	int rc = json_get_bool_or(object, "use_regex", r->name, true, &use_regex, r->e);
@@ -154,7 +153,7 @@ static int read_byte_level(struct reader *r, struct json_object *object)
 	return rc;
 }
 
-static int read_pre_tokenizers(struct reader *r, struct json_object *object);
+static int read_pre_tokenizers(struct reader *r, const struct json *object);
 
 static const struct component PRE_TOKENIZER = {
 	"pre_tokenizer",
@@ -163,7 +162,7 @@ static const struct component PRE_TOKENIZER = {
 	 {"Sequence", {"pretokenizers"}, read_pre_tokenizers}},
 };
 
-static int read_pre_tokenizers(struct reader *r, struct json_object *object)
+static int read_pre_tokenizers(struct reader *r, const struct json *object)
 {
 	return read_list(r, &PRE_TOKENIZER, object, "pretokenizers");
 }
@@ -173,14 +172,13 @@ static int read_pre_tokenizers(struct reader *r, struct json_object *object)
 /* Templates put special tokens around a text. Pieces of conversations are encoded one by one here,
  * so a template that adds any would add them everywhere: refused until the session adds them once.
  */
-static int read_template(struct reader *r, struct json_object *object)
+static int read_template(struct reader *r, const struct json *object)
 {
-	struct json_object *single;
-	int rc = json_get_array(object, "single", r->name, &single, r->e);
+	const struct json *single;
+	int rc = json_get_list(object, "single", r->name, &single, r->e);
 	if (rc < 0)
 		return rc;
-	if (json_object_array_length(single) != 1 ||
-	    !json_has(json_object_array_get_idx(single, 0), "Sequence"))
+	if (json_count(single) != 1 || !json_has(json_next(single, NULL), "Sequence"))
 		return err_set(r->e, ENOTSUP,
 			       "%s: its template adds special tokens around every text, which this "
 			       "reader does not do",
@@ -188,7 +186,7 @@ static int read_template(struct reader *r, struct json_object *object)
 	return 0;
 }
 
-static int read_processors(struct reader *r, struct json_object *object);
+static int read_processors(struct reader *r, const struct json *object);
 
 static const struct component POST_PROCESSOR = {
 	"post_processor",
@@ -197,7 +195,7 @@ static const struct component POST_PROCESSOR = {
 	 {"Sequence", {"processors"}, read_processors}},
 };
 
-static int read_processors(struct reader *r, struct json_object *object)
+static int read_processors(struct reader *r, const struct json *object)
 {
 	return read_list(r, &POST_PROCESSOR, object, "processors");
 }
@@ -220,7 +218,7 @@ static const char *const MODEL_KEYS[KEYS_MAX] = {"vocab",
 						 "ignore_merges"};
 
 /* Options of other kinds of BPE, which must be off. */
-static int check_options(struct reader *r, struct json_object *model)
+static int check_options(struct reader *r, const struct json *model)
 {
 	static const char *const AFFIXES[] = {"continuing_subword_prefix", "end_of_word_suffix"};
 	for (size_t i = 0; i < sizeof AFFIXES / sizeof *AFFIXES; i++) {
@@ -246,7 +244,7 @@ static int check_options(struct reader *r, struct json_object *model)
 }
 
 /* An unknown token stands for bytes without a token of their own: fine where there are none. */
-static int check_unknown(struct reader *r, struct json_object *model)
+static int check_unknown(struct reader *r, const struct json *model)
 {
 	if (!json_has(model, "unk_token"))
 		return 0;
@@ -262,42 +260,40 @@ static int check_unknown(struct reader *r, struct json_object *model)
 }
 
 /* A merge is "LEFT RIGHT" or, in newer files, ["LEFT", "RIGHT"]. */
-static int read_merge(struct reader *r, struct json_object *merge, uint32_t rank)
+static int read_merge(struct reader *r, const struct json *merge, uint32_t rank)
 {
-	if (!json_object_is_type(merge, json_type_array)) {
-		const char *line;
-		int rc = json_as_string(merge, "merges", r->name, &line, r->e);
-		if (rc < 0)
-			return rc;
-		return tokenizer_add_merge_line(r->t, line, strlen(line), rank, r->name, r->e);
-	}
 	const char *left = NULL, *right = NULL;
-	if (json_object_array_length(merge) != 2)
+	if (json_kind(merge) != JSON_LIST) {
+		int rc = json_as_string(merge, "merges", r->name, &left, r->e);
+		return rc < 0 ? rc
+			      : tokenizer_add_merge_line(r->t, left, strlen(left), rank, r->name,
+							 r->e);
+	}
+	if (json_count(merge) != 2)
 		return err_set(r->e, EINVAL, "%s: merge %u must have two parts, not %zu", r->name,
-			       rank, json_object_array_length(merge));
-	int rc =
-		json_as_string(json_object_array_get_idx(merge, 0), "merges", r->name, &left, r->e);
+			       rank, json_count(merge));
+	const struct json *first = json_next(merge, NULL);
+	int rc = json_as_string(first, "merges", r->name, &left, r->e);
 	if (rc == 0)
-		rc = json_as_string(json_object_array_get_idx(merge, 1), "merges", r->name, &right,
-				    r->e);
+		rc = json_as_string(json_next(merge, first), "merges", r->name, &right, r->e);
 	if (rc < 0)
 		return rc;
 	return tokenizer_add_merge(r->t, left, strlen(left), right, strlen(right), rank, r->name,
 				   r->e);
 }
 
-static int read_merges(struct reader *r, struct json_object *merges)
+static int read_merges(struct reader *r, const struct json *merges)
 {
-	size_t n = json_object_array_length(merges);
-	int rc = merges_init(&r->t->merges, n, r->t->vocabulary.seed, r->e);
-	for (size_t i = 0; rc == 0 && i < n; i++)
-		rc = read_merge(r, json_object_array_get_idx(merges, i), (uint32_t)i);
+	uint32_t rank = 0;
+	int rc = 0;
+	for (const struct json *v = NULL; rc == 0 && (v = json_next(merges, v));)
+		rc = read_merge(r, v, rank++);
 	return rc;
 }
 
-static int read_model(struct reader *r, struct json_object *root, struct json_object *added)
+static int read_model(struct reader *r, const struct json *root)
 {
-	struct json_object *model = NULL, *vocab = NULL, *merges = NULL;
+	const struct json *model = NULL, *vocab = NULL, *merges = NULL;
 	const char *type = NULL;
 	int rc = json_get_object(root, "model", r->name, &model, r->e);
 	if (rc == 0) /* files before 2020 do not say */
@@ -316,9 +312,9 @@ static int read_model(struct reader *r, struct json_object *root, struct json_ob
 	if (rc == 0)
 		rc = json_get_object(model, "vocab", r->name, &vocab, r->e);
 	if (rc == 0)
-		rc = json_get_array(model, "merges", r->name, &merges, r->e);
+		rc = json_get_list(model, "merges", r->name, &merges, r->e);
 	if (rc == 0)
-		rc = tokenizer_add_vocabulary(r->t, vocab, added, r->name, r->e);
+		rc = tokenizer_add_vocabulary(r->t, vocab, &r->added, r->name, r->e);
 	if (rc == 0)
 		rc = check_unknown(r, model);
 	return rc < 0 ? rc : read_merges(r, merges);
@@ -326,35 +322,48 @@ static int read_model(struct reader *r, struct json_object *root, struct json_ob
 
 /* --- the document --- */
 
-static int check_added(struct reader *r, struct json_object *added)
+static int read_added(struct reader *r, const struct json *token)
 {
 	static const char *const KEYS[KEYS_MAX] = {"id",     "content", "special",   "single_word",
 						   "lstrip", "rstrip",	"normalized"};
-	size_t n = added ? json_object_array_length(added) : 0;
-	int rc = 0;
-	for (size_t i = 0; rc == 0 && i < n; i++) {
-		struct json_object *token = json_object_array_get_idx(added, i);
-		if (!json_object_is_type(token, json_type_object))
-			rc = json_wrong(token, "added_tokens", r->name, "a list of objects", r->e);
-		else
-			rc = check_keys(r, token, "an added token", KEYS);
-	}
+	struct added_entry entry;
+	uint64_t id = 0;
+	if (json_kind(token) != JSON_OBJECT)
+		return json_wrong(token, "added_tokens", r->name, "a list of objects", r->e);
+	int rc = check_keys(r, token, "an added token", KEYS);
+	if (rc == 0)
+		rc = json_get_uint(token, "id", r->name, 0, TOKEN_ID_MAX, &id, r->e);
+	if (rc == 0)
+		rc = added_entry_read(&entry, token, r->name, r->e);
+	if (rc < 0)
+		return rc;
+	entry.id = (uint32_t)id;
+	return added_entries_append(&r->added, &entry, r->e);
+}
+
+static int read_all_added(struct reader *r, const struct json *root)
+{
+	const struct json *added = NULL;
+	int rc = json_get_list_or_null(root, "added_tokens", r->name, &added, r->e);
+	for (const struct json *v = NULL; rc == 0 && (v = json_next(added, v));)
+		rc = read_added(r, v);
 	return rc;
 }
 
-static int read_document(struct reader *r, struct json_object *root)
+static int read_document(struct reader *r, const struct json *root)
 {
 	static const char *const KEYS[KEYS_MAX] = {"version",	     "truncation", "padding",
 						   "added_tokens",   "normalizer", "pre_tokenizer",
 						   "post_processor", "decoder",	   "model"};
 	static const struct component *const COMPONENTS[] = {&NORMALIZER, &PRE_TOKENIZER,
 							     &POST_PROCESSOR, &DECODER, NULL};
-	struct json_object *added = NULL;
-	int rc = json_get_array_or_null(root, "added_tokens", r->name, &added, r->e);
+	int rc = json_kind(root) == JSON_OBJECT
+			 ? 0
+			 : err_set(r->e, EINVAL, "%s: must be a JSON object", r->name);
 	if (rc == 0)
 		rc = check_keys(r, root, "the file", KEYS);
 	if (rc == 0)
-		rc = check_added(r, added);
+		rc = read_all_added(r, root);
 	for (size_t i = 0; rc == 0 && COMPONENTS[i]; i++)
 		rc = read_component(r, COMPONENTS[i], root);
 	if (rc == 0 && (!r->byte_level || !json_has(root, "decoder")))
@@ -363,19 +372,20 @@ static int read_document(struct reader *r, struct json_object *root)
 			     "BPE",
 			     r->name, r->byte_level ? "decoder" : "pre-tokenizer");
 	if (rc == 0)
-		rc = read_model(r, root, added);
-	return rc < 0 ? rc : tokenizer_add_tokens(r->t, added, r->name, r->e);
+		rc = read_model(r, root);
+	return rc < 0 ? rc : tokenizer_add_tokens(r->t, &r->added, r->name, r->e);
 }
 
 int tokenizer_read_json(struct tokenizer *t, const char *text, size_t n, const char *name,
 			struct err *e)
 {
-	struct json_object *root;
+	struct json *root;
 	int rc = json_parse_text(&root, text, n, name, e);
 	if (rc < 0)
 		return rc;
 	struct reader r = {.t = t, .name = name, .e = e};
 	rc = read_document(&r, root);
-	json_object_put(root);
+	json_free(root);
+	free(r.added.items);
 	return rc;
 }

@@ -69,7 +69,7 @@ static char *random_words(const struct tokenizer *t, uint64_t tokens, struct err
 			continue;
 		memcpy(text + length, word, n);
 		ids.count = 0;
-		failed = tokenizer_encode(t, text, length + n, &ids, e);
+		failed = tokenizer_encode(t, text, length + n, NULL, &ids, e);
 		if (ids.count <= tokens)
 			length += n;
 		else

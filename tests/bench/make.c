@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { CONFIG_BYTES_MOST = 4 << 20, TOKENIZER_BYTES_MOST = 64 << 20 };
+enum { TOKENIZER_BYTES_MOST = 64 << 20 };
 
 struct make {
 	const char *operands[2]; /* config.json, OUT */
@@ -57,10 +57,10 @@ static int write_config(const struct make *m, struct err *e)
 	char *path = path_in(m->directory, "config.json", e);
 	if (!path)
 		return -ENOMEM;
-	int failed = json_parse_file(&json, m->operands[0], CONFIG_BYTES_MOST, e);
-	if (failed) {
+	json = json_object_from_file(m->operands[0]);
+	if (!json) {
 		free(path);
-		return failed;
+		return err_set(e, EINVAL, "%s: %s", m->operands[0], json_util_get_last_err());
 	}
 	if (m->layers) {
 		struct json_object *layers = json_object_new_int64((int64_t)m->layers);
@@ -74,8 +74,8 @@ static int write_config(const struct make *m, struct err *e)
 	}
 	const char *text = json_object_to_json_string_ext(
 		json, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE);
-	failed = text ? write_file(path, text, strlen(text), e)
-		      : err_set(e, ENOMEM, "out of memory for config.json");
+	int failed = text ? write_file(path, text, strlen(text), e)
+			  : err_set(e, ENOMEM, "out of memory for config.json");
 	json_object_put(json);
 	free(path);
 	return failed;

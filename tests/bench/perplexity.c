@@ -70,7 +70,7 @@ static int read_ids(struct perplexity *p, struct err *e)
 	size_t length = 0;
 	int failed = read_text(p->text, &text, &length, e);
 	if (!failed)
-		failed = tokenizer_encode(p->model->tokenizer, text, length, &p->ids, e);
+		failed = tokenizer_encode(p->model->tokenizer, text, length, NULL, &p->ids, e);
 	free(text);
 	if (failed)
 		return failed;

@@ -56,7 +56,7 @@ static void encode(struct tokenizer *t)
 	struct token_list ids = {0};
 	struct err e = {0};
 	size_t at = 0;
-	if (tokenizer_encode(t, TEXT, sizeof TEXT - 1, &ids, &e))
+	if (tokenizer_encode(t, TEXT, sizeof TEXT - 1, NULL, &ids, &e))
 		abort();
 	for (size_t i = 0; i < ids.count; i++) {
 		size_t n;

@@ -1,10 +1,5 @@
 /* libFuzzer on tokenizer.json. Input that opens is used, too: a text with what the pipeline cares
- * about is encoded, and every token's bytes are read.
- *
- *     clang -fsanitize=fuzzer,address,undefined ... tests/fuzz/fuzz_tokenizer.c cache/err.c
- *           engine/{json,utf8,vocabulary,bpe,normalize,pretokenize,added_tokens}.c
- * engine/tokenizer*.c build/fuzz_tokenizer CORPUS tests/data/fixtures/qwen3_moe
- */
+ * about is encoded, and every token's bytes are read. */
 #include "engine/text/tokenizer_internal.h"
 
 #include <stdint.h>
@@ -25,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	}
 	struct token_list ids = {0};
-	if (tokenizer_encode(t, TEXT, sizeof TEXT - 1, &ids, &e) == 0) {
+	if (tokenizer_encode(t, TEXT, sizeof TEXT - 1, NULL, &ids, &e) == 0) {
 		volatile uint8_t sum = 0; /* so that the bytes are read */
 		for (size_t i = 0; i < ids.count; i++) {
 			size_t n;

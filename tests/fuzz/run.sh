@@ -52,6 +52,10 @@ seed() { # FUZZER FOLDER
 		case $1 in
 		fuzz_config) cp "$fixture/config.json" "$2/$name" ;;
 		fuzz_generation) cp "$fixture/generation_config.json" "$2/$name" ;;
+		fuzz_json)
+			cp "$fixture/config.json" "$2/$name"
+			cp "$fixture/tokenizer_config.json" "$2/$name.tokenizer"
+			;;
 		fuzz_safetensors) header "$fixture/model.safetensors" >"$2/$name" ;;
 		fuzz_tokenizer) cp "$fixture/tokenizer.json" "$2/$name" ;;
 		fuzz_codec) coded "$fixture/model.safetensors" >"$2/$name" ;;

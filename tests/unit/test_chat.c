@@ -38,8 +38,8 @@ static void a_conversation_has_the_ids_of_its_text(void **state)
 	struct err e = {0};
 	must(chat_open(&c, t, &e), &e);
 	struct token_list ids = {0};
-	must(chat_message(c, ROLE_SYSTEM, "Be good.", 8, &ids, &e), &e);
-	must(chat_message(c, ROLE_USER, "\nWhat is it?", 12, &ids, &e), &e);
+	must(chat_message(c, ROLE_SYSTEM, "Be good.", 8, NULL, &ids, &e), &e);
+	must(chat_message(c, ROLE_USER, "\nWhat is it?", 12, NULL, &ids, &e), &e);
 	must(chat_answer_begin(c, &ids, &e), &e);
 	expect(t, &ids,
 	       "<|im_start|>system\nBe good.<|im_end|>\n<|im_start|>user\n\nWhat is it?<|im_end|>\n"
@@ -47,9 +47,9 @@ static void a_conversation_has_the_ids_of_its_text(void **state)
 	/* An answer that the model gave, closed, is a message of the assistant. */
 	struct token_list answer = {0}, message = {0};
 	must(chat_answer_begin(c, &answer, &e), &e);
-	must(tokenizer_encode(t, "The fox", 7, &answer, &e), &e);
+	must(tokenizer_encode(t, "The fox", 7, NULL, &answer, &e), &e);
 	must(chat_answer_end(c, &answer, &e), &e);
-	must(chat_message(c, ROLE_ASSISTANT, "The fox", 7, &message, &e), &e);
+	must(chat_message(c, ROLE_ASSISTANT, "The fox", 7, NULL, &message, &e), &e);
 	assert_int_equal(answer.count, message.count);
 	assert_memory_equal(answer.ids, message.ids, answer.count * sizeof *answer.ids);
 	token_list_free(&answer);
@@ -67,7 +67,7 @@ static void an_empty_message_is_a_message(void **state)
 	struct err e = {0};
 	must(chat_open(&c, t, &e), &e);
 	struct token_list ids = {0};
-	must(chat_message(c, ROLE_USER, NULL, 0, &ids, &e), &e);
+	must(chat_message(c, ROLE_USER, NULL, 0, NULL, &ids, &e), &e);
 	expect(t, &ids, "<|im_start|>user\n<|im_end|>\n");
 	token_list_free(&ids);
 	chat_close(c);
@@ -115,7 +115,7 @@ static void invalid_utf8_is_named_by_its_offset_in_the_message(void **state)
 	struct err e = {0};
 	must(chat_open(&c, t, &e), &e);
 	struct token_list ids = {0};
-	assert_int_equal(chat_message(c, ROLE_USER, "ab\xff", 3, &ids, &e), -EILSEQ);
+	assert_int_equal(chat_message(c, ROLE_USER, "ab\xff", 3, NULL, &ids, &e), -EILSEQ);
 	assert_non_null(strstr(e.text, "byte 2 "));
 	assert_int_equal(ids.count, 0);
 	token_list_free(&ids);

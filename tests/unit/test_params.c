@@ -20,8 +20,10 @@ static struct err e;
 static int setup(void **state)
 {
 	(void)state;
-	struct config c = {.experts_per_token = 4,
-			   .generation = {.temperature = .7, .top_p = .8, .top_k = 20}};
+	struct config c = {
+		.experts_per_token = 4,
+		.generation = {
+			.temperature = .7, .top_p = .8, .top_k = 20, .repetition_penalty = 1.05}};
 	return params_default(&p, &c, &e);
 }
 
@@ -67,9 +69,19 @@ static void assert_refused(const char *name, const char *value, int code)
 static void there_are_these_and_no_others(void **state)
 {
 	(void)state;
-	static const char *const names[] = {
-		"temperature", "top_k",	 "top_p", "min_p",  "max_tokens",	 "seed",
-		"stop",	       "system", "chat",  "stream", "experts_per_token", "drop_missing"};
+	static const char *const names[] = {"temperature",
+					    "top_k",
+					    "top_p",
+					    "min_p",
+					    "repetition_penalty",
+					    "max_tokens",
+					    "seed",
+					    "stop",
+					    "system",
+					    "chat",
+					    "stream",
+					    "experts_per_token",
+					    "drop_missing"};
 	assert_int_equal(params_count(), sizeof names / sizeof *names);
 	for (size_t i = 0; i < params_count(); i++) {
 		assert_string_equal(params_name(number(names[i])), names[i]);
@@ -81,13 +93,19 @@ static void there_are_these_and_no_others(void **state)
 static void a_model_s_defaults_are_its_generation_config(void **state)
 {
 	(void)state;
-	static const char *const defaults[][2] = {
-		{"temperature", "0.7"}, {"top_k", "20"},
-		{"top_p", "0.8"},	{"min_p", "0"},
-		{"max_tokens", "0"},	{"seed", "random"},
-		{"stop", ""},		{"system", ""},
-		{"chat", "on"},		{"experts_per_token", "0"},
-		{"drop_missing", "0"},	{"stream", "on"}};
+	static const char *const defaults[][2] = {{"temperature", "0.7"},
+						  {"top_k", "20"},
+						  {"top_p", "0.8"},
+						  {"min_p", "0"},
+						  {"repetition_penalty", "1.05"},
+						  {"max_tokens", "0"},
+						  {"seed", "random"},
+						  {"stop", ""},
+						  {"system", ""},
+						  {"chat", "on"},
+						  {"experts_per_token", "0"},
+						  {"drop_missing", "0"},
+						  {"stream", "on"}};
 	for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
 		assert_reads(defaults[i][0], defaults[i][1]);
 }
@@ -104,6 +122,10 @@ static void what_is_written_reads_back_the_same(void **state)
 						{"top_p", "1"},
 						{"min_p", "0.05"},
 						{"min_p", "1"},
+						{"repetition_penalty", "0.01"},
+						{"repetition_penalty", "1"},
+						{"repetition_penalty", "1.3"},
+						{"repetition_penalty", "100"},
 						{"top_k", "0"},
 						{"top_k", "1"},
 						{"top_k", "16777216"},
@@ -164,6 +186,7 @@ static void values_of_the_wrong_kind_are_einval(void **state)
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
 		assert_refused("temperature", numbers[i], EINVAL);
 		assert_refused("top_p", numbers[i], EINVAL);
+		assert_refused("repetition_penalty", numbers[i], EINVAL);
 		assert_refused("min_p", numbers[i], EINVAL);
 		assert_refused("drop_missing", numbers[i], EINVAL);
 	}
@@ -189,6 +212,9 @@ static void values_out_of_range_are_erange(void **state)
 						{"top_p", "1.01"},
 						{"top_p", "-1"},
 						{"min_p", "2"},
+						{"repetition_penalty", "0"},
+						{"repetition_penalty", "-1"},
+						{"repetition_penalty", "100.5"},
 						{"top_k", "16777217"},
 						{"top_k", "99999999999999999999999"},
 						{"max_tokens", "16777217"},
@@ -306,14 +332,21 @@ static void an_unset_chat_is_what_the_model_is_made_for(void **state)
 static void auto_is_the_model_s_default(void **state)
 {
 	(void)state;
-	static const char *const changed[][3] = {
-		{"temperature", "0.1", "0.7"},	 {"top_k", "3", "20"},
-		{"top_p", "0.5", "0.8"},	 {"min_p", "0.5", "0"},
-		{"max_tokens", "5", "0"},	 {"seed", "7", "random"},
-		{"chat", "off", "on"},		 {"stream", "off", "on"},
-		{"experts_per_token", "2", "0"}, {"drop_missing", "0.5", "0"}};
-	struct config c = {.experts_per_token = 4,
-			   .generation = {.temperature = .7, .top_p = .8, .top_k = 20}};
+	static const char *const changed[][3] = {{"temperature", "0.1", "0.7"},
+						 {"top_k", "3", "20"},
+						 {"top_p", "0.5", "0.8"},
+						 {"min_p", "0.5", "0"},
+						 {"repetition_penalty", "2", "1.05"},
+						 {"max_tokens", "5", "0"},
+						 {"seed", "7", "random"},
+						 {"chat", "off", "on"},
+						 {"stream", "off", "on"},
+						 {"experts_per_token", "2", "0"},
+						 {"drop_missing", "0.5", "0"}};
+	struct config c = {
+		.experts_per_token = 4,
+		.generation = {
+			.temperature = .7, .top_p = .8, .top_k = 20, .repetition_penalty = 1.05}};
 	for (size_t i = 0; i < sizeof changed / sizeof *changed; i++) {
 		size_t n = number(changed[i][0]);
 		assert_int_equal(set(changed[i][0], changed[i][1]), 0);

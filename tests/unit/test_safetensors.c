@@ -211,13 +211,14 @@ static void overlaps_and_gaps_are_refused(void **state)
 	assert_two_refused(0, 4, 2, 2, 4, "b overlaps");
 }
 
-static void a_key_given_twice_leaves_a_gap(void **state)
+static void a_key_given_twice_is_refused(void **state)
 {
 	(void)state;
 	static const char twice[] =
 		"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
 		"\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[4,8]}}";
 	assert_int_equal(parse(twice, sizeof twice - 1, 8), -EINVAL);
+	assert_non_null(strstr(e.text, "tensor a is there twice"));
 }
 
 static void an_absurdly_long_name_is_refused(void **state)
@@ -289,7 +290,7 @@ int main(void)
 		cmocka_unit_test_teardown(data_that_the_file_does_not_have_is_refused, free_list),
 		cmocka_unit_test_teardown(a_shape_that_is_not_its_size_is_refused, free_list),
 		cmocka_unit_test_teardown(overlaps_and_gaps_are_refused, free_list),
-		cmocka_unit_test_teardown(a_key_given_twice_leaves_a_gap, free_list),
+		cmocka_unit_test_teardown(a_key_given_twice_is_refused, free_list),
 		cmocka_unit_test_teardown(an_absurdly_long_name_is_refused, free_list),
 		cmocka_unit_test_teardown(a_header_cut_anywhere_is_an_error, free_list),
 		cmocka_unit_test_teardown(a_flipped_bit_is_an_error_or_changes_a_name_only,

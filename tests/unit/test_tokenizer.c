@@ -145,7 +145,7 @@ static void a_word_of_a_megabyte_comes_to_an_end(void **state)
 		for (size_t i = 0; i < n; i += unit)
 			memcpy(text + i, UNITS[u], unit);
 		struct token_list ids = {0};
-		must(tokenizer_encode(t, text, n, &ids, &e), &e);
+		must(tokenizer_encode(t, text, n, NULL, &ids, &e), &e);
 		assert_true(ids.count > LENGTH / 8);
 		token_list_free(&ids);
 	}
@@ -178,7 +178,7 @@ static void a_byte_without_a_token_is_an_error_and_not_dropped(void **state)
 	struct tokenizer *t = opened(document);
 	struct token_list ids = {0};
 	struct err e = {0};
-	assert_int_equal(tokenizer_encode(t, "abcZ", 4, &ids, &e), -EINVAL);
+	assert_int_equal(tokenizer_encode(t, "abcZ", 4, NULL, &ids, &e), -EINVAL);
 	assert_non_null(strstr(e.text, "0x5a"));
 	assert_int_equal(ids.count, 0);
 	token_list_free(&ids);
@@ -287,7 +287,7 @@ static void a_pattern_that_would_never_end_is_an_error(void **state)
 	memset(text, 'a', sizeof text);
 	struct token_list ids = {0};
 	struct err e = {0};
-	assert_true(tokenizer_encode(t, text, sizeof text, &ids, &e) < 0);
+	assert_true(tokenizer_encode(t, text, sizeof text, NULL, &ids, &e) < 0);
 	assert_non_null(strstr(e.text, "split pattern"));
 	token_list_free(&ids);
 	tokenizer_close(t);
@@ -328,7 +328,7 @@ static void normalisation_is_nfc(void **state)
 		char *ours;
 		size_t ours_n;
 		struct err e = {0};
-		must(normalize_nfc(text, n, &ours, &ours_n, &e), &e);
+		must(normalize_nfc(text, n, NULL, &ours, &ours_n, &e), &e);
 		uint8_t *theirs;
 		utf8proc_ssize_t theirs_n =
 			utf8proc_map((const uint8_t *)text, (utf8proc_ssize_t)n, &theirs,
@@ -465,7 +465,7 @@ static void invalid_utf8_is_refused_with_its_offset(void **state)
 	must(token_list_append(&ids, &before, 1, &e), &e);
 	for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
 		assert_int_equal(
-			tokenizer_encode(t, CASES[i].text, strlen(CASES[i].text), &ids, &e),
+			tokenizer_encode(t, CASES[i].text, strlen(CASES[i].text), NULL, &ids, &e),
 			-EILSEQ);
 		assert_non_null(strstr(e.text, CASES[i].offset));
 		assert_int_equal(ids.count, 1);
@@ -481,7 +481,7 @@ static void *encode_again_and_again(void *tokenizer)
 		struct token_list ids = {0};
 		struct err e = {0};
 		static const char TEXT[] = "The \U0001f98a wrote a<|im_end|>";
-		if (tokenizer_encode(tokenizer, TEXT, strlen(TEXT), &ids, &e) < 0)
+		if (tokenizer_encode(tokenizer, TEXT, strlen(TEXT), NULL, &ids, &e) < 0)
 			return e.code ? "an error" : "no sentence";
 		char line[128] = "";
 		for (size_t k = 0; k < ids.count; k++) {

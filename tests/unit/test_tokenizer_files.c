@@ -303,7 +303,7 @@ static void gpt2_s_layout_is_refused_where_files_are_missing_or_wrong(void **sta
 		{2,
 		 "{\"tokenizer_class\": \"GPT2Tokenizer\", \"added_tokens_decoder\": "
 		 "{\"16777216\": {\"content\": \"<x>\"}}}",
-		 EINVAL, "\"id\" must be"},
+		 EINVAL, "\"16777216\" for an id"},
 		{3, "{\"<x>\": -1}", EINVAL, "added_tokens.json: \"<x>\""},
 		{3, "{\"<x>\": 0}", EINVAL, "takes id 0"},
 	};

@@ -1,0 +1,301 @@
+#include "engine/family/generation.h"
+
+#include "engine/family/config.h"
+#include "engine/text/json.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- the keys ---- */
+
+static const struct taken {
+	const char *name;
+	bool sampling;				/* taken with "do_sample"; means nothing without */
+	enum { NUMBER, COUNT, ELSEWHERE } kind; /* read by read_number, or not here */
+	size_t offset;				/* in struct generation */
+	double least, most;
+	double fallback; /* with sampling and without the key: nothing else */
+} TAKEN[] = {
+	{"do_sample", false, ELSEWHERE, 0, 0, 0, 0},
+	{"eos_token_id", false, ELSEWHERE, 0, 0, 0, 0},
+	{"temperature", true, NUMBER, offsetof(struct generation, temperature), 0, 100, 1},
+	{"top_k", true, COUNT, offsetof(struct generation, top_k), 0, CONFIG_MAX_VOCABULARY, 50},
+	{"top_p", true, NUMBER, offsetof(struct generation, top_p), 0, 1, 1},
+	{"min_p", true, NUMBER, offsetof(struct generation, min_p), 0, 1, 0},
+	{"repetition_penalty", false, NUMBER, offsetof(struct generation, repetition_penalty), .01,
+	 100, 1},
+	{"max_new_tokens", false, COUNT, offsetof(struct generation, max_new_tokens), 0,
+	 CONFIG_MAX_POSITIONS, 0},
+};
+
+/* Keys that change a text and are not applied, each with the number that changes nothing; null,
+ * false and an empty list never do. */
+static const struct ignored {
+	const char *name;
+	double neutral; /* NAN: none */
+} IGNORED[] = {
+	{"max_length", 20}, /* transformers' own default, which means none */
+	{"min_length", 0},
+	{"min_new_tokens", 0},
+	{"max_time", NAN},
+	{"stop_strings", NAN},
+	{"num_beams", 1},
+	{"num_beam_groups", 1},
+	{"diversity_penalty", 0},
+	{"length_penalty", 1},
+	{"early_stopping", 0},
+	{"constraints", NAN},
+	{"force_words_ids", NAN},
+	{"penalty_alpha", 0},
+	{"dola_layers", NAN},
+	{"top_h", NAN},
+	{"typical_p", 1},
+	{"epsilon_cutoff", 0},
+	{"eta_cutoff", 0},
+	{"encoder_repetition_penalty", 1},
+	{"no_repeat_ngram_size", 0},
+	{"encoder_no_repeat_ngram_size", 0},
+	{"bad_words_ids", NAN},
+	{"suppress_tokens", NAN},
+	{"begin_suppress_tokens", NAN},
+	{"forced_bos_token_id", NAN},
+	{"forced_eos_token_id", NAN},
+	{"forced_decoder_ids", NAN},
+	{"exponential_decay_length_penalty", NAN},
+	{"sequence_bias", NAN},
+	{"token_healing", 0},
+	{"guidance_scale", 1},
+	{"watermarking_config", NAN},
+	{"remove_invalid_values", 0},
+	{"num_return_sequences", 1},
+};
+
+/* Keys that never change a text: ids for padding, how the computing is done, drafts (which are
+ * verified), what else is returned. A text is never without a beginning here, which bos_token_id
+ * would be. */
+static const char *const HARMLESS[] = {
+	"bos_token_id",
+	"pad_token_id",
+	"decoder_start_token_id",
+	"renormalize_logits",
+	"use_cache",
+	"cache_implementation",
+	"cache_config",
+	"return_legacy_cache",
+	"low_memory",
+	"prefill_chunk_size",
+	"compile_config",
+	"disable_compile",
+	"output_attentions",
+	"output_hidden_states",
+	"output_scores",
+	"output_logits",
+	"return_dict_in_generate",
+	"is_assistant",
+	"num_assistant_tokens",
+	"num_assistant_tokens_schedule",
+	"assistant_confidence_threshold",
+	"assistant_early_exit",
+	"assistant_lookbehind",
+	"target_lookbehind",
+	"prompt_lookup_num_tokens",
+	"max_matching_ngram_size",
+	"trust_remote_code",
+	"transformers_version",
+};
+
+static const struct taken *find_taken(const char *name)
+{
+	for (size_t i = 0; i < sizeof TAKEN / sizeof *TAKEN; i++)
+		if (!strcmp(TAKEN[i].name, name))
+			return &TAKEN[i];
+	return NULL;
+}
+
+/* transformers notes things to itself under names with an underscore. */
+static bool is_harmless(const char *name)
+{
+	bool harmless = *name == '_';
+	for (size_t i = 0; i < sizeof HARMLESS / sizeof *HARMLESS && !harmless; i++)
+		harmless = !strcmp(HARMLESS[i], name);
+	return harmless;
+}
+
+/* A key that nothing here knows might change a text with any number. */
+static double neutral_of(const char *name)
+{
+	for (size_t i = 0; i < sizeof IGNORED / sizeof *IGNORED; i++)
+		if (!strcmp(IGNORED[i].name, name))
+			return IGNORED[i].neutral;
+	return NAN;
+}
+
+/* ---- words ---- */
+
+/* Adds a line; what there is no room for is left out, and said to be. */
+__attribute__((format(printf, 2, 3))) static void add_line(struct generation *g, const char *format,
+							   ...)
+{
+	static const char MORE[] = "\n…";
+	char line[256];
+	va_list values;
+	va_start(values, format);
+	(void)vsnprintf(line, sizeof line, format, values);
+	va_end(values);
+	size_t used = strlen(g->words), more = sizeof MORE - 1;
+	if (used >= more && !strcmp(g->words + used - more, MORE))
+		return; /* it is said already */
+	/* MORE always has room behind what fits. */
+	if (used + 1 + strlen(line) + more < sizeof g->words)
+		(void)snprintf(g->words + used, sizeof g->words - used, "%s%s", used ? "\n" : "",
+			       line);
+	else
+		memcpy(g->words + used, MORE, sizeof MORE);
+}
+
+/* A key is a hostile file's: one line, not a long one. */
+static const char *shown_key(const char *key, char shown[64])
+{
+	(void)snprintf(shown, 64, "%.40s", key);
+	for (char *c = shown; *c; c++)
+		if ((unsigned char)*c <= ' ' || (unsigned char)*c >= 0x7f)
+			*c = '?';
+	return shown;
+}
+
+static void add_ignored(struct generation *g, const struct json *value, const char *why)
+{
+	char key[64], shown[80];
+	json_show(value, shown, sizeof shown);
+	for (char *c = shown; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			*c = '?';
+	add_line(g, "ignored %s %s%s", shown_key(json_key(value), key), shown, why);
+}
+
+static void add_end_tokens(struct generation *g)
+{
+	char line[CONFIG_MAX_END_TOKENS * 12 + 32] = "eos_token_id";
+	for (uint32_t i = 0; i < g->end_count; i++)
+		(void)snprintf(line + strlen(line), 12, " %u", g->end_tokens[i]);
+	if (g->end_count)
+		add_line(g, "%s", line);
+}
+
+/* ---- end tokens ---- */
+
+static int add_end_token(struct generation *g, const struct json *value, const char *name,
+			 struct err *e)
+{
+	uint64_t id;
+	int failed =
+		json_as_uint(value, "eos_token_id", name, 0, CONFIG_MAX_VOCABULARY - 1, &id, e);
+	if (failed)
+		return failed;
+	for (uint32_t i = 0; i < g->end_count; i++)
+		if (g->end_tokens[i] == id)
+			return 0;
+	if (g->end_count == CONFIG_MAX_END_TOKENS)
+		return err_set(e, EINVAL, "%s: more than %d end tokens", name,
+			       CONFIG_MAX_END_TOKENS);
+	g->end_tokens[g->end_count++] = (uint32_t)id;
+	return 0;
+}
+
+int generation_end_tokens(struct generation *g, const struct json *json, const char *name,
+			  struct err *e)
+{
+	const struct json *value = json_find(json, "eos_token_id");
+	int failed = 0;
+	if (json_kind(value) == JSON_NULL)
+		return 0;
+	if (json_kind(value) != JSON_LIST)
+		return add_end_token(g, value, name, e);
+	for (const struct json *v = NULL; !failed && (v = json_next(value, v));)
+		failed = add_end_token(g, v, name, e);
+	return failed;
+}
+
+/* ---- the file ---- */
+
+static int read_number(struct generation *g, const struct taken *k, const struct json *json,
+		       const char *name, struct err *e)
+{
+	double number = k->fallback;
+	uint64_t count = (uint64_t)k->fallback;
+	int failed = k->kind == NUMBER ? json_get_double_or(json, k->name, name, k->least, k->most,
+							    k->fallback, &number, e)
+				       : json_get_uint_or(json, k->name, name, (uint64_t)k->least,
+							  (uint64_t)k->most, count, &count, e);
+	if (failed)
+		return failed;
+	void *to = (char *)g + k->offset;
+	if (k->kind == NUMBER)
+		*(double *)to = number;
+	else
+		*(uint32_t *)to = (uint32_t)count;
+	if (json_has(json, k->name))
+		add_line(g, "%s %.9g", k->name, k->kind == NUMBER ? number : (double)count);
+	return 0;
+}
+
+/* Whether a value says more than that there is nothing to do. */
+static bool says_something(const struct json *value, double neutral)
+{
+	double number;
+	bool truth;
+	size_t n;
+	struct err ignored;
+	switch (json_kind(value)) {
+	case JSON_NULL:
+		return false;
+	case JSON_BOOL:
+		return !json_as_bool(value, "", "", &truth, &ignored) && truth;
+	case JSON_NUMBER: /* one that cannot be compared does */
+		return json_as_double(value, "", "", -HUGE_VAL, HUGE_VAL, &number, &ignored) ||
+		       number != neutral;
+	case JSON_TEXT:
+		json_bytes(value, &n);
+		return n > 0;
+	default:
+		return json_count(value) > 0;
+	}
+}
+
+static void list_ignored(struct generation *g, const struct json *json, bool sample)
+{
+	for (const struct json *v = NULL; (v = json_next(json, v));) {
+		const char *name = json_key(v);
+		const struct taken *t = find_taken(name);
+		bool idle = t && t->sampling && !sample;
+		if ((t && !idle) || is_harmless(name))
+			continue;
+		if (says_something(v, t ? t->fallback : neutral_of(name)))
+			add_ignored(g, v, idle ? " (do_sample is not true)" : "");
+	}
+}
+
+/* Greedy unless do_sample. */
+int generation_read(struct generation *g, const struct json *json, const char *name, struct err *e)
+{
+	bool sample;
+	g->words[0] = 0;
+	int failed = json_get_bool_or(json, "do_sample", name, false, &sample, e);
+	if (!failed && json_has(json, "do_sample"))
+		add_line(g, "do_sample %s", sample ? "true" : "false");
+	for (size_t i = 0; !failed && i < sizeof TAKEN / sizeof *TAKEN; i++)
+		if (TAKEN[i].kind != ELSEWHERE && (sample || !TAKEN[i].sampling))
+			failed = read_number(g, &TAKEN[i], json, name, e);
+	if (!failed)
+		failed = generation_end_tokens(g, json, name, e);
+	if (failed)
+		return failed;
+	add_end_tokens(g);
+	list_ignored(g, json, sample);
+	return 0;
+}

@@ -1,0 +1,36 @@
+/* generation_config.json: what a model's answers begin with, and what of the file is not applied.
+ *
+ * One table (generation.c) says of every key of transformers' GenerationConfig whether it is taken,
+ * never changes a text, or would change one and is ignored; a key that the table does not know
+ * might. `words` tells the outcome, for info/defaults. */
+#ifndef MOEFS_ENGINE_FAMILY_GENERATION_H
+#define MOEFS_ENGINE_FAMILY_GENERATION_H
+
+#include "cache/err.h"
+
+#include <stdint.h>
+
+enum { CONFIG_MAX_END_TOKENS = 16, GENERATION_WORDS = 2048 };
+
+struct json;
+struct generation { /* of the field's usual defaults: GENERATION_DEFAULTS */
+	double temperature, top_p, min_p, repetition_penalty;
+	uint32_t top_k, max_new_tokens; /* 0: none */
+	uint32_t end_tokens[CONFIG_MAX_END_TOKENS], end_count;
+	/* "temperature 0.7" for what is taken, "ignored num_beams 4" for what is not: lines, the
+	 * last without its end. Empty: there is no such file. */
+	char words[GENERATION_WORDS];
+};
+#define GENERATION_DEFAULTS                         \
+	{                                           \
+		.top_p = 1, .repetition_penalty = 1 \
+	}
+
+/* `json` is the whole document. */
+int generation_read(struct generation *g, const struct json *json, const char *name, struct err *e);
+/* Adds "eos_token_id" of a document: one id or a list of them. Both of a model's files may have it,
+ * and all count. */
+int generation_end_tokens(struct generation *g, const struct json *json, const char *name,
+			  struct err *e);
+
+#endif
