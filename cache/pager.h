@@ -71,9 +71,9 @@ void pager_destroy(struct pager *p); /* after all sources are gone */
  * the rest as it is put back. */
 int pager_set_budget(struct pager *p, uint64_t bytes, struct err *e);
 
-/* "scales" (the default, also "auto"), "lrfu", "lfu" or "lru", then any of "no-shield" and "no-prefetch", which
- * switch off what predictions are used for; see README.md here. EINVAL names what is not known.
- * Changing the policy forgets how experts were used. */
+/* "scales" (the default, also "auto"), "lrfu", "lfu" or "lru", then any of "no-shield" and
+ * "no-prefetch", which switch off what predictions are used for; see README.md here. EINVAL names
+ * what is not known. Changing the policy forgets how experts were used. */
 int pager_set_policy(struct pager *p, const char *words, struct err *e);
 enum { PAGER_POLICY_TEXT = 64 };
 void pager_policy(struct pager *p, char words[PAGER_POLICY_TEXT]);

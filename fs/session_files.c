@@ -128,6 +128,9 @@ void session_stats_render(const struct node *n, struct text *out)
 	text_format(out, "expert_hits %" PRIu64 "\n", s.expert_hits);
 	text_format(out, "expert_misses %" PRIu64 "\n", s.expert_misses);
 	text_format(out, "bytes_read %" PRIu64 "\n", s.bytes_read);
+	for (unsigned i = 0; i < SESSION_DRAFTS && s.drafted[i]; i++)
+		text_format(out, "draft_%u %" PRIu64 " of %" PRIu64 "\n", i + 1, s.draft_stood[i],
+			    s.drafted[i]);
 	text_format(out, "experts_dropped %" PRIu64 "\n", s.experts_dropped);
 	text_format(out, "wait_seconds %.3f\n", s.wait_seconds);
 	text_format(out, "wait_ms_per_token %.3f\n",

@@ -52,7 +52,7 @@ static size_t lay_out(struct forward *f, void *memory)
 	f->up = arena_take(&a, n * (c->hidden_size > dense ? c->hidden_size : dense),
 			   sizeof *f->up);
 	activation_take(&a, &f->hidden, n, dense);
-	f->logits = arena_take(&a, c->vocabulary, sizeof *f->logits);
+	f->logits = arena_take(&a, (size_t)ANSWER_ROWS * c->vocabulary, sizeof *f->logits);
 	if (c->experts)
 		moe_lay_out(f, &a);
 	if (c->shared_size)

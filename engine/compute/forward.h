@@ -27,6 +27,11 @@ enum tap_point {
 typedef void tap_fn(void *ctx, enum tap_point point, uint32_t layer, uint32_t position,
 		    uint32_t tokens, uint32_t width, const float *rows);
 
+/* What the rows of a step are: a prompt's chunk, of which the last rows are most like what comes,
+ * or an answer's last token, with what may follow it (drafts). */
+enum rows_kind { ROWS_PROMPT, ROWS_ANSWER };
+enum { ANSWER_ROWS = 5 }; /* at most */
+
 /* An input of matrix products with room for `tokens` tokens of width k. Whoever writes f says so by
  * activation_changed; the 8-bit form is made from it once, when the first product wants it. */
 struct activation {
@@ -47,8 +52,9 @@ struct forward {
 	struct pager_source *experts; /* NULL in a model without */
 	uint32_t chunk;		      /* most tokens per call */
 	const _Atomic bool *stop; /* becomes true: forward_run ends with -ECANCELED; may be NULL */
-	struct losses losses;	  /* of the next call; may change between calls */
-	tap_fn *tap;		  /* may be NULL */
+	enum rows_kind kind;	  /* of the next call; may change between calls, as may losses */
+	struct losses losses;
+	tap_fn *tap; /* may be NULL */
 	void *tap_ctx;
 
 	/* Scratch, allocated by forward_init: [chunk][…] unless said. */
@@ -75,7 +81,7 @@ struct forward {
 		float *up, *out;	  /* out: [chunk][hidden] */
 		float *scale;		  /* [chunk], before the sigmoid */
 	} shared;
-	float *logits; /* [vocabulary], of the last token */
+	float *logits; /* [ANSWER_ROWS][vocabulary]: of the last token, or of an answer's rows */
 	void *memory;
 	uint64_t token_count;	  /* tokens computed since loading: the pager's clock */
 	uint64_t experts_dropped; /* reads that drop_missing has saved since loading */

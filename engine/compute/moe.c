@@ -186,10 +186,11 @@ static int run_experts(struct forward *f, uint32_t layer, uint32_t n, struct err
 {
 	struct moe *m = f->moe;
 	struct pager_batch batch;
-	if (n > 1)
+	bool credited = f->kind == ROWS_PROMPT && n > 1;
+	if (credited)
 		route_credit(m, n);
 	int got = pager_begin(&batch, f->experts, f->plan->routed_of[layer], m->distinct,
-			      n > 1 ? m->credit : NULL, m->distinct_count, f->token_count, e);
+			      credited ? m->credit : NULL, m->distinct_count, f->token_count, e);
 	if (got < 0)
 		return got;
 	batch.stop = f->stop;

@@ -214,10 +214,10 @@ static void predict_layer(struct forward *f, uint32_t next, uint32_t n)
 	pager_predict(f->experts, f->plan->routed_of[next], m->predicted, count);
 }
 
-/* One layer of a chunk wants more than the device can read meanwhile. One token's does not. */
+/* One layer of a chunk wants more than the device can read meanwhile. An answer's does not. */
 void route_predict(struct forward *f, uint32_t layer, uint32_t n)
 {
-	uint32_t layers = n == 1 ? PAGER_LOOK_AHEAD : 1;
+	uint32_t layers = n == 1 || f->kind == ROWS_ANSWER ? PAGER_LOOK_AHEAD : 1;
 	for (uint32_t ahead = 1; ahead <= layers && pager_predicts(f->experts); ahead++)
 		predict_layer(f, layer + ahead, n);
 }

@@ -17,9 +17,11 @@
 #ifndef MOEFS_ENGINE_SERVE_DRAFT_METER_H
 #define MOEFS_ENGINE_SERVE_DRAFT_METER_H
 
+#include "engine/session.h"
+
 #include <stdint.h>
 
-enum { DRAFT_MOST = 4 }; /* tokens drafted at once */
+enum { DRAFT_MOST = SESSION_DRAFTS }; /* tokens drafted at once */
 
 struct draft_meter {		       /* zeroed: nothing is known yet */
 	double cost[DRAFT_MOST + 2];   /* [rows]: a fading mean; 0: not measured */

@@ -7,7 +7,8 @@
  *     load_convert.c  a store that is made meanwhile
  *     load_source.c   whether a store is of the checkpoint as it is now
  *     chunk.c     the steps of a prompt
- *     session.c   a conversation's public face     turn.c      one turn: prompt, prefill, decode
+ *     session.c   a conversation's public face     turn.c      one turn: prompt and prefill
+ *     decode.c    a turn's answer, step by step    draft.c     what may follow
  *
  * Locks, in the order in which they may be taken:
  *     model.notify   held while `changed` is called, so that session_end can wait for the call
@@ -28,6 +29,7 @@
 #include "engine/text/chat.h"
 #include "engine/source/checkpoint.h"
 #include "engine/serve/chunk.h"
+#include "engine/serve/draft_meter.h"
 #include "cache/clock.h"
 #include "engine/convert/convert.h"
 #include "engine/compute/forward.h"
@@ -89,6 +91,7 @@ struct model {
 	struct pager_stats experts_before; /* (looking) what its predecessors had counted */
 	uint64_t heat_uses, heat_ns; /* uses of experts when their heat was kept, and the time */
 	struct forward forward;
+	struct draft_meter draft_meter;
 	struct budget_need scratch; /* what its long steps take; bytes 0: they are short */
 	struct sampler sampler;
 	_Atomic int state; /* enum model_state; READY announces all of these */
@@ -116,13 +119,13 @@ struct turn {
 	size_t prompt_length;
 	struct params params;
 	struct sampling sampling;
-	struct repetition repetition; /* of ids and answer_ids */
+	struct repetition repetition; /* of ids */
 	struct losses losses;
 	bool chat;
 	size_t system_ids;     /* how many of ids are the system message */
 	size_t recomputed;     /* that the context had held, but whose recurrent state it had not */
-	struct token_list ids; /* all that the model is to see before it answers */
-	struct token_list answer_ids;
+	struct token_list ids; /* all that the model is to see before it answers, and its answer */
+	size_t prompt_ids;     /* how many of ids are not the answer */
 	struct stream stream;
 	struct pager_stats before; /* the model's counters when it began */
 	uint64_t submitted_ns;
@@ -208,6 +211,19 @@ void session_notify(struct session *s);
 
 /* turn.c: one step of a session's turn, without the lock. True while the turn goes on. */
 bool turn_step(struct session *s);
+/* The forward pass of tokens that follow the context's, with the turn's losses, counted in the
+ * stats. all: where each row's logits go; NULL: the last row's to forward.logits, if `want`. */
+int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum rows_kind kind,
+		 bool want, float *all, struct err *e);
+/* Ends the turn from a step; false, as a step returns that the turn is over. */
+bool turn_over(struct session *s, const char *finish, int failed, const struct err *e);
+/* Appends to the answer and to the log. */
+int turn_give_out(struct session *s, const char *text, size_t n, struct err *e);
+/* decode.c: draws the token after the prompt; and one step of the answer. As turn_step. */
+bool decode_first(struct session *s);
+bool decode_step(struct session *s);
+/* draft.c: what may follow the last token; returns how many there are. */
+uint32_t draft_propose(const struct session *s, uint32_t draft[DRAFT_MOST]);
 /* Ends the turn (lock held): finish is a word of session_stats, failed 0 or a negative errno with
  * the sentence in e. */
 void turn_end(struct session *s, const char *finish, int failed, const struct err *e);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { NUMBER, COUNT, SEED, CHAT, SWITCH, TEXT };
+enum kind { NUMBER, COUNT, SEED, CHAT, SWITCH, DRAFT, TEXT };
 
 static const struct param {
 	const char *name;
@@ -36,6 +36,8 @@ static const struct param {
 	 false},
 	{"chat", CHAT, offsetof(struct params, chat), 0, 0, "on or off", false},
 	{"stream", SWITCH, offsetof(struct params, stream), 0, 0, "on or off", false},
+	{"draft", DRAFT, offsetof(struct params, draft), 1, SESSION_DRAFTS,
+	 "auto, off, lookup, or lookup and how many tokens at once, 1 to 4", false},
 	{"experts_per_token", COUNT, offsetof(struct params, experts_per_token), 0,
 	 CONFIG_MAX_EXPERTS,
 	 "a whole number up to the model's own (info/experts_per_token), 0 for that", true},
@@ -136,6 +138,31 @@ static int set_chat(enum chat_mode *to, const struct param *t, const char *value
 	return failed;
 }
 
+/* lookup may have a depth after it. */
+static int set_draft(struct params *p, const struct param *t, const char *value, struct err *e)
+{
+	static const char lookup[] = "lookup";
+	const char *rest = value + strlen(lookup);
+	uint32_t depth = SESSION_DRAFTS;
+	if (!strcmp(value, "off")) {
+		p->draft = DRAFT_OFF;
+		return 0;
+	}
+	if (strncmp(value, lookup, strlen(lookup)) != 0)
+		return refuse(t, EINVAL, value, e);
+	if (*rest) {
+		bool digit = rest[0] == ' ' && rest[1] >= '0' && rest[1] <= '9' && !rest[2];
+		depth = digit ? (uint32_t)(rest[1] - '0') : 0;
+		if (!digit)
+			return refuse(t, EINVAL, value, e);
+	}
+	if (depth < t->least || depth > t->most)
+		return refuse(t, ERANGE, value, e);
+	p->draft = DRAFT_LOOKUP;
+	p->draft_depth = depth;
+	return 0;
+}
+
 static int set_text(char **to, const struct param *t, const char *value, struct err *e)
 {
 	size_t lines = 1, length = strlen(value), valid = utf8_valid_length(value, length);
@@ -168,6 +195,8 @@ static int set_value(struct params *p, size_t i, const char *value, struct err *
 		return set_chat(place(p, i), t, value, e);
 	case SWITCH:
 		return set_switch(place(p, i), t, value, e);
+	case DRAFT:
+		return set_draft(p, t, value, e);
 	case TEXT:
 		return set_text(text_of(p, i), t, value, e);
 	}
@@ -220,6 +249,17 @@ static char *count_text(uint64_t number)
 	return strdup(text);
 }
 
+static char *draft_text(const struct params *p)
+{
+	static const char *const words[] = {
+		[DRAFT_AUTO] = "auto", [DRAFT_OFF] = "off", [DRAFT_LOOKUP] = "lookup"};
+	char text[16];
+	if (p->draft != DRAFT_LOOKUP || p->draft_depth == SESSION_DRAFTS)
+		return strdup(words[p->draft]);
+	(void)snprintf(text, sizeof text, "lookup %u", p->draft_depth);
+	return strdup(text);
+}
+
 char *params_get(const struct params *p, size_t i, bool has_chat)
 {
 	switch (table[i].kind) {
@@ -234,6 +274,8 @@ char *params_get(const struct params *p, size_t i, bool has_chat)
 											: "off");
 	case SWITCH:
 		return strdup(*(bool *)place(p, i) ? "on" : "off");
+	case DRAFT:
+		return draft_text(p);
 	case TEXT:
 		return strdup(*text_of(p, i));
 	}
@@ -265,6 +307,7 @@ int params_default(struct params *p, const struct config *c, struct err *e)
 		.max_tokens = c->generation.max_new_tokens,
 		.seed_random = true,
 		.stream = true,
+		.draft_depth = SESSION_DRAFTS,
 		.model_experts = c->experts_per_token,
 		.system = empty,
 		.stop = empty,
@@ -285,7 +328,7 @@ int params_reset(struct params *p, size_t i, const struct config *c, struct err 
 	static const size_t sizes[] = {
 		[NUMBER] = sizeof(double), [COUNT] = sizeof(uint64_t),
 		[SEED] = sizeof(uint64_t), [CHAT] = sizeof(enum chat_mode),
-		[SWITCH] = sizeof(bool),
+		[SWITCH] = sizeof(bool),   [DRAFT] = sizeof(enum draft_mode),
 	};
 	struct params defaults;
 	int failed = params_default(&defaults, c, e);

@@ -24,7 +24,10 @@ struct params {
 	/* The prompt is a turn of a conversation; else it goes to the model as it stands. Until it
 	 * is set, it is whatever the model is made for. */
 	enum chat_mode { CHAT_UNSET, CHAT_OFF, CHAT_ON } chat;
-	bool stream;		    /* the answer is read as it grows; else not before its end */
+	bool stream; /* the answer is read as it grows; else not before its end */
+	/* What may follow is computed beside the last token, where that is faster. */
+	enum draft_mode { DRAFT_AUTO, DRAFT_OFF, DRAFT_LOOKUP } draft;
+	uint32_t draft_depth;	    /* tokens drafted at once, at most */
 	uint64_t experts_per_token; /* 0 or the model's own: no loss */
 	double drop_missing;	    /* 0: no loss */
 	uint32_t model_experts;	    /* per token; 0: the model is dense */

@@ -108,6 +108,7 @@ static int begin(struct session *s, struct err *e)
 		failed = stream_init(&t->stream, t->params.stop, e);
 	if (failed)
 		return failed;
+	t->prompt_ids = t->ids.count;
 	reuse_context(s);
 	t->begun = true;
 	return 0;
@@ -141,7 +142,7 @@ static void log_answer(struct session *s, uint64_t from)
 	}
 }
 
-static int give_out(struct session *s, const char *text, size_t n, struct err *e)
+int turn_give_out(struct session *s, const char *text, size_t n, struct err *e)
 {
 	bool complete;
 	uint64_t before = answer_size(s->answer, &complete);
@@ -165,9 +166,6 @@ static void extend_history(struct session *s)
 	int failed = token_list_append(&s->history, t->ids.ids + t->system_ids,
 				       t->ids.count - t->system_ids, &ignored);
 	if (!failed)
-		failed = token_list_append(&s->history, t->answer_ids.ids, t->answer_ids.count,
-					   &ignored);
-	if (!failed)
 		failed = chat_answer_end(s->model->chat, &s->history, &ignored);
 	if (failed) /* out of memory: this turn is forgotten, the earlier ones still lie there */
 		s->history.count = before;
@@ -178,7 +176,6 @@ void turn_free(struct turn *t)
 	free(t->prompt);
 	params_free(&t->params);
 	token_list_free(&t->ids);
-	token_list_free(&t->answer_ids);
 	repetition_free(&t->repetition);
 	stream_free(&t->stream);
 	*t = (struct turn){0};
@@ -210,21 +207,17 @@ void turn_end(struct session *s, const char *finish, int failed, const struct er
 	session_log_append(s, "\n", 1);
 }
 
-/* The same from a step, which does not hold the lock; returns that the turn is over. */
-static bool end_step(struct session *s, const char *finish, int failed, const struct err *e)
+bool turn_over(struct session *s, const char *finish, int failed, const struct err *e)
 {
+	if (failed == -ECANCELED) {
+		finish = "stopped";
+		failed = 0;
+	}
 	pthread_mutex_lock(&s->model->lock);
 	if (s->working) /* not ended by session_end meanwhile */
 		turn_end(s, finish, failed, e);
 	pthread_mutex_unlock(&s->model->lock);
 	return false;
-}
-
-static bool fail_step(struct session *s, int failed, const struct err *e)
-{
-	if (failed == -ECANCELED)
-		return end_step(s, "stopped", 0, NULL);
-	return end_step(s, "error", failed, e);
 }
 
 /* ---- computing ---- */
@@ -259,82 +252,37 @@ static void count_dropped(struct session *s, uint64_t experts)
 	pthread_mutex_unlock(&s->model->lock);
 }
 
-static bool is_end_token(const struct model *m, bool chat, uint32_t id)
+int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum rows_kind kind,
+		 bool want, float *all, struct err *e)
 {
-	for (uint32_t i = 0; i < m->config.generation.end_count; i++)
-		if (m->config.generation.end_tokens[i] == id)
-			return true;
-	return chat && id == chat_end_token(m->chat);
-}
-
-/* The next token from the last logits; gives its text out. Returns whether the turn goes on. */
-static bool take_token(struct session *s)
-{
-	struct turn *t = &s->turn;
-	struct model *m = s->model;
-	struct err e = {0};
-	size_t n, out;
-	repetition_apply(&t->repetition, m->forward.logits);
-	uint32_t id =
-		sampler_draw(&m->sampler, m->forward.logits, &t->sampling, s->context.tokens.count);
-	if (!isfinite(m->forward.logits[id]))
-		return fail_step(s, -EIO,
-				 &(struct err){EIO, "the model computed something that is not a "
-						    "number; its weights are damaged"});
-	pthread_mutex_lock(&m->lock);
-	s->status = SESSION_GENERATING;
-	if (!s->stats.output_tokens++)
-		s->stats.first_token_seconds = seconds_since(t->submitted_ns);
-	pthread_mutex_unlock(&m->lock);
-	if (is_end_token(m, t->chat, id))
-		return end_step(s, "end", 0, NULL);
-	const char *bytes = tokenizer_bytes(m->tokenizer, id, false, &n);
-	const char *text = stream_feed(&t->stream, bytes, n, &out);
-	int failed = token_list_append(&t->answer_ids, &id, 1, &e);
-	if (!failed && repetition_add(&t->repetition, &id, 1))
-		failed = err_set(&e, ENOMEM, "out of memory for the repetition penalty");
-	if (!failed)
-		failed = give_out(s, text, out, &e);
-	if (failed)
-		return fail_step(s, failed, &e);
-	if (t->stream.stopped)
-		return end_step(s, "stop", 0, NULL);
-	if (t->params.max_tokens && t->answer_ids.count >= t->params.max_tokens)
-		return end_step(s, "length", 0, NULL);
-	if (s->context.tokens.count >= m->context)
-		return end_step(s, "length", 0, NULL);
-	return true;
-}
-
-/* The next tokens to compute: a chunk of the prompt, then each token as it was drawn. */
-static bool compute(struct session *s)
-{
-	struct turn *t = &s->turn;
 	struct forward *f = &s->model->forward;
-	struct err e = {0};
-	size_t done = s->context.tokens.count, left = t->ids.count - done;
-	bool prefill = done < t->ids.count;
-	const uint32_t *tokens =
-		prefill ? t->ids.ids + done : &t->answer_ids.ids[done - t->ids.count];
-	uint32_t n = prefill ? chunk_next(s->model, left) : 1;
-	bool last = !prefill || n == left;
 	uint64_t started = now_ns(), dropped = f->experts_dropped;
 	if (s->weights_sum != s->model->weights_sum)
-		return fail_step(s, -EIO,
-				 &(struct err){EIO,
-					       "the checkpoint was converted anew while it "
-					       "answered, since it was changed or needs 32-bit "
-					       "norms; ask again"});
+		return err_set(e, EIO,
+			       "the checkpoint was converted anew while it answered, since it was "
+			       "changed or needs 32-bit norms; ask again");
 	f->stop = &s->stop;
-	f->losses = t->losses;
-	int failed = forward_run(f, &s->context, tokens, n, last, NULL, &e);
-	count_step(s, started, prefill);
+	f->losses = s->turn.losses;
+	f->kind = kind;
+	int failed = forward_run(f, &s->context, tokens, n, want, all, e);
+	count_step(s, started, kind == ROWS_PROMPT);
 	count_dropped(s, f->experts_dropped - dropped);
+	return failed;
+}
+
+/* A chunk of the prompt; after the last, the first token of the answer. */
+static bool prefill_step(struct session *s)
+{
+	const struct turn *t = &s->turn;
+	struct err e = {0};
+	size_t done = s->context.tokens.count, left = t->prompt_ids - done;
+	uint32_t n = chunk_next(s->model, left);
+	int failed = turn_forward(s, t->ids.ids + done, n, ROWS_PROMPT, n == left, NULL, &e);
 	if (failed)
-		return fail_step(s, failed, &e);
-	if (prefill) /* a long prompt is not computed again from its beginning */
-		recurrent_mark(&s->context.recurrent, s->context.tokens.count);
-	return last ? take_token(s) : true;
+		return turn_over(s, "error", failed, &e);
+	/* A long prompt is not computed again from its beginning. */
+	recurrent_mark(&s->context.recurrent, s->context.tokens.count);
+	return n == left ? decode_first(s) : true;
 }
 
 static bool begin_step(struct session *s)
@@ -342,7 +290,7 @@ static bool begin_step(struct session *s)
 	struct err e = {0};
 	int failed = begin(s, &e);
 	if (failed)
-		return fail_step(s, failed, &e);
+		return turn_over(s, "error", failed, &e);
 	pthread_mutex_lock(&s->model->lock);
 	model_cache_stats(s->model, &s->turn.before);
 	s->status = SESSION_PROMPTING;
@@ -356,6 +304,8 @@ static bool begin_step(struct session *s)
 bool turn_step(struct session *s)
 {
 	if (atomic_load(&s->stop))
-		return end_step(s, "stopped", 0, NULL);
-	return s->turn.begun ? compute(s) : begin_step(s);
+		return turn_over(s, "stopped", 0, NULL);
+	if (!s->turn.begun)
+		return begin_step(s);
+	return s->context.tokens.count < s->turn.prompt_ids ? prefill_step(s) : decode_step(s);
 }

@@ -14,7 +14,8 @@
 #include <errno.h>
 
 /* A block of 1 MiB in F16. */
-static const struct config wide = {.mixers = {[MIXER_ATTENTION] = 8}, .kv_heads = 4, .head_dim = 128};
+static const struct config wide = {
+	.mixers = {[MIXER_ATTENTION] = 8}, .kv_heads = 4, .head_dim = 128};
 enum { WIDE_BLOCK = 1 << 20 };
 
 static struct context_budget budget;
@@ -35,7 +36,8 @@ static size_t page_bytes(void)
 static void blocks_are_counted_in_the_pages_that_they_take(void **state)
 {
 	(void)state;
-	static const struct config small = {.mixers = {[MIXER_ATTENTION] = 1}, .kv_heads = 1, .head_dim = 8};
+	static const struct config small = {
+		.mixers = {[MIXER_ATTENTION] = 1}, .kv_heads = 1, .head_dim = 8};
 	struct context x;
 	context_init(&x, &budget, &small, KV_F16); /* 2048 bytes a block */
 	assert_int_equal(context_reserve(&x, 1, &e), 0);

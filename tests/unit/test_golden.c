@@ -17,8 +17,8 @@
 
 /* gated_attention is a hybrid's attention alone: a gate, zero-centred norms, a partial rotation,
  * and stacked experts beside a shared one. */
-static const char *const fixtures[] = {"qwen2",	     "qwen3",	"qwen3_moe", "qwen2_moe",
-				       "granitemoe", "mixtral", "olmoe",     "gated_attention",
+static const char *const fixtures[] = {"qwen2",	     "qwen3",	    "qwen3_moe", "qwen2_moe",
+				       "granitemoe", "mixtral",	    "olmoe",	 "gated_attention",
 				       "qwen3_5",    "qwen3_5_moe", "qwen3_next"};
 enum { FIXTURES = sizeof fixtures / sizeof *fixtures, GREEDY = 24 };
 static const double tolerance = 2e-5; /* L2, relative, of a row */

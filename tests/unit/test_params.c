@@ -80,6 +80,7 @@ static void there_are_these_and_no_others(void **state)
 					    "system",
 					    "chat",
 					    "stream",
+					    "draft",
 					    "experts_per_token",
 					    "drop_missing"};
 	assert_int_equal(params_count(), sizeof names / sizeof *names);
@@ -105,7 +106,8 @@ static void a_model_s_defaults_are_its_generation_config(void **state)
 						  {"chat", "on"},
 						  {"experts_per_token", "0"},
 						  {"drop_missing", "0"},
-						  {"stream", "on"}};
+						  {"stream", "on"},
+						  {"draft", "auto"}};
 	for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
 		assert_reads(defaults[i][0], defaults[i][1]);
 }
@@ -138,6 +140,10 @@ static void what_is_written_reads_back_the_same(void **state)
 						{"chat", "on"},
 						{"stream", "off"},
 						{"stream", "on"},
+						{"draft", "off"},
+						{"draft", "lookup"},
+						{"draft", "lookup 1"},
+						{"draft", "lookup 3"},
 						{"stop", "</s>\\n\nUser:"},
 						{"stop", ""},
 						{"system", "You are terse.\nVery.\n"},
@@ -196,6 +202,12 @@ static void values_of_the_wrong_kind_are_einval(void **state)
 		assert_refused("seed", counts[i], EINVAL);
 		assert_refused("experts_per_token", counts[i], EINVAL);
 	}
+	static const char *const drafts[] = {"",	 "on",	      "mtp",	"lookup ",
+					     "lookup x", "lookup 12", "lookup2"};
+	for (size_t i = 0; i < sizeof drafts / sizeof *drafts; i++)
+		assert_refused("draft", drafts[i], EINVAL);
+	assert_refused("draft", "lookup 0", ERANGE);
+	assert_refused("draft", "lookup 5", ERANGE);
 	assert_refused("seed", "Random", EINVAL);
 	for (size_t i = 0; i < sizeof switches / sizeof *switches; i++)
 		assert_refused("chat", switches[i], EINVAL);

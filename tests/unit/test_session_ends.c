@@ -225,8 +225,8 @@ static void a_context_budget_that_is_used_up_is_an_error_in_words(void **state)
 	engine_destroy(small.engine);
 }
 
-/* It goes when the model is mounted already. Many times, since asking again at once meets the end of
- * the load that failed. */
+/* It goes when the model is mounted already. Many times, since asking again at once meets the end
+ * of the load that failed. */
 static void a_missing_tokenizer_is_an_error_in_words_until_it_is_there(void **state)
 {
 	(void)state;

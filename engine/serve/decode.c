@@ -1,0 +1,122 @@
+/* A turn's answer, token by token: drawing, and steps that verify drafts.
+ *
+ * A step computes the last token and with it those that may follow (draft.c). Each row's logits are
+ * what they would be without the others (promise 2), and each is drawn from as it would be: with
+ * the random number of its position. The first row that draws something else than was drafted ends
+ * the step, and what was computed beyond it is taken back. So drafts change how many tokens a step
+ * yields and nothing else.
+ */
+#include "engine/serve/internal.h"
+
+#include <errno.h>
+#include <math.h>
+
+_Static_assert(ANSWER_ROWS == DRAFT_MOST + 1, "a step verifies a draft after the last token");
+
+static bool is_end_token(const struct model *m, bool chat, uint32_t id)
+{
+	for (uint32_t i = 0; i < m->config.generation.end_count; i++)
+		if (m->config.generation.end_tokens[i] == id)
+			return true;
+	return chat && id == chat_end_token(m->chat);
+}
+
+static void count_token(struct session *s)
+{
+	pthread_mutex_lock(&s->model->lock);
+	s->status = SESSION_GENERATING;
+	if (!s->stats.output_tokens++)
+		s->stats.first_token_seconds = (double)(now_ns() - s->turn.submitted_ns) * 1e-9;
+	pthread_mutex_unlock(&s->model->lock);
+}
+
+/* How the turn ends with a token that is in the answer, if it does. */
+static const char *end_after(const struct session *s, size_t held)
+{
+	const struct turn *t = &s->turn;
+	if (t->stream.stopped)
+		return "stop";
+	if (t->params.max_tokens && t->ids.count - t->prompt_ids >= t->params.max_tokens)
+		return "length";
+	return held >= s->model->context ? "length" : NULL;
+}
+
+/* Draws the token that follows the first `held` of the context, and gives its text out. Returns the
+ * word that the turn ends with; NULL: it goes on. */
+static const char *take_token(struct session *s, float *logits, size_t held, int *failed,
+			      struct err *e)
+{
+	struct turn *t = &s->turn;
+	struct model *m = s->model;
+	size_t n, out;
+	repetition_apply(&t->repetition, logits);
+	uint32_t id = sampler_draw(&m->sampler, logits, &t->sampling, held);
+	if (!isfinite(logits[id])) {
+		*failed = err_set(e, EIO,
+				  "the model computed something that is not a number; its weights "
+				  "are damaged");
+		return "error";
+	}
+	count_token(s);
+	if (is_end_token(m, t->chat, id))
+		return "end";
+	const char *bytes = tokenizer_bytes(m->tokenizer, id, false, &n);
+	const char *text = stream_feed(&t->stream, bytes, n, &out);
+	*failed = token_list_append(&t->ids, &id, 1, e);
+	if (!*failed && repetition_add(&t->repetition, &id, 1))
+		*failed = err_set(e, ENOMEM, "out of memory for the repetition penalty");
+	if (!*failed)
+		*failed = turn_give_out(s, text, out, e);
+	return *failed ? "error" : end_after(s, held);
+}
+
+bool decode_first(struct session *s)
+{
+	struct err e = {0};
+	int failed = 0;
+	const char *finish =
+		take_token(s, s->model->forward.logits, s->context.tokens.count, &failed, &e);
+	return finish ? turn_over(s, finish, failed, &e) : true;
+}
+
+/* What stood of a draft stays in the context, and is counted. */
+static void settle(struct session *s, size_t held, uint32_t drafted, uint32_t stood,
+		   uint64_t started)
+{
+	struct session_stats *st = &s->stats;
+	context_rollback(&s->context, held);
+	draft_meter_count(&s->model->draft_meter, drafted, stood,
+			  (double)(now_ns() - started) * 1e-9);
+	pthread_mutex_lock(&s->model->lock);
+	st->context_tokens = held;
+	for (uint32_t i = 0; i < drafted; i++) {
+		st->drafted[i]++;
+		st->draft_stood[i] += i < stood;
+	}
+	pthread_mutex_unlock(&s->model->lock);
+}
+
+bool decode_step(struct session *s)
+{
+	struct turn *t = &s->turn;
+	struct forward *f = &s->model->forward;
+	struct err e = {0};
+	uint64_t started = now_ns();
+	size_t before = s->context.tokens.count;
+	uint32_t rows[ANSWER_ROWS], drafted, stood = 0;
+	rows[0] = t->ids.ids[before];
+	drafted = draft_propose(s, rows + 1);
+	int failed = turn_forward(s, rows, drafted + 1, ROWS_ANSWER, true,
+				  drafted ? f->logits : NULL, &e);
+	if (failed)
+		return turn_over(s, "error", failed, &e);
+	const char *finish;
+	for (;; stood++) {
+		float *logits = f->logits + (size_t)stood * s->model->config.vocabulary;
+		finish = take_token(s, logits, before + stood + 1, &failed, &e);
+		if (finish || stood == drafted || t->ids.ids[t->ids.count - 1] != rows[stood + 1])
+			break;
+	}
+	settle(s, before + stood + 1, drafted, stood, started);
+	return finish ? turn_over(s, finish, failed, &e) : true;
+}

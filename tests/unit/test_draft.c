@@ -1,0 +1,195 @@
+/* Drafts change how many tokens a step yields, and nothing that can be read: not the text, not the
+ * context, not what comes after. */
+#include "engine/serve/internal.h"
+#include "golden.h"
+#include "session_help.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char *const depths[] = {"lookup", "lookup 1", "lookup 2", "auto"};
+enum { DEPTHS = sizeof depths / sizeof *depths };
+
+static struct test_model fable;
+
+static int load(void **state)
+{
+	(void)state;
+	struct err e;
+	test_model_open(&fable, test_fable(), &(struct engine_options){0});
+	if (model_wait(fable.model, &e))
+		fail_msg("%s", e.text);
+	return 0;
+}
+
+static int unload(void **state)
+{
+	(void)state;
+	test_model_close(&fable);
+	test_stores_remove();
+	return 0;
+}
+
+static struct session *drafting(const char *draft)
+{
+	struct session *s = test_greedy_session(&fable);
+	test_set(s, "draft", draft);
+	return s;
+}
+
+static uint64_t all(const uint64_t counts[SESSION_DRAFTS])
+{
+	uint64_t sum = 0;
+	for (int i = 0; i < SESSION_DRAFTS; i++)
+		sum += counts[i];
+	return sum;
+}
+
+/* The likeliest continuation of this is more of it. */
+static const char repeats[] = "ha ha ha ha ha ha ha ha ha ha";
+
+static struct session *continuing(const char *draft, const char *temperature, const char *seed)
+{
+	struct session *s = drafting(draft);
+	test_set(s, "chat", "off");
+	test_set(s, "max_tokens", "600");
+	test_set(s, "temperature", temperature);
+	test_set(s, "seed", seed);
+	return s;
+}
+
+static void the_text_is_the_same_at_any_temperature_and_seed(void **state)
+{
+	(void)state;
+	static const char *const temperatures[] = {"0", "0.7", "1.3"};
+	static const char *const prompts[] = {repeats, "Once upon a time", "The capital of France"};
+	for (size_t p = 0; p < 3; p++)
+		for (size_t t = 0; t < 3; t++)
+			for (size_t d = 0; d < DEPTHS; d++) {
+				struct session *off = continuing("off", temperatures[t], "11");
+				struct session *on = continuing(depths[d], temperatures[t], "11");
+				test_same_text(test_ask(off, prompts[p]), test_ask(on, prompts[p]));
+				assert_int_equal(test_stats(off).output_tokens,
+						 test_stats(on).output_tokens);
+				assert_int_equal(test_stats(off).context_tokens,
+						 test_stats(on).context_tokens);
+				session_end(off);
+				session_end(on);
+			}
+}
+
+static void a_text_that_repeats_itself_is_drafted_and_stands(void **state)
+{
+	(void)state;
+	struct session *s = continuing("lookup", "0", "1");
+	free(test_ask(s, repeats));
+	struct session_stats st = test_stats(s);
+	assert_true(all(st.draft_stood) >= st.output_tokens / 2);
+	assert_true(st.drafted[0] >= st.drafted[3] && st.drafted[3] > 0);
+	assert_true(all(st.draft_stood) <= all(st.drafted));
+	session_end(s);
+}
+
+static void off_drafts_nothing(void **state)
+{
+	(void)state;
+	struct session *s = continuing("off", "0", "1");
+	free(test_ask(s, repeats));
+	assert_int_equal(all(test_stats(s).drafted), 0);
+	session_end(s);
+}
+
+/* At every place where it may strike: in the middle of a draft, too. */
+static void a_turn_that_ends_in_a_draft_leaves_the_context_as_without(void **state)
+{
+	(void)state;
+	for (uint32_t most = 1; most <= 24; most++) {
+		char number[16];
+		(void)snprintf(number, sizeof number, "%u", most);
+		struct session *both[] = {drafting("off"), drafting("lookup")};
+		for (int i = 0; i < 2; i++) {
+			test_set(both[i], "max_tokens", number);
+			free(test_ask(both[i], "Count from 1 to 20: 1 2 3 4 5 6"));
+		}
+		const struct token_list *off = &both[0]->context.tokens,
+					*on = &both[1]->context.tokens;
+		assert_int_equal(off->count, on->count);
+		assert_memory_equal(off->ids, on->ids, off->count * sizeof *off->ids);
+		test_set(both[0], "max_tokens", "40");
+		test_set(both[1], "max_tokens", "40");
+		test_same_text(test_ask(both[0], "What is the capital of Chad?"),
+			       test_ask(both[1], "What is the capital of Chad?"));
+		assert_int_equal(test_stats(both[0]).cached_tokens,
+				 test_stats(both[1]).cached_tokens);
+		session_end(both[0]);
+		session_end(both[1]);
+	}
+}
+
+static void a_stop_text_in_a_draft_ends_the_answer_there(void **state)
+{
+	(void)state;
+	struct session *both[] = {continuing("off", "0", "1"), continuing("lookup", "0", "1")};
+	for (int i = 0; i < 2; i++)
+		test_set(both[i], "stop", "ha ha ha ha ha ha ha");
+	test_same_text(test_ask(both[0], repeats), test_ask(both[1], repeats));
+	assert_string_equal(test_stats(both[0]).finish, test_stats(both[1]).finish);
+	assert_int_equal(both[0]->context.tokens.count, both[1]->context.tokens.count);
+	session_end(both[0]);
+	session_end(both[1]);
+}
+
+/* The last position of a context is used, and none beyond it. */
+static void a_full_context_is_as_full_as_without(void **state)
+{
+	(void)state;
+	struct test_model narrow;
+	struct err e;
+	test_model_open(&narrow, test_fable(), &(struct engine_options){.context = 70});
+	if (model_wait(narrow.model, &e))
+		fail_msg("%s", e.text);
+	struct session *both[] = {test_greedy_session(&narrow), test_greedy_session(&narrow)};
+	for (int i = 0; i < 2; i++) {
+		test_set(both[i], "draft", i ? "lookup" : "off");
+		test_set(both[i], "chat", "off");
+		test_set(both[i], "max_tokens", "0");
+	}
+	test_same_text(test_ask(both[0], repeats), test_ask(both[1], repeats));
+	assert_int_equal(both[0]->context.tokens.count, 70);
+	assert_int_equal(both[1]->context.tokens.count, 70);
+	session_end(both[0]);
+	session_end(both[1]);
+	test_model_close(&narrow);
+}
+
+/* What a step without an expert holds would depend on the draft. */
+static void with_drop_missing_nothing_is_drafted(void **state)
+{
+	(void)state;
+	struct session *s = continuing("lookup", "0", "1");
+	test_set(s, "drop_missing", "0.1");
+	free(test_ask(s, repeats));
+	assert_int_equal(all(test_stats(s).drafted), 0);
+	session_end(s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_text_is_the_same_at_any_temperature_and_seed),
+		cmocka_unit_test(a_text_that_repeats_itself_is_drafted_and_stands),
+		cmocka_unit_test(off_drafts_nothing),
+		cmocka_unit_test(a_turn_that_ends_in_a_draft_leaves_the_context_as_without),
+		cmocka_unit_test(a_stop_text_in_a_draft_ends_the_answer_there),
+		cmocka_unit_test(a_full_context_is_as_full_as_without),
+		cmocka_unit_test(with_drop_missing_nothing_is_drafted),
+	};
+	return cmocka_run_group_tests(tests, load, unload);
+}
