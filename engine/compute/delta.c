@@ -35,11 +35,18 @@ static size_t matrix_floats(const struct config *c)
 	return c->delta_net.value_heads * head_floats(c);
 }
 
+/* What a token that the state is behind leaves: its input, what became of it, its gates. */
+static size_t row_floats(const struct config *c)
+{
+	return 2 * ((size_t)delta_channels(c) + c->delta_net.value_heads);
+}
+
 size_t delta_layer_floats(const struct config *c)
 {
 	if (!c->mixers[MIXER_DELTA_NET])
 		return 0;
-	return matrix_floats(c) + (size_t)(c->delta_net.width - 1) * delta_channels(c);
+	return matrix_floats(c) + (size_t)(c->delta_net.width - 1) * delta_channels(c) +
+	       DELTA_BEHIND * row_floats(c);
 }
 
 size_t delta_state_floats(const struct config *c)
@@ -51,7 +58,7 @@ void delta_lay_out(struct forward *f, struct arena *a)
 {
 	const struct config *c = f->config;
 	struct delta_scratch *d = &f->delta;
-	size_t n = f->chunk, heads = c->delta_net.value_heads,
+	size_t n = (size_t)f->chunk + DELTA_BEHIND, heads = c->delta_net.value_heads,
 	       values = heads * c->delta_net.value_dim;
 	d->in = arena_take(a, n * delta_channels(c), sizeof *d->in);
 	d->mixed = arena_take(a, n * delta_channels(c), sizeof *d->mixed);
@@ -63,15 +70,18 @@ void delta_lay_out(struct forward *f, struct arena *a)
 	activation_take(a, &d->gated, n, (uint32_t)values);
 }
 
+/* Rows of the scratch are the tokens that the state is behind, and then the step's. */
 struct mix {
 	const struct forward *f;
 	const struct layer_weights *weights;
-	float *matrices; /* of the layer's state: [value_heads][key_dim][value_dim] */
-	float *before;	 /* and [width - 1][channels] */
-	uint32_t n;
+	float *matrices;    /* of the layer's state: [value_heads][key_dim][value_dim] */
+	float *before;	    /* and [width - 1][channels] */
+	float *kept;	    /* and rows that are yet to be done */
+	uint32_t behind, n; /* rows that were behind, and all */
+	uint32_t commit;    /* rows that the state moves on by; the others are kept */
 };
 
-/* The input of the token `back` before token t, which may be one of an earlier call. */
+/* The input of the row `back` before row t, which may be one of an earlier call. */
 static const float *input_at(const struct mix *m, uint32_t t, uint32_t back)
 {
 	size_t channels = delta_channels(m->f->config);
@@ -81,7 +91,7 @@ static const float *input_at(const struct mix *m, uint32_t t, uint32_t back)
 	return m->before + (width - 1 - (back - t)) * channels;
 }
 
-/* Queries, keys and values of tokens [begin, end), and their gates. */
+/* Queries, keys and values of the step's tokens [begin, end), and their gates. */
 static void mix_tokens(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct mix *m = ctx;
@@ -91,7 +101,7 @@ static void mix_tokens(void *ctx, uint32_t begin, uint32_t end)
 	const struct delta_scratch *d = &m->f->delta;
 	uint32_t channels = delta_channels(c), keys = net->key_heads, dim = net->key_dim;
 	float scale = (float)(1 / sqrt(dim));
-	for (uint32_t t = begin; t < end; t++) {
+	for (uint32_t t = m->behind + begin; t < m->behind + end; t++) {
 		const float *taps[CONV_WIDTH];
 		float *row = d->mixed + (size_t)t * channels;
 		for (uint32_t i = 0; i < net->width; i++)
@@ -107,7 +117,7 @@ static void mix_tokens(void *ctx, uint32_t begin, uint32_t end)
 	}
 }
 
-/* Value heads [begin, end), for all tokens. Neighbours share a key head. */
+/* Value heads [begin, end), for all rows. Neighbours share a key head. */
 static void step_heads(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct mix *m = ctx;
@@ -121,7 +131,7 @@ static void step_heads(void *ctx, uint32_t begin, uint32_t end)
 			.key_dim = net->key_dim,
 			.value_dim = net->value_dim,
 			.n = m->n,
-			.commit = m->n,
+			.commit = m->commit,
 			.state = m->matrices + h * head_floats(c),
 			.q = q,
 			.k = q + (size_t)net->key_heads * net->key_dim,
@@ -149,20 +159,45 @@ static void gate_tokens(void *ctx, uint32_t begin, uint32_t end)
 	uint32_t dim = c->delta_net.value_dim, heads = c->delta_net.value_heads;
 	const float *norm = weights_vector(m->weights, TENSOR_DELTA_NORM);
 	for (size_t i = (size_t)begin * heads; i < (size_t)end * heads; i++) {
-		float *out = d->out + i * dim;
+		float *out = d->out + ((size_t)m->behind * heads + i) * dim;
 		k->rmsnorm(out, out, norm, dim, c->rms_eps);
 		k->silu_mul(d->gated.f + i * dim, out, dim);
 	}
 }
 
-/* The last inputs of old and new ones together. */
+/* The last inputs that the state has moved on by, of old and new ones together. */
 static void keep_inputs(const struct mix *m)
 {
 	size_t channels = delta_channels(m->f->config);
 	uint32_t kept = m->f->config->delta_net.width - 1;
 	for (uint32_t i = 0; i < kept; i++) /* ascending: each is read before it is overwritten */
-		memmove(m->before + i * channels, input_at(m, m->n - 1, kept - 1 - i),
+		memmove(m->before + i * channels, input_at(m, m->commit - 1, kept - 1 - i),
 			channels * sizeof *m->before);
+}
+
+/* The four arrays of a row's remains, in the scratch. */
+static void row_parts(const struct mix *m, uint32_t row, float *part[4])
+{
+	const struct delta_scratch *d = &m->f->delta;
+	size_t channels = delta_channels(m->f->config), heads = m->f->config->delta_net.value_heads;
+	part[0] = d->in + row * channels;
+	part[1] = d->mixed + row * channels;
+	part[2] = d->decay + row * heads;
+	part[3] = d->beta + row * heads;
+}
+
+/* Rows that are behind come before the step's; rows that are not to be done yet are kept. */
+static void move_rows(const struct mix *m, uint32_t first, uint32_t count, bool keep)
+{
+	size_t channels = delta_channels(m->f->config), heads = m->f->config->delta_net.value_heads;
+	const size_t width[4] = {channels, channels, heads, heads};
+	float *at = m->kept;
+	for (uint32_t row = first; row < first + count; row++) {
+		float *part[4];
+		row_parts(m, row, part);
+		for (int i = 0; i < 4; at += width[i++])
+			memcpy(keep ? at : part[i], keep ? part[i] : at, width[i] * sizeof *at);
+	}
 }
 
 void delta_run(struct forward *f, struct context *x, uint32_t layer, uint32_t n)
@@ -170,19 +205,38 @@ void delta_run(struct forward *f, struct context *x, uint32_t layer, uint32_t n)
 	const struct config *c = f->config;
 	const struct layer_weights *l = &f->weights->layer[layer];
 	struct delta_scratch *d = &f->delta;
-	const struct product in[] = {{d->in, &l->m[TENSOR_DELTA_QKV]},
+	size_t channels = delta_channels(c), heads = c->delta_net.value_heads;
+	uint32_t behind = x->recurrent.behind;
+	const struct product in[] = {{d->in + behind * channels, &l->m[TENSOR_DELTA_QKV]},
 				     {d->gated.f, &l->m[TENSOR_DELTA_Z]},
-				     {d->a, &l->m[TENSOR_DELTA_A]},
-				     {d->b, &l->m[TENSOR_DELTA_B]}};
+				     {d->a + behind * heads, &l->m[TENSOR_DELTA_A]},
+				     {d->b + behind * heads, &l->m[TENSOR_DELTA_B]}};
 	forward_multiply(f, in, 4, &f->normed, n);
 
 	float *state = x->recurrent.now + c->layer[layer].state * delta_layer_floats(c);
-	struct mix m = {f, l, state, state + matrix_floats(c), n};
+	float *before = state + matrix_floats(c);
+	struct mix m = {
+		.f = f,
+		.weights = l,
+		.matrices = state,
+		.before = before,
+		.kept = before + (c->delta_net.width - 1) * channels,
+		.behind = behind,
+		.n = behind + n,
+		.commit = behind + delta_commits(f, n),
+	};
+	move_rows(&m, 0, behind, false);
 	threads_run(f->threads, n, 1, mix_tokens, &m);
 	threads_run(f->threads, c->delta_net.value_heads, 1, step_heads, &m);
 	keep_inputs(&m);
+	move_rows(&m, m.commit, m.n - m.commit, true);
 	threads_run(f->threads, n, 1, gate_tokens, &m);
 	activation_changed(&d->gated);
 
 	forward_multiply(f, &(struct product){f->up, &l->m[TENSOR_DELTA_OUT]}, 1, &d->gated, n);
+}
+
+uint32_t delta_commits(const struct forward *f, uint32_t n)
+{
+	return f->kind == ROWS_ANSWER ? 1 : n;
 }

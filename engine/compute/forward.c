@@ -366,9 +366,11 @@ int forward_run(struct forward *f, struct context *x, const uint32_t *tokens, ui
 		compute_logits(f, x, n, all_logits);
 	if (!failed)
 		failed = token_list_append(&x->tokens, tokens, n, e);
-	if (failed)
+	if (failed) {
 		context_rollback(x, position);
-	else
+	} else {
 		x->recurrent.spoiled = false;
+		x->recurrent.behind = n - delta_commits(f, n);
+	}
 	return failed;
 }

@@ -140,6 +140,8 @@ void forward_add_bias(const struct forward *f, float *y, const float *bias, uint
 void attention_run(struct forward *f, struct context *x, uint32_t layer, uint32_t n);
 /* out (f->up, [n][hidden]) = the delta net of f->normed, the context's state moved on. */
 void delta_run(struct forward *f, struct context *x, uint32_t layer, uint32_t n);
+/* By how many of a step's tokens a recurrent state moves on: what was drafted may not stand. */
+uint32_t delta_commits(const struct forward *f, uint32_t n);
 /* out (f->up, [n][hidden]) = routed experts of f->normed. */
 int moe_run(struct forward *f, uint32_t layer, uint32_t n, uint32_t position, struct err *e);
 /* The shared expert of f->normed, kept in f->shared; and adding it to f->up. */

@@ -69,23 +69,28 @@ void recurrent_mark(struct recurrent *r, size_t position)
 	if (!state)
 		return;
 	memcpy(state, r->now, r->bytes);
-	r->marks[r->mark_count++] = (struct recurrent_mark){position, state};
+	r->marks[r->mark_count++] = (struct recurrent_mark){position, r->behind, state};
 }
 
 size_t recurrent_rollback(struct recurrent *r, size_t from, size_t to)
 {
 	if (!r->bytes)
 		return to;
-	if (to == from && !r->spoiled)
+	if (!r->spoiled && from - to <= r->behind) {
+		r->behind -= (uint32_t)(from - to);
+		give_up_marks(r, to);
 		return to;
+	}
 	give_up_marks(r, to);
 	r->spoiled = false;
 	if (r->mark_count) {
 		const struct recurrent_mark *last = &r->marks[r->mark_count - 1];
 		memcpy(r->now, last->state, r->bytes);
+		r->behind = last->behind;
 		return last->position;
 	}
 	context_give(r->budget, r->now, r->bytes);
 	r->now = NULL;
+	r->behind = 0;
 	return 0;
 }

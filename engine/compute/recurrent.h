@@ -5,6 +5,10 @@
  * a bounded number of copies is kept, denser towards the end of the text, where edits, undone turns
  * and refused drafts go back to; from the copy before it the rest is computed again.
  *
+ * Tokens that were drafted may not stand, so a step that verifies them does not move the state
+ * beyond its first token. What the others would do to it is kept in the state's block; a rollback
+ * within them only says how many stand, and the next step does that first (delta.h).
+ *
  * One state is one block of floats, all layers' one after the other; what lies where in it is
  * delta.h's. Its memory and the copies' are counted against the context budget; a copy for which
  * there is no room takes the place of another one, or is not kept.
@@ -26,8 +30,12 @@ struct recurrent {
 	size_t bytes; /* of a state, in whole pages; 0: the model has no recurrent layer */
 	float *now;   /* after the context's last position; NULL before the first */
 	bool spoiled; /* a step that failed has left `now` between two positions */
+	/* By how many of the context's last positions `now` is behind: what they do to it is kept,
+	 * and is yet to be done. */
+	uint32_t behind;
 	struct recurrent_mark {
 		size_t position;
+		uint32_t behind;
 		float *state;
 	} marks[RECURRENT_MARKS]; /* ascending */
 	uint32_t mark_count;
@@ -39,10 +47,11 @@ void recurrent_free(struct recurrent *r);
 
 /* Memory for the state, zeroed if it is new. -ENOSPC or -ENOMEM in words. */
 int recurrent_reserve(struct recurrent *r, struct err *e);
-/* Keeps a copy of the state, which is that after `position` tokens. */
+/* Keeps a copy of the state, which (with what it is behind) is that after `position` tokens. */
 void recurrent_mark(struct recurrent *r, size_t position);
 /* Goes back from the state after `from` positions to one after at most `to`, and returns after how
- * many it is. `to` itself is reached if it is `from` or was marked. Later copies are given up; at
+ * many it is. `to` itself is reached if it is `from`, or not before what `now` is behind, or was
+ * marked. Later copies are given up; at
  * 0 so is the memory. */
 size_t recurrent_rollback(struct recurrent *r, size_t from, size_t to);
 

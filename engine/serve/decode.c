@@ -6,12 +6,15 @@
  * the step, and what was computed beyond it is taken back. So drafts change how many tokens a step
  * yields and nothing else.
  */
+#include "engine/compute/delta.h"
 #include "engine/serve/internal.h"
 
 #include <errno.h>
 #include <math.h>
 
-_Static_assert(ANSWER_ROWS == DRAFT_MOST + 1, "a step verifies a draft after the last token");
+_Static_assert((int)ANSWER_ROWS == (int)DRAFT_MOST + 1,
+	       "a step verifies a draft after the last token");
+_Static_assert((int)DELTA_BEHIND >= (int)DRAFT_MOST, "a recurrent state may be behind by a draft");
 
 static bool is_end_token(const struct model *m, bool chat, uint32_t id)
 {

@@ -21,12 +21,10 @@ static uint32_t room(const struct session *s)
 	return least(left, DRAFT_MOST);
 }
 
-/* A recurrent state cannot go back by single tokens yet; and with drop_missing a text depends on
- * what each step holds. */
+/* With drop_missing a text depends on what each step holds. */
 static bool may_draft(const struct session *s)
 {
-	return s->turn.params.draft != DRAFT_OFF && !s->context.recurrent.bytes &&
-	       !(s->turn.losses.drop_missing > 0);
+	return s->turn.params.draft != DRAFT_OFF && !(s->turn.losses.drop_missing > 0);
 }
 
 uint32_t draft_propose(const struct session *s, uint32_t draft[DRAFT_MOST])

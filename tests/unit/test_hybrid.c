@@ -165,11 +165,71 @@ static void its_memory_is_that_of_attention_layers_states_and_copies(void **stat
 		context_pages((size_t)c->kv_heads * 2 * c->head_dim * KV_BLOCK * sizeof(float));
 	const struct delta_net *n = &c->delta_net;
 	size_t channels = 2 * n->key_heads * n->key_dim + n->value_heads * n->value_dim;
-	size_t layer =
-		(size_t)n->value_heads * n->key_dim * n->value_dim + (n->width - 1) * channels;
+	size_t layer = (size_t)n->value_heads * n->key_dim * n->value_dim;
+	layer += (n->width - 1) * channels;	      /* what the convolution sees again */
+	layer += 4 * 2 * (channels + n->value_heads); /* what drafts may yet do */
 	size_t recurrent = context_pages(3 * layer * sizeof(float));
 	assert_int_equal(engine_context_used(hybrid.engine), 2 * keys + 3 * recurrent);
 	context_free(&x);
+}
+
+/* ---- drafts ---- */
+
+/* The logits of every position of `tokens`: [TOKENS][vocabulary], malloc'ed. */
+static float *all_logits(void)
+{
+	struct context x;
+	float *all = malloc((size_t)TOKENS * hybrid.model->config.vocabulary * sizeof *all);
+	assert_non_null(all);
+	begin(&x);
+	if (forward_run(&hybrid.model->forward, &x, tokens, TOKENS, false, all, &e))
+		fail_msg("%s", e.text);
+	context_free(&x);
+	return all;
+}
+
+/* A step that verifies `drafted` tokens after the next one, of which `stand` do. */
+static void verify(struct context *x, uint32_t drafted, uint32_t stand, const float *all)
+{
+	struct forward *f = &hybrid.model->forward;
+	size_t before = x->tokens.count, row = hybrid.model->config.vocabulary;
+	uint32_t rows[ANSWER_ROWS];
+	for (uint32_t i = 0; i <= drafted; i++) /* what does not stand was something else */
+		rows[i] = tokens[before + i] + (i > stand);
+	f->kind = ROWS_ANSWER;
+	if (forward_run(f, x, rows, drafted + 1, true, f->logits, &e))
+		fail_msg("%s", e.text);
+	f->kind = ROWS_PROMPT;
+	assert_memory_equal(f->logits, all + before * row, (stand + 1) * row * sizeof *all);
+	assert_int_equal(context_rollback(x, before + 1 + stand), before + 1 + stand);
+}
+
+/* Every row of every step, whatever stood before it, and copies in between. */
+static void of_a_draft_only_what_stands_is_done_to_the_state(void **state)
+{
+	(void)state;
+	uint32_t random = 1;
+	float *all = all_logits();
+	for (int round = 0; round < 20; round++) {
+		struct context x;
+		begin(&x);
+		compute(&x, tokens, 5, 5);
+		while (x.tokens.count + ANSWER_ROWS <= TOKENS) {
+			random = random * 1103515245 + 12345;
+			uint32_t drafted = (random >> 16) % ANSWER_ROWS;
+			verify(&x, drafted, (random >> 20) % (drafted + 1), all);
+			if ((random >> 24) % 4 == 0)
+				recurrent_mark(&x.recurrent, x.tokens.count);
+			if ((random >> 26) % 8 == 0)
+				context_rollback(&x, x.tokens.count - 4);
+		}
+		size_t row = hybrid.model->config.vocabulary, n = x.tokens.count;
+		compute(&x, tokens + n, (uint32_t)(TOKENS - n), 3);
+		assert_memory_equal(hybrid.model->forward.logits, all + (TOKENS - 1) * row,
+				    row * sizeof *all);
+		context_free(&x);
+	}
+	free(all);
 }
 
 /* ---- sessions ---- */
@@ -231,6 +291,26 @@ static void a_turn_that_was_stopped_in_its_prompt_is_computed_right_afterwards(v
 	session_end(other);
 }
 
+static void drafted_or_not_the_text_is_the_same(void **state)
+{
+	(void)state;
+	static const char prompt[] = "abc abc abc abc abc abc";
+	struct session *off = session(), *on = session();
+	uint64_t stood = 0;
+	test_set(off, "draft", "off");
+	test_set(on, "draft", "lookup");
+	for (int turn = 0; turn < 4; turn++) {
+		test_set(off, "max_tokens", turn % 2 ? "61" : "40");
+		test_set(on, "max_tokens", turn % 2 ? "61" : "40");
+		test_same_text(test_ask(off, prompt), test_ask(on, prompt));
+		assert_int_equal(test_stats(off).context_tokens, test_stats(on).context_tokens);
+		stood += test_stats(on).draft_stood[0];
+	}
+	assert_true(stood > 0);
+	session_end(off);
+	session_end(on);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -238,6 +318,8 @@ int main(void)
 		cmocka_unit_test(a_step_that_was_stopped_leaves_no_trace),
 		cmocka_unit_test(a_step_that_was_stopped_before_any_copy_begins_anew),
 		cmocka_unit_test(its_memory_is_that_of_attention_layers_states_and_copies),
+		cmocka_unit_test(of_a_draft_only_what_stands_is_done_to_the_state),
+		cmocka_unit_test(drafted_or_not_the_text_is_the_same),
 		cmocka_unit_test(an_undone_turn_goes_back_to_where_it_began),
 		cmocka_unit_test(another_system_text_begins_anew),
 		cmocka_unit_test(
