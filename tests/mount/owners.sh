@@ -89,5 +89,6 @@ nobodys() { # what is nobody's is everybody's to see
 	grep -q ask "$mnt/error" && other grep -q ask "$mnt/error" || fail "what came last: $(cat "$mnt/error")"
 	setpriv --reuid=65533 --regid=65533 --clear-groups grep -q broken "$mnt/error" || fail "a third user"
 }
+cd / # the mount ends when nobody stands in it
 claim "what is wrong with a model is shown to everybody" nobodys
 finish
