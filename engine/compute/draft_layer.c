@@ -71,24 +71,53 @@ static void project(struct draft_layer *d, const float *hidden, uint32_t n)
 	}
 }
 
-int draft_layer_run(struct draft_layer *d, struct context *x, const uint32_t *tokens,
-		    const float *hidden, uint32_t n, float *all_logits, struct err *e)
+/* Rows before their layer: room in the context, and the layer's input in f->x. */
+static int begin_rows(struct draft_layer *d, struct context *x, const uint32_t *tokens,
+		      const float *hidden, uint32_t n, struct err *e)
 {
 	struct forward *f = d->forward;
 	uint32_t position = (uint32_t)x->tokens.count;
 	int failed = context_reserve(x, position + n, e);
 	if (!failed)
 		failed = forward_embed(f, tokens, n, e);
-	if (!failed) {
-		project(d, hidden, n);
-		forward_angles(f, position, n);
-		failed = forward_layer(f, x, f->config->layers, n, e);
-	}
+	if (failed)
+		return failed;
+	project(d, hidden, n);
+	forward_angles(f, position, n);
+	return 0;
+}
+
+/* Rows after their layer, which may have failed. */
+static int end_rows(struct context *x, const uint32_t *tokens, uint32_t n, int failed,
+		    struct err *e)
+{
+	size_t position = x->tokens.count;
 	if (!failed)
 		failed = token_list_append(&x->tokens, tokens, n, e);
 	if (failed)
 		context_rollback(x, position);
-	else
+	return failed;
+}
+
+int draft_layer_run(struct draft_layer *d, struct context *x, const uint32_t *tokens,
+		    const float *hidden, uint32_t n, float *all_logits, struct err *e)
+{
+	struct forward *f = d->forward;
+	int failed = begin_rows(d, x, tokens, hidden, n, e);
+	if (!failed)
+		failed = forward_layer(f, x, f->config->layers, n, e);
+	failed = end_rows(x, tokens, n, failed, e);
+	if (!failed)
 		forward_logits(f, TENSOR_DRAFT_NORM, n, all_logits);
 	return failed;
+}
+
+int draft_layer_keys(struct draft_layer *d, struct context *x, const uint32_t *tokens,
+		     const float *hidden, uint32_t n, struct err *e)
+{
+	struct forward *f = d->forward;
+	int failed = begin_rows(d, x, tokens, hidden, n, e);
+	if (!failed)
+		forward_keys(f, x, f->config->layers, n);
+	return end_rows(x, tokens, n, failed, e);
 }

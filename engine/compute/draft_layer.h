@@ -34,5 +34,9 @@ void draft_layer_free(struct draft_layer *d);
  * those of the last row. A failed call leaves the context as it was. */
 int draft_layer_run(struct draft_layer *d, struct context *x, const uint32_t *tokens,
 		    const float *hidden, uint32_t n, float *all_logits, struct err *e);
+/* The same without logits and output, for rows whose guess nobody wants (a prompt's, and those of
+ * drafts that stood): only the keys and values that later rows attend to. It needs no expert. */
+int draft_layer_keys(struct draft_layer *d, struct context *x, const uint32_t *tokens,
+		     const float *hidden, uint32_t n, struct err *e);
 
 #endif

@@ -293,6 +293,12 @@ int forward_layer(struct forward *f, struct context *x, uint32_t layer, uint32_t
 	return failed;
 }
 
+void forward_keys(struct forward *f, struct context *x, uint32_t layer, uint32_t n)
+{
+	normalise(f, weights_vector(&f->weights->layer[layer], TENSOR_MIXER_NORM), 0, n);
+	attention_keys(f, x, layer, n);
+}
+
 int forward_embed(struct forward *f, const uint32_t *tokens, uint32_t n, struct err *e)
 {
 	const struct config *c = f->config;

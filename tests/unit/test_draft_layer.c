@@ -395,6 +395,37 @@ static void its_experts_are_those_of_its_own_layer(void **state)
 	bench_close(&b);
 }
 
+static void rows_whose_guess_nobody_wants_leave_their_keys_and_need_no_expert(void **state)
+{
+	(void)state;
+	for (int i = 0; i < FIXTURES; i++) {
+		struct bench b;
+		struct err e = {0};
+		bench_open(&b, test_fixture(fixtures[i]),
+			   &(struct engine_options){.quant = "bf16", .chunk = 7});
+		struct run r = run_make(&b);
+		struct context *x = &b.drafts[0];
+		uint32_t last = rows_of(&r, 0) - 1, routed = b.m.model->plan.routed_layers;
+		uint64_t before = routed ? uses_of_layer(&b, routed - 1) : 0;
+		context_rollback(x, 0);
+		for (uint32_t done = 0, n; done < last; done += n) {
+			n = next_chunk(&b.forward, last - done);
+			assert_int_equal(draft_layer_keys(&b.draft, x, b.ids + 1 + done,
+							  r.normed + (size_t)done * r.width, n, &e),
+					 0);
+		}
+		assert_int_equal(x->tokens.count, last);
+		assert_int_equal(routed ? uses_of_layer(&b, routed - 1) : 0, before);
+		assert_int_equal(draft_layer_run(&b.draft, x, b.ids + 1 + last,
+						 r.normed + (size_t)last * r.width, 1, NULL, &e),
+				 0);
+		assert_memory_equal(b.forward.logits, r.logits[0] + (size_t)last * r.vocabulary,
+				    r.vocabulary * sizeof(float));
+		run_free(&r);
+		bench_close(&b);
+	}
+}
+
 static void its_weights_are_in_memory_only_when_asked_for(void **state)
 {
 	(void)state;
@@ -472,6 +503,7 @@ int main(void)
 		cmocka_unit_test(every_kernel_table_gives_the_same_bits),
 		cmocka_unit_test(rows_that_were_taken_back_leave_no_trace),
 		cmocka_unit_test(its_experts_are_those_of_its_own_layer),
+		cmocka_unit_test(rows_whose_guess_nobody_wants_leave_their_keys_and_need_no_expert),
 		cmocka_unit_test(its_weights_are_in_memory_only_when_asked_for),
 		cmocka_unit_test(its_context_takes_the_keys_and_values_of_one_layer),
 		cmocka_unit_test(a_step_that_fails_leaves_its_context_as_it_was),
