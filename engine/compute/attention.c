@@ -40,19 +40,15 @@ static void part_queries(const struct forward *f, uint32_t t)
 	}
 }
 
-/* Queries and keys of tokens [begin, end) made ready, keys and values put into their blocks. */
-static void place_tokens(void *ctx, uint32_t begin, uint32_t end)
+/* Keys of tokens [begin, end) made ready and put into their blocks, with their values. */
+static void place_keys(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct attend *a = ctx;
 	const struct forward *f = a->f;
 	const struct config *c = f->config;
 	size_t kv_width = (size_t)c->kv_heads * c->head_dim;
 	for (uint32_t t = begin; t < end; t++) {
-		if (c->query_gate)
-			part_queries(f, t);
-		float *q = f->q + (size_t)t * c->heads * c->head_dim;
 		float *k = f->k + t * kv_width, *v = f->v + t * kv_width;
-		finish_heads(f, q, c->heads, weights_vector(a->weights, TENSOR_Q_NORM), t);
 		finish_heads(f, k, c->kv_heads, weights_vector(a->weights, TENSOR_K_NORM), t);
 		size_t position = a->x->tokens.count + t;
 		void *block = (void *)a->x->blocks[position / KV_BLOCK];
@@ -62,6 +58,21 @@ static void place_tokens(void *ctx, uint32_t begin, uint32_t end)
 					   position % KV_BLOCK, k + (size_t)h * c->head_dim,
 					   v + (size_t)h * c->head_dim, c->head_dim);
 	}
+}
+
+/* The same, and their queries made ready. */
+static void place_tokens(void *ctx, uint32_t begin, uint32_t end)
+{
+	const struct attend *a = ctx;
+	const struct forward *f = a->f;
+	const struct config *c = f->config;
+	for (uint32_t t = begin; t < end; t++) {
+		if (c->query_gate)
+			part_queries(f, t);
+		float *q = f->q + (size_t)t * c->heads * c->head_dim;
+		finish_heads(f, q, c->heads, weights_vector(a->weights, TENSOR_Q_NORM), t);
+	}
+	place_keys(ctx, begin, end);
 }
 
 /* What the heads from `offset` on have found, for n tokens, times the sigmoid of their gates. */
@@ -104,6 +115,19 @@ static void attend_items(void *ctx, uint32_t begin, uint32_t end)
 		if (c->query_gate)
 			apply_gate(f, offset, n);
 	}
+}
+
+void attention_keys(struct forward *f, struct context *x, uint32_t layer, uint32_t n)
+{
+	const struct config *c = f->config;
+	const struct layer_weights *l = &f->weights->layer[layer];
+	uint32_t width = c->kv_heads * c->head_dim;
+	const struct product kv[] = {{f->k, &l->m[TENSOR_K]}, {f->v, &l->m[TENSOR_V]}};
+	forward_multiply(f, kv, 2, &f->normed, n);
+	forward_add_bias(f, f->k, weights_vector(l, TENSOR_K_BIAS), n, width);
+	forward_add_bias(f, f->v, weights_vector(l, TENSOR_V_BIAS), n, width);
+	struct attend a = {f, x, l, c->layer[layer].state, n};
+	threads_run(f->threads, n, 1, place_keys, &a);
 }
 
 void attention_run(struct forward *f, struct context *x, uint32_t layer, uint32_t n)

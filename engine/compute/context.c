@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-void context_init(struct context *x, struct context_budget *budget, const struct config *c,
-		  enum kv_type type)
+static void init(struct context *x, struct context_budget *budget, const struct config *c,
+		 enum kv_type type, uint32_t attention_layers, size_t recurrent_floats)
 {
 	size_t element = type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
 	*x = (struct context){
@@ -13,10 +13,22 @@ void context_init(struct context *x, struct context_budget *budget, const struct
 		.type = type,
 		.kv_heads = c->kv_heads,
 		.head_dim = c->head_dim,
-		.block_bytes = context_pages((size_t)c->mixers[MIXER_ATTENTION] * c->kv_heads * 2 *
+		.block_bytes = context_pages((size_t)attention_layers * c->kv_heads * 2 *
 					     c->head_dim * KV_BLOCK * element),
 	};
-	recurrent_init(&x->recurrent, budget, delta_state_floats(c));
+	recurrent_init(&x->recurrent, budget, recurrent_floats);
+}
+
+void context_init(struct context *x, struct context_budget *budget, const struct config *c,
+		  enum kv_type type)
+{
+	init(x, budget, c, type, c->mixers[MIXER_ATTENTION], delta_state_floats(c));
+}
+
+void context_init_draft(struct context *x, struct context_budget *budget, const struct config *c,
+			enum kv_type type)
+{
+	init(x, budget, c, type, CONFIG_DRAFT_LAYERS, 0);
 }
 
 static int add_block(struct context *x, struct err *e)

@@ -31,6 +31,9 @@ struct context {
 
 void context_init(struct context *x, struct context_budget *budget, const struct config *c,
 		  enum kv_type type);
+/* Of a draft layer alone (draft_layer.h): its keys and values, and no recurrent state. */
+void context_init_draft(struct context *x, struct context_budget *budget, const struct config *c,
+			enum kv_type type);
 void context_free(struct context *x);
 
 /* Makes room for `positions` in all, and for the recurrent state. ENOSPC: the context budget is

@@ -276,8 +276,7 @@ static void (*const mixers[MIXERS])(struct forward *, struct context *, uint32_t
 	[MIXER_DELTA_NET] = delta_run,
 };
 
-static int run_layer(struct forward *f, struct context *x, uint32_t layer, uint32_t n,
-		     struct err *e)
+int forward_layer(struct forward *f, struct context *x, uint32_t layer, uint32_t n, struct err *e)
 {
 	const struct layer_weights *l = &f->weights->layer[layer];
 	normalise(f, weights_vector(l, TENSOR_MIXER_NORM), 0, n);
@@ -294,7 +293,13 @@ static int run_layer(struct forward *f, struct context *x, uint32_t layer, uint3
 	return failed;
 }
 
-static int embed(struct forward *f, const uint32_t *tokens, uint32_t n, struct err *e)
+void forward_keys(struct forward *f, struct context *x, uint32_t layer, uint32_t n)
+{
+	normalise(f, weights_vector(&f->weights->layer[layer], TENSOR_MIXER_NORM), 0, n);
+	attention_keys(f, x, layer, n);
+}
+
+int forward_embed(struct forward *f, const uint32_t *tokens, uint32_t n, struct err *e)
 {
 	const struct config *c = f->config;
 	for (uint32_t t = 0; t < n; t++) {
@@ -309,7 +314,7 @@ static int embed(struct forward *f, const uint32_t *tokens, uint32_t n, struct e
 }
 
 /* Angles in double: at position 30,000 a float angle would be off by 1e-3. */
-static void compute_angles(struct forward *f, uint32_t position, uint32_t n)
+void forward_angles(struct forward *f, uint32_t position, uint32_t n)
 {
 	uint32_t half = f->config->rotary_dim / 2;
 	for (uint32_t t = 0; t < n; t++)
@@ -320,13 +325,10 @@ static void compute_angles(struct forward *f, uint32_t position, uint32_t n)
 		}
 }
 
-/* The last token's logits, or those of all n. */
-static void compute_logits(struct forward *f, const struct context *x, uint32_t n, float *all)
+void forward_logits(struct forward *f, enum tensor_role norm, uint32_t n, float *all)
 {
 	uint32_t first = all ? 0 : n - 1;
-	normalise(f, weights_vector(&f->weights->once, TENSOR_FINAL_NORM), first, n - first);
-	if (all)
-		tap(f, TAP_NORMED, 0, x, n, f->normed.f);
+	normalise(f, weights_vector(&f->weights->once, norm), first, n - first);
 	float *logits = all ? all : f->logits;
 	struct product head = {logits, &f->weights->once.m[TENSOR_HEAD]};
 	forward_multiply(f, &head, 1, &f->normed, n - first);
@@ -340,7 +342,7 @@ static int run_layers(struct forward *f, struct context *x, uint32_t n, struct e
 	for (uint32_t layer = 0; layer < f->config->layers; layer++) {
 		if (f->stop && atomic_load(f->stop))
 			return err_set(e, ECANCELED, "stopped");
-		int failed = run_layer(f, x, layer, n, e);
+		int failed = forward_layer(f, x, layer, n, e);
 		if (failed)
 			return failed;
 		tap(f, TAP_STATE, layer + 1, x, n, f->x);
@@ -354,16 +356,18 @@ int forward_run(struct forward *f, struct context *x, const uint32_t *tokens, ui
 	uint32_t position = (uint32_t)x->tokens.count;
 	int failed = context_reserve(x, position + n, e);
 	if (!failed)
-		failed = embed(f, tokens, n, e);
+		failed = forward_embed(f, tokens, n, e);
 	if (failed)
 		return failed;
 	f->token_count += n;
-	compute_angles(f, position, n);
+	forward_angles(f, position, n);
 	tap(f, TAP_STATE, 0, x, n, f->x);
 	x->recurrent.spoiled = true; /* until all layers have moved on */
 	failed = run_layers(f, x, n, e);
 	if (!failed && (want_logits || all_logits))
-		compute_logits(f, x, n, all_logits);
+		forward_logits(f, TENSOR_FINAL_NORM, n, all_logits);
+	if (!failed && all_logits)
+		tap(f, TAP_NORMED, 0, x, n, f->normed.f);
 	if (!failed)
 		failed = token_list_append(&x->tokens, tokens, n, e);
 	if (failed) {

@@ -107,6 +107,20 @@ uint64_t forward_bytes(const struct config *c, uint32_t chunk);
 int forward_run(struct forward *f, struct context *x, const uint32_t *tokens, uint32_t n,
 		bool want_logits, float *all_logits, struct err *e);
 
+/* ---- of a pass, for draft_layer.c, whose pass is another ---- */
+
+/* f->x = the tokens' rows of the embedding. */
+int forward_embed(struct forward *f, const uint32_t *tokens, uint32_t n, struct err *e);
+/* The rotation at `position` and the n - 1 after it. */
+void forward_angles(struct forward *f, uint32_t position, uint32_t n);
+/* f->x through a layer; in the context the rows follow its tokens, for which it has room. */
+int forward_layer(struct forward *f, struct context *x, uint32_t layer, uint32_t n, struct err *e);
+/* Only what later rows see of these in a layer of attention: their keys and values. */
+void forward_keys(struct forward *f, struct context *x, uint32_t layer, uint32_t n);
+/* f->normed = the norm of f->x, and its logits: of the last row, to f->logits, or if `all` is not
+ * NULL of all n, to that. */
+void forward_logits(struct forward *f, enum tensor_role norm, uint32_t n, float *all);
+
 /* ---- between forward.c, attention.c, moe.c and shared.c ---- */
 
 /* Room for so many tokens of width k. */
@@ -138,6 +152,8 @@ void forward_add_bias(const struct forward *f, float *y, const float *bias, uint
 
 /* out (f->up, [n][hidden]) = attention of f->normed, keys and values put into the context. */
 void attention_run(struct forward *f, struct context *x, uint32_t layer, uint32_t n);
+/* Of that the keys and values alone. */
+void attention_keys(struct forward *f, struct context *x, uint32_t layer, uint32_t n);
 /* out (f->up, [n][hidden]) = the delta net of f->normed, the context's state moved on. */
 void delta_run(struct forward *f, struct context *x, uint32_t layer, uint32_t n);
 /* By how many of a step's tokens a recurrent state moves on: what was drafted may not stand. */

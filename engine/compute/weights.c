@@ -6,10 +6,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* The embedding, of which a token needs one row, and what only drafts need. */
-static bool stays_on_disk(const struct plan_tensor *t)
+/* The embedding, of which a token needs one row, and what only drafts need where none are made. */
+static bool stays_on_disk(const struct plan_tensor *t, bool drafts)
 {
-	return t->id.role == TENSOR_EMBEDDING || t->draft;
+	return t->id.role == TENSOR_EMBEDDING || (t->draft && !drafts);
 }
 
 static struct layer_weights *place_of(struct weights *w, const struct plan_tensor *t)
@@ -69,12 +69,12 @@ static int load_tensor(const struct plan *p, const struct plan_tensor *t, const 
 	return 0;
 }
 
-static size_t memory_needed(const struct plan *p, size_t *largest_unit)
+static size_t memory_needed(const struct plan *p, bool drafts, size_t *largest_unit)
 {
 	size_t bytes = 0;
 	*largest_unit = 0;
 	for (uint32_t i = 0; i < p->dense_count; i++)
-		if (!stays_on_disk(&p->dense[i]))
+		if (!stays_on_disk(&p->dense[i], drafts))
 			bytes += format_arranged_bytes(&p->dense[i].shape);
 	for (uint32_t i = 0; i < p->unit_count; i++)
 		if (p->units[i].bytes > *largest_unit)
@@ -83,13 +83,13 @@ static size_t memory_needed(const struct plan *p, size_t *largest_unit)
 }
 
 static int load_all(struct weights *w, const struct plan *p, const struct config *c,
-		    const struct store *store, uint8_t *buffer, const _Atomic bool *stop,
-		    struct err *e)
+		    const struct store *store, bool drafts, uint8_t *buffer,
+		    const _Atomic bool *stop, struct err *e)
 {
 	uint8_t *next = w->memory;
 	for (uint32_t i = 0; i < p->dense_count; i++) {
 		const struct plan_tensor *t = &p->dense[i];
-		if (stays_on_disk(t)) {
+		if (stays_on_disk(t, drafts)) {
 			if (t->id.role == TENSOR_EMBEDDING)
 				w->embedding = t;
 			continue;
@@ -108,11 +108,11 @@ static int load_all(struct weights *w, const struct plan *p, const struct config
 }
 
 int weights_load(struct weights *w, const struct plan *p, const struct config *c,
-		 const struct store *store, const _Atomic bool *stop, struct err *e)
+		 const struct store *store, bool drafts, const _Atomic bool *stop, struct err *e)
 {
 	size_t unit;
-	*w = (struct weights){.store = store, .memory_bytes = memory_needed(p, &unit)};
-	w->layer = calloc(c->layers, sizeof *w->layer);
+	*w = (struct weights){.store = store, .memory_bytes = memory_needed(p, drafts, &unit)};
+	w->layer = calloc(p->layers, sizeof *w->layer);
 	uint8_t *buffer = malloc(2 * unit);
 	w->embedding_chunk = malloc(unit); /* of which it is one */
 	void *memory = mmap(NULL, w->memory_bytes, PROT_READ | PROT_WRITE,
@@ -125,7 +125,7 @@ int weights_load(struct weights *w, const struct plan *p, const struct config *c
 				 w->memory_bytes >> 20);
 	} else {
 		madvise(w->memory, w->memory_bytes, MADV_HUGEPAGE); /* a wish; fewer TLB misses */
-		result = load_all(w, p, c, store, buffer, stop, e);
+		result = load_all(w, p, c, store, drafts, buffer, stop, e);
 	}
 	free(buffer);
 	if (result)

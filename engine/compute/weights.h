@@ -10,8 +10,8 @@ struct weights {
 	const struct store *store; /* for rows of the embedding */
 	const struct plan_tensor *embedding;
 	uint8_t *embedding_chunk; /* where one of its units is read */
-	/* By role; data is NULL where there is no such tensor. Vectors are one F32 row, norms with
-	 * the family's offset added. */
+	/* By role; data is NULL where there is no such tensor, or it was not asked for. Vectors are
+	 * one F32 row, norms with the family's offset added. The draft's layer comes last. */
 	struct layer_weights {
 		struct matrix m[TENSOR_ROLES];
 	} once, *layer;
@@ -19,10 +19,11 @@ struct weights {
 	size_t memory_bytes;
 };
 
-/* Reads and verifies the dense part of a store. The plan and the store outlive the weights. stop,
- * if it becomes true, ends the work early with -ECANCELED. */
+/* Reads and verifies the dense part of a store, and of what only drafting needs nothing unless
+ * `drafts`; nothing either where there is no draft layer (plan.recipe.draft). The plan and the
+ * store outlive the weights. stop, if it becomes true, ends the work early with -ECANCELED. */
 int weights_load(struct weights *w, const struct plan *p, const struct config *c,
-		 const struct store *store, const _Atomic bool *stop, struct err *e);
+		 const struct store *store, bool drafts, const _Atomic bool *stop, struct err *e);
 void weights_free(struct weights *w);
 
 /* One row of the embedding as floats: out[hidden]. The embedding stays on disk (a tied head is a

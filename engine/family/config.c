@@ -158,13 +158,12 @@ static int read_rope(const struct reader *r)
 
 /* ---- layers ---- */
 
-/* Where each layer's state lies; a draft's comes last. */
+/* Where each layer's state lies. A draft's has a context of its own and is the first there. */
 static void number_states(struct config *c)
 {
-	for (uint32_t layer = 0; layer < c->layers + CONFIG_DRAFT_LAYERS; layer++) {
+	for (uint32_t layer = 0; layer < c->layers; layer++) {
 		struct layer *l = &c->layer[layer];
-		l->state = c->mixers[l->mixer];
-		c->mixers[l->mixer] += layer < c->layers;
+		l->state = c->mixers[l->mixer]++;
 	}
 }
 

@@ -263,7 +263,8 @@ int load_model(struct model *m, struct err *e)
 	if (!failed)
 		m->weights_sum = XXH3_64bits(&store_info(m->store)->key, sizeof(struct store_key));
 	if (!failed)
-		failed = weights_load(&m->weights, &m->plan, &m->config, m->store, &m->quit, e);
+		failed = weights_load(&m->weights, &m->plan, &m->config, m->store, false, &m->quit,
+				      e);
 	if (!failed && m->plan.routed_layers)
 		failed = load_experts(m, e);
 	if (!failed)

@@ -95,6 +95,21 @@ void test_model_close(struct test_model *m)
 	*m = (struct test_model){0};
 }
 
+void test_wait_converted(struct model *m)
+{
+	static const struct timespec moment = {.tv_nsec = 1000000};
+	struct model_progress p;
+	struct err e = {0};
+	int failed = model_wait(m, &e);
+	for (model_progress(m, &p); p.total && !failed; model_progress(m, &p)) {
+		if (!strcmp(p.doing, "stopped"))
+			failed = err_set(&e, EIO, "the conversion stopped");
+		nanosleep(&moment, NULL);
+	}
+	if (failed || model_wait(m, &e))
+		fail_msg("%s", e.text);
+}
+
 /* ---- sessions ---- */
 
 struct session *test_session(struct test_model *m)

@@ -19,6 +19,9 @@ void test_model_open(struct test_model *m, const char *directory, const struct e
 /* Loads it, and from then on an expert is read when a batch asks for it and at no other time. */
 void test_model_load_calm(struct test_model *m);
 void test_model_close(struct test_model *m);
+/* Loads a model and waits for its store: while one is made, an expert may be made instead of read,
+ * and the model may have to begin anew under the test's hands. */
+void test_wait_converted(struct model *m);
 /* The folder of stores that all share: made by the first call, and removed at the end. */
 const char *test_stores(void);
 void test_stores_remove(void);

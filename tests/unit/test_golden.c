@@ -3,14 +3,13 @@
  * exact mode and in the default recipe. */
 #include "engine/serve/internal.h"
 #include "golden.h"
+#include "session_help.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <setjmp.h>
 #include <cmocka.h>
@@ -34,21 +33,6 @@ struct bench {
 
 static char temporary[] = "/tmp/moefs-test-golden-XXXXXX";
 
-/* While a store is made, an expert may be made instead of read, and the model may have to begin
- * anew under our hands. */
-static int wait_until_converted(struct model *m, struct err *e)
-{
-	static const struct timespec moment = {.tv_nsec = 1000000};
-	struct model_progress p;
-	int failed = model_wait(m, e);
-	for (model_progress(m, &p); p.total && !failed; model_progress(m, &p)) {
-		if (!strcmp(p.doing, "stopped"))
-			failed = err_set(e, EIO, "the conversion stopped");
-		nanosleep(&moment, NULL);
-	}
-	return failed ? failed : model_wait(m, e);
-}
-
 static void bench_open(struct bench *b, const char *fixture, const struct engine_options *options)
 {
 	struct err e = {0};
@@ -56,9 +40,9 @@ static void bench_open(struct bench *b, const char *fixture, const struct engine
 	snprintf(path, sizeof path, "%s", test_fixture(fixture));
 	struct engine_options o = *options;
 	o.store = temporary;
-	if (engine_create(&b->engine, &o, &e) || model_open(&b->model, b->engine, path, &e) ||
-	    wait_until_converted(b->model, &e))
+	if (engine_create(&b->engine, &o, &e) || model_open(&b->model, b->engine, path, &e))
 		fail_msg("%s", e.text);
+	test_wait_converted(b->model);
 	context_init(&b->context, &b->engine->context_budget, &b->model->config,
 		     b->engine->recipe.exact ? KV_F32 : KV_F16);
 	snprintf(path + strlen(path), sizeof path - strlen(path), "/golden.safetensors");

@@ -1,0 +1,123 @@
+#include "engine/compute/draft_layer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Rows that are joined and projected at once: the projection is the only product of twice the
+ * width, and scratch for a chunk of it would take megabytes. */
+enum { JOINED_ROWS = 64 };
+
+static size_t lay_out(struct draft_layer *d, void *memory)
+{
+	struct arena a = {.memory = memory};
+	activation_take(&a, &d->joined, JOINED_ROWS, 2 * d->forward->config->hidden_size);
+	return a.used;
+}
+
+int draft_layer_init(struct draft_layer *d, struct forward *f, struct err *e)
+{
+	*d = (struct draft_layer){.forward = f};
+	size_t bytes = lay_out(d, NULL);
+	d->memory = aligned_alloc(ARENA_ALIGNMENT, bytes);
+	if (!d->memory)
+		return err_set(e, ENOMEM, "out of memory for %zu KB of drafting", bytes >> 10);
+	lay_out(d, d->memory);
+	return 0;
+}
+
+void draft_layer_free(struct draft_layer *d)
+{
+	free(d->memory);
+	*d = (struct draft_layer){0};
+}
+
+/* joined[0 … n-1] from the embeddings and hidden states of rows first … first + n - 1. */
+struct joining {
+	const struct draft_layer *d;
+	const float *hidden;
+	uint32_t first;
+};
+
+static void join_rows(void *ctx, uint32_t begin, uint32_t end)
+{
+	const struct joining *j = ctx;
+	const struct forward *f = j->d->forward;
+	const struct layer_weights *once = &f->weights->once;
+	uint32_t width = f->config->hidden_size;
+	for (size_t t = begin; t < end; t++) {
+		float *row = j->d->joined.f + 2 * t * width;
+		size_t from = (j->first + t) * width;
+		f->kernels->rmsnorm(row, f->x + from,
+				    weights_vector(once, TENSOR_DRAFT_EMBEDDING_NORM), width,
+				    f->config->rms_eps);
+		f->kernels->rmsnorm(row + width, j->hidden + from,
+				    weights_vector(once, TENSOR_DRAFT_HIDDEN_NORM), width,
+				    f->config->rms_eps);
+	}
+}
+
+/* The rows' embeddings in f->x become the layer's input. */
+static void project(struct draft_layer *d, const float *hidden, uint32_t n)
+{
+	struct forward *f = d->forward;
+	const struct matrix *w = &f->weights->once.m[TENSOR_DRAFT_PROJECTION];
+	for (uint32_t first = 0; first < n; first += JOINED_ROWS) {
+		uint32_t rows = n - first < JOINED_ROWS ? n - first : JOINED_ROWS;
+		struct joining j = {d, hidden, first};
+		struct product p = {f->x + (size_t)first * f->config->hidden_size, w};
+		threads_run(f->threads, rows, 8, join_rows, &j);
+		activation_changed(&d->joined);
+		forward_multiply(f, &p, 1, &d->joined, rows);
+	}
+}
+
+/* Rows before their layer: room in the context, and the layer's input in f->x. */
+static int begin_rows(struct draft_layer *d, struct context *x, const uint32_t *tokens,
+		      const float *hidden, uint32_t n, struct err *e)
+{
+	struct forward *f = d->forward;
+	uint32_t position = (uint32_t)x->tokens.count;
+	int failed = context_reserve(x, position + n, e);
+	if (!failed)
+		failed = forward_embed(f, tokens, n, e);
+	if (failed)
+		return failed;
+	project(d, hidden, n);
+	forward_angles(f, position, n);
+	return 0;
+}
+
+/* Rows after their layer, which may have failed. */
+static int end_rows(struct context *x, const uint32_t *tokens, uint32_t n, int failed,
+		    struct err *e)
+{
+	size_t position = x->tokens.count;
+	if (!failed)
+		failed = token_list_append(&x->tokens, tokens, n, e);
+	if (failed)
+		context_rollback(x, position);
+	return failed;
+}
+
+int draft_layer_run(struct draft_layer *d, struct context *x, const uint32_t *tokens,
+		    const float *hidden, uint32_t n, float *all_logits, struct err *e)
+{
+	struct forward *f = d->forward;
+	int failed = begin_rows(d, x, tokens, hidden, n, e);
+	if (!failed)
+		failed = forward_layer(f, x, f->config->layers, n, e);
+	failed = end_rows(x, tokens, n, failed, e);
+	if (!failed)
+		forward_logits(f, TENSOR_DRAFT_NORM, n, all_logits);
+	return failed;
+}
+
+int draft_layer_keys(struct draft_layer *d, struct context *x, const uint32_t *tokens,
+		     const float *hidden, uint32_t n, struct err *e)
+{
+	struct forward *f = d->forward;
+	int failed = begin_rows(d, x, tokens, hidden, n, e);
+	if (!failed)
+		forward_keys(f, x, f->config->layers, n);
+	return end_rows(x, tokens, n, failed, e);
+}
