@@ -76,7 +76,7 @@ size_t recurrent_rollback(struct recurrent *r, size_t from, size_t to)
 {
 	if (!r->bytes)
 		return to;
-	if (to == from && !r->spoiled)
+	if (to && to == from && !r->spoiled)
 		return to;
 	give_up_marks(r, to);
 	r->spoiled = false;
