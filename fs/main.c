@@ -154,7 +154,7 @@ int main(int argc, char **argv)
 		else
 			status = run(&p, &e);
 	}
-	if (e.code)
+	if (status && e.code) /* of what was looked for in vain it may speak, too */
 		(void)fprintf(stderr, "moefs: %s\n", e.text);
 	options_free(&p.options);
 	return status;

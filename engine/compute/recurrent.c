@@ -76,7 +76,7 @@ size_t recurrent_rollback(struct recurrent *r, size_t from, size_t to)
 {
 	if (!r->bytes)
 		return to;
-	if (!r->spoiled && from - to <= r->behind) {
+	if (to && !r->spoiled && from - to <= r->behind) {
 		r->behind -= (uint32_t)(from - to);
 		give_up_marks(r, to);
 		return to;

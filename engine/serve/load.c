@@ -148,8 +148,11 @@ static int load_tokenizer(struct model *m, struct err *e)
 		m->chat = NULL;
 		return 0;
 	}
-	if (failed)
+	if (failed) { /* or the next load would take it for one without a chat */
 		*e = no_chat;
+		tokenizer_close(m->tokenizer);
+		m->tokenizer = NULL;
+	}
 	return failed;
 }
 

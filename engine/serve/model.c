@@ -254,7 +254,7 @@ static int print_bits(const struct model *m, char *text, size_t size)
 	const struct plan *p = &m->plan;
 	double bytes = (double)p->dense_bytes + (double)store_experts_bytes(m->store);
 	release_store(m);
-	return snprintf(text, size, "%.2f", bytes * 8 / (double)m->parameters);
+	return snprintf(text, size, "%.2f", bytes * 8 / (double)p->parameters);
 }
 
 static int print_codec(const struct model *m, char *text, size_t size)

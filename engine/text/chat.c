@@ -29,12 +29,14 @@ const char *role_name(enum role r)
 	return ROLE_NAMES[r];
 }
 
-/* The id of a token that a text spells; being in the vocabulary alone does not make it one. */
+/* The id of a token that a text spells; being in the vocabulary alone does not make it one. -EINVAL
+ * of the tokenizer: not even its bytes have tokens. */
 static int spelled_token(const struct tokenizer *t, const char *text, uint32_t *id, struct err *e)
 {
 	struct token_list ids = {0};
 	int rc = tokenizer_encode(t, text, strlen(text), NULL, &ids, e);
-	if (rc == 0 && (ids.count != 1 || (int64_t)ids.ids[0] != tokenizer_find(t, text)))
+	bool found = rc == 0 && ids.count == 1 && (int64_t)ids.ids[0] == tokenizer_find(t, text);
+	if (!found && (rc == 0 || rc == -EINVAL))
 		rc = err_set(e, ENOTSUP,
 			     "the tokenizer has no %s, which conversations are written with; turn "
 			     "chat off to give the model text as it stands",

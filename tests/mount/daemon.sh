@@ -85,6 +85,17 @@ foreground() {
 }
 claim "-f stays in the foreground, and Ctrl-C ends it with status 0" foreground
 
+says_nothing() { # where no store is yet, which is looked for and not found
+	"$MOEFS" -f -o "store=$work/new/store" "$MODEL" "$mnt" >"$work/fg" 2>&1 &
+	pid=$!
+	for i in $(seq $((limit * 10))); do [ -e "$mnt/version" ] && break; sleep 0.1; done
+	settled >/dev/null
+	fusermount3 -u "$mnt"
+	wait $pid || fail "status $?: $(cat "$work/fg")"
+	same "$(cat "$work/fg")" "" "said"
+}
+claim "a first mount in the foreground that goes well says nothing" says_nothing
+
 twice() {
 	mkdir -p "$work/other" && ln -sfn "$MODEL" "$work/other/$(basename "$MODEL")"
 	timeout $limit "$MOEFS" -o "store=$work/store" "$MODEL" "$work/other/$(basename "$MODEL")" "$mnt" || fail mount

@@ -107,6 +107,22 @@ static void a_tokenizer_without_chatml_is_refused_in_words(void **state)
 	}
 }
 
+/* Where a byte of it has no token either, there is no such token: the model goes on with texts. */
+static void a_tokenizer_that_cannot_write_chatml_has_none(void **state)
+{
+	(void)state;
+	struct json_object *document = fixture_document();
+	json_object_object_add(document, "added_tokens", json("[]"));
+	json_object_object_del(at(document, "model.vocab"), "|");
+	struct tokenizer *t;
+	struct chat *c;
+	struct err e = {0};
+	must(open_document(&t, document, &e), &e);
+	assert_int_equal(chat_open(&c, t, &e), -ENOTSUP);
+	assert_non_null(strstr(e.text, "<|im_start|>"));
+	tokenizer_close(t);
+}
+
 static void invalid_utf8_is_named_by_its_offset_in_the_message(void **state)
 {
 	(void)state;
@@ -130,6 +146,7 @@ int main(void)
 		cmocka_unit_test(an_empty_message_is_a_message),
 		cmocka_unit_test(the_end_token_is_im_end),
 		cmocka_unit_test(a_tokenizer_without_chatml_is_refused_in_words),
+		cmocka_unit_test(a_tokenizer_that_cannot_write_chatml_has_none),
 		cmocka_unit_test(invalid_utf8_is_named_by_its_offset_in_the_message),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -100,6 +100,31 @@ static void a_budget_that_is_used_up_takes_no_memory(void **state)
 	assert_int_equal(budget.used, 0);
 }
 
+/* A hybrid's first step reserves its state before its blocks, for which there may be no room. */
+static void a_state_that_was_never_moved_on_is_given_back(void **state)
+{
+	(void)state;
+	static const struct config hybrid = {
+		.mixers = {[MIXER_ATTENTION] = 8, [MIXER_DELTA_NET] = 1},
+		.kv_heads = 4,
+		.head_dim = 128,
+		.delta_net = {.key_heads = 1,
+			      .value_heads = 1,
+			      .key_dim = 16,
+			      .value_dim = 16,
+			      .width = 4}};
+	struct context x;
+	budget.limit = WIDE_BLOCK;
+	context_init(&x, &budget, &hybrid, KV_F16);
+	assert_int_equal(context_reserve(&x, 1, &e), -ENOSPC);
+	assert_int_equal(budget.used, x.recurrent.bytes);
+	context_rollback(&x, 0); /* as a session that is reset does */
+	assert_int_equal(budget.used, 0);
+	assert_int_equal(context_reserve(&x, 1, &e), -ENOSPC);
+	context_free(&x);
+	assert_int_equal(budget.used, 0);
+}
+
 static void without_memory_nothing_is_counted(void **state)
 {
 	(void)state;
@@ -125,6 +150,7 @@ int main(void)
 		cmocka_unit_test_setup(blocks_are_counted_in_the_pages_that_they_take, setup),
 		cmocka_unit_test_setup(what_a_context_gives_up_the_system_has_back, setup),
 		cmocka_unit_test_setup(a_budget_that_is_used_up_takes_no_memory, setup),
+		cmocka_unit_test_setup(a_state_that_was_never_moved_on_is_given_back, setup),
 		cmocka_unit_test_setup(without_memory_nothing_is_counted, setup),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 #include <errno.h>
@@ -25,7 +26,7 @@ static int load(void **state)
 {
 	(void)state;
 	test_model_open(&hybrid, test_fixture("qwen3_5_moe"),
-			&(struct engine_options){.quant = "bf16"});
+			&(struct engine_options){.quant = "bf16", .codec = "none"});
 	if (model_wait(hybrid.model, &e))
 		fail_msg("%s", e.text);
 	for (uint32_t i = 0; i < TOKENS; i++)
@@ -173,6 +174,20 @@ static void its_memory_is_that_of_attention_layers_states_and_copies(void **stat
 	context_free(&x);
 }
 
+/* A draft layer's weights are no parameters of the model, but lie in its store. */
+static void bits_per_weight_are_those_of_the_weights_that_are_stored(void **state)
+{
+	(void)state;
+	char text[32] = "";
+	assert_true(hybrid.model->plan.recipe.draft);
+	while (!atomic_load(&hybrid.model->has_store))
+		(void)usleep(1000);
+	assert_int_equal(model_fact(hybrid.model, FACT_BITS_PER_WEIGHT, text, sizeof text), 0);
+	double bits = strtod(text, NULL);
+	if (bits < 16 || bits > 16.1) /* some vectors have 32 */
+		fail_msg("%s", text);
+}
+
 /* ---- drafts ---- */
 
 /* The logits of every position of `tokens`: [TOKENS][vocabulary], malloc'ed. */
@@ -317,6 +332,7 @@ int main(void)
 		cmocka_unit_test(after_a_rollback_it_computes_what_a_fresh_context_does),
 		cmocka_unit_test(a_step_that_was_stopped_leaves_no_trace),
 		cmocka_unit_test(a_step_that_was_stopped_before_any_copy_begins_anew),
+		cmocka_unit_test(bits_per_weight_are_those_of_the_weights_that_are_stored),
 		cmocka_unit_test(its_memory_is_that_of_attention_layers_states_and_copies),
 		cmocka_unit_test(of_a_draft_only_what_stands_is_done_to_the_state),
 		cmocka_unit_test(drafted_or_not_the_text_is_the_same),
