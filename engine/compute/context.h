@@ -36,8 +36,8 @@ void context_init_draft(struct context *x, struct context_budget *budget, const 
 			enum kv_type type);
 void context_free(struct context *x);
 
-/* Makes room for `positions` in all, and for the recurrent state. ENOSPC: the context budget is
- * used up, in words. */
+/* Makes room for `positions` in all, and for the recurrent state; its copies give way. ENOSPC: the
+ * context budget is used up, in words. */
 int context_reserve(struct context *x, uint32_t positions, struct err *e);
 /* Forgets every position from `count` on, gives back the blocks that this empties, and returns how
  * many positions are left: fewer than `count` where a recurrent state was last copied before it

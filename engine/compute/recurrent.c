@@ -72,6 +72,14 @@ void recurrent_mark(struct recurrent *r, size_t position)
 	r->marks[r->mark_count++] = (struct recurrent_mark){position, r->behind, state};
 }
 
+bool recurrent_yield(struct recurrent *r, size_t position)
+{
+	if (!r->mark_count)
+		return false;
+	context_give(r->budget, take_out(r, least_missed(r, position + 1)), r->bytes);
+	return true;
+}
+
 size_t recurrent_rollback(struct recurrent *r, size_t from, size_t to)
 {
 	if (!r->bytes)

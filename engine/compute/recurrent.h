@@ -49,6 +49,8 @@ void recurrent_free(struct recurrent *r);
 int recurrent_reserve(struct recurrent *r, struct err *e);
 /* Keeps a copy of the state, which (with what it is behind) is that after `position` tokens. */
 void recurrent_mark(struct recurrent *r, size_t position);
+/* Gives up the copy that is missed least after `position` tokens; false: there is none. */
+bool recurrent_yield(struct recurrent *r, size_t position);
 /* Goes back from the state after `from` positions to one after at most `to`, and returns after how
  * many it is. `to` itself is reached if it is `from`, or not before what `now` is behind, or was
  * marked. Later copies are given up; at

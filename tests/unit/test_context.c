@@ -17,6 +17,12 @@
 static const struct config wide = {
 	.mixers = {[MIXER_ATTENTION] = 8}, .kv_heads = 4, .head_dim = 128};
 enum { WIDE_BLOCK = 1 << 20 };
+static const struct config hybrid = {
+	.mixers = {[MIXER_ATTENTION] = 8, [MIXER_DELTA_NET] = 1},
+	.kv_heads = 4,
+	.head_dim = 128,
+	.delta_net = {
+		.key_heads = 1, .value_heads = 1, .key_dim = 16, .value_dim = 16, .width = 4}};
 
 static struct context_budget budget;
 static struct err e;
@@ -104,15 +110,6 @@ static void a_budget_that_is_used_up_takes_no_memory(void **state)
 static void a_state_that_was_never_moved_on_is_given_back(void **state)
 {
 	(void)state;
-	static const struct config hybrid = {
-		.mixers = {[MIXER_ATTENTION] = 8, [MIXER_DELTA_NET] = 1},
-		.kv_heads = 4,
-		.head_dim = 128,
-		.delta_net = {.key_heads = 1,
-			      .value_heads = 1,
-			      .key_dim = 16,
-			      .value_dim = 16,
-			      .width = 4}};
 	struct context x;
 	budget.limit = WIDE_BLOCK;
 	context_init(&x, &budget, &hybrid, KV_F16);
@@ -121,6 +118,23 @@ static void a_state_that_was_never_moved_on_is_given_back(void **state)
 	context_rollback(&x, 0); /* as a session that is reset does */
 	assert_int_equal(budget.used, 0);
 	assert_int_equal(context_reserve(&x, 1, &e), -ENOSPC);
+	context_free(&x);
+	assert_int_equal(budget.used, 0);
+}
+
+static void a_text_that_grows_goes_before_copies_of_where_it_was(void **state)
+{
+	(void)state;
+	struct context x;
+	context_init(&x, &budget, &hybrid, KV_F16);
+	budget.limit = 2 * WIDE_BLOCK + x.recurrent.bytes;
+	assert_int_equal(context_reserve(&x, KV_BLOCK, &e), 0);
+	for (size_t i = 1; i <= RECURRENT_MARKS; i++)
+		recurrent_mark(&x.recurrent, x.tokens.count = i);
+	assert_int_equal(budget.used, WIDE_BLOCK + (1 + RECURRENT_MARKS) * x.recurrent.bytes);
+	assert_int_equal(context_reserve(&x, 2 * KV_BLOCK, &e), 0);
+	assert_int_equal(x.recurrent.mark_count, 0);
+	assert_int_equal(context_reserve(&x, 3 * KV_BLOCK, &e), -ENOSPC);
 	context_free(&x);
 	assert_int_equal(budget.used, 0);
 }
@@ -151,6 +165,7 @@ int main(void)
 		cmocka_unit_test_setup(what_a_context_gives_up_the_system_has_back, setup),
 		cmocka_unit_test_setup(a_budget_that_is_used_up_takes_no_memory, setup),
 		cmocka_unit_test_setup(a_state_that_was_never_moved_on_is_given_back, setup),
+		cmocka_unit_test_setup(a_text_that_grows_goes_before_copies_of_where_it_was, setup),
 		cmocka_unit_test_setup(without_memory_nothing_is_counted, setup),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
