@@ -138,23 +138,22 @@ static int set_chat(enum chat_mode *to, const struct param *t, const char *value
 	return failed;
 }
 
-/* lookup may have a depth after it. */
+/* lookup may have a depth after it: one digit. */
 static int set_draft(struct params *p, const struct param *t, const char *value, struct err *e)
 {
-	static const char lookup[] = "lookup";
-	const char *rest = value + strlen(lookup);
+	static const char spaced[] = "lookup ";
 	uint32_t depth = SESSION_DRAFTS;
 	if (!strcmp(value, "off")) {
 		p->draft = DRAFT_OFF;
 		return 0;
 	}
-	if (strncmp(value, lookup, strlen(lookup)) != 0)
-		return refuse(t, EINVAL, value, e);
-	if (*rest) {
-		bool digit = rest[0] == ' ' && rest[1] >= '0' && rest[1] <= '9' && !rest[2];
-		depth = digit ? (uint32_t)(rest[1] - '0') : 0;
-		if (!digit)
+	if (strcmp(value, "lookup") != 0) {
+		if (strncmp(value, spaced, strlen(spaced)) != 0)
 			return refuse(t, EINVAL, value, e);
+		const char *digit = value + strlen(spaced);
+		if (*digit < '0' || *digit > '9' || digit[1])
+			return refuse(t, EINVAL, value, e);
+		depth = (uint32_t)(*digit - '0');
 	}
 	if (depth < t->least || depth > t->most)
 		return refuse(t, ERANGE, value, e);
