@@ -114,6 +114,7 @@ enum model_fact {
 	FACT_ACTIVE_PARAMETERS, /* that one token passes through */
 	FACT_BITS_PER_WEIGHT,	/* of the store, embeddings and norms included */
 	FACT_CONTEXT,		/* positions a session may use */
+	FACT_CONTEXT_BYTES,	/* that one takes when it is full, copies of states included */
 	FACT_MAX_PROMPT_BYTES,
 	FACT_DEFAULTS, /* a line for each key of generation_config.json that is taken or ignored */
 	FACT_RECIPE,   /* "tq3", what -o quant= said */

@@ -126,6 +126,7 @@ static const struct row rows[] = {
 	FACT("active_parameters", FACT_ACTIVE_PARAMETERS, "that one token passes through"),
 	FACT("bits_per_weight", FACT_BITS_PER_WEIGHT, "of the store"),
 	FACT("context", FACT_CONTEXT, "tokens that a session may hold"),
+	FACT("context_bytes", FACT_CONTEXT_BYTES, "of memory that a session takes whose context is full"),
 	FACT("max_prompt_bytes", FACT_MAX_PROMPT_BYTES, "beyond which a prompt is EFBIG"),
 	FACT("defaults", FACT_DEFAULTS, "what params begin with, of generation_config.json, and what of it is ignored"),
 	FACT("recipe", FACT_RECIPE, "how the weights are stored"),

@@ -4,6 +4,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
+static uint32_t blocks_for(uint32_t positions)
+{
+	return (positions + KV_BLOCK - 1) / KV_BLOCK;
+}
+
 static void init(struct context *x, struct context_budget *budget, const struct config *c,
 		 enum kv_type type, uint32_t attention_layers, size_t recurrent_floats)
 {
@@ -31,6 +36,14 @@ void context_init_draft(struct context *x, struct context_budget *budget, const 
 	init(x, budget, c, type, CONFIG_DRAFT_LAYERS, 0);
 }
 
+uint64_t context_full_bytes(const struct config *c, enum kv_type type, uint32_t positions)
+{
+	struct context x;
+	context_init(&x, NULL, c, type);
+	return (uint64_t)blocks_for(positions) * x.block_bytes +
+	       (uint64_t)(1 + RECURRENT_MARKS) * x.recurrent.bytes;
+}
+
 static int add_block(struct context *x, struct err *e)
 {
 	if (x->block_count == x->block_room) {
@@ -54,7 +67,7 @@ static int add_block(struct context *x, struct err *e)
 
 int context_reserve(struct context *x, uint32_t positions, struct err *e)
 {
-	uint32_t blocks = x->block_bytes ? (positions + KV_BLOCK - 1) / KV_BLOCK : 0;
+	uint32_t blocks = x->block_bytes ? blocks_for(positions) : 0;
 	int failed = recurrent_reserve(&x->recurrent, e);
 	while (x->block_count < blocks && !failed)
 		failed = add_block(x, e);

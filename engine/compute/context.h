@@ -35,6 +35,9 @@ void context_init(struct context *x, struct context_budget *budget, const struct
 void context_init_draft(struct context *x, struct context_budget *budget, const struct config *c,
 			enum kv_type type);
 void context_free(struct context *x);
+/* What a context of so many positions takes: keys and values, a recurrent state and as many copies
+ * of it as there may be. */
+uint64_t context_full_bytes(const struct config *c, enum kv_type type, uint32_t positions);
 
 /* Makes room for `positions` in all, and for the recurrent state; its copies give way. ENOSPC: the
  * context budget is used up, in words. */

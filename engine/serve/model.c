@@ -309,6 +309,8 @@ static int print_fact(const struct model *m, enum model_fact fact, char *text, s
 		[FACT_PARAMETERS] = m->parameters,
 		[FACT_ACTIVE_PARAMETERS] = m->active_parameters,
 		[FACT_CONTEXT] = m->context,
+		[FACT_CONTEXT_BYTES] = context_full_bytes(
+			c, m->engine->recipe.exact ? KV_F32 : KV_F16, m->context),
 		[FACT_MAX_PROMPT_BYTES] = model_max_prompt_bytes(m),
 	};
 	switch (fact) {
