@@ -13,6 +13,7 @@ JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 Q       := $(if $(V),,@)
 say      = $(if $(V),,@printf '  %-4s %s\n' $(1) $(2))
 
+comma    := ,
 LIBS     := fuse3 libzstd liburing libpcre2-8 libutf8proc libxxhash
 WARN     := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith
 override CPPFLAGS += -D_GNU_SOURCE -DFUSE_USE_VERSION=314 -DPCRE2_CODE_UNIT_WIDTH=8 \
@@ -144,9 +145,11 @@ fuzz: $(FUZZERS) ## run each fuzzer for FUZZ_SECONDS (60)
 
 $(BUILD)/tests/bench/make.o: override CPPFLAGS += -DMOEFS_SOURCE_ROOT='"$(CURDIR)"'
 
+# What tests/bench/spent.c puts its clock around.
+WRAPPED := delta_run forward_multiply
 $(BUILD)/moefs-bench: $(BENCH_OBJS) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) $(shell pkg-config --libs json-c) -lm
+	$(Q)$(CC) $(LDFLAGS) $(addprefix -Wl$(comma)--wrap=,$(WRAPPED)) -o $@ $^ $(PKG_LIBS) $(shell pkg-config --libs json-c) -lm
 
 .PHONY: bench
 bench: $(BUILD)/moefs-bench all ## measure the machine, the fastest kernels and the demonstration model

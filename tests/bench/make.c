@@ -50,10 +50,31 @@ static char *path_in(const char *directory, const char *file, struct err *e)
 
 /* ---- the directory ---- */
 
+/* Where the model's numbers are: the whole, or the text part of a model that also sees. */
+static struct json_object *numbers_of(struct json_object *json)
+{
+	struct json_object *text;
+	bool nested = json_object_object_get_ex(json, "text_config", &text) &&
+		      json_object_is_type(text, json_type_object);
+	return nested ? text : json;
+}
+
+static void cut_layers(struct json_object *json, uint64_t layers)
+{
+	struct json_object *types;
+	json_object_object_add(json, "num_hidden_layers", json_object_new_int64((int64_t)layers));
+	size_t n = json_object_object_get_ex(json, "layer_types", &types) &&
+				   json_object_is_type(types, json_type_array)
+			   ? json_object_array_length(types)
+			   : 0;
+	if (n > layers)
+		json_object_array_del_idx(types, layers, n - layers);
+}
+
 /* config.json as it was but for the number of layers and a list of their types. */
 static int write_config(const struct make *m, struct err *e)
 {
-	struct json_object *json, *types;
+	struct json_object *json;
 	char *path = path_in(m->directory, "config.json", e);
 	if (!path)
 		return -ENOMEM;
@@ -62,16 +83,8 @@ static int write_config(const struct make *m, struct err *e)
 		free(path);
 		return err_set(e, EINVAL, "%s: %s", m->operands[0], json_util_get_last_err());
 	}
-	if (m->layers) {
-		struct json_object *layers = json_object_new_int64((int64_t)m->layers);
-		json_object_object_add(json, "num_hidden_layers", layers);
-		size_t n = json_object_object_get_ex(json, "layer_types", &types) &&
-					   json_object_is_type(types, json_type_array)
-				   ? json_object_array_length(types)
-				   : 0;
-		if (n > m->layers)
-			json_object_array_del_idx(types, m->layers, n - m->layers);
-	}
+	if (m->layers)
+		cut_layers(numbers_of(json), m->layers);
 	const char *text = json_object_to_json_string_ext(
 		json, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE);
 	int failed = text ? write_file(path, text, strlen(text), e)
@@ -160,6 +173,7 @@ static int make(struct make *m, struct err *e)
 		failed = make_directory(m, e);
 	if (!failed)
 		failed = config_read(&m->config, m->directory, e);
+	m->recipe.draft = m->config.draft; /* as published ones of such a family have one */
 	if (!failed)
 		failed = plan_make(&m->plan, &m->config, &m->recipe, e);
 	return failed ? failed : write_weights(m, e);

@@ -7,6 +7,7 @@
 #include "tests/bench/run.h"
 
 #include "cache/depth.h"
+#include "tests/bench/spent.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -63,21 +64,30 @@ static int wait_until_converted(struct run *r, struct err *e)
 	return failed ? failed : model_wait(r->model, e);
 }
 
+uint32_t run_routed_layers(const struct model *m)
+{
+	uint32_t layers = 0;
+	for (uint32_t i = 0; i < m->plan.routed_layers; i++)
+		layers += m->plan.layer_of[i] < m->config.layers;
+	return layers;
+}
+
 /* Every expert, if the budget holds them all: decode is then measured without a miss. */
 static int load_experts(struct run *r, struct err *e)
 {
 	const struct plan *p = &r->model->plan;
+	uint32_t layers = run_routed_layers(r->model);
 	struct pager_stats stats;
 	uint64_t slot = (p->slot_bytes + PAGE - 1) / PAGE * PAGE;
 	engine_cache_stats(r->engine, &stats);
-	r->all_resident = slot * p->experts * p->routed_layers <= stats.budget;
-	if (!p->routed_layers || !r->all_resident)
+	r->all_resident = slot * p->experts * layers <= stats.budget;
+	if (!layers || !r->all_resident)
 		return 0;
 	uint32_t *all = calloc(p->experts, sizeof *all);
 	int failed = all ? 0 : err_set(e, ENOMEM, "out of memory for a list of experts");
 	for (uint32_t i = 0; i < p->experts && all; i++)
 		all[i] = i;
-	for (uint32_t layer = 0; layer < p->routed_layers && !failed; layer++)
+	for (uint32_t layer = 0; layer < layers && !failed; layer++)
 		failed = load_layer(r, layer, all, e);
 	free(all);
 	return failed;
@@ -122,7 +132,8 @@ static uint32_t random_token(struct run *r)
 }
 
 /* Keys and values of ±0.5 … 1, whatever their type: arithmetic takes the same time as on real ones,
- * and computing a long context takes longer than measuring at its end. */
+ * and computing a long context takes longer than measuring at its end. A recurrent state is begun
+ * here and becomes that of the round's prompt, which is as good as one of any later position. */
 static int fill_context(struct run *r, struct err *e)
 {
 	struct context *x = &r->context;
@@ -209,9 +220,10 @@ static int run_prefill(struct run *r, struct round *o, struct pager_stats *befor
 		return err_set(e, ENOMEM, "out of memory for a prompt");
 	for (uint64_t i = 0; i < r->prompt; i++)
 		prompt[i] = random_token(r);
-	double begun = seconds_now();
+	double begun = seconds_now(), spent = spent_in_delta_nets();
 	int failed = prefill(r, prompt, e);
 	o->seconds[PREFILL] = seconds_now() - begun;
+	o->delta[PREFILL] = spent_in_delta_nets() - spent;
 	if (!failed)
 		choose(r);
 	o->first_token = seconds_now() - begun;
@@ -229,9 +241,10 @@ static int run_decode(struct run *r, uint32_t phase, struct round *o, struct pag
 		return failed;
 	if (r->phase[phase].beside_busy)
 		neighbours_wake(&r->neighbours);
-	double begun = seconds_now();
+	double begun = seconds_now(), spent = spent_in_delta_nets();
 	failed = decode(r, e);
 	o->seconds[phase] = seconds_now() - begun;
+	o->delta[phase] = spent_in_delta_nets() - spent;
 	if (r->phase[phase].beside_busy)
 		neighbours_rest(&r->neighbours);
 	count(r, before, &o->pager[phase]);

@@ -45,9 +45,13 @@ struct ceilings {
 
 struct round {
 	double seconds[PHASES_MOST], first_token;
+	double delta[PHASES_MOST];	       /* of the seconds, in delta nets (spent.h) */
 	struct pager_stats pager[PHASES_MOST]; /* what the phase added */
 	struct ceilings ceiling;	       /* at that time */
 };
+
+/* The routed layers that a token passes through: all but a draft's, which come last. */
+uint32_t run_routed_layers(const struct model *m);
 
 /* rounds[0] is the first round, in which memory still fills: it is reported by itself. After it
  * come as many as r->effort.rounds says. */

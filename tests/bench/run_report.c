@@ -1,22 +1,34 @@
 #include "tests/bench/run.h"
 
+#include "engine/compute/delta.h"
+
 #include <stdio.h>
 
-/* What one token reads and computes, by the plan. */
+/* What one token reads and computes, by the plan; a draft layer is passed by. */
 struct work {
 	double dense_bytes, expert_bytes; /* of weights, as they lie in memory */
+	double state_bytes;		  /* of recurrent states: read, and written */
+	double key_bytes;		  /* of keys and values, for each position before it */
 	double operations;		  /* of a prompt's token: without the output head */
 };
 
 /* ---- a token's work ---- */
 
-static struct work work_of(const struct model *m)
+static struct work work_of(const struct run *r)
 {
+	const struct model *m = r->model;
+	const struct config *c = &m->config;
 	const struct plan *p = &m->plan;
-	double experts = (double)m->config.experts_per_token * p->routed_layers;
-	struct work w = {0};
+	double experts = (double)c->experts_per_token * run_routed_layers(m);
+	struct work w = {
+		.state_bytes = 2. * sizeof(float) * (double)delta_state_floats(c),
+		.key_bytes = 2. * c->mixers[MIXER_ATTENTION] * c->kv_heads * c->head_dim *
+			     (r->context.type == KV_F32 ? sizeof(float) : sizeof(uint16_t)),
+	};
 	for (uint32_t i = 0; i < p->dense_count; i++) {
 		const struct plan_tensor *t = &p->dense[i];
+		if (t->draft)
+			continue;
 		if (t->id.role == TENSOR_EMBEDDING) /* one row of it, from the page cache */
 			continue;
 		w.dense_bytes += (double)format_arranged_bytes(&t->shape);
@@ -28,6 +40,13 @@ static struct work work_of(const struct model *m)
 		w.operations += experts * 2.0 * p->part[i].rows * p->part[i].cols;
 	}
 	return w;
+}
+
+/* What a token of a phase reads and writes in the mean. */
+static double bytes_of(const struct work *w, const struct phase *p)
+{
+	double before = p->position + (p->tokens - 1) / 2.;
+	return w->dense_bytes + w->expert_bytes + w->state_bytes + before * w->key_bytes;
 }
 
 /* ---- facts ---- */
@@ -59,6 +78,10 @@ static void report_facts(struct run *r, struct report *report, const struct work
 		      w->dense_bytes * 1e-6, 1);
 	report_number(report, "expert_mb_per_token", "experts per token, MB",
 		      w->expert_bytes * 1e-6, 1);
+	report_number(report, "state_mb_per_token", "recurrent states per token, MB",
+		      w->state_bytes * 1e-6, 1);
+	report_number(report, "key_kb_per_position", "keys and values per position, KB",
+		      w->key_bytes * 1e-3, 1);
 	report_number(report, "gop_per_token", "GOP per token of a prompt", w->operations * 1e-9,
 		      3);
 	struct pager_stats pager;
@@ -83,21 +106,22 @@ struct row {
 static void report_speed(struct table *t, const struct work *w, const struct round *rounds,
 			 const struct row *row)
 {
-	double rate[ROUNDS_MOST], share[ROUNDS_MOST], other[ROUNDS_MOST];
+	double rate[ROUNDS_MOST], share[ROUNDS_MOST], other[ROUNDS_MOST], delta[ROUNDS_MOST];
 	const struct phase *p = row->phase;
 	bool prefill = row->index == PREFILL;
 	for (size_t i = 0; i < row->count; i++) {
 		const struct round *o = &rounds[row->first + i];
-		double seconds = o->seconds[row->index], bytes = w->dense_bytes + w->expert_bytes;
+		double seconds = o->seconds[row->index], bytes = bytes_of(w, p);
 		double ceiling = prefill ? o->ceiling.int8 : o->ceiling.memory;
 		rate[i] = p->tokens / seconds;
 		share[i] = ceiling > 0 ? 100 * rate[i] * (prefill ? w->operations : bytes) / ceiling
 				       : 0;
+		delta[i] = 100 * o->delta[row->index] / seconds;
 		other[i] =
 			prefill ? 1e3 * o->first_token : 100 * o->seconds[FIRST_DECODE] / seconds;
 	}
 	struct summary rates = summarise(rate, row->count), shares = summarise(share, row->count),
-		       others = summarise(other, row->count);
+		       others = summarise(other, row->count), deltas = summarise(delta, row->count);
 	table_summary(t, &rates);
 	if (prefill) {
 		table_summary(t, &others);
@@ -110,6 +134,10 @@ static void report_speed(struct table *t, const struct work *w, const struct rou
 		table_summary(t, &shares);
 		table_summary(t, &others);
 	}
+	if (w->state_bytes > 0)
+		table_summary(t, &deltas);
+	else
+		table_none(t);
 }
 
 /* Means: a token's share of what all the row's rounds did. */
@@ -154,6 +182,7 @@ static void report_phases(const struct run *r, struct report *report, const stru
 		{"int8_percent", "% of int8", 1},
 		{"memory_percent", "% of memory", 1},
 		{"decode_percent", "% of decode", 1},
+		{"delta_percent", "% in delta nets", 1},
 		{"hits_per_token", "hits", 2},
 		{"misses_per_token", "misses", 2},
 		{"disk_mb_per_token", "disk MB", 2},
@@ -208,7 +237,7 @@ static void report_ceilings(const struct run *r, struct report *report, const st
 int run_report(struct run *r, const struct round *rounds, struct err *e)
 {
 	struct report report;
-	struct work w = work_of(r->model);
+	struct work w = work_of(r);
 	report_begin(&report, "run", r->effort.json);
 	report_facts(r, &report, &w);
 	report_phases(r, &report, &w, rounds);

@@ -47,11 +47,40 @@ refuse() {
 	failed=1
 }
 
+# NAME CONDITION: whether the last report, r, is like that
+check() {
+	if python3 -c 'import json, sys; r = json.load(open(sys.argv[1])); sys.exit(not eval(sys.argv[2]))' \
+		"$here/out" "$2" 2>"$here/words"; then
+		echo "ok $1"
+	else
+		echo "not ok $1: $(head -c 300 "$here/out") $(tail -n 1 "$here/words")"
+		failed=1
+	fi
+}
+
 cat >"$here/config.json" <<'END'
 {"model_type": "qwen3_moe", "hidden_size": 256, "num_hidden_layers": 4, "vocab_size": 4100,
  "max_position_embeddings": 512, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32,
  "intermediate_size": 256, "moe_intermediate_size": 128, "num_experts": 8, "num_experts_per_tok": 2,
  "norm_topk_prob": true, "rope_theta": 10000.0, "rms_norm_eps": 1e-06, "tie_word_embeddings": false}
+END
+
+# Qwen3.6-35B-A3B, shrunk: the text part of a model that also sees, with a list of its layers' types
+python3 - >"$here/hybrid.json" <<'END'
+import json
+text = {
+    "model_type": "qwen3_5_moe_text", "hidden_size": 256, "num_hidden_layers": 8, "vocab_size": 4100,
+    "layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 2, "max_position_embeddings": 512,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64, "attn_output_gate": True,
+    "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 32,
+    "linear_value_head_dim": 32, "linear_conv_kernel_dim": 4, "moe_intermediate_size": 128,
+    "shared_expert_intermediate_size": 128, "num_experts": 8, "num_experts_per_tok": 2,
+    "mtp_num_hidden_layers": 1, "rms_norm_eps": 1e-06, "tie_word_embeddings": False,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25,
+                        "mrope_interleaved": True, "mrope_section": [3, 3, 2]},
+}
+print(json.dumps({"model_type": "qwen3_5_moe", "text_config": text, "tie_word_embeddings": False,
+                  "vision_config": {"depth": 27, "hidden_size": 1152}}))
 END
 
 try "the ceilings of memory and arithmetic" arithmetic_and_memory \
@@ -68,6 +97,26 @@ for quant in tq2 tq3 bf16; do
 done
 try "with room for few experts" phases run "$here/model" "${effort[@]}" --seconds 0.001 --prompt 9 --tokens 3 \
 	--budget 256K
+
+# A token passes through 3 delta nets (4 heads of 32 x 32, and 3 inputs of 256 channels), 1 attention (a key and a
+# value of 2 heads of 64 in 16 bits) and 4 routed layers, of the 5 that the store has.
+try "a hybrid with a draft layer, cut to half of its layers" seconds \
+	make "$here/hybrid.json" "$here/hybrid" --layers 4 --json
+try "it runs" phases run "$here/hybrid" "${effort[@]}" --seconds 0.001 --prompt 9 --tokens 3 --context 9,300
+check "its recurrent states are counted read and written" \
+	'round(r["state_mb_per_token"] * 1e6) == 2 * 4 * 3 * (4 * 32 * 32 + 3 * 256)'
+check "its keys are those of its attention" 'round(r["key_kb_per_position"] * 1e3) == 2 * 2 * 64 * 2'
+check "a token does not pass through the draft layer's experts" \
+	'all(p["hits_per_token"] == 4 * 2 for p in r["phases"] if p["phase"] == "decode")'
+check "a share of the time is its delta nets'" 'all(0 < p["delta_percent"]["median"] < 100 for p in r["phases"])'
+python3 -c 'print("Once upon a time there was " * 60)' >"$here/words.txt"
+try "what it thinks of a text" nll perplexity "$here/hybrid" --text "$here/words.txt" --json
+check "is about what chance would" '8 < r["nll"] < 10' # ln 4100 is 8.3
+try "a synthetic checkpoint of one" seconds make "$here/hybrid.json" "$here/raw_hybrid" --layers 4 --raw --json
+check "with a layer of the draft's beside its 4" \
+	'"mtp.layers.0.mlp.experts.7.up_proj.weight" in open(r["model"] + "/model.safetensors.index.json").read()'
+try "it is converted" first_token_seconds \
+	first "$here/raw_hybrid" --store "$here/stores" --complete --threads 2 --json
 
 # 3 layers (the store has 2), 8 experts, a prompt of 2 tokens and an answer of 40
 {

@@ -73,14 +73,25 @@ struct synthetic_tables *synthetic_tables_new(void)
 
 /* ---- what each tensor is to be ---- */
 
+/* The matrices whose outputs a layer adds to the stream. */
 static bool adds_to_stream(enum tensor_role role)
 {
-	return role == TENSOR_O || role == TENSOR_DOWN || role == TENSOR_EXPERT_DOWN;
+	const struct tensor_kind *k = &tensor_roles[role];
+	return (k->place == PLACE_LAYER || k->place == PLACE_EXPERT) &&
+	       k->rows == DIMENSION_HIDDEN && k->cols != DIMENSION_NONE;
 }
 
-static bool is_bias(enum tensor_role role)
+/* Element i of n of a vector. */
+static float vector_value(const struct synthetic *s, enum tensor_role role, uint32_t i, uint32_t n)
 {
-	return role >= TENSOR_Q_BIAS && role <= TENSOR_O_BIAS;
+	const struct tensor_kind *k = &tensor_roles[role];
+	if (k->class == CLASS_NORM)
+		return 1 - s->config->norm_offset;
+	if (role == TENSOR_DELTA_NORM)
+		return 1;
+	if (role == TENSOR_DELTA_DT_BIAS) /* softplus of it is 0.01 · 10^(0 … 1) */
+		return (float)log(expm1(.01 * pow(10, (i + .5) / n)));
+	return 0; /* biases; A_log, which is then a rate of 1 */
 }
 
 static float sigma_of(const struct synthetic *s, enum tensor_role role, const struct shape *shape)
@@ -201,7 +212,7 @@ void synthetic_draw(const struct synthetic *s, const struct synthetic_tables *t,
 	one.rows = 1;
 	size_t bytes = format_packed_bytes(&one);
 	for (uint32_t i = 0; i < shape->cols && is_vector(s, id.role); i++)
-		store_float(to, i, shape->format, is_bias(id.role) ? 0 : 1);
+		store_float(to, i, shape->format, vector_value(s, id.role, i, shape->cols));
 	for (uint32_t r = 0; r < rows && !is_vector(s, id.role); r++)
 		draw_row(s, t, &d, id, shape, row0 + r, to + r * bytes);
 }
@@ -232,7 +243,21 @@ static int put_weights(const struct writing *w, struct draws *d, struct store_pu
 	return failed;
 }
 
-/* `count` equal floats: the norms of a TQ matrix, or a vector. */
+/* A whole vector. */
+static int put_vector(const struct writing *w, struct store_put *put, const struct plan_tensor *t,
+		      struct err *e)
+{
+	size_t bytes = format_packed_bytes(&t->shape);
+	uint8_t *buffer = malloc(bytes);
+	if (!buffer)
+		return err_set(e, ENOMEM, "out of memory for a vector of %u", t->shape.cols);
+	synthetic_draw(w->s, w->tables, 0, t->id, &t->shape, 0, 1, buffer);
+	int failed = store_put_bytes(put, buffer, bytes, e);
+	free(buffer);
+	return failed;
+}
+
+/* The norms of a TQ matrix: `count` equal floats. */
 static int put_constant(struct store_put *put, float value, enum format format, size_t count,
 			struct err *e)
 {
@@ -283,8 +308,7 @@ static int put_dense(const struct writing *w, struct draws *d, struct store_put 
 	t += i;
 	uint32_t chunk = (unit - t->first_unit) % t->chunks, rows = plan_chunk_rows(t, chunk);
 	if (is_vector(w->s, t->id.role))
-		return put_constant(put, is_bias(t->id.role) ? 0 : 1, t->shape.format,
-				    t->shape.cols, e);
+		return put_vector(w, put, t, e);
 	if (unit - t->first_unit >= t->chunks)
 		return put_norms(w, put, t->id.role, &t->shape, rows, e);
 	return put_weights(w, d, put, t->id, &t->shape, chunk * t->chunk_rows, rows, e);

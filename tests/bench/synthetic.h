@@ -7,7 +7,15 @@
  *
  * Activations stay sane: projections have σ = 1/√inputs, so that they keep the variance of their
  * input; what is added to the residual stream has σ smaller by √(2 · layers), as GPT-2 begins
- * (Radford et al. 2019); embeddings have σ = 1; norm weights are 1 and biases 0.
+ * (Radford et al. 2019); embeddings have σ = 1; norm weights are 1 (published as 0 where they are
+ * zero-centred) and biases 0.
+ *
+ * So do the states of delta nets: A_log is 0 and dt_bias such that softplus of it rises from 0.01
+ * in the first value head to 0.1 in the last, at even ratios, so that heads let their states fade
+ * by factors between 0.99 and 0.9 for each token, as trained ones begin; the projection that moves
+ * this has a deviation of 1, and moves it by a factor of about e. Keys have length 1 and half of
+ * what they find is corrected (b is 0 in the mean), which bounds a state by its values; a
+ * convolution's taps have σ = 1/√width, and its output the variance of its input.
  *
  * skew X > 0 makes experts popular: each layer ranks its experts at random, and the one of rank r
  * gets -X · ln(r + 1) added to its router logit for every token, against the logits' own deviation

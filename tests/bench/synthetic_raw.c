@@ -1,4 +1,7 @@
-/* A synthetic checkpoint as published ones are: BF16, in shards, with an index. */
+/* A synthetic checkpoint as published ones are: BF16, in shards, with an index. Experts and
+ * projections are written one by one where a family has them stacked or fused, too: mounting takes
+ * both. */
+#include "engine/family/family.h"
 #include "tests/bench/synthetic.h"
 
 #include <errno.h>
@@ -88,23 +91,46 @@ static bool tensor_name(const struct raw *w, const struct raw_tensor *t, char na
 	return config_store_name(w->s->config, t->id, name, 256);
 }
 
+/* The shape of a tensor of that name in a checkpoint: that which is tried first. */
+static void published_shape(const struct config *c, struct tensor_id id, const char *name,
+			    struct view *v)
+{
+	struct tensor_name names[FAMILY_ALTERNATIVES];
+	char other[256];
+	uint32_t count = family_alternatives(c->family, id.role, names), i = 0;
+	while (i + 1 < count &&
+	       (!family_tensor_name(c, names[i].name, "model.", id, other, sizeof other) ||
+		strcmp(other, name) != 0))
+		i++;
+	if (names[i].view)
+		names[i].view(v, c, id.expert);
+	else
+		view_whole(v, c, id.role);
+}
+
+static void write_tensor_head(const struct raw *w, const struct raw_tensor *t, FILE *f)
+{
+	char name[256] = "";
+	struct view v;
+	(void)tensor_name(w, t, name);
+	published_shape(w->s->config, t->id, name, &v);
+	(void)fprintf(f, "\"%s\":{\"dtype\":\"BF16\",\"shape\":", name);
+	for (uint32_t i = 0; i < v.dims; i++)
+		(void)fprintf(f, "%c%" PRIu64, i ? ',' : '[', v.shape[i]);
+	(void)fprintf(f, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", t->offset,
+		      t->offset + t->bytes);
+}
+
 /* The shard's head, as safetensors has it: its length and JSON, padded to a multiple of 8. */
 static int write_head(struct raw *w, uint32_t end, struct err *e)
 {
-	char *text = NULL, name[256];
+	char *text = NULL;
 	size_t bytes = 0;
 	uint8_t length[8];
 	FILE *f = open_memstream(&text, &bytes);
 	for (uint32_t i = w->first; f && i < end; i++) {
-		const struct raw_tensor *t = &w->tensors[i];
-		uint32_t rows, cols;
-		config_tensor_shape(w->s->config, t->id.role, &rows, &cols);
-		(void)fprintf(f, "%c\"%s\":{\"dtype\":\"BF16\",\"shape\":[%" PRIu32,
-			      i > w->first ? ',' : '{', tensor_name(w, t, name) ? name : "", rows);
-		if (cols)
-			(void)fprintf(f, ",%" PRIu32, cols);
-		(void)fprintf(f, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", t->offset,
-			      t->offset + t->bytes);
+		(void)fputc(i > w->first ? ',' : '{', f);
+		write_tensor_head(w, &w->tensors[i], f);
 	}
 	if (!f || fputc('}', f) < 0 || fclose(f)) {
 		free(text);

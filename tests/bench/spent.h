@@ -1,0 +1,13 @@
+/* How much of a forward pass's time delta nets take, seen from outside: the linker puts functions
+ * of this file in the place of the engine's (--wrap in the Makefile), so the engine reads no clock
+ * and is the one that is mounted. Two readings of a clock per call are all that it costs.
+ */
+#ifndef MOEFS_TESTS_BENCH_SPENT_H
+#define MOEFS_TESTS_BENCH_SPENT_H
+
+/* Seconds that the calling thread has spent in delta nets other than in their projections: the
+ * convolution, the gates, the recurrence and the gated norm, waiting for the other threads of these
+ * loops included. */
+double spent_in_delta_nets(void);
+
+#endif
