@@ -88,8 +88,9 @@ static void settle(struct session *s, size_t held, uint32_t drafted, uint32_t st
 {
 	struct session_stats *st = &s->stats;
 	context_rollback(&s->context, held);
-	draft_meter_count(&s->model->draft_meter, drafted, stood,
-			  (double)(now_ns() - started) * 1e-9);
+	if (s->turn.params.draft == DRAFT_AUTO) /* what it did not choose is not on its credit */
+		draft_meter_count(&s->model->draft_meter, drafted, stood,
+				  (double)(now_ns() - started) * 1e-9);
 	pthread_mutex_lock(&s->model->lock);
 	st->context_tokens = held;
 	for (uint32_t i = 0; i < drafted; i++) {
