@@ -41,12 +41,22 @@ static size_t row_floats(const struct config *c)
 	return 2 * ((size_t)delta_channels(c) + c->delta_net.value_heads);
 }
 
-size_t delta_layer_floats(const struct config *c)
+/* Of a layer: its matrices and the convolution's inputs. */
+static size_t moved_floats(const struct config *c)
 {
 	if (!c->mixers[MIXER_DELTA_NET])
 		return 0;
-	return matrix_floats(c) + (size_t)(c->delta_net.width - 1) * delta_channels(c) +
-	       DELTA_BEHIND * row_floats(c);
+	return matrix_floats(c) + (size_t)(c->delta_net.width - 1) * delta_channels(c);
+}
+
+size_t delta_moved_floats(const struct config *c)
+{
+	return c->mixers[MIXER_DELTA_NET] * moved_floats(c);
+}
+
+size_t delta_layer_floats(const struct config *c)
+{
+	return c->mixers[MIXER_DELTA_NET] ? moved_floats(c) + DELTA_BEHIND * row_floats(c) : 0;
 }
 
 size_t delta_state_floats(const struct config *c)
