@@ -12,4 +12,9 @@ static inline uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+static inline double seconds_since(uint64_t ns)
+{
+	return (double)(now_ns() - ns) * 1e-9;
+}
+
 #endif

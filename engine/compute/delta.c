@@ -19,12 +19,6 @@
 
 static const float length_eps = 1e-6F; /* of the squared length of queries and keys */
 
-uint32_t delta_channels(const struct config *c)
-{
-	const struct delta_net *n = &c->delta_net;
-	return 2 * n->key_heads * n->key_dim + n->value_heads * n->value_dim;
-}
-
 static size_t head_floats(const struct config *c)
 {
 	return (size_t)c->delta_net.key_dim * c->delta_net.value_dim;
@@ -38,15 +32,13 @@ static size_t matrix_floats(const struct config *c)
 /* What a token that the state is behind leaves: its input, what became of it, its gates. */
 static size_t row_floats(const struct config *c)
 {
-	return 2 * ((size_t)delta_channels(c) + c->delta_net.value_heads);
+	return 2 * ((size_t)config_delta_channels(c) + c->delta_net.value_heads);
 }
 
 /* Of a layer: its matrices and the convolution's inputs. */
 static size_t moved_floats(const struct config *c)
 {
-	if (!c->mixers[MIXER_DELTA_NET])
-		return 0;
-	return matrix_floats(c) + (size_t)(c->delta_net.width - 1) * delta_channels(c);
+	return matrix_floats(c) + (size_t)(c->delta_net.width - 1) * config_delta_channels(c);
 }
 
 size_t delta_moved_floats(const struct config *c)
@@ -56,7 +48,7 @@ size_t delta_moved_floats(const struct config *c)
 
 size_t delta_layer_floats(const struct config *c)
 {
-	return c->mixers[MIXER_DELTA_NET] ? moved_floats(c) + DELTA_BEHIND * row_floats(c) : 0;
+	return moved_floats(c) + DELTA_BEHIND * row_floats(c);
 }
 
 size_t delta_state_floats(const struct config *c)
@@ -68,19 +60,20 @@ void delta_lay_out(struct forward *f, struct arena *a)
 {
 	const struct config *c = f->config;
 	struct delta_scratch *d = &f->delta;
-	size_t n = (size_t)f->chunk + DELTA_BEHIND, heads = c->delta_net.value_heads,
+	size_t n = f->chunk, rows = n + DELTA_BEHIND, heads = c->delta_net.value_heads,
 	       values = heads * c->delta_net.value_dim;
-	d->in = arena_take(a, n * delta_channels(c), sizeof *d->in);
-	d->mixed = arena_take(a, n * delta_channels(c), sizeof *d->mixed);
+	d->in = arena_take(a, rows * config_delta_channels(c), sizeof *d->in);
+	d->mixed = arena_take(a, rows * config_delta_channels(c), sizeof *d->mixed);
 	d->a = arena_take(a, n * heads, sizeof *d->a);
 	d->b = arena_take(a, n * heads, sizeof *d->b);
-	d->decay = arena_take(a, n * heads, sizeof *d->decay);
-	d->beta = arena_take(a, n * heads, sizeof *d->beta);
-	d->out = arena_take(a, n * values, sizeof *d->out);
+	d->decay = arena_take(a, rows * heads, sizeof *d->decay);
+	d->beta = arena_take(a, rows * heads, sizeof *d->beta);
+	d->out = arena_take(a, rows * values, sizeof *d->out);
 	activation_take(a, &d->gated, n, (uint32_t)values);
 }
 
-/* Rows of the scratch are the tokens that the state is behind, and then the step's. */
+/* Rows of the scratch are the tokens that the state is behind, and then the step's; but of what is
+ * projected for the gates, the step's alone. */
 struct mix {
 	const struct forward *f;
 	const struct layer_weights *weights;
@@ -94,7 +87,7 @@ struct mix {
 /* The input of the row `back` before row t, which may be one of an earlier call. */
 static const float *input_at(const struct mix *m, uint32_t t, uint32_t back)
 {
-	size_t channels = delta_channels(m->f->config);
+	size_t channels = config_delta_channels(m->f->config);
 	uint32_t width = m->f->config->delta_net.width;
 	if (back <= t)
 		return m->f->delta.in + (t - back) * channels;
@@ -109,7 +102,7 @@ static void mix_tokens(void *ctx, uint32_t begin, uint32_t end)
 	const struct config *c = m->f->config;
 	const struct delta_net *net = &c->delta_net;
 	const struct delta_scratch *d = &m->f->delta;
-	uint32_t channels = delta_channels(c), keys = net->key_heads, dim = net->key_dim;
+	uint32_t channels = config_delta_channels(c), keys = net->key_heads, dim = net->key_dim;
 	float scale = (float)(1 / sqrt(dim));
 	for (uint32_t t = m->behind + begin; t < m->behind + end; t++) {
 		const float *taps[CONV_WIDTH];
@@ -120,8 +113,9 @@ static void mix_tokens(void *ctx, uint32_t begin, uint32_t end)
 			     channels, 0, channels);
 		for (uint32_t h = 0; h < 2 * keys; h++, row += dim) /* queries, then keys */
 			k->l2norm(row, row, dim, length_eps, h < keys ? scale : 1);
-		size_t gates = (size_t)t * net->value_heads;
-		delta_gates(d->decay + gates, d->beta + gates, d->a + gates, d->b + gates,
+		size_t gates = (size_t)t * net->value_heads,
+		       own = gates - (size_t)m->behind * net->value_heads;
+		delta_gates(d->decay + gates, d->beta + gates, d->a + own, d->b + own,
 			    weights_vector(m->weights, TENSOR_DELTA_A_LOG),
 			    weights_vector(m->weights, TENSOR_DELTA_DT_BIAS), net->value_heads);
 	}
@@ -134,7 +128,7 @@ static void step_heads(void *ctx, uint32_t begin, uint32_t end)
 	const struct config *c = m->f->config;
 	const struct delta_net *net = &c->delta_net;
 	const struct delta_scratch *d = &m->f->delta;
-	uint32_t channels = delta_channels(c), shared = net->value_heads / net->key_heads;
+	uint32_t channels = config_delta_channels(c), shared = net->value_heads / net->key_heads;
 	for (uint32_t h = begin; h < end; h++) {
 		const float *q = d->mixed + (size_t)(h / shared) * net->key_dim;
 		struct delta steps = {
@@ -178,7 +172,7 @@ static void gate_tokens(void *ctx, uint32_t begin, uint32_t end)
 /* The last inputs that the state has moved on by, of old and new ones together. */
 static void keep_inputs(const struct mix *m)
 {
-	size_t channels = delta_channels(m->f->config);
+	size_t channels = config_delta_channels(m->f->config);
 	uint32_t kept = m->f->config->delta_net.width - 1;
 	for (uint32_t i = 0; i < kept; i++) /* ascending: each is read before it is overwritten */
 		memmove(m->before + i * channels, input_at(m, m->commit - 1, kept - 1 - i),
@@ -189,7 +183,8 @@ static void keep_inputs(const struct mix *m)
 static void row_parts(const struct mix *m, uint32_t row, float *part[4])
 {
 	const struct delta_scratch *d = &m->f->delta;
-	size_t channels = delta_channels(m->f->config), heads = m->f->config->delta_net.value_heads;
+	size_t channels = config_delta_channels(m->f->config),
+	       heads = m->f->config->delta_net.value_heads;
 	part[0] = d->in + row * channels;
 	part[1] = d->mixed + row * channels;
 	part[2] = d->decay + row * heads;
@@ -199,7 +194,8 @@ static void row_parts(const struct mix *m, uint32_t row, float *part[4])
 /* Rows that are behind come before the step's; rows that are not to be done yet are kept. */
 static void move_rows(const struct mix *m, uint32_t first, uint32_t count, bool keep)
 {
-	size_t channels = delta_channels(m->f->config), heads = m->f->config->delta_net.value_heads;
+	size_t channels = config_delta_channels(m->f->config),
+	       heads = m->f->config->delta_net.value_heads;
 	const size_t width[4] = {channels, channels, heads, heads};
 	float *at = m->kept;
 	for (uint32_t row = first; row < first + count; row++) {
@@ -215,12 +211,12 @@ void delta_run(struct forward *f, struct context *x, uint32_t layer, uint32_t n)
 	const struct config *c = f->config;
 	const struct layer_weights *l = &f->weights->layer[layer];
 	struct delta_scratch *d = &f->delta;
-	size_t channels = delta_channels(c), heads = c->delta_net.value_heads;
+	size_t channels = config_delta_channels(c);
 	uint32_t behind = x->recurrent.behind;
 	const struct product in[] = {{d->in + behind * channels, &l->m[TENSOR_DELTA_QKV]},
 				     {d->gated.f, &l->m[TENSOR_DELTA_Z]},
-				     {d->a + behind * heads, &l->m[TENSOR_DELTA_A]},
-				     {d->b + behind * heads, &l->m[TENSOR_DELTA_B]}};
+				     {d->a, &l->m[TENSOR_DELTA_A]},
+				     {d->b, &l->m[TENSOR_DELTA_B]}};
 	forward_multiply(f, in, 4, &f->normed, n);
 
 	float *state = x->recurrent.now + c->layer[layer].state * delta_layer_floats(c);

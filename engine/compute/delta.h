@@ -20,7 +20,5 @@ size_t delta_layer_floats(const struct config *c);
 size_t delta_state_floats(const struct config *c);
 /* Those of a context's that each step reads and writes, drafts or none. */
 size_t delta_moved_floats(const struct config *c);
-/* Queries, keys and values of a token: what goes through the convolution. */
-uint32_t delta_channels(const struct config *c);
 
 #endif

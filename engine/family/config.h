@@ -88,6 +88,12 @@ static inline bool config_routed(const struct config *c, uint32_t layer)
 {
 	return c->layer[layer].feed_forward == FEED_FORWARD_ROUTED;
 }
+/* Queries, keys and values of a delta net: what goes through its convolution. */
+static inline uint32_t config_delta_channels(const struct config *c)
+{
+	const struct delta_net *n = &c->delta_net;
+	return 2 * n->key_heads * n->key_dim + n->value_heads * n->value_dim;
+}
 /* Of a role that occurs once, the layer does not matter. */
 bool config_has_tensor(const struct config *c, enum tensor_role role, uint32_t layer);
 /* rows and cols of a tensor; cols is 0 for a vector. */

@@ -65,7 +65,7 @@ static uint32_t dimension(const struct config *c, enum tensor_dimension d)
 	case DIMENSION_K_NORMED:
 		return c->head_dim * (whole ? c->kv_heads : 1);
 	case DIMENSION_DELTA_CHANNELS:
-		return 2 * n->key_heads * n->key_dim + n->value_heads * n->value_dim;
+		return config_delta_channels(c);
 	case DIMENSION_DELTA_VALUES:
 		return n->value_heads * n->value_dim;
 	case DIMENSION_DELTA_HEADS:

@@ -29,7 +29,7 @@ static void count_token(struct session *s)
 	pthread_mutex_lock(&s->model->lock);
 	s->status = SESSION_GENERATING;
 	if (!s->stats.output_tokens++)
-		s->stats.first_token_seconds = (double)(now_ns() - s->turn.submitted_ns) * 1e-9;
+		s->stats.first_token_seconds = seconds_since(s->turn.submitted_ns);
 	pthread_mutex_unlock(&s->model->lock);
 }
 
@@ -87,10 +87,11 @@ static void settle(struct session *s, size_t held, uint32_t drafted, uint32_t st
 		   uint64_t started)
 {
 	struct session_stats *st = &s->stats;
-	context_rollback(&s->context, held);
 	if (s->turn.params.draft == DRAFT_AUTO) /* what it did not choose is not on its credit */
-		draft_meter_count(&s->model->draft_meter, drafted, stood,
-				  (double)(now_ns() - started) * 1e-9);
+		draft_meter_count(&s->model->draft_meter, drafted, stood, seconds_since(started));
+	if (!drafted)
+		return;
+	context_rollback(&s->context, held);
 	pthread_mutex_lock(&s->model->lock);
 	st->context_tokens = held;
 	for (uint32_t i = 0; i < drafted; i++) {

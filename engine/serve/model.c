@@ -200,8 +200,7 @@ void model_progress(const struct model *m, struct model_progress *out)
 								      : "idle",
 		.done = total ? atomic_load(&m->progress.done) : 0,
 		.total = total,
-		.seconds = total ? (double)(now_ns() - atomic_load(&m->progress.started_ns)) * 1e-9
-				 : 0,
+		.seconds = total ? seconds_since(atomic_load(&m->progress.started_ns)) : 0,
 	};
 }
 

@@ -222,11 +222,6 @@ bool turn_over(struct session *s, const char *finish, int failed, const struct e
 
 /* ---- computing ---- */
 
-static double seconds_since(uint64_t ns)
-{
-	return (double)(now_ns() - ns) * 1e-9;
-}
-
 static void count_step(struct session *s, uint64_t started, bool prefill)
 {
 	struct pager_stats now;
