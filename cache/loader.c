@@ -16,6 +16,7 @@
  * has no more workers at a time than its share, and whoever takes the last that is free starts
  * another, so that one is always left for a source whose disk does not hang.
  */
+#include "cache/clock.h"
 #include "cache/pool.h"
 #include "cache/reader.h"
 
@@ -23,7 +24,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Reads that nobody waits for are begun below so many in flight: enough to keep a device busy, and
@@ -86,15 +86,28 @@ static struct entry *take_behind(struct request_queue *q, struct entry *before)
 	return x;
 }
 
+static uint32_t layer_of(const struct entry *x)
+{
+	return (uint32_t)(entry_index(x) / x->source->experts);
+}
+
+static uint32_t expert_of(const struct entry *x)
+{
+	return (uint32_t)(entry_index(x) % x->source->experts);
+}
+
+/* Its store does not have it yet, and there is a source to make it from. */
+static bool has_to_be_made(const struct entry *x)
+{
+	const struct pager_supply *s = &x->source->supply;
+	return s->make && !store_has_expert(s->store, layer_of(x), expert_of(x));
+}
+
 /* Decided when it is queued, so that it is clear whom to wake: an expert that has come into its
  * store by the time that its turn comes is taken from there by who would have made it. */
 static bool holds_thread(const struct pager *p, const struct entry *x)
 {
-	const struct pager_supply *s = &x->source->supply;
-	size_t i = entry_index(x);
-	return !p->ring_threads ||
-	       (s->make && !store_has_expert(s->store, (uint32_t)(i / x->source->experts),
-					     (uint32_t)(i % x->source->experts)));
+	return !p->ring_threads || has_to_be_made(x);
 }
 
 void loader_demand(struct pager *p, struct entry *x, struct pager_batch *batch)
@@ -207,23 +220,6 @@ static struct entry *next_request(struct pager *p, bool worker)
 }
 
 /* ---- one expert ---- */
-
-static uint32_t layer_of(const struct entry *x)
-{
-	return (uint32_t)(entry_index(x) / x->source->experts);
-}
-
-static uint32_t expert_of(const struct entry *x)
-{
-	return (uint32_t)(entry_index(x) % x->source->experts);
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-	(void)clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail for this clock */
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* Tells the batch that asked, if there is one still, and gives a slot back that got nothing. */
 static void end_load(struct pager *p, struct entry *x, int failed, const struct err *e)
@@ -445,8 +441,7 @@ static void *worker_main(void *arg)
 			struct err none;
 			(void)start_loader(p, false, &none);
 		}
-		if (x->source->supply.make &&
-		    !store_has_expert(x->source->supply.store, layer_of(x), expert_of(x)))
+		if (has_to_be_made(x))
 			make(l, x);
 		else
 			read_one(l, x);

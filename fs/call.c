@@ -5,17 +5,10 @@
  * the callback only moves the call to a list, from where the loop answers it before it sleeps
  * again. */
 #include "fs/call.h"
+#include "cache/clock.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <time.h>
-
-static uint64_t now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000U + (uint64_t)t.tv_nsec;
-}
 
 struct call *call_new(fuse_req_t req, struct mount *m, void (*serve)(struct call *c))
 {
@@ -52,7 +45,7 @@ void call_wait(struct call *c, struct link *list, unsigned milliseconds)
 	c->waited = true;
 	list_append(list, &c->link);
 	if (milliseconds) {
-		c->deadline = now() + milliseconds * 1000000ULL;
+		c->deadline = now_ns() + milliseconds * 1000000ULL;
 		list_append(&c->mount->deadlines, &c->deadline_link);
 	}
 	/* Last, because it may find that the interruption has already come. */
@@ -86,7 +79,7 @@ void calls_end_interrupted(struct mount *m)
 
 void calls_expire(struct mount *m)
 {
-	uint64_t t = list_empty(&m->deadlines) ? 0 : now();
+	uint64_t t = list_empty(&m->deadlines) ? 0 : now_ns();
 	while (!list_empty(&m->deadlines)) {
 		struct call *c = LINK_OWNER(m->deadlines.next, struct call, deadline_link);
 		if (c->deadline > t)
@@ -104,6 +97,6 @@ int calls_timeout(const struct mount *m)
 	if (list_empty(&m->deadlines))
 		return -1;
 	const struct call *c = LINK_OWNER(m->deadlines.next, struct call, deadline_link);
-	uint64_t t = now();
+	uint64_t t = now_ns();
 	return c->deadline <= t ? 0 : (int)((c->deadline - t + 999999) / 1000000);
 }
