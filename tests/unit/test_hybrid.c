@@ -25,10 +25,8 @@ static struct err e;
 static int load(void **state)
 {
 	(void)state;
-	test_model_open(&hybrid, test_fixture("qwen3_5_moe"),
-			&(struct engine_options){.quant = "bf16", .codec = "none"});
-	if (model_wait(hybrid.model, &e))
-		fail_msg("%s", e.text);
+	test_model_ready(&hybrid, test_fixture("qwen3_5_moe"),
+			 &(struct engine_options){.quant = "bf16", .codec = "none"});
 	for (uint32_t i = 0; i < TOKENS; i++)
 		tokens[i] = (i * 37 + 11) % 380;
 	return 0;
