@@ -111,7 +111,7 @@ bool decode_step(struct session *s)
 	uint32_t rows[ANSWER_ROWS], drafted, stood = 0;
 	rows[0] = t->ids.ids[before];
 	drafted = draft_propose(s, rows + 1);
-	int failed = turn_forward(s, rows, drafted + 1, ROWS_ANSWER, true,
+	int failed = turn_forward(s, rows, drafted + 1, ROW_ANSWER, true,
 				  drafted ? f->scratch.logits : NULL, &e);
 	if (failed)
 		return turn_over(s, "error", failed, &e);
