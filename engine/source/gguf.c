@@ -385,12 +385,9 @@ static int read_header(struct gguf *g, int fd, size_t n, uint64_t size, const ch
 }
 
 /* A header does not say how long it is: a larger piece is read until it fits. */
-int gguf_open(struct gguf **out, const char *path, uint32_t file, struct err *e)
+int gguf_read(struct gguf **out, int fd, uint64_t size, const char *path, uint32_t file,
+	      struct err *e)
 {
-	uint64_t size = 0;
-	int fd = source_file_open(path, &size, e);
-	if (fd < 0)
-		return fd;
 	struct gguf *g = calloc(1, sizeof *g);
 	int failed = g ? -EAGAIN : err_set(e, ENOMEM, "%s: out of memory", path);
 	for (size_t n = FIRST_READ; failed == -EAGAIN; n *= 4) {
@@ -401,11 +398,21 @@ int gguf_open(struct gguf **out, const char *path, uint32_t file, struct err *e)
 			failed = read_header(g, fd, n < size ? n : (size_t)size, size, path, file,
 					     e);
 	}
-	close(fd);
 	if (failed)
 		gguf_close(g);
 	else
 		*out = g;
+	return failed;
+}
+
+int gguf_open(struct gguf **out, const char *path, uint32_t file, struct err *e)
+{
+	uint64_t size = 0;
+	int fd = source_file_open(path, &size, e);
+	if (fd < 0)
+		return fd;
+	int failed = gguf_read(out, fd, size, path, file, e);
+	close(fd);
 	return failed;
 }
 

@@ -62,6 +62,9 @@ struct gguf { /* owns all that its values point at */
 
 /* Reads a file's header. The tensors get `file` as their number. */
 int gguf_open(struct gguf **out, const char *path, uint32_t file, struct err *e);
+/* The same of an open file of that size; path is for messages. */
+int gguf_read(struct gguf **out, int fd, uint64_t size, const char *path, uint32_t file,
+	      struct err *e);
 void gguf_close(struct gguf *g); /* NULL is fine */
 /* The same from the first bytes of a file that has file_bytes; they must outlive g, which is
  * zero-initialised and is to be cleared with gguf_clear whatever happens. -EAGAIN: the header is

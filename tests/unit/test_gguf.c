@@ -235,7 +235,7 @@ static void a_file_cut_short_anywhere_is_refused(void **state)
 static void counts_and_lengths_that_the_file_cannot_have_are_refused(void **state)
 {
 	(void)state;
-	static const uint64_t counts[] = {1,	      1000,	  1ULL << 17,
+	static const uint64_t counts[] = {64,	      1000,	  1ULL << 17,
 					  1ULL << 40, UINT64_MAX, UINT64_MAX / 2};
 	for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
 		uint64_t n = counts[i];
