@@ -356,6 +356,8 @@ int gguf_parse(struct gguf *g, const uint8_t *bytes, size_t n, uint64_t file_byt
 	if (failed)
 		return failed;
 	g->data_offset = aligned(c.at, alignment);
+	for (size_t i = 0; i < g->tensors.count; i++)
+		g->tensors.tensors[i].place = g->data_offset + g->tensors.tensors[i].offset;
 	return check_places(g, alignment, file_bytes, name, e);
 }
 

@@ -1,3 +1,4 @@
+#include "engine/source/file.h"
 #include "engine/source/package_make.h"
 
 #include <errno.h>
@@ -48,7 +49,8 @@ int package_open(struct package **out, const char *path, struct err *e)
 	*out = NULL;
 	if (!p)
 		return err_set(e, ENOMEM, "%s: out of memory for its list of tensors", path);
-	int failed = package_of_safetensors(p, path, e);
+	int failed = source_is_file(path) ? package_of_gguf(p, path, e)
+					  : package_of_safetensors(p, path, e);
 	if (!failed)
 		failed = sort(p, e);
 	if (failed)

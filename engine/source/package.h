@@ -44,8 +44,8 @@ struct package_tensor {
 
 struct package;
 
-/* A checkpoint's folder. Headers are read and checked, no weights. -ENOTSUP names an encoding that
- * is not read. */
+/* A checkpoint's folder, or a GGUF file or its first part. Headers are read and checked, no
+ * weights. -ENOTSUP names an encoding that is not read. */
 int package_open(struct package **out, const char *path, struct err *e);
 void package_close(struct package *p); /* NULL is fine */
 

@@ -21,5 +21,7 @@ struct package_part package_part_of(const struct checkpoint_tensor *from);
 /* Each fills a package that is all zero but for what it may need; package_open sorts the tensors
  * and refuses a name that is there twice. */
 int package_of_safetensors(struct package *p, const char *directory, struct err *e);
+/* The path is that of the file, or of its first part. */
+int package_of_gguf(struct package *p, const char *path, struct err *e);
 
 #endif

@@ -33,6 +33,10 @@ static int copy_source(struct source_state *out, const struct source_state *s, s
 	*out = *s;
 	out->files = calloc((size_t)s->count + 1, sizeof *out->files);
 	out->count = 0;
+	out->path = strdup(s->path);
+	out->directory = strdup(s->directory);
+	if (!out->path || !out->directory)
+		return err_set(e, ENOMEM, "out of memory for the name of a folder");
 	for (uint32_t i = 0; i < s->count && out->files; i++) {
 		out->files[i] = s->files[i];
 		out->files[i].name = strdup(s->files[i].name);
