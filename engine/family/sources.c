@@ -85,25 +85,14 @@ int sources_read(const struct sources *s, const struct source *from, uint32_t ro
 
 /* ---- checking ---- */
 
-static void print_shape(char *text, size_t size, const uint64_t *shape, uint32_t dims)
-{
-	size_t used = 1;
-	(void)snprintf(text, size, "[");
-	for (uint32_t i = 0; i < dims && used < size; i++)
-		used += (size_t)snprintf(text + used, size - used, "%s%llu", i ? ", " : "",
-					 (unsigned long long)shape[i]);
-	if (used < size)
-		(void)snprintf(text + used, size - used, "]");
-}
-
 static int check_shape(const struct source *from, struct err *e)
 {
 	const struct package_tensor *t = from->tensor;
 	const struct view *v = &from->view;
 	if (!package_fits(t, v->shape, v->dims)) {
 		char is[192], wanted[96];
-		print_shape(is, sizeof is, t->shape, t->dims);
-		print_shape(wanted, sizeof wanted, v->shape, v->dims);
+		package_print_shape(is, sizeof is, t->shape, t->dims);
+		package_print_shape(wanted, sizeof wanted, v->shape, v->dims);
 		return err_set(e, EINVAL, "tensor %s has shape %s, but config.json makes it %s",
 			       t->name, is, wanted);
 	}

@@ -2,6 +2,7 @@
 #include "engine/source/package_make.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -133,6 +134,17 @@ bool package_fits(const struct package_tensor *t, const uint64_t *shape, uint32_
 			return false;
 	return cols && rows == package_rows(t) &&
 	       (cols - 1) / pad + 1 == t->shape[t->dims - 1] / pad;
+}
+
+void package_print_shape(char *text, size_t size, const uint64_t *shape, uint32_t dims)
+{
+	size_t used = 1;
+	(void)snprintf(text, size, "[");
+	for (uint32_t i = 0; i < dims && used < size; i++)
+		used += (size_t)snprintf(text + used, size - used, "%s%llu", i ? ", " : "",
+					 (unsigned long long)shape[i]);
+	if (used < size)
+		(void)snprintf(text + used, size - used, "]");
 }
 
 static bool is_float(enum format f)

@@ -60,6 +60,8 @@ struct files *package_files(const struct package *p);
 
 /* Whether the tensor can have that shape: exactly, but for what the file does not say. */
 bool package_fits(const struct package_tensor *t, const uint64_t *shape, uint32_t dims);
+/* "[16, 96, 128]" */
+void package_print_shape(char *text, size_t size, const uint64_t *shape, uint32_t dims);
 uint64_t package_rows(const struct package_tensor *t);
 /* What package_read gives: the tensor's own type if it is F32, F16 or BF16, else F32. */
 enum format package_read_format(const struct package_tensor *t);
