@@ -13,7 +13,7 @@ static void decode(const struct package_tensor *t, const uint8_t *const *part, u
 		   float *out)
 {
 	const struct shape row = {.format = t->format, .rows = 1, .cols = cols};
-	format_dequantise_row(out, &row, part[0], NULL);
+	format_dequantise_row(out, &row, &(struct pieces){.weights = part[0]});
 }
 
 static const struct encoding encoding_gguf = {.name = "GGUF", .decode = decode};

@@ -48,7 +48,9 @@ float package_float(const struct package_part *part, const uint8_t *bytes, size_
 {
 	float f;
 	const struct shape one = {.format = part->format, .rows = 1, .cols = 1};
-	format_dequantise_row(&f, &one, bytes + i * (part->format == FORMAT_F32 ? 4 : 2), NULL);
+	format_dequantise_row(
+		&f, &one,
+		&(struct pieces){.weights = bytes + i * (part->format == FORMAT_F32 ? 4 : 2)});
 	return f;
 }
 

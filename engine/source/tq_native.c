@@ -55,7 +55,7 @@ static void decode(const struct package_tensor *t, const uint8_t *const *part, u
 		   float *out)
 {
 	const struct shape row = {t->format, t->norms, 1, cols};
-	format_dequantise_row(out, &row, part[0], part[1]);
+	format_dequantise_row(out, &row, &(struct pieces){.weights = part[0], .scales = part[1]});
 }
 
 const struct encoding encoding_tq = {
