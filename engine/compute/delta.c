@@ -121,16 +121,22 @@ static void mix_tokens(void *ctx, uint32_t begin, uint32_t end)
 	}
 }
 
-/* Value heads [begin, end), for all rows. Neighbours share a key head. */
+/* The key head that a value head shares with others: its neighbours, or those at a distance. */
+static uint32_t key_head(const struct delta_net *net, uint32_t h)
+{
+	return net->tiled ? h % net->key_heads : h / (net->value_heads / net->key_heads);
+}
+
+/* Value heads [begin, end), for all rows. */
 static void step_heads(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct mix *m = ctx;
 	const struct config *c = m->f->config;
 	const struct delta_net *net = &c->delta_net;
 	const struct delta_scratch *d = &m->f->delta;
-	uint32_t channels = config_delta_channels(c), shared = net->value_heads / net->key_heads;
+	uint32_t channels = config_delta_channels(c);
 	for (uint32_t h = begin; h < end; h++) {
-		const float *q = d->mixed + (size_t)(h / shared) * net->key_dim;
+		const float *q = d->mixed + (size_t)key_head(net, h) * net->key_dim;
 		struct delta steps = {
 			.key_dim = net->key_dim,
 			.value_dim = net->value_dim,

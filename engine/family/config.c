@@ -1,6 +1,8 @@
 /* The flow through config.json: the family, what all families have, and then what is special in it.
  * And generation_config.json. */
+#include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
+#include "engine/source/file.h"
 #include "engine/source/quantization.h"
 
 #include <errno.h>
@@ -285,14 +287,31 @@ static int read_file(struct config *c, const char *directory, const char *file,
 	return failed;
 }
 
-int config_read(struct config *c, const char *directory, struct err *e)
+/* Its keys as the config.json that they were made from, and what its converter has changed since.
+ */
+static int read_gguf(struct config *c, const char *path, struct err *e)
 {
-	struct err missing;
-	int failed = read_file(c, directory, "config.json", config_parse, e);
+	char *text;
+	size_t length;
+	int failed = gguf_config_of(path, &text, &length, e);
 	if (failed)
 		return failed;
-	failed = read_file(c, directory, "generation_config.json", config_parse_generation,
-			   &missing);
+	failed = config_parse(c, text, length, path, e);
+	free(text);
+	c->gguf = true;
+	c->delta_net.tiled = !failed && c->family->gguf->tiled_heads;
+	return failed;
+}
+
+int config_read(struct config *c, const char *path, struct err *e)
+{
+	struct err missing;
+	if (source_is_file(path))
+		return read_gguf(c, path, e);
+	int failed = read_file(c, path, "config.json", config_parse, e);
+	if (failed)
+		return failed;
+	failed = read_file(c, path, "generation_config.json", config_parse_generation, &missing);
 	if (failed && failed != -ENOENT)
 		*e = missing;
 	return failed == -ENOENT ? 0 : failed;

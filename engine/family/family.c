@@ -1,5 +1,5 @@
 /* The table of families, and what their tensors are called. */
-#include "engine/family/family.h"
+#include "engine/family/gguf_family.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +18,16 @@ const struct family *family_find(const char *model_type, const char **copy)
 				*copy = *t;
 				return families[i];
 			}
+	return NULL;
+}
+
+const struct family *family_of_gguf(const char *architecture, bool routed)
+{
+	for (size_t i = 0; i < FAMILIES; i++) {
+		const struct gguf_family *g = families[i]->gguf;
+		if (g && !strcmp(g->architecture, architecture) && (routed || !g->routed))
+			return families[i];
+	}
 	return NULL;
 }
 
@@ -86,6 +96,12 @@ bool family_tensor_name(const struct config *c, const char *pattern, const char 
 		return false;
 	int more = print(name + n, size - (size_t)n, rest, id.layer, id.expert);
 	return more > 0 && (size_t)more < size - (size_t)n;
+}
+
+bool family_gguf_name(const char *pattern, struct tensor_id id, char *name, size_t size)
+{
+	int n = print(name, size, pattern, id.layer, id.expert);
+	return n > 0 && (size_t)n < size;
 }
 
 bool config_store_name(const struct config *c, struct tensor_id id, char *name, size_t size)

@@ -24,9 +24,12 @@ static int add_tensor(struct package *p, const struct checkpoint_tensor *from, s
 	if (!t)
 		return err_set(e, ENOMEM, "out of memory for the list of tensors");
 	t->encoding = &encoding_gguf;
-	t->dims = from->dims;
 	memcpy(t->type, from->type, sizeof t->type);
-	memcpy(t->shape, from->shape, sizeof t->shape);
+	uint32_t ones = 0; /* dimensions that files have or have not, which means the same */
+	while (ones + 1 < from->dims && from->shape[ones] == 1)
+		ones++;
+	t->dims = from->dims - ones;
+	memcpy(t->shape, from->shape + ones, t->dims * sizeof *t->shape);
 	if (!from->known_type)
 		return 0;
 	t->format = from->format;

@@ -54,7 +54,7 @@ static int describe(struct package_tensor *t, const struct encoded *in, struct e
 static void decode(const struct package_tensor *t, const uint8_t *const *part, uint32_t cols,
 		   float *out)
 {
-	const struct shape row = {t->format, t->norms, 1, cols};
+	const struct shape row = {.format = t->format, .norms = t->norms, .rows = 1, .cols = cols};
 	format_dequantise_row(out, &row, &(struct pieces){.weights = part[0], .scales = part[1]});
 }
 
