@@ -52,17 +52,25 @@ static int opened(struct tokenizer **out, struct tokenizer *t, int rc, const cha
 	return rc;
 }
 
+static struct tokenizer *new_tokenizer(void)
+{
+	struct tokenizer *t = calloc(1, sizeof *t);
+	if (t)
+		t->bos = t->eos = -1;
+	return t;
+}
+
 int tokenizer_open_text(struct tokenizer **out, const char *text, size_t n, const char *name,
 			struct err *e)
 {
-	struct tokenizer *t = calloc(1, sizeof *t);
+	struct tokenizer *t = new_tokenizer();
 	int rc = t ? tokenizer_read_json(t, text, n, name, e) : -ENOMEM;
 	return opened(out, t, rc, name, e);
 }
 
 static int open_gpt2(struct tokenizer **out, const char *directory, struct err *e)
 {
-	struct tokenizer *t = calloc(1, sizeof *t);
+	struct tokenizer *t = new_tokenizer();
 	int rc = t ? tokenizer_read_gpt2(t, directory, e) : -ENOMEM;
 	return opened(out, t, rc, directory, e);
 }
@@ -124,6 +132,8 @@ struct encoder {
 	struct bpe_work *bpe;
 	struct token_list *ids;
 	const _Atomic bool *stop;
+	const char *text;  /* where all of it begins */
+	const char *first; /* and where that is once it is normalised; NULL: not in this part */
 };
 
 static int encode_word(void *context, const char *word, size_t n, struct err *e)
@@ -136,10 +146,45 @@ static int encode_word(void *context, const char *word, size_t n, struct err *e)
 	return token_list_append(c->ids, &id, 1, e);
 }
 
+/* A text of pieces, in words: merging goes nowhere across a boundary that is inside no token, and
+ * short words merge where memory is near. */
+static int encode_pieces(void *context, const char *text, size_t n, struct err *e)
+{
+	struct encoder *c = context;
+	bool each = c->t->split_spaces;
+	bool runs = !each && !c->t->vocabulary.space_inside && !c->t->ignore_merges;
+	int rc = 0;
+	for (size_t from = 0, i = 1; rc == 0 && i <= n; i++) {
+		bool begins = i == n || (text[i] == ' ' && (each || (runs && text[i - 1] != ' ')));
+		if (!begins)
+			continue;
+		rc = encode_word(c, text + from, i - from, e);
+		from = i;
+	}
+	return rc;
+}
+
+static int split_text(struct encoder *c, const char *text, size_t n, struct err *e)
+{
+	bool pieces = c->t->vocabulary.spelling == SPELLED_PIECES;
+	return splitter_run(&c->t->splitter, c->split, text, n,
+			    pieces ? encode_pieces : encode_word, c, e);
+}
+
 /* Text without added tokens, normalised. */
 static int encode_words(struct encoder *c, const char *text, size_t n, struct err *e)
 {
-	return splitter_run(&c->t->splitter, c->split, text, n, encode_word, c, e);
+	bool lead = c->t->lead == LEAD_ALWAYS || (c->t->lead == LEAD_FIRST && text == c->first);
+	if (!lead || text[0] == ' ')
+		return split_text(c, text, n, e);
+	char *led = malloc(n + 1);
+	if (!led)
+		return err_set(e, ENOMEM, "no memory to tokenize %zu bytes", n);
+	led[0] = ' ';
+	memcpy(led + 1, text, n);
+	int rc = split_text(c, led, n + 1, e);
+	free(led);
+	return rc;
 }
 
 /* Cuts out added tokens; what lies between them goes to `rest`. */
@@ -164,26 +209,18 @@ static int encode_around(struct encoder *c, const struct added_tokens *added, co
 	return 0;
 }
 
-static bool is_ascii(const char *text, size_t n)
-{
-	unsigned char all = 0;
-	for (size_t i = 0; i < n; i++)
-		all |= (unsigned char)text[i];
-	return all < 0x80;
-}
-
 /* Text without literal added tokens, as it was written. */
 static int encode_raw(struct encoder *c, const char *text, size_t n, struct err *e)
 {
-	char *composed = NULL;
-	if (c->t->nfc && !is_ascii(text, n)) {
-		int rc = normalize_nfc(text, n, c->stop, &composed, &n, e);
-		if (rc < 0)
-			return rc;
-		text = composed;
-	}
-	int rc = encode_around(c, &c->t->normalized, text, n, encode_words, e);
-	free(composed);
+	char *changed;
+	bool begins = text == c->text;
+	int rc = normalizer_run(&c->t->normalizer, text, n, c->stop, &changed, &n, e);
+	if (rc < 0)
+		return rc;
+	text = changed ? changed : text;
+	c->first = begins ? text : NULL;
+	rc = encode_around(c, &c->t->normalized, text, n, encode_words, e);
+	free(changed);
 	return rc;
 }
 
@@ -198,7 +235,8 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t length,
 	if (rc < 0)
 		return rc;
 	size_t count = ids->count;
-	struct encoder c = {t, split_work_new(length, stop), bpe_work_new(stop), ids, stop};
+	struct encoder c = {t,	 split_work_new(length, stop), bpe_work_new(stop), ids, stop, text,
+			    NULL};
 	if (c.split && c.bpe)
 		rc = encode_around(&c, &t->literal, text, length, encode_raw, e);
 	else

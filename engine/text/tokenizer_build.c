@@ -98,6 +98,8 @@ int added_entry_read(struct added_entry *a, const struct json *object, const cha
 {
 	int rc = json_get_string(object, "content", name, &a->content, e);
 	if (rc == 0)
+		a->length = strlen(a->content);
+	if (rc == 0)
 		rc = json_get_bool_or(object, "special", name, false, &a->special, e);
 	if (rc == 0)
 		rc = json_get_bool_or(object, "single_word", name, false, &a->single_word, e);
@@ -127,24 +129,26 @@ int added_entries_append(struct added_entries *l, const struct added_entry *a, s
 /* A normalised token is looked for by its normalised text, and so among those of its kind. */
 static int look_for(struct tokenizer *t, struct added_token *token, struct err *e)
 {
-	if (!token->normalized || !t->nfc)
-		return added_tokens_append(token->normalized ? &t->normalized : &t->literal, token,
-					   e);
-	struct added_token composed = *token;
+	if (!token->normalized)
+		return added_tokens_append(&t->literal, token, e);
+	struct added_token changed = *token;
+	char *text;
 	size_t n;
-	int rc = normalize_nfc(token->text, token->length, NULL, &composed.text, &n, e);
+	int rc = normalizer_run(&t->normalizer, token->text, token->length, NULL, &text, &n, e);
 	if (rc < 0)
 		return rc;
-	composed.length = (uint32_t)n;
-	rc = added_tokens_append(&t->normalized, &composed, e);
-	free(composed.text);
+	if (text)
+		changed.text = text;
+	changed.length = (uint32_t)n;
+	rc = added_tokens_append(&t->normalized, &changed, e);
+	free(text);
 	return rc;
 }
 
 static int add_token(struct tokenizer *t, const struct added_entry *a, const char *name,
 		     struct err *e)
 {
-	size_t n = strlen(a->content);
+	size_t n = a->length;
 	if (n == 0 || n > ADDED_TOKEN_BYTES_MAX)
 		return err_set(e, EINVAL, "%s: an added token of %zu bytes; must be 1 to %d", name,
 			       n, ADDED_TOKEN_BYTES_MAX);
