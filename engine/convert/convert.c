@@ -307,7 +307,7 @@ static int begin(struct converter *c, struct err *e)
 	if (!failed)
 		failed = sources_check(&c->sources, c->plan, e);
 	if (!failed)
-		failed = witness_attach(c->v.witness, c->sources.checkpoint, e);
+		failed = witness_attach(c->v.witness, package_files(c->sources.package), e);
 	if (failed)
 		return failed;
 	enum format kept = sources_kept_format(&c->sources);

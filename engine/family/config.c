@@ -1,6 +1,7 @@
 /* The flow through config.json: the family, what all families have, and then what is special in it.
  * And generation_config.json. */
 #include "engine/family/reader.h"
+#include "engine/source/quantization.h"
 
 #include <errno.h>
 #include <math.h>
@@ -84,17 +85,12 @@ static int check_window(const struct reader *r)
 	return failed;
 }
 
-static int check_not_quantised(const struct reader *r)
+/* How the weights are written is the package's business; that they can be read is told here, before
+ * anything else is looked at. */
+static int check_quantisation(const struct reader *r)
 {
-	static const char *const keys[] = {"quantization_config", "quantization"};
-	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-		if (json_has(r->json, keys[i]))
-			return err_set(
-				r->e, ENOTSUP,
-				"%s has a \"%s\": the checkpoint is quantised; mount the original "
-				"in BF16, F16 or F32",
-				r->name, keys[i]);
-	return 0;
+	struct quantization q = {0};
+	return quantization_parse(&q, r->json, r->name, r->e);
 }
 
 /* ---- positions ---- */
@@ -209,8 +205,8 @@ static int read_special(const struct reader *r)
 static int read_text(const struct reader *r)
 {
 	static int (*const parts[])(const struct reader *) = {
-		check_not_quantised, read_numbers, read_heads,	 read_flags,	  check_activation,
-		check_window,	     read_rope,	   read_special, read_end_tokens,
+		check_quantisation, read_numbers, read_heads,	read_flags,	 check_activation,
+		check_window,	    read_rope,	  read_special, read_end_tokens,
 	};
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
 		int failed = parts[i](r);
@@ -230,7 +226,7 @@ static int read_config(struct reader *r)
 		failed = json_get_object_or_null(r->json, "text_config", r->name, &text, r->e);
 	if (failed || !text)
 		return failed ? failed : read_text(r);
-	failed = check_not_quantised(r);
+	failed = check_quantisation(r);
 	if (!failed)
 		failed = read_end_tokens(r);
 	if (!failed)

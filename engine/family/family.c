@@ -32,13 +32,28 @@ void family_list(char *text, size_t size)
 
 /* ---- names ---- */
 
+/* What MLX calls the experts of any family, whose names it mostly keeps else. */
+static const struct tensor_name common[] = {
+	{TENSOR_EXPERT_GATE, "model.layers.%u.mlp.switch_mlp.gate_proj.weight", view_stacked_one},
+	{TENSOR_EXPERT_UP, "model.layers.%u.mlp.switch_mlp.up_proj.weight", view_stacked_one},
+	{TENSOR_EXPERT_DOWN, "model.layers.%u.mlp.switch_mlp.down_proj.weight", view_stacked_down},
+	{0},
+};
+
+static uint32_t add_names(const struct tensor_name *from, enum tensor_role role, uint32_t count,
+			  struct tensor_name names[FAMILY_ALTERNATIVES])
+{
+	for (const struct tensor_name *n = from; n && n->name; n++)
+		if (n->role == role && count + 1 < FAMILY_ALTERNATIVES)
+			names[count++] = *n;
+	return count;
+}
+
 uint32_t family_alternatives(const struct family *f, enum tensor_role role,
 			     struct tensor_name names[FAMILY_ALTERNATIVES])
 {
-	uint32_t count = 0;
-	for (const struct tensor_name *n = f->names; n && n->name; n++)
-		if (n->role == role && count + 1 < FAMILY_ALTERNATIVES)
-			names[count++] = *n;
+	uint32_t count = add_names(f->names, role, 0, names);
+	count = add_names(common, role, count, names);
 	names[count++] = (struct tensor_name){role, tensor_roles[role].name, NULL};
 	return count;
 }

@@ -27,6 +27,9 @@ static const struct tensor_name names[] = {
 	{TENSOR_EXPERT_GATE, EXPERTS "input_linear.weight", view_stacked_gate},
 	{TENSOR_EXPERT_UP, EXPERTS "input_linear.weight", view_stacked_up},
 	{TENSOR_EXPERT_DOWN, EXPERTS "output_linear.weight", view_stacked_down},
+	{TENSOR_EXPERT_GATE, EXPERTS "switch_mlp.gate_proj.weight", view_stacked_one},
+	{TENSOR_EXPERT_UP, EXPERTS "switch_mlp.up_proj.weight", view_stacked_one},
+	{TENSOR_EXPERT_DOWN, EXPERTS "switch_mlp.down_proj.weight", view_stacked_down},
 	{0},
 };
 

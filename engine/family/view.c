@@ -31,6 +31,11 @@ void view_stacked_up(struct view *v, const struct config *c, uint32_t expert)
 	stacked(v, c, expert, 2 * c->expert_size, c->hidden_size, c->expert_size, c->expert_size);
 }
 
+void view_stacked_one(struct view *v, const struct config *c, uint32_t expert)
+{
+	stacked(v, c, expert, c->expert_size, c->hidden_size, 0, c->expert_size);
+}
+
 void view_stacked_down(struct view *v, const struct config *c, uint32_t expert)
 {
 	stacked(v, c, expert, c->hidden_size, c->expert_size, 0, c->hidden_size);

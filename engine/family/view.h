@@ -32,6 +32,8 @@ void view_whole(struct view *v, const struct config *c, enum tensor_role role);
 /* Experts one after the other, gate above up: [experts, 2 · size, hidden], [experts, hidden, size].
  */
 view_fn view_stacked_gate, view_stacked_up, view_stacked_down;
+/* The same with a tensor for each of the three: [experts, size, hidden]; down is as above. */
+view_fn view_stacked_one;
 /* A depthwise convolution as published: [channels, 1, width]. */
 view_fn view_convolution;
 /* The projections of a delta net, for each key head its q, k, and the v and z of the value heads

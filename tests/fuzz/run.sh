@@ -43,6 +43,17 @@ records() {
 	record 3 2 0 0
 }
 
+# A GGUF header as fuzz_gguf.c takes it: one more byte than what it has, an array of two strings and one tensor
+# of four numbers. The version is given.
+gguf() {
+	printf '\0GGUF\'"$1"'\0\0\0\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0'
+	printf '\21\0\0\0\0\0\0\0general.alignment\4\0\0\0\40\0\0\0'
+	printf '\1\0\0\0\0\0\0\0s\11\0\0\0\10\0\0\0\2\0\0\0\0\0\0\0'
+	printf '\1\0\0\0\0\0\0\0a\2\0\0\0\0\0\0\0bc'
+	printf '\1\0\0\0\0\0\0\0t\1\0\0\0\4\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
+	head -c 64 /dev/zero
+}
+
 seed() { # FUZZER FOLDER
 	local fixture name
 	for fixture in "$fixtures"/*/; do
@@ -63,6 +74,9 @@ seed() { # FUZZER FOLDER
 		esac
 	done
 	case $1 in
+	fuzz_gguf)
+		for version in 2 3; do gguf $version >"$2/$version"; done
+		;;
 	fuzz_merges)
 		printf '#version: 0.2\na b\nab a\naba b\nb b\n' >"$2/merges"
 		printf 'a b\r\nb a\r\nab ab\r\n' >"$2/lines"
