@@ -27,52 +27,22 @@ enum { TEXT_BYTES_MAX = 1 << 30 }; /* of one text to encode; positions fit 32 bi
 
 void tokenizer_close(struct tokenizer *t)
 {
-	if (!t)
-		return;
-	vocabulary_free(&t->vocabulary);
-	merges_free(&t->merges);
-	splitter_free(&t->splitter);
-	added_tokens_free(&t->literal);
-	added_tokens_free(&t->normalized);
-	free(t);
-}
-
-/* What a reader's result means for the tokenizer that it was to fill. Where memory ran out it was
- * in one of many parts, which know no file. */
-static int opened(struct tokenizer **out, struct tokenizer *t, int rc, const char *name,
-		  struct err *e)
-{
-	if (rc < 0)
-		tokenizer_close(t);
-	else
-		*out = t;
-	if (rc == -ENOMEM)
-		return err_set(e, ENOMEM, "%s: no memory for the tokenizer that it describes",
-			       name);
-	return rc;
-}
-
-static struct tokenizer *new_tokenizer(void)
-{
-	struct tokenizer *t = calloc(1, sizeof *t);
-	if (t)
-		t->bos = t->eos = -1;
-	return t;
+	tokenizer_free(t);
 }
 
 int tokenizer_open_text(struct tokenizer **out, const char *text, size_t n, const char *name,
 			struct err *e)
 {
-	struct tokenizer *t = new_tokenizer();
+	struct tokenizer *t = tokenizer_new();
 	int rc = t ? tokenizer_read_json(t, text, n, name, e) : -ENOMEM;
-	return opened(out, t, rc, name, e);
+	return tokenizer_built(out, t, rc, name, e);
 }
 
 static int open_gpt2(struct tokenizer **out, const char *directory, struct err *e)
 {
-	struct tokenizer *t = new_tokenizer();
+	struct tokenizer *t = tokenizer_new();
 	int rc = t ? tokenizer_read_gpt2(t, directory, e) : -ENOMEM;
-	return opened(out, t, rc, directory, e);
+	return tokenizer_built(out, t, rc, directory, e);
 }
 
 int tokenizer_open(struct tokenizer **out, const char *directory, struct err *e)
@@ -121,6 +91,27 @@ const char *tokenizer_bytes(const struct tokenizer *t, uint32_t id, bool special
 		return "";
 	*length = token->length;
 	return t->vocabulary.bytes + token->offset;
+}
+
+int64_t tokenizer_bos(const struct tokenizer *t)
+{
+	return t->bos;
+}
+
+int64_t tokenizer_eos(const struct tokenizer *t)
+{
+	return t->eos;
+}
+
+bool tokenizer_ends(const struct tokenizer *t, uint32_t id, bool turn)
+{
+	unsigned what = turn ? ENDS_TEXT | ENDS_TURN : ENDS_TEXT;
+	return id < t->vocabulary.size && (t->vocabulary.tokens[id].ends & what);
+}
+
+bool tokenizer_leads_with_space(const struct tokenizer *t)
+{
+	return t->strip_space;
 }
 
 /* --- encoding --- */
@@ -247,5 +238,27 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t length,
 		rc = stop_error(e);
 	if (rc < 0)
 		ids->count = count; /* all of the text or none of it */
+	return rc;
+}
+
+int tokenizer_begin(const struct tokenizer *t, struct token_list *ids, struct err *e)
+{
+	uint32_t bos = (uint32_t)t->bos;
+	return t->add_bos ? token_list_append(ids, &bos, 1, e) : 0;
+}
+
+int tokenizer_encode_alone(const struct tokenizer *t, const char *text, size_t length,
+			   const _Atomic bool *stop, struct token_list *ids, struct err *e)
+{
+	size_t count = ids->count;
+	int rc = tokenizer_encode(t, text, length, stop, ids, e);
+	bool begins = rc == 0 && ids->count > count && ids->ids[count] == t->bos;
+	size_t written = ids->count - count;
+	if (rc == 0 && !begins)
+		rc = tokenizer_begin(t, ids, e);
+	if (rc == 0 && ids->count - count > written) { /* the last is to be the first */
+		memmove(ids->ids + count + 1, ids->ids + count, written * sizeof *ids->ids);
+		ids->ids[count] = (uint32_t)t->bos;
+	}
 	return rc;
 }

@@ -1,7 +1,7 @@
 /* What a tokenizer is made of, and the steps of making one that both readers share.
  *
  * Merges come before added tokens, and the normalizer before both. Building may fail half way:
- * tokenizer_close takes whatever there is. `name` is the file for errors. */
+ * tokenizer_free takes whatever there is. `name` is the file for errors. */
 #ifndef MOEFS_ENGINE_TEXT_TOKENIZER_BUILD_H
 #define MOEFS_ENGINE_TEXT_TOKENIZER_BUILD_H
 
@@ -32,6 +32,14 @@ struct tokenizer {
 	int64_t bos, eos;   /* ids; -1: none */
 };
 
+/* One with nothing in it; NULL: out of memory. */
+struct tokenizer *tokenizer_new(void);
+void tokenizer_free(struct tokenizer *t); /* NULL is fine */
+/* What a reader's result means for the tokenizer that it was to fill: rc, and *out or no tokenizer.
+ */
+int tokenizer_built(struct tokenizer **out, struct tokenizer *t, int rc, const char *name,
+		    struct err *e);
+
 /* An added token as a file has it. */
 struct added_entry {
 	const char *content; /* borrowed */
@@ -60,5 +68,7 @@ int tokenizer_add_merge_line(struct tokenizer *t, const char *line, size_t n, ui
 /* Defines the added tokens and prepares looking for them. */
 int tokenizer_add_tokens(struct tokenizer *t, const struct added_entries *added, const char *name,
 			 struct err *e);
+/* Marks the tokens that end a text or a turn: eos, and those that are known by their texts. */
+void tokenizer_mark_ends(struct tokenizer *t);
 
 #endif
