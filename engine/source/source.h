@@ -34,9 +34,8 @@ struct source_file {
 };
 struct source_state {
 	const char *directory; /* the caller's, who keeps it */
-	struct source_file
-		*files; /* config.json, tq_config.json, the index, every .safetensors; by name
-			 */
+	/* config.json, tq_config.json, the index, every .safetensors; by name */
+	struct source_file *files;
 	uint32_t count;
 	/* Every file's name, size, head and samples of its data: the same for a copy, different for
 	 * most of what differs, and read in a moment. */
