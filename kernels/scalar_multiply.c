@@ -109,11 +109,6 @@ static int32_t group_dot(const uint8_t *group, uint32_t lane, const struct tq_co
 	return sum;
 }
 
-static float norm_at(const uint8_t *norms, uint32_t lane, enum norm_type type)
-{
-	return type == NORM_F16 ? load_f16(norms, lane) : load_f32(norms, lane);
-}
-
 void scalar_multiply_tq(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
 			const struct input *x, const uint32_t *tokens, size_t n)
 {

@@ -108,14 +108,19 @@ struct mixed_rows {
 	size_t out_stride;
 };
 
-/* A value head through rows. Neighbours share a key head. */
+/* The key head that a value head shares with others: its neighbours, or those at a distance. */
+static uint32_t key_head(const struct delta_net *net, uint32_t h)
+{
+	return net->tiled ? h % net->key_heads : h / (net->value_heads / net->key_heads);
+}
+
+/* A value head through rows. */
 static void step_head(const struct mix *m, const struct state *s, const struct mixed_rows *r,
 		      uint32_t h)
 {
 	const struct delta_net *net = &m->step->env->config->delta_net;
 	size_t keys = (size_t)net->key_heads * net->key_dim;
-	const float *q =
-		r->mixed + (size_t)(h / (net->value_heads / net->key_heads)) * net->key_dim;
+	const float *q = r->mixed + (size_t)key_head(net, h) * net->key_dim;
 	struct delta steps = {
 		.key_dim = net->key_dim,
 		.value_dim = net->value_dim,

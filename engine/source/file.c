@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +13,22 @@ char *source_file_path(const char *directory, const char *file)
 {
 	char *path;
 	return asprintf(&path, "%s/%s", directory, file) < 0 ? NULL : path;
+}
+
+bool source_is_file(const char *path)
+{
+	struct stat st;
+	return !stat(path, &st) && S_ISREG(st.st_mode);
+}
+
+char *source_folder(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	if (!source_is_file(path))
+		return strdup(path);
+	if (!slash)
+		return strdup(".");
+	return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
 }
 
 int source_file_read(int fd, void *buffer, size_t bytes, uint64_t offset, const char *path,

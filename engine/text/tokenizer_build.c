@@ -13,6 +13,40 @@ enum {
 	ADDED_TOKEN_BYTES_MAX = 1024, /* of one added token's text */
 };
 
+struct tokenizer *tokenizer_new(void)
+{
+	struct tokenizer *t = calloc(1, sizeof *t);
+	if (t)
+		t->bos = t->eos = -1;
+	return t;
+}
+
+void tokenizer_free(struct tokenizer *t)
+{
+	if (!t)
+		return;
+	vocabulary_free(&t->vocabulary);
+	merges_free(&t->merges);
+	splitter_free(&t->splitter);
+	added_tokens_free(&t->literal);
+	added_tokens_free(&t->normalized);
+	free(t);
+}
+
+/* Where memory ran out it was in one of many parts, which know no file. */
+int tokenizer_built(struct tokenizer **out, struct tokenizer *t, int rc, const char *name,
+		    struct err *e)
+{
+	if (rc < 0)
+		tokenizer_free(t);
+	else
+		*out = t;
+	if (rc == -ENOMEM)
+		return err_set(e, ENOMEM, "%s: no memory for the tokenizer that it describes",
+			       name);
+	return rc;
+}
+
 /* Raises *largest to the largest id of the vocabulary. */
 static int largest_spelled(const struct json *vocab, uint64_t *largest, const char *name,
 			   struct err *e)
@@ -98,6 +132,8 @@ int added_entry_read(struct added_entry *a, const struct json *object, const cha
 {
 	int rc = json_get_string(object, "content", name, &a->content, e);
 	if (rc == 0)
+		a->length = strlen(a->content);
+	if (rc == 0)
 		rc = json_get_bool_or(object, "special", name, false, &a->special, e);
 	if (rc == 0)
 		rc = json_get_bool_or(object, "single_word", name, false, &a->single_word, e);
@@ -127,24 +163,26 @@ int added_entries_append(struct added_entries *l, const struct added_entry *a, s
 /* A normalised token is looked for by its normalised text, and so among those of its kind. */
 static int look_for(struct tokenizer *t, struct added_token *token, struct err *e)
 {
-	if (!token->normalized || !t->nfc)
-		return added_tokens_append(token->normalized ? &t->normalized : &t->literal, token,
-					   e);
-	struct added_token composed = *token;
+	if (!token->normalized)
+		return added_tokens_append(&t->literal, token, e);
+	struct added_token changed = *token;
+	char *text;
 	size_t n;
-	int rc = normalize_nfc(token->text, token->length, NULL, &composed.text, &n, e);
+	int rc = normalizer_run(&t->normalizer, token->text, token->length, NULL, &text, &n, e);
 	if (rc < 0)
 		return rc;
-	composed.length = (uint32_t)n;
-	rc = added_tokens_append(&t->normalized, &composed, e);
-	free(composed.text);
+	if (text)
+		changed.text = text;
+	changed.length = (uint32_t)n;
+	rc = added_tokens_append(&t->normalized, &changed, e);
+	free(text);
 	return rc;
 }
 
 static int add_token(struct tokenizer *t, const struct added_entry *a, const char *name,
 		     struct err *e)
 {
-	size_t n = strlen(a->content);
+	size_t n = a->length;
 	if (n == 0 || n > ADDED_TOKEN_BYTES_MAX)
 		return err_set(e, EINVAL, "%s: an added token of %zu bytes; must be 1 to %d", name,
 			       n, ADDED_TOKEN_BYTES_MAX);
@@ -168,4 +206,25 @@ int tokenizer_add_tokens(struct tokenizer *t, const struct added_entries *added,
 	if (rc == 0)
 		rc = added_tokens_finish(&t->literal, name, e);
 	return rc < 0 ? rc : added_tokens_finish(&t->normalized, name, e);
+}
+
+/* By these, models end a turn of a conversation, whatever else their files say. */
+static const char *const TURN_ENDS[] = {
+	"<|im_end|>", "<|eot_id|>", "<|eom_id|>",    "<end_of_turn>",	"<turn|>",
+	"<|return|>", "<|call|>",   "<|endoftext|>", "<|end_of_text|>", "<｜end▁of▁sentence｜>",
+	"[e~[",
+};
+
+void tokenizer_mark_ends(struct tokenizer *t)
+{
+	const struct added_tokens *const lists[] = {&t->literal, &t->normalized};
+	if (t->eos >= 0)
+		t->vocabulary.tokens[t->eos].ends = ENDS_TEXT | ENDS_TURN;
+	for (size_t i = 0; i < sizeof TURN_ENDS / sizeof *TURN_ENDS; i++)
+		for (int k = 0; k < 2; k++) {
+			int64_t id =
+				added_tokens_find(lists[k], TURN_ENDS[i], strlen(TURN_ENDS[i]));
+			if (id >= 0 && t->vocabulary.tokens[id].special)
+				t->vocabulary.tokens[id].ends |= ENDS_TURN;
+		}
 }

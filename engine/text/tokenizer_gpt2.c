@@ -4,6 +4,7 @@
  * added_tokens.json, and which of them are special in special_tokens_map.json. */
 #include "engine/text/tokenizer_gpt2.h"
 
+#include "engine/text/split_names.h"
 #include "engine/text/utf8.h"
 
 #include <errno.h>
@@ -123,7 +124,7 @@ static int read_class(struct tokenizer *t, const struct layout *l, const char *n
 	for (size_t i = 0; i < sizeof CLASSES / sizeof *CLASSES; i++) {
 		if (strcmp(class_name, CLASSES[i].name) != 0)
 			continue;
-		t->nfc = CLASSES[i].nfc;
+		t->normalizer.nfc = CLASSES[i].nfc;
 		rc = splitter_add(&t->splitter, CLASSES[i].pattern, false, name, e);
 		return rc < 0 ? rc : splitter_add(&t->splitter, NULL, prefix_space, name, e);
 	}
@@ -275,6 +276,7 @@ static int list_one(struct added_entries *list, const char *content, const struc
 	if (flags && special && !json_has(flags, "normalized"))
 		entry.normalized = false;
 	entry.content = content;
+	entry.length = strlen(content);
 	entry.special = special;
 	entry.id = (uint32_t)number;
 	return added_entries_append(list, &entry, e);

@@ -83,7 +83,8 @@ static struct problem make_problem(struct random *random, struct shape shape)
 			fill_floats(&p, row, r);
 	}
 	free(row);
-	format_arrange(p.arranged, &shape, 0, shape.rows, p.packed, p.norms);
+	format_arrange(p.arranged, &shape, 0, shape.rows,
+		       &(struct pieces){.weights = p.packed, .scales = p.norms});
 	p.w.data = p.arranged;
 
 	p.f = allocate((size_t)TOKENS * shape.cols * sizeof *p.f);
@@ -114,13 +115,13 @@ static const uint32_t all_cols[] = {1, 64, 127, 128, 129, 300, 768};
 static bool next_shape(size_t *i, struct shape *s)
 {
 	const size_t n = (*i)++;
-	if (n >= (size_t)5 * 7 * FORMAT_COUNT * 2)
+	if (n >= (size_t)5 * 7 * (FORMAT_TQ4 + 1) * 2)
 		return false;
 	*s = (struct shape){
-		.format = (enum format)(n % FORMAT_COUNT),
-		.norms = n / FORMAT_COUNT % 2 ? NORM_F32 : NORM_F16,
-		.rows = all_rows[n / FORMAT_COUNT / 2 % 5],
-		.cols = all_cols[n / FORMAT_COUNT / 2 / 5],
+		.format = (enum format)(n % (FORMAT_TQ4 + 1)),
+		.norms = n / (FORMAT_TQ4 + 1) % 2 ? NORM_F32 : NORM_F16,
+		.rows = all_rows[n / (FORMAT_TQ4 + 1) / 2 % 5],
+		.cols = all_cols[n / (FORMAT_TQ4 + 1) / 2 / 5],
 	};
 	return true;
 }
@@ -135,7 +136,9 @@ static double squared_error(const struct problem *p, const float *y)
 	double error = 0, power = 0;
 
 	for (uint32_t r = 0; r < s->rows; r++) {
-		format_dequantise_row(row, s, p->packed + r * packed_row, p->norms + r * norm_row);
+		format_dequantise_row(row, s,
+				      &(struct pieces){.weights = p->packed + r * packed_row,
+						       .scales = p->norms + r * norm_row});
 		for (size_t t = 0; t < TOKENS; t++) {
 			double exact = 0;
 			for (size_t i = 0; i < s->cols; i++)
@@ -170,7 +173,7 @@ static void products_are_near_those_of_the_dequantised_weights(void **state)
 		free(y);
 		free_problem(&p);
 	}
-	for (int f = 0; f < FORMAT_COUNT; f++)
+	for (int f = 0; f <= FORMAT_TQ4; f++)
 		print_message("%s: squared relative error at most %.2g\n",
 			      format_name((enum format)f), worst[f]);
 }
@@ -211,8 +214,8 @@ static void a_result_does_not_depend_on_its_company(void **state)
 {
 	(void)state;
 	struct random random = {3};
-	for (int f = 0; f < FORMAT_COUNT; f++) {
-		const struct shape s = {(enum format)f, NORM_F16, 33, 300};
+	for (int f = 0; f <= FORMAT_TQ4; f++) {
+		const struct shape s = {.format = (enum format)f, .rows = 33, .cols = 300};
 		struct problem p = make_problem(&random, s);
 		for (const struct kernels *const *k = kernels_available(); *k; k++) {
 			float all[TOKENS * 33], split[TOKENS * 33], alone[33];
@@ -243,8 +246,9 @@ static void long_prompts_give_the_same_bits(void **state)
 	uint32_t list[MANY];
 	for (uint32_t i = 0; i < MANY; i++)
 		list[i] = i * 7 % TOKENS;
-	for (int f = 0; f < FORMAT_COUNT; f++) {
-		const struct shape s = {(enum format)f, NORM_F32, 17, 129};
+	for (int f = 0; f <= FORMAT_TQ4; f++) {
+		const struct shape s = {
+			.format = (enum format)f, .norms = NORM_F32, .rows = 17, .cols = 129};
 		struct problem p = make_problem(&random, s);
 		const size_t bytes = (size_t)MANY * 17 * sizeof(float);
 		float *expected = allocate(bytes), *y = allocate(bytes);
@@ -270,7 +274,7 @@ static void wide_matrices_give_the_same_bits(void **state)
 	enum { COLS = 50000, WIDE_TOKENS = 4 };
 	struct random random = {8};
 	const size_t groups = tq_groups(COLS);
-	const struct shape s = {FORMAT_TQ3, NORM_F16, 17, COLS};
+	const struct shape s = {.format = FORMAT_TQ3, .rows = 17, .cols = COLS};
 	uint8_t *packed = allocate(format_packed_bytes(&s)),
 		*norms = allocate(format_norm_bytes(&s));
 	uint8_t *arranged = allocate(format_arranged_bytes(&s));
@@ -286,7 +290,8 @@ static void wide_matrices_give_the_same_bits(void **state)
 		q[i] = (int8_t)((int)(random_u32(&random) % 255) - 127);
 	for (size_t i = 0; i < WIDE_TOKENS * groups; i++)
 		scale[i] = (float)random_uniform(&random);
-	format_arrange(arranged, &s, 0, s.rows, packed, norms);
+	format_arrange(arranged, &s, 0, s.rows,
+		       &(struct pieces){.weights = packed, .scales = norms});
 	const struct matrix w = {s, arranged};
 	const struct input x = {.k = COLS, .q = q, .scale = scale};
 	for (size_t n = 1; n <= TOKENS; n += 6) {
@@ -311,8 +316,10 @@ static void extreme_codes_do_not_saturate(void **state)
 	for (uint32_t bits = 2; bits <= 4; bits++) {
 		const struct tq_codebook *book = tq_codebook(bits);
 		const int32_t largest = book->integer[book->levels - 1] * 127 * TQ_GROUP;
-		const struct shape s = {(enum format)(FORMAT_TQ2 + bits - 2), NORM_F32, 2,
-					TQ_GROUP};
+		const struct shape s = {.format = (enum format)(FORMAT_TQ2 + bits - 2),
+					.norms = NORM_F32,
+					.rows = 2,
+					.cols = TQ_GROUP};
 		uint8_t *arranged = allocate(format_arranged_bytes(&s));
 		const size_t packed_row = (size_t)16 * bits;
 		uint8_t packed[2 * 64], low[TQ_GROUP] = {0}, high[TQ_GROUP];
@@ -321,7 +328,8 @@ static void extreme_codes_do_not_saturate(void **state)
 		memset(high, (int)book->levels - 1, sizeof high);
 		tq_pack(packed, low, bits);
 		tq_pack(packed + packed_row, high, bits);
-		format_arrange(arranged, &s, 0, 2, packed, norms);
+		format_arrange(arranged, &s, 0, 2,
+			       &(struct pieces){.weights = packed, .scales = norms});
 		memset(q[0], 127, TQ_GROUP);
 		memset(q[1], -127, TQ_GROUP);
 		const struct matrix w = {s, arranged};
@@ -414,7 +422,7 @@ static void a_nan_or_infinity_in_the_input_shows_in_the_product(void **state)
 	(void)state;
 	static const float bad[] = {NAN, INFINITY, -INFINITY, 3e38F};
 	struct random random = {7};
-	const struct shape s = {FORMAT_TQ3, NORM_F16, 16, 300};
+	const struct shape s = {.format = FORMAT_TQ3, .rows = 16, .cols = 300};
 	struct problem p = make_problem(&random, s);
 	for (size_t i = 0; i < 4; i++) {
 		p.f[130] = bad[i];
