@@ -4,6 +4,7 @@
 #include "engine/family/gguf_tokenizer.h"
 #include "engine/serve/internal.h"
 #include "engine/source/file.h"
+#include "engine/source/gguf.h"
 
 #include <errno.h>
 #include <inttypes.h>
