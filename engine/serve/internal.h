@@ -28,6 +28,7 @@
 #include "engine/memory/budgets.h"
 #include "engine/text/chat.h"
 #include "engine/source/checkpoint.h"
+#include "engine/source/place.h"
 #include "engine/serve/chunk.h"
 #include "engine/serve/draft_meter.h"
 #include "cache/clock.h"
@@ -60,8 +61,9 @@ struct session_list { /* doubly linked through session.next and .previous */
 
 struct model {
 	struct engine *engine;
-	char *directory;  /* the checkpoint's, absolute */
-	const char *name; /* the end of directory */
+	struct place place;
+	const char *directory; /* the checkpoint's, absolute, or a GGUF file */
+	const char *name;
 	char *folders[2]; /* where its store may be, in order of preference; the second may be NULL
 			   */
 	_Atomic int folder;  /* which of them has it, or is being written */
