@@ -21,7 +21,7 @@ static bool is_end_token(const struct model *m, bool chat, uint32_t id)
 	for (uint32_t i = 0; i < m->config.generation.end_count; i++)
 		if (m->config.generation.end_tokens[i] == id)
 			return true;
-	return chat && id == chat_end_token(m->chat);
+	return tokenizer_ends(m->tokenizer, id, chat) || (chat && id == chat_end_token(m->chat));
 }
 
 static void count_token(struct session *s)

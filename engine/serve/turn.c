@@ -13,8 +13,8 @@ static int append_conversation(struct session *s, struct err *e)
 {
 	struct turn *t = &s->turn;
 	const struct chat *c = s->model->chat;
-	int failed = 0;
-	if (*t->params.system)
+	int failed = tokenizer_begin(s->model->tokenizer, &t->ids, e);
+	if (!failed && *t->params.system)
 		failed = chat_message(c, ROLE_SYSTEM, t->params.system, strlen(t->params.system),
 				      &s->stop, &t->ids, e);
 	t->system_ids = t->ids.count;
@@ -96,8 +96,8 @@ static int begin(struct session *s, struct err *e)
 			       "echo off > params/chat",
 			       m->name);
 	int failed = t->chat ? append_conversation(s, e)
-			     : tokenizer_encode(m->tokenizer, t->prompt, t->prompt_length, &s->stop,
-						&t->ids, e);
+			     : tokenizer_encode_alone(m->tokenizer, t->prompt, t->prompt_length,
+						      &s->stop, &t->ids, e);
 	if (!failed)
 		failed = check_length(s, e);
 	if (!failed)
@@ -108,6 +108,7 @@ static int begin(struct session *s, struct err *e)
 		failed = stream_init(&t->stream, t->params.stop, e);
 	if (failed)
 		return failed;
+	t->stream.skip_space = t->chat && tokenizer_leads_with_space(m->tokenizer);
 	t->prompt_ids = t->ids.count;
 	reuse_context(s);
 	t->begun = true;
