@@ -59,13 +59,16 @@ static float *compute(struct pass *p, struct losses losses)
 	for (uint32_t i = 0; i < TOKENS; i++)
 		tokens[i] = (i * i * 7 + 3 * i + 5) % VOCABULARY;
 	context_rollback(&p->context, 0);
-	p->forward->losses = losses;
+	struct batch b = {0};
+	struct row row = {.context = &p->context, .logits = true, .losses = losses};
 	for (uint32_t done = 0, n; done < TOKENS; done += n) {
 		n = TOKENS - done < p->forward->chunk ? TOKENS - done : p->forward->chunk;
-		if (forward_run(p->forward, &p->context, tokens + done, n, false,
-				logits + (size_t)done * VOCABULARY, &e))
+		batch_clear(&b);
+		if (batch_add(&b, &row, tokens + done, n, &e) ||
+		    forward_run(p->forward, &b, logits + (size_t)done * VOCABULARY, &e))
 			fail_msg("%s", e.text);
 	}
+	batch_free(&b);
 	return logits;
 }
 
@@ -233,8 +236,8 @@ static void the_missing_that_no_token_of_a_step_needs_are_dropped_and_no_others(
 			assert_int_equal(engine_set_budget(p.m.engine, budget_for(&p, EXPERTS), &e),
 					 0);
 			struct prediction want = {.pass = &p, .threshold = thresholds[k]};
-			p.forward->tap = predict;
-			p.forward->tap_ctx = &want;
+			p.forward->env.tap = predict;
+			p.forward->env.tap_ctx = &want;
 			free(compute(&p, (struct losses){.drop_missing = thresholds[k]}));
 			struct pager_stats st;
 			model_cache_stats(p.m.model, &st);
