@@ -100,7 +100,7 @@ ALWAYS_INLINE void make_codes(words code[WORDS], const uint8_t *planes,
 	for (size_t k = 0; k < WORDS; k++) {
 		if (l->values)
 			code[k] = words_look_up(table, code[k]);
-		else if (l->wide && WIDE_OFFSET)
+		else if (l->wide && WIDE_OFFSET != 0)
 			code[k] = words_xor(code[k], words_all(UINT32_C(0x80808080)));
 	}
 }
@@ -425,6 +425,27 @@ ALWAYS_INLINE void multiply_blocks(float *y, size_t ldy, const struct matrix *w,
 		}
 	}
 }
+
+/* Sanitizers take minutes for a body of each format: there they have one between them, in which
+ * nothing is a constant. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define ONE_BODY 1
+#elif defined(__has_feature)
+#define ONE_BODY (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#else
+#define ONE_BODY 0
+#endif
+
+#if ONE_BODY
+static __attribute__((noinline)) void multiply_any(float *y, size_t ldy, const struct matrix *w,
+						   uint32_t row0, uint32_t row1,
+						   const struct input *x, const uint32_t *tokens,
+						   size_t n, const struct block_layout *l)
+{
+	multiply_blocks(y, ldy, w, row0, row1, x, tokens, n, l);
+}
+#define multiply_blocks multiply_any
+#endif
 
 #define PRODUCT(name, format)                                                                     \
 	void TABLE(multiply_##name)(float *y, size_t ldy, const struct matrix *w, uint32_t row0,  \
