@@ -38,6 +38,10 @@ enum {
 	PANEL_TOKENS = 48,					     /* gathered together */
 	PANEL_ENTRIES = 1536,  /* blocks of a panel, of all its tokens */
 	PLANE = TILE_ROWS * 4, /* bytes */
+	CACHE_LINE = 64,
+	/* Bytes to look ahead of one token, and of many, which stay longer with each block. */
+	AHEAD_OF_ONE = 8192,
+	AHEAD_OF_MANY = 2048,
 };
 
 /* A call's operands, and what follows from them. */
@@ -294,18 +298,32 @@ ALWAYS_INLINE void store_rows(float *to, size_t n, const floats y[PARTS])
 		memcpy(to, some, n * sizeof *to);
 }
 
+/* A block's bytes of what comes soon. So much is done with each line, and scales lie so far from
+ * codes, that the processor's own look ahead sees too few of them. */
+ALWAYS_INLINE void prefetch_block(const struct product *p, const uint8_t *tile, size_t b,
+				  size_t ahead)
+{
+	const size_t bytes = p->tile_bytes / p->tile_blocks;
+	const uint8_t *at = tile + b * bytes + ahead;
+
+	for (size_t i = 0; i < bytes; i += CACHE_LINE)
+		__builtin_prefetch(at + i);
+}
+
 /* 16 rows by one token: codes are used as they are made. */
 ALWAYS_INLINE void multiply_one(floats y[PARTS], const struct product *p, const uint8_t *tile,
 				const struct panel *in, words table)
 {
 	for (size_t b0 = 0; b0 < in->blocks; b0 += p->tile_blocks, tile += p->tile_bytes) {
-		for (size_t b = 0; b < p->tile_blocks; b++)
+		for (size_t b = 0; b < p->tile_blocks; b++) {
+			prefetch_block(p, tile, b, AHEAD_OF_ONE);
 			for (size_t part = 0; part < PARTS; part++) {
 				words code[1][WORDS];
 				struct scales s;
 				make_part(code[0], &s, p, tile, b, part, table);
 				add_block(&y[part], p->l, code, &s, in, b0 + b, 1);
 			}
+		}
 	}
 }
 
@@ -317,6 +335,8 @@ ALWAYS_INLINE void multiply_many(float y[][ROWS], const struct product *p, const
 {
 	const size_t parts = bands * PARTS, joint = JOINT < parts ? JOINT : parts;
 
+	for (size_t band = 0; band < bands; band++)
+		prefetch_block(p, tile + band * p->rows_bytes, b, AHEAD_OF_MANY);
 	for (size_t first = 0; first < parts; first += joint) {
 		words code[JOINT][WORDS];
 		struct scales s[JOINT];
