@@ -7,6 +7,7 @@
  */
 #include "engine/serve/internal.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/text.h"
 
 #include <errno.h>
 #include <math.h>
@@ -14,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_MOST = 1 << 28, WINDOW_DEFAULT = 512 };
+enum { WINDOW_DEFAULT = 512 };
 
 struct perplexity {
 	const char *directory, *text, *quant, *store, *experts_per_token, *drop_missing;
@@ -35,56 +36,6 @@ struct result {
 	double seconds; /* in the forward pass */
 	struct pager_stats pager;
 };
-
-/* ---- text ---- */
-
-static int read_text(const char *path, char **text, size_t *length, struct err *e)
-{
-	FILE *f = fopen(path, "re");
-	if (!f)
-		return err_sys(e, errno, "%s", path);
-	size_t room = 1 << 16, n;
-	*length = 0;
-	*text = malloc(room);
-	while (*text && (n = fread(*text + *length, 1, room - *length, f)) > 0) {
-		*length += n;
-		if (*length < room || room > TEXT_MOST)
-			continue;
-		char *larger = realloc(*text, room *= 2);
-		if (!larger)
-			free(*text);
-		*text = larger;
-	}
-	int failed = ferror(f) ? err_set(e, EIO, "%s: cannot be read", path) : 0;
-	(void)fclose(f);
-	if (!failed && !*text)
-		failed = err_set(e, ENOMEM, "%s: out of memory", path);
-	if (!failed && *length > TEXT_MOST)
-		failed = err_set(e, EFBIG, "%s: more than %d bytes", path, TEXT_MOST);
-	return failed;
-}
-
-static int read_ids(struct perplexity *p, struct err *e)
-{
-	char *text = NULL;
-	size_t length = 0;
-	int failed = read_text(p->text, &text, &length, e);
-	if (!failed)
-		failed = tokenizer_encode(p->model->tokenizer, text, length, NULL, &p->ids, e);
-	free(text);
-	if (failed)
-		return failed;
-	if (p->tokens && p->ids.count > p->tokens)
-		p->ids.count = p->tokens;
-	for (size_t i = 0; i < p->ids.count; i++)
-		if (p->ids.ids[i] >= p->model->config.vocabulary)
-			return err_set(e, EINVAL,
-				       "%s: token %u is not in the model's vocabulary of %u",
-				       p->text, p->ids.ids[i], p->model->config.vocabulary);
-	return p->ids.count > 1 ? 0
-				: err_set(e, EINVAL, "%s: nothing to predict in %zu tokens",
-					  p->text, p->ids.count);
-}
 
 /* ---- the model ---- */
 
@@ -228,7 +179,7 @@ static int run(struct perplexity *p, struct err *e)
 	struct result r = {0};
 	int failed = p->text ? load(p, e) : err_set(e, EINVAL, "--text FILE is wanted");
 	if (!failed)
-		failed = read_ids(p, e);
+		failed = text_read_ids(&p->ids, p->model, p->text, p->tokens, e);
 	if (!failed)
 		failed = measure(p, &r, e);
 	if (!failed)
