@@ -9,6 +9,20 @@ void view_whole(struct view *v, const struct config *c, enum tensor_role role)
 		cols ? (struct view_part){rows, 0, rows, rows} : (struct view_part){1, 0, 1, 1};
 }
 
+void view_paired_q(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_whole(v, c, TENSOR_Q);
+	v->paired = c->head_dim;
+}
+
+void view_paired_k(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_whole(v, c, TENSOR_K);
+	v->paired = c->head_dim;
+}
+
 /* ---- experts ---- */
 
 /* Expert `expert` of a stack: rows [first, first + rows) of the `height` that each has. */
@@ -31,6 +45,11 @@ void view_stacked_up(struct view *v, const struct config *c, uint32_t expert)
 	stacked(v, c, expert, 2 * c->expert_size, c->hidden_size, c->expert_size, c->expert_size);
 }
 
+void view_stacked_one(struct view *v, const struct config *c, uint32_t expert)
+{
+	stacked(v, c, expert, c->expert_size, c->hidden_size, 0, c->expert_size);
+}
+
 void view_stacked_down(struct view *v, const struct config *c, uint32_t expert)
 {
 	stacked(v, c, expert, c->hidden_size, c->expert_size, 0, c->hidden_size);
@@ -45,6 +64,13 @@ void view_convolution(struct view *v, const struct config *c, uint32_t expert)
 	v->dims = 3;
 	v->shape[2] = v->shape[1];
 	v->shape[1] = 1;
+}
+
+void view_negated_exponential(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_whole(v, c, TENSOR_DELTA_A_LOG);
+	v->change = VIEW_NEGATED_EXPONENTIAL;
 }
 
 /* What one key head has in the fused projections, in rows. */

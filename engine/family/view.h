@@ -17,11 +17,18 @@ struct view_part {
 	uint64_t rows, first, block, stride;
 };
 
+/* What became of the numbers of a tensor since it was published, where they are in F32. */
+enum view_change { VIEW_AS_IS, VIEW_PLUS_ONE, VIEW_NEGATED_EXPONENTIAL };
+
 struct view {
 	uint32_t dims;
 	uint64_t shape[VIEW_DIMS]; /* that the tensor must have */
 	uint32_t count;
 	struct view_part part[VIEW_PARTS];
+	/* Not 0: rows i and i + paired / 2 of every `paired`, which a rotation turns together, are
+	 * rows 2 · i and 2 · i + 1 of the tensor. With one part alone. */
+	uint32_t paired;
+	enum view_change change;
 };
 
 typedef void view_fn(struct view *v, const struct config *c, uint32_t expert);
@@ -32,14 +39,21 @@ void view_whole(struct view *v, const struct config *c, enum tensor_role role);
 /* Experts one after the other, gate above up: [experts, 2 · size, hidden], [experts, hidden, size].
  */
 view_fn view_stacked_gate, view_stacked_up, view_stacked_down;
+/* The same with a tensor for each of the three: [experts, size, hidden]; down is as above. */
+view_fn view_stacked_one;
 /* A depthwise convolution as published: [channels, 1, width]. */
 view_fn view_convolution;
 /* The projections of a delta net, for each key head its q, k, and the v and z of the value heads
  * that belong to it; likewise b and a. */
 view_fn view_qkvz_qkv, view_qkvz_z, view_ba_b, view_ba_a;
 
+/* Queries and keys whose pairs of rows are neighbours. */
+view_fn view_paired_q, view_paired_k;
+/* -exp(A_log) in place of A_log. */
+view_fn view_negated_exponential;
+
 /* The tensor's row of a role's row, and how many of the role's rows lie there one after the other,
- * at least 1. */
+ * at least 1. Without regard to pairs. */
 uint64_t view_row(const struct view *v, uint64_t row, uint64_t *run);
 
 #endif
