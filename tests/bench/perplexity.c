@@ -5,7 +5,7 @@
  * drop_missing the chunk changes no figure but the speed; with it, chunks of one are what answers
  * meet, and larger ones what prompts do.
  */
-#include "engine/serve/internal.h"
+#include "engine/serve/params.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/text.h"
 
@@ -24,6 +24,7 @@ struct perplexity {
 
 	struct engine *engine;
 	struct model *model;
+	struct model_view view;
 	struct params params; /* the two that lose something */
 	struct context context;
 	struct batch batch;
@@ -64,7 +65,8 @@ static int load(struct perplexity *p, struct err *e)
 		failed = model_open(&p->model, p->engine, p->directory, e);
 	if (failed)
 		return failed;
-	const struct config *c = &p->model->config;
+	model_observe(p->model, &p->view);
+	const struct config *c = p->view.config;
 	failed = params_default(&p->params, c, e);
 	if (!failed)
 		failed = set_param(p, "experts_per_token", p->experts_per_token, e);
@@ -77,8 +79,8 @@ static int load(struct perplexity *p, struct err *e)
 		failed = model_wait(p->model, e);
 	if (failed)
 		return failed;
-	context_init(&p->context, &p->engine->context_budget, c,
-		     p->engine->recipe.exact ? KV_F32 : KV_F16);
+	model_observe(p->model, &p->view);
+	context_init(&p->context, p->view.context_budget, c, p->view.kv);
 	p->logits = calloc((size_t)p->chunk * c->vocabulary, sizeof *p->logits);
 	return p->logits ? 0 : err_set(e, ENOMEM, "out of memory for logits");
 }
@@ -99,7 +101,7 @@ static double surprise(const float *logits, uint32_t vocabulary, uint32_t token)
 static int run_window(struct perplexity *p, const uint32_t *ids, size_t count, struct result *r,
 		      struct err *e)
 {
-	uint32_t vocabulary = p->model->config.vocabulary;
+	uint32_t vocabulary = p->view.config->vocabulary;
 	struct row row = {
 		.context = &p->context,
 		.logits = true,
@@ -112,7 +114,7 @@ static int run_window(struct perplexity *p, const uint32_t *ids, size_t count, s
 		batch_clear(&p->batch);
 		int failed = batch_add(&p->batch, &row, ids + done, (uint32_t)n, e);
 		if (!failed)
-			failed = forward_run(&p->model->forward, &p->batch, p->logits, e);
+			failed = forward_run(p->view.forward, &p->batch, p->logits, e);
 		r->seconds += seconds_now() - begun;
 		if (failed)
 			return failed;
@@ -134,7 +136,7 @@ static int measure(struct perplexity *p, struct result *r, struct err *e)
 		failed = run_window(p, p->ids.ids + at, left < p->window ? left : p->window, r, e);
 	}
 	model_cache_stats(p->model, &now);
-	r->dropped = p->model->forward.experts_dropped;
+	r->dropped = p->view.forward->experts_dropped;
 	r->pager = (struct pager_stats){
 		.budget = now.budget,
 		.hits = now.hits - before.hits,
@@ -186,7 +188,7 @@ static int run(struct perplexity *p, struct err *e)
 	struct result r = {0};
 	int failed = p->text ? load(p, e) : err_set(e, EINVAL, "--text FILE is wanted");
 	if (!failed)
-		failed = text_read_ids(&p->ids, p->model, p->text, p->tokens, e);
+		failed = text_read_ids(&p->ids, &p->view, p->text, p->tokens, e);
 	if (!failed)
 		failed = measure(p, &r, e);
 	if (!failed)

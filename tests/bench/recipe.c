@@ -10,7 +10,6 @@
  * so what is measured is that of the weights alone; the rows of whole recipes say what the 8-bit
  * activations and the 16-bit keys of the other mode add.
  */
-#include "engine/serve/internal.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/text.h"
 
@@ -42,20 +41,20 @@ static const struct group {
 	uint32_t count;
 	enum tensor_role roles[3];
 } groups[] = {
-	{"attention: q, k, v", 3, {TENSOR_Q, TENSOR_K, TENSOR_V}},
-	{"attention: o", 1, {TENSOR_O}},
-	{"delta net: qkv", 1, {TENSOR_DELTA_QKV}},
-	{"delta net: z", 1, {TENSOR_DELTA_Z}},
-	{"delta net: b, a", 2, {TENSOR_DELTA_B, TENSOR_DELTA_A}},
-	{"delta net: out", 1, {TENSOR_DELTA_OUT}},
-	{"dense: gate, up", 2, {TENSOR_GATE, TENSOR_UP}},
-	{"dense: down", 1, {TENSOR_DOWN}},
+	{"attention-qkv", 3, {TENSOR_Q, TENSOR_K, TENSOR_V}},
+	{"attention-o", 1, {TENSOR_O}},
+	{"delta-qkv", 1, {TENSOR_DELTA_QKV}},
+	{"delta-z", 1, {TENSOR_DELTA_Z}},
+	{"delta-ba", 2, {TENSOR_DELTA_B, TENSOR_DELTA_A}},
+	{"delta-out", 1, {TENSOR_DELTA_OUT}},
+	{"dense-gate-up", 2, {TENSOR_GATE, TENSOR_UP}},
+	{"dense-down", 1, {TENSOR_DOWN}},
 	{"router", 1, {TENSOR_ROUTER}},
-	{"shared expert: gate, up", 2, {TENSOR_SHARED_GATE, TENSOR_SHARED_UP}},
-	{"shared expert: down", 1, {TENSOR_SHARED_DOWN}},
-	{"shared expert: its gate", 1, {TENSOR_SHARED_SCALE}},
-	{"experts: gate, up", 2, {TENSOR_EXPERT_GATE, TENSOR_EXPERT_UP}},
-	{"experts: down", 1, {TENSOR_EXPERT_DOWN}},
+	{"shared-gate-up", 2, {TENSOR_SHARED_GATE, TENSOR_SHARED_UP}},
+	{"shared-down", 1, {TENSOR_SHARED_DOWN}},
+	{"shared-scale", 1, {TENSOR_SHARED_SCALE}},
+	{"experts-gate-up", 2, {TENSOR_EXPERT_GATE, TENSOR_EXPERT_UP}},
+	{"experts-down", 1, {TENSOR_EXPERT_DOWN}},
 	{"head", 1, {TENSOR_HEAD}},
 };
 enum { GROUPS = sizeof groups / sizeof *groups };
@@ -100,7 +99,7 @@ struct corpus {
 	struct token_list ids;
 	struct passage *passages;
 	size_t count, predicted;
-	float *exact; /* [predicted][vocabulary]: the exact model's logits */
+	float *exact; /* [predicted][vocabulary]: the exact model's log-probabilities */
 };
 
 static int add_passage(struct corpus *c, struct passage p, struct err *e)
@@ -114,7 +113,7 @@ static int add_passage(struct corpus *c, struct passage p, struct err *e)
 	return 0;
 }
 
-static int add_text(struct corpus *c, const struct model *m, const char *path, uint64_t tokens,
+static int add_text(struct corpus *c, const struct model_view *m, const char *path, uint64_t tokens,
 		    struct err *e)
 {
 	int failed = text_read_ids(&c->ids, m, path, tokens, e);
@@ -132,7 +131,7 @@ static const char *member(struct json_object *turn, const char *key)
 }
 
 /* A question and its answer as the model was trained to see them; the answer is predicted. */
-static int add_turn(struct corpus *c, const struct model *m, const char *line, struct err *e)
+static int add_turn(struct corpus *c, const struct model_view *m, const char *line, struct err *e)
 {
 	struct json_object *turn = json_tokener_parse(line);
 	const char *question = member(turn, "question"), *answer = member(turn, "answer");
@@ -155,8 +154,8 @@ static int add_turn(struct corpus *c, const struct model *m, const char *line, s
 }
 
 /* Lines of JSON, as many as have so many tokens. */
-static int add_turns(struct corpus *c, const struct model *m, const char *path, uint64_t tokens,
-		     struct err *e)
+static int add_turns(struct corpus *c, const struct model_view *m, const char *path,
+		     uint64_t tokens, struct err *e)
 {
 	char *text, *rest;
 	size_t length;
@@ -182,12 +181,14 @@ static void corpus_free(struct corpus *c)
 struct mount {
 	struct engine *engine;
 	struct model *model;
+	struct model_view view;
 	struct context context;
+	struct batch batch;
 	float *logits; /* [CHUNK][vocabulary] */
 };
 
 struct bench {
-	const char *directory, *text, *turns, *store;
+	const char *directory, *text, *turns, *tensors, *store;
 	uint64_t tokens, threads;
 	bool json;
 
@@ -201,6 +202,7 @@ static void mount_close(struct mount *m)
 {
 	free(m->logits);
 	context_free(&m->context);
+	batch_free(&m->batch);
 	model_close(m->model);
 	engine_destroy(m->engine);
 	*m = (struct mount){0};
@@ -224,9 +226,9 @@ static int mount_open(struct mount *m, const struct bench *b, const char *quant,
 		failed = model_wait(m->model, e);
 	if (failed)
 		return failed;
-	const struct config *c = &m->model->config;
-	context_init(&m->context, &m->engine->context_budget, c,
-		     m->engine->recipe.exact ? KV_F32 : KV_F16);
+	model_observe(m->model, &m->view);
+	const struct config *c = m->view.config;
+	context_init(&m->context, m->view.context_budget, c, m->view.kv);
 	m->logits = calloc((size_t)CHUNK * c->vocabulary, sizeof *m->logits);
 	return m->logits ? 0 : err_set(e, ENOMEM, "out of memory for logits");
 }
@@ -237,13 +239,13 @@ static int mount_open(struct mount *m, const struct bench *b, const char *quant,
 static void degrade_tq(const struct kernels *k, float *row, uint32_t cols, enum format format,
 		       uint8_t *packed)
 {
-	const struct shape s = {format, NORM_F32, 1, cols};
+	const struct shape s = {.format = format, .norms = NORM_F32, .rows = 1, .cols = cols};
 	float norms[CONFIG_MAX_WIDTH / TQ_GROUP + 1];
 	(void)k->tq_quantise_row(packed, norms, row, cols, format_tq_bits(format),
 				 TQ_GAIN_LEAST_SQUARES);
 	for (size_t g = 0; g < tq_groups(cols); g++)
 		norms[g] = f16_to_f32(f32_to_f16(norms[g]));
-	format_dequantise_row(row, &s, packed, norms);
+	format_dequantise_row(row, &s, &(struct pieces){.weights = packed, .scales = norms});
 }
 
 /* Blocks of 32 with one scale in 16 bits, as Q8_0 has them. */
@@ -282,7 +284,7 @@ static int degrade(const struct kernels *k, void *data, const struct shape *s, e
 	uint8_t *packed = malloc(tq_groups(s->cols) * TQ_GROUP), *at = data;
 	int failed = row && packed ? 0 : err_set(e, ENOMEM, "out of memory for a row");
 	for (uint32_t r = 0; r < s->rows && !failed; r++, at += bytes) {
-		format_dequantise_row(row, &one, at, NULL);
+		format_dequantise_row(row, &one, &(struct pieces){.weights = at});
 		if (c == CHOICE_8_BITS)
 			degrade_8_bits(row, s->cols);
 		else
@@ -300,8 +302,8 @@ typedef int slot_fn(struct bench *b, const struct selection *s, size_t number, v
 
 static int each_expert(struct bench *b, const struct selection *s, slot_fn *each, struct err *e)
 {
-	struct model *m = b->exact.model;
-	uint32_t layers = m->plan.routed_layers, experts = m->config.experts;
+	const struct model_view *m = &b->exact.view;
+	uint32_t layers = m->plan->routed_layers, experts = m->config->experts;
 	int failed = 0;
 	for (uint32_t n = 0; n < layers * experts && !failed; n++) {
 		struct pager_batch batch;
@@ -324,7 +326,7 @@ static int keep_slot(struct bench *b, const struct selection *s, size_t number, 
 {
 	(void)s;
 	(void)e;
-	size_t bytes = b->exact.model->plan.slot_bytes;
+	size_t bytes = b->exact.view.plan->slot_bytes;
 	memcpy((char *)b->experts + number * bytes, slot, bytes);
 	return 0;
 }
@@ -332,44 +334,44 @@ static int keep_slot(struct bench *b, const struct selection *s, size_t number, 
 static int set_slot(struct bench *b, const struct selection *s, size_t number, void *slot,
 		    struct err *e)
 {
-	const struct plan *p = &b->exact.model->plan;
+	const struct plan *p = b->exact.view.plan;
 	memcpy(slot, (char *)b->experts + number * p->slot_bytes, p->slot_bytes);
 	int failed = 0;
 	for (uint32_t part = 0; part < EXPERT_PARTS && !failed; part++) {
 		enum choice c = s->of[plan_part_role(part)];
 		if (c != CHOICE_KEPT)
-			failed = degrade(b->exact.engine->kernels,
-					 (char *)slot + p->slot_offset[part], &p->part[part], c, e);
+			failed = degrade(b->exact.view.kernels, (char *)slot + p->slot_offset[part],
+					 &p->part[part], c, e);
 	}
 	return failed;
 }
 
 static int keep_weights(struct bench *b, struct err *e)
 {
-	const struct model *m = b->exact.model;
-	size_t count = (size_t)m->plan.routed_layers * m->config.experts;
-	b->dense = malloc(m->weights.memory_bytes);
-	b->experts = malloc(count * m->plan.slot_bytes + 1);
+	const struct model_view *m = &b->exact.view;
+	size_t count = (size_t)m->plan->routed_layers * m->config->experts;
+	b->dense = malloc(m->weights->memory_bytes);
+	b->experts = malloc(count * m->plan->slot_bytes + 1);
 	if (!b->dense || !b->experts)
 		return err_set(e, ENOMEM, "out of memory for a copy of the weights");
-	memcpy(b->dense, m->weights.memory, m->weights.memory_bytes);
+	memcpy(b->dense, m->weights->memory, m->weights->memory_bytes);
 	return each_expert(b, NULL, keep_slot, e);
 }
 
 static int set_weights(struct bench *b, const struct selection *s, struct err *e)
 {
-	struct model *m = b->exact.model;
-	memcpy(m->weights.memory, b->dense, m->weights.memory_bytes);
+	const struct model_view *m = &b->exact.view;
+	memcpy(m->weights->memory, b->dense, m->weights->memory_bytes);
 	int failed = 0;
-	for (uint32_t i = 0; i < m->plan.dense_count && !failed; i++) {
-		const struct plan_tensor *t = &m->plan.dense[i];
+	for (uint32_t i = 0; i < m->plan->dense_count && !failed; i++) {
+		const struct plan_tensor *t = &m->plan->dense[i];
 		enum tensor_role role = t->id.role;
 		if (s->of[role] == CHOICE_KEPT || t->draft)
 			continue;
 		const struct layer_weights *at = tensor_roles[role].place == PLACE_LAYER
-							 ? &m->weights.layer[t->id.layer]
-							 : &m->weights.once;
-		failed = degrade(b->exact.engine->kernels, (void *)at->m[role].data, &t->shape,
+							 ? &m->weights->layer[t->id.layer]
+							 : &m->weights->once;
+		failed = degrade(b->exact.view.kernels, (void *)at->m[role].data, &t->shape,
 				 s->of[role], e);
 	}
 	return failed ? failed : each_expert(b, s, set_slot, e);
@@ -382,53 +384,70 @@ struct divergence {
 	double same; /* share of tokens whose likeliest one stays so */
 };
 
-static double log_of_sum(const float *logits, uint32_t n, uint32_t *best)
+/* Logits become logarithms of probabilities; returns the likeliest. */
+static uint32_t normalise(float *logits, uint32_t n)
 {
-	*best = 0;
+	uint32_t best = 0;
 	for (uint32_t i = 1; i < n; i++)
-		if (logits[i] > logits[*best])
-			*best = i;
+		if (logits[i] > logits[best])
+			best = i;
 	double sum = 0;
 	for (uint32_t i = 0; i < n; i++)
-		sum += exp(logits[i] - logits[*best]);
-	return log(sum) + logits[*best];
-}
-
-static void add_divergence(struct divergence *d, const float *exact, const float *now, uint32_t n)
-{
-	uint32_t best, other;
-	double z = log_of_sum(exact, n, &best), w = log_of_sum(now, n, &other);
+		sum += expf(logits[i] - logits[best]);
+	float whole = (float)log(sum) + logits[best];
 	for (uint32_t i = 0; i < n; i++)
-		d->nats += exp(exact[i] - z) * ((exact[i] - z) - (now[i] - w));
-	d->same += best == other;
+		logits[i] -= whole;
+	return best;
 }
 
-/* d NULL: this is the exact model, whose logits are kept. */
+/* exact: logarithms of probabilities. */
+static void add_divergence(struct divergence *d, const float *exact, float *now, uint32_t n)
+{
+	uint32_t best = normalise(now, n);
+	bool same = true;
+	for (uint32_t i = 0; i < n; i++) {
+		d->nats += expf(exact[i]) * ((double)exact[i] - now[i]);
+		same &= exact[i] <= exact[best];
+	}
+	d->same += same;
+}
+
+/* What the model says of a passage's tokens [first, first + n), whose rows are given: it is
+ * compared with what the exact model said, at *exact, or, if d is NULL, is that. */
+static void take_rows(const struct passage *p, size_t first, size_t n, float *logits,
+		      uint32_t vocabulary, float **exact, struct divergence *d)
+{
+	for (size_t t = 0; t < n; t++, logits += vocabulary) {
+		size_t next = first + t + 1;
+		if (next < p->counted || next >= p->count)
+			continue;
+		if (d) {
+			add_divergence(d, *exact, logits, vocabulary);
+		} else {
+			(void)normalise(logits, vocabulary);
+			memcpy(*exact, logits, vocabulary * sizeof *logits);
+		}
+		*exact += vocabulary;
+	}
+}
+
 static int predict(struct mount *m, struct corpus *c, struct divergence *d, struct err *e)
 {
-	uint32_t vocabulary = m->model->config.vocabulary;
+	uint32_t vocabulary = m->view.config->vocabulary;
 	float *exact = c->exact;
+	const struct row row = {.context = &m->context, .logits = true};
 	for (const struct passage *p = c->passages; p < c->passages + c->count; p++) {
 		context_rollback(&m->context, 0);
 		for (size_t done = 0, n; done < p->count; done += n) {
 			n = p->count - done < CHUNK ? p->count - done : CHUNK;
-			int failed = forward_run(&m->model->forward, &m->context,
-						 c->ids.ids + p->first + done, (uint32_t)n, false,
-						 m->logits, e);
+			batch_clear(&m->batch);
+			int failed = batch_add(&m->batch, &row, c->ids.ids + p->first + done,
+					       (uint32_t)n, e);
+			if (!failed)
+				failed = forward_run(m->view.forward, &m->batch, m->logits, e);
 			if (failed)
 				return failed;
-			for (size_t t = 0; t < n; t++) {
-				size_t next = done + t + 1;
-				if (next < p->counted || next >= p->count)
-					continue;
-				if (d)
-					add_divergence(d, exact, m->logits + t * vocabulary,
-						       vocabulary);
-				else
-					memcpy(exact, m->logits + t * vocabulary,
-					       vocabulary * sizeof *exact);
-				exact += vocabulary;
-			}
+			take_rows(p, done, n, m->logits, vocabulary, &exact, d);
 		}
 	}
 	return 0;
@@ -464,14 +483,15 @@ static int diverge_with(struct bench *b, const struct selection *s, struct diver
 
 static int keep_exact(struct bench *b, struct err *e)
 {
-	uint32_t vocabulary = b->exact.model->config.vocabulary;
+	uint32_t vocabulary = b->exact.view.config->vocabulary;
 	int failed = 0;
 	for (int i = 0; i < 2 && !failed; i++) {
 		struct corpus *c = &b->corpora[i];
 		c->exact = calloc(c->predicted, (size_t)vocabulary * sizeof *c->exact);
 		failed = c->exact ? predict(&b->exact, c, NULL, e)
 				  : err_set(e, ENOMEM,
-					    "out of memory for %zu tokens' logits; ask for fewer "
+					    "out of memory for %zu tokens' probabilities; ask for "
+					    "fewer "
 					    "with --tokens",
 					    c->predicted);
 	}
@@ -481,24 +501,24 @@ static int keep_exact(struct bench *b, struct err *e)
 /* ---- reporting ---- */
 
 /* Parameters of a role that a token meets. */
-static double active(const struct model *m, enum tensor_role role)
+static double active(const struct model_view *m, enum tensor_role role)
 {
 	double sum = 0;
-	for (uint32_t layer = 0; layer < m->config.layers; layer++) {
+	for (uint32_t layer = 0; layer < m->config->layers; layer++) {
 		const struct tensor_kind *k = &tensor_roles[role];
 		uint32_t rows, cols;
-		config_tensor_shape(&m->config, role, &rows, &cols);
-		if (!config_has_tensor(&m->config, role, layer))
+		config_tensor_shape(m->config, role, &rows, &cols);
+		if (!config_has_tensor(m->config, role, layer))
 			continue;
 		double one = (double)rows * cols;
 		if (k->place == PLACE_OUTPUT)
 			return one;
-		sum += one * (k->place == PLACE_EXPERT ? m->config.experts_per_token : 1);
+		sum += one * (k->place == PLACE_EXPERT ? m->config->experts_per_token : 1);
 	}
 	return sum;
 }
 
-static double active_of(const struct model *m, const struct group *g)
+static double active_of(const struct model_view *m, const struct group *g)
 {
 	double sum = 0;
 	for (uint32_t i = 0; i < g->count; i++)
@@ -551,13 +571,13 @@ static int measure_groups(struct bench *b, struct report *r, struct err *e)
 	double all = 0;
 	int failed = 0;
 	for (size_t i = 0; i < GROUPS; i++)
-		all += active_of(b->exact.model, &groups[i]);
+		all += active_of(&b->exact.view, &groups[i]);
 	table_begin(&t, r, "groups",
 		    "divergence in nats / 1000, of one class of tensors in a format", columns,
 		    sizeof columns / sizeof *columns);
 	for (size_t i = 0; i < GROUPS && !failed; i++) {
-		double own = active_of(b->exact.model, &groups[i]);
-		if (own > 0)
+		double own = active_of(&b->exact.view, &groups[i]);
+		if (own > 0 && name_listed(b->tensors, groups[i].name))
 			failed = measure_group(b, &t, &groups[i], 100 * own / all, e);
 	}
 	table_end(&t);
@@ -630,9 +650,9 @@ static int prepare(struct bench *b, struct err *e)
 	b->standard = of_recipe(&standard);
 	failed = mount_open(&b->exact, b, "bf16", e);
 	if (!failed)
-		failed = add_text(&b->corpora[0], b->exact.model, b->text, b->tokens, e);
+		failed = add_text(&b->corpora[0], &b->exact.view, b->text, b->tokens, e);
 	if (!failed)
-		failed = add_turns(&b->corpora[1], b->exact.model, b->turns, b->tokens, e);
+		failed = add_turns(&b->corpora[1], &b->exact.view, b->turns, b->tokens, e);
 	if (!failed)
 		failed = keep_weights(b, e);
 	return failed ? failed : keep_exact(b, e);
@@ -664,6 +684,8 @@ int recipe_command(int argc, char **argv, struct err *e)
 		{"text", OPTION_TEXT, &b.text, 0, 0, "a text to predict, in UTF-8"},
 		{"turns", OPTION_TEXT, &b.turns, 0, 0,
 		 "lines of JSON with a question and an answer, such as a skills.jsonl"},
+		{"tensors", OPTION_TEXT, &b.tensors, 0, 0,
+		 "classes of the second table, such as router,head (all)"},
 		{"tokens", OPTION_NUMBER, &b.tokens, 2, TEXT_MOST, "at most so many of either"},
 		{"store", OPTION_TEXT, &b.store, 0, 0, "folder of stores, as moefs -o store="},
 		{"threads", OPTION_NUMBER, &b.threads, 1, 1024, "all threads"},

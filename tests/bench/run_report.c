@@ -16,9 +16,9 @@ struct work {
 
 static struct work work_of(const struct run *r)
 {
-	const struct model *m = r->model;
-	const struct config *c = &m->config;
-	const struct plan *p = &m->plan;
+	const struct model_view *m = &r->view;
+	const struct config *c = m->config;
+	const struct plan *p = m->plan;
 	double experts = (double)c->experts_per_token * run_routed_layers(m);
 	struct work w = {
 		.state_bytes = 2. * sizeof(float) * (double)delta_moved_floats(c),

@@ -1,7 +1,5 @@
 #include "tests/bench/text.h"
 
-#include "engine/serve/internal.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,8 +33,8 @@ int text_read(const char *path, char **text, size_t *length, struct err *e)
 	return failed;
 }
 
-int text_read_ids(struct token_list *ids, const struct model *m, const char *path, uint64_t most,
-		  struct err *e)
+int text_read_ids(struct token_list *ids, const struct model_view *m, const char *path,
+		  uint64_t most, struct err *e)
 {
 	char *text;
 	size_t length = 0, first = ids->count;
@@ -49,10 +47,10 @@ int text_read_ids(struct token_list *ids, const struct model *m, const char *pat
 	if (most && ids->count - first > most)
 		ids->count = first + most;
 	for (size_t i = first; i < ids->count; i++)
-		if (ids->ids[i] >= m->config.vocabulary)
+		if (ids->ids[i] >= m->config->vocabulary)
 			return err_set(e, EINVAL,
 				       "%s: token %u is not in the model's vocabulary of %u", path,
-				       ids->ids[i], m->config.vocabulary);
+				       ids->ids[i], m->config->vocabulary);
 	return ids->count - first > 1 ? 0
 				      : err_set(e, EINVAL, "%s: nothing to predict in %zu tokens",
 						path, ids->count - first);

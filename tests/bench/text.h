@@ -3,8 +3,7 @@
 #define MOEFS_TESTS_BENCH_TEXT_H
 
 #include "cache/err.h"
-#include "engine/model.h"
-#include "engine/text/token_list.h"
+#include "engine/serve/observe.h"
 
 enum { TEXT_MOST = 1 << 28 };
 
@@ -12,7 +11,7 @@ enum { TEXT_MOST = 1 << 28 };
 int text_read(const char *path, char **text, size_t *length, struct err *e);
 /* Appends the ids of a file in UTF-8: the first `most` of them, 0: all. -EINVAL in words if one is
  * not in the model's vocabulary, or there are fewer than two. The model is loaded. */
-int text_read_ids(struct token_list *ids, const struct model *m, const char *path, uint64_t most,
+int text_read_ids(struct token_list *ids, const struct model_view *m, const char *path, uint64_t most,
 		  struct err *e);
 
 #endif

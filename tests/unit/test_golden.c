@@ -1,7 +1,8 @@
 /* The forward pass against the exact reference: every fixture of the supported families, layer by
  * layer in exact mode, and promise 2 (one answer whatever the chunk, the threads and the cache) in
  * exact mode and in the default recipe. */
-#include "engine/serve/internal.h"
+#include "engine/compute/sampler.h"
+#include "engine/serve/observe.h"
 #include "forward_help.h"
 #include "golden.h"
 #include "session_help.h"
@@ -30,6 +31,7 @@ static const double tolerance = 2e-5; /* L2, relative, of a row */
 struct bench {
 	struct engine *engine;
 	struct model *model;
+	struct model_view view;
 	struct context context;
 	struct golden *golden;
 };
@@ -46,8 +48,8 @@ static void bench_open(struct bench *b, const char *fixture, const struct engine
 	if (engine_create(&b->engine, &o, &e) || model_open(&b->model, b->engine, path, &e))
 		fail_msg("%s", e.text);
 	test_wait_converted(b->model);
-	context_init(&b->context, &b->engine->context_budget, &b->model->config,
-		     b->engine->recipe.exact ? KV_F32 : KV_F16);
+	model_observe(b->model, &b->view);
+	context_init(&b->context, b->view.context_budget, b->view.config, b->view.kv);
 	snprintf(path + strlen(path), sizeof path - strlen(path), "/golden.safetensors");
 	b->golden = golden_open(path);
 }
@@ -106,7 +108,7 @@ static void record(void *ctx, enum tap_point point, uint32_t layer, uint32_t pos
 /* Computes ids in the engine's chunks, logits of every row. */
 static void compute(struct bench *b, const int32_t *ids, uint32_t n, float *logits)
 {
-	struct forward *f = &b->model->forward;
+	struct forward *f = b->view.forward;
 	struct err e = {0};
 	uint32_t tokens[4096];
 	for (uint32_t i = 0; i < n; i++)
@@ -114,7 +116,7 @@ static void compute(struct bench *b, const int32_t *ids, uint32_t n, float *logi
 	for (uint32_t done = 0; done < n; done += f->chunk) {
 		uint32_t count = n - done < f->chunk ? n - done : f->chunk;
 		if (test_step(f, &b->context, tokens + done, count,
-			      logits + (size_t)done * b->model->config.vocabulary, &e))
+			      logits + (size_t)done * b->view.config->vocabulary, &e))
 			fail_msg("%s", e.text);
 	}
 }
@@ -124,23 +126,23 @@ static void continue_greedily(struct bench *b, const float *last_row, uint32_t *
 	struct err e = {0};
 	const float *logits = last_row;
 	for (int i = 0; i < GREEDY; i++) {
-		greedy[i] = sampler_greedy(logits, b->model->config.vocabulary);
-		if (test_step(&b->model->forward, &b->context, &greedy[i], 1, NULL, &e))
+		greedy[i] = sampler_greedy(logits, b->view.config->vocabulary);
+		if (test_step(b->view.forward, &b->context, &greedy[i], 1, NULL, &e))
 			fail_msg("%s", e.text);
-		logits = b->model->forward.scratch.logits;
+		logits = b->view.forward->scratch.logits;
 	}
 }
 
 static struct run run_make(struct bench *b)
 {
-	const struct config *c = &b->model->config;
+	const struct config *c = b->view.config;
 	struct golden_tensor ids = golden_get(b->golden, "input_ids", "I32");
 	struct run r = {
 		.tokens = (uint32_t)ids.count,
 		.width = c->hidden_size,
 		.layers = c->layers,
 		.vocabulary = c->vocabulary,
-		.routed = routed_layers(&b->model->config),
+		.routed = routed_layers(b->view.config),
 		.top_k = c->experts_per_token,
 		.experts = c->experts,
 	};
@@ -150,11 +152,11 @@ static struct run run_make(struct bench *b)
 	r.router_logits = array((size_t)r.routed * r.tokens * r.experts);
 	r.router_weights = array((size_t)r.routed * r.tokens * r.top_k);
 	r.router_experts = array((size_t)r.routed * r.tokens * r.top_k);
-	b->model->forward.env.tap = record;
-	b->model->forward.env.tap_ctx = &r;
+	b->view.forward->env.tap = record;
+	b->view.forward->env.tap_ctx = &r;
 	compute(b, ids.data, r.tokens, r.logits);
 	continue_greedily(b, r.logits + (size_t)(r.tokens - 1) * r.vocabulary, r.greedy);
-	b->model->forward.env.tap = NULL;
+	b->view.forward->env.tap = NULL;
 	return r;
 }
 
@@ -298,7 +300,7 @@ static void a_long_text_has_the_reference_likelihood(void **state)
 		bench_open(&b, fixtures[i],
 			   &(struct engine_options){.quant = "bf16", .threads = 2});
 		struct golden_tensor ids = golden_get(b.golden, "long_input_ids", "I32");
-		uint32_t n = (uint32_t)ids.count, vocabulary = b.model->config.vocabulary;
+		uint32_t n = (uint32_t)ids.count, vocabulary = b.view.config->vocabulary;
 		float *logits = array((size_t)n * vocabulary);
 		compute(&b, ids.data, n, logits);
 		compare_rows("the last rows of the long text",
@@ -316,7 +318,7 @@ static void a_long_text_has_the_reference_likelihood(void **state)
 /* Bytes that one expert takes in the pool. */
 static uint64_t one_expert(const struct bench *b)
 {
-	return pager_slot_bytes(b->model->plan.slot_bytes);
+	return pager_slot_bytes(b->view.plan->slot_bytes);
 }
 
 static void assert_same_under_all_settings(const char *fixture, const char *quant)
@@ -325,7 +327,7 @@ static void assert_same_under_all_settings(const char *fixture, const char *quan
 	struct bench b;
 	bench_open(&b, fixture, &(struct engine_options){.quant = quant, .threads = 1});
 	struct run first = run_make(&b);
-	uint64_t budget = b.model->plan.routed_layers ? one_expert(&b) : 0;
+	uint64_t budget = b.view.plan->routed_layers ? one_expert(&b) : 0;
 	bench_close(&b);
 	for (int c = 0; c < 3; c++)
 		for (int t = 0; t < 3; t++)
@@ -364,7 +366,7 @@ static void a_coded_store_computes_the_same_bits_as_a_plain_one(void **state)
 		struct bench b;
 		bench_open(&b, "qwen3_moe",
 			   &(struct engine_options){.quant = "bf16", .codec = codecs[i]});
-		assert_int_equal(store_info(b.model->store)->codec,
+		assert_int_equal(store_info(b.view.store)->codec,
 				 i == 0 ? STORE_PLAIN : STORE_CODED);
 		r[i] = run_make(&b);
 		bench_close(&b);
@@ -392,7 +394,7 @@ static void every_kernel_table_gives_the_same_bits(void **state)
 				   &(struct engine_options){.quant = exact ? "bf16" : NULL});
 			struct run first = {0};
 			for (const struct kernels *const *k = kernels_available(); *k; k++) {
-				b.model->forward.env.kernels = *k;
+				b.view.forward->env.kernels = *k;
 				context_rollback(&b.context, 0);
 				struct run r = run_make(&b);
 				if (k == kernels_available()) {
@@ -427,7 +429,7 @@ static void every_routed_expert_is_applied_and_then_cached(void **state)
 			distinct += seen[x];
 	}
 	assert_int_equal(cold.hits + cold.misses, distinct + picks);
-	assert_int_equal(cold.bytes_read >= cold.misses * b.model->plan.record_bytes, 1);
+	assert_int_equal(cold.bytes_read >= cold.misses * b.view.plan->record_bytes, 1);
 	context_rollback(&b.context, 0);
 	struct run again = run_make(&b);
 	engine_cache_stats(b.engine, &warm);
