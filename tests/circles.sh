@@ -22,7 +22,7 @@ needs() { # OBJECT…
 }
 
 # The files of the circles among such pairs, if there are any.
-circles() { LC_ALL=C tsort 2>&1 >/dev/null | sed -n 's/^tsort: //p' | grep -v 'contains a loop'; }
+circles() { LC_ALL=C tsort 2>&1 >/dev/null | sed -n 's/^tsort: //p' | grep -v 'contains a loop' | sort -u; }
 
 status=0
 for room in "${rooms[@]}"; do
