@@ -366,6 +366,8 @@ int forward_run(struct forward *f, struct context *x, const uint32_t *tokens, ui
 	failed = run_layers(f, x, n, e);
 	if (!failed && (want_logits || all_logits))
 		forward_logits(f, TENSOR_FINAL_NORM, n, all_logits);
+	if (!failed && f->want_normed && !all_logits)
+		normalise(f, weights_vector(&f->weights->once, TENSOR_FINAL_NORM), 0, n);
 	if (!failed && all_logits)
 		tap(f, TAP_NORMED, 0, x, n, f->normed.f);
 	if (!failed)

@@ -54,7 +54,8 @@ struct forward {
 	const _Atomic bool *stop; /* becomes true: forward_run ends with -ECANCELED; may be NULL */
 	enum rows_kind kind;	  /* of the next call; may change between calls, as may losses */
 	struct losses losses;
-	tap_fn *tap; /* may be NULL */
+	bool want_normed; /* by the next call: all its rows, whatever their logits */
+	tap_fn *tap;	  /* may be NULL */
 	void *tap_ctx;
 
 	/* Scratch, allocated by forward_init: [chunk][…] unless said. */
@@ -102,8 +103,9 @@ uint64_t forward_bytes(const struct config *c, uint32_t chunk);
 
 /* Computes tokens[n], n in 1 … chunk, at the context's next positions and appends them to it. If
  * all_logits is not NULL it receives [n][vocabulary]; else if want_logits, f->logits the last row.
- * A failed call leaves the context as it was, but for a recurrent state, which may have to go back:
- * then it holds fewer tokens than before. */
+ * If want_normed, normed.f then has what the final norm gives of all n. A failed call leaves the
+ * context as it was, but for a recurrent state, which may have to go back: then it holds fewer
+ * tokens than before. */
 int forward_run(struct forward *f, struct context *x, const uint32_t *tokens, uint32_t n,
 		bool want_logits, float *all_logits, struct err *e);
 

@@ -70,6 +70,10 @@ static void reuse_context(struct session *s)
 		       have->ids[same] == want->ids[same])
 			same++;
 	size_t left = context_rollback(&s->context, same);
+	if (s->turn.follow)
+		drafter_begin(&s->drafter, &s->context);
+	else
+		drafter_drop(&s->drafter);
 	recurrent_mark(&s->context.recurrent, left);
 	s->turn.recomputed = same - left;
 	s->context_losses = s->turn.losses;
@@ -109,6 +113,7 @@ static int begin(struct session *s, struct err *e)
 	if (failed)
 		return failed;
 	t->prompt_ids = t->ids.count;
+	t->follow = draft_follows(s);
 	reuse_context(s);
 	t->begun = true;
 	return 0;
@@ -214,6 +219,7 @@ bool turn_over(struct session *s, const char *finish, int failed, const struct e
 		failed = 0;
 	}
 	pthread_mutex_lock(&s->model->lock);
+	s->model->doubted |= failed != 0;
 	if (s->working) /* not ended by session_end meanwhile */
 		turn_end(s, finish, failed, e);
 	pthread_mutex_unlock(&s->model->lock);
@@ -247,6 +253,18 @@ static void count_dropped(struct session *s, uint64_t experts)
 	pthread_mutex_unlock(&s->model->lock);
 }
 
+/* What drafts keep gives way to what the text needs. */
+static int run(struct session *s, const uint32_t *tokens, uint32_t n, bool want, float *all,
+	       struct err *e)
+{
+	struct forward *f = &s->model->forward;
+	size_t before = s->context.tokens.count;
+	int failed = forward_run(f, &s->context, tokens, n, want, all, e);
+	if (failed == -ENOSPC && s->context.tokens.count == before && drafter_yield(&s->drafter))
+		failed = forward_run(f, &s->context, tokens, n, want, all, e);
+	return failed;
+}
+
 int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum rows_kind kind,
 		 bool want, float *all, struct err *e)
 {
@@ -259,7 +277,10 @@ int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum row
 	f->stop = &s->stop;
 	f->losses = s->turn.losses;
 	f->kind = kind;
-	int failed = forward_run(f, &s->context, tokens, n, want, all, e);
+	f->want_normed = s->turn.follow;
+	if (s->turn.follow)
+		drafter_make_room(&s->drafter, &s->model->draft_layer, &s->context, *tokens, kind);
+	int failed = run(s, tokens, n, want, all, e);
 	count_step(s, started, kind == ROWS_PROMPT);
 	count_dropped(s, f->experts_dropped - dropped);
 	return failed;
@@ -275,6 +296,8 @@ static bool prefill_step(struct session *s)
 	int failed = turn_forward(s, t->ids.ids + done, n, ROWS_PROMPT, n == left, NULL, &e);
 	if (failed)
 		return turn_over(s, "error", failed, &e);
+	if (t->follow)
+		drafter_follow_prompt(&s->drafter, &s->model->draft_layer, &s->context, n);
 	/* A long prompt is not computed again from its beginning. */
 	recurrent_mark(&s->context.recurrent, s->context.tokens.count);
 	return n == left ? decode_first(s) : true;
