@@ -169,7 +169,7 @@ void drafter_follow_prompt(struct drafter *d, struct draft_layer *l, struct cont
 {
 	struct err ignored;
 	size_t position = x->tokens.count - n;
-	const float *hidden = l->forward->normed.f;
+	const float *hidden = l->forward->scratch.normed.f;
 	if (!begin_rows(d, position))
 		return;
 	wait_rows(d, hidden + (size_t)(n - 1) * d->width, 1);
@@ -187,7 +187,7 @@ void drafter_follow_answer(struct drafter *d, struct draft_layer *l, const struc
 		d->waiting = 0;
 	}
 	context_rollback(&d->keys, d->rows);
-	wait_rows(d, l->forward->normed.f, n);
+	wait_rows(d, l->forward->scratch.normed.f, n);
 }
 
 /* ---- drafting ---- */
@@ -202,6 +202,6 @@ int drafter_first(struct drafter *d, struct draft_layer *l, const struct context
 
 int drafter_next(struct drafter *d, struct draft_layer *l, uint32_t next, struct err *e)
 {
-	const float *own = l->forward->normed.f;
+	const float *own = l->forward->scratch.normed.f;
 	return give_up(d, draft_layer_run(l, &d->keys, &next, own, 1, NULL, e));
 }

@@ -53,7 +53,7 @@ bool drafter_yield(struct drafter *d);
  * works in the forward pass's scratch. */
 void drafter_make_room(struct drafter *d, struct draft_layer *l, const struct context *x,
 		       uint32_t next, enum rows_kind kind);
-/* After a step of which n tokens stand, the last of x, while forward.normed has what
+/* After a step of which n tokens stand, the last of x, while forward.scratch.normed has what
  * forward.want_normed asks for. */
 void drafter_follow_prompt(struct drafter *d, struct draft_layer *l, struct context *x, uint32_t n);
 void drafter_follow_answer(struct drafter *d, struct draft_layer *l, const struct context *x,
@@ -61,8 +61,8 @@ void drafter_follow_answer(struct drafter *d, struct draft_layer *l, const struc
 
 /* Whether it has followed the text to its end, so that it can draft. */
 bool drafter_ready(const struct drafter *d, const struct context *x);
-/* The text goes on with `next`: to forward.logits, what may follow. The same again, of `next` that
- * was drafted. After an error but -ECANCELED it rests. */
+/* The text goes on with `next`: to forward.scratch.logits, what may follow. The same again, of
+ * `next` that was drafted. After an error but -ECANCELED it rests. */
 int drafter_first(struct drafter *d, struct draft_layer *l, const struct context *x, uint32_t next,
 		  struct err *e);
 int drafter_next(struct drafter *d, struct draft_layer *l, uint32_t next, struct err *e);

@@ -43,8 +43,8 @@ static uint32_t draw(struct session *s, size_t position)
 {
 	struct turn *t = &s->turn;
 	struct model *m = s->model;
-	repetition_apply(&t->repetition, m->forward.logits);
-	return sampler_draw(&m->sampler, m->forward.logits, &t->sampling, position);
+	repetition_apply(&t->repetition, m->forward.scratch.logits);
+	return sampler_draw(&m->sampler, m->forward.scratch.logits, &t->sampling, position);
 }
 
 /* Without memory, or if an expert cannot be read, there are fewer or none: a draft is no reason to
@@ -55,7 +55,7 @@ static uint32_t draft_own(struct session *s, uint32_t *draft, uint32_t count)
 	struct err ignored;
 	size_t held = s->context.tokens.count;
 	uint32_t n = 0;
-	m->forward.stop = &s->stop;
+	m->forward.env.stop = &s->stop;
 	m->forward.losses = s->turn.losses;
 	m->forward.kind = ROWS_ANSWER;
 	int failed = drafter_first(&s->drafter, &m->draft_layer, &s->context, s->turn.ids.ids[held],
