@@ -210,6 +210,25 @@ static void drafting_costs_too(void **state)
 	assert_int_equal(draft_meter_choose(&m, not_found).depth, 0);
 }
 
+/* A kind that pays waits for credit, and what is cheap to try does not take it away. */
+static void what_pays_has_the_credit(void **state)
+{
+	(void)state;
+	struct draft_meter m = {.cost = {0, 1, 1.1}, .credit = 0.3};
+	struct draft_kind_meter *own = &m.kind[DRAFT_MTP], *lookup = &m.kind[DRAFT_LOOKUP];
+	const uint32_t one[DRAFT_KINDS] = {1, 1};
+	/* 1.7 tokens in 1.5 steps, of which half a step could be lost; and a trial for a tenth. */
+	*own = (struct draft_kind_meter){.drafting = {0, 0.4}, .stood = {0, 0.7}, .seen = {0, 20}};
+	*lookup = (struct draft_kind_meter){.drafting = {0, 0.01}, .seen = {0, 20}, .idle = 1000};
+	struct draft_choice c = draft_meter_choose(&m, one);
+	assert_true(c.kind == DRAFT_LOOKUP && c.depth == 1); /* there is enough for both */
+	m.credit = 0.1;
+	assert_int_equal(draft_meter_choose(&m, one).depth, 0);
+	own->stood[1] = 0.2;
+	c = draft_meter_choose(&m, one);
+	assert_true(c.kind == DRAFT_LOOKUP && c.depth == 1);
+}
+
 static void a_step_that_lost_its_processor_does_not_decide(void **state)
 {
 	(void)state;
@@ -233,6 +252,7 @@ int main(void)
 		cmocka_unit_test(a_text_that_changes_is_followed),
 		cmocka_unit_test(of_two_kinds_the_faster_is_taken_and_the_other_when_that_changes),
 		cmocka_unit_test(drafting_costs_too),
+		cmocka_unit_test(what_pays_has_the_credit),
 		cmocka_unit_test(a_step_that_lost_its_processor_does_not_decide),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
