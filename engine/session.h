@@ -97,7 +97,7 @@ struct session_stats {					      /* of the last or current turn */
 void session_stats(const struct session *s, struct session_stats *out);
 
 /* ---- params: temperature top_k top_p min_p repetition_penalty max_tokens seed stop system chat
- * stream experts_per_token drop_missing ---- */
+ * stream draft experts_per_token drop_missing ---- */
 
 size_t params_count(void);
 const char *params_name(size_t i);

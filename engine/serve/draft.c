@@ -37,14 +37,13 @@ bool draft_follows(const struct session *s)
 
 /* ---- by the model's own draft layer ---- */
 
-/* Drawn as the token itself will be, with the random number of its position: so the two agree more
- * often than if the likeliest were taken. */
-static uint32_t draw(struct session *s, size_t position)
+/* The likeliest, at any temperature: drawing it as the token itself will be drawn, with the same
+ * random number, stands less often (a number means another token where probabilities differ). */
+static uint32_t likeliest(struct session *s)
 {
-	struct turn *t = &s->turn;
-	struct model *m = s->model;
-	repetition_apply(&t->repetition, m->forward.scratch.logits);
-	return sampler_draw(&m->sampler, m->forward.scratch.logits, &t->sampling, position);
+	float *logits = s->model->forward.scratch.logits;
+	repetition_apply(&s->turn.repetition, logits);
+	return sampler_greedy(logits, s->model->config.vocabulary);
 }
 
 /* Without memory, or if an expert cannot be read, there are fewer or none: a draft is no reason to
@@ -61,7 +60,7 @@ static uint32_t draft_own(struct session *s, uint32_t *draft, uint32_t count)
 	int failed = drafter_first(&s->drafter, &m->draft_layer, &s->context, s->turn.ids.ids[held],
 				   &ignored);
 	while (!failed) {
-		draft[n] = draw(s, held + 1 + n);
+		draft[n] = likeliest(s);
 		if (++n == count)
 			break;
 		failed = drafter_next(&s->drafter, &m->draft_layer, draft[n - 1], &ignored);
