@@ -265,7 +265,7 @@ int forward_run(struct forward *f, struct context *x, const uint32_t *tokens, ui
 	f->experts_dropped += s.dropped;
 	if (!failed && (want_logits || all_logits))
 		forward_logits(f, &s, TENSOR_FINAL_NORM, all_logits);
-	if (!failed && f->want_normed && !all_logits)
+	if (!failed && f->want_normed && !all_logits && (n > 1 || !want_logits))
 		normalise(&s, weights_vector(&f->env.weights->once, TENSOR_FINAL_NORM), 0, n);
 	if (!failed && all_logits)
 		tap(&s, TAP_NORMED, 0, s.normed->f);
