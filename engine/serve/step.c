@@ -12,6 +12,8 @@ static bool prefill_step(struct session *s)
 	int failed = turn_forward(s, t->ids.ids + done, n, ROW_PROMPT, n == left, NULL, &e);
 	if (failed)
 		return turn_over(s, "error", failed, &e);
+	if (t->follow)
+		drafter_follow_prompt(&s->drafter, &s->model->draft_layer, &s->context, n);
 	/* A long prompt is not computed again from its beginning. */
 	recurrent_mark(&s->context.recurrent, s->context.tokens.count);
 	return n == left ? decode_first(s) : true;
