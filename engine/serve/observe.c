@@ -7,6 +7,7 @@ void model_observe(struct model *m, struct model_view *out)
 	struct engine *g = m->engine;
 	*out = (struct model_view){
 		.config = &m->config,
+		.context = m->context,
 		.recipe = &g->recipe,
 		.kernels = g->kernels,
 		.context_budget = &g->context_budget,
@@ -19,10 +20,16 @@ void model_observe(struct model *m, struct model_view *out)
 		.experts = m->experts,
 		.forward = &m->forward,
 		.sampler = &m->sampler,
+		.draft_layer = &m->draft_layer,
 	};
 }
 
 const struct token_list *session_computed(const struct session *s)
 {
 	return &s->context.tokens;
+}
+
+const struct drafter *session_drafter(const struct session *s)
+{
+	return &s->drafter;
 }

@@ -4,6 +4,7 @@
 #ifndef MOEFS_ENGINE_SERVE_OBSERVE_H
 #define MOEFS_ENGINE_SERVE_OBSERVE_H
 
+#include "engine/compute/drafter.h"
 #include "engine/compute/forward.h"
 #include "engine/compute/sampler.h"
 #include "engine/family/recipe.h"
@@ -16,7 +17,8 @@ struct model_view {
 	const struct recipe *recipe; /* that was asked for */
 	const struct kernels *kernels;
 	struct context_budget *context_budget;
-	enum kv_type kv; /* of its conversations' contexts */
+	uint32_t context; /* positions that a conversation may use */
+	enum kv_type kv;  /* of their contexts */
 
 	/* Once it is ready, and while it is not loaded anew: */
 	const struct plan *plan;
@@ -28,11 +30,14 @@ struct model_view {
 	/* The observer's own only while no conversation works: */
 	struct forward *forward;
 	struct sampler *sampler;
+	struct draft_layer *draft_layer;
 };
 /* What it points to is the model's, and lives as long. */
 void model_observe(struct model *m, struct model_view *out);
 
 /* The ids that a conversation's context holds; while no turn works. */
 const struct token_list *session_computed(const struct session *s);
+/* What it keeps for the model's own draft layer; while no turn works. */
+const struct drafter *session_drafter(const struct session *s);
 
 #endif

@@ -1,6 +1,6 @@
 /* Drafts along a text: against the exact reference, and that they depend on nothing but the text,
  * however it was computed, taken back and computed again. */
-#include "engine/serve/internal.h"
+#include "engine/serve/observe.h"
 #include "forward_help.h"
 #include "golden.h"
 #include "session_help.h"
@@ -24,6 +24,7 @@ static const double tolerance = 2e-5; /* L2, relative, of a row */
 /* A text of a model, and what follows it. */
 struct text {
 	struct test_model m;
+	struct model_view view;
 	struct forward *f;
 	struct draft_layer *layer;
 	struct context x;
@@ -35,10 +36,9 @@ struct text {
 
 static void text_begin(struct text *t)
 {
-	const struct model *m = t->m.model;
-	enum kv_type type = m->engine->recipe.exact ? KV_F32 : KV_F16;
-	context_init(&t->x, &m->engine->context_budget, &m->config, type);
-	drafter_init(&t->d, &m->engine->context_budget, &m->config, type);
+	const struct model_view *m = &t->view;
+	context_init(&t->x, m->context_budget, m->config, m->kv);
+	drafter_init(&t->d, m->context_budget, m->config, m->kv);
 }
 
 static void text_end(struct text *t)
@@ -66,9 +66,10 @@ static void text_open(struct text *t, const char *fixture, const struct engine_o
 	(void)snprintf(path + strlen(path), sizeof path - strlen(path), "/golden.safetensors");
 	t->golden = golden_open(path);
 	read_ids(t);
-	t->f = &t->m.model->forward;
-	t->layer = &t->m.model->draft_layer;
-	t->vocabulary = t->m.model->config.vocabulary;
+	model_observe(t->m.model, &t->view);
+	t->f = t->view.forward;
+	t->layer = t->view.draft_layer;
+	t->vocabulary = t->view.config->vocabulary;
 	assert_non_null(t->layer->memory);
 	text_begin(t);
 }
@@ -362,11 +363,10 @@ static void its_memory_is_counted_and_given_to_who_needs_it(void **state)
 	(void)state;
 	struct text t;
 	text_open(&t, "qwen3_5", &(struct engine_options){0});
-	const struct model *m = t.m.model;
 	prompt(&t, t.ids, 30);
 	context_rollback(&t.x, 0);
 	assert_int_equal(engine_context_used(t.m.engine),
-			 drafter_full_bytes(&m->config, KV_F16, KV_BLOCK));
+			 drafter_full_bytes(t.view.config, KV_F16, KV_BLOCK));
 	assert_true(drafter_yield(&t.d));
 	assert_int_equal(engine_context_used(t.m.engine), 0);
 	assert_false(drafter_yield(&t.d));
@@ -384,7 +384,7 @@ static void without_memory_it_rests(void **state)
 	struct text t;
 	struct err e = {0};
 	text_open(&t, "qwen3_5", &(struct engine_options){0});
-	struct context_budget *budget = &t.m.model->engine->context_budget;
+	struct context_budget *budget = t.view.context_budget;
 	uint64_t limit = atomic_load(&budget->limit);
 	assert_int_equal(context_reserve(&t.x, 40, &e), 0);
 	atomic_store(&budget->limit, atomic_load(&budget->used));
