@@ -279,7 +279,7 @@ int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum row
 	f->kind = kind;
 	f->want_normed = s->turn.follow;
 	if (s->turn.follow)
-		drafter_make_room(&s->drafter, &s->model->draft_layer, &s->context, *tokens, kind);
+		draft_make_room(s, *tokens, kind);
 	int failed = run(s, tokens, n, want, all, e);
 	count_step(s, started, kind == ROWS_PROMPT);
 	count_dropped(s, f->experts_dropped - dropped);
@@ -297,7 +297,7 @@ static bool prefill_step(struct session *s)
 	if (failed)
 		return turn_over(s, "error", failed, &e);
 	if (t->follow)
-		drafter_follow_prompt(&s->drafter, &s->model->draft_layer, &s->context, n);
+		draft_follow_prompt(s, n);
 	/* A long prompt is not computed again from its beginning. */
 	recurrent_mark(&s->context.recurrent, s->context.tokens.count);
 	return n == left ? decode_first(s) : true;
