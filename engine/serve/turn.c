@@ -297,7 +297,7 @@ int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum row
 			       "changed or needs 32-bit norms; ask again");
 	f->env.stop = &s->stop;
 	if (s->turn.follow)
-		drafter_make_room(&s->drafter, &s->model->draft_layer, &s->context, *tokens, kind);
+		draft_make_room(s, *tokens, kind);
 	int failed = fill_batch(s, tokens, n, kind, want, all != NULL, e);
 	s->model->batch.normed = s->turn.follow;
 	if (!failed)
@@ -318,7 +318,7 @@ static bool prefill_step(struct session *s)
 	if (failed)
 		return turn_over(s, "error", failed, &e);
 	if (t->follow)
-		drafter_follow_prompt(&s->drafter, &s->model->draft_layer, &s->context, n);
+		draft_follow_prompt(s, n);
 	/* A long prompt is not computed again from its beginning. */
 	recurrent_mark(&s->context.recurrent, s->context.tokens.count);
 	return n == left ? decode_first(s) : true;
