@@ -134,13 +134,30 @@ bool drafter_ready(const struct drafter *d, const struct context *x)
 	return d->waiting && next_of(d) + d->waiting == x->tokens.count;
 }
 
-void drafter_make_room(struct drafter *d, struct draft_layer *l, const struct context *x,
-		       uint32_t next, enum row_kind kind)
+/* All rows but the last that wait, with which they begin anew. */
+static void forget(struct drafter *d, uint32_t keep)
+{
+	uint32_t gone = d->waiting > keep ? d->waiting - keep : 0;
+	context_rollback(&d->keys, 0);
+	d->first += d->rows + gone;
+	d->rows = 0;
+	d->waiting -= gone;
+	memmove(d->hidden, d->hidden + (size_t)gone * d->width,
+		(size_t)d->waiting * d->width * sizeof *d->hidden);
+}
+
+uint32_t drafter_make_room(struct drafter *d, struct draft_layer *l, const struct context *x,
+			   uint32_t next, enum row_kind kind, bool keys)
 {
 	struct err ignored; /* it rests then */
-	uint32_t step = kind == ROW_PROMPT ? DRAFTER_ROWS : ANSWER_ROWS;
-	if (drafter_ready(d, x) && d->waiting + step > DRAFTER_ROWS)
-		(void)catch_up(d, l, x, d->waiting, next, &ignored);
+	uint32_t step = kind == ROW_PROMPT ? DRAFTER_ROWS : ANSWER_ROWS, n = d->waiting;
+	if (!drafter_ready(d, x))
+		return 0;
+	if (keys && n + step > DRAFTER_ROWS)
+		return catch_up(d, l, x, n, next, &ignored) ? 0 : n;
+	if (!keys && n + step > DRAFTER_MOST_LAST)
+		forget(d, DRAFTER_LAST);
+	return 0;
 }
 
 /* Memory, and where the rows begin; false: it cannot follow. */
@@ -165,16 +182,30 @@ static void wait_rows(struct drafter *d, const float *rows, uint32_t n)
 	d->waiting += n;
 }
 
-void drafter_follow_prompt(struct drafter *d, struct draft_layer *l, struct context *x, uint32_t n)
+/* No more is known of the text than the last rows of a step of n. */
+static void begin_anew(struct drafter *d, size_t count, const float *rows, uint32_t n)
+{
+	uint32_t last = n < DRAFTER_LAST ? n : DRAFTER_LAST;
+	forget(d, 0);
+	d->first = count - last;
+	wait_rows(d, rows + (size_t)(n - last) * d->width, last);
+}
+
+void drafter_follow_prompt(struct drafter *d, struct draft_layer *l, struct context *x, uint32_t n,
+			   bool keys)
 {
 	struct err ignored;
 	size_t position = x->tokens.count - n;
-	const float *hidden = l->forward->scratch.normed.f;
+	const float *rows = l->forward->scratch.normed.f, *last = rows + (size_t)(n - 1) * d->width;
 	if (!begin_rows(d, position))
 		return;
-	wait_rows(d, hidden + (size_t)(n - 1) * d->width, 1);
-	context_note(x, d->hidden);
-	(void)add_rows(d, l, x->tokens.ids + position + 1, hidden, n - 1, &ignored);
+	context_note(x, last);
+	if (!keys || d->waiting) {
+		begin_anew(d, x->tokens.count, rows, n);
+		return;
+	}
+	wait_rows(d, last, 1);
+	(void)add_rows(d, l, x->tokens.ids + position + 1, rows, n - 1, &ignored);
 }
 
 void drafter_follow_answer(struct drafter *d, struct draft_layer *l, const struct context *x,
@@ -192,10 +223,16 @@ void drafter_follow_answer(struct drafter *d, struct draft_layer *l, const struc
 
 /* ---- drafting ---- */
 
+int drafter_catch_up(struct drafter *d, struct draft_layer *l, const struct context *x,
+		     struct err *e)
+{
+	return catch_up(d, l, x, d->waiting - 1, 0, e);
+}
+
 int drafter_first(struct drafter *d, struct draft_layer *l, const struct context *x, uint32_t next,
 		  struct err *e)
 {
-	int failed = catch_up(d, l, x, d->waiting - 1, next, e);
+	int failed = drafter_catch_up(d, l, x, e);
 	return failed ? failed
 		      : give_up(d, draft_layer_run(l, &d->keys, &next, d->hidden, 1, NULL, e));
 }

@@ -5,7 +5,8 @@
  * and the token that follows it. The row of the last position waits for that token, so its hidden
  * state is kept; rows of an answer are kept waiting as long as nothing is drafted, and their keys
  * and values are then computed together, since one pass for each token would cost more than it may.
- * A prompt's are computed chunk by chunk.
+ * A prompt's are computed chunk by chunk. Where even that is not worth its time, only the last few
+ * hidden states are kept, and rows begin with them when something is drafted after all.
  *
  * A draft begins with the row of the last position and goes on with rows of the layer's own output,
  * which are forgotten afterwards: what is verified gets rows from what the model made of it.
@@ -23,7 +24,8 @@
 
 #include "engine/compute/draft_layer.h"
 
-enum { DRAFTER_ROWS = 32 }; /* that may wait, at most */
+/* Rows that may wait; and that do, at most and at least, where the text is not followed. */
+enum { DRAFTER_ROWS = 32, DRAFTER_MOST_LAST = 16, DRAFTER_LAST = 8 };
 
 struct drafter {
 	struct context keys; /* of the draft layer; row i is the text's position first + i */
@@ -48,21 +50,25 @@ void drafter_begin(struct drafter *d, struct context *x);
 /* Gives its memory to who needs it more, and drafts no more in this turn; false: it had none. */
 bool drafter_yield(struct drafter *d);
 
-/* Before a step whose first token is `next`: rows are computed if those of the step might find no
- * room, or at once if it is a prompt's, which makes rows of its own. Like all that follows, it
- * works in the forward pass's scratch. */
-void drafter_make_room(struct drafter *d, struct draft_layer *l, const struct context *x,
-		       uint32_t next, enum row_kind kind);
+/* Before a step whose first token is `next`. Room for its rows: if `keys`, those that wait are
+ * computed if need be, or at once before a prompt's, and it returns how many were; else the first
+ * are forgotten. Like all that follows, it works in the forward pass's scratch. */
+uint32_t drafter_make_room(struct drafter *d, struct draft_layer *l, const struct context *x,
+			   uint32_t next, enum row_kind kind, bool keys);
 /* After a step of which n tokens stand, the last of x, while forward.scratch.normed has what
  * batch.normed asks for. */
-void drafter_follow_prompt(struct drafter *d, struct draft_layer *l, struct context *x, uint32_t n);
+void drafter_follow_prompt(struct drafter *d, struct draft_layer *l, struct context *x, uint32_t n,
+			   bool keys);
 void drafter_follow_answer(struct drafter *d, struct draft_layer *l, const struct context *x,
 			   uint32_t n);
 
 /* Whether it has followed the text to its end, so that it can draft. */
 bool drafter_ready(const struct drafter *d, const struct context *x);
-/* The text goes on with `next`: to forward.scratch.logits, what may follow. The same again, of
- * `next` that was drafted. After an error but -ECANCELED it rests. */
+/* Computes the rows that wait but for the last one. */
+int drafter_catch_up(struct drafter *d, struct draft_layer *l, const struct context *x,
+		     struct err *e);
+/* The text goes on with `next`: to forward.scratch.logits, what may follow, once it has caught up.
+ * And the same again, of `next` that was drafted. After an error but -ECANCELED it rests. */
 int drafter_first(struct drafter *d, struct draft_layer *l, const struct context *x, uint32_t next,
 		  struct err *e);
 int drafter_next(struct drafter *d, struct draft_layer *l, uint32_t next, struct err *e);

@@ -37,6 +37,52 @@ bool draft_follows(const struct session *s)
 
 /* ---- by the model's own draft layer ---- */
 
+/* Whether what the draft layer needs of every position is computed. */
+static bool keeps_keys(const struct session *s, bool answer)
+{
+	return s->turn.params.draft != DRAFT_AUTO ||
+	       draft_meter_follows(&s->model->draft_meter, answer);
+}
+
+static void count_following(struct session *s, uint32_t rows, double seconds, bool answer)
+{
+	if (rows && s->turn.params.draft == DRAFT_AUTO)
+		draft_meter_follow(&s->model->draft_meter, rows, seconds, answer);
+}
+
+void draft_make_room(struct session *s, uint32_t next, enum row_kind kind)
+{
+	uint64_t started = now_ns();
+	bool answer = kind == ROW_ANSWER, keys = keeps_keys(s, answer);
+	uint32_t rows = drafter_make_room(&s->drafter, &s->model->draft_layer, &s->context, next,
+					  kind, keys);
+	count_following(s, rows, seconds_since(started), answer);
+}
+
+void draft_follow_prompt(struct session *s, uint32_t n)
+{
+	uint64_t started = now_ns();
+	bool keys = keeps_keys(s, false);
+	drafter_follow_prompt(&s->drafter, &s->model->draft_layer, &s->context, n, keys);
+	count_following(s, keys ? n : 0, seconds_since(started), false);
+}
+
+/* More rows than a draft leaves are not what drafting takes, but what it takes to begin. */
+static uint32_t missed(const struct session *s)
+{
+	uint32_t rows = s->drafter.waiting - 1;
+	return rows > DRAFT_MOST ? rows : 0;
+}
+
+static int catch_up(struct session *s, struct err *e)
+{
+	uint64_t started = now_ns();
+	uint32_t rows = missed(s);
+	int failed = drafter_catch_up(&s->drafter, &s->model->draft_layer, &s->context, e);
+	count_following(s, failed ? 0 : rows, seconds_since(started), true);
+	return failed;
+}
+
 /* The likeliest, at any temperature: drawing it as the token itself will be drawn, with the same
  * random number, stands less often (a number means another token where probabilities differ). */
 static uint32_t likeliest(struct session *s)
@@ -46,9 +92,9 @@ static uint32_t likeliest(struct session *s)
 	return sampler_greedy(logits, s->model->config.vocabulary);
 }
 
-/* Without memory, or if an expert cannot be read, there are fewer or none: a draft is no reason to
- * end a turn. */
-static uint32_t draft_own(struct session *s, uint32_t *draft, uint32_t count)
+/* *started: when it knew all of the text. Without memory, or if an expert cannot be read, there are
+ * fewer or none: a draft is no reason to end a turn. */
+static uint32_t draft_own(struct session *s, uint32_t *draft, uint32_t count, uint64_t *started)
 {
 	struct model *m = s->model;
 	struct err ignored;
@@ -56,8 +102,11 @@ static uint32_t draft_own(struct session *s, uint32_t *draft, uint32_t count)
 	uint32_t n = 0;
 	m->forward.env.stop = &s->stop;
 	m->draft_layer.losses = s->turn.losses;
-	int failed = drafter_first(&s->drafter, &m->draft_layer, &s->context, s->turn.ids.ids[held],
-				   &ignored);
+	int failed = catch_up(s, &ignored);
+	*started = now_ns();
+	if (!failed)
+		failed = drafter_first(&s->drafter, &m->draft_layer, &s->context,
+				       s->turn.ids.ids[held], &ignored);
 	while (!failed) {
 		draft[n] = likeliest(s);
 		if (++n == count)
@@ -69,29 +118,34 @@ static uint32_t draft_own(struct session *s, uint32_t *draft, uint32_t count)
 
 /* ---- either ---- */
 
-static struct draft_choice choose(const struct session *s, const uint32_t most[DRAFT_KINDS])
+static struct draft_choice choose(const struct session *s, const struct draft_offer *o)
 {
 	const struct params *p = &s->turn.params;
 	if (p->draft == DRAFT_AUTO)
-		return draft_meter_choose(&s->model->draft_meter, most);
-	return (struct draft_choice){p->draft_kind, least(most[p->draft_kind], p->draft_depth)};
+		return draft_meter_choose(&s->model->draft_meter, o);
+	return (struct draft_choice){p->draft_kind, least(o->most[p->draft_kind], p->draft_depth)};
 }
 
 void draft_propose(struct session *s, struct draft *d)
 {
 	const struct turn *t = &s->turn;
-	uint32_t most[DRAFT_KINDS] = {0}, left = room(s), matched;
-	uint64_t started = now_ns();
+	struct draft_offer o = {0};
+	uint32_t left = room(s), matched;
+	const uint64_t began = now_ns();
+	uint64_t started = began;
 	*d = (struct draft){0};
 	if (may_draft(t, DRAFT_LOOKUP) && left)
-		most[DRAFT_LOOKUP] =
+		o.most[DRAFT_LOOKUP] =
 			lookup_draft(t->ids.ids, t->ids.count, d->tokens, left, &matched);
-	if (t->follow && drafter_ready(&s->drafter, &s->context))
-		most[DRAFT_MTP] = left;
-	d->choice = choose(s, most);
+	if (t->follow && drafter_ready(&s->drafter, &s->context)) {
+		o.most[DRAFT_MTP] = left;
+		o.missed = missed(s);
+	}
+	d->choice = choose(s, &o);
 	if (d->choice.depth && d->choice.kind == DRAFT_MTP)
-		d->choice.depth = draft_own(s, d->tokens, d->choice.depth);
+		d->choice.depth = draft_own(s, d->tokens, d->choice.depth, &started);
 	d->seconds = seconds_since(started);
+	d->whole = seconds_since(began);
 }
 
 void draft_count(struct session *s, const struct draft *d, uint32_t stood, double seconds)
@@ -101,7 +155,7 @@ void draft_count(struct session *s, const struct draft *d, uint32_t stood, doubl
 	if (s->turn.params.draft == DRAFT_AUTO) /* what it did not choose is not on its credit */
 		draft_meter_count(&s->model->draft_meter, d->choice, stood, d->seconds, seconds);
 	pthread_mutex_lock(&s->model->lock);
-	st->decode_seconds += d->seconds;
+	st->decode_seconds += d->whole;
 	for (uint32_t i = 0; i < drafted; i++) {
 		st->drafted[i]++;
 		st->draft_stood[i] += i < stood;

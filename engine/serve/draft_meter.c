@@ -7,15 +7,17 @@ static const double row_guess = 0.6, stood_guess = 0.5;
 /* And what drafting a token costs: a layer and the output head, and next to nothing. */
 static const double drafting_guess[DRAFT_KINDS] = {[DRAFT_MTP] = 0.3, [DRAFT_LOOKUP] = 0.01};
 /* Credit, in steps of one row: at first, at most, and the part of each step's time. */
-static const double credit_first = 0.5, credit_most = 3, credit_part = 0.01;
+static const double credit_first = 0.5, credit_most = 4, credit_part = 0.01;
+/* What following may always take, in steps of one row. */
+static const double following_part = 0.01;
 /* A gain below this is noise; and it takes as much to go a token deeper, where more is lost if
  * nothing stands. */
-static const double least_gain = 1.01, deeper_gain = 1.02;
+static const double least_gain = 1.01, deeper_gain = 1.03;
 /* Steps without a draft of a kind before the text is tried again, at least; and while another kind
  * pays and this one was wrong at its last trial. */
 enum { TRIAL_AFTER = 16, TRIAL_BESIDE = 128 };
 /* When all of two drafts in turn stood, what was seen before counts as this often. */
-enum { CHANGED = 6 };
+enum { CHANGED = 4 };
 
 /* The mean at `at` of those that begin with values[first]; what was not measured goes on in a
  * straight line, with steps of `guess` if nothing says more. */
@@ -67,9 +69,24 @@ static double risk_of(const struct draft_meter *m, struct draft_choice c)
 	return loss_of(m, c) * (c.depth == 1 && stands > 0.75 ? 0.25 : 0.5);
 }
 
-static bool affordable(const struct draft_meter *m, struct draft_choice c)
+/* A draft layer first gets to know the tokens that it has missed. */
+static double missed_of(const struct draft_meter *m, const struct draft_offer *o,
+			struct draft_choice c)
 {
-	return m->credit >= risk_of(m, c);
+	return c.kind == DRAFT_MTP ? o->missed * m->following : 0;
+}
+
+/* What there has to be of credit. */
+static double price_of(const struct draft_meter *m, const struct draft_offer *o,
+		       struct draft_choice c)
+{
+	return risk_of(m, c) + missed_of(m, o, c);
+}
+
+static bool affordable(const struct draft_meter *m, const struct draft_offer *o,
+		       struct draft_choice c)
+{
+	return m->credit >= price_of(m, o, c);
 }
 
 struct search {
@@ -78,17 +95,17 @@ struct search {
 	bool pays;		  /* something does, with credit or without */
 };
 
-static void search_kind(const struct draft_meter *m, enum draft_kind kind, uint32_t most,
-			struct search *s)
+static void search_kind(const struct draft_meter *m, const struct draft_offer *o,
+			enum draft_kind kind, struct search *s)
 {
 	double tokens = 1, chance = 1, least = least_gain / m->cost[1], shallower = 0;
-	for (uint32_t d = 1; d <= most && d <= DRAFT_MOST; d++) {
+	for (uint32_t d = 1; d <= o->most[kind] && d <= DRAFT_MOST; d++) {
 		struct draft_choice c = {kind, d};
 		chance *= stood_of(&m->kind[kind], d);
 		tokens += chance;
 		double speed = tokens / seconds_of(m, c);
 		s->pays |= speed > least;
-		if (speed > least && speed > shallower && speed > s->speed && affordable(m, c)) {
+		if (speed > least && speed > shallower && speed > s->speed && affordable(m, o, c)) {
 			s->speed = speed;
 			shallower = deeper_gain * speed;
 			s->best = c;
@@ -96,11 +113,14 @@ static void search_kind(const struct draft_meter *m, enum draft_kind kind, uint3
 	}
 }
 
-/* Whether it has waited for as long as its part of the credit takes to come together: or what is
+/* Whether it has waited until its part of the credit is what a trial costs on average: or what is
  * cheap to try would leave nothing for what is dear. */
-static bool is_due(const struct draft_meter *m, struct draft_choice c, uint32_t kinds)
+static bool is_due(const struct draft_meter *m, const struct draft_offer *o, struct draft_choice c,
+		   uint32_t kinds)
 {
-	return m->kind[c.kind].idle * credit_part * m->cost[1] >= kinds * risk_of(m, c);
+	double gain = stood_of(&m->kind[c.kind], 1) * m->cost[1];
+	double costs = loss_of(m, c) + missed_of(m, o, c) - gain;
+	return m->kind[c.kind].idle * credit_part * m->cost[1] >= kinds * costs;
 }
 
 /* Steps before a kind is tried again. */
@@ -113,41 +133,52 @@ static uint32_t pause_of(const struct draft_kind_meter *k, bool beside)
 
 /* One token of a kind, but not of `paying`, which does (DRAFT_KINDS: none): the cheapest of those
  * that were right at their last trial, as the text may have changed, or else of all. */
-static struct draft_choice trial(const struct draft_meter *m, const uint32_t most[DRAFT_KINDS],
+static struct draft_choice trial(const struct draft_meter *m, const struct draft_offer *o,
 				 int paying)
 {
 	struct draft_choice best = {0};
 	uint32_t kinds = 0;
 	for (int kind = 0; kind < DRAFT_KINDS; kind++)
-		kinds += most[kind] > 0;
+		kinds += o->most[kind] > 0;
 	for (int kind = 0; kind < DRAFT_KINDS; kind++) {
 		const struct draft_kind_meter *k = &m->kind[kind];
 		struct draft_choice c = {(enum draft_kind)kind, 1};
 		bool hot = k->hot && paying == DRAFT_KINDS;
-		if (kind == paying || !most[kind] || !affordable(m, c) ||
-		    k->idle < pause_of(k, paying < DRAFT_KINDS) || !(hot || is_due(m, c, kinds)))
+		if (kind == paying || !o->most[kind] || !affordable(m, o, c) ||
+		    k->idle < pause_of(k, paying < DRAFT_KINDS) || !(hot || is_due(m, o, c, kinds)))
 			continue;
-		bool better = k->hot != m->kind[best.kind].hot ? k->hot
-							       : risk_of(m, c) < risk_of(m, best);
+		bool better = k->hot != m->kind[best.kind].hot
+				      ? k->hot
+				      : price_of(m, o, c) < price_of(m, o, best);
 		if (!best.depth || better)
 			best = c;
 	}
 	return best;
 }
 
-struct draft_choice draft_meter_choose(const struct draft_meter *m,
-				       const uint32_t most[DRAFT_KINDS])
+struct draft_choice draft_meter_choose(const struct draft_meter *m, const struct draft_offer *o)
 {
 	struct search s = {0};
 	if (!(m->cost[1] > 0))
 		return s.best;
 	for (int kind = 0; kind < DRAFT_KINDS; kind++)
-		search_kind(m, (enum draft_kind)kind, most[kind], &s);
+		search_kind(m, o, (enum draft_kind)kind, &s);
 	/* What pays and waits for credit is not to wait for trials of what does not. */
 	if (s.pays && !s.best.depth)
 		return s.best;
-	struct draft_choice other = trial(m, most, s.pays ? (int)s.best.kind : DRAFT_KINDS);
+	struct draft_choice other = trial(m, o, s.pays ? (int)s.best.kind : DRAFT_KINDS);
 	return other.depth ? other : s.best;
+}
+
+bool draft_meter_follows(const struct draft_meter *m, bool answer)
+{
+	static const struct draft_offer own = {.most = {[DRAFT_MTP] = DRAFT_MOST}};
+	struct search s = {0};
+	if (!(m->cost[1] > 0) || m->following <= following_part * m->cost[1])
+		return true;
+	if (!answer)
+		search_kind(m, &own, DRAFT_MTP, &s);
+	return s.pays;
 }
 
 /* ---- counting ---- */
@@ -217,4 +248,10 @@ void draft_meter_count(struct draft_meter *m, struct draft_choice drafted, uint3
 	}
 	if (m->credit > credit_most * known)
 		m->credit = credit_most * known;
+}
+
+void draft_meter_follow(struct draft_meter *m, uint32_t tokens, double seconds, bool answer)
+{
+	count_cost(&m->following, 0, seconds / tokens);
+	m->credit -= answer ? seconds : 0;
 }

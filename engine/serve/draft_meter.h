@@ -12,7 +12,8 @@
  * and then, as the text may have changed: by each kind in its turn. All of it on credit: a small
  * part of each step's time, and what drafts have gained, up to a bound. A step that could lose more
  * than is left does not draft, so a text that drafts do not suit is never much slower for their
- * having been tried.
+ * having been tried. A draft layer that is to know all of the text takes time for every token,
+ * drafted or not; where that is more than next to nothing it is spent only while it pays.
  *
  * For one thread.
  */
@@ -35,7 +36,9 @@ struct draft_meter {		     /* zeroed: nothing is known yet */
 		uint32_t idle;			 /* steps since it was taken */
 		bool hot;			 /* all of it stood then */
 	} kind[DRAFT_KINDS];
-	double credit; /* seconds */
+	double credit;	  /* seconds */
+	double following; /* seconds for each token that a draft layer gets to know; 0: not measured
+			   */
 };
 
 struct draft_choice {
@@ -43,11 +46,20 @@ struct draft_choice {
 	uint32_t depth; /* 0: none */
 };
 
-/* What to draft now, where each kind can draft up to most[kind] tokens. */
-struct draft_choice draft_meter_choose(const struct draft_meter *m,
-				       const uint32_t most[DRAFT_KINDS]);
+/* What can be drafted. */
+struct draft_offer {
+	uint32_t most[DRAFT_KINDS]; /* tokens */
+	uint32_t missed; /* tokens that a draft layer has yet to get to know before; 0: the last */
+};
+struct draft_choice draft_meter_choose(const struct draft_meter *m, const struct draft_offer *o);
 /* A step drafted so, which took `drafting` seconds, and verified it in `seconds`; `stood` did. */
 void draft_meter_count(struct draft_meter *m, struct draft_choice drafted, uint32_t stood,
 		       double drafting, double seconds);
+
+/* Whether a draft layer is to get to know every token, of a prompt or of an answer, of which it
+ * does so anyway while it drafts; and so many of them took it so long. A prompt's time is not on
+ * the credit. */
+bool draft_meter_follows(const struct draft_meter *m, bool answer);
+void draft_meter_follow(struct draft_meter *m, uint32_t tokens, double seconds, bool answer);
 
 #endif

@@ -218,7 +218,7 @@ static int print_codec(const struct model *m, char *text, size_t size)
 	if (p->recipe.codec != CODEC_NONE)
 		(void)snprintf(share, sizeof share, " %.2f",
 			       (double)store_experts_bytes(m->store) /
-				       ((double)p->record_bytes * p->experts * p->routed_layers));
+				       (double)plan_records_bytes(p));
 	int n = snprintf(text, size, *words ? "%s%s (%s)" : "%s%s", name, share, words);
 	model_release_store(m);
 	return n;

@@ -13,7 +13,7 @@ static bool prefill_step(struct session *s)
 	if (failed)
 		return turn_over(s, "error", failed, &e);
 	if (t->follow)
-		drafter_follow_prompt(&s->drafter, &s->model->draft_layer, &s->context, n);
+		draft_follow_prompt(s, n);
 	/* A long prompt is not computed again from its beginning. */
 	recurrent_mark(&s->context.recurrent, s->context.tokens.count);
 	return n == left ? decode_first(s) : true;

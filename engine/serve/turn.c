@@ -295,7 +295,7 @@ int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum row
 			       "changed or needs 32-bit norms; ask again");
 	f->env.stop = &s->stop;
 	if (s->turn.follow)
-		drafter_make_room(&s->drafter, &s->model->draft_layer, &s->context, *tokens, kind);
+		draft_make_room(s, *tokens, kind);
 	int failed = fill_batch(s, tokens, n, kind, want, all != NULL, e);
 	s->model->batch.normed = s->turn.follow;
 	if (!failed)

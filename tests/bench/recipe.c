@@ -326,8 +326,9 @@ static int keep_slot(struct bench *b, const struct selection *s, size_t number, 
 {
 	(void)s;
 	(void)e;
-	size_t bytes = b->exact.view.plan->slot_bytes;
-	memcpy((char *)b->experts + number * bytes, slot, bytes);
+	const struct plan *p = b->exact.view.plan;
+	memcpy((char *)b->experts + number * p->slot_bytes, slot,
+	       p->record[number / p->experts].slot_bytes);
 	return 0;
 }
 
@@ -335,13 +336,15 @@ static int set_slot(struct bench *b, const struct selection *s, size_t number, v
 		    struct err *e)
 {
 	const struct plan *p = b->exact.view.plan;
-	memcpy(slot, (char *)b->experts + number * p->slot_bytes, p->slot_bytes);
+	const struct plan_record *record = &p->record[number / p->experts];
+	memcpy(slot, (char *)b->experts + number * p->slot_bytes, record->slot_bytes);
 	int failed = 0;
 	for (uint32_t part = 0; part < EXPERT_PARTS && !failed; part++) {
 		enum choice c = s->of[plan_part_role(part)];
 		if (c != CHOICE_KEPT)
-			failed = degrade(b->exact.view.kernels, (char *)slot + p->slot_offset[part],
-					 &p->part[part], c, e);
+			failed = degrade(b->exact.view.kernels,
+					 (char *)slot + record->slot_offset[part],
+					 &record->part[part], c, e);
 	}
 	return failed;
 }

@@ -201,7 +201,7 @@ static void a_complete_store_needs_neither_room_nor_weights_to_be_looked_at(void
 		fail_msg("%s", e.text);
 	do
 		model_progress(model, &p);
-	while (p.total || !model_expert_bytes(model));
+	while (p.total || !model_expert_bytes(model, 0));
 	model_close(model);
 	faults.free_bytes = 1;
 	assert_opens();

@@ -256,7 +256,7 @@ static void mount_complete(struct mount *m)
 		if (model_wait(m->model, &e))
 			fail_msg("%s", e.text);
 		model_progress(m->model, &p);
-	} while (p.total || !model_expert_bytes(m->model));
+	} while (p.total || !model_expert_bytes(m->model, 0));
 }
 
 static void mount_close(struct mount *m)

@@ -32,6 +32,7 @@ struct text {
 	struct golden *golden;
 	uint32_t ids[64], count; /* the fixture's */
 	uint32_t vocabulary;
+	bool last_only; /* the text is not followed */
 };
 
 static void text_begin(struct text *t)
@@ -87,7 +88,7 @@ static void compute(struct text *t, enum row_kind kind, const uint32_t *rows, ui
 {
 	struct err e = {0};
 	struct batch b = {.normed = true};
-	drafter_make_room(&t->d, t->layer, &t->x, *rows, kind);
+	drafter_make_room(&t->d, t->layer, &t->x, *rows, kind, !t->last_only);
 	if (test_add(&b, &t->x, rows, n, kind, false, &e) || forward_run(t->f, &b, NULL, &e))
 		fail_msg("%s", e.text);
 	batch_free(&b);
@@ -99,7 +100,7 @@ static void prompt(struct text *t, const uint32_t *ids, uint32_t n)
 	for (uint32_t done = 0, piece; done < n; done += piece) {
 		piece = n - done < t->f->chunk ? n - done : t->f->chunk;
 		compute(t, ROW_PROMPT, ids + done, piece);
-		drafter_follow_prompt(&t->d, t->layer, &t->x, piece);
+		drafter_follow_prompt(&t->d, t->layer, &t->x, piece, !t->last_only);
 		recurrent_mark(&t->x.recurrent, t->x.tokens.count);
 	}
 }
@@ -356,6 +357,40 @@ static void a_text_that_went_on_unfollowed_is_followed_from_there(void **state)
 	text_close(&t);
 }
 
+/* Where following is not worth its time: some of the last rows are kept, and a draft begins there.
+ */
+static void of_a_text_that_is_not_followed_the_last_rows_are_known(void **state)
+{
+	(void)state;
+	struct text t;
+	text_open(&t, "qwen3_5_moe", &(struct engine_options){0});
+	t.last_only = true;
+	prompt(&t, t.ids, 12);
+	assert_int_equal(t.d.keys.tokens.count, 0);
+	assert_int_equal(t.d.first, 12 - DRAFTER_LAST);
+	free(draft(&t, NULL));
+	drafter_begin(&t.d, &t.x);
+	for (size_t held = 13; held < 36; held++) {
+		answer(&t, t.ids + held - 1, 1, 0);
+		assert_in_range(t.d.waiting, 1, DRAFTER_MOST_LAST);
+		assert_true(drafter_ready(&t.d, &t.x));
+	}
+	float *late = draft(&t, NULL);
+	uint32_t waited = (uint32_t)(35 - t.d.first);
+	/* The same as of rows that were computed from there on, one by one. */
+	struct text other = t;
+	text_begin(&other);
+	other.last_only = false;
+	struct err e = {0};
+	assert_int_equal(test_step(t.f, &other.x, t.ids, 35 - waited, NULL, &e), 0);
+	answer_to(&other, 35);
+	assert_int_equal(other.d.first, t.d.first);
+	assert_same_drafts(&t, late, draft(&other, NULL));
+	context_free(&other.x);
+	drafter_free(&other.d);
+	text_close(&t);
+}
+
 /* ---- memory, and what fails ---- */
 
 static void its_memory_is_counted_and_given_to_who_needs_it(void **state)
@@ -428,6 +463,7 @@ int main(void)
 		cmocka_unit_test(after_a_text_was_taken_back_it_drafts_as_if_it_had_never_been),
 		cmocka_unit_test(rows_that_wait_are_taken_back_by_their_number),
 		cmocka_unit_test(a_text_that_went_on_unfollowed_is_followed_from_there),
+		cmocka_unit_test(of_a_text_that_is_not_followed_the_last_rows_are_known),
 		cmocka_unit_test(its_memory_is_counted_and_given_to_who_needs_it),
 		cmocka_unit_test(without_memory_it_rests),
 		cmocka_unit_test(a_draft_that_was_stopped_loses_nothing),
