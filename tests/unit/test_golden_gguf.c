@@ -1,6 +1,7 @@
 /* GGUF files against exact references: those of the reference data, whose golden numbers are of the
  * dequantised weights; and every family's fixture as its published converter would write it, in
  * each version and type, whole and in parts. */
+#include "gguf_convert.h"
 #include "golden_run.h"
 #include "store_help.h"
 
@@ -85,9 +86,55 @@ static void every_type_of_the_reference_files_computes_their_dequantised_weights
 	}
 }
 
+/* ---- fixtures, converted ---- */
+
+static const struct gguf_conversion conversions[] = {
+	{.fixture = "qwen2", .architecture = "qwen2", .type = "BF16"},
+	{.fixture = "qwen3", .architecture = "qwen3", .type = "F16", .version = 2},
+	{.fixture = "qwen3_moe", .architecture = "qwen3moe", .type = "F32"},
+	{.fixture = "qwen2_moe", .architecture = "qwen2moe", .type = "BF16", .parts = 3},
+	{.fixture = "granitemoe", .architecture = "granitemoe", .type = "BF16"},
+	{.fixture = "mixtral", .architecture = "llama", .type = "BF16", .version = 2, .parts = 2},
+	{.fixture = "mixtral", .architecture = "llama", .type = "F16", .apart = true},
+	{.fixture = "olmoe", .architecture = "olmoe", .type = "BF16"},
+	{.fixture = "qwen3_5", .architecture = "qwen35", .type = "BF16"},
+	{.fixture = "qwen3_5_moe", .architecture = "qwen35moe", .type = "BF16", .parts = 5},
+	{.fixture = "qwen3_next", .architecture = "qwen3next", .type = "BF16"},
+	{.fixture = "qwen3_next", .architecture = "qwen3next", .type = "F32", .fused = true},
+};
+enum { CONVERSIONS = sizeof conversions / sizeof *conversions };
+
+static double fixture_nll(const char *fixture)
+{
+	char path[512];
+	struct json_object *nll;
+	(void)snprintf(path, sizeof path, "%s/golden.json", test_fixture(fixture));
+	struct json_object *all = json_object_from_file(path);
+	assert_true(all && json_object_object_get_ex(all, "long_mean_nll", &nll));
+	double value = json_object_get_double(nll);
+	json_object_put(all);
+	return value;
+}
+
+static void what_the_published_converter_makes_of_each_family_computes_the_same(void **state)
+{
+	(void)state;
+	for (int i = 0; i < CONVERSIONS; i++) {
+		char path[512], golden[600], name[32];
+		const char *fixture = conversions[i].fixture;
+		(void)snprintf(name, sizeof name, "%s-%d", conversions[i].architecture, i);
+		test_gguf_convert(&conversions[i], folder, name, path);
+		(void)snprintf(golden, sizeof golden, "%s/golden.safetensors",
+			       test_fixture(fixture));
+		check(name, path, golden, fixture_nll(fixture));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(
+			what_the_published_converter_makes_of_each_family_computes_the_same),
 		cmocka_unit_test(
 			every_type_of_the_reference_files_computes_their_dequantised_weights),
 	};
