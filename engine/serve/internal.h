@@ -93,6 +93,7 @@ struct model {
 	struct pager_stats experts_before; /* (looking) what its predecessors had counted */
 	uint64_t heat_uses, heat_ns; /* uses of experts when their heat was kept, and the time */
 	struct forward forward;
+	struct batch batch; /* of the step at hand */
 	struct draft_meter draft_meter;
 	struct budget_need scratch; /* what its long steps take; bytes 0: they are short */
 	struct sampler sampler;
@@ -214,8 +215,9 @@ void session_notify(struct session *s);
 /* turn.c: one step of a session's turn, without the lock. True while the turn goes on. */
 bool turn_step(struct session *s);
 /* The forward pass of tokens that follow the context's, with the turn's losses, counted in the
- * stats. all: where each row's logits go; NULL: the last row's to forward.logits, if `want`. */
-int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum rows_kind kind,
+ * stats; what follows an answer's first is drafted. all: where each row's logits go; NULL: the last
+ * row's to forward.scratch.logits, if `want`. */
+int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum row_kind kind,
 		 bool want, float *all, struct err *e);
 /* Ends the turn from a step; false, as a step returns that the turn is over. */
 bool turn_over(struct session *s, const char *finish, int failed, const struct err *e);

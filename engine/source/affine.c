@@ -14,6 +14,20 @@
 #include <stdio.h>
 #include <string.h>
 
+/* By the bits of a code. */
+static enum format format_of(uint32_t bits)
+{
+	for (enum format f = FORMAT_AFFINE2; f <= FORMAT_AFFINE8; f++)
+		if (format_affine_bits(f) == bits)
+			return f;
+	return FORMAT_COUNT;
+}
+
+static enum norm_type norms_of(enum format f)
+{
+	return f == FORMAT_F32 ? NORM_F32 : f == FORMAT_F16 ? NORM_F16 : NORM_BF16;
+}
+
 static bool is_companion(const struct checkpoint_tensor *codes,
 			 const struct checkpoint_tensor *companion, uint64_t groups)
 {
@@ -46,39 +60,19 @@ static int describe(struct package_tensor *t, const struct encoded *in, struct e
 			       "which is what config.json says",
 			       t->name, t->group, t->bits);
 	for (int i = 0; i < ENCODING_COMPANIONS; i++)
-		if (!is_companion(in->codes, in->companion[i], cols / t->group))
+		if (!is_companion(in->codes, in->companion[i], cols / t->group) ||
+		    in->companion[i]->format != in->companion[0]->format)
 			return package_misfit(in->companion[i], in->codes, e);
 	t->dims = in->codes->dims;
 	memcpy(t->shape, in->codes->shape, sizeof t->shape);
 	t->shape[t->dims - 1] = cols;
+	t->format = format_of(t->bits);
+	t->norms = norms_of(in->companion[0]->format);
 	t->parts = 3;
 	t->part[0] = package_part_of(in->codes);
 	t->part[1] = package_part_of(in->companion[0]);
 	t->part[2] = package_part_of(in->companion[1]);
 	return 0;
-}
-
-/* Code i of a stream of bits; it lies in one byte or two. */
-static uint32_t code_at(const uint8_t *stream, size_t i, uint32_t bits)
-{
-	size_t first = i * bits, byte = first / 8, shift = first % 8;
-	uint32_t two = stream[byte];
-	if (shift + bits > 8)
-		two |= (uint32_t)stream[byte + 1] << 8;
-	return two >> shift & ((1U << bits) - 1);
-}
-
-static void decode(const struct package_tensor *t, const uint8_t *const *part, uint32_t cols,
-		   float *out)
-{
-	double scale = 0, bias = 0;
-	for (uint32_t i = 0; i < cols; i++) {
-		if (i % t->group == 0) {
-			scale = package_float(&t->part[1], part[1], i / t->group);
-			bias = package_float(&t->part[2], part[2], i / t->group);
-		}
-		out[i] = (float)(code_at(part[0], i, t->bits) * scale + bias);
-	}
 }
 
 const struct encoding encoding_affine = {
@@ -88,5 +82,4 @@ const struct encoding encoding_affine = {
 	.own = ".weight",
 	.companion = {".scales", ".biases"},
 	.describe = describe,
-	.decode = decode,
 };

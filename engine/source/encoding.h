@@ -35,8 +35,8 @@ struct encoding {
 	 * checked. -EINVAL, -ENOTSUP in words that name the tensor. */
 	int (*describe)(struct package_tensor *t, const struct encoded *in, struct err *e);
 
-	/* One row: out[cols], which may be fewer than there are, but only whole groups. part[i] is
-	 * the row of the i-th part, not aligned. */
+	/* One row, of a tensor in none of the kernels' formats: out[cols]. part[i] is the row of
+	 * the i-th part, not aligned. */
 	void (*decode)(const struct package_tensor *t, const uint8_t *const *part, uint32_t cols,
 		       float *out);
 };

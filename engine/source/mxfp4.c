@@ -12,10 +12,9 @@
 #include "engine/source/package_make.h"
 
 #include <errno.h>
-#include <math.h>
 #include <string.h>
 
-enum { BLOCK = 32, BLOCK_BYTES = BLOCK / 2, NO_NUMBER = 255 };
+enum { BLOCK = 32, BLOCK_BYTES = BLOCK / 2 };
 
 static int describe(struct package_tensor *t, const struct encoded *in, struct err *e)
 {
@@ -28,6 +27,7 @@ static int describe(struct package_tensor *t, const struct encoded *in, struct e
 	t->dims = d - 1;
 	memcpy(t->shape, codes->shape, t->dims * sizeof *t->shape);
 	t->shape[t->dims - 1] *= BLOCK; /* 16 bytes each are in the file: far from overflow */
+	t->format = FORMAT_MXFP4;
 	t->bits = 4;
 	t->group = BLOCK;
 	t->parts = 2;
@@ -37,18 +37,6 @@ static int describe(struct package_tensor *t, const struct encoded *in, struct e
 	return 0;
 }
 
-static void decode(const struct package_tensor *t, const uint8_t *const *part, uint32_t cols,
-		   float *out)
-{
-	static const float magnitude[8] = {0, .5F, 1, 1.5F, 2, 3, 4, 6};
-	(void)t;
-	for (uint32_t i = 0; i < cols; i++) {
-		uint8_t code = part[0][i / 2] >> i % 2 * 4 & 15, scale = part[1][i / BLOCK];
-		float number = ldexpf(magnitude[code & 7], scale - 127);
-		out[i] = scale == NO_NUMBER ? NAN : code & 8 ? -number : number;
-	}
-}
-
 const struct encoding encoding_mxfp4 = {
 	.name = "MXFP4",
 	.type = "U8",
@@ -56,5 +44,4 @@ const struct encoding encoding_mxfp4 = {
 	.own = "_blocks",
 	.companion = {"_scales"},
 	.describe = describe,
-	.decode = decode,
 };

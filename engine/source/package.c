@@ -207,6 +207,26 @@ static int read_parts(const struct package *p, const struct package_tensor *t, u
 	return failed;
 }
 
+struct shape package_shape(const struct package_tensor *t, uint32_t rows, uint32_t cols)
+{
+	return (struct shape){.format = t->format,
+			      .norms = t->norms,
+			      .rows = rows,
+			      .cols = cols,
+			      .group = t->group};
+}
+
+/* A row, by the kernels if they know its format. */
+static void decode_row(const struct package_tensor *t, const uint8_t *const *part, uint32_t cols,
+		       float *out)
+{
+	const struct shape row = package_shape(t, 1, cols);
+	if (t->format == FORMAT_COUNT)
+		t->encoding->decode(t, part, cols, out);
+	else
+		format_dequantise_row(out, &row, &(struct pieces){part[0], part[1], part[2]});
+}
+
 static void decode(const struct package_tensor *t, const uint8_t *const *part, uint64_t row,
 		   uint32_t rows, uint32_t cols, float *out)
 {
@@ -215,7 +235,7 @@ static void decode(const struct package_tensor *t, const uint8_t *const *part, u
 		for (uint32_t i = 0; i < t->parts; i++)
 			at[i] = part[i] + (row_of_part(t, i, row + r) - row_of_part(t, i, row)) *
 						  t->part[i].row_bytes;
-		t->encoding->decode(t, at, cols, out + (size_t)r * cols);
+		decode_row(t, at, cols, out + (size_t)r * cols);
 	}
 }
 

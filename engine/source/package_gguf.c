@@ -8,15 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Blocks that the kernels know are floats to everybody else. */
-static void decode(const struct package_tensor *t, const uint8_t *const *part, uint32_t cols,
-		   float *out)
-{
-	const struct shape row = {.format = t->format, .rows = 1, .cols = cols};
-	format_dequantise_row(out, &row, &(struct pieces){.weights = part[0]});
-}
-
-static const struct encoding encoding_gguf = {.name = "GGUF", .decode = decode};
+static const struct encoding encoding_gguf = {.name = "GGUF"};
 
 static int add_tensor(struct package *p, const struct checkpoint_tensor *from, struct err *e)
 {

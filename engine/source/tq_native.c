@@ -51,13 +51,6 @@ static int describe(struct package_tensor *t, const struct encoded *in, struct e
 	return 0;
 }
 
-static void decode(const struct package_tensor *t, const uint8_t *const *part, uint32_t cols,
-		   float *out)
-{
-	const struct shape row = {.format = t->format, .norms = t->norms, .rows = 1, .cols = cols};
-	format_dequantise_row(out, &row, &(struct pieces){.weights = part[0], .scales = part[1]});
-}
-
 const struct encoding encoding_tq = {
 	.name = "native TQ",
 	.type = "U8",
@@ -65,5 +58,4 @@ const struct encoding encoding_tq = {
 	.own = "",
 	.companion = {".tq_norms"},
 	.describe = describe,
-	.decode = decode,
 };

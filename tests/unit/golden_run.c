@@ -1,5 +1,6 @@
 /* A model's forward pass laid open, beside golden numbers (golden_run.h). */
 #include "golden_run.h"
+#include "forward_help.h"
 #include "session_help.h"
 
 #include <math.h>
@@ -76,8 +77,8 @@ void golden_compute(struct golden_bench *b, const int32_t *ids, uint32_t n, floa
 		tokens[i] = (uint32_t)ids[i];
 	for (uint32_t done = 0; done < n; done += f->chunk) {
 		uint32_t count = n - done < f->chunk ? n - done : f->chunk;
-		if (forward_run(f, &b->context, tokens + done, count, false,
-				logits + (size_t)done * b->model->config.vocabulary, &e))
+		if (test_step(f, &b->context, tokens + done, count,
+			      logits + (size_t)done * b->model->config.vocabulary, &e))
 			fail_msg("%s", e.text);
 	}
 }
@@ -88,7 +89,7 @@ static void continue_greedily(struct golden_bench *b, const float *last_row, uin
 	const float *logits = last_row;
 	for (int i = 0; i < GOLDEN_GREEDY; i++) {
 		greedy[i] = sampler_greedy(logits, b->model->config.vocabulary);
-		if (forward_run(&b->model->forward, &b->context, &greedy[i], 1, true, NULL, &e))
+		if (test_step(&b->model->forward, &b->context, &greedy[i], 1, NULL, &e))
 			fail_msg("%s", e.text);
 		logits = b->model->forward.scratch.logits;
 	}

@@ -289,10 +289,14 @@ static void tq_is_read_with_the_bits_of_its_packed_shape_by_old_names_and_new(vo
 		assert_false(package_fits(t, SHAPE(5, 200), 2));
 		assert_int_equal(t->format, FORMAT_TQ2 + (int)bits - 2);
 		float *got = numbers(t, 200), want[200];
-		const struct shape row = {t->format, t->norms, 1, 200};
+		const struct shape row = {
+			.format = t->format, .norms = t->norms, .rows = 1, .cols = 200};
 		for (size_t r = 0; r < 6; r++) {
-			format_dequantise_row(want, &row, c.tensors[0].data + r * 32 * bits,
-					      c.tensors[1].data + r * c.tensors[1].bytes / 6);
+			format_dequantise_row(
+				want, &row,
+				&(struct pieces){.weights = c.tensors[0].data + r * 32 * bits,
+						 .scales = c.tensors[1].data +
+							   r * c.tensors[1].bytes / 6});
 			assert_memory_equal(got + r * 200, want, sizeof want);
 		}
 		free(got);
@@ -337,8 +341,9 @@ static float *all_of(const struct package *p, const char *name, size_t *count)
 	assert_true(raw && all);
 	if (package_read(p, t, 0, (uint32_t)rows, cols, raw, &e))
 		fail_msg("%s", e.text);
-	const struct shape s = {package_read_format(t), NORM_F16, 1, (uint32_t)(rows * cols)};
-	format_dequantise_row(all, &s, raw, NULL);
+	const struct shape s = {
+		.format = package_read_format(t), .rows = 1, .cols = (uint32_t)(rows * cols)};
+	format_dequantise_row(all, &s, &(struct pieces){.weights = raw});
 	free(raw);
 	*count = rows * cols;
 	return all;
