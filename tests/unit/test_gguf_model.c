@@ -55,7 +55,7 @@ static int open_model(const char *path, char name[128])
 {
 	struct engine *g;
 	struct model *m;
-	struct engine_options o = {.store = in_folder("stores")};
+	struct engine_options o = {.store = in_folder("stores.moefs")};
 	assert_int_equal(engine_create(&g, &o, &e), 0);
 	int failed = model_open(&m, g, path, &e);
 	if (!failed) {
@@ -83,6 +83,11 @@ static void assert_refused(const char *path, int code, const char *words)
 		fail_msg("%s: gave %d, \"%s\", not \"%s\"", path, failed, e.text, words);
 }
 
+static void make_folder(const char *name)
+{
+	assert_int_equal(mkdir(in_folder(name), 0700), 0);
+}
+
 /* ---- paths ---- */
 
 static void a_gguf_file_is_a_model_of_its_name(void **state)
@@ -98,6 +103,8 @@ static void a_gguf_file_is_a_model_of_its_name(void **state)
 	assert_opens(folder, "Tiny-Q");
 	test_gguf_convert(&plain, folder, "Other", path);
 	assert_refused(folder, EINVAL, "2 models in GGUF files");
+	make_folder("more"); /* then it is a folder of models */
+	assert_refused(folder, ENOENT, "GGUF files and folders");
 }
 
 static void a_split_file_is_opened_by_its_first_part(void **state)
@@ -132,11 +139,6 @@ static void a_split_file_under_another_name_is_refused(void **state)
 	test_gguf_convert(&plain, folder, "Big", path);
 	assert_int_equal(rename(path, in_folder("renamed.gguf")), 0);
 	assert_refused(in_folder("renamed.gguf"), EINVAL, "part 1 of 2");
-}
-
-static void make_folder(const char *name)
-{
-	assert_int_equal(mkdir(in_folder(name), 0700), 0);
 }
 
 static void a_hub_s_cache_shows_the_model_s_name(void **state)
@@ -357,7 +359,7 @@ static void a_changed_file_is_another_model(void **state)
 	char path[512], name[128];
 	struct engine *g;
 	struct model *m;
-	struct engine_options o = {.store = in_folder("stores")};
+	struct engine_options o = {.store = in_folder("stores.moefs")};
 	test_gguf_convert(&plain, folder, "m", path);
 	assert_int_equal(engine_create(&g, &o, &e), 0);
 	assert_int_equal(model_open(&m, g, path, &e), 0);
