@@ -27,12 +27,11 @@
 #include <time.h>
 
 enum {
-	NAME_SIZE = 256,	     /* of a file's name, terminator included */
-	MODEL_NAME_MOST = 240,	     /* bytes of a model's; a number may follow */
-	MODELS_MAX = 4095,	     /* what an inode number can tell apart, see tree.c */
-	SESSIONS_MAX = 1 << 16,	     /* named ones, per model */
-	CONFIG_MAX_BYTES = 16 << 20, /* of a config.json */
-	READ_MAX_BYTES = 1 << 20,    /* that one read asks for */
+	NAME_SIZE = 256,	  /* of a file's name, terminator included */
+	MODEL_NAME_MOST = 240,	  /* bytes of a model's; a number may follow */
+	MODELS_MAX = 4095,	  /* what an inode number can tell apart, see tree.c */
+	SESSIONS_MAX = 1 << 16,	  /* named ones, per model */
+	READ_MAX_BYTES = 1 << 20, /* that one read asks for */
 };
 
 struct fuse_session;
