@@ -193,7 +193,10 @@ static int load_forward(struct model *m, struct err *e)
 	};
 	if (sampler_init(&m->sampler, m->engine->kernels, m->config.vocabulary))
 		return err_set(e, ENOMEM, "out of memory for sampling");
-	return forward_init(&m->forward, e);
+	int failed = forward_init(&m->forward, e);
+	if (!failed && m->plan.recipe.draft)
+		failed = draft_layer_init(&m->draft_layer, &m->forward, e);
+	return failed;
 }
 
 /* Asked by lookers from now on, if not NULL. */
@@ -289,9 +292,12 @@ int load_model(struct model *m, struct err *e)
 		failed = find_store(m, e);
 	if (!failed)
 		m->weights_sum = XXH3_64bits(&store_info(m->store)->key, sizeof(struct store_key));
-	if (!failed)
-		failed = weights_load(&m->weights, &m->plan, &m->config, m->store, false, &m->quit,
+	if (!failed) { /* sessions draft unless they are told not to */
+		bool drafts = m->plan.recipe.draft;
+		atomic_store(&m->drafts, drafts);
+		failed = weights_load(&m->weights, &m->plan, &m->config, m->store, drafts, &m->quit,
 				      e);
+	}
 	if (!failed && m->plan.routed_layers)
 		failed = load_experts(m, e);
 	if (!failed)
@@ -310,6 +316,7 @@ int load_model(struct model *m, struct err *e)
 void unload_model(struct model *m)
 {
 	struct pager_source *experts = m->experts;
+	draft_layer_free(&m->draft_layer);
 	forward_free(&m->forward);
 	batch_free(&m->batch);
 	chunk_forget(m);

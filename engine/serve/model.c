@@ -40,7 +40,8 @@ static struct budget_need need_of(const struct plan *p, const struct config *c, 
 	uint64_t slot = pager_slot_bytes(p->slot_bytes);
 	struct budget_need n = {
 		.bytes = forward_bytes(c, chunk) +
-			 (uint64_t)c->vocabulary * BYTES_PER_VOCABULARY_ENTRY,
+			 (uint64_t)c->vocabulary * BYTES_PER_VOCABULARY_ENTRY +
+			 (p->recipe.draft ? draft_layer_bytes(c) : 0),
 		.least = slot * c->experts_per_token,
 	};
 	for (uint32_t i = 0; i < p->dense_count; i++)
@@ -74,6 +75,20 @@ static int measure(struct model *m, struct err *e)
 	return failed;
 }
 
+/* The need of a model that has a draft layer, now that this is known. */
+static int count_draft(struct model *m, struct err *e)
+{
+	struct plan p;
+	struct recipe r = m->engine->recipe;
+	r.draft = atomic_load(&m->drafts);
+	int failed = r.draft ? plan_make(&p, &m->config, &r, e) : 0;
+	if (failed || !r.draft)
+		return failed;
+	m->need = need_of(&p, &m->config, m->engine->options.chunk);
+	plan_free(&p);
+	return 0;
+}
+
 static int open_files(struct model *m, const char *path, struct err *e)
 {
 	struct err no_store;
@@ -100,7 +115,11 @@ static int open_files(struct model *m, const char *path, struct err *e)
 	/* None yet, or one that is not known to be of this checkpoint without reading all of it:
 	 * that is seen to when the model is first loaded. */
 	int found = load_store(m, false, &no_store);
-	return found == -EAGAIN ? 0 : check_store(m, e);
+	if (found == -EAGAIN)
+		atomic_store(&m->drafts, m->config.draft); /* it may have one */
+	else
+		failed = check_store(m, e);
+	return failed ? failed : count_draft(m, e);
 }
 
 static void free_model(struct model *m)
@@ -319,6 +338,8 @@ static int print_fact(const struct model *m, enum model_fact fact, char *text, s
 {
 	static const char *const states[] = {"unloaded", "loading", "ready", "failed"};
 	const struct config *c = &m->config;
+	enum kv_type type = m->engine->recipe.exact ? KV_F32 : KV_F16;
+	uint64_t drafter = atomic_load(&m->drafts) ? drafter_full_bytes(c, type, m->context) : 0;
 	const uint64_t numbers[FACT_COUNT] = {
 		[FACT_LAYERS] = c->layers,
 		[FACT_HIDDEN_SIZE] = c->hidden_size,
@@ -331,8 +352,7 @@ static int print_fact(const struct model *m, enum model_fact fact, char *text, s
 		[FACT_PARAMETERS] = m->parameters,
 		[FACT_ACTIVE_PARAMETERS] = m->active_parameters,
 		[FACT_CONTEXT] = m->context,
-		[FACT_CONTEXT_BYTES] = context_full_bytes(
-			c, m->engine->recipe.exact ? KV_F32 : KV_F16, m->context),
+		[FACT_CONTEXT_BYTES] = context_full_bytes(c, type, m->context) + drafter,
 		[FACT_MAX_PROMPT_BYTES] = model_max_prompt_bytes(m),
 	};
 	switch (fact) {
