@@ -49,17 +49,30 @@ static int finish_tensor(const struct plan_tensor *t, const struct config *c, fl
 	return class == CLASS_TAPS ? transpose_taps(data, t->shape.rows, t->shape.cols, e) : 0;
 }
 
-/* Reads the units of one chunk, piece after piece, into buffer, which has room for them. Pieces
- * that a format does not have end up with those behind them. */
-static int read_chunk(const struct plan_tensor *t, uint32_t chunk, const struct store *store,
-		      uint8_t *buffer, struct pieces *pieces, struct err *e)
+/* ---- pieces ---- */
+
+/* Some rows as they are stored: weights, norms, biases. */
+static size_t stored_bytes(const struct shape *s)
 {
-	struct shape rows = t->shape;
-	rows.rows = plan_chunk_rows(t, chunk);
-	const size_t bytes[] = {format_packed_bytes(&rows), format_norm_bytes(&rows),
-				format_bias_bytes(&rows)};
+	return format_packed_bytes(s) + format_norm_bytes(s) + format_bias_bytes(s);
+}
+
+/* Of rows that lie there one piece after the other. */
+static struct pieces pieces_at(const struct shape *s, const uint8_t *stored)
+{
+	const uint8_t *scales = stored + format_packed_bytes(s);
+	return (struct pieces){stored, scales, scales + format_norm_bytes(s)};
+}
+
+/* Reads the units of one chunk, piece after piece, into buffer, which has room for them. */
+static int read_chunk(const struct plan_tensor *t, uint32_t chunk, const struct store *store,
+		      uint8_t *buffer, struct shape *rows, struct err *e)
+{
+	*rows = t->shape;
+	rows->rows = plan_chunk_rows(t, chunk);
+	const size_t bytes[] = {format_packed_bytes(rows), format_norm_bytes(rows),
+				format_bias_bytes(rows)};
 	uint32_t unit = t->first_unit + chunk;
-	*pieces = (struct pieces){buffer, buffer + bytes[0], buffer + bytes[0] + bytes[1]};
 	for (uint32_t i = 0; i < sizeof bytes / sizeof *bytes; i++) {
 		if (!bytes[i])
 			continue;
@@ -72,17 +85,19 @@ static int read_chunk(const struct plan_tensor *t, uint32_t chunk, const struct 
 	return 0;
 }
 
+/* ---- loading ---- */
+
 /* Reads one tensor's chunks in turn into its arranged place. */
 static int load_tensor(const struct plan_tensor *t, const struct store *store, void *to,
 		       uint8_t *buffer, struct err *e)
 {
 	for (uint32_t chunk = 0; chunk < t->chunks; chunk++) {
-		struct pieces pieces;
-		int failed = read_chunk(t, chunk, store, buffer, &pieces, e);
+		struct shape rows;
+		int failed = read_chunk(t, chunk, store, buffer, &rows, e);
 		if (failed)
 			return failed;
-		format_arrange(to, &t->shape, chunk * t->chunk_rows, plan_chunk_rows(t, chunk),
-			       &pieces);
+		struct pieces pieces = pieces_at(&rows, buffer);
+		format_arrange(to, &t->shape, chunk * t->chunk_rows, rows.rows, &pieces);
 	}
 	return 0;
 }
@@ -96,8 +111,7 @@ static size_t memory_needed(const struct plan *p, bool drafts, size_t *largest_c
 		if (!stays_on_disk(&p->dense[i], drafts))
 			bytes += format_arranged_bytes(&chunk);
 		chunk.rows = p->dense[i].chunk_rows;
-		size_t stored = format_packed_bytes(&chunk) + format_norm_bytes(&chunk) +
-				format_bias_bytes(&chunk);
+		size_t stored = stored_bytes(&chunk);
 		*largest_chunk = stored > *largest_chunk ? stored : *largest_chunk;
 	}
 	return bytes;
@@ -128,6 +142,68 @@ static int load_all(struct weights *w, const struct plan *p, const struct config
 	return 0;
 }
 
+/* ---- rows of the embedding ---- */
+
+/* As stored, each where the next token of the same remainder takes its place. */
+enum { RECENT_ROWS = 256 };
+struct recent_rows {
+	uint32_t token[RECENT_ROWS]; /* plus one; 0: none */
+	uint8_t rows[];
+};
+
+static struct shape row_shape(const struct plan_tensor *embedding)
+{
+	struct shape row = embedding->shape;
+	row.rows = 1;
+	return row;
+}
+
+static struct recent_rows *recent_rows_make(const struct plan_tensor *embedding)
+{
+	struct shape row = row_shape(embedding);
+	return calloc(1, sizeof(struct recent_rows) + RECENT_ROWS * stored_bytes(&row));
+}
+
+static int read_row(const struct weights *w, uint32_t token, uint8_t *to, struct err *e)
+{
+	const struct plan_tensor *t = w->embedding;
+	struct shape row = row_shape(t), rows;
+	size_t at = token % t->chunk_rows;
+	int failed = read_chunk(t, token / t->chunk_rows, w->store, w->embedding_chunk, &rows, e);
+	if (failed)
+		return failed;
+	struct pieces from = pieces_at(&rows, w->embedding_chunk);
+	const uint8_t *const piece[] = {from.weights, from.scales, from.biases};
+	const size_t bytes[] = {format_packed_bytes(&row), format_norm_bytes(&row),
+				format_bias_bytes(&row)};
+	for (size_t i = 0; i < sizeof bytes / sizeof *bytes; to += bytes[i++])
+		memcpy(to, piece[i] + at * bytes[i], bytes[i]);
+	return 0;
+}
+
+int weights_embed(const struct weights *w, uint32_t token, float *out, struct err *e)
+{
+	struct shape row = row_shape(w->embedding);
+	struct recent_rows *recent = w->recent;
+	uint32_t place = token % RECENT_ROWS;
+	uint8_t *stored = recent->rows + place * stored_bytes(&row);
+	if (token >= w->embedding->shape.rows)
+		return err_set(e, ERANGE, "token %u is outside the model's vocabulary of %u", token,
+			       w->embedding->shape.rows);
+	if (recent->token[place] != token + 1) {
+		recent->token[place] = 0;
+		int failed = read_row(w, token, stored, e);
+		if (failed)
+			return failed;
+		recent->token[place] = token + 1;
+	}
+	struct pieces from = pieces_at(&row, stored);
+	format_dequantise_row(out, &row, &from);
+	return 0;
+}
+
+/* ---- the whole ---- */
+
 int weights_load(struct weights *w, const struct plan *p, const struct config *c,
 		 const struct store *store, bool drafts, const _Atomic bool *stop, struct err *e)
 {
@@ -148,6 +224,8 @@ int weights_load(struct weights *w, const struct plan *p, const struct config *c
 		madvise(w->memory, w->memory_bytes, MADV_HUGEPAGE); /* a wish; fewer TLB misses */
 		result = load_all(w, p, c, store, drafts, buffer, stop, e);
 	}
+	if (!result && !(w->recent = recent_rows_make(w->embedding)))
+		result = err_set(e, ENOMEM, "out of memory for rows of the embedding");
 	free(buffer);
 	if (result)
 		weights_free(w);
@@ -160,28 +238,6 @@ void weights_free(struct weights *w)
 		munmap(w->memory, w->memory_bytes);
 	free(w->layer);
 	free(w->embedding_chunk);
+	free(w->recent);
 	*w = (struct weights){0};
-}
-
-int weights_embed(const struct weights *w, uint32_t token, float *out, struct err *e)
-{
-	const struct plan_tensor *t = w->embedding;
-	struct shape row = t->shape;
-	struct pieces from;
-	if (token >= row.rows)
-		return err_set(e, ERANGE, "token %u is outside the model's vocabulary of %u", token,
-			       row.rows);
-	size_t at = token % t->chunk_rows;
-	int failed = read_chunk(t, token / t->chunk_rows, w->store, w->embedding_chunk, &from, e);
-	if (failed)
-		return failed;
-	row.rows = 1;
-	format_dequantise_row(
-		out, &row,
-		&(struct pieces){
-			(const uint8_t *)from.weights + at * format_packed_bytes(&row),
-			(const uint8_t *)from.scales + at * format_norm_bytes(&row),
-			(const uint8_t *)from.biases + at * format_bias_bytes(&row),
-		});
-	return 0;
 }

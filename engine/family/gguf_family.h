@@ -46,10 +46,12 @@ struct gguf_family {
 	bool tiled_heads;    /* value heads of delta nets: config.h */
 };
 
-/* Keys that several families have: the sizes of experts, also where config.json calls theirs
- * intermediate_size; those of a shared one; delta nets and a draft layer. */
-extern const struct gguf_key gguf_keys_routed[], gguf_keys_routed_only[], gguf_keys_shared[],
-	gguf_keys_hybrid[];
+/* Those of every family; and those that several have: the sizes of experts, also where config.json
+ * calls theirs intermediate_size; those of a shared one; delta nets and a draft layer. */
+extern const struct gguf_key gguf_keys_common[], gguf_keys_routed[], gguf_keys_routed_only[],
+	gguf_keys_shared[], gguf_keys_hybrid[];
+/* NULL: it is not known. */
+const struct gguf_key *gguf_key_find(const struct gguf_family *f, const char *suffix);
 
 /* What makes a config.json of the keys of a file and the names of its tensors: malloc'ed text. name
  * is the file's. -ENOTSUP names the architecture, or the key that is not known. */
