@@ -36,7 +36,7 @@ enum {
 	PARTS = TILE_ROWS / LANES,
 	ROWS = JOINT > PARTS ? TILE_ROWS *JOINT / PARTS : TILE_ROWS, /* taken together */
 	PANEL_TOKENS = 48,					     /* gathered together */
-	PANEL_ENTRIES = 1536,  /* blocks of a panel, of all its tokens */
+	PANEL_ENTRIES = 2048,  /* blocks of a panel, of all its tokens */
 	PLANE = TILE_ROWS * 4, /* bytes */
 	CACHE_LINE = 64,
 	/* Bytes to look ahead of one token, and of many, which stay longer with each block. */
