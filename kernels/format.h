@@ -1,7 +1,8 @@
 /* Weight formats: how a matrix of weights lies on disk and how it lies in memory.
  *
  * On disk ("canonical") a matrix [rows, cols] is what README.md here and safetensors say: rows one
- * after the other, TQ formats as packed indices plus one norm per group of 128 columns.
+ * after the other, TQ formats as packed indices plus one norm per group of 128 columns, blocks as
+ * their files have them.
  *
  * In memory ("arranged") it is laid out for the multiply kernels:
  *   16-bit and 32-bit floats   rows one after the other, as on disk;
@@ -11,6 +12,7 @@
  *         unit), plane p has byte p of each of the slab's units: byte 4 · row + k is that of
  *         unit k.
  * Rows missing from the last block have zero indices and zero norms.
+ *   blocks   as block_layout.h says.
  *
  * So a register filled from a plane has rows as 32-bit lanes, and a shift and a mask, the same for
  * all lanes, lay bare one index in each byte: no byte has to move. Arranging moves bytes alone.
