@@ -1,6 +1,7 @@
 /* From a checkpoint's directory to weights in memory: finding the store, or having it made
  * (load_convert.c), and reading its dense part. */
 #include "engine/convert/store_header.h"
+#include "engine/family/gguf_tokenizer.h"
 #include "engine/serve/internal.h"
 
 #include <errno.h>
@@ -140,7 +141,7 @@ int load_store(struct model *m, bool read, struct err *e)
 static int load_tokenizer(struct model *m, struct err *e)
 {
 	struct err no_chat;
-	int failed = tokenizer_open(&m->tokenizer, m->directory, e);
+	int failed = source_tokenizer_open(&m->tokenizer, m->directory, e);
 	if (failed)
 		return failed;
 	failed = chat_open(&m->chat, m->tokenizer, &no_chat);

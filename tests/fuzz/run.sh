@@ -54,6 +54,12 @@ gguf() {
 	head -c 64 /dev/zero
 }
 
+# A vocabulary as fuzz_vocabulary.c takes it: model and split, marks, tokens as kind and score, length and
+# bytes, an empty one, merges.
+vocabulary() { # the first byte, octal
+	printf "\\$1\\17\\2\\5<unk>\\3\\3<s>\\3\\4</s>\\11\\3\342\226\201\\21\\1a\\31\\1b\\1\\2ab\\1\\2\303\251\\1\\0a b\n"
+}
+
 seed() { # FUZZER FOLDER
 	local fixture name
 	for fixture in "$fixtures"/*/; do
@@ -76,6 +82,9 @@ seed() { # FUZZER FOLDER
 	case $1 in
 	fuzz_gguf)
 		for version in 2 3; do gguf $version >"$2/$version"; done
+		;;
+	fuzz_vocabulary)
+		for first in 20 21 42 46; do vocabulary $first >"$2/$first"; done
 		;;
 	fuzz_merges)
 		printf '#version: 0.2\na b\nab a\naba b\nb b\n' >"$2/merges"

@@ -3,6 +3,7 @@
 
 #include "engine/family/gguf_tokenizer.h"
 #include "engine/source/gguf.h"
+#include "engine/text/tokenizer_build.h"
 #include "engine/text/utf8.h"
 #include "random.h"
 
@@ -256,6 +257,35 @@ static void texts_come_back(void **state)
 	}
 }
 
+/* Texts of pieces are cut where no token goes across, which changes nothing. */
+static void a_text_in_words_gives_the_ids_of_the_whole(void **state)
+{
+	(void)state;
+	enum { TEXTS = 200, BYTES = 3000 };
+	static char text[BYTES + 1];
+	struct random r = {9};
+	struct tokenizer *t = open_vocabulary("llama-spm");
+	if (!t)
+		skip();
+	struct bpe_work *work = bpe_work_new(NULL);
+	for (int i = 0; i < TEXTS; i++) {
+		struct token_list words = {0}, whole = {0};
+		struct err e = {0};
+		size_t n = random_text(&r, text + 1, BYTES);
+		text[0] = ' ';
+		must(tokenizer_encode(t, text + 1, n, NULL, &words, &e), &e);
+		must(bpe_encode(&t->vocabulary, &t->merges, work, text, n ? n + 1 : 0, &whole, &e),
+		     &e);
+		assert_int_equal(words.count, whole.count);
+		for (size_t k = 0; k < words.count; k++)
+			assert_int_equal(words.ids[k], whole.ids[k]);
+		token_list_free(&words);
+		token_list_free(&whole);
+	}
+	bpe_work_free(work);
+	tokenizer_close(t);
+}
+
 static void texts_begin_and_end_with_the_tokens_that_the_file_names(void **state)
 {
 	(void)state;
@@ -293,6 +323,7 @@ int main(void)
 		cmocka_unit_test(pieces_by_score_give_the_ids_of_the_published_tests),
 		cmocka_unit_test(pieces_of_a_tokenizer_json_give_the_same_ids),
 		cmocka_unit_test(texts_come_back),
+		cmocka_unit_test(a_text_in_words_gives_the_ids_of_the_whole),
 		cmocka_unit_test(texts_begin_and_end_with_the_tokens_that_the_file_names),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
