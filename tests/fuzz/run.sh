@@ -83,6 +83,11 @@ seed() { # FUZZER FOLDER
 	fuzz_gguf)
 		for version in 2 3; do gguf $version >"$2/$version"; done
 		;;
+	fuzz_template)
+		printf '{%% for m in messages %%}{{ m.role ~ m.content | trim }}{%% endfor %%}' >"$2/messages"
+		printf '{%% macro f(a, b=1) %%}{{ x | tojson(indent=2) }}{%% endmacro %%}{{ f(l[::-1]) }}' >"$2/macro"
+		printf '{%%- set ns = namespace(i=0) -%%}{%% if n is defined %%}{%% set ns.i = -n // 2 %%}{%% endif %%}' >"$2/set"
+		;;
 	fuzz_vocabulary)
 		for first in 20 21 42 46; do vocabulary $first >"$2/$first"; done
 		;;

@@ -259,11 +259,218 @@ static void each_published_template_renders_as_jinja_renders_it(void **state)
 	assert_int_equal(g.template_count, 62);
 }
 
+/* --- rules by themselves --- */
+
+static const char VARIABLES[] =
+	"{\"bos_token\": \"<s>\", \"messages\": [{\"role\": \"user\", \"content\": \"a<|x|>b\"}, "
+	"{\"role\": \"assistant\", \"content\": \"<think>c\"}], \"n\": 3, \"f\": 1.0, "
+	"\"o\": {\"b\": [1, null, true], \"a\": \"it's\"}, \"big\": 100000000000000000000}";
+
+static void expect(const char *source, const char *want)
+{
+	struct template_text out = {0};
+	struct err e = {0};
+	int rc = render(source, strlen(source), VARIABLES, &out, &e);
+	if (rc < 0 || out.length != strlen(want) || memcmp(out.bytes, want, out.length) != 0)
+		fail_msg("%s: %d %s \"%.*s\"", source, rc, e.text, (int)out.length,
+			 out.bytes ? out.bytes : "");
+	template_text_free(&out);
+}
+
+static void templates_render(void **state)
+{
+	(void)state;
+	expect("{% for m in messages %}\n  {{- m.role }}{{ ',' if not loop.last }}\n{% endfor %}",
+	       "user,\nassistant\n");
+	expect("{{ o }} {{ o | tojson }} {{ f }} {{ n }} {{ big }} {{ missing }}",
+	       "{'b': [1, None, True], 'a': \"it's\"} {\"b\": [1, null, true], \"a\": \"it's\"} "
+	       "1.0 3 "
+	       "100000000000000000000 ");
+	expect("{% set ns = namespace(i=0) %}{% for x in [1, 2] %}{% set ns.i = ns.i + x %}{% set "
+	       "y = x %}"
+	       "{% endfor %}{{ ns.i }}{{ y is defined }}",
+	       "3False");
+	expect("{% macro f(a, b=2) %}[{{ a }}{{ b }}]{% endmacro %}{{ f(1) ~ f(1, b=3) }}",
+	       "[12][13]");
+	expect("{% if false %}a{% elif 0 %}b{% else %}{% if true %}c{% endif %}d{% endif %}", "cd");
+	expect("{{ 'x,y'.split(',')[-1] }}{{ 'abc'[::-1] }}{{ -7 // 2 }}{{ 2 ** 3 }}{{ 7 % -3 }}",
+	       "ycba-48-2");
+	expect("{{ messages | map(attribute='role') | join('|') }}", "user|assistant");
+	expect("a\n{%- set x %}b{% endset -%}\n{{ x | upper }}\n", "aB");
+	expect("", "");
+}
+
+static void expect_error(const char *source, int code, const char *words)
+{
+	struct template_text out = {0};
+	struct err e = {0};
+	int rc = render(source, strlen(source), VARIABLES, &out, &e);
+	if (rc != -code || !strstr(e.text, words))
+		fail_msg("%.60s: %d %s", source, rc, rc ? e.text : "rendered");
+}
+
+static void errors_say_where_and_what(void **state)
+{
+	(void)state;
+	expect_error("a\n{% if x %}", EINVAL, "chat_template line 2: the template ends");
+	expect_error("{% include 'x' %}", ENOTSUP, "\"include\"");
+	expect_error("{{ 1 + }}", EINVAL, "\"}}\" where a value should be");
+	expect_error("{{ (1 }}", EINVAL, "unexpected \"}\"");
+	expect_error("{{ 'a }}", EINVAL, "closing '");
+	expect_error("{# a", EINVAL, "comment");
+	expect_error("a\n\n{{ missing.a }}", EINVAL, "line 3: \"missing\" is undefined");
+	expect_error("{{ o.a.b.c }}", EINVAL, "\"b\" is undefined");
+	expect_error("{{ 'a' + 1 }}", EINVAL, "str cannot be added to int");
+	expect_error("{{ 1 | nope }}", EINVAL, "no filter \"nope\"");
+	expect_error("{{ raise_exception('No: ' ~ n) }}", EBADMSG, "No: 3");
+	expect_error("{% set o.x = 1 %}", EINVAL, "only a namespace's");
+	expect_error("{{ messages.append(1) }}", EINVAL, "undefined");
+}
+
+/* What would take all memory, time or stack ends in words. */
+static void hostile_templates_end_in_words(void **state)
+{
+	(void)state;
+	static const char *const BOMBS[] = {
+		"{{ 'a' * 1000000000000 }}",
+		"{{ range(1000000000) | length }}",
+		"{% set ns = namespace(x='aaaa') %}{% for i in range(100) %}{% set ns.x = ns.x + "
+		"ns.x %}"
+		"{% endfor %}",
+		"{% set ns = namespace(x=[1]) %}{% for i in range(100) %}{% set ns.x = [ns.x, "
+		"ns.x] %}"
+		"{% endfor %}{{ ns.x }}",
+		"{% set ns = namespace(x=[1]) %}{% for i in range(100) %}{% set ns.x = [ns.x, "
+		"ns.x] %}"
+		"{% endfor %}{{ ns.x == ns.x }}",
+		"{% for a in range(10000) %}{% for b in range(10000) %}{{ a }}{% endfor %}{% "
+		"endfor %}",
+		"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+		"{% macro f(x) %}{{ caller() }}{% endmacro %}{% macro g() %}{% call f(1) %}{{ g() "
+		"}}"
+		"{% endcall %}{% endmacro %}{{ g() }}",
+		"{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}",
+		"{{ 10 ** 1000000000 }}",
+		"{{ 9223372036854775807 + 1 }}",
+		"{{ -9223372036854775807 - 2 }}",
+		"{{ 1 // 0 }}",
+		"{{ 'a'.center(100000000000) }}",
+		"{{ [1, 2][::0] }}",
+		"{{ o | tojson(indent=1000000) }}",
+	};
+	for (size_t i = 0; i < sizeof BOMBS / sizeof *BOMBS; i++) {
+		struct template_text out = {0};
+		struct err e = {0};
+		int rc = render(BOMBS[i], strlen(BOMBS[i]), VARIABLES, &out, &e);
+		if (rc != -EINVAL && rc != -EFBIG)
+			fail_msg("%s: %d", BOMBS[i], rc);
+		assert_non_null(strstr(e.text, "chat_template line"));
+	}
+	static const char *const DEEP[] = {
+		"{{ ",	       "(",  "[",  "{1:",   "-",    "not ",	  "1+",
+		"a.",	       "a[", "f(", "1 if ", "x|f(", "{% if 1 %}", "{% for i in x %}",
+		"{% elif 1 %}"};
+	for (size_t i = 1; i < sizeof DEEP / sizeof *DEEP; i++) {
+		struct template_text out = {0};
+		struct err e = {0};
+		char *source = malloc(1 << 18);
+		size_t n = 0;
+		if (DEEP[i][0] != '{' || DEEP[i][1] == '1')
+			n = (size_t)sprintf(source, "{{ ");
+		else if (strstr(DEEP[i], "elif"))
+			n = (size_t)sprintf(source, "{%% if 1 %%}");
+		while (n < 200000)
+			n += (size_t)sprintf(source + n, "%s", DEEP[i]);
+		int rc = render(source, n, VARIABLES, &out, &e);
+		assert_true(rc == -EINVAL);
+		free(source);
+	}
+}
+
+static void a_rendering_ends_when_it_is_stopped(void **state)
+{
+	(void)state;
+	static const _Atomic bool stop = true;
+	struct template *t;
+	struct template_text out = {0};
+	struct json *json;
+	struct err e = {0};
+	must(json_parse_text(&json, "{}", 2, "variables", &e), &e);
+	must(template_open(&t, "{{ 1 }}", 7, "t", &e), &e);
+	assert_int_equal(template_render(t, json, &CLOCK, &stop, &out, &e), -ECANCELED);
+	template_close(t);
+	json_free(json);
+}
+
+static void it_is_known_what_a_template_reads(void **state)
+{
+	(void)state;
+	static const char SOURCE[] =
+		"{% if enable_thinking %}{{ f(x=[{'k': a.b[c]}]) }}{% endif %}";
+	struct template *t;
+	struct err e = {0};
+	must(template_open(&t, SOURCE, sizeof SOURCE - 1, "t", &e), &e);
+	assert_true(template_reads(t, "enable_thinking"));
+	assert_true(template_reads(t, "a"));
+	assert_true(template_reads(t, "c"));
+	assert_false(template_reads(t, "b"));
+	assert_false(template_reads(t, "k"));
+	assert_false(template_reads(t, "reasoning_effort"));
+	template_close(t);
+}
+
+/* The text with each byte's origin instead of it: t(emplate), u(ser and others), a(ssistant). */
+static void expect_from(const char *source, const char *want)
+{
+	struct template_text out = {0};
+	struct err e = {0};
+	must(render(source, strlen(source), VARIABLES, &out, &e), &e);
+	char have[256] = "";
+	assert_true(out.length < sizeof have);
+	for (size_t i = 0; i < out.length; i++)
+		have[i] = "tua"[out.from[i]];
+	assert_string_equal(have, want);
+	template_text_free(&out);
+}
+
+static void each_byte_knows_where_it_came_from(void **state)
+{
+	(void)state;
+	expect_from("{{ bos_token }}<|x|>{{ messages[0].content }}", "ttt"
+								     "ttttt"
+								     "uuuuuuu");
+	expect_from("{{ messages[1].content }}", "aaaaaaaa");
+	expect_from("{{ ' ' + messages[0].content | upper | trim + '!' }}", "t"
+									    "uuuuuuu"
+									    "t");
+	expect_from("{{ messages[0].content | replace('b', '<|y|>') }}", "uuuuuu"
+									 "ttttt");
+	expect_from("{{ messages[0].content[::-1] }}{{ messages[0].content[1:3] }}", "uuuuuuu"
+										     "uu");
+	expect_from("{{ messages[0].content.split('<')[1] }}", "uuuuu");
+	expect_from("{{ [messages[0].content] | join(',') }}{{ messages[0].content | tojson }}",
+		    "uuuuuuu"
+		    "tuuuuuuut");
+	expect_from("{{ [messages[0].content] }}", "tt"
+						   "uuuuuuu"
+						   "tt");
+	expect_from("{% set x %}{{ messages[0].content }}{% endset %}{{ '%s' % x }}", "uuuuuuu");
+	expect_from("{% for k, v in o | items %}{{ k }}{% endfor %}", "uu");
+	expect_from("{% macro f(x) %}({{ x }}){% endmacro %}{{ f(messages[1].content) }}",
+		    "taaaaaaaat");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_rule_is_jinja_s),
 		cmocka_unit_test(each_published_template_renders_as_jinja_renders_it),
+		cmocka_unit_test(templates_render),
+		cmocka_unit_test(errors_say_where_and_what),
+		cmocka_unit_test(hostile_templates_end_in_words),
+		cmocka_unit_test(a_rendering_ends_when_it_is_stopped),
+		cmocka_unit_test(it_is_known_what_a_template_reads),
+		cmocka_unit_test(each_byte_knows_where_it_came_from),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
