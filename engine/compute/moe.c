@@ -191,7 +191,8 @@ int moe_run(struct moe_scratch *m, struct step *s, uint32_t layer, struct err *e
 {
 	const struct environment *env = s->env;
 	route(&m->routing, s, layer);
-	activation_prepare(env, s->normed, s->n, env->plan->part[0].format);
+	for (uint32_t part = 0; part + 1 < EXPERT_PARTS; part++)
+		activation_prepare(env, s->normed, s->n, env->plan->part[part].format);
 	int failed = run_experts(m, s, layer, e);
 	if (failed)
 		return failed;

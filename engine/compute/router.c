@@ -20,8 +20,7 @@ void route_take(struct routing *r, struct arena *a, const struct config *c, size
 	r->assignment = arena_take(a, all, sizeof *r->assignment);
 	r->distinct = arena_take(a, experts, sizeof *r->distinct);
 	r->credit = arena_take(a, experts, sizeof *r->credit);
-	r->foreseen.k = c->hidden_size;
-	r->foreseen.f = arena_take(a, (size_t)PREDICT_MOST * c->hidden_size, sizeof(float));
+	activation_take(a, &r->foreseen, PREDICT_MOST, c->hidden_size);
 	r->predicted = arena_take(a, experts, sizeof *r->predicted);
 	r->named = arena_take(a, experts, sizeof *r->named);
 }

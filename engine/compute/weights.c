@@ -114,7 +114,7 @@ int weights_load(struct weights *w, const struct plan *p, const struct config *c
 	*w = (struct weights){.store = store, .memory_bytes = memory_needed(p, drafts, &unit)};
 	w->layer = calloc(p->layers, sizeof *w->layer);
 	uint8_t *buffer = malloc(2 * unit);
-	w->embedding_chunk = malloc(unit); /* of which it is one */
+	w->embedding_chunk = malloc(2 * unit); /* of which it is one, or one and its norms */
 	void *memory = mmap(NULL, w->memory_bytes, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	w->memory = memory == MAP_FAILED ? NULL : memory;
@@ -150,14 +150,19 @@ int weights_embed(const struct weights *w, uint32_t token, float *out, struct er
 	if (token >= row.rows)
 		return err_set(e, ERANGE, "token %u is outside the model's vocabulary of %u", token,
 			       row.rows);
+	uint32_t rows = plan_chunk_rows(t, chunk), at = token % t->chunk_rows;
 	row.rows = 1;
-	size_t row_bytes = format_packed_bytes(&row);
+	size_t row_bytes = format_packed_bytes(&row), norm_bytes = format_norm_bytes(&row);
+	const uint8_t *weights = w->embedding_chunk + at * row_bytes;
+	uint8_t *norms = w->embedding_chunk + rows * row_bytes;
 	int failed = store_read_dense(w->store, t->first_unit + chunk, w->embedding_chunk,
-				      plan_chunk_rows(t, chunk) * row_bytes, e);
+				      rows * row_bytes, e);
+	if (!failed && norm_bytes)
+		failed = store_read_dense(w->store, t->first_unit + t->chunks + chunk, norms,
+					  rows * norm_bytes, e);
 	if (!failed)
-		format_dequantise_row(out, &row,
-				      &(struct pieces){.weights = w->embedding_chunk +
-								  token % t->chunk_rows *
-									  row_bytes});
+		format_dequantise_row(
+			out, &row,
+			&(struct pieces){.weights = weights, .scales = norms + at * norm_bytes});
 	return failed;
 }

@@ -213,7 +213,11 @@ static int begin(struct converter *c, struct err *e)
 	if (failed)
 		return failed;
 	c->v.recipe.draft = c->sources.draft;
-	failed = plan_make(c->plan, c->v.config, &c->v.recipe, e);
+	if (c->v.recipe.as_published)
+		failed = published_find(&c->published, &c->sources, e);
+	c->v.recipe.published = &c->published;
+	if (!failed)
+		failed = plan_make(c->plan, c->v.config, &c->v.recipe, e);
 	if (!failed)
 		failed = sources_check(&c->sources, c->plan, e);
 	if (!failed)
@@ -287,6 +291,7 @@ void convert_close(struct converter *c)
 	if (c->writer || c->complete)
 		converter_let_go(c, c->writer ? c->writer : c->complete);
 	sources_close(&c->sources);
+	published_free(&c->published);
 	witness_free(c->v.witness);
 	atomic_store(&c->v.progress->total, 0);
 	pthread_cond_destroy(&c->changed);

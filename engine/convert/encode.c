@@ -100,6 +100,12 @@ static int store_norms(const struct encoder *x, const struct shape *s, const cha
 	return 0;
 }
 
+static int not_a_number(const struct source *source, struct err *e)
+{
+	return err_set(e, EINVAL, "tensor %s holds a NaN or an infinity; the checkpoint is damaged",
+		       source->tensor->name);
+}
+
 /* One row as its store has it. */
 static int encode_row(struct encoder *x, const struct shape *s, const struct source *source,
 		      const uint8_t *row, uint8_t *packed, uint8_t *norms, struct err *e)
@@ -108,9 +114,7 @@ static int encode_row(struct encoder *x, const struct shape *s, const struct sou
 	const struct shape from = {.format = source->format, .rows = 1, .cols = s->cols};
 	format_dequantise_row(x->row, &from, &(struct pieces){.weights = row});
 	if (!all_finite(x->row, s->cols))
-		return err_set(e, EINVAL,
-			       "tensor %s holds a NaN or an infinity; the checkpoint is damaged",
-			       name);
+		return not_a_number(source, e);
 	if (s->format == source->format) {
 		memcpy(packed, row, source->row_bytes);
 		return 0;
@@ -127,12 +131,40 @@ static int encode_row(struct encoder *x, const struct shape *s, const struct sou
 	return store_norms(x, s, name, norms, e);
 }
 
+static bool is_as_published(const struct shape *s, const struct source *source)
+{
+	const struct package_tensor *t = source->tensor;
+	return format_is_tq(s->format) && s->format == t->format && s->norms == t->norms;
+}
+
+/* The bytes that are there; of these only norms can be no numbers. */
+static int copy_rows(struct encoder *x, const struct shape *s, const struct source *source,
+		     uint32_t row0, uint32_t rows, uint8_t *packed, uint8_t *norms, struct err *e)
+{
+	const struct shape row = {.format = s->norms == NORM_F16 ? FORMAT_F16 : FORMAT_F32,
+				  .rows = 1,
+				  .cols = (uint32_t)tq_groups(s->cols)};
+	int failed = sources_read_part(x->sources, source, 0, row0, rows, packed, e);
+	if (!failed)
+		failed = sources_read_part(x->sources, source, 1, row0, rows, norms, e);
+	for (uint32_t r = 0; r < rows && !failed; r++) {
+		format_dequantise_row(
+			x->row_norms, &row,
+			&(struct pieces){.weights = norms + r * format_packed_bytes(&row)});
+		if (!all_finite(x->row_norms, row.cols))
+			failed = not_a_number(source, e);
+	}
+	return failed;
+}
+
 /* Rows [row0, row0 + rows) of a tensor; norms may be NULL where the format has none. */
 static int encode_rows(struct encoder *x, const struct shape *s, const struct source *source,
 		       uint32_t row0, uint32_t rows, uint8_t *packed, uint8_t *norms, struct err *e)
 {
 	struct shape one = *s;
 	one.rows = 1;
+	if (is_as_published(s, source))
+		return copy_rows(x, s, source, row0, rows, packed, norms, e);
 	size_t source_bytes = source->row_bytes, packed_bytes = format_packed_bytes(&one);
 	size_t norm_bytes = format_norm_bytes(&one);
 	uint32_t piece = source_bytes < PIECE_BYTES ? (uint32_t)(PIECE_BYTES / source_bytes) : 1;

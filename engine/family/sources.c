@@ -159,6 +159,21 @@ int sources_read(const struct sources *s, const struct source *from, uint32_t ro
 	return undo_change(from, buffer, (size_t)rows * from->cols, e);
 }
 
+int sources_read_part(const struct sources *s, const struct source *from, uint32_t part,
+		      uint32_t row, uint32_t rows, void *buffer, struct err *e)
+{
+	uint8_t *to = buffer;
+	int failed = 0;
+	for (uint64_t run; rows > 0 && !failed; row += (uint32_t)run, rows -= (uint32_t)run) {
+		uint64_t at = view_row(&from->view, row, &run);
+		run = run < rows ? run : rows;
+		failed =
+			package_read_part(s->package, from->tensor, part, at, (uint32_t)run, to, e);
+		to += run * from->tensor->part[part].row_bytes;
+	}
+	return failed;
+}
+
 /* ---- checking ---- */
 
 static int check_shape(const struct sources *s, const struct source *from, struct err *e)

@@ -51,7 +51,7 @@ int engine_create(struct engine **out, const struct engine_options *options, str
 	if (!g)
 		return err_set(e, ENOMEM, "out of memory");
 	g->kernels = kernels_best();
-	int failed = recipe_find(&g->recipe, options->quant, e);
+	int failed = recipe_find(&g->recipe, options->quant ? options->quant : "auto", e);
 	if (!failed)
 		failed = recipe_ask_codec(&g->recipe, options->codec, e);
 	if (!failed && options->threads > 1024)

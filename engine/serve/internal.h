@@ -37,6 +37,7 @@
 #include "engine/serve/params.h"
 #include "engine/compute/repetition.h"
 #include "engine/compute/sampler.h"
+#include "engine/family/published.h"
 #include "engine/session.h"
 #include "engine/text/stream.h"
 
@@ -68,7 +69,10 @@ struct model {
 	uint64_t config_sum; /* of config.json as it was when `config` was read */
 	uint64_t parameters, active_parameters;
 	struct config config;
-	uint32_t context; /* positions that a session may use */
+	struct recipe recipe;	    /* the engine's, or what auto comes to here */
+	const char *encoding;	    /* what the source's weights are in; NULL: 16 or 32 bits */
+	struct published published; /* for plans, if the recipe is as published */
+	uint32_t context;	    /* positions that a session may use */
 
 	/* Written by the generation thread (or model_open) before the flag that announces them;
 	 * under `storing` once it has. */
@@ -174,6 +178,9 @@ int check_store(const struct model *m, struct err *e);
 
 /* load.c, from the generation thread but for the first two: everything up to READY, or undone
  * again. */
+/* Chooses m->recipe, which load_published gives the formats that a plan of it needs. */
+int load_choose_recipe(struct model *m, struct err *e);
+int load_published(struct model *m, struct err *e);
 int load_find_folders(struct model *m, struct err *e);
 /* Opens a complete store if there is one, also in the place of one that is open; -ENOENT if it must
  * be made. read: the checkpoint may be read whole to tell whether the store is of it; without, a

@@ -49,7 +49,9 @@ static int measure(struct model *m, struct err *e)
 {
 	struct plan p;
 	struct engine *g = m->engine;
-	int failed = plan_make(&p, &m->config, &g->recipe, e);
+	int failed = load_published(m, e);
+	if (!failed)
+		failed = plan_make(&p, &m->config, &m->recipe, e);
 	if (failed)
 		return failed;
 	m->parameters = p.parameters;
@@ -86,7 +88,9 @@ static int open_files(struct model *m, const char *directory, struct err *e)
 	if (failed)
 		return failed;
 	m->context = context_of(&m->config, m->engine->options.context);
-	failed = measure(m, e);
+	failed = load_choose_recipe(m, e);
+	if (!failed)
+		failed = measure(m, e);
 	if (!failed)
 		failed = load_find_folders(m, e);
 	if (failed)
@@ -109,6 +113,7 @@ static void free_model(struct model *m)
 	tokenizer_close(m->tokenizer);
 	store_close(m->store);
 	plan_free(&m->plan);
+	published_free(&m->published);
 	source_forget(&m->looked);
 	free(m->folders[0]);
 	free(m->folders[1]);
@@ -272,6 +277,14 @@ static int print_codec(const struct model *m, char *text, size_t size)
 	return n;
 }
 
+static int print_recipe(const struct model *m, char *text, size_t size)
+{
+	if (m->recipe.as_published)
+		return snprintf(text, size, "as published: %s", m->encoding);
+	return snprintf(text, size, m->encoding ? "%s from %s" : "%s", m->recipe.quant,
+			m->encoding);
+}
+
 static int print_progress(const struct model *m, char *text, size_t size)
 {
 	struct model_progress p;
@@ -308,8 +321,8 @@ static int print_fact(const struct model *m, enum model_fact fact, char *text, s
 		[FACT_PARAMETERS] = m->parameters,
 		[FACT_ACTIVE_PARAMETERS] = m->active_parameters,
 		[FACT_CONTEXT] = m->context,
-		[FACT_CONTEXT_BYTES] = context_full_bytes(
-			c, m->engine->recipe.exact ? KV_F32 : KV_F16, m->context),
+		[FACT_CONTEXT_BYTES] =
+			context_full_bytes(c, m->recipe.exact ? KV_F32 : KV_F16, m->context),
 		[FACT_MAX_PROMPT_BYTES] = model_max_prompt_bytes(m),
 	};
 	switch (fact) {
@@ -322,7 +335,7 @@ static int print_fact(const struct model *m, enum model_fact fact, char *text, s
 				*c->generation.words ? c->generation.words
 						     : "no generation_config.json");
 	case FACT_RECIPE:
-		return snprintf(text, size, "%s", m->engine->recipe.quant);
+		return print_recipe(m, text, size);
 	case FACT_CODEC:
 		return print_codec(m, text, size);
 	case FACT_STORE:

@@ -40,7 +40,7 @@ int session_create(struct session **out, struct model *m, const struct session *
 	s->user = user;
 	s->stats.finish = "";
 	context_init(&s->context, &m->engine->context_budget, &m->config,
-		     m->engine->recipe.exact ? KV_F32 : KV_F16);
+		     m->recipe.exact ? KV_F32 : KV_F16);
 	pthread_mutex_lock(&m->lock);
 	int failed = params_from ? params_copy(&s->params, &params_from->params, e)
 				 : params_default(&s->params, &m->config, e);
