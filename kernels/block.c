@@ -14,6 +14,8 @@
 const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
 			       1,    13,   25,	38,  53,  69,  89,  113};
 const int8_t fp4_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+/* Those of IQ3_S, with their signs. */
+const int8_t iq3_values[16] = {-15, -13, -11, -9, -7, -5, -3, -1, 1, 3, 5, 7, 9, 11, 13, 15};
 
 /* Half of 2^(e - 127), which is exact; 255 is NaN. */
 float e8m0_half(uint8_t e)

@@ -24,7 +24,8 @@ void block_read(struct block *to, const struct shape *s, const struct pieces *ro
 /* Levels that a code of 4 bits stands for. */
 extern const int8_t iq4_values[16];
 extern const int8_t fp4_values[16]; /* twice as large as MXFP4's */
-/* What goes with them: half the power of two that a byte stands for. */
+extern const int8_t iq3_values[16];
+/* What goes with fp4_values: half the power of two that a byte stands for. */
 float e8m0_half(uint8_t e);
 
 /* Of blocks of 256 columns, the whole numbers that scales are multiples of: Q4_K and Q5_K (and what

@@ -3,6 +3,7 @@
  */
 #include "kernels/format.h"
 #include "kernels/block.h"
+#include "kernels/block_arrange.h"
 #include "kernels/tq.h"
 #include "kernels/tq_arrange.h"
 
@@ -69,6 +70,11 @@ uint32_t format_tq_bits(enum format f)
 bool format_is_block(enum format f)
 {
 	return formats[f].cols != 0;
+}
+
+enum input_form format_input(enum format f)
+{
+	return format_is_tq(f) ? INPUT_TQ : format_is_block(f) ? INPUT_BLOCKS : INPUT_FLOATS;
 }
 
 uint32_t format_affine_bits(enum format f)
@@ -146,6 +152,8 @@ size_t format_arranged_bytes(const struct shape *s)
 	if (format_is_tq(s->format))
 		bytes = tiles_down * tq_groups(s->cols) *
 			tq_tile_bytes(format_tq_bits(s->format), s->norms);
+	else if (format_is_block(s->format))
+		bytes = tiles_down * block_rows_bytes(s);
 	return (bytes + 63) / 64 * 64;
 }
 
@@ -161,6 +169,8 @@ void format_arrange(void *dst, const struct shape *s, uint32_t row0, uint32_t ro
 	if (format_is_tq(s->format)) {
 		tq_arrange(to + format_packed_bytes(&before) + format_norm_bytes(&before), s, rows,
 			   from);
+	} else if (format_is_block(s->format)) {
+		block_arrange(to + row0 / TILE_ROWS * block_rows_bytes(s), s, rows, from);
 	} else {
 		const size_t row_bytes = s->cols * (size_t)formats[s->format].element_bytes;
 		memcpy(to + row0 * row_bytes, from->weights, rows * row_bytes);

@@ -96,6 +96,9 @@ static inline bool format_is_tq(enum format f)
 bool format_is_block(enum format f);
 uint32_t format_affine_bits(enum format f); /* of a code; 0 for what is not affine */
 uint32_t format_block_bytes(enum format f); /* of a block's weights */
+/* What multiply wants of its input besides the floats. */
+enum input_form { INPUT_FLOATS, INPUT_TQ, INPUT_BLOCKS, INPUT_FORMS };
+enum input_form format_input(enum format f);
 /* Columns of what is packed together: a row is a whole number of these. 1 for floats, and for TQ,
  * whose last group is padded. */
 uint32_t format_block_cols(const struct shape *s);

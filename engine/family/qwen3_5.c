@@ -9,7 +9,7 @@ static int read(const struct reader *r)
 }
 
 static const struct tensor_name names[] = {
-	{TENSOR_DELTA_CONV, "model.layers.%u.linear_attn.conv1d.weight", view_convolution},
+	TENSOR_NAMES_HYBRID,
 	{0},
 };
 
@@ -38,7 +38,6 @@ const struct family family_qwen3_5 = {
 	.read = read,
 	.names = names,
 	.skipped = skipped,
-	.draft = "mtp.",
-	.draft_layer = "mtp.layers.%u.",
+	DRAFT_NAMES_HYBRID,
 	.gguf = &gguf,
 };

@@ -14,7 +14,7 @@ static int read(const struct reader *r)
 
 #define EXPERTS "model.layers.%u.mlp.experts."
 static const struct tensor_name names[] = {
-	{TENSOR_DELTA_CONV, "model.layers.%u.linear_attn.conv1d.weight", view_convolution},
+	TENSOR_NAMES_HYBRID,
 	{TENSOR_EXPERT_GATE, EXPERTS "gate_up_proj", view_stacked_gate},
 	{TENSOR_EXPERT_UP, EXPERTS "gate_up_proj", view_stacked_up},
 	{TENSOR_EXPERT_DOWN, EXPERTS "down_proj", view_stacked_down},
@@ -46,7 +46,6 @@ const struct family family_qwen3_5_moe = {
 	.read = read,
 	.names = names,
 	.skipped = skipped,
-	.draft = "mtp.",
-	.draft_layer = "mtp.layers.%u.",
+	DRAFT_NAMES_HYBRID,
 	.gguf = &gguf,
 };

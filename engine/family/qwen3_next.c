@@ -22,7 +22,7 @@ static const struct tensor_name names[] = {
 	{TENSOR_DELTA_Z, DELTA_NET "in_proj_qkvz.weight", view_qkvz_z},
 	{TENSOR_DELTA_B, DELTA_NET "in_proj_ba.weight", view_ba_b},
 	{TENSOR_DELTA_A, DELTA_NET "in_proj_ba.weight", view_ba_a},
-	{TENSOR_DELTA_CONV, DELTA_NET "conv1d.weight", view_convolution},
+	TENSOR_NAMES_HYBRID,
 	{0},
 };
 
@@ -51,7 +51,6 @@ const struct family family_qwen3_next = {
 	.partial_rotary = true,
 	.read = read,
 	.names = names,
-	.draft = "mtp.",
-	.draft_layer = "mtp.layers.%u.",
+	DRAFT_NAMES_HYBRID,
 	.gguf = &gguf,
 };

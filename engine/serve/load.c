@@ -308,6 +308,7 @@ void unload_model(struct model *m)
 {
 	struct pager_source *experts = m->experts;
 	forward_free(&m->forward);
+	batch_free(&m->batch);
 	chunk_forget(m);
 	sampler_free(&m->sampler);
 	load_keep_heat(m);

@@ -65,3 +65,18 @@ int source_file_open(const char *path, uint64_t *size, struct err *e)
 	*size = (uint64_t)st.st_size;
 	return fd;
 }
+
+bool source_is_pointer(const char *path)
+{
+	static const char head[] = "version https://git-lfs";
+	char bytes[sizeof head - 1];
+	struct err none;
+	uint64_t size = 0;
+	int fd = source_file_open(path, &size, &none);
+	bool is = fd >= 0 && size >= sizeof bytes &&
+		  !source_file_read(fd, bytes, sizeof bytes, 0, path, &none) &&
+		  !memcmp(bytes, head, sizeof bytes);
+	if (fd >= 0)
+		close(fd);
+	return is;
+}

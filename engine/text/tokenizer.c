@@ -1,17 +1,19 @@
 /* The public face of tokenizers, and the way of a text through their parts:
  *
  *     added_tokens.c  cuts out the tokens that are spelled literally
- *     normalize.c     NFC
+ *     normalize.c     NFC, spaces
  *     pretokenize.c   splits into words by the file's patterns (PCRE2; split_pattern.c)
- *     bpe.c           merges the bytes of a word by rank
+ *     bpe.c           merges the bytes or characters of a word by rank or score
  *     vocabulary.c    id <-> bytes
  *
- * tokenizer_json.c and tokenizer_gpt2.c make a tokenizer of files, both with tokenizer_build.c. */
+ * tokenizer_json.c, tokenizer_gpt2.c and tokenizer_parts.c make a tokenizer, with
+ * tokenizer_build.c. */
 #include "engine/text/tokenizer.h"
 
 #include "engine/text/normalize.h"
 #include "engine/text/pretokenize.h"
 #include "engine/text/stop.h"
+#include "engine/text/tokenizer_config.h"
 #include "engine/text/tokenizer_gpt2.h"
 #include "engine/text/tokenizer_json.h"
 #include "engine/text/utf8.h"
@@ -38,11 +40,21 @@ int tokenizer_open_text(struct tokenizer **out, const char *text, size_t n, cons
 	return tokenizer_built(out, t, rc, name, e);
 }
 
-static int open_gpt2(struct tokenizer **out, const char *directory, struct err *e)
+/* tokenizer.json, and what is beside it. */
+static int read_directory(struct tokenizer *t, const char *directory, const char *path,
+			  struct err *e)
 {
-	struct tokenizer *t = tokenizer_new();
-	int rc = t ? tokenizer_read_gpt2(t, directory, e) : -ENOMEM;
-	return tokenizer_built(out, t, rc, directory, e);
+	char *text = NULL;
+	size_t n = 0;
+	struct err own = {0}; /* not to leave an error behind where the other layout opens */
+	int rc = read_whole_file(&text, &n, path, TOKENIZER_FILE_MAX, &own);
+	if (rc == -ENOENT)
+		return tokenizer_read_gpt2(t, directory, e);
+	if (rc < 0)
+		return err_set(e, own.code, "%s", own.text);
+	rc = tokenizer_read_json(t, text, n, path, e);
+	free(text);
+	return rc < 0 ? rc : tokenizer_config_read(t, directory, e);
 }
 
 int tokenizer_open(struct tokenizer **out, const char *directory, struct err *e)
@@ -50,19 +62,10 @@ int tokenizer_open(struct tokenizer **out, const char *directory, struct err *e)
 	char *path;
 	if (asprintf(&path, "%s/tokenizer.json", directory) < 0)
 		return err_set(e, ENOMEM, "%s: no memory for a path", directory);
-	char *text = NULL;
-	size_t n = 0;
-	struct err own = {0}; /* not to leave an error behind where the other layout opens */
-	int rc = read_whole_file(&text, &n, path, TOKENIZER_FILE_MAX, &own);
-	if (rc == 0)
-		rc = tokenizer_open_text(out, text, n, path, e);
-	else if (rc == -ENOENT)
-		rc = open_gpt2(out, directory, e);
-	else
-		rc = err_set(e, own.code, "%s", own.text);
-	free(text);
+	struct tokenizer *t = tokenizer_new();
+	int rc = t ? read_directory(t, directory, path, e) : -ENOMEM;
 	free(path);
-	return rc;
+	return tokenizer_built(out, t, rc, directory, e);
 }
 
 /* --- tokens --- */
@@ -74,11 +77,7 @@ uint32_t tokenizer_size(const struct tokenizer *t)
 
 int64_t tokenizer_find(const struct tokenizer *t, const char *text)
 {
-	size_t n = strlen(text);
-	int64_t id = added_tokens_find(&t->literal, text, n);
-	if (id < 0)
-		id = added_tokens_find(&t->normalized, text, n);
-	return id >= 0 ? id : vocabulary_find(&t->vocabulary, text, n);
+	return tokenizer_find_text(t, text, strlen(text));
 }
 
 const char *tokenizer_bytes(const struct tokenizer *t, uint32_t id, bool special, size_t *length)

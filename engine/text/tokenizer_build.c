@@ -33,6 +33,44 @@ void tokenizer_free(struct tokenizer *t)
 	free(t);
 }
 
+/* An added token by its text; they are kept as they are looked for. */
+static int64_t find_added(const struct tokenizer *t, const char *text, size_t n)
+{
+	char *changed;
+	struct err ignored;
+	int64_t id = added_tokens_find(&t->literal, text, n);
+	if (id >= 0 || normalizer_run(&t->normalizer, text, n, NULL, &changed, &n, &ignored) < 0)
+		return id;
+	id = added_tokens_find(&t->normalized, changed ? changed : text, n);
+	free(changed);
+	return id;
+}
+
+int64_t tokenizer_find_text(const struct tokenizer *t, const char *text, size_t n)
+{
+	int64_t id = find_added(t, text, n);
+	return id >= 0 ? id : vocabulary_find(&t->vocabulary, text, n);
+}
+
+/* By these, models end a turn of a conversation, whatever else their files say. */
+static const char *const TURN_ENDS[] = {
+	"<|im_end|>", "<|eot_id|>", "<|eom_id|>",    "<end_of_turn>",	"<turn|>",
+	"<|return|>", "<|call|>",   "<|endoftext|>", "<|end_of_text|>", "<｜end▁of▁sentence｜>",
+	"[e~[",
+};
+
+static void mark_ends(struct tokenizer *t)
+{
+	struct token *tokens = t->vocabulary.tokens;
+	if (t->eos >= 0)
+		tokens[t->eos].ends = ENDS_TEXT | ENDS_TURN;
+	for (size_t i = 0; i < sizeof TURN_ENDS / sizeof *TURN_ENDS; i++) {
+		int64_t id = find_added(t, TURN_ENDS[i], strlen(TURN_ENDS[i]));
+		if (id >= 0 && tokens[id].special)
+			tokens[id].ends |= ENDS_TURN;
+	}
+}
+
 /* Where memory ran out it was in one of many parts, which know no file. */
 int tokenizer_built(struct tokenizer **out, struct tokenizer *t, int rc, const char *name,
 		    struct err *e)
@@ -40,7 +78,7 @@ int tokenizer_built(struct tokenizer **out, struct tokenizer *t, int rc, const c
 	if (rc < 0)
 		tokenizer_free(t);
 	else
-		*out = t;
+		mark_ends(*out = t);
 	if (rc == -ENOMEM)
 		return err_set(e, ENOMEM, "%s: no memory for the tokenizer that it describes",
 			       name);
@@ -206,25 +244,4 @@ int tokenizer_add_tokens(struct tokenizer *t, const struct added_entries *added,
 	if (rc == 0)
 		rc = added_tokens_finish(&t->literal, name, e);
 	return rc < 0 ? rc : added_tokens_finish(&t->normalized, name, e);
-}
-
-/* By these, models end a turn of a conversation, whatever else their files say. */
-static const char *const TURN_ENDS[] = {
-	"<|im_end|>", "<|eot_id|>", "<|eom_id|>",    "<end_of_turn>",	"<turn|>",
-	"<|return|>", "<|call|>",   "<|endoftext|>", "<|end_of_text|>", "<｜end▁of▁sentence｜>",
-	"[e~[",
-};
-
-void tokenizer_mark_ends(struct tokenizer *t)
-{
-	const struct added_tokens *const lists[] = {&t->literal, &t->normalized};
-	if (t->eos >= 0)
-		t->vocabulary.tokens[t->eos].ends = ENDS_TEXT | ENDS_TURN;
-	for (size_t i = 0; i < sizeof TURN_ENDS / sizeof *TURN_ENDS; i++)
-		for (int k = 0; k < 2; k++) {
-			int64_t id =
-				added_tokens_find(lists[k], TURN_ENDS[i], strlen(TURN_ENDS[i]));
-			if (id >= 0 && t->vocabulary.tokens[id].special)
-				t->vocabulary.tokens[id].ends |= ENDS_TURN;
-		}
 }

@@ -36,7 +36,7 @@ struct tokenizer {
 struct tokenizer *tokenizer_new(void);
 void tokenizer_free(struct tokenizer *t); /* NULL is fine */
 /* What a reader's result means for the tokenizer that it was to fill: rc, and *out or no tokenizer.
- */
+ * Marks what ends a text or a turn: eos, and tokens that are known by their texts. */
 int tokenizer_built(struct tokenizer **out, struct tokenizer *t, int rc, const char *name,
 		    struct err *e);
 
@@ -68,7 +68,7 @@ int tokenizer_add_merge_line(struct tokenizer *t, const char *line, size_t n, ui
 /* Defines the added tokens and prepares looking for them. */
 int tokenizer_add_tokens(struct tokenizer *t, const struct added_entries *added, const char *name,
 			 struct err *e);
-/* Marks the tokens that end a text or a turn: eos, and those that are known by their texts. */
-void tokenizer_mark_ends(struct tokenizer *t);
+/* tokenizer_find, for a text of so many bytes. */
+int64_t tokenizer_find_text(const struct tokenizer *t, const char *text, size_t n);
 
 #endif

@@ -241,7 +241,6 @@ static int read_marks(struct tokenizer *t, const struct tokenizer_parts *p, stru
 			       "%s: texts begin with a token that it does not name "
 			       "(tokenizer.ggml.bos_token_id)",
 			       p->name);
-	tokenizer_mark_ends(t);
 	return 0;
 }
 

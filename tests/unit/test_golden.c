@@ -2,6 +2,7 @@
  * layer in exact mode, and promise 2 (one answer whatever the chunk, the threads and the cache) in
  * exact mode and in the default recipe. */
 #include "engine/serve/internal.h"
+#include "forward_help.h"
 #include "golden.h"
 #include "session_help.h"
 
@@ -112,8 +113,8 @@ static void compute(struct bench *b, const int32_t *ids, uint32_t n, float *logi
 		tokens[i] = (uint32_t)ids[i];
 	for (uint32_t done = 0; done < n; done += f->chunk) {
 		uint32_t count = n - done < f->chunk ? n - done : f->chunk;
-		if (forward_run(f, &b->context, tokens + done, count, false,
-				logits + (size_t)done * b->model->config.vocabulary, &e))
+		if (test_step(f, &b->context, tokens + done, count,
+			      logits + (size_t)done * b->model->config.vocabulary, &e))
 			fail_msg("%s", e.text);
 	}
 }
@@ -124,7 +125,7 @@ static void continue_greedily(struct bench *b, const float *last_row, uint32_t *
 	const float *logits = last_row;
 	for (int i = 0; i < GREEDY; i++) {
 		greedy[i] = sampler_greedy(logits, b->model->config.vocabulary);
-		if (forward_run(&b->model->forward, &b->context, &greedy[i], 1, true, NULL, &e))
+		if (test_step(&b->model->forward, &b->context, &greedy[i], 1, NULL, &e))
 			fail_msg("%s", e.text);
 		logits = b->model->forward.scratch.logits;
 	}
