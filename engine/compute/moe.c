@@ -22,6 +22,7 @@ void moe_take(struct moe_scratch *m, struct arena *arena, const struct config *c
 struct wave {
 	const struct moe_scratch *m;
 	const struct step *step;
+	const struct plan_record *record; /* of the layer */
 	uint32_t blocks; /* per expert: of TQ_GROUP rows of gate and up, or of down's rows */
 };
 
@@ -43,9 +44,9 @@ static void multiply_blocks(const struct wave *v, uint32_t ready, uint32_t part,
 			    uint32_t end)
 {
 	const struct moe_scratch *m = v->m;
-	const struct plan *p = v->step->env->plan;
-	const struct shape *s = &p->part[part];
-	struct matrix w = {*s, (const uint8_t *)m->ready[ready].data + p->slot_offset[part]};
+	const struct shape *s = &v->record->part[part];
+	const uint8_t *slot = m->ready[ready].data;
+	struct matrix w = {*s, slot + v->record->slot_offset[part]};
 	uint32_t n, first = group_of(m, ready, &n);
 	uint32_t row0 = begin * TQ_GROUP,
 		 row1 = end * TQ_GROUP < s->rows ? end * TQ_GROUP : s->rows;
@@ -68,7 +69,7 @@ static void activate_block(const struct wave *v, uint32_t ready, uint32_t block)
 	       begin = (size_t)block * TQ_GROUP;
 	uint32_t n = width - begin < TQ_GROUP ? (uint32_t)(width - begin) : TQ_GROUP;
 	uint32_t count, first = group_of(m, ready, &count);
-	bool tq = format_is_tq(v->step->env->plan->part[EXPERT_PARTS - 1].format);
+	bool tq = format_is_tq(v->record->part[EXPERT_PARTS - 1].format);
 	for (size_t a = first; a < first + count; a++) {
 		float *gate = m->hidden.f + a * width + begin;
 		size_t group = a * groups + block;
@@ -116,7 +117,8 @@ static void run_down(void *ctx, uint32_t begin, uint32_t end)
 	}
 }
 
-static void run_wave(const struct moe_scratch *m, const struct step *s, uint32_t count)
+static void run_wave(const struct moe_scratch *m, const struct step *s,
+		     const struct plan_record *record, uint32_t count)
 {
 	const struct environment *env = s->env;
 	uint32_t hidden = env->config->hidden_size, size = env->config->expert_size, n;
@@ -127,7 +129,7 @@ static void run_wave(const struct moe_scratch *m, const struct step *s, uint32_t
 	}
 	uint64_t work = (uint64_t)TQ_GROUP * tokens / count;
 
-	struct wave v = {m, s, blocks_of(size)};
+	struct wave v = {m, s, record, blocks_of(size)};
 	uint32_t items = count * v.blocks;
 	threads_run(env->threads, items, product_grain(env, items, 2 * work * hidden), run_gate_up,
 		    &v);
@@ -164,10 +166,11 @@ static void sum_tokens(void *ctx, uint32_t begin, uint32_t end)
 static int run_experts(struct moe_scratch *m, struct step *s, uint32_t layer, struct err *e)
 {
 	const struct environment *env = s->env;
+	uint32_t routed = env->plan->routed_of[layer];
 	struct routing *r = &m->routing;
 	struct pager_batch batch;
-	int got = pager_begin(&batch, env->experts, env->plan->routed_of[layer], r->distinct,
-			      route_credit(r, s), r->distinct_count, s->clock, e);
+	int got = pager_begin(&batch, env->experts, routed, r->distinct, route_credit(r, s),
+			      r->distinct_count, s->clock, e);
 	if (got < 0)
 		return got;
 	batch.stop = env->stop;
@@ -176,7 +179,7 @@ static int run_experts(struct moe_scratch *m, struct step *s, uint32_t layer, st
 	if (env->config->layer[layer].shared)
 		shared_run(&m->shared, s, layer);
 	while ((got = pager_next(&batch, m->ready, r->distinct_count, e)) > 0) {
-		run_wave(m, s, (uint32_t)got);
+		run_wave(m, s, &env->plan->record[routed], (uint32_t)got);
 		for (int i = 0; i < got; i++)
 			pager_put(&batch, &m->ready[i]);
 	}
@@ -188,12 +191,13 @@ int moe_run(struct moe_scratch *m, struct step *s, uint32_t layer, struct err *e
 {
 	const struct environment *env = s->env;
 	route(&m->routing, s, layer);
-	for (uint32_t part = 0; part + 1 < EXPERT_PARTS; part++)
-		activation_prepare(env, s->normed, s->n, env->plan->part[part].format);
+	const struct plan_record *record = &env->plan->record[env->plan->routed_of[layer]];
+	for (uint32_t part = 0; part < EXPERT_PARTS - 1; part++)
+		activation_prepare(env, s->normed, s->n, record->part[part].format);
 	int failed = run_experts(m, s, layer, e);
 	if (failed)
 		return failed;
-	threads_run(env->threads, s->n, 1, sum_tokens, &(struct wave){m, s, 0});
+	threads_run(env->threads, s->n, 1, sum_tokens, &(struct wave){m, s, NULL, 0});
 	if (env->config->layer[layer].shared)
 		shared_add(&m->shared, s);
 	return 0;

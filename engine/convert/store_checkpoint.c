@@ -68,7 +68,7 @@ static void for_all(FILE *f, const struct config *c, const struct plan *p, tenso
 		uint32_t part = i % EXPERT_PARTS, unit = i / EXPERT_PARTS;
 		struct tensor_id id = {plan_part_role(part), p->layer_of[unit / p->experts],
 				       unit % p->experts};
-		each(f, c, id, &p->part[part], STORE_EXPERTS);
+		each(f, c, id, &p->record[unit / p->experts].part[part], STORE_EXPERTS);
 	}
 }
 
@@ -110,7 +110,7 @@ static int write_index(const char *folder, const struct config *c, const struct 
 /* The bits of most weights: of the experts, or where there are none of the first matrix. */
 static uint32_t usual_bits(const struct plan *p)
 {
-	uint32_t bits = p->routed_layers ? format_tq_bits(p->part[0].format) : 0;
+	uint32_t bits = p->routed_layers ? format_tq_bits(p->record[0].part[0].format) : 0;
 	for (uint32_t i = 0; i < p->dense_count && !bits; i++)
 		bits = format_tq_bits(p->dense[i].shape.format);
 	return bits;

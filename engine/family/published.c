@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct published_format none = {FORMAT_COUNT, NORM_F16};
+static const struct published_format none = {.format = FORMAT_COUNT};
 
 static bool is_float(enum format f)
 {
@@ -27,7 +27,8 @@ static struct published_format *entry(const struct published *p, enum tensor_rol
 
 static bool same(struct published_format a, struct published_format b)
 {
-	return a.format == b.format && (is_float(a.format) || a.norms == b.norms);
+	return a.format == b.format &&
+	       (is_float(a.format) || (a.norms == b.norms && a.group == b.group));
 }
 
 static struct published_format format_of(const struct sources *s, struct tensor_id id)
@@ -37,13 +38,14 @@ static struct published_format format_of(const struct sources *s, struct tensor_
 		return none;
 	if (from.view.paired && !is_float(from.tensor->format))
 		return none; /* rows in another order are read as numbers */
-	return (struct published_format){from.tensor->format, from.tensor->norms};
+	return (struct published_format){from.tensor->format, from.tensor->norms,
+					 from.tensor->group};
 }
 
 /* Two formats of what has to have one: F32 holds the numbers of both. */
 static struct published_format both(struct published_format a, struct published_format b)
 {
-	return same(a, b) ? a : (struct published_format){FORMAT_F32, NORM_F16};
+	return same(a, b) ? a : (struct published_format){.format = FORMAT_F32};
 }
 
 static struct published_format find_role(const struct sources *s, enum tensor_role role,
@@ -55,20 +57,6 @@ static struct published_format find_role(const struct sources *s, enum tensor_ro
 		for (id.expert = 1; id.expert < s->config->experts; id.expert++)
 			f = both(f, format_of(s, id));
 	return f;
-}
-
-/* Every routed layer's experts have one layout. */
-static void agree(struct published *p, const struct config *c, enum tensor_role role)
-{
-	struct published_format f = none;
-	bool first = true;
-	for (uint32_t layer = 0; layer < p->layers; layer++)
-		if (config_has_tensor(c, role, layer)) {
-			f = first ? *entry(p, role, layer) : both(f, *entry(p, role, layer));
-			first = false;
-		}
-	for (uint32_t layer = 0; layer < p->layers; layer++)
-		*entry(p, role, layer) = f;
 }
 
 static bool is_matrix(enum tensor_role role)
@@ -92,8 +80,6 @@ int published_find(struct published *p, const struct sources *s, struct err *e)
 			bool there = is_matrix(role) && config_has_tensor(c, role, layer);
 			*entry(p, role, layer) = there ? find_role(s, role, layer) : none;
 		}
-	for (uint32_t i = 0; i < EXPERT_PARTS; i++)
-		agree(p, c, plan_part_role(i));
 	return 0;
 }
 
@@ -103,13 +89,19 @@ void published_free(struct published *p)
 	*p = (struct published){0};
 }
 
-void published_apply(const struct published *p, enum tensor_role role, uint32_t layer,
-		     struct shape *s)
+static void apply(void *ctx, struct tensor_id id, struct shape *s)
 {
-	if (!p || layer >= p->layers || entry(p, role, layer)->format == FORMAT_COUNT)
+	const struct published *p = ctx;
+	if (id.layer >= p->layers || entry(p, id.role, id.layer)->format == FORMAT_COUNT)
 		return;
-	s->format = entry(p, role, layer)->format;
-	s->norms = entry(p, role, layer)->norms;
+	s->format = entry(p, id.role, id.layer)->format;
+	s->norms = entry(p, id.role, id.layer)->norms;
+	s->group = entry(p, id.role, id.layer)->group;
+}
+
+struct plan_formats published_formats(const struct published *p)
+{
+	return (struct plan_formats){apply, (void *)p};
 }
 
 /* ---- packages ---- */

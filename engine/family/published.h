@@ -2,7 +2,7 @@
  * already is stored and computed with as it is.
  *
  * One entry for each role in each layer. Where the kernels' products do not know a format, the
- * recipe's own takes its place; so, as F32, where the experts of a model disagree.
+ * recipe's own takes its place; so, as F32, where the experts of a layer disagree.
  */
 #ifndef MOEFS_ENGINE_FAMILY_PUBLISHED_H
 #define MOEFS_ENGINE_FAMILY_PUBLISHED_H
@@ -14,6 +14,7 @@ struct published {	 /* zero-initialise */
 	struct published_format {
 		enum format format; /* FORMAT_COUNT: none that is kept */
 		enum norm_type norms;
+		uint32_t group;
 	} * of; /* [layers][TENSOR_ROLES]; of what occurs once, in the layer that its id has */
 };
 
@@ -21,10 +22,8 @@ struct published {	 /* zero-initialise */
 int published_find(struct published *p, const struct sources *s, struct err *e);
 void published_free(struct published *p);
 
-/* The role's format and norms, where it has one that is kept, in *s; else leaves it. p may be NULL.
- */
-void published_apply(const struct published *p, enum tensor_role role, uint32_t layer,
-		     struct shape *s);
+/* For a plan: the formats of those that have one that is kept. */
+struct plan_formats published_formats(const struct published *p);
 
 /* Whether a package has quantised tensors that are kept, and what most of the quantised ones are
  * in, as sentences have it; NULL: none is. */

@@ -145,7 +145,7 @@ static int store_bytes(const struct model *m, const struct plan *p, uint64_t *by
 	if (failed)
 		return failed;
 	*bytes = headers.dense_bytes + (coded ? 0 : headers.experts_bytes) + p->dense_bytes +
-		 records * p->record_bytes / (coded ? 2 : 1) +
+		 plan_records_bytes(p) / (coded ? 2 : 1) +
 		 BYTES_PER_UNIT * (records + p->unit_count);
 	store_headers_free(&headers);
 	return 0;

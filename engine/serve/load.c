@@ -203,10 +203,10 @@ static void show_experts(struct model *m, struct pager_source *experts)
 	pthread_rwlock_unlock(&m->looking);
 }
 
-static void load_arrange(void *ctx, void *slot, const void *record)
+static void load_arrange(void *ctx, uint32_t layer, void *slot, const void *record)
 {
 	struct model *m = ctx;
-	plan_arrange_record(&m->plan, slot, record);
+	plan_arrange_record(&m->plan, layer, slot, record);
 }
 
 /* The converter stays until the source is gone. */
@@ -221,6 +221,7 @@ static int load_experts(struct model *m, struct err *e)
 	const struct pager_supply supply = {
 		.store = m->store,
 		.slot_bytes = m->plan.slot_bytes,
+		.layer_slot_bytes = m->plan.layer_slot_bytes,
 		.arrange = load_arrange,
 		.make = m->converter ? load_make : NULL,
 		.ctx = m,

@@ -294,7 +294,7 @@ static int print_codec(const struct model *m, char *text, size_t size)
 	if (p->recipe.codec != CODEC_NONE)
 		(void)snprintf(share, sizeof share, " %.2f",
 			       (double)store_experts_bytes(m->store) /
-				       ((double)p->record_bytes * p->experts * p->routed_layers));
+				       (double)plan_records_bytes(p));
 	int n = snprintf(text, size, *words ? "%s%s (%s)" : "%s%s", name, share, words);
 	release_store(m);
 	return n;
@@ -392,11 +392,11 @@ uint32_t model_experts(const struct model *m, uint32_t layer)
 	return config_routed(&m->config, layer) ? m->config.experts : 0;
 }
 
-uint64_t model_expert_bytes(const struct model *m)
+uint64_t model_expert_bytes(const struct model *m, uint32_t layer)
 {
 	if (!hold_store(m))
 		return 0;
-	uint64_t bytes = m->plan.record_bytes;
+	uint64_t bytes = m->plan.record[m->plan.routed_of[layer]].bytes;
 	release_store(m);
 	return bytes;
 }
@@ -416,9 +416,10 @@ void model_expert_inspect(const struct model *m, uint32_t layer, uint32_t expert
 static int64_t read_expert(const struct model *m, uint32_t layer, uint32_t expert, uint64_t offset,
 			   void *buffer, size_t bytes, struct err *e)
 {
-	if (offset >= m->plan.record_bytes)
+	uint64_t size = m->plan.record[m->plan.routed_of[layer]].bytes;
+	if (offset >= size)
 		return 0;
-	uint64_t rest = m->plan.record_bytes - offset;
+	uint64_t rest = size - offset;
 	size_t want = rest < bytes ? (size_t)rest : bytes;
 	struct err cause;
 	int failed = store_read_expert(m->store, m->plan.routed_of[layer], expert, offset, buffer,

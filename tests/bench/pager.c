@@ -86,8 +86,9 @@ struct pool {
 	struct pager_source *source;
 };
 
-static void copy_record(void *ctx, void *slot, const void *record)
+static void copy_record(void *ctx, uint32_t layer, void *slot, const void *record)
 {
+	(void)layer;
 	const struct replay *r = ctx;
 	memcpy(slot, record, r->info->record_bytes);
 }

@@ -85,6 +85,17 @@ static void assert_kept(const struct golden *dense, const struct golden *experts
 		assert_true(((const float *)got.data)[i] == test_tensor_get(t, i));
 }
 
+static void assert_all_kept(const char *checkpoint)
+{
+	convert(checkpoint, store, "auto");
+	struct golden *dense = file_of(store, "dense.safetensors"),
+		      *experts = file_of(store, "experts.safetensors");
+	for (size_t k = 0; k < c.count; k++)
+		assert_kept(dense, experts, &c.tensors[k]);
+	golden_close(dense);
+	golden_close(experts);
+}
+
 static void a_native_checkpoint_is_stored_byte_for_byte(void **state)
 {
 	(void)state;
@@ -93,29 +104,20 @@ static void a_native_checkpoint_is_stored_byte_for_byte(void **state)
 		if (!test_fixture(fixtures[i]))
 			skip();
 		test_checkpoint_read(&c, fixtures[i]);
-		convert(test_fixture(fixtures[i]), store, "auto");
-		struct golden *dense = file_of(store, "dense.safetensors"),
-			      *experts = file_of(store, "experts.safetensors");
-		for (size_t k = 0; k < c.count; k++)
-			assert_kept(dense, experts, &c.tensors[k]);
-		golden_close(dense);
-		golden_close(experts);
+		assert_all_kept(test_fixture(fixtures[i]));
 		test_checkpoint_free(&c);
 		test_folder_remove(store);
 	}
 }
 
-/* One layer's down projections in 4 bits among others in 3: a record has one layout. */
-static void experts_whose_formats_differ_are_kept_as_the_numbers_they_are(void **state)
+/* The down projections of these experts of layer 1 in 4 bits, among others in 3. */
+static void mix(int first, int end)
 {
-	(void)state;
 	static const char pattern[] = "model.layers.1.mlp.experts.%d.down_proj.weight.tq_%s";
 	struct test_checkpoint four;
-	if (!test_fixture("tq3_native"))
-		skip();
 	test_checkpoint_read(&c, "tq3_native");
 	test_checkpoint_read(&four, "tq3_native_sensitive4");
-	for (int x = 0; x < 16; x++)
+	for (int x = first; x < end; x++)
 		for (int norms = 0; norms < 2; norms++) {
 			char name[96];
 			(void)snprintf(name, sizeof name, pattern, x, norms ? "norms" : "packed");
@@ -126,17 +128,35 @@ static void experts_whose_formats_differ_are_kept_as_the_numbers_they_are(void *
 		}
 	test_checkpoint_free(&four);
 	test_checkpoint_make(&c, "tq3_native", source);
+}
+
+static void layers_may_have_different_bits(void **state)
+{
+	(void)state;
+	if (!test_fixture("tq3_native"))
+		skip();
+	mix(0, 16);
+	assert_all_kept(source);
+}
+
+/* A layer's records have one layout. */
+static void experts_of_a_layer_that_differ_are_kept_as_the_numbers_they_are(void **state)
+{
+	(void)state;
+	if (!test_fixture("tq3_native"))
+		skip();
+	mix(5, 6);
 	convert(source, store, "auto");
 	struct golden *experts = file_of(store, "experts.safetensors");
-	for (int layer = 0; layer < 3; layer++) {
+	for (int x = 4; x < 6; x++) {
 		char name[96], packed[128], norms[128];
-		(void)snprintf(name, sizeof name, "model.layers.%d.mlp.experts.5.down_proj.weight",
-			       layer);
+		(void)snprintf(name, sizeof name, "model.layers.1.mlp.experts.%d.down_proj.weight",
+			       x);
 		(void)snprintf(packed, sizeof packed, "%s.tq_packed", name);
 		(void)snprintf(norms, sizeof norms, "%s.tq_norms", name);
 		const float *got = golden_get(experts, name, "F32").data;
 		float want[96];
-		const struct shape row = {.format = layer == 1 ? FORMAT_TQ4 : FORMAT_TQ3,
+		const struct shape row = {.format = x == 5 ? FORMAT_TQ4 : FORMAT_TQ3,
 					  .norms = NORM_F32,
 					  .rows = 1,
 					  .cols = 96};
@@ -146,6 +166,9 @@ static void experts_whose_formats_differ_are_kept_as_the_numbers_they_are(void *
 					 .scales = test_tensor_find(&c, norms)->data});
 		assert_memory_equal(got, want, sizeof want);
 	}
+	struct golden_tensor other_layer;
+	assert_true(golden_find(experts, "model.layers.2.mlp.experts.5.down_proj.weight.tq_packed",
+				&other_layer));
 	golden_close(experts);
 }
 
@@ -225,7 +248,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(a_native_checkpoint_is_stored_byte_for_byte),
-		TEST(experts_whose_formats_differ_are_kept_as_the_numbers_they_are),
+		TEST(layers_may_have_different_bits),
+		TEST(experts_of_a_layer_that_differ_are_kept_as_the_numbers_they_are),
 		TEST(a_store_is_a_checkpoint_of_the_very_weights),
 		TEST(it_says_its_bits_to_other_readers),
 		TEST(the_recipe_says_what_the_weights_were_in),
