@@ -7,6 +7,7 @@
 #if defined(__x86_64__)
 
 #include "kernels/avx2.h"
+#include "kernels/block_layout.h"
 
 #include <string.h>
 
@@ -14,7 +15,7 @@
 
 typedef __m256i words;
 typedef __m256 floats;
-enum { LANES = AVX2_LANES, WIDE_OFFSET = 0, SIGNED_CODES = 128 };
+enum { LANES = AVX2_LANES, JOINT = 1, WIDE_OFFSET = 0, SIGNED_CODES = 128 };
 
 #define words_load(p) _mm256_loadu_si256((const __m256i *)(const void *)(p))
 #define words_all(u) _mm256_set1_epi32((int)(u))
@@ -55,18 +56,21 @@ ALWAYS_INLINE __m256i products(__m256i code, __m256i x, int most)
 	return _mm256_maddubs_epi16(_mm256_abs_epi8(code), _mm256_sign_epi8(x, code));
 }
 
-ALWAYS_INLINE __m256i dot(__m256i sum, const __m256i *code, const int8_t *q, size_t count, int most)
+ALWAYS_INLINE void dot(__m256i sum[], __m256i code[][WORDS], size_t from, const int8_t *q,
+		       size_t count, int most, size_t joint)
 {
 	const size_t fit = (size_t)(INT16_MAX / (2 * most * INT8_MAX));
 
-	for (size_t k = 0; k < count; k += fit) {
-		__m256i pairs = products(code[k], load_four(q + 4 * k), most);
-		for (size_t i = k + 1; i < k + fit && i < count; i++)
-			pairs = _mm256_add_epi16(pairs,
-						 products(code[i], load_four(q + 4 * i), most));
-		sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-	}
-	return sum;
+	for (size_t j = 0; j < joint; j++)
+		for (size_t k = 0; k < count; k += fit) {
+			const __m256i *c = code[j] + from + k;
+			__m256i pairs = products(c[0], load_four(q + 4 * k), most);
+			for (size_t i = 1; i < fit && k + i < count; i++)
+				pairs = _mm256_add_epi16(
+					pairs, products(c[i], load_four(q + 4 * (k + i)), most));
+			sum[j] = _mm256_add_epi32(sum[j],
+						  _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+		}
 }
 
 #include "kernels/block_lanes.h"

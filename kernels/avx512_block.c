@@ -21,18 +21,21 @@ ALWAYS_INLINE __m512i products(__m512i code, __m512i x, int most)
 	return _mm512_maddubs_epi16(_mm512_abs_epi8(code), signed_x);
 }
 
-ALWAYS_INLINE __m512i dot(__m512i sum, const __m512i *code, const int8_t *q, size_t count, int most)
+ALWAYS_INLINE void dot(__m512i sum[], __m512i code[][WORDS], size_t from, const int8_t *q,
+		       size_t count, int most, size_t joint)
 {
 	const size_t fit = (size_t)(INT16_MAX / (2 * most * INT8_MAX));
 
-	for (size_t k = 0; k < count; k += fit) {
-		__m512i pairs = products(code[k], load_four(q + 4 * k), most);
-		for (size_t i = k + 1; i < k + fit && i < count; i++)
-			pairs = _mm512_add_epi16(pairs,
-						 products(code[i], load_four(q + 4 * i), most));
-		sum = _mm512_add_epi32(sum, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
-	}
-	return sum;
+	for (size_t j = 0; j < joint; j++)
+		for (size_t k = 0; k < count; k += fit) {
+			const __m512i *c = code[j] + from + k;
+			__m512i pairs = products(c[0], load_four(q + 4 * k), most);
+			for (size_t i = 1; i < fit && k + i < count; i++)
+				pairs = _mm512_add_epi16(
+					pairs, products(c[i], load_four(q + 4 * (k + i)), most));
+			sum[j] = _mm512_add_epi32(sum[j],
+						  _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
+		}
 }
 
 #include "kernels/block_lanes.h"

@@ -4,10 +4,11 @@
 #define MOEFS_KERNELS_AVX512_BLOCK_H
 
 #include "kernels/avx512.h"
+#include "kernels/block_layout.h"
 
 typedef __m512i words;
 typedef __m512 floats;
-enum { LANES = AVX512_LANES };
+enum { LANES = AVX512_LANES, JOINT = 2 };
 
 #define words_load(p) _mm512_loadu_si512(p)
 #define words_all(u) _mm512_set1_epi32((int)(u))

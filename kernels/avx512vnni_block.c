@@ -9,12 +9,15 @@
 
 enum { WIDE_OFFSET = 128 };
 
-ALWAYS_INLINE __m512i dot(__m512i sum, const __m512i *code, const int8_t *q, size_t count, int most)
+ALWAYS_INLINE void dot(__m512i sum[], __m512i code[][WORDS], size_t from, const int8_t *q,
+		       size_t count, int most, size_t joint)
 {
 	(void)most;
-	for (size_t k = 0; k < count; k++)
-		sum = _mm512_dpbusd_epi32(sum, code[k], load_four(q + 4 * k));
-	return sum;
+	for (size_t k = 0; k < count; k++) {
+		const __m512i x = load_four(q + 4 * k);
+		for (size_t j = 0; j < joint; j++)
+			sum[j] = _mm512_dpbusd_epi32(sum[j], code[j][from + k], x);
+	}
 }
 
 #include "kernels/block_lanes.h"

@@ -6,6 +6,7 @@
  */
 #include "kernels/block_arrange.h"
 #include "kernels/block_layout.h"
+#include "kernels/iq3s_grid.h"
 
 #include <string.h>
 
@@ -92,23 +93,26 @@ ALWAYS_INLINE void take_plane(words code[WORDS], words *in, size_t shift, uint32
 	code[k][r] = (to ? code[k][r] : 0) | (in[k][r] >> shift & mask * BYTES(1)) << to;
 }
 
+/* Four codes of so many bits, the first in the lowest ones, each to a byte. */
+ALWAYS_INLINE uint32_t spread(uint32_t four, size_t bits)
+{
+	const uint32_t one = (1U << bits) - 1, two = (1U << 2 * bits) - 1;
+	const uint32_t pairs = (four & two) | (four << (16 - 2 * bits) & two << 16);
+
+	return (pairs & one * 0x10001) | (pairs << (8 - bits) & one * 0x1000100);
+}
+
 /* Bit i of a word is the fifth of column i. */
 ALWAYS_INLINE void add_fifth_bits(words code[WORDS], words in)
 {
 	for (size_t k = 0; k < WORDS; k++)
 		EACH_ROW
-		{
-			const uint32_t four = in[r] >> 4 * k & 15;
-			code[k][r] |= ((four | four << 7 | four << 14 | four << 21) & BYTES(1))
-				      << 4;
-		}
+	code[k][r] |= spread(in[r] >> 4 * k, 1) << 4;
 }
 
 /* `bits` words: a little-endian stream of 32 codes. */
 ALWAYS_INLINE void split_stream(words code[WORDS], words *in, size_t bits)
 {
-	const uint32_t mask = (1U << bits) - 1;
-
 	for (size_t k = 0; k < WORDS; k++) {
 		const size_t at = 4 * k * bits / 32, shift = 4 * k * bits % 32;
 		EACH_ROW
@@ -116,10 +120,7 @@ ALWAYS_INLINE void split_stream(words code[WORDS], words *in, size_t bits)
 			uint32_t four = in[at][r] >> shift;
 			if (shift + 4 * bits > 32)
 				four |= in[at + 1][r] << (32 - shift);
-			code[k][r] = bits == 8 ? four
-					       : (four & mask) | (four >> bits & mask) << 8 |
-							 (four >> 2 * bits & mask) << 16 |
-							 (four >> 3 * bits & mask) << 24;
+			code[k][r] = bits == 8 ? four : spread(four, bits);
 		}
 	}
 }
@@ -242,22 +243,23 @@ static void codes_iq4_xs(uint8_t *to, const struct rows *from)
 		codes_nibbles(to, from, 8 + b * HALF_BLOCK);
 }
 
-/* Points of the grid become codes of 4 bits for each weight. */
+/* Codes 0 … 15 for -15, -13 … 15: the upper half is the magnitudes in order, and the code of what
+ * is negative has all bits the other way. `k` counts the words of 256 columns. */
+static uint32_t iq3_s_codes(const uint8_t *block, size_t k)
+{
+	const uint32_t point = block[2 + k] | (block[66 + k / 8] >> k % 8 & 1U) << 8,
+		       signs = block[74 + k / 2] >> 4 * (k % 2) & 15;
+
+	return (spread(iq3s_grid[point], 4) + BYTES(8)) ^ spread(signs, 1) * 15;
+}
+
 static void codes_iq3_s(uint8_t *to, const struct rows *from)
 {
-	static const struct shape shape = {.format = FORMAT_IQ3_S, .rows = 1, .cols = 256};
-
 	for (size_t b = 0; b < K_BLOCKS; b++, to += 4 * PLANE) {
-		uint8_t byte[WORDS][TILE_ROWS][4] = {{{0}}};
-		words code[WORDS];
-		for (size_t r = 0; r < from->count; r++) {
-			struct block block;
-			block_read(&block, &shape, &(struct pieces){.weights = row_at(from, r, 0)},
-				   b);
-			for (size_t i = 0; i < BLOCK; i++)
-				byte[i / 4][r][i % 4] = (uint8_t)((block.code[i] + 15) / 2);
-		}
-		memcpy(code, byte, sizeof code);
+		words code[WORDS] = {{0}};
+		for (size_t r = 0; r < from->count; r++)
+			for (size_t k = 0; k < WORDS; k++)
+				code[k][r] = iq3_s_codes(row_at(from, r, 0), b * WORDS + k);
 		pack(to, code, 4);
 	}
 }
@@ -396,32 +398,43 @@ static const struct {
 	[FORMAT_AFFINE8] = {codes_stream8, NULL},
 };
 
-/* Element `tile` of each row of a piece that lies apart. */
-static uint8_t *put_apart(uint8_t *to, const struct shape *s, const uint8_t *piece,
-			  size_t piece_bytes, size_t tile, size_t bytes, uint32_t rows)
+/* Elements of `bytes`, a constant where this is inlined. */
+ALWAYS_INLINE void put_column(uint8_t *to, const uint8_t *from, size_t stride, uint32_t rows,
+			      size_t bytes)
 {
-	const size_t stride = piece_bytes / s->rows;
-
 	memset(to, 0, TILE_ROWS * bytes);
 	for (size_t r = 0; r < rows; r++)
-		memcpy(to + r * bytes, piece + r * stride + tile * bytes, bytes);
+		memcpy(to + r * bytes, from + r * stride, bytes);
+}
+
+/* Element `tile` of each row of a piece that lies apart. */
+static uint8_t *put_apart(uint8_t *to, const uint8_t *piece, size_t stride, size_t tile,
+			  size_t bytes, uint32_t rows)
+{
+	const uint8_t *from = piece + tile * bytes;
+
+	if (bytes == 1)
+		put_column(to, from, stride, rows, 1);
+	else if (bytes == 2)
+		put_column(to, from, stride, rows, 2);
+	else
+		put_column(to, from, stride, rows, 4);
 	return to + TILE_ROWS * bytes;
 }
 
 static void put_scales(uint8_t *to, const struct shape *s, const struct rows *from,
 		       const struct pieces *pieces, size_t tile)
 {
-	const size_t scales = format_norm_bytes(s), biases = format_bias_bytes(s);
-	const size_t tiles = s->cols / format_block_cols(s);
+	const size_t stride = format_norm_bytes(s) / s->rows,
+		     bytes = stride / (s->cols / format_block_cols(s));
 
 	if (ways[s->format].scales) {
 		ways[s->format].scales(to, from);
 		return;
 	}
-	const size_t bytes = scales / s->rows / tiles;
-	to = put_apart(to, s, pieces->scales, scales, tile, bytes, from->count);
-	if (biases)
-		put_apart(to, s, pieces->biases, biases, tile, bytes, from->count);
+	to = put_apart(to, pieces->scales, stride, tile, bytes, from->count);
+	if (format_bias_bytes(s))
+		put_apart(to, pieces->biases, stride, tile, bytes, from->count);
 }
 
 /* Up to 16 rows. */

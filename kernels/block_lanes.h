@@ -12,8 +12,11 @@
  *     floats_load(p), floats_store(p, v), floats_all(f), floats_of(words), floats_of_bits(words),
  *     floats_of_halves(p)             conversions of whole numbers, of bits, of LANES f16
  *     floats_mul(a, b), floats_fma(a, b, c)      a · b + c
- *     dot(sum, code, q, count, most)  sum + code[k][lane][j] · q[4 · k + j], of count codes; the
- *                                     codes are 0 … most, or signed bytes if most is 128
+ *     dot(sum, code, from, q, count, most, joint)
+ *                                     sum[j] += code[j][from + k] · q, four bytes of it for each of
+ *                                     count codes k, for joint registers j; codes are 0 … most, or
+ *                                     signed bytes if most is 128
+ *     JOINT                           registers of rows that meet a token together
  *     WIDE_OFFSET                     by how much dot wants signed bytes larger, as unsigned ones
  *
  * A block's codes are made, 8 registers for each LANES rows, and stay in registers while they meet
@@ -31,7 +34,8 @@
 
 enum {
 	PARTS = TILE_ROWS / LANES,
-	PANEL_TOKENS = 48,     /* gathered together */
+	ROWS = JOINT > PARTS ? TILE_ROWS *JOINT / PARTS : TILE_ROWS, /* taken together */
+	PANEL_TOKENS = 48,					     /* gathered together */
 	PANEL_ENTRIES = 1536,  /* blocks of a panel, of all its tokens */
 	PLANE = TILE_ROWS * 4, /* bytes */
 };
@@ -194,20 +198,28 @@ struct panel {
 	_Alignas(64) int8_t copy[PANEL_ENTRIES][BLOCK];
 };
 
+/* By how much what is multiplied is larger than what is meant. */
+ALWAYS_INLINE int zero_of(const struct block_layout *l)
+{
+	return l->zero + (l->wide ? WIDE_OFFSET : 0);
+}
+
 /* Entry i: block b of a token. */
 ALWAYS_INLINE void gather_block(struct panel *to, size_t i, const struct product *p, size_t token,
 				size_t b)
 {
 	const size_t at = token * p->blocks + b;
 	const int16_t *sums = p->x->block.sum + at * HALVES;
-	const int zero = p->l->zero + (p->l->wide ? WIDE_OFFSET : 0);
+	const int zero = zero_of(p->l);
 	const float a = p->x->block.scale[at];
 
 	to->a[i] = a;
 	for (size_t h = 0; h < 1U + p->l->by_16; h++) {
 		const int32_t sum = p->l->by_16 ? sums[h] : sums[0] + sums[1];
-		to->start[i][h] = -zero * sum;
-		to->sum[i][h] = a * (float)sum;
+		if (zero)
+			to->start[i][h] = -zero * sum;
+		if (p->l->offsets)
+			to->sum[i][h] = a * (float)sum;
 	}
 }
 
@@ -229,22 +241,33 @@ ALWAYS_INLINE void gather(struct panel *to, const struct product *p, const uint3
 
 /* ---- products ---- */
 
-/* y and the products of one block with entry i. */
-ALWAYS_INLINE floats add_block(floats y, const struct block_layout *l, const words code[WORDS],
-			       const struct scales *s, const struct panel *in, size_t i)
+/* Part `part` of block b of a tile. */
+ALWAYS_INLINE void make_part(words code[WORDS], struct scales *s, const struct product *p,
+			     const uint8_t *tile, size_t b, size_t part, words table)
+{
+	*s = load_scales(p, tile + p->scales_at, part * LANES, b);
+	make_codes(code, tile + b * layout_block_bytes(p->l) + part * LANES * 4, p->l, table);
+}
+
+/* y and the products of joint parts with entry i. */
+ALWAYS_INLINE void add_block(floats y[], const struct block_layout *l, words code[][WORDS],
+			     const struct scales s[], const struct panel *in, size_t i,
+			     size_t joint)
 {
 	const int8_t *q = in->q + i * BLOCK;
 	const floats a = floats_all(in->a[i]);
 
 	for (size_t h = 0; h < 1U + l->by_16; h++) {
-		const words sum =
-			dot(words_all((uint32_t)in->start[i][h]), code + h * WORDS / 2,
-			    q + h * HALF_BLOCK, l->by_16 ? WORDS / 2 : WORDS, layout_most(l));
-		y = floats_fma(floats_of(sum), floats_mul(s->scale[h], a), y);
-		if (l->offsets)
-			y = floats_fma(s->offset[h], floats_all(in->sum[i][h]), y);
+		words sum[JOINT];
+		for (size_t j = 0; j < joint; j++)
+			sum[j] = words_all(zero_of(l) ? (uint32_t)in->start[i][h] : 0);
+		dot(sum, code, h * WORDS / HALVES, q + h * HALF_BLOCK,
+		    l->by_16 ? WORDS / HALVES : WORDS, layout_most(l), joint);
+		for (size_t j = 0; j < joint; j++)
+			y[j] = floats_fma(floats_of(sum[j]), floats_mul(s[j].scale[h], a), y[j]);
+		for (size_t j = 0; l->offsets && j < joint; j++)
+			y[j] = floats_fma(s[j].offset[h], floats_all(in->sum[i][h]), y[j]);
 	}
-	return y;
 }
 
 /* Up to 16 results of adjacent rows. */
@@ -278,71 +301,94 @@ ALWAYS_INLINE void multiply_one(floats y[PARTS], const struct product *p, const 
 	for (size_t b0 = 0; b0 < in->blocks; b0 += p->tile_blocks, tile += p->tile_bytes) {
 		for (size_t b = 0; b < p->tile_blocks; b++)
 			for (size_t part = 0; part < PARTS; part++) {
-				words code[WORDS];
-				const struct scales s =
-					load_scales(p, tile + p->scales_at, part * LANES, b);
-				make_codes(code,
-					   tile + b * layout_block_bytes(p->l) + part * LANES * 4,
-					   p->l, table);
-				y[part] = add_block(y[part], p->l, code, &s, in, b0 + b);
+				words code[1][WORDS];
+				struct scales s;
+				make_part(code[0], &s, p, tile, b, part, table);
+				add_block(&y[part], p->l, code, &s, in, b0 + b, 1);
 			}
 	}
 }
 
-/* 16 rows by the tokens of a panel. */
-ALWAYS_INLINE void multiply_many(float y[][TILE_ROWS], const struct product *p, const uint8_t *tile,
-				 const struct panel *in, words table)
+/* Block b of the tiles of `bands` times 16 rows by the tokens of a panel, whose entries for it
+ * begin at `at`. */
+ALWAYS_INLINE void multiply_many(float y[][ROWS], const struct product *p, const uint8_t *tile,
+				 size_t b, const struct panel *in, size_t at, words table,
+				 size_t bands)
 {
-	for (size_t b0 = 0; b0 < in->blocks; b0 += p->tile_blocks, tile += p->tile_bytes) {
-		for (size_t b = 0; b < p->tile_blocks; b++)
-			for (size_t part = 0; part < PARTS; part++) {
-				words code[WORDS];
-				const struct scales s =
-					load_scales(p, tile + p->scales_at, part * LANES, b);
-				make_codes(code,
-					   tile + b * layout_block_bytes(p->l) + part * LANES * 4,
-					   p->l, table);
-				for (size_t t = 0; t < in->tokens; t++) {
-					float *at = y[t] + part * LANES;
-					floats_store(at, add_block(floats_load(at), p->l, code, &s,
-								   in, (b0 + b) * in->tokens + t));
-				}
-			}
+	const size_t parts = bands * PARTS, joint = JOINT < parts ? JOINT : parts;
+
+	for (size_t first = 0; first < parts; first += joint) {
+		words code[JOINT][WORDS];
+		struct scales s[JOINT];
+		for (size_t j = 0; j < joint; j++)
+			make_part(code[j], &s[j], p, tile + (first + j) / PARTS * p->rows_bytes, b,
+				  (first + j) % PARTS, table);
+		for (size_t t = 0; t < in->tokens; t++) {
+			float *to = y[t] + first * LANES;
+			floats sums[JOINT];
+			for (size_t j = 0; j < joint; j++)
+				sums[j] = floats_load(to + j * LANES);
+			add_block(sums, p->l, code, s, in, at + t, joint);
+			for (size_t j = 0; j < joint; j++)
+				floats_store(to + j * LANES, sums[j]);
+		}
 	}
+}
+
+/* n results, which nearly always are `all`, a constant: then it is a few moves. */
+ALWAYS_INLINE void copy_rows(float *to, const float *from, size_t n, size_t all)
+{
+	if (n == all)
+		memcpy(to, from, all * sizeof *to);
+	else
+		memcpy(to, from, n * sizeof *to);
+}
+
+/* `bands` times 16 rows, n of which there are, by a panel's tokens, to out. */
+ALWAYS_INLINE void multiply_bands(float *out, size_t n, const struct product *p,
+				  const uint8_t *tile, const struct panel *in, bool more,
+				  words table, size_t bands)
+{
+	float y[PANEL_TOKENS][ROWS];
+
+	for (size_t t = 0; t < in->tokens; t++) {
+		memset(y[t], 0, sizeof y[t]);
+		if (more)
+			copy_rows(y[t], out + t * p->ldy, n, bands * TILE_ROWS);
+	}
+	for (size_t b0 = 0; b0 < in->blocks; b0 += p->tile_blocks, tile += p->tile_bytes)
+		for (size_t b = 0; b < p->tile_blocks; b++)
+			multiply_many(y, p, tile, b, in, (b0 + b) * in->tokens, table, bands);
+	for (size_t t = 0; t < in->tokens; t++)
+		copy_rows(out + t * p->ldy, y[t], n, bands * TILE_ROWS);
 }
 
 ALWAYS_INLINE void multiply_panel(const struct product *p, const struct panel *in, size_t first,
 				  size_t b0)
 {
 	const words table = load_table(p->l);
+	const uint8_t *tile = p->w + b0 / p->tile_blocks * p->tile_bytes;
+	size_t rows = in->tokens == 1 ? TILE_ROWS : ROWS;
 
-	for (uint32_t r = 0; r < p->rows; r += TILE_ROWS) {
-		const uint8_t *tile =
-			p->w + r / TILE_ROWS * p->rows_bytes + b0 / p->tile_blocks * p->tile_bytes;
-		const size_t left = p->rows - r;
-		float *out = p->y + first * p->ldy + r, y[PANEL_TOKENS][TILE_ROWS];
-		floats rows[PARTS];
+	for (uint32_t r = 0; r < p->rows; r += rows, tile += rows / TILE_ROWS * p->rows_bytes) {
+		const size_t left = p->rows - r, n = left < rows ? left : rows;
+		float *out = p->y + first * p->ldy + r;
+		floats y[PARTS];
 
-		if (in->tokens == 1) {
-			for (size_t part = 0; part < PARTS; part++)
-				rows[part] = floats_all(0);
-			if (b0)
-				load_rows(rows, out, left);
-			multiply_one(rows, p, tile, in, table);
-			store_rows(out, left, rows);
+		if (in->tokens > 1) {
+			if (n > TILE_ROWS)
+				multiply_bands(out, n, p, tile, in, b0 > 0, table,
+					       ROWS / TILE_ROWS);
+			else
+				multiply_bands(out, n, p, tile, in, b0 > 0, table, 1);
 			continue;
 		}
-		for (size_t t = 0; t < in->tokens; t++) {
-			if (b0)
-				memcpy(y[t], out + t * p->ldy,
-				       (left < TILE_ROWS ? left : TILE_ROWS) * sizeof(float));
-			else
-				memset(y[t], 0, sizeof y[t]);
-		}
-		multiply_many(y, p, tile, in, table);
-		for (size_t t = 0; t < in->tokens; t++)
-			memcpy(out + t * p->ldy, y[t],
-			       (left < TILE_ROWS ? left : TILE_ROWS) * sizeof(float));
+		for (size_t part = 0; part < PARTS; part++)
+			y[part] = floats_all(0);
+		if (b0)
+			load_rows(y, out, n);
+		multiply_one(y, p, tile, in, table);
+		store_rows(out, n, y);
 	}
 }
 

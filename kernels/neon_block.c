@@ -10,24 +10,25 @@
 
 #define TABLE(function) neon_##function
 
-ALWAYS_INLINE uint32x4_t dot(uint32x4_t sum, const uint32x4_t *code, const int8_t *q, size_t count,
-			     int most)
+ALWAYS_INLINE void dot(uint32x4_t sum[], uint32x4_t code[][WORDS], size_t from, const int8_t *q,
+		       size_t count, int most, size_t joint)
 {
-	int32x4_t low = vdupq_n_s32(0), high = low; /* rows 0 and 1, rows 2 and 3 */
-
 	(void)most;
-	for (size_t k = 0; k < count; k += 2) {
-		const int32x2_t eight = vreinterpret_s32_s8(vld1_s8(q + 4 * k));
-		const int8x16_t first = vreinterpretq_s8_u32(code[k]),
-				second = vreinterpretq_s8_u32(code[k + 1]),
-				x = vreinterpretq_s8_s32(vdupq_lane_s32(eight, 0)),
-				z = vreinterpretq_s8_s32(vdupq_lane_s32(eight, 1));
-		const int16x8_t l = vmull_s8(vget_low_s8(first), vget_low_s8(x)),
-				h = vmull_high_s8(first, x);
-		low = vpadalq_s16(low, vmlal_s8(l, vget_low_s8(second), vget_low_s8(z)));
-		high = vpadalq_s16(high, vmlal_high_s8(h, second, z));
+	for (size_t j = 0; j < joint; j++) {
+		int32x4_t low = vdupq_n_s32(0), high = low; /* rows 0 and 1, rows 2 and 3 */
+		for (size_t k = 0; k < count; k += 2) {
+			const int32x2_t eight = vreinterpret_s32_s8(vld1_s8(q + 4 * k));
+			const int8x16_t first = vreinterpretq_s8_u32(code[j][from + k]),
+					second = vreinterpretq_s8_u32(code[j][from + k + 1]),
+					x = vreinterpretq_s8_s32(vdupq_lane_s32(eight, 0)),
+					z = vreinterpretq_s8_s32(vdupq_lane_s32(eight, 1));
+			const int16x8_t l = vmull_s8(vget_low_s8(first), vget_low_s8(x)),
+					h = vmull_high_s8(first, x);
+			low = vpadalq_s16(low, vmlal_s8(l, vget_low_s8(second), vget_low_s8(z)));
+			high = vpadalq_s16(high, vmlal_high_s8(h, second, z));
+		}
+		sum[j] = vaddq_u32(sum[j], vreinterpretq_u32_s32(vpaddq_s32(low, high)));
 	}
-	return vaddq_u32(sum, vreinterpretq_u32_s32(vpaddq_s32(low, high)));
 }
 
 #include "kernels/block_lanes.h"

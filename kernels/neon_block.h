@@ -3,13 +3,14 @@
 #ifndef MOEFS_KERNELS_NEON_BLOCK_H
 #define MOEFS_KERNELS_NEON_BLOCK_H
 
+#include "kernels/block_layout.h"
 #include "kernels/neon.h"
 
 #include <string.h>
 
 typedef uint32x4_t words;
 typedef float32x4_t floats;
-enum { LANES = NEON_LANES, WIDE_OFFSET = 0 };
+enum { LANES = NEON_LANES, JOINT = 2, WIDE_OFFSET = 0 };
 
 /* Four bytes, extended to 16 bits in the lower half. */
 ALWAYS_INLINE uint8x8_t four_bytes(const uint8_t *p)

@@ -65,18 +65,14 @@ static void activate_block(const struct wave *v, uint32_t ready, uint32_t block)
 {
 	const struct moe_scratch *m = v->m;
 	const struct kernels *k = v->step->env->kernels;
-	size_t width = m->hidden.k, groups = tq_groups(m->hidden.k),
-	       begin = (size_t)block * TQ_GROUP;
+	size_t width = m->hidden.k, begin = (size_t)block * TQ_GROUP;
 	uint32_t n = width - begin < TQ_GROUP ? (uint32_t)(width - begin) : TQ_GROUP;
 	uint32_t count, first = group_of(m, ready, &count);
-	bool tq = format_is_tq(v->record->part[EXPERT_PARTS - 1].format);
+	enum format down = v->record->part[EXPERT_PARTS - 1].format;
 	for (size_t a = first; a < first + count; a++) {
 		float *gate = m->hidden.f + a * width + begin;
-		size_t group = a * groups + block;
 		k->silu_mul(gate, m->up + a * width + begin, n);
-		if (tq)
-			k->tq_prepare(m->hidden.q + group * TQ_GROUP, m->hidden.scale + group, gate,
-				      n);
+		activation_prepare_part(v->step->env, &m->hidden, a, (uint32_t)begin, n, down);
 	}
 }
 
