@@ -1,5 +1,6 @@
 #include "engine/convert/store_checkpoint.h"
 #include "cache/store_files.h"
+#include "engine/convert/store_header.h"
 #include "engine/source/file.h"
 #include "engine/text/json.h"
 
@@ -72,23 +73,16 @@ static void for_all(FILE *f, const struct config *c, const struct plan *p, tenso
 	}
 }
 
-static void add_entry(FILE *f, const char *name, const char *ending, const char *file)
-{
-	/* Names are patterns of ours with numbers in them: nothing in them needs escaping. */
-	(void)fprintf(f, "%c\n\"%s%s\": \"%s\"", ftell(f) > 16 ? ',' : ' ', name, ending, file);
-}
-
 static void add_to_index(FILE *f, const struct config *c, struct tensor_id id,
 			 const struct shape *s, const char *file)
 {
-	char name[NAME_BYTES] = "";
-	(void)config_store_name(c, id, name, sizeof name);
-	if (!format_is_tq(s->format)) {
-		add_entry(f, name, "", file);
-		return;
+	for (uint32_t i = 0; i < PLAN_PIECES && plan_piece_bytes(s, i); i++) {
+		char name[STORE_NAME_BYTES];
+		const struct store_piece p = store_piece(s, i);
+		store_piece_name(c, id, &p, name, sizeof name);
+		/* Names are patterns of ours with numbers in them: nothing needs escaping. */
+		(void)fprintf(f, "%c\n\"%s\": \"%s\"", ftell(f) > 16 ? ',' : ' ', name, file);
 	}
-	add_entry(f, name, ".tq_packed", file);
-	add_entry(f, name, ".tq_norms", file);
 }
 
 static int write_index(const char *folder, const struct config *c, const struct plan *p,

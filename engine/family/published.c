@@ -11,10 +11,11 @@ static bool is_float(enum format f)
 	return f == FORMAT_F32 || f == FORMAT_F16 || f == FORMAT_BF16;
 }
 
-/* Formats in which weights are stored and computed with as they were published. */
+/* Formats in which weights are stored and computed with as they were published: all that the
+ * kernels know. */
 static bool is_kept(enum format f)
 {
-	return is_float(f) || (f != FORMAT_COUNT && format_is_tq(f));
+	return f != FORMAT_COUNT;
 }
 
 /* ---- finding ---- */
@@ -36,8 +37,6 @@ static struct published_format format_of(const struct sources *s, struct tensor_
 	struct source from;
 	if (sources_find(s, id, &from, NULL) || !is_kept(from.tensor->format))
 		return none;
-	if (from.view.paired && !is_float(from.tensor->format))
-		return none; /* rows in another order are read as numbers */
 	return (struct published_format){from.tensor->format, from.tensor->norms,
 					 from.tensor->group};
 }
