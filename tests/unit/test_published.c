@@ -110,6 +110,44 @@ static void a_native_checkpoint_is_stored_byte_for_byte(void **state)
 	}
 }
 
+/* MLX stacks experts; a store has them one by one. */
+static void assert_slice(const struct golden *experts, int layer, const char *part, int x)
+{
+	static const char *const endings[] = {"weight", "scales", "biases"};
+	for (int i = 0; i < 3; i++) {
+		char name[128], whole[128];
+		struct golden_tensor got;
+		(void)snprintf(name, sizeof name, "model.layers.%d.mlp.experts.%d.%s.%s", layer, x,
+			       part, endings[i]);
+		(void)snprintf(whole, sizeof whole, "model.layers.%d.mlp.switch_mlp.%s.%s", layer,
+			       part, endings[i]);
+		const struct test_tensor *t = test_tensor_find(&c, whole);
+		if (!golden_find(experts, name, &got))
+			fail_msg("the store has no %s", name);
+		assert_string_equal(got.dtype, t->type);
+		assert_int_equal(got.bytes, t->bytes / 16);
+		assert_memory_equal(got.data, t->data + (size_t)x * got.bytes, got.bytes);
+	}
+}
+
+static void mlx_codes_are_stored_byte_for_byte(void **state)
+{
+	(void)state;
+	test_checkpoint_read(&c, "qwen3_moe_mlx4");
+	convert(test_fixture("qwen3_moe_mlx4"), store, "auto");
+	struct golden *dense = file_of(store, "dense.safetensors"),
+		      *experts = file_of(store, "experts.safetensors");
+	for (size_t k = 0; k < c.count; k++)
+		if (!strstr(c.tensors[k].name, "switch_mlp"))
+			assert_kept(dense, experts, &c.tensors[k]);
+	for (int layer = 0; layer < 3; layer++) {
+		assert_slice(experts, layer, "gate_proj", 0);
+		assert_slice(experts, layer, "up_proj", 15);
+	}
+	golden_close(dense);
+	golden_close(experts);
+}
+
 /* The down projections of these experts of layer 1 in 4 bits, among others in 3. */
 static void mix(int first, int end)
 {
@@ -218,7 +256,8 @@ static void the_recipe_says_what_the_weights_were_in(void **state)
 		{"qwen3_moe", NULL, "tq3"},
 		{"qwen3_moe", "auto", "tq3"},
 		{"qwen3_moe", "bf16", "bf16"},
-		{"qwen3_moe_mlx4", NULL, "tq3 from MLX affine codes"},
+		{"qwen3_moe_mlx4", NULL, "as published: MLX affine codes"},
+		{"qwen3_moe_mlx4", "tq3", "tq3 from MLX affine codes"},
 		{"qwen3_moe_fp8", NULL, "tq3 from FP8"},
 		{"tq3_native", NULL, "as published: native TQ"},
 		{"tq3_native", "tq4", "tq4 from native TQ"},
@@ -248,6 +287,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(a_native_checkpoint_is_stored_byte_for_byte),
+		TEST(mlx_codes_are_stored_byte_for_byte),
 		TEST(layers_may_have_different_bits),
 		TEST(experts_of_a_layer_that_differ_are_kept_as_the_numbers_they_are),
 		TEST(a_store_is_a_checkpoint_of_the_very_weights),
