@@ -2,6 +2,7 @@
  * noticing when one of them fails to load. */
 #include "fs/mount.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +24,17 @@ static bool name_taken(const struct mount *m, const char *name)
 	return false;
 }
 
-/* The directory's name; NAME-2, NAME-3 … where that is taken already. */
+bool models_name_fits(const char *name)
+{
+	size_t n = strlen(name);
+	for (size_t i = 0; i < n; i++)
+		if (name[i] == '/' || iscntrl((unsigned char)name[i]))
+			return false;
+	return n > 0 && n <= MODEL_NAME_MOST && name[0] != '.';
+}
+
+/* The model's own name, or the one that was asked for; NAME-2, NAME-3 … where that is taken
+ * already. */
 static void choose_name(const struct mount *m, const char *wanted, char *name, size_t size)
 {
 	(void)snprintf(name, size, "%s", wanted);
@@ -42,7 +53,8 @@ static void mounted_free(struct mounted *model)
 	free(model);
 }
 
-static int mounted_create(struct mount *m, const char *path, struct mounted **out, struct err *e)
+static int mounted_create(struct mount *m, const char *path, const char *name, struct mounted **out,
+			  struct err *e)
 {
 	struct mounted *model = calloc(1, sizeof *model);
 	if (!model)
@@ -54,7 +66,8 @@ static int mounted_create(struct mount *m, const char *path, struct mounted **ou
 		code = model_config(model->model, &model->config, &model->config_length,
 				    &model->config_time, e);
 	if (!code) {
-		choose_name(m, model_name(model->model), model->name, sizeof model->name);
+		choose_name(m, name ? name : model_name(model->model), model->name,
+			    sizeof model->name);
 		code = sessions_make(model, "default", m->uid, m->gid, NULL, e);
 	}
 	if (code)
@@ -64,7 +77,7 @@ static int mounted_create(struct mount *m, const char *path, struct mounted **ou
 	return code;
 }
 
-static int add_one(struct mount *m, const char *path, bool load, struct err *e)
+static int add_one(struct mount *m, const char *path, const char *name, bool load, struct err *e)
 {
 	if (m->model_count == MODELS_MAX)
 		return err_set(e, ENOSPC, "%s: %d models are mounted already", path, MODELS_MAX);
@@ -74,7 +87,7 @@ static int add_one(struct mount *m, const char *path, bool load, struct err *e)
 		return err_set(e, ENOMEM, "no memory for %s", path);
 	m->models = grown;
 	struct mounted *model = NULL;
-	int code = mounted_create(m, path, &model, e);
+	int code = mounted_create(m, path, name, &model, e);
 	if (code)
 		return code;
 	m->models[m->model_count++] = model;
@@ -108,7 +121,7 @@ static void skip(struct mount *m, const char *name, const struct err *why)
 static bool add_inside(struct mount *m, const char *path, struct err *why)
 {
 	int found = model_locate(path, why);
-	return found ? found != -ENOENT : add_one(m, path, false, why) != 0;
+	return found ? found != -ENOENT : add_one(m, path, NULL, false, why) != 0;
 }
 
 static int add_folder(struct mount *m, const char *path, struct err *e)
@@ -143,11 +156,15 @@ static int add_folder(struct mount *m, const char *path, struct err *e)
 		       path);
 }
 
-int models_add(struct mount *m, const char *path, struct err *e)
+int models_add(struct mount *m, const char *path, const char *name, struct err *e)
 {
 	int found = model_locate(path, e);
 	if (!found)
-		return add_one(m, path, true, e);
+		return add_one(m, path, name, true, e);
+	if (name) {
+		struct err why = *e;
+		return err_set(e, EINVAL, "-o name=%s is for one model: %s", name, why.text);
+	}
 	return is_folder(path) ? add_folder(m, path, e) : found;
 }
 

@@ -14,7 +14,7 @@ _moefs() {
 		store=*) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
 		*)
 			mapfile -t COMPREPLY < <(compgen -P "${cur%"$option"}" -W "quant= codec= budget= context_budget= \
-				context= store= threads= chunk= allow_other fsname=" -- "$option")
+				context= store= threads= chunk= allow_other name= fsname=" -- "$option")
 			compopt -o nospace
 			;;
 		esac

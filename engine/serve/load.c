@@ -53,6 +53,11 @@ int load_find_folders(struct model *m, struct err *e)
 	const char *store = m->engine->options.store;
 	m->folders[0] = store ? folder_under(store, m) : folder_beside(m);
 	m->folders[1] = store ? NULL : folder_in_cache(m);
+	if (m->place.hub && m->folders[1]) {
+		char *beside = m->folders[0];
+		m->folders[0] = m->folders[1];
+		m->folders[1] = beside;
+	}
 	return m->folders[0] ? 0 : err_set(e, ENOMEM, "out of memory for the name of a folder");
 }
 

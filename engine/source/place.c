@@ -103,6 +103,13 @@ static int is_model_gguf(const struct dirent *d)
 	       !begins_with(d->d_name, "mmproj") && !gguf_split_of(d->d_name).part;
 }
 
+/* Folders that may hold models: not our stores. By d_type, which every file system for models has;
+ * without, there are none. */
+static int is_other_folder(const struct dirent *d)
+{
+	return d->d_type == DT_DIR && d->d_name[0] != '.' && !ends_in(d->d_name, ".moefs");
+}
+
 /* How many there are; *first, if not NULL, becomes the name of one, malloc'ed. */
 static int count_files(const char *folder, int (*is)(const struct dirent *), char **first)
 {
@@ -120,17 +127,21 @@ static int count_files(const char *folder, int (*is)(const struct dirent *), cha
 
 static int take_gguf(struct place *out, char *path, struct err *e)
 {
+	char *folder = path ? source_folder(path) : NULL,
+	     *model = folder ? name_in_hub(folder) : NULL;
 	out->path = path;
-	out->name = name_of_gguf(path);
-	if (!out->path || !out->name)
-		return out_of_memory(e);
-	return 0;
+	out->name = path ? name_of_gguf(path) : NULL;
+	out->hub = model;
+	free(folder);
+	free(model);
+	return out->name ? 0 : out_of_memory(e);
 }
 
 static int take_folder(struct place *out, const char *folder, struct err *e)
 {
 	out->path = strdup(folder);
 	out->name = name_in_hub(folder);
+	out->hub = out->name;
 	if (!out->name)
 		out->name = strdup(last_component(folder));
 	return out->path && out->name ? 0 : out_of_memory(e);
@@ -164,6 +175,9 @@ static int find_in_folder(struct place *out, const char *folder, struct err *e)
 		       count_files(folder, is_safetensors, NULL);
 	if (has_file(folder, "config.json") && (!files || weights))
 		failed = take_folder(out, folder, e);
+	else if (files && count_files(folder, is_other_folder, NULL))
+		failed = err_set(e, ENOENT, "%s has GGUF files and folders: give one of them",
+				 folder);
 	else if (files == 1)
 		failed =
 			file ? take_gguf(out, source_file_path(folder, file), e) : out_of_memory(e);

@@ -1,5 +1,5 @@
 /* What a path that somebody gives as a model leads to: a checkpoint's folder, or a GGUF file; a
- * folder that holds one GGUF file; a model in the cache of a hub's client
+ * folder that holds one GGUF file, and no folders; a model in the cache of a hub's client
  * (models--ORG--NAME/snapshots/HASH), of which refs/main says which snapshot is the newest.
  */
 #ifndef MOEFS_ENGINE_SOURCE_PLACE_H
@@ -12,6 +12,7 @@
 struct place {	    /* owned */
 	char *path; /* absolute: a folder with a config.json and safetensors, or a GGUF file */
 	char *name; /* by which it is shown */
+	bool hub;   /* in a hub's cache, whose client wants nothing else in there */
 };
 void place_free(struct place *p);
 

@@ -78,6 +78,7 @@ packages() { # FOLDER
 seed() { # FUZZER FOLDER
 	local fixture name
 	for fixture in "$fixtures"/*/; do
+		[ -e "$fixture/config.json" ] || continue # a folder of GGUF files
 		name=$(basename "$fixture")
 		# Of those whose large files lie compressed, the configs are enough.
 		[ "$1" = fuzz_config ] || [ -e "$fixture/model.safetensors" ] || continue

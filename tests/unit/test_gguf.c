@@ -3,6 +3,7 @@
 #include "engine/source/gguf.h"
 #include "golden.h"
 #include "gguf_help.h"
+#include "memory_help.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -384,6 +385,36 @@ static void tensors_that_do_not_follow_each_other_are_refused(void **state)
 	test_bytes_free(&file);
 }
 
+/* What a header takes is a multiple of its size, whatever is in it: keys and tensors of as few
+ * bytes as they can have, and as many as may be. */
+static void a_header_takes_memory_by_its_size(void **state)
+{
+	(void)state;
+	enum { TIMES = 16, SLACK = 1 << 20, KEYS = 1 << 16, TENSORS = 1 << 18 };
+	static const uint64_t empty[] = {0};
+	struct test_bytes file;
+	struct rlimit before;
+	char name[16];
+	test_memory_limitable();
+	for (int tensors = 0; tensors < 2; tensors++) {
+		for (int i = 0; i < (tensors ? TENSORS : KEYS); i++) {
+			(void)snprintf(name, sizeof name, "%x", i);
+			if (tensors)
+				test_gguf_tensor(&made, name, 0, empty, 1, NULL, 0);
+			else
+				test_gguf_array(&made, name, GGUF_STRING, 0, NULL, 0);
+		}
+		test_gguf_bytes(&made, &file);
+		test_memory_limit(RLIMIT_AS, TIMES * file.count + SLACK, &before);
+		int failed = gguf_parse(&parsed, file.bytes, file.count, file.count, 0, "x", &e);
+		test_memory_unlimit(RLIMIT_AS, &before);
+		if (failed)
+			fail_msg("%s", e.text);
+		test_bytes_free(&file);
+		(void)reset(NULL);
+	}
+}
+
 static void published_vocabularies_can_be_read(void **state)
 {
 	(void)state;
@@ -430,6 +461,7 @@ int main(void)
 		TEST(an_alignment_that_is_no_power_of_two_is_refused),
 		TEST(tensors_that_are_wrong_are_refused),
 		TEST(tensors_that_do_not_follow_each_other_are_refused),
+		TEST(a_header_takes_memory_by_its_size),
 		TEST(published_vocabularies_can_be_read),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
