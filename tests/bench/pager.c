@@ -88,9 +88,8 @@ struct pool {
 
 static void copy_record(void *ctx, uint32_t layer, void *slot, const void *record)
 {
-	(void)layer;
 	const struct replay *r = ctx;
-	memcpy(slot, record, r->info->record_bytes);
+	memcpy(slot, record, store_record_bytes(r->store, layer));
 }
 
 static int pool_open(struct pool *p, struct replay *r, struct err *e)
