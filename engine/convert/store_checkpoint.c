@@ -166,6 +166,19 @@ static int write_tq_config(const char *folder, const struct config *c, const str
 
 /* ---- all of it ---- */
 
+/* MLX's codes, GGUF's blocks: their config would have to be of their stacked names, or there is
+ * none. */
+static bool has_blocks(const struct plan *p)
+{
+	for (uint32_t i = 0; i < p->dense_count; i++)
+		if (format_is_block(p->dense[i].shape.format))
+			return true;
+	for (uint32_t i = 0; i < p->routed_layers * EXPERT_PARTS; i++)
+		if (format_is_block(p->record[i / EXPERT_PARTS].part[i % EXPERT_PARTS].format))
+			return true;
+	return false;
+}
+
 int store_make_checkpoint(const char *folder, const char *source, const struct config *c,
 			  const struct plan *p, struct err *e)
 {
@@ -180,7 +193,7 @@ int store_make_checkpoint(const char *folder, const char *source, const struct c
 		"chat_template.jinja",
 		"chat_template.json",
 	};
-	if (p->recipe.codec != CODEC_NONE)
+	if (p->recipe.codec != CODEC_NONE || has_blocks(p))
 		return 0;
 	int failed = write_index(folder, c, p, e);
 	if (!failed)

@@ -8,7 +8,7 @@
 #include "engine/family/plan.h"
 
 /* Writes them into the store's folder, config.json last, so that where that is all are. Nothing is
- * written for a store that others cannot read, or from a source without a config.json. */
+ * written for a store that is no such checkpoint, or from a source without a config.json. */
 int store_make_checkpoint(const char *folder, const char *source, const struct config *c,
 			  const struct plan *p, struct err *e);
 
