@@ -268,7 +268,7 @@ static void the_recipe_says_what_the_weights_were_in(void **state)
 			.store = store, .quant = models[i].quant, .threads = 1};
 		char path[512], text[64];
 		struct engine *engine;
-		struct model *model;
+		struct model *model = NULL;
 		if (!test_fixture(models[i].fixture))
 			continue;
 		(void)snprintf(path, sizeof path, "%s", test_fixture(models[i].fixture));
