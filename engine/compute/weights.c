@@ -128,6 +128,75 @@ static int load_all(struct weights *w, const struct plan *p, const struct config
 	return 0;
 }
 
+/* ---- rows of the embedding ---- */
+
+/* As stored, piece after piece, each where the next token of the same remainder takes its place. */
+enum { RECENT_ROWS = 256 };
+struct recent_rows {
+	uint32_t token[RECENT_ROWS]; /* plus one; 0: none */
+	uint8_t rows[];
+};
+
+static struct shape row_shape(const struct plan_tensor *embedding)
+{
+	struct shape row = embedding->shape;
+	row.rows = 1;
+	return row;
+}
+
+static size_t row_bytes(const struct shape *row)
+{
+	return plan_piece_bytes(row, 0) + plan_piece_bytes(row, 1) + plan_piece_bytes(row, 2);
+}
+
+static struct recent_rows *recent_rows_make(const struct plan_tensor *embedding)
+{
+	struct shape row = row_shape(embedding);
+	return calloc(1, sizeof(struct recent_rows) + RECENT_ROWS * row_bytes(&row));
+}
+
+static int read_row(const struct weights *w, uint32_t token, uint8_t *to, struct err *e)
+{
+	const struct plan_tensor *t = w->embedding;
+	struct shape row = row_shape(t);
+	struct pieces from;
+	size_t at = token % t->chunk_rows;
+	int failed = read_chunk(t, token / t->chunk_rows, w->store, w->embedding_chunk, &from, e);
+	if (failed)
+		return failed;
+	const void *const pieces[PLAN_PIECES] = {from.weights, from.scales, from.biases};
+	for (uint32_t i = 0; i < PLAN_PIECES; i++) {
+		size_t bytes = plan_piece_bytes(&row, i);
+		memcpy(to, (const uint8_t *)pieces[i] + at * bytes, bytes);
+		to += bytes;
+	}
+	return 0;
+}
+
+int weights_embed(const struct weights *w, uint32_t token, float *out, struct err *e)
+{
+	struct shape row = row_shape(w->embedding);
+	struct recent_rows *recent = w->recent;
+	uint32_t place = token % RECENT_ROWS;
+	uint8_t *stored = recent->rows + place * row_bytes(&row);
+	if (token >= w->embedding->shape.rows)
+		return err_set(e, ERANGE, "token %u is outside the model's vocabulary of %u", token,
+			       w->embedding->shape.rows);
+	if (recent->token[place] != token + 1) {
+		recent->token[place] = 0;
+		int failed = read_row(w, token, stored, e);
+		if (failed)
+			return failed;
+		recent->token[place] = token + 1;
+	}
+	const uint8_t *scales = stored + plan_piece_bytes(&row, 0);
+	format_dequantise_row(out, &row,
+			      &(struct pieces){stored, scales, scales + plan_piece_bytes(&row, 1)});
+	return 0;
+}
+
+/* ---- the whole ---- */
+
 int weights_load(struct weights *w, const struct plan *p, const struct config *c,
 		 const struct store *store, bool drafts, const _Atomic bool *stop, struct err *e)
 {
@@ -148,6 +217,8 @@ int weights_load(struct weights *w, const struct plan *p, const struct config *c
 		madvise(w->memory, w->memory_bytes, MADV_HUGEPAGE); /* a wish; fewer TLB misses */
 		result = load_all(w, p, c, store, drafts, buffer, stop, e);
 	}
+	if (!result && !(w->recent = recent_rows_make(w->embedding)))
+		result = err_set(e, ENOMEM, "out of memory for rows of the embedding");
 	free(buffer);
 	if (result)
 		weights_free(w);
@@ -160,28 +231,6 @@ void weights_free(struct weights *w)
 		munmap(w->memory, w->memory_bytes);
 	free(w->layer);
 	free(w->embedding_chunk);
+	free(w->recent);
 	*w = (struct weights){0};
-}
-
-int weights_embed(const struct weights *w, uint32_t token, float *out, struct err *e)
-{
-	const struct plan_tensor *t = w->embedding;
-	struct shape row = t->shape;
-	struct pieces from;
-	if (token >= row.rows)
-		return err_set(e, ERANGE, "token %u is outside the model's vocabulary of %u", token,
-			       row.rows);
-	size_t at = token % t->chunk_rows;
-	int failed = read_chunk(t, token / t->chunk_rows, w->store, w->embedding_chunk, &from, e);
-	if (failed)
-		return failed;
-	row.rows = 1;
-	format_dequantise_row(
-		out, &row,
-		&(struct pieces){
-			(const uint8_t *)from.weights + at * format_packed_bytes(&row),
-			(const uint8_t *)from.scales + at * format_norm_bytes(&row),
-			(const uint8_t *)from.biases + at * format_bias_bytes(&row),
-		});
-	return 0;
 }

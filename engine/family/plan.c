@@ -232,10 +232,10 @@ uint64_t plan_records_bytes(const struct plan *p)
 	return sum;
 }
 
-uint64_t plan_slots_bytes(const struct plan *p, size_t (*taken)(size_t slot_bytes))
+uint64_t plan_slots_bytes(const struct plan *p, uint32_t layers, size_t (*taken)(size_t slot_bytes))
 {
 	uint64_t sum = 0;
-	for (uint32_t i = 0; i < p->routed_layers; i++)
+	for (uint32_t i = 0; i < p->routed_layers && p->layer_of[i] < layers; i++)
 		sum += (uint64_t)taken(p->record[i].slot_bytes) * p->experts;
 	return sum;
 }

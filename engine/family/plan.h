@@ -96,9 +96,11 @@ static inline enum tensor_role plan_part_role(uint32_t part)
 {
 	return (enum tensor_role)(TENSOR_EXPERT_GATE + part);
 }
-/* Of all experts together: as records, and (given what a slot takes of the budget) in memory. */
+/* Of all experts together, as records; and of those in the first `layers` layers, given what a slot
+ * takes of the budget, in memory. */
 uint64_t plan_records_bytes(const struct plan *p);
-uint64_t plan_slots_bytes(const struct plan *p, size_t (*taken)(size_t slot_bytes));
+uint64_t plan_slots_bytes(const struct plan *p, uint32_t layers,
+			  size_t (*taken)(size_t slot_bytes));
 /* Rearranges a routed layer's record into a slot; ctx is the plan. A pager_arrange_fn. */
 void plan_arrange_record(void *ctx, uint32_t layer, void *slot, const void *record);
 

@@ -21,7 +21,8 @@ static void look(const struct model *m, struct memory_of_experts *out)
 	struct pager_stats stats;
 	pager_stats(m->engine->pager, &stats);
 	*out = (struct memory_of_experts){
-		.all = plan_slots_bytes(p, pager_slot_bytes),
+		/* A prompt needs none of a draft layer's. */
+		.all = plan_slots_bytes(p, m->config.layers, pager_slot_bytes),
 		.budget = stats.budget,
 		.beside = budgets_beside(&m->engine->budgets),
 	};

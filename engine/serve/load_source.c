@@ -1,6 +1,9 @@
-/* Whether a store is of the source as it is now, before anything of it is served. */
+/* The source as it is now: whether a store is of it, before anything of it is served, and its
+ * config.json (model.h). */
+#include "engine/family/gguf_family.h"
 #include "engine/serve/internal.h"
 #include "engine/source/file.h"
+#include "engine/text/json.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -163,5 +166,22 @@ int load_check_source(struct model *m, const char *folder, const uint64_t name[2
 	else if (says == IDENTITY_MAYBE)
 		failed = read ? verify(m, &id, folder, now, e) : unread(folder, e);
 	identity_free(&id);
+	return failed;
+}
+
+int model_config(const struct model *m, char **text, size_t *length, struct timespec *modified,
+		 struct err *e)
+{
+	enum { MOST = 4 << 20 };
+	struct stat st = {0};
+	bool gguf = source_is_file(m->directory);
+	char *path = gguf ? strdup(m->directory) : source_file_path(m->directory, "config.json");
+	int failed = path ? 0 : err_set(e, ENOMEM, "out of memory for the name of a file");
+	if (!failed)
+		failed = gguf ? gguf_config_of(path, text, length, e)
+			      : read_whole_file(text, length, path, MOST, e);
+	if (!failed && !stat(path, &st))
+		*modified = st.st_mtim;
+	free(path);
 	return failed;
 }

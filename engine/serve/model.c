@@ -1,21 +1,15 @@
 /* A mounted checkpoint: opening, closing, and what can be said of it (model.h). */
-#include "engine/family/gguf_family.h"
 #include "engine/serve/internal.h"
-#include "engine/source/file.h"
-#include "engine/text/json.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* A session is at most this long unless asked for: 32 Ki positions are already gigabytes in a large
  * model. */
 enum { DEFAULT_CONTEXT = 32768 };
-/* No published vocabulary has tokens that average more than this on real text. */
-enum { BYTES_PER_TOKEN = 16, LEAST_PROMPT_BYTES = 64 << 10, MOST_PROMPT_BYTES = 64 << 20 };
 
 int model_locate(const char *path, struct err *e)
 {
@@ -40,7 +34,8 @@ static struct budget_need need_of(const struct plan *p, const struct config *c, 
 	uint64_t slot = pager_slot_bytes(p->slot_bytes);
 	struct budget_need n = {
 		.bytes = forward_bytes(c, chunk) +
-			 (uint64_t)c->vocabulary * BYTES_PER_VOCABULARY_ENTRY,
+			 (uint64_t)c->vocabulary * BYTES_PER_VOCABULARY_ENTRY +
+			 (p->recipe.draft ? draft_layer_bytes(c) : 0),
 		.least = slot * c->experts_per_token,
 	};
 	for (uint32_t i = 0; i < p->dense_count; i++)
@@ -76,6 +71,20 @@ static int measure(struct model *m, struct err *e)
 	return failed;
 }
 
+/* The need of a model that has a draft layer, now that this is known. */
+static int count_draft(struct model *m, struct err *e)
+{
+	struct plan p;
+	struct recipe r = m->recipe;
+	r.draft = atomic_load(&m->drafts);
+	int failed = r.draft ? plan_make(&p, &m->config, &r, e) : 0;
+	if (failed || !r.draft)
+		return failed;
+	m->need = need_of(&p, &m->config, m->engine->options.chunk);
+	plan_free(&p);
+	return 0;
+}
+
 static int open_files(struct model *m, const char *path, struct err *e)
 {
 	struct err no_store;
@@ -104,7 +113,11 @@ static int open_files(struct model *m, const char *path, struct err *e)
 	/* None yet, or one that is not known to be of this checkpoint without reading all of it:
 	 * that is seen to when the model is first loaded. */
 	int found = load_store(m, false, &no_store);
-	return found == -EAGAIN ? 0 : check_store(m, e);
+	if (found == -EAGAIN)
+		atomic_store(&m->drafts, m->config.draft); /* it may have one */
+	else
+		failed = check_store(m, e);
+	return failed ? failed : count_draft(m, e);
 }
 
 static void free_model(struct model *m)
@@ -185,108 +198,24 @@ int model_wait(struct model *m, struct err *e)
 	return ready ? 0 : -(e->code ? e->code : EIO);
 }
 
-enum model_state model_state(const struct model *m)
-{
-	return (enum model_state)atomic_load(&m->state);
-}
-
-void model_error(const struct model *m, char *text, size_t size)
-{
-	struct model *writable = (struct model *)m; /* to lock it; nothing is changed */
-	pthread_mutex_lock(&writable->lock);
-	(void)snprintf(text, size, "%s", m->load_error.text);
-	pthread_mutex_unlock(&writable->lock);
-}
-
-void model_progress(const struct model *m, struct model_progress *out)
-{
-	uint64_t total = atomic_load(&m->progress.total);
-	bool loading = model_state(m) == MODEL_LOADING;
-	*out = (struct model_progress){
-		.doing = atomic_load(&m->checking)		      ? "checking"
-			 : atomic_load(&m->waiting)		      ? "waiting"
-			 : total && atomic_load(&m->progress.stopped) ? "stopped"
-			 : total				      ? "converting"
-			 : loading				      ? "reading"
-								      : "idle",
-		.done = total ? atomic_load(&m->progress.done) : 0,
-		.total = total,
-		.seconds = total ? seconds_since(atomic_load(&m->progress.started_ns)) : 0,
-	};
-}
-
-/* ---- facts ---- */
-
-const char *model_name(const struct model *m)
-{
-	return m->name;
-}
-
-const char *model_directory(const struct model *m)
-{
-	return m->directory;
-}
-
-uint64_t model_max_prompt_bytes(const struct model *m)
-{
-	uint64_t bytes = (uint64_t)m->context * BYTES_PER_TOKEN;
-	if (bytes < LEAST_PROMPT_BYTES)
-		return LEAST_PROMPT_BYTES;
-	return bytes < MOST_PROMPT_BYTES ? bytes : MOST_PROMPT_BYTES;
-}
-
-int model_config(const struct model *m, char **text, size_t *length, struct timespec *modified,
-		 struct err *e)
-{
-	enum { MOST = 4 << 20 };
-	struct stat st = {0};
-	bool gguf = source_is_file(m->directory);
-	char *path = gguf ? strdup(m->directory) : source_file_path(m->directory, "config.json");
-	int failed = path ? 0 : err_set(e, ENOMEM, "out of memory for the name of a file");
-	if (!failed)
-		failed = gguf ? gguf_config_of(path, text, length, e)
-			      : read_whole_file(text, length, path, MOST, e);
-	if (!failed && !stat(path, &st))
-		*modified = st.st_mtim;
-	free(path);
-	return failed;
-}
-
 static int print_number(char *text, size_t size, uint64_t number)
 {
 	return snprintf(text, size, "%" PRIu64, number);
 }
 
-/* True: the complete store and its plan stay until they are released. A reader that waits for the
- * disk delays a load, but no other reader. */
-static bool hold_store(const struct model *m)
-{
-	pthread_rwlock_t *storing = (pthread_rwlock_t *)&m->storing; /* nothing is changed */
-	pthread_rwlock_rdlock(storing);
-	if (atomic_load(&m->has_store))
-		return true;
-	pthread_rwlock_unlock(storing);
-	return false;
-}
-
-static void release_store(const struct model *m)
-{
-	pthread_rwlock_unlock((pthread_rwlock_t *)&m->storing);
-}
-
 static int print_bits(const struct model *m, char *text, size_t size)
 {
-	if (!hold_store(m))
+	if (!model_hold_store(m))
 		return snprintf(text, size, "unknown until converted");
 	const struct plan *p = &m->plan;
 	double bytes = (double)p->dense_bytes + (double)store_experts_bytes(m->store);
-	release_store(m);
+	model_release_store(m);
 	return snprintf(text, size, "%.2f", bytes * 8 / (double)p->parameters);
 }
 
 static int print_codec(const struct model *m, char *text, size_t size)
 {
-	if (!hold_store(m))
+	if (!model_hold_store(m))
 		return snprintf(text, size, "unknown until converted");
 	const struct plan *p = &m->plan;
 	const char *name = recipe_codec_name(p->recipe.codec), *words = m->codec_words;
@@ -296,7 +225,7 @@ static int print_codec(const struct model *m, char *text, size_t size)
 			       (double)store_experts_bytes(m->store) /
 				       (double)plan_records_bytes(p));
 	int n = snprintf(text, size, *words ? "%s%s (%s)" : "%s%s", name, share, words);
-	release_store(m);
+	model_release_store(m);
 	return n;
 }
 
@@ -332,6 +261,8 @@ static int print_fact(const struct model *m, enum model_fact fact, char *text, s
 {
 	static const char *const states[] = {"unloaded", "loading", "ready", "failed"};
 	const struct config *c = &m->config;
+	enum kv_type type = m->recipe.exact ? KV_F32 : KV_F16;
+	uint64_t drafter = atomic_load(&m->drafts) ? drafter_full_bytes(c, type, m->context) : 0;
 	const uint64_t numbers[FACT_COUNT] = {
 		[FACT_LAYERS] = c->layers,
 		[FACT_HIDDEN_SIZE] = c->hidden_size,
@@ -344,8 +275,7 @@ static int print_fact(const struct model *m, enum model_fact fact, char *text, s
 		[FACT_PARAMETERS] = m->parameters,
 		[FACT_ACTIVE_PARAMETERS] = m->active_parameters,
 		[FACT_CONTEXT] = m->context,
-		[FACT_CONTEXT_BYTES] =
-			context_full_bytes(c, m->recipe.exact ? KV_F32 : KV_F16, m->context),
+		[FACT_CONTEXT_BYTES] = context_full_bytes(c, type, m->context) + drafter,
 		[FACT_MAX_PROMPT_BYTES] = model_max_prompt_bytes(m),
 	};
 	switch (fact) {
@@ -378,93 +308,4 @@ int model_fact(const struct model *m, enum model_fact fact, char *text, size_t s
 {
 	int n = print_fact(m, fact, text, size);
 	return n >= 0 && (size_t)n < size ? 0 : -ENAMETOOLONG;
-}
-
-/* ---- experts ---- */
-
-uint32_t model_layers(const struct model *m)
-{
-	return m->config.layers;
-}
-
-uint32_t model_experts(const struct model *m, uint32_t layer)
-{
-	return config_routed(&m->config, layer) ? m->config.experts : 0;
-}
-
-uint64_t model_expert_bytes(const struct model *m, uint32_t layer)
-{
-	if (!hold_store(m))
-		return 0;
-	uint64_t bytes = m->plan.record[m->plan.routed_of[layer]].bytes;
-	release_store(m);
-	return bytes;
-}
-
-void model_expert_inspect(const struct model *m, uint32_t layer, uint32_t expert,
-			  struct pager_expert *out)
-{
-	pthread_rwlock_t *looking = (pthread_rwlock_t *)&m->looking; /* nothing is changed */
-	*out = (struct pager_expert){0};
-	pthread_rwlock_rdlock(looking);
-	if (m->experts)
-		pager_inspect(m->experts, m->plan.routed_of[layer], expert, out);
-	pthread_rwlock_unlock(looking);
-}
-
-/* The store is held. */
-static int64_t read_expert(const struct model *m, uint32_t layer, uint32_t expert, uint64_t offset,
-			   void *buffer, size_t bytes, struct err *e)
-{
-	uint64_t size = m->plan.record[m->plan.routed_of[layer]].bytes;
-	if (offset >= size)
-		return 0;
-	uint64_t rest = size - offset;
-	size_t want = rest < bytes ? (size_t)rest : bytes;
-	struct err cause;
-	int failed = store_read_expert(m->store, m->plan.routed_of[layer], expert, offset, buffer,
-				       want, &cause);
-	if (failed)
-		return err_set(e, -failed, "expert %u/%u cannot be read: %s", layer, expert,
-			       cause.text);
-	return (int64_t)want;
-}
-
-int64_t model_expert_read(const struct model *m, uint32_t layer, uint32_t expert, uint64_t offset,
-			  void *buffer, size_t bytes, struct err *e)
-{
-	if (!hold_store(m))
-		return 0;
-	int64_t n = read_expert(m, layer, expert, offset, buffer, bytes, e);
-	release_store(m);
-	return n;
-}
-
-void model_cache_stats(const struct model *m, struct pager_stats *out)
-{
-	pthread_rwlock_t *looking = (pthread_rwlock_t *)&m->looking; /* nothing is changed */
-	pthread_rwlock_rdlock(looking);
-	if (m->experts) {
-		pager_source_stats(m->experts, out);
-	} else {
-		pager_stats(m->engine->pager, out);
-		*out = (struct pager_stats){.budget = out->budget, .peak = out->peak};
-	}
-	const struct pager_stats *before = &m->experts_before;
-	out->hits += before->hits;
-	out->misses += before->misses;
-	out->evictions += before->evictions;
-	out->bytes_read += before->bytes_read;
-	out->wait_ns += before->wait_ns;
-	pthread_rwlock_unlock(looking);
-}
-
-void model_warming(const struct model *m, uint32_t *done, uint32_t *total)
-{
-	pthread_rwlock_t *looking = (pthread_rwlock_t *)&m->looking; /* nothing is changed */
-	*done = *total = 0;
-	pthread_rwlock_rdlock(looking);
-	if (model_state(m) == MODEL_READY && m->experts)
-		pager_warming(m->experts, done, total);
-	pthread_rwlock_unlock(looking);
 }

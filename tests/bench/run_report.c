@@ -16,9 +16,9 @@ struct work {
 
 static struct work work_of(const struct run *r)
 {
-	const struct model *m = r->model;
-	const struct config *c = &m->config;
-	const struct plan *p = &m->plan;
+	const struct model_view *m = &r->view;
+	const struct config *c = m->config;
+	const struct plan *p = m->plan;
 	struct work w = {
 		.state_bytes = 2. * sizeof(float) * (double)delta_moved_floats(c),
 		.key_bytes = 2. * c->mixers[MIXER_ATTENTION] * c->kv_heads * c->head_dim *

@@ -23,8 +23,8 @@ void golden_bench_open(struct golden_bench *b, const char *model, const char *go
 	if (engine_create(&b->engine, options, &e) || model_open(&b->model, b->engine, model, &e))
 		fail_msg("%s", e.text);
 	test_wait_converted(b->model);
-	context_init(&b->context, &b->engine->context_budget, &b->model->config,
-		     b->engine->recipe.exact ? KV_F32 : KV_F16);
+	model_observe(b->model, &b->view);
+	context_init(&b->context, &b->engine->context_budget, &b->model->config, b->view.kv);
 	b->golden = golden_open(golden);
 }
 

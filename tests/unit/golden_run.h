@@ -5,6 +5,7 @@
 #define MOEFS_TESTS_GOLDEN_RUN_H
 
 #include "engine/serve/internal.h"
+#include "engine/serve/observe.h"
 #include "golden.h"
 
 enum { GOLDEN_GREEDY = 24 };
@@ -12,6 +13,7 @@ enum { GOLDEN_GREEDY = 24 };
 struct golden_bench {
 	struct engine *engine;
 	struct model *model;
+	struct model_view view;
 	struct context context;
 	struct golden *golden;
 };

@@ -1,7 +1,7 @@
 /* The demonstration model behind sessions; see the header. */
 #include "session_help.h"
 
-#include "engine/serve/internal.h"
+#include "engine/serve/observe.h"
 #include "golden.h"
 #include "store_help.h"
 
@@ -86,13 +86,15 @@ void test_model_load_calm(struct test_model *m)
 	struct err e;
 	uint32_t done, total;
 	uint64_t slot;
+	struct model_view view;
 	if (engine_set_policy(m->engine, "scales no-prefetch", &e) || model_wait(m->model, &e))
 		fail_msg("%s", e.text);
+	model_observe(m->model, &view);
 	do { /* a warm start ends, and its reads land */
 		nanosleep(&moment, NULL);
 		model_warming(m->model, &done, &total);
 		model_cache_stats(m->model, &st);
-		slot = pager_slot_bytes(m->model->plan.slot_bytes);
+		slot = pager_slot_bytes(view.plan->slot_bytes);
 	} while (total || st.used != st.experts_resident * slot);
 }
 

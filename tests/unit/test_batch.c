@@ -1,6 +1,6 @@
 /* Rows of several contexts in one step: each is to the bit what it is alone, whatever the others
  * are, and all of them together read an expert once. */
-#include "engine/serve/internal.h"
+#include "engine/serve/observe.h"
 #include "forward_help.h"
 #include "golden.h"
 #include "session_help.h"
@@ -14,6 +14,7 @@
 #include <errno.h>
 
 static struct test_model model;
+static struct model_view view;
 static struct err e;
 
 static void load(const char *fixture, const char *quant, uint32_t threads, uint64_t budget)
@@ -22,6 +23,7 @@ static void load(const char *fixture, const char *quant, uint32_t threads, uint6
 		&model, test_fixture(fixture),
 		&(struct engine_options){.quant = quant, .threads = threads, .budget = budget});
 	test_wait_converted(model.model);
+	model_observe(model.model, &view);
 }
 
 static int remove_stores(void **state)
@@ -33,8 +35,7 @@ static int remove_stores(void **state)
 
 static void begin(struct context *x)
 {
-	context_init(x, &model.engine->context_budget, &model.model->config,
-		     model.engine->recipe.exact ? KV_F32 : KV_F16);
+	context_init(x, view.context_budget, view.config, view.kv);
 }
 
 static float *array(size_t count)
@@ -69,7 +70,7 @@ static void text_of(const struct part *p, uint32_t text[POSITIONS])
  * has verified others, of which the last did not stand: a recurrent state is behind. */
 static void prepare(struct context *x, const struct part *p, bool drafted)
 {
-	struct forward *f = &model.model->forward;
+	struct forward *f = view.forward;
 	uint32_t text[POSITIONS];
 	uint32_t before = drafted && p == &parts[VERIFIED] ? ANSWER_ROWS - 1 : 0;
 	text_of(p, text);
@@ -114,7 +115,7 @@ static void record(void *ctx, enum tap_point point, uint32_t layer, uint32_t pos
 
 static struct result result_new(void)
 {
-	const struct config *c = &model.model->config;
+	const struct config *c = view.config;
 	struct result r = {
 		.layers = c->layers, .width = c->hidden_size, .vocabulary = c->vocabulary};
 	r.states = array((size_t)(r.layers + 1) * POSITIONS * r.width);
@@ -134,7 +135,7 @@ static void result_free(struct result *r)
 
 static void run(struct batch *b, struct result *r, float *logits)
 {
-	struct forward *f = &model.model->forward;
+	struct forward *f = view.forward;
 	f->env.tap = record;
 	f->env.tap_ctx = r;
 	b->normed = true;
@@ -152,7 +153,7 @@ static void go_on(struct context *x, struct result *r)
 		uint32_t text[POSITIONS], stands = parts[i].rows - (i == VERIFIED ? 2 : 0),
 					  held = x ? parts[i].held + stands : 0,
 					  n = parts[i].held + stands + 1 - held;
-		struct forward *f = &model.model->forward;
+		struct forward *f = view.forward;
 		struct context fresh, *at = x ? &x[i] : &fresh;
 		begin(&fresh);
 		text_of(&parts[i], text);
@@ -208,7 +209,7 @@ enum { FIXTURES = sizeof fixtures / sizeof *fixtures };
 
 static uint64_t one_expert(void)
 {
-	const struct plan *p = &model.model->plan;
+	const struct plan *p = view.plan;
 	return p->routed_layers ? pager_slot_bytes(p->slot_bytes) : 0;
 }
 
@@ -265,7 +266,7 @@ static void an_expert_that_several_rows_chose_is_read_once(void **state)
 			add_rows(&b, &x[i], &parts[ANSWER]);
 		}
 		engine_cache_stats(model.engine, &before);
-		if (forward_run(&model.model->forward, &b, NULL, &e))
+		if (forward_run(view.forward, &b, NULL, &e))
 			fail_msg("%s", e.text);
 		engine_cache_stats(model.engine, &after);
 		misses[contexts - 1] = after.misses - before.misses;
@@ -284,7 +285,7 @@ static float *logits_with(struct losses losses, bool company)
 {
 	struct context x[2];
 	struct batch b = {0};
-	float *logits = array(2 * (size_t)model.model->config.vocabulary);
+	float *logits = array(2 * (size_t)view.config->vocabulary);
 	prepare(&x[0], &parts[ANSWER], false);
 	prepare(&x[1], &parts[VERIFIED], false);
 	add_rows(&b, &x[0], &parts[ANSWER]);
@@ -294,7 +295,7 @@ static float *logits_with(struct losses losses, bool company)
 		for (uint32_t t = 1; t < b.count; t++)
 			b.rows[t].logits = t == 1;
 	}
-	if (forward_run(&model.model->forward, &b, logits, &e))
+	if (forward_run(view.forward, &b, logits, &e))
 		fail_msg("%s", e.text);
 	context_free(&x[0]);
 	context_free(&x[1]);
@@ -306,15 +307,15 @@ static void losses_are_of_the_rows_that_ask_for_them(void **state)
 {
 	(void)state;
 	load("qwen3_moe", "bf16", 2, 0);
-	size_t row = model.model->config.vocabulary * sizeof(float);
+	size_t row = view.config->vocabulary * sizeof(float);
 	struct losses few = {.experts_per_token = 2}, none = {0};
 	float *alone = logits_with(few, false), *lossless = logits_with(none, true),
 	      *beside = logits_with(few, true);
 	assert_memory_equal(beside, alone, row);
 	assert_memory_not_equal(beside, lossless, row);
 	/* And their company has lost nothing. */
-	assert_memory_equal(beside + model.model->config.vocabulary,
-			    lossless + model.model->config.vocabulary, row);
+	assert_memory_equal(beside + view.config->vocabulary, lossless + view.config->vocabulary,
+			    row);
 	free(alone);
 	free(lossless);
 	free(beside);
@@ -336,7 +337,7 @@ static void a_step_that_fails_leaves_every_context_as_it_was(void **state)
 {
 	(void)state;
 	load("qwen3_5_moe", "bf16", 2, 0);
-	struct forward *f = &model.model->forward;
+	struct forward *f = view.forward;
 	struct result alone = compute(false), r = result_new();
 	struct context x[CONTEXTS];
 	struct batch b = {0};
@@ -366,8 +367,8 @@ static void a_step_that_fails_leaves_every_context_as_it_was(void **state)
 
 static void refused(const struct batch *b)
 {
-	struct forward *f = &model.model->forward;
-	float *logits = array((size_t)(b->count + 1) * model.model->config.vocabulary);
+	struct forward *f = view.forward;
+	float *logits = array((size_t)(b->count + 1) * view.config->vocabulary);
 	assert_int_equal(forward_run(f, b, logits, &e), -EINVAL);
 	free(logits);
 }
@@ -405,8 +406,8 @@ static void rows_that_do_not_follow_their_context_are_refused(void **state)
 	REFUSED(b, for (int t = 7; t < 16; t++) b.rows[t].kind = ROW_DRAFT);
 	for (int t = 0; t < 16; t++)
 		b.rows[t].logits = true;
-	assert_int_equal(forward_run(&model.model->forward, &b, NULL, &e), -EINVAL);
-	model.model->forward.chunk = 15;
+	assert_int_equal(forward_run(view.forward, &b, NULL, &e), -EINVAL);
+	view.forward->chunk = 15;
 	refused(&b);
 	assert_int_equal(one.tokens.count + other.tokens.count, 0);
 	context_free(&one);

@@ -1,6 +1,6 @@
 /* Drafts change how many tokens a step yields, and nothing that can be read: not the text, not the
  * context, not what comes after. */
-#include "engine/serve/internal.h"
+#include "engine/serve/observe.h"
 #include "golden.h"
 #include "session_help.h"
 
@@ -103,8 +103,8 @@ static void a_turn_that_ends_in_a_draft_leaves_the_context_as_without(void **sta
 			test_set(both[i], "max_tokens", number);
 			free(test_ask(both[i], "Count from 1 to 20: 1 2 3 4 5 6"));
 		}
-		const struct token_list *off = &both[0]->context.tokens,
-					*on = &both[1]->context.tokens;
+		const struct token_list *off = session_computed(both[0]),
+					*on = session_computed(both[1]);
 		assert_int_equal(off->count, on->count);
 		assert_memory_equal(off->ids, on->ids, off->count * sizeof *off->ids);
 		test_set(both[0], "max_tokens", "40");
@@ -126,7 +126,7 @@ static void a_stop_text_in_a_draft_ends_the_answer_there(void **state)
 		test_set(both[i], "stop", "ha ha ha ha ha ha ha");
 	test_same_text(test_ask(both[0], repeats), test_ask(both[1], repeats));
 	assert_string_equal(test_stats(both[0]).finish, test_stats(both[1]).finish);
-	assert_int_equal(both[0]->context.tokens.count, both[1]->context.tokens.count);
+	assert_int_equal(session_computed(both[0])->count, session_computed(both[1])->count);
 	session_end(both[0]);
 	session_end(both[1]);
 }
@@ -144,8 +144,8 @@ static void a_full_context_is_as_full_as_without(void **state)
 		test_set(both[i], "max_tokens", "0");
 	}
 	test_same_text(test_ask(both[0], repeats), test_ask(both[1], repeats));
-	assert_int_equal(both[0]->context.tokens.count, 70);
-	assert_int_equal(both[1]->context.tokens.count, 70);
+	assert_int_equal(session_computed(both[0])->count, 70);
+	assert_int_equal(session_computed(both[1])->count, 70);
 	session_end(both[0]);
 	session_end(both[1]);
 	test_model_close(&narrow);

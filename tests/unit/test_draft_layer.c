@@ -1,7 +1,7 @@
 /* A hybrid's own draft layer against the exact reference, and that its rows depend on nothing but
  * the rows before: not on chunks, threads, the cache or the instruction set. */
 #include "engine/compute/draft_layer.h"
-#include "engine/serve/internal.h"
+#include "engine/serve/observe.h"
 #include "forward_help.h"
 #include "gguf_convert.h"
 #include "golden.h"
@@ -28,6 +28,7 @@ static const double tolerance = 2e-5; /* L2, relative, of a row */
 
 struct bench {
 	struct test_model m;
+	struct model_view view;
 	struct golden *golden;
 	struct weights weights; /* with the draft's, which the model has not loaded for itself */
 	struct forward forward;
@@ -39,14 +40,14 @@ struct bench {
 static void load_with_draft(struct bench *b)
 {
 	static const _Atomic bool never;
-	const struct model *m = b->m.model;
+	const struct model_view *m = &b->view;
 	struct err e = {0};
-	assert_true(m->plan.recipe.draft);
-	if (weights_load(&b->weights, &m->plan, &m->config, m->store, true, &never, &e))
+	assert_true(m->plan->recipe.draft);
+	if (weights_load(&b->weights, m->plan, m->config, m->store, true, &never, &e))
 		fail_msg("%s", e.text);
 	b->forward = (struct forward){
-		.env = m->forward.env,
-		.chunk = m->forward.chunk,
+		.env = m->forward->env,
+		.chunk = m->forward->chunk,
 	};
 	b->forward.env.weights = &b->weights;
 	if (forward_init(&b->forward, &e) || draft_layer_init(&b->draft, &b->forward, &e))
@@ -73,13 +74,14 @@ static void bench_open_as(struct bench *b, const char *model, const char *fixtur
 	*b = (struct bench){.golden = golden_open(path)};
 	test_model_open(&b->m, model, options);
 	test_wait_converted(b->m.model);
+	model_observe(b->m.model, &b->view);
 	read_ids(b);
 	load_with_draft(b);
-	struct context_budget *budget = &b->m.engine->context_budget;
-	enum kv_type type = b->m.engine->recipe.exact ? KV_F32 : KV_F16;
-	context_init(&b->text, budget, &b->m.model->config, type);
+	struct context_budget *budget = b->view.context_budget;
+	enum kv_type type = b->view.kv;
+	context_init(&b->text, budget, b->view.config, type);
 	for (int depth = 0; depth < DEPTHS; depth++)
-		context_init_draft(&b->drafts[depth], budget, &b->m.model->config, type);
+		context_init_draft(&b->drafts[depth], budget, b->view.config, type);
 }
 
 static void bench_open(struct bench *b, const char *fixture, const struct engine_options *options)
@@ -162,7 +164,7 @@ static void compute_depth(struct bench *b, struct run *r, int depth)
 
 static struct run run_make(struct bench *b)
 {
-	const struct config *c = &b->m.model->config;
+	const struct config *c = b->view.config;
 	struct run r = {.tokens = b->tokens, .width = c->hidden_size, .vocabulary = c->vocabulary};
 	r.normed = array((size_t)r.tokens * r.width);
 	compute_text(b, &r);
@@ -286,8 +288,8 @@ static void assert_same_under_all_settings(const char *fixture, const char *quan
 	struct bench b;
 	bench_open(&b, test_fixture(fixture), &(struct engine_options){.quant = quant});
 	struct run first = run_make(&b);
-	bool routed = b.m.model->plan.routed_layers;
-	uint64_t one_expert = pager_slot_bytes(b.m.model->plan.slot_bytes);
+	bool routed = b.view.plan->routed_layers;
+	uint64_t one_expert = pager_slot_bytes(b.view.plan->slot_bytes);
 	bench_close(&b);
 	for (int i = 0; i < 3 * 3 * (routed ? 2 : 1); i++) {
 		struct engine_options o = {.quant = quant,
@@ -386,16 +388,16 @@ static void count_routed(void *ctx, enum tap_point point, uint32_t layer, uint32
 	(void)position, (void)width, (void)rows;
 	if (point != TAP_ROUTER_EXPERTS)
 		return;
-	assert_int_equal(layer, b->m.model->plan.routed_of[b->m.model->config.layers]);
+	assert_int_equal(layer, b->view.plan->routed_of[b->view.config->layers]);
 	routed_rows += n;
 }
 
 static uint64_t uses_of_layer(const struct bench *b, uint32_t routed)
 {
 	uint64_t uses = 0;
-	for (uint32_t i = 0; i < b->m.model->plan.experts; i++) {
+	for (uint32_t i = 0; i < b->view.plan->experts; i++) {
 		struct pager_expert now;
-		pager_inspect(b->m.model->experts, routed, i, &now);
+		pager_inspect(b->view.experts, routed, i, &now);
 		uses += now.hits + now.misses;
 	}
 	return uses;
@@ -407,7 +409,7 @@ static void its_experts_are_those_of_its_own_layer(void **state)
 	struct bench b;
 	bench_open(&b, test_fixture("qwen3_5_moe"), &(struct engine_options){.quant = "bf16"});
 	struct run r = run_make(&b);
-	uint32_t layers = b.m.model->plan.routed_layers;
+	uint32_t layers = b.view.plan->routed_layers;
 	uint64_t before[8];
 	assert_in_range(layers, 2, 8);
 	for (uint32_t i = 0; i < layers; i++)
@@ -435,7 +437,7 @@ static void rows_whose_guess_nobody_wants_leave_their_keys_and_need_no_expert(vo
 			   &(struct engine_options){.quant = "bf16", .chunk = 7});
 		struct run r = run_make(&b);
 		struct context *x = &b.drafts[0];
-		uint32_t last = rows_of(&r, 0) - 1, routed = b.m.model->plan.routed_layers;
+		uint32_t last = rows_of(&r, 0) - 1, routed = b.view.plan->routed_layers;
 		uint64_t before = routed ? uses_of_layer(&b, routed - 1) : 0;
 		context_rollback(x, 0);
 		for (uint32_t done = 0, n; done < last; done += n) {
@@ -460,19 +462,26 @@ static void rows_whose_guess_nobody_wants_leave_their_keys_and_need_no_expert(vo
 static void its_weights_are_in_memory_only_when_asked_for(void **state)
 {
 	(void)state;
+	static const _Atomic bool never;
 	struct bench b;
+	struct weights without;
+	struct err e = {0};
 	bench_open(&b, test_fixture("qwen3_5"), &(struct engine_options){.quant = "bf16"});
-	const struct model *m = b.m.model;
+	const struct model_view *m = &b.view;
+	uint32_t layer = m->config->layers;
 	size_t draft = 0;
-	for (uint32_t i = 0; i < m->plan.dense_count; i++)
-		if (m->plan.dense[i].draft)
-			draft += format_arranged_bytes(&m->plan.dense[i].shape);
+	for (uint32_t i = 0; i < m->plan->dense_count; i++)
+		if (m->plan->dense[i].draft)
+			draft += format_arranged_bytes(&m->plan->dense[i].shape);
 	assert_true(draft > 0);
-	assert_int_equal(b.weights.memory_bytes, m->weights.memory_bytes + draft);
-	assert_null(m->weights.once.m[TENSOR_DRAFT_PROJECTION].data);
-	assert_null(m->weights.layer[m->config.layers].m[TENSOR_Q].data);
-	assert_non_null(b.weights.once.m[TENSOR_DRAFT_PROJECTION].data);
-	assert_non_null(b.weights.layer[m->config.layers].m[TENSOR_Q].data);
+	assert_int_equal(weights_load(&without, m->plan, m->config, m->store, false, &never, &e),
+			 0);
+	assert_int_equal(m->weights->memory_bytes, without.memory_bytes + draft);
+	assert_null(without.once.m[TENSOR_DRAFT_PROJECTION].data);
+	assert_null(without.layer[layer].m[TENSOR_Q].data);
+	assert_non_null(m->weights->once.m[TENSOR_DRAFT_PROJECTION].data);
+	assert_non_null(m->weights->layer[layer].m[TENSOR_Q].data);
+	weights_free(&without);
 	bench_close(&b);
 }
 
@@ -481,7 +490,7 @@ static void its_context_takes_the_keys_and_values_of_one_layer(void **state)
 	(void)state;
 	struct bench b;
 	bench_open(&b, test_fixture("qwen3_5"), &(struct engine_options){.quant = "bf16"});
-	const struct config *c = &b.m.model->config;
+	const struct config *c = b.view.config;
 	struct run r = run_make(&b);
 	context_rollback(&b.text, 0);
 	size_t block =
@@ -501,7 +510,7 @@ static void a_step_that_fails_leaves_its_context_as_it_was(void **state)
 	struct run r = run_make(&b);
 	struct context *x = &b.drafts[0];
 	size_t last = (size_t)(rows_of(&r, 0) - 1), held = last, used;
-	uint32_t tokens[] = {b.ids[last + 1], b.m.model->config.vocabulary};
+	uint32_t tokens[] = {b.ids[last + 1], b.view.config->vocabulary};
 	const float *hidden = r.normed + last * r.width;
 	context_rollback(x, held);
 	used = engine_context_used(b.m.engine);

@@ -3,7 +3,6 @@
  * another kind of store. */
 #include "checkpoint_help.h"
 #include "convert_help.h"
-#include "engine/serve/internal.h"
 #include "fault_io.h"
 #include "session_help.h"
 #include "store_help.h"
@@ -171,9 +170,10 @@ static void it_answers_before_all_experts_are_converted(void **state)
 	struct session *s = test_greedy_session(&m);
 	struct answer *a = test_submit(s, capital);
 	test_wait_bytes(a, 1); /* nothing is made behind while it works */
-	uint64_t done = m.model->progress.done, total = m.model->progress.total;
+	struct model_progress p;
+	model_progress(m.model, &p);
 	assert_int_equal(model_state(m.model), MODEL_READY);
-	assert_in_range(done, 1, total - 1);
+	assert_in_range(p.done, 1, p.total - 1);
 	test_wait(a);
 	answer_unref(a);
 	session_end(s);
@@ -207,7 +207,9 @@ static void the_store_is_completed_and_published_between_turns(void **state)
 	wait_until_converted();
 	answers_paris(); /* by the same descriptors */
 	assert_store_is_whole(NULL);
-	assert_int_equal(m.model->progress.total, 0);
+	struct model_progress p;
+	model_progress(m.model, &p);
+	assert_int_equal(p.total, 0);
 	test_model_close(&m);
 }
 

@@ -107,7 +107,7 @@ static void a_long_text_has_the_reference_likelihood(void **state)
 /* Bytes that one expert takes in the pool. */
 static uint64_t one_expert(const struct golden_bench *b)
 {
-	return pager_slot_bytes(b->model->plan.slot_bytes);
+	return pager_slot_bytes(b->view.plan->slot_bytes);
 }
 
 static void assert_same_under_all_settings(const char *fixture, const char *quant)
@@ -155,7 +155,7 @@ static void a_coded_store_computes_the_same_bits_as_a_plain_one(void **state)
 		struct golden_bench b;
 		bench_open(&b, "qwen3_moe",
 			   &(struct engine_options){.quant = "bf16", .codec = codecs[i]});
-		assert_int_equal(store_info(b.model->store)->codec,
+		assert_int_equal(store_info(b.view.store)->codec,
 				 i == 0 ? STORE_PLAIN : STORE_CODED);
 		r[i] = golden_run_make(&b);
 		golden_bench_close(&b);
@@ -183,7 +183,7 @@ static void every_kernel_table_gives_the_same_bits(void **state)
 				   &(struct engine_options){.quant = exact ? "bf16" : NULL});
 			struct golden_run first = {0};
 			for (const struct kernels *const *k = kernels_available(); *k; k++) {
-				b.model->forward.env.kernels = *k;
+				b.view.forward->env.kernels = *k;
 				context_rollback(&b.context, 0);
 				struct golden_run r = golden_run_make(&b);
 				if (k == kernels_available()) {
@@ -218,7 +218,7 @@ static void every_routed_expert_is_applied_and_then_cached(void **state)
 			distinct += seen[x];
 	}
 	assert_int_equal(cold.hits + cold.misses, distinct + picks);
-	assert_int_equal(cold.bytes_read >= cold.misses * b.model->plan.record_bytes, 1);
+	assert_int_equal(cold.bytes_read >= cold.misses * b.view.plan->record_bytes, 1);
 	context_rollback(&b.context, 0);
 	struct golden_run again = golden_run_make(&b);
 	engine_cache_stats(b.engine, &warm);

@@ -1,7 +1,7 @@
 /* The repetition penalty: what a slow reading of its definition gives, and that a session's answers
  * have it. */
 #include "engine/compute/repetition.h"
-#include "engine/serve/internal.h"
+#include "engine/serve/observe.h"
 #include "random.h"
 #include "session_help.h"
 
@@ -107,7 +107,7 @@ static size_t repeats(const char *penalty)
 {
 	struct session *s = session_with(penalty, "0");
 	free(test_ask(s, PROMPT));
-	const struct token_list *t = &s->context.tokens;
+	const struct token_list *t = session_computed(s);
 	size_t count = 0, prompt = test_stats(s).prompt_tokens;
 	assert_true(t->count > prompt + 8);
 	for (size_t i = prompt; i < t->count; i++)
