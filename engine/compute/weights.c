@@ -130,7 +130,7 @@ static int load_all(struct weights *w, const struct plan *p, const struct config
 
 /* ---- rows of the embedding ---- */
 
-/* As stored, each where the next token of the same remainder takes its place. */
+/* As stored, piece after piece, each where the next token of the same remainder takes its place. */
 enum { RECENT_ROWS = 256 };
 struct recent_rows {
 	uint32_t token[RECENT_ROWS]; /* plus one; 0: none */
@@ -147,7 +147,7 @@ static struct shape row_shape(const struct plan_tensor *embedding)
 /* Weights, scales and biases of a row behind each other. */
 static size_t row_bytes(const struct shape *row)
 {
-	return format_packed_bytes(row) + format_norm_bytes(row) + format_bias_bytes(row);
+	return plan_piece_bytes(row, 0) + plan_piece_bytes(row, 1) + plan_piece_bytes(row, 2);
 }
 
 static struct recent_rows *recent_rows_make(const struct plan_tensor *embedding)
@@ -161,14 +161,16 @@ static int read_row(const struct weights *w, uint32_t token, uint8_t *to, struct
 	const struct plan_tensor *t = w->embedding;
 	struct shape row = row_shape(t);
 	struct pieces from;
-	size_t at = token % t->chunk_rows, packed = format_packed_bytes(&row),
-	       norms = format_norm_bytes(&row), biases = format_bias_bytes(&row);
+	size_t at = token % t->chunk_rows;
 	int failed = read_chunk(t, token / t->chunk_rows, w->store, w->embedding_chunk, &from, e);
 	if (failed)
 		return failed;
-	memcpy(to, (const uint8_t *)from.weights + at * packed, packed);
-	memcpy(to + packed, (const uint8_t *)from.scales + at * norms, norms);
-	memcpy(to + packed + norms, (const uint8_t *)from.biases + at * biases, biases);
+	const void *const pieces[PLAN_PIECES] = {from.weights, from.scales, from.biases};
+	for (uint32_t i = 0; i < PLAN_PIECES; i++) {
+		size_t bytes = plan_piece_bytes(&row, i);
+		memcpy(to, (const uint8_t *)pieces[i] + at * bytes, bytes);
+		to += bytes;
+	}
 	return 0;
 }
 
@@ -188,9 +190,9 @@ int weights_embed(const struct weights *w, uint32_t token, float *out, struct er
 			return failed;
 		recent->token[place] = token + 1;
 	}
-	const uint8_t *scales = stored + format_packed_bytes(&row);
+	const uint8_t *scales = stored + plan_piece_bytes(&row, 0);
 	format_dequantise_row(out, &row,
-			      &(struct pieces){stored, scales, scales + format_norm_bytes(&row)});
+			      &(struct pieces){stored, scales, scales + plan_piece_bytes(&row, 1)});
 	return 0;
 }
 

@@ -174,6 +174,18 @@ static void compare_routing(const struct golden_bench *b, const struct golden_ru
 	}
 }
 
+double golden_logits_error(const struct golden_bench *b, const struct golden_run *r)
+{
+	const float *want = golden_get(b->golden, "logits", "F32").data;
+	double error = 0, power = 0;
+	for (size_t i = 0; i < (size_t)r->tokens * r->vocabulary; i++) {
+		double d = (double)r->logits[i] - (double)want[i];
+		error += d * d;
+		power += (double)want[i] * (double)want[i];
+	}
+	return error / power;
+}
+
 void golden_compare(const struct golden_bench *b, const struct golden_run *r)
 {
 	const float *states = golden_get(b->golden, "states", "F32").data;
