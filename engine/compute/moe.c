@@ -22,6 +22,7 @@ void moe_lay_out(struct forward *f, struct arena *a)
 		m = &measured;
 	*m = (struct moe){0};
 	m->router_logits = arena_take(a, chunk * experts, sizeof *m->router_logits);
+	m->scores = arena_take(a, chunk * experts, sizeof *m->scores);
 	m->chosen = arena_take(a, all, sizeof *m->chosen);
 	m->weight = arena_take(a, all, sizeof *m->weight);
 	m->kept = arena_take(a, chunk, sizeof *m->kept);

@@ -9,6 +9,7 @@
 struct moe {
 	uint32_t top_k;	      /* experts per token, of this step: the model's own or fewer */
 	float *router_logits; /* [chunk][experts] */
+	float *scores;	      /* [chunk][experts], where they are not the logits' softmax */
 	uint32_t *chosen;     /* [chunk][top_k], descending weight */
 	float *weight;	      /* [chunk][top_k] */
 	uint32_t *kept;	      /* [chunk], how many of these the token passes through: the first */

@@ -28,34 +28,109 @@ static void choose(const float *logits, uint32_t n, uint32_t *chosen, uint32_t t
 	}
 }
 
-/* Turns one token's logits into its experts and their weights. Softmax runs in place. */
-static void route_token(const struct forward *f, float *logits, uint32_t *chosen, float *weight)
+/* Only the best groups' experts keep their scores: those whose two best have the largest sum. */
+static void choose_groups(const struct config *c, float *scores)
+{
+	uint32_t size = c->experts / c->router_groups, best[CONFIG_MAX_EXPERTS], two[2];
+	float sum[CONFIG_MAX_EXPERTS / 2];
+	bool kept[CONFIG_MAX_EXPERTS / 2] = {false};
+	for (uint32_t g = 0; g < c->router_groups; g++) {
+		choose(scores + (size_t)g * size, size, two, 2);
+		sum[g] = scores[(size_t)g * size + two[0]] + scores[(size_t)g * size + two[1]];
+	}
+	choose(sum, c->router_groups, best, c->router_top_groups);
+	for (uint32_t i = 0; i < c->router_top_groups; i++)
+		kept[best[i]] = true;
+	for (uint32_t e = 0; e < c->experts; e++)
+		if (!kept[e / size])
+			scores[e] = -INFINITY;
+}
+
+/* Sigmoids of the logits, in place; chosen by them with the layer's correction (DeepSeek-AI 2024).
+ */
+static void choose_by_sigmoid(const struct forward *f, const float *correction, float *logits,
+			      float *scores, uint32_t *chosen)
+{
+	const struct config *c = f->config;
+	for (uint32_t e = 0; e < c->experts; e++)
+		scores[e] = 1;
+	f->kernels->sigmoid_mul(scores, logits, c->experts);
+	memcpy(logits, scores, c->experts * sizeof *logits);
+	if (correction)
+		f->kernels->add(scores, correction, c->experts);
+	if (c->router_groups > 1)
+		choose_groups(c, scores);
+	choose(scores, c->experts, chosen, f->moe->top_k);
+}
+
+/* What a choice by other numbers than the weights may have left: in descending order of weight, as
+ * they were where that is equal. */
+static void sort_by_weight(uint32_t *chosen, float *weight, uint32_t count)
+{
+	for (uint32_t end = 1; end < count; end++)
+		for (uint32_t r = end; r > 0 && weight[r] > weight[r - 1]; r--) {
+			float w = weight[r];
+			uint32_t e = chosen[r];
+			weight[r] = weight[r - 1];
+			chosen[r] = chosen[r - 1];
+			weight[r - 1] = w;
+			chosen[r - 1] = e;
+		}
+}
+
+static void normalise_weights(float *weight, uint32_t count)
+{
+	float sum = 0;
+	for (uint32_t r = 0; r < count; r++)
+		sum += weight[r];
+	for (uint32_t r = 0; r < count; r++)
+		weight[r] /= sum;
+}
+
+/* One token's experts; where they are chosen by sigmoids, the logits become those. */
+static void pick(const struct forward *f, const struct layer_weights *l, float *logits,
+		 float *scores, uint32_t *chosen)
+{
+	if (f->config->router_order == SIGMOID_THEN_TOP_K)
+		choose_by_sigmoid(f, weights_vector(l, TENSOR_ROUTER_CORRECTION), logits, scores,
+				  chosen);
+	else
+		choose(logits, f->config->experts, chosen, f->moe->top_k);
+}
+
+/* Turns one token's logits into its experts and their weights; the logits become scores. */
+static void route_token(const struct forward *f, const struct layer_weights *l, float *logits,
+			float *scores, uint32_t *chosen, float *weight)
 {
 	const struct config *c = f->config;
 	uint32_t top_k = f->moe->top_k;
-	choose(logits, c->experts, chosen, top_k);
+	pick(f, l, logits, scores, chosen);
 	if (c->router_order == SOFTMAX_THEN_TOP_K)
 		f->kernels->softmax(logits, c->experts);
 	for (uint32_t r = 0; r < top_k; r++)
 		weight[r] = logits[chosen[r]];
 	if (c->router_order == TOP_K_THEN_SOFTMAX)
 		f->kernels->softmax(weight, top_k);
-	if (!c->normalise_top_k)
-		return;
-	float sum = 0;
-	for (uint32_t r = 0; r < top_k; r++)
-		sum += weight[r];
-	for (uint32_t r = 0; r < top_k; r++)
-		weight[r] /= sum;
+	if (c->normalise_top_k)
+		normalise_weights(weight, top_k);
+	for (uint32_t r = 0; r < top_k && c->routed_scaling != 1; r++)
+		weight[r] *= c->routed_scaling;
+	sort_by_weight(chosen, weight, top_k);
 }
+
+struct routing {
+	const struct forward *f;
+	const struct layer_weights *weights;
+};
 
 static void route_tokens(void *ctx, uint32_t begin, uint32_t end)
 {
-	const struct forward *f = ctx;
-	struct moe *m = f->moe;
+	const struct routing *z = ctx;
+	struct moe *m = z->f->moe;
 	for (size_t t = begin; t < end; t++) {
-		route_token(f, m->router_logits + t * f->config->experts, m->chosen + t * m->top_k,
-			    m->weight + t * m->top_k);
+		size_t row = t * z->f->config->experts, first = t * m->top_k;
+		route_token(z->f, z->weights, m->router_logits + row, m->scores + row,
+			    m->chosen + first, m->weight + first);
 		m->kept[t] = m->top_k;
 	}
 }
@@ -153,10 +228,11 @@ void route(struct forward *f, uint32_t layer, uint32_t n, uint32_t position)
 	struct moe *m = f->moe;
 	uint32_t own = f->config->experts_per_token, fewer = f->losses.experts_per_token;
 	m->top_k = fewer && fewer < own ? fewer : own;
-	struct product router = {m->router_logits, &f->weights->layer[layer].m[TENSOR_ROUTER]};
+	const struct layer_weights *l = &f->weights->layer[layer];
+	struct product router = {m->router_logits, &l->m[TENSOR_ROUTER]};
 	forward_multiply(f, &router, 1, &f->normed, n);
 	tap_routing(f, layer, position, n, TAP_ROUTER_LOGITS);
-	threads_run(f->threads, n, 16, route_tokens, f);
+	threads_run(f->threads, n, 16, route_tokens, &(struct routing){f, l});
 	tap_routing(f, layer, position, n, TAP_ROUTER_WEIGHTS);
 	if (f->losses.drop_missing > 0)
 		drop_missing(f, f->plan->routed_of[layer], n);
@@ -193,7 +269,7 @@ static void foresee(struct forward *f, uint32_t next, uint32_t n)
 	forward_multiply(f, &router, 1, &m->foreseen, n);
 	memset(m->named, 0, c->experts * sizeof *m->named);
 	for (size_t t = 0; t < n; t++) {
-		choose(m->router_logits + t * c->experts, c->experts, m->predicted, m->top_k);
+		pick(f, l, m->router_logits + t * c->experts, m->scores, m->predicted);
 		for (uint32_t r = 0; r < m->top_k; r++)
 			m->named[m->predicted[r]] = true;
 	}

@@ -248,6 +248,9 @@ int config_parse(struct config *c, const char *text, size_t length, const char *
 		.embedding_multiplier = 1,
 		.residual_multiplier = 1,
 		.logits_scaling = 1,
+		.routed_scaling = 1,
+		.router_groups = 1,
+		.router_top_groups = 1,
 		.generation = GENERATION_DEFAULTS,
 	};
 	int failed = json_parse_text(&whole, text, length, name, e);

@@ -35,7 +35,7 @@ struct layer {
 	uint32_t state; /* the how-manieth of its mixer's kind: where its state lies in a context */
 };
 
-enum router_order { SOFTMAX_THEN_TOP_K, TOP_K_THEN_SOFTMAX };
+enum router_order { SOFTMAX_THEN_TOP_K, TOP_K_THEN_SOFTMAX, SIGMOID_THEN_TOP_K };
 /* An RMSNorm of queries and keys before the rotation. */
 enum head_norms { HEAD_NORMS_NONE, HEAD_NORMS_EACH, HEAD_NORMS_TOGETHER };
 
@@ -49,6 +49,10 @@ struct config {
 	uint32_t intermediate_size; /* of a dense layer */
 	uint32_t experts, experts_per_token, expert_size;
 	uint32_t shared_size; /* of a shared expert */
+	/* Experts lie in groups of equal size, of which a token may choose from so many: those
+	 * whose two best are the best. */
+	uint32_t router_groups, router_top_groups;
+	uint32_t layers_left_out; /* after the model's own: of a draft that is not computed */
 	struct delta_net {
 		uint32_t key_heads, value_heads, key_dim, value_dim;
 		uint32_t width; /* of the convolution */
@@ -58,7 +62,10 @@ struct config {
 	bool query_gate; /* each head's rows of q are its query and then its gate */
 	enum head_norms head_norms;
 	enum router_order router_order;
-	bool normalise_top_k; /* the chosen experts' weights sum to 1 */
+	bool router_correction; /* is added to the scores for the choice, not for the weights */
+	bool normalise_top_k;	/* the chosen experts' weights sum to 1 … */
+	float routed_scaling;	/* … times this */
+	bool shared_gate; /* the shared expert is weighed by the sigmoid of one more product */
 	bool tied_head;
 	bool draft; /* a checkpoint may have a draft layer: layer[layers] */
 	float rms_eps;

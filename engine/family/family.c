@@ -5,8 +5,9 @@
 #include <string.h>
 
 static const struct family *const families[] = {
-	&family_qwen2,	 &family_qwen3, &family_qwen3_moe, &family_qwen2_moe,	&family_granitemoe,
-	&family_mixtral, &family_olmoe, &family_qwen3_5,   &family_qwen3_5_moe, &family_qwen3_next,
+	&family_qwen2,	     &family_qwen3,	 &family_qwen3_moe, &family_qwen2_moe,
+	&family_granitemoe,  &family_mixtral,	 &family_olmoe,	    &family_qwen3_5,
+	&family_qwen3_5_moe, &family_qwen3_next, &family_glm4_moe,  &family_minimax_m2,
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
@@ -71,6 +72,17 @@ bool family_tensor_name(const struct config *c, const char *pattern, const char 
 		return false;
 	int more = print(name + n, size - (size_t)n, rest, id.layer, id.expert);
 	return more > 0 && (size_t)more < size - (size_t)n;
+}
+
+bool family_leaves_out(const struct config *c, const char *name)
+{
+	char layer[64];
+	for (uint32_t i = 0; i < c->layers_left_out; i++) {
+		int n = snprintf(layer, sizeof layer, "model.layers.%u.", c->layers + i);
+		if (!strncmp(name, layer, (size_t)n))
+			return true;
+	}
+	return false;
 }
 
 bool config_store_name(const struct config *c, struct tensor_id id, char *name, size_t size)

@@ -42,10 +42,12 @@
 	X(UP, LAYER, DENSE, INTERMEDIATE, HIDDEN, DENSE, F "up_proj.weight")                     \
 	X(DOWN, LAYER, DENSE, HIDDEN, INTERMEDIATE, DENSE, F "down_proj.weight")                 \
 	X(ROUTER, LAYER, ROUTED, EXPERTS, HIDDEN, KEPT, F "gate.weight")                         \
+	X(ROUTER_CORRECTION, LAYER, ROUTER_CORRECTION, EXPERTS, NONE, VECTOR,                    \
+	  F "gate.e_score_correction_bias")                                                      \
 	X(SHARED_GATE, LAYER, SHARED, SHARED, HIDDEN, DENSE, F "shared_expert.gate_proj.weight") \
 	X(SHARED_UP, LAYER, SHARED, SHARED, HIDDEN, DENSE, F "shared_expert.up_proj.weight")     \
 	X(SHARED_DOWN, LAYER, SHARED, HIDDEN, SHARED, KEPT, F "shared_expert.down_proj.weight")  \
-	X(SHARED_SCALE, LAYER, SHARED, ONE, HIDDEN, KEPT, F "shared_expert_gate.weight")         \
+	X(SHARED_SCALE, LAYER, SHARED_GATE, ONE, HIDDEN, KEPT, F "shared_expert_gate.weight")    \
 	X(EXPERT_GATE, EXPERT, ROUTED, EXPERT, HIDDEN, EXPERT, F "experts.%u.gate_proj.weight")  \
 	X(EXPERT_UP, EXPERT, ROUTED, EXPERT, HIDDEN, EXPERT, F "experts.%u.up_proj.weight")      \
 	X(EXPERT_DOWN, EXPERT, ROUTED, HIDDEN, EXPERT, EXPERT, F "experts.%u.down_proj.weight")  \
@@ -78,7 +80,9 @@ enum tensor_presence {
 	PRESENT_DELTA_NET,
 	PRESENT_DENSE,
 	PRESENT_ROUTED,
-	PRESENT_SHARED, /* in layers with a shared expert */
+	PRESENT_ROUTER_CORRECTION, /* in those whose router has one */
+	PRESENT_SHARED,		   /* in layers with a shared expert … */
+	PRESENT_SHARED_GATE,	   /* … that has a gate */
 };
 
 enum tensor_dimension {

@@ -136,7 +136,7 @@ static bool is_skipped(const struct sources *s, const char *name)
 	for (const char *const *k = s->config->family->skipped; k && *k; k++)
 		if (begins_with(name, *k))
 			return true;
-	return false;
+	return family_leaves_out(s->config, name);
 }
 
 static int check_unused(const struct sources *s, struct err *e)

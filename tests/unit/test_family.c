@@ -358,12 +358,15 @@ static void the_fixtures_checkpoints_are_used_to_the_last_tensor(void **state)
 {
 	(void)state;
 	static const char *const fixtures[] = {
-		"qwen2_moe", "granitemoe",  "mixtral",		 "olmoe",
-		"qwen3_5",   "qwen3_5_moe", "qwen3_5_moe_fused", "qwen3_next"};
+		"qwen2_moe",   "granitemoe",	    "mixtral",	  "olmoe",    "qwen3_5",
+		"qwen3_5_moe", "qwen3_5_moe_fused", "qwen3_next", "glm4_moe", "minimax_m2"};
 	for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
 		struct sources s;
 		struct plan p;
 		struct recipe r;
+		uint32_t routed = 0;
+		if (!test_fixture(fixtures[i]))
+			continue;
 		read_fixture_config(fixtures[i]);
 		assert_int_equal(recipe_find(&r, NULL, &e), 0);
 		if (sources_open(&s, test_fixture(fixtures[i]), &config, &e))
@@ -375,10 +378,42 @@ static void the_fixtures_checkpoints_are_used_to_the_last_tensor(void **state)
 		if (sources_check(&s, &p, &e))
 			fail_msg("%s: %s", fixtures[i], e.text);
 		assert_int_equal(p.layers, config.layers + drafts);
-		assert_int_equal(p.routed_layers, config.experts ? p.layers : 0);
+		for (uint32_t layer = 0; layer < p.layers; layer++)
+			routed += config_routed(&config, layer);
+		assert_int_equal(p.routed_layers, routed);
 		plan_free(&p);
 		sources_close(&s);
 	}
+}
+
+static int check_source(void)
+{
+	struct sources s;
+	struct plan p;
+	struct recipe r;
+	assert_int_equal(recipe_find(&r, NULL, &e), 0);
+	assert_int_equal(plan_make(&p, &config, &r, &e), 0);
+	assert_int_equal(sources_open(&s, source, &config, &e), 0);
+	int failed = sources_check(&s, &p, &e);
+	sources_close(&s);
+	plan_free(&p);
+	return failed;
+}
+
+/* Of the layers that the config counts as a draft's, and of no other. */
+static void a_draft_layer_that_is_not_computed_is_left_out_by_its_name(void **state)
+{
+	(void)state;
+	read_fixture("glm4_moe");
+	assert_int_equal(config.layers, 3);
+	test_tensor_copy(&c, "model.norm.weight", "model.layers.3.enorm.weight");
+	test_tensor_copy(&c, "lm_head.weight", "model.layers.3.shared_head.head.weight");
+	test_checkpoint_make(&c, "glm4_moe", source);
+	assert_int_equal(check_source(), 0);
+	test_tensor_copy(&c, "model.norm.weight", "model.layers.4.enorm.weight");
+	test_checkpoint_make(&c, "glm4_moe", source);
+	assert_int_equal(check_source(), -EINVAL);
+	assert_non_null(strstr(e.text, "model.layers.4.enorm.weight"));
 }
 
 static void stacked_experts_make_the_store_of_single_ones(void **state)
@@ -577,6 +612,7 @@ int main(void)
 		TEST(fused_projections_are_taken_apart_head_by_head),
 		TEST(stacked_experts_lie_one_after_the_other_gate_above_up),
 		TEST(the_fixtures_checkpoints_are_used_to_the_last_tensor),
+		TEST(a_draft_layer_that_is_not_computed_is_left_out_by_its_name),
 		TEST(stacked_experts_make_the_store_of_single_ones),
 		TEST(fused_projections_make_the_store_of_single_ones),
 		TEST(a_checkpoint_of_the_text_part_alone_makes_the_same_store),

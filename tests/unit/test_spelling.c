@@ -1,0 +1,166 @@
+/* Configs as they are published, key by key: each family's own spelling, and that a key which would
+ * change the arithmetic is refused by its name. (The fixtures' configs are in transformers' newer
+ * spelling; their golden numbers say that what follows from a config is right.) */
+#include "engine/family/config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <errno.h>
+
+static struct config config;
+static struct err e;
+
+/* The members of an object, and after them others, which hold where a key is there twice. */
+static int parse_with(const char *members, const char *override)
+{
+	char text[8192];
+	int n = snprintf(text, sizeof text, "{%s%s%s}", members, *override ? ", " : "", override);
+	assert_in_range(n, 1, sizeof text - 1);
+	return config_parse(&config, text, (size_t)n, "config.json", &e);
+}
+
+static void parse(const char *members)
+{
+	if (parse_with(members, ""))
+		fail_msg("%s", e.text);
+}
+
+struct refusal {
+	const char *override, *word; /* a member, and what the sentence names */
+	int code;
+};
+
+static void assert_refused(const char *members, const struct refusal *wrong, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		int failed = parse_with(members, wrong[i].override);
+		if (failed != -wrong[i].code || !strstr(e.text, wrong[i].word))
+			fail_msg("%s: gave %d, \"%s\"", wrong[i].override, failed, e.text);
+	}
+}
+#define ASSERT_REFUSED(members, wrong) \
+	assert_refused(members, wrong, sizeof(wrong) / sizeof *(wrong))
+
+/* ---- glm4_moe ---- */
+
+static const char glm[] =
+	"\"architectures\": [\"Glm4MoeForCausalLM\"], \"attention_bias\": true,"
+	"\"attention_dropout\": 0.0, \"pad_token_id\": 151329,"
+	"\"eos_token_id\": [151329, 151336, 151338], \"head_dim\": 128, \"hidden_act\": \"silu\","
+	"\"hidden_size\": 4096, \"partial_rotary_factor\": 0.5, \"initializer_range\": 0.02,"
+	"\"intermediate_size\": 10944, \"max_position_embeddings\": 131072,"
+	"\"model_type\": \"glm4_moe\", \"moe_intermediate_size\": 1408, \"norm_topk_prob\": true,"
+	"\"num_attention_heads\": 96, \"n_group\": 1, \"topk_group\": 1, \"n_routed_experts\": 128,"
+	"\"n_shared_experts\": 1, \"routed_scaling_factor\": 1.0, \"num_experts_per_tok\": 8,"
+	"\"first_k_dense_replace\": 1, \"num_hidden_layers\": 46, \"num_key_value_heads\": 8,"
+	"\"num_nextn_predict_layers\": 1, \"rms_norm_eps\": 1e-05, \"rope_scaling\": null,"
+	"\"rope_theta\": 1000000, \"tie_word_embeddings\": false, \"torch_dtype\": \"bfloat16\","
+	"\"transformers_version\": \"4.54.0\", \"use_cache\": true, \"use_qk_norm\": false,"
+	"\"vocab_size\": 151552";
+
+static void glm4_moe_is_read_as_published(void **state)
+{
+	(void)state;
+	parse(glm);
+	assert_int_equal(config.rotary_dim, 64);
+	assert_true(config.qkv_bias && !config.output_bias);
+	assert_int_equal(config.head_norms, HEAD_NORMS_NONE);
+	assert_int_equal(config.router_order, SIGMOID_THEN_TOP_K);
+	assert_true(config.router_correction && config.normalise_top_k);
+	assert_true(config.routed_scaling == 1);
+	assert_int_equal(config.experts, 128);
+	assert_int_equal(config.experts_per_token, 8);
+	assert_int_equal(config.shared_size, 1408);
+	assert_false(config.shared_gate);
+	assert_false(config_routed(&config, 0));
+	assert_true(config_routed(&config, 1) && config.layer[1].shared);
+	assert_int_equal(config.layers_left_out, 1);
+	assert_true(parse_with(glm, "\"use_qk_norm\": true, \"attention_bias\": false") == 0);
+	assert_int_equal(config.head_norms, HEAD_NORMS_EACH);
+	assert_false(config.qkv_bias);
+}
+
+static void what_glm4_moe_cannot_be_is_refused_by_its_key(void **state)
+{
+	(void)state;
+	static const struct refusal wrong[] = {
+		{"\"scoring_func\": \"softmax\"", "scoring_func", ENOTSUP},
+		{"\"topk_method\": \"greedy\"", "topk_method", ENOTSUP},
+		{"\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2.0}", "dynamic", ENOTSUP},
+		{"\"n_group\": 3", "n_group", EINVAL},
+		{"\"n_group\": 128", "n_group", EINVAL},
+		{"\"n_group\": 64, \"topk_group\": 3", "topk_group", EINVAL},
+		{"\"n_group\": 4, \"topk_group\": 5", "topk_group", EINVAL},
+		{"\"n_shared_experts\": 4096", "n_shared_experts", EINVAL},
+		{"\"routed_scaling_factor\": -1", "routed_scaling_factor", EINVAL},
+		{"\"first_k_dense_replace\": -1", "first_k_dense_replace", EINVAL},
+		{"\"use_qk_norm\": 1", "use_qk_norm", EINVAL},
+	};
+	ASSERT_REFUSED(glm, wrong);
+}
+
+/* ---- minimax_m2 ---- */
+
+static const char minimax[] =
+	"\"architectures\": [\"MiniMaxM2ForCausalLM\"], \"attn_type_list\": [1, 1, 1],"
+	"\"auto_map\": {\"AutoConfig\": \"configuration_minimax_m2.MiniMaxM2Config\"},"
+	"\"eos_token_id\": 200020, \"head_dim\": 128, \"hidden_act\": \"silu\","
+	"\"hidden_size\": 3072, \"intermediate_size\": 1536,"
+	"\"layernorm_full_attention_beta\": 1.0, \"layernorm_linear_attention_beta\": 1.0,"
+	"\"layernorm_mlp_beta\": 1.0, \"max_position_embeddings\": 196608,"
+	"\"mlp_intermediate_size\": 8192, \"model_type\": \"minimax_m2\","
+	"\"mtp_transformer_layers\": 1, \"num_attention_heads\": 48, \"num_experts_per_tok\": 8,"
+	"\"num_hidden_layers\": 3, \"num_key_value_heads\": 8, \"num_local_experts\": 256,"
+	"\"num_mtp_modules\": 3, \"qk_norm_type\": \"per_layer\", \"rms_norm_eps\": 1e-06,"
+	"\"rope_theta\": 5000000, \"rotary_dim\": 64, \"router_aux_loss_coef\": 0.001,"
+	"\"router_jitter_noise\": 0.0, \"scoring_func\": \"sigmoid\","
+	"\"shared_intermediate_size\": 0, \"tie_word_embeddings\": false, \"use_mtp\": true,"
+	"\"use_qk_norm\": true, \"use_routing_bias\": true, \"vocab_size\": 200064";
+
+static void minimax_m2_is_read_as_published(void **state)
+{
+	(void)state;
+	parse(minimax);
+	assert_int_equal(config.rotary_dim, 64);
+	assert_int_equal(config.head_norms, HEAD_NORMS_TOGETHER);
+	assert_int_equal(config.expert_size, 1536);
+	assert_int_equal(config.experts, 256);
+	assert_int_equal(config.router_order, SIGMOID_THEN_TOP_K);
+	assert_true(config.router_correction && config.normalise_top_k);
+	assert_true(config_routed(&config, 0) && !config.layer[0].shared);
+}
+
+static void what_minimax_m2_cannot_be_is_refused_by_its_key(void **state)
+{
+	(void)state;
+	static const struct refusal wrong[] = {
+		{"\"attn_type_list\": [1, 0, 1]", "attn_type_list", ENOTSUP},
+		{"\"attn_type_list\": [\"1\"]", "attn_type_list", EINVAL},
+		{"\"qk_norm_type\": \"per_head\"", "per_head", ENOTSUP},
+		{"\"use_qk_norm\": false", "use_qk_norm", ENOTSUP},
+		{"\"use_routing_bias\": false", "use_routing_bias", ENOTSUP},
+		{"\"shared_intermediate_size\": 1536", "shared_intermediate_size", ENOTSUP},
+		{"\"layernorm_mlp_beta\": 2.0", "layernorm_mlp_beta", ENOTSUP},
+		{"\"sliding_window\": 4096", "sliding_window", ENOTSUP},
+		{"\"scoring_func\": \"softmax\"", "scoring_func", ENOTSUP},
+		{"\"rotary_dim\": 63", "rotary_dim", EINVAL},
+		{"\"rotary_dim\": 130", "rotary_dim", EINVAL},
+	};
+	ASSERT_REFUSED(minimax, wrong);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(glm4_moe_is_read_as_published),
+		cmocka_unit_test(what_glm4_moe_cannot_be_is_refused_by_its_key),
+		cmocka_unit_test(minimax_m2_is_read_as_published),
+		cmocka_unit_test(what_minimax_m2_cannot_be_is_refused_by_its_key),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
