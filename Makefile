@@ -146,7 +146,7 @@ fuzz: $(FUZZERS) ## run each fuzzer for FUZZ_SECONDS (60)
 $(BUILD)/tests/bench/make.o: override CPPFLAGS += -DMOEFS_SOURCE_ROOT='"$(CURDIR)"'
 
 # What tests/bench/spent.c puts its clock around.
-WRAPPED := delta_run forward_multiply
+WRAPPED := delta_run product_run
 $(BUILD)/moefs-bench: $(BENCH_OBJS) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) $(addprefix -Wl$(comma)--wrap=,$(WRAPPED)) -o $@ $^ $(PKG_LIBS) $(shell pkg-config --libs json-c) -lm

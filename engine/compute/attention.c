@@ -1,39 +1,53 @@
-/* Grouped-query softmax attention with rotary positions over a session's key-value blocks
- * (Vaswani et al. 2017; Ainslie et al. 2023; Su et al. 2021). */
-#include "engine/compute/forward.h"
+#include "engine/compute/attention.h"
 
 #include <string.h>
 
+void attention_take(struct attention_scratch *a, struct arena *arena, const struct config *c,
+		    size_t rows)
+{
+	size_t kv = (size_t)c->kv_heads * c->head_dim;
+	uint32_t attended = c->heads * c->head_dim;
+	a->projected_q = a->q = arena_take(arena, rows * attended, sizeof *a->q);
+	a->query_gate = NULL;
+	if (c->query_gate) {
+		a->projected_q = arena_take(arena, 2 * rows * attended, sizeof *a->projected_q);
+		a->query_gate = arena_take(arena, rows * attended, sizeof *a->query_gate);
+	}
+	a->k = arena_take(arena, rows * kv, sizeof *a->k);
+	a->v = arena_take(arena, rows * kv, sizeof *a->v);
+	activation_take(arena, &a->attended, rows, attended);
+}
+
 struct attend {
-	struct forward *f;
-	struct context *x;
+	struct attention_scratch *scratch;
+	const struct step *step;
 	const struct layer_weights *weights;
-	uint32_t state, n; /* state: of the layer (config.h) */
+	uint32_t state; /* of the layer (config.h) */
 };
 
 /* RMSNorm where the family has it, of each head or of all as one, then the rotation. */
-static void finish_heads(const struct forward *f, float *heads, uint32_t count, const float *norm,
+static void finish_heads(const struct step *s, float *heads, uint32_t count, const float *norm,
 			 uint32_t t)
 {
-	const struct config *c = f->config;
+	const struct config *c = s->env->config;
+	const struct kernels *k = s->env->kernels;
 	uint32_t dim = c->head_dim, half = c->rotary_dim / 2;
 	if (c->head_norms == HEAD_NORMS_TOGETHER)
-		f->kernels->rmsnorm(heads, heads, norm, count * dim, c->rms_eps);
+		k->rmsnorm(heads, heads, norm, count * dim, c->rms_eps);
 	for (uint32_t h = 0; h < count; h++, heads += dim) {
 		if (c->head_norms == HEAD_NORMS_EACH)
-			f->kernels->rmsnorm(heads, heads, norm, dim, c->rms_eps);
-		f->kernels->rope(heads, f->rope_cos + (size_t)t * half,
-				 f->rope_sin + (size_t)t * half, half);
+			k->rmsnorm(heads, heads, norm, dim, c->rms_eps);
+		k->rope(heads, s->rope_cos + (size_t)t * half, s->rope_sin + (size_t)t * half,
+			half);
 	}
 }
 
 /* A token's rows of q where each head has its query and then its gate. */
-static void part_queries(const struct forward *f, uint32_t t)
+static void part_queries(struct attention_scratch *a, const struct config *c, uint32_t t)
 {
-	const struct config *c = f->config;
 	size_t dim = c->head_dim, width = c->heads * dim;
-	const float *from = f->projected_q + 2 * width * t;
-	float *q = f->q + width * t, *gate = f->query_gate + width * t;
+	const float *from = a->projected_q + 2 * width * t;
+	float *q = a->q + width * t, *gate = a->query_gate + width * t;
 	for (size_t h = 0; h < c->heads; h++, from += 2 * dim) {
 		memcpy(q + h * dim, from, dim * sizeof *q);
 		memcpy(gate + h * dim, from + dim, dim * sizeof *gate);
@@ -44,19 +58,20 @@ static void part_queries(const struct forward *f, uint32_t t)
 static void place_keys(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct attend *a = ctx;
-	const struct forward *f = a->f;
-	const struct config *c = f->config;
+	const struct context *x = a->step->context;
+	const struct config *c = a->step->env->config;
 	size_t kv_width = (size_t)c->kv_heads * c->head_dim;
 	for (uint32_t t = begin; t < end; t++) {
-		float *k = f->k + t * kv_width, *v = f->v + t * kv_width;
-		finish_heads(f, k, c->kv_heads, weights_vector(a->weights, TENSOR_K_NORM), t);
-		size_t position = a->x->tokens.count + t;
-		void *block = (void *)a->x->blocks[position / KV_BLOCK];
+		float *k = a->scratch->k + t * kv_width, *v = a->scratch->v + t * kv_width;
+		finish_heads(a->step, k, c->kv_heads, weights_vector(a->weights, TENSOR_K_NORM), t);
+		size_t position = x->tokens.count + t;
+		void *block = (void *)x->blocks[position / KV_BLOCK];
 		for (uint32_t h = 0; h < c->kv_heads; h++)
-			f->kernels->kv_put(block, a->x->type, context_key_offset(a->x, a->state, h),
-					   context_value_offset(a->x, a->state, h),
-					   position % KV_BLOCK, k + (size_t)h * c->head_dim,
-					   v + (size_t)h * c->head_dim, c->head_dim);
+			a->step->env->kernels->kv_put(
+				block, x->type, context_key_offset(x, a->state, h),
+				context_value_offset(x, a->state, h), position % KV_BLOCK,
+				k + (size_t)h * c->head_dim, v + (size_t)h * c->head_dim,
+				c->head_dim);
 	}
 }
 
@@ -64,25 +79,25 @@ static void place_keys(void *ctx, uint32_t begin, uint32_t end)
 static void place_tokens(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct attend *a = ctx;
-	const struct forward *f = a->f;
-	const struct config *c = f->config;
+	const struct config *c = a->step->env->config;
 	for (uint32_t t = begin; t < end; t++) {
 		if (c->query_gate)
-			part_queries(f, t);
-		float *q = f->q + (size_t)t * c->heads * c->head_dim;
-		finish_heads(f, q, c->heads, weights_vector(a->weights, TENSOR_Q_NORM), t);
+			part_queries(a->scratch, c, t);
+		float *q = a->scratch->q + (size_t)t * c->heads * c->head_dim;
+		finish_heads(a->step, q, c->heads, weights_vector(a->weights, TENSOR_Q_NORM), t);
 	}
 	place_keys(ctx, begin, end);
 }
 
 /* What the heads from `offset` on have found, for n tokens, times the sigmoid of their gates. */
-static void apply_gate(const struct forward *f, size_t offset, uint32_t n)
+static void apply_gate(const struct attend *a, size_t offset, uint32_t n)
 {
-	const struct config *c = f->config;
+	const struct config *c = a->step->env->config;
 	size_t stride = (size_t)c->heads * c->head_dim;
 	uint32_t width = c->heads / c->kv_heads * c->head_dim;
 	for (uint32_t t = 0; t < n; t++, offset += stride)
-		f->kernels->sigmoid_mul(f->attended.f + offset, f->query_gate + offset, width);
+		a->step->env->kernels->sigmoid_mul(a->scratch->attended.f + offset,
+						   a->scratch->query_gate + offset, width);
 }
 
 /* Tokens that attend together: enough to share what is read of keys and values, few enough that the
@@ -93,65 +108,77 @@ enum { ATTEND_TOKENS = 16 };
 static void attend_items(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct attend *a = ctx;
-	const struct forward *f = a->f;
-	const struct config *c = f->config;
+	const struct context *x = a->step->context;
+	const struct config *c = a->step->env->config;
 	uint32_t group = c->heads / c->kv_heads;
 	size_t stride = (size_t)c->heads * c->head_dim;
 	for (uint32_t i = begin; i < end; i++) {
 		uint32_t t = i / c->kv_heads * ATTEND_TOKENS, h = i % c->kv_heads;
-		uint32_t n = a->n - t < ATTEND_TOKENS ? a->n - t : ATTEND_TOKENS;
+		uint32_t left = a->step->n - t, n = left < ATTEND_TOKENS ? left : ATTEND_TOKENS;
 		size_t offset = t * stride + (size_t)h * group * c->head_dim;
 		struct attention look = {
-			.type = a->x->type,
+			.type = x->type,
 			.head_dim = c->head_dim,
 			.heads = group,
-			.length = (uint32_t)a->x->tokens.count + t + 1,
+			.length = (uint32_t)x->tokens.count + t + 1,
 			.scale = c->attention_scale,
-			.blocks = a->x->blocks,
-			.key_offset = context_key_offset(a->x, a->state, h),
-			.value_offset = context_value_offset(a->x, a->state, h),
+			.blocks = x->blocks,
+			.key_offset = context_key_offset(x, a->state, h),
+			.value_offset = context_value_offset(x, a->state, h),
 		};
-		f->kernels->attend_tokens(f->attended.f + offset, f->q + offset, stride, &look, n);
+		a->step->env->kernels->attend_tokens(a->scratch->attended.f + offset,
+						     a->scratch->q + offset, stride, &look, n);
 		if (c->query_gate)
-			apply_gate(f, offset, n);
+			apply_gate(a, offset, n);
 	}
 }
 
-void attention_keys(struct forward *f, struct context *x, uint32_t layer, uint32_t n)
+void attention_keys(struct attention_scratch *a, struct step *s, uint32_t layer)
 {
-	const struct config *c = f->config;
-	const struct layer_weights *l = &f->weights->layer[layer];
+	const struct environment *env = s->env;
+	const struct config *c = env->config;
+	const struct layer_weights *l = &env->weights->layer[layer];
 	uint32_t width = c->kv_heads * c->head_dim;
-	const struct product kv[] = {{f->k, &l->m[TENSOR_K]}, {f->v, &l->m[TENSOR_V]}};
-	forward_multiply(f, kv, 2, &f->normed, n);
-	forward_add_bias(f, f->k, weights_vector(l, TENSOR_K_BIAS), n, width);
-	forward_add_bias(f, f->v, weights_vector(l, TENSOR_V_BIAS), n, width);
-	struct attend a = {f, x, l, c->layer[layer].state, n};
-	threads_run(f->threads, n, 1, place_keys, &a);
+	const struct product kv[] = {{a->k, &l->m[TENSOR_K]}, {a->v, &l->m[TENSOR_V]}};
+	product_run(env, kv, 2, s->normed, s->n);
+	product_add_bias(env, a->k, weights_vector(l, TENSOR_K_BIAS), s->n, width);
+	product_add_bias(env, a->v, weights_vector(l, TENSOR_V_BIAS), s->n, width);
+	struct attend look = {a, s, l, c->layer[layer].state};
+	threads_run(env->threads, s->n, 1, place_keys, &look);
 }
 
-void attention_run(struct forward *f, struct context *x, uint32_t layer, uint32_t n)
+/* The rows of each run look back at all that lies before its last one. */
+static void attend(const struct attend *a)
 {
-	const struct config *c = f->config;
-	const struct layer_weights *l = &f->weights->layer[layer];
-	uint32_t q_width = l->m[TENSOR_Q].shape.rows, kv_width = c->kv_heads * c->head_dim;
-	const struct product qkv[] = {{f->projected_q, &l->m[TENSOR_Q]},
-				      {f->k, &l->m[TENSOR_K]},
-				      {f->v, &l->m[TENSOR_V]}};
-	forward_multiply(f, qkv, 3, &f->normed, n);
-	forward_add_bias(f, f->projected_q, weights_vector(l, TENSOR_Q_BIAS), n, q_width);
-	forward_add_bias(f, f->k, weights_vector(l, TENSOR_K_BIAS), n, kv_width);
-	forward_add_bias(f, f->v, weights_vector(l, TENSOR_V_BIAS), n, kv_width);
-
-	struct attend a = {f, x, l, c->layer[layer].state, n};
-	uint32_t runs = (n - 1) / ATTEND_TOKENS + 1;
-	threads_run(f->threads, n, 1, place_tokens, &a);
-	uint64_t seen = (uint64_t)(x->tokens.count + n) * (n < ATTEND_TOKENS ? n : ATTEND_TOKENS);
+	const struct step *s = a->step;
+	const struct config *c = s->env->config;
+	uint32_t runs = (s->n - 1) / ATTEND_TOKENS + 1, items = runs * c->kv_heads;
+	uint64_t seen = (uint64_t)(s->context->tokens.count + s->n) *
+			(s->n < ATTEND_TOKENS ? s->n : ATTEND_TOKENS);
 	uint64_t work = seen * 2 * c->head_dim * (c->heads / c->kv_heads);
-	threads_run(f->threads, runs * c->kv_heads, forward_grain(f, runs * c->kv_heads, work),
-		    attend_items, &a);
-	activation_changed(&f->attended);
+	threads_run(s->env->threads, items, product_grain(s->env, items, work), attend_items,
+		    (void *)a);
+}
 
-	forward_multiply(f, &(struct product){f->up, &l->m[TENSOR_O]}, 1, &f->attended, n);
-	forward_add_bias(f, f->up, weights_vector(l, TENSOR_O_BIAS), n, c->hidden_size);
+void attention_run(struct attention_scratch *a, struct step *s, uint32_t layer)
+{
+	const struct environment *env = s->env;
+	const struct config *c = env->config;
+	const struct layer_weights *l = &env->weights->layer[layer];
+	uint32_t q_width = l->m[TENSOR_Q].shape.rows, kv_width = c->kv_heads * c->head_dim;
+	const struct product qkv[] = {{a->projected_q, &l->m[TENSOR_Q]},
+				      {a->k, &l->m[TENSOR_K]},
+				      {a->v, &l->m[TENSOR_V]}};
+	product_run(env, qkv, 3, s->normed, s->n);
+	product_add_bias(env, a->projected_q, weights_vector(l, TENSOR_Q_BIAS), s->n, q_width);
+	product_add_bias(env, a->k, weights_vector(l, TENSOR_K_BIAS), s->n, kv_width);
+	product_add_bias(env, a->v, weights_vector(l, TENSOR_V_BIAS), s->n, kv_width);
+
+	struct attend look = {a, s, l, c->layer[layer].state};
+	threads_run(env->threads, s->n, 1, place_tokens, &look);
+	attend(&look);
+	activation_changed(&a->attended);
+
+	product_run(env, &(struct product){s->out, &l->m[TENSOR_O]}, 1, &a->attended, s->n);
+	product_add_bias(env, s->out, weights_vector(l, TENSOR_O_BIAS), s->n, c->hidden_size);
 }

@@ -1,5 +1,5 @@
 #include "engine/compute/context.h"
-#include "engine/compute/delta.h"
+#include "engine/compute/delta_state.h"
 
 #include <errno.h>
 #include <stdlib.h>

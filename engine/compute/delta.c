@@ -1,17 +1,5 @@
-/* The gated delta net (Yang, Kautz and Hatamizadeh 2024, as Qwen3-Next has it): a mixer whose state
- * does not grow with the text.
- *
- * One projection gives queries, keys and values, another the gate of the output, two small ones the
- * gates of the state. Queries, keys and values pass a short causal convolution and silu; queries
- * and keys are brought to length 1; each value head then lets its state fade, corrects what the
- * key finds in it, and asks it with the query (kernels.h, delta_steps). The result is normalised
- * head by head and multiplied by silu of its gate.
- *
- * Tokens are taken one by one in their order, so cutting a text into chunks changes nothing;
- * threads share heads, which do not influence each other.
- */
 #include "engine/compute/delta.h"
-#include "engine/compute/forward.h"
+#include "engine/compute/delta_state.h"
 #include "kernels/delta.h"
 
 #include <math.h>
@@ -24,58 +12,25 @@ static size_t head_floats(const struct config *c)
 	return (size_t)c->delta_net.key_dim * c->delta_net.value_dim;
 }
 
-static size_t matrix_floats(const struct config *c)
+void delta_take(struct delta_scratch *d, struct arena *arena, const struct config *c, size_t n)
 {
-	return c->delta_net.value_heads * head_floats(c);
-}
-
-/* What a token that the state is behind leaves: its input, what became of it, its gates. */
-static size_t row_floats(const struct config *c)
-{
-	return 2 * ((size_t)config_delta_channels(c) + c->delta_net.value_heads);
-}
-
-/* Of a layer: its matrices and the convolution's inputs. */
-static size_t moved_floats(const struct config *c)
-{
-	return matrix_floats(c) + (size_t)(c->delta_net.width - 1) * config_delta_channels(c);
-}
-
-size_t delta_moved_floats(const struct config *c)
-{
-	return c->mixers[MIXER_DELTA_NET] * moved_floats(c);
-}
-
-size_t delta_layer_floats(const struct config *c)
-{
-	return moved_floats(c) + DELTA_BEHIND * row_floats(c);
-}
-
-size_t delta_state_floats(const struct config *c)
-{
-	return c->mixers[MIXER_DELTA_NET] * delta_layer_floats(c);
-}
-
-void delta_lay_out(struct forward *f, struct arena *a)
-{
-	const struct config *c = f->config;
-	struct delta_scratch *d = &f->delta;
-	size_t n = f->chunk, rows = n + DELTA_BEHIND, heads = c->delta_net.value_heads,
+	size_t rows = n + DELTA_BEHIND, heads = c->delta_net.value_heads,
 	       values = heads * c->delta_net.value_dim;
-	d->in = arena_take(a, rows * config_delta_channels(c), sizeof *d->in);
-	d->mixed = arena_take(a, rows * config_delta_channels(c), sizeof *d->mixed);
-	d->a = arena_take(a, n * heads, sizeof *d->a);
-	d->b = arena_take(a, n * heads, sizeof *d->b);
-	d->decay = arena_take(a, rows * heads, sizeof *d->decay);
-	d->beta = arena_take(a, rows * heads, sizeof *d->beta);
-	d->out = arena_take(a, rows * values, sizeof *d->out);
-	activation_take(a, &d->gated, n, (uint32_t)values);
+	d->in = arena_take(arena, rows * config_delta_channels(c), sizeof *d->in);
+	d->mixed = arena_take(arena, rows * config_delta_channels(c), sizeof *d->mixed);
+	d->a = arena_take(arena, n * heads, sizeof *d->a);
+	d->b = arena_take(arena, n * heads, sizeof *d->b);
+	d->decay = arena_take(arena, rows * heads, sizeof *d->decay);
+	d->beta = arena_take(arena, rows * heads, sizeof *d->beta);
+	d->out = arena_take(arena, rows * values, sizeof *d->out);
+	activation_take(arena, &d->gated, n, (uint32_t)values);
 }
 
 /* Rows of the scratch are the tokens that the state is behind, and then the step's; but of what is
  * projected for the gates, the step's alone. */
 struct mix {
-	const struct forward *f;
+	const struct environment *env;
+	const struct delta_scratch *scratch;
 	const struct layer_weights *weights;
 	float *matrices;    /* of the layer's state: [value_heads][key_dim][value_dim] */
 	float *before;	    /* and [width - 1][channels] */
@@ -87,10 +42,10 @@ struct mix {
 /* The input of the row `back` before row t, which may be one of an earlier call. */
 static const float *input_at(const struct mix *m, uint32_t t, uint32_t back)
 {
-	size_t channels = config_delta_channels(m->f->config);
-	uint32_t width = m->f->config->delta_net.width;
+	size_t channels = config_delta_channels(m->env->config);
+	uint32_t width = m->env->config->delta_net.width;
 	if (back <= t)
-		return m->f->delta.in + (t - back) * channels;
+		return m->scratch->in + (t - back) * channels;
 	return m->before + (width - 1 - (back - t)) * channels;
 }
 
@@ -98,10 +53,10 @@ static const float *input_at(const struct mix *m, uint32_t t, uint32_t back)
 static void mix_tokens(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct mix *m = ctx;
-	const struct kernels *k = m->f->kernels;
-	const struct config *c = m->f->config;
+	const struct kernels *k = m->env->kernels;
+	const struct config *c = m->env->config;
 	const struct delta_net *net = &c->delta_net;
-	const struct delta_scratch *d = &m->f->delta;
+	const struct delta_scratch *d = m->scratch;
 	uint32_t channels = config_delta_channels(c), keys = net->key_heads, dim = net->key_dim;
 	float scale = (float)(1 / sqrt(dim));
 	for (uint32_t t = m->behind + begin; t < m->behind + end; t++) {
@@ -125,9 +80,9 @@ static void mix_tokens(void *ctx, uint32_t begin, uint32_t end)
 static void step_heads(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct mix *m = ctx;
-	const struct config *c = m->f->config;
+	const struct config *c = m->env->config;
 	const struct delta_net *net = &c->delta_net;
-	const struct delta_scratch *d = &m->f->delta;
+	const struct delta_scratch *d = m->scratch;
 	uint32_t channels = config_delta_channels(c), shared = net->value_heads / net->key_heads;
 	for (uint32_t h = begin; h < end; h++) {
 		const float *q = d->mixed + (size_t)(h / shared) * net->key_dim;
@@ -149,7 +104,7 @@ static void step_heads(void *ctx, uint32_t begin, uint32_t end)
 			.out = d->out + (size_t)h * net->value_dim,
 			.out_stride = (size_t)net->value_heads * net->value_dim,
 		};
-		m->f->kernels->delta_steps(&steps, 0, net->value_dim);
+		m->env->kernels->delta_steps(&steps, 0, net->value_dim);
 	}
 }
 
@@ -157,9 +112,9 @@ static void step_heads(void *ctx, uint32_t begin, uint32_t end)
 static void gate_tokens(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct mix *m = ctx;
-	const struct kernels *k = m->f->kernels;
-	const struct config *c = m->f->config;
-	const struct delta_scratch *d = &m->f->delta;
+	const struct kernels *k = m->env->kernels;
+	const struct config *c = m->env->config;
+	const struct delta_scratch *d = m->scratch;
 	uint32_t dim = c->delta_net.value_dim, heads = c->delta_net.value_heads;
 	const float *norm = weights_vector(m->weights, TENSOR_DELTA_NORM);
 	for (size_t i = (size_t)begin * heads; i < (size_t)end * heads; i++) {
@@ -172,8 +127,8 @@ static void gate_tokens(void *ctx, uint32_t begin, uint32_t end)
 /* The last inputs that the state has moved on by, of old and new ones together. */
 static void keep_inputs(const struct mix *m)
 {
-	size_t channels = config_delta_channels(m->f->config);
-	uint32_t kept = m->f->config->delta_net.width - 1;
+	size_t channels = config_delta_channels(m->env->config);
+	uint32_t kept = m->env->config->delta_net.width - 1;
 	for (uint32_t i = 0; i < kept; i++) /* ascending: each is read before it is overwritten */
 		memmove(m->before + i * channels, input_at(m, m->commit - 1, kept - 1 - i),
 			channels * sizeof *m->before);
@@ -182,9 +137,9 @@ static void keep_inputs(const struct mix *m)
 /* The four arrays of a row's remains, in the scratch. */
 static void row_parts(const struct mix *m, uint32_t row, float *part[4])
 {
-	const struct delta_scratch *d = &m->f->delta;
-	size_t channels = config_delta_channels(m->f->config),
-	       heads = m->f->config->delta_net.value_heads;
+	const struct delta_scratch *d = m->scratch;
+	size_t channels = config_delta_channels(m->env->config),
+	       heads = m->env->config->delta_net.value_heads;
 	part[0] = d->in + row * channels;
 	part[1] = d->mixed + row * channels;
 	part[2] = d->decay + row * heads;
@@ -194,8 +149,8 @@ static void row_parts(const struct mix *m, uint32_t row, float *part[4])
 /* Rows that are behind come before the step's; rows that are not to be done yet are kept. */
 static void move_rows(const struct mix *m, uint32_t first, uint32_t count, bool keep)
 {
-	size_t channels = config_delta_channels(m->f->config),
-	       heads = m->f->config->delta_net.value_heads;
+	size_t channels = config_delta_channels(m->env->config),
+	       heads = m->env->config->delta_net.value_heads;
 	const size_t width[4] = {channels, channels, heads, heads};
 	float *at = m->kept;
 	for (uint32_t row = first; row < first + count; row++) {
@@ -206,43 +161,44 @@ static void move_rows(const struct mix *m, uint32_t first, uint32_t count, bool 
 	}
 }
 
-void delta_run(struct forward *f, struct context *x, uint32_t layer, uint32_t n)
+void delta_run(struct delta_scratch *d, struct step *s, uint32_t layer)
 {
-	const struct config *c = f->config;
-	const struct layer_weights *l = &f->weights->layer[layer];
-	struct delta_scratch *d = &f->delta;
+	const struct environment *env = s->env;
+	const struct config *c = env->config;
+	const struct layer_weights *l = &env->weights->layer[layer];
 	size_t channels = config_delta_channels(c);
-	uint32_t behind = x->recurrent.behind;
+	uint32_t behind = s->context->recurrent.behind;
 	const struct product in[] = {{d->in + behind * channels, &l->m[TENSOR_DELTA_QKV]},
 				     {d->gated.f, &l->m[TENSOR_DELTA_Z]},
 				     {d->a, &l->m[TENSOR_DELTA_A]},
 				     {d->b, &l->m[TENSOR_DELTA_B]}};
-	forward_multiply(f, in, 4, &f->normed, n);
+	product_run(env, in, 4, s->normed, s->n);
 
-	float *state = x->recurrent.now + c->layer[layer].state * delta_layer_floats(c);
-	float *before = state + matrix_floats(c);
+	float *state = s->context->recurrent.now + c->layer[layer].state * delta_layer_floats(c);
+	float *before = state + delta_matrix_floats(c);
 	struct mix m = {
-		.f = f,
+		.env = env,
+		.scratch = d,
 		.weights = l,
 		.matrices = state,
 		.before = before,
 		.kept = before + (c->delta_net.width - 1) * channels,
 		.behind = behind,
-		.n = behind + n,
-		.commit = behind + delta_commits(f, n),
+		.n = behind + s->n,
+		.commit = behind + delta_commits(s),
 	};
 	move_rows(&m, 0, behind, false);
-	threads_run(f->threads, n, 1, mix_tokens, &m);
-	threads_run(f->threads, c->delta_net.value_heads, 1, step_heads, &m);
+	threads_run(env->threads, s->n, 1, mix_tokens, &m);
+	threads_run(env->threads, c->delta_net.value_heads, 1, step_heads, &m);
 	keep_inputs(&m);
 	move_rows(&m, m.commit, m.n - m.commit, true);
-	threads_run(f->threads, n, 1, gate_tokens, &m);
+	threads_run(env->threads, s->n, 1, gate_tokens, &m);
 	activation_changed(&d->gated);
 
-	forward_multiply(f, &(struct product){f->up, &l->m[TENSOR_DELTA_OUT]}, 1, &d->gated, n);
+	product_run(env, &(struct product){s->out, &l->m[TENSOR_DELTA_OUT]}, 1, &d->gated, s->n);
 }
 
-uint32_t delta_commits(const struct forward *f, uint32_t n)
+uint32_t delta_commits(const struct step *s)
 {
-	return f->kind == ROWS_ANSWER ? 1 : n;
+	return s->kind == ROWS_ANSWER ? 1 : s->n;
 }

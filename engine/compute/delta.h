@@ -1,24 +1,32 @@
-/* Gated delta nets: what they keep in a context, and what they need of scratch.
+/* The gated delta net (Yang, Kautz and Hatamizadeh 2024, as Qwen3-Next has it): a mixer whose state
+ * does not grow with the text.
  *
- * The state of a layer is its value heads' matrices, [value_heads][key_dim][value_dim]; then what
- * its convolution has yet to see again, the last width - 1 inputs, [width - 1][channels]; then what
- * is yet to be done of tokens that the state is behind (recurrent.h): for each of up to
- * DELTA_BEHIND its input and its queries, keys and values after the convolution, [channels] each,
- * and its gates, [2][value_heads]. All layers' states lie one after the other in the context's
- * recurrent state.
+ * One projection gives queries, keys and values, another the gate of the output, two small ones the
+ * gates of the state. Queries, keys and values pass a short causal convolution and silu; queries
+ * and keys are brought to length 1; each value head then lets its state fade, corrects what the
+ * key finds in it, and asks it with the query (kernels.h, delta_steps). The result is normalised
+ * head by head and multiplied by silu of its gate.
+ *
+ * Tokens are taken one by one in their order, so cutting a text into chunks changes nothing;
+ * threads share heads, which do not influence each other.
  */
 #ifndef MOEFS_ENGINE_COMPUTE_DELTA_H
 #define MOEFS_ENGINE_COMPUTE_DELTA_H
 
-#include "engine/compute/arena.h"
-#include "engine/family/config.h"
+#include "engine/compute/step.h"
 
-enum { DELTA_BEHIND = 4 }; /* tokens that a step may draft */
+struct delta_scratch {
+	float *in, *mixed;	 /* queries, keys and values before and after the convolution */
+	float *a, *b;		 /* [rows][value_heads]: projections for the gates */
+	float *decay, *beta;	 /* [rows][value_heads]: the gates */
+	float *out;		 /* [rows][value_heads · value_dim] */
+	struct activation gated; /* first the output's gate, then out times it */
+};
 
-/* Floats of one layer's state, and of a context's; 0 in a model without delta nets. */
-size_t delta_layer_floats(const struct config *c);
-size_t delta_state_floats(const struct config *c);
-/* Those of a context's that each step reads and writes, drafts or none. */
-size_t delta_moved_floats(const struct config *c);
+void delta_take(struct delta_scratch *d, struct arena *arena, const struct config *c, size_t rows);
+/* out = the delta net of normed, the context's state moved on. */
+void delta_run(struct delta_scratch *d, struct step *s, uint32_t layer);
+/* By how many of a step's tokens a recurrent state moves on: what was drafted may not stand. */
+uint32_t delta_commits(const struct step *s);
 
 #endif

@@ -10,7 +10,7 @@ enum { JOINED_ROWS = 64 };
 static size_t lay_out(struct draft_layer *d, void *memory)
 {
 	struct arena a = {.memory = memory};
-	activation_take(&a, &d->joined, JOINED_ROWS, 2 * d->forward->config->hidden_size);
+	activation_take(&a, &d->joined, JOINED_ROWS, 2 * d->forward->env.config->hidden_size);
 	return a.used;
 }
 
@@ -42,49 +42,49 @@ static void join_rows(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct joining *j = ctx;
 	const struct forward *f = j->d->forward;
-	const struct layer_weights *once = &f->weights->once;
-	uint32_t width = f->config->hidden_size;
+	const struct config *c = f->env.config;
+	const struct layer_weights *once = &f->env.weights->once;
+	uint32_t width = c->hidden_size;
 	for (size_t t = begin; t < end; t++) {
 		float *row = j->d->joined.f + 2 * t * width;
 		size_t from = (j->first + t) * width;
-		f->kernels->rmsnorm(row, f->x + from,
-				    weights_vector(once, TENSOR_DRAFT_EMBEDDING_NORM), width,
-				    f->config->rms_eps);
-		f->kernels->rmsnorm(row + width, j->hidden + from,
-				    weights_vector(once, TENSOR_DRAFT_HIDDEN_NORM), width,
-				    f->config->rms_eps);
+		f->env.kernels->rmsnorm(row, f->scratch.x + from,
+					weights_vector(once, TENSOR_DRAFT_EMBEDDING_NORM), width,
+					c->rms_eps);
+		f->env.kernels->rmsnorm(row + width, j->hidden + from,
+					weights_vector(once, TENSOR_DRAFT_HIDDEN_NORM), width,
+					c->rms_eps);
 	}
 }
 
-/* The rows' embeddings in f->x become the layer's input. */
+/* The rows' embeddings in the stream become the layer's input. */
 static void project(struct draft_layer *d, const float *hidden, uint32_t n)
 {
-	struct forward *f = d->forward;
-	const struct matrix *w = &f->weights->once.m[TENSOR_DRAFT_PROJECTION];
+	const struct environment *env = &d->forward->env;
+	const struct matrix *w = &env->weights->once.m[TENSOR_DRAFT_PROJECTION];
 	for (uint32_t first = 0; first < n; first += JOINED_ROWS) {
 		uint32_t rows = n - first < JOINED_ROWS ? n - first : JOINED_ROWS;
 		struct joining j = {d, hidden, first};
-		struct product p = {f->x + (size_t)first * f->config->hidden_size, w};
-		threads_run(f->threads, rows, 8, join_rows, &j);
+		struct product p = {
+			d->forward->scratch.x + (size_t)first * env->config->hidden_size, w};
+		threads_run(env->threads, rows, 8, join_rows, &j);
 		activation_changed(&d->joined);
-		forward_multiply(f, &p, 1, &d->joined, rows);
+		product_run(env, &p, 1, &d->joined, rows);
 	}
 }
 
-/* Rows before their layer: room in the context, and the layer's input in f->x. */
+/* Rows before their layer: room in the context, and the layer's input in the stream. */
 static int begin_rows(struct draft_layer *d, struct context *x, const uint32_t *tokens,
-		      const float *hidden, uint32_t n, struct err *e)
+		      const float *hidden, uint32_t n, struct step *s, struct err *e)
 {
-	struct forward *f = d->forward;
-	uint32_t position = (uint32_t)x->tokens.count;
-	int failed = context_reserve(x, position + n, e);
-	if (!failed)
-		failed = forward_embed(f, tokens, n, e);
+	int failed = context_reserve(x, (uint32_t)x->tokens.count + n, e);
 	if (failed)
 		return failed;
-	project(d, hidden, n);
-	forward_angles(f, position, n);
-	return 0;
+	*s = forward_step(d->forward, x, n);
+	failed = forward_embed(s, tokens, e);
+	if (!failed)
+		project(d, hidden, n);
+	return failed;
 }
 
 /* Rows after their layer, which may have failed. */
@@ -103,12 +103,13 @@ int draft_layer_run(struct draft_layer *d, struct context *x, const uint32_t *to
 		    const float *hidden, uint32_t n, float *all_logits, struct err *e)
 {
 	struct forward *f = d->forward;
-	int failed = begin_rows(d, x, tokens, hidden, n, e);
+	struct step s;
+	int failed = begin_rows(d, x, tokens, hidden, n, &s, e);
 	if (!failed)
-		failed = forward_layer(f, x, f->config->layers, n, e);
+		failed = forward_layer(f, &s, f->env.config->layers, e);
 	failed = end_rows(x, tokens, n, failed, e);
 	if (!failed)
-		forward_logits(f, TENSOR_DRAFT_NORM, n, all_logits);
+		forward_logits(f, &s, TENSOR_DRAFT_NORM, all_logits);
 	return failed;
 }
 
@@ -116,8 +117,9 @@ int draft_layer_keys(struct draft_layer *d, struct context *x, const uint32_t *t
 		     const float *hidden, uint32_t n, struct err *e)
 {
 	struct forward *f = d->forward;
-	int failed = begin_rows(d, x, tokens, hidden, n, e);
+	struct step s;
+	int failed = begin_rows(d, x, tokens, hidden, n, &s, e);
 	if (!failed)
-		forward_keys(f, x, f->config->layers, n);
+		forward_keys(f, &s, f->env.config->layers);
 	return end_rows(x, tokens, n, failed, e);
 }

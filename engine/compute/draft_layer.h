@@ -29,8 +29,8 @@ int draft_layer_init(struct draft_layer *d, struct forward *f, struct err *e);
 void draft_layer_free(struct draft_layer *d);
 
 /* Computes n rows, 1 … forward.chunk, at the context's next positions, and appends tokens[n] to it.
- * hidden: [n][hidden size]; may be forward.normed.f. If all_logits is not NULL it receives
- * [n][vocabulary], and forward.normed the rows' output; else forward.logits and forward.normed have
+ * hidden: [n][hidden size]; may be scratch.normed.f. If all_logits is not NULL it receives
+ * [n][vocabulary], and scratch.normed the rows' output; else scratch.logits and scratch.normed have
  * those of the last row. A failed call leaves the context as it was. */
 int draft_layer_run(struct draft_layer *d, struct context *x, const uint32_t *tokens,
 		    const float *hidden, uint32_t n, float *all_logits, struct err *e);

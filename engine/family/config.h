@@ -63,6 +63,7 @@ struct config {
 	enum head_norms head_norms;
 	enum router_order router_order;
 	bool router_correction; /* is added to the scores for the choice, not for the weights */
+	bool expert_scale;	/* each expert's weight is times a factor of its own */
 	bool normalise_top_k;	/* the chosen experts' weights sum to 1 … */
 	float routed_scaling;	/* … times this */
 	bool shared_gate; /* the shared expert is weighed by the sigmoid of one more product */

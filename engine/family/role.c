@@ -35,6 +35,8 @@ bool config_has_tensor(const struct config *c, enum tensor_role role, uint32_t l
 		return l->feed_forward == FEED_FORWARD_ROUTED;
 	case PRESENT_ROUTER_CORRECTION:
 		return l->feed_forward == FEED_FORWARD_ROUTED && c->router_correction;
+	case PRESENT_EXPERT_SCALE:
+		return l->feed_forward == FEED_FORWARD_ROUTED && c->expert_scale;
 	case PRESENT_SHARED:
 		return l->shared;
 	case PRESENT_SHARED_GATE:

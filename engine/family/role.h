@@ -44,6 +44,7 @@
 	X(ROUTER, LAYER, ROUTED, EXPERTS, HIDDEN, KEPT, F "gate.weight")                         \
 	X(ROUTER_CORRECTION, LAYER, ROUTER_CORRECTION, EXPERTS, NONE, VECTOR,                    \
 	  F "gate.e_score_correction_bias")                                                      \
+	X(EXPERT_SCALE, LAYER, EXPERT_SCALE, EXPERTS, NONE, VECTOR, L "router.per_expert_scale") \
 	X(SHARED_GATE, LAYER, SHARED, SHARED, HIDDEN, DENSE, F "shared_expert.gate_proj.weight") \
 	X(SHARED_UP, LAYER, SHARED, SHARED, HIDDEN, DENSE, F "shared_expert.up_proj.weight")     \
 	X(SHARED_DOWN, LAYER, SHARED, HIDDEN, SHARED, KEPT, F "shared_expert.down_proj.weight")  \
@@ -81,6 +82,7 @@ enum tensor_presence {
 	PRESENT_DENSE,
 	PRESENT_ROUTED,
 	PRESENT_ROUTER_CORRECTION, /* in those whose router has one */
+	PRESENT_EXPERT_SCALE,	   /* … or weighs each expert by a factor of its own */
 	PRESENT_SHARED,		   /* in layers with a shared expert … */
 	PRESENT_SHARED_GATE,	   /* … that has a gate */
 };

@@ -6,7 +6,7 @@
  * the step, and what was computed beyond it is taken back. So drafts change how many tokens a step
  * yields and nothing else.
  */
-#include "engine/compute/delta.h"
+#include "engine/compute/delta_state.h"
 #include "engine/serve/internal.h"
 
 #include <errno.h>
@@ -78,7 +78,7 @@ bool decode_first(struct session *s)
 	struct err e = {0};
 	int failed = 0;
 	const char *finish =
-		take_token(s, s->model->forward.logits, s->context.tokens.count, &failed, &e);
+		take_token(s, s->model->forward.scratch.logits, s->context.tokens.count, &failed, &e);
 	return finish ? turn_over(s, finish, failed, &e) : true;
 }
 
@@ -112,12 +112,12 @@ bool decode_step(struct session *s)
 	rows[0] = t->ids.ids[before];
 	drafted = draft_propose(s, rows + 1);
 	int failed = turn_forward(s, rows, drafted + 1, ROWS_ANSWER, true,
-				  drafted ? f->logits : NULL, &e);
+				  drafted ? f->scratch.logits : NULL, &e);
 	if (failed)
 		return turn_over(s, "error", failed, &e);
 	const char *finish;
 	for (;; stood++) {
-		float *logits = f->logits + (size_t)stood * s->model->config.vocabulary;
+		float *logits = f->scratch.logits + (size_t)stood * s->model->config.vocabulary;
 		finish = take_token(s, logits, before + stood + 1, &failed, &e);
 		if (finish || stood == drafted || t->ids.ids[t->ids.count - 1] != rows[stood + 1])
 			break;

@@ -159,12 +159,15 @@ static int load_tokenizer(struct model *m, struct err *e)
 static int load_forward(struct model *m, struct err *e)
 {
 	m->forward = (struct forward){
-		.config = &m->config,
-		.plan = &m->plan,
-		.weights = &m->weights,
-		.kernels = m->engine->kernels,
-		.threads = m->engine->threads,
-		.experts = m->experts,
+		.env =
+			{
+				.config = &m->config,
+				.plan = &m->plan,
+				.weights = &m->weights,
+				.kernels = m->engine->kernels,
+				.threads = m->engine->threads,
+				.experts = m->experts,
+			},
 		.chunk = m->engine->options.chunk,
 	};
 	if (sampler_init(&m->sampler, m->engine->kernels, m->config.vocabulary))

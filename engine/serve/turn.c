@@ -256,7 +256,7 @@ int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum row
 		return err_set(e, EIO,
 			       "the checkpoint was converted anew while it answered, since it was "
 			       "changed or needs 32-bit norms; ask again");
-	f->stop = &s->stop;
+	f->env.stop = &s->stop;
 	f->losses = s->turn.losses;
 	f->kind = kind;
 	int failed = forward_run(f, &s->context, tokens, n, want, all, e);

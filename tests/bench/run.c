@@ -169,7 +169,7 @@ static int go_to(struct run *r, uint32_t position, struct err *e)
 static void choose(struct run *r)
 {
 	static const struct sampling greedy = {.top_p = 1};
-	sampler_draw(&r->model->sampler, r->model->forward.logits, &greedy,
+	sampler_draw(&r->model->sampler, r->model->forward.scratch.logits, &greedy,
 		     r->context.tokens.count);
 }
 

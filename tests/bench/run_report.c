@@ -1,6 +1,6 @@
 #include "tests/bench/run.h"
 
-#include "engine/compute/delta.h"
+#include "engine/compute/delta_state.h"
 
 #include <stdio.h>
 

@@ -272,7 +272,7 @@ static void compute_logits(struct mount *m, float *logits)
 	context_init(&x, &m->engine->context_budget, &m->model->config, KV_F32);
 	if (forward_run(&m->model->forward, &x, tokens, 6, true, NULL, &e))
 		fail_msg("%s", e.text);
-	memcpy(logits, m->model->forward.logits, m->model->config.vocabulary * sizeof *logits);
+	memcpy(logits, m->model->forward.scratch.logits, m->model->config.vocabulary * sizeof *logits);
 	context_free(&x);
 }
 

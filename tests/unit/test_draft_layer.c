@@ -42,14 +42,10 @@ static void load_with_draft(struct bench *b)
 	if (weights_load(&b->weights, &m->plan, &m->config, m->store, true, &never, &e))
 		fail_msg("%s", e.text);
 	b->forward = (struct forward){
-		.config = &m->config,
-		.plan = &m->plan,
-		.weights = &b->weights,
-		.kernels = m->engine->kernels,
-		.threads = m->engine->threads,
-		.experts = m->experts,
+		.env = m->forward.env,
 		.chunk = m->forward.chunk,
 	};
+	b->forward.env.weights = &b->weights;
 	if (forward_init(&b->forward, &e) || draft_layer_init(&b->draft, &b->forward, &e))
 		fail_msg("%s", e.text);
 }
@@ -130,7 +126,7 @@ static void compute_text(struct bench *b, struct run *r)
 		n = next_chunk(f, r->tokens - done);
 		if (forward_run(f, &b->text, b->ids + done, n, false, logits, &e))
 			fail_msg("%s", e.text);
-		memcpy(r->normed + (size_t)done * r->width, f->normed.f,
+		memcpy(r->normed + (size_t)done * r->width, f->scratch.normed.f,
 		       (size_t)n * r->width * sizeof(float));
 	}
 	free(logits);
@@ -149,7 +145,8 @@ static void compute_depth(struct bench *b, struct run *r, int depth)
 		if (draft_layer_run(&b->draft, &b->drafts[depth], tokens + done, hidden + at, n,
 				    r->logits[depth] + (size_t)done * r->vocabulary, &e))
 			fail_msg("%s", e.text);
-		memcpy(r->output[depth] + at, f->normed.f, (size_t)n * r->width * sizeof(float));
+		memcpy(r->output[depth] + at, f->scratch.normed.f,
+		       (size_t)n * r->width * sizeof(float));
 	}
 }
 
@@ -288,7 +285,7 @@ static void assert_same_with_all_kernels(const char *fixture, const char *quant)
 	struct run first = {0};
 	bench_open(&b, test_fixture(fixture), &(struct engine_options){.quant = quant});
 	for (const struct kernels *const *k = kernels_available(); *k; k++) {
-		b.forward.kernels = *k;
+		b.forward.env.kernels = *k;
 		context_rollback(&b.text, 0);
 		for (int depth = 0; depth < DEPTHS; depth++)
 			context_rollback(&b.drafts[depth], 0);
@@ -329,17 +326,17 @@ static void rows_that_were_taken_back_leave_no_trace(void **state)
 		assert_int_equal(context_rollback(x, kept), kept);
 		for (uint32_t i = 0; i < 3; i++) /* any tokens, on its own output */
 			assert_int_equal(draft_layer_run(&b.draft, x, &(uint32_t){7 + i},
-							 b.forward.normed.f, 1, NULL, &e),
+							 b.forward.scratch.normed.f, 1, NULL, &e),
 					 0);
 		assert_int_equal(context_rollback(x, kept), kept);
 		size_t at = (size_t)kept * r.width;
 		assert_int_equal(
 			draft_layer_run(&b.draft, x, tokens + kept, r.normed + at, rest, NULL, &e),
 			0);
-		assert_memory_equal(b.forward.logits,
+		assert_memory_equal(b.forward.scratch.logits,
 				    r.logits[0] + (size_t)(rows_of(&r, 0) - 1) * r.vocabulary,
 				    r.vocabulary * sizeof(float));
-		assert_memory_equal(b.forward.normed.f,
+		assert_memory_equal(b.forward.scratch.normed.f,
 				    r.output[0] + (size_t)(rows_of(&r, 0) - 1) * r.width,
 				    r.width * sizeof(float));
 	}
@@ -384,8 +381,8 @@ static void its_experts_are_those_of_its_own_layer(void **state)
 		before[i] = uses_of_layer(&b, i);
 	context_rollback(&b.drafts[0], 0);
 	routed_rows = 0;
-	b.forward.tap = count_routed;
-	b.forward.tap_ctx = &b;
+	b.forward.env.tap = count_routed;
+	b.forward.env.tap_ctx = &b;
 	compute_depth(&b, &r, 0);
 	assert_int_equal(routed_rows, rows_of(&r, 0));
 	for (uint32_t i = 0; i + 1 < layers; i++)
@@ -419,7 +416,8 @@ static void rows_whose_guess_nobody_wants_leave_their_keys_and_need_no_expert(vo
 		assert_int_equal(draft_layer_run(&b.draft, x, b.ids + 1 + last,
 						 r.normed + (size_t)last * r.width, 1, NULL, &e),
 				 0);
-		assert_memory_equal(b.forward.logits, r.logits[0] + (size_t)last * r.vocabulary,
+		assert_memory_equal(b.forward.scratch.logits,
+				    r.logits[0] + (size_t)last * r.vocabulary,
 				    r.vocabulary * sizeof(float));
 		run_free(&r);
 		bench_close(&b);
@@ -475,13 +473,13 @@ static void a_step_that_fails_leaves_its_context_as_it_was(void **state)
 	context_rollback(x, held);
 	used = engine_context_used(b.m.engine);
 	assert_int_equal(draft_layer_run(&b.draft, x, tokens, hidden, 2, NULL, &e), -ERANGE);
-	b.forward.stop = &stop;
+	b.forward.env.stop = &stop;
 	assert_int_equal(draft_layer_run(&b.draft, x, tokens, hidden, 1, NULL, &e), -ECANCELED);
-	b.forward.stop = NULL;
+	b.forward.env.stop = NULL;
 	assert_int_equal(x->tokens.count, held);
 	assert_int_equal(engine_context_used(b.m.engine), used);
 	assert_int_equal(draft_layer_run(&b.draft, x, tokens, hidden, 1, NULL, &e), 0);
-	assert_memory_equal(b.forward.logits, r.logits[0] + last * r.vocabulary,
+	assert_memory_equal(b.forward.scratch.logits, r.logits[0] + last * r.vocabulary,
 			    r.vocabulary * sizeof(float));
 	run_free(&r);
 	bench_close(&b);

@@ -129,7 +129,7 @@ static void continue_greedily(struct bench *b, const float *last_row, uint32_t *
 		greedy[i] = sampler_greedy(logits, b->model->config.vocabulary);
 		if (forward_run(&b->model->forward, &b->context, &greedy[i], 1, true, NULL, &e))
 			fail_msg("%s", e.text);
-		logits = b->model->forward.logits;
+		logits = b->model->forward.scratch.logits;
 	}
 }
 
@@ -152,11 +152,11 @@ static struct run run_make(struct bench *b)
 	r.router_logits = array((size_t)r.routed * r.tokens * r.experts);
 	r.router_weights = array((size_t)r.routed * r.tokens * r.top_k);
 	r.router_experts = array((size_t)r.routed * r.tokens * r.top_k);
-	b->model->forward.tap = record;
-	b->model->forward.tap_ctx = &r;
+	b->model->forward.env.tap = record;
+	b->model->forward.env.tap_ctx = &r;
 	compute(b, ids.data, r.tokens, r.logits);
 	continue_greedily(b, r.logits + (size_t)(r.tokens - 1) * r.vocabulary, r.greedy);
-	b->model->forward.tap = NULL;
+	b->model->forward.env.tap = NULL;
 	return r;
 }
 
@@ -388,7 +388,7 @@ static void every_kernel_table_gives_the_same_bits(void **state)
 				   &(struct engine_options){.quant = exact ? "bf16" : NULL});
 			struct run first = {0};
 			for (const struct kernels *const *k = kernels_available(); *k; k++) {
-				b.model->forward.kernels = *k;
+				b.model->forward.env.kernels = *k;
 				context_rollback(&b.context, 0);
 				struct run r = run_make(&b);
 				if (k == kernels_available()) {

@@ -70,14 +70,14 @@ static float *fresh_logits(const uint32_t *ids, uint32_t n, const uint32_t *othe
 	begin(&x);
 	compute(&x, ids, n, 7);
 	compute(&x, other, m, 5);
-	memcpy(copy, hybrid.model->forward.logits, bytes);
+	memcpy(copy, hybrid.model->forward.scratch.logits, bytes);
 	context_free(&x);
 	return copy;
 }
 
 static void assert_logits(float *want)
 {
-	assert_memory_equal(hybrid.model->forward.logits, want,
+	assert_memory_equal(hybrid.model->forward.scratch.logits, want,
 			    hybrid.model->config.vocabulary * sizeof(float));
 	free(want);
 }
@@ -119,16 +119,16 @@ static void a_step_that_was_stopped_leaves_no_trace(void **state)
 {
 	(void)state;
 	struct forward *f = &hybrid.model->forward;
-	for (uint32_t layer = 1; layer <= f->config->layers; layer++) {
+	for (uint32_t layer = 1; layer <= f->env.config->layers; layer++) {
 		struct context x;
 		begin(&x);
 		compute(&x, tokens, 20, 20);
-		f->tap = stop_in_the_middle;
-		f->stop = &stopped;
+		f->env.tap = stop_in_the_middle;
+		f->env.stop = &stopped;
 		states_left = layer;
 		assert_int_equal(forward_run(f, &x, tokens + 20, 9, true, NULL, &e), -ECANCELED);
-		f->tap = NULL;
-		f->stop = NULL;
+		f->env.tap = NULL;
+		f->env.stop = NULL;
 		atomic_store(&stopped, false);
 		assert_int_equal(x.tokens.count, 20);
 		compute(&x, tokens + 20, 9, 4);
@@ -143,11 +143,11 @@ static void a_step_that_was_stopped_before_any_copy_begins_anew(void **state)
 	struct forward *f = &hybrid.model->forward;
 	struct context x;
 	begin(&x);
-	f->stop = &stopped;
+	f->env.stop = &stopped;
 	atomic_store(&stopped, true);
 	assert_int_equal(forward_run(f, &x, tokens, 9, true, NULL, &e), -ECANCELED);
 	atomic_store(&stopped, false);
-	f->stop = NULL;
+	f->env.stop = NULL;
 	assert_int_equal(x.tokens.count, 0);
 	compute(&x, tokens, 29, 29);
 	assert_logits(fresh_logits(tokens, 29, NULL, 0));
@@ -214,10 +214,10 @@ static void verify(struct context *x, uint32_t drafted, uint32_t stand, const fl
 	for (uint32_t i = 0; i <= drafted; i++) /* what does not stand was something else */
 		rows[i] = tokens[before + i] + (i > stand);
 	f->kind = ROWS_ANSWER;
-	if (forward_run(f, x, rows, drafted + 1, true, f->logits, &e))
+	if (forward_run(f, x, rows, drafted + 1, true, f->scratch.logits, &e))
 		fail_msg("%s", e.text);
 	f->kind = ROWS_PROMPT;
-	assert_memory_equal(f->logits, all + before * row, (stand + 1) * row * sizeof *all);
+	assert_memory_equal(f->scratch.logits, all + before * row, (stand + 1) * row * sizeof *all);
 	assert_int_equal(context_rollback(x, before + 1 + stand), before + 1 + stand);
 }
 
@@ -242,7 +242,7 @@ static void of_a_draft_only_what_stands_is_done_to_the_state(void **state)
 		}
 		size_t row = hybrid.model->config.vocabulary, n = x.tokens.count;
 		compute(&x, tokens + n, (uint32_t)(TOKENS - n), 3);
-		assert_memory_equal(hybrid.model->forward.logits, all + (TOKENS - 1) * row,
+		assert_memory_equal(hybrid.model->forward.scratch.logits, all + (TOKENS - 1) * row,
 				    row * sizeof *all);
 		context_free(&x);
 	}

@@ -233,8 +233,8 @@ static void the_missing_that_no_token_of_a_step_needs_are_dropped_and_no_others(
 			assert_int_equal(engine_set_budget(p.m.engine, budget_for(&p, EXPERTS), &e),
 					 0);
 			struct prediction want = {.pass = &p, .threshold = thresholds[k]};
-			p.forward->tap = predict;
-			p.forward->tap_ctx = &want;
+			p.forward->env.tap = predict;
+			p.forward->env.tap_ctx = &want;
 			free(compute(&p, (struct losses){.drop_missing = thresholds[k]}));
 			struct pager_stats st;
 			model_cache_stats(p.m.model, &st);

@@ -1,6 +1,6 @@
 /* Products of one input with several matrices at once: whatever their formats, each is what it is
  * alone. */
-#include "engine/compute/forward.h"
+#include "engine/compute/product.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 enum { K = 200, ROWS = 40, TOKENS = 3, MATRICES = 4 };
 static const enum format formats[MATRICES] = {FORMAT_BF16, FORMAT_TQ4, FORMAT_F32, FORMAT_TQ3};
 
-static struct forward forward;
+static struct environment env;
 static struct activation input;
 static struct matrix matrix[MATRICES];
 static float out[MATRICES][TOKENS][ROWS];
@@ -22,8 +22,8 @@ static int setup(void **state)
 {
 	(void)state;
 	struct err e;
-	forward.kernels = kernels_best();
-	assert_int_equal(threads_create(&forward.threads, 2, &e), 0);
+	env.kernels = kernels_best();
+	assert_int_equal(threads_create(&env.threads, 2, &e), 0);
 	memory = aligned_alloc(64, 1 << 20);
 	assert_non_null(memory);
 	uint8_t *next = memory;
@@ -42,7 +42,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
-	threads_destroy(forward.threads);
+	threads_destroy(env.threads);
 	free(memory);
 	return 0;
 }
@@ -58,7 +58,7 @@ static void write_input(float scale)
 static void alone(int i, float y[TOKENS][ROWS])
 {
 	input.in_8_bits = false;
-	forward_multiply(&forward, &(struct product){y[0], &matrix[i]}, 1, &input, TOKENS);
+	product_run(&env, &(struct product){y[0], &matrix[i]}, 1, &input, TOKENS);
 }
 
 static void formats_may_meet_one_input_in_any_order(void **state)
@@ -71,7 +71,7 @@ static void formats_may_meet_one_input_in_any_order(void **state)
 		memset(input.q, 0x55, (size_t)TOKENS * tq_groups(K) * TQ_GROUP);
 		for (int i = 0; i < MATRICES; i++)
 			p[i] = (struct product){out[i][0], &matrix[(first + i) % MATRICES]};
-		forward_multiply(&forward, p, MATRICES, &input, TOKENS);
+		product_run(&env, p, MATRICES, &input, TOKENS);
 		for (int i = 0; i < MATRICES; i++) {
 			alone((first + i) % MATRICES, want);
 			assert_memory_equal(out[i], want, sizeof want);
@@ -86,10 +86,10 @@ static void the_8_bit_form_is_made_once_for_an_input_and_anew_for_another(void *
 	write_input(1);
 	alone(1, want);
 	memset(input.q, 0, (size_t)TOKENS * tq_groups(K) * TQ_GROUP);
-	forward_multiply(&forward, &(struct product){got[0], &matrix[1]}, 1, &input, TOKENS);
+	product_run(&env, &(struct product){got[0], &matrix[1]}, 1, &input, TOKENS);
 	assert_memory_not_equal(got, want, sizeof want); /* what was made was used */
 	write_input(1);
-	forward_multiply(&forward, &(struct product){got[0], &matrix[1]}, 1, &input, TOKENS);
+	product_run(&env, &(struct product){got[0], &matrix[1]}, 1, &input, TOKENS);
 	assert_memory_equal(got, want, sizeof want);
 }
 
