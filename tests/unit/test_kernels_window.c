@@ -136,7 +136,7 @@ static void assert_near_double(const struct memory *m, uint32_t head, const floa
 		double expected = 0;
 		for (size_t j = first; j < length; j++)
 			expected += p[j] / sum * values[j * l->dim + d];
-		if (!(fabs(out[d] - expected) < 3e-6))
+		if (!(fabs(out[d] - expected) < 6e-6))
 			fail_msg("dim %u, latent %u, window %u, length %u: %g, not %g", l->dim,
 				 l->latent, l->window, length, (double)out[d], expected);
 	}
