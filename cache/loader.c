@@ -19,6 +19,7 @@
 #include "cache/clock.h"
 #include "cache/pool.h"
 #include "cache/reader.h"
+#include "cache/requests.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -39,164 +40,14 @@ struct loader {
 	size_t scratch_bytes;
 };
 
-/* ---- requests; the lock is held ---- */
-
-static void push(struct request_queue *q, struct entry *x)
-{
-	x->next = NULL;
-	*(q->last ? &q->last->next : &q->first) = x;
-	q->last = x;
-}
-
-static struct entry *pop(struct request_queue *q)
-{
-	struct entry *x = q->first;
-	if (x && !(q->first = x->next))
-		q->last = NULL;
-	return x;
-}
-
-/* Whether there may be requests for workers. */
-static bool workers_serve(const struct pager *p)
-{
-	bool serve = !p->ring_threads;
-	for (const struct pager_source *s = p->sources; s && !serve; s = s->next)
-		serve = s->supply.make;
-	return serve;
-}
-
-void loader_wake(struct pager *p, uint32_t requests)
-{
-	/* Who is awake looks for more before it sleeps, so more than there are threads would only
-	 * wake them in vain. */
-	uint32_t n = requests < p->ring_threads ? requests : p->ring_threads;
-	if (n)
-		(void)eventfd_write(p->wake, n);
-	for (uint32_t i = 0; i < requests && i < p->workers && workers_serve(p); i++)
-		pthread_cond_signal(&p->work);
-}
-
-/* Takes the entry behind `before` out; NULL: the first. */
-static struct entry *take_behind(struct request_queue *q, struct entry *before)
-{
-	struct entry *x = before ? before->next : q->first;
-	*(before ? &before->next : &q->first) = x->next;
-	if (q->last == x)
-		q->last = before;
-	return x;
-}
-
-static uint32_t layer_of(const struct entry *x)
-{
-	return (uint32_t)(entry_index(x) / x->source->experts);
-}
-
-static uint32_t expert_of(const struct entry *x)
-{
-	return (uint32_t)(entry_index(x) % x->source->experts);
-}
-
-/* Its store does not have it yet, and there is a source to make it from. */
-static bool has_to_be_made(const struct entry *x)
-{
-	const struct pager_supply *s = &x->source->supply;
-	return s->make && !store_has_expert(s->store, layer_of(x), expert_of(x));
-}
-
-/* Decided when it is queued, so that it is clear whom to wake: an expert that has come into its
- * store by the time that its turn comes is taken from there by who would have made it. */
-static bool holds_thread(const struct pager *p, const struct entry *x)
-{
-	return !p->ring_threads || has_to_be_made(x);
-}
-
-void loader_demand(struct pager *p, struct entry *x, struct pager_batch *batch)
-{
-	loader_forget(p, x); /* it has one link for all queues */
-	x->batch = batch;
-	x->holds = holds_thread(p, x);
-	push(&p->demand, x);
-}
-
-void loader_foresee(struct pager *p, struct entry *x)
-{
-	x->queued = true;
-	x->holds = holds_thread(p, x);
-	push(&p->foreseen, x);
-}
-
-/* Drops those of a source that are its entries begin … end - 1. */
-static void filter_foreseen(struct pager *p, const struct pager_source *s, size_t begin, size_t end)
-{
-	struct request_queue kept = {0};
-	struct entry *x;
-	while ((x = pop(&p->foreseen)))
-		if (x->source == s && entry_index(x) >= begin && entry_index(x) < end)
-			x->queued = false;
-		else
-			push(&kept, x);
-	p->foreseen = kept;
-}
-
-void loader_forget(struct pager *p, struct entry *x)
-{
-	if (x->queued)
-		filter_foreseen(p, x->source, entry_index(x), entry_index(x) + 1);
-}
-
-void loader_forget_layer(struct pager *p, struct pager_source *s, uint32_t layer)
-{
-	size_t first = (size_t)layer * s->experts;
-	filter_foreseen(p, s, first, first + s->experts);
-}
-
-void loader_forget_source(struct pager *p, struct pager_source *s)
-{
-	filter_foreseen(p, s, 0, (size_t)s->layers * s->experts);
-}
-
-static struct entry *next_foreseen(struct pager *p, bool worker)
-{
-	struct entry *before = NULL, *x;
-	while ((x = before ? before->next : p->foreseen.first)) {
-		if (x->holds != worker) {
-			before = x;
-			continue;
-		}
-		take_behind(&p->foreseen, before);
-		x->queued = false;
-		if (x->state == ENTRY_ABSENT && pool_take(p, x, NEED_SPARE) > 0) {
-			x->prefetched = true;
-			count(&p->total.prefetched, &x->source->own.prefetched, 1);
-			return x;
-		}
-	}
-	return NULL;
-}
-
-static bool has_place(const struct pager *p, const struct entry *x)
-{
-	const struct pager_source *s = x->source;
-	return s->flying < p->depth.depth && !(x->holds && s->held >= p->worker_share);
-}
-
-/* The first whose source has a place left. */
-static struct entry *next_demand(struct pager *p, bool worker)
-{
-	struct entry *before = NULL, *x = p->demand.first;
-	while (x && (x->holds != worker || !has_place(p, x))) {
-		before = x;
-		x = x->next;
-	}
-	return x ? take_behind(&p->demand, before) : NULL;
-}
+/* ---- taking requests; the lock is held ---- */
 
 /* What nobody waits for yet: while no device has much to do, and no batch waits for room. */
 static struct entry *next_early(struct pager *p, bool worker)
 {
 	if (p->flying >= FORESEEN_BELOW || p->flying >= p->depth.depth || p->first_in_line)
 		return NULL;
-	struct entry *x = next_foreseen(p, worker);
+	struct entry *x = request_next_foreseen(p, worker);
 	if (x || worker != !p->ring_threads)
 		return x;
 	x = warm_next(p); /* it is in its store */
@@ -207,7 +58,7 @@ static struct entry *next_early(struct pager *p, bool worker)
 
 static struct entry *next_request(struct pager *p, bool worker)
 {
-	struct entry *x = next_demand(p, worker);
+	struct entry *x = request_next_demand(p, worker);
 	if (!x)
 		x = next_early(p, worker);
 	if (x) { /* until it lands */
@@ -247,8 +98,8 @@ static void give_place(struct pager *p, const struct entry *x)
 	x->source->flying--;
 	p->held -= x->holds;
 	x->source->held -= x->holds;
-	if (p->ring_threads && workers_serve(p))
-		loader_wake(p, 1); /* the place may be for one of the other kind of threads */
+	if (p->ring_threads && request_workers_serve(p))
+		request_wake(p, 1); /* the place may be for one of the other kind of threads */
 }
 
 /* The device is done with a read. Only reads that had just the places of the present depth filled
@@ -266,7 +117,7 @@ static void land(struct loader *l, const struct entry *x, uint64_t bytes)
 	give_place(p, x);
 	p->depth_now = p->depth.depth;
 	if (p->depth.depth > before || !reader_room(l->reader))
-		loader_wake(p, 1);
+		request_wake(p, 1);
 	pthread_mutex_unlock(&p->lock);
 }
 
@@ -278,12 +129,12 @@ static int read_error(const struct entry *x, int code, struct err *e)
 			e, EIO,
 			"%s/experts.safetensors: ends before layer %u expert %u does; remove the "
 			"folder to convert again",
-			folder, layer_of(x), expert_of(x));
+			folder, entry_layer(x), entry_expert(x));
 	return err_sys(
 		e, code,
 		"%s/experts.safetensors: cannot read layer %u expert %u; try again, and if it "
 		"fails again remove the folder to convert anew",
-		folder, layer_of(x), expert_of(x));
+		folder, entry_layer(x), entry_expert(x));
 }
 
 /* Room for one record in l->scratch. */
@@ -307,7 +158,7 @@ static int unpack(struct loader *l, struct entry *x, const void *stored, struct 
 	const void *record;
 	int failed = grow_scratch(l, store_scratch_bytes(supply->store), e);
 	if (!failed)
-		failed = store_unpack_expert(supply->store, layer_of(x), expert_of(x), stored,
+		failed = store_unpack_expert(supply->store, entry_layer(x), entry_expert(x), stored,
 					     l->scratch, &record, e);
 	if (!failed)
 		supply->arrange(supply->ctx, x->slot, record);
@@ -335,7 +186,8 @@ static void make(struct loader *l, struct entry *x)
 	struct err e = {0};
 	int failed = grow_scratch(l, store_info(s->supply.store)->record_bytes, &e);
 	if (!failed)
-		failed = s->supply.make(s->supply.ctx, layer_of(x), expert_of(x), l->scratch, &e);
+		failed = s->supply.make(s->supply.ctx, entry_layer(x), entry_expert(x), l->scratch,
+					&e);
 	if (!failed)
 		s->supply.arrange(s->supply.ctx, x->slot, l->scratch);
 	pthread_mutex_lock(&l->pager->lock);
@@ -348,7 +200,7 @@ static void begin(struct loader *l, struct entry *x)
 {
 	struct err e = {0};
 	struct store_extent extent =
-		store_expert(x->source->supply.store, layer_of(x), expert_of(x));
+		store_expert(x->source->supply.store, entry_layer(x), entry_expert(x));
 	int failed = reader_queue(l->reader, &extent, x, &e);
 	if (!failed) {
 		reader_submit(l->reader);
@@ -441,7 +293,7 @@ static void *worker_main(void *arg)
 			struct err none;
 			(void)start_loader(p, false, &none);
 		}
-		if (has_to_be_made(x))
+		if (request_has_to_be_made(x))
 			make(l, x);
 		else
 			read_one(l, x);
@@ -531,7 +383,7 @@ void loaders_stop(struct pager *p)
 	struct loader *l;
 	pthread_mutex_lock(&p->lock);
 	p->quit = true;
-	loader_wake(p, MOST_THREADS);
+	request_wake(p, MOST_THREADS);
 	pthread_cond_broadcast(&p->work);
 	pthread_mutex_unlock(&p->lock);
 	while ((l = p->loaders)) { /* no request is left that could start one more */

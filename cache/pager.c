@@ -1,8 +1,10 @@
 /* The pager as a whole: creation, sources, the budget, the policy's name, and looking. Batches are
- * in pager_batch.c, slots and eviction in pool.c, the threads that read in loader.c. */
+ * in pager_batch.c, slots and eviction in pool.c, queues in requests.c, the threads that read in
+ * loader.c. */
 #include "cache/pager.h"
 
 #include "cache/pool.h"
+#include "cache/requests.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -208,7 +210,7 @@ void pager_remove(struct pager_source *s)
 {
 	struct pager *p = s->pager;
 	pthread_mutex_lock(&p->lock);
-	loader_forget_source(p, s);
+	request_forget_source(p, s);
 	warm_stop(s);
 	while (s->loading > 0)
 		pthread_cond_wait(&p->changed, &p->lock);

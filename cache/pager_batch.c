@@ -10,6 +10,7 @@
 #include "cache/pager.h"
 
 #include "cache/pool.h"
+#include "cache/requests.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -114,11 +115,11 @@ static int request(struct pager_batch *b, bool must, struct err *e)
 			       must && b->held == 0 && b->reading == 0 ? NEED_MUST : NEED_DEMAND);
 		if (rc <= 0)
 			break;
-		loader_demand(p, x, b);
+		request_demand(p, x, b);
 		b->reading++;
 		n++;
 	}
-	loader_wake(p, n);
+	request_wake(p, n);
 	if (rc < 0 && b->held == 0 && b->reading == 0 && !pool_busy(p))
 		return err_sys(e, -rc, "%s: no memory for an expert of layer %u; lower the budget",
 			       store_folder(b->source->supply.store), b->layer);
@@ -217,7 +218,7 @@ int pager_next(struct pager_batch *b, struct pager_ready *ready, uint32_t max, s
 	if (p->first_in_line == b) {
 		p->first_in_line = NULL;
 		pthread_cond_broadcast(&p->changed);
-		loader_wake(p, 1); /* what is foreseen or to be warmed had to stand back */
+		request_wake(p, 1); /* what is foreseen or to be warmed had to stand back */
 	}
 	pthread_mutex_unlock(&p->lock);
 	return rc;

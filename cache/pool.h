@@ -1,9 +1,9 @@
 /* The pager's inside: the pool of slots, and which expert has to go when room is needed.
  *
- * Shared by the pager's own files (pager.c, pager_batch.c, pool.c, loader.c, predict.c, warm.c) and
- * nothing else. Unless it says otherwise, everything here is guarded by pager.lock. Numbers that
- * lookers read are atomics, written under the lock and read without; relaxed order is enough, as
- * each stands for itself.
+ * Shared by the pager's own files (pager.c, pager_batch.c, pool.c, requests.c, loader.c, predict.c,
+ * warm.c) and nothing else. Unless it says otherwise, everything here is guarded by pager.lock.
+ * Numbers that lookers read are atomics, written under the lock and read without; relaxed order is
+ * enough, as each stands for itself.
  */
 #ifndef MOEFS_CACHE_POOL_H
 #define MOEFS_CACHE_POOL_H
@@ -116,6 +116,14 @@ static inline size_t entry_index(const struct entry *x)
 {
 	return (size_t)(x - x->source->entries);
 }
+static inline uint32_t entry_layer(const struct entry *x)
+{
+	return (uint32_t)(entry_index(x) / x->source->experts);
+}
+static inline uint32_t entry_expert(const struct entry *x)
+{
+	return (uint32_t)(entry_index(x) % x->source->experts);
+}
 
 /* ---- pool.c ---- */
 
@@ -152,16 +160,6 @@ void pool_forget_uses(struct pager *p);
 
 int loaders_start(struct pager *p, enum pager_io io, struct err *e);
 void loaders_stop(struct pager *p); /* after all sources are gone */
-/* Queues an entry that has a slot, for a batch; or one without, for when the device is idle. */
-void loader_demand(struct pager *p, struct entry *x, struct pager_batch *batch);
-void loader_foresee(struct pager *p, struct entry *x);
-/* Tells the threads of so many new requests. The lock is held. */
-void loader_wake(struct pager *p, uint32_t requests);
-/* Takes what was foreseen and has not begun out of the queue: one entry, or all of a layer or a
- * source. */
-void loader_forget(struct pager *p, struct entry *x);
-void loader_forget_layer(struct pager *p, struct pager_source *s, uint32_t layer);
-void loader_forget_source(struct pager *p, struct pager_source *s);
 
 /* ---- predict.c, warm.c ---- */
 

@@ -4,6 +4,7 @@
  * a prediction is begun when no batch waits for the device, into a slot that nobody wants.
  */
 #include "cache/pool.h"
+#include "cache/requests.h"
 
 static void forget_layer(struct pager_source *s, uint32_t layer)
 {
@@ -16,7 +17,7 @@ static void forget_layer(struct pager_source *s, uint32_t layer)
 			s->predicted[kept++] = x;
 	}
 	s->predicted_count = kept;
-	loader_forget_layer(s->pager, s, layer);
+	request_forget_layer(s->pager, s, layer);
 }
 
 void prediction_end(struct pager_source *s)
@@ -24,7 +25,7 @@ void prediction_end(struct pager_source *s)
 	for (uint32_t i = 0; i < s->predicted_count; i++)
 		s->predicted[i]->shielded = false;
 	s->predicted_count = 0;
-	loader_forget_source(s->pager, s);
+	request_forget_source(s->pager, s);
 }
 
 void pager_predict(struct pager_source *s, uint32_t layer, const uint32_t *experts, uint32_t n)
@@ -42,11 +43,11 @@ void pager_predict(struct pager_source *s, uint32_t layer, const uint32_t *exper
 		x->shielded = p->shield;
 		s->predicted[s->predicted_count++] = x;
 		if (p->prefetch && x->state == ENTRY_ABSENT && !x->queued) {
-			loader_foresee(p, x);
+			request_foresee(p, x);
 			foreseen++;
 		}
 	}
-	loader_wake(p, foreseen);
+	request_wake(p, foreseen);
 	pthread_mutex_unlock(&p->lock);
 }
 

@@ -15,140 +15,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
-
-enum { COPY_BYTES = 1 << 20 };
-
-struct unit_place unit_place(const struct store_writer *w, uint32_t unit)
-{
-	const struct store_info *info = &w->index.info;
-	uint32_t records = store_records(info);
-	if (unit_is_coded(w, unit))
-		return (struct unit_place){&w->file[EXPERTS_FILE], w->index.stored[unit].offset,
-					   w->index.stored[unit].bytes};
-	if (unit < records)
-		return (struct unit_place){&w->file[EXPERTS_FILE],
-					   info->experts_base + unit * info->record_bytes,
-					   info->record_bytes};
-	const uint64_t *offset = w->index.dense_offsets + (unit - records);
-	return (struct unit_place){&w->file[DENSE_FILE], info->dense_base + offset[0],
-				   offset[1] - offset[0]};
-}
-
-/* ---- the plan ---- */
-
-static int plan_check(const struct store_plan *plan, struct store_info *info, const char *folder,
-		      struct err *e)
-{
-	const struct store_layout *l = &plan->layout;
-	*info = (struct store_info){
-		.key = plan->key,
-		.identified = true,
-		.digest = l->digest,
-		.codec = l->codec,
-		.layers = l->layers,
-		.experts = l->experts,
-		.experts_base = plan->experts_header_bytes,
-		.record_bytes = l->record_bytes,
-		.dense_base = plan->dense_header_bytes,
-		.dense_units = l->dense_units,
-	};
-	for (uint32_t i = 0; i < l->dense_units; i++) {
-		if (l->dense[i].offset != info->dense_bytes)
-			return err_set(e, EINVAL,
-				       "%s: dense unit %u does not begin where the one before ends",
-				       folder, i);
-		if (__builtin_add_overflow(info->dense_bytes, l->dense[i].bytes,
-					   &info->dense_bytes))
-			return err_set(e, EINVAL, "%s: the dense data's size overflows", folder);
-	}
-	return store_info_check(info, folder, e);
-}
-
-/* What experts.safetensors will take; of a coded one that is a guess, and a disk that runs full
- * nevertheless ends the conversion in words. */
-static uint64_t expected_bytes(const struct store_plan *plan, uint64_t size)
-{
-	uint64_t records = (uint64_t)plan->layout.layers * plan->layout.experts, bytes;
-	if (plan->layout.codec != STORE_CODED)
-		return size;
-	if (__builtin_mul_overflow(records, stored_range_next(plan->expected_bytes), &bytes) ||
-	    __builtin_add_overflow(bytes, size, &bytes))
-		return UINT64_MAX;
-	return bytes;
-}
-
-static int writer_new(struct store_writer **out, const char *folder, const struct store_plan *plan,
-		      struct err *e)
-{
-	struct store_info info;
-	int rc = plan_check(plan, &info, folder, e);
-	if (rc)
-		return rc;
-	struct store_writer *w = calloc(1, sizeof *w);
-	if (!w)
-		return err_sys(e, ENOMEM, "%s", folder);
-	w->lock.dir = w->lock.fd = w->journal = -1;
-	w->digest = store_plan_digest(plan);
-	w->index.info = info;
-	rc = index_allocate(&w->index);
-	w->state = calloc((size_t)store_units(&info) + 1, sizeof *w->state);
-	w->folder = strdup(folder);
-	pthread_mutex_init(&w->mutex, NULL);
-	pthread_cond_init(&w->synced, NULL);
-	pthread_cond_init(&w->ended, NULL);
-	w->file[EXPERTS_FILE] = (struct data_file){
-		.name = STORE_EXPERTS, .partial = STORE_EXPERTS STORE_PARTIAL, .fd = -1};
-	w->file[DENSE_FILE] = (struct data_file){
-		.name = STORE_DENSE, .partial = STORE_DENSE STORE_PARTIAL, .fd = -1};
-	if (rc || !w->state || !w->folder) {
-		store_writer_free(w);
-		return err_sys(e, ENOMEM, "%s", folder);
-	}
-	w->file[EXPERTS_FILE].size = w->experts_end = store_experts_size(&w->index);
-	w->file[EXPERTS_FILE].grows = w->index.stored;
-	w->file[DENSE_FILE].size = store_dense_size(&info);
-	w->expected_bytes = expected_bytes(plan, w->file[EXPERTS_FILE].size);
-	for (uint32_t i = 0; i < plan->layout.dense_units; i++)
-		w->index.dense_offsets[i + 1] =
-			plan->layout.dense[i].offset + plan->layout.dense[i].bytes;
-	*out = w;
-	return 0;
-}
-
-void store_writer_free(struct store_writer *w)
-{
-	const int fds[] = {w->file[EXPERTS_FILE].fd, w->file[DENSE_FILE].fd, w->journal};
-	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
-	store_lock_close(&w->lock);
-	pthread_cond_destroy(&w->ended);
-	pthread_cond_destroy(&w->synced);
-	pthread_mutex_destroy(&w->mutex);
-	if (!w->lent) {
-		index_free(&w->index);
-		free((void *)w->state);
-	}
-	free(w->folder);
-	free(w);
-}
 
 /* ---- what an earlier conversion left ---- */
-
-void store_remove_leftovers(const struct store_writer *w)
-{
-	static const char *const names[] = {STORE_JOURNAL, STORE_INDEX STORE_PARTIAL,
-					    STORE_EXPERTS STORE_PARTIAL, STORE_DENSE STORE_PARTIAL};
-	/* What cannot be removed is met again where a file of that name is made, and reported
-	 * there. */
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-		(void)io_remove(w->lock.dir, names[i]);
-}
 
 /* Opens a partial file. A crash while publishing may have left it under its final name already;
  * it is taken back, but only where no index calls that name a finished store. */
@@ -164,23 +34,6 @@ static int reopen_partial(struct store_writer *w, struct data_file *f, struct er
 	if (size < 0 || (f->grows ? (uint64_t)size < f->size : (uint64_t)size != f->size))
 		return -ESTALE;
 	return 0;
-}
-
-/* True if a unit's data, if it lies there, has this checksum. */
-static bool place_intact(const struct store_writer *w, struct unit_place place, uint64_t checksum,
-			 void *buffer, XXH3_state_t *hash)
-{
-	XXH3_64bits_reset(hash);
-	while (place.bytes > 0) {
-		size_t n = place.bytes < COPY_BYTES ? place.bytes : COPY_BYTES;
-		if (store_file_read(place.file->fd, buffer, n, place.offset, w->folder,
-				    place.file->partial, NULL))
-			return false;
-		XXH3_64bits_update(hash, buffer, n);
-		place.offset += n;
-		place.bytes -= n;
-	}
-	return XXH3_64bits_digest(hash) == checksum;
 }
 
 /* Whether the plan has such a unit and it may lie there. A coded record's place is known from here
@@ -209,28 +62,6 @@ static void take_up(struct store_writer *w, const struct journal_entry *entry)
 	w->index.checksums[unit] = entry->checksum;
 	w->state[unit] = UNIT_LEFT;
 	w->resumed = true;
-}
-
-void unit_check_left(struct store_writer *w, uint32_t unit)
-{
-	pthread_mutex_lock(&w->mutex);
-	bool mine = w->state[unit] == UNIT_LEFT;
-	if (mine)
-		w->state[unit] = UNIT_OPEN;
-	pthread_mutex_unlock(&w->mutex);
-	if (!mine)
-		return;
-	void *buffer = malloc(COPY_BYTES);
-	XXH3_state_t *hash = XXH3_createState();
-	/* Without memory the unit is as good as missing, and whoever makes it says why it cannot.
-	 */
-	bool intact = buffer && hash &&
-		      place_intact(w, unit_place(w, unit), w->index.checksums[unit], buffer, hash);
-	XXH3_freeState(hash);
-	free(buffer);
-	if (!intact && unit_is_coded(w, unit))
-		w->index.stored[unit] = (struct store_range){0};
-	unit_end(w, unit, intact ? UNIT_DONE : UNIT_MISSING);
 }
 
 /* Takes up every entry that is whole and true. Torn and damaged ones are skipped, which costs a
@@ -329,11 +160,6 @@ static int resume(struct store_writer *w, struct err *e)
 	if (!rc)
 		rc = read_journal(w, size);
 	return rc ? rc : cut_unfinished(w);
-}
-
-bool store_writer_resumed(const struct store_writer *w)
-{
-	return w->resumed;
 }
 
 /* ---- the new files ---- */
@@ -461,7 +287,7 @@ int store_writer_open(struct store_writer **out, const char *folder, const struc
 	struct store_writer *w = NULL;
 	bool keep;
 	*out = NULL;
-	int rc = writer_new(&w, folder, plan, e);
+	int rc = store_writer_new(&w, folder, plan, e);
 	if (rc)
 		return rc;
 	rc = store_lock_take(&w->lock, folder, e);

@@ -18,13 +18,9 @@
 #include "cache/store_files.h"
 #include "cache/store_inside.h"
 
-#include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 struct store_put {
@@ -42,43 +38,6 @@ struct store_put {
 	int result;
 	struct err *error; /* the committing thread's, or NULL */
 };
-
-uint32_t store_writer_units(const struct store_writer *w)
-{
-	return store_units(&w->index.info);
-}
-
-bool store_writer_has(struct store_writer *w, uint32_t unit)
-{
-	assert(unit < store_writer_units(w));
-	if (w->state[unit] == UNIT_LEFT)
-		unit_check_left(w, unit);
-	return w->state[unit] == UNIT_DONE;
-}
-
-bool store_writer_failed(struct store_writer *w)
-{
-	pthread_mutex_lock(&w->mutex);
-	bool failed = w->failure.code != 0;
-	pthread_mutex_unlock(&w->mutex);
-	return failed;
-}
-
-bool store_writer_wait(struct store_writer *w, uint32_t unit, unsigned milliseconds)
-{
-	struct timespec until;
-	int rc = 0;
-	(void)clock_gettime(CLOCK_MONOTONIC, &until); /* cannot fail for this clock */
-	uint64_t ns = (uint64_t)until.tv_nsec + milliseconds * UINT64_C(1000000);
-	until.tv_sec += (time_t)(ns / 1000000000);
-	until.tv_nsec = (long)(ns % 1000000000);
-	pthread_mutex_lock(&w->mutex);
-	while (w->state[unit] == UNIT_OPEN && !rc)
-		rc = pthread_cond_clockwait(&w->ended, &w->mutex, CLOCK_MONOTONIC, &until);
-	bool open = w->state[unit] == UNIT_OPEN;
-	pthread_mutex_unlock(&w->mutex);
-	return !open;
-}
 
 /* ---- one unit ---- */
 
@@ -161,14 +120,6 @@ int store_put_bytes(struct store_put *p, const void *data, size_t bytes, struct 
 	p->place.offset += bytes;
 	p->place.bytes -= bytes;
 	return 0;
-}
-
-void unit_end(struct store_writer *w, uint32_t unit, enum unit_state state)
-{
-	pthread_mutex_lock(&w->mutex);
-	w->state[unit] = (uint8_t)state;
-	pthread_cond_broadcast(&w->ended);
-	pthread_mutex_unlock(&w->mutex);
 }
 
 /* A whole record becomes what is stored of it. */
@@ -386,14 +337,4 @@ int store_writer_finish(struct store_writer *w, struct err *e)
 	int rc = store_writer_publish(w, e);
 	store_writer_close(w, true);
 	return rc;
-}
-
-void store_writer_close(struct store_writer *w, bool keep)
-{
-	if (!keep)
-		store_remove_leftovers(w);
-	store_lock_remove(&w->lock);
-	if (!keep && w->lock.made_folder)
-		(void)rmdir(w->folder); /* stays if anything else is in it */
-	store_writer_free(w);
 }

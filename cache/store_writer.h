@@ -1,5 +1,5 @@
-/* What the two halves of the writer share: store_resume.c, which begins or takes up a conversion
- * and clears away what remains of one, and store_write.c, which writes and publishes. */
+/* The inside of a conversion under way: store_writer.c has its units and its end, store_resume.c
+ * begins one or takes it up, store_write.c writes and publishes. */
 #ifndef MOEFS_CACHE_STORE_WRITER_H
 #define MOEFS_CACHE_STORE_WRITER_H
 
@@ -60,11 +60,12 @@ static inline bool unit_is_coded(const struct store_writer *w, uint32_t unit)
 	return w->index.stored && unit < store_records(&w->index.info);
 }
 
-/* Takes a unit that is LEFT for itself, reads it, and makes it DONE or MISSING. */
-void unit_check_left(struct store_writer *w, uint32_t unit);
 /* Ends UNIT_OPEN. The mutex is not held. */
 void unit_end(struct store_writer *w, uint32_t unit, enum unit_state state);
 
+/* A writer for this plan, of which nothing is on disk yet. */
+int store_writer_new(struct store_writer **out, const char *folder, const struct store_plan *plan,
+		     struct err *e);
 /* Removes what a conversion leaves while it runs: journal and *.partial. */
 void store_remove_leftovers(const struct store_writer *w);
 /* Closes all descriptors and with them gives up the lock; frees everything. */

@@ -2,6 +2,7 @@
  * first while nobody asks for anything. */
 #include "cache/heat.h"
 #include "cache/pool.h"
+#include "cache/requests.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -88,7 +89,7 @@ static void take_over(struct pager_source *s, const float *heat)
 	warm_stop(s);
 	s->warm = order;
 	s->warm_count = count;
-	loader_wake(p, count);
+	request_wake(p, count);
 	pthread_mutex_unlock(&p->lock);
 }
 

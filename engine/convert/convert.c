@@ -1,6 +1,5 @@
-/* A conversion's beginning and end, and its units one by one. */
+/* A conversion's beginning and end, and the threads that convert all at once. */
 #include "engine/convert/convert.h"
-#include "cache/clock.h"
 #include "engine/convert/codec_choice.h"
 #include "engine/convert/converter.h"
 #include "engine/convert/store_header.h"
@@ -8,89 +7,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- progress ---- */
-
-static uint64_t source_bytes(const struct converter *c, struct tensor_id id)
-{
-	struct source from;
-	return sources_find(&c->sources, id, &from, NULL) ? 0 : from.rows * from.row_bytes;
-}
-
-static uint64_t expert_source_bytes(const struct converter *c, uint32_t unit)
-{
-	const struct plan *p = c->plan;
-	uint64_t bytes = 0;
-	for (uint32_t part = 0; part < EXPERT_PARTS; part++)
-		bytes += source_bytes(c, (struct tensor_id){plan_part_role(part),
-							    p->layer_of[unit / p->experts],
-							    unit % p->experts});
-	return bytes;
-}
-
-static uint64_t chunk_source_bytes(const struct converter *c, const struct plan_tensor *t,
-				   uint32_t chunk)
-{
-	return source_bytes(c, t->id) / t->shape.rows * plan_chunk_rows(t, chunk);
-}
-
-static void begin_progress(struct converter *c)
-{
-	const struct plan *p = c->plan;
-	struct convert_progress *g = c->v.progress;
-	uint64_t total = 0;
-	for (uint32_t i = 0; i < p->dense_count; i++)
-		total += source_bytes(c, p->dense[i].id);
-	for (uint32_t unit = 0; unit < c->records; unit++)
-		total += expert_source_bytes(c, unit);
-	atomic_store(&g->started_ns, now_ns());
-	atomic_store(&g->done, 0);
-	atomic_store(&g->stopped, false);
-	atomic_store(&g->total, total);
-}
-
-void converter_count(struct converter *c, uint32_t unit)
-{
-	if (!atomic_exchange(&c->in[unit], true))
-		atomic_fetch_add(&c->v.progress->done, expert_source_bytes(c, unit));
-}
-
-/* ---- units ---- */
-
-static int put_whole(struct converter *c, uint32_t unit, const void *data, size_t bytes,
-		     struct err *e)
-{
-	struct store_put *put;
-	int failed = store_put_begin(c->writer, unit, &put, e);
-	if (failed)
-		return failed;
-	failed = store_put_bytes(put, data, bytes, e);
-	if (!failed)
-		return store_put_commit(put, e);
-	store_put_abandon(put);
-	return failed;
-}
-
-int converter_put_expert(struct converter *c, struct encoder *x, uint32_t unit, void *record,
-			 struct err *e)
-{
-	const struct plan *p = c->plan;
-	struct store_put *put; /* begun before the work, so that nobody else does it, too */
-	int failed = store_put_begin(c->writer, unit, &put, e);
-	if (failed)
-		return failed;
-	failed = encode_expert(x, unit / p->experts, unit % p->experts, record, e);
-	if (!failed)
-		failed = store_put_bytes(put, record, p->record_bytes, e);
-	if (failed) {
-		store_put_abandon(put);
-		return failed;
-	}
-	failed = store_put_commit(put, e);
-	if (!failed)
-		converter_count(c, unit);
-	return failed;
-}
 
 /* ---- all threads at once ---- */
 
@@ -201,12 +117,12 @@ static int dense_job(struct converter *c, struct encoder *x, void *buffer, uint3
 	s.rows = plan_chunk_rows(t, i);
 	int failed = has_weights && has_norms ? 0 : encode_chunk(x, t, i, buffer, e);
 	if (!failed && !has_weights)
-		failed = put_whole(c, weights, buffer, format_packed_bytes(&s), e);
+		failed = converter_put_whole(c, weights, buffer, format_packed_bytes(&s), e);
 	if (!failed && !has_norms)
-		failed = put_whole(c, norms, (uint8_t *)buffer + format_packed_bytes(&s),
-				   format_norm_bytes(&s), e);
+		failed = converter_put_whole(c, norms, (uint8_t *)buffer + format_packed_bytes(&s),
+					     format_norm_bytes(&s), e);
 	if (!failed)
-		atomic_fetch_add(&c->v.progress->done, chunk_source_bytes(c, t, i));
+		converter_count_chunk(c, t, i);
 	return failed;
 }
 
@@ -225,7 +141,7 @@ static int convert_dense(struct converter *c, struct err *e)
 	uint32_t jobs = 0;
 	for (uint32_t i = 0; i < c->plan->dense_count; i++)
 		jobs += c->plan->dense[i].chunks;
-	begin_progress(c);
+	converter_begin_progress(c);
 	return run(c, dense_job, jobs, e);
 }
 
@@ -266,12 +182,6 @@ static bool left_with_f32_norms(struct converter *c, enum format kept)
 	return left;
 }
 
-static void close_writer(struct converter *c, struct store_writer *w, bool keep)
-{
-	witness_close(c->v.witness, keep); /* while the store's lock is held */
-	store_writer_close(w, keep);
-}
-
 static int begin_with(struct converter *c, enum format kept, enum norm_type norms, struct err *e)
 {
 	struct store_headers headers;
@@ -291,7 +201,7 @@ static int begin_with(struct converter *c, enum format kept, enum norm_type norm
 		failed == -ECANCELED || failed == -EIO || failed == -ESTALE || failed == -EBUSY;
 	if (failed && c->writer) {
 		again |= failed == -ENOSPC && store_writer_resumed(c->writer);
-		close_writer(c, c->writer, again);
+		converter_close_writer(c, c->writer, again);
 		c->writer = NULL;
 	}
 	return failed;
@@ -307,7 +217,7 @@ static int begin(struct converter *c, struct err *e)
 	if (!failed)
 		failed = sources_check(&c->sources, c->plan, e);
 	if (!failed)
-		failed = witness_attach(c->v.witness, c->sources.checkpoint, e);
+		failed = witness_attach(c->v.witness, package_files(c->sources.package), e);
 	if (failed)
 		return failed;
 	enum format kept = sources_kept_format(&c->sources);
@@ -361,34 +271,6 @@ int convert_view(struct converter *c, struct store **out, struct err *e)
 }
 
 /* ---- the end ---- */
-
-int converter_publish(struct converter *c, struct err *e)
-{
-	pthread_mutex_lock(&c->lock);
-	while (c->makers > 0)
-		pthread_cond_wait(&c->changed, &c->lock);
-	if (c->writer)
-		c->complete = c->writer;
-	c->writer = NULL;
-	pthread_mutex_unlock(&c->lock);
-	int failed = witness_finish(c->v.witness, e);
-	if (failed)
-		return failed;
-	/* Whoever wants the checkpoint's space back need not unmount for it. */
-	sources_close(&c->sources);
-	failed = store_writer_publish(c->complete, e);
-	if (failed)
-		return failed;
-	witness_publish(c->v.witness);
-	store_writer_close(c->complete, true);
-	c->complete = NULL;
-	return 0;
-}
-
-void converter_let_go(struct converter *c, struct store_writer *w)
-{
-	close_writer(c, w, !c->differently);
-}
 
 int convert_finish(struct converter *c, struct err *e)
 {

@@ -1,5 +1,6 @@
-/* The inside of a converter, shared by convert.c (beginning, finishing, single units) and
- * convert_rest.c (experts on demand, and the threads that make the rest). */
+/* The inside of a converter, shared by converter.c (units, progress, publishing), convert.c
+ * (beginning and finishing) and convert_rest.c (experts on demand, and the threads that make the
+ * rest). */
 #ifndef MOEFS_ENGINE_CONVERT_CONVERTER_H
 #define MOEFS_ENGINE_CONVERT_CONVERTER_H
 
@@ -43,18 +44,33 @@ struct converter {
 	struct store_writer *complete;
 };
 
-/* Makes one expert in record[] and puts it into the store. -EEXIST: it is in, or being made
- * elsewhere. */
+/* ---- converter.c ---- */
+
+/* Nothing is converted of all that the plan names. */
+void converter_begin_progress(struct converter *c);
+/* Counts a chunk of a tensor that is in. */
+void converter_count_chunk(struct converter *c, const struct plan_tensor *t, uint32_t chunk);
+/* Counts an expert that is in, once. */
+void converter_count(struct converter *c, uint32_t unit);
+
+/* Puts a unit into the store. -EEXIST: it is in, or being made elsewhere; as of the next. */
+int converter_put_whole(struct converter *c, uint32_t unit, const void *data, size_t bytes,
+			struct err *e);
+/* Makes one expert in record[] and puts it into the store. */
 int converter_put_expert(struct converter *c, struct encoder *x, uint32_t unit, void *record,
 			 struct err *e);
-/* Counts a unit that is in, once. */
-void converter_count(struct converter *c, uint32_t unit);
+
 /* All units are in: publishes, without the lock; by one thread. May be tried again after a failure,
  * unless c->complete says that it failed for good. */
 int converter_publish(struct converter *c, struct err *e);
 /* Closes the writer, which no maker uses, and with it the store's lock: for good, without c->lock.
- */
+ * keep: what is not published is for the next to go on with. */
+void converter_close_writer(struct converter *c, struct store_writer *w, bool keep);
+/* The same; what is there is kept unless the next would do it differently. */
 void converter_let_go(struct converter *c, struct store_writer *w);
+
+/* ---- convert_rest.c ---- */
+
 /* Ends the rest's threads and frees the encoders. */
 void converter_rest_end(struct converter *c);
 

@@ -104,14 +104,14 @@ static int store_norms(const struct encoder *x, const struct shape *s, const cha
 static int encode_row(struct encoder *x, const struct shape *s, const struct source *source,
 		      const uint8_t *row, uint8_t *packed, uint8_t *norms, struct err *e)
 {
-	const struct checkpoint_tensor *t = source->tensor;
-	const struct shape from = {.format = t->format, .rows = 1, .cols = s->cols};
+	const char *name = source->tensor->name;
+	const struct shape from = {.format = source->format, .rows = 1, .cols = s->cols};
 	format_dequantise_row(x->row, &from, row, NULL);
 	if (!all_finite(x->row, s->cols))
 		return err_set(e, EINVAL,
 			       "tensor %s holds a NaN or an infinity; the checkpoint is damaged",
-			       t->name);
-	if (s->format == t->format) {
+			       name);
+	if (s->format == source->format) {
 		memcpy(packed, row, source->row_bytes);
 		return 0;
 	}
@@ -123,8 +123,8 @@ static int encode_row(struct encoder *x, const struct shape *s, const struct sou
 					 format_tq_bits(s->format), TQ_GAIN_LEAST_SQUARES))
 		return err_set(e, EINVAL,
 			       "tensor %s holds numbers above 1e18; the checkpoint is damaged",
-			       t->name);
-	return store_norms(x, s, t->name, norms, e);
+			       name);
+	return store_norms(x, s, name, norms, e);
 }
 
 /* Rows [row0, row0 + rows) of a tensor; norms may be NULL where the format has none. */

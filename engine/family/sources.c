@@ -16,10 +16,10 @@ static uint32_t width_of(enum format f)
 }
 
 static void describe(const struct sources *s, struct tensor_id id, view_fn *view,
-		     const struct checkpoint_tensor *t, struct source *out)
+		     const struct package_tensor *t, struct source *out)
 {
 	const struct config *c = s->config;
-	*out = (struct source){.tensor = t};
+	*out = (struct source){.tensor = t, .format = package_read_format(t)};
 	config_tensor_shape(c, id.role, &out->rows, &out->cols);
 	if (view)
 		view(&out->view, c, id.expert);
@@ -29,7 +29,7 @@ static void describe(const struct sources *s, struct tensor_id id, view_fn *view
 		out->cols = out->rows;
 		out->rows = 1;
 	}
-	out->row_bytes = (size_t)out->cols * width_of(t->format);
+	out->row_bytes = (size_t)out->cols * width_of(out->format);
 }
 
 /* "A", "A or B" */
@@ -48,7 +48,7 @@ int sources_find(const struct sources *s, struct tensor_id id, struct source *ou
 	for (uint32_t i = 0; i < count; i++) {
 		if (!family_tensor_name(s->config, names[i].name, s->stem, id, name, sizeof name))
 			return err_set(e, ENAMETOOLONG, "a tensor's name is too long");
-		const struct checkpoint_tensor *t = checkpoint_find(s->checkpoint, name);
+		const struct package_tensor *t = package_find(s->package, name);
 		if (t) {
 			describe(s, id, names[i].view, t, out);
 			return 0;
@@ -73,8 +73,7 @@ int sources_read(const struct sources *s, const struct source *from, uint32_t ro
 		uint64_t run, at = view_row(&from->view, row, &run);
 		uint32_t n = run < rows ? (uint32_t)run : rows;
 		size_t bytes = n * from->row_bytes;
-		int failed = checkpoint_read(s->checkpoint, from->tensor, at * from->row_bytes, to,
-					     bytes, e);
+		int failed = package_read(s->package, from->tensor, at, n, from->cols, to, e);
 		if (failed)
 			return failed;
 		to += bytes;
@@ -99,16 +98,16 @@ static void print_shape(char *text, size_t size, const uint64_t *shape, uint32_t
 
 static int check_shape(const struct source *from, struct err *e)
 {
-	const struct checkpoint_tensor *t = from->tensor;
+	const struct package_tensor *t = from->tensor;
 	const struct view *v = &from->view;
-	if (t->dims != v->dims || memcmp(t->shape, v->shape, v->dims * sizeof *v->shape) != 0) {
+	if (!package_fits(t, v->shape, v->dims)) {
 		char is[192], wanted[96];
 		print_shape(is, sizeof is, t->shape, t->dims);
 		print_shape(wanted, sizeof wanted, v->shape, v->dims);
 		return err_set(e, EINVAL, "tensor %s has shape %s, but config.json makes it %s",
 			       t->name, is, wanted);
 	}
-	if (!t->known_type)
+	if (!t->parts)
 		return err_set(
 			e, ENOTSUP,
 			"tensor %s is of type %s; checkpoints in BF16, F16 or F32 can be mounted",
@@ -122,7 +121,7 @@ static int check_tensor(struct sources *s, struct tensor_id id, struct err *e)
 	int failed = sources_find(s, id, &from, e);
 	if (failed)
 		return failed;
-	s->used[from.tensor - checkpoint_tensor(s->checkpoint, 0)] = true;
+	s->used[from.tensor - package_tensor(s->package, 0)] = true;
 	return check_shape(&from, e);
 }
 
@@ -141,8 +140,8 @@ static bool is_skipped(const struct sources *s, const char *name)
 
 static int check_unused(const struct sources *s, struct err *e)
 {
-	for (size_t i = 0; i < checkpoint_count(s->checkpoint); i++) {
-		const char *name = checkpoint_tensor(s->checkpoint, i)->name;
+	for (size_t i = 0; i < package_count(s->package); i++) {
+		const char *name = package_tensor(s->package, i)->name;
 		if (!s->used[i] && !is_skipped(s, name))
 			return err_set(
 				e, EINVAL,
@@ -174,13 +173,14 @@ int sources_check(struct sources *s, const struct plan *p, struct err *e)
 enum format sources_kept_format(const struct sources *s)
 {
 	enum format kept = FORMAT_COUNT;
-	for (size_t i = 0; i < checkpoint_count(s->checkpoint); i++) {
-		const struct checkpoint_tensor *t = checkpoint_tensor(s->checkpoint, i);
+	for (size_t i = 0; i < package_count(s->package); i++) {
+		const struct package_tensor *t = package_tensor(s->package, i);
 		if (t->dims < 2 || !s->used[i])
 			continue;
-		if (kept != FORMAT_COUNT && t->format != kept)
+		enum format format = package_read_format(t);
+		if (kept != FORMAT_COUNT && format != kept)
 			return FORMAT_F32;
-		kept = t->format;
+		kept = format;
 	}
 	return kept == FORMAT_COUNT ? FORMAT_F32 : kept;
 }
@@ -192,8 +192,8 @@ static void look_at_names(struct sources *s)
 	static const char nested[] = "model.language_model.";
 	const struct family *f = s->config->family;
 	s->stem = "model.";
-	for (size_t i = 0; i < checkpoint_count(s->checkpoint); i++) {
-		const char *name = checkpoint_tensor(s->checkpoint, i)->name;
+	for (size_t i = 0; i < package_count(s->package); i++) {
+		const char *name = package_tensor(s->package, i)->name;
 		if (f->nested && begins_with(name, nested))
 			s->stem = nested;
 		if (f->draft && begins_with(name, f->draft))
@@ -204,10 +204,10 @@ static void look_at_names(struct sources *s)
 int sources_open(struct sources *s, const char *directory, const struct config *c, struct err *e)
 {
 	*s = (struct sources){.config = c};
-	int failed = checkpoint_open(&s->checkpoint, directory, e);
+	int failed = package_open(&s->package, directory, e);
 	if (failed)
 		return failed;
-	s->used = calloc(checkpoint_count(s->checkpoint) + 1, sizeof *s->used);
+	s->used = calloc(package_count(s->package) + 1, sizeof *s->used);
 	if (!s->used) {
 		sources_close(s);
 		return err_set(e, ENOMEM, "out of memory for the list of tensors");
@@ -219,6 +219,6 @@ int sources_open(struct sources *s, const char *directory, const struct config *
 void sources_close(struct sources *s)
 {
 	free(s->used);
-	checkpoint_close(s->checkpoint);
+	package_close(s->package);
 	*s = (struct sources){0};
 }

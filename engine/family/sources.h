@@ -1,4 +1,4 @@
-/* A checkpoint's tensors against a plan: everything that the plan wants is there and has the right
+/* A package's tensors against a plan: everything that the plan wants is there and has the right
  * shape, and nothing is there that it does not want (promise 1), but what the family names as left
  * out. And reading a role's rows, wherever in a tensor they lie. */
 #ifndef MOEFS_ENGINE_FAMILY_SOURCES_H
@@ -7,17 +7,17 @@
 #include "cache/err.h"
 #include "engine/family/plan.h"
 #include "engine/family/view.h"
-#include "engine/source/checkpoint.h"
+#include "engine/source/package.h"
 
 struct sources {
-	struct checkpoint *checkpoint;
+	struct package *package;
 	const struct config *config;
 	const char *stem; /* what stands for "model." in names */
 	bool draft;	  /* there are tensors of a draft */
-	bool *used;	  /* [checkpoint_count], by sources_check */
+	bool *used;	  /* [package_count], by sources_check */
 };
 
-/* Opens the checkpoint and finds out what its names begin with and whether there is a draft. The
+/* Opens the package and finds out what its names begin with and whether there is a draft. The
  * config outlives the sources. */
 int sources_open(struct sources *s, const char *directory, const struct config *c, struct err *e);
 /* An unknown, missing or misshapen tensor is an error that names it. */
@@ -26,9 +26,10 @@ void sources_close(struct sources *s);
 
 /* Where a role's rows come from. */
 struct source {
-	const struct checkpoint_tensor *tensor;
+	const struct package_tensor *tensor;
 	struct view view;
 	uint32_t rows, cols; /* 1 row for a vector */
+	enum format format;  /* that sources_read gives: F32, F16 or BF16 */
 	size_t row_bytes;
 };
 

@@ -1,44 +1,35 @@
 #include "engine/source/checkpoint.h"
 #include "engine/source/file.h"
 #include "engine/source/safetensors.h"
-#include "engine/source/witness.h"
 #include "engine/text/json.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 enum { MAX_INDEX_BYTES = 64 << 20 };
 
-struct shard {
-	char *path;
-	int fd;
-	uint64_t data_offset, data_bytes;
-};
-
 struct checkpoint {
-	struct shard *shards;
-	uint32_t shard_count;
+	struct files *files;
 	struct tensor_list tensors; /* sorted by name */
-	struct witness *witness;    /* the caller's, or NULL */
 };
 
 /* ---- files ---- */
 
 /* Reads a shard's header: malloc'ed JSON text of *length bytes. */
-static int read_header(int fd, uint64_t size, const char *path, char **text, size_t *length,
+static int read_header(const struct files *f, uint32_t shard, char **text, size_t *length,
 		       struct err *e)
 {
 	uint8_t head[8];
+	const char *path = files_path(f, shard);
+	uint64_t size = files_bytes(f, shard);
 	if (size < sizeof head)
 		return err_set(e, EINVAL,
 			       "%s: too short for a safetensors file; is the download complete?",
 			       path);
-	int failed = source_file_read(fd, head, sizeof head, 0, path, e);
+	int failed = files_read(f, shard, 0, head, sizeof head, e);
 	if (failed)
 		return failed;
 	uint64_t n = 0;
@@ -53,7 +44,7 @@ static int read_header(int fd, uint64_t size, const char *path, char **text, siz
 	if (!*text)
 		return err_set(e, ENOMEM, "%s: out of memory for its header", path);
 	*length = (size_t)n;
-	failed = source_file_read(fd, *text, *length, sizeof head, path, e);
+	failed = files_read(f, shard, sizeof head, *text, *length, e);
 	if (failed)
 		free(*text);
 	return failed;
@@ -61,27 +52,24 @@ static int read_header(int fd, uint64_t size, const char *path, char **text, siz
 
 /* ---- opening ---- */
 
-static int open_shard(struct checkpoint *c, const char *directory, const char *file, struct err *e)
+/* The file of that name, whose tensors are added if it is new. */
+static int open_shard(struct checkpoint *c, const char *name, uint32_t *shard, struct err *e)
 {
-	struct shard *s = &c->shards[c->shard_count];
 	char *text = NULL;
-	size_t length = 0;
-	uint64_t size = 0;
-	*s = (struct shard){.fd = -1, .path = source_file_path(directory, file)};
-	if (!s->path)
-		return err_set(e, ENOMEM, "out of memory for the name of a file");
-	c->shard_count++;
-	s->fd = source_file_open(s->path, &size, e);
-	if (s->fd < 0)
-		return s->fd;
-	int failed = read_header(s->fd, size, s->path, &text, &length, e);
+	size_t length = 0, before = c->tensors.count;
+	uint32_t known = files_count(c->files);
+	int failed = files_open(c->files, name, shard, e);
+	if (failed || *shard < known)
+		return failed;
+	failed = read_header(c->files, *shard, &text, &length, e);
 	if (failed)
 		return failed;
-	s->data_offset = 8 + length;
-	s->data_bytes = size - s->data_offset;
-	failed = safetensors_parse(&c->tensors, text, length, s->data_bytes, c->shard_count - 1,
-				   s->path, e);
+	uint64_t data = 8 + length;
+	failed = safetensors_parse(&c->tensors, text, length, files_bytes(c->files, *shard) - data,
+				   *shard, files_path(c->files, *shard), e);
 	free(text);
+	for (size_t i = before; i < c->tensors.count; i++)
+		c->tensors.tensors[i].place = data + c->tensors.tensors[i].offset;
 	return failed;
 }
 
@@ -100,37 +88,21 @@ static int sort_tensors(struct checkpoint *c, struct err *e)
 	for (size_t i = 1; i < c->tensors.count; i++)
 		if (!strcmp(t[i - 1].name, t[i].name))
 			return err_set(e, EINVAL, "tensor %s is in %s and in %s", t[i].name,
-				       c->shards[t[i - 1].file].path, c->shards[t[i].file].path);
+				       files_path(c->files, t[i - 1].file),
+				       files_path(c->files, t[i].file));
 	return 0;
 }
 
-/* The shard of that name, opened if it is new. A name that leads elsewhere is refused. */
-static int shard_number(struct checkpoint *c, const char *directory, const char *file,
-			uint32_t *number, struct err *e)
-{
-	if (!*file || strchr(file, '/') || !strcmp(file, "..") || !strcmp(file, "."))
-		return err_set(e, EINVAL,
-			       "%s: the index names a file outside the checkpoint: %.128s",
-			       directory, file);
-	for (*number = 0; *number < c->shard_count; ++*number)
-		if (!strcmp(strrchr(c->shards[*number].path, '/') + 1, file))
-			return 0;
-	if (c->shard_count == CHECKPOINT_MAX_SHARDS)
-		return err_set(e, EINVAL, "%s: more than %d files of tensors", directory,
-			       CHECKPOINT_MAX_SHARDS);
-	return open_shard(c, directory, file, e);
-}
-
 /* Every tensor that the index lists must be in the shard it says. */
-static int check_weight_map(struct checkpoint *c, const struct json *map, const char *directory,
-			    const char *index, struct err *e)
+static int check_weight_map(struct checkpoint *c, const struct json *map, const char *index,
+			    struct err *e)
 {
 	for (const struct json *v = NULL; (v = json_next(map, v));) {
 		const char *file;
 		uint32_t number;
 		int failed = json_as_string(v, json_key(v), index, &file, e);
 		if (!failed)
-			failed = shard_number(c, directory, file, &number, e);
+			failed = open_shard(c, file, &number, e);
 		if (failed)
 			return failed;
 	}
@@ -139,7 +111,7 @@ static int check_weight_map(struct checkpoint *c, const struct json *map, const 
 		size_t n;
 		const char *name = json_key(v), *file = json_bytes(v, &n);
 		const struct checkpoint_tensor *t = checkpoint_find(c, name);
-		if (!t || strcmp(strrchr(c->shards[t->file].path, '/') + 1, file) != 0)
+		if (!t || strcmp(files_name(c->files, t->file), file) != 0)
 			return err_set(e, EINVAL,
 				       "%s: tensor %.128s is not in %.128s, where the index has it",
 				       index, name, file);
@@ -147,8 +119,7 @@ static int check_weight_map(struct checkpoint *c, const struct json *map, const 
 	return failed;
 }
 
-static int open_sharded(struct checkpoint *c, const char *directory, const char *index,
-			struct err *e)
+static int open_sharded(struct checkpoint *c, const char *index, struct err *e)
 {
 	struct json *json;
 	const struct json *map;
@@ -157,7 +128,7 @@ static int open_sharded(struct checkpoint *c, const char *directory, const char 
 		return failed;
 	failed = json_get_object(json, "weight_map", index, &map, e);
 	if (!failed)
-		failed = check_weight_map(c, map, directory, index, e);
+		failed = check_weight_map(c, map, index, e);
 	if (!failed && json_count(map) != c->tensors.count)
 		failed = err_set(e, EINVAL, "%s: the shards have %zu tensors, the index lists %zu",
 				 index, c->tensors.count, json_count(map));
@@ -165,23 +136,26 @@ static int open_sharded(struct checkpoint *c, const char *directory, const char 
 	return failed;
 }
 
+static int open_files(struct checkpoint *c, const char *directory, struct err *e)
+{
+	uint32_t only;
+	char *index = source_file_path(directory, "model.safetensors.index.json");
+	if (!index)
+		return err_set(e, ENOMEM, "%s: out of memory for its list of files", directory);
+	bool sharded = !access(index, F_OK);
+	int failed =
+		sharded ? open_sharded(c, index, e) : open_shard(c, "model.safetensors", &only, e);
+	free(index);
+	return failed || sharded ? failed : sort_tensors(c, e);
+}
+
 int checkpoint_open(struct checkpoint **out, const char *directory, struct err *e)
 {
 	struct checkpoint *c = calloc(1, sizeof *c);
-	char *index = source_file_path(directory, "model.safetensors.index.json");
-	int failed;
-	if (c)
-		c->shards = calloc(CHECKPOINT_MAX_SHARDS, sizeof *c->shards);
-	if (!c || !index || !c->shards) {
-		failed = err_set(e, ENOMEM, "%s: out of memory for its list of files", directory);
-	} else if (!access(index, F_OK)) {
-		failed = open_sharded(c, directory, index, e);
-	} else {
-		failed = open_shard(c, directory, "model.safetensors", e);
-		if (!failed)
-			failed = sort_tensors(c, e);
-	}
-	free(index);
+	int failed = c ? files_create(&c->files, directory, e)
+		       : err_set(e, ENOMEM, "%s: out of memory for its list of files", directory);
+	if (!failed)
+		failed = open_files(c, directory, e);
 	if (failed)
 		checkpoint_close(c);
 	else
@@ -193,12 +167,7 @@ void checkpoint_close(struct checkpoint *c)
 {
 	if (!c)
 		return;
-	for (uint32_t i = 0; i < c->shard_count; i++) {
-		if (c->shards[i].fd >= 0)
-			close(c->shards[i].fd);
-		free(c->shards[i].path);
-	}
-	free(c->shards);
+	files_close(c->files);
 	tensor_list_free(&c->tensors);
 	free(c);
 }
@@ -226,38 +195,10 @@ const struct checkpoint_tensor *checkpoint_find(const struct checkpoint *c, cons
 int checkpoint_read(const struct checkpoint *c, const struct checkpoint_tensor *t, uint64_t offset,
 		    void *buffer, size_t bytes, struct err *e)
 {
-	const struct shard *s = &c->shards[t->file];
-	uint64_t place = checkpoint_place(c, t) + offset;
-	int failed = source_file_read(s->fd, buffer, bytes, place, s->path, e);
-	if (failed || !c->witness)
-		return failed;
-	return witness_note(c->witness, t->file, place, bytes, XXH3_64bits(buffer, bytes), e);
+	return files_read(c->files, t->file, t->place + offset, buffer, bytes, e);
 }
 
-void checkpoint_set_witness(struct checkpoint *c, struct witness *w)
+struct files *checkpoint_files(const struct checkpoint *c)
 {
-	c->witness = w;
-}
-
-uint64_t checkpoint_place(const struct checkpoint *c, const struct checkpoint_tensor *t)
-{
-	return c->shards[t->file].data_offset + t->offset;
-}
-
-/* ---- its files ---- */
-
-uint32_t checkpoint_shards(const struct checkpoint *c)
-{
-	return c->shard_count;
-}
-
-const char *checkpoint_shard_name(const struct checkpoint *c, uint32_t i)
-{
-	return strrchr(c->shards[i].path, '/') + 1;
-}
-
-int checkpoint_shard_stat(const struct checkpoint *c, uint32_t i, struct stat *st, struct err *e)
-{
-	const struct shard *s = &c->shards[i];
-	return fstat(s->fd, st) ? err_sys(e, errno, "%s: cannot be looked at", s->path) : 0;
+	return c->files;
 }

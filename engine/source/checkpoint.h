@@ -2,8 +2,7 @@
  *
  * Opening reads the headers and checks them completely (the format: an 8-byte length, JSON, data):
  * types, shapes, sizes, that the tensors cover their file's data without overlap or gap, and that
- * index and shards agree. Data is read on demand, any part of any tensor, never mapped: a file cut
- * short under the reader is then an error and not a SIGBUS.
+ * index and shards agree. Data is read on demand, any part of any tensor (files.h).
  *
  * Immutable once opened; any number of threads may read.
  */
@@ -11,14 +10,14 @@
 #define MOEFS_ENGINE_SOURCE_CHECKPOINT_H
 
 #include "cache/err.h"
+#include "engine/source/files.h"
 #include "kernels/format.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/stat.h>
 
-enum { CHECKPOINT_MAX_DIMS = 8, CHECKPOINT_MAX_SHARDS = 4096 };
+enum { CHECKPOINT_MAX_DIMS = 8 };
 
 struct checkpoint_tensor {
 	char *name;
@@ -29,6 +28,7 @@ struct checkpoint_tensor {
 	uint64_t shape[CHECKPOINT_MAX_DIMS];
 	uint32_t file;
 	uint64_t offset, bytes; /* in the file's data */
+	uint64_t place;		/* in the file itself */
 };
 
 struct checkpoint;
@@ -40,20 +40,10 @@ size_t checkpoint_count(const struct checkpoint *c);
 /* The i-th tensor in the order of names. */
 const struct checkpoint_tensor *checkpoint_tensor(const struct checkpoint *c, size_t i);
 const struct checkpoint_tensor *checkpoint_find(const struct checkpoint *c, const char *name);
-/* Bytes [offset, offset + bytes) of a tensor. -EIO if the file no longer has them. With a witness
- * it notes them, and what it says ends the reading. */
+/* Bytes [offset, offset + bytes) of a tensor. -EIO if the file no longer has them. */
 int checkpoint_read(const struct checkpoint *c, const struct checkpoint_tensor *t, uint64_t offset,
 		    void *buffer, size_t bytes, struct err *e);
-
-/* Who hears of all that is read from now on; set before several threads read. */
-struct witness;
-void checkpoint_set_witness(struct checkpoint *c, struct witness *w);
-/* The files that hold the tensors, in the order of checkpoint_tensor.file. */
-uint32_t checkpoint_shards(const struct checkpoint *c);
-const char *checkpoint_shard_name(const struct checkpoint *c, uint32_t i); /* in the directory */
-/* The open file's state, as fstat has it. */
-int checkpoint_shard_stat(const struct checkpoint *c, uint32_t i, struct stat *st, struct err *e);
-/* Where in its file a tensor begins. */
-uint64_t checkpoint_place(const struct checkpoint *c, const struct checkpoint_tensor *t);
+/* The files that hold the tensors; the checkpoint's. */
+struct files *checkpoint_files(const struct checkpoint *c);
 
 #endif

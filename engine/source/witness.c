@@ -14,11 +14,11 @@ struct witness {
 	const char *folder;
 	struct witness_watch watch;
 	struct source_state source; /* as it was looked at; its own copy */
-	const struct checkpoint *checkpoint;
-	uint32_t *file_of; /* [shards] number in the identity */
-	bool taken_up;	   /* identity was read from the folder, where it ends at identity.end */
-	bool unsure;	   /* …and may lack what was read last */
-	int dir, fd;	   /* of the folder and the file in it, once open; or -1 */
+	const struct files *files;  /* the caller's */
+	uint32_t *file_of;	    /* [files_count] number in the identity */
+	bool taken_up; /* identity was read from the folder, where it ends at identity.end */
+	bool unsure;   /* …and may lack what was read last */
+	int dir, fd;   /* of the folder and the file in it, once open; or -1 */
 
 	pthread_mutex_t lock; /* of what follows; nothing is taken under it */
 	struct identity identity;
@@ -131,7 +131,7 @@ const uint64_t *witness_name(const struct witness *w)
 	return w->identity.name;
 }
 
-/* ---- the checkpoint ---- */
+/* ---- the source's files ---- */
 
 static int changed(const struct witness *w, const char *name, struct err *e)
 {
@@ -160,8 +160,8 @@ static int enter(struct witness *w, const char *name, uint32_t *number, struct e
 static int compare_open(const struct witness *w, uint32_t shard, struct err *e)
 {
 	struct stat st;
-	const char *name = checkpoint_shard_name(w->checkpoint, shard);
-	int failed = checkpoint_shard_stat(w->checkpoint, shard, &st, e);
+	const char *name = files_name(w->files, shard);
+	int failed = files_stat(w->files, shard, &st, e);
 	if (failed)
 		return failed;
 	struct source_stamp is = source_stamp_of(&st);
@@ -173,12 +173,12 @@ static int compare_open(const struct witness *w, uint32_t shard, struct err *e)
 	return f && source_stamps_equal(&is, &f->stamp) ? 0 : changed(w, name, e);
 }
 
-int witness_attach(struct witness *w, struct checkpoint *c, struct err *e)
+int witness_attach(struct witness *w, struct files *f, struct err *e)
 {
 	static const char *const besides[] = {"config.json", "model.safetensors.index.json"};
-	uint32_t shards = checkpoint_shards(c), number;
+	uint32_t shards = files_count(f), number;
 	int failed = 0;
-	w->checkpoint = c;
+	w->files = f;
 	w->file_of = calloc((size_t)shards + 1, sizeof *w->file_of);
 	if (!w->file_of)
 		return err_set(e, ENOMEM, "out of memory for the list of files");
@@ -186,11 +186,11 @@ int witness_attach(struct witness *w, struct checkpoint *c, struct err *e)
 		if (source_find(&w->source, source_name_hash(besides[i])))
 			failed = enter(w, besides[i], &number, e);
 	for (uint32_t i = 0; i < shards && !failed; i++) {
-		failed = enter(w, checkpoint_shard_name(c, i), &w->file_of[i], e);
+		failed = enter(w, files_name(f, i), &w->file_of[i], e);
 		if (!failed)
 			failed = compare_open(w, i, e);
 	}
-	checkpoint_set_witness(c, w);
+	files_set_witness(f, w);
 	return failed;
 }
 
@@ -367,7 +367,7 @@ static int compare_all(const struct witness *w, struct err *e)
 static int compare_shards(const struct witness *w, struct err *e)
 {
 	int failed = 0;
-	for (uint32_t i = 0; i < checkpoint_shards(w->checkpoint) && !failed; i++)
+	for (uint32_t i = 0; i < files_count(w->files) && !failed; i++)
 		failed = compare_open(w, i, e);
 	return failed;
 }

@@ -17,7 +17,7 @@
 #define MOEFS_ENGINE_SOURCE_WITNESS_H
 
 #include "cache/err.h"
-#include "engine/source/checkpoint.h"
+#include "engine/source/files.h"
 #include "engine/source/identity.h"
 
 struct witness;
@@ -41,20 +41,20 @@ void witness_free(struct witness *w); /* NULL is fine; leaves the folder as it i
  * Two looks at an unchanged source give the same. */
 const uint64_t *witness_name(const struct witness *w);
 
-/* Hears of all that is read of this checkpoint from now on, until witness_finish has succeeded.
+/* Hears of all that is read of these files from now on, until witness_finish has succeeded.
  * -ESTALE: it is no longer what was looked at. */
-int witness_attach(struct witness *w, struct checkpoint *c, struct err *e);
+int witness_attach(struct witness *w, struct files *f, struct err *e);
 
 /* -EBUSY: another process was at this conversion since witness_begin. */
 int witness_open(struct witness *w, struct err *e);
-/* These bytes of a checkpoint's file were read, and have this XXH3-64. -ESTALE in words: the file
+/* These bytes of a file of the source were read, and have this XXH3-64. -ESTALE in words: the file
  * has changed since it was looked at, so they must not be used. Others: it cannot be kept, so that
  * they must not be used either. Before witness_open it is kept in memory. */
 int witness_note(struct witness *w, uint32_t shard, uint64_t offset, uint64_t bytes, uint64_t hash,
 		 struct err *e);
 
 /* Hashes what was not read, and compares all files once more. -ESTALE as above; -ENOENT: one is
- * gone. May be called again after a failure, and once it has succeeded with the checkpoint closed.
+ * gone. May be called again after a failure, and once it has succeeded with the files closed.
  */
 int witness_finish(struct witness *w, struct err *e);
 /* The store is published; what was kept gets its name. */

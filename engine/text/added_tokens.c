@@ -4,7 +4,10 @@
  *
  * The tokens sorted by text are their own search tree: those that share the prefix read so far are
  * neighbours, and each further byte narrows the range by binary search. */
-#include "engine/text/tokenizer_internal.h"
+#include "engine/text/added_tokens.h"
+
+#include "engine/text/stop.h"
+#include "engine/text/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>

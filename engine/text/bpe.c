@@ -6,7 +6,9 @@
  * file without a space. So the symbols are a doubly linked list and the pairs wait in a heap. An
  * entry is not taken out when a neighbour's merge destroys its pair; it is dropped when its turn
  * comes and the symbols are no longer those it was made of. */
-#include "engine/text/tokenizer_internal.h"
+#include "engine/text/bpe.h"
+
+#include "engine/text/stop.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,7 +4,9 @@
 #define MOEFS_ENGINE_TEXT_STREAM_H
 
 #include "cache/err.h"
-#include "engine/text/tokenizer.h"
+#include "engine/text/utf8.h"
+
+#include <stdbool.h>
 
 enum { STOPS_MAX = 64 };
 

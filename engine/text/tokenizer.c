@@ -1,10 +1,27 @@
-/* The public face of tokenizers, and the way of a text through their parts. */
-#include "engine/text/tokenizer_internal.h"
+/* The public face of tokenizers, and the way of a text through their parts:
+ *
+ *     added_tokens.c  cuts out the tokens that are spelled literally
+ *     normalize.c     NFC
+ *     pretokenize.c   splits into words by the file's patterns (PCRE2; split_pattern.c)
+ *     bpe.c           merges the bytes of a word by rank
+ *     vocabulary.c    id <-> bytes
+ *
+ * tokenizer_json.c and tokenizer_gpt2.c make a tokenizer of files, both with tokenizer_build.c. */
+#include "engine/text/tokenizer.h"
+
+#include "engine/text/normalize.h"
+#include "engine/text/pretokenize.h"
+#include "engine/text/stop.h"
+#include "engine/text/tokenizer_gpt2.h"
+#include "engine/text/tokenizer_json.h"
+#include "engine/text/utf8.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { TEXT_BYTES_MAX = 1 << 30 }; /* of one text to encode; positions fit 32 bits */
 
 /* --- opening --- */
 
@@ -96,28 +113,6 @@ const char *tokenizer_bytes(const struct tokenizer *t, uint32_t id, bool special
 		return "";
 	*length = token->length;
 	return t->vocabulary.bytes + token->offset;
-}
-
-int token_list_append(struct token_list *l, const uint32_t *ids, size_t n, struct err *e)
-{
-	if (n > l->capacity - l->count) {
-		size_t capacity = 2 * l->capacity + n + 16;
-		uint32_t *larger = reallocarray(l->ids, capacity, sizeof *larger);
-		if (!larger)
-			return err_set(e, ENOMEM, "no memory for a list of %zu tokens", capacity);
-		l->ids = larger;
-		l->capacity = capacity;
-	}
-	if (n > 0)
-		memcpy(l->ids + l->count, ids, n * sizeof *ids);
-	l->count += n;
-	return 0;
-}
-
-void token_list_free(struct token_list *l)
-{
-	free(l->ids);
-	*l = (struct token_list){0};
 }
 
 /* --- encoding --- */

@@ -17,6 +17,7 @@
 #define MOEFS_ENGINE_TEXT_TOKENIZER_H
 
 #include "cache/err.h"
+#include "engine/text/token_list.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,6 +30,9 @@ struct tokenizer;
  * tokenizer files; -ENOTSUP: one that needs what this reader does not know; -EINVAL: files that are
  * wrong. */
 int tokenizer_open(struct tokenizer **out, const char *directory, struct err *e);
+/* The same for a tokenizer.json in memory; `name` is for errors. */
+int tokenizer_open_text(struct tokenizer **out, const char *text, size_t n, const char *name,
+			struct err *e);
 void tokenizer_close(struct tokenizer *t);
 
 /* One more than the largest id. */
@@ -36,13 +40,6 @@ uint32_t tokenizer_size(const struct tokenizer *t);
 /* Id of a token by its text (added tokens included), or -1. The text is what the token stands for:
  * " the", not the vocabulary's "Ġthe". */
 int64_t tokenizer_find(const struct tokenizer *t, const char *text);
-
-struct token_list { /* zero-initialise; freed by token_list_free */
-	uint32_t *ids;
-	size_t count, capacity;
-};
-int token_list_append(struct token_list *l, const uint32_t *ids, size_t n, struct err *e);
-void token_list_free(struct token_list *l);
 
 /* Appends the ids of text[length] (UTF-8, may hold NULs). Added tokens spelled in the text become
  * their ids, as in Hugging Face's encode. Once *stop is true it ends with -ECANCELED, within
@@ -55,16 +52,5 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t length,
 /* The bytes of one token, for streaming: pointer into the tokenizer, *length set. Special tokens
  * (those marked special) give length 0 unless `special` is set. An unknown id gives length 0. */
 const char *tokenizer_bytes(const struct tokenizer *t, uint32_t id, bool special, size_t *length);
-
-/* Streaming UTF-8: holds back the bytes of a character until it is whole. Bytes that can never
- * become a character pass as they are. */
-struct utf8_hold {
-	uint8_t bytes[4];
-	uint32_t count;
-};
-/* Feeds n bytes; writes at most n + 3 bytes to out, returns how many. */
-size_t utf8_hold_feed(struct utf8_hold *h, const char *bytes, size_t n, char *out);
-/* At the end of the text: what is still held, at most 3 bytes. */
-size_t utf8_hold_flush(struct utf8_hold *h, char *out);
 
 #endif

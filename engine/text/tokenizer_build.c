@@ -1,10 +1,17 @@
 /* Building a tokenizer from what the readers of its two file layouts found: vocabulary, merges and
  * added tokens, with the checks that both need. */
-#include "engine/text/tokenizer_internal.h"
+#include "engine/text/tokenizer_build.h"
+
+#include "engine/text/normalize.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum {
+	MERGE_BYTES_MAX = 4096,	      /* of the spelling of a merge's product */
+	ADDED_TOKEN_BYTES_MAX = 1024, /* of one added token's text */
+};
 
 /* Raises *largest to the largest id of the vocabulary. */
 static int largest_spelled(const struct json *vocab, uint64_t *largest, const char *name,

@@ -2,7 +2,9 @@
  * not say: the class, which stands for a split pattern and a normaliser, and the added tokens.
  * Where the configuration does not list added tokens, older checkpoints have them in
  * added_tokens.json, and which of them are special in special_tokens_map.json. */
-#include "engine/text/tokenizer_internal.h"
+#include "engine/text/tokenizer_gpt2.h"
+
+#include "engine/text/utf8.h"
 
 #include <errno.h>
 #include <limits.h>

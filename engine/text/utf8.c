@@ -1,9 +1,8 @@
 /* UTF-8, see utf8.h, and the hold of streamed text, see tokenizer.h. */
 #include "engine/text/utf8.h"
 
-#include "engine/text/tokenizer.h"
-
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 
 /* Bytes of the character that a lead byte begins; 0: no character begins so. */

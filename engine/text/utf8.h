@@ -1,6 +1,5 @@
 /* UTF-8: is it valid, and one character at a time. Well-formed is what table 3-7 of the Unicode
- * standard says: no overlong forms, no surrogates, nothing beyond U+10FFFF. The hold that streaming
- * needs is declared in tokenizer.h.
+ * standard says: no overlong forms, no surrogates, nothing beyond U+10FFFF.
  */
 #ifndef MOEFS_ENGINE_TEXT_UTF8_H
 #define MOEFS_ENGINE_TEXT_UTF8_H
@@ -19,5 +18,16 @@ int utf8_check(const char *text, size_t n, struct err *e);
 uint32_t utf8_decode(const char *s, size_t *length);
 /* Writes a character (at most U+10FFFF), 1 to 4 bytes; returns how many. */
 size_t utf8_encode(uint32_t character, char *out);
+
+/* Streaming UTF-8: holds back the bytes of a character until it is whole. Bytes that can never
+ * become a character pass as they are. */
+struct utf8_hold {
+	uint8_t bytes[4];
+	uint32_t count;
+};
+/* Feeds n bytes; writes at most n + 3 bytes to out, returns how many. */
+size_t utf8_hold_feed(struct utf8_hold *h, const char *bytes, size_t n, char *out);
+/* At the end of the text: what is still held, at most 3 bytes. */
+size_t utf8_hold_flush(struct utf8_hold *h, char *out);
 
 #endif

@@ -1,6 +1,8 @@
 /* Tokens by id and by bytes. A token's bytes are worked out once, when the file is read, so that
  * decoding is an array access. What merges may be made of is bpe.c's. */
-#include "engine/text/tokenizer_internal.h"
+#include "engine/text/vocabulary.h"
+
+#include "engine/text/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -5,8 +5,6 @@
 #include "memory_help.h"
 #include "tokenizer_help.h"
 
-#include "engine/text/tokenizer_internal.h"
-
 #include <errno.h>
 #include <malloc.h>
 #include <setjmp.h>

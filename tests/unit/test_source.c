@@ -69,7 +69,7 @@ static void edit(const char *tensor)
 		fail_msg("%s", e.text);
 	const struct checkpoint_tensor *t = checkpoint_find(c, tensor);
 	assert_non_null(t);
-	off_t place = (off_t)(checkpoint_place(c, t) + t->bytes / 4 * 2);
+	off_t place = (off_t)(t->place + t->bytes / 4 * 2);
 	checkpoint_close(c);
 	int fd = open(weights(), O_RDWR);
 	assert_int_equal(fstat(fd, &st), 0);

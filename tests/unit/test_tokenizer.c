@@ -3,7 +3,9 @@
 #include "tests/unit/tokenizer_help.h"
 
 #include "engine/text/json.h"
-#include "engine/text/tokenizer_internal.h"
+#include "engine/text/bpe.h"
+#include "engine/text/normalize.h"
+#include "engine/text/utf8.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -2,7 +2,7 @@
  * whose sentence names what it is about. */
 #include "tests/unit/tokenizer_help.h"
 
-#include "engine/text/tokenizer_internal.h"
+#include "engine/text/split_pattern.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -3,7 +3,7 @@
 #include "tests/unit/tokenizer_help.h"
 
 #include "engine/text/json.h"
-#include "engine/text/tokenizer_internal.h"
+#include "engine/text/tokenizer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

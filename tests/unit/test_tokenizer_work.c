@@ -3,9 +3,12 @@
  * it ends when it is told to stop. */
 #include "tests/unit/tokenizer_help.h"
 
-#include "engine/text/tokenizer_internal.h"
+#include "engine/text/normalize.h"
+#include "engine/text/pretokenize.h"
+#include "engine/text/tokenizer_build.h"
 #include "random.h"
 
+#include <errno.h>
 #include <pcre2.h>
 #include <pthread.h>
 #include <setjmp.h>

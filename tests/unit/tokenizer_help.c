@@ -1,7 +1,6 @@
 #include "tests/unit/tokenizer_help.h"
 
 #include "engine/text/json.h"
-#include "engine/text/tokenizer_internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

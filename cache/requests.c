@@ -1,0 +1,146 @@
+/* The queues of requests, and which of them is next. A request that keeps a thread until it is done
+ * is a worker's, any other that of a thread with a ring (loader.c says why). */
+#include "cache/requests.h"
+
+#include <sys/eventfd.h>
+
+/* ---- the queues ---- */
+
+static void push(struct request_queue *q, struct entry *x)
+{
+	x->next = NULL;
+	*(q->last ? &q->last->next : &q->first) = x;
+	q->last = x;
+}
+
+static struct entry *pop(struct request_queue *q)
+{
+	struct entry *x = q->first;
+	if (x && !(q->first = x->next))
+		q->last = NULL;
+	return x;
+}
+
+bool request_workers_serve(const struct pager *p)
+{
+	bool serve = !p->ring_threads;
+	for (const struct pager_source *s = p->sources; s && !serve; s = s->next)
+		serve = s->supply.make;
+	return serve;
+}
+
+void request_wake(struct pager *p, uint32_t requests)
+{
+	/* Who is awake looks for more before it sleeps, so more than there are threads would only
+	 * wake them in vain. */
+	uint32_t n = requests < p->ring_threads ? requests : p->ring_threads;
+	if (n)
+		(void)eventfd_write(p->wake, n);
+	for (uint32_t i = 0; i < requests && i < p->workers && request_workers_serve(p); i++)
+		pthread_cond_signal(&p->work);
+}
+
+/* Takes the entry behind `before` out; NULL: the first. */
+static struct entry *take_behind(struct request_queue *q, struct entry *before)
+{
+	struct entry *x = before ? before->next : q->first;
+	*(before ? &before->next : &q->first) = x->next;
+	if (q->last == x)
+		q->last = before;
+	return x;
+}
+
+bool request_has_to_be_made(const struct entry *x)
+{
+	const struct pager_supply *s = &x->source->supply;
+	return s->make && !store_has_expert(s->store, entry_layer(x), entry_expert(x));
+}
+
+/* Decided when it is queued, so that it is clear whom to wake: an expert that has come into its
+ * store by the time that its turn comes is taken from there by who would have made it. */
+static bool holds_thread(const struct pager *p, const struct entry *x)
+{
+	return !p->ring_threads || request_has_to_be_made(x);
+}
+
+void request_demand(struct pager *p, struct entry *x, struct pager_batch *batch)
+{
+	request_forget(p, x); /* it has one link for all queues */
+	x->batch = batch;
+	x->holds = holds_thread(p, x);
+	push(&p->demand, x);
+}
+
+void request_foresee(struct pager *p, struct entry *x)
+{
+	x->queued = true;
+	x->holds = holds_thread(p, x);
+	push(&p->foreseen, x);
+}
+
+/* Drops those of a source that are its entries begin … end - 1. */
+static void filter_foreseen(struct pager *p, const struct pager_source *s, size_t begin, size_t end)
+{
+	struct request_queue kept = {0};
+	struct entry *x;
+	while ((x = pop(&p->foreseen)))
+		if (x->source == s && entry_index(x) >= begin && entry_index(x) < end)
+			x->queued = false;
+		else
+			push(&kept, x);
+	p->foreseen = kept;
+}
+
+void request_forget(struct pager *p, struct entry *x)
+{
+	if (x->queued)
+		filter_foreseen(p, x->source, entry_index(x), entry_index(x) + 1);
+}
+
+void request_forget_layer(struct pager *p, struct pager_source *s, uint32_t layer)
+{
+	size_t first = (size_t)layer * s->experts;
+	filter_foreseen(p, s, first, first + s->experts);
+}
+
+void request_forget_source(struct pager *p, struct pager_source *s)
+{
+	filter_foreseen(p, s, 0, (size_t)s->layers * s->experts);
+}
+
+/* ---- which is next ---- */
+
+struct entry *request_next_foreseen(struct pager *p, bool worker)
+{
+	struct entry *before = NULL, *x;
+	while ((x = before ? before->next : p->foreseen.first)) {
+		if (x->holds != worker) {
+			before = x;
+			continue;
+		}
+		take_behind(&p->foreseen, before);
+		x->queued = false;
+		if (x->state == ENTRY_ABSENT && pool_take(p, x, NEED_SPARE) > 0) {
+			x->prefetched = true;
+			count(&p->total.prefetched, &x->source->own.prefetched, 1);
+			return x;
+		}
+	}
+	return NULL;
+}
+
+static bool has_place(const struct pager *p, const struct entry *x)
+{
+	const struct pager_source *s = x->source;
+	return s->flying < p->depth.depth && !(x->holds && s->held >= p->worker_share);
+}
+
+struct entry *request_next_demand(struct pager *p, bool worker)
+{
+	struct entry *before = NULL, *x = p->demand.first;
+	while (x && (x->holds != worker || !has_place(p, x))) {
+		before = x;
+		x = x->next;
+	}
+	return x ? take_behind(&p->demand, before) : NULL;
+}

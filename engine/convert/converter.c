@@ -1,0 +1,127 @@
+/* What every part of a conversion does: units one by one, progress, publishing, letting go of the
+ * writer. convert.c begins and ends one, convert_rest.c makes the experts of a model that answers
+ * already. */
+#include "engine/convert/converter.h"
+
+#include "cache/clock.h"
+
+#include <errno.h>
+
+/* ---- progress ---- */
+
+static uint64_t source_bytes(const struct converter *c, struct tensor_id id)
+{
+	struct source from;
+	return sources_find(&c->sources, id, &from, NULL) ? 0 : from.rows * from.row_bytes;
+}
+
+static uint64_t expert_source_bytes(const struct converter *c, uint32_t unit)
+{
+	const struct plan *p = c->plan;
+	uint64_t bytes = 0;
+	for (uint32_t part = 0; part < EXPERT_PARTS; part++)
+		bytes += source_bytes(c, (struct tensor_id){plan_part_role(part),
+							    p->layer_of[unit / p->experts],
+							    unit % p->experts});
+	return bytes;
+}
+
+void converter_begin_progress(struct converter *c)
+{
+	const struct plan *p = c->plan;
+	struct convert_progress *g = c->v.progress;
+	uint64_t total = 0;
+	for (uint32_t i = 0; i < p->dense_count; i++)
+		total += source_bytes(c, p->dense[i].id);
+	for (uint32_t unit = 0; unit < c->records; unit++)
+		total += expert_source_bytes(c, unit);
+	atomic_store(&g->started_ns, now_ns());
+	atomic_store(&g->done, 0);
+	atomic_store(&g->stopped, false);
+	atomic_store(&g->total, total);
+}
+
+void converter_count_chunk(struct converter *c, const struct plan_tensor *t, uint32_t chunk)
+{
+	uint64_t bytes = source_bytes(c, t->id) / t->shape.rows * plan_chunk_rows(t, chunk);
+	atomic_fetch_add(&c->v.progress->done, bytes);
+}
+
+void converter_count(struct converter *c, uint32_t unit)
+{
+	if (!atomic_exchange(&c->in[unit], true))
+		atomic_fetch_add(&c->v.progress->done, expert_source_bytes(c, unit));
+}
+
+/* ---- units ---- */
+
+int converter_put_whole(struct converter *c, uint32_t unit, const void *data, size_t bytes,
+			struct err *e)
+{
+	struct store_put *put;
+	int failed = store_put_begin(c->writer, unit, &put, e);
+	if (failed)
+		return failed;
+	failed = store_put_bytes(put, data, bytes, e);
+	if (!failed)
+		return store_put_commit(put, e);
+	store_put_abandon(put);
+	return failed;
+}
+
+int converter_put_expert(struct converter *c, struct encoder *x, uint32_t unit, void *record,
+			 struct err *e)
+{
+	const struct plan *p = c->plan;
+	struct store_put *put; /* begun before the work, so that nobody else does it, too */
+	int failed = store_put_begin(c->writer, unit, &put, e);
+	if (failed)
+		return failed;
+	failed = encode_expert(x, unit / p->experts, unit % p->experts, record, e);
+	if (!failed)
+		failed = store_put_bytes(put, record, p->record_bytes, e);
+	if (failed) {
+		store_put_abandon(put);
+		return failed;
+	}
+	failed = store_put_commit(put, e);
+	if (!failed)
+		converter_count(c, unit);
+	return failed;
+}
+
+/* ---- the writer's end ---- */
+
+int converter_publish(struct converter *c, struct err *e)
+{
+	pthread_mutex_lock(&c->lock);
+	while (c->makers > 0)
+		pthread_cond_wait(&c->changed, &c->lock);
+	if (c->writer)
+		c->complete = c->writer;
+	c->writer = NULL;
+	pthread_mutex_unlock(&c->lock);
+	int failed = witness_finish(c->v.witness, e);
+	if (failed)
+		return failed;
+	/* Whoever wants the checkpoint's space back need not unmount for it. */
+	sources_close(&c->sources);
+	failed = store_writer_publish(c->complete, e);
+	if (failed)
+		return failed;
+	witness_publish(c->v.witness);
+	store_writer_close(c->complete, true);
+	c->complete = NULL;
+	return 0;
+}
+
+void converter_close_writer(struct converter *c, struct store_writer *w, bool keep)
+{
+	witness_close(c->v.witness, keep); /* while the store's lock is held */
+	store_writer_close(w, keep);
+}
+
+void converter_let_go(struct converter *c, struct store_writer *w)
+{
+	converter_close_writer(c, w, !c->differently);
+}

@@ -1,0 +1,43 @@
+/* The open files that a source's tensors lie in: found in one folder, numbered, read on demand and
+ * never mapped, so that a file cut short under the reader is an error and not a SIGBUS.
+ *
+ * What is open stays as it is until it is closed; any number of threads may read.
+ */
+#ifndef MOEFS_ENGINE_SOURCE_FILES_H
+#define MOEFS_ENGINE_SOURCE_FILES_H
+
+#include "cache/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+enum { FILES_MOST = 4096 };
+
+struct files;
+
+/* None yet, of that folder, whose name is copied. */
+int files_create(struct files **out, const char *folder, struct err *e);
+void files_close(struct files *f); /* NULL is fine */
+
+/* Opens NAME, or finds it open. A name that leads out of the folder is refused. */
+int files_open(struct files *f, const char *name, uint32_t *number, struct err *e);
+
+uint32_t files_count(const struct files *f);
+const char *files_path(const struct files *f, uint32_t number);
+const char *files_name(const struct files *f, uint32_t number); /* in the folder */
+uint64_t files_bytes(const struct files *f, uint32_t number);	/* when it was opened */
+int files_descriptor(const struct files *f, uint32_t number);
+/* Its state now, as fstat has it. */
+int files_stat(const struct files *f, uint32_t number, struct stat *st, struct err *e);
+
+/* Bytes [offset, offset + bytes) of a file. -EIO if it no longer has them. With a witness it notes
+ * them, and what it says ends the reading. */
+int files_read(const struct files *f, uint32_t number, uint64_t offset, void *buffer, size_t bytes,
+	       struct err *e);
+
+/* Who hears of all that is read from now on; set before several threads read. */
+struct witness;
+void files_set_witness(struct files *f, struct witness *w);
+
+#endif

@@ -1,0 +1,220 @@
+#include "engine/source/package_make.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- opening ---- */
+
+struct package_tensor *package_add(struct package *p, const char *name)
+{
+	if (p->count == p->room) {
+		size_t room = p->room ? 2 * p->room : 256;
+		struct package_tensor *larger = realloc(p->tensors, room * sizeof *larger);
+		if (!larger)
+			return NULL;
+		p->tensors = larger;
+		p->room = room;
+	}
+	struct package_tensor *t = &p->tensors[p->count];
+	*t = (struct package_tensor){.name = strdup(name), .format = FORMAT_COUNT};
+	p->count += t->name != NULL;
+	return t->name ? t : NULL;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	const struct package_tensor *x = a, *y = b;
+	return strcmp(x->name, y->name);
+}
+
+/* Two of one name: an encoding's codes beside plain numbers, or two encodings'. */
+static int sort(struct package *p, struct err *e)
+{
+	if (p->count)
+		qsort(p->tensors, p->count, sizeof *p->tensors, by_name);
+	for (size_t i = 1; i < p->count; i++)
+		if (!strcmp(p->tensors[i - 1].name, p->tensors[i].name))
+			return err_set(e, EINVAL,
+				       "tensor %s is in the checkpoint twice, in %s and in %s",
+				       p->tensors[i].name, p->tensors[i - 1].encoding->name,
+				       p->tensors[i].encoding->name);
+	return 0;
+}
+
+int package_open(struct package **out, const char *path, struct err *e)
+{
+	struct package *p = calloc(1, sizeof *p);
+	*out = NULL;
+	if (!p)
+		return err_set(e, ENOMEM, "%s: out of memory for its list of tensors", path);
+	int failed = package_of_safetensors(p, path, e);
+	if (!failed)
+		failed = sort(p, e);
+	if (failed)
+		package_close(p);
+	else
+		*out = p;
+	return failed;
+}
+
+void package_close(struct package *p)
+{
+	if (!p)
+		return;
+	for (size_t i = 0; i < p->count; i++)
+		free(p->tensors[i].name);
+	free(p->tensors);
+	if (p->checkpoint)
+		checkpoint_close(p->checkpoint);
+	else
+		files_close(p->files);
+	free(p);
+}
+
+/* ---- finding ---- */
+
+size_t package_count(const struct package *p)
+{
+	return p->count;
+}
+
+const struct package_tensor *package_tensor(const struct package *p, size_t i)
+{
+	return &p->tensors[i];
+}
+
+static const struct package_tensor *find(const struct package *p, const char *name)
+{
+	struct package_tensor key = {.name = (char *)name};
+	return p->count ? bsearch(&key, p->tensors, p->count, sizeof key, by_name) : NULL;
+}
+
+const struct package_tensor *package_find(const struct package *p, const char *name)
+{
+	static const char weight[] = ".weight";
+	const struct package_tensor *t = find(p, name);
+	size_t n = strlen(name), k = sizeof weight - 1;
+	if (t || n <= k || strcmp(name + n - k, weight) != 0)
+		return t;
+	char shorter[512];
+	if (n - k >= sizeof shorter)
+		return NULL;
+	memcpy(shorter, name, n - k);
+	shorter[n - k] = 0;
+	t = find(p, shorter);
+	return t && t->encoding->type ? t : NULL;
+}
+
+struct files *package_files(const struct package *p)
+{
+	return p->files;
+}
+
+/* ---- shapes ---- */
+
+uint64_t package_rows(const struct package_tensor *t)
+{
+	uint64_t rows = 1;
+	for (uint32_t i = 0; i + 1 < t->dims; i++)
+		rows *= t->shape[i];
+	return rows;
+}
+
+bool package_fits(const struct package_tensor *t, const uint64_t *shape, uint32_t dims)
+{
+	if (!t->padded)
+		return t->dims == dims && !memcmp(t->shape, shape, dims * sizeof *shape);
+	uint64_t rows = 1, cols = dims ? shape[dims - 1] : 0, pad = t->padded;
+	for (uint32_t i = 0; i + 1 < dims; i++)
+		if (__builtin_mul_overflow(rows, shape[i], &rows))
+			return false;
+	return cols && rows == package_rows(t) &&
+	       (cols - 1) / pad + 1 == t->shape[t->dims - 1] / pad;
+}
+
+static bool is_float(enum format f)
+{
+	return f == FORMAT_F32 || f == FORMAT_F16 || f == FORMAT_BF16;
+}
+
+enum format package_read_format(const struct package_tensor *t)
+{
+	return is_float(t->format) ? t->format : FORMAT_F32;
+}
+
+/* ---- reading ---- */
+
+/* The part's row that a row of the tensor is in. */
+static uint64_t row_of_part(const struct package_tensor *t, uint32_t part, uint64_t row)
+{
+	uint64_t share = t->part[part].share, height = t->dims > 1 ? t->shape[t->dims - 2] : 1;
+	if (share == 1)
+		return row;
+	return row / height * ((height - 1) / share + 1) + row % height / share;
+}
+
+struct package_place package_place(const struct package_tensor *t, uint32_t part, uint64_t row,
+				   uint32_t rows)
+{
+	const struct package_part *p = &t->part[part];
+	uint64_t first = row_of_part(t, part, row);
+	uint64_t last = rows ? row_of_part(t, part, row + rows - 1) : first;
+	return (struct package_place){p->file, p->offset + first * p->row_bytes,
+				      (last - first + 1) * p->row_bytes};
+}
+
+int package_read_part(const struct package *p, const struct package_tensor *t, uint32_t part,
+		      uint64_t row, uint32_t rows, void *out, struct err *e)
+{
+	const struct package_place at = package_place(t, part, row, rows);
+	return files_read(p->files, at.file, at.offset, out, at.bytes, e);
+}
+
+/* The parts' bytes of those rows, one part after the other in a buffer that the caller frees. */
+static int read_parts(const struct package *p, const struct package_tensor *t, uint64_t row,
+		      uint32_t rows, uint8_t **buffer, const uint8_t *part[PACKAGE_PARTS],
+		      struct err *e)
+{
+	uint64_t bytes = 0;
+	int failed = 0;
+	for (uint32_t i = 0; i < t->parts; i++)
+		bytes += package_place(t, i, row, rows).bytes;
+	*buffer = malloc(bytes);
+	if (!*buffer)
+		return err_set(e, ENOMEM, "out of memory for %llu bytes of tensor %s",
+			       (unsigned long long)bytes, t->name);
+	uint8_t *to = *buffer;
+	for (uint32_t i = 0; i < t->parts && !failed; i++) {
+		part[i] = to;
+		failed = package_read_part(p, t, i, row, rows, to, e);
+		to += package_place(t, i, row, rows).bytes;
+	}
+	return failed;
+}
+
+static void decode(const struct package_tensor *t, const uint8_t *const *part, uint64_t row,
+		   uint32_t rows, uint32_t cols, float *out)
+{
+	for (uint32_t r = 0; r < rows; r++) {
+		const uint8_t *at[PACKAGE_PARTS] = {0};
+		for (uint32_t i = 0; i < t->parts; i++)
+			at[i] = part[i] + (row_of_part(t, i, row + r) - row_of_part(t, i, row)) *
+						  t->part[i].row_bytes;
+		t->encoding->decode(t, at, cols, out + (size_t)r * cols);
+	}
+}
+
+int package_read(const struct package *p, const struct package_tensor *t, uint64_t row,
+		 uint32_t rows, uint32_t cols, void *out, struct err *e)
+{
+	const uint8_t *part[PACKAGE_PARTS];
+	uint8_t *buffer;
+	if (is_float(t->format))
+		return package_read_part(p, t, 0, row, rows, out, e);
+	int failed = read_parts(p, t, row, rows, &buffer, part, e);
+	if (!failed)
+		decode(t, part, row, rows, cols, out);
+	free(buffer);
+	return failed;
+}

@@ -1,0 +1,84 @@
+/* What a source offers: tensors by name, shape and type, whatever files they lie in and however
+ * their numbers are written, without knowing what a tensor is for.
+ *
+ * Companions (scales, norms) are folded into the tensor that they belong to. A tensor is a matrix
+ * of rows: its last dimension is a row, all others together count them. Rows are read as numbers,
+ * or as the bytes that are there, which lie in up to three parts: places in files, so that who
+ * computes with them as they are can read them from there himself.
+ *
+ * Immutable once opened; any number of threads may read.
+ */
+#ifndef MOEFS_ENGINE_SOURCE_PACKAGE_H
+#define MOEFS_ENGINE_SOURCE_PACKAGE_H
+
+#include "engine/source/encoding.h"
+
+/* A part's rows lie one after the other. `share` rows of a matrix (the last two dimensions) have
+ * one row of the part in common, the last of them perhaps fewer: 1 but for blocks of several rows.
+ */
+struct package_part {
+	uint32_t file;	 /* of package_files */
+	uint64_t offset; /* in that file */
+	uint64_t bytes, row_bytes;
+	uint32_t share;
+	enum format format; /* of numbers that are floats; FORMAT_COUNT: they are none */
+};
+
+struct package_tensor {
+	char *name; /* the package's */
+	const struct encoding *encoding;
+	char type[16]; /* as the file says; of the codes */
+	uint32_t dims;
+	uint64_t shape[CHECKPOINT_MAX_DIMS]; /* in elements */
+	/* Not 0: the file says less. All dimensions but the last are one, and the last is rounded
+	 * up to a multiple of this. */
+	uint32_t padded;
+	uint32_t bits, group; /* of one code; codes with one scale. As its encoding wants them */
+	uint32_t parts;	      /* 0: of a type that cannot be read */
+	struct package_part part[PACKAGE_PARTS];
+	/* The kernels' format, and the type of its norms, in which its bytes can be computed with
+	 * as they are; FORMAT_COUNT: in none. */
+	enum format format;
+	enum norm_type norms;
+};
+
+struct package;
+
+/* A checkpoint's folder. Headers are read and checked, no weights. -ENOTSUP names an encoding that
+ * is not read. */
+int package_open(struct package **out, const char *path, struct err *e);
+void package_close(struct package *p); /* NULL is fine */
+
+size_t package_count(const struct package *p);
+/* The i-th tensor in the order of names. */
+const struct package_tensor *package_tensor(const struct package *p, size_t i);
+/* NULL: there is none. NAME.weight is also found as NAME where an encoding's codes are called so.
+ */
+const struct package_tensor *package_find(const struct package *p, const char *name);
+/* The files that the tensors lie in; the package's. */
+struct files *package_files(const struct package *p);
+
+/* Whether the tensor can have that shape: exactly, but for what the file does not say. */
+bool package_fits(const struct package_tensor *t, const uint64_t *shape, uint32_t dims);
+uint64_t package_rows(const struct package_tensor *t);
+/* What package_read gives: the tensor's own type if it is F32, F16 or BF16, else F32. */
+enum format package_read_format(const struct package_tensor *t);
+
+/* Rows [row, row + rows), the first `cols` numbers of each, which are all of a shape that fits.
+ * Numbers in groups are exact products of what is in the file, rounded once to F32. -EIO if a file
+ * no longer has them. */
+int package_read(const struct package *p, const struct package_tensor *t, uint64_t row,
+		 uint32_t rows, uint32_t cols, void *out, struct err *e);
+
+struct package_place {
+	uint32_t file;
+	uint64_t offset, bytes;
+};
+/* Where a part of these rows lies, which are rows of one matrix if they share. */
+struct package_place package_place(const struct package_tensor *t, uint32_t part, uint64_t row,
+				   uint32_t rows);
+/* Those bytes. */
+int package_read_part(const struct package *p, const struct package_tensor *t, uint32_t part,
+		      uint64_t row, uint32_t rows, void *out, struct err *e);
+
+#endif

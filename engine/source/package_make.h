@@ -1,0 +1,25 @@
+/* The inside of a package, for the readers of containers that fill it. */
+#ifndef MOEFS_ENGINE_SOURCE_PACKAGE_MAKE_H
+#define MOEFS_ENGINE_SOURCE_PACKAGE_MAKE_H
+
+#include "engine/source/package.h"
+
+struct package {
+	struct files *files;
+	struct checkpoint *checkpoint; /* which owns the files, if not NULL */
+	struct package_tensor *tensors;
+	size_t count, room;
+};
+
+/* Another tensor of that name, which is copied, with all else zero; NULL without memory. Good until
+ * the next. */
+struct package_tensor *package_add(struct package *p, const char *name);
+
+/* All of a checkpoint's tensor as a part: its last dimension is a row. */
+struct package_part package_part_of(const struct checkpoint_tensor *from);
+
+/* Each fills a package that is all zero but for what it may need; package_open sorts the tensors
+ * and refuses a name that is there twice. */
+int package_of_safetensors(struct package *p, const char *directory, struct err *e);
+
+#endif

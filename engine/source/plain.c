@@ -1,0 +1,29 @@
+/* Numbers as they are: F32, F16 and BF16. Any other type has no parts, and is refused by whoever
+ * wants to read it. */
+#include "engine/source/package_make.h"
+
+#include <string.h>
+
+static int describe(struct package_tensor *t, const struct encoded *in, struct err *e)
+{
+	const struct checkpoint_tensor *from = in->codes;
+	(void)e;
+	t->dims = from->dims;
+	memcpy(t->shape, from->shape, sizeof t->shape);
+	if (!from->known_type)
+		return 0;
+	t->format = from->format;
+	t->parts = 1;
+	t->part[0] = package_part_of(from);
+	return 0;
+}
+
+static void decode(const struct package_tensor *t, const uint8_t *const *part, uint32_t cols,
+		   float *out)
+{
+	const struct shape row = {.format = t->format, .rows = 1, .cols = cols};
+	format_dequantise_row(out, &row, part[0], NULL);
+}
+
+const struct encoding encoding_plain = {
+	.name = "plain numbers", .describe = describe, .decode = decode};

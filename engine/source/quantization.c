@@ -1,0 +1,218 @@
+#include "engine/source/quantization.h"
+#include "engine/source/file.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_CONFIG_BYTES = 64 << 20, MAX_BLOCK = 1 << 16 };
+static const char use_instead[] =
+	"mount the model in 16 bits, or as FP8 with block scales, MXFP4, MLX or native TQ";
+
+/* ---- what is not read ---- */
+
+/* quant_method, and what people call it. */
+static const struct {
+	const char *method, *name;
+} foreign_methods[] = {
+	{"gptq", "GPTQ"},
+	{"awq", "AWQ"},
+	{"bitsandbytes", "bitsandbytes"},
+	{"compressed-tensors", "compressed-tensors"},
+	{"auto-round", "AutoRound"},
+	{"hqq", "HQQ"},
+	{"aqlm", "AQLM"},
+	{"vptq", "VPTQ"},
+	{"quip", "QuIP#"},
+	{"spqr", "SpQR"},
+	{"eetq", "EETQ"},
+	{"exl2", "EXL2"},
+	{"exl3", "EXL3"},
+	{"higgs", "HIGGS as FLUTE packs it"},
+	{"quanto", "Quanto"},
+	{"torchao", "torchao"},
+	{"bitnet", "BitNet"},
+	{"fbgemm_fp8", "FBGEMM FP8"},
+	{"modelopt", "ModelOpt"},
+	{"nvfp4", "NVFP4"},
+};
+
+/* Endings of tensors' names, where config.json does not say it. */
+static const struct {
+	const char *ending, *name;
+} foreign_tensors[] = {
+	{".qweight", "GPTQ or AWQ"},
+	{".qzeros", "GPTQ or AWQ"},
+	{".weight_packed", "compressed-tensors"},
+	{".weight.absmax", "bitsandbytes"},
+	{".weight.quant_map", "bitsandbytes"},
+	{".SCB", "bitsandbytes"},
+	{".q_weight", "EXL2"},
+	{".trellis", "EXL3"},
+};
+
+const char *quantization_foreign(const char *tensor_name)
+{
+	size_t n = strlen(tensor_name);
+	for (size_t i = 0; i < sizeof foreign_tensors / sizeof *foreign_tensors; i++) {
+		size_t k = strlen(foreign_tensors[i].ending);
+		if (n > k && !strcmp(tensor_name + n - k, foreign_tensors[i].ending))
+			return foreign_tensors[i].name;
+	}
+	return NULL;
+}
+
+static int refuse_method(const struct quantization *q, const char *method, struct err *e)
+{
+	for (size_t i = 0; i < sizeof foreign_methods / sizeof *foreign_methods; i++)
+		if (!strcmp(foreign_methods[i].method, method))
+			return err_set(e, ENOTSUP,
+				       "%s: the weights are quantised by %s, which is not read; %s",
+				       q->path, foreign_methods[i].name, use_instead);
+	return err_set(e, ENOTSUP,
+		       "%s: the weights are quantised by \"%.64s\", which is not known; %s",
+		       q->path, method, use_instead);
+}
+
+/* ---- config.json ---- */
+
+static int read_fp8(struct quantization *q, const struct json *table, struct err *e)
+{
+	const char *fmt;
+	const struct json *block;
+	uint64_t size[2];
+	int failed = json_get_string_or(table, "fmt", q->path, "e4m3", &fmt, e);
+	if (failed)
+		return failed;
+	if (strcmp(fmt, "e4m3") != 0)
+		return err_set(e, ENOTSUP, "%s: FP8 of the kind \"%.32s\" is not read; %s", q->path,
+			       fmt, use_instead);
+	failed = json_get_list_or_null(table, "weight_block_size", q->path, &block, e);
+	if (failed)
+		return failed;
+	if (!block)
+		return err_set(e, ENOTSUP,
+			       "%s: FP8 without \"weight_block_size\", with one scale for a whole "
+			       "matrix, is not read; %s",
+			       q->path, use_instead);
+	if (json_count(block) != 2)
+		return json_wrong(block, "weight_block_size", q->path, "rows and columns", e);
+	const struct json *v = NULL;
+	for (int i = 0; i < 2 && !failed; i++) {
+		v = json_next(block, v);
+		failed = json_as_uint(v, "weight_block_size", q->path, 1, MAX_BLOCK, &size[i], e);
+	}
+	if (failed)
+		return failed;
+	q->block_rows = (uint32_t)size[0];
+	q->block_cols = (uint32_t)size[1];
+	return 0;
+}
+
+static int read_method(struct quantization *q, const struct json *table, struct err *e)
+{
+	const char *method;
+	int failed = json_get_string_or(table, "quant_method", q->path, NULL, &method, e);
+	if (failed || !method)
+		return failed;
+	if (!strcmp(method, "fp8"))
+		return read_fp8(q, table, e);
+	return !strcmp(method, "mxfp4") ? 0 : refuse_method(q, method, e);
+}
+
+static int read_config(struct quantization *q, struct err *e)
+{
+	const struct json *table, *text;
+	int failed = json_parse_file(&q->document, q->path, MAX_CONFIG_BYTES, e);
+	if (failed)
+		return failed == -ENOENT ? 0 : failed;
+	failed = json_get_object_or_null(q->document, "quantization", q->path, &q->affine, e);
+	if (!failed)
+		failed = json_get_object_or_null(q->document, "quantization_config", q->path,
+						 &table, e);
+	if (!failed && !table) /* a model that also sees may have it with the rest of its text's */
+		failed = json_get_object_or_null(q->document, "text_config", q->path, &text, e);
+	if (!failed && !table && text)
+		failed = json_get_object_or_null(text, "quantization_config", q->path, &table, e);
+	return failed || !table ? failed : read_method(q, table, e);
+}
+
+/* ---- tq_config.json ---- */
+
+/* Other signs, or other groups, would be other weights. */
+static int check_tq(const char *directory, struct err *e)
+{
+	struct json *document;
+	uint64_t seed, group;
+	char *path = source_file_path(directory, "tq_config.json");
+	if (!path)
+		return err_set(e, ENOMEM, "out of memory for the name of a file");
+	int failed = json_parse_file(&document, path, MAX_CONFIG_BYTES, e);
+	if (failed) {
+		free(path);
+		return failed == -ENOENT ? 0 : failed;
+	}
+	failed = json_get_uint_or(document, "quantizer_seed", path, 0, UINT32_MAX, 42, &seed, e);
+	if (!failed)
+		failed = json_get_uint_or(document, "group_size", path, 1, UINT32_MAX, 128, &group,
+					  e);
+	if (!failed && (seed != 42 || group != 128))
+		failed = err_set(e, ENOTSUP,
+				 "%s: groups of %llu and the seed %llu are not read; native TQ has "
+				 "groups of 128 and the seed 42",
+				 path, (unsigned long long)group, (unsigned long long)seed);
+	json_free(document);
+	free(path);
+	return failed;
+}
+
+/* ---- both ---- */
+
+int quantization_read(struct quantization *q, const char *directory, struct err *e)
+{
+	q->path = source_file_path(directory, "config.json");
+	if (!q->path)
+		return err_set(e, ENOMEM, "out of memory for the name of a file");
+	int failed = read_config(q, e);
+	return failed ? failed : check_tq(directory, e);
+}
+
+void quantization_free(struct quantization *q)
+{
+	json_free(q->document);
+	free(q->path);
+	*q = (struct quantization){0};
+}
+
+int quantization_affine(const struct quantization *q, const char *module, uint32_t *bits,
+			uint32_t *group, struct err *e)
+{
+	const struct json *own = json_find(q->affine, module);
+	const struct json *from = json_kind(own) == JSON_OBJECT ? own : q->affine;
+	const char *mode;
+	uint64_t b, g;
+	if (!q->affine)
+		return err_set(e, EINVAL,
+			       "%s: says no \"quantization\" with \"bits\" and \"group_size\" for "
+			       "%.256s, whose weights are in MLX's codes",
+			       q->path, module);
+	int failed = json_get_string_or(from, "mode", q->path, "affine", &mode, e);
+	if (!failed && strcmp(mode, "affine") != 0)
+		return err_set(e, ENOTSUP, "%s: MLX weights of the mode \"%.32s\" are not read; %s",
+			       q->path, mode, use_instead);
+	if (!failed)
+		failed = json_get_uint(from, "bits", q->path, 2, 8, &b, e);
+	if (!failed)
+		failed = json_get_uint(from, "group_size", q->path, 32, 128, &g, e);
+	if (failed)
+		return failed;
+	if (b == 7 || (g != 32 && g != 64 && g != 128))
+		return err_set(e, ENOTSUP,
+			       "%s: MLX weights of %llu bits in groups of %llu are not read (bits "
+			       "are 2, 3, 4, 5, 6 or 8, groups 32, 64 or 128)",
+			       q->path, (unsigned long long)b, (unsigned long long)g);
+	*bits = (uint32_t)b;
+	*group = (uint32_t)g;
+	return 0;
+}

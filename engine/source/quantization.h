@@ -1,0 +1,28 @@
+/* What a checkpoint's folder says of its encodings beside the tensors themselves: config.json's
+ * "quantization_config" (FP8, MXFP4, and what is not read) and "quantization" (MLX), and
+ * tq_config.json. Formats that are known but not read are refused here by their names. */
+#ifndef MOEFS_ENGINE_SOURCE_QUANTIZATION_H
+#define MOEFS_ENGINE_SOURCE_QUANTIZATION_H
+
+#include "cache/err.h"
+#include "engine/text/json.h"
+
+struct quantization { /* zero-initialise */
+	struct json *document;
+	char *path;			 /* of config.json, for sentences */
+	const struct json *affine;	 /* MLX's, or NULL */
+	uint32_t block_rows, block_cols; /* of FP8 scales; 0: there are none */
+};
+
+/* Files that are not there say nothing. -ENOTSUP: an encoding that is not read. */
+int quantization_read(struct quantization *q, const char *directory, struct err *e);
+void quantization_free(struct quantization *q);
+
+/* MLX's bits and group size for a module (a tensor's name without .weight). */
+int quantization_affine(const struct quantization *q, const char *module, uint32_t *bits,
+			uint32_t *group, struct err *e);
+
+/* What the encoding is called that has tensors of such names; NULL: none that is known. */
+const char *quantization_foreign(const char *tensor_name);
+
+#endif

@@ -1,0 +1,31 @@
+/* Merging a word's bytes by rank (Sennrich et al. 2016). */
+#ifndef MOEFS_ENGINE_TEXT_BPE_H
+#define MOEFS_ENGINE_TEXT_BPE_H
+
+#include "engine/text/token_list.h"
+#include "engine/text/vocabulary.h"
+
+#include <stdatomic.h>
+
+struct merge {
+	uint32_t left, right, product; /* ids */
+	uint32_t rank;		       /* MERGE_NONE: the slot is free */
+};
+enum { MERGE_NONE = UINT32_MAX };
+struct merges {
+	struct merge *slots; /* hash table by (left, right), open addressing */
+	size_t slot_count, count;
+	uint64_t seed;
+};
+/* Zero-initialise but for the seed. The last of equal pairs counts, as in Hugging Face. */
+int merges_add(struct merges *m, struct merge merge, struct err *e);
+void merges_free(struct merges *m);
+
+struct bpe_work; /* memory for merging, reused from word to word */
+struct bpe_work *bpe_work_new(const _Atomic bool *stop);
+void bpe_work_free(struct bpe_work *w);
+/* Appends the ids of one word of n bytes, in time O(n log n). */
+int bpe_encode(const struct vocabulary *v, const struct merges *m, struct bpe_work *w,
+	       const char *word, size_t n, struct token_list *ids, struct err *e);
+
+#endif

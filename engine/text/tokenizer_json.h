@@ -1,0 +1,11 @@
+/* Reading tokenizer.json (Hugging Face tokenizers). */
+#ifndef MOEFS_ENGINE_TEXT_TOKENIZER_JSON_H
+#define MOEFS_ENGINE_TEXT_TOKENIZER_JSON_H
+
+#include "engine/text/tokenizer_build.h"
+
+/* A tokenizer.json in memory, into a zeroed tokenizer. */
+int tokenizer_read_json(struct tokenizer *t, const char *text, size_t n, const char *name,
+			struct err *e);
+
+#endif

@@ -1,0 +1,48 @@
+/* A tokenizer's tokens, by id and by bytes. vocabulary_free takes zeroed memory and what a failed
+ * vocabulary_init or _add left. */
+#ifndef MOEFS_ENGINE_TEXT_VOCABULARY_H
+#define MOEFS_ENGINE_TEXT_VOCABULARY_H
+
+#include "cache/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TOKEN_ID_MAX = (1 << 24) - 1 };
+
+/* How the vocabulary spells bytes: 188 as the character of the same number, the other 68 from
+ * U+0100 on (Radford et al. 2019, so that vocab.json is printable). */
+struct token {
+	uint32_t offset, length; /* its bytes in vocabulary.bytes */
+	bool known, special;
+};
+struct vocabulary {
+	struct token *tokens; /* [size]; ids that the files do not define are not `known` */
+	uint32_t size;
+	char *bytes;
+	size_t bytes_used, bytes_capacity;
+	uint32_t *slots; /* hash table of ids by bytes; open addressing, SLOT_EMPTY where free */
+	size_t slot_count;
+	uint64_t seed;	      /* random, so that no file can choose keys that collide */
+	int32_t byte_id[256]; /* id of each single byte, -1 where there is none */
+};
+
+/* Room for ids 0 .. size-1, of which `count` are spelled in bytes. */
+int vocabulary_init(struct vocabulary *v, uint32_t size, size_t count, struct err *e);
+void vocabulary_free(struct vocabulary *v);
+/* Defines a token by its spelling in the byte alphabet. As in Hugging Face's decoder, a spelling
+ * with any other character stands for itself; no merge makes it. `name` is the file for errors. */
+int vocabulary_add(struct vocabulary *v, uint32_t id, const char *spelling, size_t n,
+		   const char *name, struct err *e);
+/* Gives an id the bytes of an added token. If the id has a spelling already it must be the very
+ * same text. */
+int vocabulary_add_literal(struct vocabulary *v, uint32_t id, const char *text, size_t length,
+			   bool special, const char *name, struct err *e);
+/* Id of the token with these bytes, added tokens aside; -1 where there is none. */
+int64_t vocabulary_find(const struct vocabulary *v, const char *bytes, size_t n);
+/* The same for a spelling of n bytes; buffer has room for n. Sets *length to the bytes spelled. */
+int64_t vocabulary_find_spelling(const struct vocabulary *v, const char *spelling, size_t n,
+				 char *buffer, size_t *length);
+
+#endif
