@@ -9,17 +9,14 @@ static uint32_t blocks_for(uint32_t positions)
 	return (positions + KV_BLOCK - 1) / KV_BLOCK;
 }
 
-static void init(struct context *x, struct context_budget *budget, const struct config *c,
-		 enum kv_type type, uint32_t attention_layers, size_t recurrent_floats)
+static void init(struct context *x, struct context_budget *budget, enum kv_type type,
+		 uint64_t kv_width, size_t recurrent_floats)
 {
 	size_t element = type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
 	*x = (struct context){
 		.budget = budget,
 		.type = type,
-		.kv_heads = c->kv_heads,
-		.head_dim = c->head_dim,
-		.block_bytes = context_pages((size_t)attention_layers * c->kv_heads * 2 *
-					     c->head_dim * KV_BLOCK * element),
+		.block_bytes = context_pages((size_t)kv_width * KV_BLOCK * element),
 	};
 	recurrent_init(&x->recurrent, budget, recurrent_floats);
 }
@@ -27,13 +24,13 @@ static void init(struct context *x, struct context_budget *budget, const struct 
 void context_init(struct context *x, struct context_budget *budget, const struct config *c,
 		  enum kv_type type)
 {
-	init(x, budget, c, type, c->mixers[MIXER_ATTENTION], delta_state_floats(c));
+	init(x, budget, type, c->kv_width, delta_state_floats(c));
 }
 
 void context_init_draft(struct context *x, struct context_budget *budget, const struct config *c,
 			enum kv_type type)
 {
-	init(x, budget, c, type, CONFIG_DRAFT_LAYERS, 0);
+	init(x, budget, type, config_kv_width(c, c->layers), 0);
 }
 
 uint64_t context_full_bytes(const struct config *c, enum kv_type type, uint32_t positions)

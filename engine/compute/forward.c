@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <malloc.h>
-#include <math.h>
 #include <stdlib.h>
 
 /* ---- scratch ---- */
@@ -18,9 +17,7 @@ static size_t lay_out(struct scratch *s, const struct config *c, size_t rows, vo
 	attention_take(&s->attention, &a, c, rows);
 	if (c->mixers[MIXER_DELTA_NET])
 		delta_take(&s->delta, &a, c, rows);
-	s->rope_cos = arena_take(&a, rows * c->rotary_dim / 2, sizeof *s->rope_cos);
-	s->rope_sin = arena_take(&a, rows * c->rotary_dim / 2, sizeof *s->rope_sin);
-	s->rope_frequency = arena_take(&a, c->rotary_dim / 2, sizeof *s->rope_frequency);
+	rotation_take(s->rotations, &a, c, rows);
 	dense_take(&s->dense, &a, c, rows);
 	uint32_t widest = c->hidden_size > s->dense.hidden.k ? c->hidden_size : s->dense.hidden.k;
 	s->out = arena_take(&a, rows * widest, sizeof *s->out);
@@ -49,8 +46,7 @@ int forward_init(struct forward *f, struct err *e)
 	if (!memory)
 		return err_set(e, ENOMEM, "out of memory for %zu MB of activations", bytes >> 20);
 	lay_out(&f->scratch, c, f->chunk, memory);
-	for (uint32_t i = 0; i < c->rotary_dim / 2; i++)
-		f->scratch.rope_frequency[i] = pow(c->rope_theta, -2.0 * i / c->rotary_dim);
+	rotation_begin(f->scratch.rotations, c);
 	return 0;
 }
 
@@ -95,21 +91,10 @@ int forward_resize(struct forward *f, uint32_t chunk, struct err *e)
 
 /* ---- a step ---- */
 
-/* Angles in double: at position 30,000 a float angle would be off by 1e-3. */
-static void make_angles(struct scratch *s, uint32_t half, uint32_t position, uint32_t n)
-{
-	for (uint32_t t = 0; t < n; t++)
-		for (uint32_t i = 0; i < half; i++) {
-			double angle = (double)(position + t) * s->rope_frequency[i];
-			s->rope_cos[(size_t)t * half + i] = (float)cos(angle);
-			s->rope_sin[(size_t)t * half + i] = (float)sin(angle);
-		}
-}
-
 struct step forward_step(struct forward *f, struct context *x, uint32_t n)
 {
 	struct scratch *s = &f->scratch;
-	make_angles(s, f->env.config->rotary_dim / 2, (uint32_t)x->tokens.count, n);
+	rotation_make(s->rotations, f->env.config, (uint32_t)x->tokens.count, n);
 	return (struct step){
 		.env = &f->env,
 		.context = x,
@@ -120,8 +105,7 @@ struct step forward_step(struct forward *f, struct context *x, uint32_t n)
 		.x = s->x,
 		.normed = &s->normed,
 		.out = s->out,
-		.rope_cos = s->rope_cos,
-		.rope_sin = s->rope_sin,
+		.rotations = s->rotations,
 	};
 }
 

@@ -20,11 +20,10 @@ enum { ANSWER_ROWS = 5 }; /* at most */
 /* Arrays of a pass, allocated together for so many rows: [rows][…] unless said. What is a part's
  * own its file describes. */
 struct scratch {
-	float *x;		    /* the residual stream */
-	struct activation normed;   /* input of projections */
-	float *out;		    /* what is added to x */
-	float *rope_cos, *rope_sin; /* [rows][rotary_dim / 2] */
-	double *rope_frequency;	    /* [rotary_dim / 2] */
+	float *x;		  /* the residual stream */
+	struct activation normed; /* input of projections */
+	float *out;		  /* what is added to x */
+	struct rotation rotations[CONFIG_ROPES];
 	struct attention_scratch attention;
 	struct delta_scratch delta;
 	struct dense_scratch dense;

@@ -1,4 +1,5 @@
 #include "engine/compute/moe.h"
+#include "engine/compute/glu.h"
 #include "kernels/watch.h"
 
 #include <string.h>
@@ -22,6 +23,7 @@ void moe_take(struct moe_scratch *m, struct arena *arena, const struct config *c
 struct wave {
 	const struct moe_scratch *m;
 	const struct step *step;
+	const struct layer_weights *weights;
 	uint32_t blocks; /* per expert: of TQ_GROUP rows of gate and up, or of down's rows */
 };
 
@@ -58,8 +60,22 @@ static void multiply_blocks(const struct wave *v, uint32_t ready, uint32_t part,
 	multiply_watched(v->step->env->kernels, y, s->rows, &w, row0, row1, &x, tokens, n);
 }
 
-/* silu(gate) · up of a block's rows, made ready for down: the block is one of its input's groups.
- */
+/* An expert's row of a layer's biases, if it has these. */
+static const float *bias_of(const struct wave *v, enum tensor_role role, uint32_t ready)
+{
+	const float *bias = weights_vector(v->weights, role);
+	uint32_t e = v->m->routing.distinct[v->m->ready[ready].index];
+	return bias ? bias + (size_t)e * v->weights->m[role].shape.cols : NULL;
+}
+
+/* Adds elements [begin, begin + n) of a bias, if there is one, to those of an array. */
+static void add_bias(const struct wave *v, float *y, const float *bias, size_t begin, uint32_t n)
+{
+	if (bias)
+		v->step->env->kernels->add(y + begin, bias + begin, n);
+}
+
+/* Gate and up of a block's rows become down's input: the block is one of its groups. */
 static void activate_block(const struct wave *v, uint32_t ready, uint32_t block)
 {
 	const struct moe_scratch *m = v->m;
@@ -69,10 +85,14 @@ static void activate_block(const struct wave *v, uint32_t ready, uint32_t block)
 	uint32_t n = width - begin < TQ_GROUP ? (uint32_t)(width - begin) : TQ_GROUP;
 	uint32_t count, first = group_of(m, ready, &count);
 	bool tq = format_is_tq(v->step->env->plan->part[EXPERT_PARTS - 1].format);
+	const float *gate_bias = bias_of(v, TENSOR_EXPERT_GATE_BIAS, ready),
+		    *up_bias = bias_of(v, TENSOR_EXPERT_UP_BIAS, ready);
 	for (size_t a = first; a < first + count; a++) {
 		float *gate = m->hidden.f + a * width + begin;
 		size_t group = a * groups + block;
-		k->silu_mul(gate, m->up + a * width + begin, n);
+		add_bias(v, m->hidden.f + a * width, gate_bias, begin, n);
+		add_bias(v, m->up + a * width, up_bias, begin, n);
+		glu_run(v->step->env, gate, m->up + a * width + begin, n);
 		if (tq)
 			k->tq_prepare(m->hidden.q + group * TQ_GROUP, m->hidden.scale + group, gate,
 				      n);
@@ -107,16 +127,30 @@ static void run_gate_up(void *ctx, uint32_t begin, uint32_t end)
 	}
 }
 
+/* Adds the bias to what down gave. */
+static void finish_blocks(const struct wave *v, struct run r)
+{
+	const struct moe_scratch *m = v->m;
+	size_t width = v->step->env->config->hidden_size, begin = (size_t)r.begin * TQ_GROUP,
+	       end = (size_t)r.end * TQ_GROUP < width ? (size_t)r.end * TQ_GROUP : width;
+	const float *bias = bias_of(v, TENSOR_EXPERT_DOWN_BIAS, r.ready);
+	uint32_t n, first = group_of(m, r.ready, &n);
+	for (size_t a = first; bias && a < first + n; a++)
+		add_bias(v, m->out + a * width, bias, begin, (uint32_t)(end - begin));
+}
+
 static void run_down(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct wave *v = ctx;
 	while (begin < end) {
 		struct run r = next_run(v, &begin, end);
 		multiply_blocks(v, r.ready, EXPERT_PARTS - 1, r.begin, r.end);
+		finish_blocks(v, r);
 	}
 }
 
-static void run_wave(const struct moe_scratch *m, const struct step *s, uint32_t count)
+static void run_wave(const struct moe_scratch *m, const struct step *s, uint32_t layer,
+		     uint32_t count)
 {
 	const struct environment *env = s->env;
 	uint32_t hidden = env->config->hidden_size, size = env->config->expert_size, n;
@@ -127,7 +161,7 @@ static void run_wave(const struct moe_scratch *m, const struct step *s, uint32_t
 	}
 	uint64_t work = (uint64_t)TQ_GROUP * tokens / count;
 
-	struct wave v = {m, s, blocks_of(size)};
+	struct wave v = {m, s, &env->weights->layer[layer], blocks_of(size)};
 	uint32_t items = count * v.blocks;
 	threads_run(env->threads, items, product_grain(env, items, 2 * work * hidden), run_gate_up,
 		    &v);
@@ -179,7 +213,7 @@ static int run_experts(struct moe_scratch *m, struct step *s, uint32_t layer, st
 	if (env->config->layer[layer].shared)
 		shared_run(&m->shared, s, layer);
 	while ((got = pager_next(&batch, m->ready, r->distinct_count, e)) > 0) {
-		run_wave(m, s, (uint32_t)got);
+		run_wave(m, s, layer, (uint32_t)got);
 		for (int i = 0; i < got; i++)
 			pager_put(&batch, &m->ready[i]);
 	}
@@ -195,7 +229,7 @@ int moe_run(struct moe_scratch *m, struct step *s, uint32_t layer, struct err *e
 	int failed = run_experts(m, s, layer, e);
 	if (failed)
 		return failed;
-	threads_run(env->threads, s->n, 1, sum_tokens, &(struct wave){m, s, 0});
+	threads_run(env->threads, s->n, 1, sum_tokens, &(struct wave){.m = m, .step = s});
 	if (env->config->layer[layer].shared)
 		shared_add(&m->shared, s);
 	return 0;

@@ -151,6 +151,8 @@ void route(struct routing *r, struct step *s, uint32_t layer)
 	const struct layer_weights *l = &env->weights->layer[layer];
 	struct product router = {r->router_logits, &l->m[TENSOR_ROUTER]};
 	product_run(env, &router, 1, s->normed, s->n);
+	product_add_bias(env, r->router_logits, weights_vector(l, TENSOR_ROUTER_BIAS), s->n,
+			 env->config->experts);
 	tap_logits(r, s, routed);
 	threads_run(env->threads, s->n, 16, route_tokens, &(struct choice){r, s, l});
 	tap_choice(r, s, routed);
@@ -187,6 +189,8 @@ static void foresee(struct routing *r, const struct step *s, uint32_t next)
 	struct product router = {r->router_logits, &l->m[TENSOR_ROUTER]};
 	activation_changed(&r->foreseen);
 	product_run(env, &router, 1, &r->foreseen, s->n);
+	product_add_bias(env, r->router_logits, weights_vector(l, TENSOR_ROUTER_BIAS), s->n,
+			 c->experts);
 	memset(r->named, 0, c->experts * sizeof *r->named);
 	for (size_t t = 0; t < s->n; t++) {
 		choose_experts(env, l, r->top_k, r->router_logits + t * c->experts, r->scores,

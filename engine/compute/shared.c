@@ -1,4 +1,5 @@
 #include "engine/compute/shared.h"
+#include "engine/compute/glu.h"
 
 void shared_take(struct shared_scratch *d, struct arena *arena, const struct config *c, size_t rows)
 {
@@ -16,7 +17,7 @@ void shared_run(struct shared_scratch *d, struct step *s, uint32_t layer)
 				     {d->up, &l->m[TENSOR_SHARED_UP]},
 				     {d->scale, &l->m[TENSOR_SHARED_SCALE]}};
 	product_run(env, in, env->config->shared_gate ? 3 : 2, s->normed, s->n);
-	env->kernels->silu_mul(d->hidden.f, d->up, (size_t)s->n * d->hidden.k);
+	glu_run(env, d->hidden.f, d->up, (size_t)s->n * d->hidden.k);
 	activation_changed(&d->hidden);
 	product_run(env, &(struct product){d->out, &l->m[TENSOR_SHARED_DOWN]}, 1, &d->hidden, s->n);
 }

@@ -6,6 +6,7 @@
 #include "engine/compute/context.h"
 #include "engine/compute/losses.h"
 #include "engine/compute/product.h"
+#include "engine/compute/rotation.h"
 
 /* What the rows of a step are: a prompt's chunk, of which the last rows are most like what comes,
  * or an answer's last token, with what may follow it (drafts). */
@@ -22,7 +23,7 @@ struct step {
 	float *x;			  /* [n][hidden]: the residual stream */
 	struct activation *normed;	  /* of hidden size: input of the projections */
 	float *out;			  /* [n][hidden], with room for a dense up projection */
-	const float *rope_cos, *rope_sin; /* [n][rotary_dim / 2] */
+	const struct rotation *rotations; /* [CONFIG_ROPES]: of these rows */
 	uint64_t dropped;		  /* experts that drop_missing has saved */
 };
 

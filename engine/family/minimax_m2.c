@@ -22,12 +22,12 @@ static int only_attention(const struct reader *r)
 /* The older way to say what is rotated. */
 static int read_rotary_dim(const struct reader *r)
 {
-	struct config *c = r->config;
-	int failed = get_u32_or(r, "rotary_dim", 2, c->head_dim, c->rotary_dim, &c->rotary_dim);
-	if (!failed && c->rotary_dim % 2)
+	uint32_t *dim = &r->config->rope[0].dim;
+	int failed = get_u32_or(r, "rotary_dim", 2, r->config->head_dim, *dim, dim);
+	if (!failed && *dim % 2)
 		return err_set(r->e, EINVAL,
 			       "%s: \"rotary_dim\" is %u, which cannot be rotated in pairs",
-			       r->name, c->rotary_dim);
+			       r->name, *dim);
 	return failed;
 }
 

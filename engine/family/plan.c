@@ -33,10 +33,10 @@ static uint32_t chunk_rows(const struct shape *s, enum tensor_role role)
 }
 
 static struct shape tensor_shape(const struct config *c, const struct recipe *r,
-				 enum tensor_role role)
+				 enum tensor_role role, uint32_t layer)
 {
 	struct shape s = {.format = recipe_format(r, role), .norms = r->norms};
-	config_tensor_shape(c, role, &s.rows, &s.cols);
+	config_tensor_shape(c, role, layer, &s.rows, &s.cols);
 	if (!s.cols) { /* a vector is a matrix of one row */
 		s.cols = s.rows;
 		s.rows = 1;
@@ -52,7 +52,7 @@ static void add_tensor(struct plan *p, const struct config *c, enum tensor_role 
 	struct plan_tensor *t = &p->dense[p->dense_count++];
 	*t = (struct plan_tensor){
 		.id = {.role = role, .layer = layer},
-		.shape = tensor_shape(c, &p->recipe, role),
+		.shape = tensor_shape(c, &p->recipe, role, layer),
 		.draft = layer >= c->layers,
 		.offset = p->dense_bytes,
 		.first_unit = p->unit_count,
@@ -124,7 +124,7 @@ static void lay_out_experts(struct plan *p, const struct config *c)
 	p->experts = c->experts;
 	uint64_t parameters = 0;
 	for (uint32_t i = 0; i < EXPERT_PARTS; i++) {
-		p->part[i] = tensor_shape(c, &p->recipe, plan_part_role(i));
+		p->part[i] = tensor_shape(c, &p->recipe, plan_part_role(i), p->layer_of[0]);
 		p->part_offset[i] = p->record_bytes;
 		p->record_bytes += stored_bytes(&p->part[i]);
 		p->slot_offset[i] = p->slot_bytes;

@@ -71,6 +71,45 @@ int reader_only_full_attention(const struct reader *r)
 	return 0;
 }
 
+static int read_window(const struct reader *r, const struct json *value, uint32_t window,
+		       struct layer *to)
+{
+	const char *type;
+	int failed = json_as_string(value, "layer_types", r->name, &type, r->e);
+	if (failed)
+		return failed;
+	if (!strcmp(type, "sliding_attention") && !window)
+		return json_wrong(NULL, "sliding_window", r->name,
+				  "a number where layer_types has sliding_attention", r->e);
+	if (!strcmp(type, "sliding_attention"))
+		to->window = window;
+	else if (strcmp(type, "full_attention") != 0)
+		return reader_unsupported(r, "layer_types", type,
+					  "sliding_attention or full_attention");
+	return 0;
+}
+
+int reader_windows(const struct reader *r)
+{
+	struct config *c = r->config;
+	const struct json *types;
+	uint32_t window;
+	int failed = get_u32_or(r, "sliding_window", 1, CONFIG_MAX_POSITIONS, 0, &window);
+	if (!failed)
+		failed = json_get_list_or_null(r->json, "layer_types", r->name, &types, r->e);
+	if (failed)
+		return failed;
+	for (uint32_t layer = 0; layer < c->layers && !types; layer++)
+		c->layer[layer].window = window;
+	if (types && json_count(types) != c->layers)
+		return err_set(r->e, EINVAL, "%s: layer_types names %zu layers of %u", r->name,
+			       json_count(types), c->layers);
+	struct layer *to = c->layer;
+	for (const struct json *v = NULL; !failed && types && (v = json_next(types, v)); to++)
+		failed = read_window(r, v, window, to);
+	return failed;
+}
+
 /* ---- feed-forwards ---- */
 
 int reader_dense(const struct reader *r)

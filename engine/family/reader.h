@@ -48,6 +48,9 @@ int reader_only(const struct reader *r, const struct only *keys);
 /* layer_types, where it is there, names nothing but full attention. */
 int reader_only_full_attention(const struct reader *r);
 
+/* sliding_window, in the layers that layer_types names, or without it in all. */
+int reader_windows(const struct reader *r);
+
 /* The dense feed-forward's size. */
 int reader_dense(const struct reader *r);
 /* The numbers of routed experts, their size under that key; all layers become routed. */

@@ -27,12 +27,18 @@ bool config_has_tensor(const struct config *c, enum tensor_role role, uint32_t l
 		return attention && c->output_bias;
 	case PRESENT_HEAD_NORMS:
 		return attention && c->head_norms != HEAD_NORMS_NONE;
+	case PRESENT_SINKS:
+		return attention && c->sinks;
 	case PRESENT_DELTA_NET:
 		return l->mixer == MIXER_DELTA_NET;
 	case PRESENT_DENSE:
 		return l->feed_forward == FEED_FORWARD_DENSE;
 	case PRESENT_ROUTED:
 		return l->feed_forward == FEED_FORWARD_ROUTED;
+	case PRESENT_ROUTER_BIAS:
+		return l->feed_forward == FEED_FORWARD_ROUTED && c->router_bias;
+	case PRESENT_EXPERT_BIAS:
+		return l->feed_forward == FEED_FORWARD_ROUTED && c->expert_bias;
 	case PRESENT_ROUTER_CORRECTION:
 		return l->feed_forward == FEED_FORWARD_ROUTED && c->router_correction;
 	case PRESENT_EXPERT_SCALE:
@@ -45,7 +51,13 @@ bool config_has_tensor(const struct config *c, enum tensor_role role, uint32_t l
 	return false;
 }
 
-static uint32_t dimension(const struct config *c, enum tensor_dimension d)
+uint64_t config_kv_width(const struct config *c, uint32_t layer)
+{
+	const struct layer *l = &c->layer[layer];
+	return l->mixer == MIXER_ATTENTION ? 2 * (uint64_t)l->kv_heads * l->head_dim : 0;
+}
+
+static uint32_t dimension(const struct config *c, const struct layer *l, enum tensor_dimension d)
 {
 	const struct delta_net *n = &c->delta_net;
 	bool whole = c->head_norms == HEAD_NORMS_TOGETHER;
@@ -61,15 +73,15 @@ static uint32_t dimension(const struct config *c, enum tensor_dimension d)
 	case DIMENSION_HIDDEN_TWICE:
 		return 2 * c->hidden_size;
 	case DIMENSION_QUERIES:
-		return c->heads * c->head_dim * (c->query_gate ? 2 : 1);
+		return c->heads * l->head_dim * (c->query_gate ? 2 : 1);
 	case DIMENSION_KEYS:
-		return c->kv_heads * c->head_dim;
+		return l->kv_heads * l->head_dim;
 	case DIMENSION_ATTENDED:
-		return c->heads * c->head_dim;
+		return c->heads * l->head_dim;
 	case DIMENSION_Q_NORMED:
-		return c->head_dim * (whole ? c->heads : 1);
+		return l->head_dim * (whole ? c->heads : 1);
 	case DIMENSION_K_NORMED:
-		return c->head_dim * (whole ? c->kv_heads : 1);
+		return l->head_dim * (whole ? l->kv_heads : 1);
 	case DIMENSION_DELTA_CHANNELS:
 		return config_delta_channels(c);
 	case DIMENSION_DELTA_VALUES:
@@ -82,6 +94,8 @@ static uint32_t dimension(const struct config *c, enum tensor_dimension d)
 		return n->width;
 	case DIMENSION_INTERMEDIATE:
 		return c->intermediate_size;
+	case DIMENSION_HEADS:
+		return c->heads;
 	case DIMENSION_EXPERTS:
 		return c->experts;
 	case DIMENSION_EXPERT:
@@ -92,9 +106,9 @@ static uint32_t dimension(const struct config *c, enum tensor_dimension d)
 	return 0;
 }
 
-void config_tensor_shape(const struct config *c, enum tensor_role role, uint32_t *rows,
-			 uint32_t *cols)
+void config_tensor_shape(const struct config *c, enum tensor_role role, uint32_t layer,
+			 uint32_t *rows, uint32_t *cols)
 {
-	*rows = dimension(c, tensor_roles[role].rows);
-	*cols = dimension(c, tensor_roles[role].cols);
+	*rows = dimension(c, &c->layer[layer], tensor_roles[role].rows);
+	*cols = dimension(c, &c->layer[layer], tensor_roles[role].cols);
 }

@@ -24,6 +24,7 @@
 	X(Q_BIAS, LAYER, QKV_BIAS, QUERIES, NONE, VECTOR, A "q_proj.bias")                       \
 	X(K_BIAS, LAYER, QKV_BIAS, KEYS, NONE, VECTOR, A "k_proj.bias")                          \
 	X(V_BIAS, LAYER, QKV_BIAS, KEYS, NONE, VECTOR, A "v_proj.bias")                          \
+	X(SINKS, LAYER, SINKS, HEADS, NONE, VECTOR, A "sinks")                                   \
 	X(O_BIAS, LAYER, OUTPUT_BIAS, HIDDEN, NONE, VECTOR, A "o_proj.bias")                     \
 	X(Q_NORM, LAYER, HEAD_NORMS, Q_NORMED, NONE, NORM, A "q_norm.weight")                    \
 	X(K_NORM, LAYER, HEAD_NORMS, K_NORMED, NONE, NORM, A "k_norm.weight")                    \
@@ -42,8 +43,14 @@
 	X(UP, LAYER, DENSE, INTERMEDIATE, HIDDEN, DENSE, F "up_proj.weight")                     \
 	X(DOWN, LAYER, DENSE, HIDDEN, INTERMEDIATE, DENSE, F "down_proj.weight")                 \
 	X(ROUTER, LAYER, ROUTED, EXPERTS, HIDDEN, KEPT, F "gate.weight")                         \
+	X(ROUTER_BIAS, LAYER, ROUTER_BIAS, EXPERTS, NONE, VECTOR, F "router.bias")               \
 	X(ROUTER_CORRECTION, LAYER, ROUTER_CORRECTION, EXPERTS, NONE, VECTOR,                    \
 	  F "gate.e_score_correction_bias")                                                      \
+	X(EXPERT_GATE_BIAS, LAYER, EXPERT_BIAS, EXPERTS, EXPERT, VECTOR,                         \
+	  F "experts.gate_proj_bias")                                                            \
+	X(EXPERT_UP_BIAS, LAYER, EXPERT_BIAS, EXPERTS, EXPERT, VECTOR, F "experts.up_proj_bias") \
+	X(EXPERT_DOWN_BIAS, LAYER, EXPERT_BIAS, EXPERTS, HIDDEN, VECTOR,                         \
+	  F "experts.down_proj_bias")                                                            \
 	X(EXPERT_SCALE, LAYER, EXPERT_SCALE, EXPERTS, NONE, VECTOR, L "router.per_expert_scale") \
 	X(SHARED_GATE, LAYER, SHARED, SHARED, HIDDEN, DENSE, F "shared_expert.gate_proj.weight") \
 	X(SHARED_UP, LAYER, SHARED, SHARED, HIDDEN, DENSE, F "shared_expert.up_proj.weight")     \
@@ -77,11 +84,14 @@ enum tensor_presence {
 	PRESENT_ATTENTION,   /* in layers whose mixer is attention … */
 	PRESENT_QKV_BIAS,    /* … and which have these biases … */
 	PRESENT_OUTPUT_BIAS, /* … or this one … */
-	PRESENT_HEAD_NORMS,  /* … or norms of queries and keys */
+	PRESENT_HEAD_NORMS,  /* … or norms of queries and keys … */
+	PRESENT_SINKS,	     /* … or sinks */
 	PRESENT_DELTA_NET,
 	PRESENT_DENSE,
 	PRESENT_ROUTED,
-	PRESENT_ROUTER_CORRECTION, /* in those whose router has one */
+	PRESENT_ROUTER_BIAS,	   /* in those whose router has one … */
+	PRESENT_ROUTER_CORRECTION, /* … or this … */
+	PRESENT_EXPERT_BIAS,	   /* … or whose experts have biases … */
 	PRESENT_EXPERT_SCALE,	   /* … or weighs each expert by a factor of its own */
 	PRESENT_SHARED,		   /* in layers with a shared expert … */
 	PRESENT_SHARED_GATE,	   /* … that has a gate */
@@ -104,6 +114,7 @@ enum tensor_dimension {
 	DIMENSION_DELTA_HEAD,	  /* value dim */
 	DIMENSION_DELTA_WIDTH,	  /* inputs that the convolution sees */
 	DIMENSION_INTERMEDIATE,	  /* of a dense feed-forward */
+	DIMENSION_HEADS,
 	DIMENSION_EXPERTS,
 	DIMENSION_EXPERT, /* the size of one */
 	DIMENSION_SHARED, /* the size of the shared one */
@@ -115,7 +126,7 @@ enum tensor_class {
 	CLASS_KEPT,	 /* small or sensitive: in the checkpoint's own type */
 	CLASS_DENSE,
 	CLASS_EXPERT,
-	CLASS_VECTOR, /* F32 */
+	CLASS_VECTOR, /* F32, also one for each expert */
 	CLASS_TAPS,   /* F32, transposed when it is loaded: lanes are channels */
 	CLASS_NORM,   /* F32; the family's norm_offset is added when it is loaded */
 };

@@ -1,5 +1,6 @@
 #include "engine/family/sources.h"
 #include "engine/family/family.h"
+#include "engine/family/gather.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -20,11 +21,11 @@ static void describe(const struct sources *s, struct tensor_id id, view_fn *view
 {
 	const struct config *c = s->config;
 	*out = (struct source){.tensor = t, .format = package_read_format(t)};
-	config_tensor_shape(c, id.role, &out->rows, &out->cols);
+	config_tensor_shape(c, id.role, id.layer, &out->rows, &out->cols);
 	if (view)
 		view(&out->view, c, id.expert);
 	else
-		view_whole(&out->view, c, id.role);
+		view_whole(&out->view, c, id.role, id.layer);
 	if (!out->cols) {
 		out->cols = out->rows;
 		out->rows = 1;
@@ -68,6 +69,8 @@ int sources_find(const struct sources *s, struct tensor_id id, struct source *ou
 int sources_read(const struct sources *s, const struct source *from, uint32_t row, uint32_t rows,
 		 void *buffer, struct err *e)
 {
+	if (from->view.way != VIEW_ALONG)
+		return gather_rows(s->package, from, row, rows, buffer, e);
 	uint8_t *to = buffer;
 	while (rows > 0) {
 		uint64_t run, at = view_row(&from->view, row, &run);

@@ -19,7 +19,7 @@
 static const char *const all_fixtures[] = {
 	"qwen2",      "qwen3",	  "qwen3_moe",	     "qwen2_moe", "granitemoe",
 	"mixtral",    "olmoe",	  "gated_attention", "qwen3_5",	  "qwen3_5_moe",
-	"qwen3_next", "glm4_moe", "minimax_m2",
+	"qwen3_next", "glm4_moe", "minimax_m2", "gpt_oss",
 };
 enum { ALL_FIXTURES = sizeof all_fixtures / sizeof *all_fixtures, GREEDY = 24 };
 /* Those that are there: some are foreign data. */

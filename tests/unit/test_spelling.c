@@ -3,6 +3,7 @@
  * spelling; their golden numbers say that what follows from a config is right.) */
 #include "engine/family/config.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -67,7 +68,7 @@ static void glm4_moe_is_read_as_published(void **state)
 {
 	(void)state;
 	parse(glm);
-	assert_int_equal(config.rotary_dim, 64);
+	assert_int_equal(config.rope[0].dim, 64);
 	assert_true(config.qkv_bias && !config.output_bias);
 	assert_int_equal(config.head_norms, HEAD_NORMS_NONE);
 	assert_int_equal(config.router_order, SIGMOID_THEN_TOP_K);
@@ -126,7 +127,7 @@ static void minimax_m2_is_read_as_published(void **state)
 {
 	(void)state;
 	parse(minimax);
-	assert_int_equal(config.rotary_dim, 64);
+	assert_int_equal(config.rope[0].dim, 64);
 	assert_int_equal(config.head_norms, HEAD_NORMS_TOGETHER);
 	assert_int_equal(config.expert_size, 1536);
 	assert_int_equal(config.experts, 256);
@@ -154,6 +155,122 @@ static void what_minimax_m2_cannot_be_is_refused_by_its_key(void **state)
 	ASSERT_REFUSED(minimax, wrong);
 }
 
+/* ---- gpt_oss ---- */
+
+static const char gpt_oss[] =
+	"\"architectures\": [\"GptOssForCausalLM\"], \"attention_bias\": true,"
+	"\"attention_dropout\": 0.0, \"eos_token_id\": 200002, \"experts_per_token\": 4,"
+	"\"head_dim\": 64, \"hidden_act\": \"silu\", \"hidden_size\": 2880,"
+	"\"initial_context_length\": 4096, \"initializer_range\": 0.02,"
+	"\"intermediate_size\": 2880, \"layer_types\": [\"sliding_attention\","
+	"\"full_attention\", \"sliding_attention\", \"full_attention\"],"
+	"\"max_position_embeddings\": 131072, \"model_type\": \"gpt_oss\","
+	"\"num_attention_heads\": 64, \"num_experts_per_tok\": 4, \"num_hidden_layers\": 4,"
+	"\"num_key_value_heads\": 8, \"num_local_experts\": 32,"
+	"\"output_router_logits\": false, \"pad_token_id\": 199999, \"rms_norm_eps\": 1e-05,"
+	"\"rope_scaling\": {\"beta_fast\": 32.0, \"beta_slow\": 1.0, \"factor\": 32.0,"
+	"\"original_max_position_embeddings\": 4096, \"rope_type\": \"yarn\","
+	"\"truncate\": false}, \"rope_theta\": 150000, \"router_aux_loss_coef\": 0.9,"
+	"\"sliding_window\": 128, \"swiglu_limit\": 7.0, \"tie_word_embeddings\": false,"
+	"\"transformers_version\": \"4.55.0.dev0\", \"use_cache\": true,"
+	"\"vocab_size\": 201088";
+
+static void gpt_oss_is_read_as_published(void **state)
+{
+	(void)state;
+	parse(gpt_oss);
+	const struct rope *p = &config.rope[0];
+	assert_int_equal(p->scaling, ROPE_YARN);
+	assert_true(p->theta == 150000 && p->factor == 32 && p->original == 4096);
+	assert_true(p->low == 1 && p->high == 32 && !p->truncate);
+	assert_true(fabsf(p->amplitude - 1.3465736F) < 1e-6F);
+	assert_true(config.qkv_bias && config.output_bias && config.expert_bias);
+	assert_true(config.sinks && config.router_bias);
+	assert_int_equal(config.router_order, TOP_K_THEN_SOFTMAX);
+	assert_int_equal(config.glu, GLU_CLAMPED);
+	assert_true(config.glu_limit == 7 && config.glu_alpha == 1.702F);
+	for (uint32_t layer = 0; layer < 4; layer++)
+		assert_int_equal(config.layer[layer].window, layer % 2 ? 0 : 128);
+}
+
+static void what_gpt_oss_cannot_be_is_refused_by_its_key(void **state)
+{
+	(void)state;
+	static const struct refusal wrong[] = {
+		{"\"layer_types\": [\"full_attention\"]", "layer_types", EINVAL},
+		{"\"layer_types\": [\"full_attention\", \"full_attention\", \"linear_attention\","
+		 "\"full_attention\"]",
+		 "linear_attention", ENOTSUP},
+		{"\"sliding_window\": null", "sliding_window", EINVAL},
+		{"\"sliding_window\": 0", "sliding_window", EINVAL},
+		{"\"swiglu_limit\": -7.0", "swiglu_limit", EINVAL},
+		{"\"hidden_act\": \"gelu\"", "hidden_act", ENOTSUP},
+		{"\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0}", "llama3",
+		 ENOTSUP},
+		{"\"rope_scaling\": {\"rope_type\": \"yarn\"}", "factor", EINVAL},
+		{"\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 0.5}", "factor", EINVAL},
+		{"\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"truncate\": 1}",
+		 "truncate", EINVAL},
+	};
+	ASSERT_REFUSED(gpt_oss, wrong);
+}
+
+/* ---- llama and mistral ---- */
+
+static const char llama[] =
+	"\"architectures\": [\"LlamaForCausalLM\"], \"attention_bias\": false,"
+	"\"attention_dropout\": 0.0, \"bos_token_id\": 128000,"
+	"\"eos_token_id\": [128001, 128008, 128009], \"head_dim\": 64,"
+	"\"hidden_act\": \"silu\", \"hidden_size\": 2048, \"initializer_range\": 0.02,"
+	"\"intermediate_size\": 8192, \"max_position_embeddings\": 131072,"
+	"\"mlp_bias\": false, \"model_type\": \"llama\", \"num_attention_heads\": 32,"
+	"\"num_hidden_layers\": 16, \"num_key_value_heads\": 8, \"pretraining_tp\": 1,"
+	"\"rms_norm_eps\": 1e-05, \"rope_scaling\": {\"factor\": 32.0,"
+	"\"high_freq_factor\": 4.0, \"low_freq_factor\": 1.0,"
+	"\"original_max_position_embeddings\": 8192, \"rope_type\": \"llama3\"},"
+	"\"rope_theta\": 500000.0, \"tie_word_embeddings\": true,"
+	"\"torch_dtype\": \"bfloat16\", \"use_cache\": true, \"vocab_size\": 128256";
+
+static void llama_is_read_as_published(void **state)
+{
+	(void)state;
+	parse(llama);
+	const struct rope *p = &config.rope[0];
+	assert_int_equal(p->scaling, ROPE_LLAMA3);
+	assert_true(p->factor == 32 && p->low == 1 && p->high == 4 && p->original == 8192);
+	assert_true(p->amplitude == 1);
+	assert_int_equal(config.experts, 0);
+	assert_false(config_routed(&config, 0));
+	assert_true(config.tied_head && !config.qkv_bias);
+	static const struct refusal wrong[] = {
+		{"\"mlp_bias\": true", "mlp_bias", ENOTSUP},
+		{"\"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2.0}", "dynamic",
+		 ENOTSUP},
+		{"\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0,"
+		 "\"low_freq_factor\": 4.0, \"high_freq_factor\": 4.0}",
+		 "high_freq_factor", EINVAL},
+	};
+	ASSERT_REFUSED(llama, wrong);
+}
+
+static const char mistral[] =
+	"\"architectures\": [\"MistralForCausalLM\"], \"bos_token_id\": 1, \"eos_token_id\": 2,"
+	"\"hidden_act\": \"silu\", \"hidden_size\": 4096, \"initializer_range\": 0.02,"
+	"\"intermediate_size\": 14336, \"max_position_embeddings\": 32768,"
+	"\"model_type\": \"mistral\", \"num_attention_heads\": 32, \"num_hidden_layers\": 2,"
+	"\"num_key_value_heads\": 8, \"rms_norm_eps\": 1e-05, \"rope_theta\": 10000.0,"
+	"\"sliding_window\": 4096, \"tie_word_embeddings\": false, \"vocab_size\": 32000";
+
+static void mistral_is_read_as_published(void **state)
+{
+	(void)state;
+	parse(mistral);
+	assert_int_equal(config.layer[0].window, 4096);
+	assert_int_equal(config.layer[1].window, 4096);
+	assert_int_equal(parse_with(mistral, "\"sliding_window\": null"), 0);
+	assert_int_equal(config.layer[1].window, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -161,6 +278,10 @@ int main(void)
 		cmocka_unit_test(what_glm4_moe_cannot_be_is_refused_by_its_key),
 		cmocka_unit_test(minimax_m2_is_read_as_published),
 		cmocka_unit_test(what_minimax_m2_cannot_be_is_refused_by_its_key),
+		cmocka_unit_test(gpt_oss_is_read_as_published),
+		cmocka_unit_test(what_gpt_oss_cannot_be_is_refused_by_its_key),
+		cmocka_unit_test(llama_is_read_as_published),
+		cmocka_unit_test(mistral_is_read_as_published),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
