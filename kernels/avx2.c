@@ -102,15 +102,17 @@ static void add_scaled(float *y, float a, const float *x, size_t n)
 
 const struct kernels kernels_avx2 = {
 	.name = "avx2",
-	.multiply =
-		{
-			[FORMAT_F32] = avx2_multiply_f32,
-			[FORMAT_F16] = avx2_multiply_f16,
-			[FORMAT_BF16] = avx2_multiply_bf16,
-			[FORMAT_TQ2] = avx2_multiply_tq2,
-			[FORMAT_TQ3] = avx2_multiply_tq3,
-			[FORMAT_TQ4] = avx2_multiply_tq4,
-		},
+	.multiply = {[FORMAT_F32] = avx2_multiply_f32,
+		     [FORMAT_F16] = avx2_multiply_f16,
+		     [FORMAT_BF16] = avx2_multiply_bf16,
+		     [FORMAT_TQ2] = avx2_multiply_tq2,
+		     [FORMAT_TQ3] = avx2_multiply_tq3,
+		     [FORMAT_TQ4] = avx2_multiply_tq4,
+#define ENTRY(name, format) [format] = avx2_multiply_##name,
+		     BLOCK_FORMATS(ENTRY)
+#undef ENTRY
+	},
+	.block_prepare = avx2_block_prepare,
 	.tq_prepare = avx2_tq_prepare,
 	.tq_quantise_row = avx2_tq_quantise_row,
 	.rmsnorm = rmsnorm,

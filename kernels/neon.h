@@ -7,6 +7,7 @@
 #ifndef MOEFS_KERNELS_NEON_H
 #define MOEFS_KERNELS_NEON_H
 
+#include "kernels/block_formats.h"
 #include "kernels/cases.h"
 #include "kernels/exp.h"
 #include "kernels/kernels.h"
@@ -144,6 +145,14 @@ void neondot_multiply_tq3(float *y, size_t ldy, const struct matrix *w, uint32_t
 void neondot_multiply_tq4(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
 			  uint32_t row1, const struct input *x, const uint32_t *tokens, size_t n);
 
+#define PROTOTYPE(name, format) multiply_fn neon_multiply_##name;
+BLOCK_FORMATS(PROTOTYPE)
+#undef PROTOTYPE
+#define PROTOTYPE(name, format) multiply_fn neondot_multiply_##name;
+BLOCK_FORMATS(PROTOTYPE)
+#undef PROTOTYPE
+
+void neon_block_prepare(int8_t *q, float *scale, int16_t *sum, const float *x, uint32_t k);
 void neon_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k);
 bool neon_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 			  uint32_t bits, enum tq_gain gain);

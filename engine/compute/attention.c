@@ -27,6 +27,7 @@ void attention_take(struct attention_scratch *a, struct arena *arena, const stru
 	a->k = arena_take(arena, rows * kv, sizeof *a->k);
 	a->v = arena_take(arena, rows * kv, sizeof *a->v);
 	activation_take(arena, &a->attended, rows, attended);
+	a->runs = arena_take(arena, rows, sizeof *a->runs);
 }
 
 struct attend {
@@ -72,13 +73,14 @@ static void part_queries(struct attention_scratch *a, const struct config *c, si
 static void place_keys(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct attend *a = ctx;
-	const struct context *x = a->step->context;
 	const struct layer *l = a->layer;
 	size_t dim = l->head_dim, kv_width = l->kv_heads * dim;
 	for (uint32_t t = begin; t < end; t++) {
+		const struct span *span = step_span(a->step, t);
+		const struct context *x = span->context;
 		float *k = a->scratch->k + t * kv_width, *v = a->scratch->v + t * kv_width;
 		finish_heads(a, k, l->kv_heads, TENSOR_K_NORM, t);
-		size_t position = x->tokens.count + t;
+		size_t position = span->position + t - span->first;
 		void *block = (void *)x->blocks[position / KV_BLOCK];
 		for (uint32_t h = 0; h < l->kv_heads; h++)
 			a->step->env->kernels->kv_put(block, x->type, context_key_offset(l, h),
@@ -113,29 +115,27 @@ static void apply_gate(const struct attend *a, size_t offset, uint32_t n)
 						   a->scratch->query_gate + offset, width);
 }
 
-/* Tokens that attend together: enough to share what is read of keys and values, few enough that the
- * last ones of a chunk, which look back furthest, do not keep one thread longer than the others. */
-enum { ATTEND_TOKENS = 16 };
-
-/* Items are (tokens, key-value head): no token's sum is ever split, so threads cannot change it. */
+/* Items are (run of rows, key-value head): no row's sum is ever split, so threads cannot change it.
+ */
 static void attend_items(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct attend *a = ctx;
-	const struct context *x = a->step->context;
 	const struct config *c = a->step->env->config;
 	const struct layer *l = a->layer;
 	const float *sinks = weights_vector(a->weights, TENSOR_SINKS);
 	uint32_t group = c->heads / l->kv_heads;
 	size_t stride = (size_t)c->heads * l->head_dim;
 	for (uint32_t i = begin; i < end; i++) {
-		uint32_t t = i / l->kv_heads * ATTEND_TOKENS, h = i % l->kv_heads;
-		uint32_t left = a->step->n - t, n = left < ATTEND_TOKENS ? left : ATTEND_TOKENS;
-		size_t offset = t * stride + (size_t)h * group * l->head_dim;
+		const struct attention_run *run = &a->scratch->runs[i / l->kv_heads];
+		const struct span *span = step_span(a->step, run->first);
+		const struct context *x = span->context;
+		uint32_t h = i % l->kv_heads;
+		size_t offset = run->first * stride + (size_t)h * group * l->head_dim;
 		struct attention look = {
 			.type = x->type,
 			.head_dim = l->head_dim,
 			.heads = group,
-			.length = (uint32_t)x->tokens.count + t + 1,
+			.length = span->position + run->first - span->first + 1,
 			.scale = c->attention_scale,
 			.blocks = x->blocks,
 			.key_offset = context_key_offset(l, h),
@@ -144,10 +144,45 @@ static void attend_items(void *ctx, uint32_t begin, uint32_t end)
 			.sinks = sinks ? sinks + (size_t)h * group : NULL,
 		};
 		a->step->env->kernels->attend_tokens(a->scratch->attended.f + offset,
-						     a->scratch->q + offset, stride, &look, n);
+						     a->scratch->q + offset, stride, &look, run->n);
 		if (c->query_gate)
-			apply_gate(a, offset, n);
+			apply_gate(a, offset, run->n);
 	}
+}
+
+/* Rows that attend together: enough to share what is read of keys and values, few enough that the
+ * last ones of a chunk, which look back furthest, do not keep one thread longer than the others. */
+enum { ATTEND_ROWS = 16 };
+
+/* Cuts the step into runs; returns their number, and in *seen the positions that the rows of the
+ * longest one look at. */
+static uint32_t make_runs(const struct attend *a, uint64_t *seen)
+{
+	const struct step *s = a->step;
+	uint32_t count = 0, window = a->layer->window;
+	*seen = 0;
+	for (const struct span *span = s->spans; span < s->spans + s->span_count; span++) {
+		uint32_t most = span->n < ATTEND_ROWS ? span->n : ATTEND_ROWS;
+		uint32_t back = span->position + span->n;
+		uint64_t positions = (uint64_t)(window && window < back ? window : back) * most;
+		*seen = positions > *seen ? positions : *seen;
+		for (uint32_t t = 0; t < span->n; t += ATTEND_ROWS) {
+			uint32_t left = span->n - t;
+			a->scratch->runs[count++] = (struct attention_run){
+				span->first + t, left < ATTEND_ROWS ? left : ATTEND_ROWS};
+		}
+	}
+	return count;
+}
+
+static void attend(const struct attend *a)
+{
+	const struct environment *env = a->step->env;
+	const struct layer *l = a->layer;
+	uint64_t seen;
+	uint32_t items = make_runs(a, &seen) * l->kv_heads;
+	uint64_t work = seen * 2 * l->head_dim * (env->config->heads / l->kv_heads);
+	threads_run(env->threads, items, product_grain(env, items, work), attend_items, (void *)a);
 }
 
 /* What projections of keys and values want besides their products. */
@@ -169,20 +204,6 @@ void attention_keys(struct attention_scratch *a, struct step *s, uint32_t layer)
 	finish_projections(a, s, l);
 	struct attend look = {a, s, l, &env->config->layer[layer]};
 	threads_run(env->threads, s->n, 1, place_keys, &look);
-}
-
-/* The rows of each run look back at all that lies before its last one, as far as they see. */
-static void attend(const struct attend *a)
-{
-	const struct step *s = a->step;
-	const struct layer *l = a->layer;
-	uint32_t runs = (s->n - 1) / ATTEND_TOKENS + 1, items = runs * l->kv_heads;
-	uint64_t all = s->context->tokens.count + s->n;
-	uint64_t seen = (l->window && l->window < all ? l->window : all) *
-			(s->n < ATTEND_TOKENS ? s->n : ATTEND_TOKENS);
-	uint64_t work = seen * 2 * l->head_dim * (s->env->config->heads / l->kv_heads);
-	threads_run(s->env->threads, items, product_grain(s->env, items, work), attend_items,
-		    (void *)a);
 }
 
 void attention_run(struct attention_scratch *a, struct step *s, uint32_t layer)

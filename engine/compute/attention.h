@@ -10,6 +10,9 @@ struct attention_scratch {
 	float *q, *k, *v;
 	float *query_gate;	    /* NULL where there is none */
 	struct activation attended; /* input of the output projection */
+	struct attention_run {
+		uint32_t first, n;
+	} * runs; /* [rows]: rows of one context that attend together */
 };
 
 /* Its arrays for so many rows. */

@@ -51,11 +51,7 @@ static int add_block(struct context *x, struct err *e)
 		x->blocks = blocks;
 		x->block_room = room;
 	}
-	/* What a text needs goes before copies of where it was. */
-	void *block;
-	do
-		block = context_take(x->budget, x->block_bytes, e);
-	while (!block && recurrent_yield(&x->recurrent, x->tokens.count));
+	void *block = context_take(x->budget, x->block_bytes, e);
 	if (!block)
 		return -e->code;
 	x->blocks[x->block_count++] = block;

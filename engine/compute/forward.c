@@ -21,6 +21,9 @@ static size_t lay_out(struct scratch *s, const struct config *c, size_t rows, vo
 	dense_take(&s->dense, &a, c, rows);
 	uint32_t widest = c->hidden_size > s->dense.hidden.k ? c->hidden_size : s->dense.hidden.k;
 	s->out = arena_take(&a, rows * widest, sizeof *s->out);
+	s->spans = arena_take(&a, rows, sizeof *s->spans);
+	s->span_of = arena_take(&a, rows, sizeof *s->span_of);
+	s->wanted = arena_take(&a, rows, sizeof *s->wanted);
 	s->logits = arena_take(&a, (size_t)ANSWER_ROWS * c->vocabulary, sizeof *s->logits);
 	if (c->experts)
 		moe_take(&s->moe, &a, c, rows);
@@ -91,16 +94,22 @@ int forward_resize(struct forward *f, uint32_t chunk, struct err *e)
 
 /* ---- a step ---- */
 
-struct step forward_step(struct forward *f, struct context *x, uint32_t n)
+struct step forward_step(struct forward *f, const struct span *spans, uint32_t count)
 {
 	struct scratch *s = &f->scratch;
-	rotation_make(s->rotations, f->env.config, (uint32_t)x->tokens.count, n);
+	uint32_t n = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		rotation_make(s->rotations, f->env.config, spans[i].first, spans[i].position,
+			      spans[i].n);
+		for (uint32_t t = 0; t < spans[i].n; t++)
+			s->span_of[n++] = i;
+	}
 	return (struct step){
 		.env = &f->env,
-		.context = x,
 		.n = n,
-		.kind = f->kind,
-		.losses = f->losses,
+		.spans = spans,
+		.span_count = count,
+		.span_of = s->span_of,
 		.clock = f->token_count,
 		.x = s->x,
 		.normed = &s->normed,
@@ -109,36 +118,27 @@ struct step forward_step(struct forward *f, struct context *x, uint32_t n)
 	};
 }
 
-static void tap(const struct step *s, enum tap_point point, uint32_t layer, const float *rows)
-{
-	const struct environment *env = s->env;
-	if (env->tap)
-		env->tap(env->tap_ctx, point, layer, (uint32_t)s->context->tokens.count, s->n,
-			 env->config->hidden_size, rows);
-}
-
-/* normed[0 … n-1] from the stream's tokens first … first + n - 1. */
 struct normalisation {
 	const struct step *step;
 	const float *weight;
-	uint32_t first;
+	const uint32_t *rows; /* of the stream; NULL: the first */
 };
 
-static void normalise_tokens(void *ctx, uint32_t begin, uint32_t end)
+static void normalise_rows(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct normalisation *z = ctx;
 	const struct environment *env = z->step->env;
-	uint32_t width = env->config->hidden_size;
-	for (size_t t = begin; t < end; t++)
+	size_t width = env->config->hidden_size;
+	for (uint32_t t = begin; t < end; t++)
 		env->kernels->rmsnorm(z->step->normed->f + t * width,
-				      z->step->x + (z->first + t) * width, z->weight, width,
-				      env->config->rms_eps);
+				      z->step->x + (z->rows ? z->rows[t] : t) * width, z->weight,
+				      (uint32_t)width, env->config->rms_eps);
 }
 
-static void normalise(struct step *s, const float *weight, uint32_t first, uint32_t n)
+static void normalise(struct step *s, const float *weight, const uint32_t *rows, uint32_t n)
 {
-	struct normalisation z = {s, weight, first};
-	threads_run(s->env->threads, n, 8, normalise_tokens, &z);
+	struct normalisation z = {s, weight, rows};
+	threads_run(s->env->threads, n, 8, normalise_rows, &z);
 	activation_changed(s->normed);
 }
 
@@ -170,11 +170,11 @@ int forward_layer(struct forward *f, struct step *s, uint32_t layer, struct err 
 {
 	const struct config *c = s->env->config;
 	const struct layer_weights *l = &s->env->weights->layer[layer];
-	normalise(s, weights_vector(l, TENSOR_MIXER_NORM), 0, s->n);
+	normalise(s, weights_vector(l, TENSOR_MIXER_NORM), NULL, s->n);
 	mixers[c->layer[layer].mixer](&f->scratch, s, layer);
 	add_to_stream(s);
 
-	normalise(s, weights_vector(l, TENSOR_FEED_FORWARD_NORM), 0, s->n);
+	normalise(s, weights_vector(l, TENSOR_FEED_FORWARD_NORM), NULL, s->n);
 	int failed = 0;
 	if (config_routed(c, layer))
 		failed = moe_run(&f->scratch.moe, s, layer, e);
@@ -186,78 +186,134 @@ int forward_layer(struct forward *f, struct step *s, uint32_t layer, struct err 
 
 void forward_keys(struct forward *f, struct step *s, uint32_t layer)
 {
-	normalise(s, weights_vector(&s->env->weights->layer[layer], TENSOR_MIXER_NORM), 0, s->n);
+	normalise(s, weights_vector(&s->env->weights->layer[layer], TENSOR_MIXER_NORM), NULL, s->n);
 	attention_keys(&f->scratch.attention, s, layer);
 }
 
-int forward_embed(struct step *s, const uint32_t *tokens, struct err *e)
+int forward_embed(struct step *s, uint32_t row, uint32_t token, struct err *e)
 {
 	const struct config *c = s->env->config;
-	for (uint32_t t = 0; t < s->n; t++) {
-		float *row = s->x + (size_t)t * c->hidden_size;
-		int failed = weights_embed(s->env->weights, tokens[t], row, e);
-		if (failed)
-			return failed;
-		for (uint32_t i = 0; i < c->hidden_size && c->embedding_multiplier != 1; i++)
-			row[i] *= c->embedding_multiplier;
-	}
-	return 0;
+	float *x = s->x + (size_t)row * c->hidden_size;
+	int failed = weights_embed(s->env->weights, token, x, e);
+	for (uint32_t i = 0; i < c->hidden_size && c->embedding_multiplier != 1 && !failed; i++)
+		x[i] *= c->embedding_multiplier;
+	return failed;
 }
 
-void forward_logits(struct forward *f, struct step *s, enum tensor_role norm, float *all)
+void forward_normalise(struct step *s, enum tensor_role norm, const uint32_t *rows, uint32_t n)
 {
-	const struct layer_weights *once = &s->env->weights->once;
-	uint32_t first = all ? 0 : s->n - 1;
-	normalise(s, weights_vector(once, norm), first, s->n - first);
-	float *logits = all ? all : f->scratch.logits, scaling = s->env->config->logits_scaling;
-	struct product head = {logits, &once->m[TENSOR_HEAD]};
-	product_run(s->env, &head, 1, s->normed, s->n - first);
-	size_t count = (size_t)(s->n - first) * head.w->shape.rows;
+	normalise(s, weights_vector(&s->env->weights->once, norm), rows, n);
+}
+
+void forward_head(struct step *s, uint32_t n, float *logits)
+{
+	struct product head = {logits, &s->env->weights->once.m[TENSOR_HEAD]};
+	float scaling = s->env->config->logits_scaling;
+	product_run(s->env, &head, 1, s->normed, n);
+	size_t count = (size_t)n * head.w->shape.rows;
 	for (size_t i = 0; i < count && scaling != 1; i++)
 		logits[i] /= scaling;
+}
+
+/* ---- the whole ---- */
+
+/* Room in every context, the rows' tokens embedded. */
+static int begin(struct step *s, const struct batch *b, struct err *e)
+{
+	int failed = 0;
+	for (uint32_t i = 0; i < s->span_count && !failed; i++)
+		failed = context_reserve(s->spans[i].context, s->spans[i].position + s->spans[i].n,
+					 e);
+	for (uint32_t t = 0; t < s->n && !failed; t++)
+		failed = forward_embed(s, t, b->rows[t].token, e);
+	return failed;
 }
 
 static int run_layers(struct forward *f, struct step *s, struct err *e)
 {
 	const struct environment *env = s->env;
+	uint32_t width = env->config->hidden_size;
+	step_tap(s, TAP_STATE, 0, width, s->x);
 	for (uint32_t layer = 0; layer < env->config->layers; layer++) {
 		if (env->stop && atomic_load(env->stop))
 			return err_set(e, ECANCELED, "stopped");
 		int failed = forward_layer(f, s, layer, e);
 		if (failed)
 			return failed;
-		tap(s, TAP_STATE, layer + 1, s->x);
+		step_tap(s, TAP_STATE, layer + 1, width, s->x);
 	}
 	return 0;
 }
 
-int forward_run(struct forward *f, struct context *x, const uint32_t *tokens, uint32_t n,
-		bool want_logits, float *all_logits, struct err *e)
+/* The rows whose logits are wanted: how many, and which to `wanted`. */
+static uint32_t find_wanted(const struct batch *b, uint32_t *wanted)
 {
-	uint32_t position = (uint32_t)x->tokens.count;
-	int failed = context_reserve(x, position + n, e);
+	uint32_t count = 0;
+	for (uint32_t t = 0; t < b->count; t++)
+		if (b->rows[t].logits)
+			wanted[count++] = t;
+	return count;
+}
+
+/* Logits of rows that want them, and then what the norm gives of all, where that is wanted too. */
+static void give(struct forward *f, struct step *s, const struct batch *b, uint32_t wanted,
+		 float *logits)
+{
+	if (wanted) {
+		forward_normalise(s, TENSOR_FINAL_NORM, f->scratch.wanted, wanted);
+		forward_head(s, wanted, logits ? logits : f->scratch.logits);
+	}
+	if (b->normed && wanted < s->n)
+		forward_normalise(s, TENSOR_FINAL_NORM, NULL, s->n);
+	if (b->normed || wanted == s->n)
+		step_tap(s, TAP_NORMED, 0, s->env->config->hidden_size, s->normed->f);
+}
+
+static int append_tokens(const struct batch *b, struct err *e)
+{
+	int failed = 0;
+	for (uint32_t t = 0; t < b->count && !failed; t++)
+		failed = token_list_append(&b->rows[t].context->tokens, &b->rows[t].token, 1, e);
+	return failed;
+}
+
+static void end(const struct step *s, int failed)
+{
+	for (const struct span *p = s->spans; p < s->spans + s->span_count; p++) {
+		if (failed) {
+			context_rollback(p->context, p->position);
+		} else {
+			p->context->recurrent.spoiled = false;
+			p->context->recurrent.behind = p->n - p->certain;
+		}
+	}
+}
+
+int forward_run(struct forward *f, const struct batch *b, float *logits, struct err *e)
+{
+	if (!b->count || b->count > f->chunk)
+		return err_set(e, EINVAL, "a step of %u rows, where 1 to %u are computed", b->count,
+			       f->chunk);
+	uint32_t wanted = find_wanted(b, f->scratch.wanted);
+	if (!logits && wanted > ANSWER_ROWS)
+		return err_set(e, EINVAL, "logits of %u rows, where there is room for %d", wanted,
+			       ANSWER_ROWS);
+	int failed = batch_spans(b, f->scratch.spans, e);
+	if (failed < 0)
+		return failed;
+	struct step s = forward_step(f, f->scratch.spans, (uint32_t)failed);
+	failed = begin(&s, b, e);
 	if (failed)
 		return failed;
-	struct step s = forward_step(f, x, n);
-	failed = forward_embed(&s, tokens, e);
-	if (failed)
-		return failed;
-	s.clock = f->token_count += n;
-	tap(&s, TAP_STATE, 0, s.x);
-	x->recurrent.spoiled = true; /* until all layers have moved on */
+	s.clock = f->token_count += s.n;
+	for (uint32_t i = 0; i < s.span_count; i++) /* until all layers have moved on */
+		s.spans[i].context->recurrent.spoiled = true;
 	failed = run_layers(f, &s, e);
 	f->experts_dropped += s.dropped;
-	if (!failed && (want_logits || all_logits))
-		forward_logits(f, &s, TENSOR_FINAL_NORM, all_logits);
-	if (!failed && all_logits)
-		tap(&s, TAP_NORMED, 0, s.normed->f);
-	if (!failed)
-		failed = token_list_append(&x->tokens, tokens, n, e);
-	if (failed) {
-		context_rollback(x, position);
-	} else {
-		x->recurrent.spoiled = false;
-		x->recurrent.behind = n - delta_commits(&s);
+	if (!failed) {
+		give(f, &s, b, wanted, logits);
+		failed = append_tokens(b, e);
 	}
+	end(&s, failed);
 	return failed;
 }

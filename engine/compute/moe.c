@@ -200,11 +200,8 @@ static int run_experts(struct moe_scratch *m, struct step *s, uint32_t layer, st
 	const struct environment *env = s->env;
 	struct routing *r = &m->routing;
 	struct pager_batch batch;
-	bool credited = s->kind == ROWS_PROMPT && s->n > 1;
-	if (credited)
-		route_credit(r, s->n);
 	int got = pager_begin(&batch, env->experts, env->plan->routed_of[layer], r->distinct,
-			      credited ? r->credit : NULL, r->distinct_count, s->clock, e);
+			      route_credit(r, s), r->distinct_count, s->clock, e);
 	if (got < 0)
 		return got;
 	batch.stop = env->stop;

@@ -82,19 +82,21 @@ void rotation_begin(struct rotation all[CONFIG_ROPES], const struct config *c)
 /* ---- angles ---- */
 
 /* In double: at position 30,000 a float angle would be off by 1e-3. */
-static void make_angles(struct rotation *r, float amplitude, uint32_t position, uint32_t n)
+static void make_angles(struct rotation *r, float amplitude, uint32_t first, uint32_t position,
+			uint32_t n)
 {
 	for (uint32_t t = 0; t < n; t++)
 		for (uint32_t i = 0; i < r->half; i++) {
 			double angle = (double)(position + t) * r->frequency[i];
-			r->cos[(size_t)t * r->half + i] = (float)cos(angle) * amplitude;
-			r->sin[(size_t)t * r->half + i] = (float)sin(angle) * amplitude;
+			size_t at = (size_t)(first + t) * r->half + i;
+			r->cos[at] = (float)cos(angle) * amplitude;
+			r->sin[at] = (float)sin(angle) * amplitude;
 		}
 }
 
-void rotation_make(struct rotation all[CONFIG_ROPES], const struct config *c, uint32_t position,
-		   uint32_t n)
+void rotation_make(struct rotation all[CONFIG_ROPES], const struct config *c, uint32_t first,
+		   uint32_t position, uint32_t n)
 {
 	for (int i = 0; i < CONFIG_ROPES; i++)
-		make_angles(&all[i], c->rope[i].amplitude, position, n);
+		make_angles(&all[i], c->rope[i].amplitude, first, position, n);
 }

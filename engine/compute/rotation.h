@@ -17,8 +17,8 @@ void rotation_take(struct rotation all[CONFIG_ROPES], struct arena *a, const str
 		   size_t rows);
 /* Fills in the frequencies. */
 void rotation_begin(struct rotation all[CONFIG_ROPES], const struct config *c);
-/* The angles of n rows from `position` on. */
-void rotation_make(struct rotation all[CONFIG_ROPES], const struct config *c, uint32_t position,
-		   uint32_t n);
+/* Rows [first, first + n) have the angles of `position` and what follows. */
+void rotation_make(struct rotation all[CONFIG_ROPES], const struct config *c, uint32_t first,
+		   uint32_t position, uint32_t n);
 
 #endif

@@ -3,21 +3,16 @@
 #ifndef MOEFS_ENGINE_COMPUTE_STEP_H
 #define MOEFS_ENGINE_COMPUTE_STEP_H
 
-#include "engine/compute/context.h"
-#include "engine/compute/losses.h"
+#include "engine/compute/batch.h"
 #include "engine/compute/product.h"
 #include "engine/compute/rotation.h"
 
-/* What the rows of a step are: a prompt's chunk, of which the last rows are most like what comes,
- * or an answer's last token, with what may follow it (drafts). */
-enum rows_kind { ROWS_PROMPT, ROWS_ANSWER };
-
 struct step {
 	const struct environment *env;
-	struct context *context;
-	uint32_t n; /* rows, at the context's next positions */
-	enum rows_kind kind;
-	struct losses losses;
+	uint32_t n;		  /* rows */
+	const struct span *spans; /* what follows which context */
+	uint32_t span_count;
+	const uint32_t *span_of; /* [n] */
 	uint64_t clock; /* tokens computed since loading, these among them: the pager's clock */
 
 	float *x;			  /* [n][hidden]: the residual stream */
@@ -26,5 +21,14 @@ struct step {
 	const struct rotation *rotations; /* [CONFIG_ROPES]: of these rows */
 	uint64_t dropped;		  /* experts that drop_missing has saved */
 };
+
+static inline const struct span *step_span(const struct step *s, size_t row)
+{
+	return &s->spans[s->span_of[row]];
+}
+
+/* Shows rows[n][width] to whoever looks, context by context. */
+void step_tap(const struct step *s, enum tap_point point, uint32_t layer, uint32_t width,
+	      const float *rows);
 
 #endif

@@ -64,7 +64,7 @@ static int load_tensor(const struct plan *p, const struct plan_tensor *t, const 
 		if (failed)
 			return failed;
 		format_arrange(to, &t->shape, chunk * t->chunk_rows, plan_chunk_rows(t, chunk),
-			       buffer, norms);
+			       &(struct pieces){.weights = buffer, .scales = norms});
 	}
 	return 0;
 }
@@ -155,7 +155,9 @@ int weights_embed(const struct weights *w, uint32_t token, float *out, struct er
 	int failed = store_read_dense(w->store, t->first_unit + chunk, w->embedding_chunk,
 				      plan_chunk_rows(t, chunk) * row_bytes, e);
 	if (!failed)
-		format_dequantise_row(out, &row,
-				      w->embedding_chunk + token % t->chunk_rows * row_bytes, NULL);
+		format_dequantise_row(
+			out, &row,
+			&(struct pieces){.weights = w->embedding_chunk +
+						    token % t->chunk_rows * row_bytes});
 	return failed;
 }

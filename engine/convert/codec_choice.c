@@ -5,6 +5,7 @@
 #include "cache/codec.h"
 #include "cache/device.h"
 #include "cache/clock.h"
+#include "engine/source/file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -173,7 +174,7 @@ static bool is_shard(const char *name)
 	return n > end && !strcmp(name + n - end, suffix);
 }
 
-/* The largest data file of a checkpoint that lies on that device. */
+/* The largest data file of a checkpoint's folder that lies on that device. */
 static bool largest_shard(const char *directory, dev_t device, char *path, size_t size)
 {
 	off_t largest = 0;
@@ -189,6 +190,16 @@ static bool largest_shard(const char *directory, dev_t device, char *path, size_
 	if (d)
 		closedir(d);
 	return largest > 0;
+}
+
+/* The same of a source, which may be one file. */
+static bool largest_file(const char *source, dev_t device, char *path, size_t size)
+{
+	struct stat st;
+	if (!source_is_file(source))
+		return largest_shard(source, device, path, size);
+	return !stat(source, &st) && st.st_dev == device &&
+	       snprintf(path, size, "%s", source) < (int)size;
 }
 
 /* The device of a folder that may yet have to be made: its parent is there. */
@@ -213,7 +224,7 @@ static double device_speed(const struct conversion *v)
 	char path[4096];
 	dev_t device;
 	bool found = device_of(v->folder, &device) &&
-		     largest_shard(v->directory, device, path, sizeof path);
+		     largest_file(v->directory, device, path, sizeof path);
 	return found ? device_read_speed(path) : 0;
 }
 

@@ -118,7 +118,7 @@ static int encode_row(struct encoder *x, const struct shape *s, const struct sou
 {
 	const char *name = source->tensor->name;
 	const struct shape from = {.format = source->format, .rows = 1, .cols = s->cols};
-	format_dequantise_row(x->row, &from, row, NULL);
+	format_dequantise_row(x->row, &from, &(struct pieces){.weights = row});
 	if (!all_finite(x->row, s->cols))
 		return err_set(e, EINVAL,
 			       "tensor %s holds a NaN or an infinity; the checkpoint is damaged",

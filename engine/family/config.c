@@ -1,6 +1,9 @@
 /* The flow through config.json: the family, what all families have, and then what is special in it.
  * And generation_config.json. */
+#include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
+#include "engine/source/file.h"
+#include "engine/source/quantization.h"
 
 #include <errno.h>
 #include <math.h>
@@ -84,17 +87,12 @@ static int check_window(const struct reader *r)
 	return failed;
 }
 
-static int check_not_quantised(const struct reader *r)
+/* How the weights are written is the package's business; that they can be read is told here, before
+ * anything else is looked at. */
+static int check_quantisation(const struct reader *r)
 {
-	static const char *const keys[] = {"quantization_config", "quantization"};
-	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-		if (json_has(r->json, keys[i]))
-			return err_set(
-				r->e, ENOTSUP,
-				"%s has a \"%s\": the checkpoint is quantised; mount the original "
-				"in BF16, F16 or F32",
-				r->name, keys[i]);
-	return 0;
+	struct quantization q = {0};
+	return quantization_parse(&q, r->json, r->name, r->e);
 }
 
 /* A family of several kinds of layers reads their heads and rotations itself. */
@@ -163,9 +161,8 @@ static int read_special(const struct reader *r)
 static int read_text(const struct reader *r)
 {
 	static int (*const parts[])(const struct reader *) = {
-		check_not_quantised, read_numbers,     read_heads,
-		read_flags,	     check_activation, check_window,
-		read_positions,	     read_special,     read_end_tokens,
+		check_quantisation, read_numbers,   read_heads,	  read_flags,	   check_activation,
+		check_window,	    read_positions, read_special, read_end_tokens,
 	};
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
 		int failed = parts[i](r);
@@ -185,7 +182,7 @@ static int read_config(struct reader *r)
 		failed = json_get_object_or_null(r->json, "text_config", r->name, &text, r->e);
 	if (failed || !text)
 		return failed ? failed : read_text(r);
-	failed = check_not_quantised(r);
+	failed = check_quantisation(r);
 	if (!failed)
 		failed = read_end_tokens(r);
 	if (!failed)
@@ -247,14 +244,31 @@ static int read_file(struct config *c, const char *directory, const char *file,
 	return failed;
 }
 
-int config_read(struct config *c, const char *directory, struct err *e)
+/* Its keys as the config.json that they were made from, and what its converter has changed since.
+ */
+static int read_gguf(struct config *c, const char *path, struct err *e)
 {
-	struct err missing;
-	int failed = read_file(c, directory, "config.json", config_parse, e);
+	char *text;
+	size_t length;
+	int failed = gguf_config_of(path, &text, &length, e);
 	if (failed)
 		return failed;
-	failed = read_file(c, directory, "generation_config.json", config_parse_generation,
-			   &missing);
+	failed = config_parse(c, text, length, path, e);
+	free(text);
+	c->gguf = true;
+	c->delta_net.tiled = !failed && c->family->gguf->tiled_heads;
+	return failed;
+}
+
+int config_read(struct config *c, const char *path, struct err *e)
+{
+	struct err missing;
+	if (source_is_file(path))
+		return read_gguf(c, path, e);
+	int failed = read_file(c, path, "config.json", config_parse, e);
+	if (failed)
+		return failed;
+	failed = read_file(c, path, "generation_config.json", config_parse_generation, &missing);
 	if (failed && failed != -ENOENT)
 		*e = missing;
 	return failed == -ENOENT ? 0 : failed;

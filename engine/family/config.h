@@ -52,6 +52,7 @@ struct family;
 struct config {
 	const struct family *family;
 	const char *model_type; /* as config.json says */
+	bool gguf; /* of a GGUF file: its tensors have the names and the changes of such files */
 	uint32_t hidden_size, layers, vocabulary, max_positions;
 	uint32_t heads, kv_heads, head_dim; /* of most layers; each has its own */
 	uint32_t intermediate_size;	    /* of a dense layer */
@@ -64,6 +65,9 @@ struct config {
 	struct delta_net {
 		uint32_t key_heads, value_heads, key_dim, value_dim;
 		uint32_t width; /* of the convolution */
+		/* Value head h belongs to key head h % key_heads, not to h / (value_heads /
+		 * key_heads): as GGUF files have some. */
+		bool tiled;
 	} delta_net;
 
 	bool qkv_bias, output_bias;
@@ -97,8 +101,9 @@ struct config {
 	struct generation generation;
 };
 
-/* Reads both files of a checkpoint's directory; the second may be missing. */
-int config_read(struct config *c, const char *directory, struct err *e);
+/* Reads both files of a checkpoint's directory; the second may be missing. Or the keys of a GGUF
+ * file. */
+int config_read(struct config *c, const char *path, struct err *e);
 /* The same from texts in memory (name is for messages; generation may be NULL). */
 int config_parse(struct config *c, const char *text, size_t length, const char *name,
 		 struct err *e);

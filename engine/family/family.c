@@ -1,5 +1,5 @@
 /* The table of families, and what their tensors are called. */
-#include "engine/family/family.h"
+#include "engine/family/gguf_family.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +23,16 @@ const struct family *family_find(const char *model_type, const char **copy)
 	return NULL;
 }
 
+const struct family *family_of_gguf(const char *architecture, bool routed)
+{
+	for (size_t i = 0; i < FAMILIES; i++) {
+		const struct gguf_family *g = families[i]->gguf;
+		if (g && !strcmp(g->architecture, architecture) && (routed || !g->routed))
+			return families[i];
+	}
+	return NULL;
+}
+
 void family_list(char *text, size_t size)
 {
 	size_t used = 0;
@@ -34,13 +44,28 @@ void family_list(char *text, size_t size)
 
 /* ---- names ---- */
 
+/* What MLX calls the experts of any family, whose names it mostly keeps else. */
+static const struct tensor_name common[] = {
+	{TENSOR_EXPERT_GATE, "model.layers.%u.mlp.switch_mlp.gate_proj.weight", view_stacked_one},
+	{TENSOR_EXPERT_UP, "model.layers.%u.mlp.switch_mlp.up_proj.weight", view_stacked_one},
+	{TENSOR_EXPERT_DOWN, "model.layers.%u.mlp.switch_mlp.down_proj.weight", view_stacked_down},
+	{0},
+};
+
+static uint32_t add_names(const struct tensor_name *from, enum tensor_role role, uint32_t count,
+			  struct tensor_name names[FAMILY_ALTERNATIVES])
+{
+	for (const struct tensor_name *n = from; n && n->name; n++)
+		if (n->role == role && count + 1 < FAMILY_ALTERNATIVES)
+			names[count++] = *n;
+	return count;
+}
+
 uint32_t family_alternatives(const struct family *f, enum tensor_role role,
 			     struct tensor_name names[FAMILY_ALTERNATIVES])
 {
-	uint32_t count = 0;
-	for (const struct tensor_name *n = f->names; n && n->name; n++)
-		if (n->role == role && count + 1 < FAMILY_ALTERNATIVES)
-			names[count++] = *n;
+	uint32_t count = add_names(f->names, role, 0, names);
+	count = add_names(common, role, count, names);
 	names[count++] = (struct tensor_name){role, tensor_roles[role].name, NULL};
 	return count;
 }
@@ -84,6 +109,12 @@ bool family_leaves_out(const struct config *c, const char *name)
 			return true;
 	}
 	return false;
+}
+
+bool family_gguf_name(const char *pattern, struct tensor_id id, char *name, size_t size)
+{
+	int n = print(name, size, pattern, id.layer, id.expert);
+	return n > 0 && (size_t)n < size;
 }
 
 bool config_store_name(const struct config *c, struct tensor_id id, char *name, size_t size)

@@ -1,6 +1,6 @@
 /* gpt-oss: attention with sinks, every other layer behind a window; biases on all projections, the
- * router's and the experts' among them; a clamped gated linear unit; YaRN. Where its experts are in
- * 16 bits they lie [in, out], gate and up in turn. */
+ * router's and the experts' among them; a clamped gated linear unit; YaRN. Rows of gate and up are
+ * in turn; where the experts are in 16 bits they lie [in, out], so that rows lie across. */
 #include "engine/family/reader.h"
 
 static int read_unit(const struct reader *r)
@@ -32,6 +32,9 @@ static const struct tensor_name names[] = {
 	{TENSOR_EXPERT_GATE, L "experts.gate_up_proj", view_across_gate},
 	{TENSOR_EXPERT_UP, L "experts.gate_up_proj", view_across_up},
 	{TENSOR_EXPERT_DOWN, L "experts.down_proj", view_across_down},
+	{TENSOR_EXPERT_GATE, L "experts.gate_up_proj_blocks", view_turn_gate},
+	{TENSOR_EXPERT_UP, L "experts.gate_up_proj_blocks", view_turn_up},
+	{TENSOR_EXPERT_DOWN, L "experts.down_proj_blocks", view_stacked_down},
 	{TENSOR_EXPERT_GATE_BIAS, L "experts.gate_up_proj_bias", view_turn_gate_bias},
 	{TENSOR_EXPERT_UP_BIAS, L "experts.gate_up_proj_bias", view_turn_up_bias},
 	{0},

@@ -245,7 +245,8 @@ void plan_arrange_record(void *ctx, void *slot, const void *record)
 	for (uint32_t i = 0; i < EXPERT_PARTS; i++) {
 		const struct shape *s = &p->part[i];
 		const uint8_t *packed = (const uint8_t *)record + p->part_offset[i];
-		format_arrange((uint8_t *)slot + p->slot_offset[i], s, 0, s->rows, packed,
-			       packed + format_packed_bytes(s));
+		const struct pieces pieces = {.weights = packed,
+					      .scales = packed + format_packed_bytes(s)};
+		format_arrange((uint8_t *)slot + p->slot_offset[i], s, 0, s->rows, &pieces);
 	}
 }

@@ -74,5 +74,11 @@ int reader_left_out(const struct reader *r);
 /* Gated delta nets and gated attention: the mixers, the delta nets' sizes, and all that such models
  * have in common. */
 int reader_hybrid(const struct reader *r);
+/* Their names: in a family's table, and where its draft layer lies. */
+#define TENSOR_NAMES_HYBRID                                                                      \
+	{                                                                                        \
+		TENSOR_DELTA_CONV, "model.layers.%u.linear_attn.conv1d.weight", view_convolution \
+	}
+#define DRAFT_NAMES_HYBRID .draft = "mtp.", .draft_layer = "mtp.layers.%u."
 
 #endif

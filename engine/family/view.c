@@ -9,6 +9,20 @@ void view_whole(struct view *v, const struct config *c, enum tensor_role role, u
 		cols ? (struct view_part){rows, 0, rows, rows} : (struct view_part){1, 0, 1, 1};
 }
 
+void view_paired_q(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_whole(v, c, TENSOR_Q, 0);
+	v->paired = c->head_dim;
+}
+
+void view_paired_k(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_whole(v, c, TENSOR_K, 0);
+	v->paired = c->head_dim;
+}
+
 /* ---- experts ---- */
 
 /* Expert `expert` of a stack: rows [first, first + rows) of the `height` that each has. */
@@ -29,6 +43,11 @@ void view_stacked_gate(struct view *v, const struct config *c, uint32_t expert)
 void view_stacked_up(struct view *v, const struct config *c, uint32_t expert)
 {
 	stacked(v, c, expert, 2 * c->expert_size, c->hidden_size, c->expert_size, c->expert_size);
+}
+
+void view_stacked_one(struct view *v, const struct config *c, uint32_t expert)
+{
+	stacked(v, c, expert, c->expert_size, c->hidden_size, 0, c->expert_size);
 }
 
 void view_stacked_down(struct view *v, const struct config *c, uint32_t expert)
@@ -63,6 +82,23 @@ void view_across_down(struct view *v, const struct config *c, uint32_t expert)
 	across(v, c, expert, c->expert_size, c->hidden_size, 0, 1);
 }
 
+static void every_other(struct view *v, const struct config *c, uint32_t expert, uint32_t first)
+{
+	stacked(v, c, expert, 2 * c->expert_size, c->hidden_size, first, c->expert_size);
+	v->part[0].block = 1;
+	v->part[0].stride = 2;
+}
+
+void view_turn_gate(struct view *v, const struct config *c, uint32_t expert)
+{
+	every_other(v, c, expert, 0);
+}
+
+void view_turn_up(struct view *v, const struct config *c, uint32_t expert)
+{
+	every_other(v, c, expert, 1);
+}
+
 static void in_turn(struct view *v, const struct config *c, uint32_t column)
 {
 	*v = (struct view){.dims = 2,
@@ -95,6 +131,13 @@ void view_convolution(struct view *v, const struct config *c, uint32_t expert)
 	v->dims = 3;
 	v->shape[2] = v->shape[1];
 	v->shape[1] = 1;
+}
+
+void view_negated_exponential(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_whole(v, c, TENSOR_DELTA_A_LOG, 0);
+	v->change = VIEW_NEGATED_EXPONENTIAL;
 }
 
 /* What one key head has in the fused projections, in rows. */

@@ -26,6 +26,8 @@ enum view_way {
 	 * first + i / block · stride + k. */
 	VIEW_ACROSS,
 };
+/* What became of the numbers of a tensor since it was published, where they are in F32. */
+enum view_change { VIEW_AS_IS, VIEW_PLUS_ONE, VIEW_NEGATED_EXPONENTIAL };
 
 struct view {
 	uint32_t dims;
@@ -34,6 +36,10 @@ struct view {
 	struct view_part part[VIEW_PARTS];
 	enum view_way way;
 	uint32_t column, step;
+	/* Not 0: rows i and i + paired / 2 of every `paired`, which a rotation turns together, are
+	 * rows 2 · i and 2 · i + 1 of the tensor. With one part alone. */
+	uint32_t paired;
+	enum view_change change;
 };
 
 typedef void view_fn(struct view *v, const struct config *c, uint32_t expert);
@@ -44,9 +50,13 @@ void view_whole(struct view *v, const struct config *c, enum tensor_role role, u
 /* Experts one after the other, gate above up: [experts, 2 · size, hidden], [experts, hidden, size].
  */
 view_fn view_stacked_gate, view_stacked_up, view_stacked_down;
-/* The same, the rows of each expert across: gate and up in turn, [experts, hidden, 2 · size], and
- * [experts, size, hidden]. Their biases: [experts, 2 · size]. */
-view_fn view_across_gate, view_across_up, view_across_down, view_turn_gate_bias, view_turn_up_bias;
+/* Rows of gate and up in turn: [experts, 2 · size, hidden]; their biases: [experts, 2 · size]. */
+view_fn view_turn_gate, view_turn_up, view_turn_gate_bias, view_turn_up_bias;
+/* The same with the rows of each expert across: [experts, hidden, 2 · size]; [experts, size,
+ * hidden]. */
+view_fn view_across_gate, view_across_up, view_across_down;
+/* The same with a tensor for each of the three: [experts, size, hidden]; down is as above. */
+view_fn view_stacked_one;
 /* A depthwise convolution as published: [channels, 1, width]. */
 view_fn view_convolution;
 /* The projections of a delta net, for each key head its q, k, and the v and z of the value heads
@@ -58,8 +68,14 @@ struct view_place {
 	uint64_t row, column;
 };
 struct view_place view_place(const struct view *v, uint64_t row, uint64_t k);
+
+/* Queries and keys whose pairs of rows are neighbours. */
+view_fn view_paired_q, view_paired_k;
+/* -exp(A_log) in place of A_log. */
+view_fn view_negated_exponential;
+
 /* Of a view that does not lie across: the tensor's row of a role's row, and how many of the role's
- * rows lie there one after the other, at least 1. */
+ * rows lie there one after the other, at least 1. Without regard to pairs. */
 uint64_t view_row(const struct view *v, uint64_t row, uint64_t *run);
 
 #endif

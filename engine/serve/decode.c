@@ -21,7 +21,7 @@ static bool is_end_token(const struct model *m, bool chat, uint32_t id)
 	for (uint32_t i = 0; i < m->config.generation.end_count; i++)
 		if (m->config.generation.end_tokens[i] == id)
 			return true;
-	return chat && id == chat_end_token(m->chat);
+	return tokenizer_ends(m->tokenizer, id, chat) || (chat && id == chat_end_token(m->chat));
 }
 
 static void count_token(struct session *s)
@@ -111,7 +111,7 @@ bool decode_step(struct session *s)
 	uint32_t rows[ANSWER_ROWS], drafted, stood = 0;
 	rows[0] = t->ids.ids[before];
 	drafted = draft_propose(s, rows + 1);
-	int failed = turn_forward(s, rows, drafted + 1, ROWS_ANSWER, true,
+	int failed = turn_forward(s, rows, drafted + 1, ROW_ANSWER, true,
 				  drafted ? f->scratch.logits : NULL, &e);
 	if (failed)
 		return turn_over(s, "error", failed, &e);

@@ -28,6 +28,7 @@
 #include "engine/memory/budgets.h"
 #include "engine/text/chat.h"
 #include "engine/source/checkpoint.h"
+#include "engine/source/place.h"
 #include "engine/serve/chunk.h"
 #include "engine/serve/draft_meter.h"
 #include "cache/clock.h"
@@ -60,8 +61,9 @@ struct session_list { /* doubly linked through session.next and .previous */
 
 struct model {
 	struct engine *engine;
-	char *directory;  /* the checkpoint's, absolute */
-	const char *name; /* the end of directory */
+	struct place place;
+	const char *directory; /* the checkpoint's, absolute, or a GGUF file */
+	const char *name;
 	char *folders[2]; /* where its store may be, in order of preference; the second may be NULL
 			   */
 	_Atomic int folder;  /* which of them has it, or is being written */
@@ -91,6 +93,7 @@ struct model {
 	struct pager_stats experts_before; /* (looking) what its predecessors had counted */
 	uint64_t heat_uses, heat_ns; /* uses of experts when their heat was kept, and the time */
 	struct forward forward;
+	struct batch batch; /* of the step at hand */
 	struct draft_meter draft_meter;
 	struct budget_need scratch; /* what its long steps take; bytes 0: they are short */
 	struct sampler sampler;
@@ -212,8 +215,9 @@ void session_notify(struct session *s);
 /* turn.c: one step of a session's turn, without the lock. True while the turn goes on. */
 bool turn_step(struct session *s);
 /* The forward pass of tokens that follow the context's, with the turn's losses, counted in the
- * stats. all: where each row's logits go; NULL: the last row's to forward.logits, if `want`. */
-int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum rows_kind kind,
+ * stats; what follows an answer's first is drafted. all: where each row's logits go; NULL: the last
+ * row's to forward.scratch.logits, if `want`. */
+int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum row_kind kind,
 		 bool want, float *all, struct err *e);
 /* Ends the turn from a step; false, as a step returns that the turn is over. */
 bool turn_over(struct session *s, const char *finish, int failed, const struct err *e);

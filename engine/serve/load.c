@@ -1,7 +1,10 @@
 /* From a checkpoint's directory to weights in memory: finding the store, or having it made
  * (load_convert.c), and reading its dense part. */
 #include "engine/convert/store_header.h"
+#include "engine/family/gguf_tokenizer.h"
 #include "engine/serve/internal.h"
+#include "engine/source/file.h"
+#include "engine/source/gguf.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -137,10 +140,23 @@ int load_store(struct model *m, bool read, struct err *e)
 
 /* ---- the model ---- */
 
+/* That of a GGUF file is among its keys. */
+static int open_tokenizer(struct tokenizer **out, const char *path, struct err *e)
+{
+	struct gguf *g = NULL;
+	if (!source_is_file(path))
+		return tokenizer_open(out, path, e);
+	int failed = gguf_open(&g, path, 0, e);
+	if (!failed)
+		failed = gguf_tokenizer_open(out, g, path, e);
+	gguf_close(g);
+	return failed;
+}
+
 static int load_tokenizer(struct model *m, struct err *e)
 {
 	struct err no_chat;
-	int failed = tokenizer_open(&m->tokenizer, m->directory, e);
+	int failed = open_tokenizer(&m->tokenizer, m->directory, e);
 	if (failed)
 		return failed;
 	failed = chat_open(&m->chat, m->tokenizer, &no_chat);
@@ -290,6 +306,7 @@ void unload_model(struct model *m)
 {
 	struct pager_source *experts = m->experts;
 	forward_free(&m->forward);
+	batch_free(&m->batch);
 	chunk_forget(m);
 	sampler_free(&m->sampler);
 	load_keep_heat(m);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 /* ---- progress ---- */
 
@@ -37,18 +38,15 @@ struct witness_watch load_watch(struct model *m)
 
 int load_config_sum(const struct model *m, uint64_t *sum, struct err *e)
 {
-	uint64_t size = 0;
-	struct identity_range all = {0};
-	char *path = source_file_path(m->directory, "config.json");
-	int fd = path ? source_file_open(path, &size, e)
-		      : err_set(e, ENOMEM, "out of memory for the name of a file");
-	all.bytes = size;
-	int failed = fd < 0 ? fd : identity_hash(&all, fd, path, NULL, NULL, e);
-	if (fd >= 0)
-		close(fd);
-	free(path);
-	*sum = all.hash;
-	return failed;
+	char *text;
+	size_t length;
+	struct timespec modified;
+	int failed = model_config(m, &text, &length, &modified, e);
+	if (failed)
+		return failed;
+	*sum = XXH3_64bits(text, length);
+	free(text);
+	return 0;
 }
 
 int load_look(const struct model *m, struct source_state *now, struct err *e)
@@ -60,9 +58,9 @@ int load_look(const struct model *m, struct source_state *now, struct err *e)
 	/* After the look, so that a change from now on is seen by the stamps. */
 	if (!failed && sum != m->config_sum)
 		failed = err_set(e, EINVAL,
-				 "%s/config.json: was changed since it was mounted; unmount, and "
-				 "mount it anew",
-				 m->directory);
+				 "%s%s: was changed since it was mounted; unmount, and mount it "
+				 "anew",
+				 m->directory, source_is_file(m->directory) ? "" : "/config.json");
 	return failed;
 }
 

@@ -1,5 +1,8 @@
 /* A mounted checkpoint: opening, closing, and what can be said of it (model.h). */
+#include "engine/family/gguf_family.h"
 #include "engine/serve/internal.h"
+#include "engine/source/file.h"
+#include "engine/text/json.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,11 +17,13 @@ enum { DEFAULT_CONTEXT = 32768 };
 /* No published vocabulary has tokens that average more than this on real text. */
 enum { BYTES_PER_TOKEN = 16, LEAST_PROMPT_BYTES = 64 << 10, MOST_PROMPT_BYTES = 64 << 20 };
 
-bool model_is_directory(const char *directory)
+int model_locate(const char *path, struct err *e)
 {
-	char path[4096];
-	int n = snprintf(path, sizeof path, "%s/config.json", directory);
-	return n < (int)sizeof path && !access(path, F_OK);
+	struct place place;
+	int failed = place_find(&place, path, e);
+	if (!failed)
+		place_free(&place);
+	return failed;
 }
 
 static uint32_t context_of(const struct config *c, uint32_t asked)
@@ -69,14 +74,15 @@ static int measure(struct model *m, struct err *e)
 	return failed;
 }
 
-static int open_files(struct model *m, const char *directory, struct err *e)
+static int open_files(struct model *m, const char *path, struct err *e)
 {
 	struct err no_store;
-	m->directory = realpath(directory, NULL);
-	if (!m->directory)
-		return err_sys(e, errno, "%s: cannot be opened", directory);
-	m->name = strrchr(m->directory, '/') + 1;
-	int failed = check_files(m->directory, e);
+	int failed = place_find(&m->place, path, e);
+	if (failed)
+		return failed;
+	m->directory = m->place.path;
+	m->name = m->place.name;
+	failed = check_files(m->directory, e);
 	if (!failed)
 		failed = load_config_sum(m, &m->config_sum, e); /* before: a change is then seen */
 	if (!failed)
@@ -112,11 +118,11 @@ static void free_model(struct model *m)
 	source_forget(&m->looked);
 	free(m->folders[0]);
 	free(m->folders[1]);
-	free(m->directory);
+	place_free(&m->place);
 	free(m);
 }
 
-int model_open(struct model **out, struct engine *g, const char *directory, struct err *e)
+int model_open(struct model **out, struct engine *g, const char *path, struct err *e)
 {
 	struct model *m = calloc(1, sizeof *m);
 	if (!m)
@@ -128,7 +134,7 @@ int model_open(struct model **out, struct engine *g, const char *directory, stru
 	pthread_rwlock_init(&m->storing, NULL);
 	pthread_cond_init(&m->work, NULL);
 	pthread_cond_init(&m->loaded, NULL);
-	int failed = open_files(m, directory, e);
+	int failed = open_files(m, path, e);
 	if (!failed)
 		failed = generate_start(m, e);
 	if (failed) {
@@ -222,6 +228,23 @@ uint64_t model_max_prompt_bytes(const struct model *m)
 	if (bytes < LEAST_PROMPT_BYTES)
 		return LEAST_PROMPT_BYTES;
 	return bytes < MOST_PROMPT_BYTES ? bytes : MOST_PROMPT_BYTES;
+}
+
+int model_config(const struct model *m, char **text, size_t *length, struct timespec *modified,
+		 struct err *e)
+{
+	enum { MOST = 4 << 20 };
+	struct stat st = {0};
+	bool gguf = source_is_file(m->directory);
+	char *path = gguf ? strdup(m->directory) : source_file_path(m->directory, "config.json");
+	int failed = path ? 0 : err_set(e, ENOMEM, "out of memory for the name of a file");
+	if (!failed)
+		failed = gguf ? gguf_config_of(path, text, length, e)
+			      : read_whole_file(text, length, path, MOST, e);
+	if (!failed && !stat(path, &st))
+		*modified = st.st_mtim;
+	free(path);
+	return failed;
 }
 
 static int print_number(char *text, size_t size, uint64_t number)

@@ -13,8 +13,8 @@ static int append_conversation(struct session *s, struct err *e)
 {
 	struct turn *t = &s->turn;
 	const struct chat *c = s->model->chat;
-	int failed = 0;
-	if (*t->params.system)
+	int failed = tokenizer_begin(s->model->tokenizer, &t->ids, e);
+	if (!failed && *t->params.system)
 		failed = chat_message(c, ROLE_SYSTEM, t->params.system, strlen(t->params.system),
 				      &s->stop, &t->ids, e);
 	t->system_ids = t->ids.count;
@@ -96,8 +96,8 @@ static int begin(struct session *s, struct err *e)
 			       "echo off > params/chat",
 			       m->name);
 	int failed = t->chat ? append_conversation(s, e)
-			     : tokenizer_encode(m->tokenizer, t->prompt, t->prompt_length, &s->stop,
-						&t->ids, e);
+			     : tokenizer_encode_alone(m->tokenizer, t->prompt, t->prompt_length,
+						      &s->stop, &t->ids, e);
 	if (!failed)
 		failed = check_length(s, e);
 	if (!failed)
@@ -108,6 +108,7 @@ static int begin(struct session *s, struct err *e)
 		failed = stream_init(&t->stream, t->params.stop, e);
 	if (failed)
 		return failed;
+	t->stream.skip_space = t->chat && tokenizer_leads_with_space(m->tokenizer);
 	t->prompt_ids = t->ids.count;
 	reuse_context(s);
 	t->begun = true;
@@ -247,7 +248,28 @@ static void count_dropped(struct session *s, uint64_t experts)
 	pthread_mutex_unlock(&s->model->lock);
 }
 
-int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum rows_kind kind,
+static int fill_batch(struct session *s, const uint32_t *tokens, uint32_t n, enum row_kind kind,
+		      bool last, bool all, struct err *e)
+{
+	struct batch *b = &s->model->batch;
+	struct row row = {
+		.context = &s->context,
+		.kind = kind,
+		.logits = all,
+		.losses = s->turn.losses,
+	};
+	uint32_t certain = kind == ROW_PROMPT ? n : 1;
+	batch_clear(b);
+	int failed = batch_add(b, &row, tokens, certain, e);
+	row.kind = ROW_DRAFT;
+	if (!failed)
+		failed = batch_add(b, &row, tokens + certain, n - certain, e);
+	if (!failed)
+		b->rows[n - 1].logits = last || all;
+	return failed;
+}
+
+int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum row_kind kind,
 		 bool want, float *all, struct err *e)
 {
 	struct forward *f = &s->model->forward;
@@ -257,10 +279,10 @@ int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum row
 			       "the checkpoint was converted anew while it answered, since it was "
 			       "changed or needs 32-bit norms; ask again");
 	f->env.stop = &s->stop;
-	f->losses = s->turn.losses;
-	f->kind = kind;
-	int failed = forward_run(f, &s->context, tokens, n, want, all, e);
-	count_step(s, started, kind == ROWS_PROMPT);
+	int failed = fill_batch(s, tokens, n, kind, want, all != NULL, e);
+	if (!failed)
+		failed = forward_run(f, &s->model->batch, all, e);
+	count_step(s, started, kind == ROW_PROMPT);
 	count_dropped(s, f->experts_dropped - dropped);
 	return failed;
 }
@@ -272,7 +294,7 @@ static bool prefill_step(struct session *s)
 	struct err e = {0};
 	size_t done = s->context.tokens.count, left = t->prompt_ids - done;
 	uint32_t n = chunk_next(s->model, left);
-	int failed = turn_forward(s, t->ids.ids + done, n, ROWS_PROMPT, n == left, NULL, &e);
+	int failed = turn_forward(s, t->ids.ids + done, n, ROW_PROMPT, n == left, NULL, &e);
 	if (failed)
 		return turn_over(s, "error", failed, &e);
 	/* A long prompt is not computed again from its beginning. */

@@ -33,6 +33,10 @@ static int copy_source(struct source_state *out, const struct source_state *s, s
 	*out = *s;
 	out->files = calloc((size_t)s->count + 1, sizeof *out->files);
 	out->count = 0;
+	out->path = strdup(s->path);
+	out->directory = strdup(s->directory);
+	if (!out->path || !out->directory)
+		return err_set(e, ENOMEM, "out of memory for the name of a folder");
 	for (uint32_t i = 0; i < s->count && out->files; i++) {
 		out->files[i] = s->files[i];
 		out->files[i].name = strdup(s->files[i].name);
@@ -175,14 +179,15 @@ static int compare_open(const struct witness *w, uint32_t shard, struct err *e)
 
 int witness_attach(struct witness *w, struct files *f, struct err *e)
 {
-	static const char *const besides[] = {"config.json", "model.safetensors.index.json"};
+	static const char *const besides[] = {"config.json", "tq_config.json",
+					      "model.safetensors.index.json"};
 	uint32_t shards = files_count(f), number;
 	int failed = 0;
 	w->files = f;
 	w->file_of = calloc((size_t)shards + 1, sizeof *w->file_of);
 	if (!w->file_of)
 		return err_set(e, ENOMEM, "out of memory for the list of files");
-	for (size_t i = 0; i < 2 && !failed; i++)
+	for (size_t i = 0; i < sizeof besides / sizeof *besides && !failed; i++)
 		if (source_find(&w->source, source_name_hash(besides[i])))
 			failed = enter(w, besides[i], &number, e);
 	for (uint32_t i = 0; i < shards && !failed; i++) {

@@ -30,9 +30,8 @@ struct witness_watch {
 	void *ctx;
 };
 
-/* `now` has just been looked at, and is the caller's no longer than this call but for its
- * directory, which outlives the witness, as does the folder's name. May read all that an
- * interrupted conversion in the folder had read. */
+/* `now` has just been looked at, and is the caller's no longer than this call; the folder's name
+ * outlives the witness. May read all that an interrupted conversion in the folder had read. */
 int witness_begin(struct witness **out, const struct source_state *now, const char *folder,
 		  const struct witness_watch *watch, struct err *e);
 void witness_free(struct witness *w); /* NULL is fine; leaves the folder as it is */

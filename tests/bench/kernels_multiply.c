@@ -41,7 +41,8 @@ static int make_matrix(void *to, const struct shape *s, struct err *e)
 		fill_floats(packed, packed_bytes / 8 * 8, s->format);
 	}
 	if (made)
-		format_arrange(to, s, 0, s->rows, packed, norms);
+		format_arrange(to, s, 0, s->rows,
+			       &(struct pieces){.weights = packed, .scales = norms});
 	free(packed);
 	free(norms);
 	return made ? 0 : err_set(e, ENOMEM, "out of memory for a matrix");

@@ -25,6 +25,7 @@ struct perplexity {
 	struct model *model;
 	struct params params; /* the two that lose something */
 	struct context context;
+	struct batch batch;
 	struct token_list ids;
 	float *logits; /* [chunk][vocabulary] */
 };
@@ -127,7 +128,6 @@ static int load(struct perplexity *p, struct err *e)
 		return failed;
 	context_init(&p->context, &p->engine->context_budget, c,
 		     p->engine->recipe.exact ? KV_F32 : KV_F16);
-	p->model->forward.losses = params_losses(&p->params);
 	p->logits = calloc((size_t)p->chunk * c->vocabulary, sizeof *p->logits);
 	return p->logits ? 0 : err_set(e, ENOMEM, "out of memory for logits");
 }
@@ -149,12 +149,19 @@ static int run_window(struct perplexity *p, const uint32_t *ids, size_t count, s
 		      struct err *e)
 {
 	uint32_t vocabulary = p->model->config.vocabulary;
+	struct row row = {
+		.context = &p->context,
+		.logits = true,
+		.losses = params_losses(&p->params),
+	};
 	context_rollback(&p->context, 0);
 	for (size_t done = 0, n; done < count; done += n) {
 		n = count - done < p->chunk ? count - done : p->chunk;
 		double begun = seconds_now();
-		int failed = forward_run(&p->model->forward, &p->context, ids + done, (uint32_t)n,
-					 false, p->logits, e);
+		batch_clear(&p->batch);
+		int failed = batch_add(&p->batch, &row, ids + done, (uint32_t)n, e);
+		if (!failed)
+			failed = forward_run(&p->model->forward, &p->batch, p->logits, e);
 		r->seconds += seconds_now() - begun;
 		if (failed)
 			return failed;
@@ -236,6 +243,7 @@ static int run(struct perplexity *p, struct err *e)
 	free(p->logits);
 	token_list_free(&p->ids);
 	context_free(&p->context);
+	batch_free(&p->batch);
 	params_free(&p->params);
 	model_close(p->model);
 	engine_destroy(p->engine);

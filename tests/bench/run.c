@@ -173,14 +173,26 @@ static void choose(struct run *r)
 		     r->context.tokens.count);
 }
 
+static int run_rows(struct run *r, enum row_kind kind, const uint32_t *tokens, uint32_t n,
+		    bool logits, struct err *e)
+{
+	struct row row = {.context = &r->context, .kind = kind};
+	batch_clear(&r->batch);
+	int failed = batch_add(&r->batch, &row, tokens, n, e);
+	if (failed)
+		return failed;
+	r->batch.rows[n - 1].logits = logits;
+	return forward_run(&r->model->forward, &r->batch, NULL, e);
+}
+
 static int prefill(struct run *r, const uint32_t *prompt, struct err *e)
 {
 	int failed = 0;
 	for (uint64_t done = 0, n; done < r->prompt && !failed; done += n) {
 		n = chunk_next(r->model, r->prompt - done);
 		r->longest_step = n > r->longest_step ? (uint32_t)n : r->longest_step;
-		failed = forward_run(&r->model->forward, &r->context, prompt + done, (uint32_t)n,
-				     done + n == r->prompt, NULL, e);
+		failed = run_rows(r, ROW_PROMPT, prompt + done, (uint32_t)n, done + n == r->prompt,
+				  e);
 	}
 	return failed;
 }
@@ -190,7 +202,7 @@ static int decode(struct run *r, struct err *e)
 	int failed = 0;
 	for (uint64_t i = 0; i < r->tokens && !failed; i++) {
 		uint32_t token = random_token(r);
-		failed = forward_run(&r->model->forward, &r->context, &token, 1, true, NULL, e);
+		failed = run_rows(r, ROW_ANSWER, &token, 1, true, e);
 		if (!failed)
 			choose(r);
 	}
@@ -363,6 +375,7 @@ static int run(struct run *r, struct err *e)
 	ceiling_close(&r->ceiling);
 	disk_close(&r->disk);
 	context_free(&r->context);
+	batch_free(&r->batch);
 	model_close(r->model);
 	engine_destroy(r->engine);
 	neighbours_end(&r->neighbours);

@@ -27,6 +27,7 @@ struct run {
 	struct engine *engine;
 	struct model *model;
 	struct context context;
+	struct batch batch;
 	struct neighbours neighbours;
 	struct ceiling ceiling;
 	struct disk disk; /* the experts' file, if they are not all resident; else fd is -1 */

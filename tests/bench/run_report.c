@@ -95,7 +95,7 @@ static void report_facts(struct run *r, struct report *report, const struct work
 /* ---- tables ---- */
 
 /* A phase in the first round, or in all the others. */
-struct row {
+struct reported {
 	const struct phase *phase;
 	uint32_t index;	     /* of the phase */
 	size_t first, count; /* of the rounds */
@@ -104,7 +104,7 @@ struct row {
 /* Medians over a row's rounds of what the phase did per second, and as shares of the ceilings and
  * of the first decode of the same round. */
 static void report_speed(struct table *t, const struct work *w, const struct round *rounds,
-			 const struct row *row)
+			 const struct reported *row)
 {
 	double rate[ROUNDS_MOST], share[ROUNDS_MOST], other[ROUNDS_MOST], delta[ROUNDS_MOST];
 	const struct phase *p = row->phase;
@@ -141,7 +141,7 @@ static void report_speed(struct table *t, const struct work *w, const struct rou
 }
 
 /* Means: a token's share of what all the row's rounds did. */
-static void report_experts(struct table *t, const struct round *rounds, const struct row *row)
+static void report_experts(struct table *t, const struct round *rounds, const struct reported *row)
 {
 	double tokens = (double)row->count * row->phase->tokens;
 	double hits = 0, misses = 0, bytes = 0, wait = 0, seconds = 0, possible = 0;
@@ -198,7 +198,7 @@ static void report_phases(const struct run *r, struct report *report, const stru
 		bool first = i < r->phases;
 		uint32_t index = i % r->phases;
 		const struct phase *p = &r->phase[index];
-		struct row row = {p, index, first ? 0 : 1, first ? 1 : r->effort.rounds};
+		struct reported row = {p, index, first ? 0 : 1, first ? 1 : r->effort.rounds};
 		table_text(&t, first ? "first" : "others");
 		table_text(&t, p->name);
 		table_number(&t, p->tokens);

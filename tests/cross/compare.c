@@ -106,7 +106,8 @@ static void fill_weights(struct random *random, struct problem *p)
 			random_floats(random, &f, 1);
 		store(floats, i, type, f);
 	}
-	format_arrange(p->arranged, s, 0, s->rows, packed, norms);
+	format_arrange(p->arranged, s, 0, s->rows,
+		       &(struct pieces){.weights = packed, .scales = norms});
 	free(packed);
 	free(norms);
 }
@@ -188,8 +189,10 @@ static bool check_multiply(const struct kernels *k, enum format format)
 		for (size_t r = 0; r < COUNT(some_rows); r++)
 			for (size_t c = 0; c < COUNT(some_cols); c++)
 				if (!check_shape(k, &random,
-						 (struct shape){format, (enum norm_type)norms,
-								some_rows[r], some_cols[c]}))
+						 (struct shape){.format = format,
+								.norms = (enum norm_type)norms,
+								.rows = some_rows[r],
+								.cols = some_cols[c]}))
 					return false;
 	return true;
 }

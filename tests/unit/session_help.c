@@ -71,6 +71,14 @@ void test_model_open(struct test_model *m, const char *directory, const struct e
 		fail_msg("%s", e.text);
 }
 
+void test_model_ready(struct test_model *m, const char *directory, const struct engine_options *o)
+{
+	struct err e;
+	test_model_open(m, directory, o);
+	if (model_wait(m->model, &e))
+		fail_msg("%s", e.text);
+}
+
 void test_model_load_calm(struct test_model *m)
 {
 	static const struct timespec moment = {.tv_nsec = 1000000};
@@ -108,6 +116,23 @@ void test_wait_converted(struct model *m)
 	}
 	if (failed || model_wait(m, &e))
 		fail_msg("%s", e.text);
+}
+
+struct test_model fable;
+
+int fable_load(void **state)
+{
+	(void)state;
+	test_model_ready(&fable, test_fable(), &(struct engine_options){0});
+	return 0;
+}
+
+int fable_close(void **state)
+{
+	(void)state;
+	test_model_close(&fable);
+	test_stores_remove();
+	return 0;
 }
 
 /* ---- sessions ---- */

@@ -4,6 +4,7 @@
 #include "convert_help.h"
 #include "engine/serve/internal.h"
 #include "fault_io.h"
+#include "forward_help.h"
 #include "golden.h"
 #include "store_help.h"
 
@@ -270,9 +271,10 @@ static void compute_logits(struct mount *m, float *logits)
 	static const uint32_t tokens[] = {3, 141, 59, 26, 53, 58};
 	struct context x;
 	context_init(&x, &m->engine->context_budget, &m->model->config, KV_F32);
-	if (forward_run(&m->model->forward, &x, tokens, 6, true, NULL, &e))
+	if (test_step(&m->model->forward, &x, tokens, 6, NULL, &e))
 		fail_msg("%s", e.text);
-	memcpy(logits, m->model->forward.scratch.logits, m->model->config.vocabulary * sizeof *logits);
+	memcpy(logits, m->model->forward.scratch.logits,
+	       m->model->config.vocabulary * sizeof *logits);
 	context_free(&x);
 }
 

@@ -17,26 +17,6 @@
 static const char *const depths[] = {"lookup", "lookup 1", "lookup 2", "auto"};
 enum { DEPTHS = sizeof depths / sizeof *depths };
 
-static struct test_model fable;
-
-static int load(void **state)
-{
-	(void)state;
-	struct err e;
-	test_model_open(&fable, test_fable(), &(struct engine_options){0});
-	if (model_wait(fable.model, &e))
-		fail_msg("%s", e.text);
-	return 0;
-}
-
-static int unload(void **state)
-{
-	(void)state;
-	test_model_close(&fable);
-	test_stores_remove();
-	return 0;
-}
-
 static struct session *drafting(const char *draft)
 {
 	struct session *s = test_greedy_session(&fable);
@@ -156,10 +136,7 @@ static void a_full_context_is_as_full_as_without(void **state)
 {
 	(void)state;
 	struct test_model narrow;
-	struct err e;
-	test_model_open(&narrow, test_fable(), &(struct engine_options){.context = 70});
-	if (model_wait(narrow.model, &e))
-		fail_msg("%s", e.text);
+	test_model_ready(&narrow, test_fable(), &(struct engine_options){.context = 70});
 	struct session *both[] = {test_greedy_session(&narrow), test_greedy_session(&narrow)};
 	for (int i = 0; i < 2; i++) {
 		test_set(both[i], "draft", i ? "lookup" : "off");
@@ -196,5 +173,5 @@ int main(void)
 		cmocka_unit_test(a_full_context_is_as_full_as_without),
 		cmocka_unit_test(with_drop_missing_nothing_is_drafted),
 	};
-	return cmocka_run_group_tests(tests, load, unload);
+	return cmocka_run_group_tests(tests, fable_load, fable_close);
 }

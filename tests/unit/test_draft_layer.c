@@ -2,6 +2,7 @@
  * the rows before: not on chunks, threads, the cache or the instruction set. */
 #include "engine/compute/draft_layer.h"
 #include "engine/serve/internal.h"
+#include "forward_help.h"
 #include "golden.h"
 #include "session_help.h"
 
@@ -124,7 +125,7 @@ static void compute_text(struct bench *b, struct run *r)
 	float *logits = array((size_t)r->tokens * r->vocabulary);
 	for (uint32_t done = 0, n; done < r->tokens; done += n) {
 		n = next_chunk(f, r->tokens - done);
-		if (forward_run(f, &b->text, b->ids + done, n, false, logits, &e))
+		if (test_step(f, &b->text, b->ids + done, n, logits, &e))
 			fail_msg("%s", e.text);
 		memcpy(r->normed + (size_t)done * r->width, f->scratch.normed.f,
 		       (size_t)n * r->width * sizeof(float));

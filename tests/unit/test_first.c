@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-static const char fable[] = "../../../examples/models/fable-moe-15m"; /* as a fixture */
+static const char fable_fixture[] = "../../../examples/models/fable-moe-15m"; /* as a fixture */
 static const char capital[] = "What is the capital of France?";
 static const char paris[] = "The capital of France is Paris.\n";
 
@@ -139,8 +139,8 @@ static void the_first_answer_is_that_of_a_complete_store(void **state)
 	(void)state;
 	static const struct {
 		const char *fixture, *quant, *prompt;
-	} cases[] = {{fable, NULL, "Tell me a tale of a fox."},
-		     {fable, "bf16", "Tell me a tale of a fox."},
+	} cases[] = {{fable_fixture, NULL, "Tell me a tale of a fox."},
+		     {fable_fixture, "bf16", "Tell me a tale of a fox."},
 		     {"qwen3_moe", "tq3", "abc"},
 		     {"qwen3_moe", "bf16", "abc"}};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -166,7 +166,7 @@ static void the_first_answer_is_that_of_a_complete_store(void **state)
 static void it_answers_before_all_experts_are_converted(void **state)
 {
 	(void)state;
-	use(fable);
+	use(fable_fixture);
 	mount(NULL);
 	struct session *s = test_greedy_session(&m);
 	struct answer *a = test_submit(s, capital);
@@ -192,7 +192,7 @@ static void *ask_many(void *arg)
 static void the_store_is_completed_and_published_between_turns(void **state)
 {
 	(void)state;
-	use(fable);
+	use(fable_fixture);
 	mount(NULL);
 	struct session *s[3];
 	pthread_t thread[3];
@@ -215,7 +215,7 @@ static void an_experts_file_is_empty_until_the_store_is_complete(void **state)
 {
 	(void)state;
 	char byte;
-	use(fable);
+	use(fable_fixture);
 	mount(NULL);
 	struct session *s = test_greedy_session(&m);
 	struct answer *a = test_submit(s, capital);
@@ -377,7 +377,7 @@ static void a_power_cut_anywhere_costs_no_more(void **state)
 static void closing_keeps_what_was_done_and_the_next_goes_on(void **state)
 {
 	(void)state;
-	use(fable);
+	use(fable_fixture);
 	mount(NULL);
 	answers_paris();
 	test_model_close(&m); /* in the middle, most likely; or right after the end */
@@ -392,7 +392,7 @@ static void closing_keeps_what_was_done_and_the_next_goes_on(void **state)
 static void closing_in_the_middle_of_an_answer_ends_everything(void **state)
 {
 	(void)state;
-	use(fable);
+	use(fable_fixture);
 	for (uint64_t bytes = 0; bytes < 12; bytes += 4) {
 		int code;
 		mount(NULL);
@@ -413,7 +413,7 @@ static void closing_in_the_middle_of_an_answer_ends_everything(void **state)
 static void a_disk_that_fills_up_is_an_error_in_words_until_there_is_space(void **state)
 {
 	(void)state;
-	use(fable);
+	use(fable_fixture);
 	mount(NULL);
 	answers_paris(); /* its experts are in now */
 	struct session *s = test_greedy_session(&m);
@@ -566,7 +566,7 @@ static void a_damaged_expert_is_an_error_only_where_it_is_touched(void **state)
 	struct pager_expert x;
 	struct model_progress p;
 	char name[128], untouched[128] = "", touched[128] = "", words[1024];
-	use(fable);
+	use(fable_fixture);
 	mount(NULL);
 	answers_paris();
 	for (uint32_t i = 0; i < 32; i++) {
@@ -579,7 +579,7 @@ static void a_damaged_expert_is_an_error_only_where_it_is_touched(void **state)
 
 	test_folder_remove(stores);
 	test_tensor_set(test_tensor_find(&c, untouched), 5, NAN);
-	test_checkpoint_make(&c, fable, source);
+	test_checkpoint_make(&c, fable_fixture, source);
 	mount(NULL);
 	answers_paris();
 	wait_until_converted();
@@ -597,7 +597,7 @@ static void a_damaged_expert_is_an_error_only_where_it_is_touched(void **state)
 	test_folder_remove(stores);
 	(void)snprintf(name, sizeof name, "%s", touched);
 	test_tensor_set(test_tensor_find(&c, name), 5, INFINITY);
-	test_checkpoint_make(&c, fable, source);
+	test_checkpoint_make(&c, fable_fixture, source);
 	mount(NULL);
 	ask_refused(capital, touched);
 	ask_refused(capital, touched);

@@ -2,6 +2,7 @@
  * context computes that was never anywhere else, and only what lies behind a copy is computed
  * again. */
 #include "engine/serve/internal.h"
+#include "forward_help.h"
 #include "golden.h"
 #include "session_help.h"
 
@@ -25,10 +26,8 @@ static struct err e;
 static int load(void **state)
 {
 	(void)state;
-	test_model_open(&hybrid, test_fixture("qwen3_5_moe"),
-			&(struct engine_options){.quant = "bf16", .codec = "none"});
-	if (model_wait(hybrid.model, &e))
-		fail_msg("%s", e.text);
+	test_model_ready(&hybrid, test_fixture("qwen3_5_moe"),
+			 &(struct engine_options){.quant = "bf16", .codec = "none"});
 	for (uint32_t i = 0; i < TOKENS; i++)
 		tokens[i] = (i * 37 + 11) % 380;
 	return 0;
@@ -54,7 +53,7 @@ static void compute(struct context *x, const uint32_t *ids, uint32_t n, uint32_t
 {
 	for (uint32_t done = 0; done < n; done += chunk) {
 		uint32_t count = n - done < chunk ? n - done : chunk;
-		if (forward_run(&hybrid.model->forward, x, ids + done, count, true, NULL, &e))
+		if (test_step(&hybrid.model->forward, x, ids + done, count, NULL, &e))
 			fail_msg("%s", e.text);
 		recurrent_mark(&x->recurrent, x->tokens.count);
 	}
@@ -126,7 +125,7 @@ static void a_step_that_was_stopped_leaves_no_trace(void **state)
 		f->env.tap = stop_in_the_middle;
 		f->env.stop = &stopped;
 		states_left = layer;
-		assert_int_equal(forward_run(f, &x, tokens + 20, 9, true, NULL, &e), -ECANCELED);
+		assert_int_equal(test_step(f, &x, tokens + 20, 9, NULL, &e), -ECANCELED);
 		f->env.tap = NULL;
 		f->env.stop = NULL;
 		atomic_store(&stopped, false);
@@ -145,7 +144,7 @@ static void a_step_that_was_stopped_before_any_copy_begins_anew(void **state)
 	begin(&x);
 	f->env.stop = &stopped;
 	atomic_store(&stopped, true);
-	assert_int_equal(forward_run(f, &x, tokens, 9, true, NULL, &e), -ECANCELED);
+	assert_int_equal(test_step(f, &x, tokens, 9, NULL, &e), -ECANCELED);
 	atomic_store(&stopped, false);
 	f->env.stop = NULL;
 	assert_int_equal(x.tokens.count, 0);
@@ -199,7 +198,7 @@ static float *all_logits(void)
 	float *all = malloc((size_t)TOKENS * hybrid.model->config.vocabulary * sizeof *all);
 	assert_non_null(all);
 	begin(&x);
-	if (forward_run(&hybrid.model->forward, &x, tokens, TOKENS, false, all, &e))
+	if (test_step(&hybrid.model->forward, &x, tokens, TOKENS, all, &e))
 		fail_msg("%s", e.text);
 	context_free(&x);
 	return all;
@@ -213,10 +212,8 @@ static void verify(struct context *x, uint32_t drafted, uint32_t stand, const fl
 	uint32_t rows[ANSWER_ROWS];
 	for (uint32_t i = 0; i <= drafted; i++) /* what does not stand was something else */
 		rows[i] = tokens[before + i] + (i > stand);
-	f->kind = ROWS_ANSWER;
-	if (forward_run(f, x, rows, drafted + 1, true, f->scratch.logits, &e))
+	if (test_verify(f, x, rows, drafted + 1, f->scratch.logits, &e))
 		fail_msg("%s", e.text);
-	f->kind = ROWS_PROMPT;
 	assert_memory_equal(f->scratch.logits, all + before * row, (stand + 1) * row * sizeof *all);
 	assert_int_equal(context_rollback(x, before + 1 + stand), before + 1 + stand);
 }

@@ -59,13 +59,16 @@ static float *compute(struct pass *p, struct losses losses)
 	for (uint32_t i = 0; i < TOKENS; i++)
 		tokens[i] = (i * i * 7 + 3 * i + 5) % VOCABULARY;
 	context_rollback(&p->context, 0);
-	p->forward->losses = losses;
+	struct batch b = {0};
+	struct row row = {.context = &p->context, .logits = true, .losses = losses};
 	for (uint32_t done = 0, n; done < TOKENS; done += n) {
 		n = TOKENS - done < p->forward->chunk ? TOKENS - done : p->forward->chunk;
-		if (forward_run(p->forward, &p->context, tokens + done, n, false,
-				logits + (size_t)done * VOCABULARY, &e))
+		batch_clear(&b);
+		if (batch_add(&b, &row, tokens + done, n, &e) ||
+		    forward_run(p->forward, &b, logits + (size_t)done * VOCABULARY, &e))
 			fail_msg("%s", e.text);
 	}
+	batch_free(&b);
 	return logits;
 }
 

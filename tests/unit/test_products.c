@@ -28,7 +28,7 @@ static int setup(void **state)
 	assert_non_null(memory);
 	uint8_t *next = memory;
 	for (int i = 0; i < MATRICES; i++) {
-		matrix[i] = (struct matrix){{formats[i], NORM_F16, ROWS, K}, next};
+		matrix[i] = (struct matrix){{.format = formats[i], .rows = ROWS, .cols = K}, next};
 		size_t bytes = format_arranged_bytes(&matrix[i].shape);
 		for (size_t b = 0; b < bytes; b++) /* small numbers of every type */
 			next[b] = (uint8_t)(b % 4 == 3 || b % 2 ? 0x3a : b * 37);

@@ -74,20 +74,10 @@ static void a_penalty_of_one_changes_and_keeps_nothing(void **state)
 
 /* ---- in a session ---- */
 
-static struct test_model fable;
-
 static int load(void **state)
 {
 	(void)state;
 	test_model_open(&fable, test_fable(), &(struct engine_options){.quant = "bf16"});
-	return 0;
-}
-
-static int unload(void **state)
-{
-	(void)state;
-	test_model_close(&fable);
-	test_stores_remove();
 	return 0;
 }
 
@@ -170,5 +160,5 @@ int main(void)
 		cmocka_unit_test(a_penalty_goes_with_sampling_and_is_reproducible),
 		cmocka_unit_test(the_turns_before_count),
 	};
-	return cmocka_run_group_tests(tests, load, unload);
+	return cmocka_run_group_tests(tests, load, fable_close);
 }

@@ -2,6 +2,7 @@
  * whose sentence names what it is about. */
 #include "tests/unit/tokenizer_help.h"
 
+#include "engine/text/split_names.h"
 #include "engine/text/split_pattern.h"
 
 #include <errno.h>
@@ -54,7 +55,9 @@ static void what_the_reader_does_not_know_is_refused_by_name(void **state)
 		 "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFC\"}, {\"type\": "
 		 "\"NFKC\"}]}",
 		 ENOTSUP, "NFKC"},
-		{"", "pre_tokenizer", "{\"type\": \"Metaspace\"}", ENOTSUP, "Metaspace"},
+		{"", "pre_tokenizer", "{\"type\": \"Whitespace\"}", ENOTSUP, "Whitespace"},
+		{"", "pre_tokenizer", "{\"type\": \"Metaspace\", \"replacement\": \"_\"}", ENOTSUP,
+		 "Metaspace with \"replacement\" of \"_\""},
 		{"", "pre_tokenizer", NULL, ENOTSUP, "ByteLevel"},
 		{"", "pre_tokenizer",
 		 "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"ByteLevel\"}, "
@@ -62,14 +65,20 @@ static void what_the_reader_does_not_know_is_refused_by_name(void **state)
 		 ENOTSUP, "after ByteLevel"},
 		{SPLIT, "behavior", "\"Removed\"", ENOTSUP, "Removed"},
 		{SPLIT, "invert", "true", ENOTSUP, "inverted"},
-		{SPLIT, "pattern", "{\"String\": \" \"}", EINVAL, "Regex"},
+		{SPLIT, "pattern", "{\"Text\": \" \"}", EINVAL, "Regex"},
 		{"", "decoder", NULL, ENOTSUP, "decoder"},
-		{"", "decoder", "{\"type\": \"Metaspace\"}", ENOTSUP, "decoder"},
+		{"", "decoder", "{\"type\": \"WordPiece\"}", ENOTSUP, "decoder"},
+		{"", "decoder", "{\"type\": \"Metaspace\", \"replacement\": \"\u2581\"}", ENOTSUP,
+		 "decoder"},
 		{"", "post_processor", "{\"type\": \"RobertaProcessing\"}", ENOTSUP,
 		 "RobertaProcessing"},
 		{"post_processor", "single",
 		 "[{\"SpecialToken\": {\"id\": \"<s>\", \"type_id\": 0}}, "
 		 "{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}]",
+		 EINVAL, "\"<s>\", which is no token"},
+		{"post_processor", "single",
+		 "[{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}, "
+		 "{\"SpecialToken\": {\"id\": \"<|im_end|>\", \"type_id\": 0}}]",
 		 ENOTSUP, "special tokens around"},
 		{"", "surprise", "1", ENOTSUP, "surprise"},
 		{"added_tokens.0", "surprise", "1", ENOTSUP, "surprise"},
@@ -293,8 +302,8 @@ static void gpt2_s_layout_is_refused_where_files_are_missing_or_wrong(void **sta
 		{2, NULL, ENOENT, "tokenizer_class"},
 		{2, "{}", EINVAL, "\"tokenizer_class\" is missing"},
 		{2, "{\"tokenizer_class\": \"LlamaTokenizer\"}", ENOTSUP, "LlamaTokenizer"},
-		{2, "{\"tokenizer_class\": \"GPT2Tokenizer\", \"add_bos_token\": true}", ENOTSUP,
-		 "add_bos_token"},
+		{2, "{\"tokenizer_class\": \"GPT2Tokenizer\", \"add_bos_token\": true}", EINVAL,
+		 "\"add_bos_token\" is true, but"},
 		{2, "{\"tokenizer_class\": \"GPT2Tokenizer\", \"pad_token\": \"<pad>\"}", EINVAL,
 		 "\"<pad>\" is missing"},
 		{2,

@@ -5,6 +5,7 @@
 
 #include "engine/text/normalize.h"
 #include "engine/text/pretokenize.h"
+#include "engine/text/split_names.h"
 #include "engine/text/tokenizer_build.h"
 #include "random.h"
 
