@@ -1,5 +1,6 @@
 #include "engine/compute/attention.h"
 
+#include <math.h>
 #include <string.h>
 
 static size_t larger(size_t a, size_t b)
@@ -69,10 +70,21 @@ static void part_queries(struct attention_scratch *a, const struct config *c, si
 	}
 }
 
+/* RMSNorm without weights: x / sqrt(mean(x²) + eps). */
+static void normalise_values(const struct attend *a, float *v)
+{
+	const struct environment *env = a->step->env;
+	uint32_t dim = a->layer->head_dim;
+	for (uint32_t h = 0; h < a->layer->kv_heads; h++, v += dim)
+		env->kernels->l2norm(v, v, dim, env->config->rms_eps * (float)dim,
+				     sqrtf((float)dim));
+}
+
 /* Keys of tokens [begin, end) made ready and put into their blocks, with their values. */
 static void place_keys(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct attend *a = ctx;
+	const struct config *c = a->step->env->config;
 	const struct layer *l = a->layer;
 	size_t dim = l->head_dim, kv_width = l->kv_heads * dim;
 	for (uint32_t t = begin; t < end; t++) {
@@ -80,6 +92,8 @@ static void place_keys(void *ctx, uint32_t begin, uint32_t end)
 		const struct context *x = span->context;
 		float *k = a->scratch->k + t * kv_width, *v = a->scratch->v + t * kv_width;
 		finish_heads(a, k, l->kv_heads, TENSOR_K_NORM, t);
+		if (c->value_norm)
+			normalise_values(a, v);
 		size_t position = span->position + t - span->first;
 		void *block = (void *)x->blocks[position / KV_BLOCK];
 		for (uint32_t h = 0; h < l->kv_heads; h++)
@@ -186,13 +200,15 @@ static void attend(const struct attend *a)
 }
 
 /* What projections of keys and values want besides their products. */
-static void finish_projections(struct attention_scratch *a, struct step *s,
-			       const struct layer_weights *l)
+static void finish_projections(const struct attend *a)
 {
-	const struct environment *env = s->env;
-	uint32_t width = l->m[TENSOR_K].shape.rows;
-	product_add_bias(env, a->k, weights_vector(l, TENSOR_K_BIAS), s->n, width);
-	product_add_bias(env, a->v, weights_vector(l, TENSOR_V_BIAS), s->n, width);
+	const struct environment *env = a->step->env;
+	const struct attention_scratch *x = a->scratch;
+	uint32_t n = a->step->n, width = a->weights->m[TENSOR_K].shape.rows;
+	product_add_bias(env, x->k, weights_vector(a->weights, TENSOR_K_BIAS), n, width);
+	product_add_bias(env, x->v, weights_vector(a->weights, TENSOR_V_BIAS), n, width);
+	if (a->layer->keys_as_values)
+		memcpy(x->v, x->k, (size_t)n * width * sizeof *x->v);
 }
 
 void attention_keys(struct attention_scratch *a, struct step *s, uint32_t layer)
@@ -200,9 +216,9 @@ void attention_keys(struct attention_scratch *a, struct step *s, uint32_t layer)
 	const struct environment *env = s->env;
 	const struct layer_weights *l = &env->weights->layer[layer];
 	const struct product kv[] = {{a->k, &l->m[TENSOR_K]}, {a->v, &l->m[TENSOR_V]}};
-	product_run(env, kv, 2, s->normed, s->n);
-	finish_projections(a, s, l);
 	struct attend look = {a, s, l, &env->config->layer[layer]};
+	product_run(env, kv, look.layer->keys_as_values ? 1 : 2, s->normed, s->n);
+	finish_projections(&look);
 	threads_run(env->threads, s->n, 1, place_keys, &look);
 }
 
@@ -215,10 +231,10 @@ void attention_run(struct attention_scratch *a, struct step *s, uint32_t layer)
 	const struct product qkv[] = {{a->projected_q, &l->m[TENSOR_Q]},
 				      {a->k, &l->m[TENSOR_K]},
 				      {a->v, &l->m[TENSOR_V]}};
-	product_run(env, qkv, 3, s->normed, s->n);
+	product_run(env, qkv, look.layer->keys_as_values ? 2 : 3, s->normed, s->n);
 	product_add_bias(env, a->projected_q, weights_vector(l, TENSOR_Q_BIAS), s->n,
 			 l->m[TENSOR_Q].shape.rows);
-	finish_projections(a, s, l);
+	finish_projections(&look);
 
 	threads_run(env->threads, s->n, 1, place_tokens, &look);
 	attend(&look);

@@ -118,35 +118,27 @@ struct step forward_step(struct forward *f, const struct span *spans, uint32_t c
 	};
 }
 
-struct normalisation {
-	const struct step *step;
-	const float *weight;
-	const uint32_t *rows; /* of the stream; NULL: the first */
-};
-
-static void normalise_rows(void *ctx, uint32_t begin, uint32_t end)
-{
-	const struct normalisation *z = ctx;
-	const struct environment *env = z->step->env;
-	size_t width = env->config->hidden_size;
-	for (uint32_t t = begin; t < end; t++)
-		env->kernels->rmsnorm(z->step->normed->f + t * width,
-				      z->step->x + (z->rows ? z->rows[t] : t) * width, z->weight,
-				      (uint32_t)width, env->config->rms_eps);
-}
-
 static void normalise(struct step *s, const float *weight, const uint32_t *rows, uint32_t n)
 {
-	struct normalisation z = {s, weight, rows};
-	threads_run(s->env->threads, n, 8, normalise_rows, &z);
+	step_norm(s, s->normed->f, s->x, rows, weight, n);
 	activation_changed(s->normed);
 }
 
-static void add_to_stream(struct step *s)
+/* Adds what half of a layer gives, after a norm where it has one. */
+static void add_to_stream(struct step *s, const float *post_norm)
 {
 	const struct config *c = s->env->config;
+	if (post_norm)
+		step_norm(s, s->out, s->out, NULL, post_norm, s->n);
 	s->env->kernels->add_scaled(s->x, c->residual_multiplier, s->out,
 				    (size_t)s->n * c->hidden_size);
+}
+
+static void scale_stream(struct step *s, const float *scale)
+{
+	size_t count = (size_t)s->n * s->env->config->hidden_size;
+	for (size_t i = 0; scale && i < count; i++)
+		s->x[i] *= *scale;
 }
 
 /* ---- layers ---- */
@@ -172,7 +164,7 @@ int forward_layer(struct forward *f, struct step *s, uint32_t layer, struct err 
 	const struct layer_weights *l = &s->env->weights->layer[layer];
 	normalise(s, weights_vector(l, TENSOR_MIXER_NORM), NULL, s->n);
 	mixers[c->layer[layer].mixer](&f->scratch, s, layer);
-	add_to_stream(s);
+	add_to_stream(s, weights_vector(l, TENSOR_MIXER_POST_NORM));
 
 	normalise(s, weights_vector(l, TENSOR_FEED_FORWARD_NORM), NULL, s->n);
 	int failed = 0;
@@ -180,7 +172,8 @@ int forward_layer(struct forward *f, struct step *s, uint32_t layer, struct err 
 		failed = moe_run(&f->scratch.moe, s, layer, e);
 	else
 		dense_run(&f->scratch.dense, s, layer);
-	add_to_stream(s);
+	add_to_stream(s, weights_vector(l, TENSOR_FEED_FORWARD_POST_NORM));
+	scale_stream(s, weights_vector(l, TENSOR_LAYER_SCALE));
 	return failed;
 }
 
@@ -213,6 +206,8 @@ void forward_head(struct step *s, uint32_t n, float *logits)
 	size_t count = (size_t)n * head.w->shape.rows;
 	for (size_t i = 0; i < count && scaling != 1; i++)
 		logits[i] /= scaling;
+	if (s->env->config->logit_cap > 0)
+		s->env->kernels->softcap(logits, count, s->env->config->logit_cap);
 }
 
 /* ---- the whole ---- */

@@ -14,6 +14,7 @@ void moe_take(struct moe_scratch *m, struct arena *arena, const struct config *c
 	m->ready = arena_take(arena, c->experts, sizeof *m->ready);
 	if (c->shared_size)
 		shared_take(&m->shared, arena, c, rows);
+	activation_take(arena, &m->apart, rows, c->feed_forwards_apart ? c->hidden_size : 0);
 }
 
 /* ---- experts ---- */
@@ -24,6 +25,7 @@ struct wave {
 	const struct moe_scratch *m;
 	const struct step *step;
 	const struct layer_weights *weights;
+	const struct activation *input; /* of gate and up */
 	uint32_t blocks; /* per expert: of TQ_GROUP rows of gate and up, or of down's rows */
 };
 
@@ -53,8 +55,7 @@ static void multiply_blocks(const struct wave *v, uint32_t ready, uint32_t part,
 		 row1 = end * TQ_GROUP < s->rows ? end * TQ_GROUP : s->rows;
 	float *const outputs[EXPERT_PARTS] = {m->hidden.f, m->up, m->out};
 	bool down = part == EXPERT_PARTS - 1; /* its inputs are this expert's own rows */
-	struct input x =
-		down ? activation_input(&m->hidden, first) : activation_input(v->step->normed, 0);
+	struct input x = down ? activation_input(&m->hidden, first) : activation_input(v->input, 0);
 	const uint32_t *tokens = down ? NULL : m->routing.token + first;
 	float *y = outputs[part] + (size_t)first * s->rows;
 	multiply_watched(v->step->env->kernels, y, s->rows, &w, row0, row1, &x, tokens, n);
@@ -150,7 +151,7 @@ static void run_down(void *ctx, uint32_t begin, uint32_t end)
 }
 
 static void run_wave(const struct moe_scratch *m, const struct step *s, uint32_t layer,
-		     uint32_t count)
+		     const struct activation *input, uint32_t count)
 {
 	const struct environment *env = s->env;
 	uint32_t hidden = env->config->hidden_size, size = env->config->expert_size, n;
@@ -161,7 +162,7 @@ static void run_wave(const struct moe_scratch *m, const struct step *s, uint32_t
 	}
 	uint64_t work = (uint64_t)TQ_GROUP * tokens / count;
 
-	struct wave v = {m, s, &env->weights->layer[layer], blocks_of(size)};
+	struct wave v = {m, s, &env->weights->layer[layer], input, blocks_of(size)};
 	uint32_t items = count * v.blocks;
 	threads_run(env->threads, items, product_grain(env, items, 2 * work * hidden), run_gate_up,
 		    &v);
@@ -195,7 +196,8 @@ static void sum_tokens(void *ctx, uint32_t begin, uint32_t end)
 	}
 }
 
-static int run_experts(struct moe_scratch *m, struct step *s, uint32_t layer, struct err *e)
+static int run_experts(struct moe_scratch *m, struct step *s, uint32_t layer,
+		       const struct activation *input, struct err *e)
 {
 	const struct environment *env = s->env;
 	struct routing *r = &m->routing;
@@ -210,7 +212,7 @@ static int run_experts(struct moe_scratch *m, struct step *s, uint32_t layer, st
 	if (env->config->layer[layer].shared)
 		shared_run(&m->shared, s, layer);
 	while ((got = pager_next(&batch, m->ready, r->distinct_count, e)) > 0) {
-		run_wave(m, s, layer, (uint32_t)got);
+		run_wave(m, s, layer, input, (uint32_t)got);
 		for (int i = 0; i < got; i++)
 			pager_put(&batch, &m->ready[i]);
 	}
@@ -218,15 +220,30 @@ static int run_experts(struct moe_scratch *m, struct step *s, uint32_t layer, st
 	return got;
 }
 
+/* The stream by that norm; where there is none, the layer's own. */
+static struct activation *input_of(struct moe_scratch *m, struct step *s, const float *norm)
+{
+	if (!norm)
+		return s->normed;
+	step_norm(s, m->apart.f, s->x, NULL, norm, s->n);
+	activation_changed(&m->apart);
+	return &m->apart;
+}
+
 int moe_run(struct moe_scratch *m, struct step *s, uint32_t layer, struct err *e)
 {
 	const struct environment *env = s->env;
-	route(&m->routing, s, layer);
-	activation_prepare(env, s->normed, s->n, env->plan->part[0].format);
-	int failed = run_experts(m, s, layer, e);
+	const struct layer_weights *l = &env->weights->layer[layer];
+	route(&m->routing, s, layer, input_of(m, s, weights_vector(l, TENSOR_ROUTER_SCALE)));
+	struct activation *input = input_of(m, s, weights_vector(l, TENSOR_EXPERTS_NORM));
+	activation_prepare(env, input, s->n, env->plan->part[0].format);
+	int failed = run_experts(m, s, layer, input, e);
 	if (failed)
 		return failed;
 	threads_run(env->threads, s->n, 1, sum_tokens, &(struct wave){.m = m, .step = s});
+	const float *post_norm = weights_vector(l, TENSOR_EXPERTS_POST_NORM);
+	if (post_norm)
+		step_norm(s, s->out, s->out, NULL, post_norm, s->n);
 	if (env->config->layer[layer].shared)
 		shared_add(&m->shared, s);
 	return 0;

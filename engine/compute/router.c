@@ -145,7 +145,21 @@ static void tap_choice(const struct routing *r, const struct step *s, uint32_t r
 	step_tap(s, TAP_ROUTER_EXPERTS, routed, r->top_k, r->router_logits);
 }
 
-void route(struct routing *r, struct step *s, uint32_t layer)
+static void make_logits(struct routing *r, const struct step *s, const struct layer_weights *l,
+			struct activation *input)
+{
+	const struct environment *env = s->env;
+	struct product router = {r->router_logits, &l->m[TENSOR_ROUTER]};
+	float multiplier = env->config->router_multiplier;
+	size_t count = (size_t)s->n * env->config->experts;
+	product_run(env, &router, 1, input, s->n);
+	for (size_t i = 0; i < count && multiplier != 1; i++)
+		r->router_logits[i] *= multiplier;
+	product_add_bias(env, r->router_logits, weights_vector(l, TENSOR_ROUTER_BIAS), s->n,
+			 env->config->experts);
+}
+
+void route(struct routing *r, struct step *s, uint32_t layer, struct activation *input)
 {
 	const struct environment *env = s->env;
 	uint32_t routed = env->plan->routed_of[layer];
@@ -157,10 +171,7 @@ void route(struct routing *r, struct step *s, uint32_t layer)
 		drops = drops || span->losses.drop_missing > 0;
 	}
 	const struct layer_weights *l = &env->weights->layer[layer];
-	struct product router = {r->router_logits, &l->m[TENSOR_ROUTER]};
-	product_run(env, &router, 1, s->normed, s->n);
-	product_add_bias(env, r->router_logits, weights_vector(l, TENSOR_ROUTER_BIAS), s->n,
-			 env->config->experts);
+	make_logits(r, s, l, input);
 	step_tap(s, TAP_ROUTER_LOGITS, routed, env->config->experts, r->router_logits);
 	threads_run(env->threads, s->n, 16, route_tokens, &(struct choice){r, s, l});
 	tap_choice(r, s, routed);
@@ -217,15 +228,11 @@ static void foresee(struct routing *r, const struct step *s, uint32_t next)
 	const struct environment *env = s->env;
 	const struct config *c = env->config;
 	const struct layer_weights *l = &env->weights->layer[next];
-	for (size_t t = 0; t < s->n; t++)
-		env->kernels->rmsnorm(r->foreseen.f + t * c->hidden_size, s->x + t * c->hidden_size,
-				      weights_vector(l, TENSOR_FEED_FORWARD_NORM), c->hidden_size,
-				      c->rms_eps);
-	struct product router = {r->router_logits, &l->m[TENSOR_ROUTER]};
+	const float *own = weights_vector(l, TENSOR_ROUTER_SCALE);
+	step_norm(s, r->foreseen.f, s->x, NULL,
+		  own ? own : weights_vector(l, TENSOR_FEED_FORWARD_NORM), s->n);
 	activation_changed(&r->foreseen);
-	product_run(env, &router, 1, &r->foreseen, s->n);
-	product_add_bias(env, r->router_logits, weights_vector(l, TENSOR_ROUTER_BIAS), s->n,
-			 c->experts);
+	make_logits(r, s, l, &r->foreseen);
 	memset(r->named, 0, c->experts * sizeof *r->named);
 	for (size_t t = 0; t < s->n; t++) {
 		choose_experts(env, l, r->top_k, r->router_logits + t * c->experts, r->scores,

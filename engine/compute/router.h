@@ -34,8 +34,9 @@ struct routing {
 enum { PREDICT_MOST = 64 };
 
 void route_take(struct routing *r, struct arena *a, const struct config *c, size_t rows);
-/* Chooses each token's experts and groups the tokens by expert: from router_logits to distinct. */
-void route(struct routing *r, struct step *s, uint32_t layer);
+/* Chooses each token's experts by the router's input and groups the tokens by expert: from
+ * router_logits to distinct. */
+void route(struct routing *r, struct step *s, uint32_t layer, struct activation *input);
 /* What the uses of `distinct` count for the pager's policy; NULL: 1 each, as in answers. */
 const float *route_credit(struct routing *r, const struct step *s);
 /* Tells the pager what the next layer will probably choose. */

@@ -20,6 +20,9 @@ void shared_run(struct shared_scratch *d, struct step *s, uint32_t layer)
 	glu_run(env, d->hidden.f, d->up, (size_t)s->n * d->hidden.k);
 	activation_changed(&d->hidden);
 	product_run(env, &(struct product){d->out, &l->m[TENSOR_SHARED_DOWN]}, 1, &d->hidden, s->n);
+	const float *post_norm = weights_vector(l, TENSOR_SHARED_POST_NORM);
+	if (post_norm)
+		step_norm(s, d->out, d->out, NULL, post_norm, s->n);
 }
 
 struct addition {

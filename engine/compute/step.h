@@ -27,6 +27,11 @@ static inline const struct span *step_span(const struct step *s, size_t row)
 	return &s->spans[s->span_of[row]];
 }
 
+/* to = RMSNorm of n rows of `from`, which has hidden size, with that weight: of those named in
+ * `rows`, or if it is NULL of the first, and then `from` may be `to`. */
+void step_norm(const struct step *s, float *to, const float *from, const uint32_t *rows,
+	       const float *weight, uint32_t n);
+
 /* Shows rows[n][width] to whoever looks, context by context. */
 void step_tap(const struct step *s, enum tap_point point, uint32_t layer, uint32_t width,
 	      const float *rows);

@@ -200,6 +200,7 @@ int config_parse(struct config *c, const char *text, size_t length, const char *
 		.embedding_multiplier = 1,
 		.residual_multiplier = 1,
 		.logits_scaling = 1,
+		.router_multiplier = 1,
 		.routed_scaling = 1,
 		.router_groups = 1,
 		.router_top_groups = 1,

@@ -37,9 +37,10 @@ struct layer {
 	uint32_t state; /* the how-manieth of its mixer's kind: where its state lies in a context */
 	/* Of attention: */
 	uint32_t head_dim, kv_heads;
-	uint32_t window; /* not 0: a token sees the last so many positions, itself among them */
-	uint32_t rope;	 /* which of the config's */
-	uint64_t kv_at;	 /* elements of a position's keys and values that lie before its own */
+	uint32_t window;     /* not 0: a token sees the last so many positions, itself among them */
+	uint32_t rope;	     /* which of the config's */
+	bool keys_as_values; /* there is no projection of values: keys' is taken, before its norm */
+	uint64_t kv_at;	     /* elements of a position's keys and values that lie before its own */
 };
 
 enum router_order { SOFTMAX_THEN_TOP_K, TOP_K_THEN_SOFTMAX, SIGMOID_THEN_TOP_K };
@@ -71,8 +72,11 @@ struct config {
 	} delta_net;
 
 	bool qkv_bias, output_bias;
-	bool query_gate; /* each head's rows of q are its query and then its gate */
-	bool sinks;	 /* each head of attention has a score without a value */
+	bool query_gate;  /* each head's rows of q are its query and then its gate */
+	bool value_norm;  /* of each head of values, without weights */
+	bool post_norms;  /* also of what each half of a layer gives, before it is added */
+	bool layer_scale; /* the stream is multiplied by a number of each layer's at its end */
+	bool sinks;	  /* each head of attention has a score without a value */
 	enum head_norms head_norms;
 	enum glu glu;
 	float glu_alpha, glu_limit; /* of the clamped one */
@@ -80,10 +84,12 @@ struct config {
 	bool router_bias;
 	enum router_order router_order;
 	bool router_correction; /* is added to the scores for the choice, not for the weights */
-	bool expert_scale;	/* each expert's weight is times a factor of its own */
-	bool normalise_top_k;	/* the chosen experts' weights sum to 1 … */
-	float routed_scaling;	/* … times this */
-	bool shared_gate; /* the shared expert is weighed by the sigmoid of one more product */
+	/* The shared and the routed feed-forward and the router each have norms of their own. */
+	bool feed_forwards_apart;
+	bool expert_scale;    /* each expert's weight is times a factor of its own */
+	bool normalise_top_k; /* the chosen experts' weights sum to 1 … */
+	float routed_scaling; /* … times this */
+	bool shared_gate;     /* the shared expert is weighed by the sigmoid of one more product */
 	bool tied_head;
 	bool draft; /* a checkpoint may have a draft layer: layer[layers] */
 	float rms_eps;
@@ -92,6 +98,8 @@ struct config {
 	float embedding_multiplier; /* of the embedding's rows */
 	float residual_multiplier;  /* of what each half of a layer adds */
 	float logits_scaling;	    /* what logits are divided by */
+	float logit_cap;	    /* not 0: logits are cap · tanh(logit / cap) */
+	float router_multiplier;    /* of the router's logits */
 	struct rope rope[CONFIG_ROPES];
 
 	struct layer layer[CONFIG_MAX_LAYERS + CONFIG_DRAFT_LAYERS];

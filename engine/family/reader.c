@@ -122,13 +122,14 @@ int reader_routed(const struct reader *r, const char *size_key)
 	struct config *c = r->config;
 	static const char *const names[] = {"num_local_experts", "n_routed_experts", "num_experts"};
 	enum { LAST = sizeof names / sizeof *names - 1 };
+	const char *per_token =
+		json_has(r->json, "top_k_experts") ? "top_k_experts" : "num_experts_per_tok";
 	int name = 0;
 	while (name < LAST && !json_has(r->json, names[name]))
 		name++;
 	int failed = get_u32(r, names[name], 1, CONFIG_MAX_EXPERTS, &c->experts);
 	if (!failed)
-		failed = get_u32(r, "num_experts_per_tok", 1, CONFIG_MAX_EXPERTS,
-				 &c->experts_per_token);
+		failed = get_u32(r, per_token, 1, CONFIG_MAX_EXPERTS, &c->experts_per_token);
 	if (!failed)
 		failed = get_u32(r, size_key, 1, CONFIG_MAX_WIDTH, &c->expert_size);
 	if (!failed && c->experts_per_token > c->experts)

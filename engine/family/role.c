@@ -21,6 +21,12 @@ bool config_has_tensor(const struct config *c, enum tensor_role role, uint32_t l
 		return true;
 	case PRESENT_ATTENTION:
 		return attention;
+	case PRESENT_POST_NORMS:
+		return c->post_norms;
+	case PRESENT_LAYER_SCALE:
+		return c->layer_scale;
+	case PRESENT_VALUES:
+		return attention && !l->keys_as_values;
 	case PRESENT_QKV_BIAS:
 		return attention && c->qkv_bias;
 	case PRESENT_OUTPUT_BIAS:
@@ -41,6 +47,8 @@ bool config_has_tensor(const struct config *c, enum tensor_role role, uint32_t l
 		return l->feed_forward == FEED_FORWARD_ROUTED && c->expert_bias;
 	case PRESENT_ROUTER_CORRECTION:
 		return l->feed_forward == FEED_FORWARD_ROUTED && c->router_correction;
+	case PRESENT_APART:
+		return l->feed_forward == FEED_FORWARD_ROUTED && c->feed_forwards_apart;
 	case PRESENT_EXPERT_SCALE:
 		return l->feed_forward == FEED_FORWARD_ROUTED && c->expert_scale;
 	case PRESENT_SHARED:

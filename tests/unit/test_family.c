@@ -254,20 +254,25 @@ static void a_delta_net_beyond_the_kernels_is_refused_before_anything_is_convert
 static void no_two_tensors_of_a_family_have_the_same_name_in_its_store(void **state)
 {
 	(void)state;
-	static const char *const fixtures[] = {"qwen2_moe", "granitemoe",  "mixtral",
-					       "olmoe",	    "qwen3_5_moe", "qwen3_next",
-					       "glm4_moe",  "minimax_m2",  "gpt_oss"};
+	static const char *const fixtures[] = {
+		"qwen2_moe",  "granitemoe", "mixtral",	  "olmoe",   "qwen3_5_moe",
+		"qwen3_next", "glm4_moe",   "minimax_m2", "gpt_oss", "gemma4_moe"};
 	for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
 		static char names[TENSOR_ROLES][256];
 		if (!test_fixture(fixtures[i]))
 			continue;
 		read_fixture_config(fixtures[i]);
-		for (int role = 0; role < TENSOR_ROLES; role++) {
-			struct tensor_id id = {(enum tensor_role)role, 1, 2};
-			assert_true(config_store_name(&config, id, names[role], 256));
-			for (int before = 0; before < role; before++)
-				assert_string_not_equal(names[before], names[role]);
-		}
+		for (uint32_t layer = 0; layer < config.layers + config.draft; layer++)
+			for (int role = 0; role < TENSOR_ROLES; role++) {
+				struct tensor_id id = {(enum tensor_role)role, layer, 2};
+				names[role][0] = 0;
+				if (!config_has_tensor(&config, id.role, layer) ||
+				    (tensor_roles[role].place == PLACE_DRAFT && !config.draft))
+					continue;
+				assert_true(config_store_name(&config, id, names[role], 256));
+				for (int before = 0; before < role; before++)
+					assert_string_not_equal(names[before], names[role]);
+			}
 	}
 }
 
@@ -392,7 +397,8 @@ static void the_fixtures_checkpoints_are_used_to_the_last_tensor(void **state)
 	(void)state;
 	static const char *const fixtures[] = {
 		"qwen2_moe",   "granitemoe",	    "mixtral",	  "olmoe",    "qwen3_5",
-		"qwen3_5_moe", "qwen3_5_moe_fused", "qwen3_next", "glm4_moe", "minimax_m2"};
+		"qwen3_5_moe", "qwen3_5_moe_fused", "qwen3_next", "glm4_moe", "minimax_m2",
+		"gpt_oss",     "gpt_oss_mxfp4",	    "gemma4_moe"};
 	for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
 		struct sources s;
 		struct plan p;

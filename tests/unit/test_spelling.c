@@ -215,6 +215,115 @@ static void what_gpt_oss_cannot_be_is_refused_by_its_key(void **state)
 	ASSERT_REFUSED(gpt_oss, wrong);
 }
 
+/* ---- gemma4 ---- */
+
+#define GEMMA_ROPES                                                                             \
+	"\"rope_parameters\": {\"full_attention\": {\"partial_rotary_factor\": 0.25,"           \
+	"\"rope_theta\": 1000000.0, \"rope_type\": \"proportional\"}, \"sliding_attention\": {" \
+	"\"rope_theta\": 10000.0, \"rope_type\": \"default\"}}"
+#define GEMMA_TEXT                                                                                 \
+	"\"attention_bias\": false, \"attention_dropout\": 0.0, \"attention_k_eq_v\": true,"       \
+	"\"bos_token_id\": 2, \"dtype\": \"bfloat16\", \"enable_moe_block\": true,"                \
+	"\"eos_token_id\": 1, \"final_logit_softcapping\": 30.0, \"global_head_dim\": 512,"        \
+	"\"head_dim\": 256, \"hidden_activation\": \"gelu_pytorch_tanh\", \"hidden_size\": 2816,"  \
+	"\"hidden_size_per_layer_input\": 0, \"initializer_range\": 0.02,"                         \
+	"\"intermediate_size\": 2112, \"layer_types\": [\"sliding_attention\","                    \
+	"\"sliding_attention\", \"full_attention\"], \"max_position_embeddings\": 262144,"         \
+	"\"model_type\": \"gemma4_text\", \"moe_intermediate_size\": 704,"                         \
+	"\"num_attention_heads\": 16, \"num_experts\": 128, \"num_global_key_value_heads\": 2,"    \
+	"\"num_hidden_layers\": 3, \"num_key_value_heads\": 8, \"num_kv_shared_layers\": 0,"       \
+	"\"pad_token_id\": 0, \"rms_norm_eps\": 1e-06, " GEMMA_ROPES ", \"sliding_window\": 1024," \
+	"\"tie_word_embeddings\": true, \"top_k_experts\": 8,"                                     \
+	"\"use_bidirectional_attention\": \"vision\", \"use_cache\": true,"                        \
+	"\"use_double_wide_mlp\": false, \"vocab_size\": 262144,"                                  \
+	"\"vocab_size_per_layer_input\": 262144"
+static const char gemma[] = "\"architectures\": [\"Gemma4ForConditionalGeneration\"],"
+			    "\"audio_config\": null, \"boi_token_id\": 255999,"
+			    "\"eos_token_id\": [1, 106], \"model_type\": \"gemma4\","
+			    "\"text_config\": {" GEMMA_TEXT "}, \"tie_word_embeddings\": true,"
+			    "\"vision_config\": {\"hidden_size\": 1152}";
+
+static void assert_is_gemma(void)
+{
+	static const struct {
+		uint32_t head_dim, kv_heads, window, rope;
+	} want[] = {{256, 8, 1024, 1}, {256, 8, 1024, 1}, {512, 2, 0, 0}};
+	for (uint32_t layer = 0; layer < 3; layer++) {
+		const struct layer *l = &config.layer[layer];
+		assert_int_equal(l->head_dim, want[layer].head_dim);
+		assert_int_equal(l->kv_heads, want[layer].kv_heads);
+		assert_int_equal(l->window, want[layer].window);
+		assert_int_equal(l->rope, want[layer].rope);
+		assert_int_equal(l->keys_as_values, layer == 2);
+		assert_true(l->shared && config_routed(&config, layer));
+		assert_int_equal(config_has_tensor(&config, TENSOR_V, layer), layer != 2);
+	}
+	assert_int_equal(config.layer[2].kv_at, 2 * 2 * 8 * 256);
+	assert_int_equal(config.kv_width, 2 * 2 * 8 * 256 + 2 * 2 * 512);
+}
+
+static void gemma4_is_read_as_published(void **state)
+{
+	(void)state;
+	parse(gemma);
+	assert_is_gemma();
+	assert_int_equal(config.rope[0].scaling, ROPE_PROPORTIONAL);
+	assert_true(config.rope[0].theta == 1e6 && config.rope[1].theta == 1e4);
+	assert_int_equal(config.rope[0].dim, 512);
+	assert_int_equal(config.rope[0].turning, 64);
+	assert_int_equal(config.rope[1].dim, 256);
+	assert_int_equal(config.glu, GLU_GELU);
+	assert_true(config.attention_scale == 1 && config.logit_cap == 30);
+	assert_true(fabsf(config.embedding_multiplier - 53.06600F) < 1e-4F);
+	assert_int_equal(config.experts_per_token, 8);
+	assert_int_equal(config.expert_size, 704);
+	assert_int_equal(config.shared_size, 2112);
+	assert_true(config.value_norm && config.post_norms && config.feed_forwards_apart);
+	assert_true(config.tied_head);
+	/* transformers' later spelling of the same */
+	assert_int_equal(parse_with(GEMMA_TEXT, "\"per_layer_config\": {\"2\": {\"head_dim\": 512,"
+						"\"num_key_value_heads\": 2}}"),
+			 0);
+	assert_is_gemma();
+	/* the dense one */
+	assert_int_equal(parse_with(GEMMA_TEXT, "\"enable_moe_block\": false"), 0);
+	assert_true(!config_routed(&config, 0) && !config.layer[0].shared);
+	assert_true(config_has_tensor(&config, TENSOR_FEED_FORWARD_POST_NORM, 0));
+	assert_false(config_has_tensor(&config, TENSOR_EXPERTS_NORM, 0));
+}
+
+static void what_gemma4_cannot_be_is_refused_by_its_key(void **state)
+{
+	(void)state;
+	static const struct refusal wrong[] = {
+		{"\"hidden_size_per_layer_input\": 256", "hidden_size_per_layer_input", ENOTSUP},
+		{"\"num_kv_shared_layers\": 20", "num_kv_shared_layers", ENOTSUP},
+		{"\"use_double_wide_mlp\": true", "use_double_wide_mlp", ENOTSUP},
+		{"\"use_bidirectional_attention\": \"all\"", "use_bidirectional_attention",
+		 ENOTSUP},
+		{"\"hidden_activation\": \"silu\"", "hidden_activation", ENOTSUP},
+		{"\"layer_types\": null", "layer_types", EINVAL},
+		{"\"layer_types\": [\"full_attention\", \"full_attention\", \"sliding_attention\"]",
+		 "layer_types", ENOTSUP},
+		{"\"global_head_dim\": 511", "511", EINVAL},
+		{"\"num_global_key_value_heads\": 3", "3 key-value heads", EINVAL},
+		{"\"num_global_key_value_heads\": 0", "num_global_key_value_heads", EINVAL},
+		{"\"global_head_dim\": 4098", "global_head_dim", EINVAL},
+		{"\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 1e6}}",
+		 "sliding_attention", EINVAL},
+		{"\"rope_parameters\": null", "rope_parameters", EINVAL},
+		{"\"per_layer_config\": {\"3\": {}}", "per_layer_config", EINVAL},
+		{"\"per_layer_config\": {\"-1\": {}}", "per_layer_config", EINVAL},
+		{"\"per_layer_config\": {\"2\": 3}", "per_layer_config", EINVAL},
+		{"\"per_layer_config\": {\"2\": {\"sliding_window\": 3}}", "sliding_window",
+		 ENOTSUP},
+		{"\"per_layer_config\": {\"0\": {\"head_dim\": 64}}", "per_layer_config", ENOTSUP},
+		{"\"final_logit_softcapping\": -30", "final_logit_softcapping", EINVAL},
+		{"\"top_k_experts\": 129", "experts per token", EINVAL},
+	};
+	ASSERT_REFUSED(GEMMA_TEXT, wrong);
+}
+
 /* ---- llama and mistral ---- */
 
 static const char llama[] =
@@ -280,6 +389,8 @@ int main(void)
 		cmocka_unit_test(what_minimax_m2_cannot_be_is_refused_by_its_key),
 		cmocka_unit_test(gpt_oss_is_read_as_published),
 		cmocka_unit_test(what_gpt_oss_cannot_be_is_refused_by_its_key),
+		cmocka_unit_test(gemma4_is_read_as_published),
+		cmocka_unit_test(what_gemma4_cannot_be_is_refused_by_its_key),
 		cmocka_unit_test(llama_is_read_as_published),
 		cmocka_unit_test(mistral_is_read_as_published),
 	};
