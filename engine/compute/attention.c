@@ -140,23 +140,16 @@ static void attend_items(void *ctx, uint32_t begin, uint32_t end)
 	uint32_t group = c->heads / l->kv_heads;
 	size_t stride = (size_t)c->heads * l->head_dim;
 	for (uint32_t i = begin; i < end; i++) {
-		const struct attention_run *run = &a->scratch->runs[i / l->kv_heads];
-		const struct span *span = step_span(a->step, run->first);
-		const struct context *x = span->context;
+		const struct row_run *run = &a->scratch->runs[i / l->kv_heads];
 		uint32_t h = i % l->kv_heads;
 		size_t offset = run->first * stride + (size_t)h * group * l->head_dim;
-		struct attention look = {
-			.type = x->type,
-			.head_dim = l->head_dim,
-			.heads = group,
-			.length = span->position + run->first - span->first + 1,
-			.scale = c->attention_scale,
-			.blocks = x->blocks,
-			.key_offset = context_key_offset(l, h),
-			.value_offset = context_value_offset(l, h),
-			.window = l->window,
-			.sinks = sinks ? sinks + (size_t)h * group : NULL,
-		};
+		struct attention look = runs_look(a->step, run);
+		look.head_dim = l->head_dim;
+		look.heads = group;
+		look.key_offset = context_key_offset(l, h);
+		look.value_offset = context_value_offset(l, h);
+		look.window = l->window;
+		look.sinks = sinks ? sinks + (size_t)h * group : NULL;
 		a->step->env->kernels->attend_tokens(a->scratch->attended.f + offset,
 						     a->scratch->q + offset, stride, &look, run->n);
 		if (c->query_gate)
@@ -164,37 +157,13 @@ static void attend_items(void *ctx, uint32_t begin, uint32_t end)
 	}
 }
 
-/* Rows that attend together: enough to share what is read of keys and values, few enough that the
- * last ones of a chunk, which look back furthest, do not keep one thread longer than the others. */
-enum { ATTEND_ROWS = 16 };
-
-/* Cuts the step into runs; returns their number, and in *seen the positions that the rows of the
- * longest one look at. */
-static uint32_t make_runs(const struct attend *a, uint64_t *seen)
-{
-	const struct step *s = a->step;
-	uint32_t count = 0, window = a->layer->window;
-	*seen = 0;
-	for (const struct span *span = s->spans; span < s->spans + s->span_count; span++) {
-		uint32_t most = span->n < ATTEND_ROWS ? span->n : ATTEND_ROWS;
-		uint32_t back = span->position + span->n;
-		uint64_t positions = (uint64_t)(window && window < back ? window : back) * most;
-		*seen = positions > *seen ? positions : *seen;
-		for (uint32_t t = 0; t < span->n; t += ATTEND_ROWS) {
-			uint32_t left = span->n - t;
-			a->scratch->runs[count++] = (struct attention_run){
-				span->first + t, left < ATTEND_ROWS ? left : ATTEND_ROWS};
-		}
-	}
-	return count;
-}
-
 static void attend(const struct attend *a)
 {
 	const struct environment *env = a->step->env;
 	const struct layer *l = a->layer;
 	uint64_t seen;
-	uint32_t items = make_runs(a, &seen) * l->kv_heads;
+	uint32_t items =
+		runs_make(a->step, a->layer->window, a->scratch->runs, &seen) * l->kv_heads;
 	uint64_t work = seen * 2 * l->head_dim * (env->config->heads / l->kv_heads);
 	threads_run(env->threads, items, product_grain(env, items, work), attend_items, (void *)a);
 }

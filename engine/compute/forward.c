@@ -15,6 +15,8 @@ static size_t lay_out(struct scratch *s, const struct config *c, size_t rows, vo
 	s->x = arena_take(&a, rows * c->hidden_size, sizeof *s->x);
 	activation_take(&a, &s->normed, rows, c->hidden_size);
 	attention_take(&s->attention, &a, c, rows);
+	if (c->mixers[MIXER_LATENT])
+		latent_take(&s->latent, &a, c, rows);
 	if (c->mixers[MIXER_DELTA_NET])
 		delta_take(&s->delta, &a, c, rows);
 	rotation_take(s->rotations, &a, c, rows);
@@ -33,11 +35,18 @@ static size_t lay_out(struct scratch *s, const struct config *c, size_t rows, vo
 int forward_computes(const struct config *c, struct err *e)
 {
 	const struct delta_net *n = &c->delta_net;
+	const struct latent *l = &c->latent;
 	if (c->mixers[MIXER_DELTA_NET] && (n->key_dim > DELTA_KEY_DIM || n->width > CONV_WIDTH))
 		return err_set(e, ENOTSUP,
 			       "this %s model's delta nets have keys of %u and a convolution over "
 			       "%u tokens; up to %d and %d are computed",
 			       c->model_type, n->key_dim, n->width, DELTA_KEY_DIM, CONV_WIDTH);
+	if (c->mixers[MIXER_LATENT] &&
+	    (l->rank > LATENT_DIM || l->rank % TILE_ROWS || l->value % TILE_ROWS))
+		return err_set(e, ENOTSUP,
+			       "this %s model has latents of %u and values of %u; latents up to %d "
+			       "are computed, and multiples of %d of both",
+			       c->model_type, l->rank, l->value, LATENT_DIM, TILE_ROWS);
 	return 0;
 }
 
@@ -148,6 +157,11 @@ static void run_attention(struct scratch *a, struct step *s, uint32_t layer)
 	attention_run(&a->attention, s, layer);
 }
 
+static void run_latent(struct scratch *a, struct step *s, uint32_t layer)
+{
+	latent_run(&a->latent, s, layer);
+}
+
 static void run_delta_net(struct scratch *a, struct step *s, uint32_t layer)
 {
 	delta_run(&a->delta, s, layer);
@@ -155,6 +169,7 @@ static void run_delta_net(struct scratch *a, struct step *s, uint32_t layer)
 
 static void (*const mixers[MIXERS])(struct scratch *, struct step *, uint32_t layer) = {
 	[MIXER_ATTENTION] = run_attention,
+	[MIXER_LATENT] = run_latent,
 	[MIXER_DELTA_NET] = run_delta_net,
 };
 

@@ -14,6 +14,7 @@
 #include "engine/compute/attention.h"
 #include "engine/compute/delta.h"
 #include "engine/compute/dense.h"
+#include "engine/compute/latent.h"
 #include "engine/compute/moe.h"
 
 /* Arrays of a pass, allocated together for so many rows: [rows][…] unless said. What is a part's
@@ -24,6 +25,7 @@ struct scratch {
 	float *out;		  /* what is added to x */
 	struct rotation rotations[CONFIG_ROPES];
 	struct attention_scratch attention;
+	struct latent_scratch latent;
 	struct delta_scratch delta;
 	struct dense_scratch dense;
 	struct moe_scratch moe;

@@ -23,11 +23,12 @@ enum {
 	CONFIG_MAX_WIDTH = 1 << 20, /* of any matrix but the vocabulary's */
 	CONFIG_MAX_VOCABULARY = 1 << 24,
 	CONFIG_MAX_POSITIONS = 1 << 24,
-	CONFIG_DRAFT_LAYERS = 1, /* after the model's own */
-	CONFIG_ROPES = 2,	 /* rotations of a model's layers */
+	CONFIG_MAX_LATENT = 1 << 18, /* elements of all heads' latents */
+	CONFIG_DRAFT_LAYERS = 1,     /* after the model's own */
+	CONFIG_ROPES = 2,	     /* rotations of a model's layers */
 };
 
-enum mixer { MIXER_ATTENTION, MIXER_DELTA_NET, MIXERS };
+enum mixer { MIXER_ATTENTION, MIXER_LATENT, MIXER_DELTA_NET, MIXERS };
 enum feed_forward { FEED_FORWARD_DENSE, FEED_FORWARD_ROUTED };
 
 struct layer {
@@ -62,7 +63,14 @@ struct config {
 	/* Experts lie in groups of equal size, of which a token may choose from so many: those
 	 * whose two best are the best. */
 	uint32_t router_groups, router_top_groups;
-	uint32_t layers_left_out; /* after the model's own: of a draft that is not computed */
+	uint32_t layers_left_out;    /* after the model's own: of a draft that is not computed */
+	struct latent {		     /* latent attention: of a head, but for the ranks */
+		uint32_t query_rank; /* 0: queries have one projection */
+		uint32_t rank;
+		uint32_t nope, rope; /* of queries and keys: not rotated, and rotated */
+		uint32_t value;
+		bool interleaved; /* pairs that are rotated are neighbours */
+	} latent;
 	struct delta_net {
 		uint32_t key_heads, value_heads, key_dim, value_dim;
 		uint32_t width; /* of the convolution */

@@ -35,6 +35,10 @@ bool config_has_tensor(const struct config *c, enum tensor_role role, uint32_t l
 		return attention && c->head_norms != HEAD_NORMS_NONE;
 	case PRESENT_SINKS:
 		return attention && c->sinks;
+	case PRESENT_LATENT:
+		return l->mixer == MIXER_LATENT;
+	case PRESENT_LATENT_LOW:
+		return l->mixer == MIXER_LATENT && c->latent.query_rank > 0;
 	case PRESENT_DELTA_NET:
 		return l->mixer == MIXER_DELTA_NET;
 	case PRESENT_DENSE:
@@ -62,7 +66,16 @@ bool config_has_tensor(const struct config *c, enum tensor_role role, uint32_t l
 uint64_t config_kv_width(const struct config *c, uint32_t layer)
 {
 	const struct layer *l = &c->layer[layer];
-	return l->mixer == MIXER_ATTENTION ? 2 * (uint64_t)l->kv_heads * l->head_dim : 0;
+	switch (l->mixer) {
+	case MIXER_ATTENTION:
+		return 2 * (uint64_t)l->kv_heads * l->head_dim;
+	case MIXER_LATENT:
+		return (uint64_t)c->latent.rank + c->latent.rope;
+	case MIXER_DELTA_NET:
+	case MIXERS:
+		break;
+	}
+	return 0;
 }
 
 static uint32_t dimension(const struct config *c, const struct layer *l, enum tensor_dimension d)
@@ -90,6 +103,22 @@ static uint32_t dimension(const struct config *c, const struct layer *l, enum te
 		return l->head_dim * (whole ? c->heads : 1);
 	case DIMENSION_K_NORMED:
 		return l->head_dim * (whole ? l->kv_heads : 1);
+	case DIMENSION_LATENT_LOW:
+		return c->latent.query_rank;
+	case DIMENSION_LATENT_QUERIES:
+		return c->heads * (c->latent.nope + c->latent.rope);
+	case DIMENSION_LATENT_Q_INPUT:
+		return c->latent.query_rank ? c->latent.query_rank : c->hidden_size;
+	case DIMENSION_LATENT_WIDTH:
+		return c->latent.rank + c->latent.rope;
+	case DIMENSION_LATENT_RANK:
+		return c->latent.rank;
+	case DIMENSION_LATENT_NOPE:
+		return c->latent.nope;
+	case DIMENSION_LATENT_HEADS:
+		return c->heads * c->latent.rank;
+	case DIMENSION_LATENT_VALUES:
+		return c->heads * c->latent.value;
 	case DIMENSION_DELTA_CHANNELS:
 		return config_delta_channels(c);
 	case DIMENSION_DELTA_VALUES:

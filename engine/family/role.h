@@ -28,6 +28,14 @@
 	X(O_BIAS, LAYER, OUTPUT_BIAS, HIDDEN, NONE, VECTOR, A "o_proj.bias")                       \
 	X(Q_NORM, LAYER, HEAD_NORMS, Q_NORMED, NONE, NORM, A "q_norm.weight")                      \
 	X(K_NORM, LAYER, HEAD_NORMS, K_NORMED, NONE, NORM, A "k_norm.weight")                      \
+	X(LATENT_Q_LOW, LAYER, LATENT_LOW, LATENT_LOW, HIDDEN, DENSE, A "q_a_proj.weight")         \
+	X(LATENT_Q_NORM, LAYER, LATENT_LOW, LATENT_LOW, NONE, NORM, A "q_a_layernorm.weight")      \
+	X(LATENT_Q, LAYER, LATENT, LATENT_QUERIES, LATENT_Q_INPUT, DENSE, A "q_b_proj.weight")     \
+	X(LATENT_KV, LAYER, LATENT, LATENT_WIDTH, HIDDEN, DENSE, A "kv_a_proj_with_mqa.weight")    \
+	X(LATENT_KV_NORM, LAYER, LATENT, LATENT_RANK, NONE, NORM, A "kv_a_layernorm.weight")       \
+	X(LATENT_KEYS, LAYER, LATENT, LATENT_HEADS, LATENT_NOPE, KEPT, A "k_b_proj.weight")        \
+	X(LATENT_VALUES, LAYER, LATENT, LATENT_VALUES, LATENT_RANK, KEPT, A "v_b_proj.weight")     \
+	X(LATENT_O, LAYER, LATENT, HIDDEN, LATENT_VALUES, DENSE, A "o_proj.weight")                \
 	X(DELTA_QKV, LAYER, DELTA_NET, DELTA_CHANNELS, HIDDEN, DENSE, D "in_proj_qkv.weight")      \
 	X(DELTA_Z, LAYER, DELTA_NET, DELTA_VALUES, HIDDEN, DENSE, D "in_proj_z.weight")            \
 	X(DELTA_B, LAYER, DELTA_NET, DELTA_HEADS, HIDDEN, KEPT, D "in_proj_b.weight")              \
@@ -99,6 +107,8 @@ enum tensor_presence {
 	PRESENT_OUTPUT_BIAS, /* … or this one … */
 	PRESENT_HEAD_NORMS,  /* … or norms of queries and keys … */
 	PRESENT_SINKS,	     /* … or sinks */
+	PRESENT_LATENT,	     /* in layers of latent attention … */
+	PRESENT_LATENT_LOW,  /* … whose queries have two projections */
 	PRESENT_DELTA_NET,
 	PRESENT_DENSE,
 	PRESENT_ROUTED,
@@ -122,6 +132,14 @@ enum tensor_dimension {
 	DIMENSION_ATTENDED, /* heads · head dim */
 	DIMENSION_Q_NORMED, /* what one norm of queries covers: a head, or all of them */
 	DIMENSION_K_NORMED,
+	DIMENSION_LATENT_LOW,	  /* what queries have between two projections */
+	DIMENSION_LATENT_QUERIES, /* heads · what of a head is rotated and what is not */
+	DIMENSION_LATENT_Q_INPUT, /* of the projection that gives these */
+	DIMENSION_LATENT_WIDTH,	  /* the latent, and the key that all heads share */
+	DIMENSION_LATENT_RANK,
+	DIMENSION_LATENT_NOPE,
+	DIMENSION_LATENT_HEADS,	  /* heads · rank */
+	DIMENSION_LATENT_VALUES,  /* heads · value */
 	DIMENSION_DELTA_CHANNELS, /* queries, keys and values of a delta net */
 	DIMENSION_DELTA_VALUES,	  /* value heads · value dim */
 	DIMENSION_DELTA_HEADS,	  /* value heads */

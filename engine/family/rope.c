@@ -113,6 +113,7 @@ static int read_amplitude(const struct reader *r, const struct json *rope, struc
 					 : mscale(to->factor, 1);
 	failed = get_or(r, rope, "attention_factor", 1e-3, 1e3, amplitude, &amplitude);
 	to->amplitude = (float)amplitude;
+	to->score_scale = all > 0 ? (float)(mscale(to->factor, all) * mscale(to->factor, all)) : 1;
 	return failed;
 }
 
@@ -146,7 +147,11 @@ static int (*const parameters[ROPE_SCALINGS])(const struct reader *, const struc
 int rope_read(const struct reader *r, const struct json *base, const struct json *scaling,
 	      uint32_t head_dim, struct rope *to)
 {
-	*to = (struct rope){.dim = head_dim, .turning = head_dim / 2, .factor = 1, .amplitude = 1};
+	*to = (struct rope){.dim = head_dim,
+			    .turning = head_dim / 2,
+			    .factor = 1,
+			    .amplitude = 1,
+			    .score_scale = 1};
 	int failed = json_get_double(base, "rope_theta", r->name, 1, 1e15, &to->theta, r->e);
 	if (!failed && scaling)
 		failed = read_scaling(r, scaling, &to->scaling);

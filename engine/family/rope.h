@@ -24,7 +24,8 @@ struct rope {
 	double low,
 		high;  /* llama3: low_freq_factor and high_freq_factor; yarn: beta_slow and _fast */
 	bool truncate; /* yarn's bounds are whole dimensions */
-	float amplitude; /* of cosines and sines */
+	float amplitude;   /* of cosines and sines */
+	float score_scale; /* of attention's scores besides, where a family has it in there */
 };
 
 struct reader;

@@ -122,6 +122,32 @@ void view_turn_up_bias(struct view *v, const struct config *c, uint32_t expert)
 	in_turn(v, c, 1);
 }
 
+/* ---- latent attention ---- */
+
+void view_latent_keys(struct view *v, const struct config *c, uint32_t expert)
+{
+	const struct latent *l = &c->latent;
+	uint64_t each = l->nope + l->value;
+	(void)expert;
+	*v = (struct view){.dims = 2,
+			   .shape = {c->heads * each, l->rank},
+			   .count = 1,
+			   .part = {{(uint64_t)c->heads * l->rank, 0, l->rank, each}},
+			   .way = VIEW_ACROSS,
+			   .step = 1};
+}
+
+void view_latent_values(struct view *v, const struct config *c, uint32_t expert)
+{
+	const struct latent *l = &c->latent;
+	uint64_t each = l->nope + l->value;
+	(void)expert;
+	*v = (struct view){.dims = 2,
+			   .shape = {c->heads * each, l->rank},
+			   .count = 1,
+			   .part = {{(uint64_t)c->heads * l->value, l->nope, l->value, each}}};
+}
+
 /* ---- delta nets ---- */
 
 void view_convolution(struct view *v, const struct config *c, uint32_t expert)

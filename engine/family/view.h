@@ -57,6 +57,9 @@ view_fn view_turn_gate, view_turn_up, view_turn_gate_bias, view_turn_up_bias;
 view_fn view_across_gate, view_across_up, view_across_down;
 /* The same with a tensor for each of the three: [experts, size, hidden]; down is as above. */
 view_fn view_stacked_one;
+/* The keys' and the values' projections of latent attention, head by head [nope + value, rank], the
+ * keys' rows across. */
+view_fn view_latent_keys, view_latent_values;
 /* A depthwise convolution as published: [channels, 1, width]. */
 view_fn view_convolution;
 /* The projections of a delta net, for each key head its q, k, and the v and z of the value heads
