@@ -255,8 +255,8 @@ static void no_two_tensors_of_a_family_have_the_same_name_in_its_store(void **st
 {
 	(void)state;
 	static const char *const fixtures[] = {
-		"qwen2_moe",  "granitemoe", "mixtral",	  "olmoe",   "qwen3_5_moe",
-		"qwen3_next", "glm4_moe",   "minimax_m2", "gpt_oss", "gemma4_moe"};
+		"qwen2_moe", "granitemoe", "mixtral", "olmoe",	    "qwen3_5_moe", "qwen3_next",
+		"glm4_moe",  "minimax_m2", "gpt_oss", "gemma4_moe", "deepseek_v3"};
 	for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
 		static char names[TENSOR_ROLES][256];
 		if (!test_fixture(fixtures[i]))
@@ -336,6 +336,42 @@ static void assert_places(const struct view *v, size_t cols, const uint64_t (*wa
 		assert_int_equal(at.row, want[i][0]);
 		assert_int_equal(at.column, want[i][1]);
 	}
+}
+
+static void a_latents_projections_are_taken_apart_head_by_head(void **state)
+{
+	(void)state;
+	/* 2 heads of keys of 2 and values of 1, a latent of 3: k k v k k v; keys lie across. */
+	const struct config small = {.heads = 2, .latent = {.rank = 3, .nope = 2, .value = 1}};
+	static const uint64_t keys[][2] = {{0, 0}, {1, 0}, {0, 1}, {1, 1}, {0, 2}, {1, 2},
+					   {3, 0}, {4, 0}, {3, 1}, {4, 1}, {3, 2}, {4, 2}},
+			      values[] = {2, 5};
+	struct view v;
+	view_latent_keys(&v, &small, 0);
+	assert_true(v.shape[0] == 6 && v.shape[1] == 3);
+	for (uint64_t i = 0; i < 12; i++) {
+		struct view_place at = view_place(&v, i / 2, i % 2);
+		assert_int_equal(at.row, keys[i][0]);
+		assert_int_equal(at.column, keys[i][1]);
+	}
+	view_latent_values(&v, &small, 0);
+	assert_rows(&v, values, 2);
+}
+
+static void a_latent_beyond_the_kernels_is_refused_before_anything_is_converted(void **state)
+{
+	(void)state;
+	read_fixture_config("deepseek_v3");
+	assert_int_equal(forward_computes(&config, &e), 0);
+	struct config changed = config;
+	changed.latent.rank = LATENT_DIM + TILE_ROWS;
+	assert_int_equal(forward_computes(&changed, &e), -ENOTSUP);
+	changed.latent.rank = TILE_ROWS + 8;
+	assert_int_equal(forward_computes(&changed, &e), -ENOTSUP);
+	changed = config;
+	changed.latent.value = 8;
+	assert_int_equal(forward_computes(&changed, &e), -ENOTSUP);
+	assert_non_null(strstr(e.text, "latents"));
 }
 
 static void experts_may_lie_across_with_gate_and_up_in_turn(void **state)
@@ -650,6 +686,8 @@ int main(void)
 		TEST(no_two_tensors_of_a_family_have_the_same_name_in_its_store),
 		TEST(fused_projections_are_taken_apart_head_by_head),
 		TEST(stacked_experts_lie_one_after_the_other_gate_above_up),
+		TEST(a_latents_projections_are_taken_apart_head_by_head),
+		TEST(a_latent_beyond_the_kernels_is_refused_before_anything_is_converted),
 		TEST(experts_may_lie_across_with_gate_and_up_in_turn),
 		TEST(the_fixtures_checkpoints_are_used_to_the_last_tensor),
 		TEST(a_draft_layer_that_is_not_computed_is_left_out_by_its_name),

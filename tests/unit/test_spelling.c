@@ -324,6 +324,87 @@ static void what_gemma4_cannot_be_is_refused_by_its_key(void **state)
 	ASSERT_REFUSED(GEMMA_TEXT, wrong);
 }
 
+/* ---- deepseek_v3 ---- */
+
+static const char deepseek[] =
+	"\"architectures\": [\"DeepseekV3ForCausalLM\"], \"attention_bias\": false,"
+	"\"attention_dropout\": 0.0, \"auto_map\": {\"AutoConfig\": \"configuration_deepseek\"},"
+	"\"bos_token_id\": 0, \"eos_token_id\": 1, \"ep_size\": 1,"
+	"\"first_k_dense_replace\": 3, \"hidden_act\": \"silu\", \"hidden_size\": 7168,"
+	"\"initializer_range\": 0.02, \"intermediate_size\": 18432, \"kv_lora_rank\": 512,"
+	"\"max_position_embeddings\": 163840, \"model_type\": \"deepseek_v3\","
+	"\"moe_intermediate_size\": 2048, \"moe_layer_freq\": 1, \"n_group\": 8,"
+	"\"n_routed_experts\": 256, \"n_shared_experts\": 1, \"norm_topk_prob\": true,"
+	"\"num_attention_heads\": 128, \"num_experts_per_tok\": 8, \"num_hidden_layers\": 61,"
+	"\"num_key_value_heads\": 128, \"num_nextn_predict_layers\": 1,"
+	"\"q_lora_rank\": 1536, \"qk_nope_head_dim\": 128, \"qk_rope_head_dim\": 64,"
+	"\"rms_norm_eps\": 1e-06, \"rope_scaling\": {\"beta_fast\": 32, \"beta_slow\": 1,"
+	"\"factor\": 40, \"mscale\": 1.0, \"mscale_all_dim\": 1.0,"
+	"\"original_max_position_embeddings\": 4096, \"type\": \"yarn\"},"
+	"\"rope_theta\": 10000, \"routed_scaling_factor\": 2.5, \"scoring_func\": \"sigmoid\","
+	"\"tie_word_embeddings\": false, \"topk_group\": 4, \"topk_method\": \"noaux_tc\","
+	"\"torch_dtype\": \"bfloat16\", \"transformers_version\": \"4.33.1\","
+	"\"use_cache\": true, \"v_head_dim\": 128, \"vocab_size\": 129280";
+
+static void deepseek_v3_is_read_as_published(void **state)
+{
+	(void)state;
+	uint32_t rows, cols;
+	parse(deepseek);
+	const struct latent *l = &config.latent;
+	assert_int_equal(l->query_rank, 1536);
+	assert_int_equal(l->rank, 512);
+	assert_true(l->nope == 128 && l->rope == 64 && l->value == 128 && l->interleaved);
+	assert_int_equal(config.mixers[MIXER_LATENT], 61);
+	assert_int_equal(config.mixers[MIXER_ATTENTION], 0);
+	assert_int_equal(config.kv_width, 61 * 576);
+	assert_int_equal(config.layer[60].kv_at, 60 * 576);
+	const struct rope *p = &config.rope[0];
+	assert_true(p->scaling == ROPE_YARN && p->dim == 64 && p->truncate);
+	assert_true(p->amplitude == 1);
+	/* 192^-0.5 · (0.1 · ln 40 + 1)² */
+	assert_true(fabsf(config.attention_scale - .1352337788F) < 1e-6F);
+	assert_int_equal(config.router_groups, 8);
+	assert_int_equal(config.router_top_groups, 4);
+	assert_true(config.routed_scaling == 2.5F && config.router_correction);
+	assert_true(!config_routed(&config, 2) && config_routed(&config, 3));
+	assert_true(config.layer[3].shared && config.shared_size == 2048);
+	assert_int_equal(config.layers_left_out, 1);
+	config_tensor_shape(&config, TENSOR_LATENT_KEYS, 0, &rows, &cols);
+	assert_true(rows == 128 * 512 && cols == 128);
+	config_tensor_shape(&config, TENSOR_LATENT_Q, 0, &rows, &cols);
+	assert_true(rows == 128 * 192 && cols == 1536);
+	/* as DeepSeek V3's smaller kin have it */
+	assert_int_equal(parse_with(deepseek, "\"q_lora_rank\": null, \"rope_scaling\": null"), 0);
+	config_tensor_shape(&config, TENSOR_LATENT_Q, 0, &rows, &cols);
+	assert_int_equal(cols, 7168);
+	assert_false(config_has_tensor(&config, TENSOR_LATENT_Q_LOW, 0));
+	assert_true(fabsf(config.attention_scale - .0721687836F) < 1e-7F);
+}
+
+static void what_deepseek_v3_cannot_be_is_refused_by_its_key(void **state)
+{
+	(void)state;
+	static const struct refusal wrong[] = {
+		{"\"attention_bias\": true", "attention_bias", ENOTSUP},
+		{"\"moe_layer_freq\": 2", "moe_layer_freq", ENOTSUP},
+		{"\"scoring_func\": \"softmax\"", "scoring_func", ENOTSUP},
+		{"\"topk_method\": \"group_limited_greedy\"", "topk_method", ENOTSUP},
+		{"\"kv_lora_rank\": 0", "kv_lora_rank", EINVAL},
+		{"\"kv_lora_rank\": null", "kv_lora_rank", EINVAL},
+		{"\"kv_lora_rank\": 4096", "latent of 4096", EINVAL},
+		{"\"q_lora_rank\": -1", "q_lora_rank", EINVAL},
+		{"\"qk_rope_head_dim\": 63", "qk_rope_head_dim", EINVAL},
+		{"\"v_head_dim\": 4097", "v_head_dim", EINVAL},
+		{"\"rope_interleave\": 1", "rope_interleave", EINVAL},
+		{"\"topk_group\": 9", "topk_group", EINVAL},
+		{"\"n_group\": 7", "n_group", EINVAL},
+		{"\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 40, \"mscale_all_dim\": -1}",
+		 "mscale_all_dim", EINVAL},
+	};
+	ASSERT_REFUSED(deepseek, wrong);
+}
+
 /* ---- llama and mistral ---- */
 
 static const char llama[] =
@@ -391,6 +472,8 @@ int main(void)
 		cmocka_unit_test(what_gpt_oss_cannot_be_is_refused_by_its_key),
 		cmocka_unit_test(gemma4_is_read_as_published),
 		cmocka_unit_test(what_gemma4_cannot_be_is_refused_by_its_key),
+		cmocka_unit_test(deepseek_v3_is_read_as_published),
+		cmocka_unit_test(what_deepseek_v3_cannot_be_is_refused_by_its_key),
 		cmocka_unit_test(llama_is_read_as_published),
 		cmocka_unit_test(mistral_is_read_as_published),
 	};
