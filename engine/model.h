@@ -141,8 +141,8 @@ uint64_t model_max_prompt_bytes(const struct model *m);
 /* Experts, for looking: none of these loads or promotes anything. */
 uint32_t model_layers(const struct model *m);
 uint32_t model_experts(const struct model *m, uint32_t layer); /* 0 for a dense layer */
-/* Bytes of one expert as stored (coded: decoded); 0 until the store is complete. */
-uint64_t model_expert_bytes(const struct model *m);
+/* Bytes of one expert of a routed layer as stored (coded: decoded); 0 until the store is complete. */
+uint64_t model_expert_bytes(const struct model *m, uint32_t layer);
 void model_expert_inspect(const struct model *m, uint32_t layer, uint32_t expert,
 			  struct pager_expert *out);
 /* Blocks (reads the disk). Returns bytes read, 0 past the end, or a negative errno. */

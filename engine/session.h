@@ -74,7 +74,9 @@ char *session_prompt(const struct session *s, size_t *length);
 uint64_t session_log_size(const struct session *s);
 size_t session_log_read(const struct session *s, uint64_t offset, char *buffer, size_t bytes);
 
-enum { SESSION_DRAFTS = 4 };				      /* tokens drafted at once, at most */
+enum { SESSION_DRAFTS = 4 }; /* tokens drafted at once, at most */
+/* By the model's own draft layer; by what followed the same words before. */
+enum draft_kind { DRAFT_MTP, DRAFT_LOOKUP, DRAFT_KINDS };
 struct session_stats {					      /* of the last or current turn */
 	uint64_t prompt_tokens, cached_tokens, output_tokens; /* cached: already in the context */
 	uint64_t context_tokens;
@@ -84,6 +86,7 @@ struct session_stats {					      /* of the last or current turn */
 	uint64_t expert_hits, expert_misses, bytes_read;
 	/* [i]: tokens that were drafted as the (i+1)-th of a draft, and those that stood. */
 	uint64_t drafted[SESSION_DRAFTS], draft_stood[SESSION_DRAFTS];
+	uint64_t drafted_by[DRAFT_KINDS], draft_stood_by[DRAFT_KINDS]; /* all of a kind */
 	uint64_t experts_dropped;   /* reads that params/drop_missing saved */
 	double wait_seconds;	    /* for reads from disk */
 	double decode_wait_seconds; /* that part of it which was not for the prompt */
@@ -94,7 +97,7 @@ struct session_stats {					      /* of the last or current turn */
 void session_stats(const struct session *s, struct session_stats *out);
 
 /* ---- params: temperature top_k top_p min_p repetition_penalty max_tokens seed stop system chat
- * stream experts_per_token drop_missing ---- */
+ * stream draft experts_per_token drop_missing ---- */
 
 size_t params_count(void);
 const char *params_name(size_t i);

@@ -131,6 +131,11 @@ void session_stats_render(const struct node *n, struct text *out)
 	for (unsigned i = 0; i < SESSION_DRAFTS && s.drafted[i]; i++)
 		text_format(out, "draft_%u %" PRIu64 " of %" PRIu64 "\n", i + 1, s.draft_stood[i],
 			    s.drafted[i]);
+	static const char *const kinds[] = {[DRAFT_MTP] = "mtp", [DRAFT_LOOKUP] = "lookup"};
+	for (unsigned k = 0; k < DRAFT_KINDS; k++)
+		if (s.drafted_by[k])
+			text_format(out, "draft_%s %" PRIu64 " of %" PRIu64 "\n", kinds[k],
+				    s.draft_stood_by[k], s.drafted_by[k]);
 	text_format(out, "experts_dropped %" PRIu64 "\n", s.experts_dropped);
 	text_format(out, "wait_seconds %.3f\n", s.wait_seconds);
 	text_format(out, "wait_ms_per_token %.3f\n",

@@ -3,11 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
-
-static uint32_t blocks_for(uint32_t positions)
-{
-	return (positions + KV_BLOCK - 1) / KV_BLOCK;
-}
+#include <string.h>
 
 static void init(struct context *x, struct context_budget *budget, enum kv_type type,
 		 uint64_t kv_width, size_t recurrent_floats)
@@ -24,7 +20,11 @@ static void init(struct context *x, struct context_budget *budget, enum kv_type 
 void context_init(struct context *x, struct context_budget *budget, const struct config *c,
 		  enum kv_type type)
 {
-	init(x, budget, type, c->kv_width, delta_state_floats(c));
+	size_t state = delta_state_floats(c);
+	uint32_t width = c->draft && state ? c->hidden_size : 0;
+	init(x, budget, type, c->kv_width, state + (width ? width + 1 : 0));
+	x->note_at = state;
+	x->note_width = width;
 }
 
 void context_init_draft(struct context *x, struct context_budget *budget, const struct config *c,
@@ -37,7 +37,7 @@ uint64_t context_full_bytes(const struct config *c, enum kv_type type, uint32_t 
 {
 	struct context x;
 	context_init(&x, NULL, c, type);
-	return (uint64_t)blocks_for(positions) * x.block_bytes +
+	return (uint64_t)context_blocks(positions) * x.block_bytes +
 	       (uint64_t)(1 + RECURRENT_MARKS) * x.recurrent.bytes;
 }
 
@@ -60,7 +60,7 @@ static int add_block(struct context *x, struct err *e)
 
 int context_reserve(struct context *x, uint32_t positions, struct err *e)
 {
-	uint32_t blocks = x->block_bytes ? blocks_for(positions) : 0;
+	uint32_t blocks = x->block_bytes ? context_blocks(positions) : 0;
 	int failed = recurrent_reserve(&x->recurrent, e);
 	while (x->block_count < blocks && !failed)
 		failed = add_block(x, e);
@@ -75,6 +75,31 @@ size_t context_rollback(struct context *x, size_t count)
 	while (x->block_count > keep)
 		context_give(x->budget, x->blocks[--x->block_count], x->block_bytes);
 	return x->tokens.count;
+}
+
+/* The row, and then of which position it is. */
+static float *note_of(const struct context *x)
+{
+	return x->note_width && x->recurrent.now ? x->recurrent.now + x->note_at : NULL;
+}
+
+void context_note(struct context *x, const float *row)
+{
+	float *note = note_of(x);
+	uint32_t position = (uint32_t)x->tokens.count;
+	if (!note)
+		return;
+	memcpy(note, row, x->note_width * sizeof *note);
+	memcpy(note + x->note_width, &position, sizeof position);
+}
+
+const float *context_noted(const struct context *x)
+{
+	const float *note = note_of(x);
+	uint32_t position = 0;
+	if (note)
+		memcpy(&position, note + x->note_width, sizeof position);
+	return position && position == x->tokens.count ? note : NULL;
 }
 
 void context_free(struct context *x)

@@ -25,6 +25,8 @@ struct context {
 	const void **blocks; /* block_count pointers; owned */
 	uint32_t block_count, block_room;
 	struct recurrent recurrent; /* the state of layers that have one (delta.h) */
+	size_t note_at;		    /* where a row lies in its block (context_note) */
+	uint32_t note_width;	    /* 0: there is none */
 	struct token_list tokens;   /* tokens.count positions are computed */
 };
 
@@ -34,6 +36,11 @@ void context_init(struct context *x, struct context_budget *budget, const struct
 void context_init_draft(struct context *x, struct context_budget *budget, const struct config *c,
 			enum kv_type type);
 void context_free(struct context *x);
+/* Blocks of so many positions. */
+static inline uint32_t context_blocks(uint32_t positions)
+{
+	return (positions + KV_BLOCK - 1) / KV_BLOCK;
+}
 /* What a context of so many positions takes: keys and values, a recurrent state and as many copies
  * of it as there may be. */
 uint64_t context_full_bytes(const struct config *c, enum kv_type type, uint32_t positions);
@@ -45,6 +52,12 @@ int context_reserve(struct context *x, uint32_t positions, struct err *e);
  * many positions are left: fewer than `count` where a recurrent state was last copied before it
  * (recurrent.h). What lies between has to be computed again. */
 size_t context_rollback(struct context *x, size_t count);
+
+/* In a model with a recurrent state and a draft layer (drafter.h): keeps row[hidden size] of the
+ * last position beside the state, so that going back to a copy of it brings the row back as well.
+ * It is lost by the next position, and by going back to where it was not noted: then NULL. */
+void context_note(struct context *x, const float *row);
+const float *context_noted(const struct context *x);
 
 /* Element offset of a head's keys of an attention layer in every block; values follow. */
 static inline size_t context_key_offset(const struct layer *l, uint32_t kv_head)

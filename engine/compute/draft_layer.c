@@ -7,21 +7,27 @@
  * width, and scratch for a chunk of it would take megabytes. */
 enum { JOINED_ROWS = 64 };
 
-static size_t lay_out(struct draft_layer *d, void *memory)
+static size_t lay_out(struct draft_layer *d, const struct config *c, void *memory)
 {
 	struct arena a = {.memory = memory};
-	activation_take(&a, &d->joined, JOINED_ROWS, 2 * d->forward->env.config->hidden_size);
+	activation_take(&a, &d->joined, JOINED_ROWS, 2 * c->hidden_size);
 	return a.used;
+}
+
+uint64_t draft_layer_bytes(const struct config *c)
+{
+	struct draft_layer d;
+	return lay_out(&d, c, NULL);
 }
 
 int draft_layer_init(struct draft_layer *d, struct forward *f, struct err *e)
 {
 	*d = (struct draft_layer){.forward = f};
-	size_t bytes = lay_out(d, NULL);
+	size_t bytes = lay_out(d, f->env.config, NULL);
 	d->memory = aligned_alloc(ARENA_ALIGNMENT, bytes);
 	if (!d->memory)
 		return err_set(e, ENOMEM, "out of memory for %zu KB of drafting", bytes >> 10);
-	lay_out(d, d->memory);
+	lay_out(d, f->env.config, d->memory);
 	return 0;
 }
 

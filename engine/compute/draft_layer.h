@@ -28,6 +28,8 @@ struct draft_layer {
 /* The weights of the forward pass were loaded with drafts, and there are some. */
 int draft_layer_init(struct draft_layer *d, struct forward *f, struct err *e);
 void draft_layer_free(struct draft_layer *d);
+/* What it takes besides. */
+uint64_t draft_layer_bytes(const struct config *c);
 
 /* Computes n rows, 1 … forward.chunk, at the context's next positions, and appends tokens[n] to it.
  * hidden: [n][hidden size]; may be scratch.normed.f. If all_logits is not NULL it receives

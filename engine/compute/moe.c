@@ -25,7 +25,8 @@ struct wave {
 	const struct moe_scratch *m;
 	const struct step *step;
 	const struct layer_weights *weights;
-	const struct activation *input; /* of gate and up */
+	const struct activation *input;	  /* of gate and up */
+	const struct plan_record *record; /* of the layer */
 	uint32_t blocks; /* per expert: of TQ_GROUP rows of gate and up, or of down's rows */
 };
 
@@ -47,9 +48,9 @@ static void multiply_blocks(const struct wave *v, uint32_t ready, uint32_t part,
 			    uint32_t end)
 {
 	const struct moe_scratch *m = v->m;
-	const struct plan *p = v->step->env->plan;
-	const struct shape *s = &p->part[part];
-	struct matrix w = {*s, (const uint8_t *)m->ready[ready].data + p->slot_offset[part]};
+	const struct shape *s = &v->record->part[part];
+	const uint8_t *slot = m->ready[ready].data;
+	struct matrix w = {*s, slot + v->record->slot_offset[part]};
 	uint32_t n, first = group_of(m, ready, &n);
 	uint32_t row0 = begin * TQ_GROUP,
 		 row1 = end * TQ_GROUP < s->rows ? end * TQ_GROUP : s->rows;
@@ -85,7 +86,7 @@ static void activate_block(const struct wave *v, uint32_t ready, uint32_t block)
 	       begin = (size_t)block * TQ_GROUP;
 	uint32_t n = width - begin < TQ_GROUP ? (uint32_t)(width - begin) : TQ_GROUP;
 	uint32_t count, first = group_of(m, ready, &count);
-	bool tq = format_is_tq(v->step->env->plan->part[EXPERT_PARTS - 1].format);
+	bool tq = format_is_tq(v->record->part[EXPERT_PARTS - 1].format);
 	const float *gate_bias = bias_of(v, TENSOR_EXPERT_GATE_BIAS, ready),
 		    *up_bias = bias_of(v, TENSOR_EXPERT_UP_BIAS, ready);
 	for (size_t a = first; a < first + count; a++) {
@@ -150,10 +151,10 @@ static void run_down(void *ctx, uint32_t begin, uint32_t end)
 	}
 }
 
-static void run_wave(const struct moe_scratch *m, const struct step *s, uint32_t layer,
-		     const struct activation *input, uint32_t count)
+static void run_wave(const struct wave *like, uint32_t count)
 {
-	const struct environment *env = s->env;
+	const struct moe_scratch *m = like->m;
+	const struct environment *env = like->step->env;
 	uint32_t hidden = env->config->hidden_size, size = env->config->expert_size, n;
 	uint64_t tokens = 0; /* of an average expert */
 	for (uint32_t i = 0; i < count; i++) {
@@ -162,7 +163,8 @@ static void run_wave(const struct moe_scratch *m, const struct step *s, uint32_t
 	}
 	uint64_t work = (uint64_t)TQ_GROUP * tokens / count;
 
-	struct wave v = {m, s, &env->weights->layer[layer], input, blocks_of(size)};
+	struct wave v = *like;
+	v.blocks = blocks_of(size);
 	uint32_t items = count * v.blocks;
 	threads_run(env->threads, items, product_grain(env, items, 2 * work * hidden), run_gate_up,
 		    &v);
@@ -196,14 +198,15 @@ static void sum_tokens(void *ctx, uint32_t begin, uint32_t end)
 	}
 }
 
-static int run_experts(struct moe_scratch *m, struct step *s, uint32_t layer,
-		       const struct activation *input, struct err *e)
+static int run_experts(struct moe_scratch *m, struct step *s, uint32_t layer, const struct wave *v,
+		       struct err *e)
 {
 	const struct environment *env = s->env;
+	uint32_t routed = env->plan->routed_of[layer];
 	struct routing *r = &m->routing;
 	struct pager_batch batch;
-	int got = pager_begin(&batch, env->experts, env->plan->routed_of[layer], r->distinct,
-			      route_credit(r, s), r->distinct_count, s->clock, e);
+	int got = pager_begin(&batch, env->experts, routed, r->distinct, route_credit(r, s),
+			      r->distinct_count, s->clock, e);
 	if (got < 0)
 		return got;
 	batch.stop = env->stop;
@@ -212,7 +215,7 @@ static int run_experts(struct moe_scratch *m, struct step *s, uint32_t layer,
 	if (env->config->layer[layer].shared)
 		shared_run(&m->shared, s, layer);
 	while ((got = pager_next(&batch, m->ready, r->distinct_count, e)) > 0) {
-		run_wave(m, s, layer, input, (uint32_t)got);
+		run_wave(v, (uint32_t)got);
 		for (int i = 0; i < got; i++)
 			pager_put(&batch, &m->ready[i]);
 	}
@@ -234,13 +237,16 @@ int moe_run(struct moe_scratch *m, struct step *s, uint32_t layer, struct err *e
 {
 	const struct environment *env = s->env;
 	const struct layer_weights *l = &env->weights->layer[layer];
+	const struct plan_record *record = &env->plan->record[env->plan->routed_of[layer]];
 	route(&m->routing, s, layer, input_of(m, s, weights_vector(l, TENSOR_ROUTER_SCALE)));
 	struct activation *input = input_of(m, s, weights_vector(l, TENSOR_EXPERTS_NORM));
-	activation_prepare(env, input, s->n, env->plan->part[0].format);
-	int failed = run_experts(m, s, layer, input, e);
+	for (uint32_t part = 0; part < EXPERT_PARTS - 1; part++)
+		activation_prepare(env, input, s->n, record->part[part].format);
+	const struct wave wave = {m, s, l, input, record, 0};
+	int failed = run_experts(m, s, layer, &wave, e);
 	if (failed)
 		return failed;
-	threads_run(env->threads, s->n, 1, sum_tokens, &(struct wave){.m = m, .step = s});
+	threads_run(env->threads, s->n, 1, sum_tokens, (void *)&wave);
 	const float *post_norm = weights_vector(l, TENSOR_EXPERTS_POST_NORM);
 	if (post_norm)
 		step_norm(s, s->out, s->out, NULL, post_norm, s->n);

@@ -246,6 +246,7 @@ static void predict_layer(struct routing *r, const struct step *s, uint32_t next
 {
 	const struct config *c = s->env->config;
 	uint32_t count = 0;
+	/* What a draft layer gets is not this stream: it is not foreseen. */
 	if (next >= c->layers || !config_routed(c, next))
 		return;
 	if (s->n <= PREDICT_MOST)

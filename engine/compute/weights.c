@@ -107,6 +107,63 @@ static int load_all(struct weights *w, const struct plan *p, const struct config
 	return 0;
 }
 
+/* ---- rows of the embedding ---- */
+
+/* As stored, each where the next token of the same remainder takes its place. */
+enum { RECENT_ROWS = 256 };
+struct recent_rows {
+	uint32_t token[RECENT_ROWS]; /* plus one; 0: none */
+	uint8_t rows[];
+};
+
+static struct shape row_shape(const struct plan_tensor *embedding)
+{
+	struct shape row = embedding->shape;
+	row.rows = 1;
+	return row;
+}
+
+static struct recent_rows *recent_rows_make(const struct plan_tensor *embedding)
+{
+	struct shape row = row_shape(embedding);
+	return calloc(1, sizeof(struct recent_rows) + RECENT_ROWS * format_packed_bytes(&row));
+}
+
+static int read_row(const struct weights *w, uint32_t token, uint8_t *to, struct err *e)
+{
+	const struct plan_tensor *t = w->embedding;
+	struct shape row = row_shape(t);
+	uint32_t chunk = token / t->chunk_rows;
+	size_t bytes = format_packed_bytes(&row);
+	int failed = store_read_dense(w->store, t->first_unit + chunk, w->embedding_chunk,
+				      plan_chunk_rows(t, chunk) * bytes, e);
+	if (!failed)
+		memcpy(to, w->embedding_chunk + token % t->chunk_rows * bytes, bytes);
+	return failed;
+}
+
+int weights_embed(const struct weights *w, uint32_t token, float *out, struct err *e)
+{
+	struct shape row = row_shape(w->embedding);
+	struct recent_rows *recent = w->recent;
+	uint32_t place = token % RECENT_ROWS;
+	uint8_t *stored = recent->rows + place * format_packed_bytes(&row);
+	if (token >= w->embedding->shape.rows)
+		return err_set(e, ERANGE, "token %u is outside the model's vocabulary of %u", token,
+			       w->embedding->shape.rows);
+	if (recent->token[place] != token + 1) {
+		recent->token[place] = 0;
+		int failed = read_row(w, token, stored, e);
+		if (failed)
+			return failed;
+		recent->token[place] = token + 1;
+	}
+	format_dequantise_row(out, &row, &(struct pieces){.weights = stored});
+	return 0;
+}
+
+/* ---- the whole ---- */
+
 int weights_load(struct weights *w, const struct plan *p, const struct config *c,
 		 const struct store *store, bool drafts, const _Atomic bool *stop, struct err *e)
 {
@@ -127,6 +184,8 @@ int weights_load(struct weights *w, const struct plan *p, const struct config *c
 		madvise(w->memory, w->memory_bytes, MADV_HUGEPAGE); /* a wish; fewer TLB misses */
 		result = load_all(w, p, c, store, drafts, buffer, stop, e);
 	}
+	if (!result && !(w->recent = recent_rows_make(w->embedding)))
+		result = err_set(e, ENOMEM, "out of memory for rows of the embedding");
 	free(buffer);
 	if (result)
 		weights_free(w);
@@ -139,25 +198,6 @@ void weights_free(struct weights *w)
 		munmap(w->memory, w->memory_bytes);
 	free(w->layer);
 	free(w->embedding_chunk);
+	free(w->recent);
 	*w = (struct weights){0};
-}
-
-int weights_embed(const struct weights *w, uint32_t token, float *out, struct err *e)
-{
-	const struct plan_tensor *t = w->embedding;
-	struct shape row = t->shape;
-	uint32_t chunk = token / t->chunk_rows;
-	if (token >= row.rows)
-		return err_set(e, ERANGE, "token %u is outside the model's vocabulary of %u", token,
-			       row.rows);
-	row.rows = 1;
-	size_t row_bytes = format_packed_bytes(&row);
-	int failed = store_read_dense(w->store, t->first_unit + chunk, w->embedding_chunk,
-				      plan_chunk_rows(t, chunk) * row_bytes, e);
-	if (!failed)
-		format_dequantise_row(
-			out, &row,
-			&(struct pieces){.weights = w->embedding_chunk +
-						    token % t->chunk_rows * row_bytes});
-	return failed;
 }

@@ -9,7 +9,8 @@
 struct weights {
 	const struct store *store; /* for rows of the embedding */
 	const struct plan_tensor *embedding;
-	uint8_t *embedding_chunk; /* where one of its units is read */
+	uint8_t *embedding_chunk;   /* where one of its units is read */
+	struct recent_rows *recent; /* of the embedding */
 	/* By role; data is NULL where there is no such tensor, or it was not asked for. Vectors are
 	 * one F32 row, norms with the family's offset added. The draft's layer comes last. */
 	struct layer_weights {
@@ -28,7 +29,8 @@ void weights_free(struct weights *w);
 
 /* One row of the embedding as floats: out[hidden]. The embedding stays on disk (a tied head is a
  * copy of its own); the unit that the row is in comes through the page cache, which keeps the
- * common ones, and is verified each time. For one thread at a time. */
+ * common ones, and is verified whenever it is read. Some of the last rows are kept: a draft's come
+ * again when they are verified, and a text has few different words. For one thread at a time. */
 int weights_embed(const struct weights *w, uint32_t token, float *out, struct err *e);
 
 static inline const float *weights_vector(const struct layer_weights *l, enum tensor_role role)

@@ -79,7 +79,7 @@ int converter_put_expert(struct converter *c, struct encoder *x, uint32_t unit, 
 		return failed;
 	failed = encode_expert(x, unit / p->experts, unit % p->experts, record, e);
 	if (!failed)
-		failed = store_put_bytes(put, record, p->record_bytes, e);
+		failed = store_put_bytes(put, record, p->record[unit / p->experts].bytes, e);
 	if (failed) {
 		store_put_abandon(put);
 		return failed;

@@ -32,8 +32,9 @@ static size_t widest_row(const struct plan *p)
 	size_t cols = 0;
 	for (uint32_t i = 0; i < p->dense_count; i++)
 		cols = larger(cols, p->dense[i].shape.cols);
-	for (uint32_t i = 0; i < EXPERT_PARTS; i++) /* 0 in a model without experts */
-		cols = larger(cols, p->part[i].cols);
+	for (uint32_t layer = 0; layer < p->routed_layers; layer++)
+		for (uint32_t i = 0; i < EXPERT_PARTS; i++)
+			cols = larger(cols, p->record[layer].part[i].cols);
 	return cols;
 }
 
@@ -169,9 +170,9 @@ int encode_expert(struct encoder *x, uint32_t routed_layer, uint32_t expert, voi
 	const struct plan *p = x->plan;
 	for (uint32_t part = 0; part < EXPERT_PARTS; part++) {
 		struct source from;
-		const struct shape *s = &p->part[part];
+		const struct shape *s = &p->record[routed_layer].part[part];
 		struct tensor_id id = {plan_part_role(part), p->layer_of[routed_layer], expert};
-		uint8_t *packed = (uint8_t *)record + p->part_offset[part];
+		uint8_t *packed = (uint8_t *)record + p->record[routed_layer].part_offset[part];
 		int failed = sources_find(x->sources, id, &from, e);
 		if (!failed)
 			failed = encode_rows(x, s, &from, 0, s->rows, packed,

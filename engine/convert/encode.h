@@ -22,7 +22,7 @@ void encoder_free(struct encoder *x); /* NULL is fine */
 /* Both below: -EINVAL names a tensor that holds what is no number; -ERANGE one whose norms F16 does
  * not hold, where the plan stores them so; -EIO a file that cannot be read. */
 
-/* record[plan->record_bytes] */
+/* record[plan->record[routed_layer].bytes] */
 int encode_expert(struct encoder *x, uint32_t routed_layer, uint32_t expert, void *record,
 		  struct err *e);
 /* A row chunk of a dense tensor, its weights and then, for TQ, its norms: chunk[encode_chunk_bytes]

@@ -88,7 +88,7 @@ static int make_experts(struct store_headers *h, const struct config *c, const s
 		for (uint32_t x = 0; x < p->experts; x++)
 			for (uint32_t part = 0; part < EXPERT_PARTS; part++) {
 				struct tensor_id id = {plan_part_role(part), p->layer_of[layer], x};
-				offset = add_tensor(f, c, id, &p->part[part], offset);
+				offset = add_tensor(f, c, id, &p->record[layer].part[part], offset);
 			}
 	return finish(f, &h->experts, &h->experts_bytes, e);
 }

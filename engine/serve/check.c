@@ -145,7 +145,7 @@ static int store_bytes(const struct model *m, const struct plan *p, uint64_t *by
 	if (failed)
 		return failed;
 	*bytes = headers.dense_bytes + (coded ? 0 : headers.experts_bytes) + p->dense_bytes +
-		 records * p->record_bytes / (coded ? 2 : 1) +
+		 plan_records_bytes(p) / (coded ? 2 : 1) +
 		 BYTES_PER_UNIT * (records + p->unit_count);
 	store_headers_free(&headers);
 	return 0;
@@ -172,13 +172,14 @@ static int look_at_weights(const struct model *m, struct recipe *r, struct err *
 }
 
 /* And counts what their store takes. */
-static int check_weights(const struct model *m, uint64_t *bytes, struct err *e)
+static int check_weights(struct model *m, uint64_t *bytes, struct err *e)
 {
 	struct recipe r = m->engine->recipe;
 	struct plan p;
 	int failed = look_at_weights(m, &r, e);
 	if (failed)
 		return explain_weights(m->directory, e);
+	atomic_store(&m->drafts, r.draft);
 	failed = plan_make(&p, &m->config, &r, e);
 	if (!failed)
 		failed = store_bytes(m, &p, bytes, e);
@@ -262,11 +263,13 @@ static int check_place(const struct model *m, uint64_t need, struct err *e)
 	return failed;
 }
 
-int check_store(const struct model *m, struct err *e)
+int check_store(struct model *m, struct err *e)
 {
 	uint64_t need = 0;
-	if (atomic_load(&m->has_store))
+	if (atomic_load(&m->has_store)) {
+		atomic_store(&m->drafts, m->plan.recipe.draft);
 		return 0;
+	}
 	int failed = check_weights(m, &need, e);
 	return failed ? failed : check_place(m, need, e);
 }

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <string.h>
 
 _Static_assert((int)ANSWER_ROWS == (int)DRAFT_MOST + 1,
 	       "a step verifies a draft after the last token");
@@ -77,28 +78,23 @@ bool decode_first(struct session *s)
 {
 	struct err e = {0};
 	int failed = 0;
-	const char *finish =
-		take_token(s, s->model->forward.scratch.logits, s->context.tokens.count, &failed, &e);
+	const char *finish = take_token(s, s->model->forward.scratch.logits,
+					s->context.tokens.count, &failed, &e);
 	return finish ? turn_over(s, finish, failed, &e) : true;
 }
 
-/* What stood of a draft stays in the context, and is counted. */
-static void settle(struct session *s, size_t held, uint32_t drafted, uint32_t stood,
-		   uint64_t started)
+/* What stood of a draft stays in the context. */
+static void settle(struct session *s, size_t before, uint32_t stood)
 {
-	struct session_stats *st = &s->stats;
-	if (s->turn.params.draft == DRAFT_AUTO) /* what it did not choose is not on its credit */
-		draft_meter_count(&s->model->draft_meter, drafted, stood, seconds_since(started));
-	if (!drafted)
-		return;
-	context_rollback(&s->context, held);
-	pthread_mutex_lock(&s->model->lock);
-	st->context_tokens = held;
-	for (uint32_t i = 0; i < drafted; i++) {
-		st->drafted[i]++;
-		st->draft_stood[i] += i < stood;
+	size_t held = before + stood + 1;
+	if (s->context.tokens.count > held) {
+		context_rollback(&s->context, held);
+		pthread_mutex_lock(&s->model->lock);
+		s->stats.context_tokens = held;
+		pthread_mutex_unlock(&s->model->lock);
 	}
-	pthread_mutex_unlock(&s->model->lock);
+	if (s->turn.follow)
+		drafter_follow_answer(&s->drafter, &s->model->draft_layer, &s->context, stood + 1);
 }
 
 bool decode_step(struct session *s)
@@ -106,11 +102,13 @@ bool decode_step(struct session *s)
 	struct turn *t = &s->turn;
 	struct forward *f = &s->model->forward;
 	struct err e = {0};
-	uint64_t started = now_ns();
+	struct draft d;
 	size_t before = s->context.tokens.count;
-	uint32_t rows[ANSWER_ROWS], drafted, stood = 0;
+	draft_propose(s, &d);
+	uint32_t rows[ANSWER_ROWS], drafted = d.choice.depth, stood = 0;
+	uint64_t started = now_ns();
 	rows[0] = t->ids.ids[before];
-	drafted = draft_propose(s, rows + 1);
+	memcpy(rows + 1, d.tokens, drafted * sizeof *rows);
 	int failed = turn_forward(s, rows, drafted + 1, ROW_ANSWER, true,
 				  drafted ? f->scratch.logits : NULL, &e);
 	if (failed)
@@ -122,6 +120,7 @@ bool decode_step(struct session *s)
 		if (finish || stood == drafted || t->ids.ids[t->ids.count - 1] != rows[stood + 1])
 			break;
 	}
-	settle(s, before + stood + 1, drafted, stood, started);
+	settle(s, before, stood);
+	draft_count(s, &d, stood, seconds_since(started));
 	return finish ? turn_over(s, finish, failed, &e) : true;
 }

@@ -4,106 +4,254 @@
 static const double cost_weight = 0.1, stood_weight = 0.05;
 /* Before anything is measured: what one more row costs, in steps of one row, and ai. */
 static const double row_guess = 0.6, stood_guess = 0.5;
+/* And what drafting a token costs: a layer and the output head, and next to nothing. */
+static const double drafting_guess[DRAFT_KINDS] = {[DRAFT_MTP] = 0.3, [DRAFT_LOOKUP] = 0.01};
 /* Credit, in steps of one row: at first, at most, and the part of each step's time. */
-static const double credit_first = 0.75, credit_most = 3, credit_part = 0.01;
-/* A gain below this is noise. */
-static const double least_gain = 1.01;
-/* Steps without a draft before the text is tried again. */
-enum { TRIAL_AFTER = 16 };
+static const double credit_first = 0.5, credit_most = 4, credit_part = 0.01;
+/* What following may always take, in steps of one row. */
+static const double following_part = 0.01;
+/* A gain below this is noise; and it takes as much to go a token deeper, where more is lost if
+ * nothing stands. */
+static const double least_gain = 1.01, deeper_gain = 1.03;
+/* Steps without a draft of a kind before the text is tried again, at least; and while another kind
+ * pays and this one was wrong at its last trial. */
+enum { TRIAL_AFTER = 16, TRIAL_BESIDE = 128 };
+/* When all of two drafts in turn stood, what was seen before counts as this often. */
+enum { CHANGED = 4 };
 
-/* Of a step that many rows wide; what was not measured goes on in a straight line. */
+/* The mean at `at` of those that begin with values[first]; what was not measured goes on in a
+ * straight line, with steps of `guess` if nothing says more. */
+static double straight(const double *values, uint32_t first, uint32_t at, double guess)
+{
+	uint32_t known = at;
+	while (known > first && !(values[known] > 0))
+		known--;
+	double step = known > first ? (values[known] - values[first]) / (known - first) : guess;
+	return values[known] + (at - known) * (step > 0 ? step : 0);
+}
+
+/* Of a step that many rows wide. */
 static double cost_of(const struct draft_meter *m, uint32_t rows)
 {
-	if (m->cost[rows] > 0)
-		return m->cost[rows];
-	uint32_t known = rows - 1;
-	while (known > 1 && !(m->cost[known] > 0))
-		known--;
-	double row =
-		known > 1 ? (m->cost[known] - m->cost[1]) / (known - 1) : row_guess * m->cost[1];
-	return m->cost[known] + (rows - known) * (row > 0 ? row : 0);
+	return straight(m->cost, 1, rows, row_guess * m->cost[1]);
 }
 
-static double stood_of(const struct draft_meter *m, uint32_t depth)
+/* drafting[0] is 0: no draft, no time. */
+static double drafting_of(const struct draft_meter *m, struct draft_choice c)
 {
-	while (depth > 1 && !m->seen[depth])
+	return straight(m->kind[c.kind].drafting, 0, c.depth, drafting_guess[c.kind] * m->cost[1]);
+}
+
+static double seconds_of(const struct draft_meter *m, struct draft_choice c)
+{
+	return drafting_of(m, c) + cost_of(m, c.depth + 1);
+}
+
+static double stood_of(const struct draft_kind_meter *k, uint32_t depth)
+{
+	while (depth > 1 && !k->seen[depth])
 		depth--; /* one that was never reached is like the one before */
-	return m->seen[depth] ? m->stood[depth] : stood_guess;
+	return k->seen[depth] ? k->stood[depth] : stood_guess;
 }
 
-static uint32_t fastest(const struct draft_meter *m, uint32_t most)
+/* ---- choosing ---- */
+
+/* What it loses if nothing stands. */
+static double loss_of(const struct draft_meter *m, struct draft_choice c)
 {
-	double tokens = 1, chance = 1, best_speed = least_gain / cost_of(m, 1);
-	uint32_t best = 0;
-	for (uint32_t d = 1; d <= most; d++) {
-		chance *= stood_of(m, d);
+	return seconds_of(m, c) - m->cost[1];
+}
+
+/* Half of that, as something mostly stands; or a quarter of one token that nearly always does. */
+static double risk_of(const struct draft_meter *m, struct draft_choice c)
+{
+	double stands = stood_of(&m->kind[c.kind], 1);
+	return loss_of(m, c) * (c.depth == 1 && stands > 0.75 ? 0.25 : 0.5);
+}
+
+/* A draft layer first gets to know the tokens that it has missed. */
+static double missed_of(const struct draft_meter *m, const struct draft_offer *o,
+			struct draft_choice c)
+{
+	return c.kind == DRAFT_MTP ? o->missed * m->following : 0;
+}
+
+/* What there has to be of credit. */
+static double price_of(const struct draft_meter *m, const struct draft_offer *o,
+		       struct draft_choice c)
+{
+	return risk_of(m, c) + missed_of(m, o, c);
+}
+
+static bool affordable(const struct draft_meter *m, const struct draft_offer *o,
+		       struct draft_choice c)
+{
+	return m->credit >= price_of(m, o, c);
+}
+
+struct search {
+	struct draft_choice best; /* of those for which there is credit */
+	double speed;		  /* its */
+	bool pays;		  /* something does, with credit or without */
+};
+
+static void search_kind(const struct draft_meter *m, const struct draft_offer *o,
+			enum draft_kind kind, struct search *s)
+{
+	double tokens = 1, chance = 1, least = least_gain / m->cost[1], shallower = 0;
+	for (uint32_t d = 1; d <= o->most[kind] && d <= DRAFT_MOST; d++) {
+		struct draft_choice c = {kind, d};
+		chance *= stood_of(&m->kind[kind], d);
 		tokens += chance;
-		double speed = tokens / cost_of(m, d + 1);
-		if (speed > best_speed) {
-			best_speed = speed;
-			best = d;
+		double speed = tokens / seconds_of(m, c);
+		s->pays |= speed > least;
+		if (speed > least && speed > shallower && speed > s->speed && affordable(m, o, c)) {
+			s->speed = speed;
+			shallower = deeper_gain * speed;
+			s->best = c;
 		}
+	}
+}
+
+/* Whether it has waited until its part of the credit is what a trial costs on average: or what is
+ * cheap to try would leave nothing for what is dear. */
+static bool is_due(const struct draft_meter *m, const struct draft_offer *o, struct draft_choice c,
+		   uint32_t kinds)
+{
+	double gain = stood_of(&m->kind[c.kind], 1) * m->cost[1];
+	double costs = loss_of(m, c) + missed_of(m, o, c) - gain;
+	return m->kind[c.kind].idle * credit_part * m->cost[1] >= kinds * costs;
+}
+
+/* Steps before a kind is tried again. */
+static uint32_t pause_of(const struct draft_kind_meter *k, bool beside)
+{
+	if (!beside)
+		return k->hot ? 0 : TRIAL_AFTER;
+	return k->hot ? TRIAL_AFTER : TRIAL_BESIDE;
+}
+
+/* One token of a kind, but not of `paying`, which does (DRAFT_KINDS: none): the cheapest of those
+ * that were right at their last trial, as the text may have changed, or else of all. */
+static struct draft_choice trial(const struct draft_meter *m, const struct draft_offer *o,
+				 int paying)
+{
+	struct draft_choice best = {0};
+	uint32_t kinds = 0;
+	for (int kind = 0; kind < DRAFT_KINDS; kind++)
+		kinds += o->most[kind] > 0;
+	for (int kind = 0; kind < DRAFT_KINDS; kind++) {
+		const struct draft_kind_meter *k = &m->kind[kind];
+		struct draft_choice c = {(enum draft_kind)kind, 1};
+		bool hot = k->hot && paying == DRAFT_KINDS;
+		if (kind == paying || !o->most[kind] || !affordable(m, o, c) ||
+		    k->idle < pause_of(k, paying < DRAFT_KINDS) || !(hot || is_due(m, o, c, kinds)))
+			continue;
+		bool better = k->hot != m->kind[best.kind].hot
+				      ? k->hot
+				      : price_of(m, o, c) < price_of(m, o, best);
+		if (!best.depth || better)
+			best = c;
 	}
 	return best;
 }
 
-uint32_t draft_meter_choose(const struct draft_meter *m, uint32_t most)
+struct draft_choice draft_meter_choose(const struct draft_meter *m, const struct draft_offer *o)
 {
-	if (!(m->cost[1] > 0) || !most)
-		return 0;
-	uint32_t d = fastest(m, most < DRAFT_MOST ? most : DRAFT_MOST);
-	if (!d && m->plain >= TRIAL_AFTER)
-		d = 1;
-	/* Half of what it loses if nothing stands: something mostly does. */
-	while (d && m->credit < (cost_of(m, d + 1) - m->cost[1]) / 2)
-		d--;
-	return d;
+	struct search s = {0};
+	if (!(m->cost[1] > 0))
+		return s.best;
+	for (int kind = 0; kind < DRAFT_KINDS; kind++)
+		search_kind(m, o, (enum draft_kind)kind, &s);
+	/* What pays and waits for credit is not to wait for trials of what does not. */
+	if (s.pays && !s.best.depth)
+		return s.best;
+	struct draft_choice other = trial(m, o, s.pays ? (int)s.best.kind : DRAFT_KINDS);
+	return other.depth ? other : s.best;
 }
 
-static void count_cost(struct draft_meter *m, uint32_t rows, double seconds)
+bool draft_meter_follows(const struct draft_meter *m, bool answer)
 {
-	double *cost = &m->cost[rows];
-	if (!(*cost > 0)) {
-		*cost = seconds;
-		return;
-	}
+	static const struct draft_offer own = {.most = {[DRAFT_MTP] = DRAFT_MOST}};
+	struct search s = {0};
+	if (!(m->cost[1] > 0) || m->following <= following_part * m->cost[1])
+		return true;
+	if (!answer)
+		search_kind(m, &own, DRAFT_MTP, &s);
+	return s.pays;
+}
+
+/* ---- counting ---- */
+
+static void count_cost(double *cost, double expected, double seconds)
+{
+	double before = *cost > 0 ? *cost : expected;
 	/* A step that lost its processor for a while says nothing of its rows. */
-	if (seconds > 3 * *cost)
-		seconds = 3 * *cost;
-	*cost += cost_weight * (seconds - *cost);
+	if (before > 0 && seconds > 3 * before)
+		seconds = 3 * before;
+	*cost = *cost > 0 ? before + cost_weight * (seconds - before) : seconds;
 }
 
-static void count_stood(struct draft_meter *m, uint32_t drafted, uint32_t stood)
+static void count_stood(struct draft_kind_meter *k, uint32_t drafted, uint32_t stood)
 {
 	for (uint32_t depth = 1; depth <= drafted && depth <= stood + 1; depth++) {
-		double before = stood_of(m, depth), weight = 1.0 / (m->seen[depth] + 2);
+		if (k->hot && stood == drafted && k->seen[depth] > CHANGED)
+			k->seen[depth] = CHANGED;
+		double before = stood_of(k, depth), weight = 1.0 / (k->seen[depth] + 2);
 		if (weight < stood_weight)
 			weight = stood_weight;
 		else
-			m->seen[depth]++;
-		m->stood[depth] = before + weight * ((depth <= stood) - before);
+			k->seen[depth]++;
+		k->stood[depth] = before + weight * ((depth <= stood) - before);
 	}
 	/* Bad luck at a depth must not keep it from being tried again: while all that is drafted
 	 * stands, the depths beyond become like the last. */
 	for (uint32_t depth = drafted + 1; stood == drafted && depth <= DRAFT_MOST; depth++)
-		if (drafted && m->stood[depth] < m->stood[drafted])
-			m->stood[depth] += stood_weight * (m->stood[drafted] - m->stood[depth]);
+		if (drafted && k->stood[depth] < k->stood[drafted])
+			k->stood[depth] += stood_weight * (k->stood[drafted] - k->stood[depth]);
 }
 
-void draft_meter_count(struct draft_meter *m, uint32_t drafted, uint32_t stood, double seconds)
+/* The first step is the measure of all others. */
+static void begin(struct draft_meter *m)
+{
+	m->credit = credit_first * m->cost[1];
+	for (int kind = 0; kind < DRAFT_KINDS; kind++)
+		m->kind[kind].hot = true;
+}
+
+static void count_kind(struct draft_meter *m, struct draft_choice drafted, uint32_t stood,
+		       double drafting)
+{
+	struct draft_kind_meter *k = &m->kind[drafted.kind];
+	count_cost(&k->drafting[drafted.depth], drafting_of(m, drafted), drafting);
+	count_stood(k, drafted.depth, stood);
+	k->idle = 0;
+	k->hot = stood == drafted.depth;
+}
+
+void draft_meter_count(struct draft_meter *m, struct draft_choice drafted, uint32_t stood,
+		       double drafting, double seconds)
 {
 	double known = m->cost[1];
-	count_cost(m, drafted + 1, seconds);
-	count_stood(m, drafted, stood);
-	m->plain = drafted ? 0 : m->plain + 1;
-	if (!(known > 0)) { /* the first step is the measure of all others */
-		m->credit = credit_first * m->cost[1];
-		m->plain = TRIAL_AFTER;
+	uint32_t rows = drafted.depth + 1;
+	count_cost(&m->cost[rows], cost_of(m, rows), seconds);
+	if (!(known > 0)) {
+		begin(m);
 		return;
 	}
-	m->credit += credit_part * seconds;
-	if (drafted)
-		m->credit += (stood + 1) * known - seconds;
+	for (int kind = 0; kind < DRAFT_KINDS; kind++)
+		m->kind[kind].idle++;
+	m->credit += credit_part * (drafting + seconds);
+	if (drafted.depth) {
+		m->credit += (stood + 1) * known - (drafting + seconds);
+		count_kind(m, drafted, stood, drafting);
+	}
 	if (m->credit > credit_most * known)
 		m->credit = credit_most * known;
+}
+
+void draft_meter_follow(struct draft_meter *m, uint32_t tokens, double seconds, bool answer)
+{
+	count_cost(&m->following, 0, seconds / tokens);
+	m->credit -= answer ? seconds : 0;
 }

@@ -97,7 +97,6 @@ static void step(struct model *m)
 	session_notify(s);
 	pthread_mutex_lock(&m->lock);
 	s->stepping = false;
-	m->doubted |= s->status == SESSION_ERROR;
 	if (s->ended)
 		session_free(s);
 	else if (more)

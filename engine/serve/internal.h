@@ -8,7 +8,7 @@
  *     load_source.c   whether a store is of the checkpoint as it is now
  *     chunk.c     the steps of a prompt
  *     session.c   a conversation's public face     turn.c      one turn: prompt and prefill
- *     decode.c    a turn's answer, step by step    draft.c     what may follow
+ *     decode.c    a turn's answer, step by step    draft.c     what may follow, and by what
  *
  * Locks, in the order in which they may be taken:
  *     model.notify   held while `changed` is called, so that session_end can wait for the call
@@ -33,6 +33,7 @@
 #include "engine/serve/draft_meter.h"
 #include "cache/clock.h"
 #include "engine/convert/convert.h"
+#include "engine/compute/drafter.h"
 #include "engine/compute/forward.h"
 #include "engine/model.h"
 #include "engine/serve/params.h"
@@ -94,6 +95,8 @@ struct model {
 	uint64_t heat_uses, heat_ns; /* uses of experts when their heat was kept, and the time */
 	struct forward forward;
 	struct batch batch; /* of the step at hand */
+	_Atomic bool drafts;		/* the checkpoint has a draft layer */
+	struct draft_layer draft_layer; /* memory NULL: it has none */
 	struct draft_meter draft_meter;
 	struct budget_need scratch; /* what its long steps take; bytes 0: they are short */
 	struct sampler sampler;
@@ -125,6 +128,7 @@ struct turn {
 	struct repetition repetition; /* of ids */
 	struct losses losses;
 	bool chat;
+	bool follow;	       /* the session's drafter goes along */
 	size_t system_ids;     /* how many of ids are the system message */
 	size_t recomputed;     /* that the context had held, but whose recurrent state it had not */
 	struct token_list ids; /* all that the model is to see before it answers, and its answer */
@@ -164,6 +168,7 @@ struct session {
 
 	struct turn turn; /* (turn), and so are these: */
 	struct context context;
+	struct drafter drafter;
 	struct losses context_losses; /* that all of the context was computed with */
 	uint64_t weights_sum;	      /* the model's when it was computed */
 	struct token_list history;    /* the conversation's ids without the system message */
@@ -171,9 +176,9 @@ struct session {
 
 /* check.c: what can be known at mount to fail when the model is loaded, in words. The files of the
  * folder, before any is read; and once it is known whether there is a store, the weights and the
- * place that making one takes. */
+ * place that making one takes. The latter finds out whether there is a draft layer. */
 int check_files(const char *directory, struct err *e);
-int check_store(const struct model *m, struct err *e);
+int check_store(struct model *m, struct err *e);
 
 /* load.c, from the generation thread but for the first two: everything up to READY, or undone
  * again. */
@@ -226,8 +231,22 @@ int turn_give_out(struct session *s, const char *text, size_t n, struct err *e);
 /* decode.c: draws the token after the prompt; and one step of the answer. As turn_step. */
 bool decode_first(struct session *s);
 bool decode_step(struct session *s);
-/* draft.c: what may follow the last token; returns how many there are. */
-uint32_t draft_propose(const struct session *s, uint32_t draft[DRAFT_MOST]);
+/* draft.c */
+struct draft {
+	struct draft_choice choice;
+	uint32_t tokens[DRAFT_MOST];
+	double seconds; /* that it took, */
+	double whole;	/* and with what the draft layer had missed */
+};
+/* Whether a turn wants the model's own draft layer to follow it. */
+bool draft_follows(const struct session *s);
+/* Before a step of such a turn, whose first token is `next`; and after one of its prompt. */
+void draft_make_room(struct session *s, uint32_t next, enum row_kind kind);
+void draft_follow_prompt(struct session *s, uint32_t n);
+/* What may follow the last token. */
+void draft_propose(struct session *s, struct draft *d);
+/* After the step that verified it: how many tokens stood, and what the step took. */
+void draft_count(struct session *s, const struct draft *d, uint32_t stood, double seconds);
 /* Ends the turn (lock held): finish is a word of session_stats, failed 0 or a negative errno with
  * the sentence in e. */
 void turn_end(struct session *s, const char *finish, int failed, const struct err *e);

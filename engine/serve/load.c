@@ -188,7 +188,10 @@ static int load_forward(struct model *m, struct err *e)
 	};
 	if (sampler_init(&m->sampler, m->engine->kernels, m->config.vocabulary))
 		return err_set(e, ENOMEM, "out of memory for sampling");
-	return forward_init(&m->forward, e);
+	int failed = forward_init(&m->forward, e);
+	if (!failed && m->plan.recipe.draft)
+		failed = draft_layer_init(&m->draft_layer, &m->forward, e);
+	return failed;
 }
 
 /* Asked by lookers from now on, if not NULL. */
@@ -201,10 +204,10 @@ static void show_experts(struct model *m, struct pager_source *experts)
 	pthread_rwlock_unlock(&m->looking);
 }
 
-static void load_arrange(void *ctx, void *slot, const void *record)
+static void load_arrange(void *ctx, uint32_t layer, void *slot, const void *record)
 {
 	struct model *m = ctx;
-	plan_arrange_record(&m->plan, slot, record);
+	plan_arrange_record(&m->plan, layer, slot, record);
 }
 
 /* The converter stays until the source is gone. */
@@ -219,6 +222,7 @@ static int load_experts(struct model *m, struct err *e)
 	const struct pager_supply supply = {
 		.store = m->store,
 		.slot_bytes = m->plan.slot_bytes,
+		.layer_slot_bytes = m->plan.layer_slot_bytes,
 		.arrange = load_arrange,
 		.make = m->converter ? load_make : NULL,
 		.ctx = m,
@@ -284,9 +288,12 @@ int load_model(struct model *m, struct err *e)
 		failed = find_store(m, e);
 	if (!failed)
 		m->weights_sum = XXH3_64bits(&store_info(m->store)->key, sizeof(struct store_key));
-	if (!failed)
-		failed = weights_load(&m->weights, &m->plan, &m->config, m->store, false, &m->quit,
+	if (!failed) { /* sessions draft unless they are told not to */
+		bool drafts = m->plan.recipe.draft;
+		atomic_store(&m->drafts, drafts);
+		failed = weights_load(&m->weights, &m->plan, &m->config, m->store, drafts, &m->quit,
 				      e);
+	}
 	if (!failed && m->plan.routed_layers)
 		failed = load_experts(m, e);
 	if (!failed)
@@ -305,6 +312,7 @@ int load_model(struct model *m, struct err *e)
 void unload_model(struct model *m)
 {
 	struct pager_source *experts = m->experts;
+	draft_layer_free(&m->draft_layer);
 	forward_free(&m->forward);
 	batch_free(&m->batch);
 	chunk_forget(m);

@@ -40,7 +40,8 @@ static struct budget_need need_of(const struct plan *p, const struct config *c, 
 	uint64_t slot = pager_slot_bytes(p->slot_bytes);
 	struct budget_need n = {
 		.bytes = forward_bytes(c, chunk) +
-			 (uint64_t)c->vocabulary * BYTES_PER_VOCABULARY_ENTRY,
+			 (uint64_t)c->vocabulary * BYTES_PER_VOCABULARY_ENTRY +
+			 (p->recipe.draft ? draft_layer_bytes(c) : 0),
 		.least = slot * c->experts_per_token,
 	};
 	for (uint32_t i = 0; i < p->dense_count; i++)
@@ -74,6 +75,20 @@ static int measure(struct model *m, struct err *e)
 	return failed;
 }
 
+/* The need of a model that has a draft layer, now that this is known. */
+static int count_draft(struct model *m, struct err *e)
+{
+	struct plan p;
+	struct recipe r = m->engine->recipe;
+	r.draft = atomic_load(&m->drafts);
+	int failed = r.draft ? plan_make(&p, &m->config, &r, e) : 0;
+	if (failed || !r.draft)
+		return failed;
+	m->need = need_of(&p, &m->config, m->engine->options.chunk);
+	plan_free(&p);
+	return 0;
+}
+
 static int open_files(struct model *m, const char *path, struct err *e)
 {
 	struct err no_store;
@@ -100,7 +115,11 @@ static int open_files(struct model *m, const char *path, struct err *e)
 	/* None yet, or one that is not known to be of this checkpoint without reading all of it:
 	 * that is seen to when the model is first loaded. */
 	int found = load_store(m, false, &no_store);
-	return found == -EAGAIN ? 0 : check_store(m, e);
+	if (found == -EAGAIN)
+		atomic_store(&m->drafts, m->config.draft); /* it may have one */
+	else
+		failed = check_store(m, e);
+	return failed ? failed : count_draft(m, e);
 }
 
 static void free_model(struct model *m)
@@ -289,7 +308,7 @@ static int print_codec(const struct model *m, char *text, size_t size)
 	if (p->recipe.codec != CODEC_NONE)
 		(void)snprintf(share, sizeof share, " %.2f",
 			       (double)store_experts_bytes(m->store) /
-				       ((double)p->record_bytes * p->experts * p->routed_layers));
+				       (double)plan_records_bytes(p));
 	int n = snprintf(text, size, *words ? "%s%s (%s)" : "%s%s", name, share, words);
 	release_store(m);
 	return n;
@@ -319,6 +338,8 @@ static int print_fact(const struct model *m, enum model_fact fact, char *text, s
 {
 	static const char *const states[] = {"unloaded", "loading", "ready", "failed"};
 	const struct config *c = &m->config;
+	enum kv_type type = m->engine->recipe.exact ? KV_F32 : KV_F16;
+	uint64_t drafter = atomic_load(&m->drafts) ? drafter_full_bytes(c, type, m->context) : 0;
 	const uint64_t numbers[FACT_COUNT] = {
 		[FACT_LAYERS] = c->layers,
 		[FACT_HIDDEN_SIZE] = c->hidden_size,
@@ -331,8 +352,7 @@ static int print_fact(const struct model *m, enum model_fact fact, char *text, s
 		[FACT_PARAMETERS] = m->parameters,
 		[FACT_ACTIVE_PARAMETERS] = m->active_parameters,
 		[FACT_CONTEXT] = m->context,
-		[FACT_CONTEXT_BYTES] = context_full_bytes(
-			c, m->engine->recipe.exact ? KV_F32 : KV_F16, m->context),
+		[FACT_CONTEXT_BYTES] = context_full_bytes(c, type, m->context) + drafter,
 		[FACT_MAX_PROMPT_BYTES] = model_max_prompt_bytes(m),
 	};
 	switch (fact) {
@@ -379,11 +399,11 @@ uint32_t model_experts(const struct model *m, uint32_t layer)
 	return config_routed(&m->config, layer) ? m->config.experts : 0;
 }
 
-uint64_t model_expert_bytes(const struct model *m)
+uint64_t model_expert_bytes(const struct model *m, uint32_t layer)
 {
 	if (!hold_store(m))
 		return 0;
-	uint64_t bytes = m->plan.record_bytes;
+	uint64_t bytes = m->plan.record[m->plan.routed_of[layer]].bytes;
 	release_store(m);
 	return bytes;
 }
@@ -403,9 +423,10 @@ void model_expert_inspect(const struct model *m, uint32_t layer, uint32_t expert
 static int64_t read_expert(const struct model *m, uint32_t layer, uint32_t expert, uint64_t offset,
 			   void *buffer, size_t bytes, struct err *e)
 {
-	if (offset >= m->plan.record_bytes)
+	uint64_t size = m->plan.record[m->plan.routed_of[layer]].bytes;
+	if (offset >= size)
 		return 0;
-	uint64_t rest = m->plan.record_bytes - offset;
+	uint64_t rest = size - offset;
 	size_t want = rest < bytes ? (size_t)rest : bytes;
 	struct err cause;
 	int failed = store_read_expert(m->store, m->plan.routed_of[layer], expert, offset, buffer,

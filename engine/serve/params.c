@@ -37,7 +37,7 @@ static const struct param {
 	{"chat", CHAT, offsetof(struct params, chat), 0, 0, "on or off", false},
 	{"stream", SWITCH, offsetof(struct params, stream), 0, 0, "on or off", false},
 	{"draft", DRAFT, offsetof(struct params, draft), 1, SESSION_DRAFTS,
-	 "auto, off, lookup, or lookup and how many tokens at once, 1 to 4", false},
+	 "auto, off, mtp, lookup, or one of these two and how many tokens at once, 1 to 4", false},
 	{"experts_per_token", COUNT, offsetof(struct params, experts_per_token), 0,
 	 CONFIG_MAX_EXPERTS,
 	 "a whole number up to the model's own (info/experts_per_token), 0 for that", true},
@@ -138,27 +138,56 @@ static int set_chat(enum chat_mode *to, const struct param *t, const char *value
 	return failed;
 }
 
-/* lookup may have a depth after it: one digit. */
+/* What drafts, and how many tokens at once unless a number follows. A draft layer is trained to see
+ * one token ahead; what was said before goes on. */
+static const struct draft_word {
+	const char *word;
+	enum draft_mode mode;
+	enum draft_kind kind;
+	uint32_t depth; /* 0: no number may follow */
+} draft_words[] = {
+	{"auto", DRAFT_AUTO, 0, 0},
+	{"off", DRAFT_OFF, 0, 0},
+	{"mtp", DRAFT_ALWAYS, DRAFT_MTP, 1},
+	{"lookup", DRAFT_ALWAYS, DRAFT_LOOKUP, SESSION_DRAFTS},
+};
+enum { DRAFT_WORDS = sizeof draft_words / sizeof *draft_words };
+
+/* The word's row; *rest is what follows it: nothing, or digits after a space. NULL: none such. */
+static const struct draft_word *find_draft(const char *value, const char **rest)
+{
+	for (int i = 0; i < DRAFT_WORDS; i++) {
+		const struct draft_word *w = &draft_words[i];
+		size_t length = strlen(w->word);
+		*rest = value + length;
+		if (strncmp(value, w->word, length) != 0)
+			continue;
+		if (!**rest)
+			return w;
+		if (w->depth && *(*rest)++ == ' ' && **rest &&
+		    !(*rest)[strspn(*rest, "0123456789")])
+			return w;
+	}
+	return NULL;
+}
+
 static int set_draft(struct params *p, const struct param *t, const char *value, struct err *e)
 {
-	static const char spaced[] = "lookup ";
-	uint32_t depth = SESSION_DRAFTS;
-	if (!strcmp(value, "off")) {
-		p->draft = DRAFT_OFF;
-		return 0;
-	}
-	if (strcmp(value, "lookup") != 0) {
-		if (strncmp(value, spaced, strlen(spaced)) != 0)
-			return refuse(t, EINVAL, value, e);
-		const char *digit = value + strlen(spaced);
-		if (*digit < '0' || *digit > '9' || digit[1])
-			return refuse(t, EINVAL, value, e);
-		depth = (uint32_t)(*digit - '0');
-	}
-	if (depth < t->least || depth > t->most)
+	const char *digits;
+	const struct draft_word *w = find_draft(value, &digits);
+	if (!w)
+		return refuse(t, EINVAL, value, e);
+	double depth = *digits ? strtod(digits, NULL) : w->depth;
+	if (*digits && (depth < t->least || depth > t->most))
 		return refuse(t, ERANGE, value, e);
-	p->draft = DRAFT_LOOKUP;
-	p->draft_depth = depth;
+	if (w->mode == DRAFT_ALWAYS && w->kind == DRAFT_MTP && !p->model_drafts)
+		return err_set(e, EINVAL,
+			       "params/%s: \"%.40s\": this model has no draft layer of its own; "
+			       "auto, off and lookup are possible",
+			       t->name, value);
+	p->draft = w->mode;
+	p->draft_kind = w->kind;
+	p->draft_depth = (uint32_t)depth;
 	return 0;
 }
 
@@ -250,12 +279,13 @@ static char *count_text(uint64_t number)
 
 static char *draft_text(const struct params *p)
 {
-	static const char *const words[] = {
-		[DRAFT_AUTO] = "auto", [DRAFT_OFF] = "off", [DRAFT_LOOKUP] = "lookup"};
-	char text[16];
-	if (p->draft != DRAFT_LOOKUP || p->draft_depth == SESSION_DRAFTS)
-		return strdup(words[p->draft]);
-	(void)snprintf(text, sizeof text, "lookup %u", p->draft_depth);
+	const struct draft_word *w = draft_words;
+	char text[24];
+	while (w->mode != p->draft || (w->mode == DRAFT_ALWAYS && w->kind != p->draft_kind))
+		w++;
+	if (w->mode != DRAFT_ALWAYS || p->draft_depth == w->depth)
+		return strdup(w->word);
+	(void)snprintf(text, sizeof text, "%s %u", w->word, p->draft_depth);
 	return strdup(text);
 }
 
@@ -306,7 +336,6 @@ int params_default(struct params *p, const struct config *c, struct err *e)
 		.max_tokens = c->generation.max_new_tokens,
 		.seed_random = true,
 		.stream = true,
-		.draft_depth = SESSION_DRAFTS,
 		.model_experts = c->experts_per_token,
 		.system = empty,
 		.stop = empty,

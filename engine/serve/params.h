@@ -9,6 +9,7 @@
 #include "cache/err.h"
 #include "engine/family/config.h"
 #include "engine/compute/losses.h"
+#include "engine/session.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,8 +27,10 @@ struct params {
 	enum chat_mode { CHAT_UNSET, CHAT_OFF, CHAT_ON } chat;
 	bool stream; /* the answer is read as it grows; else not before its end */
 	/* What may follow is computed beside the last token, where that is faster. */
-	enum draft_mode { DRAFT_AUTO, DRAFT_OFF, DRAFT_LOOKUP } draft;
-	uint32_t draft_depth;	    /* tokens drafted at once, at most */
+	enum draft_mode { DRAFT_AUTO, DRAFT_OFF, DRAFT_ALWAYS } draft;
+	enum draft_kind draft_kind; /* of ALWAYS; */
+	uint32_t draft_depth;	    /* and tokens drafted at once, at most */
+	bool model_drafts;	    /* the model has a draft layer */
 	uint64_t experts_per_token; /* 0 or the model's own: no loss */
 	double drop_missing;	    /* 0: no loss */
 	uint32_t model_experts;	    /* per token; 0: the model is dense */
@@ -35,7 +38,7 @@ struct params {
 	char *stop; /* one text per line that ends an answer; \n, \t and \\ are escapes */
 };
 
-/* A model's defaults. -ENOMEM in words. */
+/* A model's defaults; without a draft layer, which config.json cannot tell. -ENOMEM in words. */
 int params_default(struct params *p, const struct config *c, struct err *e);
 int params_copy(struct params *to, const struct params *from, struct err *e);
 void params_free(struct params *p);

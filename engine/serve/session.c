@@ -39,11 +39,13 @@ int session_create(struct session **out, struct model *m, const struct session *
 	s->model = m;
 	s->user = user;
 	s->stats.finish = "";
-	context_init(&s->context, &m->engine->context_budget, &m->config,
-		     m->engine->recipe.exact ? KV_F32 : KV_F16);
+	enum kv_type type = m->engine->recipe.exact ? KV_F32 : KV_F16;
+	context_init(&s->context, &m->engine->context_budget, &m->config, type);
+	drafter_init(&s->drafter, &m->engine->context_budget, &m->config, type);
 	pthread_mutex_lock(&m->lock);
 	int failed = params_from ? params_copy(&s->params, &params_from->params, e)
 				 : params_default(&s->params, &m->config, e);
+	s->params.model_drafts = atomic_load(&m->drafts);
 	if (!failed)
 		m->sessions++;
 	pthread_mutex_unlock(&m->lock);
@@ -59,6 +61,7 @@ void session_free(struct session *s)
 	s->model->sessions--;
 	turn_free(&s->turn);
 	context_free(&s->context);
+	drafter_free(&s->drafter);
 	token_list_free(&s->history);
 	params_free(&s->params);
 	answer_unref(s->answer);
@@ -239,6 +242,7 @@ int session_reset(struct session *s, struct err *e)
 	int failed = s->working ? refuse_while_working("reset", e) : 0;
 	if (!failed) {
 		context_rollback(&s->context, 0);
+		drafter_drop(&s->drafter);
 		s->history.count = s->undo_count = s->log_size = s->prompt_length = 0;
 		answer_unref(s->answer);
 		s->answer = NULL;

@@ -70,6 +70,10 @@ static void reuse_context(struct session *s)
 		       have->ids[same] == want->ids[same])
 			same++;
 	size_t left = context_rollback(&s->context, same);
+	if (s->turn.follow)
+		drafter_begin(&s->drafter, &s->context);
+	else
+		drafter_drop(&s->drafter);
 	recurrent_mark(&s->context.recurrent, left);
 	s->turn.recomputed = same - left;
 	s->context_losses = s->turn.losses;
@@ -110,6 +114,7 @@ static int begin(struct session *s, struct err *e)
 		return failed;
 	t->stream.skip_space = t->chat && tokenizer_leads_with_space(m->tokenizer);
 	t->prompt_ids = t->ids.count;
+	t->follow = draft_follows(s);
 	reuse_context(s);
 	t->begun = true;
 	return 0;
@@ -215,6 +220,7 @@ bool turn_over(struct session *s, const char *finish, int failed, const struct e
 		failed = 0;
 	}
 	pthread_mutex_lock(&s->model->lock);
+	s->model->doubted |= failed != 0;
 	if (s->working) /* not ended by session_end meanwhile */
 		turn_end(s, finish, failed, e);
 	pthread_mutex_unlock(&s->model->lock);
@@ -269,6 +275,17 @@ static int fill_batch(struct session *s, const uint32_t *tokens, uint32_t n, enu
 	return failed;
 }
 
+/* What drafts keep gives way to what the text needs. */
+static int run(struct session *s, float *all, struct err *e)
+{
+	struct model *m = s->model;
+	size_t before = s->context.tokens.count;
+	int failed = forward_run(&m->forward, &m->batch, all, e);
+	if (failed == -ENOSPC && s->context.tokens.count == before && drafter_yield(&s->drafter))
+		failed = forward_run(&m->forward, &m->batch, all, e);
+	return failed;
+}
+
 int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum row_kind kind,
 		 bool want, float *all, struct err *e)
 {
@@ -279,9 +296,12 @@ int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum row
 			       "the checkpoint was converted anew while it answered, since it was "
 			       "changed or needs 32-bit norms; ask again");
 	f->env.stop = &s->stop;
+	if (s->turn.follow)
+		draft_make_room(s, *tokens, kind);
 	int failed = fill_batch(s, tokens, n, kind, want, all != NULL, e);
+	s->model->batch.normed = s->turn.follow;
 	if (!failed)
-		failed = forward_run(f, &s->model->batch, all, e);
+		failed = run(s, all, e);
 	count_step(s, started, kind == ROW_PROMPT);
 	count_dropped(s, f->experts_dropped - dropped);
 	return failed;
@@ -297,6 +317,8 @@ static bool prefill_step(struct session *s)
 	int failed = turn_forward(s, t->ids.ids + done, n, ROW_PROMPT, n == left, NULL, &e);
 	if (failed)
 		return turn_over(s, "error", failed, &e);
+	if (t->follow)
+		draft_follow_prompt(s, n);
 	/* A long prompt is not computed again from its beginning. */
 	recurrent_mark(&s->context.recurrent, s->context.tokens.count);
 	return n == left ? decode_first(s) : true;

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { CEILING_BYTES = 256 << 20, PAGE = 4096, DISK_SECONDS = 1 };
+enum { CEILING_BYTES = 256 << 20, DISK_SECONDS = 1 };
 
 /* ---- loading ---- */
 
@@ -78,9 +78,11 @@ static int load_experts(struct run *r, struct err *e)
 	const struct plan *p = &r->model->plan;
 	uint32_t layers = run_routed_layers(r->model);
 	struct pager_stats stats;
-	uint64_t slot = (p->slot_bytes + PAGE - 1) / PAGE * PAGE;
 	engine_cache_stats(r->engine, &stats);
-	r->all_resident = slot * p->experts * layers <= stats.budget;
+	uint64_t bytes = 0;
+	for (uint32_t layer = 0; layer < layers; layer++)
+		bytes += (uint64_t)pager_slot_bytes(p->record[layer].slot_bytes) * p->experts;
+	r->all_resident = bytes <= stats.budget;
 	if (!layers || !r->all_resident)
 		return 0;
 	uint32_t *all = calloc(p->experts, sizeof *all);

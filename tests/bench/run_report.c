@@ -19,7 +19,6 @@ static struct work work_of(const struct run *r)
 	const struct model *m = r->model;
 	const struct config *c = &m->config;
 	const struct plan *p = &m->plan;
-	double experts = (double)c->experts_per_token * run_routed_layers(m);
 	struct work w = {
 		.state_bytes = 2. * sizeof(float) * (double)delta_moved_floats(c),
 		.key_bytes = (double)c->kv_width *
@@ -35,10 +34,13 @@ static struct work work_of(const struct run *r)
 		if (t->id.role != TENSOR_HEAD)
 			w.operations += 2.0 * t->shape.rows * t->shape.cols;
 	}
-	for (uint32_t i = 0; i < EXPERT_PARTS && p->routed_layers; i++) {
-		w.expert_bytes += experts * (double)format_arranged_bytes(&p->part[i]);
-		w.operations += experts * 2.0 * p->part[i].rows * p->part[i].cols;
-	}
+	for (uint32_t layer = 0; layer < run_routed_layers(m); layer++)
+		for (uint32_t i = 0; i < EXPERT_PARTS; i++) {
+			const struct shape *s = &p->record[layer].part[i];
+			w.expert_bytes +=
+				(double)c->experts_per_token * (double)format_arranged_bytes(s);
+			w.operations += 2. * c->experts_per_token * s->rows * s->cols;
+		}
 	return w;
 }
 

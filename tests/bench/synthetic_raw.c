@@ -75,7 +75,7 @@ static int list_tensors(struct raw *w, struct err *e)
 				add_tensor(
 					w,
 					(struct tensor_id){plan_part_role(part), p->layer_of[l], x},
-					&p->part[part]);
+					&p->record[l].part[part]);
 	return 0;
 }
 

@@ -7,6 +7,7 @@ import codes
 import tensors
 
 GREEDY_TOKENS = 24
+DECODING_HELD, DECODING_DEPTH = (1, 2, 12, 13, 15, 18, 23, 24, 27, 32), 4
 
 
 def greedy(model, ids):
@@ -36,6 +37,22 @@ def drafts(model, ids, normed):
     return {"mtp_draft1_logits": model.head(first), "mtp_draft2_logits": model.head(second)}
 
 
+def decoding(model, ids, normed):
+    """Drafts of a decoding that holds so many tokens and has drawn the next: the draft layer's rows are those of what is
+    held (depth 1: the states and the tokens after them), and then, token by token, of its own output and likeliest id."""
+    logits, drafted = [], []
+    for held in DECODING_HELD:
+        hidden, tokens = list(normed[:held]), list(ids[1:held + 1])
+        for _ in range(DECODING_DEPTH):
+            hidden.append(model.draft(model.embed(tokens), np.array(hidden))[-1])
+            logits.append(model.head(hidden[-1]))
+            tokens.append(int(np.argmax(logits[-1])))
+        drafted.append(tokens[-DECODING_DEPTH:])
+    shape = len(DECODING_HELD), DECODING_DEPTH, -1
+    return {"mtp_decoding_held": DECODING_HELD, "mtp_decoding_ids": drafted,
+            "mtp_decoding_logits": np.reshape(logits, shape)}
+
+
 def router_margin(routing):
     """How far, at the least, a picked expert's logit lies above the best that was not picked."""
     margins = []
@@ -59,6 +76,7 @@ def make(model, ids, long_ids):
         facts["router_min_margin"] = router_margin(run.routing)
     if model.drafts:
         arrays.update(drafts(model, ids, run.normed))
+        arrays.update(decoding(model, ids, run.normed))
     return {name: np.asarray(a, np.int32 if np.asarray(a).dtype.kind == "i" else np.float32)
             for name, a in arrays.items()}, facts
 

@@ -428,19 +428,26 @@ static void rows_whose_guess_nobody_wants_leave_their_keys_and_need_no_expert(vo
 static void its_weights_are_in_memory_only_when_asked_for(void **state)
 {
 	(void)state;
+	static const _Atomic bool never;
 	struct bench b;
+	struct weights without;
+	struct err e = {0};
 	bench_open(&b, test_fixture("qwen3_5"), &(struct engine_options){.quant = "bf16"});
 	const struct model *m = b.m.model;
+	uint32_t layer = m->config.layers;
 	size_t draft = 0;
 	for (uint32_t i = 0; i < m->plan.dense_count; i++)
 		if (m->plan.dense[i].draft)
 			draft += format_arranged_bytes(&m->plan.dense[i].shape);
 	assert_true(draft > 0);
-	assert_int_equal(b.weights.memory_bytes, m->weights.memory_bytes + draft);
-	assert_null(m->weights.once.m[TENSOR_DRAFT_PROJECTION].data);
-	assert_null(m->weights.layer[m->config.layers].m[TENSOR_Q].data);
-	assert_non_null(b.weights.once.m[TENSOR_DRAFT_PROJECTION].data);
-	assert_non_null(b.weights.layer[m->config.layers].m[TENSOR_Q].data);
+	assert_int_equal(weights_load(&without, &m->plan, &m->config, m->store, false, &never, &e),
+			 0);
+	assert_int_equal(m->weights.memory_bytes, without.memory_bytes + draft);
+	assert_null(without.once.m[TENSOR_DRAFT_PROJECTION].data);
+	assert_null(without.layer[layer].m[TENSOR_Q].data);
+	assert_non_null(m->weights.once.m[TENSOR_DRAFT_PROJECTION].data);
+	assert_non_null(m->weights.layer[layer].m[TENSOR_Q].data);
+	weights_free(&without);
 	bench_close(&b);
 }
 

@@ -220,12 +220,12 @@ static void an_experts_file_is_empty_until_the_store_is_complete(void **state)
 	struct session *s = test_greedy_session(&m);
 	struct answer *a = test_submit(s, capital);
 	test_wait_bytes(a, 1);
-	assert_int_equal(model_expert_bytes(m.model), 0);
+	assert_int_equal(model_expert_bytes(m.model, 0), 0);
 	assert_int_equal(model_expert_read(m.model, 0, 0, 0, &byte, 1, &e), 0);
 	test_wait(a);
 	answer_unref(a);
 	wait_until_converted();
-	assert_true(model_expert_bytes(m.model) > 0);
+	assert_true(model_expert_bytes(m.model, 0) > 0);
 	assert_int_equal(model_expert_read(m.model, 0, 0, 0, &byte, 1, &e), 1);
 	session_end(s);
 	test_model_close(&m);
@@ -538,7 +538,7 @@ static void norms_beyond_f16_are_found_while_nobody_asks(void **state)
 	scale_a_layer();
 	mount(NULL);
 	wait_until_converted();
-	while (model_expert_bytes(m.model) == 0) /* it may just be between the two */
+	while (model_expert_bytes(m.model, 0) == 0) /* it may just be between the two */
 		wait_until_converted();
 	assert_store_is_whole(NULL);
 	free(ask("abc", "12"));

@@ -166,6 +166,27 @@ static void what_is_written_reads_back_the_same(void **state)
 	}
 }
 
+static void a_draft_layer_is_taken_where_there_is_one(void **state)
+{
+	(void)state;
+	static const char *const values[] = {"mtp", "mtp 2", "mtp 4"};
+	assert_refused("draft", "mtp", EINVAL);
+	assert_non_null(strstr(e.text, "no draft layer"));
+	assert_reads("draft", "auto");
+	p.model_drafts = true;
+	for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+		assert_int_equal(set("draft", values[i]), 0);
+		assert_reads("draft", values[i]);
+		assert_int_equal(p.draft_kind, DRAFT_MTP);
+	}
+	assert_int_equal(set("draft", "mtp 1"), 0);
+	assert_reads("draft", "mtp"); /* as many as it was trained for */
+	assert_refused("draft", "mtp 0", ERANGE);
+	assert_refused("draft", "mtp 12", ERANGE);
+	assert_reads("draft", "mtp");
+	assert_int_equal(set("draft", "off"), 0);
+}
+
 static void numbers_read_back_as_the_same_number(void **state)
 {
 	(void)state;
@@ -202,12 +223,15 @@ static void values_of_the_wrong_kind_are_einval(void **state)
 		assert_refused("seed", counts[i], EINVAL);
 		assert_refused("experts_per_token", counts[i], EINVAL);
 	}
-	static const char *const drafts[] = {"",	 "on",	      "mtp",	"lookup ",
-					     "lookup x", "lookup 12", "lookup2"};
+	static const char *const drafts[] = {"",	 "on",	      "mtp",	   "lookup ",
+					     "lookup x", "lookup 1x", "lookup2",   "lookup -1",
+					     "auto 1",	 "off 2",     "lookup  1", "lookup 1 "};
 	for (size_t i = 0; i < sizeof drafts / sizeof *drafts; i++)
 		assert_refused("draft", drafts[i], EINVAL);
 	assert_refused("draft", "lookup 0", ERANGE);
 	assert_refused("draft", "lookup 5", ERANGE);
+	assert_refused("draft", "lookup 10", ERANGE);
+	assert_refused("draft", "lookup 99999999999999999999", ERANGE);
 	assert_refused("seed", "Random", EINVAL);
 	for (size_t i = 0; i < sizeof switches / sizeof *switches; i++)
 		assert_refused("chat", switches[i], EINVAL);
@@ -395,6 +419,7 @@ int main(void)
 		TEST(there_are_these_and_no_others),
 		TEST(a_model_s_defaults_are_its_generation_config),
 		TEST(what_is_written_reads_back_the_same),
+		TEST(a_draft_layer_is_taken_where_there_is_one),
 		TEST(numbers_read_back_as_the_same_number),
 		TEST(values_of_the_wrong_kind_are_einval),
 		TEST(values_out_of_range_are_erange),

@@ -308,6 +308,78 @@ static void a_turn_can_be_stopped_or_ended_while_loading_hangs(void **state)
 	test_model_close(&m);
 }
 
+/* ---- a store that is gone ---- */
+
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	struct answer *second;
+} again = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL};
+
+/* Asks again as soon as a turn has failed, before anything else can happen. */
+static void ask_again(void *ctx, void *user)
+{
+	struct err e;
+	struct session **s = user;
+	(void)ctx;
+	bool failed = session_status(*s) == SESSION_ERROR;
+	pthread_mutex_lock(&again.lock);
+	if (failed && !again.second &&
+	    session_submit(*s, capital, strlen(capital), &again.second, &e))
+		abort();
+	pthread_cond_signal(&again.changed);
+	pthread_mutex_unlock(&again.lock);
+}
+
+static void wait_for_second(void)
+{
+	bool complete = false;
+	pthread_mutex_lock(&again.lock);
+	while (!again.second || (answer_size(again.second, &complete), !complete))
+		pthread_cond_wait(&again.changed, &again.lock);
+	pthread_mutex_unlock(&again.lock);
+}
+
+/* Empties the files that are open, and removes the folder. */
+static void lose_store(struct model *m)
+{
+	char folder[PATH_MAX], path[PATH_MAX + 32];
+	assert_int_equal(model_fact(m, FACT_STORE, folder, sizeof folder), 0);
+	(void)snprintf(path, sizeof path, "%s/experts.safetensors", folder);
+	assert_int_equal(truncate(path, 0), 0);
+	test_folder_remove(folder);
+}
+
+static void a_turn_that_follows_a_failed_one_at_once_has_a_lost_store_made_anew(void **state)
+{
+	(void)state;
+	char stores[32];
+	int code;
+	struct err e;
+	struct session *s;
+	struct test_model m;
+	test_folder_make(stores);
+	const struct engine_options options = {
+		.store = stores, .budget = SMALL_CACHE, .threads = 1, .changed = ask_again};
+	assert_int_equal(engine_create(&m.engine, &options, &e), 0);
+	assert_int_equal(model_open(&m.model, m.engine, test_fable(), &e), 0);
+	test_wait_converted(m.model);
+	assert_int_equal(engine_set_policy(m.engine, "scales no-prefetch", &e), 0);
+	assert_int_equal(session_create(&s, m.model, NULL, &s, &e), 0);
+	test_set(s, "temperature", "0");
+	lose_store(m.model);
+	struct answer *first;
+	assert_int_equal(session_submit(s, capital, strlen(capital), &first, &e), 0);
+	wait_for_second();
+	char *text = test_read(again.second, &code);
+	assert_string_equal(text, paris);
+	free(text);
+	answer_unref(first);
+	session_end(s);
+	test_model_close(&m);
+	test_folder_remove(stores);
+}
+
 #define TEST(name) cmocka_unit_test_teardown(name, teardown)
 
 int main(void)
@@ -325,6 +397,7 @@ int main(void)
 		TEST(a_session_that_is_ended_meanwhile_ends_at_once),
 		TEST(those_who_queue_behind_it_are_answered_when_it_comes),
 		TEST(a_turn_can_be_stopped_or_ended_while_loading_hangs),
+		TEST(a_turn_that_follows_a_failed_one_at_once_has_a_lost_store_made_anew),
 	};
 	return cmocka_run_group_tests(tests, open_models, close_models);
 }

@@ -462,7 +462,7 @@ static void *keep_looking(void *arg)
 		model_cache_stats(m.model, &stats);
 		(void)model_fact(m.model, FACT_BITS_PER_WEIGHT, text, sizeof text);
 		(void)model_fact(m.model, FACT_CODEC, text, sizeof text);
-		(void)model_expert_bytes(m.model);
+		(void)model_expert_bytes(m.model, 0);
 		(void)model_expert_read(m.model, 1, 9, 0, text, sizeof text, &none);
 		sched_yield();
 	}

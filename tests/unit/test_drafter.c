@@ -1,0 +1,472 @@
+/* Drafts along a text: against the exact reference, and that they depend on nothing but the text,
+ * however it was computed, taken back and computed again. */
+#include "engine/serve/internal.h"
+#include "forward_help.h"
+#include "golden.h"
+#include "session_help.h"
+
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char *const fixtures[] = {"qwen3_5", "qwen3_5_moe"};
+enum { FIXTURES = sizeof fixtures / sizeof *fixtures };
+static const double tolerance = 2e-5; /* L2, relative, of a row */
+
+/* A text of a model, and what follows it. */
+struct text {
+	struct test_model m;
+	struct forward *f;
+	struct draft_layer *layer;
+	struct context x;
+	struct drafter d;
+	struct golden *golden;
+	uint32_t ids[64], count; /* the fixture's */
+	uint32_t vocabulary;
+	bool last_only; /* the text is not followed */
+};
+
+static void text_begin(struct text *t)
+{
+	const struct model *m = t->m.model;
+	enum kv_type type = m->engine->recipe.exact ? KV_F32 : KV_F16;
+	context_init(&t->x, &m->engine->context_budget, &m->config, type);
+	drafter_init(&t->d, &m->engine->context_budget, &m->config, type);
+}
+
+static void text_end(struct text *t)
+{
+	context_free(&t->x);
+	drafter_free(&t->d);
+	assert_int_equal(engine_context_used(t->m.engine), 0);
+}
+
+static void read_ids(struct text *t)
+{
+	struct golden_tensor ids = golden_get(t->golden, "input_ids", "I32");
+	assert_in_range(ids.count, 33, 64);
+	memcpy(t->ids, ids.data, ids.bytes);
+	t->count = (uint32_t)ids.count;
+}
+
+static void text_open(struct text *t, const char *fixture, const struct engine_options *options)
+{
+	char path[512];
+	(void)snprintf(path, sizeof path, "%s", test_fixture(fixture));
+	*t = (struct text){0};
+	test_model_open(&t->m, path, options);
+	test_wait_converted(t->m.model);
+	(void)snprintf(path + strlen(path), sizeof path - strlen(path), "/golden.safetensors");
+	t->golden = golden_open(path);
+	read_ids(t);
+	t->f = &t->m.model->forward;
+	t->layer = &t->m.model->draft_layer;
+	t->vocabulary = t->m.model->config.vocabulary;
+	assert_non_null(t->layer->memory);
+	text_begin(t);
+}
+
+static void text_close(struct text *t)
+{
+	text_end(t);
+	golden_close(t->golden);
+	test_model_close(&t->m);
+}
+
+/* ---- steps ---- */
+
+static void compute(struct text *t, enum row_kind kind, const uint32_t *rows, uint32_t n)
+{
+	struct err e = {0};
+	struct batch b = {.normed = true};
+	drafter_make_room(&t->d, t->layer, &t->x, *rows, kind, !t->last_only);
+	if (test_add(&b, &t->x, rows, n, kind, false, &e) || forward_run(t->f, &b, NULL, &e))
+		fail_msg("%s", e.text);
+	batch_free(&b);
+}
+
+/* In steps no longer than the forward pass takes. */
+static void prompt(struct text *t, const uint32_t *ids, uint32_t n)
+{
+	for (uint32_t done = 0, piece; done < n; done += piece) {
+		piece = n - done < t->f->chunk ? n - done : t->f->chunk;
+		compute(t, ROW_PROMPT, ids + done, piece);
+		drafter_follow_prompt(&t->d, t->layer, &t->x, piece, !t->last_only);
+		recurrent_mark(&t->x.recurrent, t->x.tokens.count);
+	}
+}
+
+/* A step of which n tokens stand, and of further rows none. */
+static void answer(struct text *t, const uint32_t *ids, uint32_t n, uint32_t refused)
+{
+	uint32_t rows[ANSWER_ROWS];
+	size_t held = t->x.tokens.count + n;
+	assert_true(n + refused <= ANSWER_ROWS);
+	for (uint32_t i = 0; i < n + refused; i++)
+		rows[i] = i < n ? ids[i] : 5 + i;
+	compute(t, ROW_ANSWER, rows, n + refused);
+	assert_int_equal(context_rollback(&t->x, held), held);
+	drafter_follow_answer(&t->d, t->layer, &t->x, n);
+}
+
+/* To `held` tokens of the fixture's, in steps of an answer of all sizes. */
+static void answer_to(struct text *t, size_t held)
+{
+	for (uint32_t i = 0; t->x.tokens.count < held; i++) {
+		size_t at = t->x.tokens.count, left = held - at;
+		uint32_t n = 1 + i % 3;
+		answer(t, t->ids + at, left < n ? (uint32_t)left : n, i % 2);
+	}
+}
+
+/* The logits of `depth` drafts, of which each feeds the next: [depth][vocabulary], malloc'ed. */
+enum { DEPTH = 4 };
+static float *draft(struct text *t, const uint32_t drafted[DEPTH])
+{
+	struct err e = {0};
+	float *logits = malloc((size_t)DEPTH * t->vocabulary * sizeof *logits);
+	assert_non_null(logits);
+	assert_true(drafter_ready(&t->d, &t->x));
+	uint32_t next = t->ids[t->x.tokens.count];
+	for (int i = 0; i < DEPTH; i++) {
+		int failed = i ? drafter_next(&t->d, t->layer, next, &e)
+			       : drafter_first(&t->d, t->layer, &t->x, next, &e);
+		if (failed)
+			fail_msg("%s", e.text);
+		memcpy(logits + (size_t)i * t->vocabulary, t->f->scratch.logits,
+		       t->vocabulary * sizeof *logits);
+		next = drafted ? drafted[i] : sampler_greedy(t->f->scratch.logits, t->vocabulary);
+	}
+	return logits;
+}
+
+static void assert_same_drafts(const struct text *t, float *one, float *other)
+{
+	assert_memory_equal(one, other, (size_t)DEPTH * t->vocabulary * sizeof *one);
+	free(one);
+	free(other);
+}
+
+/* ---- the reference ---- */
+
+static double row_error(const float *got, const float *want, size_t width)
+{
+	double error = 0, norm = 0;
+	for (size_t i = 0; i < width; i++) {
+		double d = (double)got[i] - want[i];
+		error += d * d;
+		norm += (double)want[i] * want[i];
+	}
+	return sqrt(error / norm);
+}
+
+static double compare(struct text *t, uint32_t held, const uint32_t drafted[DEPTH],
+		      const float *want)
+{
+	double worst = 0;
+	float *got = draft(t, drafted);
+	for (int i = 0; i < DEPTH; i++) {
+		size_t at = (size_t)i * t->vocabulary;
+		double error = row_error(got + at, want + at, t->vocabulary);
+		if (!(error < tolerance))
+			fail_msg("%u held, draft %d: relative error %.2e", held, i + 1, error);
+		assert_int_equal(sampler_greedy(got + at, t->vocabulary), drafted[i]);
+		worst = error > worst ? error : worst;
+	}
+	free(got);
+	return worst;
+}
+
+static void a_decoding_s_drafts_agree_with_the_reference(void **state)
+{
+	(void)state;
+	for (int k = 0; k < FIXTURES; k++) {
+		struct text t;
+		double worst = 0;
+		text_open(&t, fixtures[k], &(struct engine_options){.quant = "bf16"});
+		struct golden_tensor held = golden_get(t.golden, "mtp_decoding_held", "I32"),
+				     ids = golden_get(t.golden, "mtp_decoding_ids", "I32"),
+				     want = golden_get(t.golden, "mtp_decoding_logits", "F32");
+		assert_int_equal(want.count, held.count * DEPTH * t.vocabulary);
+		prompt(&t, t.ids, 1);
+		for (size_t i = 0; i < held.count; i++) {
+			uint32_t to = ((const uint32_t *)held.data)[i];
+			answer_to(&t, to);
+			double error = compare(&t, to, (const uint32_t *)ids.data + DEPTH * i,
+					       (const float *)want.data + DEPTH * t.vocabulary * i);
+			worst = error > worst ? error : worst;
+		}
+		printf("%s: worst relative error of any draft %.1e\n", fixtures[k], worst);
+		text_close(&t);
+	}
+}
+
+/* ---- the same whatever happened before ---- */
+
+/* The drafts after so many tokens of the fixture, all of them a prompt. */
+static float *fresh(const struct text *like, size_t held)
+{
+	struct text t = *like;
+	text_begin(&t);
+	prompt(&t, t.ids, (uint32_t)held);
+	float *logits = draft(&t, NULL);
+	context_free(&t.x);
+	drafter_free(&t.d);
+	return logits;
+}
+
+static void it_is_the_same_however_the_text_was_cut(void **state)
+{
+	(void)state;
+	static const uint32_t chunks[] = {1, 7, 64};
+	struct text t;
+	float *first = NULL;
+	for (int i = 0; i < 3; i++) {
+		text_open(&t, "qwen3_5_moe", &(struct engine_options){.chunk = chunks[i]});
+		float *logits = fresh(&t, 32);
+		if (first)
+			assert_memory_equal(first, logits, DEPTH * t.vocabulary * sizeof *logits);
+		else
+			first = logits;
+		if (first != logits)
+			free(logits);
+		if (chunks[i] >= ANSWER_ROWS)
+			for (size_t held = 3; held < 32; held += 5) {
+				prompt(&t, t.ids, (uint32_t)held);
+				answer_to(&t, 32);
+				assert_same_drafts(&t, draft(&t, NULL), fresh(&t, 32));
+				context_rollback(&t.x, 0);
+				drafter_begin(&t.d, &t.x);
+			}
+		text_close(&t);
+	}
+	free(first);
+}
+
+/* What was drafted on the way leaves nothing; and rows that waited are like those that did not. */
+static void drafts_leave_no_trace(void **state)
+{
+	(void)state;
+	struct text t;
+	for (int k = 0; k < FIXTURES; k++) {
+		text_open(&t, fixtures[k], &(struct engine_options){0});
+		prompt(&t, t.ids, 4);
+		for (size_t held = 5; held < 32; held += 1 + held % 4) {
+			answer_to(&t, held);
+			assert_same_drafts(&t, draft(&t, NULL), fresh(&t, held));
+		}
+		text_close(&t);
+	}
+}
+
+/* More tokens than may wait: they are computed when there is no more room for them. */
+static void many_steps_without_a_draft_are_caught_up_with(void **state)
+{
+	(void)state;
+	struct text t;
+	text_open(&t, "qwen3_5_moe", &(struct engine_options){0});
+	uint32_t long_ids[64];
+	for (uint32_t i = 0; i < 64; i++)
+		long_ids[i] = t.ids[i % t.count];
+	memcpy(t.ids, long_ids, sizeof long_ids);
+	prompt(&t, t.ids, 1);
+	for (size_t held = 2; held < 62; held++) {
+		answer(&t, t.ids + held - 1, 1, 0);
+		assert_true(t.d.waiting <= DRAFTER_ROWS);
+	}
+	assert_true(t.d.rows >= 61 - DRAFTER_ROWS);
+	assert_same_drafts(&t, draft(&t, NULL), fresh(&t, 61));
+	text_close(&t);
+}
+
+/* The text goes back to where a state was copied, and on with other tokens. */
+static void after_a_text_was_taken_back_it_drafts_as_if_it_had_never_been(void **state)
+{
+	(void)state;
+	struct text t;
+	static const uint32_t others[] = {9, 8, 7, 6, 5, 4, 3, 9, 9, 1};
+	for (int k = 0; k < FIXTURES; k++) {
+		text_open(&t, fixtures[k], &(struct engine_options){0});
+		prompt(&t, t.ids, 10);
+		prompt(&t, t.ids + 10, 10);
+		answer_to(&t, 30);
+		free(draft(&t, NULL));
+		memcpy(t.ids + 10, others, sizeof others);
+		assert_int_equal(context_rollback(&t.x, 10), 10);
+		drafter_begin(&t.d, &t.x);
+		assert_true(drafter_ready(&t.d, &t.x));
+		assert_int_equal(t.d.first, 0);
+		assert_same_drafts(&t, draft(&t, NULL), fresh(&t, 10));
+		drafter_begin(&t.d, &t.x); /* a turn that was stopped before its first step */
+		assert_same_drafts(&t, draft(&t, NULL), fresh(&t, 10));
+		prompt(&t, t.ids + 10, 5);
+		answer_to(&t, 25);
+		assert_same_drafts(&t, draft(&t, NULL), fresh(&t, 25));
+		assert_int_equal(context_rollback(&t.x, 12), 10);
+		drafter_begin(&t.d, &t.x);
+		answer_to(&t, 19);
+		assert_same_drafts(&t, draft(&t, NULL), fresh(&t, 19));
+		text_close(&t);
+	}
+}
+
+/* Taken back within the rows that wait: no copy of a state is needed. */
+static void rows_that_wait_are_taken_back_by_their_number(void **state)
+{
+	(void)state;
+	struct text t;
+	text_open(&t, "qwen3_5_moe", &(struct engine_options){0});
+	prompt(&t, t.ids, 10);
+	answer(&t, t.ids + 10, 5, 0);
+	assert_int_equal(context_rollback(&t.x, 12), 12);
+	drafter_begin(&t.d, &t.x);
+	assert_same_drafts(&t, draft(&t, NULL), fresh(&t, 12));
+	text_close(&t);
+}
+
+/* Where nobody followed, or it cannot be known what the model had made of the last position. */
+static void a_text_that_went_on_unfollowed_is_followed_from_there(void **state)
+{
+	(void)state;
+	struct text t;
+	struct err e = {0};
+	text_open(&t, "qwen3_5_moe", &(struct engine_options){0});
+	prompt(&t, t.ids, 10);
+	assert_int_equal(test_step(t.f, &t.x, t.ids + 10, 6, NULL, &e), 0);
+	drafter_begin(&t.d, &t.x);
+	assert_false(drafter_ready(&t.d, &t.x));
+	assert_int_equal(t.d.keys.tokens.count, 0);
+	prompt(&t, t.ids + 16, 5);
+	assert_int_equal(t.d.first, 16);
+	free(draft(&t, NULL));
+	answer_to(&t, 25);
+	free(draft(&t, NULL));
+	assert_int_equal(t.d.rows, 25 - 16 - 1);
+	assert_int_equal(context_rollback(&t.x, 10), 10);
+	drafter_begin(&t.d, &t.x);
+	assert_false(drafter_ready(&t.d, &t.x));
+	text_close(&t);
+}
+
+/* Where following is not worth its time: some of the last rows are kept, and a draft begins there.
+ */
+static void of_a_text_that_is_not_followed_the_last_rows_are_known(void **state)
+{
+	(void)state;
+	struct text t;
+	text_open(&t, "qwen3_5_moe", &(struct engine_options){0});
+	t.last_only = true;
+	prompt(&t, t.ids, 12);
+	assert_int_equal(t.d.keys.tokens.count, 0);
+	assert_int_equal(t.d.first, 12 - DRAFTER_LAST);
+	free(draft(&t, NULL));
+	drafter_begin(&t.d, &t.x);
+	for (size_t held = 13; held < 36; held++) {
+		answer(&t, t.ids + held - 1, 1, 0);
+		assert_in_range(t.d.waiting, 1, DRAFTER_MOST_LAST);
+		assert_true(drafter_ready(&t.d, &t.x));
+	}
+	float *late = draft(&t, NULL);
+	uint32_t waited = (uint32_t)(35 - t.d.first);
+	/* The same as of rows that were computed from there on, one by one. */
+	struct text other = t;
+	text_begin(&other);
+	other.last_only = false;
+	struct err e = {0};
+	assert_int_equal(test_step(t.f, &other.x, t.ids, 35 - waited, NULL, &e), 0);
+	answer_to(&other, 35);
+	assert_int_equal(other.d.first, t.d.first);
+	assert_same_drafts(&t, late, draft(&other, NULL));
+	context_free(&other.x);
+	drafter_free(&other.d);
+	text_close(&t);
+}
+
+/* ---- memory, and what fails ---- */
+
+static void its_memory_is_counted_and_given_to_who_needs_it(void **state)
+{
+	(void)state;
+	struct text t;
+	text_open(&t, "qwen3_5", &(struct engine_options){0});
+	const struct model *m = t.m.model;
+	prompt(&t, t.ids, 30);
+	context_rollback(&t.x, 0);
+	assert_int_equal(engine_context_used(t.m.engine),
+			 drafter_full_bytes(&m->config, KV_F16, KV_BLOCK));
+	assert_true(drafter_yield(&t.d));
+	assert_int_equal(engine_context_used(t.m.engine), 0);
+	assert_false(drafter_yield(&t.d));
+	prompt(&t, t.ids, 10); /* it rests */
+	assert_false(drafter_ready(&t.d, &t.x));
+	drafter_begin(&t.d, &t.x);
+	prompt(&t, t.ids + 10, 10);
+	assert_true(drafter_ready(&t.d, &t.x));
+	text_close(&t);
+}
+
+static void without_memory_it_rests(void **state)
+{
+	(void)state;
+	struct text t;
+	struct err e = {0};
+	text_open(&t, "qwen3_5", &(struct engine_options){0});
+	struct context_budget *budget = &t.m.model->engine->context_budget;
+	uint64_t limit = atomic_load(&budget->limit);
+	assert_int_equal(context_reserve(&t.x, 40, &e), 0);
+	atomic_store(&budget->limit, atomic_load(&budget->used));
+	prompt(&t, t.ids, 10);
+	assert_false(drafter_ready(&t.d, &t.x));
+	assert_true(t.d.resting);
+	atomic_store(&budget->limit, limit);
+	text_close(&t);
+}
+
+static void a_draft_that_was_stopped_loses_nothing(void **state)
+{
+	(void)state;
+	static const _Atomic bool stop = true;
+	struct text t;
+	struct err e = {0};
+	text_open(&t, "qwen3_5_moe", &(struct engine_options){0});
+	prompt(&t, t.ids, 10);
+	t.f->env.stop = &stop;
+	assert_int_equal(drafter_first(&t.d, t.layer, &t.x, t.ids[10], &e), -ECANCELED);
+	t.f->env.stop = NULL;
+	drafter_begin(&t.d, &t.x);
+	assert_same_drafts(&t, draft(&t, NULL), fresh(&t, 10));
+	text_close(&t);
+}
+
+static int remove_stores(void **state)
+{
+	(void)state;
+	test_stores_remove();
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_decoding_s_drafts_agree_with_the_reference),
+		cmocka_unit_test(it_is_the_same_however_the_text_was_cut),
+		cmocka_unit_test(drafts_leave_no_trace),
+		cmocka_unit_test(many_steps_without_a_draft_are_caught_up_with),
+		cmocka_unit_test(after_a_text_was_taken_back_it_drafts_as_if_it_had_never_been),
+		cmocka_unit_test(rows_that_wait_are_taken_back_by_their_number),
+		cmocka_unit_test(a_text_that_went_on_unfollowed_is_followed_from_there),
+		cmocka_unit_test(of_a_text_that_is_not_followed_the_last_rows_are_known),
+		cmocka_unit_test(its_memory_is_counted_and_given_to_who_needs_it),
+		cmocka_unit_test(without_memory_it_rests),
+		cmocka_unit_test(a_draft_that_was_stopped_loses_nothing),
+	};
+	return cmocka_run_group_tests(tests, NULL, remove_stores);
+}
