@@ -456,6 +456,28 @@ static void every_routed_expert_is_applied_and_then_cached(void **state)
 	bench_close(&b);
 }
 
+/* The fixture's are all 1: doubling the last one doubles the state after it, and nothing before. */
+static void a_layers_scale_multiplies_the_stream_at_its_end(void **state)
+{
+	(void)state;
+	struct bench b;
+	bench_open(&b, "gemma4_moe", &(struct engine_options){.quant = "bf16"});
+	struct run once = run_make(&b);
+	size_t size = (size_t)once.tokens * once.width, last = once.layers * size;
+	uint32_t layer = b.model->config.layers - 1;
+	float *scale = (float *)b.model->weights.layer[layer].m[TENSOR_LAYER_SCALE].data;
+	assert_true(*scale == 1);
+	*scale = 2;
+	context_rollback(&b.context, 0);
+	struct run twice = run_make(&b);
+	assert_memory_equal(once.states, twice.states, last * sizeof *once.states);
+	for (size_t i = 0; i < size; i++)
+		assert_true(twice.states[last + i] == 2 * once.states[last + i]);
+	run_free(&once);
+	run_free(&twice);
+	bench_close(&b);
+}
+
 static int make_store_folder(void **state)
 {
 	(void)state;
@@ -480,6 +502,7 @@ int main(void)
 		cmocka_unit_test(the_default_recipe_is_the_same_for_any_chunk_threads_and_cache),
 		cmocka_unit_test(every_kernel_table_gives_the_same_bits),
 		cmocka_unit_test(every_routed_expert_is_applied_and_then_cached),
+		cmocka_unit_test(a_layers_scale_multiplies_the_stream_at_its_end),
 	};
 	return cmocka_run_group_tests(tests, make_store_folder, remove_store_folder);
 }
