@@ -1,4 +1,5 @@
 #include "engine/convert/encode.h"
+#include "engine/family/gather.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -7,13 +8,14 @@
 /* Norms outside the range that F16 holds with full precision make a store use F32 norms. */
 static const float f16_norm_least = 6.2e-5f, f16_norm_most = 6e4f;
 
-enum { PIECE_BYTES = 1 << 20 }; /* of source rows read at a time */
+enum { PIECE_BYTES = 1 << 20 }; /* of source rows read at a time, where they lie along rows */
 
 struct encoder {
 	const struct plan *plan;
 	const struct sources *sources;
 	const struct kernels *kernels;
-	uint8_t *source; /* rows as the checkpoint has them */
+	uint8_t *source; /* rows as the checkpoint has them, of so many bytes at a time */
+	size_t piece;
 	float *row;
 	float *row_norms;
 };
@@ -36,6 +38,15 @@ static size_t widest_row(const struct plan *p)
 	return cols;
 }
 
+/* Experts are published all alike. */
+static bool any_across(const struct plan *p, const struct sources *s)
+{
+	struct source from;
+	struct tensor_id id = {TENSOR_EXPERT_GATE, p->layer_of[0], 0};
+	return p->routed_layers && !sources_find(s, id, &from, NULL) &&
+	       from.view.way == VIEW_ACROSS;
+}
+
 int encoder_create(struct encoder **out, const struct plan *p, const struct sources *s,
 		   const struct kernels *k, struct err *e)
 {
@@ -44,7 +55,8 @@ int encoder_create(struct encoder **out, const struct plan *p, const struct sour
 	*out = x;
 	if (x) {
 		*x = (struct encoder){.plan = p, .sources = s, .kernels = k};
-		x->source = malloc(larger(PIECE_BYTES, cols * sizeof *x->row));
+		x->piece = any_across(p, s) ? GATHER_BYTES : PIECE_BYTES;
+		x->source = malloc(larger(x->piece, cols * sizeof *x->row));
 		x->row = malloc(cols * sizeof *x->row);
 		x->row_norms = malloc(tq_groups((uint32_t)cols) * sizeof *x->row_norms);
 		if (x->source && x->row && x->row_norms)
@@ -138,7 +150,8 @@ static bool is_as_published(const struct shape *s, const struct source *source)
 {
 	const struct package_tensor *t = source->tensor;
 	bool scales = plan_piece_bytes(s, 1) > 0; /* with floats, norms mean nothing */
-	return s->format == t->format && s->format != source->format &&
+	return source->view.way == VIEW_ALONG && s->format == t->format &&
+	       s->format != source->format &&
 	       (!scales || s->format == FORMAT_MXFP4 || s->norms == t->norms) &&
 	       (!format_affine_bits(s->format) || s->group == t->group);
 }
@@ -202,7 +215,7 @@ static int encode_rows(struct encoder *x, const struct shape *s, const struct so
 	uint8_t *packed = out, *norms = out + format_packed_bytes(s);
 	size_t source_bytes = source->row_bytes, packed_bytes = format_packed_bytes(&one);
 	size_t norm_bytes = format_norm_bytes(&one);
-	uint32_t piece = source_bytes < PIECE_BYTES ? (uint32_t)(PIECE_BYTES / source_bytes) : 1;
+	uint32_t piece = source_bytes < x->piece ? (uint32_t)(x->piece / source_bytes) : 1;
 	for (uint32_t r = 0; r < s->rows; r += piece) {
 		uint32_t n = s->rows - r < piece ? s->rows - r : piece;
 		int failed = sources_read(x->sources, source, row0 + r, n, x->source, e);

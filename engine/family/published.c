@@ -35,7 +35,8 @@ static bool same(struct published_format a, struct published_format b)
 static struct published_format format_of(const struct sources *s, struct tensor_id id)
 {
 	struct source from;
-	if (sources_find(s, id, &from, NULL) || !is_kept(from.tensor->format))
+	if (sources_find(s, id, &from, NULL) || !is_kept(from.tensor->format) ||
+	    from.view.way != VIEW_ALONG) /* codes do not lie as the kernels want them */
 		return none;
 	return (struct published_format){from.tensor->format, from.tensor->norms,
 					 from.tensor->group};

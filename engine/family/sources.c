@@ -1,4 +1,5 @@
 #include "engine/family/sources.h"
+#include "engine/family/gather.h"
 #include "engine/family/gguf_family.h"
 
 #include <errno.h>
@@ -30,11 +31,11 @@ static void describe(const struct sources *s, struct tensor_id id, view_fn *view
 {
 	const struct config *c = s->config;
 	*out = (struct source){.tensor = t, .format = package_read_format(t)};
-	config_tensor_shape(c, id.role, &out->rows, &out->cols);
+	config_tensor_shape(c, id.role, id.layer, &out->rows, &out->cols);
 	if (view)
 		view(&out->view, c, id.expert);
 	else
-		view_whole(&out->view, c, id.role);
+		view_whole(&out->view, c, id.role, id.layer);
 	if (c->gguf && c->family->gguf->norms_plus_one && tensor_roles[id.role].class == CLASS_NORM)
 		out->view.change = VIEW_PLUS_ONE;
 	if (c->gguf)
@@ -127,6 +128,8 @@ static int read_paired(const struct sources *s, const struct source *from, uint3
 static int read_rows(const struct sources *s, const struct source *from, uint32_t row,
 		     uint32_t rows, uint8_t *to, struct err *e)
 {
+	if (from->view.way != VIEW_ALONG)
+		return gather_rows(s->package, from, row, rows, to, e);
 	while (rows > 0) {
 		uint64_t run, at = view_row(&from->view, row, &run);
 		uint32_t n = run < rows ? (uint32_t)run : rows;
@@ -228,7 +231,7 @@ static bool is_skipped(const struct sources *s, const char *name)
 	for (const char *const *k = s->config->family->skipped; k && *k; k++)
 		if (begins_with(name, *k))
 			return true;
-	return false;
+	return family_leaves_out(s->config, name);
 }
 
 static int check_unused(const struct sources *s, struct err *e)

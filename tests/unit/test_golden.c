@@ -13,11 +13,13 @@
 
 /* gated_attention is a hybrid's attention alone: a gate, zero-centred norms, a partial rotation,
  * and stacked experts beside a shared one. */
-static const char *const fixtures[] = {
-	"qwen2", "qwen3", "qwen3_moe", "qwen2_moe", "granitemoe", "mixtral", "olmoe",
-	"gated_attention", "qwen3_5", "qwen3_5_moe", "qwen3_next",
-	/* encodings: */
-	"qwen3_moe_mlx4", "qwen3_moe_fp8", "tq3_native", "tq3_native_sensitive4"};
+static const char *const fixtures[] = {"qwen2", "qwen3", "qwen3_moe", "qwen2_moe", "granitemoe",
+				       "mixtral", "olmoe", "gated_attention", "qwen3_5",
+				       "qwen3_5_moe", "qwen3_next", "glm4_moe", "minimax_m2",
+				       "gpt_oss", "gemma4_moe", "deepseek_v3",
+				       /* encodings: */
+				       "qwen3_moe_mlx4", "qwen3_moe_fp8", "tq3_native",
+				       "tq3_native_sensitive4", "gpt_oss_mxfp4", "deepseek_v3_fp8"};
 enum { FIXTURES = sizeof fixtures / sizeof *fixtures };
 
 /* ---- a fixture ---- */
@@ -230,6 +232,28 @@ static void every_routed_expert_is_applied_and_then_cached(void **state)
 	golden_bench_close(&b);
 }
 
+/* The fixture's are all 1: doubling the last one doubles the state after it, and nothing before. */
+static void a_layers_scale_multiplies_the_stream_at_its_end(void **state)
+{
+	(void)state;
+	struct golden_bench b;
+	bench_open(&b, "gemma4_moe", &(struct engine_options){.quant = "bf16"});
+	struct golden_run once = golden_run_make(&b);
+	size_t size = (size_t)once.tokens * once.width, last = once.layers * size;
+	uint32_t layer = b.view.config->layers - 1;
+	float *scale = (float *)b.view.weights->layer[layer].m[TENSOR_LAYER_SCALE].data;
+	assert_true(*scale == 1);
+	*scale = 2;
+	context_rollback(&b.context, 0);
+	struct golden_run twice = golden_run_make(&b);
+	assert_memory_equal(once.states, twice.states, last * sizeof *once.states);
+	for (size_t i = 0; i < size; i++)
+		assert_true(twice.states[last + i] == 2 * once.states[last + i]);
+	golden_run_free(&once);
+	golden_run_free(&twice);
+	golden_bench_close(&b);
+}
+
 static int make_store_folder(void **state)
 {
 	(void)state;
@@ -255,6 +279,7 @@ int main(void)
 		cmocka_unit_test(the_default_recipe_is_the_same_for_any_chunk_threads_and_cache),
 		cmocka_unit_test(every_kernel_table_gives_the_same_bits),
 		cmocka_unit_test(every_routed_expert_is_applied_and_then_cached),
+		cmocka_unit_test(a_layers_scale_multiplies_the_stream_at_its_end),
 	};
 	return cmocka_run_group_tests(tests, make_store_folder, remove_store_folder);
 }
