@@ -30,7 +30,7 @@ struct engine_options {
 	uint32_t context;	 /* positions per session; 0: the model's own, at most 32 Ki */
 	uint32_t threads;	 /* 0: as many as cores */
 	uint32_t chunk;		 /* prompt tokens per step; 0: see chunk.h. Never changes a text. */
-	const char *quant;	 /* tq2, tq3 (NULL: this), tq4 or bf16; see recipe.h */
+	const char *quant;	 /* auto (NULL: this), tq2, tq3, tq4 or bf16; see recipe.h */
 	const char *codec;	 /* none, zstd or auto (NULL: this); see recipe.h */
 	const char
 		*store; /* folder for stores; NULL: beside the checkpoint, else the cache folder */

@@ -30,7 +30,7 @@ const char options_help[] =
 	"\n"
 	"    budget=SIZE            memory for experts (default: from what is free)\n"
 	"    context_budget=SIZE    memory for contexts (likewise)\n"
-	"    quant=NAME             weights as tq2, tq3 (default), tq4 or bf16\n"
+	"    quant=NAME             weights as auto (default), tq2, tq3, tq4 or bf16\n"
 	"    codec=NAME             bf16 experts on disk: zstd, none, or auto (default): the "
 	"faster\n"
 	"    store=DIR              where converted weights are kept (default: MODELDIR.moefs, or\n"
@@ -77,7 +77,7 @@ static const struct value {
 	const char *what;
 } values[] = {
 #define ENGINE(member) offsetof(struct engine_options, member)
-	{"quant", WORD, ENGINE(quant), "tq2, tq3, tq4 or bf16"},
+	{"quant", WORD, ENGINE(quant), "auto, tq2, tq3, tq4 or bf16"},
 	{"codec", WORD, ENGINE(codec), "zstd, none or auto"},
 	{"store", FOLDER, ENGINE(store), "the name of a folder"},
 	{"budget", SIZE, ENGINE(budget), "a size such as 512M, 1.5G or 50%, or auto"},

@@ -119,6 +119,9 @@ void avx2_attend_tokens(float *out, const float *q, size_t stride, const struct 
 			uint32_t n);
 
 void avx2_sigmoid_mul(float *y, const float *x, size_t n);
+void avx2_gelu_mul(float *gate, const float *up, size_t n);
+void avx2_swiglu_clamped(float *gate, const float *up, size_t n, float alpha, float limit);
+void avx2_softcap(float *x, size_t n, float cap);
 void avx2_conv_silu(float *y, const float *w, const float *const *taps, uint32_t width,
 		    uint32_t channels, uint32_t c0, uint32_t c1);
 void avx2_l2norm(float *y, const float *x, uint32_t n, float eps, float scale);

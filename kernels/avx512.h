@@ -132,6 +132,9 @@ void avx512_attend_tokens(float *out, const float *q, size_t stride, const struc
 			  uint32_t n);
 
 void avx512_sigmoid_mul(float *y, const float *x, size_t n);
+void avx512_gelu_mul(float *gate, const float *up, size_t n);
+void avx512_swiglu_clamped(float *gate, const float *up, size_t n, float alpha, float limit);
+void avx512_softcap(float *x, size_t n, float cap);
 void avx512_conv_silu(float *y, const float *w, const float *const *taps, uint32_t width,
 		      uint32_t channels, uint32_t c0, uint32_t c1);
 void avx512_l2norm(float *y, const float *x, uint32_t n, float eps, float scale);

@@ -64,7 +64,15 @@ struct attention {
 	float scale;		  /* of the scores, usually head_dim^-0.5 */
 	const void *const *blocks;
 	size_t key_offset, value_offset; /* in elements */
+	/* Not 0: a token sees only the last so many positions, itself among them. What lies before,
+	 * and the blocks that hold nothing else, may be anything. */
+	uint32_t window;
+	/* Not 0: values are the first so many elements of keys, up to LATENT_DIM, and lie nowhere
+	 * else (latent attention); so wide are outputs, too. */
+	uint32_t latent_dim;
+	const float *sinks; /* [heads], or NULL: a score without a value in each softmax */
 };
+enum { LATENT_DIM = 512 };
 
 typedef void multiply_fn(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
 			 const struct input *x, const uint32_t *tokens, size_t n);
@@ -100,24 +108,36 @@ struct kernels {
 	void (*rope)(float *x, const float *cos, const float *sin, uint32_t half);
 	/* gate[i] = silu(gate[i]) · up[i], silu(x) = x / (1 + exp(-x)). */
 	void (*silu_mul)(float *gate, const float *up, size_t n);
+	/* gate[i] = gelu(gate[i]) · up[i], gelu by its tanh: x / (1 + exp(-2u)) with
+	 * u = √(2/π) · (x + .044715 x³), computed as x · fmaf(GELU_CUBE, x · x, GELU_LINE), which
+	 * is -2u (Hendrycks and Gimpel 2016). */
+	void (*gelu_mul)(float *gate, const float *up, size_t n);
+	/* With g = min(gate[i], limit) and u = up[i] between -limit and limit:
+	 * gate[i] = (u + 1) · (g / (1 + exp(-alpha · g))), as gpt-oss has it. */
+	void (*swiglu_clamped)(float *gate, const float *up, size_t n, float alpha, float limit);
+	/* x[i] = cap · tanh(x[i] / cap): cap · (1 - 2 / (1 + exp(x[i] · (2 / cap)))). */
+	void (*softcap)(float *x, size_t n, float cap);
 	/* x = exp(x - max) / Σ, over n elements; the sum in dot order. */
 	void (*softmax)(float *x, size_t n);
 	void (*add)(float *y, const float *x, size_t n);		 /* y += x */
 	void (*add_scaled)(float *y, float a, const float *x, size_t n); /* y = fmaf(a, x, y) */
 
-	/* Writes one position's key and value (each [head_dim], one key-value head) into its block.
-	 */
+	/* Writes one position's key and value (each [head_dim], one key-value head) into its block;
+	 * value may be NULL: the key alone. */
 	void (*kv_put)(void *block, enum kv_type type, size_t key_offset, size_t value_offset,
 		       uint32_t slot, const float *key, const float *value, uint32_t head_dim);
-	/* out, q: [heads][head_dim]. Online softmax (Milakov and Gimelshein 2018) over blocks of 64
-	 * absolute positions in ascending order, so the result does not depend on the chunking.
-	 * Score j is fmaf over d ascending, then times scale; a block's sum is in dot order and
-	 * joins the running one as fmaf(sum, exp(m_old - m_new), block); value sums are rescaled
-	 * and then fmaf over j ascending. Positions past length count as probability exactly 0, and
-	 * what their slots hold (anything) has no influence. */
+	/* q: [heads][head_dim], out as wide or [heads][latent_dim]. Online softmax (Milakov and
+	 * Gimelshein 2018) over blocks of 64 absolute positions in ascending order, so the result
+	 * does not depend on the chunking. Score j is fmaf over d ascending, then times scale; a
+	 * block's sum is in dot order and joins the running one as fmaf(sum, exp(m_old - m_new),
+	 * block); value sums are rescaled and then fmaf over j ascending. Positions past length and
+	 * before the window take no part, and what their slots hold (anything) has no influence;
+	 * blocks without others are passed over. With a sink the maximum begins at it and the sum
+	 * at 1. */
 	void (*attend)(float *out, const float *q, const struct attention *a);
 	/* attend for n >= 1 tokens that follow each other, to the bit: token t sees positions
-	 * 0 … a->length + t - 1, and its heads begin at t · stride of q and of out. Tokens that
+	 * 0 … a->length + t - 1 as far as the window reaches, and its heads begin at t · stride of
+	 * q and of out; in out stride counts heads of latent_dim where there is one. Tokens that
 	 * come together read keys and values together. */
 	void (*attend_tokens)(float *out, const float *q, size_t stride, const struct attention *a,
 			      uint32_t n);

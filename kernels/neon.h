@@ -164,6 +164,9 @@ void neon_attend_tokens(float *out, const float *q, size_t stride, const struct 
 			uint32_t n);
 
 void neon_sigmoid_mul(float *y, const float *x, size_t n);
+void neon_gelu_mul(float *gate, const float *up, size_t n);
+void neon_swiglu_clamped(float *gate, const float *up, size_t n, float alpha, float limit);
+void neon_softcap(float *x, size_t n, float cap);
 void neon_conv_silu(float *y, const float *w, const float *const *taps, uint32_t width,
 		    uint32_t channels, uint32_t c0, uint32_t c1);
 void neon_l2norm(float *y, const float *x, uint32_t n, float eps, float scale);

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <malloc.h>
-#include <math.h>
 #include <stdlib.h>
 
 /* ---- scratch ---- */
@@ -16,11 +15,11 @@ static size_t lay_out(struct scratch *s, const struct config *c, size_t rows, vo
 	s->x = arena_take(&a, rows * c->hidden_size, sizeof *s->x);
 	activation_take(&a, &s->normed, rows, c->hidden_size);
 	attention_take(&s->attention, &a, c, rows);
+	if (c->mixers[MIXER_LATENT])
+		latent_take(&s->latent, &a, c, rows);
 	if (c->mixers[MIXER_DELTA_NET])
 		delta_take(&s->delta, &a, c, rows);
-	s->rope_cos = arena_take(&a, rows * c->rotary_dim / 2, sizeof *s->rope_cos);
-	s->rope_sin = arena_take(&a, rows * c->rotary_dim / 2, sizeof *s->rope_sin);
-	s->rope_frequency = arena_take(&a, c->rotary_dim / 2, sizeof *s->rope_frequency);
+	rotation_take(s->rotations, &a, c, rows);
 	dense_take(&s->dense, &a, c, rows);
 	uint32_t widest = c->hidden_size > s->dense.hidden.k ? c->hidden_size : s->dense.hidden.k;
 	s->out = arena_take(&a, rows * widest, sizeof *s->out);
@@ -36,11 +35,18 @@ static size_t lay_out(struct scratch *s, const struct config *c, size_t rows, vo
 int forward_computes(const struct config *c, struct err *e)
 {
 	const struct delta_net *n = &c->delta_net;
+	const struct latent *l = &c->latent;
 	if (c->mixers[MIXER_DELTA_NET] && (n->key_dim > DELTA_KEY_DIM || n->width > CONV_WIDTH))
 		return err_set(e, ENOTSUP,
 			       "this %s model's delta nets have keys of %u and a convolution over "
 			       "%u tokens; up to %d and %d are computed",
 			       c->model_type, n->key_dim, n->width, DELTA_KEY_DIM, CONV_WIDTH);
+	if (c->mixers[MIXER_LATENT] &&
+	    (l->rank > LATENT_DIM || l->rank % TILE_ROWS || l->value % TILE_ROWS))
+		return err_set(e, ENOTSUP,
+			       "this %s model has latents of %u and values of %u; latents up to %d "
+			       "are computed, and multiples of %d of both",
+			       c->model_type, l->rank, l->value, LATENT_DIM, TILE_ROWS);
 	return 0;
 }
 
@@ -52,8 +58,7 @@ int forward_init(struct forward *f, struct err *e)
 	if (!memory)
 		return err_set(e, ENOMEM, "out of memory for %zu MB of activations", bytes >> 20);
 	lay_out(&f->scratch, c, f->chunk, memory);
-	for (uint32_t i = 0; i < c->rotary_dim / 2; i++)
-		f->scratch.rope_frequency[i] = pow(c->rope_theta, -2.0 * i / c->rotary_dim);
+	rotation_begin(f->scratch.rotations, c);
 	return 0;
 }
 
@@ -98,24 +103,13 @@ int forward_resize(struct forward *f, uint32_t chunk, struct err *e)
 
 /* ---- a step ---- */
 
-/* Of a span's rows. Angles in double: at position 30,000 a float angle would be off by 1e-3. */
-static void make_angles(struct scratch *s, uint32_t half, const struct span *span)
-{
-	for (uint32_t t = 0; t < span->n; t++)
-		for (uint32_t i = 0; i < half; i++) {
-			double angle = (double)(span->position + t) * s->rope_frequency[i];
-			size_t at = (size_t)(span->first + t) * half + i;
-			s->rope_cos[at] = (float)cos(angle);
-			s->rope_sin[at] = (float)sin(angle);
-		}
-}
-
 struct step forward_step(struct forward *f, const struct span *spans, uint32_t count)
 {
 	struct scratch *s = &f->scratch;
 	uint32_t n = 0;
 	for (uint32_t i = 0; i < count; i++) {
-		make_angles(s, f->env.config->rotary_dim / 2, &spans[i]);
+		rotation_make(s->rotations, f->env.config, spans[i].first, spans[i].position,
+			      spans[i].n);
 		for (uint32_t t = 0; t < spans[i].n; t++)
 			s->span_of[n++] = i;
 	}
@@ -129,40 +123,31 @@ struct step forward_step(struct forward *f, const struct span *spans, uint32_t c
 		.x = s->x,
 		.normed = &s->normed,
 		.out = s->out,
-		.rope_cos = s->rope_cos,
-		.rope_sin = s->rope_sin,
+		.rotations = s->rotations,
 	};
-}
-
-struct normalisation {
-	const struct step *step;
-	const float *weight;
-	const uint32_t *rows; /* of the stream; NULL: the first */
-};
-
-static void normalise_rows(void *ctx, uint32_t begin, uint32_t end)
-{
-	const struct normalisation *z = ctx;
-	const struct environment *env = z->step->env;
-	size_t width = env->config->hidden_size;
-	for (uint32_t t = begin; t < end; t++)
-		env->kernels->rmsnorm(z->step->normed->f + t * width,
-				      z->step->x + (z->rows ? z->rows[t] : t) * width, z->weight,
-				      (uint32_t)width, env->config->rms_eps);
 }
 
 static void normalise(struct step *s, const float *weight, const uint32_t *rows, uint32_t n)
 {
-	struct normalisation z = {s, weight, rows};
-	threads_run(s->env->threads, n, 8, normalise_rows, &z);
+	step_norm(s, s->normed->f, s->x, rows, weight, n);
 	activation_changed(s->normed);
 }
 
-static void add_to_stream(struct step *s)
+/* Adds what half of a layer gives, after a norm where it has one. */
+static void add_to_stream(struct step *s, const float *post_norm)
 {
 	const struct config *c = s->env->config;
+	if (post_norm)
+		step_norm(s, s->out, s->out, NULL, post_norm, s->n);
 	s->env->kernels->add_scaled(s->x, c->residual_multiplier, s->out,
 				    (size_t)s->n * c->hidden_size);
+}
+
+static void scale_stream(struct step *s, const float *scale)
+{
+	size_t count = (size_t)s->n * s->env->config->hidden_size;
+	for (size_t i = 0; scale && i < count; i++)
+		s->x[i] *= *scale;
 }
 
 /* ---- layers ---- */
@@ -172,6 +157,11 @@ static void run_attention(struct scratch *a, struct step *s, uint32_t layer)
 	attention_run(&a->attention, s, layer);
 }
 
+static void run_latent(struct scratch *a, struct step *s, uint32_t layer)
+{
+	latent_run(&a->latent, s, layer);
+}
+
 static void run_delta_net(struct scratch *a, struct step *s, uint32_t layer)
 {
 	delta_run(&a->delta, s, layer);
@@ -179,6 +169,7 @@ static void run_delta_net(struct scratch *a, struct step *s, uint32_t layer)
 
 static void (*const mixers[MIXERS])(struct scratch *, struct step *, uint32_t layer) = {
 	[MIXER_ATTENTION] = run_attention,
+	[MIXER_LATENT] = run_latent,
 	[MIXER_DELTA_NET] = run_delta_net,
 };
 
@@ -188,7 +179,7 @@ int forward_layer(struct forward *f, struct step *s, uint32_t layer, struct err 
 	const struct layer_weights *l = &s->env->weights->layer[layer];
 	normalise(s, weights_vector(l, TENSOR_MIXER_NORM), NULL, s->n);
 	mixers[c->layer[layer].mixer](&f->scratch, s, layer);
-	add_to_stream(s);
+	add_to_stream(s, weights_vector(l, TENSOR_MIXER_POST_NORM));
 
 	normalise(s, weights_vector(l, TENSOR_FEED_FORWARD_NORM), NULL, s->n);
 	int failed = 0;
@@ -196,7 +187,8 @@ int forward_layer(struct forward *f, struct step *s, uint32_t layer, struct err 
 		failed = moe_run(&f->scratch.moe, s, layer, e);
 	else
 		dense_run(&f->scratch.dense, s, layer);
-	add_to_stream(s);
+	add_to_stream(s, weights_vector(l, TENSOR_FEED_FORWARD_POST_NORM));
+	scale_stream(s, weights_vector(l, TENSOR_LAYER_SCALE));
 	return failed;
 }
 
@@ -229,6 +221,8 @@ void forward_head(struct step *s, uint32_t n, float *logits)
 	size_t count = (size_t)n * head.w->shape.rows;
 	for (size_t i = 0; i < count && scaling != 1; i++)
 		logits[i] /= scaling;
+	if (s->env->config->logit_cap > 0)
+		s->env->kernels->softcap(logits, count, s->env->config->logit_cap);
 }
 
 /* ---- the whole ---- */

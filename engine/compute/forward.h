@@ -14,17 +14,18 @@
 #include "engine/compute/attention.h"
 #include "engine/compute/delta.h"
 #include "engine/compute/dense.h"
+#include "engine/compute/latent.h"
 #include "engine/compute/moe.h"
 
 /* Arrays of a pass, allocated together for so many rows: [rows][…] unless said. What is a part's
  * own its file describes. */
 struct scratch {
-	float *x;		    /* the residual stream */
-	struct activation normed;   /* input of projections */
-	float *out;		    /* what is added to x */
-	float *rope_cos, *rope_sin; /* [rows][rotary_dim / 2] */
-	double *rope_frequency;	    /* [rotary_dim / 2] */
+	float *x;		  /* the residual stream */
+	struct activation normed; /* input of projections */
+	float *out;		  /* what is added to x */
+	struct rotation rotations[CONFIG_ROPES];
 	struct attention_scratch attention;
+	struct latent_scratch latent;
 	struct delta_scratch delta;
 	struct dense_scratch dense;
 	struct moe_scratch moe;

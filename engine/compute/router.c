@@ -1,6 +1,5 @@
-/* Softmax, top-k and the weights' normalisation are the family's; params may ask for fewer
- * experts, or for doing without light ones that are not in memory (losses.h).
- */
+/* How experts are chosen and weighed is the family's (choice.h); params may ask for fewer experts,
+ * or for doing without light ones that are not in memory (losses.h). */
 #include "engine/compute/router.h"
 
 #include <math.h>
@@ -10,6 +9,7 @@ void route_take(struct routing *r, struct arena *a, const struct config *c, size
 {
 	size_t experts = c->experts, all = rows * c->experts_per_token;
 	r->router_logits = arena_take(a, rows * experts, sizeof *r->router_logits);
+	r->scores = arena_take(a, rows * experts, sizeof *r->scores);
 	r->chosen = arena_take(a, all, sizeof *r->chosen);
 	r->weight = arena_take(a, all, sizeof *r->weight);
 	r->kept = arena_take(a, rows, sizeof *r->kept);
@@ -27,48 +27,11 @@ void route_take(struct routing *r, struct arena *a, const struct config *c, size
 
 /* ---- routing ---- */
 
-/* The top_k largest of logits[n], descending, ties to the lowest index. NaN is never chosen before
- * a number, and there are always top_k of them. */
-static void choose(const float *logits, uint32_t n, uint32_t *chosen, uint32_t top_k)
-{
-	for (uint32_t rank = 0; rank < top_k; rank++) {
-		uint32_t best = UINT32_MAX;
-		for (uint32_t i = 0; i < n; i++) {
-			bool taken = false;
-			for (uint32_t r = 0; r < rank && !taken; r++)
-				taken = chosen[r] == i;
-			if (!taken && (best == UINT32_MAX || logits[i] > logits[best]))
-				best = i;
-		}
-		chosen[rank] = best;
-	}
-}
-
 struct choice {
 	struct routing *routing;
 	const struct step *step;
+	const struct layer_weights *weights;
 };
-
-/* Turns one token's logits into its experts and their weights. Softmax runs in place. */
-static void route_token(const struct environment *env, uint32_t top_k, float *logits,
-			uint32_t *chosen, float *weight)
-{
-	const struct config *c = env->config;
-	choose(logits, c->experts, chosen, top_k);
-	if (c->router_order == SOFTMAX_THEN_TOP_K)
-		env->kernels->softmax(logits, c->experts);
-	for (uint32_t i = 0; i < top_k; i++)
-		weight[i] = logits[chosen[i]];
-	if (c->router_order == TOP_K_THEN_SOFTMAX)
-		env->kernels->softmax(weight, top_k);
-	if (!c->normalise_top_k)
-		return;
-	float sum = 0;
-	for (uint32_t i = 0; i < top_k; i++)
-		sum += weight[i];
-	for (uint32_t i = 0; i < top_k; i++)
-		weight[i] /= sum;
-}
 
 /* The model's own number of experts, or fewer. */
 static uint32_t experts_of(const struct config *c, const struct span *span)
@@ -83,11 +46,13 @@ static void route_tokens(void *ctx, uint32_t begin, uint32_t end)
 	const struct environment *env = x->step->env;
 	struct routing *r = x->routing;
 	for (size_t t = begin; t < end; t++) {
+		float *logits = r->router_logits + t * env->config->experts;
 		uint32_t *chosen = r->chosen + t * r->top_k;
 		float *weight = r->weight + t * r->top_k;
 		r->kept[t] = experts_of(env->config, step_span(x->step, t));
-		route_token(env, r->kept[t], r->router_logits + t * env->config->experts, chosen,
-			    weight);
+		choose_experts(env, x->weights, r->kept[t], logits,
+			       r->scores + t * env->config->experts, chosen);
+		weigh_experts(env, x->weights, r->kept[t], logits, chosen, weight);
 		for (uint32_t i = r->kept[t]; i < r->top_k; i++) { /* others have more */
 			chosen[i] = 0;
 			weight[i] = 0;
@@ -179,7 +144,21 @@ static void tap_choice(const struct routing *r, const struct step *s, uint32_t r
 	step_tap(s, TAP_ROUTER_EXPERTS, routed, r->top_k, r->router_logits);
 }
 
-void route(struct routing *r, struct step *s, uint32_t layer)
+static void make_logits(struct routing *r, const struct step *s, const struct layer_weights *l,
+			struct activation *input)
+{
+	const struct environment *env = s->env;
+	struct product router = {r->router_logits, &l->m[TENSOR_ROUTER]};
+	float multiplier = env->config->router_multiplier;
+	size_t count = (size_t)s->n * env->config->experts;
+	product_run(env, &router, 1, input, s->n);
+	for (size_t i = 0; i < count && multiplier != 1; i++)
+		r->router_logits[i] *= multiplier;
+	product_add_bias(env, r->router_logits, weights_vector(l, TENSOR_ROUTER_BIAS), s->n,
+			 env->config->experts);
+}
+
+void route(struct routing *r, struct step *s, uint32_t layer, struct activation *input)
 {
 	const struct environment *env = s->env;
 	uint32_t routed = env->plan->routed_of[layer];
@@ -190,10 +169,10 @@ void route(struct routing *r, struct step *s, uint32_t layer)
 		r->top_k = experts > r->top_k ? experts : r->top_k;
 		drops = drops || span->losses.drop_missing > 0;
 	}
-	struct product router = {r->router_logits, &env->weights->layer[layer].m[TENSOR_ROUTER]};
-	product_run(env, &router, 1, s->normed, s->n);
+	const struct layer_weights *l = &env->weights->layer[layer];
+	make_logits(r, s, l, input);
 	step_tap(s, TAP_ROUTER_LOGITS, routed, env->config->experts, r->router_logits);
-	threads_run(env->threads, s->n, 16, route_tokens, &(struct choice){r, s});
+	threads_run(env->threads, s->n, 16, route_tokens, &(struct choice){r, s, l});
 	tap_choice(r, s, routed);
 	if (drops)
 		drop_missing(r, s, routed);
@@ -248,16 +227,15 @@ static void foresee(struct routing *r, const struct step *s, uint32_t next)
 	const struct environment *env = s->env;
 	const struct config *c = env->config;
 	const struct layer_weights *l = &env->weights->layer[next];
-	for (size_t t = 0; t < s->n; t++)
-		env->kernels->rmsnorm(r->foreseen.f + t * c->hidden_size, s->x + t * c->hidden_size,
-				      weights_vector(l, TENSOR_FEED_FORWARD_NORM), c->hidden_size,
-				      c->rms_eps);
-	struct product router = {r->router_logits, &l->m[TENSOR_ROUTER]};
+	const float *own = weights_vector(l, TENSOR_ROUTER_SCALE);
+	step_norm(s, r->foreseen.f, s->x, NULL,
+		  own ? own : weights_vector(l, TENSOR_FEED_FORWARD_NORM), s->n);
 	activation_changed(&r->foreseen);
-	product_run(env, &router, 1, &r->foreseen, s->n);
+	make_logits(r, s, l, &r->foreseen);
 	memset(r->named, 0, c->experts * sizeof *r->named);
 	for (size_t t = 0; t < s->n; t++) {
-		choose(r->router_logits + t * c->experts, c->experts, r->predicted, r->top_k);
+		choose_experts(env, l, r->top_k, r->router_logits + t * c->experts, r->scores,
+			       r->predicted);
 		for (uint32_t i = 0; i < r->top_k; i++)
 			r->named[r->predicted[i]] = true;
 	}

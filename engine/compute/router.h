@@ -3,6 +3,7 @@
 #ifndef MOEFS_ENGINE_COMPUTE_ROUTER_H
 #define MOEFS_ENGINE_COMPUTE_ROUTER_H
 
+#include "engine/compute/choice.h"
 #include "engine/compute/step.h"
 
 /* "Assignment": one (token, chosen expert) pair. They are numbered in order of expert, then token.
@@ -10,6 +11,7 @@
 struct routing {
 	uint32_t top_k; /* experts per token, of this step at most: the model's own or fewer */
 	float *router_logits; /* [rows][experts] */
+	float *scores;	      /* [rows][experts]: what the choice is by, where not the logits */
 	uint32_t *chosen;     /* [rows][top_k], descending weight */
 	float *weight;	      /* [rows][top_k] */
 	uint32_t *kept;	      /* [rows], how many of these the token passes through: the first */
@@ -32,8 +34,9 @@ struct routing {
 enum { PREDICT_MOST = 64 };
 
 void route_take(struct routing *r, struct arena *a, const struct config *c, size_t rows);
-/* Chooses each token's experts and groups the tokens by expert: from router_logits to distinct. */
-void route(struct routing *r, struct step *s, uint32_t layer);
+/* Chooses each token's experts by the router's input and groups the tokens by expert: from
+ * router_logits to distinct. */
+void route(struct routing *r, struct step *s, uint32_t layer, struct activation *input);
 /* What the uses of `distinct` count for the pager's policy; NULL: 1 each, as in answers. */
 const float *route_credit(struct routing *r, const struct step *s);
 /* Tells the pager what the next layer will probably choose. */

@@ -5,6 +5,7 @@
 
 #include "engine/compute/batch.h"
 #include "engine/compute/product.h"
+#include "engine/compute/rotation.h"
 
 struct step {
 	const struct environment *env;
@@ -17,7 +18,7 @@ struct step {
 	float *x;			  /* [n][hidden]: the residual stream */
 	struct activation *normed;	  /* of hidden size: input of the projections */
 	float *out;			  /* [n][hidden], with room for a dense up projection */
-	const float *rope_cos, *rope_sin; /* [n][rotary_dim / 2] */
+	const struct rotation *rotations; /* [CONFIG_ROPES]: of these rows */
 	uint64_t dropped;		  /* experts that drop_missing has saved */
 };
 
@@ -25,6 +26,11 @@ static inline const struct span *step_span(const struct step *s, size_t row)
 {
 	return &s->spans[s->span_of[row]];
 }
+
+/* to = RMSNorm of n rows of `from`, which has hidden size, with that weight: of those named in
+ * `rows`, or if it is NULL of the first, and then `from` may be `to`. */
+void step_norm(const struct step *s, float *to, const float *from, const uint32_t *rows,
+	       const float *weight, uint32_t n);
 
 /* Shows rows[n][width] to whoever looks, context by context. */
 void step_tap(const struct step *s, enum tap_point point, uint32_t layer, uint32_t width,

@@ -49,30 +49,17 @@ static int finish_tensor(const struct plan_tensor *t, const struct config *c, fl
 	return class == CLASS_TAPS ? transpose_taps(data, t->shape.rows, t->shape.cols, e) : 0;
 }
 
-/* ---- pieces ---- */
-
-/* Some rows as they are stored: weights, norms, biases. */
-static size_t stored_bytes(const struct shape *s)
-{
-	return format_packed_bytes(s) + format_norm_bytes(s) + format_bias_bytes(s);
-}
-
-/* Of rows that lie there one piece after the other. */
-static struct pieces pieces_at(const struct shape *s, const uint8_t *stored)
-{
-	const uint8_t *scales = stored + format_packed_bytes(s);
-	return (struct pieces){stored, scales, scales + format_norm_bytes(s)};
-}
-
-/* Reads the units of one chunk, piece after piece, into buffer, which has room for them. */
+/* Reads the units of one chunk, piece after piece, into buffer, which has room for them. Pieces
+ * that a format does not have end up with those behind them. */
 static int read_chunk(const struct plan_tensor *t, uint32_t chunk, const struct store *store,
-		      uint8_t *buffer, struct shape *rows, struct err *e)
+		      uint8_t *buffer, struct pieces *pieces, struct err *e)
 {
-	*rows = t->shape;
-	rows->rows = plan_chunk_rows(t, chunk);
-	const size_t bytes[] = {format_packed_bytes(rows), format_norm_bytes(rows),
-				format_bias_bytes(rows)};
+	struct shape rows = t->shape;
+	rows.rows = plan_chunk_rows(t, chunk);
+	const size_t bytes[] = {format_packed_bytes(&rows), format_norm_bytes(&rows),
+				format_bias_bytes(&rows)};
 	uint32_t unit = t->first_unit + chunk;
+	*pieces = (struct pieces){buffer, buffer + bytes[0], buffer + bytes[0] + bytes[1]};
 	for (uint32_t i = 0; i < sizeof bytes / sizeof *bytes; i++) {
 		if (!bytes[i])
 			continue;
@@ -85,19 +72,17 @@ static int read_chunk(const struct plan_tensor *t, uint32_t chunk, const struct 
 	return 0;
 }
 
-/* ---- loading ---- */
-
 /* Reads one tensor's chunks in turn into its arranged place. */
 static int load_tensor(const struct plan_tensor *t, const struct store *store, void *to,
 		       uint8_t *buffer, struct err *e)
 {
 	for (uint32_t chunk = 0; chunk < t->chunks; chunk++) {
-		struct shape rows;
-		int failed = read_chunk(t, chunk, store, buffer, &rows, e);
+		struct pieces pieces;
+		int failed = read_chunk(t, chunk, store, buffer, &pieces, e);
 		if (failed)
 			return failed;
-		struct pieces pieces = pieces_at(&rows, buffer);
-		format_arrange(to, &t->shape, chunk * t->chunk_rows, rows.rows, &pieces);
+		format_arrange(to, &t->shape, chunk * t->chunk_rows, plan_chunk_rows(t, chunk),
+			       &pieces);
 	}
 	return 0;
 }
@@ -111,7 +96,8 @@ static size_t memory_needed(const struct plan *p, bool drafts, size_t *largest_c
 		if (!stays_on_disk(&p->dense[i], drafts))
 			bytes += format_arranged_bytes(&chunk);
 		chunk.rows = p->dense[i].chunk_rows;
-		size_t stored = stored_bytes(&chunk);
+		size_t stored = format_packed_bytes(&chunk) + format_norm_bytes(&chunk) +
+				format_bias_bytes(&chunk);
 		*largest_chunk = stored > *largest_chunk ? stored : *largest_chunk;
 	}
 	return bytes;
@@ -144,7 +130,7 @@ static int load_all(struct weights *w, const struct plan *p, const struct config
 
 /* ---- rows of the embedding ---- */
 
-/* As stored, each where the next token of the same remainder takes its place. */
+/* As stored, piece after piece, each where the next token of the same remainder takes its place. */
 enum { RECENT_ROWS = 256 };
 struct recent_rows {
 	uint32_t token[RECENT_ROWS]; /* plus one; 0: none */
@@ -158,26 +144,33 @@ static struct shape row_shape(const struct plan_tensor *embedding)
 	return row;
 }
 
+/* Weights, scales and biases of a row behind each other. */
+static size_t row_bytes(const struct shape *row)
+{
+	return plan_piece_bytes(row, 0) + plan_piece_bytes(row, 1) + plan_piece_bytes(row, 2);
+}
+
 static struct recent_rows *recent_rows_make(const struct plan_tensor *embedding)
 {
 	struct shape row = row_shape(embedding);
-	return calloc(1, sizeof(struct recent_rows) + RECENT_ROWS * stored_bytes(&row));
+	return calloc(1, sizeof(struct recent_rows) + RECENT_ROWS * row_bytes(&row));
 }
 
 static int read_row(const struct weights *w, uint32_t token, uint8_t *to, struct err *e)
 {
 	const struct plan_tensor *t = w->embedding;
-	struct shape row = row_shape(t), rows;
+	struct shape row = row_shape(t);
+	struct pieces from;
 	size_t at = token % t->chunk_rows;
-	int failed = read_chunk(t, token / t->chunk_rows, w->store, w->embedding_chunk, &rows, e);
+	int failed = read_chunk(t, token / t->chunk_rows, w->store, w->embedding_chunk, &from, e);
 	if (failed)
 		return failed;
-	struct pieces from = pieces_at(&rows, w->embedding_chunk);
-	const uint8_t *const piece[] = {from.weights, from.scales, from.biases};
-	const size_t bytes[] = {format_packed_bytes(&row), format_norm_bytes(&row),
-				format_bias_bytes(&row)};
-	for (size_t i = 0; i < sizeof bytes / sizeof *bytes; to += bytes[i++])
-		memcpy(to, piece[i] + at * bytes[i], bytes[i]);
+	const void *const pieces[PLAN_PIECES] = {from.weights, from.scales, from.biases};
+	for (uint32_t i = 0; i < PLAN_PIECES; i++) {
+		size_t bytes = plan_piece_bytes(&row, i);
+		memcpy(to, (const uint8_t *)pieces[i] + at * bytes, bytes);
+		to += bytes;
+	}
 	return 0;
 }
 
@@ -186,7 +179,7 @@ int weights_embed(const struct weights *w, uint32_t token, float *out, struct er
 	struct shape row = row_shape(w->embedding);
 	struct recent_rows *recent = w->recent;
 	uint32_t place = token % RECENT_ROWS;
-	uint8_t *stored = recent->rows + place * stored_bytes(&row);
+	uint8_t *stored = recent->rows + place * row_bytes(&row);
 	if (token >= w->embedding->shape.rows)
 		return err_set(e, ERANGE, "token %u is outside the model's vocabulary of %u", token,
 			       w->embedding->shape.rows);
@@ -197,8 +190,9 @@ int weights_embed(const struct weights *w, uint32_t token, float *out, struct er
 			return failed;
 		recent->token[place] = token + 1;
 	}
-	struct pieces from = pieces_at(&row, stored);
-	format_dequantise_row(out, &row, &from);
+	const uint8_t *scales = stored + plan_piece_bytes(&row, 0);
+	format_dequantise_row(out, &row,
+			      &(struct pieces){stored, scales, scales + plan_piece_bytes(&row, 1)});
 	return 0;
 }
 

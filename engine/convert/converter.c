@@ -2,6 +2,7 @@
  * writer. convert.c begins and ends one, convert_rest.c makes the experts of a model that answers
  * already. */
 #include "engine/convert/converter.h"
+#include "engine/convert/store_checkpoint.h"
 
 #include "cache/clock.h"
 
@@ -106,6 +107,9 @@ int converter_publish(struct converter *c, struct err *e)
 		return failed;
 	/* Whoever wants the checkpoint's space back need not unmount for it. */
 	sources_close(&c->sources);
+	/* The store serves without what makes it a checkpoint, too. */
+	struct err none;
+	(void)store_make_checkpoint(c->v.folder, c->v.directory, c->v.config, c->plan, &none);
 	failed = store_writer_publish(c->complete, e);
 	if (failed)
 		return failed;

@@ -5,8 +5,11 @@
 #include <string.h>
 
 static const struct family *const families[] = {
-	&family_qwen2,	 &family_qwen3, &family_qwen3_moe, &family_qwen2_moe,	&family_granitemoe,
-	&family_mixtral, &family_olmoe, &family_qwen3_5,   &family_qwen3_5_moe, &family_qwen3_next,
+	&family_qwen2,	     &family_qwen3,	 &family_qwen3_moe, &family_qwen2_moe,
+	&family_granitemoe,  &family_mixtral,	 &family_olmoe,	    &family_qwen3_5,
+	&family_qwen3_5_moe, &family_qwen3_next, &family_glm4_moe,  &family_minimax_m2,
+	&family_gpt_oss,     &family_llama,	 &family_mistral,   &family_gemma4,
+	&family_deepseek_v3,
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
@@ -59,12 +62,22 @@ static uint32_t add_names(const struct tensor_name *from, enum tensor_role role,
 	return count;
 }
 
+/* Whether a role's common name is what the family calls another one. */
+static bool is_anothers(const struct family *f, enum tensor_role role)
+{
+	for (const struct tensor_name *n = f->names; n && n->name; n++)
+		if (n->role != role && !strcmp(n->name, tensor_roles[role].name))
+			return true;
+	return false;
+}
+
 uint32_t family_alternatives(const struct family *f, enum tensor_role role,
 			     struct tensor_name names[FAMILY_ALTERNATIVES])
 {
 	uint32_t count = add_names(f->names, role, 0, names);
 	count = add_names(common, role, count, names);
-	names[count++] = (struct tensor_name){role, tensor_roles[role].name, NULL};
+	if (!count || !is_anothers(f, role))
+		names[count++] = (struct tensor_name){role, tensor_roles[role].name, NULL};
 	return count;
 }
 
@@ -96,6 +109,17 @@ bool family_tensor_name(const struct config *c, const char *pattern, const char 
 		return false;
 	int more = print(name + n, size - (size_t)n, rest, id.layer, id.expert);
 	return more > 0 && (size_t)more < size - (size_t)n;
+}
+
+bool family_leaves_out(const struct config *c, const char *name)
+{
+	char layer[64];
+	for (uint32_t i = 0; i < c->layers_left_out; i++) {
+		int n = snprintf(layer, sizeof layer, "model.layers.%u.", c->layers + i);
+		if (!strncmp(name, layer, (size_t)n))
+			return true;
+	}
+	return false;
 }
 
 bool family_gguf_name(const char *pattern, struct tensor_id id, char *name, size_t size)

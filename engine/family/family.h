@@ -26,6 +26,8 @@ struct family {
 	 * "text_config", and the tensors below model.language_model. */
 	bool nested;
 	bool partial_rotary; /* partial_rotary_factor may be less than 1 */
+	unsigned ropes;	     /* 1 << ROPE_…: scalings that it may have besides the default */
+	bool own_positions;  /* read fills rope, and head_dim and kv_heads of the layers */
 	/* Reads what is special into a config that has the common values: the layers' mixers and
 	 * feed-forwards, and what else differs. */
 	int (*read)(const struct reader *r);
@@ -60,8 +62,12 @@ bool family_tensor_name(const struct config *c, const char *pattern, const char 
  */
 bool family_gguf_name(const char *pattern, struct tensor_id id, char *name, size_t size);
 
+/* Whether a tensor's name is of a draft layer that is not computed (config.layers_left_out). */
+bool family_leaves_out(const struct config *c, const char *name);
+
 extern const struct family family_qwen2, family_qwen3, family_qwen3_moe, family_qwen2_moe,
 	family_granitemoe, family_mixtral, family_olmoe, family_qwen3_5, family_qwen3_5_moe,
-	family_qwen3_next;
+	family_qwen3_next, family_glm4_moe, family_minimax_m2, family_gpt_oss, family_llama,
+	family_mistral, family_gemma4, family_deepseek_v3;
 
 #endif

@@ -2,6 +2,7 @@
 #include "engine/family/gguf_tokenizer.h"
 
 #include "engine/source/gguf.h"
+#include "engine/text/tokenizer.h"
 #include "engine/text/tokenizer_parts.h"
 
 #include <errno.h>
@@ -179,5 +180,18 @@ int gguf_tokenizer_open(struct tokenizer **out, const struct gguf *g, const char
 	free(h.merges);
 	free(h.kinds);
 	free(h.scores);
+	return rc;
+}
+
+int source_tokenizer_open(struct tokenizer **out, const char *path, struct err *e)
+{
+	struct gguf *g;
+	if (!gguf_is(path))
+		return tokenizer_open(out, path, e);
+	int rc = gguf_open(&g, path, 0, e);
+	if (rc < 0)
+		return rc;
+	rc = gguf_tokenizer_open(out, g, path, e);
+	gguf_close(g);
 	return rc;
 }

@@ -1,4 +1,4 @@
-/* Mixtral. Of the windows that a layer may have, only none is computed. */
+/* Mixtral. Its layers may see a window. */
 #include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
 
@@ -7,9 +7,7 @@ static int read(const struct reader *r)
 	r->config->normalise_top_k = true;
 	int failed = reader_rms_eps(r, 1e-5);
 	if (!failed)
-		failed = reader_null_only(r, "sliding_window");
-	if (!failed)
-		failed = reader_only_full_attention(r);
+		failed = reader_windows(r);
 	return failed ? failed : reader_routed(r, "intermediate_size");
 }
 

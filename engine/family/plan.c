@@ -1,4 +1,5 @@
 #include "engine/family/plan.h"
+#include "engine/family/published.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -16,23 +17,21 @@ enum { EMBEDDING_CHUNK_BYTES = 256 << 10 };
 /* Terabytes: more than that is a config.json that is wrong, and would cost memory by itself. */
 enum { MAX_DENSE_UNITS = 1 << 20 };
 
-/* What is stored of a matrix, one after the other; a piece of 0 bytes there is not. */
-enum { PIECES = 3 };
-static uint64_t piece_bytes(const struct shape *s, uint32_t piece)
+size_t plan_piece_bytes(const struct shape *s, uint32_t piece)
 {
-	static size_t (*const bytes[PIECES])(const struct shape *) = {
+	static size_t (*const bytes[PLAN_PIECES])(const struct shape *) = {
 		format_packed_bytes, format_norm_bytes, format_bias_bytes};
 	return bytes[piece](s);
 }
 
 static uint64_t stored_bytes(const struct shape *s)
 {
-	return piece_bytes(s, 0) + piece_bytes(s, 1) + piece_bytes(s, 2);
+	return (uint64_t)plan_piece_bytes(s, 0) + plan_piece_bytes(s, 1) + plan_piece_bytes(s, 2);
 }
 
 static uint32_t pieces_of(const struct shape *s)
 {
-	return 1 + (piece_bytes(s, 1) > 0) + (piece_bytes(s, 2) > 0);
+	return 1 + (plan_piece_bytes(s, 1) > 0) + (plan_piece_bytes(s, 2) > 0);
 }
 
 static uint32_t chunk_rows(const struct shape *s, enum tensor_role role)
@@ -58,7 +57,7 @@ static struct shape tensor_shape(struct planning *g, struct tensor_id id)
 {
 	const struct recipe *r = &g->plan->recipe;
 	struct shape s = {.format = recipe_format(r, id.role), .norms = r->norms};
-	config_tensor_shape(g->config, id.role, &s.rows, &s.cols);
+	config_tensor_shape(g->config, id.role, id.layer, &s.rows, &s.cols);
 	if (!s.cols) { /* a vector is a matrix of one row */
 		s.cols = s.rows;
 		s.rows = 1;
@@ -133,7 +132,7 @@ static void make_units(struct plan *p)
 				struct shape chunk = t->shape;
 				chunk.rows = plan_chunk_rows(t, k);
 				u->offset = offset;
-				u->bytes = piece_bytes(&chunk, piece);
+				u->bytes = plan_piece_bytes(&chunk, piece);
 				offset += u->bytes;
 			}
 	}
@@ -367,7 +366,10 @@ int plan_make_with(struct plan *p, const struct config *c, const struct recipe *
 
 int plan_make(struct plan *p, const struct config *c, const struct recipe *r, struct err *e)
 {
-	return plan_make_with(p, c, r, NULL, e);
+	const struct plan_formats formats = published_formats(r->published);
+	int failed = plan_make_with(p, c, r, r->published ? &formats : NULL, e);
+	p->recipe.published = NULL; /* the caller's, who may forget it now */
+	return failed;
 }
 
 void plan_free(struct plan *p)

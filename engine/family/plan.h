@@ -66,6 +66,11 @@ struct plan {
 	struct store_digest digest;
 };
 
+/* What is stored of a matrix, one after the other: weights, scales, biases. A piece of 0 bytes
+ * there is not, and no other after it. */
+enum { PLAN_PIECES = 3 };
+size_t plan_piece_bytes(const struct shape *s, uint32_t piece);
+
 int plan_make(struct plan *p, const struct config *c, const struct recipe *r, struct err *e);
 /* The same where tensors have formats that the recipe does not know, those of a file: given a
  * tensor's shape by the recipe, `of` may change its format, norms and group. It is asked for the

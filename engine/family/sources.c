@@ -1,4 +1,5 @@
 #include "engine/family/sources.h"
+#include "engine/family/gather.h"
 #include "engine/family/gguf_family.h"
 
 #include <errno.h>
@@ -30,11 +31,11 @@ static void describe(const struct sources *s, struct tensor_id id, view_fn *view
 {
 	const struct config *c = s->config;
 	*out = (struct source){.tensor = t, .format = package_read_format(t)};
-	config_tensor_shape(c, id.role, &out->rows, &out->cols);
+	config_tensor_shape(c, id.role, id.layer, &out->rows, &out->cols);
 	if (view)
 		view(&out->view, c, id.expert);
 	else
-		view_whole(&out->view, c, id.role);
+		view_whole(&out->view, c, id.role, id.layer);
 	if (c->gguf && c->family->gguf->norms_plus_one && tensor_roles[id.role].class == CLASS_NORM)
 		out->view.change = VIEW_PLUS_ONE;
 	if (c->gguf)
@@ -96,21 +97,28 @@ int sources_find(const struct sources *s, struct tensor_id id, struct source *ou
 
 /* ---- reading ---- */
 
-/* Of heads whose pairs of rows are neighbours: a head at a time. */
+/* Where the row of such a head lies whose pairs of rows are neighbours. */
+static uint32_t paired_row(uint32_t height, uint32_t row)
+{
+	uint32_t half = height / 2, at = row % height;
+	return row - at + at % half * 2 + at / half;
+}
+
+/* Of such heads: one at a time. */
 static int read_paired(const struct sources *s, const struct source *from, uint32_t row,
 		       uint32_t rows, uint8_t *to, struct err *e)
 {
-	uint32_t height = from->view.paired, half = height / 2, read = UINT32_MAX;
+	uint32_t height = from->view.paired, read = UINT32_MAX;
 	uint8_t *head = malloc(height * from->row_bytes);
 	int failed = head ? 0 : err_set(e, ENOMEM, "out of memory for the rows of a head");
 	for (uint32_t i = row; i < row + rows && !failed; i++, to += from->row_bytes) {
-		uint32_t at = i % height;
+		uint32_t first = i - i % height;
 		if (i / height != read)
-			failed = package_read(s->package, from->tensor, i - at, height, from->cols,
+			failed = package_read(s->package, from->tensor, first, height, from->cols,
 					      head, e);
 		read = i / height;
 		if (!failed)
-			memcpy(to, head + (size_t)(at % half * 2 + at / half) * from->row_bytes,
+			memcpy(to, head + (paired_row(height, i) - first) * from->row_bytes,
 			       from->row_bytes);
 	}
 	free(head);
@@ -120,6 +128,8 @@ static int read_paired(const struct sources *s, const struct source *from, uint3
 static int read_rows(const struct sources *s, const struct source *from, uint32_t row,
 		     uint32_t rows, uint8_t *to, struct err *e)
 {
+	if (from->view.way != VIEW_ALONG)
+		return gather_rows(s->package, from, row, rows, to, e);
 	while (rows > 0) {
 		uint64_t run, at = view_row(&from->view, row, &run);
 		uint32_t n = run < rows ? (uint32_t)run : rows;
@@ -157,6 +167,23 @@ int sources_read(const struct sources *s, const struct source *from, uint32_t ro
 	if (failed || from->view.change == VIEW_AS_IS)
 		return failed;
 	return undo_change(from, buffer, (size_t)rows * from->cols, e);
+}
+
+int sources_read_part(const struct sources *s, const struct source *from, uint32_t part,
+		      uint32_t row, uint32_t rows, void *buffer, struct err *e)
+{
+	uint8_t *to = buffer;
+	int failed = 0;
+	for (uint64_t run; rows > 0 && !failed; row += (uint32_t)run, rows -= (uint32_t)run) {
+		uint64_t at = view_row(&from->view, row, &run);
+		if (from->view.paired)
+			at = paired_row(from->view.paired, row);
+		run = from->view.paired ? 1 : run < rows ? run : rows;
+		failed =
+			package_read_part(s->package, from->tensor, part, at, (uint32_t)run, to, e);
+		to += run * from->tensor->part[part].row_bytes;
+	}
+	return failed;
 }
 
 /* ---- checking ---- */
@@ -204,7 +231,7 @@ static bool is_skipped(const struct sources *s, const char *name)
 	for (const char *const *k = s->config->family->skipped; k && *k; k++)
 		if (begins_with(name, *k))
 			return true;
-	return false;
+	return family_leaves_out(s->config, name);
 }
 
 static int check_unused(const struct sources *s, struct err *e)

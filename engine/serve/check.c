@@ -140,7 +140,7 @@ static int store_bytes(const struct model *m, const struct plan *p, uint64_t *by
 	enum { BYTES_PER_UNIT = 64 }; /* in the index and the journal */
 	struct store_headers headers;
 	uint64_t records = (uint64_t)p->routed_layers * p->experts;
-	bool coded = recipe_can_code(&p->recipe) && m->engine->recipe.codec != CODEC_NONE;
+	bool coded = recipe_can_code(&p->recipe) && m->recipe.codec != CODEC_NONE;
 	int failed = store_headers_make(&headers, &m->config, p, e);
 	if (failed)
 		return failed;
@@ -174,7 +174,7 @@ static int look_at_weights(const struct model *m, struct recipe *r, struct err *
 /* And counts what their store takes. */
 static int check_weights(struct model *m, uint64_t *bytes, struct err *e)
 {
-	struct recipe r = m->engine->recipe;
+	struct recipe r = m->recipe;
 	struct plan p;
 	int failed = look_at_weights(m, &r, e);
 	if (failed)

@@ -52,7 +52,7 @@ int engine_create(struct engine **out, const struct engine_options *options, str
 		return err_set(e, ENOMEM, "out of memory");
 	context_budget_init(&g->context_budget, 0);
 	g->kernels = kernels_best();
-	int failed = recipe_find(&g->recipe, options->quant, e);
+	int failed = recipe_find(&g->recipe, options->quant ? options->quant : "auto", e);
 	if (!failed)
 		failed = recipe_ask_codec(&g->recipe, options->codec, e);
 	if (!failed && options->threads > 1024)

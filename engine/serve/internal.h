@@ -40,6 +40,7 @@
 #include "engine/serve/params.h"
 #include "engine/compute/repetition.h"
 #include "engine/compute/sampler.h"
+#include "engine/family/published.h"
 #include "engine/session.h"
 #include "engine/text/stream.h"
 
@@ -72,7 +73,10 @@ struct model {
 	uint64_t config_sum; /* of config.json as it was when `config` was read */
 	uint64_t parameters, active_parameters;
 	struct config config;
-	uint32_t context; /* positions that a session may use */
+	struct recipe recipe;	    /* the engine's, or what auto comes to here */
+	const char *encoding;	    /* what the source's weights are in; NULL: 16 or 32 bits */
+	struct published published; /* for plans, if the recipe is as published */
+	uint32_t context;	    /* positions that a session may use */
 
 	/* Written by the generation thread (or model_open) before the flag that announces them;
 	 * under `storing` once it has. */
@@ -95,7 +99,7 @@ struct model {
 	struct pager_stats experts_before; /* (looking) what its predecessors had counted */
 	uint64_t heat_uses, heat_ns; /* uses of experts when their heat was kept, and the time */
 	struct forward forward;
-	struct batch batch; /* of the step at hand */
+	struct batch batch;		/* of the step at hand */
 	_Atomic bool drafts;		/* the checkpoint has a draft layer */
 	struct draft_layer draft_layer; /* memory NULL: it has none */
 	struct draft_meter draft_meter;
@@ -185,6 +189,10 @@ void model_release_store(const struct model *m);
  * place that making one takes. The latter finds out whether there is a draft layer. */
 int check_files(const char *directory, struct err *e);
 int check_store(struct model *m, struct err *e);
+
+/* load_recipe.c: chooses m->recipe; finds the formats that a plan of it needs. */
+int load_choose_recipe(struct model *m, struct err *e);
+int load_published(struct model *m, struct err *e);
 
 /* load_store.c */
 int load_find_folders(struct model *m, struct err *e);

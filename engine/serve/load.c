@@ -3,31 +3,16 @@
 #include "engine/convert/store_header.h"
 #include "engine/family/gguf_tokenizer.h"
 #include "engine/serve/internal.h"
-#include "engine/source/file.h"
-#include "engine/source/gguf.h"
 
 #include <errno.h>
 #include <xxhash.h>
 
 /* ---- the model ---- */
 
-/* That of a GGUF file is among its keys. */
-static int open_tokenizer(struct tokenizer **out, const char *path, struct err *e)
-{
-	struct gguf *g = NULL;
-	if (!source_is_file(path))
-		return tokenizer_open(out, path, e);
-	int failed = gguf_open(&g, path, 0, e);
-	if (!failed)
-		failed = gguf_tokenizer_open(out, g, path, e);
-	gguf_close(g);
-	return failed;
-}
-
 static int load_tokenizer(struct model *m, struct err *e)
 {
 	struct err no_chat;
-	int failed = open_tokenizer(&m->tokenizer, m->directory, e);
+	int failed = source_tokenizer_open(&m->tokenizer, m->directory, e);
 	if (failed)
 		return failed;
 	failed = chat_open(&m->chat, m->tokenizer, &no_chat);

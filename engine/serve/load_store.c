@@ -16,14 +16,14 @@ static char *folder_under(const char *base, const struct model *m)
 	char *path;
 	uint64_t hash = XXH3_64bits(m->directory, strlen(m->directory));
 	int n = asprintf(&path, "%s/%s-%08" PRIx64 "/%s", base, m->name, hash & 0xffffffff,
-			 m->engine->recipe.quant);
+			 m->recipe.quant);
 	return n < 0 ? NULL : path;
 }
 
 static char *folder_beside(const struct model *m)
 {
 	char *path;
-	int n = asprintf(&path, "%s.moefs/%s", m->directory, m->engine->recipe.quant);
+	int n = asprintf(&path, "%s.moefs/%s", m->directory, m->recipe.quant);
 	return n < 0 ? NULL : path;
 }
 
@@ -88,15 +88,15 @@ static int open_folder(struct model *m, const char *folder, const struct source_
 	if (failed)
 		return failed;
 	const struct store_info *i = store_info(store);
-	if (!recipe_from_text(&recipe, i->key.recipe) ||
-	    strcmp(recipe.quant, m->engine->recipe.quant) != 0)
+	if (!recipe_from_text(&recipe, i->key.recipe) || strcmp(recipe.quant, m->recipe.quant) != 0)
 		failed = err_set(e, ESTALE, "%s: the store was made by another recipe", folder);
+	recipe.published = m->recipe.published;
 	if (!failed)
 		failed = plan_make(&plan, &m->config, &recipe, e);
-	if (!failed && !codec_as_asked(m->engine->recipe.codec, &plan))
+	if (!failed && !codec_as_asked(m->recipe.codec, &plan))
 		failed = err_set(e, ESTALE, "%s: the store's codec is %s, and %s was asked for",
 				 folder, recipe_codec_name(plan.recipe.codec),
-				 recipe_codec_name(m->engine->recipe.codec));
+				 recipe_codec_name(m->recipe.codec));
 	if (!failed)
 		failed = store_held_to_plan(store, &m->config, &plan, e);
 	if (!failed) { /* last: it may read all of the checkpoint */
@@ -116,6 +116,8 @@ int load_store(struct model *m, bool read, struct err *e)
 {
 	struct source_state now;
 	int failed = load_look(m, &now, e);
+	if (!failed)
+		failed = load_published(m, e);
 	bool ends = failed;
 	if (!failed)
 		failed = -ENOENT;

@@ -49,7 +49,9 @@ static int measure(struct model *m, struct err *e)
 {
 	struct plan p;
 	struct engine *g = m->engine;
-	int failed = plan_make(&p, &m->config, &g->recipe, e);
+	int failed = load_published(m, e);
+	if (!failed)
+		failed = plan_make(&p, &m->config, &m->recipe, e);
 	if (failed)
 		return failed;
 	m->parameters = p.parameters;
@@ -73,7 +75,7 @@ static int measure(struct model *m, struct err *e)
 static int count_draft(struct model *m, struct err *e)
 {
 	struct plan p;
-	struct recipe r = m->engine->recipe;
+	struct recipe r = m->recipe;
 	r.draft = atomic_load(&m->drafts);
 	int failed = r.draft ? plan_make(&p, &m->config, &r, e) : 0;
 	if (failed || !r.draft)
@@ -101,7 +103,9 @@ static int open_files(struct model *m, const char *path, struct err *e)
 	if (failed)
 		return failed;
 	m->context = context_of(&m->config, m->engine->options.context);
-	failed = measure(m, e);
+	failed = load_choose_recipe(m, e);
+	if (!failed)
+		failed = measure(m, e);
 	if (!failed)
 		failed = load_find_folders(m, e);
 	if (failed)
@@ -128,6 +132,7 @@ static void free_model(struct model *m)
 	tokenizer_close(m->tokenizer);
 	store_close(m->store);
 	plan_free(&m->plan);
+	published_free(&m->published);
 	source_forget(&m->looked);
 	free(m->folders[0]);
 	free(m->folders[1]);
@@ -224,6 +229,14 @@ static int print_codec(const struct model *m, char *text, size_t size)
 	return n;
 }
 
+static int print_recipe(const struct model *m, char *text, size_t size)
+{
+	if (m->recipe.as_published)
+		return snprintf(text, size, "as published: %s", m->encoding);
+	return snprintf(text, size, m->encoding ? "%s from %s" : "%s", m->recipe.quant,
+			m->encoding);
+}
+
 static int print_progress(const struct model *m, char *text, size_t size)
 {
 	struct model_progress p;
@@ -248,7 +261,7 @@ static int print_fact(const struct model *m, enum model_fact fact, char *text, s
 {
 	static const char *const states[] = {"unloaded", "loading", "ready", "failed"};
 	const struct config *c = &m->config;
-	enum kv_type type = m->engine->recipe.exact ? KV_F32 : KV_F16;
+	enum kv_type type = m->recipe.exact ? KV_F32 : KV_F16;
 	uint64_t drafter = atomic_load(&m->drafts) ? drafter_full_bytes(c, type, m->context) : 0;
 	const uint64_t numbers[FACT_COUNT] = {
 		[FACT_LAYERS] = c->layers,
@@ -275,7 +288,7 @@ static int print_fact(const struct model *m, enum model_fact fact, char *text, s
 				*c->generation.words ? c->generation.words
 						     : "no generation_config.json");
 	case FACT_RECIPE:
-		return snprintf(text, size, "%s", m->engine->recipe.quant);
+		return print_recipe(m, text, size);
 	case FACT_CODEC:
 		return print_codec(m, text, size);
 	case FACT_STORE:

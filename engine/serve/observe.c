@@ -8,10 +8,10 @@ void model_observe(struct model *m, struct model_view *out)
 	*out = (struct model_view){
 		.config = &m->config,
 		.context = m->context,
-		.recipe = &g->recipe,
+		.recipe = &m->recipe,
 		.kernels = g->kernels,
 		.context_budget = &g->context_budget,
-		.kv = g->recipe.exact ? KV_F32 : KV_F16,
+		.kv = m->recipe.exact ? KV_F32 : KV_F16,
 		.plan = &m->plan,
 		.store = m->store,
 		.tokenizer = m->tokenizer,

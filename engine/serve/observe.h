@@ -14,7 +14,7 @@
 
 struct model_view {
 	const struct config *config;
-	const struct recipe *recipe; /* that was asked for */
+	const struct recipe *recipe; /* that its source is stored by */
 	const struct kernels *kernels;
 	struct context_budget *context_budget;
 	uint32_t context; /* positions that a conversation may use */

@@ -124,10 +124,26 @@ uint64_t package_rows(const struct package_tensor *t)
 	return rows;
 }
 
+/* A dimension of 1 in the middle says nothing: [channels, 1, width] are rows of that width, too. */
+static bool same_shape(const uint64_t *a, uint32_t a_dims, const uint64_t *b, uint32_t b_dims)
+{
+	uint32_t i = 0, k = 0;
+	for (;; i++, k++) {
+		while (i > 0 && i + 1 < a_dims && a[i] == 1)
+			i++;
+		while (k > 0 && k + 1 < b_dims && b[k] == 1)
+			k++;
+		if (i == a_dims || k == b_dims)
+			return i == a_dims && k == b_dims;
+		if (a[i] != b[k])
+			return false;
+	}
+}
+
 bool package_fits(const struct package_tensor *t, const uint64_t *shape, uint32_t dims)
 {
 	if (!t->padded)
-		return t->dims == dims && !memcmp(t->shape, shape, dims * sizeof *shape);
+		return same_shape(t->shape, t->dims, shape, dims);
 	uint64_t rows = 1, cols = dims ? shape[dims - 1] : 0, pad = t->padded;
 	for (uint32_t i = 0; i + 1 < dims; i++)
 		if (__builtin_mul_overflow(rows, shape[i], &rows))

@@ -58,7 +58,8 @@ const struct package_tensor *package_find(const struct package *p, const char *n
 /* The files that the tensors lie in; the package's. */
 struct files *package_files(const struct package *p);
 
-/* Whether the tensor can have that shape: exactly, but for what the file does not say. */
+/* Whether the tensor can have that shape: exactly, but for dimensions of 1 in the middle, and for
+ * what the file does not say. */
 bool package_fits(const struct package_tensor *t, const uint64_t *shape, uint32_t dims);
 /* "[16, 96, 128]" */
 void package_print_shape(char *text, size_t size, const uint64_t *shape, uint32_t dims);

@@ -160,6 +160,7 @@ int quantization_parse(struct quantization *q, const struct json *config, const 
 		failed = json_get_object_or_null(config, keys[i], name, &table, e);
 		if (failed || !table)
 			continue;
+		q->is_said = true;
 		failed = i == 0 || is_affine(table) ? read_affine(q, table, keys[i], e)
 						    : read_method(q, table, keys[i], e);
 	}
@@ -180,7 +181,7 @@ static int read_config(struct quantization *q, struct err *e)
 /* ---- tq_config.json ---- */
 
 /* Other signs, or other groups, would be other weights. */
-static int check_tq(const char *directory, struct err *e)
+static int check_tq(struct quantization *q, const char *directory, struct err *e)
 {
 	struct json *document;
 	uint64_t seed, group;
@@ -192,6 +193,7 @@ static int check_tq(const char *directory, struct err *e)
 		free(path);
 		return failed == -ENOENT ? 0 : failed;
 	}
+	q->is_said = true;
 	failed = json_get_uint_or(document, "quantizer_seed", path, 0, UINT32_MAX, 42, &seed, e);
 	if (!failed)
 		failed = json_get_uint_or(document, "group_size", path, 1, UINT32_MAX, 128, &group,
@@ -214,7 +216,7 @@ int quantization_read(struct quantization *q, const char *directory, struct err 
 	if (!q->path)
 		return err_set(e, ENOMEM, "out of memory for the name of a file");
 	int failed = read_config(q, e);
-	return failed ? failed : check_tq(directory, e);
+	return failed ? failed : check_tq(q, directory, e);
 }
 
 void quantization_free(struct quantization *q)

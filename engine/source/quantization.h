@@ -9,6 +9,7 @@
 
 struct quantization {			 /* zero-initialise */
 	const char *name;		 /* of config.json, for sentences */
+	bool is_said;			 /* that weights are quantised */
 	const struct json *affine;	 /* MLX's table, or NULL */
 	uint32_t block_rows, block_cols; /* of FP8 scales; 0: there are none */
 

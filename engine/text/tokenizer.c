@@ -136,22 +136,25 @@ static int encode_word(void *context, const char *word, size_t n, struct err *e)
 	return token_list_append(c->ids, &id, 1, e);
 }
 
-/* A text of pieces, in words: merging goes nowhere across a boundary that is inside no token, and
+/* A text of pieces, in words: cut where a space begins one, and where nothing merges across, since
  * short words merge where memory is near. */
 static int encode_pieces(void *context, const char *text, size_t n, struct err *e)
 {
 	struct encoder *c = context;
-	bool each = c->t->split_spaces;
-	bool runs = !each && !c->t->vocabulary.space_inside && !c->t->ignore_merges;
+	const struct vocabulary *v = &c->t->vocabulary;
+	size_t from = 0, step;
+	uint32_t left = utf8_decode(text, &step);
 	int rc = 0;
-	for (size_t from = 0, i = 1; rc == 0 && i <= n; i++) {
-		bool begins = i == n || (text[i] == ' ' && (each || (runs && text[i - 1] != ' ')));
-		if (!begins)
-			continue;
-		rc = encode_word(c, text + from, i - from, e);
-		from = i;
+	for (size_t i = step; rc == 0 && i < n; i += step) {
+		uint32_t right = utf8_decode(text + i, &step);
+		if ((c->t->split_spaces && right == ' ') ||
+		    (!c->t->ignore_merges && !vocabulary_joins(v, left, right))) {
+			rc = encode_word(c, text + from, i - from, e);
+			from = i;
+		}
+		left = right;
 	}
-	return rc;
+	return rc < 0 ? rc : encode_word(c, text + from, n - from, e);
 }
 
 static int split_text(struct encoder *c, const char *text, size_t n, struct err *e)

@@ -105,9 +105,12 @@ static enum tokenizer_kind kind_of(const struct tokenizer_parts *p, size_t id)
 							   : KIND_UNDEFINED;
 }
 
-static int check_text(const struct tokenizer_text *text, const char *what, size_t i,
-		      const char *name, struct err *e)
+/* Text i of a list, which must be UTF-8. An empty one may be NULL, which the functions of the
+ * standard do not take. */
+static int take_text(const struct tokenizer_text *list, size_t i, const char *what,
+		     struct tokenizer_text *text, const char *name, struct err *e)
 {
+	*text = list[i].length > 0 ? list[i] : (struct tokenizer_text){"", 0};
 	size_t valid = utf8_valid_length(text->bytes, text->length);
 	if (valid == text->length)
 		return 0;
@@ -130,16 +133,16 @@ static int list_token(struct added_entries *list, const struct tokenizer_text *t
 static int add_token(struct tokenizer *t, const struct tokenizer_parts *p, uint32_t id,
 		     struct added_entries *added, struct err *e)
 {
-	const struct tokenizer_text *text = &p->tokens[id];
+	struct tokenizer_text text;
 	enum tokenizer_kind kind = kind_of(p, id);
 	bool cut = kind == KIND_CONTROL || kind == KIND_UNKNOWN || kind == KIND_USER_DEFINED;
 	bool merged =
 		!cut || (kind == KIND_USER_DEFINED && t->vocabulary.spelling == SPELLED_PIECES);
-	int rc = check_text(text, "token", id, p->name, e);
+	int rc = take_text(p->tokens, id, "token", &text, p->name, e);
 	if (rc == 0 && merged)
-		rc = vocabulary_add(&t->vocabulary, id, text->bytes, text->length, p->name, e);
-	if (rc == 0 && cut && text->length > 0)
-		rc = list_token(added, text, id, kind, e);
+		rc = vocabulary_add(&t->vocabulary, id, text.bytes, text.length, p->name, e);
+	if (rc == 0 && cut && text.length > 0)
+		rc = list_token(added, &text, id, kind, e);
 	return rc;
 }
 
@@ -165,10 +168,10 @@ static int add_merges(struct tokenizer *t, const struct tokenizer_parts *p, stru
 		return err_set(e, EINVAL, "%s: its vocabulary \"%s\" has no merges", p->name,
 			       p->model);
 	for (size_t i = 0; rc == 0 && i < p->merge_count; i++) {
-		const struct tokenizer_text *m = &p->merges[i];
-		rc = check_text(m, "merge", i, p->name, e);
+		struct tokenizer_text m;
+		rc = take_text(p->merges, i, "merge", &m, p->name, e);
 		if (rc == 0)
-			rc = tokenizer_add_merge_line(t, m->bytes, m->length, (uint32_t)i, p->name,
+			rc = tokenizer_add_merge_line(t, m.bytes, m.length, (uint32_t)i, p->name,
 						      e);
 	}
 	return rc;

@@ -11,7 +11,10 @@
 #include <sys/random.h>
 #include <xxhash.h>
 
-enum { SLOT_EMPTY = UINT32_MAX };
+enum {
+	SLOT_EMPTY = UINT32_MAX,
+	JOINT_BITS = 20, /* of a pair's place among the joints: 128 KiB, of which few are set */
+};
 
 /* The byte that a character of the alphabet spells, or -1. Bytes that are not printable in Latin-1
  * (0..32, 127..160, 173) were numbered from U+0100 on, in order. */
@@ -90,6 +93,7 @@ void vocabulary_free(struct vocabulary *v)
 	free(v->tokens);
 	free(v->bytes);
 	free(v->slots);
+	free(v->joints);
 	*v = (struct vocabulary){0};
 }
 
@@ -123,6 +127,37 @@ static size_t slot_of(const struct vocabulary *v, const char *bytes, size_t n)
 	return slot;
 }
 
+/* --- which characters stand together --- */
+
+static size_t joint_of(const struct vocabulary *v, uint32_t left, uint32_t right)
+{
+	uint64_t pair = ((uint64_t)left << 32 | right) ^ v->seed;
+	return (size_t)(pair * 0x9e3779b97f4a7c15u >> (64 - JOINT_BITS));
+}
+
+bool vocabulary_joins(const struct vocabulary *v, uint32_t left, uint32_t right)
+{
+	size_t joint = joint_of(v, left, right);
+	return v->joints && v->joints[joint / 64] >> joint % 64 & 1;
+}
+
+static int note_joints(struct vocabulary *v, const char *bytes, size_t n, struct err *e)
+{
+	if (!v->joints)
+		v->joints = calloc((1 << JOINT_BITS) / 64, sizeof *v->joints);
+	if (!v->joints)
+		return err_set(e, ENOMEM, "no memory for a vocabulary of pieces");
+	size_t step;
+	uint32_t left = utf8_decode(bytes, &step);
+	for (size_t i = step; i < n; i += step) {
+		uint32_t right = utf8_decode(bytes + i, &step);
+		size_t joint = joint_of(v, left, right);
+		v->joints[joint / 64] |= (uint64_t)1 << joint % 64;
+		left = right;
+	}
+	return 0;
+}
+
 /* Makes a token's bytes findable. */
 static int enter(struct vocabulary *v, uint32_t id, const char *name, struct err *e)
 {
@@ -140,9 +175,7 @@ static int enter(struct vocabulary *v, uint32_t id, const char *name, struct err
 		v->byte_id[(uint8_t)bytes[0]] = (int32_t)id;
 	if (t->length > v->longest)
 		v->longest = t->length;
-	for (uint32_t i = 1; i < t->length; i++)
-		v->space_inside |= bytes[i] == ' ' && bytes[i - 1] != ' ';
-	return 0;
+	return v->spelling == SPELLED_PIECES ? note_joints(v, bytes, t->length, e) : 0;
 }
 
 int vocabulary_add(struct vocabulary *v, uint32_t id, const char *spelling, size_t n,

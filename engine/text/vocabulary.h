@@ -43,7 +43,7 @@ struct vocabulary {
 	int32_t byte_id[256];	  /* id of each single byte, -1 where there is none */
 	int32_t fallback_id[256]; /* of pieces: id of <0x00> …, -1 where there is none */
 	uint32_t longest;	  /* bytes of the longest token that merges may make */
-	bool space_inside;	  /* one of those has a space behind another character */
+	uint64_t *joints; /* of pieces: which characters stand beside each other in one of those */
 };
 
 /* Room for ids 0 .. size-1, of which `count` are spelled in bytes. */
@@ -64,5 +64,9 @@ int64_t vocabulary_find(const struct vocabulary *v, const char *bytes, size_t n)
 /* The same for a spelling of n bytes; buffer has room for n. Sets *length to the bytes spelled. */
 int64_t vocabulary_find_spelling(const struct vocabulary *v, const char *spelling, size_t n,
 				 char *buffer, size_t *length);
+
+/* False: no token that merges may make has these two characters beside each other, so nothing
+ * merges across such a place. (True where that is not sure.) Of pieces. */
+bool vocabulary_joins(const struct vocabulary *v, uint32_t left, uint32_t right);
 
 #endif

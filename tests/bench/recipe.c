@@ -510,7 +510,7 @@ static double active(const struct model_view *m, enum tensor_role role)
 	for (uint32_t layer = 0; layer < m->config->layers; layer++) {
 		const struct tensor_kind *k = &tensor_roles[role];
 		uint32_t rows, cols;
-		config_tensor_shape(m->config, role, &rows, &cols);
+		config_tensor_shape(m->config, role, layer, &rows, &cols);
 		if (!config_has_tensor(m->config, role, layer))
 			continue;
 		double one = (double)rows * cols;

@@ -21,7 +21,7 @@ static struct work work_of(const struct run *r)
 	const struct plan *p = m->plan;
 	struct work w = {
 		.state_bytes = 2. * sizeof(float) * (double)delta_moved_floats(c),
-		.key_bytes = 2. * c->mixers[MIXER_ATTENTION] * c->kv_heads * c->head_dim *
+		.key_bytes = (double)c->kv_width *
 			     (r->context.type == KV_F32 ? sizeof(float) : sizeof(uint16_t)),
 	};
 	for (uint32_t i = 0; i < p->dense_count; i++) {

@@ -199,7 +199,7 @@ static uint64_t seed_of(const struct synthetic *s, uint64_t sequence)
 static bool is_vector(const struct synthetic *s, enum tensor_role role)
 {
 	uint32_t rows, cols;
-	config_tensor_shape(s->config, role, &rows, &cols);
+	config_tensor_shape(s->config, role, 0, &rows, &cols);
 	return !cols;
 }
 

@@ -105,7 +105,7 @@ static void published_shape(const struct config *c, struct tensor_id id, const c
 	if (names[i].view)
 		names[i].view(v, c, id.expert);
 	else
-		view_whole(v, c, id.role);
+		view_whole(v, c, id.role, id.layer);
 }
 
 static void write_tensor_head(const struct raw *w, const struct raw_tensor *t, FILE *f)

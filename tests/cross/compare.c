@@ -393,6 +393,28 @@ static void call_silu_mul(const struct kernels *k, float *x, const float *a, con
 	k->silu_mul(x, a, n);
 }
 
+static void call_gelu_mul(const struct kernels *k, float *x, const float *a, const float *b,
+			  uint32_t n)
+{
+	(void)b;
+	k->gelu_mul(x, a, n);
+}
+
+static void call_swiglu_clamped(const struct kernels *k, float *x, const float *a, const float *b,
+				uint32_t n)
+{
+	(void)b;
+	k->swiglu_clamped(x, a, n, 1.702F, 1.5F);
+}
+
+static void call_softcap(const struct kernels *k, float *x, const float *a, const float *b,
+			 uint32_t n)
+{
+	(void)a;
+	(void)b;
+	k->softcap(x, n, 30);
+}
+
 static void call_softmax(const struct kernels *k, float *x, const float *a, const float *b,
 			 uint32_t n)
 {
@@ -451,6 +473,9 @@ static void call_add_scaled(const struct kernels *k, float *x, const float *a, c
 CHECK_VECTORS(rmsnorm)
 CHECK_VECTORS(rope)
 CHECK_VECTORS(silu_mul)
+CHECK_VECTORS(gelu_mul)
+CHECK_VECTORS(swiglu_clamped)
+CHECK_VECTORS(softcap)
 CHECK_VECTORS(softmax)
 CHECK_VECTORS(sigmoid_mul)
 CHECK_VECTORS(l2norm)
@@ -469,6 +494,7 @@ enum {
 
 static const uint32_t dims[] = {1, 8, 12, 64, 72, 80, 128};
 static const uint32_t lengths[] = {1, 63, 64, 65, LAST};
+static const uint32_t windows[] = {0, 0, 3, 64, 100};
 
 static size_t value_offset(uint32_t dim)
 {
@@ -563,14 +589,15 @@ static bool check_attention_of(const struct kernels *k, enum kv_type type, uint3
 	for (size_t b = 0; b < BLOCKS; b++)
 		blocks[b] = memset(allocate(block_bytes(type, dim)), 0xff, block_bytes(type, dim));
 	for (size_t l = 0; l < COUNT(lengths); l++) {
-		const struct attention a = {type,
-					    dim,
-					    HEADS,
-					    lengths[l],
-					    1 / sqrtf((float)dim),
-					    (const void *const *)blocks,
-					    KEY_OFFSET,
-					    value_offset(dim)};
+		static const float sinks[HEADS] = {0, 1, -1, 2, -INFINITY, .5F};
+		const struct attention plain = {.type = type,
+						.head_dim = dim,
+						.heads = HEADS,
+						.length = lengths[l],
+						.scale = 1 / sqrtf((float)dim),
+						.blocks = (const void *const *)blocks,
+						.key_offset = KEY_OFFSET,
+						.value_offset = value_offset(dim)};
 		for (size_t i = 0; i < n; i++) {
 			const uint32_t seen = lengths[l] + (counts[i] ? counts[i] - 1 : 0);
 			for (; filled < seen; filled++) {
@@ -581,7 +608,14 @@ static bool check_attention_of(const struct kernels *k, enum kv_type type, uint3
 						      value_offset(dim), filled % KV_BLOCK, key,
 						      value, dim);
 			}
-			same = same && check_tokens(k, &random, &a, counts[i]);
+			for (size_t w = 0; w < COUNT(windows); w++) {
+				struct attention a = plain;
+				a.window = windows[w];
+				a.sinks = w % 2 ? sinks : NULL;
+				same = same && check_tokens(k, &random, &a, counts[i]);
+				a.latent_dim = (dim + 1) / 2;
+				same = same && check_tokens(k, &random, &a, counts[i]);
+			}
 		}
 	}
 	for (size_t b = 0; b < BLOCKS; b++)
@@ -638,6 +672,9 @@ static const struct {
 	{"rmsnorm", check_rmsnorm, 0},
 	{"rope", check_rope, 0},
 	{"silu_mul", check_silu_mul, 0},
+	{"gelu_mul", check_gelu_mul, 0},
+	{"swiglu_clamped", check_swiglu_clamped, 0},
+	{"softcap", check_softcap, 0},
 	{"softmax", check_softmax, 0},
 	{"sigmoid_mul", check_sigmoid_mul, 0},
 	{"l2norm", check_l2norm, 0},

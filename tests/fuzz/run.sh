@@ -75,6 +75,12 @@ packages() { # FOLDER
 	package 240 '{}' a.tq_packed U8 4,48 192 a.tq_norms F32 2,2 208 b BF16 4,4 240 >"$1/tq"
 }
 
+# A vocabulary as fuzz_vocabulary.c takes it: model and split, marks, tokens as kind and score, length and
+# bytes, an empty one, merges.
+vocabulary() { # the first byte, octal
+	printf "\\$1\\17\\2\\5<unk>\\3\\3<s>\\3\\4</s>\\11\\3\342\226\201\\21\\1a\\31\\1b\\1\\2ab\\1\\2\303\251\\1\\0a b\n"
+}
+
 seed() { # FUZZER FOLDER
 	local fixture name
 	for fixture in "$fixtures"/*/; do
@@ -100,6 +106,14 @@ seed() { # FUZZER FOLDER
 		for version in 2 3; do gguf $version >"$2/$version"; done
 		;;
 	fuzz_package) packages "$2" ;;
+	fuzz_template)
+		printf '{%% for m in messages %%}{{ m.role ~ m.content | trim }}{%% endfor %%}' >"$2/messages"
+		printf '{%% macro f(a, b=1) %%}{{ x | tojson(indent=2) }}{%% endmacro %%}{{ f(l[::-1]) }}' >"$2/macro"
+		printf '{%%- set ns = namespace(i=0) -%%}{%% if n is defined %%}{%% set ns.i = -n // 2 %%}{%% endif %%}' >"$2/set"
+		;;
+	fuzz_vocabulary)
+		for first in 20 21 42 46; do vocabulary $first >"$2/$first"; done
+		;;
 	fuzz_merges)
 		printf '#version: 0.2\na b\nab a\naba b\nb b\n' >"$2/merges"
 		printf 'a b\r\nb a\r\nab ab\r\n' >"$2/lines"

@@ -154,6 +154,18 @@ void golden_compare_rows(const char *what, const float *got, const float *want, 
 	}
 }
 
+/* Of Gemma 4 the reference has the router's probabilities. */
+static void make_probabilities(float *rows, uint32_t count, uint32_t width)
+{
+	for (float *row = rows; row < rows + (size_t)count * width; row += width) {
+		double sum = 0;
+		for (uint32_t i = 0; i < width; i++)
+			sum += exp((double)row[i]);
+		for (uint32_t i = 0; i < width; i++)
+			row[i] = (float)(exp((double)row[i]) / sum);
+	}
+}
+
 static void compare_routing(const struct golden_bench *b, const struct golden_run *r)
 {
 	char name[64];
@@ -169,9 +181,24 @@ static void compare_routing(const struct golden_bench *b, const struct golden_ru
 		golden_compare_rows(name, r->router_weights + layer * picks,
 				    golden_get(b->golden, name, "F32").data, r->tokens, r->top_k);
 		snprintf(name, sizeof name, "router.%u.logits", layer);
-		golden_compare_rows(name, r->router_logits + (size_t)layer * r->tokens * r->experts,
-				    golden_get(b->golden, name, "F32").data, r->tokens, r->experts);
+		float *logits = r->router_logits + (size_t)layer * r->tokens * r->experts;
+		if (!strcmp(b->view.config->model_type, "gemma4_text"))
+			make_probabilities(logits, r->tokens, r->experts);
+		golden_compare_rows(name, logits, golden_get(b->golden, name, "F32").data,
+				    r->tokens, r->experts);
 	}
+}
+
+double golden_logits_error(const struct golden_bench *b, const struct golden_run *r)
+{
+	const float *want = golden_get(b->golden, "logits", "F32").data;
+	double error = 0, power = 0;
+	for (size_t i = 0; i < (size_t)r->tokens * r->vocabulary; i++) {
+		double d = (double)r->logits[i] - (double)want[i];
+		error += d * d;
+		power += (double)want[i] * (double)want[i];
+	}
+	return error / power;
 }
 
 void golden_compare(const struct golden_bench *b, const struct golden_run *r)

@@ -46,6 +46,8 @@ void golden_compare_rows(const char *what, const float *got, const float *want, 
 			 size_t width);
 /* States, routing, logits and the greedy continuation. */
 void golden_compare(const struct golden_bench *b, const struct golden_run *r);
+/* How far the logits are from the golden ones, as a share of their power. */
+double golden_logits_error(const struct golden_bench *b, const struct golden_run *r);
 /* The long text's last logits, and its mean negative log-likelihood. */
 void golden_compare_long(struct golden_bench *b, double mean_nll);
 void golden_assert_same_bits(const struct golden_run *a, const struct golden_run *b);

@@ -258,6 +258,7 @@ static void an_expert_that_several_rows_chose_is_read_once(void **state)
 	test_model_open(&model, test_fixture("qwen3_moe"),
 			&(struct engine_options){.quant = "bf16", .budget = budget});
 	test_model_load_calm(&model);
+	model_observe(model.model, &view);
 	for (int contexts = 1; contexts <= 2; contexts++) {
 		struct context x[2];
 		struct batch b = {0};

@@ -15,12 +15,11 @@
 
 /* A block of 1 MiB in F16. */
 static const struct config wide = {
-	.mixers = {[MIXER_ATTENTION] = 8}, .kv_heads = 4, .head_dim = 128};
+	.mixers = {[MIXER_ATTENTION] = 8}, .kv_width = (uint64_t)8 * 2 * 4 * 128};
 enum { WIDE_BLOCK = 1 << 20 };
 static const struct config hybrid = {
 	.mixers = {[MIXER_ATTENTION] = 8, [MIXER_DELTA_NET] = 1},
-	.kv_heads = 4,
-	.head_dim = 128,
+	.kv_width = (uint64_t)8 * 2 * 4 * 128,
 	.delta_net = {
 		.key_heads = 1, .value_heads = 1, .key_dim = 16, .value_dim = 16, .width = 4}};
 
@@ -43,7 +42,7 @@ static void blocks_are_counted_in_the_pages_that_they_take(void **state)
 {
 	(void)state;
 	static const struct config small = {
-		.mixers = {[MIXER_ATTENTION] = 1}, .kv_heads = 1, .head_dim = 8};
+		.mixers = {[MIXER_ATTENTION] = 1}, .kv_width = 2 * 8};
 	struct context x;
 	context_init(&x, &budget, &small, KV_F16); /* 2048 bytes a block */
 	assert_int_equal(context_reserve(&x, 1, &e), 0);

@@ -387,7 +387,7 @@ static void the_config_that_is_shown_can_be_read_as_one(void **state)
 	assert_int_equal(gguf_config_of(path, &text, &length, &e), 0);
 	assert_int_equal(config_parse(c, text, length, "x", &e), 0);
 	assert_int_equal(c->layers, 4); /* without the draft's */
-	assert_int_equal(c->rotary_dim, 16);
+	assert_int_equal(c->rope[0].dim, 16);
 	assert_int_equal(c->delta_net.value_dim, 32);
 	assert_int_equal(c->generation.end_count, 1);
 	free(text);

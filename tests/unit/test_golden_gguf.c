@@ -86,6 +86,34 @@ static void every_type_of_the_reference_files_computes_their_dequantised_weights
 	}
 }
 
+/* By default: inputs in 8 bits are all that differs. In 16 bits it is no quantised file, and made
+ * one. */
+static void every_quantised_type_is_computed_with_as_it_is(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+		char model[512], golden[512], recipe[64];
+		struct golden_bench b;
+		if (!find(types[i], ".gguf", model) ||
+		    !find(types[i], ".golden.safetensors", golden))
+			continue;
+		golden_bench_open(&b, model, golden,
+				  &(struct engine_options){.threads = 2, .store = folder});
+		struct golden_run r = golden_run_make(&b);
+		double error = golden_logits_error(&b, &r);
+		printf("%s: logits off by %.1e of their power\n", types[i], error);
+		assert_int_equal(model_fact(b.model, FACT_RECIPE, recipe, sizeof recipe), 0);
+		if (strcmp(types[i], "BF16") != 0) {
+			assert_string_equal(recipe, "as published: GGUF");
+			assert_true(error < 2e-3);
+		} else {
+			assert_string_equal(recipe, "tq3");
+		}
+		golden_run_free(&r);
+		golden_bench_close(&b);
+	}
+}
+
 /* ---- fixtures, converted ---- */
 
 static const struct gguf_conversion conversions[] = {
@@ -135,6 +163,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(
 			what_the_published_converter_makes_of_each_family_computes_the_same),
+		cmocka_unit_test(every_quantised_type_is_computed_with_as_it_is),
 		cmocka_unit_test(
 			every_type_of_the_reference_files_computes_their_dequantised_weights),
 	};

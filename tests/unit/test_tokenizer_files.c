@@ -197,6 +197,47 @@ static void patterns_of_published_tokenizers_are_taken(void **state)
 	}
 }
 
+/* Word for word what tokenizer.json files have for what GGUF files name. */
+static void splits_by_name_are_the_published_patterns(void **state)
+{
+	(void)state;
+#define TRAIL "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define CASED(tail)                                                     \
+	"[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*"   \
+	"[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+" tail "|[^\\r\\n\\p{L}\\p{N}]?" \
+	"[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*" tail
+	static const struct {
+		const char *name, *pattern;
+	} PUBLISHED[] = {
+		{"qwen2",
+		 "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" TRAIL},
+		{"llama-bpe",
+		 "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}" TRAIL},
+		{"glm4",
+		 "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}" TRAIL},
+		{"qwen35",
+		 "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}"
+		 "| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
+		{"gpt-4o",
+		 CASED("(?i:'s|'t|'re|'ve|'m|'ll|'d)?") "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+"
+							"[\\r\\n/"
+							"]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
+		{"minimax-m2",
+		 CASED("(?i:'s|'t|'re|'ve|'m|'ll|'d)?") "|\\p{N}{1,3}| ?[^\\s\\p{L}"
+							"\\p{N}]+[\\r\\n/"
+							"]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
+		{"tekken", CASED("") "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|"
+				     "\\s+(?!\\S)|\\s+"},
+	};
+	for (size_t i = 0; i < COUNT(PUBLISHED); i++) {
+		const struct split_name *split = split_name_find(PUBLISHED[i].name);
+		assert_non_null(split);
+		assert_string_equal(split->patterns[0], PUBLISHED[i].pattern);
+		assert_null(split->patterns[1]);
+	}
+	assert_null(split_name_find("default"));
+}
+
 static void a_cut_file_is_an_error_at_every_length(void **state)
 {
 	(void)state;
@@ -338,6 +379,7 @@ int main(void)
 		cmocka_unit_test(an_unknown_token_that_would_be_needed_is_refused),
 		cmocka_unit_test(patterns_that_pcre2_reads_differently_or_not_at_all_are_refused),
 		cmocka_unit_test(patterns_of_published_tokenizers_are_taken),
+		cmocka_unit_test(splits_by_name_are_the_published_patterns),
 		cmocka_unit_test(a_cut_file_is_an_error_at_every_length),
 		cmocka_unit_test(nesting_and_bytes_that_are_no_text_are_refused),
 		cmocka_unit_test(gpt2_s_layout_is_read_with_its_added_tokens),

@@ -368,20 +368,24 @@ static void neighbours_merge_by_the_score_of_what_they_spell(void **state)
 	struct err e = {0};
 	make_small(&s);
 	must(tokenizer_open_parts(&t, &s.parts, &e), &e);
-	/* "\u2581a" is better than "ab", and then there is no "\u2581a" with "b" but "\u2581ab" */
 	assert_string_equal(tokens_of(t, "ab aab"), "[ ab][ a][ab]");
 	assert_string_equal(ids_of(t, "\u00e8</s>a", 7), "259 195 168 258 262");
 	assert_int_equal(tokenizer_bos(t), 257);
 	assert_true(tokenizer_ends(t, 258, false));
 	tokenizer_close(t);
-	s.scores[261 + 2] = -500; /* "ab" comes after all others now */
-	s.scores[264] = -600;
+	s.tokens[264] = text_of("no");
 	must(tokenizer_open_parts(&t, &s.parts, &e), &e);
-	assert_string_equal(tokens_of(t, "aab"), "[ a][ab]");
-	s.parts.space_prefix = SAID_NO;
+	assert_string_equal(tokens_of(t, "ab"), "[ a][b]");
 	tokenizer_close(t);
+	s.scores[263] = -1; /* "ab" is better than " a" now */
 	must(tokenizer_open_parts(&t, &s.parts, &e), &e);
-	assert_string_equal(tokens_of(t, "aab"), "[a][ab]");
+	assert_string_equal(tokens_of(t, "ab"), "[ ][ab]");
+	tokenizer_close(t);
+	s.scores[263] = s.scores[262]; /* of equals the leftmost */
+	s.parts.space_prefix = SAID_NO;
+	must(tokenizer_open_parts(&t, &s.parts, &e), &e);
+	assert_string_equal(tokens_of(t, " ab"), "[ a][b]");
+	assert_string_equal(tokens_of(t, "ab"), "[ab]");
 	tokenizer_close(t);
 }
 
