@@ -172,18 +172,18 @@ static int go_to(struct run *r, uint32_t position, struct err *e)
 	return failed;
 }
 
-/* Draws from the last logits, as decoding does, though a random token goes on. */
-static void choose(struct run *r)
+/* Draws from a row's logits, as decoding does, though a random token goes on. */
+static void choose(struct run *r, uint32_t row)
 {
 	static const struct sampling greedy = {.top_p = 1};
-	sampler_draw(r->view.sampler, r->view.forward->scratch.logits, &greedy,
-		     r->context.tokens.count);
+	sampler_draw(r->view.sampler,
+		     r->view.forward->scratch.logits + (size_t)row * r->view.config->vocabulary,
+		     &greedy, r->context.tokens.count);
 }
 
-static int run_rows(struct run *r, enum row_kind kind, const uint32_t *tokens, uint32_t n,
-		    bool logits, struct err *e)
+static int run_prompt(struct run *r, const uint32_t *tokens, uint32_t n, bool logits, struct err *e)
 {
-	struct row row = {.context = &r->context, .kind = kind};
+	struct row row = {.context = &r->context, .kind = ROW_PROMPT};
 	batch_clear(&r->batch);
 	int failed = batch_add(&r->batch, &row, tokens, n, e);
 	if (failed)
@@ -192,26 +192,44 @@ static int run_rows(struct run *r, enum row_kind kind, const uint32_t *tokens, u
 	return forward_run(r->view.forward, &r->batch, NULL, e);
 }
 
+/* A step of an answer with drafts, none of which stands. */
+static int run_answer(struct run *r, uint32_t rows, struct err *e)
+{
+	uint32_t tokens[ANSWER_ROWS];
+	size_t held = r->context.tokens.count;
+	struct row row = {.context = &r->context, .kind = ROW_ANSWER, .logits = true};
+	for (uint32_t i = 0; i < rows; i++)
+		tokens[i] = random_token(r);
+	batch_clear(&r->batch);
+	int failed = batch_add(&r->batch, &row, tokens, 1, e);
+	row.kind = ROW_DRAFT;
+	if (!failed)
+		failed = batch_add(&r->batch, &row, tokens + 1, rows - 1, e);
+	if (!failed)
+		failed = forward_run(r->view.forward, &r->batch, NULL, e);
+	if (!failed && rows > 1)
+		context_rollback(&r->context, held + 1);
+	return failed;
+}
+
 static int prefill(struct run *r, const uint32_t *prompt, struct err *e)
 {
 	int failed = 0;
 	for (uint64_t done = 0, n; done < r->prompt && !failed; done += n) {
 		n = chunk_next(r->model, r->prompt - done);
 		r->longest_step = n > r->longest_step ? (uint32_t)n : r->longest_step;
-		failed = run_rows(r, ROW_PROMPT, prompt + done, (uint32_t)n, done + n == r->prompt,
-				  e);
+		failed = run_prompt(r, prompt + done, (uint32_t)n, done + n == r->prompt, e);
 	}
 	return failed;
 }
 
-static int decode(struct run *r, struct err *e)
+static int decode(struct run *r, uint32_t rows, struct err *e)
 {
 	int failed = 0;
 	for (uint64_t i = 0; i < r->tokens && !failed; i++) {
-		uint32_t token = random_token(r);
-		failed = run_rows(r, ROW_ANSWER, &token, 1, true, e);
-		if (!failed)
-			choose(r);
+		failed = run_answer(r, rows, e);
+		for (uint32_t row = 0; row < rows && !failed; row++)
+			choose(r, row);
 	}
 	return failed;
 }
@@ -244,7 +262,7 @@ static int run_prefill(struct run *r, struct round *o, struct pager_stats *befor
 	o->seconds[PREFILL] = seconds_now() - begun;
 	o->delta[PREFILL] = spent_in_delta_nets() - spent;
 	if (!failed)
-		choose(r);
+		choose(r, 0);
 	o->first_token = seconds_now() - begun;
 	chunk_end(r->model);
 	count(r, before, &o->pager[PREFILL]);
@@ -261,7 +279,7 @@ static int run_decode(struct run *r, uint32_t phase, struct round *o, struct pag
 	if (r->phase[phase].beside_busy)
 		neighbours_wake(&r->neighbours);
 	double begun = seconds_now(), spent = spent_in_delta_nets();
-	failed = decode(r, e);
+	failed = decode(r, r->phase[phase].rows, e);
 	o->seconds[phase] = seconds_now() - begun;
 	o->delta[phase] = spent_in_delta_nets() - spent;
 	if (r->phase[phase].beside_busy)
@@ -349,21 +367,28 @@ static int measure(struct run *r, struct round *rounds, struct err *e)
 
 /* ---- the command ---- */
 
+static const char *const verified[ANSWER_ROWS + 1] = {
+	[2] = "steps of 2 rows", "steps of 3 rows", "steps of 4 rows", "steps of 5 rows"};
+
 static void list_phases(struct run *r)
 {
 	uint32_t tokens = (uint32_t)r->tokens;
 	if (!r->depths.count)
 		r->depths = (struct number_list){1, {(uint32_t)r->prompt}};
-	r->phase[r->phases++] = (struct phase){"prefill", (uint32_t)r->prompt, 0, false};
+	r->phase[r->phases++] = (struct phase){"prefill", (uint32_t)r->prompt, 0, 0, false};
 	r->deepest = (uint32_t)r->prompt;
 	for (uint32_t i = 0; i < r->depths.count; i++) {
 		uint32_t depth = r->depths.value[i];
-		r->phase[r->phases++] = (struct phase){"decode", tokens, depth, false};
+		r->phase[r->phases++] = (struct phase){"decode", tokens, depth, 1, false};
 		r->deepest = depth > r->deepest ? depth : r->deepest;
 	}
+	for (uint32_t i = 0; i < r->verify.count; i++)
+		r->phase[r->phases++] =
+			(struct phase){verified[r->verify.value[i]], tokens, r->depths.value[0],
+				       r->verify.value[i], false};
 	if (r->busy)
 		r->phase[r->phases++] = (struct phase){"decode beside busy processes", tokens,
-						       r->depths.value[0], true};
+						       r->depths.value[0], 1, true};
 }
 
 static int run(struct run *r, struct err *e)
@@ -400,6 +425,8 @@ int run_command(int argc, char **argv, struct err *e)
 		{"tokens", OPTION_NUMBER, &r.tokens, 1, CONFIG_MAX_POSITIONS, "tokens of decode"},
 		{"context", OPTION_LIST, &r.depths, 1, CONFIG_MAX_POSITIONS,
 		 "positions to decode from (the prompt's end)"},
+		{"verify", OPTION_LIST, &r.verify, 2, ANSWER_ROWS,
+		 "rows of steps with drafts, of which none stands"},
 		{"budget", OPTION_NUMBER, &r.budget, 1, UINT64_MAX - 1,
 		 "bytes for experts (half of what is free)"},
 		{"quant", OPTION_TEXT, &r.quant, 0, 0, "tq2, tq3 (default), tq4 or bf16"},

@@ -9,12 +9,14 @@
 #include "tests/bench/disk.h"
 #include "tests/bench/neighbours.h"
 
-/* A round is a prefill, a decode from each position asked for, and perhaps the first of these once
- * more beside busy processes. */
-enum { PREFILL, FIRST_DECODE, PHASES_MOST = FIRST_DECODE + LIST_MOST + 1 };
+/* A round is a prefill, a decode from each position asked for, and perhaps the first of these again
+ * with drafts to verify, and beside busy processes. */
+enum { PREFILL, FIRST_DECODE, PHASES_MOST = FIRST_DECODE + 2 * LIST_MOST + 1 };
 struct phase {
 	const char *name;
 	uint32_t tokens, position;
+	uint32_t rows; /* of a step of a decode: the token's, and those of drafts that do not stand
+			*/
 	bool beside_busy;
 };
 
@@ -23,6 +25,7 @@ struct run {
 	const char *directory, *quant, *store, *policy;
 	uint64_t prompt, tokens, budget, chunk;
 	struct number_list depths; /* positions to decode from; none: the prompt's end */
+	struct number_list verify; /* rows of a step that verifies drafts */
 	bool busy;
 
 	struct engine *engine;

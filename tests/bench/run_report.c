@@ -133,7 +133,10 @@ static void report_speed(struct table *t, const struct work *w, const struct rou
 	} else {
 		table_none(t);
 		table_none(t);
-		table_summary(t, &shares);
+		if (p->rows == 1)
+			table_summary(t, &shares);
+		else
+			table_none(t); /* which experts several rows share is not counted */
 		table_summary(t, &others);
 	}
 	if (w->state_bytes > 0)
