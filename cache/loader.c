@@ -161,7 +161,7 @@ static int unpack(struct loader *l, struct entry *x, const void *stored, struct 
 		failed = store_unpack_expert(supply->store, entry_layer(x), entry_expert(x), stored,
 					     l->scratch, &record, e);
 	if (!failed)
-		supply->arrange(supply->ctx, x->slot, record);
+		supply->arrange(supply->ctx, entry_layer(x), x->slot, record);
 	return failed;
 }
 
@@ -189,7 +189,7 @@ static void make(struct loader *l, struct entry *x)
 		failed = s->supply.make(s->supply.ctx, entry_layer(x), entry_expert(x), l->scratch,
 					&e);
 	if (!failed)
-		s->supply.arrange(s->supply.ctx, x->slot, l->scratch);
+		s->supply.arrange(s->supply.ctx, entry_layer(x), x->slot, l->scratch);
 	pthread_mutex_lock(&l->pager->lock);
 	give_place(l->pager, x);
 	end_load(l->pager, x, failed, &e);

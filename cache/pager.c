@@ -59,8 +59,8 @@ int pager_set_budget(struct pager *p, uint64_t bytes, struct err *e)
 	size_t largest = 0;
 	pthread_mutex_lock(&p->lock);
 	for (const struct pager_source *s = p->sources; s; s = s->next)
-		if (s->slot_bytes > largest)
-			largest = s->slot_bytes;
+		if (s->largest > largest)
+			largest = s->largest;
 	if (bytes >= largest) {
 		p->budget = bytes;
 		pool_shrink(p);
@@ -134,6 +134,7 @@ static void source_free(struct pager_source *s)
 {
 	if (!s)
 		return;
+	free(s->slot_bytes);
 	free(s->entries);
 	free(s->uses);
 	free(s->value);
@@ -156,7 +157,8 @@ static struct pager_source *source_new(struct pager *p, const struct pager_suppl
 		.supply = *supply,
 		.layers = info->layers,
 		.experts = info->experts,
-		.slot_bytes = pager_slot_bytes(supply->slot_bytes),
+		.slot_bytes = calloc((size_t)info->layers + 1, sizeof *s->slot_bytes),
+		.largest = pager_slot_bytes(supply->slot_bytes),
 		.entries = calloc(all + 1, sizeof *s->entries),
 		.uses = calloc(all + 1, sizeof *s->uses),
 		.value = calloc(all + 1, sizeof *s->value),
@@ -164,15 +166,36 @@ static struct pager_source *source_new(struct pager *p, const struct pager_suppl
 		.predicted = calloc((size_t)PAGER_LOOK_AHEAD * info->experts + 1,
 				    sizeof(struct entry *)),
 	};
-	if (!s->entries || !s->uses || !s->value || !s->slot_value || !s->predicted) {
+	s->supply.layer_slot_bytes = NULL; /* the caller's own */
+	if (!s->slot_bytes || !s->entries || !s->uses || !s->value || !s->slot_value ||
+	    !s->predicted) {
 		source_free(s);
 		return NULL;
 	}
+	for (uint32_t i = 0; i < info->layers; i++)
+		s->slot_bytes[i] = supply->layer_slot_bytes
+					   ? pager_slot_bytes(supply->layer_slot_bytes[i])
+					   : s->largest;
 	for (size_t i = 0; i < all; i++) {
 		s->entries[i].source = s;
 		s->slot_value[i] = INFINITY;
 	}
 	return s;
+}
+
+static int check_sizes(const struct pager_supply *supply, struct err *e)
+{
+	const size_t *bytes = supply->layer_slot_bytes;
+	uint32_t layers = bytes ? store_info(supply->store)->layers : 0;
+	size_t wrong = supply->slot_bytes;
+	bool right = pager_slot_bytes(supply->slot_bytes) != 0;
+	for (uint32_t i = 0; i < layers && right; i++) {
+		wrong = bytes[i];
+		right = bytes[i] > 0 && bytes[i] <= supply->slot_bytes;
+	}
+	return right ? 0
+		     : err_set(e, EINVAL, "%s: experts of %zu bytes", store_folder(supply->store),
+			       wrong);
 }
 
 int pager_add(struct pager *p, struct pager_source **out, const struct pager_supply *supply,
@@ -181,8 +204,9 @@ int pager_add(struct pager *p, struct pager_source **out, const struct pager_sup
 	const char *folder = store_folder(supply->store);
 	size_t rounded = pager_slot_bytes(supply->slot_bytes);
 	*out = NULL;
-	if (rounded == 0)
-		return err_set(e, EINVAL, "%s: experts of %zu bytes", folder, supply->slot_bytes);
+	int rc = check_sizes(supply, e);
+	if (rc)
+		return rc;
 	struct pager_source *s = source_new(p, supply);
 	if (!s)
 		return err_sys(e, ENOMEM, "%s: the table of experts", folder);
@@ -242,7 +266,7 @@ void pager_inspect(const struct pager_source *s, uint32_t layer, uint32_t expert
 	*out = (struct pager_expert){
 		.resident = resident,
 		.pinned = atomic_load_explicit(&x->pins, memory_order_relaxed),
-		.bytes = resident ? s->slot_bytes : 0,
+		.bytes = resident ? s->slot_bytes[layer] : 0,
 		.hits = load(&x->hits),
 		.misses = load(&x->misses),
 		.last_token = load(&x->last_token),

@@ -44,16 +44,18 @@
 struct pager;
 struct pager_source; /* one model's experts */
 
-/* Rearranges a verified record for the kernels: slot has slot_bytes, page-aligned, with what an
- * earlier occupant left in it. Called from the pager's threads, several at once, without locks. */
-typedef void pager_arrange_fn(void *ctx, void *slot, const void *record);
+/* Rearranges a verified record of a layer for the kernels: slot has its layer's slot_bytes,
+ * page-aligned, with what an earlier occupant left in it. Called from the pager's threads, several
+ * at once, without locks. */
+typedef void pager_arrange_fn(void *ctx, uint32_t layer, void *slot, const void *record);
 /* Makes a record that the store does not have yet and sees to it that it gets there. Called like
  * the above; may block. 0, or a negative errno in words. */
 typedef int pager_make_fn(void *ctx, uint32_t layer, uint32_t expert, void *record, struct err *e);
 
-struct pager_supply {		   /* where a model's experts come from */
-	const struct store *store; /* the caller's; outlives the source */
-	size_t slot_bytes;
+struct pager_supply {			/* where a model's experts come from */
+	const struct store *store;	/* the caller's; outlives the source */
+	size_t slot_bytes;		/* of the layer where slots are largest */
+	const size_t *layer_slot_bytes; /* [layers], copied; NULL: slot_bytes in all */
 	pager_arrange_fn *arrange;
 	pager_make_fn *make; /* NULL: the store has them all */
 	void *ctx;
@@ -80,8 +82,8 @@ void pager_policy(struct pager *p, char words[PAGER_POLICY_TEXT]);
 
 /* What a slot of so many bytes takes of the budget: whole pages; 0 if that overflows. */
 size_t pager_slot_bytes(size_t bytes);
-/* Registers a model. A slot takes slot_bytes rounded up to pages of the budget; ERANGE if that is
- * more than all of it. */
+/* Registers a model. A slot takes its bytes rounded up to pages of the budget; ERANGE if that of
+ * the largest is more than all of it; EINVAL: of no bytes, or of more than the largest. */
 int pager_add(struct pager *p, struct pager_source **out, const struct pager_supply *supply,
 	      struct err *e);
 /* Frees its slots, when reads in flight have ended; no batch may be open. */

@@ -152,7 +152,7 @@ static void occupy(struct pager *p, struct region *r, uint32_t place, struct ent
 	r->busy++;
 	s->loading++;
 	s->slot_value[entry_index(x)] = s->value[entry_index(x)];
-	s->own.used += s->slot_bytes;
+	s->own.used += entry_bytes(x);
 	if (++r->taken == r->slots) {
 		unlink_region(&p->open, r);
 		link_region(&p->full, r);
@@ -178,7 +178,7 @@ static uint32_t vacate(struct pager *p, struct entry *x)
 	x->resident = false;
 	x->prefetched = false;
 	s->slot_value[entry_index(x)] = INFINITY;
-	s->own.used -= s->slot_bytes;
+	s->own.used -= entry_bytes(x);
 	r->occupant[place] = NULL;
 	if (r->taken-- == r->slots) {
 		unlink_region(&p->full, r);
@@ -231,12 +231,23 @@ struct candidate {
 	uint32_t distance; /* layers until its next turn */
 };
 
-/* Ties go to the layer whose turn is farthest. */
-static void consider_layer(struct pager_source *s, uint32_t layer, double idle,
-			   const struct search *wanted, struct candidate *best)
+static uint32_t layer_distance(const struct pager_source *s, uint32_t layer)
 {
-	uint32_t distance = (layer + s->layers - s->layer - 1) % s->layers + 1;
-	double discount = policy_discount(s->pager->policy, distance, s->layers, idle);
+	return (layer + s->layers - s->layer - 1) % s->layers + 1;
+}
+
+static double layer_discount(const struct pager_source *s, uint32_t layer)
+{
+	return policy_discount(s->pager->policy, layer_distance(s, layer), s->layers,
+			       s->pager->turns - s->turns);
+}
+
+/* Ties go to the layer whose turn is farthest. */
+static void consider_layer(struct pager_source *s, uint32_t layer, const struct search *wanted,
+			   struct candidate *best)
+{
+	uint32_t distance = layer_distance(s, layer);
+	double discount = layer_discount(s, layer);
 	size_t first = (size_t)layer * s->experts;
 	for (size_t i = first; i < first + s->experts; i++) {
 		double score = s->slot_value[i] * discount;
@@ -254,8 +265,8 @@ static struct entry *victim_for(const struct pager *p, const struct search *want
 	struct candidate best = {.score = INFINITY};
 	for (struct pager_source *s = p->sources; s; s = s->next)
 		for (uint32_t layer = 0; layer < s->layers; layer++)
-			if (!wanted->slot_bytes || wanted->slot_bytes == s->slot_bytes)
-				consider_layer(s, layer, p->turns - s->turns, wanted, &best);
+			if (!wanted->slot_bytes || wanted->slot_bytes == s->slot_bytes[layer])
+				consider_layer(s, layer, wanted, &best);
 	return best.entry;
 }
 
@@ -274,7 +285,7 @@ static struct entry *victim(const struct pager *p, struct search wanted)
 /* A slot that is free, in a region that is there or in a new one. */
 static bool take_free(struct pager *p, struct entry *x)
 {
-	size_t bytes = x->source->slot_bytes;
+	size_t bytes = entry_bytes(x);
 	struct region *r = p->total.used <= p->budget ? region_open(p, bytes) : NULL;
 	uint32_t place = 0;
 	if (!r && !(r = region_new(p, bytes)))
@@ -288,7 +299,7 @@ static bool take_free(struct pager *p, struct entry *x)
 /* An expert of the same size hands its slot over as it is: the kernel need not zero it again. */
 static bool take_over(struct pager *p, struct entry *x, struct entry *old)
 {
-	if (!old || old->source->slot_bytes != x->source->slot_bytes)
+	if (!old || entry_bytes(old) != entry_bytes(x))
 		return false;
 	struct region *r = old->region;
 	count_eviction(p, old);
@@ -296,20 +307,41 @@ static bool take_over(struct pager *p, struct entry *x, struct entry *old)
 	return true;
 }
 
-/* The expert that has to go hands over its slot, or all of its region is given back to make room
- * for a new one. Where that region is busy, the lowest of the right size goes instead. */
+static double score_of(const struct entry *x)
+{
+	const struct pager_source *s = x->source;
+	return s->slot_value[entry_index(x)] * layer_discount(s, entry_layer(x));
+}
+
+/* Whether to give a region of other slots back for new ones rather than to take one slot of the
+ * right size from `own`: what is in the region is worth less for each slot that this gives. Sizes
+ * so come to their shares, be they of layers or of models, and none loses a region to another's
+ * every need. */
+static bool better_than(const struct entry *own, const struct region *r)
+{
+	double worth = 0, slots = (double)r->bytes / (double)entry_bytes(own);
+	if (own->wanted || own->shielded)
+		return true;
+	for (uint32_t i = 0; i < r->slots; i++)
+		worth += r->occupant[i] ? score_of(r->occupant[i]) : 0;
+	return worth / slots < score_of(own);
+}
+
+/* The expert that has to go hands over its slot. If that is of another size, all of its region is
+ * given back to make room for a new one, or the lowest of the right size goes instead. */
 int pool_take(struct pager *p, struct entry *x, enum need need)
 {
-	size_t bytes = x->source->slot_bytes;
+	size_t bytes = entry_bytes(x);
 	while (!take_free(p, x)) {
 		bool fits = p->total.used <= p->budget;
 		if (fits && take_over(p, x, victim(p, (struct search){need, false, 0})))
 			return 1;
+		struct entry *own = fits ? victim(p, (struct search){need, false, bytes}) : NULL;
 		struct entry *old =
 			need >= NEED_DEMAND ? victim(p, (struct search){need, true, 0}) : NULL;
-		if (old)
+		if (old && (!own || better_than(own, old->region)))
 			evict_region(p, old->region);
-		else if (fits && take_over(p, x, victim(p, (struct search){need, false, bytes})))
+		else if (take_over(p, x, own))
 			return 1;
 		else
 			return p->total.used + bytes <= p->budget ? -ENOMEM : 0;

@@ -48,7 +48,8 @@ struct pager_source {
 	struct pager_source *next;
 	struct pager_supply supply;
 	uint32_t layers, experts;
-	size_t slot_bytes;     /* whole pages */
+	size_t *slot_bytes;    /* [layers], whole pages */
+	size_t largest;	       /* of these */
 	struct entry *entries; /* [layers * experts] */
 	uint32_t loading;      /* entries that are */
 	uint32_t flying;       /* those of pager.flying that are its own */
@@ -123,6 +124,12 @@ static inline uint32_t entry_layer(const struct entry *x)
 static inline uint32_t entry_expert(const struct entry *x)
 {
 	return (uint32_t)(entry_index(x) % x->source->experts);
+}
+
+/* What its slot takes. */
+static inline size_t entry_bytes(const struct entry *x)
+{
+	return x->source->slot_bytes[entry_layer(x)];
 }
 
 /* ---- pool.c ---- */

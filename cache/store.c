@@ -180,11 +180,7 @@ bool store_has_expert(const struct store *s, uint32_t layer, uint32_t expert)
 
 static struct store_range stored_range(const struct store *s, uint32_t unit)
 {
-	const struct store_info *info = &s->index.info;
-	if (s->index.stored)
-		return s->index.stored[unit];
-	return (struct store_range){info->experts_base + unit * info->record_bytes,
-				    info->record_bytes};
+	return s->index.stored ? s->index.stored[unit] : index_plain_range(&s->index, unit);
 }
 
 struct store_extent store_expert(const struct store *s, uint32_t layer, uint32_t expert)
@@ -199,6 +195,11 @@ struct store_extent store_expert(const struct store *s, uint32_t layer, uint32_t
 		.align = s->align,
 		.checksum = s->index.checksums[unit],
 	};
+}
+
+uint64_t store_record_bytes(const struct store *s, uint32_t layer)
+{
+	return s->index.layers[layer].bytes;
 }
 
 uint64_t store_experts_bytes(const struct store *s)
@@ -233,7 +234,7 @@ size_t store_scratch_bytes(const struct store *s)
 int store_unpack_expert(const struct store *s, uint32_t layer, uint32_t expert, const void *stored,
 			void *scratch, const void **record, struct err *e)
 {
-	size_t bytes = s->index.info.record_bytes;
+	size_t bytes = store_record_bytes(s, layer);
 	int rc = store_verify_expert(s, layer, expert, stored, e);
 	*record = stored;
 	if (rc || !s->index.stored)
@@ -275,7 +276,7 @@ static int look_at(struct store *s, uint32_t layer, uint32_t expert, struct err 
 int store_read_expert(struct store *s, uint32_t layer, uint32_t expert, uint64_t offset,
 		      void *buffer, size_t bytes, struct err *e)
 {
-	uint64_t size = s->index.info.record_bytes;
+	uint64_t size = store_record_bytes(s, layer);
 	if (offset > size || bytes > size - offset)
 		return err_set(e, EINVAL, "%s: %zu bytes at %llu are not in an expert's %llu",
 			       s->folder, bytes, (unsigned long long)offset,
@@ -308,8 +309,8 @@ int store_read_record(const struct store *s, uint32_t layer, uint32_t expert, vo
 		      size_t bytes, struct err *e)
 {
 	const void *got;
-	if (bytes != s->index.info.record_bytes)
-		return wrong_size(s, STORE_EXPERTS, s->index.info.record_bytes, bytes, e);
+	if (bytes != store_record_bytes(s, layer))
+		return wrong_size(s, STORE_EXPERTS, store_record_bytes(s, layer), bytes, e);
 	struct store_extent x = store_expert(s, layer, expert);
 	size_t scratch_bytes = store_scratch_bytes(s);
 	void *stored = malloc(x.bytes), *scratch = malloc(scratch_bytes + 1);

@@ -1,9 +1,10 @@
 /* The store: a converted checkpoint on disk, complete or absent, never half.
  *
  * A store is a folder:
- *   experts.safetensors   all expert records; plain: in (layer, expert) order with a fixed stride;
- *                         the data begins at a multiple of 4096, so that a record is one O_DIRECT
- *                         read of the enclosing aligned range. Coded: see below
+ *   experts.safetensors   all expert records; plain: in (layer, expert) order, end to end, those of
+ *                         a layer of one size; the data begins at a multiple of 4096, so that a
+ *                         record is one O_DIRECT read of the enclosing aligned range. Coded: see
+ *                         below
  *   dense.safetensors     everything else, as units of at most a few MiB
  *   index                 small and binary: what a mount reads instead of the headers
  *   lock                  while converting: held (flock) by the process that does
@@ -74,7 +75,8 @@ struct store_layout {
 	struct store_digest digest;
 	enum store_codec codec;
 	uint32_t layers, experts;
-	uint64_t record_bytes;
+	uint64_t record_bytes;	     /* of the layer where records are largest */
+	const uint64_t *layer_bytes; /* [layers], of a record of each; NULL: record_bytes in all */
 	const struct store_range *dense; /* ascending, adjacent, from 0 */
 	uint32_t dense_units;
 };
@@ -86,8 +88,11 @@ struct store_info {
 	enum store_codec codec;	  /* of the expert records */
 	uint32_t layers, experts; /* routed layers, and experts in each */
 	uint64_t experts_base; /* offset of record 0 in experts.safetensors, a multiple of 4096 */
-	uint64_t record_bytes; /* a record's exact size, decoded; 0 in a model without experts */
-	uint64_t dense_base;   /* offset of the data in dense.safetensors */
+	/* A record's exact size, decoded, in the layer where it is largest; 0 in a model without
+	 * experts. */
+	uint64_t record_bytes;
+	bool mixed;	     /* layers have sizes of their own: store_record_bytes */
+	uint64_t dense_base; /* offset of the data in dense.safetensors */
 	uint64_t dense_bytes;
 	uint32_t dense_units;
 };
@@ -108,6 +113,8 @@ int store_check(const struct store *s, const struct store_layout *layout, struct
 const struct store_info *store_info(const struct store *s);
 const char *store_folder(const struct store *s); /* as it was opened, for the words of errors */
 
+/* Of a record of a layer, decoded. */
+uint64_t store_record_bytes(const struct store *s, uint32_t layer);
 /* All the expert records' bytes as stored. */
 uint64_t store_experts_bytes(const struct store *s);
 
@@ -134,14 +141,14 @@ int store_verify_expert(const struct store *s, uint32_t layer, uint32_t expert, 
  * threads, each with a scratch of its own. */
 int store_unpack_expert(const struct store *s, uint32_t layer, uint32_t expert, const void *stored,
 			void *scratch, const void **record, struct err *e);
-size_t store_scratch_bytes(const struct store *s); /* 0: plain */
+size_t store_scratch_bytes(const struct store *s); /* for any record; 0: plain */
 /* Bytes [offset, offset + bytes) of a record, which must be in it, for those who look at experts
  * piece by piece. Unverified from a plain store. In a coded one the whole record is read, verified
  * and kept decoded until another is asked for. */
 int store_read_expert(struct store *s, uint32_t layer, uint32_t expert, uint64_t offset,
 		      void *buffer, size_t bytes, struct err *e);
 /* Reads a whole record[bytes] through the page cache and verifies it, for who needs just one; -EIO
- * if the store's records are of another size. */
+ * if the layer's records are of another size. */
 int store_read_record(const struct store *s, uint32_t layer, uint32_t expert, void *record,
 		      size_t bytes, struct err *e);
 

@@ -68,7 +68,7 @@ int store_info_check(const struct store_info *info, const char *what, struct err
 	if (units > STORE_MAX_UNITS)
 		return err_set(e, EINVAL, "%s: %llu units are more than the %d of a store", what,
 			       (unsigned long long)units, STORE_MAX_UNITS);
-	if ((records == 0) != (info->record_bytes == 0))
+	if ((info->layers && !info->experts) || (records == 0) != (info->record_bytes == 0))
 		return err_set(e, EINVAL, "%s: %llu experts of %llu bytes make no sense", what,
 			       (unsigned long long)records, (unsigned long long)info->record_bytes);
 	if (info->experts_base % STORE_ALIGN)
@@ -88,12 +88,38 @@ int store_info_check(const struct store_info *info, const char *what, struct err
 	return 0;
 }
 
-bool stored_range_valid(const struct store_info *info, struct store_range r)
+int index_set_layers(struct store_index *index, const uint64_t *bytes, const char *what,
+		     struct err *e)
 {
-	uint64_t end;
+	const struct store_info *info = &index->info;
+	uint64_t end = 0, largest = 0, least = UINT64_MAX;
+	for (uint32_t i = 0; i < info->layers && largest <= info->record_bytes; i++) {
+		uint64_t own = bytes ? bytes[i] : info->record_bytes;
+		largest = own > largest ? own : largest;
+		least = own < least ? own : least;
+		index->layers[i] = (struct store_layer){end, own};
+		end += own * info->experts; /* as many of the largest do not overflow */
+	}
+	bool right = !bytes || (least > 0 && least < largest && largest == info->record_bytes);
+	return right ? 0
+		     : err_set(e, EINVAL, "%s: experts of %llu to %llu bytes make no sense", what,
+			       (unsigned long long)least, (unsigned long long)largest);
+}
+
+struct store_range index_plain_range(const struct store_index *index, uint32_t record)
+{
+	const struct store_layer *layer = &index->layers[record / index->info.experts];
+	uint64_t before = record % index->info.experts * layer->bytes;
+	return (struct store_range){index->info.experts_base + layer->offset + before,
+				    layer->bytes};
+}
+
+bool stored_range_valid(const struct store_index *index, uint32_t record, struct store_range r)
+{
+	const struct store_info *info = &index->info;
+	uint64_t end, bytes = index_record_bytes(index, record);
 	return r.offset >= info->experts_base && r.offset % STORE_ALIGN == 0 &&
-	       r.bytes >= codec_least(info->record_bytes) &&
-	       r.bytes <= codec_most(info->record_bytes) &&
+	       r.bytes >= codec_least(bytes) && r.bytes <= codec_most(bytes) &&
 	       !__builtin_add_overflow(r.offset, r.bytes, &end) && end <= INT64_MAX;
 }
 
@@ -101,9 +127,11 @@ uint64_t store_experts_size(const struct store_index *index)
 {
 	const struct store_info *info = &index->info;
 	uint64_t size = info->experts_base;
-	if (!index->stored)
-		return size + store_records(info) * info->record_bytes;
-	for (uint32_t i = 0; i < store_records(info); i++) {
+	if (!index->stored && store_records(info)) {
+		struct store_range last = index_plain_range(index, store_records(info) - 1);
+		return last.offset + last.bytes;
+	}
+	for (uint32_t i = 0; index->stored && i < store_records(info); i++) {
 		uint64_t end = index->stored[i].offset + index->stored[i].bytes;
 		size = end > size ? end : size;
 	}
@@ -129,6 +157,8 @@ static size_t index_tables_bytes(const struct store_info *info)
 	size_t numbers = (size_t)info->dense_units + store_units(info) + 1;
 	if (info->codec == STORE_CODED)
 		numbers += 2 * (size_t)store_records(info);
+	if (info->mixed)
+		numbers += info->layers;
 	return 8 * numbers;
 }
 
@@ -143,7 +173,7 @@ void index_encode(uint8_t *out, const struct store_index *index)
 	uint8_t *o = out;
 
 	memcpy(o, index_magic, sizeof index_magic);
-	o = put32(o + sizeof index_magic, INDEX_VERSION);
+	o = put32(o + sizeof index_magic, info->mixed ? INDEX_VERSION_MIXED : INDEX_VERSION);
 	o = put32(o, info->layers);
 	o = put32(o, info->experts);
 	o = put32(o, info->dense_units);
@@ -155,6 +185,8 @@ void index_encode(uint8_t *out, const struct store_index *index)
 	o = put64(o, info->codec);
 	o = put64(o, info->digest.word[0]);
 	o = put64(o, info->digest.word[1]);
+	for (uint32_t i = 0; info->mixed && i < info->layers; i++)
+		o = put64(o, index->layers[i].bytes);
 	for (uint32_t i = 0; i < info->dense_units; i++)
 		o = put64(o, index->dense_offsets[i + 1] - index->dense_offsets[i]);
 	for (uint32_t i = 0; index->stored && i < store_records(info); i++)
@@ -179,7 +211,8 @@ static const uint8_t *index_decode_head(struct store_info *info, const uint8_t *
 	info->record_bytes = get64(&in);
 	info->dense_base = get64(&in);
 	info->dense_bytes = get64(&in);
-	info->identified = version == INDEX_VERSION;
+	info->identified = version >= INDEX_VERSION;
+	info->mixed = version == INDEX_VERSION_MIXED;
 	if (info->identified) {
 		codec = get64(&in);
 		info->digest.word[0] = get64(&in);
@@ -192,13 +225,28 @@ static const uint8_t *index_decode_head(struct store_info *info, const uint8_t *
 int index_allocate(struct store_index *index)
 {
 	const struct store_info *info = &index->info;
+	index->layers = calloc((size_t)info->layers + 1, sizeof *index->layers);
 	index->dense_offsets = calloc((size_t)info->dense_units + 1, sizeof *index->dense_offsets);
 	index->checksums = calloc((size_t)store_units(info) + 1, sizeof *index->checksums);
 	if (info->codec == STORE_CODED)
 		index->stored = calloc((size_t)store_records(info) + 1, sizeof *index->stored);
-	bool whole = index->dense_offsets && index->checksums &&
+	bool whole = index->layers && index->dense_offsets && index->checksums &&
 		     (index->stored || info->codec != STORE_CODED);
 	return whole ? 0 : -ENOMEM;
+}
+
+static int index_decode_layers(struct store_index *out, const uint8_t **in, const char *path,
+			       struct err *e)
+{
+	const struct store_info *info = &out->info;
+	uint64_t *bytes = NULL;
+	if (info->mixed && !(bytes = calloc((size_t)info->layers + 1, sizeof *bytes)))
+		return err_sys(e, ENOMEM, "%s", path);
+	for (uint32_t i = 0; bytes && i < info->layers; i++)
+		bytes[i] = get64(in);
+	int rc = index_set_layers(out, bytes, path, e);
+	free(bytes);
+	return rc;
 }
 
 static int index_decode_tables(struct store_index *out, const uint8_t *in, const char *path,
@@ -207,6 +255,9 @@ static int index_decode_tables(struct store_index *out, const uint8_t *in, const
 	uint64_t end = 0;
 	if (index_allocate(out))
 		return err_sys(e, ENOMEM, "%s", path);
+	int rc = index_decode_layers(out, &in, path, e);
+	if (rc)
+		return rc;
 	for (uint32_t i = 0; i < out->info.dense_units; i++) {
 		if (__builtin_add_overflow(end, get64(&in), &end))
 			return err_set(e, EINVAL, "%s: the size of dense unit %u overflows", path,
@@ -219,7 +270,7 @@ static int index_decode_tables(struct store_index *out, const uint8_t *in, const
 	for (uint32_t i = 0; out->stored && i < store_records(&out->info); i++) {
 		out->stored[i].offset = get64(&in);
 		out->stored[i].bytes = get64(&in);
-		if (!stored_range_valid(&out->info, out->stored[i]))
+		if (!stored_range_valid(out, i, out->stored[i]))
 			return err_set(e, EINVAL, "%s: record %u cannot be %llu bytes at %llu",
 				       path, i, (unsigned long long)out->stored[i].bytes,
 				       (unsigned long long)out->stored[i].offset);
@@ -242,16 +293,16 @@ static int index_check_file(const uint8_t *in, size_t bytes, const char *path, s
 			path);
 	const uint8_t *at = in + sizeof index_magic, *sum = in + bytes - 8;
 	uint32_t version = get32(&at);
-	if (version < INDEX_VERSION_OLD_PLAIN || version > INDEX_VERSION)
+	if (version < INDEX_VERSION_OLD_PLAIN || version > INDEX_VERSION_MIXED)
 		return err_set(e, ESTALE,
 			       "%s: is of version %u, and this program reads versions %d to %d",
-			       path, version, INDEX_VERSION_OLD_PLAIN, INDEX_VERSION);
+			       path, version, INDEX_VERSION_OLD_PLAIN, INDEX_VERSION_MIXED);
 	if (XXH3_64bits(in, bytes - 8) != get64(&sum))
 		return err_set(e, EIO,
 			       "%s: is damaged (its checksum does not match); remove its folder "
 			       "to convert again",
 			       path);
-	if (version == INDEX_VERSION && bytes < INDEX_HEAD + 8)
+	if (version >= INDEX_VERSION && bytes < INDEX_HEAD + 8)
 		return err_set(e, EIO, "%s: is cut short; remove its folder to convert again",
 			       path);
 	return 0;
@@ -283,6 +334,7 @@ int index_decode(struct store_index *out, const uint8_t *in, size_t bytes, const
 
 void index_free(struct store_index *index)
 {
+	free(index->layers);
 	free(index->dense_offsets);
 	free(index->stored);
 	free(index->checksums);
@@ -301,12 +353,23 @@ static bool dense_units_equal(const struct store_index *index, const struct stor
 	return true;
 }
 
+static bool records_equal(const struct store_index *index, const struct store_layout *layout)
+{
+	if (index->info.record_bytes != layout->record_bytes ||
+	    index->info.mixed != (layout->layer_bytes != NULL))
+		return false;
+	for (uint32_t i = 0; layout->layer_bytes && i < layout->layers; i++)
+		if (index->layers[i].bytes != layout->layer_bytes[i])
+			return false;
+	return true;
+}
+
 int index_check(const struct store_index *index, const struct store_layout *layout,
 		const char *folder, struct err *e)
 {
 	const struct store_info *info = &index->info;
 	if (info->codec == layout->codec && info->layers == layout->layers &&
-	    info->experts == layout->experts && info->record_bytes == layout->record_bytes &&
+	    info->experts == layout->experts && records_equal(index, layout) &&
 	    info->dense_units == layout->dense_units && dense_units_equal(index, layout) &&
 	    (!info->identified || store_digest_equal(info->digest, layout->digest)))
 		return 0;
@@ -333,6 +396,12 @@ struct store_digest store_plan_digest(const struct store_plan *plan)
 	for (uint32_t i = 0; i < l->dense_units; i++) {
 		uint8_t row[16];
 		put64(put64(row, l->dense[i].offset), l->dense[i].bytes);
+		table = XXH3_64bits_withSeed(row, sizeof row, table);
+	}
+	/* So a conversion that was begun before there were such tables is gone on with. */
+	for (uint32_t i = 0; l->layer_bytes && i < l->layers; i++) {
+		uint8_t row[8];
+		put64(row, l->layer_bytes[i]);
 		table = XXH3_64bits_withSeed(row, sizeof row, table);
 	}
 	o = put64(o, table);

@@ -3,13 +3,15 @@
  * All numbers are little-endian and are encoded one by one, never as a struct's memory.
  *
  * index     0  "MOEFSIDX"
- *           8  u32 version: 3; u32 layers, u32 experts, u32 dense units
+ *           8  u32 version: 3, or 4 where the layers' records differ in size; u32 layers, u32
+ *              experts, u32 dense units
  *          24  u64 fingerprint[2]
  *          40  recipe, 48 bytes, zero-padded
- *          88  u64 experts base, u64 record bytes, u64 dense base, u64 dense bytes
+ *          88  u64 experts base, u64 bytes of the largest record, u64 dense base, u64 dense bytes
  *         120  u64 codec: 0 plain, 1 coded
  *         128  u64 digest[2] of the engine's plan
- *         144  u64 bytes of each dense unit (they lie end to end, from 0)
+ *         144  version 4: u64 bytes of a record of each layer
+ *              u64 bytes of each dense unit (they lie end to end, from 0)
  *              coded: u64 offset, u64 bytes of each stored record in experts.safetensors
  *              u64 XXH3-64 of each unit, the expert records first
  *              u64 XXH3-64 of all the bytes before
@@ -44,21 +46,25 @@ enum {
 	INDEX_VERSION_OLD_PLAIN = 1,
 	INDEX_VERSION_OLD_CODED = 2,
 	INDEX_VERSION = 3,
+	INDEX_VERSION_MIXED = 4,
 	JOURNAL_VERSION = 2,
-	STORE_MAX_UNITS = 1 << 24, /* bounds the index to 384 MiB; the largest models have 2^16 */
+	STORE_MAX_UNITS = 1 << 24, /* bounds the index to 512 MiB; the largest models have 2^16 */
 	INDEX_HEAD = 144,
 	INDEX_OLD_HEAD = 120,
-	INDEX_MOST = INDEX_HEAD + 8 * (3 * STORE_MAX_UNITS + 1),
+	INDEX_MOST = INDEX_HEAD + 8 * (4 * STORE_MAX_UNITS + 1),
 	JOURNAL_HEAD = 104,
 	JOURNAL_ENTRY = 40,
 };
 
 struct store_index {
 	struct store_info info;
-	uint64_t *dense_offsets;    /* [dense_units + 1]; the last is dense_bytes */
-	uint64_t *checksums;	    /* [units] */
-	struct store_range *stored; /* [records] in experts.safetensors; NULL: plain */
-	uint64_t sum;		    /* the last 8 bytes of what was decoded */
+	struct store_layer {
+		uint64_t offset, bytes; /* of its first record, from record 0 on; of each */
+	} * layers;			/* [layers] */
+	uint64_t *dense_offsets;	/* [dense_units + 1]; the last is dense_bytes */
+	uint64_t *checksums;		/* [units] */
+	struct store_range *stored;	/* [records] in experts.safetensors; NULL: plain */
+	uint64_t sum;			/* the last 8 bytes of what was decoded */
 };
 
 /* Whether the numbers fit each other and 63 bits; `what` begins the sentence. */
@@ -72,8 +78,20 @@ static inline uint32_t store_units(const struct store_info *info)
 {
 	return store_records(info) + info->dense_units;
 }
+/* Of a record, decoded. */
+static inline uint64_t index_record_bytes(const struct store_index *index, uint32_t record)
+{
+	return index->layers[record / index->info.experts].bytes;
+}
+/* Where a record of a plain store lies in experts.safetensors. */
+struct store_range index_plain_range(const struct store_index *index, uint32_t record);
+/* Fills in the layers, for which there is room, of these sizes; NULL: all are the largest one's.
+ * -EINVAL, in words: they are no sizes of records, or not those of which `info` says that they are
+ * mixed. */
+int index_set_layers(struct store_index *index, const uint64_t *bytes, const char *what,
+		     struct err *e);
 /* Whether a stored record may lie there, in a file of any size. */
-bool stored_range_valid(const struct store_info *info, struct store_range r);
+bool stored_range_valid(const struct store_index *index, uint32_t record, struct store_range r);
 /* Where the next stored record begins after one that ends at `end`. */
 static inline uint64_t stored_range_next(uint64_t end)
 {

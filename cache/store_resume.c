@@ -45,7 +45,8 @@ static bool entry_valid(const struct store_writer *w, const struct journal_entry
 	if (entry->unit >= store_units(&w->index.info))
 		return false;
 	if (unit_is_coded(w, entry->unit))
-		return stored_range_valid(&w->index.info, r) && r.offset + r.bytes <= experts_bytes;
+		return stored_range_valid(&w->index, entry->unit, r) &&
+		       r.offset + r.bytes <= experts_bytes;
 	const struct unit_place planned = unit_place(w, entry->unit);
 	return r.offset == planned.offset && r.bytes == planned.bytes;
 }

@@ -58,8 +58,8 @@ static struct store_put *put_new(struct store_writer *w, uint32_t unit)
 	p->unit = unit;
 	bool coded = unit_is_coded(w, unit);
 	if (coded) {
-		p->place =
-			(struct unit_place){&w->file[EXPERTS_FILE], 0, w->index.info.record_bytes};
+		p->place = (struct unit_place){&w->file[EXPERTS_FILE], 0,
+					       index_record_bytes(&w->index, unit)};
 		p->record = malloc(p->place.bytes);
 	} else {
 		p->place = unit_place(w, unit);
@@ -107,7 +107,7 @@ int store_put_bytes(struct store_put *p, const void *data, size_t bytes, struct 
 		return p->failed = err_set(e, EINVAL, "%s/%s: unit %u is longer than planned",
 					   w->folder, f->partial, p->unit);
 	if (p->record) {
-		size_t done = w->index.info.record_bytes - p->place.bytes;
+		size_t done = index_record_bytes(&w->index, p->unit) - p->place.bytes;
 		if (bytes)
 			memcpy(p->record + done, data, bytes);
 		p->place.bytes -= bytes;
@@ -126,7 +126,7 @@ int store_put_bytes(struct store_put *p, const void *data, size_t bytes, struct 
 static int code_record(struct store_put *p, struct err *e)
 {
 	const struct store_writer *w = p->writer;
-	size_t bytes = w->index.info.record_bytes;
+	size_t bytes = index_record_bytes(&w->index, p->unit);
 	p->coded = malloc(codec_most(bytes));
 	int rc = p->coded ? codec_encode(p->coded, &p->coded_bytes, p->record, bytes) : -ENOMEM;
 	if (rc)

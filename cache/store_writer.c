@@ -30,6 +30,7 @@ static int plan_check(const struct store_plan *plan, struct store_info *info, co
 		.experts = l->experts,
 		.experts_base = plan->experts_header_bytes,
 		.record_bytes = l->record_bytes,
+		.mixed = l->layer_bytes != NULL,
 		.dense_base = plan->dense_header_bytes,
 		.dense_units = l->dense_units,
 	};
@@ -71,7 +72,9 @@ int store_writer_new(struct store_writer **out, const char *folder, const struct
 	w->lock.dir = w->lock.fd = w->journal = -1;
 	w->digest = store_plan_digest(plan);
 	w->index.info = info;
-	rc = index_allocate(&w->index);
+	rc = index_allocate(&w->index)
+		     ? err_sys(e, ENOMEM, "%s", folder)
+		     : index_set_layers(&w->index, plan->layout.layer_bytes, folder, e);
 	w->state = calloc((size_t)store_units(&info) + 1, sizeof *w->state);
 	w->folder = strdup(folder);
 	pthread_mutex_init(&w->mutex, NULL);
@@ -81,9 +84,11 @@ int store_writer_new(struct store_writer **out, const char *folder, const struct
 		.name = STORE_EXPERTS, .partial = STORE_EXPERTS STORE_PARTIAL, .fd = -1};
 	w->file[DENSE_FILE] = (struct data_file){
 		.name = STORE_DENSE, .partial = STORE_DENSE STORE_PARTIAL, .fd = -1};
-	if (rc || !w->state || !w->folder) {
+	if (!rc && (!w->state || !w->folder))
+		rc = err_sys(e, ENOMEM, "%s", folder);
+	if (rc) {
 		store_writer_free(w);
-		return err_sys(e, ENOMEM, "%s", folder);
+		return rc;
 	}
 	w->file[EXPERTS_FILE].size = w->experts_end = store_experts_size(&w->index);
 	w->file[EXPERTS_FILE].grows = w->index.stored;
@@ -110,10 +115,10 @@ struct unit_place unit_place(const struct store_writer *w, uint32_t unit)
 	if (unit_is_coded(w, unit))
 		return (struct unit_place){&w->file[EXPERTS_FILE], w->index.stored[unit].offset,
 					   w->index.stored[unit].bytes};
-	if (unit < records)
-		return (struct unit_place){&w->file[EXPERTS_FILE],
-					   info->experts_base + unit * info->record_bytes,
-					   info->record_bytes};
+	if (unit < records) {
+		struct store_range r = index_plain_range(&w->index, unit);
+		return (struct unit_place){&w->file[EXPERTS_FILE], r.offset, r.bytes};
+	}
 	const uint64_t *offset = w->index.dense_offsets + (unit - records);
 	return (struct unit_place){&w->file[DENSE_FILE], info->dense_base + offset[0],
 				   offset[1] - offset[0]};

@@ -2,8 +2,9 @@
  * (the other is session.h).
  *
  * An engine owns what all mounted models share: the expert pool, the context budget and the compute
- * threads. A model is one checkpoint's directory. Opening it reads config.json and, if there is
- * one, the store's index, and nothing more; weights come with model_load or the first prompt.
+ * threads. A model is one checkpoint's directory, or a GGUF file. Opening it reads config.json
+ * and, if there is one, the store's index, and nothing more; weights come with model_load or the
+ * first prompt.
  *
  * Threads: every function here may be called from any thread and returns without waiting for disk
  * or arithmetic, except where its comment says "blocks".
@@ -17,6 +18,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 struct engine;
 struct model;
@@ -28,7 +30,7 @@ struct engine_options {
 	uint32_t context;	 /* positions per session; 0: the model's own, at most 32 Ki */
 	uint32_t threads;	 /* 0: as many as cores */
 	uint32_t chunk;		 /* prompt tokens per step; 0: see chunk.h. Never changes a text. */
-	const char *quant;	 /* tq2, tq3 (NULL: this), tq4 or bf16; see recipe.h */
+	const char *quant;	 /* auto (NULL: this), tq2, tq3, tq4 or bf16; see recipe.h */
 	const char *codec;	 /* none, zstd or auto (NULL: this); see recipe.h */
 	const char
 		*store; /* folder for stores; NULL: beside the checkpoint, else the cache folder */
@@ -62,19 +64,26 @@ void engine_cache_stats(const struct engine *g, struct pager_stats *out);
 int engine_set_policy(struct engine *g, const char *words, struct err *e);
 void engine_policy(const struct engine *g, char words[PAGER_POLICY_TEXT]);
 
-/* True if the directory looks like a checkpoint (it has a config.json). Blocks. */
-bool model_is_directory(const char *directory);
+/* Whether a path is a model: a checkpoint's folder (it has a config.json), a GGUF file or its first
+ * part, a folder with one such file, or a model in a hub's cache. -ENOENT: there is nothing that
+ * was meant to be one by itself; others: there is, but it is not whole, or more than one. In words.
+ * Blocks. */
+int model_locate(const char *path, struct err *e);
 
 /* Blocks for the few files it reads, and where no store is there for the headers of the weights:
  * what is missing, or no place for a store, is an error in words now rather than when it is loaded.
  * The engine outlives the model. */
-int model_open(struct model **out, struct engine *g, const char *directory, struct err *e);
+int model_open(struct model **out, struct engine *g, const char *path, struct err *e);
 /* Stops loading and frees the model, whose sessions have all been ended. Blocks until the step in
  * progress ends (a layer at most). An interrupted conversion is resumed by the next mount. */
 void model_close(struct model *m);
 
-const char *model_name(const struct model *m);	    /* the directory's last component */
-const char *model_directory(const struct model *m); /* as given, made absolute */
+/* The name of the folder, of the model in a hub's cache, or of a GGUF file without its ending. */
+const char *model_name(const struct model *m);
+const char *model_directory(const struct model *m); /* or GGUF file; as given, made absolute */
+/* config.json as it is on disk, or what the keys of a GGUF file make of it; malloc'ed. Blocks. */
+int model_config(const struct model *m, char **text, size_t *length, struct timespec *modified,
+		 struct err *e);
 
 enum model_state { MODEL_UNLOADED, MODEL_LOADING, MODEL_READY, MODEL_FAILED };
 enum model_state model_state(const struct model *m);
@@ -132,8 +141,8 @@ uint64_t model_max_prompt_bytes(const struct model *m);
 /* Experts, for looking: none of these loads or promotes anything. */
 uint32_t model_layers(const struct model *m);
 uint32_t model_experts(const struct model *m, uint32_t layer); /* 0 for a dense layer */
-/* Bytes of one expert as stored (coded: decoded); 0 until the store is complete. */
-uint64_t model_expert_bytes(const struct model *m);
+/* Bytes of one expert of a routed layer as stored (coded: decoded); 0 until the store is complete. */
+uint64_t model_expert_bytes(const struct model *m, uint32_t layer);
 void model_expert_inspect(const struct model *m, uint32_t layer, uint32_t expert,
 			  struct pager_expert *out);
 /* Blocks (reads the disk). Returns bytes read, 0 past the end, or a negative errno. */

@@ -195,7 +195,7 @@ static ssize_t expert_read(struct handle *h, struct call *c, char *buffer)
 
 static uint64_t expert_size(const struct node *n)
 {
-	return model_expert_bytes(n->model->model);
+	return model_expert_bytes(n->model->model, n->layer);
 }
 
 const struct file_ops expert_ops = {

@@ -71,7 +71,7 @@ static int open_models(struct program *p, struct err *e)
 	engine->ctx = m;
 	int code = engine_create(&m->engine, engine, e);
 	for (size_t i = 0; i < p->options.model_count && !code; i++)
-		code = models_add(m, p->options.models[i], e);
+		code = models_add(m, p->options.models[i], p->options.name, e);
 	for (const char *line = m->skipped.data, *end; line; line = end + 1) {
 		end = memchr(line, '\n', m->skipped.length - (size_t)(line - m->skipped.data));
 		if (!end)

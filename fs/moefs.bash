@@ -6,7 +6,7 @@ _moefs() {
 	if [[ $before == *" -o" ]]; then
 		option=${word##*,}
 		case $option in
-		quant=*) mapfile -t COMPREPLY < <(compgen -W "tq2 tq3 tq4 bf16" -- "$cur") ;;
+		quant=*) mapfile -t COMPREPLY < <(compgen -W "auto tq2 tq3 tq4 bf16" -- "$cur") ;;
 		budget=* | context_budget=* | context=* | threads=* | chunk=*)
 			mapfile -t COMPREPLY < <(compgen -W "auto" -- "$cur")
 			;;
@@ -14,7 +14,7 @@ _moefs() {
 		store=*) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
 		*)
 			mapfile -t COMPREPLY < <(compgen -P "${cur%"$option"}" -W "quant= codec= budget= context_budget= \
-				context= store= threads= chunk= allow_other fsname=" -- "$option")
+				context= store= threads= chunk= allow_other name= fsname=" -- "$option")
 			compopt -o nospace
 			;;
 		esac

@@ -27,11 +27,11 @@
 #include <time.h>
 
 enum {
-	NAME_SIZE = 256,	     /* of a file's name, terminator included */
-	MODELS_MAX = 4095,	     /* what an inode number can tell apart, see tree.c */
-	SESSIONS_MAX = 1 << 16,	     /* named ones, per model */
-	CONFIG_MAX_BYTES = 16 << 20, /* of a config.json */
-	READ_MAX_BYTES = 1 << 20,    /* that one read asks for */
+	NAME_SIZE = 256,	  /* of a file's name, terminator included */
+	MODEL_NAME_MOST = 240,	  /* bytes of a model's; a number may follow */
+	MODELS_MAX = 4095,	  /* what an inode number can tell apart, see tree.c */
+	SESSIONS_MAX = 1 << 16,	  /* named ones, per model */
+	READ_MAX_BYTES = 1 << 20, /* that one read asks for */
 };
 
 struct fuse_session;
@@ -139,10 +139,13 @@ const char *mount_failure_seen(const struct mount *m, uid_t viewer);
 
 /* ---- models.c ---- */
 
-/* Mounts the checkpoint at path and asks it to load, or, where path holds a folder of checkpoints,
- * each of them, to be loaded when first asked. In a folder what cannot be mounted is skipped, with
- * a line in `skipped`; an error if nothing is left. Blocks for the small files. */
-int models_add(struct mount *m, const char *path, struct err *e);
+/* Whether a model's folder may be called so. */
+bool models_name_fits(const char *name);
+/* Mounts the model at path and asks it to load, or, where path holds a folder of models, each of
+ * them, to be loaded when first asked. In a folder what cannot be mounted is skipped, with a line
+ * in `skipped`; an error if nothing is left. The name is for a single model; NULL: its own. Blocks
+ * for the small files. */
+int models_add(struct mount *m, const char *path, const char *name, struct err *e);
 void models_close(struct mount *m); /* blocks until the steps in progress end */
 /* Tells MOUNT/error about models that failed to load, or whose conversion stopped, since the last
  * call. True while one is loading. */

@@ -2,6 +2,7 @@
  * FUSE file system; what is the mount's and not ours goes to libfuse. Every option is known here,
  * ours and libfuse's, so that what is refused is refused in our words, before anything is begun. */
 #include "fs/options.h"
+#include "fs/mount.h"
 #include "fs/text.h"
 
 #include <ctype.h>
@@ -17,8 +18,9 @@ const char options_help[] =
 	"usage: moefs [options] MODELDIR... MOUNTPOINT\n"
 	"\n"
 	"Mounts language models as files: echo into MOUNTPOINT/MODEL/prompt, cat from output.\n"
-	"A MODELDIR is a checkpoint (config.json, *.safetensors, tokenizer.json), or a folder of "
-	"them.\n"
+	"A MODELDIR is a checkpoint (config.json, *.safetensors, tokenizer.json), a GGUF file or "
+	"its\n"
+	"first part, a model in a hub's cache (models--ORG--NAME), or a folder of these.\n"
 	"\n"
 	"    -f                     stay in the foreground\n"
 	"    -d                     the same, and show every request\n"
@@ -28,7 +30,7 @@ const char options_help[] =
 	"\n"
 	"    budget=SIZE            memory for experts (default: from what is free)\n"
 	"    context_budget=SIZE    memory for contexts (likewise)\n"
-	"    quant=NAME             weights as tq2, tq3 (default), tq4 or bf16\n"
+	"    quant=NAME             weights as auto (default), tq2, tq3, tq4 or bf16\n"
 	"    codec=NAME             bf16 experts on disk: zstd, none, or auto (default): the "
 	"faster\n"
 	"    store=DIR              where converted weights are kept (default: MODELDIR.moefs, or\n"
@@ -37,12 +39,13 @@ const char options_help[] =
 	"    threads=N              for computing (default: one per core)\n"
 	"    chunk=N                tokens of a prompt per step\n"
 	"    allow_other            let other users in; modes and owners then count\n"
+	"    name=NAME              the model's folder in the mount (default: as its own)\n"
 	"    fsname=NAME            the source that df shows (default: MODELDIR)\n"
 	"    ...                    and mount options as of every file system (see mount.fuse3)\n"
 	"\n"
 	"A SIZE is as in 512M, 1.5G (or GB: powers of 1024), or 50%: of the machine's memory, or\n"
 	"of the control group's limit if that is less. auto is the default of every option but\n"
-	"store and fsname.\n"
+	"store, name and fsname.\n"
 	"To unmount: fusermount3 -u MOUNTPOINT\n";
 
 /* ---- the tables ---- */
@@ -63,6 +66,7 @@ enum kind {
 	SIZE,
 	FOLDER,
 	SOURCE,
+	NAME,
 };
 
 /* What takes a value. */
@@ -73,7 +77,7 @@ static const struct value {
 	const char *what;
 } values[] = {
 #define ENGINE(member) offsetof(struct engine_options, member)
-	{"quant", WORD, ENGINE(quant), "tq2, tq3, tq4 or bf16"},
+	{"quant", WORD, ENGINE(quant), "auto, tq2, tq3, tq4 or bf16"},
 	{"codec", WORD, ENGINE(codec), "zstd, none or auto"},
 	{"store", FOLDER, ENGINE(store), "the name of a folder"},
 	{"budget", SIZE, ENGINE(budget), "a size such as 512M, 1.5G or 50%, or auto"},
@@ -83,6 +87,7 @@ static const struct value {
 	{"threads", NUMBER, ENGINE(threads), "a whole number from 1 on, or auto"},
 	{"chunk", NUMBER, ENGINE(chunk), "a whole number from 1 on, or auto"},
 	{"fsname", SOURCE, 0, "the name of a source"},
+	{"name", NAME, 0, "a name for the model's folder"},
 };
 _Static_assert(sizeof values / sizeof *values == OPTION_VALUES, "struct options has room for all");
 
@@ -192,6 +197,23 @@ static bool number_parse(const char *string, uint32_t *number)
 	return isdigit((unsigned char)*string) && !*end && !errno && value && value <= UINT32_MAX;
 }
 
+static int take_name(struct options *o, const char *name, struct err *e)
+{
+	if (o->model_count > 1)
+		return err_set(
+			e, EINVAL,
+			"-o name=%s names one model, and %zu are given: mount them one by one",
+			name, o->model_count);
+	if (!models_name_fits(name))
+		return err_set(
+			e, EINVAL,
+			"-o name=%s: a folder's name has no slash and no control characters, "
+			"does not begin with a dot, and has at most %d bytes",
+			name, MODEL_NAME_MOST);
+	o->name = name;
+	return 0;
+}
+
 /* Puts a value where the engine looks for it. What is not given, or auto, is left at the default.
  */
 static int apply(struct options *o, size_t i, struct err *e)
@@ -199,7 +221,8 @@ static int apply(struct options *o, size_t i, struct err *e)
 	const struct value *v = &values[i];
 	const char *string = o->values[i];
 	void *place = (char *)&o->engine + v->offset;
-	bool named = v->kind == FOLDER || v->kind == SOURCE, good = string && *string;
+	bool named = v->kind == FOLDER || v->kind == SOURCE || v->kind == NAME;
+	bool good = string && *string;
 	if (!string || (!named && !strcmp(string, "auto")))
 		return 0;
 	if (good && v->kind == NUMBER)
@@ -208,6 +231,8 @@ static int apply(struct options *o, size_t i, struct err *e)
 		good = size_parse(string, engine_memory(), place) && *(uint64_t *)place;
 	if (!good)
 		return err_set(e, EINVAL, "-o %s=%s is not %s", v->name, string, v->what);
+	if (v->kind == NAME)
+		return take_name(o, string, e);
 	if (v->kind == FOLDER) {
 		int failed = absolute(&o->values[i], e);
 		if (failed)

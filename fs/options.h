@@ -7,12 +7,13 @@
 #include <fuse3/fuse_opt.h>
 #include <stdbool.h>
 
-enum { OPTION_VALUES = 9 };
+enum { OPTION_VALUES = 10 };
 
 struct options {
 	struct engine_options engine; /* its strings are among the values */
-	char **models;		      /* the directories, as given */
+	char **models;		      /* the directories and GGUF files, as given */
 	size_t model_count;
+	const char *name; /* of the only model; NULL: its own */
 	char *mountpoint; /* absolute; NULL with help and version */
 	int foreground, debug, help, version;
 	bool allow_other, allow_root;

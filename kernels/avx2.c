@@ -102,15 +102,17 @@ static void add_scaled(float *y, float a, const float *x, size_t n)
 
 const struct kernels kernels_avx2 = {
 	.name = "avx2",
-	.multiply =
-		{
-			[FORMAT_F32] = avx2_multiply_f32,
-			[FORMAT_F16] = avx2_multiply_f16,
-			[FORMAT_BF16] = avx2_multiply_bf16,
-			[FORMAT_TQ2] = avx2_multiply_tq2,
-			[FORMAT_TQ3] = avx2_multiply_tq3,
-			[FORMAT_TQ4] = avx2_multiply_tq4,
-		},
+	.multiply = {[FORMAT_F32] = avx2_multiply_f32,
+		     [FORMAT_F16] = avx2_multiply_f16,
+		     [FORMAT_BF16] = avx2_multiply_bf16,
+		     [FORMAT_TQ2] = avx2_multiply_tq2,
+		     [FORMAT_TQ3] = avx2_multiply_tq3,
+		     [FORMAT_TQ4] = avx2_multiply_tq4,
+#define ENTRY(name, format) [format] = avx2_multiply_##name,
+		     BLOCK_FORMATS(ENTRY)
+#undef ENTRY
+	},
+	.block_prepare = avx2_block_prepare,
 	.tq_prepare = avx2_tq_prepare,
 	.tq_quantise_row = avx2_tq_quantise_row,
 	.rmsnorm = rmsnorm,
@@ -122,6 +124,9 @@ const struct kernels kernels_avx2 = {
 	.kv_put = avx2_kv_put,
 	.attend = avx2_attend,
 	.attend_tokens = avx2_attend_tokens,
+	.gelu_mul = avx2_gelu_mul,
+	.swiglu_clamped = avx2_swiglu_clamped,
+	.softcap = avx2_softcap,
 	.sigmoid_mul = avx2_sigmoid_mul,
 	.conv_silu = avx2_conv_silu,
 	.l2norm = avx2_l2norm,

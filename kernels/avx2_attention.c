@@ -11,6 +11,7 @@
  */
 #if defined(__x86_64__)
 
+#include "kernels/attention.h"
 #include "kernels/avx2.h"
 
 enum {
@@ -22,19 +23,19 @@ enum {
 
 struct query {
 	float *out;
-	uint32_t length; /* positions that it sees */
-	float max, sum;	 /* of its softmax, over the blocks so far */
+	uint32_t from, length; /* positions that it sees: from … length - 1 */
+	float max, sum;	       /* of its softmax, over the blocks so far */
 };
 
 /* What one query does with the keys or the values of a block:
- * sum[column] += Σ_k factor[k] · row[k][column] over k in [0, terms). */
+ * sum[column] += Σ_k factor[k] · row[k][column] over k in [from, to). */
 struct product {
 	float *sum;
 	const float *factor;
-	size_t terms;
+	size_t from, to;
 };
 
-/* Queries that go through the blocks together; their lengths ascend. */
+/* Queries that go through the blocks together; their first positions and their lengths ascend. */
 struct batch {
 	size_t count;
 	struct query query[QUERIES_AT_ONCE];
@@ -80,13 +81,15 @@ void avx2_kv_put(void *block, enum kv_type type, size_t key_offset, size_t value
 		float *out = block;
 		for (size_t d = 0; d < head_dim; d++)
 			out[key_at + d * KV_BLOCK] = key[d];
-		memcpy(out + value_at, value, head_dim * sizeof *value);
+		if (value)
+			memcpy(out + value_at, value, head_dim * sizeof *value);
 		return;
 	}
 	uint16_t *out = block;
 	for (size_t d = 0; d < head_dim; d++) {
 		out[key_at + d * KV_BLOCK] = _cvtss_sh(key[d], _MM_FROUND_TO_NEAREST_INT);
-		out[value_at + d] = _cvtss_sh(value[d], _MM_FROUND_TO_NEAREST_INT);
+		if (value)
+			out[value_at + d] = _cvtss_sh(value[d], _MM_FROUND_TO_NEAREST_INT);
 	}
 }
 
@@ -130,17 +133,24 @@ ALWAYS_INLINE void add_columns(const struct product *tile, struct rows *r, enum 
 	r->ahead = ahead;
 }
 
-/* Queries see a block up to ever later positions (those of one token up to the same), so the values
- * are summed together as far as the first query sees, and then for each alone. */
+/* Queries see a block from ever later and up to ever later positions (those of one token the same),
+ * so the values that all see are summed together, and what lies before and after them for each
+ * alone. */
 ALWAYS_INLINE void add_tile(const struct product *tile, struct rows *r, enum kv_type type,
 			    size_t column, size_t queries, size_t registers)
 {
-	const size_t shared = tile[0].terms;
+	const size_t end = tile[0].to, last = tile[queries - 1].from;
+	const size_t begin = last < end ? last : end;
 
-	add_columns(tile, r, type, column, 0, shared, queries, registers);
-	for (size_t i = 1; i < queries; i++)
-		if (tile[i].terms > shared)
-			add_columns(&tile[i], r, type, column, shared, tile[i].terms, 1, registers);
+	for (size_t i = 0; i + 1 < queries; i++)
+		if (tile[i].from < begin)
+			add_columns(&tile[i], r, type, column, tile[i].from, begin, 1, registers);
+	add_columns(tile, r, type, column, begin, end, queries, registers);
+	for (size_t i = 1; i < queries; i++) {
+		const size_t after = tile[i].from > end ? tile[i].from : end;
+		if (tile[i].to > after)
+			add_columns(&tile[i], r, type, column, after, tile[i].to, 1, registers);
+	}
 }
 
 ALWAYS_INLINE void add_some(const struct product *tile, struct rows *r, enum kv_type type,
@@ -184,7 +194,7 @@ ALWAYS_INLINE void add_products(const struct product *p, size_t n, struct rows *
 	}
 	for (; column < r->columns; column++)
 		for (size_t i = 0; i < n; i++)
-			for (size_t k = 0; k < p[i].terms; k++)
+			for (size_t k = p[i].from; k < p[i].to; k++)
 				p[i].sum[column] =
 					fmaf(p[i].factor[k],
 					     load1(r->first, type, k * r->stride + column),
@@ -203,9 +213,17 @@ static __attribute__((noinline)) void add_f16(const struct product *p, size_t n,
 
 /* ---- blocks ---- */
 
-/* Turns the scores of one query into probabilities relative to its new maximum, zero past `count`,
- * and returns the factor by which earlier sums shrink. */
-ALWAYS_INLINE float probabilities(float p[KV_BLOCK], struct query *query, float scale, size_t count)
+/* Those of the positions begin … begin + 7 that lie before `end`. */
+ALWAYS_INLINE __m256 lanes_before(size_t end, size_t begin)
+{
+	const size_t left = end > begin ? end - begin : 0;
+	return _mm256_castsi256_ps(first_lanes(left < AVX2_LANES ? left : AVX2_LANES));
+}
+
+/* Turns the scores of one query into probabilities relative to its new maximum, zero outside of
+ * [from, to), and returns the factor by which earlier sums shrink. */
+ALWAYS_INLINE float probabilities(float p[KV_BLOCK], struct query *query, float scale, size_t from,
+				  size_t to)
 {
 	enum { SCORES = KV_BLOCK / AVX2_LANES };
 	const __m256 lowest = _mm256_set1_ps(-INFINITY);
@@ -214,8 +232,7 @@ ALWAYS_INLINE float probabilities(float p[KV_BLOCK], struct query *query, float 
 
 	for (size_t i = 0; i < SCORES; i++) {
 		const size_t begin = i * AVX2_LANES;
-		const size_t left = count > begin ? count - begin : 0;
-		in[i] = _mm256_castsi256_ps(first_lanes(left < AVX2_LANES ? left : AVX2_LANES));
+		in[i] = _mm256_andnot_ps(lanes_before(from, begin), lanes_before(to, begin));
 		s[i] = _mm256_mul_ps(_mm256_loadu_ps(p + begin), _mm256_set1_ps(scale));
 		s[i] = _mm256_blendv_ps(lowest, s[i], in[i]);
 		max8 = _mm256_max_ps(s[i], max8); /* of a NaN and max: max */
@@ -259,56 +276,89 @@ static struct rows rows_of(const struct attention *a, const void *block, size_t 
 	};
 }
 
-/* Takes the block that begins at position `start` into the queries from the first that sees some
- * of it. */
-static void attend_block(struct batch *b, size_t first, const struct attention *a, size_t start)
-{
-	const size_t at = start / KV_BLOCK, last = (b->query[b->count - 1].length - 1) / KV_BLOCK;
-	const void *block = a->blocks[at], *next = a->blocks[at < last ? at + 1 : at];
-	const size_t n = b->count - first;
-	struct rows keys = rows_of(a, block, a->key_offset, KV_BLOCK, block, a->value_offset, n);
-	struct rows values =
-		rows_of(a, block, a->value_offset, a->head_dim, next, a->key_offset, n);
+/* The queries [first, end) of a batch. */
+struct range {
+	size_t first, end;
+};
 
-	memset(b->p[first], 0, n * sizeof *b->p);
-	(a->type == KV_F16 ? add_f16 : add_f32)(b->scores + first, n, &keys);
-	for (size_t i = first; i < b->count; i++) {
+/* Takes the block that begins at position `start` into the queries that see some of it. */
+static void attend_block(struct batch *b, struct range seeing, const struct attention *a,
+			 size_t start, struct rows *values)
+{
+	const void *block = a->blocks[start / KV_BLOCK];
+	const size_t n = seeing.end - seeing.first, dim = attention_value_dim(a);
+	struct rows keys = rows_of(a, block, a->key_offset, KV_BLOCK, block, a->value_offset, n);
+
+	memset(b->p[seeing.first], 0, n * sizeof *b->p);
+	(a->type == KV_F16 ? add_f16 : add_f32)(b->scores + seeing.first, n, &keys);
+	for (size_t i = seeing.first; i < seeing.end; i++) {
 		struct query *q = &b->query[i];
-		const size_t left = q->length - start;
+		const size_t left = q->length - start, to = left < KV_BLOCK ? left : KV_BLOCK;
+		const size_t from = q->from > start ? q->from - start : 0;
 		/* Without masks where all are visible, which is nearly everywhere. */
-		const float rescale = left < KV_BLOCK
-					      ? probabilities(b->p[i], q, a->scale, left)
-					      : probabilities(b->p[i], q, a->scale, KV_BLOCK);
-		rescale_out(q->out, a->head_dim, rescale);
-		b->values[i].terms = left < KV_BLOCK ? left : KV_BLOCK;
+		const float rescale = from > 0 || to < KV_BLOCK
+					      ? probabilities(b->p[i], q, a->scale, from, to)
+					      : probabilities(b->p[i], q, a->scale, 0, KV_BLOCK);
+		rescale_out(q->out, dim, rescale);
+		b->values[i].from = from;
+		b->values[i].to = to;
 	}
-	(a->type == KV_F16 ? add_f16 : add_f32)(b->values + first, n, &values);
+	(a->type == KV_F16 ? add_f16 : add_f32)(b->values + seeing.first, n, values);
 }
 
-static void begin_query(struct batch *b, const float *q, float *out, uint32_t length,
-			uint32_t head_dim)
+/* The same where the values are a part of the keys. */
+static __attribute__((noinline)) void attend_latent(struct batch *b, struct range seeing,
+						    const struct attention *a, size_t start)
+{
+	_Alignas(32) float latent[KV_BLOCK * LATENT_DIM];
+	const void *block = a->blocks[start / KV_BLOCK];
+	struct rows values =
+		rows_of(a, latent, 0, a->latent_dim, latent, 0, seeing.end - seeing.first);
+
+	attention_latent_values(latent, a, block);
+	attend_block(b, seeing, a, start, &values);
+}
+
+static void begin_query(struct batch *b, const struct attention *a, const float *q, float *out,
+			uint32_t head, uint32_t length)
 {
 	const size_t i = b->count++;
 
-	memset(out, 0, head_dim * sizeof *out);
-	b->query[i] = (struct query){.out = out, .length = length, .max = -INFINITY, .sum = 0};
-	b->scores[i] = (struct product){.sum = b->p[i], .factor = q, .terms = head_dim};
+	memset(out, 0, attention_value_dim(a) * sizeof *out);
+	b->query[i] = (struct query){
+		.out = out,
+		.from = (uint32_t)attention_from(a, length),
+		.length = length,
+		.max = attention_first_max(a, head),
+		.sum = attention_first_sum(a),
+	};
+	b->scores[i] = (struct product){.sum = b->p[i], .factor = q, .to = a->head_dim};
 	b->values[i] = (struct product){.sum = out, .factor = b->p[i]};
 }
 
 /* Takes all blocks into the queries of a batch and empties it. */
 static void attend_batch(struct batch *b, const struct attention *a)
 {
-	const uint32_t length = b->query[b->count - 1].length;
-	size_t first = 0; /* that still sees something */
+	const size_t last = (b->query[b->count - 1].length - 1) / KV_BLOCK;
+	const size_t dim = attention_value_dim(a);
+	struct range seeing = {0, 0};
 
-	for (size_t start = 0; start < length; start += KV_BLOCK) {
-		while (b->query[first].length <= start)
-			first++;
-		attend_block(b, first, a, start);
+	for (size_t at = b->query[0].from / KV_BLOCK; at <= last; at++) {
+		const size_t start = at * KV_BLOCK;
+		const void *next = a->blocks[at < last ? at + 1 : at];
+		while (b->query[seeing.first].length <= start)
+			seeing.first++;
+		while (seeing.end < b->count && b->query[seeing.end].from < start + KV_BLOCK)
+			seeing.end++;
+		struct rows values = rows_of(a, a->blocks[at], a->value_offset, a->head_dim, next,
+					     a->key_offset, seeing.end - seeing.first);
+		if (a->latent_dim)
+			attend_latent(b, seeing, a, start);
+		else
+			attend_block(b, seeing, a, start, &values);
 	}
 	for (size_t i = 0; i < b->count; i++)
-		for (size_t d = 0; d < a->head_dim; d++)
+		for (size_t d = 0; d < dim; d++)
 			b->query[i].out[d] /= b->query[i].sum;
 	b->count = 0;
 }
@@ -324,7 +374,10 @@ void avx2_attend_tokens(float *out, const float *q, size_t stride, const struct 
 			const size_t at = t * stride + (size_t)h * a->head_dim;
 			if (batch.count == QUERIES_AT_ONCE)
 				attend_batch(&batch, a);
-			begin_query(&batch, q + at, out + at, a->length + t, a->head_dim);
+			begin_query(&batch, a, q + at,
+				    out + attention_out(a, t * stride) +
+					    (size_t)h * attention_value_dim(a),
+				    h, a->length + t);
 		}
 	}
 	attend_batch(&batch, a);

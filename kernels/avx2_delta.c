@@ -20,6 +20,11 @@ enum { LANES = AVX2_LANES, TILE_REGISTERS = 4 };
 #define lanes_exp(v) exp8(v)
 #define lanes_dot(sum) sum_dot_lanes((sum)[0], (sum)[1])
 
+#define lanes_at_most(v, limit) _mm256_min_ps(limit, v)
+#define lanes_at_least(v, limit) _mm256_max_ps(limit, v)
+
 #include "kernels/delta_lanes.h"
+
+#include "kernels/activation_lanes.h"
 
 #endif

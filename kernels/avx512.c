@@ -95,38 +95,42 @@ static void add_scaled(float *y, float a, const float *x, size_t n)
 	}
 }
 
-#define SHARED_FUNCTIONS                                                                        \
-	.tq_prepare = avx2_tq_prepare, .tq_quantise_row = avx2_tq_quantise_row,                 \
-	.rmsnorm = rmsnorm, .rope = rope, .silu_mul = silu_mul, .softmax = softmax, .add = add, \
-	.add_scaled = add_scaled, .kv_put = avx512_kv_put, .attend = avx512_attend,             \
-	.attend_tokens = avx512_attend_tokens, .sigmoid_mul = avx512_sigmoid_mul,               \
+#define SHARED_FUNCTIONS                                                                         \
+	.block_prepare = avx2_block_prepare, .tq_prepare = avx2_tq_prepare,                      \
+	.tq_quantise_row = avx2_tq_quantise_row, .rmsnorm = rmsnorm, .rope = rope,               \
+	.silu_mul = silu_mul, .softmax = softmax, .add = add, .add_scaled = add_scaled,          \
+	.kv_put = avx512_kv_put, .attend = avx512_attend, .attend_tokens = avx512_attend_tokens, \
+	.gelu_mul = avx512_gelu_mul, .swiglu_clamped = avx512_swiglu_clamped,                    \
+	.softcap = avx512_softcap, .sigmoid_mul = avx512_sigmoid_mul,                            \
 	.conv_silu = avx512_conv_silu, .l2norm = avx512_l2norm, .delta_steps = avx512_delta_steps
 
 const struct kernels kernels_avx512 = {
 	.name = "avx512",
-	.multiply =
-		{
-			[FORMAT_F32] = avx512_multiply_f32,
-			[FORMAT_F16] = avx512_multiply_f16,
-			[FORMAT_BF16] = avx512_multiply_bf16,
-			[FORMAT_TQ2] = avx512_multiply_tq2,
-			[FORMAT_TQ3] = avx512_multiply_tq3,
-			[FORMAT_TQ4] = avx512_multiply_tq4,
-		},
+	.multiply = {[FORMAT_F32] = avx512_multiply_f32,
+		     [FORMAT_F16] = avx512_multiply_f16,
+		     [FORMAT_BF16] = avx512_multiply_bf16,
+		     [FORMAT_TQ2] = avx512_multiply_tq2,
+		     [FORMAT_TQ3] = avx512_multiply_tq3,
+		     [FORMAT_TQ4] = avx512_multiply_tq4,
+#define ENTRY(name, format) [format] = avx512_multiply_##name,
+		     BLOCK_FORMATS(ENTRY)
+#undef ENTRY
+	},
 	SHARED_FUNCTIONS,
 };
 
 const struct kernels kernels_avx512vnni = {
 	.name = "avx512vnni",
-	.multiply =
-		{
-			[FORMAT_F32] = avx512_multiply_f32,
-			[FORMAT_F16] = avx512_multiply_f16,
-			[FORMAT_BF16] = avx512_multiply_bf16,
-			[FORMAT_TQ2] = avx512vnni_multiply_tq2,
-			[FORMAT_TQ3] = avx512vnni_multiply_tq3,
-			[FORMAT_TQ4] = avx512vnni_multiply_tq4,
-		},
+	.multiply = {[FORMAT_F32] = avx512_multiply_f32,
+		     [FORMAT_F16] = avx512_multiply_f16,
+		     [FORMAT_BF16] = avx512_multiply_bf16,
+		     [FORMAT_TQ2] = avx512vnni_multiply_tq2,
+		     [FORMAT_TQ3] = avx512vnni_multiply_tq3,
+		     [FORMAT_TQ4] = avx512vnni_multiply_tq4,
+#define ENTRY(name, format) [format] = avx512vnni_multiply_##name,
+		     BLOCK_FORMATS(ENTRY)
+#undef ENTRY
+	},
 	SHARED_FUNCTIONS,
 };
 

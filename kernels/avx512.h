@@ -8,6 +8,7 @@
 #ifndef MOEFS_KERNELS_AVX512_H
 #define MOEFS_KERNELS_AVX512_H
 
+#include "kernels/block_formats.h"
 #include "kernels/cases.h"
 #include "kernels/exp.h"
 #include "kernels/kernels.h"
@@ -110,8 +111,16 @@ void avx512vnni_multiply_tq4(float *y, size_t ldy, const struct matrix *w, uint3
 			     uint32_t row1, const struct input *x, const uint32_t *tokens,
 			     size_t n);
 
+#define PROTOTYPE(name, format) multiply_fn avx512_multiply_##name;
+BLOCK_FORMATS(PROTOTYPE)
+#undef PROTOTYPE
+#define PROTOTYPE(name, format) multiply_fn avx512vnni_multiply_##name;
+BLOCK_FORMATS(PROTOTYPE)
+#undef PROTOTYPE
+
 /* Taken from the AVX2 table: most of their time is divisions, which wider registers do not speed
  * up. */
+void avx2_block_prepare(int8_t *q, float *scale, int16_t *sum, const float *x, uint32_t k);
 void avx2_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k);
 bool avx2_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 			  uint32_t bits, enum tq_gain gain);
@@ -123,6 +132,9 @@ void avx512_attend_tokens(float *out, const float *q, size_t stride, const struc
 			  uint32_t n);
 
 void avx512_sigmoid_mul(float *y, const float *x, size_t n);
+void avx512_gelu_mul(float *gate, const float *up, size_t n);
+void avx512_swiglu_clamped(float *gate, const float *up, size_t n, float alpha, float limit);
+void avx512_softcap(float *x, size_t n, float cap);
 void avx512_conv_silu(float *y, const float *w, const float *const *taps, uint32_t width,
 		      uint32_t channels, uint32_t c0, uint32_t c1);
 void avx512_l2norm(float *y, const float *x, uint32_t n, float eps, float scale);

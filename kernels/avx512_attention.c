@@ -8,6 +8,7 @@
  */
 #if defined(__x86_64__)
 
+#include "kernels/attention.h"
 #include "kernels/avx512.h"
 
 enum {
@@ -21,13 +22,19 @@ enum {
 struct query {
 	const float *q;
 	float *out;
-	uint32_t length; /* positions that it sees */
-	float max, sum;	 /* of its softmax, over the blocks so far */
+	uint32_t from, length; /* positions that it sees: from … length - 1 */
+	float max, sum;	       /* of its softmax, over the blocks so far */
 };
 
 /* The block at hand, and the one after it (or again the same). */
 struct blocks {
 	const void *now, *next;
+};
+
+/* Where values lie as rows: in the block, or for a latent in an array made of it. */
+struct value_rows {
+	struct blocks blocks;
+	size_t offset, dim;
 };
 
 /* Elements at … at+15; if fewer than 16 are left, zeros behind them. type is a constant where this
@@ -68,7 +75,8 @@ void avx512_kv_put(void *block, enum kv_type type, size_t key_offset, size_t val
 		float *out = block;
 		for (size_t d = 0; d < head_dim; d++)
 			out[key_at + d * KV_BLOCK] = key[d];
-		memcpy(out + value_at, value, head_dim * sizeof *value);
+		if (value)
+			memcpy(out + value_at, value, head_dim * sizeof *value);
 		return;
 	}
 	uint16_t *out = block;
@@ -80,6 +88,8 @@ void avx512_kv_put(void *block, enum kv_type type, size_t key_offset, size_t val
 			_mm512_cvtps_ph(load_up_to_16(key + d, left), _MM_FROUND_TO_NEAREST_INT));
 		for (size_t i = 0; i < AVX512_LANES && i < left; i++)
 			out[key_at + (d + i) * KV_BLOCK] = half[i];
+		if (!value)
+			continue;
 		_mm256_mask_storeu_epi16(
 			out + value_at + d, first_lanes(left),
 			_mm512_cvtps_ph(load_up_to_16(value + d, left), _MM_FROUND_TO_NEAREST_INT));
@@ -126,9 +136,10 @@ ALWAYS_INLINE void scores(float s[][KV_BLOCK], const struct query *tile, const s
 	}
 }
 
-/* Turns the scores of one query into probabilities relative to its new maximum, zero past `count`,
- * and returns the factor by which earlier sums shrink. */
-ALWAYS_INLINE float probabilities(float p[KV_BLOCK], struct query *query, float scale, size_t count)
+/* Turns the scores of one query into probabilities relative to its new maximum, zero outside of
+ * [from, to), and returns the factor by which earlier sums shrink. */
+ALWAYS_INLINE float probabilities(float p[KV_BLOCK], struct query *query, float scale, size_t from,
+				  size_t to)
 {
 	enum { REGISTERS = KV_BLOCK / AVX512_LANES };
 	__m512 s[REGISTERS], max16 = _mm512_set1_ps(query->max), lanes = _mm512_setzero_ps();
@@ -136,7 +147,8 @@ ALWAYS_INLINE float probabilities(float p[KV_BLOCK], struct query *query, float 
 
 	for (size_t r = 0; r < REGISTERS; r++) {
 		const size_t begin = r * AVX512_LANES;
-		in[r] = first_lanes(count > begin ? count - begin : 0);
+		in[r] = (__mmask16)(first_lanes(to > begin ? to - begin : 0) &
+				    ~first_lanes(from > begin ? from - begin : 0));
 		s[r] = _mm512_mul_ps(_mm512_loadu_ps(p + begin), _mm512_set1_ps(scale));
 		max16 = _mm512_mask_max_ps(max16, in[r], s[r], max16); /* of a NaN and max: max */
 	}
@@ -157,8 +169,8 @@ ALWAYS_INLINE float probabilities(float p[KV_BLOCK], struct query *query, float 
 /* out[queries][d …] += Σ p[j] · value[j] over j in [from, to), for 16 · registers dimensions, or
  * for `left` of them if there are fewer. */
 ALWAYS_INLINE void sum_columns(const struct query *tile, float p[][KV_BLOCK],
-			       const struct attention *a, const struct blocks *b, enum kv_type type,
-			       size_t d, size_t left, size_t from, size_t to, size_t queries,
+			       const struct value_rows *values, enum kv_type type, size_t d,
+			       size_t left, size_t from, size_t to, size_t queries,
 			       size_t registers)
 {
 	__m512 sum[TILE][REGISTERS_MAX];
@@ -167,9 +179,9 @@ ALWAYS_INLINE void sum_columns(const struct query *tile, float p[][KV_BLOCK],
 		for (size_t r = 0; r < registers; r++)
 			sum[i][r] = load16(tile[i].out, KV_F32, d + r * AVX512_LANES, left);
 	for (size_t j = from; j < to; j++) {
-		const size_t at = a->value_offset + j * a->head_dim + d;
+		const size_t at = values->offset + j * values->dim + d;
 		__m512 v[REGISTERS_MAX];
-		load_row(v, b, type, at, left, registers);
+		load_row(v, &values->blocks, type, at, left, registers);
 		for (size_t i = 0; i < queries; i++) {
 			const __m512 pj = _mm512_set1_ps(p[i][j]);
 			for (size_t r = 0; r < registers; r++)
@@ -182,55 +194,62 @@ ALWAYS_INLINE void sum_columns(const struct query *tile, float p[][KV_BLOCK],
 }
 
 ALWAYS_INLINE void sum_values(const struct query *tile, float p[][KV_BLOCK],
-			      const struct attention *a, const struct blocks *b, enum kv_type type,
-			      size_t from, size_t to, size_t queries, size_t registers)
+			      const struct value_rows *values, enum kv_type type, size_t from,
+			      size_t to, size_t queries, size_t registers)
 {
-	const size_t dim = a->head_dim, width = registers * AVX512_LANES;
+	const size_t dim = values->dim, width = registers * AVX512_LANES;
 	size_t d = 0;
 
 	for (; d + width <= dim; d += width)
-		sum_columns(tile, p, a, b, type, d, AVX512_LANES, from, to, queries, registers);
+		sum_columns(tile, p, values, type, d, AVX512_LANES, from, to, queries, registers);
 	for (; d < dim; d += AVX512_LANES)
-		sum_columns(tile, p, a, b, type, d, dim - d, from, to, queries, 1);
+		sum_columns(tile, p, values, type, d, dim - d, from, to, queries, 1);
 }
 
 /* ---- tiles ---- */
 
-/* Takes one block into a tile of queries that all see some of it. They see it up to ever later
- * positions (those of one token up to the same), so the values are summed together as far as the
- * first query sees, and then for each alone. */
-ALWAYS_INLINE void attend_tile(struct query *tile, const struct attention *a, size_t start,
-			       enum kv_type type, size_t queries, size_t registers)
+/* Takes one block into a tile of queries that all see some of it. They see it from ever later and
+ * up to ever later positions (those of one token the same), so the values that all see are summed
+ * together, and what lies before and after them for each alone. */
+ALWAYS_INLINE void attend_tile(struct query *tile, const struct attention *a,
+			       const struct blocks *b, const struct value_rows *values,
+			       size_t start, enum kv_type type, size_t queries, size_t registers)
 {
-	const size_t at = start / KV_BLOCK, last = (tile[0].length - 1) / KV_BLOCK;
-	const struct blocks b = {a->blocks[at], a->blocks[at < last ? at + 1 : at]};
+	const size_t dim = values->dim;
 	float p[TILE][KV_BLOCK];
-	size_t count[TILE];
+	size_t from[TILE], to[TILE];
 
-	scores(p, tile, a, &b, type, queries, registers);
+	scores(p, tile, a, b, type, queries, registers);
 	for (size_t i = 0; i < queries; i++) {
 		const size_t left = tile[i].length - start;
-		count[i] = left < KV_BLOCK ? left : KV_BLOCK;
-		const float rescale = probabilities(p[i], &tile[i], a->scale, count[i]);
-		for (size_t d = 0; d < a->head_dim; d += AVX512_LANES) {
-			const __m512 v = load_up_to_16(tile[i].out + d, a->head_dim - d);
-			store_up_to_16(tile[i].out + d, a->head_dim - d,
+		from[i] = tile[i].from > start ? tile[i].from - start : 0;
+		to[i] = left < KV_BLOCK ? left : KV_BLOCK;
+		const float rescale = probabilities(p[i], &tile[i], a->scale, from[i], to[i]);
+		for (size_t d = 0; d < dim; d += AVX512_LANES) {
+			const __m512 v = load_up_to_16(tile[i].out + d, dim - d);
+			store_up_to_16(tile[i].out + d, dim - d,
 				       _mm512_mul_ps(v, _mm512_set1_ps(rescale)));
 		}
 	}
-	sum_values(tile, p, a, &b, type, 0, count[0], queries, registers);
-	for (size_t i = 1; i < queries; i++)
-		if (count[i] > count[0])
-			sum_values(&tile[i], &p[i], a, &b, type, count[0], count[i], 1,
-				   REGISTERS_MAX);
+	const size_t end = to[0], begin = from[queries - 1] < end ? from[queries - 1] : end;
+	for (size_t i = 0; i + 1 < queries; i++)
+		if (from[i] < begin)
+			sum_values(&tile[i], &p[i], values, type, from[i], begin, 1, REGISTERS_MAX);
+	sum_values(tile, p, values, type, begin, end, queries, registers);
+	for (size_t i = 1; i < queries; i++) {
+		const size_t after = from[i] > end ? from[i] : end;
+		if (to[i] > after)
+			sum_values(&tile[i], &p[i], values, type, after, to[i], 1, REGISTERS_MAX);
+	}
 }
 
-ALWAYS_INLINE void attend_some(struct query *tile, const struct attention *a, size_t start,
-			       enum kv_type type, size_t queries)
+ALWAYS_INLINE void attend_some(struct query *tile, const struct attention *a,
+			       const struct blocks *b, const struct value_rows *values,
+			       size_t start, enum kv_type type, size_t queries)
 {
 #define CASE(n)                                                                   \
 	case n:                                                                   \
-		attend_tile(tile, a, start, type, n,                              \
+		attend_tile(tile, a, b, values, start, type, n,                   \
 			    (n) > HALF_TILE ? REGISTERS_MAX / 2 : REGISTERS_MAX); \
 		break;
 	switch (queries) {
@@ -240,47 +259,88 @@ ALWAYS_INLINE void attend_some(struct query *tile, const struct attention *a, si
 }
 
 static __attribute__((noinline)) void attend_f32(struct query *tile, const struct attention *a,
-						 size_t start, size_t queries)
+						 const struct blocks *b,
+						 const struct value_rows *values, size_t start,
+						 size_t queries)
 {
-	attend_some(tile, a, start, KV_F32, queries);
+	attend_some(tile, a, b, values, start, KV_F32, queries);
 }
 
 static __attribute__((noinline)) void attend_f16(struct query *tile, const struct attention *a,
-						 size_t start, size_t queries)
+						 const struct blocks *b,
+						 const struct value_rows *values, size_t start,
+						 size_t queries)
 {
-	attend_some(tile, a, start, KV_F16, queries);
+	attend_some(tile, a, b, values, start, KV_F16, queries);
 }
 
-/* All blocks, for queries whose lengths ascend. */
+/* Takes a block into queries that all see some of it. */
+static void attend_block(struct query *queries, size_t n, const struct attention *a,
+			 const struct blocks *b, const struct value_rows *values, size_t start)
+{
+	for (size_t i = 0; i < n; i += TILE) {
+		const size_t count = n - i < TILE ? n - i : TILE;
+		if (a->type == KV_F16)
+			attend_f16(queries + i, a, b, values, start, count);
+		else
+			attend_f32(queries + i, a, b, values, start, count);
+	}
+}
+
+/* The same where the values are a part of the keys. */
+static __attribute__((noinline)) void attend_latent(struct query *queries, size_t n,
+						    const struct attention *a,
+						    const struct blocks *b, size_t start)
+{
+	_Alignas(64) float rows[KV_BLOCK * LATENT_DIM];
+	const struct value_rows values = {{rows, rows}, 0, a->latent_dim};
+
+	attention_latent_values(rows, a, b->now);
+	attend_block(queries, n, a, b, &values, start);
+}
+
+/* All blocks, for queries whose first positions and lengths ascend. */
 static void attend_queries(struct query *queries, size_t n, const struct attention *a)
 {
-	size_t first = 0; /* that still sees something */
+	const size_t dim = attention_value_dim(a), last = (queries[n - 1].length - 1) / KV_BLOCK;
+	size_t first = 0, end = 0; /* the queries that see something of a block */
 
-	for (size_t i = 0; i < n; i++) {
-		queries[i].max = -INFINITY;
-		queries[i].sum = 0;
-		memset(queries[i].out, 0, a->head_dim * sizeof *queries[i].out);
-	}
-	for (size_t start = 0; start < queries[n - 1].length; start += KV_BLOCK) {
+	for (size_t at = queries[0].from / KV_BLOCK; at <= last; at++) {
+		const size_t start = at * KV_BLOCK;
+		const struct blocks b = {a->blocks[at], a->blocks[at < last ? at + 1 : at]};
+		const struct value_rows values = {b, a->value_offset, a->head_dim};
 		while (queries[first].length <= start)
 			first++;
-		for (size_t i = first; i < n; i += TILE) {
-			const size_t count = n - i < TILE ? n - i : TILE;
-			if (a->type == KV_F16)
-				attend_f16(queries + i, a, start, count);
-			else
-				attend_f32(queries + i, a, start, count);
-		}
+		while (end < n && queries[end].from < start + KV_BLOCK)
+			end++;
+		if (a->latent_dim)
+			attend_latent(queries + first, end - first, a, &b, start);
+		else
+			attend_block(queries + first, end - first, a, &b, &values, start);
 	}
 	for (size_t i = 0; i < n; i++) {
-		for (size_t d = 0; d < a->head_dim; d += AVX512_LANES) {
+		for (size_t d = 0; d < dim; d += AVX512_LANES) {
 			float *out = queries[i].out + d;
-			const size_t left = a->head_dim - d;
+			const size_t left = dim - d;
 			store_up_to_16(out, left,
 				       _mm512_div_ps(load_up_to_16(out, left),
 						     _mm512_set1_ps(queries[i].sum)));
 		}
 	}
+}
+
+static struct query begin_query(const struct attention *a, const float *q, float *out,
+				uint32_t head, uint32_t length)
+{
+	memset(out, 0, attention_value_dim(a) * sizeof *out);
+	return (struct query){
+		.q = q,
+		.out = out,
+		.from = (uint32_t)attention_from(a, length),
+		.length = length,
+		.max = attention_first_max(a, head),
+		.sum = attention_first_sum(a),
+	};
 }
 
 void avx512_attend_tokens(float *out, const float *q, size_t stride, const struct attention *a,
@@ -296,8 +356,10 @@ void avx512_attend_tokens(float *out, const float *q, size_t stride, const struc
 				attend_queries(queries, filled, a);
 				filled = 0;
 			}
-			queries[filled++] = (struct query){
-				.q = q + at, .out = out + at, .length = a->length + t};
+			queries[filled++] = begin_query(a, q + at,
+							out + attention_out(a, t * stride) +
+								(size_t)h * attention_value_dim(a),
+							h, a->length + t);
 		}
 	}
 	attend_queries(queries, filled, a);

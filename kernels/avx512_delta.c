@@ -31,6 +31,11 @@ ALWAYS_INLINE void lanes_store(float *p, size_t left, lanes v)
 #define lanes_exp(v) exp16(v)
 #define lanes_dot(sum) sum_dot_lanes((sum)[0])
 
+#define lanes_at_most(v, limit) _mm512_min_ps(limit, v)
+#define lanes_at_least(v, limit) _mm512_max_ps(limit, v)
+
 #include "kernels/delta_lanes.h"
+
+#include "kernels/activation_lanes.h"
 
 #endif

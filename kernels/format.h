@@ -1,7 +1,8 @@
 /* Weight formats: how a matrix of weights lies on disk and how it lies in memory.
  *
  * On disk ("canonical") a matrix [rows, cols] is what README.md here and safetensors say: rows one
- * after the other, TQ formats as packed indices plus one norm per group of 128 columns.
+ * after the other, TQ formats as packed indices plus one norm per group of 128 columns, blocks as
+ * their files have them.
  *
  * In memory ("arranged") it is laid out for the multiply kernels:
  *   16-bit and 32-bit floats   rows one after the other, as on disk;
@@ -11,6 +12,7 @@
  *         unit), plane p has byte p of each of the slab's units: byte 4 · row + k is that of
  *         unit k.
  * Rows missing from the last block have zero indices and zero norms.
+ *   blocks   as block_layout.h says.
  *
  * So a register filled from a plane has rows as 32-bit lanes, and a shift and a mask, the same for
  * all lanes, lay bare one index in each byte: no byte has to move. Arranging moves bytes alone.
@@ -31,9 +33,33 @@ enum format {
 	FORMAT_TQ2,
 	FORMAT_TQ3,
 	FORMAT_TQ4,
+	/* Blocks as GGUF files have them, scales among the codes. */
+	FORMAT_Q8_0,
+	FORMAT_Q4_0,
+	FORMAT_Q4_1,
+	FORMAT_Q5_0,
+	FORMAT_Q5_1,
+	FORMAT_Q2_K,
+	FORMAT_Q3_K,
+	FORMAT_Q4_K,
+	FORMAT_Q5_K,
+	FORMAT_Q6_K,
+	FORMAT_IQ4_NL,
+	FORMAT_IQ4_XS,
+	FORMAT_IQ3_S,
+	FORMAT_MXFP4_GGUF,
+	FORMAT_MXFP4, /* the same numbers as published, scales apart */
+	/* Groups with a scale and a bias each, apart (MLX). */
+	FORMAT_AFFINE2,
+	FORMAT_AFFINE3,
+	FORMAT_AFFINE4,
+	FORMAT_AFFINE5,
+	FORMAT_AFFINE6,
+	FORMAT_AFFINE8,
 	FORMAT_COUNT
 };
-enum norm_type { NORM_F16, NORM_F32 }; /* type of a TQ group's norm */
+/* Type of a TQ group's norm, or of an affine group's scale and bias. */
+enum norm_type { NORM_F16, NORM_F32, NORM_BF16 };
 
 enum { TQ_GROUP = 128, TILE_ROWS = 16, TQ_UNIT = 8 };
 enum { TQ_SLAB = 32, SLAB_UNITS = TQ_SLAB / TQ_UNIT, PLANE_BYTES = TILE_ROWS * SLAB_UNITS };
@@ -41,8 +67,17 @@ enum { SLABS = TQ_GROUP / TQ_SLAB }; /* of a tile, which is one group of 16 rows
 
 struct shape {
 	enum format format;
-	enum norm_type norms; /* TQ only */
+	enum norm_type norms; /* TQ (not BF16) and affine only */
 	uint32_t rows, cols;  /* cols is the input dimension */
+	uint32_t group;	      /* affine only: columns that share a scale: 32, 64 or 128 */
+};
+
+/* Canonical bytes, as files have them: rows one after the other in each piece. What a format does
+ * not have may be NULL. */
+struct pieces {
+	const void *weights; /* floats, packed indices, or blocks */
+	const void *scales;  /* TQ norms, affine scales, or MXFP4's powers of two */
+	const void *biases;  /* affine */
 };
 
 struct matrix { /* an arranged matrix; does not own data */
@@ -51,14 +86,24 @@ struct matrix { /* an arranged matrix; does not own data */
 };
 
 const char *format_name(enum format f); /* "bf16", "tq3" … */
+/* The format of that name; FORMAT_COUNT: none. */
+enum format format_named(const char *name);
+/* Bits of a TQ index; 0 for what is not TQ. */
+uint32_t format_tq_bits(enum format f);
 static inline bool format_is_tq(enum format f)
 {
-	return f >= FORMAT_TQ2;
+	return format_tq_bits(f) != 0;
 }
-static inline uint32_t format_tq_bits(enum format f)
-{
-	return (uint32_t)(f - FORMAT_TQ2) + 2;
-}
+/* Blocks with scales (block.h). */
+bool format_is_block(enum format f);
+uint32_t format_affine_bits(enum format f); /* of a code; 0 for what is not affine */
+uint32_t format_block_bytes(enum format f); /* of a block's weights */
+/* What multiply wants of its input besides the floats. */
+enum input_form { INPUT_FLOATS, INPUT_TQ, INPUT_BLOCKS, INPUT_FORMS };
+enum input_form format_input(enum format f);
+/* Columns of what is packed together: a row is a whole number of these. 1 for floats, and for TQ,
+ * whose last group is padded. */
+uint32_t format_block_cols(const struct shape *s);
 /* Groups per row: ceil(cols / 128). */
 static inline size_t tq_groups(uint32_t cols)
 {
@@ -81,28 +126,33 @@ static inline size_t tq_tile_bytes(size_t bits, enum norm_type norms)
 
 /* Largest rows and cols accepted; every byte count below then fits in 63 bits. */
 bool format_fits(uint64_t rows, uint64_t cols);
+/* A shape with which every function of kernels/ may be called: rows and cols that fit, whole
+ * blocks, a group and a type of norms that the format has. Nothing here looks again. */
+bool format_shape_fits(const struct shape *s);
 
-/* Canonical bytes: weights (packed indices, or the floats) and norms (0 for floats). */
+/* Canonical bytes of the pieces: weights, scales (0 where there are none), biases (the same). */
 size_t format_packed_bytes(const struct shape *s);
 size_t format_norm_bytes(const struct shape *s);
+size_t format_bias_bytes(const struct shape *s);
 /* Bytes of the arranged matrix, a multiple of 64. */
 size_t format_arranged_bytes(const struct shape *s);
 
 /* Rearranges rows [row0, row0 + rows) of a canonical matrix into dst, the start of the whole
  * arranged matrix. row0 is a multiple of TILE_ROWS, and so is rows unless it reaches the end.
- * `packed` and `norms` are the canonical bytes of row0 onward (norms may be unaligned). */
+ * `from` are the canonical bytes of row0 onward, which may be unaligned. */
 void format_arrange(void *dst, const struct shape *s, uint32_t row0, uint32_t rows,
-		    const void *packed, const void *norms);
+		    const struct pieces *from);
 
 /* Row 0 of the canonical bytes given, as floats: out[cols]. The bytes of a float format may lie at
  * the end of out itself: each is read before it is overwritten. */
-void format_dequantise_row(float *out, const struct shape *s, const void *packed,
-			   const void *norms);
+void format_dequantise_row(float *out, const struct shape *s, const struct pieces *from);
 
 /* Scalar conversions, round to nearest even. */
 float f16_to_f32(uint16_t h);
 uint16_t f32_to_f16(float f);
 float bf16_to_f32(uint16_t b);
 uint16_t f32_to_bf16(float f);
+/* Element i of some norms, which may be unaligned. */
+float norm_at(const void *norms, size_t i, enum norm_type type);
 
 #endif

@@ -10,6 +10,11 @@
  *   - the integer dot of a TQ group is exact; groups are summed in ascending order with
  *         y = fmaf((float)I_g, s_g * a_g, y),
  *     s_g the weight group's norm, a_g the input group's scale times the codebook's gain;
+ *   - so is that of a block of 32 columns, or of each 16 of it if they have scales of their own;
+ *     blocks and their halves are summed in ascending order with
+ *         y = fmaf((float)I, s · a, y), and then, if the format has offsets,
+ *         y = fmaf(m, a · (float)S, y),
+ *     s and m the weights' scale and offset, a the input's scale, S the sum of its q;
  *   - one exp for vector bodies and tails: exp_f32() of exp.h, operation by operation;
  *   - a result for one token never depends on which other tokens are computed with it.
  *
@@ -25,13 +30,20 @@
 enum { KV_BLOCK = 64 }; /* positions in one block of key-value memory */
 enum kv_type { KV_F32, KV_F16 };
 
-/* The inputs of one matrix product: tokens of width k. The engine fills f; q and scale are made
- * from it by tq_prepare when the first TQ matrix needs them. */
+/* The inputs of one matrix product: tokens of width k. The engine fills f; the other forms are made
+ * from it when the first matrix needs them: format_input says which. */
 struct input {
 	uint32_t k;
-	const float *f;	    /* [tokens][k] */
-	const int8_t *q;    /* [tokens][tq_groups(k)][128], in tq_prepare's order, or NULL */
-	const float *scale; /* [tokens][tq_groups(k)], or NULL */
+	const float *f; /* [tokens][k] */
+	/* By tq_prepare, or NULL. */
+	const int8_t *q;    /* [tokens][tq_groups(k)][128], in tq_prepare's order */
+	const float *scale; /* [tokens][tq_groups(k)] */
+	/* By block_prepare, or NULL. */
+	struct block_input {
+		const int8_t *q;    /* [tokens][k] */
+		const float *scale; /* [tokens][k / 32] */
+		const int16_t *sum; /* [tokens][k / 16]: of so many of q */
+	} block;
 };
 
 /* Where tq_prepare puts column i of a group: in each slab of 32 first column 0 of each unit, then
@@ -52,24 +64,37 @@ struct attention {
 	float scale;		  /* of the scores, usually head_dim^-0.5 */
 	const void *const *blocks;
 	size_t key_offset, value_offset; /* in elements */
+	/* Not 0: a token sees only the last so many positions, itself among them. What lies before,
+	 * and the blocks that hold nothing else, may be anything. */
+	uint32_t window;
+	/* Not 0: values are the first so many elements of keys, up to LATENT_DIM, and lie nowhere
+	 * else (latent attention); so wide are outputs, too. */
+	uint32_t latent_dim;
+	const float *sinks; /* [heads], or NULL: a score without a value in each softmax */
 };
+enum { LATENT_DIM = 512 };
+
+typedef void multiply_fn(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
+			 const struct input *x, const uint32_t *tokens, size_t n);
 
 struct kernels {
 	const char *name; /* "scalar", "avx2" … "neon" … */
 
 	/* y[t · ldy + r] = Σ_k w[r][k] · x[tokens[t]][k] for r in [row0, row1), t in [0, n).
 	 * tokens == NULL means 0 … n-1. row0 is a multiple of TILE_ROWS; row1 too, or the last row.
-	 * One function per format; x->k is the matrix's cols, and x->q and x->scale must be there
-	 * for the TQ formats. */
-	void (*multiply[FORMAT_COUNT])(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
-				       uint32_t row1, const struct input *x, const uint32_t *tokens,
-				       size_t n);
+	 * One function per format; x->k is the matrix's cols, and the form of x that
+	 * format_input says must be there. */
+	multiply_fn *multiply[FORMAT_COUNT];
 
 	/* One token's input in 8 bits: each group of 128 is zero-padded, rotated and rounded (to
 	 * nearest even) to q = x / max|x| · 127, scale = max|x| / 127 (0 for a zero group). A group
 	 * with a NaN or an infinity gets scale NaN, which every product with it then shows. q's
 	 * order is that of tq_input_place. */
 	void (*tq_prepare)(int8_t *q, float *scale, const float *x, uint32_t k);
+	/* One token's input in 8 bits by blocks of 32 as they come, k a multiple of that: q = x /
+	 * max|x| · 127 to nearest even, scale = max|x| / 127 (0 for a block of zeros), and the sums
+	 * of each 16 of q. A block with a NaN or an infinity gets zeros and scale NaN. */
+	void (*block_prepare)(int8_t *q, float *scale, int16_t *sum, const float *x, uint32_t k);
 	/* tq_quantise_row of tq.h, bit for bit, for whoever has many rows to convert. */
 	bool (*tq_quantise_row)(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 				uint32_t bits, enum tq_gain gain);
@@ -83,24 +108,36 @@ struct kernels {
 	void (*rope)(float *x, const float *cos, const float *sin, uint32_t half);
 	/* gate[i] = silu(gate[i]) · up[i], silu(x) = x / (1 + exp(-x)). */
 	void (*silu_mul)(float *gate, const float *up, size_t n);
+	/* gate[i] = gelu(gate[i]) · up[i], gelu by its tanh: x / (1 + exp(-2u)) with
+	 * u = √(2/π) · (x + .044715 x³), computed as x · fmaf(GELU_CUBE, x · x, GELU_LINE), which
+	 * is -2u (Hendrycks and Gimpel 2016). */
+	void (*gelu_mul)(float *gate, const float *up, size_t n);
+	/* With g = min(gate[i], limit) and u = up[i] between -limit and limit:
+	 * gate[i] = (u + 1) · (g / (1 + exp(-alpha · g))), as gpt-oss has it. */
+	void (*swiglu_clamped)(float *gate, const float *up, size_t n, float alpha, float limit);
+	/* x[i] = cap · tanh(x[i] / cap): cap · (1 - 2 / (1 + exp(x[i] · (2 / cap)))). */
+	void (*softcap)(float *x, size_t n, float cap);
 	/* x = exp(x - max) / Σ, over n elements; the sum in dot order. */
 	void (*softmax)(float *x, size_t n);
 	void (*add)(float *y, const float *x, size_t n);		 /* y += x */
 	void (*add_scaled)(float *y, float a, const float *x, size_t n); /* y = fmaf(a, x, y) */
 
-	/* Writes one position's key and value (each [head_dim], one key-value head) into its block.
-	 */
+	/* Writes one position's key and value (each [head_dim], one key-value head) into its block;
+	 * value may be NULL: the key alone. */
 	void (*kv_put)(void *block, enum kv_type type, size_t key_offset, size_t value_offset,
 		       uint32_t slot, const float *key, const float *value, uint32_t head_dim);
-	/* out, q: [heads][head_dim]. Online softmax (Milakov and Gimelshein 2018) over blocks of 64
-	 * absolute positions in ascending order, so the result does not depend on the chunking.
-	 * Score j is fmaf over d ascending, then times scale; a block's sum is in dot order and
-	 * joins the running one as fmaf(sum, exp(m_old - m_new), block); value sums are rescaled
-	 * and then fmaf over j ascending. Positions past length count as probability exactly 0, and
-	 * what their slots hold (anything) has no influence. */
+	/* q: [heads][head_dim], out as wide or [heads][latent_dim]. Online softmax (Milakov and
+	 * Gimelshein 2018) over blocks of 64 absolute positions in ascending order, so the result
+	 * does not depend on the chunking. Score j is fmaf over d ascending, then times scale; a
+	 * block's sum is in dot order and joins the running one as fmaf(sum, exp(m_old - m_new),
+	 * block); value sums are rescaled and then fmaf over j ascending. Positions past length and
+	 * before the window take no part, and what their slots hold (anything) has no influence;
+	 * blocks without others are passed over. With a sink the maximum begins at it and the sum
+	 * at 1. */
 	void (*attend)(float *out, const float *q, const struct attention *a);
 	/* attend for n >= 1 tokens that follow each other, to the bit: token t sees positions
-	 * 0 … a->length + t - 1, and its heads begin at t · stride of q and of out. Tokens that
+	 * 0 … a->length + t - 1 as far as the window reaches, and its heads begin at t · stride of
+	 * q and of out; in out stride counts heads of latent_dim where there is one. Tokens that
 	 * come together read keys and values together. */
 	void (*attend_tokens)(float *out, const float *q, size_t stride, const struct attention *a,
 			      uint32_t n);

@@ -97,15 +97,17 @@ static void add_scaled(float *y, float a, const float *x, size_t n)
 
 const struct kernels kernels_neon = {
 	.name = "neon",
-	.multiply =
-		{
-			[FORMAT_F32] = neon_multiply_f32,
-			[FORMAT_F16] = neon_multiply_f16,
-			[FORMAT_BF16] = neon_multiply_bf16,
-			[FORMAT_TQ2] = neon_multiply_tq2,
-			[FORMAT_TQ3] = neon_multiply_tq3,
-			[FORMAT_TQ4] = neon_multiply_tq4,
-		},
+	.multiply = {[FORMAT_F32] = neon_multiply_f32,
+		     [FORMAT_F16] = neon_multiply_f16,
+		     [FORMAT_BF16] = neon_multiply_bf16,
+		     [FORMAT_TQ2] = neon_multiply_tq2,
+		     [FORMAT_TQ3] = neon_multiply_tq3,
+		     [FORMAT_TQ4] = neon_multiply_tq4,
+#define ENTRY(name, format) [format] = neon_multiply_##name,
+		     BLOCK_FORMATS(ENTRY)
+#undef ENTRY
+	},
+	.block_prepare = neon_block_prepare,
 	.tq_prepare = neon_tq_prepare,
 	.tq_quantise_row = neon_tq_quantise_row,
 	.rmsnorm = rmsnorm,
@@ -117,6 +119,9 @@ const struct kernels kernels_neon = {
 	.kv_put = neon_kv_put,
 	.attend = neon_attend,
 	.attend_tokens = neon_attend_tokens,
+	.gelu_mul = neon_gelu_mul,
+	.swiglu_clamped = neon_swiglu_clamped,
+	.softcap = neon_softcap,
 	.sigmoid_mul = neon_sigmoid_mul,
 	.conv_silu = neon_conv_silu,
 	.l2norm = neon_l2norm,
@@ -126,15 +131,17 @@ const struct kernels kernels_neon = {
 /* Differs in the products of TQ matrices alone. */
 const struct kernels kernels_neondot = {
 	.name = "neondot",
-	.multiply =
-		{
-			[FORMAT_F32] = neon_multiply_f32,
-			[FORMAT_F16] = neon_multiply_f16,
-			[FORMAT_BF16] = neon_multiply_bf16,
-			[FORMAT_TQ2] = neondot_multiply_tq2,
-			[FORMAT_TQ3] = neondot_multiply_tq3,
-			[FORMAT_TQ4] = neondot_multiply_tq4,
-		},
+	.multiply = {[FORMAT_F32] = neon_multiply_f32,
+		     [FORMAT_F16] = neon_multiply_f16,
+		     [FORMAT_BF16] = neon_multiply_bf16,
+		     [FORMAT_TQ2] = neondot_multiply_tq2,
+		     [FORMAT_TQ3] = neondot_multiply_tq3,
+		     [FORMAT_TQ4] = neondot_multiply_tq4,
+#define ENTRY(name, format) [format] = neondot_multiply_##name,
+		     BLOCK_FORMATS(ENTRY)
+#undef ENTRY
+	},
+	.block_prepare = neon_block_prepare,
 	.tq_prepare = neon_tq_prepare,
 	.tq_quantise_row = neon_tq_quantise_row,
 	.rmsnorm = rmsnorm,
@@ -146,6 +153,9 @@ const struct kernels kernels_neondot = {
 	.kv_put = neon_kv_put,
 	.attend = neon_attend,
 	.attend_tokens = neon_attend_tokens,
+	.gelu_mul = neon_gelu_mul,
+	.swiglu_clamped = neon_swiglu_clamped,
+	.softcap = neon_softcap,
 	.sigmoid_mul = neon_sigmoid_mul,
 	.conv_silu = neon_conv_silu,
 	.l2norm = neon_l2norm,

@@ -7,6 +7,7 @@
 #ifndef MOEFS_KERNELS_NEON_H
 #define MOEFS_KERNELS_NEON_H
 
+#include "kernels/block_formats.h"
 #include "kernels/cases.h"
 #include "kernels/exp.h"
 #include "kernels/kernels.h"
@@ -144,6 +145,14 @@ void neondot_multiply_tq3(float *y, size_t ldy, const struct matrix *w, uint32_t
 void neondot_multiply_tq4(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
 			  uint32_t row1, const struct input *x, const uint32_t *tokens, size_t n);
 
+#define PROTOTYPE(name, format) multiply_fn neon_multiply_##name;
+BLOCK_FORMATS(PROTOTYPE)
+#undef PROTOTYPE
+#define PROTOTYPE(name, format) multiply_fn neondot_multiply_##name;
+BLOCK_FORMATS(PROTOTYPE)
+#undef PROTOTYPE
+
+void neon_block_prepare(int8_t *q, float *scale, int16_t *sum, const float *x, uint32_t k);
 void neon_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k);
 bool neon_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 			  uint32_t bits, enum tq_gain gain);
@@ -155,6 +164,9 @@ void neon_attend_tokens(float *out, const float *q, size_t stride, const struct 
 			uint32_t n);
 
 void neon_sigmoid_mul(float *y, const float *x, size_t n);
+void neon_gelu_mul(float *gate, const float *up, size_t n);
+void neon_swiglu_clamped(float *gate, const float *up, size_t n, float alpha, float limit);
+void neon_softcap(float *x, size_t n, float cap);
 void neon_conv_silu(float *y, const float *w, const float *const *taps, uint32_t width,
 		    uint32_t channels, uint32_t c0, uint32_t c1);
 void neon_l2norm(float *y, const float *x, uint32_t n, float eps, float scale);

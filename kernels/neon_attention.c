@@ -8,6 +8,7 @@
  */
 #if defined(__aarch64__)
 
+#include "kernels/attention.h"
 #include "kernels/neon.h"
 
 enum {
@@ -20,8 +21,14 @@ enum {
 struct query {
 	const float *q;
 	float *out;
-	uint32_t length; /* positions that it sees */
-	float max, sum;	 /* of its softmax, over the blocks so far */
+	uint32_t from, length; /* positions that it sees: from … length - 1 */
+	float max, sum;	       /* of its softmax, over the blocks so far */
+};
+
+/* Where values lie as rows: in the block, or for a latent in an array made of it. */
+struct value_rows {
+	const void *block;
+	size_t offset, dim;
 };
 
 /* Elements at … at+3; if fewer than 4 are left, zeros behind them. type is a constant where this is
@@ -42,7 +49,8 @@ void neon_kv_put(void *block, enum kv_type type, size_t key_offset, size_t value
 		float *out = block;
 		for (size_t d = 0; d < head_dim; d++)
 			out[key_at + d * KV_BLOCK] = key[d];
-		memcpy(out + value_at, value, head_dim * sizeof *value);
+		if (value)
+			memcpy(out + value_at, value, head_dim * sizeof *value);
 		return;
 	}
 	uint16_t *out = block;
@@ -50,9 +58,11 @@ void neon_kv_put(void *block, enum kv_type type, size_t key_offset, size_t value
 		const size_t left = head_dim - d, count = left < NEON_LANES ? left : NEON_LANES;
 		uint16_t k[NEON_LANES], v[NEON_LANES];
 		vst1_u16(k, f32_to_f16_4(load_up_to_4(key + d, left)));
-		vst1_u16(v, f32_to_f16_4(load_up_to_4(value + d, left)));
 		for (size_t i = 0; i < count; i++)
 			out[key_at + (d + i) * KV_BLOCK] = k[i];
+		if (!value)
+			continue;
+		vst1_u16(v, f32_to_f16_4(load_up_to_4(value + d, left)));
 		memcpy(out + value_at + d, v, count * sizeof *v);
 	}
 }
@@ -84,22 +94,29 @@ ALWAYS_INLINE void scores(float s[][KV_BLOCK], const struct query *tile, const s
 	}
 }
 
-/* Turns the scores of one query into probabilities relative to its new maximum, zero past `count`,
- * and returns the factor by which earlier sums shrink. */
-static float probabilities(float p[KV_BLOCK], struct query *query, float scale, size_t count)
+/* Those of the positions j … j + 3 that lie in [from, to). */
+ALWAYS_INLINE uint32x4_t lanes_between(size_t j, size_t from, size_t to)
+{
+	return vbicq_u32(first_lanes(to > j ? to - j : 0), first_lanes(from > j ? from - j : 0));
+}
+
+/* Turns the scores of one query into probabilities relative to its new maximum, zero outside of
+ * [from, to), and returns the factor by which earlier sums shrink. */
+static float probabilities(float p[KV_BLOCK], struct query *query, float scale, size_t from,
+			   size_t to)
 {
 	float32x4_t max4 = vdupq_n_f32(query->max), lanes[DOT_REGISTERS] = {{0}};
 
 	for (size_t j = 0; j < KV_BLOCK; j += NEON_LANES) {
 		const float32x4_t s = vmulq_f32(vld1q_f32(p + j), vdupq_n_f32(scale));
 		vst1q_f32(p + j, s);
-		max4 = raise_max(max4, s, first_lanes(count > j ? count - j : 0));
+		max4 = raise_max(max4, s, lanes_between(j, from, to));
 	}
 	const float max = vmaxvq_f32(max4);
 	for (size_t j = 0; j < KV_BLOCK; j += NEON_LANES) {
 		const float32x4_t e =
 			keep_lanes(exp4(vsubq_f32(vld1q_f32(p + j), vdupq_n_f32(max))),
-				   first_lanes(count > j ? count - j : 0));
+				   lanes_between(j, from, to));
 		float32x4_t *lane = &lanes[j / NEON_LANES % DOT_REGISTERS];
 		vst1q_f32(p + j, e);
 		*lane = vaddq_f32(*lane, e);
@@ -115,8 +132,8 @@ static float probabilities(float p[KV_BLOCK], struct query *query, float scale, 
 /* out[queries][d …] += Σ p[j] · value[j] over j in [from, to), for 4 · registers dimensions, or for
  * `left` of them if there are fewer. registers is a constant where this is inlined. */
 ALWAYS_INLINE void sum_columns(const struct query *tile, float p[][KV_BLOCK],
-			       const struct attention *a, const void *block, enum kv_type type,
-			       size_t d, size_t left, size_t from, size_t to, size_t queries,
+			       const struct value_rows *values, enum kv_type type, size_t d,
+			       size_t left, size_t from, size_t to, size_t queries,
 			       size_t registers)
 {
 	float32x4_t sum[TILE][REGISTERS];
@@ -125,10 +142,10 @@ ALWAYS_INLINE void sum_columns(const struct query *tile, float p[][KV_BLOCK],
 		for (size_t r = 0; r < registers; r++)
 			sum[i][r] = load_up_to_4(tile[i].out + d + r * NEON_LANES, left);
 	for (size_t j = from; j < to; j++) {
-		const size_t at = a->value_offset + j * a->head_dim + d;
+		const size_t at = values->offset + j * values->dim + d;
 		float32x4_t v[REGISTERS];
 		for (size_t r = 0; r < registers; r++)
-			v[r] = load4(block, type, at + r * NEON_LANES, left);
+			v[r] = load4(values->block, type, at + r * NEON_LANES, left);
 		for (size_t i = 0; i < queries; i++)
 			for (size_t r = 0; r < registers; r++)
 				sum[i][r] = vfmaq_n_f32(sum[i][r], v[r], p[i][j]);
@@ -139,16 +156,16 @@ ALWAYS_INLINE void sum_columns(const struct query *tile, float p[][KV_BLOCK],
 }
 
 ALWAYS_INLINE void sum_values(const struct query *tile, float p[][KV_BLOCK],
-			      const struct attention *a, const void *block, enum kv_type type,
-			      size_t from, size_t to, size_t queries)
+			      const struct value_rows *values, enum kv_type type, size_t from,
+			      size_t to, size_t queries)
 {
-	const size_t dim = a->head_dim;
+	const size_t dim = values->dim;
 	size_t d = 0;
 
 	for (; d + WIDTH <= dim; d += WIDTH)
-		sum_columns(tile, p, a, block, type, d, NEON_LANES, from, to, queries, REGISTERS);
+		sum_columns(tile, p, values, type, d, NEON_LANES, from, to, queries, REGISTERS);
 	for (; d < dim; d += NEON_LANES)
-		sum_columns(tile, p, a, block, type, d, dim - d, from, to, queries, 1);
+		sum_columns(tile, p, values, type, d, dim - d, from, to, queries, 1);
 }
 
 /* ---- tiles ---- */
@@ -160,35 +177,43 @@ static void rescale_out(float *out, uint32_t dim, float factor)
 			      vmulq_n_f32(load_up_to_4(out + d, dim - d), factor));
 }
 
-/* Takes one block into a tile of queries that all see some of it. They see it up to ever later
- * positions (those of one token up to the same), so the values are summed together as far as the
- * first query sees, and then for each alone. */
-ALWAYS_INLINE void attend_tile(struct query *tile, const struct attention *a, size_t start,
-			       enum kv_type type, size_t queries)
+/* Takes one block into a tile of queries that all see some of it. They see it from ever later and
+ * up to ever later positions (those of one token the same), so the values that all see are summed
+ * together, and what lies before and after them for each alone. */
+ALWAYS_INLINE void attend_tile(struct query *tile, const struct attention *a,
+			       const struct value_rows *values, size_t start, enum kv_type type,
+			       size_t queries)
 {
-	const void *block = a->blocks[start / KV_BLOCK];
 	float p[TILE][KV_BLOCK];
-	size_t count[TILE];
+	size_t from[TILE], to[TILE];
 
-	scores(p, tile, a, block, type, queries);
+	scores(p, tile, a, a->blocks[start / KV_BLOCK], type, queries);
 	for (size_t i = 0; i < queries; i++) {
 		const size_t left = tile[i].length - start;
-		count[i] = left < KV_BLOCK ? left : KV_BLOCK;
-		rescale_out(tile[i].out, a->head_dim,
-			    probabilities(p[i], &tile[i], a->scale, count[i]));
+		from[i] = tile[i].from > start ? tile[i].from - start : 0;
+		to[i] = left < KV_BLOCK ? left : KV_BLOCK;
+		rescale_out(tile[i].out, (uint32_t)values->dim,
+			    probabilities(p[i], &tile[i], a->scale, from[i], to[i]));
 	}
-	sum_values(tile, p, a, block, type, 0, count[0], queries);
-	for (size_t i = 1; i < queries; i++)
-		if (count[i] > count[0])
-			sum_values(&tile[i], &p[i], a, block, type, count[0], count[i], 1);
+	const size_t end = to[0], begin = from[queries - 1] < end ? from[queries - 1] : end;
+	for (size_t i = 0; i + 1 < queries; i++)
+		if (from[i] < begin)
+			sum_values(&tile[i], &p[i], values, type, from[i], begin, 1);
+	sum_values(tile, p, values, type, begin, end, queries);
+	for (size_t i = 1; i < queries; i++) {
+		const size_t after = from[i] > end ? from[i] : end;
+		if (to[i] > after)
+			sum_values(&tile[i], &p[i], values, type, after, to[i], 1);
+	}
 }
 
-ALWAYS_INLINE void attend_some(struct query *tile, const struct attention *a, size_t start,
-			       enum kv_type type, size_t queries)
+ALWAYS_INLINE void attend_some(struct query *tile, const struct attention *a,
+			       const struct value_rows *values, size_t start, enum kv_type type,
+			       size_t queries)
 {
-#define CASE(n)                                       \
-	case n:                                       \
-		attend_tile(tile, a, start, type, n); \
+#define CASE(n)                                               \
+	case n:                                               \
+		attend_tile(tile, a, values, start, type, n); \
 		break;
 	switch (queries) {
 		CASES_TO_4(CASE)
@@ -197,46 +222,83 @@ ALWAYS_INLINE void attend_some(struct query *tile, const struct attention *a, si
 }
 
 static __attribute__((noinline)) void attend_f32(struct query *tile, const struct attention *a,
-						 size_t start, size_t queries)
+						 const struct value_rows *values, size_t start,
+						 size_t queries)
 {
-	attend_some(tile, a, start, KV_F32, queries);
+	attend_some(tile, a, values, start, KV_F32, queries);
 }
 
 static __attribute__((noinline)) void attend_f16(struct query *tile, const struct attention *a,
-						 size_t start, size_t queries)
+						 const struct value_rows *values, size_t start,
+						 size_t queries)
 {
-	attend_some(tile, a, start, KV_F16, queries);
+	attend_some(tile, a, values, start, KV_F16, queries);
 }
 
-/* All blocks, for queries whose lengths ascend. */
+/* Takes a block into queries that all see some of it. */
+static void attend_block(struct query *queries, size_t n, const struct attention *a,
+			 const struct value_rows *values, size_t start)
+{
+	for (size_t i = 0; i < n; i += TILE) {
+		const size_t count = n - i < TILE ? n - i : TILE;
+		if (a->type == KV_F16)
+			attend_f16(queries + i, a, values, start, count);
+		else
+			attend_f32(queries + i, a, values, start, count);
+	}
+}
+
+/* The same where the values are a part of the keys. */
+static __attribute__((noinline)) void attend_latent(struct query *queries, size_t n,
+						    const struct attention *a, size_t start)
+{
+	float rows[KV_BLOCK * LATENT_DIM];
+	const struct value_rows values = {rows, 0, a->latent_dim};
+
+	attention_latent_values(rows, a, a->blocks[start / KV_BLOCK]);
+	attend_block(queries, n, a, &values, start);
+}
+
+/* All blocks, for queries whose first positions and lengths ascend. */
 static void attend_queries(struct query *queries, size_t n, const struct attention *a)
 {
-	size_t first = 0; /* that still sees something */
+	const size_t dim = attention_value_dim(a), last = (queries[n - 1].length - 1) / KV_BLOCK;
+	size_t first = 0, end = 0; /* the queries that see something of a block */
 
-	for (size_t i = 0; i < n; i++) {
-		queries[i].max = -INFINITY;
-		queries[i].sum = 0;
-		memset(queries[i].out, 0, a->head_dim * sizeof *queries[i].out);
-	}
-	for (size_t start = 0; start < queries[n - 1].length; start += KV_BLOCK) {
+	for (size_t at = queries[0].from / KV_BLOCK; at <= last; at++) {
+		const size_t start = at * KV_BLOCK;
+		const struct value_rows values = {a->blocks[at], a->value_offset, a->head_dim};
 		while (queries[first].length <= start)
 			first++;
-		for (size_t i = first; i < n; i += TILE) {
-			const size_t count = n - i < TILE ? n - i : TILE;
-			if (a->type == KV_F16)
-				attend_f16(queries + i, a, start, count);
-			else
-				attend_f32(queries + i, a, start, count);
-		}
+		while (end < n && queries[end].from < start + KV_BLOCK)
+			end++;
+		if (a->latent_dim)
+			attend_latent(queries + first, end - first, a, start);
+		else
+			attend_block(queries + first, end - first, a, &values, start);
 	}
 	for (size_t i = 0; i < n; i++) {
 		const float32x4_t sum = vdupq_n_f32(queries[i].sum);
-		for (size_t d = 0; d < a->head_dim; d += NEON_LANES) {
+		for (size_t d = 0; d < dim; d += NEON_LANES) {
 			float *out = queries[i].out + d;
-			const size_t left = a->head_dim - d;
+			const size_t left = dim - d;
 			store_up_to_4(out, left, vdivq_f32(load_up_to_4(out, left), sum));
 		}
 	}
+}
+
+static struct query begin_query(const struct attention *a, const float *q, float *out,
+				uint32_t head, uint32_t length)
+{
+	memset(out, 0, attention_value_dim(a) * sizeof *out);
+	return (struct query){
+		.q = q,
+		.out = out,
+		.from = (uint32_t)attention_from(a, length),
+		.length = length,
+		.max = attention_first_max(a, head),
+		.sum = attention_first_sum(a),
+	};
 }
 
 void neon_attend_tokens(float *out, const float *q, size_t stride, const struct attention *a,
@@ -252,8 +314,10 @@ void neon_attend_tokens(float *out, const float *q, size_t stride, const struct 
 				attend_queries(queries, filled, a);
 				filled = 0;
 			}
-			queries[filled++] = (struct query){
-				.q = q + at, .out = out + at, .length = a->length + t};
+			queries[filled++] = begin_query(a, q + at,
+							out + attention_out(a, t * stride) +
+								(size_t)h * attention_value_dim(a),
+							h, a->length + t);
 		}
 	}
 	attend_queries(queries, filled, a);

@@ -20,6 +20,11 @@ enum { LANES = NEON_LANES, TILE_REGISTERS = 4 };
 #define lanes_exp(v) exp4(v)
 #define lanes_dot(sum) sum_dot_lanes(sum)
 
+#define lanes_at_most(v, limit) vbslq_f32(vcgtq_f32(v, limit), limit, v)
+#define lanes_at_least(v, limit) vbslq_f32(vcltq_f32(v, limit), limit, v)
+
 #include "kernels/delta_lanes.h"
+
+#include "kernels/activation_lanes.h"
 
 #endif

@@ -5,6 +5,7 @@
  * attention in scalar_attention.c.
  */
 #include "kernels/scalar.h"
+#include "kernels/block_formats.h"
 #include "kernels/exp.h"
 #include "kernels/tq.h"
 
@@ -66,16 +67,18 @@ static void add_scaled(float *y, float a, const float *x, size_t n)
 
 const struct kernels kernels_scalar = {
 	.name = "scalar",
-	.multiply =
-		{
-			[FORMAT_F32] = scalar_multiply_f32,
-			[FORMAT_F16] = scalar_multiply_f16,
-			[FORMAT_BF16] = scalar_multiply_bf16,
-			[FORMAT_TQ2] = scalar_multiply_tq,
-			[FORMAT_TQ3] = scalar_multiply_tq,
-			[FORMAT_TQ4] = scalar_multiply_tq,
-		},
+	.multiply = {[FORMAT_F32] = scalar_multiply_f32,
+		     [FORMAT_F16] = scalar_multiply_f16,
+		     [FORMAT_BF16] = scalar_multiply_bf16,
+		     [FORMAT_TQ2] = scalar_multiply_tq,
+		     [FORMAT_TQ3] = scalar_multiply_tq,
+		     [FORMAT_TQ4] = scalar_multiply_tq,
+#define ENTRY(name, format) [format] = scalar_multiply_blocks,
+		     BLOCK_FORMATS(ENTRY)
+#undef ENTRY
+	},
 	.tq_prepare = scalar_tq_prepare,
+	.block_prepare = scalar_block_prepare,
 	.tq_quantise_row = tq_quantise_row,
 	.rmsnorm = rmsnorm,
 	.rope = rope,
@@ -86,6 +89,9 @@ const struct kernels kernels_scalar = {
 	.kv_put = scalar_kv_put,
 	.attend = scalar_attend,
 	.attend_tokens = scalar_attend_tokens,
+	.gelu_mul = scalar_gelu_mul,
+	.swiglu_clamped = scalar_swiglu_clamped,
+	.softcap = scalar_softcap,
 	.sigmoid_mul = scalar_sigmoid_mul,
 	.conv_silu = scalar_conv_silu,
 	.l2norm = scalar_l2norm,

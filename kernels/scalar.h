@@ -4,6 +4,8 @@
 
 #include "kernels/kernels.h"
 
+#include <string.h>
+
 enum { DOT_LANES = 16 };
 
 /* The tree that ends every sum in dot order: + 8, + 4, + 2, + 1. Destroys the lanes. */
@@ -15,6 +17,24 @@ static inline float sum_lanes(float lane[DOT_LANES])
 	return lane[0];
 }
 
+/* The largest magnitude, compared as integers: the order of finite floats, with infinities and then
+ * NaNs above them, so that a group
+ * with one of those is noticed. */
+static inline float largest_magnitude(const float *y, size_t n)
+{
+	uint32_t largest = 0;
+	float f;
+
+	for (size_t i = 0; i < n; i++) {
+		uint32_t u;
+		memcpy(&u, &y[i], sizeof u);
+		u &= 0x7fffffff;
+		largest = u > largest ? u : largest;
+	}
+	memcpy(&f, &largest, sizeof f);
+	return f;
+}
+
 void scalar_multiply_f32(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
 			 const struct input *x, const uint32_t *tokens, size_t n);
 void scalar_multiply_f16(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
@@ -23,6 +43,9 @@ void scalar_multiply_bf16(float *y, size_t ldy, const struct matrix *w, uint32_t
 			  uint32_t row1, const struct input *x, const uint32_t *tokens, size_t n);
 void scalar_multiply_tq(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
 			const struct input *x, const uint32_t *tokens, size_t n);
+void scalar_multiply_blocks(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
+			    uint32_t row1, const struct input *x, const uint32_t *tokens, size_t n);
+void scalar_block_prepare(int8_t *q, float *scale, int16_t *sum, const float *x, uint32_t k);
 void scalar_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k);
 
 void scalar_kv_put(void *block, enum kv_type type, size_t key_offset, size_t value_offset,
@@ -30,6 +53,10 @@ void scalar_kv_put(void *block, enum kv_type type, size_t key_offset, size_t val
 void scalar_attend(float *out, const float *q, const struct attention *a);
 void scalar_attend_tokens(float *out, const float *q, size_t stride, const struct attention *a,
 			  uint32_t n);
+
+void scalar_gelu_mul(float *gate, const float *up, size_t n);
+void scalar_swiglu_clamped(float *gate, const float *up, size_t n, float alpha, float limit);
+void scalar_softcap(float *x, size_t n, float cap);
 
 void scalar_sigmoid_mul(float *y, const float *x, size_t n);
 void scalar_conv_silu(float *y, const float *w, const float *const *taps, uint32_t width,

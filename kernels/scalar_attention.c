@@ -5,8 +5,9 @@
  * those of the key-value memory, by absolute position, whatever chunk of the prompt the token came
  * in.
  */
-#include "kernels/scalar.h"
+#include "kernels/attention.h"
 #include "kernels/exp.h"
+#include "kernels/scalar.h"
 
 #include <math.h>
 
@@ -29,7 +30,8 @@ void scalar_kv_put(void *block, enum kv_type type, size_t key_offset, size_t val
 {
 	for (size_t d = 0; d < head_dim; d++) {
 		put(block, type, key_offset + d * KV_BLOCK + slot, key[d]);
-		put(block, type, value_offset + (size_t)slot * head_dim + d, value[d]);
+		if (value)
+			put(block, type, value_offset + (size_t)slot * head_dim + d, value[d]);
 	}
 }
 
@@ -37,47 +39,57 @@ struct softmax_state {
 	float max, sum; /* over the blocks so far */
 };
 
-/* Takes `count` positions (1 … 64) of one block into out[head_dim] and the state. */
+/* Element d of the value at slot j. */
+static float value_at(const struct attention *a, const void *block, size_t j, size_t d)
+{
+	const size_t at = a->latent_dim ? a->key_offset + d * KV_BLOCK + j
+					: a->value_offset + j * a->head_dim + d;
+	return get(block, a->type, at);
+}
+
+/* Takes positions [from, to) of one block, at least one, into out and the state. */
 static void attend_block(float *out, struct softmax_state *s, const float *q,
-			 const struct attention *a, const void *block, uint32_t count)
+			 const struct attention *a, const void *block, uint32_t from, uint32_t to)
 {
 	float p[KV_BLOCK] = {0}, lane[DOT_LANES] = {0}, max = s->max;
 
-	for (uint32_t j = 0; j < count; j++) {
+	for (uint32_t j = from; j < to; j++) {
 		for (size_t d = 0; d < a->head_dim; d++)
 			p[j] = fmaf(q[d], get(block, a->type, a->key_offset + d * KV_BLOCK + j),
 				    p[j]);
 		p[j] *= a->scale;
 		max = p[j] > max ? p[j] : max;
 	}
-	for (uint32_t j = 0; j < count; j++) {
+	for (uint32_t j = from; j < to; j++) {
 		p[j] = exp_f32(p[j] - max);
 		lane[j % DOT_LANES] += p[j];
 	}
 
-	const float rescale = exp_f32(s->max - max); /* 0 at the first block */
+	const float rescale = exp_f32(s->max - max); /* 0 at the first block without a sink */
 	s->max = max;
 	s->sum = fmaf(s->sum, rescale, sum_lanes(lane));
-	for (size_t d = 0; d < a->head_dim; d++) {
-		const size_t column = a->value_offset + d;
+	for (size_t d = 0; d < attention_value_dim(a); d++) {
 		out[d] *= rescale;
-		for (size_t j = 0; j < count; j++)
-			out[d] = fmaf(p[j], get(block, a->type, column + j * a->head_dim), out[d]);
+		for (size_t j = from; j < to; j++)
+			out[d] = fmaf(p[j], value_at(a, block, j, d), out[d]);
 	}
 }
 
 void scalar_attend(float *out, const float *q, const struct attention *a)
 {
-	for (uint32_t h = 0; h < a->heads; h++, out += a->head_dim, q += a->head_dim) {
-		struct softmax_state s = {.max = -INFINITY, .sum = 0};
-		for (size_t d = 0; d < a->head_dim; d++)
+	const uint32_t dim = attention_value_dim(a), first = (uint32_t)attention_from(a, a->length);
+	for (uint32_t h = 0; h < a->heads; h++, out += dim, q += a->head_dim) {
+		struct softmax_state s = {attention_first_max(a, h), attention_first_sum(a)};
+		for (size_t d = 0; d < dim; d++)
 			out[d] = 0;
-		for (uint32_t start = 0; start < a->length; start += KV_BLOCK) {
+		for (uint32_t start = first / KV_BLOCK * KV_BLOCK; start < a->length;
+		     start += KV_BLOCK) {
 			const uint32_t left = a->length - start;
 			attend_block(out, &s, q, a, a->blocks[start / KV_BLOCK],
+				     first > start ? first - start : 0,
 				     left < KV_BLOCK ? left : KV_BLOCK);
 		}
-		for (size_t d = 0; d < a->head_dim; d++)
+		for (size_t d = 0; d < dim; d++)
 			out[d] /= s.sum;
 	}
 }
@@ -88,5 +100,5 @@ void scalar_attend_tokens(float *out, const float *q, size_t stride, const struc
 	struct attention look = *a;
 
 	for (size_t t = 0; t < n; t++, look.length++)
-		scalar_attend(out + t * stride, q + t * stride, &look);
+		scalar_attend(out + attention_out(a, t * stride), q + t * stride, &look);
 }

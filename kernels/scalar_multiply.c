@@ -109,11 +109,6 @@ static int32_t group_dot(const uint8_t *group, uint32_t lane, const struct tq_co
 	return sum;
 }
 
-static float norm_at(const uint8_t *norms, uint32_t lane, enum norm_type type)
-{
-	return type == NORM_F16 ? load_f16(norms, lane) : load_f32(norms, lane);
-}
-
 void scalar_multiply_tq(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
 			const struct input *x, const uint32_t *tokens, size_t n)
 {
@@ -141,23 +136,6 @@ void scalar_multiply_tq(float *y, size_t ldy, const struct matrix *w, uint32_t r
 	}
 }
 
-/* The largest magnitude, compared as integers: the order of finite floats, with infinities and then
- * NaNs above them, so that a group with one of those is noticed. */
-static float largest_magnitude(const float y[TQ_GROUP])
-{
-	uint32_t largest = 0;
-	float f;
-
-	for (size_t i = 0; i < TQ_GROUP; i++) {
-		uint32_t u;
-		memcpy(&u, &y[i], sizeof u);
-		u &= 0x7fffffff;
-		largest = u > largest ? u : largest;
-	}
-	memcpy(&f, &largest, sizeof f);
-	return f;
-}
-
 void scalar_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k)
 {
 	for (size_t g = 0; g < tq_groups(k); g++) {
@@ -165,7 +143,7 @@ void scalar_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k)
 		tq_load_group(y, x + g * TQ_GROUP, k - g * TQ_GROUP);
 		tq_rotate(y);
 
-		const float max = largest_magnitude(y);
+		const float max = largest_magnitude(y, TQ_GROUP);
 		if (!isfinite(max)) { /* keep the failure visible: every product becomes NaN */
 			memset(q + g * TQ_GROUP, 0, TQ_GROUP);
 			scale[g] = NAN;

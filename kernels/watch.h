@@ -40,6 +40,26 @@ static inline void watch_write(float *y, size_t n)
 		at[i] = 0;
 }
 
+/* What a product reads of one token. */
+static inline void watch_input(const struct input *x, enum input_form form, size_t token)
+{
+	const size_t groups = tq_groups(x->k), words = x->k / sizeof(uint32_t);
+
+	switch (form) {
+	case INPUT_TQ:
+		watch_read(x->q + token * groups * TQ_GROUP, groups * TQ_GROUP / sizeof(uint32_t));
+		watch_read(x->scale + token * groups, groups);
+		break;
+	case INPUT_BLOCKS: /* 32 columns have 8 words, a scale and two sums of 16 bits */
+		watch_read(x->block.q + token * x->k, words);
+		watch_read(x->block.scale + token * (words / 8), words / 8);
+		watch_read(x->block.sum + token * (words / 4), words / 8);
+		break;
+	default:
+		watch_read(x->f + token * x->k, x->k);
+	}
+}
+
 static inline void watch_product(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
 				 uint32_t row1, const struct input *x, const uint32_t *tokens,
 				 size_t n)
@@ -52,17 +72,8 @@ static inline void watch_product(float *y, size_t ldy, const struct matrix *w, u
 	size_t begin = row0 ? format_arranged_bytes(&before) : 0;
 	watch_weights((const uint8_t *)w->data + begin, format_arranged_bytes(&through) - begin);
 
-	bool tq = format_is_tq(w->shape.format);
-	size_t groups = tq_groups(x->k);
 	for (size_t t = 0; t < n; t++) {
-		size_t token = tokens ? tokens[t] : t;
-		if (tq) {
-			watch_read(x->q + token * groups * TQ_GROUP,
-				   groups * TQ_GROUP / sizeof(uint32_t));
-			watch_read(x->scale + token * groups, groups);
-		} else {
-			watch_read(x->f + token * x->k, x->k);
-		}
+		watch_input(x, format_input(w->shape.format), tokens ? tokens[t] : t);
 		watch_write(y + t * ldy + row0, row1 - row0);
 	}
 }

@@ -1,12 +1,24 @@
 #include "engine/compute/attention.h"
 
+#include <math.h>
 #include <string.h>
 
+static size_t larger(size_t a, size_t b)
+{
+	return a > b ? a : b;
+}
+
+/* Layers may differ in their heads: as much as the widest want. */
 void attention_take(struct attention_scratch *a, struct arena *arena, const struct config *c,
 		    size_t rows)
 {
-	size_t kv = (size_t)c->kv_heads * c->head_dim;
-	uint32_t attended = c->heads * c->head_dim;
+	size_t kv = 0;
+	uint32_t attended = 0;
+	for (uint32_t layer = 0; layer < c->layers + CONFIG_DRAFT_LAYERS; layer++) {
+		const struct layer *l = &c->layer[layer];
+		kv = larger(kv, (size_t)l->kv_heads * l->head_dim);
+		attended = (uint32_t)larger(attended, (size_t)c->heads * l->head_dim);
+	}
 	a->projected_q = a->q = arena_take(arena, rows * attended, sizeof *a->q);
 	a->query_gate = NULL;
 	if (c->query_gate) {
@@ -16,36 +28,40 @@ void attention_take(struct attention_scratch *a, struct arena *arena, const stru
 	a->k = arena_take(arena, rows * kv, sizeof *a->k);
 	a->v = arena_take(arena, rows * kv, sizeof *a->v);
 	activation_take(arena, &a->attended, rows, attended);
+	a->runs = arena_take(arena, rows, sizeof *a->runs);
 }
 
 struct attend {
 	struct attention_scratch *scratch;
 	const struct step *step;
 	const struct layer_weights *weights;
-	uint32_t state; /* of the layer (config.h) */
+	const struct layer *layer;
 };
 
 /* RMSNorm where the family has it, of each head or of all as one, then the rotation. */
-static void finish_heads(const struct step *s, float *heads, uint32_t count, const float *norm,
-			 uint32_t t)
+static void finish_heads(const struct attend *a, float *heads, uint32_t count,
+			 enum tensor_role norm_role, uint32_t t)
 {
-	const struct config *c = s->env->config;
-	const struct kernels *k = s->env->kernels;
-	uint32_t dim = c->head_dim, half = c->rotary_dim / 2;
+	const struct config *c = a->step->env->config;
+	const struct kernels *k = a->step->env->kernels;
+	const struct rotation *r = &a->step->rotations[a->layer->rope];
+	const float *norm = weights_vector(a->weights, norm_role),
+		    *cos = r->cos + (size_t)t * r->half, *sin = r->sin + (size_t)t * r->half;
+	uint32_t dim = a->layer->head_dim;
 	if (c->head_norms == HEAD_NORMS_TOGETHER)
 		k->rmsnorm(heads, heads, norm, count * dim, c->rms_eps);
 	for (uint32_t h = 0; h < count; h++, heads += dim) {
 		if (c->head_norms == HEAD_NORMS_EACH)
 			k->rmsnorm(heads, heads, norm, dim, c->rms_eps);
-		k->rope(heads, s->rope_cos + (size_t)t * half, s->rope_sin + (size_t)t * half,
-			half);
+		k->rope(heads, cos, sin, r->half);
 	}
 }
 
 /* A token's rows of q where each head has its query and then its gate. */
-static void part_queries(struct attention_scratch *a, const struct config *c, uint32_t t)
+static void part_queries(struct attention_scratch *a, const struct config *c, size_t dim,
+			 uint32_t t)
 {
-	size_t dim = c->head_dim, width = c->heads * dim;
+	size_t width = c->heads * dim;
 	const float *from = a->projected_q + 2 * width * t;
 	float *q = a->q + width * t, *gate = a->query_gate + width * t;
 	for (size_t h = 0; h < c->heads; h++, from += 2 * dim) {
@@ -54,24 +70,37 @@ static void part_queries(struct attention_scratch *a, const struct config *c, ui
 	}
 }
 
+/* RMSNorm without weights: x / sqrt(mean(x²) + eps). */
+static void normalise_values(const struct attend *a, float *v)
+{
+	const struct environment *env = a->step->env;
+	uint32_t dim = a->layer->head_dim;
+	for (uint32_t h = 0; h < a->layer->kv_heads; h++, v += dim)
+		env->kernels->l2norm(v, v, dim, env->config->rms_eps * (float)dim,
+				     sqrtf((float)dim));
+}
+
 /* Keys of tokens [begin, end) made ready and put into their blocks, with their values. */
 static void place_keys(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct attend *a = ctx;
-	const struct context *x = a->step->context;
 	const struct config *c = a->step->env->config;
-	size_t kv_width = (size_t)c->kv_heads * c->head_dim;
+	const struct layer *l = a->layer;
+	size_t dim = l->head_dim, kv_width = l->kv_heads * dim;
 	for (uint32_t t = begin; t < end; t++) {
+		const struct span *span = step_span(a->step, t);
+		const struct context *x = span->context;
 		float *k = a->scratch->k + t * kv_width, *v = a->scratch->v + t * kv_width;
-		finish_heads(a->step, k, c->kv_heads, weights_vector(a->weights, TENSOR_K_NORM), t);
-		size_t position = x->tokens.count + t;
+		finish_heads(a, k, l->kv_heads, TENSOR_K_NORM, t);
+		if (c->value_norm)
+			normalise_values(a, v);
+		size_t position = span->position + t - span->first;
 		void *block = (void *)x->blocks[position / KV_BLOCK];
-		for (uint32_t h = 0; h < c->kv_heads; h++)
-			a->step->env->kernels->kv_put(
-				block, x->type, context_key_offset(x, a->state, h),
-				context_value_offset(x, a->state, h), position % KV_BLOCK,
-				k + (size_t)h * c->head_dim, v + (size_t)h * c->head_dim,
-				c->head_dim);
+		for (uint32_t h = 0; h < l->kv_heads; h++)
+			a->step->env->kernels->kv_put(block, x->type, context_key_offset(l, h),
+						      context_value_offset(l, h),
+						      position % KV_BLOCK, k + h * dim, v + h * dim,
+						      l->head_dim);
 	}
 }
 
@@ -82,9 +111,9 @@ static void place_tokens(void *ctx, uint32_t begin, uint32_t end)
 	const struct config *c = a->step->env->config;
 	for (uint32_t t = begin; t < end; t++) {
 		if (c->query_gate)
-			part_queries(a->scratch, c, t);
-		float *q = a->scratch->q + (size_t)t * c->heads * c->head_dim;
-		finish_heads(a->step, q, c->heads, weights_vector(a->weights, TENSOR_Q_NORM), t);
+			part_queries(a->scratch, c, a->layer->head_dim, t);
+		float *q = a->scratch->q + (size_t)t * c->heads * a->layer->head_dim;
+		finish_heads(a, q, c->heads, TENSOR_Q_NORM, t);
 	}
 	place_keys(ctx, begin, end);
 }
@@ -92,72 +121,74 @@ static void place_tokens(void *ctx, uint32_t begin, uint32_t end)
 /* What the heads from `offset` on have found, for n tokens, times the sigmoid of their gates. */
 static void apply_gate(const struct attend *a, size_t offset, uint32_t n)
 {
-	const struct config *c = a->step->env->config;
-	size_t stride = (size_t)c->heads * c->head_dim;
-	uint32_t width = c->heads / c->kv_heads * c->head_dim;
+	uint32_t heads = a->step->env->config->heads, dim = a->layer->head_dim;
+	size_t stride = (size_t)heads * dim;
+	uint32_t width = heads / a->layer->kv_heads * dim;
 	for (uint32_t t = 0; t < n; t++, offset += stride)
 		a->step->env->kernels->sigmoid_mul(a->scratch->attended.f + offset,
 						   a->scratch->query_gate + offset, width);
 }
 
-/* Tokens that attend together: enough to share what is read of keys and values, few enough that the
- * last ones of a chunk, which look back furthest, do not keep one thread longer than the others. */
-enum { ATTEND_TOKENS = 16 };
-
-/* Items are (tokens, key-value head): no token's sum is ever split, so threads cannot change it. */
+/* Items are (run of rows, key-value head): no row's sum is ever split, so threads cannot change it.
+ */
 static void attend_items(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct attend *a = ctx;
-	const struct context *x = a->step->context;
 	const struct config *c = a->step->env->config;
-	uint32_t group = c->heads / c->kv_heads;
-	size_t stride = (size_t)c->heads * c->head_dim;
+	const struct layer *l = a->layer;
+	const float *sinks = weights_vector(a->weights, TENSOR_SINKS);
+	uint32_t group = c->heads / l->kv_heads;
+	size_t stride = (size_t)c->heads * l->head_dim;
 	for (uint32_t i = begin; i < end; i++) {
-		uint32_t t = i / c->kv_heads * ATTEND_TOKENS, h = i % c->kv_heads;
-		uint32_t left = a->step->n - t, n = left < ATTEND_TOKENS ? left : ATTEND_TOKENS;
-		size_t offset = t * stride + (size_t)h * group * c->head_dim;
-		struct attention look = {
-			.type = x->type,
-			.head_dim = c->head_dim,
-			.heads = group,
-			.length = (uint32_t)x->tokens.count + t + 1,
-			.scale = c->attention_scale,
-			.blocks = x->blocks,
-			.key_offset = context_key_offset(x, a->state, h),
-			.value_offset = context_value_offset(x, a->state, h),
-		};
+		const struct row_run *run = &a->scratch->runs[i / l->kv_heads];
+		uint32_t h = i % l->kv_heads;
+		size_t offset = run->first * stride + (size_t)h * group * l->head_dim;
+		struct attention look = runs_look(a->step, run);
+		look.head_dim = l->head_dim;
+		look.heads = group;
+		look.key_offset = context_key_offset(l, h);
+		look.value_offset = context_value_offset(l, h);
+		look.window = l->window;
+		look.sinks = sinks ? sinks + (size_t)h * group : NULL;
 		a->step->env->kernels->attend_tokens(a->scratch->attended.f + offset,
-						     a->scratch->q + offset, stride, &look, n);
+						     a->scratch->q + offset, stride, &look, run->n);
 		if (c->query_gate)
-			apply_gate(a, offset, n);
+			apply_gate(a, offset, run->n);
 	}
+}
+
+static void attend(const struct attend *a)
+{
+	const struct environment *env = a->step->env;
+	const struct layer *l = a->layer;
+	uint64_t seen;
+	uint32_t items =
+		runs_make(a->step, a->layer->window, a->scratch->runs, &seen) * l->kv_heads;
+	uint64_t work = seen * 2 * l->head_dim * (env->config->heads / l->kv_heads);
+	threads_run(env->threads, items, product_grain(env, items, work), attend_items, (void *)a);
+}
+
+/* What projections of keys and values want besides their products. */
+static void finish_projections(const struct attend *a)
+{
+	const struct environment *env = a->step->env;
+	const struct attention_scratch *x = a->scratch;
+	uint32_t n = a->step->n, width = a->weights->m[TENSOR_K].shape.rows;
+	product_add_bias(env, x->k, weights_vector(a->weights, TENSOR_K_BIAS), n, width);
+	product_add_bias(env, x->v, weights_vector(a->weights, TENSOR_V_BIAS), n, width);
+	if (a->layer->keys_as_values)
+		memcpy(x->v, x->k, (size_t)n * width * sizeof *x->v);
 }
 
 void attention_keys(struct attention_scratch *a, struct step *s, uint32_t layer)
 {
 	const struct environment *env = s->env;
-	const struct config *c = env->config;
 	const struct layer_weights *l = &env->weights->layer[layer];
-	uint32_t width = c->kv_heads * c->head_dim;
 	const struct product kv[] = {{a->k, &l->m[TENSOR_K]}, {a->v, &l->m[TENSOR_V]}};
-	product_run(env, kv, 2, s->normed, s->n);
-	product_add_bias(env, a->k, weights_vector(l, TENSOR_K_BIAS), s->n, width);
-	product_add_bias(env, a->v, weights_vector(l, TENSOR_V_BIAS), s->n, width);
-	struct attend look = {a, s, l, c->layer[layer].state};
+	struct attend look = {a, s, l, &env->config->layer[layer]};
+	product_run(env, kv, look.layer->keys_as_values ? 1 : 2, s->normed, s->n);
+	finish_projections(&look);
 	threads_run(env->threads, s->n, 1, place_keys, &look);
-}
-
-/* The rows of each run look back at all that lies before its last one. */
-static void attend(const struct attend *a)
-{
-	const struct step *s = a->step;
-	const struct config *c = s->env->config;
-	uint32_t runs = (s->n - 1) / ATTEND_TOKENS + 1, items = runs * c->kv_heads;
-	uint64_t seen = (uint64_t)(s->context->tokens.count + s->n) *
-			(s->n < ATTEND_TOKENS ? s->n : ATTEND_TOKENS);
-	uint64_t work = seen * 2 * c->head_dim * (c->heads / c->kv_heads);
-	threads_run(s->env->threads, items, product_grain(s->env, items, work), attend_items,
-		    (void *)a);
 }
 
 void attention_run(struct attention_scratch *a, struct step *s, uint32_t layer)
@@ -165,18 +196,18 @@ void attention_run(struct attention_scratch *a, struct step *s, uint32_t layer)
 	const struct environment *env = s->env;
 	const struct config *c = env->config;
 	const struct layer_weights *l = &env->weights->layer[layer];
-	uint32_t q_width = l->m[TENSOR_Q].shape.rows, kv_width = c->kv_heads * c->head_dim;
+	struct attend look = {a, s, l, &c->layer[layer]};
 	const struct product qkv[] = {{a->projected_q, &l->m[TENSOR_Q]},
 				      {a->k, &l->m[TENSOR_K]},
 				      {a->v, &l->m[TENSOR_V]}};
-	product_run(env, qkv, 3, s->normed, s->n);
-	product_add_bias(env, a->projected_q, weights_vector(l, TENSOR_Q_BIAS), s->n, q_width);
-	product_add_bias(env, a->k, weights_vector(l, TENSOR_K_BIAS), s->n, kv_width);
-	product_add_bias(env, a->v, weights_vector(l, TENSOR_V_BIAS), s->n, kv_width);
+	product_run(env, qkv, look.layer->keys_as_values ? 2 : 3, s->normed, s->n);
+	product_add_bias(env, a->projected_q, weights_vector(l, TENSOR_Q_BIAS), s->n,
+			 l->m[TENSOR_Q].shape.rows);
+	finish_projections(&look);
 
-	struct attend look = {a, s, l, c->layer[layer].state};
 	threads_run(env->threads, s->n, 1, place_tokens, &look);
 	attend(&look);
+	a->attended.k = c->heads * look.layer->head_dim;
 	activation_changed(&a->attended);
 
 	product_run(env, &(struct product){s->out, &l->m[TENSOR_O]}, 1, &a->attended, s->n);

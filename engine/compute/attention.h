@@ -3,13 +3,14 @@
 #ifndef MOEFS_ENGINE_COMPUTE_ATTENTION_H
 #define MOEFS_ENGINE_COMPUTE_ATTENTION_H
 
-#include "engine/compute/step.h"
+#include "engine/compute/runs.h"
 
 struct attention_scratch {
 	float *projected_q; /* as the projection gives it; q, where there is no gate */
 	float *q, *k, *v;
 	float *query_gate;	    /* NULL where there is none */
 	struct activation attended; /* input of the output projection */
+	struct row_run *runs;	    /* [rows] */
 };
 
 /* Its arrays for so many rows. */

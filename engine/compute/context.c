@@ -5,17 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void init(struct context *x, struct context_budget *budget, const struct config *c,
-		 enum kv_type type, uint32_t attention_layers, size_t recurrent_floats)
+static void init(struct context *x, struct context_budget *budget, enum kv_type type,
+		 uint64_t kv_width, size_t recurrent_floats)
 {
 	size_t element = type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
 	*x = (struct context){
 		.budget = budget,
 		.type = type,
-		.kv_heads = c->kv_heads,
-		.head_dim = c->head_dim,
-		.block_bytes = context_pages((size_t)attention_layers * c->kv_heads * 2 *
-					     c->head_dim * KV_BLOCK * element),
+		.block_bytes = context_pages((size_t)kv_width * KV_BLOCK * element),
 	};
 	recurrent_init(&x->recurrent, budget, recurrent_floats);
 }
@@ -25,7 +22,7 @@ void context_init(struct context *x, struct context_budget *budget, const struct
 {
 	size_t state = delta_state_floats(c);
 	uint32_t width = c->draft && state ? c->hidden_size : 0;
-	init(x, budget, c, type, c->mixers[MIXER_ATTENTION], state + (width ? width + 1 : 0));
+	init(x, budget, type, c->kv_width, state + (width ? width + 1 : 0));
 	x->note_at = state;
 	x->note_width = width;
 }
@@ -33,7 +30,7 @@ void context_init(struct context *x, struct context_budget *budget, const struct
 void context_init_draft(struct context *x, struct context_budget *budget, const struct config *c,
 			enum kv_type type)
 {
-	init(x, budget, c, type, CONFIG_DRAFT_LAYERS, 0);
+	init(x, budget, type, config_kv_width(c, c->layers), 0);
 }
 
 uint64_t context_full_bytes(const struct config *c, enum kv_type type, uint32_t positions)
@@ -54,11 +51,7 @@ static int add_block(struct context *x, struct err *e)
 		x->blocks = blocks;
 		x->block_room = room;
 	}
-	/* What a text needs goes before copies of where it was. */
-	void *block;
-	do
-		block = context_take(x->budget, x->block_bytes, e);
-	while (!block && recurrent_yield(&x->recurrent, x->tokens.count));
+	void *block = context_take(x->budget, x->block_bytes, e);
 	if (!block)
 		return -e->code;
 	x->blocks[x->block_count++] = block;

@@ -2,8 +2,8 @@
  *
  * Key-value memory comes in blocks of 64 positions, each holding all attention layers, committed as
  * the context grows and counted, in whole pages, against the budget that all sessions of all models
- * share; the system has them back when they are given up. In a block lies, for each layer and
- * key-value head, keys [head_dim][64] and then values [64][head_dim] (kernels.h).
+ * share; the system has them back when they are given up. In a block lies, for each layer (from its
+ * kv_at on) and key-value head, keys [head_dim][64] and then values [64][head_dim] (kernels.h).
  *
  * A context belongs to one thread at a time: its model's generation thread while a turn is in
  * progress.
@@ -21,7 +21,6 @@
 struct context {
 	struct context_budget *budget;
 	enum kv_type type;
-	uint32_t kv_heads, head_dim;
 	size_t block_bytes;  /* whole pages: what is mapped is what is counted */
 	const void **blocks; /* block_count pointers; owned */
 	uint32_t block_count, block_room;
@@ -60,15 +59,14 @@ size_t context_rollback(struct context *x, size_t count);
 void context_note(struct context *x, const float *row);
 const float *context_noted(const struct context *x);
 
-/* Element offset of an attention layer's (by its state's number) and head's keys in every block;
- * values follow at + head_dim · 64. */
-static inline size_t context_key_offset(const struct context *x, uint32_t state, uint32_t kv_head)
+/* Element offset of a head's keys of an attention layer in every block; values follow. */
+static inline size_t context_key_offset(const struct layer *l, uint32_t kv_head)
 {
-	return ((size_t)state * x->kv_heads + kv_head) * 2 * x->head_dim * KV_BLOCK;
+	return ((size_t)l->kv_at + (size_t)kv_head * 2 * l->head_dim) * KV_BLOCK;
 }
-static inline size_t context_value_offset(const struct context *x, uint32_t state, uint32_t kv_head)
+static inline size_t context_value_offset(const struct layer *l, uint32_t kv_head)
 {
-	return context_key_offset(x, state, kv_head) + (size_t)x->head_dim * KV_BLOCK;
+	return context_key_offset(l, kv_head) + (size_t)l->head_dim * KV_BLOCK;
 }
 
 #endif

@@ -7,157 +7,231 @@
 
 static const float length_eps = 1e-6F; /* of the squared length of queries and keys */
 
+_Static_assert((int)DELTA_BEHIND >= (int)ANSWER_ROWS - 1, "a state may be behind by a draft");
+
 static size_t head_floats(const struct config *c)
 {
 	return (size_t)c->delta_net.key_dim * c->delta_net.value_dim;
 }
 
-void delta_take(struct delta_scratch *d, struct arena *arena, const struct config *c, size_t n)
+void delta_take(struct delta_scratch *d, struct arena *arena, const struct config *c, size_t rows)
 {
-	size_t rows = n + DELTA_BEHIND, heads = c->delta_net.value_heads,
+	size_t channels = config_delta_channels(c), heads = c->delta_net.value_heads,
 	       values = heads * c->delta_net.value_dim;
-	d->in = arena_take(arena, rows * config_delta_channels(c), sizeof *d->in);
-	d->mixed = arena_take(arena, rows * config_delta_channels(c), sizeof *d->mixed);
-	d->a = arena_take(arena, n * heads, sizeof *d->a);
-	d->b = arena_take(arena, n * heads, sizeof *d->b);
+	d->in = arena_take(arena, rows * channels, sizeof *d->in);
+	d->mixed = arena_take(arena, rows * channels, sizeof *d->mixed);
+	d->a = arena_take(arena, rows * heads, sizeof *d->a);
+	d->b = arena_take(arena, rows * heads, sizeof *d->b);
 	d->decay = arena_take(arena, rows * heads, sizeof *d->decay);
 	d->beta = arena_take(arena, rows * heads, sizeof *d->beta);
 	d->out = arena_take(arena, rows * values, sizeof *d->out);
-	activation_take(arena, &d->gated, n, (uint32_t)values);
+	activation_take(arena, &d->gated, rows, (uint32_t)values);
 }
 
-/* Rows of the scratch are the tokens that the state is behind, and then the step's; but of what is
- * projected for the gates, the step's alone. */
 struct mix {
-	const struct environment *env;
 	const struct delta_scratch *scratch;
+	const struct step *step;
 	const struct layer_weights *weights;
-	float *matrices;    /* of the layer's state: [value_heads][key_dim][value_dim] */
-	float *before;	    /* and [width - 1][channels] */
-	float *kept;	    /* and rows that are yet to be done */
-	uint32_t behind, n; /* rows that were behind, and all */
-	uint32_t commit;    /* rows that the state moves on by; the others are kept */
+	uint32_t state; /* of the layer (config.h) */
 };
 
-/* The input of the row `back` before row t, which may be one of an earlier call. */
-static const float *input_at(const struct mix *m, uint32_t t, uint32_t back)
+/* A layer's state in a context (delta_state.h). */
+struct state {
+	float *matrices; /* [value_heads][key_dim][value_dim] */
+	float *before;	 /* [width - 1][channels] */
+	float *kept;	 /* [behind][row]: what is yet to be done */
+	uint32_t behind;
+};
+
+static struct state state_of(const struct mix *m, const struct span *span)
 {
-	size_t channels = config_delta_channels(m->env->config);
-	uint32_t width = m->env->config->delta_net.width;
-	if (back <= t)
-		return m->scratch->in + (t - back) * channels;
-	return m->before + (width - 1 - (back - t)) * channels;
+	const struct config *c = m->step->env->config;
+	float *at = span->context->recurrent.now + m->state * delta_layer_floats(c);
+	float *before = at + delta_matrix_floats(c);
+	return (struct state){
+		.matrices = at,
+		.before = before,
+		.kept = before + (size_t)(c->delta_net.width - 1) * config_delta_channels(c),
+		.behind = span->context->recurrent.behind,
+	};
 }
 
-/* Queries, keys and values of the step's tokens [begin, end), and their gates. */
-static void mix_tokens(void *ctx, uint32_t begin, uint32_t end)
+/* The input of the token `back` before a span's row t, which may be one of an earlier step. */
+static const float *input_at(const struct mix *m, const struct span *span, const struct state *s,
+			     uint32_t t, uint32_t back)
+{
+	const struct config *c = m->step->env->config;
+	size_t channels = config_delta_channels(c);
+	if (back <= t)
+		return m->scratch->in + (size_t)(span->first + t - back) * channels;
+	back -= t;
+	if (back <= s->behind)
+		return s->kept + (s->behind - back) * delta_row_floats(c);
+	back -= s->behind;
+	return s->before + (size_t)(c->delta_net.width - 1 - back) * channels;
+}
+
+/* Queries, keys and values of rows [begin, end), and their gates. */
+static void mix_rows(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct mix *m = ctx;
-	const struct kernels *k = m->env->kernels;
-	const struct config *c = m->env->config;
+	const struct kernels *k = m->step->env->kernels;
+	const struct config *c = m->step->env->config;
 	const struct delta_net *net = &c->delta_net;
 	const struct delta_scratch *d = m->scratch;
 	uint32_t channels = config_delta_channels(c), keys = net->key_heads, dim = net->key_dim;
 	float scale = (float)(1 / sqrt(dim));
-	for (uint32_t t = m->behind + begin; t < m->behind + end; t++) {
+	for (uint32_t r = begin; r < end; r++) {
+		const struct span *span = step_span(m->step, r);
+		struct state s = state_of(m, span);
 		const float *taps[CONV_WIDTH];
-		float *row = d->mixed + (size_t)t * channels;
+		float *row = d->mixed + (size_t)r * channels;
 		for (uint32_t i = 0; i < net->width; i++)
-			taps[i] = input_at(m, t, net->width - 1 - i);
+			taps[i] = input_at(m, span, &s, r - span->first, net->width - 1 - i);
 		k->conv_silu(row, weights_vector(m->weights, TENSOR_DELTA_CONV), taps, net->width,
 			     channels, 0, channels);
 		for (uint32_t h = 0; h < 2 * keys; h++, row += dim) /* queries, then keys */
 			k->l2norm(row, row, dim, length_eps, h < keys ? scale : 1);
-		size_t gates = (size_t)t * net->value_heads,
-		       own = gates - (size_t)m->behind * net->value_heads;
-		delta_gates(d->decay + gates, d->beta + gates, d->a + own, d->b + own,
+		size_t gates = (size_t)r * net->value_heads;
+		delta_gates(d->decay + gates, d->beta + gates, d->a + gates, d->b + gates,
 			    weights_vector(m->weights, TENSOR_DELTA_A_LOG),
 			    weights_vector(m->weights, TENSOR_DELTA_DT_BIAS), net->value_heads);
 	}
 }
 
-/* Value heads [begin, end), for all rows. Neighbours share a key head. */
+/* Rows that follow each other: what their convolution gave, and their gates. */
+struct mixed_rows {
+	uint32_t n, commit; /* all, and those that the state moves on by */
+	const float *mixed, *decay, *beta;
+	size_t stride, gate_stride;
+	float *out;
+	size_t out_stride;
+};
+
+/* The key head that a value head shares with others: its neighbours, or those at a distance. */
+static uint32_t key_head(const struct delta_net *net, uint32_t h)
+{
+	return net->tiled ? h % net->key_heads : h / (net->value_heads / net->key_heads);
+}
+
+/* A value head through rows. */
+static void step_head(const struct mix *m, const struct state *s, const struct mixed_rows *r,
+		      uint32_t h)
+{
+	const struct delta_net *net = &m->step->env->config->delta_net;
+	size_t keys = (size_t)net->key_heads * net->key_dim;
+	const float *q = r->mixed + (size_t)key_head(net, h) * net->key_dim;
+	struct delta steps = {
+		.key_dim = net->key_dim,
+		.value_dim = net->value_dim,
+		.n = r->n,
+		.commit = r->commit,
+		.state = s->matrices + h * head_floats(m->step->env->config),
+		.q = q,
+		.k = q + keys,
+		.key_stride = r->stride,
+		.v = r->mixed + 2 * keys + (size_t)h * net->value_dim,
+		.value_stride = r->stride,
+		.decay = r->decay + h,
+		.beta = r->beta + h,
+		.gate_stride = r->gate_stride,
+		.out = r->out + (size_t)h * net->value_dim,
+		.out_stride = r->out_stride,
+	};
+	m->step->env->kernels->delta_steps(&steps, 0, net->value_dim);
+}
+
+/* The rows that the state is behind, where they are kept. What they find was asked for when they
+ * were new: each writes it where the step's first row will. */
+static struct mixed_rows rows_behind(const struct mix *m, const struct state *s, float *out)
+{
+	const struct config *c = m->step->env->config;
+	size_t channels = config_delta_channels(c), stride = delta_row_floats(c);
+	const float *mixed = s->kept + channels, *decay = mixed + channels;
+	return (struct mixed_rows){
+		.n = s->behind,
+		.commit = s->behind,
+		.mixed = mixed,
+		.decay = decay,
+		.beta = decay + c->delta_net.value_heads,
+		.stride = stride,
+		.gate_stride = stride,
+		.out = out,
+	};
+}
+
+static struct mixed_rows rows_of(const struct mix *m, const struct span *span)
+{
+	const struct delta_net *net = &m->step->env->config->delta_net;
+	size_t channels = config_delta_channels(m->step->env->config), heads = net->value_heads;
+	return (struct mixed_rows){
+		.n = span->n,
+		.commit = span->certain,
+		.mixed = m->scratch->mixed + span->first * channels,
+		.decay = m->scratch->decay + span->first * heads,
+		.beta = m->scratch->beta + span->first * heads,
+		.stride = channels,
+		.gate_stride = heads,
+		.out = m->scratch->out + span->first * heads * net->value_dim,
+		.out_stride = heads * net->value_dim,
+	};
+}
+
+/* Items are (span, value head). */
 static void step_heads(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct mix *m = ctx;
-	const struct config *c = m->env->config;
-	const struct delta_net *net = &c->delta_net;
-	const struct delta_scratch *d = m->scratch;
-	uint32_t channels = config_delta_channels(c), shared = net->value_heads / net->key_heads;
-	for (uint32_t h = begin; h < end; h++) {
-		const float *q = d->mixed + (size_t)(h / shared) * net->key_dim;
-		struct delta steps = {
-			.key_dim = net->key_dim,
-			.value_dim = net->value_dim,
-			.n = m->n,
-			.commit = m->commit,
-			.state = m->matrices + h * head_floats(c),
-			.q = q,
-			.k = q + (size_t)net->key_heads * net->key_dim,
-			.key_stride = channels,
-			.v = d->mixed + (size_t)2 * net->key_heads * net->key_dim +
-			     (size_t)h * net->value_dim,
-			.value_stride = channels,
-			.decay = d->decay + h,
-			.beta = d->beta + h,
-			.gate_stride = net->value_heads,
-			.out = d->out + (size_t)h * net->value_dim,
-			.out_stride = (size_t)net->value_heads * net->value_dim,
-		};
-		m->env->kernels->delta_steps(&steps, 0, net->value_dim);
+	uint32_t heads = m->step->env->config->delta_net.value_heads;
+	for (uint32_t i = begin; i < end; i++) {
+		const struct span *span = &m->step->spans[i / heads];
+		struct state s = state_of(m, span);
+		struct mixed_rows rows = rows_of(m, span), behind = rows_behind(m, &s, rows.out);
+		if (behind.n)
+			step_head(m, &s, &behind, i % heads);
+		step_head(m, &s, &rows, i % heads);
 	}
 }
 
-/* What tokens [begin, end) have found, normalised and gated: the output projection's input. */
-static void gate_tokens(void *ctx, uint32_t begin, uint32_t end)
+/* What rows [begin, end) have found, normalised and gated: the output projection's input. */
+static void gate_rows(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct mix *m = ctx;
-	const struct kernels *k = m->env->kernels;
-	const struct config *c = m->env->config;
+	const struct kernels *k = m->step->env->kernels;
+	const struct config *c = m->step->env->config;
 	const struct delta_scratch *d = m->scratch;
 	uint32_t dim = c->delta_net.value_dim, heads = c->delta_net.value_heads;
 	const float *norm = weights_vector(m->weights, TENSOR_DELTA_NORM);
 	for (size_t i = (size_t)begin * heads; i < (size_t)end * heads; i++) {
-		float *out = d->out + ((size_t)m->behind * heads + i) * dim;
+		float *out = d->out + i * dim;
 		k->rmsnorm(out, out, norm, dim, c->rms_eps);
 		k->silu_mul(d->gated.f + i * dim, out, dim);
 	}
 }
 
 /* The last inputs that the state has moved on by, of old and new ones together. */
-static void keep_inputs(const struct mix *m)
+static void keep_inputs(const struct mix *m, const struct span *span, const struct state *s)
 {
-	size_t channels = config_delta_channels(m->env->config);
-	uint32_t kept = m->env->config->delta_net.width - 1;
+	size_t channels = config_delta_channels(m->step->env->config);
+	uint32_t kept = m->step->env->config->delta_net.width - 1;
 	for (uint32_t i = 0; i < kept; i++) /* ascending: each is read before it is overwritten */
-		memmove(m->before + i * channels, input_at(m, m->commit - 1, kept - 1 - i),
-			channels * sizeof *m->before);
+		memmove(s->before + i * channels,
+			input_at(m, span, s, span->certain - 1, kept - 1 - i),
+			channels * sizeof *s->before);
 }
 
-/* The four arrays of a row's remains, in the scratch. */
-static void row_parts(const struct mix *m, uint32_t row, float *part[4])
+/* Rows that were drafted are yet to be done. Those before them have been. */
+static void keep_rows(const struct mix *m, const struct span *span, const struct state *s)
 {
 	const struct delta_scratch *d = m->scratch;
-	size_t channels = config_delta_channels(m->env->config),
-	       heads = m->env->config->delta_net.value_heads;
-	part[0] = d->in + row * channels;
-	part[1] = d->mixed + row * channels;
-	part[2] = d->decay + row * heads;
-	part[3] = d->beta + row * heads;
-}
-
-/* Rows that are behind come before the step's; rows that are not to be done yet are kept. */
-static void move_rows(const struct mix *m, uint32_t first, uint32_t count, bool keep)
-{
-	size_t channels = config_delta_channels(m->env->config),
-	       heads = m->env->config->delta_net.value_heads;
-	const size_t width[4] = {channels, channels, heads, heads};
-	float *at = m->kept;
-	for (uint32_t row = first; row < first + count; row++) {
-		float *part[4];
-		row_parts(m, row, part);
+	size_t channels = config_delta_channels(m->step->env->config),
+	       heads = m->step->env->config->delta_net.value_heads;
+	float *at = s->kept;
+	for (size_t row = span->first + span->certain; row < span->first + span->n; row++) {
+		const float *parts[] = {d->in + row * channels, d->mixed + row * channels,
+					d->decay + row * heads, d->beta + row * heads};
+		const size_t width[] = {channels, channels, heads, heads};
 		for (int i = 0; i < 4; at += width[i++])
-			memcpy(keep ? at : part[i], keep ? part[i] : at, width[i] * sizeof *at);
+			memcpy(at, parts[i], width[i] * sizeof *at);
 	}
 }
 
@@ -166,39 +240,22 @@ void delta_run(struct delta_scratch *d, struct step *s, uint32_t layer)
 	const struct environment *env = s->env;
 	const struct config *c = env->config;
 	const struct layer_weights *l = &env->weights->layer[layer];
-	size_t channels = config_delta_channels(c);
-	uint32_t behind = s->context->recurrent.behind;
-	const struct product in[] = {{d->in + behind * channels, &l->m[TENSOR_DELTA_QKV]},
+	const struct product in[] = {{d->in, &l->m[TENSOR_DELTA_QKV]},
 				     {d->gated.f, &l->m[TENSOR_DELTA_Z]},
 				     {d->a, &l->m[TENSOR_DELTA_A]},
 				     {d->b, &l->m[TENSOR_DELTA_B]}};
 	product_run(env, in, 4, s->normed, s->n);
 
-	float *state = s->context->recurrent.now + c->layer[layer].state * delta_layer_floats(c);
-	float *before = state + delta_matrix_floats(c);
-	struct mix m = {
-		.env = env,
-		.scratch = d,
-		.weights = l,
-		.matrices = state,
-		.before = before,
-		.kept = before + (c->delta_net.width - 1) * channels,
-		.behind = behind,
-		.n = behind + s->n,
-		.commit = behind + delta_commits(s),
-	};
-	move_rows(&m, 0, behind, false);
-	threads_run(env->threads, s->n, 1, mix_tokens, &m);
-	threads_run(env->threads, c->delta_net.value_heads, 1, step_heads, &m);
-	keep_inputs(&m);
-	move_rows(&m, m.commit, m.n - m.commit, true);
-	threads_run(env->threads, s->n, 1, gate_tokens, &m);
+	struct mix m = {d, s, l, c->layer[layer].state};
+	threads_run(env->threads, s->n, 1, mix_rows, &m);
+	threads_run(env->threads, s->span_count * c->delta_net.value_heads, 1, step_heads, &m);
+	for (const struct span *span = s->spans; span < s->spans + s->span_count; span++) {
+		struct state state = state_of(&m, span);
+		keep_inputs(&m, span, &state);
+		keep_rows(&m, span, &state);
+	}
+	threads_run(env->threads, s->n, 1, gate_rows, &m);
 	activation_changed(&d->gated);
 
 	product_run(env, &(struct product){s->out, &l->m[TENSOR_DELTA_OUT]}, 1, &d->gated, s->n);
-}
-
-uint32_t delta_commits(const struct step *s)
-{
-	return s->kind == ROWS_ANSWER ? 1 : s->n;
 }

@@ -24,9 +24,8 @@ struct delta_scratch {
 };
 
 void delta_take(struct delta_scratch *d, struct arena *arena, const struct config *c, size_t rows);
-/* out = the delta net of normed, the context's state moved on. */
+/* out = the delta net of normed. Each context's state moves on by what it was behind and by the
+ * rows that are certain; what drafted ones would do to it is kept. */
 void delta_run(struct delta_scratch *d, struct step *s, uint32_t layer);
-/* By how many of a step's tokens a recurrent state moves on: what was drafted may not stand. */
-uint32_t delta_commits(const struct step *s);
 
 #endif

@@ -6,8 +6,7 @@ size_t delta_matrix_floats(const struct config *c)
 	return (size_t)n->value_heads * n->key_dim * n->value_dim;
 }
 
-/* What a token that the state is behind leaves: its input, what became of it, its gates. */
-static size_t row_floats(const struct config *c)
+size_t delta_row_floats(const struct config *c)
 {
 	return 2 * ((size_t)config_delta_channels(c) + c->delta_net.value_heads);
 }
@@ -20,7 +19,7 @@ static size_t moved_floats(const struct config *c)
 
 size_t delta_layer_floats(const struct config *c)
 {
-	return moved_floats(c) + DELTA_BEHIND * row_floats(c);
+	return moved_floats(c) + DELTA_BEHIND * delta_row_floats(c);
 }
 
 size_t delta_state_floats(const struct config *c)

@@ -14,8 +14,10 @@
 
 enum { DELTA_BEHIND = 4 }; /* tokens that a step may draft */
 
-/* Floats of one layer's matrices, and of its state. */
+/* Floats of one layer's matrices; of what a token leaves that the state is behind; and of all its
+ * state. */
 size_t delta_matrix_floats(const struct config *c);
+size_t delta_row_floats(const struct config *c);
 size_t delta_layer_floats(const struct config *c);
 /* Floats of a context's state; 0 in a model without delta nets. */
 size_t delta_state_floats(const struct config *c);

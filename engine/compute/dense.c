@@ -1,4 +1,5 @@
 #include "engine/compute/dense.h"
+#include "engine/compute/glu.h"
 
 /* 0 if no layer has one. */
 static uint32_t width_of(const struct config *c)
@@ -20,7 +21,7 @@ void dense_run(struct dense_scratch *d, struct step *s, uint32_t layer)
 	const struct product gate_up[] = {{d->hidden.f, &l->m[TENSOR_GATE]},
 					  {s->out, &l->m[TENSOR_UP]}};
 	product_run(s->env, gate_up, 2, s->normed, s->n);
-	s->env->kernels->silu_mul(d->hidden.f, s->out, (size_t)s->n * d->hidden.k);
+	glu_run(s->env, d->hidden.f, s->out, (size_t)s->n * d->hidden.k);
 	activation_changed(&d->hidden);
 	product_run(s->env, &(struct product){s->out, &l->m[TENSOR_DOWN]}, 1, &d->hidden, s->n);
 }

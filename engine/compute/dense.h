@@ -1,4 +1,4 @@
-/* The dense feed-forward: down · (silu(gate) · up). */
+/* The dense feed-forward: down · (gate ⊙ up), by the family's gated linear unit (glu.h). */
 #ifndef MOEFS_ENGINE_COMPUTE_DENSE_H
 #define MOEFS_ENGINE_COMPUTE_DENSE_H
 

@@ -79,18 +79,31 @@ static void project(struct draft_layer *d, const float *hidden, uint32_t n)
 	}
 }
 
-/* Rows before their layer: room in the context, and the layer's input in the stream. */
-static int begin_rows(struct draft_layer *d, struct context *x, const uint32_t *tokens,
-		      const float *hidden, uint32_t n, struct step *s, struct err *e)
+/* Rows before their layer: room in the context, and the layer's input in the stream. They are an
+ * answer's: of a prompt nobody wants the guesses. */
+static int begin_rows(struct draft_layer *d, const struct span *span, const uint32_t *tokens,
+		      const float *hidden, struct step *s, struct err *e)
 {
-	int failed = context_reserve(x, (uint32_t)x->tokens.count + n, e);
+	int failed = context_reserve(span->context, span->position + span->n, e);
 	if (failed)
 		return failed;
-	*s = forward_step(d->forward, x, n);
-	failed = forward_embed(s, tokens, e);
+	*s = forward_step(d->forward, span, 1);
+	for (uint32_t t = 0; t < span->n && !failed; t++)
+		failed = forward_embed(s, t, tokens[t], e);
 	if (!failed)
-		project(d, hidden, n);
+		project(d, hidden, span->n);
 	return failed;
+}
+
+static struct span span_of(const struct draft_layer *d, struct context *x, uint32_t n)
+{
+	return (struct span){
+		.context = x,
+		.n = n,
+		.position = (uint32_t)x->tokens.count,
+		.certain = n,
+		.losses = d->losses,
+	};
 }
 
 /* Rows after their layer, which may have failed. */
@@ -110,13 +123,17 @@ int draft_layer_run(struct draft_layer *d, struct context *x, const uint32_t *to
 {
 	struct forward *f = d->forward;
 	struct step s;
-	int failed = begin_rows(d, x, tokens, hidden, n, &s, e);
+	struct span span = span_of(d, x, n);
+	int failed = begin_rows(d, &span, tokens, hidden, &s, e);
 	if (!failed)
 		failed = forward_layer(f, &s, f->env.config->layers, e);
 	failed = end_rows(x, tokens, n, failed, e);
-	if (!failed)
-		forward_logits(f, &s, TENSOR_DRAFT_NORM, all_logits);
-	return failed;
+	if (failed)
+		return failed;
+	uint32_t last = n - 1;
+	forward_normalise(&s, TENSOR_DRAFT_NORM, all_logits ? NULL : &last, all_logits ? n : 1);
+	forward_head(&s, all_logits ? n : 1, all_logits ? all_logits : f->scratch.logits);
+	return 0;
 }
 
 int draft_layer_keys(struct draft_layer *d, struct context *x, const uint32_t *tokens,
@@ -124,7 +141,8 @@ int draft_layer_keys(struct draft_layer *d, struct context *x, const uint32_t *t
 {
 	struct forward *f = d->forward;
 	struct step s;
-	int failed = begin_rows(d, x, tokens, hidden, n, &s, e);
+	struct span span = span_of(d, x, n);
+	int failed = begin_rows(d, &span, tokens, hidden, &s, e);
 	if (!failed)
 		forward_keys(f, &s, f->env.config->layers);
 	return end_rows(x, tokens, n, failed, e);

@@ -21,6 +21,7 @@
 struct draft_layer {
 	struct forward *forward;
 	struct activation joined; /* input of the projection, for a few rows at a time */
+	struct losses losses;	  /* of the next call */
 	void *memory;
 };
 

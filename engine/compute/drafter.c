@@ -147,10 +147,10 @@ static void forget(struct drafter *d, uint32_t keep)
 }
 
 uint32_t drafter_make_room(struct drafter *d, struct draft_layer *l, const struct context *x,
-			   uint32_t next, enum rows_kind kind, bool keys)
+			   uint32_t next, enum row_kind kind, bool keys)
 {
 	struct err ignored; /* it rests then */
-	uint32_t step = kind == ROWS_PROMPT ? DRAFTER_ROWS : ANSWER_ROWS, n = d->waiting;
+	uint32_t step = kind == ROW_PROMPT ? DRAFTER_ROWS : ANSWER_ROWS, n = d->waiting;
 	if (!drafter_ready(d, x))
 		return 0;
 	if (keys && n + step > DRAFTER_ROWS)

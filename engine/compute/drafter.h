@@ -54,9 +54,9 @@ bool drafter_yield(struct drafter *d);
  * computed if need be, or at once before a prompt's, and it returns how many were; else the first
  * are forgotten. Like all that follows, it works in the forward pass's scratch. */
 uint32_t drafter_make_room(struct drafter *d, struct draft_layer *l, const struct context *x,
-			   uint32_t next, enum rows_kind kind, bool keys);
+			   uint32_t next, enum row_kind kind, bool keys);
 /* After a step of which n tokens stand, the last of x, while forward.scratch.normed has what
- * forward.want_normed asks for. */
+ * batch.normed asks for. */
 void drafter_follow_prompt(struct drafter *d, struct draft_layer *l, struct context *x, uint32_t n,
 			   bool keys);
 void drafter_follow_answer(struct drafter *d, struct draft_layer *l, const struct context *x,

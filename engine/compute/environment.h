@@ -7,7 +7,8 @@
 #include "engine/compute/threads.h"
 #include "engine/compute/weights.h"
 
-/* Where a test or a tool may look. rows is [tokens of the chunk][width]. */
+/* Where a test or a tool may look. rows is [tokens][width], those of a step that
+ * belong to one context; position is the first one's. */
 enum tap_point {
 	TAP_STATE,	    /* the residual stream; layer 0 is the embedding, l + 1 after layer l */
 	TAP_NORMED,	    /* after the final norm */

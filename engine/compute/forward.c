@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <malloc.h>
-#include <math.h>
 #include <stdlib.h>
 
 /* ---- scratch ---- */
@@ -16,14 +15,17 @@ static size_t lay_out(struct scratch *s, const struct config *c, size_t rows, vo
 	s->x = arena_take(&a, rows * c->hidden_size, sizeof *s->x);
 	activation_take(&a, &s->normed, rows, c->hidden_size);
 	attention_take(&s->attention, &a, c, rows);
+	if (c->mixers[MIXER_LATENT])
+		latent_take(&s->latent, &a, c, rows);
 	if (c->mixers[MIXER_DELTA_NET])
 		delta_take(&s->delta, &a, c, rows);
-	s->rope_cos = arena_take(&a, rows * c->rotary_dim / 2, sizeof *s->rope_cos);
-	s->rope_sin = arena_take(&a, rows * c->rotary_dim / 2, sizeof *s->rope_sin);
-	s->rope_frequency = arena_take(&a, c->rotary_dim / 2, sizeof *s->rope_frequency);
+	rotation_take(s->rotations, &a, c, rows);
 	dense_take(&s->dense, &a, c, rows);
 	uint32_t widest = c->hidden_size > s->dense.hidden.k ? c->hidden_size : s->dense.hidden.k;
 	s->out = arena_take(&a, rows * widest, sizeof *s->out);
+	s->spans = arena_take(&a, rows, sizeof *s->spans);
+	s->span_of = arena_take(&a, rows, sizeof *s->span_of);
+	s->wanted = arena_take(&a, rows, sizeof *s->wanted);
 	s->logits = arena_take(&a, (size_t)ANSWER_ROWS * c->vocabulary, sizeof *s->logits);
 	if (c->experts)
 		moe_take(&s->moe, &a, c, rows);
@@ -33,11 +35,18 @@ static size_t lay_out(struct scratch *s, const struct config *c, size_t rows, vo
 int forward_computes(const struct config *c, struct err *e)
 {
 	const struct delta_net *n = &c->delta_net;
+	const struct latent *l = &c->latent;
 	if (c->mixers[MIXER_DELTA_NET] && (n->key_dim > DELTA_KEY_DIM || n->width > CONV_WIDTH))
 		return err_set(e, ENOTSUP,
 			       "this %s model's delta nets have keys of %u and a convolution over "
 			       "%u tokens; up to %d and %d are computed",
 			       c->model_type, n->key_dim, n->width, DELTA_KEY_DIM, CONV_WIDTH);
+	if (c->mixers[MIXER_LATENT] &&
+	    (l->rank > LATENT_DIM || l->rank % TILE_ROWS || l->value % TILE_ROWS))
+		return err_set(e, ENOTSUP,
+			       "this %s model has latents of %u and values of %u; latents up to %d "
+			       "are computed, and multiples of %d of both",
+			       c->model_type, l->rank, l->value, LATENT_DIM, TILE_ROWS);
 	return 0;
 }
 
@@ -49,8 +58,7 @@ int forward_init(struct forward *f, struct err *e)
 	if (!memory)
 		return err_set(e, ENOMEM, "out of memory for %zu MB of activations", bytes >> 20);
 	lay_out(&f->scratch, c, f->chunk, memory);
-	for (uint32_t i = 0; i < c->rotary_dim / 2; i++)
-		f->scratch.rope_frequency[i] = pow(c->rope_theta, -2.0 * i / c->rotary_dim);
+	rotation_begin(f->scratch.rotations, c);
 	return 0;
 }
 
@@ -95,74 +103,51 @@ int forward_resize(struct forward *f, uint32_t chunk, struct err *e)
 
 /* ---- a step ---- */
 
-/* Angles in double: at position 30,000 a float angle would be off by 1e-3. */
-static void make_angles(struct scratch *s, uint32_t half, uint32_t position, uint32_t n)
-{
-	for (uint32_t t = 0; t < n; t++)
-		for (uint32_t i = 0; i < half; i++) {
-			double angle = (double)(position + t) * s->rope_frequency[i];
-			s->rope_cos[(size_t)t * half + i] = (float)cos(angle);
-			s->rope_sin[(size_t)t * half + i] = (float)sin(angle);
-		}
-}
-
-struct step forward_step(struct forward *f, struct context *x, uint32_t n)
+struct step forward_step(struct forward *f, const struct span *spans, uint32_t count)
 {
 	struct scratch *s = &f->scratch;
-	make_angles(s, f->env.config->rotary_dim / 2, (uint32_t)x->tokens.count, n);
+	uint32_t n = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		rotation_make(s->rotations, f->env.config, spans[i].first, spans[i].position,
+			      spans[i].n);
+		for (uint32_t t = 0; t < spans[i].n; t++)
+			s->span_of[n++] = i;
+	}
 	return (struct step){
 		.env = &f->env,
-		.context = x,
 		.n = n,
-		.kind = f->kind,
-		.losses = f->losses,
+		.spans = spans,
+		.span_count = count,
+		.span_of = s->span_of,
 		.clock = f->token_count,
 		.x = s->x,
 		.normed = &s->normed,
 		.out = s->out,
-		.rope_cos = s->rope_cos,
-		.rope_sin = s->rope_sin,
+		.rotations = s->rotations,
 	};
 }
 
-static void tap(const struct step *s, enum tap_point point, uint32_t layer, const float *rows)
+static void normalise(struct step *s, const float *weight, const uint32_t *rows, uint32_t n)
 {
-	const struct environment *env = s->env;
-	if (env->tap)
-		env->tap(env->tap_ctx, point, layer, (uint32_t)s->context->tokens.count, s->n,
-			 env->config->hidden_size, rows);
-}
-
-/* normed[0 … n-1] from the stream's tokens first … first + n - 1. */
-struct normalisation {
-	const struct step *step;
-	const float *weight;
-	uint32_t first;
-};
-
-static void normalise_tokens(void *ctx, uint32_t begin, uint32_t end)
-{
-	const struct normalisation *z = ctx;
-	const struct environment *env = z->step->env;
-	uint32_t width = env->config->hidden_size;
-	for (size_t t = begin; t < end; t++)
-		env->kernels->rmsnorm(z->step->normed->f + t * width,
-				      z->step->x + (z->first + t) * width, z->weight, width,
-				      env->config->rms_eps);
-}
-
-static void normalise(struct step *s, const float *weight, uint32_t first, uint32_t n)
-{
-	struct normalisation z = {s, weight, first};
-	threads_run(s->env->threads, n, 8, normalise_tokens, &z);
+	step_norm(s, s->normed->f, s->x, rows, weight, n);
 	activation_changed(s->normed);
 }
 
-static void add_to_stream(struct step *s)
+/* Adds what half of a layer gives, after a norm where it has one. */
+static void add_to_stream(struct step *s, const float *post_norm)
 {
 	const struct config *c = s->env->config;
+	if (post_norm)
+		step_norm(s, s->out, s->out, NULL, post_norm, s->n);
 	s->env->kernels->add_scaled(s->x, c->residual_multiplier, s->out,
 				    (size_t)s->n * c->hidden_size);
+}
+
+static void scale_stream(struct step *s, const float *scale)
+{
+	size_t count = (size_t)s->n * s->env->config->hidden_size;
+	for (size_t i = 0; scale && i < count; i++)
+		s->x[i] *= *scale;
 }
 
 /* ---- layers ---- */
@@ -172,6 +157,11 @@ static void run_attention(struct scratch *a, struct step *s, uint32_t layer)
 	attention_run(&a->attention, s, layer);
 }
 
+static void run_latent(struct scratch *a, struct step *s, uint32_t layer)
+{
+	latent_run(&a->latent, s, layer);
+}
+
 static void run_delta_net(struct scratch *a, struct step *s, uint32_t layer)
 {
 	delta_run(&a->delta, s, layer);
@@ -179,6 +169,7 @@ static void run_delta_net(struct scratch *a, struct step *s, uint32_t layer)
 
 static void (*const mixers[MIXERS])(struct scratch *, struct step *, uint32_t layer) = {
 	[MIXER_ATTENTION] = run_attention,
+	[MIXER_LATENT] = run_latent,
 	[MIXER_DELTA_NET] = run_delta_net,
 };
 
@@ -186,96 +177,153 @@ int forward_layer(struct forward *f, struct step *s, uint32_t layer, struct err 
 {
 	const struct config *c = s->env->config;
 	const struct layer_weights *l = &s->env->weights->layer[layer];
-	normalise(s, weights_vector(l, TENSOR_MIXER_NORM), 0, s->n);
+	normalise(s, weights_vector(l, TENSOR_MIXER_NORM), NULL, s->n);
 	mixers[c->layer[layer].mixer](&f->scratch, s, layer);
-	add_to_stream(s);
+	add_to_stream(s, weights_vector(l, TENSOR_MIXER_POST_NORM));
 
-	normalise(s, weights_vector(l, TENSOR_FEED_FORWARD_NORM), 0, s->n);
+	normalise(s, weights_vector(l, TENSOR_FEED_FORWARD_NORM), NULL, s->n);
 	int failed = 0;
 	if (config_routed(c, layer))
 		failed = moe_run(&f->scratch.moe, s, layer, e);
 	else
 		dense_run(&f->scratch.dense, s, layer);
-	add_to_stream(s);
+	add_to_stream(s, weights_vector(l, TENSOR_FEED_FORWARD_POST_NORM));
+	scale_stream(s, weights_vector(l, TENSOR_LAYER_SCALE));
 	return failed;
 }
 
 void forward_keys(struct forward *f, struct step *s, uint32_t layer)
 {
-	normalise(s, weights_vector(&s->env->weights->layer[layer], TENSOR_MIXER_NORM), 0, s->n);
+	normalise(s, weights_vector(&s->env->weights->layer[layer], TENSOR_MIXER_NORM), NULL, s->n);
 	attention_keys(&f->scratch.attention, s, layer);
 }
 
-int forward_embed(struct step *s, const uint32_t *tokens, struct err *e)
+int forward_embed(struct step *s, uint32_t row, uint32_t token, struct err *e)
 {
 	const struct config *c = s->env->config;
-	for (uint32_t t = 0; t < s->n; t++) {
-		float *row = s->x + (size_t)t * c->hidden_size;
-		int failed = weights_embed(s->env->weights, tokens[t], row, e);
-		if (failed)
-			return failed;
-		for (uint32_t i = 0; i < c->hidden_size && c->embedding_multiplier != 1; i++)
-			row[i] *= c->embedding_multiplier;
-	}
-	return 0;
+	float *x = s->x + (size_t)row * c->hidden_size;
+	int failed = weights_embed(s->env->weights, token, x, e);
+	for (uint32_t i = 0; i < c->hidden_size && c->embedding_multiplier != 1 && !failed; i++)
+		x[i] *= c->embedding_multiplier;
+	return failed;
 }
 
-void forward_logits(struct forward *f, struct step *s, enum tensor_role norm, float *all)
+void forward_normalise(struct step *s, enum tensor_role norm, const uint32_t *rows, uint32_t n)
 {
-	const struct layer_weights *once = &s->env->weights->once;
-	uint32_t first = all ? 0 : s->n - 1;
-	normalise(s, weights_vector(once, norm), first, s->n - first);
-	float *logits = all ? all : f->scratch.logits, scaling = s->env->config->logits_scaling;
-	struct product head = {logits, &once->m[TENSOR_HEAD]};
-	product_run(s->env, &head, 1, s->normed, s->n - first);
-	size_t count = (size_t)(s->n - first) * head.w->shape.rows;
+	normalise(s, weights_vector(&s->env->weights->once, norm), rows, n);
+}
+
+void forward_head(struct step *s, uint32_t n, float *logits)
+{
+	struct product head = {logits, &s->env->weights->once.m[TENSOR_HEAD]};
+	float scaling = s->env->config->logits_scaling;
+	product_run(s->env, &head, 1, s->normed, n);
+	size_t count = (size_t)n * head.w->shape.rows;
 	for (size_t i = 0; i < count && scaling != 1; i++)
 		logits[i] /= scaling;
+	if (s->env->config->logit_cap > 0)
+		s->env->kernels->softcap(logits, count, s->env->config->logit_cap);
+}
+
+/* ---- the whole ---- */
+
+/* Room in every context, the rows' tokens embedded. */
+static int begin(struct step *s, const struct batch *b, struct err *e)
+{
+	int failed = 0;
+	for (uint32_t i = 0; i < s->span_count && !failed; i++)
+		failed = context_reserve(s->spans[i].context, s->spans[i].position + s->spans[i].n,
+					 e);
+	for (uint32_t t = 0; t < s->n && !failed; t++)
+		failed = forward_embed(s, t, b->rows[t].token, e);
+	return failed;
 }
 
 static int run_layers(struct forward *f, struct step *s, struct err *e)
 {
 	const struct environment *env = s->env;
+	uint32_t width = env->config->hidden_size;
+	step_tap(s, TAP_STATE, 0, width, s->x);
 	for (uint32_t layer = 0; layer < env->config->layers; layer++) {
 		if (env->stop && atomic_load(env->stop))
 			return err_set(e, ECANCELED, "stopped");
 		int failed = forward_layer(f, s, layer, e);
 		if (failed)
 			return failed;
-		tap(s, TAP_STATE, layer + 1, s->x);
+		step_tap(s, TAP_STATE, layer + 1, width, s->x);
 	}
 	return 0;
 }
 
-int forward_run(struct forward *f, struct context *x, const uint32_t *tokens, uint32_t n,
-		bool want_logits, float *all_logits, struct err *e)
+/* The rows whose logits are wanted: how many, and which to `wanted`. */
+static uint32_t find_wanted(const struct batch *b, uint32_t *wanted)
 {
-	uint32_t position = (uint32_t)x->tokens.count;
-	int failed = context_reserve(x, position + n, e);
+	uint32_t count = 0;
+	for (uint32_t t = 0; t < b->count; t++)
+		if (b->rows[t].logits)
+			wanted[count++] = t;
+	return count;
+}
+
+/* Logits of rows that want them, and then what the norm gives of all, where that is wanted too. */
+static void give(struct forward *f, struct step *s, const struct batch *b, uint32_t wanted,
+		 float *logits)
+{
+	if (wanted) {
+		forward_normalise(s, TENSOR_FINAL_NORM, f->scratch.wanted, wanted);
+		forward_head(s, wanted, logits ? logits : f->scratch.logits);
+	}
+	if (b->normed && wanted < s->n)
+		forward_normalise(s, TENSOR_FINAL_NORM, NULL, s->n);
+	if (b->normed || wanted == s->n)
+		step_tap(s, TAP_NORMED, 0, s->env->config->hidden_size, s->normed->f);
+}
+
+static int append_tokens(const struct batch *b, struct err *e)
+{
+	int failed = 0;
+	for (uint32_t t = 0; t < b->count && !failed; t++)
+		failed = token_list_append(&b->rows[t].context->tokens, &b->rows[t].token, 1, e);
+	return failed;
+}
+
+static void end(const struct step *s, int failed)
+{
+	for (const struct span *p = s->spans; p < s->spans + s->span_count; p++) {
+		if (failed) {
+			context_rollback(p->context, p->position);
+		} else {
+			p->context->recurrent.spoiled = false;
+			p->context->recurrent.behind = p->n - p->certain;
+		}
+	}
+}
+
+int forward_run(struct forward *f, const struct batch *b, float *logits, struct err *e)
+{
+	if (!b->count || b->count > f->chunk)
+		return err_set(e, EINVAL, "a step of %u rows, where 1 to %u are computed", b->count,
+			       f->chunk);
+	uint32_t wanted = find_wanted(b, f->scratch.wanted);
+	if (!logits && wanted > ANSWER_ROWS)
+		return err_set(e, EINVAL, "logits of %u rows, where there is room for %d", wanted,
+			       ANSWER_ROWS);
+	int failed = batch_spans(b, f->scratch.spans, e);
+	if (failed < 0)
+		return failed;
+	struct step s = forward_step(f, f->scratch.spans, (uint32_t)failed);
+	failed = begin(&s, b, e);
 	if (failed)
 		return failed;
-	struct step s = forward_step(f, x, n);
-	failed = forward_embed(&s, tokens, e);
-	if (failed)
-		return failed;
-	s.clock = f->token_count += n;
-	tap(&s, TAP_STATE, 0, s.x);
-	x->recurrent.spoiled = true; /* until all layers have moved on */
+	s.clock = f->token_count += s.n;
+	for (uint32_t i = 0; i < s.span_count; i++) /* until all layers have moved on */
+		s.spans[i].context->recurrent.spoiled = true;
 	failed = run_layers(f, &s, e);
 	f->experts_dropped += s.dropped;
-	if (!failed && (want_logits || all_logits))
-		forward_logits(f, &s, TENSOR_FINAL_NORM, all_logits);
-	if (!failed && f->want_normed && !all_logits && (n > 1 || !want_logits))
-		normalise(&s, weights_vector(&f->env.weights->once, TENSOR_FINAL_NORM), 0, n);
-	if (!failed && all_logits)
-		tap(&s, TAP_NORMED, 0, s.normed->f);
-	if (!failed)
-		failed = token_list_append(&x->tokens, tokens, n, e);
-	if (failed) {
-		context_rollback(x, position);
-	} else {
-		x->recurrent.spoiled = false;
-		x->recurrent.behind = n - delta_commits(&s);
+	if (!failed) {
+		give(f, &s, b, wanted, logits);
+		failed = append_tokens(b, e);
 	}
+	end(&s, failed);
 	return failed;
 }

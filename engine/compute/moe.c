@@ -1,4 +1,5 @@
 #include "engine/compute/moe.h"
+#include "engine/compute/glu.h"
 #include "kernels/watch.h"
 
 #include <string.h>
@@ -13,6 +14,7 @@ void moe_take(struct moe_scratch *m, struct arena *arena, const struct config *c
 	m->ready = arena_take(arena, c->experts, sizeof *m->ready);
 	if (c->shared_size)
 		shared_take(&m->shared, arena, c, rows);
+	activation_take(arena, &m->apart, rows, c->feed_forwards_apart ? c->hidden_size : 0);
 }
 
 /* ---- experts ---- */
@@ -22,6 +24,9 @@ void moe_take(struct moe_scratch *m, struct arena *arena, const struct config *c
 struct wave {
 	const struct moe_scratch *m;
 	const struct step *step;
+	const struct layer_weights *weights;
+	const struct activation *input;	  /* of gate and up */
+	const struct plan_record *record; /* of the layer */
 	uint32_t blocks; /* per expert: of TQ_GROUP rows of gate and up, or of down's rows */
 };
 
@@ -43,39 +48,51 @@ static void multiply_blocks(const struct wave *v, uint32_t ready, uint32_t part,
 			    uint32_t end)
 {
 	const struct moe_scratch *m = v->m;
-	const struct plan *p = v->step->env->plan;
-	const struct shape *s = &p->part[part];
-	struct matrix w = {*s, (const uint8_t *)m->ready[ready].data + p->slot_offset[part]};
+	const struct shape *s = &v->record->part[part];
+	const uint8_t *slot = m->ready[ready].data;
+	struct matrix w = {*s, slot + v->record->slot_offset[part]};
 	uint32_t n, first = group_of(m, ready, &n);
 	uint32_t row0 = begin * TQ_GROUP,
 		 row1 = end * TQ_GROUP < s->rows ? end * TQ_GROUP : s->rows;
 	float *const outputs[EXPERT_PARTS] = {m->hidden.f, m->up, m->out};
 	bool down = part == EXPERT_PARTS - 1; /* its inputs are this expert's own rows */
-	struct input x =
-		down ? activation_input(&m->hidden, first) : activation_input(v->step->normed, 0);
+	struct input x = down ? activation_input(&m->hidden, first) : activation_input(v->input, 0);
 	const uint32_t *tokens = down ? NULL : m->routing.token + first;
 	float *y = outputs[part] + (size_t)first * s->rows;
 	multiply_watched(v->step->env->kernels, y, s->rows, &w, row0, row1, &x, tokens, n);
 }
 
-/* silu(gate) · up of a block's rows, made ready for down: the block is one of its input's groups.
- */
+/* An expert's row of a layer's biases, if it has these. */
+static const float *bias_of(const struct wave *v, enum tensor_role role, uint32_t ready)
+{
+	const float *bias = weights_vector(v->weights, role);
+	uint32_t e = v->m->routing.distinct[v->m->ready[ready].index];
+	return bias ? bias + (size_t)e * v->weights->m[role].shape.cols : NULL;
+}
+
+/* Adds elements [begin, begin + n) of a bias, if there is one, to those of an array. */
+static void add_bias(const struct wave *v, float *y, const float *bias, size_t begin, uint32_t n)
+{
+	if (bias)
+		v->step->env->kernels->add(y + begin, bias + begin, n);
+}
+
+/* Gate and up of a block's rows become down's input: the block is one of its groups. */
 static void activate_block(const struct wave *v, uint32_t ready, uint32_t block)
 {
 	const struct moe_scratch *m = v->m;
-	const struct kernels *k = v->step->env->kernels;
-	size_t width = m->hidden.k, groups = tq_groups(m->hidden.k),
-	       begin = (size_t)block * TQ_GROUP;
+	size_t width = m->hidden.k, begin = (size_t)block * TQ_GROUP;
 	uint32_t n = width - begin < TQ_GROUP ? (uint32_t)(width - begin) : TQ_GROUP;
 	uint32_t count, first = group_of(m, ready, &count);
-	bool tq = format_is_tq(v->step->env->plan->part[EXPERT_PARTS - 1].format);
+	enum format down = v->record->part[EXPERT_PARTS - 1].format;
+	const float *gate_bias = bias_of(v, TENSOR_EXPERT_GATE_BIAS, ready),
+		    *up_bias = bias_of(v, TENSOR_EXPERT_UP_BIAS, ready);
 	for (size_t a = first; a < first + count; a++) {
 		float *gate = m->hidden.f + a * width + begin;
-		size_t group = a * groups + block;
-		k->silu_mul(gate, m->up + a * width + begin, n);
-		if (tq)
-			k->tq_prepare(m->hidden.q + group * TQ_GROUP, m->hidden.scale + group, gate,
-				      n);
+		add_bias(v, m->hidden.f + a * width, gate_bias, begin, n);
+		add_bias(v, m->up + a * width, up_bias, begin, n);
+		glu_run(v->step->env, gate, m->up + a * width + begin, n);
+		activation_prepare_part(v->step->env, &m->hidden, a, (uint32_t)begin, n, down);
 	}
 }
 
@@ -107,18 +124,32 @@ static void run_gate_up(void *ctx, uint32_t begin, uint32_t end)
 	}
 }
 
+/* Adds the bias to what down gave. */
+static void finish_blocks(const struct wave *v, struct run r)
+{
+	const struct moe_scratch *m = v->m;
+	size_t width = v->step->env->config->hidden_size, begin = (size_t)r.begin * TQ_GROUP,
+	       end = (size_t)r.end * TQ_GROUP < width ? (size_t)r.end * TQ_GROUP : width;
+	const float *bias = bias_of(v, TENSOR_EXPERT_DOWN_BIAS, r.ready);
+	uint32_t n, first = group_of(m, r.ready, &n);
+	for (size_t a = first; bias && a < first + n; a++)
+		add_bias(v, m->out + a * width, bias, begin, (uint32_t)(end - begin));
+}
+
 static void run_down(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct wave *v = ctx;
 	while (begin < end) {
 		struct run r = next_run(v, &begin, end);
 		multiply_blocks(v, r.ready, EXPERT_PARTS - 1, r.begin, r.end);
+		finish_blocks(v, r);
 	}
 }
 
-static void run_wave(const struct moe_scratch *m, const struct step *s, uint32_t count)
+static void run_wave(const struct wave *like, uint32_t count)
 {
-	const struct environment *env = s->env;
+	const struct moe_scratch *m = like->m;
+	const struct environment *env = like->step->env;
 	uint32_t hidden = env->config->hidden_size, size = env->config->expert_size, n;
 	uint64_t tokens = 0; /* of an average expert */
 	for (uint32_t i = 0; i < count; i++) {
@@ -127,7 +158,8 @@ static void run_wave(const struct moe_scratch *m, const struct step *s, uint32_t
 	}
 	uint64_t work = (uint64_t)TQ_GROUP * tokens / count;
 
-	struct wave v = {m, s, blocks_of(size)};
+	struct wave v = *like;
+	v.blocks = blocks_of(size);
 	uint32_t items = count * v.blocks;
 	threads_run(env->threads, items, product_grain(env, items, 2 * work * hidden), run_gate_up,
 		    &v);
@@ -161,16 +193,15 @@ static void sum_tokens(void *ctx, uint32_t begin, uint32_t end)
 	}
 }
 
-static int run_experts(struct moe_scratch *m, struct step *s, uint32_t layer, struct err *e)
+static int run_experts(struct moe_scratch *m, struct step *s, uint32_t layer, const struct wave *v,
+		       struct err *e)
 {
 	const struct environment *env = s->env;
+	uint32_t routed = env->plan->routed_of[layer];
 	struct routing *r = &m->routing;
 	struct pager_batch batch;
-	bool credited = s->kind == ROWS_PROMPT && s->n > 1;
-	if (credited)
-		route_credit(r, s->n);
-	int got = pager_begin(&batch, env->experts, env->plan->routed_of[layer], r->distinct,
-			      credited ? r->credit : NULL, r->distinct_count, s->clock, e);
+	int got = pager_begin(&batch, env->experts, routed, r->distinct, route_credit(r, s),
+			      r->distinct_count, s->clock, e);
 	if (got < 0)
 		return got;
 	batch.stop = env->stop;
@@ -179,7 +210,7 @@ static int run_experts(struct moe_scratch *m, struct step *s, uint32_t layer, st
 	if (env->config->layer[layer].shared)
 		shared_run(&m->shared, s, layer);
 	while ((got = pager_next(&batch, m->ready, r->distinct_count, e)) > 0) {
-		run_wave(m, s, (uint32_t)got);
+		run_wave(v, (uint32_t)got);
 		for (int i = 0; i < got; i++)
 			pager_put(&batch, &m->ready[i]);
 	}
@@ -187,15 +218,33 @@ static int run_experts(struct moe_scratch *m, struct step *s, uint32_t layer, st
 	return got;
 }
 
+/* The stream by that norm; where there is none, the layer's own. */
+static struct activation *input_of(struct moe_scratch *m, struct step *s, const float *norm)
+{
+	if (!norm)
+		return s->normed;
+	step_norm(s, m->apart.f, s->x, NULL, norm, s->n);
+	activation_changed(&m->apart);
+	return &m->apart;
+}
+
 int moe_run(struct moe_scratch *m, struct step *s, uint32_t layer, struct err *e)
 {
 	const struct environment *env = s->env;
-	route(&m->routing, s, layer);
-	activation_prepare(env, s->normed, s->n, env->plan->part[0].format);
-	int failed = run_experts(m, s, layer, e);
+	const struct layer_weights *l = &env->weights->layer[layer];
+	const struct plan_record *record = &env->plan->record[env->plan->routed_of[layer]];
+	route(&m->routing, s, layer, input_of(m, s, weights_vector(l, TENSOR_ROUTER_SCALE)));
+	struct activation *input = input_of(m, s, weights_vector(l, TENSOR_EXPERTS_NORM));
+	for (uint32_t part = 0; part < EXPERT_PARTS - 1; part++)
+		activation_prepare(env, input, s->n, record->part[part].format);
+	const struct wave wave = {m, s, l, input, record, 0};
+	int failed = run_experts(m, s, layer, &wave, e);
 	if (failed)
 		return failed;
-	threads_run(env->threads, s->n, 1, sum_tokens, &(struct wave){m, s, 0});
+	threads_run(env->threads, s->n, 1, sum_tokens, (void *)&wave);
+	const float *post_norm = weights_vector(l, TENSOR_EXPERTS_POST_NORM);
+	if (post_norm)
+		step_norm(s, s->out, s->out, NULL, post_norm, s->n);
 	if (env->config->layer[layer].shared)
 		shared_add(&m->shared, s);
 	return 0;

@@ -19,6 +19,9 @@ struct moe_scratch {
 	float *out;		   /* [assignment][hidden] */
 	struct pager_ready *ready; /* [experts] */
 	struct shared_scratch shared;
+	/* Another norm of the stream than `normed`, where the family has one: the input of the
+	 * router, and then that of the experts. Width 0: it has not. */
+	struct activation apart;
 };
 
 void moe_take(struct moe_scratch *m, struct arena *arena, const struct config *c, size_t rows);

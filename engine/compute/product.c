@@ -1,5 +1,12 @@
 #include "engine/compute/product.h"
+#include "kernels/block.h"
 #include "kernels/watch.h"
+
+/* A block that is not whole is met by no format that wants blocks. */
+static size_t blocks_of(uint32_t k)
+{
+	return ((size_t)k + BLOCK - 1) / BLOCK;
+}
 
 void activation_take(struct arena *a, struct activation *v, size_t tokens, uint32_t k)
 {
@@ -7,40 +14,63 @@ void activation_take(struct arena *a, struct activation *v, size_t tokens, uint3
 	v->f = arena_take(a, tokens * k, sizeof *v->f);
 	v->q = arena_take(a, tokens * tq_groups(k) * TQ_GROUP, sizeof *v->q);
 	v->scale = arena_take(a, tokens * tq_groups(k), sizeof *v->scale);
+	v->block.q = arena_take(a, tokens * blocks_of(k) * BLOCK, sizeof *v->block.q);
+	v->block.scale = arena_take(a, tokens * blocks_of(k), sizeof *v->block.scale);
+	v->block.sum = arena_take(a, tokens * blocks_of(k) * HALVES, sizeof *v->block.sum);
+}
+
+void activation_prepare_part(const struct environment *env, const struct activation *a,
+			     size_t token, uint32_t begin, uint32_t count, enum format format)
+{
+	const float *f = a->f + token * a->k + begin;
+	size_t group = token * tq_groups(a->k) + begin / TQ_GROUP,
+	       block = token * blocks_of(a->k) + begin / BLOCK;
+	switch (format_input(format)) {
+	case INPUT_TQ:
+		env->kernels->tq_prepare(a->q + group * TQ_GROUP, a->scale + group, f, count);
+		break;
+	case INPUT_BLOCKS:
+		env->kernels->block_prepare(a->block.q + block * BLOCK, a->block.scale + block,
+					    a->block.sum + block * HALVES, f, count);
+		break;
+	default:
+		break;
+	}
 }
 
 struct prepare {
 	const struct environment *env;
-	struct activation *a;
+	const struct activation *a;
+	enum format format;
 };
 
 static void prepare_tokens(void *ctx, uint32_t begin, uint32_t end)
 {
 	const struct prepare *p = ctx;
-	struct activation *a = p->a;
-	size_t groups = tq_groups(a->k);
 	for (size_t t = begin; t < end; t++)
-		p->env->kernels->tq_prepare(a->q + t * groups * TQ_GROUP, a->scale + t * groups,
-					    a->f + t * a->k, a->k);
+		activation_prepare_part(p->env, p->a, t, 0, p->a->k, p->format);
 }
 
 void activation_prepare(const struct environment *env, struct activation *a, uint32_t n,
 			enum format format)
 {
-	if (!format_is_tq(format) || a->in_8_bits)
+	uint32_t form = 1U << format_input(format);
+	if (form == 1U << INPUT_FLOATS || a->forms & form)
 		return;
-	threads_run(env->threads, n, 1, prepare_tokens, &(struct prepare){env, a});
-	a->in_8_bits = true;
+	threads_run(env->threads, n, 1, prepare_tokens, &(struct prepare){env, a, format});
+	a->forms |= form;
 }
 
 struct input activation_input(const struct activation *a, uint32_t first)
 {
-	size_t groups = tq_groups(a->k);
+	size_t group = first * tq_groups(a->k), block = first * blocks_of(a->k);
 	return (struct input){
 		.k = a->k,
 		.f = a->f + (size_t)first * a->k,
-		.q = a->q + first * groups * TQ_GROUP,
-		.scale = a->scale + first * groups,
+		.q = a->q + group * TQ_GROUP,
+		.scale = a->scale + group,
+		.block = {a->block.q + block * BLOCK, a->block.scale + block,
+			  a->block.sum + block * HALVES},
 	};
 }
 

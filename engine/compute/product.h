@@ -6,24 +6,34 @@
 #include "engine/compute/environment.h"
 
 /* An input of matrix products with room for `tokens` tokens of width k. Whoever writes f says so by
- * activation_changed; the 8-bit form is made from it once, when the first product wants it. */
+ * activation_changed; each form that formats want besides is made from it once, when the first
+ * product wants it. */
 struct activation {
 	uint32_t k;
 	float *f;
-	int8_t *q;
+	int8_t *q; /* and scale: INPUT_TQ */
 	float *scale;
-	bool in_8_bits; /* q and scale are f's, for as many tokens as the product had */
+	struct { /* INPUT_BLOCKS */
+		int8_t *q;
+		float *scale;
+		int16_t *sum;
+	} block;
+	uint32_t forms; /* a bit for each that is f's, for as many tokens as the product had */
 };
 
 /* Room for so many tokens of width k. */
 void activation_take(struct arena *a, struct activation *v, size_t tokens, uint32_t k);
 static inline void activation_changed(struct activation *a)
 {
-	a->in_8_bits = false;
+	a->forms = 0;
 }
-/* Makes the 8-bit form of n tokens of a, if `format` wants it and it is not made. */
+/* Makes the form of n tokens of a that `format` wants, if it is not made. */
 void activation_prepare(const struct environment *env, struct activation *a, uint32_t n,
 			enum format format);
+/* The same of `count` columns of one token, from a multiple of TQ_GROUP on, without a look at what
+ * is made: for whoever makes them himself. */
+void activation_prepare_part(const struct environment *env, const struct activation *a,
+			     size_t token, uint32_t begin, uint32_t count, enum format format);
 struct input activation_input(const struct activation *a, uint32_t first);
 
 /* y[n][rows] = W · a for each of `count` matrices, whatever their formats, as one parallel loop:

@@ -1,11 +1,9 @@
 #include "engine/compute/recurrent.h"
 
+#include <stddef.h>
 #include <string.h>
 
-void recurrent_init(struct recurrent *r, struct context_budget *budget, size_t floats)
-{
-	*r = (struct recurrent){.budget = budget, .bytes = context_pages(floats * sizeof(float))};
-}
+/* ---- copies; the budget's lock is held ---- */
 
 /* Takes a mark out of the list; its memory is the caller's. */
 static float *take_out(struct recurrent *r, uint32_t i)
@@ -13,6 +11,8 @@ static float *take_out(struct recurrent *r, uint32_t i)
 	float *state = r->marks[i].state;
 	r->mark_count--;
 	memmove(&r->marks[i], &r->marks[i + 1], (r->mark_count - i) * sizeof *r->marks);
+	if (!r->mark_count)
+		context_spare_none(r->budget, &r->spare);
 	return state;
 }
 
@@ -20,19 +20,6 @@ static void give_up_marks(struct recurrent *r, size_t beyond)
 {
 	while (r->mark_count && r->marks[r->mark_count - 1].position > beyond)
 		context_give(r->budget, take_out(r, r->mark_count - 1), r->bytes);
-}
-
-void recurrent_free(struct recurrent *r)
-{
-	recurrent_rollback(r, 1, 0);
-}
-
-int recurrent_reserve(struct recurrent *r, struct err *e)
-{
-	if (!r->bytes || r->now)
-		return 0;
-	r->now = context_take(r->budget, r->bytes, e);
-	return r->now ? 0 : -e->code;
 }
 
 /* The mark that is missed least: around it the distance between its neighbours, over how far back
@@ -53,30 +40,74 @@ static uint32_t least_missed(const struct recurrent *r, size_t end)
 	return least;
 }
 
-void recurrent_mark(struct recurrent *r, size_t position)
+static void give_way(struct context_spare *spare)
 {
-	struct err no_room;
-	if (!r->now || r->spoiled || !position)
-		return;
+	struct recurrent *r = (void *)((char *)spare - offsetof(struct recurrent, spare));
+	size_t end = r->marks[r->mark_count - 1].position + 1;
+	context_give(r->budget, take_out(r, least_missed(r, end)), r->bytes);
+}
+
+/* Memory for a copy at a position; NULL: it is there already, or there is no room. */
+static float *make_room(struct recurrent *r, size_t position)
+{
 	give_up_marks(r, position);
 	if (r->mark_count && r->marks[r->mark_count - 1].position == position)
-		return;
+		return NULL;
 	float *state = NULL;
 	if (r->mark_count < RECURRENT_MARKS)
-		state = context_take(r->budget, r->bytes, &no_room);
+		state = context_take_spare(r->budget, r->bytes);
 	if (!state && r->mark_count)
 		state = take_out(r, least_missed(r, position));
+	return state;
+}
+
+/* ---- the state ---- */
+
+void recurrent_init(struct recurrent *r, struct context_budget *budget, size_t floats)
+{
+	*r = (struct recurrent){.budget = budget,
+				.bytes = context_pages(floats * sizeof(float)),
+				.spare.give_way = give_way};
+}
+
+void recurrent_free(struct recurrent *r)
+{
+	recurrent_rollback(r, 1, 0);
+}
+
+int recurrent_reserve(struct recurrent *r, struct err *e)
+{
+	if (!r->bytes || r->now)
+		return 0;
+	r->now = context_take(r->budget, r->bytes, e);
+	return r->now ? 0 : -e->code;
+}
+
+void recurrent_mark(struct recurrent *r, size_t position)
+{
+	if (!r->now || r->spoiled || !position)
+		return;
+	pthread_mutex_lock(&r->budget->lock);
+	float *state = make_room(r, position);
+	pthread_mutex_unlock(&r->budget->lock);
 	if (!state)
 		return;
 	memcpy(state, r->now, r->bytes);
+	pthread_mutex_lock(&r->budget->lock);
 	r->marks[r->mark_count++] = (struct recurrent_mark){position, r->behind, state};
+	context_spare_last(r->budget, &r->spare);
+	pthread_mutex_unlock(&r->budget->lock);
 }
 
-bool recurrent_yield(struct recurrent *r, size_t position)
+/* Goes back to the last copy that is left; false: there is none. */
+static bool restore(struct recurrent *r, size_t *position)
 {
 	if (!r->mark_count)
 		return false;
-	context_give(r->budget, take_out(r, least_missed(r, position + 1)), r->bytes);
+	const struct recurrent_mark *last = &r->marks[r->mark_count - 1];
+	memcpy(r->now, last->state, r->bytes);
+	r->behind = last->behind;
+	*position = last->position;
 	return true;
 }
 
@@ -84,19 +115,19 @@ size_t recurrent_rollback(struct recurrent *r, size_t from, size_t to)
 {
 	if (!r->bytes)
 		return to;
-	if (to && !r->spoiled && from - to <= r->behind) {
+	size_t reached;
+	bool stays = to && !r->spoiled && from - to <= r->behind;
+	pthread_mutex_lock(&r->budget->lock);
+	give_up_marks(r, to);
+	bool restored = !stays && restore(r, &reached);
+	pthread_mutex_unlock(&r->budget->lock);
+	if (stays) {
 		r->behind -= (uint32_t)(from - to);
-		give_up_marks(r, to);
 		return to;
 	}
-	give_up_marks(r, to);
 	r->spoiled = false;
-	if (r->mark_count) {
-		const struct recurrent_mark *last = &r->marks[r->mark_count - 1];
-		memcpy(r->now, last->state, r->bytes);
-		r->behind = last->behind;
-		return last->position;
-	}
+	if (restored)
+		return reached;
 	context_give(r->budget, r->now, r->bytes);
 	r->now = NULL;
 	r->behind = 0;

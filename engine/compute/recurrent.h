@@ -11,9 +11,11 @@
  *
  * One state is one block of floats, all layers' one after the other; what lies where in it is
  * delta.h's. Its memory and the copies' are counted against the context budget; a copy for which
- * there is no room takes the place of another one, or is not kept.
+ * there is no room takes the place of another one, or is not kept, and all copies give way to what
+ * any context needs.
  *
- * For one thread at a time, like the context that it is a part of.
+ * For one thread at a time, like the context that it is a part of; but the copies may give way at
+ * any moment, so these are under the budget's lock.
  */
 #ifndef MOEFS_ENGINE_COMPUTE_RECURRENT_H
 #define MOEFS_ENGINE_COMPUTE_RECURRENT_H
@@ -33,11 +35,12 @@ struct recurrent {
 	/* By how many of the context's last positions `now` is behind: what they do to it is kept,
 	 * and is yet to be done. */
 	uint32_t behind;
+	struct context_spare spare;
 	struct recurrent_mark {
 		size_t position;
 		uint32_t behind;
 		float *state;
-	} marks[RECURRENT_MARKS]; /* ascending */
+	} marks[RECURRENT_MARKS]; /* the copies, ascending; under the budget's lock */
 	uint32_t mark_count;
 };
 
@@ -49,12 +52,9 @@ void recurrent_free(struct recurrent *r);
 int recurrent_reserve(struct recurrent *r, struct err *e);
 /* Keeps a copy of the state, which (with what it is behind) is that after `position` tokens. */
 void recurrent_mark(struct recurrent *r, size_t position);
-/* Gives up the copy that is missed least after `position` tokens; false: there is none. */
-bool recurrent_yield(struct recurrent *r, size_t position);
 /* Goes back from the state after `from` positions to one after at most `to`, and returns after how
  * many it is. `to` itself is reached if it is `from`, or not before what `now` is behind, or was
- * marked. Later copies are given up; at
- * 0 so is the memory. */
+ * marked. Later copies are given up; at 0 so is the memory. */
 size_t recurrent_rollback(struct recurrent *r, size_t from, size_t to);
 
 #endif

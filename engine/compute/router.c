@@ -1,6 +1,5 @@
-/* Softmax, top-k and the weights' normalisation are the family's; params may ask for fewer
- * experts, or for doing without light ones that are not in memory (losses.h).
- */
+/* How experts are chosen and weighed is the family's (choice.h); params may ask for fewer experts,
+ * or for doing without light ones that are not in memory (losses.h). */
 #include "engine/compute/router.h"
 
 #include <math.h>
@@ -10,6 +9,7 @@ void route_take(struct routing *r, struct arena *a, const struct config *c, size
 {
 	size_t experts = c->experts, all = rows * c->experts_per_token;
 	r->router_logits = arena_take(a, rows * experts, sizeof *r->router_logits);
+	r->scores = arena_take(a, rows * experts, sizeof *r->scores);
 	r->chosen = arena_take(a, all, sizeof *r->chosen);
 	r->weight = arena_take(a, all, sizeof *r->weight);
 	r->kept = arena_take(a, rows, sizeof *r->kept);
@@ -20,55 +20,24 @@ void route_take(struct routing *r, struct arena *a, const struct config *c, size
 	r->assignment = arena_take(a, all, sizeof *r->assignment);
 	r->distinct = arena_take(a, experts, sizeof *r->distinct);
 	r->credit = arena_take(a, experts, sizeof *r->credit);
-	r->foreseen.k = c->hidden_size;
-	r->foreseen.f = arena_take(a, (size_t)PREDICT_MOST * c->hidden_size, sizeof(float));
+	activation_take(a, &r->foreseen, PREDICT_MOST, c->hidden_size);
 	r->predicted = arena_take(a, experts, sizeof *r->predicted);
 	r->named = arena_take(a, experts, sizeof *r->named);
 }
 
 /* ---- routing ---- */
 
-/* The top_k largest of logits[n], descending, ties to the lowest index. NaN is never chosen before
- * a number, and there are always top_k of them. */
-static void choose(const float *logits, uint32_t n, uint32_t *chosen, uint32_t top_k)
-{
-	for (uint32_t rank = 0; rank < top_k; rank++) {
-		uint32_t best = UINT32_MAX;
-		for (uint32_t i = 0; i < n; i++) {
-			bool taken = false;
-			for (uint32_t r = 0; r < rank && !taken; r++)
-				taken = chosen[r] == i;
-			if (!taken && (best == UINT32_MAX || logits[i] > logits[best]))
-				best = i;
-		}
-		chosen[rank] = best;
-	}
-}
-
 struct choice {
 	struct routing *routing;
 	const struct step *step;
+	const struct layer_weights *weights;
 };
 
-/* Turns one token's logits into its experts and their weights. Softmax runs in place. */
-static void route_token(const struct environment *env, uint32_t top_k, float *logits,
-			uint32_t *chosen, float *weight)
+/* The model's own number of experts, or fewer. */
+static uint32_t experts_of(const struct config *c, const struct span *span)
 {
-	const struct config *c = env->config;
-	choose(logits, c->experts, chosen, top_k);
-	if (c->router_order == SOFTMAX_THEN_TOP_K)
-		env->kernels->softmax(logits, c->experts);
-	for (uint32_t i = 0; i < top_k; i++)
-		weight[i] = logits[chosen[i]];
-	if (c->router_order == TOP_K_THEN_SOFTMAX)
-		env->kernels->softmax(weight, top_k);
-	if (!c->normalise_top_k)
-		return;
-	float sum = 0;
-	for (uint32_t i = 0; i < top_k; i++)
-		sum += weight[i];
-	for (uint32_t i = 0; i < top_k; i++)
-		weight[i] /= sum;
+	uint32_t own = c->experts_per_token, fewer = span->losses.experts_per_token;
+	return fewer && fewer < own ? fewer : own;
 }
 
 static void route_tokens(void *ctx, uint32_t begin, uint32_t end)
@@ -77,9 +46,17 @@ static void route_tokens(void *ctx, uint32_t begin, uint32_t end)
 	const struct environment *env = x->step->env;
 	struct routing *r = x->routing;
 	for (size_t t = begin; t < end; t++) {
-		route_token(env, r->top_k, r->router_logits + t * env->config->experts,
-			    r->chosen + t * r->top_k, r->weight + t * r->top_k);
-		r->kept[t] = r->top_k;
+		float *logits = r->router_logits + t * env->config->experts;
+		uint32_t *chosen = r->chosen + t * r->top_k;
+		float *weight = r->weight + t * r->top_k;
+		r->kept[t] = experts_of(env->config, step_span(x->step, t));
+		choose_experts(env, x->weights, r->kept[t], logits,
+			       r->scores + t * env->config->experts, chosen);
+		weigh_experts(env, x->weights, r->kept[t], logits, chosen, weight);
+		for (uint32_t i = r->kept[t]; i < r->top_k; i++) { /* others have more */
+			chosen[i] = 0;
+			weight[i] = 0;
+		}
 	}
 }
 
@@ -88,13 +65,16 @@ static void route_tokens(void *ctx, uint32_t begin, uint32_t end)
 static void find_dropped(struct routing *r, struct step *s, uint32_t routed)
 {
 	uint32_t experts = s->env->config->experts;
-	size_t all = (size_t)s->n * r->top_k;
 	memset(r->dropped, 0, experts * sizeof *r->dropped);
-	for (size_t i = 0; i < all; i++)
-		r->dropped[r->chosen[i]] = true;
-	for (size_t i = 0; i < all; i++)
-		if (i % r->top_k == 0 || !(r->weight[i] < s->losses.drop_missing))
-			r->dropped[r->chosen[i]] = false;
+	for (size_t t = 0; t < s->n; t++)
+		for (uint32_t i = 0; i < r->kept[t]; i++)
+			r->dropped[r->chosen[t * r->top_k + i]] = true;
+	for (size_t t = 0; t < s->n; t++) {
+		float threshold = step_span(s, t)->losses.drop_missing;
+		for (uint32_t i = 0; i < r->kept[t]; i++)
+			if (i == 0 || !(r->weight[t * r->top_k + i] < threshold))
+				r->dropped[r->chosen[t * r->top_k + i]] = false;
+	}
 	for (uint32_t e = 0; e < experts; e++) {
 		struct pager_expert now;
 		if (!r->dropped[e])
@@ -108,9 +88,9 @@ static void find_dropped(struct routing *r, struct step *s, uint32_t routed)
 /* Moves what a token keeps to the front, in the same order; the weights keep their sum. */
 static void keep_rest(struct routing *r, uint32_t token)
 {
-	uint32_t *chosen = r->chosen + (size_t)token * r->top_k, kept = 0;
+	uint32_t *chosen = r->chosen + (size_t)token * r->top_k, had = r->kept[token], kept = 0;
 	float *weight = r->weight + (size_t)token * r->top_k, before = 0, after = 0;
-	for (uint32_t i = 0; i < r->top_k; i++) {
+	for (uint32_t i = 0; i < had; i++) {
 		before += weight[i];
 		if (r->dropped[chosen[i]])
 			continue;
@@ -118,7 +98,7 @@ static void keep_rest(struct routing *r, uint32_t token)
 		chosen[kept] = chosen[i];
 		weight[kept++] = weight[i];
 	}
-	for (uint32_t i = 0; i < kept && kept < r->top_k; i++)
+	for (uint32_t i = 0; i < kept && kept < had; i++)
 		weight[i] *= before / after;
 	r->kept[token] = kept;
 }
@@ -153,57 +133,91 @@ static void group_by_expert(struct routing *r, uint32_t experts, uint32_t n)
 		}
 }
 
-static void tap_logits(const struct routing *r, const struct step *s, uint32_t routed)
-{
-	const struct environment *env = s->env;
-	if (env->tap)
-		env->tap(env->tap_ctx, TAP_ROUTER_LOGITS, routed,
-			 (uint32_t)s->context->tokens.count, s->n, env->config->experts,
-			 r->router_logits);
-}
-
 /* The logits are no longer needed: the experts' numbers are written over them. */
 static void tap_choice(const struct routing *r, const struct step *s, uint32_t routed)
 {
-	const struct environment *env = s->env;
-	uint32_t position = (uint32_t)s->context->tokens.count;
-	if (!env->tap)
+	if (!s->env->tap)
 		return;
-	env->tap(env->tap_ctx, TAP_ROUTER_WEIGHTS, routed, position, s->n, r->top_k, r->weight);
+	step_tap(s, TAP_ROUTER_WEIGHTS, routed, r->top_k, r->weight);
 	for (size_t i = 0; i < (size_t)s->n * r->top_k; i++)
 		r->router_logits[i] = (float)r->chosen[i];
-	env->tap(env->tap_ctx, TAP_ROUTER_EXPERTS, routed, position, s->n, r->top_k,
-		 r->router_logits);
+	step_tap(s, TAP_ROUTER_EXPERTS, routed, r->top_k, r->router_logits);
 }
 
-void route(struct routing *r, struct step *s, uint32_t layer)
+static void make_logits(struct routing *r, const struct step *s, const struct layer_weights *l,
+			struct activation *input)
 {
 	const struct environment *env = s->env;
-	uint32_t own = env->config->experts_per_token, fewer = s->losses.experts_per_token;
+	struct product router = {r->router_logits, &l->m[TENSOR_ROUTER]};
+	float multiplier = env->config->router_multiplier;
+	size_t count = (size_t)s->n * env->config->experts;
+	product_run(env, &router, 1, input, s->n);
+	for (size_t i = 0; i < count && multiplier != 1; i++)
+		r->router_logits[i] *= multiplier;
+	product_add_bias(env, r->router_logits, weights_vector(l, TENSOR_ROUTER_BIAS), s->n,
+			 env->config->experts);
+}
+
+void route(struct routing *r, struct step *s, uint32_t layer, struct activation *input)
+{
+	const struct environment *env = s->env;
 	uint32_t routed = env->plan->routed_of[layer];
-	r->top_k = fewer && fewer < own ? fewer : own;
-	struct product router = {r->router_logits, &env->weights->layer[layer].m[TENSOR_ROUTER]};
-	product_run(env, &router, 1, s->normed, s->n);
-	tap_logits(r, s, routed);
-	threads_run(env->threads, s->n, 16, route_tokens, &(struct choice){r, s});
+	bool drops = false;
+	r->top_k = 0;
+	for (const struct span *span = s->spans; span < s->spans + s->span_count; span++) {
+		uint32_t experts = experts_of(env->config, span);
+		r->top_k = experts > r->top_k ? experts : r->top_k;
+		drops = drops || span->losses.drop_missing > 0;
+	}
+	const struct layer_weights *l = &env->weights->layer[layer];
+	make_logits(r, s, l, input);
+	step_tap(s, TAP_ROUTER_LOGITS, routed, env->config->experts, r->router_logits);
+	threads_run(env->threads, s->n, 16, route_tokens, &(struct choice){r, s, l});
 	tap_choice(r, s, routed);
-	if (s->losses.drop_missing > 0)
+	if (drops)
 		drop_missing(r, s, routed);
 	group_by_expert(r, env->config->experts, s->n);
 }
 
 /* ---- for the pager ---- */
 
-/* What the uses of a chunk of n tokens count: a prompt must not outvote the answer, and its last
- * tokens are most like what comes. (0.1 and a half-life of 16 tokens: cache/MEASUREMENTS.md.) */
-void route_credit(struct routing *r, uint32_t n)
+/* Of a prompt; one row of it is like an answer's. */
+static bool is_chunk(const struct span *span)
 {
+	return span->prompt && span->n > 1;
+}
+
+static bool has_chunk(const struct step *s)
+{
+	for (const struct span *span = s->spans; span < s->spans + s->span_count; span++)
+		if (is_chunk(span))
+			return true;
+	return false;
+}
+
+/* What an expert's use by a row counts; `last` is the row before it that used it, or none. A prompt
+ * must not outvote the answer, and its last tokens are most like what comes (0.1 and a half-life of
+ * 16 tokens: cache/MEASUREMENTS.md). The rows of one answer count once. */
+static float credit_of(const struct step *s, uint32_t row, const uint32_t *last)
+{
+	const struct span *span = step_span(s, row);
+	if (is_chunk(span))
+		return 0.1F * exp2f((float)(row - span->first + 1) / 16 - (float)span->n / 16);
+	return last && step_span(s, *last) == span ? 0 : 1;
+}
+
+const float *route_credit(struct routing *r, const struct step *s)
+{
+	if (!has_chunk(s))
+		return NULL;
 	for (uint32_t d = 0; d < r->distinct_count; d++) {
-		uint32_t e = r->distinct[d];
+		uint32_t e = r->distinct[d], first = r->group_start[e];
 		r->credit[d] = 0;
-		for (uint32_t a = r->group_start[e]; a < r->group_start[e + 1]; a++)
-			r->credit[d] += 0.1F * exp2f((float)(r->token[a] + 1) / 16 - (float)n / 16);
+		for (uint32_t a = first; a < r->group_start[e + 1]; a++)
+			r->credit[d] +=
+				credit_of(s, r->token[a], a > first ? &r->token[a - 1] : NULL);
 	}
+	return r->credit;
 }
 
 /* A later layer's router on this layer's input: the stream changes little from layer to layer, so
@@ -213,16 +227,15 @@ static void foresee(struct routing *r, const struct step *s, uint32_t next)
 	const struct environment *env = s->env;
 	const struct config *c = env->config;
 	const struct layer_weights *l = &env->weights->layer[next];
-	for (size_t t = 0; t < s->n; t++)
-		env->kernels->rmsnorm(r->foreseen.f + t * c->hidden_size, s->x + t * c->hidden_size,
-				      weights_vector(l, TENSOR_FEED_FORWARD_NORM), c->hidden_size,
-				      c->rms_eps);
-	struct product router = {r->router_logits, &l->m[TENSOR_ROUTER]};
+	const float *own = weights_vector(l, TENSOR_ROUTER_SCALE);
+	step_norm(s, r->foreseen.f, s->x, NULL,
+		  own ? own : weights_vector(l, TENSOR_FEED_FORWARD_NORM), s->n);
 	activation_changed(&r->foreseen);
-	product_run(env, &router, 1, &r->foreseen, s->n);
+	make_logits(r, s, l, &r->foreseen);
 	memset(r->named, 0, c->experts * sizeof *r->named);
 	for (size_t t = 0; t < s->n; t++) {
-		choose(r->router_logits + t * c->experts, c->experts, r->predicted, r->top_k);
+		choose_experts(env, l, r->top_k, r->router_logits + t * c->experts, r->scores,
+			       r->predicted);
 		for (uint32_t i = 0; i < r->top_k; i++)
 			r->named[r->predicted[i]] = true;
 	}
@@ -246,7 +259,7 @@ static void predict_layer(struct routing *r, const struct step *s, uint32_t next
 /* One layer of a chunk wants more than the device can read meanwhile. An answer's does not. */
 void route_predict(struct routing *r, struct step *s, uint32_t layer)
 {
-	uint32_t layers = s->n == 1 || s->kind == ROWS_ANSWER ? PAGER_LOOK_AHEAD : 1;
+	uint32_t layers = has_chunk(s) ? 1 : PAGER_LOOK_AHEAD;
 	for (uint32_t ahead = 1; ahead <= layers && pager_predicts(s->env->experts); ahead++)
 		predict_layer(r, s, layer + ahead);
 }

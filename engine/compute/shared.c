@@ -1,4 +1,5 @@
 #include "engine/compute/shared.h"
+#include "engine/compute/glu.h"
 
 void shared_take(struct shared_scratch *d, struct arena *arena, const struct config *c, size_t rows)
 {
@@ -15,10 +16,13 @@ void shared_run(struct shared_scratch *d, struct step *s, uint32_t layer)
 	const struct product in[] = {{d->hidden.f, &l->m[TENSOR_SHARED_GATE]},
 				     {d->up, &l->m[TENSOR_SHARED_UP]},
 				     {d->scale, &l->m[TENSOR_SHARED_SCALE]}};
-	product_run(env, in, 3, s->normed, s->n);
-	env->kernels->silu_mul(d->hidden.f, d->up, (size_t)s->n * d->hidden.k);
+	product_run(env, in, env->config->shared_gate ? 3 : 2, s->normed, s->n);
+	glu_run(env, d->hidden.f, d->up, (size_t)s->n * d->hidden.k);
 	activation_changed(&d->hidden);
 	product_run(env, &(struct product){d->out, &l->m[TENSOR_SHARED_DOWN]}, 1, &d->hidden, s->n);
+	const float *post_norm = weights_vector(l, TENSOR_SHARED_POST_NORM);
+	if (post_norm)
+		step_norm(s, d->out, d->out, NULL, post_norm, s->n);
 }
 
 struct addition {
@@ -33,7 +37,8 @@ static void add_tokens(void *ctx, uint32_t begin, uint32_t end)
 	size_t width = a->step->env->config->hidden_size;
 	for (size_t t = begin; t < end; t++) {
 		float weight = 1;
-		k->sigmoid_mul(&weight, a->shared->scale + t, 1);
+		if (a->step->env->config->shared_gate)
+			k->sigmoid_mul(&weight, a->shared->scale + t, 1);
 		k->add_scaled(a->step->out + t * width, weight, a->shared->out + t * width, width);
 	}
 }

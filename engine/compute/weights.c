@@ -49,36 +49,57 @@ static int finish_tensor(const struct plan_tensor *t, const struct config *c, fl
 	return class == CLASS_TAPS ? transpose_taps(data, t->shape.rows, t->shape.cols, e) : 0;
 }
 
-/* Reads one tensor's units in turn into its arranged place. buffer holds the largest two units. */
-static int load_tensor(const struct plan *p, const struct plan_tensor *t, const struct store *store,
-		       void *to, uint8_t *buffer, struct err *e)
+/* Reads the units of one chunk, piece after piece, into buffer, which has room for them. Pieces
+ * that a format does not have end up with those behind them. */
+static int read_chunk(const struct plan_tensor *t, uint32_t chunk, const struct store *store,
+		      uint8_t *buffer, struct pieces *pieces, struct err *e)
 {
-	bool tq = format_is_tq(t->shape.format);
-	for (uint32_t chunk = 0; chunk < t->chunks; chunk++) {
-		uint32_t unit = t->first_unit + chunk;
-		uint8_t *norms = buffer + p->units[unit].bytes;
-		int failed = store_read_dense(store, unit, buffer, p->units[unit].bytes, e);
-		if (!failed && tq)
-			failed = store_read_dense(store, unit + t->chunks, norms,
-						  p->units[unit + t->chunks].bytes, e);
+	struct shape rows = t->shape;
+	rows.rows = plan_chunk_rows(t, chunk);
+	const size_t bytes[] = {format_packed_bytes(&rows), format_norm_bytes(&rows),
+				format_bias_bytes(&rows)};
+	uint32_t unit = t->first_unit + chunk;
+	*pieces = (struct pieces){buffer, buffer + bytes[0], buffer + bytes[0] + bytes[1]};
+	for (uint32_t i = 0; i < sizeof bytes / sizeof *bytes; i++) {
+		if (!bytes[i])
+			continue;
+		int failed = store_read_dense(store, unit, buffer, bytes[i], e);
 		if (failed)
 			return failed;
-		format_arrange(to, &t->shape, chunk * t->chunk_rows, plan_chunk_rows(t, chunk),
-			       buffer, norms);
+		buffer += bytes[i];
+		unit += t->chunks;
 	}
 	return 0;
 }
 
-static size_t memory_needed(const struct plan *p, bool drafts, size_t *largest_unit)
+/* Reads one tensor's chunks in turn into its arranged place. */
+static int load_tensor(const struct plan_tensor *t, const struct store *store, void *to,
+		       uint8_t *buffer, struct err *e)
+{
+	for (uint32_t chunk = 0; chunk < t->chunks; chunk++) {
+		struct pieces pieces;
+		int failed = read_chunk(t, chunk, store, buffer, &pieces, e);
+		if (failed)
+			return failed;
+		format_arrange(to, &t->shape, chunk * t->chunk_rows, plan_chunk_rows(t, chunk),
+			       &pieces);
+	}
+	return 0;
+}
+
+static size_t memory_needed(const struct plan *p, bool drafts, size_t *largest_chunk)
 {
 	size_t bytes = 0;
-	*largest_unit = 0;
-	for (uint32_t i = 0; i < p->dense_count; i++)
+	*largest_chunk = 0;
+	for (uint32_t i = 0; i < p->dense_count; i++) {
+		struct shape chunk = p->dense[i].shape;
 		if (!stays_on_disk(&p->dense[i], drafts))
-			bytes += format_arranged_bytes(&p->dense[i].shape);
-	for (uint32_t i = 0; i < p->unit_count; i++)
-		if (p->units[i].bytes > *largest_unit)
-			*largest_unit = p->units[i].bytes;
+			bytes += format_arranged_bytes(&chunk);
+		chunk.rows = p->dense[i].chunk_rows;
+		size_t stored = format_packed_bytes(&chunk) + format_norm_bytes(&chunk) +
+				format_bias_bytes(&chunk);
+		*largest_chunk = stored > *largest_chunk ? stored : *largest_chunk;
+	}
 	return bytes;
 }
 
@@ -96,7 +117,7 @@ static int load_all(struct weights *w, const struct plan *p, const struct config
 		}
 		if (atomic_load(stop))
 			return err_set(e, ECANCELED, "loading was stopped");
-		int failed = load_tensor(p, t, store, next, buffer, e);
+		int failed = load_tensor(t, store, next, buffer, e);
 		if (!failed)
 			failed = finish_tensor(t, c, (float *)(void *)next, e);
 		if (failed)
@@ -109,7 +130,7 @@ static int load_all(struct weights *w, const struct plan *p, const struct config
 
 /* ---- rows of the embedding ---- */
 
-/* As stored, each where the next token of the same remainder takes its place. */
+/* As stored, piece after piece, each where the next token of the same remainder takes its place. */
 enum { RECENT_ROWS = 256 };
 struct recent_rows {
 	uint32_t token[RECENT_ROWS]; /* plus one; 0: none */
@@ -123,23 +144,34 @@ static struct shape row_shape(const struct plan_tensor *embedding)
 	return row;
 }
 
+/* Weights, scales and biases of a row behind each other. */
+static size_t row_bytes(const struct shape *row)
+{
+	return plan_piece_bytes(row, 0) + plan_piece_bytes(row, 1) + plan_piece_bytes(row, 2);
+}
+
 static struct recent_rows *recent_rows_make(const struct plan_tensor *embedding)
 {
 	struct shape row = row_shape(embedding);
-	return calloc(1, sizeof(struct recent_rows) + RECENT_ROWS * format_packed_bytes(&row));
+	return calloc(1, sizeof(struct recent_rows) + RECENT_ROWS * row_bytes(&row));
 }
 
 static int read_row(const struct weights *w, uint32_t token, uint8_t *to, struct err *e)
 {
 	const struct plan_tensor *t = w->embedding;
 	struct shape row = row_shape(t);
-	uint32_t chunk = token / t->chunk_rows;
-	size_t bytes = format_packed_bytes(&row);
-	int failed = store_read_dense(w->store, t->first_unit + chunk, w->embedding_chunk,
-				      plan_chunk_rows(t, chunk) * bytes, e);
-	if (!failed)
-		memcpy(to, w->embedding_chunk + token % t->chunk_rows * bytes, bytes);
-	return failed;
+	struct pieces from;
+	size_t at = token % t->chunk_rows;
+	int failed = read_chunk(t, token / t->chunk_rows, w->store, w->embedding_chunk, &from, e);
+	if (failed)
+		return failed;
+	const void *const pieces[PLAN_PIECES] = {from.weights, from.scales, from.biases};
+	for (uint32_t i = 0; i < PLAN_PIECES; i++) {
+		size_t bytes = plan_piece_bytes(&row, i);
+		memcpy(to, (const uint8_t *)pieces[i] + at * bytes, bytes);
+		to += bytes;
+	}
+	return 0;
 }
 
 int weights_embed(const struct weights *w, uint32_t token, float *out, struct err *e)
@@ -147,7 +179,7 @@ int weights_embed(const struct weights *w, uint32_t token, float *out, struct er
 	struct shape row = row_shape(w->embedding);
 	struct recent_rows *recent = w->recent;
 	uint32_t place = token % RECENT_ROWS;
-	uint8_t *stored = recent->rows + place * format_packed_bytes(&row);
+	uint8_t *stored = recent->rows + place * row_bytes(&row);
 	if (token >= w->embedding->shape.rows)
 		return err_set(e, ERANGE, "token %u is outside the model's vocabulary of %u", token,
 			       w->embedding->shape.rows);
@@ -158,7 +190,9 @@ int weights_embed(const struct weights *w, uint32_t token, float *out, struct er
 			return failed;
 		recent->token[place] = token + 1;
 	}
-	format_dequantise_row(out, &row, stored, NULL);
+	const uint8_t *scales = stored + plan_piece_bytes(&row, 0);
+	format_dequantise_row(out, &row,
+			      &(struct pieces){stored, scales, scales + plan_piece_bytes(&row, 1)});
 	return 0;
 }
 
@@ -167,11 +201,11 @@ int weights_embed(const struct weights *w, uint32_t token, float *out, struct er
 int weights_load(struct weights *w, const struct plan *p, const struct config *c,
 		 const struct store *store, bool drafts, const _Atomic bool *stop, struct err *e)
 {
-	size_t unit;
-	*w = (struct weights){.store = store, .memory_bytes = memory_needed(p, drafts, &unit)};
+	size_t chunk;
+	*w = (struct weights){.store = store, .memory_bytes = memory_needed(p, drafts, &chunk)};
 	w->layer = calloc(p->layers, sizeof *w->layer);
-	uint8_t *buffer = malloc(2 * unit);
-	w->embedding_chunk = malloc(unit); /* of which it is one */
+	uint8_t *buffer = malloc(chunk);
+	w->embedding_chunk = malloc(chunk);
 	void *memory = mmap(NULL, w->memory_bytes, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	w->memory = memory == MAP_FAILED ? NULL : memory;

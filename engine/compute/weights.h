@@ -9,7 +9,7 @@
 struct weights {
 	const struct store *store; /* for rows of the embedding */
 	const struct plan_tensor *embedding;
-	uint8_t *embedding_chunk;   /* where one of its units is read */
+	uint8_t *embedding_chunk;   /* where one of its chunks is read */
 	struct recent_rows *recent; /* of the embedding */
 	/* By role; data is NULL where there is no such tensor, or it was not asked for. Vectors are
 	 * one F32 row, norms with the family's offset added. The draft's layer comes last. */

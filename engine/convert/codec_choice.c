@@ -5,6 +5,7 @@
 #include "cache/codec.h"
 #include "cache/device.h"
 #include "cache/clock.h"
+#include "engine/source/file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -39,10 +40,10 @@ bool codec_pays(const struct codec_figures *f)
 /* ---- samples ---- */
 
 struct samples {
-	size_t record_bytes;
+	size_t record_most;
 	uint32_t count;
 	uint8_t *stored[SAMPLES];
-	size_t bytes[SAMPLES];
+	size_t bytes[SAMPLES], record_bytes[SAMPLES]; /* stored, and decoded */
 };
 
 static void samples_free(struct samples *s)
@@ -61,7 +62,7 @@ static int read_expert(uint8_t *record, const struct sources *sources, const str
 		int failed = sources_find(sources, id, &from, e);
 		if (!failed)
 			failed = sources_read(sources, &from, 0, from.rows,
-					      record + p->part_offset[part], e);
+					      record + p->record[layer].part_offset[part], e);
 		if (failed)
 			return failed;
 	}
@@ -72,7 +73,7 @@ static int take_samples(struct samples *s, const struct sources *sources, const 
 			struct err *e)
 {
 	uint32_t records = p->routed_layers * p->experts;
-	*s = (struct samples){.record_bytes = p->record_bytes};
+	*s = (struct samples){.record_most = p->record_bytes};
 	uint8_t *record = malloc(p->record_bytes);
 	int failed = 0;
 	for (uint32_t i = 0; i < SAMPLES && i < records && !failed; i++) {
@@ -80,13 +81,14 @@ static int take_samples(struct samples *s, const struct sources *sources, const 
 		uint32_t layer = (uint32_t)((uint64_t)i * p->routed_layers / SAMPLES);
 		uint32_t expert = i * (p->experts / SAMPLES) % p->experts;
 		uint8_t *stored = malloc(codec_most(p->record_bytes));
+		s->record_bytes[s->count] = p->record[layer].bytes;
 		s->stored[s->count++] = stored;
 		if (!record || !stored)
 			failed = -ENOMEM;
 		else
 			failed = read_expert(record, sources, p, layer, expert, e);
 		if (!failed)
-			failed = codec_encode(stored, &s->bytes[i], record, p->record_bytes);
+			failed = codec_encode(stored, &s->bytes[i], record, s->record_bytes[i]);
 	}
 	free(record);
 	if (failed == -ENOMEM)
@@ -98,10 +100,12 @@ static int take_samples(struct samples *s, const struct sources *sources, const 
 
 static double share_stored(const struct samples *s)
 {
-	double bytes = 0;
-	for (uint32_t i = 0; i < s->count; i++)
+	double bytes = 0, decoded = 0;
+	for (uint32_t i = 0; i < s->count; i++) {
 		bytes += (double)s->bytes[i];
-	return bytes / ((double)s->count * (double)s->record_bytes);
+		decoded += (double)s->record_bytes[i];
+	}
+	return bytes / decoded;
 }
 
 /* ---- speeds ---- */
@@ -127,16 +131,16 @@ static void *decode_samples(void *ctx)
 {
 	struct decoder *d = ctx;
 	const struct samples *s = d->samples;
-	uint8_t *record = malloc(s->record_bytes + CODEC_TEMP);
+	uint8_t *record = malloc(s->record_most + CODEC_TEMP);
 	double begin = cpu_time(), bytes = 0;
 	bool right = record;
 	for (uint32_t i = 0; right && (i < s->count || now_ns() < d->end_ns); i++) {
 		uint32_t k = i % s->count;
 		volatile uint64_t sum = XXH3_64bits(s->stored[k], s->bytes[k]);
 		(void)sum;
-		right = !codec_decode(record, s->record_bytes, s->stored[k], s->bytes[k],
-				      record + s->record_bytes);
-		bytes += (double)s->record_bytes;
+		right = !codec_decode(record, s->record_bytes[k], s->stored[k], s->bytes[k],
+				      record + s->record_bytes[k]);
+		bytes += (double)s->record_bytes[k];
 	}
 	double seconds = cpu_time() - begin;
 	free(record);
@@ -173,7 +177,7 @@ static bool is_shard(const char *name)
 	return n > end && !strcmp(name + n - end, suffix);
 }
 
-/* The largest data file of a checkpoint that lies on that device. */
+/* The largest data file of a checkpoint's folder that lies on that device. */
 static bool largest_shard(const char *directory, dev_t device, char *path, size_t size)
 {
 	off_t largest = 0;
@@ -189,6 +193,16 @@ static bool largest_shard(const char *directory, dev_t device, char *path, size_
 	if (d)
 		closedir(d);
 	return largest > 0;
+}
+
+/* The same of a source, which may be one file. */
+static bool largest_file(const char *source, dev_t device, char *path, size_t size)
+{
+	struct stat st;
+	if (!source_is_file(source))
+		return largest_shard(source, device, path, size);
+	return !stat(source, &st) && st.st_dev == device &&
+	       snprintf(path, size, "%s", source) < (int)size;
 }
 
 /* The device of a folder that may yet have to be made: its parent is there. */
@@ -213,7 +227,7 @@ static double device_speed(const struct conversion *v)
 	char path[4096];
 	dev_t device;
 	bool found = device_of(v->folder, &device) &&
-		     largest_shard(v->directory, device, path, sizeof path);
+		     largest_file(v->directory, device, path, sizeof path);
 	return found ? device_read_speed(path) : 0;
 }
 
@@ -280,7 +294,9 @@ int codec_choose(struct codec_choice *out, const struct conversion *v,
 	int failed = take_samples(&s, sources, p, e);
 	if (failed)
 		return failed;
-	out->expected_bytes = (uint64_t)(share_stored(&s) * (double)p->record_bytes);
+	double records = (double)p->routed_layers * p->experts;
+	out->expected_bytes =
+		(uint64_t)(share_stored(&s) * (double)plan_records_bytes(p) / records);
 	if (asked->codec == CODEC_ZSTD)
 		out->codec = CODEC_ZSTD;
 	else

@@ -109,18 +109,23 @@ static int dense_job(struct converter *c, struct encoder *x, void *buffer, uint3
 	const struct plan_tensor *t = c->plan->dense;
 	for (; i >= t->chunks; t++)
 		i -= t->chunks;
-	bool tq = format_is_tq(t->shape.format);
-	uint32_t weights = c->records + t->first_unit + i, norms = weights + t->chunks;
-	bool has_weights = store_writer_has(c->writer, weights);
-	bool has_norms = !tq || store_writer_has(c->writer, norms);
+	uint32_t unit = c->records + t->first_unit + i;
 	struct shape s = t->shape;
 	s.rows = plan_chunk_rows(t, i);
-	int failed = has_weights && has_norms ? 0 : encode_chunk(x, t, i, buffer, e);
-	if (!failed && !has_weights)
-		failed = converter_put_whole(c, weights, buffer, format_packed_bytes(&s), e);
-	if (!failed && !has_norms)
-		failed = converter_put_whole(c, norms, (uint8_t *)buffer + format_packed_bytes(&s),
-					     format_norm_bytes(&s), e);
+	bool has[PLAN_PIECES], all = true;
+	for (uint32_t k = 0; k < PLAN_PIECES; k++) {
+		has[k] = !plan_piece_bytes(&s, k) ||
+			 store_writer_has(c->writer, unit + k * t->chunks);
+		all = all && has[k];
+	}
+	uint8_t *piece = buffer;
+	int failed = all ? 0 : encode_chunk(x, t, i, buffer, e);
+	for (uint32_t k = 0; k < PLAN_PIECES && !failed; k++) {
+		if (!has[k])
+			failed = converter_put_whole(c, unit + k * t->chunks, piece,
+						     plan_piece_bytes(&s, k), e);
+		piece += plan_piece_bytes(&s, k);
+	}
 	if (!failed)
 		converter_count_chunk(c, t, i);
 	return failed;
@@ -213,7 +218,11 @@ static int begin(struct converter *c, struct err *e)
 	if (failed)
 		return failed;
 	c->v.recipe.draft = c->sources.draft;
-	failed = plan_make(c->plan, c->v.config, &c->v.recipe, e);
+	if (c->v.recipe.as_published)
+		failed = published_find(&c->published, &c->sources, e);
+	c->v.recipe.published = &c->published;
+	if (!failed)
+		failed = plan_make(c->plan, c->v.config, &c->v.recipe, e);
 	if (!failed)
 		failed = sources_check(&c->sources, c->plan, e);
 	if (!failed)
@@ -287,6 +296,7 @@ void convert_close(struct converter *c)
 	if (c->writer || c->complete)
 		converter_let_go(c, c->writer ? c->writer : c->complete);
 	sources_close(&c->sources);
+	published_free(&c->published);
 	witness_free(c->v.witness);
 	atomic_store(&c->v.progress->total, 0);
 	pthread_cond_destroy(&c->changed);

@@ -76,9 +76,10 @@ int convert_view(struct converter *c, struct store **out, struct err *e);
 /* What is left, by all threads at once, and publishes: for models without experts. */
 int convert_finish(struct converter *c, struct err *e);
 
-/* Fills record[plan->record_bytes] with the bytes that the store has or will have, and sees to it
- * that it will. ctx is the converter. For experts that the view does not have yet, from any number
- * of threads; blocks for the reading, the arithmetic and the writing. After convert_view. */
+/* Fills record[plan->record[routed_layer].bytes] with the bytes that the store has or will have,
+ * and sees to it that it will. ctx is the converter. For experts that the view does not have yet,
+ * from any number of threads; blocks for the reading, the arithmetic and the writing. After
+ * convert_view. */
 int convert_make_expert(void *ctx, uint32_t routed_layer, uint32_t expert, void *record,
 			struct err *e);
 

@@ -118,7 +118,7 @@ static int make(struct converter *c, struct encoder *x, uint32_t unit, void *rec
 		if (!store_writer_has(c->writer, unit))
 			continue; /* whoever had begun it gave up */
 		converter_count(c, unit);
-		return store_read_record(c->view, layer, expert, record, p->record_bytes, e);
+		return store_read_record(c->view, layer, expert, record, p->record[layer].bytes, e);
 	}
 }
 
@@ -133,7 +133,7 @@ int convert_make_expert(void *ctx, uint32_t routed_layer, uint32_t expert, void 
 	pthread_mutex_unlock(&c->lock);
 	if (!writing && store_has_expert(c->view, routed_layer, expert)) /* meanwhile */
 		return store_read_record(c->view, routed_layer, expert, record,
-					 c->plan->record_bytes, e);
+					 c->plan->record[routed_layer].bytes, e);
 	struct err own = {0};
 	int failed = take_encoder(c, &i, &own);
 	if (!failed) {

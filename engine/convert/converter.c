@@ -2,6 +2,7 @@
  * writer. convert.c begins and ends one, convert_rest.c makes the experts of a model that answers
  * already. */
 #include "engine/convert/converter.h"
+#include "engine/convert/store_checkpoint.h"
 
 #include "cache/clock.h"
 
@@ -79,7 +80,7 @@ int converter_put_expert(struct converter *c, struct encoder *x, uint32_t unit, 
 		return failed;
 	failed = encode_expert(x, unit / p->experts, unit % p->experts, record, e);
 	if (!failed)
-		failed = store_put_bytes(put, record, p->record_bytes, e);
+		failed = store_put_bytes(put, record, p->record[unit / p->experts].bytes, e);
 	if (failed) {
 		store_put_abandon(put);
 		return failed;
@@ -106,6 +107,9 @@ int converter_publish(struct converter *c, struct err *e)
 		return failed;
 	/* Whoever wants the checkpoint's space back need not unmount for it. */
 	sources_close(&c->sources);
+	/* The store serves without what makes it a checkpoint, too. */
+	struct err none;
+	(void)store_make_checkpoint(c->v.folder, c->v.directory, c->v.config, c->plan, &none);
 	failed = store_writer_publish(c->complete, e);
 	if (failed)
 		return failed;

@@ -6,6 +6,7 @@
 
 #include "engine/convert/convert.h"
 #include "engine/convert/encode.h"
+#include "engine/family/published.h"
 
 #include <pthread.h>
 
@@ -15,6 +16,7 @@ struct converter {
 	struct conversion v;
 	struct plan *plan;
 	struct sources sources;
+	struct published published; /* if the recipe keeps what is */
 	char codec_words[CODEC_WORDS];
 	uint32_t records;	  /* experts of all layers: units [0, records) */
 	const struct store *view; /* the caller's; NULL before convert_view */

@@ -1,4 +1,5 @@
 #include "engine/convert/encode.h"
+#include "engine/family/gather.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -7,13 +8,14 @@
 /* Norms outside the range that F16 holds with full precision make a store use F32 norms. */
 static const float f16_norm_least = 6.2e-5f, f16_norm_most = 6e4f;
 
-enum { PIECE_BYTES = 1 << 20 }; /* of source rows read at a time */
+enum { PIECE_BYTES = 1 << 20 }; /* of source rows read at a time, where they lie along rows */
 
 struct encoder {
 	const struct plan *plan;
 	const struct sources *sources;
 	const struct kernels *kernels;
-	uint8_t *source; /* rows as the checkpoint has them */
+	uint8_t *source; /* rows as the checkpoint has them, of so many bytes at a time */
+	size_t piece;
 	float *row;
 	float *row_norms;
 };
@@ -30,9 +32,19 @@ static size_t widest_row(const struct plan *p)
 	size_t cols = 0;
 	for (uint32_t i = 0; i < p->dense_count; i++)
 		cols = larger(cols, p->dense[i].shape.cols);
-	for (uint32_t i = 0; i < EXPERT_PARTS; i++) /* 0 in a model without experts */
-		cols = larger(cols, p->part[i].cols);
+	for (uint32_t layer = 0; layer < p->routed_layers; layer++)
+		for (uint32_t i = 0; i < EXPERT_PARTS; i++)
+			cols = larger(cols, p->record[layer].part[i].cols);
 	return cols;
+}
+
+/* Experts are published all alike. */
+static bool any_across(const struct plan *p, const struct sources *s)
+{
+	struct source from;
+	struct tensor_id id = {TENSOR_EXPERT_GATE, p->layer_of[0], 0};
+	return p->routed_layers && !sources_find(s, id, &from, NULL) &&
+	       from.view.way == VIEW_ACROSS;
 }
 
 int encoder_create(struct encoder **out, const struct plan *p, const struct sources *s,
@@ -43,7 +55,8 @@ int encoder_create(struct encoder **out, const struct plan *p, const struct sour
 	*out = x;
 	if (x) {
 		*x = (struct encoder){.plan = p, .sources = s, .kernels = k};
-		x->source = malloc(larger(PIECE_BYTES, cols * sizeof *x->row));
+		x->piece = any_across(p, s) ? GATHER_BYTES : PIECE_BYTES;
+		x->source = malloc(larger(x->piece, cols * sizeof *x->row));
 		x->row = malloc(cols * sizeof *x->row);
 		x->row_norms = malloc(tq_groups((uint32_t)cols) * sizeof *x->row_norms);
 		if (x->source && x->row && x->row_norms)
@@ -64,7 +77,7 @@ void encoder_free(struct encoder *x)
 	free(x);
 }
 
-/* ---- rows ---- */
+/* ---- one row ---- */
 
 static bool all_finite(const float *x, uint32_t n)
 {
@@ -100,17 +113,21 @@ static int store_norms(const struct encoder *x, const struct shape *s, const cha
 	return 0;
 }
 
+static int not_a_number(const struct source *source, struct err *e)
+{
+	return err_set(e, EINVAL, "tensor %s holds a NaN or an infinity; the checkpoint is damaged",
+		       source->tensor->name);
+}
+
 /* One row as its store has it. */
 static int encode_row(struct encoder *x, const struct shape *s, const struct source *source,
 		      const uint8_t *row, uint8_t *packed, uint8_t *norms, struct err *e)
 {
 	const char *name = source->tensor->name;
 	const struct shape from = {.format = source->format, .rows = 1, .cols = s->cols};
-	format_dequantise_row(x->row, &from, row, NULL);
+	format_dequantise_row(x->row, &from, &(struct pieces){.weights = row});
 	if (!all_finite(x->row, s->cols))
-		return err_set(e, EINVAL,
-			       "tensor %s holds a NaN or an infinity; the checkpoint is damaged",
-			       name);
+		return not_a_number(source, e);
 	if (s->format == source->format) {
 		memcpy(packed, row, source->row_bytes);
 		return 0;
@@ -127,17 +144,80 @@ static int encode_row(struct encoder *x, const struct shape *s, const struct sou
 	return store_norms(x, s, name, norms, e);
 }
 
-/* Rows [row0, row0 + rows) of a tensor; norms may be NULL where the format has none. */
-static int encode_rows(struct encoder *x, const struct shape *s, const struct source *source,
-		       uint32_t row0, uint32_t rows, uint8_t *packed, uint8_t *norms, struct err *e)
+/* ---- rows as they are ---- */
+
+static bool is_as_published(const struct shape *s, const struct source *source)
+{
+	const struct package_tensor *t = source->tensor;
+	bool scales = plan_piece_bytes(s, 1) > 0; /* with floats, norms mean nothing */
+	return source->view.way == VIEW_ALONG && s->format == t->format &&
+	       s->format != source->format &&
+	       (!scales || s->format == FORMAT_MXFP4 || s->norms == t->norms) &&
+	       (!format_affine_bits(s->format) || s->group == t->group);
+}
+
+/* Codes are numbers, whatever they are; what they are multiplied with may be none. Of TQ that are
+ * the norms, and rotating back only to look at them would take long. */
+static bool row_is_finite(const struct encoder *x, const struct shape *s, const struct pieces *from)
+{
+	const struct shape norms = {.format = s->norms == NORM_F16 ? FORMAT_F16 : FORMAT_F32,
+				    .rows = 1,
+				    .cols = (uint32_t)tq_groups(s->cols)};
+	if (format_is_tq(s->format)) {
+		format_dequantise_row(x->row_norms, &norms,
+				      &(struct pieces){.weights = from->scales});
+		return all_finite(x->row_norms, norms.cols);
+	}
+	format_dequantise_row(x->row, s, from);
+	return all_finite(x->row, s->cols);
+}
+
+static int check_rows(const struct encoder *x, const struct shape *s, const struct source *source,
+		      uint8_t *const *piece, struct err *e)
 {
 	struct shape one = *s;
 	one.rows = 1;
+	for (uint32_t r = 0; r < s->rows; r++) {
+		const struct pieces row = {piece[0] + r * plan_piece_bytes(&one, 0),
+					   piece[1] + r * plan_piece_bytes(&one, 1),
+					   piece[2] + r * plan_piece_bytes(&one, 2)};
+		if (!row_is_finite(x, &one, &row))
+			return not_a_number(source, e);
+	}
+	return 0;
+}
+
+/* s->rows rows from row0 on: the bytes that are there. */
+static int copy_rows(struct encoder *x, const struct shape *s, const struct source *source,
+		     uint32_t row0, uint8_t *out, struct err *e)
+{
+	uint8_t *piece[PLAN_PIECES];
+	int failed = 0;
+	for (uint32_t i = 0; i < PLAN_PIECES && !failed; i++) {
+		piece[i] = out;
+		if (plan_piece_bytes(s, i))
+			failed = sources_read_part(x->sources, source, i, row0, s->rows, out, e);
+		out += plan_piece_bytes(s, i);
+	}
+	return failed ? failed : check_rows(x, s, source, piece, e);
+}
+
+/* ---- rows ---- */
+
+/* s->rows rows of a tensor from row0 on, as a store has them: their pieces in out[]. */
+static int encode_rows(struct encoder *x, const struct shape *s, const struct source *source,
+		       uint32_t row0, uint8_t *out, struct err *e)
+{
+	struct shape one = *s;
+	one.rows = 1;
+	if (is_as_published(s, source))
+		return copy_rows(x, s, source, row0, out, e);
+	uint8_t *packed = out, *norms = out + format_packed_bytes(s);
 	size_t source_bytes = source->row_bytes, packed_bytes = format_packed_bytes(&one);
 	size_t norm_bytes = format_norm_bytes(&one);
-	uint32_t piece = source_bytes < PIECE_BYTES ? (uint32_t)(PIECE_BYTES / source_bytes) : 1;
-	for (uint32_t r = 0; r < rows; r += piece) {
-		uint32_t n = rows - r < piece ? rows - r : piece;
+	uint32_t piece = source_bytes < x->piece ? (uint32_t)(x->piece / source_bytes) : 1;
+	for (uint32_t r = 0; r < s->rows; r += piece) {
+		uint32_t n = s->rows - r < piece ? s->rows - r : piece;
 		int failed = sources_read(x->sources, source, row0 + r, n, x->source, e);
 		for (uint32_t i = 0; i < n && !failed; i++)
 			failed = encode_row(x, s, source, x->source + i * source_bytes,
@@ -157,13 +237,12 @@ int encode_expert(struct encoder *x, uint32_t routed_layer, uint32_t expert, voi
 	const struct plan *p = x->plan;
 	for (uint32_t part = 0; part < EXPERT_PARTS; part++) {
 		struct source from;
-		const struct shape *s = &p->part[part];
+		const struct shape *s = &p->record[routed_layer].part[part];
 		struct tensor_id id = {plan_part_role(part), p->layer_of[routed_layer], expert};
-		uint8_t *packed = (uint8_t *)record + p->part_offset[part];
+		uint8_t *packed = (uint8_t *)record + p->record[routed_layer].part_offset[part];
 		int failed = sources_find(x->sources, id, &from, e);
 		if (!failed)
-			failed = encode_rows(x, s, &from, 0, s->rows, packed,
-					     packed + format_packed_bytes(s), e);
+			failed = encode_rows(x, s, &from, 0, packed, e);
 		if (failed)
 			return failed;
 	}
@@ -182,11 +261,8 @@ int encode_chunk(struct encoder *x, const struct plan_tensor *t, uint32_t number
 {
 	struct source from;
 	struct shape s = chunk_shape(t, number);
-	uint8_t *packed = chunk;
 	int failed = sources_find(x->sources, t->id, &from, e);
-	return failed ? failed
-		      : encode_rows(x, &t->shape, &from, number * t->chunk_rows, s.rows, packed,
-				    packed + format_packed_bytes(&s), e);
+	return failed ? failed : encode_rows(x, &s, &from, number * t->chunk_rows, chunk, e);
 }
 
 size_t encode_chunk_bytes(const struct plan *p)
@@ -194,7 +270,8 @@ size_t encode_chunk_bytes(const struct plan *p)
 	size_t most = 0;
 	for (uint32_t i = 0; i < p->dense_count; i++) {
 		struct shape s = chunk_shape(&p->dense[i], 0); /* the first is the largest */
-		most = larger(most, format_packed_bytes(&s) + format_norm_bytes(&s));
+		most = larger(most, plan_piece_bytes(&s, 0) + plan_piece_bytes(&s, 1) +
+					    plan_piece_bytes(&s, 2));
 	}
 	return most;
 }

@@ -22,11 +22,10 @@ void encoder_free(struct encoder *x); /* NULL is fine */
 /* Both below: -EINVAL names a tensor that holds what is no number; -ERANGE one whose norms F16 does
  * not hold, where the plan stores them so; -EIO a file that cannot be read. */
 
-/* record[plan->record_bytes] */
+/* record[plan->record[routed_layer].bytes] */
 int encode_expert(struct encoder *x, uint32_t routed_layer, uint32_t expert, void *record,
 		  struct err *e);
-/* A row chunk of a dense tensor, its weights and then, for TQ, its norms: chunk[encode_chunk_bytes]
- */
+/* A row chunk of a dense tensor, one piece after the other: chunk[encode_chunk_bytes] */
 int encode_chunk(struct encoder *x, const struct plan_tensor *t, uint32_t number, void *chunk,
 		 struct err *e);
 /* What the largest chunk of a plan takes. */

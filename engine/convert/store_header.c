@@ -15,37 +15,92 @@ static const char coded_head[] =
 static const char *const float_types[FORMAT_COUNT] = {
 	[FORMAT_F32] = "F32", [FORMAT_F16] = "F16", [FORMAT_BF16] = "BF16"};
 
-static void add_entry(FILE *f, const char *name, const char *suffix, const char *type,
-		      uint64_t rows, uint64_t cols, uint64_t begin, uint64_t end)
+static const char *norm_type(enum norm_type norms)
+{
+	static const char *const types[] = {
+		[NORM_F16] = "F16", [NORM_F32] = "F32", [NORM_BF16] = "BF16"};
+	return types[norms];
+}
+
+/* The pieces of what is not TQ, as those who publish such weights have them; GGUF's blocks, which
+ * nobody publishes so, under the names of their formats. */
+static struct store_piece block_piece(const struct shape *s, uint32_t piece)
+{
+	static const char *const affine[] = {".weight", ".scales", ".biases"};
+	uint64_t row_bytes = plan_piece_bytes(s, piece) / s->rows;
+	if (format_affine_bits(s->format))
+		return piece ? (struct store_piece){affine[piece],
+						    norm_type(s->norms),
+						    true,
+						    {s->rows, s->cols / s->group}}
+			     : (struct store_piece){
+				       affine[0], "U32", true, {s->rows, row_bytes / 4}};
+	if (s->format == FORMAT_MXFP4)
+		return piece ? (struct store_piece){"_scales", "U8", false, {s->rows, row_bytes}}
+			     : (struct store_piece){
+				       "_blocks", "U8", false, {s->rows, row_bytes / 16, 16}};
+	return (struct store_piece){format_name(s->format), "U8", false, {s->rows, row_bytes}};
+}
+
+struct store_piece store_piece(const struct shape *s, uint32_t piece)
+{
+	uint64_t groups = tq_groups(s->cols);
+	if (format_is_block(s->format))
+		return block_piece(s, piece);
+	if (!format_is_tq(s->format))
+		return (struct store_piece){"", float_types[s->format], false, {s->rows, s->cols}};
+	if (piece)
+		return (struct store_piece){
+			".tq_norms", norm_type(s->norms), false, {s->rows, groups}};
+	return (struct store_piece){".tq_packed",
+				    "U8",
+				    false,
+				    {s->rows * groups, plan_piece_bytes(s, 0) / s->rows / groups}};
+}
+
+void store_piece_name(const struct config *c, struct tensor_id id, const struct store_piece *p,
+		      char *name, size_t size)
+{
+	static const char weight[] = ".weight";
+	const size_t k = sizeof weight - 1;
+	name[0] = 0;
+	(void)config_store_name(c, id, name, size);
+	size_t n = strlen(name);
+	if (p->of_module && n > k && !strcmp(name + n - k, weight))
+		n -= k;
+	/* "q4_k" is a name of ours; all others begin with what separates them. */
+	const char *dot = *p->ending && *p->ending != '.' && *p->ending != '_' ? "." : "";
+	(void)snprintf(name + n, size - n, "%s%s", dot, p->ending);
+}
+
+static void add_entry(FILE *f, const char *name, const struct store_piece *p, bool vector,
+		      uint64_t begin, uint64_t end)
 {
 	/* Names are patterns of ours with numbers in them: nothing in them needs escaping. */
-	(void)fprintf(f, "%c\"%s%s\":{\"dtype\":\"%s\",\"shape\":[", ftell(f) > 8 ? ',' : '{', name,
-		      suffix, type);
-	if (rows)
-		(void)fprintf(f, "%" PRIu64 ",", rows);
-	(void)fprintf(f, "%" PRIu64 "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", cols, begin,
-		      end);
+	(void)fprintf(f, "%c\"%s\":{\"dtype\":\"%s\",\"shape\":[", ftell(f) > 8 ? ',' : '{', name,
+		      p->type);
+	if (!vector)
+		(void)fprintf(f, "%" PRIu64 ",", p->shape[0]);
+	(void)fprintf(f, "%" PRIu64, p->shape[1]);
+	if (p->shape[2])
+		(void)fprintf(f, ",%" PRIu64, p->shape[2]);
+	(void)fprintf(f, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", begin, end);
 }
 
 /* One tensor at `offset`; returns the offset after it. */
 static uint64_t add_tensor(FILE *f, const struct config *c, struct tensor_id id,
 			   const struct shape *s, uint64_t offset)
 {
-	char name[256] = "";
-	config_store_name(c, id, name, sizeof name);
-	uint64_t weights = offset + format_packed_bytes(s), end = weights + format_norm_bytes(s);
-	if (!format_is_tq(s->format)) {
-		bool vector = tensor_roles[id.role].cols == DIMENSION_NONE;
-		add_entry(f, name, "", float_types[s->format], vector ? 0 : s->rows, s->cols,
-			  offset, end);
-		return end;
+	bool vector = tensor_roles[id.role].cols == DIMENSION_NONE;
+	for (uint32_t i = 0; i < PLAN_PIECES && plan_piece_bytes(s, i); i++) {
+		char name[STORE_NAME_BYTES];
+		const struct store_piece p = store_piece(s, i);
+		uint64_t end = offset + plan_piece_bytes(s, i);
+		store_piece_name(c, id, &p, name, sizeof name);
+		add_entry(f, name, &p, vector, offset, end);
+		offset = end;
 	}
-	uint64_t groups = tq_groups(s->cols),
-		 unit = (uint64_t)format_tq_bits(s->format) * TQ_GROUP / 8;
-	add_entry(f, name, ".tq_packed", "U8", s->rows * groups, unit, offset, weights);
-	add_entry(f, name, ".tq_norms", s->norms == NORM_F16 ? "F16" : "F32", s->rows, groups,
-		  weights, end);
-	return end;
+	return offset;
 }
 
 /* Ends the head that f has collected: padding, and the length in the 8 bytes left for it. */
@@ -88,7 +143,7 @@ static int make_experts(struct store_headers *h, const struct config *c, const s
 		for (uint32_t x = 0; x < p->experts; x++)
 			for (uint32_t part = 0; part < EXPERT_PARTS; part++) {
 				struct tensor_id id = {plan_part_role(part), p->layer_of[layer], x};
-				offset = add_tensor(f, c, id, &p->part[part], offset);
+				offset = add_tensor(f, c, id, &p->record[layer].part[part], offset);
 			}
 	return finish(f, &h->experts, &h->experts_bytes, e);
 }

@@ -5,7 +5,8 @@
  *
  * Names are the checkpoint's own, or the common ones of what it stacks or fuses; a TQ matrix NAME
  * is NAME.tq_packed, u8 [rows · groups, bytes of a group], and NAME.tq_norms, f16 or f32
- * [rows, groups], as native TQ checkpoints have them.
+ * [rows, groups], as native TQ checkpoints have them; likewise MLX's and MXFP4's. GGUF's blocks are
+ * u8 under the name of their format.
  *
  * The experts of a coded store are nothing that other tools could read, so their head lists no
  * tensor and says so in its metadata: a reader that insists, as the format does, on tensors that
@@ -16,6 +17,18 @@
 
 #include "cache/err.h"
 #include "engine/family/plan.h"
+
+/* How a piece of a stored matrix stands in a head. */
+struct store_piece {
+	const char *ending; /* of its name */
+	const char *type;
+	bool of_module;	   /* the name's own .weight goes before the ending */
+	uint64_t shape[3]; /* the last is 0 where there are two */
+};
+struct store_piece store_piece(const struct shape *s, uint32_t piece);
+enum { STORE_NAME_BYTES = 288 };
+void store_piece_name(const struct config *c, struct tensor_id id, const struct store_piece *p,
+		      char *name, size_t size);
 
 struct store_headers {
 	char *experts, *dense; /* owned; no terminator counted */

@@ -1,6 +1,9 @@
 /* The flow through config.json: the family, what all families have, and then what is special in it.
  * And generation_config.json. */
+#include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
+#include "engine/source/file.h"
+#include "engine/source/quantization.h"
 
 #include <errno.h>
 #include <math.h>
@@ -84,76 +87,23 @@ static int check_window(const struct reader *r)
 	return failed;
 }
 
-static int check_not_quantised(const struct reader *r)
+/* How the weights are written is the package's business; that they can be read is told here, before
+ * anything else is looked at. */
+static int check_quantisation(const struct reader *r)
 {
-	static const char *const keys[] = {"quantization_config", "quantization"};
-	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-		if (json_has(r->json, keys[i]))
-			return err_set(
-				r->e, ENOTSUP,
-				"%s has a \"%s\": the checkpoint is quantised; mount the original "
-				"in BF16, F16 or F32",
-				r->name, keys[i]);
-	return 0;
+	struct quantization q = {0};
+	return quantization_parse(&q, r->json, r->name, r->e);
 }
 
-/* ---- positions ---- */
-
-/* The type has had two names. */
-static int check_rope_type(const struct reader *r, const struct json *rope)
-{
-	static const char *const keys[] = {"rope_type", "type"};
-	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-		const char *type;
-		int failed = json_get_string_or(rope, keys[i], r->name, "default", &type, r->e);
-		if (failed)
-			return failed;
-		if (strcmp(type, "default") != 0)
-			return reader_unsupported(r, keys[i], type, "default");
-	}
-	return 0;
-}
-
-/* Only whole pairs are rotated, and only the first ones. */
-static int read_rotary_dim(const struct reader *r, const struct json *from)
+/* A family of several kinds of layers reads their heads and rotations itself. */
+static int read_positions(const struct reader *r)
 {
 	struct config *c = r->config;
-	double factor;
-	int failed =
-		json_get_double_or(from, "partial_rotary_factor", r->name, 0, 1, 1, &factor, r->e);
-	if (failed || factor == 1)
-		return failed;
-	if (!c->family->partial_rotary)
-		return reader_unsupported(r, "partial_rotary_factor", "less than 1", "1");
-	c->rotary_dim = (uint32_t)(c->head_dim * factor);
-	if (c->rotary_dim % 2 || !c->rotary_dim)
-		return err_set(r->e, EINVAL,
-			       "%s: a partial_rotary_factor of %g leaves %u elements of a head, "
-			       "which cannot be rotated in pairs",
-			       r->name, factor, c->rotary_dim);
-	return 0;
-}
-
-/* rope_parameters (newer) holds theta and type; rope_theta and rope_scaling (older) are apart. */
-static int read_rope(const struct reader *r)
-{
-	const struct json *newer, *scaling;
-	r->config->rotary_dim = r->config->head_dim;
-	int failed = json_get_object_or_null(r->json, "rope_parameters", r->name, &newer, r->e);
-	if (!failed)
-		failed = json_get_object_or_null(r->json, "rope_scaling", r->name, &scaling, r->e);
-	if (!failed)
-		failed = json_get_double(newer ? newer : r->json, "rope_theta", r->name, 1, 1e15,
-					 &r->config->rope_theta, r->e);
-	if (!failed)
-		failed = read_rotary_dim(r, r->json);
-	if (!failed && newer)
-		failed = read_rotary_dim(r, newer);
-	if (!failed && newer)
-		failed = check_rope_type(r, newer);
-	if (!failed && scaling)
-		failed = check_rope_type(r, scaling);
-	return failed;
+	for (uint32_t layer = 0; layer < c->layers + CONFIG_DRAFT_LAYERS; layer++) {
+		c->layer[layer].head_dim = c->head_dim;
+		c->layer[layer].kv_heads = c->kv_heads;
+	}
+	return c->family->own_positions ? 0 : rope_read_config(r, c->head_dim, &c->rope[0]);
 }
 
 /* ---- layers ---- */
@@ -164,6 +114,8 @@ static void number_states(struct config *c)
 	for (uint32_t layer = 0; layer < c->layers; layer++) {
 		struct layer *l = &c->layer[layer];
 		l->state = c->mixers[l->mixer]++;
+		l->kv_at = c->kv_width;
+		c->kv_width += config_kv_width(c, layer);
 	}
 }
 
@@ -209,8 +161,8 @@ static int read_special(const struct reader *r)
 static int read_text(const struct reader *r)
 {
 	static int (*const parts[])(const struct reader *) = {
-		check_not_quantised, read_numbers, read_heads,	 read_flags,	  check_activation,
-		check_window,	     read_rope,	   read_special, read_end_tokens,
+		check_quantisation, read_numbers,   read_heads,	  read_flags,	   check_activation,
+		check_window,	    read_positions, read_special, read_end_tokens,
 	};
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
 		int failed = parts[i](r);
@@ -230,7 +182,7 @@ static int read_config(struct reader *r)
 		failed = json_get_object_or_null(r->json, "text_config", r->name, &text, r->e);
 	if (failed || !text)
 		return failed ? failed : read_text(r);
-	failed = check_not_quantised(r);
+	failed = check_quantisation(r);
 	if (!failed)
 		failed = read_end_tokens(r);
 	if (!failed)
@@ -248,6 +200,10 @@ int config_parse(struct config *c, const char *text, size_t length, const char *
 		.embedding_multiplier = 1,
 		.residual_multiplier = 1,
 		.logits_scaling = 1,
+		.router_multiplier = 1,
+		.routed_scaling = 1,
+		.router_groups = 1,
+		.router_top_groups = 1,
 		.generation = GENERATION_DEFAULTS,
 	};
 	int failed = json_parse_text(&whole, text, length, name, e);
@@ -289,14 +245,31 @@ static int read_file(struct config *c, const char *directory, const char *file,
 	return failed;
 }
 
-int config_read(struct config *c, const char *directory, struct err *e)
+/* Its keys as the config.json that they were made from, and what its converter has changed since.
+ */
+static int read_gguf(struct config *c, const char *path, struct err *e)
 {
-	struct err missing;
-	int failed = read_file(c, directory, "config.json", config_parse, e);
+	char *text;
+	size_t length;
+	int failed = gguf_config_of(path, &text, &length, e);
 	if (failed)
 		return failed;
-	failed = read_file(c, directory, "generation_config.json", config_parse_generation,
-			   &missing);
+	failed = config_parse(c, text, length, path, e);
+	free(text);
+	c->gguf = true;
+	c->delta_net.tiled = !failed && c->family->gguf->tiled_heads;
+	return failed;
+}
+
+int config_read(struct config *c, const char *path, struct err *e)
+{
+	struct err missing;
+	if (source_is_file(path))
+		return read_gguf(c, path, e);
+	int failed = read_file(c, path, "config.json", config_parse, e);
+	if (failed)
+		return failed;
+	failed = read_file(c, path, "generation_config.json", config_parse_generation, &missing);
 	if (failed && failed != -ENOENT)
 		*e = missing;
 	return failed == -ENOENT ? 0 : failed;

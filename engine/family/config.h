@@ -11,6 +11,7 @@
 #include "cache/err.h"
 #include "engine/family/generation.h"
 #include "engine/family/role.h"
+#include "engine/family/rope.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,10 +23,12 @@ enum {
 	CONFIG_MAX_WIDTH = 1 << 20, /* of any matrix but the vocabulary's */
 	CONFIG_MAX_VOCABULARY = 1 << 24,
 	CONFIG_MAX_POSITIONS = 1 << 24,
-	CONFIG_DRAFT_LAYERS = 1, /* after the model's own */
+	CONFIG_MAX_LATENT = 1 << 18, /* elements of all heads' latents */
+	CONFIG_DRAFT_LAYERS = 1,     /* after the model's own */
+	CONFIG_ROPES = 2,	     /* rotations of a model's layers */
 };
 
-enum mixer { MIXER_ATTENTION, MIXER_DELTA_NET, MIXERS };
+enum mixer { MIXER_ATTENTION, MIXER_LATENT, MIXER_DELTA_NET, MIXERS };
 enum feed_forward { FEED_FORWARD_DENSE, FEED_FORWARD_ROUTED };
 
 struct layer {
@@ -33,9 +36,17 @@ struct layer {
 	enum feed_forward feed_forward;
 	bool shared;	/* a shared expert beside the routed ones */
 	uint32_t state; /* the how-manieth of its mixer's kind: where its state lies in a context */
+	/* Of attention: */
+	uint32_t head_dim, kv_heads;
+	uint32_t window;     /* not 0: a token sees the last so many positions, itself among them */
+	uint32_t rope;	     /* which of the config's */
+	bool keys_as_values; /* there is no projection of values: keys' is taken, before its norm */
+	uint64_t kv_at;	     /* elements of a position's keys and values that lie before its own */
 };
 
-enum router_order { SOFTMAX_THEN_TOP_K, TOP_K_THEN_SOFTMAX };
+enum router_order { SOFTMAX_THEN_TOP_K, TOP_K_THEN_SOFTMAX, SIGMOID_THEN_TOP_K };
+/* Gated linear units (Shazeer 2020): what becomes of gate and up. */
+enum glu { GLU_SILU, GLU_GELU, GLU_CLAMPED, GLUS };
 /* An RMSNorm of queries and keys before the rotation. */
 enum head_norms { HEAD_NORMS_NONE, HEAD_NORMS_EACH, HEAD_NORMS_TOGETHER };
 
@@ -43,22 +54,50 @@ struct family;
 struct config {
 	const struct family *family;
 	const char *model_type; /* as config.json says */
+	bool gguf; /* of a GGUF file: its tensors have the names and the changes of such files */
 	uint32_t hidden_size, layers, vocabulary, max_positions;
-	uint32_t heads, kv_heads, head_dim;
-	uint32_t rotary_dim;	    /* of each head: the first so many elements are rotated */
-	uint32_t intermediate_size; /* of a dense layer */
+	uint32_t heads, kv_heads, head_dim; /* of most layers; each has its own */
+	uint32_t intermediate_size;	    /* of a dense layer */
 	uint32_t experts, experts_per_token, expert_size;
 	uint32_t shared_size; /* of a shared expert */
+	/* Experts lie in groups of equal size, of which a token may choose from so many: those
+	 * whose two best are the best. */
+	uint32_t router_groups, router_top_groups;
+	uint32_t layers_left_out;    /* after the model's own: of a draft that is not computed */
+	struct latent {		     /* latent attention: of a head, but for the ranks */
+		uint32_t query_rank; /* 0: queries have one projection */
+		uint32_t rank;
+		uint32_t nope, rope; /* of queries and keys: not rotated, and rotated */
+		uint32_t value;
+		bool interleaved; /* pairs that are rotated are neighbours */
+	} latent;
 	struct delta_net {
 		uint32_t key_heads, value_heads, key_dim, value_dim;
 		uint32_t width; /* of the convolution */
+		/* Value head h belongs to key head h % key_heads, not to h / (value_heads /
+		 * key_heads): as GGUF files have some. */
+		bool tiled;
 	} delta_net;
 
 	bool qkv_bias, output_bias;
-	bool query_gate; /* each head's rows of q are its query and then its gate */
+	bool query_gate;  /* each head's rows of q are its query and then its gate */
+	bool value_norm;  /* of each head of values, without weights */
+	bool post_norms;  /* also of what each half of a layer gives, before it is added */
+	bool layer_scale; /* the stream is multiplied by a number of each layer's at its end */
+	bool sinks;	  /* each head of attention has a score without a value */
 	enum head_norms head_norms;
+	enum glu glu;
+	float glu_alpha, glu_limit; /* of the clamped one */
+	bool expert_bias;	    /* on the experts' projections */
+	bool router_bias;
 	enum router_order router_order;
-	bool normalise_top_k; /* the chosen experts' weights sum to 1 */
+	bool router_correction; /* is added to the scores for the choice, not for the weights */
+	/* The shared and the routed feed-forward and the router each have norms of their own. */
+	bool feed_forwards_apart;
+	bool expert_scale;    /* each expert's weight is times a factor of its own */
+	bool normalise_top_k; /* the chosen experts' weights sum to 1 … */
+	float routed_scaling; /* … times this */
+	bool shared_gate;     /* the shared expert is weighed by the sigmoid of one more product */
 	bool tied_head;
 	bool draft; /* a checkpoint may have a draft layer: layer[layers] */
 	float rms_eps;
@@ -67,16 +106,20 @@ struct config {
 	float embedding_multiplier; /* of the embedding's rows */
 	float residual_multiplier;  /* of what each half of a layer adds */
 	float logits_scaling;	    /* what logits are divided by */
-	double rope_theta;
+	float logit_cap;	    /* not 0: logits are cap · tanh(logit / cap) */
+	float router_multiplier;    /* of the router's logits */
+	struct rope rope[CONFIG_ROPES];
 
 	struct layer layer[CONFIG_MAX_LAYERS + CONFIG_DRAFT_LAYERS];
 	uint32_t mixers[MIXERS]; /* how many layers of the model's own have each */
+	uint64_t kv_width;	 /* elements of a position's keys and values in all of these */
 
 	struct generation generation;
 };
 
-/* Reads both files of a checkpoint's directory; the second may be missing. */
-int config_read(struct config *c, const char *directory, struct err *e);
+/* Reads both files of a checkpoint's directory; the second may be missing. Or the keys of a GGUF
+ * file. */
+int config_read(struct config *c, const char *path, struct err *e);
 /* The same from texts in memory (name is for messages; generation may be NULL). */
 int config_parse(struct config *c, const char *text, size_t length, const char *name,
 		 struct err *e);
@@ -88,6 +131,8 @@ static inline bool config_routed(const struct config *c, uint32_t layer)
 {
 	return c->layer[layer].feed_forward == FEED_FORWARD_ROUTED;
 }
+/* Elements of a position's keys and values in a layer; 0 where its mixer has none. */
+uint64_t config_kv_width(const struct config *c, uint32_t layer);
 /* Queries, keys and values of a delta net: what goes through its convolution. */
 static inline uint32_t config_delta_channels(const struct config *c)
 {
@@ -96,9 +141,9 @@ static inline uint32_t config_delta_channels(const struct config *c)
 }
 /* Of a role that occurs once, the layer does not matter. */
 bool config_has_tensor(const struct config *c, enum tensor_role role, uint32_t layer);
-/* rows and cols of a tensor; cols is 0 for a vector. */
-void config_tensor_shape(const struct config *c, enum tensor_role role, uint32_t *rows,
-			 uint32_t *cols);
+/* rows and cols of a tensor of that layer; cols is 0 for a vector. */
+void config_tensor_shape(const struct config *c, enum tensor_role role, uint32_t layer,
+			 uint32_t *rows, uint32_t *cols);
 /* What a store calls a tensor: the family's own name of it, or the common one where a checkpoint
  * has it only within another tensor. False if it does not fit. */
 bool config_store_name(const struct config *c, struct tensor_id id, char *name, size_t size);

@@ -1,12 +1,15 @@
 /* The table of families, and what their tensors are called. */
-#include "engine/family/family.h"
+#include "engine/family/gguf_family.h"
 
 #include <stdio.h>
 #include <string.h>
 
 static const struct family *const families[] = {
-	&family_qwen2,	 &family_qwen3, &family_qwen3_moe, &family_qwen2_moe,	&family_granitemoe,
-	&family_mixtral, &family_olmoe, &family_qwen3_5,   &family_qwen3_5_moe, &family_qwen3_next,
+	&family_qwen2,	     &family_qwen3,	 &family_qwen3_moe, &family_qwen2_moe,
+	&family_granitemoe,  &family_mixtral,	 &family_olmoe,	    &family_qwen3_5,
+	&family_qwen3_5_moe, &family_qwen3_next, &family_glm4_moe,  &family_minimax_m2,
+	&family_gpt_oss,     &family_llama,	 &family_mistral,   &family_gemma4,
+	&family_deepseek_v3,
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
@@ -21,6 +24,16 @@ const struct family *family_find(const char *model_type, const char **copy)
 	return NULL;
 }
 
+const struct family *family_of_gguf(const char *architecture, bool routed)
+{
+	for (size_t i = 0; i < FAMILIES; i++) {
+		const struct gguf_family *g = families[i]->gguf;
+		if (g && !strcmp(g->architecture, architecture) && (routed || !g->routed))
+			return families[i];
+	}
+	return NULL;
+}
+
 void family_list(char *text, size_t size)
 {
 	size_t used = 0;
@@ -32,14 +45,39 @@ void family_list(char *text, size_t size)
 
 /* ---- names ---- */
 
+/* What MLX calls the experts of any family, whose names it mostly keeps else. */
+static const struct tensor_name common[] = {
+	{TENSOR_EXPERT_GATE, "model.layers.%u.mlp.switch_mlp.gate_proj.weight", view_stacked_one},
+	{TENSOR_EXPERT_UP, "model.layers.%u.mlp.switch_mlp.up_proj.weight", view_stacked_one},
+	{TENSOR_EXPERT_DOWN, "model.layers.%u.mlp.switch_mlp.down_proj.weight", view_stacked_down},
+	{0},
+};
+
+static uint32_t add_names(const struct tensor_name *from, enum tensor_role role, uint32_t count,
+			  struct tensor_name names[FAMILY_ALTERNATIVES])
+{
+	for (const struct tensor_name *n = from; n && n->name; n++)
+		if (n->role == role && count + 1 < FAMILY_ALTERNATIVES)
+			names[count++] = *n;
+	return count;
+}
+
+/* Whether a role's common name is what the family calls another one. */
+static bool is_anothers(const struct family *f, enum tensor_role role)
+{
+	for (const struct tensor_name *n = f->names; n && n->name; n++)
+		if (n->role != role && !strcmp(n->name, tensor_roles[role].name))
+			return true;
+	return false;
+}
+
 uint32_t family_alternatives(const struct family *f, enum tensor_role role,
 			     struct tensor_name names[FAMILY_ALTERNATIVES])
 {
-	uint32_t count = 0;
-	for (const struct tensor_name *n = f->names; n && n->name; n++)
-		if (n->role == role && count + 1 < FAMILY_ALTERNATIVES)
-			names[count++] = *n;
-	names[count++] = (struct tensor_name){role, tensor_roles[role].name, NULL};
+	uint32_t count = add_names(f->names, role, 0, names);
+	count = add_names(common, role, count, names);
+	if (!count || !is_anothers(f, role))
+		names[count++] = (struct tensor_name){role, tensor_roles[role].name, NULL};
 	return count;
 }
 
@@ -71,6 +109,23 @@ bool family_tensor_name(const struct config *c, const char *pattern, const char 
 		return false;
 	int more = print(name + n, size - (size_t)n, rest, id.layer, id.expert);
 	return more > 0 && (size_t)more < size - (size_t)n;
+}
+
+bool family_leaves_out(const struct config *c, const char *name)
+{
+	char layer[64];
+	for (uint32_t i = 0; i < c->layers_left_out; i++) {
+		int n = snprintf(layer, sizeof layer, "model.layers.%u.", c->layers + i);
+		if (!strncmp(name, layer, (size_t)n))
+			return true;
+	}
+	return false;
+}
+
+bool family_gguf_name(const char *pattern, struct tensor_id id, char *name, size_t size)
+{
+	int n = print(name, size, pattern, id.layer, id.expert);
+	return n > 0 && (size_t)n < size;
 }
 
 bool config_store_name(const struct config *c, struct tensor_id id, char *name, size_t size)

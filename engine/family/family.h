@@ -11,6 +11,7 @@
 #include "engine/family/view.h"
 
 struct reader;
+struct gguf_family;
 
 /* Another name than the common one, and how the role lies in that tensor; NULL: it is all of it. */
 struct tensor_name {
@@ -25,6 +26,8 @@ struct family {
 	 * "text_config", and the tensors below model.language_model. */
 	bool nested;
 	bool partial_rotary; /* partial_rotary_factor may be less than 1 */
+	unsigned ropes;	     /* 1 << ROPE_…: scalings that it may have besides the default */
+	bool own_positions;  /* read fills rope, and head_dim and kv_heads of the layers */
 	/* Reads what is special into a config that has the common values: the layers' mixers and
 	 * feed-forwards, and what else differs. */
 	int (*read)(const struct reader *r);
@@ -36,24 +39,35 @@ struct family {
 	/* What the names of all tensors of a draft begin with, and the pattern that stands for
 	 * model.layers.%u. in its own layer; NULL: there is never one. */
 	const char *draft, *draft_layer;
+	const struct gguf_family *gguf; /* gguf_family.h; NULL: no GGUF file is read as this */
 };
 
 /* The family of that model_type, and a copy of it that lives on; NULL if there is none. */
 const struct family *family_find(const char *model_type, const char **copy);
+/* The family of that architecture of a GGUF file, which has experts or not; NULL if there is none.
+ */
+const struct family *family_of_gguf(const char *architecture, bool routed);
 /* The model_types that there are, as one sentence part: "qwen2, qwen3, qwen3_moe". */
 void family_list(char *text, size_t size);
 
 enum { FAMILY_ALTERNATIVES = 4 };
-/* The names that a role may have, in the order in which they are tried: how many. */
+/* The names that a role may have in safetensors, in the order in which they are tried: how many. */
 uint32_t family_alternatives(const struct family *f, enum tensor_role role,
 			     struct tensor_name names[FAMILY_ALTERNATIVES]);
 /* A name of a tensor: the pattern with its numbers, "model." replaced by stem. False if it does not
  * fit. */
 bool family_tensor_name(const struct config *c, const char *pattern, const char *stem,
 			struct tensor_id id, char *name, size_t size);
+/* The same of a GGUF file's patterns, whose first number is the layer and whose second the expert.
+ */
+bool family_gguf_name(const char *pattern, struct tensor_id id, char *name, size_t size);
+
+/* Whether a tensor's name is of a draft layer that is not computed (config.layers_left_out). */
+bool family_leaves_out(const struct config *c, const char *name);
 
 extern const struct family family_qwen2, family_qwen3, family_qwen3_moe, family_qwen2_moe,
 	family_granitemoe, family_mixtral, family_olmoe, family_qwen3_5, family_qwen3_5_moe,
-	family_qwen3_next;
+	family_qwen3_next, family_glm4_moe, family_minimax_m2, family_gpt_oss, family_llama,
+	family_mistral, family_gemma4, family_deepseek_v3;
 
 #endif

@@ -1,4 +1,5 @@
 /* OLMoE: norms over all heads together. */
+#include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
 
 static int read(const struct reader *r)
@@ -14,5 +15,10 @@ static int read(const struct reader *r)
 	return failed ? failed : reader_normalisation(r, false);
 }
 
+static const struct gguf_family gguf = {
+	.architecture = "olmoe",
+	.keys = {gguf_keys_routed_only},
+};
+
 static const char *const types[] = {"olmoe", NULL};
-const struct family family_olmoe = {.model_types = types, .read = read};
+const struct family family_olmoe = {.model_types = types, .read = read, .gguf = &gguf};

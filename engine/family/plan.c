@@ -1,4 +1,5 @@
 #include "engine/family/plan.h"
+#include "engine/family/published.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -16,9 +17,21 @@ enum { EMBEDDING_CHUNK_BYTES = 256 << 10 };
 /* Terabytes: more than that is a config.json that is wrong, and would cost memory by itself. */
 enum { MAX_DENSE_UNITS = 1 << 20 };
 
+size_t plan_piece_bytes(const struct shape *s, uint32_t piece)
+{
+	static size_t (*const bytes[PLAN_PIECES])(const struct shape *) = {
+		format_packed_bytes, format_norm_bytes, format_bias_bytes};
+	return bytes[piece](s);
+}
+
 static uint64_t stored_bytes(const struct shape *s)
 {
-	return (uint64_t)format_packed_bytes(s) + format_norm_bytes(s);
+	return (uint64_t)plan_piece_bytes(s, 0) + plan_piece_bytes(s, 1) + plan_piece_bytes(s, 2);
+}
+
+static uint32_t pieces_of(const struct shape *s)
+{
+	return 1 + (plan_piece_bytes(s, 1) > 0) + (plan_piece_bytes(s, 2) > 0);
 }
 
 static uint32_t chunk_rows(const struct shape *s, enum tensor_role role)
@@ -32,27 +45,46 @@ static uint32_t chunk_rows(const struct shape *s, enum tensor_role role)
 	return rows < s->rows ? (uint32_t)rows : s->rows;
 }
 
-static struct shape tensor_shape(const struct config *c, const struct recipe *r,
-				 enum tensor_role role)
+struct planning {
+	struct plan *plan;
+	const struct config *config;
+	const struct plan_formats *formats; /* NULL: the recipe's */
+	struct tensor_id unfit;
+	bool failed; /* by the shape of `unfit` */
+};
+
+static struct shape tensor_shape(struct planning *g, struct tensor_id id)
 {
-	struct shape s = {.format = recipe_format(r, role), .norms = r->norms};
-	config_tensor_shape(c, role, &s.rows, &s.cols);
+	const struct recipe *r = &g->plan->recipe;
+	struct shape s = {.format = recipe_format(r, id.role), .norms = r->norms};
+	config_tensor_shape(g->config, id.role, id.layer, &s.rows, &s.cols);
 	if (!s.cols) { /* a vector is a matrix of one row */
 		s.cols = s.rows;
 		s.rows = 1;
 	}
+	if (g->formats)
+		g->formats->of(g->formats->ctx, id, &s);
+	if (!g->failed && !format_shape_fits(&s)) {
+		g->failed = true;
+		g->unfit = id;
+	}
 	return s;
 }
 
-static void add_tensor(struct plan *p, const struct config *c, enum tensor_role role,
-		       uint32_t layer)
+static void add_tensor(struct planning *g, enum tensor_role role, uint32_t layer)
 {
+	struct plan *p = g->plan;
+	const struct config *c = g->config;
+	struct tensor_id id = {.role = role, .layer = layer};
 	if (!config_has_tensor(c, role, layer))
+		return;
+	struct shape shape = tensor_shape(g, id);
+	if (g->failed) /* its sizes may not be asked for */
 		return;
 	struct plan_tensor *t = &p->dense[p->dense_count++];
 	*t = (struct plan_tensor){
-		.id = {.role = role, .layer = layer},
-		.shape = tensor_shape(c, &p->recipe, role),
+		.id = id,
+		.shape = shape,
 		.draft = layer >= c->layers,
 		.offset = p->dense_bytes,
 		.first_unit = p->unit_count,
@@ -60,7 +92,7 @@ static void add_tensor(struct plan *p, const struct config *c, enum tensor_role 
 	t->chunk_rows = chunk_rows(&t->shape, role);
 	t->chunks = (t->shape.rows - 1) / t->chunk_rows + 1;
 	p->dense_bytes += stored_bytes(&t->shape);
-	p->unit_count += format_is_tq(t->shape.format) ? 2 * t->chunks : t->chunks;
+	p->unit_count += pieces_of(&t->shape) * t->chunks;
 
 	uint64_t parameters = (uint64_t)t->shape.rows * t->shape.cols;
 	if (role != TENSOR_HEAD || !c->tied_head)
@@ -69,24 +101,23 @@ static void add_tensor(struct plan *p, const struct config *c, enum tensor_role 
 		p->active_parameters += parameters;
 }
 
-static void add_place(struct plan *p, const struct config *c, enum tensor_place place,
-		      uint32_t layer)
+static void add_place(struct planning *g, enum tensor_place place, uint32_t layer)
 {
 	for (int role = 0; role < TENSOR_ROLES; role++)
 		if (tensor_roles[role].place == place)
-			add_tensor(p, c, (enum tensor_role)role, layer);
+			add_tensor(g, (enum tensor_role)role, layer);
 }
 
 /* In the order that a forward pass meets them; what only drafting needs comes last. */
-static void add_dense(struct plan *p, const struct config *c)
+static void add_dense(struct planning *g)
 {
-	add_place(p, c, PLACE_INPUT, 0);
-	for (uint32_t layer = 0; layer < c->layers; layer++)
-		add_place(p, c, PLACE_LAYER, layer);
-	add_place(p, c, PLACE_OUTPUT, 0);
-	for (uint32_t layer = c->layers; layer < p->layers; layer++) {
-		add_place(p, c, PLACE_LAYER, layer);
-		add_place(p, c, PLACE_DRAFT, layer);
+	add_place(g, PLACE_INPUT, 0);
+	for (uint32_t layer = 0; layer < g->config->layers; layer++)
+		add_place(g, PLACE_LAYER, layer);
+	add_place(g, PLACE_OUTPUT, 0);
+	for (uint32_t layer = g->config->layers; layer < g->plan->layers; layer++) {
+		add_place(g, PLACE_LAYER, layer);
+		add_place(g, PLACE_DRAFT, layer);
 	}
 }
 
@@ -96,43 +127,117 @@ static void make_units(struct plan *p)
 	struct store_range *u = p->units;
 	for (uint32_t i = 0; i < p->dense_count; i++) {
 		const struct plan_tensor *t = &p->dense[i];
-		for (int norms = 0; norms <= format_is_tq(t->shape.format); norms++)
+		for (uint32_t piece = 0; piece < pieces_of(&t->shape); piece++)
 			for (uint32_t k = 0; k < t->chunks; k++, u++) {
 				struct shape chunk = t->shape;
 				chunk.rows = plan_chunk_rows(t, k);
 				u->offset = offset;
-				u->bytes = norms ? format_norm_bytes(&chunk)
-						 : format_packed_bytes(&chunk);
+				u->bytes = plan_piece_bytes(&chunk, piece);
 				offset += u->bytes;
 			}
 	}
 }
 
-static void lay_out_experts(struct plan *p, const struct config *c)
+/* ---- experts ---- */
+
+static void number_routed(struct plan *p, const struct config *c)
 {
-	uint32_t own = 0; /* routed layers that every token passes through */
 	for (uint32_t layer = 0; layer < p->layers; layer++) {
 		p->routed_of[layer] = UINT32_MAX;
 		if (config_routed(c, layer)) {
 			p->routed_of[layer] = p->routed_layers;
 			p->layer_of[p->routed_layers++] = layer;
-			own += layer < c->layers;
 		}
 	}
-	if (!p->routed_layers)
-		return;
-	p->experts = c->experts;
-	uint64_t parameters = 0;
+	p->experts = p->routed_layers ? c->experts : 0;
+}
+
+static struct plan_record lay_out_record(struct planning *g, uint32_t layer)
+{
+	struct plan_record r = {0};
 	for (uint32_t i = 0; i < EXPERT_PARTS; i++) {
-		p->part[i] = tensor_shape(c, &p->recipe, plan_part_role(i));
-		p->part_offset[i] = p->record_bytes;
-		p->record_bytes += stored_bytes(&p->part[i]);
-		p->slot_offset[i] = p->slot_bytes;
-		p->slot_bytes += format_arranged_bytes(&p->part[i]);
-		parameters += (uint64_t)p->part[i].rows * p->part[i].cols;
+		r.part[i] = tensor_shape(g, (struct tensor_id){plan_part_role(i), layer, 0});
+		r.part_offset[i] = r.bytes;
+		r.slot_offset[i] = r.slot_bytes;
+		if (g->failed) /* its sizes may not be asked for */
+			break;
+		r.bytes += stored_bytes(&r.part[i]);
+		r.slot_bytes += format_arranged_bytes(&r.part[i]);
 	}
-	p->parameters += parameters * p->experts * p->routed_layers;
-	p->active_parameters += parameters * c->experts_per_token * own;
+	return r;
+}
+
+static bool shapes_equal(const struct shape *a, const struct shape *b)
+{
+	return a->format == b->format && a->norms == b->norms && a->rows == b->rows &&
+	       a->cols == b->cols && a->group == b->group;
+}
+
+static bool records_equal(const struct plan_record *a, const struct plan_record *b)
+{
+	for (uint32_t i = 0; i < EXPERT_PARTS; i++)
+		if (!shapes_equal(&a->part[i], &b->part[i]))
+			return false;
+	return true;
+}
+
+/* The sizes of each layer, if they are not all the same. */
+static int list_sizes(struct plan *p)
+{
+	bool alike = true;
+	for (uint32_t i = 0; i < p->routed_layers; i++)
+		alike = alike && p->record[i].bytes == p->record[0].bytes &&
+			p->record[i].slot_bytes == p->record[0].slot_bytes;
+	if (alike)
+		return 0;
+	p->layer_record_bytes = calloc(p->routed_layers, sizeof *p->layer_record_bytes);
+	p->layer_slot_bytes = calloc(p->routed_layers, sizeof *p->layer_slot_bytes);
+	if (!p->layer_record_bytes || !p->layer_slot_bytes)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < p->routed_layers; i++) {
+		p->layer_record_bytes[i] = p->record[i].bytes;
+		p->layer_slot_bytes[i] = p->record[i].slot_bytes;
+	}
+	return 0;
+}
+
+static int lay_out_experts(struct planning *g, struct err *e)
+{
+	struct plan *p = g->plan;
+	number_routed(p, g->config);
+	p->record = calloc((size_t)p->routed_layers + 1, sizeof *p->record);
+	if (!p->record)
+		return err_set(e, ENOMEM, "out of memory for the list of experts");
+	for (uint32_t i = 0; i < p->routed_layers && !g->failed; i++) {
+		struct plan_record *r = &p->record[i];
+		uint32_t layer = p->layer_of[i];
+		*r = lay_out_record(g, layer);
+		p->record_bytes = r->bytes > p->record_bytes ? r->bytes : p->record_bytes;
+		p->slot_bytes = r->slot_bytes > p->slot_bytes ? r->slot_bytes : p->slot_bytes;
+		uint64_t parameters = 0;
+		for (uint32_t part = 0; part < EXPERT_PARTS; part++)
+			parameters += (uint64_t)r->part[part].rows * r->part[part].cols;
+		p->parameters += parameters * p->experts;
+		if (layer < g->config->layers) /* every token passes through it */
+			p->active_parameters += parameters * g->config->experts_per_token;
+	}
+	return list_sizes(p) ? err_set(e, ENOMEM, "out of memory for the list of experts") : 0;
+}
+
+uint64_t plan_records_bytes(const struct plan *p)
+{
+	uint64_t sum = 0;
+	for (uint32_t i = 0; i < p->routed_layers; i++)
+		sum += p->record[i].bytes * p->experts;
+	return sum;
+}
+
+uint64_t plan_slots_bytes(const struct plan *p, uint32_t layers, size_t (*taken)(size_t slot_bytes))
+{
+	uint64_t sum = 0;
+	for (uint32_t i = 0; i < p->routed_layers && p->layer_of[i] < layers; i++)
+		sum += (uint64_t)taken(p->record[i].slot_bytes) * p->experts;
+	return sum;
 }
 
 /* ---- the digest ---- */
@@ -157,10 +262,36 @@ static void add_shape(XXH3_state_t *state, const struct config *c, struct tensor
 		      const struct shape *s, uint64_t offset)
 {
 	char name[256] = "";
-	const char *norms = !format_is_tq(s->format) ? "-" : s->norms == NORM_F16 ? "f16" : "f32";
+	static const char *const types[] = {
+		[NORM_F16] = "f16", [NORM_F32] = "f32", [NORM_BF16] = "bf16"};
+	bool typed = format_is_tq(s->format) || format_affine_bits(s->format);
+	const char *norms = typed ? types[s->norms] : "-";
 	(void)config_store_name(c, id, name, sizeof name);
 	add_line(state, "%s %s %s %" PRIu32 " %" PRIu32 " %" PRIu64, name, format_name(s->format),
 		 norms, s->rows, s->cols, offset);
+	if (s->group)
+		add_line(state, "group %" PRIu32, s->group);
+}
+
+static void add_record(XXH3_state_t *state, const struct plan *p, const struct config *c,
+		       uint32_t routed)
+{
+	const struct plan_record *r = &p->record[routed];
+	for (uint32_t i = 0; i < EXPERT_PARTS; i++)
+		add_shape(state, c, (struct tensor_id){plan_part_role(i), p->layer_of[routed], 0},
+			  &r->part[i], r->part_offset[i]);
+}
+
+/* The first layer's, and those of later ones that are unlike it. */
+static void add_experts(XXH3_state_t *state, const struct plan *p, const struct config *c)
+{
+	add_line(state, "experts %" PRIu32 " %" PRIu64, p->experts,
+		 p->routed_layers ? p->record[0].bytes : 0);
+	for (uint32_t layer = 0; layer < p->routed_layers; layer++)
+		add_line(state, "%" PRIu32, p->layer_of[layer]);
+	for (uint32_t layer = 0; layer < p->routed_layers; layer++)
+		if (layer == 0 || !records_equal(&p->record[layer], &p->record[0]))
+			add_record(state, p, c, layer);
 }
 
 static int make_digest(struct plan *p, const struct config *c, struct err *e)
@@ -175,12 +306,7 @@ static int make_digest(struct plan *p, const struct config *c, struct err *e)
 		add_shape(state, c, t->id, &t->shape, t->offset);
 		add_line(state, "%" PRIu32 " %" PRIu32, t->first_unit, t->chunk_rows);
 	}
-	add_line(state, "experts %" PRIu32 " %" PRIu64, p->experts, p->record_bytes);
-	for (uint32_t layer = 0; layer < p->routed_layers; layer++)
-		add_line(state, "%" PRIu32, p->layer_of[layer]);
-	for (uint32_t i = 0; i < EXPERT_PARTS && p->routed_layers; i++)
-		add_shape(state, c, (struct tensor_id){plan_part_role(i), p->layer_of[0], 0},
-			  &p->part[i], p->part_offset[i]);
+	add_experts(state, p, c);
 	XXH128_hash_t h = XXH3_128bits_digest(state);
 	p->digest = (struct store_digest){{h.low64, h.high64}};
 	XXH3_freeState(state);
@@ -189,33 +315,60 @@ static int make_digest(struct plan *p, const struct config *c, struct err *e)
 
 /* ---- the whole ---- */
 
-int plan_make(struct plan *p, const struct config *c, const struct recipe *r, struct err *e)
+static int check_shapes(const struct planning *g, struct err *e)
+{
+	char name[256] = "";
+	const struct plan *p = g->plan;
+	if (g->failed) {
+		(void)config_store_name(g->config, g->unfit, name, sizeof name);
+		return err_set(e, EINVAL, "%s: has a shape that is not computed with", name);
+	}
+	if (p->unit_count > MAX_DENSE_UNITS)
+		return err_set(
+			e, EFBIG,
+			"config.json describes a model of absurd size (%u layers of %u x %u)",
+			g->config->layers, g->config->hidden_size, g->config->intermediate_size);
+	return 0;
+}
+
+static int make(struct planning *g, struct err *e)
+{
+	struct plan *p = g->plan;
+	add_dense(g);
+	int failed = lay_out_experts(g, e);
+	if (!failed)
+		failed = check_shapes(g, e);
+	if (failed)
+		return failed;
+	p->units = calloc(p->unit_count, sizeof *p->units);
+	if (!p->units)
+		return err_set(e, ENOMEM, "out of memory for the list of a store's parts");
+	make_units(p);
+	return make_digest(p, g->config, e);
+}
+
+int plan_make_with(struct plan *p, const struct config *c, const struct recipe *r,
+		   const struct plan_formats *formats, struct err *e)
 {
 	bool draft = r->draft && c->draft;
+	struct planning g = {p, c, formats, {0}, false};
 	*p = (struct plan){.recipe = *r, .layers = c->layers + (draft ? CONFIG_DRAFT_LAYERS : 0)};
 	p->recipe.draft = draft;
 	size_t most = (size_t)p->layers * TENSOR_ROLES + TENSOR_ROLES;
 	p->dense = calloc(most, sizeof *p->dense);
-	if (!p->dense)
-		return err_set(e, ENOMEM, "out of memory for the list of %zu tensors", most);
-	add_dense(p, c);
-	if (p->unit_count > MAX_DENSE_UNITS) {
-		plan_free(p);
-		return err_set(
-			e, EFBIG,
-			"config.json describes a model of absurd size (%u layers of %u x %u)",
-			c->layers, c->hidden_size, c->intermediate_size);
-	}
-	p->units = calloc(p->unit_count, sizeof *p->units);
-	if (!p->units) {
-		plan_free(p);
-		return err_set(e, ENOMEM, "out of memory for the list of a store's parts");
-	}
-	make_units(p);
-	lay_out_experts(p, c);
-	int failed = make_digest(p, c, e);
+	int failed =
+		p->dense ? make(&g, e)
+			 : err_set(e, ENOMEM, "out of memory for the list of %zu tensors", most);
 	if (failed)
 		plan_free(p);
+	return failed;
+}
+
+int plan_make(struct plan *p, const struct config *c, const struct recipe *r, struct err *e)
+{
+	const struct plan_formats formats = published_formats(r->published);
+	int failed = plan_make_with(p, c, r, r->published ? &formats : NULL, e);
+	p->recipe.published = NULL; /* the caller's, who may forget it now */
 	return failed;
 }
 
@@ -223,6 +376,9 @@ void plan_free(struct plan *p)
 {
 	free(p->dense);
 	free(p->units);
+	free(p->record);
+	free(p->layer_record_bytes);
+	free(p->layer_slot_bytes);
 	*p = (struct plan){0};
 }
 
@@ -234,18 +390,23 @@ struct store_layout plan_layout(const struct plan *p)
 		.layers = p->routed_layers,
 		.experts = p->experts,
 		.record_bytes = p->record_bytes,
+		.layer_bytes = p->layer_record_bytes,
 		.dense = p->units,
 		.dense_units = p->unit_count,
 	};
 }
 
-void plan_arrange_record(void *ctx, void *slot, const void *record)
+void plan_arrange_record(void *ctx, uint32_t layer, void *slot, const void *record)
 {
 	const struct plan *p = ctx;
+	const struct plan_record *r = &p->record[layer];
 	for (uint32_t i = 0; i < EXPERT_PARTS; i++) {
-		const struct shape *s = &p->part[i];
-		const uint8_t *packed = (const uint8_t *)record + p->part_offset[i];
-		format_arrange((uint8_t *)slot + p->slot_offset[i], s, 0, s->rows, packed,
-			       packed + format_packed_bytes(s));
+		const struct shape *s = &r->part[i];
+		const uint8_t *packed = (const uint8_t *)record + r->part_offset[i],
+			      *scales = packed + format_packed_bytes(s);
+		const struct pieces pieces = {.weights = packed,
+					      .scales = scales,
+					      .biases = scales + format_norm_bytes(s)};
+		format_arrange((uint8_t *)slot + r->slot_offset[i], s, 0, s->rows, &pieces);
 	}
 }

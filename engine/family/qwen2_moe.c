@@ -1,4 +1,5 @@
 /* Qwen1.5-MoE and Qwen2's mixtures of experts: a shared expert behind a gate of its own. */
+#include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
 
 static int read(const struct reader *r)
@@ -18,5 +19,10 @@ static int read(const struct reader *r)
 	return failed ? failed : reader_normalisation(r, false);
 }
 
+static const struct gguf_family gguf = {
+	.architecture = "qwen2moe",
+	.keys = {gguf_keys_routed, gguf_keys_shared},
+};
+
 static const char *const types[] = {"qwen2_moe", NULL};
-const struct family family_qwen2_moe = {.model_types = types, .read = read};
+const struct family family_qwen2_moe = {.model_types = types, .read = read, .gguf = &gguf};

@@ -1,4 +1,5 @@
 /* Qwen3, dense: a norm on each query and key head. */
+#include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
 
 static int read(const struct reader *r)
@@ -8,5 +9,7 @@ static int read(const struct reader *r)
 	return failed ? failed : reader_dense(r);
 }
 
+static const struct gguf_family gguf = {.architecture = "qwen3"};
+
 static const char *const types[] = {"qwen3", NULL};
-const struct family family_qwen3 = {.model_types = types, .read = read};
+const struct family family_qwen3 = {.model_types = types, .read = read, .gguf = &gguf};

@@ -1,4 +1,5 @@
 /* Qwen3's mixtures of experts, the Coder among them. */
+#include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
 
 static int read(const struct reader *r)
@@ -14,5 +15,11 @@ static int read(const struct reader *r)
 	return failed ? failed : reader_normalisation(r, false);
 }
 
+static const struct gguf_family gguf = {
+	.architecture = "qwen3moe",
+	.also = "\"norm_topk_prob\": true",
+	.keys = {gguf_keys_routed},
+};
+
 static const char *const types[] = {"qwen3_moe", NULL};
-const struct family family_qwen3_moe = {.model_types = types, .read = read};
+const struct family family_qwen3_moe = {.model_types = types, .read = read, .gguf = &gguf};

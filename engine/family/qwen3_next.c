@@ -1,4 +1,5 @@
 /* Qwen3-Next: a hybrid whose delta nets have their projections fused head by head. */
+#include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
 
 static int read(const struct reader *r)
@@ -21,8 +22,27 @@ static const struct tensor_name names[] = {
 	{TENSOR_DELTA_Z, DELTA_NET "in_proj_qkvz.weight", view_qkvz_z},
 	{TENSOR_DELTA_B, DELTA_NET "in_proj_ba.weight", view_ba_b},
 	{TENSOR_DELTA_A, DELTA_NET "in_proj_ba.weight", view_ba_a},
-	{TENSOR_DELTA_CONV, DELTA_NET "conv1d.weight", view_convolution},
+	TENSOR_NAMES_HYBRID,
 	{0},
+};
+
+/* GGUF files have 1 added to all norms but the delta nets' own, -exp(A_log) in place of A_log, and
+ * queries, keys and values apart from z; the first of them had these still fused. b and a are fused
+ * as published. */
+static const struct tensor_name gguf_names[] = {
+	{TENSOR_FEED_FORWARD_NORM, "blk.%u.post_attention_norm.weight", NULL},
+	{TENSOR_DELTA_QKV, "blk.%u.ssm_in.weight", view_qkvz_qkv},
+	{TENSOR_DELTA_Z, "blk.%u.ssm_in.weight", view_qkvz_z},
+	{TENSOR_DELTA_B, "blk.%u.ssm_ba.weight", view_ba_b},
+	{TENSOR_DELTA_A, "blk.%u.ssm_ba.weight", view_ba_a},
+	{0},
+};
+static const struct gguf_family gguf = {
+	.architecture = "qwen3next",
+	.also = "\"norm_topk_prob\": true",
+	.keys = {gguf_keys_routed, gguf_keys_shared, gguf_keys_hybrid},
+	.names = gguf_names,
+	.norms_plus_one = true,
 };
 
 static const char *const types[] = {"qwen3_next", NULL};
@@ -31,6 +51,6 @@ const struct family family_qwen3_next = {
 	.partial_rotary = true,
 	.read = read,
 	.names = names,
-	.draft = "mtp.",
-	.draft_layer = "mtp.layers.%u.",
+	DRAFT_NAMES_HYBRID,
+	.gguf = &gguf,
 };

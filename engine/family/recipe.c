@@ -11,11 +11,11 @@ enum { KEEP = FORMAT_COUNT }; /* in the table below: the checkpoint's own type *
 static const struct {
 	const char *quant;
 	int experts, dense;
+	bool as_published;
 } recipes[] = {
-	{"tq2", FORMAT_TQ2, FORMAT_TQ4},
-	{"tq3", FORMAT_TQ3, FORMAT_TQ4},
-	{"tq4", FORMAT_TQ4, FORMAT_TQ4},
-	{"bf16", KEEP, KEEP},
+	{"tq2", FORMAT_TQ2, FORMAT_TQ4, false}, {"tq3", FORMAT_TQ3, FORMAT_TQ4, false},
+	{"tq4", FORMAT_TQ4, FORMAT_TQ4, false}, {"bf16", KEEP, KEEP, false},
+	{"auto", FORMAT_TQ3, FORMAT_TQ4, true},
 };
 static const char default_recipe[] = "tq3";
 enum { RECIPES = sizeof recipes / sizeof *recipes };
@@ -38,6 +38,7 @@ static void fill(struct recipe *r, size_t i, enum format kept, enum norm_type no
 		.experts = recipes[i].experts == KEEP ? kept : (enum format)recipes[i].experts,
 		.dense = recipes[i].dense == KEEP ? kept : (enum format)recipes[i].dense,
 		.exact = recipes[i].dense == KEEP,
+		.as_published = recipes[i].as_published,
 		.kept = kept,
 		.norms = norms,
 		.draft = draft,
@@ -53,14 +54,17 @@ int recipe_find(struct recipe *r, const char *quant, struct err *e)
 			fill(r, i, FORMAT_BF16, NORM_F16, false, CODEC_NONE);
 			return 0;
 		}
-	return err_set(e, EINVAL, "quant=%s: no such recipe; use tq2, tq3, tq4 or bf16", quant);
+	return err_set(e, EINVAL, "quant=%s: no such recipe; use tq2, tq3, tq4, bf16 or auto",
+		       quant);
 }
 
 void recipe_keep(struct recipe *r, enum format kept, enum norm_type norms)
 {
+	const struct published *published = r->published;
 	for (size_t i = 0; i < RECIPES; i++)
 		if (!strcmp(recipes[i].quant, r->quant))
 			fill(r, i, kept, norms, r->draft, r->codec);
+	r->published = published;
 }
 
 bool recipe_can_code(const struct recipe *r)

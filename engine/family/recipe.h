@@ -21,17 +21,23 @@ enum recipe_codec {
 	CODEC_AUTO, /* whichever is faster: asked for only, and decided when a store is made */
 };
 
+struct published;
+
 struct recipe {
 	const char *quant;   /* its name in the table */
 	enum format experts; /* routed experts, or `kept` */
 	enum format dense;   /* the other large matrices, or `kept` */
 	bool exact;	     /* float activations and key-value cache */
+	bool as_published;   /* what is in a format that is kept stays in it: published.h */
 
 	/* Facts of the checkpoint that the stored layout depends on; found while converting and
 	 * written into the store's key, so that a mount need not read the checkpoint's headers. */
-	enum format kept;	 /* of what is not quantised: the checkpoint's type */
-	enum norm_type norms;	 /* of TQ groups: F16 unless one would over- or underflow */
-	bool draft;		 /* there is a draft layer */
+	enum format kept;     /* of what is not quantised: the checkpoint's type */
+	enum norm_type norms; /* of TQ groups: F16 unless one would over- or underflow */
+	bool draft;	      /* there is a draft layer */
+	/* The formats that are kept; the caller's, for as long as a plan is made of the recipe.
+	 * NULL: none is. Not in texts: it is found in the checkpoint's headers each time. */
+	const struct published *published;
 	enum recipe_codec codec; /* of an engine: what was asked for; of a store: what it has */
 };
 

@@ -21,25 +21,64 @@ bool config_has_tensor(const struct config *c, enum tensor_role role, uint32_t l
 		return true;
 	case PRESENT_ATTENTION:
 		return attention;
+	case PRESENT_POST_NORMS:
+		return c->post_norms;
+	case PRESENT_LAYER_SCALE:
+		return c->layer_scale;
+	case PRESENT_VALUES:
+		return attention && !l->keys_as_values;
 	case PRESENT_QKV_BIAS:
 		return attention && c->qkv_bias;
 	case PRESENT_OUTPUT_BIAS:
 		return attention && c->output_bias;
 	case PRESENT_HEAD_NORMS:
 		return attention && c->head_norms != HEAD_NORMS_NONE;
+	case PRESENT_SINKS:
+		return attention && c->sinks;
+	case PRESENT_LATENT:
+		return l->mixer == MIXER_LATENT;
+	case PRESENT_LATENT_LOW:
+		return l->mixer == MIXER_LATENT && c->latent.query_rank > 0;
 	case PRESENT_DELTA_NET:
 		return l->mixer == MIXER_DELTA_NET;
 	case PRESENT_DENSE:
 		return l->feed_forward == FEED_FORWARD_DENSE;
 	case PRESENT_ROUTED:
 		return l->feed_forward == FEED_FORWARD_ROUTED;
+	case PRESENT_ROUTER_BIAS:
+		return l->feed_forward == FEED_FORWARD_ROUTED && c->router_bias;
+	case PRESENT_EXPERT_BIAS:
+		return l->feed_forward == FEED_FORWARD_ROUTED && c->expert_bias;
+	case PRESENT_ROUTER_CORRECTION:
+		return l->feed_forward == FEED_FORWARD_ROUTED && c->router_correction;
+	case PRESENT_APART:
+		return l->feed_forward == FEED_FORWARD_ROUTED && c->feed_forwards_apart;
+	case PRESENT_EXPERT_SCALE:
+		return l->feed_forward == FEED_FORWARD_ROUTED && c->expert_scale;
 	case PRESENT_SHARED:
 		return l->shared;
+	case PRESENT_SHARED_GATE:
+		return l->shared && c->shared_gate;
 	}
 	return false;
 }
 
-static uint32_t dimension(const struct config *c, enum tensor_dimension d)
+uint64_t config_kv_width(const struct config *c, uint32_t layer)
+{
+	const struct layer *l = &c->layer[layer];
+	switch (l->mixer) {
+	case MIXER_ATTENTION:
+		return 2 * (uint64_t)l->kv_heads * l->head_dim;
+	case MIXER_LATENT:
+		return (uint64_t)c->latent.rank + c->latent.rope;
+	case MIXER_DELTA_NET:
+	case MIXERS:
+		break;
+	}
+	return 0;
+}
+
+static uint32_t dimension(const struct config *c, const struct layer *l, enum tensor_dimension d)
 {
 	const struct delta_net *n = &c->delta_net;
 	bool whole = c->head_norms == HEAD_NORMS_TOGETHER;
@@ -55,15 +94,31 @@ static uint32_t dimension(const struct config *c, enum tensor_dimension d)
 	case DIMENSION_HIDDEN_TWICE:
 		return 2 * c->hidden_size;
 	case DIMENSION_QUERIES:
-		return c->heads * c->head_dim * (c->query_gate ? 2 : 1);
+		return c->heads * l->head_dim * (c->query_gate ? 2 : 1);
 	case DIMENSION_KEYS:
-		return c->kv_heads * c->head_dim;
+		return l->kv_heads * l->head_dim;
 	case DIMENSION_ATTENDED:
-		return c->heads * c->head_dim;
+		return c->heads * l->head_dim;
 	case DIMENSION_Q_NORMED:
-		return c->head_dim * (whole ? c->heads : 1);
+		return l->head_dim * (whole ? c->heads : 1);
 	case DIMENSION_K_NORMED:
-		return c->head_dim * (whole ? c->kv_heads : 1);
+		return l->head_dim * (whole ? l->kv_heads : 1);
+	case DIMENSION_LATENT_LOW:
+		return c->latent.query_rank;
+	case DIMENSION_LATENT_QUERIES:
+		return c->heads * (c->latent.nope + c->latent.rope);
+	case DIMENSION_LATENT_Q_INPUT:
+		return c->latent.query_rank ? c->latent.query_rank : c->hidden_size;
+	case DIMENSION_LATENT_WIDTH:
+		return c->latent.rank + c->latent.rope;
+	case DIMENSION_LATENT_RANK:
+		return c->latent.rank;
+	case DIMENSION_LATENT_NOPE:
+		return c->latent.nope;
+	case DIMENSION_LATENT_HEADS:
+		return c->heads * c->latent.rank;
+	case DIMENSION_LATENT_VALUES:
+		return c->heads * c->latent.value;
 	case DIMENSION_DELTA_CHANNELS:
 		return config_delta_channels(c);
 	case DIMENSION_DELTA_VALUES:
@@ -76,6 +131,8 @@ static uint32_t dimension(const struct config *c, enum tensor_dimension d)
 		return n->width;
 	case DIMENSION_INTERMEDIATE:
 		return c->intermediate_size;
+	case DIMENSION_HEADS:
+		return c->heads;
 	case DIMENSION_EXPERTS:
 		return c->experts;
 	case DIMENSION_EXPERT:
@@ -86,9 +143,9 @@ static uint32_t dimension(const struct config *c, enum tensor_dimension d)
 	return 0;
 }
 
-void config_tensor_shape(const struct config *c, enum tensor_role role, uint32_t *rows,
-			 uint32_t *cols)
+void config_tensor_shape(const struct config *c, enum tensor_role role, uint32_t layer,
+			 uint32_t *rows, uint32_t *cols)
 {
-	*rows = dimension(c, tensor_roles[role].rows);
-	*cols = dimension(c, tensor_roles[role].cols);
+	*rows = dimension(c, &c->layer[layer], tensor_roles[role].rows);
+	*cols = dimension(c, &c->layer[layer], tensor_roles[role].cols);
 }

@@ -14,47 +14,75 @@
 
 /* X(role, place, presence, rows, cols, class, name): TENSOR_…, PLACE_…, PRESENT_… and so on. Within
  * a place the order is that of the store, which is the order in which a forward pass meets them. */
-#define TENSOR_ROLE_LIST(X)                                                                      \
-	X(EMBEDDING, INPUT, ALWAYS, VOCABULARY, HIDDEN, EMBEDDING, "model.embed_tokens.weight")  \
-	X(MIXER_NORM, LAYER, ALWAYS, HIDDEN, NONE, NORM, L "input_layernorm.weight")             \
-	X(Q, LAYER, ATTENTION, QUERIES, HIDDEN, DENSE, A "q_proj.weight")                        \
-	X(K, LAYER, ATTENTION, KEYS, HIDDEN, DENSE, A "k_proj.weight")                           \
-	X(V, LAYER, ATTENTION, KEYS, HIDDEN, DENSE, A "v_proj.weight")                           \
-	X(O, LAYER, ATTENTION, HIDDEN, ATTENDED, DENSE, A "o_proj.weight")                       \
-	X(Q_BIAS, LAYER, QKV_BIAS, QUERIES, NONE, VECTOR, A "q_proj.bias")                       \
-	X(K_BIAS, LAYER, QKV_BIAS, KEYS, NONE, VECTOR, A "k_proj.bias")                          \
-	X(V_BIAS, LAYER, QKV_BIAS, KEYS, NONE, VECTOR, A "v_proj.bias")                          \
-	X(O_BIAS, LAYER, OUTPUT_BIAS, HIDDEN, NONE, VECTOR, A "o_proj.bias")                     \
-	X(Q_NORM, LAYER, HEAD_NORMS, Q_NORMED, NONE, NORM, A "q_norm.weight")                    \
-	X(K_NORM, LAYER, HEAD_NORMS, K_NORMED, NONE, NORM, A "k_norm.weight")                    \
-	X(DELTA_QKV, LAYER, DELTA_NET, DELTA_CHANNELS, HIDDEN, DENSE, D "in_proj_qkv.weight")    \
-	X(DELTA_Z, LAYER, DELTA_NET, DELTA_VALUES, HIDDEN, DENSE, D "in_proj_z.weight")          \
-	X(DELTA_B, LAYER, DELTA_NET, DELTA_HEADS, HIDDEN, KEPT, D "in_proj_b.weight")            \
-	X(DELTA_A, LAYER, DELTA_NET, DELTA_HEADS, HIDDEN, KEPT, D "in_proj_a.weight")            \
-	X(DELTA_CONV, LAYER, DELTA_NET, DELTA_CHANNELS, DELTA_WIDTH, TAPS, D "conv1d.weight")    \
-	X(DELTA_A_LOG, LAYER, DELTA_NET, DELTA_HEADS, NONE, VECTOR, D "A_log")                   \
-	X(DELTA_DT_BIAS, LAYER, DELTA_NET, DELTA_HEADS, NONE, VECTOR, D "dt_bias")               \
-	X(DELTA_NORM, LAYER, DELTA_NET, DELTA_HEAD, NONE, VECTOR, D "norm.weight")               \
-	X(DELTA_OUT, LAYER, DELTA_NET, HIDDEN, DELTA_VALUES, KEPT, D "out_proj.weight")          \
-	X(FEED_FORWARD_NORM, LAYER, ALWAYS, HIDDEN, NONE, NORM,                                  \
-	  L "post_attention_layernorm.weight")                                                   \
-	X(GATE, LAYER, DENSE, INTERMEDIATE, HIDDEN, DENSE, F "gate_proj.weight")                 \
-	X(UP, LAYER, DENSE, INTERMEDIATE, HIDDEN, DENSE, F "up_proj.weight")                     \
-	X(DOWN, LAYER, DENSE, HIDDEN, INTERMEDIATE, DENSE, F "down_proj.weight")                 \
-	X(ROUTER, LAYER, ROUTED, EXPERTS, HIDDEN, KEPT, F "gate.weight")                         \
-	X(SHARED_GATE, LAYER, SHARED, SHARED, HIDDEN, DENSE, F "shared_expert.gate_proj.weight") \
-	X(SHARED_UP, LAYER, SHARED, SHARED, HIDDEN, DENSE, F "shared_expert.up_proj.weight")     \
-	X(SHARED_DOWN, LAYER, SHARED, HIDDEN, SHARED, KEPT, F "shared_expert.down_proj.weight")  \
-	X(SHARED_SCALE, LAYER, SHARED, ONE, HIDDEN, KEPT, F "shared_expert_gate.weight")         \
-	X(EXPERT_GATE, EXPERT, ROUTED, EXPERT, HIDDEN, EXPERT, F "experts.%u.gate_proj.weight")  \
-	X(EXPERT_UP, EXPERT, ROUTED, EXPERT, HIDDEN, EXPERT, F "experts.%u.up_proj.weight")      \
-	X(EXPERT_DOWN, EXPERT, ROUTED, HIDDEN, EXPERT, EXPERT, F "experts.%u.down_proj.weight")  \
-	X(FINAL_NORM, OUTPUT, ALWAYS, HIDDEN, NONE, NORM, "model.norm.weight")                   \
-	X(HEAD, OUTPUT, ALWAYS, VOCABULARY, HIDDEN, DENSE, "lm_head.weight")                     \
-	X(DRAFT_EMBEDDING_NORM, DRAFT, ALWAYS, HIDDEN, NONE, NORM,                               \
-	  "mtp.pre_fc_norm_embedding.weight")                                                    \
-	X(DRAFT_HIDDEN_NORM, DRAFT, ALWAYS, HIDDEN, NONE, NORM, "mtp.pre_fc_norm_hidden.weight") \
-	X(DRAFT_PROJECTION, DRAFT, ALWAYS, HIDDEN, HIDDEN_TWICE, KEPT, "mtp.fc.weight")          \
+#define TENSOR_ROLE_LIST(X)                                                                        \
+	X(EMBEDDING, INPUT, ALWAYS, VOCABULARY, HIDDEN, EMBEDDING, "model.embed_tokens.weight")    \
+	X(MIXER_NORM, LAYER, ALWAYS, HIDDEN, NONE, NORM, L "input_layernorm.weight")               \
+	X(Q, LAYER, ATTENTION, QUERIES, HIDDEN, DENSE, A "q_proj.weight")                          \
+	X(K, LAYER, ATTENTION, KEYS, HIDDEN, DENSE, A "k_proj.weight")                             \
+	X(V, LAYER, VALUES, KEYS, HIDDEN, DENSE, A "v_proj.weight")                                \
+	X(O, LAYER, ATTENTION, HIDDEN, ATTENDED, DENSE, A "o_proj.weight")                         \
+	X(Q_BIAS, LAYER, QKV_BIAS, QUERIES, NONE, VECTOR, A "q_proj.bias")                         \
+	X(K_BIAS, LAYER, QKV_BIAS, KEYS, NONE, VECTOR, A "k_proj.bias")                            \
+	X(V_BIAS, LAYER, QKV_BIAS, KEYS, NONE, VECTOR, A "v_proj.bias")                            \
+	X(SINKS, LAYER, SINKS, HEADS, NONE, VECTOR, A "sinks")                                     \
+	X(O_BIAS, LAYER, OUTPUT_BIAS, HIDDEN, NONE, VECTOR, A "o_proj.bias")                       \
+	X(Q_NORM, LAYER, HEAD_NORMS, Q_NORMED, NONE, NORM, A "q_norm.weight")                      \
+	X(K_NORM, LAYER, HEAD_NORMS, K_NORMED, NONE, NORM, A "k_norm.weight")                      \
+	X(LATENT_Q_LOW, LAYER, LATENT_LOW, LATENT_LOW, HIDDEN, DENSE, A "q_a_proj.weight")         \
+	X(LATENT_Q_NORM, LAYER, LATENT_LOW, LATENT_LOW, NONE, NORM, A "q_a_layernorm.weight")      \
+	X(LATENT_Q, LAYER, LATENT, LATENT_QUERIES, LATENT_Q_INPUT, DENSE, A "q_b_proj.weight")     \
+	X(LATENT_KV, LAYER, LATENT, LATENT_WIDTH, HIDDEN, DENSE, A "kv_a_proj_with_mqa.weight")    \
+	X(LATENT_KV_NORM, LAYER, LATENT, LATENT_RANK, NONE, NORM, A "kv_a_layernorm.weight")       \
+	X(LATENT_KEYS, LAYER, LATENT, LATENT_HEADS, LATENT_NOPE, KEPT, A "k_b_proj.weight")        \
+	X(LATENT_VALUES, LAYER, LATENT, LATENT_VALUES, LATENT_RANK, KEPT, A "v_b_proj.weight")     \
+	X(LATENT_O, LAYER, LATENT, HIDDEN, LATENT_VALUES, DENSE, A "o_proj.weight")                \
+	X(DELTA_QKV, LAYER, DELTA_NET, DELTA_CHANNELS, HIDDEN, DENSE, D "in_proj_qkv.weight")      \
+	X(DELTA_Z, LAYER, DELTA_NET, DELTA_VALUES, HIDDEN, DENSE, D "in_proj_z.weight")            \
+	X(DELTA_B, LAYER, DELTA_NET, DELTA_HEADS, HIDDEN, KEPT, D "in_proj_b.weight")              \
+	X(DELTA_A, LAYER, DELTA_NET, DELTA_HEADS, HIDDEN, KEPT, D "in_proj_a.weight")              \
+	X(DELTA_CONV, LAYER, DELTA_NET, DELTA_CHANNELS, DELTA_WIDTH, TAPS, D "conv1d.weight")      \
+	X(DELTA_A_LOG, LAYER, DELTA_NET, DELTA_HEADS, NONE, VECTOR, D "A_log")                     \
+	X(DELTA_DT_BIAS, LAYER, DELTA_NET, DELTA_HEADS, NONE, VECTOR, D "dt_bias")                 \
+	X(DELTA_NORM, LAYER, DELTA_NET, DELTA_HEAD, NONE, VECTOR, D "norm.weight")                 \
+	X(DELTA_OUT, LAYER, DELTA_NET, HIDDEN, DELTA_VALUES, KEPT, D "out_proj.weight")            \
+	X(MIXER_POST_NORM, LAYER, POST_NORMS, HIDDEN, NONE, NORM, L "post_mixer_layernorm.weight") \
+	X(FEED_FORWARD_NORM, LAYER, ALWAYS, HIDDEN, NONE, NORM,                                    \
+	  L "post_attention_layernorm.weight")                                                     \
+	X(GATE, LAYER, DENSE, INTERMEDIATE, HIDDEN, DENSE, F "gate_proj.weight")                   \
+	X(UP, LAYER, DENSE, INTERMEDIATE, HIDDEN, DENSE, F "up_proj.weight")                       \
+	X(DOWN, LAYER, DENSE, HIDDEN, INTERMEDIATE, DENSE, F "down_proj.weight")                   \
+	X(ROUTER_SCALE, LAYER, APART, HIDDEN, NONE, VECTOR, L "router.scale")                      \
+	X(ROUTER, LAYER, ROUTED, EXPERTS, HIDDEN, KEPT, F "gate.weight")                           \
+	X(ROUTER_BIAS, LAYER, ROUTER_BIAS, EXPERTS, NONE, VECTOR, F "router.bias")                 \
+	X(ROUTER_CORRECTION, LAYER, ROUTER_CORRECTION, EXPERTS, NONE, VECTOR,                      \
+	  F "gate.e_score_correction_bias")                                                        \
+	X(EXPERT_GATE_BIAS, LAYER, EXPERT_BIAS, EXPERTS, EXPERT, VECTOR,                           \
+	  F "experts.gate_proj_bias")                                                              \
+	X(EXPERT_UP_BIAS, LAYER, EXPERT_BIAS, EXPERTS, EXPERT, VECTOR, F "experts.up_proj_bias")   \
+	X(EXPERT_DOWN_BIAS, LAYER, EXPERT_BIAS, EXPERTS, HIDDEN, VECTOR,                           \
+	  F "experts.down_proj_bias")                                                              \
+	X(EXPERT_SCALE, LAYER, EXPERT_SCALE, EXPERTS, NONE, VECTOR, L "router.per_expert_scale")   \
+	X(SHARED_GATE, LAYER, SHARED, SHARED, HIDDEN, DENSE, F "shared_expert.gate_proj.weight")   \
+	X(SHARED_UP, LAYER, SHARED, SHARED, HIDDEN, DENSE, F "shared_expert.up_proj.weight")       \
+	X(SHARED_DOWN, LAYER, SHARED, HIDDEN, SHARED, KEPT, F "shared_expert.down_proj.weight")    \
+	X(SHARED_SCALE, LAYER, SHARED_GATE, ONE, HIDDEN, KEPT, F "shared_expert_gate.weight")      \
+	X(SHARED_POST_NORM, LAYER, APART, HIDDEN, NONE, NORM,                                      \
+	  L "post_feedforward_layernorm_1.weight")                                                 \
+	X(EXPERTS_NORM, LAYER, APART, HIDDEN, NONE, NORM, L "pre_feedforward_layernorm_2.weight")  \
+	X(EXPERTS_POST_NORM, LAYER, APART, HIDDEN, NONE, NORM,                                     \
+	  L "post_feedforward_layernorm_2.weight")                                                 \
+	X(FEED_FORWARD_POST_NORM, LAYER, POST_NORMS, HIDDEN, NONE, NORM,                           \
+	  L "post_feedforward_layernorm.weight")                                                   \
+	X(LAYER_SCALE, LAYER, LAYER_SCALE, ONE, NONE, VECTOR, L "layer_scalar")                    \
+	X(EXPERT_GATE, EXPERT, ROUTED, EXPERT, HIDDEN, EXPERT, F "experts.%u.gate_proj.weight")    \
+	X(EXPERT_UP, EXPERT, ROUTED, EXPERT, HIDDEN, EXPERT, F "experts.%u.up_proj.weight")        \
+	X(EXPERT_DOWN, EXPERT, ROUTED, HIDDEN, EXPERT, EXPERT, F "experts.%u.down_proj.weight")    \
+	X(FINAL_NORM, OUTPUT, ALWAYS, HIDDEN, NONE, NORM, "model.norm.weight")                     \
+	X(HEAD, OUTPUT, ALWAYS, VOCABULARY, HIDDEN, DENSE, "lm_head.weight")                       \
+	X(DRAFT_EMBEDDING_NORM, DRAFT, ALWAYS, HIDDEN, NONE, NORM,                                 \
+	  "mtp.pre_fc_norm_embedding.weight")                                                      \
+	X(DRAFT_HIDDEN_NORM, DRAFT, ALWAYS, HIDDEN, NONE, NORM, "mtp.pre_fc_norm_hidden.weight")   \
+	X(DRAFT_PROJECTION, DRAFT, ALWAYS, HIDDEN, HIDDEN_TWICE, KEPT, "mtp.fc.weight")            \
 	X(DRAFT_NORM, DRAFT, ALWAYS, HIDDEN, NONE, NORM, "mtp.norm.weight")
 
 #define TENSOR_ROLE_ENUM(role, ...) TENSOR_##role,
@@ -71,14 +99,26 @@ enum tensor_place {
 
 enum tensor_presence {
 	PRESENT_ALWAYS,
+	PRESENT_POST_NORMS,
+	PRESENT_LAYER_SCALE,
 	PRESENT_ATTENTION,   /* in layers whose mixer is attention … */
-	PRESENT_QKV_BIAS,    /* … and which have these biases … */
+	PRESENT_VALUES,	     /* … and whose values are not keys … */
+	PRESENT_QKV_BIAS,    /* … or which have these biases … */
 	PRESENT_OUTPUT_BIAS, /* … or this one … */
-	PRESENT_HEAD_NORMS,  /* … or norms of queries and keys */
+	PRESENT_HEAD_NORMS,  /* … or norms of queries and keys … */
+	PRESENT_SINKS,	     /* … or sinks */
+	PRESENT_LATENT,	     /* in layers of latent attention … */
+	PRESENT_LATENT_LOW,  /* … whose queries have two projections */
 	PRESENT_DELTA_NET,
 	PRESENT_DENSE,
 	PRESENT_ROUTED,
-	PRESENT_SHARED, /* in layers with a shared expert */
+	PRESENT_ROUTER_BIAS,	   /* in those whose router has one … */
+	PRESENT_ROUTER_CORRECTION, /* … or this … */
+	PRESENT_EXPERT_BIAS,	   /* … or whose experts have biases … */
+	PRESENT_APART,		   /* … or whose parts have norms of their own … */
+	PRESENT_EXPERT_SCALE,	   /* … or weighs each expert by a factor of its own */
+	PRESENT_SHARED,		   /* in layers with a shared expert … */
+	PRESENT_SHARED_GATE,	   /* … that has a gate */
 };
 
 enum tensor_dimension {
@@ -92,12 +132,21 @@ enum tensor_dimension {
 	DIMENSION_ATTENDED, /* heads · head dim */
 	DIMENSION_Q_NORMED, /* what one norm of queries covers: a head, or all of them */
 	DIMENSION_K_NORMED,
+	DIMENSION_LATENT_LOW,	  /* what queries have between two projections */
+	DIMENSION_LATENT_QUERIES, /* heads · what of a head is rotated and what is not */
+	DIMENSION_LATENT_Q_INPUT, /* of the projection that gives these */
+	DIMENSION_LATENT_WIDTH,	  /* the latent, and the key that all heads share */
+	DIMENSION_LATENT_RANK,
+	DIMENSION_LATENT_NOPE,
+	DIMENSION_LATENT_HEADS,	  /* heads · rank */
+	DIMENSION_LATENT_VALUES,  /* heads · value */
 	DIMENSION_DELTA_CHANNELS, /* queries, keys and values of a delta net */
 	DIMENSION_DELTA_VALUES,	  /* value heads · value dim */
 	DIMENSION_DELTA_HEADS,	  /* value heads */
 	DIMENSION_DELTA_HEAD,	  /* value dim */
 	DIMENSION_DELTA_WIDTH,	  /* inputs that the convolution sees */
 	DIMENSION_INTERMEDIATE,	  /* of a dense feed-forward */
+	DIMENSION_HEADS,
 	DIMENSION_EXPERTS,
 	DIMENSION_EXPERT, /* the size of one */
 	DIMENSION_SHARED, /* the size of the shared one */
@@ -109,7 +158,7 @@ enum tensor_class {
 	CLASS_KEPT,	 /* small or sensitive: in the checkpoint's own type */
 	CLASS_DENSE,
 	CLASS_EXPERT,
-	CLASS_VECTOR, /* F32 */
+	CLASS_VECTOR, /* F32, also one for each expert */
 	CLASS_TAPS,   /* F32, transposed when it is loaded: lanes are channels */
 	CLASS_NORM,   /* F32; the family's norm_offset is added when it is loaded */
 };

@@ -1,7 +1,9 @@
 #include "engine/family/sources.h"
-#include "engine/family/family.h"
+#include "engine/family/gather.h"
+#include "engine/family/gguf_family.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,16 +17,29 @@ static uint32_t width_of(enum format f)
 	return f == FORMAT_F32 ? 4 : 2;
 }
 
+/* GGUF's tensors have dimensions of 1 before the others or not, which means the same. */
+static void without_ones(struct view *v)
+{
+	while (v->dims > 1 && v->shape[0] == 1) {
+		v->dims--;
+		memmove(v->shape, v->shape + 1, v->dims * sizeof *v->shape);
+	}
+}
+
 static void describe(const struct sources *s, struct tensor_id id, view_fn *view,
 		     const struct package_tensor *t, struct source *out)
 {
 	const struct config *c = s->config;
 	*out = (struct source){.tensor = t, .format = package_read_format(t)};
-	config_tensor_shape(c, id.role, &out->rows, &out->cols);
+	config_tensor_shape(c, id.role, id.layer, &out->rows, &out->cols);
 	if (view)
 		view(&out->view, c, id.expert);
 	else
-		view_whole(&out->view, c, id.role);
+		view_whole(&out->view, c, id.role, id.layer);
+	if (c->gguf && c->family->gguf->norms_plus_one && tensor_roles[id.role].class == CLASS_NORM)
+		out->view.change = VIEW_PLUS_ONE;
+	if (c->gguf)
+		without_ones(&out->view);
 	if (!out->cols) {
 		out->cols = out->rows;
 		out->rows = 1;
@@ -40,13 +55,30 @@ static void add_name(char *list, size_t size, const char *name)
 		(void)snprintf(list + used, size - used, "%s%s", used ? " or " : "", name);
 }
 
+/* Names that a role may have here. */
+static uint32_t alternatives(const struct sources *s, enum tensor_role role,
+			     struct tensor_name names[FAMILY_ALTERNATIVES])
+{
+	const struct config *c = s->config;
+	return c->gguf ? gguf_alternatives(c->family, role, names)
+		       : family_alternatives(c->family, role, names);
+}
+
+static bool print_name(const struct sources *s, const char *pattern, struct tensor_id id,
+		       char name[NAME_BYTES])
+{
+	return s->config->gguf
+		       ? family_gguf_name(pattern, id, name, NAME_BYTES)
+		       : family_tensor_name(s->config, pattern, s->stem, id, name, NAME_BYTES);
+}
+
 int sources_find(const struct sources *s, struct tensor_id id, struct source *out, struct err *e)
 {
 	struct tensor_name names[FAMILY_ALTERNATIVES];
 	char name[NAME_BYTES], tried[FAMILY_ALTERNATIVES * NAME_BYTES] = "";
-	uint32_t count = family_alternatives(s->config->family, id.role, names);
+	uint32_t count = alternatives(s, id.role, names);
 	for (uint32_t i = 0; i < count; i++) {
-		if (!family_tensor_name(s->config, names[i].name, s->stem, id, name, sizeof name))
+		if (!print_name(s, names[i].name, id, name))
 			return err_set(e, ENAMETOOLONG, "a tensor's name is too long");
 		const struct package_tensor *t = package_find(s->package, name);
 		if (t) {
@@ -65,10 +97,39 @@ int sources_find(const struct sources *s, struct tensor_id id, struct source *ou
 
 /* ---- reading ---- */
 
-int sources_read(const struct sources *s, const struct source *from, uint32_t row, uint32_t rows,
-		 void *buffer, struct err *e)
+/* Where the row of such a head lies whose pairs of rows are neighbours. */
+static uint32_t paired_row(uint32_t height, uint32_t row)
 {
-	uint8_t *to = buffer;
+	uint32_t half = height / 2, at = row % height;
+	return row - at + at % half * 2 + at / half;
+}
+
+/* Of such heads: one at a time. */
+static int read_paired(const struct sources *s, const struct source *from, uint32_t row,
+		       uint32_t rows, uint8_t *to, struct err *e)
+{
+	uint32_t height = from->view.paired, read = UINT32_MAX;
+	uint8_t *head = malloc(height * from->row_bytes);
+	int failed = head ? 0 : err_set(e, ENOMEM, "out of memory for the rows of a head");
+	for (uint32_t i = row; i < row + rows && !failed; i++, to += from->row_bytes) {
+		uint32_t first = i - i % height;
+		if (i / height != read)
+			failed = package_read(s->package, from->tensor, first, height, from->cols,
+					      head, e);
+		read = i / height;
+		if (!failed)
+			memcpy(to, head + (paired_row(height, i) - first) * from->row_bytes,
+			       from->row_bytes);
+	}
+	free(head);
+	return failed;
+}
+
+static int read_rows(const struct sources *s, const struct source *from, uint32_t row,
+		     uint32_t rows, uint8_t *to, struct err *e)
+{
+	if (from->view.way != VIEW_ALONG)
+		return gather_rows(s->package, from, row, rows, to, e);
 	while (rows > 0) {
 		uint64_t run, at = view_row(&from->view, row, &run);
 		uint32_t n = run < rows ? (uint32_t)run : rows;
@@ -83,30 +144,65 @@ int sources_read(const struct sources *s, const struct source *from, uint32_t ro
 	return 0;
 }
 
-/* ---- checking ---- */
-
-static void print_shape(char *text, size_t size, const uint64_t *shape, uint32_t dims)
+/* Takes back what became of numbers since they were published. */
+static int undo_change(const struct source *from, float *x, size_t n, struct err *e)
 {
-	size_t used = 1;
-	(void)snprintf(text, size, "[");
-	for (uint32_t i = 0; i < dims && used < size; i++)
-		used += (size_t)snprintf(text + used, size - used, "%s%llu", i ? ", " : "",
-					 (unsigned long long)shape[i]);
-	if (used < size)
-		(void)snprintf(text + used, size - used, "]");
+	for (size_t i = 0; i < n; i++)
+		if (from->view.change == VIEW_PLUS_ONE)
+			x[i] -= 1;
+		else if (x[i] < 0)
+			x[i] = logf(-x[i]);
+		else
+			return err_set(e, EINVAL,
+				       "tensor %s must hold negative numbers; the file is damaged",
+				       from->tensor->name);
+	return 0;
 }
 
-static int check_shape(const struct source *from, struct err *e)
+int sources_read(const struct sources *s, const struct source *from, uint32_t row, uint32_t rows,
+		 void *buffer, struct err *e)
+{
+	int failed = from->view.paired ? read_paired(s, from, row, rows, buffer, e)
+				       : read_rows(s, from, row, rows, buffer, e);
+	if (failed || from->view.change == VIEW_AS_IS)
+		return failed;
+	return undo_change(from, buffer, (size_t)rows * from->cols, e);
+}
+
+int sources_read_part(const struct sources *s, const struct source *from, uint32_t part,
+		      uint32_t row, uint32_t rows, void *buffer, struct err *e)
+{
+	uint8_t *to = buffer;
+	int failed = 0;
+	for (uint64_t run; rows > 0 && !failed; row += (uint32_t)run, rows -= (uint32_t)run) {
+		uint64_t at = view_row(&from->view, row, &run);
+		if (from->view.paired)
+			at = paired_row(from->view.paired, row);
+		run = from->view.paired ? 1 : run < rows ? run : rows;
+		failed =
+			package_read_part(s->package, from->tensor, part, at, (uint32_t)run, to, e);
+		to += run * from->tensor->part[part].row_bytes;
+	}
+	return failed;
+}
+
+/* ---- checking ---- */
+
+static int check_shape(const struct sources *s, const struct source *from, struct err *e)
 {
 	const struct package_tensor *t = from->tensor;
 	const struct view *v = &from->view;
 	if (!package_fits(t, v->shape, v->dims)) {
 		char is[192], wanted[96];
-		print_shape(is, sizeof is, t->shape, t->dims);
-		print_shape(wanted, sizeof wanted, v->shape, v->dims);
-		return err_set(e, EINVAL, "tensor %s has shape %s, but config.json makes it %s",
-			       t->name, is, wanted);
+		package_print_shape(is, sizeof is, t->shape, t->dims);
+		package_print_shape(wanted, sizeof wanted, v->shape, v->dims);
+		return err_set(e, EINVAL, "tensor %s has shape %s, but %s it %s", t->name, is,
+			       s->config->gguf ? "the keys of the file make" : "config.json makes",
+			       wanted);
 	}
+	if (v->change != VIEW_AS_IS && from->format != FORMAT_F32)
+		return err_set(e, ENOTSUP, "tensor %s is of type %s, but must be F32", t->name,
+			       t->type);
 	if (!t->parts)
 		return err_set(
 			e, ENOTSUP,
@@ -122,7 +218,7 @@ static int check_tensor(struct sources *s, struct tensor_id id, struct err *e)
 	if (failed)
 		return failed;
 	s->used[from.tensor - package_tensor(s->package, 0)] = true;
-	return check_shape(&from, e);
+	return check_shape(s, &from, e);
 }
 
 static bool begins_with(const char *name, const char *beginning)
@@ -135,7 +231,7 @@ static bool is_skipped(const struct sources *s, const char *name)
 	for (const char *const *k = s->config->family->skipped; k && *k; k++)
 		if (begins_with(name, *k))
 			return true;
-	return false;
+	return family_leaves_out(s->config, name);
 }
 
 static int check_unused(const struct sources *s, struct err *e)
@@ -191,12 +287,15 @@ static void look_at_names(struct sources *s)
 {
 	static const char nested[] = "model.language_model.";
 	const struct family *f = s->config->family;
+	char draft[NAME_BYTES];
 	s->stem = "model.";
+	(void)snprintf(draft, sizeof draft, "blk.%u.", s->config->layers);
 	for (size_t i = 0; i < package_count(s->package); i++) {
 		const char *name = package_tensor(s->package, i)->name;
 		if (f->nested && begins_with(name, nested))
 			s->stem = nested;
-		if (f->draft && begins_with(name, f->draft))
+		const char *beginning = s->config->gguf ? draft : f->draft;
+		if (f->draft && begins_with(name, beginning))
 			s->draft = true;
 	}
 }

@@ -39,6 +39,10 @@ int sources_find(const struct sources *s, struct tensor_id id, struct source *ou
 int sources_read(const struct sources *s, const struct source *from, uint32_t row, uint32_t rows,
 		 void *buffer, struct err *e);
 
+/* The same rows as the bytes of one of the tensor's parts. */
+int sources_read_part(const struct sources *s, const struct source *from, uint32_t part,
+		      uint32_t row, uint32_t rows, void *buffer, struct err *e);
+
 /* The type of what is not quantised: that of all matrices if they agree, else F32, which holds any.
  * After sources_check. */
 enum format sources_kept_format(const struct sources *s);

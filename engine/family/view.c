@@ -1,12 +1,26 @@
 #include "engine/family/view.h"
 
-void view_whole(struct view *v, const struct config *c, enum tensor_role role)
+void view_whole(struct view *v, const struct config *c, enum tensor_role role, uint32_t layer)
 {
 	uint32_t rows, cols;
-	config_tensor_shape(c, role, &rows, &cols);
+	config_tensor_shape(c, role, layer, &rows, &cols);
 	*v = (struct view){.dims = cols ? 2 : 1, .shape = {rows, cols}, .count = 1};
 	v->part[0] =
 		cols ? (struct view_part){rows, 0, rows, rows} : (struct view_part){1, 0, 1, 1};
+}
+
+void view_paired_q(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_whole(v, c, TENSOR_Q, 0);
+	v->paired = c->head_dim;
+}
+
+void view_paired_k(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_whole(v, c, TENSOR_K, 0);
+	v->paired = c->head_dim;
 }
 
 /* ---- experts ---- */
@@ -31,9 +45,107 @@ void view_stacked_up(struct view *v, const struct config *c, uint32_t expert)
 	stacked(v, c, expert, 2 * c->expert_size, c->hidden_size, c->expert_size, c->expert_size);
 }
 
+void view_stacked_one(struct view *v, const struct config *c, uint32_t expert)
+{
+	stacked(v, c, expert, c->expert_size, c->hidden_size, 0, c->expert_size);
+}
+
 void view_stacked_down(struct view *v, const struct config *c, uint32_t expert)
 {
 	stacked(v, c, expert, c->hidden_size, c->expert_size, 0, c->hidden_size);
+}
+
+/* Rows of `height` by `width` stacked; the role's are columns column, column + step … of them. */
+static void across(struct view *v, const struct config *c, uint32_t expert, uint32_t height,
+		   uint32_t width, uint32_t column, uint32_t step)
+{
+	uint32_t rows = width / step;
+	stacked(v, c, expert, height, width, 0, rows);
+	v->part[0].block = rows;
+	v->way = VIEW_ACROSS;
+	v->column = column;
+	v->step = step;
+}
+
+void view_across_gate(struct view *v, const struct config *c, uint32_t expert)
+{
+	across(v, c, expert, c->hidden_size, 2 * c->expert_size, 0, 2);
+}
+
+void view_across_up(struct view *v, const struct config *c, uint32_t expert)
+{
+	across(v, c, expert, c->hidden_size, 2 * c->expert_size, 1, 2);
+}
+
+void view_across_down(struct view *v, const struct config *c, uint32_t expert)
+{
+	across(v, c, expert, c->expert_size, c->hidden_size, 0, 1);
+}
+
+static void every_other(struct view *v, const struct config *c, uint32_t expert, uint32_t first)
+{
+	stacked(v, c, expert, 2 * c->expert_size, c->hidden_size, first, c->expert_size);
+	v->part[0].block = 1;
+	v->part[0].stride = 2;
+}
+
+void view_turn_gate(struct view *v, const struct config *c, uint32_t expert)
+{
+	every_other(v, c, expert, 0);
+}
+
+void view_turn_up(struct view *v, const struct config *c, uint32_t expert)
+{
+	every_other(v, c, expert, 1);
+}
+
+static void in_turn(struct view *v, const struct config *c, uint32_t column)
+{
+	*v = (struct view){.dims = 2,
+			   .shape = {c->experts, 2 * (uint64_t)c->expert_size},
+			   .count = 1,
+			   .part = {{c->experts, 0, c->experts, c->experts}},
+			   .way = VIEW_PICKED,
+			   .column = column,
+			   .step = 2};
+}
+
+void view_turn_gate_bias(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	in_turn(v, c, 0);
+}
+
+void view_turn_up_bias(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	in_turn(v, c, 1);
+}
+
+/* ---- latent attention ---- */
+
+void view_latent_keys(struct view *v, const struct config *c, uint32_t expert)
+{
+	const struct latent *l = &c->latent;
+	uint64_t each = l->nope + l->value;
+	(void)expert;
+	*v = (struct view){.dims = 2,
+			   .shape = {c->heads * each, l->rank},
+			   .count = 1,
+			   .part = {{(uint64_t)c->heads * l->rank, 0, l->rank, each}},
+			   .way = VIEW_ACROSS,
+			   .step = 1};
+}
+
+void view_latent_values(struct view *v, const struct config *c, uint32_t expert)
+{
+	const struct latent *l = &c->latent;
+	uint64_t each = l->nope + l->value;
+	(void)expert;
+	*v = (struct view){.dims = 2,
+			   .shape = {c->heads * each, l->rank},
+			   .count = 1,
+			   .part = {{(uint64_t)c->heads * l->value, l->nope, l->value, each}}};
 }
 
 /* ---- delta nets ---- */
@@ -41,10 +153,17 @@ void view_stacked_down(struct view *v, const struct config *c, uint32_t expert)
 void view_convolution(struct view *v, const struct config *c, uint32_t expert)
 {
 	(void)expert;
-	view_whole(v, c, TENSOR_DELTA_CONV);
+	view_whole(v, c, TENSOR_DELTA_CONV, 0);
 	v->dims = 3;
 	v->shape[2] = v->shape[1];
 	v->shape[1] = 1;
+}
+
+void view_negated_exponential(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_whole(v, c, TENSOR_DELTA_A_LOG, 0);
+	v->change = VIEW_NEGATED_EXPONENTIAL;
 }
 
 /* What one key head has in the fused projections, in rows. */
@@ -109,6 +228,22 @@ void view_ba_a(struct view *v, const struct config *c, uint32_t expert)
 }
 
 /* ---- rows ---- */
+
+struct view_place view_place(const struct view *v, uint64_t row, uint64_t k)
+{
+	const struct view_part *p = v->part;
+	uint64_t run;
+	switch (v->way) {
+	case VIEW_ACROSS:
+		return (struct view_place){p->first + row / p->block * p->stride + k,
+					   v->column + row % p->block * v->step};
+	case VIEW_PICKED:
+		return (struct view_place){view_row(v, row, &run), v->column + k * v->step};
+	case VIEW_ALONG:
+		break;
+	}
+	return (struct view_place){view_row(v, row, &run), k};
+}
 
 uint64_t view_row(const struct view *v, uint64_t row, uint64_t *run)
 {

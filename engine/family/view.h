@@ -3,7 +3,8 @@
  * Checkpoints put several matrices into one tensor: all experts of a layer, gate above up, the
  * projections of a delta net head by head. A view names such rows without copying: parts that
  * follow each other in the role, each taken from the tensor in blocks of rows at even distances.
- * All but the last of the tensor's dimensions count as rows here.
+ * All but the last of the tensor's dimensions count as rows here. A role's rows may also lie across
+ * the tensor's, or be every so-manieth number of them.
  */
 #ifndef MOEFS_ENGINE_FAMILY_VIEW_H
 #define MOEFS_ENGINE_FAMILY_VIEW_H
@@ -17,29 +18,67 @@ struct view_part {
 	uint64_t rows, first, block, stride;
 };
 
+/* Where in a tensor's rows a role's numbers lie: */
+enum view_way {
+	VIEW_ALONG,  /* they are the first of the row that view_row names */
+	VIEW_PICKED, /* number k is in column `column + k · step` of that row */
+	/* Of the one part, row i's number k is in column `column + i % block · step` of the row
+	 * first + i / block · stride + k. */
+	VIEW_ACROSS,
+};
+/* What became of the numbers of a tensor since it was published, where they are in F32. */
+enum view_change { VIEW_AS_IS, VIEW_PLUS_ONE, VIEW_NEGATED_EXPONENTIAL };
+
 struct view {
 	uint32_t dims;
 	uint64_t shape[VIEW_DIMS]; /* that the tensor must have */
 	uint32_t count;
 	struct view_part part[VIEW_PARTS];
+	enum view_way way;
+	uint32_t column, step;
+	/* Not 0: rows i and i + paired / 2 of every `paired`, which a rotation turns together, are
+	 * rows 2 · i and 2 · i + 1 of the tensor. With one part alone. */
+	uint32_t paired;
+	enum view_change change;
 };
 
 typedef void view_fn(struct view *v, const struct config *c, uint32_t expert);
 
 /* The whole of a tensor that has the role's own shape. */
-void view_whole(struct view *v, const struct config *c, enum tensor_role role);
+void view_whole(struct view *v, const struct config *c, enum tensor_role role, uint32_t layer);
 
 /* Experts one after the other, gate above up: [experts, 2 · size, hidden], [experts, hidden, size].
  */
 view_fn view_stacked_gate, view_stacked_up, view_stacked_down;
+/* Rows of gate and up in turn: [experts, 2 · size, hidden]; their biases: [experts, 2 · size]. */
+view_fn view_turn_gate, view_turn_up, view_turn_gate_bias, view_turn_up_bias;
+/* The same with the rows of each expert across: [experts, hidden, 2 · size]; [experts, size,
+ * hidden]. */
+view_fn view_across_gate, view_across_up, view_across_down;
+/* The same with a tensor for each of the three: [experts, size, hidden]; down is as above. */
+view_fn view_stacked_one;
+/* The keys' and the values' projections of latent attention, head by head [nope + value, rank], the
+ * keys' rows across. */
+view_fn view_latent_keys, view_latent_values;
 /* A depthwise convolution as published: [channels, 1, width]. */
 view_fn view_convolution;
 /* The projections of a delta net, for each key head its q, k, and the v and z of the value heads
  * that belong to it; likewise b and a. */
 view_fn view_qkvz_qkv, view_qkvz_z, view_ba_b, view_ba_a;
 
-/* The tensor's row of a role's row, and how many of the role's rows lie there one after the other,
- * at least 1. */
+/* The tensor's row and column of number k of a role's row. */
+struct view_place {
+	uint64_t row, column;
+};
+struct view_place view_place(const struct view *v, uint64_t row, uint64_t k);
+
+/* Queries and keys whose pairs of rows are neighbours. */
+view_fn view_paired_q, view_paired_k;
+/* -exp(A_log) in place of A_log. */
+view_fn view_negated_exponential;
+
+/* Of a view that does not lie across: the tensor's row of a role's row, and how many of the role's
+ * rows lie there one after the other, at least 1. Without regard to pairs. */
 uint64_t view_row(const struct view *v, uint64_t row, uint64_t *run);
 
 #endif

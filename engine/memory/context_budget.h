@@ -1,26 +1,50 @@
 /* What the contexts of an engine take together, and may take: budgets.h decides the limit, and each
  * context takes its memory here, a mapping at a time, so that what is counted is what is mapped.
  *
- * Any thread; nothing is locked.
+ * What a text needs goes before what is merely good to have, such as copies of where a text was:
+ * memory of that kind is spare, of whichever context, and gives way.
+ *
+ * Any thread. Nothing is locked but the list of what is spare, by who takes more than there is.
  */
 #ifndef MOEFS_ENGINE_MEMORY_CONTEXT_BUDGET_H
 #define MOEFS_ENGINE_MEMORY_CONTEXT_BUDGET_H
 
 #include "cache/err.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
+/* A context's spare memory, while it has some. */
+struct context_spare {
+	struct context_spare *next;
+	/* Gives up one piece of it, and leaves the list with the last. The lock is held. */
+	void (*give_way)(struct context_spare *s);
+};
+
 struct context_budget {
 	_Atomic uint64_t limit, used; /* bytes */
+	pthread_mutex_t lock; /* of the list and of what its members hold; taken under any other,
+				 and nothing is taken under it */
+	struct context_spare *spares; /* whose piece is the oldest comes first */
 };
+
+void context_budget_init(struct context_budget *b, uint64_t limit);
+void context_budget_free(struct context_budget *b);
 
 /* The pages that so many bytes take: what is asked for and counted below. */
 size_t context_pages(size_t bytes);
-/* Zeroed memory of whole pages, counted. NULL: -ENOSPC in *e, the budget is used up, or -ENOMEM. */
+/* Zeroed memory of whole pages, counted; what is spare gives way. NULL: -ENOSPC in *e, the budget
+ * is used up, or -ENOMEM. Without the lock. */
 void *context_take(struct context_budget *b, size_t bytes, struct err *e);
+/* The same if there is room, for what is spare itself; with or without the lock. */
+void *context_take_spare(struct context_budget *b, size_t bytes);
 /* Gives it back, to the system at once. NULL is fine. */
 void context_give(struct context_budget *b, const void *memory, size_t bytes);
+
+/* Puts a member at the end of the list, as the last to give way; takes it out. With the lock. */
+void context_spare_last(struct context_budget *b, struct context_spare *s);
+void context_spare_none(struct context_budget *b, const struct context_spare *s);
 
 #endif

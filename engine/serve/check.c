@@ -8,10 +8,13 @@
 #include "cache/store_files.h"
 #include "engine/convert/store_header.h"
 #include "engine/family/sources.h"
+#include "engine/source/file.h"
+#include "engine/source/gguf_split.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,21 +30,11 @@ static bool is_there(const char *directory, const char *name)
 	return n < (int)sizeof path && !access(path, F_OK);
 }
 
-/* What a clone without git-lfs has in the place of a large file: a few lines that begin so. */
 static bool is_pointer(const char *directory, const char *name)
 {
-	static const char head[] = "version https://git-lfs";
-	char path[4096], bytes[sizeof head - 1];
-	if (snprintf(path, sizeof path, "%s/%s", directory, name) >= (int)sizeof path)
-		return false;
-	/* O_NONBLOCK: opening a FIFO must not wait for its writer. */
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0)
-		return false;
-	bool pointer = pread(fd, bytes, sizeof bytes, 0) == (ssize_t)sizeof bytes &&
-		       !memcmp(bytes, head, sizeof bytes);
-	close(fd);
-	return pointer;
+	char path[4096];
+	return snprintf(path, sizeof path, "%s/%s", directory, name) < (int)sizeof path &&
+	       source_is_pointer(path);
 }
 
 static int refuse_pointer(const char *directory, const char *name, struct err *e)
@@ -53,8 +46,31 @@ static int refuse_pointer(const char *directory, const char *name, struct err *e
 		directory, name);
 }
 
+/* Of a GGUF file: that its parts are there, and are not pointers. */
+static int check_parts(const char *path, struct err *e)
+{
+	struct gguf_split split = gguf_split_of(path);
+	char *folder = source_folder(path);
+	int failed = folder ? 0 : err_set(e, ENOMEM, "out of memory for the name of a folder");
+	for (uint32_t i = 0; i < split.count && !failed; i++) {
+		char name[NAME_MAX + 1];
+		failed = gguf_part_name(&split, i, name, sizeof name, e);
+		if (!failed && is_pointer(folder, name))
+			failed = refuse_pointer(folder, name, e);
+		else if (!failed && !is_there(folder, name))
+			failed = err_set(e, ENOENT,
+					 "%s/%s, part %u of %u, is not there: is the download "
+					 "complete?",
+					 folder, name, i + 1, split.count);
+	}
+	free(folder);
+	return failed;
+}
+
 int check_files(const char *directory, struct err *e)
 {
+	if (source_is_file(directory))
+		return check_parts(directory, e);
 	static const char *const read[] = {
 		"config.json",
 		"generation_config.json",
@@ -96,6 +112,8 @@ static int is_shard(const struct dirent *d)
 static int explain_weights(const char *directory, struct err *e)
 {
 	struct dirent **names;
+	if (source_is_file(directory))
+		return -e->code;
 	int code = -e->code, count = scandir(directory, &names, is_shard, alphasort);
 	if (count < 0)
 		return code;
@@ -122,12 +140,12 @@ static int store_bytes(const struct model *m, const struct plan *p, uint64_t *by
 	enum { BYTES_PER_UNIT = 64 }; /* in the index and the journal */
 	struct store_headers headers;
 	uint64_t records = (uint64_t)p->routed_layers * p->experts;
-	bool coded = recipe_can_code(&p->recipe) && m->engine->recipe.codec != CODEC_NONE;
+	bool coded = recipe_can_code(&p->recipe) && m->recipe.codec != CODEC_NONE;
 	int failed = store_headers_make(&headers, &m->config, p, e);
 	if (failed)
 		return failed;
 	*bytes = headers.dense_bytes + (coded ? 0 : headers.experts_bytes) + p->dense_bytes +
-		 records * p->record_bytes / (coded ? 2 : 1) +
+		 plan_records_bytes(p) / (coded ? 2 : 1) +
 		 BYTES_PER_UNIT * (records + p->unit_count);
 	store_headers_free(&headers);
 	return 0;
@@ -156,7 +174,7 @@ static int look_at_weights(const struct model *m, struct recipe *r, struct err *
 /* And counts what their store takes. */
 static int check_weights(struct model *m, uint64_t *bytes, struct err *e)
 {
-	struct recipe r = m->engine->recipe;
+	struct recipe r = m->recipe;
 	struct plan p;
 	int failed = look_at_weights(m, &r, e);
 	if (failed)

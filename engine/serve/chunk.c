@@ -19,14 +19,10 @@ static void look(const struct model *m, struct memory_of_experts *out)
 {
 	const struct plan *p = &m->plan;
 	struct pager_stats stats;
-	uint64_t slot = pager_slot_bytes(p->slot_bytes);
-	/* A prompt needs none of a draft layer's, which come last. */
-	uint32_t layers = p->routed_layers;
-	while (layers && p->layer_of[layers - 1] >= m->config.layers)
-		layers--;
 	pager_stats(m->engine->pager, &stats);
 	*out = (struct memory_of_experts){
-		.all = slot * p->experts * layers,
+		/* A prompt needs none of a draft layer's. */
+		.all = plan_slots_bytes(p, m->config.layers, pager_slot_bytes),
 		.budget = stats.budget,
 		.beside = budgets_beside(&m->engine->budgets),
 	};

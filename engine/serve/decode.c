@@ -22,7 +22,7 @@ static bool is_end_token(const struct model *m, bool chat, uint32_t id)
 	for (uint32_t i = 0; i < m->config.generation.end_count; i++)
 		if (m->config.generation.end_tokens[i] == id)
 			return true;
-	return chat && id == chat_end_token(m->chat);
+	return tokenizer_ends(m->tokenizer, id, chat) || (chat && id == chat_end_token(m->chat));
 }
 
 static void count_token(struct session *s)
@@ -109,7 +109,7 @@ bool decode_step(struct session *s)
 	uint64_t started = now_ns();
 	rows[0] = t->ids.ids[before];
 	memcpy(rows + 1, d.tokens, drafted * sizeof *rows);
-	int failed = turn_forward(s, rows, drafted + 1, ROWS_ANSWER, true,
+	int failed = turn_forward(s, rows, drafted + 1, ROW_ANSWER, true,
 				  drafted ? f->scratch.logits : NULL, &e);
 	if (failed)
 		return turn_over(s, "error", failed, &e);

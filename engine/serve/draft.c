@@ -50,10 +50,10 @@ static void count_following(struct session *s, uint32_t rows, double seconds, bo
 		draft_meter_follow(&s->model->draft_meter, rows, seconds, answer);
 }
 
-void draft_make_room(struct session *s, uint32_t next, enum rows_kind kind)
+void draft_make_room(struct session *s, uint32_t next, enum row_kind kind)
 {
 	uint64_t started = now_ns();
-	bool answer = kind == ROWS_ANSWER, keys = keeps_keys(s, answer);
+	bool answer = kind == ROW_ANSWER, keys = keeps_keys(s, answer);
 	uint32_t rows = drafter_make_room(&s->drafter, &s->model->draft_layer, &s->context, next,
 					  kind, keys);
 	count_following(s, rows, seconds_since(started), answer);
@@ -101,8 +101,7 @@ static uint32_t draft_own(struct session *s, uint32_t *draft, uint32_t count, ui
 	size_t held = s->context.tokens.count;
 	uint32_t n = 0;
 	m->forward.env.stop = &s->stop;
-	m->forward.losses = s->turn.losses;
-	m->forward.kind = ROWS_ANSWER;
+	m->draft_layer.losses = s->turn.losses;
 	int failed = catch_up(s, &ignored);
 	*started = now_ns();
 	if (!failed)

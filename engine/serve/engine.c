@@ -50,8 +50,9 @@ int engine_create(struct engine **out, const struct engine_options *options, str
 	struct engine *g = calloc(1, sizeof *g);
 	if (!g)
 		return err_set(e, ENOMEM, "out of memory");
+	context_budget_init(&g->context_budget, 0);
 	g->kernels = kernels_best();
-	int failed = recipe_find(&g->recipe, options->quant, e);
+	int failed = recipe_find(&g->recipe, options->quant ? options->quant : "auto", e);
 	if (!failed)
 		failed = recipe_ask_codec(&g->recipe, options->codec, e);
 	if (!failed && options->threads > 1024)
@@ -79,6 +80,7 @@ void engine_destroy(struct engine *g)
 	if (!g)
 		return;
 	budgets_free(&g->budgets);
+	context_budget_free(&g->context_budget);
 	threads_destroy(g->threads);
 	pager_destroy(g->pager);
 	free((char *)g->options.store);

@@ -2,13 +2,14 @@
  * model.h and session.h:
  *
  *     engine.c    what all models share            model.c     opening, closing, facts
- *     load.c      checkpoint or store to weights   generate.c  a model's generation thread
+ *     load.c      checkpoint or store to weights   model_look.c    looking at it
+ *     load_store.c    where a store may be         generate.c  a model's generation thread
+ *     load_convert.c  one that is made meanwhile   schedule.c  whose turn it is
+ *     load_source.c   whether one is of the checkpoint as it is now
  *     check.c     what can be known of that at mount
- *     load_convert.c  a store that is made meanwhile
- *     load_source.c   whether a store is of the checkpoint as it is now
- *     chunk.c     the steps of a prompt
- *     session.c   a conversation's public face     turn.c      one turn: prompt and prefill
- *     decode.c    a turn's answer, step by step    draft.c     what may follow, and by what
+ *     chunk.c     the steps of a prompt            decode.c    a turn's answer, step by step
+ *     session.c   a conversation's public face     draft.c     what may follow, and by what
+ *     step.c      one step of a turn               turn.c      what all steps of it do
  *
  * Locks, in the order in which they may be taken:
  *     model.notify   held while `changed` is called, so that session_end can wait for the call
@@ -28,6 +29,7 @@
 #include "engine/memory/budgets.h"
 #include "engine/text/chat.h"
 #include "engine/source/checkpoint.h"
+#include "engine/source/place.h"
 #include "engine/serve/chunk.h"
 #include "engine/serve/draft_meter.h"
 #include "cache/clock.h"
@@ -38,6 +40,7 @@
 #include "engine/serve/params.h"
 #include "engine/compute/repetition.h"
 #include "engine/compute/sampler.h"
+#include "engine/family/published.h"
 #include "engine/session.h"
 #include "engine/text/stream.h"
 
@@ -61,15 +64,19 @@ struct session_list { /* doubly linked through session.next and .previous */
 
 struct model {
 	struct engine *engine;
-	char *directory;  /* the checkpoint's, absolute */
-	const char *name; /* the end of directory */
+	struct place place;
+	const char *directory; /* the checkpoint's, absolute, or a GGUF file */
+	const char *name;
 	char *folders[2]; /* where its store may be, in order of preference; the second may be NULL
 			   */
 	_Atomic int folder;  /* which of them has it, or is being written */
 	uint64_t config_sum; /* of config.json as it was when `config` was read */
 	uint64_t parameters, active_parameters;
 	struct config config;
-	uint32_t context; /* positions that a session may use */
+	struct recipe recipe;	    /* the engine's, or what auto comes to here */
+	const char *encoding;	    /* what the source's weights are in; NULL: 16 or 32 bits */
+	struct published published; /* for plans, if the recipe is as published */
+	uint32_t context;	    /* positions that a session may use */
 
 	/* Written by the generation thread (or model_open) before the flag that announces them;
 	 * under `storing` once it has. */
@@ -92,6 +99,7 @@ struct model {
 	struct pager_stats experts_before; /* (looking) what its predecessors had counted */
 	uint64_t heat_uses, heat_ns; /* uses of experts when their heat was kept, and the time */
 	struct forward forward;
+	struct batch batch;		/* of the step at hand */
 	_Atomic bool drafts;		/* the checkpoint has a draft layer */
 	struct draft_layer draft_layer; /* memory NULL: it has none */
 	struct draft_meter draft_meter;
@@ -171,22 +179,33 @@ struct session {
 	struct token_list history;    /* the conversation's ids without the system message */
 };
 
+/* model_look.c: true: the complete store and its plan stay until they are released. A reader
+ * that waits for the disk delays a load, but no other reader. */
+bool model_hold_store(const struct model *m);
+void model_release_store(const struct model *m);
+
 /* check.c: what can be known at mount to fail when the model is loaded, in words. The files of the
  * folder, before any is read; and once it is known whether there is a store, the weights and the
  * place that making one takes. The latter finds out whether there is a draft layer. */
 int check_files(const char *directory, struct err *e);
 int check_store(struct model *m, struct err *e);
 
-/* load.c, from the generation thread but for the first two: everything up to READY, or undone
- * again. */
+/* load_recipe.c: chooses m->recipe; finds the formats that a plan of it needs. */
+int load_choose_recipe(struct model *m, struct err *e);
+int load_published(struct model *m, struct err *e);
+
+/* load_store.c */
 int load_find_folders(struct model *m, struct err *e);
 /* Opens a complete store if there is one, also in the place of one that is open; -ENOENT if it must
  * be made. read: the checkpoint may be read whole to tell whether the store is of it; without, a
  * store of which that is not known is left alone (-EAGAIN). */
 int load_store(struct model *m, bool read, struct err *e);
-int load_model(struct model *m, struct err *e);
+/* Lets nobody see the store any more, which is to be made anew. */
+void load_forget_store(struct model *m);
 /* Whether the complete store's folder was removed or replaced. Blocks for the disk. */
 bool load_store_is_gone(const struct model *m);
+/* load.c, from the generation thread: everything up to READY, or undone again. */
+int load_model(struct model *m, struct err *e);
 void unload_model(struct model *m);
 /* Keeps the heat of the experts beside the store, if they were used since it was last kept. */
 void load_keep_heat(struct model *m);
@@ -208,17 +227,23 @@ void load_let_convert(struct model *m, bool work);
 /* generate.c */
 int generate_start(struct model *m, struct err *e);
 void generate_stop(struct model *m);
+
+/* schedule.c */
 /* Puts a session at the end of model.runnable, takes it out again (lock held). */
 void session_queue(struct session *s);
 void session_unqueue(struct session *s);
 /* Tells the session's user that something changed. No lock may be held. */
 void session_notify(struct session *s);
 
-/* turn.c: one step of a session's turn, without the lock. True while the turn goes on. */
+/* step.c: one step of a session's turn, without the lock. True while the turn goes on. */
 bool turn_step(struct session *s);
+
+/* turn.c: from the prompt's text to ids, and to what of the context stays. */
+int turn_begin(struct session *s, struct err *e);
 /* The forward pass of tokens that follow the context's, with the turn's losses, counted in the
- * stats. all: where each row's logits go; NULL: the last row's to forward.logits, if `want`. */
-int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum rows_kind kind,
+ * stats; what follows an answer's first is drafted. all: where each row's logits go; NULL: the last
+ * row's to forward.scratch.logits, if `want`. */
+int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum row_kind kind,
 		 bool want, float *all, struct err *e);
 /* Ends the turn from a step; false, as a step returns that the turn is over. */
 bool turn_over(struct session *s, const char *finish, int failed, const struct err *e);
@@ -237,7 +262,7 @@ struct draft {
 /* Whether a turn wants the model's own draft layer to follow it. */
 bool draft_follows(const struct session *s);
 /* Before a step of such a turn, whose first token is `next`; and after one of its prompt. */
-void draft_make_room(struct session *s, uint32_t next, enum rows_kind kind);
+void draft_make_room(struct session *s, uint32_t next, enum row_kind kind);
 void draft_follow_prompt(struct session *s, uint32_t n);
 /* What may follow the last token. */
 void draft_propose(struct session *s, struct draft *d);

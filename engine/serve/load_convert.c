@@ -91,7 +91,7 @@ static int convert_to(struct model *m, const char *folder, struct err *e)
 		.directory = m->directory,
 		.folder = folder,
 		.config = &m->config,
-		.recipe = m->engine->recipe,
+		.recipe = m->recipe,
 		.threads = threads_count(m->engine->threads),
 		.kernels = m->engine->kernels,
 		.stop = &m->quit,

@@ -1,6 +1,9 @@
-/* Whether a store is of the source as it is now, before anything of it is served. */
+/* The source as it is now: whether a store is of it, before anything of it is served, and its
+ * config.json (model.h). */
+#include "engine/family/gguf_family.h"
 #include "engine/serve/internal.h"
 #include "engine/source/file.h"
+#include "engine/text/json.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -8,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 /* ---- progress ---- */
 
@@ -37,18 +41,15 @@ struct witness_watch load_watch(struct model *m)
 
 int load_config_sum(const struct model *m, uint64_t *sum, struct err *e)
 {
-	uint64_t size = 0;
-	struct identity_range all = {0};
-	char *path = source_file_path(m->directory, "config.json");
-	int fd = path ? source_file_open(path, &size, e)
-		      : err_set(e, ENOMEM, "out of memory for the name of a file");
-	all.bytes = size;
-	int failed = fd < 0 ? fd : identity_hash(&all, fd, path, NULL, NULL, e);
-	if (fd >= 0)
-		close(fd);
-	free(path);
-	*sum = all.hash;
-	return failed;
+	char *text;
+	size_t length;
+	struct timespec modified;
+	int failed = model_config(m, &text, &length, &modified, e);
+	if (failed)
+		return failed;
+	*sum = XXH3_64bits(text, length);
+	free(text);
+	return 0;
 }
 
 int load_look(const struct model *m, struct source_state *now, struct err *e)
@@ -60,9 +61,9 @@ int load_look(const struct model *m, struct source_state *now, struct err *e)
 	/* After the look, so that a change from now on is seen by the stamps. */
 	if (!failed && sum != m->config_sum)
 		failed = err_set(e, EINVAL,
-				 "%s/config.json: was changed since it was mounted; unmount, and "
-				 "mount it anew",
-				 m->directory);
+				 "%s%s: was changed since it was mounted; unmount, and mount it "
+				 "anew",
+				 m->directory, source_is_file(m->directory) ? "" : "/config.json");
 	return failed;
 }
 
@@ -165,5 +166,22 @@ int load_check_source(struct model *m, const char *folder, const uint64_t name[2
 	else if (says == IDENTITY_MAYBE)
 		failed = read ? verify(m, &id, folder, now, e) : unread(folder, e);
 	identity_free(&id);
+	return failed;
+}
+
+int model_config(const struct model *m, char **text, size_t *length, struct timespec *modified,
+		 struct err *e)
+{
+	enum { MOST = 4 << 20 };
+	struct stat st = {0};
+	bool gguf = source_is_file(m->directory);
+	char *path = gguf ? strdup(m->directory) : source_file_path(m->directory, "config.json");
+	int failed = path ? 0 : err_set(e, ENOMEM, "out of memory for the name of a file");
+	if (!failed)
+		failed = gguf ? gguf_config_of(path, text, length, e)
+			      : read_whole_file(text, length, path, MOST, e);
+	if (!failed && !stat(path, &st))
+		*modified = st.st_mtim;
+	free(path);
 	return failed;
 }

@@ -6,19 +6,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* A session is at most this long unless asked for: 32 Ki positions are already gigabytes in a large
  * model. */
 enum { DEFAULT_CONTEXT = 32768 };
-/* No published vocabulary has tokens that average more than this on real text. */
-enum { BYTES_PER_TOKEN = 16, LEAST_PROMPT_BYTES = 64 << 10, MOST_PROMPT_BYTES = 64 << 20 };
 
-bool model_is_directory(const char *directory)
+int model_locate(const char *path, struct err *e)
 {
-	char path[4096];
-	int n = snprintf(path, sizeof path, "%s/config.json", directory);
-	return n < (int)sizeof path && !access(path, F_OK);
+	struct place place;
+	int failed = place_find(&place, path, e);
+	if (!failed)
+		place_free(&place);
+	return failed;
 }
 
 static uint32_t context_of(const struct config *c, uint32_t asked)
@@ -50,7 +49,9 @@ static int measure(struct model *m, struct err *e)
 {
 	struct plan p;
 	struct engine *g = m->engine;
-	int failed = plan_make(&p, &m->config, &g->recipe, e);
+	int failed = load_published(m, e);
+	if (!failed)
+		failed = plan_make(&p, &m->config, &m->recipe, e);
 	if (failed)
 		return failed;
 	m->parameters = p.parameters;
@@ -74,7 +75,7 @@ static int measure(struct model *m, struct err *e)
 static int count_draft(struct model *m, struct err *e)
 {
 	struct plan p;
-	struct recipe r = m->engine->recipe;
+	struct recipe r = m->recipe;
 	r.draft = atomic_load(&m->drafts);
 	int failed = r.draft ? plan_make(&p, &m->config, &r, e) : 0;
 	if (failed || !r.draft)
@@ -84,14 +85,15 @@ static int count_draft(struct model *m, struct err *e)
 	return 0;
 }
 
-static int open_files(struct model *m, const char *directory, struct err *e)
+static int open_files(struct model *m, const char *path, struct err *e)
 {
 	struct err no_store;
-	m->directory = realpath(directory, NULL);
-	if (!m->directory)
-		return err_sys(e, errno, "%s: cannot be opened", directory);
-	m->name = strrchr(m->directory, '/') + 1;
-	int failed = check_files(m->directory, e);
+	int failed = place_find(&m->place, path, e);
+	if (failed)
+		return failed;
+	m->directory = m->place.path;
+	m->name = m->place.name;
+	failed = check_files(m->directory, e);
 	if (!failed)
 		failed = load_config_sum(m, &m->config_sum, e); /* before: a change is then seen */
 	if (!failed)
@@ -101,7 +103,9 @@ static int open_files(struct model *m, const char *directory, struct err *e)
 	if (failed)
 		return failed;
 	m->context = context_of(&m->config, m->engine->options.context);
-	failed = measure(m, e);
+	failed = load_choose_recipe(m, e);
+	if (!failed)
+		failed = measure(m, e);
 	if (!failed)
 		failed = load_find_folders(m, e);
 	if (failed)
@@ -128,14 +132,15 @@ static void free_model(struct model *m)
 	tokenizer_close(m->tokenizer);
 	store_close(m->store);
 	plan_free(&m->plan);
+	published_free(&m->published);
 	source_forget(&m->looked);
 	free(m->folders[0]);
 	free(m->folders[1]);
-	free(m->directory);
+	place_free(&m->place);
 	free(m);
 }
 
-int model_open(struct model **out, struct engine *g, const char *directory, struct err *e)
+int model_open(struct model **out, struct engine *g, const char *path, struct err *e)
 {
 	struct model *m = calloc(1, sizeof *m);
 	if (!m)
@@ -147,7 +152,7 @@ int model_open(struct model **out, struct engine *g, const char *directory, stru
 	pthread_rwlock_init(&m->storing, NULL);
 	pthread_cond_init(&m->work, NULL);
 	pthread_cond_init(&m->loaded, NULL);
-	int failed = open_files(m, directory, e);
+	int failed = open_files(m, path, e);
 	if (!failed)
 		failed = generate_start(m, e);
 	if (failed) {
@@ -193,91 +198,24 @@ int model_wait(struct model *m, struct err *e)
 	return ready ? 0 : -(e->code ? e->code : EIO);
 }
 
-enum model_state model_state(const struct model *m)
-{
-	return (enum model_state)atomic_load(&m->state);
-}
-
-void model_error(const struct model *m, char *text, size_t size)
-{
-	struct model *writable = (struct model *)m; /* to lock it; nothing is changed */
-	pthread_mutex_lock(&writable->lock);
-	(void)snprintf(text, size, "%s", m->load_error.text);
-	pthread_mutex_unlock(&writable->lock);
-}
-
-void model_progress(const struct model *m, struct model_progress *out)
-{
-	uint64_t total = atomic_load(&m->progress.total);
-	bool loading = model_state(m) == MODEL_LOADING;
-	*out = (struct model_progress){
-		.doing = atomic_load(&m->checking)		      ? "checking"
-			 : atomic_load(&m->waiting)		      ? "waiting"
-			 : total && atomic_load(&m->progress.stopped) ? "stopped"
-			 : total				      ? "converting"
-			 : loading				      ? "reading"
-								      : "idle",
-		.done = total ? atomic_load(&m->progress.done) : 0,
-		.total = total,
-		.seconds = total ? seconds_since(atomic_load(&m->progress.started_ns)) : 0,
-	};
-}
-
-/* ---- facts ---- */
-
-const char *model_name(const struct model *m)
-{
-	return m->name;
-}
-
-const char *model_directory(const struct model *m)
-{
-	return m->directory;
-}
-
-uint64_t model_max_prompt_bytes(const struct model *m)
-{
-	uint64_t bytes = (uint64_t)m->context * BYTES_PER_TOKEN;
-	if (bytes < LEAST_PROMPT_BYTES)
-		return LEAST_PROMPT_BYTES;
-	return bytes < MOST_PROMPT_BYTES ? bytes : MOST_PROMPT_BYTES;
-}
-
 static int print_number(char *text, size_t size, uint64_t number)
 {
 	return snprintf(text, size, "%" PRIu64, number);
 }
 
-/* True: the complete store and its plan stay until they are released. A reader that waits for the
- * disk delays a load, but no other reader. */
-static bool hold_store(const struct model *m)
-{
-	pthread_rwlock_t *storing = (pthread_rwlock_t *)&m->storing; /* nothing is changed */
-	pthread_rwlock_rdlock(storing);
-	if (atomic_load(&m->has_store))
-		return true;
-	pthread_rwlock_unlock(storing);
-	return false;
-}
-
-static void release_store(const struct model *m)
-{
-	pthread_rwlock_unlock((pthread_rwlock_t *)&m->storing);
-}
-
 static int print_bits(const struct model *m, char *text, size_t size)
 {
-	if (!hold_store(m))
+	if (!model_hold_store(m))
 		return snprintf(text, size, "unknown until converted");
 	const struct plan *p = &m->plan;
 	double bytes = (double)p->dense_bytes + (double)store_experts_bytes(m->store);
-	release_store(m);
+	model_release_store(m);
 	return snprintf(text, size, "%.2f", bytes * 8 / (double)p->parameters);
 }
 
 static int print_codec(const struct model *m, char *text, size_t size)
 {
-	if (!hold_store(m))
+	if (!model_hold_store(m))
 		return snprintf(text, size, "unknown until converted");
 	const struct plan *p = &m->plan;
 	const char *name = recipe_codec_name(p->recipe.codec), *words = m->codec_words;
@@ -285,10 +223,18 @@ static int print_codec(const struct model *m, char *text, size_t size)
 	if (p->recipe.codec != CODEC_NONE)
 		(void)snprintf(share, sizeof share, " %.2f",
 			       (double)store_experts_bytes(m->store) /
-				       ((double)p->record_bytes * p->experts * p->routed_layers));
+				       (double)plan_records_bytes(p));
 	int n = snprintf(text, size, *words ? "%s%s (%s)" : "%s%s", name, share, words);
-	release_store(m);
+	model_release_store(m);
 	return n;
+}
+
+static int print_recipe(const struct model *m, char *text, size_t size)
+{
+	if (m->recipe.as_published)
+		return snprintf(text, size, "as published: %s", m->encoding);
+	return snprintf(text, size, m->encoding ? "%s from %s" : "%s", m->recipe.quant,
+			m->encoding);
 }
 
 static int print_progress(const struct model *m, char *text, size_t size)
@@ -315,7 +261,7 @@ static int print_fact(const struct model *m, enum model_fact fact, char *text, s
 {
 	static const char *const states[] = {"unloaded", "loading", "ready", "failed"};
 	const struct config *c = &m->config;
-	enum kv_type type = m->engine->recipe.exact ? KV_F32 : KV_F16;
+	enum kv_type type = m->recipe.exact ? KV_F32 : KV_F16;
 	uint64_t drafter = atomic_load(&m->drafts) ? drafter_full_bytes(c, type, m->context) : 0;
 	const uint64_t numbers[FACT_COUNT] = {
 		[FACT_LAYERS] = c->layers,
@@ -342,7 +288,7 @@ static int print_fact(const struct model *m, enum model_fact fact, char *text, s
 				*c->generation.words ? c->generation.words
 						     : "no generation_config.json");
 	case FACT_RECIPE:
-		return snprintf(text, size, "%s", m->engine->recipe.quant);
+		return print_recipe(m, text, size);
 	case FACT_CODEC:
 		return print_codec(m, text, size);
 	case FACT_STORE:
@@ -362,92 +308,4 @@ int model_fact(const struct model *m, enum model_fact fact, char *text, size_t s
 {
 	int n = print_fact(m, fact, text, size);
 	return n >= 0 && (size_t)n < size ? 0 : -ENAMETOOLONG;
-}
-
-/* ---- experts ---- */
-
-uint32_t model_layers(const struct model *m)
-{
-	return m->config.layers;
-}
-
-uint32_t model_experts(const struct model *m, uint32_t layer)
-{
-	return config_routed(&m->config, layer) ? m->config.experts : 0;
-}
-
-uint64_t model_expert_bytes(const struct model *m)
-{
-	if (!hold_store(m))
-		return 0;
-	uint64_t bytes = m->plan.record_bytes;
-	release_store(m);
-	return bytes;
-}
-
-void model_expert_inspect(const struct model *m, uint32_t layer, uint32_t expert,
-			  struct pager_expert *out)
-{
-	pthread_rwlock_t *looking = (pthread_rwlock_t *)&m->looking; /* nothing is changed */
-	*out = (struct pager_expert){0};
-	pthread_rwlock_rdlock(looking);
-	if (m->experts)
-		pager_inspect(m->experts, m->plan.routed_of[layer], expert, out);
-	pthread_rwlock_unlock(looking);
-}
-
-/* The store is held. */
-static int64_t read_expert(const struct model *m, uint32_t layer, uint32_t expert, uint64_t offset,
-			   void *buffer, size_t bytes, struct err *e)
-{
-	if (offset >= m->plan.record_bytes)
-		return 0;
-	uint64_t rest = m->plan.record_bytes - offset;
-	size_t want = rest < bytes ? (size_t)rest : bytes;
-	struct err cause;
-	int failed = store_read_expert(m->store, m->plan.routed_of[layer], expert, offset, buffer,
-				       want, &cause);
-	if (failed)
-		return err_set(e, -failed, "expert %u/%u cannot be read: %s", layer, expert,
-			       cause.text);
-	return (int64_t)want;
-}
-
-int64_t model_expert_read(const struct model *m, uint32_t layer, uint32_t expert, uint64_t offset,
-			  void *buffer, size_t bytes, struct err *e)
-{
-	if (!hold_store(m))
-		return 0;
-	int64_t n = read_expert(m, layer, expert, offset, buffer, bytes, e);
-	release_store(m);
-	return n;
-}
-
-void model_cache_stats(const struct model *m, struct pager_stats *out)
-{
-	pthread_rwlock_t *looking = (pthread_rwlock_t *)&m->looking; /* nothing is changed */
-	pthread_rwlock_rdlock(looking);
-	if (m->experts) {
-		pager_source_stats(m->experts, out);
-	} else {
-		pager_stats(m->engine->pager, out);
-		*out = (struct pager_stats){.budget = out->budget, .peak = out->peak};
-	}
-	const struct pager_stats *before = &m->experts_before;
-	out->hits += before->hits;
-	out->misses += before->misses;
-	out->evictions += before->evictions;
-	out->bytes_read += before->bytes_read;
-	out->wait_ns += before->wait_ns;
-	pthread_rwlock_unlock(looking);
-}
-
-void model_warming(const struct model *m, uint32_t *done, uint32_t *total)
-{
-	pthread_rwlock_t *looking = (pthread_rwlock_t *)&m->looking; /* nothing is changed */
-	*done = *total = 0;
-	pthread_rwlock_rdlock(looking);
-	if (model_state(m) == MODEL_READY && m->experts)
-		pager_warming(m->experts, done, total);
-	pthread_rwlock_unlock(looking);
 }

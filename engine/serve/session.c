@@ -39,7 +39,7 @@ int session_create(struct session **out, struct model *m, const struct session *
 	s->model = m;
 	s->user = user;
 	s->stats.finish = "";
-	enum kv_type type = m->engine->recipe.exact ? KV_F32 : KV_F16;
+	enum kv_type type = m->recipe.exact ? KV_F32 : KV_F16;
 	context_init(&s->context, &m->engine->context_budget, &m->config, type);
 	drafter_init(&s->drafter, &m->engine->context_budget, &m->config, type);
 	pthread_mutex_lock(&m->lock);

@@ -2,8 +2,6 @@
 #include "engine/serve/internal.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,8 +11,8 @@ static int append_conversation(struct session *s, struct err *e)
 {
 	struct turn *t = &s->turn;
 	const struct chat *c = s->model->chat;
-	int failed = 0;
-	if (*t->params.system)
+	int failed = tokenizer_begin(s->model->tokenizer, &t->ids, e);
+	if (!failed && *t->params.system)
 		failed = chat_message(c, ROLE_SYSTEM, t->params.system, strlen(t->params.system),
 				      &s->stop, &t->ids, e);
 	t->system_ids = t->ids.count;
@@ -89,7 +87,7 @@ static int note_repetition(struct turn *t, uint32_t vocabulary, struct err *e)
 	return 0;
 }
 
-static int begin(struct session *s, struct err *e)
+int turn_begin(struct session *s, struct err *e)
 {
 	struct turn *t = &s->turn;
 	const struct model *m = s->model;
@@ -100,8 +98,8 @@ static int begin(struct session *s, struct err *e)
 			       "echo off > params/chat",
 			       m->name);
 	int failed = t->chat ? append_conversation(s, e)
-			     : tokenizer_encode(m->tokenizer, t->prompt, t->prompt_length, &s->stop,
-						&t->ids, e);
+			     : tokenizer_encode_alone(m->tokenizer, t->prompt, t->prompt_length,
+						      &s->stop, &t->ids, e);
 	if (!failed)
 		failed = check_length(s, e);
 	if (!failed)
@@ -112,6 +110,7 @@ static int begin(struct session *s, struct err *e)
 		failed = stream_init(&t->stream, t->params.stop, e);
 	if (failed)
 		return failed;
+	t->stream.skip_space = t->chat && tokenizer_leads_with_space(m->tokenizer);
 	t->prompt_ids = t->ids.count;
 	t->follow = draft_follows(s);
 	reuse_context(s);
@@ -253,19 +252,39 @@ static void count_dropped(struct session *s, uint64_t experts)
 	pthread_mutex_unlock(&s->model->lock);
 }
 
-/* What drafts keep gives way to what the text needs. */
-static int run(struct session *s, const uint32_t *tokens, uint32_t n, bool want, float *all,
-	       struct err *e)
+static int fill_batch(struct session *s, const uint32_t *tokens, uint32_t n, enum row_kind kind,
+		      bool last, bool all, struct err *e)
 {
-	struct forward *f = &s->model->forward;
-	size_t before = s->context.tokens.count;
-	int failed = forward_run(f, &s->context, tokens, n, want, all, e);
-	if (failed == -ENOSPC && s->context.tokens.count == before && drafter_yield(&s->drafter))
-		failed = forward_run(f, &s->context, tokens, n, want, all, e);
+	struct batch *b = &s->model->batch;
+	struct row row = {
+		.context = &s->context,
+		.kind = kind,
+		.logits = all,
+		.losses = s->turn.losses,
+	};
+	uint32_t certain = kind == ROW_PROMPT ? n : 1;
+	batch_clear(b);
+	int failed = batch_add(b, &row, tokens, certain, e);
+	row.kind = ROW_DRAFT;
+	if (!failed)
+		failed = batch_add(b, &row, tokens + certain, n - certain, e);
+	if (!failed)
+		b->rows[n - 1].logits = last || all;
 	return failed;
 }
 
-int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum rows_kind kind,
+/* What drafts keep gives way to what the text needs. */
+static int run(struct session *s, float *all, struct err *e)
+{
+	struct model *m = s->model;
+	size_t before = s->context.tokens.count;
+	int failed = forward_run(&m->forward, &m->batch, all, e);
+	if (failed == -ENOSPC && s->context.tokens.count == before && drafter_yield(&s->drafter))
+		failed = forward_run(&m->forward, &m->batch, all, e);
+	return failed;
+}
+
+int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum row_kind kind,
 		 bool want, float *all, struct err *e)
 {
 	struct forward *f = &s->model->forward;
@@ -275,55 +294,13 @@ int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum row
 			       "the checkpoint was converted anew while it answered, since it was "
 			       "changed or needs 32-bit norms; ask again");
 	f->env.stop = &s->stop;
-	f->losses = s->turn.losses;
-	f->kind = kind;
-	f->want_normed = s->turn.follow;
 	if (s->turn.follow)
 		draft_make_room(s, *tokens, kind);
-	int failed = run(s, tokens, n, want, all, e);
-	count_step(s, started, kind == ROWS_PROMPT);
+	int failed = fill_batch(s, tokens, n, kind, want, all != NULL, e);
+	s->model->batch.normed = s->turn.follow;
+	if (!failed)
+		failed = run(s, all, e);
+	count_step(s, started, kind == ROW_PROMPT);
 	count_dropped(s, f->experts_dropped - dropped);
 	return failed;
-}
-
-/* A chunk of the prompt; after the last, the first token of the answer. */
-static bool prefill_step(struct session *s)
-{
-	const struct turn *t = &s->turn;
-	struct err e = {0};
-	size_t done = s->context.tokens.count, left = t->prompt_ids - done;
-	uint32_t n = chunk_next(s->model, left);
-	int failed = turn_forward(s, t->ids.ids + done, n, ROWS_PROMPT, n == left, NULL, &e);
-	if (failed)
-		return turn_over(s, "error", failed, &e);
-	if (t->follow)
-		draft_follow_prompt(s, n);
-	/* A long prompt is not computed again from its beginning. */
-	recurrent_mark(&s->context.recurrent, s->context.tokens.count);
-	return n == left ? decode_first(s) : true;
-}
-
-static bool begin_step(struct session *s)
-{
-	struct err e = {0};
-	int failed = begin(s, &e);
-	if (failed)
-		return turn_over(s, "error", failed, &e);
-	pthread_mutex_lock(&s->model->lock);
-	model_cache_stats(s->model, &s->turn.before);
-	s->status = SESSION_PROMPTING;
-	s->stats.prompt_tokens = s->turn.ids.count;
-	s->stats.cached_tokens = s->context.tokens.count;
-	s->stats.recomputed_tokens = s->turn.recomputed;
-	pthread_mutex_unlock(&s->model->lock);
-	return true;
-}
-
-bool turn_step(struct session *s)
-{
-	if (atomic_load(&s->stop))
-		return turn_over(s, "stopped", 0, NULL);
-	if (!s->turn.begun)
-		return begin_step(s);
-	return s->context.tokens.count < s->turn.prompt_ids ? prefill_step(s) : decode_step(s);
 }

@@ -35,13 +35,14 @@ struct encoding {
 	 * checked. -EINVAL, -ENOTSUP in words that name the tensor. */
 	int (*describe)(struct package_tensor *t, const struct encoded *in, struct err *e);
 
-	/* One row: out[cols], which may be fewer than there are, but only whole groups. part[i] is
-	 * the row of the i-th part, not aligned. */
+	/* One row, of a tensor in none of the kernels' formats: out[cols]. part[i] is the row of
+	 * the i-th part, not aligned. */
 	void (*decode)(const struct package_tensor *t, const uint8_t *const *part, uint32_t cols,
 		       float *out);
 };
 
 extern const struct encoding encoding_plain; /* floats, and what cannot be read */
+extern const struct encoding encoding_fp8, encoding_affine, encoding_mxfp4, encoding_tq;
 
 /* For safetensors, in the order in which they are tried; NULL-terminated. */
 extern const struct encoding *const encodings[];

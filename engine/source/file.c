@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +13,22 @@ char *source_file_path(const char *directory, const char *file)
 {
 	char *path;
 	return asprintf(&path, "%s/%s", directory, file) < 0 ? NULL : path;
+}
+
+bool source_is_file(const char *path)
+{
+	struct stat st;
+	return !stat(path, &st) && S_ISREG(st.st_mode);
+}
+
+char *source_folder(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	if (!source_is_file(path))
+		return strdup(path);
+	if (!slash)
+		return strdup(".");
+	return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
 }
 
 int source_file_read(int fd, void *buffer, size_t bytes, uint64_t offset, const char *path,
@@ -46,4 +64,19 @@ int source_file_open(const char *path, uint64_t *size, struct err *e)
 	}
 	*size = (uint64_t)st.st_size;
 	return fd;
+}
+
+bool source_is_pointer(const char *path)
+{
+	static const char head[] = "version https://git-lfs";
+	char bytes[sizeof head - 1];
+	struct err none;
+	uint64_t size = 0;
+	int fd = source_file_open(path, &size, &none);
+	bool is = fd >= 0 && size >= sizeof bytes &&
+		  !source_file_read(fd, bytes, sizeof bytes, 0, path, &none) &&
+		  !memcmp(bytes, head, sizeof bytes);
+	if (fd >= 0)
+		close(fd);
+	return is;
 }

@@ -5,6 +5,7 @@
 
 #include "cache/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,5 +17,13 @@ int source_file_read(int fd, void *buffer, size_t bytes, uint64_t offset, const 
 		     struct err *e);
 /* DIRECTORY/FILE, malloc'ed; NULL without memory. */
 char *source_file_path(const char *directory, const char *file);
+
+/* What a clone without git-lfs has in the place of a large file: a few lines that begin so. */
+bool source_is_pointer(const char *path);
+
+/* A source is a folder, or one file in a folder. */
+bool source_is_file(const char *path);
+/* The folder, malloc'ed; NULL without memory. */
+char *source_folder(const char *path);
 
 #endif

@@ -1,6 +1,5 @@
 #include "engine/source/files.h"
 #include "engine/source/file.h"
-#include "engine/source/witness.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -18,7 +17,8 @@ struct files {
 	char *folder;
 	struct file *file;
 	uint32_t count, room;
-	struct witness *witness; /* the caller's, or NULL */
+	files_note *note; /* NULL: nobody hears of what is read */
+	void *note_ctx;
 };
 
 /* ---- opening ---- */
@@ -126,12 +126,13 @@ int files_read(const struct files *f, uint32_t number, uint64_t offset, void *bu
 {
 	const struct file *file = &f->file[number];
 	int failed = source_file_read(file->fd, buffer, bytes, offset, file->path, e);
-	if (failed || !f->witness)
+	if (failed || !f->note)
 		return failed;
-	return witness_note(f->witness, number, offset, bytes, XXH3_64bits(buffer, bytes), e);
+	return f->note(f->note_ctx, number, offset, bytes, XXH3_64bits(buffer, bytes), e);
 }
 
-void files_set_witness(struct files *f, struct witness *w)
+void files_set_note(struct files *f, files_note *note, void *ctx)
 {
-	f->witness = w;
+	f->note = note;
+	f->note_ctx = ctx;
 }

@@ -31,13 +31,15 @@ int files_descriptor(const struct files *f, uint32_t number);
 /* Its state now, as fstat has it. */
 int files_stat(const struct files *f, uint32_t number, struct stat *st, struct err *e);
 
-/* Bytes [offset, offset + bytes) of a file. -EIO if it no longer has them. With a witness it notes
- * them, and what it says ends the reading. */
+/* Bytes [offset, offset + bytes) of a file. -EIO if it no longer has them. Who hears of them may
+ * refuse them, and that ends the reading. */
 int files_read(const struct files *f, uint32_t number, uint64_t offset, void *buffer, size_t bytes,
 	       struct err *e);
 
-/* Who hears of all that is read from now on; set before several threads read. */
-struct witness;
-void files_set_witness(struct files *f, struct witness *w);
+/* Hears that these bytes of a file were read, and have this XXH3-64; from any thread that reads. */
+typedef int files_note(void *ctx, uint32_t number, uint64_t offset, uint64_t bytes, uint64_t hash,
+		       struct err *e);
+/* Of all that is read from now on; set before several threads read. */
+void files_set_note(struct files *f, files_note *note, void *ctx);
 
 #endif

@@ -1,6 +1,8 @@
+#include "engine/source/file.h"
 #include "engine/source/package_make.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +50,8 @@ int package_open(struct package **out, const char *path, struct err *e)
 	*out = NULL;
 	if (!p)
 		return err_set(e, ENOMEM, "%s: out of memory for its list of tensors", path);
-	int failed = package_of_safetensors(p, path, e);
+	int failed = source_is_file(path) ? package_of_gguf(p, path, e)
+					  : package_of_safetensors(p, path, e);
 	if (!failed)
 		failed = sort(p, e);
 	if (failed)
@@ -121,16 +124,43 @@ uint64_t package_rows(const struct package_tensor *t)
 	return rows;
 }
 
+/* A dimension of 1 in the middle says nothing: [channels, 1, width] are rows of that width, too. */
+static bool same_shape(const uint64_t *a, uint32_t a_dims, const uint64_t *b, uint32_t b_dims)
+{
+	uint32_t i = 0, k = 0;
+	for (;; i++, k++) {
+		while (i > 0 && i + 1 < a_dims && a[i] == 1)
+			i++;
+		while (k > 0 && k + 1 < b_dims && b[k] == 1)
+			k++;
+		if (i == a_dims || k == b_dims)
+			return i == a_dims && k == b_dims;
+		if (a[i] != b[k])
+			return false;
+	}
+}
+
 bool package_fits(const struct package_tensor *t, const uint64_t *shape, uint32_t dims)
 {
 	if (!t->padded)
-		return t->dims == dims && !memcmp(t->shape, shape, dims * sizeof *shape);
+		return same_shape(t->shape, t->dims, shape, dims);
 	uint64_t rows = 1, cols = dims ? shape[dims - 1] : 0, pad = t->padded;
 	for (uint32_t i = 0; i + 1 < dims; i++)
 		if (__builtin_mul_overflow(rows, shape[i], &rows))
 			return false;
 	return cols && rows == package_rows(t) &&
 	       (cols - 1) / pad + 1 == t->shape[t->dims - 1] / pad;
+}
+
+void package_print_shape(char *text, size_t size, const uint64_t *shape, uint32_t dims)
+{
+	size_t used = 1;
+	(void)snprintf(text, size, "[");
+	for (uint32_t i = 0; i < dims && used < size; i++)
+		used += (size_t)snprintf(text + used, size - used, "%s%llu", i ? ", " : "",
+					 (unsigned long long)shape[i]);
+	if (used < size)
+		(void)snprintf(text + used, size - used, "]");
 }
 
 static bool is_float(enum format f)
@@ -193,6 +223,26 @@ static int read_parts(const struct package *p, const struct package_tensor *t, u
 	return failed;
 }
 
+struct shape package_shape(const struct package_tensor *t, uint32_t rows, uint32_t cols)
+{
+	return (struct shape){.format = t->format,
+			      .norms = t->norms,
+			      .rows = rows,
+			      .cols = cols,
+			      .group = t->group};
+}
+
+/* A row, by the kernels if they know its format. */
+static void decode_row(const struct package_tensor *t, const uint8_t *const *part, uint32_t cols,
+		       float *out)
+{
+	const struct shape row = package_shape(t, 1, cols);
+	if (t->format == FORMAT_COUNT)
+		t->encoding->decode(t, part, cols, out);
+	else
+		format_dequantise_row(out, &row, &(struct pieces){part[0], part[1], part[2]});
+}
+
 static void decode(const struct package_tensor *t, const uint8_t *const *part, uint64_t row,
 		   uint32_t rows, uint32_t cols, float *out)
 {
@@ -201,7 +251,7 @@ static void decode(const struct package_tensor *t, const uint8_t *const *part, u
 		for (uint32_t i = 0; i < t->parts; i++)
 			at[i] = part[i] + (row_of_part(t, i, row + r) - row_of_part(t, i, row)) *
 						  t->part[i].row_bytes;
-		t->encoding->decode(t, at, cols, out + (size_t)r * cols);
+		decode_row(t, at, cols, out + (size_t)r * cols);
 	}
 }
 

@@ -36,16 +36,16 @@ struct package_tensor {
 	uint32_t bits, group; /* of one code; codes with one scale. As its encoding wants them */
 	uint32_t parts;	      /* 0: of a type that cannot be read */
 	struct package_part part[PACKAGE_PARTS];
-	/* The kernels' format, and the type of its norms, in which its bytes can be computed with
-	 * as they are; FORMAT_COUNT: in none. */
+	/* The kernels' format of its bytes, which are then its pieces as they are, and the type of
+	 * norms; FORMAT_COUNT: none. */
 	enum format format;
 	enum norm_type norms;
 };
 
 struct package;
 
-/* A checkpoint's folder. Headers are read and checked, no weights. -ENOTSUP names an encoding that
- * is not read. */
+/* A checkpoint's folder, or a GGUF file or its first part. Headers are read and checked, no
+ * weights. -ENOTSUP names an encoding that is not read. */
 int package_open(struct package **out, const char *path, struct err *e);
 void package_close(struct package *p); /* NULL is fine */
 
@@ -58,9 +58,14 @@ const struct package_tensor *package_find(const struct package *p, const char *n
 /* The files that the tensors lie in; the package's. */
 struct files *package_files(const struct package *p);
 
-/* Whether the tensor can have that shape: exactly, but for what the file does not say. */
+/* Whether the tensor can have that shape: exactly, but for dimensions of 1 in the middle, and for
+ * what the file does not say. */
 bool package_fits(const struct package_tensor *t, const uint64_t *shape, uint32_t dims);
+/* "[16, 96, 128]" */
+void package_print_shape(char *text, size_t size, const uint64_t *shape, uint32_t dims);
 uint64_t package_rows(const struct package_tensor *t);
+/* Of a tensor with a format: rows of it as the kernels know them. */
+struct shape package_shape(const struct package_tensor *t, uint32_t rows, uint32_t cols);
 /* What package_read gives: the tensor's own type if it is F32, F16 or BF16, else F32. */
 enum format package_read_format(const struct package_tensor *t);
 

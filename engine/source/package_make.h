@@ -18,8 +18,16 @@ struct package_tensor *package_add(struct package *p, const char *name);
 /* All of a checkpoint's tensor as a part: its last dimension is a row. */
 struct package_part package_part_of(const struct checkpoint_tensor *from);
 
+/* For encodings: -EINVAL, in words that show both tensors. */
+int package_misfit(const struct checkpoint_tensor *companion, const struct checkpoint_tensor *codes,
+		   struct err *e);
+/* Number i of a part of floats, whose bytes need not be aligned. */
+float package_float(const struct package_part *part, const uint8_t *bytes, size_t i);
+
 /* Each fills a package that is all zero but for what it may need; package_open sorts the tensors
  * and refuses a name that is there twice. */
 int package_of_safetensors(struct package *p, const char *directory, struct err *e);
+/* The path is that of the file, or of its first part. */
+int package_of_gguf(struct package *p, const char *path, struct err *e);
 
 #endif

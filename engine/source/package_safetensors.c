@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct encoding *const encodings[] = {NULL};
+const struct encoding *const encodings[] = {&encoding_fp8, &encoding_affine, &encoding_mxfp4,
+					    &encoding_tq, NULL};
 
 struct folding {
 	struct package *package;
@@ -29,6 +30,28 @@ struct package_part package_part_of(const struct checkpoint_tensor *from)
 		.share = 1,
 		.format = from->known_type ? from->format : FORMAT_COUNT,
 	};
+}
+
+int package_misfit(const struct checkpoint_tensor *companion, const struct checkpoint_tensor *codes,
+		   struct err *e)
+{
+	char one[192], other[192];
+	package_print_shape(one, sizeof one, companion->shape, companion->dims);
+	package_print_shape(other, sizeof other, codes->shape, codes->dims);
+	return err_set(e, EINVAL,
+		       "tensor %s, of type %s and shape %s, does not fit %s, of type %s and shape "
+		       "%s, which it belongs to",
+		       companion->name, companion->type, one, codes->name, codes->type, other);
+}
+
+float package_float(const struct package_part *part, const uint8_t *bytes, size_t i)
+{
+	float f;
+	const struct shape one = {.format = part->format, .rows = 1, .cols = 1};
+	format_dequantise_row(
+		&f, &one,
+		&(struct pieces){.weights = bytes + i * (part->format == FORMAT_F32 ? 4 : 2)});
+	return f;
 }
 
 enum { NAME_BYTES = 1024 }; /* SAFETENSORS_MAX_NAME, and an ending */

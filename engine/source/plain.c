@@ -18,12 +18,4 @@ static int describe(struct package_tensor *t, const struct encoded *in, struct e
 	return 0;
 }
 
-static void decode(const struct package_tensor *t, const uint8_t *const *part, uint32_t cols,
-		   float *out)
-{
-	const struct shape row = {.format = t->format, .rows = 1, .cols = cols};
-	format_dequantise_row(out, &row, part[0], NULL);
-}
-
-const struct encoding encoding_plain = {
-	.name = "plain numbers", .describe = describe, .decode = decode};
+const struct encoding encoding_plain = {.name = "plain numbers", .describe = describe};

@@ -69,39 +69,47 @@ static int refuse_method(const struct quantization *q, const char *method, struc
 		if (!strcmp(foreign_methods[i].method, method))
 			return err_set(e, ENOTSUP,
 				       "%s: the weights are quantised by %s, which is not read; %s",
-				       q->path, foreign_methods[i].name, use_instead);
+				       q->name, foreign_methods[i].name, use_instead);
 	return err_set(e, ENOTSUP,
 		       "%s: the weights are quantised by \"%.64s\", which is not known; %s",
-		       q->path, method, use_instead);
+		       q->name, method, use_instead);
 }
 
 /* ---- config.json ---- */
+
+static int unknown_table(const struct quantization *q, const char *key, struct err *e)
+{
+	return err_set(e, ENOTSUP,
+		       "%s: \"%s\" has neither a \"quant_method\" nor MLX's \"bits\" and "
+		       "\"group_size\", so that it is not known how the weights are written",
+		       q->name, key);
+}
 
 static int read_fp8(struct quantization *q, const struct json *table, struct err *e)
 {
 	const char *fmt;
 	const struct json *block;
 	uint64_t size[2];
-	int failed = json_get_string_or(table, "fmt", q->path, "e4m3", &fmt, e);
+	int failed = json_get_string_or(table, "fmt", q->name, "e4m3", &fmt, e);
 	if (failed)
 		return failed;
 	if (strcmp(fmt, "e4m3") != 0)
-		return err_set(e, ENOTSUP, "%s: FP8 of the kind \"%.32s\" is not read; %s", q->path,
+		return err_set(e, ENOTSUP, "%s: FP8 of the kind \"%.32s\" is not read; %s", q->name,
 			       fmt, use_instead);
-	failed = json_get_list_or_null(table, "weight_block_size", q->path, &block, e);
+	failed = json_get_list_or_null(table, "weight_block_size", q->name, &block, e);
 	if (failed)
 		return failed;
 	if (!block)
 		return err_set(e, ENOTSUP,
 			       "%s: FP8 without \"weight_block_size\", with one scale for a whole "
 			       "matrix, is not read; %s",
-			       q->path, use_instead);
+			       q->name, use_instead);
 	if (json_count(block) != 2)
-		return json_wrong(block, "weight_block_size", q->path, "rows and columns", e);
+		return json_wrong(block, "weight_block_size", q->name, "rows and columns", e);
 	const struct json *v = NULL;
 	for (int i = 0; i < 2 && !failed; i++) {
 		v = json_next(block, v);
-		failed = json_as_uint(v, "weight_block_size", q->path, 1, MAX_BLOCK, &size[i], e);
+		failed = json_as_uint(v, "weight_block_size", q->name, 1, MAX_BLOCK, &size[i], e);
 	}
 	if (failed)
 		return failed;
@@ -110,38 +118,70 @@ static int read_fp8(struct quantization *q, const struct json *table, struct err
 	return 0;
 }
 
-static int read_method(struct quantization *q, const struct json *table, struct err *e)
+static int read_method(struct quantization *q, const struct json *table, const char *key,
+		       struct err *e)
 {
 	const char *method;
-	int failed = json_get_string_or(table, "quant_method", q->path, NULL, &method, e);
-	if (failed || !method)
+	int failed = json_get_string_or(table, "quant_method", q->name, NULL, &method, e);
+	if (failed)
 		return failed;
+	if (!method)
+		return unknown_table(q, key, e);
 	if (!strcmp(method, "fp8"))
 		return read_fp8(q, table, e);
 	return !strcmp(method, "mxfp4") ? 0 : refuse_method(q, method, e);
 }
 
+/* MLX writes its table under both keys, and under one of them before. */
+static bool is_affine(const struct json *table)
+{
+	return json_has(table, "bits") && !json_has(table, "quant_method");
+}
+
+/* The table is whole: what no module has of its own is there for all. */
+static int read_affine(struct quantization *q, const struct json *table, const char *key,
+		       struct err *e)
+{
+	uint32_t bits, group;
+	q->affine = table;
+	if (!json_has(table, "bits") || !json_has(table, "group_size"))
+		return unknown_table(q, key, e);
+	return quantization_affine(q, "", &bits, &group, e);
+}
+
+int quantization_parse(struct quantization *q, const struct json *config, const char *name,
+		       struct err *e)
+{
+	static const char *const keys[] = {"quantization", "quantization_config"};
+	int failed = 0;
+	q->name = name;
+	for (int i = 0; i < 2 && !failed; i++) {
+		const struct json *table;
+		failed = json_get_object_or_null(config, keys[i], name, &table, e);
+		if (failed || !table)
+			continue;
+		q->is_said = true;
+		failed = i == 0 || is_affine(table) ? read_affine(q, table, keys[i], e)
+						    : read_method(q, table, keys[i], e);
+	}
+	return failed;
+}
+
 static int read_config(struct quantization *q, struct err *e)
 {
-	const struct json *table, *text;
 	int failed = json_parse_file(&q->document, q->path, MAX_CONFIG_BYTES, e);
 	if (failed)
 		return failed == -ENOENT ? 0 : failed;
-	failed = json_get_object_or_null(q->document, "quantization", q->path, &q->affine, e);
-	if (!failed)
-		failed = json_get_object_or_null(q->document, "quantization_config", q->path,
-						 &table, e);
-	if (!failed && !table) /* a model that also sees may have it with the rest of its text's */
-		failed = json_get_object_or_null(q->document, "text_config", q->path, &text, e);
-	if (!failed && !table && text)
-		failed = json_get_object_or_null(text, "quantization_config", q->path, &table, e);
-	return failed || !table ? failed : read_method(q, table, e);
+	failed = quantization_parse(q, q->document, q->path, e);
+	/* A model that also sees may have it among what is of its text. */
+	const struct json *text = json_find(q->document, "text_config");
+	return failed || !text ? failed : quantization_parse(q, text, q->path, e);
 }
 
 /* ---- tq_config.json ---- */
 
 /* Other signs, or other groups, would be other weights. */
-static int check_tq(const char *directory, struct err *e)
+static int check_tq(struct quantization *q, const char *directory, struct err *e)
 {
 	struct json *document;
 	uint64_t seed, group;
@@ -153,6 +193,7 @@ static int check_tq(const char *directory, struct err *e)
 		free(path);
 		return failed == -ENOENT ? 0 : failed;
 	}
+	q->is_said = true;
 	failed = json_get_uint_or(document, "quantizer_seed", path, 0, UINT32_MAX, 42, &seed, e);
 	if (!failed)
 		failed = json_get_uint_or(document, "group_size", path, 1, UINT32_MAX, 128, &group,
@@ -175,7 +216,7 @@ int quantization_read(struct quantization *q, const char *directory, struct err 
 	if (!q->path)
 		return err_set(e, ENOMEM, "out of memory for the name of a file");
 	int failed = read_config(q, e);
-	return failed ? failed : check_tq(directory, e);
+	return failed ? failed : check_tq(q, directory, e);
 }
 
 void quantization_free(struct quantization *q)
@@ -196,22 +237,22 @@ int quantization_affine(const struct quantization *q, const char *module, uint32
 		return err_set(e, EINVAL,
 			       "%s: says no \"quantization\" with \"bits\" and \"group_size\" for "
 			       "%.256s, whose weights are in MLX's codes",
-			       q->path, module);
-	int failed = json_get_string_or(from, "mode", q->path, "affine", &mode, e);
+			       q->name, module);
+	int failed = json_get_string_or(from, "mode", q->name, "affine", &mode, e);
 	if (!failed && strcmp(mode, "affine") != 0)
 		return err_set(e, ENOTSUP, "%s: MLX weights of the mode \"%.32s\" are not read; %s",
-			       q->path, mode, use_instead);
+			       q->name, mode, use_instead);
 	if (!failed)
-		failed = json_get_uint(from, "bits", q->path, 2, 8, &b, e);
+		failed = json_get_uint(from, "bits", q->name, 2, 8, &b, e);
 	if (!failed)
-		failed = json_get_uint(from, "group_size", q->path, 32, 128, &g, e);
+		failed = json_get_uint(from, "group_size", q->name, 32, 128, &g, e);
 	if (failed)
 		return failed;
 	if (b == 7 || (g != 32 && g != 64 && g != 128))
 		return err_set(e, ENOTSUP,
 			       "%s: MLX weights of %llu bits in groups of %llu are not read (bits "
 			       "are 2, 3, 4, 5, 6 or 8, groups 32, 64 or 128)",
-			       q->path, (unsigned long long)b, (unsigned long long)g);
+			       q->name, (unsigned long long)b, (unsigned long long)g);
 	*bits = (uint32_t)b;
 	*group = (uint32_t)g;
 	return 0;

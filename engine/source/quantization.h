@@ -7,16 +7,24 @@
 #include "cache/err.h"
 #include "engine/text/json.h"
 
-struct quantization { /* zero-initialise */
-	struct json *document;
-	char *path;			 /* of config.json, for sentences */
-	const struct json *affine;	 /* MLX's, or NULL */
+struct quantization {			 /* zero-initialise */
+	const char *name;		 /* of config.json, for sentences */
+	bool is_said;			 /* that weights are quantised */
+	const struct json *affine;	 /* MLX's table, or NULL */
 	uint32_t block_rows, block_cols; /* of FP8 scales; 0: there are none */
+
+	struct json *document; /* of quantization_read */
+	char *path;	       /* likewise */
 };
 
-/* Files that are not there say nothing. -ENOTSUP: an encoding that is not read. */
+/* What the object of a config.json says; it and its name outlive q. -ENOTSUP: an encoding that is
+ * not read. */
+int quantization_parse(struct quantization *q, const struct json *config, const char *name,
+		       struct err *e);
+/* The same from a checkpoint's folder, with tq_config.json. Files that are not there say nothing.
+ */
 int quantization_read(struct quantization *q, const char *directory, struct err *e);
-void quantization_free(struct quantization *q);
+void quantization_free(struct quantization *q); /* also after a failure */
 
 /* MLX's bits and group size for a module (a tensor's name without .weight). */
 int quantization_affine(const struct quantization *q, const char *module, uint32_t *bits,

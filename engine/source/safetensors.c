@@ -18,14 +18,6 @@ static const struct type {
 	{"BOOL", 1, FORMAT_COUNT}, {"F8_E4M3", 1, FORMAT_COUNT}, {"F8_E5M2", 1, FORMAT_COUNT},
 };
 
-void tensor_list_free(struct tensor_list *l)
-{
-	for (size_t i = 0; i < l->count; i++)
-		free(l->tensors[i].name);
-	free(l->tensors);
-	*l = (struct tensor_list){0};
-}
-
 static const struct type *find_type(const char *name)
 {
 	for (size_t i = 0; i < sizeof types / sizeof *types; i++)
@@ -107,31 +99,13 @@ static int read_offsets(struct checkpoint_tensor *t, const struct json *entry, c
 	return 0;
 }
 
-static struct checkpoint_tensor *append(struct tensor_list *l, const char *key)
-{
-	if (l->count == l->room) {
-		size_t room = l->room ? 2 * l->room : 64;
-		struct checkpoint_tensor *tensors = realloc(l->tensors, room * sizeof *tensors);
-		if (!tensors)
-			return NULL;
-		l->tensors = tensors;
-		l->room = room;
-	}
-	struct checkpoint_tensor *t = &l->tensors[l->count];
-	*t = (struct checkpoint_tensor){.name = strdup(key)};
-	if (!t->name)
-		return NULL;
-	l->count++;
-	return t;
-}
-
 static int parse_entry(struct tensor_list *l, const char *key, const struct json *entry,
 		       uint64_t data_bytes, uint32_t file, const char *name, struct err *e)
 {
 	if (strlen(key) > SAFETENSORS_MAX_NAME)
 		return err_set(e, EINVAL, "%s: a tensor's name is longer than %d bytes", name,
 			       SAFETENSORS_MAX_NAME);
-	struct checkpoint_tensor *t = append(l, key);
+	struct checkpoint_tensor *t = tensor_list_append(l, key, strlen(key));
 	if (!t)
 		return err_set(e, ENOMEM, "%s: out of memory for the list of tensors", name);
 	t->file = file;
@@ -145,33 +119,6 @@ static int parse_entry(struct tensor_list *l, const char *key, const struct json
 	return failed;
 }
 
-static int by_name(const void *a, const void *b)
-{
-	const struct checkpoint_tensor *x = a, *y = b;
-	return strcmp(x->name, y->name);
-}
-
-/* Sorts the tensors from `first` on. A reader that keeps the last of equal keys would not see the
- * others. */
-static int check_names(const struct tensor_list *l, size_t first, const char *name, struct err *e)
-{
-	struct checkpoint_tensor *t = l->tensors;
-	if (l->count > first)
-		qsort(t + first, l->count - first, sizeof *t, by_name);
-	for (size_t i = first + 1; i < l->count; i++)
-		if (!strcmp(t[i - 1].name, t[i].name))
-			return err_set(e, EINVAL, "%s: tensor %s is there twice", name, t[i].name);
-	return 0;
-}
-
-static int by_offset(const void *a, const void *b)
-{
-	const struct checkpoint_tensor *x = a, *y = b;
-	if (x->offset != y->offset)
-		return x->offset < y->offset ? -1 : 1;
-	return (x->bytes > y->bytes) - (x->bytes < y->bytes); /* empty ones first */
-}
-
 /* Sorts the tensors from `first` on, which are those of one file. */
 static int check_cover(const struct tensor_list *l, size_t first, uint64_t data_bytes,
 		       const char *name, struct err *e)
@@ -179,8 +126,7 @@ static int check_cover(const struct tensor_list *l, size_t first, uint64_t data_
 	uint64_t next = 0;
 	size_t n = l->count - first;
 	struct checkpoint_tensor *t = n ? l->tensors + first : NULL;
-	if (n)
-		qsort(t, n, sizeof *t, by_offset);
+	tensor_list_sort_by_place(l, first);
 	for (size_t i = 0; i < n; next += t[i++].bytes)
 		if (t[i].offset != next)
 			return err_set(
@@ -216,6 +162,6 @@ int safetensors_parse(struct tensor_list *l, const char *text, size_t length, ui
 	failed = parse_entries(l, json, data_bytes, file, name, e);
 	json_free(json);
 	if (!failed)
-		failed = check_names(l, first, name, e);
+		failed = tensor_list_check_names(l, first, name, e);
 	return failed ? failed : check_cover(l, first, data_bytes, name, e);
 }

@@ -4,15 +4,9 @@
 #define MOEFS_ENGINE_SOURCE_SAFETENSORS_H
 
 #include "cache/err.h"
-#include "engine/source/checkpoint.h"
+#include "engine/source/tensor_list.h"
 
 enum { SAFETENSORS_MAX_HEADER = 100 << 20, SAFETENSORS_MAX_NAME = 512 };
-
-struct tensor_list { /* zero-initialise */
-	struct checkpoint_tensor *tensors;
-	size_t count, room;
-};
-void tensor_list_free(struct tensor_list *l);
 
 /* Appends the tensors of the JSON text[length] of a file whose data has data_bytes. Checked: every
  * type has a known width, shape times width is the size given, no name is there twice, and together

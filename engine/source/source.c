@@ -1,8 +1,10 @@
 #include "engine/source/source.h"
 #include "engine/source/file.h"
+#include "engine/source/gguf_split.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -146,7 +148,7 @@ static int is_of_checkpoint(const struct dirent *d)
 {
 	static const char ending[] = ".safetensors";
 	size_t n = strlen(d->d_name), k = sizeof ending - 1;
-	return !strcmp(d->d_name, "config.json") ||
+	return !strcmp(d->d_name, "config.json") || !strcmp(d->d_name, "tq_config.json") ||
 	       !strcmp(d->d_name, "model.safetensors.index.json") ||
 	       (n > k && !strcmp(d->d_name + n - k, ending));
 }
@@ -166,7 +168,7 @@ static int add(struct source_state *s, const char *name, struct err *e)
 	return stamp(s->directory, f, e);
 }
 
-static int list(struct source_state *s, struct err *e)
+static int list_folder(struct source_state *s, struct err *e)
 {
 	struct dirent **names;
 	int count = scandir(s->directory, &names, is_of_checkpoint, alphasort);
@@ -183,10 +185,32 @@ static int list(struct source_state *s, struct err *e)
 	return failed;
 }
 
-int source_look(struct source_state *out, const char *directory, struct err *e)
+/* The parts of a GGUF file, by their names. */
+static int list_parts(struct source_state *s, struct err *e)
 {
-	*out = (struct source_state){.directory = directory};
-	int failed = list(out, e);
+	struct gguf_split split = gguf_split_of(s->path);
+	s->files = calloc(split.count, sizeof *s->files);
+	int failed = s->files ? 0 : err_set(e, ENOMEM, "out of memory for the names of files");
+	for (uint32_t i = 0; i < split.count && !failed; i++) {
+		char name[NAME_MAX + 1];
+		failed = gguf_part_name(&split, i, name, sizeof name, e);
+		if (!failed)
+			failed = add(s, name, e);
+	}
+	return failed;
+}
+
+static int list(struct source_state *s, const char *path, struct err *e)
+{
+	*s = (struct source_state){.path = strdup(path), .directory = source_folder(path)};
+	if (!s->path || !s->directory)
+		return err_set(e, ENOMEM, "out of memory for the name of a folder");
+	return source_is_file(path) ? list_parts(s, e) : list_folder(s, e);
+}
+
+int source_look(struct source_state *out, const char *path, struct err *e)
+{
+	int failed = list(out, path, e);
 	if (failed)
 		return failed;
 	settle(out); /* before anything is read, so that what is read has these times */
@@ -198,6 +222,8 @@ void source_forget(struct source_state *s)
 	for (uint32_t i = 0; i < s->count; i++)
 		free(s->files[i].name);
 	free(s->files);
+	free(s->path);
+	free(s->directory);
 	*s = (struct source_state){0};
 }
 
@@ -233,8 +259,8 @@ void source_number(const struct source_state *s, uint64_t out[2])
 bool source_unchanged(const struct source_state *s)
 {
 	struct err none;
-	struct source_state now = {.directory = s->directory};
-	bool same = !list(&now, &none) && now.count == s->count;
+	struct source_state now;
+	bool same = !list(&now, s->path, &none) && now.count == s->count;
 	for (uint32_t i = 0; i < s->count && same; i++)
 		same = now.files[i].name_hash == s->files[i].name_hash &&
 		       source_stamps_equal(&now.files[i].stamp, &s->files[i].stamp);

@@ -33,8 +33,10 @@ struct source_file {
 	struct source_stamp stamp;
 };
 struct source_state {
-	const char *directory;	   /* the caller's, who keeps it */
-	struct source_file *files; /* config.json, the index, every .safetensors; by name */
+	char *path;		   /* as it was given: a folder, or a GGUF file */
+	char *directory;	   /* that the files are in */
+	struct source_file *files; /* by name: config.json, tq_config.json, the index, every
+				      .safetensors. Or every part of a GGUF file, in their order */
 	uint32_t count;
 	/* Every file's name, size, head and samples of its data: the same for a copy, different for
 	 * most of what differs, and read in a moment. */
@@ -42,7 +44,7 @@ struct source_state {
 };
 
 /* Blocks for the reading: at most 1 MiB of each file. source_forget frees, also after a failure. */
-int source_look(struct source_state *out, const char *directory, struct err *e);
+int source_look(struct source_state *out, const char *path, struct err *e);
 void source_forget(struct source_state *s);
 /* Whether all that was looked at, and nothing else, is there with the same stamps; reads no file.
  */

@@ -33,6 +33,10 @@ static int copy_source(struct source_state *out, const struct source_state *s, s
 	*out = *s;
 	out->files = calloc((size_t)s->count + 1, sizeof *out->files);
 	out->count = 0;
+	out->path = strdup(s->path);
+	out->directory = strdup(s->directory);
+	if (!out->path || !out->directory)
+		return err_set(e, ENOMEM, "out of memory for the name of a folder");
 	for (uint32_t i = 0; i < s->count && out->files; i++) {
 		out->files[i] = s->files[i];
 		out->files[i].name = strdup(s->files[i].name);
@@ -173,27 +177,6 @@ static int compare_open(const struct witness *w, uint32_t shard, struct err *e)
 	return f && source_stamps_equal(&is, &f->stamp) ? 0 : changed(w, name, e);
 }
 
-int witness_attach(struct witness *w, struct files *f, struct err *e)
-{
-	static const char *const besides[] = {"config.json", "model.safetensors.index.json"};
-	uint32_t shards = files_count(f), number;
-	int failed = 0;
-	w->files = f;
-	w->file_of = calloc((size_t)shards + 1, sizeof *w->file_of);
-	if (!w->file_of)
-		return err_set(e, ENOMEM, "out of memory for the list of files");
-	for (size_t i = 0; i < 2 && !failed; i++)
-		if (source_find(&w->source, source_name_hash(besides[i])))
-			failed = enter(w, besides[i], &number, e);
-	for (uint32_t i = 0; i < shards && !failed; i++) {
-		failed = enter(w, files_name(f, i), &w->file_of[i], e);
-		if (!failed)
-			failed = compare_open(w, i, e);
-	}
-	files_set_witness(f, w);
-	return failed;
-}
-
 /* ---- the file ---- */
 
 static int append(struct witness *w, const uint8_t *records, size_t count, struct err *e)
@@ -304,9 +287,13 @@ static int note(struct witness *w, const struct identity_range *r, struct err *e
 	return failed;
 }
 
-int witness_note(struct witness *w, uint32_t shard, uint64_t offset, uint64_t bytes, uint64_t hash,
-		 struct err *e)
+/* A files_note. -ESTALE in words: the file has changed since it was looked at, so what was read
+ * must not be used. Others: it cannot be kept, so that it must not be used either. Before
+ * witness_open it is kept in memory. */
+static int hear(void *witness, uint32_t shard, uint64_t offset, uint64_t bytes, uint64_t hash,
+		struct err *e)
 {
+	struct witness *w = witness;
 	const struct identity_range r = {w->file_of[shard], offset, bytes, hash};
 	/* After the reading: a writer's ctime changes before its data does. */
 	int failed = compare_open(w, shard, e);
@@ -315,6 +302,28 @@ int witness_note(struct witness *w, uint32_t shard, uint64_t offset, uint64_t by
 	pthread_mutex_lock(&w->lock);
 	failed = note(w, &r, e);
 	pthread_mutex_unlock(&w->lock);
+	return failed;
+}
+
+int witness_attach(struct witness *w, struct files *f, struct err *e)
+{
+	static const char *const besides[] = {"config.json", "tq_config.json",
+					      "model.safetensors.index.json"};
+	uint32_t shards = files_count(f), number;
+	int failed = 0;
+	w->files = f;
+	w->file_of = calloc((size_t)shards + 1, sizeof *w->file_of);
+	if (!w->file_of)
+		return err_set(e, ENOMEM, "out of memory for the list of files");
+	for (size_t i = 0; i < sizeof besides / sizeof *besides && !failed; i++)
+		if (source_find(&w->source, source_name_hash(besides[i])))
+			failed = enter(w, besides[i], &number, e);
+	for (uint32_t i = 0; i < shards && !failed; i++) {
+		failed = enter(w, files_name(f, i), &w->file_of[i], e);
+		if (!failed)
+			failed = compare_open(w, i, e);
+	}
+	files_set_note(f, hear, w);
 	return failed;
 }
 

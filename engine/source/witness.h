@@ -10,7 +10,7 @@
  * anew.
  *
  * A conversion's order: witness_begin, witness_attach; with the store's lock held witness_open, any
- * number of witness_note from any threads, witness_finish before the store is published and
+ * number of reads from any threads, witness_finish before the store is published and
  * witness_publish after that, or witness_close before the lock is given up.
  */
 #ifndef MOEFS_ENGINE_SOURCE_WITNESS_H
@@ -30,9 +30,8 @@ struct witness_watch {
 	void *ctx;
 };
 
-/* `now` has just been looked at, and is the caller's no longer than this call but for its
- * directory, which outlives the witness, as does the folder's name. May read all that an
- * interrupted conversion in the folder had read. */
+/* `now` has just been looked at, and is the caller's no longer than this call; the folder's name
+ * outlives the witness. May read all that an interrupted conversion in the folder had read. */
 int witness_begin(struct witness **out, const struct source_state *now, const char *folder,
 		  const struct witness_watch *watch, struct err *e);
 void witness_free(struct witness *w); /* NULL is fine; leaves the folder as it is */
@@ -47,15 +46,9 @@ int witness_attach(struct witness *w, struct files *f, struct err *e);
 
 /* -EBUSY: another process was at this conversion since witness_begin. */
 int witness_open(struct witness *w, struct err *e);
-/* These bytes of a file of the source were read, and have this XXH3-64. -ESTALE in words: the file
- * has changed since it was looked at, so they must not be used. Others: it cannot be kept, so that
- * they must not be used either. Before witness_open it is kept in memory. */
-int witness_note(struct witness *w, uint32_t shard, uint64_t offset, uint64_t bytes, uint64_t hash,
-		 struct err *e);
-
-/* Hashes what was not read, and compares all files once more. -ESTALE as above; -ENOENT: one is
- * gone. May be called again after a failure, and once it has succeeded with the files closed.
- */
+/* Hashes what was not read, and compares all files once more. -ESTALE in words: one has changed
+ * since it was looked at; -ENOENT: one is gone. May be called again after a failure, and once it
+ * has succeeded with the files closed. */
 int witness_finish(struct witness *w, struct err *e);
 /* The store is published; what was kept gets its name. */
 void witness_publish(struct witness *w);

@@ -1,6 +1,7 @@
 /* Byte-pair merging: a word begins as its single bytes, and the pair of neighbours with the lowest
  * rank is replaced by its product, the leftmost first among equals, until no pair has a merge
- * (Sennrich et al. 2016).
+ * (Sennrich et al. 2016). Where the vocabulary has pieces of text a word begins as its characters;
+ * one that is no token merges with nothing that a pair names, and gives the tokens of its bytes.
  *
  * Looking for the lowest pair anew after each merge takes time O(n^2), and a word may be a whole
  * file without a space. So the symbols are a doubly linked list and the pairs wait in a heap. An
@@ -9,15 +10,16 @@
 #include "engine/text/bpe.h"
 
 #include "engine/text/stop.h"
+#include "engine/text/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <xxhash.h>
 
-enum { NOWHERE = UINT32_MAX, SYMBOL_GONE = UINT32_MAX };
+enum { NOWHERE = UINT32_MAX, SYMBOL_GONE = UINT32_MAX, SYMBOL_UNKNOWN = UINT32_MAX - 1 };
 
 struct symbol {
-	uint32_t id; /* SYMBOL_GONE: merged into the one before */
+	uint32_t id; /* SYMBOL_GONE: merged into the one before; SYMBOL_UNKNOWN: no token */
 	uint32_t previous, next;
 };
 
@@ -32,6 +34,11 @@ struct bpe_work {
 	struct candidate *heap; /* the next to merge is heap[0] */
 	size_t heap_count, heap_capacity;
 	const _Atomic bool *stop;
+	/* The word at hand, and by what it is merged. */
+	const struct vocabulary *vocabulary;
+	const struct merges *merges;
+	const char *word;
+	uint32_t length;
 };
 
 /* --- the table of merges --- */
@@ -39,6 +46,7 @@ struct bpe_work {
 void merges_free(struct merges *m)
 {
 	free(m->slots);
+	free(m->by_score);
 	*m = (struct merges){0};
 }
 
@@ -148,47 +156,92 @@ void bpe_work_free(struct bpe_work *w)
 	free(w);
 }
 
+/* What two neighbours merge to by their joint bytes. */
+static bool find_by_score(const struct bpe_work *w, uint32_t position, struct merge *merge)
+{
+	const struct symbol *left = &w->symbols[position], *right = &w->symbols[left->next];
+	uint32_t n = (right->next == NOWHERE ? w->length : right->next) - position;
+	if (n > w->vocabulary->longest)
+		return false;
+	int64_t product = vocabulary_find(w->vocabulary, w->word + position, n);
+	if (product < 0)
+		return false;
+	*merge = (struct merge){left->id, right->id, (uint32_t)product,
+				w->merges->by_score[product]};
+	return true;
+}
+
 /* Queues the pair that begins at a position, if there is one and it has a merge. */
-static int consider(struct bpe_work *w, const struct merges *m, uint32_t position, struct err *e)
+static int consider(struct bpe_work *w, uint32_t position, struct err *e)
 {
 	if (position == NOWHERE || w->symbols[position].next == NOWHERE)
 		return 0;
-	if (m->count == 0) /* and no slots */
+	struct candidate c = {.position = position};
+	if (w->merges->by_score)
+		return find_by_score(w, position, &c.merge) ? heap_push(w, c, e) : 0;
+	if (w->merges->count == 0) /* and no slots */
 		return 0;
 	const struct symbol *left = &w->symbols[position];
-	const struct merge *merge = slot_of(m, left->id, w->symbols[left->next].id);
-	if (merge->rank == MERGE_NONE)
-		return 0;
-	return heap_push(w, (struct candidate){position, *merge}, e);
+	c.merge = *slot_of(w->merges, left->id, w->symbols[left->next].id);
+	return c.merge.rank == MERGE_NONE ? 0 : heap_push(w, c, e);
 }
 
-/* The word as single bytes. */
-static int begin(const struct vocabulary *v, struct bpe_work *w, const char *word, uint32_t n,
-		 struct err *e)
+static int no_token(char byte, struct err *e)
 {
-	if (n > w->symbol_capacity) {
-		struct symbol *symbols = realloc(w->symbols, (size_t)n * 2 * sizeof *symbols);
-		if (!symbols)
-			return err_set(e, ENOMEM, "no memory to tokenize a word of %u bytes", n);
-		w->symbols = symbols;
-		w->symbol_capacity = (size_t)n * 2;
-	}
-	for (uint32_t i = 0; i < n; i++) {
-		int32_t id = v->byte_id[(uint8_t)word[i]];
+	return err_set(e, EINVAL, "the tokenizer has no token for the byte 0x%02x of the text",
+		       (unsigned)(uint8_t)byte);
+}
+
+static int begin_bytes(struct bpe_work *w, struct err *e)
+{
+	for (uint32_t i = 0; i < w->length; i++) {
+		int32_t id = w->vocabulary->byte_id[(uint8_t)w->word[i]];
 		if (id < 0)
-			return err_set(e, EINVAL,
-				       "the tokenizer has no token for the byte 0x%02x of the text",
-				       (unsigned)(uint8_t)word[i]);
+			return no_token(w->word[i], e);
 		w->symbols[i] = (struct symbol){(uint32_t)id, i > 0 ? i - 1 : NOWHERE,
-						i + 1 < n ? i + 1 : NOWHERE};
+						i + 1 < w->length ? i + 1 : NOWHERE};
 	}
-	w->heap_count = 0;
 	return 0;
 }
 
-/* Carries out a merge whose pair still stands; drops it otherwise. */
-static int apply(struct bpe_work *w, const struct merges *m, const struct candidate *c,
-		 struct err *e)
+static void begin_characters(struct bpe_work *w)
+{
+	uint32_t previous = NOWHERE, next;
+	for (uint32_t i = 0; i < w->length; previous = i, i = next) {
+		size_t n = 1;
+		int64_t id = w->vocabulary->byte_id[(uint8_t)w->word[i]];
+		if ((uint8_t)w->word[i] >= 0x80) {
+			utf8_decode(w->word + i, &n);
+			id = vocabulary_find(w->vocabulary, w->word + i, n);
+		}
+		next = i + (uint32_t)n;
+		w->symbols[i] = (struct symbol){id < 0 ? SYMBOL_UNKNOWN : (uint32_t)id, previous,
+						next < w->length ? next : NOWHERE};
+	}
+}
+
+/* The word in its smallest parts. */
+static int begin(struct bpe_work *w, struct err *e)
+{
+	if (w->length > w->symbol_capacity) {
+		size_t capacity = (size_t)w->length * 2;
+		struct symbol *symbols = realloc(w->symbols, capacity * sizeof *symbols);
+		if (!symbols)
+			return err_set(e, ENOMEM, "no memory to tokenize a word of %u bytes",
+				       w->length);
+		w->symbols = symbols;
+		w->symbol_capacity = capacity;
+	}
+	w->heap_count = 0;
+	if (w->vocabulary->spelling == SPELLED_BYTES)
+		return begin_bytes(w, e);
+	begin_characters(w);
+	return 0;
+}
+
+/* Carries out a merge whose pair still stands; drops it otherwise. (Where ids are unknown: such a
+ * symbol is one character for as long as it is there.) */
+static int apply(struct bpe_work *w, const struct candidate *c, struct err *e)
 {
 	struct symbol *left = &w->symbols[c->position];
 	if (left->id != c->merge.left || left->next == NOWHERE ||
@@ -200,26 +253,46 @@ static int apply(struct bpe_work *w, const struct merges *m, const struct candid
 	right->id = SYMBOL_GONE;
 	if (left->next != NOWHERE)
 		w->symbols[left->next].previous = c->position;
-	int rc = consider(w, m, left->previous, e);
-	return rc < 0 ? rc : consider(w, m, c->position, e);
+	int rc = consider(w, left->previous, e);
+	return rc < 0 ? rc : consider(w, c->position, e);
+}
+
+/* Appends what became of the symbol at a position. */
+static int take(const struct bpe_work *w, uint32_t position, struct token_list *ids, struct err *e)
+{
+	const struct symbol *s = &w->symbols[position];
+	if (s->id != SYMBOL_UNKNOWN)
+		return token_list_append(ids, &s->id, 1, e);
+	uint32_t end = s->next == NOWHERE ? w->length : s->next;
+	int rc = 0;
+	for (uint32_t i = position; rc == 0 && i < end; i++) {
+		int32_t id = w->vocabulary->fallback_id[(uint8_t)w->word[i]];
+		rc = id < 0 ? no_token(w->word[i], e)
+			    : token_list_append(ids, &(uint32_t){(uint32_t)id}, 1, e);
+	}
+	return rc;
 }
 
 int bpe_encode(const struct vocabulary *v, const struct merges *m, struct bpe_work *w,
 	       const char *word, size_t n, struct token_list *ids, struct err *e)
 {
-	int rc = begin(v, w, word, (uint32_t)n, e);
-	for (uint32_t i = 0; rc == 0 && i < n && !stop_asked(w->stop); i++)
-		rc = consider(w, m, i, e);
+	if (n == 0)
+		return 0;
+	w->vocabulary = v;
+	w->merges = m;
+	w->word = word;
+	w->length = (uint32_t)n;
+	int rc = begin(w, e);
+	for (uint32_t i = 0; rc == 0 && i != NOWHERE && !stop_asked(w->stop);
+	     i = w->symbols[i].next)
+		rc = consider(w, i, e);
 	while (rc == 0 && w->heap_count > 0 && !stop_asked(w->stop)) {
 		struct candidate c = heap_pop(w);
-		rc = apply(w, m, &c, e);
+		rc = apply(w, &c, e);
 	}
 	if (rc == 0 && stop_asked(w->stop))
 		return stop_error(e);
-	for (uint32_t i = 0; rc == 0 && i < n; i = w->symbols[i].next) {
-		rc = token_list_append(ids, &w->symbols[i].id, 1, e);
-		if (w->symbols[i].next == NOWHERE)
-			break;
-	}
+	for (uint32_t i = 0; rc == 0 && i != NOWHERE; i = w->symbols[i].next)
+		rc = take(w, i, ids, e);
 	return rc;
 }

@@ -1,4 +1,5 @@
-/* Merging a word's bytes by rank (Sennrich et al. 2016). */
+/* Merging a word's bytes, or characters, by rank (Sennrich et al. 2016) or by score (Kudo and
+ * Richardson 2018). */
 #ifndef MOEFS_ENGINE_TEXT_BPE_H
 #define MOEFS_ENGINE_TEXT_BPE_H
 
@@ -16,6 +17,9 @@ struct merges {
 	struct merge *slots; /* hash table by (left, right), open addressing */
 	size_t slot_count, count;
 	uint64_t seed;
+	/* Where there are no pairs but scores: [vocabulary size], each token's place by score.
+	 * Neighbours then merge to the token that they spell together, the lowest place first. */
+	uint32_t *by_score;
 };
 /* Zero-initialise but for the seed. The last of equal pairs counts, as in Hugging Face. */
 int merges_add(struct merges *m, struct merge merge, struct err *e);
@@ -24,7 +28,8 @@ void merges_free(struct merges *m);
 struct bpe_work; /* memory for merging, reused from word to word */
 struct bpe_work *bpe_work_new(const _Atomic bool *stop);
 void bpe_work_free(struct bpe_work *w);
-/* Appends the ids of one word of n bytes, in time O(n log n). */
+/* Appends the ids of one word of n bytes, in time O(n log n). -EINVAL: there is no token for a byte
+ * of it. */
 int bpe_encode(const struct vocabulary *v, const struct merges *m, struct bpe_work *w,
 	       const char *word, size_t n, struct token_list *ids, struct err *e);
 

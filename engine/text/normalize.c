@@ -1,4 +1,6 @@
-/* Normalisation form C (Unicode standard annex 15) from utf8proc's tables.
+/* What is done to a text before it is split into words.
+ *
+ * Normalisation form C (Unicode standard annex 15) from utf8proc's tables.
  *
  * utf8proc_map would do it in one call, but it orders combining marks by moving them one place at a
  * time, and a text may be a megabyte of them. So decomposing and composing are utf8proc's; the
@@ -161,4 +163,76 @@ int normalize_nfc(const char *text, size_t n, const _Atomic bool *stop, char **o
 		return stop_error(e);
 	return err_set(e, -rc, "a text of %zu bytes could not be normalised%s", n,
 		       rc == -ENOMEM ? ": no memory" : "");
+}
+
+/* --- spaces --- */
+
+static const char MARK[] = "\xe2\x96\x81"; /* U+2581 */
+
+size_t spaces_from_marks(char *text, size_t n)
+{
+	char *to = memmem(text, n, MARK, sizeof MARK - 1);
+	if (!to)
+		return n;
+	for (const char *from = to, *end = text + n; from < end;) {
+		const char *mark = memmem(from, (size_t)(end - from), MARK, sizeof MARK - 1);
+		size_t gap = (size_t)((mark ? mark : end) - from);
+		memmove(to, from, gap);
+		to += gap;
+		from += gap;
+		if (mark) {
+			*to++ = ' ';
+			from += sizeof MARK - 1;
+		}
+	}
+	return (size_t)(to - text);
+}
+
+/* text[n] in memory of its own, behind a space if there is to be one. */
+static char *copy_behind(bool space, const char *text, size_t n)
+{
+	char *copy = malloc(n + space);
+	if (!copy)
+		return NULL;
+	if (space)
+		copy[0] = ' ';
+	memcpy(copy + space, text, n);
+	return copy;
+}
+
+static bool is_ascii(const char *text, size_t n)
+{
+	unsigned char all = 0;
+	for (size_t i = 0; i < n; i++)
+		all |= (unsigned char)text[i];
+	return all < 0x80;
+}
+
+int normalizer_run(const struct normalizer *z, const char *text, size_t n, const _Atomic bool *stop,
+		   char **out, size_t *out_n, struct err *e)
+{
+	char *composed = NULL;
+	*out = NULL;
+	*out_n = n;
+	if (n == 0)
+		return 0;
+	if (z->nfc && !is_ascii(text, n)) {
+		int rc = normalize_nfc(text, n, stop, &composed, out_n, e);
+		if (rc < 0)
+			return rc;
+		text = composed;
+	}
+	bool marked = z->marks && memmem(text, *out_n, MARK, sizeof MARK - 1);
+	if (!z->prepend && !marked) {
+		*out = composed;
+		return 0;
+	}
+	*out = copy_behind(z->prepend, text, *out_n);
+	free(composed);
+	if (!*out)
+		return err_set(e, ENOMEM, "no memory to tokenize %zu bytes", n);
+	*out_n += z->prepend;
+	if (marked)
+		*out_n = spaces_from_marks(*out, *out_n);
+	return 0;
 }

@@ -1,4 +1,4 @@
-/* Unicode's normal forms, as far as tokenizers ask for them. */
+/* What is done to a text before it is split: Unicode's normal form, spaces. */
 #ifndef MOEFS_ENGINE_TEXT_NORMALIZE_H
 #define MOEFS_ENGINE_TEXT_NORMALIZE_H
 
@@ -12,5 +12,19 @@
  * order of combining marks. */
 int normalize_nfc(const char *text, size_t n, const _Atomic bool *stop, char **out, size_t *out_n,
 		  struct err *e);
+
+/* SentencePiece writes a space as U+2581. Here it stays a space, and so each of these becomes one,
+ * in place; returns how many bytes are left. */
+size_t spaces_from_marks(char *text, size_t n);
+
+/* The steps that a tokenizer's file asks for, in Hugging Face's order. */
+struct normalizer {
+	bool nfc;
+	bool prepend; /* a space before any text (SentencePiece's dummy prefix) */
+	bool marks;   /* U+2581 is a space */
+};
+/* *out, freed by the caller, is NULL where the text stays as it is: then *out_n is n. */
+int normalizer_run(const struct normalizer *z, const char *text, size_t n, const _Atomic bool *stop,
+		   char **out, size_t *out_n, struct err *e);
 
 #endif

@@ -12,12 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char GPT2_PATTERN[] =
-	"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-const char QWEN2_PATTERN[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
-			     " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
-
 /* --- translating a pattern --- */
+
+/* Published patterns that are not translated, and what matches the same in PCRE2's syntax.
+ * DeepSeek's \s+$ would take time quadratic in a run of spaces, but the first match in a run, if
+ * there is one, begins where the run does. */
+static const char *const EQUIVALENTS[][2] = {
+	{"\\s+$", "(?<!\\p{White_Space})\\p{White_Space}+(?m:$)"},
+};
 
 struct translation {
 	const char *in; /* what is left to read */
@@ -66,9 +68,18 @@ static bool translate_property(struct translation *t)
 	return false;
 }
 
+/* \x{1F98A}; other forms are bytes for one and characters for the other. */
+static bool translate_number(struct translation *t)
+{
+	size_t digits = t->in[2] == '{' ? strspn(t->in + 3, "0123456789abcdefABCDEF") : 0;
+	return digits > 0 && digits <= 6 && t->in[3 + digits] == '}' && pass(t, digits + 4);
+}
+
 static bool translate_escape(struct translation *t)
 {
 	char c = t->in[1];
+	if (c == 'x')
+		return translate_number(t);
 	if (c == 's')
 		return replace(t, 2, "\\p{White_Space}");
 	if (c == 'S')
@@ -201,10 +212,24 @@ static pcre2_code *compile(const char *pattern, uint32_t options, const char *na
 	return code;
 }
 
+/* The pattern as PCRE2 is to have it; freed by the caller. */
+static char *in_our_syntax(const char *pattern, const char *name, struct err *e)
+{
+	for (size_t i = 0; i < sizeof EQUIVALENTS / sizeof *EQUIVALENTS; i++) {
+		if (strcmp(pattern, EQUIVALENTS[i][0]) != 0)
+			continue;
+		char *copy = strdup(EQUIVALENTS[i][1]);
+		if (!copy)
+			err_set(e, ENOMEM, "%s: no memory for its split pattern", name);
+		return copy;
+	}
+	return translate(pattern, name, e);
+}
+
 static int compile_stage(struct split_stage *stage, const char *pattern, const char *name,
 			 struct err *e)
 {
-	char *translated = translate(pattern, name, e);
+	char *translated = in_our_syntax(pattern, name, e);
 	if (!translated)
 		return -e->code;
 	stage->near = compile(translated, 0, name, e);
@@ -233,6 +258,25 @@ int splitter_add(struct splitter *s, const char *pattern, bool prefix_space, con
 		return err_set(e, own.code, "%s", own.text);
 	s->stages[s->count++] = stage;
 	return 0;
+}
+
+int splitter_add_text(struct splitter *s, const char *text, const char *name, struct err *e)
+{
+	size_t n = strlen(text);
+	char *pattern = n <= PATTERN_BYTES_MAX / 2 ? malloc(2 * n + 1) : NULL;
+	if (!pattern)
+		return err_set(e, n <= PATTERN_BYTES_MAX / 2 ? ENOMEM : EINVAL,
+			       "%s: no room for a split at a text of %zu bytes", name, n);
+	char *to = pattern;
+	for (const char *c = text; *c; c++) {
+		if (ispunct((unsigned char)*c))
+			*to++ = '\\';
+		*to++ = *c;
+	}
+	*to = '\0';
+	int rc = splitter_add(s, pattern, false, name, e);
+	free(pattern);
+	return rc;
 }
 
 void splitter_free(struct splitter *s)

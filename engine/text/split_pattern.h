@@ -22,11 +22,12 @@ struct splitter {
 	uint32_t count;
 	char *name; /* of the file, for errors; owned */
 };
-extern const char GPT2_PATTERN[], QWEN2_PATTERN[];
 /* `pattern` as Hugging Face reads it (Oniguruma's syntax), or NULL for none. Matches and the gaps
  * between them both become pieces. What PCRE2 would read differently is refused. */
 int splitter_add(struct splitter *s, const char *pattern, bool prefix_space, const char *name,
 		 struct err *e);
+/* The same for a text that splits where it stands. */
+int splitter_add_text(struct splitter *s, const char *text, const char *name, struct err *e);
 void splitter_free(struct splitter *s);
 
 #endif

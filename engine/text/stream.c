@@ -112,6 +112,12 @@ const char *stream_feed(struct stream *s, const char *bytes, size_t n, size_t *l
 	*length = 0;
 	if (s->stopped)
 		return "";
+	if (s->skip_space && n > 0) {
+		bool space = bytes[0] == ' ';
+		bytes += space;
+		n -= space;
+		s->skip_space = false;
+	}
 	if (!reserve(s, n + sizeof s->hold.bytes))
 		return NULL;
 	s->pending_size += utf8_hold_feed(&s->hold, bytes, n, s->pending + s->pending_size);

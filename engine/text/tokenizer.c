@@ -1,17 +1,19 @@
 /* The public face of tokenizers, and the way of a text through their parts:
  *
  *     added_tokens.c  cuts out the tokens that are spelled literally
- *     normalize.c     NFC
+ *     normalize.c     NFC, spaces
  *     pretokenize.c   splits into words by the file's patterns (PCRE2; split_pattern.c)
- *     bpe.c           merges the bytes of a word by rank
+ *     bpe.c           merges the bytes or characters of a word by rank or score
  *     vocabulary.c    id <-> bytes
  *
- * tokenizer_json.c and tokenizer_gpt2.c make a tokenizer of files, both with tokenizer_build.c. */
+ * tokenizer_json.c, tokenizer_gpt2.c and tokenizer_parts.c make a tokenizer, with
+ * tokenizer_build.c. */
 #include "engine/text/tokenizer.h"
 
 #include "engine/text/normalize.h"
 #include "engine/text/pretokenize.h"
 #include "engine/text/stop.h"
+#include "engine/text/tokenizer_config.h"
 #include "engine/text/tokenizer_gpt2.h"
 #include "engine/text/tokenizer_json.h"
 #include "engine/text/utf8.h"
@@ -27,44 +29,32 @@ enum { TEXT_BYTES_MAX = 1 << 30 }; /* of one text to encode; positions fit 32 bi
 
 void tokenizer_close(struct tokenizer *t)
 {
-	if (!t)
-		return;
-	vocabulary_free(&t->vocabulary);
-	merges_free(&t->merges);
-	splitter_free(&t->splitter);
-	added_tokens_free(&t->literal);
-	added_tokens_free(&t->normalized);
-	free(t);
-}
-
-/* What a reader's result means for the tokenizer that it was to fill. Where memory ran out it was
- * in one of many parts, which know no file. */
-static int opened(struct tokenizer **out, struct tokenizer *t, int rc, const char *name,
-		  struct err *e)
-{
-	if (rc < 0)
-		tokenizer_close(t);
-	else
-		*out = t;
-	if (rc == -ENOMEM)
-		return err_set(e, ENOMEM, "%s: no memory for the tokenizer that it describes",
-			       name);
-	return rc;
+	tokenizer_free(t);
 }
 
 int tokenizer_open_text(struct tokenizer **out, const char *text, size_t n, const char *name,
 			struct err *e)
 {
-	struct tokenizer *t = calloc(1, sizeof *t);
+	struct tokenizer *t = tokenizer_new();
 	int rc = t ? tokenizer_read_json(t, text, n, name, e) : -ENOMEM;
-	return opened(out, t, rc, name, e);
+	return tokenizer_built(out, t, rc, name, e);
 }
 
-static int open_gpt2(struct tokenizer **out, const char *directory, struct err *e)
+/* tokenizer.json, and what is beside it. */
+static int read_directory(struct tokenizer *t, const char *directory, const char *path,
+			  struct err *e)
 {
-	struct tokenizer *t = calloc(1, sizeof *t);
-	int rc = t ? tokenizer_read_gpt2(t, directory, e) : -ENOMEM;
-	return opened(out, t, rc, directory, e);
+	char *text = NULL;
+	size_t n = 0;
+	struct err own = {0}; /* not to leave an error behind where the other layout opens */
+	int rc = read_whole_file(&text, &n, path, TOKENIZER_FILE_MAX, &own);
+	if (rc == -ENOENT)
+		return tokenizer_read_gpt2(t, directory, e);
+	if (rc < 0)
+		return err_set(e, own.code, "%s", own.text);
+	rc = tokenizer_read_json(t, text, n, path, e);
+	free(text);
+	return rc < 0 ? rc : tokenizer_config_read(t, directory, e);
 }
 
 int tokenizer_open(struct tokenizer **out, const char *directory, struct err *e)
@@ -72,19 +62,10 @@ int tokenizer_open(struct tokenizer **out, const char *directory, struct err *e)
 	char *path;
 	if (asprintf(&path, "%s/tokenizer.json", directory) < 0)
 		return err_set(e, ENOMEM, "%s: no memory for a path", directory);
-	char *text = NULL;
-	size_t n = 0;
-	struct err own = {0}; /* not to leave an error behind where the other layout opens */
-	int rc = read_whole_file(&text, &n, path, TOKENIZER_FILE_MAX, &own);
-	if (rc == 0)
-		rc = tokenizer_open_text(out, text, n, path, e);
-	else if (rc == -ENOENT)
-		rc = open_gpt2(out, directory, e);
-	else
-		rc = err_set(e, own.code, "%s", own.text);
-	free(text);
+	struct tokenizer *t = tokenizer_new();
+	int rc = t ? read_directory(t, directory, path, e) : -ENOMEM;
 	free(path);
-	return rc;
+	return tokenizer_built(out, t, rc, directory, e);
 }
 
 /* --- tokens --- */
@@ -96,11 +77,7 @@ uint32_t tokenizer_size(const struct tokenizer *t)
 
 int64_t tokenizer_find(const struct tokenizer *t, const char *text)
 {
-	size_t n = strlen(text);
-	int64_t id = added_tokens_find(&t->literal, text, n);
-	if (id < 0)
-		id = added_tokens_find(&t->normalized, text, n);
-	return id >= 0 ? id : vocabulary_find(&t->vocabulary, text, n);
+	return tokenizer_find_text(t, text, strlen(text));
 }
 
 const char *tokenizer_bytes(const struct tokenizer *t, uint32_t id, bool special, size_t *length)
@@ -115,6 +92,27 @@ const char *tokenizer_bytes(const struct tokenizer *t, uint32_t id, bool special
 	return t->vocabulary.bytes + token->offset;
 }
 
+int64_t tokenizer_bos(const struct tokenizer *t)
+{
+	return t->bos;
+}
+
+int64_t tokenizer_eos(const struct tokenizer *t)
+{
+	return t->eos;
+}
+
+bool tokenizer_ends(const struct tokenizer *t, uint32_t id, bool turn)
+{
+	unsigned what = turn ? ENDS_TEXT | ENDS_TURN : ENDS_TEXT;
+	return id < t->vocabulary.size && (t->vocabulary.tokens[id].ends & what);
+}
+
+bool tokenizer_leads_with_space(const struct tokenizer *t)
+{
+	return t->strip_space;
+}
+
 /* --- encoding --- */
 
 /* What one call needs beside the tokenizer, which other threads are using. */
@@ -124,6 +122,8 @@ struct encoder {
 	struct bpe_work *bpe;
 	struct token_list *ids;
 	const _Atomic bool *stop;
+	const char *text;  /* where all of it begins */
+	const char *first; /* and where that is once it is normalised; NULL: not in this part */
 };
 
 static int encode_word(void *context, const char *word, size_t n, struct err *e)
@@ -136,10 +136,48 @@ static int encode_word(void *context, const char *word, size_t n, struct err *e)
 	return token_list_append(c->ids, &id, 1, e);
 }
 
+/* A text of pieces, in words: cut where a space begins one, and where nothing merges across, since
+ * short words merge where memory is near. */
+static int encode_pieces(void *context, const char *text, size_t n, struct err *e)
+{
+	struct encoder *c = context;
+	const struct vocabulary *v = &c->t->vocabulary;
+	size_t from = 0, step;
+	uint32_t left = utf8_decode(text, &step);
+	int rc = 0;
+	for (size_t i = step; rc == 0 && i < n; i += step) {
+		uint32_t right = utf8_decode(text + i, &step);
+		if ((c->t->split_spaces && right == ' ') ||
+		    (!c->t->ignore_merges && !vocabulary_joins(v, left, right))) {
+			rc = encode_word(c, text + from, i - from, e);
+			from = i;
+		}
+		left = right;
+	}
+	return rc < 0 ? rc : encode_word(c, text + from, n - from, e);
+}
+
+static int split_text(struct encoder *c, const char *text, size_t n, struct err *e)
+{
+	bool pieces = c->t->vocabulary.spelling == SPELLED_PIECES;
+	return splitter_run(&c->t->splitter, c->split, text, n,
+			    pieces ? encode_pieces : encode_word, c, e);
+}
+
 /* Text without added tokens, normalised. */
 static int encode_words(struct encoder *c, const char *text, size_t n, struct err *e)
 {
-	return splitter_run(&c->t->splitter, c->split, text, n, encode_word, c, e);
+	bool lead = c->t->lead == LEAD_ALWAYS || (c->t->lead == LEAD_FIRST && text == c->first);
+	if (!lead || text[0] == ' ')
+		return split_text(c, text, n, e);
+	char *led = malloc(n + 1);
+	if (!led)
+		return err_set(e, ENOMEM, "no memory to tokenize %zu bytes", n);
+	led[0] = ' ';
+	memcpy(led + 1, text, n);
+	int rc = split_text(c, led, n + 1, e);
+	free(led);
+	return rc;
 }
 
 /* Cuts out added tokens; what lies between them goes to `rest`. */
@@ -164,26 +202,18 @@ static int encode_around(struct encoder *c, const struct added_tokens *added, co
 	return 0;
 }
 
-static bool is_ascii(const char *text, size_t n)
-{
-	unsigned char all = 0;
-	for (size_t i = 0; i < n; i++)
-		all |= (unsigned char)text[i];
-	return all < 0x80;
-}
-
 /* Text without literal added tokens, as it was written. */
 static int encode_raw(struct encoder *c, const char *text, size_t n, struct err *e)
 {
-	char *composed = NULL;
-	if (c->t->nfc && !is_ascii(text, n)) {
-		int rc = normalize_nfc(text, n, c->stop, &composed, &n, e);
-		if (rc < 0)
-			return rc;
-		text = composed;
-	}
-	int rc = encode_around(c, &c->t->normalized, text, n, encode_words, e);
-	free(composed);
+	char *changed;
+	bool begins = text == c->text;
+	int rc = normalizer_run(&c->t->normalizer, text, n, c->stop, &changed, &n, e);
+	if (rc < 0)
+		return rc;
+	text = changed ? changed : text;
+	c->first = begins ? text : NULL;
+	rc = encode_around(c, &c->t->normalized, text, n, encode_words, e);
+	free(changed);
 	return rc;
 }
 
@@ -198,7 +228,8 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t length,
 	if (rc < 0)
 		return rc;
 	size_t count = ids->count;
-	struct encoder c = {t, split_work_new(length, stop), bpe_work_new(stop), ids, stop};
+	struct encoder c = {t,	 split_work_new(length, stop), bpe_work_new(stop), ids, stop, text,
+			    NULL};
 	if (c.split && c.bpe)
 		rc = encode_around(&c, &t->literal, text, length, encode_raw, e);
 	else
@@ -209,5 +240,27 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t length,
 		rc = stop_error(e);
 	if (rc < 0)
 		ids->count = count; /* all of the text or none of it */
+	return rc;
+}
+
+int tokenizer_begin(const struct tokenizer *t, struct token_list *ids, struct err *e)
+{
+	uint32_t bos = (uint32_t)t->bos;
+	return t->add_bos ? token_list_append(ids, &bos, 1, e) : 0;
+}
+
+int tokenizer_encode_alone(const struct tokenizer *t, const char *text, size_t length,
+			   const _Atomic bool *stop, struct token_list *ids, struct err *e)
+{
+	size_t count = ids->count;
+	int rc = tokenizer_encode(t, text, length, stop, ids, e);
+	bool begins = rc == 0 && ids->count > count && ids->ids[count] == t->bos;
+	size_t written = ids->count - count;
+	if (rc == 0 && !begins)
+		rc = tokenizer_begin(t, ids, e);
+	if (rc == 0 && ids->count - count > written) { /* the last is to be the first */
+		memmove(ids->ids + count + 1, ids->ids + count, written * sizeof *ids->ids);
+		ids->ids[count] = (uint32_t)t->bos;
+	}
 	return rc;
 }

@@ -1,11 +1,13 @@
-/* Byte-level BPE tokenizers as published with checkpoints.
+/* BPE tokenizers as published with checkpoints: byte-level ones (Sennrich et al. 2016; Radford et
+ * al. 2019), and those of pieces (SentencePiece: Kudo and Richardson 2018).
  *
  * Reads tokenizer.json (Hugging Face tokenizers), or vocab.json + merges.txt (GPT-2's layout) with
- * added_tokens.json or tokenizer_config.json beside them. Sennrich et al. 2016; Radford et al.
- * 2019. Pipeline: added tokens are cut out of the text; the rest is normalised (NFC where the file
- * says so), split by the file's patterns (PCRE2), mapped byte by byte and merged in order of rank.
- * A part of the file that this reader does not know is an error that names it: a tokenizer that is
- * nearly right is wrong. Files are hostile: every size and id is checked.
+ * added_tokens.json or tokenizer_config.json beside them; tokenizer_parts.h takes what a GGUF file
+ * holds. Pipeline: added tokens are cut out of the text; the rest is normalised (NFC where the file
+ * says so; a space in front), split by the file's patterns (PCRE2), and each word's bytes or
+ * characters are merged in order of rank or score. A part of the file that this reader does not
+ * know is an error that names it: a tokenizer that is nearly right is wrong. Files are hostile:
+ * every size and id is checked.
  *
  * Opening takes at most 16 times the bytes of the files, the files included, whatever is in them,
  * and 12 bytes for each id up to the largest (2^24), of which only those are touched that have
@@ -41,6 +43,18 @@ uint32_t tokenizer_size(const struct tokenizer *t);
  * " the", not the vocabulary's "Ġthe". */
 int64_t tokenizer_find(const struct tokenizer *t, const char *text);
 
+/* Ids of the tokens that begin and end a text, for who writes them (templates); -1: none. */
+int64_t tokenizer_bos(const struct tokenizer *t);
+int64_t tokenizer_eos(const struct tokenizer *t);
+/* Whether a model that gives this token is done with its text, or with its turn of a conversation.
+ */
+bool tokenizer_ends(const struct tokenizer *t, uint32_t id, bool turn);
+/* Whether texts get a space in front before they are encoded, as answers then have. It is not part
+ * of what is said. */
+bool tokenizer_leads_with_space(const struct tokenizer *t);
+
+/* What the model expects before a text: appends the token that begins it, where there is one. */
+int tokenizer_begin(const struct tokenizer *t, struct token_list *ids, struct err *e);
 /* Appends the ids of text[length] (UTF-8, may hold NULs). Added tokens spelled in the text become
  * their ids, as in Hugging Face's encode. Once *stop is true it ends with -ECANCELED, within
  * milliseconds and the time that it takes to normalise a run of combining marks; stop may be NULL.
@@ -48,6 +62,11 @@ int64_t tokenizer_find(const struct tokenizer *t, const char *text);
  * work on this text than is allowed for its length (pretokenize.c). */
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t length,
 		     const _Atomic bool *stop, struct token_list *ids, struct err *e);
+
+/* The same for a text that stands alone: tokenizer_begin, and not twice where the text spells it.
+ */
+int tokenizer_encode_alone(const struct tokenizer *t, const char *text, size_t length,
+			   const _Atomic bool *stop, struct token_list *ids, struct err *e);
 
 /* The bytes of one token, for streaming: pointer into the tokenizer, *length set. Special tokens
  * (those marked special) give length 0 unless `special` is set. An unknown id gives length 0. */

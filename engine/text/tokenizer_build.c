@@ -13,6 +13,78 @@ enum {
 	ADDED_TOKEN_BYTES_MAX = 1024, /* of one added token's text */
 };
 
+struct tokenizer *tokenizer_new(void)
+{
+	struct tokenizer *t = calloc(1, sizeof *t);
+	if (t)
+		t->bos = t->eos = -1;
+	return t;
+}
+
+void tokenizer_free(struct tokenizer *t)
+{
+	if (!t)
+		return;
+	vocabulary_free(&t->vocabulary);
+	merges_free(&t->merges);
+	splitter_free(&t->splitter);
+	added_tokens_free(&t->literal);
+	added_tokens_free(&t->normalized);
+	free(t);
+}
+
+/* An added token by its text; they are kept as they are looked for. */
+static int64_t find_added(const struct tokenizer *t, const char *text, size_t n)
+{
+	char *changed;
+	struct err ignored;
+	int64_t id = added_tokens_find(&t->literal, text, n);
+	if (id >= 0 || normalizer_run(&t->normalizer, text, n, NULL, &changed, &n, &ignored) < 0)
+		return id;
+	id = added_tokens_find(&t->normalized, changed ? changed : text, n);
+	free(changed);
+	return id;
+}
+
+int64_t tokenizer_find_text(const struct tokenizer *t, const char *text, size_t n)
+{
+	int64_t id = find_added(t, text, n);
+	return id >= 0 ? id : vocabulary_find(&t->vocabulary, text, n);
+}
+
+/* By these, models end a turn of a conversation, whatever else their files say. */
+static const char *const TURN_ENDS[] = {
+	"<|im_end|>", "<|eot_id|>", "<|eom_id|>",    "<end_of_turn>",	"<turn|>",
+	"<|return|>", "<|call|>",   "<|endoftext|>", "<|end_of_text|>", "<｜end▁of▁sentence｜>",
+	"[e~[",
+};
+
+static void mark_ends(struct tokenizer *t)
+{
+	struct token *tokens = t->vocabulary.tokens;
+	if (t->eos >= 0)
+		tokens[t->eos].ends = ENDS_TEXT | ENDS_TURN;
+	for (size_t i = 0; i < sizeof TURN_ENDS / sizeof *TURN_ENDS; i++) {
+		int64_t id = find_added(t, TURN_ENDS[i], strlen(TURN_ENDS[i]));
+		if (id >= 0 && tokens[id].special)
+			tokens[id].ends |= ENDS_TURN;
+	}
+}
+
+/* Where memory ran out it was in one of many parts, which know no file. */
+int tokenizer_built(struct tokenizer **out, struct tokenizer *t, int rc, const char *name,
+		    struct err *e)
+{
+	if (rc < 0)
+		tokenizer_free(t);
+	else
+		mark_ends(*out = t);
+	if (rc == -ENOMEM)
+		return err_set(e, ENOMEM, "%s: no memory for the tokenizer that it describes",
+			       name);
+	return rc;
+}
+
 /* Raises *largest to the largest id of the vocabulary. */
 static int largest_spelled(const struct json *vocab, uint64_t *largest, const char *name,
 			   struct err *e)
@@ -98,6 +170,8 @@ int added_entry_read(struct added_entry *a, const struct json *object, const cha
 {
 	int rc = json_get_string(object, "content", name, &a->content, e);
 	if (rc == 0)
+		a->length = strlen(a->content);
+	if (rc == 0)
 		rc = json_get_bool_or(object, "special", name, false, &a->special, e);
 	if (rc == 0)
 		rc = json_get_bool_or(object, "single_word", name, false, &a->single_word, e);
@@ -127,24 +201,26 @@ int added_entries_append(struct added_entries *l, const struct added_entry *a, s
 /* A normalised token is looked for by its normalised text, and so among those of its kind. */
 static int look_for(struct tokenizer *t, struct added_token *token, struct err *e)
 {
-	if (!token->normalized || !t->nfc)
-		return added_tokens_append(token->normalized ? &t->normalized : &t->literal, token,
-					   e);
-	struct added_token composed = *token;
+	if (!token->normalized)
+		return added_tokens_append(&t->literal, token, e);
+	struct added_token changed = *token;
+	char *text;
 	size_t n;
-	int rc = normalize_nfc(token->text, token->length, NULL, &composed.text, &n, e);
+	int rc = normalizer_run(&t->normalizer, token->text, token->length, NULL, &text, &n, e);
 	if (rc < 0)
 		return rc;
-	composed.length = (uint32_t)n;
-	rc = added_tokens_append(&t->normalized, &composed, e);
-	free(composed.text);
+	if (text)
+		changed.text = text;
+	changed.length = (uint32_t)n;
+	rc = added_tokens_append(&t->normalized, &changed, e);
+	free(text);
 	return rc;
 }
 
 static int add_token(struct tokenizer *t, const struct added_entry *a, const char *name,
 		     struct err *e)
 {
-	size_t n = strlen(a->content);
+	size_t n = a->length;
 	if (n == 0 || n > ADDED_TOKEN_BYTES_MAX)
 		return err_set(e, EINVAL, "%s: an added token of %zu bytes; must be 1 to %d", name,
 			       n, ADDED_TOKEN_BYTES_MAX);

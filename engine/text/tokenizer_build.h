@@ -1,13 +1,14 @@
 /* What a tokenizer is made of, and the steps of making one that both readers share.
  *
- * Merges come before added tokens, and t->nfc before both. Building may fail half way:
- * tokenizer_close takes whatever there is. `name` is the file for errors. */
+ * Merges come before added tokens, and the normalizer before both. Building may fail half way:
+ * tokenizer_free takes whatever there is. `name` is the file for errors. */
 #ifndef MOEFS_ENGINE_TEXT_TOKENIZER_BUILD_H
 #define MOEFS_ENGINE_TEXT_TOKENIZER_BUILD_H
 
 #include "engine/text/added_tokens.h"
 #include "engine/text/bpe.h"
 #include "engine/text/json.h"
+#include "engine/text/normalize.h"
 #include "engine/text/split_pattern.h"
 #include "engine/text/vocabulary.h"
 
@@ -18,14 +19,31 @@ struct tokenizer {
 	struct vocabulary vocabulary;
 	struct merges merges;
 	struct splitter splitter;
-	struct added_tokens literal, normalized; /* by whether they are looked for before NFC */
-	bool nfc;
+	/* By whether they are looked for before normalising. */
+	struct added_tokens literal, normalized;
+	struct normalizer normalizer;
+	/* Pieces: which texts get a space in front where they have none: those at the beginning of
+	 * the whole, or all between added tokens. */
+	enum { LEAD_NEVER, LEAD_FIRST, LEAD_ALWAYS } lead;
+	bool split_spaces;  /* each space begins a word */
 	bool ignore_merges; /* a word that is a token is that token */
+	bool strip_space;   /* the space in front is no part of what was written */
+	bool add_bos;	    /* a text begins with `bos` */
+	int64_t bos, eos;   /* ids; -1: none */
 };
+
+/* One with nothing in it; NULL: out of memory. */
+struct tokenizer *tokenizer_new(void);
+void tokenizer_free(struct tokenizer *t); /* NULL is fine */
+/* What a reader's result means for the tokenizer that it was to fill: rc, and *out or no tokenizer.
+ * Marks what ends a text or a turn: eos, and tokens that are known by their texts. */
+int tokenizer_built(struct tokenizer **out, struct tokenizer *t, int rc, const char *name,
+		    struct err *e);
 
 /* An added token as a file has it. */
 struct added_entry {
 	const char *content; /* borrowed */
+	size_t length;
 	uint32_t id;
 	bool special, single_word, lstrip, rstrip, normalized;
 };
@@ -50,5 +68,7 @@ int tokenizer_add_merge_line(struct tokenizer *t, const char *line, size_t n, ui
 /* Defines the added tokens and prepares looking for them. */
 int tokenizer_add_tokens(struct tokenizer *t, const struct added_entries *added, const char *name,
 			 struct err *e);
+/* tokenizer_find, for a text of so many bytes. */
+int64_t tokenizer_find_text(const struct tokenizer *t, const char *text, size_t n);
 
 #endif

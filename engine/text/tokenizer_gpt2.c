@@ -4,6 +4,8 @@
  * added_tokens.json, and which of them are special in special_tokens_map.json. */
 #include "engine/text/tokenizer_gpt2.h"
 
+#include "engine/text/split_names.h"
+#include "engine/text/tokenizer_config.h"
 #include "engine/text/utf8.h"
 
 #include <errno.h>
@@ -11,8 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { CONFIG_FILE_MAX = 16 << 20 };
 
 /* What a tokenizer_class of transformers means. */
 static const struct tokenizer_class {
@@ -107,23 +107,16 @@ static void free_layout(struct layout *l)
 static int read_class(struct tokenizer *t, const struct layout *l, const char *name, struct err *e)
 {
 	const char *class_name;
-	bool prefix_space = false, add_bos = false;
+	bool prefix_space = false;
 	int rc = json_get_string(l->config, "tokenizer_class", name, &class_name, e);
 	if (rc == 0)
 		rc = json_get_bool_or(l->config, "add_prefix_space", name, false, &prefix_space, e);
-	if (rc == 0)
-		rc = json_get_bool_or(l->config, "add_bos_token", name, false, &add_bos, e);
 	if (rc < 0)
 		return rc;
-	if (add_bos)
-		return err_set(e, ENOTSUP,
-			       "%s: \"add_bos_token\" puts a token before every text, which this "
-			       "reader does not do",
-			       name);
 	for (size_t i = 0; i < sizeof CLASSES / sizeof *CLASSES; i++) {
 		if (strcmp(class_name, CLASSES[i].name) != 0)
 			continue;
-		t->nfc = CLASSES[i].nfc;
+		t->normalizer.nfc = CLASSES[i].nfc;
 		rc = splitter_add(&t->splitter, CLASSES[i].pattern, false, name, e);
 		return rc < 0 ? rc : splitter_add(&t->splitter, NULL, prefix_space, name, e);
 	}
@@ -275,6 +268,7 @@ static int list_one(struct added_entries *list, const char *content, const struc
 	if (flags && special && !json_has(flags, "normalized"))
 		entry.normalized = false;
 	entry.content = content;
+	entry.length = strlen(content);
 	entry.special = special;
 	entry.id = (uint32_t)number;
 	return added_entries_append(list, &entry, e);
@@ -388,6 +382,8 @@ static int build(struct tokenizer *t, const struct layout *l, struct err *e)
 		rc = read_merge_lines(t, l, merges, e);
 	if (rc == 0)
 		rc = tokenizer_add_tokens(t, &added, config, e);
+	if (rc == 0)
+		rc = tokenizer_config_take(t, l->config, config, e);
 	free(added.items);
 	free(config);
 	free(vocab);

@@ -2,6 +2,7 @@
  * decoding is an array access. What merges may be made of is bpe.c's. */
 #include "engine/text/vocabulary.h"
 
+#include "engine/text/normalize.h"
 #include "engine/text/utf8.h"
 
 #include <errno.h>
@@ -10,7 +11,10 @@
 #include <sys/random.h>
 #include <xxhash.h>
 
-enum { SLOT_EMPTY = UINT32_MAX };
+enum {
+	SLOT_EMPTY = UINT32_MAX,
+	JOINT_BITS = 20, /* of a pair's place among the joints: 128 KiB, of which few are set */
+};
 
 /* The byte that a character of the alphabet spells, or -1. Bytes that are not printable in Latin-1
  * (0..32, 127..160, 173) were numbered from U+0100 on, in order. */
@@ -38,6 +42,34 @@ static bool spelled_bytes(const char *spelling, size_t n, char *bytes, size_t *l
 	return true;
 }
 
+/* The byte that a piece such as <0x0A> stands for, or -1. */
+static int fallback_byte(const char *spelling, size_t n)
+{
+	static const char DIGITS[] = "0123456789ABCDEF";
+	if (n != 6 || memcmp(spelling, "<0x", 3) != 0 || spelling[5] != '>')
+		return -1;
+	const char *high = memchr(DIGITS, spelling[3], 16), *low = memchr(DIGITS, spelling[4], 16);
+	return high && low ? (int)((high - DIGITS) << 4 | (low - DIGITS)) : -1;
+}
+
+/* The bytes, at most n, that a spelling stands for. False where no text can be made of it by
+ * merging: its bytes are then those that it has when it is read aloud. */
+static bool spell(const struct vocabulary *v, const char *spelling, size_t n, char *bytes,
+		  size_t *length)
+{
+	if (v->spelling == SPELLED_BYTES && spelled_bytes(spelling, n, bytes, length))
+		return n > 0;
+	*length = n;
+	memcpy(bytes, spelling, n);
+	if (v->spelling == SPELLED_BYTES)
+		return false;
+	int byte = fallback_byte(spelling, n);
+	*length = byte < 0 ? spaces_from_marks(bytes, n) : 1;
+	if (byte >= 0)
+		bytes[0] = (char)byte;
+	return n > 0 && byte < 0 && !memchr(spelling, ' ', n);
+}
+
 int vocabulary_init(struct vocabulary *v, uint32_t size, size_t count, struct err *e)
 {
 	v->size = size;
@@ -50,7 +82,7 @@ int vocabulary_init(struct vocabulary *v, uint32_t size, size_t count, struct er
 	for (size_t i = 0; i < v->slot_count; i++)
 		v->slots[i] = SLOT_EMPTY;
 	for (int i = 0; i < 256; i++)
-		v->byte_id[i] = -1;
+		v->byte_id[i] = v->fallback_id[i] = -1;
 	if (getrandom(&v->seed, sizeof v->seed, 0) != (ssize_t)sizeof v->seed)
 		return err_sys(e, errno, "no random numbers for the vocabulary's hash table");
 	return 0;
@@ -61,6 +93,7 @@ void vocabulary_free(struct vocabulary *v)
 	free(v->tokens);
 	free(v->bytes);
 	free(v->slots);
+	free(v->joints);
 	*v = (struct vocabulary){0};
 }
 
@@ -94,31 +127,75 @@ static size_t slot_of(const struct vocabulary *v, const char *bytes, size_t n)
 	return slot;
 }
 
+/* --- which characters stand together --- */
+
+static size_t joint_of(const struct vocabulary *v, uint32_t left, uint32_t right)
+{
+	uint64_t pair = ((uint64_t)left << 32 | right) ^ v->seed;
+	return (size_t)(pair * 0x9e3779b97f4a7c15u >> (64 - JOINT_BITS));
+}
+
+bool vocabulary_joins(const struct vocabulary *v, uint32_t left, uint32_t right)
+{
+	size_t joint = joint_of(v, left, right);
+	return v->joints && v->joints[joint / 64] >> joint % 64 & 1;
+}
+
+static int note_joints(struct vocabulary *v, const char *bytes, size_t n, struct err *e)
+{
+	if (!v->joints)
+		v->joints = calloc((1 << JOINT_BITS) / 64, sizeof *v->joints);
+	if (!v->joints)
+		return err_set(e, ENOMEM, "no memory for a vocabulary of pieces");
+	size_t step;
+	uint32_t left = utf8_decode(bytes, &step);
+	for (size_t i = step; i < n; i += step) {
+		uint32_t right = utf8_decode(bytes + i, &step);
+		size_t joint = joint_of(v, left, right);
+		v->joints[joint / 64] |= (uint64_t)1 << joint % 64;
+		left = right;
+	}
+	return 0;
+}
+
+/* Makes a token's bytes findable. */
+static int enter(struct vocabulary *v, uint32_t id, const char *name, struct err *e)
+{
+	const struct token *t = &v->tokens[id];
+	const char *bytes = v->bytes + t->offset;
+	if (v->spelling == SPELLED_PIECES && t->length > PIECE_BYTES_MAX)
+		return err_set(e, EINVAL, "%s: token %u has %u bytes, more than %d", name, id,
+			       t->length, PIECE_BYTES_MAX);
+	size_t slot = slot_of(v, bytes, t->length);
+	if (v->slots[slot] != SLOT_EMPTY)
+		return err_set(e, EINVAL, "%s: \"%.*s\" is there twice, as id %u and as %u", name,
+			       (int)t->length, bytes, v->slots[slot], id);
+	v->slots[slot] = id;
+	if (t->length == 1)
+		v->byte_id[(uint8_t)bytes[0]] = (int32_t)id;
+	if (t->length > v->longest)
+		v->longest = t->length;
+	return v->spelling == SPELLED_PIECES ? note_joints(v, bytes, t->length, e) : 0;
+}
+
 int vocabulary_add(struct vocabulary *v, uint32_t id, const char *spelling, size_t n,
 		   const char *name, struct err *e)
 {
 	struct token *t = &v->tokens[id];
 	if (t->known)
-		return err_set(e, EINVAL, "%s: id %u is given to \"%s\" and to another token", name,
-			       id, spelling);
+		return err_set(e, EINVAL, "%s: id %u is given to \"%.*s\" and to another token",
+			       name, id, (int)n, spelling);
 	int rc = reserve_bytes(v, n, e);
 	if (rc < 0)
 		return rc;
-	char *bytes = v->bytes + v->bytes_used;
 	size_t length;
-	bool alphabet = spelled_bytes(spelling, n, bytes, &length);
-	if (!alphabet) {
-		memcpy(bytes, spelling, n);
-		length = n;
-	}
-	*t = (struct token){(uint32_t)v->bytes_used, (uint32_t)length, true, false};
+	bool found = spell(v, spelling, n, v->bytes + v->bytes_used, &length);
+	*t = (struct token){(uint32_t)v->bytes_used, (uint32_t)length, true, false, 0};
 	v->bytes_used += length;
-	if (alphabet) {
-		v->slots[slot_of(v, bytes, length)] = id;
-		if (length == 1)
-			v->byte_id[(uint8_t)bytes[0]] = (int32_t)id;
-	}
-	return 0;
+	int byte = v->spelling == SPELLED_PIECES ? fallback_byte(spelling, n) : -1;
+	if (byte >= 0)
+		v->fallback_id[byte] = (int32_t)id;
+	return found ? enter(v, id, name, e) : 0;
 }
 
 int vocabulary_add_literal(struct vocabulary *v, uint32_t id, const char *text, size_t length,
@@ -130,21 +207,22 @@ int vocabulary_add_literal(struct vocabulary *v, uint32_t id, const char *text, 
 	struct token *t = &v->tokens[id];
 	char *bytes = v->bytes + v->bytes_used;
 	size_t spelled;
-	bool alphabet = spelled_bytes(text, length, bytes, &spelled);
-	int64_t same = alphabet ? vocabulary_find(v, bytes, spelled) : -1;
+	int64_t same =
+		spell(v, text, length, bytes, &spelled) ? vocabulary_find(v, bytes, spelled) : -1;
 	if (same >= 0 && same != id)
-		return err_set(e, EINVAL,
-			       "%s: added token \"%s\" has id %u, but the vocabulary has it as %u",
-			       name, text, id, (unsigned)same);
-	const char *was = alphabet ? bytes : text;
-	size_t was_length = alphabet ? spelled : length;
-	if (t->known &&
-	    (t->length != was_length || memcmp(v->bytes + t->offset, was, was_length) != 0))
-		return err_set(e, EINVAL, "%s: added token \"%s\" takes id %u of another token",
-			       name, text, id);
-	memcpy(bytes, text, length);
-	*t = (struct token){(uint32_t)v->bytes_used, (uint32_t)length, true, special};
-	v->bytes_used += length;
+		return err_set(
+			e, EINVAL,
+			"%s: added token \"%.*s\" has id %u, but the vocabulary has it as %u", name,
+			(int)length, text, id, (unsigned)same);
+	if (t->known && (t->length != spelled || memcmp(v->bytes + t->offset, bytes, spelled) != 0))
+		return err_set(e, EINVAL, "%s: added token \"%.*s\" takes id %u of another token",
+			       name, (int)length, text, id);
+	if (v->spelling == SPELLED_BYTES) { /* it is text itself, not the alphabet's */
+		memcpy(bytes, text, length);
+		spelled = length;
+	}
+	*t = (struct token){(uint32_t)v->bytes_used, (uint32_t)spelled, true, special, t->ends};
+	v->bytes_used += spelled;
 	return 0;
 }
 
@@ -157,6 +235,5 @@ int64_t vocabulary_find(const struct vocabulary *v, const char *bytes, size_t n)
 int64_t vocabulary_find_spelling(const struct vocabulary *v, const char *spelling, size_t n,
 				 char *buffer, size_t *length)
 {
-	return spelled_bytes(spelling, n, buffer, length) ? vocabulary_find(v, buffer, *length)
-							  : -1;
+	return spell(v, spelling, n, buffer, length) ? vocabulary_find(v, buffer, *length) : -1;
 }

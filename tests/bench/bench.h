@@ -22,6 +22,7 @@ int run_command(int argc, char **argv, struct err *e);
 int make_command(int argc, char **argv, struct err *e);
 int pager_command(int argc, char **argv, struct err *e);
 int perplexity_command(int argc, char **argv, struct err *e);
+int recipe_command(int argc, char **argv, struct err *e);
 int first_command(int argc, char **argv, struct err *e);
 
 /* ---- options.c ---- */

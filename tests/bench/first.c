@@ -4,7 +4,11 @@
  * interrupted, or a complete store; the report says which. A prompt of random words waits for the
  * weights as a user's would. To see all three: run it twice, then with --complete, then once more;
  * and drop the caches before each, which is not this program's to do. */
-#include "engine/serve/internal.h"
+#include "engine/family/config.h"
+#include "engine/model.h"
+#include "engine/serve/params.h"
+#include "engine/session.h"
+#include "engine/text/tokenizer.h"
 #include "tests/bench/bench.h"
 
 #include <errno.h>

@@ -1,13 +1,15 @@
 /* Products with matrices of an expert's shape, many of them one after the other, so that weights
  * come from memory as they do in a model, and inputs and outputs from the cache. */
+#include "kernels/block.h"
 #include "tests/bench/kernels.h"
+#include "tests/unit/random_blocks.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Outputs of a matrix: those of an expert's down projection, or of gate and up. */
-enum { WIDE = 2048, NARROW = 768, THREADS_MOST = 1024 };
+enum { WIDE = 2048, NARROW = 768, GROUP = 64, THREADS_MOST = 1024 };
 
 struct product {
 	const struct kernels *kernels;
@@ -16,8 +18,9 @@ struct product {
 	size_t bytes, count, memory;
 	struct input x;
 	uint32_t tokens; /* of one call */
-	float *f, *scale;
-	int8_t *q;
+	float *f, *scale, *block_scale;
+	int8_t *q, *block_q;
+	int16_t *block_sum;
 	float *y; /* [threads][tokens][rows] */
 	uint32_t threads;
 	size_t next[THREADS_MOST]; /* each thread's next matrix */
@@ -28,22 +31,27 @@ static void *aligned(size_t bytes)
 	return aligned_alloc(64, (bytes + 63) / 64 * 64);
 }
 
-/* A random matrix, arranged at `to`. TQ norms are those of weights about 1 / √columns. */
+/* A random matrix, arranged at `to`. TQ norms are those of weights about 1 / √columns, scales of
+ * blocks about 1. */
 static int make_matrix(void *to, const struct shape *s, struct err *e)
 {
 	size_t packed_bytes = format_packed_bytes(s), norm_bytes = format_norm_bytes(s);
-	uint8_t *packed = aligned(packed_bytes), *norms = aligned(norm_bytes + 1);
-	bool made = packed && norms;
+	uint8_t *packed = aligned(packed_bytes), *norms = aligned(norm_bytes + 1),
+		*biases = aligned(format_bias_bytes(s) + 1);
+	bool made = packed && norms && biases;
 	if (made && format_is_tq(s->format)) {
 		random_bytes(packed, packed_bytes / 8 * 8, 1);
 		memset(norms, 0x34, norm_bytes); /* F16: 0.26 */
+	} else if (made && format_is_block(s->format)) {
+		random_blocks(&(struct random){1}, s, packed, norms, biases);
 	} else if (made) {
 		fill_floats(packed, packed_bytes / 8 * 8, s->format);
 	}
 	if (made)
-		format_arrange(to, s, 0, s->rows, packed, norms);
+		format_arrange(to, s, 0, s->rows, &(struct pieces){packed, norms, biases});
 	free(packed);
 	free(norms);
+	free(biases);
 	return made ? 0 : err_set(e, ENOMEM, "out of memory for a matrix");
 }
 
@@ -67,14 +75,25 @@ static int make_inputs(struct product *p, uint32_t tokens, struct err *e)
 	p->f = aligned(f_bytes);
 	p->q = aligned(tokens * groups * TQ_GROUP);
 	p->scale = aligned(tokens * groups * sizeof *p->scale);
+	p->block_q = aligned(tokens * k);
+	p->block_scale = aligned(tokens * (k / BLOCK) * sizeof *p->block_scale);
+	p->block_sum = aligned(tokens * (k / HALF_BLOCK) * sizeof *p->block_sum);
 	p->y = aligned((size_t)p->threads * tokens * p->shape.rows * sizeof *p->y);
-	if (!p->f || !p->q || !p->scale || !p->y)
+	if (!p->f || !p->q || !p->scale || !p->block_q || !p->block_scale || !p->block_sum || !p->y)
 		return err_set(e, ENOMEM, "out of memory for %u tokens", tokens);
 	fill_floats(p->f, f_bytes, FORMAT_F32);
 	for (size_t t = 0; t < tokens; t++)
 		kernels_best()->tq_prepare(p->q + t * groups * TQ_GROUP, p->scale + t * groups,
 					   p->f + t * k, p->shape.cols);
-	p->x = (struct input){.k = p->shape.cols, .f = p->f, .q = p->q, .scale = p->scale};
+	for (size_t t = 0; format_is_block(p->shape.format) && t < tokens; t++)
+		kernels_best()->block_prepare(p->block_q + t * k, p->block_scale + t * (k / BLOCK),
+					      p->block_sum + t * (k / HALF_BLOCK), p->f + t * k,
+					      p->shape.cols);
+	p->x = (struct input){.k = p->shape.cols,
+			      .f = p->f,
+			      .q = p->q,
+			      .scale = p->scale,
+			      .block = {p->block_q, p->block_scale, p->block_sum}};
 	return 0;
 }
 
@@ -84,6 +103,9 @@ static void free_product(struct product *p)
 	free(p->f);
 	free(p->q);
 	free(p->scale);
+	free(p->block_q);
+	free(p->block_scale);
+	free(p->block_sum);
 	free(p->y);
 }
 
@@ -106,9 +128,9 @@ static int measure_product(struct kernels_bench *b, struct product *p, uint32_t 
 		[PEAK_INT8] = "int8", [PEAK_FP32] = "FP32", [CEILING_READ] = "memory"};
 	struct beside got;
 	double gb = (double)p->bytes * 1e-9, gop = 2e-9 * p->shape.rows * p->shape.cols * p->tokens;
-	uint32_t ceiling = p->tokens == 1		   ? CEILING_READ
-			   : format_is_tq(p->shape.format) ? PEAK_INT8
-							   : PEAK_FP32;
+	uint32_t ceiling = p->tokens == 1				   ? CEILING_READ
+			   : format_input(p->shape.format) != INPUT_FLOATS ? PEAK_INT8
+									   : PEAK_FP32;
 	for (uint32_t i = 0; i < threads; i++)
 		p->next[i] = i;
 	p->threads = threads;
@@ -149,7 +171,10 @@ static int measure_shape(struct kernels_bench *b, enum format format, uint32_t c
 {
 	uint32_t most = 0;
 	struct product p = {
-		.shape = {.format = format, .rows = cols < WIDE ? WIDE : NARROW, .cols = cols},
+		.shape = {.format = format,
+			  .rows = cols < WIDE ? WIDE : NARROW,
+			  .cols = cols,
+			  .group = GROUP},
 		.threads = (uint32_t)b->effort.threads,
 	};
 	for (uint32_t n = 0; n < b->tokens.count; n++)
@@ -171,17 +196,18 @@ int bench_multiply(struct kernels_bench *b, struct err *e)
 		{"gb_per_s", "GB/s", 2},    {"gop_per_s", "GOP/s", 1}, {"ceiling", "of", -1},
 		{"percent", "%", 1},
 	};
-	static const enum format formats[] = {FORMAT_TQ2,  FORMAT_TQ3, FORMAT_TQ4,
-					      FORMAT_BF16, FORMAT_F16, FORMAT_F32};
 	struct table t;
 	int failed = 0;
 	table_begin(&t, &b->report, "multiply",
 		    "products: weights as they lie in memory, 2 operations per weight and token",
 		    columns, sizeof columns / sizeof *columns);
-	for (size_t f = 0; f < sizeof formats / sizeof *formats; f++)
-		for (uint32_t c = 0; c < b->columns.count && !failed; c++)
-			if (name_listed(b->formats, format_name(formats[f])))
-				failed = measure_shape(b, formats[f], b->columns.value[c], &t, e);
+	for (int f = 0; f < FORMAT_COUNT; f++)
+		for (uint32_t c = 0; c < b->columns.count && !failed; c++) {
+			struct shape s = {.format = (enum format)f, .group = GROUP};
+			if (name_listed(b->formats, format_name(s.format)) &&
+			    b->columns.value[c] % format_block_cols(&s) == 0)
+				failed = measure_shape(b, s.format, b->columns.value[c], &t, e);
+		}
 	table_end(&t);
 	return failed;
 }

@@ -6,6 +6,7 @@
  *     pager      the cache alone: a model's routing replayed against a store
  *     make       a synthetic model of real geometry to run
  *     perplexity how well a model predicts a text, and what losses cost
+ *     recipe     how far each class of tensors in each format moves a model's predictions
  *     first      how long a mount takes to its first token
  *
  * One file per subcommand (README.md says what each measures and how); this one only chooses.
@@ -27,6 +28,7 @@ static const struct command {
 	{"pager", pager_command, "a trace of routing against a store, without a model"},
 	{"make", make_command, "writes a synthetic model of real geometry"},
 	{"perplexity", perplexity_command, "how well a model predicts a text"},
+	{"recipe", recipe_command, "what each choice of a recipe costs"},
 	{"first", first_command, "from mounting to the first token"},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };

@@ -184,9 +184,7 @@ static int report(const struct make *m, double seconds, struct err *e)
 	struct report r;
 	const struct plan *p = &m->plan;
 	double bytes = m->raw ? 2 * (double)p->parameters
-			      : (double)p->dense_bytes + (double)p->record_bytes *
-								 (double)p->experts *
-								 (double)p->routed_layers;
+			      : (double)p->dense_bytes + (double)plan_records_bytes(p);
 	report_begin(&r, "make", m->effort.json);
 	report_text(&r, "model", "model", m->directory);
 	report_text(&r, "recipe", "recipe", m->raw ? "none: a checkpoint" : m->recipe.quant);

@@ -86,10 +86,10 @@ struct pool {
 	struct pager_source *source;
 };
 
-static void copy_record(void *ctx, void *slot, const void *record)
+static void copy_record(void *ctx, uint32_t layer, void *slot, const void *record)
 {
 	const struct replay *r = ctx;
-	memcpy(slot, record, r->info->record_bytes);
+	memcpy(slot, record, store_record_bytes(r->store, layer));
 }
 
 static int pool_open(struct pool *p, struct replay *r, struct err *e)

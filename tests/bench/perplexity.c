@@ -5,8 +5,9 @@
  * drop_missing the chunk changes no figure but the speed; with it, chunks of one are what answers
  * meet, and larger ones what prompts do.
  */
-#include "engine/serve/internal.h"
+#include "engine/serve/params.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/text.h"
 
 #include <errno.h>
 #include <math.h>
@@ -14,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_MOST = 1 << 28, WINDOW_DEFAULT = 512 };
+enum { WINDOW_DEFAULT = 512 };
 
 struct perplexity {
 	const char *directory, *text, *quant, *store, *experts_per_token, *drop_missing;
@@ -23,8 +24,10 @@ struct perplexity {
 
 	struct engine *engine;
 	struct model *model;
+	struct model_view view;
 	struct params params; /* the two that lose something */
 	struct context context;
+	struct batch batch;
 	struct token_list ids;
 	float *logits; /* [chunk][vocabulary] */
 };
@@ -35,56 +38,6 @@ struct result {
 	double seconds; /* in the forward pass */
 	struct pager_stats pager;
 };
-
-/* ---- text ---- */
-
-static int read_text(const char *path, char **text, size_t *length, struct err *e)
-{
-	FILE *f = fopen(path, "re");
-	if (!f)
-		return err_sys(e, errno, "%s", path);
-	size_t room = 1 << 16, n;
-	*length = 0;
-	*text = malloc(room);
-	while (*text && (n = fread(*text + *length, 1, room - *length, f)) > 0) {
-		*length += n;
-		if (*length < room || room > TEXT_MOST)
-			continue;
-		char *larger = realloc(*text, room *= 2);
-		if (!larger)
-			free(*text);
-		*text = larger;
-	}
-	int failed = ferror(f) ? err_set(e, EIO, "%s: cannot be read", path) : 0;
-	(void)fclose(f);
-	if (!failed && !*text)
-		failed = err_set(e, ENOMEM, "%s: out of memory", path);
-	if (!failed && *length > TEXT_MOST)
-		failed = err_set(e, EFBIG, "%s: more than %d bytes", path, TEXT_MOST);
-	return failed;
-}
-
-static int read_ids(struct perplexity *p, struct err *e)
-{
-	char *text = NULL;
-	size_t length = 0;
-	int failed = read_text(p->text, &text, &length, e);
-	if (!failed)
-		failed = tokenizer_encode(p->model->tokenizer, text, length, NULL, &p->ids, e);
-	free(text);
-	if (failed)
-		return failed;
-	if (p->tokens && p->ids.count > p->tokens)
-		p->ids.count = p->tokens;
-	for (size_t i = 0; i < p->ids.count; i++)
-		if (p->ids.ids[i] >= p->model->config.vocabulary)
-			return err_set(e, EINVAL,
-				       "%s: token %u is not in the model's vocabulary of %u",
-				       p->text, p->ids.ids[i], p->model->config.vocabulary);
-	return p->ids.count > 1 ? 0
-				: err_set(e, EINVAL, "%s: nothing to predict in %zu tokens",
-					  p->text, p->ids.count);
-}
 
 /* ---- the model ---- */
 
@@ -112,7 +65,8 @@ static int load(struct perplexity *p, struct err *e)
 		failed = model_open(&p->model, p->engine, p->directory, e);
 	if (failed)
 		return failed;
-	const struct config *c = &p->model->config;
+	model_observe(p->model, &p->view);
+	const struct config *c = p->view.config;
 	failed = params_default(&p->params, c, e);
 	if (!failed)
 		failed = set_param(p, "experts_per_token", p->experts_per_token, e);
@@ -125,9 +79,8 @@ static int load(struct perplexity *p, struct err *e)
 		failed = model_wait(p->model, e);
 	if (failed)
 		return failed;
-	context_init(&p->context, &p->engine->context_budget, c,
-		     p->engine->recipe.exact ? KV_F32 : KV_F16);
-	p->model->forward.losses = params_losses(&p->params);
+	model_observe(p->model, &p->view);
+	context_init(&p->context, p->view.context_budget, c, p->view.kv);
 	p->logits = calloc((size_t)p->chunk * c->vocabulary, sizeof *p->logits);
 	return p->logits ? 0 : err_set(e, ENOMEM, "out of memory for logits");
 }
@@ -148,13 +101,20 @@ static double surprise(const float *logits, uint32_t vocabulary, uint32_t token)
 static int run_window(struct perplexity *p, const uint32_t *ids, size_t count, struct result *r,
 		      struct err *e)
 {
-	uint32_t vocabulary = p->model->config.vocabulary;
+	uint32_t vocabulary = p->view.config->vocabulary;
+	struct row row = {
+		.context = &p->context,
+		.logits = true,
+		.losses = params_losses(&p->params),
+	};
 	context_rollback(&p->context, 0);
 	for (size_t done = 0, n; done < count; done += n) {
 		n = count - done < p->chunk ? count - done : p->chunk;
 		double begun = seconds_now();
-		int failed = forward_run(&p->model->forward, &p->context, ids + done, (uint32_t)n,
-					 false, p->logits, e);
+		batch_clear(&p->batch);
+		int failed = batch_add(&p->batch, &row, ids + done, (uint32_t)n, e);
+		if (!failed)
+			failed = forward_run(p->view.forward, &p->batch, p->logits, e);
 		r->seconds += seconds_now() - begun;
 		if (failed)
 			return failed;
@@ -176,7 +136,7 @@ static int measure(struct perplexity *p, struct result *r, struct err *e)
 		failed = run_window(p, p->ids.ids + at, left < p->window ? left : p->window, r, e);
 	}
 	model_cache_stats(p->model, &now);
-	r->dropped = p->model->forward.experts_dropped;
+	r->dropped = p->view.forward->experts_dropped;
 	r->pager = (struct pager_stats){
 		.budget = now.budget,
 		.hits = now.hits - before.hits,
@@ -228,7 +188,7 @@ static int run(struct perplexity *p, struct err *e)
 	struct result r = {0};
 	int failed = p->text ? load(p, e) : err_set(e, EINVAL, "--text FILE is wanted");
 	if (!failed)
-		failed = read_ids(p, e);
+		failed = text_read_ids(&p->ids, &p->view, p->text, p->tokens, e);
 	if (!failed)
 		failed = measure(p, &r, e);
 	if (!failed)
@@ -236,6 +196,7 @@ static int run(struct perplexity *p, struct err *e)
 	free(p->logits);
 	token_list_free(&p->ids);
 	context_free(&p->context);
+	batch_free(&p->batch);
 	params_free(&p->params);
 	model_close(p->model);
 	engine_destroy(p->engine);

@@ -6,6 +6,8 @@
  */
 #include "tests/bench/run.h"
 
+#include "engine/serve/chunk.h"
+
 #include "cache/depth.h"
 #include "tests/bench/spent.h"
 
@@ -15,7 +17,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { CEILING_BYTES = 256 << 20, PAGE = 4096, DISK_SECONDS = 1 };
+enum { CEILING_BYTES = 256 << 20, DISK_SECONDS = 1 };
 
 /* ---- loading ---- */
 
@@ -37,8 +39,8 @@ static int load_layer(const struct run *r, uint32_t layer, const uint32_t *all, 
 	enum { AT_ONCE = 16 };
 	struct pager_ready ready[AT_ONCE];
 	struct pager_batch batch;
-	int got = pager_begin(&batch, r->model->experts, layer, all, NULL, r->model->plan.experts,
-			      0, e);
+	int got =
+		pager_begin(&batch, r->view.experts, layer, all, NULL, r->view.plan->experts, 0, e);
 	if (got < 0)
 		return got;
 	while ((got = pager_next(&batch, ready, AT_ONCE, e)) > 0)
@@ -61,26 +63,32 @@ static int wait_until_converted(struct run *r, struct err *e)
 		}
 		(void)nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
 	}
-	return failed ? failed : model_wait(r->model, e);
+	if (!failed)
+		failed = model_wait(r->model, e);
+	if (!failed)
+		model_observe(r->model, &r->view);
+	return failed;
 }
 
-uint32_t run_routed_layers(const struct model *m)
+uint32_t run_routed_layers(const struct model_view *m)
 {
 	uint32_t layers = 0;
-	for (uint32_t i = 0; i < m->plan.routed_layers; i++)
-		layers += m->plan.layer_of[i] < m->config.layers;
+	for (uint32_t i = 0; i < m->plan->routed_layers; i++)
+		layers += m->plan->layer_of[i] < m->config->layers;
 	return layers;
 }
 
 /* Every expert, if the budget holds them all: decode is then measured without a miss. */
 static int load_experts(struct run *r, struct err *e)
 {
-	const struct plan *p = &r->model->plan;
-	uint32_t layers = run_routed_layers(r->model);
+	const struct plan *p = r->view.plan;
+	uint32_t layers = run_routed_layers(&r->view);
 	struct pager_stats stats;
-	uint64_t slot = (p->slot_bytes + PAGE - 1) / PAGE * PAGE;
 	engine_cache_stats(r->engine, &stats);
-	r->all_resident = slot * p->experts * layers <= stats.budget;
+	uint64_t bytes = 0;
+	for (uint32_t layer = 0; layer < layers; layer++)
+		bytes += (uint64_t)pager_slot_bytes(p->record[layer].slot_bytes) * p->experts;
+	r->all_resident = bytes <= stats.budget;
 	if (!layers || !r->all_resident)
 		return 0;
 	uint32_t *all = calloc(p->experts, sizeof *all);
@@ -105,7 +113,7 @@ static int load(struct run *r, struct err *e)
 	double begun = seconds_now();
 	int failed = engine_create(&r->engine, &options, e);
 	if (!failed && r->policy)
-		failed = pager_set_policy(r->engine->pager, r->policy, e);
+		failed = engine_set_policy(r->engine, r->policy, e);
 	if (!failed)
 		failed = model_open(&r->model, r->engine, r->directory, e);
 	if (!failed)
@@ -116,11 +124,10 @@ static int load(struct run *r, struct err *e)
 	if (failed)
 		return failed;
 	uint64_t positions = r->deepest + r->tokens;
-	if (positions > r->model->config.max_positions)
+	if (positions > r->view.config->max_positions)
 		return err_set(e, ERANGE, "%llu positions are asked for, but the model has %u",
-			       (unsigned long long)positions, r->model->config.max_positions);
-	context_init(&r->context, &r->engine->context_budget, &r->model->config,
-		     r->engine->recipe.exact ? KV_F32 : KV_F16);
+			       (unsigned long long)positions, r->view.config->max_positions);
+	context_init(&r->context, r->view.context_budget, r->view.config, r->view.kv);
 	return 0;
 }
 
@@ -128,7 +135,7 @@ static int load(struct run *r, struct err *e)
 
 static uint32_t random_token(struct run *r)
 {
-	return (uint32_t)(random_u64(&r->random) % r->model->config.vocabulary);
+	return (uint32_t)(random_u64(&r->random) % r->view.config->vocabulary);
 }
 
 /* Keys and values of ±0.5 … 1, whatever their type: arithmetic takes the same time as on real ones,
@@ -169,8 +176,20 @@ static int go_to(struct run *r, uint32_t position, struct err *e)
 static void choose(struct run *r)
 {
 	static const struct sampling greedy = {.top_p = 1};
-	sampler_draw(&r->model->sampler, r->model->forward.scratch.logits, &greedy,
+	sampler_draw(r->view.sampler, r->view.forward->scratch.logits, &greedy,
 		     r->context.tokens.count);
+}
+
+static int run_rows(struct run *r, enum row_kind kind, const uint32_t *tokens, uint32_t n,
+		    bool logits, struct err *e)
+{
+	struct row row = {.context = &r->context, .kind = kind};
+	batch_clear(&r->batch);
+	int failed = batch_add(&r->batch, &row, tokens, n, e);
+	if (failed)
+		return failed;
+	r->batch.rows[n - 1].logits = logits;
+	return forward_run(r->view.forward, &r->batch, NULL, e);
 }
 
 static int prefill(struct run *r, const uint32_t *prompt, struct err *e)
@@ -179,8 +198,8 @@ static int prefill(struct run *r, const uint32_t *prompt, struct err *e)
 	for (uint64_t done = 0, n; done < r->prompt && !failed; done += n) {
 		n = chunk_next(r->model, r->prompt - done);
 		r->longest_step = n > r->longest_step ? (uint32_t)n : r->longest_step;
-		failed = forward_run(&r->model->forward, &r->context, prompt + done, (uint32_t)n,
-				     done + n == r->prompt, NULL, e);
+		failed = run_rows(r, ROW_PROMPT, prompt + done, (uint32_t)n, done + n == r->prompt,
+				  e);
 	}
 	return failed;
 }
@@ -190,7 +209,7 @@ static int decode(struct run *r, struct err *e)
 	int failed = 0;
 	for (uint64_t i = 0; i < r->tokens && !failed; i++) {
 		uint32_t token = random_token(r);
-		failed = forward_run(&r->model->forward, &r->context, &token, 1, true, NULL, e);
+		failed = run_rows(r, ROW_ANSWER, &token, 1, true, e);
 		if (!failed)
 			choose(r);
 	}
@@ -280,7 +299,7 @@ static int measure_ceilings(const struct run *r, struct ceilings *c, struct err 
 		int failed = ceiling_read(&r->ceiling, threads, &c->memory, e);
 		return failed ? failed : ceiling_peak(&r->ceiling, PEAK_INT8, threads, &c->int8, e);
 	}
-	uint64_t record = r->model->plan.record_bytes;
+	uint64_t record = r->view.plan->record_bytes;
 	return disk_read(&r->disk, (uint32_t)((record + DISK_ALIGN - 1) / DISK_ALIGN * DISK_ALIGN),
 			 DEPTH_MOST, DISK_SECONDS, &c->disk, e);
 }
@@ -288,10 +307,10 @@ static int measure_ceilings(const struct run *r, struct ceilings *c, struct err 
 static int open_ceilings(struct run *r, struct err *e)
 {
 	char path[4096];
-	if (r->all_resident || !r->model->plan.routed_layers)
+	if (r->all_resident || !r->view.plan->routed_layers)
 		return ceiling_open(&r->ceiling, CEILING_BYTES, (uint32_t)r->effort.threads,
 				    r->effort.seconds, e);
-	(void)snprintf(path, sizeof path, "%s/experts.safetensors", store_folder(r->model->store));
+	(void)snprintf(path, sizeof path, "%s/experts.safetensors", store_folder(r->view.store));
 	return disk_open_file(&r->disk, path, e);
 }
 
@@ -363,6 +382,7 @@ static int run(struct run *r, struct err *e)
 	ceiling_close(&r->ceiling);
 	disk_close(&r->disk);
 	context_free(&r->context);
+	batch_free(&r->batch);
 	model_close(r->model);
 	engine_destroy(r->engine);
 	neighbours_end(&r->neighbours);

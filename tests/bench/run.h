@@ -2,7 +2,8 @@
 #ifndef MOEFS_TESTS_BENCH_RUN_H
 #define MOEFS_TESTS_BENCH_RUN_H
 
-#include "engine/serve/internal.h"
+#include "engine/compute/sampler.h"
+#include "engine/serve/observe.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/ceiling.h"
 #include "tests/bench/disk.h"
@@ -26,7 +27,9 @@ struct run {
 
 	struct engine *engine;
 	struct model *model;
+	struct model_view view;
 	struct context context;
+	struct batch batch;
 	struct neighbours neighbours;
 	struct ceiling ceiling;
 	struct disk disk; /* the experts' file, if they are not all resident; else fd is -1 */
@@ -51,7 +54,7 @@ struct round {
 };
 
 /* The routed layers that a token passes through: all but a draft's, which come last. */
-uint32_t run_routed_layers(const struct model *m);
+uint32_t run_routed_layers(const struct model_view *m);
 
 /* rounds[0] is the first round, in which memory still fills: it is reported by itself. After it
  * come as many as r->effort.rounds says. */

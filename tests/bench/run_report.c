@@ -16,13 +16,12 @@ struct work {
 
 static struct work work_of(const struct run *r)
 {
-	const struct model *m = r->model;
-	const struct config *c = &m->config;
-	const struct plan *p = &m->plan;
-	double experts = (double)c->experts_per_token * run_routed_layers(m);
+	const struct model_view *m = &r->view;
+	const struct config *c = m->config;
+	const struct plan *p = m->plan;
 	struct work w = {
 		.state_bytes = 2. * sizeof(float) * (double)delta_moved_floats(c),
-		.key_bytes = 2. * c->mixers[MIXER_ATTENTION] * c->kv_heads * c->head_dim *
+		.key_bytes = (double)c->kv_width *
 			     (r->context.type == KV_F32 ? sizeof(float) : sizeof(uint16_t)),
 	};
 	for (uint32_t i = 0; i < p->dense_count; i++) {
@@ -35,10 +34,13 @@ static struct work work_of(const struct run *r)
 		if (t->id.role != TENSOR_HEAD)
 			w.operations += 2.0 * t->shape.rows * t->shape.cols;
 	}
-	for (uint32_t i = 0; i < EXPERT_PARTS && p->routed_layers; i++) {
-		w.expert_bytes += experts * (double)format_arranged_bytes(&p->part[i]);
-		w.operations += experts * 2.0 * p->part[i].rows * p->part[i].cols;
-	}
+	for (uint32_t layer = 0; layer < run_routed_layers(m); layer++)
+		for (uint32_t i = 0; i < EXPERT_PARTS; i++) {
+			const struct shape *s = &p->record[layer].part[i];
+			w.expert_bytes +=
+				(double)c->experts_per_token * (double)format_arranged_bytes(s);
+			w.operations += 2. * c->experts_per_token * s->rows * s->cols;
+		}
 	return w;
 }
 
@@ -95,7 +97,7 @@ static void report_facts(struct run *r, struct report *report, const struct work
 /* ---- tables ---- */
 
 /* A phase in the first round, or in all the others. */
-struct row {
+struct reported {
 	const struct phase *phase;
 	uint32_t index;	     /* of the phase */
 	size_t first, count; /* of the rounds */
@@ -104,7 +106,7 @@ struct row {
 /* Medians over a row's rounds of what the phase did per second, and as shares of the ceilings and
  * of the first decode of the same round. */
 static void report_speed(struct table *t, const struct work *w, const struct round *rounds,
-			 const struct row *row)
+			 const struct reported *row)
 {
 	double rate[ROUNDS_MOST], share[ROUNDS_MOST], other[ROUNDS_MOST], delta[ROUNDS_MOST];
 	const struct phase *p = row->phase;
@@ -141,7 +143,7 @@ static void report_speed(struct table *t, const struct work *w, const struct rou
 }
 
 /* Means: a token's share of what all the row's rounds did. */
-static void report_experts(struct table *t, const struct round *rounds, const struct row *row)
+static void report_experts(struct table *t, const struct round *rounds, const struct reported *row)
 {
 	double tokens = (double)row->count * row->phase->tokens;
 	double hits = 0, misses = 0, bytes = 0, wait = 0, seconds = 0, possible = 0;
@@ -198,7 +200,7 @@ static void report_phases(const struct run *r, struct report *report, const stru
 		bool first = i < r->phases;
 		uint32_t index = i % r->phases;
 		const struct phase *p = &r->phase[index];
-		struct row row = {p, index, first ? 0 : 1, first ? 1 : r->effort.rounds};
+		struct reported row = {p, index, first ? 0 : 1, first ? 1 : r->effort.rounds};
 		table_text(&t, first ? "first" : "others");
 		table_text(&t, p->name);
 		table_number(&t, p->tokens);

@@ -112,6 +112,15 @@ check "a share of the time is its delta nets'" 'all(0 < p["delta_percent"]["medi
 python3 -c 'print("Once upon a time there was " * 60)' >"$here/words.txt"
 try "what it thinks of a text" nll perplexity "$here/hybrid" --text "$here/words.txt" --json
 check "is about what chance would" '8 < r["nll"] < 10' # ln 4100 is 8.3
+# What is within the default and as the default has it is the default.
+try "what each choice of a recipe costs" groups recipe examples/models/fable-moe-15m --text "$here/words.txt" \
+	--turns examples/models/fable-moe-15m/skills.jsonl --tokens 100 --store "$here/stores" --threads 2 --json
+check "is nothing for what is kept" \
+	'all(g["alone_text"] == g["alone_turns"] == 0 for g in r["groups"] if g["format"] == "kept")'
+check "is least in 8 bits" 'all(min(a["alone_text"], b["alone_text"]) > c["alone_text"] > 0 for a, b, c in
+	zip(*[[g for g in r["groups"] if g["format"] == f] for f in ("tq3", "tq4", "8 bits")]))'
+check "is that of the recipe for what is as the recipe has it" 'len({g["within_text"] for g in r["groups"]
+	if g["default"]} | {x["text"] for x in r["recipes"] if x["recipe"] == "tq3" and x["arithmetic"] == "exact"}) == 1'
 try "a synthetic checkpoint of one" seconds make "$here/hybrid.json" "$here/raw_hybrid" --layers 4 --raw --json
 check "with a layer of the draft's beside its 4" \
 	'"mtp.layers.0.mlp.experts.7.up_proj.weight" in open(r["model"] + "/model.safetensors.index.json").read()'

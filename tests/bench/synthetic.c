@@ -199,7 +199,7 @@ static uint64_t seed_of(const struct synthetic *s, uint64_t sequence)
 static bool is_vector(const struct synthetic *s, enum tensor_role role)
 {
 	uint32_t rows, cols;
-	config_tensor_shape(s->config, role, &rows, &cols);
+	config_tensor_shape(s->config, role, 0, &rows, &cols);
 	return !cols;
 }
 
@@ -287,7 +287,7 @@ static int put_expert(const struct writing *w, struct draws *d, struct store_put
 	const struct plan *p = w->s->plan;
 	int failed = 0;
 	for (uint32_t part = 0; part < EXPERT_PARTS && !failed; part++) {
-		const struct shape *shape = &p->part[part];
+		const struct shape *shape = &p->record[record / p->experts].part[part];
 		struct tensor_id id = {plan_part_role(part), p->layer_of[record / p->experts],
 				       record % p->experts};
 		failed = put_weights(w, d, put, id, shape, 0, shape->rows, e);

@@ -75,7 +75,7 @@ static int list_tensors(struct raw *w, struct err *e)
 				add_tensor(
 					w,
 					(struct tensor_id){plan_part_role(part), p->layer_of[l], x},
-					&p->part[part]);
+					&p->record[l].part[part]);
 	return 0;
 }
 
@@ -105,7 +105,7 @@ static void published_shape(const struct config *c, struct tensor_id id, const c
 	if (names[i].view)
 		names[i].view(v, c, id.expert);
 	else
-		view_whole(v, c, id.role);
+		view_whole(v, c, id.role, id.layer);
 }
 
 static void write_tensor_head(const struct raw *w, const struct raw_tensor *t, FILE *f)

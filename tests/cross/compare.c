@@ -4,8 +4,11 @@
  * reach; what results must be near to, those tests check. Prints a line for each function of each
  * table: "ok TABLE FUNCTION", or "not ok" with the first case that differs.
  */
+#include "kernels/block.h"
+#include "kernels/block_formats.h"
 #include "tests/cross/compare.h"
 #include "tests/unit/random.h"
+#include "tests/unit/random_blocks.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -59,8 +62,9 @@ struct problem {
 	struct matrix w;
 	void *arranged;
 	struct input x;
-	float *f, *scale;
-	int8_t *q;
+	float *f, *scale, *block_scale;
+	int8_t *q, *block_q;
+	int16_t *block_sum;
 	uint32_t list[MANY];
 };
 
@@ -80,45 +84,75 @@ static void store(void *to, size_t i, enum format format, float f)
 		memcpy((char *)to + i * sizeof half, &half, sizeof half);
 }
 
-/* Any indices will do; the first row has the lowest everywhere and the last the highest, so that
- * with inputs of ±127 (of tokens 0 and 1) the sums are the largest there are. The first row of
- * floats is so small that with token 2 every product is rounded to -0. */
+/* Norms of TQ, or a float matrix. The first row of floats is so small that with token 2 every
+ * product is rounded to -0. */
+static void store_floats(struct random *random, void *to, size_t bytes, enum format type,
+			 size_t small)
+{
+	const size_t count = bytes / (type == FORMAT_F32 ? sizeof(float) : sizeof(uint16_t));
+
+	for (size_t i = 0; i < count; i++) {
+		float f = -0x1p-24F;
+		if (i >= small)
+			random_floats(random, &f, 1);
+		store(to, i, type, f);
+	}
+}
+
+/* Any indices or codes will do; the first row has the lowest everywhere and the last the highest,
+ * so that with inputs of ±127 (of tokens 0 and 1) the sums are the largest there are. */
 static void fill_weights(struct random *random, struct problem *p)
 {
 	const struct shape *s = &p->w.shape;
 	const size_t packed_bytes = format_packed_bytes(s), norm_bytes = format_norm_bytes(s);
-	uint8_t *packed = allocate(packed_bytes), *norms = allocate(norm_bytes);
-	const enum format type = !format_is_tq(s->format) ? s->format
-				 : s->norms == NORM_F16	  ? FORMAT_F16
-							  : FORMAT_F32;
-	uint8_t *floats = format_is_tq(s->format) ? norms : packed;
-	const size_t count = (floats == norms ? norm_bytes : packed_bytes) /
-			     (type == FORMAT_F32 ? sizeof(float) : sizeof(uint16_t));
+	uint8_t *packed = allocate(packed_bytes), *norms = allocate(norm_bytes),
+		*biases = allocate(format_bias_bytes(s));
 
 	random_bytes(random, packed, packed_bytes);
 	memset(packed, 0, packed_bytes / s->rows);
 	if (s->rows > 1)
 		memset(packed + packed_bytes / s->rows * (s->rows - 1), 0xff,
 		       packed_bytes / s->rows);
-	for (size_t i = 0; i < count; i++) {
-		float f = -0x1p-24F;
-		if (floats == norms || i >= s->cols)
-			random_floats(random, &f, 1);
-		store(floats, i, type, f);
-	}
-	format_arrange(p->arranged, s, 0, s->rows, packed, norms);
+	if (format_is_block(s->format))
+		random_scales(random, s, packed, norms, biases);
+	else if (format_is_tq(s->format))
+		store_floats(random, norms, norm_bytes,
+			     s->norms == NORM_F16 ? FORMAT_F16 : FORMAT_F32, 0);
+	else
+		store_floats(random, packed, packed_bytes, s->format, s->cols);
+	format_arrange(p->arranged, s, 0, s->rows, &(struct pieces){packed, norms, biases});
 	free(packed);
 	free(norms);
+	free(biases);
+}
+
+/* The 8-bit form that blocks want; tokens 0 and 1 are the largest there are. */
+static void prepare_blocks(struct problem *p)
+{
+	const uint32_t k = p->w.shape.cols, blocks = k / BLOCK;
+
+	for (size_t t = 0; t < TOKENS; t++)
+		kernels_scalar.block_prepare(p->block_q + t * k, p->block_scale + t * blocks,
+					     p->block_sum + t * HALVES * blocks, p->f + t * k, k);
+	memset(p->block_q, 127, k);
+	memset(p->block_q + k, -127, k);
+	for (size_t i = 0; i < (size_t)HALVES * blocks; i++) {
+		p->block_sum[i] = 127 * HALF_BLOCK;
+		p->block_sum[HALVES * blocks + i] = -127 * HALF_BLOCK;
+	}
 }
 
 static struct problem make_problem(struct random *random, struct shape s)
 {
-	const size_t groups = tq_groups(s.cols), width = groups * TQ_GROUP;
+	const size_t groups = tq_groups(s.cols), width = groups * TQ_GROUP, blocks = s.cols / BLOCK;
 	struct problem p = {
 		.arranged = allocate(format_arranged_bytes(&s)),
 		.f = allocate((size_t)TOKENS * s.cols * sizeof(float)),
 		.q = allocate(TOKENS * width),
 		.scale = allocate(TOKENS * groups * sizeof(float)),
+		.block_q = allocate((size_t)TOKENS * s.cols),
+		.block_scale = allocate(TOKENS * blocks * sizeof(float)),
+		.block_sum = allocate(TOKENS * blocks * HALVES * sizeof(int16_t)),
 	};
 
 	p.w = (struct matrix){s, p.arranged};
@@ -127,22 +161,28 @@ static struct problem make_problem(struct random *random, struct shape s)
 	for (size_t t = 0; t < TOKENS; t++)
 		kernels_scalar.tq_prepare(p.q + t * width, p.scale + t * groups, p.f + t * s.cols,
 					  s.cols);
+	if (format_is_block(s.format))
+		prepare_blocks(&p);
 	for (size_t i = 0; i < s.cols; i++)
 		p.f[(size_t)2 * s.cols + i] = 1e-40F;
 	memset(p.q, 127, width);
 	memset(p.q + width, -127, width);
 	for (uint32_t i = 0; i < MANY; i++)
 		p.list[i] = i * 7 % TOKENS;
-	p.x = (struct input){.k = s.cols, .f = p.f, .q = p.q, .scale = p.scale};
+	p.x = (struct input){.k = s.cols,
+			     .f = p.f,
+			     .q = p.q,
+			     .scale = p.scale,
+			     .block = {p.block_q, p.block_scale, p.block_sum}};
 	return p;
 }
 
 static void free_problem(struct problem *p)
 {
-	free(p->arranged);
-	free(p->f);
-	free(p->q);
-	free(p->scale);
+	void *const all[] = {p->arranged, p->f,		  p->q,	       p->scale,
+			     p->block_q,  p->block_scale, p->block_sum};
+	for (size_t i = 0; i < COUNT(all); i++)
+		free(all[i]);
 }
 
 static bool check_product(const struct kernels *k, const struct problem *p, uint32_t row0,
@@ -174,22 +214,35 @@ static bool check_shape(const struct kernels *k, struct random *random, struct s
 		same = check_product(k, &p, 0, n % 2 ? p.list : NULL, n);
 	if (same && s.rows > TILE_ROWS)
 		same = check_product(k, &p, TILE_ROWS, NULL, 3);
-	if (same && s.cols == 129)
+	if (same && s.cols >= 129 && s.cols <= 256)
 		same = check_product(k, &p, 0, p.list, MANY);
 	free_problem(&p);
 	return same;
 }
 
+/* As many columns as there are, or of a format with blocks the next whole number of those. */
+static struct shape shape_of(enum format format, enum norm_type norms, uint32_t rows, uint32_t cols)
+{
+	struct shape s = {.format = format, .norms = norms, .rows = rows, .group = 32U << cols % 3};
+	const uint32_t block = format_block_cols(&s);
+
+	s.cols = (cols + block - 1) / block * block;
+	return s;
+}
+
 static bool check_multiply(const struct kernels *k, enum format format)
 {
+	const enum norm_type last = format_is_tq(format)	 ? NORM_F32
+				    : format_affine_bits(format) ? NORM_BF16
+								 : NORM_F16;
 	struct random random = {1};
 
-	for (int norms = NORM_F16; norms <= (format_is_tq(format) ? NORM_F32 : NORM_F16); norms++)
+	for (int norms = NORM_F16; norms <= (int)last; norms++)
 		for (size_t r = 0; r < COUNT(some_rows); r++)
 			for (size_t c = 0; c < COUNT(some_cols); c++)
 				if (!check_shape(k, &random,
-						 (struct shape){format, (enum norm_type)norms,
-								some_rows[r], some_cols[c]}))
+						 shape_of(format, (enum norm_type)norms,
+							  some_rows[r], some_cols[c])))
 					return false;
 	return true;
 }
@@ -227,6 +280,35 @@ static bool check_prepare(const struct kernels *k, enum format format)
 			if (memcmp(q, expected, groups * TQ_GROUP) != 0 ||
 			    !same_floats(scale, expected_scale, groups)) {
 				printf("# %u columns, with %g\n", n, (double)bad[b]);
+				return false;
+			}
+		}
+	}
+	return true;
+}
+
+static bool check_block_prepare(const struct kernels *k, enum format format)
+{
+	static const float bad[] = {1, 0x1p-140F, NAN, INFINITY, -INFINITY, 3e38F};
+	enum { BLOCKS = 5 };
+	struct random random = {2};
+
+	(void)format;
+	for (uint32_t n = BLOCK; n <= BLOCKS * BLOCK; n += BLOCK) {
+		for (size_t repeat = 0; repeat < 100; repeat++) {
+			const size_t blocks = n / BLOCK;
+			float x[BLOCKS * BLOCK], scale[2][BLOCKS];
+			int8_t q[2][BLOCKS * BLOCK];
+			int16_t sum[2][BLOCKS * HALVES];
+			random_row(&random, x, n);
+			if (repeat < 2 * COUNT(bad))
+				x[random_u32(&random) % n] = bad[repeat % COUNT(bad)];
+			kernels_scalar.block_prepare(q[0], scale[0], sum[0], x, n);
+			k->block_prepare(q[1], scale[1], sum[1], x, n);
+			if (memcmp(q[0], q[1], n) != 0 ||
+			    memcmp(sum[0], sum[1], blocks * HALVES * sizeof(int16_t)) != 0 ||
+			    !same_floats(scale[0], scale[1], blocks)) {
+				printf("# %u columns, repeat %zu\n", n, repeat);
 				return false;
 			}
 		}
@@ -311,6 +393,28 @@ static void call_silu_mul(const struct kernels *k, float *x, const float *a, con
 	k->silu_mul(x, a, n);
 }
 
+static void call_gelu_mul(const struct kernels *k, float *x, const float *a, const float *b,
+			  uint32_t n)
+{
+	(void)b;
+	k->gelu_mul(x, a, n);
+}
+
+static void call_swiglu_clamped(const struct kernels *k, float *x, const float *a, const float *b,
+				uint32_t n)
+{
+	(void)b;
+	k->swiglu_clamped(x, a, n, 1.702F, 1.5F);
+}
+
+static void call_softcap(const struct kernels *k, float *x, const float *a, const float *b,
+			 uint32_t n)
+{
+	(void)a;
+	(void)b;
+	k->softcap(x, n, 30);
+}
+
 static void call_softmax(const struct kernels *k, float *x, const float *a, const float *b,
 			 uint32_t n)
 {
@@ -369,6 +473,9 @@ static void call_add_scaled(const struct kernels *k, float *x, const float *a, c
 CHECK_VECTORS(rmsnorm)
 CHECK_VECTORS(rope)
 CHECK_VECTORS(silu_mul)
+CHECK_VECTORS(gelu_mul)
+CHECK_VECTORS(swiglu_clamped)
+CHECK_VECTORS(softcap)
 CHECK_VECTORS(softmax)
 CHECK_VECTORS(sigmoid_mul)
 CHECK_VECTORS(l2norm)
@@ -387,6 +494,7 @@ enum {
 
 static const uint32_t dims[] = {1, 8, 12, 64, 72, 80, 128};
 static const uint32_t lengths[] = {1, 63, 64, 65, LAST};
+static const uint32_t windows[] = {0, 0, 3, 64, 100};
 
 static size_t value_offset(uint32_t dim)
 {
@@ -481,14 +589,15 @@ static bool check_attention_of(const struct kernels *k, enum kv_type type, uint3
 	for (size_t b = 0; b < BLOCKS; b++)
 		blocks[b] = memset(allocate(block_bytes(type, dim)), 0xff, block_bytes(type, dim));
 	for (size_t l = 0; l < COUNT(lengths); l++) {
-		const struct attention a = {type,
-					    dim,
-					    HEADS,
-					    lengths[l],
-					    1 / sqrtf((float)dim),
-					    (const void *const *)blocks,
-					    KEY_OFFSET,
-					    value_offset(dim)};
+		static const float sinks[HEADS] = {0, 1, -1, 2, -INFINITY, .5F};
+		const struct attention plain = {.type = type,
+						.head_dim = dim,
+						.heads = HEADS,
+						.length = lengths[l],
+						.scale = 1 / sqrtf((float)dim),
+						.blocks = (const void *const *)blocks,
+						.key_offset = KEY_OFFSET,
+						.value_offset = value_offset(dim)};
 		for (size_t i = 0; i < n; i++) {
 			const uint32_t seen = lengths[l] + (counts[i] ? counts[i] - 1 : 0);
 			for (; filled < seen; filled++) {
@@ -499,7 +608,14 @@ static bool check_attention_of(const struct kernels *k, enum kv_type type, uint3
 						      value_offset(dim), filled % KV_BLOCK, key,
 						      value, dim);
 			}
-			same = same && check_tokens(k, &random, &a, counts[i]);
+			for (size_t w = 0; w < COUNT(windows); w++) {
+				struct attention a = plain;
+				a.window = windows[w];
+				a.sinks = w % 2 ? sinks : NULL;
+				same = same && check_tokens(k, &random, &a, counts[i]);
+				a.latent_dim = (dim + 1) / 2;
+				same = same && check_tokens(k, &random, &a, counts[i]);
+			}
 		}
 	}
 	for (size_t b = 0; b < BLOCKS; b++)
@@ -545,6 +661,10 @@ static const struct {
 	{"multiply tq2", check_multiply, FORMAT_TQ2},
 	{"multiply tq3", check_multiply, FORMAT_TQ3},
 	{"multiply tq4", check_multiply, FORMAT_TQ4},
+#define CHECK(name, format) {"multiply " #name, check_multiply, format},
+	BLOCK_FORMATS(CHECK)
+#undef CHECK
+		{"block_prepare", check_block_prepare, 0},
 	{"tq_prepare", check_prepare, 0},
 	{"tq_quantise_row tq2", check_quantise, FORMAT_TQ2},
 	{"tq_quantise_row tq3", check_quantise, FORMAT_TQ3},
@@ -552,6 +672,9 @@ static const struct {
 	{"rmsnorm", check_rmsnorm, 0},
 	{"rope", check_rope, 0},
 	{"silu_mul", check_silu_mul, 0},
+	{"gelu_mul", check_gelu_mul, 0},
+	{"swiglu_clamped", check_swiglu_clamped, 0},
+	{"softcap", check_softcap, 0},
 	{"softmax", check_softmax, 0},
 	{"sigmoid_mul", check_sigmoid_mul, 0},
 	{"l2norm", check_l2norm, 0},

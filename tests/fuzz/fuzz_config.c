@@ -18,7 +18,7 @@ static void check_tensor(const struct config *c, struct tensor_id id)
 	struct tensor_name names[FAMILY_ALTERNATIVES];
 	char name[256];
 	uint32_t rows, cols, count = family_alternatives(c->family, id.role, names);
-	config_tensor_shape(c, id.role, &rows, &cols);
+	config_tensor_shape(c, id.role, id.layer, &rows, &cols);
 	if (!rows || !format_fits(rows, cols ? cols : 1) ||
 	    !config_store_name(c, id, name, sizeof name))
 		abort();
@@ -30,7 +30,10 @@ static void check_tensor(const struct config *c, struct tensor_id id)
 		names[i].view(&v, c, id.expert);
 		for (uint32_t d = 0; d + 1 < v.dims; d++)
 			whole *= v.shape[d];
-		if (view_row(&v, rows - 1, &run) + run > whole)
+		uint64_t last = cols ? cols - 1 : 0;
+		struct view_place at = view_place(&v, rows - 1, last);
+		if (at.row >= whole || at.column >= v.shape[v.dims - 1] ||
+		    (v.way != VIEW_ACROSS && view_row(&v, rows - 1, &run) + run > whole))
 			abort();
 	}
 }

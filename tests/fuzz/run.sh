@@ -43,9 +43,48 @@ records() {
 	record 3 2 0 0
 }
 
+# A GGUF header as fuzz_gguf.c takes it: one more byte than what it has, an array of two strings and one tensor
+# of four numbers. The version is given.
+gguf() {
+	printf '\0GGUF\'"$1"'\0\0\0\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0'
+	printf '\21\0\0\0\0\0\0\0general.alignment\4\0\0\0\40\0\0\0'
+	printf '\1\0\0\0\0\0\0\0s\11\0\0\0\10\0\0\0\2\0\0\0\0\0\0\0'
+	printf '\1\0\0\0\0\0\0\0a\2\0\0\0\0\0\0\0bc'
+	printf '\1\0\0\0\0\0\0\0t\1\0\0\0\4\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
+	head -c 64 /dev/zero
+}
+
+# A checkpoint as fuzz_package.c takes it: codes and what belongs to them, one of each encoding.
+package() { # BYTES CONFIG NAME TYPE SHAPE END [NAME TYPE SHAPE END]...
+	local bytes=$1 config=$2 begin=0 head='' comma=''
+	shift 2
+	while [ $# -gt 0 ]; do
+		head+="$comma\"$1\":{\"dtype\":\"$2\",\"shape\":[$3],\"data_offsets\":[$begin,$4]}"
+		begin=$4 comma=,
+		shift 4
+	done
+	printf '%s\n%s\n{%s}' "$bytes" "$config" "$head"
+}
+packages() { # FOLDER
+	local affine='{"quantization":{"group_size":64,"bits":4,"b":{"group_size":32,"bits":3},"c":false}}'
+	package 508 '{"quantization_config":{"quant_method":"fp8","weight_block_size":[3,32]}}' \
+		a F8_E4M3 7,70 490 a_scale_inv BF16 3,3 508 >"$1/fp8"
+	package 216 "$affine" a.weight U32 2,3,8 192 a.scales BF16 2,3,1 204 a.biases BF16 2,3,1 216 >"$1/affine"
+	package 40 "$affine" b.weight U32 1,6 24 b.scales F32 1,2 32 b.biases F32 1,2 40 >"$1/affine3"
+	package 102 '{}' a_blocks U8 2,3,16 96 a_scales U8 2,3 102 >"$1/mxfp4"
+	package 240 '{}' a.tq_packed U8 4,48 192 a.tq_norms F32 2,2 208 b BF16 4,4 240 >"$1/tq"
+}
+
+# A vocabulary as fuzz_vocabulary.c takes it: model and split, marks, tokens as kind and score, length and
+# bytes, an empty one, merges.
+vocabulary() { # the first byte, octal
+	printf "\\$1\\17\\2\\5<unk>\\3\\3<s>\\3\\4</s>\\11\\3\342\226\201\\21\\1a\\31\\1b\\1\\2ab\\1\\2\303\251\\1\\0a b\n"
+}
+
 seed() { # FUZZER FOLDER
 	local fixture name
 	for fixture in "$fixtures"/*/; do
+		[ -e "$fixture/config.json" ] || continue # a folder of GGUF files
 		name=$(basename "$fixture")
 		# Of those whose large files lie compressed, the configs are enough.
 		[ "$1" = fuzz_config ] || [ -e "$fixture/model.safetensors" ] || continue
@@ -63,6 +102,18 @@ seed() { # FUZZER FOLDER
 		esac
 	done
 	case $1 in
+	fuzz_gguf)
+		for version in 2 3; do gguf $version >"$2/$version"; done
+		;;
+	fuzz_package) packages "$2" ;;
+	fuzz_template)
+		printf '{%% for m in messages %%}{{ m.role ~ m.content | trim }}{%% endfor %%}' >"$2/messages"
+		printf '{%% macro f(a, b=1) %%}{{ x | tojson(indent=2) }}{%% endmacro %%}{{ f(l[::-1]) }}' >"$2/macro"
+		printf '{%%- set ns = namespace(i=0) -%%}{%% if n is defined %%}{%% set ns.i = -n // 2 %%}{%% endif %%}' >"$2/set"
+		;;
+	fuzz_vocabulary)
+		for first in 20 21 42 46; do vocabulary $first >"$2/$first"; done
+		;;
 	fuzz_merges)
 		printf '#version: 0.2\na b\nab a\naba b\nb b\n' >"$2/merges"
 		printf 'a b\r\nb a\r\nab ab\r\n' >"$2/lines"

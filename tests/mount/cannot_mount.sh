@@ -20,10 +20,10 @@ paths() {
 	printf 'GGUF\003\000\000\000' | tee a.gguf >model
 	echo text >notes.txt
 	refused "$work/absent does not exist: download it first" absent
-	refused "a.gguf is a GGUF file, which this version does not read" a.gguf
-	refused "model is a GGUF file" "$work/model"
+	refused "a.gguf: its header does not fit into its 8 bytes; the file is cut short or damaged" a.gguf
+	refused "model: its header does not fit" "$work/model"
 	refused "give the folder that it is in" half/model-00001-of-00002.safetensors
-	refused "notes.txt is a file: give the folder" notes.txt
+	refused "notes.txt is a file: give a GGUF file, or the folder" notes.txt
 	refused "half has model-00001-of-00002.safetensors and no config.json" half
 	refused "does not exist" notes.txt/model
 	refused "an empty path" ""
@@ -61,7 +61,7 @@ claim "what a model lacks is said when it is mounted" each
 skipped() { # FILE: names every one, in a line each
 	local line
 	for line in "no-tokenizer: .* no tokenizer" "no-weights: .* no weights" "pointers: .*git lfs pull" "strange: .*mamba" \
-		"half: .* no config.json" "a.gguf: .*GGUF"; do
+		"half: .* no config.json" "a.gguf: .*header"; do
 		grep -q "^\(moefs: \)\?skipped: $line" "$1" || fail "$1 lacks '$line': $(cat "$1")"
 	done
 	same "$(grep -c skipped: "$1")" 6 "lines"

@@ -12,9 +12,10 @@
 
 enum { RECORD = 5000, BATCH_MOST = 16 };
 
-void test_arrange(void *ctx, void *slot, const void *record)
+void test_arrange(void *ctx, uint32_t layer, void *slot, const void *record)
 {
 	(void)ctx;
+	(void)layer;
 	for (int i = 0; i < RECORD; i++)
 		((uint8_t *)slot)[i] = (uint8_t) ~((const uint8_t *)record)[i];
 }
@@ -23,7 +24,7 @@ bool test_slot_right(const struct test_store *t, uint32_t layer, uint32_t expert
 {
 	uint8_t expected[RECORD];
 	test_unit_fill(t, layer * t->experts + expert, expected);
-	test_arrange(NULL, expected, expected);
+	test_arrange(NULL, layer, expected, expected);
 	return memcmp(slot, expected, RECORD) == 0;
 }
 

@@ -27,7 +27,7 @@ int test_pager_add(struct test_pager *f, struct pager *p, struct pager_source **
 		   size_t slot_bytes, pager_arrange_fn *arrange, void *ctx);
 
 /* "Arranged" is every byte inverted, so that a raw record is not taken for it. */
-void test_arrange(void *ctx, void *slot, const void *record);
+void test_arrange(void *ctx, uint32_t layer, void *slot, const void *record);
 bool test_slot_right(const struct test_store *t, uint32_t layer, uint32_t expert, const void *slot);
 
 /* Runs a batch, taking up to `most` at a time. Returns how many came and were right, once each, or

@@ -1,7 +1,7 @@
 /* The demonstration model behind sessions; see the header. */
 #include "session_help.h"
 
-#include "engine/serve/internal.h"
+#include "engine/serve/observe.h"
 #include "golden.h"
 #include "store_help.h"
 
@@ -71,6 +71,14 @@ void test_model_open(struct test_model *m, const char *directory, const struct e
 		fail_msg("%s", e.text);
 }
 
+void test_model_ready(struct test_model *m, const char *directory, const struct engine_options *o)
+{
+	struct err e;
+	test_model_open(m, directory, o);
+	if (model_wait(m->model, &e))
+		fail_msg("%s", e.text);
+}
+
 void test_model_load_calm(struct test_model *m)
 {
 	static const struct timespec moment = {.tv_nsec = 1000000};
@@ -78,13 +86,15 @@ void test_model_load_calm(struct test_model *m)
 	struct err e;
 	uint32_t done, total;
 	uint64_t slot;
+	struct model_view view;
 	if (engine_set_policy(m->engine, "scales no-prefetch", &e) || model_wait(m->model, &e))
 		fail_msg("%s", e.text);
+	model_observe(m->model, &view);
 	do { /* a warm start ends, and its reads land */
 		nanosleep(&moment, NULL);
 		model_warming(m->model, &done, &total);
 		model_cache_stats(m->model, &st);
-		slot = pager_slot_bytes(m->model->plan.slot_bytes);
+		slot = pager_slot_bytes(view.plan->slot_bytes);
 	} while (total || st.used != st.experts_resident * slot);
 }
 
@@ -108,6 +118,23 @@ void test_wait_converted(struct model *m)
 	}
 	if (failed || model_wait(m, &e))
 		fail_msg("%s", e.text);
+}
+
+struct test_model fable;
+
+int fable_load(void **state)
+{
+	(void)state;
+	test_model_ready(&fable, test_fable(), &(struct engine_options){0});
+	return 0;
+}
+
+int fable_close(void **state)
+{
+	(void)state;
+	test_model_close(&fable);
+	test_stores_remove();
+	return 0;
 }
 
 /* ---- sessions ---- */

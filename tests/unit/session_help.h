@@ -16,6 +16,8 @@ const char *test_fable(void);
 /* Opens a model's directory with these options, the callback and (if it has none) the store's
  * folder filled in. Does not load it. */
 void test_model_open(struct test_model *m, const char *directory, const struct engine_options *o);
+/* The same, and waits until it is loaded. */
+void test_model_ready(struct test_model *m, const char *directory, const struct engine_options *o);
 /* Loads it, and from then on an expert is read when a batch asks for it and at no other time. */
 void test_model_load_calm(struct test_model *m);
 void test_model_close(struct test_model *m);
@@ -25,6 +27,12 @@ void test_wait_converted(struct model *m);
 /* The folder of stores that all share: made by the first call, and removed at the end. */
 const char *test_stores(void);
 void test_stores_remove(void);
+
+/* The demonstration model that the tests of a program share. Setup of a group: loads it in the
+ * default recipe; teardown: closes it and removes the stores. */
+extern struct test_model fable;
+int fable_load(void **state);
+int fable_close(void **state);
 
 struct session *test_session(struct test_model *m);
 struct session *test_greedy_session(struct test_model *m);

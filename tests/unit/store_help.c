@@ -50,6 +50,7 @@ void test_store_plan(struct test_store *t)
 			   .layers = t->layers,
 			   .experts = t->experts,
 			   .record_bytes = t->record_bytes,
+			   .layer_bytes = *t->layer_bytes ? t->layer_bytes : NULL,
 			   .dense = t->dense,
 			   .dense_units = t->dense_units},
 		.expected_bytes = t->record_bytes,
@@ -68,7 +69,9 @@ uint32_t test_units(const struct test_store *t)
 uint64_t test_unit_bytes(const struct test_store *t, uint32_t unit)
 {
 	uint32_t records = t->layers * t->experts;
-	return unit < records ? t->record_bytes : t->dense[unit - records].bytes;
+	if (unit >= records)
+		return t->dense[unit - records].bytes;
+	return *t->layer_bytes ? t->layer_bytes[unit / t->experts] : t->record_bytes;
 }
 
 void test_unit_fill(const struct test_store *t, uint32_t unit, uint8_t *out)
@@ -137,7 +140,7 @@ static bool expert_right(const struct test_store *t, const struct store *s, uint
 		     pread(x.fd, got, x.bytes, (off_t)x.offset) == (ssize_t)x.bytes &&
 		     store_verify_expert(s, layer, expert, got, NULL) == 0 &&
 		     store_unpack_expert(s, layer, expert, got, scratch, &record, NULL) == 0 &&
-		     memcmp(record, expected, t->record_bytes) == 0;
+		     memcmp(record, expected, test_unit_bytes(t, unit)) == 0;
 	free(scratch);
 	return right;
 }

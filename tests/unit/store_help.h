@@ -14,6 +14,8 @@ struct test_store {
 	char folder[64]; /* does not exist until a store is written */
 	uint32_t layers, experts, dense_units;
 	uint64_t record_bytes, seed;
+	uint64_t layer_bytes[8]; /* of each layer's records, record_bytes at most; 0: all are of
+				    that */
 	enum store_codec codec;
 	struct store_key key;
 	struct store_digest digest;
@@ -24,7 +26,7 @@ struct test_store {
 
 /* 3 layers of 4 experts of 5000 bytes, and 5 dense units of different sizes. */
 void test_store_init(struct test_store *t, const char *parent, const char *name);
-/* After a change of layers, experts, dense_units, record_bytes, seed, codec, key or digest. */
+/* After a change of what stands before the heads. */
 void test_store_plan(struct test_store *t);
 
 uint32_t test_units(const struct test_store *t);

@@ -1,7 +1,7 @@
 /* What is wrong with a checkpoint, or with the place for its store, is said when it is opened and
  * not when it is first asked something. */
 #include "checkpoint_help.h"
-#include "engine/serve/internal.h"
+#include "engine/model.h"
 #include "fault_io.h"
 #include "golden.h"
 #include "store_help.h"
@@ -162,9 +162,10 @@ static void a_store_that_may_be_coded_needs_less(void **state)
 /* What the disk does when a file is reserved, which is not done here otherwise. */
 static void give_space(const char *name)
 {
-	char path[256];
+	char path[512], folder[256];
 	struct stat st;
-	(void)snprintf(path, sizeof path, "%s/%s", model->folders[0], name);
+	assert_int_equal(model_fact(model, FACT_STORE, folder, sizeof folder), 0);
+	(void)snprintf(path, sizeof path, "%s/%s", folder, name);
 	int fd = open(path, O_RDWR | O_CLOEXEC);
 	assert_true(fd >= 0 && !fstat(fd, &st) && !posix_fallocate(fd, 0, st.st_size));
 	close(fd);
@@ -200,7 +201,7 @@ static void a_complete_store_needs_neither_room_nor_weights_to_be_looked_at(void
 		fail_msg("%s", e.text);
 	do
 		model_progress(model, &p);
-	while (p.total || !atomic_load(&model->has_store));
+	while (p.total || !model_expert_bytes(model, 0));
 	model_close(model);
 	faults.free_bytes = 1;
 	assert_opens();

@@ -17,20 +17,13 @@
 
 enum { SMALL = 1 << 20, ALL = 64 << 20 }; /* of the demonstration model's 13 MiB of experts */
 
-static struct test_model fable;
-
 /* Asked for sizes, so that nothing depends on the memory of the machine. */
 static void open_fable(uint64_t budget, uint32_t chunk)
 {
-	struct err e;
 	const struct engine_options o = {.budget = budget, .chunk = chunk, .context_budget = ALL};
 	test_model_open(&fable, test_fable(), &o);
 	test_model_load_calm(&fable);
-	struct model_progress p;
-	for (model_progress(fable.model, &p); p.total; model_progress(fable.model, &p))
-		(void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-	if (model_wait(fable.model, &e))
-		fail_msg("%s", e.text);
+	test_wait_converted(fable.model);
 }
 
 static int close_fable(void **state)

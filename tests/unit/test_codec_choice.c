@@ -3,7 +3,7 @@
 #include "checkpoint_help.h"
 #include "convert_help.h"
 #include "engine/convert/codec_choice.h"
-#include "engine/serve/internal.h"
+#include "engine/model.h"
 #include "engine/source/safetensors.h"
 #include "golden.h"
 #include "store_help.h"

@@ -15,12 +15,11 @@
 
 /* A block of 1 MiB in F16. */
 static const struct config wide = {
-	.mixers = {[MIXER_ATTENTION] = 8}, .kv_heads = 4, .head_dim = 128};
+	.mixers = {[MIXER_ATTENTION] = 8}, .kv_width = (uint64_t)8 * 2 * 4 * 128};
 enum { WIDE_BLOCK = 1 << 20 };
 static const struct config hybrid = {
 	.mixers = {[MIXER_ATTENTION] = 8, [MIXER_DELTA_NET] = 1},
-	.kv_heads = 4,
-	.head_dim = 128,
+	.kv_width = (uint64_t)8 * 2 * 4 * 128,
 	.delta_net = {
 		.key_heads = 1, .value_heads = 1, .key_dim = 16, .value_dim = 16, .width = 4}};
 
@@ -30,7 +29,7 @@ static struct err e;
 static int setup(void **state)
 {
 	(void)state;
-	budget = (struct context_budget){.limit = 1 << 30};
+	context_budget_init(&budget, 1 << 30);
 	return 0;
 }
 
@@ -43,7 +42,7 @@ static void blocks_are_counted_in_the_pages_that_they_take(void **state)
 {
 	(void)state;
 	static const struct config small = {
-		.mixers = {[MIXER_ATTENTION] = 1}, .kv_heads = 1, .head_dim = 8};
+		.mixers = {[MIXER_ATTENTION] = 1}, .kv_width = 2 * 8};
 	struct context x;
 	context_init(&x, &budget, &small, KV_F16); /* 2048 bytes a block */
 	assert_int_equal(context_reserve(&x, 1, &e), 0);
@@ -139,6 +138,40 @@ static void a_text_that_grows_goes_before_copies_of_where_it_was(void **state)
 	assert_int_equal(budget.used, 0);
 }
 
+/* Those that nobody has gone on with for longest give way first, and the text's own last. */
+static void a_text_that_grows_goes_before_copies_of_other_texts(void **state)
+{
+	(void)state;
+	struct config large = hybrid; /* two copies of its state are a block or more */
+	large.delta_net.value_heads = 16;
+	large.delta_net.key_dim = 64;
+	large.delta_net.value_dim = 128;
+	struct context old, idle, x, *all[] = {&old, &idle, &x};
+	for (int i = 0; i < 3; i++) {
+		context_init(all[i], &budget, &large, KV_F16);
+		assert_int_equal(context_reserve(all[i], KV_BLOCK, &e), 0);
+		for (size_t k = 1; k <= 2; k++)
+			recurrent_mark(&all[i]->recurrent, all[i]->tokens.count = k);
+	}
+	size_t copy = x.recurrent.bytes;
+	assert_true(WIDE_BLOCK > copy && WIDE_BLOCK <= 2 * copy);
+	budget.limit = budget.used;
+	assert_int_equal(context_reserve(&x, 2 * KV_BLOCK, &e), 0);
+	assert_int_equal(old.recurrent.mark_count, 0);
+	assert_int_equal(idle.recurrent.mark_count, 2);
+	assert_int_equal(context_reserve(&x, 3 * KV_BLOCK, &e), 0);
+	assert_int_equal(idle.recurrent.mark_count, 0);
+	assert_int_equal(x.recurrent.mark_count, 2);
+	assert_int_equal(context_reserve(&x, 4 * KV_BLOCK, &e), 0);
+	assert_int_equal(x.recurrent.mark_count, 0);
+	assert_int_equal(context_reserve(&x, 5 * KV_BLOCK, &e), -ENOSPC);
+	assert_int_equal(context_rollback(&old, 1), 0); /* there is no copy to go back to */
+	assert_true(budget.used <= budget.limit);
+	for (int i = 0; i < 3; i++)
+		context_free(all[i]);
+	assert_int_equal(budget.used, 0);
+}
+
 static void without_memory_nothing_is_counted(void **state)
 {
 	(void)state;
@@ -166,6 +199,7 @@ int main(void)
 		cmocka_unit_test_setup(a_budget_that_is_used_up_takes_no_memory, setup),
 		cmocka_unit_test_setup(a_state_that_was_never_moved_on_is_given_back, setup),
 		cmocka_unit_test_setup(a_text_that_grows_goes_before_copies_of_where_it_was, setup),
+		cmocka_unit_test_setup(a_text_that_grows_goes_before_copies_of_other_texts, setup),
 		cmocka_unit_test_setup(without_memory_nothing_is_counted, setup),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,8 +2,9 @@
  * makes of the store that it finds. */
 #include "checkpoint_help.h"
 #include "convert_help.h"
-#include "engine/serve/internal.h"
+#include "engine/serve/observe.h"
 #include "fault_io.h"
+#include "forward_help.h"
 #include "golden.h"
 #include "store_help.h"
 
@@ -255,7 +256,7 @@ static void mount_complete(struct mount *m)
 		if (model_wait(m->model, &e))
 			fail_msg("%s", e.text);
 		model_progress(m->model, &p);
-	} while (p.total || !m->model->has_store);
+	} while (p.total || !model_expert_bytes(m->model, 0));
 }
 
 static void mount_close(struct mount *m)
@@ -269,10 +270,12 @@ static void compute_logits(struct mount *m, float *logits)
 {
 	static const uint32_t tokens[] = {3, 141, 59, 26, 53, 58};
 	struct context x;
-	context_init(&x, &m->engine->context_budget, &m->model->config, KV_F32);
-	if (forward_run(&m->model->forward, &x, tokens, 6, true, NULL, &e))
+	struct model_view view;
+	model_observe(m->model, &view);
+	context_init(&x, view.context_budget, view.config, view.kv);
+	if (test_step(view.forward, &x, tokens, 6, NULL, &e))
 		fail_msg("%s", e.text);
-	memcpy(logits, m->model->forward.scratch.logits, m->model->config.vocabulary * sizeof *logits);
+	memcpy(logits, view.forward->scratch.logits, view.config->vocabulary * sizeof *logits);
 	context_free(&x);
 }
 

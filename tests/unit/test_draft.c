@@ -1,6 +1,6 @@
 /* Drafts change how many tokens a step yields, and nothing that can be read: not the text, not the
  * context, not what comes after. */
-#include "engine/serve/internal.h"
+#include "engine/serve/observe.h"
 #include "golden.h"
 #include "session_help.h"
 
@@ -16,26 +16,6 @@
 
 static const char *const depths[] = {"lookup", "lookup 1", "lookup 2", "auto"};
 enum { DEPTHS = sizeof depths / sizeof *depths };
-
-static struct test_model fable;
-
-static int load(void **state)
-{
-	(void)state;
-	struct err e;
-	test_model_open(&fable, test_fable(), &(struct engine_options){0});
-	if (model_wait(fable.model, &e))
-		fail_msg("%s", e.text);
-	return 0;
-}
-
-static int unload(void **state)
-{
-	(void)state;
-	test_model_close(&fable);
-	test_stores_remove();
-	return 0;
-}
 
 static struct session *drafting(const char *draft)
 {
@@ -123,8 +103,8 @@ static void a_turn_that_ends_in_a_draft_leaves_the_context_as_without(void **sta
 			test_set(both[i], "max_tokens", number);
 			free(test_ask(both[i], "Count from 1 to 20: 1 2 3 4 5 6"));
 		}
-		const struct token_list *off = &both[0]->context.tokens,
-					*on = &both[1]->context.tokens;
+		const struct token_list *off = session_computed(both[0]),
+					*on = session_computed(both[1]);
 		assert_int_equal(off->count, on->count);
 		assert_memory_equal(off->ids, on->ids, off->count * sizeof *off->ids);
 		test_set(both[0], "max_tokens", "40");
@@ -146,7 +126,7 @@ static void a_stop_text_in_a_draft_ends_the_answer_there(void **state)
 		test_set(both[i], "stop", "ha ha ha ha ha ha ha");
 	test_same_text(test_ask(both[0], repeats), test_ask(both[1], repeats));
 	assert_string_equal(test_stats(both[0]).finish, test_stats(both[1]).finish);
-	assert_int_equal(both[0]->context.tokens.count, both[1]->context.tokens.count);
+	assert_int_equal(session_computed(both[0])->count, session_computed(both[1])->count);
 	session_end(both[0]);
 	session_end(both[1]);
 }
@@ -156,10 +136,7 @@ static void a_full_context_is_as_full_as_without(void **state)
 {
 	(void)state;
 	struct test_model narrow;
-	struct err e;
-	test_model_open(&narrow, test_fable(), &(struct engine_options){.context = 70});
-	if (model_wait(narrow.model, &e))
-		fail_msg("%s", e.text);
+	test_model_ready(&narrow, test_fable(), &(struct engine_options){.context = 70});
 	struct session *both[] = {test_greedy_session(&narrow), test_greedy_session(&narrow)};
 	for (int i = 0; i < 2; i++) {
 		test_set(both[i], "draft", i ? "lookup" : "off");
@@ -167,8 +144,8 @@ static void a_full_context_is_as_full_as_without(void **state)
 		test_set(both[i], "max_tokens", "0");
 	}
 	test_same_text(test_ask(both[0], repeats), test_ask(both[1], repeats));
-	assert_int_equal(both[0]->context.tokens.count, 70);
-	assert_int_equal(both[1]->context.tokens.count, 70);
+	assert_int_equal(session_computed(both[0])->count, 70);
+	assert_int_equal(session_computed(both[1])->count, 70);
 	session_end(both[0]);
 	session_end(both[1]);
 	test_model_close(&narrow);
@@ -196,5 +173,5 @@ int main(void)
 		cmocka_unit_test(a_full_context_is_as_full_as_without),
 		cmocka_unit_test(with_drop_missing_nothing_is_drafted),
 	};
-	return cmocka_run_group_tests(tests, load, unload);
+	return cmocka_run_group_tests(tests, fable_load, fable_close);
 }

@@ -1,9 +1,10 @@
 /* Drafts by a model's own draft layer change how many tokens a step yields, and nothing that can be
  * read: at any temperature, with any seed, cache, number of threads; and what sampling gives is
  * what the model says. */
-#include "engine/serve/internal.h"
+#include "engine/serve/observe.h"
 #include "checkpoint_help.h"
 #include "golden.h"
+#include "forward_help.h"
 #include "session_help.h"
 #include "store_help.h"
 
@@ -55,11 +56,11 @@ static struct session *session(struct test_model *m, struct how how)
 /* The context, bit for bit: what it holds and what it would go on with. */
 static void assert_same_context(const struct session *one, const struct session *other)
 {
-	const struct token_list *a = &one->context.tokens, *b = &other->context.tokens;
+	const struct token_list *a = session_computed(one), *b = session_computed(other);
 	assert_int_equal(a->count, b->count);
 	assert_memory_equal(a->ids, b->ids, a->count * sizeof *a->ids);
-	assert_int_equal(one->stats.output_tokens, other->stats.output_tokens);
-	assert_string_equal(one->stats.finish, other->stats.finish);
+	assert_int_equal(test_stats(one).output_tokens, test_stats(other).output_tokens);
+	assert_string_equal(test_stats(one).finish, test_stats(other).finish);
 }
 
 static const char *const prompts[] = {"Once upon a time", "ab ab ab ab ab ab", "1 2 3 4"};
@@ -133,8 +134,10 @@ static uint64_t assert_same_everywhere(const char *model, const char *quant, con
 		how.max_tokens = max_tokens;
 		open_model(&m, directory, &(struct engine_options){.quant = quant});
 		struct texts want = write_texts(&m, how, &none);
-		uint64_t one_expert = pager_slot_bytes(m.model->plan.slot_bytes);
-		bool routed = m.model->plan.routed_layers;
+		struct model_view view;
+		model_observe(m.model, &view);
+		uint64_t one_expert = pager_slot_bytes(view.plan->slot_bytes);
+		bool routed = view.plan->routed_layers;
 		test_model_close(&m);
 		/* Each way of sampling with other threads, another cache and other steps. */
 		struct engine_options o = {.quant = quant,
@@ -250,7 +253,7 @@ static void a_turn_that_was_taken_back_is_not_in_the_drafts(void **state)
 	assert_true(one.drafted_by[DRAFT_MTP] > 0);
 	assert_memory_equal(one.drafted, other.drafted, sizeof one.drafted);
 	assert_memory_equal(one.draft_stood, other.draft_stood, sizeof one.drafted);
-	const struct drafter *a = &both[0]->drafter, *b = &both[1]->drafter;
+	const struct drafter *a = session_drafter(both[0]), *b = session_drafter(both[1]);
 	assert_true(a->first == 0 && b->first == 0);
 	assert_int_equal(a->rows + a->waiting, b->rows + b->waiting);
 	session_end(both[0]);
@@ -263,19 +266,18 @@ static void a_turn_that_was_taken_back_is_not_in_the_drafts(void **state)
 enum { LIKELY = 3, DRAWN = 3, PATHS = LIKELY * LIKELY * LIKELY, SEEDS = 300 };
 
 /* The likeliest ids after the context's tokens, and their probabilities among themselves. */
-static void likeliest(struct test_model *m, struct context *x, const uint32_t *ids, uint32_t n,
-		      double temperature, uint32_t id[LIKELY], double p[LIKELY])
+static void likeliest(const struct model_view *m, struct context *x, const uint32_t *ids,
+		      uint32_t n, double temperature, uint32_t id[LIKELY], double p[LIKELY])
 {
-	struct forward *f = &m->model->forward;
+	struct forward *f = m->forward;
 	struct err e = {0};
 	double sum = 0;
-	f->kind = ROWS_PROMPT;
 	f->env.stop = NULL;
-	if (forward_run(f, x, ids, n, true, NULL, &e))
+	if (test_step(f, x, ids, n, NULL, &e))
 		fail_msg("%s", e.text);
 	float *logits = f->scratch.logits;
 	for (int i = 0; i < LIKELY; i++) {
-		id[i] = sampler_greedy(logits, m->model->config.vocabulary);
+		id[i] = sampler_greedy(logits, m->config->vocabulary);
 		p[i] = exp((double)logits[id[i]] / temperature);
 		sum += p[i];
 		logits[id[i]] = -INFINITY;
@@ -295,6 +297,8 @@ static void find_paths(struct test_model *m, const uint32_t *ids, uint32_t n, do
 		       struct path paths[PATHS])
 {
 	uint32_t text[128];
+	struct model_view view;
+	model_observe(m->model, &view);
 	assert_true(n + DRAWN <= 128);
 	memcpy(text, ids, n * sizeof *ids);
 	for (int i = 0; i < PATHS; i++) {
@@ -304,9 +308,8 @@ static void find_paths(struct test_model *m, const uint32_t *ids, uint32_t n, do
 			struct context x;
 			uint32_t id[LIKELY];
 			double p[LIKELY];
-			context_init(&x, &m->model->engine->context_budget, &m->model->config,
-				     KV_F16);
-			likeliest(m, &x, text, n + (uint32_t)k, temperature, id, p);
+			context_init(&x, view.context_budget, view.config, KV_F16);
+			likeliest(&view, &x, text, n + (uint32_t)k, temperature, id, p);
 			context_free(&x);
 			path->ids[k] = text[n + (uint32_t)k] = id[choice % LIKELY];
 			path->p *= p[choice % LIKELY];
@@ -353,7 +356,7 @@ static void drafted_answers_have_the_distribution_that_the_model_gives_them(void
 		test_set(s, "top_k", "3");
 		test_set(s, "top_p", "1");
 		free(test_ask(s, "The old lighthouse"));
-		const struct token_list *have = &s->context.tokens;
+		const struct token_list *have = session_computed(s);
 		stood += test_stats(s).draft_stood_by[DRAFT_MTP];
 		drafted += test_stats(s).drafted_by[DRAFT_MTP];
 		if (!prompt_ids) {
@@ -392,11 +395,11 @@ static void off_and_lookup_keep_nothing_of_it(void **state)
 	for (int i = 0; i < 2; i++) {
 		struct session *s = session(&m, (struct how){"mtp", "0", "1", "20"});
 		free(test_ask(s, prompts[0]));
-		assert_non_null(s->drafter.hidden);
+		assert_non_null(session_drafter(s)->hidden);
 		test_set(s, "draft", without[i]);
 		free(test_ask(s, prompts[0]));
-		assert_null(s->drafter.hidden);
-		assert_int_equal(s->drafter.keys.block_count, 0);
+		assert_null(session_drafter(s)->hidden);
+		assert_int_equal(session_drafter(s)->keys.block_count, 0);
 		assert_int_equal(test_stats(s).drafted_by[DRAFT_MTP], 0);
 		session_end(s);
 	}
@@ -412,7 +415,7 @@ static void with_drop_missing_nothing_is_drafted(void **state)
 	test_set(s, "drop_missing", "0.1");
 	free(test_ask(s, prompts[0]));
 	assert_int_equal(test_stats(s).drafted_by[DRAFT_MTP], 0);
-	assert_null(s->drafter.hidden);
+	assert_null(session_drafter(s)->hidden);
 	session_end(s);
 	test_model_close(&m);
 }
@@ -440,10 +443,11 @@ static void a_context_says_what_its_drafts_take(void **state)
 	struct test_model m;
 	char text[32];
 	open_model(&m, test_fixture("qwen3_5_moe"), &(struct engine_options){0});
-	const struct model *model = m.model;
-	uint64_t bare = context_full_bytes(&model->config, KV_F16, model->context),
-		 drafts = drafter_full_bytes(&model->config, KV_F16, model->context);
-	assert_int_equal(model_fact(model, FACT_CONTEXT_BYTES, text, sizeof text), 0);
+	struct model_view view;
+	model_observe(m.model, &view);
+	uint64_t bare = context_full_bytes(view.config, KV_F16, view.context),
+		 drafts = drafter_full_bytes(view.config, KV_F16, view.context);
+	assert_int_equal(model_fact(m.model, FACT_CONTEXT_BYTES, text, sizeof text), 0);
 	assert_int_equal(strtoull(text, NULL, 10), bare + drafts);
 	test_model_close(&m);
 }
@@ -463,7 +467,7 @@ static void without_room_for_drafts_the_text_goes_on(void **state)
 	struct session *on = session(&m, (struct how){"mtp 2", "0", "1", "150"});
 	test_same_text(test_ask(on, prompts[0]), want);
 	assert_true(test_stats(on).drafted_by[DRAFT_MTP] > 0);
-	assert_true(on->drafter.resting);
+	assert_true(session_drafter(on)->resting);
 	session_end(on);
 	test_model_close(&m);
 }
@@ -484,7 +488,9 @@ static void a_checkpoint_without_a_draft_layer_has_none_whatever_its_config_says
 	test_checkpoint_make(&c, "qwen3_5", path);
 	test_checkpoint_free(&c);
 	open_model(&m, path, &(struct engine_options){0});
-	assert_true(m.model->config.draft);
+	struct model_view view;
+	model_observe(m.model, &view);
+	assert_true(view.config->draft);
 	struct session *s = session(&m, (struct how){"auto", "0", "1", "40"});
 	for (size_t i = 0; i < params_count(); i++)
 		if (!strcmp(params_name(i), "draft"))

@@ -1,6 +1,7 @@
 /* Drafts along a text: against the exact reference, and that they depend on nothing but the text,
  * however it was computed, taken back and computed again. */
-#include "engine/serve/internal.h"
+#include "engine/serve/observe.h"
+#include "forward_help.h"
 #include "golden.h"
 #include "session_help.h"
 
@@ -23,6 +24,7 @@ static const double tolerance = 2e-5; /* L2, relative, of a row */
 /* A text of a model, and what follows it. */
 struct text {
 	struct test_model m;
+	struct model_view view;
 	struct forward *f;
 	struct draft_layer *layer;
 	struct context x;
@@ -35,10 +37,9 @@ struct text {
 
 static void text_begin(struct text *t)
 {
-	const struct model *m = t->m.model;
-	enum kv_type type = m->engine->recipe.exact ? KV_F32 : KV_F16;
-	context_init(&t->x, &m->engine->context_budget, &m->config, type);
-	drafter_init(&t->d, &m->engine->context_budget, &m->config, type);
+	const struct model_view *m = &t->view;
+	context_init(&t->x, m->context_budget, m->config, m->kv);
+	drafter_init(&t->d, m->context_budget, m->config, m->kv);
 }
 
 static void text_end(struct text *t)
@@ -66,10 +67,10 @@ static void text_open(struct text *t, const char *fixture, const struct engine_o
 	(void)snprintf(path + strlen(path), sizeof path - strlen(path), "/golden.safetensors");
 	t->golden = golden_open(path);
 	read_ids(t);
-	t->f = &t->m.model->forward;
-	t->f->want_normed = true;
-	t->layer = &t->m.model->draft_layer;
-	t->vocabulary = t->m.model->config.vocabulary;
+	model_observe(t->m.model, &t->view);
+	t->f = t->view.forward;
+	t->layer = t->view.draft_layer;
+	t->vocabulary = t->view.config->vocabulary;
 	assert_non_null(t->layer->memory);
 	text_begin(t);
 }
@@ -83,13 +84,14 @@ static void text_close(struct text *t)
 
 /* ---- steps ---- */
 
-static void compute(struct text *t, enum rows_kind kind, const uint32_t *rows, uint32_t n)
+static void compute(struct text *t, enum row_kind kind, const uint32_t *rows, uint32_t n)
 {
 	struct err e = {0};
-	t->f->kind = kind;
+	struct batch b = {.normed = true};
 	drafter_make_room(&t->d, t->layer, &t->x, *rows, kind, !t->last_only);
-	if (forward_run(t->f, &t->x, rows, n, false, NULL, &e))
+	if (test_add(&b, &t->x, rows, n, kind, false, &e) || forward_run(t->f, &b, NULL, &e))
 		fail_msg("%s", e.text);
+	batch_free(&b);
 }
 
 /* In steps no longer than the forward pass takes. */
@@ -97,7 +99,7 @@ static void prompt(struct text *t, const uint32_t *ids, uint32_t n)
 {
 	for (uint32_t done = 0, piece; done < n; done += piece) {
 		piece = n - done < t->f->chunk ? n - done : t->f->chunk;
-		compute(t, ROWS_PROMPT, ids + done, piece);
+		compute(t, ROW_PROMPT, ids + done, piece);
 		drafter_follow_prompt(&t->d, t->layer, &t->x, piece, !t->last_only);
 		recurrent_mark(&t->x.recurrent, t->x.tokens.count);
 	}
@@ -111,7 +113,7 @@ static void answer(struct text *t, const uint32_t *ids, uint32_t n, uint32_t ref
 	assert_true(n + refused <= ANSWER_ROWS);
 	for (uint32_t i = 0; i < n + refused; i++)
 		rows[i] = i < n ? ids[i] : 5 + i;
-	compute(t, ROWS_ANSWER, rows, n + refused);
+	compute(t, ROW_ANSWER, rows, n + refused);
 	assert_int_equal(context_rollback(&t->x, held), held);
 	drafter_follow_answer(&t->d, t->layer, &t->x, n);
 }
@@ -133,7 +135,6 @@ static float *draft(struct text *t, const uint32_t drafted[DEPTH])
 	struct err e = {0};
 	float *logits = malloc((size_t)DEPTH * t->vocabulary * sizeof *logits);
 	assert_non_null(logits);
-	t->f->kind = ROWS_ANSWER;
 	assert_true(drafter_ready(&t->d, &t->x));
 	uint32_t next = t->ids[t->x.tokens.count];
 	for (int i = 0; i < DEPTH; i++) {
@@ -340,8 +341,7 @@ static void a_text_that_went_on_unfollowed_is_followed_from_there(void **state)
 	struct err e = {0};
 	text_open(&t, "qwen3_5_moe", &(struct engine_options){0});
 	prompt(&t, t.ids, 10);
-	t.f->kind = ROWS_PROMPT;
-	assert_int_equal(forward_run(t.f, &t.x, t.ids + 10, 6, false, NULL, &e), 0);
+	assert_int_equal(test_step(t.f, &t.x, t.ids + 10, 6, NULL, &e), 0);
 	drafter_begin(&t.d, &t.x);
 	assert_false(drafter_ready(&t.d, &t.x));
 	assert_int_equal(t.d.keys.tokens.count, 0);
@@ -382,8 +382,7 @@ static void of_a_text_that_is_not_followed_the_last_rows_are_known(void **state)
 	text_begin(&other);
 	other.last_only = false;
 	struct err e = {0};
-	t.f->kind = ROWS_PROMPT;
-	assert_int_equal(forward_run(t.f, &other.x, t.ids, 35 - waited, false, NULL, &e), 0);
+	assert_int_equal(test_step(t.f, &other.x, t.ids, 35 - waited, NULL, &e), 0);
 	answer_to(&other, 35);
 	assert_int_equal(other.d.first, t.d.first);
 	assert_same_drafts(&t, late, draft(&other, NULL));
@@ -399,11 +398,10 @@ static void its_memory_is_counted_and_given_to_who_needs_it(void **state)
 	(void)state;
 	struct text t;
 	text_open(&t, "qwen3_5", &(struct engine_options){0});
-	const struct model *m = t.m.model;
 	prompt(&t, t.ids, 30);
 	context_rollback(&t.x, 0);
 	assert_int_equal(engine_context_used(t.m.engine),
-			 drafter_full_bytes(&m->config, KV_F16, KV_BLOCK));
+			 drafter_full_bytes(t.view.config, KV_F16, KV_BLOCK));
 	assert_true(drafter_yield(&t.d));
 	assert_int_equal(engine_context_used(t.m.engine), 0);
 	assert_false(drafter_yield(&t.d));
@@ -421,7 +419,7 @@ static void without_memory_it_rests(void **state)
 	struct text t;
 	struct err e = {0};
 	text_open(&t, "qwen3_5", &(struct engine_options){0});
-	struct context_budget *budget = &t.m.model->engine->context_budget;
+	struct context_budget *budget = t.view.context_budget;
 	uint64_t limit = atomic_load(&budget->limit);
 	assert_int_equal(context_reserve(&t.x, 40, &e), 0);
 	atomic_store(&budget->limit, atomic_load(&budget->used));

@@ -106,7 +106,7 @@ static void granitemoe_has_multipliers_and_weighs_the_chosen_experts_alone(void 
 	assert_true(config.tied_head);
 }
 
-static void mixtral_always_normalises_and_has_no_window(void **state)
+static void mixtral_always_normalises_and_may_have_windows(void **state)
 {
 	(void)state;
 	static const char window[] =
@@ -118,10 +118,10 @@ static void mixtral_always_normalises_and_has_no_window(void **state)
 	assert_true(config.normalise_top_k);
 	assert_int_equal(config.expert_size, 96);
 	assert_true(config.rms_eps == 1e-5F);
-	assert_int_equal(config_parse(&config, window, strlen(window), "config.json", &e),
-			 -ENOTSUP);
-	assert_non_null(strstr(e.text, "sliding_window"));
-	assert_non_null(strstr(e.text, "4096"));
+	assert_int_equal(config.layer[1].window, 0);
+	parse(window);
+	assert_int_equal(config.layer[0].window, 4096);
+	assert_int_equal(config.layer[1].window, 4096);
 }
 
 static void olmoe_has_norms_over_all_heads_together(void **state)
@@ -130,7 +130,7 @@ static void olmoe_has_norms_over_all_heads_together(void **state)
 	uint32_t rows, cols;
 	read_fixture_config("olmoe");
 	assert_int_equal(config.head_norms, HEAD_NORMS_TOGETHER);
-	config_tensor_shape(&config, TENSOR_Q_NORM, &rows, &cols);
+	config_tensor_shape(&config, TENSOR_Q_NORM, 0, &rows, &cols);
 	assert_int_equal(rows, config.heads * config.head_dim);
 	assert_int_equal(cols, 0);
 }
@@ -138,7 +138,7 @@ static void olmoe_has_norms_over_all_heads_together(void **state)
 static void assert_is_a_hybrid(void)
 {
 	uint32_t rows, cols;
-	assert_int_equal(config.rotary_dim, config.head_dim / 4);
+	assert_int_equal(config.rope[0].dim, config.head_dim / 4);
 	assert_true(config.query_gate && config.norm_offset == 1 && config.draft);
 	for (uint32_t layer = 0; layer <= config.layers; layer++) {
 		bool attention = layer % 4 == 3 || layer == config.layers;
@@ -152,9 +152,9 @@ static void assert_is_a_hybrid(void)
 	}
 	assert_int_equal(config.mixers[MIXER_ATTENTION], config.layers / 4);
 	assert_int_equal(config.mixers[MIXER_DELTA_NET], config.layers - config.layers / 4);
-	config_tensor_shape(&config, TENSOR_Q, &rows, &cols);
+	config_tensor_shape(&config, TENSOR_Q, 3, &rows, &cols);
 	assert_int_equal(rows, 2 * config.heads * config.head_dim);
-	config_tensor_shape(&config, TENSOR_DELTA_QKV, &rows, &cols);
+	config_tensor_shape(&config, TENSOR_DELTA_QKV, 0, &rows, &cols);
 	assert_int_equal(rows, 2 * config.delta_net.key_heads * config.delta_net.key_dim +
 				       config.delta_net.value_heads * config.delta_net.value_dim);
 }
@@ -254,17 +254,25 @@ static void a_delta_net_beyond_the_kernels_is_refused_before_anything_is_convert
 static void no_two_tensors_of_a_family_have_the_same_name_in_its_store(void **state)
 {
 	(void)state;
-	static const char *const fixtures[] = {"qwen2_moe", "granitemoe",  "mixtral",
-					       "olmoe",	    "qwen3_5_moe", "qwen3_next"};
+	static const char *const fixtures[] = {
+		"qwen2_moe", "granitemoe", "mixtral", "olmoe",	    "qwen3_5_moe", "qwen3_next",
+		"glm4_moe",  "minimax_m2", "gpt_oss", "gemma4_moe", "deepseek_v3"};
 	for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
 		static char names[TENSOR_ROLES][256];
+		if (!test_fixture(fixtures[i]))
+			continue;
 		read_fixture_config(fixtures[i]);
-		for (int role = 0; role < TENSOR_ROLES; role++) {
-			struct tensor_id id = {(enum tensor_role)role, 1, 2};
-			assert_true(config_store_name(&config, id, names[role], 256));
-			for (int before = 0; before < role; before++)
-				assert_string_not_equal(names[before], names[role]);
-		}
+		for (uint32_t layer = 0; layer < config.layers + config.draft; layer++)
+			for (int role = 0; role < TENSOR_ROLES; role++) {
+				struct tensor_id id = {(enum tensor_role)role, layer, 2};
+				names[role][0] = 0;
+				if (!config_has_tensor(&config, id.role, layer) ||
+				    (tensor_roles[role].place == PLACE_DRAFT && !config.draft))
+					continue;
+				assert_true(config_store_name(&config, id, names[role], 256));
+				for (int before = 0; before < role; before++)
+					assert_string_not_equal(names[before], names[role]);
+			}
 	}
 }
 
@@ -321,6 +329,72 @@ static void stacked_experts_lie_one_after_the_other_gate_above_up(void **state)
 	assert_int_equal(v.shape[2], 2);
 }
 
+static void assert_places(const struct view *v, size_t cols, const uint64_t (*want)[2])
+{
+	for (size_t i = 0; i < 2 * cols; i++) {
+		struct view_place at = view_place(v, i / cols, i % cols);
+		assert_int_equal(at.row, want[i][0]);
+		assert_int_equal(at.column, want[i][1]);
+	}
+}
+
+static void a_latents_projections_are_taken_apart_head_by_head(void **state)
+{
+	(void)state;
+	/* 2 heads of keys of 2 and values of 1, a latent of 3: k k v k k v; keys lie across. */
+	const struct config small = {.heads = 2, .latent = {.rank = 3, .nope = 2, .value = 1}};
+	static const uint64_t keys[][2] = {{0, 0}, {1, 0}, {0, 1}, {1, 1}, {0, 2}, {1, 2},
+					   {3, 0}, {4, 0}, {3, 1}, {4, 1}, {3, 2}, {4, 2}},
+			      values[] = {2, 5};
+	struct view v;
+	view_latent_keys(&v, &small, 0);
+	assert_true(v.shape[0] == 6 && v.shape[1] == 3);
+	for (uint64_t i = 0; i < 12; i++) {
+		struct view_place at = view_place(&v, i / 2, i % 2);
+		assert_int_equal(at.row, keys[i][0]);
+		assert_int_equal(at.column, keys[i][1]);
+	}
+	view_latent_values(&v, &small, 0);
+	assert_rows(&v, values, 2);
+}
+
+static void a_latent_beyond_the_kernels_is_refused_before_anything_is_converted(void **state)
+{
+	(void)state;
+	read_fixture_config("deepseek_v3");
+	assert_int_equal(forward_computes(&config, &e), 0);
+	struct config changed = config;
+	changed.latent.rank = LATENT_DIM + TILE_ROWS;
+	assert_int_equal(forward_computes(&changed, &e), -ENOTSUP);
+	changed.latent.rank = TILE_ROWS + 8;
+	assert_int_equal(forward_computes(&changed, &e), -ENOTSUP);
+	changed = config;
+	changed.latent.value = 8;
+	assert_int_equal(forward_computes(&changed, &e), -ENOTSUP);
+	assert_non_null(strstr(e.text, "latents"));
+}
+
+static void experts_may_lie_across_with_gate_and_up_in_turn(void **state)
+{
+	(void)state;
+	const struct config small = {.hidden_size = 3, .expert_size = 2, .experts = 4};
+	static const uint64_t gate[][2] = {{6, 0}, {7, 0}, {8, 0}, {6, 2}, {7, 2}, {8, 2}},
+			      up[][2] = {{6, 1}, {7, 1}, {8, 1}, {6, 3}, {7, 3}, {8, 3}},
+			      down[][2] = {{4, 0}, {5, 0}, {4, 1}, {5, 1}},
+			      bias[][2] = {{0, 1}, {0, 3}, {1, 1}, {1, 3}};
+	struct view v;
+	view_across_gate(&v, &small, 2);
+	assert_places(&v, 3, gate);
+	assert_int_equal(v.shape[2], 4);
+	view_across_up(&v, &small, 2);
+	assert_places(&v, 3, up);
+	view_across_down(&v, &small, 2);
+	assert_places(&v, 2, down);
+	assert_int_equal(v.shape[2], 3);
+	view_turn_up_bias(&v, &small, 0);
+	assert_places(&v, 2, bias);
+}
+
 /* ---- checkpoints ---- */
 
 static int convert(const char *to)
@@ -358,12 +432,16 @@ static void the_fixtures_checkpoints_are_used_to_the_last_tensor(void **state)
 {
 	(void)state;
 	static const char *const fixtures[] = {
-		"qwen2_moe", "granitemoe",  "mixtral",		 "olmoe",
-		"qwen3_5",   "qwen3_5_moe", "qwen3_5_moe_fused", "qwen3_next"};
+		"qwen2_moe",   "granitemoe",	    "mixtral",	  "olmoe",    "qwen3_5",
+		"qwen3_5_moe", "qwen3_5_moe_fused", "qwen3_next", "glm4_moe", "minimax_m2",
+		"gpt_oss",     "gpt_oss_mxfp4",	    "gemma4_moe"};
 	for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
 		struct sources s;
 		struct plan p;
 		struct recipe r;
+		uint32_t routed = 0;
+		if (!test_fixture(fixtures[i]))
+			continue;
 		read_fixture_config(fixtures[i]);
 		assert_int_equal(recipe_find(&r, NULL, &e), 0);
 		if (sources_open(&s, test_fixture(fixtures[i]), &config, &e))
@@ -375,10 +453,42 @@ static void the_fixtures_checkpoints_are_used_to_the_last_tensor(void **state)
 		if (sources_check(&s, &p, &e))
 			fail_msg("%s: %s", fixtures[i], e.text);
 		assert_int_equal(p.layers, config.layers + drafts);
-		assert_int_equal(p.routed_layers, config.experts ? p.layers : 0);
+		for (uint32_t layer = 0; layer < p.layers; layer++)
+			routed += config_routed(&config, layer);
+		assert_int_equal(p.routed_layers, routed);
 		plan_free(&p);
 		sources_close(&s);
 	}
+}
+
+static int check_source(void)
+{
+	struct sources s;
+	struct plan p;
+	struct recipe r;
+	assert_int_equal(recipe_find(&r, NULL, &e), 0);
+	assert_int_equal(plan_make(&p, &config, &r, &e), 0);
+	assert_int_equal(sources_open(&s, source, &config, &e), 0);
+	int failed = sources_check(&s, &p, &e);
+	sources_close(&s);
+	plan_free(&p);
+	return failed;
+}
+
+/* Of the layers that the config counts as a draft's, and of no other. */
+static void a_draft_layer_that_is_not_computed_is_left_out_by_its_name(void **state)
+{
+	(void)state;
+	read_fixture("glm4_moe");
+	assert_int_equal(config.layers, 3);
+	test_tensor_copy(&c, "model.norm.weight", "model.layers.3.enorm.weight");
+	test_tensor_copy(&c, "lm_head.weight", "model.layers.3.shared_head.head.weight");
+	test_checkpoint_make(&c, "glm4_moe", source);
+	assert_int_equal(check_source(), 0);
+	test_tensor_copy(&c, "model.norm.weight", "model.layers.4.enorm.weight");
+	test_checkpoint_make(&c, "glm4_moe", source);
+	assert_int_equal(check_source(), -EINVAL);
+	assert_non_null(strstr(e.text, "model.layers.4.enorm.weight"));
 }
 
 static void stacked_experts_make_the_store_of_single_ones(void **state)
@@ -567,7 +677,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(qwen2_moe_has_a_shared_expert_in_its_routed_layers),
 		TEST(granitemoe_has_multipliers_and_weighs_the_chosen_experts_alone),
-		TEST(mixtral_always_normalises_and_has_no_window),
+		TEST(mixtral_always_normalises_and_may_have_windows),
 		TEST(olmoe_has_norms_over_all_heads_together),
 		TEST(the_hybrids_name_the_mixer_of_each_layer),
 		TEST(an_interval_says_the_same_as_a_list_of_mixers),
@@ -576,7 +686,11 @@ int main(void)
 		TEST(no_two_tensors_of_a_family_have_the_same_name_in_its_store),
 		TEST(fused_projections_are_taken_apart_head_by_head),
 		TEST(stacked_experts_lie_one_after_the_other_gate_above_up),
+		TEST(a_latents_projections_are_taken_apart_head_by_head),
+		TEST(a_latent_beyond_the_kernels_is_refused_before_anything_is_converted),
+		TEST(experts_may_lie_across_with_gate_and_up_in_turn),
 		TEST(the_fixtures_checkpoints_are_used_to_the_last_tensor),
+		TEST(a_draft_layer_that_is_not_computed_is_left_out_by_its_name),
 		TEST(stacked_experts_make_the_store_of_single_ones),
 		TEST(fused_projections_make_the_store_of_single_ones),
 		TEST(a_checkpoint_of_the_text_part_alone_makes_the_same_store),

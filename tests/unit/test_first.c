@@ -3,7 +3,6 @@
  * another kind of store. */
 #include "checkpoint_help.h"
 #include "convert_help.h"
-#include "engine/serve/internal.h"
 #include "fault_io.h"
 #include "session_help.h"
 #include "store_help.h"
@@ -19,7 +18,7 @@
 
 #include <cmocka.h>
 
-static const char fable[] = "../../../examples/models/fable-moe-15m"; /* as a fixture */
+static const char fable_fixture[] = "../../../examples/models/fable-moe-15m"; /* as a fixture */
 static const char capital[] = "What is the capital of France?";
 static const char paris[] = "The capital of France is Paris.\n";
 
@@ -139,8 +138,8 @@ static void the_first_answer_is_that_of_a_complete_store(void **state)
 	(void)state;
 	static const struct {
 		const char *fixture, *quant, *prompt;
-	} cases[] = {{fable, NULL, "Tell me a tale of a fox."},
-		     {fable, "bf16", "Tell me a tale of a fox."},
+	} cases[] = {{fable_fixture, NULL, "Tell me a tale of a fox."},
+		     {fable_fixture, "bf16", "Tell me a tale of a fox."},
 		     {"qwen3_moe", "tq3", "abc"},
 		     {"qwen3_moe", "bf16", "abc"}};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -166,14 +165,15 @@ static void the_first_answer_is_that_of_a_complete_store(void **state)
 static void it_answers_before_all_experts_are_converted(void **state)
 {
 	(void)state;
-	use(fable);
+	use(fable_fixture);
 	mount(NULL);
 	struct session *s = test_greedy_session(&m);
 	struct answer *a = test_submit(s, capital);
 	test_wait_bytes(a, 1); /* nothing is made behind while it works */
-	uint64_t done = m.model->progress.done, total = m.model->progress.total;
+	struct model_progress p;
+	model_progress(m.model, &p);
 	assert_int_equal(model_state(m.model), MODEL_READY);
-	assert_in_range(done, 1, total - 1);
+	assert_in_range(p.done, 1, p.total - 1);
 	test_wait(a);
 	answer_unref(a);
 	session_end(s);
@@ -192,7 +192,7 @@ static void *ask_many(void *arg)
 static void the_store_is_completed_and_published_between_turns(void **state)
 {
 	(void)state;
-	use(fable);
+	use(fable_fixture);
 	mount(NULL);
 	struct session *s[3];
 	pthread_t thread[3];
@@ -207,7 +207,9 @@ static void the_store_is_completed_and_published_between_turns(void **state)
 	wait_until_converted();
 	answers_paris(); /* by the same descriptors */
 	assert_store_is_whole(NULL);
-	assert_int_equal(m.model->progress.total, 0);
+	struct model_progress p;
+	model_progress(m.model, &p);
+	assert_int_equal(p.total, 0);
 	test_model_close(&m);
 }
 
@@ -215,17 +217,17 @@ static void an_experts_file_is_empty_until_the_store_is_complete(void **state)
 {
 	(void)state;
 	char byte;
-	use(fable);
+	use(fable_fixture);
 	mount(NULL);
 	struct session *s = test_greedy_session(&m);
 	struct answer *a = test_submit(s, capital);
 	test_wait_bytes(a, 1);
-	assert_int_equal(model_expert_bytes(m.model), 0);
+	assert_int_equal(model_expert_bytes(m.model, 0), 0);
 	assert_int_equal(model_expert_read(m.model, 0, 0, 0, &byte, 1, &e), 0);
 	test_wait(a);
 	answer_unref(a);
 	wait_until_converted();
-	assert_true(model_expert_bytes(m.model) > 0);
+	assert_true(model_expert_bytes(m.model, 0) > 0);
 	assert_int_equal(model_expert_read(m.model, 0, 0, 0, &byte, 1, &e), 1);
 	session_end(s);
 	test_model_close(&m);
@@ -377,7 +379,7 @@ static void a_power_cut_anywhere_costs_no_more(void **state)
 static void closing_keeps_what_was_done_and_the_next_goes_on(void **state)
 {
 	(void)state;
-	use(fable);
+	use(fable_fixture);
 	mount(NULL);
 	answers_paris();
 	test_model_close(&m); /* in the middle, most likely; or right after the end */
@@ -392,7 +394,7 @@ static void closing_keeps_what_was_done_and_the_next_goes_on(void **state)
 static void closing_in_the_middle_of_an_answer_ends_everything(void **state)
 {
 	(void)state;
-	use(fable);
+	use(fable_fixture);
 	for (uint64_t bytes = 0; bytes < 12; bytes += 4) {
 		int code;
 		mount(NULL);
@@ -413,7 +415,7 @@ static void closing_in_the_middle_of_an_answer_ends_everything(void **state)
 static void a_disk_that_fills_up_is_an_error_in_words_until_there_is_space(void **state)
 {
 	(void)state;
-	use(fable);
+	use(fable_fixture);
 	mount(NULL);
 	answers_paris(); /* its experts are in now */
 	struct session *s = test_greedy_session(&m);
@@ -538,7 +540,7 @@ static void norms_beyond_f16_are_found_while_nobody_asks(void **state)
 	scale_a_layer();
 	mount(NULL);
 	wait_until_converted();
-	while (model_expert_bytes(m.model) == 0) /* it may just be between the two */
+	while (model_expert_bytes(m.model, 0) == 0) /* it may just be between the two */
 		wait_until_converted();
 	assert_store_is_whole(NULL);
 	free(ask("abc", "12"));
@@ -566,7 +568,7 @@ static void a_damaged_expert_is_an_error_only_where_it_is_touched(void **state)
 	struct pager_expert x;
 	struct model_progress p;
 	char name[128], untouched[128] = "", touched[128] = "", words[1024];
-	use(fable);
+	use(fable_fixture);
 	mount(NULL);
 	answers_paris();
 	for (uint32_t i = 0; i < 32; i++) {
@@ -579,7 +581,7 @@ static void a_damaged_expert_is_an_error_only_where_it_is_touched(void **state)
 
 	test_folder_remove(stores);
 	test_tensor_set(test_tensor_find(&c, untouched), 5, NAN);
-	test_checkpoint_make(&c, fable, source);
+	test_checkpoint_make(&c, fable_fixture, source);
 	mount(NULL);
 	answers_paris();
 	wait_until_converted();
@@ -597,7 +599,7 @@ static void a_damaged_expert_is_an_error_only_where_it_is_touched(void **state)
 	test_folder_remove(stores);
 	(void)snprintf(name, sizeof name, "%s", touched);
 	test_tensor_set(test_tensor_find(&c, name), 5, INFINITY);
-	test_checkpoint_make(&c, fable, source);
+	test_checkpoint_make(&c, fable_fixture, source);
 	mount(NULL);
 	ask_refused(capital, touched);
 	ask_refused(capital, touched);

@@ -120,17 +120,17 @@ static void bf16_rounds_to_nearest_even(void **state)
 static void sizes_follow_the_layout(void **state)
 {
 	(void)state;
-	const struct shape bf16 = {FORMAT_BF16, NORM_F16, 3, 5};
+	const struct shape bf16 = {.format = FORMAT_BF16, .rows = 3, .cols = 5};
 	assert_int_equal(format_packed_bytes(&bf16), 30);
 	assert_int_equal(format_norm_bytes(&bf16), 0);
 	assert_int_equal(format_arranged_bytes(&bf16), 64);
 
-	const struct shape tq3 = {FORMAT_TQ3, NORM_F16, 17, 300};
+	const struct shape tq3 = {.format = FORMAT_TQ3, .rows = 17, .cols = 300};
 	assert_int_equal(format_packed_bytes(&tq3), 17 * 3 * 48);
 	assert_int_equal(format_norm_bytes(&tq3), 17 * 3 * 2);
 	assert_int_equal(format_arranged_bytes(&tq3), 2 * 3 * 16 * (48 + 2));
 
-	const struct shape largest = {FORMAT_F32, NORM_F32, 1 << 24, 1 << 20};
+	const struct shape largest = {.format = FORMAT_F32, .rows = 1 << 24, .cols = 1 << 20};
 	assert_true(format_fits(largest.rows, largest.cols));
 	assert_true(format_packed_bytes(&largest) == (size_t)1 << 46);
 	assert_false(format_fits(0, 1) || format_fits(1, 0));
@@ -218,13 +218,15 @@ static void arranging_puts_planes_and_norms_where_the_layout_says(void **state)
 		uint8_t *norms = random_bytes(&random, format_norm_bytes(&s));
 		uint8_t *arranged = random_bytes(&random, format_arranged_bytes(&s));
 
-		format_arrange(arranged, &s, 0, s.rows, packed, norms);
+		format_arrange(arranged, &s, 0, s.rows,
+			       &(struct pieces){.weights = packed, .scales = norms});
 		check_arranged(&s, arranged, packed, norms);
 
 		memset(arranged, 0xa5, format_arranged_bytes(&s));
 		for (uint32_t r = 0; r < s.rows; r += 16)
 			format_arrange(arranged, &s, r, s.rows - r < 16 ? s.rows - r : 16,
-				       packed + r * packed_row, norms + r * norm_row);
+				       &(struct pieces){.weights = packed + r * packed_row,
+							.scales = norms + r * norm_row});
 		check_arranged(&s, arranged, packed, norms);
 		free(packed);
 		free(norms);
@@ -236,11 +238,11 @@ static void float_rows_stay_as_they_are(void **state)
 {
 	(void)state;
 	struct random random = {3};
-	const struct shape s = {FORMAT_F16, NORM_F16, 33, 7};
+	const struct shape s = {.format = FORMAT_F16, .rows = 33, .cols = 7};
 	uint8_t *packed = random_bytes(&random, format_packed_bytes(&s));
 	uint8_t *arranged = random_bytes(&random, format_arranged_bytes(&s));
-	format_arrange(arranged, &s, 16, 17, packed + 224, NULL);
-	format_arrange(arranged, &s, 0, 16, packed, NULL);
+	format_arrange(arranged, &s, 16, 17, &(struct pieces){.weights = packed + 224});
+	format_arrange(arranged, &s, 0, 16, &(struct pieces){.weights = packed});
 	assert_memory_equal(arranged, packed, format_packed_bytes(&s));
 	free(packed);
 	free(arranged);
@@ -251,15 +253,15 @@ static void float_rows_dequantise_to_their_values(void **state)
 	(void)state;
 	const float f32[3] = {1.5F, -0.0F, 3e38F};
 	const uint16_t f16[3] = {0x3e00, 0x8000, 0x0001}, bf16[3] = {0x3fc0, 0x8000, 0x0001};
-	struct shape s = {FORMAT_F32, NORM_F16, 1, 3};
+	struct shape s = {.format = FORMAT_F32, .rows = 1, .cols = 3};
 	float out[3];
-	format_dequantise_row(out, &s, f32, NULL);
+	format_dequantise_row(out, &s, &(struct pieces){.weights = f32});
 	assert_memory_equal(out, f32, sizeof f32);
 	s.format = FORMAT_F16;
-	format_dequantise_row(out, &s, f16, NULL);
+	format_dequantise_row(out, &s, &(struct pieces){.weights = f16});
 	assert_true(out[0] == 1.5F && signbit(out[1]) && out[2] == 0x1p-24F);
 	s.format = FORMAT_BF16;
-	format_dequantise_row(out, &s, bf16, NULL);
+	format_dequantise_row(out, &s, &(struct pieces){.weights = bf16});
 	assert_true(out[0] == 1.5F && signbit(out[1]) && out[2] == 0x1p-133F);
 }
 
@@ -270,11 +272,11 @@ static void a_padded_row_dequantises_to_its_own_width(void **state)
 	float x[130], out[131];
 	uint8_t packed[2 * 64];
 	float norms[2];
-	const struct shape s = {FORMAT_TQ4, NORM_F32, 1, 130};
+	const struct shape s = {.format = FORMAT_TQ4, .norms = NORM_F32, .rows = 1, .cols = 130};
 	random_normal(&random, x, 130);
 	assert_true(tq_quantise_row(packed, norms, x, 130, 4, TQ_GAIN_NORM));
 	out[130] = 77;
-	format_dequantise_row(out, &s, packed, norms);
+	format_dequantise_row(out, &s, &(struct pieces){.weights = packed, .scales = norms});
 	assert_true(out[130] == 77);
 	for (size_t i = 0; i < 130; i++)
 		assert_true(fabsf(out[i] - x[i]) < .6F);

@@ -1,7 +1,8 @@
 /* A context with a recurrent state: wherever it goes back to, what is computed then is what a
  * context computes that was never anywhere else, and only what lies behind a copy is computed
  * again. */
-#include "engine/serve/internal.h"
+#include "engine/serve/observe.h"
+#include "forward_help.h"
 #include "golden.h"
 #include "session_help.h"
 
@@ -19,16 +20,16 @@
 enum { TOKENS = 96 };
 
 static struct test_model hybrid;
+static struct model_view view;
 static uint32_t tokens[TOKENS];
 static struct err e;
 
 static int load(void **state)
 {
 	(void)state;
-	test_model_open(&hybrid, test_fixture("qwen3_5_moe"),
-			&(struct engine_options){.quant = "bf16", .codec = "none"});
-	if (model_wait(hybrid.model, &e))
-		fail_msg("%s", e.text);
+	test_model_ready(&hybrid, test_fixture("qwen3_5_moe"),
+			 &(struct engine_options){.quant = "bf16", .codec = "none"});
+	model_observe(hybrid.model, &view);
 	for (uint32_t i = 0; i < TOKENS; i++)
 		tokens[i] = (i * 37 + 11) % 380;
 	return 0;
@@ -46,7 +47,7 @@ static int unload(void **state)
 
 static void begin(struct context *x)
 {
-	context_init(x, &hybrid.engine->context_budget, &hybrid.model->config, KV_F32);
+	context_init(x, view.context_budget, view.config, KV_F32);
 }
 
 /* Computes ids[n] in steps of `chunk`, marking after each; leaves the last row's logits. */
@@ -54,7 +55,7 @@ static void compute(struct context *x, const uint32_t *ids, uint32_t n, uint32_t
 {
 	for (uint32_t done = 0; done < n; done += chunk) {
 		uint32_t count = n - done < chunk ? n - done : chunk;
-		if (forward_run(&hybrid.model->forward, x, ids + done, count, true, NULL, &e))
+		if (test_step(view.forward, x, ids + done, count, NULL, &e))
 			fail_msg("%s", e.text);
 		recurrent_mark(&x->recurrent, x->tokens.count);
 	}
@@ -64,21 +65,21 @@ static void compute(struct context *x, const uint32_t *ids, uint32_t n, uint32_t
 static float *fresh_logits(const uint32_t *ids, uint32_t n, const uint32_t *other, uint32_t m)
 {
 	struct context x;
-	size_t bytes = hybrid.model->config.vocabulary * sizeof(float);
+	size_t bytes = view.config->vocabulary * sizeof(float);
 	float *copy = malloc(bytes);
 	assert_non_null(copy);
 	begin(&x);
 	compute(&x, ids, n, 7);
 	compute(&x, other, m, 5);
-	memcpy(copy, hybrid.model->forward.scratch.logits, bytes);
+	memcpy(copy, view.forward->scratch.logits, bytes);
 	context_free(&x);
 	return copy;
 }
 
 static void assert_logits(float *want)
 {
-	assert_memory_equal(hybrid.model->forward.scratch.logits, want,
-			    hybrid.model->config.vocabulary * sizeof(float));
+	assert_memory_equal(view.forward->scratch.logits, want,
+			    view.config->vocabulary * sizeof(float));
 	free(want);
 }
 
@@ -118,7 +119,7 @@ static void stop_in_the_middle(void *ctx, enum tap_point point, uint32_t layer, 
 static void a_step_that_was_stopped_leaves_no_trace(void **state)
 {
 	(void)state;
-	struct forward *f = &hybrid.model->forward;
+	struct forward *f = view.forward;
 	for (uint32_t layer = 1; layer <= f->env.config->layers; layer++) {
 		struct context x;
 		begin(&x);
@@ -126,7 +127,7 @@ static void a_step_that_was_stopped_leaves_no_trace(void **state)
 		f->env.tap = stop_in_the_middle;
 		f->env.stop = &stopped;
 		states_left = layer;
-		assert_int_equal(forward_run(f, &x, tokens + 20, 9, true, NULL, &e), -ECANCELED);
+		assert_int_equal(test_step(f, &x, tokens + 20, 9, NULL, &e), -ECANCELED);
 		f->env.tap = NULL;
 		f->env.stop = NULL;
 		atomic_store(&stopped, false);
@@ -140,12 +141,12 @@ static void a_step_that_was_stopped_leaves_no_trace(void **state)
 static void a_step_that_was_stopped_before_any_copy_begins_anew(void **state)
 {
 	(void)state;
-	struct forward *f = &hybrid.model->forward;
+	struct forward *f = view.forward;
 	struct context x;
 	begin(&x);
 	f->env.stop = &stopped;
 	atomic_store(&stopped, true);
-	assert_int_equal(forward_run(f, &x, tokens, 9, true, NULL, &e), -ECANCELED);
+	assert_int_equal(test_step(f, &x, tokens, 9, NULL, &e), -ECANCELED);
 	atomic_store(&stopped, false);
 	f->env.stop = NULL;
 	assert_int_equal(x.tokens.count, 0);
@@ -157,7 +158,7 @@ static void a_step_that_was_stopped_before_any_copy_begins_anew(void **state)
 static void its_memory_is_that_of_attention_layers_states_and_copies(void **state)
 {
 	(void)state;
-	const struct config *c = &hybrid.model->config;
+	const struct config *c = view.config;
 	struct context x;
 	begin(&x);
 	compute(&x, tokens, TOKENS, 64);
@@ -182,9 +183,8 @@ static void bits_per_weight_are_those_of_the_weights_that_are_stored(void **stat
 {
 	(void)state;
 	char text[32] = "";
-	assert_true(hybrid.model->plan.recipe.draft);
-	while (!atomic_load(&hybrid.model->has_store))
-		(void)usleep(1000);
+	assert_true(view.plan->recipe.draft);
+	test_wait_converted(hybrid.model);
 	assert_int_equal(model_fact(hybrid.model, FACT_BITS_PER_WEIGHT, text, sizeof text), 0);
 	double bits = strtod(text, NULL);
 	if (bits < 16 || bits > 16.1) /* some vectors have 32 */
@@ -197,10 +197,10 @@ static void bits_per_weight_are_those_of_the_weights_that_are_stored(void **stat
 static float *all_logits(void)
 {
 	struct context x;
-	float *all = malloc((size_t)TOKENS * hybrid.model->config.vocabulary * sizeof *all);
+	float *all = malloc((size_t)TOKENS * view.config->vocabulary * sizeof *all);
 	assert_non_null(all);
 	begin(&x);
-	if (forward_run(&hybrid.model->forward, &x, tokens, TOKENS, false, all, &e))
+	if (test_step(view.forward, &x, tokens, TOKENS, all, &e))
 		fail_msg("%s", e.text);
 	context_free(&x);
 	return all;
@@ -209,15 +209,13 @@ static float *all_logits(void)
 /* A step that verifies `drafted` tokens after the next one, of which `stand` do. */
 static void verify(struct context *x, uint32_t drafted, uint32_t stand, const float *all)
 {
-	struct forward *f = &hybrid.model->forward;
-	size_t before = x->tokens.count, row = hybrid.model->config.vocabulary;
+	struct forward *f = view.forward;
+	size_t before = x->tokens.count, row = view.config->vocabulary;
 	uint32_t rows[ANSWER_ROWS];
 	for (uint32_t i = 0; i <= drafted; i++) /* what does not stand was something else */
 		rows[i] = tokens[before + i] + (i > stand);
-	f->kind = ROWS_ANSWER;
-	if (forward_run(f, x, rows, drafted + 1, true, f->scratch.logits, &e))
+	if (test_verify(f, x, rows, drafted + 1, f->scratch.logits, &e))
 		fail_msg("%s", e.text);
-	f->kind = ROWS_PROMPT;
 	assert_memory_equal(f->scratch.logits, all + before * row, (stand + 1) * row * sizeof *all);
 	assert_int_equal(context_rollback(x, before + 1 + stand), before + 1 + stand);
 }
@@ -241,9 +239,9 @@ static void of_a_draft_only_what_stands_is_done_to_the_state(void **state)
 			if ((random >> 26) % 8 == 0)
 				context_rollback(&x, x.tokens.count - 4);
 		}
-		size_t row = hybrid.model->config.vocabulary, n = x.tokens.count;
+		size_t row = view.config->vocabulary, n = x.tokens.count;
 		compute(&x, tokens + n, (uint32_t)(TOKENS - n), 3);
-		assert_memory_equal(hybrid.model->forward.scratch.logits, all + (TOKENS - 1) * row,
+		assert_memory_equal(view.forward->scratch.logits, all + (TOKENS - 1) * row,
 				    row * sizeof *all);
 		context_free(&x);
 	}

@@ -84,6 +84,44 @@ static void silu_agrees_with_double_precision(void **state)
 	}
 }
 
+static void the_other_activations_agree_with_double_precision(void **state)
+{
+	(void)state;
+	for (const struct kernels *const *k = kernels_available(); *k; k++) {
+		for (int i = 0; i < 6000; i++) {
+			const double x = -30 + i * 0.01, up = i % 2 ? 1.25 : -9, limit = 7;
+			const double u = sqrt(2 / acos(-1)) * (x + .044715 * x * x * x);
+			const double gelu = .5 * x * (1 + tanh(u)) * up;
+			const double g = x < limit ? x : limit, clamped = up < -7 ? -7 : up;
+			const double swiglu = (clamped + 1) * g / (1 + exp(-1.702 * g));
+			const float ups = (float)up;
+			float y = (float)x;
+			(*k)->gelu_mul(&y, &ups, 1);
+			assert_true(fabs(y - gelu) <= 2e-6 * fabs(x));
+			y = (float)x;
+			(*k)->swiglu_clamped(&y, &ups, 1, 1.702F, 7);
+			assert_true(fabs(y - swiglu) <= 2e-6 * fabs(swiglu) + 1e-12);
+			y = (float)x;
+			(*k)->softcap(&y, 1, 30);
+			assert_true(fabs(y - 30 * tanh(x / 30)) <= 1e-5);
+		}
+		float x[4] = {-1e30F, -INFINITY, INFINITY, NAN};
+		const float up[4] = {1, 1, 1, 1};
+		(*k)->softcap(x, 4, 30);
+		assert_true(x[0] == -30 && x[1] == -30 && x[2] == 30 && isnan(x[3]));
+		x[0] = x[1] = -200;
+		x[2] = 200;
+		(*k)->gelu_mul(x, up, 4);
+		assert_true(x[0] == 0 && x[2] == 200 && isnan(x[3]));
+		(*k)->swiglu_clamped(x, up, 4, 1.702F, 7);
+		assert_true(x[0] == 0 && fabsf(x[2] - 14) < 1e-3F && isnan(x[3]));
+		x[2] = 1;
+		const float nans[4] = {NAN, NAN, NAN, NAN};
+		(*k)->swiglu_clamped(x, nans, 4, 1.702F, 7);
+		assert_true(isnan(x[2]));
+	}
+}
+
 static void softmax_agrees_with_double_precision(void **state)
 {
 	(void)state;
@@ -180,6 +218,28 @@ static void call_silu_mul(const struct kernels *k, float *x, const float *a, con
 	k->silu_mul(x, a, n);
 }
 
+static void call_gelu_mul(const struct kernels *k, float *x, const float *a, const float *b,
+			  uint32_t n)
+{
+	(void)b;
+	k->gelu_mul(x, a, n);
+}
+
+static void call_swiglu_clamped(const struct kernels *k, float *x, const float *a, const float *b,
+				uint32_t n)
+{
+	(void)b;
+	k->swiglu_clamped(x, a, n, 1.702F, 1.5F);
+}
+
+static void call_softcap(const struct kernels *k, float *x, const float *a, const float *b,
+			 uint32_t n)
+{
+	(void)a;
+	(void)b;
+	k->softcap(x, n, 30);
+}
+
 static void call_softmax(const struct kernels *k, float *x, const float *a, const float *b,
 			 uint32_t n)
 {
@@ -204,8 +264,11 @@ static const struct {
 	const char *name;
 	call_fn *call;
 } calls[] = {
-	{"rmsnorm", call_rmsnorm}, {"rope", call_rope}, {"silu_mul", call_silu_mul},
-	{"softmax", call_softmax}, {"add", call_add},	{"add_scaled", call_add_scaled},
+	{"rmsnorm", call_rmsnorm},   {"rope", call_rope},
+	{"silu_mul", call_silu_mul}, {"softmax", call_softmax},
+	{"add", call_add},	     {"add_scaled", call_add_scaled},
+	{"gelu_mul", call_gelu_mul}, {"swiglu_clamped", call_swiglu_clamped},
+	{"softcap", call_softcap},
 };
 
 static void check_same_bits(struct random *random, call_fn *call, const char *name, uint32_t n)
@@ -265,6 +328,7 @@ int main(void)
 		cmocka_unit_test(the_exponential_of_subnormal_results_rounds_once),
 		cmocka_unit_test(the_exponential_has_the_right_limits),
 		cmocka_unit_test(silu_agrees_with_double_precision),
+		cmocka_unit_test(the_other_activations_agree_with_double_precision),
 		cmocka_unit_test(softmax_agrees_with_double_precision),
 		cmocka_unit_test(rmsnorm_agrees_with_double_precision),
 		cmocka_unit_test(rope_turns_pairs_and_leaves_the_rest),

@@ -1,7 +1,7 @@
 /* Opt-in losses: what fewer experts per token and dropped experts compute, that they are counted
  * and named, and that nothing is lost unless it was asked for. */
 #include "checkpoint_help.h"
-#include "engine/serve/internal.h"
+#include "engine/serve/observe.h"
 #include "golden.h"
 #include "session_help.h"
 #include "store_help.h"
@@ -23,6 +23,7 @@ static const char capital[] = "What is the capital of France?";
 
 struct pass {
 	struct test_model m;
+	struct model_view view;
 	struct context context;
 	struct forward *forward;
 };
@@ -31,9 +32,9 @@ static void pass_open(struct pass *p, const char *directory, const struct engine
 {
 	test_model_open(&p->m, directory, options);
 	test_model_load_calm(&p->m);
-	context_init(&p->context, &p->m.engine->context_budget, &p->m.model->config,
-		     p->m.engine->recipe.exact ? KV_F32 : KV_F16);
-	p->forward = &p->m.model->forward;
+	model_observe(p->m.model, &p->view);
+	context_init(&p->context, p->view.context_budget, p->view.config, p->view.kv);
+	p->forward = p->view.forward;
 }
 
 static void pass_open_fixture(struct pass *p, const struct engine_options *options)
@@ -59,13 +60,16 @@ static float *compute(struct pass *p, struct losses losses)
 	for (uint32_t i = 0; i < TOKENS; i++)
 		tokens[i] = (i * i * 7 + 3 * i + 5) % VOCABULARY;
 	context_rollback(&p->context, 0);
-	p->forward->losses = losses;
+	struct batch b = {0};
+	struct row row = {.context = &p->context, .logits = true, .losses = losses};
 	for (uint32_t done = 0, n; done < TOKENS; done += n) {
 		n = TOKENS - done < p->forward->chunk ? TOKENS - done : p->forward->chunk;
-		if (forward_run(p->forward, &p->context, tokens + done, n, false,
-				logits + (size_t)done * VOCABULARY, &e))
+		batch_clear(&b);
+		if (batch_add(&b, &row, tokens + done, n, &e) ||
+		    forward_run(p->forward, &b, logits + (size_t)done * VOCABULARY, &e))
 			fail_msg("%s", e.text);
 	}
+	batch_free(&b);
 	return logits;
 }
 
@@ -79,7 +83,7 @@ static void assert_same_logits(const float *want, float *got)
 /* Room for so many experts of the fixture. */
 static uint64_t budget_for(const struct pass *p, uint64_t experts)
 {
-	return experts * ((p->m.model->plan.slot_bytes + 4095) / 4096 * 4096);
+	return experts * ((p->view.plan->slot_bytes + 4095) / 4096 * 4096);
 }
 
 /* ---- fewer experts per token ---- */
@@ -214,7 +218,7 @@ static void predict(void *ctx, enum tap_point point, uint32_t layer, uint32_t po
 				needed |= i % width == 0 || p->weight[i] >= p->threshold;
 			}
 		struct pager_expert now;
-		pager_inspect(p->pass->m.model->experts, layer, e, &now);
+		pager_inspect(p->pass->view.experts, layer, e, &now);
 		p->dropped += picked && !needed && !now.resident;
 		p->used += picked && (needed || now.resident);
 	}

@@ -512,10 +512,10 @@ static void a_grown_budget_wakes_a_batch_that_waits_for_room(void **state)
 
 static _Atomic int served; /* experts arranged by note_order */
 
-static void note_order(void *ctx, void *slot, const void *record)
+static void note_order(void *ctx, uint32_t layer, void *slot, const void *record)
 {
 	*(int *)ctx = ++served;
-	test_arrange(NULL, slot, record);
+	test_arrange(NULL, layer, slot, record);
 }
 
 static bool somebody_in_line(struct pager *p)
@@ -565,12 +565,12 @@ static void who_waits_for_room_first_gets_it_first(void **state)
 
 static _Atomic int arranged; /* by slow_arrange */
 
-static void slow_arrange(void *ctx, void *slot, const void *record)
+static void slow_arrange(void *ctx, uint32_t layer, void *slot, const void *record)
 {
 	struct test_pager *f = ctx;
 	arranged++;
 	await_misses(f, 2); /* until the other batch wants the same expert */
-	test_arrange(NULL, slot, record);
+	test_arrange(NULL, layer, slot, record);
 }
 
 static void an_expert_that_two_batches_need_is_read_once(void **state)

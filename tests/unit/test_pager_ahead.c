@@ -41,13 +41,13 @@ static void set_gate(bool shut)
 	pthread_mutex_unlock(&gate.lock);
 }
 
-static void gated_arrange(void *ctx, void *slot, const void *record)
+static void gated_arrange(void *ctx, uint32_t layer, void *slot, const void *record)
 {
 	pthread_mutex_lock(&gate.lock);
 	while (gate.shut)
 		pthread_cond_wait(&gate.opened, &gate.lock);
 	pthread_mutex_unlock(&gate.lock);
-	test_arrange(ctx, slot, record);
+	test_arrange(ctx, layer, slot, record);
 }
 
 static int teardown(void **state)

@@ -143,11 +143,11 @@ static void a_ring_that_hesitates_goes_on(void **state)
 	assert_whole(f);
 }
 
-static void stop_ring_and_arrange(void *ctx, void *slot, const void *record)
+static void stop_ring_and_arrange(void *ctx, uint32_t layer, void *slot, const void *record)
 {
 	if (*(_Atomic bool *)ctx)
 		faults.fail_on = OP_SUBMIT;
-	test_arrange(NULL, slot, record);
+	test_arrange(NULL, layer, slot, record);
 }
 
 /* All are asked for, some are in flight, and then no more are taken. Nobody will ask again, so the

@@ -9,8 +9,9 @@
 
 #include <cmocka.h>
 
-enum { K = 200, ROWS = 40, TOKENS = 3, MATRICES = 4 };
-static const enum format formats[MATRICES] = {FORMAT_BF16, FORMAT_TQ4, FORMAT_F32, FORMAT_TQ3};
+enum { K = 224, ROWS = 40, TOKENS = 3, MATRICES = 6 };
+static const enum format formats[MATRICES] = {FORMAT_BF16, FORMAT_TQ4,	FORMAT_F32,
+					      FORMAT_TQ3,  FORMAT_Q4_1, FORMAT_AFFINE4};
 
 static struct environment env;
 static struct activation input;
@@ -28,7 +29,8 @@ static int setup(void **state)
 	assert_non_null(memory);
 	uint8_t *next = memory;
 	for (int i = 0; i < MATRICES; i++) {
-		matrix[i] = (struct matrix){{formats[i], NORM_F16, ROWS, K}, next};
+		matrix[i] = (struct matrix){
+			{.format = formats[i], .rows = ROWS, .cols = K, .group = 32}, next};
 		size_t bytes = format_arranged_bytes(&matrix[i].shape);
 		for (size_t b = 0; b < bytes; b++) /* small numbers of every type */
 			next[b] = (uint8_t)(b % 4 == 3 || b % 2 ? 0x3a : b * 37);
@@ -57,7 +59,7 @@ static void write_input(float scale)
 
 static void alone(int i, float y[TOKENS][ROWS])
 {
-	input.in_8_bits = false;
+	input.forms = 0;
 	product_run(&env, &(struct product){y[0], &matrix[i]}, 1, &input, TOKENS);
 }
 
@@ -69,6 +71,7 @@ static void formats_may_meet_one_input_in_any_order(void **state)
 		struct product p[MATRICES];
 		write_input((float)(first + 1));
 		memset(input.q, 0x55, (size_t)TOKENS * tq_groups(K) * TQ_GROUP);
+		memset(input.block.q, 0x55, (size_t)TOKENS * K);
 		for (int i = 0; i < MATRICES; i++)
 			p[i] = (struct product){out[i][0], &matrix[(first + i) % MATRICES]};
 		product_run(&env, p, MATRICES, &input, TOKENS);
@@ -79,25 +82,31 @@ static void formats_may_meet_one_input_in_any_order(void **state)
 	}
 }
 
-static void the_8_bit_form_is_made_once_for_an_input_and_anew_for_another(void **state)
+/* Of each form. */
+static void an_8_bit_form_is_made_once_for_an_input_and_anew_for_another(void **state)
 {
 	(void)state;
-	float want[TOKENS][ROWS], got[TOKENS][ROWS];
-	write_input(1);
-	alone(1, want);
-	memset(input.q, 0, (size_t)TOKENS * tq_groups(K) * TQ_GROUP);
-	product_run(&env, &(struct product){got[0], &matrix[1]}, 1, &input, TOKENS);
-	assert_memory_not_equal(got, want, sizeof want); /* what was made was used */
-	write_input(1);
-	product_run(&env, &(struct product){got[0], &matrix[1]}, 1, &input, TOKENS);
-	assert_memory_equal(got, want, sizeof want);
+	int8_t *const made[] = {input.q, input.block.q};
+	static const int of[] = {1, 4}; /* matrices */
+	for (int i = 0; i < 2; i++) {
+		struct product again = {out[0][0], &matrix[of[i]]};
+		float want[TOKENS][ROWS];
+		write_input(1);
+		alone(of[i], want);
+		memset(made[i], 0, (size_t)TOKENS * K);
+		product_run(&env, &again, 1, &input, TOKENS);
+		assert_memory_not_equal(out[0], want, sizeof want); /* what was made was used */
+		write_input(1);
+		product_run(&env, &again, 1, &input, TOKENS);
+		assert_memory_equal(out[0], want, sizeof want);
+	}
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(formats_may_meet_one_input_in_any_order),
-		cmocka_unit_test(the_8_bit_form_is_made_once_for_an_input_and_anew_for_another),
+		cmocka_unit_test(an_8_bit_form_is_made_once_for_an_input_and_anew_for_another),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

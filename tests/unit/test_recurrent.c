@@ -2,8 +2,10 @@
  * in number and by the context budget, and are dense where they are needed. */
 #include "engine/compute/recurrent.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,7 +22,7 @@ static struct err e;
 static int setup(void **state)
 {
 	(void)state;
-	budget = (struct context_budget){.limit = 1 << 30};
+	context_budget_init(&budget, 1 << 30);
 	recurrent_init(&r, &budget, FLOATS);
 	return recurrent_reserve(&r, &e);
 }
@@ -168,6 +170,52 @@ static void without_room_for_any_copy_there_is_none(void **state)
 	recurrent_free(&second);
 }
 
+/* One text that goes on and back, while others take what its copies hold: whatever is left of
+ * them is whole. */
+enum { TAKES = 1000 };
+static _Atomic bool over;
+static _Atomic uint32_t taken;
+
+static void *take_and_give(void *arg)
+{
+	struct recurrent other;
+	struct err own;
+	(void)arg;
+	recurrent_init(&other, &budget, FLOATS);
+	while (!atomic_load(&over)) {
+		if (!recurrent_reserve(&other, &own))
+			atomic_fetch_add(&taken, 1);
+		recurrent_free(&other);
+	}
+	return NULL;
+}
+
+static void copies_may_give_way_at_any_moment(void **state)
+{
+	(void)state;
+	pthread_t threads[2];
+	budget.limit = 3 * r.bytes;
+	atomic_store(&over, false);
+	atomic_store(&taken, 0);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, take_and_give, NULL), 0);
+	for (size_t end = 100; atomic_load(&taken) < TAKES; end++) {
+		for (size_t p = end - 40; p <= end; p += 10) {
+			advance(p);
+			recurrent_mark(&r, p);
+		}
+		size_t at = recurrent_rollback(&r, end + 1, end - 5);
+		if (at)
+			assert_is_at(at);
+		while (!r.now) /* the others' turn */
+			(void)recurrent_reserve(&r, &e);
+	}
+	atomic_store(&over, true);
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	assert_true(budget.used <= budget.limit);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -180,6 +228,7 @@ int main(void)
 		TEST(marks_are_few_and_denser_towards_the_end),
 		TEST(without_room_a_copy_takes_the_place_of_another),
 		TEST(without_room_for_any_copy_there_is_none),
+		TEST(copies_may_give_way_at_any_moment),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* The repetition penalty: what a slow reading of its definition gives, and that a session's answers
  * have it. */
 #include "engine/compute/repetition.h"
-#include "engine/serve/internal.h"
+#include "engine/serve/observe.h"
 #include "random.h"
 #include "session_help.h"
 
@@ -74,20 +74,10 @@ static void a_penalty_of_one_changes_and_keeps_nothing(void **state)
 
 /* ---- in a session ---- */
 
-static struct test_model fable;
-
 static int load(void **state)
 {
 	(void)state;
 	test_model_open(&fable, test_fable(), &(struct engine_options){.quant = "bf16"});
-	return 0;
-}
-
-static int unload(void **state)
-{
-	(void)state;
-	test_model_close(&fable);
-	test_stores_remove();
 	return 0;
 }
 
@@ -117,7 +107,7 @@ static size_t repeats(const char *penalty)
 {
 	struct session *s = session_with(penalty, "0");
 	free(test_ask(s, PROMPT));
-	const struct token_list *t = &s->context.tokens;
+	const struct token_list *t = session_computed(s);
 	size_t count = 0, prompt = test_stats(s).prompt_tokens;
 	assert_true(t->count > prompt + 8);
 	for (size_t i = prompt; i < t->count; i++)
@@ -170,5 +160,5 @@ int main(void)
 		cmocka_unit_test(a_penalty_goes_with_sampling_and_is_reproducible),
 		cmocka_unit_test(the_turns_before_count),
 	};
-	return cmocka_run_group_tests(tests, load, unload);
+	return cmocka_run_group_tests(tests, load, fable_close);
 }

@@ -18,27 +18,6 @@
 static const char capital[] = "What is the capital of France?";
 static const char tale[] = "Tell me a tale of a fox.";
 
-/* Most tests share one loaded model in the default recipe. */
-static struct test_model fable;
-
-static int load_fable(void **state)
-{
-	(void)state;
-	struct err e;
-	test_model_open(&fable, test_fable(), &(struct engine_options){0});
-	if (model_wait(fable.model, &e))
-		fail_msg("%s", e.text);
-	return 0;
-}
-
-static int close_fable(void **state)
-{
-	(void)state;
-	test_model_close(&fable);
-	test_stores_remove();
-	return 0;
-}
-
 static struct session *seeded_session(struct test_model *m, const char *seed)
 {
 	struct session *s = test_session(m);
@@ -356,5 +335,5 @@ int main(void)
 		cmocka_unit_test(a_new_session_has_a_copy_of_anothers_params),
 		cmocka_unit_test(max_tokens_and_stop_texts_end_an_answer),
 	};
-	return cmocka_run_group_tests(tests, load_fable, close_fable);
+	return cmocka_run_group_tests(tests, fable_load, fable_close);
 }

@@ -18,27 +18,6 @@
 
 static const char capital[] = "What is the capital of France?";
 
-/* Most tests share one loaded model in the default recipe. */
-static struct test_model fable;
-
-static int load_fable(void **state)
-{
-	(void)state;
-	struct err e;
-	test_model_open(&fable, test_fable(), &(struct engine_options){0});
-	if (model_wait(fable.model, &e))
-		fail_msg("%s", e.text);
-	return 0;
-}
-
-static int close_fable(void **state)
-{
-	(void)state;
-	test_model_close(&fable);
-	test_stores_remove();
-	return 0;
-}
-
 /* ---- ending early ---- */
 
 /* A turn that goes on for long: tokens nearly at random, of which one in 2048 is an end. */
@@ -271,5 +250,5 @@ int main(void)
 		cmocka_unit_test(a_context_budget_that_is_used_up_is_an_error_in_words),
 		cmocka_unit_test(a_missing_tokenizer_is_an_error_in_words_until_it_is_there),
 	};
-	return cmocka_run_group_tests(tests, load_fable, close_fable);
+	return cmocka_run_group_tests(tests, fable_load, fable_close);
 }

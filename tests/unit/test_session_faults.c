@@ -20,7 +20,7 @@ static const char paris[] = "The capital of France is Paris.\n";
 
 /* A model of this size in two: with a cache for a seventh of its experts, so that every turn reads.
  */
-static struct test_model fable, neighbour;
+static struct test_model neighbour;
 enum { SMALL_CACHE = 1 << 20 };
 
 static void open_loaded(struct test_model *m)

@@ -360,7 +360,7 @@ static void wait_until_published(void)
 		if (model_wait(m.model, &e))
 			fail_msg("%s", e.text);
 		model_progress(m.model, &p);
-	} while (p.total || !m.model->has_store);
+	} while (p.total || !model_expert_bytes(m.model, 0));
 }
 
 /* The name of its source in the key of the store that serves now. */
@@ -384,7 +384,7 @@ static void an_edit_between_mount_and_load_is_seen(void **state)
 	(void)state;
 	uint64_t before = make_store();
 	mount();
-	assert_true(m.model->has_store);
+	assert_true(model_expert_bytes(m.model, 0) > 0);
 	edit(expert);
 	wait_until_published();
 	assert_true(name_of_store() != before);
@@ -397,12 +397,12 @@ static void a_copy_is_not_shown_before_it_is_checked_and_then_kept(void **state)
 	uint64_t before = make_store();
 	touch();
 	mount();
-	assert_false(m.model->has_store);
+	assert_int_equal(model_expert_bytes(m.model, 0), 0);
 	wait_until_published();
 	assert_true(name_of_store() == before);
 	test_model_close(&m);
 	mount(); /* checked once */
-	assert_true(m.model->has_store);
+	assert_true(model_expert_bytes(m.model, 0) > 0);
 	test_model_close(&m);
 }
 
@@ -462,7 +462,7 @@ static void *keep_looking(void *arg)
 		model_cache_stats(m.model, &stats);
 		(void)model_fact(m.model, FACT_BITS_PER_WEIGHT, text, sizeof text);
 		(void)model_fact(m.model, FACT_CODEC, text, sizeof text);
-		(void)model_expert_bytes(m.model);
+		(void)model_expert_bytes(m.model, 0);
 		(void)model_expert_read(m.model, 1, 9, 0, text, sizeof text, &none);
 		sched_yield();
 	}
@@ -519,7 +519,7 @@ static void a_store_whose_identity_is_lost_serves_a_source_with_the_same_times(v
 	test_model_close(&m);
 	assert_int_equal(unlink(path), 0);
 	mount();
-	assert_true(m.model->has_store);
+	assert_true(model_expert_bytes(m.model, 0) > 0);
 	assert_true(name_of_store() == before);
 	test_model_close(&m);
 	touch(); /* nothing tells a copy from an edit any more */
@@ -557,12 +557,12 @@ static void an_old_store_younger_than_its_source_is_read_once_and_kept(void **st
 	(void)state;
 	uint64_t before = make_old_store();
 	mount();
-	assert_false(m.model->has_store);
+	assert_int_equal(model_expert_bytes(m.model, 0), 0);
 	wait_until_published();
 	assert_true(name_of_store() == before);
 	test_model_close(&m);
 	mount();
-	assert_true(m.model->has_store);
+	assert_true(model_expert_bytes(m.model, 0) > 0);
 	test_model_close(&m);
 	touch(); /* from now on it is known what it was made from */
 	assert_true(make_store() == before);

@@ -192,17 +192,12 @@ static ino_t inode_of(const char *name)
 /* A mount: one greedy turn, and then the store is complete. */
 static void asked(const char *want)
 {
-	static const struct timespec moment = {.tv_nsec = 1000000};
 	struct test_model m;
-	struct model_progress p;
-	test_model_open(&m, test_fable(), &(struct engine_options){0});
-	if (model_wait(m.model, &e))
-		fail_msg("%s", e.text);
+	test_model_ready(&m, test_fable(), &(struct engine_options){0});
 	struct session *s = test_greedy_session(&m);
 	test_answer(s, capital, want);
 	session_end(s);
-	for (model_progress(m.model, &p); p.total; model_progress(m.model, &p))
-		nanosleep(&moment, NULL);
+	test_wait_converted(m.model);
 	test_model_close(&m);
 }
 

@@ -2,6 +2,7 @@
  * whose sentence names what it is about. */
 #include "tests/unit/tokenizer_help.h"
 
+#include "engine/text/split_names.h"
 #include "engine/text/split_pattern.h"
 
 #include <errno.h>
@@ -54,7 +55,9 @@ static void what_the_reader_does_not_know_is_refused_by_name(void **state)
 		 "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFC\"}, {\"type\": "
 		 "\"NFKC\"}]}",
 		 ENOTSUP, "NFKC"},
-		{"", "pre_tokenizer", "{\"type\": \"Metaspace\"}", ENOTSUP, "Metaspace"},
+		{"", "pre_tokenizer", "{\"type\": \"Whitespace\"}", ENOTSUP, "Whitespace"},
+		{"", "pre_tokenizer", "{\"type\": \"Metaspace\", \"replacement\": \"_\"}", ENOTSUP,
+		 "Metaspace with \"replacement\" of \"_\""},
 		{"", "pre_tokenizer", NULL, ENOTSUP, "ByteLevel"},
 		{"", "pre_tokenizer",
 		 "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"ByteLevel\"}, "
@@ -62,14 +65,20 @@ static void what_the_reader_does_not_know_is_refused_by_name(void **state)
 		 ENOTSUP, "after ByteLevel"},
 		{SPLIT, "behavior", "\"Removed\"", ENOTSUP, "Removed"},
 		{SPLIT, "invert", "true", ENOTSUP, "inverted"},
-		{SPLIT, "pattern", "{\"String\": \" \"}", EINVAL, "Regex"},
+		{SPLIT, "pattern", "{\"Text\": \" \"}", EINVAL, "Regex"},
 		{"", "decoder", NULL, ENOTSUP, "decoder"},
-		{"", "decoder", "{\"type\": \"Metaspace\"}", ENOTSUP, "decoder"},
+		{"", "decoder", "{\"type\": \"WordPiece\"}", ENOTSUP, "decoder"},
+		{"", "decoder", "{\"type\": \"Metaspace\", \"replacement\": \"\u2581\"}", ENOTSUP,
+		 "decoder"},
 		{"", "post_processor", "{\"type\": \"RobertaProcessing\"}", ENOTSUP,
 		 "RobertaProcessing"},
 		{"post_processor", "single",
 		 "[{\"SpecialToken\": {\"id\": \"<s>\", \"type_id\": 0}}, "
 		 "{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}]",
+		 EINVAL, "\"<s>\", which is no token"},
+		{"post_processor", "single",
+		 "[{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}, "
+		 "{\"SpecialToken\": {\"id\": \"<|im_end|>\", \"type_id\": 0}}]",
 		 ENOTSUP, "special tokens around"},
 		{"", "surprise", "1", ENOTSUP, "surprise"},
 		{"added_tokens.0", "surprise", "1", ENOTSUP, "surprise"},
@@ -188,6 +197,47 @@ static void patterns_of_published_tokenizers_are_taken(void **state)
 	}
 }
 
+/* Word for word what tokenizer.json files have for what GGUF files name. */
+static void splits_by_name_are_the_published_patterns(void **state)
+{
+	(void)state;
+#define TRAIL "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define CASED(tail)                                                     \
+	"[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*"   \
+	"[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+" tail "|[^\\r\\n\\p{L}\\p{N}]?" \
+	"[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*" tail
+	static const struct {
+		const char *name, *pattern;
+	} PUBLISHED[] = {
+		{"qwen2",
+		 "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" TRAIL},
+		{"llama-bpe",
+		 "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}" TRAIL},
+		{"glm4",
+		 "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}" TRAIL},
+		{"qwen35",
+		 "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}"
+		 "| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
+		{"gpt-4o",
+		 CASED("(?i:'s|'t|'re|'ve|'m|'ll|'d)?") "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+"
+							"[\\r\\n/"
+							"]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
+		{"minimax-m2",
+		 CASED("(?i:'s|'t|'re|'ve|'m|'ll|'d)?") "|\\p{N}{1,3}| ?[^\\s\\p{L}"
+							"\\p{N}]+[\\r\\n/"
+							"]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
+		{"tekken", CASED("") "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|"
+				     "\\s+(?!\\S)|\\s+"},
+	};
+	for (size_t i = 0; i < COUNT(PUBLISHED); i++) {
+		const struct split_name *split = split_name_find(PUBLISHED[i].name);
+		assert_non_null(split);
+		assert_string_equal(split->patterns[0], PUBLISHED[i].pattern);
+		assert_null(split->patterns[1]);
+	}
+	assert_null(split_name_find("default"));
+}
+
 static void a_cut_file_is_an_error_at_every_length(void **state)
 {
 	(void)state;
@@ -293,8 +343,8 @@ static void gpt2_s_layout_is_refused_where_files_are_missing_or_wrong(void **sta
 		{2, NULL, ENOENT, "tokenizer_class"},
 		{2, "{}", EINVAL, "\"tokenizer_class\" is missing"},
 		{2, "{\"tokenizer_class\": \"LlamaTokenizer\"}", ENOTSUP, "LlamaTokenizer"},
-		{2, "{\"tokenizer_class\": \"GPT2Tokenizer\", \"add_bos_token\": true}", ENOTSUP,
-		 "add_bos_token"},
+		{2, "{\"tokenizer_class\": \"GPT2Tokenizer\", \"add_bos_token\": true}", EINVAL,
+		 "\"add_bos_token\" is true, but"},
 		{2, "{\"tokenizer_class\": \"GPT2Tokenizer\", \"pad_token\": \"<pad>\"}", EINVAL,
 		 "\"<pad>\" is missing"},
 		{2,
@@ -329,6 +379,7 @@ int main(void)
 		cmocka_unit_test(an_unknown_token_that_would_be_needed_is_refused),
 		cmocka_unit_test(patterns_that_pcre2_reads_differently_or_not_at_all_are_refused),
 		cmocka_unit_test(patterns_of_published_tokenizers_are_taken),
+		cmocka_unit_test(splits_by_name_are_the_published_patterns),
 		cmocka_unit_test(a_cut_file_is_an_error_at_every_length),
 		cmocka_unit_test(nesting_and_bytes_that_are_no_text_are_refused),
 		cmocka_unit_test(gpt2_s_layout_is_read_with_its_added_tokens),

@@ -5,6 +5,7 @@
 
 #include "engine/text/normalize.h"
 #include "engine/text/pretokenize.h"
+#include "engine/text/split_names.h"
 #include "engine/text/tokenizer_build.h"
 #include "random.h"
 
@@ -30,6 +31,11 @@ static const char LLAMA_PATTERN[] =
 	" ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 static const char *const PUBLISHED[] = {GPT2_PATTERN, QWEN2_PATTERN, GPT4O_PATTERN, LLAMA_PATTERN};
 enum { PATTERNS = sizeof PUBLISHED / sizeof *PUBLISHED };
+/* And by name, in one stage or several. */
+static const char *const NAMES[] = {"deepseek-llm", "deepseek-coder", "deepseek-v3", "gpt-4o",
+				    "tekken",	    "bailingmoe",     "qwen35",	     "starcoder",
+				    "seed-coder",   "glm4",	      "minimax-m2"};
+enum { NAMED = sizeof NAMES / sizeof *NAMES };
 
 /* Where each word ended, and when to ask for a stop. */
 struct words {
@@ -52,16 +58,25 @@ static int take_word(void *context, const char *word, size_t n, struct err *e)
 	return 0;
 }
 
-static int split(const char *pattern, const char *text, size_t n, struct words *w, struct err *e)
+/* Patterns end in a NULL. */
+static int split_by(const char *const *patterns, const char *text, size_t n, struct words *w,
+		    struct err *e)
 {
 	struct splitter s = {0};
-	must(splitter_add(&s, pattern, false, "d/tokenizer.json", e), e);
+	for (; *patterns; patterns++)
+		must(splitter_add(&s, *patterns, false, "d/tokenizer.json", e), e);
 	struct split_work *work = split_work_new(n, &w->stop);
 	assert_non_null(work);
 	int rc = splitter_run(&s, work, text, n, take_word, w, e);
 	split_work_free(work);
 	splitter_free(&s);
 	return rc;
+}
+
+static int split(const char *pattern, const char *text, size_t n, struct words *w, struct err *e)
+{
+	const char *const patterns[] = {pattern, NULL};
+	return split_by(patterns, text, n, w, e);
 }
 
 static char *repeated(const char *piece, size_t n)
@@ -80,7 +95,7 @@ static char *repeated(const char *piece, size_t n)
 /* The words of a text by PCRE2 alone, which sees all of it. */
 static size_t reference(const char *pattern, const char *text, size_t n, size_t *ends)
 {
-	char spelled[2048] = "";
+	char spelled[8192] = "";
 	for (const char *c = pattern; *c; c++) {
 		bool space = c[0] == '\\' && (c[1] == 's' || c[1] == 'S');
 		size_t used = strlen(spelled);
@@ -91,7 +106,7 @@ static size_t reference(const char *pattern, const char *text, size_t n, size_t 
 	int why;
 	PCRE2_SIZE at;
 	pcre2_code *code = pcre2_compile((PCRE2_SPTR)spelled, PCRE2_ZERO_TERMINATED,
-					 PCRE2_UTF | PCRE2_UCP, &why, &at, NULL);
+					 PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &why, &at, NULL);
 	assert_non_null(code);
 	pcre2_match_data *match = pcre2_match_data_create(1, NULL);
 	size_t count = 0, done = 0;
@@ -127,23 +142,32 @@ static size_t random_text(struct random *r, char *text, size_t n)
 	}
 }
 
+static void check_words(const char *pattern, struct random *r)
+{
+	enum { BYTES = 4000 };
+	static char text[BYTES];
+	static size_t want[BYTES], got[BYTES];
+	struct err e = {0};
+	struct words w = {.ends = got};
+	size_t n = random_text(r, text, BYTES);
+	size_t count = reference(pattern, text, n, want);
+	must(split(pattern, text, n, &w, &e), &e);
+	assert_int_equal(w.count, count);
+	assert_memory_equal(got, want, count * sizeof *got);
+}
+
 static void words_are_those_that_a_search_of_the_whole_text_finds(void **state)
 {
 	(void)state;
-	enum { BYTES = 4000, TEXTS = 60 };
-	static char text[BYTES];
-	static size_t want[BYTES], got[BYTES];
+	enum { TEXTS = 60 };
 	struct random r = {1};
-	for (int i = 0; i < TEXTS; i++)
-		for (int p = 0; p < PATTERNS; p++) {
-			struct err e = {0};
-			struct words w = {.ends = got};
-			size_t n = random_text(&r, text, BYTES);
-			size_t count = reference(PUBLISHED[p], text, n, want);
-			must(split(PUBLISHED[p], text, n, &w, &e), &e);
-			assert_int_equal(w.count, count);
-			assert_memory_equal(got, want, count * sizeof *got);
-		}
+	for (int i = 0; i < TEXTS; i++) {
+		for (int p = 0; p < PATTERNS; p++)
+			check_words(PUBLISHED[p], &r);
+		for (int k = 0; k < NAMED && i < TEXTS / 4; k++)
+			for (const char *const *p = split_name_find(NAMES[k])->patterns; *p; p++)
+				check_words(*p, &r);
+	}
 }
 
 /* ---- the bound ---- */
@@ -185,6 +209,13 @@ static void a_published_pattern_never_meets_the_bound(void **state)
 				must(split(PUBLISHED[p], text, n, &w, &e), &e);
 				assert_int_equal(w.end, n);
 			}
+			for (int k = 0; k < NAMED; k++) {
+				struct err e = {0};
+				struct words w = {0};
+				must(split_by(split_name_find(NAMES[k])->patterns, text, n, &w, &e),
+				     &e);
+				assert_int_equal(w.end, n);
+			}
 			if (PIECES[i][strlen(PIECES[i]) - 1] & 0x80)
 				break;
 			text[n - 1] = 'x';
@@ -208,6 +239,11 @@ static void real_texts_do_not_meet_the_bound(void **state)
 			struct err e = {0};
 			struct words w = {0};
 			must(split(PUBLISHED[p], text, n, &w, &e), &e);
+		}
+		for (int k = 0; k < NAMED; k++) {
+			struct err e = {0};
+			struct words w = {0};
+			must(split_by(split_name_find(NAMES[k])->patterns, text, n, &w, &e), &e);
 		}
 		free(text);
 	}

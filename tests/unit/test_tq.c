@@ -160,9 +160,11 @@ static void dequantising_reproduces_the_vectors_bit_for_bit(void **state)
 					    .cols = TQ_GROUP};
 		for (size_t r = 0; r < dequant.shape[0]; r++) {
 			float row[TQ_GROUP];
-			format_dequantise_row(row, &shape,
-					      (const uint8_t *)packed.data + r * 16 * bits,
-					      (const float *)norms.data + r);
+			format_dequantise_row(
+				row, &shape,
+				&(struct pieces){.weights = (const uint8_t *)packed.data +
+							    r * 16 * bits,
+						 .scales = (const float *)norms.data + r});
 			assert_memory_equal(row, (const float *)dequant.data + r * TQ_GROUP,
 					    sizeof row);
 		}
@@ -284,7 +286,7 @@ static double squared_error(const float *x, uint32_t cols, uint32_t bits, enum t
 	double sum = 0;
 
 	assert_true(tq_quantise_row(packed, norms, x, cols, bits, gain));
-	format_dequantise_row(back, &shape, packed, norms);
+	format_dequantise_row(back, &shape, &(struct pieces){.weights = packed, .scales = norms});
 	for (size_t i = 0; i < cols; i++)
 		sum += ((double)x[i] - back[i]) * ((double)x[i] - back[i]);
 	return sum;

@@ -30,10 +30,10 @@ char *read_any(const char *path, size_t *n);
 bool copy_foreign(const char *directory, const char *folder, ...);
 
 /* Texts and their ids as llama.cpp's tests have them: calls `check` for each; returns how many. */
-size_t each_pair(const char *name,
-		 void (*check)(void *context, const char *text, size_t n,
-			       const struct token_list *ids),
-		 void *context);
+typedef void check_pair(void *context, const char *text, size_t n, const struct token_list *ids);
+size_t each_pair(const char *name, check_pair *check, void *context);
+/* The same of a folder. */
+size_t each_pair_of(const char *folder, const char *name, check_pair *check, void *context);
 /* Fails unless the text encodes to these ids and they give the text back. */
 void check_exact(void *tokenizer, const char *text, size_t n, const struct token_list *ids);
 

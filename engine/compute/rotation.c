@@ -1,0 +1,102 @@
+#include "engine/compute/rotation.h"
+
+#include <math.h>
+
+static const double whole_turn = 2 * 3.14159265358979323846;
+
+void rotation_take(struct rotation all[CONFIG_ROPES], struct arena *a, const struct config *c,
+		   size_t rows)
+{
+	for (int i = 0; i < CONFIG_ROPES; i++) {
+		struct rotation *r = &all[i];
+		r->half = c->rope[i].dim / 2;
+		r->cos = arena_take(a, rows * r->half, sizeof *r->cos);
+		r->sin = arena_take(a, rows * r->half, sizeof *r->sin);
+		r->frequency = arena_take(a, r->half, sizeof *r->frequency);
+	}
+}
+
+/* ---- frequencies ---- */
+
+/* Waves longer than the first training saw turn slower; between long and short it changes evenly.
+ */
+static double llama3(const struct rope *p, double frequency)
+{
+	double wave = whole_turn / frequency;
+	if (wave > p->original / p->low)
+		return frequency / p->factor;
+	if (wave < p->original / p->high)
+		return frequency;
+	double kept = (p->original / wave - p->low) / (p->high - p->low);
+	return (1 - kept) * frequency / p->factor + kept * frequency;
+}
+
+/* The dimension whose wave turns so many times within the positions of the first training. */
+static double dimension_of(const struct rope *p, double turns)
+{
+	return p->dim * log(p->original / (turns * whole_turn)) / (2 * log(p->theta));
+}
+
+/* Dimensions that turn often are kept, those that turn seldom slowed down, along a ramp. */
+static double yarn(const struct rope *p, uint32_t i, double frequency)
+{
+	double low = dimension_of(p, p->high), high = dimension_of(p, p->low);
+	if (p->truncate) {
+		low = floor(low);
+		high = ceil(high);
+	}
+	low = fmax(low, 0);
+	high = fmin(high, p->dim - 1);
+	if (low == high)
+		high += 0.001; /* or the ramp would divide by zero */
+	double slowed = fmin(fmax((i - low) / (high - low), 0), 1);
+	return frequency / p->factor * slowed + frequency * (1 - slowed);
+}
+
+static double frequency_of(const struct rope *p, uint32_t i)
+{
+	double frequency = pow(p->theta, -2.0 * i / p->dim);
+	switch (p->scaling) {
+	case ROPE_LINEAR:
+		return frequency / p->factor;
+	case ROPE_LLAMA3:
+		return llama3(p, frequency);
+	case ROPE_YARN:
+		return yarn(p, i, frequency);
+	case ROPE_PROPORTIONAL:
+		return i < p->turning ? frequency / p->factor : 0;
+	case ROPE_DEFAULT:
+	case ROPE_SCALINGS:
+		break;
+	}
+	return frequency;
+}
+
+void rotation_begin(struct rotation all[CONFIG_ROPES], const struct config *c)
+{
+	for (int r = 0; r < CONFIG_ROPES; r++)
+		for (uint32_t i = 0; i < all[r].half; i++)
+			all[r].frequency[i] = frequency_of(&c->rope[r], i);
+}
+
+/* ---- angles ---- */
+
+/* In double: at position 30,000 a float angle would be off by 1e-3. */
+static void make_angles(struct rotation *r, float amplitude, uint32_t first, uint32_t position,
+			uint32_t n)
+{
+	for (uint32_t t = 0; t < n; t++)
+		for (uint32_t i = 0; i < r->half; i++) {
+			double angle = (double)(position + t) * r->frequency[i];
+			size_t at = (size_t)(first + t) * r->half + i;
+			r->cos[at] = (float)cos(angle) * amplitude;
+			r->sin[at] = (float)sin(angle) * amplitude;
+		}
+}
+
+void rotation_make(struct rotation all[CONFIG_ROPES], const struct config *c, uint32_t first,
+		   uint32_t position, uint32_t n)
+{
+	for (int i = 0; i < CONFIG_ROPES; i++)
+		make_angles(&all[i], c->rope[i].amplitude, first, position, n);
+}

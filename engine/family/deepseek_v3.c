@@ -1,0 +1,97 @@
+/* DeepSeek V3 and R1: latent attention, the first layers dense, a router of sigmoids with a
+ * correction and groups, and a shared expert. Its draft layer, which lies after the last one, is
+ * left out. */
+#include "engine/family/reader.h"
+
+#include <errno.h>
+#include <math.h>
+
+static int read_latent(const struct reader *r)
+{
+	struct config *c = r->config;
+	struct latent *l = &c->latent;
+	const struct {
+		const char *key;
+		uint32_t *to, most;
+	} numbers[] = {
+		{"kv_lora_rank", &l->rank, CONFIG_MAX_WIDTH},
+		{"qk_nope_head_dim", &l->nope, 4096},
+		{"qk_rope_head_dim", &l->rope, 4096},
+		{"v_head_dim", &l->value, 4096},
+	};
+	int failed = get_u32_or(r, "q_lora_rank", 1, CONFIG_MAX_WIDTH, 0, &l->query_rank);
+	for (size_t i = 0; i < sizeof numbers / sizeof *numbers && !failed; i++)
+		failed = get_u32(r, numbers[i].key, 1, numbers[i].most, numbers[i].to);
+	if (!failed)
+		failed = json_get_bool_or(r->json, "rope_interleave", r->name, true,
+					  &l->interleaved, r->e);
+	if (failed)
+		return failed;
+	if (l->rope % 2)
+		return err_set(r->e, EINVAL,
+			       "%s: \"qk_rope_head_dim\" is %u, which cannot be rotated in pairs",
+			       r->name, l->rope);
+	uint64_t widest = l->nope + l->rope;
+	widest = l->rank > widest ? l->rank : widest;
+	widest = l->value > widest ? l->value : widest;
+	if (c->heads * widest > CONFIG_MAX_LATENT)
+		return err_set(r->e, EINVAL,
+			       "%s: %u heads of a latent of %u are wider than the %d that is "
+			       "supported",
+			       r->name, c->heads, l->rank, CONFIG_MAX_LATENT);
+	return 0;
+}
+
+static int read_layers(const struct reader *r)
+{
+	struct config *c = r->config;
+	for (uint32_t layer = 0; layer < c->layers; layer++)
+		c->layer[layer].mixer = MIXER_LATENT;
+	int failed = rope_read_config(r, c->latent.rope, &c->rope[0]);
+	c->attention_scale =
+		(float)(1 / sqrt(c->latent.nope + c->latent.rope)) * c->rope[0].score_scale;
+	return failed;
+}
+
+static int read(const struct reader *r)
+{
+	static int (*const parts[])(const struct reader *) = {
+		reader_only_full_attention,
+		read_latent,
+		read_layers,
+		reader_dense,
+		reader_moe,
+		reader_first_dense,
+		reader_sigmoid_router,
+		reader_shared_experts,
+		reader_left_out,
+	};
+	static const struct only keys[] = {
+		{"attention_bias", "false"}, {"moe_layer_freq", "1"}, {0}};
+	int failed = reader_only(r, keys);
+	for (size_t i = 0; i < sizeof parts / sizeof *parts && !failed; i++)
+		failed = parts[i](r);
+	return failed;
+}
+
+#define A "model.layers.%u.self_attn."
+#define SHARED "model.layers.%u.mlp.shared_experts."
+static const struct tensor_name names[] = {
+	{TENSOR_LATENT_Q, A "q_b_proj.weight", NULL},
+	{TENSOR_LATENT_Q, A "q_proj.weight", NULL},
+	{TENSOR_LATENT_KEYS, A "kv_b_proj.weight", view_latent_keys},
+	{TENSOR_LATENT_VALUES, A "kv_b_proj.weight", view_latent_values},
+	{TENSOR_SHARED_GATE, SHARED "gate_proj.weight", NULL},
+	{TENSOR_SHARED_UP, SHARED "up_proj.weight", NULL},
+	{TENSOR_SHARED_DOWN, SHARED "down_proj.weight", NULL},
+	{0},
+};
+
+static const char *const types[] = {"deepseek_v3", NULL};
+const struct family family_deepseek_v3 = {
+	.model_types = types,
+	.ropes = 1U << ROPE_YARN,
+	.own_positions = true,
+	.read = read,
+	.names = names,
+};

@@ -1,0 +1,229 @@
+/* Gemma 4, the text of it: layers with a window and layers without, which differ in heads, keys and
+ * rotation; seven norms a layer, a dense feed-forward beside the routed one, a factor for each
+ * layer, and a cap on the logits. Layers without a window may take their values from their keys.
+ * The models with embeddings of each layer's own, or with keys shared between layers, are not
+ * computed. */
+#include "engine/family/reader.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROPE_FULL, ROPE_SLIDING };
+
+static int only(const struct reader *r)
+{
+	static const struct only keys[] = {
+		{"hidden_activation", "\"gelu_pytorch_tanh\""},
+		{"hidden_size_per_layer_input", "0"},
+		{"num_kv_shared_layers", "0"},
+		{"use_bidirectional_attention", "\"vision\""},
+		{"use_double_wide_mlp", "false"},
+		{0},
+	};
+	return reader_only(r, keys);
+}
+
+/* ---- layers with and without a window ---- */
+
+/* The last layer must see all. */
+static int read_windows(const struct reader *r)
+{
+	const struct config *c = r->config;
+	const struct json *types;
+	int failed = json_get_list(r->json, "layer_types", r->name, &types, r->e);
+	if (!failed)
+		failed = reader_windows(r);
+	if (!failed && c->layer[c->layers - 1].window)
+		return reader_unsupported(r, "layer_types", "sliding_attention at its end",
+					  "full_attention");
+	return failed;
+}
+
+/* What layers without a window have of their own, in the published spelling. */
+static int read_global(const struct reader *r, struct layer *to)
+{
+	int failed = get_u32_or(r, "global_head_dim", 2, 4096, 512, &to->head_dim);
+	return failed || !to->keys_as_values
+		       ? failed
+		       : get_u32_or(r, "num_global_key_value_heads", 1, r->config->heads,
+				    r->config->kv_heads, &to->kv_heads);
+}
+
+/* The same in transformers' later spelling: an object for each such layer, by its number. */
+static int read_override(const struct reader *r, const struct json *value, struct layer *to)
+{
+	struct reader of = *r;
+	of.json = value;
+	for (const struct json *v = NULL; (v = json_next(value, v));)
+		if (strcmp(json_key(v), "head_dim") != 0 &&
+		    strcmp(json_key(v), "num_key_value_heads") != 0)
+			return reader_unsupported(r, "per_layer_config", json_key(v),
+						  "head_dim and num_key_value_heads");
+	int failed = get_u32_or(&of, "head_dim", 2, 4096, to->head_dim, &to->head_dim);
+	return failed ? failed
+		      : get_u32_or(&of, "num_key_value_heads", 1, r->config->heads, to->kv_heads,
+				   &to->kv_heads);
+}
+
+static int read_overrides(const struct reader *r, const struct json *layers)
+{
+	struct config *c = r->config;
+	for (const struct json *v = NULL; (v = json_next(layers, v));) {
+		char *end;
+		unsigned long layer = strtoul(json_key(v), &end, 10);
+		if (*end || !*json_key(v) || layer >= c->layers || json_kind(v) != JSON_OBJECT)
+			return json_wrong(v, "per_layer_config", r->name,
+					  "an object for numbers of layers", r->e);
+		int failed = read_override(r, v, &c->layer[layer]);
+		if (failed)
+			return failed;
+	}
+	return 0;
+}
+
+static int check_heads(const struct reader *r, const struct layer *l)
+{
+	const struct config *c = r->config;
+	if (c->heads % l->kv_heads || l->head_dim % 2 ||
+	    (uint64_t)c->heads * l->head_dim > CONFIG_MAX_WIDTH)
+		return err_set(r->e, EINVAL,
+			       "%s: %u heads of %u and %u key-value heads in a layer do not fit "
+			       "together",
+			       r->name, c->heads, l->head_dim, l->kv_heads);
+	return 0;
+}
+
+static int read_heads(const struct reader *r)
+{
+	struct config *c = r->config;
+	const struct json *layers;
+	bool shared;
+	int failed = json_get_bool_or(r->json, "attention_k_eq_v", r->name, false, &shared, r->e);
+	if (!failed)
+		failed = json_get_object_or_null(r->json, "per_layer_config", r->name, &layers,
+						 r->e);
+	for (uint32_t layer = 0; layer < c->layers && !failed; layer++) {
+		struct layer *l = &c->layer[layer];
+		l->rope = l->window ? ROPE_SLIDING : ROPE_FULL;
+		l->keys_as_values = shared && !l->window;
+		if (!layers && !l->window)
+			failed = read_global(r, l);
+	}
+	if (!failed && layers)
+		failed = read_overrides(r, layers);
+	for (uint32_t layer = 0; layer < c->layers && !failed; layer++)
+		failed = check_heads(r, &c->layer[layer]);
+	return failed;
+}
+
+/* Heads of one kind are all as wide as its first layer's. */
+static int read_rotation(const struct reader *r, const struct json *ropes, const char *key,
+			 uint32_t rope)
+{
+	struct config *c = r->config;
+	const struct json *of;
+	uint32_t dim = 0;
+	int failed = json_get_object(ropes, key, r->name, &of, r->e);
+	for (uint32_t layer = 0; layer < c->layers && !failed; layer++) {
+		const struct layer *l = &c->layer[layer];
+		if (l->rope != rope)
+			continue;
+		if (dim && dim != l->head_dim)
+			return reader_unsupported(r, "per_layer_config", "of several head dims",
+						  "one for each of layer_types");
+		dim = l->head_dim;
+	}
+	return failed || !dim ? failed : rope_read(r, of, of, dim, &c->rope[rope]);
+}
+
+static int read_rotations(const struct reader *r)
+{
+	const struct json *ropes;
+	int failed = json_get_object(r->json, "rope_parameters", r->name, &ropes, r->e);
+	if (!failed)
+		failed = read_rotation(r, ropes, "full_attention", ROPE_FULL);
+	return failed ? failed : read_rotation(r, ropes, "sliding_attention", ROPE_SLIDING);
+}
+
+/* ---- the rest ---- */
+
+static int read_experts(const struct reader *r)
+{
+	struct config *c = r->config;
+	bool routed;
+	int failed = json_get_bool_or(r->json, "enable_moe_block", r->name, false, &routed, r->e);
+	if (!failed)
+		failed = reader_dense(r);
+	if (failed || !routed)
+		return failed;
+	failed = reader_moe(r);
+	for (uint32_t layer = 0; layer < c->layers; layer++)
+		c->layer[layer].shared = true;
+	c->shared_size = c->intermediate_size;
+	c->feed_forwards_apart = c->expert_scale = c->normalise_top_k = true;
+	c->router_multiplier = (float)(1 / sqrt(c->hidden_size));
+	return failed;
+}
+
+static int read_cap(const struct reader *r)
+{
+	double cap;
+	int failed = json_get_double_or(r->json, "final_logit_softcapping", r->name, 1e-3, 1e6, 0,
+					&cap, r->e);
+	if (!failed)
+		r->config->logit_cap = (float)cap;
+	return failed;
+}
+
+static int read(const struct reader *r)
+{
+	static int (*const parts[])(const struct reader *) = {
+		only, read_windows, read_heads, read_rotations, read_experts, read_cap,
+	};
+	struct config *c = r->config;
+	c->head_norms = HEAD_NORMS_EACH;
+	c->value_norm = c->post_norms = c->layer_scale = true;
+	c->glu = GLU_GELU;
+	c->attention_scale = 1;
+	c->embedding_multiplier = (float)sqrt(c->hidden_size);
+	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+		int failed = parts[i](r);
+		if (failed)
+			return failed;
+	}
+	return 0;
+}
+
+#define L "model.layers.%u."
+static const struct tensor_name names[] = {
+	{TENSOR_MIXER_POST_NORM, L "post_attention_layernorm.weight", NULL},
+	{TENSOR_FEED_FORWARD_NORM, L "pre_feedforward_layernorm.weight", NULL},
+	{TENSOR_ROUTER, L "router.proj.weight", NULL},
+	{TENSOR_SHARED_GATE, L "mlp.gate_proj.weight", NULL},
+	{TENSOR_SHARED_UP, L "mlp.up_proj.weight", NULL},
+	{TENSOR_SHARED_DOWN, L "mlp.down_proj.weight", NULL},
+	{TENSOR_EXPERT_GATE, L "experts.gate_up_proj", view_stacked_gate},
+	{TENSOR_EXPERT_UP, L "experts.gate_up_proj", view_stacked_up},
+	{TENSOR_EXPERT_DOWN, L "experts.down_proj", view_stacked_down},
+	{0},
+};
+
+static const char *const types[] = {"gemma4", "gemma4_text", NULL};
+static const char *const skipped[] = {
+	"model.vision_tower.",
+	"model.embed_vision.",
+	"model.audio_tower.",
+	"model.embed_audio.",
+	NULL,
+};
+const struct family family_gemma4 = {
+	.model_types = types,
+	.nested = true,
+	.ropes = 1U << ROPE_PROPORTIONAL,
+	.own_positions = true,
+	.read = read,
+	.names = names,
+	.skipped = skipped,
+};

@@ -1,0 +1,68 @@
+/* What GGUF files have in place of config.json and of the published names of tensors, for the
+ * families that say what theirs are called there.
+ *
+ * A file's keys become the config.json that they were made from (gguf_config.c), so that one reader
+ * checks both. Tensors have the common names of gguf_names.c, but for what a family lists. Where
+ * the published converter (llama.cpp's convert_hf_to_gguf.py) changes numbers or moves rows, a view
+ * takes that back, or the config says that it is computed otherwise.
+ */
+#ifndef MOEFS_ENGINE_FAMILY_GGUF_FAMILY_H
+#define MOEFS_ENGINE_FAMILY_GGUF_FAMILY_H
+
+#include "engine/family/family.h"
+#include "engine/source/gguf.h"
+#include "engine/source/package.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum gguf_rule {
+	GGUF_COPIED,  /* a number, or an array of equal ones in which zeros do not count */
+	GGUF_REAL,    /* a number that need not be whole */
+	GGUF_FLAG,    /* a boolean */
+	GGUF_ROPE,    /* a number of rope_scaling */
+	GGUF_NEUTRAL, /* only 0 is supported, or `neutral` */
+	GGUF_KNOWN,   /* says nothing that changes a text, or is read on its own account */
+};
+
+/* A key after "ARCHITECTURE.", and what config.json calls it. */
+struct gguf_key {
+	const char *suffix, *name;
+	enum gguf_rule rule;
+	double neutral;
+};
+
+enum { GGUF_KEY_TABLES = 3 };
+struct gguf_family {
+	const char *architecture; /* general.architecture */
+	bool routed;		  /* only with experts: without, it is another family */
+	/* Members of a config.json that follow from the architecture alone, or NULL. */
+	const char *also;
+	/* Tables that end with a row without a suffix, tried before the common one. */
+	const struct gguf_key *keys[GGUF_KEY_TABLES];
+	/* Tried before the common names; ends with a row without a name. */
+	const struct tensor_name *names;
+	bool norms_plus_one; /* 1 was added to all norms but those of delta nets */
+	bool tiled_heads;    /* value heads of delta nets: config.h */
+};
+
+/* Those of every family; and those that several have: the sizes of experts, also where config.json
+ * calls theirs intermediate_size; those of a shared one; delta nets and a draft layer. */
+extern const struct gguf_key gguf_keys_common[], gguf_keys_routed[], gguf_keys_routed_only[],
+	gguf_keys_shared[], gguf_keys_hybrid[];
+/* NULL: it is not known. */
+const struct gguf_key *gguf_key_find(const struct gguf_family *f, const char *suffix);
+
+/* What makes a config.json of the keys of a file and the names of its tensors: malloc'ed text. name
+ * is the file's. -ENOTSUP names the architecture, or the key that is not known. */
+int gguf_config_text(const struct gguf *g, const struct package *p, const char *name, char **text,
+		     size_t *length, struct err *e);
+/* The same of a file or its first part. */
+int gguf_config_of(const char *path, char **text, size_t *length, struct err *e);
+
+/* The names that a role may have, in the order in which they are tried: how many; 0: none. The
+ * first number of each is the layer, the second the expert. */
+uint32_t gguf_alternatives(const struct family *f, enum tensor_role role,
+			   struct tensor_name names[FAMILY_ALTERNATIVES]);
+
+#endif

@@ -1,0 +1,49 @@
+/* gpt-oss: attention with sinks, every other layer behind a window; biases on all projections, the
+ * router's and the experts' among them; a clamped gated linear unit; YaRN. Rows of gate and up are
+ * in turn; where the experts are in 16 bits they lie [in, out], so that rows lie across. */
+#include "engine/family/reader.h"
+
+static int read_unit(const struct reader *r)
+{
+	struct config *c = r->config;
+	c->glu = GLU_CLAMPED;
+	c->glu_alpha = 1.702F;
+	c->glu_limit = 7;
+	return json_has(r->json, "swiglu_limit") ? reader_factor(r, "swiglu_limit", &c->glu_limit)
+						 : 0;
+}
+
+static int read(const struct reader *r)
+{
+	struct config *c = r->config;
+	c->sinks = c->expert_bias = c->router_bias = true;
+	c->router_order = TOP_K_THEN_SOFTMAX;
+	int failed = reader_rms_eps(r, 1e-5);
+	if (!failed)
+		failed = reader_windows(r);
+	if (!failed)
+		failed = read_unit(r);
+	return failed ? failed : reader_routed(r, "intermediate_size");
+}
+
+#define L "model.layers.%u.mlp."
+static const struct tensor_name names[] = {
+	{TENSOR_ROUTER, L "router.weight", NULL},
+	{TENSOR_EXPERT_GATE, L "experts.gate_up_proj", view_across_gate},
+	{TENSOR_EXPERT_UP, L "experts.gate_up_proj", view_across_up},
+	{TENSOR_EXPERT_DOWN, L "experts.down_proj", view_across_down},
+	{TENSOR_EXPERT_GATE, L "experts.gate_up_proj_blocks", view_turn_gate},
+	{TENSOR_EXPERT_UP, L "experts.gate_up_proj_blocks", view_turn_up},
+	{TENSOR_EXPERT_DOWN, L "experts.down_proj_blocks", view_stacked_down},
+	{TENSOR_EXPERT_GATE_BIAS, L "experts.gate_up_proj_bias", view_turn_gate_bias},
+	{TENSOR_EXPERT_UP_BIAS, L "experts.gate_up_proj_bias", view_turn_up_bias},
+	{0},
+};
+
+static const char *const types[] = {"gpt_oss", NULL};
+const struct family family_gpt_oss = {
+	.model_types = types,
+	.ropes = 1U << ROPE_YARN,
+	.read = read,
+	.names = names,
+};

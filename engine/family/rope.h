@@ -1,0 +1,42 @@
+/* Rotary positions (Su et al. 2021): what a config says of them. */
+#ifndef MOEFS_ENGINE_FAMILY_ROPE_H
+#define MOEFS_ENGINE_FAMILY_ROPE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* How frequencies differ from theta^(-2i / dim). */
+enum rope_scaling {
+	ROPE_DEFAULT,
+	ROPE_LINEAR, /* all divided by the factor */
+	ROPE_LLAMA3, /* long waves divided by the factor, short ones kept, between them both */
+	ROPE_YARN,   /* Peng et al. 2023; also scales what is rotated */
+	ROPE_PROPORTIONAL, /* only the first of a whole head's pairs turn */
+	ROPE_SCALINGS,
+};
+
+struct rope {
+	enum rope_scaling scaling;
+	uint32_t dim;	  /* the first so many elements of a head are rotated, i with i + dim / 2 */
+	uint32_t turning; /* of proportional: pairs that turn */
+	double theta, factor;
+	double original; /* positions that the model was first trained on */
+	double low,
+		high;  /* llama3: low_freq_factor and high_freq_factor; yarn: beta_slow and _fast */
+	bool truncate; /* yarn's bounds are whole dimensions */
+	float amplitude;   /* of cosines and sines */
+	float score_scale; /* of attention's scores besides, where a family has it in there */
+};
+
+struct reader;
+struct json;
+/* Of heads of head_dim: the base and the part that is rotated in `base`, the scaling and what it
+ * wants in `scaling`, which may be the same, or NULL. A scaling that the family does not compute is
+ * named with its key. */
+int rope_read(const struct reader *r, const struct json *base, const struct json *scaling,
+	      uint32_t head_dim, struct rope *to);
+/* As most configs have it: rope_parameters (newer) holds all of it; rope_theta,
+ * partial_rotary_factor and rope_scaling (older) are apart. */
+int rope_read_config(const struct reader *r, uint32_t head_dim, struct rope *to);
+
+#endif

@@ -1,0 +1,155 @@
+/* Where a model's store may be, and opening one that is complete. */
+#include "engine/convert/store_header.h"
+#include "engine/serve/internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+/* base/NAME-HASH/QUANT: the hash of the checkpoint's path keeps two of the same name apart. */
+static char *folder_under(const char *base, const struct model *m)
+{
+	char *path;
+	uint64_t hash = XXH3_64bits(m->directory, strlen(m->directory));
+	int n = asprintf(&path, "%s/%s-%08" PRIx64 "/%s", base, m->name, hash & 0xffffffff,
+			 m->recipe.quant);
+	return n < 0 ? NULL : path;
+}
+
+static char *folder_beside(const struct model *m)
+{
+	char *path;
+	int n = asprintf(&path, "%s.moefs/%s", m->directory, m->recipe.quant);
+	return n < 0 ? NULL : path;
+}
+
+static char *folder_in_cache(const struct model *m)
+{
+	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	char base[4096];
+	if (cache && *cache == '/')
+		(void)snprintf(base, sizeof base, "%s/moefs", cache);
+	else if (home && *home == '/')
+		(void)snprintf(base, sizeof base, "%s/.cache/moefs", home);
+	else
+		return NULL;
+	return folder_under(base, m);
+}
+
+int load_find_folders(struct model *m, struct err *e)
+{
+	const char *store = m->engine->options.store;
+	m->folders[0] = store ? folder_under(store, m) : folder_beside(m);
+	m->folders[1] = store ? NULL : folder_in_cache(m);
+	if (m->place.hub && m->folders[1]) {
+		char *beside = m->folders[0];
+		m->folders[0] = m->folders[1];
+		m->folders[1] = beside;
+	}
+	return m->folders[0] ? 0 : err_set(e, ENOMEM, "out of memory for the name of a folder");
+}
+
+/* ---- opening ---- */
+
+/* Whether a store has the codec that was asked for, where it could have one. */
+static bool codec_as_asked(enum recipe_codec asked, const struct plan *p)
+{
+	bool possible = recipe_can_code(&p->recipe) && p->record_bytes;
+	return !possible || asked == CODEC_AUTO || asked == p->recipe.codec;
+}
+
+/* Lets those who look see this store, and no other any more; both are the model's. */
+static void show_store(struct model *m, struct store *store, const struct plan *plan)
+{
+	pthread_rwlock_wrlock(&m->storing);
+	struct store *old_store = m->store;
+	struct plan old_plan = m->plan;
+	m->store = store;
+	m->plan = *plan;
+	atomic_store(&m->has_store, store != NULL);
+	pthread_rwlock_unlock(&m->storing);
+	store_close(old_store);
+	plan_free(&old_plan);
+}
+
+/* A store of this checkpoint by this recipe, whatever the facts in its key; else -ESTALE. *ends: it
+ * is not the store that is wrong. */
+static int open_folder(struct model *m, const char *folder, const struct source_state *now,
+		       bool read, bool *ends, struct err *e)
+{
+	struct store *store;
+	struct recipe recipe;
+	struct plan plan = {0};
+	int failed = store_open(&store, folder, NULL, e);
+	if (failed)
+		return failed;
+	const struct store_info *i = store_info(store);
+	if (!recipe_from_text(&recipe, i->key.recipe) || strcmp(recipe.quant, m->recipe.quant) != 0)
+		failed = err_set(e, ESTALE, "%s: the store was made by another recipe", folder);
+	recipe.published = m->recipe.published;
+	if (!failed)
+		failed = plan_make(&plan, &m->config, &recipe, e);
+	if (!failed && !codec_as_asked(m->recipe.codec, &plan))
+		failed = err_set(e, ESTALE, "%s: the store's codec is %s, and %s was asked for",
+				 folder, recipe_codec_name(plan.recipe.codec),
+				 recipe_codec_name(m->recipe.codec));
+	if (!failed)
+		failed = store_held_to_plan(store, &m->config, &plan, e);
+	if (!failed) { /* last: it may read all of the checkpoint */
+		failed = load_check_source(m, folder, i->key.fingerprint, now, read, e);
+		*ends = failed && failed != -ESTALE;
+	}
+	if (failed) {
+		plan_free(&plan);
+		store_close(store);
+		return failed;
+	}
+	show_store(m, store, &plan);
+	return 0;
+}
+
+int load_store(struct model *m, bool read, struct err *e)
+{
+	struct source_state now;
+	int failed = load_look(m, &now, e);
+	if (!failed)
+		failed = load_published(m, e);
+	bool ends = failed;
+	if (!failed)
+		failed = -ENOENT;
+	for (int i = 0; i < 2 && m->folders[i] && failed && !ends; i++) {
+		failed = open_folder(m, m->folders[i], &now, read, &ends, e);
+		if (!failed) {
+			atomic_store(&m->folder, i);
+			source_forget(&m->looked);
+			m->looked = now;
+			return 0;
+		}
+		/* No store, a stale one or a damaged one: a new one is made. What is not about the
+		 * store (memory) ends the search. */
+		ends |= failed == -ENOMEM;
+	}
+	source_forget(&now);
+	return failed && !ends ? -ENOENT : failed;
+}
+
+void load_forget_store(struct model *m)
+{
+	show_store(m, NULL, &(struct plan){0});
+}
+
+bool load_store_is_gone(const struct model *m)
+{
+	char path[4096];
+	struct stat open, there;
+	if (!atomic_load(&m->has_store) || !m->plan.routed_layers)
+		return false;
+	int n = snprintf(path, sizeof path, "%s/experts.safetensors", store_folder(m->store));
+	return n < (int)sizeof path && !fstat(store_expert(m->store, 0, 0).fd, &open) &&
+	       (stat(path, &there) ? errno == ENOENT
+				   : open.st_ino != there.st_ino || open.st_dev != there.st_dev);
+}

@@ -1,0 +1,161 @@
+/* Looking at a model (model.h): how far it is, its sizes, its experts and its complete store.
+ * Nothing is loaded by looking, and nobody waits for a step. */
+#include "engine/serve/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+/* No published vocabulary has tokens that average more than this on real text. */
+enum { BYTES_PER_TOKEN = 16, LEAST_PROMPT_BYTES = 64 << 10, MOST_PROMPT_BYTES = 64 << 20 };
+
+enum model_state model_state(const struct model *m)
+{
+	return (enum model_state)atomic_load(&m->state);
+}
+
+void model_error(const struct model *m, char *text, size_t size)
+{
+	struct model *writable = (struct model *)m; /* to lock it; nothing is changed */
+	pthread_mutex_lock(&writable->lock);
+	(void)snprintf(text, size, "%s", m->load_error.text);
+	pthread_mutex_unlock(&writable->lock);
+}
+
+void model_progress(const struct model *m, struct model_progress *out)
+{
+	uint64_t total = atomic_load(&m->progress.total);
+	bool loading = model_state(m) == MODEL_LOADING;
+	*out = (struct model_progress){
+		.doing = atomic_load(&m->checking)		      ? "checking"
+			 : atomic_load(&m->waiting)		      ? "waiting"
+			 : total && atomic_load(&m->progress.stopped) ? "stopped"
+			 : total				      ? "converting"
+			 : loading				      ? "reading"
+								      : "idle",
+		.done = total ? atomic_load(&m->progress.done) : 0,
+		.total = total,
+		.seconds = total ? seconds_since(atomic_load(&m->progress.started_ns)) : 0,
+	};
+}
+
+const char *model_name(const struct model *m)
+{
+	return m->name;
+}
+
+const char *model_directory(const struct model *m)
+{
+	return m->directory;
+}
+
+uint64_t model_max_prompt_bytes(const struct model *m)
+{
+	uint64_t bytes = (uint64_t)m->context * BYTES_PER_TOKEN;
+	if (bytes < LEAST_PROMPT_BYTES)
+		return LEAST_PROMPT_BYTES;
+	return bytes < MOST_PROMPT_BYTES ? bytes : MOST_PROMPT_BYTES;
+}
+
+/* ---- the complete store, and experts ---- */
+
+bool model_hold_store(const struct model *m)
+{
+	pthread_rwlock_t *storing = (pthread_rwlock_t *)&m->storing; /* nothing is changed */
+	pthread_rwlock_rdlock(storing);
+	if (atomic_load(&m->has_store))
+		return true;
+	pthread_rwlock_unlock(storing);
+	return false;
+}
+
+void model_release_store(const struct model *m)
+{
+	pthread_rwlock_unlock((pthread_rwlock_t *)&m->storing);
+}
+
+uint32_t model_layers(const struct model *m)
+{
+	return m->config.layers;
+}
+
+uint32_t model_experts(const struct model *m, uint32_t layer)
+{
+	return config_routed(&m->config, layer) ? m->config.experts : 0;
+}
+
+uint64_t model_expert_bytes(const struct model *m, uint32_t layer)
+{
+	if (!model_hold_store(m))
+		return 0;
+	uint64_t bytes = m->plan.record[m->plan.routed_of[layer]].bytes;
+	model_release_store(m);
+	return bytes;
+}
+
+void model_expert_inspect(const struct model *m, uint32_t layer, uint32_t expert,
+			  struct pager_expert *out)
+{
+	pthread_rwlock_t *looking = (pthread_rwlock_t *)&m->looking; /* nothing is changed */
+	*out = (struct pager_expert){0};
+	pthread_rwlock_rdlock(looking);
+	if (m->experts)
+		pager_inspect(m->experts, m->plan.routed_of[layer], expert, out);
+	pthread_rwlock_unlock(looking);
+}
+
+/* The store is held. */
+static int64_t read_expert(const struct model *m, uint32_t layer, uint32_t expert, uint64_t offset,
+			   void *buffer, size_t bytes, struct err *e)
+{
+	uint64_t size = m->plan.record[m->plan.routed_of[layer]].bytes;
+	if (offset >= size)
+		return 0;
+	uint64_t rest = size - offset;
+	size_t want = rest < bytes ? (size_t)rest : bytes;
+	struct err cause;
+	int failed = store_read_expert(m->store, m->plan.routed_of[layer], expert, offset, buffer,
+				       want, &cause);
+	if (failed)
+		return err_set(e, -failed, "expert %u/%u cannot be read: %s", layer, expert,
+			       cause.text);
+	return (int64_t)want;
+}
+
+int64_t model_expert_read(const struct model *m, uint32_t layer, uint32_t expert, uint64_t offset,
+			  void *buffer, size_t bytes, struct err *e)
+{
+	if (!model_hold_store(m))
+		return 0;
+	int64_t n = read_expert(m, layer, expert, offset, buffer, bytes, e);
+	model_release_store(m);
+	return n;
+}
+
+void model_cache_stats(const struct model *m, struct pager_stats *out)
+{
+	pthread_rwlock_t *looking = (pthread_rwlock_t *)&m->looking; /* nothing is changed */
+	pthread_rwlock_rdlock(looking);
+	if (m->experts) {
+		pager_source_stats(m->experts, out);
+	} else {
+		pager_stats(m->engine->pager, out);
+		*out = (struct pager_stats){.budget = out->budget, .peak = out->peak};
+	}
+	const struct pager_stats *before = &m->experts_before;
+	out->hits += before->hits;
+	out->misses += before->misses;
+	out->evictions += before->evictions;
+	out->bytes_read += before->bytes_read;
+	out->wait_ns += before->wait_ns;
+	pthread_rwlock_unlock(looking);
+}
+
+void model_warming(const struct model *m, uint32_t *done, uint32_t *total)
+{
+	pthread_rwlock_t *looking = (pthread_rwlock_t *)&m->looking; /* nothing is changed */
+	*done = *total = 0;
+	pthread_rwlock_rdlock(looking);
+	if (model_state(m) == MODEL_READY && m->experts)
+		pager_warming(m->experts, done, total);
+	pthread_rwlock_unlock(looking);
+}

@@ -1,0 +1,31 @@
+/* Whose turn it is: the sessions of a model that have a step to do, in rotation, and telling who
+ * waits for one of them. */
+#include "engine/serve/internal.h"
+
+void session_queue(struct session *s)
+{
+	struct session_list *l = &s->model->runnable;
+	s->next = NULL;
+	s->previous = l->last;
+	*(l->last ? &l->last->next : &l->first) = s;
+	l->last = s;
+	s->queued = true;
+}
+
+void session_unqueue(struct session *s)
+{
+	struct session_list *l = &s->model->runnable;
+	*(s->previous ? &s->previous->next : &l->first) = s->next;
+	*(s->next ? &s->next->previous : &l->last) = s->previous;
+	s->next = s->previous = NULL;
+	s->queued = false;
+}
+
+void session_notify(struct session *s)
+{
+	struct model *m = s->model;
+	pthread_mutex_lock(&m->notify);
+	if (s->user && m->engine->options.changed)
+		m->engine->options.changed(m->engine->options.ctx, s->user);
+	pthread_mutex_unlock(&m->notify);
+}

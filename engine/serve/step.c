@@ -1,0 +1,45 @@
+/* A turn goes on step by step: its beginning, then chunks of the prompt, then the answer's tokens
+ * (decode.c). */
+#include "engine/serve/internal.h"
+
+/* A chunk of the prompt; after the last, the first token of the answer. */
+static bool prefill_step(struct session *s)
+{
+	const struct turn *t = &s->turn;
+	struct err e = {0};
+	size_t done = s->context.tokens.count, left = t->prompt_ids - done;
+	uint32_t n = chunk_next(s->model, left);
+	int failed = turn_forward(s, t->ids.ids + done, n, ROW_PROMPT, n == left, NULL, &e);
+	if (failed)
+		return turn_over(s, "error", failed, &e);
+	if (t->follow)
+		draft_follow_prompt(s, n);
+	/* A long prompt is not computed again from its beginning. */
+	recurrent_mark(&s->context.recurrent, s->context.tokens.count);
+	return n == left ? decode_first(s) : true;
+}
+
+static bool begin_step(struct session *s)
+{
+	struct err e = {0};
+	int failed = turn_begin(s, &e);
+	if (failed)
+		return turn_over(s, "error", failed, &e);
+	pthread_mutex_lock(&s->model->lock);
+	model_cache_stats(s->model, &s->turn.before);
+	s->status = SESSION_PROMPTING;
+	s->stats.prompt_tokens = s->turn.ids.count;
+	s->stats.cached_tokens = s->context.tokens.count;
+	s->stats.recomputed_tokens = s->turn.recomputed;
+	pthread_mutex_unlock(&s->model->lock);
+	return true;
+}
+
+bool turn_step(struct session *s)
+{
+	if (atomic_load(&s->stop))
+		return turn_over(s, "stopped", 0, NULL);
+	if (!s->turn.begun)
+		return begin_step(s);
+	return s->context.tokens.count < s->turn.prompt_ids ? prefill_step(s) : decode_step(s);
+}

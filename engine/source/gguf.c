@@ -1,0 +1,370 @@
+/* Reading the header: keys and values, then tensors, then whether all of it fits the file. What is
+ * asked of the values is in gguf_value.c. */
+#include "engine/source/gguf.h"
+#include "engine/source/gguf_type.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEFAULT_ALIGNMENT = 32, MAX_ALIGNMENT = 1 << 20 };
+enum { MAX_KEYS = 1 << 16, MAX_TENSORS = 1 << 18 };
+static const char magic[4] = "GGUF";
+
+/* Widths of the kinds that have one. */
+static const uint8_t widths[GGUF_KINDS] = {
+	[GGUF_U8] = 1,	[GGUF_I8] = 1,	[GGUF_U16] = 2, [GGUF_I16] = 2,
+	[GGUF_U32] = 4, [GGUF_I32] = 4, [GGUF_F32] = 4, [GGUF_BOOL] = 1,
+	[GGUF_U64] = 8, [GGUF_I64] = 8, [GGUF_F64] = 8,
+};
+
+/* What is being read: bytes[size] are the beginning of a file of file_bytes. */
+struct cursor {
+	const uint8_t *bytes;
+	size_t at, size;
+	uint64_t file_bytes;
+	const char *name;
+	struct err *e;
+};
+
+/* ---- pieces ---- */
+
+/* The next n bytes, or NULL: they are not there, and failed is why. */
+static const uint8_t *take(struct cursor *c, uint64_t n, int *failed)
+{
+	if (n > c->file_bytes - c->at) {
+		*failed = err_set(c->e, EINVAL,
+				  "%s: its header does not fit into its %llu bytes; the file is "
+				  "cut short or damaged",
+				  c->name, (unsigned long long)c->file_bytes);
+		return NULL;
+	}
+	if (n > c->size - c->at) {
+		*failed = -EAGAIN;
+		return NULL;
+	}
+	const uint8_t *at = c->bytes + c->at;
+	c->at += (size_t)n;
+	return at;
+}
+
+static int take_number(struct cursor *c, uint32_t width, uint64_t *out)
+{
+	int failed = 0;
+	const uint8_t *bytes = take(c, width, &failed);
+	*out = 0;
+	for (uint32_t i = width; bytes && i-- > 0;)
+		*out = *out << 8 | bytes[i];
+	return failed;
+}
+
+static int take_string(struct cursor *c, const char **text, uint64_t *length)
+{
+	int failed = take_number(c, 8, length);
+	if (!failed)
+		*text = (const char *)take(c, *length, &failed);
+	return failed;
+}
+
+/* A key or a tensor's name: bounded, not empty, and without a zero byte. */
+static int take_name(struct cursor *c, const char *what, uint64_t most, const char **text,
+		     size_t *length)
+{
+	uint64_t n;
+	int failed = take_number(c, 8, &n);
+	if (!failed && (n == 0 || n > most))
+		return err_set(c->e, EINVAL,
+			       "%s: the name of a %s has %llu bytes; 1 to %llu are allowed",
+			       c->name, what, (unsigned long long)n, (unsigned long long)most);
+	if (!failed)
+		*text = (const char *)take(c, n, &failed);
+	if (failed)
+		return failed;
+	if (memchr(*text, 0, (size_t)n))
+		return err_set(c->e, EINVAL, "%s: the name of a %s has a zero byte in it", c->name,
+			       what);
+	*length = (size_t)n;
+	return 0;
+}
+
+/* ---- values ---- */
+
+static int take_kind(struct cursor *c, const char *key, enum gguf_kind *out)
+{
+	uint64_t kind;
+	int failed = take_number(c, 4, &kind);
+	if (!failed && kind >= GGUF_KINDS)
+		return err_set(c->e, EINVAL, "%s: %s is of kind %llu, which is not known", c->name,
+			       key, (unsigned long long)kind);
+	*out = (enum gguf_kind)kind;
+	return failed;
+}
+
+static int take_strings(struct cursor *c, uint64_t count)
+{
+	int failed = 0;
+	for (uint64_t i = 0; i < count && !failed; i++) {
+		const char *text;
+		uint64_t length;
+		failed = take_string(c, &text, &length);
+	}
+	return failed;
+}
+
+static int take_elements(struct cursor *c, struct gguf_value *v)
+{
+	int failed = 0;
+	size_t begin = c->at;
+	v->bytes = c->bytes + begin;
+	if (v->element == GGUF_STRING)
+		failed = take_strings(c, v->count);
+	else if (v->count > c->file_bytes) /* else the product fits */
+		(void)take(c, UINT64_MAX, &failed);
+	else
+		(void)take(c, v->count * widths[v->element], &failed);
+	v->size = c->at - begin;
+	return failed;
+}
+
+static int take_value(struct cursor *c, struct gguf_value *v)
+{
+	v->count = 1;
+	int failed = take_kind(c, v->key, &v->kind);
+	v->element = v->kind;
+	if (!failed && v->kind == GGUF_ARRAY) {
+		failed = take_kind(c, v->key, &v->element);
+		if (!failed && v->element == GGUF_ARRAY)
+			return err_set(c->e, ENOTSUP,
+				       "%s: %s is an array of arrays, which is not read", c->name,
+				       v->key);
+		if (!failed)
+			failed = take_number(c, 8, &v->count);
+	}
+	if (!failed)
+		failed = take_elements(c, v);
+	if (!failed && v->kind == GGUF_BOOL && *v->bytes > 1)
+		return err_set(c->e, EINVAL, "%s: %s is a boolean of value %u", c->name, v->key,
+			       *v->bytes);
+	return failed;
+}
+
+static struct gguf_value *append_value(struct gguf *g, const char *key, size_t length)
+{
+	if (g->count == g->room) {
+		size_t room = g->room ? 2 * g->room : 32;
+		struct gguf_value *values = realloc(g->values, room * sizeof *values);
+		if (!values)
+			return NULL;
+		g->values = values;
+		g->room = room;
+	}
+	struct gguf_value *v = &g->values[g->count];
+	*v = (struct gguf_value){.key = strndup(key, length)};
+	if (!v->key)
+		return NULL;
+	g->count++;
+	return v;
+}
+
+static int by_key(const void *a, const void *b)
+{
+	const struct gguf_value *x = a, *y = b;
+	return strcmp(x->key, y->key);
+}
+
+static int take_values(struct cursor *c, struct gguf *g, uint64_t count)
+{
+	for (uint64_t i = 0; i < count; i++) {
+		const char *key;
+		size_t length;
+		int failed = take_name(c, "key", GGUF_MAX_KEY, &key, &length);
+		if (failed)
+			return failed;
+		struct gguf_value *v = append_value(g, key, length);
+		if (!v)
+			return err_set(c->e, ENOMEM, "%s: out of memory for its keys", c->name);
+		failed = take_value(c, v);
+		if (failed)
+			return failed;
+	}
+	if (g->count)
+		qsort(g->values, g->count, sizeof *g->values, by_key);
+	for (size_t i = 1; i < g->count; i++)
+		if (!strcmp(g->values[i - 1].key, g->values[i].key))
+			return err_set(c->e, EINVAL, "%s: the key %.128s is there twice", c->name,
+				       g->values[i].key);
+	return 0;
+}
+
+/* ---- tensors ---- */
+
+/* The shape, rows before columns as everywhere here, and the bytes that follow from it. */
+static int take_shape(struct cursor *c, struct checkpoint_tensor *t, const struct gguf_type **type)
+{
+	uint64_t dims, number, elements = 1;
+	int failed = take_number(c, 4, &dims);
+	if (!failed && (dims < 1 || dims > GGUF_MAX_DIMS))
+		return err_set(c->e, EINVAL, "%s: tensor %s has %llu dimensions; 1 to %d are read",
+			       c->name, t->name, (unsigned long long)dims, GGUF_MAX_DIMS);
+	t->dims = failed ? 0 : (uint32_t)dims;
+	for (uint32_t i = t->dims; i-- > 0 && !failed;) {
+		failed = take_number(c, 8, &t->shape[i]);
+		if (!failed && (__builtin_mul_overflow(elements, t->shape[i], &elements) ||
+				elements > INT64_MAX / 8))
+			return err_set(c->e, EINVAL, "%s: the shape of tensor %s is absurdly large",
+				       c->name, t->name);
+	}
+	if (!failed)
+		failed = take_number(c, 4, &number);
+	if (failed)
+		return failed;
+	*type = gguf_type_find(number);
+	if (!*type)
+		return err_set(c->e, ENOTSUP, "%s: tensor %s is of type %llu, which is not known",
+			       c->name, t->name, (unsigned long long)number);
+	uint64_t cols = t->shape[t->dims - 1];
+	if (cols % (*type)->block)
+		return err_set(c->e, EINVAL,
+			       "%s: tensor %s has rows of %llu in %s, which has blocks of %u",
+			       c->name, t->name, (unsigned long long)cols, (*type)->name,
+			       (*type)->block);
+	t->bytes = elements / (*type)->block * (*type)->bytes;
+	return 0;
+}
+
+static int take_tensor(struct cursor *c, struct gguf *g, uint32_t file)
+{
+	const char *name;
+	size_t length;
+	const struct gguf_type *type = NULL;
+	int failed = take_name(c, "tensor", GGUF_MAX_NAME, &name, &length);
+	if (failed)
+		return failed;
+	struct checkpoint_tensor *t = tensor_list_append(&g->tensors, name, length);
+	if (!t)
+		return err_set(c->e, ENOMEM, "%s: out of memory for the list of tensors", c->name);
+	t->file = file;
+	failed = take_shape(c, t, &type);
+	if (!failed)
+		failed = take_number(c, 8, &t->offset);
+	if (failed)
+		return failed;
+	strncpy(t->type, type->name, sizeof t->type - 1);
+	t->format = type->format;
+	t->known_type = type->format != FORMAT_COUNT;
+	return 0;
+}
+
+/* ---- what fits together ---- */
+
+static int read_alignment(const struct gguf *g, const char *name, uint64_t *alignment,
+			  struct err *e)
+{
+	static const char key[] = "general.alignment";
+	*alignment = DEFAULT_ALIGNMENT;
+	if (!gguf_has(g, key))
+		return 0;
+	int failed = gguf_get_uint(g, key, name, 1, MAX_ALIGNMENT, alignment, e);
+	if (!failed && *alignment & (*alignment - 1))
+		return err_set(e, EINVAL, "%s: its alignment of %llu is no power of two", name,
+			       (unsigned long long)*alignment);
+	return failed;
+}
+
+/* Both are far below 2^63. */
+static uint64_t aligned(uint64_t at, uint64_t alignment)
+{
+	return (at + alignment - 1) / alignment * alignment;
+}
+
+/* The tensors follow each other in the data, each at the next multiple of the alignment. */
+static int check_places(const struct gguf *g, uint64_t alignment, uint64_t file_bytes,
+			const char *name, struct err *e)
+{
+	uint64_t data = g->data_offset < file_bytes ? file_bytes - g->data_offset : 0, next = 0;
+	tensor_list_sort_by_place(&g->tensors, 0);
+	for (size_t i = 0; i < g->tensors.count; i++) {
+		const struct checkpoint_tensor *t = &g->tensors.tensors[i];
+		if (t->offset != next)
+			return err_set(
+				e, EINVAL, "%s: tensor %s %s; the file is damaged", name, t->name,
+				t->offset < next ? "overlaps another" : "leaves a gap before it");
+		if (t->bytes > data || t->offset > data - t->bytes)
+			return err_set(e, EINVAL,
+				       "%s: tensor %s lies outside the file's %llu bytes of data; "
+				       "is the file cut short?",
+				       name, t->name, (unsigned long long)data);
+		next = aligned(t->offset + t->bytes, alignment);
+	}
+	return 0;
+}
+
+static int check_version(struct cursor *c, uint64_t version)
+{
+	if (version == 2 || version == 3)
+		return 0;
+	if (version && !(version & 0xffff))
+		return err_set(c->e, ENOTSUP, "%s is a big-endian GGUF file, which is not read",
+			       c->name);
+	return err_set(c->e, ENOTSUP,
+		       "%s is a GGUF file of version %llu; versions 2 and 3 are read", c->name,
+		       (unsigned long long)version);
+}
+
+static int take_head(struct cursor *c, struct gguf *g, uint64_t *keys, uint64_t *tensors)
+{
+	int failed = 0;
+	uint64_t version;
+	const uint8_t *begin = take(c, sizeof magic, &failed);
+	if (begin && memcmp(begin, magic, sizeof magic) != 0)
+		return err_set(c->e, EINVAL, "%s is no GGUF file", c->name);
+	if (!failed)
+		failed = take_number(c, 4, &version);
+	if (!failed)
+		failed = check_version(c, version);
+	if (!failed)
+		failed = take_number(c, 8, tensors);
+	if (!failed)
+		failed = take_number(c, 8, keys);
+	if (!failed && (*keys > MAX_KEYS || *tensors > MAX_TENSORS))
+		failed = err_set(
+			c->e, EINVAL,
+			"%s: claims to have %llu keys and %llu tensors; the file is damaged",
+			c->name, (unsigned long long)*keys, (unsigned long long)*tensors);
+	if (!failed)
+		g->version = (uint32_t)version;
+	return failed;
+}
+
+int gguf_parse(struct gguf *g, const uint8_t *bytes, size_t n, uint64_t file_bytes, uint32_t file,
+	       const char *name, struct err *e)
+{
+	struct cursor c = {
+		.bytes = bytes, .size = n, .file_bytes = file_bytes, .name = name, .e = e};
+	uint64_t keys = 0, tensors = 0, alignment;
+	int failed = take_head(&c, g, &keys, &tensors);
+	if (!failed)
+		failed = take_values(&c, g, keys);
+	for (uint64_t i = 0; !failed && i < tensors; i++)
+		failed = take_tensor(&c, g, file);
+	if (!failed)
+		failed = read_alignment(g, name, &alignment, e);
+	if (!failed)
+		failed = tensor_list_check_names(&g->tensors, 0, name, e);
+	if (failed)
+		return failed;
+	g->data_offset = aligned(c.at, alignment);
+	for (size_t i = 0; i < g->tensors.count; i++)
+		g->tensors.tensors[i].place = g->data_offset + g->tensors.tensors[i].offset;
+	return check_places(g, alignment, file_bytes, name, e);
+}
+
+void gguf_clear(struct gguf *g)
+{
+	for (size_t i = 0; i < g->count; i++)
+		free(g->values[i].key);
+	free(g->values);
+	tensor_list_free(&g->tensors);
+	free(g->header);
+	*g = (struct gguf){0};
+}

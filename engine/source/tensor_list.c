@@ -1,0 +1,63 @@
+#include "engine/source/tensor_list.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+void tensor_list_free(struct tensor_list *l)
+{
+	for (size_t i = 0; i < l->count; i++)
+		free(l->tensors[i].name);
+	free(l->tensors);
+	*l = (struct tensor_list){0};
+}
+
+struct checkpoint_tensor *tensor_list_append(struct tensor_list *l, const char *name, size_t length)
+{
+	if (l->count == l->room) {
+		size_t room = l->room ? 2 * l->room : 64;
+		struct checkpoint_tensor *tensors = realloc(l->tensors, room * sizeof *tensors);
+		if (!tensors)
+			return NULL;
+		l->tensors = tensors;
+		l->room = room;
+	}
+	struct checkpoint_tensor *t = &l->tensors[l->count];
+	*t = (struct checkpoint_tensor){.name = strndup(name, length)};
+	if (!t->name)
+		return NULL;
+	l->count++;
+	return t;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	const struct checkpoint_tensor *x = a, *y = b;
+	return strcmp(x->name, y->name);
+}
+
+int tensor_list_check_names(const struct tensor_list *l, size_t first, const char *file,
+			    struct err *e)
+{
+	struct checkpoint_tensor *t = l->tensors;
+	if (l->count > first)
+		qsort(t + first, l->count - first, sizeof *t, by_name);
+	for (size_t i = first + 1; i < l->count; i++)
+		if (!strcmp(t[i - 1].name, t[i].name))
+			return err_set(e, EINVAL, "%s: tensor %s is there twice", file, t[i].name);
+	return 0;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+	const struct checkpoint_tensor *x = a, *y = b;
+	if (x->offset != y->offset)
+		return x->offset < y->offset ? -1 : 1;
+	return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+void tensor_list_sort_by_place(const struct tensor_list *l, size_t first)
+{
+	if (l->count > first)
+		qsort(l->tensors + first, l->count - first, sizeof *l->tensors, by_offset);
+}

@@ -1,0 +1,61 @@
+/* Native TQ: this project's own weight format as checkpoints have it (kernels/README.md says what
+ * the bits mean).
+ *
+ * In place of NAME there are NAME.tq_packed, U8 [rows · groups, bytes of a group], and
+ * NAME.tq_norms, F32 or F16 [rows, groups]; a group is 128 numbers, and 32, 48 or 64 bytes of it
+ * say that they are of 2, 3 or 4 bits, each tensor for itself, whatever tq_config.json says. Older
+ * files keep ".weight" in NAME, newer ones drop it (package_find knows both). Stacked experts are
+ * flattened to rows, and rows are padded to whole groups, so that the shape is known only so far.
+ */
+#include "engine/source/package_make.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* By the bytes of a group. */
+static enum format format_of(uint64_t bytes)
+{
+	for (enum format f = FORMAT_TQ2; f <= FORMAT_TQ4; f++)
+		if (bytes == (uint64_t)format_tq_bits(f) * TQ_GROUP / 8)
+			return f;
+	return FORMAT_COUNT;
+}
+
+static int describe(struct package_tensor *t, const struct encoded *in, struct err *e)
+{
+	const struct checkpoint_tensor *codes = in->codes, *norms = in->companion[0];
+	uint64_t rows = norms->shape[0], groups = norms->shape[1], all;
+	enum format format = codes->dims == 2 ? format_of(codes->shape[1]) : FORMAT_COUNT;
+	if (format == FORMAT_COUNT)
+		return err_set(e, EINVAL,
+			       "tensor %s is no list of groups of 32, 48 or 64 bytes, which are "
+			       "TQ's of 2, 3 and 4 bits",
+			       codes->name);
+	bool typed = norms->known_type && norms->format != FORMAT_BF16;
+	if (!typed || norms->dims != 2 || __builtin_mul_overflow(rows, groups, &all) ||
+	    all != codes->shape[0] || !format_fits(rows, groups) ||
+	    !format_fits(rows, groups * TQ_GROUP))
+		return package_misfit(norms, codes, e);
+	t->dims = 2;
+	t->shape[0] = rows;
+	t->shape[1] = groups * TQ_GROUP;
+	t->padded = TQ_GROUP;
+	t->format = format;
+	t->norms = norms->format == FORMAT_F16 ? NORM_F16 : NORM_F32;
+	t->bits = format_tq_bits(format);
+	t->group = TQ_GROUP;
+	t->parts = 2;
+	t->part[0] = package_part_of(codes);
+	t->part[0].row_bytes *= groups;
+	t->part[1] = package_part_of(norms);
+	return 0;
+}
+
+const struct encoding encoding_tq = {
+	.name = "native TQ",
+	.type = "U8",
+	.ending = ".tq_packed",
+	.own = "",
+	.companion = {".tq_norms"},
+	.describe = describe,
+};

@@ -1,0 +1,169 @@
+#include "engine/text/template.h"
+
+#include "engine/text/template_run.h"
+#include "engine/text/template_tree.h"
+#include "engine/text/utf8.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct template
+{
+	char *source;
+	struct run memory; /* what the tree lies in; nothing is run in it */
+	struct node *tree;
+};
+
+void template_close(struct template *t)
+{
+	if (!t)
+		return;
+	run_free(&t->memory);
+	free(t->source);
+	free(t);
+}
+
+/* All ends of lines as \n, and not one more at the end. */
+static size_t copy_source(char *to, const char *text, size_t n)
+{
+	size_t used = 0;
+	for (size_t i = 0; i < n; i++) {
+		bool carriage = text[i] == '\r';
+		to[used++] = carriage ? '\n' : text[i];
+		i += carriage && i + 1 < n && text[i + 1] == '\n';
+	}
+	used -= used > 0 && to[used - 1] == '\n';
+	to[used] = '\0';
+	return used;
+}
+
+int template_open(struct template **out, const char *text, size_t n, const char *name,
+		  struct err *e)
+{
+	if (n > TEMPLATE_BYTES_MAX)
+		return err_set(e, EFBIG, "%s: a template of %zu bytes, more than %d", name, n,
+			       TEMPLATE_BYTES_MAX);
+	size_t valid = utf8_valid_length(text, n);
+	if (valid < n || memchr(text, '\0', n))
+		return err_set(e, EINVAL, "%s: not a text from byte %zu on", name,
+			       valid < n ? valid : strlen(text));
+	struct template *t = calloc(1, sizeof *t);
+	char *source = malloc(n + 4); /* looked at up to three bytes ahead */
+	if (!t || !source) {
+		free(t);
+		free(source);
+		return err_set(e, ENOMEM, "%s: no memory for the template", name);
+	}
+	struct err own = {0};
+	memset(source, 0, n + 4);
+	t->source = source;
+	t->memory = (struct run){.name = name,
+				 .e = &own,
+				 .memory_left = TEMPLATE_MEMORY_MAX,
+				 .work_left = TEMPLATE_WORK_MAX};
+	t->tree = template_parse(&t->memory, source, copy_source(source, text, n));
+	t->memory.e = NULL;
+	if (!t->memory.failed) {
+		*out = t;
+		return 0;
+	}
+	template_close(t);
+	return err_set(e, own.code, "%s", own.text);
+}
+
+static bool reads(const struct node *n, const char *variable, size_t length)
+{
+	for (; n; n = n->next) {
+		const struct node *children[] = {n->a, n->b, n->c, n->d, n->e};
+		if (n->kind == N_NAME && n->name_n == length &&
+		    memcmp(n->name, variable, length) == 0)
+			return true;
+		for (size_t i = 0; i < sizeof children / sizeof *children; i++)
+			if (reads(children[i], variable, length))
+				return true;
+	}
+	return false;
+}
+
+bool template_reads(const struct template *t, const char *variable)
+{
+	return reads(t->tree, variable, strlen(variable));
+}
+
+/* ---- rendering ---- */
+
+/* What the model wrote is told from what others did; names of tokens are the template's to use. */
+static struct value message(struct run *r, const struct json *m)
+{
+	size_t n;
+	const char *role = json_bytes(json_find(m, "role"), &n);
+	bool assistant = n == 9 && memcmp(role, "assistant", 9) == 0;
+	return value_of_json(r, m, assistant ? FROM_ASSISTANT : FROM_TEXT);
+}
+
+static struct value variable(struct run *r, const struct json *v)
+{
+	const char *key = json_key(v);
+	size_t n = strlen(key);
+	bool token = n > 6 && strcmp(key + n - 6, "_token") == 0;
+	if (strcmp(key, "messages") != 0 || json_kind(v) != JSON_LIST)
+		return value_of_json(r, v, token ? FROM_TEMPLATE : FROM_TEXT);
+	struct value list = value_list(r, V_LIST);
+	for (const struct json *m = NULL; !r->failed && (m = json_next(v, m));)
+		list_append(r, list.list, message(r, m));
+	return list;
+}
+
+static struct value variables_of(struct run *r, const struct json *variables)
+{
+	struct value dict = value_dict(r, V_DICT);
+	for (const struct json *v = NULL; !r->failed && (v = json_next(variables, v));)
+		dict_put(r, dict.dict,
+			 value_text(r, json_key(v), strlen(json_key(v)), FROM_TEMPLATE),
+			 variable(r, v));
+	return dict;
+}
+
+static int hand_over(struct run *r, const struct writer *w, struct template_text *out)
+{
+	if (w->n > TEMPLATE_OUTPUT_MAX)
+		run_fail(r, EFBIG, "it renders to %zu bytes, more than %d", w->n,
+			 TEMPLATE_OUTPUT_MAX);
+	char *bytes = r->failed ? NULL : malloc(2 * w->n + 1);
+	if (!bytes)
+		run_fail(r, ENOMEM, "no memory for %zu bytes", w->n);
+	if (r->failed)
+		return -r->e->code;
+	if (w->n > 0) {
+		memcpy(bytes, w->bytes, w->n);
+		memcpy(bytes + w->n, w->from, w->n);
+	}
+	*out = (struct template_text){bytes, (uint8_t *)bytes + w->n, w->n};
+	return 0;
+}
+
+int template_render(const struct template *t, const struct json *variables, const struct tm *clock,
+		    const _Atomic bool *stop, struct template_text *out, struct err *e)
+{
+	struct err own = {0};
+	struct run r = {.name = t->memory.name,
+			.e = &own,
+			.memory_left = TEMPLATE_MEMORY_MAX,
+			.work_left = TEMPLATE_WORK_MAX,
+			.stop = stop,
+			.clock = clock};
+	struct writer w = {0};
+	struct value given = variables_of(&r, variables);
+	if (!r.failed)
+		template_run(&r, t->tree, given.dict, &w);
+	int rc = hand_over(&r, &w, out);
+	run_free(&r);
+	return rc < 0 ? err_set(e, own.code, "%s", own.text) : 0;
+}
+
+void template_text_free(struct template_text *t)
+{
+	free(t->bytes);
+	*t = (struct template_text){0};
+}

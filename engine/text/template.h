@@ -1,0 +1,60 @@
+/* Chat templates: the part of Jinja2 that they are written in.
+ *
+ * The environment is the one of transformers' apply_chat_template: trim_blocks, lstrip_blocks, no
+ * autoescape, loop controls, {% generation %}, raise_exception, strftime_now, and tojson as
+ * json.dumps writes. (The language: jinja.palletsprojects.com/templates.) Not there, and refused by
+ * name: import, include, extends, block, do, autoescape.
+ *
+ * Templates are hostile: source, depth, work, memory and output are bounded, and every error is a
+ * sentence with a line. A template is immutable once opened; any number of threads may render it.
+ */
+#ifndef MOEFS_ENGINE_TEXT_TEMPLATE_H
+#define MOEFS_ENGINE_TEXT_TEMPLATE_H
+
+#include "cache/err.h"
+#include "engine/text/json.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+enum {
+	TEMPLATE_BYTES_MAX = 1 << 20, /* the largest published one has 20 KB */
+	TEMPLATE_OUTPUT_MAX = 64 << 20,
+};
+
+/* Where a byte of the rendered text came from. Only the template's own may become control tokens.
+ */
+enum template_from {
+	FROM_TEMPLATE,	/* and texts of variables named *_token */
+	FROM_TEXT,	/* what users, systems and tools wrote */
+	FROM_ASSISTANT, /* what the model wrote */
+};
+
+struct template;
+
+/* `name` is for errors and lives as long as the template. -EINVAL: not a template, with the line;
+ * -ENOTSUP: a tag that is not known here; -EFBIG. */
+int template_open(struct template **out, const char *text, size_t n, const char *name,
+		  struct err *e);
+void template_close(struct template *t); /* NULL is fine */
+/* Whether it reads a variable that it may be given. */
+bool template_reads(const struct template *t, const char *variable);
+
+struct template_text { /* zero-initialised; freed by template_text_free */
+	char *bytes;
+	uint8_t *from; /* enum template_from, one a byte */
+	size_t length;
+};
+void template_text_free(struct template_text *t);
+
+/* Renders with the members of an object as variables; what is not among them is undefined. `clock`
+ * is what strftime_now reads. -EBADMSG: the template refused with raise_exception, and the error is
+ * what it said, alone; -EINVAL: it cannot be rendered with these variables, with the line; -EFBIG:
+ * it takes more than is allowed; -ECANCELED: *stop. */
+int template_render(const struct template *t, const struct json *variables, const struct tm *clock,
+		    const _Atomic bool *stop, struct template_text *out, struct err *e);
+
+#endif

@@ -1,0 +1,91 @@
+#include "engine/text/template_call.h"
+
+#include <errno.h>
+#include <string.h>
+
+const struct function *function_find(const struct function *table, const char *name, size_t n)
+{
+	for (; table->name; table++)
+		if (strlen(table->name) == n && memcmp(table->name, name, n) == 0)
+			return table;
+	return NULL;
+}
+
+/* The place of a parameter; -1: there is none of that name. */
+static int parameter_of(const struct function *f, const struct named_value *v)
+{
+	for (int i = 0; i < PARAMETERS_MAX && f->parameters[i]; i++)
+		if (strlen(f->parameters[i]) == v->n &&
+		    memcmp(f->parameters[i], v->name, v->n) == 0)
+			return i;
+	return -1;
+}
+
+struct value function_call(struct run *r, const struct function *f, const struct value *self,
+			   const struct arguments *args)
+{
+	const struct value *a[PARAMETERS_MAX] = {NULL};
+	size_t count = 0;
+	if (!run_work(r, 1))
+		return NONE;
+	if (f->call_any)
+		return f->call_any(r, self, args);
+	while (count < PARAMETERS_MAX && f->parameters[count])
+		count++;
+	if (args->count > count)
+		return run_fail(r, EINVAL, "%s takes at most %zu arguments", f->name, count);
+	for (size_t i = 0; i < args->count; i++)
+		a[i] = &args->items[i];
+	for (size_t i = 0; i < args->named_count; i++) {
+		int place = parameter_of(f, &args->named[i]);
+		if (place < 0 || a[place])
+			return run_fail(r, EINVAL, "%s cannot take the argument %.*s", f->name,
+					(int)args->named[i].n, args->named[i].name);
+		a[place] = &args->named[i].value;
+	}
+	for (size_t i = 0; i < f->least; i++)
+		if (!a[i])
+			return run_fail(r, EINVAL, "%s lacks the argument %s", f->name,
+					f->parameters[i]);
+	return f->call(r, self, a);
+}
+
+struct value filter_call(struct run *r, const char *name, size_t n, const struct value *self,
+			 const struct arguments *args)
+{
+	const struct function *f = function_find(TEMPLATE_FILTERS, name, n);
+	return f ? function_call(r, f, self, args)
+		 : run_fail(r, EINVAL, "no filter \"%.*s\" is known here", (int)n, name);
+}
+
+struct value test_call(struct run *r, const char *name, size_t n, const struct value *self,
+		       const struct arguments *args)
+{
+	const struct function *f = function_find(TEMPLATE_TESTS, name, n);
+	return f ? function_call(r, f, self, args)
+		 : run_fail(r, EINVAL, "no test \"%.*s\" is known here", (int)n, name);
+}
+
+int64_t integer_or(struct run *r, const struct value *v, int64_t fallback)
+{
+	if (!v || v->kind == V_NONE)
+		return fallback;
+	if (v->kind == V_BOOL)
+		return v->truth;
+	if (v->kind != V_INT)
+		run_fail(r, EINVAL, "%s where an integer should be", value_type_name(v));
+	return v->kind == V_INT ? v->integer : fallback;
+}
+
+bool truth_or(const struct value *v, bool fallback)
+{
+	return v ? value_truth(v) : fallback;
+}
+
+bool must_be_text(struct run *r, const struct value *v, struct value *text)
+{
+	*text = v->kind == V_UNDEFINED ? value_literal("") : *v;
+	if (text->kind != V_TEXT)
+		run_fail(r, EINVAL, "%s where a text should be", value_type_name(v));
+	return !r->failed;
+}

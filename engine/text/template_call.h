@@ -1,0 +1,56 @@
+/* Functions of the language: filters, tests, methods and globals are rows of tables. */
+#ifndef MOEFS_ENGINE_TEXT_TEMPLATE_CALL_H
+#define MOEFS_ENGINE_TEXT_TEMPLATE_CALL_H
+
+#include "engine/text/template_value.h"
+
+struct named_value {
+	const char *name;
+	size_t n;
+	struct value value;
+};
+/* What stands between the brackets of a call. */
+struct arguments {
+	const struct value *items;
+	size_t count;
+	const struct named_value *named;
+	size_t named_count;
+};
+
+enum { PARAMETERS_MAX = 5 };
+struct function {
+	const char *name;
+	/* a[i] is the i-th parameter, NULL where it was not given; self is what a filter, test or
+	 * method is of, NULL for globals. */
+	struct value (*call)(struct run *r, const struct value *self, const struct value *const *a);
+	const char *parameters[PARAMETERS_MAX];
+	uint8_t least; /* how many must be given */
+	/* Instead of call: takes any arguments. */
+	struct value (*call_any)(struct run *r, const struct value *self,
+				 const struct arguments *args);
+};
+
+struct value function_call(struct run *r, const struct function *f, const struct value *self,
+			   const struct arguments *args);
+/* A row of a table that ends in one without a name; NULL: none. */
+const struct function *function_find(const struct function *table, const char *name, size_t n);
+
+/* The tables. */
+extern const struct function TEMPLATE_FILTERS[], TEMPLATE_TESTS[], TEMPLATE_GLOBALS[];
+extern const struct function TEXT_METHODS[], DICT_METHODS[], LIST_METHODS[];
+
+/* A filter or test by name, of a value; fails where there is none. */
+struct value filter_call(struct run *r, const char *name, size_t n, const struct value *self,
+			 const struct arguments *args);
+struct value test_call(struct run *r, const char *name, size_t n, const struct value *self,
+		       const struct arguments *args);
+
+/* ---- what functions have in common ---- */
+
+/* An optional argument; fails for one of another kind. */
+int64_t integer_or(struct run *r, const struct value *v, int64_t fallback);
+bool truth_or(const struct value *v, bool fallback);
+/* An argument that must be a text: false, and a failure, if not. Undefined is an empty one. */
+bool must_be_text(struct run *r, const struct value *v, struct value *text);
+
+#endif

@@ -1,0 +1,20 @@
+/* What filters and methods of texts have in common. */
+#ifndef MOEFS_ENGINE_TEXT_TEMPLATE_TEXTS_H
+#define MOEFS_ENGINE_TEXT_TEMPLATE_TEXTS_H
+
+#include "engine/text/template_value.h"
+
+enum { AT_START = 1, AT_END = 2 };
+/* Without the characters of a set at its ends; NULL: without white space. */
+struct value text_strip(struct run *r, const struct value *text, const struct value *set, int ends);
+enum text_case { LOWER, UPPER, TITLE, CAPITAL };
+struct value text_in_case(struct run *r, const struct value *text, enum text_case to);
+/* At most `times` of them; < 0: all. */
+struct value text_replace(struct run *r, const struct value *text, const struct value *old,
+			  const struct value *new, int64_t times);
+/* All items as texts, with a text between. */
+struct value texts_join(struct run *r, const struct value *between, const struct value *items);
+/* Where `part` is in text[from ..], or n. */
+size_t text_find(struct run *r, const struct value *text, size_t from, const struct value *part);
+
+#endif

@@ -1,0 +1,158 @@
+/* What a template computes with: Python's values, as far as chat templates use them.
+ *
+ * Values live in the run's own memory, which is bounded and freed at once. A run that failed stays
+ * failed: every function here then does nothing and gives undefined, so that who calls several asks
+ * once. Texts know of each byte where it came from; that goes along through everything done to
+ * them. Lists and objects do not change once another value can see them. */
+#ifndef MOEFS_ENGINE_TEXT_TEMPLATE_VALUE_H
+#define MOEFS_ENGINE_TEXT_TEMPLATE_VALUE_H
+
+#include "engine/text/json.h"
+#include "engine/text/template.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+enum {
+	TEMPLATE_MEMORY_MAX = 256 << 20, /* of one rendering */
+	TEMPLATE_WORK_MAX = 50000000,	 /* steps, and bytes moved by 64 */
+	TEMPLATE_VALUE_DEPTH = 64, /* of values in values where they are written or compared */
+};
+
+enum value_kind {
+	V_UNDEFINED, /* n and bytes: what it was asked for as, for errors */
+	V_NONE,
+	V_BOOL,
+	V_INT,
+	V_BIG, /* an integer beyond 64 bits, as it is written */
+	V_FLOAT,
+	V_TEXT,
+	V_LIST,
+	V_TUPLE,
+	V_DICT,
+	V_NAMESPACE,
+	V_LOOP,
+	V_MACRO,
+	V_FUNCTION, /* of the language */
+	V_METHOD,   /* one with the value that it belongs to */
+};
+
+struct value {
+	uint8_t kind;
+	bool safe;  /* of a text: marked as HTML */
+	uint32_t n; /* bytes of a text */
+	union {
+		bool truth;
+		int64_t integer;
+		double number;
+		struct {
+			const char *bytes;
+			const uint8_t *from; /* where each byte came from */
+		} text;
+		struct list *list;
+		struct dict *dict;
+		struct loop *loop;
+		const struct macro *macro;
+		const struct function *function;
+		struct method *method;
+	};
+};
+struct list {
+	struct value *items;
+	size_t count, room;
+};
+struct member {
+	struct value key, value;
+};
+struct dict { /* in the order in which keys came; of namespaces, too */
+	struct member *members;
+	size_t count, room;
+};
+struct method {
+	struct value self;
+	const struct function *function;
+};
+
+struct block;
+struct interpreter; /* template_run.c's */
+struct run {
+	const char *name; /* of the template, for errors */
+	uint32_t line;	  /* where it is */
+	bool failed;
+	struct err *e;
+	struct block *blocks; /* memory */
+	size_t memory_left;
+	uint64_t work_left;
+	const _Atomic bool *stop;
+	const struct tm *clock;
+	struct interpreter *in;
+};
+
+/* ---- the run ---- */
+
+/* The first failure counts: "NAME line 7: ...". */
+__attribute__((format(printf, 3, 4))) struct value run_fail(struct run *r, int code,
+							    const char *format, ...);
+/* Takes steps off what is left; false if the run failed. */
+bool run_work(struct run *r, uint64_t steps);
+/* Memory until the run ends; NULL and a failure when it is too much. */
+void *run_allocate(struct run *r, size_t bytes);
+void run_free(struct run *r);
+
+/* ---- making values ---- */
+
+extern const struct value NONE;
+struct value value_undefined(const char *what, size_t n);
+struct value value_bool(bool truth);
+struct value value_int(int64_t integer);
+struct value value_float(double number);
+/* Borrows a literal, which is the template's. */
+struct value value_literal(const char *text);
+/* Copies bytes that all come from one place. */
+struct value value_text(struct run *r, const char *bytes, size_t n, enum template_from from);
+struct value value_list(struct run *r, enum value_kind kind); /* V_LIST or V_TUPLE, empty */
+void list_append(struct run *r, struct list *l, struct value v);
+struct value value_pair(struct run *r, struct value first, struct value second); /* a tuple */
+struct value value_dict(struct run *r, enum value_kind kind); /* V_DICT or V_NAMESPACE, empty */
+void dict_put(struct run *r, struct dict *d, struct value key, struct value v);
+/* NULL: there is none. */
+struct value *dict_find(struct run *r, const struct dict *d, const struct value *key);
+struct value *dict_find_name(struct run *r, const struct dict *d, const char *name, size_t n);
+/* `from` is of the texts in it. */
+struct value value_of_json(struct run *r, const struct json *json, enum template_from from);
+
+/* ---- what all values have ---- */
+
+const char *value_type_name(const struct value *v); /* as Python calls it */
+bool value_is_number(const struct value *v);	    /* truths are */
+double value_as_double(const struct value *v);	    /* of a number */
+bool value_truth(const struct value *v);
+bool value_equal(struct run *r, const struct value *a, const struct value *b);
+/* < 0, 0, > 0; fails where Python knows no order. */
+int value_compare(struct run *r, const struct value *a, const struct value *b);
+/* Items of what can be iterated, as a list; fails for all else. */
+struct value value_items(struct run *r, const struct value *v);
+bool value_contains(struct run *r, const struct value *in, const struct value *v);
+
+/* ---- building texts ---- */
+
+struct writer { /* zero-initialise */
+	char *bytes;
+	uint8_t *from;
+	size_t n, room;
+};
+void write_bytes(struct run *r, struct writer *w, const char *bytes, const uint8_t *from, size_t n);
+/* Of the template's own. */
+void write_text(struct run *r, struct writer *w, const char *text);
+struct value write_done(struct run *r, const struct writer *w);
+/* text[from .. to) of a text, shared. */
+struct value text_slice(const struct value *text, size_t from, size_t to);
+size_t text_length(const struct value *text); /* in code points */
+bool text_is(const struct value *v, const char *text);
+/* White space to Python's str.strip. */
+bool is_python_space(uint32_t c);
+
+#endif

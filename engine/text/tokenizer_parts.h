@@ -1,0 +1,51 @@
+/* A tokenizer from arrays: what GGUF files hold of one, without knowing how they do. */
+#ifndef MOEFS_ENGINE_TEXT_TOKENIZER_PARTS_H
+#define MOEFS_ENGINE_TEXT_TOKENIZER_PARTS_H
+
+#include "cache/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct tokenizer;
+
+struct tokenizer_text { /* may be any bytes, with no end mark */
+	const char *bytes;
+	size_t length;
+};
+
+/* What a token is, as these files number it. */
+enum tokenizer_kind {
+	KIND_UNDEFINED,
+	KIND_NORMAL,
+	KIND_UNKNOWN,
+	KIND_CONTROL,
+	KIND_USER_DEFINED, /* cut out of a text before it is split, like KIND_CONTROL, but not
+			      special */
+	KIND_UNUSED,
+	KIND_BYTE, /* <0x0A> */
+};
+enum { SAID_NO, SAID_YES, NOT_SAID };
+enum { MARKED_ENDS = 4 };
+
+/* All borrowed. */
+struct tokenizer_parts {
+	const char *name;	 /* of the file, for errors */
+	const char *model, *pre; /* what kind of vocabulary; how text is split. NULL: not said */
+	const struct tokenizer_text *tokens; /* by id */
+	size_t token_count;
+	const int32_t *kinds;		     /* [token_count]; NULL: all are normal */
+	const float *scores;		     /* [token_count], more is merged earlier; NULL: none */
+	const struct tokenizer_text *merges; /* "LEFT RIGHT", in order */
+	size_t merge_count;
+	int64_t bos, eos;	   /* ids; -1: not said */
+	int64_t ends[MARKED_ENDS]; /* of what else ends a turn; -1: none */
+	int add_bos, space_prefix; /* SAID_NO … */
+};
+
+/* Models are "gpt2" (bytes, merges, split as `pre` names it), "llama" (pieces by score) and
+ * "gemma4" (pieces, merges). -ENOTSUP: another, or a `pre` that is not known, by name; -EINVAL:
+ * parts that do not fit together. */
+int tokenizer_open_parts(struct tokenizer **out, const struct tokenizer_parts *p, struct err *e);
+
+#endif

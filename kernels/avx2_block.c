@@ -1,0 +1,141 @@
+/* AVX2 products of matrices of blocks, and the 8-bit form of their inputs.
+ *
+ * vpmaddubsw sums two products in 16 bits. Of small codes several such sums fit there, so that they
+ * are widened once for all. Signed codes are multiplied by their magnitudes, by inputs that have
+ * taken their signs: two products are then at most 2 · 128 · 127, which fits.
+ */
+#if defined(__x86_64__)
+
+#include "kernels/avx2.h"
+#include "kernels/block_layout.h"
+
+#include <string.h>
+
+#define TABLE(function) avx2_##function
+
+typedef __m256i words;
+typedef __m256 floats;
+enum { LANES = AVX2_LANES, JOINT = 1, WIDE_OFFSET = 0, SIGNED_CODES = 128 };
+
+#define words_load(p) _mm256_loadu_si256((const __m256i *)(const void *)(p))
+#define words_all(u) _mm256_set1_epi32((int)(u))
+#define words_bytes(p) _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(p)))
+#define words_signed_bytes(p) \
+	_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(p)))
+#define words_halves(p) _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p)))
+#define words_and(a, b) _mm256_and_si256(a, b)
+#define words_or(a, b) _mm256_or_si256(a, b)
+#define words_xor(a, b) _mm256_xor_si256(a, b)
+#define words_add(a, b) _mm256_add_epi32(a, b)
+#define words_left(v, n) _mm256_slli_epi32(v, (int)(n))
+#define words_right(v, n) _mm256_srli_epi32(v, (int)(n))
+#define words_table(p) \
+	_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)(p)))
+#define words_look_up(t, v) _mm256_shuffle_epi8(t, v)
+#define floats_load(p) _mm256_loadu_ps(p)
+#define floats_store(p, v) _mm256_storeu_ps(p, v)
+#define floats_all(f) _mm256_set1_ps(f)
+#define floats_of(v) _mm256_cvtepi32_ps(v)
+#define floats_of_bits(v) _mm256_castsi256_ps(v)
+#define floats_of_halves(p) _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p)))
+#define floats_mul(a, b) _mm256_mul_ps(a, b)
+#define floats_fma(a, b, c) _mm256_fmadd_ps(a, b, c)
+
+/* Four bytes of an input, in all lanes. */
+ALWAYS_INLINE __m256i load_four(const int8_t *q)
+{
+	int32_t four;
+	memcpy(&four, q, sizeof four);
+	return _mm256_set1_epi32(four);
+}
+
+ALWAYS_INLINE __m256i products(__m256i code, __m256i x, int most)
+{
+	if (most < SIGNED_CODES)
+		return _mm256_maddubs_epi16(code, x);
+	return _mm256_maddubs_epi16(_mm256_abs_epi8(code), _mm256_sign_epi8(x, code));
+}
+
+ALWAYS_INLINE void dot(__m256i sum[], __m256i code[][WORDS], size_t from, const int8_t *q,
+		       size_t count, int most, size_t joint)
+{
+	const size_t fit = (size_t)(INT16_MAX / (2 * most * INT8_MAX));
+
+	for (size_t j = 0; j < joint; j++)
+		for (size_t k = 0; k < count; k += fit) {
+			const __m256i *c = code[j] + from + k;
+			__m256i pairs = products(c[0], load_four(q + 4 * k), most);
+			for (size_t i = 1; i < fit && k + i < count; i++)
+				pairs = _mm256_add_epi16(
+					pairs, products(c[i], load_four(q + 4 * (k + i)), most));
+			sum[j] = _mm256_add_epi32(sum[j],
+						  _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+		}
+}
+
+#include "kernels/block_lanes.h"
+
+/* ---- inputs ---- */
+
+/* The bits of the largest magnitude: an order of floats that has infinities and NaNs at its end. */
+ALWAYS_INLINE int32_t largest_bits(const __m256 v[4])
+{
+	const __m256i magnitude = _mm256_set1_epi32(INT32_MAX);
+	__m256i most = _mm256_setzero_si256();
+
+	for (size_t i = 0; i < 4; i++)
+		most = _mm256_max_epi32(most,
+					_mm256_and_si256(_mm256_castps_si256(v[i]), magnitude));
+	__m128i m = _mm_max_epi32(_mm256_castsi256_si128(most), _mm256_extracti128_si256(most, 1));
+	m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0x4e));
+	return _mm_cvtsi128_si32(_mm_max_epi32(m, _mm_shuffle_epi32(m, 0xb1)));
+}
+
+/* 32 whole numbers, in order, as bytes. */
+ALWAYS_INLINE __m256i to_bytes(const __m256i v[4])
+{
+	const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+	const __m256i all =
+		_mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]), _mm256_packs_epi32(v[2], v[3]));
+	return _mm256_permutevar8x32_epi32(all, order);
+}
+
+/* The sums of each 16 bytes. */
+ALWAYS_INLINE void sum_halves(int16_t sum[HALVES], __m256i bytes)
+{
+	const __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes);
+	__m256i s = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+
+	s = _mm256_add_epi32(s, _mm256_shuffle_epi32(s, 0x4e));
+	s = _mm256_add_epi32(s, _mm256_shuffle_epi32(s, 0xb1));
+	sum[0] = (int16_t)_mm256_extract_epi32(s, 0);
+	sum[1] = (int16_t)_mm256_extract_epi32(s, 4);
+}
+
+void avx2_block_prepare(int8_t *q, float *scale, int16_t *sum, const float *x, uint32_t k)
+{
+	enum { INFINITE = 0x7f800000 };
+
+	for (size_t b = 0; b < k / BLOCK; b++, x += BLOCK, q += BLOCK, sum += HALVES) {
+		__m256 v[4];
+		__m256i rounded[4];
+		for (size_t i = 0; i < 4; i++)
+			v[i] = _mm256_loadu_ps(x + i * LANES);
+		const int32_t bits = largest_bits(v);
+		const bool finite = bits < INFINITE;
+		float max;
+		memcpy(&max, &bits, sizeof max);
+		const __m256 divisor = _mm256_set1_ps(max == 0 ? 1 : max);
+		for (size_t i = 0; i < 4; i++) {
+			const __m256 part =
+				_mm256_mul_ps(_mm256_div_ps(v[i], divisor), _mm256_set1_ps(127));
+			rounded[i] = finite ? _mm256_cvtps_epi32(part) : _mm256_setzero_si256();
+		}
+		const __m256i bytes = to_bytes(rounded);
+		_mm256_storeu_si256((__m256i *)(void *)q, bytes);
+		sum_halves(sum, bytes);
+		scale[b] = finite ? max / 127 : NAN;
+	}
+}
+
+#endif

@@ -1,0 +1,43 @@
+/* Products of matrices of blocks for AVX-512 without VNNI.
+ *
+ * vpmaddubsw sums two products in 16 bits. Of small codes several such sums fit there, so that they
+ * are widened once for all. Signed codes are multiplied by their magnitudes, by inputs that have
+ * taken their signs: two products are then at most 2 · 128 · 127, which fits.
+ */
+#if defined(__x86_64__)
+
+#include "kernels/avx512_block.h"
+
+#define TABLE(function) avx512_##function
+
+enum { WIDE_OFFSET = 0, SIGNED_CODES = 128 };
+
+ALWAYS_INLINE __m512i products(__m512i code, __m512i x, int most)
+{
+	if (most < SIGNED_CODES)
+		return _mm512_maddubs_epi16(code, x);
+	const __m512i signed_x =
+		_mm512_mask_sub_epi8(x, _mm512_movepi8_mask(code), _mm512_setzero_si512(), x);
+	return _mm512_maddubs_epi16(_mm512_abs_epi8(code), signed_x);
+}
+
+ALWAYS_INLINE void dot(__m512i sum[], __m512i code[][WORDS], size_t from, const int8_t *q,
+		       size_t count, int most, size_t joint)
+{
+	const size_t fit = (size_t)(INT16_MAX / (2 * most * INT8_MAX));
+
+	for (size_t j = 0; j < joint; j++)
+		for (size_t k = 0; k < count; k += fit) {
+			const __m512i *c = code[j] + from + k;
+			__m512i pairs = products(c[0], load_four(q + 4 * k), most);
+			for (size_t i = 1; i < fit && k + i < count; i++)
+				pairs = _mm512_add_epi16(
+					pairs, products(c[i], load_four(q + 4 * (k + i)), most));
+			sum[j] = _mm512_add_epi32(sum[j],
+						  _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
+		}
+}
+
+#include "kernels/block_lanes.h"
+
+#endif

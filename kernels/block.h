@@ -1,0 +1,39 @@
+/* Weights in blocks: groups of columns of one row that share a scale, and perhaps an offset, with
+ * whole numbers for codes. Whatever the format, it comes to 32 columns with a scale and an offset
+ * for each 16 of them:
+ *
+ *     weight = fmaf(code, scale, offset)
+ *
+ * README.md says what each format's bytes are.
+ */
+#ifndef MOEFS_KERNELS_BLOCK_H
+#define MOEFS_KERNELS_BLOCK_H
+
+#include "kernels/format.h"
+
+enum { BLOCK = 32, HALVES = 2, HALF_BLOCK = BLOCK / HALVES };
+
+struct block {
+	int16_t code[BLOCK];
+	float scale[HALVES], offset[HALVES];
+};
+
+/* Columns 32 · b … 32 · b + 31 of the row whose canonical bytes begin there. */
+void block_read(struct block *to, const struct shape *s, const struct pieces *row, size_t b);
+
+/* Levels that a code of 4 bits stands for. */
+extern const int8_t iq4_values[16];
+extern const int8_t fp4_values[16]; /* twice as large as MXFP4's */
+extern const int8_t iq3_values[16];
+/* What goes with fp4_values: half the power of two that a byte stands for. */
+float e8m0_half(uint8_t e);
+
+/* Of blocks of 256 columns, the whole numbers that scales are multiples of: Q4_K and Q5_K (and what
+ * offsets are), Q3_K, IQ4_XS, IQ3_S. */
+int k_scale(const uint8_t p[12], size_t b);
+int k_offset(const uint8_t p[12], size_t b);
+int q3_k_scale(const uint8_t p[12], size_t half);
+int iq4_xs_scale(const uint8_t *block, size_t b);
+int iq3_s_scale(const uint8_t *block, size_t b);
+
+#endif

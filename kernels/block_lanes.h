@@ -1,0 +1,480 @@
+/* Products of matrices of blocks on vectors, for every instruction set that has them; within
+ * kernels/ only. Lanes are rows. Included once by the *_block.c of each table, which says before it
+ * what a vector is:
+ *
+ *     TABLE(function)                 the function's name in this table
+ *     words, floats, LANES            the types, and how many 32-bit lanes they hold (at most 16)
+ *     words_load(p), words_all(u)     from memory; u in every lane
+ *     words_bytes(p), words_signed_bytes(p), words_halves(p)
+ *                                     LANES bytes or halves, extended to 32 bits
+ *     words_and, _or, _xor, _add(a, b), words_left(v, n), words_right(v, n)
+ *     words_look_up(t, v)             bytes v (0 … 15) of the table of 16 that words_table(p) loads
+ *     floats_load(p), floats_store(p, v), floats_all(f), floats_of(words), floats_of_bits(words),
+ *     floats_of_halves(p)             conversions of whole numbers, of bits, of LANES f16
+ *     floats_mul(a, b), floats_fma(a, b, c)      a · b + c
+ *     dot(sum, code, from, q, count, most, joint)
+ *                                     sum[j] += code[j][from + k] · q, four bytes of it for each of
+ *                                     count codes k, for joint registers j; codes are 0 … most, or
+ *                                     signed bytes if most is 128
+ *     JOINT                           registers of rows that meet a token together
+ *     WIDE_OFFSET                     by how much dot wants signed bytes larger, as unsigned ones
+ *
+ * A block's codes are made, 8 registers for each LANES rows, and stay in registers while they meet
+ * the tokens. One token's 32 bytes are broadcast four by four, so nothing is ever summed across
+ * lanes. Tokens are gathered first, a panel that stays in the second-level cache for all rows of
+ * the call, with what their inputs alone decide: where sums begin, and what offsets are multiplied
+ * by.
+ */
+#ifndef MOEFS_KERNELS_BLOCK_LANES_H
+#define MOEFS_KERNELS_BLOCK_LANES_H
+
+#include "kernels/block_formats.h"
+#include "kernels/block_layout.h"
+#include "kernels/kernels.h"
+
+enum {
+	PARTS = TILE_ROWS / LANES,
+	ROWS = JOINT > PARTS ? TILE_ROWS *JOINT / PARTS : TILE_ROWS, /* taken together */
+	PANEL_TOKENS = 48,					     /* gathered together */
+	PANEL_ENTRIES = 2048,  /* blocks of a panel, of all its tokens */
+	PLANE = TILE_ROWS * 4, /* bytes */
+	CACHE_LINE = 64,
+	/* Bytes to look ahead of one token, and of many, which stay longer with each block. */
+	AHEAD_OF_ONE = 8192,
+	AHEAD_OF_MANY = 2048,
+};
+
+/* A call's operands, and what follows from them. */
+struct product {
+	const struct block_layout *l;
+	const struct input *x;
+	const uint8_t *w; /* the first row */
+	enum norm_type norms;
+	size_t tile_blocks, tile_bytes, scales_at, rows_bytes;
+	size_t blocks; /* of a row */
+	float *y;      /* of the first row */
+	size_t ldy;
+	uint32_t rows;
+};
+
+/* ---- codes ---- */
+
+/* Bits from place `from` on, in every byte, to place `to`. All but v are constants where this is
+ * inlined. */
+ALWAYS_INLINE words move_bits(words v, size_t from, size_t to, uint32_t mask)
+{
+	const words moved = from > to	? words_right(v, from - to)
+			    : from < to ? words_left(v, to - from)
+					: v;
+	return words_and(moved, words_all((mask << to) * UINT32_C(0x01010101)));
+}
+
+/* What the rows from `planes` on are multiplied by, of four columns each. */
+ALWAYS_INLINE void make_codes(words code[WORDS], const uint8_t *planes,
+			      const struct block_layout *l, words table)
+{
+	size_t have = 0;
+
+	if (l->bits == 8)
+		for (size_t k = 0; k < WORDS; k++)
+			code[k] = words_load(planes + k * PLANE);
+	if (l->bits & 4) {
+		for (size_t k = 0; k < WORDS / 2; k++) {
+			const words two = words_load(planes + k * PLANE);
+			code[k] = move_bits(two, 0, 0, 15);
+			code[k + WORDS / 2] = move_bits(two, 4, 0, 15);
+		}
+		planes += WORDS / 2 * PLANE;
+		have = 4;
+	}
+	if (l->bits & 2) {
+		for (size_t k = 0; k < WORDS; k++) {
+			const words four = words_load(planes + k / 4 * PLANE),
+				    bits = move_bits(four, 2 * (k % 4), have, 3);
+			code[k] = have ? words_or(code[k], bits) : bits;
+		}
+		planes += WORDS / 4 * PLANE;
+		have += 2;
+	}
+	if (l->bits & 1) {
+		const words eight = words_load(planes);
+		for (size_t k = 0; k < WORDS; k++)
+			code[k] = words_or(code[k], move_bits(eight, k, have, 1));
+	}
+	for (size_t k = 0; k < WORDS; k++) {
+		if (l->values)
+			code[k] = words_look_up(table, code[k]);
+		else if (l->wide && WIDE_OFFSET != 0)
+			code[k] = words_xor(code[k], words_all(UINT32_C(0x80808080)));
+	}
+}
+
+/* Values as they are multiplied. */
+ALWAYS_INLINE words load_table(const struct block_layout *l)
+{
+	int8_t table[16] = {0};
+
+	for (size_t i = 0; l->values && i < 16; i++)
+		table[i] = (int8_t)(l->values[i] + (l->wide ? WIDE_OFFSET : l->zero));
+	return words_table(table);
+}
+
+/* ---- scales ---- */
+
+struct scales {
+	floats scale[HALVES], offset[HALVES]; /* the second ones only of formats by 16 */
+};
+
+ALWAYS_INLINE floats load_norms(const uint8_t *p, size_t row, enum norm_type norms)
+{
+	if (norms == NORM_F32)
+		return floats_load((const float *)(const void *)p + row);
+	p += row * sizeof(uint16_t);
+	return norms == NORM_F16 ? floats_of_halves(p)
+				 : floats_of_bits(words_left(words_halves(p), 16));
+}
+
+/* e8m0_half. A power is half of itself but for the smallest, which has no bits in its byte, and the
+ * byte that is no number: an infinity times zero makes it one. */
+ALWAYS_INLINE floats half_powers(words e)
+{
+	const words least = words_left(words_right(words_add(e, words_all(UINT32_MAX)), 31), 22);
+	const floats power = floats_of_bits(words_or(words_left(e, 23), least));
+	return floats_fma(power, floats_all(.5F), floats_mul(power, floats_all(0)));
+}
+
+/* k_scale and k_offset: `low` is 0 or 4, where the bytes of the first four blocks begin. */
+ALWAYS_INLINE words six_bits(const uint8_t *bytes, size_t b, size_t low)
+{
+	if (b < 4)
+		return words_and(words_bytes(bytes + (b + low) * TILE_ROWS), words_all(63));
+	const words both = words_bytes(bytes + (b + 4) * TILE_ROWS),
+		    four = low ? words_right(both, 4) : words_and(both, words_all(15)),
+		    high = words_bytes(bytes + (b - 4 + low) * TILE_ROWS);
+	return words_or(four, words_left(words_right(high, 6), 4));
+}
+
+/* Block b of a tile, whose scales are at `at`, LANES rows from `row` on. */
+ALWAYS_INLINE struct scales load_scales(const struct product *p, const uint8_t *at, size_t row,
+					size_t b)
+{
+	const struct block_layout *l = p->l;
+	const size_t column = (p->norms == NORM_F32 ? 4 : 2) * TILE_ROWS;
+	const uint8_t *bytes = at + layout_floats(l) * column + row;
+	const floats negative = floats_all(-1);
+	struct scales s;
+
+	if (l->scales == SCALES_POWER) {
+		s.scale[0] = half_powers(words_bytes(bytes));
+		return s;
+	}
+	const floats d = load_norms(at, row, p->norms);
+	const floats m = l->offsets ? load_norms(at + column, row, p->norms) : d;
+	if (l->scales == SCALES_FLOAT) {
+		s.scale[0] = d;
+		s.offset[0] = m;
+	} else if (l->scales == SCALES_K) {
+		s.scale[0] = floats_mul(d, floats_of(six_bits(bytes, b, 0)));
+		s.offset[0] = floats_mul(floats_mul(m, negative), floats_of(six_bits(bytes, b, 4)));
+	}
+	for (size_t h = 0; l->scales >= SCALES_SIGNED && l->scales != SCALES_K && h < 1U + l->by_16;
+	     h++) {
+		const uint8_t *byte = bytes + (b * (1U + l->by_16) + h) * TILE_ROWS;
+		if (l->scales == SCALES_SIGNED) {
+			s.scale[h] = floats_mul(d, floats_of(words_signed_bytes(byte)));
+			continue;
+		}
+		const words both = words_bytes(byte);
+		s.scale[h] = floats_mul(d, floats_of(words_and(both, words_all(15))));
+		s.offset[h] = floats_mul(floats_mul(m, negative), floats_of(words_right(both, 4)));
+	}
+	return s;
+}
+
+/* ---- inputs ---- */
+
+/* Blocks of tokens, block after block: [blocks][tokens]. */
+struct panel {
+	const int8_t *q; /* [entries][32] */
+	int32_t start[PANEL_ENTRIES][HALVES];
+	float a[PANEL_ENTRIES], sum[PANEL_ENTRIES][HALVES];
+	size_t tokens, blocks;
+	_Alignas(64) int8_t copy[PANEL_ENTRIES][BLOCK];
+};
+
+/* By how much what is multiplied is larger than what is meant. */
+ALWAYS_INLINE int zero_of(const struct block_layout *l)
+{
+	return l->zero + (l->wide ? WIDE_OFFSET : 0);
+}
+
+/* Entry i: block b of a token. */
+ALWAYS_INLINE void gather_block(struct panel *to, size_t i, const struct product *p, size_t token,
+				size_t b)
+{
+	const size_t at = token * p->blocks + b;
+	const int16_t *sums = p->x->block.sum + at * HALVES;
+	const int zero = zero_of(p->l);
+	const float a = p->x->block.scale[at];
+
+	to->a[i] = a;
+	for (size_t h = 0; h < 1U + p->l->by_16; h++) {
+		const int32_t sum = p->l->by_16 ? sums[h] : sums[0] + sums[1];
+		if (zero)
+			to->start[i][h] = -zero * sum;
+		if (p->l->offsets)
+			to->sum[i][h] = a * (float)sum;
+	}
+}
+
+ALWAYS_INLINE void gather(struct panel *to, const struct product *p, const uint32_t *tokens,
+			  size_t first, size_t b0)
+{
+	for (size_t t = 0; t < to->tokens; t++) {
+		const size_t token = tokens ? tokens[first + t] : first + t;
+		const int8_t *q = p->x->block.q + (token * p->blocks + b0) * BLOCK;
+		for (size_t b = 0; b < to->blocks; b++) {
+			const size_t i = b * to->tokens + t;
+			gather_block(to, i, p, token, b0 + b);
+			if (to->tokens > 1)
+				memcpy(to->copy[i], q + b * BLOCK, BLOCK);
+		}
+		to->q = to->tokens > 1 ? to->copy[0] : q;
+	}
+}
+
+/* ---- products ---- */
+
+/* Part `part` of block b of a tile. */
+ALWAYS_INLINE void make_part(words code[WORDS], struct scales *s, const struct product *p,
+			     const uint8_t *tile, size_t b, size_t part, words table)
+{
+	*s = load_scales(p, tile + p->scales_at, part * LANES, b);
+	make_codes(code, tile + b * layout_block_bytes(p->l) + part * LANES * 4, p->l, table);
+}
+
+/* y and the products of joint parts with entry i. */
+ALWAYS_INLINE void add_block(floats y[], const struct block_layout *l, words code[][WORDS],
+			     const struct scales s[], const struct panel *in, size_t i,
+			     size_t joint)
+{
+	const int8_t *q = in->q + i * BLOCK;
+	const floats a = floats_all(in->a[i]);
+
+	for (size_t h = 0; h < 1U + l->by_16; h++) {
+		words sum[JOINT];
+		for (size_t j = 0; j < joint; j++)
+			sum[j] = words_all(zero_of(l) ? (uint32_t)in->start[i][h] : 0);
+		dot(sum, code, h * WORDS / HALVES, q + h * HALF_BLOCK,
+		    l->by_16 ? WORDS / HALVES : WORDS, layout_most(l), joint);
+		for (size_t j = 0; j < joint; j++)
+			y[j] = floats_fma(floats_of(sum[j]), floats_mul(s[j].scale[h], a), y[j]);
+		for (size_t j = 0; l->offsets && j < joint; j++)
+			y[j] = floats_fma(s[j].offset[h], floats_all(in->sum[i][h]), y[j]);
+	}
+}
+
+/* Up to 16 results of adjacent rows. */
+ALWAYS_INLINE void load_rows(floats y[PARTS], const float *from, size_t n)
+{
+	float some[TILE_ROWS] = {0};
+
+	if (n < TILE_ROWS) {
+		memcpy(some, from, n * sizeof *from);
+		from = some;
+	}
+	for (size_t part = 0; part < PARTS; part++)
+		y[part] = floats_load(from + part * LANES);
+}
+
+ALWAYS_INLINE void store_rows(float *to, size_t n, const floats y[PARTS])
+{
+	float some[TILE_ROWS];
+	float *at = n < TILE_ROWS ? some : to;
+
+	for (size_t part = 0; part < PARTS; part++)
+		floats_store(at + part * LANES, y[part]);
+	if (n < TILE_ROWS)
+		memcpy(to, some, n * sizeof *to);
+}
+
+/* A block's bytes of what comes soon. So much is done with each line, and scales lie so far from
+ * codes, that the processor's own look ahead sees too few of them. */
+ALWAYS_INLINE void prefetch_block(const struct product *p, const uint8_t *tile, size_t b,
+				  size_t ahead)
+{
+	const size_t bytes = p->tile_bytes / p->tile_blocks;
+	const uint8_t *at = tile + b * bytes + ahead;
+
+	for (size_t i = 0; i < bytes; i += CACHE_LINE)
+		__builtin_prefetch(at + i);
+}
+
+/* 16 rows by one token: codes are used as they are made. */
+ALWAYS_INLINE void multiply_one(floats y[PARTS], const struct product *p, const uint8_t *tile,
+				const struct panel *in, words table)
+{
+	for (size_t b0 = 0; b0 < in->blocks; b0 += p->tile_blocks, tile += p->tile_bytes) {
+		for (size_t b = 0; b < p->tile_blocks; b++) {
+			prefetch_block(p, tile, b, AHEAD_OF_ONE);
+			for (size_t part = 0; part < PARTS; part++) {
+				words code[1][WORDS];
+				struct scales s;
+				make_part(code[0], &s, p, tile, b, part, table);
+				add_block(&y[part], p->l, code, &s, in, b0 + b, 1);
+			}
+		}
+	}
+}
+
+/* Block b of the tiles of `bands` times 16 rows by the tokens of a panel, whose entries for it
+ * begin at `at`. */
+ALWAYS_INLINE void multiply_many(float y[][ROWS], const struct product *p, const uint8_t *tile,
+				 size_t b, const struct panel *in, size_t at, words table,
+				 size_t bands)
+{
+	const size_t parts = bands * PARTS, joint = JOINT < parts ? JOINT : parts;
+
+	for (size_t band = 0; band < bands; band++)
+		prefetch_block(p, tile + band * p->rows_bytes, b, AHEAD_OF_MANY);
+	for (size_t first = 0; first < parts; first += joint) {
+		words code[JOINT][WORDS];
+		struct scales s[JOINT];
+		for (size_t j = 0; j < joint; j++)
+			make_part(code[j], &s[j], p, tile + (first + j) / PARTS * p->rows_bytes, b,
+				  (first + j) % PARTS, table);
+		for (size_t t = 0; t < in->tokens; t++) {
+			float *to = y[t] + first * LANES;
+			floats sums[JOINT];
+			for (size_t j = 0; j < joint; j++)
+				sums[j] = floats_load(to + j * LANES);
+			add_block(sums, p->l, code, s, in, at + t, joint);
+			for (size_t j = 0; j < joint; j++)
+				floats_store(to + j * LANES, sums[j]);
+		}
+	}
+}
+
+/* n results, which nearly always are `all`, a constant: then it is a few moves. */
+ALWAYS_INLINE void copy_rows(float *to, const float *from, size_t n, size_t all)
+{
+	if (n == all)
+		memcpy(to, from, all * sizeof *to);
+	else
+		memcpy(to, from, n * sizeof *to);
+}
+
+/* `bands` times 16 rows, n of which there are, by a panel's tokens, to out. */
+ALWAYS_INLINE void multiply_bands(float *out, size_t n, const struct product *p,
+				  const uint8_t *tile, const struct panel *in, bool more,
+				  words table, size_t bands)
+{
+	float y[PANEL_TOKENS][ROWS];
+
+	for (size_t t = 0; t < in->tokens; t++) {
+		memset(y[t], 0, sizeof y[t]);
+		if (more)
+			copy_rows(y[t], out + t * p->ldy, n, bands * TILE_ROWS);
+	}
+	for (size_t b0 = 0; b0 < in->blocks; b0 += p->tile_blocks, tile += p->tile_bytes)
+		for (size_t b = 0; b < p->tile_blocks; b++)
+			multiply_many(y, p, tile, b, in, (b0 + b) * in->tokens, table, bands);
+	for (size_t t = 0; t < in->tokens; t++)
+		copy_rows(out + t * p->ldy, y[t], n, bands * TILE_ROWS);
+}
+
+ALWAYS_INLINE void multiply_panel(const struct product *p, const struct panel *in, size_t first,
+				  size_t b0)
+{
+	const words table = load_table(p->l);
+	const uint8_t *tile = p->w + b0 / p->tile_blocks * p->tile_bytes;
+	size_t rows = in->tokens == 1 ? TILE_ROWS : ROWS;
+
+	for (uint32_t r = 0; r < p->rows; r += rows, tile += rows / TILE_ROWS * p->rows_bytes) {
+		const size_t left = p->rows - r, n = left < rows ? left : rows;
+		float *out = p->y + first * p->ldy + r;
+		floats y[PARTS];
+
+		if (in->tokens > 1) {
+			if (n > TILE_ROWS)
+				multiply_bands(out, n, p, tile, in, b0 > 0, table,
+					       ROWS / TILE_ROWS);
+			else
+				multiply_bands(out, n, p, tile, in, b0 > 0, table, 1);
+			continue;
+		}
+		for (size_t part = 0; part < PARTS; part++)
+			y[part] = floats_all(0);
+		if (b0)
+			load_rows(y, out, n);
+		multiply_one(y, p, tile, in, table);
+		store_rows(out, n, y);
+	}
+}
+
+/* l's members are constants where this is inlined. */
+ALWAYS_INLINE void multiply_blocks(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
+				   uint32_t row1, const struct input *x, const uint32_t *tokens,
+				   size_t n, const struct block_layout *l)
+{
+	const struct shape *s = &w->shape;
+	struct product p = {
+		.l = l,
+		.x = x,
+		.norms = layout_norms(l, s),
+		.tile_blocks = layout_blocks(l, s),
+		.tile_bytes = layout_tile_bytes(l, s),
+		.scales_at = layout_scales_at(l, s),
+		.blocks = x->k / BLOCK,
+		.y = y + row0,
+		.ldy = ldy,
+		.rows = row1 - row0,
+	};
+	struct panel in;
+
+	p.rows_bytes = p.blocks / p.tile_blocks * p.tile_bytes;
+	p.w = (const uint8_t *)w->data + row0 / TILE_ROWS * p.rows_bytes;
+	for (size_t first = 0; first < n; first += in.tokens) {
+		in.tokens = n - first < PANEL_TOKENS ? n - first : PANEL_TOKENS;
+		for (size_t b0 = 0; b0 < p.blocks; b0 += in.blocks) {
+			const size_t most =
+				PANEL_ENTRIES / in.tokens / p.tile_blocks * p.tile_blocks;
+			in.blocks = p.blocks - b0 < most ? p.blocks - b0 : most;
+			gather(&in, &p, tokens, first, b0);
+			multiply_panel(&p, &in, first, b0);
+		}
+	}
+}
+
+/* Sanitizers take minutes for a body of each format: there they have one between them, in which
+ * nothing is a constant. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define ONE_BODY 1
+#elif defined(__has_feature)
+#define ONE_BODY (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#else
+#define ONE_BODY 0
+#endif
+
+#if ONE_BODY
+static __attribute__((noinline)) void multiply_any(float *y, size_t ldy, const struct matrix *w,
+						   uint32_t row0, uint32_t row1,
+						   const struct input *x, const uint32_t *tokens,
+						   size_t n, const struct block_layout *l)
+{
+	multiply_blocks(y, ldy, w, row0, row1, x, tokens, n, l);
+}
+#define multiply_blocks multiply_any
+#endif
+
+#define PRODUCT(name, format)                                                                     \
+	void TABLE(multiply_##name)(float *y, size_t ldy, const struct matrix *w, uint32_t row0,  \
+				    uint32_t row1, const struct input *x, const uint32_t *tokens, \
+				    size_t n)                                                     \
+	{                                                                                         \
+		multiply_blocks(y, ldy, w, row0, row1, x, tokens, n, &block_layouts[format]);     \
+	}
+BLOCK_FORMATS(PRODUCT)
+#undef PRODUCT
+
+#endif

@@ -1,0 +1,120 @@
+/* Matrices of blocks as they lie in memory, for all of kernels/ and nobody else.
+ *
+ * 16 rows lie together; of these, tile after tile: the columns that share the file's scales. A tile
+ * is its blocks of 32 columns and then the scales of all of them.
+ *
+ * A block is `bits` planes of 64 bytes. A plane is a word of 32 bits for each row, and byte j of a
+ * word has bits of columns 4 · k + j, for several k: so a shift and a mask of a register, whose
+ * lanes are rows, leaves one code in each byte, of four adjacent columns. The bits of a code lie
+ *     8 bits              plane k, all of them
+ *     4 bits, lowest      planes k mod 4, from bit 4 · (k / 4) on
+ *     2 bits, next        planes k / 4, from bit 2 · (k mod 4) on
+ *     1 bit, highest      a plane, bit k
+ * for k = 0 … 7. What a format does not have is left out: 3 bits are 2 and 1, 6 are 4 and 2.
+ *
+ * The scales are floats of the 16 rows, then bytes of the 16 rows, as enum block_scales says.
+ */
+#ifndef MOEFS_KERNELS_BLOCK_LAYOUT_H
+#define MOEFS_KERNELS_BLOCK_LAYOUT_H
+
+#include "kernels/block.h"
+
+enum block_scales {
+	SCALES_FLOAT,  /* [16] scales; [16] offsets, if there are any */
+	SCALES_POWER,  /* [16] bytes of e8m0_half */
+	SCALES_SIGNED, /* [16] halves, [n][16] signed bytes: scale = half · byte */
+	SCALES_K, /* [2][16] halves, [12][16] bytes: k_scale of the first, k_offset of the other */
+	SCALES_NIBBLES /* [2][16] halves, [n][16] bytes: the lower bits times the first are a scale,
+			  the upper times the other an offset to subtract */
+};
+
+enum { WORDS = BLOCK / 4 }; /* of four columns, in a block */
+
+struct block_layout {
+	uint8_t bits;
+	uint8_t blocks; /* of a tile; 0: those of the shape's group */
+	enum block_scales scales;
+	bool by_16;   /* a scale is of 16 columns, not of 32 */
+	bool offsets; /* else they are zero */
+	/* The numbers that kernels multiply are `zero` larger than those that are meant: codes as
+	 * they lie here, or values plus zero. Those that are wide are signed bytes, others 0 … 63.
+	 */
+	bool wide;
+	int16_t zero;
+	const int8_t *values; /* what codes of 4 bits mean, or NULL: themselves, less zero */
+};
+
+static const struct block_layout block_layouts[FORMAT_COUNT] = {
+	[FORMAT_Q8_0] = {8, 1, SCALES_FLOAT, .wide = true},
+	[FORMAT_Q4_0] = {4, 1, SCALES_FLOAT, .zero = 8},
+	[FORMAT_Q4_1] = {4, 1, SCALES_FLOAT, .offsets = true},
+	[FORMAT_Q5_0] = {5, 1, SCALES_FLOAT, .zero = 16},
+	[FORMAT_Q5_1] = {5, 1, SCALES_FLOAT, .offsets = true},
+	[FORMAT_Q2_K] = {2, 8, SCALES_NIBBLES, .by_16 = true, .offsets = true},
+	[FORMAT_Q3_K] = {3, 8, SCALES_SIGNED, .by_16 = true, .zero = 4},
+	[FORMAT_Q4_K] = {4, 8, SCALES_K, .offsets = true},
+	[FORMAT_Q5_K] = {5, 8, SCALES_K, .offsets = true},
+	[FORMAT_Q6_K] = {6, 8, SCALES_SIGNED, .by_16 = true, .zero = 32},
+	[FORMAT_IQ4_NL] = {4, 1, SCALES_FLOAT, .wide = true, .values = iq4_values},
+	[FORMAT_IQ4_XS] = {4, 8, SCALES_SIGNED, .wide = true, .values = iq4_values},
+	[FORMAT_IQ3_S] = {4, 8, SCALES_SIGNED, .zero = 15, .values = iq3_values},
+	[FORMAT_MXFP4_GGUF] = {4, 1, SCALES_POWER, .zero = 12, .values = fp4_values},
+	[FORMAT_MXFP4] = {4, 1, SCALES_POWER, .zero = 12, .values = fp4_values},
+	[FORMAT_AFFINE2] = {2, 0, SCALES_FLOAT, .offsets = true},
+	[FORMAT_AFFINE3] = {3, 0, SCALES_FLOAT, .offsets = true},
+	[FORMAT_AFFINE4] = {4, 0, SCALES_FLOAT, .offsets = true},
+	[FORMAT_AFFINE5] = {5, 0, SCALES_FLOAT, .offsets = true},
+	[FORMAT_AFFINE6] = {6, 0, SCALES_FLOAT, .offsets = true},
+	[FORMAT_AFFINE8] = {8, 0, SCALES_FLOAT, .offsets = true, .wide = true, .zero = -128},
+};
+
+static inline size_t layout_blocks(const struct block_layout *l, const struct shape *s)
+{
+	return l->blocks ? l->blocks : s->group / BLOCK;
+}
+
+/* Floats of a tile's scales for each row, and their size. GGUF has halves. */
+static inline enum norm_type layout_norms(const struct block_layout *l, const struct shape *s)
+{
+	return l->blocks ? NORM_F16 : s->norms;
+}
+static inline size_t layout_floats(const struct block_layout *l)
+{
+	return l->scales == SCALES_POWER ? 0 : 1 + l->offsets;
+}
+static inline size_t layout_norm_bytes(const struct block_layout *l, const struct shape *s)
+{
+	return layout_norms(l, s) == NORM_F32 ? 4 : 2;
+}
+/* Bytes of a tile's scales for each row, besides. */
+static inline size_t layout_scale_bytes(const struct block_layout *l)
+{
+	static const uint8_t of_k = 12;
+	return l->scales == SCALES_FLOAT   ? 0
+	       : l->scales == SCALES_POWER ? 1
+	       : l->scales == SCALES_K	   ? of_k
+					   : (size_t)l->blocks * (l->by_16 ? HALVES : 1);
+}
+
+/* The largest magnitude of what kernels multiply. */
+static inline int layout_most(const struct block_layout *l)
+{
+	return l->wide ? 128 : l->values ? 2 * l->zero : (1 << l->bits) - 1;
+}
+
+static inline size_t layout_block_bytes(const struct block_layout *l)
+{
+	return (size_t)l->bits * TILE_ROWS * 4;
+}
+/* Where a tile's scales begin, and its bytes. */
+static inline size_t layout_scales_at(const struct block_layout *l, const struct shape *s)
+{
+	return layout_blocks(l, s) * layout_block_bytes(l);
+}
+static inline size_t layout_tile_bytes(const struct block_layout *l, const struct shape *s)
+{
+	return layout_scales_at(l, s) +
+	       TILE_ROWS * (layout_floats(l) * layout_norm_bytes(l, s) + layout_scale_bytes(l));
+}
+
+#endif

@@ -1,0 +1,57 @@
+#include "tests/bench/text.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int text_read(const char *path, char **text, size_t *length, struct err *e)
+{
+	*text = NULL;
+	FILE *f = fopen(path, "re");
+	if (!f)
+		return err_sys(e, errno, "%s", path);
+	size_t room = 1 << 16, n;
+	*length = 0;
+	*text = malloc(room + 1);
+	while (*text && (n = fread(*text + *length, 1, room - *length, f)) > 0) {
+		*length += n;
+		if (*length < room || room > TEXT_MOST)
+			continue;
+		char *larger = realloc(*text, (room *= 2) + 1);
+		if (!larger)
+			free(*text);
+		*text = larger;
+	}
+	int failed = ferror(f) ? err_set(e, EIO, "%s: cannot be read", path) : 0;
+	(void)fclose(f);
+	if (!failed && !*text)
+		failed = err_set(e, ENOMEM, "%s: out of memory", path);
+	if (!failed && *length > TEXT_MOST)
+		failed = err_set(e, EFBIG, "%s: more than %d bytes", path, TEXT_MOST);
+	if (*text)
+		(*text)[*length] = 0;
+	return failed;
+}
+
+int text_read_ids(struct token_list *ids, const struct model_view *m, const char *path,
+		  uint64_t most, struct err *e)
+{
+	char *text;
+	size_t length = 0, first = ids->count;
+	int failed = text_read(path, &text, &length, e);
+	if (!failed)
+		failed = tokenizer_encode(m->tokenizer, text, length, NULL, ids, e);
+	free(text);
+	if (failed)
+		return failed;
+	if (most && ids->count - first > most)
+		ids->count = first + most;
+	for (size_t i = first; i < ids->count; i++)
+		if (ids->ids[i] >= m->config->vocabulary)
+			return err_set(e, EINVAL,
+				       "%s: token %u is not in the model's vocabulary of %u", path,
+				       ids->ids[i], m->config->vocabulary);
+	return ids->count - first > 1 ? 0
+				      : err_set(e, EINVAL, "%s: nothing to predict in %zu tokens",
+						path, ids->count - first);
+}

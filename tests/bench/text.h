@@ -1,0 +1,17 @@
+/* What a model is to predict, as ids. */
+#ifndef MOEFS_TESTS_BENCH_TEXT_H
+#define MOEFS_TESTS_BENCH_TEXT_H
+
+#include "cache/err.h"
+#include "engine/serve/observe.h"
+
+enum { TEXT_MOST = 1 << 28 };
+
+/* A file's bytes and a NUL behind them; freed by the caller, also after an error. */
+int text_read(const char *path, char **text, size_t *length, struct err *e);
+/* Appends the ids of a file in UTF-8: the first `most` of them, 0: all. -EINVAL in words if one is
+ * not in the model's vocabulary, or there are fewer than two. The model is loaded. */
+int text_read_ids(struct token_list *ids, const struct model_view *m, const char *path, uint64_t most,
+		  struct err *e);
+
+#endif

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# A store is a checkpoint itself: mounted as a MODELDIR it has the same weights, so it gives the same text,
+# and it can be made smaller again like any other.
+. "$(dirname "$0")/lib.sh"
+
+questions=("What is the capital of France? Then tell me a tale." "List three commands of a shell.")
+answers() {
+	local q
+	for q in "${questions[@]}"; do
+		echo reset >ctl
+		ask "$q"
+	done
+}
+
+mounted
+loaded
+complete
+first=$(answers)
+recipe=$(cat info/recipe)
+cp -r "$(cat info/store)" "$work/moved"
+rm -f "$work/moved"/{index,identity,heat} # what is not a checkpoint's
+cd / && unmounted
+
+MODEL=$work/moved
+m=$mnt/moved
+mounted
+loaded
+complete
+claim "the store was made by the default recipe" same "$recipe" tq3
+claim "its weights are taken as they are" same "$(cat info/recipe)" "as published: native TQ"
+claim "it gives the same text" same "$(answers)" "$first"
+cd / && unmounted
+
+mounted -o quant=tq2
+loaded
+claim "it can be encoded anew, and says from what" same "$(cat info/recipe)" "tq2 from native TQ"
+finish

@@ -1,0 +1,17 @@
+/* Steps of one context, computed directly. */
+#ifndef MOEFS_TESTS_FORWARD_HELP_H
+#define MOEFS_TESTS_FORWARD_HELP_H
+
+#include "engine/compute/forward.h"
+
+/* n rows at the context's next positions: a prompt's, or an answer's token and what is drafted
+ * after it. `all` receives each row's logits; NULL: scratch.logits the last one's. */
+int test_step(struct forward *f, struct context *x, const uint32_t *tokens, uint32_t n, float *all,
+	      struct err *e);
+int test_verify(struct forward *f, struct context *x, const uint32_t *tokens, uint32_t n,
+		float *all, struct err *e);
+/* Adds such rows to a batch. */
+int test_add(struct batch *b, struct context *x, const uint32_t *tokens, uint32_t n,
+	     enum row_kind kind, bool logits, struct err *e);
+
+#endif

@@ -1,0 +1,26 @@
+/* A fixture as a GGUF file, by the rules of the published converter (llama.cpp's
+ * convert_hf_to_gguf.py): what its keys and tensors are called, experts stacked, norms plus one,
+ * A_log as -exp(A_log), the rows of queries and keys and the value heads of delta nets in their
+ * other orders. Knows nothing of the engine's reader of such files. */
+#ifndef MOEFS_TESTS_GGUF_CONVERT_H
+#define MOEFS_TESTS_GGUF_CONVERT_H
+
+#include "gguf_help.h"
+
+struct gguf_conversion {
+	const char *fixture;
+	const char *architecture; /* of the file */
+	const char *type;	  /* of matrices: "BF16", "F16" or "F32" */
+	uint32_t version;	  /* 0: 3 */
+	uint32_t parts;		  /* 0: one, which is not split */
+	bool fused; /* qwen3next: qkvz as published, as the first converters left it */
+	bool apart; /* llama: a tensor for each expert, as the first converters left it */
+	/* Called before the first part is written, when all keys and tensors are there. */
+	void (*change)(struct test_gguf *g);
+};
+
+/* Writes FOLDER/NAME.gguf, or its parts; path becomes that of the first. */
+void test_gguf_convert(const struct gguf_conversion *c, const char *folder, const char *name,
+		       char path[512]);
+
+#endif

@@ -1,0 +1,55 @@
+/* A model's forward pass laid open: what it computes over a text, layer by layer, to be compared
+ * with golden numbers or, bit by bit, with another run. Everything here fails the test when it
+ * cannot do its work, or when numbers differ. */
+#ifndef MOEFS_TESTS_GOLDEN_RUN_H
+#define MOEFS_TESTS_GOLDEN_RUN_H
+
+#include "engine/serve/observe.h"
+#include "golden.h"
+
+enum { GOLDEN_GREEDY = 24 };
+
+struct golden_bench {
+	struct engine *engine;
+	struct model *model;
+	struct model_view view;
+	struct context context;
+	struct golden *golden;
+};
+
+/* The golden numbers' file is in the layout of a fixture's golden.safetensors. */
+void golden_bench_open(struct golden_bench *b, const char *model, const char *golden,
+		       const struct engine_options *options);
+void golden_bench_close(struct golden_bench *b);
+
+/* Everything that a run over ids computes, to be compared bit by bit with another run. */
+struct golden_run {
+	uint32_t tokens, width, layers, vocabulary, routed, top_k, experts;
+	float *logits;	       /* [tokens][vocabulary] */
+	float *states;	       /* [layers + 1][tokens][width] */
+	float *normed;	       /* [tokens][width] */
+	float *router_logits;  /* [routed][tokens][experts] */
+	float *router_weights; /* [routed][tokens][top_k] */
+	float *router_experts; /* likewise */
+	uint32_t greedy[GOLDEN_GREEDY];
+};
+
+/* Over the golden input, and then greedily on. */
+struct golden_run golden_run_make(struct golden_bench *b);
+void golden_run_free(struct golden_run *r);
+/* Computes ids in the engine's chunks, logits of every row. */
+void golden_compute(struct golden_bench *b, const int32_t *ids, uint32_t n, float *logits);
+float *golden_array(size_t count);
+
+extern double golden_worst; /* relative error of any row since it was set to 0 */
+void golden_compare_rows(const char *what, const float *got, const float *want, size_t rows,
+			 size_t width);
+/* States, routing, logits and the greedy continuation. */
+void golden_compare(const struct golden_bench *b, const struct golden_run *r);
+/* How far the logits are from the golden ones, as a share of their power. */
+double golden_logits_error(const struct golden_bench *b, const struct golden_run *r);
+/* The long text's last logits, and its mean negative log-likelihood. */
+void golden_compare_long(struct golden_bench *b, double mean_nll);
+void golden_assert_same_bits(const struct golden_run *a, const struct golden_run *b);
+
+#endif
