@@ -1,7 +1,9 @@
 #include "engine/serve/draft_meter.h"
 
 /* Fading: of a cost, and of ai once it has been seen often. */
-static const double cost_weight = 0.1, stood_weight = 0.05;
+static const double cost_weight = 0.1, believed_weight = 0.5, stood_weight = 0.05;
+/* Times what was expected. */
+static const double far_more = 1.5;
 /* Before anything is measured: what one more row costs, in steps of one row, and ai. */
 static const double row_guess = 0.6, stood_guess = 0.5;
 /* And what drafting a token costs: a layer and the output head, and next to nothing. */
@@ -19,27 +21,36 @@ enum { TRIAL_AFTER = 16, TRIAL_BESIDE = 128 };
 /* When all of two drafts in turn stood, what was seen before counts as this often. */
 enum { CHANGED = 4 };
 
-/* The mean at `at` of those that begin with values[first]; what was not measured goes on in a
- * straight line, with steps of `guess` if nothing says more. */
-static double straight(const double *values, uint32_t first, uint32_t at, double guess)
+/* values[to] of those that begin with values[first]. What was not measured goes on in a line that
+ * becomes flatter, with a step of `guess` if nothing says more; and no step is larger than the one
+ * before it: the second row is the dearest, a row more meets experts that others have fetched, and
+ * a single measurement may have been bad. */
+static double along(const double *values, uint32_t first, uint32_t to, double guess)
 {
-	uint32_t known = at;
-	while (known > first && !(values[known] > 0))
-		known--;
-	double step = known > first ? (values[known] - values[first]) / (known - first) : guess;
-	return values[known] + (at - known) * (step > 0 ? step : 0);
+	static const double flatter = 0.75;
+	double at = values[first], step = guess;
+	for (uint32_t i = first + 1; i <= to; i++) {
+		bool second = i == first + 1;
+		double measured = values[i] > at ? values[i] - at : 0;
+		if (!(values[i] > 0))
+			step *= second ? 1 : flatter;
+		else if (second || measured < step)
+			step = measured;
+		at += step;
+	}
+	return at;
 }
 
 /* Of a step that many rows wide. */
 static double cost_of(const struct draft_meter *m, uint32_t rows)
 {
-	return straight(m->cost, 1, rows, row_guess * m->cost[1]);
+	return along(m->cost, 1, rows, row_guess * m->cost[1]);
 }
 
 /* drafting[0] is 0: no draft, no time. */
 static double drafting_of(const struct draft_meter *m, struct draft_choice c)
 {
-	return straight(m->kind[c.kind].drafting, 0, c.depth, drafting_guess[c.kind] * m->cost[1]);
+	return along(m->kind[c.kind].drafting, 0, c.depth, drafting_guess[c.kind] * m->cost[1]);
 }
 
 static double seconds_of(const struct draft_meter *m, struct draft_choice c)
@@ -183,13 +194,29 @@ bool draft_meter_follows(const struct draft_meter *m, bool answer)
 
 /* ---- counting ---- */
 
-static void count_cost(double *cost, double expected, double seconds)
+/* A step that lost its processor for a while says nothing of its rows: what is far more than was
+ * expected counts as less. Returns what it counts as. */
+static double count_cost(double *cost, double expected, double seconds)
 {
 	double before = *cost > 0 ? *cost : expected;
-	/* A step that lost its processor for a while says nothing of its rows. */
-	if (before > 0 && seconds > 3 * before)
-		seconds = 3 * before;
+	if (before > 0 && seconds > far_more * before)
+		seconds = far_more * before;
 	*cost = *cost > 0 ? before + cost_weight * (seconds - before) : seconds;
+	return seconds;
+}
+
+/* But of drafting it is believed when it happens again: the draft layer's experts may have to be
+ * read now. */
+static double count_drafting(struct draft_kind_meter *k, uint32_t depth, double expected,
+			     double seconds)
+{
+	double *cost = &k->drafting[depth];
+	bool again = k->far[depth];
+	k->far[depth] = *cost > 0 && seconds > far_more * *cost;
+	if (!again || !k->far[depth])
+		return count_cost(cost, expected, seconds);
+	*cost += believed_weight * (seconds - *cost);
+	return seconds;
 }
 
 static void count_stood(struct draft_kind_meter *k, uint32_t drafted, uint32_t stood)
@@ -219,14 +246,14 @@ static void begin(struct draft_meter *m)
 		m->kind[kind].hot = true;
 }
 
-static void count_kind(struct draft_meter *m, struct draft_choice drafted, uint32_t stood,
-		       double drafting)
+static double count_kind(struct draft_meter *m, struct draft_choice drafted, uint32_t stood,
+			 double drafting)
 {
 	struct draft_kind_meter *k = &m->kind[drafted.kind];
-	count_cost(&k->drafting[drafted.depth], drafting_of(m, drafted), drafting);
 	count_stood(k, drafted.depth, stood);
 	k->idle = 0;
 	k->hot = stood == drafted.depth;
+	return count_drafting(k, drafted.depth, drafting_of(m, drafted), drafting);
 }
 
 void draft_meter_count(struct draft_meter *m, struct draft_choice drafted, uint32_t stood,
@@ -234,24 +261,22 @@ void draft_meter_count(struct draft_meter *m, struct draft_choice drafted, uint3
 {
 	double known = m->cost[1];
 	uint32_t rows = drafted.depth + 1;
-	count_cost(&m->cost[rows], cost_of(m, rows), seconds);
+	double spent = count_cost(&m->cost[rows], cost_of(m, rows), seconds);
 	if (!(known > 0)) {
 		begin(m);
 		return;
 	}
 	for (int kind = 0; kind < DRAFT_KINDS; kind++)
 		m->kind[kind].idle++;
-	m->credit += credit_part * (drafting + seconds);
-	if (drafted.depth) {
-		m->credit += (stood + 1) * known - (drafting + seconds);
-		count_kind(m, drafted, stood, drafting);
-	}
+	m->credit += credit_part * spent;
+	if (drafted.depth)
+		m->credit += (stood + 1) * known - spent - count_kind(m, drafted, stood, drafting);
 	if (m->credit > credit_most * known)
 		m->credit = credit_most * known;
 }
 
 void draft_meter_follow(struct draft_meter *m, uint32_t tokens, double seconds, bool answer)
 {
-	count_cost(&m->following, 0, seconds / tokens);
-	m->credit -= answer ? seconds : 0;
+	double each = count_cost(&m->following, 0, seconds / tokens);
+	m->credit -= answer ? tokens * each : 0;
 }

@@ -31,6 +31,7 @@ struct draft_meter {		     /* zeroed: nothing is known yet */
 	double cost[DRAFT_MOST + 2]; /* [rows]: a fading mean; 0: not measured */
 	struct draft_kind_meter {
 		double drafting[DRAFT_MOST + 1]; /* [depth]: likewise */
+		bool far[DRAFT_MOST + 1];	 /* [depth]: the last was far more than that */
 		double stood[DRAFT_MOST + 1];	 /* [depth]: a fading mean of ai */
 		uint32_t seen[DRAFT_MOST + 1];	 /* [depth]: how often, as far as it matters */
 		uint32_t idle;			 /* steps since it was taken */

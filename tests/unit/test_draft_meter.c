@@ -171,41 +171,52 @@ static void a_fresh_meter_never_costs_much(void **state)
 	}
 }
 
+/* Of two kinds that are both good the better is found late, as the other pays meanwhile. */
 static void where_drafts_pay_most_of_what_they_can_give_is_had(void **state)
 {
 	(void)state;
 	enum { TOKENS = 3000 };
 	for (int i = 0; i < WORLDS; i++) {
 		double best = 0, with = 0;
+		struct world w = world(i, 0.2);
+		bool both =
+			w.found > 0 && w.stands[DRAFT_MTP] > 0.5 && w.stands[DRAFT_LOOKUP] > 0.5;
 		for (uint64_t seed = 0; seed < 8; seed++) {
-			struct world w = world(i, 0.2);
 			struct draft_meter m = {0};
+			w = world(i, 0.2);
 			w.random.state += 1000 * seed;
 			best += best_fixed(&w, TOKENS);
 			with += metered(&w, &m, TOKENS);
 		}
-		if (!(best / with >= 0.9))
+		if (!(best / with >= (both ? 0.8 : 0.9)))
 			fail_msg("world %d: %f of the best", i, best / with);
 	}
 }
 
-/* What suited drafts stops to, and begins again, each kind in its turn: neither is missed, nor does
- * it cost much. */
+/* What suited drafts stops to, and begins again, each kind in its turn: neither is missed for long,
+ * nor does it cost much. What is dear to try is tried more seldom. */
 static void a_text_that_changes_is_followed(void **state)
 {
 	(void)state;
-	enum { TOKENS = 400 };
+	enum { TOKENS = 400, ROUNDS = 10 };
 	static const double least_gain[DRAFT_KINDS] = {[DRAFT_MTP] = 1.1, [DRAFT_LOOKUP] = 1.25};
 	struct world w = {.row = 0.3, .drawing = 0.15, .found = 1, .noise = 0.1, .random = {5}};
 	struct draft_meter m = {0};
-	for (int round = 0; round < 10; round++) {
+	double with[DRAFT_KINDS] = {0};
+	for (int round = 0; round < ROUNDS; round++) {
 		enum draft_kind good = (enum draft_kind)(round % DRAFT_KINDS);
 		w.stands[DRAFT_MTP] = w.stands[DRAFT_LOOKUP] = 0.02;
 		assert_true(metered(&w, &m, TOKENS) <= 1.03 * step_seconds * TOKENS);
 		w.stands[good] = 0.95;
-		double with = metered(&w, &m, TOKENS);
-		assert_true(step_seconds * TOKENS / with >= least_gain[good]);
+		double seconds = metered(&w, &m, TOKENS);
+		assert_true(seconds <= 1.03 * step_seconds * TOKENS);
+		assert_true(good == DRAFT_MTP ||
+			    step_seconds * TOKENS / seconds >= least_gain[good]);
+		with[good] += seconds;
 	}
+	for (int kind = 0; kind < DRAFT_KINDS; kind++)
+		assert_true(ROUNDS / DRAFT_KINDS * step_seconds * TOKENS / with[kind] >=
+			    least_gain[kind]);
 }
 
 /* How often each kind is chosen: of so many tokens. */
@@ -246,7 +257,10 @@ static void drafting_costs_too(void **state)
 	assert_int_equal(both.kind, DRAFT_LOOKUP);
 	assert_int_equal(own.kind, DRAFT_MTP);
 	assert_true(own.depth > 0);
-	w.drawing = 3; /* its experts must be read now */
+	/* Its experts must be read now: that is learned at a price, and then nothing is drafted. */
+	w.drawing = 3;
+	w.found = 0;
+	assert_true(metered(&w, &m, 400) <= 1.1 * step_seconds * 400);
 	metered(&w, &m, 2000);
 	assert_int_equal(draft_meter_choose(&m, &own_only).depth, 0);
 }
@@ -281,6 +295,8 @@ static void a_step_that_lost_its_processor_does_not_decide(void **state)
 	draft_meter_count(&m, before, before.depth, 10, 10);
 	assert_true(m.cost[before.depth + 1] < 0.1);
 	assert_true(m.kind[before.kind].drafting[before.depth] < 0.1);
+	/* Nor is it on the credit, so that the next step drafts. */
+	assert_true(draft_meter_choose(&m, &own_only).depth > 0);
 }
 
 int main(void)
