@@ -1,4 +1,4 @@
-/* TQ matrices on their way into memory; format.c calls it. */
+/* TQ matrices on their way into memory; arrange.c calls it. */
 #ifndef MOEFS_KERNELS_TQ_ARRANGE_H
 #define MOEFS_KERNELS_TQ_ARRANGE_H
 

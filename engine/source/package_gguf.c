@@ -2,6 +2,7 @@
 #include "engine/source/file.h"
 #include "engine/source/gguf_split.h"
 #include "engine/source/package_make.h"
+#include "engine/source/package_part.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* Numbers as they are: F32, F16 and BF16. Any other type has no parts, and is refused by whoever
  * wants to read it. */
-#include "engine/source/package_make.h"
+#include "engine/source/package_part.h"
 
 #include <string.h>
 
