@@ -17,6 +17,15 @@ struct package_part package_part_of(const struct checkpoint_tensor *from)
 	};
 }
 
+void package_as_is(struct package_tensor *t, const struct checkpoint_tensor *from)
+{
+	if (!from->known_type)
+		return;
+	t->format = from->format;
+	t->parts = 1;
+	t->part[0] = package_part_of(from);
+}
+
 int package_misfit(const struct checkpoint_tensor *companion, const struct checkpoint_tensor *codes,
 		   struct err *e)
 {

@@ -7,6 +7,9 @@
 /* All of a checkpoint's tensor as a part: its last dimension is a row. */
 struct package_part package_part_of(const struct checkpoint_tensor *from);
 
+/* Gives a tensor the numbers of one as they are; of a type that cannot be read it gets none. */
+void package_as_is(struct package_tensor *t, const struct checkpoint_tensor *from);
+
 /* For encodings: -EINVAL, in words that show both tensors. */
 int package_misfit(const struct checkpoint_tensor *companion, const struct checkpoint_tensor *codes,
 		   struct err *e);

@@ -10,11 +10,7 @@ static int describe(struct package_tensor *t, const struct encoded *in, struct e
 	(void)e;
 	t->dims = from->dims;
 	memcpy(t->shape, from->shape, sizeof t->shape);
-	if (!from->known_type)
-		return 0;
-	t->format = from->format;
-	t->parts = 1;
-	t->part[0] = package_part_of(from);
+	package_as_is(t, from);
 	return 0;
 }
 

@@ -34,13 +34,6 @@ static int close_fable(void **state)
 	return 0;
 }
 
-static int remove_stores(void **state)
-{
-	(void)state;
-	test_stores_remove();
-	return 0;
-}
-
 /* ---- cutting ---- */
 
 static void steps_are_long_where_experts_must_be_read(void **state)
@@ -175,5 +168,5 @@ int main(void)
 		TEST(a_text_is_the_same_by_long_and_by_short_steps),
 		TEST(what_a_turn_took_is_given_back_when_its_prompt_is_over),
 	};
-	return cmocka_run_group_tests(tests, NULL, remove_stores);
+	return cmocka_run_group_tests(tests, NULL, stores_remove);
 }
