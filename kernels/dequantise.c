@@ -1,7 +1,6 @@
 /* A row of any format as floats. */
 #include "kernels/block.h"
 #include "kernels/tq.h"
-#include "kernels/tq_arrange.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 /* Weight formats: the table of them, and sizes as files have them. */
 #include "kernels/format.h"
 #include "kernels/block.h"
-#include "kernels/tq_arrange.h"
 
 #include <string.h>
 
