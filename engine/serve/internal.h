@@ -1,11 +1,12 @@
 /* A model, by who owns what of it. Each part's header says who may touch it:
  *
- *     model_identity.h   what was mounted                  nobody's any more: it stays as it is
- *     model_store.h      its weights on disk               the generation thread's; lookers hold it
- *     model_run.h        what it computes with             the generation thread's
- *     schedule.h         whose turn it is                  anybody's, under its lock
- *     session_state.h, turn.h   a conversation and its turn       (not parts: they point here)
- *     engine_state.h     what all models share
+ *     model_identity.h   what was mounted        stays as it is: anybody reads it
+ *     model_store.h      its weights on disk     the generation thread's; others hold it to look
+ *     model_run.h        what it computes with   the generation thread's
+ *     schedule.h         whose turn it is        anybody's, under its lock
+ *
+ * Besides: engine_state.h, what all models share; session_state.h and turn.h, a conversation and
+ * its turn in progress.
  *
  * Locks, in the order in which they may be taken:
  *     schedule.notify   held while `changed` is called, so that session_end can wait for the call

@@ -481,7 +481,8 @@ static void who_looks_while_a_store_takes_the_place_of_another_sees_one_or_none(
 	for (int i = 0; i < 4; i++) {
 		edit(expert);
 		wait_until_published();
-		atomic_store(&m.model->schedule.state, MODEL_UNLOADED); /* loaded anew by who asks next */
+		atomic_store(&m.model->schedule.state,
+			     MODEL_UNLOADED); /* loaded anew by who asks next */
 	}
 	wait_until_published();
 	look_on = false;
