@@ -7,9 +7,18 @@
 #include "fs/unsubmitted.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { VALUE_MAX_BYTES = 64 << 10 };
+
+/* A file's own name: of those that a row stands for as well. Members of files are their items,
+ * counted from 1. */
+static void node_name(const struct node *n, char name[NAME_SIZE])
+{
+	if (!n->row->family || !n->row->family->next(n, n->item, name))
+		(void)snprintf(name, NAME_SIZE, "%s", n->row->name);
+}
 
 static ssize_t live_read(struct handle *h, struct call *c, char *buffer)
 {

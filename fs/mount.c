@@ -3,6 +3,7 @@
 #include "fs/call.h"
 #include "fs/handle.h"
 #include "fs/ops.h"
+#include "fs/readme.h"
 #include "fs/workers.h"
 
 #include <errno.h>
@@ -25,8 +26,10 @@ int mount_create(struct mount **out, struct err *e)
 	list_init(&m->handles);
 	list_init(&m->folders);
 	list_init(&m->refusals);
+	readme_make(&m->readme);
 	m->scratch = malloc(READ_MAX_BYTES);
-	int code = m->scratch ? posts_create(&m->posts, e) : err_set(e, ENOMEM, "no memory");
+	int code = m->scratch && !m->readme.failed ? posts_create(&m->posts, e)
+						   : err_set(e, ENOMEM, "no memory");
 	if (!code)
 		code = workers_create(&m->workers, m->posts, e);
 	if (code) {
@@ -68,6 +71,7 @@ void mount_destroy(struct mount *m)
 	free(m->models);
 	free(m->unsubmitted.users);
 	text_free(&m->skipped);
+	text_free(&m->readme);
 	free(m->scratch);
 	free(m);
 }

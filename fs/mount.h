@@ -105,6 +105,7 @@ struct mount {
 	struct link folders;	 /* open folders of sessions */
 	char *scratch;		 /* READ_MAX_BYTES, for the read being answered */
 	struct unsubmitted unsubmitted;
+	struct text readme;   /* what README says */
 	uint64_t memory;      /* that there is, as engine_memory said at mount */
 	struct text skipped;  /* a line for each model that could not be mounted, with the reason */
 	struct link refusals; /* of all sessions, the oldest first */

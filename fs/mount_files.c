@@ -1,83 +1,9 @@
 /* The files at the top: README, version, error. */
 #include "fs/files.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
-static const char readme_head[] =
-	"Language models as files. Ask with echo, read with cat:\n"
-	"\n"
-	"    echo 'Why is the sky blue?' > MODEL/prompt; cat MODEL/output\n"
-	"\n"
-	"A prompt is submitted when its writer closes it. Reading output waits for text and ends "
-	"with\n"
-	"the answer. `mkdir MODEL/sessions/NAME` makes a conversation of its own, `rmdir` ends it; "
-	"the\n"
-	"files in MODEL are those of MODEL/sessions/default. What went wrong is said in error.\n"
-	"\n"
-	"    r: to read, w: to write. Sizes are in bytes, with K, M or G (1.5G), or 50% of "
-	"memory.\n"
-	"    auto puts a value in cache/ or params/ back to its default.\n"
-	"\n";
-
-static const char readme_tail[] =
-	"\n"
-	"experts/map has one line per layer and one character per expert: a digit where it is in\n"
-	"memory, a letter where it is not; 0 to 9 and a to j say how often it was used, 9 and j as "
-	"much\n"
-	"as the most used expert of the model, each step down half as often; a dot was never "
-	"used.\n"
-	"Of the params, `system` and `stop` take effect when they are closed: `echo > "
-	"params/system`\n"
-	"clears it, while opening it with truncation alone changes nothing. The others take effect "
-	"at\n"
-	"each write, with the next turn. With `stream` off the first byte of an answer comes with "
-	"its\n"
-	"last.\n"
-	"\n"
-	"`draft` computes what may follow beside the last token, and changes no text: `mtp` by "
-	"the\n"
-	"model's own draft layer, `lookup` by what followed the same words before, `auto` by what "
-	"is\n"
-	"faster, `off`; `mtp 3`: so many tokens at once, up to 4.\n"
-	"\n"
-	"Two params lose quality for speed, and stats names them while they are on: "
-	"`experts_per_token`\n"
-	"takes fewer experts than the model's router picks (0: all of them), `drop_missing` does "
-	"without\n"
-	"experts that are not in memory and weigh less than this (0: none; the text then depends "
-	"on the\n"
-	"cache).\n";
-
-/* One line for each row of the tree. */
-static void readme_row(const struct row *row, struct text *out)
-{
-	char path[NAME_SIZE];
-	tree_path(row, path, sizeof path);
-	if (S_ISDIR(row->mode))
-		(void)snprintf(path + strlen(path), sizeof path - strlen(path), "/");
-	const char *access = S_ISDIR(row->mode) ? "" : row->effect != EFFECT_NONE ? "rw" : "r";
-	text_format(out, "    %-36s %-3s %s\n", path, access, row->about);
-}
-
-static void readme_params(struct text *out)
-{
-	text_string(out, "\nThe params:");
-	for (size_t i = 0; i < params_count(); i++)
-		text_format(out, " %s", params_name(i));
-	text_string(out, ".\n");
-}
-
 void readme_render(const struct node *n, struct text *out)
 {
-	(void)n;
-	text_string(out, readme_head);
-	for (size_t i = FOLDER_ROOT + 1; i < tree_rows(); i++)
-		readme_row(tree_row(i), out);
-	readme_params(out);
-	text_string(out, readme_tail);
+	text_add(out, n->mount->readme.data, n->mount->readme.length);
 }
 
 void version_render(const struct node *n, struct text *out)

@@ -9,13 +9,6 @@
 
 extern const struct fuse_lowlevel_ops moefs_ops; /* user data: the struct mount */
 
-/* For all of them. */
-struct mount *mount_of(fuse_req_t req);
-uid_t caller(fuse_req_t req);
-/* The node, or NULL after having answered with the error. `what`: the access that is needed. */
-struct node *node_or_error(fuse_req_t req, fuse_ino_t inode, int what, struct node *n);
-void entry_of(const struct node *n, struct fuse_entry_param *entry);
-
 /* ops_folder.c: those on folders. */
 void op_opendir(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file);
 void op_readdir(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset,

@@ -5,6 +5,7 @@
  * folder: one that has it open and has listed it. Others hear EPERM, since a success without effect
  * would make tar x, which has it open, too, try for ever to replace a file. */
 #include "fs/ops.h"
+#include "fs/request.h"
 #include "fs/process.h"
 
 #include <errno.h>

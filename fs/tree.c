@@ -265,13 +265,6 @@ int tree_child(const struct node *folder, const char *name, struct node *out)
 	return -ENOENT;
 }
 
-/* Members of files are their items, counted from 1. */
-void node_name(const struct node *n, char name[NAME_SIZE])
-{
-	if (!n->row->family || !n->row->family->next(n, n->item, name))
-		(void)snprintf(name, NAME_SIZE, "%s", n->row->name);
-}
-
 /* A place is the row and the member that came last. */
 bool tree_next(const struct node *folder, uint64_t *place, struct node *child, char name[NAME_SIZE])
 {

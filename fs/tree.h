@@ -114,9 +114,6 @@ static inline bool node_is_folder(const struct node *n)
 	return S_ISDIR(n->row->mode);
 }
 
-/* A file's own name: of those that a row stands for as well, where node.item tells them apart. */
-void node_name(const struct node *n, char name[NAME_SIZE]);
-
 /* ---- failures.c ---- */
 
 /* What its viewer asked of a node was refused: for MOUNT/error and, where he has one there, the

@@ -35,6 +35,29 @@ static inline float attention_first_sum(const struct attention *a)
 	return a->sinks ? 1 : 0;
 }
 
+/* What one head of one token asks, on its way over the blocks. */
+struct query {
+	const float *q;
+	float *out;
+	uint32_t from, length; /* it sees positions from … length - 1 */
+	float max, sum;	       /* of its softmax, over the blocks so far */
+};
+
+/* Of a token of that length; its output begins as zeros. */
+static inline struct query attention_begin(const struct attention *a, const float *q, float *out,
+					   uint32_t head, uint32_t length)
+{
+	memset(out, 0, attention_value_dim(a) * sizeof *out);
+	return (struct query){
+		.q = q,
+		.out = out,
+		.from = (uint32_t)attention_from(a, length),
+		.length = length,
+		.max = attention_first_max(a, head),
+		.sum = attention_first_sum(a),
+	};
+}
+
 /* Values of a latent, which lie in a block as keys do, as rows: to[64][latent_dim], of the elements
  * that the block has. In squares, so that neither side is walked over line by line. */
 #define ATTENTION_TRANSPOSE(type, to, from)                                            \

@@ -21,12 +21,6 @@ enum {
 	CACHE_LINE = 64,
 };
 
-struct query {
-	float *out;
-	uint32_t from, length; /* positions that it sees: from … length - 1 */
-	float max, sum;	       /* of its softmax, over the blocks so far */
-};
-
 /* What one query does with the keys or the values of a block:
  * sum[column] += Σ_k factor[k] · row[k][column] over k in [from, to). */
 struct product {
@@ -324,14 +318,8 @@ static void begin_query(struct batch *b, const struct attention *a, const float 
 {
 	const size_t i = b->count++;
 
-	memset(out, 0, attention_value_dim(a) * sizeof *out);
-	b->query[i] = (struct query){
-		.out = out,
-		.from = (uint32_t)attention_from(a, length),
-		.length = length,
-		.max = attention_first_max(a, head),
-		.sum = attention_first_sum(a),
-	};
+	b->query[i] = attention_begin(a, q, out, head, length);
+
 	b->scores[i] = (struct product){.sum = b->p[i], .factor = q, .to = a->head_dim};
 	b->values[i] = (struct product){.sum = out, .factor = b->p[i]};
 }

@@ -19,13 +19,6 @@ enum {
 	HALF_TILE = TILE / 2, /* more queries than this have half as many registers each */
 };
 
-struct query {
-	const float *q;
-	float *out;
-	uint32_t from, length; /* positions that it sees: from … length - 1 */
-	float max, sum;	       /* of its softmax, over the blocks so far */
-};
-
 /* The block at hand, and the one after it (or again the same). */
 struct blocks {
 	const void *now, *next;
@@ -329,20 +322,6 @@ static void attend_queries(struct query *queries, size_t n, const struct attenti
 	}
 }
 
-static struct query begin_query(const struct attention *a, const float *q, float *out,
-				uint32_t head, uint32_t length)
-{
-	memset(out, 0, attention_value_dim(a) * sizeof *out);
-	return (struct query){
-		.q = q,
-		.out = out,
-		.from = (uint32_t)attention_from(a, length),
-		.length = length,
-		.max = attention_first_max(a, head),
-		.sum = attention_first_sum(a),
-	};
-}
-
 void avx512_attend_tokens(float *out, const float *q, size_t stride, const struct attention *a,
 			  uint32_t n)
 {
@@ -356,10 +335,11 @@ void avx512_attend_tokens(float *out, const float *q, size_t stride, const struc
 				attend_queries(queries, filled, a);
 				filled = 0;
 			}
-			queries[filled++] = begin_query(a, q + at,
-							out + attention_out(a, t * stride) +
-								(size_t)h * attention_value_dim(a),
-							h, a->length + t);
+			queries[filled++] =
+				attention_begin(a, q + at,
+						out + attention_out(a, t * stride) +
+							(size_t)h * attention_value_dim(a),
+						h, a->length + t);
 		}
 	}
 	attend_queries(queries, filled, a);

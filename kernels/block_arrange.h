@@ -1,4 +1,4 @@
-/* Matrices of blocks on their way into memory; format.c calls it. */
+/* Matrices of blocks on their way into memory; arrange.c calls it. */
 #ifndef MOEFS_KERNELS_BLOCK_ARRANGE_H
 #define MOEFS_KERNELS_BLOCK_ARRANGE_H
 

@@ -1,13 +1,7 @@
-/* Weight formats: the table of them, sizes, and the ways to arrange and to dequantise a matrix of
- * any.
- */
+/* Weight formats: the table of them, and sizes as files have them. */
 #include "kernels/format.h"
 #include "kernels/block.h"
-#include "kernels/block_arrange.h"
-#include "kernels/tq.h"
-#include "kernels/tq_arrange.h"
 
-#include <math.h>
 #include <string.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
@@ -142,90 +136,4 @@ size_t format_norm_bytes(const struct shape *s)
 size_t format_bias_bytes(const struct shape *s)
 {
 	return formats[s->format].affine_bits ? affine_norm_bytes(s) : 0;
-}
-
-size_t format_arranged_bytes(const struct shape *s)
-{
-	const size_t tiles_down = ((size_t)s->rows + TILE_ROWS - 1) / TILE_ROWS;
-	size_t bytes = format_packed_bytes(s);
-
-	if (format_is_tq(s->format))
-		bytes = tiles_down * tq_groups(s->cols) *
-			tq_tile_bytes(format_tq_bits(s->format), s->norms);
-	else if (format_is_block(s->format))
-		bytes = tiles_down * block_rows_bytes(s);
-	return (bytes + 63) / 64 * 64;
-}
-
-/* ---- arranging ---- */
-
-void format_arrange(void *dst, const struct shape *s, uint32_t row0, uint32_t rows,
-		    const struct pieces *from)
-{
-	struct shape before = *s;
-	uint8_t *to = dst;
-
-	before.rows = row0;
-	if (format_is_tq(s->format)) {
-		tq_arrange(to + format_packed_bytes(&before) + format_norm_bytes(&before), s, rows,
-			   from);
-	} else if (format_is_block(s->format)) {
-		block_arrange(to + row0 / TILE_ROWS * block_rows_bytes(s), s, rows, from);
-	} else {
-		const size_t row_bytes = s->cols * (size_t)formats[s->format].element_bytes;
-		memcpy(to + row0 * row_bytes, from->weights, rows * row_bytes);
-	}
-}
-
-/* ---- dequantising ---- */
-
-static void dequantise_tq(float *out, const struct shape *s, const uint8_t *packed,
-			  const uint8_t *norms)
-{
-	const struct tq_codebook *book = tq_codebook(format_tq_bits(s->format));
-
-	for (size_t g = 0; g < tq_groups(s->cols); g++) {
-		uint8_t index[TQ_GROUP];
-		float x[TQ_GROUP];
-		const size_t start = g * TQ_GROUP;
-		const size_t width = s->cols - start < TQ_GROUP ? s->cols - start : TQ_GROUP;
-		const float norm = norm_at(norms, g, s->norms);
-
-		tq_unpack(index, packed + g * tq_group_bytes(book->bits), book->bits);
-		for (size_t i = 0; i < TQ_GROUP; i++)
-			x[i] = book->level[index[i]];
-		tq_unrotate(x);
-		for (size_t i = 0; i < width; i++)
-			out[start + i] = x[i] * norm;
-	}
-}
-
-static void dequantise_blocks(float *out, const struct shape *s, const struct pieces *row)
-{
-	for (size_t b = 0; b < s->cols / BLOCK; b++) {
-		struct block block;
-		block_read(&block, s, row, b);
-		for (size_t i = 0; i < BLOCK; i++)
-			out[b * BLOCK + i] = fmaf(block.code[i], block.scale[i / HALF_BLOCK],
-						  block.offset[i / HALF_BLOCK]);
-	}
-}
-
-void format_dequantise_row(float *out, const struct shape *s, const struct pieces *from)
-{
-	const uint8_t *row = from->weights;
-
-	if (format_is_tq(s->format)) {
-		dequantise_tq(out, s, row, from->scales);
-	} else if (format_is_block(s->format)) {
-		dequantise_blocks(out, s, from);
-	} else if (s->format == FORMAT_F32) {
-		memmove(out, row, s->cols * sizeof *out);
-	} else {
-		for (size_t i = 0; i < s->cols; i++) {
-			uint16_t h;
-			memcpy(&h, row + 2 * i, sizeof h);
-			out[i] = s->format == FORMAT_F16 ? f16_to_f32(h) : bf16_to_f32(h);
-		}
-	}
 }

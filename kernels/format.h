@@ -110,6 +110,16 @@ static inline size_t tq_groups(uint32_t cols)
 	return ((size_t)cols + TQ_GROUP - 1) / TQ_GROUP;
 }
 
+/* Packed bytes of one group in one row, and bytes of its norm. */
+static inline size_t tq_group_bytes(size_t bits)
+{
+	return TQ_GROUP / 8 * bits;
+}
+static inline size_t tq_norm_bytes(enum norm_type norms)
+{
+	return norms == NORM_F32 ? 4 : 2;
+}
+
 /* Bytes of an arranged slab, of a tile's slabs, and of a tile with its norms. */
 static inline size_t tq_slab_bytes(size_t bits)
 {

@@ -18,13 +18,6 @@ enum {
 	WIDTH = REGISTERS * NEON_LANES,
 };
 
-struct query {
-	const float *q;
-	float *out;
-	uint32_t from, length; /* positions that it sees: from … length - 1 */
-	float max, sum;	       /* of its softmax, over the blocks so far */
-};
-
 /* Where values lie as rows: in the block, or for a latent in an array made of it. */
 struct value_rows {
 	const void *block;
@@ -287,20 +280,6 @@ static void attend_queries(struct query *queries, size_t n, const struct attenti
 	}
 }
 
-static struct query begin_query(const struct attention *a, const float *q, float *out,
-				uint32_t head, uint32_t length)
-{
-	memset(out, 0, attention_value_dim(a) * sizeof *out);
-	return (struct query){
-		.q = q,
-		.out = out,
-		.from = (uint32_t)attention_from(a, length),
-		.length = length,
-		.max = attention_first_max(a, head),
-		.sum = attention_first_sum(a),
-	};
-}
-
 void neon_attend_tokens(float *out, const float *q, size_t stride, const struct attention *a,
 			uint32_t n)
 {
@@ -314,10 +293,11 @@ void neon_attend_tokens(float *out, const float *q, size_t stride, const struct 
 				attend_queries(queries, filled, a);
 				filled = 0;
 			}
-			queries[filled++] = begin_query(a, q + at,
-							out + attention_out(a, t * stride) +
-								(size_t)h * attention_value_dim(a),
-							h, a->length + t);
+			queries[filled++] =
+				attention_begin(a, q + at,
+						out + attention_out(a, t * stride) +
+							(size_t)h * attention_value_dim(a),
+						h, a->length + t);
 		}
 	}
 	attend_queries(queries, filled, a);

@@ -1,11 +1,9 @@
 #!/usr/bin/env bash
 # In these folders no file needs a file that needs it: what calls what is read from the objects that make built.
-# (A table that names its rows' files, whose rows call what the table's file offers, is a circle, too: the others
-# have some of these.)
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-rooms=(cache engine/text engine/memory engine/convert engine/compute engine/serve)
+rooms=(cache kernels engine/text engine/source engine/family engine/memory engine/convert engine/compute engine/serve fs)
 
 # Prints "USER NEEDED" for each pair of files in the objects given.
 needs() { # OBJECT…

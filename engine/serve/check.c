@@ -2,6 +2,7 @@
  * it is still there to read it: files that are missing or stand for others, tensors that are
  * missing, a store that cannot be written or has no room. Reads names, a few bytes, and, where a
  * store has to be made, the headers of the weights. */
+#include "engine/serve/check.h"
 #include "engine/serve/internal.h"
 
 #include "cache/io.h"
@@ -140,8 +141,8 @@ static int store_bytes(const struct model *m, const struct plan *p, uint64_t *by
 	enum { BYTES_PER_UNIT = 64 }; /* in the index and the journal */
 	struct store_headers headers;
 	uint64_t records = (uint64_t)p->routed_layers * p->experts;
-	bool coded = recipe_can_code(&p->recipe) && m->recipe.codec != CODEC_NONE;
-	int failed = store_headers_make(&headers, &m->config, p, e);
+	bool coded = recipe_can_code(&p->recipe) && m->id.recipe.codec != CODEC_NONE;
+	int failed = store_headers_make(&headers, &m->id.config, p, e);
 	if (failed)
 		return failed;
 	*bytes = headers.dense_bytes + (coded ? 0 : headers.experts_bytes) + p->dense_bytes +
@@ -157,11 +158,11 @@ static int look_at_weights(const struct model *m, struct recipe *r, struct err *
 {
 	struct sources sources;
 	struct plan p = {0};
-	int failed = sources_open(&sources, m->directory, &m->config, e);
+	int failed = sources_open(&sources, m->id.directory, &m->id.config, e);
 	if (failed)
 		return failed;
 	r->draft = sources.draft;
-	failed = plan_make(&p, &m->config, r, e);
+	failed = plan_make(&p, &m->id.config, r, e);
 	if (!failed)
 		failed = sources_check(&sources, &p, e);
 	if (!failed)
@@ -174,13 +175,13 @@ static int look_at_weights(const struct model *m, struct recipe *r, struct err *
 /* And counts what their store takes. */
 static int check_weights(struct model *m, uint64_t *bytes, struct err *e)
 {
-	struct recipe r = m->recipe;
+	struct recipe r = m->id.recipe;
 	struct plan p;
 	int failed = look_at_weights(m, &r, e);
 	if (failed)
-		return explain_weights(m->directory, e);
-	atomic_store(&m->drafts, r.draft);
-	failed = plan_make(&p, &m->config, &r, e);
+		return explain_weights(m->id.directory, e);
+	atomic_store(&m->id.drafts, r.draft);
+	failed = plan_make(&p, &m->id.config, &r, e);
 	if (!failed)
 		failed = store_bytes(m, &p, bytes, e);
 	plan_free(&p);
@@ -258,16 +259,17 @@ static int check_folder(const char *folder, uint64_t need, struct err *e)
 static int check_place(const struct model *m, uint64_t need, struct err *e)
 {
 	int failed = -EACCES;
-	for (int i = 0; i < 2 && m->folders[i] && (failed == -EACCES || failed == -EROFS); i++)
-		failed = check_folder(m->folders[i], need, e);
+	for (int i = 0; i < 2 && m->stored.folders[i] && (failed == -EACCES || failed == -EROFS);
+	     i++)
+		failed = check_folder(m->stored.folders[i], need, e);
 	return failed;
 }
 
 int check_store(struct model *m, struct err *e)
 {
 	uint64_t need = 0;
-	if (atomic_load(&m->has_store)) {
-		atomic_store(&m->drafts, m->plan.recipe.draft);
+	if (atomic_load(&m->stored.has_store)) {
+		atomic_store(&m->id.drafts, m->stored.plan.recipe.draft);
 		return 0;
 	}
 	int failed = check_weights(m, &need, e);

@@ -23,12 +23,12 @@ enum {
 	CHUNK_MOST = 4096,
 };
 
-/* How many of a prompt's `left` tokens (at least 1) the next step takes; m->forward has room for
- * them. */
+/* How many of a prompt's `left` tokens (at least 1) the next step takes; the model's forward pass
+ * has room for them. */
 uint32_t chunk_next(struct model *m, size_t left);
 /* Gives back what chunk_next took. Without memory for short steps the long ones stay. */
 void chunk_end(struct model *m);
-/* The same where m->forward is gone already. */
+/* The same where the forward pass is gone already. */
 void chunk_forget(struct model *m);
 
 #endif

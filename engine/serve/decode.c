@@ -6,8 +6,11 @@
  * the step, and what was computed beyond it is taken back. So drafts change how many tokens a step
  * yields and nothing else.
  */
+#include "cache/clock.h"
 #include "engine/compute/delta_state.h"
+#include "engine/serve/draft.h"
 #include "engine/serve/internal.h"
+#include "engine/serve/session_state.h"
 
 #include <errno.h>
 #include <math.h>
@@ -19,19 +22,20 @@ _Static_assert((int)DELTA_BEHIND >= (int)DRAFT_MOST, "a recurrent state may be b
 
 static bool is_end_token(const struct model *m, bool chat, uint32_t id)
 {
-	for (uint32_t i = 0; i < m->config.generation.end_count; i++)
-		if (m->config.generation.end_tokens[i] == id)
+	for (uint32_t i = 0; i < m->id.config.generation.end_count; i++)
+		if (m->id.config.generation.end_tokens[i] == id)
 			return true;
-	return tokenizer_ends(m->tokenizer, id, chat) || (chat && id == chat_end_token(m->chat));
+	return tokenizer_ends(m->run.tokenizer, id, chat) ||
+	       (chat && id == chat_end_token(m->run.chat));
 }
 
 static void count_token(struct session *s)
 {
-	pthread_mutex_lock(&s->model->lock);
+	pthread_mutex_lock(&s->model->schedule.lock);
 	s->status = SESSION_GENERATING;
 	if (!s->stats.output_tokens++)
 		s->stats.first_token_seconds = seconds_since(s->turn.submitted_ns);
-	pthread_mutex_unlock(&s->model->lock);
+	pthread_mutex_unlock(&s->model->schedule.lock);
 }
 
 /* How the turn ends with a token that is in the answer, if it does. */
@@ -42,7 +46,7 @@ static const char *end_after(const struct session *s, size_t held)
 		return "stop";
 	if (t->params.max_tokens && t->ids.count - t->prompt_ids >= t->params.max_tokens)
 		return "length";
-	return held >= s->model->context ? "length" : NULL;
+	return held >= s->model->id.context ? "length" : NULL;
 }
 
 /* Draws the token that follows the first `held` of the context, and gives its text out. Returns the
@@ -54,7 +58,7 @@ static const char *take_token(struct session *s, float *logits, size_t held, int
 	struct model *m = s->model;
 	size_t n, out;
 	repetition_apply(&t->repetition, logits);
-	uint32_t id = sampler_draw(&m->sampler, logits, &t->sampling, held);
+	uint32_t id = sampler_draw(&m->run.sampler, logits, &t->sampling, held);
 	if (!isfinite(logits[id])) {
 		*failed = err_set(e, EIO,
 				  "the model computed something that is not a number; its weights "
@@ -64,7 +68,7 @@ static const char *take_token(struct session *s, float *logits, size_t held, int
 	count_token(s);
 	if (is_end_token(m, t->chat, id))
 		return "end";
-	const char *bytes = tokenizer_bytes(m->tokenizer, id, false, &n);
+	const char *bytes = tokenizer_bytes(m->run.tokenizer, id, false, &n);
 	const char *text = stream_feed(&t->stream, bytes, n, &out);
 	*failed = token_list_append(&t->ids, &id, 1, e);
 	if (!*failed && repetition_add(&t->repetition, &id, 1))
@@ -78,7 +82,7 @@ bool decode_first(struct session *s)
 {
 	struct err e = {0};
 	int failed = 0;
-	const char *finish = take_token(s, s->model->forward.scratch.logits,
+	const char *finish = take_token(s, s->model->run.forward.scratch.logits,
 					s->context.tokens.count, &failed, &e);
 	return finish ? turn_over(s, finish, failed, &e) : true;
 }
@@ -89,18 +93,19 @@ static void settle(struct session *s, size_t before, uint32_t stood)
 	size_t held = before + stood + 1;
 	if (s->context.tokens.count > held) {
 		context_rollback(&s->context, held);
-		pthread_mutex_lock(&s->model->lock);
+		pthread_mutex_lock(&s->model->schedule.lock);
 		s->stats.context_tokens = held;
-		pthread_mutex_unlock(&s->model->lock);
+		pthread_mutex_unlock(&s->model->schedule.lock);
 	}
 	if (s->turn.follow)
-		drafter_follow_answer(&s->drafter, &s->model->draft_layer, &s->context, stood + 1);
+		drafter_follow_answer(&s->drafter, &s->model->run.draft_layer, &s->context,
+				      stood + 1);
 }
 
 bool decode_step(struct session *s)
 {
 	struct turn *t = &s->turn;
-	struct forward *f = &s->model->forward;
+	struct forward *f = &s->model->run.forward;
 	struct err e = {0};
 	struct draft d;
 	size_t before = s->context.tokens.count;
@@ -115,7 +120,7 @@ bool decode_step(struct session *s)
 		return turn_over(s, "error", failed, &e);
 	const char *finish;
 	for (;; stood++) {
-		float *logits = f->scratch.logits + (size_t)stood * s->model->config.vocabulary;
+		float *logits = f->scratch.logits + (size_t)stood * s->model->id.config.vocabulary;
 		finish = take_token(s, logits, before + stood + 1, &failed, &e);
 		if (finish || stood == drafted || t->ids.ids[t->ids.count - 1] != rows[stood + 1])
 			break;

@@ -1,6 +1,9 @@
 /* Drafts: what may follow the last token of an answer, by what, and how many tokens of it to
  * verify. */
+#include "cache/clock.h"
+#include "engine/serve/draft.h"
 #include "engine/serve/internal.h"
+#include "engine/serve/session_state.h"
 
 #include "engine/compute/lookup.h"
 
@@ -15,10 +18,10 @@ static uint32_t room(const struct session *s)
 {
 	const struct turn *t = &s->turn;
 	uint64_t answered = t->ids.count - t->prompt_ids, most = t->params.max_tokens;
-	uint64_t left = s->model->context - t->ids.count;
+	uint64_t left = s->model->id.context - t->ids.count;
 	if (most)
 		left = least(left, most - answered - 1);
-	left = least(left, s->model->forward.chunk - 1);
+	left = least(left, s->model->run.forward.chunk - 1);
 	return least(left, DRAFT_MOST);
 }
 
@@ -32,7 +35,7 @@ static bool may_draft(const struct turn *t, enum draft_kind kind)
 
 bool draft_follows(const struct session *s)
 {
-	return may_draft(&s->turn, DRAFT_MTP) && s->model->draft_layer.memory;
+	return may_draft(&s->turn, DRAFT_MTP) && s->model->run.draft_layer.memory;
 }
 
 /* ---- by the model's own draft layer ---- */
@@ -41,21 +44,21 @@ bool draft_follows(const struct session *s)
 static bool keeps_keys(const struct session *s, bool answer)
 {
 	return s->turn.params.draft != DRAFT_AUTO ||
-	       draft_meter_follows(&s->model->draft_meter, answer);
+	       draft_meter_follows(&s->model->run.draft_meter, answer);
 }
 
 static void count_following(struct session *s, uint32_t rows, double seconds, bool answer)
 {
 	if (rows && s->turn.params.draft == DRAFT_AUTO)
-		draft_meter_follow(&s->model->draft_meter, rows, seconds, answer);
+		draft_meter_follow(&s->model->run.draft_meter, rows, seconds, answer);
 }
 
 void draft_make_room(struct session *s, uint32_t next, enum row_kind kind)
 {
 	uint64_t started = now_ns();
 	bool answer = kind == ROW_ANSWER, keys = keeps_keys(s, answer);
-	uint32_t rows = drafter_make_room(&s->drafter, &s->model->draft_layer, &s->context, next,
-					  kind, keys);
+	uint32_t rows = drafter_make_room(&s->drafter, &s->model->run.draft_layer, &s->context,
+					  next, kind, keys);
 	count_following(s, rows, seconds_since(started), answer);
 }
 
@@ -63,7 +66,7 @@ void draft_follow_prompt(struct session *s, uint32_t n)
 {
 	uint64_t started = now_ns();
 	bool keys = keeps_keys(s, false);
-	drafter_follow_prompt(&s->drafter, &s->model->draft_layer, &s->context, n, keys);
+	drafter_follow_prompt(&s->drafter, &s->model->run.draft_layer, &s->context, n, keys);
 	count_following(s, keys ? n : 0, seconds_since(started), false);
 }
 
@@ -78,7 +81,7 @@ static int catch_up(struct session *s, struct err *e)
 {
 	uint64_t started = now_ns();
 	uint32_t rows = missed(s);
-	int failed = drafter_catch_up(&s->drafter, &s->model->draft_layer, &s->context, e);
+	int failed = drafter_catch_up(&s->drafter, &s->model->run.draft_layer, &s->context, e);
 	count_following(s, failed ? 0 : rows, seconds_since(started), true);
 	return failed;
 }
@@ -87,9 +90,9 @@ static int catch_up(struct session *s, struct err *e)
  * random number, stands less often (a number means another token where probabilities differ). */
 static uint32_t likeliest(struct session *s)
 {
-	float *logits = s->model->forward.scratch.logits;
+	float *logits = s->model->run.forward.scratch.logits;
 	repetition_apply(&s->turn.repetition, logits);
-	return sampler_greedy(logits, s->model->config.vocabulary);
+	return sampler_greedy(logits, s->model->id.config.vocabulary);
 }
 
 /* *started: when it knew all of the text. Without memory, or if an expert cannot be read, there are
@@ -100,18 +103,18 @@ static uint32_t draft_own(struct session *s, uint32_t *draft, uint32_t count, ui
 	struct err ignored;
 	size_t held = s->context.tokens.count;
 	uint32_t n = 0;
-	m->forward.env.stop = &s->stop;
-	m->draft_layer.losses = s->turn.losses;
+	m->run.forward.env.stop = &s->stop;
+	m->run.draft_layer.losses = s->turn.losses;
 	int failed = catch_up(s, &ignored);
 	*started = now_ns();
 	if (!failed)
-		failed = drafter_first(&s->drafter, &m->draft_layer, &s->context,
+		failed = drafter_first(&s->drafter, &m->run.draft_layer, &s->context,
 				       s->turn.ids.ids[held], &ignored);
 	while (!failed) {
 		draft[n] = likeliest(s);
 		if (++n == count)
 			break;
-		failed = drafter_next(&s->drafter, &m->draft_layer, draft[n - 1], &ignored);
+		failed = drafter_next(&s->drafter, &m->run.draft_layer, draft[n - 1], &ignored);
 	}
 	return n;
 }
@@ -122,7 +125,7 @@ static struct draft_choice choose(const struct session *s, const struct draft_of
 {
 	const struct params *p = &s->turn.params;
 	if (p->draft == DRAFT_AUTO)
-		return draft_meter_choose(&s->model->draft_meter, o);
+		return draft_meter_choose(&s->model->run.draft_meter, o);
 	return (struct draft_choice){p->draft_kind, least(o->most[p->draft_kind], p->draft_depth)};
 }
 
@@ -153,8 +156,9 @@ void draft_count(struct session *s, const struct draft *d, uint32_t stood, doubl
 	struct session_stats *st = &s->stats;
 	uint32_t drafted = d->choice.depth;
 	if (s->turn.params.draft == DRAFT_AUTO) /* what it did not choose is not on its credit */
-		draft_meter_count(&s->model->draft_meter, d->choice, stood, d->seconds, seconds);
-	pthread_mutex_lock(&s->model->lock);
+		draft_meter_count(&s->model->run.draft_meter, d->choice, stood, d->seconds,
+				  seconds);
+	pthread_mutex_lock(&s->model->schedule.lock);
 	st->decode_seconds += d->whole;
 	for (uint32_t i = 0; i < drafted; i++) {
 		st->drafted[i]++;
@@ -164,5 +168,5 @@ void draft_count(struct session *s, const struct draft *d, uint32_t stood, doubl
 		st->drafted_by[d->choice.kind] += drafted;
 		st->draft_stood_by[d->choice.kind] += stood;
 	}
-	pthread_mutex_unlock(&s->model->lock);
+	pthread_mutex_unlock(&s->model->schedule.lock);
 }

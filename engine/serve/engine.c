@@ -1,4 +1,5 @@
 /* What all mounted models share: the expert pool, the budgets, the compute threads. */
+#include "engine/serve/chunk.h"
 #include "engine/serve/internal.h"
 
 #include <errno.h>

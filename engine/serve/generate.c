@@ -1,9 +1,12 @@
 /* A model's generation thread: loads the weights when they are wanted, then takes the sessions that
  * have a turn in rotation, one step (a chunk of a prompt, or one token) each. */
+#include "cache/clock.h"
+#include "engine/serve/chunk.h"
 #include "engine/serve/internal.h"
+#include "engine/serve/load.h"
+#include "engine/serve/session_state.h"
 
 #include <errno.h>
-
 
 /* ---- loading ---- */
 
@@ -13,13 +16,13 @@ static void fail_waiting(struct model *m, const struct err *e)
 {
 	const uint64_t failed_ns = now_ns();
 	struct session *s;
-	while ((s = m->runnable.first) && s->turn.submitted_ns <= failed_ns) {
+	while ((s = m->schedule.runnable.first) && s->turn.submitted_ns <= failed_ns) {
 		session_unqueue(s);
 		s->stepping = true; /* keeps it alive while the lock is free */
 		turn_end(s, "error", -EIO, e);
-		pthread_mutex_unlock(&m->lock);
+		pthread_mutex_unlock(&m->schedule.lock);
 		session_notify(s);
-		pthread_mutex_lock(&m->lock);
+		pthread_mutex_lock(&m->schedule.lock);
 		s->stepping = false;
 		if (s->ended)
 			session_free(s);
@@ -30,18 +33,18 @@ static void fail_waiting(struct model *m, const struct err *e)
 static void load(struct model *m)
 {
 	struct err e = {0};
-	atomic_store(&m->state, MODEL_LOADING);
-	pthread_mutex_unlock(&m->lock);
-	budgets_need(&m->engine->budgets, &m->need, NEED_COMING);
+	atomic_store(&m->schedule.state, MODEL_LOADING);
+	pthread_mutex_unlock(&m->schedule.lock);
+	budgets_need(&m->engine->budgets, &m->run.need, NEED_COMING);
 	int failed = load_model(m, &e);
-	budgets_need(&m->engine->budgets, &m->need, failed ? NEED_AHEAD : NEED_TAKEN);
-	pthread_mutex_lock(&m->lock);
-	m->load_wanted = false;
-	m->load_error = e;
-	atomic_store(&m->state, failed ? MODEL_FAILED : MODEL_READY);
+	budgets_need(&m->engine->budgets, &m->run.need, failed ? NEED_AHEAD : NEED_TAKEN);
+	pthread_mutex_lock(&m->schedule.lock);
+	m->schedule.load_wanted = false;
+	m->schedule.load_error = e;
+	atomic_store(&m->schedule.state, failed ? MODEL_FAILED : MODEL_READY);
 	if (failed)
 		fail_waiting(m, &e);
-	pthread_cond_broadcast(&m->loaded);
+	pthread_cond_broadcast(&m->schedule.loaded);
 }
 
 /* ---- stepping ---- */
@@ -49,26 +52,26 @@ static void load(struct model *m)
 /* Lock held, released meanwhile. What long steps took goes back when no prompt needs it. */
 static void shorten_steps(struct model *m)
 {
-	if (!m->scratch.bytes)
+	if (!m->run.scratch.bytes)
 		return;
-	for (const struct session *s = m->runnable.first; s; s = s->next)
+	for (const struct session *s = m->schedule.runnable.first; s; s = s->next)
 		if (s->status == SESSION_QUEUED || s->status == SESSION_PROMPTING)
 			return;
-	pthread_mutex_unlock(&m->lock);
+	pthread_mutex_unlock(&m->schedule.lock);
 	chunk_end(m);
-	pthread_mutex_lock(&m->lock);
+	pthread_mutex_lock(&m->schedule.lock);
 }
 
 /* Lock held, released during the step. */
 static void step(struct model *m)
 {
-	struct session *s = m->runnable.first;
+	struct session *s = m->schedule.runnable.first;
 	session_unqueue(s);
 	s->stepping = true;
-	pthread_mutex_unlock(&m->lock);
+	pthread_mutex_unlock(&m->schedule.lock);
 	bool more = turn_step(s);
 	session_notify(s);
-	pthread_mutex_lock(&m->lock);
+	pthread_mutex_lock(&m->schedule.lock);
 	s->stepping = false;
 	if (s->ended)
 		session_free(s);
@@ -81,14 +84,14 @@ static void step(struct model *m)
  * the words to remove its folder: if somebody has, the next turn has it made anew. */
 static void look_again(struct model *m)
 {
-	m->doubted = false;
-	pthread_mutex_unlock(&m->lock);
-	bool gone = load_store_is_gone(m);
-	pthread_mutex_lock(&m->lock);
+	m->stored.doubted = false;
+	pthread_mutex_unlock(&m->schedule.lock);
+	bool gone = load_store_is_gone(&m->stored);
+	pthread_mutex_lock(&m->schedule.lock);
 	if (!gone)
 		return;
-	m->doubted = m->load_wanted = true;
-	atomic_store(&m->state, MODEL_UNLOADED);
+	m->stored.doubted = m->schedule.load_wanted = true;
+	atomic_store(&m->schedule.state, MODEL_UNLOADED);
 }
 
 /* Lock held, released meanwhile. Nothing is to do: the time to keep what a killed daemon would
@@ -98,61 +101,62 @@ static void keep_heat(struct model *m)
 {
 	const uint64_t interval = 30 * UINT64_C(1000000000);
 	uint64_t now = now_ns();
-	if (now - m->heat_ns < interval)
+	if (now - m->run.heat_ns < interval)
 		return;
-	m->heat_ns = now;
-	pthread_mutex_unlock(&m->lock);
+	m->run.heat_ns = now;
+	pthread_mutex_unlock(&m->schedule.lock);
 	load_keep_heat(m);
-	pthread_mutex_lock(&m->lock);
+	pthread_mutex_lock(&m->schedule.lock);
 }
 
 static bool has_work(const struct model *m)
 {
-	return m->runnable.first || (m->load_wanted && atomic_load(&m->state) != MODEL_READY);
+	return m->schedule.runnable.first ||
+	       (m->schedule.load_wanted && atomic_load(&m->schedule.state) != MODEL_READY);
 }
 
 /* Lock held. While there is no turn the conversion has the machine. */
 static void wait_for_work(struct model *m)
 {
-	if (has_work(m) || atomic_load(&m->quit))
+	if (has_work(m) || atomic_load(&m->schedule.quit))
 		return;
 	load_let_convert(m, true);
-	pthread_cond_wait(&m->work, &m->lock);
+	pthread_cond_wait(&m->schedule.work, &m->schedule.lock);
 	load_let_convert(m, false);
 }
 
 static void *thread_main(void *arg)
 {
 	struct model *m = arg;
-	pthread_mutex_lock(&m->lock);
-	while (!atomic_load(&m->quit)) {
-		if (m->load_wanted && atomic_load(&m->state) != MODEL_READY)
+	pthread_mutex_lock(&m->schedule.lock);
+	while (!atomic_load(&m->schedule.quit)) {
+		if (m->schedule.load_wanted && atomic_load(&m->schedule.state) != MODEL_READY)
 			load(m);
-		else if (m->doubted && m->runnable.first)
+		else if (m->stored.doubted && m->schedule.runnable.first)
 			look_again(m);
-		else if (m->runnable.first)
+		else if (m->schedule.runnable.first)
 			step(m);
 		else {
 			keep_heat(m);
 			wait_for_work(m);
 		}
 	}
-	pthread_mutex_unlock(&m->lock);
+	pthread_mutex_unlock(&m->schedule.lock);
 	return NULL;
 }
 
 int generate_start(struct model *m, struct err *e)
 {
-	int code = pthread_create(&m->thread, NULL, thread_main, m);
-	return code ? err_sys(e, code, "cannot start the generation thread of %s", m->name) : 0;
+	int code = pthread_create(&m->schedule.thread, NULL, thread_main, m);
+	return code ? err_sys(e, code, "cannot start the generation thread of %s", m->id.name) : 0;
 }
 
 void generate_stop(struct model *m)
 {
-	pthread_mutex_lock(&m->lock);
-	atomic_store(&m->quit, true);
-	pthread_cond_broadcast(&m->work);
-	pthread_cond_broadcast(&m->loaded);
-	pthread_mutex_unlock(&m->lock);
-	pthread_join(m->thread, NULL);
+	pthread_mutex_lock(&m->schedule.lock);
+	atomic_store(&m->schedule.quit, true);
+	pthread_cond_broadcast(&m->schedule.work);
+	pthread_cond_broadcast(&m->schedule.loaded);
+	pthread_mutex_unlock(&m->schedule.lock);
+	pthread_join(m->schedule.thread, NULL);
 }

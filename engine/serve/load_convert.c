@@ -1,6 +1,7 @@
 /* Having a store made: the conversion's beginning, which the model waits for, and what becomes of
  * the rest, which goes on while it answers. */
 #include "engine/serve/internal.h"
+#include "engine/serve/load.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -30,28 +31,28 @@ static int make_parents(const char *folder, struct err *e)
 static void converted(void *ctx, enum convert_event event, const struct err *e)
 {
 	struct model *m = ctx;
-	pthread_mutex_lock(&m->lock);
-	m->load_error = *e;
+	pthread_mutex_lock(&m->schedule.lock);
+	m->schedule.load_error = *e;
 	if (event == CONVERT_COMPLETE)
-		atomic_store(&m->has_store, true);
+		atomic_store(&m->stored.has_store, true);
 	if (event == CONVERT_AGAIN) {
 		/* Another choice of norms is begun with at once, so that it is found in the folder
 		 * by whoever comes later; a disk that failed is tried again with the next prompt.
 		 */
 		if (e->code == ERANGE) {
-			atomic_store(&m->norms, NORM_F32);
-			m->load_wanted = true;
+			atomic_store(&m->stored.norms, NORM_F32);
+			m->schedule.load_wanted = true;
 		}
-		atomic_store(&m->state, MODEL_FAILED);
-		pthread_cond_signal(&m->work);
+		atomic_store(&m->schedule.state, MODEL_FAILED);
+		pthread_cond_signal(&m->schedule.work);
 	}
-	pthread_mutex_unlock(&m->lock);
+	pthread_mutex_unlock(&m->schedule.lock);
 }
 
 void load_let_convert(struct model *m, bool work)
 {
-	if (m->converter)
-		convert_rest_let(m->converter, work);
+	if (m->stored.converter)
+		convert_rest_let(m->stored.converter, work);
 }
 
 /* ---- the beginning ---- */
@@ -59,14 +60,14 @@ void load_let_convert(struct model *m, bool work)
 /* A model without experts is complete when it has begun. */
 static int take_conversion(struct model *m, struct converter *c, struct err *e)
 {
-	bool experts = m->plan.routed_layers > 0;
-	int failed = experts ? convert_view(c, &m->store, e) : convert_finish(c, e);
+	bool experts = m->stored.plan.routed_layers > 0;
+	int failed = experts ? convert_view(c, &m->stored.store, e) : convert_finish(c, e);
 	if (!failed && experts) {
-		m->converter = c;
+		m->stored.converter = c;
 		return 0;
 	}
 	convert_close(c);
-	plan_free(&m->plan);
+	plan_free(&m->stored.plan);
 	return failed ? failed : load_store(m, true, e);
 }
 
@@ -88,26 +89,26 @@ static int convert_to(struct model *m, const char *folder, struct err *e)
 {
 	struct converter *c;
 	struct conversion v = {
-		.directory = m->directory,
+		.directory = m->id.directory,
 		.folder = folder,
-		.config = &m->config,
-		.recipe = m->recipe,
+		.config = &m->id.config,
+		.recipe = m->id.recipe,
 		.threads = threads_count(m->engine->threads),
 		.kernels = m->engine->kernels,
-		.stop = &m->quit,
-		.progress = &m->progress,
+		.stop = &m->schedule.quit,
+		.progress = &m->stored.progress,
 		.report = converted,
 		.ctx = m,
 	};
-	v.recipe.norms = (enum norm_type)atomic_load(&m->norms);
+	v.recipe.norms = (enum norm_type)atomic_load(&m->stored.norms);
 	int failed = make_parents(folder, e);
 	if (!failed)
 		failed = begin_witness(m, &v, e);
 	if (!failed)
-		failed = convert_begin(&c, &v, &m->plan, e);
+		failed = convert_begin(&c, &v, &m->stored.plan, e);
 	if (failed)
 		return failed;
-	memcpy(m->codec_words, convert_codec_words(c), sizeof m->codec_words);
+	memcpy(m->stored.codec_words, convert_codec_words(c), sizeof m->stored.codec_words);
 	return take_conversion(m, c, e);
 }
 
@@ -115,9 +116,10 @@ static int convert_to(struct model *m, const char *folder, struct err *e)
 static int convert(struct model *m, struct err *e)
 {
 	int failed = -EACCES;
-	for (int i = 0; i < 2 && m->folders[i] && (failed == -EACCES || failed == -EROFS); i++) {
-		atomic_store(&m->folder, i);
-		failed = convert_to(m, m->folders[i], e);
+	for (int i = 0; i < 2 && m->stored.folders[i] && (failed == -EACCES || failed == -EROFS);
+	     i++) {
+		atomic_store(&m->stored.folder, i);
+		failed = convert_to(m, m->stored.folders[i], e);
 	}
 	return failed;
 }
@@ -127,15 +129,15 @@ int load_by_converting(struct model *m, struct err *e)
 {
 	const struct timespec pause = {.tv_nsec = 200000000};
 	int failed;
-	while ((failed = convert(m, e)) == -EBUSY && !atomic_load(&m->quit)) {
-		atomic_store(&m->waiting, true);
+	while ((failed = convert(m, e)) == -EBUSY && !atomic_load(&m->schedule.quit)) {
+		atomic_store(&m->stored.waiting, true);
 		nanosleep(&pause, NULL);
 		if (!load_store(m, true, e)) {
 			failed = 0;
 			break;
 		}
 	}
-	atomic_store(&m->waiting, false);
+	atomic_store(&m->stored.waiting, false);
 	/* -EEXIST: another process was faster, after our last look. */
 	return failed == -EEXIST ? load_store(m, true, e) : failed;
 }

@@ -1,5 +1,7 @@
 /* What auto comes to for one source, and the formats that it is published in. */
-#include "engine/serve/internal.h"
+#include "engine/family/published.h"
+#include "engine/serve/load.h"
+#include "engine/serve/model_identity.h"
 #include "engine/source/file.h"
 #include "engine/source/quantization.h"
 
@@ -17,39 +19,38 @@ static int may_be_quantised(const char *directory, bool *may, struct err *e)
 	return failed;
 }
 
-int load_choose_recipe(struct model *m, struct err *e)
+int load_choose_recipe(struct model_identity *id, const struct recipe *asked, struct err *e)
 {
 	struct package *p;
 	bool may, kept = false;
-	m->recipe = m->engine->recipe;
-	m->recipe.published = &m->published;
-	int failed = may_be_quantised(m->directory, &may, e);
+	id->recipe = *asked;
+	int failed = may_be_quantised(id->directory, &may, e);
 	if (!failed && may)
-		failed = package_open(&p, m->directory, e);
+		failed = package_open(&p, id->directory, e);
 	if (failed)
 		return failed;
 	if (may) {
-		m->encoding = published_encoding(p);
+		id->encoding = published_encoding(p);
 		kept = published_any(p);
 		package_close(p);
 	}
-	if (m->recipe.as_published && !kept) {
-		enum recipe_codec codec = m->recipe.codec;
-		failed = recipe_find(&m->recipe, NULL, e);
-		m->recipe.codec = codec;
+	if (id->recipe.as_published && !kept) {
+		enum recipe_codec codec = id->recipe.codec;
+		failed = recipe_find(&id->recipe, NULL, e);
+		id->recipe.codec = codec;
 	}
 	return failed;
 }
 
-int load_published(struct model *m, struct err *e)
+int load_published(struct published *p, const struct model_identity *id, struct err *e)
 {
 	struct sources s;
-	if (!m->recipe.as_published)
+	if (!id->recipe.as_published)
 		return 0;
-	int failed = sources_open(&s, m->directory, &m->config, e);
+	int failed = sources_open(&s, id->directory, &id->config, e);
 	if (failed)
 		return failed;
-	failed = published_find(&m->published, &s, e);
+	failed = published_find(p, &s, e);
 	sources_close(&s);
 	return failed;
 }

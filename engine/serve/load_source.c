@@ -1,7 +1,9 @@
 /* The source as it is now: whether a store is of it, before anything of it is served, and its
  * config.json (model.h). */
+#include "cache/clock.h"
 #include "engine/family/gguf_family.h"
 #include "engine/serve/internal.h"
+#include "engine/serve/load.h"
 #include "engine/source/file.h"
 #include "engine/text/json.h"
 
@@ -18,18 +20,18 @@
 static void checking(void *ctx, uint64_t bytes)
 {
 	struct model *m = ctx;
-	atomic_store(&m->progress.done, 0);
-	atomic_store(&m->progress.started_ns, now_ns());
-	atomic_store(&m->checking, bytes > 0);
-	atomic_store(&m->progress.total, bytes);
+	atomic_store(&m->stored.progress.done, 0);
+	atomic_store(&m->stored.progress.started_ns, now_ns());
+	atomic_store(&m->stored.checking, bytes > 0);
+	atomic_store(&m->stored.progress.total, bytes);
 }
 
 static bool went(void *ctx, uint64_t bytes)
 {
 	struct model *m = ctx;
-	if (atomic_load(&m->checking)) /* else a conversion counts its own */
-		atomic_fetch_add(&m->progress.done, bytes);
-	return !atomic_load(&m->quit);
+	if (atomic_load(&m->stored.checking)) /* else a conversion counts its own */
+		atomic_fetch_add(&m->stored.progress.done, bytes);
+	return !atomic_load(&m->schedule.quit);
 }
 
 struct witness_watch load_watch(struct model *m)
@@ -55,15 +57,16 @@ int load_config_sum(const struct model *m, uint64_t *sum, struct err *e)
 int load_look(const struct model *m, struct source_state *now, struct err *e)
 {
 	uint64_t sum;
-	int failed = source_look(now, m->directory, e);
+	int failed = source_look(now, m->id.directory, e);
 	if (!failed)
 		failed = load_config_sum(m, &sum, e);
 	/* After the look, so that a change from now on is seen by the stamps. */
-	if (!failed && sum != m->config_sum)
+	if (!failed && sum != m->id.config_sum)
 		failed = err_set(e, EINVAL,
 				 "%s%s: was changed since it was mounted; unmount, and mount it "
 				 "anew",
-				 m->directory, source_is_file(m->directory) ? "" : "/config.json");
+				 m->id.directory,
+				 source_is_file(m->id.directory) ? "" : "/config.json");
 	return failed;
 }
 
@@ -174,8 +177,9 @@ int model_config(const struct model *m, char **text, size_t *length, struct time
 {
 	enum { MOST = 4 << 20 };
 	struct stat st = {0};
-	bool gguf = source_is_file(m->directory);
-	char *path = gguf ? strdup(m->directory) : source_file_path(m->directory, "config.json");
+	bool gguf = source_is_file(m->id.directory);
+	char *path =
+		gguf ? strdup(m->id.directory) : source_file_path(m->id.directory, "config.json");
 	int failed = path ? 0 : err_set(e, ENOMEM, "out of memory for the name of a file");
 	if (!failed)
 		failed = gguf ? gguf_config_of(path, text, length, e)

@@ -1,6 +1,7 @@
 /* Where a model's store may be, and opening one that is complete. */
 #include "engine/convert/store_header.h"
 #include "engine/serve/internal.h"
+#include "engine/serve/load.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -11,23 +12,23 @@
 #include <xxhash.h>
 
 /* base/NAME-HASH/QUANT: the hash of the checkpoint's path keeps two of the same name apart. */
-static char *folder_under(const char *base, const struct model *m)
+static char *folder_under(const char *base, const struct model_identity *id)
 {
 	char *path;
-	uint64_t hash = XXH3_64bits(m->directory, strlen(m->directory));
-	int n = asprintf(&path, "%s/%s-%08" PRIx64 "/%s", base, m->name, hash & 0xffffffff,
-			 m->recipe.quant);
+	uint64_t hash = XXH3_64bits(id->directory, strlen(id->directory));
+	int n = asprintf(&path, "%s/%s-%08" PRIx64 "/%s", base, id->name, hash & 0xffffffff,
+			 id->recipe.quant);
 	return n < 0 ? NULL : path;
 }
 
-static char *folder_beside(const struct model *m)
+static char *folder_beside(const struct model_identity *id)
 {
 	char *path;
-	int n = asprintf(&path, "%s.moefs/%s", m->directory, m->recipe.quant);
+	int n = asprintf(&path, "%s.moefs/%s", id->directory, id->recipe.quant);
 	return n < 0 ? NULL : path;
 }
 
-static char *folder_in_cache(const struct model *m)
+static char *folder_in_cache(const struct model_identity *id)
 {
 	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
 	char base[4096];
@@ -37,20 +38,21 @@ static char *folder_in_cache(const struct model *m)
 		(void)snprintf(base, sizeof base, "%s/.cache/moefs", home);
 	else
 		return NULL;
-	return folder_under(base, m);
+	return folder_under(base, id);
 }
 
 int load_find_folders(struct model *m, struct err *e)
 {
 	const char *store = m->engine->options.store;
-	m->folders[0] = store ? folder_under(store, m) : folder_beside(m);
-	m->folders[1] = store ? NULL : folder_in_cache(m);
-	if (m->place.hub && m->folders[1]) {
-		char *beside = m->folders[0];
-		m->folders[0] = m->folders[1];
-		m->folders[1] = beside;
+	m->stored.folders[0] = store ? folder_under(store, &m->id) : folder_beside(&m->id);
+	m->stored.folders[1] = store ? NULL : folder_in_cache(&m->id);
+	if (m->id.place.hub && m->stored.folders[1]) {
+		char *beside = m->stored.folders[0];
+		m->stored.folders[0] = m->stored.folders[1];
+		m->stored.folders[1] = beside;
 	}
-	return m->folders[0] ? 0 : err_set(e, ENOMEM, "out of memory for the name of a folder");
+	return m->stored.folders[0] ? 0
+				    : err_set(e, ENOMEM, "out of memory for the name of a folder");
 }
 
 /* ---- opening ---- */
@@ -63,15 +65,15 @@ static bool codec_as_asked(enum recipe_codec asked, const struct plan *p)
 }
 
 /* Lets those who look see this store, and no other any more; both are the model's. */
-static void show_store(struct model *m, struct store *store, const struct plan *plan)
+static void show_store(struct model_store *s, struct store *store, const struct plan *plan)
 {
-	pthread_rwlock_wrlock(&m->storing);
-	struct store *old_store = m->store;
-	struct plan old_plan = m->plan;
-	m->store = store;
-	m->plan = *plan;
-	atomic_store(&m->has_store, store != NULL);
-	pthread_rwlock_unlock(&m->storing);
+	pthread_rwlock_wrlock(&s->lock);
+	struct store *old_store = s->store;
+	struct plan old_plan = s->plan;
+	s->store = store;
+	s->plan = *plan;
+	atomic_store(&s->has_store, store != NULL);
+	pthread_rwlock_unlock(&s->lock);
 	store_close(old_store);
 	plan_free(&old_plan);
 }
@@ -88,17 +90,18 @@ static int open_folder(struct model *m, const char *folder, const struct source_
 	if (failed)
 		return failed;
 	const struct store_info *i = store_info(store);
-	if (!recipe_from_text(&recipe, i->key.recipe) || strcmp(recipe.quant, m->recipe.quant) != 0)
+	if (!recipe_from_text(&recipe, i->key.recipe) ||
+	    strcmp(recipe.quant, m->id.recipe.quant) != 0)
 		failed = err_set(e, ESTALE, "%s: the store was made by another recipe", folder);
-	recipe.published = m->recipe.published;
+	recipe.published = m->id.recipe.published;
 	if (!failed)
-		failed = plan_make(&plan, &m->config, &recipe, e);
-	if (!failed && !codec_as_asked(m->recipe.codec, &plan))
+		failed = plan_make(&plan, &m->id.config, &recipe, e);
+	if (!failed && !codec_as_asked(m->id.recipe.codec, &plan))
 		failed = err_set(e, ESTALE, "%s: the store's codec is %s, and %s was asked for",
 				 folder, recipe_codec_name(plan.recipe.codec),
-				 recipe_codec_name(m->recipe.codec));
+				 recipe_codec_name(m->id.recipe.codec));
 	if (!failed)
-		failed = store_held_to_plan(store, &m->config, &plan, e);
+		failed = store_held_to_plan(store, &m->id.config, &plan, e);
 	if (!failed) { /* last: it may read all of the checkpoint */
 		failed = load_check_source(m, folder, i->key.fingerprint, now, read, e);
 		*ends = failed && failed != -ESTALE;
@@ -108,7 +111,7 @@ static int open_folder(struct model *m, const char *folder, const struct source_
 		store_close(store);
 		return failed;
 	}
-	show_store(m, store, &plan);
+	show_store(&m->stored, store, &plan);
 	return 0;
 }
 
@@ -117,16 +120,16 @@ int load_store(struct model *m, bool read, struct err *e)
 	struct source_state now;
 	int failed = load_look(m, &now, e);
 	if (!failed)
-		failed = load_published(m, e);
+		failed = load_published(&m->stored.published, &m->id, e);
 	bool ends = failed;
 	if (!failed)
 		failed = -ENOENT;
-	for (int i = 0; i < 2 && m->folders[i] && failed && !ends; i++) {
-		failed = open_folder(m, m->folders[i], &now, read, &ends, e);
+	for (int i = 0; i < 2 && m->stored.folders[i] && failed && !ends; i++) {
+		failed = open_folder(m, m->stored.folders[i], &now, read, &ends, e);
 		if (!failed) {
-			atomic_store(&m->folder, i);
-			source_forget(&m->looked);
-			m->looked = now;
+			atomic_store(&m->stored.folder, i);
+			source_forget(&m->stored.looked);
+			m->stored.looked = now;
 			return 0;
 		}
 		/* No store, a stale one or a damaged one: a new one is made. What is not about the
@@ -137,19 +140,19 @@ int load_store(struct model *m, bool read, struct err *e)
 	return failed && !ends ? -ENOENT : failed;
 }
 
-void load_forget_store(struct model *m)
+void load_forget_store(struct model_store *s)
 {
-	show_store(m, NULL, &(struct plan){0});
+	show_store(s, NULL, &(struct plan){0});
 }
 
-bool load_store_is_gone(const struct model *m)
+bool load_store_is_gone(const struct model_store *s)
 {
 	char path[4096];
 	struct stat open, there;
-	if (!atomic_load(&m->has_store) || !m->plan.routed_layers)
+	if (!atomic_load(&s->has_store) || !s->plan.routed_layers)
 		return false;
-	int n = snprintf(path, sizeof path, "%s/experts.safetensors", store_folder(m->store));
-	return n < (int)sizeof path && !fstat(store_expert(m->store, 0, 0).fd, &open) &&
+	int n = snprintf(path, sizeof path, "%s/experts.safetensors", store_folder(s->store));
+	return n < (int)sizeof path && !fstat(store_expert(s->store, 0, 0).fd, &open) &&
 	       (stat(path, &there) ? errno == ENOENT
 				   : open.st_ino != there.st_ino || open.st_dev != there.st_dev);
 }

@@ -1,5 +1,8 @@
 /* A mounted checkpoint: opening, closing, and what can be said of it (model.h). */
+#include "engine/compute/drafter.h"
+#include "engine/serve/check.h"
 #include "engine/serve/internal.h"
+#include "engine/serve/load.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -49,14 +52,14 @@ static int measure(struct model *m, struct err *e)
 {
 	struct plan p;
 	struct engine *g = m->engine;
-	int failed = load_published(m, e);
+	int failed = load_published(&m->stored.published, &m->id, e);
 	if (!failed)
-		failed = plan_make(&p, &m->config, &m->recipe, e);
+		failed = plan_make(&p, &m->id.config, &m->id.recipe, e);
 	if (failed)
 		return failed;
-	m->parameters = p.parameters;
-	m->active_parameters = p.active_parameters;
-	m->need = need_of(&p, &m->config, g->options.chunk);
+	m->id.parameters = p.parameters;
+	m->id.active_parameters = p.active_parameters;
+	m->run.need = need_of(&p, &m->id.config, g->options.chunk);
 	uint64_t asked = engine_budget_asked(g);
 	size_t slot = p.routed_layers ? pager_slot_bytes(p.slot_bytes) : 0;
 	if (asked && slot > asked)
@@ -64,7 +67,7 @@ static int measure(struct model *m, struct err *e)
 				 "%s: one expert takes %zu bytes, but the budget is %llu; give at "
 				 "least that "
 				 "with -o budget=",
-				 m->name, slot, (unsigned long long)asked);
+				 m->id.name, slot, (unsigned long long)asked);
 	else if (slot > atomic_load(&g->largest_expert))
 		atomic_store(&g->largest_expert, slot);
 	plan_free(&p);
@@ -75,12 +78,12 @@ static int measure(struct model *m, struct err *e)
 static int count_draft(struct model *m, struct err *e)
 {
 	struct plan p;
-	struct recipe r = m->recipe;
-	r.draft = atomic_load(&m->drafts);
-	int failed = r.draft ? plan_make(&p, &m->config, &r, e) : 0;
+	struct recipe r = m->id.recipe;
+	r.draft = atomic_load(&m->id.drafts);
+	int failed = r.draft ? plan_make(&p, &m->id.config, &r, e) : 0;
 	if (failed || !r.draft)
 		return failed;
-	m->need = need_of(&p, &m->config, m->engine->options.chunk);
+	m->run.need = need_of(&p, &m->id.config, m->engine->options.chunk);
 	plan_free(&p);
 	return 0;
 }
@@ -88,22 +91,25 @@ static int count_draft(struct model *m, struct err *e)
 static int open_files(struct model *m, const char *path, struct err *e)
 {
 	struct err no_store;
-	int failed = place_find(&m->place, path, e);
+	int failed = place_find(&m->id.place, path, e);
 	if (failed)
 		return failed;
-	m->directory = m->place.path;
-	m->name = m->place.name;
-	failed = check_files(m->directory, e);
+	m->id.directory = m->id.place.path;
+	m->id.name = m->id.place.name;
+	failed = check_files(m->id.directory, e);
 	if (!failed)
-		failed = load_config_sum(m, &m->config_sum, e); /* before: a change is then seen */
+		/* Before config.json is read: a change is then seen. */
+		failed = load_config_sum(m, &m->id.config_sum, e);
 	if (!failed)
-		failed = config_read(&m->config, m->directory, e);
+		failed = config_read(&m->id.config, m->id.directory, e);
 	if (!failed)
-		failed = forward_computes(&m->config, e);
+		failed = forward_computes(&m->id.config, e);
 	if (failed)
 		return failed;
-	m->context = context_of(&m->config, m->engine->options.context);
-	failed = load_choose_recipe(m, e);
+	m->id.context = context_of(&m->id.config, m->engine->options.context);
+	struct recipe asked = m->engine->recipe;
+	asked.published = &m->stored.published;
+	failed = load_choose_recipe(&m->id, &asked, e);
 	if (!failed)
 		failed = measure(m, e);
 	if (!failed)
@@ -114,7 +120,7 @@ static int open_files(struct model *m, const char *path, struct err *e)
 	 * that is seen to when the model is first loaded. */
 	int found = load_store(m, false, &no_store);
 	if (found == -EAGAIN)
-		atomic_store(&m->drafts, m->config.draft); /* it may have one */
+		atomic_store(&m->id.drafts, m->id.config.draft); /* it may have one */
 	else
 		failed = check_store(m, e);
 	return failed ? failed : count_draft(m, e);
@@ -122,21 +128,21 @@ static int open_files(struct model *m, const char *path, struct err *e)
 
 static void free_model(struct model *m)
 {
-	pthread_cond_destroy(&m->work);
-	pthread_cond_destroy(&m->loaded);
-	pthread_mutex_destroy(&m->notify);
-	pthread_mutex_destroy(&m->lock);
-	pthread_rwlock_destroy(&m->looking);
-	pthread_rwlock_destroy(&m->storing);
-	chat_close(m->chat);
-	tokenizer_close(m->tokenizer);
-	store_close(m->store);
-	plan_free(&m->plan);
-	published_free(&m->published);
-	source_forget(&m->looked);
-	free(m->folders[0]);
-	free(m->folders[1]);
-	place_free(&m->place);
+	pthread_cond_destroy(&m->schedule.work);
+	pthread_cond_destroy(&m->schedule.loaded);
+	pthread_mutex_destroy(&m->schedule.notify);
+	pthread_mutex_destroy(&m->schedule.lock);
+	pthread_rwlock_destroy(&m->run.looking);
+	pthread_rwlock_destroy(&m->stored.lock);
+	chat_close(m->run.chat);
+	tokenizer_close(m->run.tokenizer);
+	store_close(m->stored.store);
+	plan_free(&m->stored.plan);
+	published_free(&m->stored.published);
+	source_forget(&m->stored.looked);
+	free(m->stored.folders[0]);
+	free(m->stored.folders[1]);
+	place_free(&m->id.place);
 	free(m);
 }
 
@@ -146,12 +152,12 @@ int model_open(struct model **out, struct engine *g, const char *path, struct er
 	if (!m)
 		return err_set(e, ENOMEM, "out of memory for a model");
 	m->engine = g;
-	pthread_mutex_init(&m->notify, NULL);
-	pthread_mutex_init(&m->lock, NULL);
-	pthread_rwlock_init(&m->looking, NULL);
-	pthread_rwlock_init(&m->storing, NULL);
-	pthread_cond_init(&m->work, NULL);
-	pthread_cond_init(&m->loaded, NULL);
+	pthread_mutex_init(&m->schedule.notify, NULL);
+	pthread_mutex_init(&m->schedule.lock, NULL);
+	pthread_rwlock_init(&m->run.looking, NULL);
+	pthread_rwlock_init(&m->stored.lock, NULL);
+	pthread_cond_init(&m->schedule.work, NULL);
+	pthread_cond_init(&m->schedule.loaded, NULL);
 	int failed = open_files(m, path, e);
 	if (!failed)
 		failed = generate_start(m, e);
@@ -159,7 +165,7 @@ int model_open(struct model **out, struct engine *g, const char *path, struct er
 		free_model(m);
 		return failed;
 	}
-	budgets_add(&g->budgets, &m->need);
+	budgets_add(&g->budgets, &m->run.need);
 	*out = m;
 	return 0;
 }
@@ -170,7 +176,7 @@ void model_close(struct model *m)
 		return;
 	generate_stop(m);
 	unload_model(m);
-	budgets_remove(&m->engine->budgets, &m->need);
+	budgets_remove(&m->engine->budgets, &m->run.need);
 	free_model(m);
 }
 
@@ -178,23 +184,24 @@ void model_close(struct model *m)
 
 void model_load(struct model *m)
 {
-	pthread_mutex_lock(&m->lock);
-	m->load_wanted = true;
-	pthread_cond_signal(&m->work);
-	pthread_mutex_unlock(&m->lock);
+	pthread_mutex_lock(&m->schedule.lock);
+	m->schedule.load_wanted = true;
+	pthread_cond_signal(&m->schedule.work);
+	pthread_mutex_unlock(&m->schedule.lock);
 }
 
 int model_wait(struct model *m, struct err *e)
 {
-	pthread_mutex_lock(&m->lock);
-	m->load_wanted = true;
-	pthread_cond_signal(&m->work);
-	while (atomic_load(&m->state) != MODEL_READY && m->load_wanted && !atomic_load(&m->quit))
-		pthread_cond_wait(&m->loaded, &m->lock);
-	bool ready = atomic_load(&m->state) == MODEL_READY;
+	pthread_mutex_lock(&m->schedule.lock);
+	m->schedule.load_wanted = true;
+	pthread_cond_signal(&m->schedule.work);
+	while (atomic_load(&m->schedule.state) != MODEL_READY && m->schedule.load_wanted &&
+	       !atomic_load(&m->schedule.quit))
+		pthread_cond_wait(&m->schedule.loaded, &m->schedule.lock);
+	bool ready = atomic_load(&m->schedule.state) == MODEL_READY;
 	if (!ready)
-		*e = m->load_error;
-	pthread_mutex_unlock(&m->lock);
+		*e = m->schedule.load_error;
+	pthread_mutex_unlock(&m->schedule.lock);
 	return ready ? 0 : -(e->code ? e->code : EIO);
 }
 
@@ -205,36 +212,36 @@ static int print_number(char *text, size_t size, uint64_t number)
 
 static int print_bits(const struct model *m, char *text, size_t size)
 {
-	if (!model_hold_store(m))
+	if (!model_hold_store(&m->stored))
 		return snprintf(text, size, "unknown until converted");
-	const struct plan *p = &m->plan;
-	double bytes = (double)p->dense_bytes + (double)store_experts_bytes(m->store);
-	model_release_store(m);
+	const struct plan *p = &m->stored.plan;
+	double bytes = (double)p->dense_bytes + (double)store_experts_bytes(m->stored.store);
+	model_release_store(&m->stored);
 	return snprintf(text, size, "%.2f", bytes * 8 / (double)p->parameters);
 }
 
 static int print_codec(const struct model *m, char *text, size_t size)
 {
-	if (!model_hold_store(m))
+	if (!model_hold_store(&m->stored))
 		return snprintf(text, size, "unknown until converted");
-	const struct plan *p = &m->plan;
-	const char *name = recipe_codec_name(p->recipe.codec), *words = m->codec_words;
+	const struct plan *p = &m->stored.plan;
+	const char *name = recipe_codec_name(p->recipe.codec), *words = m->stored.codec_words;
 	char share[16] = "";
 	if (p->recipe.codec != CODEC_NONE)
 		(void)snprintf(share, sizeof share, " %.2f",
-			       (double)store_experts_bytes(m->store) /
+			       (double)store_experts_bytes(m->stored.store) /
 				       (double)plan_records_bytes(p));
 	int n = snprintf(text, size, *words ? "%s%s (%s)" : "%s%s", name, share, words);
-	model_release_store(m);
+	model_release_store(&m->stored);
 	return n;
 }
 
 static int print_recipe(const struct model *m, char *text, size_t size)
 {
-	if (m->recipe.as_published)
-		return snprintf(text, size, "as published: %s", m->encoding);
-	return snprintf(text, size, m->encoding ? "%s from %s" : "%s", m->recipe.quant,
-			m->encoding);
+	if (m->id.recipe.as_published)
+		return snprintf(text, size, "as published: %s", m->id.encoding);
+	return snprintf(text, size, m->id.encoding ? "%s from %s" : "%s", m->id.recipe.quant,
+			m->id.encoding);
 }
 
 static int print_progress(const struct model *m, char *text, size_t size)
@@ -260,9 +267,10 @@ static int print_progress(const struct model *m, char *text, size_t size)
 static int print_fact(const struct model *m, enum model_fact fact, char *text, size_t size)
 {
 	static const char *const states[] = {"unloaded", "loading", "ready", "failed"};
-	const struct config *c = &m->config;
-	enum kv_type type = m->recipe.exact ? KV_F32 : KV_F16;
-	uint64_t drafter = atomic_load(&m->drafts) ? drafter_full_bytes(c, type, m->context) : 0;
+	const struct config *c = &m->id.config;
+	enum kv_type type = m->id.recipe.exact ? KV_F32 : KV_F16;
+	uint64_t drafter =
+		atomic_load(&m->id.drafts) ? drafter_full_bytes(c, type, m->id.context) : 0;
 	const uint64_t numbers[FACT_COUNT] = {
 		[FACT_LAYERS] = c->layers,
 		[FACT_HIDDEN_SIZE] = c->hidden_size,
@@ -272,10 +280,10 @@ static int print_fact(const struct model *m, enum model_fact fact, char *text, s
 		[FACT_VOCABULARY] = c->vocabulary,
 		[FACT_EXPERTS] = c->experts,
 		[FACT_EXPERTS_PER_TOKEN] = c->experts_per_token,
-		[FACT_PARAMETERS] = m->parameters,
-		[FACT_ACTIVE_PARAMETERS] = m->active_parameters,
-		[FACT_CONTEXT] = m->context,
-		[FACT_CONTEXT_BYTES] = context_full_bytes(c, type, m->context) + drafter,
+		[FACT_PARAMETERS] = m->id.parameters,
+		[FACT_ACTIVE_PARAMETERS] = m->id.active_parameters,
+		[FACT_CONTEXT] = m->id.context,
+		[FACT_CONTEXT_BYTES] = context_full_bytes(c, type, m->id.context) + drafter,
 		[FACT_MAX_PROMPT_BYTES] = model_max_prompt_bytes(m),
 	};
 	switch (fact) {
@@ -292,7 +300,8 @@ static int print_fact(const struct model *m, enum model_fact fact, char *text, s
 	case FACT_CODEC:
 		return print_codec(m, text, size);
 	case FACT_STORE:
-		return snprintf(text, size, "%s", m->folders[atomic_load(&m->folder)]);
+		return snprintf(text, size, "%s",
+				m->stored.folders[atomic_load(&m->stored.folder)]);
 	case FACT_STATE:
 		return snprintf(text, size, "%s", states[model_state(m)]);
 	case FACT_PROGRESS:

@@ -1,6 +1,8 @@
 /* Looking at a model (model.h): how far it is, its sizes, its experts and its complete store.
  * Nothing is loaded by looking, and nobody waits for a step. */
+#include "cache/clock.h"
 #include "engine/serve/internal.h"
+#include "engine/serve/load.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,47 +12,47 @@ enum { BYTES_PER_TOKEN = 16, LEAST_PROMPT_BYTES = 64 << 10, MOST_PROMPT_BYTES = 
 
 enum model_state model_state(const struct model *m)
 {
-	return (enum model_state)atomic_load(&m->state);
+	return (enum model_state)atomic_load(&m->schedule.state);
 }
 
 void model_error(const struct model *m, char *text, size_t size)
 {
 	struct model *writable = (struct model *)m; /* to lock it; nothing is changed */
-	pthread_mutex_lock(&writable->lock);
-	(void)snprintf(text, size, "%s", m->load_error.text);
-	pthread_mutex_unlock(&writable->lock);
+	pthread_mutex_lock(&writable->schedule.lock);
+	(void)snprintf(text, size, "%s", m->schedule.load_error.text);
+	pthread_mutex_unlock(&writable->schedule.lock);
 }
 
 void model_progress(const struct model *m, struct model_progress *out)
 {
-	uint64_t total = atomic_load(&m->progress.total);
+	uint64_t total = atomic_load(&m->stored.progress.total);
 	bool loading = model_state(m) == MODEL_LOADING;
 	*out = (struct model_progress){
-		.doing = atomic_load(&m->checking)		      ? "checking"
-			 : atomic_load(&m->waiting)		      ? "waiting"
-			 : total && atomic_load(&m->progress.stopped) ? "stopped"
-			 : total				      ? "converting"
-			 : loading				      ? "reading"
-								      : "idle",
-		.done = total ? atomic_load(&m->progress.done) : 0,
+		.doing = atomic_load(&m->stored.checking)		     ? "checking"
+			 : atomic_load(&m->stored.waiting)		     ? "waiting"
+			 : total && atomic_load(&m->stored.progress.stopped) ? "stopped"
+			 : total					     ? "converting"
+			 : loading					     ? "reading"
+									     : "idle",
+		.done = total ? atomic_load(&m->stored.progress.done) : 0,
 		.total = total,
-		.seconds = total ? seconds_since(atomic_load(&m->progress.started_ns)) : 0,
+		.seconds = total ? seconds_since(atomic_load(&m->stored.progress.started_ns)) : 0,
 	};
 }
 
 const char *model_name(const struct model *m)
 {
-	return m->name;
+	return m->id.name;
 }
 
 const char *model_directory(const struct model *m)
 {
-	return m->directory;
+	return m->id.directory;
 }
 
 uint64_t model_max_prompt_bytes(const struct model *m)
 {
-	uint64_t bytes = (uint64_t)m->context * BYTES_PER_TOKEN;
+	uint64_t bytes = (uint64_t)m->id.context * BYTES_PER_TOKEN;
 	if (bytes < LEAST_PROMPT_BYTES)
 		return LEAST_PROMPT_BYTES;
 	return bytes < MOST_PROMPT_BYTES ? bytes : MOST_PROMPT_BYTES;
@@ -58,48 +60,33 @@ uint64_t model_max_prompt_bytes(const struct model *m)
 
 /* ---- the complete store, and experts ---- */
 
-bool model_hold_store(const struct model *m)
-{
-	pthread_rwlock_t *storing = (pthread_rwlock_t *)&m->storing; /* nothing is changed */
-	pthread_rwlock_rdlock(storing);
-	if (atomic_load(&m->has_store))
-		return true;
-	pthread_rwlock_unlock(storing);
-	return false;
-}
-
-void model_release_store(const struct model *m)
-{
-	pthread_rwlock_unlock((pthread_rwlock_t *)&m->storing);
-}
-
 uint32_t model_layers(const struct model *m)
 {
-	return m->config.layers;
+	return m->id.config.layers;
 }
 
 uint32_t model_experts(const struct model *m, uint32_t layer)
 {
-	return config_routed(&m->config, layer) ? m->config.experts : 0;
+	return config_routed(&m->id.config, layer) ? m->id.config.experts : 0;
 }
 
 uint64_t model_expert_bytes(const struct model *m, uint32_t layer)
 {
-	if (!model_hold_store(m))
+	if (!model_hold_store(&m->stored))
 		return 0;
-	uint64_t bytes = m->plan.record[m->plan.routed_of[layer]].bytes;
-	model_release_store(m);
+	uint64_t bytes = m->stored.plan.record[m->stored.plan.routed_of[layer]].bytes;
+	model_release_store(&m->stored);
 	return bytes;
 }
 
 void model_expert_inspect(const struct model *m, uint32_t layer, uint32_t expert,
 			  struct pager_expert *out)
 {
-	pthread_rwlock_t *looking = (pthread_rwlock_t *)&m->looking; /* nothing is changed */
+	pthread_rwlock_t *looking = (pthread_rwlock_t *)&m->run.looking; /* nothing is changed */
 	*out = (struct pager_expert){0};
 	pthread_rwlock_rdlock(looking);
-	if (m->experts)
-		pager_inspect(m->experts, m->plan.routed_of[layer], expert, out);
+	if (m->run.experts)
+		pager_inspect(m->run.experts, m->stored.plan.routed_of[layer], expert, out);
 	pthread_rwlock_unlock(looking);
 }
 
@@ -107,14 +94,14 @@ void model_expert_inspect(const struct model *m, uint32_t layer, uint32_t expert
 static int64_t read_expert(const struct model *m, uint32_t layer, uint32_t expert, uint64_t offset,
 			   void *buffer, size_t bytes, struct err *e)
 {
-	uint64_t size = m->plan.record[m->plan.routed_of[layer]].bytes;
+	uint64_t size = m->stored.plan.record[m->stored.plan.routed_of[layer]].bytes;
 	if (offset >= size)
 		return 0;
 	uint64_t rest = size - offset;
 	size_t want = rest < bytes ? (size_t)rest : bytes;
 	struct err cause;
-	int failed = store_read_expert(m->store, m->plan.routed_of[layer], expert, offset, buffer,
-				       want, &cause);
+	int failed = store_read_expert(m->stored.store, m->stored.plan.routed_of[layer], expert,
+				       offset, buffer, want, &cause);
 	if (failed)
 		return err_set(e, -failed, "expert %u/%u cannot be read: %s", layer, expert,
 			       cause.text);
@@ -124,24 +111,24 @@ static int64_t read_expert(const struct model *m, uint32_t layer, uint32_t exper
 int64_t model_expert_read(const struct model *m, uint32_t layer, uint32_t expert, uint64_t offset,
 			  void *buffer, size_t bytes, struct err *e)
 {
-	if (!model_hold_store(m))
+	if (!model_hold_store(&m->stored))
 		return 0;
 	int64_t n = read_expert(m, layer, expert, offset, buffer, bytes, e);
-	model_release_store(m);
+	model_release_store(&m->stored);
 	return n;
 }
 
 void model_cache_stats(const struct model *m, struct pager_stats *out)
 {
-	pthread_rwlock_t *looking = (pthread_rwlock_t *)&m->looking; /* nothing is changed */
+	pthread_rwlock_t *looking = (pthread_rwlock_t *)&m->run.looking; /* nothing is changed */
 	pthread_rwlock_rdlock(looking);
-	if (m->experts) {
-		pager_source_stats(m->experts, out);
+	if (m->run.experts) {
+		pager_source_stats(m->run.experts, out);
 	} else {
 		pager_stats(m->engine->pager, out);
 		*out = (struct pager_stats){.budget = out->budget, .peak = out->peak};
 	}
-	const struct pager_stats *before = &m->experts_before;
+	const struct pager_stats *before = &m->run.experts_before;
 	out->hits += before->hits;
 	out->misses += before->misses;
 	out->evictions += before->evictions;
@@ -152,10 +139,10 @@ void model_cache_stats(const struct model *m, struct pager_stats *out)
 
 void model_warming(const struct model *m, uint32_t *done, uint32_t *total)
 {
-	pthread_rwlock_t *looking = (pthread_rwlock_t *)&m->looking; /* nothing is changed */
+	pthread_rwlock_t *looking = (pthread_rwlock_t *)&m->run.looking; /* nothing is changed */
 	*done = *total = 0;
 	pthread_rwlock_rdlock(looking);
-	if (model_state(m) == MODEL_READY && m->experts)
-		pager_warming(m->experts, done, total);
+	if (model_state(m) == MODEL_READY && m->run.experts)
+		pager_warming(m->run.experts, done, total);
 	pthread_rwlock_unlock(looking);
 }

@@ -1,10 +1,11 @@
 /* Whose turn it is: the sessions of a model that have a step to do, in rotation, and telling who
  * waits for one of them. */
 #include "engine/serve/internal.h"
+#include "engine/serve/session_state.h"
 
 void session_queue(struct session *s)
 {
-	struct session_list *l = &s->model->runnable;
+	struct session_list *l = &s->model->schedule.runnable;
 	s->next = NULL;
 	s->previous = l->last;
 	*(l->last ? &l->last->next : &l->first) = s;
@@ -14,7 +15,7 @@ void session_queue(struct session *s)
 
 void session_unqueue(struct session *s)
 {
-	struct session_list *l = &s->model->runnable;
+	struct session_list *l = &s->model->schedule.runnable;
 	*(s->previous ? &s->previous->next : &l->first) = s->next;
 	*(s->next ? &s->next->previous : &l->last) = s->previous;
 	s->next = s->previous = NULL;
@@ -24,8 +25,8 @@ void session_unqueue(struct session *s)
 void session_notify(struct session *s)
 {
 	struct model *m = s->model;
-	pthread_mutex_lock(&m->notify);
+	pthread_mutex_lock(&m->schedule.notify);
 	if (s->user && m->engine->options.changed)
 		m->engine->options.changed(m->engine->options.ctx, s->user);
-	pthread_mutex_unlock(&m->notify);
+	pthread_mutex_unlock(&m->schedule.notify);
 }

@@ -1,5 +1,7 @@
 /* A conversation's public face (session.h): submitting, stopping, looking. */
+#include "cache/clock.h"
 #include "engine/serve/internal.h"
+#include "engine/serve/session_state.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -20,12 +22,12 @@ static const char *const status_words[] = {
 
 static void lock(const struct session *s)
 {
-	pthread_mutex_lock(&s->model->lock);
+	pthread_mutex_lock(&s->model->schedule.lock);
 }
 
 static void unlock(const struct session *s)
 {
-	pthread_mutex_unlock(&s->model->lock);
+	pthread_mutex_unlock(&s->model->schedule.lock);
 }
 
 /* ---- life ---- */
@@ -39,16 +41,16 @@ int session_create(struct session **out, struct model *m, const struct session *
 	s->model = m;
 	s->user = user;
 	s->stats.finish = "";
-	enum kv_type type = m->recipe.exact ? KV_F32 : KV_F16;
-	context_init(&s->context, &m->engine->context_budget, &m->config, type);
-	drafter_init(&s->drafter, &m->engine->context_budget, &m->config, type);
-	pthread_mutex_lock(&m->lock);
+	enum kv_type type = m->id.recipe.exact ? KV_F32 : KV_F16;
+	context_init(&s->context, &m->engine->context_budget, &m->id.config, type);
+	drafter_init(&s->drafter, &m->engine->context_budget, &m->id.config, type);
+	pthread_mutex_lock(&m->schedule.lock);
 	int failed = params_from ? params_copy(&s->params, &params_from->params, e)
-				 : params_default(&s->params, &m->config, e);
-	s->params.model_drafts = atomic_load(&m->drafts);
+				 : params_default(&s->params, &m->id.config, e);
+	s->params.model_drafts = atomic_load(&m->id.drafts);
 	if (!failed)
-		m->sessions++;
-	pthread_mutex_unlock(&m->lock);
+		m->schedule.sessions++;
+	pthread_mutex_unlock(&m->schedule.lock);
 	if (failed)
 		free(s);
 	else
@@ -58,7 +60,7 @@ int session_create(struct session **out, struct model *m, const struct session *
 
 void session_free(struct session *s)
 {
-	s->model->sessions--;
+	s->model->schedule.sessions--;
 	turn_free(&s->turn);
 	context_free(&s->context);
 	drafter_free(&s->drafter);
@@ -81,10 +83,10 @@ static void stop_step(struct session *s)
 void session_end(struct session *s)
 {
 	struct model *m = s->model;
-	pthread_mutex_lock(&m->notify);
+	pthread_mutex_lock(&m->schedule.notify);
 	s->user = NULL;
-	pthread_mutex_unlock(&m->notify);
-	pthread_mutex_lock(&m->lock);
+	pthread_mutex_unlock(&m->schedule.notify);
+	pthread_mutex_lock(&m->schedule.lock);
 	if (s->queued)
 		session_unqueue(s);
 	if (s->answer)
@@ -94,7 +96,7 @@ void session_end(struct session *s)
 	stop_step(s);
 	if (!s->stepping)
 		session_free(s);
-	pthread_mutex_unlock(&m->lock);
+	pthread_mutex_unlock(&m->schedule.lock);
 }
 
 /* ---- turns ---- */
@@ -187,12 +189,13 @@ static int submit_locked(struct session *s, const char *text, size_t length, str
 	s->stats = (struct session_stats){.seed = s->turn.sampling.seed, .finish = ""};
 	params_lossy(&s->turn.params, s->stats.lossy, sizeof s->stats.lossy);
 	s->error = (struct err){0};
-	s->status = atomic_load(&m->state) == MODEL_READY ? SESSION_QUEUED : SESSION_LOADING;
+	s->status =
+		atomic_load(&m->schedule.state) == MODEL_READY ? SESSION_QUEUED : SESSION_LOADING;
 	s->working = true;
 	atomic_store(&s->stop, false);
 	session_queue(s);
-	m->load_wanted = true;
-	pthread_cond_signal(&m->work);
+	m->schedule.load_wanted = true;
+	pthread_cond_signal(&m->schedule.work);
 	return 0;
 }
 
@@ -358,7 +361,7 @@ int session_param_set(struct session *s, size_t i, const char *value, size_t len
 {
 	lock(s);
 	int failed = params_is_auto(i, value, length)
-			     ? params_reset(&s->params, i, &s->model->config, e)
+			     ? params_reset(&s->params, i, &s->model->id.config, e)
 			     : params_set(&s->params, i, value, length, e);
 	unlock(s);
 	return failed;
@@ -369,7 +372,7 @@ char *session_param_get(const struct session *s, size_t i)
 	const struct model *m = s->model;
 	lock(s);
 	/* Until the tokenizer is there, nothing speaks against a conversation. */
-	bool has_chat = atomic_load(&m->state) != MODEL_READY || m->chat;
+	bool has_chat = atomic_load(&m->schedule.state) != MODEL_READY || m->run.chat;
 	char *text = params_get(&s->params, i, has_chat);
 	unlock(s);
 	return text;

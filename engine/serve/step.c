@@ -1,6 +1,9 @@
 /* A turn goes on step by step: its beginning, then chunks of the prompt, then the answer's tokens
  * (decode.c). */
+#include "engine/serve/chunk.h"
+#include "engine/serve/draft.h"
 #include "engine/serve/internal.h"
+#include "engine/serve/session_state.h"
 
 /* A chunk of the prompt; after the last, the first token of the answer. */
 static bool prefill_step(struct session *s)
@@ -25,13 +28,13 @@ static bool begin_step(struct session *s)
 	int failed = turn_begin(s, &e);
 	if (failed)
 		return turn_over(s, "error", failed, &e);
-	pthread_mutex_lock(&s->model->lock);
+	pthread_mutex_lock(&s->model->schedule.lock);
 	model_cache_stats(s->model, &s->turn.before);
 	s->status = SESSION_PROMPTING;
 	s->stats.prompt_tokens = s->turn.ids.count;
 	s->stats.cached_tokens = s->context.tokens.count;
 	s->stats.recomputed_tokens = s->turn.recomputed;
-	pthread_mutex_unlock(&s->model->lock);
+	pthread_mutex_unlock(&s->model->schedule.lock);
 	return true;
 }
 

@@ -1,5 +1,9 @@
 /* One turn of a conversation, from the prompt's text to the answer's last byte, in steps. */
+#include "cache/clock.h"
+#include "engine/serve/chunk.h"
+#include "engine/serve/draft.h"
 #include "engine/serve/internal.h"
+#include "engine/serve/session_state.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -10,8 +14,8 @@
 static int append_conversation(struct session *s, struct err *e)
 {
 	struct turn *t = &s->turn;
-	const struct chat *c = s->model->chat;
-	int failed = tokenizer_begin(s->model->tokenizer, &t->ids, e);
+	const struct chat *c = s->model->run.chat;
+	int failed = tokenizer_begin(s->model->run.tokenizer, &t->ids, e);
 	if (!failed && *t->params.system)
 		failed = chat_message(c, ROLE_SYSTEM, t->params.system, strlen(t->params.system),
 				      &s->stop, &t->ids, e);
@@ -31,25 +35,25 @@ static int check_length(const struct session *s, struct err *e)
 	size_t count = s->turn.ids.count;
 	if (!count)
 		return err_set(e, EINVAL, "the prompt has no tokens");
-	if (count < s->model->context)
+	if (count < s->model->id.context)
 		return 0;
 	return err_set(e, EFBIG,
 		       "the prompt is %zu tokens with the conversation before it, but the context "
 		       "holds %u; "
 		       "shorten it, echo reset > ctl, or mount with a larger -o context=",
-		       count, s->model->context);
+		       count, s->model->id.context);
 }
 
 /* Ids outside the vocabulary would come from a tokenizer that belongs to another model. */
 static int check_ids(const struct session *s, struct err *e)
 {
 	for (size_t i = 0; i < s->turn.ids.count; i++)
-		if (s->turn.ids.ids[i] >= s->model->config.vocabulary)
+		if (s->turn.ids.ids[i] >= s->model->id.config.vocabulary)
 			return err_set(e, EINVAL,
 				       "the tokenizer gives token %u, but the model's vocabulary "
 				       "is %u: they do "
 				       "not belong together",
-				       s->turn.ids.ids[i], s->model->config.vocabulary);
+				       s->turn.ids.ids[i], s->model->id.config.vocabulary);
 	return 0;
 }
 
@@ -62,7 +66,7 @@ static void reuse_context(struct session *s)
 {
 	const struct token_list *have = &s->context.tokens, *want = &s->turn.ids;
 	size_t same = 0;
-	uint64_t weights = s->model->weights_sum;
+	uint64_t weights = s->model->run.weights_sum;
 	if (s->weights_sum == weights && losses_equal(&s->context_losses, &s->turn.losses))
 		while (same < have->count && same + 1 < want->count &&
 		       have->ids[same] == want->ids[same])
@@ -91,26 +95,26 @@ int turn_begin(struct session *s, struct err *e)
 {
 	struct turn *t = &s->turn;
 	const struct model *m = s->model;
-	t->chat = t->params.chat == CHAT_ON || (t->params.chat == CHAT_UNSET && m->chat);
-	if (t->chat && !m->chat)
+	t->chat = t->params.chat == CHAT_ON || (t->params.chat == CHAT_UNSET && m->run.chat);
+	if (t->chat && !m->run.chat)
 		return err_set(e, ENOTSUP,
 			       "%s has no chat format (its tokenizer lacks <|im_start|>); "
 			       "echo off > params/chat",
-			       m->name);
+			       m->id.name);
 	int failed = t->chat ? append_conversation(s, e)
-			     : tokenizer_encode_alone(m->tokenizer, t->prompt, t->prompt_length,
+			     : tokenizer_encode_alone(m->run.tokenizer, t->prompt, t->prompt_length,
 						      &s->stop, &t->ids, e);
 	if (!failed)
 		failed = check_length(s, e);
 	if (!failed)
 		failed = check_ids(s, e);
 	if (!failed)
-		failed = note_repetition(t, m->config.vocabulary, e);
+		failed = note_repetition(t, m->id.config.vocabulary, e);
 	if (!failed)
 		failed = stream_init(&t->stream, t->params.stop, e);
 	if (failed)
 		return failed;
-	t->stream.skip_space = t->chat && tokenizer_leads_with_space(m->tokenizer);
+	t->stream.skip_space = t->chat && tokenizer_leads_with_space(m->run.tokenizer);
 	t->prompt_ids = t->ids.count;
 	t->follow = draft_follows(s);
 	reuse_context(s);
@@ -152,9 +156,9 @@ int turn_give_out(struct session *s, const char *text, size_t n, struct err *e)
 	uint64_t before = answer_size(s->answer, &complete);
 	if (!text || answer_append(s->answer, text, n) < 0)
 		return err_set(e, ENOMEM, "out of memory for the answer");
-	pthread_mutex_lock(&s->model->lock);
+	pthread_mutex_lock(&s->model->schedule.lock);
 	log_answer(s, before);
-	pthread_mutex_unlock(&s->model->lock);
+	pthread_mutex_unlock(&s->model->schedule.lock);
 	return 0;
 }
 
@@ -170,7 +174,7 @@ static void extend_history(struct session *s)
 	int failed = token_list_append(&s->history, t->ids.ids + t->system_ids,
 				       t->ids.count - t->system_ids, &ignored);
 	if (!failed)
-		failed = chat_answer_end(s->model->chat, &s->history, &ignored);
+		failed = chat_answer_end(s->model->run.chat, &s->history, &ignored);
 	if (failed) /* out of memory: this turn is forgotten, the earlier ones still lie there */
 		s->history.count = before;
 }
@@ -217,11 +221,11 @@ bool turn_over(struct session *s, const char *finish, int failed, const struct e
 		finish = "stopped";
 		failed = 0;
 	}
-	pthread_mutex_lock(&s->model->lock);
-	s->model->doubted |= failed != 0;
+	pthread_mutex_lock(&s->model->schedule.lock);
+	s->model->stored.doubted |= failed != 0;
 	if (s->working) /* not ended by session_end meanwhile */
 		turn_end(s, finish, failed, e);
-	pthread_mutex_unlock(&s->model->lock);
+	pthread_mutex_unlock(&s->model->schedule.lock);
 	return false;
 }
 
@@ -232,7 +236,7 @@ static void count_step(struct session *s, uint64_t started, bool prefill)
 	struct pager_stats now;
 	struct session_stats *st = &s->stats;
 	model_cache_stats(s->model, &now);
-	pthread_mutex_lock(&s->model->lock);
+	pthread_mutex_lock(&s->model->schedule.lock);
 	*(prefill ? &st->prefill_seconds : &st->decode_seconds) += seconds_since(started);
 	st->expert_hits = now.hits - s->turn.before.hits;
 	st->expert_misses = now.misses - s->turn.before.misses;
@@ -242,20 +246,20 @@ static void count_step(struct session *s, uint64_t started, bool prefill)
 		st->decode_wait_seconds += waited - st->wait_seconds;
 	st->wait_seconds = waited;
 	st->context_tokens = s->context.tokens.count;
-	pthread_mutex_unlock(&s->model->lock);
+	pthread_mutex_unlock(&s->model->schedule.lock);
 }
 
 static void count_dropped(struct session *s, uint64_t experts)
 {
-	pthread_mutex_lock(&s->model->lock);
+	pthread_mutex_lock(&s->model->schedule.lock);
 	s->stats.experts_dropped += experts;
-	pthread_mutex_unlock(&s->model->lock);
+	pthread_mutex_unlock(&s->model->schedule.lock);
 }
 
 static int fill_batch(struct session *s, const uint32_t *tokens, uint32_t n, enum row_kind kind,
 		      bool last, bool all, struct err *e)
 {
-	struct batch *b = &s->model->batch;
+	struct batch *b = &s->model->run.batch;
 	struct row row = {
 		.context = &s->context,
 		.kind = kind,
@@ -278,18 +282,18 @@ static int run(struct session *s, float *all, struct err *e)
 {
 	struct model *m = s->model;
 	size_t before = s->context.tokens.count;
-	int failed = forward_run(&m->forward, &m->batch, all, e);
+	int failed = forward_run(&m->run.forward, &m->run.batch, all, e);
 	if (failed == -ENOSPC && s->context.tokens.count == before && drafter_yield(&s->drafter))
-		failed = forward_run(&m->forward, &m->batch, all, e);
+		failed = forward_run(&m->run.forward, &m->run.batch, all, e);
 	return failed;
 }
 
 int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum row_kind kind,
 		 bool want, float *all, struct err *e)
 {
-	struct forward *f = &s->model->forward;
+	struct forward *f = &s->model->run.forward;
 	uint64_t started = now_ns(), dropped = f->experts_dropped;
-	if (s->weights_sum != s->model->weights_sum)
+	if (s->weights_sum != s->model->run.weights_sum)
 		return err_set(e, EIO,
 			       "the checkpoint was converted anew while it answered, since it was "
 			       "changed or needs 32-bit norms; ask again");
@@ -297,7 +301,7 @@ int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum row
 	if (s->turn.follow)
 		draft_make_room(s, *tokens, kind);
 	int failed = fill_batch(s, tokens, n, kind, want, all != NULL, e);
-	s->model->batch.normed = s->turn.follow;
+	s->model->run.batch.normed = s->turn.follow;
 	if (!failed)
 		failed = run(s, all, e);
 	count_step(s, started, kind == ROW_PROMPT);

@@ -7,7 +7,7 @@
  * size are config.json's "quantization", which may have others under the name of a module. Experts
  * are stacked in "switch_mlp". A matrix whose rows are not whole groups stays as it is.
  */
-#include "engine/source/package_make.h"
+#include "engine/source/package_part.h"
 #include "engine/source/quantization.h"
 
 #include <errno.h>

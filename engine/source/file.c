@@ -66,17 +66,21 @@ int source_file_open(const char *path, uint64_t *size, struct err *e)
 	return fd;
 }
 
-bool source_is_pointer(const char *path)
+bool source_begins_with(const char *path, const char *bytes, size_t n)
 {
-	static const char head[] = "version https://git-lfs";
-	char bytes[sizeof head - 1];
+	char head[64];
 	struct err none;
 	uint64_t size = 0;
 	int fd = source_file_open(path, &size, &none);
-	bool is = fd >= 0 && size >= sizeof bytes &&
-		  !source_file_read(fd, bytes, sizeof bytes, 0, path, &none) &&
-		  !memcmp(bytes, head, sizeof bytes);
+	bool does = fd >= 0 && n <= sizeof head && size >= n &&
+		    !source_file_read(fd, head, n, 0, path, &none) && !memcmp(head, bytes, n);
 	if (fd >= 0)
 		close(fd);
-	return is;
+	return does;
+}
+
+bool source_is_pointer(const char *path)
+{
+	static const char head[] = "version https://git-lfs";
+	return source_begins_with(path, head, sizeof head - 1);
 }

@@ -18,6 +18,8 @@ int source_file_read(int fd, void *buffer, size_t bytes, uint64_t offset, const 
 /* DIRECTORY/FILE, malloc'ed; NULL without memory. */
 char *source_file_path(const char *directory, const char *file);
 
+/* Whether it is a file whose first n bytes (64 at most) are these. */
+bool source_begins_with(const char *path, const char *bytes, size_t n);
 /* What a clone without git-lfs has in the place of a large file: a few lines that begin so. */
 bool source_is_pointer(const char *path);
 

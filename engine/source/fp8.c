@@ -9,7 +9,7 @@
  *
  * Which modules were not converted (modules_to_not_convert) is seen by their types.
  */
-#include "engine/source/package_make.h"
+#include "engine/source/package_part.h"
 #include "engine/source/quantization.h"
 
 #include <errno.h>

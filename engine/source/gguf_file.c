@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 enum { FIRST_READ = 1 << 20 };
@@ -63,15 +62,5 @@ void gguf_close(struct gguf *g)
 
 bool gguf_is(const char *path)
 {
-	static const char magic[] = "GGUF";
-	char head[sizeof magic - 1];
-	struct err none;
-	uint64_t size = 0;
-	int fd = source_file_open(path, &size, &none);
-	bool is = fd >= 0 && size >= sizeof head &&
-		  !source_file_read(fd, head, sizeof head, 0, path, &none) &&
-		  !memcmp(head, magic, sizeof head);
-	if (fd >= 0)
-		close(fd);
-	return is;
+	return source_begins_with(path, "GGUF", 4);
 }

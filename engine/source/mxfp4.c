@@ -9,7 +9,7 @@
  * The tensor keeps the name NAME_blocks, because where a checkpoint has NAME itself, in 16 bits, it
  * lies otherwise ([..., columns, rows] in gpt-oss): by the name it is known which of them is there.
  */
-#include "engine/source/package_make.h"
+#include "engine/source/package_part.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,4 +1,3 @@
-#include "engine/source/file.h"
 #include "engine/source/package_make.h"
 
 #include <errno.h>
@@ -6,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- opening ---- */
+/* ---- making ---- */
 
 struct package_tensor *package_add(struct package *p, const char *name)
 {
@@ -31,7 +30,7 @@ static int by_name(const void *a, const void *b)
 }
 
 /* Two of one name: an encoding's codes beside plain numbers, or two encodings'. */
-static int sort(struct package *p, struct err *e)
+int package_sort(struct package *p, struct err *e)
 {
 	if (p->count)
 		qsort(p->tensors, p->count, sizeof *p->tensors, by_name);
@@ -42,23 +41,6 @@ static int sort(struct package *p, struct err *e)
 				       p->tensors[i].name, p->tensors[i - 1].encoding->name,
 				       p->tensors[i].encoding->name);
 	return 0;
-}
-
-int package_open(struct package **out, const char *path, struct err *e)
-{
-	struct package *p = calloc(1, sizeof *p);
-	*out = NULL;
-	if (!p)
-		return err_set(e, ENOMEM, "%s: out of memory for its list of tensors", path);
-	int failed = source_is_file(path) ? package_of_gguf(p, path, e)
-					  : package_of_safetensors(p, path, e);
-	if (!failed)
-		failed = sort(p, e);
-	if (failed)
-		package_close(p);
-	else
-		*out = p;
-	return failed;
 }
 
 void package_close(struct package *p)

@@ -2,6 +2,7 @@
 #include "engine/source/file.h"
 #include "engine/source/gguf_split.h"
 #include "engine/source/package_make.h"
+#include "engine/source/package_part.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -22,11 +23,7 @@ static int add_tensor(struct package *p, const struct checkpoint_tensor *from, s
 		ones++;
 	t->dims = from->dims - ones;
 	memcpy(t->shape, from->shape + ones, t->dims * sizeof *t->shape);
-	if (!from->known_type)
-		return 0;
-	t->format = from->format;
-	t->parts = 1;
-	t->part[0] = package_part_of(from);
+	package_as_is(t, from);
 	return 0;
 }
 

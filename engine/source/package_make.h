@@ -15,14 +15,8 @@ struct package {
  * the next. */
 struct package_tensor *package_add(struct package *p, const char *name);
 
-/* All of a checkpoint's tensor as a part: its last dimension is a row. */
-struct package_part package_part_of(const struct checkpoint_tensor *from);
-
-/* For encodings: -EINVAL, in words that show both tensors. */
-int package_misfit(const struct checkpoint_tensor *companion, const struct checkpoint_tensor *codes,
-		   struct err *e);
-/* Number i of a part of floats, whose bytes need not be aligned. */
-float package_float(const struct package_part *part, const uint8_t *bytes, size_t i);
+/* Puts the tensors in the order of their names; -EINVAL: two have the same. */
+int package_sort(struct package *p, struct err *e);
 
 /* Each fills a package that is all zero but for what it may need; package_open sorts the tensors
  * and refuses a name that is there twice. */

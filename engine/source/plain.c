@@ -1,6 +1,6 @@
 /* Numbers as they are: F32, F16 and BF16. Any other type has no parts, and is refused by whoever
  * wants to read it. */
-#include "engine/source/package_make.h"
+#include "engine/source/package_part.h"
 
 #include <string.h>
 
@@ -10,11 +10,7 @@ static int describe(struct package_tensor *t, const struct encoded *in, struct e
 	(void)e;
 	t->dims = from->dims;
 	memcpy(t->shape, from->shape, sizeof t->shape);
-	if (!from->known_type)
-		return 0;
-	t->format = from->format;
-	t->parts = 1;
-	t->part[0] = package_part_of(from);
+	package_as_is(t, from);
 	return 0;
 }
 

@@ -7,7 +7,7 @@
  * files keep ".weight" in NAME, newer ones drop it (package_find knows both). Stacked experts are
  * flattened to rows, and rows are padded to whole groups, so that the shape is known only so far.
  */
-#include "engine/source/package_make.h"
+#include "engine/source/package_part.h"
 
 #include <errno.h>
 #include <string.h>

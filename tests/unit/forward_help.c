@@ -34,3 +34,14 @@ int test_verify(struct forward *f, struct context *x, const uint32_t *tokens, ui
 {
 	return run(f, x, tokens, n, ROW_ANSWER, all, e);
 }
+
+uint32_t test_states_left;
+_Atomic bool test_stopped;
+
+void test_stop_at_state(void *ctx, enum tap_point point, uint32_t layer, uint32_t position,
+			uint32_t n, uint32_t width, const float *rows)
+{
+	(void)ctx, (void)layer, (void)position, (void)n, (void)width, (void)rows;
+	if (point == TAP_STATE && test_states_left && !--test_states_left)
+		atomic_store(&test_stopped, true);
+}

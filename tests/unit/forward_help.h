@@ -14,4 +14,10 @@ int test_verify(struct forward *f, struct context *x, const uint32_t *tokens, ui
 int test_add(struct batch *b, struct context *x, const uint32_t *tokens, uint32_t n,
 	     enum row_kind kind, bool logits, struct err *e);
 
+/* A tap that asks for a stop, once the states of so many rows went by. */
+extern uint32_t test_states_left;
+extern _Atomic bool test_stopped;
+void test_stop_at_state(void *ctx, enum tap_point point, uint32_t layer, uint32_t position,
+			uint32_t n, uint32_t width, const float *rows);
+
 #endif

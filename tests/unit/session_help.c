@@ -54,6 +54,13 @@ void test_stores_remove(void)
 	*stores = 0;
 }
 
+int stores_remove(void **state)
+{
+	(void)state;
+	test_stores_remove();
+	return 0;
+}
+
 void test_model_open(struct test_model *m, const char *directory, const struct engine_options *o)
 {
 	struct engine_options options = *o;

@@ -28,6 +28,9 @@ void test_wait_converted(struct model *m);
 const char *test_stores(void);
 void test_stores_remove(void);
 
+/* The same as a group's teardown. */
+int stores_remove(void **state);
+
 /* The demonstration model that the tests of a program share. Setup of a group: loads it in the
  * default recipe; teardown: closes it and removes the stores. */
 extern struct test_model fable;

@@ -26,13 +26,6 @@ static void load(const char *fixture, const char *quant, uint32_t threads, uint6
 	model_observe(model.model, &view);
 }
 
-static int remove_stores(void **state)
-{
-	(void)state;
-	test_stores_remove();
-	return 0;
-}
-
 static void begin(struct context *x)
 {
 	context_init(x, view.context_budget, view.config, view.kv);
@@ -323,17 +316,6 @@ static void losses_are_of_the_rows_that_ask_for_them(void **state)
 	test_model_close(&model);
 }
 
-static uint32_t states_left;
-static _Atomic bool stopped;
-
-static void stop_in_the_middle(void *ctx, enum tap_point point, uint32_t layer, uint32_t position,
-			       uint32_t n, uint32_t width, const float *rows)
-{
-	(void)ctx, (void)layer, (void)position, (void)n, (void)width, (void)rows;
-	if (point == TAP_STATE && states_left && !--states_left)
-		atomic_store(&stopped, true);
-}
-
 static void a_step_that_fails_leaves_every_context_as_it_was(void **state)
 {
 	(void)state;
@@ -347,12 +329,12 @@ static void a_step_that_fails_leaves_every_context_as_it_was(void **state)
 		recurrent_mark(&x[i].recurrent, x[i].tokens.count);
 		add_rows(&b, &x[i], &parts[i]);
 	}
-	f->env.tap = stop_in_the_middle;
-	f->env.stop = &stopped;
-	states_left = 2 * CONTEXTS; /* after the first layer */
+	f->env.tap = test_stop_at_state;
+	f->env.stop = &test_stopped;
+	test_states_left = 2 * CONTEXTS; /* after the first layer */
 	assert_int_equal(forward_run(f, &b, r.logits, &e), -ECANCELED);
 	f->env.stop = NULL;
-	atomic_store(&stopped, false);
+	atomic_store(&test_stopped, false);
 	for (int i = 0; i < CONTEXTS; i++)
 		assert_int_equal(x[i].tokens.count, parts[i].held);
 	run(&b, &r, r.logits);
@@ -427,5 +409,5 @@ int main(void)
 		cmocka_unit_test(a_step_that_fails_leaves_every_context_as_it_was),
 		cmocka_unit_test(rows_that_do_not_follow_their_context_are_refused),
 	};
-	return cmocka_run_group_tests(tests, NULL, remove_stores);
+	return cmocka_run_group_tests(tests, NULL, stores_remove);
 }

@@ -1,5 +1,6 @@
 /* How a prompt is cut into steps: few where experts have to be read, short ones where all are in
  * memory, and what long ones take is given back. */
+#include "engine/serve/chunk.h"
 #include "engine/serve/internal.h"
 #include "memory_help.h"
 #include "session_help.h"
@@ -33,13 +34,6 @@ static int close_fable(void **state)
 	return 0;
 }
 
-static int remove_stores(void **state)
-{
-	(void)state;
-	test_stores_remove();
-	return 0;
-}
-
 /* ---- cutting ---- */
 
 static void steps_are_long_where_experts_must_be_read(void **state)
@@ -47,9 +41,9 @@ static void steps_are_long_where_experts_must_be_read(void **state)
 	(void)state;
 	open_fable(SMALL, 0);
 	assert_int_equal(chunk_next(fable.model, 2000), 2000);
-	assert_int_equal(fable.model->forward.chunk, 2000);
+	assert_int_equal(fable.model->run.forward.chunk, 2000);
 	chunk_end(fable.model);
-	assert_int_equal(fable.model->forward.chunk, CHUNK_DEFAULT);
+	assert_int_equal(fable.model->run.forward.chunk, CHUNK_DEFAULT);
 }
 
 static void steps_are_equal_and_no_longer_than_allowed(void **state)
@@ -67,7 +61,7 @@ static void steps_are_short_where_all_experts_fit(void **state)
 	open_fable(ALL, 0);
 	assert_int_equal(chunk_next(fable.model, 2000), 500);
 	assert_int_equal(chunk_next(fable.model, 400), 400);
-	assert_int_equal(fable.model->scratch.bytes, 0);
+	assert_int_equal(fable.model->run.scratch.bytes, 0);
 }
 
 static void steps_are_as_long_as_was_asked_for(void **state)
@@ -77,7 +71,7 @@ static void steps_are_as_long_as_was_asked_for(void **state)
 	assert_int_equal(chunk_next(fable.model, 2000), 7);
 	assert_int_equal(chunk_next(fable.model, 7), 7);
 	assert_int_equal(chunk_next(fable.model, 3), 3);
-	assert_int_equal(fable.model->scratch.bytes, 0);
+	assert_int_equal(fable.model->run.scratch.bytes, 0);
 }
 
 /* ---- memory ---- */
@@ -87,13 +81,13 @@ static void long_steps_are_counted_until_they_are_given_back(void **state)
 	(void)state;
 	open_fable(SMALL, 0);
 	const struct budgets *b = &fable.engine->budgets;
-	const struct budget_need *need = &fable.model->scratch;
+	const struct budget_need *need = &fable.model->run.scratch;
 	(void)chunk_next(fable.model, 2000);
 	assert_true(b->needs == need && need->state == NEED_TAKEN);
-	assert_true(need->bytes == forward_bytes(&fable.model->config, 2000) -
-					   forward_bytes(&fable.model->config, CHUNK_DEFAULT));
+	assert_true(need->bytes == forward_bytes(&fable.model->id.config, 2000) -
+					   forward_bytes(&fable.model->id.config, CHUNK_DEFAULT));
 	chunk_end(fable.model);
-	assert_true(b->needs == &fable.model->need && !b->needs->next);
+	assert_true(b->needs == &fable.model->run.need && !b->needs->next);
 	chunk_end(fable.model); /* of which there is nothing left */
 }
 
@@ -107,9 +101,9 @@ static void without_memory_steps_are_short(void **state)
 	uint32_t n = chunk_next(fable.model, 2000);
 	test_memory_unlimit(RLIMIT_DATA, &before);
 	assert_true(n == 500 || n == 1000); /* the heap may have some left */
-	assert_true(fable.model->forward.chunk >= n);
+	assert_true(fable.model->run.forward.chunk >= n);
 	chunk_end(fable.model);
-	assert_int_equal(fable.model->scratch.bytes, 0);
+	assert_int_equal(fable.model->run.scratch.bytes, 0);
 	assert_int_equal(chunk_next(fable.model, 2000), 2000);
 	chunk_end(fable.model);
 }
@@ -154,7 +148,7 @@ static void what_a_turn_took_is_given_back_when_its_prompt_is_over(void **state)
 	struct budgets *b = &fable.engine->budgets;
 	for (bool back = false; !back;) { /* the answer is there a moment before */
 		pthread_mutex_lock(&b->lock);
-		back = b->needs == &fable.model->need && !b->needs->next;
+		back = b->needs == &fable.model->run.need && !b->needs->next;
 		pthread_mutex_unlock(&b->lock);
 		(void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 	}
@@ -174,5 +168,5 @@ int main(void)
 		TEST(a_text_is_the_same_by_long_and_by_short_steps),
 		TEST(what_a_turn_took_is_given_back_when_its_prompt_is_over),
 	};
-	return cmocka_run_group_tests(tests, NULL, remove_stores);
+	return cmocka_run_group_tests(tests, NULL, stores_remove);
 }

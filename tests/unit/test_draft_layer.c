@@ -527,13 +527,6 @@ static void a_step_that_fails_leaves_its_context_as_it_was(void **state)
 	bench_close(&b);
 }
 
-static int remove_stores(void **state)
-{
-	(void)state;
-	test_stores_remove();
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -549,5 +542,5 @@ int main(void)
 		cmocka_unit_test(its_context_takes_the_keys_and_values_of_one_layer),
 		cmocka_unit_test(a_step_that_fails_leaves_its_context_as_it_was),
 	};
-	return cmocka_run_group_tests(tests, NULL, remove_stores);
+	return cmocka_run_group_tests(tests, NULL, stores_remove);
 }

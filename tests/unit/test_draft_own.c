@@ -503,13 +503,6 @@ static void a_checkpoint_without_a_draft_layer_has_none_whatever_its_config_says
 	test_folder_remove(folder);
 }
 
-static int remove_stores(void **state)
-{
-	(void)state;
-	test_stores_remove();
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -527,5 +520,5 @@ int main(void)
 		cmocka_unit_test(
 			a_checkpoint_without_a_draft_layer_has_none_whatever_its_config_says),
 	};
-	return cmocka_run_group_tests(tests, NULL, remove_stores);
+	return cmocka_run_group_tests(tests, NULL, stores_remove);
 }

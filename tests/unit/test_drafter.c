@@ -446,13 +446,6 @@ static void a_draft_that_was_stopped_loses_nothing(void **state)
 	text_close(&t);
 }
 
-static int remove_stores(void **state)
-{
-	(void)state;
-	test_stores_remove();
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -468,5 +461,5 @@ int main(void)
 		cmocka_unit_test(without_memory_it_rests),
 		cmocka_unit_test(a_draft_that_was_stopped_loses_nothing),
 	};
-	return cmocka_run_group_tests(tests, NULL, remove_stores);
+	return cmocka_run_group_tests(tests, NULL, stores_remove);
 }

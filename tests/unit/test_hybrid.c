@@ -104,17 +104,6 @@ static void after_a_rollback_it_computes_what_a_fresh_context_does(void **state)
 	assert_int_equal(engine_context_used(hybrid.engine), 0);
 }
 
-static uint32_t states_left;
-static _Atomic bool stopped;
-
-static void stop_in_the_middle(void *ctx, enum tap_point point, uint32_t layer, uint32_t position,
-			       uint32_t n, uint32_t width, const float *rows)
-{
-	(void)ctx, (void)layer, (void)position, (void)n, (void)width, (void)rows;
-	if (point == TAP_STATE && states_left && !--states_left)
-		atomic_store(&stopped, true);
-}
-
 /* Wherever among the layers it is stopped. */
 static void a_step_that_was_stopped_leaves_no_trace(void **state)
 {
@@ -124,13 +113,13 @@ static void a_step_that_was_stopped_leaves_no_trace(void **state)
 		struct context x;
 		begin(&x);
 		compute(&x, tokens, 20, 20);
-		f->env.tap = stop_in_the_middle;
-		f->env.stop = &stopped;
-		states_left = layer;
+		f->env.tap = test_stop_at_state;
+		f->env.stop = &test_stopped;
+		test_states_left = layer;
 		assert_int_equal(test_step(f, &x, tokens + 20, 9, NULL, &e), -ECANCELED);
 		f->env.tap = NULL;
 		f->env.stop = NULL;
-		atomic_store(&stopped, false);
+		atomic_store(&test_stopped, false);
 		assert_int_equal(x.tokens.count, 20);
 		compute(&x, tokens + 20, 9, 4);
 		assert_logits(fresh_logits(tokens, 29, NULL, 0));
@@ -144,10 +133,10 @@ static void a_step_that_was_stopped_before_any_copy_begins_anew(void **state)
 	struct forward *f = view.forward;
 	struct context x;
 	begin(&x);
-	f->env.stop = &stopped;
-	atomic_store(&stopped, true);
+	f->env.stop = &test_stopped;
+	atomic_store(&test_stopped, true);
 	assert_int_equal(test_step(f, &x, tokens, 9, NULL, &e), -ECANCELED);
-	atomic_store(&stopped, false);
+	atomic_store(&test_stopped, false);
 	f->env.stop = NULL;
 	assert_int_equal(x.tokens.count, 0);
 	compute(&x, tokens, 29, 29);

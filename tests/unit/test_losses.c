@@ -374,13 +374,6 @@ static void a_context_computed_with_other_losses_is_computed_again(void **state)
 	test_model_close(&m);
 }
 
-static int remove_stores(void **state)
-{
-	(void)state;
-	test_stores_remove();
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -394,5 +387,5 @@ int main(void)
 		cmocka_unit_test(sessions_lose_only_what_their_own_params_say),
 		cmocka_unit_test(a_context_computed_with_other_losses_is_computed_again),
 	};
-	return cmocka_run_group_tests(tests, NULL, remove_stores);
+	return cmocka_run_group_tests(tests, NULL, stores_remove);
 }

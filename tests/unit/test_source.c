@@ -366,7 +366,7 @@ static void wait_until_published(void)
 /* The name of its source in the key of the store that serves now. */
 static uint64_t name_of_store(void)
 {
-	return store_info(m.model->store)->key.fingerprint[0];
+	return store_info(m.model->stored.store)->key.fingerprint[0];
 }
 
 /* Of a mount that has made the store. */
@@ -439,7 +439,7 @@ static void a_mount_that_is_checking_can_be_closed(void **state)
 	model_load(m.model);
 	while (!faults.held)
 		sched_yield();
-	m.model->quit = true; /* what model_close does before it waits */
+	m.model->schedule.quit = true; /* what model_close does before it waits */
 	faults.hold_at = 0;
 	test_model_close(&m);
 	mount();
@@ -481,7 +481,8 @@ static void who_looks_while_a_store_takes_the_place_of_another_sees_one_or_none(
 	for (int i = 0; i < 4; i++) {
 		edit(expert);
 		wait_until_published();
-		atomic_store(&m.model->state, MODEL_UNLOADED); /* loaded anew by who asks next */
+		atomic_store(&m.model->schedule.state,
+			     MODEL_UNLOADED); /* loaded anew by who asks next */
 	}
 	wait_until_published();
 	look_on = false;
@@ -515,7 +516,7 @@ static void a_store_whose_identity_is_lost_serves_a_source_with_the_same_times(v
 	char path[512];
 	uint64_t before = make_store();
 	mount();
-	(void)snprintf(path, sizeof path, "%s/" IDENTITY_FILE, store_folder(m.model->store));
+	(void)snprintf(path, sizeof path, "%s/" IDENTITY_FILE, store_folder(m.model->stored.store));
 	test_model_close(&m);
 	assert_int_equal(unlink(path), 0);
 	mount();

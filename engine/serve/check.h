@@ -1,0 +1,15 @@
+/* What can be known at mount to fail when the model is loaded, in words. */
+#ifndef MOEFS_ENGINE_SERVE_CHECK_H
+#define MOEFS_ENGINE_SERVE_CHECK_H
+
+#include "cache/err.h"
+
+struct model;
+
+/* The files of the folder, before any is read. */
+int check_files(const char *directory, struct err *e);
+/* Once it is known whether there is a store: the weights, and the place that making one takes.
+ * Finds out whether there is a draft layer. */
+int check_store(struct model *m, struct err *e);
+
+#endif

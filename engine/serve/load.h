@@ -1,0 +1,53 @@
+/* From a source to weights in memory: for the generation thread, and for model_open before there is
+ * one. */
+#ifndef MOEFS_ENGINE_SERVE_LOAD_H
+#define MOEFS_ENGINE_SERVE_LOAD_H
+
+#include "cache/err.h"
+#include "engine/source/identity.h"
+#include "engine/source/source.h"
+
+#include <stdbool.h>
+
+struct model;
+struct model_identity;
+struct model_store;
+struct published;
+struct recipe;
+
+/* load_recipe.c: chooses the recipe that what was asked for comes to; finds the formats that a plan
+ * of it needs. */
+int load_choose_recipe(struct model_identity *id, const struct recipe *asked, struct err *e);
+int load_published(struct published *p, const struct model_identity *id, struct err *e);
+
+/* load_store.c */
+int load_find_folders(struct model *m, struct err *e);
+/* Opens a complete store if there is one, also in the place of one that is open; -ENOENT if it must
+ * be made. read: the checkpoint may be read whole to tell whether the store is of it; without, a
+ * store of which that is not known is left alone (-EAGAIN). */
+int load_store(struct model *m, bool read, struct err *e);
+/* Lets nobody see the store any more, which is to be made anew. */
+void load_forget_store(struct model_store *s);
+/* Whether the complete store's folder was removed or replaced. Blocks for the disk. */
+bool load_store_is_gone(const struct model_store *s);
+/* load.c, from the generation thread: everything up to READY, or undone again. */
+int load_model(struct model *m, struct err *e);
+void unload_model(struct model *m);
+/* Keeps the heat of the experts beside the store, if they were used since it was last kept. */
+void load_keep_heat(struct model *m);
+/* load_source.c: the source as it is now, which its caller forgets; -EINVAL if its config.json is
+ * no longer the model's. */
+int load_look(const struct model *m, struct source_state *now, struct err *e);
+int load_config_sum(const struct model *m, uint64_t *sum, struct err *e);
+/* Whether the store in the folder, with this name in its key, is of this source. -ESTALE: it is of
+ * another; -EAGAIN: only reading would tell, and `read` is false; others: that failed. */
+int load_check_source(struct model *m, const char *folder, const uint64_t name[2],
+		      const struct source_state *now, bool read, struct err *e);
+struct witness_watch load_watch(struct model *m); /* shows checking as progress */
+/* load_convert.c: the plan and a store that grows while the converter makes it, or a complete one.
+ */
+int load_by_converting(struct model *m, struct err *e);
+/* Lets the conversion go on, or has it rest while the model has a turn. */
+void load_let_convert(struct model *m, bool work);
+
+#endif

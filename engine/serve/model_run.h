@@ -1,0 +1,38 @@
+/* What a loaded model computes with, and the memory that it takes. The generation thread's from
+ * MODEL_LOADING on, and nobody else's but for the experts, which lookers ask while they hold
+ * `looking`; once MODEL_READY announces them, the tokenizer and the chat format stay, and what is
+ * observed (observe.h) stays until the next load. */
+#ifndef MOEFS_ENGINE_SERVE_MODEL_RUN_H
+#define MOEFS_ENGINE_SERVE_MODEL_RUN_H
+
+#include "cache/pager.h"
+#include "engine/compute/draft_layer.h"
+#include "engine/compute/forward.h"
+#include "engine/compute/sampler.h"
+#include "engine/memory/budgets.h"
+#include "engine/serve/draft_meter.h"
+#include "engine/text/chat.h"
+
+#include <pthread.h>
+
+struct model_run {
+	struct tokenizer *tokenizer;
+	struct chat *chat; /* NULL: the tokenizer has no chat tokens */
+	struct weights weights;
+	uint64_t weights_sum; /* of the store's key: other weights, another sum */
+
+	pthread_rwlock_t looking;
+	struct pager_source *experts;	   /* (looking) NULL in a dense model */
+	struct pager_stats experts_before; /* (looking) what its predecessors had counted */
+	uint64_t heat_uses, heat_ns; /* uses of experts when their heat was kept, and the time */
+
+	struct forward forward;
+	struct batch batch;		/* of the step at hand */
+	struct draft_layer draft_layer; /* memory NULL: the model has none */
+	struct draft_meter draft_meter;
+	struct sampler sampler;
+	struct budget_need need;    /* the budgets' while the model is open */
+	struct budget_need scratch; /* what its long steps take; bytes 0: they are short */
+};
+
+#endif

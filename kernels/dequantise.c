@@ -1,0 +1,57 @@
+/* A row of any format as floats. */
+#include "kernels/block.h"
+#include "kernels/tq.h"
+
+#include <math.h>
+#include <string.h>
+
+static void dequantise_tq(float *out, const struct shape *s, const uint8_t *packed,
+			  const uint8_t *norms)
+{
+	const struct tq_codebook *book = tq_codebook(format_tq_bits(s->format));
+
+	for (size_t g = 0; g < tq_groups(s->cols); g++) {
+		uint8_t index[TQ_GROUP];
+		float x[TQ_GROUP];
+		const size_t start = g * TQ_GROUP;
+		const size_t width = s->cols - start < TQ_GROUP ? s->cols - start : TQ_GROUP;
+		const float norm = norm_at(norms, g, s->norms);
+
+		tq_unpack(index, packed + g * tq_group_bytes(book->bits), book->bits);
+		for (size_t i = 0; i < TQ_GROUP; i++)
+			x[i] = book->level[index[i]];
+		tq_unrotate(x);
+		for (size_t i = 0; i < width; i++)
+			out[start + i] = x[i] * norm;
+	}
+}
+
+static void dequantise_blocks(float *out, const struct shape *s, const struct pieces *row)
+{
+	for (size_t b = 0; b < s->cols / BLOCK; b++) {
+		struct block block;
+		block_read(&block, s, row, b);
+		for (size_t i = 0; i < BLOCK; i++)
+			out[b * BLOCK + i] = fmaf(block.code[i], block.scale[i / HALF_BLOCK],
+						  block.offset[i / HALF_BLOCK]);
+	}
+}
+
+void format_dequantise_row(float *out, const struct shape *s, const struct pieces *from)
+{
+	const uint8_t *row = from->weights;
+
+	if (format_is_tq(s->format)) {
+		dequantise_tq(out, s, row, from->scales);
+	} else if (format_is_block(s->format)) {
+		dequantise_blocks(out, s, from);
+	} else if (s->format == FORMAT_F32) {
+		memmove(out, row, s->cols * sizeof *out);
+	} else {
+		for (size_t i = 0; i < s->cols; i++) {
+			uint16_t h;
+			memcpy(&h, row + 2 * i, sizeof h);
+			out[i] = s->format == FORMAT_F16 ? f16_to_f32(h) : bf16_to_f32(h);
+		}
+	}
+}
