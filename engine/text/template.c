@@ -1,5 +1,6 @@
 #include "engine/text/template.h"
 
+#include "engine/text/template_call.h"
 #include "engine/text/template_run.h"
 #include "engine/text/template_tree.h"
 #include "engine/text/utf8.h"
@@ -143,6 +144,12 @@ static int hand_over(struct run *r, const struct writer *w, struct template_text
 	return 0;
 }
 
+static const struct functions functions = {.filters = TEMPLATE_FILTERS,
+					   .tests = TEMPLATE_TESTS,
+					   .text_methods = TEXT_METHODS,
+					   .dict_methods = DICT_METHODS,
+					   .list_methods = LIST_METHODS};
+
 int template_render(const struct template *t, const struct json *variables, const struct tm *clock,
 		    const _Atomic bool *stop, struct template_text *out, struct err *e)
 {
@@ -152,7 +159,8 @@ int template_render(const struct template *t, const struct json *variables, cons
 			.memory_left = TEMPLATE_MEMORY_MAX,
 			.work_left = TEMPLATE_WORK_MAX,
 			.stop = stop,
-			.clock = clock};
+			.clock = clock,
+			.functions = &functions};
 	struct writer w = {0};
 	struct value given = variables_of(&r, variables);
 	if (!r.failed)

@@ -39,6 +39,12 @@ const struct function *function_find(const struct function *table, const char *n
 extern const struct function TEMPLATE_FILTERS[], TEMPLATE_TESTS[], TEMPLATE_GLOBALS[];
 extern const struct function TEXT_METHODS[], DICT_METHODS[], LIST_METHODS[];
 
+/* What is found by the kind of a value, or by a name that a value gives. A run has it, since rows
+ * of these tables look into them: map takes the name of a filter. */
+struct functions {
+	const struct function *filters, *tests, *text_methods, *dict_methods, *list_methods;
+};
+
 /* A filter or test by name, of a value; fails where there is none. */
 struct value filter_call(struct run *r, const char *name, size_t n, const struct value *self,
 			 const struct arguments *args);

@@ -22,6 +22,10 @@ complete
 cd /
 unmounted
 mv "$store" "$work/reference"
+kept() { ls "$1" | grep -vx heat | xargs; } # FOLDER: what is there of a store, and of a checkpoint, which it is
+claim "a store is its files and a checkpoint's, and nothing else" same "$(kept "$work"/reference/*/tq3 | tr ' ' '\n' |
+	grep -Ev '^(chat_template.jinja|(config|generation_config|model.safetensors.index|tokenizer|tokenizer_config|tq_config).json)$' | xargs)" \
+	"dense.safetensors experts.safetensors index source"
 faulty_disk
 
 end() {
@@ -42,7 +46,7 @@ same_store() { # once it is complete
 		cmp "$work"/reference/*/tq3/$file "$work"/disk/*/tq3/$file || fail "$file differs"
 	done
 	# And what a mount keeps when it ends.
-	same "$(ls "$work"/disk/*/tq3 | grep -vx heat | xargs)" "dense.safetensors experts.safetensors index source" "files"
+	same "$(kept "$work"/disk/*/tq3)" "$(kept "$work"/reference/*/tq3)" "files"
 }
 no_store() { # that anyone would take for one
 	[ -z "$(find "$work/disk" -name index)" ] || fail "there is a store"

@@ -8,14 +8,6 @@
 
 #include <cmocka.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SANITIZED = 1 };
-#elif defined(__has_feature)
-enum { SANITIZED = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) };
-#else
-enum { SANITIZED = 0 };
-#endif
-
 struct test_memory test_memory_used(void)
 {
 	struct test_memory used = {0};

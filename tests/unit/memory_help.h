@@ -6,6 +6,15 @@
 #include <stdint.h>
 #include <sys/resource.h>
 
+/* Built with a sanitizer: what is many times slower then may be less of the same. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1 };
+#elif defined(__has_feature)
+enum { SANITIZED = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) };
+#else
+enum { SANITIZED = 0 };
+#endif
+
 /* Of the process: its address space, what of it is in memory, and what of it is the process's own
  * to write (the allocator's reserve of addresses not counted). */
 struct test_memory {

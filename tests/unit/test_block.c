@@ -21,6 +21,7 @@ enum { TENSORS_MOST = 64 };
 struct gguf_tensor {
 	char name[64];
 	struct shape shape; /* rows: of all experts */
+	uint64_t place;	    /* in the part of the data */
 	const uint8_t *data;
 };
 
@@ -86,7 +87,7 @@ static void read_tensor(struct gguf_tensor *t, struct reader *r)
 	for (; dims > 1; dims--)
 		t->shape.rows *= (uint32_t)next(r, 8);
 	t->shape.format = format_of(next(r, 4));
-	t->data = (const uint8_t *)0 + next(r, 8);
+	t->place = next(r, 8);
 }
 
 /* NULL, after saying so, where the file is missing. */
@@ -119,7 +120,7 @@ static struct gguf *open_gguf(const char *name)
 		read_tensor(&g->tensor[i], &r);
 	const size_t data = (size_t)(r.at - g->bytes + 31) / 32 * 32;
 	for (size_t i = 0; i < g->count; i++)
-		g->tensor[i].data = g->bytes + data + (g->tensor[i].data - (const uint8_t *)0);
+		g->tensor[i].data = g->bytes + data + g->tensor[i].place;
 	return g;
 }
 

@@ -5,6 +5,7 @@
 #include "checkpoint_help.h"
 #include "golden.h"
 #include "forward_help.h"
+#include "memory_help.h"
 #include "session_help.h"
 #include "store_help.h"
 
@@ -121,15 +122,18 @@ static uint64_t assert_all_modes(const char *directory, const struct engine_opti
 	return stood;
 }
 
+/* Under a sanitizer only the way of sampling that has most threads and the smallest cache. */
+enum { WAYS = 3, FIRST_WAY = SANITIZED ? WAYS - 1 : 0 };
+
 static uint64_t assert_same_everywhere(const char *model, const char *quant, const char *max_tokens)
 {
-	static const struct how ways[] = {
+	static const struct how ways[WAYS] = {
 		{"off", "0", "1", NULL}, {"off", "0.8", "2", NULL}, {"off", "1.3", "3", NULL}};
 	char directory[512];
 	struct test_model m;
 	uint64_t stood = 0, none = 0;
 	(void)snprintf(directory, sizeof directory, "%s", model);
-	for (int i = 0; i < 3; i++) {
+	for (int i = FIRST_WAY; i < WAYS; i++) {
 		struct how how = ways[i];
 		how.max_tokens = max_tokens;
 		open_model(&m, directory, &(struct engine_options){.quant = quant});
@@ -169,7 +173,7 @@ static void the_text_of_a_trained_model_is_the_same(void **state)
 	if (!hybrid())
 		skip();
 	uint64_t stood = assert_same_everywhere(hybrid(), NULL, "60");
-	assert_true(stood > 600);
+	assert_true(stood > 200 * (WAYS - FIRST_WAY));
 }
 
 /* ---- ends ---- */
