@@ -1,5 +1,6 @@
 #include "engine/text/template.h"
 
+#include "engine/text/template_call.h"
 #include "engine/text/template_run.h"
 #include "engine/text/template_tree.h"
 #include "engine/text/utf8.h"
@@ -152,7 +153,8 @@ int template_render(const struct template *t, const struct json *variables, cons
 			.memory_left = TEMPLATE_MEMORY_MAX,
 			.work_left = TEMPLATE_WORK_MAX,
 			.stop = stop,
-			.clock = clock};
+			.clock = clock,
+			.language = &TEMPLATE_LANGUAGE};
 	struct writer w = {0};
 	struct value given = variables_of(&r, variables);
 	if (!r.failed)

@@ -24,16 +24,16 @@ static bool is_forbidden(const char *name, size_t n)
 	return false;
 }
 
-static const struct function *methods_of(const struct value *v)
+static const struct function *methods_of(const struct run *r, const struct value *v)
 {
 	switch (v->kind) {
 	case V_TEXT:
-		return TEXT_METHODS;
+		return r->language->text_methods;
 	case V_DICT:
-		return DICT_METHODS;
+		return r->language->dict_methods;
 	case V_LIST:
 	case V_TUPLE:
-		return LIST_METHODS;
+		return r->language->list_methods;
 	case V_LOOP:
 		return LOOP_METHODS;
 	default:
@@ -44,7 +44,7 @@ static const struct function *methods_of(const struct value *v)
 /* A method as a value; undefined where there is none. */
 static struct value method_of(struct run *r, const struct value *of, const char *name, size_t n)
 {
-	const struct function *table = methods_of(of);
+	const struct function *table = methods_of(r, of);
 	const struct function *f = table ? function_find(table, name, n) : NULL;
 	struct method *m = f ? run_allocate(r, sizeof *m) : NULL;
 	if (!m)
