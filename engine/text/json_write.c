@@ -1,6 +1,7 @@
 #include "engine/text/json_write.h"
 
 #include "engine/text/json_value.h"
+#include "engine/text/utf8.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,10 +51,9 @@ static void write_escape(struct text_out *o, unsigned char c)
 	text_out_add(o, escape, 6);
 }
 
-void json_write_text(struct text_out *o, const char *bytes, size_t n)
+static void write_inside(struct text_out *o, const char *bytes, size_t n)
 {
 	size_t from = 0;
-	text_out_add(o, "\"", 1);
 	for (size_t i = 0; i < n; i++) {
 		unsigned char c = (unsigned char)bytes[i];
 		if (c >= 0x20 && c != '"' && c != '\\')
@@ -63,6 +63,20 @@ void json_write_text(struct text_out *o, const char *bytes, size_t n)
 		from = i + 1;
 	}
 	text_out_add(o, bytes + from, n - from);
+}
+
+void json_write_text(struct text_out *o, const char *bytes, size_t n)
+{
+	text_out_add(o, "\"", 1);
+	for (size_t at = 0; at < n;) {
+		size_t valid = utf8_valid_length(bytes + at, n - at);
+		write_inside(o, bytes + at, valid);
+		at += valid;
+		if (at < n) {
+			text_out_string(o, "\xef\xbf\xbd"); /* U+FFFD */
+			at++;
+		}
+	}
 	text_out_add(o, "\"", 1);
 }
 

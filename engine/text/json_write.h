@@ -15,7 +15,8 @@ void text_out_add(struct text_out *o, const char *bytes, size_t n);
 void text_out_string(struct text_out *o, const char *text);
 void text_out_free(struct text_out *o);
 
-/* A text in quotes. Escaped is what must be: quotes, backslashes, and characters below U+0020. */
+/* A text in quotes. Escaped is what must be: quotes, backslashes, and characters below U+0020;
+ * bytes that are no UTF-8 become U+FFFD. */
 void json_write_text(struct text_out *o, const char *bytes, size_t n);
 /* A value on one line, with ", " and ": " between its parts. Numbers keep their spelling, keys
  * their order. */
