@@ -7,6 +7,7 @@
 #include "engine/text/added_tokens.h"
 
 #include "engine/text/stop.h"
+#include "engine/text/token_marks.h"
 #include "engine/text/utf8.h"
 
 #include <errno.h>
@@ -117,18 +118,20 @@ static size_t lower_bound(const struct added_tokens *a, size_t low, size_t high,
 	return low;
 }
 
-/* The longest token that text[n] begins with, or NULL. */
+/* The longest token that text[n] begins with and whose right its bytes have, or NULL. */
 static const struct added_token *longest_at(const struct added_tokens *a, const char *text,
-					    size_t n)
+					    size_t n, const uint8_t *rights)
 {
 	const struct added_token *best = NULL;
 	size_t low = 0, high = a->count;
+	uint8_t right = MAY_ALL;
 	for (size_t at = 0; at < n && low < high; at++) {
 		unsigned byte = (uint8_t)text[at];
+		right = rights && rights[at] < right ? rights[at] : right;
 		low = lower_bound(a, low, high, at, byte);
 		high = lower_bound(a, low, high, at, byte + 1);
 		/* The shortest of a range is its first: the prefix itself, if it is a token. */
-		if (low < high && a->items[low].length == at + 1)
+		if (low < high && a->items[low].length == at + 1 && a->items[low].wants <= right)
 			best = &a->items[low];
 	}
 	return best;
@@ -189,7 +192,10 @@ bool added_tokens_next(const struct added_tokens *a, const char *text, size_t n,
 	const struct added_token *t = NULL;
 	size_t start, end = scan->next, step;
 	for (start = scan->next; start < n && !stop_asked(scan->stop); start = end) {
-		t = a->first[(uint8_t)text[start]] ? longest_at(a, text + start, n - start) : NULL;
+		t = a->first[(uint8_t)text[start]]
+			    ? longest_at(a, text + start, n - start,
+					 scan->rights ? scan->rights + start : NULL)
+			    : NULL;
 		end = start + (t ? t->length : 1);
 		if (t && (!t->single_word || stands_alone(text, n, start, end)))
 			break;

@@ -15,6 +15,7 @@ struct added_token {
 	bool single_word;    /* only where no word character touches it */
 	bool lstrip, rstrip; /* takes the white space on that side with it */
 	bool normalized;     /* looked for after normalising, among what the others left */
+	uint8_t wants;	     /* enum token_right: of each of its bytes */
 };
 struct added_tokens { /* sorted by text once added_tokens_finish was called */
 	struct added_token *items;
@@ -34,6 +35,7 @@ struct added_scan {
 	size_t from;		  /* where the text begins that has not been handed out */
 	size_t next;		  /* where to look for the next token */
 	const _Atomic bool *stop; /* once true, nothing more is looked for */
+	const uint8_t *rights;	  /* enum token_right, one a byte of the text; NULL: all */
 };
 struct added_hit {
 	size_t gap, gap_length; /* ordinary text before the token; may be empty */

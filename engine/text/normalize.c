@@ -236,3 +236,94 @@ int normalizer_run(const struct normalizer *z, const char *text, size_t n, const
 		*out_n = spaces_from_marks(*out, *out_n);
 	return 0;
 }
+
+/* --- with rights --- */
+
+/* A text under construction, and the rights of its bytes. */
+struct parts {
+	char *text;
+	uint8_t *rights;
+	size_t n, room;
+};
+
+static bool parts_append(struct parts *p, const char *text, size_t n, uint8_t right)
+{
+	if (n > p->room - p->n) {
+		size_t room = 2 * (p->n + n);
+		char *moved = realloc(p->text, room);
+		p->text = moved ? moved : p->text;
+		uint8_t *rights = moved ? realloc(p->rights, room) : NULL;
+		p->rights = rights ? rights : p->rights;
+		if (!rights)
+			return false;
+		p->room = room;
+	}
+	memcpy(p->text + p->n, text, n);
+	memset(p->rights + p->n, right, n);
+	p->n += n;
+	return true;
+}
+
+/* Where the part ends that begins at `from`: before another right, but not within a character,
+ * which has the least right of its bytes. */
+static size_t part_end(const char *text, const uint8_t *rights, size_t from, size_t n,
+		       uint8_t *right)
+{
+	size_t to = from + 1;
+	*right = rights[from];
+	for (; to < n; to++) {
+		bool within = ((unsigned char)text[to] & 0xc0) == 0x80;
+		if (!within && rights[to] != *right)
+			break;
+		if (rights[to] < *right)
+			*right = rights[to];
+	}
+	return to;
+}
+
+static int normalize_parts(struct parts *p, const struct normalizer *z, const char *text,
+			   const uint8_t *rights, size_t n, const _Atomic bool *stop, struct err *e)
+{
+	struct normalizer each = *z;
+	int rc = 0;
+	for (size_t from = 0, to; rc == 0 && from < n; from = to) {
+		char *changed = NULL;
+		size_t length;
+		uint8_t right;
+		to = part_end(text, rights, from, n, &right);
+		rc = normalizer_run(&each, text + from, to - from, stop, &changed, &length, e);
+		if (rc == 0 && !parts_append(p, changed ? changed : text + from, length, right))
+			rc = err_set(e, ENOMEM, "no memory to tokenize %zu bytes", n);
+		free(changed);
+		each.prepend = false; /* only before all of it */
+	}
+	return rc;
+}
+
+int normalizer_run_rights(const struct normalizer *z, const char *text, const uint8_t *rights,
+			  size_t n, const _Atomic bool *stop, struct normal_text *out,
+			  struct err *e)
+{
+	struct parts p = {0};
+	char *changed;
+	size_t changed_n;
+	int rc = normalizer_run(z, text, n, stop, &changed, &changed_n, e);
+	if (rc < 0)
+		return rc;
+	*out = (struct normal_text){changed ? changed : text, rights, changed_n, changed, NULL};
+	if (!changed || !rights)
+		return 0;
+	free(changed);
+	rc = normalize_parts(&p, z, text, rights, n, stop, e);
+	*out = (struct normal_text){p.text, p.rights, p.n, p.text, p.rights};
+	if (rc < 0)
+		normal_text_free(out);
+	return rc;
+}
+
+void normal_text_free(struct normal_text *t)
+{
+	free(t->owned_text);
+	free(t->owned_rights);
+	*t = (struct normal_text){0};
+}

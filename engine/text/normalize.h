@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* NFC of valid UTF-8 that may hold NULs, into memory that the caller frees. Linear, whatever the
  * order of combining marks. */
@@ -26,5 +27,19 @@ struct normalizer {
 /* *out, freed by the caller, is NULL where the text stays as it is: then *out_n is n. */
 int normalizer_run(const struct normalizer *z, const char *text, size_t n, const _Atomic bool *stop,
 		   char **out, size_t *out_n, struct err *e);
+
+/* A normalised text, whose bytes have rights as tokenizer_encode_rights takes them. */
+struct normal_text {
+	const char *text;
+	const uint8_t *rights; /* NULL: none were given */
+	size_t n;
+	char *owned_text; /* NULL: it is the text as it was given */
+	uint8_t *owned_rights;
+};
+void normal_text_free(struct normal_text *t);
+/* Parts with different rights are normalised each by itself, so that each byte's is known. */
+int normalizer_run_rights(const struct normalizer *z, const char *text, const uint8_t *rights,
+			  size_t n, const _Atomic bool *stop, struct normal_text *out,
+			  struct err *e);
 
 #endif

@@ -144,12 +144,6 @@ static int hand_over(struct run *r, const struct writer *w, struct template_text
 	return 0;
 }
 
-static const struct functions functions = {.filters = TEMPLATE_FILTERS,
-					   .tests = TEMPLATE_TESTS,
-					   .text_methods = TEXT_METHODS,
-					   .dict_methods = DICT_METHODS,
-					   .list_methods = LIST_METHODS};
-
 int template_render(const struct template *t, const struct json *variables, const struct tm *clock,
 		    const _Atomic bool *stop, struct template_text *out, struct err *e)
 {
@@ -160,7 +154,7 @@ int template_render(const struct template *t, const struct json *variables, cons
 			.work_left = TEMPLATE_WORK_MAX,
 			.stop = stop,
 			.clock = clock,
-			.functions = &functions};
+			.language = &TEMPLATE_LANGUAGE};
 	struct writer w = {0};
 	struct value given = variables_of(&r, variables);
 	if (!r.failed)

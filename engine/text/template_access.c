@@ -28,12 +28,12 @@ static const struct function *methods_of(const struct run *r, const struct value
 {
 	switch (v->kind) {
 	case V_TEXT:
-		return r->functions->text_methods;
+		return r->language->text_methods;
 	case V_DICT:
-		return r->functions->dict_methods;
+		return r->language->dict_methods;
 	case V_LIST:
 	case V_TUPLE:
-		return r->functions->list_methods;
+		return r->language->list_methods;
 	case V_LOOP:
 		return LOOP_METHODS;
 	default:

@@ -53,7 +53,9 @@ struct value function_call(struct run *r, const struct function *f, const struct
 struct value filter_call(struct run *r, const char *name, size_t n, const struct value *self,
 			 const struct arguments *args)
 {
-	const struct function *f = function_find(r->functions->filters, name, n);
+	const struct function *f = function_find(r->language->filters, name, n);
+	if (!f)
+		f = function_find(r->language->list_filters, name, n);
 	return f ? function_call(r, f, self, args)
 		 : run_fail(r, EINVAL, "no filter \"%.*s\" is known here", (int)n, name);
 }
@@ -61,7 +63,7 @@ struct value filter_call(struct run *r, const char *name, size_t n, const struct
 struct value test_call(struct run *r, const char *name, size_t n, const struct value *self,
 		       const struct arguments *args)
 {
-	const struct function *f = function_find(r->functions->tests, name, n);
+	const struct function *f = function_find(r->language->tests, name, n);
 	return f ? function_call(r, f, self, args)
 		 : run_fail(r, EINVAL, "no test \"%.*s\" is known here", (int)n, name);
 }

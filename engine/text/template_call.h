@@ -35,15 +35,16 @@ struct value function_call(struct run *r, const struct function *f, const struct
 /* A row of a table that ends in one without a name; NULL: none. */
 const struct function *function_find(const struct function *table, const char *name, size_t n);
 
-/* The tables. */
-extern const struct function TEMPLATE_FILTERS[], TEMPLATE_TESTS[], TEMPLATE_GLOBALS[];
+/* The tables; all of them together are what a run looks its names up in (run.language), so that
+ * what calls by name need not know the rows. */
+extern const struct function TEMPLATE_FILTERS[], TEMPLATE_LIST_FILTERS[], TEMPLATE_TESTS[];
+extern const struct function TEMPLATE_GLOBALS[];
 extern const struct function TEXT_METHODS[], DICT_METHODS[], LIST_METHODS[];
-
-/* What is found by the kind of a value, or by a name that a value gives. A run has it, since rows
- * of these tables look into them: map takes the name of a filter. */
-struct functions {
-	const struct function *filters, *tests, *text_methods, *dict_methods, *list_methods;
+struct language {
+	const struct function *filters, *list_filters, *tests, *globals;
+	const struct function *text_methods, *dict_methods, *list_methods;
 };
+extern const struct language TEMPLATE_LANGUAGE;
 
 /* A filter or test by name, of a value; fails where there is none. */
 struct value filter_call(struct run *r, const char *name, size_t n, const struct value *self,

@@ -121,3 +121,16 @@ struct value texts_join(struct run *r, const struct value *between, const struct
 	}
 	return write_done(r, &w);
 }
+
+bool text_as_integer(struct run *r, const struct value *text, int base, int64_t *out)
+{
+	struct value inside = text_strip(r, text, NULL, AT_START | AT_END);
+	char digits[80], *end;
+	if (inside.n == 0 || inside.n >= sizeof digits)
+		return false;
+	memcpy(digits, inside.text.bytes, inside.n);
+	digits[inside.n] = '\0';
+	errno = 0;
+	*out = strtoll(digits, &end, base);
+	return *end == '\0' && errno == 0;
+}

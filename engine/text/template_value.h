@@ -77,8 +77,8 @@ struct method {
 };
 
 struct block;
-struct interpreter; /* template_run.c's */
-struct functions;   /* template_call.h's */
+struct interpreter; /* template_scope.h's */
+struct language;    /* template_call.h's */
 struct run {
 	const char *name; /* of the template, for errors */
 	uint32_t line;	  /* where it is */
@@ -89,7 +89,7 @@ struct run {
 	uint64_t work_left;
 	const _Atomic bool *stop;
 	const struct tm *clock;
-	const struct functions *functions;
+	const struct language *language;
 	struct interpreter *in;
 };
 

@@ -122,8 +122,9 @@ struct encoder {
 	struct bpe_work *bpe;
 	struct token_list *ids;
 	const _Atomic bool *stop;
-	const char *text;  /* where all of it begins */
-	const char *first; /* and where that is once it is normalised; NULL: not in this part */
+	const char *text;      /* where all of it begins */
+	const char *first;     /* and where that is once it is normalised; NULL: not in this part */
+	const uint8_t *rights; /* of all of it; NULL: it may spell all */
 };
 
 static int encode_word(void *context, const char *word, size_t n, struct err *e)
@@ -182,11 +183,11 @@ static int encode_words(struct encoder *c, const char *text, size_t n, struct er
 
 /* Cuts out added tokens; what lies between them goes to `rest`. */
 static int encode_around(struct encoder *c, const struct added_tokens *added, const char *text,
-			 size_t n,
+			 size_t n, const uint8_t *rights,
 			 int (*rest)(struct encoder *c, const char *text, size_t n, struct err *e),
 			 struct err *e)
 {
-	struct added_scan scan = {.stop = c->stop};
+	struct added_scan scan = {.stop = c->stop, .rights = rights};
 	struct added_hit hit;
 	while (added_tokens_next(added, text, n, &scan, &hit)) {
 		if (stop_asked(c->stop))
@@ -205,20 +206,22 @@ static int encode_around(struct encoder *c, const struct added_tokens *added, co
 /* Text without literal added tokens, as it was written. */
 static int encode_raw(struct encoder *c, const char *text, size_t n, struct err *e)
 {
-	char *changed;
+	struct normal_text normal;
 	bool begins = text == c->text;
-	int rc = normalizer_run(&c->t->normalizer, text, n, c->stop, &changed, &n, e);
+	const uint8_t *rights = c->rights ? c->rights + (text - c->text) : NULL;
+	int rc = normalizer_run_rights(&c->t->normalizer, text, rights, n, c->stop, &normal, e);
 	if (rc < 0)
 		return rc;
-	text = changed ? changed : text;
-	c->first = begins ? text : NULL;
-	rc = encode_around(c, &c->t->normalized, text, n, encode_words, e);
-	free(changed);
+	c->first = begins ? normal.text : NULL;
+	rc = encode_around(c, &c->t->normalized, normal.text, normal.n, normal.rights, encode_words,
+			   e);
+	normal_text_free(&normal);
 	return rc;
 }
 
-int tokenizer_encode(const struct tokenizer *t, const char *text, size_t length,
-		     const _Atomic bool *stop, struct token_list *ids, struct err *e)
+int tokenizer_encode_rights(const struct tokenizer *t, const char *text, const uint8_t *rights,
+			    size_t length, const _Atomic bool *stop, struct token_list *ids,
+			    struct err *e)
 {
 	if (length > TEXT_BYTES_MAX)
 		return err_set(e, EFBIG,
@@ -228,10 +231,10 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t length,
 	if (rc < 0)
 		return rc;
 	size_t count = ids->count;
-	struct encoder c = {t,	 split_work_new(length, stop), bpe_work_new(stop), ids, stop, text,
-			    NULL};
+	struct encoder c = {
+		t, split_work_new(length, stop), bpe_work_new(stop), ids, stop, text, NULL, rights};
 	if (c.split && c.bpe)
-		rc = encode_around(&c, &t->literal, text, length, encode_raw, e);
+		rc = encode_around(&c, &t->literal, text, length, rights, encode_raw, e);
 	else
 		rc = err_set(e, ENOMEM, "no memory to tokenize a text of %zu bytes", length);
 	split_work_free(c.split);
@@ -241,6 +244,12 @@ int tokenizer_encode(const struct tokenizer *t, const char *text, size_t length,
 	if (rc < 0)
 		ids->count = count; /* all of the text or none of it */
 	return rc;
+}
+
+int tokenizer_encode(const struct tokenizer *t, const char *text, size_t length,
+		     const _Atomic bool *stop, struct token_list *ids, struct err *e)
+{
+	return tokenizer_encode_rights(t, text, NULL, length, stop, ids, e);
 }
 
 int tokenizer_begin(const struct tokenizer *t, struct token_list *ids, struct err *e)

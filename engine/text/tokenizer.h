@@ -20,6 +20,7 @@
 
 #include "cache/err.h"
 #include "engine/text/token_list.h"
+#include "engine/text/token_marks.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -62,6 +63,13 @@ int tokenizer_begin(const struct tokenizer *t, struct token_list *ids, struct er
  * work on this text than is allowed for its length (pretokenize.c). */
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t length,
 		     const _Atomic bool *stop, struct token_list *ids, struct err *e);
+
+/* The same for a text whose bytes did not all come from one hand: rights[i] (enum token_right) says
+ * what text[i] may spell, and an added token is one only where all its bytes may. What may not
+ * stays text. An accent that stands on a letter of another hand is not composed with it. */
+int tokenizer_encode_rights(const struct tokenizer *t, const char *text, const uint8_t *rights,
+			    size_t length, const _Atomic bool *stop, struct token_list *ids,
+			    struct err *e);
 
 /* The same for a text that stands alone: tokenizer_begin, and not twice where the text spells it.
  */

@@ -2,6 +2,8 @@
  * added tokens, with the checks that both need. */
 #include "engine/text/tokenizer_build.h"
 
+#include "engine/text/token_marks.h"
+
 #include "engine/text/normalize.h"
 
 #include <errno.h>
@@ -59,6 +61,16 @@ static const char *const TURN_ENDS[] = {
 	"[e~[",
 };
 
+/* What ends or begins a text is no text, special or not. */
+static void want_all(const struct tokenizer *t, struct added_tokens *added)
+{
+	for (size_t i = 0; i < added->count; i++) {
+		uint32_t id = added->items[i].id;
+		if (t->vocabulary.tokens[id].ends || (int64_t)id == t->bos)
+			added->items[i].wants = MAY_ALL;
+	}
+}
+
 static void mark_ends(struct tokenizer *t)
 {
 	struct token *tokens = t->vocabulary.tokens;
@@ -69,6 +81,8 @@ static void mark_ends(struct tokenizer *t)
 		if (id >= 0 && tokens[id].special)
 			tokens[id].ends |= ENDS_TURN;
 	}
+	want_all(t, &t->literal);
+	want_all(t, &t->normalized);
 }
 
 /* Where memory ran out it was in one of many parts, which know no file. */
@@ -230,7 +244,8 @@ static int add_token(struct tokenizer *t, const struct added_entry *a, const cha
 				    .single_word = a->single_word,
 				    .lstrip = a->lstrip,
 				    .rstrip = a->rstrip,
-				    .normalized = a->normalized};
+				    .normalized = a->normalized,
+				    .wants = (uint8_t)token_wants(a->content, n, a->special)};
 	int rc = vocabulary_add_literal(&t->vocabulary, a->id, a->content, n, a->special, name, e);
 	return rc < 0 ? rc : look_for(t, &token, e);
 }

@@ -1,0 +1,244 @@
+#include "engine/text/chat_template.h"
+
+#include "engine/text/json_write.h"
+#include "engine/text/tokenizer_config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct chat_template {
+	const struct tokenizer *tokenizer;
+	char *origin;
+	struct template *plain, *with_tools; /* with_tools: NULL if it is the same */
+	bool chatml;
+};
+
+static const char CHATML[] =
+	"{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}"
+	"{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+
+void chat_template_close(struct chat_template *c)
+{
+	if (!c)
+		return;
+	template_close(c->plain);
+	template_close(c->with_tools);
+	free(c->origin);
+	free(c);
+}
+
+/* Whether a text is one token, control or not. */
+static bool is_token(const struct tokenizer *t, const char *text)
+{
+	struct token_list ids = {0};
+	struct err ignored = {0};
+	int rc = tokenizer_encode(t, text, strlen(text), NULL, &ids, &ignored);
+	bool one = rc == 0 && ids.count == 1 && (int64_t)ids.ids[0] == tokenizer_find(t, text);
+	token_list_free(&ids);
+	return one;
+}
+
+int chat_template_open_text(struct chat_template **out, const char *text, const char *with_tools,
+			    const char *origin, const struct tokenizer *t, struct err *e)
+{
+	bool chatml = !text && !with_tools;
+	int rc = 0;
+	if (chatml && !(is_token(t, "<|im_start|>") && is_token(t, "<|im_end|>")))
+		return err_set(
+			e, ENOTSUP,
+			"the model has no chat template, and its tokenizer no <|im_start|> to "
+			"write conversations with; turn chat off to give the model text as it "
+			"stands");
+	struct chat_template *c = calloc(1, sizeof *c);
+	if (!c || !(c->origin = strdup(chatml ? "ChatML" : origin))) {
+		free(c);
+		return err_set(e, ENOMEM, "no memory for a chat template");
+	}
+	c->tokenizer = t;
+	c->chatml = chatml;
+	const char *plain = chatml ? CHATML : text ? text : with_tools;
+	rc = template_open(&c->plain, plain, strlen(plain), c->origin, e);
+	if (rc == 0 && text && with_tools)
+		rc = template_open(&c->with_tools, with_tools, strlen(with_tools), c->origin, e);
+	if (rc < 0)
+		chat_template_close(c);
+	else
+		*out = c;
+	return rc;
+}
+
+/* ---- what a directory has ---- */
+
+/* The template of a list by its name; NULL: none. */
+static const char *named_template(const struct json *list, const char *name)
+{
+	for (const struct json *v = NULL; (v = json_next(list, v));) {
+		size_t n, text_n;
+		const char *have = json_bytes(json_find(v, "name"), &n);
+		const char *text = json_bytes(json_find(v, "template"), &text_n);
+		if (n == strlen(name) && memcmp(have, name, n) == 0 && text_n > 0 &&
+		    strlen(text) == text_n)
+			return text;
+	}
+	return NULL;
+}
+
+static int open_config(struct chat_template **out, const char *directory, const struct tokenizer *t,
+		       struct err *e)
+{
+	char *path;
+	struct json *config = NULL;
+	struct err own = {0};
+	const char *text = NULL;
+	if (asprintf(&path, "%s/tokenizer_config.json", directory) < 0)
+		return err_set(e, ENOMEM, "%s: no memory for a path", directory);
+	int rc = json_parse_file(&config, path, CONFIG_FILE_MAX, &own);
+	const struct json *value = json_find(config, "chat_template");
+	if (rc == 0 && json_kind(value) != JSON_LIST)
+		rc = json_get_string_or(config, "chat_template", path, NULL, &text, &own);
+	if (rc == -ENOENT)
+		rc = 0;
+	rc = rc < 0 ? err_set(e, own.code, "%s", own.text)
+	     : json_kind(value) == JSON_LIST
+		     ? chat_template_open_text(out, named_template(value, "default"),
+					       named_template(value, "tool_use"),
+					       "tokenizer_config.json chat_template", t, e)
+		     : chat_template_open_text(out, text, NULL,
+					       "tokenizer_config.json chat_template", t, e);
+	json_free(config);
+	free(path);
+	return rc;
+}
+
+int chat_template_open(struct chat_template **out, const char *directory, const struct tokenizer *t,
+		       struct err *e)
+{
+	char *path, *text = NULL;
+	size_t n;
+	struct err own = {0};
+	if (asprintf(&path, "%s/chat_template.jinja", directory) < 0)
+		return err_set(e, ENOMEM, "%s: no memory for a path", directory);
+	int rc = read_whole_file(&text, &n, path, TEMPLATE_BYTES_MAX, &own);
+	free(path);
+	if (rc == -ENOENT)
+		return open_config(out, directory, t, e);
+	if (rc < 0)
+		return err_set(e, own.code, "%s", own.text);
+	if (strlen(text) != n)
+		rc = err_set(e, EINVAL, "chat_template.jinja: a NUL byte, at byte %zu",
+			     strlen(text));
+	else
+		rc = chat_template_open_text(out, text, NULL, "chat_template.jinja", t, e);
+	free(text);
+	return rc;
+}
+
+const char *chat_template_origin(const struct chat_template *c)
+{
+	return c->origin;
+}
+
+bool chat_template_reads(const struct chat_template *c, const char *variable)
+{
+	return template_reads(c->plain, variable) ||
+	       (c->with_tools && template_reads(c->with_tools, variable));
+}
+
+/* ---- rendering ---- */
+
+int chat_variables_check(const struct json *variables, struct err *e)
+{
+	static const char *const OWN[] = {"messages", "tools", "add_generation_prompt"};
+	if (json_kind(variables) != JSON_OBJECT)
+		return err_set(e, EINVAL, "template.json: must be an object of variables");
+	for (const struct json *v = NULL; (v = json_next(variables, v));) {
+		const char *key = json_key(v);
+		size_t n = strlen(key);
+		bool own = n >= 6 && strcmp(key + n - 6, "_token") == 0;
+		for (size_t i = 0; i < sizeof OWN / sizeof *OWN; i++)
+			own |= strcmp(key, OWN[i]) == 0;
+		if (own)
+			return err_set(
+				e, EINVAL,
+				"template.json: \"%.40s\" is given by the model, and cannot be "
+				"set",
+				key);
+	}
+	return 0;
+}
+
+static void write_token(struct text_out *o, const struct tokenizer *t, const char *name, int64_t id)
+{
+	size_t n;
+	if (id < 0)
+		return; /* undefined, as where the tokenizer has none */
+	const char *text = tokenizer_bytes(t, (uint32_t)id, true, &n);
+	text_out_string(o, ", ");
+	text_out_string(o, name);
+	json_write_text(o, text, n);
+}
+
+static void write_variables(struct text_out *o, const struct chat_template *c,
+			    const struct chat_input *in)
+{
+	text_out_string(o, "{\"messages\": ");
+	messages_for_template(in->messages, o);
+	text_out_string(o, ", \"tools\": ");
+	json_write(o, json_count(in->tools) > 0 ? in->tools : NULL);
+	text_out_string(o, ", \"documents\": null");
+	for (const struct json *v = NULL; (v = json_next(in->variables, v));) {
+		text_out_string(o, ", ");
+		json_write_text(o, json_key(v), strlen(json_key(v)));
+		text_out_string(o, ": ");
+		json_write(o, v);
+	}
+	write_token(o, c->tokenizer, "\"bos_token\": ", tokenizer_bos(c->tokenizer));
+	write_token(o, c->tokenizer, "\"eos_token\": ", tokenizer_eos(c->tokenizer));
+	text_out_string(o, in->answer ? ", \"add_generation_prompt\": true}"
+				      : ", \"add_generation_prompt\": false}");
+}
+
+/* Where a byte came from becomes what it may spell. */
+static void rights_of(struct template_text *text)
+{
+	static const uint8_t RIGHTS[] = {
+		[FROM_TEMPLATE] = MAY_ALL, [FROM_TEXT] = MAY_TEXT, [FROM_ASSISTANT] = MAY_MARKS};
+	for (size_t i = 0; i < text->length; i++)
+		text->from[i] = RIGHTS[text->from[i]];
+}
+
+int chat_render(const struct chat_template *c, const struct chat_input *in,
+		const _Atomic bool *stop, struct template_text *out, struct err *e)
+{
+	struct text_out written = {0};
+	struct json *variables;
+	bool tools = json_count(in->tools) > 0 && c->with_tools;
+	write_variables(&written, c, in);
+	int rc = written.failed ? err_set(e, ENOMEM, "no memory for the conversation's text") : 0;
+	if (rc == 0)
+		rc = json_parse_text(&variables, written.bytes, written.n, "the conversation", e);
+	text_out_free(&written);
+	if (rc < 0)
+		return rc;
+	rc = template_render(tools ? c->with_tools : c->plain, variables, in->clock, stop, out, e);
+	json_free(variables);
+	if (rc == 0)
+		rights_of(out);
+	return rc;
+}
+
+int chat_encode(const struct chat_template *c, const struct chat_input *in,
+		const _Atomic bool *stop, struct token_list *ids, struct err *e)
+{
+	struct template_text text = {0};
+	int rc = chat_render(c, in, stop, &text, e);
+	if (rc == 0 && c->chatml) /* a template of the model's own writes it itself */
+		rc = tokenizer_begin(c->tokenizer, ids, e);
+	if (rc == 0)
+		rc = tokenizer_encode_rights(c->tokenizer, text.bytes, (const uint8_t *)text.from,
+					     text.length, stop, ids, e);
+	template_text_free(&text);
+	return rc;
+}

@@ -1,0 +1,53 @@
+/* A conversation as a list of messages, as messages.json shows it:
+ *
+ *     {"role": "system" | "developer" | "user" | "assistant" | "tool",
+ *      "content": a text, null, or a list of {"type": "text", "text": ...},
+ *      "thinking": a text, of an assistant's (reasoning_content is the same),
+ *      "tool_calls": [{"id", "type", "function": {"name", "arguments"}}], of an assistant's,
+ *      "tool_call_id", "name": texts}
+ *
+ * A list is read whole or not at all, and what is written reads back the same. Who can write to it
+ * is not trusted: sizes and counts are bounded, and a refusal names the message and the key. */
+#ifndef MOEFS_ENGINE_TEXT_MESSAGES_H
+#define MOEFS_ENGINE_TEXT_MESSAGES_H
+
+#include "engine/text/split_calls.h"
+
+enum { MESSAGES_MAX = 65536, MESSAGES_BYTES_MAX = 64 << 20, MESSAGE_CALLS_MAX = 1024 };
+
+struct message {
+	char *json; /* the message on one line; owned */
+	size_t n;
+};
+struct messages { /* zero-initialise; freed by messages_free */
+	struct message *items;
+	size_t count, room;
+};
+void messages_free(struct messages *m);
+/* Forgets those behind the first `count`. */
+void messages_cut(struct messages *m, size_t count);
+
+/* Replaces all of them by a list in JSON; on an error none is changed. -EINVAL: what it is not, and
+ * where; -EFBIG; -ENOMEM. */
+int messages_read(struct messages *m, const char *text, size_t n, struct err *e);
+/* Appends the list as JSON, one message a line, and a newline. */
+void messages_write(const struct messages *m, struct text_out *out);
+
+/* Appends a message that is only a role and a text (valid UTF-8). */
+int messages_add(struct messages *m, const char *role, const char *text, size_t n, struct err *e);
+/* Appends an answer as it was taken apart. Calls get the ids PREFIX0, PREFIX1 ... */
+int messages_add_answer(struct messages *m, const char *content, size_t n, const char *thoughts,
+			size_t thoughts_n, const struct calls *calls, const char *id_prefix,
+			struct err *e);
+/* Appends what a tool gave for a call. */
+int messages_add_result(struct messages *m, const char *call_id, const char *text, size_t n,
+			struct err *e);
+
+/* Writes the list as templates are given it: content is one text, absent is "", arguments are
+ * objects, thinking has the names that templates know. */
+void messages_for_template(const struct messages *m, struct text_out *out);
+
+/* Checks tools.json: a list of {"type": "function", "function": {"name", ...}}. */
+int tools_check(const struct json *tools, struct err *e);
+
+#endif

@@ -1,0 +1,74 @@
+/* libFuzzer on answers: whatever a model writes, in whatever pieces, is taken apart the same way,
+ * what was given out stays, and arguments are JSON objects. The first byte says how thinking begins
+ * and how long pieces are. */
+#include "engine/text/split.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const char TOOLS[] =
+	"[{\"function\": {\"name\": \"f\", \"parameters\": {\"properties\": {\"a\": {\"type\": "
+	"\"integer\"}, \"b\": {\"anyOf\": [{\"type\": \"null\"}, {\"type\": \"object\"}]}, \"c\": "
+	"{\"enum\": [1, \"x\", true]}}}}}]";
+
+static struct split *taken_apart(const char *text, size_t n, size_t step, const struct json *tools,
+				 enum split_thinking thinking)
+{
+	struct split *s = split_new(tools, thinking);
+	struct err e = {0};
+	size_t thoughts = 0, content = 0, calls = 0;
+	for (size_t at = 0; at < n; at += step) {
+		if (split_feed(s, text + at, n - at < step ? n - at : step, &e))
+			abort();
+		struct split_result r = split_result(s);
+		if (r.thoughts_n < thoughts || r.content_n < content || r.calls->count < calls)
+			abort();
+		thoughts = r.thoughts_n;
+		content = r.content_n;
+		calls = r.calls->count;
+	}
+	if (split_finish(s, &e))
+		abort();
+	return s;
+}
+
+static void compare(const struct split *a, const struct split *b)
+{
+	struct split_result x = split_result(a), y = split_result(b);
+	bool same = x.thoughts_n == y.thoughts_n && x.content_n == y.content_n &&
+		    x.calls->count == y.calls->count &&
+		    memcmp(x.thoughts, y.thoughts, x.thoughts_n) == 0 &&
+		    memcmp(x.content, y.content, x.content_n) == 0;
+	for (size_t i = 0; same && i < x.calls->count; i++) {
+		struct json *arguments;
+		struct err e = {0};
+		const struct call *c = &x.calls->items[i];
+		same = strcmp(c->arguments, y.calls->items[i].arguments) == 0;
+		if (json_parse_text(&arguments, c->arguments, c->arguments_n, "call", &e) ||
+		    json_kind(arguments) != JSON_OBJECT)
+			abort();
+		json_free(arguments);
+	}
+	if (!same)
+		abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static struct json *tools;
+	struct err e = {0};
+	if (!tools && json_parse_text(&tools, TOOLS, sizeof TOOLS - 1, "tools", &e))
+		abort();
+	if (size == 0)
+		return 0;
+	enum split_thinking thinking = data[0] % 3;
+	const char *text = (const char *)data + 1;
+	struct split *whole = taken_apart(text, size - 1, size, tools, thinking);
+	struct split *pieces = taken_apart(text, size - 1, 1 + data[0] / 3 % 16, tools, thinking);
+	compare(whole, pieces);
+	split_free(whole);
+	split_free(pieces);
+	return 0;
+}
