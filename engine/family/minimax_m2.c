@@ -1,6 +1,7 @@
 /* MiniMax M2: norms over all heads together, partial rotary positions, a router of sigmoids with a
  * correction. The published config has keys of its predecessors' other mixers and feed-forwards,
  * which must say that there are none; of its draft modules no tensors are published. */
+#include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
 
 #include <errno.h>
@@ -66,10 +67,17 @@ static const struct tensor_name names[] = {
 	{0},
 };
 
+static const struct gguf_key gguf_keys[] = {{"feed_forward_length", NULL, GGUF_KNOWN, 0}, {0}};
+static const struct gguf_family gguf = {
+	.architecture = "minimax-m2",
+	.keys = {gguf_keys, gguf_keys_routed_only, gguf_keys_sigmoid},
+};
+
 static const char *const types[] = {"minimax_m2", NULL};
 const struct family family_minimax_m2 = {
 	.model_types = types,
 	.partial_rotary = true,
 	.read = read,
 	.names = names,
+	.gguf = &gguf,
 };

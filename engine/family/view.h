@@ -60,6 +60,8 @@ view_fn view_stacked_one;
 /* The keys' and the values' projections of latent attention, head by head [nope + value, rank], the
  * keys' rows across. */
 view_fn view_latent_keys, view_latent_values;
+/* The same with a tensor for each: [heads, rank, nope], [heads, value, rank]. */
+view_fn view_latent_keys_apart, view_latent_values_apart;
 /* A depthwise convolution as published: [channels, 1, width]. */
 view_fn view_convolution;
 /* The projections of a delta net, for each key head its q, k, and the v and z of the value heads
