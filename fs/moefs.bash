@@ -19,7 +19,7 @@ _moefs() {
 			;;
 		esac
 	elif [[ $cur == -* ]]; then
-		mapfile -t COMPREPLY < <(compgen -W "-f -d -h --help -V --version -o" -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W "-f -d -h --help -V --version --check -o" -- "$cur")
 	else
 		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
 		compopt -o filenames

@@ -7,6 +7,7 @@
  *     load_convert.c  one that is made meanwhile   schedule.c  whose turn it is
  *     load_source.c   whether one is of the checkpoint as it is now
  *     check.c     what can be known of that at mount
+ *     report.c    what can be said of a path without mounting it
  *     chunk.c     the steps of a prompt            decode.c    a turn's answer, step by step
  *     session.c   a conversation's public face     draft.c     what may follow, and by what
  *     step.c      one step of a turn               turn.c      what all steps of it do
@@ -189,6 +190,8 @@ void model_release_store(const struct model *m);
  * place that making one takes. The latter finds out whether there is a draft layer. */
 int check_files(const char *directory, struct err *e);
 int check_store(struct model *m, struct err *e);
+/* The weights alone, where there is no store yet: bytes that one takes. */
+int check_weights(struct model *m, uint64_t *bytes, struct err *e);
 
 /* load_recipe.c: chooses m->recipe; finds the formats that a plan of it needs. */
 int load_choose_recipe(struct model *m, struct err *e);
@@ -206,6 +209,7 @@ void load_forget_store(struct model *m);
 bool load_store_is_gone(const struct model *m);
 /* load.c, from the generation thread: everything up to READY, or undone again. */
 int load_model(struct model *m, struct err *e);
+int load_tokenizer(struct model *m, struct err *e); /* and the chat */
 void unload_model(struct model *m);
 /* Keeps the heat of the experts beside the store, if they were used since it was last kept. */
 void load_keep_heat(struct model *m);
