@@ -64,6 +64,9 @@ static const struct tensor_name names[] = {
 	{TENSOR_EXPERT_GATE, EXPERTS "experts.%u.w1.weight", NULL},
 	{TENSOR_EXPERT_UP, EXPERTS "experts.%u.w3.weight", NULL},
 	{TENSOR_EXPERT_DOWN, EXPERTS "experts.%u.w2.weight", NULL},
+	{TENSOR_EXPERT_GATE, EXPERTS "switch_mlp.gate_proj.weight", view_stacked_one},
+	{TENSOR_EXPERT_UP, EXPERTS "switch_mlp.up_proj.weight", view_stacked_one},
+	{TENSOR_EXPERT_DOWN, EXPERTS "switch_mlp.down_proj.weight", view_stacked_down},
 	{0},
 };
 

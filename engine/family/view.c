@@ -181,6 +181,15 @@ void view_convolution(struct view *v, const struct config *c, uint32_t expert)
 	v->shape[1] = 1;
 }
 
+void view_convolution_upright(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_whole(v, c, TENSOR_DELTA_CONV, 0);
+	v->upright = c->delta_net.width;
+	v->dims = 3;
+	v->shape[2] = 1;
+}
+
 void view_negated_exponential(struct view *v, const struct config *c, uint32_t expert)
 {
 	(void)expert;
