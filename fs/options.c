@@ -35,6 +35,9 @@ const char options_help[] =
 	"    budget=SIZE            memory for experts (default: from what is free)\n"
 	"    context_budget=SIZE    memory for contexts (likewise)\n"
 	"    quant=NAME             weights as auto (default), tq2, tq3, tq4 or bf16\n"
+	"    exact                  the checkpoint's own numbers, whatever they are written in, "
+	"and\n"
+	"                           arithmetic in 32 bits\n"
 	"    codec=NAME             bf16 experts on disk: zstd, none, or auto (default): the "
 	"faster\n"
 	"    store=DIR              where converted weights are kept (default: MODELDIR.moefs, or\n"
@@ -59,9 +62,11 @@ const char options_help[] =
 		template, offsetof(struct options, member), 1 \
 	}
 static const struct fuse_opt switches[] = {
-	SWITCH("-f", foreground),     SWITCH("-d", debug),	SWITCH("debug", debug),
-	SWITCH("-h", help),	      SWITCH("--help", help),	SWITCH("-V", version),
-	SWITCH("--version", version), SWITCH("--check", check), FUSE_OPT_END,
+	SWITCH("-f", foreground),      SWITCH("-d", debug),
+	SWITCH("debug", debug),	       SWITCH("-h", help),
+	SWITCH("--help", help),	       SWITCH("-V", version),
+	SWITCH("--version", version),  SWITCH("--check", check),
+	SWITCH("exact", engine.exact), FUSE_OPT_END,
 };
 
 enum kind {

@@ -125,6 +125,15 @@ hostile() { # nothing hangs or breaks a line
 }
 claim "what is no model is said to be none, whatever it is" hostile
 
+exact() {
+	check 0 -o exact "$original"
+	same "$(value recipe)" bf16 recipe
+	check 0 -o exact,quant=bf16 "$original"
+	check 2 -o exact,quant=tq4 "$original"
+	grep -q "leave one of the two out" "$work/words" || fail "$(cat "$work/words")"
+}
+claim "-o exact keeps the checkpoint's numbers, and no recipe makes others of them" exact
+
 usage() {
 	check 2
 	check 2 -o quant=tq9 "$original"

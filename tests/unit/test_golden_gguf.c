@@ -66,7 +66,7 @@ static void check(const char *name, const char *model, const char *golden, doubl
 {
 	struct golden_bench b;
 	golden_bench_open(&b, model, golden,
-			  &(struct engine_options){.quant = "bf16", .threads = 2, .store = folder});
+			  &(struct engine_options){.exact = 1, .threads = 2, .store = folder});
 	golden_worst = 0;
 	struct golden_run r = golden_run_make(&b);
 	golden_compare(&b, &r);
