@@ -163,7 +163,7 @@ static bool put_fused(const struct kind *k, struct test_checkpoint *to, struct t
 static void put_plain(const struct kind *k, struct test_checkpoint *to, struct test_tensor *t,
 		      const char *as)
 {
-	char name[NAME];
+	char name[NAME + 8];
 	bool norm = k->hybrid && ends(t->name, "norm.weight") &&
 		    !ends(t->name, "linear_attn.norm.weight");
 	(void)snprintf(name, sizeof name, "%s%s", as, ends(t->name, ".weight") ? ".weight" : "");
