@@ -31,7 +31,8 @@ struct engine_options {
 	uint32_t threads;	 /* 0: as many as cores */
 	uint32_t chunk;		 /* prompt tokens per step; 0: see chunk.h. Never changes a text. */
 	const char *quant;	 /* auto (NULL: this), tq2, tq3, tq4 or bf16; see recipe.h */
-	const char *codec;	 /* none, zstd or auto (NULL: this); see recipe.h */
+	int exact; /* not 0: the source's own numbers in f32, as quant bf16; no other quant */
+	const char *codec; /* none, zstd or auto (NULL: this); see recipe.h */
 	const char
 		*store; /* folder for stores; NULL: beside the checkpoint, else the cache folder */
 	/* Called, from any thread and with no lock held, whenever the answer, status or error of a
@@ -69,6 +70,14 @@ void engine_policy(const struct engine *g, char words[PAGER_POLICY_TEXT]);
  * was meant to be one by itself; others: there is, but it is not whole, or more than one. In words.
  * Blocks. */
 int model_locate(const char *path, struct err *e);
+
+/* What can be said of a path as a model, as `key value` lines (malloc'ed, also where it fails, but
+ * for -ENOMEM): what it is, its family, encodings, tokenizer and template, and what it would take
+ * of disk and memory by the engine's options. The last line is "mountable yes", or "mountable no":
+ * then an error says what is missing or wrong, as model_open does, or as loading would of its
+ * tokenizer. Reads no weights but the samples by which a store is known, and writes nothing.
+ * Blocks. */
+int model_check(struct engine *g, const char *path, char **text, size_t *length, struct err *e);
 
 /* Blocks for the few files it reads, and where no store is there for the headers of the weights:
  * what is missing, or no place for a store, is an error in words now rather than when it is loaded.
@@ -141,7 +150,8 @@ uint64_t model_max_prompt_bytes(const struct model *m);
 /* Experts, for looking: none of these loads or promotes anything. */
 uint32_t model_layers(const struct model *m);
 uint32_t model_experts(const struct model *m, uint32_t layer); /* 0 for a dense layer */
-/* Bytes of one expert of a routed layer as stored (coded: decoded); 0 until the store is complete. */
+/* Bytes of one expert of a routed layer as stored (coded: decoded); 0 until the store is complete.
+ */
 uint64_t model_expert_bytes(const struct model *m, uint32_t layer);
 void model_expert_inspect(const struct model *m, uint32_t layer, uint32_t expert,
 			  struct pager_expert *out);

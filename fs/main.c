@@ -1,10 +1,12 @@
 /* moefs: mounts mixture-of-experts language models as files.
  *
  *     moefs [options] MODELDIR... MOUNTPOINT
+ *     moefs --check [options] MODELDIR...
  *
  * The program's life: options, fork, engine, models, mount, loop, and all of that back. Only this
  * file prints and only main exits. What the tree contains is in tree.c. */
 #include "fs/call.h"
+#include "fs/check.h"
 #include "fs/daemon.h"
 #include "fs/loop.h"
 #include "fs/mountpoint.h"
@@ -63,6 +65,16 @@ static int check(struct options *o, struct err *e)
 	return code;
 }
 
+/* Each line of a text that ends with one, as a sentence of ours. */
+static void say_lines(const struct text *t)
+{
+	for (size_t at = 0; at < t->length;) {
+		const char *line = t->data + at, *end = memchr(line, '\n', t->length - at);
+		(void)fprintf(stderr, "moefs: %.*s\n", (int)(end - line), line);
+		at = (size_t)(end + 1 - t->data);
+	}
+}
+
 static int open_models(struct program *p, struct err *e)
 {
 	struct mount *m = p->mount;
@@ -72,12 +84,7 @@ static int open_models(struct program *p, struct err *e)
 	int code = engine_create(&m->engine, engine, e);
 	for (size_t i = 0; i < p->options.model_count && !code; i++)
 		code = models_add(m, p->options.models[i], p->options.name, e);
-	for (const char *line = m->skipped.data, *end; line; line = end + 1) {
-		end = memchr(line, '\n', m->skipped.length - (size_t)(line - m->skipped.data));
-		if (!end)
-			break;
-		(void)fprintf(stderr, "moefs: %.*s\n", (int)(end - line), line);
-	}
+	say_lines(&m->skipped);
 	return code;
 }
 
@@ -141,6 +148,22 @@ static int run(struct program *p, struct err *e)
 	return serve(p, e) ? 1 : 0;
 }
 
+enum { CHECK_WRONG = 2 }; /* status of --check where it is itself what is wrong */
+
+/* What is wrong with models goes where errors go, a line for each, so that scripts read tables. */
+static int check_only(const struct options *o, struct err *e)
+{
+	struct text tables = {0}, wrong = {0};
+	int status = check_models(o, &tables, &wrong, e) ? CHECK_WRONG : wrong.length > 0;
+	if (fwrite(tables.data ? tables.data : "", 1, tables.length, stdout) != tables.length ||
+	    fflush(stdout))
+		status = CHECK_WRONG;
+	say_lines(&wrong);
+	text_free(&tables);
+	text_free(&wrong);
+	return status;
+}
+
 int main(int argc, char **argv)
 {
 	struct program p = {.parent = -1};
@@ -152,7 +175,9 @@ int main(int argc, char **argv)
 		else if (p.options.version)
 			status = printf("moefs %s\n", MOEFS_VERSION) < 0;
 		else
-			status = run(&p, &e);
+			status = p.options.check ? check_only(&p.options, &e) : run(&p, &e);
+	} else if (p.options.check) {
+		status = CHECK_WRONG;
 	}
 	if (status && e.code) /* of what was looked for in vain it may speak, too */
 		(void)fprintf(stderr, "moefs: %s\n", e.text);

@@ -124,28 +124,46 @@ static bool add_inside(struct mount *m, const char *path, struct err *why)
 	return found ? found != -ENOENT : add_one(m, path, NULL, false, why) != 0;
 }
 
-static int add_folder(struct mount *m, const char *path, struct err *e)
+int models_inside(const char *folder, void (*visit)(void *ctx, const char *path, const char *name),
+		  void *ctx, struct err *e)
 {
 	struct dirent **entries;
-	int n = scandir(path, &entries, visible, alphasort);
+	int n = scandir(folder, &entries, visible, alphasort);
 	if (n < 0)
-		return err_sys(e, errno, "cannot look into %s", path);
-	size_t before = m->model_count;
-	unsigned skipped = 0;
+		return err_sys(e, errno, "cannot look into %s", folder);
 	for (int i = 0; i < n; i++) {
 		char inside[4096 + NAME_SIZE];
-		struct err why;
-		(void)snprintf(inside, sizeof inside, "%s/%s", path, entries[i]->d_name);
-		if (add_inside(m, inside, &why)) {
-			skip(m, entries[i]->d_name, &why);
-			skipped++;
-		}
+		(void)snprintf(inside, sizeof inside, "%s/%s", folder, entries[i]->d_name);
+		visit(ctx, inside, entries[i]->d_name);
 		free(entries[i]);
 	}
 	free(entries);
-	if (m->model_count > before)
-		return 0;
-	if (skipped)
+	return 0;
+}
+
+struct adding {
+	struct mount *mount;
+	unsigned skipped;
+};
+
+static void add_or_skip(void *ctx, const char *path, const char *name)
+{
+	struct adding *a = ctx;
+	struct err why;
+	if (add_inside(a->mount, path, &why)) {
+		skip(a->mount, name, &why);
+		a->skipped++;
+	}
+}
+
+static int add_folder(struct mount *m, const char *path, struct err *e)
+{
+	struct adding a = {.mount = m};
+	size_t before = m->model_count;
+	int failed = models_inside(path, add_or_skip, &a, e);
+	if (failed || m->model_count > before)
+		return failed;
+	if (a.skipped)
 		return err_set(e, EINVAL, "%s: none of its models can be mounted", path);
 	int found = model_locate(path, e);
 	if (found != -ENOENT)

@@ -13,13 +13,13 @@ _moefs() {
 		codec=*) mapfile -t COMPREPLY < <(compgen -W "auto none zstd" -- "$cur") ;;
 		store=*) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
 		*)
-			mapfile -t COMPREPLY < <(compgen -P "${cur%"$option"}" -W "quant= codec= budget= context_budget= \
+			mapfile -t COMPREPLY < <(compgen -P "${cur%"$option"}" -W "quant= exact codec= budget= context_budget= \
 				context= store= threads= chunk= allow_other name= fsname=" -- "$option")
 			compopt -o nospace
 			;;
 		esac
 	elif [[ $cur == -* ]]; then
-		mapfile -t COMPREPLY < <(compgen -W "-f -d -h --help -V --version -o" -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W "-f -d -h --help -V --version --check -o" -- "$cur")
 	else
 		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
 		compopt -o filenames

@@ -146,6 +146,9 @@ bool models_name_fits(const char *name);
  * them, to be loaded when first asked. In a folder what cannot be mounted is skipped, with a line
  * in `skipped`; an error if nothing is left. The name is for a single model; NULL: its own. Blocks
  * for the small files. */
+/* Calls for each path in a folder, in their order, but for hidden ones. */
+int models_inside(const char *folder, void (*visit)(void *ctx, const char *path, const char *name),
+		  void *ctx, struct err *e);
 int models_add(struct mount *m, const char *path, const char *name, struct err *e);
 void models_close(struct mount *m); /* blocks until the steps in progress end */
 /* Tells MOUNT/error about models that failed to load, or whose conversion stopped, since the last

@@ -16,6 +16,7 @@
 
 const char options_help[] =
 	"usage: moefs [options] MODELDIR... MOUNTPOINT\n"
+	"       moefs --check [options] MODELDIR...\n"
 	"\n"
 	"Mounts language models as files: echo into MOUNTPOINT/MODEL/prompt, cat from output.\n"
 	"A MODELDIR is a checkpoint (config.json, *.safetensors, tokenizer.json), a GGUF file or "
@@ -26,11 +27,17 @@ const char options_help[] =
 	"    -d                     the same, and show every request\n"
 	"    -h, --help             this text\n"
 	"    -V, --version          the version\n"
+	"    --check                mount nothing, but say what each model is, what it would take\n"
+	"                           of disk and memory, and what is wrong with it; status 0: all\n"
+	"                           can be mounted, 1: not all, 2: a wrong option\n"
 	"    -o OPTION[,OPTION...]  options:\n"
 	"\n"
 	"    budget=SIZE            memory for experts (default: from what is free)\n"
 	"    context_budget=SIZE    memory for contexts (likewise)\n"
 	"    quant=NAME             weights as auto (default), tq2, tq3, tq4 or bf16\n"
+	"    exact                  the checkpoint's own numbers, whatever they are written in, "
+	"and\n"
+	"                           arithmetic in 32 bits\n"
 	"    codec=NAME             bf16 experts on disk: zstd, none, or auto (default): the "
 	"faster\n"
 	"    store=DIR              where converted weights are kept (default: MODELDIR.moefs, or\n"
@@ -55,9 +62,11 @@ const char options_help[] =
 		template, offsetof(struct options, member), 1 \
 	}
 static const struct fuse_opt switches[] = {
-	SWITCH("-f", foreground),     SWITCH("-d", debug),    SWITCH("debug", debug),
-	SWITCH("-h", help),	      SWITCH("--help", help), SWITCH("-V", version),
-	SWITCH("--version", version), FUSE_OPT_END,
+	SWITCH("-f", foreground),      SWITCH("-d", debug),
+	SWITCH("debug", debug),	       SWITCH("-h", help),
+	SWITCH("--help", help),	       SWITCH("-V", version),
+	SWITCH("--version", version),  SWITCH("--check", check),
+	SWITCH("exact", engine.exact), FUSE_OPT_END,
 };
 
 enum kind {
@@ -288,6 +297,10 @@ static int parse_arguments(struct options *o, int argc, char **argv, struct err 
 		return err_set(e, o->refused.code, "%s", o->refused.text);
 	if (o->allow_other && o->allow_root)
 		return err_set(e, EINVAL, "-o allow_other lets root in, too: leave out allow_root");
+	if (o->check && !o->model_count)
+		return err_set(e, EINVAL, "--check needs a model; see moefs --help");
+	if (o->check)
+		return 0;
 	if (o->model_count < 2)
 		return err_set(e, EINVAL, "%s; see moefs --help",
 			       o->model_count ? "a model and a mountpoint are needed"
@@ -299,10 +312,11 @@ static int parse_arguments(struct options *o, int argc, char **argv, struct err 
 int options_parse(struct options *o, int argc, char **argv, struct err *e)
 {
 	int code = parse_arguments(o, argc, argv, e);
-	if (code || !o->mountpoint)
+	if (code || o->help || o->version)
 		return code;
 	o->foreground |= o->debug;
-	code = absolute(&o->mountpoint, e);
+	if (o->mountpoint)
+		code = absolute(&o->mountpoint, e);
 	for (size_t i = 0; i < o->model_count && !code; i++)
 		code = absolute(&o->models[i], e);
 	for (size_t i = 0; i < OPTION_VALUES && !code; i++)

@@ -1,4 +1,5 @@
-/* The command line: `moefs [options] MODELDIR... MOUNTPOINT`, in the manner of sshfs. */
+/* The command line: `moefs [options] MODELDIR... MOUNTPOINT`, in the manner of sshfs, or
+ * `moefs --check [options] MODELDIR...`. */
 #ifndef MOEFS_FS_OPTIONS_H
 #define MOEFS_FS_OPTIONS_H
 
@@ -14,8 +15,8 @@ struct options {
 	char **models;		      /* the directories and GGUF files, as given */
 	size_t model_count;
 	const char *name; /* of the only model; NULL: its own */
-	char *mountpoint; /* absolute; NULL with help and version */
-	int foreground, debug, help, version;
+	char *mountpoint; /* absolute; NULL with help, version and check */
+	int foreground, debug, help, version, check;
 	bool allow_other, allow_root;
 	struct fuse_args fuse;	     /* what is libfuse's */
 	char *values[OPTION_VALUES]; /* of NAME=VALUE, by the table in options.c; NULL: not given */

@@ -1,6 +1,7 @@
 /* DeepSeek V3 and R1: latent attention, the first layers dense, a router of sigmoids with a
  * correction and groups, and a shared expert. Its draft layer, which lies after the last one, is
  * left out. */
+#include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
 
 #include <errno.h>
@@ -87,6 +88,24 @@ static const struct tensor_name names[] = {
 	{0},
 };
 
+/* GGUF files have the keys' projection across, head by head, apart from the values', or, before
+ * 2025-04, both as published. Those before 2025-09 say nothing of groups, and are computed without,
+ * as by what they were made for. The draft layer is not in them. */
+static const struct gguf_key gguf_keys[] = {
+	{"attention.head_count_kv", NULL, GGUF_KNOWN, 0},
+	{"attention.key_length", NULL, GGUF_KNOWN, 0},
+	{"attention.key_length_mla", NULL, GGUF_KNOWN, 0},
+	{"attention.value_length_mla", NULL, GGUF_KNOWN, 0},
+	{"attention.q_lora_rank", "q_lora_rank", GGUF_COPIED, 0},
+	{"attention.kv_lora_rank", "kv_lora_rank", GGUF_COPIED, 0},
+	{"rope.scaling.yarn_log_multiplier", NULL, GGUF_KNOWN, 0},
+	{0},
+};
+static const struct gguf_family gguf = {
+	.architecture = "deepseek2",
+	.keys = {gguf_keys, gguf_keys_routed, gguf_keys_sigmoid},
+};
+
 static const char *const types[] = {"deepseek_v3", NULL};
 const struct family family_deepseek_v3 = {
 	.model_types = types,
@@ -94,4 +113,5 @@ const struct family family_deepseek_v3 = {
 	.own_positions = true,
 	.read = read,
 	.names = names,
+	.gguf = &gguf,
 };

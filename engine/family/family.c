@@ -115,7 +115,8 @@ bool family_leaves_out(const struct config *c, const char *name)
 {
 	char layer[64];
 	for (uint32_t i = 0; i < c->layers_left_out; i++) {
-		int n = snprintf(layer, sizeof layer, "model.layers.%u.", c->layers + i);
+		int n = snprintf(layer, sizeof layer, c->gguf ? "blk.%u." : "model.layers.%u.",
+				 c->layers + i);
 		if (!strncmp(name, layer, (size_t)n))
 			return true;
 	}

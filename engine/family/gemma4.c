@@ -207,16 +207,17 @@ static const struct tensor_name names[] = {
 	{TENSOR_EXPERT_GATE, L "experts.gate_up_proj", view_stacked_gate},
 	{TENSOR_EXPERT_UP, L "experts.gate_up_proj", view_stacked_up},
 	{TENSOR_EXPERT_DOWN, L "experts.down_proj", view_stacked_down},
+	{TENSOR_EXPERT_GATE, L "experts.switch_glu.gate_proj.weight", view_stacked_one},
+	{TENSOR_EXPERT_UP, L "experts.switch_glu.up_proj.weight", view_stacked_one},
+	{TENSOR_EXPERT_DOWN, L "experts.switch_glu.down_proj.weight", view_stacked_down},
 	{0},
 };
 
 static const char *const types[] = {"gemma4", "gemma4_text", NULL};
 static const char *const skipped[] = {
-	"model.vision_tower.",
-	"model.embed_vision.",
-	"model.audio_tower.",
-	"model.embed_audio.",
-	NULL,
+	"model.vision_tower.", "model.embed_vision.", "model.audio_tower.",
+	"model.embed_audio.",  "vision_tower.",	      "embed_vision.",
+	"audio_tower.",	       "embed_audio.",	      NULL,
 };
 const struct family family_gemma4 = {
 	.model_types = types,

@@ -38,6 +38,8 @@ struct gguf_family {
 	bool routed;		  /* only with experts: without, it is another family */
 	/* Members of a config.json that follow from the architecture alone, or NULL. */
 	const char *also;
+	const char *rope_also; /* the same of its rope_scaling */
+	uint32_t whole_every;  /* not 0: of so many layers all but the last see a window */
 	/* Tables that end with a row without a suffix, tried before the common one. */
 	const struct gguf_key *keys[GGUF_KEY_TABLES];
 	/* Tried before the common names; ends with a row without a name. */
@@ -47,9 +49,10 @@ struct gguf_family {
 };
 
 /* Those of every family; and those that several have: the sizes of experts, also where config.json
- * calls theirs intermediate_size; those of a shared one; delta nets and a draft layer. */
+ * calls theirs intermediate_size; those of a shared one; delta nets and a draft layer; a router of
+ * sigmoids, and what mostly goes with it. */
 extern const struct gguf_key gguf_keys_common[], gguf_keys_routed[], gguf_keys_routed_only[],
-	gguf_keys_shared[], gguf_keys_hybrid[];
+	gguf_keys_shared[], gguf_keys_hybrid[], gguf_keys_sigmoid[];
 /* NULL: it is not known. */
 const struct gguf_key *gguf_key_find(const struct gguf_family *f, const char *suffix);
 

@@ -75,6 +75,17 @@ const struct gguf_key gguf_keys_hybrid[] = {
 	{0},
 };
 
+const struct gguf_key gguf_keys_sigmoid[] = {
+	{"expert_gating_func", NULL, GGUF_NEUTRAL, 2}, /* sigmoid */
+	{"expert_weights_scale", "routed_scaling_factor", GGUF_REAL, 0},
+	{"expert_group_count", "n_group", GGUF_COPIED, 0},
+	{"expert_group_used_count", "topk_group", GGUF_COPIED, 0},
+	{"expert_shared_count", "n_shared_experts", GGUF_COPIED, 0},
+	{"leading_dense_block_count", "first_k_dense_replace", GGUF_COPIED, 0},
+	{"nextn_predict_layers", "num_nextn_predict_layers", GGUF_COPIED, 0},
+	{0},
+};
+
 static const struct gguf_key *find_in(const struct gguf_key *table, const char *suffix)
 {
 	for (const struct gguf_key *k = table; k && k->suffix; k++)

@@ -1,6 +1,7 @@
 /* gpt-oss: attention with sinks, every other layer behind a window; biases on all projections, the
  * router's and the experts' among them; a clamped gated linear unit; YaRN. Rows of gate and up are
  * in turn; where the experts are in 16 bits they lie [in, out], so that rows lie across. */
+#include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
 
 static int read_unit(const struct reader *r)
@@ -40,10 +41,31 @@ static const struct tensor_name names[] = {
 	{0},
 };
 
+/* GGUF files have the rows of gate and up apart, with the numbers of each expert's rows along them,
+ * and blocks of MXFP4 with their scales inside, both as others have them. Which layers see a
+ * window, and that the bounds of YaRN's ramp are not rounded, no key says. */
+static const struct gguf_key gguf_keys[] = {
+	{"feed_forward_length", NULL, GGUF_KNOWN, 0},
+	{"attention.sliding_window", "sliding_window", GGUF_COPIED, 0},
+	{0},
+};
+static const struct tensor_name gguf_names[] = {
+	{TENSOR_FEED_FORWARD_NORM, "blk.%u.post_attention_norm.weight", NULL},
+	{0},
+};
+static const struct gguf_family gguf = {
+	.architecture = "gpt-oss",
+	.rope_also = "\"truncate\": false",
+	.whole_every = 2,
+	.keys = {gguf_keys, gguf_keys_routed_only},
+	.names = gguf_names,
+};
+
 static const char *const types[] = {"gpt_oss", NULL};
 const struct family family_gpt_oss = {
 	.model_types = types,
 	.ropes = 1U << ROPE_YARN,
 	.read = read,
 	.names = names,
+	.gguf = &gguf,
 };

@@ -49,6 +49,7 @@ static const struct gguf_key gguf_keys[] = {
 };
 static const struct gguf_family gguf = {
 	.architecture = "granitemoe",
+	.also = "\"attention_bias\": false", /* pairs of its rows would be neighbours, too */
 	.keys = {gguf_keys_routed_only, gguf_keys},
 	.names = gguf_names,
 };

@@ -1,6 +1,7 @@
 /* MiniMax M2: norms over all heads together, partial rotary positions, a router of sigmoids with a
  * correction. The published config has keys of its predecessors' other mixers and feed-forwards,
  * which must say that there are none; of its draft modules no tensors are published. */
+#include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
 
 #include <errno.h>
@@ -63,7 +64,16 @@ static const struct tensor_name names[] = {
 	{TENSOR_EXPERT_GATE, EXPERTS "experts.%u.w1.weight", NULL},
 	{TENSOR_EXPERT_UP, EXPERTS "experts.%u.w3.weight", NULL},
 	{TENSOR_EXPERT_DOWN, EXPERTS "experts.%u.w2.weight", NULL},
+	{TENSOR_EXPERT_GATE, EXPERTS "switch_mlp.gate_proj.weight", view_stacked_one},
+	{TENSOR_EXPERT_UP, EXPERTS "switch_mlp.up_proj.weight", view_stacked_one},
+	{TENSOR_EXPERT_DOWN, EXPERTS "switch_mlp.down_proj.weight", view_stacked_down},
 	{0},
+};
+
+static const struct gguf_key gguf_keys[] = {{"feed_forward_length", NULL, GGUF_KNOWN, 0}, {0}};
+static const struct gguf_family gguf = {
+	.architecture = "minimax-m2",
+	.keys = {gguf_keys, gguf_keys_routed_only, gguf_keys_sigmoid},
 };
 
 static const char *const types[] = {"minimax_m2", NULL};
@@ -72,4 +82,5 @@ const struct family family_minimax_m2 = {
 	.partial_rotary = true,
 	.read = read,
 	.names = names,
+	.gguf = &gguf,
 };

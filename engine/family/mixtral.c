@@ -37,6 +37,7 @@ static const struct tensor_name gguf_names[] = {
 static const struct gguf_family gguf = {
 	.architecture = "llama",
 	.routed = true,
+	.also = "\"attention_bias\": false", /* pairs of its rows would be neighbours, too */
 	.keys = {gguf_keys_routed_only},
 	.names = gguf_names,
 };

@@ -30,7 +30,7 @@ static const struct gguf_family gguf = {
 };
 
 static const char *const types[] = {"qwen3_5", "qwen3_5_text", NULL};
-static const char *const skipped[] = {"model.visual.", NULL};
+static const char *const skipped[] = {"model.visual.", "vision_tower.", NULL};
 const struct family family_qwen3_5 = {
 	.model_types = types,
 	.nested = true,

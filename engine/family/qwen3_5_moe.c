@@ -38,7 +38,7 @@ static const struct gguf_family gguf = {
 };
 
 static const char *const types[] = {"qwen3_5_moe", "qwen3_5_moe_text", NULL};
-static const char *const skipped[] = {"model.visual.", NULL};
+static const char *const skipped[] = {"model.visual.", "vision_tower.", NULL};
 const struct family family_qwen3_5_moe = {
 	.model_types = types,
 	.nested = true,

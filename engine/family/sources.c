@@ -32,12 +32,16 @@ static void describe(const struct sources *s, struct tensor_id id, view_fn *view
 	const struct config *c = s->config;
 	*out = (struct source){.tensor = t, .format = package_read_format(t)};
 	config_tensor_shape(c, id.role, id.layer, &out->rows, &out->cols);
+	if (id.role == TENSOR_DELTA_CONV && s->from_mlx)
+		view = view_convolution_upright;
 	if (view)
 		view(&out->view, c, id.expert);
 	else
 		view_whole(&out->view, c, id.role, id.layer);
-	if (c->gguf && c->family->gguf->norms_plus_one && tensor_roles[id.role].class == CLASS_NORM)
+	if (s->norms_plus_one && tensor_roles[id.role].class == CLASS_NORM)
 		out->view.change = VIEW_PLUS_ONE;
+	if (out->view.change != VIEW_AS_IS)
+		out->format = FORMAT_F32; /* which holds what is taken back */
 	if (c->gguf)
 		without_ones(&out->view);
 	if (!out->cols) {
@@ -67,9 +71,12 @@ static uint32_t alternatives(const struct sources *s, enum tensor_role role,
 static bool print_name(const struct sources *s, const char *pattern, struct tensor_id id,
 		       char name[NAME_BYTES])
 {
-	return s->config->gguf
-		       ? family_gguf_name(pattern, id, name, NAME_BYTES)
-		       : family_tensor_name(s->config, pattern, s->stem, id, name, NAME_BYTES);
+	if (s->config->gguf)
+		return family_gguf_name(pattern, id, name, NAME_BYTES);
+	size_t before = strncmp(pattern, "model.", 6) != 0 ? strlen(s->before) : 0;
+	memcpy(name, s->before, before);
+	return family_tensor_name(s->config, pattern, s->stem, id, name + before,
+				  NAME_BYTES - before);
 }
 
 int sources_find(const struct sources *s, struct tensor_id id, struct source *out, struct err *e)
@@ -134,7 +141,9 @@ static int read_rows(const struct sources *s, const struct source *from, uint32_
 		uint64_t run, at = view_row(&from->view, row, &run);
 		uint32_t n = run < rows ? (uint32_t)run : rows;
 		size_t bytes = n * from->row_bytes;
-		int failed = package_read(s->package, from->tensor, at, n, from->cols, to, e);
+		uint32_t each = from->view.upright ? from->view.upright : 1;
+		int failed = package_read(s->package, from->tensor, at * each, n * each,
+					  from->cols / each, to, e);
 		if (failed)
 			return failed;
 		to += bytes;
@@ -159,14 +168,31 @@ static int undo_change(const struct source *from, float *x, size_t n, struct err
 	return 0;
 }
 
+/* The rows as they are at the end of the buffer, from where they become floats. */
+static int read_changed(const struct sources *s, const struct source *from, uint32_t row,
+			uint32_t rows, float *x, struct err *e)
+{
+	struct source as_is = *from;
+	size_t n = (size_t)rows * from->cols;
+	as_is.format = package_read_format(from->tensor);
+	as_is.row_bytes = (size_t)from->cols * width_of(as_is.format);
+	uint8_t *end = (uint8_t *)(x + n) - rows * as_is.row_bytes;
+	int failed = read_rows(s, &as_is, row, rows, end, e);
+	if (failed)
+		return failed;
+	format_dequantise_row(
+		x, &(struct shape){.format = as_is.format, .rows = 1, .cols = (uint32_t)n},
+		&(struct pieces){.weights = end});
+	return undo_change(from, x, n, e);
+}
+
 int sources_read(const struct sources *s, const struct source *from, uint32_t row, uint32_t rows,
 		 void *buffer, struct err *e)
 {
-	int failed = from->view.paired ? read_paired(s, from, row, rows, buffer, e)
-				       : read_rows(s, from, row, rows, buffer, e);
-	if (failed || from->view.change == VIEW_AS_IS)
-		return failed;
-	return undo_change(from, buffer, (size_t)rows * from->cols, e);
+	if (from->view.change != VIEW_AS_IS)
+		return read_changed(s, from, row, rows, buffer, e);
+	return from->view.paired ? read_paired(s, from, row, rows, buffer, e)
+				 : read_rows(s, from, row, rows, buffer, e);
 }
 
 int sources_read_part(const struct sources *s, const struct source *from, uint32_t part,
@@ -200,9 +226,6 @@ static int check_shape(const struct sources *s, const struct source *from, struc
 			       s->config->gguf ? "the keys of the file make" : "config.json makes",
 			       wanted);
 	}
-	if (v->change != VIEW_AS_IS && from->format != FORMAT_F32)
-		return err_set(e, ENOTSUP, "tensor %s is of type %s, but must be F32", t->name,
-			       t->type);
 	if (!t->parts)
 		return err_set(
 			e, ENOTSUP,
@@ -283,17 +306,40 @@ enum format sources_kept_format(const struct sources *s)
 
 /* ---- opening ---- */
 
+static bool ends_with(const char *name, const char *end)
+{
+	size_t n = strlen(name), k = strlen(end);
+	return n >= k && !strcmp(name + n - k, end);
+}
+
+/* MLX' converter has the one input of a convolution last. It leaves norms as they are computed
+ * with.
+ */
+static bool is_from_mlx(const struct package_tensor *t)
+{
+	return t->dims == 3 && t->shape[2] == 1 && t->shape[1] > 1 &&
+	       ends_with(t->name, ".linear_attn.conv1d.weight");
+}
+
 static void look_at_names(struct sources *s)
 {
-	static const char nested[] = "model.language_model.";
+	static const char nested[] = "model.language_model.", mlx[] = "language_model.model.";
 	const struct family *f = s->config->family;
 	char draft[NAME_BYTES];
 	s->stem = "model.";
+	s->before = "";
+	s->norms_plus_one = s->config->gguf && f->gguf->norms_plus_one;
 	(void)snprintf(draft, sizeof draft, "blk.%u.", s->config->layers);
 	for (size_t i = 0; i < package_count(s->package); i++) {
 		const char *name = package_tensor(s->package, i)->name;
 		if (f->nested && begins_with(name, nested))
 			s->stem = nested;
+		if (f->nested && begins_with(name, mlx)) {
+			s->stem = mlx;
+			s->before = "language_model.";
+		}
+		if (is_from_mlx(package_tensor(s->package, i)))
+			s->from_mlx = s->norms_plus_one = true;
 		const char *beginning = s->config->gguf ? draft : f->draft;
 		if (f->draft && begins_with(name, beginning))
 			s->draft = true;

@@ -12,9 +12,12 @@
 struct sources {
 	struct package *package;
 	const struct config *config;
-	const char *stem; /* what stands for "model." in names */
-	bool draft;	  /* there are tensors of a draft */
-	bool *used;	  /* [package_count], by sources_check */
+	const char *stem;   /* what stands for "model." in names */
+	const char *before; /* what stands before names that do not begin so; or "" */
+	bool from_mlx;
+	bool norms_plus_one; /* 1 was added to all norms but those of delta nets */
+	bool draft;	     /* there are tensors of a draft */
+	bool *used;	     /* [package_count], by sources_check */
 };
 
 /* Opens the package and finds out what its names begin with and whether there is a draft. The

@@ -148,6 +148,28 @@ void view_latent_values(struct view *v, const struct config *c, uint32_t expert)
 			   .part = {{(uint64_t)c->heads * l->value, l->nope, l->value, each}}};
 }
 
+/* A matrix for each head, one after the other. */
+static void heads_of(struct view *v, const struct config *c, uint32_t rows, uint32_t cols)
+{
+	uint64_t all = (uint64_t)c->heads * rows;
+	*v = (struct view){.dims = 3,
+			   .shape = {c->heads, rows, cols},
+			   .count = 1,
+			   .part = {{all, 0, all, all}}};
+}
+
+void view_latent_keys_apart(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	heads_of(v, c, c->latent.rank, c->latent.nope);
+}
+
+void view_latent_values_apart(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	heads_of(v, c, c->latent.value, c->latent.rank);
+}
+
 /* ---- delta nets ---- */
 
 void view_convolution(struct view *v, const struct config *c, uint32_t expert)
@@ -157,6 +179,15 @@ void view_convolution(struct view *v, const struct config *c, uint32_t expert)
 	v->dims = 3;
 	v->shape[2] = v->shape[1];
 	v->shape[1] = 1;
+}
+
+void view_convolution_upright(struct view *v, const struct config *c, uint32_t expert)
+{
+	(void)expert;
+	view_whole(v, c, TENSOR_DELTA_CONV, 0);
+	v->upright = c->delta_net.width;
+	v->dims = 3;
+	v->shape[2] = 1;
 }
 
 void view_negated_exponential(struct view *v, const struct config *c, uint32_t expert)

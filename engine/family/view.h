@@ -40,6 +40,7 @@ struct view {
 	 * rows 2 · i and 2 · i + 1 of the tensor. With one part alone. */
 	uint32_t paired;
 	enum view_change change;
+	uint32_t upright; /* not 0: a row is so many of the tensor's, which have one number each */
 };
 
 typedef void view_fn(struct view *v, const struct config *c, uint32_t expert);
@@ -60,8 +61,12 @@ view_fn view_stacked_one;
 /* The keys' and the values' projections of latent attention, head by head [nope + value, rank], the
  * keys' rows across. */
 view_fn view_latent_keys, view_latent_values;
+/* The same with a tensor for each: [heads, rank, nope], [heads, value, rank]. */
+view_fn view_latent_keys_apart, view_latent_values_apart;
 /* A depthwise convolution as published: [channels, 1, width]. */
 view_fn view_convolution;
+/* The same as MLX has it, [channels, width, 1]; by that its converter is known. */
+view_fn view_convolution_upright;
 /* The projections of a delta net, for each key head its q, k, and the v and z of the value heads
  * that belong to it; likewise b and a. */
 view_fn view_qkvz_qkv, view_qkvz_z, view_ba_b, view_ba_a;

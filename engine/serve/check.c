@@ -173,7 +173,7 @@ static int look_at_weights(const struct model *m, struct recipe *r, struct err *
 }
 
 /* And counts what their store takes. */
-static int check_weights(struct model *m, uint64_t *bytes, struct err *e)
+int check_weights(struct model *m, uint64_t *bytes, struct err *e)
 {
 	struct recipe r = m->id.recipe;
 	struct plan p;

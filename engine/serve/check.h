@@ -4,6 +4,8 @@
 
 #include "cache/err.h"
 
+#include <stdint.h>
+
 struct model;
 
 /* The files of the folder, before any is read. */
@@ -11,5 +13,7 @@ int check_files(const char *directory, struct err *e);
 /* Once it is known whether there is a store: the weights, and the place that making one takes.
  * Finds out whether there is a draft layer. */
 int check_store(struct model *m, struct err *e);
+/* The weights alone, where there is no store yet: bytes that one takes. */
+int check_weights(struct model *m, uint64_t *bytes, struct err *e);
 
 #endif

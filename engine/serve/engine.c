@@ -46,6 +46,20 @@ static int create_pool(struct engine *g, struct err *e)
 	return budgets_watch(&g->budgets, e);
 }
 
+static int find_recipe(struct engine *g, const struct engine_options *o, struct err *e)
+{
+	const char *quant = o->quant ? o->quant : "auto";
+	if (!o->exact)
+		return recipe_find(&g->recipe, quant, e);
+	int failed = recipe_find(&g->recipe, !strcmp(quant, "auto") ? "bf16" : quant, e);
+	if (!failed && !g->recipe.exact)
+		failed = err_set(e, EINVAL,
+				 "exact computes with the checkpoint's own numbers, and quant=%s "
+				 "makes others: leave one of the two out",
+				 quant);
+	return failed;
+}
+
 int engine_create(struct engine **out, const struct engine_options *options, struct err *e)
 {
 	struct engine *g = calloc(1, sizeof *g);
@@ -53,7 +67,7 @@ int engine_create(struct engine **out, const struct engine_options *options, str
 		return err_set(e, ENOMEM, "out of memory");
 	context_budget_init(&g->context_budget, 0);
 	g->kernels = kernels_best();
-	int failed = recipe_find(&g->recipe, options->quant ? options->quant : "auto", e);
+	int failed = find_recipe(g, options, e);
 	if (!failed)
 		failed = recipe_ask_codec(&g->recipe, options->codec, e);
 	if (!failed && options->threads > 1024)

@@ -11,7 +11,7 @@
 
 /* ---- the model ---- */
 
-static int load_tokenizer(struct model *m, struct err *e)
+int load_tokenizer(struct model *m, struct err *e)
 {
 	struct err no_chat;
 	int failed = source_tokenizer_open(&m->run.tokenizer, m->id.directory, e);

@@ -32,6 +32,7 @@ void load_forget_store(struct model_store *s);
 bool load_store_is_gone(const struct model_store *s);
 /* load.c, from the generation thread: everything up to READY, or undone again. */
 int load_model(struct model *m, struct err *e);
+int load_tokenizer(struct model *m, struct err *e); /* and the chat */
 void unload_model(struct model *m);
 /* Keeps the heat of the experts beside the store, if they were used since it was last kept. */
 void load_keep_heat(struct model *m);

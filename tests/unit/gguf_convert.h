@@ -1,7 +1,8 @@
 /* A fixture as a GGUF file, by the rules of the published converter (llama.cpp's
  * convert_hf_to_gguf.py): what its keys and tensors are called, experts stacked, norms plus one,
  * A_log as -exp(A_log), the rows of queries and keys and the value heads of delta nets in their
- * other orders. Knows nothing of the engine's reader of such files. */
+ * other orders, rows that lie across along, gate and up apart, blocks with their scales inside.
+ * Knows nothing of the engine's reader of such files. */
 #ifndef MOEFS_TESTS_GGUF_CONVERT_H
 #define MOEFS_TESTS_GGUF_CONVERT_H
 
@@ -13,8 +14,10 @@ struct gguf_conversion {
 	const char *type;	  /* of matrices: "BF16", "F16" or "F32" */
 	uint32_t version;	  /* 0: 3 */
 	uint32_t parts;		  /* 0: one, which is not split */
-	bool fused; /* qwen3next: qkvz as published, as the first converters left it */
-	bool apart; /* llama: a tensor for each expert, as the first converters left it */
+	/* qwen3next: qkvz as published; deepseek2: kv_b: as the first converters left them */
+	bool fused;
+	const char *without; /* tensors whose names end so are left out; NULL: none */
+	bool apart;	     /* llama: a tensor for each expert, as the first converters left it */
 	/* Called before the first part is written, when all keys and tensors are there. */
 	void (*change)(struct test_gguf *g);
 };

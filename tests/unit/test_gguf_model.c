@@ -311,9 +311,9 @@ static void a_file_under_another_family_s_name_is_refused(void **state)
 	test_gguf_convert(&plain, folder, "n", path);
 	replace(path, "qwen3", "qwen2");
 	assert_refused(path, ENOENT, "attn_q.bias");
-	/* Without experts, a llama is another family, which is not there. */
+	/* Without experts, a llama is another family, which has no norms of heads. */
 	replace(path, "qwen2", "llama");
-	assert_refused(path, ENOTSUP, "llama");
+	assert_refused(path, EINVAL, "_norm.weight");
 }
 
 static void a_file_without_a_tensor_or_a_vocabulary_is_refused(void **state)
@@ -349,6 +349,52 @@ static void a_stack_of_another_shape_is_refused(void **state)
 	test_file_write(path, bytes, n);
 	free(bytes);
 	assert_refused(path, EINVAL, "the keys of the file make");
+}
+
+/* Adds to the number of a key. */
+static void change_number(const char *path, const char *key, int by)
+{
+	size_t n, k = strlen(key);
+	uint8_t *bytes = test_file_read(path, &n);
+	uint8_t *at = memmem(bytes, n, key, k);
+	assert_non_null(at);
+	at[k + 4] = (uint8_t)(at[k + 4] + by);
+	test_file_write(path, bytes, n);
+	free(bytes);
+}
+
+static void routers_and_latents_that_are_not_computed_are_refused_by_name(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *fixture, *architecture, *key;
+		int by;
+		const char *word;
+	} cases[] = {
+		{"deepseek_v3", "deepseek2", "expert_gating_func", -1, "expert_gating_func"},
+		{"glm4_moe", "glm4moe", "expert_gating_func", 1, "expert_gating_func"},
+		{"deepseek_v3", "deepseek2", "rope.dimension_count", 32, "rope.dimension_count"},
+		{"deepseek_v3", "deepseek2", "attention.key_length_mla", 2, "attn_q_b.weight"},
+		{"deepseek_v3", "deepseek2", "attention.kv_lora_rank", 1, "latents of 33"},
+		{"deepseek_v3", "deepseek2", "leading_dense_block_count", 1, "blk.1.ffn_gate"},
+		{"glm4_moe", "glm4moe", "nextn_predict_layers", 100, "are for drafts"},
+		{"gpt_oss", "gpt-oss", "attention.sliding_window", -16, "sliding_window"},
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		char path[512], key[128];
+		if (!test_fixture(cases[i].fixture))
+			continue;
+		plain = (struct gguf_conversion){.fixture = cases[i].fixture,
+						 .architecture = cases[i].architecture,
+						 .type = "BF16"};
+		test_gguf_convert(&plain, folder, "m", path);
+		(void)snprintf(key, sizeof key, "%s.%s", cases[i].architecture, cases[i].key);
+		change_number(path, key, cases[i].by);
+		char name[128];
+		int failed = open_model(path, name);
+		if (!failed || !strstr(e.text, cases[i].word))
+			fail_msg("%s: %d, %s", key, failed, e.text);
+	}
 }
 
 /* ---- what follows from a file ---- */
@@ -424,6 +470,7 @@ int main(void)
 		TEST(a_file_under_another_family_s_name_is_refused),
 		TEST(a_file_without_a_tensor_or_a_vocabulary_is_refused),
 		TEST(a_stack_of_another_shape_is_refused),
+		TEST(routers_and_latents_that_are_not_computed_are_refused_by_name),
 		TEST(a_changed_file_is_another_model),
 		TEST(the_config_that_is_shown_can_be_read_as_one),
 		TEST(the_kernels_blocks_are_those_of_the_files),

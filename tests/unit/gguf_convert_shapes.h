@@ -1,0 +1,65 @@
+/* Within the helpers: what gguf_convert.c makes a file of, and the ways in which a tensor's numbers
+ * come to lie otherwise (gguf_convert_shapes.c). */
+#ifndef MOEFS_TESTS_GGUF_CONVERT_SHAPES_H
+#define MOEFS_TESTS_GGUF_CONVERT_SHAPES_H
+
+#include "checkpoint_help.h"
+#include "gguf_convert.h"
+
+#include <json-c/json.h>
+#include <stdbool.h>
+
+enum { NAME = 256, TENSORS_MOST = 1024 };
+
+/* A tensor as the file gets it. */
+struct out {
+	char name[NAME];
+	size_t dims;
+	uint64_t shape[4];
+	float *x;
+	size_t count;
+	uint8_t *blocks; /* MXFP4, in place of x */
+};
+struct maker {
+	const struct gguf_conversion *c;
+	struct json_object *document, *config; /* config: the text part */
+	struct test_checkpoint from;
+	struct out out[TENSORS_MOST];
+	size_t count;
+	uint32_t layers;
+};
+
+/* NULL: there is none. */
+struct json_object *maker_member(struct json_object *o, const char *key);
+uint32_t maker_number(const struct maker *m,
+		      const char *key); /* of the config; 0: it is not there */
+uint32_t maker_head_dim(const struct maker *m);
+bool maker_is(const struct maker *m, const char *architecture);
+bool maker_ends(const char *name, const char *ending);
+
+struct out *maker_add(struct maker *m, const char *name);
+struct out *maker_add_copy(struct maker *m, const char *name, const struct test_tensor *t);
+
+/* Pairs of rows that a rotation turns become neighbours. */
+void maker_pair(struct maker *m, struct out *o);
+/* What a delta net's value heads are reordered in. */
+void maker_tile(struct maker *m, const char *part, struct out *o);
+/* q, k, v and z, head by head as published: all q, all k and all v, or all z. */
+void maker_unfuse(struct maker *m, const char *layer, const struct test_tensor *t);
+/* Gate above up in each expert: one of the two. */
+void maker_halve(struct maker *m, const char *name, const struct test_tensor *t, size_t half);
+/* One expert's matrix, added to the stack of its layer, in the order of experts. */
+void maker_stack(struct maker *m, const char *layer, const char *as, uint32_t expert,
+		 uint32_t experts, const struct test_tensor *t);
+/* Of gpt-oss' experts, [in, out]: rows first, first + step … of [out, in]. */
+void maker_turn(struct maker *m, const char *name, const struct test_tensor *t, size_t first,
+		size_t step);
+/* The same of their biases, and of their blocks, [out, in] already, with their scales. */
+void maker_pick(struct maker *m, const char *name, const struct test_tensor *t, size_t first,
+		size_t step);
+void maker_blocks(struct maker *m, const char *name, const struct test_tensor *t, size_t first,
+		  size_t step);
+/* Latent attention's kv_b: the keys' part, each head's across, and the values'. */
+void maker_split_latent(struct maker *m, const char *layer, const struct test_tensor *t);
+
+#endif
