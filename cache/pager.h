@@ -62,7 +62,7 @@ struct pager_supply {			/* where a model's experts come from */
 	pager_arrange_fn *arrange;
 	pager_arrange_pieces_fn *arrange_pieces; /* in its place, of what is read; NULL: records are
 						    in one piece */
-	pager_make_fn *make; /* NULL: the store has them all */
+	pager_make_fn *make;			 /* NULL: the store has them all */
 	void *ctx;
 };
 

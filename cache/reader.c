@@ -290,7 +290,8 @@ static void read_on(struct read_buffer *b)
 	while (b->piece[k].over)
 		k++;
 	const struct read_piece *p = &b->piece[k];
-	(void)take_result(b, k, io_pread(p->fd, place_of(b, p), read_length(p), p->begin + p->done));
+	(void)take_result(b, k,
+			  io_pread(p->fd, place_of(b, p), read_length(p), p->begin + p->done));
 	if (b->failed)
 		b->left = 0;
 }

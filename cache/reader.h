@@ -40,7 +40,8 @@ void reader_submit(struct reader *r);
 
 struct read_done {
 	void *tag;
-	int result; /* 0, or a negative errno, the first piece's; -ENODATA: a file ended too early */
+	int result; /* 0, or a negative errno, the first piece's; -ENODATA: a file ended too early
+		     */
 	struct store_pieces record; /* valid until reader_release; none if it failed */
 	uint64_t bytes;		    /* that came from the disk, the enclosing ranges' */
 	unsigned buffer;	    /* the reader's own */

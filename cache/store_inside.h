@@ -1,5 +1,5 @@
-/* The inside of an open store, shared by store.c, which reads it, store_index.c, which reads, checks
- * and writes its index, and store_place.c, where it is a checkpoint in the place of one. */
+/* The inside of an open store, shared by store.c, which reads it, store_index.c, which reads,
+ * checks and writes its index, and store_place.c, where it is a checkpoint in the place of one. */
 #ifndef MOEFS_CACHE_STORE_INSIDE_H
 #define MOEFS_CACHE_STORE_INSIDE_H
 
@@ -43,11 +43,11 @@ int store_matches(const struct store *s, const struct store_plan *plan, struct e
 void placed_free(struct placed *p); /* NULL is fine */
 void placed_extents(const struct store *s, uint32_t record, struct store_extents *out);
 int placed_verify(const struct store *s, uint32_t record, const struct store_pieces *stored,
-		 struct err *e);
+		  struct err *e);
 int placed_read_record(const struct store *s, uint32_t record, uint64_t offset, void *buffer,
-		      size_t bytes, struct err *e);
+		       size_t bytes, struct err *e);
 int placed_read_dense(const struct store *s, uint32_t unit, void *buffer, size_t bytes,
-		     struct err *e);
+		      struct err *e);
 int placed_read_failed(const struct store *s, uint32_t record, int code, struct err *e);
 
 #endif

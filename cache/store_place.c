@@ -125,8 +125,8 @@ static int set_up(struct store *s, struct err *e)
 static struct store_info info_of(const struct store_place *of)
 {
 	const struct store_layout *l = &of->layout;
-	const struct store_range none = {0}, *last = l->dense_units ? l->dense + l->dense_units - 1
-								    : &none;
+	const struct store_range none = {0},
+				 *last = l->dense_units ? l->dense + l->dense_units - 1 : &none;
 	return (struct store_info){
 		.key = of->key,
 		.identified = true,
@@ -146,7 +146,8 @@ static struct placed *placed_new(const struct store_place *of)
 	struct placed *p = calloc(1, sizeof *p);
 	if (!p)
 		return NULL;
-	*p = (struct placed){.of = *of, .file = calloc((size_t)of->file_count + 1, sizeof *p->file)};
+	*p = (struct placed){.of = *of,
+			     .file = calloc((size_t)of->file_count + 1, sizeof *p->file)};
 	if (p->file)
 		return p;
 	free(p);
@@ -218,7 +219,7 @@ static int check_sum(const struct store *s, uint32_t unit, uint64_t sum, struct 
 }
 
 int placed_verify(const struct store *s, uint32_t record, const struct store_pieces *stored,
-		 struct err *e)
+		  struct err *e)
 {
 	XXH3_state_t *state = XXH3_createState();
 	if (!state)
@@ -249,7 +250,7 @@ void placed_extents(const struct store *s, uint32_t record, struct store_extents
 }
 
 int placed_read_record(const struct store *s, uint32_t record, uint64_t offset, void *buffer,
-		      size_t bytes, struct err *e)
+		       size_t bytes, struct err *e)
 {
 	struct store_extents x;
 	uint8_t *to = buffer;
@@ -268,7 +269,7 @@ int placed_read_record(const struct store *s, uint32_t record, uint64_t offset, 
 }
 
 int placed_read_dense(const struct store *s, uint32_t unit, void *buffer, size_t bytes,
-		     struct err *e)
+		      struct err *e)
 {
 	const struct placed *p = s->place;
 	int failed = p->of.read_dense(p->of.ctx, unit, buffer, bytes, e);

@@ -19,7 +19,7 @@
 struct store_place_file {
 	const char *path;
 	int fd; /* open for plain reads */
-	/* As it must be when the store is opened, and stay. */
+		/* As it must be when the store is opened, and stay. */
 };
 
 struct store_place_piece {
@@ -29,8 +29,8 @@ struct store_place_piece {
 
 /* All that is pointed to outlives the store, which ends it by `close`. */
 struct store_place {
-	const char *name;	 /* of the source, for the words of errors */
-	struct store_key key;	 /* the fingerprint: a number that is another after any change */
+	const char *name;	    /* of the source, for the words of errors */
+	struct store_key key;	    /* the fingerprint: a number that is another after any change */
 	struct store_layout layout; /* plain */
 	const struct store_place_file *files;
 	uint32_t file_count;

@@ -6,6 +6,7 @@
  *     load_store.c    where a store may be         generate.c  a model's generation thread
  *     load_convert.c  one that is made meanwhile   schedule.c  whose turn it is
  *     load_source.c   whether one is of the checkpoint as it is now
+ *     load_place.c    a checkpoint that is its own
  *     check.c     what can be known of that at mount
  *     chunk.c     the steps of a prompt            decode.c    a turn's answer, step by step
  *     session.c   a conversation's public face     draft.c     what may follow, and by what
@@ -204,6 +205,14 @@ int load_store(struct model *m, bool read, struct err *e);
 void load_forget_store(struct model *m);
 /* Whether the complete store's folder was removed or replaced. Blocks for the disk. */
 bool load_store_is_gone(const struct model *m);
+/* load_place.c: the source as its own store; -ENOTSUP: it has to be converted. */
+int load_open_in_place(const struct model *m, const struct source_state *now, struct store **out,
+		       struct plan *plan, struct err *e);
+/* Before a store in place is read: makes the folder for what is kept of it, and takes what is
+ * there. Where none can be made nothing is kept. Any other store is left alone. */
+int load_keep_in_folder(struct model *m, struct err *e);
+/* Keeps the checksums of what was read of it. */
+void load_keep_sums(const struct model *m);
 /* load.c, from the generation thread: everything up to READY, or undone again. */
 int load_model(struct model *m, struct err *e);
 void unload_model(struct model *m);
@@ -221,6 +230,8 @@ struct witness_watch load_watch(struct model *m); /* shows checking as progress 
 /* load_convert.c: the plan and a store that grows while the converter makes it, or a complete one.
  */
 int load_by_converting(struct model *m, struct err *e);
+/* mkdir -p of everything above the folder itself. */
+int load_make_parents(const char *folder, struct err *e);
 /* Lets the conversion go on, or has it rest while the model has a turn. */
 void load_let_convert(struct model *m, bool work);
 

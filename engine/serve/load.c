@@ -66,6 +66,13 @@ static void load_arrange(void *ctx, uint32_t layer, void *slot, const void *reco
 	plan_arrange_record(&m->plan, layer, slot, record);
 }
 
+static void load_arrange_pieces(void *ctx, uint32_t layer, void *slot,
+				const struct store_pieces *record)
+{
+	struct model *m = ctx;
+	plan_arrange_pieces(&m->plan, layer, slot, record);
+}
+
 /* The converter stays until the source is gone. */
 static int load_make(void *ctx, uint32_t layer, uint32_t expert, void *record, struct err *e)
 {
@@ -80,6 +87,7 @@ static int load_experts(struct model *m, struct err *e)
 		.slot_bytes = m->plan.slot_bytes,
 		.layer_slot_bytes = m->plan.layer_slot_bytes,
 		.arrange = load_arrange,
+		.arrange_pieces = load_arrange_pieces,
 		.make = m->converter ? load_make : NULL,
 		.ctx = m,
 	};
@@ -97,6 +105,7 @@ void load_keep_heat(struct model *m)
 {
 	struct pager_stats now;
 	struct err ignored; /* a store that cannot be written any more serves all the same */
+	load_keep_sums(m);
 	if (!m->experts)
 		return;
 	pager_source_stats(m->experts, &now);
@@ -130,6 +139,8 @@ int load_model(struct model *m, struct err *e)
 	int failed = m->tokenizer ? 0 : load_tokenizer(m, e);
 	if (!failed && !store_still_good(m))
 		failed = find_store(m, e);
+	if (!failed)
+		failed = load_keep_in_folder(m, e);
 	if (!failed)
 		m->weights_sum = XXH3_64bits(&store_info(m->store)->key, sizeof(struct store_key));
 	if (!failed) { /* sessions draft unless they are told not to */

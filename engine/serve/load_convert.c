@@ -8,8 +8,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-/* mkdir -p of everything above the folder itself, which the store makes. */
-static int make_parents(const char *folder, struct err *e)
+int load_make_parents(const char *folder, struct err *e)
 {
 	char path[4096];
 	if (snprintf(path, sizeof path, "%s", folder) >= (int)sizeof path)
@@ -100,7 +99,7 @@ static int convert_to(struct model *m, const char *folder, struct err *e)
 		.ctx = m,
 	};
 	v.recipe.norms = (enum norm_type)atomic_load(&m->norms);
-	int failed = make_parents(folder, e);
+	int failed = load_make_parents(folder, e);
 	if (!failed)
 		failed = begin_witness(m, &v, e);
 	if (!failed)

@@ -1,4 +1,5 @@
 /* A mounted checkpoint: opening, closing, and what can be said of it (model.h). */
+#include "cache/store_place.h"
 #include "engine/serve/internal.h"
 
 #include <errno.h>
@@ -231,8 +232,14 @@ static int print_codec(const struct model *m, char *text, size_t size)
 
 static int print_recipe(const struct model *m, char *text, size_t size)
 {
+	bool in_place = model_hold_store(m);
+	if (in_place) {
+		in_place = store_in_place(m->store);
+		model_release_store(m);
+	}
 	if (m->recipe.as_published)
-		return snprintf(text, size, "as published: %s", m->encoding);
+		return snprintf(text, size, "as published: %s%s", m->encoding,
+				in_place ? ", in place" : "");
 	return snprintf(text, size, m->encoding ? "%s from %s" : "%s", m->recipe.quant,
 			m->encoding);
 }

@@ -1,0 +1,52 @@
+/* A source that is its own store (in_place.h), and the folder for the little that is kept of it. */
+#include "cache/store_place.h"
+#include "engine/convert/in_place.h"
+#include "engine/serve/internal.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+
+int load_open_in_place(const struct model *m, const struct source_state *now, struct store **out,
+		       struct plan *plan, struct err *e)
+{
+	struct in_place v = {
+		.directory = m->directory,
+		.config = &m->config,
+		.recipe = m->recipe,
+		.kernels = m->engine->kernels,
+	};
+	if (!m->recipe.as_published)
+		return err_set(e, ENOTSUP, "%s: is converted", m->directory);
+	source_number(now, v.number);
+	int failed = in_place_open(out, plan, &v, e);
+	if (failed || source_unchanged(now)) /* the files that were opened are those looked at */
+		return failed;
+	store_close(*out);
+	plan_free(plan);
+	return err_set(e, EAGAIN, "%s: was changed just now; try again", m->directory);
+}
+
+static bool make_folder(const char *folder)
+{
+	struct err none; /* then nothing is kept */
+	return !load_make_parents(folder, &none) && (!mkdir(folder, 0700) || errno == EEXIST);
+}
+
+int load_keep_in_folder(struct model *m, struct err *e)
+{
+	if (!store_in_place(m->store))
+		return 0;
+	for (int i = 0; i < 2 && m->folders[i]; i++)
+		if (make_folder(m->folders[i])) {
+			atomic_store(&m->folder, i);
+			return store_place_keep_in(m->store, m->folders[i], e);
+		}
+	return 0;
+}
+
+void load_keep_sums(const struct model *m)
+{
+	struct err ignored; /* as of heat */
+	if (m->store && store_in_place(m->store))
+		(void)store_place_keep(m->store, &ignored);
+}
