@@ -272,10 +272,10 @@ int placed_read_dense(const struct store *s, uint32_t unit, void *buffer, size_t
 		      struct err *e)
 {
 	const struct placed *p = s->place;
-	int failed = p->of.read_dense(p->of.ctx, unit, buffer, bytes, e);
-	return failed ? failed
-		      : check_sum(s, store_records(&s->index.info) + unit,
-				  XXH3_64bits(buffer, bytes), e);
+	uint32_t number = store_records(&s->index.info) + unit;
+	bool known = atomic_load(&p->sums[number]) != 0;
+	int failed = p->of.read_dense(p->of.ctx, unit, known, buffer, bytes, e);
+	return failed ? failed : check_sum(s, number, XXH3_64bits(buffer, bytes), e);
 }
 
 int placed_read_failed(const struct store *s, uint32_t record, int code, struct err *e)

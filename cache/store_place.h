@@ -37,8 +37,10 @@ struct store_place {
 	/* Of all records: record i is pieces [first[i], first[i + 1]), one after the other. */
 	const struct store_place_piece *pieces;
 	const uint32_t *first;
-	/* Reads dense unit `unit` into buffer[bytes], which is its size. From any thread. */
-	int (*read_dense)(void *ctx, uint32_t unit, void *buffer, size_t bytes, struct err *e);
+	/* Reads dense unit `unit` into buffer[bytes], which is its size. From any thread. known:
+	 * its sum is, so that no more has to be looked for in it. */
+	int (*read_dense)(void *ctx, uint32_t unit, bool known, void *buffer, size_t bytes,
+			  struct err *e);
 	void (*close)(void *ctx);
 	void *ctx;
 };

@@ -163,12 +163,11 @@ static int read_chunk(struct source_in_place *s, const struct plan_tensor *t, ui
 	return 0;
 }
 
-static int read_dense(void *ctx, uint32_t unit, void *buffer, size_t bytes, struct err *e)
+/* One piece of a chunk. One that is looked at for the first time is read as a conversion reads it,
+ * with all the checks of its numbers. */
+static int read_piece(struct source_in_place *s, const struct plan_tensor *t, uint32_t number,
+		      uint32_t piece, void *buffer, size_t bytes, struct err *e)
 {
-	struct source_in_place *s = ctx;
-	const struct plan_tensor *t = tensor_of(&s->plan, unit);
-	uint32_t piece = (unit - t->first_unit) / t->chunks,
-		 number = (unit - t->first_unit) % t->chunks;
 	struct shape rows = t->shape;
 	size_t offset = 0;
 	rows.rows = plan_chunk_rows(t, number);
@@ -182,6 +181,21 @@ static int read_dense(void *ctx, uint32_t unit, void *buffer, size_t bytes, stru
 		s->tensor = NULL; /* whoever asks for it again wants it from the file */
 	pthread_mutex_unlock(&s->lock);
 	return failed;
+}
+
+static int read_dense(void *ctx, uint32_t unit, bool known, void *buffer, size_t bytes,
+		      struct err *e)
+{
+	struct source_in_place *s = ctx;
+	const struct plan_tensor *t = tensor_of(&s->plan, unit);
+	uint32_t piece = (unit - t->first_unit) / t->chunks,
+		 number = (unit - t->first_unit) % t->chunks;
+	struct source from;
+	int failed = known ? sources_find(&s->sources, t->id, &from, e) : 0;
+	if (failed || !known || !encode_copies(&t->shape, &from))
+		return failed ? failed : read_piece(s, t, number, piece, buffer, bytes, e);
+	return sources_read_part(&s->sources, &from, piece, number * t->chunk_rows,
+				 plan_chunk_rows(t, number), buffer, e);
 }
 
 /* ---- opening ---- */

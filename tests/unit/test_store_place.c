@@ -35,6 +35,7 @@ struct placed_test {
 	struct pager_source *source;
 	int closed;
 	uint8_t dense_byte; /* all of the dense data */
+	bool known;	    /* that a dense unit was, when it was last read */
 	struct err e;
 };
 
@@ -45,8 +46,9 @@ static void write_file(const char *path, const void *data, size_t bytes, off_t a
 	close(fd);
 }
 
-static int dense(void *ctx, uint32_t unit, void *buffer, size_t bytes, struct err *e)
+static int dense(void *ctx, uint32_t unit, bool known, void *buffer, size_t bytes, struct err *e)
 {
+	((struct placed_test *)ctx)->known = known;
 	(void)e;
 	memset(buffer, ((struct placed_test *)ctx)->dense_byte + (int)unit, bytes);
 	return 0;
@@ -376,6 +378,9 @@ static void dense_units_are_remembered_too(void **state)
 	uint8_t got[DENSE_BYTES];
 	assert_int_equal(store_read_dense(t->store, 1, got, sizeof got, &t->e), 0);
 	assert_int_equal(got[7], 1);
+	assert_false(t->known);
+	assert_int_equal(store_read_dense(t->store, 1, got, sizeof got, &t->e), 0);
+	assert_true(t->known);
 	assert_int_equal(store_read_dense(t->store, 1, got, 9, &t->e), -EIO);
 	t->dense_byte = 4;
 	assert_said(t, store_read_dense(t->store, 1, got, sizeof got, &t->e), "the source");
