@@ -127,15 +127,18 @@ static void start_pager(struct placed_test *t)
 
 static int setup(void **state)
 {
+	static const char *const names[FILES] = {"one", "other"};
 	struct placed_test *t = calloc(1, sizeof *t);
 	static const struct timespec long_ago[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
 	unsigned seed = 1;
+	char folder[32];
 	memset(&faults, 0, sizeof faults);
-	test_folder_make(t->folder);
-	(void)snprintf(t->kept, sizeof t->kept, "%s/kept", t->folder);
+	test_folder_make(folder);
+	memcpy(t->folder, folder, sizeof folder);
+	(void)snprintf(t->kept, sizeof t->kept, "%s/kept", folder);
 	assert_int_equal(mkdir(t->kept, 0700), 0);
 	for (int f = 0; f < FILES; f++) {
-		(void)snprintf(t->path[f], sizeof t->path[f], "%s/%d", t->folder, f);
+		(void)snprintf(t->path[f], sizeof t->path[f], "%s/%s", folder, names[f]);
 		for (int i = 0; i < FILE_BYTES; i++)
 			t->bytes[f][i] = (uint8_t)rand_r(&seed);
 		write_file(t->path[f], t->bytes[f], FILE_BYTES, 0);
