@@ -36,12 +36,13 @@ int load_keep_in_folder(struct model *m, struct err *e)
 {
 	if (!store_in_place(m->store))
 		return 0;
-	for (int i = 0; i < 2 && m->folders[i]; i++)
-		if (make_folder(m->folders[i])) {
-			atomic_store(&m->folder, i);
-			return store_place_keep_in(m->store, m->folders[i], e);
-		}
-	return 0;
+	int i = 0;
+	while (i < 2 && m->folders[i] && !make_folder(m->folders[i]))
+		i++;
+	if (i == 2 || !m->folders[i])
+		i = 0; /* it is not there, and what is to be kept in it is not */
+	atomic_store(&m->folder, i);
+	return store_place_keep_in(m->store, m->folders[i], e);
 }
 
 void load_keep_sums(const struct model *m)

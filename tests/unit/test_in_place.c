@@ -119,6 +119,11 @@ static void compare(const char *name, const char *model, const char *golden)
 	size_t slot, n, m;
 	struct golden_run placed = run(model, golden, 0, true, &slot, store);
 	assert_only(store, kept);
+	for (const char *const *k = kept; *k; k++) {
+		char path[600];
+		(void)snprintf(path, sizeof path, "%s/%s", store, *k);
+		assert_int_equal(access(path, R_OK), 0);
+	}
 	struct golden_run again = run(model, golden, slot, true, &slot, store); /* one expert */
 	golden_assert_same_bits(&placed, &again);
 	uint8_t *experts = read_experts(model, golden, &n);
@@ -387,6 +392,40 @@ static void a_change_of_what_was_not_read_yet_is_said(void **state)
 	check_change(false);
 }
 
+/* Where the folder of stores cannot be made, nothing is kept, and nothing fails; least of all is
+ * anything written beside the weights. */
+static void without_a_folder_nothing_is_kept(void **state)
+{
+	(void)state;
+	char model[64], golden[600], store[512], from[512], path[700];
+	static const char *const files[] = {"config.json", "model.safetensors", "tokenizer.json",
+					    "tokenizer_config.json", "generation_config.json"};
+	size_t slot;
+	assert_non_null(test_fixture("qwen3_moe_mlx4"));
+	(void)snprintf(from, sizeof from, "%s", test_fixture("qwen3_moe_mlx4"));
+	(void)snprintf(golden, sizeof golden, "%s/golden.safetensors", from);
+	(void)snprintf(model, sizeof model, "%s/model", folder);
+	assert_int_equal(mkdir(model, 0700), 0);
+	for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+		char to[128];
+		(void)snprintf(path, sizeof path, "%s/%s", from, files[i]);
+		(void)snprintf(to, sizeof to, "%s/%s", model, files[i]);
+		if (!access(path, R_OK))
+			copy_file(path, to);
+	}
+	test_file_write(stores, "in the way", 10);
+	for (int i = 0; i < 2; i++) {
+		struct golden_run r = run(model, golden, 0, true, &slot, store);
+		golden_run_free(&r);
+	}
+	static const char *const known[] = {
+		"config.json",		 "model.safetensors",	   "tokenizer.json",
+		"tokenizer_config.json", "generation_config.json", NULL};
+	assert_only(model, known);
+	assert_int_equal(unlink(stores), 0);
+	test_folder_remove(model);
+}
+
 static void damaged_sums_are_made_anew(void **state)
 {
 	(void)state;
@@ -421,6 +460,7 @@ int main(void)
 		cmocka_unit_test(a_file_in_parts_is_used_in_place),
 		cmocka_unit_test(a_change_of_what_was_read_is_said),
 		cmocka_unit_test(a_change_of_what_was_not_read_yet_is_said),
+		cmocka_unit_test(without_a_folder_nothing_is_kept),
 		cmocka_unit_test(damaged_sums_are_made_anew),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
