@@ -230,7 +230,7 @@ struct witness_watch load_watch(struct model *m); /* shows checking as progress 
 /* load_convert.c: the plan and a store that grows while the converter makes it, or a complete one.
  */
 int load_by_converting(struct model *m, struct err *e);
-/* mkdir -p of everything above the folder itself. */
+/* load_folder.c: mkdir -p of everything above the folder itself. */
 int load_make_parents(const char *folder, struct err *e);
 /* Lets the conversion go on, or has it rest while the model has a turn. */
 void load_let_convert(struct model *m, bool work);
