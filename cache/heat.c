@@ -1,14 +1,12 @@
 #include "cache/heat.h"
 
-#include "cache/io.h"
+#include "cache/small_file.h"
 #include "cache/store_files.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #define HEAT "heat"
@@ -54,62 +52,27 @@ int heat_decode(float *heat, const struct heat_of *of, const uint8_t *in, size_t
 	return 0;
 }
 
-static int read_file(float *heat, const struct heat_of *of, int dir, const char *folder,
-		     struct err *e)
+int heat_read(float *heat, const struct heat_of *of, const char *folder, struct err *e)
 {
-	int fd = store_file_open(dir, folder, HEAT, O_RDONLY, e);
-	if (fd < 0)
-		return fd;
-	size_t most = HEAT_HEAD + float_bytes(of);
-	int64_t size = store_file_size(fd, folder, HEAT, e);
-	int failed = size < 0 ? (int)size : 0;
-	size_t bytes = (uint64_t)size < most ? (size_t)size : most;
-	uint8_t *in = failed ? NULL : malloc(most);
-	if (!failed && !in)
-		failed = err_sys(e, ENOMEM, "%s/" HEAT, folder);
-	if (!failed)
-		failed = store_file_read(fd, in, bytes, 0, folder, HEAT, e);
+	uint8_t *in;
+	size_t bytes;
+	int failed = small_file_read(&in, &bytes, HEAT_HEAD + float_bytes(of), folder, HEAT, e);
 	if (!failed)
 		failed = heat_decode(heat, of, in, bytes, folder, e);
 	free(in);
-	close(fd);
-	return failed;
-}
-
-int heat_read(float *heat, const struct heat_of *of, const char *folder, struct err *e)
-{
-	int dir = store_folder_open(folder, e);
-	if (dir < 0)
-		return dir;
-	int failed = read_file(heat, of, dir, folder, e);
-	close(dir);
-	return failed;
-}
-
-static int write_file(const float *heat, const struct heat_of *of, int dir, const char *folder,
-		      struct err *e)
-{
-	const struct heat_head h = head_of(of, heat);
-	int fd = store_file_open(dir, folder, HEAT_NEW, O_RDWR | O_CREAT | O_TRUNC, e);
-	if (fd < 0)
-		return fd;
-	int failed = store_file_write(fd, &h, sizeof h, 0, folder, HEAT_NEW, e);
-	if (!failed)
-		failed = store_file_write(fd, heat, float_bytes(of), sizeof h, folder, HEAT_NEW, e);
-	close(fd);
-	if (!failed && (failed = io_rename(dir, HEAT_NEW, HEAT)))
-		failed = err_sys(e, -failed, "%s/" HEAT ": cannot be written", folder);
-	if (failed)
-		(void)io_remove(dir, HEAT_NEW); /* else the next attempt begins it anew */
 	return failed;
 }
 
 int heat_write(const float *heat, const struct heat_of *of, const char *folder, struct err *e)
 {
-	int dir = store_folder_open(folder, e);
-	if (dir < 0)
-		return dir;
-	int failed = write_file(heat, of, dir, folder, e);
-	close(dir);
+	const struct heat_head h = head_of(of, heat);
+	size_t bytes = sizeof h + float_bytes(of);
+	uint8_t *out = malloc(bytes);
+	if (!out)
+		return err_sys(e, ENOMEM, "%s/" HEAT, folder);
+	memcpy(out, &h, sizeof h);
+	memcpy(out + sizeof h, heat, float_bytes(of));
+	int failed = small_file_write(out, bytes, folder, HEAT, HEAT_NEW, e);
+	free(out);
 	return failed;
 }

@@ -121,22 +121,6 @@ static void land(struct loader *l, const struct entry *x, uint64_t bytes)
 	pthread_mutex_unlock(&p->lock);
 }
 
-static int read_error(const struct entry *x, int code, struct err *e)
-{
-	const char *folder = store_folder(x->source->supply.store);
-	if (code == ENODATA)
-		return err_set(
-			e, EIO,
-			"%s/experts.safetensors: ends before layer %u expert %u does; remove the "
-			"folder to convert again",
-			folder, entry_layer(x), entry_expert(x));
-	return err_sys(
-		e, code,
-		"%s/experts.safetensors: cannot read layer %u expert %u; try again, and if it "
-		"fails again remove the folder to convert anew",
-		folder, entry_layer(x), entry_expert(x));
-}
-
 /* Room for one record in l->scratch. */
 static int grow_scratch(struct loader *l, size_t bytes, struct err *e)
 {
@@ -152,17 +136,22 @@ static int grow_scratch(struct loader *l, size_t bytes, struct err *e)
 
 /* Verifies what was read, decodes it where the store keeps it coded, and arranges it in its slot.
  */
-static int unpack(struct loader *l, struct entry *x, const void *stored, struct err *e)
+static int unpack(struct loader *l, struct entry *x, const struct store_pieces *stored,
+		  struct err *e)
 {
 	const struct pager_supply *supply = &x->source->supply;
-	const void *record;
+	struct store_pieces record;
 	int failed = grow_scratch(l, store_scratch_bytes(supply->store), e);
 	if (!failed)
-		failed = store_unpack_expert(supply->store, entry_layer(x), entry_expert(x), stored,
+		failed = store_unpack_pieces(supply->store, entry_layer(x), entry_expert(x), stored,
 					     l->scratch, &record, e);
-	if (!failed)
-		supply->arrange(supply->ctx, entry_layer(x), x->slot, record);
-	return failed;
+	if (failed)
+		return failed;
+	if (supply->arrange_pieces)
+		supply->arrange_pieces(supply->ctx, entry_layer(x), x->slot, &record);
+	else
+		supply->arrange(supply->ctx, entry_layer(x), x->slot, record.piece[0].data);
+	return 0;
 }
 
 static void finish_read(struct loader *l, const struct read_done *done)
@@ -173,7 +162,9 @@ static void finish_read(struct loader *l, const struct read_done *done)
 	struct err e = {0};
 	int failed = done->result;
 	count(&p->total.bytes_read, &s->own.bytes_read, done->bytes);
-	failed = failed ? read_error(x, -failed, &e) : unpack(l, x, done->record, &e);
+	failed = failed ? store_read_failed(s->supply.store, entry_layer(x), entry_expert(x),
+					    -failed, &e)
+			: unpack(l, x, &done->record, &e);
 	reader_release(l->reader, done);
 	pthread_mutex_lock(&p->lock);
 	end_load(p, x, failed, &e);
@@ -199,9 +190,9 @@ static void make(struct loader *l, struct entry *x)
 static void begin(struct loader *l, struct entry *x)
 {
 	struct err e = {0};
-	struct store_extent extent =
-		store_expert(x->source->supply.store, entry_layer(x), entry_expert(x));
-	int failed = reader_queue(l->reader, &extent, x, &e);
+	struct store_extents record;
+	store_expert_extents(x->source->supply.store, entry_layer(x), entry_expert(x), &record);
+	int failed = reader_queue(l->reader, &record, x, &e);
 	if (!failed) {
 		reader_submit(l->reader);
 		return;

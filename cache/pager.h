@@ -48,6 +48,9 @@ struct pager_source; /* one model's experts */
  * page-aligned, with what an earlier occupant left in it. Called from the pager's threads, several
  * at once, without locks. */
 typedef void pager_arrange_fn(void *ctx, uint32_t layer, void *slot, const void *record);
+/* The same of a record that lies in pieces, of which one after the other is the record. */
+typedef void pager_arrange_pieces_fn(void *ctx, uint32_t layer, void *slot,
+				     const struct store_pieces *record);
 /* Makes a record that the store does not have yet and sees to it that it gets there. Called like
  * the above; may block. 0, or a negative errno in words. */
 typedef int pager_make_fn(void *ctx, uint32_t layer, uint32_t expert, void *record, struct err *e);
@@ -57,7 +60,9 @@ struct pager_supply {			/* where a model's experts come from */
 	size_t slot_bytes;		/* of the layer where slots are largest */
 	const size_t *layer_slot_bytes; /* [layers], copied; NULL: slot_bytes in all */
 	pager_arrange_fn *arrange;
-	pager_make_fn *make; /* NULL: the store has them all */
+	pager_arrange_pieces_fn *arrange_pieces; /* in its place, of what is read; NULL: records are
+						    in one piece */
+	pager_make_fn *make;			 /* NULL: the store has them all */
 	void *ctx;
 };
 

@@ -16,16 +16,25 @@ enum { RECORD_ALIGN = 64 }; /* of buffers, where O_DIRECT asks for less */
 /* Buffers for records from LEAST_HUGE on are whole huge pages, less than half of them in vain. */
 enum { HUGE_PAGE = 2 << 20, LEAST_HUGE = HUGE_PAGE / 2 };
 
+/* One piece of a record on its way. */
+struct read_piece {
+	int fd, plain_fd;  /* fd is the O_DIRECT one until that fails to deliver */
+	uint64_t begin;	   /* offset of memory[at] in the file, aligned */
+	size_t at;	   /* in the buffer's memory, aligned */
+	size_t skip;	   /* the piece begins at memory + at + skip */
+	size_t want, need; /* the enclosing range, and how much of it covers the piece */
+	size_t done;
+	bool over;
+};
+
 struct read_buffer {
 	void *memory; /* as large as the largest read that it was used for */
 	size_t bytes, align;
 	bool busy;
 
-	int fd, plain_fd;  /* fd is the O_DIRECT one until that fails to deliver */
-	uint64_t begin;	   /* offset of memory[0] in the file, aligned */
-	size_t skip;	   /* the record begins at memory + skip */
-	size_t want, need; /* the enclosing range, and how much of it covers the record */
-	size_t done;
+	uint32_t count, left; /* pieces; those that are not over */
+	int failed;	      /* of the first that did, or 0 */
+	struct read_piece piece[STORE_PIECES];
 	void *tag;
 };
 
@@ -50,7 +59,7 @@ int reader_create(struct reader **out, unsigned capacity, bool ring, int wake, s
 	r->wake = wake;
 	/* EPERM in containers, ENOSYS in old kernels, ENOMEM under tight limits: pread does it too.
 	 */
-	r->has_ring = ring && io_uring_queue_init(READER_MOST + 1, &r->ring, 0) == 0;
+	r->has_ring = ring && io_uring_queue_init(READER_MOST * STORE_PIECES + 1, &r->ring, 0) == 0;
 	return 0;
 }
 
@@ -81,17 +90,17 @@ unsigned reader_room(const struct reader *r)
 
 /* ---- one read ---- */
 
-/* Memory for b->want bytes. A large record in small pages that lie anywhere makes hundreds of
+/* Memory for so many bytes. A large record in small pages that lie anywhere makes hundreds of
  * pieces for the kernel to pin and the device to fill: it takes up to twice the time. */
-static int grow_buffer(struct read_buffer *b, size_t align, struct err *e)
+static int grow_buffer(struct read_buffer *b, size_t bytes, size_t align, struct err *e)
 {
-	if (b->memory && b->bytes >= b->want && b->align >= align)
+	if (b->memory && b->bytes >= bytes && b->align >= align)
 		return 0;
-	bool huge = b->want >= LEAST_HUGE;
+	bool huge = bytes >= LEAST_HUGE;
 	free(b->memory);
 	b->memory = NULL;
 	b->align = huge && align < HUGE_PAGE ? HUGE_PAGE : align;
-	b->bytes = huge ? (b->want + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE : b->want;
+	b->bytes = huge ? (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE : bytes;
 	if (posix_memalign(&b->memory, b->align, b->bytes))
 		return err_set(e, ENOMEM,
 			       "no memory for a buffer of %zu bytes that experts are read into; "
@@ -102,51 +111,94 @@ static int grow_buffer(struct read_buffer *b, size_t align, struct err *e)
 	return 0;
 }
 
-static int set_range(struct read_buffer *b, const struct store_extent *x, struct err *e)
+static uint64_t round_up(uint64_t n, uint64_t align)
 {
-	uint64_t align = x->direct_fd >= 0 ? x->align : 1;
-	uint64_t end = (x->offset + x->bytes + align - 1) & ~(align - 1);
-	b->fd = x->direct_fd >= 0 ? x->direct_fd : x->fd;
-	b->plain_fd = x->fd;
-	b->begin = x->offset & ~(align - 1);
-	b->skip = x->offset - b->begin;
-	b->want = end - b->begin;
-	b->need = b->skip + x->bytes;
-	b->done = 0;
-
-	return grow_buffer(b, align > RECORD_ALIGN ? align : RECORD_ALIGN, e);
+	return (n + align - 1) & ~(align - 1);
 }
 
-/* What is to be read next. Beyond the record nothing is needed, but O_DIRECT takes no less. */
-static size_t read_length(const struct read_buffer *b)
+static uint64_t align_of(const struct store_extent *x)
 {
-	size_t rest = (b->fd == b->plain_fd ? b->need : b->want) - b->done;
+	return x->direct_fd >= 0 ? x->align : 1;
+}
+
+static struct read_piece set_range(const struct store_extent *x, size_t at)
+{
+	uint64_t align = align_of(x), begin = x->offset & ~(align - 1);
+	return (struct read_piece){
+		.fd = x->direct_fd >= 0 ? x->direct_fd : x->fd,
+		.plain_fd = x->fd,
+		.begin = begin,
+		.at = at,
+		.skip = x->offset - begin,
+		.want = round_up(x->offset + x->bytes, align) - begin,
+		.need = x->offset - begin + x->bytes,
+	};
+}
+
+/* The pieces' ranges one after the other, each where direct reads of its file may go. */
+static int set_ranges(struct read_buffer *b, const struct store_extents *record, struct err *e)
+{
+	size_t align = RECORD_ALIGN, bytes = 0;
+	for (uint32_t k = 0; k < record->count; k++)
+		if (align_of(&record->extent[k]) > align)
+			align = align_of(&record->extent[k]);
+	b->count = b->left = record->count;
+	b->failed = 0;
+	for (uint32_t k = 0; k < record->count; k++) {
+		b->piece[k] = set_range(&record->extent[k], bytes);
+		bytes = round_up(bytes + b->piece[k].want, align);
+	}
+	return grow_buffer(b, bytes, align, e);
+}
+
+static char *place_of(const struct read_buffer *b, const struct read_piece *p)
+{
+	return (char *)b->memory + p->at + p->done;
+}
+
+/* What is to be read next. Beyond the piece nothing is needed, but O_DIRECT takes no less. */
+static size_t read_length(const struct read_piece *p)
+{
+	size_t rest = (p->fd == p->plain_fd ? p->need : p->want) - p->done;
 	return rest < (1U << 30) ? rest : (1U << 30);
 }
 
-/* Takes the result of an attempt: 1 the record is there, 0 go on, or a negative errno. */
-static int advance(struct read_buffer *b, int64_t result)
+/* Takes the result of an attempt: 1 the piece is there, 0 go on, or a negative errno. */
+static int advance(struct read_piece *p, int64_t result)
 {
 	if (result == -EINTR || result == -EAGAIN)
 		return 0;
-	if (result == -EINVAL && b->fd != b->plain_fd) {
-		b->fd = b->plain_fd;
+	if (result == -EINVAL && p->fd != p->plain_fd) {
+		p->fd = p->plain_fd;
 		return 0;
 	}
 	if (result < 0)
 		return (int)result;
-	b->done += (size_t)result;
-	if (b->done >= b->need)
+	p->done += (size_t)result;
+	if (p->done >= p->need)
 		return 1;
-	b->fd = b->plain_fd; /* the rest begins at an offset that need not be aligned */
+	p->fd = p->plain_fd; /* the rest begins at an offset that need not be aligned */
 	return result == 0 ? -ENODATA : 0;
+}
+
+/* The same of piece k; true if that is over, one way or the other. */
+static bool take_result(struct read_buffer *b, unsigned k, int64_t result)
+{
+	int step = advance(&b->piece[k], result);
+	if (!step)
+		return false;
+	b->piece[k].over = true;
+	b->left--;
+	if (step < 0 && !b->failed)
+		b->failed = step;
+	return true;
 }
 
 /* ---- the ring ---- */
 
 static struct io_uring_sqe *new_entry(struct reader *r, unsigned tag)
 {
-	/* The ring has an entry for each buffer and the poll, and each is in it at most once. */
+	/* The ring has an entry for each piece and the poll, and each is in it at most once. */
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&r->ring);
 	assert(sqe);
 	io_uring_sqe_set_data64(sqe, tag);
@@ -155,13 +207,15 @@ static struct io_uring_sqe *new_entry(struct reader *r, unsigned tag)
 	return sqe;
 }
 
-static void ring_queue(struct reader *r, unsigned i)
+static void ring_queue(struct reader *r, unsigned i, unsigned k)
 {
 	const struct read_buffer *b = &r->buffer[i];
-	struct io_uring_sqe *sqe = new_entry(r, i);
-	io_uring_prep_read(sqe, b->fd, (char *)b->memory + b->done, (unsigned)read_length(b),
-			   b->begin + b->done);
-	io_uring_sqe_set_data64(sqe, i); /* preparing clears it */
+	const struct read_piece *p = &b->piece[k];
+	unsigned tag = i * STORE_PIECES + k;
+	struct io_uring_sqe *sqe = new_entry(r, tag);
+	io_uring_prep_read(sqe, p->fd, place_of(b, p), (unsigned)read_length(p),
+			   p->begin + p->done);
+	io_uring_sqe_set_data64(sqe, tag); /* preparing clears it */
 }
 
 static void ring_poll(struct reader *r)
@@ -195,7 +249,7 @@ void reader_submit(struct reader *r)
 
 /* Waits for one attempt, or the poll. False: the kernel takes nothing although it has no read, so
  * there is no ring any more, and what is in work goes on by pread. */
-static bool ring_next(struct reader *r, unsigned *i, int64_t *result)
+static bool ring_next(struct reader *r, unsigned *which, int64_t *result)
 {
 	static const struct timespec moment = {.tv_nsec = 1000000};
 	uint64_t tag;
@@ -213,7 +267,7 @@ static bool ring_next(struct reader *r, unsigned *i, int64_t *result)
 	while (io_ring_next(&r->ring, &tag, result))
 		(void)nanosleep(&moment, NULL);
 	r->flying--;
-	*i = (unsigned)tag;
+	*which = (unsigned)tag;
 	return true;
 }
 
@@ -228,10 +282,18 @@ static unsigned first_busy(const struct reader *r)
 	return i;
 }
 
-static int read_on(struct read_buffer *b)
+/* One attempt for the first piece that is not over. One that failed ends the read: no other is in
+ * flight. */
+static void read_on(struct read_buffer *b)
 {
-	return advance(b, io_pread(b->fd, (char *)b->memory + b->done, read_length(b),
-				   b->begin + b->done));
+	unsigned k = 0;
+	while (b->piece[k].over)
+		k++;
+	const struct read_piece *p = &b->piece[k];
+	(void)take_result(b, k,
+			  io_pread(p->fd, place_of(b, p), read_length(p), p->begin + p->done));
+	if (b->failed)
+		b->left = 0;
 }
 
 /* The count may be gone: another reader's thread took it. That is no harm, since it looks for work,
@@ -251,60 +313,71 @@ static void wait_for_wake(const struct reader *r)
 
 /* ---- reading ---- */
 
-int reader_queue(struct reader *r, const struct store_extent *record, void *tag, struct err *e)
+int reader_queue(struct reader *r, const struct store_extents *record, void *tag, struct err *e)
 {
 	unsigned i = 0;
 	while (i < READER_MOST - 1 && r->buffer[i].busy)
 		i++;
 	struct read_buffer *b = &r->buffer[i];
-	assert(!b->busy);
-	int rc = set_range(b, record, e);
+	assert(!b->busy && record->count > 0 && record->count <= STORE_PIECES);
+	int rc = set_ranges(b, record, e);
 	if (rc)
 		return rc;
 	b->busy = true;
 	b->tag = tag;
-	if (r->has_ring)
-		ring_queue(r, i);
+	for (unsigned k = 0; r->has_ring && k < b->count; k++)
+		ring_queue(r, i, k);
 	return 0;
 }
 
-static void report(const struct reader *r, unsigned i, int step, struct read_done *out)
+static void report(const struct reader *r, unsigned i, struct read_done *out)
 {
 	const struct read_buffer *b = &r->buffer[i];
-	*out = (struct read_done){
-		.tag = b->tag,
-		.result = step < 0 ? step : 0,
-		.record = step < 0 ? NULL : (const char *)b->memory + b->skip,
-		.bytes = b->done,
-		.buffer = i,
-	};
+	*out = (struct read_done){.tag = b->tag, .result = b->failed, .buffer = i};
+	for (uint32_t k = 0; k < b->count; k++) {
+		const struct read_piece *p = &b->piece[k];
+		out->bytes += p->done;
+		if (!b->failed)
+			out->record.piece[out->record.count++] = (struct store_span){
+				(const char *)b->memory + p->at + p->skip, p->need - p->skip};
+	}
+}
+
+/* One attempt, of the read *i. False: `wake` was signalled. */
+static bool next_attempt(struct reader *r, unsigned *i)
+{
+	unsigned which;
+	int64_t result;
+	if (!r->has_ring) {
+		*i = first_busy(r);
+		if (*i == READER_MOST)
+			wait_for_wake(r);
+		else
+			read_on(&r->buffer[*i]);
+		return *i != READER_MOST;
+	}
+	*i = READER_MOST;
+	if (!ring_next(r, &which, &result))
+		return true; /* there is no ring any more */
+	if (which == IO_RING_POLL) {
+		r->polling = false;
+		take_wake(r);
+		return false;
+	}
+	*i = which / STORE_PIECES;
+	if (!take_result(&r->buffer[*i], which % STORE_PIECES, result))
+		ring_queue(r, *i, which % STORE_PIECES);
+	return true;
 }
 
 bool reader_wait(struct reader *r, struct read_done *out)
 {
-	unsigned i = READER_MOST;
-	int step = 0;
-	while (step == 0) {
-		int64_t result;
-		if (!r->has_ring) {
-			i = first_busy(r);
-			if (i == READER_MOST) {
-				wait_for_wake(r);
-				return false;
-			}
-			step = read_on(&r->buffer[i]);
-		} else if (ring_next(r, &i, &result)) {
-			if (i == IO_RING_POLL) {
-				r->polling = false;
-				take_wake(r);
-				return false;
-			}
-			step = advance(&r->buffer[i], result);
-			if (step == 0)
-				ring_queue(r, i);
-		}
-	}
-	report(r, i, step, out);
+	unsigned i;
+	do {
+		if (!next_attempt(r, &i))
+			return false;
+	} while (i == READER_MOST || r->buffer[i].left > 0);
+	report(r, i, out);
 	return true;
 }
 

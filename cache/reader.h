@@ -1,12 +1,13 @@
 /* Reads of whole expert records into aligned buffers, several in flight: io_uring where the kernel
- * lets us, else pread in the calling thread.
+ * lets us, else pread in the calling thread. A record that lies in several pieces is one read: the
+ * pieces are in flight together, and the read ends when the last of them does.
  *
  * A reader is used by one thread at a time; it has no lock. It knows files and offsets, not
  * experts: a caller's tag says which read has ended. Records are neither verified nor cached here.
  * The eventfd `wake`, which several readers may share, ends a wait, so that whoever waits for a
  * read hears of new work, too.
  *
- * A record is read as the enclosing range that O_DIRECT asks for. What O_DIRECT refuses (EINVAL) or
+ * A piece is read as the enclosing range that O_DIRECT asks for. What O_DIRECT refuses (EINVAL) or
  * leaves unfinished (a short read) is completed through the page cache, which takes any offset.
  */
 #ifndef MOEFS_CACHE_READER_H
@@ -34,15 +35,16 @@ bool reader_has_ring(const struct reader *r);
 unsigned reader_room(const struct reader *r);
 
 /* Queues a read (there must be room), and hands the queued ones to the kernel. */
-int reader_queue(struct reader *r, const struct store_extent *record, void *tag, struct err *e);
+int reader_queue(struct reader *r, const struct store_extents *record, void *tag, struct err *e);
 void reader_submit(struct reader *r);
 
 struct read_done {
 	void *tag;
-	int result;	    /* 0, or a negative errno; -ENODATA: the file ended too early */
-	const void *record; /* valid until reader_release; NULL if it failed */
-	uint64_t bytes;	    /* that came from the disk, the enclosing range's */
-	unsigned buffer;    /* the reader's own */
+	int result; /* 0, or a negative errno, the first piece's; -ENODATA: a file ended too early
+		     */
+	struct store_pieces record; /* valid until reader_release; none if it failed */
+	uint64_t bytes;		    /* that came from the disk, the enclosing ranges' */
+	unsigned buffer;	    /* the reader's own */
 };
 /* Waits for a queued read to end: true. False: `wake` was signalled first (one count is taken from
  * it); without a read in work that is the only end. */

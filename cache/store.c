@@ -46,37 +46,6 @@ static int open_data(const struct store *s, int dir, const char *name, uint64_t 
 	return rc ? rc : fd;
 }
 
-/* What O_DIRECT asks of offsets, lengths and memory; 0 if it is not to be had. */
-static uint32_t direct_alignment(int fd)
-{
-	struct statx x;
-	if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &x) || !(x.stx_mask & STATX_DIOALIGN))
-		return STORE_ALIGN; /* kernels before 6.1: a page satisfies every usual disk */
-	uint32_t align = x.stx_dio_mem_align > x.stx_dio_offset_align ? x.stx_dio_mem_align
-								      : x.stx_dio_offset_align;
-	bool usable = x.stx_dio_mem_align && x.stx_dio_offset_align && (align & (align - 1)) == 0;
-	return usable ? align : 0;
-}
-
-/* A second descriptor of the same file for O_DIRECT. Its absence is no error: plain reads do. */
-static void open_direct(struct store *s, int dir, const char *name)
-{
-	s->align = 1;
-	struct stat plain, direct;
-	int fd = openat(dir, name, O_RDONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0)
-		return;
-	uint32_t align = direct_alignment(fd);
-	/* Between the two opens a new conversion may have put another file there. */
-	if (align && !fstat(s->experts, &plain) && !fstat(fd, &direct) &&
-	    plain.st_dev == direct.st_dev && plain.st_ino == direct.st_ino) {
-		s->direct = fd;
-		s->align = align;
-		return;
-	}
-	close(fd);
-}
-
 static int open_files(struct store *s, const struct store_key *key, struct err *e)
 {
 	int dir = store_folder_open(s->folder, e);
@@ -100,12 +69,13 @@ static int open_files(struct store *s, const struct store_key *key, struct err *
 		rc = s->dense < 0 ? s->dense : 0;
 	}
 	if (!rc)
-		open_direct(s, dir, STORE_EXPERTS);
+		s->direct = store_file_open_direct(dir, STORE_EXPERTS, O_NOFOLLOW, s->experts,
+						   &s->align);
 	close(dir);
 	return rc;
 }
 
-static struct store *store_new(const char *folder, struct err *e)
+struct store *store_new(const char *folder, struct err *e)
 {
 	struct store *s = calloc(1, sizeof *s);
 	if (s) {
@@ -142,6 +112,7 @@ void store_close(struct store *s)
 	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
+	placed_free(s->place);
 	pthread_mutex_destroy(&s->look);
 	free(s->looked);
 	index_free(&s->index);
@@ -187,6 +158,7 @@ struct store_extent store_expert(const struct store *s, uint32_t layer, uint32_t
 {
 	uint32_t unit = record_of(s, layer, expert);
 	struct store_range r = stored_range(s, unit);
+	assert(!s->place);
 	return (struct store_extent){
 		.fd = s->experts,
 		.direct_fd = s->direct,
@@ -195,6 +167,17 @@ struct store_extent store_expert(const struct store *s, uint32_t layer, uint32_t
 		.align = s->align,
 		.checksum = s->index.checksums[unit],
 	};
+}
+
+void store_expert_extents(const struct store *s, uint32_t layer, uint32_t expert,
+			  struct store_extents *out)
+{
+	if (s->place) {
+		placed_extents(s, record_of(s, layer, expert), out);
+		return;
+	}
+	out->count = 1;
+	out->extent[0] = store_expert(s, layer, expert);
 }
 
 uint64_t store_record_bytes(const struct store *s, uint32_t layer)
@@ -248,6 +231,34 @@ int store_unpack_expert(const struct store *s, uint32_t layer, uint32_t expert, 
 	return rc ? damaged(s, layer, expert, e) : 0;
 }
 
+int store_unpack_pieces(const struct store *s, uint32_t layer, uint32_t expert,
+			const struct store_pieces *stored, void *scratch,
+			struct store_pieces *record, struct err *e)
+{
+	*record = *stored;
+	if (s->place)
+		return placed_verify(s, record_of(s, layer, expert), stored, e);
+	record->piece[0].bytes = store_record_bytes(s, layer);
+	return store_unpack_expert(s, layer, expert, stored->piece[0].data, scratch,
+				   &record->piece[0].data, e);
+}
+
+int store_read_failed(const struct store *s, uint32_t layer, uint32_t expert, int code,
+		      struct err *e)
+{
+	if (s->place)
+		return placed_read_failed(s, record_of(s, layer, expert), code, e);
+	if (code == ENODATA)
+		return err_set(e, EIO,
+			       "%s/" STORE_EXPERTS ": ends before layer %u expert %u does; remove "
+			       "the folder to convert again",
+			       s->folder, layer, expert);
+	return err_sys(e, code,
+		       "%s/" STORE_EXPERTS ": cannot read layer %u expert %u; try again, and if it "
+		       "fails again remove the folder to convert anew",
+		       s->folder, layer, expert);
+}
+
 /* Brings a coded record into s->looked, with the mutex held. */
 static int look_at(struct store *s, uint32_t layer, uint32_t expert, struct err *e)
 {
@@ -281,6 +292,8 @@ int store_read_expert(struct store *s, uint32_t layer, uint32_t expert, uint64_t
 		return err_set(e, EINVAL, "%s: %zu bytes at %llu are not in an expert's %llu",
 			       s->folder, bytes, (unsigned long long)offset,
 			       (unsigned long long)size);
+	if (s->place)
+		return placed_read_record(s, record_of(s, layer, expert), offset, buffer, bytes, e);
 	if (!s->index.stored)
 		return store_file_read(s->experts, buffer, bytes,
 				       store_expert(s, layer, expert).offset + offset, s->folder,
@@ -305,12 +318,22 @@ static int wrong_size(const struct store *s, const char *name, uint64_t has, uin
 		       s->folder, name, (unsigned long long)has, (unsigned long long)wanted);
 }
 
+static int read_in_place(const struct store *s, uint32_t unit, void *record, size_t bytes,
+			 struct err *e)
+{
+	const struct store_pieces whole = {1, {{record, bytes}}};
+	int rc = placed_read_record(s, unit, 0, record, bytes, e);
+	return rc ? rc : placed_verify(s, unit, &whole, e);
+}
+
 int store_read_record(const struct store *s, uint32_t layer, uint32_t expert, void *record,
 		      size_t bytes, struct err *e)
 {
 	const void *got;
 	if (bytes != store_record_bytes(s, layer))
 		return wrong_size(s, STORE_EXPERTS, store_record_bytes(s, layer), bytes, e);
+	if (s->place)
+		return read_in_place(s, record_of(s, layer, expert), record, bytes, e);
 	struct store_extent x = store_expert(s, layer, expert);
 	size_t scratch_bytes = store_scratch_bytes(s);
 	void *stored = malloc(x.bytes), *scratch = malloc(scratch_bytes + 1);
@@ -356,6 +379,8 @@ int store_read_dense(const struct store *s, uint32_t unit, void *buffer, size_t 
 	struct store_range r = store_dense_unit(s, unit);
 	if (r.bytes != bytes)
 		return wrong_size(s, STORE_DENSE, r.bytes, bytes, e);
+	if (s->place)
+		return placed_read_dense(s, unit, buffer, bytes, e);
 	if (!unit_in(s, store_records(&s->index.info) + unit))
 		return err_set(e, ENODATA, "%s/" STORE_DENSE ": unit %u is not converted yet",
 			       s->folder, unit);
@@ -390,7 +415,8 @@ int store_writer_view(struct store_writer *w, struct store **out, struct err *e)
 		store_close(s);
 		return rc;
 	}
-	open_direct(s, w->lock.dir, experts->partial);
+	s->direct = store_file_open_direct(w->lock.dir, experts->partial, O_NOFOLLOW, s->experts,
+					   &s->align);
 	/* The same tables: what the writer adds is seen here. They are the view's from now on. */
 	s->index = w->index;
 	s->state = w->state;

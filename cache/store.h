@@ -99,7 +99,9 @@ struct store_info {
 
 /* ---- reading ---- */
 
-struct store; /* complete, or the view of a conversion under way (store_writer_view) */
+/* Complete, the view of a conversion under way (store_writer_view), or a checkpoint in the place
+ * of one (store_place.h). */
+struct store;
 
 /* Opens a complete store and reads its index. -ENOENT: there is none (no folder, no index, or only
  * a conversion under way); -ESTALE: it was made from another source or by another recipe (key given
@@ -127,7 +129,28 @@ struct store_extent {
 	uint32_t align;		/* of offset, length and memory for direct_fd */
 	uint64_t checksum;
 };
+/* Of a store with files of its own, where a record is in one piece. */
 struct store_extent store_expert(const struct store *s, uint32_t layer, uint32_t expert);
+
+/* Of any store: a record's pieces, in its order. One in place (store_place.h) has several. */
+enum { STORE_PIECES = 12 };
+struct store_extents {
+	uint32_t count;
+	struct store_extent extent[STORE_PIECES];
+};
+void store_expert_extents(const struct store *s, uint32_t layer, uint32_t expert,
+			  struct store_extents *out);
+/* The same in memory: what was read of them, or a record that is whole. */
+struct store_pieces {
+	uint32_t count;
+	struct store_span {
+		const void *data;
+		size_t bytes;
+	} piece[STORE_PIECES];
+};
+/* The sentence for a read that failed; code is an errno, ENODATA if a file ended too early. */
+int store_read_failed(const struct store *s, uint32_t layer, uint32_t expert, int code,
+		      struct err *e);
 /* Whether the record is in: always, but in the view of a conversion. One atomic look: what is in
  * stays in, what is not may come in at any moment. The other functions here may be called for what
  * is in. */
@@ -141,6 +164,11 @@ int store_verify_expert(const struct store *s, uint32_t layer, uint32_t expert, 
  * threads, each with a scratch of its own. */
 int store_unpack_expert(const struct store *s, uint32_t layer, uint32_t expert, const void *stored,
 			void *scratch, const void **record, struct err *e);
+/* The same of what was read of store_expert_extents: *record is the decoded record, or in a plain
+ * store `stored`. -ESTALE: a file that is used in place was changed. */
+int store_unpack_pieces(const struct store *s, uint32_t layer, uint32_t expert,
+			const struct store_pieces *stored, void *scratch,
+			struct store_pieces *record, struct err *e);
 size_t store_scratch_bytes(const struct store *s); /* for any record; 0: plain */
 /* Bytes [offset, offset + bytes) of a record, which must be in it, for those who look at experts
  * piece by piece. Unverified from a plain store. In a coded one the whole record is read, verified

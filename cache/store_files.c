@@ -2,6 +2,7 @@
 #include "cache/store_files.h"
 
 #include "cache/io.h"
+#include "cache/store.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -60,6 +61,36 @@ int store_file_open(int dir, const char *folder, const char *name, int flags, st
 	if (fd < 0)
 		return open_error(folder, name, errno, e);
 	return check_owned(fd, false, folder, name, e);
+}
+
+/* What O_DIRECT asks of offsets, lengths and memory; 0 if it is not to be had. */
+static uint32_t direct_alignment(int fd)
+{
+	struct statx x;
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &x) || !(x.stx_mask & STATX_DIOALIGN))
+		return STORE_ALIGN; /* kernels before 6.1: a page satisfies every usual disk */
+	uint32_t align = x.stx_dio_mem_align > x.stx_dio_offset_align ? x.stx_dio_mem_align
+								      : x.stx_dio_offset_align;
+	bool usable = x.stx_dio_mem_align && x.stx_dio_offset_align && (align & (align - 1)) == 0;
+	return usable ? align : 0;
+}
+
+int store_file_open_direct(int dir, const char *name, int flags, int plain, uint32_t *align)
+{
+	struct stat one, other;
+	*align = 1;
+	int fd = openat(dir, name, O_RDONLY | O_DIRECT | O_CLOEXEC | O_NONBLOCK | flags);
+	if (fd < 0)
+		return -1;
+	uint32_t asked = direct_alignment(fd);
+	/* Between the two opens another file may have come there. */
+	if (asked && !fstat(plain, &one) && !fstat(fd, &other) && one.st_dev == other.st_dev &&
+	    one.st_ino == other.st_ino) {
+		*align = asked;
+		return fd;
+	}
+	close(fd);
+	return -1;
 }
 
 int64_t store_file_size(int fd, const char *folder, const char *name, struct err *e)

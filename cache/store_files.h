@@ -26,6 +26,10 @@ int store_folder_open(const char *folder, struct err *e);
  * O_CREAT or O_EXCL; `folder` is for the words only. -ENOENT: it does not exist. */
 int store_file_open(int dir, const char *folder, const char *name, int flags, struct err *e);
 
+/* A second descriptor of the file that `plain` is open on, for O_DIRECT, and what that asks of
+ * offsets, lengths and memory; -1, with an align of 1, where it is not to be had. */
+int store_file_open_direct(int dir, const char *name, int flags, int plain, uint32_t *align);
+
 /* The file's size, or a negative errno in words. */
 int64_t store_file_size(int fd, const char *folder, const char *name, struct err *e);
 

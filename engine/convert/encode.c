@@ -146,7 +146,7 @@ static int encode_row(struct encoder *x, const struct shape *s, const struct sou
 
 /* ---- rows as they are ---- */
 
-static bool is_as_published(const struct shape *s, const struct source *source)
+bool encode_copies(const struct shape *s, const struct source *source)
 {
 	const struct package_tensor *t = source->tensor;
 	bool scales = plan_piece_bytes(s, 1) > 0; /* with floats, norms mean nothing */
@@ -210,7 +210,7 @@ static int encode_rows(struct encoder *x, const struct shape *s, const struct so
 {
 	struct shape one = *s;
 	one.rows = 1;
-	if (is_as_published(s, source))
+	if (encode_copies(s, source))
 		return copy_rows(x, s, source, row0, out, e);
 	uint8_t *packed = out, *norms = out + format_packed_bytes(s);
 	size_t source_bytes = source->row_bytes, packed_bytes = format_packed_bytes(&one);

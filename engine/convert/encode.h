@@ -28,6 +28,8 @@ int encode_expert(struct encoder *x, uint32_t routed_layer, uint32_t expert, voi
 /* A row chunk of a dense tensor, one piece after the other: chunk[encode_chunk_bytes] */
 int encode_chunk(struct encoder *x, const struct plan_tensor *t, uint32_t number, void *chunk,
 		 struct err *e);
+/* Whether rows of such a shape are the bytes that are there: quantised ones of the same format. */
+bool encode_copies(const struct shape *s, const struct source *from);
 /* What the largest chunk of a plan takes. */
 size_t encode_chunk_bytes(const struct plan *p);
 

@@ -101,7 +101,10 @@ static inline enum tensor_role plan_part_role(uint32_t part)
 uint64_t plan_records_bytes(const struct plan *p);
 uint64_t plan_slots_bytes(const struct plan *p, uint32_t layers,
 			  size_t (*taken)(size_t slot_bytes));
-/* Rearranges a routed layer's record into a slot; ctx is the plan. A pager_arrange_fn. */
+/* Rearranges a routed layer's record, which lies in runs of whole pieces, into a slot. */
+void plan_arrange_pieces(const struct plan *p, uint32_t layer, void *slot,
+			 const struct store_pieces *record);
+/* The same of one in a single run; ctx is the plan. A pager_arrange_fn. */
 void plan_arrange_record(void *ctx, uint32_t layer, void *slot, const void *record);
 
 #endif

@@ -68,6 +68,13 @@ static void load_arrange(void *ctx, uint32_t layer, void *slot, const void *reco
 	plan_arrange_record(&m->stored.plan, layer, slot, record);
 }
 
+static void load_arrange_pieces(void *ctx, uint32_t layer, void *slot,
+				const struct store_pieces *record)
+{
+	struct model *m = ctx;
+	plan_arrange_pieces(&m->stored.plan, layer, slot, record);
+}
+
 /* The converter stays until the source is gone. */
 static int load_make(void *ctx, uint32_t layer, uint32_t expert, void *record, struct err *e)
 {
@@ -82,6 +89,7 @@ static int load_experts(struct model *m, struct err *e)
 		.slot_bytes = m->stored.plan.slot_bytes,
 		.layer_slot_bytes = m->stored.plan.layer_slot_bytes,
 		.arrange = load_arrange,
+		.arrange_pieces = load_arrange_pieces,
 		.make = m->stored.converter ? load_make : NULL,
 		.ctx = m,
 	};
@@ -99,6 +107,7 @@ void load_keep_heat(struct model *m)
 {
 	struct pager_stats now;
 	struct err ignored; /* a store that cannot be written any more serves all the same */
+	load_keep_sums(m);
 	if (!m->run.experts)
 		return;
 	pager_source_stats(m->run.experts, &now);
@@ -132,6 +141,8 @@ int load_model(struct model *m, struct err *e)
 	int failed = m->run.tokenizer ? 0 : load_tokenizer(m, e);
 	if (!failed && !store_still_good(m))
 		failed = find_store(m, e);
+	if (!failed)
+		failed = load_keep_in_folder(m, e);
 	if (!failed)
 		m->run.weights_sum =
 			XXH3_64bits(&store_info(m->stored.store)->key, sizeof(struct store_key));

@@ -12,8 +12,10 @@
 struct model;
 struct model_identity;
 struct model_store;
+struct plan;
 struct published;
 struct recipe;
+struct store;
 
 /* load_recipe.c: chooses the recipe that what was asked for comes to; finds the formats that a plan
  * of it needs. */
@@ -30,6 +32,16 @@ int load_store(struct model *m, bool read, struct err *e);
 void load_forget_store(struct model_store *s);
 /* Whether the complete store's folder was removed or replaced. Blocks for the disk. */
 bool load_store_is_gone(const struct model_store *s);
+/* load_place.c: the source as its own store; -ENOTSUP: it has to be converted. */
+int load_open_in_place(const struct model *m, const struct source_state *now, struct store **out,
+		       struct plan *plan, struct err *e);
+/* Before a store in place is read: makes the folder for what is kept of it, and takes what is
+ * there. Where none can be made nothing is kept. Any other store is left alone. */
+int load_keep_in_folder(struct model *m, struct err *e);
+/* Keeps the checksums of what was read of it. */
+void load_keep_sums(const struct model *m);
+/* load_folder.c: mkdir -p of everything above the folder itself. */
+int load_make_parents(const char *folder, struct err *e);
 /* load.c, from the generation thread: everything up to READY, or undone again. */
 int load_model(struct model *m, struct err *e);
 int load_tokenizer(struct model *m, struct err *e); /* and the chat */

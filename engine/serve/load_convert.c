@@ -4,26 +4,8 @@
 #include "engine/serve/load.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
-
-/* mkdir -p of everything above the folder itself, which the store makes. */
-static int make_parents(const char *folder, struct err *e)
-{
-	char path[4096];
-	if (snprintf(path, sizeof path, "%s", folder) >= (int)sizeof path)
-		return err_set(e, ENAMETOOLONG, "%.64s…: the path is too long", folder);
-	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = 0;
-		if (mkdir(path, 0755) && errno != EEXIST)
-			return err_sys(e, errno,
-				       "%s: cannot be made for the store; use -o store=", path);
-		*slash = '/';
-	}
-	return 0;
-}
 
 /* ---- while the model answers ---- */
 
@@ -101,7 +83,7 @@ static int convert_to(struct model *m, const char *folder, struct err *e)
 		.ctx = m,
 	};
 	v.recipe.norms = (enum norm_type)atomic_load(&m->stored.norms);
-	int failed = make_parents(folder, e);
+	int failed = load_make_parents(folder, e);
 	if (!failed)
 		failed = begin_witness(m, &v, e);
 	if (!failed)

@@ -1,4 +1,5 @@
 /* Where a model's store may be, and opening one that is complete. */
+#include "cache/store_place.h"
 #include "engine/convert/store_header.h"
 #include "engine/serve/internal.h"
 #include "engine/serve/load.h"
@@ -115,6 +116,16 @@ static int open_folder(struct model *m, const char *folder, const struct source_
 	return 0;
 }
 
+static int open_in_place(struct model *m, const struct source_state *now, struct err *e)
+{
+	struct store *store;
+	struct plan plan = {0};
+	int failed = load_open_in_place(m, now, &store, &plan, e);
+	if (!failed)
+		show_store(&m->stored, store, &plan);
+	return failed;
+}
+
 int load_store(struct model *m, bool read, struct err *e)
 {
 	struct source_state now;
@@ -126,15 +137,18 @@ int load_store(struct model *m, bool read, struct err *e)
 		failed = -ENOENT;
 	for (int i = 0; i < 2 && m->stored.folders[i] && failed && !ends; i++) {
 		failed = open_folder(m, m->stored.folders[i], &now, read, &ends, e);
-		if (!failed) {
+		if (!failed)
 			atomic_store(&m->stored.folder, i);
-			source_forget(&m->stored.looked);
-			m->stored.looked = now;
-			return 0;
-		}
 		/* No store, a stale one or a damaged one: a new one is made. What is not about the
 		 * store (memory) ends the search. */
 		ends |= failed == -ENOMEM;
+	}
+	if (failed && !ends)
+		failed = open_in_place(m, &now, e);
+	if (!failed) {
+		source_forget(&m->stored.looked);
+		m->stored.looked = now;
+		return 0;
 	}
 	source_forget(&now);
 	return failed && !ends ? -ENOENT : failed;
@@ -149,7 +163,7 @@ bool load_store_is_gone(const struct model_store *s)
 {
 	char path[4096];
 	struct stat open, there;
-	if (!atomic_load(&s->has_store) || !s->plan.routed_layers)
+	if (!atomic_load(&s->has_store) || !s->plan.routed_layers || store_in_place(s->store))
 		return false;
 	int n = snprintf(path, sizeof path, "%s/experts.safetensors", store_folder(s->store));
 	return n < (int)sizeof path && !fstat(store_expert(s->store, 0, 0).fd, &open) &&

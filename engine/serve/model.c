@@ -1,4 +1,5 @@
 /* A mounted checkpoint: opening, closing, and what can be said of it (model.h). */
+#include "cache/store_place.h"
 #include "engine/compute/drafter.h"
 #include "engine/serve/check.h"
 #include "engine/serve/internal.h"
@@ -238,8 +239,14 @@ static int print_codec(const struct model *m, char *text, size_t size)
 
 static int print_recipe(const struct model *m, char *text, size_t size)
 {
+	bool in_place = model_hold_store(&m->stored);
+	if (in_place) {
+		in_place = store_in_place(m->stored.store);
+		model_release_store(&m->stored);
+	}
 	if (m->id.recipe.as_published)
-		return snprintf(text, size, "as published: %s", m->id.encoding);
+		return snprintf(text, size, "as published: %s%s", m->id.encoding,
+				in_place ? ", in place" : "");
 	return snprintf(text, size, m->id.encoding ? "%s from %s" : "%s", m->id.recipe.quant,
 			m->id.encoding);
 }

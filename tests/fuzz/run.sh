@@ -125,6 +125,7 @@ seed() { # FUZZER FOLDER
 	fuzz_journal)
 		for kind in 0 1 2 5; do printf "\\$kind" >"$2/$kind"; done
 		;;
+	fuzz_sums) { printf '\3'; head -c 96 /dev/zero; } >"$2/zeros" ;;
 	fuzz_heat) { printf '\3'; head -c 100 /dev/zero; } >"$2/zeros" ;;
 	esac
 }

@@ -27,7 +27,7 @@ mounted
 loaded
 complete
 claim "the store was made by the default recipe" same "$recipe" tq3
-claim "its weights are taken as they are" same "$(cat info/recipe)" "as published: native TQ"
+claim "its weights are taken as they are" same "$(cat info/recipe)" "as published: native TQ, in place"
 claim "it gives the same text" same "$(answers)" "$first"
 cd / && unmounted
 

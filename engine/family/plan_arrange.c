@@ -1,0 +1,42 @@
+/* From a record as it lies on disk to a slot as the kernels want it. */
+#include "engine/family/plan.h"
+
+/* Where one is in a record that lies in several runs of bytes. A run ends where a piece does. */
+struct cursor {
+	const struct store_pieces *record;
+	uint32_t run;
+	size_t at;
+};
+
+static const void *next_piece(struct cursor *c, size_t bytes)
+{
+	if (bytes && c->at == c->record->piece[c->run].bytes) {
+		c->run++;
+		c->at = 0;
+	}
+	const uint8_t *data = c->record->piece[c->run].data;
+	c->at += bytes;
+	return data + c->at - bytes;
+}
+
+void plan_arrange_pieces(const struct plan *p, uint32_t layer, void *slot,
+			 const struct store_pieces *record)
+{
+	const struct plan_record *r = &p->record[layer];
+	struct cursor c = {record, 0, 0};
+	for (uint32_t i = 0; i < EXPERT_PARTS; i++) {
+		const struct shape *s = &r->part[i];
+		const void *piece[PLAN_PIECES];
+		for (uint32_t k = 0; k < PLAN_PIECES; k++)
+			piece[k] = next_piece(&c, plan_piece_bytes(s, k));
+		format_arrange((uint8_t *)slot + r->slot_offset[i], s, 0, s->rows,
+			       &(struct pieces){piece[0], piece[1], piece[2]});
+	}
+}
+
+void plan_arrange_record(void *ctx, uint32_t layer, void *slot, const void *record)
+{
+	const struct plan *p = ctx;
+	const struct store_pieces whole = {1, {{record, p->record[layer].bytes}}};
+	plan_arrange_pieces(p, layer, slot, &whole);
+}

@@ -1,0 +1,54 @@
+/* A source that is its own store (in_place.h), and the folder for the little that is kept of it. */
+#include "cache/store_place.h"
+#include "engine/convert/in_place.h"
+#include "engine/serve/internal.h"
+#include "engine/serve/load.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+
+int load_open_in_place(const struct model *m, const struct source_state *now, struct store **out,
+		       struct plan *plan, struct err *e)
+{
+	struct in_place v = {
+		.directory = m->id.directory,
+		.config = &m->id.config,
+		.recipe = m->id.recipe,
+		.kernels = m->engine->kernels,
+	};
+	if (!m->id.recipe.as_published)
+		return err_set(e, ENOTSUP, "%s: is converted", m->id.directory);
+	source_number(now, v.number);
+	int failed = in_place_open(out, plan, &v, e);
+	if (failed || source_unchanged(now)) /* the files that were opened are those looked at */
+		return failed;
+	store_close(*out);
+	plan_free(plan);
+	return err_set(e, EAGAIN, "%s: was changed just now; try again", m->id.directory);
+}
+
+static bool make_folder(const char *folder)
+{
+	struct err none; /* then nothing is kept */
+	return !load_make_parents(folder, &none) && (!mkdir(folder, 0700) || errno == EEXIST);
+}
+
+int load_keep_in_folder(struct model *m, struct err *e)
+{
+	if (!store_in_place(m->stored.store))
+		return 0;
+	int i = 0;
+	while (i < 2 && m->stored.folders[i] && !make_folder(m->stored.folders[i]))
+		i++;
+	if (i == 2 || !m->stored.folders[i])
+		i = 0; /* it is not there, and what is to be kept in it is not */
+	atomic_store(&m->stored.folder, i);
+	return store_place_keep_in(m->stored.store, m->stored.folders[i], e);
+}
+
+void load_keep_sums(const struct model *m)
+{
+	struct err ignored; /* as of heat */
+	if (m->stored.store && store_in_place(m->stored.store))
+		(void)store_place_keep(m->stored.store, &ignored);
+}
