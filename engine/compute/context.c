@@ -41,27 +41,105 @@ uint64_t context_full_bytes(const struct config *c, enum kv_type type, uint32_t 
 	       (uint64_t)(1 + RECURRENT_MARKS) * x.recurrent.bytes;
 }
 
+/* ---- blocks ---- */
+
+static int make_table_room(struct context *x, uint32_t blocks, struct err *e)
+{
+	if (blocks <= x->block_room)
+		return 0;
+	uint32_t room = x->block_room ? 2 * x->block_room : 8;
+	room = room < blocks ? blocks : room;
+	const void **table = realloc(x->blocks, room * sizeof *table);
+	x->blocks = table ? table : x->blocks;
+	_Atomic uint32_t **sharers = table ? realloc(x->sharers, room * sizeof *sharers) : NULL;
+	if (!sharers)
+		return err_set(e, ENOMEM, "out of memory for the context's table");
+	x->sharers = sharers;
+	x->block_room = room;
+	return 0;
+}
+
 static int add_block(struct context *x, struct err *e)
 {
-	if (x->block_count == x->block_room) {
-		uint32_t room = x->block_room ? 2 * x->block_room : 8;
-		const void **blocks = realloc(x->blocks, room * sizeof *blocks);
-		if (!blocks)
-			return err_set(e, ENOMEM, "out of memory for the context's table");
-		x->blocks = blocks;
-		x->block_room = room;
-	}
+	int failed = make_table_room(x, x->block_count + 1, e);
+	if (failed)
+		return failed;
 	void *block = context_take(x->budget, x->block_bytes, e);
 	if (!block)
 		return -e->code;
+	x->sharers[x->block_count] = NULL;
 	x->blocks[x->block_count++] = block;
 	return 0;
+}
+
+/* Leaves a block to the others that have it; the last one gives it back. */
+static void leave_block(struct context *x, const void *block, _Atomic uint32_t *sharers)
+{
+	if (sharers && atomic_fetch_sub(sharers, 1) > 1)
+		return;
+	free((void *)sharers);
+	context_give(x->budget, block, x->block_bytes);
+}
+
+/* A block that is written to is this context's alone. */
+static int own_block(struct context *x, uint32_t i, struct err *e)
+{
+	_Atomic uint32_t *sharers = x->sharers[i];
+	if (!sharers)
+		return 0;
+	if (atomic_load(sharers) == 1) { /* nobody else can come to have it */
+		free((void *)sharers);
+		x->sharers[i] = NULL;
+		return 0;
+	}
+	void *copy = context_take(x->budget, x->block_bytes, e);
+	if (!copy)
+		return -e->code;
+	memcpy(copy, x->blocks[i], x->block_bytes);
+	leave_block(x, x->blocks[i], sharers);
+	x->blocks[i] = copy;
+	x->sharers[i] = NULL;
+	return 0;
+}
+
+static int share_block(struct context *to, const struct context *from, struct err *e)
+{
+	uint32_t i = to->block_count;
+	if (!from->sharers[i]) {
+		_Atomic uint32_t *sharers = malloc(sizeof *sharers);
+		if (!sharers)
+			return err_set(e, ENOMEM, "out of memory for sharing a context");
+		atomic_init(sharers, 1);
+		from->sharers[i] = sharers;
+	}
+	atomic_fetch_add(from->sharers[i], 1);
+	to->sharers[i] = from->sharers[i];
+	to->blocks[i] = from->blocks[i];
+	to->block_count++;
+	return 0;
+}
+
+int context_fork(struct context *to, const struct context *from, struct err *e)
+{
+	const struct token_list *tokens = &from->tokens;
+	int failed = make_table_room(to, from->block_count, e);
+	while (!failed && to->block_count < from->block_count)
+		failed = share_block(to, from, e);
+	if (!failed)
+		failed = recurrent_copy(&to->recurrent, &from->recurrent, tokens->count, e);
+	if (!failed)
+		failed = token_list_append(&to->tokens, tokens->ids, tokens->count, e);
+	if (failed)
+		context_rollback(to, 0);
+	return failed;
 }
 
 int context_reserve(struct context *x, uint32_t positions, struct err *e)
 {
 	uint32_t blocks = x->block_bytes ? context_blocks(positions) : 0;
 	int failed = recurrent_reserve(&x->recurrent, e);
+	for (uint32_t i = (uint32_t)x->tokens.count / KV_BLOCK; i < x->block_count && !failed; i++)
+		failed = own_block(x, i, e);
 	while (x->block_count < blocks && !failed)
 		failed = add_block(x, e);
 	return failed;
@@ -72,8 +150,10 @@ size_t context_rollback(struct context *x, size_t count)
 	size_t to = count < x->tokens.count ? count : x->tokens.count;
 	x->tokens.count = recurrent_rollback(&x->recurrent, x->tokens.count, to);
 	size_t keep = (x->tokens.count + KV_BLOCK - 1) / KV_BLOCK;
-	while (x->block_count > keep)
-		context_give(x->budget, x->blocks[--x->block_count], x->block_bytes);
+	while (x->block_count > keep) {
+		x->block_count--;
+		leave_block(x, x->blocks[x->block_count], x->sharers[x->block_count]);
+	}
 	return x->tokens.count;
 }
 
@@ -106,6 +186,8 @@ void context_free(struct context *x)
 {
 	context_rollback(x, 0);
 	free(x->blocks);
+	free(x->sharers);
 	token_list_free(&x->tokens);
 	x->blocks = NULL;
+	x->sharers = NULL;
 }

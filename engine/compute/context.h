@@ -22,7 +22,10 @@ struct context {
 	struct context_budget *budget;
 	enum kv_type type;
 	size_t block_bytes;  /* whole pages: what is mapped is what is counted */
-	const void **blocks; /* block_count pointers; owned */
+	const void **blocks; /* block_count pointers; owned, but for those that forks share */
+	/* Of each block, how many contexts have it; NULL: this one alone. Malloc'ed, and the last
+	 * of them frees it. */
+	_Atomic uint32_t **sharers;
 	uint32_t block_count, block_room;
 	struct recurrent recurrent; /* the state of layers that have one (delta.h) */
 	size_t note_at;		    /* where a row lies in its block (context_note) */
@@ -44,6 +47,12 @@ static inline uint32_t context_blocks(uint32_t positions)
 /* What a context of so many positions takes: keys and values, a recurrent state and as many copies
  * of it as there may be. */
 uint64_t context_full_bytes(const struct config *c, enum kv_type type, uint32_t positions);
+
+/* Makes `to`, which was initialised alike and holds nothing, a context that has computed the same.
+ * Keys and values are shared until one of the two writes to their block; the recurrent state is
+ * copied, and what can be gone back to of it is the position of the fork alone. -ENOSPC or -ENOMEM
+ * in words, and `to` holds nothing. The two may go to different threads. */
+int context_fork(struct context *to, const struct context *from, struct err *e);
 
 /* Makes room for `positions` in all, and for the recurrent state; its copies give way. ENOSPC: the
  * context budget is used up, in words. */

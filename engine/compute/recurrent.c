@@ -83,6 +83,21 @@ int recurrent_reserve(struct recurrent *r, struct err *e)
 	return r->now ? 0 : -e->code;
 }
 
+int recurrent_copy(struct recurrent *to, const struct recurrent *from, size_t position,
+		   struct err *e)
+{
+	if (!from->now)
+		return 0;
+	int failed = recurrent_reserve(to, e);
+	if (failed)
+		return failed;
+	memcpy(to->now, from->now, to->bytes);
+	to->behind = from->behind;
+	to->spoiled = from->spoiled;
+	recurrent_mark(to, position);
+	return 0;
+}
+
 void recurrent_mark(struct recurrent *r, size_t position)
 {
 	if (!r->now || r->spoiled || !position)

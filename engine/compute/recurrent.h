@@ -50,6 +50,10 @@ void recurrent_free(struct recurrent *r);
 
 /* Memory for the state, zeroed if it is new. -ENOSPC or -ENOMEM in words. */
 int recurrent_reserve(struct recurrent *r, struct err *e);
+/* Makes `to`, which has no state yet, what `from` is after `position` tokens, with a copy of that
+ * and none of those before it. -ENOSPC or -ENOMEM in words. */
+int recurrent_copy(struct recurrent *to, const struct recurrent *from, size_t position,
+		   struct err *e);
 /* Keeps a copy of the state, which (with what it is behind) is that after `position` tokens. */
 void recurrent_mark(struct recurrent *r, size_t position);
 /* Goes back from the state after `from` positions to one after at most `to`, and returns after how
