@@ -86,6 +86,11 @@ struct matrix { /* an arranged matrix; does not own data */
 };
 
 const char *format_name(enum format f); /* "bf16", "tq3" … */
+/* Numbers as they are, without codes. */
+static inline bool format_is_float(enum format f)
+{
+	return f == FORMAT_F32 || f == FORMAT_F16 || f == FORMAT_BF16;
+}
 /* The format of that name; FORMAT_COUNT: none. */
 enum format format_named(const char *name);
 /* Bits of a TQ index; 0 for what is not TQ. */

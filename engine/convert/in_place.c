@@ -115,18 +115,13 @@ static int place_experts(struct source_in_place *s, struct err *e)
 
 /* ---- the dense part ---- */
 
-static bool is_float(enum format f)
-{
-	return f == FORMAT_F32 || f == FORMAT_F16 || f == FORMAT_BF16;
-}
-
 static int check_dense(const struct source_in_place *s, struct err *e)
 {
 	for (uint32_t i = 0; i < s->plan.dense_count; i++) {
 		const struct plan_tensor *t = &s->plan.dense[i];
 		struct source from;
 		int failed = sources_find(&s->sources, t->id, &from, e);
-		if (!failed && !is_float(t->shape.format) && !encode_copies(&t->shape, &from))
+		if (!failed && !format_is_float(t->shape.format) && !encode_copies(&t->shape, &from))
 			failed = is_not_in_place(&from, e);
 		if (failed)
 			return failed;

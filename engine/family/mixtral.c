@@ -11,15 +11,8 @@ static int read(const struct reader *r)
 	return failed ? failed : reader_routed(r, "intermediate_size");
 }
 
-#define EXPERTS "model.layers.%u.block_sparse_moe."
 static const struct tensor_name names[] = {
-	{TENSOR_ROUTER, EXPERTS "gate.weight", NULL},
-	{TENSOR_EXPERT_GATE, EXPERTS "experts.%u.w1.weight", NULL},
-	{TENSOR_EXPERT_UP, EXPERTS "experts.%u.w3.weight", NULL},
-	{TENSOR_EXPERT_DOWN, EXPERTS "experts.%u.w2.weight", NULL},
-	{TENSOR_EXPERT_GATE, EXPERTS "switch_mlp.gate_proj.weight", view_stacked_one},
-	{TENSOR_EXPERT_UP, EXPERTS "switch_mlp.up_proj.weight", view_stacked_one},
-	{TENSOR_EXPERT_DOWN, EXPERTS "switch_mlp.down_proj.weight", view_stacked_down},
+	TENSOR_NAMES_BLOCK_SPARSE_MOE,
 	{0},
 };
 

@@ -6,11 +6,6 @@
 
 static const struct published_format none = {.format = FORMAT_COUNT};
 
-static bool is_float(enum format f)
-{
-	return f == FORMAT_F32 || f == FORMAT_F16 || f == FORMAT_BF16;
-}
-
 /* Formats in which weights are stored and computed with as they were published: all that the
  * kernels know. */
 static bool is_kept(enum format f)
@@ -29,7 +24,7 @@ static struct published_format *entry(const struct published *p, enum tensor_rol
 static bool same(struct published_format a, struct published_format b)
 {
 	return a.format == b.format &&
-	       (is_float(a.format) || (a.norms == b.norms && a.group == b.group));
+	       (format_is_float(a.format) || (a.norms == b.norms && a.group == b.group));
 }
 
 static struct published_format format_of(const struct sources *s, struct tensor_id id)
@@ -108,7 +103,7 @@ struct plan_formats published_formats(const struct published *p)
 
 static bool is_quantised(const struct package_tensor *t)
 {
-	return t->parts && !is_float(t->format);
+	return t->parts && !format_is_float(t->format);
 }
 
 bool published_any(const struct package *p)

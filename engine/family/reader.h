@@ -81,4 +81,17 @@ int reader_hybrid(const struct reader *r);
 	}
 #define DRAFT_NAMES_HYBRID .draft = "mtp.", .draft_layer = "mtp.layers.%u."
 
+/* clang-format off: a row a line */
+/* Rows of names: a router and experts that are called block_sparse_moe. */
+#define BLOCK_SPARSE_MOE "model.layers.%u.block_sparse_moe."
+#define TENSOR_NAMES_BLOCK_SPARSE_MOE \
+	{TENSOR_ROUTER, BLOCK_SPARSE_MOE "gate.weight", NULL}, \
+	{TENSOR_EXPERT_GATE, BLOCK_SPARSE_MOE "experts.%u.w1.weight", NULL}, \
+	{TENSOR_EXPERT_UP, BLOCK_SPARSE_MOE "experts.%u.w3.weight", NULL}, \
+	{TENSOR_EXPERT_DOWN, BLOCK_SPARSE_MOE "experts.%u.w2.weight", NULL}, \
+	{TENSOR_EXPERT_GATE, BLOCK_SPARSE_MOE "switch_mlp.gate_proj.weight", view_stacked_one}, \
+	{TENSOR_EXPERT_UP, BLOCK_SPARSE_MOE "switch_mlp.up_proj.weight", view_stacked_one}, \
+	{TENSOR_EXPERT_DOWN, BLOCK_SPARSE_MOE "switch_mlp.down_proj.weight", view_stacked_down}
+/* clang-format on */
+
 #endif

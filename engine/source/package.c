@@ -145,14 +145,9 @@ void package_print_shape(char *text, size_t size, const uint64_t *shape, uint32_
 		(void)snprintf(text + used, size - used, "]");
 }
 
-static bool is_float(enum format f)
-{
-	return f == FORMAT_F32 || f == FORMAT_F16 || f == FORMAT_BF16;
-}
-
 enum format package_read_format(const struct package_tensor *t)
 {
-	return is_float(t->format) ? t->format : FORMAT_F32;
+	return format_is_float(t->format) ? t->format : FORMAT_F32;
 }
 
 /* ---- reading ---- */
@@ -242,7 +237,7 @@ int package_read(const struct package *p, const struct package_tensor *t, uint64
 {
 	const uint8_t *part[PACKAGE_PARTS];
 	uint8_t *buffer;
-	if (is_float(t->format))
+	if (format_is_float(t->format))
 		return package_read_part(p, t, 0, row, rows, out, e);
 	int failed = read_parts(p, t, row, rows, &buffer, part, e);
 	if (!failed)
