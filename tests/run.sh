@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs every test and counts: the unit tests of each build tree, then the tests of the mount. Each
 # program runs under a time limit, so that a hung mount never hangs the suite; JOBS of them (one per core)
-# run side by side. What a failed test printed is shown. At the end come what failed and what was skipped, with
-# its reason, one line each; the last line is the count.
+# run side by side. What a failed test printed is shown. At the end come what was skipped, with its
+# reason, and what failed, one line each; the last line is the count.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -97,8 +97,8 @@ else
 fi
 while [ ${#names[@]} -gt 0 ]; do finish_one; done
 
-# Once more at the end, which is what is read first.
-[ "$failed" -gt 0 ] && printf 'failed: %s\n' "${failures[@]}"
+# Once more at the end, which is what is read first, and may be all that is kept: what failed stands last.
 [ ${#skips[@]} -gt 0 ] && printf 'skipped: %s\n' "${skips[@]}"
+[ "$failed" -gt 0 ] && printf 'failed: %s\n' "${failures[@]}"
 echo "$passed passed, $failed failed, ${#skips[@]} skipped"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
