@@ -69,11 +69,18 @@ int grammar_failed(const struct grammar *g, struct err *e);
 
 /* ---- masks ---- */
 
-/* Sets bit id of mask[(vocabulary + 63) / 64] for each token that may follow, and clears all
- * others. Tokens that end an answer may where the text may end. The tokens are always the same
- * ones. -ENOMEM, -E2BIG in words. */
+/* Makes the masks that take longest, so that no token has to wait for one (some 20 ms at most of a
+ * vocabulary of 152 K; not needed, and changes no mask). */
+int grammar_prepare(struct grammar *g, const struct grammar_tokens *t, struct err *e);
+/* Sets the bit of each token that may follow (of its place in `order`) in mask
+ * [(grammar_places + 63) / 64], and clears all others. Tokens that end an answer may where the text
+ * may end. *allowed: how many may. The tokens are always the same ones. -ENOMEM, -E2BIG in words.
+ */
 int grammar_mask(struct grammar *g, const struct grammar_tokens *t, const struct places *p,
-		 uint64_t *mask, struct err *e);
+		 uint64_t *mask, uint32_t *allowed, struct err *e);
+/* What may not follow gets minus infinity: logits [vocabulary], scratch as large. */
+void grammar_apply(const struct grammar_tokens *t, const uint64_t *mask, uint32_t allowed,
+		   float *logits, float *scratch);
 /* Bytes that the masks and the machine take now. */
 size_t grammar_bytes(const struct grammar *g);
 

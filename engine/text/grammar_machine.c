@@ -254,7 +254,7 @@ static uint32_t after_call(struct machine *m, uint32_t state, uint32_t call)
 	return m->calls[call].after;
 }
 
-static uint32_t start_of(struct machine *m, uint32_t rule)
+uint32_t machine_start(struct machine *m, uint32_t rule)
 {
 	if (m->starts[rule] == STATE_UNKNOWN) {
 		find_nothing(m);
@@ -325,7 +325,7 @@ static void step_in(struct machine *m, struct place from, uint8_t byte, struct p
 			continue;
 		if (++m->entered > ENTERED_MAX)
 			too_ambiguous(m);
-		uint32_t after = after_call(m, from.state, call), start = start_of(m, rule);
+		uint32_t after = after_call(m, from.state, call), start = machine_start(m, rule);
 		step_in(m, (struct place){start, push(m, after, from.stack)}, byte, to);
 	}
 }
@@ -354,7 +354,7 @@ bool machine_read(struct machine *m, struct places *p, const char *bytes, size_t
 
 void machine_begin(struct machine *m, struct places *p)
 {
-	*p = (struct places){.count = 1, .at = {{start_of(m, 0), STACK_END}}};
+	*p = (struct places){.count = 1, .at = {{machine_start(m, 0), STACK_END}}};
 }
 
 bool machine_may_end(const struct machine *m, const struct places *p)
@@ -412,7 +412,7 @@ int machine_init(struct machine *m, struct grammar_nodes *n, struct err *e)
 	if (!m->failed) {
 		memset(m->starts, 0xff, m->nodes.rule_count * sizeof *m->starts);
 		add_level(m); /* STATE_DEAD: no node at all */
-		start_of(m, 0);
+		machine_start(m, 0);
 	}
 	if (!m->failed)
 		return 0;

@@ -94,6 +94,8 @@ bool machine_may_go_on(const struct machine *m, const struct places *p);
 
 /* The state after a byte within the rule; STATE_DEAD: none. */
 uint32_t machine_next(struct machine *m, uint32_t state, uint32_t class);
+/* The state that a rule begins with. */
+uint32_t machine_start(struct machine *m, uint32_t rule);
 /* Where it goes on once a rule has ended: takes the top off a stack that is neither ANY nor END. */
 struct place machine_return(const struct machine *m, uint32_t stack);
 int machine_fail(struct machine *m, int code, const char *words);

@@ -11,6 +11,7 @@
 #include "engine/text/grammar_inside.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,13 +19,16 @@ enum {
 	VISITED_MAX = 1 << 24, /* nodes by one mask: a tenth of a second */
 	REACH_MAX = 32,	       /* bytes that are looked ahead in a bounded repetition */
 	REACH_ENDLESS = 255,
-	BRANCH_LEAST = 8, /* tokens below a node for which looking ahead pays */
-	FEW = 32,	  /* one of so many tokens: listed */
+	BRANCH_LEAST = 8,    /* tokens below a node for which looking ahead pays */
+	FEW = 32,	     /* one of so many tokens: listed */
+	EXPLORED_MAX = 1024, /* states that are looked at beforehand; */
+	PREPARED_MAX = 24,   /* masks that are made of them, */
+	WIDE = 16,	     /* where so many groups go on alike: such walks are long */
 };
 
 static size_t words_of(const struct grammar_tokens *t)
 {
-	return ((size_t)t->vocabulary + 63) / 64;
+	return ((size_t)grammar_places(t) + 63) / 64;
 }
 
 static void out_of_memory(struct grammar *g)
@@ -57,6 +61,49 @@ static uint64_t groups_to(const uint32_t to[BYTE_GROUPS], uint32_t state)
 	return groups;
 }
 
+/* Characters beyond ASCII by their bytes (table 3-7 of the Unicode standard), U+2028 to 203F
+ * aside. */
+static const struct {
+	uint32_t count;
+	uint8_t bytes[4][2]; /* from, to */
+} beyond[] = {
+	{2, {{0xc2, 0xdf}, {0x80, 0xbf}}},
+	{3, {{0xe0, 0xe0}, {0xa0, 0xbf}, {0x80, 0xbf}}},
+	{3, {{0xe1, 0xe1}, {0x80, 0xbf}, {0x80, 0xbf}}},
+	{3, {{0xe2, 0xe2}, {0x80, 0x80}, {0x80, 0xa7}}},
+	{3, {{0xe2, 0xe2}, {0x81, 0xbf}, {0x80, 0xbf}}},
+	{3, {{0xe3, 0xec}, {0x80, 0xbf}, {0x80, 0xbf}}},
+	{3, {{0xed, 0xed}, {0x80, 0x9f}, {0x80, 0xbf}}},
+	{3, {{0xee, 0xef}, {0x80, 0xbf}, {0x80, 0xbf}}},
+	{4, {{0xf0, 0xf0}, {0x90, 0xbf}, {0x80, 0xbf}, {0x80, 0xbf}}},
+	{4, {{0xf1, 0xf3}, {0x80, 0xbf}, {0x80, 0xbf}, {0x80, 0xbf}}},
+	{4, {{0xf4, 0xf4}, {0x80, 0x8f}, {0x80, 0xbf}, {0x80, 0xbf}}},
+};
+enum { BEYOND = sizeof beyond / sizeof *beyond };
+
+/* Where all bytes of a range lead if that is one state. */
+static uint32_t next_of_all(struct machine *m, uint32_t state, const uint8_t range[2])
+{
+	uint32_t to = machine_next(m, state, m->class_of[range[0]]);
+	for (uint32_t byte = range[0]; byte <= range[1] && to != STATE_DEAD; byte++)
+		if (machine_next(m, state, m->class_of[byte]) != to)
+			to = STATE_DEAD;
+	return to;
+}
+
+/* Whether all characters beyond ASCII lead to one state. */
+static bool leads_beyond(struct machine *m, uint32_t from, uint32_t to)
+{
+	for (int i = 0; i < BEYOND; i++) {
+		uint32_t at = from;
+		for (uint32_t k = 0; k < beyond[i].count && at != STATE_DEAD; k++)
+			at = next_of_all(m, at, beyond[i].bytes[k]);
+		if (at != to)
+			return false;
+	}
+	return true;
+}
+
 /* The state that most groups lead to. */
 static void find_loop(struct grammar *g, uint32_t state)
 {
@@ -74,6 +121,8 @@ static void find_loop(struct grammar *g, uint32_t state)
 			along = to[i];
 		}
 	}
+	if (along != STATE_DEAD && leads_beyond(&g->machine, state, along))
+		loop |= (uint64_t)1 << GROUP_BEYOND;
 	struct level *l = &g->machine.levels[state];
 	l->looped = true;
 	l->loop = loop;
@@ -106,15 +155,22 @@ static bool takes_branch(struct grammar *g, const struct token_node *n, uint32_t
 	if (!g->machine.levels[state].reach)
 		look_ahead(g, state);
 	const struct level *l = &g->machine.levels[state];
-	return !(n->groups & ~l->loop) && (l->reach == REACH_ENDLESS || n->height <= l->reach);
+	uint64_t more = n->groups & ~l->loop;
+	if (n->well && l->loop >> GROUP_BEYOND)
+		more &= GROUPS_ASCII;
+	return !more && (l->reach == REACH_ENDLESS || n->height <= l->reach);
 }
 
 /* ---- walking ---- */
 
-static void allow(struct grammar *g, const struct grammar_tokens *t, uint32_t from, uint32_t to)
+static void allow(struct grammar *g, uint32_t first, uint32_t count)
 {
-	for (uint32_t i = t->nodes[from].first; i < t->nodes[to].first; i++)
-		g->bits[t->order[i] >> 6] |= (uint64_t)1 << (t->order[i] & 63);
+	uint32_t i = first, end = first + count;
+	while (i < end) { /* all that lie in one word */
+		uint32_t n = 64 - (i & 63) < end - i ? 64 - (i & 63) : end - i;
+		g->bits[i >> 6] |= (n == 64 ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1) << (i & 63);
+		i += n;
+	}
 }
 
 static void add_exit(struct grammar *g, uint32_t node)
@@ -134,13 +190,12 @@ static void walk(struct grammar *g, const struct grammar_tokens *t, uint32_t top
 static bool arrive(struct grammar *g, const struct grammar_tokens *t, uint32_t i, struct place p)
 {
 	const struct token_node *n = &t->nodes[i];
-	allow(g, t, i, i + 1);
-	if (n->end == i + 1)
-		return false;
-	if (t->nodes[n->end].first - n->first >= BRANCH_LEAST && takes_branch(g, n, p.state)) {
-		allow(g, t, i, n->end);
+	if (n->end == i + 1 || (n->tokens >= BRANCH_LEAST && takes_branch(g, n, p.state))) {
+		allow(g, n->first, n->tokens);
 		return false;
 	}
+	if (n[1].first > n->first)
+		allow(g, n->first, n[1].first - n->first);
 	if (p.stack == STACK_ANY && g->machine.levels[p.state].ends)
 		add_exit(g, i);
 	g->path[n->depth] = p;
@@ -289,23 +344,93 @@ static void mask_place(struct grammar *g, const struct grammar_tokens *t, struct
 	}
 }
 
-int grammar_mask(struct grammar *g, const struct grammar_tokens *t, const struct places *p,
-		 uint64_t *mask, struct err *e)
+static bool make_room(struct grammar *g, const struct grammar_tokens *t)
 {
-	size_t words = words_of(t);
 	if (!g->bits)
-		g->bits = malloc(words * sizeof *g->bits);
+		g->bits = malloc((words_of(t) + 1) * sizeof *g->bits);
 	if (!g->bits)
 		out_of_memory(g);
-	memset(mask, 0, words * sizeof *mask);
-	g->visited = 0;
-	for (uint32_t i = 0; i < p->count && !g->machine.failed; i++)
-		mask_place(g, t, p->at[i], mask);
-	bool may_end = !g->machine.failed && machine_may_end(&g->machine, p);
-	for (uint32_t i = 0; i < t->end_count; i++) {
-		uint64_t bit = (uint64_t)1 << (t->ends[i] & 63);
-		if (t->ends[i] < t->vocabulary && may_end)
-			mask[t->ends[i] >> 6] |= bit;
+	return g->bits;
+}
+
+static void add_ends(const struct grammar_tokens *t, uint64_t *mask)
+{
+	for (uint32_t i = t->text_count; i < grammar_places(t); i++)
+		mask[i >> 6] |= (uint64_t)1 << (i & 63);
+}
+
+/* The states within reach of those that are known, some of them. */
+static void explore(struct grammar *g)
+{
+	struct machine *m = &g->machine;
+	for (uint32_t r = 0; r < m->nodes.rule_count && r < EXPLORED_MAX && !m->failed; r++)
+		machine_start(m, r);
+	for (uint32_t i = 1; i < m->level_count && i < EXPLORED_MAX && !m->failed; i++)
+		for (uint32_t c = 0; c < m->classes && !m->failed; c++)
+			machine_next(m, i, c);
+}
+
+int grammar_prepare(struct grammar *g, const struct grammar_tokens *t, struct err *e)
+{
+	uint32_t prepared = 0;
+	explore(g);
+	if (!make_room(g, t))
+		return grammar_failed(g, e);
+	for (uint32_t i = 1; i < g->machine.level_count && i < EXPLORED_MAX; i++) {
+		if (g->machine.failed || prepared == PREPARED_MAX)
+			break;
+		find_loop(g, i);
+		if (g->machine.levels[i].mask ||
+		    __builtin_popcountll(g->machine.levels[i].loop) < WIDE)
+			continue;
+		g->visited = 0;
+		make_mask(g, t, i);
+		prepared++;
 	}
 	return grammar_failed(g, e);
+}
+
+int grammar_mask(struct grammar *g, const struct grammar_tokens *t, const struct places *p,
+		 uint64_t *mask, uint32_t *allowed, struct err *e)
+{
+	size_t words = words_of(t);
+	make_room(g, t);
+	memset(mask, 0, words * sizeof *mask);
+	g->visited = 0;
+	*allowed = 0;
+	for (uint32_t i = 0; i < p->count && !g->machine.failed; i++)
+		mask_place(g, t, p->at[i], mask);
+	if (!g->machine.failed && machine_may_end(&g->machine, p))
+		add_ends(t, mask);
+	for (size_t w = 0; w < words; w++)
+		*allowed += (uint32_t)__builtin_popcountll(mask[w]);
+	return grammar_failed(g, e);
+}
+
+/* ---- logits ---- */
+
+/* Calls for each place whose bit is `set`. */
+#define EACH_PLACE(t, mask, set, i)                                                                \
+	for (uint32_t w_ = 0; w_ < words_of(t); w_++)                                              \
+		for (uint64_t left_ = (set) ? (mask)[w_] : ~(mask)[w_]; left_; left_ &= left_ - 1) \
+			if (((i) = 64 * w_ + (uint32_t)__builtin_ctzll(left_)) < grammar_places(t))
+
+void grammar_apply(const struct grammar_tokens *t, const uint64_t *mask, uint32_t allowed,
+		   float *logits, float *scratch)
+{
+	uint32_t i, n = 0;
+	if (allowed < t->vocabulary / 4) { /* few: they are put aside */
+		EACH_PLACE(t, mask, true, i)
+		scratch[n++] = logits[t->order[i]];
+		for (uint32_t id = 0; id < t->vocabulary; id++)
+			logits[id] = -INFINITY;
+		n = 0;
+		EACH_PLACE(t, mask, true, i)
+		logits[t->order[i]] = scratch[n++];
+		return;
+	}
+	EACH_PLACE(t, mask, false, i)
+	logits[t->order[i]] = -INFINITY;
+	for (i = 0; i < t->never_count; i++)
+		logits[t->never[i]] = -INFINITY;
 }

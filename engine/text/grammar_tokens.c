@@ -25,6 +25,8 @@ static const struct {
 	{0xee, 0xef}, {0xf0, 0xf0}, {0xf1, 0xf3}, {0xf4, 0xf4}, {0xf5, 0xfe}, {0xff, 0xff},
 };
 _Static_assert(sizeof groups / sizeof *groups <= BYTE_GROUPS, "a group is a bit of 64");
+enum { FIRST_BEYOND = 46 }; /* 0x80 to 0x8f */
+_Static_assert(GROUPS_ASCII == ((uint64_t)1 << FIRST_BEYOND) - 1, "those before it are ASCII");
 
 uint8_t byte_group(uint8_t byte)
 {
@@ -92,23 +94,28 @@ static int by_bytes(const void *one, const void *other)
 	return (a->id > b->id) - (a->id < b->id);
 }
 
-static bool ends_answer(const struct grammar_tokens *t, uint32_t id)
+static bool ends_answer(const uint32_t *ends, uint32_t count, uint32_t id)
 {
-	for (uint32_t i = 0; i < t->end_count; i++)
-		if (t->ends[i] == id)
+	for (uint32_t i = 0; i < count; i++)
+		if (ends[i] == id)
 			return true;
 	return false;
 }
 
-static uint32_t spell(const struct grammar_tokens *t, const struct tokenizer *from,
-		      struct spelled *list)
+/* What is no text goes to `never`, or to the ends. */
+static uint32_t spell(struct grammar_tokens *t, const struct tokenizer *from, const uint32_t *ends,
+		      uint32_t end_count, struct spelled *list)
 {
-	uint32_t count = 0, size = tokenizer_size(from);
-	for (uint32_t id = 0; id < size && id < t->vocabulary; id++) {
+	uint32_t count = 0;
+	for (uint32_t id = 0; id < t->vocabulary; id++) {
 		size_t n;
 		const char *bytes = tokenizer_bytes(from, id, false, &n);
-		if (n && n <= GRAMMAR_MAX_TOKEN && !ends_answer(t, id))
+		if (ends_answer(ends, end_count, id))
+			continue;
+		if (n && n <= GRAMMAR_MAX_TOKEN)
 			list[count++] = (struct spelled){bytes, (uint16_t)n, marks(bytes, n), id};
+		else
+			t->never[t->never_count++] = id;
 	}
 	qsort(list, count, sizeof *list, by_bytes);
 	return count;
@@ -121,8 +128,8 @@ static bool add_node(struct grammar_tokens *t, uint32_t *room, uint32_t first, s
 	if (!nodes)
 		return false;
 	t->nodes = nodes;
-	t->nodes[t->count++] = (struct token_node){
-		.first = first, .depth = (uint16_t)depth, .byte = (uint8_t)byte};
+	t->nodes[t->count++] =
+		(struct token_node){.first = first, .depth = (uint8_t)depth, .byte = (uint8_t)byte};
 	return true;
 }
 
@@ -145,6 +152,8 @@ static bool plant(struct grammar_tokens *t, const struct spelled *list, uint32_t
 
 struct path { /* the nodes that the last one lies below, and itself, by depth */
 	uint32_t at[GRAMMAR_MAX_TOKEN + 2];
+	uint8_t left[GRAMMAR_MAX_TOKEN + 2], from[GRAMMAR_MAX_TOKEN + 2], to[GRAMMAR_MAX_TOKEN + 2];
+	bool good[GRAMMAR_MAX_TOKEN + 2]; /* all that is read of it is UTF-8 */
 	uint32_t depth;
 };
 
@@ -153,12 +162,46 @@ static void close_node(struct grammar_tokens *t, struct path *p, uint32_t end)
 {
 	struct token_node *n = &t->nodes[p->at[p->depth]];
 	n->end = end;
+	n->tokens = t->nodes[end].first - n->first;
 	if (!p->depth)
 		return;
 	struct token_node *above = &t->nodes[p->at[--p->depth]];
 	above->groups |= n->groups | (uint64_t)1 << byte_group(n->byte);
 	if (above->height <= n->height)
 		above->height = n->height + 1;
+	above->well &= p->good[p->depth + 1];
+	p->good[p->depth] &= p->good[p->depth + 1];
+}
+
+/* Whether bytes may go on as UTF-8 does, *left being how many of a character are still to come, and
+ * *from and *to what the next may be. */
+static bool goes_on(uint8_t byte, uint8_t *left, uint8_t *from, uint8_t *to)
+{
+	uint8_t least = *from, most = *to;
+	*from = 0x80;
+	*to = 0xbf;
+	if (*left) {
+		(*left)--;
+		return byte >= least && byte <= most;
+	}
+	*left = byte < 0x80 ? 0 : byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3;
+	*from = byte == 0xe0 ? 0xa0 : byte == 0xf0 ? 0x90 : 0x80;
+	*to = byte == 0xed ? 0x9f : byte == 0xf4 ? 0x8f : 0xbf;
+	return byte < 0x80 || (byte >= 0xc2 && byte <= 0xf4);
+}
+
+static void open_node(struct grammar_tokens *t, struct path *p, uint32_t i)
+{
+	struct token_node *n = &t->nodes[i];
+	uint32_t d = ++p->depth;
+	p->at[d] = i;
+	p->left[d] = p->left[d - 1];
+	p->from[d] = p->from[d - 1];
+	p->to[d] = p->to[d - 1];
+	p->good[d] = goes_on(n->byte, &p->left[d], &p->from[d], &p->to[d]);
+	if (p->left[d] == 1 && n->byte == 0x80 && t->nodes[p->at[d - 1]].byte == 0xe2)
+		p->to[d] = 0xa7; /* U+2028 and 2029 end lines: not what all takes that goes on */
+	n->well = p->good[d] && !p->left[d];
 }
 
 static void measure(struct grammar_tokens *t)
@@ -167,21 +210,31 @@ static void measure(struct grammar_tokens *t)
 	for (uint32_t i = 1; i < t->count; i++) {
 		while (p.depth >= t->nodes[i].depth)
 			close_node(t, &p, i);
-		p.at[++p.depth] = i;
+		open_node(t, &p, i);
 	}
 	while (p.depth)
 		close_node(t, &p, t->count);
 	close_node(t, &p, t->count);
 }
 
-static int plant_all(struct grammar_tokens *t, const struct tokenizer *from, struct err *e)
+static int plant_all(struct grammar_tokens *t, const struct tokenizer *from, const uint32_t *ends,
+		     uint32_t end_count, struct err *e)
 {
-	struct spelled *list = malloc(((size_t)t->vocabulary + 1) * sizeof *list);
-	t->order = malloc(((size_t)t->vocabulary + 1) * sizeof *t->order);
-	bool done = list && t->order && plant(t, list, spell(t, from, list));
+	size_t room = (size_t)t->vocabulary + end_count + 1;
+	struct spelled *list = malloc(room * sizeof *list);
+	t->order = malloc(room * sizeof *t->order);
+	t->never = malloc(room * sizeof *t->never);
+	bool done = list && t->order && t->never;
+	if (done) {
+		t->text_count = spell(t, from, ends, end_count, list);
+		done = plant(t, list, t->text_count);
+	}
 	free(list);
 	if (!done)
 		return err_set(e, ENOMEM, "out of memory for the vocabulary's tree");
+	for (uint32_t i = 0; i < end_count; i++)
+		if (ends[i] < t->vocabulary)
+			t->order[t->text_count + t->end_count++] = ends[i];
 	measure(t);
 	return 0;
 }
@@ -193,14 +246,7 @@ int grammar_tokens_new(struct grammar_tokens **out, const struct tokenizer *t, u
 	if (!made)
 		return err_set(e, ENOMEM, "out of memory for the vocabulary's tree");
 	made->vocabulary = vocabulary;
-	made->ends = malloc((end_count + (size_t)1) * sizeof *ends);
-	int failed = made->ends ? 0 : err_set(e, ENOMEM, "out of memory for end tokens");
-	if (!failed) {
-		if (end_count)
-			memcpy(made->ends, ends, end_count * sizeof *ends);
-		made->end_count = end_count;
-		failed = plant_all(made, t, e);
-	}
+	int failed = plant_all(made, t, ends, end_count, e);
 	if (failed)
 		grammar_tokens_free(made);
 	else
@@ -214,6 +260,6 @@ void grammar_tokens_free(struct grammar_tokens *t)
 		return;
 	free(t->nodes);
 	free(t->order);
-	free(t->ends);
+	free(t->never);
 	free(t);
 }

@@ -8,9 +8,10 @@
 
 struct validation {
 	struct json_object *root;
+	int depth; /* of schemas within one another, as far as they may refer to themselves */
 };
 
-static bool valid(const struct validation *v, struct json_object *schema, struct json_object *x);
+static bool valid(struct validation *v, struct json_object *schema, struct json_object *x);
 
 static struct json_object *get(struct json_object *schema, const char *key)
 {
@@ -61,7 +62,7 @@ static bool listed(struct json_object *list, struct json_object *x)
 	return false;
 }
 
-static struct json_object *referred(const struct validation *v, const char *ref)
+static struct json_object *referred(struct validation *v, const char *ref)
 {
 	char pointer[256];
 	size_t n = 0;
@@ -78,7 +79,7 @@ static struct json_object *referred(const struct validation *v, const char *ref)
 	return found;
 }
 
-static bool any_of(const struct validation *v, struct json_object *list, struct json_object *x)
+static bool any_of(struct validation *v, struct json_object *list, struct json_object *x)
 {
 	for (size_t i = 0; i < json_object_array_length(list); i++)
 		if (valid(v, json_object_array_get_idx(list, i), x))
@@ -86,7 +87,7 @@ static bool any_of(const struct validation *v, struct json_object *list, struct 
 	return false;
 }
 
-static bool all_of(const struct validation *v, struct json_object *list, struct json_object *x)
+static bool all_of(struct validation *v, struct json_object *list, struct json_object *x)
 {
 	for (size_t i = 0; i < json_object_array_length(list); i++)
 		if (!valid(v, json_object_array_get_idx(list, i), x))
@@ -94,7 +95,7 @@ static bool all_of(const struct validation *v, struct json_object *list, struct 
 	return true;
 }
 
-static bool object_valid(const struct validation *v, struct json_object *s, struct json_object *x)
+static bool object_valid(struct validation *v, struct json_object *s, struct json_object *x)
 {
 	struct json_object *properties = get(s, "properties"), *required = get(s, "required");
 	for (size_t i = 0; required && i < json_object_array_length(required); i++)
@@ -112,7 +113,7 @@ static bool object_valid(const struct validation *v, struct json_object *s, stru
 	return true;
 }
 
-static bool array_valid(const struct validation *v, struct json_object *s, struct json_object *x)
+static bool array_valid(struct validation *v, struct json_object *s, struct json_object *x)
 {
 	size_t n = json_object_array_length(x);
 	struct json_object *first = get(s, "prefixItems"), *rest = get(s, "items");
@@ -169,7 +170,7 @@ static bool number_valid(struct json_object *s, struct json_object *x)
 	       !((b = get(s, "exclusiveMaximum")) && d >= json_object_get_double(b));
 }
 
-static bool combined(const struct validation *v, struct json_object *s, struct json_object *x)
+static bool combined(struct validation *v, struct json_object *s, struct json_object *x)
 {
 	return !(has(s, "type") && !typed(get(s, "type"), x)) &&
 	       !(has(s, "enum") && !listed(get(s, "enum"), x)) &&
@@ -181,12 +182,8 @@ static bool combined(const struct validation *v, struct json_object *s, struct j
 	       !(has(s, "allOf") && !all_of(v, get(s, "allOf"), x));
 }
 
-static bool valid(const struct validation *v, struct json_object *s, struct json_object *x)
+static bool by_type(struct validation *v, struct json_object *s, struct json_object *x)
 {
-	if (json_object_is_type(s, json_type_boolean))
-		return json_object_get_boolean(s);
-	if (!combined(v, s, x))
-		return false;
 	switch (json_object_get_type(x)) {
 	case json_type_object:
 		return object_valid(v, s, x);
@@ -202,13 +199,25 @@ static bool valid(const struct validation *v, struct json_object *s, struct json
 	}
 }
 
+static bool valid(struct validation *v, struct json_object *s, struct json_object *x)
+{
+	if (json_object_is_type(s, json_type_boolean))
+		return json_object_get_boolean(s);
+	if (v->depth == 300)
+		return false;
+	v->depth++;
+	bool good = combined(v, s, x) && by_type(v, s, x);
+	v->depth--;
+	return good;
+}
+
 bool schema_admits(struct json_object *schema, const char *text)
 {
 	struct json_tokener *t = json_tokener_new_ex(4000);
 	json_tokener_set_flags(t, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
 	struct json_object *x = json_tokener_parse_ex(t, text, (int)strlen(text) + 1);
 	bool parsed = json_tokener_get_error(t) == json_tokener_success;
-	const struct validation v = {schema};
+	struct validation v = {.root = schema};
 	bool good = parsed && valid(&v, schema, x);
 	json_object_put(x);
 	json_tokener_free(t);

@@ -4,6 +4,7 @@
 #include "engine/text/grammar.h"
 #include "random.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -17,7 +18,9 @@ struct vocabulary_under_test {
 	struct tokenizer *t;
 	struct grammar_tokens *tokens;
 	uint32_t size, end;
-	uint64_t *mask, *want;
+	uint64_t *mask;
+	bool *may, *want; /* by id */
+	float *logits, *scratch;
 };
 
 static void open_vocabulary(struct vocabulary_under_test *v, const char *directory)
@@ -28,33 +31,50 @@ static void open_vocabulary(struct vocabulary_under_test *v, const char *directo
 	v->end = (uint32_t)tokenizer_find(v->t, "<|im_end|>");
 	must(grammar_tokens_new(&v->tokens, v->t, v->size, &v->end, 1, &e), &e);
 	v->mask = calloc(v->size / 64 + 1, 8);
-	v->want = calloc(v->size / 64 + 1, 8);
+	v->may = calloc(v->size, 1);
+	v->want = calloc(v->size, 1);
+	v->logits = calloc(v->size, sizeof *v->logits);
+	v->scratch = calloc(v->size, sizeof *v->scratch);
 }
 
 static void close_vocabulary(struct vocabulary_under_test *v)
 {
 	free(v->mask);
+	free(v->may);
 	free(v->want);
+	free(v->logits);
+	free(v->scratch);
 	grammar_tokens_free(v->tokens);
 	tokenizer_close(v->t);
 }
 
-static bool has(const uint64_t *mask, uint32_t id)
+/* Which tokens may follow, as logits say it. */
+static uint32_t ask(struct vocabulary_under_test *v, struct grammar *g, const struct places *p)
 {
-	return mask[id / 64] >> id % 64 & 1;
+	struct err e = {0};
+	uint32_t allowed, left = 0;
+	must(grammar_mask(g, v->tokens, p, v->mask, &allowed, &e), &e);
+	for (uint32_t id = 0; id < v->size; id++)
+		v->logits[id] = (float)id;
+	grammar_apply(v->tokens, v->mask, allowed, v->logits, v->scratch);
+	for (uint32_t id = 0; id < v->size; id++) {
+		v->may[id] = v->logits[id] == (float)id;
+		assert_true(v->may[id] || (isinf(v->logits[id]) && v->logits[id] < 0));
+		left += v->may[id];
+	}
+	assert_int_equal(left, allowed);
+	return allowed;
 }
 
 static void try_all(const struct vocabulary_under_test *v, struct grammar *g,
 		    const struct places *p)
 {
 	char bytes[GRAMMAR_MAX_TOKEN + 1];
-	memset(v->want, 0, (v->size + 63) / 64 * 8);
 	for (uint32_t id = 0; id < v->size; id++) {
 		struct places to = *p;
 		size_t n = grammar_token_bytes(v->t, id, bytes);
-		bool may =
+		v->want[id] =
 			id == v->end ? grammar_may_end(g, p) : n && grammar_read(g, &to, bytes, n);
-		v->want[id / 64] |= (uint64_t)may << id % 64;
 	}
 }
 
@@ -62,28 +82,30 @@ static uint32_t some_token(const struct vocabulary_under_test *v, struct random 
 {
 	uint32_t from = random_u32(r) % v->size;
 	for (uint32_t i = 0; i < v->size; i++) /* rather short ones, which meet more states */
-		if (has(v->mask, (from + i) % v->size))
+		if (v->may[(from + i) % v->size])
 			return (from + i) % v->size;
 	return UINT32_MAX;
 }
 
 /* Along a way of random tokens, at each of them. */
-static void check_way(const struct vocabulary_under_test *v, const struct grammar_request *q,
+static void check_way(struct vocabulary_under_test *v, const struct grammar_request *q,
 		      struct random *r, int steps)
 {
 	struct err e = {0};
 	struct grammar *g;
 	struct places p;
 	must(grammar_new(&g, q, &e), &e);
+	if (random_u32(r) & 1) /* which changes nothing */
+		must(grammar_prepare(g, v->tokens, &e), &e);
 	grammar_begin(g, &p);
 	for (int i = 0; i < steps; i++) {
 		char bytes[GRAMMAR_MAX_TOKEN + 1];
-		must(grammar_mask(g, v->tokens, &p, v->mask, &e), &e);
+		ask(v, g, &p);
 		try_all(v, g, &p);
 		for (uint32_t id = 0; id < v->size; id++)
-			if (has(v->mask, id) != has(v->want, id))
+			if (v->may[id] != v->want[id])
 				fail_msg("%.60s: step %d: token %u may%s follow", q->source, i, id,
-					 has(v->want, id) ? "" : " not");
+					 v->want[id] ? "" : " not");
 		uint32_t id = some_token(v, r);
 		if (id == UINT32_MAX || id == v->end)
 			break;
