@@ -217,8 +217,9 @@ static int print_bits(const struct model *m, char *text, size_t size)
 		return snprintf(text, size, "unknown until converted");
 	const struct plan *p = &m->stored.plan;
 	double bytes = (double)p->dense_bytes + (double)store_experts_bytes(m->stored.store);
+	double bits = bytes * 8 / (double)p->parameters;
 	model_release_store(&m->stored);
-	return snprintf(text, size, "%.2f", bytes * 8 / (double)p->parameters);
+	return snprintf(text, size, "%.2f", bits);
 }
 
 static int print_codec(const struct model *m, char *text, size_t size)
