@@ -154,6 +154,8 @@ enum format recipe_format(const struct recipe *r, enum tensor_role role)
 	case CLASS_EMBEDDING:
 	case CLASS_KEPT:
 		return r->kept;
+	case CLASS_HEADS: /* 16 bits are enough for what was codes */
+		return r->as_published && !r->exact ? FORMAT_BF16 : r->kept;
 	case CLASS_DENSE:
 		return r->dense;
 	case CLASS_EXPERT:
