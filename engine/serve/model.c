@@ -271,6 +271,13 @@ static int print_progress(const struct model *m, char *text, size_t size)
 			(double)p.total * 1e-6, left > 0 ? left : 0);
 }
 
+static const char *print_template(const struct model *m)
+{
+	if (model_state(m) != MODEL_READY)
+		return "unknown until loaded";
+	return m->run.chat ? "ChatML" : "none";
+}
+
 static int print_fact(const struct model *m, enum model_fact fact, char *text, size_t size)
 {
 	static const char *const states[] = {"unloaded", "loading", "ready", "failed"};
@@ -313,6 +320,8 @@ static int print_fact(const struct model *m, enum model_fact fact, char *text, s
 		return snprintf(text, size, "%s", states[model_state(m)]);
 	case FACT_PROGRESS:
 		return print_progress(m, text, size);
+	case FACT_TEMPLATE:
+		return snprintf(text, size, "%s", print_template(m));
 	case FACT_KERNELS:
 		return snprintf(text, size, "%s", m->engine->kernels->name);
 	default:

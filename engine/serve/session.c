@@ -314,6 +314,14 @@ struct answer *session_answer(struct session *s)
 	return a;
 }
 
+struct answer *session_thoughts(struct session *s)
+{
+	struct answer *a = session_answer(s);
+	struct answer *thoughts = a ? answer_thoughts(a) : NULL;
+	answer_unref(a);
+	return thoughts;
+}
+
 char *session_prompt(const struct session *s, size_t *length)
 {
 	lock(s);
