@@ -90,7 +90,7 @@ static int show_calls(struct session *s, const struct split_result *r, struct er
 	if (r->calls->count == a->calls)
 		return 0;
 	if (!a->calls)
-		a->turn = session_name_turn(s);
+		a->turn = conversation_name_turn(&s->conversation.messages);
 	messages_write_calls(&calls, r->calls, a->turn);
 	text_out_string(&calls, "\n");
 	if (calls.failed) {
