@@ -145,7 +145,8 @@ int session_tool_result_add(struct session *s, const char *text, size_t length, 
  * session_submit; -ENODATA: there are none. session_submit takes them along, before its text. */
 int session_tool_results_submit(struct session *s, struct answer **answer, struct err *e);
 
-/* ---- params: temperature top_k top_p min_p repetition_penalty max_tokens seed stop system chat
+/* ---- params: temperature top_k top_p min_p repetition_penalty max_tokens seed format grammar
+ * tool_choice stop system chat
  * thinking date on_full stream draft experts_per_token drop_missing ---- */
 
 size_t params_count(void);

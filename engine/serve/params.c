@@ -1,5 +1,6 @@
 #include "engine/serve/params.h"
 #include "engine/session.h"
+#include "engine/text/grammar.h"
 #include "engine/text/stream.h"
 #include "engine/text/utf8.h"
 
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { NUMBER, COUNT, SEED, CHAT, SWITCH, WORD, DATE, DRAFT, TEXT };
+enum kind { NUMBER, COUNT, SEED, CHAT, SWITCH, WORD, DATE, TOOL, DRAFT, TEXT };
 
 static const struct param {
 	const char *name;
@@ -31,6 +32,12 @@ static const struct param {
 	 "a whole number, 0 for as many as the context has room for", false},
 	{"seed", SEED, offsetof(struct params, seed), 0, 0x1p64,
 	 "a whole number below 2^64, or the word random", false},
+	{"format", WORD, offsetof(struct params, format), 0, 0, "text, json, schema or regex",
+	 false},
+	{"grammar", TEXT, offsetof(struct params, grammar), 0, 0, "a JSON schema or a regex",
+	 false},
+	{"tool_choice", TOOL, offsetof(struct params, tool_choice), 0, 0,
+	 "auto, none, required, or the name of a tool, without blanks", false},
 	{"stop", TEXT, offsetof(struct params, stop), 0, 0, "at most 64 lines of text", false},
 	{"system", TEXT, offsetof(struct params, system), 0, 0, "UTF-8 text without NUL bytes",
 	 false},
@@ -59,6 +66,7 @@ static const struct words {
 } all_words[] = {
 	{offsetof(struct params, thinking), {"default", "on", "off", "low", "medium", "high"}},
 	{offsetof(struct params, on_full), {"error", "drop-oldest"}},
+	{offsetof(struct params, format), {"text", "json", "schema", "regex"}},
 };
 
 static const char *const *words_of(const struct param *t)
@@ -198,6 +206,18 @@ static int set_date(char *to, const struct param *t, const char *value, struct e
 	return 0;
 }
 
+static int set_tool(char *to, const struct param *t, const char *value, struct err *e)
+{
+	size_t n = strlen(value);
+	bool plain = n && n < PARAMS_TOOL && utf8_valid_length(value, n) == n;
+	for (const char *c = value; *c; c++)
+		plain &= (uint8_t)*c > ' ';
+	if (!plain)
+		return refuse(t, EINVAL, value, e);
+	(void)snprintf(to, PARAMS_TOOL, "%s", value);
+	return 0;
+}
+
 bool params_clock(const struct params *p, struct tm *clock)
 {
 	return *p->date && parse_date(p->date, clock);
@@ -274,6 +294,22 @@ static int set_text(char **to, const struct param *t, const char *value, struct 
 	return 0;
 }
 
+/* Against the format that there is: a source for another one is written behind that one's word. */
+static int check_grammar(const struct params *p, const struct param *t, const char *value,
+			 struct err *e)
+{
+	static const enum grammar_form forms[] = {
+		[FORMAT_SCHEMA] = FORM_SCHEMA, [FORMAT_REGEX] = FORM_REGEX};
+	struct err why = {0};
+	if (t->offset != offsetof(struct params, grammar) || p->format < FORMAT_SCHEMA || !*value)
+		return 0;
+	if (!grammar_check(forms[p->format], value, strlen(value), &why))
+		return 0;
+	return err_set(e, why.code == ENOTSUP || why.code == E2BIG ? EINVAL : why.code,
+		       "params/grammar (params/format is %s): %s",
+		       p->format == FORMAT_SCHEMA ? "schema" : "regex", why.text);
+}
+
 static int set_value(struct params *p, size_t i, const char *value, struct err *e)
 {
 	const struct param *t = &table[i];
@@ -292,10 +328,14 @@ static int set_value(struct params *p, size_t i, const char *value, struct err *
 		return set_word(place(p, i), t, value, e);
 	case DATE:
 		return set_date(place(p, i), t, value, e);
+	case TOOL:
+		return set_tool(place(p, i), t, value, e);
 	case DRAFT:
 		return set_draft(p, t, value, e);
-	case TEXT:
-		return set_text(text_of(p, i), t, value, e);
+	case TEXT: {
+		int failed = check_grammar(p, t, value, e);
+		return failed ? failed : set_text(text_of(p, i), t, value, e);
+	}
 	}
 	return -EINVAL;
 }
@@ -383,6 +423,8 @@ char *params_get(const struct params *p, size_t i, bool has_chat)
 		return strdup(word_of(p, i));
 	case DATE:
 		return strdup(*p->date ? p->date : "auto");
+	case TOOL:
+		return strdup(*p->tool_choice ? p->tool_choice : "auto");
 	case DRAFT:
 		return draft_text(p);
 	case TEXT:
@@ -398,7 +440,8 @@ int params_copy(struct params *to, const struct params *from, struct err *e)
 	*to = *from;
 	to->system = strdup(from->system);
 	to->stop = strdup(from->stop);
-	if (to->system && to->stop)
+	to->grammar = strdup(from->grammar);
+	if (to->system && to->stop && to->grammar)
 		return 0;
 	params_free(to);
 	return err_set(e, ENOMEM, "out of memory for a session's params");
@@ -419,6 +462,7 @@ int params_default(struct params *p, const struct config *c, struct err *e)
 		.model_experts = c->experts_per_token,
 		.system = empty,
 		.stop = empty,
+		.grammar = empty,
 	};
 	return params_copy(p, &defaults, e);
 }
@@ -434,10 +478,15 @@ bool params_is_auto(size_t i, const char *value, size_t length)
 int params_reset(struct params *p, size_t i, const struct config *c, struct err *e)
 {
 	static const size_t sizes[] = {
-		[NUMBER] = sizeof(double), [COUNT] = sizeof(uint64_t),
-		[SEED] = sizeof(uint64_t), [CHAT] = sizeof(enum chat_mode),
-		[SWITCH] = sizeof(bool),   [WORD] = sizeof(int),
-		[DATE] = PARAMS_DATE,	   [DRAFT] = sizeof(enum draft_mode),
+		[NUMBER] = sizeof(double),
+		[COUNT] = sizeof(uint64_t),
+		[SEED] = sizeof(uint64_t),
+		[CHAT] = sizeof(enum chat_mode),
+		[SWITCH] = sizeof(bool),
+		[WORD] = sizeof(int),
+		[DATE] = PARAMS_DATE,
+		[TOOL] = PARAMS_TOOL,
+		[DRAFT] = sizeof(enum draft_mode),
 	};
 	struct params defaults;
 	int failed = params_default(&defaults, c, e);
@@ -454,7 +503,8 @@ void params_free(struct params *p)
 {
 	free(p->system);
 	free(p->stop);
-	p->system = p->stop = NULL;
+	free(p->grammar);
+	p->system = p->stop = p->grammar = NULL;
 }
 
 /* ---- losses ---- */

@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <time.h>
 
-enum { PARAMS_MAX_TEXT = 1 << 20, PARAMS_DATE = sizeof "2026-01-02 03:04:05" };
+enum { PARAMS_MAX_TEXT = 1 << 20, PARAMS_TOOL = 128, PARAMS_DATE = sizeof "2026-01-02 03:04:05" };
 
 struct params {
 	double temperature, top_p, min_p, repetition_penalty;
@@ -47,7 +47,11 @@ struct params {
 	uint64_t experts_per_token; /* 0 or the model's own: no loss */
 	double drop_missing;	    /* 0: no loss */
 	uint32_t model_experts;	    /* per token; 0: the model is dense */
-	char *system;		    /* empty: no system message */
+	/* What answers are held to, with its source in grammar. */
+	enum format_mode { FORMAT_TEXT, FORMAT_JSON, FORMAT_SCHEMA, FORMAT_REGEX } format;
+	char *grammar;		       /* empty: none */
+	char tool_choice[PARAMS_TOOL]; /* none, required, or a tool's name; empty: auto */
+	char *system;		       /* empty: no system message */
 	char *stop; /* one text per line that ends an answer; \n, \t and \\ are escapes */
 };
 

@@ -241,6 +241,8 @@ int turn_begin(struct session *s, struct err *e)
 		failed = note_repetition(t, m->id.config.vocabulary, e);
 	if (!failed)
 		failed = begin_answering(s, e);
+	if (!failed)
+		failed = constrain_begin(s, e);
 	if (failed)
 		return failed;
 	t->prompt_ids = t->ids.count;

@@ -15,6 +15,7 @@ void turn_free(struct turn *t)
 	token_list_free(&t->ids);
 	repetition_free(&t->repetition);
 	answering_free(&t->answering);
+	constrain_end(&t->constraint);
 	*t = (struct turn){0};
 }
 

@@ -18,8 +18,8 @@ struct grammar {
 	uint32_t mask_count, mask_room;
 	size_t mask_bytes;
 	/* Of the walk in progress: */
-	uint64_t *bits;				  /* [words] */
-	struct place path[GRAMMAR_MAX_TOKEN + 2]; /* where the text stands, by depth */
+	uint64_t *bits;				 /* [words] */
+	struct spot path[GRAMMAR_MAX_TOKEN + 2]; /* where the text stands, by depth */
 	uint32_t *exits;
 	uint32_t exit_count, exit_room;
 	uint64_t visited; /* nodes */
@@ -31,8 +31,11 @@ void grammar_forget_masks(struct grammar *g);
 /* What is given to builders of rules. */
 struct grammar_build {
 	struct grammar_source source;
-	const struct tokenizer *tokenizer; /* NULL: no marks */
+	const struct grammar_request *request;
+	const struct split_form *writes;
 };
+/* A mark of thinking or calls: its token where the vocabulary has one. */
+uint32_t mark_expr(struct grammar_build *b, const char *text);
 
 /* The characters of a regular expression: how they are spelled in the text. */
 enum spelling_of { SPELL_PLAIN, SPELL_JSON, SPELL_XML };
@@ -92,8 +95,9 @@ uint32_t until_expr(struct grammar_source *s, const char *end, const char *const
 /* Text in which none of `words` stands. */
 uint32_t without_expr(struct grammar_source *s, const char *const *words);
 
-/* Calls of the request's tools; NOTHING if there are none. */
-uint32_t calls_expr(struct grammar_build *b, struct schema_rules *schemas,
-		    const struct grammar_request *r);
+/* Calls of the request's tools, as its choice wants them. */
+uint32_t calls_expr(struct grammar_build *b, struct schema_rules *schemas);
+/* Text without calls. */
+uint32_t no_calls_expr(struct grammar_build *b);
 
 #endif

@@ -16,6 +16,13 @@ int machine_fail(struct machine *m, int code, const char *words)
 	return m->failed;
 }
 
+int machine_error(const struct machine *m, struct err *e)
+{
+	if (m->failed && e)
+		*e = m->error;
+	return m->failed;
+}
+
 static int out_of_memory(struct machine *m)
 {
 	return machine_fail(m, ENOMEM, "out of memory for a grammar");
@@ -289,9 +296,9 @@ static uint32_t push(struct machine *m, uint32_t after, uint32_t below)
 	return m->stack_count++;
 }
 
-struct place machine_return(const struct machine *m, uint32_t stack)
+struct spot machine_return(const struct machine *m, uint32_t stack)
 {
-	return (struct place){m->stacks[stack].after, m->stacks[stack].below};
+	return (struct spot){m->stacks[stack].after, m->stacks[stack].below};
 }
 
 /* ---- reading ---- */
@@ -302,23 +309,23 @@ static void too_ambiguous(struct machine *m)
 		     "the grammar is too ambiguous: too many of its alternatives begin alike");
 }
 
-static void add_place(struct machine *m, struct places *to, struct place p)
+static void add_place(struct machine *m, struct spots *to, struct spot p)
 {
 	for (uint32_t i = 0; i < to->count; i++)
 		if (to->at[i].state == p.state && to->at[i].stack == p.stack)
 			return;
-	if (to->count == GRAMMAR_MAX_PLACES)
+	if (to->count == GRAMMAR_MAX_SPOTS)
 		too_ambiguous(m);
 	else
 		to->at[to->count++] = p;
 }
 
 /* Within the rule, and in those that it calls first: GRAMMAR_MAX_LEFT deep at most. */
-static void step_in(struct machine *m, struct place from, uint8_t byte, struct places *to)
+static void step_in(struct machine *m, struct spot from, uint8_t byte, struct spots *to)
 {
 	uint32_t next = machine_next(m, from.state, m->class_of[byte]);
 	if (next != STATE_DEAD)
-		add_place(m, to, (struct place){next, from.stack});
+		add_place(m, to, (struct spot){next, from.stack});
 	for (uint32_t i = 0; i < m->levels[from.state].call_count && !m->failed; i++) {
 		uint32_t call = m->levels[from.state].calls + i, rule = m->calls[call].rule;
 		if (!rule_begins(&m->nodes.rules[rule], byte))
@@ -326,11 +333,11 @@ static void step_in(struct machine *m, struct place from, uint8_t byte, struct p
 		if (++m->entered > ENTERED_MAX)
 			too_ambiguous(m);
 		uint32_t after = after_call(m, from.state, call), start = machine_start(m, rule);
-		step_in(m, (struct place){start, push(m, after, from.stack)}, byte, to);
+		step_in(m, (struct spot){start, push(m, after, from.stack)}, byte, to);
 	}
 }
 
-void machine_step(struct machine *m, struct place from, uint8_t byte, struct places *to)
+void machine_step(struct machine *m, struct spot from, uint8_t byte, struct spots *to)
 {
 	m->entered = 0;
 	while (!m->failed) {
@@ -341,10 +348,10 @@ void machine_step(struct machine *m, struct place from, uint8_t byte, struct pla
 	}
 }
 
-bool machine_read(struct machine *m, struct places *p, const char *bytes, size_t n)
+bool machine_read(struct machine *m, struct spots *p, const char *bytes, size_t n)
 {
 	for (size_t i = 0; i < n && p->count; i++) {
-		struct places to = {0};
+		struct spots to = {0};
 		for (uint32_t k = 0; k < p->count; k++)
 			machine_step(m, p->at[k], (uint8_t)bytes[i], &to);
 		*p = to;
@@ -352,15 +359,15 @@ bool machine_read(struct machine *m, struct places *p, const char *bytes, size_t
 	return p->count && !m->failed;
 }
 
-void machine_begin(struct machine *m, struct places *p)
+void machine_begin(struct machine *m, struct spots *p)
 {
-	*p = (struct places){.count = 1, .at = {{machine_start(m, 0), STACK_END}}};
+	*p = (struct spots){.count = 1, .at = {{machine_start(m, 0), STACK_END}}};
 }
 
-bool machine_may_end(const struct machine *m, const struct places *p)
+bool machine_may_end(const struct machine *m, const struct spots *p)
 {
 	for (uint32_t i = 0; i < p->count; i++) {
-		struct place at = p->at[i];
+		struct spot at = p->at[i];
 		while (m->levels[at.state].ends && at.stack != STACK_END)
 			at = machine_return(m, at.stack);
 		if (m->levels[at.state].ends)
@@ -369,7 +376,7 @@ bool machine_may_end(const struct machine *m, const struct places *p)
 	return false;
 }
 
-bool machine_may_go_on(const struct machine *m, const struct places *p)
+bool machine_may_go_on(const struct machine *m, const struct spots *p)
 {
 	for (uint32_t i = 0; i < p->count; i++)
 		if (m->levels[p->at[i].state].more || p->at[i].stack != STACK_END)

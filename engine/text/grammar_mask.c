@@ -187,7 +187,7 @@ static void add_exit(struct grammar *g, uint32_t node)
 static void walk(struct grammar *g, const struct grammar_tokens *t, uint32_t top);
 
 /* The text stands at a node in this way: its tokens may follow. True: so may some below. */
-static bool arrive(struct grammar *g, const struct grammar_tokens *t, uint32_t i, struct place p)
+static bool arrive(struct grammar *g, const struct grammar_tokens *t, uint32_t i, struct spot p)
 {
 	const struct token_node *n = &t->nodes[i];
 	if (n->end == i + 1 || (n->tokens >= BRANCH_LEAST && takes_branch(g, n, p.state))) {
@@ -206,7 +206,7 @@ static bool arrive(struct grammar *g, const struct grammar_tokens *t, uint32_t i
  * itself. */
 static bool arrive_by_step(struct grammar *g, const struct grammar_tokens *t, uint32_t i)
 {
-	struct places to = {0};
+	struct spots to = {0};
 	const struct token_node *n = &t->nodes[i];
 	machine_step(&g->machine, g->path[n->depth - 1], n->byte, &to);
 	for (uint32_t k = 0; k + 1 < to.count && !g->machine.failed; k++)
@@ -222,7 +222,7 @@ static void walk(struct grammar *g, const struct grammar_tokens *t, uint32_t top
 	uint32_t end = t->nodes[top].end, i = top + 1;
 	while (i < end && !m->failed) {
 		const struct token_node *n = &t->nodes[i];
-		struct place from = g->path[n->depth - 1];
+		struct spot from = g->path[n->depth - 1];
 		const struct level *l = &m->levels[from.state];
 		bool on;
 		if (++g->visited > VISITED_MAX)
@@ -231,8 +231,7 @@ static void walk(struct grammar *g, const struct grammar_tokens *t, uint32_t top
 			on = arrive_by_step(g, t, i);
 		} else {
 			uint32_t next = machine_next(m, from.state, m->class_of[n->byte]);
-			on = next != STATE_DEAD &&
-			     arrive(g, t, i, (struct place){next, from.stack});
+			on = next != STATE_DEAD && arrive(g, t, i, (struct spot){next, from.stack});
 		}
 		i = on ? i + 1 : n->end;
 	}
@@ -291,7 +290,7 @@ static void make_mask(struct grammar *g, const struct grammar_tokens *t, uint32_
 		grammar_forget_masks(g);
 	memset(g->bits, 0, words_of(t) * sizeof *g->bits);
 	g->exit_count = 0;
-	g->path[0] = (struct place){state, STACK_ANY};
+	g->path[0] = (struct spot){state, STACK_ANY};
 	walk(g, t, 0);
 	struct local_mask *masks = grown(g->masks, g->mask_count, &g->mask_room, sizeof *masks);
 	if (masks)
@@ -317,7 +316,7 @@ static void add_mask(const struct local_mask *l, uint64_t *mask, size_t words)
 /* ---- masks of a text ---- */
 
 /* What a rule decides, and from its exits what its callers do. */
-static void mask_place(struct grammar *g, const struct grammar_tokens *t, struct place p,
+static void mask_place(struct grammar *g, const struct grammar_tokens *t, struct spot p,
 		       uint64_t *mask)
 {
 	const struct machine *m = &g->machine;
@@ -375,7 +374,7 @@ int grammar_prepare(struct grammar *g, const struct grammar_tokens *t, struct er
 	uint32_t prepared = 0;
 	explore(g);
 	if (!make_room(g, t))
-		return grammar_failed(g, e);
+		return machine_error(&g->machine, e);
 	for (uint32_t i = 1; i < g->machine.level_count && i < EXPLORED_MAX; i++) {
 		if (g->machine.failed || prepared == PREPARED_MAX)
 			break;
@@ -387,10 +386,10 @@ int grammar_prepare(struct grammar *g, const struct grammar_tokens *t, struct er
 		make_mask(g, t, i);
 		prepared++;
 	}
-	return grammar_failed(g, e);
+	return machine_error(&g->machine, e);
 }
 
-int grammar_mask(struct grammar *g, const struct grammar_tokens *t, const struct places *p,
+int grammar_mask(struct grammar *g, const struct grammar_tokens *t, const struct spots *p,
 		 uint64_t *mask, uint32_t *allowed, struct err *e)
 {
 	size_t words = words_of(t);
@@ -404,7 +403,7 @@ int grammar_mask(struct grammar *g, const struct grammar_tokens *t, const struct
 		add_ends(t, mask);
 	for (size_t w = 0; w < words; w++)
 		*allowed += (uint32_t)__builtin_popcountll(mask[w]);
-	return grammar_failed(g, e);
+	return machine_error(&g->machine, e);
 }
 
 /* ---- logits ---- */

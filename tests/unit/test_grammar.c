@@ -21,8 +21,10 @@ static struct grammar *made(enum grammar_form form, const char *source)
 {
 	struct err e = {0};
 	struct grammar *g;
-	struct grammar_request r = {
-		.form = form, .source = source, .source_n = source ? strlen(source) : 0};
+	struct grammar_request r = {.form = form,
+				    .source = source,
+				    .source_n = source ? strlen(source) : 0,
+				    .thinking = THINKING_OFF};
 	if (grammar_new(&g, &r, &e))
 		fail_msg("%s: %s", source, e.text);
 	return g;
@@ -31,7 +33,7 @@ static struct grammar *made(enum grammar_form form, const char *source)
 /* Read byte by byte, which must be as good as at once. */
 static bool takes(struct grammar *g, const char *text)
 {
-	struct places p, whole;
+	struct spots p, whole;
 	grammar_begin(g, &p);
 	whole = p;
 	bool alive = true;
@@ -240,18 +242,18 @@ static void a_schema_takes_what_is_valid(void **state)
 /* ---- ways through a grammar ---- */
 
 /* A byte that may follow: any, but once a text is long, one that leads out. */
-static int some_byte(struct grammar *g, const struct places *p, struct random *r, size_t length)
+static int some_byte(struct grammar *g, const struct spots *p, struct random *r, size_t length)
 {
 	static const char out[] = "\"]}0123456789,:a-.";
 	for (size_t i = 0; length > 60 && i < sizeof out - 1; i++) {
-		struct places to = *p;
+		struct spots to = *p;
 		if (grammar_read(g, &to, &out[i], 1))
 			return (uint8_t)out[i];
 	}
 	char bytes[256];
 	int count = 0;
 	for (int byte = 0; byte < 256; byte++) {
-		struct places to = *p;
+		struct spots to = *p;
 		bytes[count] = (char)byte;
 		count += grammar_read(g, &to, &bytes[count], 1);
 	}
@@ -263,7 +265,7 @@ static void walk(struct grammar *g, const char *source, struct json_object *sche
 {
 	char text[4096];
 	size_t n = 0;
-	struct places p;
+	struct spots p;
 	grammar_begin(g, &p);
 	for (;;) {
 		bool may_end = grammar_may_end(g, &p);
@@ -382,9 +384,12 @@ static void check_hostile(enum grammar_form form, char *source, const char *text
 {
 	struct err e = {0};
 	struct grammar *g;
-	struct grammar_request r = {.form = form, .source = source, .source_n = strlen(source)};
+	struct grammar_request r = {.form = form,
+				    .source = source,
+				    .source_n = strlen(source),
+				    .thinking = THINKING_OFF};
 	if (!grammar_new(&g, &r, &e)) {
-		struct places p;
+		struct spots p;
 		grammar_begin(g, &p);
 		for (size_t i = 0; i < 4000 && grammar_read(g, &p, &text[i % strlen(text)], 1); i++)
 			;
