@@ -28,7 +28,7 @@ static const char readme_tail[] =
 	"much\n"
 	"as the most used expert of the model, each step down half as often; a dot was never "
 	"used.\n"
-	"Of the params, `system` and `stop` take effect when they are closed: `echo > "
+	"Of the params, `system`, `stop` and `grammar` take effect when they are closed: `echo > "
 	"params/system`\n"
 	"clears it, while opening it with truncation alone changes nothing. The others take effect "
 	"at\n"

@@ -55,7 +55,15 @@ static uint32_t blanks_expr(struct grammar_source *s)
 	return expr_repeat(s, blank, 0, 4);
 }
 
-/* The text's first rule: thoughts, where they are to be expected, and then what is said. */
+/* Whether thoughts are to be expected: of a model that has no token to begin them with, none. */
+static bool may_think(const struct request *q)
+{
+	enum split_thinking thinking = q->r->thinking;
+	return thinking == THINKING_OPEN ||
+	       (thinking == THINKING_AUTO && mark_is_token(&q->b, q->b.writes->think_begin));
+}
+
+/* The text's first rule: thoughts, and then what is said. */
 static uint32_t text_expr(struct request *q)
 {
 	struct grammar_source *s = &q->b.source;
@@ -64,10 +72,11 @@ static uint32_t text_expr(struct request *q)
 		return source_fail(s, ENOTSUP,
 				   "answers in channels cannot be held to a form yet (%s)",
 				   q->b.writes->name);
-	if (q->r->thinking != THINKING_OFF) {
+	if (may_think(q)) {
 		uint32_t thoughts = until_expr(s, q->b.writes->think_end, NULL, false);
 		uint32_t begun = expr_then(s, expr_then(s, thoughts, blanks), content);
-		uint32_t first = expr_then(s, blanks, mark_expr(&q->b, q->b.writes->think_begin));
+		/* Nothing before the mark: once blanks were drawn there would be no other way. */
+		uint32_t first = mark_expr(&q->b, q->b.writes->think_begin);
 		any = q->r->thinking == THINKING_OPEN
 			      ? begun
 			      : expr_either(s, content, expr_then(s, first, begun));

@@ -7,11 +7,22 @@
 #include <errno.h>
 #include <string.h>
 
+bool mark_is_token(const struct grammar_build *b, const char *text)
+{
+	char first[GRAMMAR_MAX_TOKEN];
+	const struct tokenizer *t = b->request->tokenizer;
+	size_t n = strcspn(text, ">]") + 1;
+	if (!t || n > strlen(text) || n >= sizeof first)
+		return false;
+	memcpy(first, text, n);
+	first[n] = '\0';
+	return grammar_is_mark(t, b->writes, text) || grammar_is_mark(t, b->writes, first);
+}
+
 uint32_t mark_expr(struct grammar_build *b, const char *text)
 {
-	const struct tokenizer *t = b->request->tokenizer;
 	uint32_t spelled = expr_word(&b->source, text);
-	if (!t || !grammar_is_mark(t, b->writes, text))
+	if (!mark_is_token(b, text))
 		return spelled;
 	return expr_then(&b->source, expr_bytes(&b->source, GRAMMAR_MARK, GRAMMAR_MARK), spelled);
 }

@@ -36,6 +36,8 @@ struct grammar_build {
 };
 /* A mark of thinking or calls: its token where the vocabulary has one. */
 uint32_t mark_expr(struct grammar_build *b, const char *text);
+/* Whether it has: of the mark, or of what it begins with, up to its bracket. */
+bool mark_is_token(const struct grammar_build *b, const char *text);
 
 /* The characters of a regular expression: how they are spelled in the text. */
 enum spelling_of { SPELL_PLAIN, SPELL_JSON, SPELL_XML };
