@@ -28,6 +28,11 @@ struct grammar {
 
 void grammar_forget_masks(struct grammar *g);
 
+/* grammar_loop.c: whether from a state all that lies below a node may follow, as far as that is
+ * known without looking at it; and how many groups of bytes go on alike from a state. */
+bool loop_takes(struct grammar *g, const struct token_node *n, uint32_t state);
+int loop_width(struct grammar *g, uint32_t state);
+
 /* What is given to builders of rules. */
 struct grammar_build {
 	struct grammar_source source;
@@ -47,9 +52,21 @@ uint32_t regex_expr(struct grammar_source *s, const char *regex, size_t n, bool 
 		    enum spelling_of spelling, const char *what);
 
 /* One character out of ranges [from, to], ascending and apart. */
+enum { CHAR_RANGES_MAX = 512, CHARACTER_MAX = 0x10ffff };
 struct char_range {
 	uint32_t from, to;
 };
+struct char_ranges { /* a set, in any order until it is sorted */
+	struct char_range at[CHAR_RANGES_MAX];
+	uint32_t count;
+	bool full; /* it had more */
+};
+void ranges_add(struct char_ranges *set, uint32_t from, uint32_t to);
+void ranges_sort(struct char_ranges *set);
+void ranges_invert(struct char_ranges *set);
+/* What a letter behind a backslash stands for (\d \D \w \W \s \S); false: it is none of them. */
+bool ranges_add_class(struct char_ranges *set, char letter);
+
 uint32_t spelled_characters(struct grammar_source *s, const struct char_range *r, uint32_t count,
 			    enum spelling_of spelling);
 

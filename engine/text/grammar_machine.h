@@ -94,6 +94,11 @@ bool machine_may_go_on(const struct machine *m, const struct spots *p);
 
 /* The state after a byte within the rule; STATE_DEAD: none. */
 uint32_t machine_next(struct machine *m, uint32_t state, uint32_t class);
+/* The state that a call's rule returns to, `call` being one of the state's in calls; STATE_DEAD:
+ * what called it ends with it. */
+uint32_t machine_after(struct machine *m, uint32_t state, uint32_t call);
+/* Makes STATE_DEAD: no place at all. */
+void levels_begin(struct machine *m);
 /* The state that a rule begins with. */
 uint32_t machine_start(struct machine *m, uint32_t rule);
 /* Where it goes on once a rule has ended: takes the top off a stack that is neither ANY nor END. */
