@@ -2,7 +2,7 @@
 
 #include "engine/text/split_channels.h"
 #include "engine/text/split_pairs.h"
-#include "engine/text/split_python.h"
+#include "engine/text/split_python_calls.h"
 #include "engine/text/split_tags.h"
 
 #include <string.h>

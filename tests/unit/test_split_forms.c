@@ -213,6 +213,7 @@ static const char *const BROKEN[][2] = {
 	{"lfm", "<|tool_call_start|>[f(a=b)]<|tool_call_end|>"},
 	{"lfm", "<|tool_call_start|>[f(1)]<|tool_call_end|>"},
 	{"lfm", "<|tool_call_start|>[f(s='x)]<|tool_call_end|>"},
+	{"lfm", "<|tool_call_start|>[f(o={'\\0': 1})]<|tool_call_end|>"},
 	{"minicpm", "<|tool_call_start|>```python\nimport os\n```<|tool_call_end|>"},
 	{"olmo", "<function_calls></function_calls>"},
 	{"gemma", "<|tool_call>call:f{a:b}<tool_call|>"},
@@ -491,6 +492,14 @@ static void what_never_ends_or_lies_too_deep_is_content(void **state)
 	check_hostile("llama", "{\"name\": \"", "f", 100000);
 }
 
+static void beginnings_without_end_are_given_up(void **state)
+{
+	(void)state;
+	check_hostile("hermes", "", "<tool_call><function=f><parameter=a>", 5000);
+	check_hostile("glm", "", "<tool_call>f<arg_key>a</arg_key><arg_value>", 5000);
+	check_hostile("lfm", "", "<|tool_call_start|>f(a='", 8000);
+}
+
 static void calls_are_no_more_than_a_message_takes(void **state)
 {
 	(void)state;
@@ -627,6 +636,7 @@ int main(void)
 		cmocka_unit_test(without_tools_there_are_no_calls),
 		cmocka_unit_test(pieces_do_not_change_the_result_of_any_form),
 		cmocka_unit_test(what_never_ends_or_lies_too_deep_is_content),
+		cmocka_unit_test(beginnings_without_end_are_given_up),
 		cmocka_unit_test(calls_are_no_more_than_a_message_takes),
 		cmocka_unit_test(calls_come_out_one_by_one),
 		cmocka_unit_test(thoughts_of_channels_end_with_the_final_one),
