@@ -190,15 +190,9 @@ static size_t role_mark(const char *prompt, const char *text)
 	return 0;
 }
 
-/* What the model itself wrote of a rendered answer: from where the prompt ends to the first mark
- * that ends a message; sets how its thinking begins. With the variables whose prompt the answer
- * begins with, if there are any. NULL: the template does not render it. */
-static char *answer_of(const struct try *t, const char *message, enum split_thinking *thinking)
+/* Cuts a text at the first mark that ends a message. */
+static void cut_end(const struct try *t, char *text)
 {
-#define BOS "{\"bos_token\": \"<s>\"" /* the fixture has none */
-	static const char *const VARIABLES[] = {
-		BOS "}", BOS ", \"enable_thinking\": false, \"thinking\": false}",
-		BOS ", \"enable_thinking\": true, \"thinking\": true}", BOS "}"};
 	static const char *const ENDS[] = {"<|im_end|>",
 					   "<|eot_id|>",
 					   "<|eot|>",
@@ -216,37 +210,57 @@ static char *answer_of(const struct try *t, const char *message, enum split_thin
 					   "<|END_OF_TURN_TOKEN|>",
 					   "<|START_OF_TURN_TOKEN|>",
 					   "<\uff5cend\u2581of\u2581sentence\uff5c>"};
+	bool phi = strncmp(t->particular->name, "Phi", 3) == 0;
+	char *end = phi ? strstr(text, "<|end|>") : *t->end ? strstr(text, t->end) : NULL;
+	if (end)
+		*end = '\0';
+	for (size_t i = 0; i < sizeof ENDS / sizeof *ENDS; i++)
+		if ((end = strstr(text, ENDS[i])))
+			*end = '\0';
+}
+
+/* Renders a question's prompt, and the question with its answer; with the variables whose prompt
+ * the answer begins with, if there are any. Returns how long both are the same. */
+static size_t render_both(const struct try *t, const char *message, char **prompt, char **full)
+{
+#define BOS "{\"bos_token\": \"<s>\"" /* the fixture has none */
+	static const char *const VARIABLES[] = {
+		BOS "}", BOS ", \"enable_thinking\": false, \"thinking\": false}",
+		BOS ", \"enable_thinking\": true, \"thinking\": true}", BOS "}"};
 	static const char USER[] = "{\"role\": \"user\", \"content\": \"Hi\"}";
-	char *asked, *both, *full = NULL, *prompt = NULL;
+	char *asked, *both;
 	size_t n = 0;
 	assert_true(asprintf(&asked, "[%s]", USER) > 0 &&
 		    asprintf(&both, "[%s, %s]", USER, message) > 0);
 	for (size_t i = 0; i < 4; i++) {
-		free(prompt);
-		free(full);
-		prompt = rendered(t, asked, VARIABLES[i], true);
-		full = rendered(t, both, VARIABLES[i], false);
-		n = prompt && full ? common(prompt, full) : 0;
-		if (prompt && full && n == strlen(prompt))
+		free(*prompt);
+		free(*full);
+		*prompt = rendered(t, asked, VARIABLES[i], true);
+		*full = rendered(t, both, VARIABLES[i], false);
+		n = *prompt && *full ? common(*prompt, *full) : 0;
+		if (*prompt && *full && n == strlen(*prompt))
 			break;
 	}
 	free(asked);
 	free(both);
-	if (prompt && full && n < strlen(prompt))
-		n += role_mark(prompt, full + n);
-	char *text = prompt && full ? strdup(full + n) : NULL;
-	*thinking = text ? split_thinking_of(full, n) : THINKING_AUTO;
+	return n;
+}
+
+/* What the model itself wrote of a rendered answer: from where the prompt ends to the first mark
+ * that ends a message; sets how its thinking begins. NULL: the template does not render it. */
+static char *answer_of(const struct try *t, const char *message, enum split_thinking *thinking)
+{
+	char *full = NULL, *prompt = NULL, *text = NULL;
+	size_t n = render_both(t, message, &prompt, &full);
+	if (prompt && full) {
+		if (n < strlen(prompt))
+			n += role_mark(prompt, full + n);
+		text = strdup(full + n);
+		*thinking = split_thinking_of(full, n);
+		cut_end(t, text);
+	}
 	free(prompt);
 	free(full);
-	for (size_t i = 0; text && i < sizeof ENDS / sizeof *ENDS; i++) {
-		char *end = strstr(text, ENDS[i]);
-		if (end)
-			*end = '\0';
-	}
-	bool phi = strncmp(t->particular->name, "Phi", 3) == 0;
-	char *end = text && (phi || *t->end) ? strstr(text, phi ? "<|end|>" : t->end) : NULL;
-	if (end)
-		*end = '\0';
 	return text;
 }
 
