@@ -265,9 +265,9 @@ static void calls_keep_the_ids_that_the_model_gave(void **state)
 			      .id = "functions.f:1",
 			      .id_n = 13}};
 	struct calls calls = {.items = two, .count = 2};
-	must(messages_add_answer(&m, "", 0, "", 0, &calls, "abc", &e), &e);
+	must(messages_add_answer(&m, "", 0, "", 0, &calls, 37, &e), &e);
 	messages_write(&m, &out);
-	assert_non_null(strstr(out.bytes, "{\"id\": \"abc0\""));
+	assert_non_null(strstr(out.bytes, "{\"id\": \"c00011000\""));
 	assert_non_null(strstr(out.bytes, "{\"id\": \"functions.f:1\""));
 	text_out_free(&out);
 	messages_free(&m);
