@@ -76,12 +76,14 @@ static int add_turn(struct page *p, uint64_t *random, size_t *bytes, struct err 
 		rc = messages_add(&p->messages, "user", said[0].bytes, said[0].n, e);
 	if (rc == 0)
 		rc = messages_add_answer(&p->messages, said[1].bytes, said[1].n, said[2].bytes,
-					 said[2].n, &calls, "call0000", e);
+					 said[2].n, &calls, 0, e);
+	if (rc == 0) {
+		char id[CALL_ID + 1];
+		message_call_id(id, 0, 0);
+		rc = messages_add_result(&p->messages, id, said[3].bytes, said[3].n, e);
+	}
 	if (rc == 0)
-		rc = messages_add_result(&p->messages, "call00000", said[3].bytes, said[3].n, e);
-	if (rc == 0)
-		rc = messages_add_answer(&p->messages, said[2].bytes, said[2].n, "", 0, NULL, "",
-					 e);
+		rc = messages_add_answer(&p->messages, said[2].bytes, said[2].n, "", 0, NULL, 0, e);
 	for (size_t i = 0; i < 4; i++)
 		text_out_free(&said[i]);
 	return rc;
