@@ -47,6 +47,9 @@ struct session {
 
 /* Appends to the log (lock held). A log that cannot grow is cut: memory is too short for more. */
 void session_log_append(struct session *s, const char *text, size_t n);
+/* One that is in nobody's hands and on nobody's list, for what is restored (state.h). NULL: out of
+ * memory, in words. */
+struct session *session_alone(struct model *m, struct err *e);
 /* Frees a session that nothing refers to any more. */
 void session_free(struct session *s);
 
