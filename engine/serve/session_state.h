@@ -7,12 +7,13 @@
 #include "engine/compute/context.h"
 #include "engine/compute/drafter.h"
 #include "engine/serve/answer.h"
+#include "engine/serve/conversation.h"
 #include "engine/serve/turn.h"
 #include "engine/session.h"
 
-struct undo_mark { /* lengths before a turn */
-	size_t history;
-	uint64_t log;
+struct undo_mark { /* lengths before a turn, and before its answer */
+	size_t messages;
+	size_t log, answer_log;
 };
 
 struct session {
@@ -33,6 +34,9 @@ struct session {
 	struct answer *answer; /* (lock) the newest; NULL: none */
 	char *log;	       /* (lock) */
 	size_t log_size, log_room;
+	struct conversation conversation; /* (lock), see there */
+	struct text_out calls;		  /* (lock) of the newest answer, as JSON; empty: none */
+	struct token_list tail;	    /* (lock) of the last answer, if it was cut short; else empty */
 	struct session_stats stats; /* (lock) */
 	struct undo_mark *undo;	    /* (lock) one per turn */
 	size_t undo_count, undo_room;
@@ -42,7 +46,6 @@ struct session {
 	struct drafter drafter;
 	struct losses context_losses; /* that all of the context was computed with */
 	uint64_t weights_sum;	      /* the model's when it was computed */
-	struct token_list history;    /* the conversation's ids without the system message */
 };
 
 /* Appends to the log (lock held). A log that cannot grow is cut: memory is too short for more. */
@@ -50,6 +53,16 @@ void session_log_append(struct session *s, const char *text, size_t n);
 /* One that is in nobody's hands and on nobody's list, for what is restored (state.h). NULL: out of
  * memory, in words. */
 struct session *session_alone(struct model *m, struct err *e);
+/* Makes the first message what params/system says (lock held, no turn). Without memory for that it
+ * stays what it was, and the next turn tries again. */
+void session_sync_system(struct session *s);
+/* Leaves messages out for a turn that has no room for them, and says so (lock held). */
+void session_drop_turns(struct session *s, size_t first, size_t count, uint32_t turns);
+/* A number that no call of the conversation is named by (lock held). */
+uint32_t session_name_turn(const struct session *s);
+/* What the session's messages are no more the end of: an answer to go on with, and how far turns
+ * can be taken back (lock held). */
+void session_forget_turns(struct session *s);
 /* Frees a session that nothing refers to any more. */
 void session_free(struct session *s);
 

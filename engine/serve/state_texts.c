@@ -1,5 +1,6 @@
 /* What a state holds beside the computed context: records, each a name and bytes. ONE TABLE is what
- * there are; params are records of their own, in the words in which they are written. */
+ * there are; params are records of their own, in the words in which they are written. What is empty
+ * has no record. */
 #include "engine/serve/internal.h"
 #include "engine/serve/state.h"
 
@@ -8,12 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the table ---- */
-
-static void put_prompt(const struct session *s, struct text_out *out)
-{
-	text_out_add(out, s->prompt, s->prompt_length);
-}
+/* ---- plain bytes ---- */
 
 static int take_bytes(char **to, size_t *length, const char *bytes, size_t n, struct err *e)
 {
@@ -29,34 +25,14 @@ static int take_bytes(char **to, size_t *length, const char *bytes, size_t n, st
 	return 0;
 }
 
+static void put_prompt(const struct session *s, struct text_out *out)
+{
+	text_out_add(out, s->prompt, s->prompt_length);
+}
+
 static int take_prompt(struct session *to, const char *bytes, size_t n, struct err *e)
 {
 	return take_bytes(&to->prompt, &to->prompt_length, bytes, n, e);
-}
-
-static void put_output(const struct session *s, struct text_out *out)
-{
-	char piece[4096];
-	bool complete;
-	ssize_t n;
-	for (uint64_t at = 0;
-	     s->answer && (n = answer_read(s->answer, at, piece, sizeof piece, &complete)) > 0;
-	     at += (uint64_t)n)
-		text_out_add(out, piece, (size_t)n);
-}
-
-static int take_output(struct session *to, const char *bytes, size_t n, struct err *e)
-{
-	struct answer *a = answer_create(true);
-	if (!a || answer_append(a, bytes, n) < 0) {
-		answer_unref(a);
-		return err_set(e, ENOMEM, "out of memory for an answer");
-	}
-	answer_finish(a, 0);
-	answer_unref(to->answer);
-	to->answer = a;
-	to->status = SESSION_DONE;
-	return 0;
 }
 
 static void put_log(const struct session *s, struct text_out *out)
@@ -71,29 +47,212 @@ static int take_log(struct session *to, const char *bytes, size_t n, struct err 
 	return failed;
 }
 
-static void put_history(const struct session *s, struct text_out *out)
+static void put_tail(const struct session *s, struct text_out *out)
 {
-	text_out_add(out, (const char *)s->history.ids, s->history.count * sizeof(uint32_t));
+	text_out_add(out, (const char *)s->tail.ids, s->tail.count * sizeof *s->tail.ids);
 }
 
-static int take_history(struct session *to, const char *bytes, size_t n, struct err *e)
+static int take_tail(struct session *to, const char *bytes, size_t n, struct err *e)
 {
-	to->history.count = 0;
-	return token_list_append(&to->history, (const uint32_t *)(const void *)bytes,
-				 n / sizeof(uint32_t), e);
+	to->tail.count = 0;
+	for (uint32_t id; n >= sizeof id; bytes += sizeof id, n -= sizeof id) {
+		memcpy(&id, bytes, sizeof id);
+		if (id >= to->model->id.config.vocabulary)
+			return err_set(e, EINVAL, "it has token %u, which the model has not", id);
+		int failed = token_list_append(&to->tail, &id, 1, e);
+		if (failed)
+			return failed;
+	}
+	return 0;
 }
+
+/* ---- the last answer ---- */
+
+static void put_answer(struct answer *a, struct text_out *out)
+{
+	char piece[4096];
+	bool complete;
+	ssize_t n;
+	for (uint64_t at = 0; a && (n = answer_read(a, at, piece, sizeof piece, &complete)) > 0;
+	     at += (uint64_t)n)
+		text_out_add(out, piece, (size_t)n);
+}
+
+static void put_output(const struct session *s, struct text_out *out)
+{
+	put_answer(s->answer, out);
+}
+
+static void put_thoughts(const struct session *s, struct text_out *out)
+{
+	struct answer *thoughts = s->answer ? answer_thoughts(s->answer) : NULL;
+	put_answer(thoughts, out);
+	answer_unref(thoughts);
+}
+
+static int begin_answer(struct session *to, struct err *e)
+{
+	if (!to->answer)
+		to->answer = answer_create(true);
+	return to->answer ? 0 : err_set(e, ENOMEM, "out of memory for an answer");
+}
+
+static int take_output(struct session *to, const char *bytes, size_t n, struct err *e)
+{
+	int failed = begin_answer(to, e);
+	if (!failed && answer_append(to->answer, bytes, n) < 0)
+		failed = err_set(e, ENOMEM, "out of memory for an answer");
+	return failed;
+}
+
+static int take_thoughts(struct session *to, const char *bytes, size_t n, struct err *e)
+{
+	int failed = begin_answer(to, e);
+	if (!failed && answer_think(to->answer, bytes, n))
+		failed = err_set(e, ENOMEM, "out of memory for an answer");
+	return failed;
+}
+
+/* ---- the conversation ---- */
+
+static void put_messages(const struct session *s, struct text_out *out)
+{
+	if (s->conversation.messages.count)
+		messages_write(&s->conversation.messages, out);
+}
+
+static int take_messages(struct session *to, const char *bytes, size_t n, struct err *e)
+{
+	return messages_read(&to->conversation.messages, bytes, n, e);
+}
+
+static void put_results(const struct session *s, struct text_out *out)
+{
+	if (s->conversation.results.count)
+		messages_write(&s->conversation.results, out);
+}
+
+static int take_results(struct session *to, const char *bytes, size_t n, struct err *e)
+{
+	return messages_read(&to->conversation.results, bytes, n, e);
+}
+
+static void put_tools(const struct session *s, struct text_out *out)
+{
+	text_out_add(out, s->conversation.tools.text, s->conversation.tools.n);
+}
+
+static int take_tools(struct session *to, const char *bytes, size_t n, struct err *e)
+{
+	return conversation_set_tools(&to->conversation, bytes, n, e);
+}
+
+static void put_variables(const struct session *s, struct text_out *out)
+{
+	text_out_add(out, s->conversation.variables.text, s->conversation.variables.n);
+}
+
+static int take_variables(struct session *to, const char *bytes, size_t n, struct err *e)
+{
+	return conversation_set_variables(&to->conversation, bytes, n, e);
+}
+
+static void put_calls(const struct session *s, struct text_out *out)
+{
+	text_out_add(out, s->calls.bytes, s->calls.n);
+}
+
+static int take_calls(struct session *to, const char *bytes, size_t n, struct err *e)
+{
+	struct json *calls;
+	int failed = json_parse_text(&calls, bytes, n, "tool_calls.json", e);
+	if (failed)
+		return failed;
+	json_free(calls);
+	text_out_free(&to->calls);
+	text_out_add(&to->calls, bytes, n);
+	text_out_add(&to->calls, "", 0);
+	return to->calls.failed ? err_set(e, ENOMEM, "out of memory for a session") : 0;
+}
+
+/* As it is written where it was: "2026-11-22 15:00:13 +0100". */
+static const char clock_form[] = "%Y-%m-%d %H:%M:%S %z";
+
+static void put_clock(const struct session *s, struct text_out *out)
+{
+	char text[64];
+	size_t n = strftime(text, sizeof text, clock_form, &s->conversation.clock);
+	if (s->conversation.clock_set)
+		text_out_add(out, text, n);
+}
+
+/* What a zone is called is known of this machine's alone. */
+static int take_clock(struct session *to, const char *bytes, size_t n, struct err *e)
+{
+	char text[64];
+	struct tm clock = {0}, here;
+	(void)snprintf(text, sizeof text, "%.*s", (int)(n < sizeof text ? n : 0), bytes);
+	const char *end = strptime(text, clock_form, &clock);
+	if (!end || *end)
+		return err_set(e, EINVAL, "its clock is none");
+	struct tm utc = clock;
+	time_t then = timegm(&utc) - clock.tm_gmtoff;
+	bool known = localtime_r(&then, &here) && here.tm_gmtoff == clock.tm_gmtoff;
+	clock.tm_zone = "";
+	to->conversation.clock = known ? here : clock;
+	to->conversation.clock_set = true;
+	return 0;
+}
+
+static void put_undo(const struct session *s, struct text_out *out)
+{
+	for (size_t i = 0; i < s->undo_count; i++) {
+		const struct undo_mark *m = &s->undo[i];
+		const uint64_t numbers[] = {m->messages, m->log, m->answer_log};
+		text_out_add(out, (const char *)numbers, sizeof numbers);
+	}
+}
+
+static int take_undo(struct session *to, const char *bytes, size_t n, struct err *e)
+{
+	uint64_t numbers[3];
+	size_t count = n / sizeof numbers;
+	struct undo_mark *undo = calloc(count + 1, sizeof *undo);
+	if (!undo)
+		return err_set(e, ENOMEM, "out of memory for a session");
+	for (size_t i = 0; i < count; i++) {
+		memcpy(numbers, bytes + i * sizeof numbers, sizeof numbers);
+		undo[i] = (struct undo_mark){numbers[0], numbers[1], numbers[2]};
+	}
+	free(to->undo);
+	to->undo = undo;
+	to->undo_count = to->undo_room = count;
+	return 0;
+}
+
+/* ---- the table ---- */
 
 static const struct part {
 	const char *name;
 	void (*put)(const struct session *s, struct text_out *out);
 	int (*take)(struct session *to, const char *bytes, size_t n, struct err *e);
 } parts[] = {
+	{"messages.json", put_messages, take_messages},
+	{"tools.json", put_tools, take_tools},
+	{"template.json", put_variables, take_variables},
+	{"clock", put_clock, take_clock},
 	{"prompt", put_prompt, take_prompt},
 	{"output", put_output, take_output},
+	{"thoughts", put_thoughts, take_thoughts},
+	{"tool_calls.json", put_calls, take_calls},
+	{"tool_result", put_results, take_results},
 	{"log", put_log, take_log},
-	{"history", put_history, take_history},
+	{"tail", put_tail, take_tail},
+	{"undo", put_undo, take_undo},
 };
 enum { PARTS = sizeof parts / sizeof *parts };
+
+static const char param_folder[] = "params/";
 
 /* ---- writing ---- */
 
@@ -106,8 +265,6 @@ static void record(struct text_out *out, const char *folder, const char *name, c
 	text_out_add(out, bytes, n);
 }
 
-static const char param_folder[] = "params/";
-
 void state_texts_write(const struct session *s, struct text_out *out)
 {
 	for (size_t i = 0; i < PARTS; i++) {
@@ -119,11 +276,13 @@ void state_texts_write(const struct session *s, struct text_out *out)
 		text_out_free(&bytes);
 	}
 	for (size_t i = 0; i < params_count(); i++) {
+		struct text_out line = {0};
 		char *value = params_get_set(&s->params, i);
-		if (value)
-			record(out, param_folder, params_name(i), value, strlen(value));
-		else
-			out->failed = true;
+		text_out_string(&line, value ? value : "");
+		text_out_string(&line, "\n");
+		record(out, param_folder, params_name(i), line.bytes, line.n);
+		out->failed |= !value || line.failed;
+		text_out_free(&line);
 		free(value);
 	}
 }
@@ -155,6 +314,31 @@ static int take(struct session *to, const char *name, const char *bytes, size_t 
 		       name);
 }
 
+/* What one part says of others is held to them: the system's message is params/system, and turns
+ * are taken back to what is there. */
+static int agree(struct session *to, struct err *e)
+{
+	char *system;
+	size_t before = 0;
+	for (size_t i = 0; i < to->undo_count; i++) {
+		const struct undo_mark *m = &to->undo[i];
+		if (m->messages < before || m->messages > to->conversation.messages.count ||
+		    m->log > m->answer_log || m->answer_log > to->log_size)
+			return err_set(e, EINVAL, "it takes turns back to where nothing is");
+		before = m->messages;
+	}
+	int failed = conversation_system(&to->conversation.messages, &system, e);
+	if (failed)
+		return failed;
+	free(to->params.system);
+	to->params.system = system;
+	if (to->answer) {
+		answer_finish(to->answer, 0);
+		to->status = SESSION_DONE;
+	}
+	return 0;
+}
+
 int state_texts_read(struct session *to, const char *texts, size_t n, struct err *e)
 {
 	int failed = params_default(&to->params, &to->model->id.config, e);
@@ -170,7 +354,7 @@ int state_texts_read(struct session *to, const char *texts, size_t n, struct err
 		texts += sizeof r + r.bytes;
 		n -= sizeof r + r.bytes;
 	}
-	return failed;
+	return failed ? failed : agree(to, e);
 }
 
 #define SWAP(field)                              \
@@ -183,21 +367,29 @@ int state_texts_read(struct session *to, const char *texts, size_t n, struct err
 void state_texts_swap(struct session *a, struct session *b)
 {
 	SWAP(params);
+	SWAP(conversation);
 	SWAP(prompt);
 	SWAP(prompt_length);
 	SWAP(answer);
+	SWAP(status);
+	SWAP(calls);
+	SWAP(tail);
 	SWAP(log);
 	SWAP(log_size);
 	SWAP(log_room);
-	SWAP(status);
-	SWAP(history);
+	SWAP(undo);
+	SWAP(undo_count);
+	SWAP(undo_room);
 }
 
 void state_texts_free(struct session *other)
 {
 	params_free(&other->params);
+	conversation_free(&other->conversation);
+	text_out_free(&other->calls);
+	token_list_free(&other->tail);
 	answer_unref(other->answer);
 	free(other->prompt);
 	free(other->log);
-	token_list_free(&other->history);
+	free(other->undo);
 }

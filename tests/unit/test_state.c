@@ -498,7 +498,7 @@ static void forged_counts_are_refused(void **state)
 	size_t at = sizeof *h;
 	forged(&f, at + 32, UINT64_MAX, 8, -EINVAL, "end in the middle");
 	forged(&f, at + 32, texts - 39, 8, -EINVAL, "end in the middle");
-	forged(&f, at + 32, 0, 8, -EINVAL, "does not know");
+	forged(&f, at + 32, 0, 8, -EINVAL, "messages.json");
 	forged(&f, at, 'X', 1, -EINVAL, "does not know");
 	forged(&f, at + 31, 'X', 1, -EINVAL, "end in the middle");
 	forged(&f, sizeof *h + texts + 8, 0, 8, -EINVAL, "contradict");
