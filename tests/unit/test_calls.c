@@ -287,6 +287,28 @@ static void a_template_may_open_the_thoughts(void **state)
 	close_script();
 }
 
+/* A hybrid's state goes back to where the answer's marks began, and no further. */
+static void thoughts_that_are_left_out_cost_a_hybrid_nothing(void **state)
+{
+	(void)state;
+	open_script(
+		"{\"fixture\": \"qwen3_5\", \"template\": \"" HEAD
+		"<|im_end|>\\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\\n"
+		"<think>{% endif %}\", \"answers\": [[\"<think>\", \"Hm.\", \"</think>\", "
+		"\"\\n\\n\", \"Yes.\"]]}");
+	struct session *s = test_session(&model);
+	test_set(s, "draft", "off");
+	for (int i = 0; i < 4; i++) {
+		uint64_t before = test_stats(s).prompt_tokens;
+		test_answer(s, "Is it?", "Yes.\n");
+		expect_thoughts(s, "Hm.\n");
+		assert_int_equal(test_stats(s).recomputed_tokens, 0);
+		assert_int_equal(test_stats(s).cached_tokens, before ? before - 1 : 0);
+	}
+	session_end(s);
+	close_script();
+}
+
 /* ---- what templates are given ---- */
 
 static void params_and_variables_reach_the_template(void **state)
@@ -405,6 +427,7 @@ int main(void)
 		cmocka_unit_test(a_template_that_knows_no_calls_keeps_them_in_the_content),
 		cmocka_unit_test(stops_apply_behind_thoughts_and_tokens_count_in_them),
 		cmocka_unit_test(a_template_may_open_the_thoughts),
+		cmocka_unit_test(thoughts_that_are_left_out_cost_a_hybrid_nothing),
 		cmocka_unit_test(params_and_variables_reach_the_template),
 		cmocka_unit_test(the_clock_stands_from_the_first_turn_on),
 		cmocka_unit_test(a_broken_template_says_so_and_leaves_texts),
