@@ -102,8 +102,13 @@ $(BUILD)/faultfs: $(BUILD)/tests/mount/faultfs.o
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs fuse3)
 
+# Makes the models that answer by a script.
+$(BUILD)/script_model: $(BUILD)/tests/mount/script_model.o $(HELP_OBJS) $(BUILD)/libmoefs.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) $(shell pkg-config --libs $(TEST_LIBS)) -lm
+
 .PHONY: unit check asan tsan fuzz fuzzers
-unit: $(UNIT) $(BUILD)/faultfs ## build the unit tests, and what the tests of the mount need
+unit: $(UNIT) $(BUILD)/faultfs $(BUILD)/script_model ## build the unit tests, and what the tests of the mount need
 	@:
 
 SANITIZERS := CFLAGS='-O1 -g -fno-omit-frame-pointer'

@@ -12,8 +12,17 @@ static int no_memory(struct err *e)
 	return err_set(e, ENOMEM, "out of memory for the answer");
 }
 
-int answering_begin(struct answering *a, const struct json *tools, enum split_thinking thinking,
-		    const char *stops, bool skip_space, struct err *e)
+static struct split *open_split(const struct split_form *form, const struct json *tools,
+				enum split_thinking thinking)
+{
+	struct split *s = split_new(tools, thinking);
+	if (s)
+		split_set_form(s, form);
+	return s;
+}
+
+int answering_begin(struct answering *a, const struct split_form *form, const struct json *tools,
+		    enum split_thinking thinking, const char *stops, bool skip_space, struct err *e)
 {
 	int failed = stream_init(&a->characters, "", e);
 	if (!failed)
@@ -22,7 +31,8 @@ int answering_begin(struct answering *a, const struct json *tools, enum split_th
 		return failed;
 	a->characters.skip_space = skip_space;
 	a->thinking = thinking;
-	a->split = split_new(tools, thinking);
+	a->form = form;
+	a->split = open_split(form, tools, thinking);
 	return a->split ? 0 : no_memory(e);
 }
 
@@ -90,7 +100,7 @@ static int show_calls(struct session *s, const struct split_result *r, struct er
 	if (r->calls->count == a->calls)
 		return 0;
 	if (!a->calls)
-		a->turn = session_name_turn(s);
+		a->turn = conversation_name_turn(&s->conversation.messages);
 	messages_write_calls(&calls, r->calls, a->turn);
 	text_out_string(&calls, "\n");
 	if (calls.failed) {
@@ -159,7 +169,7 @@ static int add_whole(struct session *s, struct messages *to, const struct split_
 		     struct err *e)
 {
 	const struct answering *a = &s->turn.answering;
-	struct split *plain = split_new(NULL, a->thinking);
+	struct split *plain = open_split(a->form, NULL, a->thinking);
 	int failed = plain ? split_feed(plain, a->whole.bytes, a->whole.n, e) : no_memory(e);
 	if (!failed)
 		failed = split_finish(plain, e);

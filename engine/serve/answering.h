@@ -21,16 +21,18 @@ struct answering { /* zero-initialised memory is one that answering_free accepts
 	struct text_out whole; /* all characters, if `keep` */
 	bool keep;	       /* the template knows no calls: they stay part of the content */
 	enum split_thinking thinking;
+	const struct split_form *form;
 	/* How much of the split's result was taken, and of `space` was looked at. */
 	size_t content, thoughts, calls, space;
 	uint64_t logged; /* bytes of the answer that are in the log */
 	uint32_t turn;	 /* that its calls are named by */
 };
 
-/* tools may be NULL; they and the stop texts' lines are borrowed only by this call's session and
- * turn. skip_space: a space that it begins with is the tokenizer's. -ENOMEM. */
-int answering_begin(struct answering *a, const struct json *tools, enum split_thinking thinking,
-		    const char *stops, bool skip_space, struct err *e);
+/* `form` is how the model writes thoughts and calls, `tools` (borrowed) may be NULL, `stops` are
+ * the stop texts' lines. skip_space: a space that it begins with is the tokenizer's. -ENOMEM. */
+int answering_begin(struct answering *a, const struct split_form *form, const struct json *tools,
+		    enum split_thinking thinking, const char *stops, bool skip_space,
+		    struct err *e);
 void answering_free(struct answering *a);
 
 /* The bytes of a token. -ENOMEM in words. */

@@ -155,6 +155,20 @@ int conversation_set_system(struct conversation *c, const char *text, int *added
 	return rc;
 }
 
+uint32_t conversation_name_turn(const struct messages *m)
+{
+	uint32_t turn = (uint32_t)m->count;
+	char id[CALL_ID + 1];
+	bool used = true;
+	for (; used; turn += used) {
+		message_call_id(id, turn, 0);
+		used = false;
+		for (size_t i = 0; i < m->count && !used; i++)
+			used = memmem(m->items[i].json, m->items[i].n, id, CALL_ID_TURN);
+	}
+	return turn;
+}
+
 /* ---- rendering ---- */
 
 /* What params/thinking sets, and what a template reads if it knows of it. */

@@ -42,6 +42,9 @@ int conversation_system(const struct messages *m, char **text, struct err *e);
  * messages grew, -1 to 1. -ENOMEM, -EFBIG. */
 int conversation_set_system(struct conversation *c, const char *text, int *added, struct err *e);
 
+/* A number that no call of these messages is named by. */
+uint32_t conversation_name_turn(const struct messages *m);
+
 /* Renders it, up to where the model answers. -EINVAL: params/thinking says what the template never
  * reads; else as chat_render. */
 int conversation_render(const struct conversation *c, const struct chat_template *t,

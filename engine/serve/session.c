@@ -158,88 +158,16 @@ int session_reset(struct session *s, struct err *e)
 	return failed;
 }
 
-/* The last turn; of messages that somebody else wrote, those from the last user's on. */
-static bool take_back(struct session *s)
-{
-	struct messages *m = &s->conversation.messages;
-	size_t from = m->count;
-	if (s->undo_count) {
-		const struct undo_mark *mark = &s->undo[--s->undo_count];
-		from = mark->messages;
-		s->log_size = mark->log;
-	} else {
-		while (from && !message_is(&m->items[from - 1], "user"))
-			from--;
-		if (!from--)
-			return false;
-	}
-	messages_cut(m, from);
-	messages_free(&s->conversation.results);
-	text_out_free(&s->calls);
-	s->tail.count = 0;
-	return true;
-}
-
 int session_undo(struct session *s, struct err *e)
 {
 	lock(s);
 	int failed = s->working ? refuse_while_working("undo", e) : 0;
-	if (!failed && !take_back(s))
+	if (!failed && !session_take_back(s))
 		failed = err_set(e, ENODATA, "undo: the conversation has no turn to take back");
 	unlock(s);
 	if (!failed)
 		session_notify(s);
 	return failed;
-}
-
-/* ---- the conversation ---- */
-
-void session_sync_system(struct session *s)
-{
-	struct err ignored;
-	int added = 0;
-	(void)conversation_set_system(&s->conversation, s->params.system, &added, &ignored);
-	for (size_t i = 0; i < s->undo_count; i++)
-		s->undo[i].messages += (size_t)added;
-}
-
-void session_forget_turns(struct session *s)
-{
-	s->undo_count = 0;
-	s->tail.count = 0;
-}
-
-void session_drop_turns(struct session *s, size_t first, size_t count, uint32_t turns)
-{
-	char words[80];
-	size_t kept = 0;
-	messages_remove(&s->conversation.messages, first, count);
-	s->turn.messages_before -= count;
-	s->stats.dropped_turns += turns;
-	for (size_t i = 0; i < s->undo_count; i++)
-		if (s->undo[i].messages >= first + count) {
-			s->undo[kept] = s->undo[i];
-			s->undo[kept++].messages -= count;
-		}
-	s->undo_count = kept;
-	int n = snprintf(words, sizeof words, "(the context is full: without the oldest %u %s)\n",
-			 turns, turns == 1 ? "turn" : "turns");
-	session_log_append(s, words, (size_t)n);
-}
-
-uint32_t session_name_turn(const struct session *s)
-{
-	const struct messages *m = &s->conversation.messages;
-	uint32_t turn = (uint32_t)m->count;
-	char id[CALL_ID + 1];
-	bool used = true;
-	for (; used; turn += used) {
-		message_call_id(id, turn, 0);
-		used = false;
-		for (size_t i = 0; i < m->count && !used; i++)
-			used = memmem(m->items[i].json, m->items[i].n, id, CALL_ID_TURN);
-	}
-	return turn;
 }
 
 /* ---- looking ---- */

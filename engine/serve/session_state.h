@@ -48,7 +48,8 @@ struct session {
 	uint64_t weights_sum;	      /* the model's when it was computed */
 };
 
-/* Appends to the log (lock held). A log that cannot grow is cut: memory is too short for more. */
+/* session_log.c: appends to the log (lock held); with "> " before each line, as a letter quotes its
+ * question. A log that cannot grow is cut: memory is too short for more. */
 void session_log_append(struct session *s, const char *text, size_t n);
 /* One that is in nobody's hands and on nobody's list, for what is restored (state.h). NULL: out of
  * memory, in words. */
@@ -62,8 +63,22 @@ void session_drop_turns(struct session *s, size_t first, size_t count, uint32_t 
 uint32_t session_name_turn(const struct session *s);
 /* What the session's messages are no more the end of: an answer to go on with, and how far turns
  * can be taken back (lock held). */
+void session_log_quoted(struct session *s, const char *text, size_t n);
+
+/* session_turns.c, lock held. A turn begins with the next message. -ENOMEM. */
+int session_add_mark(struct session *s, struct err *e);
+/* Takes the last turn out; of messages that somebody else wrote, those from the last user's on.
+ * false: there is none. */
+bool session_take_back(struct session *s);
+/* The messages are others now: no turn can be taken back, no answer gone on with. */
 void session_forget_turns(struct session *s);
-/* Frees a session that nothing refers to any more. */
+/* Leaves messages out for a turn that has no room for them, and says so. */
+void session_drop_turns(struct session *s, size_t first, size_t count, uint32_t turns);
+/* Makes the first message what params/system says, while no turn runs. Without memory for that it
+ * stays what it was until the next turn ends. */
+void session_sync_system(struct session *s);
+
+/* session.c. Frees a session that nothing refers to any more. */
 void session_free(struct session *s);
 
 #endif

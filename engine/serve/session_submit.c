@@ -16,52 +16,7 @@ struct request {
 	size_t length;
 };
 
-/* ---- the log ---- */
-
-/* "> " before each line of the prompt: the log reads like a letter that quotes its question. */
-static void log_quoted(struct session *s, const char *text, size_t n)
-{
-	const char *end = text + n;
-	while (text < end) {
-		const char *newline = memchr(text, '\n', (size_t)(end - text));
-		size_t line = newline ? (size_t)(newline - text) : (size_t)(end - text);
-		session_log_append(s, "> ", 2);
-		session_log_append(s, text, line);
-		session_log_append(s, "\n", 1);
-		text += line + 1;
-	}
-}
-
-void session_log_append(struct session *s, const char *text, size_t n)
-{
-	if (s->log_size + n > s->log_room) {
-		size_t room = 2 * (s->log_size + n);
-		char *log = realloc(s->log, room);
-		if (!log)
-			return;
-		s->log = log;
-		s->log_room = room;
-	}
-	memcpy(s->log + s->log_size, text, n);
-	s->log_size += n;
-}
-
 /* ---- the messages ---- */
-
-static int add_undo_mark(struct session *s, struct err *e)
-{
-	if (s->undo_count == s->undo_room) {
-		size_t room = s->undo_room ? 2 * s->undo_room : 16;
-		struct undo_mark *undo = realloc(s->undo, room * sizeof *undo);
-		if (!undo)
-			return err_set(e, ENOMEM, "out of memory for another turn");
-		s->undo = undo;
-		s->undo_room = room;
-	}
-	s->undo[s->undo_count++] =
-		(struct undo_mark){s->conversation.messages.count, s->log_size, s->log_size};
-	return 0;
-}
 
 /* Whether its prompt is a message, as far as can be known before the model is loaded. */
 static bool chats(const struct session *s)
@@ -78,7 +33,7 @@ static void log_results(struct session *s, const struct messages *results)
 		size_t n;
 		char *text = message_text(&results->items[i], &n);
 		if (text)
-			log_quoted(s, text, n);
+			session_log_quoted(s, text, n);
 		free(text);
 	}
 }
@@ -88,7 +43,7 @@ static int add_prompt(struct session *s, const struct request *r, struct err *e)
 {
 	struct conversation *c = &s->conversation;
 	struct turn *t = &s->turn;
-	int failed = add_undo_mark(s, e);
+	int failed = session_add_mark(s, e);
 	if (failed)
 		return failed;
 	if (chats(s)) {
@@ -104,7 +59,7 @@ static int add_prompt(struct session *s, const struct request *r, struct err *e)
 		return failed;
 	}
 	if (r->kind == ASK)
-		log_quoted(s, r->text, r->length);
+		session_log_quoted(s, r->text, r->length);
 	s->undo[s->undo_count - 1].answer_log = s->log_size;
 	return 0;
 }

@@ -8,7 +8,7 @@
 
 /* ---- saying ---- */
 
-/* Marks of thinking and calls are told to whoever takes the answer apart, special or not. */
+/* Marks of thinking and calls are for whoever takes the answer apart, control tokens or not. */
 static const char *bytes_of(const struct session *s, uint32_t id, size_t *n)
 {
 	const struct tokenizer *t = s->model->run.tokenizer;
@@ -16,7 +16,7 @@ static const char *bytes_of(const struct session *s, uint32_t id, size_t *n)
 	if (*n || !s->turn.chat)
 		return bytes;
 	bytes = tokenizer_bytes(t, id, true, n);
-	if (token_wants(bytes, *n, true) != MAY_MARKS)
+	if (!split_form_marks(s->turn.answering.form, bytes, *n))
 		*n = 0;
 	return bytes;
 }

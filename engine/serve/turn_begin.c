@@ -209,9 +209,11 @@ static int begin_answering(struct session *s, struct err *e)
 	const struct model_run *r = &s->model->run;
 	const struct json *tools = t->chat ? s->conversation.tools.json : NULL;
 	bool skip_space = t->chat && tokenizer_leads_with_space(r->tokenizer);
-	int failed = answering_begin(&t->answering, tools, t->answering.thinking, t->params.stop,
-				     skip_space, e);
-	t->answering.keep = tools && !chat_template_reads(r->chat, "tool_calls");
+	const struct split_form *form =
+		t->chat ? chat_template_form(r->chat, tools != NULL) : split_form_named(NULL);
+	int failed = answering_begin(&t->answering, form, tools, t->answering.thinking,
+				     t->params.stop, skip_space, e);
+	t->answering.keep = tools && !chat_template_writes_calls(r->chat);
 	for (size_t i = 0; i < t->earlier.count && !failed; i++)
 		failed = turn_say(s, t->earlier.ids[i], e);
 	return failed;

@@ -12,6 +12,8 @@ struct chat_template {
 	const struct tokenizer *tokenizer;
 	char *origin;
 	struct template *plain, *with_tools; /* with_tools: NULL if it is the same */
+	const struct split_form *form, *form_with_tools;
+	bool writes_calls;
 	bool chatml;
 	int64_t end; /* <|im_end|>, which not every file calls special; -1: none */
 };
@@ -62,9 +64,13 @@ int chat_template_open_text(struct chat_template **out, const char *text, const 
 	c->chatml = chatml;
 	c->end = ends ? tokenizer_find(t, "<|im_end|>") : -1;
 	const char *plain = chatml ? CHATML : text ? text : with_tools;
+	c->form = c->form_with_tools = split_form_of(plain, strlen(plain));
+	c->writes_calls = strstr(with_tools ? with_tools : plain, "tool_calls");
 	rc = template_open(&c->plain, plain, strlen(plain), c->origin, e);
-	if (rc == 0 && text && with_tools)
+	if (rc == 0 && text && with_tools) {
+		c->form_with_tools = split_form_of(with_tools, strlen(with_tools));
 		rc = template_open(&c->with_tools, with_tools, strlen(with_tools), c->origin, e);
+	}
 	if (rc < 0)
 		chat_template_close(c);
 	else
@@ -152,6 +158,16 @@ bool chat_template_reads(const struct chat_template *c, const char *variable)
 bool chat_template_ends(const struct chat_template *c, uint32_t id)
 {
 	return (int64_t)id == c->end;
+}
+
+bool chat_template_writes_calls(const struct chat_template *c)
+{
+	return c->writes_calls;
+}
+
+const struct split_form *chat_template_form(const struct chat_template *c, bool tools)
+{
+	return tools ? c->form_with_tools : c->form;
 }
 
 /* ---- rendering ---- */

@@ -254,7 +254,7 @@ static void write_call(struct text_out *o, const struct call *call, uint32_t tur
 	char id[CALL_ID + 1];
 	message_call_id(id, turn, place);
 	text_out_string(o, place > 0 ? ", {\"id\": " : "{\"id\": ");
-	json_write_text(o, id, CALL_ID);
+	json_write_text(o, call->id ? call->id : id, call->id ? call->id_n : CALL_ID);
 	text_out_string(o, ", \"type\": \"function\", \"function\": {\"name\": ");
 	json_write_text(o, call->name, call->name_n);
 	text_out_string(o, ", \"arguments\": ");
