@@ -45,6 +45,10 @@ void mount_stop(struct mount *m)
 	for (size_t i = 0; i < m->model_count; i++)
 		for (size_t k = 0; k < m->models[i]->session_count; k++)
 			conversation_end(m->models[i]->sessions[k]);
+	for (size_t i = 0; i < m->model_count; i++)
+		for (struct link *l = m->models[i]->asks.next; l != &m->models[i]->asks;
+		     l = l->next)
+			conversation_end(LINK_OWNER(l, struct conversation, in_asks));
 	/* Those of asks are in no folder. */
 	for (struct link *l = m->handles.next; l != &m->handles; l = l->next) {
 		struct handle *h = LINK_OWNER(l, struct handle, all);

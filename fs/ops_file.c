@@ -62,7 +62,8 @@ static void open_serve(struct call *c)
 		call_wait(c, &n.conversation->for_release, RELEASE_WAIT_MS);
 		return;
 	}
-	if (!code && n.row->flags & ROW_TELLS && refusals_tell(&n, thread))
+	if (!code && n.row->flags & ROW_TELLS && (c->file.flags & O_ACCMODE) != O_WRONLY &&
+	    refusals_tell(&n, thread, n.row->flags & ROW_REPEATS))
 		code = -EIO;
 	if (!code && (code = handle_open(&h, &n, c->file.flags, thread, &e)))
 		node_failure(&n, &e);

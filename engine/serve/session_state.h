@@ -51,18 +51,6 @@ struct session {
 /* session_log.c: appends to the log (lock held); with "> " before each line, as a letter quotes its
  * question. A log that cannot grow is cut: memory is too short for more. */
 void session_log_append(struct session *s, const char *text, size_t n);
-/* One that is in nobody's hands and on nobody's list, for what is restored (state.h). NULL: out of
- * memory, in words. */
-struct session *session_alone(struct model *m, struct err *e);
-/* Makes the first message what params/system says (lock held, no turn). Without memory for that it
- * stays what it was, and the next turn tries again. */
-void session_sync_system(struct session *s);
-/* Leaves messages out for a turn that has no room for them, and says so (lock held). */
-void session_drop_turns(struct session *s, size_t first, size_t count, uint32_t turns);
-/* A number that no call of the conversation is named by (lock held). */
-uint32_t session_name_turn(const struct session *s);
-/* What the session's messages are no more the end of: an answer to go on with, and how far turns
- * can be taken back (lock held). */
 void session_log_quoted(struct session *s, const char *text, size_t n);
 
 /* session_turns.c, lock held. A turn begins with the next message. -ENOMEM. */
@@ -78,7 +66,10 @@ void session_drop_turns(struct session *s, size_t first, size_t count, uint32_t 
  * stays what it was until the next turn ends. */
 void session_sync_system(struct session *s);
 
-/* session.c. Frees a session that nothing refers to any more. */
+/* session.c. One that is in nobody's hands and on nobody's list, for what is restored (state.h).
+ * NULL: out of memory, in words. */
+struct session *session_alone(struct model *m, struct err *e);
+/* Frees a session that nothing refers to any more. */
 void session_free(struct session *s);
 
 #endif
