@@ -177,7 +177,6 @@ static int prepare_turn(struct session *s, const char *text, size_t length, stru
 
 static int submit_locked(struct session *s, const char *text, size_t length, struct err *e)
 {
-	struct model *m = s->model;
 	if (s->working)
 		return err_set(e, EBUSY,
 			       "the session is still working on the last prompt; read output, or "
@@ -186,16 +185,7 @@ static int submit_locked(struct session *s, const char *text, size_t length, str
 	if (failed)
 		return failed;
 	log_prompt(s, text, length);
-	s->stats = (struct session_stats){.seed = s->turn.sampling.seed, .finish = ""};
-	params_lossy(&s->turn.params, s->stats.lossy, sizeof s->stats.lossy);
-	s->error = (struct err){0};
-	s->status =
-		atomic_load(&m->schedule.state) == MODEL_READY ? SESSION_QUEUED : SESSION_LOADING;
-	s->working = true;
-	atomic_store(&s->stop, false);
-	session_queue(s);
-	m->schedule.load_wanted = true;
-	pthread_cond_signal(&m->schedule.work);
+	turn_start(s);
 	return 0;
 }
 
@@ -320,6 +310,14 @@ struct answer *session_thoughts(struct session *s)
 	struct answer *thoughts = a ? answer_thoughts(a) : NULL;
 	answer_unref(a);
 	return thoughts;
+}
+
+struct answer *session_logprobs(struct session *s)
+{
+	struct answer *a = session_answer(s);
+	struct answer *logprobs = a ? answer_logprobs(a) : NULL;
+	answer_unref(a);
+	return logprobs;
 }
 
 char *session_prompt(const struct session *s, size_t *length)

@@ -11,6 +11,20 @@
 
 /* ---- beginning: from text to ids ---- */
 
+void turn_start(struct session *s)
+{
+	struct schedule *c = &s->model->schedule;
+	s->stats = (struct session_stats){.seed = s->turn.sampling.seed, .finish = ""};
+	params_lossy(&s->turn.params, s->stats.lossy, sizeof s->stats.lossy);
+	s->error = (struct err){0};
+	s->status = atomic_load(&c->state) == MODEL_READY ? SESSION_QUEUED : SESSION_LOADING;
+	s->working = true;
+	atomic_store(&s->stop, false);
+	session_queue(s);
+	c->load_wanted = true;
+	pthread_cond_signal(&c->work);
+}
+
 static int append_conversation(struct session *s, struct err *e)
 {
 	struct turn *t = &s->turn;
@@ -44,8 +58,7 @@ static int check_length(const struct session *s, struct err *e)
 		       count, s->model->id.context);
 }
 
-/* Ids outside the vocabulary would come from a tokenizer that belongs to another model. */
-static int check_ids(const struct session *s, struct err *e)
+int turn_check_ids(const struct session *s, struct err *e)
 {
 	for (size_t i = 0; i < s->turn.ids.count; i++)
 		if (s->turn.ids.ids[i] >= s->model->id.config.vocabulary)
@@ -84,10 +97,14 @@ static void reuse_context(struct session *s)
 
 static int note_repetition(struct turn *t, uint32_t vocabulary, struct err *e)
 {
-	float penalty = (float)t->params.repetition_penalty;
-	if (repetition_init(&t->repetition, penalty, vocabulary) ||
+	struct penalties by = {
+		.repetition = (float)t->params.repetition_penalty,
+		.frequency = (float)t->params.frequency_penalty,
+		.presence = (float)t->params.presence_penalty,
+	};
+	if (repetition_init(&t->repetition, by, vocabulary) ||
 	    repetition_add(&t->repetition, t->ids.ids, t->ids.count))
-		return err_set(e, ENOMEM, "out of memory for the repetition penalty");
+		return err_set(e, ENOMEM, "out of memory for the penalties of what was said");
 	return 0;
 }
 
@@ -107,9 +124,11 @@ int turn_begin(struct session *s, struct err *e)
 	if (!failed)
 		failed = check_length(s, e);
 	if (!failed)
-		failed = check_ids(s, e);
+		failed = turn_check_ids(s, e);
 	if (!failed)
 		failed = note_repetition(t, m->id.config.vocabulary, e);
+	if (!failed)
+		failed = logprobs_begin(s, e);
 	if (!failed)
 		failed = stream_init(&t->stream, t->params.stop, e);
 	if (failed)
@@ -185,6 +204,7 @@ void turn_free(struct turn *t)
 	params_free(&t->params);
 	token_list_free(&t->ids);
 	repetition_free(&t->repetition);
+	logprobs_free(&t->logprobs);
 	stream_free(&t->stream);
 	*t = (struct turn){0};
 }
@@ -192,7 +212,7 @@ void turn_free(struct turn *t)
 void turn_end(struct session *s, const char *finish, int failed, const struct err *e)
 {
 	struct turn *t = &s->turn;
-	bool complete;
+	bool complete, scored = t->score.read != NULL;
 	uint64_t before = answer_size(s->answer, &complete);
 	size_t n = 0;
 	const char *rest = t->begun ? stream_flush(&t->stream, &n) : NULL;
@@ -211,6 +231,8 @@ void turn_end(struct session *s, const char *finish, int failed, const struct er
 	s->working = false;
 	/* Last, since whoever sees the answer complete may submit the next prompt. */
 	answer_finish(s->answer, failed ? -EIO : 0);
+	if (scored) /* no part of the conversation */
+		return;
 	log_answer(s, before);
 	session_log_append(s, "\n", 1);
 }
@@ -300,8 +322,10 @@ int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum row
 	f->env.stop = &s->stop;
 	if (s->turn.follow)
 		draft_make_room(s, *tokens, kind);
-	int failed = fill_batch(s, tokens, n, kind, want, all != NULL, e);
+	int failed = fill_batch(s, tokens, n, kind, want, all || s->turn.score.read, e);
 	s->model->run.batch.normed = s->turn.follow;
+	s->model->run.batch.read = s->turn.score.read;
+	s->model->run.batch.ctx = s;
 	if (!failed)
 		failed = run(s, all, e);
 	count_step(s, started, kind == ROW_PROMPT);

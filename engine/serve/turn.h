@@ -8,7 +8,9 @@
 #include "engine/compute/losses.h"
 #include "engine/compute/repetition.h"
 #include "engine/compute/sampler.h"
+#include "engine/serve/logprobs.h"
 #include "engine/serve/params.h"
+#include "engine/serve/score.h"
 #include "engine/text/stream.h"
 #include "engine/text/token_list.h"
 
@@ -20,6 +22,8 @@ struct turn {
 	struct params params;
 	struct sampling sampling;
 	struct repetition repetition; /* of ids */
+	struct logprobs logprobs;
+	struct score score; /* if so, what is wanted is no answer, but the prompt's likelihood */
 	struct losses losses;
 	bool chat;
 	bool follow;	       /* the session's drafter goes along */
@@ -33,11 +37,17 @@ struct turn {
 	bool begun;
 };
 
+/* turn.c: hands a turn that is made ready to the generation thread (lock held). */
+void turn_start(struct session *s);
+
 /* step.c: one step of a session's turn, without the lock. True while the turn goes on. */
 bool turn_step(struct session *s);
 
 /* turn.c: from the prompt's text to ids, and to what of the context stays. */
 int turn_begin(struct session *s, struct err *e);
+/* Ids outside the vocabulary would come from a tokenizer that belongs to another model: -EINVAL in
+ * words. */
+int turn_check_ids(const struct session *s, struct err *e);
 /* The forward pass of tokens that follow the context's, with the turn's losses, counted in the
  * stats; what follows an answer's first is drafted. all: where each row's logits go; NULL: the last
  * row's to forward.scratch.logits, if `want`. */
