@@ -40,6 +40,12 @@ int param_set(const struct node *n, const char *value, size_t length, struct err
 /* prompt.c */
 void prompt_render(const struct node *n, struct text *out);
 
+/* ask.c */
+extern const struct question ask_question, score_question;
+
+/* tokenizer_files.c */
+extern const struct question encode_question, decode_question;
+
 /* expert_files.c */
 extern const struct family layer_family;
 extern const struct family expert_family;

@@ -13,6 +13,7 @@
 #include "fs/tree.h"
 
 struct answer;
+struct task;
 
 struct handle {
 	struct link all;       /* on mount.handles */
@@ -20,17 +21,21 @@ struct handle {
 	int flags;	       /* as given to open */
 	struct line opener;    /* the process that opened it to write, and its parent; else empty */
 	pid_t caller;	       /* the thread whose open or write is being served */
-	struct text written;   /* prompt, ask, assembled: what the writes have put together */
+	struct text written;   /* prompt, questions, assembled: what the writes have put together */
 	size_t counted;	       /* of that, with its user (unsubmitted.h) */
 	struct text shown;     /* live files: what was rendered when offset 0 was last read */
 	int poison;	       /* errno of a failed write: what was written must not take effect */
 	bool dirty;	       /* prompt, assembled: written has not taken effect yet */
 	bool flushed;	       /* prompt: the opener has flushed since the last write */
-	struct answer *answer; /* output, ask: what reads are bound to; a reference */
+	struct answer *answer; /* output, questions: what reads are bound to; a reference */
 	bool ended;	       /* output: a read has reached the answer's end */
-	uint64_t cursor;       /* output: furthest byte read; ask: next byte of the answer */
-	uint64_t first,
-		next; /* ask: file offsets where this answer began and where reading stands */
+	uint64_t cursor;       /* output: furthest byte read; questions: next byte of the answer */
+	/* questions: file offsets where this answer began and where reading stands */
+	uint64_t first, next;
+	struct task *task;	      /* questions: what a worker does for it; NULL: nothing */
+	struct link readers;	      /* calls that wait for that */
+	int failed;		      /* what it came to, if not to an answer: for the next read */
+	bool gone;		      /* the mount has ended under it */
 	struct fuse_pollhandle *poll; /* someone polls; to be notified */
 	struct link polling;	      /* on conversation.pollers */
 };
@@ -59,9 +64,9 @@ extern const struct file_ops prompt_ops;    /* prompt.c */
 extern const struct file_ops output_ops;    /* output.c, as the next two */
 extern const struct file_ops wait_ops;
 extern const struct file_ops log_ops;
-extern const struct file_ops ask_ops;	 /* ask.c */
-extern const struct file_ops config_ops; /* model_files.c */
-extern const struct file_ops expert_ops; /* expert_files.c */
+extern const struct file_ops question_ops; /* question.c */
+extern const struct file_ops config_ops;   /* model_files.c */
+extern const struct file_ops expert_ops;   /* expert_files.c */
 
 static inline bool handle_reads(const struct handle *h)
 {

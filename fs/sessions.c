@@ -57,8 +57,7 @@ static void tell_error(struct conversation *c)
 		return;
 	c->error_told = true;
 	session_error(c->session, why, sizeof why);
-	err_set(&e, EIO, "%s/%s%s: %s", c->model->name, c->id ? "sessions/" : "ask",
-		c->id ? c->name : "", why);
+	err_set(&e, EIO, "%s/%s%s: %s", c->model->name, c->id ? "sessions/" : "", c->name, why);
 	mount_failure_of(c->model->mount, c->uid, &e);
 }
 
@@ -129,9 +128,10 @@ void conversation_end(struct conversation *c)
 	calls_wake(c->model->mount, &c->for_release);
 }
 
-int sessions_private(struct mounted *model, uid_t uid, struct conversation **out, struct err *e)
+int sessions_private(struct mounted *model, uid_t uid, const char *name, struct conversation **out,
+		     struct err *e)
 {
-	return conversation_create(model, "", uid, 0, out, e);
+	return conversation_create(model, name, uid, 0, out, e);
 }
 
 /* ---- names ---- */

@@ -19,6 +19,7 @@
 
 struct file_ops;
 struct node;
+struct question;
 
 /* The folders; their numbers are their rows' indices. */
 enum folder {
@@ -32,6 +33,7 @@ enum folder {
 	FOLDER_INFO,
 	FOLDER_EXPERTS,
 	FOLDER_LAYER,
+	FOLDER_TOKENIZER,
 	FOLDER_COUNT,
 };
 
@@ -82,6 +84,9 @@ struct row {
 	/* For live files: appends the contents; takes a value (not terminated). */
 	void (*render)(const struct node *n, struct text *out);
 	int (*set)(const struct node *n, const char *value, size_t length, struct err *e);
+	const struct question *question; /* of files that are asked: what kind (question.h) */
+	/* Of an output, which of a session's texts it is: a new reference, or NULL. */
+	struct answer *(*grows)(struct session *s);
 	int fact;	   /* which of the model's facts, for info/ */
 	const char *about; /* one line for people */
 };

@@ -35,15 +35,23 @@ void logprobs_keep(struct logprobs *l, const float *logits)
 		memcpy(l->logits, logits, l->vocabulary * sizeof *logits);
 }
 
+void logprob_print(char text[LOGPROB_SIZE], double logprob)
+{
+	const double least = 5e-7;
+	bool none = logprob > -least && logprob < least;
+	(void)snprintf(text, LOGPROB_SIZE, "%.6f", none ? 0 : logprob);
+}
+
 /* What an object says of a token, without its closing brace. */
 static void write_token(struct text_out *o, const struct tokenizer *t, uint32_t id, double logprob)
 {
-	char numbers[64];
+	char numbers[LOGPROB_SIZE + 48], number[LOGPROB_SIZE];
 	size_t n;
+	logprob_print(number, logprob);
 	const char *bytes = tokenizer_bytes(t, id, true, &n);
 	text_out_string(o, "{\"token\": ");
 	json_write_text(o, bytes, n);
-	(void)snprintf(numbers, sizeof numbers, ", \"id\": %u, \"logprob\": %.6f", id, logprob);
+	(void)snprintf(numbers, sizeof numbers, ", \"id\": %u, \"logprob\": %s", id, number);
 	text_out_string(o, numbers);
 }
 

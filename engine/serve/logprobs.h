@@ -14,6 +14,10 @@
 
 struct session;
 
+enum { LOGPROB_SIZE = 32 };
+/* With six digits behind the point, and no sign where these are all 0. */
+void logprob_print(char text[LOGPROB_SIZE], double logprob);
+
 struct logprobs {      /* of a turn; zero-initialised memory tells nothing */
 	float *logits; /* [vocabulary], as the model gave them; NULL: params/logprobs is 0 */
 	uint32_t vocabulary;

@@ -54,10 +54,11 @@ static int give_line(struct session *s, const char *number, uint32_t id, struct 
 static int give_sums(struct session *s, struct err *e)
 {
 	const struct score *c = &s->turn.score;
-	char lines[128] = "mean -\nperplexity -\n";
+	char lines[128] = "mean -\nperplexity -\n", number[LOGPROB_SIZE];
 	double mean = c->sum / (double)c->count;
+	logprob_print(number, mean);
 	if (c->count)
-		(void)snprintf(lines, sizeof lines, "mean %.6f\nperplexity %.6g\n", mean,
+		(void)snprintf(lines, sizeof lines, "mean %s\nperplexity %.6g\n", number,
 			       exp(-mean));
 	if (answer_append(s->answer, lines, strlen(lines)) < 0)
 		return err_set(e, ENOMEM, "out of memory for the score");
@@ -72,7 +73,7 @@ static int read_row(void *ctx, uint32_t row, const float *logits, struct err *e)
 	struct session *s = ctx;
 	struct turn *t = &s->turn;
 	size_t next = s->context.tokens.count + row + 1;
-	char number[32];
+	char number[LOGPROB_SIZE];
 	if (next == t->ids.count)
 		return 0;
 	uint32_t id = t->ids.ids[next];
@@ -83,7 +84,7 @@ static int read_row(void *ctx, uint32_t row, const float *logits, struct err *e)
 			       "damaged");
 	t->score.sum += logprob;
 	t->score.count++;
-	(void)snprintf(number, sizeof number, "%.6f", logprob);
+	logprob_print(number, logprob);
 	return give_line(s, number, id, e);
 }
 
