@@ -66,7 +66,7 @@ const char *params_name(size_t i)
 
 bool params_is_text(size_t i)
 {
-	return table[i].kind == TEXT;
+	return table[i].kind == TEXT || table[i].kind == BIAS;
 }
 
 static void *place(const struct params *p, size_t i)
@@ -362,7 +362,7 @@ bool params_is_auto(size_t i, const char *value, size_t length)
 	static const char word[] = "auto";
 	if (length && value[length - 1] == '\n')
 		length--;
-	return table[i].kind != TEXT && length == strlen(word) && !memcmp(value, word, length);
+	return !params_is_text(i) && length == strlen(word) && !memcmp(value, word, length);
 }
 
 int params_reset(struct params *p, size_t i, const struct config *c, struct err *e)
@@ -373,8 +373,6 @@ int params_reset(struct params *p, size_t i, const struct config *c, struct err 
 		[SWITCH] = sizeof(bool),   [DRAFT] = sizeof(enum draft_mode),
 	};
 	struct params defaults;
-	if (table[i].kind == BIAS)
-		return bias_set(&p->logit_bias, "", p->model_vocabulary, e);
 	int failed = params_default(&defaults, c, e);
 	if (failed)
 		return failed;
