@@ -119,6 +119,14 @@ static int not_a_number(const struct source *source, struct err *e)
 		       source->tensor->name);
 }
 
+static void round_row(uint8_t *packed, const float *row, uint32_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		uint16_t half = f32_to_bf16(row[i]);
+		memcpy(packed + i * sizeof half, &half, sizeof half);
+	}
+}
+
 /* One row as its store has it. */
 static int encode_row(struct encoder *x, const struct shape *s, const struct source *source,
 		      const uint8_t *row, uint8_t *packed, uint8_t *norms, struct err *e)
@@ -134,6 +142,10 @@ static int encode_row(struct encoder *x, const struct shape *s, const struct sou
 	}
 	if (s->format == FORMAT_F32) {
 		memcpy(packed, x->row, s->cols * sizeof *x->row);
+		return 0;
+	}
+	if (s->format == FORMAT_BF16) {
+		round_row(packed, x->row, s->cols);
 		return 0;
 	}
 	if (!x->kernels->tq_quantise_row(packed, x->row_norms, x->row, s->cols,

@@ -49,14 +49,9 @@ static int create_pool(struct engine *g, struct err *e)
 static int find_recipe(struct engine *g, const struct engine_options *o, struct err *e)
 {
 	const char *quant = o->quant ? o->quant : "auto";
-	if (!o->exact)
-		return recipe_find(&g->recipe, quant, e);
-	int failed = recipe_find(&g->recipe, !strcmp(quant, "auto") ? "bf16" : quant, e);
-	if (!failed && !g->recipe.exact)
-		failed = err_set(e, EINVAL,
-				 "exact computes with the checkpoint's own numbers, and quant=%s "
-				 "makes others: leave one of the two out",
-				 quant);
+	int failed = recipe_find(&g->recipe, quant, e);
+	if (!failed && o->exact)
+		recipe_make_exact(&g->recipe);
 	return failed;
 }
 

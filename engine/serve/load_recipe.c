@@ -34,12 +34,11 @@ int load_choose_recipe(struct model_identity *id, const struct recipe *asked, st
 		kept = published_any(p);
 		package_close(p);
 	}
-	if (id->recipe.as_published && !kept) {
-		enum recipe_codec codec = id->recipe.codec;
-		failed = recipe_find(&id->recipe, NULL, e);
-		id->recipe.codec = codec;
-	}
-	return failed;
+	if (id->recipe.as_published && kept)
+		id->recipe.codec = CODEC_NONE; /* codes do not shrink */
+	else if (id->recipe.as_published)
+		recipe_keep_none(&id->recipe);
+	return 0;
 }
 
 int load_published(struct published *p, const struct model_identity *id, struct err *e)

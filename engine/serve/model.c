@@ -44,7 +44,7 @@ static struct budget_need need_of(const struct plan *p, const struct config *c, 
 	};
 	for (uint32_t i = 0; i < p->dense_count; i++)
 		if (p->dense[i].id.role != TENSOR_EMBEDDING)
-			n.bytes += format_arranged_bytes(&p->dense[i].shape);
+			n.bytes += format_arranged_bytes(&p->dense[i].computed);
 	return n;
 }
 
@@ -219,8 +219,9 @@ static int print_bits(const struct model *m, char *text, size_t size)
 		return snprintf(text, size, "unknown until converted");
 	const struct plan *p = &m->stored.plan;
 	double bytes = (double)p->dense_bytes + (double)store_experts_bytes(m->stored.store);
+	double bits = bytes * 8 / (double)p->parameters;
 	model_release_store(&m->stored);
-	return snprintf(text, size, "%.2f", bytes * 8 / (double)p->parameters);
+	return snprintf(text, size, "%.2f", bits);
 }
 
 static int print_codec(const struct model *m, char *text, size_t size)
@@ -246,11 +247,13 @@ static int print_recipe(const struct model *m, char *text, size_t size)
 		in_place = store_in_place(m->stored.store);
 		model_release_store(&m->stored);
 	}
-	if (m->id.recipe.as_published)
-		return snprintf(text, size, "as published: %s%s", m->id.encoding,
-				in_place ? ", in place" : "");
-	return snprintf(text, size, m->id.encoding ? "%s from %s" : "%s", m->id.recipe.quant,
-			m->id.encoding);
+	const struct recipe *r = &m->id.recipe;
+	const char *exact = r->exact && !recipe_is_plain(r) ? ", exact" : "";
+	if (r->as_published)
+		return snprintf(text, size, "as published: %s%s%s", m->id.encoding,
+				in_place ? ", in place" : "", exact);
+	return snprintf(text, size, "%s%s%s%s", r->quant, m->id.encoding ? " from " : "",
+			m->id.encoding ? m->id.encoding : "", exact);
 }
 
 static int print_progress(const struct model *m, char *text, size_t size)

@@ -12,6 +12,7 @@ struct chat_template {
 	const struct tokenizer *tokenizer;
 	char *origin;
 	struct template *plain, *with_tools; /* with_tools: NULL if it is the same */
+	const struct split_form *form, *form_with_tools;
 	bool chatml;
 };
 
@@ -59,9 +60,12 @@ int chat_template_open_text(struct chat_template **out, const char *text, const 
 	c->tokenizer = t;
 	c->chatml = chatml;
 	const char *plain = chatml ? CHATML : text ? text : with_tools;
+	c->form = c->form_with_tools = split_form_of(plain, strlen(plain));
 	rc = template_open(&c->plain, plain, strlen(plain), c->origin, e);
-	if (rc == 0 && text && with_tools)
+	if (rc == 0 && text && with_tools) {
+		c->form_with_tools = split_form_of(with_tools, strlen(with_tools));
 		rc = template_open(&c->with_tools, with_tools, strlen(with_tools), c->origin, e);
+	}
 	if (rc < 0)
 		chat_template_close(c);
 	else
@@ -144,6 +148,11 @@ bool chat_template_reads(const struct chat_template *c, const char *variable)
 {
 	return template_reads(c->plain, variable) ||
 	       (c->with_tools && template_reads(c->with_tools, variable));
+}
+
+const struct split_form *chat_template_form(const struct chat_template *c, bool tools)
+{
+	return tools ? c->form_with_tools : c->form;
 }
 
 /* ---- rendering ---- */

@@ -9,6 +9,7 @@
 #define MOEFS_ENGINE_TEXT_CHAT_TEMPLATE_H
 
 #include "engine/text/messages.h"
+#include "engine/text/split_forms.h"
 #include "engine/text/template.h"
 #include "engine/text/tokenizer.h"
 
@@ -28,6 +29,10 @@ void chat_template_close(struct chat_template *c); /* NULL is fine */
 const char *chat_template_origin(const struct chat_template *c);
 /* Whether any of its templates reads a variable that it may be given. */
 bool chat_template_reads(const struct chat_template *c, const char *variable);
+
+/* How the model writes thoughts and calls, by the words of the template that is used; `tools`:
+ * whether there are any. For split_set_form. */
+const struct split_form *chat_template_form(const struct chat_template *c, bool tools);
 
 /* What a conversation is rendered with. */
 struct chat_input {

@@ -237,7 +237,7 @@ static void write_call(struct text_out *o, const struct call *call, const char *
 	char id[64];
 	int n = snprintf(id, sizeof id, "%.40s%zu", prefix, i);
 	text_out_string(o, i > 0 ? ", {\"id\": " : "{\"id\": ");
-	json_write_text(o, id, (size_t)n);
+	json_write_text(o, call->id ? call->id : id, call->id ? call->id_n : (size_t)n);
 	text_out_string(o, ", \"type\": \"function\", \"function\": {\"name\": ");
 	json_write_text(o, call->name, call->name_n);
 	text_out_string(o, ", \"arguments\": ");

@@ -13,7 +13,7 @@
 
 #include "engine/text/split_calls.h"
 
-enum { MESSAGES_MAX = 65536, MESSAGES_BYTES_MAX = 64 << 20, MESSAGE_CALLS_MAX = 1024 };
+enum { MESSAGES_MAX = 65536, MESSAGES_BYTES_MAX = 64 << 20, MESSAGE_CALLS_MAX = CALLS_MAX };
 
 struct message {
 	char *json; /* the message on one line; owned */
@@ -35,7 +35,8 @@ void messages_write(const struct messages *m, struct text_out *out);
 
 /* Appends a message that is only a role and a text (valid UTF-8). */
 int messages_add(struct messages *m, const char *role, const char *text, size_t n, struct err *e);
-/* Appends an answer as it was taken apart. Calls get the ids PREFIX0, PREFIX1 ... */
+/* Appends an answer as it was taken apart. Calls keep the ids that the model gave them, and others
+ * get PREFIX0, PREFIX1 ... */
 int messages_add_answer(struct messages *m, const char *content, size_t n, const char *thoughts,
 			size_t thoughts_n, const struct calls *calls, const char *id_prefix,
 			struct err *e);

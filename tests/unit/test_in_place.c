@@ -200,6 +200,103 @@ static void what_lies_in_strides_is_copied(void **state)
 	test_folder_remove(stores);
 }
 
+/* ---- exactly ---- */
+
+struct exact_run {
+	struct golden_run run;
+	size_t slot;
+	uint64_t peak;
+	char recipe[64];
+	char store[512];
+};
+
+static struct exact_run run_exactly(const char *model, const char *golden, const char *quant,
+				    uint64_t budget)
+{
+	struct exact_run x;
+	struct golden_bench b;
+	struct pager_stats stats;
+	golden_bench_open(&b, model, golden,
+			  &(struct engine_options){.exact = !quant || strcmp(quant, "bf16") != 0,
+						   .quant = quant,
+						   .threads = 2,
+						   .store = stores,
+						   .budget = budget});
+	x.run = golden_run_make(&b);
+	const struct plan *p = b.view.plan;
+	x.slot = pager_slot_bytes(p->slot_bytes);
+	for (uint32_t i = 0; i < EXPERT_PARTS; i++) {
+		const struct shape *s = &p->record[0].computed[i];
+		assert_true(format_is_float(s->format));
+		assert_int_equal(s->rows, p->record[0].part[i].rows);
+	}
+	engine_cache_stats(b.engine, &stats);
+	x.peak = stats.peak;
+	assert_int_equal(model_fact(b.model, FACT_RECIPE, x.recipe, sizeof x.recipe), 0);
+	assert_int_equal(model_fact(b.model, FACT_STORE, x.store, sizeof x.store), 0);
+	golden_bench_close(&b);
+	return x;
+}
+
+/* As from a store of the same numbers in 32 bits, which are nowhere written. */
+static void compare_exactly(const char *name, const char *model, const char *golden, bool in_place)
+{
+	static const char *const kept[] = {"sums", "heat", NULL};
+	struct exact_run stored = run_exactly(model, golden, "bf16", 0),
+			 all = run_exactly(model, golden, NULL, 0),
+			 one = run_exactly(model, golden, NULL, all.slot);
+	golden_assert_same_bits(&stored.run, &all.run);
+	golden_assert_same_bits(&stored.run, &one.run);
+	assert_true(one.peak <= all.slot);
+	assert_string_not_equal(all.store, stored.store);
+	if (in_place)
+		assert_only(all.store, kept);
+	assert_non_null(strstr(all.recipe, in_place ? ", in place, exact" : ", exact"));
+	printf("%s: the same bits\n", name);
+	golden_run_free(&stored.run);
+	golden_run_free(&all.run);
+	golden_run_free(&one.run);
+	test_folder_remove(stores);
+}
+
+static void exact_mode_makes_numbers_of_codes_in_memory_alone(void **state)
+{
+	(void)state;
+	static const char *const fixtures[] = {"qwen3_moe_mlx4", "tq3_native",
+					       "tq3_native_sensitive4", "gpt_oss_mxfp4"};
+	static const char *const types[] = {"Q4_K_M", "Q3_K_M", "IQ4_XS"};
+	char model[512], golden[600];
+	for (int i = 0; i < 4; i++) {
+		if (!test_fixture(fixtures[i]))
+			continue;
+		(void)snprintf(model, sizeof model, "%s", test_fixture(fixtures[i]));
+		(void)snprintf(golden, sizeof golden, "%s/golden.safetensors", model);
+		compare_exactly(fixtures[i], model, golden, i < 3);
+	}
+	for (int i = 0; i < 3; i++)
+		if (find(types[i], ".gguf", model) && find(types[i], ".golden.safetensors", golden))
+			compare_exactly(types[i], model, golden, true);
+}
+
+/* What the store's weights are in exact arithmetic is what a mount of that store computes: as a
+ * checkpoint of its own, whose numbers are those. */
+static void a_store_in_codes_is_computed_with_exactly(void **state)
+{
+	(void)state;
+	char model[512], golden[600], path[700];
+	(void)snprintf(model, sizeof model, "%s", test_fixture("qwen3_moe"));
+	(void)snprintf(golden, sizeof golden, "%s/golden.safetensors", model);
+	struct exact_run codes = run_exactly(model, golden, "tq3", 0);
+	(void)snprintf(path, sizeof path, "%s", codes.store);
+	struct exact_run numbers = run_exactly(path, golden, "bf16", 0);
+	golden_assert_same_bits(&codes.run, &numbers.run);
+	assert_string_equal(codes.recipe, "tq3, exact");
+	assert_string_equal(numbers.recipe, "bf16 from native TQ");
+	golden_run_free(&codes.run);
+	golden_run_free(&numbers.run);
+	test_folder_remove(stores);
+}
+
 /* ---- a file in two parts ---- */
 
 struct reading {
@@ -456,6 +553,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(gguf_files_compute_what_their_copies_do),
 		cmocka_unit_test(mlx_and_native_tq_compute_what_their_copies_do),
+		cmocka_unit_test(exact_mode_makes_numbers_of_codes_in_memory_alone),
+		cmocka_unit_test(a_store_in_codes_is_computed_with_exactly),
 		cmocka_unit_test(what_lies_in_strides_is_copied),
 		cmocka_unit_test(a_file_in_parts_is_used_in_place),
 		cmocka_unit_test(a_change_of_what_was_read_is_said),

@@ -103,7 +103,8 @@ static void what_is_added_can_be_read(void **state)
 	struct messages m = {0}, again = {0};
 	struct text_out out = {0};
 	struct err e = {0};
-	struct call call = {"f", 1, "{\"a\": 1.0}", 10};
+	struct call call = {
+		.name = "f", .name_n = 1, .arguments = "{\"a\": 1.0}", .arguments_n = 10};
 	struct calls calls = {.items = &call, .count = 1};
 	must(messages_add(&m, "user", "a \"b\"\n", 6, &e), &e);
 	must(messages_add_answer(&m, "c\xff", 2, "why", 3, &calls, "abc", &e), &e);
