@@ -150,12 +150,12 @@ while text.count(b"\n") < 8:
     assert p.poll(1000 * int(os.environ["limit"])), "nothing"
     try:
         piece = os.read(f, 65536)
-        assert piece.endswith(b"\n"), piece
+        assert piece.endswith(b"\n") or len(piece) == 65536, "a line in pieces"
         text += piece
     except BlockingIOError:
         again += 1
         assert again < 1000, "poll says ready and is not"
-for line in text.splitlines(): json.loads(line)
+for line in text.split(b"\n")[:8]: json.loads(line)
 assert open("status").read().strip() in ("generating", "queued"), "the turn is over"
 PY
 	local ended=$?
