@@ -137,6 +137,17 @@ void answer_finish(struct answer *a, int code)
 	pthread_mutex_unlock(&a->lock);
 }
 
+int answer_think(struct answer *a, const char *text, size_t bytes)
+{
+	ssize_t n = answer_append(a->thoughts, text, bytes);
+	return n < 0 ? (int)n : 0;
+}
+
+void answer_thought(struct answer *a)
+{
+	answer_finish(a->thoughts, 0);
+}
+
 /* Bytes that can be read. */
 static size_t shown(const struct answer *a)
 {

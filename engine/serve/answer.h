@@ -21,4 +21,8 @@ ssize_t answer_append(struct answer *a, const char *text, size_t bytes);
  * call counts. */
 void answer_finish(struct answer *a, int code);
 
+/* Appends to its thoughts; completes them. As the two above. */
+int answer_think(struct answer *a, const char *text, size_t bytes);
+void answer_thought(struct answer *a);
+
 #endif

@@ -46,7 +46,7 @@ int load_make_parents(const char *folder, struct err *e);
 int load_model(struct model *m, struct err *e);
 /* Any thread: load_tokenizer, unless somebody has. Blocks. */
 int load_tokenizer_once(struct model *m, struct err *e);
-int load_tokenizer(struct model *m, struct err *e); /* and the chat */
+int load_tokenizer(struct model *m, struct err *e); /* and the template */
 void unload_model(struct model *m);
 /* Keeps the heat of the experts beside the store, if they were used since it was last kept. */
 void load_keep_heat(struct model *m);

@@ -136,7 +136,7 @@ static void free_model(struct model *m)
 	pthread_rwlock_destroy(&m->run.looking);
 	pthread_mutex_destroy(&m->run.opening);
 	pthread_rwlock_destroy(&m->stored.lock);
-	chat_close(m->run.chat);
+	chat_template_close(m->run.chat);
 	tokenizer_close(m->run.tokenizer);
 	store_close(m->stored.store);
 	plan_free(&m->stored.plan);
@@ -276,11 +276,20 @@ static int print_progress(const struct model *m, char *text, size_t size)
 			(double)p.total * 1e-6, left > 0 ? left : 0);
 }
 
-static const char *print_template(const struct model *m)
+int model_template_words(const struct model *m, char *text, size_t size)
+{
+	if (m->run.chat)
+		return snprintf(text, size, "%s", chat_template_origin(m->run.chat));
+	if (m->run.no_chat.code == ENODATA)
+		return snprintf(text, size, "none");
+	return snprintf(text, size, "none that can be used: %s", m->run.no_chat.text);
+}
+
+static int print_template(const struct model *m, char *text, size_t size)
 {
 	if (model_state(m) != MODEL_READY)
-		return "unknown until loaded";
-	return m->run.chat ? "ChatML" : "none";
+		return snprintf(text, size, "unknown until loaded");
+	return model_template_words(m, text, size);
 }
 
 static int print_fact(const struct model *m, enum model_fact fact, char *text, size_t size)
@@ -326,7 +335,7 @@ static int print_fact(const struct model *m, enum model_fact fact, char *text, s
 	case FACT_PROGRESS:
 		return print_progress(m, text, size);
 	case FACT_TEMPLATE:
-		return snprintf(text, size, "%s", print_template(m));
+		return print_template(m, text, size);
 	case FACT_KERNELS:
 		return snprintf(text, size, "%s", m->engine->kernels->name);
 	default:

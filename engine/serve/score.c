@@ -199,7 +199,7 @@ int session_score(struct session *s, const char *text, size_t length, struct ans
 	pthread_mutex_lock(&s->model->schedule.lock);
 	int failed = prepare(s, text, length, e);
 	if (!failed) {
-		turn_start(s);
+		session_start_turn(s);
 		if (answer)
 			*answer = answer_ref(s->answer);
 	}

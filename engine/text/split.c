@@ -368,12 +368,15 @@ int split_finish(struct split *s, struct err *e)
 struct split_result split_result(const struct split *s)
 {
 	bool may_think = s->where < BEHIND_THOUGHTS || (s->form->channels && !s->thought);
+	bool space = s->where == IN_CONTENT && !s->after_call && s->held.n;
 	return (struct split_result){.thoughts = s->thoughts.n ? s->thoughts.bytes : "",
 				     .content = s->content.n ? s->content.bytes : "",
 				     .thoughts_n = s->thoughts.n,
 				     .content_n = s->content.n,
 				     .calls = &s->calls,
-				     .thinking = may_think};
+				     .thinking = may_think,
+				     .space = space ? s->held.bytes : "",
+				     .space_n = space ? s->held.n : 0};
 }
 
 enum split_thinking split_thinking_of(const char *rendered, size_t n)

@@ -36,6 +36,9 @@ struct split_result {
 	size_t thoughts_n, content_n;
 	const struct calls *calls;
 	bool thinking; /* thoughts may go on */
+	/* White space behind the content: it is dropped if a call follows, else part of it. */
+	const char *space;
+	size_t space_n;
 };
 struct split_result split_result(const struct split *s);
 

@@ -248,6 +248,33 @@ static void what_was_said_counts_in_drafts_as_without(void **state)
 	assert_true(stood > 20);
 }
 
+/* What was said before an answer was cut short is part of it. */
+static void an_answer_that_is_gone_on_with_has_said_what_it_has(void **state)
+{
+	(void)state;
+	enum { WHOLE, CUT };
+	struct session *s[2];
+	char *texts[2];
+	struct answer *rest;
+	struct err e;
+	int code;
+	for (int i = WHOLE; i <= CUT; i++) {
+		s[i] = test_greedy_session(&fable);
+		test_set(s[i], "presence_penalty", "0.9");
+		test_set(s[i], "frequency_penalty", "0.5");
+		test_set(s[i], "max_tokens", i == CUT ? "12" : "36");
+		texts[i] = test_ask(s[i], "Tell me a tale of a fox.");
+		assert_string_equal(test_stats(s[i]).finish, "length");
+	}
+	free(texts[CUT]);
+	test_set(s[CUT], "max_tokens", "24");
+	assert_int_equal(session_again(s[CUT], SESSION_AGAIN_CONTINUE, &rest, &e), 0);
+	texts[CUT] = test_read(rest, &code);
+	test_same_text(texts[WHOLE], texts[CUT]);
+	session_end(s[WHOLE]);
+	session_end(s[CUT]);
+}
+
 static void a_presence_penalty_has_other_things_said(void **state)
 {
 	(void)state;
@@ -298,6 +325,7 @@ int main(void)
 		cmocka_unit_test(a_penalty_goes_with_sampling_and_is_reproducible),
 		cmocka_unit_test(the_turns_before_count),
 		cmocka_unit_test(what_was_said_counts_in_drafts_as_without),
+		cmocka_unit_test(an_answer_that_is_gone_on_with_has_said_what_it_has),
 		cmocka_unit_test(a_presence_penalty_has_other_things_said),
 		cmocka_unit_test(a_banned_token_is_not_said),
 	};
