@@ -175,23 +175,13 @@ static void fix_clock(struct conversation *c)
 
 static int submit_locked(struct session *s, const struct request *r, struct err *e)
 {
-	struct model *m = s->model;
 	int failed = prepare_turn(s, r, e);
 	if (failed)
 		return failed;
 	if (!s->conversation.clock_set)
 		fix_clock(&s->conversation);
 	text_out_free(&s->calls);
-	s->stats = (struct session_stats){.seed = s->turn.sampling.seed, .finish = ""};
-	params_lossy(&s->turn.params, s->stats.lossy, sizeof s->stats.lossy);
-	s->error = (struct err){0};
-	s->status =
-		atomic_load(&m->schedule.state) == MODEL_READY ? SESSION_QUEUED : SESSION_LOADING;
-	s->working = true;
-	atomic_store(&s->stop, false);
-	session_queue(s);
-	m->schedule.load_wanted = true;
-	pthread_cond_signal(&m->schedule.work);
+	session_start_turn(s);
 	return 0;
 }
 

@@ -9,7 +9,9 @@
 #include "engine/compute/repetition.h"
 #include "engine/compute/sampler.h"
 #include "engine/serve/answering.h"
+#include "engine/serve/logprobs.h"
 #include "engine/serve/params.h"
+#include "engine/serve/score.h"
 #include "engine/text/messages.h"
 #include "engine/text/token_list.h"
 
@@ -28,6 +30,8 @@ struct turn {
 	struct params params;
 	struct sampling sampling;
 	struct repetition repetition; /* of ids */
+	struct logprobs logprobs;
+	struct score score; /* if so, what is wanted is no answer, but the prompt's likelihood */
 	struct losses losses;
 	bool chat;
 	bool follow;	       /* the session's drafter goes along */
@@ -49,6 +53,9 @@ bool turn_step(struct session *s);
 
 /* turn_begin.c: from the messages to ids, and to what of the context stays. */
 int turn_begin(struct session *s, struct err *e);
+/* Ids outside the vocabulary would come from a tokenizer that belongs to another model: -EINVAL in
+ * words. */
+int turn_check_ids(const struct session *s, struct err *e);
 /* turn.c: the forward pass of tokens that follow the context's, with the turn's losses, counted in
  * the stats; what follows an answer's first is drafted. all: where each row's logits go; NULL: the
  * last row's to forward.scratch.logits, if `want`. */

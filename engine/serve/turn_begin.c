@@ -155,8 +155,7 @@ static int check_length(const struct session *s, struct err *e)
 	return count < s->model->id.context ? 0 : too_long(s, e);
 }
 
-/* Ids outside the vocabulary would come from a tokenizer that belongs to another model. */
-static int check_ids(const struct session *s, struct err *e)
+int turn_check_ids(const struct session *s, struct err *e)
 {
 	for (size_t i = 0; i < s->turn.ids.count; i++)
 		if (s->turn.ids.ids[i] >= s->model->id.config.vocabulary)
@@ -193,12 +192,21 @@ static void reuse_context(struct session *s)
 	s->weights_sum = weights;
 }
 
+/* An answer that is gone on with has said what it has. */
 static int note_repetition(struct turn *t, uint32_t vocabulary, struct err *e)
 {
-	float penalty = (float)t->params.repetition_penalty;
-	if (repetition_init(&t->repetition, penalty, vocabulary) ||
-	    repetition_add(&t->repetition, t->ids.ids, t->ids.count))
-		return err_set(e, ENOMEM, "out of memory for the repetition penalty");
+	const struct penalties by = {
+		.repetition = (float)t->params.repetition_penalty,
+		.frequency = (float)t->params.frequency_penalty,
+		.presence = (float)t->params.presence_penalty,
+	};
+	int failed = repetition_init(&t->repetition, by, vocabulary);
+	if (!failed)
+		failed = repetition_add(&t->repetition, t->ids.ids, t->rendered_ids);
+	for (size_t i = t->rendered_ids; i < t->ids.count && !failed; i++)
+		failed = repetition_say(&t->repetition, t->ids.ids[i]);
+	if (failed)
+		return err_set(e, ENOMEM, "out of memory for the penalties of what was said");
 	return 0;
 }
 
@@ -236,9 +244,11 @@ int turn_begin(struct session *s, struct err *e)
 	if (!failed)
 		failed = check_length(s, e);
 	if (!failed)
-		failed = check_ids(s, e);
+		failed = turn_check_ids(s, e);
 	if (!failed)
 		failed = note_repetition(t, m->id.config.vocabulary, e);
+	if (!failed)
+		failed = logprobs_begin(s, e);
 	if (!failed)
 		failed = begin_answering(s, e);
 	if (failed)
