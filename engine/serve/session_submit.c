@@ -180,7 +180,6 @@ static int submit_locked(struct session *s, const struct request *r, struct err 
 		return failed;
 	if (!s->conversation.clock_set)
 		fix_clock(&s->conversation);
-	text_out_free(&s->calls);
 	session_start_turn(s);
 	return 0;
 }
