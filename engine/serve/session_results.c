@@ -68,6 +68,24 @@ static struct json *calling(const struct conversation *c, size_t *behind, struct
 	return NULL;
 }
 
+void session_write_calls(const struct session *s, struct text_out *out)
+{
+	struct err none = {0};
+	size_t behind;
+	const struct text_out *called = &s->turn.answering.called;
+	struct json *answer = s->working ? NULL : calling(&s->conversation, &behind, &none);
+	if (called->n)
+		text_out_add(out, called->bytes, called->n);
+	else if (!answer)
+		text_out_string(out, "[]\n");
+	else {
+		json_write(out, json_find(answer, "tool_calls"));
+		text_out_string(out, "\n");
+	}
+	out->failed |= none.code == ENOMEM;
+	json_free(answer);
+}
+
 /* ---- a result ---- */
 
 static int check_result(const struct json *r, struct err *e)

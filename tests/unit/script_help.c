@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { WIDTH = 64, VOCABULARY = 384, END = 383, TOKENS_MOST = WIDTH };
+enum { VOCABULARY = 384, END = 383, TOKENS_MOST = 64 /* the least hidden size */ };
 
 struct script {
 	struct tokenizer *known;
@@ -94,10 +94,22 @@ static void read_answers(struct script *s, struct json_object *answers)
 
 /* ---- weights ---- */
 
-static void fill(const struct test_tensor *t, float value)
+static void fill(struct test_tensor *t, float value)
 {
 	for (size_t i = 0; i < test_tensor_elements(t); i++)
-		test_tensor_set((struct test_tensor *)t, i, value);
+		test_tensor_set(t, i, value);
+}
+
+static struct test_tensor *ending_in(const struct test_checkpoint *c, const char *name)
+{
+	size_t n = strlen(name);
+	for (size_t i = 0; i < c->count; i++) {
+		size_t have = strlen(c->tensors[i].name);
+		if (have >= n && !strcmp(c->tensors[i].name + have - n, name))
+			return &c->tensors[i];
+	}
+	fail_msg("the fixture has no %s", name);
+	return NULL;
 }
 
 static void resize(struct test_tensor *t, uint32_t rows)
@@ -111,19 +123,20 @@ static void resize(struct test_tensor *t, uint32_t rows)
 
 static void write_weights(const struct script *s, struct test_checkpoint *c)
 {
-	struct test_tensor *embedding = test_tensor_find(c, "model.embed_tokens.weight"),
-			   *head = test_tensor_find(c, "lm_head.weight");
+	struct test_tensor *embedding = ending_in(c, "model.embed_tokens.weight"),
+			   *head = ending_in(c, "lm_head.weight");
+	size_t width = embedding->shape[1];
 	for (size_t i = 0; i < c->count; i++) {
 		const char *name = c->tensors[i].name;
-		if (strstr(name, "o_proj") || strstr(name, "down_proj"))
+		if (strstr(name, "o_proj") || strstr(name, "out_proj") || strstr(name, "down_proj"))
 			fill(&c->tensors[i], 0);
 	}
-	fill(test_tensor_find(c, "model.norm.weight"), 1);
+	fill(ending_in(c, "model.norm.weight"), 1);
 	resize(embedding, s->size);
 	resize(head, s->size);
 	for (uint32_t i = 0; i < s->count; i++) {
-		test_tensor_set(embedding, (size_t)s->tokens[i] * WIDTH + i, 1);
-		test_tensor_set(head, (size_t)s->next[i] * WIDTH + i, 8);
+		test_tensor_set(embedding, (size_t)s->tokens[i] * width + i, 1);
+		test_tensor_set(head, (size_t)s->next[i] * width + i, 8);
 	}
 }
 
@@ -150,10 +163,12 @@ static void change_files(struct script *s, struct json_object *script, const cha
 	s->added = member(tokenizer, "added_tokens");
 	read_answers(s, member(script, "answers"));
 	write_json(path, tokenizer);
-	struct json_object *config = read_json(folder, "config.json", path);
+	struct json_object *config = read_json(folder, "config.json", path), *whole = config;
+	if (!json_object_object_get_ex(whole, "text_config", &config))
+		config = whole;
 	json_object_object_add(config, "vocab_size", json_object_new_int((int)s->size));
 	json_object_object_add(config, "max_position_embeddings", json_object_new_int(32768));
-	write_json(path, config);
+	write_json(path, whole);
 	(void)snprintf(path, sizeof path, "%s/chat_template.jinja", folder);
 	const char *text = json_object_get_string(member(script, "template"));
 	test_file_write(path, text, strlen(text));
@@ -165,13 +180,15 @@ void test_script_make(const char *script, const char *folder)
 	struct script s = {.size = VOCABULARY};
 	struct err e;
 	char path[512];
-	struct json_object *parsed = json_tokener_parse(script);
+	struct json_object *parsed = json_tokener_parse(script), *fixture = NULL;
 	assert_non_null(parsed);
-	test_checkpoint_files("qwen3", folder);
+	json_object_object_get_ex(parsed, "fixture", &fixture);
+	const char *name = fixture ? json_object_get_string(fixture) : "qwen3";
+	test_checkpoint_files(name, folder);
 	if (tokenizer_open(&s.known, folder, &e))
 		fail_msg("%s", e.text);
 	change_files(&s, parsed, folder);
-	test_checkpoint_read(&c, "qwen3");
+	test_checkpoint_read(&c, name);
 	write_weights(&s, &c);
 	(void)snprintf(path, sizeof path, "%s/model.safetensors", folder);
 	test_checkpoint_write(&c, 0, c.count, path);

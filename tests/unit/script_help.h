@@ -1,10 +1,10 @@
 /* A scripted model: a checkpoint whose weights force given tokens behind given tokens, with any
  * template, so that thinking, tools and long conversations are tested on the real way.
  *
- * It is the fixture qwen3 with mixers and feed-forwards of zeros: what follows a token depends on
- * that token alone. The script is JSON:
+ * It is the fixture qwen3, or the one that the script names, with mixers and feed-forwards of
+ * zeros: what follows a token depends on that token alone. The script is JSON:
  *
- *     {"template": a chat template, "answers": [[AFTER, PIECE, PIECE ...], ...]}
+ *     {"fixture": NAME, "template": a chat template, "answers": [[AFTER, PIECE, PIECE ...], ...]}
  *
  * Behind the token AFTER, with which the template may end, come the pieces, each one token (added
  * to the vocabulary where it is none), and then <|im_end|>. A piece stands for one token wherever
