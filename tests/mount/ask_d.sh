@@ -108,8 +108,7 @@ looking() {
 claim "looking at a name leaves it" looking
 
 left() {
-	echo "Tell me about experts." > ask.d/left
-	cd / && unmounted
+	unmounted
 	[ ! -e "$m/ask.d" ] || fail "not unmounted"
 }
 others_name() {
@@ -123,8 +122,10 @@ others_name() {
 	same "$(setpriv --reuid 65534 --regid 65534 --clear-groups sh -c "echo 'What is the capital of France?' > $m/ask.d/other; cat $m/ask.d/other")" "$capital"
 	same "$(cat ask.d/mine)" "$capital"
 }
+echo "Tell me about experts." > ask.d/left
+cd /
 claim "one that is neither read nor removed does not hold an unmount up" left
-cd / && unmounted
+unmounted
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 	claim "another user's name is EACCES, and he has names of his own" others_name
 else
