@@ -13,6 +13,8 @@
 #include "fs/tree.h"
 
 struct answer;
+struct restored;
+struct saved;
 
 struct handle {
 	struct link all;       /* on mount.handles */
@@ -34,6 +36,8 @@ struct handle {
 	/* output: furthest byte read; ask: next byte of the answer; tool_calls.json: bytes of it
 	 * when it was read */
 	uint64_t cursor;
+	struct saved *saved;	   /* state: what is read, */
+	struct restored *restored; /* and what is being written; NULL: nothing */
 	uint64_t first,
 		next; /* ask: file offsets where this answer began and where reading stands */
 	struct fuse_pollhandle *poll; /* someone polls; to be notified */
@@ -51,6 +55,9 @@ struct file_ops {
 	/* All of it or nothing: 0 or a negative errno. */
 	int (*write)(struct handle *h, const char *data, size_t size, uint64_t offset,
 		     struct err *e);
+	/* Instead of write: 0, and it answers the request itself, before RELEASE. */
+	int (*write_later)(struct handle *h, fuse_req_t req, const char *data, size_t size,
+			   uint64_t offset, struct err *e);
 	int (*truncate)(struct handle *h, uint64_t size,
 			struct err *e); /* ftruncate, not O_TRUNC */
 	int (*flush)(struct handle *h, bool by_opener, struct err *e);
@@ -80,6 +87,7 @@ extern const struct file_ops tool_calls_ops;
 extern const struct file_ops tool_result_ops; /* tool_result.c */
 extern const struct file_ops rendered_ops;    /* rendered.c */
 extern const struct file_ops expert_ops;      /* expert_files.c */
+extern const struct file_ops state_ops;	      /* state_files.c */
 
 static inline bool handle_reads(const struct handle *h)
 {

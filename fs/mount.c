@@ -65,6 +65,7 @@ void mount_destroy(struct mount *m)
 	if (!m)
 		return;
 	workers_destroy(m->workers);
+	m->workers = NULL;
 	while (!list_empty(&m->handles))
 		handle_release(LINK_OWNER(m->handles.next, struct handle, all));
 	folders_release(m);

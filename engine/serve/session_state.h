@@ -68,7 +68,10 @@ void session_drop_turns(struct session *s, size_t first, size_t count, uint32_t 
  * stays what it was until the next turn ends. */
 void session_sync_system(struct session *s);
 
-/* session.c. Frees a session that nothing refers to any more. */
+/* session.c. One that is in nobody's hands and on nobody's list, for what is restored (state.h).
+ * NULL: out of memory, in words. */
+struct session *session_alone(struct model *m, struct err *e);
+/* Frees a session that nothing refers to any more. */
 void session_free(struct session *s);
 
 #endif
