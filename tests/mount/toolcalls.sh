@@ -49,7 +49,7 @@ in_session() { # COMMAND: in a session of its own, with the tools on offer
 one_call() {
 	same "$(ask "Please, what is twelve and thirty?")" "" "the text beside the call"
 	finish_is tool_calls
-	same "$(jq -c '.[].function' tool_calls.json)" '{"name":"add","arguments":"{\"a\": 12, \"b\": 30}"}'
+	same "$(jq -c '.[].function' tool_calls.json)" '{"name":"add","arguments":{"a":12,"b":30}}'
 	id 0 | grep -qxE '[A-Za-z0-9]{9}' || fail "the id is $(id 0)"
 	same "$(cat tool_result)" "[]"
 	result "$(id 0)" 42 > tool_result || fail "the result is refused: $(cat error)"
@@ -63,7 +63,7 @@ claim "a call, its result, and the answer to that" in_session one_call
 
 parallel_calls() {
 	same "$(ask "Compare two capitals.")" "I look them up."
-	same "$(jq -r '.[].function.arguments | fromjson.of' tool_calls.json | tr '\n' ' ')" "Peru Chile "
+	same "$(jq -r '.[].function.arguments.of' tool_calls.json | tr '\n' ' ')" "Peru Chile "
 	result "$(id 1)" Santiago > tool_result || fail "refused: $(cat error)"
 	same "$(cat status)" done "one of two results submits nothing"
 	same "$(jq -r '.[].content' tool_result)" Santiago "what is not submitted reads back"
@@ -92,7 +92,7 @@ claim "two calls, results in any order and in pieces; unknown and repeated ids a
 
 both_in_one_write() {
 	ask "Compare two capitals." >/dev/null
-	jq -c '.[] | {tool_call_id: .id, content: (if (.function.arguments | fromjson.of) == "Peru" then "Lima" else "Santiago" end)}' \
+	jq -c '.[] | {tool_call_id: .id, content: (if .function.arguments.of == "Peru" then "Lima" else "Santiago" end)}' \
 		tool_calls.json > tool_result || fail "refused: $(cat error)"
 	same "$(timeout $limit cat output)" "Lima is not Santiago."
 }
@@ -137,7 +137,7 @@ shell_loop() {
 echo "$1" > prompt
 answer=$(cat output)
 while [ "$(jq length tool_calls.json)" -gt 0 ]; do
-	jq -c '.[] | .id as $id | .function.arguments | fromjson | {tool_call_id: $id, content: (.a + .b | tostring)}' \
+	jq -c '.[] | .id as $id | .function.arguments | {tool_call_id: $id, content: (.a + .b | tostring)}' \
 		tool_calls.json > tool_result || exit
 	answer=$(cat output)
 done
@@ -161,7 +161,7 @@ say("prompt", sys.argv[1])
 answer = read("output")
 while calls := json.loads(read("tool_calls.json")):
     for c in calls:
-        value = tools[c["function"]["name"]](**json.loads(c["function"]["arguments"]))
+        value = tools[c["function"]["name"]](**c["function"]["arguments"])
         say("tool_result", json.dumps({"tool_call_id": c["id"], "content": str(value)}))
     answer = read("output")
 print(answer, end="")

@@ -330,6 +330,24 @@ static void retry_makes_the_last_answer_anew(void **state)
 	session_end(s);
 }
 
+static void retry_leaves_alone_what_was_no_conversation(void **state)
+{
+	(void)state;
+	char log[512];
+	struct session *s = test_greedy_session(&fable);
+	free(test_ask(s, capital));
+	test_set(s, "chat", "off");
+	test_set(s, "max_tokens", "3");
+	char *plain = test_ask(s, "Once upon");
+	test_set(s, "chat", "on");
+	test_set(s, "max_tokens", "0");
+	test_same_text(again(s, SESSION_AGAIN_RETRY), strdup("The capital of France is Paris.\n"));
+	log[session_log_read(s, 0, log, sizeof log - 1)] = 0;
+	assert_non_null(strstr(log, plain));
+	free(plain);
+	session_end(s);
+}
+
 /* With the same seed: what goes on is what would have come. */
 static void continued_is_the_text_that_was_not_cut(void **state)
 {
@@ -580,6 +598,7 @@ int main(void)
 		cmocka_unit_test(undo_cuts_messages),
 		cmocka_unit_test(messages_are_answered_as_they_stand),
 		cmocka_unit_test(retry_makes_the_last_answer_anew),
+		cmocka_unit_test(retry_leaves_alone_what_was_no_conversation),
 		cmocka_unit_test(continued_is_the_text_that_was_not_cut),
 		cmocka_unit_test(what_was_not_cut_short_is_not_continued),
 		cmocka_unit_test(a_running_turn_shows_its_prompt_and_refuses_changes),
