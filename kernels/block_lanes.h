@@ -31,6 +31,7 @@
 #include "kernels/block_formats.h"
 #include "kernels/block_layout.h"
 #include "kernels/kernels.h"
+#include "kernels/look_ahead.h"
 
 enum {
 	PARTS = TILE_ROWS / LANES,
@@ -38,7 +39,6 @@ enum {
 	PANEL_TOKENS = 48,					     /* gathered together */
 	PANEL_ENTRIES = 2048,  /* blocks of a panel, of all its tokens */
 	PLANE = TILE_ROWS * 4, /* bytes */
-	CACHE_LINE = 64,
 	/* Bytes to look ahead of one token, and of many, which stay longer with each block. */
 	AHEAD_OF_ONE = 8192,
 	AHEAD_OF_MANY = 2048,
@@ -304,10 +304,8 @@ ALWAYS_INLINE void prefetch_block(const struct product *p, const uint8_t *tile, 
 				  size_t ahead)
 {
 	const size_t bytes = p->tile_bytes / p->tile_blocks;
-	const uint8_t *at = tile + b * bytes + ahead;
 
-	for (size_t i = 0; i < bytes; i += CACHE_LINE)
-		__builtin_prefetch(at + i);
+	look_ahead((uintptr_t)tile + b * bytes + ahead, bytes);
 }
 
 /* 16 rows by one token: codes are used as they are made. */
