@@ -32,7 +32,8 @@ struct engine_options {
 	uint32_t chunk;		 /* prompt tokens per step; 0: see chunk.h. Never changes a text. */
 	const char *quant;	 /* auto (NULL: this), tq2, tq3, tq4 or bf16; see recipe.h */
 	int exact; /* not 0: with activations, keys and values, and what was in codes, in F32 */
-	const char *codec; /* none, zstd or auto (NULL: this); see recipe.h */
+	const char *codec;	   /* none, zstd or auto (NULL: this); see recipe.h */
+	const char *template_file; /* every model's chat template; NULL: their own */
 	const char
 		*store; /* folder for stores; NULL: beside the checkpoint, else the cache folder */
 	/* Called, from any thread and with no lock held, whenever the answer, status or error of a
@@ -141,6 +142,7 @@ enum model_fact {
 	FACT_STATE,    /* unloaded, loading, ready, failed */
 	FACT_PROGRESS, /* "idle", or "converting 42 % 12.6/30.1 MB 3 s left", or "checking 43 % …"
 			*/
+	FACT_TEMPLATE, /* where its chat template comes from, or why it has none, in words */
 	FACT_KERNELS,  /* the kernels' table in use */
 	FACT_COUNT
 };

@@ -8,7 +8,8 @@
  *
  * When an answer is complete its session already accepts the next prompt.
  *
- * Threads: every function may be called from any thread; none waits for disk, arithmetic or a turn.
+ * Threads: every function may be called from any thread; none waits for disk, arithmetic or a turn,
+ * and only the rendered texts take longer than copying does (session_text_get).
  */
 #ifndef MOEFS_ENGINE_SESSION_H
 #define MOEFS_ENGINE_SESSION_H
@@ -66,6 +67,9 @@ void session_error(const struct session *s, char *text, size_t size);
 
 /* The newest answer, a new reference; NULL before the first turn and after a reset. */
 struct answer *session_answer(struct session *s);
+/* What the model thought before the newest answer: a second answer, which completes when thinking
+ * ends: it ends in one newline, but is empty if there was none. As session_answer. */
+struct answer *session_thoughts(struct session *s);
 /* Copies of texts, malloc'ed, *length set, not terminated by a newline of ours; NULL: out of
  * memory. */
 char *session_prompt(const struct session *s, size_t *length);
@@ -91,13 +95,58 @@ struct session_stats {					      /* of the last or current turn */
 	double wait_seconds;	    /* for reads from disk */
 	double decode_wait_seconds; /* that part of it which was not for the prompt */
 	uint64_t seed;		    /* the one that was used */
-	const char *finish;	    /* "", "end", "stop", "length", "stopped", "error" */
+	/* "", "end", "stop", "length", "tool_calls", "stopped", "error" */
+	const char *finish;
+	uint32_t dropped_turns; /* that on_full drop-oldest left out of this prompt */
 	char lossy[96]; /* the lossy params that are on: "experts_per_token=2 drop_missing=0.1" */
 };
 void session_stats(const struct session *s, struct session_stats *out);
 
+/* ---- the conversation: messages are the truth, ids the encoding of what renders them ---- */
+
+/* Texts of a session that are read and written whole. */
+enum session_text {
+	SESSION_MESSAGES, /* rw: the list of messages (messages.h has the form) */
+	/* r: what the model would read next, special tokens spelled out, up to where it answers;
+	 * while a turn runs, what it was begun with. */
+	SESSION_RENDERED,
+	SESSION_RENDERED_TOKENS, /* r: how many tokens that is, in decimal */
+	SESSION_VARIABLES,	 /* rw: more variables for the template, an object */
+	SESSION_TOOLS, /* rw: the functions on offer, a list as the OpenAI interface has it */
+	/* r: the calls of the last answer, a list with their ids; grows call by call */
+	SESSION_TOOL_CALLS,
+	SESSION_TOOL_RESULTS, /* r: the results not yet submitted, a list of messages */
+};
+/* malloc'ed, *length bytes that end in a newline (RENDERED: exactly the text). NULL: e says why:
+ * -ENOMEM; of RENDERED and RENDERED_TOKENS also -EAGAIN where the model is not loaded yet (looking
+ * loads nothing), -ENOTSUP where it has no template, and what the template says. These two may take
+ * tens of milliseconds in a long conversation: the only ones here that compute. */
+char *session_text_get(const struct session *s, enum session_text what, size_t *length,
+		       struct err *e);
+/* Checked whole, and taken whole or not at all; an empty text is an empty list or object. -EBUSY
+ * while a turn runs; -EINVAL, -EFBIG with the place; -EACCES: one that is only read. Writing
+ * messages makes params/system what the first one says, if it is a system's. */
+int session_text_set(struct session *s, enum session_text what, const char *text, size_t length,
+		     struct err *e);
+
+/* Starts a turn from the messages as they stand: answers them; takes the last answer back and makes
+ * it anew; goes on with it, which needs one that ended by length or was stopped. As session_submit.
+ * -EBUSY while a turn runs; -ENODATA in words: there is nothing to answer, retry or go on with. */
+enum session_again { SESSION_AGAIN_ANSWER, SESSION_AGAIN_RETRY, SESSION_AGAIN_CONTINUE };
+int session_again(struct session *s, enum session_again how, struct answer **answer, struct err *e);
+
+/* Adds what a tool gave to the results that are not yet submitted: one JSON object {"tool_call_id",
+ * "content"}; where only one call waits for its result, the id may be missing. *complete: no call
+ * of the last answer waits for its result any more. -EINVAL: not that, or an id that is unknown or
+ * has its result; -ENODATA: the last answer called nothing; -EBUSY. */
+int session_tool_result_add(struct session *s, const char *text, size_t length, bool *complete,
+			    struct err *e);
+/* Starts a turn with the results that there are; those that are missing are no obstacle. As
+ * session_submit; -ENODATA: there are none. session_submit takes them along, before its text. */
+int session_tool_results_submit(struct session *s, struct answer **answer, struct err *e);
+
 /* ---- params: temperature top_k top_p min_p repetition_penalty max_tokens seed stop system chat
- * stream draft experts_per_token drop_missing ---- */
+ * thinking date on_full stream draft experts_per_token drop_missing ---- */
 
 size_t params_count(void);
 const char *params_name(size_t i);
@@ -112,6 +161,8 @@ char *session_param_get(const struct session *s, size_t i);
 /* ---- answers ---- */
 
 struct answer *answer_ref(struct answer *a);
+/* The thoughts that belong to an answer: a new reference. NULL: a is itself thoughts. */
+struct answer *answer_thoughts(struct answer *a);
 void answer_unref(struct answer *a); /* NULL is fine */
 /* Copies bytes from offset. Returns how many; 0 with *complete false: none yet; 0 with *complete
  * true: end of the answer. Of a turn with params/stream off there are none before its end. A failed

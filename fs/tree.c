@@ -134,6 +134,7 @@ static const struct row rows[] = {
 	FACT("store", FACT_STORE, "where they are stored"),
 	FACT("state", FACT_STATE, "unloaded loading ready failed"),
 	FACT("progress", FACT_PROGRESS, "of a conversion, or of checking the checkpoint"),
+	FACT("template", FACT_TEMPLATE, "where its chat template comes from, or why it has none"),
 	FACT("kernels", FACT_KERNELS, "the instruction set in use"),
 
 	FILE_ROW("map", FOLDER_EXPERTS, 0444, LIVE, NONE, 0,

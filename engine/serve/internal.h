@@ -36,4 +36,8 @@ struct model {
 	struct schedule schedule;
 };
 
+/* model.c: where its template comes from, or why it has none; once the tokenizer is loaded. As
+ * snprintf. */
+int model_template_words(const struct model *m, char *text, size_t size);
+
 #endif

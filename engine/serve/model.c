@@ -135,7 +135,7 @@ static void free_model(struct model *m)
 	pthread_mutex_destroy(&m->schedule.lock);
 	pthread_rwlock_destroy(&m->run.looking);
 	pthread_rwlock_destroy(&m->stored.lock);
-	chat_close(m->run.chat);
+	chat_template_close(m->run.chat);
 	tokenizer_close(m->run.tokenizer);
 	store_close(m->stored.store);
 	plan_free(&m->stored.plan);
@@ -217,8 +217,9 @@ static int print_bits(const struct model *m, char *text, size_t size)
 		return snprintf(text, size, "unknown until converted");
 	const struct plan *p = &m->stored.plan;
 	double bytes = (double)p->dense_bytes + (double)store_experts_bytes(m->stored.store);
+	double bits = bytes * 8 / (double)p->parameters;
 	model_release_store(&m->stored);
-	return snprintf(text, size, "%.2f", bytes * 8 / (double)p->parameters);
+	return snprintf(text, size, "%.2f", bits);
 }
 
 static int print_codec(const struct model *m, char *text, size_t size)
@@ -273,6 +274,22 @@ static int print_progress(const struct model *m, char *text, size_t size)
 			(double)p.total * 1e-6, left > 0 ? left : 0);
 }
 
+int model_template_words(const struct model *m, char *text, size_t size)
+{
+	if (m->run.chat)
+		return snprintf(text, size, "%s", chat_template_origin(m->run.chat));
+	if (m->run.no_chat.code == ENODATA)
+		return snprintf(text, size, "none");
+	return snprintf(text, size, "none that can be used: %s", m->run.no_chat.text);
+}
+
+static int print_template(const struct model *m, char *text, size_t size)
+{
+	if (model_state(m) != MODEL_READY)
+		return snprintf(text, size, "unknown until loaded");
+	return model_template_words(m, text, size);
+}
+
 static int print_fact(const struct model *m, enum model_fact fact, char *text, size_t size)
 {
 	static const char *const states[] = {"unloaded", "loading", "ready", "failed"};
@@ -315,6 +332,8 @@ static int print_fact(const struct model *m, enum model_fact fact, char *text, s
 		return snprintf(text, size, "%s", states[model_state(m)]);
 	case FACT_PROGRESS:
 		return print_progress(m, text, size);
+	case FACT_TEMPLATE:
+		return print_template(m, text, size);
 	case FACT_KERNELS:
 		return snprintf(text, size, "%s", m->engine->kernels->name);
 	default:

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { NUMBER, COUNT, SEED, CHAT, SWITCH, DRAFT, TEXT };
+enum kind { NUMBER, COUNT, SEED, CHAT, SWITCH, WORD, DATE, DRAFT, TEXT };
 
 static const struct param {
 	const char *name;
@@ -35,6 +35,12 @@ static const struct param {
 	{"system", TEXT, offsetof(struct params, system), 0, 0, "UTF-8 text without NUL bytes",
 	 false},
 	{"chat", CHAT, offsetof(struct params, chat), 0, 0, "on or off", false},
+	{"thinking", WORD, offsetof(struct params, thinking), 0, 0,
+	 "default, on, off, low, medium or high", false},
+	{"date", DATE, offsetof(struct params, date), 0, 0,
+	 "a date such as 2026-01-02, perhaps with a time such as 03:04:05 behind it, or auto",
+	 false},
+	{"on_full", WORD, offsetof(struct params, on_full), 0, 0, "error or drop-oldest", false},
 	{"stream", SWITCH, offsetof(struct params, stream), 0, 0, "on or off", false},
 	{"draft", DRAFT, offsetof(struct params, draft), 1, SESSION_DRAFTS,
 	 "auto, off, mtp, lookup, or one of these two and how many tokens at once, 1 to 4", false},
@@ -45,6 +51,23 @@ static const struct param {
 	 "a weight from 0 (no expert is dropped) to 1, or 0 in a model without experts", true},
 };
 enum { PARAMS = sizeof table / sizeof *table };
+
+/* Of a WORD: an enumeration's, in its order. */
+static const struct words {
+	size_t offset;
+	const char *words[8];
+} all_words[] = {
+	{offsetof(struct params, thinking), {"default", "on", "off", "low", "medium", "high"}},
+	{offsetof(struct params, on_full), {"error", "drop-oldest"}},
+};
+
+static const char *const *words_of(const struct param *t)
+{
+	const struct words *w = all_words;
+	while (w->offset != t->offset)
+		w++;
+	return w->words;
+}
 
 size_t params_count(void)
 {
@@ -138,6 +161,48 @@ static int set_chat(enum chat_mode *to, const struct param *t, const char *value
 	return failed;
 }
 
+static int set_word(void *to, const struct param *t, const char *value, struct err *e)
+{
+	const char *const *words = words_of(t);
+	for (int i = 0; words[i]; i++)
+		if (!strcmp(value, words[i])) {
+			memcpy(to, &i, sizeof i);
+			return 0;
+		}
+	return refuse(t, EINVAL, value, e);
+}
+
+/* Only dates that there are: what timegm would make another of is refused. */
+static bool parse_date(const char *text, struct tm *clock)
+{
+	static const char *const forms[] = {"%Y-%m-%d", "%Y-%m-%d %H:%M:%S"};
+	for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+		char again[PARAMS_DATE];
+		*clock = (struct tm){0};
+		const char *end = strptime(text, forms[i], clock);
+		if (!end || *end || timegm(clock) == -1)
+			continue;
+		size_t n = strftime(again, sizeof again, forms[i], clock);
+		if (n && !strcmp(again, text))
+			return true;
+	}
+	return false;
+}
+
+static int set_date(char *to, const struct param *t, const char *value, struct err *e)
+{
+	struct tm clock;
+	if (!parse_date(value, &clock))
+		return refuse(t, EINVAL, value, e);
+	(void)snprintf(to, PARAMS_DATE, "%s", value);
+	return 0;
+}
+
+bool params_clock(const struct params *p, struct tm *clock)
+{
+	return *p->date && parse_date(p->date, clock);
+}
+
 /* What drafts, and how many tokens at once unless a number follows. A draft layer is trained to see
  * one token ahead; what was said before goes on. */
 static const struct draft_word {
@@ -223,6 +288,10 @@ static int set_value(struct params *p, size_t i, const char *value, struct err *
 		return set_chat(place(p, i), t, value, e);
 	case SWITCH:
 		return set_switch(place(p, i), t, value, e);
+	case WORD:
+		return set_word(place(p, i), t, value, e);
+	case DATE:
+		return set_date(place(p, i), t, value, e);
 	case DRAFT:
 		return set_draft(p, t, value, e);
 	case TEXT:
@@ -289,6 +358,13 @@ static char *draft_text(const struct params *p)
 	return strdup(text);
 }
 
+static const char *word_of(const struct params *p, size_t i)
+{
+	int word;
+	memcpy(&word, place(p, i), sizeof word);
+	return words_of(&table[i])[word];
+}
+
 char *params_get(const struct params *p, size_t i, bool has_chat)
 {
 	switch (table[i].kind) {
@@ -303,6 +379,10 @@ char *params_get(const struct params *p, size_t i, bool has_chat)
 											: "off");
 	case SWITCH:
 		return strdup(*(bool *)place(p, i) ? "on" : "off");
+	case WORD:
+		return strdup(word_of(p, i));
+	case DATE:
+		return strdup(*p->date ? p->date : "auto");
 	case DRAFT:
 		return draft_text(p);
 	case TEXT:
@@ -356,7 +436,8 @@ int params_reset(struct params *p, size_t i, const struct config *c, struct err 
 	static const size_t sizes[] = {
 		[NUMBER] = sizeof(double), [COUNT] = sizeof(uint64_t),
 		[SEED] = sizeof(uint64_t), [CHAT] = sizeof(enum chat_mode),
-		[SWITCH] = sizeof(bool),   [DRAFT] = sizeof(enum draft_mode),
+		[SWITCH] = sizeof(bool),   [WORD] = sizeof(int),
+		[DATE] = PARAMS_DATE,	   [DRAFT] = sizeof(enum draft_mode),
 	};
 	struct params defaults;
 	int failed = params_default(&defaults, c, e);

@@ -14,8 +14,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
-enum { PARAMS_MAX_TEXT = 1 << 20 };
+enum { PARAMS_MAX_TEXT = 1 << 20, PARAMS_DATE = sizeof "2026-01-02 03:04:05" };
 
 struct params {
 	double temperature, top_p, min_p, repetition_penalty;
@@ -25,6 +26,18 @@ struct params {
 	/* The prompt is a turn of a conversation; else it goes to the model as it stands. Until it
 	 * is set, it is whatever the model is made for. */
 	enum chat_mode { CHAT_UNSET, CHAT_OFF, CHAT_ON } chat;
+	/* What templates are told of thinking: nothing, whether, or how much. */
+	enum thinking_mode {
+		THINK_DEFAULT,
+		THINK_ON,
+		THINK_OFF,
+		THINK_LOW,
+		THINK_MEDIUM,
+		THINK_HIGH
+	} thinking;
+	char date[PARAMS_DATE]; /* of the conversation's clock; empty: its first turn's */
+	/* What becomes of a prompt that is longer than the context. */
+	enum full_mode { FULL_ERROR, FULL_DROP_OLDEST } on_full;
 	bool stream; /* the answer is read as it grows; else not before its end */
 	/* What may follow is computed beside the last token, where that is faster. */
 	enum draft_mode { DRAFT_AUTO, DRAFT_OFF, DRAFT_ALWAYS } draft;
@@ -50,6 +63,8 @@ int params_reset(struct params *p, size_t i, const struct config *c, struct err 
 /* malloc'ed; NULL: out of memory. has_chat: what an unset chat means. */
 char *params_get(const struct params *p, size_t i, bool has_chat);
 
+/* The time that params/date says; false: it says none. */
+bool params_clock(const struct params *p, struct tm *clock);
 struct losses params_losses(const struct params *p);
 /* The params that lose something: "experts_per_token=2 drop_missing=0.1"; empty if none does. */
 void params_lossy(const struct params *p, char *text, size_t size);

@@ -141,7 +141,7 @@ static int put_text(FILE *out, struct model *m, struct err *e)
 {
 	static const char *const files[] = {"tokenizer.json", "vocab.json"};
 	const char *from = source_is_file(m->id.directory) ? "GGUF" : NULL;
-	char words[64];
+	char words[sizeof m->run.no_chat.text + 64];
 	int failed = load_tokenizer(m, e);
 	for (size_t i = 0; i < sizeof files / sizeof *files && !from && !failed; i++) {
 		char *path = source_file_path(m->id.directory, files[i]);
@@ -153,7 +153,8 @@ static int put_text(FILE *out, struct model *m, struct err *e)
 	(void)snprintf(words, sizeof words, "%s, %u tokens", from ? from : "unknown",
 		       tokenizer_size(m->run.tokenizer));
 	put(out, "tokenizer", words);
-	put(out, "template", m->run.chat ? "ChatML" : "none");
+	(void)model_template_words(m, words, sizeof words);
+	put(out, "template", words);
 	return 0;
 }
 

@@ -8,6 +8,7 @@
  *     perplexity how well a model predicts a text, and what losses cost
  *     recipe     how far each class of tensors in each format moves a model's predictions
  *     first      how long a mount takes to its first token
+ *     page       how long rendering and encoding a conversation takes
  *
  * One file per subcommand (README.md says what each measures and how); this one only chooses.
  */
@@ -30,6 +31,7 @@ static const struct command {
 	{"perplexity", perplexity_command, "how well a model predicts a text"},
 	{"recipe", recipe_command, "what each choice of a recipe costs"},
 	{"first", first_command, "from mounting to the first token"},
+	{"page", page_command, "rendering and encoding a conversation"},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 

@@ -28,7 +28,7 @@ what_it_is() {
 	same "$(value source_bytes)" "$(stat -Lc %s "$original/model.safetensors")" source_bytes
 	same "$(value recipe)" tq3 recipe
 	same "$(value tokenizer)" "tokenizer.json, 4096 tokens" tokenizer
-	same "$(value template)" ChatML template
+	same "$(value template)" chat_template.jinja template
 	same "$(tail -n 1 "$work/tables")" "mountable yes" "the last line"
 	same "$(cat "$work/words")" "" words
 	[ "$(value paged_bytes)" -lt "$(value resident_bytes)" ] || fail "paged $(value paged_bytes), resident $(value resident_bytes)"

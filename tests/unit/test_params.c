@@ -69,20 +69,11 @@ static void assert_refused(const char *name, const char *value, int code)
 static void there_are_these_and_no_others(void **state)
 {
 	(void)state;
-	static const char *const names[] = {"temperature",
-					    "top_k",
-					    "top_p",
-					    "min_p",
-					    "repetition_penalty",
-					    "max_tokens",
-					    "seed",
-					    "stop",
-					    "system",
-					    "chat",
-					    "stream",
-					    "draft",
-					    "experts_per_token",
-					    "drop_missing"};
+	static const char *const names[] = {
+		"temperature",	     "top_k",	    "top_p",   "min_p",	 "repetition_penalty",
+		"max_tokens",	     "seed",	    "stop",    "system", "chat",
+		"thinking",	     "date",	    "on_full", "stream", "draft",
+		"experts_per_token", "drop_missing"};
 	assert_int_equal(params_count(), sizeof names / sizeof *names);
 	for (size_t i = 0; i < params_count(); i++) {
 		assert_string_equal(params_name(number(names[i])), names[i]);
@@ -104,6 +95,9 @@ static void a_model_s_defaults_are_its_generation_config(void **state)
 						  {"stop", ""},
 						  {"system", ""},
 						  {"chat", "on"},
+						  {"thinking", "default"},
+						  {"date", "auto"},
+						  {"on_full", "error"},
 						  {"experts_per_token", "0"},
 						  {"drop_missing", "0"},
 						  {"stream", "on"},
@@ -138,6 +132,16 @@ static void what_is_written_reads_back_the_same(void **state)
 						{"seed", "random"},
 						{"chat", "off"},
 						{"chat", "on"},
+						{"thinking", "on"},
+						{"thinking", "off"},
+						{"thinking", "low"},
+						{"thinking", "medium"},
+						{"thinking", "high"},
+						{"thinking", "default"},
+						{"date", "2026-01-02"},
+						{"date", "2024-02-29 23:59:59"},
+						{"on_full", "drop-oldest"},
+						{"on_full", "error"},
 						{"stream", "off"},
 						{"stream", "on"},
 						{"draft", "off"},
@@ -237,6 +241,37 @@ static void values_of_the_wrong_kind_are_einval(void **state)
 		assert_refused("chat", switches[i], EINVAL);
 	for (size_t i = 0; i < sizeof switches / sizeof *switches; i++)
 		assert_refused("stream", switches[i], EINVAL);
+	static const char *const dates[] = {"",
+					    "today",
+					    "2026-02-29",
+					    "2026-1-2",
+					    "2026-01-02 ",
+					    "2026-01-02 1:2:3",
+					    "2026-01-32",
+					    " 2026-01-02",
+					    "12026-01-02",
+					    "02.01.2026",
+					    "2026-01-02 24:00:00"};
+	for (size_t i = 0; i < sizeof dates / sizeof *dates; i++)
+		assert_refused("date", dates[i], EINVAL);
+	static const char *const words[] = {"", "On", "on ", "maximum", "drop", "error on"};
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+		assert_refused("thinking", words[i], EINVAL);
+		assert_refused("on_full", words[i], EINVAL);
+	}
+}
+
+static void a_date_is_a_clock(void **state)
+{
+	(void)state;
+	struct tm clock;
+	assert_false(params_clock(&p, &clock));
+	assert_int_equal(set("date", "2026-11-22 14:05:09"), 0);
+	assert_true(params_clock(&p, &clock));
+	assert_int_equal(clock.tm_year, 126);
+	assert_int_equal(clock.tm_yday, 325);
+	assert_int_equal(clock.tm_wday, 0);
+	assert_int_equal(clock.tm_hour * 10000 + clock.tm_min * 100 + clock.tm_sec, 140509);
 }
 
 static void values_out_of_range_are_erange(void **state)
@@ -376,6 +411,9 @@ static void auto_is_the_model_s_default(void **state)
 						 {"max_tokens", "5", "0"},
 						 {"seed", "7", "random"},
 						 {"chat", "off", "on"},
+						 {"thinking", "low", "default"},
+						 {"date", "2026-01-02", "auto"},
+						 {"on_full", "drop-oldest", "error"},
 						 {"stream", "off", "on"},
 						 {"experts_per_token", "2", "0"},
 						 {"drop_missing", "0.5", "0"}};
@@ -417,6 +455,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(there_are_these_and_no_others),
+		TEST(a_date_is_a_clock),
 		TEST(a_model_s_defaults_are_its_generation_config),
 		TEST(what_is_written_reads_back_the_same),
 		TEST(a_draft_layer_is_taken_where_there_is_one),
