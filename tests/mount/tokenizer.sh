@@ -137,11 +137,11 @@ claim "what is no text and what is no id is refused in words" refused
 big() { yes "It's 1234 times what they'd say: the fox, the mill, and the small engine's night. é 🦊" | head -c "$1"; }
 stays_awake() {
 	big 40000000 >"$work/big"
-	(exec 3<>tokenizer/encode && cat "$work/big" >&3 && exec env --default-signal=INT cat <&3 >/dev/null) &
+	(exec 3<>tokenizer/encode && cat "$work/big" >&3 && exec env --default-signal=INT cat <&3 >"$work/ids") &
 	reader=$!
 	reads_name "$reader"
 	for i in 1 2 3; do ls -l . .. >/dev/null && cat status ../version >/dev/null || fail look; done
-	[ "$(cut -d' ' -f1 "/proc/$reader/syscall")" = "$call" ] || fail "the text was encoded before anybody looked"
+	[ ! -s "$work/ids" ] || fail "they were answered when the text was encoded, not before"
 	kill -INT "$reader"
 	wait "$reader"
 	same $? 130 "the reader's status"
@@ -270,16 +270,14 @@ PY
 	held_up() { # long texts of several take turns with each other, not with who reads a file
 		readers=()
 		for i in 1 2 3 4; do
-			(exec 3<>tokenizer/encode && cat "$work/big" >&3 && exec env --default-signal=INT cat <&3 >/dev/null) &
+			(exec 3<>tokenizer/encode && cat "$work/big" >&3 && exec env --default-signal=INT cat <&3 >"$work/ids-$i") &
 			readers+=($!)
 		done
 		for reader in "${readers[@]}"; do reads_name "$reader"; done
 		expert=$(find experts -path 'experts/[0-9]*/*' -type f | tail -1)
 		[ "$(wc -c <"$expert")" -gt 0 ] && cat "$expert" >/dev/null || fail "$expert"
-		for reader in "${readers[@]}"; do
-			[ "$(cut -d' ' -f1 "/proc/$reader/syscall")" = "$call" ] || fail "a text was encoded before anybody looked"
-			kill -INT "$reader"
-		done
+		[ -z "$(find "$work" -name 'ids-*' -size +0)" ] || fail "it was read when a text was encoded, not before"
+		kill -INT "${readers[@]}"
 		for reader in "${readers[@]}"; do wait "$reader"; same $? 130 "a reader's status"; done
 		[ "$(encode "one" | wc -w)" -gt 0 ] || fail "it does not go on"
 	}
