@@ -48,6 +48,13 @@ void handle_release(struct handle *h)
 	free(h);
 }
 
+void handle_began_turn(struct handle *h)
+{
+	h->node.conversation->error_told = false;
+	refusals_accepted(h->node.conversation, &h->opener);
+	node_accepted(&h->node);
+}
+
 ssize_t read_slice(const struct call *c, char *buffer, const void *data, size_t length)
 {
 	if (c->offset >= length)

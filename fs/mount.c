@@ -46,6 +46,10 @@ void mount_stop(struct mount *m)
 	for (size_t i = 0; i < m->model_count; i++)
 		for (size_t k = 0; k < m->models[i]->session_count; k++)
 			conversation_end(m->models[i]->sessions[k]);
+	for (size_t i = 0; i < m->model_count; i++)
+		for (struct link *l = m->models[i]->asks.next; l != &m->models[i]->asks;
+		     l = l->next)
+			conversation_end(LINK_OWNER(l, struct conversation, in_asks));
 	/* Those of questions are in no folder. */
 	for (struct link *l = m->handles.next; l != &m->handles; l = l->next) {
 		struct handle *h = LINK_OWNER(l, struct handle, all);
@@ -64,6 +68,7 @@ void mount_destroy(struct mount *m)
 	if (!m)
 		return;
 	workers_destroy(m->workers);
+	m->workers = NULL;
 	while (!list_empty(&m->handles))
 		handle_release(LINK_OWNER(m->handles.next, struct handle, all));
 	folders_release(m);

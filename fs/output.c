@@ -1,4 +1,4 @@
-/* output and what grows beside it, wait and log: what the session says.
+/* output, thoughts and what else grows beside it, wait and log: what the session says.
  *
  * An open output is bound to one answer: the newest at open (the gate in ops.c has waited for a
  * prompt that was closing). Reads are by offset in that answer, so several readers each see all of

@@ -403,6 +403,12 @@ char *params_get(const struct params *p, size_t i, bool has_chat)
 	return NULL;
 }
 
+char *params_get_set(const struct params *p, size_t i)
+{
+	bool unset = table[i].kind == CHAT && p->chat == CHAT_UNSET;
+	return unset ? strdup("auto") : params_get(p, i, false);
+}
+
 /* ---- whole sets ---- */
 
 int params_copy(struct params *to, const struct params *from, struct err *e)

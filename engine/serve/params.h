@@ -67,6 +67,8 @@ bool params_is_auto(size_t i, const char *value, size_t length);
 int params_reset(struct params *p, size_t i, const struct config *c, struct err *e);
 /* malloc'ed; NULL: out of memory. has_chat: what an unset chat means. */
 char *params_get(const struct params *p, size_t i, bool has_chat);
+/* The same, but auto where nothing was set and the value is yet to be found. */
+char *params_get_set(const struct params *p, size_t i);
 
 /* The time that params/date says; false: it says none. */
 bool params_clock(const struct params *p, struct tm *clock);

@@ -74,8 +74,9 @@ static int take_answer(struct session *s, struct err *e)
 		return failed;
 	t->messages_before = m->count;
 	messages_free(&s->conversation.results);
-	if (s->undo_count)
-		s->log_size = s->undo[s->undo_count - 1].answer_log;
+	const struct undo_mark *last = s->undo_count ? &s->undo[s->undo_count - 1] : NULL;
+	if (last && last->messages <= m->count) /* else that turn was none of the conversation */
+		s->log_size = last->answer_log;
 	return 0;
 }
 
@@ -180,7 +181,6 @@ static int submit_locked(struct session *s, const struct request *r, struct err 
 		return failed;
 	if (!s->conversation.clock_set)
 		fix_clock(&s->conversation);
-	text_out_free(&s->calls);
 	session_start_turn(s);
 	return 0;
 }

@@ -221,7 +221,7 @@ static int begin_answering(struct session *s, struct err *e)
 		t->chat ? chat_template_form(r->chat, tools != NULL) : split_form_named(NULL);
 	int failed = answering_begin(&t->answering, form, tools, t->answering.thinking,
 				     t->params.stop, skip_space, e);
-	t->answering.keep = tools && !chat_template_reads(r->chat, "tool_calls");
+	t->answering.keep = tools && !chat_template_writes_calls(r->chat);
 	for (size_t i = 0; i < t->earlier.count && !failed; i++)
 		failed = turn_say(s, t->earlier.ids[i], e);
 	return failed;
