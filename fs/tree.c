@@ -93,7 +93,7 @@ static const struct row rows[] = {
 		 .ops = &question_ops, .question = &ask_question,
 		 .about = "one private conversation per open file: write, then read"),
 	FILE_ROW("NAME", FOLDER_ASKS, 0600, STREAM, RELEASE, ROW_GATED | ROW_TELLS | ROW_PASSING,
-		 .family = &ask_family, .ops = &ask_d_ops,
+		 .family = &ask_family, .ops = &ask_d_ops, .grows = session_answer,
 		 .about = "write it, close it, then read the answer; gone when read to its end"),
 	FILE_ROW("score", FOLDER_MODEL, 0666, STREAM, READ, 0,
 		 .ops = &question_ops, .question = &score_question,
