@@ -76,7 +76,6 @@ void session_free(struct session *s)
 	context_free(&s->context);
 	drafter_free(&s->drafter);
 	conversation_free(&s->conversation);
-	text_out_free(&s->calls);
 	token_list_free(&s->tail);
 	params_free(&s->params);
 	answer_unref(s->answer);
@@ -144,7 +143,6 @@ int session_reset(struct session *s, struct err *e)
 		s->conversation.clock_set = false;
 		session_forget_turns(s);
 		session_sync_system(s);
-		text_out_free(&s->calls);
 		s->log_size = s->prompt_length = 0;
 		answer_unref(s->answer);
 		s->answer = NULL;

@@ -35,7 +35,6 @@ struct session {
 	char *log;	       /* (lock) */
 	size_t log_size, log_room;
 	struct conversation conversation; /* (lock), see there */
-	struct text_out calls;		  /* (lock) of the newest answer, as JSON; empty: none */
 	struct token_list tail;	    /* (lock) of the last answer, if it was cut short; else empty */
 	struct session_stats stats; /* (lock) */
 	struct undo_mark *undo;	    /* (lock) one per turn */
@@ -52,6 +51,9 @@ struct session {
  * question. A log that cannot grow is cut: memory is too short for more. */
 void session_log_append(struct session *s, const char *text, size_t n);
 void session_log_quoted(struct session *s, const char *text, size_t n);
+
+/* session_results.c, lock held: the calls of the conversation's last answer, as JSON. */
+void session_write_calls(const struct session *s, struct text_out *out);
 
 /* session_turns.c, lock held. A turn begins with the next message. -ENOMEM. */
 int session_add_mark(struct session *s, struct err *e);

@@ -181,7 +181,6 @@ static int submit_locked(struct session *s, const struct request *r, struct err 
 		return failed;
 	if (!s->conversation.clock_set)
 		fix_clock(&s->conversation);
-	text_out_free(&s->calls);
 	s->stats = (struct session_stats){.seed = s->turn.sampling.seed, .finish = ""};
 	params_lossy(&s->turn.params, s->stats.lossy, sizeof s->stats.lossy);
 	s->error = (struct err){0};

@@ -32,7 +32,6 @@ static void forget_turn(struct session *s)
 	struct err ignored;
 	messages_cut(&s->conversation.messages, t->messages_before);
 	(void)messages_move(&s->conversation.messages, &t->taken, 0, &ignored);
-	text_out_free(&s->calls);
 	if (!t->earlier.count)
 		return;
 	token_list_free(&s->tail);

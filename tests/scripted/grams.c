@@ -37,8 +37,9 @@ static uint32_t find_or_add(struct grams *g, uint32_t level, uint32_t left, uint
 
 uint32_t grams_length(uint32_t level)
 {
-	static const uint32_t lengths[GRAMS_LEVELS + 1] = {1,  2,  3,  4,  6,  8,   11,	 15, 20,
-							   27, 36, 48, 64, 96, 128, 192, 256};
+	static const uint32_t lengths[GRAMS_LEVELS + 1] = {1,  2,  3,  4,  5,	6,   7,	  8,   10,
+							   12, 14, 16, 19, 22,	26,  30,  35,  41,
+							   48, 56, 64, 80, 100, 128, 160, 200, 256};
 	return lengths[level];
 }
 
@@ -152,8 +153,8 @@ int grams_make(struct grams *g, const struct script *s, struct err *e)
 			e, EINVAL,
 			"entry %zu of the script says something else at token %zu of its "
 			"answer than is said elsewhere after the same tokens: make \"after\" "
-			"longer (of its tokens the last 2, 4, 8 … 256 count, as many as it "
-			"has), or the words before that place different",
+			"longer (four fifths of its tokens count at least, of 256), or the "
+			"words before that place different",
 			clash, token);
 	if (!code)
 		inherit(g);

@@ -11,7 +11,7 @@
 
 #include "tests/scripted/script.h"
 
-enum { GRAMS_LEVELS = 16, GRAMS_MOST = 1 << 17 };
+enum { GRAMS_LEVELS = 26, GRAMS_MOST = 1 << 17 };
 
 #define NEXT_UNKNOWN (-2)
 #define NEXT_END (-1) /* the token that ends an answer */

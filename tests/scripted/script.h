@@ -8,7 +8,7 @@
  *
  * `after` is cut into tokens without what stands before it, so it begins where a word does, with
  * its space; its first token is left out for the same reason, unless it is a special one. Of the
- * others at least two thirds count, the last, of 256 at most. */
+ * others at least four fifths count, the last, of 256 at most. */
 #ifndef MOEFS_TESTS_SCRIPTED_SCRIPT_H
 #define MOEFS_TESTS_SCRIPTED_SCRIPT_H
 

@@ -154,10 +154,11 @@ static void a_tool_loop_runs_through_thoughts_calls_and_results(void **state)
 	refuse(s, "{\"name\": \"put\", \"content\": \"1\"}", EINVAL, "no call");
 	assert_true(give(s, "{\"role\": \"tool\", \"name\": \"get\", \"content\": {\"n\": 1}}"));
 	refuse(s, "{\"content\": \"1\"}", EINVAL, "already");
+	/* In the order of the calls, not of their coming. */
 	expect_text(s, SESSION_TOOL_RESULTS,
-		    "[\n{\"role\": \"tool\", \"tool_call_id\": \"c00001001\", \"content\": "
-		    "\"2\"},\n{\"role\": \"tool\", \"tool_call_id\": \"c00001000\", \"content\": "
-		    "\"{\\\"n\\\": 1}\"}\n]\n");
+		    "[\n{\"role\": \"tool\", \"tool_call_id\": \"c00001000\", \"content\": "
+		    "\"{\\\"n\\\": 1}\"},\n{\"role\": \"tool\", \"tool_call_id\": "
+		    "\"c00001001\", \"content\": \"2\"}\n]\n");
 
 	assert_int_equal(session_tool_results_submit(s, &a, &e), 0);
 	test_same_text(test_read(a, &code), strdup("It is three.\n"));
