@@ -108,13 +108,8 @@ $(BUILD)/scripted: $(SCRIPTED_OBJS) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) -lm
 
-# Makes the models that answer by a script.
-$(BUILD)/script_model: $(BUILD)/tests/mount/script_model.o $(HELP_OBJS) $(BUILD)/libmoefs.a
-	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) $(shell pkg-config --libs $(TEST_LIBS)) -lm
-
 .PHONY: unit check asan tsan fuzz fuzzers
-unit: $(UNIT) $(BUILD)/faultfs $(BUILD)/scripted $(BUILD)/script_model ## build the unit tests, and what the tests of the mount need
+unit: $(UNIT) $(BUILD)/faultfs $(BUILD)/scripted ## build the unit tests, and what the tests of the mount need
 	@:
 
 SANITIZERS := CFLAGS='-O1 -g -fno-omit-frame-pointer'

@@ -113,7 +113,8 @@ enum session_text {
 	SESSION_RENDERED_TOKENS, /* r: how many tokens that is, in decimal */
 	SESSION_VARIABLES,	 /* rw: more variables for the template, an object */
 	SESSION_TOOLS, /* rw: the functions on offer, a list as the OpenAI interface has it */
-	/* r: the calls of the last answer, a list with their ids; grows call by call */
+	/* r: the calls of the last answer, a list with their ids; grows call by call as they are
+	 * generated */
 	SESSION_TOOL_CALLS,
 	SESSION_TOOL_RESULTS, /* r: the results not yet submitted, a list of messages */
 };
@@ -129,9 +130,12 @@ char *session_text_get(const struct session *s, enum session_text what, size_t *
 int session_text_set(struct session *s, enum session_text what, const char *text, size_t length,
 		     struct err *e);
 
-/* Starts a turn from the messages as they stand: answers them; takes the last answer back and makes
- * it anew; goes on with it, which needs one that ended by length or was stopped. As session_submit.
- * -EBUSY while a turn runs; -ENODATA in words: there is nothing to answer, retry or go on with. */
+/* Starts a turn from the messages as they stand: answers them; makes the last answer anew; or goes
+ * on with it, token by token as if it had not been cut short, if it ended by length or was stopped
+ * and the messages were not written since. The last two replace the answer, in the log, too, and
+ * the new one is read whole, with what it goes on from; if they fail, the old one stays. As
+ * session_submit. -EBUSY while a turn runs; -ENODATA in words: there is nothing to answer, retry or
+ * go on with. */
 enum session_again { SESSION_AGAIN_ANSWER, SESSION_AGAIN_RETRY, SESSION_AGAIN_CONTINUE };
 int session_again(struct session *s, enum session_again how, struct answer **answer, struct err *e);
 
@@ -201,7 +205,7 @@ void answer_unref(struct answer *a); /* NULL is fine */
 /* Copies bytes from offset. Returns how many; 0 with *complete false: none yet; 0 with *complete
  * true: end of the answer. Of a turn with params/stream off there are none before its end. A failed
  * answer gives its text first and then a negative errno (-EIO). A complete answer ends in exactly
- * one newline. */
+ * one newline; thoughts do, or are empty. */
 ssize_t answer_read(struct answer *a, uint64_t offset, char *buffer, size_t bytes, bool *complete);
 /* Bytes that can be read so far. */
 uint64_t answer_size(struct answer *a, bool *complete);

@@ -254,6 +254,8 @@ static bool is_skipped(const struct sources *s, const char *name)
 	for (const char *const *k = s->config->family->skipped; k && *k; k++)
 		if (begins_with(name, *k))
 			return true;
+	if (s->config->rope[0].scaling == ROPE_FACTORS && !strcmp(name, GGUF_ROPE_FACTORS))
+		return true; /* it is in the config */
 	return family_leaves_out(s->config, name);
 }
 

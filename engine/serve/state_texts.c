@@ -157,24 +157,6 @@ static int take_variables(struct session *to, const char *bytes, size_t n, struc
 	return conversation_set_variables(&to->conversation, bytes, n, e);
 }
 
-static void put_calls(const struct session *s, struct text_out *out)
-{
-	text_out_add(out, s->calls.bytes, s->calls.n);
-}
-
-static int take_calls(struct session *to, const char *bytes, size_t n, struct err *e)
-{
-	struct json *calls;
-	int failed = json_parse_text(&calls, bytes, n, "tool_calls.json", e);
-	if (failed)
-		return failed;
-	json_free(calls);
-	text_out_free(&to->calls);
-	text_out_add(&to->calls, bytes, n);
-	text_out_add(&to->calls, "", 0);
-	return to->calls.failed ? err_set(e, ENOMEM, "out of memory for a session") : 0;
-}
-
 /* As it is written where it was: "2026-11-22 15:00:13 +0100". */
 static const char clock_form[] = "%Y-%m-%d %H:%M:%S %z";
 
@@ -244,7 +226,6 @@ static const struct part {
 	{"prompt", put_prompt, take_prompt},
 	{"output", put_output, take_output},
 	{"thoughts", put_thoughts, take_thoughts},
-	{"tool_calls.json", put_calls, take_calls},
 	{"tool_result", put_results, take_results},
 	{"log", put_log, take_log},
 	{"tail", put_tail, take_tail},
@@ -372,7 +353,6 @@ void state_texts_swap(struct session *a, struct session *b)
 	SWAP(prompt_length);
 	SWAP(answer);
 	SWAP(status);
-	SWAP(calls);
 	SWAP(tail);
 	SWAP(log);
 	SWAP(log_size);
@@ -386,7 +366,6 @@ void state_texts_free(struct session *other)
 {
 	params_free(&other->params);
 	conversation_free(&other->conversation);
-	text_out_free(&other->calls);
 	token_list_free(&other->tail);
 	answer_unref(other->answer);
 	free(other->prompt);

@@ -200,6 +200,75 @@ static void a_prompt_takes_results_along_and_undo_takes_both_back(void **state)
 	close_script();
 }
 
+/* Turns with tools, on and on: nothing is computed twice that a common prefix has. */
+static void a_long_day_of_calls_computes_only_what_is_new(void **state)
+{
+	(void)state;
+	open_script(
+		"{\"template\": \"" HEAD CALLS
+		"<|im_end|>\\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\\n"
+		"{% if messages[-1].role == 'user' %}<|answer_1|>{% else %}<|answer_2|>{% endif %}"
+		"{% endif %}\", \"answers\": " ANSWERS "}");
+	struct session *s = test_session(&model);
+	struct answer *a;
+	struct err e = {0};
+	uint64_t before = 1;
+	int code;
+	write_text(s, SESSION_TOOLS, TOOLS);
+	for (int i = 0; i < 100; i++) {
+		char id[64];
+		test_answer(s, "How many?", "I look.\n");
+		assert_int_equal(test_stats(s).cached_tokens, before - 1);
+		before = test_stats(s).prompt_tokens;
+		for (int k = 0; k < 2; k++) {
+			char *calls = text_of(s, SESSION_TOOL_CALLS), *at = calls;
+			for (int skip = 0; skip <= k; skip++)
+				at = strstr(at + 1, "\"id\": \"");
+			(void)snprintf(id, sizeof id,
+				       "{\"tool_call_id\": \"%.9s\", \"content\": \"%d\"}", at + 7,
+				       i);
+			assert_int_equal(give(s, id), k);
+			free(calls);
+		}
+		assert_int_equal(session_tool_results_submit(s, &a, &e), 0);
+		test_same_text(test_read(a, &code), strdup("It is three.\n"));
+		assert_int_equal(test_stats(s).cached_tokens, before - 1);
+		/* What follows this answer has it, but for the mark that it began with. */
+		before = test_stats(s).prompt_tokens;
+	}
+	session_end(s);
+	close_script();
+}
+
+static void a_turn_that_is_dropped_takes_its_results_along(void **state)
+{
+	(void)state;
+	struct err e = {0};
+	open_script("{\"template\": \"" HEAD CALLS TAIL "\", \"answers\": " ANSWERS "}");
+	struct test_model small;
+	test_model_ready(&small, at("model"),
+			 &(struct engine_options){.quant = "bf16", .context = 96});
+	struct session *s = test_session(&small);
+	char text[80];
+	memset(text, 'x', sizeof text);
+	text[36] = 0;
+	test_set(s, "on_full", "drop-oldest");
+	write_text(s, SESSION_TOOLS, TOOLS);
+	free(test_ask(s, text));
+	assert_string_equal(test_stats(s).finish, "tool_calls");
+	assert_false(give(s, "{\"tool_call_id\": \"c00001000\", \"content\": \"1\"}"));
+	free(test_ask(s, text));
+	assert_int_equal(test_stats(s).dropped_turns, 1);
+	char *messages = text_of(s, SESSION_MESSAGES);
+	assert_null(strstr(messages, "\"tool\""));
+	free(messages);
+	assert_int_equal(session_undo(s, &e), 0);
+	expect_text(s, SESSION_MESSAGES, "[]\n");
+	session_end(s);
+	test_model_close(&small);
+	close_script();
+}
+
 static void without_tools_nothing_is_a_call(void **state)
 {
 	(void)state;
@@ -299,7 +368,7 @@ static void thoughts_that_are_left_out_cost_a_hybrid_nothing(void **state)
 		"\"\\n\\n\", \"Yes.\"]]}");
 	struct session *s = test_session(&model);
 	test_set(s, "draft", "off");
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < 40; i++) {
 		uint64_t before = test_stats(s).prompt_tokens;
 		test_answer(s, "Is it?", "Yes.\n");
 		expect_thoughts(s, "Hm.\n");
@@ -424,6 +493,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_tool_loop_runs_through_thoughts_calls_and_results),
 		cmocka_unit_test(a_prompt_takes_results_along_and_undo_takes_both_back),
+		cmocka_unit_test(a_long_day_of_calls_computes_only_what_is_new),
+		cmocka_unit_test(a_turn_that_is_dropped_takes_its_results_along),
 		cmocka_unit_test(without_tools_nothing_is_a_call),
 		cmocka_unit_test(a_template_that_knows_no_calls_keeps_them_in_the_content),
 		cmocka_unit_test(stops_apply_behind_thoughts_and_tokens_count_in_them),

@@ -4,8 +4,11 @@
 #include "session_help.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,6 +19,8 @@
 
 static const char capital[] = "What is the capital of France?";
 static const char paris[] = "The capital of France is Paris.";
+
+static _Atomic bool looked_enough;
 
 /* ---- help ---- */
 
@@ -403,6 +408,47 @@ static void a_running_turn_shows_its_prompt_and_refuses_changes(void **state)
 	session_end(s);
 }
 
+/* Looks at all texts until it is told to end. */
+static void *look(void *session)
+{
+	while (!atomic_load(&looked_enough))
+		for (enum session_text what = SESSION_MESSAGES; what <= SESSION_TOOL_RESULTS;
+		     what++) {
+			struct err e = {0};
+			size_t n;
+			char *text = session_text_get(session, what, &n, &e);
+			if (!text)
+				return session;
+			free(text);
+		}
+	return NULL;
+}
+
+/* Under ThreadSanitizer: what is looked at from elsewhere is not what the turn has in its hands. */
+static void looking_disturbs_no_turn(void **state)
+{
+	(void)state;
+	struct session *s = test_greedy_session(&fable), *alone = test_greedy_session(&fable);
+	pthread_t lookers[2];
+	void *failed;
+	test_set(s, "system", "You answer briefly.");
+	test_set(alone, "system", "You answer briefly.");
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&lookers[i], NULL, look, s), 0);
+	for (int i = 0; i < 4; i++) {
+		test_same_text(test_ask(s, capital), test_ask(alone, capital));
+		test_same_text(again(s, SESSION_AGAIN_RETRY), again(alone, SESSION_AGAIN_RETRY));
+	}
+	test_set(s, "system", "");
+	atomic_store(&looked_enough, true);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(pthread_join(lookers[i], &failed), 0);
+		assert_null(failed);
+	}
+	session_end(s);
+	session_end(alone);
+}
+
 static void a_failed_turn_was_never_there(void **state)
 {
 	(void)state;
@@ -537,6 +583,7 @@ int main(void)
 		cmocka_unit_test(continued_is_the_text_that_was_not_cut),
 		cmocka_unit_test(what_was_not_cut_short_is_not_continued),
 		cmocka_unit_test(a_running_turn_shows_its_prompt_and_refuses_changes),
+		cmocka_unit_test(looking_disturbs_no_turn),
 		cmocka_unit_test(a_failed_turn_was_never_there),
 		cmocka_unit_test(drop_oldest_goes_on_without_the_oldest_turns),
 		cmocka_unit_test(random_edits_are_answered_as_by_a_fresh_session),

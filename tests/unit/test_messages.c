@@ -311,6 +311,44 @@ static void expect_render(const struct chat_template *c, const char *messages, c
 	messages_free(&m);
 }
 
+static void calls_keep_the_ids_that_the_model_gave(void **state)
+{
+	(void)state;
+	struct messages m = {0};
+	struct text_out out = {0};
+	struct err e = {0};
+	struct call two[] = {{.name = "f", .name_n = 1, .arguments = "{}", .arguments_n = 2},
+			     {.name = "f",
+			      .name_n = 1,
+			      .arguments = "{}",
+			      .arguments_n = 2,
+			      .id = "functions.f:1",
+			      .id_n = 13}};
+	struct calls calls = {.items = two, .count = 2};
+	must(messages_add_answer(&m, "", 0, "", 0, &calls, 37, &e), &e);
+	messages_write(&m, &out);
+	assert_non_null(strstr(out.bytes, "{\"id\": \"c00011000\""));
+	assert_non_null(strstr(out.bytes, "{\"id\": \"functions.f:1\""));
+	text_out_free(&out);
+	messages_free(&m);
+}
+
+static void a_template_s_form_is_that_of_the_one_in_use(void **state)
+{
+	(void)state;
+	struct tokenizer *t = fixture_tokenizer();
+	struct chat_template *c;
+	struct err e = {0};
+	must(chat_template_open_text(&c, "plain", "[TOOL_CALLS]", "test", t, &e), &e);
+	assert_string_equal(chat_template_form(c, false)->name, "hermes");
+	assert_string_equal(chat_template_form(c, true)->name, "mistral");
+	chat_template_close(c);
+	must(chat_template_open_text(&c, NULL, NULL, "test", t, &e), &e);
+	assert_string_equal(chat_template_form(c, true)->name, "hermes");
+	chat_template_close(c);
+	tokenizer_close(t);
+}
+
 static void templates_get_what_they_can_use(void **state)
 {
 	(void)state;
@@ -399,6 +437,8 @@ int main(void)
 		cmocka_unit_test(im_end_ends_an_answer_special_or_not),
 		cmocka_unit_test(a_message_that_is_not_utf8_is_named_by_its_offset),
 		cmocka_unit_test(no_field_spells_a_control_token),
+		cmocka_unit_test(calls_keep_the_ids_that_the_model_gave),
+		cmocka_unit_test(a_template_s_form_is_that_of_the_one_in_use),
 		cmocka_unit_test(templates_get_what_they_can_use),
 		cmocka_unit_test(a_directory_s_template_is_found),
 		cmocka_unit_test(a_session_s_variables_are_not_the_model_s),
