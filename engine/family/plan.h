@@ -108,6 +108,9 @@ uint64_t plan_slots_bytes(const struct plan *p, uint32_t layers,
  * computed with; `to` is the whole of it. row0 and rows as format_arrange wants them. */
 void plan_arrange_rows(void *to, const struct shape *computed, const struct shape *stored,
 		       uint32_t row0, uint32_t rows, const struct pieces *from);
+/* Where the parts of a routed layer's record are, which lies in runs of whole pieces. */
+void plan_part_pieces(const struct plan_record *r, const struct store_pieces *record,
+		      struct pieces part[EXPERT_PARTS]);
 /* Rearranges a routed layer's record, which lies in runs of whole pieces, into a slot. */
 void plan_arrange_pieces(const struct plan *p, uint32_t layer, void *slot,
 			 const struct store_pieces *record);

@@ -43,19 +43,27 @@ static const void *next_piece(struct cursor *c, size_t bytes)
 	return data + c->at - bytes;
 }
 
+void plan_part_pieces(const struct plan_record *r, const struct store_pieces *record,
+		      struct pieces part[EXPERT_PARTS])
+{
+	struct cursor c = {record, 0, 0};
+	for (uint32_t i = 0; i < EXPERT_PARTS; i++) {
+		const void *piece[PLAN_PIECES];
+		for (uint32_t k = 0; k < PLAN_PIECES; k++)
+			piece[k] = next_piece(&c, plan_piece_bytes(&r->part[i], k));
+		part[i] = (struct pieces){piece[0], piece[1], piece[2]};
+	}
+}
+
 void plan_arrange_pieces(const struct plan *p, uint32_t layer, void *slot,
 			 const struct store_pieces *record)
 {
 	const struct plan_record *r = &p->record[layer];
-	struct cursor c = {record, 0, 0};
-	for (uint32_t i = 0; i < EXPERT_PARTS; i++) {
-		const struct shape *s = &r->part[i];
-		const void *piece[PLAN_PIECES];
-		for (uint32_t k = 0; k < PLAN_PIECES; k++)
-			piece[k] = next_piece(&c, plan_piece_bytes(s, k));
-		plan_arrange_rows((uint8_t *)slot + r->slot_offset[i], &r->computed[i], s, 0,
-				  s->rows, &(struct pieces){piece[0], piece[1], piece[2]});
-	}
+	struct pieces part[EXPERT_PARTS];
+	plan_part_pieces(r, record, part);
+	for (uint32_t i = 0; i < EXPERT_PARTS; i++)
+		plan_arrange_rows((uint8_t *)slot + r->slot_offset[i], &r->computed[i], &r->part[i],
+				  0, r->part[i].rows, &part[i]);
 }
 
 void plan_arrange_record(void *ctx, uint32_t layer, void *slot, const void *record)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { NUMBER, COUNT, SEED, CHAT, SWITCH, WORD, DATE, TOOL, DRAFT, TEXT };
+enum kind { NUMBER, COUNT, SEED, CHAT, SWITCH, WORD, DATE, TOOL, DRAFT, BIAS, TEXT };
 
 static const struct param {
 	const char *name;
@@ -28,6 +28,14 @@ static const struct param {
 	{"min_p", NUMBER, offsetof(struct params, min_p), 0, 1, "a number from 0 to 1", false},
 	{"repetition_penalty", NUMBER, offsetof(struct params, repetition_penalty), .01, 100,
 	 "a number from 0.01 to 100, 1 for no penalty", false},
+	{"frequency_penalty", NUMBER, offsetof(struct params, frequency_penalty), -2, 2,
+	 "a number from -2 to 2, 0 for no penalty", false},
+	{"presence_penalty", NUMBER, offsetof(struct params, presence_penalty), -2, 2,
+	 "a number from -2 to 2, 0 for no penalty", false},
+	{"logit_bias", BIAS, offsetof(struct params, logit_bias), 0, 0,
+	 "lines of a token's id and a number", false},
+	{"logprobs", COUNT, offsetof(struct params, logprobs), 0, SESSION_LOGPROBS,
+	 "a whole number from 0 (none) to 20", false},
 	{"max_tokens", COUNT, offsetof(struct params, max_tokens), 0, CONFIG_MAX_POSITIONS,
 	 "a whole number, 0 for as many as the context has room for", false},
 	{"seed", SEED, offsetof(struct params, seed), 0, 0x1p64,
@@ -89,7 +97,7 @@ const char *params_name(size_t i)
 
 bool params_is_text(size_t i)
 {
-	return table[i].kind == TEXT;
+	return table[i].kind == TEXT || table[i].kind == BIAS;
 }
 
 static void *place(const struct params *p, size_t i)
@@ -294,22 +302,6 @@ static int set_text(char **to, const struct param *t, const char *value, struct 
 	return 0;
 }
 
-/* Against the format that there is: a source for another one is written behind that one's word. */
-static int check_grammar(const struct params *p, const struct param *t, const char *value,
-			 struct err *e)
-{
-	static const enum grammar_form forms[] = {
-		[FORMAT_SCHEMA] = FORM_SCHEMA, [FORMAT_REGEX] = FORM_REGEX};
-	struct err why = {0};
-	if (t->offset != offsetof(struct params, grammar) || p->format < FORMAT_SCHEMA || !*value)
-		return 0;
-	if (!grammar_check(forms[p->format], value, strlen(value), &why))
-		return 0;
-	return err_set(e, why.code == ENOTSUP || why.code == E2BIG ? EINVAL : why.code,
-		       "params/grammar (params/format is %s): %s",
-		       p->format == FORMAT_SCHEMA ? "schema" : "regex", why.text);
-}
-
 static int set_value(struct params *p, size_t i, const char *value, struct err *e)
 {
 	const struct param *t = &table[i];
@@ -332,10 +324,10 @@ static int set_value(struct params *p, size_t i, const char *value, struct err *
 		return set_tool(place(p, i), t, value, e);
 	case DRAFT:
 		return set_draft(p, t, value, e);
-	case TEXT: {
-		int failed = check_grammar(p, t, value, e);
-		return failed ? failed : set_text(text_of(p, i), t, value, e);
-	}
+	case BIAS:
+		return bias_set(&p->logit_bias, value, p->model_vocabulary, e);
+	case TEXT:
+		return set_text(text_of(p, i), t, value, e);
 	}
 	return -EINVAL;
 }
@@ -355,6 +347,22 @@ int params_set(struct params *p, size_t i, const char *value, size_t length, str
 	int result = set_value(p, i, copy, e);
 	free(copy);
 	return result;
+}
+
+int params_check(const struct params *p, size_t i, const char *value, size_t length, struct err *e)
+{
+	static const enum grammar_form forms[] = {
+		[FORMAT_SCHEMA] = FORM_SCHEMA, [FORMAT_REGEX] = FORM_REGEX};
+	struct err why = {0};
+	if (table[i].offset != offsetof(struct params, grammar) || p->format < FORMAT_SCHEMA)
+		return 0;
+	if (length && value[length - 1] == '\n')
+		length--;
+	if (!length || !grammar_check(forms[p->format], value, length, &why))
+		return 0;
+	return err_set(e, why.code == ENOMEM ? ENOMEM : EINVAL,
+		       "params/grammar (params/format is %s): %s",
+		       p->format == FORMAT_SCHEMA ? "schema" : "regex", why.text);
 }
 
 /* ---- reading ---- */
@@ -427,10 +435,18 @@ char *params_get(const struct params *p, size_t i, bool has_chat)
 		return strdup(*p->tool_choice ? p->tool_choice : "auto");
 	case DRAFT:
 		return draft_text(p);
+	case BIAS:
+		return bias_text(&p->logit_bias);
 	case TEXT:
 		return strdup(*text_of(p, i));
 	}
 	return NULL;
+}
+
+char *params_get_set(const struct params *p, size_t i)
+{
+	bool unset = table[i].kind == CHAT && p->chat == CHAT_UNSET;
+	return unset ? strdup("auto") : params_get(p, i, false);
 }
 
 /* ---- whole sets ---- */
@@ -438,10 +454,11 @@ char *params_get(const struct params *p, size_t i, bool has_chat)
 int params_copy(struct params *to, const struct params *from, struct err *e)
 {
 	*to = *from;
+	bool copied = bias_copy(&to->logit_bias, &from->logit_bias);
 	to->system = strdup(from->system);
 	to->stop = strdup(from->stop);
 	to->grammar = strdup(from->grammar);
-	if (to->system && to->stop && to->grammar)
+	if (to->system && to->stop && to->grammar && copied)
 		return 0;
 	params_free(to);
 	return err_set(e, ENOMEM, "out of memory for a session's params");
@@ -460,6 +477,7 @@ int params_default(struct params *p, const struct config *c, struct err *e)
 		.seed_random = true,
 		.stream = true,
 		.model_experts = c->experts_per_token,
+		.model_vocabulary = c->vocabulary,
 		.system = empty,
 		.stop = empty,
 		.grammar = empty,
@@ -472,7 +490,7 @@ bool params_is_auto(size_t i, const char *value, size_t length)
 	static const char word[] = "auto";
 	if (length && value[length - 1] == '\n')
 		length--;
-	return table[i].kind != TEXT && length == strlen(word) && !memcmp(value, word, length);
+	return !params_is_text(i) && length == strlen(word) && !memcmp(value, word, length);
 }
 
 int params_reset(struct params *p, size_t i, const struct config *c, struct err *e)
@@ -504,6 +522,7 @@ void params_free(struct params *p)
 	free(p->system);
 	free(p->stop);
 	free(p->grammar);
+	bias_free(&p->logit_bias);
 	p->system = p->stop = p->grammar = NULL;
 }
 

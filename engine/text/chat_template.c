@@ -14,6 +14,7 @@ struct chat_template {
 	struct template *plain, *with_tools; /* with_tools: NULL if it is the same */
 	const struct split_form *form, *form_with_tools;
 	bool tags; /* the one that tools are offered by spells functions in tags */
+	bool writes_calls;
 	bool chatml;
 	int64_t end; /* <|im_end|>, which not every file calls special; -1: none */
 };
@@ -66,6 +67,7 @@ int chat_template_open_text(struct chat_template **out, const char *text, const 
 	const char *plain = chatml ? CHATML : text ? text : with_tools;
 	c->form = c->form_with_tools = split_form_of(plain, strlen(plain));
 	c->tags = strstr(text && with_tools ? with_tools : plain, "<function=");
+	c->writes_calls = strstr(with_tools ? with_tools : plain, "tool_calls");
 	rc = template_open(&c->plain, plain, strlen(plain), c->origin, e);
 	if (rc == 0 && text && with_tools) {
 		c->form_with_tools = split_form_of(with_tools, strlen(with_tools));
@@ -163,6 +165,11 @@ bool chat_template_ends(const struct chat_template *c, uint32_t id)
 bool chat_template_tags(const struct chat_template *c)
 {
 	return c->tags;
+}
+
+bool chat_template_writes_calls(const struct chat_template *c)
+{
+	return c->writes_calls;
 }
 
 const struct split_form *chat_template_form(const struct chat_template *c, bool tools)

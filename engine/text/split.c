@@ -6,6 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What may be read in vain for calls that are none, in bytes: then nothing more is one. An answer of a
+ * megabyte that always begins another call would else take hours. */
+enum { WASTE_MAX = 16 << 20 };
+
 struct split {
 	const struct split_form *form;
 	bool begins[256];	  /* bytes that a mark of the form begins with */
@@ -14,6 +18,7 @@ struct split {
 	enum { AT_START, IN_THOUGHTS, BEHIND_THOUGHTS, IN_HEAD, IN_CONTENT } where;
 	struct text_out text;	     /* all of it */
 	size_t at;		     /* what of it is taken apart */
+	size_t wasted;		     /* bytes read in vain */
 	size_t again;		     /* how long the text is to be before it is looked at again */
 	struct text_out held;	     /* white space that may be dropped */
 	bool fresh, after_call;	     /* nothing of content yet, or since the last call */
@@ -88,10 +93,11 @@ static size_t read_calls(struct split *s, struct scan *t, size_t i, bool line,
 			 const struct call_way **open)
 {
 	size_t count = s->calls.count;
-	for (size_t k = 0; s->tools && k < FORM_WAYS_MAX && s->form->ways[k].begin; k++) {
+	bool may = s->tools && s->wasted < WASTE_MAX;
+	for (size_t k = 0; may && k < FORM_WAYS_MAX && s->form->ways[k].begin; k++) {
 		const struct call_way *w = &s->form->ways[k];
 		struct scan own = *t;
-		size_t end = i;
+		size_t end = own.reach = i;
 		if ((w->line && !line) || (w->whole && (s->content.n > 0 || count > 0)))
 			continue;
 		if (begins_way(w, *open, &own, &end) && own.state == SCAN_GOOD)
@@ -102,6 +108,7 @@ static size_t read_calls(struct split *s, struct scan *t, size_t i, bool line,
 			calls_cut(&s->calls, count);
 		if (own.state == SCAN_MORE)
 			t->state = SCAN_MORE;
+		s->wasted += own.state == SCAN_BAD ? own.reach - i : 0;
 		if (own.state == SCAN_BAD)
 			continue;
 		*open = own.state == SCAN_GOOD && w->open ? w : NULL;
@@ -149,7 +156,7 @@ static void at_start(struct split *s, struct scan *t)
 static bool take_calls_to_the_end(struct split *s, const struct scan *t, size_t i)
 {
 	struct scan own = *t;
-	size_t count = s->calls.count;
+	size_t count = s->calls.count, from = i;
 	const struct call_way *open = NULL;
 	while (own.state == SCAN_GOOD && i < own.n) {
 		size_t next = scan_close(&own, i, &open);
@@ -162,8 +169,10 @@ static bool take_calls_to_the_end(struct split *s, const struct scan *t, size_t 
 		i = scan_space(&own, next);
 	}
 	bool good = own.state == SCAN_GOOD && s->calls.count > count;
-	if (!good)
+	if (!good) {
 		calls_cut(&s->calls, count);
+		s->wasted += i - from;
+	}
 	return good;
 }
 

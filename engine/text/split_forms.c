@@ -2,7 +2,7 @@
 
 #include "engine/text/split_channels.h"
 #include "engine/text/split_pairs.h"
-#include "engine/text/split_python.h"
+#include "engine/text/split_python_calls.h"
 #include "engine/text/split_tags.h"
 
 #include <string.h>
@@ -289,6 +289,10 @@ static bool way_marks(const struct call_way *w, const char *token, size_t n)
 				     w->open,
 				     w->close,
 				     w->json ? w->json->end : NULL,
+				     w->tags ? w->tags->function : NULL,
+				     w->tags ? w->tags->function_end : NULL,
+				     w->tags ? w->tags->parameter : NULL,
+				     w->tags ? w->tags->parameter_end : NULL,
 				     w->tags ? w->tags->end : NULL,
 				     w->named ? w->named->id : NULL,
 				     w->named ? w->named->separator : NULL,

@@ -1,8 +1,9 @@
-/* Values and calls as Python writes them, or nearly: what models write that were taught so. */
+/* Values as Python writes them, or nearly: what models write that were taught so. */
 #ifndef MOEFS_ENGINE_TEXT_SPLIT_PYTHON_H
 #define MOEFS_ENGINE_TEXT_SPLIT_PYTHON_H
 
-#include "engine/text/split_forms.h"
+#include "engine/text/json_write.h"
+#include "engine/text/split_scan.h"
 
 /* Reads the value at i and writes it as JSON; returns the place behind it. `quote`: what texts
  * stand between, as they are, and keys need none; NULL: Python's quotes. */
@@ -12,8 +13,11 @@ size_t scan_python(struct scan *s, size_t i, const char *quote, struct text_out 
 bool write_python_by_schema(struct text_out *out, const char *value, size_t n,
 			    const struct json *schema);
 
-/* Readers, as call_reader of split_forms.h: NAME(KEY=VALUE, ...), several with commas or lines
- * between them, perhaps in a list or a fence; Gemma's NAME{KEY:VALUE, ...}. */
-call_reader read_python_calls, read_brace_call;
+/* A byte of an argument's name. */
+bool is_key_byte(int c);
+/* Whether a text begins at i; reading it, as JSON. One that is a whole argument may have quotes in
+ * it that are not escaped: templates write so. */
+bool begins_text(struct scan *s, size_t i, const char *quote);
+size_t scan_text(struct scan *s, size_t i, const char *quote, bool argument, struct text_out *out);
 
 #endif

@@ -95,6 +95,16 @@ for quant in tq2 tq3 bf16; do
 	try "it runs" phases run "$here/model" --quant $quant "${effort[@]}" --seconds 0.001 \
 		--prompt 9 --tokens 3 --context 9,300 --busy
 done
+sed 's/"moe_intermediate_size": 128/"moe_intermediate_size": 256/; s/"head_dim": 32/"head_dim": 64/' "$here/config.json" >"$here/wide.json"
+for mix in q4_k_m q8_0 mxfp4; do
+	try "a synthetic GGUF file in $mix" seconds make "$here/wide.json" "$here/$mix.gguf" --gguf $mix --json
+	try "it runs" phases run "$here/$mix.gguf" "${effort[@]}" --seconds 0.001 --prompt 9 --tokens 3
+	check "as it is" '"in place" in r["recipe"]'
+done
+try "what it thinks of a text" nll perplexity "$here/q4_k_m.gguf" --text README.md --chunk 64 --json
+check "is about what chance would" '8 < r["nll"] < 10' # ln 4100 is 8.3
+refuse "rows that are no whole number of blocks" 'rows of 128' make "$here/config.json" "$here/no.gguf" --gguf q4_k_m
+refuse "a mix that is not known" 'must be q4_k_m' make "$here/config.json" "$here/no.gguf" --gguf q9
 try "with room for few experts" phases run "$here/model" "${effort[@]}" --seconds 0.001 --prompt 9 --tokens 3 \
 	--budget 256K
 
@@ -175,6 +185,9 @@ try "a text with losses" lossy "${predict[@]}" --experts-per-token 2 --drop-miss
 refuse "more experts than the model's own" experts_per_token "${predict[@]}" --experts-per-token 5
 refuse "no text" "--text" perplexity $fixture
 refuse "a text of one token" predict perplexity $fixture --text <(printf a) --store "$here/stores"
+try "a conversation rendered and encoded" page page $fixture --bytes 2K --rounds 1 --json
+check "has what was said and more" 'r["bytes"] > 2048 and r["tokens"] > 100'
+refuse "a template that is not there" "template.none" page $fixture --template "$here/template.none"
 try "a synthetic checkpoint" seconds make "$here/config.json" "$here/raw" --layers 2 --raw --json
 for found in converted read; do
 	try "the first token of one that has to be $found" first_token_seconds \

@@ -489,6 +489,81 @@ static void a_change_of_what_was_not_read_yet_is_said(void **state)
 	check_change(false);
 }
 
+/* ---- what is no number ---- */
+
+static int read_expert(struct golden_bench *b, uint32_t expert, struct err *e)
+{
+	struct pager_batch batch;
+	struct pager_ready ready;
+	if (pager_begin(&batch, b->view.experts, 1, &expert, NULL, 1, 0, e))
+		fail_msg("%s", e->text);
+	int got = pager_next(&batch, &ready, 1, e);
+	if (got > 0)
+		pager_put(&batch, &ready);
+	pager_end(&batch);
+	return got;
+}
+
+/* Sets a scale of expert 3's part of a tensor: of its bytes from `at` on. */
+static void damage(const char *file, const char *path, const char *name, uint32_t part, size_t at,
+		   uint16_t half)
+{
+	struct package *p;
+	struct err e;
+	if (package_open(&p, path, &e))
+		fail_msg("%s", e.text);
+	const struct package_tensor *t = package_find(p, name);
+	assert_non_null(t);
+	uint32_t each = (uint32_t)t->shape[1];
+	struct package_place place = package_place(t, part, (uint64_t)3 * each, each);
+	FILE *f = fopen(file, "r+");
+	assert_true(f && !fseek(f, (long)(place.offset + at), SEEK_SET) &&
+		    fwrite(&half, sizeof half, 1, f) == 1 && !fclose(f));
+	package_close(p);
+}
+
+static void assert_damaged(const char *model, const char *golden, const char *name)
+{
+	for (int exact = 0; exact < 2; exact++)
+		for (int again = 0; again < 2; again++) {
+			struct golden_bench b;
+			struct err e = {0};
+			golden_bench_open(&b, model, golden,
+					  &(struct engine_options){
+						  .exact = exact, .threads = 2, .store = stores});
+			assert_int_equal(read_expert(&b, 2, &e), 1);
+			assert_int_equal(read_expert(&b, 3, &e), -EINVAL);
+			assert_non_null(strstr(e.text, name));
+			assert_non_null(strstr(e.text, "holds a NaN or an infinity in layer 1 "
+						       "expert 3; the checkpoint is damaged"));
+			assert_int_equal(read_expert(&b, 0, &e), 1);
+			golden_bench_close(&b);
+		}
+	test_folder_remove(stores);
+}
+
+static void a_scale_that_is_no_number_is_an_error_that_names_its_expert(void **state)
+{
+	(void)state;
+	static const char gguf[] = "blk.1.ffn_up_exps.weight",
+			  mlx[] = "model.layers.1.mlp.switch_mlp.gate_proj.weight";
+	char from[512], golden[600], model[64], file[128];
+	assert_true(find("Q4_K_M", ".gguf", from) && find("Q4_K_M", ".golden.safetensors", golden));
+	(void)snprintf(model, sizeof model, "%s/damaged.gguf", folder);
+	copy_file(from, model);
+	damage(model, model, gguf, 0, 2, 0xfc00); /* the second block's, of Q4_K: an offset */
+	assert_damaged(model, golden, gguf);
+	(void)snprintf(from, sizeof from, "%s", test_fixture("qwen3_moe_mlx4"));
+	(void)snprintf(golden, sizeof golden, "%s/golden.safetensors", from);
+	(void)snprintf(model, sizeof model, "%s/damaged", folder);
+	test_checkpoint_files("qwen3_moe_mlx4", model);
+	(void)snprintf(file, sizeof file, "%s/model.safetensors", model);
+	(void)snprintf(from + strlen(from), sizeof from - strlen(from), "/model.safetensors");
+	copy_file(from, file);
+	damage(file, model, mlx, 1, 6, 0x7fc0);
+	assert_damaged(model, golden, mlx);
+}
+
 /* Where the folder of stores cannot be made, nothing is kept, and nothing fails; least of all is
  * anything written beside the weights. */
 static void without_a_folder_nothing_is_kept(void **state)
@@ -559,6 +634,7 @@ int main(void)
 		cmocka_unit_test(a_file_in_parts_is_used_in_place),
 		cmocka_unit_test(a_change_of_what_was_read_is_said),
 		cmocka_unit_test(a_change_of_what_was_not_read_yet_is_said),
+		cmocka_unit_test(a_scale_that_is_no_number_is_an_error_that_names_its_expert),
 		cmocka_unit_test(without_a_folder_nothing_is_kept),
 		cmocka_unit_test(damaged_sums_are_made_anew),
 	};
