@@ -178,21 +178,44 @@ static uint32_t level_of_found(struct machine *m)
 	return made;
 }
 
+/* What one node alone leads to; most bytes are taken by one. */
+static uint32_t state_of_node(struct machine *m, uint32_t node)
+{
+	if (m->alone[node] == STATE_UNKNOWN) {
+		find_nothing(m);
+		find(m, m->nodes.nodes[node].next);
+		uint32_t state = level_of_found(m);
+		m->alone[node] = state;
+	}
+	return m->alone[node];
+}
+
+static bool takes(const struct machine *m, uint32_t node, uint8_t byte)
+{
+	const struct node *x = &m->nodes.nodes[node];
+	return x->kind == NODE_BYTES && x->least <= byte && byte <= x->most;
+}
+
 uint32_t machine_next(struct machine *m, uint32_t state, uint32_t class)
 {
-	uint32_t next = m->rows[(size_t)state * m->classes + class];
+	uint32_t next = m->rows[(size_t)state * m->classes + class], count = 0, first = 0;
 	if (next != STATE_UNKNOWN || m->failed)
 		return m->failed ? STATE_DEAD : next;
 	const struct level *l = &m->levels[state];
 	uint8_t byte = m->byte_of[class];
-	find_nothing(m);
 	m->work += l->set_count;
-	for (uint32_t i = 0; i < l->set_count; i++) {
-		const struct node *x = &m->nodes.nodes[m->sets[l->set + i]];
-		if (x->kind == NODE_BYTES && x->least <= byte && byte <= x->most)
-			find(m, x->next);
+	for (uint32_t i = 0; i < l->set_count; i++)
+		if (takes(m, m->sets[l->set + i], byte) && !count++)
+			first = i;
+	if (count == 1) {
+		next = state_of_node(m, m->sets[l->set + first]);
+	} else {
+		find_nothing(m);
+		for (uint32_t i = first; count && i < l->set_count; i++)
+			if (takes(m, m->sets[l->set + i], byte))
+				find(m, m->nodes.nodes[m->sets[l->set + i]].next);
+		next = level_of_found(m);
 	}
-	next = level_of_found(m);
 	m->rows[(size_t)state * m->classes + class] = next;
 	return next;
 }

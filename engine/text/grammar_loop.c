@@ -55,9 +55,10 @@ enum { BEYOND = sizeof beyond / sizeof *beyond };
 static uint32_t next_of_all(struct machine *m, uint32_t state, const uint8_t range[2])
 {
 	uint32_t to = machine_next(m, state, m->class_of[range[0]]);
-	for (uint32_t byte = range[0]; byte <= range[1] && to != STATE_DEAD; byte++)
-		if (machine_next(m, state, m->class_of[byte]) != to)
-			to = STATE_DEAD;
+	/* Classes are ranges of bytes. */
+	for (uint32_t class = m->class_of[range[0]]; class < m->class_of[range[1]]; class ++)
+		if (to == STATE_DEAD || machine_next(m, state, class + 1) != to)
+			return STATE_DEAD;
 	return to;
 }
 

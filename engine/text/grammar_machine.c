@@ -149,13 +149,15 @@ int machine_init(struct machine *m, struct grammar_nodes *n, struct err *e)
 	m->seen = calloc(m->nodes.count, sizeof *m->seen);
 	m->todo = malloc((2 * (size_t)m->nodes.count + 1) * sizeof *m->todo);
 	m->found = malloc(m->nodes.count * sizeof *m->found);
+	m->alone = malloc(m->nodes.count * sizeof *m->alone);
 	m->starts = malloc(m->nodes.rule_count * sizeof *m->starts);
 	m->stacks = calloc(64, sizeof *m->stacks);
 	m->stack_room = 64;
 	m->stack_count = STACK_END + 1;
-	if (!m->seen || !m->todo || !m->found || !m->starts || !m->stacks)
+	if (!m->seen || !m->todo || !m->found || !m->alone || !m->starts || !m->stacks)
 		out_of_memory(m);
 	if (!m->failed) {
+		memset(m->alone, 0xff, m->nodes.count * sizeof *m->alone);
 		memset(m->starts, 0xff, m->nodes.rule_count * sizeof *m->starts);
 		levels_begin(m);
 		machine_start(m, 0);
@@ -183,5 +185,6 @@ void machine_free(struct machine *m)
 	free(m->seen);
 	free(m->todo);
 	free(m->found);
+	free(m->alone);
 	*m = (struct machine){0};
 }

@@ -64,6 +64,7 @@ struct machine {
 	uint32_t stack_count, stack_room;
 	struct triple_table by_stack;
 	uint32_t *seen, *todo, *found; /* scratch of a step, each of [nodes] and more */
+	uint32_t *alone; /* [nodes]: the state that each leads to by itself; STATE_UNKNOWN */
 	uint32_t mark, found_count;
 	uint32_t entered; /* rules, by this step */
 	uint64_t work;	  /* nodes looked at to make states */

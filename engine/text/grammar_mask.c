@@ -60,7 +60,9 @@ static void walk(struct grammar *g, const struct grammar_tokens *t, uint32_t top
 static bool arrive(struct grammar *g, const struct grammar_tokens *t, uint32_t i, struct spot p)
 {
 	const struct token_node *n = &t->nodes[i];
-	if (n->end == i + 1 || (n->tokens >= BRANCH_LEAST && loop_takes(g, n, p.state))) {
+	bool known = g->machine.levels[p.state].reach; /* or worth it */
+	if (n->end == i + 1 ||
+	    ((known || n->tokens >= BRANCH_LEAST) && loop_takes(g, n, p.state))) {
 		allow(g, n->first, n->tokens);
 		return false;
 	}

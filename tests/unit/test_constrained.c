@@ -86,7 +86,7 @@ static void check_all(struct test_model *m, const char *const *drafts)
 	uint32_t ended = 0;
 	for (int i = 0; i < FORMS; i++)
 		for (int k = 0; k < 6; k++) {
-			char seed[8];
+			char seed[16];
 			const char *temperature = k % 2 ? "1.5" : "0";
 			(void)snprintf(seed, sizeof seed, "%d", k);
 			struct session *off = held(m, &forms[i], "off", temperature, seed);
@@ -237,7 +237,7 @@ static void tools_are_called_as_they_are_chosen(void **state)
 {
 	(void)state;
 	for (int i = 0; i < 6; i++) {
-		char seed[8];
+		char seed[16];
 		(void)snprintf(seed, sizeof seed, "%d", i);
 		struct session *s = with_tools("get_weather", seed);
 		free(test_ask(s, "What is the capital of France?"));
