@@ -83,6 +83,7 @@ print(json.dumps({"model_type": "qwen3_5_moe", "text_config": text, "tie_word_em
                   "vision_config": {"depth": 27, "hidden_size": 1152}}))
 END
 
+try "grammar measures masks" forms grammar examples/models/fable-moe-15m --tokens 50 --json
 try "the ceilings of memory and arithmetic" arithmetic_and_memory \
 	machine "${effort[@]}" --seconds 0.001 --memory 8M --no-disk
 try "the ceiling of a disk" cpu \
