@@ -305,6 +305,94 @@ static void every_way_ends_in_a_valid_text(void **state)
 	json_object_put(any);
 }
 
+/* ---- calls ---- */
+
+static const char tools_text[] = "[{\"type\":\"function\",\"function\":{\"name\":\"add\","
+				 "\"parameters\":{\"type\":\"object\","
+				 "\"properties\":{\"a\":{\"type\":\"integer\"},\"note\":{\"type\":"
+				 "\"string\"},\"kind\":{\"enum\":"
+				 "[\"x\",\"y\"]}},\"required\":[\"a\"]}}},{\"name\":\"now\"}]";
+
+#define CALL(name, arguments) "{\"name\": \"" name "\", \"arguments\": " arguments "}"
+#define ADD "<tool_call>\n" CALL("add", "{\"a\": 3, \"note\": \"</tool_call>\"}") "\n</tool_call>"
+#define NOW "<tool_call>\n" CALL("now", "{}") "\n</tool_call>"
+#define ADD_TAGS                                                                                 \
+	"<tool_call>\n<function=add>\n<parameter=a>\n3\n</parameter>\n<parameter=note>\na < b\n" \
+	"</parameter>\n</function>\n</tool_call>"
+
+static const struct called {
+	enum grammar_choice choice;
+	bool tags;
+	enum split_thinking thinking;
+	const char *text;
+	int calls; /* -1: it is not taken */
+} called[] = {
+	{CHOICE_REQUIRED, false, THINKING_OFF, ADD, 1},
+	{CHOICE_REQUIRED, false, THINKING_OFF, ADD "\n" NOW, 2},
+	{CHOICE_REQUIRED, false, THINKING_OFF, "I shall. " ADD, -1},
+	{CHOICE_REQUIRED, false, THINKING_OFF, ADD_TAGS, -1},
+	{CHOICE_REQUIRED, false, THINKING_OFF,
+	 "<tool_call>\n" CALL("add", "{\"note\": \"\"}") "\n</tool_call>", -1},
+	{CHOICE_REQUIRED, false, THINKING_OFF, "<tool_call>\n" CALL("sub", "{}") "\n</tool_call>",
+	 -1},
+	{CHOICE_NAMED, false, THINKING_OFF, ADD, 1},
+	{CHOICE_NAMED, false, THINKING_OFF, NOW, -1},
+	{CHOICE_NAMED, false, THINKING_OFF, ADD "\n" ADD, -1},
+	{CHOICE_REQUIRED, true, THINKING_OFF, ADD_TAGS, 1},
+	{CHOICE_REQUIRED, true, THINKING_OFF, ADD, -1},
+	{CHOICE_REQUIRED, true, THINKING_OFF,
+	 "<tool_call>\n<function=add>\n<parameter=a>\n3\n</parameter>\n<parameter=kind>\ny\n"
+	 "</parameter>\n</function>\n</tool_call>",
+	 1},
+	{CHOICE_REQUIRED, true, THINKING_OFF,
+	 "<tool_call>\n<function=add>\n<parameter=a>\nx\n</parameter>\n</function>\n</tool_call>",
+	 -1},
+	{CHOICE_REQUIRED, true, THINKING_OFF,
+	 "<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n<parameter=note>\n"
+	 "</function>\n</parameter>\n</function>\n</tool_call>",
+	 -1},
+	{CHOICE_REQUIRED, false, THINKING_OPEN, "Hm, <b> </thin\n</think>\n\n" NOW, 1},
+	{CHOICE_REQUIRED, false, THINKING_OPEN, NOW, -1},
+	{CHOICE_NONE, false, THINKING_OFF, "a < b, <tool_cal> <<tool", 0},
+	{CHOICE_NONE, false, THINKING_OFF, "so " NOW, -1},
+};
+
+static int calls_in(const struct called *c, const struct json *tools)
+{
+	struct err e = {0};
+	struct split *s = split_new(tools, c->thinking);
+	must(split_feed(s, c->text, strlen(c->text), &e), &e);
+	must(split_finish(s, &e), &e);
+	int count = (int)split_result(s).calls->count;
+	split_free(s);
+	return count;
+}
+
+/* What is taken is what the splitter makes calls of. */
+static void calls_are_what_an_answer_is_split_into(void **state)
+{
+	(void)state;
+	struct err e = {0};
+	struct json *tools;
+	must(json_parse_text(&tools, tools_text, strlen(tools_text), "tools", &e), &e);
+	for (size_t i = 0; i < sizeof called / sizeof *called; i++) {
+		const struct called *c = &called[i];
+		struct grammar *g;
+		struct grammar_request r = {.source = "",
+					    .choice = c->choice,
+					    .tool = "add",
+					    .tools = tools,
+					    .tags = c->tags,
+					    .thinking = c->thinking};
+		must(grammar_new(&g, &r, &e), &e);
+		check_text(g, "calls", c->text, c->calls >= 0);
+		if (c->calls >= 0)
+			assert_int_equal(calls_in(c, tools), c->calls);
+		grammar_free(g);
+	}
+	json_free(tools);
+}
+
 /* ---- refusals ---- */
 
 static void check_refused(enum grammar_form form, const char *source, int code, const char *words)
@@ -449,6 +537,7 @@ int main(void)
 		cmocka_unit_test(json_is_an_object_or_a_list),
 		cmocka_unit_test(a_schema_takes_what_is_valid),
 		cmocka_unit_test(every_way_ends_in_a_valid_text),
+		cmocka_unit_test(calls_are_what_an_answer_is_split_into),
 		cmocka_unit_test(what_is_wrong_is_said),
 		cmocka_unit_test(hostile_sources_end_in_words),
 		cmocka_unit_test(long_chains_of_references_are_taken),
