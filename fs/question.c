@@ -163,6 +163,7 @@ int question_work(struct handle *h,
 	t->text = h->written;
 	h->written = (struct text){0};
 	h->task = t;
+	t->job.slow = true;
 	t->job.work = task_work;
 	t->job.finish = task_finish;
 	workers_run(h->node.mount->workers, &t->job);

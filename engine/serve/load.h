@@ -17,9 +17,10 @@ struct published;
 struct recipe;
 struct store;
 
-/* load_recipe.c: chooses the recipe that what was asked for comes to; finds the formats that a plan
- * of it needs. */
-int load_choose_recipe(struct model_identity *id, const struct recipe *asked, struct err *e);
+/* load_recipe.c: chooses the recipe that what was asked for comes to, and finds the formats that a
+ * plan of it needs; finds these again, before a load. */
+int load_choose_recipe(struct model_identity *id, const struct recipe *asked, struct published *p,
+		       struct err *e);
 int load_published(struct published *p, const struct model_identity *id, struct err *e);
 
 /* load_store.c */

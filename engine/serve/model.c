@@ -53,9 +53,7 @@ static int measure(struct model *m, struct err *e)
 {
 	struct plan p;
 	struct engine *g = m->engine;
-	int failed = load_published(&m->stored.published, &m->id, e);
-	if (!failed)
-		failed = plan_make(&p, &m->id.config, &m->id.recipe, e);
+	int failed = plan_make(&p, &m->id.config, &m->id.recipe, e);
 	if (failed)
 		return failed;
 	m->id.parameters = p.parameters;
@@ -108,9 +106,7 @@ static int open_files(struct model *m, const char *path, struct err *e)
 	if (failed)
 		return failed;
 	m->id.context = context_of(&m->id.config, m->engine->options.context);
-	struct recipe asked = m->engine->recipe;
-	asked.published = &m->stored.published;
-	failed = load_choose_recipe(&m->id, &asked, e);
+	failed = load_choose_recipe(&m->id, &m->engine->recipe, &m->stored.published, e);
 	if (!failed)
 		failed = measure(m, e);
 	if (!failed)

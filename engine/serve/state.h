@@ -44,7 +44,7 @@ struct state_record {
 /* What a state of this model has in its head, as far as it does not depend on the session. */
 void state_identify(const struct model *m, struct state_head *h);
 /* The weights that the model computes with, or will; false: that is not known before it is loaded.
- * The schedule's lock is held. */
+ */
 bool state_weights(struct model *m, uint64_t *sum);
 
 /* state_texts.c: appends the records of a session at rest; takes them, all or none, into one that

@@ -113,9 +113,7 @@ static int check_model(const struct restored *r, const struct state_head *want, 
 static int check_weights(const struct restored *r, struct err *e)
 {
 	uint64_t here;
-	pthread_mutex_lock(&r->model->schedule.lock);
 	bool known = state_weights(r->model, &here);
-	pthread_mutex_unlock(&r->model->schedule.lock);
 	if (!known || !r->head.weights_sum || r->head.weights_sum == here)
 		return 0;
 	return err_set(e, EINVAL,

@@ -39,10 +39,13 @@ void state_identify(const struct model *m, struct state_head *h)
 
 bool state_weights(struct model *m, uint64_t *sum)
 {
-	if (atomic_load(&m->schedule.state) == MODEL_READY) {
+	pthread_mutex_lock(&m->schedule.lock);
+	bool ready = atomic_load(&m->schedule.state) == MODEL_READY;
+	if (ready)
 		*sum = m->run.weights_sum;
+	pthread_mutex_unlock(&m->schedule.lock);
+	if (ready)
 		return true;
-	}
 	if (!model_hold_store(&m->stored))
 		return false;
 	*sum = XXH3_64bits(&store_info(m->stored.store)->key, sizeof(struct store_key));

@@ -37,6 +37,7 @@ struct turn {
 	bool follow;	       /* the session's drafter goes along */
 	size_t recomputed;     /* that the context had held, but whose recurrent state it had not */
 	struct token_list ids; /* all that the model is to see before it answers, and its answer */
+	size_t unencoded;      /* bytes of the conversation, if it is too long to have ids */
 	size_t rendered_ids;   /* how many of them are not the answer, nor the earlier part of it */
 	size_t prompt_ids;     /* with the earlier part */
 	/* Where the next turn's ids may part from these: what begins the answer, such as the mark

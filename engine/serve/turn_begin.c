@@ -46,7 +46,9 @@ static int encode_messages(struct session *s, struct err *e)
 	t->ids.count = 0;
 	int failed =
 		conversation_render(&s->conversation, m->run.chat, &t->params, &s->stop, &text, e);
-	if (!failed)
+	/* Others wait meanwhile: what cannot fit is not encoded to see by how much. */
+	t->unencoded = text.length > model_max_prompt_bytes(m) ? text.length : 0;
+	if (!failed && !t->unencoded)
 		failed = chat_encode_text(m->run.chat, &text, &s->stop, &t->ids, e);
 	if (!failed) {
 		t->answering.thinking = split_thinking_of(text.bytes, text.length);
@@ -58,18 +60,21 @@ static int encode_messages(struct session *s, struct err *e)
 
 /* ---- a context that is full ---- */
 
+/* Tokens; of what was not encoded as many as there are at least, or nearly. */
 static size_t wanted(const struct turn *t)
 {
-	return t->ids.count + t->earlier.count;
+	enum { BYTES_PER_TOKEN = 16 };
+	return t->ids.count + t->unencoded / BYTES_PER_TOKEN + t->earlier.count;
 }
 
 static int too_long(const struct session *s, struct err *e)
 {
-	return err_set(e, EFBIG,
-		       "the prompt is %zu tokens with the conversation before it, but the context "
-		       "holds %u; shorten it, echo reset > ctl (of an ask: open it anew), echo "
-		       "drop-oldest > params/on_full, or mount with a larger -o context=",
-		       wanted(&s->turn), s->model->id.context);
+	return err_set(
+		e, EFBIG,
+		"the prompt is %s%zu tokens with the conversation before it, but the context "
+		"holds %u; shorten it, echo reset > ctl (of an ask: open it anew), echo "
+		"drop-oldest > params/on_full, or mount with a larger -o context=",
+		s->turn.unencoded ? "at least " : "", wanted(&s->turn), s->model->id.context);
 }
 
 /* Leaves out the oldest turns, whole, behind what the system says: as many as have this share of
@@ -122,6 +127,8 @@ static int encode_conversation(struct session *s, struct err *e)
 		if (!failed)
 			failed = encode_messages(s, e);
 	}
+	if (!failed && t->unencoded)
+		failed = too_long(s, e);
 	t->rendered_ids = t->ids.count;
 	if (!failed)
 		failed = token_list_append(&t->ids, t->earlier.ids, t->earlier.count, e);

@@ -208,10 +208,11 @@ static void params_are_as_they_were_set(void **state)
 {
 	(void)state;
 	static const char *const values[][2] = {
-		{"temperature", "0.3"}, {"top_k", "7"},		 {"top_p", "0.9"},
-		{"min_p", "0.01"},	{"seed", "12"},		 {"max_tokens", "5"},
-		{"stop", "\\n\nend"},	{"system", "Be kind."},	 {"stream", "off"},
-		{"draft", "lookup 2"},	{"drop_missing", "0.2"},
+		{"temperature", "0.3"},	  {"top_k", "7"},	  {"top_p", "0.9"},
+		{"min_p", "0.01"},	  {"seed", "12"},	  {"max_tokens", "5"},
+		{"stop", "\\n\nend\n\n"}, {"system", "Be kind."}, {"stream", "off"},
+		{"draft", "lookup 2"},	  {"date", "2026-01-02"}, {"on_full", "drop-oldest"},
+		{"drop_missing", "0.2"},
 	};
 	struct session *s = test_session(&fable), *other = test_session(&fable);
 	struct file f = save(s); /* unset ones stay unset */
@@ -224,6 +225,43 @@ static void params_are_as_they_were_set(void **state)
 	restore(&fable, other, &f);
 	assert_same_params(s, other);
 	assert_int_equal(session_status(other), SESSION_IDLE);
+	free(f.at);
+	session_end(s);
+	session_end(other);
+}
+
+static void set_text(struct session *s, enum session_text what, const char *text)
+{
+	if (session_text_set(s, what, text, strlen(text), &e))
+		fail_msg("%s", e.text);
+}
+
+static void messages_tools_and_variables_come_along(void **state)
+{
+	(void)state;
+	static const enum session_text texts[] = {SESSION_MESSAGES, SESSION_TOOLS,
+						  SESSION_VARIABLES, SESSION_TOOL_CALLS,
+						  SESSION_TOOL_RESULTS};
+	struct session *s = with_a_turn(&fable), *other = test_session(&fable);
+	set_text(s, SESSION_MESSAGES,
+		 "[{\"role\": \"system\", \"content\": \"Be kind.\"}, {\"role\": \"user\", "
+		 "\"content\": "
+		 "\"A \\u0000 and \\ud83e\\udd8a\"}]");
+	set_text(s, SESSION_TOOLS,
+		 "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {}}}]");
+	set_text(s, SESSION_VARIABLES, "{\"motto\": [1, 2.5, null]}");
+	struct file f = save(s);
+	restore(&fable, other, &f);
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+		size_t n, m;
+		char *one = session_text_get(s, texts[i], &n, &e),
+		     *two = session_text_get(other, texts[i], &m, &e);
+		assert_int_equal(n, m);
+		test_same_text(one, two);
+	}
+	test_same_text(shown(s), shown(other));
+	assert_true(session_undo(other, &e) == session_undo(s, &e));
+	test_same_text(shown(s), shown(other));
 	free(f.at);
 	session_end(s);
 	session_end(other);
@@ -266,6 +304,44 @@ static void a_hybrid_goes_back_to_the_copies_that_came_along(void **state)
 	test_same_text(test_ask(s, text), test_ask(other, text));
 	assert_true(test_stats(other).cached_tokens > 10);
 	free(f.at);
+	session_end(s);
+	session_end(other);
+	test_model_close(&m);
+}
+
+/* Turn by turn one goes on as it is, and the other is saved, ended and restored in between; with an
+ * edit now and then, for which both go back to the same copy. */
+static void a_hybrids_day_is_the_same_with_its_state_saved_in_between(void **state)
+{
+	(void)state;
+	enum { TURNS = 15 };
+	struct test_model m;
+	test_model_ready(&m, test_fixture("qwen3_5_moe"), &(struct engine_options){.chunk = 16});
+	struct session *s = test_greedy_session(&m), *other = test_greedy_session(&m);
+	test_set(s, "max_tokens", "6");
+	test_set(other, "max_tokens", "6");
+	for (int turn = 0; turn < TURNS; turn++) {
+		char prompt[64];
+		(void)snprintf(prompt, sizeof prompt, "turn %d is %d long", turn, turn * turn);
+		if (turn % 3 == 2) {
+			struct file f = save(other);
+			session_end(other);
+			other = test_session(&m);
+			restore(&m, other, &f);
+			free(f.at);
+		}
+		if (turn % 5 == 4) {
+			assert_int_equal(session_undo(s, &e), 0);
+			assert_int_equal(session_undo(other, &e), 0);
+		}
+		test_same_text(test_ask(s, prompt), test_ask(other, prompt));
+		struct session_stats a = test_stats(s), b = test_stats(other);
+		assert_true(!turn || b.cached_tokens > 0);
+		assert_int_equal(a.prompt_tokens, b.prompt_tokens);
+		assert_int_equal(a.cached_tokens, b.cached_tokens);
+		assert_int_equal(a.recomputed_tokens, b.recomputed_tokens);
+		test_same_text(shown(s), shown(other));
+	}
 	session_end(s);
 	session_end(other);
 	test_model_close(&m);
@@ -577,8 +653,10 @@ int main(void)
 		cmocka_unit_test(it_is_read_in_any_order),
 		cmocka_unit_test(a_state_of_what_was_restored_is_the_same_file),
 		cmocka_unit_test(params_are_as_they_were_set),
+		cmocka_unit_test(messages_tools_and_variables_come_along),
 		cmocka_unit_test(nothing_said_is_restored_as_nothing_said),
 		cmocka_unit_test(a_hybrid_goes_back_to_the_copies_that_came_along),
+		cmocka_unit_test(a_hybrids_day_is_the_same_with_its_state_saved_in_between),
 		cmocka_unit_test(it_outlives_the_mount),
 		cmocka_unit_test(it_is_restored_before_there_is_a_store),
 		cmocka_unit_test(another_recipes_and_models_are_refused_with_the_first_piece),
