@@ -110,6 +110,7 @@ static bool text_flush_later(struct handle *h, bool by_opener, fuse_req_t req)
 		return false;
 	}
 	h->dirty = false;
+	t->job.slow = true;
 	t->job.work = take;
 	t->job.finish = taken;
 	t->req = req;
