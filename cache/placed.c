@@ -105,7 +105,10 @@ int placed_verify(const struct store *s, uint32_t record, const struct store_pie
 		(void)XXH3_64bits_update(state, stored->piece[i].data, stored->piece[i].bytes);
 	uint64_t sum = XXH3_64bits_digest(state);
 	XXH3_freeState(state);
-	return check_sum(s, record, sum, e);
+	const struct placed *p = s->place;
+	bool known = atomic_load(&p->sums[record]) != 0;
+	int failed = known || !p->of.check ? 0 : p->of.check(p->of.ctx, record, stored, e);
+	return failed ? failed : check_sum(s, record, sum, e);
 }
 
 /* ---- reading ---- */

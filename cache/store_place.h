@@ -41,6 +41,9 @@ struct store_place {
 	 * its sum is, so that no more has to be looked for in it. */
 	int (*read_dense)(void *ctx, uint32_t unit, bool known, void *buffer, size_t bytes,
 			  struct err *e);
+	/* Looks at a record that nobody has read before, for what no sum tells; 0, or an error in
+	 * words. From any thread. NULL: any bytes will do. */
+	int (*check)(void *ctx, uint32_t record, const struct store_pieces *stored, struct err *e);
 	void (*close)(void *ctx);
 	void *ctx;
 };

@@ -26,7 +26,7 @@ static size_t file_bytes(const struct sums_of *of)
 static struct sums_head head_of(const struct sums_of *of)
 {
 	struct sums_head h = {.units = of->units};
-	memcpy(h.magic, "MOESUMS1", sizeof h.magic);
+	memcpy(h.magic, "MOESUMS2", sizeof h.magic);
 	memcpy(h.source, of->source, sizeof h.source);
 	memcpy(h.plan, of->plan, sizeof h.plan);
 	return h;

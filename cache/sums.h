@@ -3,7 +3,7 @@
  * one did.
  *
  * The file, in the machine's byte order:
- *   0   "MOESUMS1"
+ *   0   "MOESUMS2"
  *   8   2 x u64: the source's number; 2 x u64: the digest of the plan
  *   40  u32: units, u32: 0
  *   48  u64 of each unit: its XXH3, 0 if it was not read yet

@@ -20,6 +20,7 @@
 #include <stdint.h>
 #include <time.h>
 
+struct answer;
 struct engine;
 struct model;
 struct session;
@@ -31,8 +32,9 @@ struct engine_options {
 	uint32_t threads;	 /* 0: as many as cores */
 	uint32_t chunk;		 /* prompt tokens per step; 0: see chunk.h. Never changes a text. */
 	const char *quant;	 /* auto (NULL: this), tq2, tq3, tq4 or bf16; see recipe.h */
-	int exact; /* not 0: the source's own numbers in f32, as quant bf16; no other quant */
-	const char *codec; /* none, zstd or auto (NULL: this); see recipe.h */
+	int exact; /* not 0: with activations, keys and values, and what was in codes, in F32 */
+	const char *codec;	   /* none, zstd or auto (NULL: this); see recipe.h */
+	const char *template_file; /* every model's chat template; NULL: their own */
 	const char
 		*store; /* folder for stores; NULL: beside the checkpoint, else the cache folder */
 	/* Called, from any thread and with no lock held, whenever the answer, status or error of a
@@ -103,6 +105,22 @@ int model_wait(struct model *m, struct err *e);
 /* Why loading failed, or the conversion that goes on behind cannot, in one sentence; else empty. */
 void model_error(const struct model *m, char *text, size_t size);
 
+/* The tokenizer alone, without weights; opened by the first of all who need it. Each makes a
+ * complete answer (session.h), which fails with e's code where text cannot be taken; NULL: out of
+ * memory. Both block, as long as the text is, and end early once *stop is true.
+ *
+ * Encoding: text[length], one trailing newline dropped, to the ids of its tokens, one a line.
+ * Special tokens that the text spells are those, and nothing is put before it: as a prompt without
+ * chat is read, but for the token that begins a text. -EILSEQ: no UTF-8. */
+struct answer *model_encode(struct model *m, const char *text, size_t length,
+			    const _Atomic bool *stop, struct err *e);
+/* Decoding: ids in decimal, with spaces or newlines between, to their bytes and a newline. Special
+ * tokens are spelled out; the space that a tokenizer puts before a text is left out. What encoding
+ * gives comes back as it was, but for what the tokenizer normalises. -EINVAL: not an id; -ERANGE:
+ * the vocabulary has no such token. */
+struct answer *model_decode(struct model *m, const char *text, size_t length,
+			    const _Atomic bool *stop, struct err *e);
+
 /* How far a conversion is, which goes on while the model is ready; total is 0 while there is none.
  */
 struct model_progress {
@@ -141,6 +159,7 @@ enum model_fact {
 	FACT_STATE,    /* unloaded, loading, ready, failed */
 	FACT_PROGRESS, /* "idle", or "converting 42 % 12.6/30.1 MB 3 s left", or "checking 43 % …"
 			*/
+	FACT_TEMPLATE, /* where its chat template comes from, or why it has none, in words */
 	FACT_KERNELS,  /* the kernels' table in use */
 	FACT_COUNT
 };

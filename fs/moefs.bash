@@ -11,10 +11,11 @@ _moefs() {
 			mapfile -t COMPREPLY < <(compgen -W "auto" -- "$cur")
 			;;
 		codec=*) mapfile -t COMPREPLY < <(compgen -W "auto none zstd" -- "$cur") ;;
+		template=*) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
 		store=*) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
 		*)
 			mapfile -t COMPREPLY < <(compgen -P "${cur%"$option"}" -W "quant= exact codec= budget= context_budget= \
-				context= store= threads= chunk= allow_other name= fsname=" -- "$option")
+				context= store= template= threads= chunk= allow_other name= fsname=" -- "$option")
 			compopt -o nospace
 			;;
 		esac

@@ -35,11 +35,11 @@ const char options_help[] =
 	"    budget=SIZE            memory for experts (default: from what is free)\n"
 	"    context_budget=SIZE    memory for contexts (likewise)\n"
 	"    quant=NAME             weights as auto (default), tq2, tq3, tq4 or bf16\n"
-	"    exact                  the checkpoint's own numbers, whatever they are written in, "
-	"and\n"
-	"                           arithmetic in 32 bits\n"
+	"    exact                  arithmetic in 32 bits with the checkpoint's own weights, or\n"
+	"                           with those that quant= makes\n"
 	"    codec=NAME             bf16 experts on disk: zstd, none, or auto (default): the "
 	"faster\n"
+	"    template=FILE          the chat template of every model, in place of its own\n"
 	"    store=DIR              where converted weights are kept (default: MODELDIR.moefs, or\n"
 	"                           where that may not be written ~/.cache/moefs)\n"
 	"    context=N              tokens per session (default: the model's, at most 32768)\n"
@@ -52,7 +52,7 @@ const char options_help[] =
 	"\n"
 	"A SIZE is as in 512M, 1.5G (or GB: powers of 1024), or 50%: of the machine's memory, or\n"
 	"of the control group's limit if that is less. auto is the default of every option but\n"
-	"store, name and fsname.\n"
+	"store, template, name and fsname.\n"
 	"To unmount: fusermount3 -u MOUNTPOINT\n";
 
 /* ---- the tables ---- */
@@ -73,7 +73,7 @@ enum kind {
 	WORD,	/* the engine knows which there are */
 	NUMBER, /* from 1 on; the engine knows the most */
 	SIZE,
-	FOLDER,
+	PATH,
 	SOURCE,
 	NAME,
 };
@@ -88,7 +88,8 @@ static const struct value {
 #define ENGINE(member) offsetof(struct engine_options, member)
 	{"quant", WORD, ENGINE(quant), "auto, tq2, tq3, tq4 or bf16"},
 	{"codec", WORD, ENGINE(codec), "zstd, none or auto"},
-	{"store", FOLDER, ENGINE(store), "the name of a folder"},
+	{"template", PATH, ENGINE(template_file), "the name of a file"},
+	{"store", PATH, ENGINE(store), "the name of a folder"},
 	{"budget", SIZE, ENGINE(budget), "a size such as 512M, 1.5G or 50%, or auto"},
 	{"context_budget", SIZE, ENGINE(context_budget),
 	 "a size such as 512M, 1.5G or 50%, or auto"},
@@ -230,7 +231,7 @@ static int apply(struct options *o, size_t i, struct err *e)
 	const struct value *v = &values[i];
 	const char *string = o->values[i];
 	void *place = (char *)&o->engine + v->offset;
-	bool named = v->kind == FOLDER || v->kind == SOURCE || v->kind == NAME;
+	bool named = v->kind == PATH || v->kind == SOURCE || v->kind == NAME;
 	bool good = string && *string;
 	if (!string || (!named && !strcmp(string, "auto")))
 		return 0;
@@ -242,12 +243,12 @@ static int apply(struct options *o, size_t i, struct err *e)
 		return err_set(e, EINVAL, "-o %s=%s is not %s", v->name, string, v->what);
 	if (v->kind == NAME)
 		return take_name(o, string, e);
-	if (v->kind == FOLDER) {
+	if (v->kind == PATH) {
 		int failed = absolute(&o->values[i], e);
 		if (failed)
 			return failed;
 	}
-	if (v->kind == WORD || v->kind == FOLDER)
+	if (v->kind == WORD || v->kind == PATH)
 		*(const char **)place = o->values[i];
 	return 0;
 }

@@ -162,6 +162,10 @@ void format_arrange(void *dst, const struct shape *s, uint32_t row0, uint32_t ro
  * the end of out itself: each is read before it is overwritten. */
 void format_dequantise_row(float *out, const struct shape *s, const struct pieces *from);
 
+/* Whether the canonical bytes of a whole matrix hold no NaN and no infinity, nor a scale so large
+ * (above 1e30) that its multiples might. Looks at scales alone where there are codes. */
+bool format_is_finite(const struct shape *s, const struct pieces *from);
+
 /* Scalar conversions, round to nearest even. */
 float f16_to_f32(uint16_t h);
 uint16_t f32_to_f16(float f);

@@ -9,10 +9,12 @@ static void init(struct context *x, struct context_budget *budget, enum kv_type 
 		 uint64_t kv_width, size_t recurrent_floats)
 {
 	size_t element = type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
+	size_t used = (size_t)kv_width * KV_BLOCK * element;
 	*x = (struct context){
 		.budget = budget,
 		.type = type,
-		.block_bytes = context_pages((size_t)kv_width * KV_BLOCK * element),
+		.block_bytes = context_pages(used),
+		.block_used = used,
 	};
 	recurrent_init(&x->recurrent, budget, recurrent_floats);
 }
@@ -41,6 +43,20 @@ uint64_t context_full_bytes(const struct config *c, enum kv_type type, uint32_t 
 	       (uint64_t)(1 + RECURRENT_MARKS) * x.recurrent.bytes;
 }
 
+void context_move(struct context *to, struct context *from)
+{
+	recurrent_move(&to->recurrent, &from->recurrent);
+	to->blocks = from->blocks;
+	to->sharers = from->sharers;
+	to->block_count = from->block_count;
+	to->block_room = from->block_room;
+	to->tokens = from->tokens;
+	from->blocks = NULL;
+	from->sharers = NULL;
+	from->block_count = from->block_room = 0;
+	from->tokens = (struct token_list){0};
+}
+
 /* ---- blocks ---- */
 
 static int make_table_room(struct context *x, uint32_t blocks, struct err *e)
@@ -51,10 +67,10 @@ static int make_table_room(struct context *x, uint32_t blocks, struct err *e)
 	room = room < blocks ? blocks : room;
 	const void **table = realloc(x->blocks, room * sizeof *table);
 	x->blocks = table ? table : x->blocks;
-	_Atomic uint32_t **sharers = table ? realloc(x->sharers, room * sizeof *sharers) : NULL;
-	if (!sharers)
+	sharers **counts = table ? realloc(x->sharers, room * sizeof *counts) : NULL;
+	if (!counts)
 		return err_set(e, ENOMEM, "out of memory for the context's table");
-	x->sharers = sharers;
+	x->sharers = counts;
 	x->block_room = room;
 	return 0;
 }
@@ -72,48 +88,12 @@ static int add_block(struct context *x, struct err *e)
 	return 0;
 }
 
-/* Leaves a block to the others that have it; the last one gives it back. */
-static void leave_block(struct context *x, const void *block, _Atomic uint32_t *sharers)
-{
-	if (sharers && atomic_fetch_sub(sharers, 1) > 1)
-		return;
-	free((void *)sharers);
-	context_give(x->budget, block, x->block_bytes);
-}
-
-/* A block that is written to is this context's alone. */
-static int own_block(struct context *x, uint32_t i, struct err *e)
-{
-	_Atomic uint32_t *sharers = x->sharers[i];
-	if (!sharers)
-		return 0;
-	if (atomic_load(sharers) == 1) { /* nobody else can come to have it */
-		free((void *)sharers);
-		x->sharers[i] = NULL;
-		return 0;
-	}
-	void *copy = context_take(x->budget, x->block_bytes, e);
-	if (!copy)
-		return -e->code;
-	memcpy(copy, x->blocks[i], x->block_bytes);
-	leave_block(x, x->blocks[i], sharers);
-	x->blocks[i] = copy;
-	x->sharers[i] = NULL;
-	return 0;
-}
-
 static int share_block(struct context *to, const struct context *from, struct err *e)
 {
 	uint32_t i = to->block_count;
-	if (!from->sharers[i]) {
-		_Atomic uint32_t *sharers = malloc(sizeof *sharers);
-		if (!sharers)
-			return err_set(e, ENOMEM, "out of memory for sharing a context");
-		atomic_init(sharers, 1);
-		from->sharers[i] = sharers;
-	}
-	atomic_fetch_add(from->sharers[i], 1);
-	to->sharers[i] = from->sharers[i];
+	to->sharers[i] = sharing_join(&from->sharers[i], e);
+	if (!to->sharers[i])
+		return -e->code;
 	to->blocks[i] = from->blocks[i];
 	to->block_count++;
 	return 0;
@@ -139,7 +119,7 @@ int context_reserve(struct context *x, uint32_t positions, struct err *e)
 	uint32_t blocks = x->block_bytes ? context_blocks(positions) : 0;
 	int failed = recurrent_reserve(&x->recurrent, e);
 	for (uint32_t i = (uint32_t)x->tokens.count / KV_BLOCK; i < x->block_count && !failed; i++)
-		failed = own_block(x, i, e);
+		failed = sharing_own(x->budget, &x->blocks[i], x->block_bytes, &x->sharers[i], e);
 	while (x->block_count < blocks && !failed)
 		failed = add_block(x, e);
 	return failed;
@@ -152,7 +132,8 @@ size_t context_rollback(struct context *x, size_t count)
 	size_t keep = (x->tokens.count + KV_BLOCK - 1) / KV_BLOCK;
 	while (x->block_count > keep) {
 		x->block_count--;
-		leave_block(x, x->blocks[x->block_count], x->sharers[x->block_count]);
+		sharing_leave(x->budget, x->blocks[x->block_count], x->block_bytes,
+			      x->sharers[x->block_count]);
 	}
 	return x->tokens.count;
 }
@@ -167,7 +148,7 @@ void context_note(struct context *x, const float *row)
 {
 	float *note = note_of(x);
 	uint32_t position = (uint32_t)x->tokens.count;
-	if (!note)
+	if (!note || sharing_shared(&x->recurrent.now_sharers))
 		return;
 	memcpy(note, row, x->note_width * sizeof *note);
 	memcpy(note + x->note_width, &position, sizeof position);

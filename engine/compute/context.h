@@ -21,14 +21,13 @@
 struct context {
 	struct context_budget *budget;
 	enum kv_type type;
-	size_t block_bytes;  /* whole pages: what is mapped is what is counted */
+	size_t block_bytes;  /* whole pages: what is mapped is what is counted … */
+	size_t block_used;   /* … and what of it keys and values take */
 	const void **blocks; /* block_count pointers; owned, but for those that forks share */
-	/* Of each block, how many contexts have it; NULL: this one alone. Malloc'ed, and the last
-	 * of them frees it. */
-	_Atomic uint32_t **sharers;
+	sharers **sharers; /* of each block (sharing.h) */
 	uint32_t block_count, block_room;
 	struct recurrent recurrent; /* the state of layers that have one (delta.h) */
-	size_t note_at;		    /* where a row lies in its block (context_note) */
+	size_t note_at;		    /* floats of that; behind them lies a row (context_note) */
 	uint32_t note_width;	    /* 0: there is none */
 	struct token_list tokens;   /* tokens.count positions are computed */
 };
@@ -39,6 +38,9 @@ void context_init(struct context *x, struct context_budget *budget, const struct
 void context_init_draft(struct context *x, struct context_budget *budget, const struct config *c,
 			enum kv_type type);
 void context_free(struct context *x);
+/* What `from` holds becomes that of `to`, which was initialised alike and was freed or is new; then
+ * it is the other way round. Both are at rest. */
+void context_move(struct context *to, struct context *from);
 /* Blocks of so many positions. */
 static inline uint32_t context_blocks(uint32_t positions)
 {

@@ -48,7 +48,7 @@ static void multiply_blocks(const struct wave *v, uint32_t ready, uint32_t part,
 			    uint32_t end)
 {
 	const struct moe_scratch *m = v->m;
-	const struct shape *s = &v->record->part[part];
+	const struct shape *s = &v->record->computed[part];
 	const uint8_t *slot = m->ready[ready].data;
 	struct matrix w = {*s, slot + v->record->slot_offset[part]};
 	uint32_t n, first = group_of(m, ready, &n);
@@ -84,7 +84,7 @@ static void activate_block(const struct wave *v, uint32_t ready, uint32_t block)
 	size_t width = m->hidden.k, begin = (size_t)block * TQ_GROUP;
 	uint32_t n = width - begin < TQ_GROUP ? (uint32_t)(width - begin) : TQ_GROUP;
 	uint32_t count, first = group_of(m, ready, &count);
-	enum format down = v->record->part[EXPERT_PARTS - 1].format;
+	enum format down = v->record->computed[EXPERT_PARTS - 1].format;
 	const float *gate_bias = bias_of(v, TENSOR_EXPERT_GATE_BIAS, ready),
 		    *up_bias = bias_of(v, TENSOR_EXPERT_UP_BIAS, ready);
 	for (size_t a = first; a < first + count; a++) {
@@ -236,7 +236,7 @@ int moe_run(struct moe_scratch *m, struct step *s, uint32_t layer, struct err *e
 	route(&m->routing, s, layer, input_of(m, s, weights_vector(l, TENSOR_ROUTER_SCALE)));
 	struct activation *input = input_of(m, s, weights_vector(l, TENSOR_EXPERTS_NORM));
 	for (uint32_t part = 0; part < EXPERT_PARTS - 1; part++)
-		activation_prepare(env, input, s->n, record->part[part].format);
+		activation_prepare(env, input, s->n, record->computed[part].format);
 	const struct wave wave = {m, s, l, input, record, 0};
 	int failed = run_experts(m, s, layer, &wave, e);
 	if (failed)

@@ -6,20 +6,26 @@
 /* ---- copies; the budget's lock is held ---- */
 
 /* Takes a mark out of the list; its memory is the caller's. */
-static float *take_out(struct recurrent *r, uint32_t i)
+static struct recurrent_mark take_out(struct recurrent *r, uint32_t i)
 {
-	float *state = r->marks[i].state;
+	struct recurrent_mark mark = r->marks[i];
 	r->mark_count--;
 	memmove(&r->marks[i], &r->marks[i + 1], (r->mark_count - i) * sizeof *r->marks);
 	if (!r->mark_count)
 		context_spare_none(r->budget, &r->spare);
-	return state;
+	return mark;
+}
+
+static void drop(struct recurrent *r, uint32_t i)
+{
+	struct recurrent_mark mark = take_out(r, i);
+	sharing_leave(r->budget, mark.state, r->bytes, mark.sharers);
 }
 
 static void give_up_marks(struct recurrent *r, size_t beyond)
 {
 	while (r->mark_count && r->marks[r->mark_count - 1].position > beyond)
-		context_give(r->budget, take_out(r, r->mark_count - 1), r->bytes);
+		drop(r, r->mark_count - 1);
 }
 
 /* The mark that is missed least: around it the distance between its neighbours, over how far back
@@ -44,7 +50,7 @@ static void give_way(struct context_spare *spare)
 {
 	struct recurrent *r = (void *)((char *)spare - offsetof(struct recurrent, spare));
 	size_t end = r->marks[r->mark_count - 1].position + 1;
-	context_give(r->budget, take_out(r, least_missed(r, end)), r->bytes);
+	drop(r, least_missed(r, end));
 }
 
 /* Memory for a copy at a position; NULL: it is there already, or there is no room. */
@@ -56,9 +62,13 @@ static float *make_room(struct recurrent *r, size_t position)
 	float *state = NULL;
 	if (r->mark_count < RECURRENT_MARKS)
 		state = context_take_spare(r->budget, r->bytes);
-	if (!state && r->mark_count)
-		state = take_out(r, least_missed(r, position));
-	return state;
+	if (state || !r->mark_count)
+		return state;
+	struct recurrent_mark old = take_out(r, least_missed(r, position));
+	if (!sharing_shared(&old.sharers))
+		return old.state;
+	sharing_leave(r->budget, old.state, r->bytes, old.sharers);
+	return context_take_spare(r->budget, r->bytes);
 }
 
 /* ---- the state ---- */
@@ -75,12 +85,30 @@ void recurrent_free(struct recurrent *r)
 	recurrent_rollback(r, 1, 0);
 }
 
+void recurrent_move(struct recurrent *to, struct recurrent *from)
+{
+	if (!from->bytes)
+		return;
+	pthread_mutex_lock(&from->budget->lock);
+	context_spare_none(from->budget, &from->spare);
+	*to = *from;
+	recurrent_init(from, to->budget, 0);
+	from->bytes = to->bytes;
+	if (to->mark_count)
+		context_spare_last(to->budget, &to->spare);
+	pthread_mutex_unlock(&to->budget->lock);
+}
+
 int recurrent_reserve(struct recurrent *r, struct err *e)
 {
-	if (!r->bytes || r->now)
+	const void *now = r->now;
+	if (!r->bytes)
 		return 0;
-	r->now = context_take(r->budget, r->bytes, e);
-	return r->now ? 0 : -e->code;
+	int failed = now ? sharing_own(r->budget, &now, r->bytes, &r->now_sharers, e) : 0;
+	if (!now)
+		failed = (now = context_take(r->budget, r->bytes, e)) ? 0 : -e->code;
+	r->now = (float *)now;
+	return failed;
 }
 
 int recurrent_copy(struct recurrent *to, const struct recurrent *from, size_t position,
@@ -108,21 +136,39 @@ void recurrent_mark(struct recurrent *r, size_t position)
 	if (!state)
 		return;
 	memcpy(state, r->now, r->bytes);
+	recurrent_add_mark(r, position, r->behind, state);
+}
+
+float *recurrent_take_copy(struct recurrent *r)
+{
+	return context_take_spare(r->budget, r->bytes);
+}
+
+void recurrent_add_mark(struct recurrent *r, size_t position, uint32_t behind, float *state)
+{
 	pthread_mutex_lock(&r->budget->lock);
-	r->marks[r->mark_count++] = (struct recurrent_mark){position, r->behind, state};
+	r->marks[r->mark_count++] = (struct recurrent_mark){position, behind, state, NULL};
 	context_spare_last(r->budget, &r->spare);
 	pthread_mutex_unlock(&r->budget->lock);
 }
 
-/* Goes back to the last copy that is left; false: there is none. */
+/* Goes back to the last copy that is left; false: there is none. A state that somebody else has,
+ * too, is left to him, and the copy itself takes its place: that needs no memory. */
 static bool restore(struct recurrent *r, size_t *position)
 {
 	if (!r->mark_count)
 		return false;
-	const struct recurrent_mark *last = &r->marks[r->mark_count - 1];
-	memcpy(r->now, last->state, r->bytes);
-	r->behind = last->behind;
-	*position = last->position;
+	struct recurrent_mark last = r->marks[r->mark_count - 1];
+	if (sharing_shared(&r->now_sharers)) {
+		sharing_leave(r->budget, r->now, r->bytes, r->now_sharers);
+		last = take_out(r, r->mark_count - 1);
+		r->now = last.state;
+		r->now_sharers = last.sharers;
+	} else {
+		memcpy(r->now, last.state, r->bytes);
+	}
+	r->behind = last.behind;
+	*position = last.position;
 	return true;
 }
 
@@ -143,8 +189,9 @@ size_t recurrent_rollback(struct recurrent *r, size_t from, size_t to)
 	r->spoiled = false;
 	if (restored)
 		return reached;
-	context_give(r->budget, r->now, r->bytes);
+	sharing_leave(r->budget, r->now, r->bytes, r->now_sharers);
 	r->now = NULL;
+	r->now_sharers = NULL;
 	r->behind = 0;
 	return 0;
 }

@@ -20,9 +20,7 @@
 #ifndef MOEFS_ENGINE_COMPUTE_RECURRENT_H
 #define MOEFS_ENGINE_COMPUTE_RECURRENT_H
 
-#include "engine/memory/context_budget.h"
-
-#include <stdbool.h>
+#include "engine/compute/sharing.h"
 
 /* Most copies of a context: a state of Qwen3.6-35B-A3B takes 63 MB. */
 enum { RECURRENT_MARKS = 8 };
@@ -31,6 +29,7 @@ struct recurrent {
 	struct context_budget *budget;
 	size_t bytes; /* of a state, in whole pages; 0: the model has no recurrent layer */
 	float *now;   /* after the context's last position; NULL before the first */
+	sharers *now_sharers; /* what is saved has it, too (context_save.h) */
 	bool spoiled; /* a step that failed has left `now` between two positions */
 	/* By how many of the context's last positions `now` is behind: what they do to it is kept,
 	 * and is yet to be done. */
@@ -40,6 +39,7 @@ struct recurrent {
 		size_t position;
 		uint32_t behind;
 		float *state;
+		sharers *sharers;
 	} marks[RECURRENT_MARKS]; /* the copies, ascending; under the budget's lock */
 	uint32_t mark_count;
 };
@@ -47,8 +47,10 @@ struct recurrent {
 /* floats: of one state; 0 is fine, and then all of this does nothing. */
 void recurrent_init(struct recurrent *r, struct context_budget *budget, size_t floats);
 void recurrent_free(struct recurrent *r);
+/* What `from` holds becomes that of `to`, which holds nothing; then it is the other way round. */
+void recurrent_move(struct recurrent *to, struct recurrent *from);
 
-/* Memory for the state, zeroed if it is new. -ENOSPC or -ENOMEM in words. */
+/* Memory for the state, zeroed if it is new, and not shared. -ENOSPC or -ENOMEM in words. */
 int recurrent_reserve(struct recurrent *r, struct err *e);
 /* Makes `to`, which has no state yet, what `from` is after `position` tokens, with a copy of that
  * and none of those before it. -ENOSPC or -ENOMEM in words. */
@@ -56,6 +58,10 @@ int recurrent_copy(struct recurrent *to, const struct recurrent *from, size_t po
 		   struct err *e);
 /* Keeps a copy of the state, which (with what it is behind) is that after `position` tokens. */
 void recurrent_mark(struct recurrent *r, size_t position);
+/* Memory for a copy of the state of another time, if there is room, zeroed; and such a copy, later
+ * than those that are there, at a time when there are fewer than RECURRENT_MARKS. */
+float *recurrent_take_copy(struct recurrent *r);
+void recurrent_add_mark(struct recurrent *r, size_t position, uint32_t behind, float *state);
 /* Goes back from the state after `from` positions to one after at most `to`, and returns after how
  * many it is. `to` itself is reached if it is `from`, or not before what `now` is behind, or was
  * marked. Later copies are given up; at 0 so is the memory. */

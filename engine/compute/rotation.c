@@ -65,6 +65,8 @@ static double frequency_of(const struct rope *p, uint32_t i)
 		return yarn(p, i, frequency);
 	case ROPE_PROPORTIONAL:
 		return i < p->turning ? frequency / p->factor : 0;
+	case ROPE_FACTORS:
+		return frequency / (double)p->factors[i];
 	case ROPE_DEFAULT:
 	case ROPE_SCALINGS:
 		break;

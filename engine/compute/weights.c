@@ -81,8 +81,8 @@ static int load_tensor(const struct plan_tensor *t, const struct store *store, v
 		int failed = read_chunk(t, chunk, store, buffer, &pieces, e);
 		if (failed)
 			return failed;
-		format_arrange(to, &t->shape, chunk * t->chunk_rows, plan_chunk_rows(t, chunk),
-			       &pieces);
+		plan_arrange_rows(to, &t->computed, &t->shape, chunk * t->chunk_rows,
+				  plan_chunk_rows(t, chunk), &pieces);
 	}
 	return 0;
 }
@@ -94,7 +94,7 @@ static size_t memory_needed(const struct plan *p, bool drafts, size_t *largest_c
 	for (uint32_t i = 0; i < p->dense_count; i++) {
 		struct shape chunk = p->dense[i].shape;
 		if (!stays_on_disk(&p->dense[i], drafts))
-			bytes += format_arranged_bytes(&chunk);
+			bytes += format_arranged_bytes(&p->dense[i].computed);
 		chunk.rows = p->dense[i].chunk_rows;
 		size_t stored = format_packed_bytes(&chunk) + format_norm_bytes(&chunk) +
 				format_bias_bytes(&chunk);
@@ -122,8 +122,8 @@ static int load_all(struct weights *w, const struct plan *p, const struct config
 			failed = finish_tensor(t, c, (float *)(void *)next, e);
 		if (failed)
 			return failed;
-		place_of(w, t)->m[t->id.role] = (struct matrix){t->shape, next};
-		next += format_arranged_bytes(&t->shape);
+		place_of(w, t)->m[t->id.role] = (struct matrix){t->computed, next};
+		next += format_arranged_bytes(&t->computed);
 	}
 	return 0;
 }

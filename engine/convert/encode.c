@@ -119,6 +119,14 @@ static int not_a_number(const struct source *source, struct err *e)
 		       source->tensor->name);
 }
 
+static void round_row(uint8_t *packed, const float *row, uint32_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		uint16_t half = f32_to_bf16(row[i]);
+		memcpy(packed + i * sizeof half, &half, sizeof half);
+	}
+}
+
 /* One row as its store has it. */
 static int encode_row(struct encoder *x, const struct shape *s, const struct source *source,
 		      const uint8_t *row, uint8_t *packed, uint8_t *norms, struct err *e)
@@ -134,6 +142,10 @@ static int encode_row(struct encoder *x, const struct shape *s, const struct sou
 	}
 	if (s->format == FORMAT_F32) {
 		memcpy(packed, x->row, s->cols * sizeof *x->row);
+		return 0;
+	}
+	if (s->format == FORMAT_BF16) {
+		round_row(packed, x->row, s->cols);
 		return 0;
 	}
 	if (!x->kernels->tq_quantise_row(packed, x->row_norms, x->row, s->cols,
@@ -156,37 +168,6 @@ bool encode_copies(const struct shape *s, const struct source *source)
 	       (!format_affine_bits(s->format) || s->group == t->group);
 }
 
-/* Codes are numbers, whatever they are; what they are multiplied with may be none. Of TQ that are
- * the norms, and rotating back only to look at them would take long. */
-static bool row_is_finite(const struct encoder *x, const struct shape *s, const struct pieces *from)
-{
-	const struct shape norms = {.format = s->norms == NORM_F16 ? FORMAT_F16 : FORMAT_F32,
-				    .rows = 1,
-				    .cols = (uint32_t)tq_groups(s->cols)};
-	if (format_is_tq(s->format)) {
-		format_dequantise_row(x->row_norms, &norms,
-				      &(struct pieces){.weights = from->scales});
-		return all_finite(x->row_norms, norms.cols);
-	}
-	format_dequantise_row(x->row, s, from);
-	return all_finite(x->row, s->cols);
-}
-
-static int check_rows(const struct encoder *x, const struct shape *s, const struct source *source,
-		      uint8_t *const *piece, struct err *e)
-{
-	struct shape one = *s;
-	one.rows = 1;
-	for (uint32_t r = 0; r < s->rows; r++) {
-		const struct pieces row = {piece[0] + r * plan_piece_bytes(&one, 0),
-					   piece[1] + r * plan_piece_bytes(&one, 1),
-					   piece[2] + r * plan_piece_bytes(&one, 2)};
-		if (!row_is_finite(x, &one, &row))
-			return not_a_number(source, e);
-	}
-	return 0;
-}
-
 /* s->rows rows from row0 on: the bytes that are there. */
 static int copy_rows(struct encoder *x, const struct shape *s, const struct source *source,
 		     uint32_t row0, uint8_t *out, struct err *e)
@@ -199,7 +180,9 @@ static int copy_rows(struct encoder *x, const struct shape *s, const struct sour
 			failed = sources_read_part(x->sources, source, i, row0, s->rows, out, e);
 		out += plan_piece_bytes(s, i);
 	}
-	return failed ? failed : check_rows(x, s, source, piece, e);
+	if (!failed && !format_is_finite(s, &(struct pieces){piece[0], piece[1], piece[2]}))
+		failed = not_a_number(source, e);
+	return failed;
 }
 
 /* ---- rows ---- */

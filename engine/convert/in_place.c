@@ -121,7 +121,8 @@ static int check_dense(const struct source_in_place *s, struct err *e)
 		const struct plan_tensor *t = &s->plan.dense[i];
 		struct source from;
 		int failed = sources_find(&s->sources, t->id, &from, e);
-		if (!failed && !format_is_float(t->shape.format) && !encode_copies(&t->shape, &from))
+		if (!failed && !format_is_float(t->shape.format) &&
+		    !encode_copies(&t->shape, &from))
 			failed = is_not_in_place(&from, e);
 		if (failed)
 			return failed;
@@ -193,6 +194,38 @@ static int read_dense(void *ctx, uint32_t unit, bool known, void *buffer, size_t
 				 plan_chunk_rows(t, number), buffer, e);
 }
 
+/* ---- experts that are read for the first time ---- */
+
+static int not_a_number(const struct source_in_place *s, struct tensor_id id, struct err *e)
+{
+	struct source from;
+	int failed = sources_find(&s->sources, id, &from, e);
+	return failed ? failed
+		      : err_set(e, EINVAL,
+				"tensor %s holds a NaN or an infinity in layer %u expert %u; the "
+				"checkpoint is damaged",
+				from.tensor->name, id.layer, id.expert);
+}
+
+static int check_expert(void *ctx, uint32_t record, const struct store_pieces *stored,
+			struct err *e)
+{
+	const struct source_in_place *s = ctx;
+	const struct plan *p = &s->plan;
+	uint32_t routed = record / p->experts;
+	const struct plan_record *r = &p->record[routed];
+	struct pieces part[EXPERT_PARTS];
+	plan_part_pieces(r, stored, part);
+	for (uint32_t i = 0; i < EXPERT_PARTS; i++)
+		if (!format_is_finite(&r->part[i], &part[i]))
+			return not_a_number(s,
+					    (struct tensor_id){plan_part_role(i),
+							       p->layer_of[routed],
+							       record % p->experts},
+					    e);
+	return 0;
+}
+
 /* ---- opening ---- */
 
 static int list_files(struct source_in_place *s, struct err *e)
@@ -255,6 +288,7 @@ static int open_store(struct store **out, struct source_in_place *s, const struc
 		.pieces = s->pieces,
 		.first = s->first,
 		.read_dense = read_dense,
+		.check = check_expert,
 		.close = close_source,
 		.ctx = s,
 	};

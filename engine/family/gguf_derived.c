@@ -5,52 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- reading and writing ---- */
-
-/* ARCHITECTURE.suffix; no architecture of ours makes it longer. */
-void gguf_full_key(const struct gguf_writer *w, const char *suffix, char key[GGUF_KEY_BYTES])
-{
-	(void)snprintf(key, GGUF_KEY_BYTES, "%s.%s", w->architecture, suffix);
-}
-
-bool gguf_writer_has(const struct gguf_writer *w, const char *suffix)
-{
-	char key[GGUF_KEY_BYTES];
-	gguf_full_key(w, suffix, key);
-	return gguf_has(w->g, key);
-}
-
-int gguf_writer_uint(const struct gguf_writer *w, const char *suffix, uint64_t *out)
-{
-	char key[GGUF_KEY_BYTES];
-	gguf_full_key(w, suffix, key);
-	return gguf_get_uint(w->g, key, w->name, 0, UINT32_MAX, out, w->e);
-}
-
-int gguf_writer_uint_or(const struct gguf_writer *w, const char *suffix, uint64_t fallback,
-			uint64_t *out)
-{
-	*out = fallback;
-	return gguf_writer_has(w, suffix) ? gguf_writer_uint(w, suffix, out) : 0;
-}
-
-void gguf_put_uint(const struct gguf_writer *w, const char *name, uint64_t value)
-{
-	(void)fprintf(w->out, ",\n  \"%s\": %" PRIu64, name, value);
-}
-
-void gguf_put_bool(const struct gguf_writer *w, const char *name, bool value)
-{
-	(void)fprintf(w->out, ",\n  \"%s\": %s", name, value ? "true" : "false");
-}
-
-void gguf_put_real(const struct gguf_writer *w, const char *name, double value)
-{
-	(void)fprintf(w->out, ",\n  \"%s\": %.17g", name, value);
-}
-
-/* ---- what takes more than one key ---- */
-
 static int put_layers(const struct gguf_writer *w)
 {
 	uint64_t blocks, drafts;
@@ -191,69 +145,6 @@ static int put_delta_net(const struct gguf_writer *w)
 	return 0;
 }
 
-/* The type is one of those that transformers names alike; a factor alone means a linear one. */
-static int rope_type(const struct gguf_writer *w, const char **type)
-{
-	static const char *const types[] = {"none", "linear", "yarn", "longrope"};
-	char key[GGUF_KEY_BYTES];
-	const char *text;
-	size_t length;
-	gguf_full_key(w, "rope.scaling.type", key);
-	*type = gguf_writer_has(w, "rope.scaling.factor") ? "linear" : "none";
-	if (!gguf_has(w->g, key))
-		return 0;
-	int failed = gguf_get_string(w->g, key, w->name, &text, &length, w->e);
-	for (size_t i = 0; i < sizeof types / sizeof *types && !failed; i++)
-		if (length == strlen(types[i]) && !memcmp(text, types[i], length)) {
-			*type = types[i];
-			return 0;
-		}
-	return failed ? failed
-		      : err_set(w->e, ENOTSUP, "%s: %s is %.*s, which is not known", w->name, key,
-				(int)(length < 64 ? length : 64), text);
-}
-
-/* What the keys of attention are scaled by besides, as a tenth of what config.json says. The two
- * that it has are the same in all that is published, and the file has one. */
-static int put_mscale(const struct gguf_writer *w)
-{
-	char key[GGUF_KEY_BYTES];
-	double tenth;
-	gguf_full_key(w, "rope.scaling.yarn_log_multiplier", key);
-	if (!gguf_has(w->g, key))
-		return 0;
-	int failed = gguf_get_double(w->g, key, w->name, &tenth, w->e);
-	if (!failed)
-		(void)fprintf(w->out, ", \"mscale\": %.17g, \"mscale_all_dim\": %.17g", 10 * tenth,
-			      10 * tenth);
-	return failed;
-}
-
-static int put_rope(const struct gguf_writer *w)
-{
-	const char *type;
-	int failed = rope_type(w, &type);
-	if (failed || !strcmp(type, "none"))
-		return failed;
-	(void)fprintf(w->out, ",\n  \"rope_scaling\": {\"rope_type\": \"%s\"", type);
-	for (const struct gguf_key *k = gguf_keys_common; k->suffix && !failed; k++) {
-		char key[GGUF_KEY_BYTES];
-		double value;
-		gguf_full_key(w, k->suffix, key);
-		if (k->rule != GGUF_ROPE || !gguf_has(w->g, key))
-			continue;
-		failed = gguf_get_double(w->g, key, w->name, &value, w->e);
-		if (!failed)
-			(void)fprintf(w->out, ", \"%s\": %.17g", k->name, value);
-	}
-	if (!failed)
-		failed = put_mscale(w);
-	if (w->family->gguf->rope_also)
-		(void)fprintf(w->out, ", %s", w->family->gguf->rope_also);
-	(void)fprintf(w->out, "}");
-	return failed;
-}
-
 /* Sizes of experts that files before 2024-04 do not say, from what has them. */
 static int put_size_of(const struct gguf_writer *w, const char *suffix, const char *tensor)
 {
@@ -316,7 +207,7 @@ int gguf_put_derived(const struct gguf_writer *w)
 {
 	static int (*const parts[])(const struct gguf_writer *) = {
 		put_layers,    put_vocabulary, put_heads, put_latent,	  put_windows,
-		put_delta_net, put_rope,       put_sizes, put_end_tokens, put_presence,
+		put_delta_net, gguf_put_rope,  put_sizes, put_end_tokens, put_presence,
 	};
 	int failed = 0;
 	for (size_t i = 0; i < sizeof parts / sizeof *parts && !failed; i++)

@@ -63,6 +63,9 @@ int gguf_config_text(const struct gguf *g, const struct package *p, const char *
 /* The same of a file or its first part. */
 int gguf_config_of(const char *path, char **text, size_t *length, struct err *e);
 
+/* The tensor that is part of a config: rope.h. */
+#define GGUF_ROPE_FACTORS "rope_freqs.weight"
+
 /* The names that a role may have, in the order in which they are tried: how many; 0: none. The
  * first number of each is the layer, the second the expert. */
 uint32_t gguf_alternatives(const struct family *f, enum tensor_role role,

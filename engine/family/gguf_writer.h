@@ -1,5 +1,5 @@
 /* What writes a config.json of the keys of a GGUF file: gguf_config.c, key by key, and
- * gguf_derived.c, what follows from several. Within engine/family only. */
+ * gguf_derived.c, what follows from several, and gguf_rope.c, rotations. Within engine/family only. */
 #ifndef MOEFS_ENGINE_FAMILY_GGUF_WRITER_H
 #define MOEFS_ENGINE_FAMILY_GGUF_WRITER_H
 
@@ -31,6 +31,8 @@ void gguf_put_uint(const struct gguf_writer *w, const char *name, uint64_t value
 void gguf_put_bool(const struct gguf_writer *w, const char *name, bool value);
 void gguf_put_real(const struct gguf_writer *w, const char *name, double value);
 
+/* rope_scaling, of keys and of the tensor that some files have it in. */
+int gguf_put_rope(const struct gguf_writer *w);
 /* All members that follow from more than one key, or from tensors. */
 int gguf_put_derived(const struct gguf_writer *w);
 

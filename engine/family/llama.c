@@ -20,7 +20,7 @@ static int read_mistral(const struct reader *r)
 
 /* GGUF files have the pairs of rows that a rotation turns as neighbours, of either of the two,
  * which they call by one name. Biases, whose pairs would be, too, are refused as tensors that are
- * not known, and so is rope_freqs.weight, which holds what Llama 3.1's rotations are slowed by. */
+ * not known. rope_freqs.weight holds what Llama 3.1's rotations are slowed by (gguf_rope.c). */
 static const struct tensor_name gguf_names[] = {
 	{TENSOR_Q, "blk.%u.attn_q.weight", view_paired_q},
 	{TENSOR_K, "blk.%u.attn_k.weight", view_paired_k},
@@ -35,7 +35,7 @@ static const struct gguf_family gguf = {
 static const char *const llama[] = {"llama", NULL}, *const mistral[] = {"mistral", NULL};
 const struct family family_llama = {
 	.model_types = llama,
-	.ropes = 1U << ROPE_LINEAR | 1U << ROPE_LLAMA3 | 1U << ROPE_YARN,
+	.ropes = 1U << ROPE_LINEAR | 1U << ROPE_LLAMA3 | 1U << ROPE_YARN | 1U << ROPE_FACTORS,
 	.read = read_llama,
 	.gguf = &gguf,
 };

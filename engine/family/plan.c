@@ -70,6 +70,13 @@ static struct shape tensor_shape(struct planning *g, struct tensor_id id)
 	return s;
 }
 
+static struct shape computed_shape(const struct recipe *r, const struct shape *stored)
+{
+	if (!r->exact || format_is_float(stored->format))
+		return *stored;
+	return (struct shape){.format = FORMAT_F32, .rows = stored->rows, .cols = stored->cols};
+}
+
 static void add_tensor(struct planning *g, enum tensor_role role, uint32_t layer)
 {
 	struct plan *p = g->plan;
@@ -84,6 +91,7 @@ static void add_tensor(struct planning *g, enum tensor_role role, uint32_t layer
 	*t = (struct plan_tensor){
 		.id = id,
 		.shape = shape,
+		.computed = computed_shape(&p->recipe, &shape),
 		.draft = layer >= c->layers,
 		.offset = p->dense_bytes,
 		.first_unit = p->unit_count,
@@ -160,8 +168,9 @@ static struct plan_record lay_out_record(struct planning *g, uint32_t layer)
 		r.slot_offset[i] = r.slot_bytes;
 		if (g->failed) /* its sizes may not be asked for */
 			break;
+		r.computed[i] = computed_shape(&g->plan->recipe, &r.part[i]);
 		r.bytes += stored_bytes(&r.part[i]);
-		r.slot_bytes += format_arranged_bytes(&r.part[i]);
+		r.slot_bytes += format_arranged_bytes(&r.computed[i]);
 	}
 	return r;
 }

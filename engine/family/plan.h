@@ -17,9 +17,10 @@
  */
 struct plan_tensor {
 	struct tensor_id id;
-	struct shape shape; /* rows = 1 for a vector */
-	bool draft;	    /* only drafting needs it */
-	uint64_t offset;    /* in the dense data, of the weights; norms follow */
+	struct shape shape;    /* rows = 1 for a vector */
+	struct shape computed; /* the same in memory: as `part` and `computed` of a record */
+	bool draft;	       /* only drafting needs it */
+	uint64_t offset;       /* in the dense data, of the weights; norms follow */
 	uint32_t chunk_rows, chunks, first_unit;
 };
 
@@ -33,6 +34,8 @@ _Static_assert(TENSOR_ROLE_LIST(EXPERT_ROLE) == EXPERT_PARTS &&
 /* An expert of a routed layer. */
 struct plan_record {
 	struct shape part[EXPERT_PARTS];
+	/* What it is computed with as: the same, or F32 where codes are computed with exactly. */
+	struct shape computed[EXPERT_PARTS];
 	uint64_t part_offset[EXPERT_PARTS]; /* in a record; norms follow the weights, then biases */
 	uint64_t bytes;
 	size_t slot_offset[EXPERT_PARTS]; /* in a slot, arranged */
@@ -101,6 +104,13 @@ static inline enum tensor_role plan_part_role(uint32_t part)
 uint64_t plan_records_bytes(const struct plan *p);
 uint64_t plan_slots_bytes(const struct plan *p, uint32_t layers,
 			  size_t (*taken)(size_t slot_bytes));
+/* Arranges rows [row0, row0 + rows) of a matrix, of which `from` are the bytes as stored, as it is
+ * computed with; `to` is the whole of it. row0 and rows as format_arrange wants them. */
+void plan_arrange_rows(void *to, const struct shape *computed, const struct shape *stored,
+		       uint32_t row0, uint32_t rows, const struct pieces *from);
+/* Where the parts of a routed layer's record are, which lies in runs of whole pieces. */
+void plan_part_pieces(const struct plan_record *r, const struct store_pieces *record,
+		      struct pieces part[EXPERT_PARTS]);
 /* Rearranges a routed layer's record, which lies in runs of whole pieces, into a slot. */
 void plan_arrange_pieces(const struct plan *p, uint32_t layer, void *slot,
 			 const struct store_pieces *record);

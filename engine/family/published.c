@@ -51,14 +51,15 @@ static struct published_format find_role(const struct sources *s, enum tensor_ro
 	if (tensor_roles[role].place == PLACE_EXPERT)
 		for (id.expert = 1; id.expert < s->config->experts; id.expert++)
 			f = both(f, format_of(s, id));
-	return f;
+	bool floats = tensor_roles[role].class == CLASS_HEADS;
+	return floats && f.format != FORMAT_COUNT && !format_is_float(f.format) ? none : f;
 }
 
 static bool is_matrix(enum tensor_role role)
 {
 	enum tensor_class class = tensor_roles[role].class;
-	return class == CLASS_EMBEDDING || class == CLASS_KEPT || class == CLASS_DENSE ||
-	       class == CLASS_EXPERT;
+	return class == CLASS_EMBEDDING || class == CLASS_KEPT || class == CLASS_HEADS ||
+	       class == CLASS_DENSE || class == CLASS_EXPERT;
 }
 
 int published_find(struct published *p, const struct sources *s, struct err *e)

@@ -15,9 +15,9 @@ static const struct {
 } recipes[] = {
 	{"tq2", FORMAT_TQ2, FORMAT_TQ4, false}, {"tq3", FORMAT_TQ3, FORMAT_TQ4, false},
 	{"tq4", FORMAT_TQ4, FORMAT_TQ4, false}, {"bf16", KEEP, KEEP, false},
-	{"auto", FORMAT_TQ3, FORMAT_TQ4, true},
+	{"auto", FORMAT_TQ3, FORMAT_TQ4, true}, {"exact", KEEP, KEEP, true},
 };
-static const char default_recipe[] = "tq3";
+static const char default_recipe[] = "tq3", exact_recipe[] = "exact", plain_recipe[] = "bf16";
 enum { RECIPES = sizeof recipes / sizeof *recipes };
 
 /* In texts; what is not there is not said. */
@@ -45,26 +45,57 @@ static void fill(struct recipe *r, size_t i, enum format kept, enum norm_type no
 	};
 }
 
+static size_t row_of(const char *quant)
+{
+	size_t i = 0;
+	while (i < RECIPES && strcmp(recipes[i].quant, quant) != 0)
+		i++;
+	return i;
+}
+
 int recipe_find(struct recipe *r, const char *quant, struct err *e)
 {
-	if (!quant)
-		quant = default_recipe;
-	for (size_t i = 0; i < RECIPES; i++)
-		if (!strcmp(recipes[i].quant, quant)) {
-			fill(r, i, FORMAT_BF16, NORM_F16, false, CODEC_NONE);
-			return 0;
-		}
-	return err_set(e, EINVAL, "quant=%s: no such recipe; use tq2, tq3, tq4, bf16 or auto",
-		       quant);
+	size_t i = row_of(quant ? quant : default_recipe);
+	if (i == RECIPES)
+		return err_set(e, EINVAL,
+			       "quant=%s: no such recipe; use tq2, tq3, tq4, bf16 or auto", quant);
+	fill(r, i, FORMAT_BF16, NORM_F16, false, CODEC_NONE);
+	return 0;
+}
+
+/* The row of that name with the facts that are known. */
+static void change(struct recipe *r, const char *quant)
+{
+	const struct published *published = r->published;
+	fill(r, row_of(quant), r->kept, r->norms, r->draft, r->codec);
+	r->published = published;
+}
+
+void recipe_make_exact(struct recipe *r)
+{
+	if (r->as_published)
+		change(r, exact_recipe);
+	r->exact = true;
+}
+
+bool recipe_is_plain(const struct recipe *r)
+{
+	return !strcmp(r->quant, plain_recipe);
+}
+
+void recipe_keep_none(struct recipe *r)
+{
+	change(r, r->exact ? plain_recipe : default_recipe);
+	r->published = NULL;
 }
 
 void recipe_keep(struct recipe *r, enum format kept, enum norm_type norms)
 {
-	const struct published *published = r->published;
-	for (size_t i = 0; i < RECIPES; i++)
-		if (!strcmp(recipes[i].quant, r->quant))
-			fill(r, i, kept, norms, r->draft, r->codec);
-	r->published = published;
+	bool exact = r->exact;
+	r->kept = kept;
+	r->norms = norms;
+	change(r, r->quant);
+	r->exact = exact;
 }
 
 bool recipe_can_code(const struct recipe *r)
@@ -123,6 +154,8 @@ enum format recipe_format(const struct recipe *r, enum tensor_role role)
 	case CLASS_EMBEDDING:
 	case CLASS_KEPT:
 		return r->kept;
+	case CLASS_HEADS: /* 16 bits are enough for what was codes */
+		return r->as_published && !r->exact ? FORMAT_BF16 : r->kept;
 	case CLASS_DENSE:
 		return r->dense;
 	case CLASS_EXPERT:

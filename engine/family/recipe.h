@@ -1,8 +1,9 @@
 /* Recipes: which tensor is stored in which weight format.
  *
- * `-o quant=` names one. "exact" in the documentation is bf16: every matrix in the checkpoint's own
- * 16-bit (or 32-bit) type, float activations and a float key-value cache. The others store the
- * feed-forward of routed experts in that many bits and the rest as the table in recipe.c says.
+ * `-o quant=` names one. bf16 has every matrix in the checkpoint's own 16-bit (or 32-bit) type, and
+ * computes exactly. The others store the feed-forward of routed experts in that many bits and the
+ * rest as the table in recipe.c says, and compute exactly if they are asked to: what is in codes is
+ * then taken out of them on its way into memory.
  */
 #ifndef MOEFS_ENGINE_FAMILY_RECIPE_H
 #define MOEFS_ENGINE_FAMILY_RECIPE_H
@@ -27,7 +28,7 @@ struct recipe {
 	const char *quant;   /* its name in the table */
 	enum format experts; /* routed experts, or `kept` */
 	enum format dense;   /* the other large matrices, or `kept` */
-	bool exact;	     /* float activations and key-value cache */
+	bool exact;	     /* all of memory in floats: weights, activations, key-value cache */
 	bool as_published;   /* what is in a format that is kept stays in it: published.h */
 
 	/* Facts of the checkpoint that the stored layout depends on; found while converting and
@@ -50,10 +51,17 @@ int recipe_ask_codec(struct recipe *r, const char *codec, struct err *e);
 const char *recipe_codec_name(enum recipe_codec codec);
 /* Whether the experts' records are in 16 bits, the only ones that a codec shrinks. */
 bool recipe_can_code(const struct recipe *r);
+/* The recipe that computes exactly with what this one stores; of `auto`, with what is published. */
+void recipe_make_exact(struct recipe *r);
+/* Whether it stores numbers alone, and those of codes: bf16. */
+bool recipe_is_plain(const struct recipe *r);
+/* What a recipe that keeps formats comes to where there are none to keep; the codec stays. */
+void recipe_keep_none(struct recipe *r);
 /* The same recipe with these facts of the checkpoint. */
 void recipe_keep(struct recipe *r, enum format kept, enum norm_type norms);
 
-/* The recipe as the text of a store's key, and back (false: not one of this version's texts). */
+/* The recipe as the text of a store's key, and back (false: not one of this version's texts). How
+ * it is computed with is no part of it. */
 void recipe_to_text(const struct recipe *r, char *text, size_t size);
 bool recipe_from_text(struct recipe *r, const char *text);
 

@@ -33,8 +33,8 @@
 	X(LATENT_Q, LAYER, LATENT, LATENT_QUERIES, LATENT_Q_INPUT, DENSE, A "q_b_proj.weight")     \
 	X(LATENT_KV, LAYER, LATENT, LATENT_WIDTH, HIDDEN, DENSE, A "kv_a_proj_with_mqa.weight")    \
 	X(LATENT_KV_NORM, LAYER, LATENT, LATENT_RANK, NONE, NORM, A "kv_a_layernorm.weight")       \
-	X(LATENT_KEYS, LAYER, LATENT, LATENT_HEADS, LATENT_NOPE, KEPT, A "k_b_proj.weight")        \
-	X(LATENT_VALUES, LAYER, LATENT, LATENT_VALUES, LATENT_RANK, KEPT, A "v_b_proj.weight")     \
+	X(LATENT_KEYS, LAYER, LATENT, LATENT_HEADS, LATENT_NOPE, HEADS, A "k_b_proj.weight")       \
+	X(LATENT_VALUES, LAYER, LATENT, LATENT_VALUES, LATENT_RANK, HEADS, A "v_b_proj.weight")    \
 	X(LATENT_O, LAYER, LATENT, HIDDEN, LATENT_VALUES, DENSE, A "o_proj.weight")                \
 	X(DELTA_QKV, LAYER, DELTA_NET, DELTA_CHANNELS, HIDDEN, DENSE, D "in_proj_qkv.weight")      \
 	X(DELTA_Z, LAYER, DELTA_NET, DELTA_VALUES, HIDDEN, DENSE, D "in_proj_z.weight")            \
@@ -156,6 +156,7 @@ enum tensor_dimension {
 enum tensor_class {
 	CLASS_EMBEDDING, /* read by the row: kept */
 	CLASS_KEPT,	 /* small or sensitive: in the checkpoint's own type */
+	CLASS_HEADS,	 /* multiplied head by head, in floats: kept, but for codes */
 	CLASS_DENSE,
 	CLASS_EXPERT,
 	CLASS_VECTOR, /* F32, also one for each expert */

@@ -11,6 +11,7 @@ static const char *const names[ROPE_SCALINGS] = {
 	[ROPE_LLAMA3] = "llama3",
 	[ROPE_YARN] = "yarn",
 	[ROPE_PROPORTIONAL] = "proportional",
+	[ROPE_FACTORS] = "factors",
 };
 
 /* The type has had two names. */
@@ -136,12 +137,29 @@ static int read_proportional(const struct reader *r, const struct json *rope, st
 	return get_or(r, rope, "factor", 1, 1e6, 1, &to->factor);
 }
 
+static int read_factors(const struct reader *r, const struct json *rope, struct rope *to)
+{
+	const struct json *list;
+	uint32_t n = 0;
+	int failed = json_get_list(rope, "factors", r->name, &list, r->e);
+	if (!failed && (json_count(list) != to->dim / 2 || to->dim / 2 > ROPE_FACTORS_MOST))
+		return err_set(r->e, EINVAL,
+			       "%s: %zu factors of rotations, but a head has %u pairs (at most %d)",
+			       r->name, json_count(list), to->dim / 2, ROPE_FACTORS_MOST);
+	for (const struct json *v = NULL; !failed && (v = json_next(list, v));) {
+		double factor;
+		failed = json_as_double(v, "factors", r->name, 1e-3, 1e6, &factor, r->e);
+		if (!failed)
+			to->factors[n++] = (float)factor;
+	}
+	return failed;
+}
+
 static int (*const parameters[ROPE_SCALINGS])(const struct reader *, const struct json *,
 					      struct rope *) = {
-	[ROPE_LINEAR] = read_factor,
-	[ROPE_LLAMA3] = read_llama3,
-	[ROPE_YARN] = read_yarn,
-	[ROPE_PROPORTIONAL] = read_proportional,
+	[ROPE_LINEAR] = read_factor,   [ROPE_LLAMA3] = read_llama3,
+	[ROPE_YARN] = read_yarn,       [ROPE_PROPORTIONAL] = read_proportional,
+	[ROPE_FACTORS] = read_factors,
 };
 
 int rope_read(const struct reader *r, const struct json *base, const struct json *scaling,

@@ -12,8 +12,10 @@ enum rope_scaling {
 	ROPE_LLAMA3, /* long waves divided by the factor, short ones kept, between them both */
 	ROPE_YARN,   /* Peng et al. 2023; also scales what is rotated */
 	ROPE_PROPORTIONAL, /* only the first of a whole head's pairs turn */
+	ROPE_FACTORS, /* each divided by a factor of its own: as GGUF files have some of these */
 	ROPE_SCALINGS,
 };
+enum { ROPE_FACTORS_MOST = 512 };
 
 struct rope {
 	enum rope_scaling scaling;
@@ -26,6 +28,7 @@ struct rope {
 	bool truncate; /* yarn's bounds are whole dimensions */
 	float amplitude;   /* of cosines and sines */
 	float score_scale; /* of attention's scores besides, where a family has it in there */
+	float factors[ROPE_FACTORS_MOST]; /* of factors: [dim / 2] */
 };
 
 struct reader;

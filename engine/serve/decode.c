@@ -26,7 +26,7 @@ static bool is_end_token(const struct model *m, bool chat, uint32_t id)
 		if (m->id.config.generation.end_tokens[i] == id)
 			return true;
 	return tokenizer_ends(m->run.tokenizer, id, chat) ||
-	       (chat && id == chat_end_token(m->run.chat));
+	       (chat && chat_template_ends(m->run.chat, id));
 }
 
 static void count_token(struct session *s)
@@ -42,7 +42,7 @@ static void count_token(struct session *s)
 static const char *end_after(const struct session *s, size_t held)
 {
 	const struct turn *t = &s->turn;
-	if (t->stream.stopped)
+	if (t->answering.stops.stopped)
 		return "stop";
 	if (t->params.max_tokens && t->ids.count - t->prompt_ids >= t->params.max_tokens)
 		return "length";
@@ -56,7 +56,8 @@ static const char *take_token(struct session *s, float *logits, size_t held, int
 {
 	struct turn *t = &s->turn;
 	struct model *m = s->model;
-	size_t n, out;
+	logprobs_keep(&t->logprobs, logits);
+	sampler_bias(t->params.logit_bias.of, t->params.logit_bias.count, logits);
 	repetition_apply(&t->repetition, logits);
 	uint32_t id = sampler_draw(&m->run.sampler, logits, &t->sampling, held);
 	if (!isfinite(logits[id])) {
@@ -66,15 +67,16 @@ static const char *take_token(struct session *s, float *logits, size_t held, int
 		return "error";
 	}
 	count_token(s);
+	*failed = logprobs_tell(s, id, e);
+	if (*failed)
+		return "error";
 	if (is_end_token(m, t->chat, id))
 		return "end";
-	const char *bytes = tokenizer_bytes(m->run.tokenizer, id, false, &n);
-	const char *text = stream_feed(&t->stream, bytes, n, &out);
 	*failed = token_list_append(&t->ids, &id, 1, e);
-	if (!*failed && repetition_add(&t->repetition, &id, 1))
-		*failed = err_set(e, ENOMEM, "out of memory for the repetition penalty");
+	if (!*failed && repetition_say(&t->repetition, id))
+		*failed = err_set(e, ENOMEM, "out of memory for the penalties of what was said");
 	if (!*failed)
-		*failed = turn_give_out(s, text, out, e);
+		*failed = turn_say(s, id, e);
 	return *failed ? "error" : end_after(s, held);
 }
 

@@ -1,15 +1,39 @@
 /* What all mounted models share: the expert pool, the budgets, the compute threads. */
 #include "engine/serve/chunk.h"
 #include "engine/serve/internal.h"
+#include "engine/text/template.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* One that was asked for is read, and must be one, before anything is mounted. */
+static int take_template(struct engine *g, const char *path, struct err *e)
+{
+	struct template *t;
+	size_t n;
+	struct err why = {0};
+	if (!path)
+		return 0;
+	if (!(g->options.template_file = strdup(path)))
+		return err_set(e, ENOMEM, "out of memory for the options");
+	int failed = read_whole_file(&g->template_text, &n, path, TEMPLATE_BYTES_MAX, e);
+	if (failed)
+		return failed;
+	if (strlen(g->template_text) != n)
+		return err_set(e, EINVAL, "%s: a chat template has no NUL byte", path);
+	failed = template_open(&t, g->template_text, n, path, &why);
+	if (failed)
+		return err_set(e, why.code, "%s", why.text);
+	template_close(t);
+	return 0;
+}
+
 static int copy_options(struct engine *g, const struct engine_options *o, struct err *e)
 {
 	g->options = *o;
 	g->options.quant = g->options.codec = NULL; /* the recipe has them */
+	g->options.store = g->options.template_file = NULL;
 	if (o->store && !(g->options.store = strdup(o->store)))
 		return err_set(e, ENOMEM, "out of memory for the options");
 	g->chunk_automatic = !o->chunk;
@@ -49,14 +73,9 @@ static int create_pool(struct engine *g, struct err *e)
 static int find_recipe(struct engine *g, const struct engine_options *o, struct err *e)
 {
 	const char *quant = o->quant ? o->quant : "auto";
-	if (!o->exact)
-		return recipe_find(&g->recipe, quant, e);
-	int failed = recipe_find(&g->recipe, !strcmp(quant, "auto") ? "bf16" : quant, e);
-	if (!failed && !g->recipe.exact)
-		failed = err_set(e, EINVAL,
-				 "exact computes with the checkpoint's own numbers, and quant=%s "
-				 "makes others: leave one of the two out",
-				 quant);
+	int failed = recipe_find(&g->recipe, quant, e);
+	if (!failed && o->exact)
+		recipe_make_exact(&g->recipe);
 	return failed;
 }
 
@@ -80,6 +99,8 @@ int engine_create(struct engine **out, const struct engine_options *options, str
 	if (!failed)
 		failed = copy_options(g, options, e);
 	if (!failed)
+		failed = take_template(g, options->template_file, e);
+	if (!failed)
 		failed = create_pool(g, e);
 	if (!failed)
 		failed = threads_create(&g->threads, g->options.threads, e);
@@ -99,6 +120,8 @@ void engine_destroy(struct engine *g)
 	threads_destroy(g->threads);
 	pager_destroy(g->pager);
 	free((char *)g->options.store);
+	free((char *)g->options.template_file);
+	free(g->template_text);
 	free(g);
 }
 

@@ -12,6 +12,7 @@
 
 struct engine {
 	struct engine_options options; /* strings are owned copies */
+	char *template_text;	       /* of options.template_file; NULL: none */
 	bool chunk_automatic; /* options.chunk was not asked for: longer steps are allowed */
 	struct recipe recipe;
 	struct pager *pager;

@@ -1,6 +1,7 @@
 /* From a checkpoint's directory to weights in memory: finding the store, or having it made
  * (load_convert.c), and reading its dense part. */
 #include "engine/convert/store_header.h"
+#include "engine/family/gguf_template.h"
 #include "engine/family/gguf_tokenizer.h"
 #include "engine/serve/chunk.h"
 #include "engine/serve/internal.h"
@@ -11,22 +12,42 @@
 
 /* ---- the model ---- */
 
+static int load_template(struct model *m, struct err *e)
+{
+	struct model_run *r = &m->run;
+	const char *given = m->engine->template_text;
+	r->no_chat = (struct err){0};
+	int failed =
+		given ? chat_template_open_text(&r->chat, given, NULL,
+						m->engine->options.template_file, r->tokenizer,
+						&r->no_chat)
+		      : source_template_open(&r->chat, m->id.directory, r->tokenizer, &r->no_chat);
+	if (failed)
+		r->chat = NULL;
+	if (failed != -ENOMEM) /* a model goes on with texts whatever its template is */
+		return 0;
+	*e = r->no_chat; /* or the next load would take it for one without */
+	return failed;
+}
+
 int load_tokenizer(struct model *m, struct err *e)
 {
-	struct err no_chat;
 	int failed = source_tokenizer_open(&m->run.tokenizer, m->id.directory, e);
 	if (failed)
 		return failed;
-	failed = chat_open(&m->run.chat, m->run.tokenizer, &no_chat);
-	if (failed == -ENOTSUP) { /* a model that only continues texts */
-		m->run.chat = NULL;
-		return 0;
-	}
-	if (failed) { /* or the next load would take it for one without a chat */
-		*e = no_chat;
+	failed = load_template(m, e);
+	if (failed) {
 		tokenizer_close(m->run.tokenizer);
 		m->run.tokenizer = NULL;
 	}
+	return failed;
+}
+
+int load_tokenizer_once(struct model *m, struct err *e)
+{
+	pthread_mutex_lock(&m->run.opening);
+	int failed = m->run.tokenizer ? 0 : load_tokenizer(m, e);
+	pthread_mutex_unlock(&m->run.opening);
 	return failed;
 }
 
@@ -138,7 +159,7 @@ int load_model(struct model *m, struct err *e)
 {
 	unload_model(m); /* what a conversion that has to begin anew left */
 	/* The tokenizer comes first: it fails fast, and converting takes long. */
-	int failed = m->run.tokenizer ? 0 : load_tokenizer(m, e);
+	int failed = load_tokenizer_once(m, e);
 	if (!failed && !store_still_good(m))
 		failed = find_store(m, e);
 	if (!failed)

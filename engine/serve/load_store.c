@@ -95,6 +95,7 @@ static int open_folder(struct model *m, const char *folder, const struct source_
 	    strcmp(recipe.quant, m->id.recipe.quant) != 0)
 		failed = err_set(e, ESTALE, "%s: the store was made by another recipe", folder);
 	recipe.published = m->id.recipe.published;
+	recipe.exact = m->id.recipe.exact;
 	if (!failed)
 		failed = plan_make(&plan, &m->id.config, &recipe, e);
 	if (!failed && !codec_as_asked(m->id.recipe.codec, &plan))

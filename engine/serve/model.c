@@ -44,7 +44,7 @@ static struct budget_need need_of(const struct plan *p, const struct config *c, 
 	};
 	for (uint32_t i = 0; i < p->dense_count; i++)
 		if (p->dense[i].id.role != TENSOR_EMBEDDING)
-			n.bytes += format_arranged_bytes(&p->dense[i].shape);
+			n.bytes += format_arranged_bytes(&p->dense[i].computed);
 	return n;
 }
 
@@ -53,9 +53,7 @@ static int measure(struct model *m, struct err *e)
 {
 	struct plan p;
 	struct engine *g = m->engine;
-	int failed = load_published(&m->stored.published, &m->id, e);
-	if (!failed)
-		failed = plan_make(&p, &m->id.config, &m->id.recipe, e);
+	int failed = plan_make(&p, &m->id.config, &m->id.recipe, e);
 	if (failed)
 		return failed;
 	m->id.parameters = p.parameters;
@@ -108,9 +106,7 @@ static int open_files(struct model *m, const char *path, struct err *e)
 	if (failed)
 		return failed;
 	m->id.context = context_of(&m->id.config, m->engine->options.context);
-	struct recipe asked = m->engine->recipe;
-	asked.published = &m->stored.published;
-	failed = load_choose_recipe(&m->id, &asked, e);
+	failed = load_choose_recipe(&m->id, &m->engine->recipe, &m->stored.published, e);
 	if (!failed)
 		failed = measure(m, e);
 	if (!failed)
@@ -134,8 +130,9 @@ static void free_model(struct model *m)
 	pthread_mutex_destroy(&m->schedule.notify);
 	pthread_mutex_destroy(&m->schedule.lock);
 	pthread_rwlock_destroy(&m->run.looking);
+	pthread_mutex_destroy(&m->run.opening);
 	pthread_rwlock_destroy(&m->stored.lock);
-	chat_close(m->run.chat);
+	chat_template_close(m->run.chat);
 	tokenizer_close(m->run.tokenizer);
 	store_close(m->stored.store);
 	plan_free(&m->stored.plan);
@@ -156,6 +153,7 @@ int model_open(struct model **out, struct engine *g, const char *path, struct er
 	pthread_mutex_init(&m->schedule.notify, NULL);
 	pthread_mutex_init(&m->schedule.lock, NULL);
 	pthread_rwlock_init(&m->run.looking, NULL);
+	pthread_mutex_init(&m->run.opening, NULL);
 	pthread_rwlock_init(&m->stored.lock, NULL);
 	pthread_cond_init(&m->schedule.work, NULL);
 	pthread_cond_init(&m->schedule.loaded, NULL);
@@ -217,8 +215,9 @@ static int print_bits(const struct model *m, char *text, size_t size)
 		return snprintf(text, size, "unknown until converted");
 	const struct plan *p = &m->stored.plan;
 	double bytes = (double)p->dense_bytes + (double)store_experts_bytes(m->stored.store);
+	double bits = bytes * 8 / (double)p->parameters;
 	model_release_store(&m->stored);
-	return snprintf(text, size, "%.2f", bytes * 8 / (double)p->parameters);
+	return snprintf(text, size, "%.2f", bits);
 }
 
 static int print_codec(const struct model *m, char *text, size_t size)
@@ -244,11 +243,13 @@ static int print_recipe(const struct model *m, char *text, size_t size)
 		in_place = store_in_place(m->stored.store);
 		model_release_store(&m->stored);
 	}
-	if (m->id.recipe.as_published)
-		return snprintf(text, size, "as published: %s%s", m->id.encoding,
-				in_place ? ", in place" : "");
-	return snprintf(text, size, m->id.encoding ? "%s from %s" : "%s", m->id.recipe.quant,
-			m->id.encoding);
+	const struct recipe *r = &m->id.recipe;
+	const char *exact = r->exact && !recipe_is_plain(r) ? ", exact" : "";
+	if (r->as_published)
+		return snprintf(text, size, "as published: %s%s%s", m->id.encoding,
+				in_place ? ", in place" : "", exact);
+	return snprintf(text, size, "%s%s%s%s", r->quant, m->id.encoding ? " from " : "",
+			m->id.encoding ? m->id.encoding : "", exact);
 }
 
 static int print_progress(const struct model *m, char *text, size_t size)
@@ -269,6 +270,22 @@ static int print_progress(const struct model *m, char *text, size_t size)
 	return snprintf(text, size, "%s %.0f %% %.1f/%.1f MB %.0f s left", p.doing,
 			100 * (double)p.done / (double)p.total, (double)p.done * 1e-6,
 			(double)p.total * 1e-6, left > 0 ? left : 0);
+}
+
+int model_template_words(const struct model *m, char *text, size_t size)
+{
+	if (m->run.chat)
+		return snprintf(text, size, "%s", chat_template_origin(m->run.chat));
+	if (m->run.no_chat.code == ENODATA)
+		return snprintf(text, size, "none");
+	return snprintf(text, size, "none that can be used: %s", m->run.no_chat.text);
+}
+
+static int print_template(const struct model *m, char *text, size_t size)
+{
+	if (model_state(m) != MODEL_READY)
+		return snprintf(text, size, "unknown until loaded");
+	return model_template_words(m, text, size);
 }
 
 static int print_fact(const struct model *m, enum model_fact fact, char *text, size_t size)
@@ -313,6 +330,8 @@ static int print_fact(const struct model *m, enum model_fact fact, char *text, s
 		return snprintf(text, size, "%s", states[model_state(m)]);
 	case FACT_PROGRESS:
 		return print_progress(m, text, size);
+	case FACT_TEMPLATE:
+		return print_template(m, text, size);
 	case FACT_KERNELS:
 		return snprintf(text, size, "%s", m->engine->kernels->name);
 	default:

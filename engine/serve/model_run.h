@@ -1,7 +1,8 @@
 /* What a loaded model computes with, and the memory that it takes. The generation thread's from
  * MODEL_LOADING on, and nobody else's but for the experts, which lookers ask while they hold
- * `looking`; once MODEL_READY announces them, the tokenizer and the chat format stay, and what is
- * observed (observe.h) stays until the next load. */
+ * `looking`; once MODEL_READY announces them, the tokenizer and the template stay, and what is
+ * observed (observe.h) stays until the next load. Others who need the tokenizer alone have it from
+ * load_tokenizer_once. */
 #ifndef MOEFS_ENGINE_SERVE_MODEL_RUN_H
 #define MOEFS_ENGINE_SERVE_MODEL_RUN_H
 
@@ -11,13 +12,16 @@
 #include "engine/compute/sampler.h"
 #include "engine/memory/budgets.h"
 #include "engine/serve/draft_meter.h"
-#include "engine/text/chat.h"
+#include "engine/text/chat_template.h"
 
+#include <errno.h>
 #include <pthread.h>
 
 struct model_run {
+	pthread_mutex_t opening; /* of tokenizer and template, until they are there */
 	struct tokenizer *tokenizer;
-	struct chat *chat; /* NULL: the tokenizer has no chat tokens */
+	struct chat_template *chat; /* NULL: there is none that can be used, */
+	struct err no_chat;	    /* and why. ENODATA: the model is not made for conversations */
 	struct weights weights;
 	uint64_t weights_sum; /* of the store's key: other weights, another sum */
 
@@ -34,5 +38,12 @@ struct model_run {
 	struct budget_need need;    /* the budgets' while the model is open */
 	struct budget_need scratch; /* what its long steps take; bytes 0: they are short */
 };
+
+/* Whether prompts are turns of a conversation unless the session says otherwise: even a template
+ * that cannot be used says that they were meant to be. */
+static inline bool model_run_chats(const struct model_run *r)
+{
+	return r->chat || r->no_chat.code != ENODATA;
+}
 
 #endif

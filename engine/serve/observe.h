@@ -10,7 +10,7 @@
 #include "engine/family/recipe.h"
 #include "engine/model.h"
 #include "engine/session.h"
-#include "engine/text/chat.h"
+#include "engine/text/chat_template.h"
 
 struct model_view {
 	const struct config *config;
@@ -24,7 +24,7 @@ struct model_view {
 	const struct plan *plan;
 	const struct store *store; /* complete, or as far as it is */
 	const struct tokenizer *tokenizer;
-	const struct chat *chat; /* NULL: the tokenizer has no chat tokens */
+	const struct chat_template *chat; /* NULL: none that can be used */
 	const struct weights *weights;
 	struct pager_source *experts; /* NULL in a dense model */
 	/* The observer's own only while no conversation works: */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { NUMBER, COUNT, SEED, CHAT, SWITCH, DRAFT, TEXT };
+enum kind { NUMBER, COUNT, SEED, CHAT, SWITCH, WORD, DATE, DRAFT, BIAS, TEXT };
 
 static const struct param {
 	const char *name;
@@ -27,6 +27,14 @@ static const struct param {
 	{"min_p", NUMBER, offsetof(struct params, min_p), 0, 1, "a number from 0 to 1", false},
 	{"repetition_penalty", NUMBER, offsetof(struct params, repetition_penalty), .01, 100,
 	 "a number from 0.01 to 100, 1 for no penalty", false},
+	{"frequency_penalty", NUMBER, offsetof(struct params, frequency_penalty), -2, 2,
+	 "a number from -2 to 2, 0 for no penalty", false},
+	{"presence_penalty", NUMBER, offsetof(struct params, presence_penalty), -2, 2,
+	 "a number from -2 to 2, 0 for no penalty", false},
+	{"logit_bias", BIAS, offsetof(struct params, logit_bias), 0, 0,
+	 "lines of a token's id and a number", false},
+	{"logprobs", COUNT, offsetof(struct params, logprobs), 0, SESSION_LOGPROBS,
+	 "a whole number from 0 (none) to 20", false},
 	{"max_tokens", COUNT, offsetof(struct params, max_tokens), 0, CONFIG_MAX_POSITIONS,
 	 "a whole number, 0 for as many as the context has room for", false},
 	{"seed", SEED, offsetof(struct params, seed), 0, 0x1p64,
@@ -35,6 +43,12 @@ static const struct param {
 	{"system", TEXT, offsetof(struct params, system), 0, 0, "UTF-8 text without NUL bytes",
 	 false},
 	{"chat", CHAT, offsetof(struct params, chat), 0, 0, "on or off", false},
+	{"thinking", WORD, offsetof(struct params, thinking), 0, 0,
+	 "default, on, off, low, medium or high", false},
+	{"date", DATE, offsetof(struct params, date), 0, 0,
+	 "a date such as 2026-01-02, perhaps with a time such as 03:04:05 behind it, or auto",
+	 false},
+	{"on_full", WORD, offsetof(struct params, on_full), 0, 0, "error or drop-oldest", false},
 	{"stream", SWITCH, offsetof(struct params, stream), 0, 0, "on or off", false},
 	{"draft", DRAFT, offsetof(struct params, draft), 1, SESSION_DRAFTS,
 	 "auto, off, mtp, lookup, or one of these two and how many tokens at once, 1 to 4", false},
@@ -45,6 +59,23 @@ static const struct param {
 	 "a weight from 0 (no expert is dropped) to 1, or 0 in a model without experts", true},
 };
 enum { PARAMS = sizeof table / sizeof *table };
+
+/* Of a WORD: an enumeration's, in its order. */
+static const struct words {
+	size_t offset;
+	const char *words[8];
+} all_words[] = {
+	{offsetof(struct params, thinking), {"default", "on", "off", "low", "medium", "high"}},
+	{offsetof(struct params, on_full), {"error", "drop-oldest"}},
+};
+
+static const char *const *words_of(const struct param *t)
+{
+	const struct words *w = all_words;
+	while (w->offset != t->offset)
+		w++;
+	return w->words;
+}
 
 size_t params_count(void)
 {
@@ -58,7 +89,7 @@ const char *params_name(size_t i)
 
 bool params_is_text(size_t i)
 {
-	return table[i].kind == TEXT;
+	return table[i].kind == TEXT || table[i].kind == BIAS;
 }
 
 static void *place(const struct params *p, size_t i)
@@ -136,6 +167,48 @@ static int set_chat(enum chat_mode *to, const struct param *t, const char *value
 	if (!failed)
 		*to = on ? CHAT_ON : CHAT_OFF;
 	return failed;
+}
+
+static int set_word(void *to, const struct param *t, const char *value, struct err *e)
+{
+	const char *const *words = words_of(t);
+	for (int i = 0; words[i]; i++)
+		if (!strcmp(value, words[i])) {
+			memcpy(to, &i, sizeof i);
+			return 0;
+		}
+	return refuse(t, EINVAL, value, e);
+}
+
+/* Only dates that there are: what timegm would make another of is refused. */
+static bool parse_date(const char *text, struct tm *clock)
+{
+	static const char *const forms[] = {"%Y-%m-%d", "%Y-%m-%d %H:%M:%S"};
+	for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+		char again[PARAMS_DATE];
+		*clock = (struct tm){0};
+		const char *end = strptime(text, forms[i], clock);
+		if (!end || *end || timegm(clock) == -1)
+			continue;
+		size_t n = strftime(again, sizeof again, forms[i], clock);
+		if (n && !strcmp(again, text))
+			return true;
+	}
+	return false;
+}
+
+static int set_date(char *to, const struct param *t, const char *value, struct err *e)
+{
+	struct tm clock;
+	if (!parse_date(value, &clock))
+		return refuse(t, EINVAL, value, e);
+	(void)snprintf(to, PARAMS_DATE, "%s", value);
+	return 0;
+}
+
+bool params_clock(const struct params *p, struct tm *clock)
+{
+	return *p->date && parse_date(p->date, clock);
 }
 
 /* What drafts, and how many tokens at once unless a number follows. A draft layer is trained to see
@@ -223,8 +296,14 @@ static int set_value(struct params *p, size_t i, const char *value, struct err *
 		return set_chat(place(p, i), t, value, e);
 	case SWITCH:
 		return set_switch(place(p, i), t, value, e);
+	case WORD:
+		return set_word(place(p, i), t, value, e);
+	case DATE:
+		return set_date(place(p, i), t, value, e);
 	case DRAFT:
 		return set_draft(p, t, value, e);
+	case BIAS:
+		return bias_set(&p->logit_bias, value, p->model_vocabulary, e);
 	case TEXT:
 		return set_text(text_of(p, i), t, value, e);
 	}
@@ -289,6 +368,13 @@ static char *draft_text(const struct params *p)
 	return strdup(text);
 }
 
+static const char *word_of(const struct params *p, size_t i)
+{
+	int word;
+	memcpy(&word, place(p, i), sizeof word);
+	return words_of(&table[i])[word];
+}
+
 char *params_get(const struct params *p, size_t i, bool has_chat)
 {
 	switch (table[i].kind) {
@@ -303,12 +389,24 @@ char *params_get(const struct params *p, size_t i, bool has_chat)
 											: "off");
 	case SWITCH:
 		return strdup(*(bool *)place(p, i) ? "on" : "off");
+	case WORD:
+		return strdup(word_of(p, i));
+	case DATE:
+		return strdup(*p->date ? p->date : "auto");
 	case DRAFT:
 		return draft_text(p);
+	case BIAS:
+		return bias_text(&p->logit_bias);
 	case TEXT:
 		return strdup(*text_of(p, i));
 	}
 	return NULL;
+}
+
+char *params_get_set(const struct params *p, size_t i)
+{
+	bool unset = table[i].kind == CHAT && p->chat == CHAT_UNSET;
+	return unset ? strdup("auto") : params_get(p, i, false);
 }
 
 /* ---- whole sets ---- */
@@ -316,9 +414,10 @@ char *params_get(const struct params *p, size_t i, bool has_chat)
 int params_copy(struct params *to, const struct params *from, struct err *e)
 {
 	*to = *from;
+	bool copied = bias_copy(&to->logit_bias, &from->logit_bias);
 	to->system = strdup(from->system);
 	to->stop = strdup(from->stop);
-	if (to->system && to->stop)
+	if (to->system && to->stop && copied)
 		return 0;
 	params_free(to);
 	return err_set(e, ENOMEM, "out of memory for a session's params");
@@ -337,6 +436,7 @@ int params_default(struct params *p, const struct config *c, struct err *e)
 		.seed_random = true,
 		.stream = true,
 		.model_experts = c->experts_per_token,
+		.model_vocabulary = c->vocabulary,
 		.system = empty,
 		.stop = empty,
 	};
@@ -348,7 +448,7 @@ bool params_is_auto(size_t i, const char *value, size_t length)
 	static const char word[] = "auto";
 	if (length && value[length - 1] == '\n')
 		length--;
-	return table[i].kind != TEXT && length == strlen(word) && !memcmp(value, word, length);
+	return !params_is_text(i) && length == strlen(word) && !memcmp(value, word, length);
 }
 
 int params_reset(struct params *p, size_t i, const struct config *c, struct err *e)
@@ -356,7 +456,8 @@ int params_reset(struct params *p, size_t i, const struct config *c, struct err 
 	static const size_t sizes[] = {
 		[NUMBER] = sizeof(double), [COUNT] = sizeof(uint64_t),
 		[SEED] = sizeof(uint64_t), [CHAT] = sizeof(enum chat_mode),
-		[SWITCH] = sizeof(bool),   [DRAFT] = sizeof(enum draft_mode),
+		[SWITCH] = sizeof(bool),   [WORD] = sizeof(int),
+		[DATE] = PARAMS_DATE,	   [DRAFT] = sizeof(enum draft_mode),
 	};
 	struct params defaults;
 	int failed = params_default(&defaults, c, e);
@@ -373,6 +474,7 @@ void params_free(struct params *p)
 {
 	free(p->system);
 	free(p->stop);
+	bias_free(&p->logit_bias);
 	p->system = p->stop = NULL;
 }
 

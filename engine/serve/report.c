@@ -3,6 +3,7 @@
 #include "engine/serve/check.h"
 #include "engine/serve/internal.h"
 #include "engine/serve/load.h"
+#include "engine/serve/missing.h"
 
 #include "engine/source/file.h"
 
@@ -141,7 +142,7 @@ static int put_text(FILE *out, struct model *m, struct err *e)
 {
 	static const char *const files[] = {"tokenizer.json", "vocab.json"};
 	const char *from = source_is_file(m->id.directory) ? "GGUF" : NULL;
-	char words[64];
+	char words[sizeof m->run.no_chat.text + 64];
 	int failed = load_tokenizer(m, e);
 	for (size_t i = 0; i < sizeof files / sizeof *files && !from && !failed; i++) {
 		char *path = source_file_path(m->id.directory, files[i]);
@@ -153,7 +154,8 @@ static int put_text(FILE *out, struct model *m, struct err *e)
 	(void)snprintf(words, sizeof words, "%s, %u tokens", from ? from : "unknown",
 		       tokenizer_size(m->run.tokenizer));
 	put(out, "tokenizer", words);
-	put(out, "template", m->run.chat ? "ChatML" : "none");
+	(void)model_template_words(m, words, sizeof words);
+	put(out, "template", words);
 	return 0;
 }
 
@@ -171,6 +173,11 @@ static int put_model(FILE *out, struct engine *g, const char *path, struct err *
 	return failed;
 }
 
+static void put_missing(void *ctx, const char *name)
+{
+	put(ctx, "missing", name);
+}
+
 int model_check(struct engine *g, const char *path, char **text, size_t *length, struct err *e)
 {
 	struct place place;
@@ -186,6 +193,8 @@ int model_check(struct engine *g, const char *path, char **text, size_t *length,
 		put_family(out, place.path);
 		put_weights(out, place.path);
 		failed = put_model(out, g, path, e);
+		if (failed)
+			missing_tell(place.path, put_missing, out);
 		place_free(&place);
 	}
 	put(out, "mountable", failed ? "no" : "yes");

@@ -1,5 +1,5 @@
-/* A conversation's public face (session.h): submitting, stopping, looking. */
-#include "cache/clock.h"
+/* A conversation's public face (session.h): stopping, taking back, looking; submitting is
+ * session_submit.c's. */
 #include "engine/serve/internal.h"
 #include "engine/serve/session_state.h"
 
@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 static const char *const status_words[] = {
 	[SESSION_IDLE] = "idle",
@@ -32,24 +31,36 @@ static void unlock(const struct session *s)
 
 /* ---- life ---- */
 
+struct session *session_alone(struct model *m, struct err *e)
+{
+	struct session *s = calloc(1, sizeof *s);
+	enum kv_type type = m->id.recipe.exact ? KV_F32 : KV_F16;
+	if (!s) {
+		err_set(e, ENOMEM, "out of memory for a session");
+		return NULL;
+	}
+	s->model = m;
+	s->stats.finish = "";
+	context_init(&s->context, &m->engine->context_budget, &m->id.config, type);
+	drafter_init(&s->drafter, &m->engine->context_budget, &m->id.config, type);
+	return s;
+}
+
 int session_create(struct session **out, struct model *m, const struct session *params_from,
 		   void *user, struct err *e)
 {
-	struct session *s = calloc(1, sizeof *s);
+	struct session *s = session_alone(m, e);
 	if (!s)
-		return err_set(e, ENOMEM, "out of memory for a session");
-	s->model = m;
+		return -e->code;
 	s->user = user;
-	s->stats.finish = "";
-	enum kv_type type = m->id.recipe.exact ? KV_F32 : KV_F16;
-	context_init(&s->context, &m->engine->context_budget, &m->id.config, type);
-	drafter_init(&s->drafter, &m->engine->context_budget, &m->id.config, type);
 	pthread_mutex_lock(&m->schedule.lock);
 	int failed = params_from ? params_copy(&s->params, &params_from->params, e)
 				 : params_default(&s->params, &m->id.config, e);
 	s->params.model_drafts = atomic_load(&m->id.drafts);
-	if (!failed)
+	if (!failed) {
+		session_sync_system(s);
 		m->schedule.sessions++;
+	}
 	pthread_mutex_unlock(&m->schedule.lock);
 	if (failed)
 		free(s);
@@ -64,7 +75,8 @@ void session_free(struct session *s)
 	turn_free(&s->turn);
 	context_free(&s->context);
 	drafter_free(&s->drafter);
-	token_list_free(&s->history);
+	conversation_free(&s->conversation);
+	token_list_free(&s->tail);
 	params_free(&s->params);
 	answer_unref(s->answer);
 	free(s->prompt);
@@ -99,126 +111,6 @@ void session_end(struct session *s)
 	pthread_mutex_unlock(&m->schedule.lock);
 }
 
-/* ---- turns ---- */
-
-/* "> " before each line of the prompt: the log reads like a letter that quotes its question. */
-static void log_prompt(struct session *s, const char *text, size_t n)
-{
-	const char *end = text + n;
-	while (text < end) {
-		const char *newline = memchr(text, '\n', (size_t)(end - text));
-		size_t line = newline ? (size_t)(newline - text) : (size_t)(end - text);
-		session_log_append(s, "> ", 2);
-		session_log_append(s, text, line);
-		session_log_append(s, "\n", 1);
-		text += line + 1;
-	}
-}
-
-static int add_undo_mark(struct session *s, struct err *e)
-{
-	if (s->undo_count == s->undo_room) {
-		size_t room = s->undo_room ? 2 * s->undo_room : 16;
-		struct undo_mark *undo = realloc(s->undo, room * sizeof *undo);
-		if (!undo)
-			return err_set(e, ENOMEM, "out of memory for another turn");
-		s->undo = undo;
-		s->undo_room = room;
-	}
-	s->undo[s->undo_count++] = (struct undo_mark){s->history.count, s->log_size};
-	return 0;
-}
-
-static uint64_t random_seed(void)
-{
-	uint64_t seed;
-	if (getrandom(&seed, sizeof seed, 0) != sizeof seed)
-		seed = now_ns();
-	return seed;
-}
-
-static int prepare_turn(struct session *s, const char *text, size_t length, struct err *e)
-{
-	struct turn *t = &s->turn;
-	*t = (struct turn){.prompt_length = length, .submitted_ns = now_ns()};
-	int failed = params_copy(&t->params, &s->params, e);
-	if (failed)
-		return failed;
-	t->sampling = (struct sampling){
-		.temperature = (float)t->params.temperature,
-		.top_k = (uint32_t)t->params.top_k,
-		.top_p = (float)t->params.top_p,
-		.min_p = (float)t->params.min_p,
-		.seed = t->params.seed_random ? random_seed() : t->params.seed,
-	};
-	t->losses = params_losses(&t->params);
-	t->prompt = malloc(length + 1);
-	char *copy = malloc(length + 1);
-	struct answer *answer = answer_create(t->params.stream);
-	if (!t->prompt || !copy || !answer)
-		failed = err_set(e, ENOMEM, "out of memory for a prompt of %zu bytes", length);
-	if (!failed)
-		failed = add_undo_mark(s, e);
-	if (failed) {
-		free(copy);
-		answer_unref(answer);
-		turn_free(t);
-		return failed;
-	}
-	memcpy(t->prompt, text, length);
-	memcpy(copy, text, length);
-	free(s->prompt);
-	s->prompt = copy;
-	s->prompt_length = length;
-	answer_unref(s->answer);
-	s->answer = answer;
-	return 0;
-}
-
-static int submit_locked(struct session *s, const char *text, size_t length, struct err *e)
-{
-	struct model *m = s->model;
-	if (s->working)
-		return err_set(e, EBUSY,
-			       "the session is still working on the last prompt; read output, or "
-			       "echo stop > ctl");
-	int failed = prepare_turn(s, text, length, e);
-	if (failed)
-		return failed;
-	log_prompt(s, text, length);
-	s->stats = (struct session_stats){.seed = s->turn.sampling.seed, .finish = ""};
-	params_lossy(&s->turn.params, s->stats.lossy, sizeof s->stats.lossy);
-	s->error = (struct err){0};
-	s->status =
-		atomic_load(&m->schedule.state) == MODEL_READY ? SESSION_QUEUED : SESSION_LOADING;
-	s->working = true;
-	atomic_store(&s->stop, false);
-	session_queue(s);
-	m->schedule.load_wanted = true;
-	pthread_cond_signal(&m->schedule.work);
-	return 0;
-}
-
-int session_submit(struct session *s, const char *text, size_t length, struct answer **answer,
-		   struct err *e)
-{
-	if (length && text[length - 1] == '\n')
-		length--;
-	if (!length)
-		return err_set(e, EINVAL, "the prompt is empty");
-	if (length > model_max_prompt_bytes(s->model))
-		return err_set(
-			e, EFBIG,
-			"the prompt has %zu bytes; at most %llu are taken (info/max_prompt_bytes)",
-			length, (unsigned long long)model_max_prompt_bytes(s->model));
-	lock(s);
-	int failed = submit_locked(s, text, length, e);
-	if (!failed && answer)
-		*answer = answer_ref(s->answer);
-	unlock(s);
-	return failed;
-}
-
 void session_stop(struct session *s)
 {
 	lock(s);
@@ -246,7 +138,12 @@ int session_reset(struct session *s, struct err *e)
 	if (!failed) {
 		context_rollback(&s->context, 0);
 		drafter_drop(&s->drafter);
-		s->history.count = s->undo_count = s->log_size = s->prompt_length = 0;
+		messages_free(&s->conversation.messages);
+		messages_free(&s->conversation.results);
+		s->conversation.clock_set = false;
+		session_forget_turns(s);
+		session_sync_system(s);
+		s->log_size = s->prompt_length = 0;
 		answer_unref(s->answer);
 		s->answer = NULL;
 		s->stats = (struct session_stats){.finish = ""};
@@ -263,13 +160,8 @@ int session_undo(struct session *s, struct err *e)
 {
 	lock(s);
 	int failed = s->working ? refuse_while_working("undo", e) : 0;
-	if (!failed && !s->undo_count)
+	if (!failed && !session_take_back(s))
 		failed = err_set(e, ENODATA, "undo: the conversation has no turn to take back");
-	if (!failed) {
-		const struct undo_mark *mark = &s->undo[--s->undo_count];
-		s->history.count = mark->history;
-		s->log_size = mark->log;
-	}
 	unlock(s);
 	if (!failed)
 		session_notify(s);
@@ -312,6 +204,22 @@ struct answer *session_answer(struct session *s)
 	struct answer *a = s->answer ? answer_ref(s->answer) : NULL;
 	unlock(s);
 	return a;
+}
+
+struct answer *session_thoughts(struct session *s)
+{
+	struct answer *a = session_answer(s);
+	struct answer *thoughts = a ? answer_thoughts(a) : NULL;
+	answer_unref(a);
+	return thoughts;
+}
+
+struct answer *session_logprobs(struct session *s)
+{
+	struct answer *a = session_answer(s);
+	struct answer *logprobs = a ? answer_logprobs(a) : NULL;
+	answer_unref(a);
+	return logprobs;
 }
 
 char *session_prompt(const struct session *s, size_t *length)
@@ -357,12 +265,42 @@ void session_stats(const struct session *s, struct session_stats *out)
 
 /* ---- params ---- */
 
+/* Where the template is known, what it does not read is refused at once. */
+static int check_param(const struct session *s, const struct params *changed, struct err *e)
+{
+	const struct model *m = s->model;
+	if (atomic_load(&m->schedule.state) != MODEL_READY || !m->run.chat ||
+	    changed->thinking == s->params.thinking)
+		return 0;
+	return conversation_check_thinking(m->run.chat, changed->thinking, e);
+}
+
+static int set_locked(struct session *s, size_t i, const char *value, size_t length, struct err *e)
+{
+	struct params changed;
+	int failed = params_copy(&changed, &s->params, e);
+	if (failed)
+		return failed;
+	failed = params_is_auto(i, value, length)
+			 ? params_reset(&changed, i, &s->model->id.config, e)
+			 : params_set(&changed, i, value, length, e);
+	if (!failed)
+		failed = check_param(s, &changed, e);
+	if (failed) {
+		params_free(&changed);
+		return failed;
+	}
+	params_free(&s->params);
+	s->params = changed;
+	if (!s->working) /* else at the turn's end */
+		session_sync_system(s);
+	return 0;
+}
+
 int session_param_set(struct session *s, size_t i, const char *value, size_t length, struct err *e)
 {
 	lock(s);
-	int failed = params_is_auto(i, value, length)
-			     ? params_reset(&s->params, i, &s->model->id.config, e)
-			     : params_set(&s->params, i, value, length, e);
+	int failed = set_locked(s, i, value, length, e);
 	unlock(s);
 	return failed;
 }
@@ -372,7 +310,7 @@ char *session_param_get(const struct session *s, size_t i)
 	const struct model *m = s->model;
 	lock(s);
 	/* Until the tokenizer is there, nothing speaks against a conversation. */
-	bool has_chat = atomic_load(&m->schedule.state) != MODEL_READY || m->run.chat;
+	bool has_chat = atomic_load(&m->schedule.state) != MODEL_READY || model_run_chats(&m->run);
 	char *text = params_get(&s->params, i, has_chat);
 	unlock(s);
 	return text;

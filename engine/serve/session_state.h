@@ -7,12 +7,13 @@
 #include "engine/compute/context.h"
 #include "engine/compute/drafter.h"
 #include "engine/serve/answer.h"
+#include "engine/serve/conversation.h"
 #include "engine/serve/turn.h"
 #include "engine/session.h"
 
-struct undo_mark { /* lengths before a turn */
-	size_t history;
-	uint64_t log;
+struct undo_mark { /* lengths before a turn, and before its answer */
+	size_t messages;
+	size_t log, answer_log;
 };
 
 struct session {
@@ -33,6 +34,8 @@ struct session {
 	struct answer *answer; /* (lock) the newest; NULL: none */
 	char *log;	       /* (lock) */
 	size_t log_size, log_room;
+	struct conversation conversation; /* (lock), see there */
+	struct token_list tail;	    /* (lock) of the last answer, if it was cut short; else empty */
 	struct session_stats stats; /* (lock) */
 	struct undo_mark *undo;	    /* (lock) one per turn */
 	size_t undo_count, undo_room;
@@ -42,11 +45,32 @@ struct session {
 	struct drafter drafter;
 	struct losses context_losses; /* that all of the context was computed with */
 	uint64_t weights_sum;	      /* the model's when it was computed */
-	struct token_list history;    /* the conversation's ids without the system message */
 };
 
-/* Appends to the log (lock held). A log that cannot grow is cut: memory is too short for more. */
+/* session_log.c: appends to the log (lock held); with "> " before each line, as a letter quotes its
+ * question. A log that cannot grow is cut: memory is too short for more. */
 void session_log_append(struct session *s, const char *text, size_t n);
+void session_log_quoted(struct session *s, const char *text, size_t n);
+
+/* session_results.c, lock held: the calls of the conversation's last answer, as JSON. */
+void session_write_calls(const struct session *s, struct text_out *out);
+
+/* session_turns.c, lock held. A turn begins with the next message. -ENOMEM. */
+int session_add_mark(struct session *s, struct err *e);
+/* Takes the last turn out; of messages that somebody else wrote, those from the last user's on.
+ * false: there is none. */
+bool session_take_back(struct session *s);
+/* The messages are others now: no turn can be taken back, no answer gone on with. */
+void session_forget_turns(struct session *s);
+/* Leaves messages out for a turn that has no room for them, and says so. */
+void session_drop_turns(struct session *s, size_t first, size_t count, uint32_t turns);
+/* Makes the first message what params/system says, while no turn runs. Without memory for that it
+ * stays what it was until the next turn ends. */
+void session_sync_system(struct session *s);
+
+/* session.c. One that is in nobody's hands and on nobody's list, for what is restored (state.h).
+ * NULL: out of memory, in words. */
+struct session *session_alone(struct model *m, struct err *e);
 /* Frees a session that nothing refers to any more. */
 void session_free(struct session *s);
 

@@ -12,6 +12,9 @@ static bool prefill_step(struct session *s)
 	struct err e = {0};
 	size_t done = s->context.tokens.count, left = t->prompt_ids - done;
 	uint32_t n = chunk_next(s->model, left);
+	/* A step ends where a recurrent state will be gone back to. */
+	if (s->context.recurrent.bytes && done < t->fork && n > t->fork - done)
+		n = (uint32_t)(t->fork - done);
 	int failed = turn_forward(s, t->ids.ids + done, n, ROW_PROMPT, n == left, NULL, &e);
 	if (failed)
 		return turn_over(s, "error", failed, &e);
@@ -42,6 +45,8 @@ bool turn_step(struct session *s)
 {
 	if (atomic_load(&s->stop))
 		return turn_over(s, "stopped", 0, NULL);
+	if (s->turn.score.read)
+		return score_step(s);
 	if (!s->turn.begun)
 		return begin_step(s);
 	return s->context.tokens.count < s->turn.prompt_ids ? prefill_step(s) : decode_step(s);

@@ -1,232 +1,34 @@
-/* One turn of a conversation, from the prompt's text to the answer's last byte, in steps. */
+/* What a turn's steps compute, and what their tokens say. */
 #include "cache/clock.h"
-#include "engine/serve/chunk.h"
 #include "engine/serve/draft.h"
 #include "engine/serve/internal.h"
 #include "engine/serve/session_state.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
-/* ---- beginning: from text to ids ---- */
+/* ---- saying ---- */
 
-static int append_conversation(struct session *s, struct err *e)
+/* Marks of thinking and calls are for whoever takes the answer apart, control tokens or not. */
+static const char *bytes_of(const struct session *s, uint32_t id, size_t *n)
 {
-	struct turn *t = &s->turn;
-	const struct chat *c = s->model->run.chat;
-	int failed = tokenizer_begin(s->model->run.tokenizer, &t->ids, e);
-	if (!failed && *t->params.system)
-		failed = chat_message(c, ROLE_SYSTEM, t->params.system, strlen(t->params.system),
-				      &s->stop, &t->ids, e);
-	t->system_ids = t->ids.count;
-	if (!failed)
-		failed = token_list_append(&t->ids, s->history.ids, s->history.count, e);
-	if (!failed)
-		failed = chat_message(c, ROLE_USER, t->prompt, t->prompt_length, &s->stop, &t->ids,
-				      e);
-	if (!failed)
-		failed = chat_answer_begin(c, &t->ids, e);
+	const struct tokenizer *t = s->model->run.tokenizer;
+	const char *bytes = tokenizer_bytes(t, id, false, n);
+	if (*n || !s->turn.chat)
+		return bytes;
+	bytes = tokenizer_bytes(t, id, true, n);
+	if (!split_form_marks(s->turn.answering.form, bytes, *n))
+		*n = 0;
+	return bytes;
+}
+
+int turn_say(struct session *s, uint32_t id, struct err *e)
+{
+	size_t n;
+	const char *bytes = bytes_of(s, id, &n);
+	pthread_mutex_lock(&s->model->schedule.lock);
+	int failed = answering_take(s, bytes, n, e);
+	pthread_mutex_unlock(&s->model->schedule.lock);
 	return failed;
-}
-
-static int check_length(const struct session *s, struct err *e)
-{
-	size_t count = s->turn.ids.count;
-	if (!count)
-		return err_set(e, EINVAL, "the prompt has no tokens");
-	if (count < s->model->id.context)
-		return 0;
-	return err_set(e, EFBIG,
-		       "the prompt is %zu tokens with the conversation before it, but the context "
-		       "holds %u; "
-		       "shorten it, echo reset > ctl, or mount with a larger -o context=",
-		       count, s->model->id.context);
-}
-
-/* Ids outside the vocabulary would come from a tokenizer that belongs to another model. */
-static int check_ids(const struct session *s, struct err *e)
-{
-	for (size_t i = 0; i < s->turn.ids.count; i++)
-		if (s->turn.ids.ids[i] >= s->model->id.config.vocabulary)
-			return err_set(e, EINVAL,
-				       "the tokenizer gives token %u, but the model's vocabulary "
-				       "is %u: they do "
-				       "not belong together",
-				       s->turn.ids.ids[i], s->model->id.config.vocabulary);
-	return 0;
-}
-
-/* What the context already holds of the ids need not be computed again; the last id always is, for
- * its logits. A recurrent state may have to go back further, and is marked where the turn begins,
- * so that undoing the turn or writing it anew goes back to there. Nothing stays that was computed
- * by other weights, or with other losses than the turn's: both are the same for a whole context, so
- * it is all or nothing. */
-static void reuse_context(struct session *s)
-{
-	const struct token_list *have = &s->context.tokens, *want = &s->turn.ids;
-	size_t same = 0;
-	uint64_t weights = s->model->run.weights_sum;
-	if (s->weights_sum == weights && losses_equal(&s->context_losses, &s->turn.losses))
-		while (same < have->count && same + 1 < want->count &&
-		       have->ids[same] == want->ids[same])
-			same++;
-	size_t left = context_rollback(&s->context, same);
-	if (s->turn.follow)
-		drafter_begin(&s->drafter, &s->context);
-	else
-		drafter_drop(&s->drafter);
-	recurrent_mark(&s->context.recurrent, left);
-	s->turn.recomputed = same - left;
-	s->context_losses = s->turn.losses;
-	s->weights_sum = weights;
-}
-
-static int note_repetition(struct turn *t, uint32_t vocabulary, struct err *e)
-{
-	float penalty = (float)t->params.repetition_penalty;
-	if (repetition_init(&t->repetition, penalty, vocabulary) ||
-	    repetition_add(&t->repetition, t->ids.ids, t->ids.count))
-		return err_set(e, ENOMEM, "out of memory for the repetition penalty");
-	return 0;
-}
-
-int turn_begin(struct session *s, struct err *e)
-{
-	struct turn *t = &s->turn;
-	const struct model *m = s->model;
-	t->chat = t->params.chat == CHAT_ON || (t->params.chat == CHAT_UNSET && m->run.chat);
-	if (t->chat && !m->run.chat)
-		return err_set(e, ENOTSUP,
-			       "%s has no chat format (its tokenizer lacks <|im_start|>); "
-			       "echo off > params/chat",
-			       m->id.name);
-	int failed = t->chat ? append_conversation(s, e)
-			     : tokenizer_encode_alone(m->run.tokenizer, t->prompt, t->prompt_length,
-						      &s->stop, &t->ids, e);
-	if (!failed)
-		failed = check_length(s, e);
-	if (!failed)
-		failed = check_ids(s, e);
-	if (!failed)
-		failed = note_repetition(t, m->id.config.vocabulary, e);
-	if (!failed)
-		failed = stream_init(&t->stream, t->params.stop, e);
-	if (failed)
-		return failed;
-	t->stream.skip_space = t->chat && tokenizer_leads_with_space(m->run.tokenizer);
-	t->prompt_ids = t->ids.count;
-	t->follow = draft_follows(s);
-	reuse_context(s);
-	t->begun = true;
-	return 0;
-}
-
-/* ---- texts ---- */
-
-void session_log_append(struct session *s, const char *text, size_t n)
-{
-	if (s->log_size + n > s->log_room) {
-		size_t room = 2 * (s->log_size + n);
-		char *log = realloc(s->log, room);
-		if (!log)
-			return;
-		s->log = log;
-		s->log_room = room;
-	}
-	memcpy(s->log + s->log_size, text, n);
-	s->log_size += n;
-}
-
-/* Copies the part of the answer that became readable to the log. Lock held. */
-static void log_answer(struct session *s, uint64_t from)
-{
-	char piece[4096];
-	bool complete;
-	ssize_t n;
-	while ((n = answer_read(s->answer, from, piece, sizeof piece, &complete)) > 0) {
-		session_log_append(s, piece, (size_t)n);
-		from += (uint64_t)n;
-	}
-}
-
-int turn_give_out(struct session *s, const char *text, size_t n, struct err *e)
-{
-	bool complete;
-	uint64_t before = answer_size(s->answer, &complete);
-	if (!text || answer_append(s->answer, text, n) < 0)
-		return err_set(e, ENOMEM, "out of memory for the answer");
-	pthread_mutex_lock(&s->model->schedule.lock);
-	log_answer(s, before);
-	pthread_mutex_unlock(&s->model->schedule.lock);
-	return 0;
-}
-
-/* ---- ending ---- */
-
-/* The conversation goes on from what the model saw and said. */
-static void extend_history(struct session *s)
-{
-	struct turn *t = &s->turn;
-	struct err ignored;
-	size_t before = s->history.count;
-	s->history.count = 0; /* ids begins with the same */
-	int failed = token_list_append(&s->history, t->ids.ids + t->system_ids,
-				       t->ids.count - t->system_ids, &ignored);
-	if (!failed)
-		failed = chat_answer_end(s->model->run.chat, &s->history, &ignored);
-	if (failed) /* out of memory: this turn is forgotten, the earlier ones still lie there */
-		s->history.count = before;
-}
-
-void turn_free(struct turn *t)
-{
-	free(t->prompt);
-	params_free(&t->params);
-	token_list_free(&t->ids);
-	repetition_free(&t->repetition);
-	stream_free(&t->stream);
-	*t = (struct turn){0};
-}
-
-void turn_end(struct session *s, const char *finish, int failed, const struct err *e)
-{
-	struct turn *t = &s->turn;
-	bool complete;
-	uint64_t before = answer_size(s->answer, &complete);
-	size_t n = 0;
-	const char *rest = t->begun ? stream_flush(&t->stream, &n) : NULL;
-	if (rest && n)
-		answer_append(s->answer, rest, n);
-	if (!failed && t->begun && t->chat)
-		extend_history(s);
-	s->status = failed			? SESSION_ERROR
-		    : strcmp(finish, "stopped") ? SESSION_DONE
-						: SESSION_STOPPED;
-	s->stats.finish = finish;
-	s->error = (struct err){0};
-	if (failed)
-		s->error = *e;
-	turn_free(t);
-	s->working = false;
-	/* Last, since whoever sees the answer complete may submit the next prompt. */
-	answer_finish(s->answer, failed ? -EIO : 0);
-	log_answer(s, before);
-	session_log_append(s, "\n", 1);
-}
-
-bool turn_over(struct session *s, const char *finish, int failed, const struct err *e)
-{
-	if (failed == -ECANCELED) {
-		finish = "stopped";
-		failed = 0;
-	}
-	pthread_mutex_lock(&s->model->schedule.lock);
-	s->model->stored.doubted |= failed != 0;
-	if (s->working) /* not ended by session_end meanwhile */
-		turn_end(s, finish, failed, e);
-	pthread_mutex_unlock(&s->model->schedule.lock);
-	return false;
 }
 
 /* ---- computing ---- */
@@ -300,8 +102,10 @@ int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum row
 	f->env.stop = &s->stop;
 	if (s->turn.follow)
 		draft_make_room(s, *tokens, kind);
-	int failed = fill_batch(s, tokens, n, kind, want, all != NULL, e);
+	int failed = fill_batch(s, tokens, n, kind, want, all || s->turn.score.read, e);
 	s->model->run.batch.normed = s->turn.follow;
+	s->model->run.batch.read = s->turn.score.read;
+	s->model->run.batch.ctx = s;
 	if (!failed)
 		failed = run(s, all, e);
 	count_step(s, started, kind == ROW_PROMPT);

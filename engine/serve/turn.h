@@ -8,26 +8,42 @@
 #include "engine/compute/losses.h"
 #include "engine/compute/repetition.h"
 #include "engine/compute/sampler.h"
+#include "engine/serve/answering.h"
+#include "engine/serve/logprobs.h"
 #include "engine/serve/params.h"
-#include "engine/text/stream.h"
+#include "engine/serve/score.h"
+#include "engine/text/messages.h"
 #include "engine/text/token_list.h"
 
 struct session;
 
 struct turn {
-	char *prompt;
+	char *prompt; /* as it was written; NULL: it goes on from the messages as they stand */
 	size_t prompt_length;
+	struct err refused; /* of the prompt: it is no message, and the turn fails with this */
+	/* Of the session's messages, how many were there before it, and what it took from their end
+	 * to make anew or to go on with: if it fails, it was never there. */
+	size_t messages_before;
+	struct messages taken;
+	struct token_list earlier; /* ids of the answer that it goes on with */
+
 	struct params params;
 	struct sampling sampling;
 	struct repetition repetition; /* of ids */
+	struct logprobs logprobs;
+	struct score score; /* if so, what is wanted is no answer, but the prompt's likelihood */
 	struct losses losses;
 	bool chat;
 	bool follow;	       /* the session's drafter goes along */
-	size_t system_ids;     /* how many of ids are the system message */
 	size_t recomputed;     /* that the context had held, but whose recurrent state it had not */
 	struct token_list ids; /* all that the model is to see before it answers, and its answer */
-	size_t prompt_ids;     /* how many of ids are not the answer */
-	struct stream stream;
+	size_t unencoded;      /* bytes of the conversation, if it is too long to have ids */
+	size_t rendered_ids;   /* how many of them are not the answer, nor the earlier part of it */
+	size_t prompt_ids;     /* with the earlier part */
+	/* Where the next turn's ids may part from these: what begins the answer, such as the mark
+	 * of thinking, is not always written again. 0: nowhere before prompt_ids. */
+	size_t fork;
+	struct answering answering;
 	struct pager_stats before; /* the model's counters when it began */
 	uint64_t submitted_ns;
 	bool begun;
@@ -36,17 +52,20 @@ struct turn {
 /* step.c: one step of a session's turn, without the lock. True while the turn goes on. */
 bool turn_step(struct session *s);
 
-/* turn.c: from the prompt's text to ids, and to what of the context stays. */
+/* turn_begin.c: from the messages to ids, and to what of the context stays. */
 int turn_begin(struct session *s, struct err *e);
-/* The forward pass of tokens that follow the context's, with the turn's losses, counted in the
- * stats; what follows an answer's first is drafted. all: where each row's logits go; NULL: the last
- * row's to forward.scratch.logits, if `want`. */
+/* Ids outside the vocabulary would come from a tokenizer that belongs to another model: -EINVAL in
+ * words. */
+int turn_check_ids(const struct session *s, struct err *e);
+/* turn.c: the forward pass of tokens that follow the context's, with the turn's losses, counted in
+ * the stats; what follows an answer's first is drafted. all: where each row's logits go; NULL: the
+ * last row's to forward.scratch.logits, if `want`. */
 int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum row_kind kind,
 		 bool want, float *all, struct err *e);
-/* Ends the turn from a step; false, as a step returns that the turn is over. */
+/* A token of the answer: into what comes out. -ENOMEM in words. */
+int turn_say(struct session *s, uint32_t id, struct err *e);
+/* turn_end.c. Ends the turn from a step; false, as a step returns that the turn is over. */
 bool turn_over(struct session *s, const char *finish, int failed, const struct err *e);
-/* Appends to the answer and to the log. */
-int turn_give_out(struct session *s, const char *text, size_t n, struct err *e);
 /* Ends the turn (lock held): finish is a word of session_stats, failed 0 or a negative errno with
  * the sentence in e. */
 void turn_end(struct session *s, const char *finish, int failed, const struct err *e);

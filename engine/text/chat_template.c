@@ -12,7 +12,10 @@ struct chat_template {
 	const struct tokenizer *tokenizer;
 	char *origin;
 	struct template *plain, *with_tools; /* with_tools: NULL if it is the same */
+	const struct split_form *form, *form_with_tools;
+	bool writes_calls;
 	bool chatml;
+	int64_t end; /* <|im_end|>, which not every file calls special; -1: none */
 };
 
 static const char CHATML[] =
@@ -45,9 +48,10 @@ int chat_template_open_text(struct chat_template **out, const char *text, const 
 {
 	bool chatml = !text && !with_tools;
 	int rc = 0;
-	if (chatml && !(is_token(t, "<|im_start|>") && is_token(t, "<|im_end|>")))
+	bool ends = is_token(t, "<|im_end|>");
+	if (chatml && !(is_token(t, "<|im_start|>") && ends))
 		return err_set(
-			e, ENOTSUP,
+			e, ENODATA,
 			"the model has no chat template, and its tokenizer no <|im_start|> to "
 			"write conversations with; turn chat off to give the model text as it "
 			"stands");
@@ -58,10 +62,15 @@ int chat_template_open_text(struct chat_template **out, const char *text, const 
 	}
 	c->tokenizer = t;
 	c->chatml = chatml;
+	c->end = ends ? tokenizer_find(t, "<|im_end|>") : -1;
 	const char *plain = chatml ? CHATML : text ? text : with_tools;
+	c->form = c->form_with_tools = split_form_of(plain, strlen(plain));
+	c->writes_calls = strstr(with_tools ? with_tools : plain, "tool_calls");
 	rc = template_open(&c->plain, plain, strlen(plain), c->origin, e);
-	if (rc == 0 && text && with_tools)
+	if (rc == 0 && text && with_tools) {
+		c->form_with_tools = split_form_of(with_tools, strlen(with_tools));
 		rc = template_open(&c->with_tools, with_tools, strlen(with_tools), c->origin, e);
+	}
 	if (rc < 0)
 		chat_template_close(c);
 	else
@@ -144,6 +153,21 @@ bool chat_template_reads(const struct chat_template *c, const char *variable)
 {
 	return template_reads(c->plain, variable) ||
 	       (c->with_tools && template_reads(c->with_tools, variable));
+}
+
+bool chat_template_ends(const struct chat_template *c, uint32_t id)
+{
+	return (int64_t)id == c->end;
+}
+
+bool chat_template_writes_calls(const struct chat_template *c)
+{
+	return c->writes_calls;
+}
+
+const struct split_form *chat_template_form(const struct chat_template *c, bool tools)
+{
+	return tools ? c->form_with_tools : c->form;
 }
 
 /* ---- rendering ---- */
@@ -229,16 +253,24 @@ int chat_render(const struct chat_template *c, const struct chat_input *in,
 	return rc;
 }
 
+int chat_encode_text(const struct chat_template *c, const struct template_text *text,
+		     const _Atomic bool *stop, struct token_list *ids, struct err *e)
+{
+	/* A template of the model's own writes it itself. */
+	int rc = c->chatml ? tokenizer_begin(c->tokenizer, ids, e) : 0;
+	if (rc == 0)
+		rc = tokenizer_encode_rights(c->tokenizer, text->bytes, text->from, text->length,
+					     stop, ids, e);
+	return rc;
+}
+
 int chat_encode(const struct chat_template *c, const struct chat_input *in,
 		const _Atomic bool *stop, struct token_list *ids, struct err *e)
 {
 	struct template_text text = {0};
 	int rc = chat_render(c, in, stop, &text, e);
-	if (rc == 0 && c->chatml) /* a template of the model's own writes it itself */
-		rc = tokenizer_begin(c->tokenizer, ids, e);
 	if (rc == 0)
-		rc = tokenizer_encode_rights(c->tokenizer, text.bytes, (const uint8_t *)text.from,
-					     text.length, stop, ids, e);
+		rc = chat_encode_text(c, &text, stop, ids, e);
 	template_text_free(&text);
 	return rc;
 }

@@ -9,13 +9,14 @@
 #define MOEFS_ENGINE_TEXT_CHAT_TEMPLATE_H
 
 #include "engine/text/messages.h"
+#include "engine/text/split_forms.h"
 #include "engine/text/template.h"
 #include "engine/text/tokenizer.h"
 
 struct chat_template; /* immutable; any number of threads may use it */
 
 /* Opens what a directory has; ChatML where it has none and the tokenizer has its tokens. The
- * tokenizer outlives it. -ENOTSUP: neither, in words. */
+ * tokenizer outlives it. -ENODATA: neither, in words. */
 int chat_template_open(struct chat_template **out, const char *directory, const struct tokenizer *t,
 		       struct err *e);
 /* Opens one that somebody read: `with_tools` is used where there are tools, and may be NULL. Both
@@ -28,6 +29,15 @@ void chat_template_close(struct chat_template *c); /* NULL is fine */
 const char *chat_template_origin(const struct chat_template *c);
 /* Whether any of its templates reads a variable that it may be given. */
 bool chat_template_reads(const struct chat_template *c, const char *variable);
+
+/* Whether a token ends an answer by the form of conversations, beside those that the tokenizer
+ * knows to end turns. */
+bool chat_template_ends(const struct chat_template *c, uint32_t id);
+/* Whether the template that is used with tools reads the tool calls of earlier answers. */
+bool chat_template_writes_calls(const struct chat_template *c);
+/* How the model writes thoughts and calls, by the words of the template that is used; `tools`:
+ * whether there are any. For split_set_form. */
+const struct split_form *chat_template_form(const struct chat_template *c, bool tools);
 
 /* What a conversation is rendered with. */
 struct chat_input {
@@ -43,6 +53,9 @@ int chat_variables_check(const struct json *variables, struct err *e);
  * template_render. */
 int chat_render(const struct chat_template *c, const struct chat_input *in,
 		const _Atomic bool *stop, struct template_text *out, struct err *e);
+/* Appends the ids of what chat_render gave. */
+int chat_encode_text(const struct chat_template *c, const struct template_text *text,
+		     const _Atomic bool *stop, struct token_list *ids, struct err *e);
 /* Renders and appends the ids. */
 int chat_encode(const struct chat_template *c, const struct chat_input *in,
 		const _Atomic bool *stop, struct token_list *ids, struct err *e);

@@ -232,12 +232,29 @@ int messages_add(struct messages *m, const char *role, const char *text, size_t 
 	return append(m, &json, e);
 }
 
-static void write_call(struct text_out *o, const struct call *call, const char *prefix, size_t i)
+/* `digits` of them, in base 36. */
+static void write_digits(char *to, size_t digits, size_t number)
 {
-	char id[64];
-	int n = snprintf(id, sizeof id, "%.40s%zu", prefix, i);
-	text_out_string(o, i > 0 ? ", {\"id\": " : "{\"id\": ");
-	json_write_text(o, id, (size_t)n);
+	while (digits-- > 0) {
+		to[digits] = "0123456789abcdefghijklmnopqrstuvwxyz"[number % 36];
+		number /= 36;
+	}
+}
+
+void message_call_id(char id[CALL_ID + 1], uint32_t turn, size_t place)
+{
+	id[0] = 'c';
+	write_digits(id + 1, CALL_ID_TURN - 1, turn);
+	write_digits(id + CALL_ID_TURN, CALL_ID - CALL_ID_TURN, place);
+	id[CALL_ID] = '\0';
+}
+
+static void write_call(struct text_out *o, const struct call *call, uint32_t turn, size_t place)
+{
+	char id[CALL_ID + 1];
+	message_call_id(id, turn, place);
+	text_out_string(o, place > 0 ? ", {\"id\": " : "{\"id\": ");
+	json_write_text(o, call->id ? call->id : id, call->id ? call->id_n : CALL_ID);
 	text_out_string(o, ", \"type\": \"function\", \"function\": {\"name\": ");
 	json_write_text(o, call->name, call->name_n);
 	text_out_string(o, ", \"arguments\": ");
@@ -245,9 +262,16 @@ static void write_call(struct text_out *o, const struct call *call, const char *
 	text_out_string(o, "}}");
 }
 
+void messages_write_calls(struct text_out *out, const struct calls *calls, uint32_t turn)
+{
+	text_out_string(out, "[");
+	for (size_t i = 0; i < calls->count; i++)
+		write_call(out, &calls->items[i], turn, i);
+	text_out_string(out, "]");
+}
+
 int messages_add_answer(struct messages *m, const char *content, size_t n, const char *thoughts,
-			size_t thoughts_n, const struct calls *calls, const char *id_prefix,
-			struct err *e)
+			size_t thoughts_n, const struct calls *calls, uint32_t turn, struct err *e)
 {
 	struct text_out json = {0};
 	begin(&json, "assistant");
@@ -255,10 +279,8 @@ int messages_add_answer(struct messages *m, const char *content, size_t n, const
 	if (thoughts_n > 0)
 		write_member(&json, "thinking", thoughts, thoughts_n);
 	if (calls && calls->count > 0) {
-		text_out_string(&json, ", \"tool_calls\": [");
-		for (size_t i = 0; i < calls->count; i++)
-			write_call(&json, &calls->items[i], id_prefix, i);
-		text_out_string(&json, "]");
+		text_out_string(&json, ", \"tool_calls\": ");
+		messages_write_calls(&json, calls, turn);
 	}
 	text_out_string(&json, "}");
 	return append(m, &json, e);
@@ -280,17 +302,22 @@ int messages_add_result(struct messages *m, const char *call_id, const char *tex
 
 /* ---- for templates ---- */
 
-static void write_content(struct text_out *o, const struct json *content)
+void message_join(const struct json *content, struct text_out *out)
 {
-	struct text_out joined = {0};
 	size_t n;
 	const char *text = json_bytes(content, &n);
-	text_out_add(&joined, text, n);
+	text_out_add(out, text, n);
 	if (json_kind(content) == JSON_LIST)
 		for (const struct json *p = NULL; (p = json_next(content, p));) {
 			text = json_bytes(json_find(p, "text"), &n);
-			text_out_add(&joined, text, n);
+			text_out_add(out, text, n);
 		}
+}
+
+static void write_content(struct text_out *o, const struct json *content)
+{
+	struct text_out joined = {0};
+	message_join(content, &joined);
 	write_member(o, "content", joined.failed ? "" : joined.bytes, joined.n);
 	o->failed |= joined.failed;
 	text_out_free(&joined);

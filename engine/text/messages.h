@@ -13,7 +13,7 @@
 
 #include "engine/text/split_calls.h"
 
-enum { MESSAGES_MAX = 65536, MESSAGES_BYTES_MAX = 64 << 20, MESSAGE_CALLS_MAX = 1024 };
+enum { MESSAGES_MAX = 65536, MESSAGES_BYTES_MAX = 64 << 20, MESSAGE_CALLS_MAX = CALLS_MAX };
 
 struct message {
 	char *json; /* the message on one line; owned */
@@ -35,14 +35,22 @@ void messages_write(const struct messages *m, struct text_out *out);
 
 /* Appends a message that is only a role and a text (valid UTF-8). */
 int messages_add(struct messages *m, const char *role, const char *text, size_t n, struct err *e);
-/* Appends an answer as it was taken apart. Calls get the ids PREFIX0, PREFIX1 ... */
+/* Appends an answer as it was taken apart. Calls keep the ids that the model gave them, and others
+ * get one by the turn. */
 int messages_add_answer(struct messages *m, const char *content, size_t n, const char *thoughts,
-			size_t thoughts_n, const struct calls *calls, const char *id_prefix,
-			struct err *e);
+			size_t thoughts_n, const struct calls *calls, uint32_t turn, struct err *e);
+/* The calls as that message has them, as a list on one line. */
+void messages_write_calls(struct text_out *out, const struct calls *calls, uint32_t turn);
+/* A call's id: nine alphanumerics, as some templates insist, from turn and place. The first
+ * CALL_ID_TURN are the turn's. */
+enum { CALL_ID = 9, CALL_ID_TURN = 6 };
+void message_call_id(char id[CALL_ID + 1], uint32_t turn, size_t place);
 /* Appends what a tool gave for a call. */
 int messages_add_result(struct messages *m, const char *call_id, const char *text, size_t n,
 			struct err *e);
 
+/* Appends the text of a message's content: one text, or all its parts. */
+void message_join(const struct json *content, struct text_out *out);
 /* Writes the list as templates are given it: content is one text, absent is "", arguments are
  * objects, thinking has the names that templates know. */
 void messages_for_template(const struct messages *m, struct text_out *out);

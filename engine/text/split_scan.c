@@ -10,8 +10,10 @@ void scan_fail(struct scan *s)
 
 int scan_at(struct scan *s, size_t i)
 {
-	if (s->state == SCAN_GOOD && i < s->n)
+	if (s->state == SCAN_GOOD && i < s->n) {
+		s->reach = i < s->reach ? s->reach : i + 1;
 		return (unsigned char)s->bytes[i];
+	}
 	if (s->state == SCAN_GOOD && !s->whole)
 		s->state = SCAN_MORE;
 	return -1;

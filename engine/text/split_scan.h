@@ -8,7 +8,8 @@
 struct scan {
 	const char *bytes;
 	size_t n;
-	bool whole; /* nothing more comes */
+	bool whole;   /* nothing more comes */
+	size_t reach; /* behind the last byte that was looked at */
 	/* The first that was met; everything after it says nothing. */
 	enum { SCAN_GOOD, SCAN_MORE, SCAN_BAD } state;
 };

@@ -128,6 +128,31 @@ const char *stream_feed(struct stream *s, const char *bytes, size_t n, size_t *l
 	return s->pending;
 }
 
+/* Of what is held and the bytes behind it, whether text[length] stands at `at`. */
+static bool stands_at(const struct stream *s, const char *bytes, size_t at, const char *text,
+		      size_t length)
+{
+	const char *held = s->pending + s->given;
+	size_t held_n = s->pending_size - s->given, n = 0;
+	if (at < held_n)
+		n = length < held_n - at ? length : held_n - at;
+	if (n && memcmp(held + at, text, n) != 0)
+		return false;
+	return memcmp(bytes + (at + n - held_n), text + n, length - n) == 0;
+}
+
+bool stream_would_stop(const struct stream *s, const char *bytes, size_t n, size_t from)
+{
+	size_t end = s->pending_size - s->given + n, least = end - n + from + 1;
+	for (size_t i = 0; i < s->stop_count; i++) {
+		size_t length = s->stop_lengths[i];
+		for (size_t at = least > length ? least - length : 0; at + length <= end; at++)
+			if (stands_at(s, bytes, at, s->stops[i], length))
+				return true;
+	}
+	return false;
+}
+
 const char *stream_flush(struct stream *s, size_t *length)
 {
 	drop_given(s);

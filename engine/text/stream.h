@@ -36,6 +36,9 @@ void stream_free(struct stream *s);
 /* Feeds the bytes of a token. Returns what may be given out now (in the stream's own memory, valid
  * until the next call), *length set. NULL: out of memory. */
 const char *stream_feed(struct stream *s, const char *bytes, size_t n, size_t *length);
+/* Whether a stop text would be met if these bytes came next, one that ends behind the first `from`
+ * of them. */
+bool stream_would_stop(const struct stream *s, const char *bytes, size_t n, size_t from);
 /* Everything that is still held, at the end of the text. */
 const char *stream_flush(struct stream *s, size_t *length);
 

@@ -48,6 +48,21 @@ static const char *const MARKS[] = {
 	"<|START_ACTION|>",
 	"<|END_ACTION|>",
 	"<|python_tag|>", /* Llama */
+	"<|python_start|>",
+	"<|python_end|>",
+	"<|channel>", /* Gemma */
+	"<channel|>",
+	"<|\"|>",
+	"\uff5cDSML\uff5c", /* DeepSeek */
+	"<tool_sep>",	    /* Hunyuan */
+	"<|tools_prefix|>", /* Apertus */
+	"<|tools_suffix|>",
+	"<|inner_prefix|>",
+	"<|inner_suffix|>",
+	"<|thought_start|>", /* MiniCPM */
+	"<|thought_end|>",
+	"<function_calls>", /* OLMo */
+	"</function_calls>",
 };
 
 /* Of prompts, though no file calls them special. */

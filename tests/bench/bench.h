@@ -24,6 +24,8 @@ int pager_command(int argc, char **argv, struct err *e);
 int perplexity_command(int argc, char **argv, struct err *e);
 int recipe_command(int argc, char **argv, struct err *e);
 int first_command(int argc, char **argv, struct err *e);
+int page_command(int argc, char **argv, struct err *e);
+int grammar_command(int argc, char **argv, struct err *e);
 
 /* ---- options.c ---- */
 

@@ -130,25 +130,37 @@ static const char *member(struct json_object *turn, const char *key)
 	return json_object_object_get_ex(turn, key, &value) ? json_object_get_string(value) : NULL;
 }
 
+/* Appends the conversation's ids: all of it, or up to where the model answers. */
+static int encode(const struct model_view *m, const struct messages *messages, bool answer,
+		  struct token_list *ids, struct err *e)
+{
+	static const struct tm clock = {.tm_year = 126, .tm_mday = 1};
+	struct chat_input in = {.messages = messages, .clock = &clock, .answer = answer};
+	return chat_encode(m->chat, &in, NULL, ids, e);
+}
+
 /* A question and its answer as the model was trained to see them; the answer is predicted. */
 static int add_turn(struct corpus *c, const struct model_view *m, const char *line, struct err *e)
 {
 	struct json_object *turn = json_tokener_parse(line);
 	const char *question = member(turn, "question"), *answer = member(turn, "answer");
 	struct passage p = {.first = c->ids.count};
+	struct messages messages = {0};
+	struct token_list asked = {0};
 	int failed =
 		question && answer ? 0 : err_set(e, EINVAL, "no question and answer in: %s", line);
 	if (!failed)
-		failed = chat_message(m->chat, ROLE_USER, question, strlen(question), NULL, &c->ids,
-				      e);
+		failed = messages_add(&messages, "user", question, strlen(question), e);
 	if (!failed)
-		failed = chat_answer_begin(m->chat, &c->ids, e);
-	p.counted = c->ids.count - p.first;
+		failed = encode(m, &messages, true, &asked, e);
 	if (!failed)
-		failed = tokenizer_encode(m->tokenizer, answer, strlen(answer), NULL, &c->ids, e);
+		failed = messages_add(&messages, "assistant", answer, strlen(answer), e);
 	if (!failed)
-		failed = chat_answer_end(m->chat, &c->ids, e);
+		failed = encode(m, &messages, false, &c->ids, e);
 	json_object_put(turn);
+	messages_free(&messages);
+	p.counted = asked.count;
+	token_list_free(&asked);
 	p.count = c->ids.count - p.first;
 	return failed ? failed : add_passage(c, p, e);
 }

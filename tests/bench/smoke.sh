@@ -187,6 +187,9 @@ try "a text with losses" lossy "${predict[@]}" --experts-per-token 2 --drop-miss
 refuse "more experts than the model's own" experts_per_token "${predict[@]}" --experts-per-token 5
 refuse "no text" "--text" perplexity $fixture
 refuse "a text of one token" predict perplexity $fixture --text <(printf a) --store "$here/stores"
+try "a conversation rendered and encoded" page page $fixture --bytes 2K --rounds 1 --json
+check "has what was said and more" 'r["bytes"] > 2048 and r["tokens"] > 100'
+refuse "a template that is not there" "template.none" page $fixture --template "$here/template.none"
 try "a synthetic checkpoint" seconds make "$here/config.json" "$here/raw" --layers 2 --raw --json
 for found in converted read; do
 	try "the first token of one that has to be $found" first_token_seconds \

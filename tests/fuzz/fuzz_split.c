@@ -1,6 +1,6 @@
-/* libFuzzer on answers: whatever a model writes, in whatever pieces, is taken apart the same way,
- * what was given out stays, and arguments are JSON objects. The first byte says how thinking begins
- * and how long pieces are. */
+/* libFuzzer on answers: whatever a model writes, in whatever form and pieces, is taken apart the
+ * same way, what was given out stays, and arguments are JSON objects. The first byte says how
+ * thinking begins and how long pieces are, the second the form. */
 #include "engine/text/split.h"
 
 #include <stdlib.h>
@@ -13,12 +13,16 @@ static const char TOOLS[] =
 	"\"integer\"}, \"b\": {\"anyOf\": [{\"type\": \"null\"}, {\"type\": \"object\"}]}, \"c\": "
 	"{\"enum\": [1, \"x\", true]}}}}}]";
 
-static struct split *taken_apart(const char *text, size_t n, size_t step, const struct json *tools,
+static struct split *taken_apart(const struct split_form *form, const char *text, size_t n,
+				 size_t step, const struct json *tools,
 				 enum split_thinking thinking)
 {
 	struct split *s = split_new(tools, thinking);
 	struct err e = {0};
 	size_t thoughts = 0, content = 0, calls = 0;
+	if (!s)
+		abort();
+	split_set_form(s, form);
 	for (size_t at = 0; at < n; at += step) {
 		if (split_feed(s, text + at, n - at < step ? n - at : step, &e))
 			abort();
@@ -45,7 +49,9 @@ static void compare(const struct split *a, const struct split *b)
 		struct json *arguments;
 		struct err e = {0};
 		const struct call *c = &x.calls->items[i];
-		same = strcmp(c->arguments, y.calls->items[i].arguments) == 0;
+		const struct call *d = &y.calls->items[i];
+		same = strcmp(c->name, d->name) == 0 && strcmp(c->arguments, d->arguments) == 0 &&
+		       strcmp(c->id ? c->id : "", d->id ? d->id : "") == 0;
 		if (json_parse_text(&arguments, c->arguments, c->arguments_n, "call", &e) ||
 		    json_kind(arguments) != JSON_OBJECT)
 			abort();
@@ -61,12 +67,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct err e = {0};
 	if (!tools && json_parse_text(&tools, TOOLS, sizeof TOOLS - 1, "tools", &e))
 		abort();
-	if (size == 0)
+	if (size < 2)
 		return 0;
 	enum split_thinking thinking = data[0] % 3;
-	const char *text = (const char *)data + 1;
-	struct split *whole = taken_apart(text, size - 1, size, tools, thinking);
-	struct split *pieces = taken_apart(text, size - 1, 1 + data[0] / 3 % 16, tools, thinking);
+	const char *text = (const char *)data + 2;
+	size_t n = size - 2, forms = 0, step = 1 + data[0] / 3 % 16;
+	while (split_form_at(forms))
+		forms++;
+	const struct split_form *form = split_form_at(data[1] % forms);
+	struct split *whole = taken_apart(form, text, n, size, tools, thinking);
+	struct split *pieces = taken_apart(form, text, n, step, tools, thinking);
 	compare(whole, pieces);
 	split_free(whole);
 	split_free(pieces);

@@ -20,7 +20,7 @@ static void make_right(uint8_t *file, size_t size, int head)
 	if (size < SUMS_HEAD + 8)
 		return;
 	if (head) {
-		memcpy(file, "MOESUMS1", 8);
+		memcpy(file, "MOESUMS2", 8);
 		memcpy(file + 8, numbers, sizeof numbers);
 	}
 	uint64_t sum = XXH3_64bits(file, size - 8);

@@ -12,7 +12,7 @@ shift
 work=$(mktemp -d "${TMPDIR:-/tmp}/moefs-fuzz.XXXXXX") || exit 1
 # Where fuzzers put files of their own: in memory, where that is to be had.
 TMPDIR=$(mktemp -d /dev/shm/moefs-fuzz.XXXXXX 2>/dev/null) || TMPDIR=$work/files
-export TMPDIR
+export TMPDIR MOEFS_FIXTURES=$fixtures
 mkdir -p "$TMPDIR"
 trap 'rm -rf "$work" "$TMPDIR"' EXIT
 
@@ -81,6 +81,29 @@ vocabulary() { # the first byte, octal
 	printf "\\$1\\17\\2\\5<unk>\\3\\3<s>\\3\\4</s>\\11\\3\342\226\201\\21\\1a\\31\\1b\\1\\2ab\\1\\2\303\251\\1\\0a b\n"
 }
 
+# Answers as fuzz_split.c takes them: one of each form, in the order of the forms' table.
+answers() { # FOLDER
+	local form=0 line first
+	while IFS= read -r line; do
+		for first in 0 7; do # in pieces of one byte, thinking as it is marked; of three, and open
+			printf "\\$first\\$(printf %o $form)$line" >"$1/$form.$first"
+		done
+		form=$((form + 1))
+	done <"$(dirname "$0")/answers.txt"
+}
+
+# Conversations and tools as fuzz_messages.c takes them.
+messages() { # FOLDER
+	local call='{"id": "a0", "type": "function", "function": {"name": "f", "arguments": {"a": [1, "\u00e9"]}}}'
+	printf '[{"role": "system", "content": "s"}, {"role": "user", "content": [{"type": "text", "text": "u"}]}]' >"$1/user"
+	printf '[{"role": "assistant", "content": null, "thinking": "t", "tool_calls": [%s]}]' "$call" >"$1/call"
+	printf '[{"role": "assistant", "reasoning_content": "t", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}]' \
+		>"$1/text"
+	printf '[{"role": "tool", "tool_call_id": "a0", "name": "f", "content": "4"}, {"role": "developer", "content": ""}]' \
+		>"$1/result"
+	printf '[{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]' >"$1/tools"
+}
+
 seed() { # FUZZER FOLDER
 	local fixture name
 	for fixture in "$fixtures"/*/; do
@@ -102,10 +125,17 @@ seed() { # FUZZER FOLDER
 		esac
 	done
 	case $1 in
+	fuzz_state)
+		for kind in 0 1 2 3 4 5; do printf "\\$kind" >"$2/$kind"; done
+		printf '\1\54\0params/top_k%20s\4\0\0\0\0\0\0\0%s\n%32s' '' 123 '' | tr ' ' '\0' >"$2/texts"
+		printf '\3\310\0\0\1m' >"$2/changed"
+		;;
 	fuzz_gguf)
 		for version in 2 3; do gguf $version >"$2/$version"; done
 		;;
 	fuzz_package) packages "$2" ;;
+	fuzz_split) answers "$2" ;;
+	fuzz_messages) messages "$2" ;;
 	fuzz_template)
 		printf '{%% for m in messages %%}{{ m.role ~ m.content | trim }}{%% endfor %%}' >"$2/messages"
 		printf '{%% macro f(a, b=1) %%}{{ x | tojson(indent=2) }}{%% endmacro %%}{{ f(l[::-1]) }}' >"$2/macro"

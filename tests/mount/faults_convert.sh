@@ -274,6 +274,10 @@ resumes() { # RULE…
 	stalled
 	cd /
 	fusermount3 -u "$mnt" || fail fusermount3
+	for i in $(seq $((limit * 20))); do # until it has seen that: then it listens to no signal any more
+		ls -l "/proc/$daemon/fd" 2>/dev/null | grep -q signalfd || break
+		sleep 0.05
+	done
 	sleep 0.1 # for the process to do it wrong; doing it right takes none
 	grep -q " $mnt " /proc/self/mountinfo && fail "still mounted"
 	alive "$daemon" || fail "the process did not wait for its write"

@@ -456,6 +456,32 @@ static void convert_tensor(struct maker *m, const struct test_tensor *t)
 
 /* ---- writing ---- */
 
+enum { Q8_COLS = 32, Q8_BYTES = 2 + Q8_COLS };
+
+/* The largest number of a block is 127 of its scale. */
+static void quantise_q8(uint8_t *block, const float *x)
+{
+	float most = 0;
+	for (int i = 0; i < Q8_COLS; i++)
+		most = fmaxf(most, fabsf(x[i]));
+	uint16_t half = f32_to_f16(most / 127);
+	float scale = f16_to_f32(half);
+	memcpy(block, &half, sizeof half);
+	for (int i = 0; i < Q8_COLS; i++)
+		block[2 + i] = (uint8_t)(int8_t)(scale > 0 ? roundf(x[i] / scale) : 0);
+}
+
+static void put_q8(struct test_gguf *g, const struct out *o)
+{
+	size_t blocks = o->count / Q8_COLS;
+	uint8_t *bytes = malloc(blocks * Q8_BYTES);
+	assert_non_null(bytes);
+	for (size_t i = 0; i < blocks; i++)
+		quantise_q8(bytes + i * Q8_BYTES, o->x + i * Q8_COLS);
+	test_gguf_tensor(g, o->name, 8, o->shape, o->dims, bytes, blocks * Q8_BYTES);
+	free(bytes);
+}
+
 static void put_tensor(struct test_gguf *g, const struct maker *m, const struct out *o)
 {
 	bool kept = o->dims < 2 || strstr(o->name, "norm") || strstr(o->name, "ffn_gate_inp") ||
@@ -465,6 +491,10 @@ static void put_tensor(struct test_gguf *g, const struct maker *m, const struct 
 		return;
 	}
 	const char *type = kept ? "F32" : m->c->type;
+	if (!strcmp(type, "Q8_0") && o->shape[o->dims - 1] % Q8_COLS == 0) {
+		put_q8(g, o);
+		return;
+	}
 	size_t width = strcmp(type, "F32") ? 2 : 4;
 	uint8_t *bytes = malloc(o->count * width);
 	assert_non_null(bytes);

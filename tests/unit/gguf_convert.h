@@ -11,9 +11,11 @@
 struct gguf_conversion {
 	const char *fixture;
 	const char *architecture; /* of the file */
-	const char *type;	  /* of matrices: "BF16", "F16" or "F32" */
-	uint32_t version;	  /* 0: 3 */
-	uint32_t parts;		  /* 0: one, which is not split */
+	/* Of matrices: "BF16", "F16", "F32", or "Q8_0", which rows of no whole blocks are not in.
+	 */
+	const char *type;
+	uint32_t version; /* 0: 3 */
+	uint32_t parts;	  /* 0: one, which is not split */
 	/* qwen3next: qkvz as published; deepseek2: kv_b: as the first converters left them */
 	bool fused;
 	const char *without; /* tensors whose names end so are left out; NULL: none */

@@ -4,6 +4,7 @@
 #include "kernels/block.h"
 #include "tests/unit/golden.h"
 #include "tests/unit/random.h"
+#include "tests/unit/random_blocks.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -351,6 +352,88 @@ static void rows_that_are_no_whole_number_of_blocks_do_not_fit(void **state)
 	assert_false(format_shape_fits(&s));
 }
 
+/* ---- what is no number ---- */
+
+static bool rows_are_finite(const struct shape *s, const struct pieces *from)
+{
+	const uint8_t *piece[] = {from->weights, from->scales, from->biases};
+	struct shape one = *s;
+	one.rows = 1;
+	const size_t bytes[] = {format_packed_bytes(&one), format_norm_bytes(&one),
+				format_bias_bytes(&one)};
+	bool finite = true;
+	for (size_t r = 0; r < s->rows; r++) {
+		float row[256];
+		format_dequantise_row(row, &one,
+				      &(struct pieces){piece[0] + r * bytes[0],
+						       piece[1] + r * bytes[1],
+						       piece[2] + r * bytes[2]});
+		for (size_t i = 0; i < s->cols; i++)
+			finite = finite && isfinite(row[i]);
+	}
+	return finite;
+}
+
+static void fill_with_numbers(struct random *random, const struct shape *s, uint8_t *const *piece)
+{
+	float x;
+	if (!format_is_float(s->format) && !format_is_tq(s->format)) {
+		random_blocks(random, s, piece[0], piece[1], piece[2]);
+		return;
+	}
+	const bool narrow = s->format == FORMAT_BF16 || s->format == FORMAT_F16;
+	uint8_t *to = format_is_tq(s->format) ? piece[1] : piece[0];
+	const size_t bytes =
+		format_is_tq(s->format) ? format_norm_bytes(s) : format_packed_bytes(s);
+	const bool halves = narrow || (format_is_tq(s->format) && s->norms == NORM_F16);
+	for (size_t i = 0; i < bytes; i += halves ? 2 : 4) {
+		random_normal(random, &x, 1);
+		const uint16_t half = s->format == FORMAT_BF16 ? f32_to_bf16(x) : f32_to_f16(x);
+		memcpy(to + i, halves ? (const void *)&half : &x, halves ? 2 : 4);
+	}
+}
+
+static void check_every_place(struct random *random, const struct shape *s)
+{
+	enum { ROOM = 4096 };
+	static const uint8_t nan[] = {0xff, 0x7f};
+	static uint8_t bytes[3][ROOM];
+	uint8_t *const piece[] = {bytes[0], bytes[1], bytes[2]};
+	const size_t sizes[] = {format_packed_bytes(s), format_norm_bytes(s), format_bias_bytes(s)};
+	const struct pieces from = {piece[0], piece[1], piece[2]};
+	fill_with_numbers(random, s, piece);
+	assert_true(format_is_finite(s, &from) && rows_are_finite(s, &from));
+	uint32_t found = 0;
+	for (int k = 0; k < 3; k++)
+		for (size_t i = 0; i + 1 < sizes[k]; i += 2) {
+			uint8_t was[2];
+			assert_true(sizes[k] <= ROOM);
+			memcpy(was, piece[k] + i, 2);
+			memcpy(piece[k] + i, nan, 2);
+			found += !rows_are_finite(s, &from);
+			if (format_is_finite(s, &from) != rows_are_finite(s, &from))
+				fail_msg("%s: byte %zu of piece %d", format_name(s->format), i, k);
+			memcpy(piece[k] + i, was, 2);
+		}
+	assert_true(found);
+}
+
+static void what_is_no_number_is_found_wherever_a_format_has_it(void **state)
+{
+	(void)state;
+	struct random random = {11};
+	for (int f = 0; f < FORMAT_COUNT; f++)
+		for (enum norm_type norms = NORM_F16; norms <= NORM_BF16; norms++) {
+			const struct shape s = {.format = (enum format)f,
+						.norms = norms,
+						.rows = 2,
+						.cols = 256,
+						.group = 64};
+			if (format_shape_fits(&s))
+				check_every_place(&random, &s);
+		}
+}
+
 static void formats_go_by_their_names(void **state)
 {
 	(void)state;
@@ -370,6 +453,7 @@ int main(void)
 		cmocka_unit_test(mxfp4_means_the_same_as_published_and_in_gguf),
 		cmocka_unit_test(affine_rows_are_scale_times_code_plus_bias),
 		cmocka_unit_test(rows_that_are_no_whole_number_of_blocks_do_not_fit),
+		cmocka_unit_test(what_is_no_number_is_found_wherever_a_format_has_it),
 		cmocka_unit_test(formats_go_by_their_names),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

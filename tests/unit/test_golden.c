@@ -48,7 +48,7 @@ static void exact_mode_agrees_with_the_reference(void **state)
 		if (!test_fixture(fixtures[i]))
 			continue;
 		bench_open(&b, fixtures[i],
-			   &(struct engine_options){.quant = "bf16", .threads = 2});
+			   &(struct engine_options){.exact = 1, .threads = 2});
 		golden_worst = 0;
 		struct golden_run r = golden_run_make(&b);
 		golden_compare(&b, &r);
@@ -101,7 +101,7 @@ static void a_long_text_has_the_reference_likelihood(void **state)
 		if (!test_fixture(fixtures[i]))
 			continue;
 		bench_open(&b, fixtures[i],
-			   &(struct engine_options){.quant = "bf16", .threads = 2});
+			   &(struct engine_options){.exact = 1, .threads = 2});
 		golden_compare_long(&b, golden_nll(fixtures[i]));
 		golden_bench_close(&b);
 	}

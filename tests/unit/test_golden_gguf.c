@@ -7,6 +7,7 @@
 #include "store_help.h"
 
 #include <json-c/json.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -228,6 +229,123 @@ static void a_dense_llama_s_file_computes_what_its_checkpoint_does(void **state)
 	golden_run_free(&converted);
 }
 
+/* ---- Llama 3.1, whose rotations are slowed by numbers of a tensor ---- */
+
+enum { PAIRS = 8 };
+static const double slowed = 8, low = 1, high = 4, original = 64; /* of its config.json */
+
+static void add_factors(struct test_gguf *g)
+{
+	float factor[PAIRS];
+	for (int i = 0; i < PAIRS; i++) {
+		double wave = 2 * acos(-1) * pow(10000, (double)i / PAIRS);
+		double smooth = (original / wave - low) / (high - low);
+		factor[i] = wave < original / high  ? 1.0F
+			    : wave > original / low ? (float)slowed
+						    : (float)(1 / ((1 - smooth) / slowed + smooth));
+	}
+	test_gguf_tensor(g, "rope_freqs.weight", 0, (const uint64_t[]){PAIRS}, 1, factor,
+			 sizeof factor);
+}
+
+static void say_factors(const char *at)
+{
+	static const char was[] = "\"rope_type\": \"default\"";
+	char path[128], text[8192];
+	size_t n;
+	(void)snprintf(path, sizeof path, "%s/config.json", at);
+	uint8_t *bytes = test_file_read(path, &n);
+	uint8_t *found = memmem(bytes, n, was, sizeof was - 1);
+	assert_non_null(found);
+	int before = (int)(found - bytes), k = before + (int)sizeof was - 1;
+	int m = snprintf(text, sizeof text,
+			 "%.*s\"rope_type\": \"llama3\", \"factor\": %g, \"low_freq_factor\": %g, "
+			 "\"high_freq_factor\": %g, \"original_max_position_embeddings\": %g%.*s",
+			 before, bytes, slowed, low, high, original, (int)n - k, bytes + k);
+	assert_true(m > 0 && m < (int)sizeof text);
+	test_file_write(path, text, (size_t)m);
+	free(bytes);
+}
+
+static void factors_of_rotations_are_read_from_their_tensor(void **state)
+{
+	(void)state;
+	char at[64], path[512], golden[600];
+	struct gguf_conversion c = {
+		.fixture = "qwen2", .architecture = "llama", .type = "BF16", .without = ".bias"};
+	(void)snprintf(at, sizeof at, "%s/llama31", folder);
+	(void)snprintf(golden, sizeof golden, "%s/golden.safetensors", test_fixture("qwen2"));
+	make_llama(at);
+	struct golden_run plain = run_of(at, golden);
+	say_factors(at);
+	c.change = add_factors;
+	test_gguf_convert(&c, folder, "factors", path);
+	struct golden_run published = run_of(at, golden), converted = run_of(path, golden);
+	golden_compare_rows("logits", converted.logits, published.logits, published.tokens,
+			    published.vocabulary);
+	assert_memory_not_equal(plain.logits, published.logits,
+				(size_t)plain.tokens * plain.vocabulary * sizeof(float));
+	golden_run_free(&plain);
+	golden_run_free(&published);
+	golden_run_free(&converted);
+}
+
+static const float ones[PAIRS + 1] = {1, 1, 1, 1, 1, 1, 1, 1, 1}, zeros[PAIRS],
+				nothing[PAIRS] = {NAN};
+
+static void too_many(struct test_gguf *g)
+{
+	test_gguf_tensor(g, "rope_freqs.weight", 0, (const uint64_t[]){PAIRS + 1}, 1, ones,
+			 sizeof ones);
+}
+static void none_of_them(struct test_gguf *g)
+{
+	test_gguf_tensor(g, "rope_freqs.weight", 0, (const uint64_t[]){PAIRS}, 1, zeros,
+			 sizeof zeros);
+}
+static void not_numbers(struct test_gguf *g)
+{
+	test_gguf_tensor(g, "rope_freqs.weight", 0, (const uint64_t[]){PAIRS}, 1, nothing,
+			 sizeof nothing);
+}
+static void in_16_bits(struct test_gguf *g)
+{
+	test_gguf_tensor(g, "rope_freqs.weight", 1, (const uint64_t[]){PAIRS}, 1, ones, 2 * PAIRS);
+}
+static void scaled_twice(struct test_gguf *g)
+{
+	add_factors(g);
+	test_gguf_string(g, "llama.rope.scaling.type", "linear");
+	test_gguf_f32(g, "llama.rope.scaling.factor", 4);
+}
+
+static void factors_that_are_none_are_refused(void **state)
+{
+	(void)state;
+	static const struct {
+		void (*change)(struct test_gguf *g);
+		const char *words;
+	} wrong[] = {{too_many, "9 factors of rotations, but a head has 8 pairs"},
+		     {none_of_them, "\"factors\" must be"},
+		     {not_numbers, "rope_freqs.weight holds a NaN or an infinity"},
+		     {in_16_bits, "rope_freqs.weight is no list of at most 512 numbers in F32"},
+		     {scaled_twice, "rope_freqs.weight and a rope.scaling.type of linear"}};
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+		static struct config config;
+		char path[512];
+		struct err e;
+		test_gguf_convert(&(struct gguf_conversion){.fixture = "qwen2",
+							    .architecture = "llama",
+							    .type = "BF16",
+							    .without = ".bias",
+							    .change = wrong[i].change},
+				  folder, "wrong", path);
+		assert_true(config_read(&config, path, &e) < 0);
+		if (!strstr(e.text, wrong[i].words))
+			fail_msg("%s", e.text);
+	}
+}
+
 /* ---- blocks of MXFP4 ---- */
 
 static void experts_in_blocks_of_mxfp4_are_computed_with_as_they_are(void **state)
@@ -261,6 +379,8 @@ int main(void)
 		cmocka_unit_test(
 			what_the_published_converter_makes_of_each_family_computes_the_same),
 		cmocka_unit_test(a_dense_llama_s_file_computes_what_its_checkpoint_does),
+		cmocka_unit_test(factors_of_rotations_are_read_from_their_tensor),
+		cmocka_unit_test(factors_that_are_none_are_refused),
 		cmocka_unit_test(experts_in_blocks_of_mxfp4_are_computed_with_as_they_are),
 		cmocka_unit_test(every_quantised_type_is_computed_with_as_it_is),
 		cmocka_unit_test(

@@ -200,6 +200,103 @@ static void what_lies_in_strides_is_copied(void **state)
 	test_folder_remove(stores);
 }
 
+/* ---- exactly ---- */
+
+struct exact_run {
+	struct golden_run run;
+	size_t slot;
+	uint64_t peak;
+	char recipe[64];
+	char store[512];
+};
+
+static struct exact_run run_exactly(const char *model, const char *golden, const char *quant,
+				    uint64_t budget)
+{
+	struct exact_run x;
+	struct golden_bench b;
+	struct pager_stats stats;
+	golden_bench_open(&b, model, golden,
+			  &(struct engine_options){.exact = !quant || strcmp(quant, "bf16") != 0,
+						   .quant = quant,
+						   .threads = 2,
+						   .store = stores,
+						   .budget = budget});
+	x.run = golden_run_make(&b);
+	const struct plan *p = b.view.plan;
+	x.slot = pager_slot_bytes(p->slot_bytes);
+	for (uint32_t i = 0; i < EXPERT_PARTS; i++) {
+		const struct shape *s = &p->record[0].computed[i];
+		assert_true(format_is_float(s->format));
+		assert_int_equal(s->rows, p->record[0].part[i].rows);
+	}
+	engine_cache_stats(b.engine, &stats);
+	x.peak = stats.peak;
+	assert_int_equal(model_fact(b.model, FACT_RECIPE, x.recipe, sizeof x.recipe), 0);
+	assert_int_equal(model_fact(b.model, FACT_STORE, x.store, sizeof x.store), 0);
+	golden_bench_close(&b);
+	return x;
+}
+
+/* As from a store of the same numbers in 32 bits, which are nowhere written. */
+static void compare_exactly(const char *name, const char *model, const char *golden, bool in_place)
+{
+	static const char *const kept[] = {"sums", "heat", NULL};
+	struct exact_run stored = run_exactly(model, golden, "bf16", 0),
+			 all = run_exactly(model, golden, NULL, 0),
+			 one = run_exactly(model, golden, NULL, all.slot);
+	golden_assert_same_bits(&stored.run, &all.run);
+	golden_assert_same_bits(&stored.run, &one.run);
+	assert_true(one.peak <= all.slot);
+	assert_string_not_equal(all.store, stored.store);
+	if (in_place)
+		assert_only(all.store, kept);
+	assert_non_null(strstr(all.recipe, in_place ? ", in place, exact" : ", exact"));
+	printf("%s: the same bits\n", name);
+	golden_run_free(&stored.run);
+	golden_run_free(&all.run);
+	golden_run_free(&one.run);
+	test_folder_remove(stores);
+}
+
+static void exact_mode_makes_numbers_of_codes_in_memory_alone(void **state)
+{
+	(void)state;
+	static const char *const fixtures[] = {"qwen3_moe_mlx4", "tq3_native",
+					       "tq3_native_sensitive4", "gpt_oss_mxfp4"};
+	static const char *const types[] = {"Q4_K_M", "Q3_K_M", "IQ4_XS"};
+	char model[512], golden[600];
+	for (int i = 0; i < 4; i++) {
+		if (!test_fixture(fixtures[i]))
+			continue;
+		(void)snprintf(model, sizeof model, "%s", test_fixture(fixtures[i]));
+		(void)snprintf(golden, sizeof golden, "%s/golden.safetensors", model);
+		compare_exactly(fixtures[i], model, golden, i < 3);
+	}
+	for (int i = 0; i < 3; i++)
+		if (find(types[i], ".gguf", model) && find(types[i], ".golden.safetensors", golden))
+			compare_exactly(types[i], model, golden, true);
+}
+
+/* What the store's weights are in exact arithmetic is what a mount of that store computes: as a
+ * checkpoint of its own, whose numbers are those. */
+static void a_store_in_codes_is_computed_with_exactly(void **state)
+{
+	(void)state;
+	char model[512], golden[600], path[700];
+	(void)snprintf(model, sizeof model, "%s", test_fixture("qwen3_moe"));
+	(void)snprintf(golden, sizeof golden, "%s/golden.safetensors", model);
+	struct exact_run codes = run_exactly(model, golden, "tq3", 0);
+	(void)snprintf(path, sizeof path, "%s", codes.store);
+	struct exact_run numbers = run_exactly(path, golden, "bf16", 0);
+	golden_assert_same_bits(&codes.run, &numbers.run);
+	assert_string_equal(codes.recipe, "tq3, exact");
+	assert_string_equal(numbers.recipe, "bf16 from native TQ");
+	golden_run_free(&codes.run);
+	golden_run_free(&numbers.run);
+	test_folder_remove(stores);
+}
+
 /* ---- a file in two parts ---- */
 
 struct reading {
@@ -392,6 +489,81 @@ static void a_change_of_what_was_not_read_yet_is_said(void **state)
 	check_change(false);
 }
 
+/* ---- what is no number ---- */
+
+static int read_expert(struct golden_bench *b, uint32_t expert, struct err *e)
+{
+	struct pager_batch batch;
+	struct pager_ready ready;
+	if (pager_begin(&batch, b->view.experts, 1, &expert, NULL, 1, 0, e))
+		fail_msg("%s", e->text);
+	int got = pager_next(&batch, &ready, 1, e);
+	if (got > 0)
+		pager_put(&batch, &ready);
+	pager_end(&batch);
+	return got;
+}
+
+/* Sets a scale of expert 3's part of a tensor: of its bytes from `at` on. */
+static void damage(const char *file, const char *path, const char *name, uint32_t part, size_t at,
+		   uint16_t half)
+{
+	struct package *p;
+	struct err e;
+	if (package_open(&p, path, &e))
+		fail_msg("%s", e.text);
+	const struct package_tensor *t = package_find(p, name);
+	assert_non_null(t);
+	uint32_t each = (uint32_t)t->shape[1];
+	struct package_place place = package_place(t, part, (uint64_t)3 * each, each);
+	FILE *f = fopen(file, "r+");
+	assert_true(f && !fseek(f, (long)(place.offset + at), SEEK_SET) &&
+		    fwrite(&half, sizeof half, 1, f) == 1 && !fclose(f));
+	package_close(p);
+}
+
+static void assert_damaged(const char *model, const char *golden, const char *name)
+{
+	for (int exact = 0; exact < 2; exact++)
+		for (int again = 0; again < 2; again++) {
+			struct golden_bench b;
+			struct err e = {0};
+			golden_bench_open(&b, model, golden,
+					  &(struct engine_options){
+						  .exact = exact, .threads = 2, .store = stores});
+			assert_int_equal(read_expert(&b, 2, &e), 1);
+			assert_int_equal(read_expert(&b, 3, &e), -EINVAL);
+			assert_non_null(strstr(e.text, name));
+			assert_non_null(strstr(e.text, "holds a NaN or an infinity in layer 1 "
+						       "expert 3; the checkpoint is damaged"));
+			assert_int_equal(read_expert(&b, 0, &e), 1);
+			golden_bench_close(&b);
+		}
+	test_folder_remove(stores);
+}
+
+static void a_scale_that_is_no_number_is_an_error_that_names_its_expert(void **state)
+{
+	(void)state;
+	static const char gguf[] = "blk.1.ffn_up_exps.weight",
+			  mlx[] = "model.layers.1.mlp.switch_mlp.gate_proj.weight";
+	char from[512], golden[600], model[64], file[128];
+	assert_true(find("Q4_K_M", ".gguf", from) && find("Q4_K_M", ".golden.safetensors", golden));
+	(void)snprintf(model, sizeof model, "%s/damaged.gguf", folder);
+	copy_file(from, model);
+	damage(model, model, gguf, 0, 2, 0xfc00); /* the second block's, of Q4_K: an offset */
+	assert_damaged(model, golden, gguf);
+	(void)snprintf(from, sizeof from, "%s", test_fixture("qwen3_moe_mlx4"));
+	(void)snprintf(golden, sizeof golden, "%s/golden.safetensors", from);
+	(void)snprintf(model, sizeof model, "%s/damaged", folder);
+	test_checkpoint_files("qwen3_moe_mlx4", model);
+	(void)snprintf(file, sizeof file, "%s/model.safetensors", model);
+	(void)snprintf(from + strlen(from), sizeof from - strlen(from), "/model.safetensors");
+	copy_file(from, file);
+	damage(file, model, mlx, 1, 6, 0x7fc0);
+	assert_damaged(model, golden, mlx);
+}
+
 /* Where the folder of stores cannot be made, nothing is kept, and nothing fails; least of all is
  * anything written beside the weights. */
 static void without_a_folder_nothing_is_kept(void **state)
@@ -456,10 +628,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(gguf_files_compute_what_their_copies_do),
 		cmocka_unit_test(mlx_and_native_tq_compute_what_their_copies_do),
+		cmocka_unit_test(exact_mode_makes_numbers_of_codes_in_memory_alone),
+		cmocka_unit_test(a_store_in_codes_is_computed_with_exactly),
 		cmocka_unit_test(what_lies_in_strides_is_copied),
 		cmocka_unit_test(a_file_in_parts_is_used_in_place),
 		cmocka_unit_test(a_change_of_what_was_read_is_said),
 		cmocka_unit_test(a_change_of_what_was_not_read_yet_is_said),
+		cmocka_unit_test(a_scale_that_is_no_number_is_an_error_that_names_its_expert),
 		cmocka_unit_test(without_a_folder_nothing_is_kept),
 		cmocka_unit_test(damaged_sums_are_made_anew),
 	};

@@ -2,7 +2,6 @@
 #include "tests/unit/golden.h"
 #include "tests/unit/tokenizer_help.h"
 
-#include "engine/text/chat.h"
 #include "engine/text/chat_template.h"
 
 #include <errno.h>
@@ -103,19 +102,20 @@ static void what_is_added_can_be_read(void **state)
 	struct messages m = {0}, again = {0};
 	struct text_out out = {0};
 	struct err e = {0};
-	struct call call = {"f", 1, "{\"a\": 1.0}", 10};
+	struct call call = {
+		.name = "f", .name_n = 1, .arguments = "{\"a\": 1.0}", .arguments_n = 10};
 	struct calls calls = {.items = &call, .count = 1};
 	must(messages_add(&m, "user", "a \"b\"\n", 6, &e), &e);
-	must(messages_add_answer(&m, "c\xff", 2, "why", 3, &calls, "abc", &e), &e);
-	must(messages_add_result(&m, "abc0", "4", 1, &e), &e);
+	must(messages_add_answer(&m, "c\xff", 2, "why", 3, &calls, 37, &e), &e);
+	must(messages_add_result(&m, "c00011000", "4", 1, &e), &e);
 	messages_write(&m, &out);
 	assert_string_equal(
 		out.bytes,
 		"[\n{\"role\": \"user\", \"content\": \"a \\\"b\\\"\\n\"},\n"
 		"{\"role\": \"assistant\", \"content\": \"c\xef\xbf\xbd\", \"thinking\": \"why\", "
-		"\"tool_calls\": [{\"id\": \"abc0\", \"type\": \"function\", \"function\": "
+		"\"tool_calls\": [{\"id\": \"c00011000\", \"type\": \"function\", \"function\": "
 		"{\"name\": \"f\", \"arguments\": {\"a\": 1.0}}}]},\n"
-		"{\"role\": \"tool\", \"tool_call_id\": \"abc0\", \"content\": \"4\"}\n]\n");
+		"{\"role\": \"tool\", \"tool_call_id\": \"c00011000\", \"content\": \"4\"}\n]\n");
 	must(messages_read(&again, out.bytes, out.n, &e), &e);
 	assert_int_equal(again.count, 3);
 	text_out_free(&out);
@@ -137,20 +137,19 @@ static void without_a_template_conversations_are_chatml(void **state)
 {
 	(void)state;
 	struct tokenizer *t = fixture_tokenizer();
-	struct chat *old;
 	struct chat_template *c;
 	struct messages m = {0};
 	struct token_list want = {0}, have = {0};
 	struct err e = {0};
-	must(chat_open(&old, t, &e), &e);
 	must(chat_template_open_text(&c, NULL, NULL, "none", t, &e), &e);
 	assert_string_equal(chat_template_origin(c), "ChatML");
 	read_text(&m, "[{\"role\": \"system\", \"content\": \"Be brief.\"},"
 		      "{\"role\": \"user\", \"content\": \"\\nHi \\u00e9\"}]");
+	static const char WRITTEN[] = "<|im_start|>system\nBe brief.<|im_end|>\n"
+				      "<|im_start|>user\n\nHi \xc3\xa9<|im_end|>\n"
+				      "<|im_start|>assistant\n";
 	must(tokenizer_begin(t, &want, &e), &e);
-	must(chat_message(old, ROLE_SYSTEM, "Be brief.", 9, NULL, &want, &e), &e);
-	must(chat_message(old, ROLE_USER, "\nHi \xc3\xa9", 6, NULL, &want, &e), &e);
-	must(chat_answer_begin(old, &want, &e), &e);
+	must(tokenizer_encode(t, WRITTEN, sizeof WRITTEN - 1, NULL, &want, &e), &e);
 	struct chat_input in = {.messages = &m, .clock = &CLOCK, .answer = true};
 	must(chat_encode(c, &in, NULL, &have, &e), &e);
 	assert_int_equal(have.count, want.count);
@@ -159,8 +158,67 @@ static void without_a_template_conversations_are_chatml(void **state)
 	token_list_free(&have);
 	messages_free(&m);
 	chat_template_close(c);
-	chat_close(old);
 	tokenizer_close(t);
+}
+
+/* Without the tokens, or a tokenizer that cannot even spell them, it is refused in words. */
+static void without_its_tokens_there_is_no_chatml(void **state)
+{
+	(void)state;
+	static const char *const ADDED[] = {
+		"[]", "[{\"id\": 400, \"content\": \"<|im_start|>\", \"special\": true}]", "[]"};
+	for (int i = 0; i < 3; i++) {
+		struct json_object *document = fixture_document();
+		struct tokenizer *t;
+		struct chat_template *c;
+		struct err e = {0};
+		/* In the vocabulary alone it is not cut out of text. */
+		json_object_object_add(at(document, "model.vocab"), "<|im_end|>", json("383"));
+		json_object_object_add(document, "added_tokens", json(ADDED[i]));
+		if (i == 2)
+			json_object_object_del(at(document, "model.vocab"), "|");
+		must(open_document(&t, document, &e), &e);
+		assert_int_equal(chat_template_open_text(&c, NULL, NULL, "none", t, &e), -ENODATA);
+		assert_non_null(strstr(e.text, "<|im_start|>"));
+		tokenizer_close(t);
+	}
+}
+
+static void im_end_ends_an_answer_special_or_not(void **state)
+{
+	(void)state;
+	static const char *const SPECIAL[] = {"true", "false"};
+	for (int i = 0; i < 2; i++) {
+		struct json_object *document = fixture_document();
+		struct tokenizer *t;
+		struct chat_template *c;
+		struct err e = {0};
+		char added[256];
+		(void)snprintf(added, sizeof added,
+			       "[{\"id\": 400, \"content\": \"<|im_start|>\", \"special\": %1$s},"
+			       "{\"id\": 401, \"content\": \"<|im_end|>\", \"special\": %1$s}]",
+			       SPECIAL[i]);
+		json_object_object_add(document, "added_tokens", json(added));
+		must(open_document(&t, document, &e), &e);
+		must(chat_template_open_text(&c, NULL, NULL, "none", t, &e), &e);
+		assert_true(chat_template_ends(c, 401));
+		assert_false(chat_template_ends(c, 400));
+		chat_template_close(c);
+		tokenizer_close(t);
+	}
+}
+
+static void a_message_that_is_not_utf8_is_named_by_its_offset(void **state)
+{
+	(void)state;
+	struct messages m = {0};
+	struct err e = {0};
+	assert_int_equal(messages_add(&m, "user", "ab\xff", 3, &e), -EILSEQ);
+	assert_non_null(strstr(e.text, "byte 2 "));
+	assert_int_equal(m.count, 0);
+	must(messages_add(&m, "user", NULL, 0, &e), &e); /* an empty one is one */
+	assert_string_equal(m.items[0].json, "{\"role\": \"user\", \"content\": \"\"}");
+	messages_free(&m);
 }
 
 /* All fields of all messages, by way of JSON and without. */
@@ -253,6 +311,44 @@ static void expect_render(const struct chat_template *c, const char *messages, c
 	messages_free(&m);
 }
 
+static void calls_keep_the_ids_that_the_model_gave(void **state)
+{
+	(void)state;
+	struct messages m = {0};
+	struct text_out out = {0};
+	struct err e = {0};
+	struct call two[] = {{.name = "f", .name_n = 1, .arguments = "{}", .arguments_n = 2},
+			     {.name = "f",
+			      .name_n = 1,
+			      .arguments = "{}",
+			      .arguments_n = 2,
+			      .id = "functions.f:1",
+			      .id_n = 13}};
+	struct calls calls = {.items = two, .count = 2};
+	must(messages_add_answer(&m, "", 0, "", 0, &calls, 37, &e), &e);
+	messages_write(&m, &out);
+	assert_non_null(strstr(out.bytes, "{\"id\": \"c00011000\""));
+	assert_non_null(strstr(out.bytes, "{\"id\": \"functions.f:1\""));
+	text_out_free(&out);
+	messages_free(&m);
+}
+
+static void a_template_s_form_is_that_of_the_one_in_use(void **state)
+{
+	(void)state;
+	struct tokenizer *t = fixture_tokenizer();
+	struct chat_template *c;
+	struct err e = {0};
+	must(chat_template_open_text(&c, "plain", "[TOOL_CALLS]", "test", t, &e), &e);
+	assert_string_equal(chat_template_form(c, false)->name, "hermes");
+	assert_string_equal(chat_template_form(c, true)->name, "mistral");
+	chat_template_close(c);
+	must(chat_template_open_text(&c, NULL, NULL, "test", t, &e), &e);
+	assert_string_equal(chat_template_form(c, true)->name, "hermes");
+	chat_template_close(c);
+	tokenizer_close(t);
+}
+
 static void templates_get_what_they_can_use(void **state)
 {
 	(void)state;
@@ -337,7 +433,12 @@ int main(void)
 		cmocka_unit_test(a_refusal_names_the_message_and_the_key),
 		cmocka_unit_test(what_is_added_can_be_read),
 		cmocka_unit_test(without_a_template_conversations_are_chatml),
+		cmocka_unit_test(without_its_tokens_there_is_no_chatml),
+		cmocka_unit_test(im_end_ends_an_answer_special_or_not),
+		cmocka_unit_test(a_message_that_is_not_utf8_is_named_by_its_offset),
 		cmocka_unit_test(no_field_spells_a_control_token),
+		cmocka_unit_test(calls_keep_the_ids_that_the_model_gave),
+		cmocka_unit_test(a_template_s_form_is_that_of_the_one_in_use),
 		cmocka_unit_test(templates_get_what_they_can_use),
 		cmocka_unit_test(a_directory_s_template_is_found),
 		cmocka_unit_test(a_session_s_variables_are_not_the_model_s),

@@ -52,7 +52,7 @@ static double plain(double theta, double i, double dim)
 static void llama3_slows_long_waves_and_keeps_short_ones(void **state)
 {
 	(void)state;
-	make((struct rope){ROPE_LLAMA3, 64, 32, 5e5, 32, 8192, 1, 4, false, 1, 1}, 1);
+	make((struct rope){ROPE_LLAMA3, 64, 32, 5e5, 32, 8192, 1, 4, false, 1, 1, {0}}, 1);
 	assert_int_equal(rotations[0].half, 32);
 	for (uint32_t i = 0; i < 32; i++) {
 		double f = plain(5e5, i, 64), wave = 6.283185307179586 / f;
@@ -70,7 +70,7 @@ static void llama3_slows_long_waves_and_keeps_short_ones(void **state)
 static void yarn_slows_pairs_along_a_ramp(void **state)
 {
 	(void)state;
-	struct rope p = {ROPE_YARN, 64, 32, 150000, 32, 4096, 1, 32, false, 1.25F, 1};
+	struct rope p = {ROPE_YARN, 64, 32, 150000, 32, 4096, 1, 32, false, 1.25F, 1, {0}};
 	const double low = 8.0927786, high = 17.3980200;
 	make(p, 1);
 	assert_frequency(8, plain(150000, 8, 64));
@@ -88,7 +88,7 @@ static void yarn_slows_pairs_along_a_ramp(void **state)
 static void proportional_turns_the_first_pairs_of_a_whole_head(void **state)
 {
 	(void)state;
-	make((struct rope){ROPE_PROPORTIONAL, 64, 8, 1e6, 1, 0, 0, 0, false, 1, 1}, 1);
+	make((struct rope){ROPE_PROPORTIONAL, 64, 8, 1e6, 1, 0, 0, 0, false, 1, 1, {0}}, 1);
 	assert_frequency(7, plain(1e6, 7, 64));
 	assert_true(rotations[0].frequency[8] == 0 && rotations[0].frequency[31] == 0);
 }
@@ -96,7 +96,7 @@ static void proportional_turns_the_first_pairs_of_a_whole_head(void **state)
 static void linear_slows_all(void **state)
 {
 	(void)state;
-	make((struct rope){ROPE_LINEAR, 8, 4, 1e4, 4, 0, 0, 0, false, 1, 1}, 1);
+	make((struct rope){ROPE_LINEAR, 8, 4, 1e4, 4, 0, 0, 0, false, 1, 1, {0}}, 1);
 	assert_frequency(0, .25);
 	assert_frequency(3, plain(1e4, 3, 8) / 4);
 }
@@ -104,7 +104,7 @@ static void linear_slows_all(void **state)
 static void a_row_has_the_angles_of_its_position(void **state)
 {
 	(void)state;
-	make((struct rope){ROPE_DEFAULT, 8, 4, 1e4, 1, 0, 0, 0, false, 1, 1}, 3);
+	make((struct rope){ROPE_DEFAULT, 8, 4, 1e4, 1, 0, 0, 0, false, 1, 1, {0}}, 3);
 	rotation_make(rotations, &config, 0, 70000, 1);
 	rotation_make(rotations, &config, 1, 70001, 2);
 	for (size_t t = 0; t < 3; t++)

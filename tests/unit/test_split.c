@@ -1,10 +1,8 @@
 /* What a model wrote, taken apart: every case of the rules, however the text is cut. */
-#include "tests/unit/golden.h"
-#include "tests/unit/tokenizer_help.h"
-
-#include "engine/text/split.h"
-#include "engine/text/utf8.h"
 #include "random.h"
+#include "tests/unit/golden.h"
+#include "tests/unit/split_help.h"
+#include "tests/unit/tokenizer_help.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,64 +13,13 @@
 
 #include <cmocka.h>
 
-/* Feeds a text in pieces, as a detokeniser hands them on: `ends` are offsets, `count` of them. What
- * came out before must stay. */
 static struct split *taken_apart(const char *text, size_t n, const size_t *ends, size_t count,
 				 const struct json *tools, enum split_thinking thinking)
 {
-	struct split *s = split_new(tools, thinking);
-	struct utf8_hold hold = {0};
-	struct err e = {0};
-	char *whole = malloc(n + 8), *thoughts = calloc(1, 2 * n + 8),
-	     *content = calloc(1, 2 * n + 8);
-	size_t from = 0, thoughts_n = 0, content_n = 0, calls = 0;
-	assert_non_null(s);
-	for (size_t i = 0; i <= count; i++) {
-		size_t to = i < count ? ends[i] : n;
-		size_t given = utf8_hold_feed(&hold, text + from, to - from, whole);
-		must(split_feed(s, whole, given, &e), &e);
-		from = to;
-		struct split_result r = split_result(s);
-		assert_true(r.thoughts_n >= thoughts_n && r.content_n >= content_n &&
-			    r.calls->count >= calls);
-		assert_memory_equal(r.thoughts, thoughts, thoughts_n);
-		assert_memory_equal(r.content, content, content_n);
-		memcpy(thoughts, r.thoughts, thoughts_n = r.thoughts_n);
-		memcpy(content, r.content, content_n = r.content_n);
-		calls = r.calls->count;
-	}
-	must(split_finish(s, &e), &e);
-	free(whole);
-	free(thoughts);
-	free(content);
-	return s;
+	return taken_apart_as(NULL, text, n, ends, count, tools, thinking);
 }
 
 /* ---- the cases ---- */
-
-static bool same_json(const struct json *a, const struct json *b)
-{
-	char x[256], y[256];
-	const struct json *p = NULL, *q = NULL;
-	if (json_kind(a) != json_kind(b) || json_count(a) != json_count(b))
-		return false;
-	json_show(a, x, sizeof x);
-	json_show(b, y, sizeof y);
-	if (json_kind(a) == JSON_NUMBER)
-		return strcmp(x, y) == 0 || strtod(x, NULL) == strtod(y, NULL);
-	if (json_kind(a) == JSON_TEXT) {
-		size_t n, m;
-		const char *s = json_bytes(a, &n), *t = json_bytes(b, &m);
-		return n == m && memcmp(s, t, n) == 0;
-	}
-	if (json_kind(a) == JSON_BOOL)
-		return strcmp(x, y) == 0;
-	while ((p = json_next(a, p)) && (q = json_next(b, q)))
-		if (!same_json(p, q) ||
-		    (json_kind(a) == JSON_OBJECT && strcmp(json_key(p), json_key(q)) != 0))
-			return false;
-	return true;
-}
 
 static bool same_text(const struct json *want, const char *have, size_t n)
 {
@@ -96,7 +43,7 @@ static bool as_expected(const struct json *want, const struct split *s)
 		must(json_parse_text(&arguments, have->arguments, have->arguments_n, "call", &e),
 		     &e);
 		same = same_text(json_find(c, "name"), have->name, have->name_n) &&
-		       same_json(json_find(c, "arguments"), arguments);
+		       same_json(json_find(c, "arguments"), arguments, false);
 		json_free(arguments);
 	}
 	return same;
@@ -212,20 +159,6 @@ static size_t random_text(struct random *r, char *text)
 	return n;
 }
 
-static void assert_same(const struct split *a, const struct split *b)
-{
-	struct split_result x = split_result(a), y = split_result(b);
-	assert_int_equal(x.thoughts_n, y.thoughts_n);
-	assert_memory_equal(x.thoughts, y.thoughts, x.thoughts_n);
-	assert_int_equal(x.content_n, y.content_n);
-	assert_memory_equal(x.content, y.content, x.content_n);
-	assert_int_equal(x.calls->count, y.calls->count);
-	for (size_t i = 0; i < x.calls->count; i++) {
-		assert_string_equal(x.calls->items[i].name, y.calls->items[i].name);
-		assert_string_equal(x.calls->items[i].arguments, y.calls->items[i].arguments);
-	}
-}
-
 static void pieces_do_not_change_the_result(void **state)
 {
 	(void)state;
@@ -242,7 +175,7 @@ static void pieces_do_not_change_the_result(void **state)
 			ends[count++] = at;
 		struct split *whole = taken_apart(text, n, NULL, 0, tools, thinking);
 		struct split *cut = taken_apart(text, n, ends, count, tools, thinking);
-		assert_same(whole, cut);
+		assert_same_split(whole, cut);
 		calls += split_result(whole).calls->count;
 		split_free(whole);
 		split_free(cut);

@@ -1,0 +1,51 @@
+#include "engine/compute/sharing.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+sharers *sharing_join(sharers **have, struct err *e)
+{
+	if (!*have) {
+		*have = malloc(sizeof **have);
+		if (*have)
+			atomic_init(*have, 1);
+	}
+	if (*have)
+		atomic_fetch_add(*have, 1);
+	else
+		err_set(e, ENOMEM, "out of memory for sharing a context");
+	return *have;
+}
+
+void sharing_leave(struct context_budget *b, const void *memory, size_t bytes, sharers *s)
+{
+	if (s && atomic_fetch_sub(s, 1) > 1)
+		return;
+	free((void *)s);
+	context_give(b, memory, bytes);
+}
+
+bool sharing_shared(sharers **have)
+{
+	if (!*have || atomic_load(*have) > 1)
+		return *have;
+	free((void *)*have); /* nobody else can come to have it */
+	*have = NULL;
+	return false;
+}
+
+int sharing_own(struct context_budget *b, const void **memory, size_t bytes, sharers **have,
+		struct err *e)
+{
+	if (!sharing_shared(have))
+		return 0;
+	void *copy = context_take(b, bytes, e);
+	if (!copy)
+		return -e->code;
+	memcpy(copy, *memory, bytes);
+	sharing_leave(b, *memory, bytes, *have);
+	*memory = copy;
+	*have = NULL;
+	return 0;
+}

@@ -1,0 +1,272 @@
+#include "engine/serve/conversation.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void document_free(struct document *d)
+{
+	json_free(d->json);
+	free(d->text);
+	*d = (struct document){0};
+}
+
+void conversation_free(struct conversation *c)
+{
+	messages_free(&c->messages);
+	messages_free(&c->results);
+	document_free(&c->tools);
+	document_free(&c->variables);
+	c->clock_set = false;
+}
+
+/* ---- documents ---- */
+
+/* -EFBIG, or what parsing says. An empty text is an empty document. */
+static int document_parse(struct document *out, const char *text, size_t n, const char *name,
+			  struct err *e)
+{
+	struct text_out line = {0};
+	if (n > DOCUMENT_BYTES_MAX)
+		return err_set(e, EFBIG, "%s: %zu bytes are more than the %d that it takes", name,
+			       n, DOCUMENT_BYTES_MAX);
+	*out = (struct document){0};
+	if (n == strspn(text, " \t\r\n"))
+		return 0;
+	int rc = json_parse_text(&out->json, text, n, name, e);
+	if (rc < 0)
+		return rc;
+	json_write(&line, out->json);
+	text_out_string(&line, "\n");
+	if (line.failed) {
+		text_out_free(&line);
+		document_free(out);
+		return err_set(e, ENOMEM, "%s: out of memory", name);
+	}
+	out->text = line.bytes;
+	out->n = line.n;
+	return 0;
+}
+
+/* What was checked takes the place of what was there; nothing in it is as if there were none. */
+static int document_replace(struct document *d, struct document *checked, int rc)
+{
+	if (rc < 0 || json_count(checked->json) == 0)
+		document_free(checked);
+	if (rc == 0) {
+		document_free(d);
+		*d = *checked;
+	}
+	return rc;
+}
+
+int conversation_set_tools(struct conversation *c, const char *text, size_t n, struct err *e)
+{
+	struct document read = {0};
+	int rc = document_parse(&read, text, n, "tools.json", e);
+	if (rc == 0 && read.json)
+		rc = tools_check(read.json, e);
+	return document_replace(&c->tools, &read, rc);
+}
+
+int conversation_set_variables(struct conversation *c, const char *text, size_t n, struct err *e)
+{
+	struct document read = {0};
+	int rc = document_parse(&read, text, n, "template.json", e);
+	if (rc == 0 && read.json)
+		rc = chat_variables_check(read.json, e);
+	return document_replace(&c->variables, &read, rc);
+}
+
+static int document_copy(struct document *to, const struct document *from, struct err *e)
+{
+	*to = (struct document){0};
+	if (!from->text)
+		return 0;
+	to->text = strdup(from->text);
+	to->n = from->n;
+	return to->text ? 0 : err_set(e, ENOMEM, "out of memory for a copy of a session's texts");
+}
+
+int conversation_copy(struct conversation *to, const struct conversation *from, struct err *e)
+{
+	*to = (struct conversation){.clock = from->clock, .clock_set = from->clock_set};
+	int rc = messages_copy(&to->messages, &from->messages, e);
+	if (rc == 0)
+		rc = document_copy(&to->tools, &from->tools, e);
+	if (rc == 0)
+		rc = document_copy(&to->variables, &from->variables, e);
+	if (rc < 0)
+		conversation_free(to);
+	return rc;
+}
+
+int conversation_parse(struct conversation *copy, struct err *e)
+{
+	struct document *documents[] = {&copy->tools, &copy->variables};
+	int rc = 0;
+	for (size_t i = 0; i < 2 && rc == 0; i++)
+		if (documents[i]->text && !documents[i]->json)
+			rc = json_parse_text(&documents[i]->json, documents[i]->text,
+					     documents[i]->n, "a session", e);
+	return rc;
+}
+
+/* ---- the system's message ---- */
+
+static bool has_system(const struct messages *m)
+{
+	return m->count > 0 && message_is(&m->items[0], "system");
+}
+
+int conversation_system(const struct messages *m, char **text, struct err *e)
+{
+	size_t n = 0;
+	*text = has_system(m) ? message_text(&m->items[0], &n) : strdup("");
+	if (!*text)
+		return err_set(e, ENOMEM, "out of memory for params/system");
+	if (strlen(*text) == n && n <= PARAMS_MAX_TEXT)
+		return 0;
+	free(*text);
+	return err_set(e, EINVAL,
+		       "messages.json: message 0: a system's \"content\" is at most %d bytes "
+		       "without NULs, as params/system holds it",
+		       PARAMS_MAX_TEXT);
+}
+
+int conversation_set_system(struct conversation *c, const char *text, int *added, struct err *e)
+{
+	struct messages *m = &c->messages;
+	bool had = has_system(m);
+	size_t n = 0;
+	*added = 0;
+	char *old = had ? message_text(&m->items[0], &n) : strdup("");
+	bool same = old && strlen(text) == n && !memcmp(old, text, n);
+	free(old);
+	if (!old)
+		return err_set(e, ENOMEM, "out of memory for params/system");
+	if (same)
+		return 0;
+	int rc = *text ? messages_add_first(m, "system", text, strlen(text), e) : 0;
+	if (rc == 0 && had)
+		messages_remove(m, *text ? 1 : 0, 1);
+	if (rc == 0)
+		*added = (*text != 0) - had;
+	return rc;
+}
+
+uint32_t conversation_name_turn(const struct messages *m)
+{
+	uint32_t turn = (uint32_t)m->count;
+	char id[CALL_ID + 1];
+	bool used = true;
+	for (; used; turn += used) {
+		message_call_id(id, turn, 0);
+		used = false;
+		for (size_t i = 0; i < m->count && !used; i++)
+			used = memmem(m->items[i].json, m->items[i].n, id, CALL_ID_TURN);
+	}
+	return turn;
+}
+
+/* ---- rendering ---- */
+
+/* What params/thinking sets, and what a template reads if it knows of it. */
+static const struct {
+	const char *const *names;
+	const char *value;
+} thinking[] = {
+	[THINK_DEFAULT] = {(const char *const[]){NULL}, ""},
+	[THINK_ON] = {(const char *const[]){"enable_thinking", "thinking", NULL}, "true"},
+	[THINK_OFF] = {(const char *const[]){"enable_thinking", "thinking", NULL}, "false"},
+	[THINK_LOW] = {(const char *const[]){"reasoning_effort", NULL}, "\"low\""},
+	[THINK_MEDIUM] = {(const char *const[]){"reasoning_effort", NULL}, "\"medium\""},
+	[THINK_HIGH] = {(const char *const[]){"reasoning_effort", NULL}, "\"high\""},
+};
+
+int conversation_check_thinking(const struct chat_template *t, enum thinking_mode mode,
+				struct err *e)
+{
+	const char *const *names = thinking[mode].names;
+	bool known = !*names;
+	for (const char *const *name = names; *name; name++)
+		known |= chat_template_reads(t, *name);
+	if (known)
+		return 0;
+	return err_set(e, EINVAL,
+		       "params/thinking: the model's template (%s) never reads %s, so this would "
+		       "change nothing; default is possible",
+		       chat_template_origin(t), *names);
+}
+
+static bool sets(enum thinking_mode mode, const char *key)
+{
+	const char *const *name = thinking[mode].names;
+	while (*name && strcmp(*name, key) != 0)
+		name++;
+	return *name;
+}
+
+/* What the session's own variables and its params come to; NULL: there are none. */
+static int make_variables(struct json **out, const struct json *own, enum thinking_mode mode,
+			  struct err *e)
+{
+	struct text_out o = {0};
+	*out = NULL;
+	if (!own && mode == THINK_DEFAULT)
+		return 0;
+	text_out_string(&o, "{");
+	for (const char *const *name = thinking[mode].names; *name; name++) {
+		text_out_string(&o, o.n > 1 ? ", " : "");
+		json_write_text(&o, *name, strlen(*name));
+		text_out_string(&o, ": ");
+		text_out_string(&o, thinking[mode].value);
+	}
+	for (const struct json *v = NULL; (v = json_next(own, v));) {
+		if (sets(mode, json_key(v)))
+			continue;
+		text_out_string(&o, o.n > 1 ? ", " : "");
+		json_write_text(&o, json_key(v), strlen(json_key(v)));
+		text_out_string(&o, ": ");
+		json_write(&o, v);
+	}
+	text_out_string(&o, "}");
+	int rc = o.failed ? err_set(e, ENOMEM, "out of memory for the template's variables")
+			  : json_parse_text(out, o.bytes, o.n, "template.json", e);
+	text_out_free(&o);
+	return rc;
+}
+
+static struct tm clock_of(const struct conversation *c, const struct params *p)
+{
+	struct tm clock;
+	time_t now = time(NULL);
+	if (params_clock(p, &clock))
+		return clock;
+	if (c->clock_set || !localtime_r(&now, &clock))
+		return c->clock;
+	return clock;
+}
+
+int conversation_render(const struct conversation *c, const struct chat_template *t,
+			const struct params *p, const _Atomic bool *stop, struct template_text *out,
+			struct err *e)
+{
+	struct json *variables;
+	struct tm clock = clock_of(c, p);
+	int rc = conversation_check_thinking(t, p->thinking, e);
+	if (rc == 0)
+		rc = make_variables(&variables, c->variables.json, p->thinking, e);
+	if (rc < 0)
+		return rc;
+	struct chat_input in = {
+		.messages = &c->messages,
+		.tools = c->tools.json,
+		.variables = variables,
+		.clock = &clock,
+		.answer = true,
+	};
+	rc = chat_render(t, &in, stop, out, e);
+	json_free(variables);
+	return rc;
+}

@@ -1,0 +1,88 @@
+/* How far a session's turns can be taken back, and what its messages have besides: what params say,
+ * and what there is no room for. */
+#include "engine/serve/internal.h"
+#include "engine/serve/session_state.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int session_add_mark(struct session *s, struct err *e)
+{
+	if (s->undo_count == s->undo_room) {
+		size_t room = s->undo_room ? 2 * s->undo_room : 16;
+		struct undo_mark *undo = realloc(s->undo, room * sizeof *undo);
+		if (!undo)
+			return err_set(e, ENOMEM, "out of memory for another turn");
+		s->undo = undo;
+		s->undo_room = room;
+	}
+	s->undo[s->undo_count++] =
+		(struct undo_mark){s->conversation.messages.count, s->log_size, s->log_size};
+	return 0;
+}
+
+bool session_take_back(struct session *s)
+{
+	struct messages *m = &s->conversation.messages;
+	size_t from = m->count;
+	if (s->undo_count) {
+		const struct undo_mark *mark = &s->undo[--s->undo_count];
+		from = mark->messages;
+		s->log_size = mark->log;
+	} else {
+		while (from && !message_is(&m->items[from - 1], "user"))
+			from--;
+		if (!from--)
+			return false;
+	}
+	messages_cut(m, from);
+	messages_free(&s->conversation.results);
+	s->tail.count = 0;
+	return true;
+}
+
+void session_sync_system(struct session *s)
+{
+	struct err ignored;
+	int added = 0;
+	(void)conversation_set_system(&s->conversation, s->params.system, &added, &ignored);
+	for (size_t i = 0; i < s->undo_count; i++)
+		s->undo[i].messages += (size_t)added;
+}
+
+void session_forget_turns(struct session *s)
+{
+	s->undo_count = 0;
+	s->tail.count = 0;
+}
+
+/* Where a turn begins once `count` messages behind `first` are gone. What tools gave for a turn
+ * that is left out goes with it, though the turn after brought it. */
+static size_t without(size_t begin, size_t first, size_t count)
+{
+	if (begin >= first + count)
+		return begin - count;
+	return begin < first ? begin : first;
+}
+
+void session_drop_turns(struct session *s, size_t first, size_t count, uint32_t turns)
+{
+	char words[80];
+	size_t kept = 0;
+	messages_remove(&s->conversation.messages, first, count);
+	s->turn.messages_before = without(s->turn.messages_before, first, count);
+	s->stats.dropped_turns += turns;
+	for (size_t i = 0; i < s->undo_count; i++) {
+		struct undo_mark mark = s->undo[i];
+		bool last = i + 1 == s->undo_count; /* the turn that this is for */
+		if (mark.messages < first + count && !last)
+			continue;
+		mark.messages = without(mark.messages, first, count);
+		s->undo[kept++] = mark;
+	}
+	s->undo_count = kept;
+	int n = snprintf(words, sizeof words, "(the context is full: without the oldest %u %s)\n",
+			 turns, turns == 1 ? "turn" : "turns");
+	session_log_append(s, words, (size_t)n);
+}

@@ -1,0 +1,22 @@
+/* What the tests of answers share: feeding a text in pieces, and comparing what came out. */
+#ifndef MOEFS_TESTS_SPLIT_HELP_H
+#define MOEFS_TESTS_SPLIT_HELP_H
+
+#include "engine/text/split.h"
+
+/* Feeds a text in pieces, as a detokeniser hands them on: `ends` are offsets, `count` of them. What
+ * came out before must stay. The form may be NULL, as of split_form_named. */
+struct split *taken_apart_as(const struct split_form *form, const char *text, size_t n,
+			     const size_t *ends, size_t count, const struct json *tools,
+			     enum split_thinking thinking);
+/* Fails unless both gave the same. */
+void assert_same_split(const struct split *a, const struct split *b);
+/* The text cut in pieces of 1, 2 and 3 bytes, and at random, must give the same as whole; returns
+ * that. */
+struct split *taken_apart_any_way(const struct split_form *form, const char *text, size_t n,
+				  const struct json *tools, enum split_thinking thinking);
+
+/* Whether two values are the same: numbers by value, members in any order if `any_order`. */
+bool same_json(const struct json *a, const struct json *b, bool any_order);
+
+#endif

@@ -1,0 +1,541 @@
+/* Contexts as bytes: for every kind of state a saved one goes on to the bit as if it had been
+ * computed afresh, has the size that its counts say, and stays as it was while the one that it was
+ * taken from goes on; and bytes that are not of such a context are refused in words and leave
+ * nothing behind. */
+#include "engine/compute/context_save.h"
+#include "engine/compute/delta_state.h"
+#include "engine/serve/observe.h"
+#include "forward_help.h"
+#include "golden.h"
+#include "session_help.h"
+
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { HEAD = KV_BLOCK + 6, TAIL = 20, MARK = 40, MOST = 1000 };
+
+/* Softmax attention, a hybrid with and without a draft layer, a latent, windows. */
+static const char *const fixtures[] = {"qwen3_moe",   "qwen3_5_moe", "qwen3_next",
+				       "deepseek_v3", "gemma4_moe",  "gpt_oss"};
+enum { FIXTURES = sizeof fixtures / sizeof *fixtures };
+
+static struct test_model model;
+static struct model_view view;
+static struct err e;
+
+/* False: the fixture is missing, and the reader knows. */
+static bool load(const char *fixture, const char *quant)
+{
+	const char *folder = test_fixture(fixture);
+	if (!folder)
+		return false;
+	test_model_open(
+		&model, folder,
+		&(struct engine_options){.threads = 2, .quant = quant, .exact = quant != NULL});
+	test_wait_converted(model.model);
+	model_observe(model.model, &view);
+	return true;
+}
+
+static int remove_stores(void **state)
+{
+	(void)state;
+	test_stores_remove();
+	return 0;
+}
+
+static void unload(void)
+{
+	assert_int_equal(engine_context_used(model.engine), 0);
+	test_model_close(&model);
+}
+
+static void begin(struct context *x)
+{
+	context_init(x, view.context_budget, view.config, view.kv);
+}
+
+static void text_of(uint32_t seed, uint32_t text[HEAD + TAIL])
+{
+	for (uint32_t i = 0; i < HEAD + TAIL; i++)
+		text[i] = (i * i * 7 + i * (i < HEAD ? 3 : seed) + seed * (i >= HEAD)) % 380;
+}
+
+static size_t row_bytes(void)
+{
+	return view.config->vocabulary * sizeof(float);
+}
+
+static float *go_on(struct context *x, const uint32_t *tokens, uint32_t n)
+{
+	float *logits = malloc(n * row_bytes());
+	assert_non_null(logits);
+	if (test_step(view.forward, x, tokens, n, logits, &e))
+		fail_msg("%s", e.text);
+	return logits;
+}
+
+/* The context, which holds less than the seed's text, computes the rest as a new one does. */
+static void assert_goes_on(struct context *x, uint32_t seed)
+{
+	uint32_t text[HEAD + TAIL], held = (uint32_t)x->tokens.count, end = HEAD + TAIL;
+	struct context afresh;
+	text_of(seed, text);
+	begin(&afresh);
+	float *want = go_on(&afresh, text, end), *got = go_on(x, text + held, end - held);
+	assert_memory_equal(got, (char *)want + held * row_bytes(), (end - held) * row_bytes());
+	free(want);
+	free(got);
+	context_free(&afresh);
+}
+
+/* HEAD tokens, with a copy to go back to after MARK. */
+static void begin_head(struct context *x)
+{
+	uint32_t text[HEAD + TAIL];
+	text_of(0, text);
+	begin(x);
+	free(go_on(x, text, MARK));
+	recurrent_mark(&x->recurrent, MARK);
+	free(go_on(x, text + MARK, HEAD - MARK));
+}
+
+/* ---- bytes ---- */
+
+struct bytes {
+	uint8_t *at;
+	size_t n;
+};
+
+static struct bytes read_whole(const struct context_save *s)
+{
+	struct bytes b = {.n = context_save_bytes(s)};
+	b.at = malloc(b.n);
+	assert_non_null(b.at);
+	context_save_read(s, 0, b.at, b.n);
+	return b;
+}
+
+static struct bytes save(struct context *x)
+{
+	struct context_save s;
+	if (context_save_open(&s, x, view.config, &e))
+		fail_msg("%s", e.text);
+	assert_int_equal(context_save_bytes(&s), context_save_size(x));
+	struct bytes b = read_whole(&s);
+	context_save_close(&s);
+	return b;
+}
+
+/* In pieces of this size. */
+static int load_pieces(struct context_load *l, const struct bytes *b, size_t piece)
+{
+	int failed = 0;
+	struct context like;
+	begin(&like);
+	context_load_begin(l, &like, view.config, MOST, b->n);
+	for (size_t at = 0, n; at < b->n && !failed; at += n) {
+		n = b->n - at < piece ? b->n - at : piece;
+		failed = context_load_feed(l, b->at + at, n, &e);
+	}
+	return failed;
+}
+
+static void load_into(struct context *x, const struct bytes *b, size_t piece)
+{
+	struct context_load l;
+	if (load_pieces(&l, b, piece))
+		fail_msg("%s", e.text);
+	assert_true(context_load_done(&l));
+	context_load_end(&l);
+	begin(x);
+	context_move(x, &l.x);
+	context_load_free(&l);
+}
+
+/* ---- tests ---- */
+
+static uint64_t arithmetic(uint64_t positions, uint64_t states)
+{
+	uint64_t element = view.kv == KV_F32 ? 4 : 2;
+	return 32 + positions * 4 + (positions + 63) / 64 * 64 * view.config->kv_width * element +
+	       states * (16 + 4 * delta_state_floats(view.config));
+}
+
+static void goes_round(void)
+{
+	struct context x, y, z;
+	struct bytes b;
+	begin_head(&x);
+	b = save(&x);
+	bool hybrid = x.recurrent.bytes;
+	assert_int_equal(b.n, arithmetic(HEAD, hybrid ? 2 : 0));
+	load_into(&y, &b, SIZE_MAX);
+	load_into(&z, &b, 1009); /* no part ends where a piece does */
+	assert_int_equal(y.tokens.count, HEAD);
+	struct bytes again = save(&z);
+	assert_int_equal(again.n, b.n);
+	assert_memory_equal(again.at, b.at, b.n);
+	assert_goes_on(&y, 3);
+	assert_goes_on(&x, 3);
+	assert_goes_on(&z, 4);
+	assert_int_equal(context_rollback(&z, HEAD - 1), hybrid ? MARK : HEAD - 1);
+	assert_goes_on(&z, 5);
+	free(b.at);
+	free(again.at);
+	context_free(&x);
+	context_free(&y);
+	context_free(&z);
+}
+
+static void every_kind_of_state_goes_on_to_the_bit(void **state)
+{
+	(void)state;
+	for (int i = 0; i < FIXTURES; i++)
+		for (int exact = 0; exact < 2; exact++) {
+			if (!load(fixtures[i], exact ? "bf16" : NULL))
+				continue;
+			assert_int_equal(view.kv, exact ? KV_F32 : KV_F16);
+			goes_round();
+			unload();
+		}
+}
+
+static void nothing_computed_is_saved_as_nothing(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct context x, y;
+		assert_true(load(fixtures[i], NULL));
+		begin(&x);
+		struct bytes b = save(&x);
+		assert_int_equal(b.n, 32);
+		load_into(&y, &b, 5);
+		assert_int_equal(y.tokens.count, 0);
+		assert_goes_on(&y, 3);
+		free(b.at);
+		context_free(&y);
+		context_free(&x);
+		unload();
+	}
+}
+
+static void it_is_read_from_any_offset(void **state)
+{
+	(void)state;
+	struct context x;
+	struct context_save s;
+	assert_true(load("qwen3_5_moe", NULL));
+	begin_head(&x);
+	assert_int_equal(context_save_open(&s, &x, view.config, &e), 0);
+	struct bytes b = read_whole(&s);
+	char piece[3000];
+	for (size_t at = 0; at < b.n; at += 997) {
+		size_t n = b.n - at < sizeof piece ? b.n - at : sizeof piece;
+		context_save_read(&s, at, piece, n);
+		assert_memory_equal(piece, b.at + at, n);
+	}
+	free(b.at);
+	context_save_close(&s);
+	context_free(&x);
+	unload();
+}
+
+/* What is held costs nothing, until the text writes to what it shares. */
+static void what_is_held_stays_as_it_was(void **state)
+{
+	(void)state;
+	for (int i = 0; i < FIXTURES; i++) {
+		struct context x, y;
+		struct context_save s;
+		if (!load(fixtures[i], NULL))
+			continue;
+		begin_head(&x);
+		uint64_t used = engine_context_used(model.engine);
+		assert_int_equal(context_save_open(&s, &x, view.config, &e), 0);
+		assert_int_equal(engine_context_used(model.engine), used);
+		struct bytes before = read_whole(&s);
+		assert_goes_on(&x, 7);
+		assert_int_equal(engine_context_used(model.engine),
+				 used + x.block_bytes + x.recurrent.bytes);
+		context_rollback(&x, MARK - 1);
+		assert_goes_on(&x, 8);
+		context_rollback(&x, 0);
+		struct bytes after = read_whole(&s);
+		assert_memory_equal(before.at, after.at, before.n);
+		context_save_close(&s);
+		load_into(&y, &before, SIZE_MAX);
+		assert_goes_on(&y, 9);
+		free(before.at);
+		free(after.at);
+		context_free(&x);
+		context_free(&y);
+		unload();
+	}
+}
+
+/* With the state held, going back needs no memory and loses nothing but the copy itself. */
+static void a_text_goes_back_while_its_state_is_held(void **state)
+{
+	(void)state;
+	struct context x;
+	struct context_save s;
+	assert_true(load("qwen3_5_moe", NULL));
+	begin_head(&x);
+	assert_int_equal(context_save_open(&s, &x, view.config, &e), 0);
+	uint64_t used = engine_context_used(model.engine);
+	assert_int_equal(engine_set_context_budget(model.engine, used, &e), 0);
+	assert_int_equal(context_rollback(&x, MARK + 2), MARK);
+	assert_true(engine_context_used(model.engine) <= used);
+	assert_int_equal(engine_set_context_budget(model.engine, 4 * used, &e), 0);
+	assert_goes_on(&x, 6);
+	context_save_close(&s);
+	context_free(&x);
+	unload();
+}
+
+/* What a step left that failed half way is not what anybody goes on from. */
+static void after_a_failed_step_the_copy_before_it_is_saved(void **state)
+{
+	(void)state;
+	struct context x, y;
+	assert_true(load("qwen3_5_moe", NULL));
+	begin_head(&x);
+	x.recurrent.spoiled = true;
+	struct bytes b = save(&x);
+	assert_int_equal(b.n, arithmetic(MARK, 1));
+	load_into(&y, &b, SIZE_MAX);
+	assert_int_equal(y.tokens.count, MARK);
+	assert_goes_on(&y, 2);
+	free(b.at);
+	context_free(&x);
+	context_free(&y);
+	unload();
+}
+
+/* What was taken back is not in the bytes: two that computed the same text are saved alike. */
+static void what_was_taken_back_is_not_saved(void **state)
+{
+	(void)state;
+	struct context x, y;
+	uint32_t text[HEAD + TAIL];
+	text_of(9, text);
+	assert_true(load("qwen3_moe", NULL));
+	begin_head(&x);
+	begin_head(&y);
+	free(go_on(&x, text + HEAD, TAIL));
+	context_rollback(&x, HEAD);
+	struct bytes one = save(&x), other = save(&y);
+	assert_int_equal(one.n, other.n);
+	assert_memory_equal(one.at, other.at, one.n);
+	free(one.at);
+	free(other.at);
+	context_free(&x);
+	context_free(&y);
+	unload();
+}
+
+static void states_that_are_behind_are_saved_as_they_are(void **state)
+{
+	(void)state;
+	struct context x, y;
+	uint32_t text[HEAD + TAIL];
+	text_of(3, text);
+	assert_true(load("qwen3_5_moe", NULL));
+	begin_head(&x);
+	assert_int_equal(test_verify(view.forward, &x, text + HEAD, 3, NULL, &e), 0);
+	context_rollback(&x, HEAD + 2);
+	assert_int_equal(x.recurrent.behind, 1);
+	struct bytes b = save(&x);
+	load_into(&y, &b, 4096);
+	assert_int_equal(y.recurrent.behind, 1);
+	assert_goes_on(&y, 3);
+	free(b.at);
+	context_free(&x);
+	context_free(&y);
+	unload();
+}
+
+static void refused(const struct bytes *b, int code, const char *words)
+{
+	struct context_load l;
+	uint64_t used = engine_context_used(model.engine);
+	e = (struct err){0};
+	assert_int_equal(load_pieces(&l, b, 500), code);
+	if (!strstr(e.text, words))
+		fail_msg("\"%s\" lacks \"%s\"", e.text, words);
+	context_load_free(&l);
+	assert_int_equal(engine_context_used(model.engine), used);
+}
+
+static void with_number(const struct bytes *b, size_t at, uint64_t value, size_t width, int code,
+			const char *words)
+{
+	uint8_t before[8];
+	memcpy(before, b->at + at, width);
+	memcpy(b->at + at, &value, width);
+	refused(b, code, words);
+	memcpy(b->at + at, before, width);
+}
+
+static void hostile_counts_are_refused_in_words(void **state)
+{
+	(void)state;
+	struct context x;
+	assert_true(load("qwen3_5_moe", NULL));
+	begin_head(&x);
+	struct bytes b = save(&x);
+	const struct context_head *h = (const void *)b.at;
+	size_t states = b.n - 2 * (16 + h->state_bytes), second = states + 16 + h->state_bytes;
+	static const struct {
+		size_t at, width;
+		uint64_t value;
+	} heads[] = {
+		{0, 4, 1},  {0, 4, 7},	 {4, 4, 0},	   {4, 4, 1},		{4, 4, 10},
+		{4, 4, -1}, {8, 8, 0},	 {8, 8, HEAD + 1}, {8, 8, HEAD - 8},	{16, 8, 0},
+		{16, 8, 1}, {16, 8, -1}, {24, 8, 0},	   {24, 8, 1ULL << 63},
+	};
+	for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+		with_number(&b, heads[i].at, heads[i].value, heads[i].width, -EINVAL,
+			    "computed context");
+	with_number(&b, 8, MOST + 1, 8, -EFBIG, "-o context=");
+	with_number(&b, 8, -1, 8, -EFBIG, "-o context=");
+	with_number(&b, 32 + 4 * 5, view.config->vocabulary, 4, -EINVAL, "vocabulary");
+	const uint64_t positions[] = {0, HEAD, HEAD + 1, -1};
+	for (size_t i = 0; i < 4; i++)
+		with_number(&b, states, positions[i], 8, -EINVAL, "contradict");
+	with_number(&b, second, HEAD - 1, 8, -EINVAL, "contradict");
+	with_number(&b, second, MARK, 8, -EINVAL, "contradict");
+	with_number(&b, second + 8, 5, 8, -EINVAL, "contradict");
+	with_number(&b, states + 8, -1, 8, -EINVAL, "contradict");
+	struct bytes shorter = {b.at, b.n - 1};
+	refused(&shorter, -EINVAL, "contradict");
+	free(b.at);
+	context_free(&x);
+	unload();
+}
+
+static void another_models_context_is_refused(void **state)
+{
+	(void)state;
+	struct context x;
+	assert_true(load("qwen3_moe", NULL));
+	begin_head(&x);
+	struct bytes b = save(&x);
+	context_free(&x);
+	unload();
+	static const char *const others[] = {"qwen3_5_moe", "gemma4_moe", "deepseek_v3"};
+	for (int i = 0; i < 3; i++) {
+		if (!load(others[i], NULL))
+			continue;
+		refused(&b, -EINVAL, "another model");
+		unload();
+	}
+	assert_true(load("qwen3_moe", "bf16"));
+	refused(&b, -EINVAL, "another model");
+	unload();
+	free(b.at);
+}
+
+/* Memory is asked for when the counts are known, not when the bytes come; copies are spare. */
+static void without_room_it_is_refused_and_nothing_is_kept(void **state)
+{
+	(void)state;
+	struct context x, y;
+	struct context_load l;
+	assert_true(load("qwen3_5_moe", NULL));
+	begin_head(&x);
+	struct bytes b = save(&x);
+	uint64_t least = 2 * x.block_bytes + x.recurrent.bytes;
+	context_free(&x);
+	assert_int_equal(engine_set_context_budget(model.engine, least - 1, &e), 0);
+	struct bytes head = {b.at, 32};
+	struct context like;
+	begin(&like);
+	context_load_begin(&l, &like, view.config, MOST, b.n);
+	assert_int_equal(context_load_feed(&l, head.at, head.n, &e), -ENOSPC);
+	assert_non_null(strstr(e.text, "context_budget"));
+	context_load_free(&l);
+	assert_int_equal(engine_context_used(model.engine), 0);
+	assert_int_equal(engine_set_context_budget(model.engine, least, &e), 0);
+	load_into(&y, &b, 700);
+	assert_int_equal(y.recurrent.mark_count, 0);
+	assert_int_equal(engine_set_context_budget(model.engine, 1 << 30, &e), 0);
+	assert_goes_on(&y, 2);
+	context_free(&y);
+	free(b.at);
+	unload();
+}
+
+static void half_a_context_is_not_done(void **state)
+{
+	(void)state;
+	struct context x;
+	assert_true(load("qwen3_5_moe", NULL));
+	begin_head(&x);
+	struct bytes b = save(&x);
+	for (size_t n = 0; n < b.n; n += b.n / 37) {
+		struct context_load l;
+		struct context like;
+		begin(&like);
+		context_load_begin(&l, &like, view.config, MOST, b.n);
+		assert_int_equal(context_load_feed(&l, b.at, n, &e), 0);
+		assert_false(context_load_done(&l));
+		context_load_free(&l);
+	}
+	free(b.at);
+	context_free(&x);
+	unload();
+}
+
+/* Numbers that are none may be forged; what is computed from them is no text, and nothing else. */
+static void keys_that_are_not_numbers_harm_nobody(void **state)
+{
+	(void)state;
+	for (int i = 0; i < FIXTURES; i++) {
+		struct context x, y;
+		uint32_t text[HEAD + TAIL];
+		text_of(3, text);
+		if (!load(fixtures[i], NULL))
+			continue;
+		begin_head(&x);
+		struct bytes b = save(&x);
+		size_t states = x.recurrent.bytes ? 2 : 0,
+		       each = 16 + 4 * delta_state_floats(view.config);
+		memset(b.at + 32 + 4 * HEAD, 0xff, b.n - 32 - 4 * HEAD - states * each);
+		for (size_t k = 1; k <= states; k++)
+			memset(b.at + b.n - k * each + 16, 0xff, each - 16);
+		load_into(&y, &b, SIZE_MAX);
+		(void)test_step(view.forward, &y, text + HEAD, TAIL, NULL, &e);
+		free(b.at);
+		context_free(&x);
+		context_free(&y);
+		unload();
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_kind_of_state_goes_on_to_the_bit),
+		cmocka_unit_test(nothing_computed_is_saved_as_nothing),
+		cmocka_unit_test(it_is_read_from_any_offset),
+		cmocka_unit_test(what_is_held_stays_as_it_was),
+		cmocka_unit_test(a_text_goes_back_while_its_state_is_held),
+		cmocka_unit_test(after_a_failed_step_the_copy_before_it_is_saved),
+		cmocka_unit_test(what_was_taken_back_is_not_saved),
+		cmocka_unit_test(states_that_are_behind_are_saved_as_they_are),
+		cmocka_unit_test(hostile_counts_are_refused_in_words),
+		cmocka_unit_test(another_models_context_is_refused),
+		cmocka_unit_test(without_room_it_is_refused_and_nothing_is_kept),
+		cmocka_unit_test(half_a_context_is_not_done),
+		cmocka_unit_test(keys_that_are_not_numbers_harm_nobody),
+	};
+	return cmocka_run_group_tests(tests, NULL, remove_stores);
+}

@@ -1,0 +1,338 @@
+/* How each family writes thoughts and calls: however the text is cut, well-formed calls are calls
+ * and all else stays as it is. */
+#include "tests/unit/split_cases.h"
+#include "tests/unit/tokenizer_help.h"
+
+#include "engine/text/split_channels.h"
+#include "engine/text/token_marks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define KIMI_BEGIN "<|tool_calls_section_begin|>"
+#define KIMI_CALL "<|tool_call_begin|>"
+#define KIMI_SEP "<|tool_call_argument_begin|>"
+#define KIMI_CALL_END "<|tool_call_end|>"
+#define DSML_TOKEN "\uff5cDSML\uff5c"
+#define DS(word) "<\uff5c" word "\uff5c>"
+#define DS_SEP DS("tool\u2581sep")
+#define DS_CALL DS("tool\u2581calls\u2581begin") DS("tool\u2581call\u2581begin")
+#define DS_CALL_END DS("tool\u2581call\u2581end")
+
+static bool is_text(const struct json *v, const char *text, size_t n)
+{
+	size_t length;
+	const char *bytes = json_bytes(v, &length);
+	return length == n && memcmp(bytes, text, n) == 0;
+}
+
+static bool same_call(const struct json *want, const struct call *have)
+{
+	const struct json *name = json_next(want, NULL), *arguments = json_next(want, name);
+	struct json *own = parsed(have->arguments);
+	bool same = is_text(name, have->name, have->name_n) && same_json(arguments, own, false) &&
+		    is_text(json_next(want, arguments), have->id ? have->id : "", have->id_n);
+	json_free(own);
+	return same;
+}
+
+static void check_case(const struct form_case *c, const struct json *tools)
+{
+	enum split_thinking thinking =
+		strcmp(c->form, "minimax") == 0 && *c->thoughts ? THINKING_OPEN : THINKING_AUTO;
+	const struct split_form *form = split_form_named(c->form);
+	assert_non_null(form);
+	struct split *s = taken_apart_any_way(form, c->text, strlen(c->text), tools, thinking);
+	struct split_result r = split_result(s);
+	struct json *want = parsed(c->calls);
+	const struct json *w = NULL;
+	bool same = r.calls->count == json_count(want) && r.thoughts_n == strlen(c->thoughts) &&
+		    r.content_n == strlen(c->content) &&
+		    memcmp(r.thoughts, c->thoughts, r.thoughts_n) == 0 &&
+		    memcmp(r.content, c->content, r.content_n) == 0;
+	for (size_t i = 0; same && i < r.calls->count; i++)
+		same = same_call(w = json_next(want, w), &r.calls->items[i]);
+	if (!same) {
+		print_message("%s: %s\nthoughts \"%.*s\", content \"%.*s\", %zu calls\n", c->form,
+			      c->text, (int)r.thoughts_n, r.thoughts, (int)r.content_n, r.content,
+			      r.calls->count);
+		for (size_t i = 0; i < r.calls->count; i++)
+			print_message("  %s %s %s\n", r.calls->items[i].name,
+				      r.calls->items[i].arguments,
+				      r.calls->items[i].id ? r.calls->items[i].id : "-");
+	}
+	assert_true(same);
+	json_free(want);
+	split_free(s);
+}
+
+static void every_family_s_thoughts_and_calls_are_taken_apart(void **state)
+{
+	(void)state;
+	struct json *tools = parsed(FORM_TOOLS);
+	for (size_t i = 0; FORM_CASES[i].form; i++)
+		check_case(&FORM_CASES[i], tools);
+	json_free(tools);
+}
+
+static bool has_case(const char *form)
+{
+	for (size_t i = 0; FORM_CASES[i].form; i++)
+		if (strcmp(FORM_CASES[i].form, form) == 0)
+			return true;
+	return false;
+}
+
+static void every_form_has_a_case(void **state)
+{
+	(void)state;
+	for (size_t i = 0; split_form_at(i); i++)
+		if (!has_case(split_form_at(i)->name))
+			fail_msg("%s has no case", split_form_at(i)->name);
+}
+
+static void a_broken_call_is_content_character_for_character(void **state)
+{
+	(void)state;
+	struct json *tools = parsed(FORM_TOOLS);
+	for (size_t i = 0; FORM_BROKEN[i][0]; i++) {
+		struct form_case c = {FORM_BROKEN[i][0], FORM_BROKEN[i][1], "", FORM_BROKEN[i][1],
+				      "[]"};
+		check_case(&c, tools);
+	}
+	json_free(tools);
+}
+
+static void without_tools_there_are_no_calls(void **state)
+{
+	(void)state;
+	for (size_t i = 0; FORM_CASES[i].form; i++) {
+		struct split *s = taken_apart_any_way(
+			split_form_named(FORM_CASES[i].form), FORM_CASES[i].text,
+			strlen(FORM_CASES[i].text), NULL, THINKING_AUTO);
+		assert_int_equal(split_result(s).calls->count, 0);
+		split_free(s);
+	}
+}
+
+/* ---- what a prompt, a template and a token say ---- */
+
+static void calls_come_out_one_by_one(void **state)
+{
+	(void)state;
+	static const char *const TEXTS[][2] = {
+		{"kimi", KIMI_BEGIN KIMI_CALL "f:0" KIMI_SEP "{}" KIMI_CALL_END},
+		{"minimax", "<minimax:tool_call>\n<invoke name=\"f\">\n</invoke>"},
+		{"deepseek", DS_CALL "f" DS_SEP "{}" DS_CALL_END},
+		{"mistral", "[TOOL_CALLS]f[ARGS]{}"},
+		{"glm", "<tool_call>f</tool_call>"},
+		{"gemma", "<|tool_call>call:f{}<tool_call|>"}};
+	struct json *tools = parsed(FORM_TOOLS);
+	struct err e = {0};
+	for (size_t i = 0; i < sizeof TEXTS / sizeof *TEXTS; i++) {
+		struct split *s = split_new(tools, THINKING_AUTO);
+		split_set_form(s, split_form_named(TEXTS[i][0]));
+		must(split_feed(s, TEXTS[i][1], strlen(TEXTS[i][1]), &e), &e);
+		assert_int_equal(split_result(s).calls->count, 1);
+		split_free(s);
+	}
+	json_free(tools);
+}
+
+static void thoughts_of_channels_end_with_the_final_one(void **state)
+{
+	(void)state;
+	static const char HEAD[] = "<|channel|>analysis<|message|>a<|end|>";
+	static const char FINAL[] = "<|start|>assistant<|channel|>final<|message|>b";
+	struct split *s = split_new(NULL, THINKING_AUTO);
+	struct err e = {0};
+	split_set_form(s, split_form_named("gpt-oss"));
+	must(split_feed(s, HEAD, sizeof HEAD - 1, &e), &e);
+	assert_true(split_result(s).thinking);
+	must(split_feed(s, FINAL, sizeof FINAL - 1, &e), &e);
+	assert_false(split_result(s).thinking);
+	assert_int_equal(split_result(s).content_n, 1);
+	split_free(s);
+}
+
+static void a_prompt_may_open_thinking_with_any_form_s_mark(void **state)
+{
+	(void)state;
+	for (size_t i = 0; split_form_at(i); i++) {
+		char prompt[128];
+		int n = snprintf(prompt, sizeof prompt, "x%s\n", split_form_at(i)->think_begin);
+		assert_int_equal(split_thinking_of(prompt, (size_t)n), THINKING_OPEN);
+	}
+}
+
+static void a_template_s_words_say_its_form(void **state)
+{
+	(void)state;
+	assert_string_equal(split_form_of("", 0)->name, "hermes");
+	assert_string_equal(split_form_of("<tool_call>", 11)->name, "hermes");
+	for (size_t i = 1; split_form_at(i); i++) {
+		const struct split_form *f = split_form_at(i);
+		for (size_t k = 0; k < FORM_WORDS_MAX && f->taught[k]; k++)
+			assert_ptr_equal(split_form_of(f->taught[k], strlen(f->taught[k])), f);
+	}
+}
+
+static void marks_that_are_control_tokens_are_given_to_the_splitter(void **state)
+{
+	(void)state;
+	static const char *const MARKS[][2] = {{"gpt-oss", "<|channel|>"},
+					       {"gpt-oss", "<|call|>"},
+					       {"gpt-oss", "<|constrain|>"},
+					       {"gemma", "<|\"|>"},
+					       {"gemma", "<|channel>"},
+					       {"kimi", KIMI_SEP},
+					       {"mistral", "[ARGS]"},
+					       {"mistral", "[THINK]"},
+					       {"command", "<|END_RESPONSE|>"},
+					       {"glm", "</arg_value>"},
+					       {"deepseek", DS_SEP},
+					       {"dsml", "\uff5cDSML\uff5c"},
+					       {"llama", "<|python_tag|>"},
+					       {"apertus", "<|inner_suffix|>"}};
+	for (size_t i = 0; i < sizeof MARKS / sizeof *MARKS; i++)
+		assert_true(split_form_marks(split_form_named(MARKS[i][0]), MARKS[i][1],
+					     strlen(MARKS[i][1])));
+	assert_false(split_form_marks(split_form_named("kimi"), "<|im_end|>", 10));
+	assert_false(split_form_marks(split_form_named(NULL), "<|im_start|>", 12));
+}
+
+/* What begins or ends a message is never a mark that an answer may spell; what a call is made of
+ * is, so that its text stays what it was. */
+static void marks_of_calls_may_be_spelled_in_answers(void **state)
+{
+	(void)state;
+	for (size_t i = 0; split_form_at(i); i++) {
+		const struct split_form *f = split_form_at(i);
+		const struct call_way *w = &f->ways[0];
+		const char *const words[] = {f->channels ? NULL : f->think_end,
+					     w->open,
+					     w->close,
+					     w->json ? w->json->end : NULL,
+					     w->named ? w->named->separator : NULL,
+					     w->named ? w->named->end : NULL,
+					     w->python ? w->python->end : NULL,
+					     w->python ? w->python->quote : NULL};
+		for (size_t k = 0; k < sizeof words / sizeof *words; k++)
+			if (words[k] && words[k][0] != '`' && !strstr(words[k], "DSML") &&
+			    token_wants(words[k], strlen(words[k]), true) != MAY_MARKS)
+				fail_msg("%s: %s", f->name, words[k]);
+	}
+	assert_int_equal(token_wants(CHANNEL_START, strlen(CHANNEL_START), true), MAY_ALL);
+}
+
+/* ---- on the way from ids ---- */
+
+static bool is_one_token(const char *mark)
+{
+	size_t n = strlen(mark);
+	if (strcmp(mark, DSML_TOKEN) == 0)
+		return true;
+	return n > 2 && (mark[0] == '<' || mark[0] == '[') &&
+	       (mark[n - 1] == '>' || mark[n - 1] == ']') && !strpbrk(mark, " =\n") &&
+	       !strchr(mark + 1, '<') && !strstr(mark, DSML_TOKEN);
+}
+
+/* The fixture's tokenizer, with all marks of a form as control tokens. */
+static struct tokenizer *tokenizer_with(const struct split_form *f)
+{
+	const char *marks[FORM_MARKS_MAX + 1];
+	size_t count = form_marks(f, marks);
+	struct json_object *document = fixture_document(), *added = at(document, "added_tokens");
+	struct tokenizer *t;
+	struct err e = {0};
+	marks[count++] = DSML_TOKEN;
+	for (size_t i = 0; i < count; i++) {
+		bool skip = !is_one_token(marks[i]);
+		for (size_t k = 0; k < i; k++)
+			skip |= strcmp(marks[k], marks[i]) == 0;
+		if (skip)
+			continue;
+		struct json_object *one =
+			json("{\"special\": true, \"normalized\": false, \"single_word\": "
+			     "false, \"lstrip\": false, \"rstrip\": false}");
+		json_object_object_add(one, "content", json_object_new_string(marks[i]));
+		json_object_object_add(
+			one, "id",
+			json_object_new_int64(381 + (int64_t)json_object_array_length(added)));
+		json_object_array_add(added, one);
+	}
+	must(open_document(&t, document, &e), &e);
+	return t;
+}
+
+/* The answer as its ids give it to a splitter; sets how many were control tokens. */
+static struct split *taken_apart_from_ids(const struct split_form *f, const struct tokenizer *t,
+					  const char *text, const struct json *tools,
+					  enum split_thinking thinking, size_t *controls)
+{
+	struct split *s = split_new(tools, thinking);
+	struct token_list ids = {0};
+	struct err e = {0};
+	split_set_form(s, f);
+	must(tokenizer_encode(t, text, strlen(text), NULL, &ids, &e), &e);
+	for (size_t i = 0; i < ids.count; i++) {
+		size_t n, spelled_n;
+		const char *bytes = tokenizer_bytes(t, ids.ids[i], false, &n);
+		const char *spelled = tokenizer_bytes(t, ids.ids[i], true, &spelled_n);
+		*controls += n == 0;
+		if (n == 0 && split_form_marks(f, spelled, spelled_n)) {
+			bytes = spelled;
+			n = spelled_n;
+		}
+		must(split_feed(s, bytes, n, &e), &e);
+	}
+	must(split_finish(s, &e), &e);
+	token_list_free(&ids);
+	return s;
+}
+
+static void marks_that_are_control_tokens_reach_the_splitter(void **state)
+{
+	(void)state;
+	struct json *tools = parsed(FORM_TOOLS);
+	for (size_t i = 0; FORM_CASES[i].form; i++) {
+		const struct split_form *f = split_form_named(FORM_CASES[i].form);
+		struct tokenizer *t = tokenizer_with(f);
+		const char *text = FORM_CASES[i].text;
+		size_t controls = 0;
+		struct split *whole =
+			taken_apart_as(f, text, strlen(text), NULL, 0, tools, THINKING_AUTO);
+		struct split *s = taken_apart_from_ids(f, t, text, tools, THINKING_AUTO, &controls);
+		assert_same_split(whole, s);
+		bool has_marks = strpbrk(text, "<") || strstr(text, "[TOOL_CALLS]");
+		assert_int_equal(has_marks, controls > 0);
+		split_free(whole);
+		split_free(s);
+		tokenizer_close(t);
+	}
+	json_free(tools);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_family_s_thoughts_and_calls_are_taken_apart),
+		cmocka_unit_test(every_form_has_a_case),
+		cmocka_unit_test(a_broken_call_is_content_character_for_character),
+		cmocka_unit_test(without_tools_there_are_no_calls),
+		cmocka_unit_test(calls_come_out_one_by_one),
+		cmocka_unit_test(thoughts_of_channels_end_with_the_final_one),
+		cmocka_unit_test(a_prompt_may_open_thinking_with_any_form_s_mark),
+		cmocka_unit_test(a_template_s_words_say_its_form),
+		cmocka_unit_test(marks_that_are_control_tokens_are_given_to_the_splitter),
+		cmocka_unit_test(marks_of_calls_may_be_spelled_in_answers),
+		cmocka_unit_test(marks_that_are_control_tokens_reach_the_splitter),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
