@@ -55,6 +55,9 @@ $(call objects,$(wildcard kernels/avx*.c)): override CFLAGS += $(if $(SANITIZE),
 $(call objects,$(wildcard kernels/avx512*.c)): override CFLAGS += \
 	-mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512
 $(call objects,$(wildcard kernels/avx512vnni*.c)): override CFLAGS += -mavx512vnni -mavx512vbmi
+# Codes of blocks, made all before they are used, do not fit the registers; gcc moves them closer only when told to.
+$(call objects,$(wildcard kernels/avx*_block.c) kernels/avx2_multiply.c): override CFLAGS += \
+	$(if $(SANITIZE)$(findstring clang,$(shell $(CC) --version)),,-fschedule-insns -fsched-pressure)
 endif
 ifneq ($(findstring aarch64,$(shell $(CC) -dumpmachine)),)
 $(call objects,$(wildcard kernels/neon*.c)): override CFLAGS += $(if $(SANITIZE),,-O3)
@@ -102,8 +105,14 @@ $(BUILD)/faultfs: $(BUILD)/tests/mount/faultfs.o
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs fuse3)
 
+# The maker of models that say what a script tells: tests/scripted.
+SCRIPTED_OBJS := $(call objects,$(wildcard tests/scripted/*.c))
+$(BUILD)/scripted: $(SCRIPTED_OBJS) $(BUILD)/libmoefs.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) -lm
+
 .PHONY: unit check asan tsan fuzz fuzzers
-unit: $(UNIT) $(BUILD)/faultfs ## build the unit tests, and what the tests of the mount need
+unit: $(UNIT) $(BUILD)/faultfs $(BUILD)/scripted ## build the unit tests, and what the tests of the mount need
 	@:
 
 SANITIZERS := CFLAGS='-O1 -g -fno-omit-frame-pointer'
@@ -182,4 +191,4 @@ clean: ## remove build/
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12
 
--include $(patsubst %.o,%.d,$(LIB_OBJS) $(FS_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(BENCH_OBJS) $(CROSS_OBJS) $(BUILD)/tests/mount/faultfs.o)
+-include $(patsubst %.o,%.d,$(LIB_OBJS) $(FS_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(BENCH_OBJS) $(CROSS_OBJS) $(SCRIPTED_OBJS) $(BUILD)/tests/mount/faultfs.o)

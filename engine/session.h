@@ -41,6 +41,14 @@ void session_end(struct session *s);
  * only the tokenizer can tell (invalid UTF-8, too many tokens) fails the answer instead. */
 int session_submit(struct session *s, const char *text, size_t length, struct answer **answer,
 		   struct err *e);
+/* Scores text[length], one trailing newline dropped: a turn whose answer has a line for each of its
+ * tokens, `ID LOGPROB "TOKEN"` (the first LOGPROB, which nothing precedes, is `-`), and then the
+ * lines `mean` and `perplexity` of the log-probabilities. The text goes to the model as it stands,
+ * as a prompt without chat does, and is no part of the conversation; the session's context is
+ * forgotten. As session_submit; a text of more tokens than the context fails the answer in words.
+ */
+int session_score(struct session *s, const char *text, size_t length, struct answer **answer,
+		  struct err *e);
 /* Ends the turn; what is written stays. It does not wait for experts that are being read. */
 void session_stop(struct session *s);
 int session_reset(struct session *s,
@@ -70,6 +78,10 @@ struct answer *session_answer(struct session *s);
 /* What the model thought before the newest answer: a second answer, which completes when thinking
  * ends: it ends in one newline, but is empty if there was none. As session_answer. */
 struct answer *session_thoughts(struct session *s);
+/* The tokens of the newest answer with their log-probabilities, a line of JSON each, as
+ * params/logprobs asks for them, complete with the answer; empty where it does not. As
+ * session_answer. */
+struct answer *session_logprobs(struct session *s);
 /* Copies of texts, malloc'ed, *length set, not terminated by a newline of ours; NULL: out of
  * memory. */
 char *session_prompt(const struct session *s, size_t *length);
@@ -78,7 +90,8 @@ char *session_prompt(const struct session *s, size_t *length);
 uint64_t session_log_size(const struct session *s);
 size_t session_log_read(const struct session *s, uint64_t offset, char *buffer, size_t bytes);
 
-enum { SESSION_DRAFTS = 4 }; /* tokens drafted at once, at most */
+enum { SESSION_DRAFTS = 4 };	/* tokens drafted at once, at most */
+enum { SESSION_LOGPROBS = 20 }; /* of the likeliest tokens that params/logprobs may ask for */
 /* By the model's own draft layer; by what followed the same words before. */
 enum draft_kind { DRAFT_MTP, DRAFT_LOOKUP, DRAFT_KINDS };
 struct session_stats {					      /* of the last or current turn */
@@ -113,7 +126,8 @@ enum session_text {
 	SESSION_RENDERED_TOKENS, /* r: how many tokens that is, in decimal */
 	SESSION_VARIABLES,	 /* rw: more variables for the template, an object */
 	SESSION_TOOLS, /* rw: the functions on offer, a list as the OpenAI interface has it */
-	/* r: the calls of the last answer, a list with their ids; grows call by call */
+	/* r: the calls of the last answer, a list with their ids; grows call by call as they are
+	 * generated */
 	SESSION_TOOL_CALLS,
 	SESSION_TOOL_RESULTS, /* r: the results not yet submitted, a list of messages */
 };
@@ -129,9 +143,12 @@ char *session_text_get(const struct session *s, enum session_text what, size_t *
 int session_text_set(struct session *s, enum session_text what, const char *text, size_t length,
 		     struct err *e);
 
-/* Starts a turn from the messages as they stand: answers them; takes the last answer back and makes
- * it anew; goes on with it, which needs one that ended by length or was stopped. As session_submit.
- * -EBUSY while a turn runs; -ENODATA in words: there is nothing to answer, retry or go on with. */
+/* Starts a turn from the messages as they stand: answers them; makes the last answer anew; or goes
+ * on with it, token by token as if it had not been cut short, if it ended by length or was stopped
+ * and the messages were not written since. The last two replace the answer, in the log, too, and
+ * the new one is read whole, with what it goes on from; if they fail, the old one stays. As
+ * session_submit. -EBUSY while a turn runs; -ENODATA in words: there is nothing to answer, retry or
+ * go on with. */
 enum session_again { SESSION_AGAIN_ANSWER, SESSION_AGAIN_RETRY, SESSION_AGAIN_CONTINUE };
 int session_again(struct session *s, enum session_again how, struct answer **answer, struct err *e);
 
@@ -145,12 +162,13 @@ int session_tool_result_add(struct session *s, const char *text, size_t length, 
  * session_submit; -ENODATA: there are none. session_submit takes them along, before its text. */
 int session_tool_results_submit(struct session *s, struct answer **answer, struct err *e);
 
-/* ---- params: temperature top_k top_p min_p repetition_penalty max_tokens seed stop system chat
- * thinking date on_full stream draft experts_per_token drop_missing ---- */
+/* ---- params: temperature top_k top_p min_p repetition_penalty frequency_penalty presence_penalty
+ * logit_bias logprobs max_tokens seed stop system chat thinking date on_full stream draft
+ * experts_per_token drop_missing ---- */
 
 size_t params_count(void);
 const char *params_name(size_t i);
-/* True for texts that an editor writes whole (system, stop); values else. */
+/* True for texts that an editor writes whole (system, stop, logit_bias); values else. */
 bool params_is_text(size_t i);
 /* value[length], one trailing newline dropped; auto puts a value back to the model's default.
  * -EINVAL, -ERANGE in words. Takes effect with the next turn. */
@@ -158,16 +176,52 @@ int session_param_set(struct session *s, size_t i, const char *value, size_t len
 /* malloc'ed, terminated, as it would be written; NULL: out of memory. */
 char *session_param_get(const struct session *s, size_t i);
 
+/* ---- a session as a file: state ---- */
+
+/* All of a session in one file, format and order by serve/README.md: texts, params and what it has
+ * computed. It belongs to the model and the recipe that computed it. */
+
+/* Its size if it were saved now; 0 while a turn is in progress, when it cannot be. */
+uint64_t session_state_bytes(const struct session *s);
+
+/* The session as it is now, whatever becomes of it; it shares what is computed with it until that
+ * is written to. -EBUSY while a turn is in progress; -ENOMEM. */
+struct saved;
+int session_save(struct session *s, struct saved **out, struct err *e);
+uint64_t saved_bytes(const struct saved *s);
+/* Copies bytes from offset; returns how many, 0 at the end. May take as long as summing all up. */
+size_t saved_read(struct saved *s, uint64_t offset, void *buffer, size_t bytes);
+/* Frees it, which may take as long as giving back what it alone still had. NULL is fine. Before the
+ * model is closed. */
+void saved_close(struct saved *s);
+
+/* What saved_read gave, to become a session. Neither begin nor feed touches any session; they take
+ * memory of the contexts' budget. */
+struct restored;
+int restored_begin(struct model *m, struct restored **out, struct err *e);
+/* The bytes at offset. They come in their order; what is left out between is zeros, as in a file
+ * with holes. What it is and of which model is checked with the first bytes, memory is taken when
+ * its counts are there, and its sum is checked with the last. -EINVAL: not a state, another
+ * version's, model's or recipe's, or damaged; -EFBIG, -ENOSPC, -ENOMEM; in words, and again at each
+ * later call. */
+int restored_feed(struct restored *r, uint64_t offset, const void *bytes, size_t n, struct err *e);
+/* Makes a session what was saved; all that it was is the restored's, which only has to be closed.
+ * -EBUSY while a turn is in progress; -EINVAL: not all of it has come. Then nothing has changed. */
+int session_restore(struct session *s, struct restored *r, struct err *e);
+void restored_close(struct restored *r); /* as saved_close */
+
 /* ---- answers ---- */
 
 struct answer *answer_ref(struct answer *a);
 /* The thoughts that belong to an answer: a new reference. NULL: a is itself thoughts. */
 struct answer *answer_thoughts(struct answer *a);
+/* The log-probabilities that belong to an answer, likewise. */
+struct answer *answer_logprobs(struct answer *a);
 void answer_unref(struct answer *a); /* NULL is fine */
 /* Copies bytes from offset. Returns how many; 0 with *complete false: none yet; 0 with *complete
  * true: end of the answer. Of a turn with params/stream off there are none before its end. A failed
  * answer gives its text first and then a negative errno (-EIO). A complete answer ends in exactly
- * one newline. */
+ * one newline; thoughts do, or are empty. */
 ssize_t answer_read(struct answer *a, uint64_t offset, char *buffer, size_t bytes, bool *complete);
 /* Bytes that can be read so far. */
 uint64_t answer_size(struct answer *a, bool *complete);

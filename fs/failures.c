@@ -57,7 +57,7 @@ const char *mount_failure_seen(const struct mount *m, uid_t viewer)
 static struct conversation *concerned(const struct node *n)
 {
 	struct conversation *c = n->conversation;
-	if (!c || !c->id)
+	if (!c || !c->id || c->passing)
 		c = n->model && n->model->session_count ? n->model->sessions[0] : NULL;
 	return c && c->uid == n->viewer ? c : NULL;
 }
@@ -66,8 +66,9 @@ int node_failure(const struct node *n, const struct err *e)
 {
 	struct err named = *e;
 	if (n->conversation && n->conversation->id)
-		err_set(&named, e->code, "%s/sessions/%s: %s", n->model->name,
-			n->conversation->name, e->text);
+		err_set(&named, e->code, "%s/%s/%s: %s", n->model->name,
+			n->conversation->passing ? "ask.d" : "sessions", n->conversation->name,
+			e->text);
 	else if (n->model)
 		err_set(&named, e->code, "%s: %s", n->model->name, e->text);
 	struct conversation *c = concerned(n);

@@ -32,13 +32,28 @@ extern const struct family text_param_family;
 void status_render(const struct node *n, struct text *out);
 void session_error_render(const struct node *n, struct text *out);
 void session_stats_render(const struct node *n, struct text *out);
-void ctl_render(const struct node *n, struct text *out);
-int ctl_set(const struct node *n, const char *value, size_t length, struct err *e);
 void param_render(const struct node *n, struct text *out);
 int param_set(const struct node *n, const char *value, size_t length, struct err *e);
 
+/* ctl.c */
+void ctl_render(const struct node *n, struct text *out);
+
+/* conversation_files.c: which text is the row's fact */
+enum { CONVERSATION_TEXT_MOST = 64 << 20 };
+void conversation_text_render(const struct node *n, struct text *out);
+int conversation_text_set(const struct node *n, const char *value, size_t length, struct err *e);
+
+/* ask_d.c */
+extern const struct family ask_family;
+
 /* prompt.c */
 void prompt_render(const struct node *n, struct text *out);
+
+/* ask.c */
+extern const struct question ask_question, score_question;
+
+/* tokenizer_files.c */
+extern const struct question encode_question, decode_question;
 
 /* expert_files.c */
 extern const struct family layer_family;

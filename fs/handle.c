@@ -16,6 +16,7 @@ int handle_open(struct handle **out, const struct node *n, int flags, pid_t call
 	h->flags = flags;
 	h->caller = caller;
 	list_init(&h->polling);
+	list_init(&h->readers);
 	/* Found out now: by the time of a FLUSH or a RELEASE the thread that opened may be gone. */
 	if (handle_writes(h))
 		process_line(caller, REFUSAL_LINE, &h->opener);
@@ -45,6 +46,13 @@ void handle_release(struct handle *h)
 	if (h->node.conversation)
 		conversation_unref(h->node.conversation);
 	free(h);
+}
+
+void handle_began_turn(struct handle *h)
+{
+	h->node.conversation->error_told = false;
+	refusals_accepted(h->node.conversation, &h->opener);
+	node_accepted(&h->node);
 }
 
 ssize_t read_slice(const struct call *c, char *buffer, const void *data, size_t length)

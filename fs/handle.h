@@ -13,6 +13,9 @@
 #include "fs/tree.h"
 
 struct answer;
+struct restored;
+struct saved;
+struct task;
 
 struct handle {
 	struct link all;       /* on mount.handles */
@@ -20,20 +23,31 @@ struct handle {
 	int flags;	       /* as given to open */
 	struct line opener;    /* the process that opened it to write, and its parent; else empty */
 	pid_t caller;	       /* the thread whose open or write is being served */
-	struct text written;   /* prompt, ask, assembled: what the writes have put together */
+	struct text written;   /* prompt, questions, assembled: what the writes have put together */
 	size_t counted;	       /* of that, with its user (unsubmitted.h) */
 	struct text shown;     /* live files: what was rendered when offset 0 was last read */
 	int poison;	       /* errno of a failed write: what was written must not take effect */
 	bool dirty;	       /* prompt, assembled: written has not taken effect yet */
+	bool completes;	       /* tool_result: its release submits the results */
 	bool flushed;	       /* prompt: the opener has flushed since the last write */
-	struct answer *answer; /* output, ask: what reads are bound to; a reference */
+	struct answer *answer; /* output, questions: what reads are bound to; a reference */
 	bool ended;	       /* output: a read has reached the answer's end */
-	uint64_t cursor;       /* output: furthest byte read; ask: next byte of the answer */
-	uint64_t first,
-		next; /* ask: file offsets where this answer began and where reading stands */
+	/* output: furthest byte read; questions: next byte of the answer; tool_calls.json: bytes of it
+	 * when it was read */
+	uint64_t cursor;
+	struct saved *saved;	   /* state: what is read, */
+	struct restored *restored; /* and what is being written; NULL: nothing */
+	/* questions: file offsets where this answer began and where reading stands */
+	uint64_t first, next;
+	struct task *task;   /* questions: what a worker does for it; NULL: nothing */
+	struct link readers; /* calls that wait for that */
+	int failed;	     /* what it came to, if not to an answer: for the next read */
+	bool gone;	     /* the mount has ended under it */
 	struct fuse_pollhandle *poll; /* someone polls; to be notified */
 	struct link polling;	      /* on conversation.pollers */
 };
+
+typedef void size_fn(fuse_req_t req, const struct node *n, uint64_t size);
 
 /* What a kind of file does; NULL: nothing, or the plain default. Sentences go to MOUNT/error. */
 struct file_ops {
@@ -44,12 +58,18 @@ struct file_ops {
 	/* All of it or nothing: 0 or a negative errno. */
 	int (*write)(struct handle *h, const char *data, size_t size, uint64_t offset,
 		     struct err *e);
+	/* Instead of write: 0, and it answers the request itself, before RELEASE. */
+	int (*write_later)(struct handle *h, fuse_req_t req, const char *data, size_t size,
+			   uint64_t offset, struct err *e);
 	int (*truncate)(struct handle *h, uint64_t size,
 			struct err *e); /* ftruncate, not O_TRUNC */
 	int (*flush)(struct handle *h, bool by_opener, struct err *e);
 	void (*release)(struct handle *h);
 	uint64_t (*size)(const struct node *n); /* default: what render makes */
 	unsigned (*poll)(struct handle *h);	/* default: always ready */
+	/* Where the size takes long to find, and `size` is 0: has a GETATTR answered with it later,
+	 * or returns a negative errno. */
+	int (*size_later)(const struct node *n, fuse_req_t req, size_fn *tell);
 };
 
 /* The kinds. */
@@ -59,9 +79,17 @@ extern const struct file_ops prompt_ops;    /* prompt.c */
 extern const struct file_ops output_ops;    /* output.c, as the next two */
 extern const struct file_ops wait_ops;
 extern const struct file_ops log_ops;
-extern const struct file_ops ask_ops;	 /* ask.c */
+extern const struct file_ops question_ops; /* question.c */
+extern const struct file_ops ask_d_ops;	 /* ask_d.c */
+extern const struct file_ops ctl_ops;	 /* ctl.c */
 extern const struct file_ops config_ops; /* model_files.c */
-extern const struct file_ops expert_ops; /* expert_files.c */
+/* conversation_files.c: texts that are written whole; the calls of an answer */
+extern const struct file_ops conversation_text_ops;
+extern const struct file_ops tool_calls_ops;
+extern const struct file_ops tool_result_ops; /* tool_result.c */
+extern const struct file_ops rendered_ops;    /* rendered.c */
+extern const struct file_ops expert_ops;      /* expert_files.c */
+extern const struct file_ops state_ops;	      /* state_files.c */
 
 static inline bool handle_reads(const struct handle *h)
 {
@@ -75,6 +103,8 @@ static inline bool handle_writes(const struct handle *h)
 
 int handle_open(struct handle **out, const struct node *n, int flags, pid_t caller, struct err *e);
 void handle_release(struct handle *h);
+/* What its opener wrote has begun a turn: refusals before it are no news any more. */
+void handle_began_turn(struct handle *h);
 /* Copies from a whole text what a read at offset asks for. */
 ssize_t read_slice(const struct call *c, char *buffer, const void *data, size_t length);
 /* Lets a read wait, or says -EAGAIN if it must not. */

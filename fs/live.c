@@ -63,13 +63,15 @@ static int assembled_begin(struct handle *h, struct err *e)
 static int assembled_write(struct handle *h, const char *data, size_t size, uint64_t offset,
 			   struct err *e)
 {
-	uint64_t most = model_max_prompt_bytes(h->node.model->model);
+	uint64_t most = h->node.row->most;
 	char name[NAME_SIZE];
 	node_name(&h->node, name);
+	if (!most)
+		most = model_max_prompt_bytes(h->node.model->model);
 	int code = assembled_begin(h, e);
 	if (!code && (offset > most || size > most - offset))
-		code = err_set(e, EFBIG, "%s: more than %llu bytes do not fit into the context",
-			       name, (unsigned long long)most);
+		code = err_set(e, EFBIG, "%s: more than %llu bytes are too long for it", name,
+			       (unsigned long long)most);
 	if (!code)
 		code = unsubmitted_put(h, (size_t)offset, data, size, e);
 	if (code)

@@ -53,6 +53,9 @@ static void serve_requests(struct mount *m, struct fuse_buf *buffer)
 static int timeout(const struct mount *m, bool loading)
 {
 	int ms = calls_timeout(m);
+	int asks = asks_timeout(m);
+	if (asks >= 0 && (ms < 0 || ms > asks))
+		ms = asks;
 	return loading && (ms < 0 || ms > TICK_MS) ? TICK_MS : ms;
 }
 
@@ -85,6 +88,7 @@ static void loop(struct mount *m, int signals, const struct loop_hooks *hooks)
 				hooks->tick(hooks->ctx, m);
 		}
 		calls_expire(m);
+		asks_expire(m);
 		calls_serve_woken(m, WOKEN_PER_SLICE);
 		calls_end_interrupted(m);
 	}

@@ -44,6 +44,8 @@ static void choose_name(const struct mount *m, const char *wanted, char *name, s
 
 static void mounted_free(struct mounted *model)
 {
+	while (!list_empty(&model->asks))
+		asks_remove(LINK_OWNER(model->asks.next, struct conversation, in_asks));
 	while (model->session_count)
 		sessions_remove(model->sessions[model->session_count - 1]);
 	if (model->model)
@@ -60,6 +62,7 @@ static int mounted_create(struct mount *m, const char *path, const char *name, s
 	if (!model)
 		return err_set(e, ENOMEM, "no memory for %s", path);
 	model->mount = m;
+	list_init(&model->asks);
 	model->index = (uint32_t)m->model_count;
 	int code = model_open(&model->model, m->engine, path, e);
 	if (!code) /* once, at mount: what the file shows is what the model was made from */

@@ -3,6 +3,7 @@
 #include "fs/call.h"
 #include "fs/handle.h"
 #include "fs/ops.h"
+#include "fs/question.h"
 #include "fs/readme.h"
 #include "fs/workers.h"
 
@@ -45,11 +46,17 @@ void mount_stop(struct mount *m)
 	for (size_t i = 0; i < m->model_count; i++)
 		for (size_t k = 0; k < m->models[i]->session_count; k++)
 			conversation_end(m->models[i]->sessions[k]);
-	/* Those of asks are in no folder. */
+	for (size_t i = 0; i < m->model_count; i++)
+		for (struct link *l = m->models[i]->asks.next; l != &m->models[i]->asks;
+		     l = l->next)
+			conversation_end(LINK_OWNER(l, struct conversation, in_asks));
+	/* Those of questions are in no folder. */
 	for (struct link *l = m->handles.next; l != &m->handles; l = l->next) {
 		struct handle *h = LINK_OWNER(l, struct handle, all);
+		h->gone = true;
 		if (h->node.conversation)
 			conversation_end(h->node.conversation);
+		question_give_up(h);
 	}
 	while (!list_empty(&m->woken))
 		calls_serve_woken(m, 1);
@@ -61,6 +68,7 @@ void mount_destroy(struct mount *m)
 	if (!m)
 		return;
 	workers_destroy(m->workers);
+	m->workers = NULL;
 	while (!list_empty(&m->handles))
 		handle_release(LINK_OWNER(m->handles.next, struct handle, all));
 	folders_release(m);

@@ -44,12 +44,12 @@ struct mounted;
 struct conversation {
 	struct mounted *model;
 	struct session *session; /* NULL once it has ended */
-	uint32_t id;		 /* never reused; 0 for an ask's, which is in no folder */
+	uint32_t id;		 /* never reused; 0 for a question's, which is in no folder */
 	char name[NAME_SIZE];
 	uid_t uid;
 	gid_t gid;
 	struct timespec made, changed; /* changed: when the engine last had news */
-	/* One reference is the tree's (an ask's handle's), one is each open handle's. */
+	/* One reference is the tree's (a question's handle's), one is each open handle's. */
 	unsigned references;
 	/* The handle that has written to prompt and is not released yet: the session is dirty. */
 	struct handle *writer;
@@ -62,7 +62,13 @@ struct conversation {
 	char *refused;		 /* the last refusal, until a prompt is accepted; else NULL */
 	struct link refusals;	 /* prompts that were refused (refusals.c), the oldest first */
 	unsigned refusal_count;
-	struct line asker; /* who opened the prompt of the newest turn; empty: not known */
+	/* Of a name in ask.d: on mounted.asks, and when it was last written or had news. */
+	struct link in_asks;
+	uint64_t used; /* CLOCK_MONOTONIC, nanoseconds */
+	bool passing;
+	unsigned borrowed;	/* by jobs of the workers' */
+	struct session *ending; /* that has ended while it was borrowed */
+	struct line asker;	/* who opened the prompt of the newest turn; empty: not known */
 };
 
 /* A model and its sessions. */
@@ -73,8 +79,9 @@ struct mounted {
 	uint32_t index;			/* in mount.models */
 	struct conversation **sessions; /* by ascending id; the first is sessions/default */
 	size_t session_count, session_capacity;
-	uint32_t next_id;
-	char *config; /* config.json as it was at mount */
+	uint32_t next_id; /* of sessions and asks */
+	struct link asks; /* conversations that are names in ask.d, by ascending id */
+	char *config;	  /* config.json as it was at mount */
 	size_t config_length;
 	struct timespec config_time; /* its modification: what static files show */
 	bool failure_told; /* its failure to load or to be converted is in MOUNT/error already */
@@ -160,8 +167,14 @@ bool models_watch(struct mount *m);
 /* A session in sessions/, owned by uid:gid. -EEXIST, -EINVAL and -ENAMETOOLONG for the name. */
 int sessions_make(struct mounted *model, const char *name, uid_t uid, gid_t gid,
 		  struct conversation **out, struct err *e);
-/* A session of its own, outside the tree, for one ask. The caller has its one reference. */
-int sessions_private(struct mounted *model, uid_t uid, struct conversation **out, struct err *e);
+/* -EINVAL and -ENAMETOOLONG: no name for a conversation. `folder` is for the words. */
+int sessions_name_fits(const struct mounted *model, const char *folder, const char *name,
+		       struct err *e);
+/* A session of its own, outside the tree, for one open file, which sentences call `name`. The
+ * caller has its one reference. */
+int sessions_private(struct mounted *model, uid_t uid, const char *name, struct conversation **out,
+		     struct err *e);
+/* Of ask.d as well. */
 struct conversation *sessions_by_id(const struct mounted *model, uint32_t id);
 struct conversation *sessions_by_name(const struct mounted *model, const char *name);
 struct conversation *sessions_after(const struct mounted *model, uint32_t id); /* the next id */
@@ -173,10 +186,32 @@ void sessions_remove(struct conversation *c);
 void conversation_end(struct conversation *c);
 struct conversation *conversation_ref(struct conversation *c);
 void conversation_unref(struct conversation *c);
+/* The engine's session for a job of the workers', with a reference: until it is returned it is not
+ * freed, though it may end. */
+struct session *conversation_borrow(struct conversation *c);
+void conversation_return(struct conversation *c);
 /* There is something new: wakes those whom it may concern. */
 void conversation_wake(struct conversation *c);
 /* What an open that must see the newest answer has to know. Closing: text was written to prompt and
  * the process that opened it has flushed since, so that its RELEASE is on its way. */
 bool conversation_closing(const struct conversation *c);
+
+/* ---- asks.c ---- */
+
+enum { ASKS_PER_USER = 64 };
+/* A conversation that is a name in ask.d, owned by uid:gid. -EEXIST, -EINVAL and -ENAMETOOLONG for
+ * the name; -EDQUOT: the user has as many as he may. */
+int asks_make(struct mounted *model, const char *name, uid_t uid, gid_t gid,
+	      struct conversation **out, struct err *e);
+struct conversation *asks_by_name(const struct mounted *model, const char *name);
+struct conversation *asks_after(const struct mounted *model, uint32_t id); /* the next id */
+/* Takes the name away. The conversation ends with its last open file. */
+void asks_forget(struct conversation *c);
+/* Takes the name away and ends it. */
+void asks_remove(struct conversation *c);
+/* Removes those that nobody has open or has used for an hour. */
+void asks_expire(struct mount *m);
+/* Milliseconds until there may be one; -1: there are none. */
+int asks_timeout(const struct mount *m);
 
 #endif

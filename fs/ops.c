@@ -53,6 +53,14 @@ static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_dat
 	fuse_reply_none(req);
 }
 
+static void tell_size(fuse_req_t req, const struct node *n, uint64_t size)
+{
+	struct stat st;
+	node_attr(n, &st);
+	st.st_size = (off_t)size;
+	fuse_reply_attr(req, &st, node_attr_seconds(n));
+}
+
 static void op_getattr(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file)
 {
 	(void)file;
@@ -60,6 +68,12 @@ static void op_getattr(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *
 	struct stat st;
 	if (!node_or_error(req, inode, 0, &n))
 		return;
+	if (!node_is_folder(&n) && n.row->ops->size_later && node_may(&n, n.viewer, R_OK)) {
+		int code = n.row->ops->size_later(&n, req, tell_size);
+		if (code)
+			fuse_reply_err(req, -code);
+		return;
+	}
 	node_attr(&n, &st);
 	fuse_reply_attr(req, &st, node_attr_seconds(&n));
 }

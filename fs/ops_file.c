@@ -12,10 +12,10 @@ static struct handle *handle_of(const struct fuse_file_info *file)
 	return (struct handle *)(uintptr_t)file->fh; // NOLINT(performance-no-int-to-ptr)
 }
 
-/* Its session was removed while the file was open. */
+/* Its session was removed while the file was open, or the mount is coming to its end. */
 static bool has_ended(const struct handle *h)
 {
-	return h->node.conversation && !h->node.conversation->session;
+	return h->gone || (h->node.conversation && !h->node.conversation->session);
 }
 
 /* ---- open ---- */
@@ -62,7 +62,8 @@ static void open_serve(struct call *c)
 		call_wait(c, &n.conversation->for_release, RELEASE_WAIT_MS);
 		return;
 	}
-	if (!code && n.row->flags & ROW_TELLS && refusals_tell(&n, thread))
+	if (!code && n.row->flags & ROW_TELLS && (c->file.flags & O_ACCMODE) != O_WRONLY &&
+	    refusals_tell(&n, thread, n.row->flags & ROW_REPEATS))
 		code = -EIO;
 	if (!code && (code = handle_open(&h, &n, c->file.flags, thread, &e)))
 		node_failure(&n, &e);
@@ -139,8 +140,13 @@ void op_write(fuse_req_t req, fuse_ino_t inode, const char *data, size_t size, o
 	struct handle *h = handle_of(file);
 	struct err e = {0};
 	h->caller = fuse_req_ctx(req)->pid;
-	int code = has_ended(h) ? -ESTALE
-				: h->node.row->ops->write(h, data, size, (uint64_t)offset, &e);
+	const struct file_ops *ops = h->node.row->ops;
+	if (!has_ended(h) && ops->write_later) {
+		(void)went_well(req, h, ops->write_later(h, req, data, size, (uint64_t)offset, &e),
+				&e);
+		return;
+	}
+	int code = has_ended(h) ? -ESTALE : ops->write(h, data, size, (uint64_t)offset, &e);
 	if (went_well(req, h, code, &e))
 		fuse_reply_write(req, size);
 }

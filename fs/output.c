@@ -1,4 +1,4 @@
-/* output, wait and log: what the session says.
+/* output, thoughts and what else grows beside it, wait and log: what the session says.
  *
  * An open output is bound to one answer: the newest at open (the gate in ops.c has waited for a
  * prompt that was closing). Reads are by offset in that answer, so several readers each see all of
@@ -12,7 +12,7 @@
 static void output_bind(struct handle *h)
 {
 	answer_unref(h->answer);
-	h->answer = session_answer(h->node.conversation->session);
+	h->answer = h->node.row->grows(h->node.conversation->session);
 	h->ended = false;
 	h->cursor = 0;
 }
@@ -49,7 +49,7 @@ static ssize_t output_read(struct handle *h, struct call *c, char *buffer)
 
 static uint64_t output_size(const struct node *n)
 {
-	struct answer *a = session_answer(n->conversation->session);
+	struct answer *a = n->row->grows(n->conversation->session);
 	bool complete = false;
 	uint64_t size = a ? answer_size(a, &complete) : 0;
 	answer_unref(a);

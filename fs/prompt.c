@@ -103,11 +103,8 @@ static void prompt_submit(struct handle *h)
 	if (session_submit(c->session, h->written.data, h->written.length, NULL, &e)) {
 		node_failure(&h->node, &e);
 		refusals_add(&h->node, 0, &h->opener, &e);
-	} else {
-		c->error_told = false;
-		refusals_accepted(c, &h->opener);
-		node_accepted(&h->node);
-	}
+	} else
+		handle_began_turn(h);
 	conversation_wake(c);
 }
 

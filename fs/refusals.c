@@ -188,7 +188,7 @@ static void told(struct conversation *c, const struct process *p)
 	}
 }
 
-bool refusals_tell(const struct node *n, pid_t thread)
+bool refusals_tell(const struct node *n, pid_t thread, bool again)
 {
 	struct conversation *c = n->conversation;
 	struct line reader;
@@ -200,7 +200,8 @@ bool refusals_tell(const struct node *n, pid_t thread)
 		const struct refusal *r = newest(c, p, i);
 		if (r) {
 			node_failure(n, &r->why);
-			told(c, p);
+			if (!again)
+				told(c, p);
 			return true;
 		}
 		if (asked(c, p))

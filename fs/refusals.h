@@ -30,8 +30,9 @@ void refusals_add(const struct node *n, pid_t thread, const struct line *opener,
 		  const struct err *why);
 /* A prompt was accepted, of which this was the opener. */
 void refusals_accepted(struct conversation *c, const struct line *opener);
-/* Whether the reader has to be told of a refusal; it counts as told then, and error says why. */
-bool refusals_tell(const struct node *n, pid_t thread);
+/* Whether the reader has to be told of a refusal; error says why then, and it counts as told unless
+ * he is to be told again. */
+bool refusals_tell(const struct node *n, pid_t thread, bool again);
 /* Forgets all of a session's. */
 void refusals_forget(struct conversation *c);
 

@@ -2,7 +2,8 @@
 
 #include <errno.h>
 
-/* Names change only through the kernel (mkdir, rmdir, rename), so it may believe them for long. */
+/* Names change only through the kernel (mkdir, rmdir, rename), so it may believe them for long, but
+ * for those that go by themselves. */
 #define NAME_SECONDS 86400.0
 
 struct mount *mount_of(fuse_req_t req)
@@ -30,7 +31,7 @@ void entry_of(const struct node *n, struct fuse_entry_param *entry)
 {
 	*entry = (struct fuse_entry_param){
 		.attr_timeout = node_attr_seconds(n),
-		.entry_timeout = NAME_SECONDS,
+		.entry_timeout = n->row->flags & ROW_PASSING ? 0 : NAME_SECONDS,
 	};
 	node_attr(n, &entry->attr);
 	entry->ino = entry->attr.st_ino;

@@ -1,4 +1,4 @@
-/* The small files of a session: status, error, stats, ctl and params; and the names of sessions and
+/* The small files of a session: status, error, stats and params; and the names of sessions and
  * params. */
 #include "fs/files.h"
 
@@ -142,6 +142,8 @@ void session_stats_render(const struct node *n, struct text *out)
 		    s.output_tokens ? 1e3 * s.decode_wait_seconds / (double)s.output_tokens : 0);
 	text_format(out, "seed %" PRIu64 "\n", s.seed);
 	text_format(out, "finish %s\n", s.finish && *s.finish ? s.finish : "-");
+	if (s.dropped_turns)
+		text_format(out, "dropped_turns %" PRIu32 "\n", s.dropped_turns);
 	if (*s.lossy)
 		text_format(out, "lossy %s\n", s.lossy);
 }
@@ -159,42 +161,4 @@ void param_render(const struct node *n, struct text *out)
 int param_set(const struct node *n, const char *value, size_t length, struct err *e)
 {
 	return session_param_set(n->conversation->session, n->item, value, length, e);
-}
-
-/* ---- ctl ---- */
-
-static int stop(struct session *s, struct err *e)
-{
-	(void)e;
-	session_stop(s);
-	return 0;
-}
-
-static const struct verb {
-	const char *name;
-	int (*run)(struct session *s, struct err *e);
-	const char *about;
-} verbs[] = {
-	{"stop", stop, "end the answer in progress; what there is of it stays"},
-	{"reset", session_reset, "forget the conversation"},
-	{"undo", session_undo, "forget the last turn"},
-};
-enum { VERBS = sizeof verbs / sizeof *verbs };
-
-void ctl_render(const struct node *n, struct text *out)
-{
-	(void)n;
-	for (size_t i = 0; i < VERBS; i++)
-		text_format(out, "%s\t%s\n", verbs[i].name, verbs[i].about);
-}
-
-int ctl_set(const struct node *n, const char *value, size_t length, struct err *e)
-{
-	while (length && (value[length - 1] == '\n' || value[length - 1] == ' '))
-		length--;
-	for (size_t i = 0; i < VERBS; i++)
-		if (strlen(verbs[i].name) == length && memcmp(verbs[i].name, value, length) == 0)
-			return verbs[i].run(n->conversation->session, e);
-	return err_set(e, EINVAL, "ctl: '%.*s' is not a verb; `cat ctl` lists them",
-		       (int)(length < 64 ? length : 64), value);
 }

@@ -2,6 +2,7 @@
  *
  * A model keeps its sessions by ascending number, which is also the order of their making: found by
  * number with a binary search (every request does that), by name with a scan (only lookups do). */
+#include "cache/clock.h"
 #include "fs/call.h"
 #include "fs/handle.h"
 #include "fs/refusals.h"
@@ -57,14 +58,17 @@ static void tell_error(struct conversation *c)
 		return;
 	c->error_told = true;
 	session_error(c->session, why, sizeof why);
-	err_set(&e, EIO, "%s/%s%s: %s", c->model->name, c->id ? "sessions/" : "ask",
-		c->id ? c->name : "", why);
+	const char *folder = c->passing ? "ask.d/" : c->id ? "sessions/" : "";
+	err_set(&e, EIO, "%s/%s%s: %s", c->model->name, folder, c->name, why);
 	mount_failure_of(c->model->mount, c->uid, &e);
 }
 
 static void on_news(struct post *p)
 {
 	struct conversation *c = LINK_OWNER(p, struct conversation, news);
+	if (!c->session) /* it has ended, and is still borrowed */
+		return;
+	c->used = now_ns();
 	clock_gettime(CLOCK_REALTIME, &c->changed);
 	tell_error(c);
 	conversation_wake(c);
@@ -85,11 +89,13 @@ static int conversation_create(struct mounted *model, const char *name, uid_t ui
 	(void)snprintf(c->name, sizeof c->name, "%s", name);
 	clock_gettime(CLOCK_REALTIME, &c->made);
 	c->changed = c->made;
+	c->used = now_ns();
 	list_init(&c->for_text);
 	list_init(&c->for_turn);
 	list_init(&c->for_release);
 	list_init(&c->pollers);
 	list_init(&c->refusals);
+	list_init(&c->in_asks);
 	post_init(&c->news, on_news);
 	const struct session *params = model->session_count ? model->sessions[0]->session : NULL;
 	int code = session_create(&c->session, model->model, params, c, e);
@@ -122,21 +128,42 @@ void conversation_end(struct conversation *c)
 		return;
 	struct session *s = c->session;
 	c->session = NULL;
-	session_end(s);
+	if (c->borrowed)
+		c->ending = s;
+	else
+		session_end(s);
 	refusals_forget(c);
 	post_cancel(c->model->mount->posts, &c->news);
 	conversation_wake(c);
 	calls_wake(c->model->mount, &c->for_release);
 }
 
-int sessions_private(struct mounted *model, uid_t uid, struct conversation **out, struct err *e)
+struct session *conversation_borrow(struct conversation *c)
 {
-	return conversation_create(model, "", uid, 0, out, e);
+	conversation_ref(c)->borrowed++;
+	return c->session;
+}
+
+void conversation_return(struct conversation *c)
+{
+	if (--c->borrowed == 0 && c->ending) {
+		session_end(c->ending);
+		c->ending = NULL;
+		post_cancel(c->model->mount->posts, &c->news);
+	}
+	conversation_unref(c);
+}
+
+int sessions_private(struct mounted *model, uid_t uid, const char *name, struct conversation **out,
+		     struct err *e)
+{
+	return conversation_create(model, name, uid, 0, out, e);
 }
 
 /* ---- names ---- */
 
-static int check_name(const struct mounted *model, const char *name, struct err *e)
+int sessions_name_fits(const struct mounted *model, const char *folder, const char *name,
+		       struct err *e)
 {
 	size_t length = strlen(name);
 	if (length == 0 || length >= NAME_SIZE)
@@ -145,11 +172,16 @@ static int check_name(const struct mounted *model, const char *name, struct err 
 	for (size_t i = 0; i < length; i++)
 		if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f)
 			return err_set(e, EINVAL,
-				       "%s/sessions/%s: no control characters in a session's name",
-				       model->name, name);
+				       "%s/%s/%s: no control characters in a session's name",
+				       model->name, folder, name);
+	return 0;
+}
+
+static int check_name(const struct mounted *model, const char *name, struct err *e)
+{
 	if (sessions_by_name(model, name))
 		return err_set(e, EEXIST, "%s/sessions/%s exists", model->name, name);
-	return 0;
+	return sessions_name_fits(model, "sessions", name, e);
 }
 
 static int make_room(struct mounted *model, struct err *e)
@@ -212,9 +244,12 @@ static size_t place_of(const struct mounted *model, uint32_t id)
 struct conversation *sessions_by_id(const struct mounted *model, uint32_t id)
 {
 	size_t place = place_of(model, id);
-	if (place == model->session_count || model->sessions[place]->id != id)
-		return NULL;
-	return model->sessions[place];
+	if (place < model->session_count && model->sessions[place]->id == id)
+		return model->sessions[place];
+	for (struct link *l = model->asks.next; l != &model->asks; l = l->next)
+		if (LINK_OWNER(l, struct conversation, in_asks)->id == id)
+			return LINK_OWNER(l, struct conversation, in_asks);
+	return NULL;
 }
 
 struct conversation *sessions_after(const struct mounted *model, uint32_t id)

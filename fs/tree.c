@@ -24,6 +24,14 @@
 	FILE_ROW(n, FOLDER_INFO, 0444, LIVE, NONE, 0, .ops = &live_ops, .render = fact_render, \
 		 .fact = (number), .about = (text))
 
+/* A session's texts in JSON, each in default's way. */
+#define TEXT_ROW(n, m, w, what, ...)                                                      \
+	FILE_ROW(n, FOLDER_SESSION, m, LIVE, w, ROW_GATED | ROW_IN_MODEL, .fact = (what), \
+		 .most = CONVERSATION_TEXT_MOST, .render = conversation_text_render, __VA_ARGS__)
+#define RENDERED(n, what, text)                                                                 \
+	FILE_ROW(n, FOLDER_SESSION, 0600, LIVE, NONE, ROW_GATED | ROW_IN_MODEL, .fact = (what), \
+		 .ops = &rendered_ops, .about = (text))
+
 /* clang-format off */
 static const struct row rows[] = {
 	[FOLDER_ROOT] =
@@ -36,6 +44,9 @@ static const struct row rows[] = {
 	[FOLDER_SESSIONS] =
 	FOLDER("sessions", FOLDER_MODEL, S_ISVTX | 0777,
 	       .about = "mkdir begins a conversation, rmdir ends it, mv renames it"),
+	[FOLDER_ASKS] =
+	FOLDER("ask.d", FOLDER_MODEL, S_ISVTX | 0777,
+	       .about = "conversations by name, for shells without <>"),
 	[FOLDER_SESSION] =
 	FOLDER("NAME", FOLDER_SESSIONS, 0700, .family = &session_family,
 	       .about = "a conversation; `default` is the one in MODEL"),
@@ -48,6 +59,8 @@ static const struct row rows[] = {
 	[FOLDER_LAYER] =
 	FOLDER("LL", FOLDER_EXPERTS, 0755, .family = &layer_family,
 	       .about = "a layer's experts (none where the layer is dense)"),
+	[FOLDER_TOKENIZER] =
+	FOLDER("tokenizer", FOLDER_MODEL, 0755, .about = "from text to tokens and back, without weights"),
 
 	FILE_ROW("README", FOLDER_ROOT, 0444, LIVE, NONE, 0,
 		 .ops = &live_ops, .render = readme_render, .about = "this text"),
@@ -77,8 +90,21 @@ static const struct row rows[] = {
 		 .ops = &live_ops, .render = cache_stats_render, .about = "what the cache has done"),
 
 	FILE_ROW("ask", FOLDER_MODEL, 0666, STREAM, READ, 0,
-		 .ops = &ask_ops,
+		 .ops = &question_ops, .question = &ask_question,
 		 .about = "one private conversation per open file: write, then read"),
+	FILE_ROW("NAME", FOLDER_ASKS, 0600, STREAM, RELEASE, ROW_GATED | ROW_TELLS | ROW_PASSING,
+		 .family = &ask_family, .ops = &ask_d_ops, .grows = session_answer,
+		 .about = "write it, close it, then read the answer; gone when read to its end"),
+	FILE_ROW("score", FOLDER_MODEL, 0666, STREAM, READ, 0,
+		 .ops = &question_ops, .question = &score_question,
+		 .about = "write a text, read each token's id, log-probability and spelling, then mean and "
+			  "perplexity"),
+	FILE_ROW("encode", FOLDER_TOKENIZER, 0666, STREAM, READ, 0,
+		 .ops = &question_ops, .question = &encode_question,
+		 .about = "write a text, read the ids of its tokens, one a line"),
+	FILE_ROW("decode", FOLDER_TOKENIZER, 0666, STREAM, READ, 0,
+		 .ops = &question_ops, .question = &decode_question,
+		 .about = "write ids, read their text"),
 	FILE_ROW("config.json", FOLDER_MODEL, 0444, STATIC, NONE, 0,
 		 .ops = &config_ops, .about = "the checkpoint's, as it is on disk"),
 
@@ -86,7 +112,16 @@ static const struct row rows[] = {
 		 .ops = &prompt_ops, .render = prompt_render,
 		 .about = "a turn, submitted when its writer closes it; reads as the last one"),
 	FILE_ROW("output", FOLDER_SESSION, 0600, STREAM, NONE, ROW_GATED | ROW_IN_MODEL | ROW_TELLS,
-		 .ops = &output_ops, .about = "the answer, as it is generated"),
+		 .ops = &output_ops, .grows = session_answer,
+		 .about = "the answer, as it is generated"),
+	FILE_ROW("thoughts", FOLDER_SESSION, 0600, STREAM, NONE,
+		 ROW_GATED | ROW_IN_MODEL | ROW_TELLS | ROW_REPEATS,
+		 .ops = &output_ops, .grows = session_thoughts,
+		 .about = "what the model thought before it, likewise"),
+	FILE_ROW("logprobs.jsonl", FOLDER_SESSION, 0600, STREAM, NONE, ROW_GATED | ROW_TELLS,
+		 .ops = &output_ops, .grows = session_logprobs,
+		 .about = "the answer's tokens, each with its log-probability and the likeliest others "
+			  "(params/logprobs)"),
 	FILE_ROW("log", FOLDER_SESSION, 0600, LIVE, NONE, ROW_GATED | ROW_IN_MODEL,
 		 .ops = &log_ops, .about = "the whole conversation so far (tail -f)"),
 	FILE_ROW("status", FOLDER_SESSION, 0600, LIVE, NONE, ROW_GATED | ROW_IN_MODEL,
@@ -99,11 +134,31 @@ static const struct row rows[] = {
 		 .ops = &live_ops, .render = session_error_render,
 		 .about = "why the last turn failed, or the last write was refused, in words; else empty"),
 	FILE_ROW("ctl", FOLDER_SESSION, 0600, LIVE, EACH_WRITE, ROW_GATED | ROW_IN_MODEL,
-		 .ops = &live_ops, .render = ctl_render, .set = ctl_set,
-		 .about = "verbs: stop, reset, undo"),
+		 .ops = &ctl_ops, .render = ctl_render,
+		 .about = "verbs: stop, reset, undo, answer, retry, continue"),
 	FILE_ROW("stats", FOLDER_SESSION, 0600, LIVE, NONE, ROW_GATED | ROW_IN_MODEL,
 		 .ops = &live_ops, .render = session_stats_render,
 		 .about = "tokens, speeds, cache hits and losses of the last turn"),
+	TEXT_ROW("messages.json", 0600, ASSEMBLED, SESSION_MESSAGES,
+		 .ops = &conversation_text_ops, .set = conversation_text_set,
+		 .about = "the conversation as a list of messages; writing replaces it"),
+	RENDERED("rendered", SESSION_RENDERED,
+		 "what the model would read next, special tokens spelled out"),
+	RENDERED("rendered_tokens", SESSION_RENDERED_TOKENS, "how many tokens that is"),
+	TEXT_ROW("template.json", 0600, ASSEMBLED, SESSION_VARIABLES,
+		 .ops = &conversation_text_ops, .set = conversation_text_set,
+		 .about = "more variables for the model's template, an object"),
+	TEXT_ROW("tools.json", 0600, ASSEMBLED, SESSION_TOOLS,
+		 .ops = &conversation_text_ops, .set = conversation_text_set,
+		 .about = "the functions on offer, a list as OpenAI's interface has it"),
+	TEXT_ROW("tool_calls.json", 0600, NONE, SESSION_TOOL_CALLS,
+		 .ops = &tool_calls_ops, .about = "the calls of the last answer, as they come"),
+	TEXT_ROW("tool_result", 0600, EACH_WRITE, SESSION_TOOL_RESULTS,
+		 .ops = &tool_result_ops,
+		 .about = "a call's result, {\"tool_call_id\", \"content\"}; the last one submits them all"),
+	FILE_ROW("state", FOLDER_SESSION, 0600, LIVE, ASSEMBLED, ROW_GATED,
+		 .ops = &state_ops,
+		 .about = "the whole session: cp out saves it, cp in restores or forks it"),
 	FILE_ROW("VALUE", FOLDER_PARAMS, 0600, LIVE, EACH_WRITE, 0,
 		 .family = &value_param_family,
 		 .ops = &live_ops, .render = param_render, .set = param_set,
@@ -159,8 +214,11 @@ static enum scope scope_of(const struct row *row)
 		[FOLDER_MODEL] = SCOPE_MODEL,	  [FOLDER_SESSIONS] = SCOPE_MODEL,
 		[FOLDER_SESSION] = SCOPE_SESSION, [FOLDER_PARAMS] = SCOPE_SESSION,
 		[FOLDER_INFO] = SCOPE_MODEL,	  [FOLDER_EXPERTS] = SCOPE_MODEL,
-		[FOLDER_LAYER] = SCOPE_LAYER,
+		[FOLDER_LAYER] = SCOPE_LAYER,	  [FOLDER_ASKS] = SCOPE_MODEL,
+		[FOLDER_TOKENIZER] = SCOPE_MODEL,
 	};
+	if (row->flags & ROW_PASSING)
+		return SCOPE_SESSION;
 	return folders[S_ISDIR(row->mode) ? (enum folder)(row - rows) : row->in];
 }
 

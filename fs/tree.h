@@ -19,6 +19,7 @@
 
 struct file_ops;
 struct node;
+struct question;
 
 /* The folders; their numbers are their rows' indices. */
 enum folder {
@@ -27,11 +28,13 @@ enum folder {
 	FOLDER_CACHE,
 	FOLDER_MODEL,
 	FOLDER_SESSIONS,
+	FOLDER_ASKS,
 	FOLDER_SESSION,
 	FOLDER_PARAMS,
 	FOLDER_INFO,
 	FOLDER_EXPERTS,
 	FOLDER_LAYER,
+	FOLDER_TOKENIZER,
 	FOLDER_COUNT,
 };
 
@@ -60,6 +63,10 @@ enum row_flags {
 	ROW_FRESH = 1 << 2,
 	/* Opening it fails, once, for who must not take another's answer for his (refusals.h). */
 	ROW_TELLS = 1 << 3,
+	/* The same, and who was to be told still is. */
+	ROW_REPEATS = 1 << 4,
+	/* Of a conversation of its own, whose name may go by itself (asks.c). */
+	ROW_PASSING = 1 << 5,
 };
 
 /* A row that stands for any number of files. Members are numbered from 1. */
@@ -82,7 +89,11 @@ struct row {
 	/* For live files: appends the contents; takes a value (not terminated). */
 	void (*render)(const struct node *n, struct text *out);
 	int (*set)(const struct node *n, const char *value, size_t length, struct err *e);
-	int fact;	   /* which of the model's facts, for info/ */
+	int fact;	   /* which of the model's facts, for info/; of the session's texts */
+	uint64_t most;	   /* bytes of an assembled text; 0: as long as a prompt */
+	const struct question *question; /* of files that are asked: what kind (question.h) */
+	/* Of an output, which of a session's texts it is: a new reference, or NULL. */
+	struct answer *(*grows)(struct session *s);
 	const char *about; /* one line for people */
 };
 

@@ -61,23 +61,60 @@ static int hold_state(struct context_save *s, size_t position, uint32_t behind, 
 	return 0;
 }
 
+/* Whether the state itself is among those that are saved, and not only copies of it. */
+static bool whole(const struct context *x)
+{
+	return x->tokens.count && x->recurrent.now && !x->recurrent.spoiled;
+}
+
+/* How many copies are saved: those before the state itself. The budget's lock is held. */
+static uint32_t copies(const struct context *x)
+{
+	const struct recurrent *r = &x->recurrent;
+	uint32_t n = r->mark_count;
+	while (n && r->marks[n - 1].position > x->tokens.count - whole(x))
+		n--;
+	return n;
+}
+
+static struct context_head head_of(const struct context *x)
+{
+	return (struct context_head){
+		.kv_type = x->type == KV_F32,
+		.positions = x->tokens.count,
+		.block_bytes = x->block_used,
+		.state_bytes = x->note_at * sizeof(float),
+	};
+}
+
+uint64_t context_save_size(const struct context *x)
+{
+	struct context_head h = head_of(x);
+	if (x->recurrent.bytes) {
+		pthread_mutex_lock(&x->budget->lock);
+		uint32_t n = copies(x);
+		h.states = n + whole(x);
+		if (!whole(x))
+			h.positions = n ? x->recurrent.marks[n - 1].position : 0;
+		pthread_mutex_unlock(&x->budget->lock);
+	}
+	return context_head_bytes(&h);
+}
+
 /* The copies, and the state itself if it is whole; and so how many positions are saved. A copy may
  * give way at any moment but under the budget's lock. */
 static int hold_states(struct context_save *s, struct context *x, struct err *e)
 {
 	struct recurrent *r = &x->recurrent;
-	size_t count = x->tokens.count;
-	bool whole = r->now && !r->spoiled;
 	int failed = 0;
 	pthread_mutex_lock(&s->budget->lock);
-	for (uint32_t i = 0; i < r->mark_count && !failed; i++) {
+	for (uint32_t i = 0, n = copies(x); i < n && !failed; i++) {
 		struct recurrent_mark *m = &r->marks[i];
-		if (m->position <= count - whole)
-			failed = hold_state(s, m->position, m->behind, m->state, &m->sharers, e);
+		failed = hold_state(s, m->position, m->behind, m->state, &m->sharers, e);
 	}
 	pthread_mutex_unlock(&s->budget->lock);
-	if (!failed && whole && count)
-		failed = hold_state(s, count, r->behind, r->now, &r->now_sharers, e);
+	if (!failed && whole(x))
+		failed = hold_state(s, x->tokens.count, r->behind, r->now, &r->now_sharers, e);
 	s->head.positions = s->head.states ? s->states[s->head.states - 1].head.position : 0;
 	return failed;
 }
@@ -89,10 +126,7 @@ int context_save_open(struct context_save *s, struct context *x, const struct co
 	*s = (struct context_save){
 		.budget = x->budget,
 		.config = c,
-		.head = {.kv_type = x->type == KV_F32,
-			 .positions = x->tokens.count,
-			 .block_bytes = x->block_used,
-			 .state_bytes = x->note_at * sizeof(float)},
+		.head = head_of(x),
 		.block_mapped = x->block_bytes,
 		.state_mapped = x->recurrent.bytes,
 	};

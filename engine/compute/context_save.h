@@ -65,6 +65,8 @@ int context_save_open(struct context_save *s, struct context *x, const struct co
 		      struct err *e);
 void context_save_close(struct context_save *s);
 uint64_t context_save_bytes(const struct context_save *s);
+/* What context_save_bytes would be, of a context at rest. */
+uint64_t context_save_size(const struct context *x);
 /* n bytes from offset on, which are within. From several threads at once, if need be. */
 void context_save_read(const struct context_save *s, uint64_t offset, void *to, size_t n);
 

@@ -43,6 +43,7 @@ void answering_free(struct answering *a)
 	split_free(a->split);
 	text_out_free(&a->said);
 	text_out_free(&a->whole);
+	text_out_free(&a->called);
 	*a = (struct answering){0};
 }
 
@@ -108,8 +109,8 @@ static int show_calls(struct session *s, const struct split_result *r, struct er
 		return no_memory(e);
 	}
 	a->calls = r->calls->count;
-	text_out_free(&s->calls);
-	s->calls = calls;
+	text_out_free(&a->called);
+	a->called = calls;
 	return 0;
 }
 

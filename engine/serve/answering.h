@@ -24,8 +24,9 @@ struct answering { /* zero-initialised memory is one that answering_free accepts
 	const struct split_form *form;
 	/* How much of the split's result was taken, and of `space` was looked at. */
 	size_t content, thoughts, calls, space;
-	uint64_t logged; /* bytes of the answer that are in the log */
-	uint32_t turn;	 /* that its calls are named by */
+	struct text_out called; /* the calls so far, as JSON */
+	uint64_t logged;	/* bytes of the answer that are in the log */
+	uint32_t turn;		/* that its calls are named by */
 };
 
 /* `form` is how the model writes thoughts and calls, `tools` (borrowed) may be NULL, `stops` are

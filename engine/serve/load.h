@@ -45,6 +45,8 @@ void load_keep_sums(const struct model *m);
 int load_make_parents(const char *folder, struct err *e);
 /* load.c, from the generation thread: everything up to READY, or undone again. */
 int load_model(struct model *m, struct err *e);
+/* Any thread: load_tokenizer, unless somebody has. Blocks. */
+int load_tokenizer_once(struct model *m, struct err *e);
 int load_tokenizer(struct model *m, struct err *e); /* and the template */
 void unload_model(struct model *m);
 /* Keeps the heat of the experts beside the store, if they were used since it was last kept. */

@@ -130,6 +130,7 @@ static void free_model(struct model *m)
 	pthread_mutex_destroy(&m->schedule.notify);
 	pthread_mutex_destroy(&m->schedule.lock);
 	pthread_rwlock_destroy(&m->run.looking);
+	pthread_mutex_destroy(&m->run.opening);
 	pthread_rwlock_destroy(&m->stored.lock);
 	chat_template_close(m->run.chat);
 	tokenizer_close(m->run.tokenizer);
@@ -152,6 +153,7 @@ int model_open(struct model **out, struct engine *g, const char *path, struct er
 	pthread_mutex_init(&m->schedule.notify, NULL);
 	pthread_mutex_init(&m->schedule.lock, NULL);
 	pthread_rwlock_init(&m->run.looking, NULL);
+	pthread_mutex_init(&m->run.opening, NULL);
 	pthread_rwlock_init(&m->stored.lock, NULL);
 	pthread_cond_init(&m->schedule.work, NULL);
 	pthread_cond_init(&m->schedule.loaded, NULL);

@@ -31,18 +31,28 @@ static void unlock(const struct session *s)
 
 /* ---- life ---- */
 
+struct session *session_alone(struct model *m, struct err *e)
+{
+	struct session *s = calloc(1, sizeof *s);
+	enum kv_type type = m->id.recipe.exact ? KV_F32 : KV_F16;
+	if (!s) {
+		err_set(e, ENOMEM, "out of memory for a session");
+		return NULL;
+	}
+	s->model = m;
+	s->stats.finish = "";
+	context_init(&s->context, &m->engine->context_budget, &m->id.config, type);
+	drafter_init(&s->drafter, &m->engine->context_budget, &m->id.config, type);
+	return s;
+}
+
 int session_create(struct session **out, struct model *m, const struct session *params_from,
 		   void *user, struct err *e)
 {
-	struct session *s = calloc(1, sizeof *s);
+	struct session *s = session_alone(m, e);
 	if (!s)
-		return err_set(e, ENOMEM, "out of memory for a session");
-	s->model = m;
+		return -e->code;
 	s->user = user;
-	s->stats.finish = "";
-	enum kv_type type = m->id.recipe.exact ? KV_F32 : KV_F16;
-	context_init(&s->context, &m->engine->context_budget, &m->id.config, type);
-	drafter_init(&s->drafter, &m->engine->context_budget, &m->id.config, type);
 	pthread_mutex_lock(&m->schedule.lock);
 	int failed = params_from ? params_copy(&s->params, &params_from->params, e)
 				 : params_default(&s->params, &m->id.config, e);
@@ -66,7 +76,6 @@ void session_free(struct session *s)
 	context_free(&s->context);
 	drafter_free(&s->drafter);
 	conversation_free(&s->conversation);
-	text_out_free(&s->calls);
 	token_list_free(&s->tail);
 	params_free(&s->params);
 	answer_unref(s->answer);
@@ -134,7 +143,6 @@ int session_reset(struct session *s, struct err *e)
 		s->conversation.clock_set = false;
 		session_forget_turns(s);
 		session_sync_system(s);
-		text_out_free(&s->calls);
 		s->log_size = s->prompt_length = 0;
 		answer_unref(s->answer);
 		s->answer = NULL;
@@ -204,6 +212,14 @@ struct answer *session_thoughts(struct session *s)
 	struct answer *thoughts = a ? answer_thoughts(a) : NULL;
 	answer_unref(a);
 	return thoughts;
+}
+
+struct answer *session_logprobs(struct session *s)
+{
+	struct answer *a = session_answer(s);
+	struct answer *logprobs = a ? answer_logprobs(a) : NULL;
+	answer_unref(a);
+	return logprobs;
 }
 
 char *session_prompt(const struct session *s, size_t *length)

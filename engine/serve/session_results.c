@@ -68,6 +68,24 @@ static struct json *calling(const struct conversation *c, size_t *behind, struct
 	return NULL;
 }
 
+void session_write_calls(const struct session *s, struct text_out *out)
+{
+	struct err none = {0};
+	size_t behind;
+	const struct text_out *called = &s->turn.answering.called;
+	struct json *answer = s->working ? NULL : calling(&s->conversation, &behind, &none);
+	if (called->n)
+		text_out_add(out, called->bytes, called->n);
+	else if (!answer)
+		text_out_string(out, "[]\n");
+	else {
+		json_write(out, json_find(answer, "tool_calls"));
+		text_out_string(out, "\n");
+	}
+	out->failed |= none.code == ENOMEM;
+	json_free(answer);
+}
+
 /* ---- a result ---- */
 
 static int check_result(const struct json *r, struct err *e)
@@ -134,12 +152,22 @@ static int refuse(const struct json *result, bool repeated, size_t meant, struct
 		       id);
 }
 
-/* To the call that it is meant for. */
+/* Many templates write results without ids: so they stand in the order of their calls, whenever
+ * they came. */
+static void put_last_at(struct messages *m, size_t at)
+{
+	struct message last = m->items[m->count - 1];
+	memmove(&m->items[at + 1], &m->items[at], (m->count - 1 - at) * sizeof last);
+	m->items[at] = last;
+}
+
+/* To the call that it is meant for; `behind` are results that are messages already. */
 static int match(struct conversation *c, const struct json *result, const struct json *calls,
-		 const bool answered[MESSAGE_CALLS_MAX], bool *complete, struct err *e)
+		 const bool answered[MESSAGE_CALLS_MAX], size_t behind, bool *complete,
+		 struct err *e)
 {
 	const struct json *found = NULL;
-	size_t k = 0, waiting = 0, meant = 0;
+	size_t k = 0, waiting = 0, meant = 0, before = 0, known = 0;
 	bool repeated = false;
 	for (const struct json *v = NULL; k < MESSAGE_CALLS_MAX && (v = json_next(calls, v)); k++) {
 		bool is = is_meant(result, v);
@@ -147,11 +175,17 @@ static int match(struct conversation *c, const struct json *result, const struct
 		waiting += !answered[k];
 		meant += is && !answered[k];
 		found = is && !answered[k] ? v : found;
+		before = found == v ? known : before;
+		known += answered[k];
 	}
 	if (meant != 1)
 		return refuse(result, repeated, meant, e);
 	*complete = waiting == 1;
-	return add_result(&c->results, found, json_find(result, "content"), e);
+	int failed = add_result(&c->results, found, json_find(result, "content"), e);
+	before = before > behind ? before - behind : 0;
+	if (!failed && before < c->results.count)
+		put_last_at(&c->results, before);
+	return failed;
 }
 
 /* Together they are part of one prompt. */
@@ -186,7 +220,7 @@ static int add_locked(struct session *s, const struct json *result, size_t lengt
 	const struct json *calls = json_find(answer, "tool_calls");
 	failed = find_answered(c, behind, calls, answered, e);
 	if (!failed)
-		failed = match(c, result, calls, answered, complete, e);
+		failed = match(c, result, calls, answered, c->messages.count - behind, complete, e);
 	json_free(answer);
 	*complete &= !failed;
 	return failed;

@@ -35,7 +35,6 @@ struct session {
 	char *log;	       /* (lock) */
 	size_t log_size, log_room;
 	struct conversation conversation; /* (lock), see there */
-	struct text_out calls;		  /* (lock) of the newest answer, as JSON; empty: none */
 	struct token_list tail;	    /* (lock) of the last answer, if it was cut short; else empty */
 	struct session_stats stats; /* (lock) */
 	struct undo_mark *undo;	    /* (lock) one per turn */
@@ -53,6 +52,9 @@ struct session {
 void session_log_append(struct session *s, const char *text, size_t n);
 void session_log_quoted(struct session *s, const char *text, size_t n);
 
+/* session_results.c, lock held: the calls of the conversation's last answer, as JSON. */
+void session_write_calls(const struct session *s, struct text_out *out);
+
 /* session_turns.c, lock held. A turn begins with the next message. -ENOMEM. */
 int session_add_mark(struct session *s, struct err *e);
 /* Takes the last turn out; of messages that somebody else wrote, those from the last user's on.
@@ -66,7 +68,10 @@ void session_drop_turns(struct session *s, size_t first, size_t count, uint32_t 
  * stays what it was until the next turn ends. */
 void session_sync_system(struct session *s);
 
-/* session.c. Frees a session that nothing refers to any more. */
+/* session.c. One that is in nobody's hands and on nobody's list, for what is restored (state.h).
+ * NULL: out of memory, in words. */
+struct session *session_alone(struct model *m, struct err *e);
+/* Frees a session that nothing refers to any more. */
 void session_free(struct session *s);
 
 #endif

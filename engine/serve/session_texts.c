@@ -94,7 +94,7 @@ static void write_kept(const struct session *s, enum session_text what, struct t
 	else if (what == SESSION_VARIABLES)
 		text_out_string(out, c->variables.text ? c->variables.text : "{}\n");
 	else
-		text_out_string(out, s->calls.n ? s->calls.bytes : "[]\n");
+		session_write_calls(s, out);
 }
 
 char *session_text_get(const struct session *s, enum session_text what, size_t *length,
@@ -150,7 +150,6 @@ static void take_messages(struct session *s, struct messages *read, char *system
 	free(s->params.system);
 	s->params.system = system;
 	session_forget_turns(s);
-	text_out_free(&s->calls);
 }
 
 static int refuse_while_working(const struct session *s, struct err *e)

@@ -38,7 +38,6 @@ bool session_take_back(struct session *s)
 	}
 	messages_cut(m, from);
 	messages_free(&s->conversation.results);
-	text_out_free(&s->calls);
 	s->tail.count = 0;
 	return true;
 }
@@ -58,18 +57,30 @@ void session_forget_turns(struct session *s)
 	s->tail.count = 0;
 }
 
+/* Where a turn begins once `count` messages behind `first` are gone. What tools gave for a turn
+ * that is left out goes with it, though the turn after brought it. */
+static size_t without(size_t begin, size_t first, size_t count)
+{
+	if (begin >= first + count)
+		return begin - count;
+	return begin < first ? begin : first;
+}
+
 void session_drop_turns(struct session *s, size_t first, size_t count, uint32_t turns)
 {
 	char words[80];
 	size_t kept = 0;
 	messages_remove(&s->conversation.messages, first, count);
-	s->turn.messages_before -= count;
+	s->turn.messages_before = without(s->turn.messages_before, first, count);
 	s->stats.dropped_turns += turns;
-	for (size_t i = 0; i < s->undo_count; i++)
-		if (s->undo[i].messages >= first + count) {
-			s->undo[kept] = s->undo[i];
-			s->undo[kept++].messages -= count;
-		}
+	for (size_t i = 0; i < s->undo_count; i++) {
+		struct undo_mark mark = s->undo[i];
+		bool last = i + 1 == s->undo_count; /* the turn that this is for */
+		if (mark.messages < first + count && !last)
+			continue;
+		mark.messages = without(mark.messages, first, count);
+		s->undo[kept++] = mark;
+	}
 	s->undo_count = kept;
 	int n = snprintf(words, sizeof words, "(the context is full: without the oldest %u %s)\n",
 			 turns, turns == 1 ? "turn" : "turns");

@@ -33,6 +33,8 @@ bool chat_template_reads(const struct chat_template *c, const char *variable);
 /* Whether a token ends an answer by the form of conversations, beside those that the tokenizer
  * knows to end turns. */
 bool chat_template_ends(const struct chat_template *c, uint32_t id);
+/* Whether the template that is used with tools reads the tool calls of earlier answers. */
+bool chat_template_writes_calls(const struct chat_template *c);
 /* How the model writes thoughts and calls, by the words of the template that is used; `tools`:
  * whether there are any. For split_set_form. */
 const struct split_form *chat_template_form(const struct chat_template *c, bool tools);

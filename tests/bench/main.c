@@ -9,6 +9,7 @@
  *     recipe     how far each class of tensors in each format moves a model's predictions
  *     first      how long a mount takes to its first token
  *     page       how long rendering and encoding a conversation takes
+ *     grammar    what holding answers to a form costs
  *
  * One file per subcommand (README.md says what each measures and how); this one only chooses.
  */
@@ -32,6 +33,7 @@ static const struct command {
 	{"recipe", recipe_command, "what each choice of a recipe costs"},
 	{"first", first_command, "from mounting to the first token"},
 	{"page", page_command, "rendering and encoding a conversation"},
+	{"grammar", grammar_command, "masks of a vocabulary for constrained answers"},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 

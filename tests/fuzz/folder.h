@@ -40,7 +40,7 @@ static const char *folder_path(void)
 	return folder_parent;
 }
 
-static void file_write(const char *folder, const char *name, const void *bytes, size_t size)
+static inline void file_write(const char *folder, const char *name, const void *bytes, size_t size)
 {
 	char path[256];
 	(void)snprintf(path, sizeof path, "%s/%s", folder, name);

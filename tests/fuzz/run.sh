@@ -12,7 +12,7 @@ shift
 work=$(mktemp -d "${TMPDIR:-/tmp}/moefs-fuzz.XXXXXX") || exit 1
 # Where fuzzers put files of their own: in memory, where that is to be had.
 TMPDIR=$(mktemp -d /dev/shm/moefs-fuzz.XXXXXX 2>/dev/null) || TMPDIR=$work/files
-export TMPDIR
+export TMPDIR MOEFS_FIXTURES=$fixtures
 mkdir -p "$TMPDIR"
 trap 'rm -rf "$work" "$TMPDIR"' EXIT
 
@@ -125,6 +125,11 @@ seed() { # FUZZER FOLDER
 		esac
 	done
 	case $1 in
+	fuzz_state)
+		for kind in 0 1 2 3 4 5; do printf "\\$kind" >"$2/$kind"; done
+		printf '\1\54\0params/top_k%20s\4\0\0\0\0\0\0\0%s\n%32s' '' 123 '' | tr ' ' '\0' >"$2/texts"
+		printf '\3\310\0\0\1m' >"$2/changed"
+		;;
 	fuzz_gguf)
 		for version in 2 3; do gguf $version >"$2/$version"; done
 		;;

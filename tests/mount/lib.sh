@@ -105,6 +105,20 @@ cold() {
 	(cd / && find "$work" -xdev -name heat -delete)
 }
 
+# scripted SCRIPT.json [TOKENIZER_DIR [TEMPLATE]]: what is mounted next is a model that says what the script
+# tells (tests/scripted), by default with the demonstration model's tokenizer and template.
+scripted() {
+	local make=$(dirname "$MOEFS")/scripted
+	[ -x "$make" ] || { echo "not ok $(basename "$0"): $make is missing; run make unit"; exit 1; }
+	MODEL=$work/scripted
+	rm -rf "$MODEL"
+	m=$mnt/scripted
+	if ! "$make" "$MODEL" "$1" "${2:-$root/examples/models/fable-moe-15m}" ${3:+"$3"} 2>"$work/stderr"; then
+		echo "not ok $(basename "$0"): $(cat "$work/stderr")"
+		exit 1
+	fi
+}
+
 # ---- a disk that fails on demand: tests/mount/faultfs.c ----
 
 faulty_disk() { # the store goes to a mirror of $work/disk in which `faults` has its say

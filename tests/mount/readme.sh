@@ -59,6 +59,20 @@ using() { # the lines under "Using it", one after the other; any that fails ends
 }
 claim "README's other lines run, down to the unmounting" using
 
+outlives() { # each line that a command of this section prints is said, but for times
+	local title="A conversation that outlives the mount" line
+	cd "$work/clone" || exit
+	{ commands; section "$title" | sed -n 's/^\$ //p' | sed "s,~/moefs,$work/clone,"; section "Using it" | tail -n 1; } >"$work/whole"
+	grep -q 'state ~/talk.state' "$work/whole" || fail "README's section is another"
+	bash -e "$work/whole" >"$work/said" 2>"$work/errors" || fail "status $?: $(cat "$work/errors")"
+	same "$(cat "$work/errors")" "" "standard error"
+	section "$title" | grep -v '^\$\|^-rw' >"$work/want"
+	[ "$(wc -l <"$work/want")" -ge 3 ] || fail "README prints nothing there"
+	while read -r line; do grep -qxF "$line" "$work/said" || fail "'$line' is not said"; done <"$work/want"
+	unmounted_again
+}
+claim "README's conversation outlives the mount" outlives
+
 demo() {
 	TMPDIR=$work/tmp "$work/clone/examples/demo.sh" >"$work/said" 2>"$work/errors" || fail "status $?: $(cat "$work/errors")"
 	for answer in "The capital of France is Paris." "12 x 6 = 72" "The opposite of hot is cold."; do

@@ -16,7 +16,8 @@ readme() {
 claim "README mentions every file" readme
 
 default_shared() {
-	for f in prompt output log status wait error ctl stats; do
+	for f in prompt output thoughts log status wait error ctl stats messages.json rendered rendered_tokens template.json \
+		tools.json tool_calls.json tool_result; do
 		same "$(stat -c %i $f)" "$(stat -c %i sessions/default/$f)" $f
 	done
 }
@@ -33,7 +34,8 @@ modes() {
 claim "modes say who may do what" modes
 
 sizes() {
-	for f in ../README ../version status stats info/layers experts/map experts/stats wait ctl; do
+	for f in ../README ../version status stats info/layers experts/map experts/stats wait ctl messages.json rendered \
+		rendered_tokens template.json tools.json tool_calls.json tool_result; do
 		same "$(stat -c %s $f)" "$(cat $f | wc -c)" $f
 	done
 }
@@ -114,7 +116,7 @@ claim "the budget is a size that can be set, and df shows it" budgets
 
 verbs() {
 	shell_fails_with "Invalid argument" "echo jump > ctl"
-	for verb in stop reset undo; do grep -q $verb ctl || fail "$verb is not listed"; done
+	for verb in stop reset undo answer retry continue; do grep -q $verb ctl || fail "$verb is not listed"; done
 	echo reset > ctl || fail reset
 }
 claim "ctl lists its verbs and refuses others" verbs

@@ -127,6 +127,7 @@ static struct bytes save(struct context *x)
 	struct context_save s;
 	if (context_save_open(&s, x, view.config, &e))
 		fail_msg("%s", e.text);
+	assert_int_equal(context_save_bytes(&s), context_save_size(x));
 	struct bytes b = read_whole(&s);
 	context_save_close(&s);
 	return b;

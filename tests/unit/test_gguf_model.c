@@ -3,6 +3,7 @@
 #include "checkpoint_help.h"
 #include "engine/family/gguf_family.h"
 #include "engine/serve/internal.h"
+#include "engine/session.h"
 #include "engine/source/gguf_type.h"
 #include "gguf_convert.h"
 #include "golden.h"
@@ -457,6 +458,64 @@ static void the_kernels_blocks_are_those_of_the_files(void **state)
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
+/* ---- its template ---- */
+
+static void add_templates(struct test_gguf *g)
+{
+	test_gguf_string(g, "tokenizer.chat_template", "{{ 'plain' }}");
+	test_gguf_string(g, "tokenizer.chat_template.tool_use", "{{ 'tools' }}");
+}
+
+static void add_broken_template(struct test_gguf *g)
+{
+	test_gguf_string(g, "tokenizer.chat_template", "{% if %}");
+}
+
+/* What info/template says, and what the model of it is given with tools and without. */
+static void expect_template(void (*change)(struct test_gguf *g), const char *words,
+			    const char *without_tools, const char *with_tools)
+{
+	char path[512], said[256];
+	struct engine *g;
+	struct model *m;
+	struct session *s;
+	struct gguf_conversion c = plain;
+	c.change = change;
+	test_gguf_convert(&c, folder, "m", path);
+	assert_int_equal(engine_create(&g, &(struct engine_options){.store = in_folder("s")}, &e),
+			 0);
+	assert_int_equal(model_open(&m, g, path, &e), 0);
+	assert_int_equal(model_wait(m, &e), 0);
+	assert_int_equal(model_fact(m, FACT_TEMPLATE, said, sizeof said), 0);
+	assert_non_null(strstr(said, words));
+	assert_int_equal(session_create(&s, m, NULL, NULL, &e), 0);
+	const char *const wanted[] = {without_tools, with_tools};
+	for (int tools = 0; tools < 2 && without_tools; tools++) {
+		size_t n;
+		char *text = session_text_get(s, SESSION_RENDERED, &n, &e);
+		assert_string_equal(text, wanted[tools]);
+		free(text);
+		static const char list[] = "[{\"function\": {\"name\": \"f\"}}]";
+		assert_int_equal(session_text_set(s, SESSION_TOOLS, list, sizeof list - 1, &e), 0);
+	}
+	session_end(s);
+	model_close(m);
+	engine_destroy(g);
+}
+
+static void the_template_is_the_file_s_own(void **state)
+{
+	(void)state;
+	expect_template(add_templates, "GGUF tokenizer.chat_template", "plain", "tools");
+}
+
+static void without_one_it_is_chatml_and_a_broken_one_is_said(void **state)
+{
+	(void)state;
+	expect_template(NULL, "ChatML", "<|im_start|>assistant\n", "<|im_start|>assistant\n");
+	expect_template(add_broken_template, "none that can be used: ", NULL, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -474,6 +533,8 @@ int main(void)
 		TEST(a_changed_file_is_another_model),
 		TEST(the_config_that_is_shown_can_be_read_as_one),
 		TEST(the_kernels_blocks_are_those_of_the_files),
+		TEST(the_template_is_the_file_s_own),
+		TEST(without_one_it_is_chatml_and_a_broken_one_is_said),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -161,6 +161,66 @@ static void without_a_template_conversations_are_chatml(void **state)
 	tokenizer_close(t);
 }
 
+/* Without the tokens, or a tokenizer that cannot even spell them, it is refused in words. */
+static void without_its_tokens_there_is_no_chatml(void **state)
+{
+	(void)state;
+	static const char *const ADDED[] = {
+		"[]", "[{\"id\": 400, \"content\": \"<|im_start|>\", \"special\": true}]", "[]"};
+	for (int i = 0; i < 3; i++) {
+		struct json_object *document = fixture_document();
+		struct tokenizer *t;
+		struct chat_template *c;
+		struct err e = {0};
+		/* In the vocabulary alone it is not cut out of text. */
+		json_object_object_add(at(document, "model.vocab"), "<|im_end|>", json("383"));
+		json_object_object_add(document, "added_tokens", json(ADDED[i]));
+		if (i == 2)
+			json_object_object_del(at(document, "model.vocab"), "|");
+		must(open_document(&t, document, &e), &e);
+		assert_int_equal(chat_template_open_text(&c, NULL, NULL, "none", t, &e), -ENODATA);
+		assert_non_null(strstr(e.text, "<|im_start|>"));
+		tokenizer_close(t);
+	}
+}
+
+static void im_end_ends_an_answer_special_or_not(void **state)
+{
+	(void)state;
+	static const char *const SPECIAL[] = {"true", "false"};
+	for (int i = 0; i < 2; i++) {
+		struct json_object *document = fixture_document();
+		struct tokenizer *t;
+		struct chat_template *c;
+		struct err e = {0};
+		char added[256];
+		(void)snprintf(added, sizeof added,
+			       "[{\"id\": 400, \"content\": \"<|im_start|>\", \"special\": %1$s},"
+			       "{\"id\": 401, \"content\": \"<|im_end|>\", \"special\": %1$s}]",
+			       SPECIAL[i]);
+		json_object_object_add(document, "added_tokens", json(added));
+		must(open_document(&t, document, &e), &e);
+		must(chat_template_open_text(&c, NULL, NULL, "none", t, &e), &e);
+		assert_true(chat_template_ends(c, 401));
+		assert_false(chat_template_ends(c, 400));
+		chat_template_close(c);
+		tokenizer_close(t);
+	}
+}
+
+static void a_message_that_is_not_utf8_is_named_by_its_offset(void **state)
+{
+	(void)state;
+	struct messages m = {0};
+	struct err e = {0};
+	assert_int_equal(messages_add(&m, "user", "ab\xff", 3, &e), -EILSEQ);
+	assert_non_null(strstr(e.text, "byte 2 "));
+	assert_int_equal(m.count, 0);
+	must(messages_add(&m, "user", NULL, 0, &e), &e); /* an empty one is one */
+	assert_string_equal(m.items[0].json, "{\"role\": \"user\", \"content\": \"\"}");
+	messages_free(&m);
+}
+
 /* All fields of all messages, by way of JSON and without. */
 static const char ALL_FIELDS[] =
 	"{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{{ m.name }}"
@@ -373,6 +433,9 @@ int main(void)
 		cmocka_unit_test(a_refusal_names_the_message_and_the_key),
 		cmocka_unit_test(what_is_added_can_be_read),
 		cmocka_unit_test(without_a_template_conversations_are_chatml),
+		cmocka_unit_test(without_its_tokens_there_is_no_chatml),
+		cmocka_unit_test(im_end_ends_an_answer_special_or_not),
+		cmocka_unit_test(a_message_that_is_not_utf8_is_named_by_its_offset),
 		cmocka_unit_test(no_field_spells_a_control_token),
 		cmocka_unit_test(calls_keep_the_ids_that_the_model_gave),
 		cmocka_unit_test(a_template_s_form_is_that_of_the_one_in_use),

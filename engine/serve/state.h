@@ -1,0 +1,58 @@
+/* A session as a file (session.h): what all of its parts have in common.
+ *
+ * Little-endian, one after the other (README.md of this folder has the same for other readers):
+ *
+ *     struct state_head
+ *     texts     records: struct state_record, then its bytes
+ *     context   as compute/context_save.h has it
+ *     u64       XXH3-64 of all bytes before
+ *
+ * Who writes one is not trusted: nothing of it is used for anything before its sum is right, sizes
+ * are bounded before memory is taken, and that memory is the contexts'.
+ */
+#ifndef MOEFS_ENGINE_SERVE_STATE_H
+#define MOEFS_ENGINE_SERVE_STATE_H
+
+#include "engine/serve/session_state.h"
+#include "engine/text/json_write.h"
+
+#define STATE_MAGIC "moefs\nST" /* the newline does not survive what takes it for a text */
+enum {
+	STATE_VERSION = 1,
+	STATE_TEXTS_MOST = 256 << 20, /* bytes of records: texts of other files have bounds below */
+};
+
+struct state_head {
+	char magic[8];
+	uint32_t version;
+	uint32_t exact; /* the recipe's; 0 or 1 */
+	uint64_t bytes; /* of the whole file */
+	uint64_t texts_bytes, context_bytes;
+	uint64_t config_sum;	    /* model_identity.h */
+	uint64_t weights_sum;	    /* that the context was computed with; 0: there is none */
+	char quant[24];		    /* the recipe's name, zero-padded */
+	char model[96];		    /* the model's, cut if need be, zero-padded; for words alone */
+	uint32_t experts_per_token; /* the losses that the context was computed with */
+	float drop_missing;
+	uint64_t sum; /* XXH3-64 of the bytes before */
+};
+struct state_record {
+	char name[32]; /* zero-padded */
+	uint64_t bytes;
+};
+
+/* What a state of this model has in its head, as far as it does not depend on the session. */
+void state_identify(const struct model *m, struct state_head *h);
+/* The weights that the model computes with, or will; false: that is not known before it is loaded.
+ */
+bool state_weights(struct model *m, uint64_t *sum);
+
+/* state_texts.c: appends the records of a session at rest; takes them, all or none, into one that
+ * is nobody's yet and new. -EINVAL, -ENOMEM in words. */
+void state_texts_write(const struct session *s, struct text_out *out);
+int state_texts_read(struct session *to, const char *texts, size_t n, struct err *e);
+/* Exchanges all that the records are of; then frees what `other` has. */
+void state_texts_swap(struct session *s, struct session *other);
+void state_texts_free(struct session *other);
+
+#endif

@@ -1,0 +1,178 @@
+/* The face of grammars: from a request to rules, from rules to a machine. */
+#include "engine/text/grammar_inside.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what a text is held to ---- */
+
+struct request {
+	const struct grammar_request *r;
+	struct grammar_build b;
+	struct schema_rules schemas;
+	struct json *schema; /* owned; of the source */
+};
+
+static uint32_t form_expr(struct request *q)
+{
+	struct grammar_source *s = &q->b.source;
+	static const char *const calls[] = {"<tool_call>", NULL};
+	struct err e;
+	switch (q->r->form) {
+	case FORM_JSON:
+		return expr_either(s, json_rule_call(&q->schemas.json, JSON_RULE_OBJECT),
+				   json_rule_call(&q->schemas.json, JSON_RULE_LIST));
+	case FORM_REGEX:
+		return regex_expr(s, q->r->source, q->r->source_n, true, SPELL_PLAIN, "regex");
+	case FORM_SCHEMA:
+		if (json_parse_text(&q->schema, q->r->source, q->r->source_n, "schema", &e))
+			return source_fail(s, EINVAL, "%s", e.text);
+		q->schemas.root = q->schema;
+		return schema_expr(&q->schemas, q->schema);
+	default:
+		return without_expr(s, calls);
+	}
+}
+
+static uint32_t content_expr(struct request *q)
+{
+	struct grammar_source *s = &q->b.source;
+	enum grammar_choice choice = q->r->choice;
+	bool tools = q->r->tools && json_count(q->r->tools);
+	if (!tools && choice >= CHOICE_REQUIRED)
+		return source_fail(s, EINVAL, "a tool is to be called, but none is on offer");
+	uint32_t calls =
+		tools && choice != CHOICE_NONE ? calls_expr(&q->b, &q->schemas, q->r) : NOTHING;
+	if (choice >= CHOICE_REQUIRED)
+		return calls;
+	return expr_either(s, calls, form_expr(q));
+}
+
+/* The text's first rule: thoughts, where they are to be expected, and then what is said. */
+static uint32_t text_expr(struct request *q)
+{
+	struct grammar_source *s = &q->b.source;
+	const struct grammar_opening *o = &q->r->opening;
+	uint32_t content = content_expr(q), any = content;
+	if (o->think_end) {
+		uint32_t blank = expr_either(
+			s, expr_bytes(s, '\t', '\n'),
+			expr_either(s, expr_bytes(s, '\r', '\r'), expr_bytes(s, ' ', ' ')));
+		uint32_t blanks = expr_repeat(s, blank, 0, 4);
+		uint32_t thoughts = expr_then(s, until_expr(s, o->think_end, NULL, false), blanks);
+		uint32_t begun = expr_then(s, thoughts, content);
+		any = begun;
+		if (!o->thinking) {
+			uint32_t first = expr_maybe(s, expr_bytes(s, GRAMMAR_MARK, GRAMMAR_MARK));
+			first = expr_then(s, expr_then(s, blanks, first),
+					  expr_word(s, o->think_begin));
+			any = expr_either(s, content, expr_then(s, first, begun));
+		}
+	}
+	return o->space ? expr_then(s, expr_bytes(s, ' ', ' '), any) : any;
+}
+
+static int compile(struct request *q, struct machine *m, struct err *e)
+{
+	struct grammar_source *s = &q->b.source;
+	struct grammar_nodes nodes = {0};
+	source_init(s);
+	q->b.tokenizer = q->r->tokenizer;
+	q->schemas.s = q->schemas.json.s = s;
+	if (q->r->source_n > GRAMMAR_MAX_SOURCE)
+		source_fail(s, EFBIG, "%zu bytes are more than the %d that a grammar may have",
+			    q->r->source_n, GRAMMAR_MAX_SOURCE);
+	uint32_t first = rule_new(s);
+	if (!s->failed)
+		rule_set(s, first, text_expr(q));
+	schema_rules_finish(&q->schemas);
+	if (s->failed && e)
+		*e = s->error;
+	int failed = s->failed ? s->failed : nodes_build(&nodes, s, e);
+	schema_rules_free(&q->schemas);
+	json_free(q->schema);
+	source_free(s);
+	return failed ? failed : machine_init(m, &nodes, e);
+}
+
+/* ---- life ---- */
+
+int grammar_new(struct grammar **out, const struct grammar_request *r, struct err *e)
+{
+	struct request q = {.r = r};
+	struct grammar *g = calloc(1, sizeof *g);
+	if (!g)
+		return err_set(e, ENOMEM, "out of memory for a grammar");
+	g->mask_count = 1;
+	for (uint32_t byte = 0; byte < 256; byte++)
+		g->group_of[byte] = byte_group((uint8_t)byte);
+	int failed = compile(&q, &g->machine, e);
+	if (failed)
+		free(g);
+	else
+		*out = g;
+	return failed;
+}
+
+void grammar_free(struct grammar *g)
+{
+	if (!g)
+		return;
+	grammar_forget_masks(g);
+	free(g->masks);
+	free(g->bits);
+	free(g->exits);
+	machine_free(&g->machine);
+	free(g);
+}
+
+int grammar_check(enum grammar_form form, const char *source, size_t n, struct err *e)
+{
+	struct grammar_request r = {.form = form, .source = source, .source_n = n};
+	struct grammar *g;
+	int failed = grammar_new(&g, &r, e);
+	if (!failed)
+		grammar_free(g);
+	return failed;
+}
+
+/* ---- reading ---- */
+
+void grammar_begin(struct grammar *g, struct places *p)
+{
+	machine_begin(&g->machine, p);
+}
+
+bool grammar_read(struct grammar *g, struct places *p, const char *bytes, size_t n)
+{
+	return machine_read(&g->machine, p, bytes, n);
+}
+
+bool grammar_may_end(const struct grammar *g, const struct places *p)
+{
+	return machine_may_end(&g->machine, p);
+}
+
+bool grammar_may_go_on(const struct grammar *g, const struct places *p)
+{
+	return machine_may_go_on(&g->machine, p);
+}
+
+int grammar_failed(const struct grammar *g, struct err *e)
+{
+	if (g->machine.failed && e)
+		*e = g->machine.error;
+	return g->machine.failed;
+}
+
+size_t grammar_bytes(const struct grammar *g)
+{
+	const struct machine *m = &g->machine;
+	return g->mask_bytes + m->row_room * sizeof *m->rows + m->set_room * sizeof *m->sets +
+	       m->level_room * sizeof *m->levels + m->by_set_room * sizeof *m->by_set +
+	       m->calls_room * sizeof *m->calls + m->stack_room * sizeof *m->stacks +
+	       m->by_stack.room * sizeof *m->by_stack.slots +
+	       (m->nodes.room + (size_t)m->nodes.count) * sizeof *m->nodes.nodes +
+	       m->nodes.count * 3 * sizeof *m->seen;
+}

@@ -1,0 +1,215 @@
+/* JSON as rules: what is written, and how much white space.
+ *
+ * Numbers have as many digits as a double keeps (15 before the point and behind it, 2 of the
+ * exponent), and white space is bounded, so that a model cannot go on for ever where a text is to
+ * end. Texts may be of any length; \u escapes stand for whole characters. */
+#include "engine/text/grammar_inside.h"
+
+#include "engine/text/json_write.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { INDENTATION = 32, DIGITS = 15 };
+
+/* ---- white space ---- */
+
+uint32_t json_gap(struct grammar_source *s)
+{
+	uint32_t blank = expr_bytes(s, ' ', ' ');
+	uint32_t line =
+		expr_then(s, expr_bytes(s, '\n', '\n'), expr_repeat(s, blank, 0, INDENTATION));
+	return expr_maybe(s, expr_either(s, blank, line));
+}
+
+uint32_t json_colon(struct grammar_source *s)
+{
+	return expr_then(s, expr_bytes(s, ':', ':'), expr_maybe(s, expr_bytes(s, ' ', ' ')));
+}
+
+/* ---- characters ---- */
+
+static const char escapes[] = "\"\"\\\\\bb\ff\nn\rr\tt"; /* a character, and its letter */
+
+static uint32_t short_escape(struct grammar_source *s, uint32_t c)
+{
+	for (const char *e = escapes; *e; e += 2)
+		if ((uint32_t)*e == c)
+			return expr_text(s, (const char[]){'\\', e[1]}, 2);
+	return NOTHING;
+}
+
+/* One that cannot stand for itself: as json_write_text writes it. */
+static uint32_t escaped(struct grammar_source *s, uint32_t c)
+{
+	static const char digits[] = "0123456789abcdef";
+	uint32_t brief = short_escape(s, c);
+	if (brief != NOTHING)
+		return brief;
+	return expr_text(s, (const char[]){'\\', 'u', '0', '0', digits[c >> 4], digits[c & 15]}, 6);
+}
+
+static bool stands_for_itself(uint32_t c, enum spelling_of spelling)
+{
+	switch (spelling) {
+	case SPELL_JSON:
+		return c >= ' ' && c != '"' && c != '\\';
+	case SPELL_XML: /* what could be a tag would end the value */
+		return c && c != '<';
+	default:
+		return c != 0; /* answers are text files */
+	}
+}
+
+uint32_t spelled_characters(struct grammar_source *s, const struct char_range *r, uint32_t count,
+			    enum spelling_of spelling)
+{
+	uint32_t any = NOTHING;
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t from = r[i].from;
+		for (uint32_t c = from; c <= r[i].to && c < 0x80; c++) {
+			if (stands_for_itself(c, spelling))
+				continue;
+			if (c > from)
+				any = expr_either(s, any, expr_characters(s, from, c - 1));
+			if (spelling == SPELL_JSON)
+				any = expr_either(s, any, escaped(s, c));
+			from = c + 1;
+		}
+		if (from <= r[i].to)
+			any = expr_either(s, any, expr_characters(s, from, r[i].to));
+	}
+	return any;
+}
+
+/* ---- texts ---- */
+
+static uint32_t hex(struct grammar_source *s, const char *ranges)
+{
+	uint32_t any = NOTHING;
+	for (; *ranges; ranges += 2)
+		any = expr_either(s, any, expr_bytes(s, (uint8_t)ranges[0], (uint8_t)ranges[1]));
+	return any;
+}
+
+/* \uXXXX of a character, and two of them of one beyond U+FFFF. */
+static uint32_t unicode_escape(struct grammar_source *s)
+{
+	uint32_t u = expr_word(s, "\\u"), d = hex(s, "ddDD"), any = hex(s, "09afAF");
+	uint32_t two = expr_then(s, any, any), three = expr_then(s, any, two);
+	uint32_t low = expr_then(s, d, expr_then(s, hex(s, "07"), two));
+	uint32_t other = expr_then(s, hex(s, "09acefACEF"), three);
+	uint32_t high = expr_then(s, d, expr_then(s, hex(s, "89abAB"), two));
+	uint32_t second = expr_then(s, d, expr_then(s, hex(s, "cfCF"), two));
+	uint32_t pair = expr_then(s, high, expr_then(s, u, second));
+	return expr_then(s, u, expr_either(s, expr_either(s, other, low), pair));
+}
+
+static uint32_t text_expr(struct grammar_source *s)
+{
+	static const struct char_range all[] = {{0, 0x10ffff}};
+	uint32_t quote = expr_bytes(s, '"', '"');
+	uint32_t one = spelled_characters(s, all, 1, SPELL_JSON);
+	one = expr_either(s, one, expr_either(s, unicode_escape(s), expr_word(s, "\\/")));
+	return expr_then(s, expr_then(s, quote, expr_repeat(s, one, 0, REPEAT_ENDLESS)), quote);
+}
+
+uint32_t json_literal(struct grammar_source *s, const struct json *value)
+{
+	struct text_out out = {0};
+	if (value)
+		json_write(&out, value);
+	uint32_t expr = value ? expr_text(s, out.bytes, out.n) : expr_word(s, "null");
+	if (out.failed)
+		expr = source_fail(s, ENOMEM, "out of memory for a grammar");
+	text_out_free(&out);
+	return expr;
+}
+
+/* ---- numbers ---- */
+
+static uint32_t integer_expr(struct grammar_source *s)
+{
+	uint32_t digit = expr_bytes(s, '0', '9'), zero = expr_bytes(s, '0', '0');
+	uint32_t more = expr_then(s, expr_bytes(s, '1', '9'), expr_repeat(s, digit, 0, DIGITS - 1));
+	return expr_then(s, expr_maybe(s, expr_bytes(s, '-', '-')), expr_either(s, zero, more));
+}
+
+static uint32_t number_expr(struct grammar_source *s)
+{
+	uint32_t digit = expr_bytes(s, '0', '9');
+	uint32_t part = expr_then(s, expr_bytes(s, '.', '.'), expr_repeat(s, digit, 1, DIGITS));
+	uint32_t e = expr_either(s, expr_bytes(s, 'e', 'e'), expr_bytes(s, 'E', 'E'));
+	uint32_t sign = expr_either(s, expr_bytes(s, '-', '-'), expr_bytes(s, '+', '+'));
+	uint32_t power =
+		expr_then(s, expr_then(s, e, expr_maybe(s, sign)), expr_repeat(s, digit, 1, 2));
+	return expr_then(s, expr_then(s, integer_expr(s), expr_maybe(s, part)),
+			 expr_maybe(s, power));
+}
+
+/* ---- lists and objects ---- */
+
+/* OPEN gap (one (, gap one)*)? gap CLOSE */
+static uint32_t listed(struct grammar_source *s, char open, uint32_t one, char close)
+{
+	uint32_t gap = json_gap(s), comma = expr_then(s, expr_bytes(s, ',', ','), gap);
+	uint32_t more = expr_repeat(s, expr_then(s, comma, one), 0, REPEAT_ENDLESS);
+	uint32_t inside = expr_then(s, expr_then(s, expr_then(s, gap, one), more), gap);
+	return expr_then(s, expr_then(s, expr_text(s, &open, 1), expr_either(s, inside, gap)),
+			 expr_text(s, &close, 1));
+}
+
+static uint32_t list_expr(struct json_rules *j)
+{
+	return listed(j->s, '[', json_rule_call(j, JSON_RULE_VALUE), ']');
+}
+
+static uint32_t object_expr(struct json_rules *j)
+{
+	uint32_t name = json_rule_call(j, JSON_RULE_STRING);
+	uint32_t member = expr_then(j->s, expr_then(j->s, name, json_colon(j->s)),
+				    json_rule_call(j, JSON_RULE_VALUE));
+	return listed(j->s, '{', member, '}');
+}
+
+static uint32_t value_expr(struct json_rules *j)
+{
+	static const char *const words[] = {"true", "false", "null"};
+	uint32_t any = NOTHING;
+	for (int i = JSON_RULE_OBJECT; i <= JSON_RULE_NUMBER; i++)
+		any = expr_either(j->s, any, json_rule_call(j, (enum json_rule)i));
+	for (int i = 0; i < 3; i++)
+		any = expr_either(j->s, any, expr_word(j->s, words[i]));
+	return any;
+}
+
+/* ---- rules ---- */
+
+static uint32_t string_of(struct json_rules *j)
+{
+	return text_expr(j->s);
+}
+static uint32_t number_of(struct json_rules *j)
+{
+	return number_expr(j->s);
+}
+static uint32_t integer_of(struct json_rules *j)
+{
+	return integer_expr(j->s);
+}
+
+static uint32_t (*const makers[JSON_RULES])(struct json_rules *j) = {
+	[JSON_RULE_VALUE] = value_expr, [JSON_RULE_OBJECT] = object_expr,
+	[JSON_RULE_LIST] = list_expr,	[JSON_RULE_STRING] = string_of,
+	[JSON_RULE_NUMBER] = number_of, [JSON_RULE_INTEGER] = integer_of,
+};
+
+uint32_t json_rule_call(struct json_rules *j, enum json_rule which)
+{
+	if (!j->rule[which]) { /* its number first: it may call itself */
+		uint32_t rule = rule_new(j->s);
+		j->rule[which] = rule + 1;
+		rule_set(j->s, rule, makers[which](j));
+	}
+	return expr_call(j->s, j->rule[which] - 1);
+}

@@ -1,0 +1,436 @@
+/* Which tokens may follow: the vocabulary's tree is walked with the machine.
+ *
+ * From a state of a rule the walk does not know what the rule was called by. What it finds within
+ * the rule, and in what that calls, is true wherever the rule was called, and is kept. Where a
+ * token ends the rule and goes on, it leaves an exit, from which the walk is resumed on the stack
+ * that there is: of a JSON string these are the tokens with a quote inside, a few thousand of 152
+ * K.
+ *
+ * What takes any byte of some groups and is as before (the inside of a text) takes whole branches
+ * at once, if no other group lies below. */
+#include "engine/text/grammar_inside.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	VISITED_MAX = 1 << 24, /* nodes by one mask: a tenth of a second */
+	REACH_MAX = 32,	       /* bytes that are looked ahead in a bounded repetition */
+	REACH_ENDLESS = 255,
+	BRANCH_LEAST = 8,    /* tokens below a node for which looking ahead pays */
+	FEW = 32,	     /* one of so many tokens: listed */
+	EXPLORED_MAX = 1024, /* states that are looked at beforehand; */
+	PREPARED_MAX = 24,   /* masks that are made of them, */
+	WIDE = 16,	     /* where so many groups go on alike: such walks are long */
+};
+
+static size_t words_of(const struct grammar_tokens *t)
+{
+	return ((size_t)grammar_places(t) + 63) / 64;
+}
+
+static void out_of_memory(struct grammar *g)
+{
+	machine_fail(&g->machine, ENOMEM, "out of memory for the masks of a grammar");
+}
+
+/* ---- what goes on alike ---- */
+
+/* Where each group leads if all of its bytes lead to one state; else STATE_DEAD. */
+static void find_groups(struct grammar *g, uint32_t state, uint32_t to[BYTE_GROUPS])
+{
+	struct machine *m = &g->machine;
+	for (int i = 0; i < BYTE_GROUPS; i++)
+		to[i] = STATE_UNKNOWN;
+	for (uint32_t byte = 0; byte < 256; byte++) {
+		uint32_t *group = &to[g->group_of[byte]];
+		uint32_t next = machine_next(m, state, m->class_of[byte]);
+		*group = *group == STATE_UNKNOWN || *group == next ? next : STATE_DEAD;
+	}
+	for (int i = 0; i < BYTE_GROUPS; i++)
+		to[i] = to[i] == STATE_UNKNOWN ? STATE_DEAD : to[i];
+}
+
+static uint64_t groups_to(const uint32_t to[BYTE_GROUPS], uint32_t state)
+{
+	uint64_t groups = 0;
+	for (int i = 0; i < BYTE_GROUPS; i++)
+		groups |= (uint64_t)(to[i] == state) << i;
+	return groups;
+}
+
+/* Characters beyond ASCII by their bytes (table 3-7 of the Unicode standard), U+2028 to 203F
+ * aside. */
+static const struct {
+	uint32_t count;
+	uint8_t bytes[4][2]; /* from, to */
+} beyond[] = {
+	{2, {{0xc2, 0xdf}, {0x80, 0xbf}}},
+	{3, {{0xe0, 0xe0}, {0xa0, 0xbf}, {0x80, 0xbf}}},
+	{3, {{0xe1, 0xe1}, {0x80, 0xbf}, {0x80, 0xbf}}},
+	{3, {{0xe2, 0xe2}, {0x80, 0x80}, {0x80, 0xa7}}},
+	{3, {{0xe2, 0xe2}, {0x81, 0xbf}, {0x80, 0xbf}}},
+	{3, {{0xe3, 0xec}, {0x80, 0xbf}, {0x80, 0xbf}}},
+	{3, {{0xed, 0xed}, {0x80, 0x9f}, {0x80, 0xbf}}},
+	{3, {{0xee, 0xef}, {0x80, 0xbf}, {0x80, 0xbf}}},
+	{4, {{0xf0, 0xf0}, {0x90, 0xbf}, {0x80, 0xbf}, {0x80, 0xbf}}},
+	{4, {{0xf1, 0xf3}, {0x80, 0xbf}, {0x80, 0xbf}, {0x80, 0xbf}}},
+	{4, {{0xf4, 0xf4}, {0x80, 0x8f}, {0x80, 0xbf}, {0x80, 0xbf}}},
+};
+enum { BEYOND = sizeof beyond / sizeof *beyond };
+
+/* Where all bytes of a range lead if that is one state. */
+static uint32_t next_of_all(struct machine *m, uint32_t state, const uint8_t range[2])
+{
+	uint32_t to = machine_next(m, state, m->class_of[range[0]]);
+	for (uint32_t byte = range[0]; byte <= range[1] && to != STATE_DEAD; byte++)
+		if (machine_next(m, state, m->class_of[byte]) != to)
+			to = STATE_DEAD;
+	return to;
+}
+
+/* Whether all characters beyond ASCII lead to one state. */
+static bool leads_beyond(struct machine *m, uint32_t from, uint32_t to)
+{
+	for (int i = 0; i < BEYOND; i++) {
+		uint32_t at = from;
+		for (uint32_t k = 0; k < beyond[i].count && at != STATE_DEAD; k++)
+			at = next_of_all(m, at, beyond[i].bytes[k]);
+		if (at != to)
+			return false;
+	}
+	return true;
+}
+
+/* The state that most groups lead to. */
+static void find_loop(struct grammar *g, uint32_t state)
+{
+	uint32_t to[BYTE_GROUPS], along = STATE_DEAD;
+	uint64_t loop = 0;
+	if (g->machine.levels[state].looped)
+		return;
+	find_groups(g, state, to);
+	for (int i = 0; i < BYTE_GROUPS; i++) {
+		if (to[i] == STATE_DEAD || to[i] == along)
+			continue;
+		uint64_t groups = groups_to(to, to[i]);
+		if (__builtin_popcountll(groups) > __builtin_popcountll(loop)) {
+			loop = groups;
+			along = to[i];
+		}
+	}
+	if (along != STATE_DEAD && leads_beyond(&g->machine, state, along))
+		loop |= (uint64_t)1 << GROUP_BEYOND;
+	struct level *l = &g->machine.levels[state];
+	l->looped = true;
+	l->loop = loop;
+	l->along = along;
+}
+
+/* How far bytes of the loop's groups go on: for ever where they lead to the state itself, else as
+ * far as the states that follow take the same. */
+static void look_ahead(struct grammar *g, uint32_t state)
+{
+	const struct machine *m = &g->machine;
+	uint32_t reach = 1, at = state;
+	find_loop(g, state);
+	uint64_t loop = m->levels[state].loop;
+	while (loop && reach < REACH_MAX) {
+		uint32_t next = m->levels[at].along;
+		if (next == at)
+			reach = REACH_ENDLESS;
+		find_loop(g, next);
+		if (reach == REACH_ENDLESS || loop & ~m->levels[next].loop)
+			break;
+		reach++;
+		at = next;
+	}
+	g->machine.levels[state].reach = (uint8_t)reach;
+}
+
+static bool takes_branch(struct grammar *g, const struct token_node *n, uint32_t state)
+{
+	if (!g->machine.levels[state].reach)
+		look_ahead(g, state);
+	const struct level *l = &g->machine.levels[state];
+	uint64_t more = n->groups & ~l->loop;
+	if (n->well && l->loop >> GROUP_BEYOND)
+		more &= GROUPS_ASCII;
+	return !more && (l->reach == REACH_ENDLESS || n->height <= l->reach);
+}
+
+/* ---- walking ---- */
+
+static void allow(struct grammar *g, uint32_t first, uint32_t count)
+{
+	uint32_t i = first, end = first + count;
+	while (i < end) { /* all that lie in one word */
+		uint32_t n = 64 - (i & 63) < end - i ? 64 - (i & 63) : end - i;
+		g->bits[i >> 6] |= (n == 64 ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1) << (i & 63);
+		i += n;
+	}
+}
+
+static void add_exit(struct grammar *g, uint32_t node)
+{
+	uint32_t *exits = grown(g->exits, g->exit_count, &g->exit_room, sizeof *exits);
+	if (!exits) {
+		out_of_memory(g);
+		return;
+	}
+	g->exits = exits;
+	g->exits[g->exit_count++] = node;
+}
+
+static void walk(struct grammar *g, const struct grammar_tokens *t, uint32_t top);
+
+/* The text stands at a node in this way: its tokens may follow. True: so may some below. */
+static bool arrive(struct grammar *g, const struct grammar_tokens *t, uint32_t i, struct place p)
+{
+	const struct token_node *n = &t->nodes[i];
+	if (n->end == i + 1 || (n->tokens >= BRANCH_LEAST && takes_branch(g, n, p.state))) {
+		allow(g, n->first, n->tokens);
+		return false;
+	}
+	if (n[1].first > n->first)
+		allow(g, n->first, n[1].first - n->first);
+	if (p.stack == STACK_ANY && g->machine.levels[p.state].ends)
+		add_exit(g, i);
+	g->path[n->depth] = p;
+	return true;
+}
+
+/* Rules are entered or left by this byte. Where there is more than one way, each is walked by
+ * itself. */
+static bool arrive_by_step(struct grammar *g, const struct grammar_tokens *t, uint32_t i)
+{
+	struct places to = {0};
+	const struct token_node *n = &t->nodes[i];
+	machine_step(&g->machine, g->path[n->depth - 1], n->byte, &to);
+	for (uint32_t k = 0; k + 1 < to.count && !g->machine.failed; k++)
+		if (arrive(g, t, i, to.at[k]))
+			walk(g, t, i);
+	return to.count && arrive(g, t, i, to.at[to.count - 1]);
+}
+
+/* What lies below a node, where the text stands at path[its depth]. */
+static void walk(struct grammar *g, const struct grammar_tokens *t, uint32_t top)
+{
+	struct machine *m = &g->machine;
+	uint32_t end = t->nodes[top].end, i = top + 1;
+	while (i < end && !m->failed) {
+		const struct token_node *n = &t->nodes[i];
+		struct place from = g->path[n->depth - 1];
+		const struct level *l = &m->levels[from.state];
+		bool on;
+		if (++g->visited > VISITED_MAX)
+			machine_fail(m, E2BIG, "the grammar is too ambiguous for masks");
+		if (l->call_count || (l->ends && from.stack > STACK_END)) {
+			on = arrive_by_step(g, t, i);
+		} else {
+			uint32_t next = machine_next(m, from.state, m->class_of[n->byte]);
+			on = next != STATE_DEAD &&
+			     arrive(g, t, i, (struct place){next, from.stack});
+		}
+		i = on ? i + 1 : n->end;
+	}
+}
+
+/* ---- masks of rules ---- */
+
+static size_t bytes_of(const struct local_mask *l, size_t words)
+{
+	return (l->bits ? words * sizeof *l->bits : 0) +
+	       (l->id_count + (size_t)l->exit_count) * sizeof *l->ids + sizeof *l;
+}
+
+void grammar_forget_masks(struct grammar *g)
+{
+	for (uint32_t i = 1; i < g->mask_count; i++) {
+		free(g->masks[i].bits);
+		free(g->masks[i].ids);
+		free(g->masks[i].exits);
+	}
+	for (uint32_t i = 0; i < g->machine.level_count; i++)
+		g->machine.levels[i].mask = 0;
+	g->mask_count = 1;
+	g->mask_bytes = 0;
+}
+
+/* What the walk found, in as little as it takes. */
+static bool keep(struct grammar *g, const struct grammar_tokens *t, struct local_mask *l)
+{
+	size_t words = words_of(t), count = 0;
+	for (size_t w = 0; w < words; w++)
+		count += (size_t)__builtin_popcountll(g->bits[w]);
+	l->exits = malloc((g->exit_count + (size_t)1) * sizeof *l->exits);
+	if (count * FEW < t->vocabulary)
+		l->ids = malloc((count + 1) * sizeof *l->ids);
+	else
+		l->bits = malloc(words * sizeof *l->bits);
+	if (!l->exits || (!l->ids && !l->bits))
+		return false;
+	if (g->exit_count)
+		memcpy(l->exits, g->exits, g->exit_count * sizeof *l->exits);
+	l->exit_count = g->exit_count;
+	if (l->bits)
+		memcpy(l->bits, g->bits, words * sizeof *l->bits);
+	for (size_t w = 0; l->ids && w < words; w++)
+		for (uint64_t left = g->bits[w]; left; left &= left - 1)
+			l->ids[l->id_count++] =
+				(uint32_t)(64 * w) + (uint32_t)__builtin_ctzll(left);
+	return true;
+}
+
+static void make_mask(struct grammar *g, const struct grammar_tokens *t, uint32_t state)
+{
+	struct local_mask l = {0};
+	if (g->mask_bytes > GRAMMAR_MASK_BYTES)
+		grammar_forget_masks(g);
+	memset(g->bits, 0, words_of(t) * sizeof *g->bits);
+	g->exit_count = 0;
+	g->path[0] = (struct place){state, STACK_ANY};
+	walk(g, t, 0);
+	struct local_mask *masks = grown(g->masks, g->mask_count, &g->mask_room, sizeof *masks);
+	if (masks)
+		g->masks = masks;
+	if (!masks || !keep(g, t, &l)) {
+		free(l.exits);
+		out_of_memory(g);
+		return;
+	}
+	g->mask_bytes += bytes_of(&l, words_of(t));
+	g->machine.levels[state].mask = g->mask_count;
+	g->masks[g->mask_count++] = l;
+}
+
+static void add_mask(const struct local_mask *l, uint64_t *mask, size_t words)
+{
+	for (size_t w = 0; l->bits && w < words; w++)
+		mask[w] |= l->bits[w];
+	for (uint32_t i = 0; i < l->id_count; i++)
+		mask[l->ids[i] >> 6] |= (uint64_t)1 << (l->ids[i] & 63);
+}
+
+/* ---- masks of a text ---- */
+
+/* What a rule decides, and from its exits what its callers do. */
+static void mask_place(struct grammar *g, const struct grammar_tokens *t, struct place p,
+		       uint64_t *mask)
+{
+	const struct machine *m = &g->machine;
+	for (;;) {
+		if (!m->levels[p.state].mask)
+			make_mask(g, t, p.state);
+		if (m->failed)
+			return;
+		const struct local_mask *l = &g->masks[m->levels[p.state].mask];
+		add_mask(l, mask, words_of(t));
+		if (p.stack == STACK_END)
+			return;
+		bool ends = m->levels[p.state].ends;
+		p = machine_return(m, p.stack);
+		memset(g->bits, 0, l->exit_count ? words_of(t) * sizeof *g->bits : 0);
+		for (uint32_t i = 0; i < l->exit_count && !m->failed; i++) {
+			g->path[t->nodes[l->exits[i]].depth] = p;
+			walk(g, t, l->exits[i]);
+		}
+		for (size_t w = 0; l->exit_count && w < words_of(t); w++)
+			mask[w] |= g->bits[w];
+		if (!ends)
+			return;
+	}
+}
+
+static bool make_room(struct grammar *g, const struct grammar_tokens *t)
+{
+	if (!g->bits)
+		g->bits = malloc((words_of(t) + 1) * sizeof *g->bits);
+	if (!g->bits)
+		out_of_memory(g);
+	return g->bits;
+}
+
+static void add_ends(const struct grammar_tokens *t, uint64_t *mask)
+{
+	for (uint32_t i = t->text_count; i < grammar_places(t); i++)
+		mask[i >> 6] |= (uint64_t)1 << (i & 63);
+}
+
+/* The states within reach of those that are known, some of them. */
+static void explore(struct grammar *g)
+{
+	struct machine *m = &g->machine;
+	for (uint32_t r = 0; r < m->nodes.rule_count && r < EXPLORED_MAX && !m->failed; r++)
+		machine_start(m, r);
+	for (uint32_t i = 1; i < m->level_count && i < EXPLORED_MAX && !m->failed; i++)
+		for (uint32_t c = 0; c < m->classes && !m->failed; c++)
+			machine_next(m, i, c);
+}
+
+int grammar_prepare(struct grammar *g, const struct grammar_tokens *t, struct err *e)
+{
+	uint32_t prepared = 0;
+	explore(g);
+	if (!make_room(g, t))
+		return grammar_failed(g, e);
+	for (uint32_t i = 1; i < g->machine.level_count && i < EXPLORED_MAX; i++) {
+		if (g->machine.failed || prepared == PREPARED_MAX)
+			break;
+		find_loop(g, i);
+		if (g->machine.levels[i].mask ||
+		    __builtin_popcountll(g->machine.levels[i].loop) < WIDE)
+			continue;
+		g->visited = 0;
+		make_mask(g, t, i);
+		prepared++;
+	}
+	return grammar_failed(g, e);
+}
+
+int grammar_mask(struct grammar *g, const struct grammar_tokens *t, const struct places *p,
+		 uint64_t *mask, uint32_t *allowed, struct err *e)
+{
+	size_t words = words_of(t);
+	make_room(g, t);
+	memset(mask, 0, words * sizeof *mask);
+	g->visited = 0;
+	*allowed = 0;
+	for (uint32_t i = 0; i < p->count && !g->machine.failed; i++)
+		mask_place(g, t, p->at[i], mask);
+	if (!g->machine.failed && machine_may_end(&g->machine, p))
+		add_ends(t, mask);
+	for (size_t w = 0; w < words; w++)
+		*allowed += (uint32_t)__builtin_popcountll(mask[w]);
+	return grammar_failed(g, e);
+}
+
+/* ---- logits ---- */
+
+/* Calls for each place whose bit is `set`. */
+#define EACH_PLACE(t, mask, set, i)                                                                \
+	for (uint32_t w_ = 0; w_ < words_of(t); w_++)                                              \
+		for (uint64_t left_ = (set) ? (mask)[w_] : ~(mask)[w_]; left_; left_ &= left_ - 1) \
+			if (((i) = 64 * w_ + (uint32_t)__builtin_ctzll(left_)) < grammar_places(t))
+
+void grammar_apply(const struct grammar_tokens *t, const uint64_t *mask, uint32_t allowed,
+		   float *logits, float *scratch)
+{
+	uint32_t i, n = 0;
+	if (allowed < t->vocabulary / 4) { /* few: they are put aside */
+		EACH_PLACE(t, mask, true, i)
+		scratch[n++] = logits[t->order[i]];
+		for (uint32_t id = 0; id < t->vocabulary; id++)
+			logits[id] = -INFINITY;
+		n = 0;
+		EACH_PLACE(t, mask, true, i)
+		logits[t->order[i]] = scratch[n++];
+		return;
+	}
+	EACH_PLACE(t, mask, false, i)
+	logits[t->order[i]] = -INFINITY;
+	for (i = 0; i < t->never_count; i++)
+		logits[t->never[i]] = -INFINITY;
+}

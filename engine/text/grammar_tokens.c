@@ -1,0 +1,265 @@
+#include "engine/text/grammar_tokens.h"
+
+#include "engine/text/grammar_table.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- groups of bytes ---- */
+
+/* Letters, digits and what UTF-8 has alike together; what means something to many grammars for
+ * itself. */
+static const struct {
+	uint8_t least, most;
+} groups[] = {
+	{0, 8},	      {9, 9},	    {10, 10},	  {11, 12},	{13, 13},     {14, 31},
+	{' ', ' '},   {'!', '!'},   {'"', '"'},	  {'#', '#'},	{'$', '$'},   {'%', '%'},
+	{'&', '&'},   {'\'', '\''}, {'(', '('},	  {')', ')'},	{'*', '*'},   {'+', '+'},
+	{',', ','},   {'-', '-'},   {'.', '.'},	  {'/', '/'},	{'0', '0'},   {'1', '9'},
+	{':', ':'},   {';', ';'},   {'<', '<'},	  {'=', '='},	{'>', '>'},   {'?', '?'},
+	{'@', '@'},   {'A', 'F'},   {'G', 'Z'},	  {'[', '['},	{'\\', '\\'}, {']', ']'},
+	{'^', '^'},   {'_', '_'},   {'`', '`'},	  {'a', 'f'},	{'g', 'z'},   {'{', '{'},
+	{'|', '|'},   {'}', '}'},   {'~', '~'},	  {127, 127},	{0x80, 0x8f}, {0x90, 0x9f},
+	{0xa0, 0xbf}, {0xc0, 0xc1}, {0xc2, 0xdf}, {0xe0, 0xe0}, {0xe1, 0xec}, {0xed, 0xed},
+	{0xee, 0xef}, {0xf0, 0xf0}, {0xf1, 0xf3}, {0xf4, 0xf4}, {0xf5, 0xfe}, {0xff, 0xff},
+};
+_Static_assert(sizeof groups / sizeof *groups <= BYTE_GROUPS, "a group is a bit of 64");
+enum { FIRST_BEYOND = 46 }; /* 0x80 to 0x8f */
+_Static_assert(GROUPS_ASCII == ((uint64_t)1 << FIRST_BEYOND) - 1, "those before it are ASCII");
+
+uint8_t byte_group(uint8_t byte)
+{
+	uint8_t group = 0;
+	while (byte > groups[group].most)
+		group++;
+	return group;
+}
+
+/* ---- bytes of tokens ---- */
+
+/* Whether a token's text is one of the marks, which stand for themselves. */
+static bool marks(const char *bytes, size_t n)
+{
+	return token_wants(bytes, n, false) != MAY_TEXT;
+}
+
+size_t grammar_token_bytes(const struct tokenizer *t, uint32_t id,
+			   char bytes[GRAMMAR_MAX_TOKEN + 1])
+{
+	size_t n, mark = 0;
+	const char *text = tokenizer_bytes(t, id, false, &n);
+	if (!n || n > GRAMMAR_MAX_TOKEN)
+		return 0;
+	if (marks(text, n))
+		bytes[mark++] = (char)GRAMMAR_MARK;
+	memcpy(bytes + mark, text, n);
+	return mark + n;
+}
+
+bool grammar_is_mark(const struct tokenizer *t, const char *text)
+{
+	size_t n;
+	int64_t id = marks(text, strlen(text)) ? tokenizer_find(t, text) : -1;
+	return id >= 0 && tokenizer_bytes(t, (uint32_t)id, false, &n) && n;
+}
+
+/* ---- the tree ---- */
+
+struct spelled {
+	const char *bytes;
+	uint16_t length;
+	bool mark;
+	uint32_t id;
+};
+
+static int byte_at(const struct spelled *s, size_t i)
+{
+	if (i >= s->length + (size_t)s->mark)
+		return -1;
+	return s->mark && !i ? GRAMMAR_MARK : (uint8_t)s->bytes[i - s->mark];
+}
+
+static int by_bytes(const void *one, const void *other)
+{
+	const struct spelled *a = one, *b = other;
+	if (a->mark != b->mark)
+		return a->mark ? 1 : -1;
+	size_t least = a->length < b->length ? a->length : b->length;
+	int differ = memcmp(a->bytes, b->bytes, least);
+	if (differ)
+		return differ;
+	if (a->length != b->length)
+		return a->length < b->length ? -1 : 1;
+	return (a->id > b->id) - (a->id < b->id);
+}
+
+static bool ends_answer(const uint32_t *ends, uint32_t count, uint32_t id)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (ends[i] == id)
+			return true;
+	return false;
+}
+
+/* What is no text goes to `never`, or to the ends. */
+static uint32_t spell(struct grammar_tokens *t, const struct tokenizer *from, const uint32_t *ends,
+		      uint32_t end_count, struct spelled *list)
+{
+	uint32_t count = 0;
+	for (uint32_t id = 0; id < t->vocabulary; id++) {
+		size_t n;
+		const char *bytes = tokenizer_bytes(from, id, false, &n);
+		if (ends_answer(ends, end_count, id))
+			continue;
+		if (n && n <= GRAMMAR_MAX_TOKEN)
+			list[count++] = (struct spelled){bytes, (uint16_t)n, marks(bytes, n), id};
+		else
+			t->never[t->never_count++] = id;
+	}
+	qsort(list, count, sizeof *list, by_bytes);
+	return count;
+}
+
+static bool add_node(struct grammar_tokens *t, uint32_t *room, uint32_t first, size_t depth,
+		     int byte)
+{
+	struct token_node *nodes = grown(t->nodes, t->count, room, sizeof *nodes);
+	if (!nodes)
+		return false;
+	t->nodes = nodes;
+	t->nodes[t->count++] =
+		(struct token_node){.first = first, .depth = (uint8_t)depth, .byte = (uint8_t)byte};
+	return true;
+}
+
+/* A node for each byte that a token does not share with the one before it. */
+static bool plant(struct grammar_tokens *t, const struct spelled *list, uint32_t count)
+{
+	uint32_t room = 0;
+	bool done = add_node(t, &room, 0, 0, 0);
+	for (uint32_t i = 0; i < count && done; i++) {
+		size_t d = 0;
+		while (i && byte_at(&list[i], d) >= 0 &&
+		       byte_at(&list[i], d) == byte_at(&list[i - 1], d))
+			d++;
+		for (; byte_at(&list[i], d) >= 0 && done; d++)
+			done = add_node(t, &room, i, d + 1, byte_at(&list[i], d));
+		t->order[i] = list[i].id;
+	}
+	return done && add_node(t, &room, count, 0, 0) && t->count--;
+}
+
+struct path { /* the nodes that the last one lies below, and itself, by depth */
+	uint32_t at[GRAMMAR_MAX_TOKEN + 2];
+	uint8_t left[GRAMMAR_MAX_TOKEN + 2], from[GRAMMAR_MAX_TOKEN + 2], to[GRAMMAR_MAX_TOKEN + 2];
+	bool good[GRAMMAR_MAX_TOKEN + 2]; /* all that is read of it is UTF-8 */
+	uint32_t depth;
+};
+
+/* The last node of the path is whole, and the one above it knows. */
+static void close_node(struct grammar_tokens *t, struct path *p, uint32_t end)
+{
+	struct token_node *n = &t->nodes[p->at[p->depth]];
+	n->end = end;
+	n->tokens = t->nodes[end].first - n->first;
+	if (!p->depth)
+		return;
+	struct token_node *above = &t->nodes[p->at[--p->depth]];
+	above->groups |= n->groups | (uint64_t)1 << byte_group(n->byte);
+	if (above->height <= n->height)
+		above->height = n->height + 1;
+	above->well &= p->good[p->depth + 1];
+	p->good[p->depth] &= p->good[p->depth + 1];
+}
+
+/* Whether bytes may go on as UTF-8 does, *left being how many of a character are still to come, and
+ * *from and *to what the next may be. */
+static bool goes_on(uint8_t byte, uint8_t *left, uint8_t *from, uint8_t *to)
+{
+	uint8_t least = *from, most = *to;
+	*from = 0x80;
+	*to = 0xbf;
+	if (*left) {
+		(*left)--;
+		return byte >= least && byte <= most;
+	}
+	*left = byte < 0x80 ? 0 : byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3;
+	*from = byte == 0xe0 ? 0xa0 : byte == 0xf0 ? 0x90 : 0x80;
+	*to = byte == 0xed ? 0x9f : byte == 0xf4 ? 0x8f : 0xbf;
+	return byte < 0x80 || (byte >= 0xc2 && byte <= 0xf4);
+}
+
+static void open_node(struct grammar_tokens *t, struct path *p, uint32_t i)
+{
+	struct token_node *n = &t->nodes[i];
+	uint32_t d = ++p->depth;
+	p->at[d] = i;
+	p->left[d] = p->left[d - 1];
+	p->from[d] = p->from[d - 1];
+	p->to[d] = p->to[d - 1];
+	p->good[d] = goes_on(n->byte, &p->left[d], &p->from[d], &p->to[d]);
+	if (p->left[d] == 1 && n->byte == 0x80 && t->nodes[p->at[d - 1]].byte == 0xe2)
+		p->to[d] = 0xa7; /* U+2028 and 2029 end lines: not what all takes that goes on */
+	n->well = p->good[d] && !p->left[d];
+}
+
+static void measure(struct grammar_tokens *t)
+{
+	struct path p = {0};
+	for (uint32_t i = 1; i < t->count; i++) {
+		while (p.depth >= t->nodes[i].depth)
+			close_node(t, &p, i);
+		open_node(t, &p, i);
+	}
+	while (p.depth)
+		close_node(t, &p, t->count);
+	close_node(t, &p, t->count);
+}
+
+static int plant_all(struct grammar_tokens *t, const struct tokenizer *from, const uint32_t *ends,
+		     uint32_t end_count, struct err *e)
+{
+	size_t room = (size_t)t->vocabulary + end_count + 1;
+	struct spelled *list = malloc(room * sizeof *list);
+	t->order = malloc(room * sizeof *t->order);
+	t->never = malloc(room * sizeof *t->never);
+	bool done = list && t->order && t->never;
+	if (done) {
+		t->text_count = spell(t, from, ends, end_count, list);
+		done = plant(t, list, t->text_count);
+	}
+	free(list);
+	if (!done)
+		return err_set(e, ENOMEM, "out of memory for the vocabulary's tree");
+	for (uint32_t i = 0; i < end_count; i++)
+		if (ends[i] < t->vocabulary)
+			t->order[t->text_count + t->end_count++] = ends[i];
+	measure(t);
+	return 0;
+}
+
+int grammar_tokens_new(struct grammar_tokens **out, const struct tokenizer *t, uint32_t vocabulary,
+		       const uint32_t *ends, uint32_t end_count, struct err *e)
+{
+	struct grammar_tokens *made = calloc(1, sizeof *made);
+	if (!made)
+		return err_set(e, ENOMEM, "out of memory for the vocabulary's tree");
+	made->vocabulary = vocabulary;
+	int failed = plant_all(made, t, ends, end_count, e);
+	if (failed)
+		grammar_tokens_free(made);
+	else
+		*out = made;
+	return failed;
+}
+
+void grammar_tokens_free(struct grammar_tokens *t)
+{
+	if (!t)
+		return;
+	free(t->nodes);
+	free(t->order);
+	free(t->never);
+	free(t);
+}

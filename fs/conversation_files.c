@@ -1,0 +1,100 @@
+/* The texts of a conversation: messages.json, template.json, tools.json, which are written whole,
+ * and tool_calls.json, which grows. Which of the engine's texts it is stands in the row. */
+#include "fs/files.h"
+#include "fs/handle.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+
+static enum session_text text_of(const struct node *n)
+{
+	return (enum session_text)n->row->fact;
+}
+
+void conversation_text_render(const struct node *n, struct text *out)
+{
+	size_t length;
+	struct err e;
+	char *text = session_text_get(n->conversation->session, text_of(n), &length, &e);
+	if (text)
+		text_add(out, text, length);
+	else
+		out->failed = true;
+	free(text);
+}
+
+int conversation_text_set(const struct node *n, const char *value, size_t length, struct err *e)
+{
+	int code = session_text_set(n->conversation->session, text_of(n), value, length, e);
+	if (!code)
+		conversation_wake(n->conversation);
+	return code;
+}
+
+static ssize_t text_read(struct handle *h, struct call *c, char *buffer)
+{
+	return assembled_ops.read(h, c, buffer);
+}
+
+/* What would be refused when it is closed is refused now, so that a shell hears of it. */
+static int text_write(struct handle *h, const char *data, size_t size, uint64_t offset,
+		      struct err *e)
+{
+	if (!session_working(h->node.conversation->session))
+		return assembled_ops.write(h, data, size, offset, e);
+	h->poison = EBUSY;
+	return err_set(e, EBUSY,
+		       "%s: the session is still answering: read its output to the end, or "
+		       "`echo stop > ctl`",
+		       h->node.row->name);
+}
+
+static int text_truncate(struct handle *h, uint64_t size, struct err *e)
+{
+	return assembled_ops.truncate(h, size, e);
+}
+
+static int text_flush(struct handle *h, bool by_opener, struct err *e)
+{
+	return assembled_ops.flush(h, by_opener, e);
+}
+
+static void text_release(struct handle *h)
+{
+	assembled_ops.release(h);
+}
+
+const struct file_ops conversation_text_ops = {
+	.read = text_read,
+	.write = text_write,
+	.truncate = text_truncate,
+	.flush = text_flush,
+	.release = text_release,
+};
+
+/* ---- tool_calls.json ---- */
+
+static ssize_t calls_read(struct handle *h, struct call *c, char *buffer)
+{
+	ssize_t n = live_ops.read(h, c, buffer);
+	h->cursor = h->shown.length;
+	return n;
+}
+
+/* Ready when there are calls that were not read through this handle, or no more can come. */
+static unsigned calls_poll(struct handle *h)
+{
+	enum { EMPTY = sizeof "[]\n" - 1 };
+	struct text now = {0};
+	conversation_text_render(&h->node, &now);
+	uint64_t length = now.length;
+	text_free(&now);
+	bool news = length > EMPTY && length != h->cursor;
+	return news || !session_working(h->node.conversation->session) ? POLLIN | POLLRDNORM : 0;
+}
+
+const struct file_ops tool_calls_ops = {
+	.read = calls_read,
+	.poll = calls_poll,
+};

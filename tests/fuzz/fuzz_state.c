@@ -1,0 +1,275 @@
+/* libFuzzer on a session's state: whatever is written, it is refused in words and the session is
+ * what it was, or it becomes a session that is saved and restored to the same bytes.
+ *
+ * An input's first byte says what the rest is:
+ *     0  a file
+ *     1  a file's texts and context, to which the head and the sums are made
+ *     2  changes to a file that a session gave, each an offset of 3 bytes, how (one byte) and a
+ * value; 3  and then the sums are made right again 4  a hybrid's context alone (context_save.h); 5
+ * changes to one The model is a fixture that is never loaded: MOEFS_FIXTURES is their folder. */
+#include "engine/compute/context_save.h"
+#include "engine/serve/internal.h"
+#include "engine/serve/state.h"
+#include "tests/fuzz/folder.h"
+
+#include <xxhash.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { FILE_MOST = 1 << 20, POSITIONS = 70, PIECE = 4096 };
+
+static struct engine *engine;
+static struct model *model;
+static struct config hybrid;
+static uint8_t *made, *made_context; /* what a session gave; what a hybrid's context did */
+static size_t made_bytes, made_context_bytes;
+
+/* ---- what there is to begin with ---- */
+
+static const char *fixture(const char *name)
+{
+	static char path[512];
+	const char *folder = getenv("MOEFS_FIXTURES");
+	(void)snprintf(path, sizeof path, "%s/%s", folder ? folder : "tests/data/fixtures", name);
+	return path;
+}
+
+static void must(int failed, const struct err *e)
+{
+	if (!failed)
+		return;
+	(void)fprintf(stderr, "%s\n", e->text);
+	abort();
+}
+
+static void compute(struct context *x)
+{
+	struct err e = {0};
+	must(context_reserve(x, POSITIONS, &e), &e);
+	for (uint32_t i = 0; i < POSITIONS; i++)
+		must(token_list_append(&x->tokens, &i, 1, &e), &e);
+	for (uint32_t i = 0; i < x->block_count; i++)
+		memset((void *)x->blocks[i], 'k', x->block_used);
+}
+
+static uint8_t *read_saved(struct session *s, size_t *n)
+{
+	struct saved *v;
+	struct err e = {0};
+	must(session_save(s, &v, &e), &e);
+	*n = saved_bytes(v);
+	uint8_t *bytes = malloc(*n);
+	if (!bytes || saved_read(v, 0, bytes, *n) != *n)
+		abort();
+	saved_close(v);
+	return bytes;
+}
+
+static void set(struct session *s, enum session_text what, const char *text)
+{
+	struct err e = {0};
+	must(session_text_set(s, what, text, strlen(text), &e), &e);
+}
+
+static void make_state(void)
+{
+	struct session *s;
+	struct err e = {0};
+	must(session_create(&s, model, NULL, NULL, &e), &e);
+	set(s, SESSION_MESSAGES,
+	    "[{\"role\": \"system\", \"content\": \"Be kind.\"}, {\"role\": \"user\", \"content\": "
+	    "\"Hi\"}, "
+	    "{\"role\": \"assistant\", \"content\": \"Ho\", \"thinking\": \"hm\"}]");
+	set(s, SESSION_TOOLS,
+	    "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {}}}]");
+	set(s, SESSION_VARIABLES, "{\"a\": 1}");
+	session_log_append(s, "> Hi\nHo\n", 8);
+	must(session_add_mark(s, &e), &e);
+	compute(&s->context);
+	made = read_saved(s, &made_bytes);
+	session_end(s);
+}
+
+static void make_context(void)
+{
+	struct context x;
+	struct context_save saved;
+	struct err e = {0};
+	context_init(&x, &engine->context_budget, &hybrid, KV_F16);
+	compute(&x);
+	recurrent_add_mark(&x.recurrent, 9, 1, recurrent_take_copy(&x.recurrent));
+	must(context_save_open(&saved, &x, &hybrid, &e), &e);
+	made_context_bytes = context_save_bytes(&saved);
+	made_context = malloc(made_context_bytes);
+	if (!made_context)
+		abort();
+	context_save_read(&saved, 0, made_context, made_context_bytes);
+	context_save_close(&saved);
+	context_free(&x);
+}
+
+static void begin(void)
+{
+	struct err e = {0};
+	struct engine_options o = {.budget = 64 << 20,
+				   .context_budget = 64 << 20,
+				   .threads = 1,
+				   .store = folder_path()};
+	must(engine_create(&engine, &o, &e), &e);
+	must(model_open(&model, engine, fixture("qwen3_moe"), &e), &e);
+	must(config_read(&hybrid, fixture("qwen3_5_moe"), &e), &e);
+	make_state();
+	make_context();
+}
+
+/* ---- an input's file ---- */
+
+static void make_sums_right(uint8_t *file, size_t n)
+{
+	uint64_t sum = XXH3_64bits(file, offsetof(struct state_head, sum));
+	if (n < sizeof(struct state_head) + sizeof sum)
+		return;
+	memcpy(file + offsetof(struct state_head, sum), &sum, sizeof sum);
+	sum = XXH3_64bits(file, n - sizeof sum);
+	memcpy(file + n - sizeof sum, &sum, sizeof sum);
+}
+
+/* The first two bytes of the input say how long the texts are. */
+static size_t make_head(uint8_t *file, const uint8_t *data, size_t size)
+{
+	struct state_head h;
+	size_t texts = size >= 2 ? data[0] | (size_t)data[1] << 8 : 0;
+	if (size < 2 || texts > size - 2 || size > FILE_MOST / 2)
+		return 0;
+	size -= 2;
+	state_identify(model, &h);
+	h.texts_bytes = texts;
+	h.context_bytes = size - texts;
+	h.bytes = sizeof h + size + sizeof(uint64_t);
+	memcpy(file, &h, sizeof h);
+	memcpy(file + sizeof h, data + 2, size);
+	make_sums_right(file, h.bytes);
+	return h.bytes;
+}
+
+static void change(uint8_t *file, size_t n, const uint8_t *data, size_t size)
+{
+	for (; size >= 5; data += 5, size -= 5) {
+		size_t at = (data[0] | (size_t)data[1] << 8 | (size_t)data[2] << 16) % n;
+		uint64_t number = (uint64_t)(int8_t)data[4];
+		if (data[3] % 3 == 0)
+			file[at] ^= data[4];
+		else if (data[3] % 3 == 1)
+			file[at] = data[4];
+		else if (n - at >= sizeof number)
+			memcpy(file + at, &number, sizeof number);
+	}
+}
+
+static size_t file_of(uint8_t *file, int kind, const uint8_t *data, size_t size)
+{
+	if (kind == 1)
+		return make_head(file, data, size);
+	if (kind == 0) {
+		memcpy(file, data, size < FILE_MOST ? size : FILE_MOST);
+		return size < FILE_MOST ? size : FILE_MOST;
+	}
+	memcpy(file, made, made_bytes);
+	change(file, made_bytes, data, size);
+	if (kind == 3)
+		make_sums_right(file, made_bytes);
+	return made_bytes;
+}
+
+/* ---- what comes of it ---- */
+
+static int restore(struct session *s, const uint8_t *file, size_t n)
+{
+	struct restored *r;
+	struct err e = {0};
+	int failed = restored_begin(model, &r, &e);
+	must(failed, &e);
+	for (size_t at = 0, piece; at < n && !failed; at += piece) {
+		piece = n - at < PIECE ? n - at : PIECE;
+		failed = restored_feed(r, at, file + at, piece, &e);
+	}
+	if (!failed)
+		failed = session_restore(s, r, &e);
+	restored_close(r);
+	if (failed && (failed != -e.code || !e.text[0]))
+		abort();
+	return failed;
+}
+
+static void use(struct session *s)
+{
+	size_t n, again_bytes;
+	struct err e = {0};
+	uint8_t *bytes = read_saved(s, &n);
+	if (restore(s, bytes, n))
+		abort();
+	uint8_t *again = read_saved(s, &again_bytes);
+	if (again_bytes != n || memcmp(bytes, again, n) != 0)
+		abort();
+	free(bytes);
+	free(again);
+	while (!session_undo(s, &e))
+		;
+	must(session_reset(s, &e), &e);
+}
+
+static void try_state(int kind, const uint8_t *data, size_t size)
+{
+	static uint8_t file[FILE_MOST];
+	struct session *s;
+	struct err e = {0};
+	size_t n = file_of(file, kind, data, size), kept, length;
+	must(session_create(&s, model, NULL, NULL, &e), &e);
+	uint8_t *before = read_saved(s, &kept);
+	if (!restore(s, file, n)) {
+		use(s);
+	} else {
+		uint8_t *after = read_saved(s, &length);
+		if (length != kept || memcmp(before, after, kept) != 0)
+			abort();
+		free(after);
+	}
+	free(before);
+	session_end(s);
+}
+
+static void try_context(bool changed, const uint8_t *data, size_t size)
+{
+	static uint8_t file[FILE_MOST];
+	struct context like;
+	struct context_load l;
+	struct err e = {0};
+	size_t n = changed ? made_context_bytes : size < FILE_MOST ? size : FILE_MOST;
+	memcpy(file, changed ? made_context : data, n);
+	if (changed)
+		change(file, n, data, size);
+	context_init(&like, &engine->context_budget, &hybrid, KV_F16);
+	context_load_begin(&l, &like, &hybrid, 1000, n);
+	int failed = context_load_feed(&l, file, n, &e);
+	if (failed && (failed != -e.code || !e.text[0]))
+		abort();
+	if (context_load_done(&l) && !failed) {
+		context_load_end(&l);
+		context_rollback(&l.x, l.x.tokens.count / 2);
+	}
+	context_load_free(&l);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	if (!engine)
+		begin();
+	uint64_t used = engine_context_used(engine);
+	if (size && data[0] % 6 < 4)
+		try_state(data[0] % 6, data + 1, size - 1);
+	else if (size)
+		try_context(data[0] % 6 == 5, data + 1, size - 1);
+	if (engine_context_used(engine) != used)
+		abort();
+	return 0;
+}

@@ -1,0 +1,241 @@
+#!/bin/bash
+# A session's state: cp out saves it, cp in restores or forks it, across mounts; what is wrong is said in
+# words and harms nothing.
+. "$(dirname "$0")/lib.sh"
+other=$root/tests/data/fixtures/qwen3_moe
+others=("$other")
+mounted
+loaded
+kept=$work/kept
+
+stat_of() { awk -v k="$1" '$1 == k { print $2 }' "$2/stats"; } # KEY SESSION
+# What a session shows of itself, but for the speeds of its last turn.
+shows() { (cd "$m/sessions/$1" && cat log prompt output status && grep -r . params); }
+new() { # NAME…: sessions that answer shortly and always alike
+	local s
+	for s; do
+		mkdir "$m/sessions/$s" || fail "mkdir $s"
+	done
+}
+# Both answer alike, and compute only what is new: the prompt that they had is in the context.
+go_on_alike() { # SESSION SESSION PROMPT
+	local a b
+	a=$(cd "sessions/$1" && ask "$3") && b=$(cd "sessions/$2" && ask "$3") || fail "no answer"
+	same "$a" "$b" "the answers of $1 and $2"
+	same "$(stat_of cached_tokens "sessions/$2")" "$(stat_of cached_tokens "sessions/$1")" cached_tokens
+	same "$(stat_of recomputed_tokens "sessions/$2")" 0 recomputed_tokens
+	[ "$(stat_of cached_tokens "sessions/$2")" -ge "$known" ] || fail "computed anew: $(cat "sessions/$2/stats")"
+}
+first_turn() { # SESSION; sets known, what its context then holds but for the answer's last token
+	(cd "sessions/$1" && ask "Who lived in the forest?" >/dev/null) || fail "no answer"
+	known=$(stat_of context_tokens "sessions/$1")
+}
+
+saves() {
+	new a
+	[ "$(stat -c %s sessions/a/state)" -gt 0 ] || fail "an empty file"
+	first_turn a
+	local size
+	size=$(stat -c %s sessions/a/state)
+	cp sessions/a/state "$kept" || fail "cp"
+	same "$(stat -c %s "$kept")" "$size" "the copy's size"
+	cmp sessions/a/state "$kept" || fail "not the same twice"
+	cmp <(dd if=sessions/a/state bs=1001 status=none) "$kept" || fail "by small pieces"
+	cmp <(tar cf - -C sessions/a state | tar xOf -) "$kept" || fail "by tar"
+	cmp <(tail -c 1000 sessions/a/state) <(tail -c 1000 "$kept") || fail "its end alone"
+	same "$(stat -c %a sessions/a/state)" 600
+}
+claim "cp out saves what its size says" saves
+
+restores() {
+	first_turn a # of what it knows: the same words once more
+	cp sessions/a/state "$kept" && new b && cp "$kept" sessions/b/state || fail "cp"
+	diff <(shows a) <(shows b) || fail "not the same session"
+	go_on_alike a b "And what did he eat?"
+	go_on_alike a b "Why?"
+}
+claim "cp in restores, and nothing is computed again" restores
+
+forks() {
+	new c d
+	first_turn c
+	cp sessions/c/state sessions/d/state || fail "cp from session to session"
+	c=$(cd sessions/c && ask "Was it a bear?") && d=$(cd sessions/d && ask "Was it a fox?") || fail "no answer"
+	[ "$(stat_of cached_tokens sessions/d)" -ge "$known" ] || fail "computed anew"
+	grep -q "a bear" sessions/c/log && ! grep -q "a fox" sessions/c/log || fail "c has what d was asked"
+	grep -q "a fox" sessions/d/log && ! grep -q "a bear" sessions/d/log || fail "d has what c was asked"
+	new e && first_turn e && same "$(cd sessions/e && ask "Was it a fox?")" "$d" "never forked"
+	rmdir sessions/c && (cd sessions/d && ask "And then?" >/dev/null) || fail "after the other's end"
+}
+claim "a fork goes its own way, and so does what it was made of" forks
+
+idioms() {
+	new f
+	local how
+	for how in "cat '$kept' > sessions/f/state" "dd if='$kept' of=sessions/f/state bs=777 status=none" \
+		"cp --sparse=always '$kept' '$work/sparse' && cp '$work/sparse' sessions/f/state" \
+		"gzip -c sessions/b/state >'$work/gz' && cp '$kept' sessions/f/state && gzip -dc '$work/gz' > sessions/f/state && cp '$kept' sessions/f/state" \
+		"python3 -c 'import shutil; shutil.copyfile(\"$kept\", \"sessions/f/state\")'"; do
+		echo reset > sessions/f/ctl && bash -c "$how" || fail "$how"
+		cmp sessions/f/state "$kept" || fail "not restored: $how"
+	done
+	if command -v zstd >/dev/null; then
+		zstd -q <sessions/f/state >"$work/zst" && echo reset > sessions/f/ctl && zstd -dq <"$work/zst" > sessions/f/state &&
+			cmp sessions/f/state "$kept" || fail zstd
+	fi
+	before=$(shows f)
+	: > sessions/f/state && true > sessions/f/state && same "$(shows f)" "$before" "truncation alone"
+}
+claim "cat, dd, gzip, zstd, sparse copies and python restore, too" idioms
+
+fixed() {
+	exec 3<sessions/b/state || fail "open"
+	(cd sessions/b && ask "Tell me more." >/dev/null) && echo reset > sessions/b/ctl || fail "a turn"
+	cat <&3 >"$work/late"
+	cp "$work/late" sessions/b/state && grep -q "Why?" sessions/b/log && ! grep -q "more" sessions/b/log ||
+		fail "not as it was at its opening: $(cat sessions/b/log)"
+	exec 3<&-
+}
+claim "what is read is the session at the moment of opening" fixed
+
+# refused WHY WORDS command…: the command fails with these words of errno's, the error says these, nothing changes
+refused() {
+	local why=$1 words=$2 before
+	shift 2
+	before=$(shows f)
+	fails_with "$words" "$@"
+	grep -q "$why" "$mnt/error" || fail "MOUNT/error does not say '$why': $(cat "$mnt/error")"
+	grep -q "$why" sessions/f/error || fail "the session's error does not say '$why': $(cat sessions/f/error)"
+	same "$(shows f)" "$before" "the session"
+	cmp sessions/f/state "$kept" || fail "the session is not what it was"
+}
+into() { cat >"$work/new" && LC_ALL=C cp "$work/new" sessions/f/state; } # what stdin has
+flip() { # AT: the file with a bit at this place the other way round
+	python3 - "$kept" "$1" <<'PY'
+import sys
+data = bytearray(open(sys.argv[1], 'rb').read())
+data[int(sys.argv[2])] ^= 4
+sys.stdout.buffer.write(data)
+PY
+}
+damaged() {
+	local size at
+	size=$(stat -c %s "$kept")
+	for at in 3 40 200 400 $((size / 2)) $((size - 4)); do
+		flip $at | refused "the session is what it was" "Invalid argument" into
+	done
+	flip $((size / 2)) | refused "checksum" "Invalid argument" into
+	head -c $((size - 1)) "$kept" | refused "ends after $((size - 1)) of $size bytes" "Invalid argument" into
+	head -c 100 "$kept" | refused "within its head" "Invalid argument" into
+	{ cat "$kept"; echo; } | refused "more than its head says" "Invalid argument" into
+	echo hello | refused "not what a session's state file gave" "Invalid argument" into
+	refused "from its beginning" "Invalid argument" dd if="$kept" of=sessions/f/state seek=1 bs=4096 status=none
+}
+claim "a damaged state is refused in words and harms nothing" damaged
+
+another_model() {
+	local there=$mnt/qwen3_moe/sessions/default
+	fails_with "Invalid argument" cp "$kept" "$there/state"
+	grep -q "of the model fable-moe-15m, and this is qwen3_moe" "$there/error" || fail "$(cat "$there/error")"
+	grep -q "messages.json" "$there/error" || fail "no remedy: $(cat "$there/error")"
+	same "$(cat "$there/log")" ""
+	fails_with "Invalid argument" bash -c "head -c 512 '$kept' >'$there/state'" # by the first write
+	cp "$there/state" "$work/theirs" || fail "cp"
+	refused "of the model qwen3_moe" "Invalid argument" cp "$work/theirs" sessions/f/state
+}
+claim "another model's is refused by the first write" another_model
+
+busy() {
+	cp "$kept" sessions/f/state
+	new g && cd sessions/g && begin_long
+	fails_with "Device or resource busy" cp state "$work/busy"
+	fails_with "Device or resource busy" cp "$kept" state
+	fails_with "Device or resource busy" cp state ../f/state # the fork of one that generates
+	grep -q "still answering.*stop" "$mnt/error" || fail "$(cat "$mnt/error")"
+	working
+	end_long
+	cmp ../f/state "$kept" || fail "f has changed"
+	cp state "$work/busy" || fail "not even now"
+	exec 3>state && cat "$kept" >&3 || fail "write" # it begins, and then there is a turn
+	long_turn && working && exec 3>&- # nobody hears why, but it is said
+	working
+	grep -q "state: the session is still working" "$mnt/error" || fail "$(cat "$mnt/error")"
+	end_beside 2>/dev/null
+	echo stop > ctl && idle
+	rmdir ../g
+}
+claim "in a turn it is busy" busy
+
+no_room() {
+	local budget size
+	budget=$(cat ../cache/context_budget) size=$(stat -c %s "$kept")
+	echo 64K > ../cache/context_budget || fail "cannot be set"
+	refused "context budget is used up" "No space left on device" cp "$kept" sessions/f/state
+	echo "$budget" > ../cache/context_budget
+	cp "$kept" sessions/f/state || fail "with room again"
+}
+claim "without room for its context it is ENOSPC in words" no_room
+
+killed() {
+	local before used
+	before=$(shows f)
+	python3 - "$work/later" sessions/f/state "$kept" <<'PY' || fail "python"
+import os, signal, sys
+child = os.fork()
+if child == 0:
+    f = os.open(sys.argv[2], os.O_WRONLY | os.O_TRUNC)
+    data = open(sys.argv[3], 'rb').read()
+    os.write(f, data[:len(data) // 2])
+    os.kill(os.getpid(), signal.SIGKILL)
+os.waitpid(child, 0)
+PY
+	same "$(shows f)" "$before" "the session"
+	cmp sessions/f/state "$kept" || fail "the session is not what it was"
+	grep -q "ends after" "$mnt/error" || fail "MOUNT/error: $(cat "$mnt/error")"
+}
+claim "a cp that is killed half way harms nothing" killed
+
+gives_back() { # what handles held is the system's again: two sessions hold one text's blocks once
+	local i used
+	for i in $(seq 20); do cp "$kept" sessions/f/state && cp sessions/f/state "$work/again" || fail "cp"; done
+	used=$(stat_of context_used ../cache)
+	for i in $(seq 20); do cp "$kept" sessions/f/state && cp sessions/f/state "$work/again" || fail "cp"; done
+	for i in $(seq $((limit * 20))); do
+		[ "$(stat_of context_used ../cache)" = "$used" ] && return
+		sleep 0.05 # the last handle's are given back behind it
+	done
+	fail "context_used grows: $used, $(stat_of context_used ../cache)"
+}
+claim "what was saved and restored takes no memory" gives_back
+
+ends() {
+	new h && cp "$kept" sessions/h/state && exec 3<sessions/h/state 4>sessions/h/state && head -c 5000 "$kept" >&4
+	rmdir sessions/h || fail rmdir
+	fails_with "Stale file handle" cat <&3
+	exec 3<&- 4>&- 5<&-
+	true
+}
+claim "a session ends while its state is open" ends
+
+cp "$kept" sessions/f/state
+cd "$work" && unmounted
+mounted
+across() {
+	same "$(ls sessions)" default
+	new i j
+	cp "$kept" sessions/i/state || fail "cp" # whether or not the weights are there yet
+	cp "$kept" sessions/j/state && rmdir sessions/i && new i && cp sessions/j/state sessions/i/state || fail "cp"
+	known=40 go_on_alike i j "And what did he eat?"
+	[ "$(stat_of cached_tokens sessions/j)" -gt 40 ] || fail "computed anew: $(cat sessions/j/stats)"
+}
+claim "it outlives the mount" across
+
+cd "$work" && unmounted
+mounted -o quant=tq4
+recipe() {
+	fails_with "Invalid argument" cp "$kept" sessions/default/state
+	grep -q "recipe tq3, and this mount's is tq4" error || fail "$(cat error)"
+	grep -q "messages.json" error || fail "no remedy: $(cat error)"
+}
+claim "another recipe's is refused in words" recipe
+finish

@@ -1,0 +1,510 @@
+/* What a model thinks and calls, on the real way: a scripted model, its own template, and the
+ * results of its tools. And templates that are wrong, or given by an option. */
+#include "checkpoint_help.h"
+#include "script_help.h"
+#include "session_help.h"
+#include "store_help.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+/* ---- help ---- */
+
+static char folder[32], path[64];
+static struct test_model model;
+
+static const char *at(const char *name)
+{
+	(void)snprintf(path, sizeof path, "%s/%s", folder, name);
+	return path;
+}
+
+static void open_script(const char *script)
+{
+	test_folder_make(folder);
+	test_script_make(script, at("model"));
+	test_model_ready(&model, at("model"), &(struct engine_options){.quant = "bf16"});
+}
+
+static void close_script(void)
+{
+	test_model_close(&model);
+	test_stores_remove();
+	test_folder_remove(folder);
+}
+
+static char *text_of(const struct session *s, enum session_text what)
+{
+	struct err e = {0};
+	size_t n;
+	char *text = session_text_get(s, what, &n, &e);
+	if (!text)
+		fail_msg("%s", e.text);
+	return text;
+}
+
+static void expect_text(const struct session *s, enum session_text what, const char *want)
+{
+	test_same_text(text_of(s, what), strdup(want));
+}
+
+static void expect_thoughts(struct session *s, const char *want)
+{
+	int code;
+	test_same_text(test_read(session_thoughts(s), &code), strdup(want));
+	assert_int_equal(code, 0);
+}
+
+static void write_text(struct session *s, enum session_text what, const char *text)
+{
+	struct err e = {0};
+	if (session_text_set(s, what, text, strlen(text), &e))
+		fail_msg("%s", e.text);
+}
+
+static bool give(struct session *s, const char *result)
+{
+	struct err e = {0};
+	bool complete;
+	if (session_tool_result_add(s, result, strlen(result), &complete, &e))
+		fail_msg("%s", e.text);
+	return complete;
+}
+
+static void refuse(struct session *s, const char *result, int code, const char *words)
+{
+	struct err e = {0};
+	bool complete = true;
+	char *before = text_of(s, SESSION_TOOL_RESULTS);
+	int failed = session_tool_result_add(s, result, strlen(result), &complete, &e);
+	if (failed != -code || !strstr(e.text, words) || complete)
+		fail_msg("%s: %d %s", result, failed, e.text);
+	test_same_text(before, text_of(s, SESSION_TOOL_RESULTS));
+}
+
+static int set_param(struct session *s, const char *name, const char *value, struct err *e)
+{
+	size_t i = 0;
+	while (strcmp(params_name(i), name) != 0)
+		i++;
+	return session_param_set(s, i, value, strlen(value), e);
+}
+
+/* ---- thinking and tools ---- */
+
+#define TOOLS "[{\"type\": \"function\", \"function\": {\"name\": \"get\"}}]"
+/* By the number of messages; thinking is not written again. */
+#define HEAD "{% for m in messages %}<|im_start|>{{ m.role }}\\n{{ m.content }}"
+#define CALLS                                                                         \
+	"{% for c in m.tool_calls or [] %}<tool_call>{{ c.id }}{{ c.function.name }}" \
+	"{{ c.function.arguments | tojson }}</tool_call>{% endfor %}"
+#define TAIL                                                                              \
+	"<|im_end|>\\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\\n" \
+	"{% if messages | length == 1 %}<|answer_1|>{% else %}<|answer_2|>{% endif %}{% endif %}"
+#define ANSWERS                                                                                 \
+	"[[\"<|answer_1|>\", \"<think>\", \"Let me\", \" see.\", \"</think>\", \"I \", "        \
+	"\"look.\", "                                                                           \
+	"\"<tool_call>\", \"{\\\"name\\\": \\\"get\\\", \\\"arguments\\\": {\\\"a\\\": 1}}\", " \
+	"\"</tool_call>\", "                                                                    \
+	"\"\\n<tool_call>{\\\"name\\\": \\\"get\\\", \\\"arguments\\\": {\\\"a\\\": "           \
+	"2}}</tool_call>\"],"                                                                   \
+	" [\"<|answer_2|>\", \"It is \", \"three.\"]]"
+
+static void a_tool_loop_runs_through_thoughts_calls_and_results(void **state)
+{
+	(void)state;
+	open_script("{\"template\": \"" HEAD CALLS TAIL "\", \"answers\": " ANSWERS "}");
+	struct session *s = test_session(&model);
+	struct answer *a;
+	struct err e = {0};
+	int code;
+	write_text(s, SESSION_TOOLS, TOOLS);
+	test_answer(s, "How many?", "I look.\n");
+	expect_thoughts(s, "Let me see.\n");
+	assert_string_equal(test_stats(s).finish, "tool_calls");
+#define CALL(id, value)                                                                   \
+	"{\"id\": \"" id "\", \"type\": \"function\", \"function\": {\"name\": \"get\", " \
+	"\"arguments\": {\"a\": " value "}}}"
+	expect_text(s, SESSION_TOOL_CALLS,
+		    "[" CALL("c00001000", "1") ", " CALL("c00001001", "2") "]\n");
+	expect_text(s, SESSION_MESSAGES,
+		    "[\n{\"role\": \"user\", \"content\": \"How many?\"},\n"
+		    "{\"role\": \"assistant\", \"content\": \"I look.\", \"thinking\": \"Let me "
+		    "see.\", \"tool_calls\": [" CALL("c00001000", "1") ", " CALL("c00001001",
+										 "2") "]}\n]\n");
+
+	refuse(s, "[]", EINVAL, "must be an object");
+	refuse(s, "{\"content\": \"1\"}", EINVAL, "2 calls wait");
+	refuse(s, "{\"name\": \"get\", \"content\": \"1\"}", EINVAL, "2 calls wait");
+	refuse(s, "{\"tool_call_id\": \"c00001002\", \"content\": \"1\"}", EINVAL, "no call");
+	refuse(s, "{\"tool_call_id\": \"c00001001\", \"contents\": \"1\"}", EINVAL, "contents");
+	refuse(s, "{\"tool_call_id\": 1, \"content\": \"1\"}", EINVAL, "must be a text");
+	assert_int_equal(session_tool_results_submit(s, NULL, &e), -ENODATA);
+	assert_false(give(s, "{\"tool_call_id\": \"c00001001\", \"content\": \"2\"}"));
+	refuse(s, "{\"tool_call_id\": \"c00001001\", \"content\": \"2\"}", EINVAL, "already");
+	refuse(s, "{\"name\": \"put\", \"content\": \"1\"}", EINVAL, "no call");
+	assert_true(give(s, "{\"role\": \"tool\", \"name\": \"get\", \"content\": {\"n\": 1}}"));
+	refuse(s, "{\"content\": \"1\"}", EINVAL, "already");
+	/* In the order of the calls, not of their coming. */
+	expect_text(s, SESSION_TOOL_RESULTS,
+		    "[\n{\"role\": \"tool\", \"tool_call_id\": \"c00001000\", \"content\": "
+		    "\"{\\\"n\\\": 1}\"},\n{\"role\": \"tool\", \"tool_call_id\": "
+		    "\"c00001001\", \"content\": \"2\"}\n]\n");
+
+	assert_int_equal(session_tool_results_submit(s, &a, &e), 0);
+	test_same_text(test_read(a, &code), strdup("It is three.\n"));
+	assert_string_equal(test_stats(s).finish, "end");
+	expect_thoughts(s, "");
+	expect_text(s, SESSION_TOOL_RESULTS, "[]\n");
+	expect_text(s, SESSION_TOOL_CALLS, "[]\n");
+	refuse(s, "{\"content\": \"1\"}", ENODATA, "called no tool");
+	char *rendered = text_of(s, SESSION_RENDERED);
+	assert_non_null(strstr(rendered, "I look.<tool_call>c00001000get{\"a\": 1}</tool_call>"));
+	assert_non_null(strstr(rendered, "<|im_start|>tool\n{\"n\": 1}<|im_end|>"));
+	assert_null(strstr(rendered, "Let me")); /* what the template leaves out */
+	free(rendered);
+	session_end(s);
+	close_script();
+}
+
+static void a_prompt_takes_results_along_and_undo_takes_both_back(void **state)
+{
+	(void)state;
+	open_script("{\"template\": \"" HEAD CALLS TAIL "\", \"answers\": " ANSWERS "}");
+	struct session *s = test_session(&model);
+	struct err e = {0};
+	write_text(s, SESSION_TOOLS, TOOLS);
+	free(test_ask(s, "How many?"));
+	char *before = text_of(s, SESSION_MESSAGES);
+	assert_false(give(s, "{\"tool_call_id\": \"c00001000\", \"content\": \"1\"}"));
+	test_answer(s, "Never mind.", "It is three.\n");
+	char *messages = text_of(s, SESSION_MESSAGES);
+	const char *result = strstr(messages, "\"role\": \"tool\""),
+		   *prompt = strstr(messages, "Never mind.");
+	assert_true(result && prompt && result < prompt);
+	free(messages);
+	assert_int_equal(session_undo(s, &e), 0);
+	test_same_text(text_of(s, SESSION_MESSAGES), before);
+	/* Calls whose results went with the undo wait again. */
+	assert_false(give(s, "{\"tool_call_id\": \"c00001000\", \"content\": \"1\"}"));
+	session_end(s);
+	close_script();
+}
+
+/* Turns with tools, on and on: nothing is computed twice that a common prefix has. */
+static void a_long_day_of_calls_computes_only_what_is_new(void **state)
+{
+	(void)state;
+	open_script(
+		"{\"template\": \"" HEAD CALLS
+		"<|im_end|>\\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\\n"
+		"{% if messages[-1].role == 'user' %}<|answer_1|>{% else %}<|answer_2|>{% endif %}"
+		"{% endif %}\", \"answers\": " ANSWERS "}");
+	struct session *s = test_session(&model);
+	struct answer *a;
+	struct err e = {0};
+	uint64_t before = 1;
+	int code;
+	write_text(s, SESSION_TOOLS, TOOLS);
+	for (int i = 0; i < 100; i++) {
+		char id[64];
+		test_answer(s, "How many?", "I look.\n");
+		assert_int_equal(test_stats(s).cached_tokens, before - 1);
+		before = test_stats(s).prompt_tokens;
+		for (int k = 0; k < 2; k++) {
+			char *calls = text_of(s, SESSION_TOOL_CALLS), *at = calls;
+			for (int skip = 0; skip <= k; skip++)
+				at = strstr(at + 1, "\"id\": \"");
+			(void)snprintf(id, sizeof id,
+				       "{\"tool_call_id\": \"%.9s\", \"content\": \"%d\"}", at + 7,
+				       i);
+			assert_int_equal(give(s, id), k);
+			free(calls);
+		}
+		assert_int_equal(session_tool_results_submit(s, &a, &e), 0);
+		test_same_text(test_read(a, &code), strdup("It is three.\n"));
+		assert_int_equal(test_stats(s).cached_tokens, before - 1);
+		/* What follows this answer has it, but for the mark that it began with. */
+		before = test_stats(s).prompt_tokens;
+	}
+	session_end(s);
+	close_script();
+}
+
+static void a_turn_that_is_dropped_takes_its_results_along(void **state)
+{
+	(void)state;
+	struct err e = {0};
+	open_script("{\"template\": \"" HEAD CALLS TAIL "\", \"answers\": " ANSWERS "}");
+	struct test_model small;
+	test_model_ready(&small, at("model"),
+			 &(struct engine_options){.quant = "bf16", .context = 96});
+	struct session *s = test_session(&small);
+	char text[80];
+	memset(text, 'x', sizeof text);
+	text[36] = 0;
+	test_set(s, "on_full", "drop-oldest");
+	write_text(s, SESSION_TOOLS, TOOLS);
+	free(test_ask(s, text));
+	assert_string_equal(test_stats(s).finish, "tool_calls");
+	assert_false(give(s, "{\"tool_call_id\": \"c00001000\", \"content\": \"1\"}"));
+	free(test_ask(s, text));
+	assert_int_equal(test_stats(s).dropped_turns, 1);
+	char *messages = text_of(s, SESSION_MESSAGES);
+	assert_null(strstr(messages, "\"tool\""));
+	free(messages);
+	assert_int_equal(session_undo(s, &e), 0);
+	expect_text(s, SESSION_MESSAGES, "[]\n");
+	session_end(s);
+	test_model_close(&small);
+	close_script();
+}
+
+static void without_tools_nothing_is_a_call(void **state)
+{
+	(void)state;
+	open_script("{\"template\": \"" HEAD CALLS TAIL "\", \"answers\": " ANSWERS "}");
+	struct session *s = test_session(&model);
+	char *text = test_ask(s, "How many?");
+	assert_non_null(strstr(text, "I look.<tool_call>{\"name\": \"get\""));
+	assert_string_equal(test_stats(s).finish, "end");
+	expect_text(s, SESSION_TOOL_CALLS, "[]\n");
+	expect_thoughts(s, "Let me see.\n");
+	free(text);
+	session_end(s);
+	close_script();
+}
+
+static void a_template_that_knows_no_calls_keeps_them_in_the_content(void **state)
+{
+	(void)state;
+	open_script("{\"template\": \"" HEAD TAIL "\", \"answers\": " ANSWERS "}");
+	struct session *s = test_session(&model);
+	write_text(s, SESSION_TOOLS, TOOLS);
+	test_answer(s, "How many?", "I look.\n");
+	char *rendered = text_of(s, SESSION_RENDERED);
+	assert_non_null(
+		strstr(rendered,
+		       "assistant\nI look.<tool_call>{\"name\": \"get\", \"arguments\": {\"a\": 1}}"
+		       "</tool_call>\n<tool_call>{\"name\": \"get\", \"arguments\": {\"a\": 2}}"
+		       "</tool_call><|im_end|>"));
+	free(rendered);
+	char *calls = text_of(s, SESSION_TOOL_CALLS);
+	assert_non_null(strstr(calls, "c00001001"));
+	free(calls);
+	assert_false(give(s, "{\"tool_call_id\": \"c00001001\", \"content\": \"2\"}"));
+	session_end(s);
+	close_script();
+}
+
+static void stops_apply_behind_thoughts_and_tokens_count_in_them(void **state)
+{
+	(void)state;
+	open_script("{\"template\": \"" HEAD CALLS TAIL "\", \"answers\": " ANSWERS "}");
+	struct session *s = test_session(&model);
+	struct err e;
+	test_set(s, "stop", " me\nlook");
+	test_answer(s, "How many?", "I \n");
+	expect_thoughts(s, "Let me see.\n");
+	assert_string_equal(test_stats(s).finish, "stop");
+	assert_int_equal(session_reset(s, &e), 0);
+	test_set(s, "stop", " ");
+	test_answer(s, "How many?", "I\n");
+	assert_string_equal(test_stats(s).finish, "stop");
+	assert_int_equal(test_stats(s).output_tokens, 5); /* not when more follows */
+	assert_int_equal(session_reset(s, &e), 0);
+	test_set(s, "stop", "");
+	test_set(s, "max_tokens", "3");
+	test_answer(s, "How many?", "\n");
+	expect_thoughts(s, "Let me see.\n");
+	assert_string_equal(test_stats(s).finish, "length");
+	struct answer *a;
+	int code;
+	assert_int_equal(session_again(s, SESSION_AGAIN_CONTINUE, &a, &e), 0);
+	test_same_text(test_read(a, &code), strdup("I look.\n"));
+	expect_thoughts(s, "Let me see.\n");
+	session_end(s);
+	close_script();
+}
+
+static void a_template_may_open_the_thoughts(void **state)
+{
+	(void)state;
+	open_script(
+		"{\"template\": \"" HEAD
+		"<|im_end|>\\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\\n"
+		"<think>{% endif %}\", \"answers\": [[\"<think>\", \"Hm.\", \"</think>\", "
+		"\"\\n\\n\", \"Yes.\"]]}");
+	struct session *s = test_session(&model);
+	test_answer(s, "Is it?", "Yes.\n");
+	expect_thoughts(s, "Hm.\n");
+	expect_text(s, SESSION_RENDERED,
+		    "<|im_start|>user\nIs it?<|im_end|>\n<|im_start|>assistant\nYes.<|im_end|>\n"
+		    "<|im_start|>assistant\n<think>");
+	uint64_t prompt = test_stats(s).prompt_tokens;
+	test_answer(s, "Is it?", "Yes.\n"); /* costs what the thoughts make different */
+	assert_int_equal(test_stats(s).cached_tokens, prompt - 1);
+	session_end(s);
+	close_script();
+}
+
+/* A hybrid's state goes back to where the answer's marks began, and no further. */
+static void thoughts_that_are_left_out_cost_a_hybrid_nothing(void **state)
+{
+	(void)state;
+	open_script(
+		"{\"fixture\": \"qwen3_5\", \"template\": \"" HEAD
+		"<|im_end|>\\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\\n"
+		"<think>{% endif %}\", \"answers\": [[\"<think>\", \"Hm.\", \"</think>\", "
+		"\"\\n\\n\", \"Yes.\"]]}");
+	struct session *s = test_session(&model);
+	test_set(s, "draft", "off");
+	for (int i = 0; i < 40; i++) {
+		uint64_t before = test_stats(s).prompt_tokens;
+		test_answer(s, "Is it?", "Yes.\n");
+		expect_thoughts(s, "Hm.\n");
+		assert_int_equal(test_stats(s).recomputed_tokens, 0);
+		assert_int_equal(test_stats(s).cached_tokens, before ? before - 1 : 0);
+	}
+	session_end(s);
+	close_script();
+}
+
+/* ---- what templates are given ---- */
+
+static void params_and_variables_reach_the_template(void **state)
+{
+	(void)state;
+	struct err e = {0};
+	open_script("{\"template\": \"{% if enable_thinking is defined %}{{ enable_thinking }}"
+		    "{% endif %}{{ extra }}{{ strftime_now('%Y-%m-%d %H') }}\", \"answers\": []}");
+	struct session *s = test_session(&model);
+	test_set(s, "date", "2024-02-29");
+	expect_text(s, SESSION_RENDERED, "2024-02-29 00");
+	test_set(s, "thinking", "on");
+	expect_text(s, SESSION_RENDERED, "True2024-02-29 00");
+	test_set(s, "thinking", "off");
+	write_text(s, SESSION_VARIABLES, "{\"extra\": \"-\", \"enable_thinking\": true}");
+	expect_text(s, SESSION_RENDERED, "False-2024-02-29 00"); /* the param says it last */
+	assert_int_equal(set_param(s, "thinking", "low", &e), -EINVAL);
+	assert_non_null(strstr(e.text, "reasoning_effort"));
+	expect_text(s, SESSION_RENDERED, "False-2024-02-29 00");
+	session_end(s);
+	close_script();
+}
+
+static void be_in(const char *zone)
+{
+	assert_int_equal(setenv("TZ", zone, 1), 0);
+	tzset();
+}
+
+static void the_clock_stands_from_the_first_turn_on(void **state)
+{
+	(void)state;
+	struct err e;
+	open_script("{\"template\": \"{{ strftime_now('%d %H') }}<|answer_1|>\", \"answers\": "
+		    "[[\"<|answer_1|>\", \"Yes.\"]]}");
+	struct session *s = test_session(&model);
+	be_in("AAA-12");
+	test_answer(s, "Is it?", "Yes.\n");
+	char *rendered = text_of(s, SESSION_RENDERED);
+	be_in("BBB+11"); /* another hour of another day */
+	test_same_text(text_of(s, SESSION_RENDERED), strdup(rendered));
+	assert_int_equal(session_reset(s, &e), 0);
+	char *now = text_of(s, SESSION_RENDERED);
+	assert_string_not_equal(now, rendered);
+	free(now);
+	free(rendered);
+	assert_int_equal(unsetenv("TZ"), 0);
+	session_end(s);
+	close_script();
+}
+
+/* ---- templates that cannot be used ---- */
+
+static void a_broken_template_says_so_and_leaves_texts(void **state)
+{
+	(void)state;
+	char fact[256];
+	open_script("{\"template\": \"{% if %}\", \"answers\": [[\"go\", \"on.\"]]}");
+	struct session *s = test_session(&model);
+	assert_int_equal(model_fact(model.model, FACT_TEMPLATE, fact, sizeof fact), 0);
+	assert_non_null(strstr(fact, "none that can be used: "));
+	test_ask_refused(s, "go", "-o template=");
+	test_set(s, "chat", "off");
+	test_answer(s, "go", "on.\n");
+	session_end(s);
+	close_script();
+}
+
+static void a_template_refuses_in_its_own_words(void **state)
+{
+	(void)state;
+	open_script(
+		"{\"template\": \"{{ raise_exception('No system, please') }}\", \"answers\": []}");
+	struct session *s = test_session(&model);
+	test_ask_refused(s, "Hi", "No system, please");
+	expect_text(s, SESSION_MESSAGES, "[]\n");
+	session_end(s);
+	close_script();
+}
+
+static void an_option_gives_another_template(void **state)
+{
+	(void)state;
+	char fact[256], file[64];
+	struct engine *g;
+	struct err e = {0};
+	open_script("{\"template\": \"{% if %}\", \"answers\": [[\"<|answer_1|>\", \"Yes.\"]]}");
+	static const char good[] = "<|answer_1|>", bad[] = "{% for %}";
+	(void)snprintf(file, sizeof file, "%s", at("good.jinja"));
+	test_file_write(file, good, sizeof good - 1);
+	struct test_model other;
+	test_model_ready(&other, at("model"),
+			 &(struct engine_options){.quant = "bf16", .template_file = file});
+	struct session *s = test_session(&other);
+	test_answer(s, "Is it?", "Yes.\n");
+	assert_int_equal(model_fact(other.model, FACT_TEMPLATE, fact, sizeof fact), 0);
+	assert_string_equal(fact, file);
+	session_end(s);
+	test_model_close(&other);
+	test_file_write(file, bad, sizeof bad - 1);
+	assert_int_equal(engine_create(&g, &(struct engine_options){.template_file = file}, &e),
+			 -EINVAL);
+	assert_non_null(strstr(e.text, "good.jinja"));
+	assert_int_equal(
+		engine_create(&g, &(struct engine_options){.template_file = "/none/such"}, &e),
+		-ENOENT);
+	close_script();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_tool_loop_runs_through_thoughts_calls_and_results),
+		cmocka_unit_test(a_prompt_takes_results_along_and_undo_takes_both_back),
+		cmocka_unit_test(a_long_day_of_calls_computes_only_what_is_new),
+		cmocka_unit_test(a_turn_that_is_dropped_takes_its_results_along),
+		cmocka_unit_test(without_tools_nothing_is_a_call),
+		cmocka_unit_test(a_template_that_knows_no_calls_keeps_them_in_the_content),
+		cmocka_unit_test(stops_apply_behind_thoughts_and_tokens_count_in_them),
+		cmocka_unit_test(a_template_may_open_the_thoughts),
+		cmocka_unit_test(thoughts_that_are_left_out_cost_a_hybrid_nothing),
+		cmocka_unit_test(params_and_variables_reach_the_template),
+		cmocka_unit_test(the_clock_stands_from_the_first_turn_on),
+		cmocka_unit_test(a_broken_template_says_so_and_leaves_texts),
+		cmocka_unit_test(a_template_refuses_in_its_own_words),
+		cmocka_unit_test(an_option_gives_another_template),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,223 @@
+/* Masks of a vocabulary: each is what reading every token by itself gives. */
+#include "tests/unit/tokenizer_help.h"
+
+#include "engine/text/grammar.h"
+#include "random.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+struct vocabulary_under_test {
+	struct tokenizer *t;
+	struct grammar_tokens *tokens;
+	uint32_t size, end;
+	uint64_t *mask;
+	bool *may, *want; /* by id */
+	float *logits, *scratch;
+};
+
+static void open_vocabulary(struct vocabulary_under_test *v, const char *directory)
+{
+	struct err e = {0};
+	must(tokenizer_open(&v->t, directory, &e), &e);
+	v->size = tokenizer_size(v->t);
+	v->end = (uint32_t)tokenizer_find(v->t, "<|im_end|>");
+	must(grammar_tokens_new(&v->tokens, v->t, v->size, &v->end, 1, &e), &e);
+	v->mask = calloc(v->size / 64 + 1, 8);
+	v->may = calloc(v->size, 1);
+	v->want = calloc(v->size, 1);
+	v->logits = calloc(v->size, sizeof *v->logits);
+	v->scratch = calloc(v->size, sizeof *v->scratch);
+}
+
+static void close_vocabulary(struct vocabulary_under_test *v)
+{
+	free(v->mask);
+	free(v->may);
+	free(v->want);
+	free(v->logits);
+	free(v->scratch);
+	grammar_tokens_free(v->tokens);
+	tokenizer_close(v->t);
+}
+
+/* Which tokens may follow, as logits say it. */
+static uint32_t ask(struct vocabulary_under_test *v, struct grammar *g, const struct places *p)
+{
+	struct err e = {0};
+	uint32_t allowed, left = 0;
+	must(grammar_mask(g, v->tokens, p, v->mask, &allowed, &e), &e);
+	for (uint32_t id = 0; id < v->size; id++)
+		v->logits[id] = (float)id;
+	grammar_apply(v->tokens, v->mask, allowed, v->logits, v->scratch);
+	for (uint32_t id = 0; id < v->size; id++) {
+		v->may[id] = v->logits[id] == (float)id;
+		assert_true(v->may[id] || (isinf(v->logits[id]) && v->logits[id] < 0));
+		left += v->may[id];
+	}
+	assert_int_equal(left, allowed);
+	return allowed;
+}
+
+static void try_all(const struct vocabulary_under_test *v, struct grammar *g,
+		    const struct places *p)
+{
+	char bytes[GRAMMAR_MAX_TOKEN + 1];
+	for (uint32_t id = 0; id < v->size; id++) {
+		struct places to = *p;
+		size_t n = grammar_token_bytes(v->t, id, bytes);
+		v->want[id] =
+			id == v->end ? grammar_may_end(g, p) : n && grammar_read(g, &to, bytes, n);
+	}
+}
+
+static uint32_t some_token(const struct vocabulary_under_test *v, struct random *r)
+{
+	uint32_t from = random_u32(r) % v->size;
+	for (uint32_t i = 0; i < v->size; i++) /* rather short ones, which meet more states */
+		if (v->may[(from + i) % v->size])
+			return (from + i) % v->size;
+	return UINT32_MAX;
+}
+
+/* Along a way of random tokens, at each of them. */
+static void check_way(struct vocabulary_under_test *v, const struct grammar_request *q,
+		      struct random *r, int steps)
+{
+	struct err e = {0};
+	struct grammar *g;
+	struct places p;
+	must(grammar_new(&g, q, &e), &e);
+	if (random_u32(r) & 1) /* which changes nothing */
+		must(grammar_prepare(g, v->tokens, &e), &e);
+	grammar_begin(g, &p);
+	for (int i = 0; i < steps; i++) {
+		char bytes[GRAMMAR_MAX_TOKEN + 1];
+		ask(v, g, &p);
+		try_all(v, g, &p);
+		for (uint32_t id = 0; id < v->size; id++)
+			if (v->may[id] != v->want[id])
+				fail_msg("%.60s: step %d: token %u may%s follow", q->source, i, id,
+					 v->want[id] ? "" : " not");
+		uint32_t id = some_token(v, r);
+		if (id == UINT32_MAX || id == v->end)
+			break;
+		assert_true(grammar_read(g, &p, bytes, grammar_token_bytes(v->t, id, bytes)));
+	}
+	grammar_free(g);
+}
+
+static const struct {
+	enum grammar_form form;
+	const char *source;
+} forms[] = {
+	{FORM_JSON, ""},
+	{FORM_REGEX, "(.|\\n)*"},
+	{FORM_REGEX, "[a-z ]{0,300}[.!]"},
+	{FORM_REGEX, "(yes|no|yesterday)( and [^ ]+)*"},
+	{FORM_REGEX, "[\\u0400-\\u04ff ]*|\\d{3,7}"},
+	{FORM_SCHEMA,
+	 "{\"properties\":{\"name\":{\"type\":\"string\"},\"age\":{\"type\":\"integer\"},"
+	 "\"tags\":{\"items\":{\"type\":\"string\"}}},\"required\":[\"name\"]}"},
+	{FORM_SCHEMA, "{\"items\":{\"maxLength\":40}}"},
+	{FORM_SCHEMA,
+	 "{\"anyOf\":[{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\"},\"b\":{}}},"
+	 "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\"},\"c\":{}}}]}"},
+	{FORM_SCHEMA, "{\"properties\":{\"k\":{}},\"additionalProperties\":{\"type\":\"number\"}}"},
+};
+enum { FORMS = sizeof forms / sizeof *forms };
+
+static struct grammar_request request_of(const struct vocabulary_under_test *v, int i)
+{
+	return (struct grammar_request){.form = forms[i].form,
+					.source = forms[i].source,
+					.source_n = strlen(forms[i].source),
+					.tokenizer = v->t};
+}
+
+static void masks_are_what_each_token_gives(void **state)
+{
+	(void)state;
+	struct random r = {3};
+	struct vocabulary_under_test v;
+	open_vocabulary(&v, "examples/models/fable-moe-15m");
+	for (int i = 0; i < FORMS; i++) {
+		struct grammar_request q = request_of(&v, i);
+		for (int k = 0; k < 6; k++)
+			check_way(&v, &q, &r, 25);
+	}
+	close_vocabulary(&v);
+}
+
+static void masks_of_a_real_vocabulary(void **state)
+{
+	(void)state;
+	struct random r = {4};
+	struct vocabulary_under_test v;
+	char *directory = temporary_directory();
+	bool there = copy_foreign(directory, "tokenizers/qwen3", "vocab.json.zst", "merges.txt.zst",
+				  "added_tokens.json", "tokenizer_config.json", NULL);
+	if (there) {
+		open_vocabulary(&v, directory);
+		assert_true(v.size > 151000);
+		for (int i = 0; i < FORMS; i++) {
+			struct grammar_request q = request_of(&v, i);
+			check_way(&v, &q, &r, 8);
+		}
+		close_vocabulary(&v);
+	}
+	remove_directory(directory);
+	if (!there)
+		skip();
+}
+
+static const char tools_text[] =
+	"[{\"type\":\"function\",\"function\":{\"name\":\"add\",\"parameters\":{\"type\":"
+	"\"object\","
+	"\"properties\":{\"a\":{\"type\":\"integer\"},\"note\":{\"type\":\"string\"}},"
+	"\"required\":[\"a\"]}}},{\"name\":\"now\"}]";
+
+/* Thoughts, marks that are tokens, calls in both forms. */
+static void masks_of_calls_and_thoughts(void **state)
+{
+	(void)state;
+	struct random r = {5};
+	struct err e = {0};
+	struct vocabulary_under_test v;
+	struct json *tools;
+	open_vocabulary(&v, FIXTURE);
+	must(json_parse_text(&tools, tools_text, strlen(tools_text), "tools", &e), &e);
+	for (int i = 0; i < 16; i++) {
+		struct grammar_request q = {.form = i & 1 ? FORM_JSON : FORM_TEXT,
+					    .source = "calls",
+					    .tools = tools,
+					    .tool = "add",
+					    .xml = i & 2,
+					    .choice = (enum grammar_choice)(i >> 2),
+					    .tokenizer = v.t};
+		if (i & 1)
+			q.opening = (struct grammar_opening){.think_begin = "<think>",
+							     .think_end = "</think>",
+							     .thinking = i & 2};
+		check_way(&v, &q, &r, 30);
+	}
+	json_free(tools);
+	close_vocabulary(&v);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(masks_are_what_each_token_gives),
+		cmocka_unit_test(masks_of_a_real_vocabulary),
+		cmocka_unit_test(masks_of_calls_and_thoughts),
+	};
+	return cmocka_run_group_tests_name("masks of grammars", tests, NULL, NULL);
+}

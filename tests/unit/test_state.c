@@ -1,0 +1,674 @@
+/* A session as a file: what is restored goes on as what was saved would have, without computing it
+ * again, in the same mount or another, loaded or not; and what is not such a file, or not of this
+ * model, is refused in words and changes nothing. */
+#include "engine/serve/state.h"
+#include "golden.h"
+#include "session_help.h"
+#include "store_help.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include <cmocka.h>
+
+static struct err e;
+
+/* ---- files ---- */
+
+struct file {
+	uint8_t *at;
+	size_t n;
+};
+
+static struct file save(struct session *s)
+{
+	struct saved *v;
+	uint64_t size = session_state_bytes(s);
+	if (session_save(s, &v, &e))
+		fail_msg("%s", e.text);
+	struct file f = {.n = saved_bytes(v)};
+	assert_int_equal(f.n, size);
+	f.at = malloc(f.n + 1);
+	assert_non_null(f.at);
+	assert_int_equal(saved_read(v, 0, f.at, f.n + 1), f.n);
+	saved_close(v);
+	return f;
+}
+
+/* In pieces, as a copy writes them; *e says why not. */
+static int restore_pieces(struct test_model *m, struct session *s, const struct file *f,
+			  size_t piece)
+{
+	struct restored *r;
+	int failed = restored_begin(m->model, &r, &e);
+	for (size_t at = 0, n; at < f->n && !failed; at += n) {
+		n = f->n - at < piece ? f->n - at : piece;
+		failed = restored_feed(r, at, f->at + at, n, &e);
+	}
+	if (!failed)
+		failed = session_restore(s, r, &e);
+	restored_close(r);
+	return failed;
+}
+
+static void restore(struct test_model *m, struct session *s, const struct file *f)
+{
+	if (restore_pieces(m, s, f, 128 << 10))
+		fail_msg("%s", e.text);
+}
+
+/* The head's own sum, and that at the end, after a change. */
+static void make_sums_right(const struct file *f)
+{
+	uint64_t sum = XXH3_64bits(f->at, offsetof(struct state_head, sum));
+	memcpy(f->at + offsetof(struct state_head, sum), &sum, sizeof sum);
+	sum = XXH3_64bits(f->at, f->n - sizeof sum);
+	memcpy(f->at + f->n - sizeof sum, &sum, sizeof sum);
+}
+
+/* ---- sessions ---- */
+
+static const char first[] = "Who lived in the forest?", then[] = "And what did he eat?";
+
+static struct session *short_session(struct test_model *m)
+{
+	struct session *s = test_greedy_session(m);
+	test_set(s, "max_tokens", "20");
+	return s;
+}
+
+static struct session *with_a_turn(struct test_model *m)
+{
+	struct session *s = short_session(m);
+	free(test_ask(s, first));
+	return s;
+}
+
+/* Both answer alike, and neither computes what the other need not. */
+static void assert_go_on_alike(struct session *one, struct session *other, const char *prompt)
+{
+	test_same_text(test_ask(one, prompt), test_ask(other, prompt));
+	struct session_stats a = test_stats(one), b = test_stats(other);
+	assert_true(a.cached_tokens > 10);
+	assert_int_equal(a.cached_tokens, b.cached_tokens);
+	assert_int_equal(a.recomputed_tokens, b.recomputed_tokens);
+	assert_int_equal(a.prompt_tokens, b.prompt_tokens);
+}
+
+static void assert_same_params(const struct session *one, const struct session *other)
+{
+	for (size_t i = 0; i < params_count(); i++)
+		test_same_text(session_param_get(one, i), session_param_get(other, i));
+}
+
+/* What a session shows, malloc'ed. */
+static char *shown(struct session *s)
+{
+	char *text = NULL;
+	size_t n = 0, length;
+	FILE *out = open_memstream(&text, &n);
+	assert_non_null(out);
+	uint64_t log = session_log_size(s);
+	char *bytes = malloc(log + 1);
+	assert_non_null(bytes);
+	(void)fwrite(bytes, 1, session_log_read(s, 0, bytes, log), out);
+	free(bytes);
+	bytes = session_prompt(s, &length);
+	(void)fprintf(out, "\n%s\n%s\n", session_status_word(session_status(s)), bytes);
+	free(bytes);
+	for (size_t i = 0; i < params_count(); i++) {
+		bytes = session_param_get(s, i);
+		(void)fprintf(out, "%s %s\n", params_name(i), bytes);
+		free(bytes);
+	}
+	(void)fclose(out);
+	return text;
+}
+
+/* ---- what it is for ---- */
+
+static void a_restored_session_goes_on_without_computing_anew(void **state)
+{
+	(void)state;
+	struct session *s = with_a_turn(&fable), *other = test_session(&fable);
+	test_set(other, "system", "of the other");
+	free(test_ask(other, "Hello."));
+	struct file f = save(s);
+	restore(&fable, other, &f);
+	test_same_text(shown(s), shown(other));
+	assert_go_on_alike(s, other, then);
+	test_same_text(shown(s), shown(other));
+	assert_go_on_alike(s, other, "Why?");
+	free(f.at);
+	session_end(s);
+	session_end(other);
+}
+
+static void what_is_saved_is_what_it_was_at_that_moment(void **state)
+{
+	(void)state;
+	struct saved *v;
+	struct session *s = with_a_turn(&fable);
+	struct file before = save(s);
+	assert_int_equal(session_save(s, &v, &e), 0);
+	free(test_ask(s, then));
+	assert_int_equal(session_reset(s, &e), 0);
+	session_end(s);
+	struct file after = {malloc(before.n), before.n};
+	assert_int_equal(saved_read(v, 0, after.at, after.n), after.n);
+	saved_close(v);
+	assert_memory_equal(before.at, after.at, before.n);
+	assert_int_equal(engine_context_used(fable.engine), 0);
+	free(before.at);
+	free(after.at);
+}
+
+static void it_is_read_in_any_order(void **state)
+{
+	(void)state;
+	struct saved *v;
+	struct session *s = with_a_turn(&fable);
+	struct file f = save(s);
+	char piece[5000];
+	assert_int_equal(session_save(s, &v, &e), 0);
+	for (size_t end = f.n; end; end -= end < 1777 ? end : 1777) {
+		size_t n = saved_read(v, end, piece, sizeof piece);
+		assert_int_equal(n, f.n - end < sizeof piece ? f.n - end : sizeof piece);
+		assert_memory_equal(piece, f.at + end, n);
+	}
+	assert_int_equal(saved_read(v, f.n + 5, piece, 10), 0);
+	assert_int_equal(saved_read(v, UINT64_MAX, piece, 10), 0);
+	saved_close(v);
+	free(f.at);
+	session_end(s);
+}
+
+/* The same session again is the same file: nothing in it is by chance. */
+static void a_state_of_what_was_restored_is_the_same_file(void **state)
+{
+	(void)state;
+	struct session *s = with_a_turn(&fable), *other = test_session(&fable);
+	struct file f = save(s);
+	restore(&fable, other, &f);
+	struct file again = save(other);
+	assert_int_equal(f.n, again.n);
+	assert_memory_equal(f.at, again.at, f.n);
+	free(f.at);
+	free(again.at);
+	session_end(s);
+	session_end(other);
+}
+
+static void params_are_as_they_were_set(void **state)
+{
+	(void)state;
+	static const char *const values[][2] = {
+		{"temperature", "0.3"},	  {"top_k", "7"},	  {"top_p", "0.9"},
+		{"min_p", "0.01"},	  {"seed", "12"},	  {"max_tokens", "5"},
+		{"stop", "\\n\nend\n\n"}, {"system", "Be kind."}, {"stream", "off"},
+		{"draft", "lookup 2"},	  {"date", "2026-01-02"}, {"on_full", "drop-oldest"},
+		{"drop_missing", "0.2"},
+	};
+	struct session *s = test_session(&fable), *other = test_session(&fable);
+	struct file f = save(s); /* unset ones stay unset */
+	restore(&fable, other, &f);
+	assert_same_params(s, other);
+	free(f.at);
+	for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+		test_set(s, values[i][0], values[i][1]);
+	f = save(s);
+	restore(&fable, other, &f);
+	assert_same_params(s, other);
+	assert_int_equal(session_status(other), SESSION_IDLE);
+	free(f.at);
+	session_end(s);
+	session_end(other);
+}
+
+static void set_text(struct session *s, enum session_text what, const char *text)
+{
+	if (session_text_set(s, what, text, strlen(text), &e))
+		fail_msg("%s", e.text);
+}
+
+static void messages_tools_and_variables_come_along(void **state)
+{
+	(void)state;
+	static const enum session_text texts[] = {SESSION_MESSAGES, SESSION_TOOLS,
+						  SESSION_VARIABLES, SESSION_TOOL_CALLS,
+						  SESSION_TOOL_RESULTS};
+	struct session *s = with_a_turn(&fable), *other = test_session(&fable);
+	set_text(s, SESSION_MESSAGES,
+		 "[{\"role\": \"system\", \"content\": \"Be kind.\"}, {\"role\": \"user\", "
+		 "\"content\": "
+		 "\"A \\u0000 and \\ud83e\\udd8a\"}]");
+	set_text(s, SESSION_TOOLS,
+		 "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {}}}]");
+	set_text(s, SESSION_VARIABLES, "{\"motto\": [1, 2.5, null]}");
+	struct file f = save(s);
+	restore(&fable, other, &f);
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+		size_t n, m;
+		char *one = session_text_get(s, texts[i], &n, &e),
+		     *two = session_text_get(other, texts[i], &m, &e);
+		assert_int_equal(n, m);
+		test_same_text(one, two);
+	}
+	test_same_text(shown(s), shown(other));
+	assert_true(session_undo(other, &e) == session_undo(s, &e));
+	test_same_text(shown(s), shown(other));
+	free(f.at);
+	session_end(s);
+	session_end(other);
+}
+
+static void nothing_said_is_restored_as_nothing_said(void **state)
+{
+	(void)state;
+	struct session *s = short_session(&fable), *other = with_a_turn(&fable);
+	struct file f = save(s);
+	restore(&fable, other, &f);
+	assert_int_equal(session_log_size(other), 0);
+	assert_null(session_answer(other));
+	test_same_text(test_ask(s, first), test_ask(other, first));
+	assert_int_equal(test_stats(other).cached_tokens, 0);
+	free(f.at);
+	session_end(s);
+	session_end(other);
+}
+
+/* Of a hybrid with a draft layer of its own: copies of the state come along. */
+static void a_hybrid_goes_back_to_the_copies_that_came_along(void **state)
+{
+	(void)state;
+	struct test_model m;
+	char text[400], longer[500];
+	test_model_ready(&m, test_fixture("qwen3_5_moe"), &(struct engine_options){.chunk = 32});
+	for (size_t i = 0; i < sizeof text; i++)
+		text[i] = (char)('a' + i * i % 17);
+	text[sizeof text - 1] = 0;
+	struct session *s = short_session(&m), *other = test_session(&m);
+	test_set(s, "chat", "off");
+	free(test_ask(s, text));
+	struct file f = save(s);
+	restore(&m, other, &f);
+	(void)snprintf(longer, sizeof longer, "%s and more", text);
+	assert_go_on_alike(s, other, longer);
+	restore(&m, other, &f);
+	text[300] = 'Z';
+	test_same_text(test_ask(s, text), test_ask(other, text));
+	assert_true(test_stats(other).cached_tokens > 10);
+	free(f.at);
+	session_end(s);
+	session_end(other);
+	test_model_close(&m);
+}
+
+/* Turn by turn one goes on as it is, and the other is saved, ended and restored in between; with an
+ * edit now and then, for which both go back to the same copy. */
+static void a_hybrids_day_is_the_same_with_its_state_saved_in_between(void **state)
+{
+	(void)state;
+	enum { TURNS = 15 };
+	struct test_model m;
+	test_model_ready(&m, test_fixture("qwen3_5_moe"), &(struct engine_options){.chunk = 16});
+	struct session *s = test_greedy_session(&m), *other = test_greedy_session(&m);
+	test_set(s, "max_tokens", "6");
+	test_set(other, "max_tokens", "6");
+	for (int turn = 0; turn < TURNS; turn++) {
+		char prompt[64];
+		(void)snprintf(prompt, sizeof prompt, "turn %d is %d long", turn, turn * turn);
+		if (turn % 3 == 2) {
+			struct file f = save(other);
+			session_end(other);
+			other = test_session(&m);
+			restore(&m, other, &f);
+			free(f.at);
+		}
+		if (turn % 5 == 4) {
+			assert_int_equal(session_undo(s, &e), 0);
+			assert_int_equal(session_undo(other, &e), 0);
+		}
+		test_same_text(test_ask(s, prompt), test_ask(other, prompt));
+		struct session_stats a = test_stats(s), b = test_stats(other);
+		assert_true(!turn || b.cached_tokens > 0);
+		assert_int_equal(a.prompt_tokens, b.prompt_tokens);
+		assert_int_equal(a.cached_tokens, b.cached_tokens);
+		assert_int_equal(a.recomputed_tokens, b.recomputed_tokens);
+		test_same_text(shown(s), shown(other));
+	}
+	session_end(s);
+	session_end(other);
+	test_model_close(&m);
+}
+
+/* ---- other mounts ---- */
+
+static void it_outlives_the_mount(void **state)
+{
+	(void)state;
+	struct test_model m;
+	struct session *s = with_a_turn(&fable);
+	struct file f = save(s);
+	test_model_open(&m, test_fable(), &(struct engine_options){0});
+	assert_int_equal(model_state(m.model), MODEL_UNLOADED);
+	struct session *other = test_session(&m);
+	restore(&m, other, &f);
+	test_same_text(shown(s), shown(other));
+	assert_int_equal(model_state(m.model), MODEL_UNLOADED);
+	assert_go_on_alike(s, other, then);
+	free(f.at);
+	session_end(s);
+	session_end(other);
+	test_model_close(&m);
+}
+
+/* Which weights there will be is not known yet; they turn out to be the same. */
+static void it_is_restored_before_there_is_a_store(void **state)
+{
+	(void)state;
+	char folder[32];
+	struct test_model m;
+	struct session *s = with_a_turn(&fable);
+	struct file f = save(s);
+	test_folder_make(folder);
+	test_model_open(&m, test_fable(), &(struct engine_options){.store = folder});
+	struct session *other = test_session(&m);
+	restore(&m, other, &f);
+	assert_go_on_alike(s, other, then);
+	free(f.at);
+	session_end(s);
+	session_end(other);
+	test_model_close(&m);
+	test_folder_remove(folder);
+}
+
+/* code 0: whichever. */
+static void refused(struct test_model *m, const struct file *f, int code, const char *words)
+{
+	struct session *s = short_session(m);
+	test_set(s, "system", "It stays.");
+	uint64_t used = engine_context_used(m->engine);
+	char *before = shown(s);
+	e = (struct err){0};
+	int failed = restore_pieces(m, s, f, 4096);
+	assert_true(failed && failed == -e.code && (!code || failed == code));
+	if (!strstr(e.text, words))
+		fail_msg("\"%s\" does not say \"%s\"", e.text, words);
+	test_same_text(before, shown(s));
+	assert_int_equal(engine_context_used(m->engine), used);
+	session_end(s);
+}
+
+static void another_recipes_and_models_are_refused_with_the_first_piece(void **state)
+{
+	(void)state;
+	struct test_model m;
+	struct session *s = with_a_turn(&fable);
+	struct file f = save(s), piece = {f.at, 4096};
+	test_model_open(&m, test_fable(), &(struct engine_options){.quant = "tq4"});
+	refused(&m, &piece, -EINVAL, "recipe tq3");
+	test_model_close(&m);
+	test_model_open(&m, test_fable(), &(struct engine_options){.exact = 1});
+	refused(&m, &piece, -EINVAL, "exact");
+	test_model_close(&m);
+	test_model_open(&m, test_fixture("qwen3_moe"), &(struct engine_options){0});
+	refused(&m, &piece, -EINVAL, "of the model fable-moe-15m, and this is qwen3_moe");
+	assert_non_null(strstr(e.text, "messages.json"));
+	test_model_close(&m);
+	free(f.at);
+	session_end(s);
+}
+
+static void other_weights_are_refused_and_never_gone_on_from(void **state)
+{
+	(void)state;
+	char folder[32];
+	struct test_model m;
+	struct session *s = with_a_turn(&fable);
+	struct file f = save(s);
+	struct state_head *h = (void *)f.at;
+	h->weights_sum++;
+	make_sums_right(&f);
+	refused(&fable, &f, -EINVAL, "other weights");
+	test_folder_make(folder); /* where the weights are not known, the turn finds out */
+	test_model_open(&m, test_fable(), &(struct engine_options){.store = folder});
+	struct session *other = test_session(&m);
+	restore(&m, other, &f);
+	test_same_text(test_ask(s, then), test_ask(other, then));
+	assert_int_equal(test_stats(other).cached_tokens, 0);
+	assert_int_equal(test_stats(other).prompt_tokens, test_stats(s).prompt_tokens);
+	free(f.at);
+	session_end(s);
+	session_end(other);
+	test_model_close(&m);
+	test_folder_remove(folder);
+}
+
+static void a_longer_context_than_the_sessions_is_refused(void **state)
+{
+	(void)state;
+	struct test_model m;
+	struct session *s = with_a_turn(&fable);
+	struct file f = save(s);
+	test_model_open(&m, test_fable(), &(struct engine_options){.context = 16});
+	refused(&m, &f, -EFBIG, "-o context=");
+	test_model_close(&m);
+	free(f.at);
+	session_end(s);
+}
+
+/* ---- in a turn ---- */
+
+static void in_a_turn_it_is_busy(void **state)
+{
+	(void)state;
+	struct saved *v;
+	struct restored *r;
+	struct session *s = with_a_turn(&fable);
+	struct file f = save(s);
+	assert_int_equal(restored_begin(fable.model, &r, &e), 0);
+	assert_int_equal(restored_feed(r, 0, f.at, f.n, &e), 0);
+	test_set(s, "chat", "off");
+	test_set(s, "max_tokens", "0");
+	test_set(s, "temperature", "100");
+	test_set(s, "top_k", "0");
+	test_set(s, "top_p", "1");
+	struct answer *a = test_submit(s, "Once upon a time there was a fox who lived");
+	test_wait_bytes(a, 10);
+	assert_int_equal(session_save(s, &v, &e), -EBUSY);
+	assert_non_null(strstr(e.text, "stop"));
+	assert_int_equal(session_state_bytes(s), 0);
+	assert_int_equal(session_restore(s, r, &e), -EBUSY);
+	assert_non_null(strstr(e.text, "stop"));
+	session_stop(s);
+	test_wait(a);
+	answer_unref(a);
+	assert_int_equal(session_restore(s, r, &e), 0);
+	assert_int_equal(session_restore(s, r, &e), 0); /* done is done */
+	struct file again = save(s);
+	assert_int_equal(again.n, f.n);
+	assert_memory_equal(again.at, f.at, f.n);
+	restored_close(r);
+	free(f.at);
+	free(again.at);
+	session_end(s);
+}
+
+/* ---- hostile and damaged files ---- */
+
+static void no_flipped_bit_is_taken(void **state)
+{
+	(void)state;
+	struct session *s = with_a_turn(&fable);
+	struct file f = save(s);
+	size_t texts = sizeof(struct state_head) + ((struct state_head *)(void *)f.at)->texts_bytes;
+	for (size_t at = 0; at < f.n; at += at < texts + 200 || at + 40 > f.n ? 1 : 397) {
+		f.at[at] ^= (uint8_t)(1 << at % 8);
+		refused(&fable, &f, at < 8 ? -EINVAL : 0, "; the session is what it was");
+		f.at[at] ^= (uint8_t)(1 << at % 8);
+	}
+	free(f.at);
+	session_end(s);
+}
+
+static void no_part_of_it_is_taken(void **state)
+{
+	(void)state;
+	struct session *s = with_a_turn(&fable);
+	struct file f = save(s);
+	for (size_t n = 0; n < f.n; n += n < 2000 || n + 20 > f.n ? 1 : 997)
+		refused(&fable, &(struct file){f.at, n}, -EINVAL, "it ends after");
+	f.at = realloc(f.at, f.n + 1);
+	assert_non_null(f.at);
+	f.at[f.n] = 0;
+	refused(&fable, &(struct file){f.at, f.n + 1}, -EINVAL, "more than its head says");
+	free(f.at);
+	session_end(s);
+}
+
+static void what_is_no_state_is_refused_at_once(void **state)
+{
+	(void)state;
+	static const char *const texts[] = {"hello\n", "m", "moefs", "\0", "{\"messages\": []}"};
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+		struct file f = {(uint8_t *)texts[i], *texts[i] ? strlen(texts[i]) : 1};
+		refused(&fable, &f, -EINVAL, i == 1 || i == 2 ? "ends after" : "not what");
+	}
+}
+
+/* One number changed, and both sums made right again. */
+static void forged(const struct file *f, size_t at, uint64_t value, size_t width, int code,
+		   const char *words)
+{
+	struct file copy = {malloc(f->n), f->n};
+	assert_non_null(copy.at);
+	memcpy(copy.at, f->at, f->n);
+	memcpy(copy.at + at, &value, width);
+	make_sums_right(&copy);
+	refused(&fable, &copy, code, words);
+	free(copy.at);
+}
+
+#define HEAD(field) offsetof(struct state_head, field)
+
+static void forged_counts_are_refused(void **state)
+{
+	(void)state;
+	struct session *s = with_a_turn(&fable);
+	struct file f = save(s);
+	const struct state_head *h = (const void *)f.at;
+	uint64_t texts = h->texts_bytes, context = h->context_bytes;
+	forged(&f, HEAD(version), 2, 4, -EINVAL, "version 2");
+	forged(&f, HEAD(bytes), f.n - 1, 8, -EINVAL, "head is damaged");
+	forged(&f, HEAD(bytes), 0, 8, -EINVAL, "head is damaged");
+	forged(&f, HEAD(bytes), UINT64_MAX, 8, -EINVAL, "head is damaged");
+	forged(&f, HEAD(texts_bytes), texts + 1, 8, -EINVAL, "head is damaged");
+	forged(&f, HEAD(texts_bytes), UINT64_MAX, 8, -EINVAL, "head is damaged");
+	forged(&f, HEAD(context_bytes), context - 1, 8, -EINVAL, "head is damaged");
+	size_t at = sizeof *h;
+	forged(&f, at + 32, UINT64_MAX, 8, -EINVAL, "end in the middle");
+	forged(&f, at + 32, texts - 39, 8, -EINVAL, "end in the middle");
+	forged(&f, at + 32, 0, 8, -EINVAL, "messages.json");
+	forged(&f, at, 'X', 1, -EINVAL, "does not know");
+	forged(&f, at + 31, 'X', 1, -EINVAL, "end in the middle");
+	forged(&f, sizeof *h + texts + 8, 0, 8, -EINVAL, "contradict");
+	free(f.at);
+	session_end(s);
+}
+
+/* A file that says it is large takes nothing before there is room for it. */
+static void large_counts_are_held_to_the_budget(void **state)
+{
+	(void)state;
+	struct session *s = with_a_turn(&fable);
+	struct file f = save(s);
+	struct state_head *h = (void *)f.at;
+	uint64_t more = 250 << 20;
+	h->bytes += more;
+	h->texts_bytes += more;
+	make_sums_right(&f);
+	uint64_t budget = engine_context_budget(fable.engine);
+	assert_int_equal(engine_set_context_budget(fable.engine, 10 << 20, &e), 0);
+	refused(&fable, &f, -ENOSPC, "context_budget");
+	assert_int_equal(engine_set_context_budget(fable.engine, budget, &e), 0);
+	h->bytes += more;
+	h->texts_bytes += more;
+	make_sums_right(&f);
+	refused(&fable, &f, -EFBIG, "texts");
+	free(f.at);
+	session_end(s);
+}
+
+static void holes_are_zeros_and_nothing_is_written_twice(void **state)
+{
+	(void)state;
+	enum { HOLE = 512 };
+	static const uint8_t zeros[HOLE];
+	struct restored *r;
+	struct session *s = with_a_turn(&fable), *other = test_session(&fable);
+	struct file f = save(s);
+	uint32_t skipped = 0;
+	assert_int_equal(restored_begin(fable.model, &r, &e), 0);
+	for (size_t at = 0; at < f.n; at += HOLE) {
+		size_t n = f.n - at < HOLE ? f.n - at : HOLE;
+		if (n == HOLE && !memcmp(f.at + at, zeros, HOLE))
+			skipped++;
+		else if (restored_feed(r, at, f.at + at, n, &e))
+			fail_msg("%s", e.text);
+	}
+	assert_true(skipped > 10);
+	assert_int_equal(session_restore(other, r, &e), 0);
+	restored_close(r);
+	assert_go_on_alike(s, other, then);
+	assert_int_equal(restored_begin(fable.model, &r, &e), 0);
+	assert_int_equal(restored_feed(r, 0, f.at, 5000, &e), 0);
+	assert_int_equal(restored_feed(r, 4000, f.at + 4000, 5000, &e), -EINVAL);
+	assert_non_null(strstr(e.text, "from its beginning to its end"));
+	assert_int_equal(restored_feed(r, 5000, f.at + 5000, 5000, &e), -EINVAL);
+	assert_int_equal(session_restore(other, r, &e), -EINVAL);
+	restored_close(r);
+	assert_int_equal(restored_begin(fable.model, &r, &e), 0);
+	assert_int_equal(restored_feed(r, 100, f.at + 100, 5000, &e), -EINVAL);
+	restored_close(r);
+	assert_int_equal(restored_begin(fable.model, &r, &e), 0);
+	assert_int_equal(restored_feed(r, 0, f.at, 5000, &e), 0);
+	assert_int_equal(restored_feed(r, f.n + 1, f.at, 5, &e), -EINVAL);
+	restored_close(r);
+	free(f.at);
+	session_end(s);
+	session_end(other);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_restored_session_goes_on_without_computing_anew),
+		cmocka_unit_test(what_is_saved_is_what_it_was_at_that_moment),
+		cmocka_unit_test(it_is_read_in_any_order),
+		cmocka_unit_test(a_state_of_what_was_restored_is_the_same_file),
+		cmocka_unit_test(params_are_as_they_were_set),
+		cmocka_unit_test(messages_tools_and_variables_come_along),
+		cmocka_unit_test(nothing_said_is_restored_as_nothing_said),
+		cmocka_unit_test(a_hybrid_goes_back_to_the_copies_that_came_along),
+		cmocka_unit_test(a_hybrids_day_is_the_same_with_its_state_saved_in_between),
+		cmocka_unit_test(it_outlives_the_mount),
+		cmocka_unit_test(it_is_restored_before_there_is_a_store),
+		cmocka_unit_test(another_recipes_and_models_are_refused_with_the_first_piece),
+		cmocka_unit_test(other_weights_are_refused_and_never_gone_on_from),
+		cmocka_unit_test(a_longer_context_than_the_sessions_is_refused),
+		cmocka_unit_test(in_a_turn_it_is_busy),
+		cmocka_unit_test(no_flipped_bit_is_taken),
+		cmocka_unit_test(no_part_of_it_is_taken),
+		cmocka_unit_test(what_is_no_state_is_refused_at_once),
+		cmocka_unit_test(forged_counts_are_refused),
+		cmocka_unit_test(large_counts_are_held_to_the_budget),
+		cmocka_unit_test(holes_are_zeros_and_nothing_is_written_twice),
+	};
+	return cmocka_run_group_tests(tests, fable_load, fable_close);
+}
