@@ -125,7 +125,10 @@ static int state_flush(struct handle *h, bool by_opener, struct err *e)
 	if (!h->dirty || !by_opener)
 		return 0;
 	h->dirty = false;
-	return session_restore(h->node.conversation->session, h->restored, e);
+	int code = session_restore(h->node.conversation->session, h->restored, e);
+	if (!code)
+		node_accepted(&h->node); /* what was refused before is another session's */
+	return code;
 }
 
 struct state_close {
