@@ -55,6 +55,9 @@ $(call objects,$(wildcard kernels/avx*.c)): override CFLAGS += $(if $(SANITIZE),
 $(call objects,$(wildcard kernels/avx512*.c)): override CFLAGS += \
 	-mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512
 $(call objects,$(wildcard kernels/avx512vnni*.c)): override CFLAGS += -mavx512vnni -mavx512vbmi
+# Codes of blocks, made all before they are used, do not fit the registers; gcc moves them closer only when told to.
+$(call objects,$(wildcard kernels/avx*_block.c) kernels/avx2_multiply.c): override CFLAGS += \
+	$(if $(SANITIZE)$(findstring clang,$(shell $(CC) --version)),,-fschedule-insns -fsched-pressure)
 endif
 ifneq ($(findstring aarch64,$(shell $(CC) -dumpmachine)),)
 $(call objects,$(wildcard kernels/neon*.c)): override CFLAGS += $(if $(SANITIZE),,-O3)

@@ -20,6 +20,7 @@
 #include <stdint.h>
 #include <time.h>
 
+struct answer;
 struct engine;
 struct model;
 struct session;
@@ -103,6 +104,22 @@ void model_load(struct model *m);
 int model_wait(struct model *m, struct err *e);
 /* Why loading failed, or the conversion that goes on behind cannot, in one sentence; else empty. */
 void model_error(const struct model *m, char *text, size_t size);
+
+/* The tokenizer alone, without weights; opened by the first of all who need it. Each makes a
+ * complete answer (session.h), which fails with e's code where text cannot be taken; NULL: out of
+ * memory. Both block, as long as the text is, and end early once *stop is true.
+ *
+ * Encoding: text[length], one trailing newline dropped, to the ids of its tokens, one a line.
+ * Special tokens that the text spells are those, and nothing is put before it: as a prompt without
+ * chat is read, but for the token that begins a text. -EILSEQ: no UTF-8. */
+struct answer *model_encode(struct model *m, const char *text, size_t length,
+			    const _Atomic bool *stop, struct err *e);
+/* Decoding: ids in decimal, with spaces or newlines between, to their bytes and a newline. Special
+ * tokens are spelled out; the space that a tokenizer puts before a text is left out. What encoding
+ * gives comes back as it was, but for what the tokenizer normalises. -EINVAL: not an id; -ERANGE:
+ * the vocabulary has no such token. */
+struct answer *model_decode(struct model *m, const char *text, size_t length,
+			    const _Atomic bool *stop, struct err *e);
 
 /* How far a conversion is, which goes on while the model is ready; total is 0 while there is none.
  */

@@ -41,6 +41,14 @@ void session_end(struct session *s);
  * only the tokenizer can tell (invalid UTF-8, too many tokens) fails the answer instead. */
 int session_submit(struct session *s, const char *text, size_t length, struct answer **answer,
 		   struct err *e);
+/* Scores text[length], one trailing newline dropped: a turn whose answer has a line for each of its
+ * tokens, `ID LOGPROB "TOKEN"` (the first LOGPROB, which nothing precedes, is `-`), and then the
+ * lines `mean` and `perplexity` of the log-probabilities. The text goes to the model as it stands,
+ * as a prompt without chat does, and is no part of the conversation; the session's context is
+ * forgotten. As session_submit; a text of more tokens than the context fails the answer in words.
+ */
+int session_score(struct session *s, const char *text, size_t length, struct answer **answer,
+		  struct err *e);
 /* Ends the turn; what is written stays. It does not wait for experts that are being read. */
 void session_stop(struct session *s);
 int session_reset(struct session *s,
@@ -70,6 +78,10 @@ struct answer *session_answer(struct session *s);
 /* What the model thought before the newest answer: a second answer, which completes when thinking
  * ends: it ends in one newline, but is empty if there was none. As session_answer. */
 struct answer *session_thoughts(struct session *s);
+/* The tokens of the newest answer with their log-probabilities, a line of JSON each, as
+ * params/logprobs asks for them, complete with the answer; empty where it does not. As
+ * session_answer. */
+struct answer *session_logprobs(struct session *s);
 /* Copies of texts, malloc'ed, *length set, not terminated by a newline of ours; NULL: out of
  * memory. */
 char *session_prompt(const struct session *s, size_t *length);
@@ -78,7 +90,8 @@ char *session_prompt(const struct session *s, size_t *length);
 uint64_t session_log_size(const struct session *s);
 size_t session_log_read(const struct session *s, uint64_t offset, char *buffer, size_t bytes);
 
-enum { SESSION_DRAFTS = 4 }; /* tokens drafted at once, at most */
+enum { SESSION_DRAFTS = 4 };	/* tokens drafted at once, at most */
+enum { SESSION_LOGPROBS = 20 }; /* of the likeliest tokens that params/logprobs may ask for */
 /* By the model's own draft layer; by what followed the same words before. */
 enum draft_kind { DRAFT_MTP, DRAFT_LOOKUP, DRAFT_KINDS };
 struct session_stats {					      /* of the last or current turn */
@@ -149,12 +162,13 @@ int session_tool_result_add(struct session *s, const char *text, size_t length, 
  * session_submit; -ENODATA: there are none. session_submit takes them along, before its text. */
 int session_tool_results_submit(struct session *s, struct answer **answer, struct err *e);
 
-/* ---- params: temperature top_k top_p min_p repetition_penalty max_tokens seed stop system chat
- * thinking date on_full stream draft experts_per_token drop_missing ---- */
+/* ---- params: temperature top_k top_p min_p repetition_penalty frequency_penalty presence_penalty
+ * logit_bias logprobs max_tokens seed stop system chat thinking date on_full stream draft
+ * experts_per_token drop_missing ---- */
 
 size_t params_count(void);
 const char *params_name(size_t i);
-/* True for texts that an editor writes whole (system, stop); values else. */
+/* True for texts that an editor writes whole (system, stop, logit_bias); values else. */
 bool params_is_text(size_t i);
 /* value[length], one trailing newline dropped; auto puts a value back to the model's default.
  * -EINVAL, -ERANGE in words. Takes effect with the next turn. */
@@ -201,6 +215,8 @@ void restored_close(struct restored *r); /* as saved_close */
 struct answer *answer_ref(struct answer *a);
 /* The thoughts that belong to an answer: a new reference. NULL: a is itself thoughts. */
 struct answer *answer_thoughts(struct answer *a);
+/* The log-probabilities that belong to an answer, likewise. */
+struct answer *answer_logprobs(struct answer *a);
 void answer_unref(struct answer *a); /* NULL is fine */
 /* Copies bytes from offset. Returns how many; 0 with *complete false: none yet; 0 with *complete
  * true: end of the answer. Of a turn with params/stream off there are none before its end. A failed

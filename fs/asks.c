@@ -60,13 +60,12 @@ int asks_make(struct mounted *model, const char *name, uid_t uid, gid_t gid,
 	struct conversation *c;
 	int code = check(model, name, uid, e);
 	if (!code)
-		code = sessions_private(model, uid, &c, e);
+		code = sessions_private(model, uid, name, &c, e);
 	if (code)
 		return code;
 	c->id = ++model->next_id;
 	c->gid = gid;
 	c->passing = true;
-	(void)snprintf(c->name, sizeof c->name, "%s", name);
 	list_append(&model->asks, &c->in_asks);
 	*out = c;
 	return 0;

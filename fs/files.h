@@ -49,6 +49,12 @@ extern const struct family ask_family;
 /* prompt.c */
 void prompt_render(const struct node *n, struct text *out);
 
+/* ask.c */
+extern const struct question ask_question, score_question;
+
+/* tokenizer_files.c */
+extern const struct question encode_question, decode_question;
+
 /* expert_files.c */
 extern const struct family layer_family;
 extern const struct family expert_family;

@@ -16,6 +16,7 @@ int handle_open(struct handle **out, const struct node *n, int flags, pid_t call
 	h->flags = flags;
 	h->caller = caller;
 	list_init(&h->polling);
+	list_init(&h->readers);
 	/* Found out now: by the time of a FLUSH or a RELEASE the thread that opened may be gone. */
 	if (handle_writes(h))
 		process_line(caller, REFUSAL_LINE, &h->opener);

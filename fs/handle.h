@@ -15,6 +15,7 @@
 struct answer;
 struct restored;
 struct saved;
+struct task;
 
 struct handle {
 	struct link all;       /* on mount.handles */
@@ -22,24 +23,26 @@ struct handle {
 	int flags;	       /* as given to open */
 	struct line opener;    /* the process that opened it to write, and its parent; else empty */
 	pid_t caller;	       /* the thread whose open or write is being served */
-	struct text written;   /* prompt, ask, assembled: what the writes have put together */
+	struct text written;   /* prompt, questions, assembled: what the writes have put together */
 	size_t counted;	       /* of that, with its user (unsubmitted.h) */
 	struct text shown;     /* live files: what was rendered when offset 0 was last read */
 	int poison;	       /* errno of a failed write: what was written must not take effect */
 	bool dirty;	       /* prompt, assembled: written has not taken effect yet */
 	bool completes;	       /* tool_result: its release submits the results */
 	bool flushed;	       /* prompt: the opener has flushed since the last write */
-	struct answer *answer; /* output, ask: what reads are bound to; a reference */
-	/* output, thoughts: which answer is the newest */
-	struct answer *(*newest)(struct session *s);
-	bool ended; /* output: a read has reached the answer's end */
-	/* output: furthest byte read; ask: next byte of the answer; tool_calls.json: bytes of it
+	struct answer *answer; /* output, questions: what reads are bound to; a reference */
+	bool ended;	       /* output: a read has reached the answer's end */
+	/* output: furthest byte read; questions: next byte of the answer; tool_calls.json: bytes of it
 	 * when it was read */
 	uint64_t cursor;
 	struct saved *saved;	   /* state: what is read, */
 	struct restored *restored; /* and what is being written; NULL: nothing */
-	uint64_t first,
-		next; /* ask: file offsets where this answer began and where reading stands */
+	/* questions: file offsets where this answer began and where reading stands */
+	uint64_t first, next;
+	struct task *task;   /* questions: what a worker does for it; NULL: nothing */
+	struct link readers; /* calls that wait for that */
+	int failed;	     /* what it came to, if not to an answer: for the next read */
+	bool gone;	     /* the mount has ended under it */
 	struct fuse_pollhandle *poll; /* someone polls; to be notified */
 	struct link polling;	      /* on conversation.pollers */
 };
@@ -73,11 +76,10 @@ struct file_ops {
 extern const struct file_ops live_ops;	    /* live.c: values, tables, verbs */
 extern const struct file_ops assembled_ops; /* live.c: texts that an editor writes whole */
 extern const struct file_ops prompt_ops;    /* prompt.c */
-extern const struct file_ops output_ops;    /* output.c, as the next three */
-extern const struct file_ops thoughts_ops;
+extern const struct file_ops output_ops;    /* output.c, as the next two */
 extern const struct file_ops wait_ops;
 extern const struct file_ops log_ops;
-extern const struct file_ops ask_ops;	 /* ask.c */
+extern const struct file_ops question_ops; /* question.c */
 extern const struct file_ops ask_d_ops;	 /* ask_d.c */
 extern const struct file_ops ctl_ops;	 /* ctl.c */
 extern const struct file_ops config_ops; /* model_files.c */

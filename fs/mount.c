@@ -3,6 +3,7 @@
 #include "fs/call.h"
 #include "fs/handle.h"
 #include "fs/ops.h"
+#include "fs/question.h"
 #include "fs/readme.h"
 #include "fs/workers.h"
 
@@ -49,11 +50,13 @@ void mount_stop(struct mount *m)
 		for (struct link *l = m->models[i]->asks.next; l != &m->models[i]->asks;
 		     l = l->next)
 			conversation_end(LINK_OWNER(l, struct conversation, in_asks));
-	/* Those of asks are in no folder. */
+	/* Those of questions are in no folder. */
 	for (struct link *l = m->handles.next; l != &m->handles; l = l->next) {
 		struct handle *h = LINK_OWNER(l, struct handle, all);
+		h->gone = true;
 		if (h->node.conversation)
 			conversation_end(h->node.conversation);
+		question_give_up(h);
 	}
 	while (!list_empty(&m->woken))
 		calls_serve_woken(m, 1);

@@ -44,12 +44,12 @@ struct mounted;
 struct conversation {
 	struct mounted *model;
 	struct session *session; /* NULL once it has ended */
-	uint32_t id;		 /* never reused; 0 for an ask's, which is in no folder */
+	uint32_t id;		 /* never reused; 0 for a question's, which is in no folder */
 	char name[NAME_SIZE];
 	uid_t uid;
 	gid_t gid;
 	struct timespec made, changed; /* changed: when the engine last had news */
-	/* One reference is the tree's (an ask's handle's), one is each open handle's. */
+	/* One reference is the tree's (a question's handle's), one is each open handle's. */
 	unsigned references;
 	/* The handle that has written to prompt and is not released yet: the session is dirty. */
 	struct handle *writer;
@@ -170,8 +170,10 @@ int sessions_make(struct mounted *model, const char *name, uid_t uid, gid_t gid,
 /* -EINVAL and -ENAMETOOLONG: no name for a conversation. `folder` is for the words. */
 int sessions_name_fits(const struct mounted *model, const char *folder, const char *name,
 		       struct err *e);
-/* A session of its own, outside the tree, for one ask. The caller has its one reference. */
-int sessions_private(struct mounted *model, uid_t uid, struct conversation **out, struct err *e);
+/* A session of its own, outside the tree, for one open file, which sentences call `name`. The
+ * caller has its one reference. */
+int sessions_private(struct mounted *model, uid_t uid, const char *name, struct conversation **out,
+		     struct err *e);
 /* Of ask.d as well. */
 struct conversation *sessions_by_id(const struct mounted *model, uint32_t id);
 struct conversation *sessions_by_name(const struct mounted *model, const char *name);

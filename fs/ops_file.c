@@ -12,10 +12,10 @@ static struct handle *handle_of(const struct fuse_file_info *file)
 	return (struct handle *)(uintptr_t)file->fh; // NOLINT(performance-no-int-to-ptr)
 }
 
-/* Its session was removed while the file was open. */
+/* Its session was removed while the file was open, or the mount is coming to its end. */
 static bool has_ended(const struct handle *h)
 {
-	return h->node.conversation && !h->node.conversation->session;
+	return h->gone || (h->node.conversation && !h->node.conversation->session);
 }
 
 /* ---- open ---- */

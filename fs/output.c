@@ -1,4 +1,4 @@
-/* output, thoughts, wait and log: what the session says.
+/* output, thoughts and what else grows beside it, wait and log: what the session says.
  *
  * An open output is bound to one answer: the newest at open (the gate in ops.c has waited for a
  * prompt that was closing). Reads are by offset in that answer, so several readers each see all of
@@ -12,7 +12,7 @@
 static void output_bind(struct handle *h)
 {
 	answer_unref(h->answer);
-	h->answer = h->newest(h->node.conversation->session);
+	h->answer = h->node.row->grows(h->node.conversation->session);
 	h->ended = false;
 	h->cursor = 0;
 }
@@ -20,15 +20,6 @@ static void output_bind(struct handle *h)
 static int output_open(struct handle *h, struct err *e)
 {
 	(void)e;
-	h->newest = session_answer;
-	output_bind(h);
-	return 0;
-}
-
-static int thoughts_open(struct handle *h, struct err *e)
-{
-	(void)e;
-	h->newest = session_thoughts;
 	output_bind(h);
 	return 0;
 }
@@ -56,23 +47,13 @@ static ssize_t output_read(struct handle *h, struct call *c, char *buffer)
 	return n;
 }
 
-/* Of what may be NULL, and is given up. */
-static uint64_t complete_size(struct answer *a)
+static uint64_t output_size(const struct node *n)
 {
+	struct answer *a = n->row->grows(n->conversation->session);
 	bool complete = false;
 	uint64_t size = a ? answer_size(a, &complete) : 0;
 	answer_unref(a);
 	return complete ? size : 0;
-}
-
-static uint64_t output_size(const struct node *n)
-{
-	return complete_size(session_answer(n->conversation->session));
-}
-
-static uint64_t thoughts_size(const struct node *n)
-{
-	return complete_size(session_thoughts(n->conversation->session));
 }
 
 static unsigned output_poll(struct handle *h)
@@ -86,13 +67,6 @@ const struct file_ops output_ops = {
 	.open = output_open,
 	.read = output_read,
 	.size = output_size,
-	.poll = output_poll,
-};
-
-const struct file_ops thoughts_ops = {
-	.open = thoughts_open,
-	.read = output_read,
-	.size = thoughts_size,
 	.poll = output_poll,
 };
 

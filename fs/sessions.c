@@ -58,7 +58,7 @@ static void tell_error(struct conversation *c)
 		return;
 	c->error_told = true;
 	session_error(c->session, why, sizeof why);
-	const char *folder = c->passing ? "ask.d/" : c->id ? "sessions/" : "ask";
+	const char *folder = c->passing ? "ask.d/" : c->id ? "sessions/" : "";
 	err_set(&e, EIO, "%s/%s%s: %s", c->model->name, folder, c->name, why);
 	mount_failure_of(c->model->mount, c->uid, &e);
 }
@@ -154,9 +154,10 @@ void conversation_return(struct conversation *c)
 	conversation_unref(c);
 }
 
-int sessions_private(struct mounted *model, uid_t uid, struct conversation **out, struct err *e)
+int sessions_private(struct mounted *model, uid_t uid, const char *name, struct conversation **out,
+		     struct err *e)
 {
-	return conversation_create(model, "", uid, 0, out, e);
+	return conversation_create(model, name, uid, 0, out, e);
 }
 
 /* ---- names ---- */

@@ -59,6 +59,8 @@ static const struct row rows[] = {
 	[FOLDER_LAYER] =
 	FOLDER("LL", FOLDER_EXPERTS, 0755, .family = &layer_family,
 	       .about = "a layer's experts (none where the layer is dense)"),
+	[FOLDER_TOKENIZER] =
+	FOLDER("tokenizer", FOLDER_MODEL, 0755, .about = "from text to tokens and back, without weights"),
 
 	FILE_ROW("README", FOLDER_ROOT, 0444, LIVE, NONE, 0,
 		 .ops = &live_ops, .render = readme_render, .about = "this text"),
@@ -88,11 +90,21 @@ static const struct row rows[] = {
 		 .ops = &live_ops, .render = cache_stats_render, .about = "what the cache has done"),
 
 	FILE_ROW("ask", FOLDER_MODEL, 0666, STREAM, READ, 0,
-		 .ops = &ask_ops,
+		 .ops = &question_ops, .question = &ask_question,
 		 .about = "one private conversation per open file: write, then read"),
 	FILE_ROW("NAME", FOLDER_ASKS, 0600, STREAM, RELEASE, ROW_GATED | ROW_TELLS | ROW_PASSING,
-		 .family = &ask_family, .ops = &ask_d_ops,
+		 .family = &ask_family, .ops = &ask_d_ops, .grows = session_answer,
 		 .about = "write it, close it, then read the answer; gone when read to its end"),
+	FILE_ROW("score", FOLDER_MODEL, 0666, STREAM, READ, 0,
+		 .ops = &question_ops, .question = &score_question,
+		 .about = "write a text, read each token's id, log-probability and spelling, then mean and "
+			  "perplexity"),
+	FILE_ROW("encode", FOLDER_TOKENIZER, 0666, STREAM, READ, 0,
+		 .ops = &question_ops, .question = &encode_question,
+		 .about = "write a text, read the ids of its tokens, one a line"),
+	FILE_ROW("decode", FOLDER_TOKENIZER, 0666, STREAM, READ, 0,
+		 .ops = &question_ops, .question = &decode_question,
+		 .about = "write ids, read their text"),
 	FILE_ROW("config.json", FOLDER_MODEL, 0444, STATIC, NONE, 0,
 		 .ops = &config_ops, .about = "the checkpoint's, as it is on disk"),
 
@@ -100,10 +112,16 @@ static const struct row rows[] = {
 		 .ops = &prompt_ops, .render = prompt_render,
 		 .about = "a turn, submitted when its writer closes it; reads as the last one"),
 	FILE_ROW("output", FOLDER_SESSION, 0600, STREAM, NONE, ROW_GATED | ROW_IN_MODEL | ROW_TELLS,
-		 .ops = &output_ops, .about = "the answer, as it is generated"),
+		 .ops = &output_ops, .grows = session_answer,
+		 .about = "the answer, as it is generated"),
 	FILE_ROW("thoughts", FOLDER_SESSION, 0600, STREAM, NONE,
 		 ROW_GATED | ROW_IN_MODEL | ROW_TELLS | ROW_REPEATS,
-		 .ops = &thoughts_ops, .about = "what the model thought before it, likewise"),
+		 .ops = &output_ops, .grows = session_thoughts,
+		 .about = "what the model thought before it, likewise"),
+	FILE_ROW("logprobs.jsonl", FOLDER_SESSION, 0600, STREAM, NONE, ROW_GATED | ROW_TELLS,
+		 .ops = &output_ops, .grows = session_logprobs,
+		 .about = "the answer's tokens, each with its log-probability and the likeliest others "
+			  "(params/logprobs)"),
 	FILE_ROW("log", FOLDER_SESSION, 0600, LIVE, NONE, ROW_GATED | ROW_IN_MODEL,
 		 .ops = &log_ops, .about = "the whole conversation so far (tail -f)"),
 	FILE_ROW("status", FOLDER_SESSION, 0600, LIVE, NONE, ROW_GATED | ROW_IN_MODEL,
@@ -197,6 +215,7 @@ static enum scope scope_of(const struct row *row)
 		[FOLDER_SESSION] = SCOPE_SESSION, [FOLDER_PARAMS] = SCOPE_SESSION,
 		[FOLDER_INFO] = SCOPE_MODEL,	  [FOLDER_EXPERTS] = SCOPE_MODEL,
 		[FOLDER_LAYER] = SCOPE_LAYER,	  [FOLDER_ASKS] = SCOPE_MODEL,
+		[FOLDER_TOKENIZER] = SCOPE_MODEL,
 	};
 	if (row->flags & ROW_PASSING)
 		return SCOPE_SESSION;

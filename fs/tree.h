@@ -19,6 +19,7 @@
 
 struct file_ops;
 struct node;
+struct question;
 
 /* The folders; their numbers are their rows' indices. */
 enum folder {
@@ -33,6 +34,7 @@ enum folder {
 	FOLDER_INFO,
 	FOLDER_EXPERTS,
 	FOLDER_LAYER,
+	FOLDER_TOKENIZER,
 	FOLDER_COUNT,
 };
 
@@ -89,6 +91,9 @@ struct row {
 	int (*set)(const struct node *n, const char *value, size_t length, struct err *e);
 	int fact;	   /* which of the model's facts, for info/; of the session's texts */
 	uint64_t most;	   /* bytes of an assembled text; 0: as long as a prompt */
+	const struct question *question; /* of files that are asked: what kind (question.h) */
+	/* Of an output, which of a session's texts it is: a new reference, or NULL. */
+	struct answer *(*grows)(struct session *s);
 	const char *about; /* one line for people */
 };
 

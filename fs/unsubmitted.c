@@ -74,10 +74,9 @@ static int check(const struct handle *h, uint64_t more, struct err *e)
 	return all + more > most ? refuse(h, "the users'", all, most, e) : 0;
 }
 
-/* Counts as much for the handle as its text will take when it is so long. */
-static int take(struct handle *h, size_t length, struct err *e)
+/* Counts so many bytes for the handle, if it has less. */
+static int count(struct handle *h, size_t room, struct err *e)
 {
-	size_t room = text_room(&h->written, length);
 	if (room <= h->counted)
 		return 0;
 	int code = check(h, room - h->counted, e);
@@ -96,12 +95,19 @@ int unsubmitted_put(struct handle *h, size_t offset, const void *data, size_t si
 	size_t end, length = h->written.length;
 	if (__builtin_add_overflow(offset, size, &end))
 		return err_set(e, EFBIG, "%s: longer than any text", h->node.row->name);
-	int code = take(h, end > length ? end : length, e);
+	/* As much as its text will take when it is so long. */
+	int code = count(h, text_room(&h->written, end > length ? end : length), e);
 	if (!code && !text_put(&h->written, offset, data, size))
 		code = err_set(e, ENOMEM, "%s: no memory for this text", h->node.row->name);
 	if (code)
 		unsubmitted_drop(h);
 	return code;
+}
+
+int unsubmitted_count(struct handle *h, uint64_t bytes, struct err *e)
+{
+	unsubmitted_drop(h);
+	return count(h, bytes, e);
 }
 
 int unsubmitted_add(struct handle *h, const void *data, size_t size, struct err *e)

@@ -1,5 +1,5 @@
-/* Text that is written and not submitted yet, which handles of prompt, ask and assembled params
- * collect: how much of it there may be at once.
+/* Text that is written and not submitted yet, which handles of prompt, questions and assembled
+ * params collect, and what workers make of it: how much of it there may be at once.
  *
  * The bound. Each text is bounded by max_prompt_bytes, but not how many there are, and with
  * allow_other they are other users'. What all of them may take is a quarter of the contexts'
@@ -35,6 +35,9 @@ struct unsubmitted {
  * -ENOSPC beyond the bound and -ENOMEM, in words, and then nothing of the text is kept. */
 int unsubmitted_add(struct handle *h, const void *data, size_t size, struct err *e);
 int unsubmitted_put(struct handle *h, size_t offset, const void *data, size_t size, struct err *e);
+/* Counts so many bytes for the handle instead of its text, which is gone: what was made of it waits
+ * to be read. -ENOSPC and -ENOMEM likewise, and then nothing is counted. */
+int unsubmitted_count(struct handle *h, uint64_t bytes, struct err *e);
 /* Frees h->written: it has been submitted, or never will be. */
 void unsubmitted_drop(struct handle *h);
 

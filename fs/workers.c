@@ -9,33 +9,56 @@
 #include <stdlib.h>
 
 /* Enough to keep an SSD's queue from running dry under readers of expert files. */
-enum { WORKERS = 4 };
+enum { WORKERS = 4, SLOW_MOST = 2 };
 
 struct workers {
 	pthread_mutex_t lock;
 	pthread_cond_t wanted;
 	struct link queue;
+	size_t slow; /* slow jobs at work */
 	bool stopping;
 	struct posts *posts;
 	size_t count;
 	pthread_t threads[WORKERS];
 };
 
+/* The next that may be begun; NULL: none. */
+static struct job *next_job(const struct workers *w)
+{
+	for (struct link *l = w->queue.next; l != &w->queue; l = l->next) {
+		struct job *job = LINK_OWNER(l, struct job, link);
+		if (!job->slow || w->slow < SLOW_MOST)
+			return job;
+	}
+	return NULL;
+}
+
+/* Lock held, released meanwhile. A job is gone once it is posted. */
+static void run_job(struct workers *w, struct job *job)
+{
+	bool slow = job->slow;
+	list_remove(&job->link);
+	w->slow += slow;
+	pthread_mutex_unlock(&w->lock);
+	job->work(job);
+	post_send(w->posts, &job->done);
+	pthread_mutex_lock(&w->lock);
+	w->slow -= slow;
+	if (slow) /* another may be begun, by whoever waits */
+		pthread_cond_signal(&w->wanted);
+}
+
 static void *work(void *arg)
 {
 	struct workers *w = arg;
 	pthread_mutex_lock(&w->lock);
 	for (;;) {
-		while (list_empty(&w->queue) && !w->stopping)
+		struct job *job;
+		while (!(job = next_job(w)) && !w->stopping)
 			pthread_cond_wait(&w->wanted, &w->lock);
-		if (list_empty(&w->queue))
+		if (!job)
 			break;
-		struct job *job = LINK_OWNER(w->queue.next, struct job, link);
-		list_remove(&job->link);
-		pthread_mutex_unlock(&w->lock);
-		job->work(job);
-		post_send(w->posts, &job->done);
-		pthread_mutex_lock(&w->lock);
+		run_job(w, job);
 	}
 	pthread_mutex_unlock(&w->lock);
 	return NULL;

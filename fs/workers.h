@@ -1,5 +1,5 @@
-/* Workers: a few threads for what would make the loop wait (reads from the disk). A job is run by
- * one of them, and finished by the loop, through a post. */
+/* Workers: a few threads for what would make the loop wait (reads from the disk, long texts). A job
+ * is run by one of them, and finished by the loop, through a post. */
 #ifndef MOEFS_FS_WORKERS_H
 #define MOEFS_FS_WORKERS_H
 
@@ -11,6 +11,7 @@ struct workers;
 struct job {
 	struct link link;		 /* the workers' */
 	struct post done;		 /* the workers' */
+	bool slow;			 /* may take seconds: not all workers are given to these */
 	void (*work)(struct job *job);	 /* in a worker: may block, sees nothing of the mount */
 	void (*finish)(struct job *job); /* in the loop: answers and frees */
 };

@@ -2,7 +2,8 @@
  *
  * vpmaddubsw sums two products in 16 bits. Of small codes several such sums fit there, so that they
  * are widened once for all. Signed codes are multiplied by their magnitudes, by inputs that have
- * taken their signs: two products are then at most 2 · 128 · 127, which fits.
+ * taken their signs: two products are then at most 2 · 128 · 127, which fits. Where codes meet one
+ * token it is the other way round, since several codes meet the same inputs.
  */
 #if defined(__x86_64__)
 
@@ -51,8 +52,10 @@ ALWAYS_INLINE __m256i load_four(const int8_t *q)
 
 ALWAYS_INLINE __m256i products(__m256i code, __m256i x, int most)
 {
-	if (most < SIGNED_CODES)
+	if (most < INT8_MAX)
 		return _mm256_maddubs_epi16(code, x);
+	if (most < SIGNED_CODES)
+		return _mm256_maddubs_epi16(_mm256_abs_epi8(x), _mm256_sign_epi8(code, x));
 	return _mm256_maddubs_epi16(_mm256_abs_epi8(code), _mm256_sign_epi8(x, code));
 }
 

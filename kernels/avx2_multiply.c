@@ -7,6 +7,7 @@
 #if defined(__x86_64__)
 
 #include "kernels/avx2.h"
+#include "kernels/look_ahead.h"
 
 #include <string.h>
 
@@ -32,7 +33,10 @@ ALWAYS_INLINE __m256 load8_bf16(const uint8_t *row, size_t i)
 	return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load8_u16(row, i)), 16));
 }
 
-enum { ROWS_MAX = 4, TOKENS_MAX = 3, ROW_CHUNK = 16 };
+enum { ROWS_MAX = 2, TOKENS_MAX = 3, ROW_CHUNK = 16 };
+
+/* How far before its use a row's byte is asked for, at least: 96 lines. */
+enum { AHEAD = 6144 };
 
 /* Where the operands of one block of sums lie. */
 struct block {
@@ -64,61 +68,76 @@ ALWAYS_INLINE void step16(__m256 sum[ROWS_MAX][TOKENS_MAX][2], const uint8_t *co
 	}
 }
 
-/* rows and tokens are constants where this is inlined: the sums then stay in registers. */
-ALWAYS_INLINE void block_dots(const struct block *b, size_t rows, size_t tokens, load8_fn *load8)
+/* The last columns, from i on, fewer than 16: in copies padded with zeros. rows and tokens are
+ * constants where this is inlined, as below: the sums then stay in registers. */
+ALWAYS_INLINE void step_rest(__m256 sum[ROWS_MAX][TOKENS_MAX][2], const uint8_t *const w[ROWS_MAX],
+			     const struct block *b, size_t i, size_t rows, size_t tokens,
+			     load8_fn *load8)
+{
+	uint8_t w_tail[ROWS_MAX][16 * sizeof(float)] = {{0}};
+	float x_tail[TOKENS_MAX][16] = {{0}};
+	const uint8_t *wt[ROWS_MAX];
+	const float *xt[TOKENS_MAX];
+	const size_t rest = b->k - i;
+	const __m256 in[2] = {
+		_mm256_castsi256_ps(first_lanes(rest)),
+		_mm256_castsi256_ps(first_lanes(rest > 8 ? rest - 8 : 0)),
+	};
+
+	for (size_t r = 0; r < rows; r++)
+		wt[r] = memcpy(w_tail[r], w[r] + i * b->element_bytes, rest * b->element_bytes);
+	for (size_t t = 0; t < tokens; t++)
+		xt[t] = memcpy(x_tail[t], b->x[t] + i, rest * sizeof(float));
+	step16(sum, wt, xt, 0, in, rows, tokens, load8);
+}
+
+/* What comes after the rows is asked for in the order in which it lies, though rows are read side
+ * by side. */
+ALWAYS_INLINE void block_dots(const struct block *b, size_t rows, size_t tokens, bool ahead,
+			      load8_fn *load8)
 {
 	__m256 sum[ROWS_MAX][TOKENS_MAX][2];
 	const uint8_t *w[ROWS_MAX];
-	const size_t rest = b->k % 16, whole = b->k - rest;
+	const uintptr_t next = (uintptr_t)b->w + (rows - 1) * b->row_bytes + AHEAD;
+	const size_t line = CACHE_LINE / b->element_bytes;
+	size_t i = 0;
 
 	for (size_t r = 0; r < rows; r++) {
 		w[r] = b->w + r * b->row_bytes;
 		for (size_t t = 0; t < tokens; t++)
 			sum[r][t][0] = sum[r][t][1] = _mm256_setzero_ps();
 	}
-	for (size_t i = 0; i < whole; i += 16)
-		step16(sum, w, b->x, i, NULL, rows, tokens, load8);
-
-	if (rest) { /* in zero-padded copies */
-		uint8_t w_tail[ROWS_MAX][16 * sizeof(float)] = {{0}};
-		float x_tail[TOKENS_MAX][16] = {{0}};
-		const uint8_t *wt[ROWS_MAX];
-		const float *xt[TOKENS_MAX];
-		const __m256 in[2] = {
-			_mm256_castsi256_ps(first_lanes(rest)),
-			_mm256_castsi256_ps(first_lanes(rest > 8 ? rest - 8 : 0)),
-		};
-		for (size_t r = 0; r < rows; r++)
-			wt[r] = memcpy(w_tail[r], w[r] + whole * b->element_bytes,
-				       rest * b->element_bytes);
-		for (size_t t = 0; t < tokens; t++)
-			xt[t] = memcpy(x_tail[t], b->x[t] + whole, rest * sizeof(float));
-		step16(sum, wt, xt, 0, in, rows, tokens, load8);
+	for (; ahead && i + line <= b->k; i += line) {
+		look_ahead(next + i * b->element_bytes * rows, rows * CACHE_LINE);
+		for (size_t part = 0; part < line; part += 16)
+			step16(sum, w, b->x, i + part, NULL, rows, tokens, load8);
 	}
+	for (; i + 16 <= b->k; i += 16)
+		step16(sum, w, b->x, i, NULL, rows, tokens, load8);
+	if (i < b->k)
+		step_rest(sum, w, b, i, rows, tokens, load8);
 	for (size_t t = 0; t < tokens; t++)
 		for (size_t r = 0; r < rows; r++)
 			b->y[t][r] = sum_dot_lanes(sum[r][t][0], sum[r][t][1]);
 }
 
-/* `rows` rows for 1 … 3 tokens: 8 to 12 sums of two registers each at a time, then single rows. */
-ALWAYS_INLINE void rows_dots(struct block *b, size_t rows, size_t tokens, load8_fn *load8)
+/* `rows` rows for 1 … 3 tokens: 2 of them together, then a single one. */
+ALWAYS_INLINE void rows_dots(struct block *b, size_t rows, size_t tokens, bool ahead,
+			     load8_fn *load8)
 {
-	const size_t together = tokens == 1 ? 4 : 2;
-
 	while (rows > 0) {
-		const size_t now = rows >= together ? together : 1;
-		if (now == 1 && tokens == 1)
-			block_dots(b, 1, 1, load8);
-		else if (now == 1 && tokens == 2)
-			block_dots(b, 1, 2, load8);
-		else if (now == 1)
-			block_dots(b, 1, 3, load8);
-		else if (tokens == 1)
-			block_dots(b, 4, 1, load8);
-		else if (tokens == 2)
-			block_dots(b, 2, 2, load8);
-		else
-			block_dots(b, 2, 3, load8);
+		const size_t now = rows >= ROWS_MAX ? ROWS_MAX : 1;
+#define CASE(n)                                                   \
+	case n:                                                   \
+		if (now == 1)                                     \
+			block_dots(b, 1, n, ahead, load8);        \
+		else                                              \
+			block_dots(b, ROWS_MAX, n, ahead, load8); \
+		break;
+		switch (tokens) {
+			CASES_TO_3(CASE)
+		}
+#undef CASE
 		b->w += now * b->row_bytes;
 		for (size_t t = 0; t < tokens; t++)
 			b->y[t] += now;
@@ -148,7 +167,10 @@ ALWAYS_INLINE void multiply_floats(float *y, size_t ldy, const struct matrix *w,
 				b.x[i] = x->f + (tokens ? tokens[t + i] : t + i) * x->k;
 				b.y[i] = y + (t + i) * ldy + r;
 			}
-			rows_dots(&b, rows, count, load8);
+			if (t == 0) /* others find the chunk in the cache */
+				rows_dots(&b, rows, count, true, load8);
+			else
+				rows_dots(&b, rows, count, false, load8);
 		}
 	}
 }

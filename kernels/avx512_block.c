@@ -10,11 +10,11 @@
 
 #define TABLE(function) avx512_##function
 
-enum { WIDE_OFFSET = 0, SIGNED_CODES = 128 };
+enum { WIDE_OFFSET = 0 };
 
 ALWAYS_INLINE __m512i products(__m512i code, __m512i x, int most)
 {
-	if (most < SIGNED_CODES)
+	if (most < INT8_MAX)
 		return _mm512_maddubs_epi16(code, x);
 	const __m512i signed_x =
 		_mm512_mask_sub_epi8(x, _mm512_movepi8_mask(code), _mm512_setzero_si512(), x);

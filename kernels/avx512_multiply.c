@@ -7,6 +7,7 @@
 #if defined(__x86_64__)
 
 #include "kernels/avx512.h"
+#include "kernels/look_ahead.h"
 
 /* Elements i … i+15 of a stored row; if fewer than 16 are left, zeros behind them. */
 typedef __m512 load16_fn(const uint8_t *row, size_t i, size_t left);
@@ -35,8 +36,12 @@ ALWAYS_INLINE __m512 load16_bf16(const uint8_t *row, size_t i, size_t left)
 	return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
 
-/* 24 sums, 4 weights and an input stay in registers. */
-enum { ROWS_MAX = 4, TOKENS_MAX = 6, ROW_CHUNK = 16 };
+/* 24 sums, 4 weights and an input stay in registers. Few tokens wait for memory, which gives most
+ * when little is read side by side. */
+enum { ROWS_MAX = 4, ROWS_OF_FEW = 2, FEW_TOKENS = 4, TOKENS_MAX = 6, ROW_CHUNK = 16 };
+
+/* How far before its use a row's byte is asked for, at least: 96 lines. */
+enum { AHEAD = 6144 };
 
 /* Where the operands of one block of sums lie. */
 struct block {
@@ -54,12 +59,8 @@ ALWAYS_INLINE void step(__m512 sum[ROWS_MAX][TOKENS_MAX], const struct block *b,
 {
 	__m512 w[ROWS_MAX];
 
-	for (size_t r = 0; r < rows; r++) {
-		const uint8_t *row = b->w + r * b->row_bytes;
-		w[r] = load16(row, i, left);
-		if (tokens == 1) /* memory is the limit: the next rows, into the second cache */
-			_mm_prefetch(row + rows * b->row_bytes + i * b->element_bytes, _MM_HINT_T1);
-	}
+	for (size_t r = 0; r < rows; r++)
+		w[r] = load16(b->w + r * b->row_bytes, i, left);
 	for (size_t t = 0; t < tokens; t++) {
 		const __m512 x = load16_f32((const uint8_t *)b->x[t], i, left);
 		for (size_t r = 0; r < rows; r++)
@@ -69,33 +70,48 @@ ALWAYS_INLINE void step(__m512 sum[ROWS_MAX][TOKENS_MAX], const struct block *b,
 	}
 }
 
-/* rows and tokens are constants where this is inlined: the sums then stay in registers. */
-ALWAYS_INLINE void block_dots(const struct block *b, size_t rows, size_t tokens, load16_fn *load16)
+/* rows and tokens are constants where this is inlined: the sums then stay in registers. What comes
+ * after the rows is asked for in the order in which it lies, though rows are read side by side. */
+ALWAYS_INLINE void block_dots(const struct block *b, size_t rows, size_t tokens, bool ahead,
+			      load16_fn *load16)
 {
 	__m512 sum[ROWS_MAX][TOKENS_MAX];
-	const size_t rest = b->k % AVX512_LANES, whole = b->k - rest;
+	const uintptr_t next = (uintptr_t)b->w + (rows - 1) * b->row_bytes + AHEAD;
+	const size_t line = CACHE_LINE / b->element_bytes;
+	size_t i = 0;
 
 	for (size_t r = 0; r < rows; r++)
 		for (size_t t = 0; t < tokens; t++)
 			sum[r][t] = _mm512_setzero_ps();
-	for (size_t i = 0; i < whole; i += AVX512_LANES)
+	for (; ahead && i + line <= b->k; i += line) {
+		look_ahead(next + i * b->element_bytes * rows, rows * CACHE_LINE);
+		for (size_t part = 0; part < line; part += AVX512_LANES)
+			step(sum, b, i + part, AVX512_LANES, rows, tokens, load16);
+	}
+	for (; i + AVX512_LANES <= b->k; i += AVX512_LANES)
 		step(sum, b, i, AVX512_LANES, rows, tokens, load16);
-	if (rest)
-		step(sum, b, whole, rest, rows, tokens, load16);
+	if (i < b->k)
+		step(sum, b, i, b->k - i, rows, tokens, load16);
 	for (size_t t = 0; t < tokens; t++)
 		for (size_t r = 0; r < rows; r++)
 			b->y[t][r] = sum_dot_lanes(sum[r][t]);
 }
 
-/* 4 rows or one. */
-ALWAYS_INLINE void rows_dots(const struct block *b, size_t rows, size_t tokens, load16_fn *load16)
+ALWAYS_INLINE uint32_t rows_together(size_t tokens)
 {
-#define CASE(n)                                             \
-	case n:                                             \
-		if (rows == ROWS_MAX)                       \
-			block_dots(b, ROWS_MAX, n, load16); \
-		else                                        \
-			block_dots(b, 1, n, load16);        \
+	return tokens <= FEW_TOKENS ? ROWS_OF_FEW : ROWS_MAX;
+}
+
+/* As many rows as go together, or one. */
+ALWAYS_INLINE void rows_dots(const struct block *b, size_t rows, size_t tokens, bool ahead,
+			     load16_fn *load16)
+{
+#define CASE(n)                                                            \
+	case n:                                                            \
+		if (rows == 1)                                             \
+			block_dots(b, 1, n, ahead, load16);                \
+		else                                                       \
+			block_dots(b, rows_together(n), n, ahead, load16); \
 		break;
 	switch (tokens) {
 		CASES_TO_6(CASE)
@@ -121,11 +137,15 @@ ALWAYS_INLINE void multiply_floats(float *y, size_t ldy, const struct matrix *w,
 			for (size_t i = 0; i < count; i++)
 				b.x[i] = x->f + (tokens ? tokens[t + i] : t + i) * x->k;
 			for (uint32_t r = chunk; r < end;) {
-				const uint32_t rows = end - r >= ROWS_MAX ? ROWS_MAX : 1;
+				const uint32_t together = rows_together(count),
+					       rows = end - r >= together ? together : 1;
 				b.w = (const uint8_t *)w->data + r * b.row_bytes;
 				for (size_t i = 0; i < count; i++)
 					b.y[i] = y + (t + i) * ldy + r;
-				rows_dots(&b, rows, count, load16);
+				if (t == 0) /* others find the chunk in the cache */
+					rows_dots(&b, rows, count, true, load16);
+				else
+					rows_dots(&b, rows, count, false, load16);
 				r += rows;
 			}
 			t += count;

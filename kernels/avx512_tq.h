@@ -15,6 +15,7 @@
 #define MOEFS_KERNELS_AVX512_TQ_H
 
 #include "kernels/avx512.h"
+#include "kernels/look_ahead.h"
 #include "kernels/tq_product.h"
 
 enum {
@@ -65,13 +66,6 @@ ALWAYS_INLINE __m512 add_group(__m512 y, __m512i dots, __m512 norms, float a)
 			       y);
 }
 
-/* Asks for what will be multiplied soon: the memory's own guess ends at each page. */
-ALWAYS_INLINE void look_ahead(const uint8_t *at, size_t bytes)
-{
-	for (size_t i = 0; i < bytes; i += 64)
-		__builtin_prefetch((const void *)((uintptr_t)at + i));
-}
-
 /* ---- one token ---- */
 
 enum { AHEAD_OF_ONE = 8192 }; /* bytes, over the end of a matrix too */
@@ -90,8 +84,7 @@ ALWAYS_INLINE void multiply_one(const struct product *p, size_t token, size_t g0
 		for (size_t g = 0; g < count; g++, tile += p->tile_bytes) {
 			/* Four sums, so that none waits for the one before it. */
 			__m512i even[2] = {_mm512_set1_epi32(start[g])}, odd[2] = {{0}};
-			look_ahead((const uint8_t *)((uintptr_t)tile + AHEAD_OF_ONE),
-				   p->tile_bytes);
+			look_ahead((uintptr_t)tile + AHEAD_OF_ONE, p->tile_bytes);
 			for (size_t slab = 0; slab < SLABS; slab++) {
 				const uint8_t *planes = tile + slab * tq_slab_bytes(bits);
 				const int8_t *in = q + g * TQ_GROUP + slab * TQ_SLAB;
@@ -235,7 +228,7 @@ ALWAYS_INLINE void multiply_tiles(float y[][TILE_ROWS], const struct panel *in, 
 		};
 		size_t left = in->tokens;
 
-		look_ahead(tile + p->block_bytes, p->tile_bytes); /* of the next rows */
+		look_ahead((uintptr_t)tile + p->block_bytes, p->tile_bytes); /* of the next rows */
 		unpack(codes, tile, u, bits);
 		for (size_t blocks = (left + BLOCK_TOKENS - 1) / BLOCK_TOKENS; blocks > 0;
 		     blocks--) {

@@ -15,7 +15,8 @@
  *     dot(sum, code, from, q, count, most, joint)
  *                                     sum[j] += code[j][from + k] · q, four bytes of it for each of
  *                                     count codes k, for joint registers j; codes are 0 … most, or
- *                                     signed bytes if most is 128
+ *                                     signed bytes if most is 128, or some that are never -128 and
+ *                                     meet one token if it is 127
  *     JOINT                           registers of rows that meet a token together
  *     WIDE_OFFSET                     by how much dot wants signed bytes larger, as unsigned ones
  *
@@ -31,6 +32,7 @@
 #include "kernels/block_formats.h"
 #include "kernels/block_layout.h"
 #include "kernels/kernels.h"
+#include "kernels/look_ahead.h"
 
 enum {
 	PARTS = TILE_ROWS / LANES,
@@ -38,7 +40,6 @@ enum {
 	PANEL_TOKENS = 48,					     /* gathered together */
 	PANEL_ENTRIES = 2048,  /* blocks of a panel, of all its tokens */
 	PLANE = TILE_ROWS * 4, /* bytes */
-	CACHE_LINE = 64,
 	/* Bytes to look ahead of one token, and of many, which stay longer with each block. */
 	AHEAD_OF_ONE = 8192,
 	AHEAD_OF_MANY = 2048,
@@ -253,9 +254,15 @@ ALWAYS_INLINE void make_part(words code[WORDS], struct scales *s, const struct p
 	make_codes(code, tile + b * layout_block_bytes(p->l) + part * LANES * 4, p->l, table);
 }
 
+/* layout_most, of codes that meet one token: values are looked up and never -128. */
+ALWAYS_INLINE int most_alone(const struct block_layout *l)
+{
+	return l->wide && l->values ? INT8_MAX : layout_most(l);
+}
+
 /* y and the products of joint parts with entry i. */
 ALWAYS_INLINE void add_block(floats y[], const struct block_layout *l, words code[][WORDS],
-			     const struct scales s[], const struct panel *in, size_t i,
+			     const struct scales s[], const struct panel *in, size_t i, int most,
 			     size_t joint)
 {
 	const int8_t *q = in->q + i * BLOCK;
@@ -266,7 +273,7 @@ ALWAYS_INLINE void add_block(floats y[], const struct block_layout *l, words cod
 		for (size_t j = 0; j < joint; j++)
 			sum[j] = words_all(zero_of(l) ? (uint32_t)in->start[i][h] : 0);
 		dot(sum, code, h * WORDS / HALVES, q + h * HALF_BLOCK,
-		    l->by_16 ? WORDS / HALVES : WORDS, layout_most(l), joint);
+		    l->by_16 ? WORDS / HALVES : WORDS, most, joint);
 		for (size_t j = 0; j < joint; j++)
 			y[j] = floats_fma(floats_of(sum[j]), floats_mul(s[j].scale[h], a), y[j]);
 		for (size_t j = 0; l->offsets && j < joint; j++)
@@ -304,10 +311,8 @@ ALWAYS_INLINE void prefetch_block(const struct product *p, const uint8_t *tile, 
 				  size_t ahead)
 {
 	const size_t bytes = p->tile_bytes / p->tile_blocks;
-	const uint8_t *at = tile + b * bytes + ahead;
 
-	for (size_t i = 0; i < bytes; i += CACHE_LINE)
-		__builtin_prefetch(at + i);
+	look_ahead((uintptr_t)tile + b * bytes + ahead, bytes);
 }
 
 /* 16 rows by one token: codes are used as they are made. */
@@ -321,7 +326,8 @@ ALWAYS_INLINE void multiply_one(floats y[PARTS], const struct product *p, const 
 				words code[1][WORDS];
 				struct scales s;
 				make_part(code[0], &s, p, tile, b, part, table);
-				add_block(&y[part], p->l, code, &s, in, b0 + b, 1);
+				add_block(&y[part], p->l, code, &s, in, b0 + b, most_alone(p->l),
+					  1);
 			}
 		}
 	}
@@ -348,7 +354,7 @@ ALWAYS_INLINE void multiply_many(float y[][ROWS], const struct product *p, const
 			floats sums[JOINT];
 			for (size_t j = 0; j < joint; j++)
 				sums[j] = floats_load(to + j * LANES);
-			add_block(sums, p->l, code, s, in, at + t, joint);
+			add_block(sums, p->l, code, s, in, at + t, layout_most(p->l), joint);
 			for (size_t j = 0; j < joint; j++)
 				floats_store(to + j * LANES, sums[j]);
 		}

@@ -7,6 +7,7 @@ void batch_clear(struct batch *b)
 {
 	b->count = 0;
 	b->normed = false;
+	b->read = NULL;
 }
 
 void batch_free(struct batch *b)

@@ -28,6 +28,11 @@ struct batch { /* zero-initialise; freed by batch_free */
 	struct row *rows;
 	uint32_t count, room;
 	bool normed; /* what the final norm gives is wanted of all rows, whatever their logits */
+	/* Not NULL: takes the logits of each row that wants them, which may be any number, one
+	 * after the other, instead of their being left anywhere. Other than 0 ends the step with
+	 * that. */
+	int (*read)(void *ctx, uint32_t row, const float *logits, struct err *e);
+	void *ctx;
 };
 
 void batch_clear(struct batch *b);

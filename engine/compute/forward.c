@@ -265,10 +265,34 @@ static uint32_t find_wanted(const struct batch *b, uint32_t *wanted)
 	return count;
 }
 
-/* Logits of rows that want them, and then what the norm gives of all, where that is wanted too. */
-static void give(struct forward *f, struct step *s, const struct batch *b, uint32_t wanted,
-		 float *logits)
+/* Logits of rows that want them to the batch's reader, as many at once as there is room for. */
+static int read_out(struct forward *f, struct step *s, const struct batch *b, uint32_t wanted,
+		    struct err *e)
 {
+	const uint32_t *rows = f->scratch.wanted;
+	for (uint32_t done = 0, n; done < wanted; done += n) {
+		n = wanted - done < ANSWER_ROWS ? wanted - done : ANSWER_ROWS;
+		if (s->env->stop && atomic_load(s->env->stop))
+			return err_set(e, ECANCELED, "stopped");
+		forward_normalise(s, TENSOR_FINAL_NORM, rows + done, n);
+		forward_head(s, n, f->scratch.logits);
+		for (uint32_t i = 0; i < n; i++) {
+			const float *logits =
+				f->scratch.logits + (size_t)i * s->env->config->vocabulary;
+			int failed = b->read(b->ctx, rows[done + i], logits, e);
+			if (failed)
+				return failed;
+		}
+	}
+	return 0;
+}
+
+/* Logits of rows that want them, and then what the norm gives of all, where that is wanted too. */
+static int give(struct forward *f, struct step *s, const struct batch *b, uint32_t wanted,
+		float *logits, struct err *e)
+{
+	if (b->read)
+		return read_out(f, s, b, wanted, e);
 	if (wanted) {
 		forward_normalise(s, TENSOR_FINAL_NORM, f->scratch.wanted, wanted);
 		forward_head(s, wanted, logits ? logits : f->scratch.logits);
@@ -277,6 +301,7 @@ static void give(struct forward *f, struct step *s, const struct batch *b, uint3
 		forward_normalise(s, TENSOR_FINAL_NORM, NULL, s->n);
 	if (b->normed || wanted == s->n)
 		step_tap(s, TAP_NORMED, 0, s->env->config->hidden_size, s->normed->f);
+	return 0;
 }
 
 static int append_tokens(const struct batch *b, struct err *e)
@@ -305,7 +330,7 @@ int forward_run(struct forward *f, const struct batch *b, float *logits, struct 
 		return err_set(e, EINVAL, "a step of %u rows, where 1 to %u are computed", b->count,
 			       f->chunk);
 	uint32_t wanted = find_wanted(b, f->scratch.wanted);
-	if (!logits && wanted > ANSWER_ROWS)
+	if (!logits && !b->read && wanted > ANSWER_ROWS)
 		return err_set(e, EINVAL, "logits of %u rows, where there is room for %d", wanted,
 			       ANSWER_ROWS);
 	int failed = batch_spans(b, f->scratch.spans, e);
@@ -320,10 +345,10 @@ int forward_run(struct forward *f, const struct batch *b, float *logits, struct 
 		s.spans[i].context->recurrent.spoiled = true;
 	failed = run_layers(f, &s, e);
 	f->experts_dropped += s.dropped;
-	if (!failed) {
-		give(f, &s, b, wanted, logits);
+	if (!failed)
+		failed = give(f, &s, b, wanted, logits, e);
+	if (!failed)
 		failed = append_tokens(b, e);
-	}
 	end(&s, failed);
 	return failed;
 }

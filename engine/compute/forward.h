@@ -60,7 +60,8 @@ uint64_t forward_bytes(const struct config *c, uint32_t chunk);
 
 /* Computes 1 … chunk rows and appends their tokens to their contexts; then contexts with a
  * recurrent state are behind by what was drafted. logits receives [rows that want
- * them][vocabulary], in the rows' order; NULL: scratch.logits, of at most ANSWER_ROWS rows. If the
+ * them][vocabulary], in the rows' order; NULL: scratch.logits, of at most ANSWER_ROWS rows, unless
+ * the batch's own reader takes them. If the
  * batch wants `normed`, scratch.normed.f has it: [rows][hidden]. A failed call leaves the contexts
  * as they were, but for a recurrent state, which may have to go back: then its context holds fewer
  * tokens than before. */

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* What rounding may take from a sum of probabilities that is meant to be reached exactly. */
 static const double rounding = 1e-6;
@@ -199,4 +200,55 @@ uint32_t sampler_draw(struct sampler *s, const float *logits, const struct sampl
 			return s->candidate[i].id;
 	}
 	return best; /* the sum's last bit */
+}
+
+void sampler_bias(const struct token_bias *bias, size_t n, float *logits)
+{
+	for (size_t i = 0; i < n; i++)
+		logits[bias[i].id] += (float)bias[i].bias;
+}
+
+/* ---- looking at a distribution ---- */
+
+/* In lanes, in an order that does not depend on what the compiler makes of them. */
+static double sum_exactly(const float *p, uint32_t n)
+{
+	enum { LANES = 8 };
+	double lane[LANES] = {0}, total = 0;
+	uint32_t i = 0;
+	for (; i + LANES <= n; i += LANES)
+		for (uint32_t l = 0; l < LANES; l++)
+			lane[l] += p[i + l];
+	for (; i < n; i++)
+		lane[0] += p[i];
+	for (uint32_t l = 0; l < LANES; l++)
+		total += lane[l];
+	return total;
+}
+
+/* The likeliest one's probability is 1 / Σ exp(logit - its logit), and no other is as exact. But
+ * the softmax has summed in 32 bits, which loses up to 1e-5 over a large vocabulary: all
+ * probabilities together are off from 1 by the same factor. */
+double sampler_log_sum(struct sampler *s, const float *logits)
+{
+	uint32_t n = s->vocabulary, best = sampler_greedy(logits, n);
+	memcpy(s->p, logits, n * sizeof *s->p);
+	s->kernels->softmax(s->p, n);
+	return logits[best] - log(s->p[best] / sum_exactly(s->p, n));
+}
+
+static int compare(const void *a, const void *b)
+{
+	return before(*(const struct candidate *)a, *(const struct candidate *)b) ? -1 : 1;
+}
+
+const struct candidate *sampler_likeliest(struct sampler *s, const float *logits, uint32_t *n)
+{
+	*n = *n < s->vocabulary ? *n : s->vocabulary;
+	memcpy(s->p, logits, s->vocabulary * sizeof *s->p);
+	if (*n) {
+		take_top_k(s, *n);
+		qsort(s->candidate, *n, sizeof *s->candidate, compare);
+	}
+	return s->candidate;
 }

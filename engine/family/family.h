@@ -50,7 +50,7 @@ const struct family *family_of_gguf(const char *architecture, bool routed);
 /* The model_types that there are, as one sentence part: "qwen2, qwen3, qwen3_moe". */
 void family_list(char *text, size_t size);
 
-enum { FAMILY_ALTERNATIVES = 4 };
+enum { FAMILY_ALTERNATIVES = 6 };
 /* The names that a role may have in safetensors, in the order in which they are tried: how many. */
 uint32_t family_alternatives(const struct family *f, enum tensor_role role,
 			     struct tensor_name names[FAMILY_ALTERNATIVES]);

@@ -1,6 +1,7 @@
 /* gpt-oss: attention with sinks, every other layer behind a window; biases on all projections, the
  * router's and the experts' among them; a clamped gated linear unit; YaRN. Rows of gate and up are
- * in turn; where the experts are in 16 bits they lie [in, out], so that rows lie across. */
+ * in turn; where the experts are in 16 bits they lie [in, out], so that rows lie across. MLX has
+ * gate and up apart. */
 #include "engine/family/gguf_family.h"
 #include "engine/family/reader.h"
 
@@ -36,8 +37,14 @@ static const struct tensor_name names[] = {
 	{TENSOR_EXPERT_GATE, L "experts.gate_up_proj_blocks", view_turn_gate},
 	{TENSOR_EXPERT_UP, L "experts.gate_up_proj_blocks", view_turn_up},
 	{TENSOR_EXPERT_DOWN, L "experts.down_proj_blocks", view_stacked_down},
+	{TENSOR_EXPERT_GATE, L "experts.gate_proj.weight", view_stacked_one}, /* MLX */
+	{TENSOR_EXPERT_UP, L "experts.up_proj.weight", view_stacked_one},
+	{TENSOR_EXPERT_DOWN, L "experts.down_proj.weight", view_stacked_down},
 	{TENSOR_EXPERT_GATE_BIAS, L "experts.gate_up_proj_bias", view_turn_gate_bias},
 	{TENSOR_EXPERT_UP_BIAS, L "experts.gate_up_proj_bias", view_turn_up_bias},
+	{TENSOR_EXPERT_GATE_BIAS, L "experts.gate_proj.bias", NULL},
+	{TENSOR_EXPERT_UP_BIAS, L "experts.up_proj.bias", NULL},
+	{TENSOR_EXPERT_DOWN_BIAS, L "experts.down_proj.bias", NULL},
 	{0},
 };
 

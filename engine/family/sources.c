@@ -79,10 +79,21 @@ static bool print_name(const struct sources *s, const char *pattern, struct tens
 				  NAME_BYTES - before);
 }
 
+void sources_names(const struct sources *s, struct tensor_id id, char list[SOURCES_NAMES])
+{
+	struct tensor_name names[FAMILY_ALTERNATIVES];
+	char name[NAME_BYTES];
+	uint32_t count = alternatives(s, id.role, names);
+	*list = 0;
+	for (uint32_t i = 0; i < count; i++)
+		if (print_name(s, names[i].name, id, name))
+			add_name(list, SOURCES_NAMES, name);
+}
+
 int sources_find(const struct sources *s, struct tensor_id id, struct source *out, struct err *e)
 {
 	struct tensor_name names[FAMILY_ALTERNATIVES];
-	char name[NAME_BYTES], tried[FAMILY_ALTERNATIVES * NAME_BYTES] = "";
+	char name[NAME_BYTES], tried[SOURCES_NAMES];
 	uint32_t count = alternatives(s, id.role, names);
 	for (uint32_t i = 0; i < count; i++) {
 		if (!print_name(s, names[i].name, id, name))
@@ -92,10 +103,10 @@ int sources_find(const struct sources *s, struct tensor_id id, struct source *ou
 			describe(s, id, names[i].view, t, out);
 			return 0;
 		}
-		add_name(tried, sizeof tried, name);
 	}
 	if (id.role == TENSOR_HEAD && s->config->tied_head)
 		return sources_find(s, (struct tensor_id){.role = TENSOR_EMBEDDING}, out, e);
+	sources_names(s, id, tried);
 	return err_set(e, ENOENT,
 		       "the checkpoint has no tensor %s, which a %s model needs; is the download "
 		       "complete?",
@@ -212,101 +223,12 @@ int sources_read_part(const struct sources *s, const struct source *from, uint32
 	return failed;
 }
 
-/* ---- checking ---- */
-
-static int check_shape(const struct sources *s, const struct source *from, struct err *e)
-{
-	const struct package_tensor *t = from->tensor;
-	const struct view *v = &from->view;
-	if (!package_fits(t, v->shape, v->dims)) {
-		char is[192], wanted[96];
-		package_print_shape(is, sizeof is, t->shape, t->dims);
-		package_print_shape(wanted, sizeof wanted, v->shape, v->dims);
-		return err_set(e, EINVAL, "tensor %s has shape %s, but %s it %s", t->name, is,
-			       s->config->gguf ? "the keys of the file make" : "config.json makes",
-			       wanted);
-	}
-	if (!t->parts)
-		return err_set(
-			e, ENOTSUP,
-			"tensor %s is of type %s; checkpoints in BF16, F16 or F32 can be mounted",
-			t->name, t->type);
-	return 0;
-}
-
-static int check_tensor(struct sources *s, struct tensor_id id, struct err *e)
-{
-	struct source from;
-	int failed = sources_find(s, id, &from, e);
-	if (failed)
-		return failed;
-	s->used[from.tensor - package_tensor(s->package, 0)] = true;
-	return check_shape(s, &from, e);
-}
+/* ---- opening ---- */
 
 static bool begins_with(const char *name, const char *beginning)
 {
 	return !strncmp(name, beginning, strlen(beginning));
 }
-
-static bool is_skipped(const struct sources *s, const char *name)
-{
-	for (const char *const *k = s->config->family->skipped; k && *k; k++)
-		if (begins_with(name, *k))
-			return true;
-	if (s->config->rope[0].scaling == ROPE_FACTORS && !strcmp(name, GGUF_ROPE_FACTORS))
-		return true; /* it is in the config */
-	return family_leaves_out(s->config, name);
-}
-
-static int check_unused(const struct sources *s, struct err *e)
-{
-	for (size_t i = 0; i < package_count(s->package); i++) {
-		const char *name = package_tensor(s->package, i)->name;
-		if (!s->used[i] && !is_skipped(s, name))
-			return err_set(
-				e, EINVAL,
-				"the checkpoint has a tensor %s that a %s model does not know; "
-				"leaving it out would be a different model",
-				name, s->config->model_type);
-	}
-	return 0;
-}
-
-int sources_check(struct sources *s, const struct plan *p, struct err *e)
-{
-	for (uint32_t i = 0; i < p->dense_count; i++) {
-		int failed = check_tensor(s, p->dense[i].id, e);
-		if (failed)
-			return failed;
-	}
-	for (uint32_t layer = 0; layer < p->routed_layers; layer++)
-		for (uint32_t x = 0; x < p->experts; x++)
-			for (uint32_t part = 0; part < EXPERT_PARTS; part++) {
-				struct tensor_id id = {plan_part_role(part), p->layer_of[layer], x};
-				int failed = check_tensor(s, id, e);
-				if (failed)
-					return failed;
-			}
-	return check_unused(s, e);
-}
-
-enum format sources_kept_format(const struct sources *s)
-{
-	enum format kept = FORMAT_COUNT;
-	for (size_t i = 0; i < package_count(s->package); i++) {
-		const struct package_tensor *t = package_tensor(s->package, i);
-		if (t->dims < 2 || !s->used[i])
-			continue;
-		enum format format = package_read_format(t);
-		if (kept != FORMAT_COUNT && format != kept)
-			return FORMAT_F32;
-		kept = format;
-	}
-	return kept == FORMAT_COUNT ? FORMAT_F32 : kept;
-}
-
-/* ---- opening ---- */
 
 static bool ends_with(const char *name, const char *end)
 {

@@ -25,6 +25,12 @@ struct sources {
 int sources_open(struct sources *s, const char *directory, const struct config *c, struct err *e);
 /* An unknown, missing or misshapen tensor is an error that names it. */
 int sources_check(struct sources *s, const struct plan *p, struct err *e);
+/* What a tensor may be called here: "A or B". */
+enum { SOURCES_NAMES = 1536 };
+void sources_names(const struct sources *s, struct tensor_id id, char list[SOURCES_NAMES]);
+/* Tells every tensor of the plan that is not there, by those names. */
+void sources_missing(const struct sources *s, const struct plan *p,
+		     void (*each)(void *ctx, const char *names), void *ctx);
 void sources_close(struct sources *s);
 
 /* Where a role's rows come from. */

@@ -8,8 +8,10 @@
 
 struct answer {
 	_Atomic uint32_t references;
-	bool stream;		 /* constant, and so is this: */
-	struct answer *thoughts; /* owned; NULL: these are thoughts */
+	bool stream;		 /* constant, and so are these: */
+	bool lines;		 /* given as it is: nothing held back, nothing added */
+	struct answer *thoughts; /* owned; NULL: these are thoughts, or lines */
+	struct answer *logprobs; /* owned; NULL: these are no answer's text */
 	pthread_mutex_t lock;	 /* of all that follows */
 	char *text;
 	size_t size, room;
@@ -29,14 +31,28 @@ static struct answer *create_alone(bool stream)
 	return a;
 }
 
+struct answer *answer_create_lines(bool stream)
+{
+	struct answer *a = create_alone(stream);
+	if (a)
+		a->lines = true;
+	return a;
+}
+
 struct answer *answer_create(bool stream)
 {
 	struct answer *a = create_alone(stream);
-	if (a && !(a->thoughts = create_alone(stream))) {
+	if (a && (!(a->thoughts = create_alone(stream)) ||
+		  !(a->logprobs = answer_create_lines(stream)))) {
 		answer_unref(a);
 		a = NULL;
 	}
 	return a;
+}
+
+struct answer *answer_logprobs(struct answer *a)
+{
+	return a->logprobs ? answer_ref(a->logprobs) : NULL;
 }
 
 struct answer *answer_thoughts(struct answer *a)
@@ -55,6 +71,7 @@ void answer_unref(struct answer *a)
 	if (!a || atomic_fetch_sub(&a->references, 1) > 1)
 		return;
 	answer_unref(a->thoughts);
+	answer_unref(a->logprobs);
 	pthread_mutex_destroy(&a->lock);
 	free(a->text);
 	free(a);
@@ -78,7 +95,7 @@ static bool reserve(struct answer *a, size_t n)
 static ssize_t append_locked(struct answer *a, const char *text, size_t bytes)
 {
 	size_t readable = bytes;
-	while (readable && text[readable - 1] == '\n')
+	while (!a->lines && readable && text[readable - 1] == '\n')
 		readable--;
 	size_t newlines = bytes - readable;
 	if (!readable) {
@@ -107,11 +124,13 @@ void answer_finish(struct answer *a, int code)
 {
 	if (a->thoughts)
 		answer_finish(a->thoughts, code);
+	if (a->logprobs)
+		answer_finish(a->logprobs, code);
 	pthread_mutex_lock(&a->lock);
 	if (!a->complete) {
 		a->complete = true;
 		a->code = code;
-		bool newline = !code && (a->thoughts || a->size);
+		bool newline = !code && !a->lines && (a->thoughts || a->size);
 		if (newline && reserve(a, 0))
 			a->text[a->size++] = '\n';
 	}

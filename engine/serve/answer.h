@@ -8,14 +8,17 @@
 
 /* NULL: out of memory. stream: its text can be read as it grows; else nothing of it can before it
  * is complete, so that whoever reads gets it in as few pieces as his buffer allows. Its thoughts
- * come with it. */
+ * and log-probabilities come with it. */
 struct answer *answer_create(bool stream);
+/* One of lines, or of any text that is given as it was appended: no newline is held back or added,
+ * and it may be empty. It has neither thoughts nor log-probabilities. */
+struct answer *answer_create_lines(bool stream);
 /* Appends text. Newlines at the live end are held back until something follows, since a complete
  * answer ends in exactly one. Returns how many bytes became readable, or -ENOMEM. */
 ssize_t answer_append(struct answer *a, const char *text, size_t bytes);
-/* Completes it, and its thoughts before: code 0 ends the text with its newline, which thoughts have
- * only where there are any; a negative errno fails it after the text so far. Only the first call
- * counts. */
+/* Completes it, and what came with it before: code 0 ends the text with its newline, which thoughts
+ * have only where there are any; a negative errno fails it after the text so far. Only the first
+ * call counts. */
 void answer_finish(struct answer *a, int code);
 
 /* Appends to its thoughts; completes them. As the two above. */

@@ -38,6 +38,11 @@ static bool is_pointer(const char *directory, const char *name)
 	       source_is_pointer(path);
 }
 
+bool check_has(const char *directory, const char *name)
+{
+	return is_there(directory, name) && !is_pointer(directory, name);
+}
+
 static int refuse_pointer(const char *directory, const char *name, struct err *e)
 {
 	return err_set(

@@ -4,10 +4,13 @@
 
 #include "cache/err.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct model;
 
+/* Whether a file is there, and is not git-lfs' pointer to it. */
+bool check_has(const char *directory, const char *name);
 /* The files of the folder, before any is read. */
 int check_files(const char *directory, struct err *e);
 /* Once it is known whether there is a store: the weights, and the place that making one takes.

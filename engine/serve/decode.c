@@ -56,6 +56,8 @@ static const char *take_token(struct session *s, float *logits, size_t held, int
 {
 	struct turn *t = &s->turn;
 	struct model *m = s->model;
+	logprobs_keep(&t->logprobs, logits);
+	sampler_bias(t->params.logit_bias.of, t->params.logit_bias.count, logits);
 	repetition_apply(&t->repetition, logits);
 	uint32_t id = sampler_draw(&m->run.sampler, logits, &t->sampling, held);
 	if (!isfinite(logits[id])) {
@@ -65,11 +67,14 @@ static const char *take_token(struct session *s, float *logits, size_t held, int
 		return "error";
 	}
 	count_token(s);
+	*failed = logprobs_tell(s, id, e);
+	if (*failed)
+		return "error";
 	if (is_end_token(m, t->chat, id))
 		return "end";
 	*failed = token_list_append(&t->ids, &id, 1, e);
-	if (!*failed && repetition_add(&t->repetition, &id, 1))
-		*failed = err_set(e, ENOMEM, "out of memory for the repetition penalty");
+	if (!*failed && repetition_say(&t->repetition, id))
+		*failed = err_set(e, ENOMEM, "out of memory for the penalties of what was said");
 	if (!*failed)
 		*failed = turn_say(s, id, e);
 	return *failed ? "error" : end_after(s, held);

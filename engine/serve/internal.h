@@ -12,6 +12,7 @@
  *     schedule.notify   held while `changed` is called, so that session_end can wait for the call
  *     a restored's lock inside its own functions (state_restore.c), which take the next
  *     schedule.lock     every field marked (lock) of the schedule and of the sessions
+ *     run.opening       read and written, under none, while the tokenizer is opened
  *     budgets' lock     inside its own functions, which take the pager's
  *     converter's lock, pager's lock, answer's lock   inside their own functions
  *     run.looking       read, under any other, while somebody looks at the experts in memory;

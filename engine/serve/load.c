@@ -43,6 +43,14 @@ int load_tokenizer(struct model *m, struct err *e)
 	return failed;
 }
 
+int load_tokenizer_once(struct model *m, struct err *e)
+{
+	pthread_mutex_lock(&m->run.opening);
+	int failed = m->run.tokenizer ? 0 : load_tokenizer(m, e);
+	pthread_mutex_unlock(&m->run.opening);
+	return failed;
+}
+
 static int load_forward(struct model *m, struct err *e)
 {
 	m->run.forward = (struct forward){
@@ -151,7 +159,7 @@ int load_model(struct model *m, struct err *e)
 {
 	unload_model(m); /* what a conversion that has to begin anew left */
 	/* The tokenizer comes first: it fails fast, and converting takes long. */
-	int failed = m->run.tokenizer ? 0 : load_tokenizer(m, e);
+	int failed = load_tokenizer_once(m, e);
 	if (!failed && !store_still_good(m))
 		failed = find_store(m, e);
 	if (!failed)

@@ -17,9 +17,10 @@ struct published;
 struct recipe;
 struct store;
 
-/* load_recipe.c: chooses the recipe that what was asked for comes to; finds the formats that a plan
- * of it needs. */
-int load_choose_recipe(struct model_identity *id, const struct recipe *asked, struct err *e);
+/* load_recipe.c: chooses the recipe that what was asked for comes to, and finds the formats that a
+ * plan of it needs; finds these again, before a load. */
+int load_choose_recipe(struct model_identity *id, const struct recipe *asked, struct published *p,
+		       struct err *e);
 int load_published(struct published *p, const struct model_identity *id, struct err *e);
 
 /* load_store.c */
@@ -44,6 +45,8 @@ void load_keep_sums(const struct model *m);
 int load_make_parents(const char *folder, struct err *e);
 /* load.c, from the generation thread: everything up to READY, or undone again. */
 int load_model(struct model *m, struct err *e);
+/* Any thread: load_tokenizer, unless somebody has. Blocks. */
+int load_tokenizer_once(struct model *m, struct err *e);
 int load_tokenizer(struct model *m, struct err *e); /* and the template */
 void unload_model(struct model *m);
 /* Keeps the heat of the experts beside the store, if they were used since it was last kept. */

@@ -19,26 +19,39 @@ static int may_be_quantised(const char *directory, bool *may, struct err *e)
 	return failed;
 }
 
-int load_choose_recipe(struct model_identity *id, const struct recipe *asked, struct err *e)
+static int look(struct model_identity *id, struct published *p, struct err *e)
 {
-	struct package *p;
-	bool may, kept = false;
-	id->recipe = *asked;
-	int failed = may_be_quantised(id->directory, &may, e);
-	if (!failed && may)
-		failed = package_open(&p, id->directory, e);
+	struct sources s;
+	int failed = sources_open(&s, id->directory, &id->config, e);
 	if (failed)
 		return failed;
-	if (may) {
-		id->encoding = published_encoding(p);
-		kept = published_any(p);
-		package_close(p);
+	id->encoding = published_encoding(s.package);
+	if (!id->recipe.as_published) {
+		sources_close(&s);
+		return 0;
 	}
-	if (id->recipe.as_published && kept)
+	if (published_any(s.package)) {
 		id->recipe.codec = CODEC_NONE; /* codes do not shrink */
-	else if (id->recipe.as_published)
+		failed = published_find(p, &s, e);
+	} else {
 		recipe_keep_none(&id->recipe);
-	return 0;
+	}
+	sources_close(&s);
+	return failed;
+}
+
+int load_choose_recipe(struct model_identity *id, const struct recipe *asked, struct published *p,
+		       struct err *e)
+{
+	bool may;
+	id->recipe = *asked;
+	id->recipe.published = p;
+	int failed = may_be_quantised(id->directory, &may, e);
+	if (!failed && may)
+		return look(id, p, e);
+	if (!failed && id->recipe.as_published)
+		recipe_keep_none(&id->recipe);
+	return failed;
 }
 
 int load_published(struct published *p, const struct model_identity *id, struct err *e)

@@ -53,9 +53,7 @@ static int measure(struct model *m, struct err *e)
 {
 	struct plan p;
 	struct engine *g = m->engine;
-	int failed = load_published(&m->stored.published, &m->id, e);
-	if (!failed)
-		failed = plan_make(&p, &m->id.config, &m->id.recipe, e);
+	int failed = plan_make(&p, &m->id.config, &m->id.recipe, e);
 	if (failed)
 		return failed;
 	m->id.parameters = p.parameters;
@@ -108,9 +106,7 @@ static int open_files(struct model *m, const char *path, struct err *e)
 	if (failed)
 		return failed;
 	m->id.context = context_of(&m->id.config, m->engine->options.context);
-	struct recipe asked = m->engine->recipe;
-	asked.published = &m->stored.published;
-	failed = load_choose_recipe(&m->id, &asked, e);
+	failed = load_choose_recipe(&m->id, &m->engine->recipe, &m->stored.published, e);
 	if (!failed)
 		failed = measure(m, e);
 	if (!failed)
@@ -134,6 +130,7 @@ static void free_model(struct model *m)
 	pthread_mutex_destroy(&m->schedule.notify);
 	pthread_mutex_destroy(&m->schedule.lock);
 	pthread_rwlock_destroy(&m->run.looking);
+	pthread_mutex_destroy(&m->run.opening);
 	pthread_rwlock_destroy(&m->stored.lock);
 	chat_template_close(m->run.chat);
 	tokenizer_close(m->run.tokenizer);
@@ -156,6 +153,7 @@ int model_open(struct model **out, struct engine *g, const char *path, struct er
 	pthread_mutex_init(&m->schedule.notify, NULL);
 	pthread_mutex_init(&m->schedule.lock, NULL);
 	pthread_rwlock_init(&m->run.looking, NULL);
+	pthread_mutex_init(&m->run.opening, NULL);
 	pthread_rwlock_init(&m->stored.lock, NULL);
 	pthread_cond_init(&m->schedule.work, NULL);
 	pthread_cond_init(&m->schedule.loaded, NULL);

@@ -1,7 +1,8 @@
 /* What a loaded model computes with, and the memory that it takes. The generation thread's from
  * MODEL_LOADING on, and nobody else's but for the experts, which lookers ask while they hold
  * `looking`; once MODEL_READY announces them, the tokenizer and the template stay, and what is
- * observed (observe.h) stays until the next load. */
+ * observed (observe.h) stays until the next load. Others who need the tokenizer alone have it from
+ * load_tokenizer_once. */
 #ifndef MOEFS_ENGINE_SERVE_MODEL_RUN_H
 #define MOEFS_ENGINE_SERVE_MODEL_RUN_H
 
@@ -17,6 +18,7 @@
 #include <pthread.h>
 
 struct model_run {
+	pthread_mutex_t opening; /* of tokenizer and template, until they are there */
 	struct tokenizer *tokenizer;
 	struct chat_template *chat; /* NULL: there is none that can be used, */
 	struct err no_chat;	    /* and why. ENODATA: the model is not made for conversations */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { NUMBER, COUNT, SEED, CHAT, SWITCH, WORD, DATE, DRAFT, TEXT };
+enum kind { NUMBER, COUNT, SEED, CHAT, SWITCH, WORD, DATE, DRAFT, BIAS, TEXT };
 
 static const struct param {
 	const char *name;
@@ -27,6 +27,14 @@ static const struct param {
 	{"min_p", NUMBER, offsetof(struct params, min_p), 0, 1, "a number from 0 to 1", false},
 	{"repetition_penalty", NUMBER, offsetof(struct params, repetition_penalty), .01, 100,
 	 "a number from 0.01 to 100, 1 for no penalty", false},
+	{"frequency_penalty", NUMBER, offsetof(struct params, frequency_penalty), -2, 2,
+	 "a number from -2 to 2, 0 for no penalty", false},
+	{"presence_penalty", NUMBER, offsetof(struct params, presence_penalty), -2, 2,
+	 "a number from -2 to 2, 0 for no penalty", false},
+	{"logit_bias", BIAS, offsetof(struct params, logit_bias), 0, 0,
+	 "lines of a token's id and a number", false},
+	{"logprobs", COUNT, offsetof(struct params, logprobs), 0, SESSION_LOGPROBS,
+	 "a whole number from 0 (none) to 20", false},
 	{"max_tokens", COUNT, offsetof(struct params, max_tokens), 0, CONFIG_MAX_POSITIONS,
 	 "a whole number, 0 for as many as the context has room for", false},
 	{"seed", SEED, offsetof(struct params, seed), 0, 0x1p64,
@@ -81,7 +89,7 @@ const char *params_name(size_t i)
 
 bool params_is_text(size_t i)
 {
-	return table[i].kind == TEXT;
+	return table[i].kind == TEXT || table[i].kind == BIAS;
 }
 
 static void *place(const struct params *p, size_t i)
@@ -294,6 +302,8 @@ static int set_value(struct params *p, size_t i, const char *value, struct err *
 		return set_date(place(p, i), t, value, e);
 	case DRAFT:
 		return set_draft(p, t, value, e);
+	case BIAS:
+		return bias_set(&p->logit_bias, value, p->model_vocabulary, e);
 	case TEXT:
 		return set_text(text_of(p, i), t, value, e);
 	}
@@ -385,6 +395,8 @@ char *params_get(const struct params *p, size_t i, bool has_chat)
 		return strdup(*p->date ? p->date : "auto");
 	case DRAFT:
 		return draft_text(p);
+	case BIAS:
+		return bias_text(&p->logit_bias);
 	case TEXT:
 		return strdup(*text_of(p, i));
 	}
@@ -402,9 +414,10 @@ char *params_get_set(const struct params *p, size_t i)
 int params_copy(struct params *to, const struct params *from, struct err *e)
 {
 	*to = *from;
+	bool copied = bias_copy(&to->logit_bias, &from->logit_bias);
 	to->system = strdup(from->system);
 	to->stop = strdup(from->stop);
-	if (to->system && to->stop)
+	if (to->system && to->stop && copied)
 		return 0;
 	params_free(to);
 	return err_set(e, ENOMEM, "out of memory for a session's params");
@@ -423,6 +436,7 @@ int params_default(struct params *p, const struct config *c, struct err *e)
 		.seed_random = true,
 		.stream = true,
 		.model_experts = c->experts_per_token,
+		.model_vocabulary = c->vocabulary,
 		.system = empty,
 		.stop = empty,
 	};
@@ -434,7 +448,7 @@ bool params_is_auto(size_t i, const char *value, size_t length)
 	static const char word[] = "auto";
 	if (length && value[length - 1] == '\n')
 		length--;
-	return table[i].kind != TEXT && length == strlen(word) && !memcmp(value, word, length);
+	return !params_is_text(i) && length == strlen(word) && !memcmp(value, word, length);
 }
 
 int params_reset(struct params *p, size_t i, const struct config *c, struct err *e)
@@ -460,6 +474,7 @@ void params_free(struct params *p)
 {
 	free(p->system);
 	free(p->stop);
+	bias_free(&p->logit_bias);
 	p->system = p->stop = NULL;
 }
 

@@ -9,6 +9,7 @@
 #include "cache/err.h"
 #include "engine/family/config.h"
 #include "engine/compute/losses.h"
+#include "engine/serve/bias.h"
 #include "engine/session.h"
 
 #include <stdbool.h>
@@ -19,7 +20,10 @@
 enum { PARAMS_MAX_TEXT = 1 << 20, PARAMS_DATE = sizeof "2026-01-02 03:04:05" };
 
 struct params {
-	double temperature, top_p, min_p, repetition_penalty;
+	double temperature, top_p, min_p;
+	double repetition_penalty, frequency_penalty, presence_penalty; /* 1, 0, 0: none */
+	struct bias logit_bias;
+	uint64_t logprobs;	    /* 0: none, else of how many tokens beside the drawn one */
 	uint64_t top_k, max_tokens; /* 0: no limit but the vocabulary, the context */
 	uint64_t seed;
 	bool seed_random; /* a new seed for every turn */
@@ -47,8 +51,9 @@ struct params {
 	uint64_t experts_per_token; /* 0 or the model's own: no loss */
 	double drop_missing;	    /* 0: no loss */
 	uint32_t model_experts;	    /* per token; 0: the model is dense */
-	char *system;		    /* empty: no system message */
-	char *stop; /* one text per line that ends an answer; \n, \t and \\ are escapes */
+	uint32_t model_vocabulary;
+	char *system; /* empty: no system message */
+	char *stop;   /* one text per line that ends an answer; \n, \t and \\ are escapes */
 };
 
 /* A model's defaults; without a draft layer, which config.json cannot tell. -ENOMEM in words. */

@@ -3,6 +3,7 @@
 #include "engine/serve/check.h"
 #include "engine/serve/internal.h"
 #include "engine/serve/load.h"
+#include "engine/serve/missing.h"
 
 #include "engine/source/file.h"
 
@@ -172,6 +173,11 @@ static int put_model(FILE *out, struct engine *g, const char *path, struct err *
 	return failed;
 }
 
+static void put_missing(void *ctx, const char *name)
+{
+	put(ctx, "missing", name);
+}
+
 int model_check(struct engine *g, const char *path, char **text, size_t *length, struct err *e)
 {
 	struct place place;
@@ -187,6 +193,8 @@ int model_check(struct engine *g, const char *path, char **text, size_t *length,
 		put_family(out, place.path);
 		put_weights(out, place.path);
 		failed = put_model(out, g, path, e);
+		if (failed)
+			missing_tell(place.path, put_missing, out);
 		place_free(&place);
 	}
 	put(out, "mountable", failed ? "no" : "yes");

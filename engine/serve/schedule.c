@@ -13,6 +13,20 @@ void session_queue(struct session *s)
 	s->queued = true;
 }
 
+void session_start_turn(struct session *s)
+{
+	struct schedule *c = &s->model->schedule;
+	s->stats = (struct session_stats){.seed = s->turn.sampling.seed, .finish = ""};
+	params_lossy(&s->turn.params, s->stats.lossy, sizeof s->stats.lossy);
+	s->error = (struct err){0};
+	s->status = atomic_load(&c->state) == MODEL_READY ? SESSION_QUEUED : SESSION_LOADING;
+	s->working = true;
+	atomic_store(&s->stop, false);
+	session_queue(s);
+	c->load_wanted = true;
+	pthread_cond_signal(&c->work);
+}
+
 void session_unqueue(struct session *s)
 {
 	struct session_list *l = &s->model->schedule.runnable;

@@ -38,6 +38,8 @@ void generate_stop(struct model *m);
 /* Puts a session at the end of `runnable`, takes it out again (lock held). */
 void session_queue(struct session *s);
 void session_unqueue(struct session *s);
+/* A turn that is made ready begins to wait for its steps, and for the model (lock held). */
+void session_start_turn(struct session *s);
 /* Tells the session's user that something changed. No lock may be held. */
 void session_notify(struct session *s);
 

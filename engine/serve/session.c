@@ -214,6 +214,14 @@ struct answer *session_thoughts(struct session *s)
 	return thoughts;
 }
 
+struct answer *session_logprobs(struct session *s)
+{
+	struct answer *a = session_answer(s);
+	struct answer *logprobs = a ? answer_logprobs(a) : NULL;
+	answer_unref(a);
+	return logprobs;
+}
+
 char *session_prompt(const struct session *s, size_t *length)
 {
 	lock(s);

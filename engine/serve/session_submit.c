@@ -74,8 +74,9 @@ static int take_answer(struct session *s, struct err *e)
 		return failed;
 	t->messages_before = m->count;
 	messages_free(&s->conversation.results);
-	if (s->undo_count)
-		s->log_size = s->undo[s->undo_count - 1].answer_log;
+	const struct undo_mark *last = s->undo_count ? &s->undo[s->undo_count - 1] : NULL;
+	if (last && last->messages <= m->count) /* else that turn was none of the conversation */
+		s->log_size = last->answer_log;
 	return 0;
 }
 
@@ -175,22 +176,12 @@ static void fix_clock(struct conversation *c)
 
 static int submit_locked(struct session *s, const struct request *r, struct err *e)
 {
-	struct model *m = s->model;
 	int failed = prepare_turn(s, r, e);
 	if (failed)
 		return failed;
 	if (!s->conversation.clock_set)
 		fix_clock(&s->conversation);
-	s->stats = (struct session_stats){.seed = s->turn.sampling.seed, .finish = ""};
-	params_lossy(&s->turn.params, s->stats.lossy, sizeof s->stats.lossy);
-	s->error = (struct err){0};
-	s->status =
-		atomic_load(&m->schedule.state) == MODEL_READY ? SESSION_QUEUED : SESSION_LOADING;
-	s->working = true;
-	atomic_store(&s->stop, false);
-	session_queue(s);
-	m->schedule.load_wanted = true;
-	pthread_cond_signal(&m->schedule.work);
+	session_start_turn(s);
 	return 0;
 }
 

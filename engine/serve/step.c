@@ -45,6 +45,8 @@ bool turn_step(struct session *s)
 {
 	if (atomic_load(&s->stop))
 		return turn_over(s, "stopped", 0, NULL);
+	if (s->turn.score.read)
+		return score_step(s);
 	if (!s->turn.begun)
 		return begin_step(s);
 	return s->context.tokens.count < s->turn.prompt_ids ? prefill_step(s) : decode_step(s);

@@ -102,8 +102,10 @@ int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum row
 	f->env.stop = &s->stop;
 	if (s->turn.follow)
 		draft_make_room(s, *tokens, kind);
-	int failed = fill_batch(s, tokens, n, kind, want, all != NULL, e);
+	int failed = fill_batch(s, tokens, n, kind, want, all || s->turn.score.read, e);
 	s->model->run.batch.normed = s->turn.follow;
+	s->model->run.batch.read = s->turn.score.read;
+	s->model->run.batch.ctx = s;
 	if (!failed)
 		failed = run(s, all, e);
 	count_step(s, started, kind == ROW_PROMPT);

@@ -9,7 +9,9 @@
 #include "engine/compute/repetition.h"
 #include "engine/compute/sampler.h"
 #include "engine/serve/answering.h"
+#include "engine/serve/logprobs.h"
 #include "engine/serve/params.h"
+#include "engine/serve/score.h"
 #include "engine/text/messages.h"
 #include "engine/text/token_list.h"
 
@@ -28,11 +30,14 @@ struct turn {
 	struct params params;
 	struct sampling sampling;
 	struct repetition repetition; /* of ids */
+	struct logprobs logprobs;
+	struct score score; /* if so, what is wanted is no answer, but the prompt's likelihood */
 	struct losses losses;
 	bool chat;
 	bool follow;	       /* the session's drafter goes along */
 	size_t recomputed;     /* that the context had held, but whose recurrent state it had not */
 	struct token_list ids; /* all that the model is to see before it answers, and its answer */
+	size_t unencoded;      /* bytes of the conversation, if it is too long to have ids */
 	size_t rendered_ids;   /* how many of them are not the answer, nor the earlier part of it */
 	size_t prompt_ids;     /* with the earlier part */
 	/* Where the next turn's ids may part from these: what begins the answer, such as the mark
@@ -49,6 +54,9 @@ bool turn_step(struct session *s);
 
 /* turn_begin.c: from the messages to ids, and to what of the context stays. */
 int turn_begin(struct session *s, struct err *e);
+/* Ids outside the vocabulary would come from a tokenizer that belongs to another model: -EINVAL in
+ * words. */
+int turn_check_ids(const struct session *s, struct err *e);
 /* turn.c: the forward pass of tokens that follow the context's, with the turn's losses, counted in
  * the stats; what follows an answer's first is drafted. all: where each row's logits go; NULL: the
  * last row's to forward.scratch.logits, if `want`. */

@@ -46,7 +46,9 @@ static int encode_messages(struct session *s, struct err *e)
 	t->ids.count = 0;
 	int failed =
 		conversation_render(&s->conversation, m->run.chat, &t->params, &s->stop, &text, e);
-	if (!failed)
+	/* Others wait meanwhile: what cannot fit is not encoded to see by how much. */
+	t->unencoded = text.length > model_max_prompt_bytes(m) ? text.length : 0;
+	if (!failed && !t->unencoded)
 		failed = chat_encode_text(m->run.chat, &text, &s->stop, &t->ids, e);
 	if (!failed) {
 		t->answering.thinking = split_thinking_of(text.bytes, text.length);
@@ -58,18 +60,21 @@ static int encode_messages(struct session *s, struct err *e)
 
 /* ---- a context that is full ---- */
 
+/* Tokens; of what was not encoded as many as there are at least, or nearly. */
 static size_t wanted(const struct turn *t)
 {
-	return t->ids.count + t->earlier.count;
+	enum { BYTES_PER_TOKEN = 16 };
+	return t->ids.count + t->unencoded / BYTES_PER_TOKEN + t->earlier.count;
 }
 
 static int too_long(const struct session *s, struct err *e)
 {
-	return err_set(e, EFBIG,
-		       "the prompt is %zu tokens with the conversation before it, but the context "
-		       "holds %u; shorten it, echo reset > ctl (of an ask: open it anew), echo "
-		       "drop-oldest > params/on_full, or mount with a larger -o context=",
-		       wanted(&s->turn), s->model->id.context);
+	return err_set(
+		e, EFBIG,
+		"the prompt is %s%zu tokens with the conversation before it, but the context "
+		"holds %u; shorten it, echo reset > ctl (of an ask: open it anew), echo "
+		"drop-oldest > params/on_full, or mount with a larger -o context=",
+		s->turn.unencoded ? "at least " : "", wanted(&s->turn), s->model->id.context);
 }
 
 /* Leaves out the oldest turns, whole, behind what the system says: as many as have this share of
@@ -122,6 +127,8 @@ static int encode_conversation(struct session *s, struct err *e)
 		if (!failed)
 			failed = encode_messages(s, e);
 	}
+	if (!failed && t->unencoded)
+		failed = too_long(s, e);
 	t->rendered_ids = t->ids.count;
 	if (!failed)
 		failed = token_list_append(&t->ids, t->earlier.ids, t->earlier.count, e);
@@ -155,8 +162,7 @@ static int check_length(const struct session *s, struct err *e)
 	return count < s->model->id.context ? 0 : too_long(s, e);
 }
 
-/* Ids outside the vocabulary would come from a tokenizer that belongs to another model. */
-static int check_ids(const struct session *s, struct err *e)
+int turn_check_ids(const struct session *s, struct err *e)
 {
 	for (size_t i = 0; i < s->turn.ids.count; i++)
 		if (s->turn.ids.ids[i] >= s->model->id.config.vocabulary)
@@ -193,12 +199,21 @@ static void reuse_context(struct session *s)
 	s->weights_sum = weights;
 }
 
+/* An answer that is gone on with has said what it has. */
 static int note_repetition(struct turn *t, uint32_t vocabulary, struct err *e)
 {
-	float penalty = (float)t->params.repetition_penalty;
-	if (repetition_init(&t->repetition, penalty, vocabulary) ||
-	    repetition_add(&t->repetition, t->ids.ids, t->ids.count))
-		return err_set(e, ENOMEM, "out of memory for the repetition penalty");
+	const struct penalties by = {
+		.repetition = (float)t->params.repetition_penalty,
+		.frequency = (float)t->params.frequency_penalty,
+		.presence = (float)t->params.presence_penalty,
+	};
+	int failed = repetition_init(&t->repetition, by, vocabulary);
+	if (!failed)
+		failed = repetition_add(&t->repetition, t->ids.ids, t->rendered_ids);
+	for (size_t i = t->rendered_ids; i < t->ids.count && !failed; i++)
+		failed = repetition_say(&t->repetition, t->ids.ids[i]);
+	if (failed)
+		return err_set(e, ENOMEM, "out of memory for the penalties of what was said");
 	return 0;
 }
 
@@ -236,9 +251,11 @@ int turn_begin(struct session *s, struct err *e)
 	if (!failed)
 		failed = check_length(s, e);
 	if (!failed)
-		failed = check_ids(s, e);
+		failed = turn_check_ids(s, e);
 	if (!failed)
 		failed = note_repetition(t, m->id.config.vocabulary, e);
+	if (!failed)
+		failed = logprobs_begin(s, e);
 	if (!failed)
 		failed = begin_answering(s, e);
 	if (failed)

@@ -14,6 +14,7 @@ void turn_free(struct turn *t)
 	params_free(&t->params);
 	token_list_free(&t->ids);
 	repetition_free(&t->repetition);
+	logprobs_free(&t->logprobs);
 	answering_free(&t->answering);
 	*t = (struct turn){0};
 }
@@ -61,9 +62,9 @@ static const char *flush(struct session *s, const char *finish)
 	return a->calls && !strcmp(finish, "end") ? "tool_calls" : finish;
 }
 
-void turn_end(struct session *s, const char *finish, int failed, const struct err *e)
+static const char *end_answer(struct session *s, const char *finish, bool failed)
 {
-	struct turn *t = &s->turn;
+	const struct turn *t = &s->turn;
 	if (t->begun && !failed)
 		finish = flush(s, finish);
 	else if (t->begun)
@@ -73,6 +74,15 @@ void turn_end(struct session *s, const char *finish, int failed, const struct er
 	else
 		forget_turn(s);
 	session_sync_system(s);
+	return finish;
+}
+
+void turn_end(struct session *s, const char *finish, int failed, const struct err *e)
+{
+	struct turn *t = &s->turn;
+	bool scored = t->score.read != NULL; /* that is no part of the conversation */
+	if (!scored)
+		finish = end_answer(s, finish, failed != 0);
 	s->status = failed			? SESSION_ERROR
 		    : strcmp(finish, "stopped") ? SESSION_DONE
 						: SESSION_STOPPED;
@@ -83,8 +93,10 @@ void turn_end(struct session *s, const char *finish, int failed, const struct er
 	s->working = false;
 	/* Last, since whoever sees the answer complete may submit the next prompt. */
 	answer_finish(s->answer, failed ? -EIO : 0);
-	answering_log(s);
-	session_log_append(s, "\n", 1);
+	if (!scored) {
+		answering_log(s);
+		session_log_append(s, "\n", 1);
+	}
 	turn_free(t);
 }
 

@@ -47,10 +47,7 @@ static uint64_t columns(const struct checkpoint_tensor *codes, uint32_t bits, ui
 
 static int describe(struct package_tensor *t, const struct encoded *in, struct err *e)
 {
-	char module[1024];
-	(void)snprintf(module, sizeof module, "%.*s",
-		       (int)(strlen(t->name) - strlen(encoding_affine.own)), t->name);
-	int failed = quantization_affine(in->config, module, &t->bits, &t->group, e);
+	int failed = package_mlx_codes(in, t, false, e);
 	if (failed)
 		return failed;
 	uint64_t cols = columns(in->codes, t->bits, t->group);

@@ -42,7 +42,8 @@ struct encoding {
 };
 
 extern const struct encoding encoding_plain; /* floats, and what cannot be read */
-extern const struct encoding encoding_fp8, encoding_affine, encoding_mxfp4, encoding_tq;
+extern const struct encoding encoding_fp8, encoding_mlx_mxfp4, encoding_affine, encoding_mxfp4,
+	encoding_tq;
 
 /* For safetensors, in the order in which they are tried; NULL-terminated. */
 extern const struct encoding *const encodings[];

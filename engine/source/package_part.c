@@ -1,6 +1,9 @@
 #include "engine/source/package_part.h"
+#include "engine/source/quantization.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 
 struct package_part package_part_of(const struct checkpoint_tensor *from)
 {
@@ -36,6 +39,25 @@ int package_misfit(const struct checkpoint_tensor *companion, const struct check
 		       "tensor %s, of type %s and shape %s, does not fit %s, of type %s and shape "
 		       "%s, which it belongs to",
 		       companion->name, companion->type, one, codes->name, codes->type, other);
+}
+
+int package_mlx_codes(const struct encoded *in, struct package_tensor *t, bool mxfp4, struct err *e)
+{
+	char module[1024];
+	struct mlx_codes codes;
+	(void)snprintf(module, sizeof module, "%.*s", (int)(strlen(t->name) - strlen(".weight")),
+		       t->name);
+	int failed = quantization_mlx(in->config, module, &codes, e);
+	if (failed)
+		return failed;
+	if (codes.mxfp4 != mxfp4)
+		return err_set(e, EINVAL,
+			       "tensor %s: config.json says %s, and its scales are those of %s",
+			       t->name, codes.mxfp4 ? "MXFP4" : "affine codes",
+			       mxfp4 ? "MXFP4" : "affine codes");
+	t->bits = codes.bits;
+	t->group = codes.group;
+	return 0;
 }
 
 float package_float(const struct package_part *part, const uint8_t *bytes, size_t i)

@@ -13,6 +13,10 @@ void package_as_is(struct package_tensor *t, const struct checkpoint_tensor *fro
 /* For encodings: -EINVAL, in words that show both tensors. */
 int package_misfit(const struct checkpoint_tensor *companion, const struct checkpoint_tensor *codes,
 		   struct err *e);
+/* For encodings of MLX: the bits and the group that config.json says for a tensor, which must be of
+ * that mode. */
+int package_mlx_codes(const struct encoded *in, struct package_tensor *t, bool mxfp4,
+		      struct err *e);
 /* Number i of a part of floats, whose bytes need not be aligned. */
 float package_float(const struct package_part *part, const uint8_t *bytes, size_t i);
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct encoding *const encodings[] = {&encoding_fp8, &encoding_affine, &encoding_mxfp4,
-					    &encoding_tq, NULL};
+const struct encoding *const encodings[] = {&encoding_fp8,   &encoding_mlx_mxfp4, &encoding_affine,
+					    &encoding_mxfp4, &encoding_tq,	  NULL};
 
 struct folding {
 	struct package *package;

@@ -133,20 +133,20 @@ static int read_method(struct quantization *q, const struct json *table, const c
 }
 
 /* MLX writes its table under both keys, and under one of them before. */
-static bool is_affine(const struct json *table)
+static bool is_mlx(const struct json *table)
 {
 	return json_has(table, "bits") && !json_has(table, "quant_method");
 }
 
 /* The table is whole: what no module has of its own is there for all. */
-static int read_affine(struct quantization *q, const struct json *table, const char *key,
-		       struct err *e)
+static int read_mlx(struct quantization *q, const struct json *table, const char *key,
+		    struct err *e)
 {
-	uint32_t bits, group;
-	q->affine = table;
+	struct mlx_codes codes;
+	q->mlx = table;
 	if (!json_has(table, "bits") || !json_has(table, "group_size"))
 		return unknown_table(q, key, e);
-	return quantization_affine(q, "", &bits, &group, e);
+	return quantization_mlx(q, "", &codes, e);
 }
 
 int quantization_parse(struct quantization *q, const struct json *config, const char *name,
@@ -161,8 +161,8 @@ int quantization_parse(struct quantization *q, const struct json *config, const 
 		if (failed || !table)
 			continue;
 		q->is_said = true;
-		failed = i == 0 || is_affine(table) ? read_affine(q, table, keys[i], e)
-						    : read_method(q, table, keys[i], e);
+		failed = i == 0 || is_mlx(table) ? read_mlx(q, table, keys[i], e)
+						 : read_method(q, table, keys[i], e);
 	}
 	return failed;
 }
@@ -226,20 +226,37 @@ void quantization_free(struct quantization *q)
 	*q = (struct quantization){0};
 }
 
-int quantization_affine(const struct quantization *q, const char *module, uint32_t *bits,
-			uint32_t *group, struct err *e)
+/* What each mode can be; of MXFP4 there is one kind. */
+static int check_codes(const struct quantization *q, const struct mlx_codes *c, struct err *e)
 {
-	const struct json *own = json_find(q->affine, module);
-	const struct json *from = json_kind(own) == JSON_OBJECT ? own : q->affine;
+	uint32_t b = c->bits, g = c->group;
+	if (c->mxfp4 && (b != 4 || g != 32))
+		return err_set(e, ENOTSUP,
+			       "%s: MXFP4 of %u bits in groups of %u is not read (it has 4 bits, "
+			       "and groups of 32)",
+			       q->name, b, g);
+	if (b == 7 || (g != 32 && g != 64 && g != 128))
+		return err_set(e, ENOTSUP,
+			       "%s: MLX weights of %u bits in groups of %u are not read (bits are "
+			       "2, 3, 4, 5, 6 or 8, groups 32, 64 or 128)",
+			       q->name, b, g);
+	return 0;
+}
+
+int quantization_mlx(const struct quantization *q, const char *module, struct mlx_codes *out,
+		     struct err *e)
+{
+	const struct json *own = json_find(q->mlx, module);
+	const struct json *from = json_kind(own) == JSON_OBJECT ? own : q->mlx;
 	const char *mode;
 	uint64_t b, g;
-	if (!q->affine)
+	if (!q->mlx)
 		return err_set(e, EINVAL,
 			       "%s: says no \"quantization\" with \"bits\" and \"group_size\" for "
 			       "%.256s, whose weights are in MLX's codes",
 			       q->name, module);
 	int failed = json_get_string_or(from, "mode", q->name, "affine", &mode, e);
-	if (!failed && strcmp(mode, "affine") != 0)
+	if (!failed && strcmp(mode, "affine") != 0 && strcmp(mode, "mxfp4") != 0)
 		return err_set(e, ENOTSUP, "%s: MLX weights of the mode \"%.32s\" are not read; %s",
 			       q->name, mode, use_instead);
 	if (!failed)
@@ -248,12 +265,6 @@ int quantization_affine(const struct quantization *q, const char *module, uint32
 		failed = json_get_uint(from, "group_size", q->name, 32, 128, &g, e);
 	if (failed)
 		return failed;
-	if (b == 7 || (g != 32 && g != 64 && g != 128))
-		return err_set(e, ENOTSUP,
-			       "%s: MLX weights of %llu bits in groups of %llu are not read (bits "
-			       "are 2, 3, 4, 5, 6 or 8, groups 32, 64 or 128)",
-			       q->name, (unsigned long long)b, (unsigned long long)g);
-	*bits = (uint32_t)b;
-	*group = (uint32_t)g;
-	return 0;
+	*out = (struct mlx_codes){!strcmp(mode, "mxfp4"), (uint32_t)b, (uint32_t)g};
+	return check_codes(q, out, e);
 }

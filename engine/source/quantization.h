@@ -10,7 +10,7 @@
 struct quantization {			 /* zero-initialise */
 	const char *name;		 /* of config.json, for sentences */
 	bool is_said;			 /* that weights are quantised */
-	const struct json *affine;	 /* MLX's table, or NULL */
+	const struct json *mlx;		 /* its table, or NULL */
 	uint32_t block_rows, block_cols; /* of FP8 scales; 0: there are none */
 
 	struct json *document; /* of quantization_read */
@@ -26,9 +26,13 @@ int quantization_parse(struct quantization *q, const struct json *config, const 
 int quantization_read(struct quantization *q, const char *directory, struct err *e);
 void quantization_free(struct quantization *q); /* also after a failure */
 
-/* MLX's bits and group size for a module (a tensor's name without .weight). */
-int quantization_affine(const struct quantization *q, const char *module, uint32_t *bits,
-			uint32_t *group, struct err *e);
+/* What MLX says of a module (a tensor's name without .weight). */
+struct mlx_codes {
+	bool mxfp4; /* else affine */
+	uint32_t bits, group;
+};
+int quantization_mlx(const struct quantization *q, const char *module, struct mlx_codes *out,
+		     struct err *e);
 
 /* What the encoding is called that has tensors of such names; NULL: none that is known. */
 const char *quantization_foreign(const char *tensor_name);

@@ -71,6 +71,21 @@ static const char *const DEEPSEEK_V3[] = {
 	":;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
 	" ?[\\p{P}\\p{S}]+[\\r\\n]*|" SPACES,
 	NULL};
+/* Kimi's, in which a letter that is not of the Han script is spelled [...&&[^\p{Han}]]: sets of
+ * sets are not everybody's, and neither is what a script has. */
+#define HAN                                                                                    \
+	"[\\x{2e80}-\\x{2e99}\\x{2e9b}-\\x{2ef3}\\x{2f00}-\\x{2fd5}\\x{3005}\\x{3007}"         \
+	"\\x{3021}-\\x{3029}\\x{3038}-\\x{303b}\\x{3400}-\\x{4dbf}\\x{4e00}-\\x{9fff}"         \
+	"\\x{f900}-\\x{fa6d}\\x{fa70}-\\x{fad9}\\x{16fe2}\\x{16fe3}\\x{16ff0}\\x{16ff1}"       \
+	"\\x{20000}-\\x{2a6df}\\x{2a700}-\\x{2b739}\\x{2b740}-\\x{2b81d}\\x{2b820}-\\x{2cea1}" \
+	"\\x{2ceb0}-\\x{2ebe0}\\x{2ebf0}-\\x{2ee5d}\\x{2f800}-\\x{2fa1d}\\x{30000}-\\x{3134a}" \
+	"\\x{31350}-\\x{323af}]"
+#define KIMI_UPPER "(?:(?!" HAN ")" UPPER ")"
+#define KIMI_LOWER "(?:(?!" HAN ")" LOWER ")"
+#define KIMI_WORD(letters) "[^\\r\\n\\p{L}\\p{N}]?" letters CONTRACTIONS "?|"
+static const char KIMI_PATTERN[] = HAN "+|" KIMI_WORD(KIMI_UPPER "*" KIMI_LOWER "+") KIMI_WORD(
+	KIMI_UPPER "+" KIMI_LOWER "*") "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" SPACES;
+static const char *const KIMI[] = {KIMI_PATTERN, NULL};
 static const char *const BAILING[] = {"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}|"
 				      " ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|"
 				      "\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
@@ -107,6 +122,7 @@ static const struct split_name NAMES[] = {
 	{"deepseek-llm", DEEPSEEK_LLM, false, false, false},
 	{"deepseek-coder", DEEPSEEK_CODER, false, false, false},
 	{"deepseek-v3", DEEPSEEK_V3, false, false, false},
+	{"kimi-k2", KIMI, false, true, false},
 	{"hunyuan-dense", DEEPSEEK_V3, false, false, false},
 	{"hunyuan", QWEN2, false, false, false},
 	{"bailingmoe", BAILING, false, false, false},

@@ -80,6 +80,11 @@ int64_t tokenizer_find(const struct tokenizer *t, const char *text)
 	return tokenizer_find_text(t, text, strlen(text));
 }
 
+bool tokenizer_has(const struct tokenizer *t, uint32_t id)
+{
+	return id < t->vocabulary.size && t->vocabulary.tokens[id].known;
+}
+
 const char *tokenizer_bytes(const struct tokenizer *t, uint32_t id, bool special, size_t *length)
 {
 	*length = 0;

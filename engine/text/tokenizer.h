@@ -76,6 +76,8 @@ int tokenizer_encode_rights(const struct tokenizer *t, const char *text, const u
 int tokenizer_encode_alone(const struct tokenizer *t, const char *text, size_t length,
 			   const _Atomic bool *stop, struct token_list *ids, struct err *e);
 
+/* Whether there is a token with this id. */
+bool tokenizer_has(const struct tokenizer *t, uint32_t id);
 /* The bytes of one token, for streaming: pointer into the tokenizer, *length set. Special tokens
  * (those marked special) give length 0 unless `special` is set. An unknown id gives length 0. */
 const char *tokenizer_bytes(const struct tokenizer *t, uint32_t id, bool special, size_t *length);

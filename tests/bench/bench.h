@@ -66,11 +66,14 @@ struct effort {
 	bool json;
 };
 struct effort effort_default(void); /* threads: all cores that this process may use */
-#define EFFORT_OPTIONS(e)                                                                  \
-	{"rounds", OPTION_NUMBER, &(e)->rounds, 1, 99, "rounds of each measurement"},      \
-		{"threads", OPTION_NUMBER, &(e)->threads, 1, 1024, "all threads"},         \
-	{                                                                                  \
-		"json", OPTION_FLAG, &(e)->json, 0, 0, "one JSON object instead of tables" \
+#define EFFORT_OPTIONS(e)                                                                    \
+	{"rounds", OPTION_NUMBER, &(e)->rounds, 1, 99, "rounds of each measurement"},        \
+		{"threads", OPTION_NUMBER, &(e)->threads, 1, 1024, "all threads"},           \
+		{"own-time", OPTION_FLAG,                                                    \
+		 &own_time,  0,                                                              \
+		 0,	     "by the processors' time for this, where others use them too"}, \
+	{                                                                                    \
+		"json", OPTION_FLAG, &(e)->json, 0, 0, "one JSON object instead of tables"   \
 	}
 
 /* ---- measure.c ---- */
@@ -82,7 +85,11 @@ struct summary {
 };
 struct summary summarise(const double *values, size_t n); /* n in 1 … ROUNDS_MOST */
 
-double seconds_now(void); /* CLOCK_MONOTONIC */
+double seconds_now(void);
+/* With --own-time crews measure what their threads had of the processors, and the other function
+ * gives what all threads had, shared among so many; else both go by the clock. */
+extern bool own_time;
+double seconds_spent(uint64_t threads); /* CLOCK_MONOTONIC */
 
 /* `threads` threads call work(ctx, thread) again and again for `seconds`, having begun together.
  * Each call does a piece (well below a millisecond where it can) and returns how much that was, in

@@ -1,11 +1,13 @@
 /* moefs-bench make: a synthetic model of real geometry that moefs and moefs-bench run can mount:
  * OUT with config.json and a tokenizer, and beside it, where every mount looks, OUT.moefs/QUANT
  * with the store. There is no checkpoint: the store is all there is of the weights. With --raw it
- * is the other way round: a BF16 checkpoint in OUT, and no store. */
+ * is the other way round: a BF16 checkpoint in OUT, and no store. With --gguf OUT is a single file
+ * that says all of it. */
 #include "engine/source/identity.h"
 #include "engine/text/json.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/synthetic.h"
+#include "tests/bench/synthetic_gguf.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -18,12 +20,14 @@ enum { TOKENIZER_BYTES_MOST = 64 << 20 };
 
 struct make {
 	const char *operands[2]; /* config.json, OUT */
-	const char *quant, *codec, *tokenizer;
+	const char *quant, *codec, *tokenizer, *gguf;
 	uint64_t layers, seed;
 	double skew;
 	bool raw;
 	struct effort effort;
-	char *directory; /* OUT, absolute */
+	char *directory;	    /* OUT, absolute */
+	const struct gguf_mix *mix; /* of --gguf */
+	uint64_t gguf_bytes;
 	struct config config;
 	struct recipe recipe;
 	struct plan plan;
@@ -71,25 +75,28 @@ static void cut_layers(struct json_object *json, uint64_t layers)
 		json_object_array_del_idx(types, layers, n - layers);
 }
 
-/* config.json as it was but for the number of layers and a list of their types. */
-static int write_config(const struct make *m, struct err *e)
+/* config.json as it was but for the number of layers and a list of their types; malloc'ed. */
+static int config_text(const struct make *m, char **out, struct err *e)
 {
-	struct json_object *json;
-	char *path = path_in(m->directory, "config.json", e);
-	if (!path)
-		return -ENOMEM;
-	json = json_object_from_file(m->operands[0]);
-	if (!json) {
-		free(path);
+	struct json_object *json = json_object_from_file(m->operands[0]);
+	if (!json)
 		return err_set(e, EINVAL, "%s: %s", m->operands[0], json_util_get_last_err());
-	}
 	if (m->layers)
 		cut_layers(numbers_of(json), m->layers);
 	const char *text = json_object_to_json_string_ext(
 		json, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE);
-	int failed = text ? write_file(path, text, strlen(text), e)
-			  : err_set(e, ENOMEM, "out of memory for config.json");
+	*out = text ? strdup(text) : NULL;
 	json_object_put(json);
+	return *out ? 0 : err_set(e, ENOMEM, "out of memory for config.json");
+}
+
+static int write_config(const struct make *m, struct err *e)
+{
+	char *text = NULL, *path = path_in(m->directory, "config.json", e);
+	int failed = path ? config_text(m, &text, e) : -ENOMEM;
+	if (!failed)
+		failed = write_file(path, text, strlen(text), e);
+	free(text);
 	free(path);
 	return failed;
 }
@@ -152,27 +159,56 @@ static int write_store(const struct make *m, const struct synthetic *s, struct e
 	return failed;
 }
 
-static int write_weights(const struct make *m, struct err *e)
+static int write_weights(struct make *m, struct err *e)
 {
 	struct synthetic s = {
 		.config = &m->config, .plan = &m->plan, .seed = m->seed, .skew = m->skew};
 	int failed = threads_create(&s.threads, (uint32_t)m->effort.threads, e);
 	if (failed)
 		return failed;
-	failed = m->raw ? synthetic_write_raw(&s, m->directory, e) : write_store(m, &s, e);
+	if (m->mix)
+		failed = synthetic_write_gguf(&s, m->mix, m->operands[1], &m->gguf_bytes, e);
+	else
+		failed = m->raw ? synthetic_write_raw(&s, m->directory, e) : write_store(m, &s, e);
 	threads_destroy(s.threads);
 	return failed;
 }
 
+/* The model's config: what a mount will find. */
+static int make_config(struct make *m, struct err *e)
+{
+	char *text = NULL;
+	if (!m->mix) {
+		int failed = make_directory(m, e);
+		return failed ? failed : config_read(&m->config, m->directory, e);
+	}
+	int failed = config_text(m, &text, e);
+	if (!failed)
+		failed = config_parse(&m->config, text, strlen(text), m->operands[0], e);
+	free(text);
+	return failed;
+}
+
+static int find_mix(struct make *m, struct err *e)
+{
+	m->mix = m->gguf ? gguf_mix_find(m->gguf) : NULL;
+	if (m->gguf && !m->mix)
+		return err_set(e, EINVAL, "--gguf %s: must be q4_k_m, q8_0 or mxfp4", m->gguf);
+	if (m->gguf && (m->raw || m->quant || m->codec || m->skew > 0))
+		return err_set(e, EINVAL,
+			       "--gguf goes with none of --raw, --quant, --codec, --skew");
+	return 0;
+}
+
 static int make(struct make *m, struct err *e)
 {
-	int failed = recipe_find(&m->recipe, m->quant, e);
+	int failed = find_mix(m, e);
+	if (!failed)
+		failed = recipe_find(&m->recipe, m->quant, e);
 	if (!failed)
 		failed = recipe_ask_codec(&m->recipe, m->codec ? m->codec : "none", e);
 	if (!failed)
-		failed = make_directory(m, e);
-	if (!failed)
-		failed = config_read(&m->config, m->directory, e);
+		failed = make_config(m, e);
 	m->recipe.draft = m->config.draft; /* as published ones of such a family have one */
 	if (!failed)
 		failed = plan_make(&m->plan, &m->config, &m->recipe, e);
@@ -183,11 +219,15 @@ static int report(const struct make *m, double seconds, struct err *e)
 {
 	struct report r;
 	const struct plan *p = &m->plan;
-	double bytes = m->raw ? 2 * (double)p->parameters
-			      : (double)p->dense_bytes + (double)plan_records_bytes(p);
+	double bytes = m->mix	? (double)m->gguf_bytes
+		       : m->raw ? 2 * (double)p->parameters
+				: (double)p->dense_bytes + (double)plan_records_bytes(p);
 	report_begin(&r, "make", m->effort.json);
-	report_text(&r, "model", "model", m->directory);
-	report_text(&r, "recipe", "recipe", m->raw ? "none: a checkpoint" : m->recipe.quant);
+	report_text(&r, "model", "model", m->mix ? m->operands[1] : m->directory);
+	report_text(&r, "recipe", "recipe",
+		    m->mix   ? m->gguf
+		    : m->raw ? "none: a checkpoint"
+			     : m->recipe.quant);
 	report_number(&r, "layers", "layers", m->config.layers, 0);
 	report_number(&r, "parameters", "parameters", (double)p->parameters, 0);
 	report_number(&r, "store_bytes", "bytes of weights", bytes, 0);
@@ -211,6 +251,8 @@ int make_command(int argc, char **argv, struct err *e)
 		{"seed", OPTION_NUMBER, &m.seed, 0, UINT64_MAX - 1, "of the weights"},
 		{"skew", OPTION_SECONDS, &m.skew, 0, 0,
 		 "popularity of experts falls as rank^-X; 0: uniform"},
+		{"gguf", OPTION_TEXT, &m.gguf, 0, 0,
+		 "a GGUF file of that mix instead: q4_k_m, q8_0 or mxfp4"},
 		{"raw", OPTION_FLAG, &m.raw, 0, 0, "a checkpoint in BF16 instead of a store"},
 		{"tokenizer", OPTION_TEXT, &m.tokenizer, 0, 0,
 		 "directory whose tokenizer is copied"},

@@ -9,11 +9,23 @@
 #include <sys/mman.h>
 #include <time.h>
 
-double seconds_now(void)
+bool own_time;
+
+static double seconds_of(clockid_t clock)
 {
 	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(clock, &t);
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+double seconds_now(void)
+{
+	return seconds_of(CLOCK_MONOTONIC);
+}
+
+double seconds_spent(uint64_t threads)
+{
+	return own_time ? seconds_of(CLOCK_PROCESS_CPUTIME_ID) / (double)threads : seconds_now();
 }
 
 static int by_value(const void *a, const void *b)
@@ -55,10 +67,11 @@ struct member {
 static void work(struct member *m)
 {
 	const struct crew *c = m->crew;
-	double done = 0, begun = seconds_now(), passed;
+	const clockid_t clock = own_time ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
+	double done = 0, begun = seconds_of(clock), passed;
 	do {
 		done += c->work(c->ctx, m->number);
-		passed = seconds_now() - begun;
+		passed = seconds_of(clock) - begun;
 	} while (passed < c->seconds);
 	m->rate = done / passed;
 }

@@ -257,13 +257,13 @@ static int run_prefill(struct run *r, struct round *o, struct pager_stats *befor
 		return err_set(e, ENOMEM, "out of memory for a prompt");
 	for (uint64_t i = 0; i < r->prompt; i++)
 		prompt[i] = random_token(r);
-	double begun = seconds_now(), spent = spent_in_delta_nets();
+	double begun = seconds_spent(r->effort.threads), spent = spent_in_delta_nets();
 	int failed = prefill(r, prompt, e);
-	o->seconds[PREFILL] = seconds_now() - begun;
+	o->seconds[PREFILL] = seconds_spent(r->effort.threads) - begun;
 	o->delta[PREFILL] = spent_in_delta_nets() - spent;
 	if (!failed)
 		choose(r, 0);
-	o->first_token = seconds_now() - begun;
+	o->first_token = seconds_spent(r->effort.threads) - begun;
 	chunk_end(r->model);
 	count(r, before, &o->pager[PREFILL]);
 	free(prompt);
@@ -278,9 +278,9 @@ static int run_decode(struct run *r, uint32_t phase, struct round *o, struct pag
 		return failed;
 	if (r->phase[phase].beside_busy)
 		neighbours_wake(&r->neighbours);
-	double begun = seconds_now(), spent = spent_in_delta_nets();
+	double begun = seconds_spent(r->effort.threads), spent = spent_in_delta_nets();
 	failed = decode(r, r->phase[phase].rows, e);
-	o->seconds[phase] = seconds_now() - begun;
+	o->seconds[phase] = seconds_spent(r->effort.threads) - begun;
 	o->delta[phase] = spent_in_delta_nets() - spent;
 	if (r->phase[phase].beside_busy)
 		neighbours_rest(&r->neighbours);

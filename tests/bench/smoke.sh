@@ -95,6 +95,16 @@ for quant in tq2 tq3 bf16; do
 	try "it runs" phases run "$here/model" --quant $quant "${effort[@]}" --seconds 0.001 \
 		--prompt 9 --tokens 3 --context 9,300 --busy
 done
+sed 's/"moe_intermediate_size": 128/"moe_intermediate_size": 256/; s/"head_dim": 32/"head_dim": 64/' "$here/config.json" >"$here/wide.json"
+for mix in q4_k_m q8_0 mxfp4; do
+	try "a synthetic GGUF file in $mix" seconds make "$here/wide.json" "$here/$mix.gguf" --gguf $mix --json
+	try "it runs" phases run "$here/$mix.gguf" "${effort[@]}" --seconds 0.001 --prompt 9 --tokens 3
+	check "as it is" '"in place" in r["recipe"]'
+done
+try "what it thinks of a text" nll perplexity "$here/q4_k_m.gguf" --text README.md --chunk 64 --json
+check "is about what chance would" '8 < r["nll"] < 10' # ln 4100 is 8.3
+refuse "rows that are no whole number of blocks" 'rows of 128' make "$here/config.json" "$here/no.gguf" --gguf q4_k_m
+refuse "a mix that is not known" 'must be q4_k_m' make "$here/config.json" "$here/no.gguf" --gguf q9
 try "with room for few experts" phases run "$here/model" "${effort[@]}" --seconds 0.001 --prompt 9 --tokens 3 \
 	--budget 256K
 

@@ -94,7 +94,7 @@ static float vector_value(const struct synthetic *s, enum tensor_role role, uint
 	return 0; /* biases; A_log, which is then a rate of 1 */
 }
 
-static float sigma_of(const struct synthetic *s, enum tensor_role role, const struct shape *shape)
+float synthetic_sigma(const struct synthetic *s, enum tensor_role role, const struct shape *shape)
 {
 	double sigma = role == TENSOR_EMBEDDING ? 1 : 1 / sqrt(shape->cols);
 	if (adds_to_stream(role))
@@ -182,7 +182,7 @@ static void store_float(uint8_t *to, size_t i, enum format format, float value)
 static void draw_row(const struct synthetic *s, const struct synthetic_tables *t, struct draws *d,
 		     struct tensor_id id, const struct shape *shape, uint32_t row, uint8_t *to)
 {
-	float sigma = sigma_of(s, id.role, shape), shared = shared_part(s, id, row);
+	float sigma = synthetic_sigma(s, id.role, shape), shared = shared_part(s, id, row);
 	for (uint32_t i = 0; i < shape->cols; i++) {
 		float value = sigma * t->normal[draw(d)];
 		if (shared != 0)
@@ -275,8 +275,8 @@ static int put_constant(struct store_put *put, float value, enum format format, 
 static int put_norms(const struct writing *w, struct store_put *put, enum tensor_role role,
 		     const struct shape *shape, uint32_t rows, struct err *e)
 {
-	float norm =
-		sigma_of(w->s, role, shape) * w->tables->level_norm[format_tq_bits(shape->format)];
+	float norm = synthetic_sigma(w->s, role, shape) *
+		     w->tables->level_norm[format_tq_bits(shape->format)];
 	return put_constant(put, norm, shape->norms == NORM_F16 ? FORMAT_F16 : FORMAT_F32,
 			    rows * tq_groups(shape->cols), e);
 }

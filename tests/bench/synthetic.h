@@ -47,9 +47,11 @@ int synthetic_write(const struct synthetic *s, const char *folder, const uint64_
  * safetensors and their index. Not the same numbers as in a store by the same seed. */
 int synthetic_write_raw(const struct synthetic *s, const char *directory, struct err *e);
 
-/* Between synthetic.c and synthetic_raw.c: the numbers of rows [row0, row0 + rows) of a tensor in a
- * float format, drawn from a sequence of its own. */
+/* Between synthetic.c, synthetic_raw.c and synthetic_gguf.c: the deviation of a matrix, and the
+ * numbers of rows [row0, row0 + rows) of a tensor in a float format, drawn from a sequence of its
+ * own. */
 struct synthetic_tables;
+float synthetic_sigma(const struct synthetic *s, enum tensor_role role, const struct shape *shape);
 struct synthetic_tables *synthetic_tables_new(void); /* freed by free(); NULL: out of memory */
 void synthetic_draw(const struct synthetic *s, const struct synthetic_tables *t, uint64_t sequence,
 		    struct tensor_id id, const struct shape *shape, uint32_t row0, uint32_t rows,

@@ -16,7 +16,7 @@ in_manual() {
 # A path of the tree as README writes it.
 general() {
 	sed -e "s|^$(basename "$MODEL")|MODEL|" -e 's|sessions/default|sessions/NAME|' \
-		-e 's|params/\(system\|stop\)$|params/TEXT|' -e 's|params/[a-z_]*$|params/VALUE|' \
+		-e 's|params/\(system\|stop\|logit_bias\)$|params/TEXT|' -e 's|params/[a-z_]*$|params/VALUE|' \
 		-e 's|experts/[0-9]*/[0-9]*$|experts/LL/EEE|' \
 		-e 's#^MODEL/\(prompt\|output\|thoughts\|log\|status\|wait\|error\|ctl\|stats\)$#MODEL/sessions/NAME/\1#' \
 		-e 's#^MODEL/\(messages.json\|template.json\|rendered.*\|tool[_s].*\)$#MODEL/sessions/NAME/\1#'

@@ -3,7 +3,7 @@
 # prompts, several turns, a long answer, in the exact recipe and the default one.
 . "$(dirname "$0")/lib.sh"
 
-long=$(for i in $(seq 150); do printf '%s. The fox number %s sees %s birds.\n' "$i" "$((i * 7))" "$((i * i))"; done)
+long=$(for i in $(seq 60); do printf '%s. The fox number %s sees %s birds.\n' "$i" "$((i * 7))" "$((i * i))"; done)
 jq -n --arg long "$long" --arg gen '<|im_end|>
 <|im_start|>assistant
 ' '[

@@ -171,6 +171,23 @@ PY
 }
 claim "and one in Python" in_session python_loop
 
+example() {
+	mkdir "$work/tools" && cp tools.json "$work/tools" || fail "no tools"
+	printf '#!/bin/sh\njq ".a + .b"\n' >"$work/tools/add"
+	printf '#!/bin/sh\nread -r arguments\ncase $arguments in *Peru*) echo Lima ;; *) exit 3 ;; esac\n' >"$work/tools/capital"
+	chmod +x "$work"/tools/[ac]*
+	same "$(timeout $limit "$root/examples/tools.sh" . "$work/tools" "Add three times, please.")" "
+
+
+Ten."
+	timeout $limit "$root/examples/tools.sh" . "$work/tools" "Compare two capitals." >/dev/null || fail "status $?"
+	same "$(jq -r '[.[] | select(.role == "tool").content][3:] | join(", ")' messages.json)" "Lima, it failed with status 3"
+	jq '.[:1]' "$work/tools/tools.json" >"$work/t" && mv "$work/t" "$work/tools/tools.json"
+	timeout $limit "$root/examples/tools.sh" . "$work/tools" "Compare two capitals." >/dev/null || fail "status $?"
+	same "$(jq -r '.[-2].content' messages.json)" "there is no such tool"
+}
+claim "examples/tools.sh, with programs for tools" in_session example
+
 polls() {
 	timeout $limit python3 - <<'PY' || fail python
 import json, os, select

@@ -3,6 +3,7 @@
 #include "checkpoint_help.h"
 #include "engine/model.h"
 #include "fault_io.h"
+#include "gguf_convert.h"
 #include "golden.h"
 #include "store_help.h"
 
@@ -106,6 +107,84 @@ static void a_missing_shard_or_tensor_is_named(void **state)
 	test_tensor_remove(&c, "model.norm.weight");
 	test_checkpoint_make(&c, "qwen3_moe", source);
 	assert_refused(ENOENT, "no tensor model.norm.weight", "download");
+}
+
+/* ---- all that is missing ---- */
+
+/* Of the table of a model, the lines that begin with "missing", as one text. */
+static void assert_missing_of(const char *path, const char *want)
+{
+	char *text, got[4096] = "";
+	size_t length, used = 0;
+	assert_int_equal(model_check(engine, path, &text, &length, &e) == 0, !*want);
+	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
+		if (!strncmp(line, "missing ", 8))
+			used += (size_t)snprintf(got + used, sizeof got - used, "%s\n", line + 8);
+	assert_string_equal(got, want);
+	free(text);
+}
+
+static void assert_missing(const char *want)
+{
+	assert_missing_of(source, want);
+}
+
+static void all_parts_that_are_missing_are_told(void **state)
+{
+	(void)state;
+	char first[512], part[600];
+	test_gguf_convert(&(struct gguf_conversion){.fixture = "qwen3_moe",
+						    .architecture = "qwen3moe",
+						    .type = "BF16",
+						    .parts = 4},
+			  parent, "m", first);
+	assert_missing_of(first, "");
+	for (int i = 2; i < 4; i++) {
+		(void)snprintf(part, sizeof part, "%s/m-%05d-of-00004.gguf", parent, i);
+		assert_int_equal(unlink(part), 0);
+	}
+	assert_missing_of(first, "m-00002-of-00004.gguf\nm-00003-of-00004.gguf\n");
+}
+
+static void all_files_that_are_missing_are_told(void **state)
+{
+	(void)state;
+	static const char index[] =
+		"{\"weight_map\":{\"model.norm.weight\":\"b.safetensors\","
+		"\"lm_head.weight\":\"../c.safetensors\",\"z\":\"b.safetensors\","
+		"\"y\":\"a.safetensors\",\"x\":\"model.safetensors\",\"w\":7}}",
+			  pointer[] = "version https://git-lfs.github.com/spec/v1\n";
+	assert_missing("");
+	assert_int_equal(unlink(in_source("tokenizer.json")), 0);
+	assert_int_equal(unlink(in_source("model.safetensors")), 0);
+	assert_missing("tokenizer.json\nmodel.safetensors\n");
+	test_file_write(in_source("vocab.json"), "{}", 2);
+	test_file_write(in_source("config.json"), pointer, sizeof pointer - 1);
+	assert_int_equal(unlink(in_source("tokenizer_config.json")), 0);
+	test_file_write(in_source("model.safetensors.index.json"), index, sizeof index - 1);
+	assert_missing("config.json\nmerges.txt\ntokenizer_config.json\na.safetensors\n"
+		       "b.safetensors\nmodel.safetensors\n");
+	test_file_write(in_source("a.safetensors"), pointer, sizeof pointer - 1);
+	test_file_write(in_source("b.safetensors"), "", 0);
+	assert_missing("config.json\nmerges.txt\ntokenizer_config.json\na.safetensors\n"
+		       "model.safetensors\n");
+}
+
+static void all_tensors_that_are_missing_are_told(void **state)
+{
+	(void)state;
+	static const char *const gone[] = {"model.norm.weight", "model.layers.1.mlp.gate.weight",
+					   "model.layers.2.mlp.experts.7.up_proj.weight",
+					   "model.layers.2.mlp.experts.9.up_proj.weight"};
+	for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
+		test_tensor_remove(&c, gone[i]);
+	test_checkpoint_make(&c, "qwen3_moe", source);
+	assert_missing("model.layers.1.mlp.gate.weight\n"
+		       "model.norm.weight\n"
+		       "model.layers.2.mlp.switch_mlp.up_proj.weight or "
+		       "model.layers.2.mlp.experts.7.up_proj.weight\n"
+		       "model.layers.2.mlp.switch_mlp.up_proj.weight or "
+		       "model.layers.2.mlp.experts.9.up_proj.weight\n");
 }
 
 static void a_pointer_of_git_lfs_is_called_one(void **state)
@@ -217,6 +296,9 @@ int main(void)
 		TEST(what_is_complete_is_opened),
 		TEST(missing_files_are_named),
 		TEST(a_missing_shard_or_tensor_is_named),
+		TEST(all_parts_that_are_missing_are_told),
+		TEST(all_files_that_are_missing_are_told),
+		TEST(all_tensors_that_are_missing_are_told),
 		TEST(a_pointer_of_git_lfs_is_called_one),
 		TEST(a_store_without_room_is_said_with_how_much_is_missing),
 		TEST(a_store_that_may_be_coded_needs_less),

@@ -330,6 +330,24 @@ static void retry_makes_the_last_answer_anew(void **state)
 	session_end(s);
 }
 
+static void retry_leaves_alone_what_was_no_conversation(void **state)
+{
+	(void)state;
+	char log[512];
+	struct session *s = test_greedy_session(&fable);
+	free(test_ask(s, capital));
+	test_set(s, "chat", "off");
+	test_set(s, "max_tokens", "3");
+	char *plain = test_ask(s, "Once upon");
+	test_set(s, "chat", "on");
+	test_set(s, "max_tokens", "0");
+	test_same_text(again(s, SESSION_AGAIN_RETRY), strdup("The capital of France is Paris.\n"));
+	log[session_log_read(s, 0, log, sizeof log - 1)] = 0;
+	assert_non_null(strstr(log, plain));
+	free(plain);
+	session_end(s);
+}
+
 /* With the same seed: what goes on is what would have come. */
 static void continued_is_the_text_that_was_not_cut(void **state)
 {
@@ -511,6 +529,40 @@ static void drop_oldest_goes_on_without_the_oldest_turns(void **state)
 	test_model_close(&small);
 }
 
+/* Messages may be longer than any prompt: what cannot fit is refused, or dropped, unread. */
+static void a_history_beyond_all_bounds_is_refused_or_dropped(void **state)
+{
+	(void)state;
+	struct test_model small;
+	int code;
+	struct answer *a;
+	struct err e = {0};
+	test_model_open(&small, test_fable(), &(struct engine_options){.context = 128});
+	struct session *s = test_greedy_session(&small);
+	enum { LONG = 1 << 20 };
+	char *text = malloc(LONG + 512);
+	assert_non_null(text);
+	int n = sprintf(text, "[{\"role\": \"user\", \"content\": \"");
+	memset(text + n, 'x', LONG);
+	(void)sprintf(text + n + LONG,
+		      "\"}, {\"role\": \"assistant\", \"content\": \"So?\"}, {\"role\": \"user\", "
+		      "\"content\": \"%s\"}]",
+		      capital);
+	assert_int_equal(session_text_set(s, SESSION_MESSAGES, text, strlen(text), &e), 0);
+	assert_int_equal(session_again(s, SESSION_AGAIN_ANSWER, &a, &e), 0);
+	free(test_read(a, &code));
+	assert_int_equal(code, -EIO);
+	char words[1024];
+	session_error(s, words, sizeof words);
+	assert_non_null(strstr(words, "at least 655")); /* 2^20 bytes, 16 each */
+	test_set(s, "on_full", "drop-oldest");
+	test_same_text(again(s, SESSION_AGAIN_ANSWER), strdup("The capital of France is Paris.\n"));
+	assert_int_equal(test_stats(s).dropped_turns, 1);
+	free(text);
+	session_end(s);
+	test_model_close(&small);
+}
+
 /* ---- edits ---- */
 
 static uint32_t below(struct random *r, uint32_t n)
@@ -580,12 +632,14 @@ int main(void)
 		cmocka_unit_test(undo_cuts_messages),
 		cmocka_unit_test(messages_are_answered_as_they_stand),
 		cmocka_unit_test(retry_makes_the_last_answer_anew),
+		cmocka_unit_test(retry_leaves_alone_what_was_no_conversation),
 		cmocka_unit_test(continued_is_the_text_that_was_not_cut),
 		cmocka_unit_test(what_was_not_cut_short_is_not_continued),
 		cmocka_unit_test(a_running_turn_shows_its_prompt_and_refuses_changes),
 		cmocka_unit_test(looking_disturbs_no_turn),
 		cmocka_unit_test(a_failed_turn_was_never_there),
 		cmocka_unit_test(drop_oldest_goes_on_without_the_oldest_turns),
+		cmocka_unit_test(a_history_beyond_all_bounds_is_refused_or_dropped),
 		cmocka_unit_test(random_edits_are_answered_as_by_a_fresh_session),
 	};
 	return cmocka_run_group_tests(tests, fable_load, fable_close);

@@ -425,6 +425,11 @@ static void make_whole(const char *kind)
 		add("a.weight", "U32", SHAPE(4, 16));
 		add_floats("a.scales", "BF16", SHAPE(4, 2));
 		add_floats("a.biases", "BF16", SHAPE(4, 2));
+	} else if (!strcmp(kind, "mlx-mxfp4")) {
+		write_text("config.json", "{\"quantization\": {\"group_size\": 32, \"bits\": 4, "
+					  "\"mode\": \"mxfp4\"}}");
+		add("a.weight", "U32", SHAPE(4, 12));
+		add("a.scales", "U8", SHAPE(4, 3));
 	} else if (!strcmp(kind, "mxfp4")) {
 		add("a_blocks", "U8", SHAPE(4, 3, 16));
 		add("a_scales", "U8", SHAPE(4, 3));
@@ -456,6 +461,12 @@ static void what_belongs_together_is_there_and_fits(void **state)
 		{"mlx", "a.weight", "U32", {4, 15}, "a.weight"},
 		{"mlx", "a.weight", "U32", {4, 32}, "a.weight"},
 		{"mlx", "a.weight", "U32", {64}, "a.weight"},
+		{"mlx", "a.scales", "U8", {4, 2}, "config.json says affine codes"},
+		{"mlx-mxfp4", "a.scales", NULL, {0}, "a.scales"},
+		{"mlx-mxfp4", "a.scales", "U8", {4, 4}, "a.scales"},
+		{"mlx-mxfp4", "a.scales", "U8", {12}, "a.scales"},
+		{"mlx-mxfp4", "a.weight", "U32", {4, 13}, "a.weight"},
+		{"mlx-mxfp4", "a.weight", "U32", {12}, "a.weight"},
 		{"mxfp4", "a_scales", NULL, {0}, "a_scales"},
 		{"mxfp4", "a_scales", "U8", {4, 4}, "a_scales"},
 		{"mxfp4", "a_scales", "U8", {12}, "a_scales"},
@@ -513,6 +524,12 @@ static void what_config_json_says_of_codes_is_checked(void **state)
 		{"mlx",
 		 "{\"quantization\": {\"group_size\": 32, \"bits\": 4, \"mode\": \"nvfp4\"}}",
 		 ENOTSUP, "nvfp4"},
+		{"mlx-mxfp4", "{}", EINVAL, "\"quantization\""},
+		{"mlx-mxfp4", "{\"quantization\": {\"group_size\": 32, \"bits\": 4}}", EINVAL,
+		 "config.json says affine codes"},
+		{"mlx-mxfp4",
+		 "{\"quantization\": {\"group_size\": 64, \"bits\": 4, \"mode\": \"mxfp4\"}}",
+		 ENOTSUP, "groups of 64"},
 		{"mxfp4", "{\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4}}",
 		 ENOTSUP, "GPTQ"},
 		{"mxfp4", "{\"quantization_config\": {\"quant_method\": \"awq\"}}", ENOTSUP, "AWQ"},

@@ -22,6 +22,7 @@ static int setup(void **state)
 	(void)state;
 	struct config c = {
 		.experts_per_token = 4,
+		.vocabulary = 1000,
 		.generation = {
 			.temperature = .7, .top_p = .8, .top_k = 20, .repetition_penalty = 1.05}};
 	return params_default(&p, &c, &e);
@@ -69,15 +70,32 @@ static void assert_refused(const char *name, const char *value, int code)
 static void there_are_these_and_no_others(void **state)
 {
 	(void)state;
-	static const char *const names[] = {
-		"temperature",	     "top_k",	    "top_p",   "min_p",	 "repetition_penalty",
-		"max_tokens",	     "seed",	    "stop",    "system", "chat",
-		"thinking",	     "date",	    "on_full", "stream", "draft",
-		"experts_per_token", "drop_missing"};
+	static const char *const names[] = {"temperature",
+					    "top_k",
+					    "top_p",
+					    "min_p",
+					    "repetition_penalty",
+					    "frequency_penalty",
+					    "presence_penalty",
+					    "logit_bias",
+					    "logprobs",
+					    "max_tokens",
+					    "seed",
+					    "stop",
+					    "system",
+					    "chat",
+					    "thinking",
+					    "date",
+					    "on_full",
+					    "stream",
+					    "draft",
+					    "experts_per_token",
+					    "drop_missing"};
 	assert_int_equal(params_count(), sizeof names / sizeof *names);
 	for (size_t i = 0; i < params_count(); i++) {
 		assert_string_equal(params_name(number(names[i])), names[i]);
-		bool text = !strcmp(names[i], "stop") || !strcmp(names[i], "system");
+		bool text = !strcmp(names[i], "stop") || !strcmp(names[i], "system") ||
+			    !strcmp(names[i], "logit_bias");
 		assert_int_equal(params_is_text(number(names[i])), text);
 	}
 }
@@ -90,6 +108,10 @@ static void a_model_s_defaults_are_its_generation_config(void **state)
 						  {"top_p", "0.8"},
 						  {"min_p", "0"},
 						  {"repetition_penalty", "1.05"},
+						  {"frequency_penalty", "0"},
+						  {"presence_penalty", "0"},
+						  {"logit_bias", ""},
+						  {"logprobs", "0"},
 						  {"max_tokens", "0"},
 						  {"seed", "random"},
 						  {"stop", ""},
@@ -122,6 +144,14 @@ static void what_is_written_reads_back_the_same(void **state)
 						{"repetition_penalty", "1"},
 						{"repetition_penalty", "1.3"},
 						{"repetition_penalty", "100"},
+						{"frequency_penalty", "-2"},
+						{"frequency_penalty", "0.5"},
+						{"presence_penalty", "2"},
+						{"logit_bias", "0 -100"},
+						{"logit_bias", "7 1.5\n999 -99.9\n12 0.1"},
+						{"logit_bias", ""},
+						{"logprobs", "20"},
+						{"logprobs", "0"},
 						{"top_k", "0"},
 						{"top_k", "1"},
 						{"top_k", "16777216"},
@@ -274,6 +304,52 @@ static void a_date_is_a_clock(void **state)
 	assert_int_equal(clock.tm_hour * 10000 + clock.tm_min * 100 + clock.tm_sec, 140509);
 }
 
+static void a_bias_is_a_token_and_a_number(void **state)
+{
+	(void)state;
+	static const char *const wrong[] = {
+		"x",	 "7",	  "7 ",	   "7 x", "7 1x",  "-7 1",   "7\n1",	"+7 1",
+		"7 nan", "7 inf", "7 0x1", "7,1", "7 1 8", "7 1\n8", "7 1 7 2", "7 1\n7 1"};
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+		assert_refused("logit_bias", wrong[i], EINVAL);
+	assert_int_equal(set("logit_bias", "7 1 8\t2\n\n9  3\n"), 0);
+	assert_reads("logit_bias", "7 1\n8 2\n9 3");
+	struct params copy;
+	assert_int_equal(params_copy(&copy, &p, &e), 0);
+	assert_int_equal(copy.logit_bias.count, 3);
+	assert_ptr_not_equal(copy.logit_bias.of, p.logit_bias.of);
+	params_free(&copy);
+}
+
+static void something_is_left_to_draw(void **state)
+{
+	(void)state;
+	struct params small;
+	static const struct config c = {.vocabulary = 3};
+	const size_t bias = number("logit_bias");
+	assert_int_equal(params_default(&small, &c, &e), 0);
+	assert_int_equal(params_set(&small, bias, "0 -100 2 -100", 13, &e), 0);
+	assert_int_equal(params_set(&small, bias, "0 -100 1 -100 2 -100", 20, &e), -EINVAL);
+	assert_int_equal(params_set(&small, bias, "0 -100 1 -99 2 -100", 19, &e), 0);
+	params_free(&small);
+}
+
+static void there_is_an_end_to_biases(void **state)
+{
+	(void)state;
+	char text[PARAMS_MAX_TEXT / 64] = "";
+	size_t n = 0;
+	p.model_vocabulary = 5000;
+	for (int i = 0; i < BIASES_MAX; i++)
+		n += (size_t)snprintf(text + n, sizeof text - n, "%d 1\n", i);
+	assert_int_equal(set("logit_bias", text), 0);
+	(void)snprintf(text + n, sizeof text - n, "4000 1\n");
+	assert_int_equal(set("logit_bias", text), -ERANGE);
+	assert_int_equal(p.logit_bias.count, BIASES_MAX);
+	p.model_vocabulary = 1000;
+	assert_int_equal(set("logit_bias", ""), 0);
+}
+
 static void values_out_of_range_are_erange(void **state)
 {
 	(void)state;
@@ -286,6 +362,14 @@ static void values_out_of_range_are_erange(void **state)
 						{"repetition_penalty", "0"},
 						{"repetition_penalty", "-1"},
 						{"repetition_penalty", "100.5"},
+						{"frequency_penalty", "2.1"},
+						{"presence_penalty", "-2.1"},
+						{"logit_bias", "1 100.1"},
+						{"logit_bias", "1 -101"},
+						{"logit_bias", "1 1e999"},
+						{"logit_bias", "1000 1"},
+						{"logit_bias", "99999999999999999999999 1"},
+						{"logprobs", "21"},
 						{"top_k", "16777217"},
 						{"top_k", "99999999999999999999999"},
 						{"max_tokens", "16777217"},
@@ -461,6 +545,9 @@ int main(void)
 		TEST(a_draft_layer_is_taken_where_there_is_one),
 		TEST(numbers_read_back_as_the_same_number),
 		TEST(values_of_the_wrong_kind_are_einval),
+		TEST(a_bias_is_a_token_and_a_number),
+		TEST(something_is_left_to_draw),
+		TEST(there_is_an_end_to_biases),
 		TEST(values_out_of_range_are_erange),
 		TEST(what_loses_nothing_is_not_named),
 		TEST(a_dense_model_has_nothing_to_lose),

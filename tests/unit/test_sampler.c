@@ -292,6 +292,55 @@ static void logits_that_are_no_numbers_are_survived(void **state)
 	sampler_free(&s);
 }
 
+/* Against a sum in double precision; and every instruction set's softmax gives the same. */
+static void a_logit_less_the_log_sum_is_a_log_probability(void **state)
+{
+	(void)state;
+	enum { MOST = 152064 };
+	static const uint32_t sizes[] = {1, 7, 381, MOST};
+	float *logits = malloc(MOST * sizeof *logits);
+	struct random r = {5};
+	for (size_t k = 0; k < 4 * sizeof sizes / sizeof *sizes; k++) {
+		struct sampler s;
+		uint32_t n = sizes[k / 4], best = 0;
+		double sum = 0, scale = (double[]){0, 1, 8, 60}[k % 4];
+		open_sampler(&s, n);
+		random_normal(&r, logits, n);
+		for (uint32_t i = 0; i < n; i++) {
+			logits[i] *= (float)scale;
+			best = logits[i] > logits[best] ? i : best;
+		}
+		for (uint32_t i = 0; i < n; i++)
+			sum += exp((double)logits[i] - logits[best]);
+		double want = logits[best] + log(sum), got = sampler_log_sum(&s, logits);
+		if (!(fabs(got - want) < 3e-7))
+			fail_msg("of %u at scale %g: %.9f, not %.9f", n, scale, got, want);
+		s.kernels = &kernels_scalar;
+		assert_true(sampler_log_sum(&s, logits) == got);
+		sampler_free(&s);
+	}
+	free(logits);
+}
+
+static void the_likeliest_come_in_order_ties_by_id(void **state)
+{
+	(void)state;
+	static const float logits[] = {1, 5, -2, 5, 0, 7, 5, -9};
+	static const uint32_t want[] = {5, 1, 3, 6, 0, 4, 2, 7};
+	struct sampler s;
+	open_sampler(&s, 8);
+	for (uint32_t asked = 0; asked < 12; asked++) {
+		uint32_t n = asked;
+		const struct candidate *best = sampler_likeliest(&s, logits, &n);
+		assert_int_equal(n, asked < 8 ? asked : 8);
+		for (uint32_t i = 0; i < n; i++) {
+			assert_int_equal(best[i].id, want[i]);
+			assert_true(best[i].p == logits[want[i]]);
+		}
+	}
+	sampler_free(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -308,6 +357,8 @@ int main(void)
 		cmocka_unit_test(among_equals_a_cut_keeps_the_lowest_ids),
 		cmocka_unit_test(the_same_seed_and_position_give_the_same_token),
 		cmocka_unit_test(logits_that_are_no_numbers_are_survived),
+		cmocka_unit_test(a_logit_less_the_log_sum_is_a_log_probability),
+		cmocka_unit_test(the_likeliest_come_in_order_ties_by_id),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,7 +34,7 @@ enum { PATTERNS = sizeof PUBLISHED / sizeof *PUBLISHED };
 /* And by name, in one stage or several. */
 static const char *const NAMES[] = {"deepseek-llm", "deepseek-coder", "deepseek-v3", "gpt-4o",
 				    "tekken",	    "bailingmoe",     "qwen35",	     "starcoder",
-				    "seed-coder",   "glm4",	      "minimax-m2"};
+				    "seed-coder",   "glm4",	      "minimax-m2",  "kimi-k2"};
 enum { NAMED = sizeof NAMES / sizeof *NAMES };
 
 /* Where each word ended, and when to ask for a stop. */
@@ -167,6 +167,37 @@ static void words_are_those_that_a_search_of_the_whole_text_finds(void **state)
 		for (int k = 0; k < NAMED && i < TEXTS / 4; k++)
 			for (const char *const *p = split_name_find(NAMES[k])->patterns; *p; p++)
 				check_words(*p, &r);
+	}
+}
+
+/* Kimi's published pattern subtracts a script from its classes. What it makes of these was found by
+ * an interpreter of such sets (Python's regex). */
+static void words_of_the_han_script_are_apart_from_others(void **state)
+{
+	(void)state;
+	static const char *const TEXTS[][16] = {
+		{"Hello", " ", "世界", "abc", "漢字", "DEF'll", " ", "123", "45"},
+		{" ", " x", "々〇⺀", " é", "語", "a", "B"},
+		{"ひらがな", "漢字", "カタカナ"},
+		{"\n\n", " ", " Don'T", " (", "文", ")said", ":", " 「", "語", "」!\n", " /", "a"},
+		{"ABCdef", " Ωmega", "日本語", "のテキスト"},
+		{"㐀𠀀", "a", "𠀀", " ", "3〇", "五", " ", "Ⅳ"},
+		{"汉字", "'s", " ", "汉字", " ", "汉字", "\n\n"},
+		{"e\u0301", "語", "\u0301x"}};
+	for (size_t i = 0; i < sizeof TEXTS / sizeof *TEXTS; i++) {
+		char text[256] = "";
+		size_t want[16], got[sizeof text], count = 0, n = 0;
+		struct err e = {0};
+		struct words w = {.ends = got};
+		for (; TEXTS[i][count]; count++) {
+			size_t piece = strlen(TEXTS[i][count]);
+			memcpy(text + n, TEXTS[i][count], piece);
+			n += piece;
+			want[count] = n;
+		}
+		must(split_by(split_name_find("kimi-k2")->patterns, text, n, &w, &e), &e);
+		assert_int_equal(w.count, count);
+		assert_memory_equal(got, want, count * sizeof *got);
 	}
 }
 
@@ -329,6 +360,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(words_are_those_that_a_search_of_the_whole_text_finds),
+		cmocka_unit_test(words_of_the_han_script_are_apart_from_others),
 		cmocka_unit_test(a_pattern_that_takes_quadratic_time_ends_in_words),
 		cmocka_unit_test(a_published_pattern_never_meets_the_bound),
 		cmocka_unit_test(real_texts_do_not_meet_the_bound),

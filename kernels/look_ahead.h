@@ -1,0 +1,18 @@
+/* Asking for memory before it is used. Within kernels/ only. */
+#ifndef MOEFS_KERNELS_LOOK_AHEAD_H
+#define MOEFS_KERNELS_LOOK_AHEAD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { CACHE_LINE = 64 };
+
+/* Asks for bytes that are needed soon, over the end of what there is too: the processor's own guess
+ * ends at each page. */
+static inline __attribute__((always_inline)) void look_ahead(uintptr_t at, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i += CACHE_LINE)
+		__builtin_prefetch((const void *)(at + i));
+}
+
+#endif
