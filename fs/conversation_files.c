@@ -1,7 +1,9 @@
 /* The texts of a conversation: messages.json, template.json, tools.json, which are written whole,
- * and tool_calls.json, which grows. Which of the engine's texts it is stands in the row. */
+ * and tool_calls.json, which grows. Which of the engine's texts it is stands in the row. A long one
+ * is read and checked by the workers. */
 #include "fs/files.h"
 #include "fs/handle.h"
+#include "fs/workers.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -60,6 +62,65 @@ static int text_flush(struct handle *h, bool by_opener, struct err *e)
 	return assembled_ops.flush(h, by_opener, e);
 }
 
+/* ---- long ones ---- */
+
+enum { LONG_BYTES = 64 << 10 };
+
+struct taking {
+	struct job job;
+	fuse_req_t req;
+	struct handle *handle;	 /* its RELEASE comes after the answer */
+	struct session *session; /* borrowed */
+	enum session_text what;
+	struct text text; /* a copy: who shares the open file may go on writing */
+	int code;
+	struct err why;
+};
+
+static void take(struct job *job)
+{
+	struct taking *t = LINK_OWNER(job, struct taking, job);
+	t->code = session_text_set(t->session, t->what, t->text.data, t->text.length, &t->why);
+}
+
+static void taken(struct job *job)
+{
+	struct taking *t = LINK_OWNER(job, struct taking, job);
+	struct conversation *c = t->handle->node.conversation;
+	if (t->code)
+		node_failure(&t->handle->node, &t->why);
+	else
+		conversation_wake(c);
+	fuse_reply_err(t->req, -t->code);
+	conversation_return(c);
+	text_free(&t->text);
+	free(t);
+}
+
+static bool text_flush_later(struct handle *h, bool by_opener, fuse_req_t req)
+{
+	if (!h->dirty || h->poison || !by_opener || h->written.length < LONG_BYTES)
+		return false;
+	struct taking *t = calloc(1, sizeof *t);
+	if (!t)
+		return false;
+	text_add(&t->text, h->written.data, h->written.length);
+	if (t->text.failed) {
+		free(t);
+		return false;
+	}
+	h->dirty = false;
+	t->job.slow = true;
+	t->job.work = take;
+	t->job.finish = taken;
+	t->req = req;
+	t->handle = h;
+	t->what = text_of(&h->node);
+	t->session = conversation_borrow(h->node.conversation);
+	workers_run(h->node.mount->workers, &t->job);
+	return true;
+}
+
 static void text_release(struct handle *h)
 {
 	assembled_ops.release(h);
@@ -70,6 +131,7 @@ const struct file_ops conversation_text_ops = {
 	.write = text_write,
 	.truncate = text_truncate,
 	.flush = text_flush,
+	.flush_later = text_flush_later,
 	.release = text_release,
 };
 

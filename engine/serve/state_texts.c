@@ -135,7 +135,12 @@ static void put_results(const struct session *s, struct text_out *out)
 
 static int take_results(struct session *to, const char *bytes, size_t n, struct err *e)
 {
-	return messages_read(&to->conversation.results, bytes, n, e);
+	struct messages *results = &to->conversation.results;
+	int failed = messages_read(results, bytes, n, e);
+	for (size_t i = 0; i < results->count && !failed; i++)
+		if (!message_is(&results->items[i], "tool"))
+			failed = err_set(e, EINVAL, "its tool_result has what is no result");
+	return failed;
 }
 
 static void put_tools(const struct session *s, struct text_out *out)

@@ -104,6 +104,8 @@ for mix in q4_k_m q8_0 mxfp4; do
 done
 try "what it thinks of a text" nll perplexity "$here/q4_k_m.gguf" --text README.md --chunk 64 --json
 check "is about what chance would" '8 < r["nll"] < 10' # ln 4100 is 8.3
+try "its first token" first_token_seconds first "$here/q4_k_m.gguf" --prompt 3 --threads 2 --json
+check "answers the prompt" 'r["prompt_tokens"] == 3'
 refuse "rows that are no whole number of blocks" 'rows of 128' make "$here/config.json" "$here/no.gguf" --gguf q4_k_m
 refuse "a mix that is not known" 'must be q4_k_m' make "$here/config.json" "$here/no.gguf" --gguf q9
 try "with room for few experts" phases run "$here/model" "${effort[@]}" --seconds 0.001 --prompt 9 --tokens 3 \

@@ -108,6 +108,21 @@ refused() {
 }
 claim "what is no list of messages is refused in words, and changes nothing" in_session refused
 
+large() { # read and checked beside the loop
+	jq -n '[range(2000) | {role: (if . % 2 == 0 then "user" else "assistant" end), content: ("word " * 100)}]' >"$work/long"
+	[ "$(wc -c <"$work/long")" -gt 1000000 ] || fail "not long"
+	cp "$work/long" messages.json || fail "$(cat error)"
+	same "$(jq -c . messages.json | sha256sum)" "$(jq -c . "$work/long" | sha256sum)"
+	sed '$d' "$work/long" >"$work/cut"
+	fails_with "Invalid argument" cp "$work/cut" messages.json
+	[ -s error ] || fail "error says nothing"
+	same "$(jq length messages.json)" 2000 "after a refusal"
+	for i in $(seq 8); do (cp "$work/long" messages.json 2>/dev/null; true) & done
+	cd "$m" && rmdir sessions/large && mkdir sessions/large
+	wait
+}
+claim "a long one is taken whole, and may be written as its session ends" in_session large
+
 busy() {
 	begin_long
 	for f in messages.json tools.json template.json; do shell_fails_with "Device or resource busy" "echo '[]' > $f"; done

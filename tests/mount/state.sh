@@ -173,6 +173,7 @@ no_room() {
 	refused "context budget is used up" "No space left on device" cp "$kept" sessions/f/state
 	echo "$budget" > ../cache/context_budget
 	cp "$kept" sessions/f/state || fail "with room again"
+	same "$(cat sessions/f/error)" "" "the error of a session that was restored"
 }
 claim "without room for its context it is ENOSPC in words" no_room
 
