@@ -78,6 +78,7 @@ static void hold(struct grammar *g, const struct tokenizer *v, const struct gram
 	}
 }
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct tokenizer *v;
