@@ -166,6 +166,15 @@ static void limits_hold_within_a_form(void **state)
 	free(test_ask(s, "Write JSON for Mary, 46 years old, from Islamabad."));
 	assert_string_equal(test_stats(s).finish, "length");
 	assert_int_equal(test_stats(s).output_tokens, 3);
+	struct err e = {0};
+	struct answer *a;
+	int code;
+	test_set(s, "max_tokens", "100"); /* and it goes on from within the form */
+	assert_int_equal(session_again(s, SESSION_AGAIN_CONTINUE, &a, &e), 0);
+	char *text = test_read(a, &code);
+	assert_int_equal(code, 0);
+	assert_string_equal(text, "{\"name\": \"Mary\", \"age\": 46, \"city\": \"Islamabad\"}\n");
+	free(text);
 	session_end(s);
 }
 
