@@ -179,7 +179,9 @@ PY
 gen='<|im_end|>
 <|im_start|>assistant
 '
-jq -n --arg gen "$gen" '[
+long=$(for i in $(seq 40); do printf '%s. The fox number %s sees %s birds.\n' "$i" "$((i * 7))" "$((i * i))"; done)
+jq -n --arg gen "$gen" --arg long "$long" '[
+	{after: ("Tell me of all foxes." + $gen), say: $long},
 	{after: ("Please tell me your name." + $gen), say: "Ada."},
 	{after: ("And now the other question." + $gen), say: "Its answer."},
 	{after: ("Say one that ends by itself." + $gen), say: "Before <|im_start|> and after."}]' >"$work/script.json"
@@ -221,6 +223,20 @@ no_turns() { # a turn that a user only spells is none, and what he spells is in 
 	cp "$work/m" messages.json && same "$(jq length messages.json)" 2
 }
 claim "and are no turns to the model" in_session no_turns
+
+during() { # the answer joins at its end
+	local before role rendered
+	echo auto > sessions/default/params/max_tokens
+	echo "Tell me of all foxes." > prompt
+	while case $before$(cat status) in *done) false ;; esac; do
+		before=$(cat status) role=$(jq -r '.[-1].role' messages.json) rendered=$(tail -n 1 rendered)
+		[ "$before$(cat status)" = generatinggenerating ] || continue # it began or ended meanwhile
+		same "$role" user && same "$rendered" "<|im_start|>assistant" rendered
+	done
+	same "$(cat output)" "$long"
+	same "$(jq -r '.[-1].content' messages.json)" "$long"
+}
+claim "while a turn runs, messages and what is rendered go up to its prompt" during
 
 variables() {
 	echo '{"motto": "Be short."}' > template.json || fail "$(cat error)"
