@@ -55,6 +55,12 @@ options_told() {
 	[ $count -gt 12 ] || fail "--help has only $count options"
 }
 
+completes() { # a model's folder and a GGUF file, and nothing else
+	mkdir -p "$work/here/checkpoint" && touch "$work/here/one.gguf" "$work/here/notes.txt"
+	same "$(cd "$work/here" && bash -c '. "$1"; compopt() { :; }; COMP_WORDS=(moefs "") COMP_CWORD=1 COMP_LINE="moefs " COMP_POINT=6
+		_moefs; printf "%s " "${COMPREPLY[@]}"' - "$root/fs/moefs.bash")" "checkpoint one.gguf "
+}
+
 # ---- where a store is ----
 
 store_told() {
@@ -96,6 +102,7 @@ claim "every file of the tree is in the mount's README" all_told
 claim "every param and every fact is in the manual page" members_told
 claim "every option of --help is in the manual page, the completion and README.md" options_told
 claim "all three say where a store is" store_told
+claim "what can be mounted is completed" completes
 cd / && unmounted
 mkdir -p "$work/models/one" "$work/home"
 cp "$MODEL"/* "$work/models/one/"
