@@ -2,8 +2,9 @@
  * one value; and the rules for them, each made once. */
 #include "engine/text/grammar_schema.h"
 
+#include "engine/text/hex.h"
+
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,17 +63,25 @@ uint64_t layers_count(struct schema_rules *r, const struct layers *l, const char
 
 /* ---- references ---- */
 
+/* The byte that %XX stands for; less than 0: it does not. */
+static int percent_byte(const char *at)
+{
+	int high = hex_digit(at[1]);
+	return high < 0 ? -1 : high << 4 | hex_digit(at[2]);
+}
+
 /* The next part of a pointer (RFC 6901, in a fragment), decoded; false: too long or wrong. */
 static bool pointer_part(const char **at, char part[256])
 {
 	size_t n = 0;
 	for (; **at && **at != '/'; (*at)++) {
 		char c = **at;
-		unsigned int byte;
 		if (c == '~' && ((*at)[1] == '0' || (*at)[1] == '1'))
 			c = *++*at == '0' ? '~' : '/';
-		else if (c == '%' && sscanf(*at + 1, "%2x", &byte) == 1 && byte && (*at)[2])
-			c = (char)byte, *at += 2;
+		else if (c == '%' && percent_byte(*at) > 0) {
+			c = (char)percent_byte(*at);
+			*at += 2;
+		}
 		if (n == 255)
 			return false;
 		part[n++] = c;
