@@ -89,8 +89,10 @@ static void taken(struct job *job)
 	struct conversation *c = t->handle->node.conversation;
 	if (t->code)
 		node_failure(&t->handle->node, &t->why);
-	else
+	else {
+		node_took(&t->handle->node);
 		conversation_wake(c);
+	}
 	fuse_reply_err(t->req, -t->code);
 	conversation_return(c);
 	text_free(&t->text);

@@ -57,6 +57,7 @@ static int add(struct handle *h, const char *text, size_t n, struct err *e)
 	int code = session_tool_result_add(c->session, text, n, &complete, e);
 	if (code)
 		return refuse(h, code, e);
+	node_took(&h->node);
 	if (complete && !c->writer) {
 		c->writer = h;
 		h->completes = true;

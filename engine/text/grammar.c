@@ -40,7 +40,7 @@ static uint32_t content_expr(struct request *q)
 	enum grammar_choice choice = q->r->choice;
 	bool tools = q->r->tools && json_count(q->r->tools);
 	if (!tools && choice >= CHOICE_REQUIRED)
-		return source_fail(s, EINVAL, "a tool is to be called, but none is on offer");
+		return source_fail(s, EINVAL, "a tool is to be called, but tools.json has none");
 	uint32_t calls = tools && choice != CHOICE_NONE ? calls_expr(&q->b, &q->schemas) : NOTHING;
 	if (choice >= CHOICE_REQUIRED)
 		return calls;

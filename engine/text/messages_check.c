@@ -140,10 +140,8 @@ int tools_check(const struct json *tools, struct err *e)
 		const char *name;
 		(void)snprintf(where, sizeof where, "tools.json: tool %zu", i);
 		if (json_kind(function) != JSON_OBJECT)
-			return json_wrong(t, "function", where,
-					  "{\"type\": \"function\", \"function\": {\"name\", "
-					  "\"description\", \"parameters\"}}",
-					  e);
+			return json_wrong(function, "function", where,
+					  "{\"name\", \"description\", \"parameters\"}", e);
 		int rc = json_get_string(function, "name", where, &name, e);
 		if (rc < 0)
 			return rc;

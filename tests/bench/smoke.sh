@@ -167,7 +167,9 @@ refuse "a trace without a budget" "--budget" pager --trace "$here/trace.csv" "${
 refuse "a policy that is not known" "is not scales" pager --trace "$here/trace.csv" "${store[@]}" --budget 4M --policy best
 refuse "a folder that is no store" "$here" pager --trace "$here/trace.csv" --store "$here" --budget 4M
 refuse "a file that is no trace" "config.json:1" pager --trace "$here/config.json" "${store[@]}" --budget 4M
-fixture=tests/data/fixtures/qwen3_moe
+fixture=$here/qwen3_moe
+mkdir "$fixture"
+cp tests/data/fixtures/qwen3_moe/*.json "$fixture" && zstd -dq tests/data/fixtures/qwen3_moe/model.safetensors.zst -o "$fixture/model.safetensors" || failed=1
 python3 -c '
 import json, sys
 golden = json.load(open(sys.argv[1] + "/golden.json"))

@@ -127,7 +127,7 @@ static void begin(void)
 				   .threads = 1,
 				   .store = folder_path()};
 	must(engine_create(&engine, &o, &e), &e);
-	must(model_open(&model, engine, fixture("qwen3_moe"), &e), &e);
+	must(model_open(&model, engine, fixture("qwen3"), &e), &e);
 	must(config_read(&hybrid, fixture("qwen3_5_moe"), &e), &e);
 	make_state();
 	make_context();
