@@ -185,5 +185,5 @@ size_t grammar_bytes(const struct grammar *g)
 	       m->calls_room * sizeof *m->calls + m->stack_room * sizeof *m->stacks +
 	       m->by_stack.room * sizeof *m->by_stack.slots +
 	       (m->nodes.room + (size_t)m->nodes.count) * sizeof *m->nodes.nodes +
-	       m->nodes.count * 5 * sizeof *m->seen;
+	       m->nodes.count * (5 * sizeof *m->seen);
 }
