@@ -63,8 +63,7 @@ static ssize_t state_read(struct handle *h, struct call *c, char *buffer)
 	struct state_read *r = malloc(sizeof *r + c->size);
 	if (!r)
 		return -ENOMEM;
-	r->call = c;
-	r->saved = h->saved;
+	*r = (struct state_read){.call = c, .saved = h->saved};
 	r->job.work = read_work;
 	r->job.finish = read_finish;
 	workers_run(h->node.mount->workers, &r->job);
