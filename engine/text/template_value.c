@@ -192,7 +192,8 @@ static bool equal(struct run *r, const struct value *a, const struct value *b, i
 	case V_NONE:
 		return true;
 	case V_TEXT:
-		return a->n == b->n && memcmp(a->text.bytes, b->text.bytes, a->n) == 0;
+		return a->n == b->n && run_work(r, a->n / 64) &&
+		       memcmp(a->text.bytes, b->text.bytes, a->n) == 0;
 	case V_LIST:
 	case V_TUPLE:
 		return equal_lists(r, a->list, b->list, depth + 1);
