@@ -123,15 +123,15 @@ static int add_result(struct messages *to, const struct json *call, const struct
 		      struct err *e)
 {
 	struct text_out text = {0};
-	size_t n;
-	const char *id = json_bytes(json_find(call, "id"), &n);
+	size_t id_n;
+	const char *id = json_bytes(json_find(call, "id"), &id_n);
 	if (json_kind(content) == JSON_TEXT)
 		message_join(content, &text);
 	else if (content && json_kind(content) != JSON_NULL)
 		json_write(&text, content);
 	text_out_add(&text, "", 0);
 	int failed = text.failed ? err_set(e, ENOMEM, "out of memory for a tool's result")
-				 : messages_add_result(to, id, text.bytes, text.n, e);
+				 : messages_add_result(to, id, id_n, text.bytes, text.n, e);
 	text_out_free(&text);
 	return failed;
 }

@@ -21,8 +21,8 @@ void messages_free(struct messages *m)
 	*m = (struct messages){0};
 }
 
-/* Takes the text over. */
-static int append(struct messages *m, struct text_out *json, struct err *e)
+/* Takes the text over; the role's stays. */
+static int append(struct messages *m, const char *role, struct text_out *json, struct err *e)
 {
 	if (m->count == m->room && !json->failed) {
 		size_t room = 2 * m->room + 8;
@@ -39,7 +39,7 @@ static int append(struct messages *m, struct text_out *json, struct err *e)
 			      : err_set(e, EFBIG, "a conversation has at most %d messages",
 					MESSAGES_MAX);
 	}
-	m->items[m->count++] = (struct message){json->bytes, json->n};
+	m->items[m->count++] = (struct message){json->bytes, json->n, role};
 	return 0;
 }
 
@@ -122,12 +122,20 @@ static int check_calls(const struct json *v, const char *where, struct err *e)
 	return rc;
 }
 
-static int check_role(const struct json *v, const char *where, struct err *e)
+/* NULL: no role. */
+static const char *role_of(const struct json *v)
 {
 	static const char *const ROLES[] = {"system", "developer", "user", "assistant", "tool"};
 	for (size_t i = 0; i < sizeof ROLES / sizeof *ROLES; i++)
 		if (is_one(v, ROLES[i]))
-			return 0;
+			return ROLES[i];
+	return NULL;
+}
+
+static int check_role(const struct json *v, const char *where, struct err *e)
+{
+	if (role_of(v))
+		return 0;
 	return json_wrong(v, "role", where, "system, developer, user, assistant or tool", e);
 }
 
@@ -167,7 +175,7 @@ static int read_message(struct messages *m, const struct json *message, struct e
 		return rc;
 	struct text_out json = {0};
 	json_write(&json, message);
-	return append(m, &json, e);
+	return append(m, role_of(json_find(message, "role")), &json, e);
 }
 
 int messages_read(struct messages *m, const char *text, size_t n, struct err *e)
@@ -204,6 +212,14 @@ void messages_write(const struct messages *m, struct text_out *out)
 	text_out_string(out, m->count > 0 ? "\n]\n" : "]\n");
 }
 
+size_t messages_write_bytes(const struct messages *m)
+{
+	size_t bytes = strlen(m->count > 0 ? "[\n]\n" : "[]\n");
+	for (size_t i = 0; i < m->count; i++)
+		bytes += m->items[i].n + strlen(i > 0 ? ",\n" : "\n");
+	return bytes;
+}
+
 /* ---- adding ---- */
 
 static void write_member(struct text_out *o, const char *key, const char *text, size_t n)
@@ -229,7 +245,7 @@ int messages_add(struct messages *m, const char *role, const char *text, size_t 
 	begin(&json, role);
 	write_member(&json, "content", text, n);
 	text_out_string(&json, "}");
-	return append(m, &json, e);
+	return append(m, role, &json, e);
 }
 
 /* `digits` of them, in base 36. */
@@ -283,21 +299,21 @@ int messages_add_answer(struct messages *m, const char *content, size_t n, const
 		messages_write_calls(&json, calls, turn);
 	}
 	text_out_string(&json, "}");
-	return append(m, &json, e);
+	return append(m, "assistant", &json, e);
 }
 
-int messages_add_result(struct messages *m, const char *call_id, const char *text, size_t n,
-			struct err *e)
+int messages_add_result(struct messages *m, const char *call_id, size_t call_id_n, const char *text,
+			size_t n, struct err *e)
 {
 	struct text_out json = {0};
 	int rc = utf8_check(text, n, e);
 	if (rc < 0)
 		return rc;
 	begin(&json, "tool");
-	write_member(&json, "tool_call_id", call_id, strlen(call_id));
+	write_member(&json, "tool_call_id", call_id, call_id_n);
 	write_member(&json, "content", text, n);
 	text_out_string(&json, "}");
-	return append(m, &json, e);
+	return append(m, "tool", &json, e);
 }
 
 /* ---- for templates ---- */
