@@ -24,6 +24,11 @@ void conversation_text_render(const struct node *n, struct text *out)
 	free(text);
 }
 
+uint64_t conversation_text_size(const struct node *n)
+{
+	return session_text_bytes(n->conversation->session, text_of(n));
+}
+
 int conversation_text_set(const struct node *n, const char *value, size_t length, struct err *e)
 {
 	int code = session_text_set(n->conversation->session, text_of(n), value, length, e);
@@ -71,6 +76,7 @@ const struct file_ops conversation_text_ops = {
 	.truncate = text_truncate,
 	.flush = text_flush,
 	.release = text_release,
+	.size = conversation_text_size,
 };
 
 /* ---- tool_calls.json ---- */
@@ -86,15 +92,13 @@ static ssize_t calls_read(struct handle *h, struct call *c, char *buffer)
 static unsigned calls_poll(struct handle *h)
 {
 	enum { EMPTY = sizeof "[]\n" - 1 };
-	struct text now = {0};
-	conversation_text_render(&h->node, &now);
-	uint64_t length = now.length;
-	text_free(&now);
+	uint64_t length = conversation_text_size(&h->node);
 	bool news = length > EMPTY && length != h->cursor;
 	return news || !session_working(h->node.conversation->session) ? POLLIN | POLLRDNORM : 0;
 }
 
 const struct file_ops tool_calls_ops = {
 	.read = calls_read,
+	.size = conversation_text_size,
 	.poll = calls_poll,
 };

@@ -150,4 +150,5 @@ const struct file_ops tool_result_ops = {
 	.truncate = result_truncate,
 	.flush = result_flush,
 	.release = result_release,
+	.size = conversation_text_size,
 };

@@ -120,6 +120,15 @@ char *session_text_get(const struct session *s, enum session_text what, size_t *
 	return out.bytes;
 }
 
+uint64_t session_text_bytes(const struct session *s, enum session_text what)
+{
+	struct text_out out = {.counts = true};
+	lock(s);
+	write_kept(s, what, &out);
+	unlock(s);
+	return out.n;
+}
+
 /* ---- writing ---- */
 
 static bool is_blank(const char *text, size_t n)

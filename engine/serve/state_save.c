@@ -123,7 +123,7 @@ void saved_close(struct saved *s)
 
 uint64_t session_state_bytes(const struct session *s)
 {
-	struct text_out texts = {0};
+	struct text_out texts = {.counts = true};
 	uint64_t bytes = 0;
 	pthread_mutex_lock(&s->model->schedule.lock);
 	if (!s->working) {
@@ -132,7 +132,6 @@ uint64_t session_state_bytes(const struct session *s)
 			sizeof(uint64_t);
 	}
 	pthread_mutex_unlock(&s->model->schedule.lock);
-	text_out_free(&texts);
 	return bytes;
 }
 

@@ -250,7 +250,7 @@ static void record(struct text_out *out, const char *folder, const char *name, c
 void state_texts_write(const struct session *s, struct text_out *out)
 {
 	for (size_t i = 0; i < PARTS; i++) {
-		struct text_out bytes = {0};
+		struct text_out bytes = {.counts = out->counts};
 		parts[i].put(s, &bytes);
 		if (bytes.n)
 			record(out, "", parts[i].name, bytes.bytes, bytes.n);

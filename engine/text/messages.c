@@ -212,14 +212,6 @@ void messages_write(const struct messages *m, struct text_out *out)
 	text_out_string(out, m->count > 0 ? "\n]\n" : "]\n");
 }
 
-size_t messages_write_bytes(const struct messages *m)
-{
-	size_t bytes = strlen(m->count > 0 ? "[\n]\n" : "[]\n");
-	for (size_t i = 0; i < m->count; i++)
-		bytes += m->items[i].n + strlen(i > 0 ? ",\n" : "\n");
-	return bytes;
-}
-
 /* ---- adding ---- */
 
 static void write_member(struct text_out *o, const char *key, const char *text, size_t n)

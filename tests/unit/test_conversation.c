@@ -38,6 +38,8 @@ static char *text_of(const struct session *s, enum session_text what)
 static void expect_text(const struct session *s, enum session_text what, const char *want)
 {
 	test_same_text(text_of(s, what), strdup(want));
+	if (what != SESSION_RENDERED && what != SESSION_RENDERED_TOKENS)
+		assert_int_equal(session_text_bytes(s, what), strlen(want));
 }
 
 static void write_text(struct session *s, enum session_text what, const char *text)
