@@ -64,6 +64,8 @@ struct file_ops {
 	int (*truncate)(struct handle *h, uint64_t size,
 			struct err *e); /* ftruncate, not O_TRUNC */
 	int (*flush)(struct handle *h, bool by_opener, struct err *e);
+	/* Instead of flush: as that, or CALL_KEPT, and it answers the request itself. */
+	int (*flush_later)(struct handle *h, fuse_req_t req, bool by_opener, struct err *e);
 	void (*release)(struct handle *h);
 	uint64_t (*size)(const struct node *n); /* default: what render makes */
 	unsigned (*poll)(struct handle *h);	/* default: always ready */
