@@ -1,6 +1,5 @@
 /* What all values have: truth, order, items. (Equality is beside dicts, which look their keys up
  * by it.) */
-#include "engine/text/template_texts.h"
 #include "engine/text/template_value.h"
 
 #include "engine/text/utf8.h"

@@ -84,24 +84,6 @@ struct value text_in_case(struct run *r, const struct value *text, enum text_cas
 	return changed;
 }
 
-/* Every place where it may begin is work: a text can be made so that each is looked at for long. */
-size_t text_find(struct run *r, const struct value *text, size_t from, const struct value *part)
-{
-	const char *at = text->text.bytes + from, *end = text->text.bytes + text->n;
-	if (part->n == 0)
-		return from;
-	run_work(r, 1 + (text->n - from) / 64);
-	while (!r->failed && (size_t)(end - at) >= part->n) {
-		at = memchr(at, *part->text.bytes, (size_t)(end - at) - part->n + 1);
-		if (!at)
-			break;
-		if (run_work(r, 1 + part->n / 64) && !memcmp(at, part->text.bytes, part->n))
-			return (size_t)(at - text->text.bytes);
-		at++;
-	}
-	return text->n;
-}
-
 struct value text_replace(struct run *r, const struct value *text, const struct value *old,
 			  const struct value *new, int64_t times)
 {

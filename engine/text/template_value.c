@@ -211,6 +211,26 @@ bool value_equal(struct run *r, const struct value *a, const struct value *b)
 	return equal(r, a, b, 0);
 }
 
+/* ---- texts ---- */
+
+/* Every place where it may begin is work: a text can be made so that each is looked at for long. */
+size_t text_find(struct run *r, const struct value *text, size_t from, const struct value *part)
+{
+	const char *at = text->text.bytes + from, *end = text->text.bytes + text->n;
+	if (part->n == 0)
+		return from;
+	while (!r->failed && (size_t)(end - at) >= part->n) {
+		const char *next = memchr(at, *part->text.bytes, (size_t)(end - at) - part->n + 1);
+		run_work(r, 1 + (size_t)((next ? next : end) - at) / 64 + part->n / 64);
+		if (!next)
+			break;
+		if (!memcmp(next, part->text.bytes, part->n))
+			return (size_t)(next - text->text.bytes);
+		at = next + 1;
+	}
+	return text->n;
+}
+
 /* ---- objects ---- */
 
 struct value *dict_find(struct run *r, const struct dict *d, const struct value *key)

@@ -287,6 +287,10 @@ static void expect(const char *source, const char *want)
 static void templates_render(void **state)
 {
 	(void)state;
+	/* What is looked at once is charged once. */
+	expect("{{ ('some words\\n' * 200000).split('\\n') | length }}", "200001");
+	expect("{{ ('<a' * 1000000).replace('<a', 'b') | length }}{{ '<b' in '<a' * 1000000 }}",
+	       "1000000False");
 	expect("{% for m in messages %}\n  {{- m.role }}{{ ',' if not loop.last }}\n{% endfor %}",
 	       "user,\nassistant\n");
 	expect("{{ o }} {{ o | tojson }} {{ f }} {{ n }} {{ big }} {{ missing }}",
