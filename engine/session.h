@@ -166,8 +166,8 @@ int session_tool_result_add(struct session *s, const char *text, size_t length, 
 int session_tool_results_submit(struct session *s, struct answer **answer, struct err *e);
 
 /* ---- params: temperature top_k top_p min_p repetition_penalty frequency_penalty presence_penalty
- * logit_bias logprobs max_tokens seed stop system chat thinking date on_full stream draft
- * experts_per_token drop_missing ---- */
+ * logit_bias logprobs max_tokens seed format grammar tool_choice stop system chat thinking date
+ * on_full stream draft experts_per_token drop_missing ---- */
 
 size_t params_count(void);
 const char *params_name(size_t i);

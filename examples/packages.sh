@@ -18,7 +18,8 @@ library libxxhash      | libxxhash-dev'
 test_needs='library cmocka         | libcmocka-dev
 library json-c         | libjson-c-dev
 command python3        | python3
-command setpriv        | util-linux'
+command setpriv        | util-linux
+command zstd           | zstd'
 
 there() { # command NAME, or library NAME
 	case $1 in

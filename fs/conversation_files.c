@@ -1,7 +1,6 @@
 /* The texts of a conversation: messages.json, template.json, tools.json, which are written whole,
- * and tool_calls.json, which grows. Which of the engine's texts it is stands in the row.
- *
- * To read a long list of messages takes long, so the workers do it: who closes the file waits. */
+ * and tool_calls.json, which grows. Which of the engine's texts it is stands in the row. A long one
+ * is read and checked by the workers. */
 #include "fs/files.h"
 #include "fs/handle.h"
 #include "fs/workers.h"
@@ -63,97 +62,86 @@ static int text_truncate(struct handle *h, uint64_t size, struct err *e)
 	return assembled_ops.truncate(h, size, e);
 }
 
-/* ---- taking effect ---- */
+static int text_flush(struct handle *h, bool by_opener, struct err *e)
+{
+	return assembled_ops.flush(h, by_opener, e);
+}
 
-enum { AT_ONCE_MOST = 64 << 10 }; /* bytes that the loop may read itself */
+/* ---- long ones ---- */
+
+enum { LONG_BYTES = 64 << 10 };
 
 struct taking {
 	struct job job;
-	fuse_req_t req;	       /* a FLUSH; NULL: it is for the RELEASE */
-	struct handle *handle; /* whose FLUSH it is: is released after the answer */
+	fuse_req_t req; /* a FLUSH; NULL: it is for a RELEASE */
 	struct node node;
 	struct session *session; /* borrowed */
-	struct text text;
-	struct err why;
+	enum session_text what;
+	struct text text; /* a copy: who shares the open file may go on writing */
 	int code;
+	struct err why;
 };
 
-static void take_work(struct job *job)
+static void take(struct job *job)
 {
 	struct taking *t = LINK_OWNER(job, struct taking, job);
-	t->code = session_text_set(t->session, text_of(&t->node), t->text.data, t->text.length,
-				   &t->why);
+	t->code = session_text_set(t->session, t->what, t->text.data, t->text.length, &t->why);
 }
 
-/* Who goes on to write in the same open file changes what he had written, as if it had been read at
- * once. */
-static void give_back(struct taking *t)
-{
-	struct handle *h = t->handle;
-	if (h && !h->dirty && !h->written.data) {
-		h->written = t->text;
-		t->text = (struct text){0};
-	}
-}
-
-static void take_finish(struct job *job)
+static void taken(struct job *job)
 {
 	struct taking *t = LINK_OWNER(job, struct taking, job);
+	struct conversation *c = t->node.conversation;
 	if (t->code)
 		node_failure(&t->node, &t->why);
-	else
-		conversation_wake(t->node.conversation);
-	give_back(t);
+	else {
+		node_took(&t->node);
+		conversation_wake(c);
+	}
 	if (t->req)
 		fuse_reply_err(t->req, -t->code);
-	conversation_return(t->node.conversation);
+	conversation_return(c);
 	text_free(&t->text);
 	free(t);
 }
 
-static int take(struct handle *h, fuse_req_t req, struct err *e)
+static bool text_flush_later(struct handle *h, bool by_opener, fuse_req_t req)
 {
+	if (!h->dirty || h->poison || !by_opener || h->written.length < LONG_BYTES)
+		return false;
 	struct taking *t = calloc(1, sizeof *t);
 	if (!t)
-		return err_set(e, ENOMEM, "%s: no memory to take it", h->node.row->name);
-	t->job.slow = true;
-	t->job.work = take_work;
-	t->job.finish = take_finish;
-	t->req = req;
-	t->handle = req ? h : NULL;
-	t->node = h->node;
-	t->session = conversation_borrow(h->node.conversation);
-	t->text = h->written;
-	h->written = (struct text){0};
+		return false;
+	text_add(&t->text, h->written.data, h->written.length);
+	if (t->text.failed) {
+		free(t);
+		return false;
+	}
 	h->dirty = false;
+	t->job.slow = true;
+	t->job.work = take;
+	t->job.finish = taken;
+	t->req = req;
+	t->node = h->node;
+	t->what = text_of(&h->node);
+	t->session = conversation_borrow(h->node.conversation);
 	workers_run(h->node.mount->workers, &t->job);
-	return CALL_KEPT;
+	return true;
 }
 
-static bool is_long(const struct handle *h)
-{
-	return h->dirty && !h->poison && h->written.length > AT_ONCE_MOST;
-}
-
-static int text_flush(struct handle *h, fuse_req_t req, bool by_opener, struct err *e)
-{
-	return by_opener && is_long(h) ? take(h, req, e) : assembled_ops.flush(h, by_opener, e);
-}
-
+/* Who closed it last is not who opened it: nobody waits for the answer. */
 static void text_release(struct handle *h)
 {
-	struct err e = {0};
-	if (!is_long(h))
+	if (!h->node.conversation->session || !text_flush_later(h, true, NULL))
 		assembled_ops.release(h);
-	else if (h->node.conversation->session && take(h, NULL, &e) != CALL_KEPT)
-		node_failure(&h->node, &e);
 }
 
 const struct file_ops conversation_text_ops = {
 	.read = text_read,
 	.write = text_write,
 	.truncate = text_truncate,
-	.flush_later = text_flush,
+	.flush = text_flush,
+	.flush_later = text_flush_later,
 	.release = text_release,
 	.size = conversation_text_size,
 };

@@ -32,17 +32,17 @@ struct handle {
 	bool flushed;	       /* prompt: the opener has flushed since the last write */
 	struct answer *answer; /* output, questions: what reads are bound to; a reference */
 	bool ended;	       /* output: a read has reached the answer's end */
-	/* output: furthest byte read; questions: next byte of the answer; tool_calls.json: bytes of it
-	 * when it was read */
+	/* output: furthest byte read; questions: next byte of the answer; tool_calls.json: bytes of
+	 * it when it was read */
 	uint64_t cursor;
 	struct saved *saved;	   /* state: what is read, */
 	struct restored *restored; /* and what is being written; NULL: nothing */
 	/* questions: file offsets where this answer began and where reading stands */
 	uint64_t first, next;
-	struct task *task;   /* questions: what a worker does for it; NULL: nothing */
-	struct link readers; /* calls that wait for that */
-	int failed;	     /* what it came to, if not to an answer: for the next read */
-	bool gone;	     /* the mount has ended under it */
+	struct task *task;	      /* questions: what a worker does for it; NULL: nothing */
+	struct link readers;	      /* calls that wait for that */
+	int failed;		      /* what it came to, if not to an answer: for the next read */
+	bool gone;		      /* the mount has ended under it */
 	struct fuse_pollhandle *poll; /* someone polls; to be notified */
 	struct link polling;	      /* on conversation.pollers */
 };
@@ -64,8 +64,8 @@ struct file_ops {
 	int (*truncate)(struct handle *h, uint64_t size,
 			struct err *e); /* ftruncate, not O_TRUNC */
 	int (*flush)(struct handle *h, bool by_opener, struct err *e);
-	/* Instead of flush: as that, or CALL_KEPT, and it answers the request itself. */
-	int (*flush_later)(struct handle *h, fuse_req_t req, bool by_opener, struct err *e);
+	/* The same for what takes long: true if it has the request answered later. */
+	bool (*flush_later)(struct handle *h, bool by_opener, fuse_req_t req);
 	void (*release)(struct handle *h);
 	uint64_t (*size)(const struct node *n); /* default: what render makes */
 	unsigned (*poll)(struct handle *h);	/* default: always ready */
@@ -82,9 +82,9 @@ extern const struct file_ops output_ops;    /* output.c, as the next two */
 extern const struct file_ops wait_ops;
 extern const struct file_ops log_ops;
 extern const struct file_ops question_ops; /* question.c */
-extern const struct file_ops ask_d_ops;	 /* ask_d.c */
-extern const struct file_ops ctl_ops;	 /* ctl.c */
-extern const struct file_ops config_ops; /* model_files.c */
+extern const struct file_ops ask_d_ops;	   /* ask_d.c */
+extern const struct file_ops ctl_ops;	   /* ctl.c */
+extern const struct file_ops config_ops;   /* model_files.c */
 /* conversation_files.c: texts that are written whole; the calls of an answer */
 extern const struct file_ops conversation_text_ops;
 extern const struct file_ops tool_calls_ops;
@@ -107,6 +107,8 @@ int handle_open(struct handle **out, const struct node *n, int flags, pid_t call
 void handle_release(struct handle *h);
 /* What its opener wrote has begun a turn: refusals before it are no news any more. */
 void handle_began_turn(struct handle *h);
+/* The same at RELEASE, when the opener may be gone; with a code it began none, for what e says. */
+void handle_submitted(struct handle *h, int code, const struct err *e);
 /* Copies from a whole text what a read at offset asks for. */
 ssize_t read_slice(const struct call *c, char *buffer, const void *data, size_t length);
 /* Lets a read wait, or says -EAGAIN if it must not. */

@@ -22,12 +22,16 @@ void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name);
 void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
 	       const char *new_name, unsigned flags);
 void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t device);
-void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
-	       struct fuse_file_info *file);
 void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name);
 void op_link(fuse_req_t req, fuse_ino_t inode, fuse_ino_t parent, const char *name);
 /* After the last request: those that are still open. */
 void folders_release(struct mount *m);
+
+/* ops_ask.c: those on names in ask.d. */
+void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+	       struct fuse_file_info *file);
+/* True if that is where it was; then it is answered. */
+bool ask_unlink(fuse_req_t req, fuse_ino_t parent, const char *name);
 
 /* ops_file.c: those on open files. */
 void op_open(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file);

@@ -176,14 +176,13 @@ void op_flush(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file)
 	struct handle *h = handle_of(file);
 	struct err e = {0};
 	int code = 0;
-	const struct file_ops *ops = h->node.row->ops;
-	bool by_opener = is_opener(h, fuse_req_ctx(req)->pid);
-	if (ops->flush_later && handle_writes(h) && !has_ended(h))
-		code = ops->flush_later(h, req, by_opener, &e);
-	else if (ops->flush && handle_writes(h) && !has_ended(h))
+	if (h->node.row->ops->flush && handle_writes(h) && !has_ended(h)) {
+		const struct file_ops *ops = h->node.row->ops;
+		bool by_opener = is_opener(h, fuse_req_ctx(req)->pid);
+		if (ops->flush_later && ops->flush_later(h, by_opener, req))
+			return;
 		code = ops->flush(h, by_opener, &e);
-	if (code == CALL_KEPT)
-		return;
+	}
 	if (went_well(req, h, code, &e))
 		fuse_reply_err(req, 0);
 }

@@ -5,7 +5,6 @@
  * is clearing the folder: one that has it open and has listed it. Others hear EPERM, since a
  * success without effect would make tar x, which has it open, too, try for ever to replace a file.
  */
-#include "fs/handle.h"
 #include "fs/ops.h"
 #include "fs/request.h"
 #include "fs/process.h"
@@ -230,26 +229,10 @@ static bool goes_without_effect(fuse_req_t req, fuse_ino_t parent, const char *n
 	       !tree_child(&folder, name, &child);
 }
 
-/* A name in ask.d, taken away by who owns it. */
-static int remove_ask(const struct node *folder, const char *name)
-{
-	struct conversation *c = asks_by_name(folder->model, name);
-	if (!c)
-		return ENOENT;
-	if (c->uid != folder->viewer)
-		return EPERM;
-	asks_remove(c);
-	return 0;
-}
-
 void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	struct node folder;
-	if (!tree_node(mount_of(req), parent, caller(req), &folder) &&
-	    is_folder(&folder, FOLDER_ASKS)) {
-		fuse_reply_err(req, remove_ask(&folder, name));
+	if (ask_unlink(req, parent, name))
 		return;
-	}
 	fuse_reply_err(req, goes_without_effect(req, parent, name) ? 0 : EPERM);
 }
 
@@ -294,48 +277,6 @@ void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, 
 	(void)mode;
 	(void)device;
 	fuse_reply_err(req, EPERM);
-}
-
-static int make_ask(fuse_req_t req, const struct node *folder, const char *name,
-		    struct fuse_file_info *file, struct handle **h, struct err *e)
-{
-	const struct fuse_ctx *who = fuse_req_ctx(req);
-	struct conversation *c;
-	struct node made;
-	int code = asks_make(folder->model, name, who->uid, who->gid, &c, e);
-	if (code)
-		return code;
-	if (tree_child(folder, name, &made)) /* it is there */
-		return -ENOENT;
-	code = handle_open(h, &made, file->flags, who->pid, e);
-	if (code)
-		asks_remove(c);
-	return code;
-}
-
-void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
-	       struct fuse_file_info *file)
-{
-	struct node folder;
-	struct handle *h;
-	struct fuse_entry_param entry;
-	struct err e = {0};
-	if (tree_node(mount_of(req), parent, caller(req), &folder) ||
-	    !is_folder(&folder, FOLDER_ASKS)) {
-		op_mknod(req, parent, name, mode, 0);
-		return;
-	}
-	int code = make_ask(req, &folder, name, file, &h, &e);
-	if (code) {
-		node_failure(&folder, &e);
-		fuse_reply_err(req, -code);
-		return;
-	}
-	entry_of(&h->node, &entry);
-	file->fh = (uintptr_t)h;
-	file->direct_io = true;
-	if (fuse_reply_create(req, &entry, file) == -ENOENT)
-		handle_release(h);
 }
 
 void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)

@@ -86,6 +86,7 @@ static int begin(const struct node *n, fuse_req_t req, struct call *call, size_f
 	struct rendering *r = calloc(1, sizeof *r);
 	if (!r)
 		return -ENOMEM;
+	r->job.slow = true;
 	r->job.work = work;
 	r->job.finish = finish;
 	r->req = req;

@@ -63,9 +63,11 @@ static ssize_t state_read(struct handle *h, struct call *c, char *buffer)
 	struct state_read *r = malloc(sizeof *r + c->size);
 	if (!r)
 		return -ENOMEM;
-	*r = (struct state_read){.call = c, .saved = h->saved};
-	r->job.work = read_work;
-	r->job.finish = read_finish;
+	*r = (struct state_read){
+		.job = {.work = read_work, .finish = read_finish},
+		.call = c,
+		.saved = h->saved,
+	};
 	workers_run(h->node.mount->workers, &r->job);
 	return CALL_KEPT;
 }
@@ -108,10 +110,15 @@ static int state_write(struct handle *h, fuse_req_t req, const char *bytes, size
 	struct state_write *w = code ? NULL : malloc(sizeof *w + size);
 	if (!w)
 		return code ? code : err_set(e, ENOMEM, "no memory to write state");
-	*w = (struct state_write){.req = req, .handle = h, .offset = offset, .size = size};
+	*w = (struct state_write){
+		/* The last one may have a long conversation to read. */
+		.job = {.slow = true, .work = write_work, .finish = write_finish},
+		.req = req,
+		.handle = h,
+		.offset = offset,
+		.size = size,
+	};
 	memcpy(w->bytes, bytes, size);
-	w->job.work = write_work;
-	w->job.finish = write_finish;
 	h->dirty = true;
 	workers_run(h->node.mount->workers, &w->job);
 	return 0;
@@ -124,7 +131,10 @@ static int state_flush(struct handle *h, bool by_opener, struct err *e)
 	if (!h->dirty || !by_opener)
 		return 0;
 	h->dirty = false;
-	return session_restore(h->node.conversation->session, h->restored, e);
+	int code = session_restore(h->node.conversation->session, h->restored, e);
+	if (!code)
+		node_accepted(&h->node); /* what was refused before is another session's */
+	return code;
 }
 
 struct state_close {
@@ -148,22 +158,23 @@ static void close_finish(struct job *job)
 /* Gives back what the handle has; here and now only where there is nobody else to do it. */
 static void drop(struct handle *h)
 {
-	struct state_close *c = calloc(1, sizeof *c), alone;
-	struct workers *workers = c ? h->node.mount->workers : NULL;
-	struct state_close *to = c ? c : &alone;
-	to->saved = h->saved;
-	to->restored = h->restored;
+	const struct state_close all = {
+		.job = {.slow = true, .work = close_work, .finish = close_finish},
+		.saved = h->saved,
+		.restored = h->restored,
+	};
+	struct workers *workers = h->node.mount->workers;
+	struct state_close *c = workers ? malloc(sizeof *c) : NULL;
 	h->saved = NULL;
 	h->restored = NULL;
 	h->dirty = false;
-	to->job.work = close_work;
-	to->job.finish = close_finish;
-	if (workers) {
+	if (c) {
+		*c = all;
 		workers_run(workers, &c->job);
-		return;
+	} else {
+		saved_close(all.saved);
+		restored_close(all.restored);
 	}
-	close_work(&to->job);
-	free(c);
 }
 
 /* To nothing: it begins anew. Longer, as a copy with a hole at its end asks: its bytes tell. */

@@ -57,6 +57,7 @@ static int add(struct handle *h, const char *text, size_t n, struct err *e)
 	int code = session_tool_result_add(c->session, text, n, &complete, e);
 	if (code)
 		return refuse(h, code, e);
+	node_took(&h->node);
 	if (complete && !c->writer) {
 		c->writer = h;
 		h->completes = true;
@@ -130,11 +131,8 @@ static void result_release(struct handle *h)
 	if (!h->completes || c->writer != h)
 		return;
 	c->writer = NULL;
-	if (c->session && session_tool_results_submit(c->session, NULL, &e)) {
-		node_failure(&h->node, &e);
-		refusals_add(&h->node, 0, &h->opener, &e);
-	} else if (c->session)
-		handle_began_turn(h);
+	if (c->session)
+		handle_submitted(h, session_tool_results_submit(c->session, NULL, &e), &e);
 	calls_wake(h->node.mount, &c->for_release);
 	conversation_wake(c);
 }

@@ -20,15 +20,6 @@ _Static_assert((int)ANSWER_ROWS == (int)DRAFT_MOST + 1,
 	       "a step verifies a draft after the last token");
 _Static_assert((int)DELTA_BEHIND >= (int)DRAFT_MOST, "a recurrent state may be behind by a draft");
 
-static bool is_end_token(const struct model *m, bool chat, uint32_t id)
-{
-	for (uint32_t i = 0; i < m->id.config.generation.end_count; i++)
-		if (m->id.config.generation.end_tokens[i] == id)
-			return true;
-	return tokenizer_ends(m->run.tokenizer, id, chat) ||
-	       (chat && chat_template_ends(m->run.chat, id));
-}
-
 static void count_token(struct session *s)
 {
 	pthread_mutex_lock(&s->model->schedule.lock);
@@ -38,12 +29,15 @@ static void count_token(struct session *s)
 	pthread_mutex_unlock(&s->model->schedule.lock);
 }
 
-/* How the turn ends with a token that is in the answer, if it does. */
-static const char *end_after(const struct session *s, size_t held)
+/* How the turn ends with a token that is in the answer, if it does. `over`: nothing else may
+ * follow. */
+static const char *end_after(const struct session *s, size_t held, bool over)
 {
 	const struct turn *t = &s->turn;
 	if (t->answering.stops.stopped)
 		return "stop";
+	if (over)
+		return "end";
 	if (t->params.max_tokens && t->ids.count - t->prompt_ids >= t->params.max_tokens)
 		return "length";
 	return held >= s->model->id.context ? "length" : NULL;
@@ -56,7 +50,11 @@ static const char *take_token(struct session *s, float *logits, size_t held, int
 {
 	struct turn *t = &s->turn;
 	struct model *m = s->model;
+	bool over = false;
 	logprobs_keep(&t->logprobs, logits);
+	*failed = constrain_logits(s, logits, e);
+	if (*failed)
+		return "error";
 	sampler_bias(t->params.logit_bias.of, t->params.logit_bias.count, logits);
 	repetition_apply(&t->repetition, logits);
 	uint32_t id = sampler_draw(&m->run.sampler, logits, &t->sampling, held);
@@ -70,14 +68,16 @@ static const char *take_token(struct session *s, float *logits, size_t held, int
 	*failed = logprobs_tell(s, id, e);
 	if (*failed)
 		return "error";
-	if (is_end_token(m, t->chat, id))
+	if (model_ends(m, t->chat, id))
 		return "end";
 	*failed = token_list_append(&t->ids, &id, 1, e);
 	if (!*failed && repetition_say(&t->repetition, id))
 		*failed = err_set(e, ENOMEM, "out of memory for the penalties of what was said");
 	if (!*failed)
+		*failed = constrain_take(s, id, &over, e);
+	if (!*failed)
 		*failed = turn_say(s, id, e);
-	return *failed ? "error" : end_after(s, held);
+	return *failed ? "error" : end_after(s, held, over);
 }
 
 bool decode_first(struct session *s)

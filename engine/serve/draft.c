@@ -140,6 +140,7 @@ void draft_propose(struct session *s, struct draft *d)
 	if (may_draft(t, DRAFT_LOOKUP) && left)
 		o.most[DRAFT_LOOKUP] =
 			lookup_draft(t->ids.ids, t->ids.count, d->tokens, left, &matched);
+	o.most[DRAFT_LOOKUP] = constrain_drafts(s, d->tokens, o.most[DRAFT_LOOKUP]);
 	if (t->follow && drafter_ready(&s->drafter, &s->context)) {
 		o.most[DRAFT_MTP] = left;
 		o.missed = missed(s);

@@ -42,4 +42,7 @@ struct model {
  * snprintf. */
 int model_template_words(const struct model *m, char *text, size_t size);
 
+/* ends.c: whether a token ends an answer; chat: a conversation's. */
+bool model_ends(const struct model *m, bool chat, uint32_t id);
+
 #endif

@@ -132,6 +132,7 @@ static void free_model(struct model *m)
 	pthread_rwlock_destroy(&m->run.looking);
 	pthread_mutex_destroy(&m->run.opening);
 	pthread_rwlock_destroy(&m->stored.lock);
+	constraints_free(&m->run.constraints);
 	chat_template_close(m->run.chat);
 	tokenizer_close(m->run.tokenizer);
 	store_close(m->stored.store);

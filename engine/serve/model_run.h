@@ -11,6 +11,7 @@
 #include "engine/compute/forward.h"
 #include "engine/compute/sampler.h"
 #include "engine/memory/budgets.h"
+#include "engine/serve/constrain.h"
 #include "engine/serve/draft_meter.h"
 #include "engine/text/chat_template.h"
 
@@ -35,6 +36,7 @@ struct model_run {
 	struct draft_layer draft_layer; /* memory NULL: the model has none */
 	struct draft_meter draft_meter;
 	struct sampler sampler;
+	struct constraints constraints;
 	struct budget_need need;    /* the budgets' while the model is open */
 	struct budget_need scratch; /* what its long steps take; bytes 0: they are short */
 };

@@ -1,7 +1,8 @@
 /* A session's params: the values under params/ in the tree, by name and as text.
  *
- * One table (params.c) holds each value's name, range and place. A value reads back as it would be
- * written. They are copied when a turn is submitted, so a change takes effect with the next turn.
+ * One table (params.c) holds each value's name, kind, range and place. A value reads back as it
+ * would be written. They are copied when a turn is submitted, so a change takes effect with the
+ * next turn.
  */
 #ifndef MOEFS_ENGINE_SERVE_PARAMS_H
 #define MOEFS_ENGINE_SERVE_PARAMS_H
@@ -17,7 +18,7 @@
 #include <stdint.h>
 #include <time.h>
 
-enum { PARAMS_MAX_TEXT = 1 << 20, PARAMS_DATE = sizeof "2026-01-02 03:04:05" };
+enum { PARAMS_MAX_TEXT = 1 << 20, PARAMS_TOOL = 128, PARAMS_DATE = sizeof "2026-01-02 03:04:05" };
 
 struct params {
 	double temperature, top_p, min_p;
@@ -52,8 +53,12 @@ struct params {
 	double drop_missing;	    /* 0: no loss */
 	uint32_t model_experts;	    /* per token; 0: the model is dense */
 	uint32_t model_vocabulary;
-	char *system; /* empty: no system message */
-	char *stop;   /* one text per line that ends an answer; \n, \t and \\ are escapes */
+	/* What answers are held to, with its source in grammar. */
+	enum format_mode { FORMAT_TEXT, FORMAT_JSON, FORMAT_SCHEMA, FORMAT_REGEX } format;
+	char *grammar;		       /* empty: none */
+	char tool_choice[PARAMS_TOOL]; /* none, required, or a tool's name; empty: auto */
+	char *system;		       /* empty: no system message */
+	char *stop; /* one text per line that ends an answer; \n, \t and \\ are escapes */
 };
 
 /* A model's defaults; without a draft layer, which config.json cannot tell. -ENOMEM in words. */
@@ -62,6 +67,10 @@ int params_copy(struct params *to, const struct params *from, struct err *e);
 void params_free(struct params *p);
 
 int params_set(struct params *p, size_t i, const char *value, size_t length, struct err *e);
+/* What is asked of who writes, and not of what was written once: a grammar is checked against the
+ * format that there is, so a source for another one is written behind that one's word. -EINVAL in
+ * words. */
+int params_check(const struct params *p, size_t i, const char *value, size_t length, struct err *e);
 /* Whether it is the word auto, which puts any value but a text back to the model's default. */
 bool params_is_auto(size_t i, const char *value, size_t length);
 int params_reset(struct params *p, size_t i, const struct config *c, struct err *e);

@@ -9,6 +9,7 @@
 #include "engine/compute/repetition.h"
 #include "engine/compute/sampler.h"
 #include "engine/serve/answering.h"
+#include "engine/serve/constrain.h"
 #include "engine/serve/logprobs.h"
 #include "engine/serve/params.h"
 #include "engine/serve/score.h"
@@ -44,6 +45,7 @@ struct turn {
 	 * of thinking, is not always written again. 0: nowhere before prompt_ids. */
 	size_t fork;
 	struct answering answering;
+	struct constraint constraint;
 	struct pager_stats before; /* the model's counters when it began */
 	uint64_t submitted_ns;
 	bool begun;

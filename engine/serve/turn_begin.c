@@ -258,6 +258,8 @@ int turn_begin(struct session *s, struct err *e)
 		failed = logprobs_begin(s, e);
 	if (!failed)
 		failed = begin_answering(s, e);
+	if (!failed)
+		failed = constrain_begin(s, e);
 	if (failed)
 		return failed;
 	t->prompt_ids = t->ids.count;

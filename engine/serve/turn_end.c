@@ -16,6 +16,7 @@ void turn_free(struct turn *t)
 	repetition_free(&t->repetition);
 	logprobs_free(&t->logprobs);
 	answering_free(&t->answering);
+	constrain_end(&t->constraint);
 	*t = (struct turn){0};
 }
 

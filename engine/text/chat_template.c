@@ -13,6 +13,7 @@ struct chat_template {
 	char *origin;
 	struct template *plain, *with_tools; /* with_tools: NULL if it is the same */
 	const struct split_form *form, *form_with_tools;
+	bool tags; /* the one that tools are offered by spells functions in tags */
 	bool writes_calls;
 	bool chatml;
 	int64_t end; /* <|im_end|>, which not every file calls special; -1: none */
@@ -65,6 +66,7 @@ int chat_template_open_text(struct chat_template **out, const char *text, const 
 	c->end = ends ? tokenizer_find(t, "<|im_end|>") : -1;
 	const char *plain = chatml ? CHATML : text ? text : with_tools;
 	c->form = c->form_with_tools = split_form_of(plain, strlen(plain));
+	c->tags = strstr(text && with_tools ? with_tools : plain, "<function=");
 	c->writes_calls = strstr(with_tools ? with_tools : plain, "tool_calls");
 	rc = template_open(&c->plain, plain, strlen(plain), c->origin, e);
 	if (rc == 0 && text && with_tools) {
@@ -158,6 +160,11 @@ bool chat_template_reads(const struct chat_template *c, const char *variable)
 bool chat_template_ends(const struct chat_template *c, uint32_t id)
 {
 	return (int64_t)id == c->end;
+}
+
+bool chat_template_tags(const struct chat_template *c)
+{
+	return c->tags;
 }
 
 bool chat_template_writes_calls(const struct chat_template *c)

@@ -38,6 +38,8 @@ bool chat_template_writes_calls(const struct chat_template *c);
 /* How the model writes thoughts and calls, by the words of the template that is used; `tools`:
  * whether there are any. For split_set_form. */
 const struct split_form *chat_template_form(const struct chat_template *c, bool tools);
+/* Of a form that has both, whether calls are taught as functions in tags, not as JSON. */
+bool chat_template_tags(const struct chat_template *c);
 
 /* What a conversation is rendered with. */
 struct chat_input {

@@ -17,7 +17,6 @@ struct request {
 static uint32_t form_expr(struct request *q)
 {
 	struct grammar_source *s = &q->b.source;
-	static const char *const calls[] = {"<tool_call>", NULL};
 	struct err e;
 	switch (q->r->form) {
 	case FORM_JSON:
@@ -31,7 +30,7 @@ static uint32_t form_expr(struct request *q)
 		q->schemas.root = q->schema;
 		return schema_expr(&q->schemas, q->schema);
 	default:
-		return without_expr(s, calls);
+		return no_calls_expr(&q->b);
 	}
 }
 
@@ -41,36 +40,48 @@ static uint32_t content_expr(struct request *q)
 	enum grammar_choice choice = q->r->choice;
 	bool tools = q->r->tools && json_count(q->r->tools);
 	if (!tools && choice >= CHOICE_REQUIRED)
-		return source_fail(s, EINVAL, "a tool is to be called, but none is on offer");
-	uint32_t calls =
-		tools && choice != CHOICE_NONE ? calls_expr(&q->b, &q->schemas, q->r) : NOTHING;
+		return source_fail(s, EINVAL, "a tool is to be called, but tools.json has none");
+	uint32_t calls = tools && choice != CHOICE_NONE ? calls_expr(&q->b, &q->schemas) : NOTHING;
 	if (choice >= CHOICE_REQUIRED)
 		return calls;
 	return expr_either(s, calls, form_expr(q));
 }
 
-/* The text's first rule: thoughts, where they are to be expected, and then what is said. */
+static uint32_t blanks_expr(struct grammar_source *s)
+{
+	uint32_t blank =
+		expr_either(s, expr_bytes(s, '\t', '\n'),
+			    expr_either(s, expr_bytes(s, '\r', '\r'), expr_bytes(s, ' ', ' ')));
+	return expr_repeat(s, blank, 0, 4);
+}
+
+/* Whether thoughts are to be expected: of a model that has no token to begin them with, none. */
+static bool may_think(const struct request *q)
+{
+	enum split_thinking thinking = q->r->thinking;
+	return thinking == THINKING_OPEN ||
+	       (thinking == THINKING_AUTO && mark_is_token(&q->b, q->b.writes->think_begin));
+}
+
+/* The text's first rule: thoughts, and then what is said. */
 static uint32_t text_expr(struct request *q)
 {
 	struct grammar_source *s = &q->b.source;
-	const struct grammar_opening *o = &q->r->opening;
-	uint32_t content = content_expr(q), any = content;
-	if (o->think_end) {
-		uint32_t blank = expr_either(
-			s, expr_bytes(s, '\t', '\n'),
-			expr_either(s, expr_bytes(s, '\r', '\r'), expr_bytes(s, ' ', ' ')));
-		uint32_t blanks = expr_repeat(s, blank, 0, 4);
-		uint32_t thoughts = expr_then(s, until_expr(s, o->think_end, NULL, false), blanks);
-		uint32_t begun = expr_then(s, thoughts, content);
-		any = begun;
-		if (!o->thinking) {
-			uint32_t first = expr_maybe(s, expr_bytes(s, GRAMMAR_MARK, GRAMMAR_MARK));
-			first = expr_then(s, expr_then(s, blanks, first),
-					  expr_word(s, o->think_begin));
-			any = expr_either(s, content, expr_then(s, first, begun));
-		}
+	uint32_t content = content_expr(q), any = content, blanks = blanks_expr(s);
+	if (q->r->thinking != THINKING_OFF && q->b.writes->channels)
+		return source_fail(s, ENOTSUP,
+				   "answers in channels cannot be held to a form yet (%s)",
+				   q->b.writes->name);
+	if (may_think(q)) {
+		uint32_t thoughts = until_expr(s, q->b.writes->think_end, NULL, false);
+		uint32_t begun = expr_then(s, expr_then(s, thoughts, blanks), content);
+		/* Nothing before the mark: once blanks were drawn there would be no other way. */
+		uint32_t first = mark_expr(&q->b, q->b.writes->think_begin);
+		any = q->r->thinking == THINKING_OPEN
+			      ? begun
+			      : expr_either(s, content, expr_then(s, first, begun));
 	}
-	return o->space ? expr_then(s, expr_bytes(s, ' ', ' '), any) : any;
+	return q->r->space ? expr_then(s, expr_bytes(s, ' ', ' '), any) : any;
 }
 
 static int compile(struct request *q, struct machine *m, struct err *e)
@@ -78,7 +89,8 @@ static int compile(struct request *q, struct machine *m, struct err *e)
 	struct grammar_source *s = &q->b.source;
 	struct grammar_nodes nodes = {0};
 	source_init(s);
-	q->b.tokenizer = q->r->tokenizer;
+	q->b.request = q->r;
+	q->b.writes = q->r->writes ? q->r->writes : split_form_named(NULL);
 	q->schemas.s = q->schemas.json.s = s;
 	if (q->r->source_n > GRAMMAR_MAX_SOURCE)
 		source_fail(s, EFBIG, "%zu bytes are more than the %d that a grammar may have",
@@ -129,7 +141,8 @@ void grammar_free(struct grammar *g)
 
 int grammar_check(enum grammar_form form, const char *source, size_t n, struct err *e)
 {
-	struct grammar_request r = {.form = form, .source = source, .source_n = n};
+	struct grammar_request r = {
+		.form = form, .source = source, .source_n = n, .thinking = THINKING_OFF};
 	struct grammar *g;
 	int failed = grammar_new(&g, &r, e);
 	if (!failed)
@@ -139,31 +152,29 @@ int grammar_check(enum grammar_form form, const char *source, size_t n, struct e
 
 /* ---- reading ---- */
 
-void grammar_begin(struct grammar *g, struct places *p)
+void grammar_begin(struct grammar *g, struct spots *p)
 {
 	machine_begin(&g->machine, p);
 }
 
-bool grammar_read(struct grammar *g, struct places *p, const char *bytes, size_t n)
+bool grammar_read(struct grammar *g, struct spots *p, const char *bytes, size_t n)
 {
 	return machine_read(&g->machine, p, bytes, n);
 }
 
-bool grammar_may_end(const struct grammar *g, const struct places *p)
+bool grammar_may_end(const struct grammar *g, const struct spots *p)
 {
 	return machine_may_end(&g->machine, p);
 }
 
-bool grammar_may_go_on(const struct grammar *g, const struct places *p)
+bool grammar_may_go_on(const struct grammar *g, const struct spots *p)
 {
 	return machine_may_go_on(&g->machine, p);
 }
 
 int grammar_failed(const struct grammar *g, struct err *e)
 {
-	if (g->machine.failed && e)
-		*e = g->machine.error;
-	return g->machine.failed;
+	return machine_error(&g->machine, e);
 }
 
 size_t grammar_bytes(const struct grammar *g)
@@ -174,5 +185,5 @@ size_t grammar_bytes(const struct grammar *g)
 	       m->calls_room * sizeof *m->calls + m->stack_room * sizeof *m->stacks +
 	       m->by_stack.room * sizeof *m->by_stack.slots +
 	       (m->nodes.room + (size_t)m->nodes.count) * sizeof *m->nodes.nodes +
-	       m->nodes.count * 3 * sizeof *m->seen;
+	       m->nodes.count * 5 * sizeof *m->seen;
 }

@@ -14,17 +14,10 @@
 #include "engine/text/grammar_machine.h"
 #include "engine/text/grammar_tokens.h"
 #include "engine/text/json.h"
+#include "engine/text/split.h"
 
 enum { GRAMMAR_MASK_BYTES = 32 << 20 };
 
-/* How a text begins, before what the form says. */
-struct grammar_opening {
-	bool space; /* a space that is not part of what is said */
-	const char
-		*think_begin; /* what may begin thoughts, where they are not begun; NULL: nothing */
-	const char *think_end; /* what ends them; NULL: none are to be expected */
-	bool thinking;	       /* they are begun */
-};
 enum grammar_form {
 	FORM_TEXT,   /* anything: for tools */
 	FORM_JSON,   /* an object or a list */
@@ -44,8 +37,11 @@ struct grammar_request {
 	enum grammar_choice choice;
 	const char *tool;	  /* of NAMED */
 	const struct json *tools; /* as the OpenAI interface has them; NULL or empty: none */
-	bool xml;		  /* calls as Qwen's coders write them; else Hermes' JSON */
-	struct grammar_opening opening;
+	const struct split_form
+		*writes;	      /* how the model writes thoughts and calls; NULL: Hermes' */
+	bool tags;		      /* of its ways to call, functions in tags before JSON */
+	enum split_thinking thinking; /* how the answer begins; OFF (not 0): without thoughts */
+	bool space;		      /* it begins with a space that is not part of what is said */
 	const struct tokenizer *tokenizer; /* whose marks are tokens; NULL: none are */
 };
 
@@ -59,11 +55,11 @@ int grammar_check(enum grammar_form form, const char *source, size_t n, struct e
 
 /* ---- reading ---- */
 
-void grammar_begin(struct grammar *g, struct places *p);
+void grammar_begin(struct grammar *g, struct spots *p);
 /* False: the text cannot go on like this, or grammar_failed. */
-bool grammar_read(struct grammar *g, struct places *p, const char *bytes, size_t n);
-bool grammar_may_end(const struct grammar *g, const struct places *p);
-bool grammar_may_go_on(const struct grammar *g, const struct places *p);
+bool grammar_read(struct grammar *g, struct spots *p, const char *bytes, size_t n);
+bool grammar_may_end(const struct grammar *g, const struct spots *p);
+bool grammar_may_go_on(const struct grammar *g, const struct spots *p);
 /* 0, or what the machine failed of, in words. */
 int grammar_failed(const struct grammar *g, struct err *e);
 
@@ -76,7 +72,7 @@ int grammar_prepare(struct grammar *g, const struct grammar_tokens *t, struct er
  * [(grammar_places + 63) / 64], and clears all others. Tokens that end an answer may where the text
  * may end. *allowed: how many may. The tokens are always the same ones. -ENOMEM, -E2BIG in words.
  */
-int grammar_mask(struct grammar *g, const struct grammar_tokens *t, const struct places *p,
+int grammar_mask(struct grammar *g, const struct grammar_tokens *t, const struct spots *p,
 		 uint64_t *mask, uint32_t *allowed, struct err *e);
 /* What may not follow gets minus infinity: logits [vocabulary], scratch as large. */
 void grammar_apply(const struct grammar_tokens *t, const uint64_t *mask, uint32_t allowed,

@@ -1,18 +1,35 @@
 /* Tool calls as a grammar: the tools on offer, each with what its schema admits. */
 #include "engine/text/grammar_schema.h"
 
-#include "engine/text/json_write.h"
+#include "engine/text/split_forms.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* A mark of a call: its token where the vocabulary has one. */
-static uint32_t mark(struct grammar_build *b, const char *text)
+bool mark_is_token(const struct grammar_build *b, const char *text)
+{
+	char first[GRAMMAR_MAX_TOKEN];
+	const struct tokenizer *t = b->request->tokenizer;
+	size_t n = strcspn(text, ">]") + 1;
+	if (!t || n > strlen(text) || n >= sizeof first)
+		return false;
+	memcpy(first, text, n);
+	first[n] = '\0';
+	return grammar_is_mark(t, b->writes, text) || grammar_is_mark(t, b->writes, first);
+}
+
+uint32_t mark_expr(struct grammar_build *b, const char *text)
 {
 	uint32_t spelled = expr_word(&b->source, text);
-	if (!b->tokenizer || !grammar_is_mark(b->tokenizer, text))
+	if (!mark_is_token(b, text))
 		return spelled;
 	return expr_then(&b->source, expr_bytes(&b->source, GRAMMAR_MARK, GRAMMAR_MARK), spelled);
+}
+
+/* The same of one that a form may not have. */
+static uint32_t maybe_mark(struct grammar_build *b, const char *text)
+{
+	return text ? mark_expr(b, text) : EMPTY;
 }
 
 static uint32_t sequence(struct grammar_source *s, const uint32_t *parts, size_t count)
@@ -45,17 +62,7 @@ static bool read_tool(struct grammar_source *s, const struct json *item, struct 
 	return true;
 }
 
-/* ---- Hermes: {"name": NAME, "arguments": OBJECT} ---- */
-
-static uint32_t json_text(struct grammar_source *s, const char *text)
-{
-	struct text_out out = {0};
-	json_write_text(&out, text, strlen(text));
-	uint32_t expr = out.failed ? source_fail(s, ENOMEM, "out of memory for a grammar")
-				   : expr_text(s, out.bytes, out.n);
-	text_out_free(&out);
-	return expr;
-}
+/* ---- {"name": NAME, "arguments": OBJECT} ---- */
 
 /* An object, whatever the schema says or leaves open. */
 static uint32_t arguments(struct schema_rules *r, const struct tool *t)
@@ -68,17 +75,20 @@ static uint32_t arguments(struct schema_rules *r, const struct tool *t)
 	return l.none || r->s->failed ? NOTHING : schema_object(r, &l);
 }
 
-static uint32_t hermes_call(struct grammar_build *b, struct schema_rules *r, const struct tool *t)
+static uint32_t json_call(struct grammar_build *b, struct schema_rules *r,
+			  const struct json_words *w, const struct tool *t)
 {
 	struct grammar_source *s = &b->source;
-	uint32_t gap = json_gap(s), colon = json_colon(s);
-	return SEQUENCE(s, expr_word(s, "{"), gap, expr_word(s, "\"name\""), colon,
-			json_text(s, t->name), expr_word(s, ","), gap,
-			expr_word(s, "\"arguments\""), colon, arguments(r, t), gap,
-			expr_word(s, "}"));
+	uint32_t gap = json_gap(s), colon = json_colon(s), name = json_quoted(s, t->name);
+	if (!w->name)
+		return SEQUENCE(s, expr_word(s, "{"), gap, name, colon, arguments(r, t), gap,
+				expr_word(s, "}"));
+	return SEQUENCE(s, expr_word(s, "{"), gap, json_quoted(s, w->name), colon, name,
+			expr_word(s, ","), gap, json_quoted(s, w->arguments[0]), colon,
+			arguments(r, t), gap, expr_word(s, "}"));
 }
 
-/* ---- Qwen's coders: <function=NAME>, <parameter=KEY> ---- */
+/* ---- functions in tags ---- */
 
 /* Whether a text may be a value of it: then it stands as it is. */
 static bool may_be_text(struct schema_rules *r, const struct layers *l)
@@ -118,13 +128,14 @@ static uint32_t listed_texts(struct schema_rules *r, const struct json *list,
 }
 
 /* A value with what ends it. A text that is not bound by more may hold no tag of a call. */
-static uint32_t parameter_value(struct schema_rules *r, const struct json *schema)
+static uint32_t parameter_value(struct schema_rules *r, const struct tag_words *w,
+				const struct json *schema)
 {
-	static const char *const others[] = {
-		"</function>", "</tool_call>", "<parameter=", "<function=", "<tool_call>", NULL};
+	const char *const others[] = {w->function_end, w->end, w->parameter, w->function, NULL};
 	struct grammar_source *s = r->s;
 	struct layers l = {0};
-	uint32_t end = expr_word(s, "\n</parameter>"), value;
+	uint32_t value, end = SEQUENCE(s, expr_word(s, w->lines ? "\n" : ""),
+				       expr_word(s, w->parameter_end));
 	layers_add(r, &l, schema);
 	if (l.none || s->failed)
 		return NOTHING;
@@ -136,7 +147,7 @@ static uint32_t parameter_value(struct schema_rules *r, const struct json *schem
 		 layers_have(&l, "minLength") || layers_have(&l, "maxLength"))
 		value = schema_string(r, &l, SPELL_XML);
 	else
-		return until_expr(s, "</parameter>", others, true);
+		return until_expr(s, w->parameter_end, others, true);
 	return expr_then(s, value, end);
 }
 
@@ -155,8 +166,24 @@ static bool is_plain(const char *name, const char *none)
 	return *name && !name[strcspn(name, none)];
 }
 
+static uint32_t line(struct grammar_source *s)
+{
+	return expr_maybe(s, expr_word(s, "\n"));
+}
+
+/* TAG name STOP */
+static uint32_t opened(struct grammar_source *s, const struct tag_words *w, const char *tag,
+		       const char *name)
+{
+	if (!is_plain(name, "<>{}\"' \t\r\n"))
+		return source_fail(s, ENOTSUP,
+				   "tools: \"%.60s\" cannot be a name in this model's calls", name);
+	return SEQUENCE(s, expr_word(s, tag), expr_word(s, name), expr_word(s, w->stop),
+			expr_word(s, *w->stop == '>' ? "" : ">"));
+}
+
 /* Parameters in the schema's order. */
-static uint32_t parameters(struct schema_rules *r, const struct tool *t)
+static uint32_t parameters(struct schema_rules *r, const struct tag_words *w, const struct tool *t)
 {
 	struct grammar_source *s = r->s;
 	const struct json *list = t->schema ? json_find(t->schema, "properties") : NULL;
@@ -164,50 +191,111 @@ static uint32_t parameters(struct schema_rules *r, const struct tool *t)
 	r->root = t->schema;
 	for (const struct json *v = NULL; list && !s->failed && (v = json_next(list, v));) {
 		const char *name = json_key(v);
-		if (!is_plain(name, "<>\n"))
-			return source_fail(s, ENOTSUP,
-					   "tools: \"%.60s\" cannot be a parameter's name in this "
-					   "model's calls",
-					   name);
-		uint32_t one =
-			SEQUENCE(s, expr_word(s, "<parameter="), expr_word(s, name),
-				 expr_word(s, ">\n"), parameter_value(r, v), expr_word(s, "\n"));
+		uint32_t one = SEQUENCE(s, opened(s, w, w->parameter, name),
+					expr_word(s, w->lines ? "\n" : ""),
+					parameter_value(r, w, v), line(s));
 		bool required = is_required(t->schema, name);
 		all = expr_then(s, all, required ? one : expr_maybe(s, one));
 	}
 	return all;
 }
 
-static uint32_t xml_call(struct grammar_build *b, struct schema_rules *r, const struct tool *t)
+static uint32_t tag_call(struct schema_rules *r, const struct tag_words *w, const struct tool *t)
 {
-	struct grammar_source *s = &b->source;
-	if (!is_plain(t->name, "<>{}\"' \t\r\n"))
-		return source_fail(s, ENOTSUP,
-				   "tools: \"%.60s\" cannot be a tool's name in this model's calls",
-				   t->name);
-	return SEQUENCE(s, expr_word(s, "<function="), expr_word(s, t->name), expr_word(s, ">\n"),
-			parameters(r, t), expr_word(s, "</function>"));
+	struct grammar_source *s = r->s;
+	return SEQUENCE(s, opened(s, w, w->function, t->name), line(s), parameters(r, w, t),
+			expr_word(s, w->function_end));
 }
 
-/* ---- all of them ---- */
+/* ---- a form's way ---- */
 
-uint32_t calls_expr(struct grammar_build *b, struct schema_rules *schemas,
-		    const struct grammar_request *r)
+/* The first that is known here: of a form that has both, tags if its template teaches them. */
+static const struct call_way *way_of(const struct grammar_build *b)
+{
+	const struct call_way *found = NULL;
+	for (int i = 0; i < FORM_WAYS_MAX && b->writes->ways[i].begin; i++) {
+		const struct call_way *w = &b->writes->ways[i];
+		bool tags = w->tags && !w->tags->as_text;
+		if ((w->json && w->read != read_json_answer) || tags)
+			if (!found || (b->request->tags && !found->tags && tags))
+				found = w;
+	}
+	return found;
+}
+
+static uint32_t any_call(struct grammar_build *b, struct schema_rules *schemas,
+			 const struct call_way *w)
 {
 	struct grammar_source *s = &b->source;
-	uint32_t any = NOTHING, line = expr_maybe(s, expr_word(s, "\n"));
+	const struct grammar_request *r = b->request;
+	uint32_t any = NOTHING;
 	for (const struct json *v = NULL; !s->failed && (v = json_next(r->tools, v));) {
 		struct tool t;
 		if (!read_tool(s, v, &t))
 			return NOTHING;
 		if (r->choice != CHOICE_NAMED || !strcmp(t.name, r->tool))
 			any = expr_either(s, any,
-					  r->xml ? xml_call(b, schemas, &t)
-						 : hermes_call(b, schemas, &t));
+					  w->tags ? tag_call(schemas, w->tags, &t)
+						  : json_call(b, schemas, w->json, &t));
 	}
-	uint32_t call =
-		SEQUENCE(s, mark(b, "<tool_call>"), line, any, line, mark(b, "</tool_call>"));
-	if (r->choice == CHOICE_NAMED)
-		return call;
-	return expr_then(s, call, expr_repeat(s, expr_then(s, line, call), 0, REPEAT_ENDLESS));
+	if (any == NOTHING && !s->failed)
+		source_fail(s, EINVAL, "no tool on offer is called \"%.60s\"",
+			    r->tool ? r->tool : "");
+	return any;
+}
+
+/* BEGIN [call, call ...] END */
+static uint32_t list_of(struct grammar_build *b, const struct call_way *w, uint32_t call, bool one)
+{
+	struct grammar_source *s = &b->source;
+	uint32_t gap = json_gap(s), next = SEQUENCE(s, expr_word(s, ","), gap, call);
+	uint32_t more = one ? EMPTY : expr_repeat(s, next, 0, REPEAT_ENDLESS);
+	const char *fence = w->json->fence ? w->json->fence : "";
+	return SEQUENCE(s, mark_expr(b, w->begin), line(s), expr_word(s, fence), line(s),
+			expr_word(s, "["), gap, call, more, gap, expr_word(s, "]"), line(s),
+			maybe_mark(b, w->json->end));
+}
+
+/* [OPEN] BEGIN call END, and again, [CLOSE] */
+static uint32_t row_of(struct grammar_build *b, const struct call_way *w, uint32_t call, bool one)
+{
+	struct grammar_source *s = &b->source;
+	if (!w->tags || strcmp(w->begin, w->tags->function) != 0)
+		call = SEQUENCE(s, mark_expr(b, w->begin), line(s), call, line(s),
+				maybe_mark(b, w->tags ? w->tags->end : w->json->end));
+	uint32_t next = expr_then(s, line(s), call);
+	uint32_t more = one ? EMPTY : expr_repeat(s, next, 0, REPEAT_ENDLESS);
+	uint32_t open = w->open ? expr_then(s, mark_expr(b, w->open), line(s)) : EMPTY;
+	uint32_t close = w->close ? expr_then(s, line(s), mark_expr(b, w->close)) : EMPTY;
+	return SEQUENCE(s, open, call, more, close);
+}
+
+uint32_t calls_expr(struct grammar_build *b, struct schema_rules *schemas)
+{
+	const struct call_way *w = way_of(b);
+	bool one = b->request->choice == CHOICE_NAMED;
+	if (!w)
+		return source_fail(&b->source, ENOTSUP,
+				   "calls as this model writes them (%s) cannot be held to a form "
+				   "yet",
+				   b->writes->name);
+	uint32_t call = any_call(b, schemas, w);
+	return w->json && w->json->list ? list_of(b, w, call, one) : row_of(b, w, call, one);
+}
+
+uint32_t no_calls_expr(struct grammar_build *b)
+{
+	const char *words[2 * FORM_WAYS_MAX + 1] = {0};
+	size_t count = 0;
+	for (int i = 0; i < FORM_WAYS_MAX && b->writes->ways[i].begin; i++) {
+		const struct call_way *w = &b->writes->ways[i];
+		if (w->whole)
+			return source_fail(&b->source, ENOTSUP,
+					   "calls as this model writes them (%s) cannot be kept "
+					   "out; write [] to tools.json instead",
+					   b->writes->name);
+		words[count++] = w->open ? w->open : w->begin;
+	}
+	return count ? without_expr(&b->source, words)
+		     : without_expr(&b->source, (const char *const[]){"<tool_call>", NULL});
 }

@@ -18,8 +18,8 @@ struct grammar {
 	uint32_t mask_count, mask_room;
 	size_t mask_bytes;
 	/* Of the walk in progress: */
-	uint64_t *bits;				  /* [words] */
-	struct place path[GRAMMAR_MAX_TOKEN + 2]; /* where the text stands, by depth */
+	uint64_t *bits;				 /* [words] */
+	struct spot path[GRAMMAR_MAX_TOKEN + 2]; /* where the text stands, by depth */
 	uint32_t *exits;
 	uint32_t exit_count, exit_room;
 	uint64_t visited; /* nodes */
@@ -28,11 +28,21 @@ struct grammar {
 
 void grammar_forget_masks(struct grammar *g);
 
+/* grammar_loop.c: whether from a state all that lies below a node may follow, as far as that is
+ * known without looking at it; and how many groups of bytes go on alike from a state. */
+bool loop_takes(struct grammar *g, const struct token_node *n, uint32_t state);
+int loop_width(struct grammar *g, uint32_t state);
+
 /* What is given to builders of rules. */
 struct grammar_build {
 	struct grammar_source source;
-	const struct tokenizer *tokenizer; /* NULL: no marks */
+	const struct grammar_request *request;
+	const struct split_form *writes;
 };
+/* A mark of thinking or calls: its token where the vocabulary has one. */
+uint32_t mark_expr(struct grammar_build *b, const char *text);
+/* Whether it has: of the mark, or of what it begins with, up to its bracket. */
+bool mark_is_token(const struct grammar_build *b, const char *text);
 
 /* The characters of a regular expression: how they are spelled in the text. */
 enum spelling_of { SPELL_PLAIN, SPELL_JSON, SPELL_XML };
@@ -42,9 +52,21 @@ uint32_t regex_expr(struct grammar_source *s, const char *regex, size_t n, bool 
 		    enum spelling_of spelling, const char *what);
 
 /* One character out of ranges [from, to], ascending and apart. */
+enum { CHAR_RANGES_MAX = 512, CHARACTER_MAX = 0x10ffff };
 struct char_range {
 	uint32_t from, to;
 };
+struct char_ranges { /* a set, in any order until it is sorted */
+	struct char_range at[CHAR_RANGES_MAX];
+	uint32_t count;
+	bool full; /* it had more */
+};
+void ranges_add(struct char_ranges *set, uint32_t from, uint32_t to);
+void ranges_sort(struct char_ranges *set);
+void ranges_invert(struct char_ranges *set);
+/* What a letter behind a backslash stands for (\d \D \w \W \s \S); false: it is none of them. */
+bool ranges_add_class(struct char_ranges *set, char letter);
+
 uint32_t spelled_characters(struct grammar_source *s, const struct char_range *r, uint32_t count,
 			    enum spelling_of spelling);
 
@@ -67,7 +89,8 @@ uint32_t json_rule_call(struct json_rules *j, enum json_rule which);
  * to 32 blanks. Behind a colon: nothing or a blank. */
 uint32_t json_gap(struct grammar_source *s);
 uint32_t json_colon(struct grammar_source *s);
-/* A text in quotes as json_write writes it. */
+/* A text in quotes, and a value (NULL: null), as json_write writes them. */
+uint32_t json_quoted(struct grammar_source *s, const char *text);
 uint32_t json_literal(struct grammar_source *s, const struct json *value);
 
 /* A schema as rules; sub-schemas that are met again, also in themselves, are the same rule. The
@@ -92,8 +115,9 @@ uint32_t until_expr(struct grammar_source *s, const char *end, const char *const
 /* Text in which none of `words` stands. */
 uint32_t without_expr(struct grammar_source *s, const char *const *words);
 
-/* Calls of the request's tools; NOTHING if there are none. */
-uint32_t calls_expr(struct grammar_build *b, struct schema_rules *schemas,
-		    const struct grammar_request *r);
+/* Calls of the request's tools, as its choice wants them. */
+uint32_t calls_expr(struct grammar_build *b, struct schema_rules *schemas);
+/* Text without calls. */
+uint32_t no_calls_expr(struct grammar_build *b);
 
 #endif

@@ -20,7 +20,7 @@ enum {
 	GRAMMAR_MAX_ROWS = 1 << 22,
 	GRAMMAR_MAX_SETS = 1 << 22,
 	GRAMMAR_MAX_STACKS = 1 << 19,
-	GRAMMAR_MAX_PLACES = 32, /* stacks that a text may stand on at once */
+	GRAMMAR_MAX_SPOTS = 32, /* stacks that a text may stand on at once */
 };
 
 #define STATE_UNKNOWN UINT32_MAX
@@ -64,6 +64,7 @@ struct machine {
 	uint32_t stack_count, stack_room;
 	struct triple_table by_stack;
 	uint32_t *seen, *todo, *found; /* scratch of a step, each of [nodes] and more */
+	uint32_t *alone; /* [nodes]: the state that each leads to by itself; STATE_UNKNOWN */
 	uint32_t mark, found_count;
 	uint32_t entered; /* rules, by this step */
 	uint64_t work;	  /* nodes looked at to make states */
@@ -76,28 +77,35 @@ int machine_init(struct machine *m, struct grammar_nodes *n, struct err *e);
 void machine_free(struct machine *m);
 
 /* Where a text stands; copied as it is. */
-struct place {
+struct spot {
 	uint32_t state, stack;
 };
-struct places {
+struct spots {
 	uint32_t count;
-	struct place at[GRAMMAR_MAX_PLACES];
+	struct spot at[GRAMMAR_MAX_SPOTS];
 };
 
-void machine_begin(struct machine *m, struct places *p);
+void machine_begin(struct machine *m, struct spots *p);
 /* From one place by one byte: appends where that may lead. */
-void machine_step(struct machine *m, struct place from, uint8_t byte, struct places *to);
+void machine_step(struct machine *m, struct spot from, uint8_t byte, struct spots *to);
 /* From all of them by bytes; false: no text goes on like this. */
-bool machine_read(struct machine *m, struct places *p, const char *bytes, size_t n);
-bool machine_may_end(const struct machine *m, const struct places *p);
-bool machine_may_go_on(const struct machine *m, const struct places *p);
+bool machine_read(struct machine *m, struct spots *p, const char *bytes, size_t n);
+bool machine_may_end(const struct machine *m, const struct spots *p);
+bool machine_may_go_on(const struct machine *m, const struct spots *p);
 
 /* The state after a byte within the rule; STATE_DEAD: none. */
 uint32_t machine_next(struct machine *m, uint32_t state, uint32_t class);
+/* The state that a call's rule returns to, `call` being one of the state's in calls; STATE_DEAD:
+ * what called it ends with it. */
+uint32_t machine_after(struct machine *m, uint32_t state, uint32_t call);
+/* Makes STATE_DEAD: no place at all. */
+void levels_begin(struct machine *m);
 /* The state that a rule begins with. */
 uint32_t machine_start(struct machine *m, uint32_t rule);
 /* Where it goes on once a rule has ended: takes the top off a stack that is neither ANY nor END. */
-struct place machine_return(const struct machine *m, uint32_t stack);
+struct spot machine_return(const struct machine *m, uint32_t stack);
+/* The first failure counts; and what it was, 0: none. */
 int machine_fail(struct machine *m, int code, const char *words);
+int machine_error(const struct machine *m, struct err *e);
 
 #endif

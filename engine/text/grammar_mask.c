@@ -4,10 +4,7 @@
  * the rule, and in what that calls, is true wherever the rule was called, and is kept. Where a
  * token ends the rule and goes on, it leaves an exit, from which the walk is resumed on the stack
  * that there is: of a JSON string these are the tokens with a quote inside, a few thousand of 152
- * K.
- *
- * What takes any byte of some groups and is as before (the inside of a text) takes whole branches
- * at once, if no other group lies below. */
+ * K. */
 #include "engine/text/grammar_inside.h"
 
 #include <errno.h>
@@ -17,13 +14,11 @@
 
 enum {
 	VISITED_MAX = 1 << 24, /* nodes by one mask: a tenth of a second */
-	REACH_MAX = 32,	       /* bytes that are looked ahead in a bounded repetition */
-	REACH_ENDLESS = 255,
-	BRANCH_LEAST = 8,    /* tokens below a node for which looking ahead pays */
-	FEW = 32,	     /* one of so many tokens: listed */
-	EXPLORED_MAX = 1024, /* states that are looked at beforehand; */
-	PREPARED_MAX = 24,   /* masks that are made of them, */
-	WIDE = 16,	     /* where so many groups go on alike: such walks are long */
+	BRANCH_LEAST = 8,      /* tokens below a node for which looking ahead pays */
+	FEW = 32,	       /* one of so many tokens: listed */
+	EXPLORED_MAX = 1024,   /* states that are looked at beforehand; */
+	PREPARED_MAX = 24,     /* masks that are made of them, */
+	WIDE = 16,	       /* where so many groups go on alike: such walks are long */
 };
 
 static size_t words_of(const struct grammar_tokens *t)
@@ -34,131 +29,6 @@ static size_t words_of(const struct grammar_tokens *t)
 static void out_of_memory(struct grammar *g)
 {
 	machine_fail(&g->machine, ENOMEM, "out of memory for the masks of a grammar");
-}
-
-/* ---- what goes on alike ---- */
-
-/* Where each group leads if all of its bytes lead to one state; else STATE_DEAD. */
-static void find_groups(struct grammar *g, uint32_t state, uint32_t to[BYTE_GROUPS])
-{
-	struct machine *m = &g->machine;
-	for (int i = 0; i < BYTE_GROUPS; i++)
-		to[i] = STATE_UNKNOWN;
-	for (uint32_t byte = 0; byte < 256; byte++) {
-		uint32_t *group = &to[g->group_of[byte]];
-		uint32_t next = machine_next(m, state, m->class_of[byte]);
-		*group = *group == STATE_UNKNOWN || *group == next ? next : STATE_DEAD;
-	}
-	for (int i = 0; i < BYTE_GROUPS; i++)
-		to[i] = to[i] == STATE_UNKNOWN ? STATE_DEAD : to[i];
-}
-
-static uint64_t groups_to(const uint32_t to[BYTE_GROUPS], uint32_t state)
-{
-	uint64_t groups = 0;
-	for (int i = 0; i < BYTE_GROUPS; i++)
-		groups |= (uint64_t)(to[i] == state) << i;
-	return groups;
-}
-
-/* Characters beyond ASCII by their bytes (table 3-7 of the Unicode standard), U+2028 to 203F
- * aside. */
-static const struct {
-	uint32_t count;
-	uint8_t bytes[4][2]; /* from, to */
-} beyond[] = {
-	{2, {{0xc2, 0xdf}, {0x80, 0xbf}}},
-	{3, {{0xe0, 0xe0}, {0xa0, 0xbf}, {0x80, 0xbf}}},
-	{3, {{0xe1, 0xe1}, {0x80, 0xbf}, {0x80, 0xbf}}},
-	{3, {{0xe2, 0xe2}, {0x80, 0x80}, {0x80, 0xa7}}},
-	{3, {{0xe2, 0xe2}, {0x81, 0xbf}, {0x80, 0xbf}}},
-	{3, {{0xe3, 0xec}, {0x80, 0xbf}, {0x80, 0xbf}}},
-	{3, {{0xed, 0xed}, {0x80, 0x9f}, {0x80, 0xbf}}},
-	{3, {{0xee, 0xef}, {0x80, 0xbf}, {0x80, 0xbf}}},
-	{4, {{0xf0, 0xf0}, {0x90, 0xbf}, {0x80, 0xbf}, {0x80, 0xbf}}},
-	{4, {{0xf1, 0xf3}, {0x80, 0xbf}, {0x80, 0xbf}, {0x80, 0xbf}}},
-	{4, {{0xf4, 0xf4}, {0x80, 0x8f}, {0x80, 0xbf}, {0x80, 0xbf}}},
-};
-enum { BEYOND = sizeof beyond / sizeof *beyond };
-
-/* Where all bytes of a range lead if that is one state. */
-static uint32_t next_of_all(struct machine *m, uint32_t state, const uint8_t range[2])
-{
-	uint32_t to = machine_next(m, state, m->class_of[range[0]]);
-	for (uint32_t byte = range[0]; byte <= range[1] && to != STATE_DEAD; byte++)
-		if (machine_next(m, state, m->class_of[byte]) != to)
-			to = STATE_DEAD;
-	return to;
-}
-
-/* Whether all characters beyond ASCII lead to one state. */
-static bool leads_beyond(struct machine *m, uint32_t from, uint32_t to)
-{
-	for (int i = 0; i < BEYOND; i++) {
-		uint32_t at = from;
-		for (uint32_t k = 0; k < beyond[i].count && at != STATE_DEAD; k++)
-			at = next_of_all(m, at, beyond[i].bytes[k]);
-		if (at != to)
-			return false;
-	}
-	return true;
-}
-
-/* The state that most groups lead to. */
-static void find_loop(struct grammar *g, uint32_t state)
-{
-	uint32_t to[BYTE_GROUPS], along = STATE_DEAD;
-	uint64_t loop = 0;
-	if (g->machine.levels[state].looped)
-		return;
-	find_groups(g, state, to);
-	for (int i = 0; i < BYTE_GROUPS; i++) {
-		if (to[i] == STATE_DEAD || to[i] == along)
-			continue;
-		uint64_t groups = groups_to(to, to[i]);
-		if (__builtin_popcountll(groups) > __builtin_popcountll(loop)) {
-			loop = groups;
-			along = to[i];
-		}
-	}
-	if (along != STATE_DEAD && leads_beyond(&g->machine, state, along))
-		loop |= (uint64_t)1 << GROUP_BEYOND;
-	struct level *l = &g->machine.levels[state];
-	l->looped = true;
-	l->loop = loop;
-	l->along = along;
-}
-
-/* How far bytes of the loop's groups go on: for ever where they lead to the state itself, else as
- * far as the states that follow take the same. */
-static void look_ahead(struct grammar *g, uint32_t state)
-{
-	const struct machine *m = &g->machine;
-	uint32_t reach = 1, at = state;
-	find_loop(g, state);
-	uint64_t loop = m->levels[state].loop;
-	while (loop && reach < REACH_MAX) {
-		uint32_t next = m->levels[at].along;
-		if (next == at)
-			reach = REACH_ENDLESS;
-		find_loop(g, next);
-		if (reach == REACH_ENDLESS || loop & ~m->levels[next].loop)
-			break;
-		reach++;
-		at = next;
-	}
-	g->machine.levels[state].reach = (uint8_t)reach;
-}
-
-static bool takes_branch(struct grammar *g, const struct token_node *n, uint32_t state)
-{
-	if (!g->machine.levels[state].reach)
-		look_ahead(g, state);
-	const struct level *l = &g->machine.levels[state];
-	uint64_t more = n->groups & ~l->loop;
-	if (n->well && l->loop >> GROUP_BEYOND)
-		more &= GROUPS_ASCII;
-	return !more && (l->reach == REACH_ENDLESS || n->height <= l->reach);
 }
 
 /* ---- walking ---- */
@@ -187,10 +57,12 @@ static void add_exit(struct grammar *g, uint32_t node)
 static void walk(struct grammar *g, const struct grammar_tokens *t, uint32_t top);
 
 /* The text stands at a node in this way: its tokens may follow. True: so may some below. */
-static bool arrive(struct grammar *g, const struct grammar_tokens *t, uint32_t i, struct place p)
+static bool arrive(struct grammar *g, const struct grammar_tokens *t, uint32_t i, struct spot p)
 {
 	const struct token_node *n = &t->nodes[i];
-	if (n->end == i + 1 || (n->tokens >= BRANCH_LEAST && takes_branch(g, n, p.state))) {
+	bool known = g->machine.levels[p.state].reach; /* or worth it */
+	if (n->end == i + 1 ||
+	    ((known || n->tokens >= BRANCH_LEAST) && loop_takes(g, n, p.state))) {
 		allow(g, n->first, n->tokens);
 		return false;
 	}
@@ -206,7 +78,7 @@ static bool arrive(struct grammar *g, const struct grammar_tokens *t, uint32_t i
  * itself. */
 static bool arrive_by_step(struct grammar *g, const struct grammar_tokens *t, uint32_t i)
 {
-	struct places to = {0};
+	struct spots to = {0};
 	const struct token_node *n = &t->nodes[i];
 	machine_step(&g->machine, g->path[n->depth - 1], n->byte, &to);
 	for (uint32_t k = 0; k + 1 < to.count && !g->machine.failed; k++)
@@ -222,7 +94,7 @@ static void walk(struct grammar *g, const struct grammar_tokens *t, uint32_t top
 	uint32_t end = t->nodes[top].end, i = top + 1;
 	while (i < end && !m->failed) {
 		const struct token_node *n = &t->nodes[i];
-		struct place from = g->path[n->depth - 1];
+		struct spot from = g->path[n->depth - 1];
 		const struct level *l = &m->levels[from.state];
 		bool on;
 		if (++g->visited > VISITED_MAX)
@@ -231,8 +103,7 @@ static void walk(struct grammar *g, const struct grammar_tokens *t, uint32_t top
 			on = arrive_by_step(g, t, i);
 		} else {
 			uint32_t next = machine_next(m, from.state, m->class_of[n->byte]);
-			on = next != STATE_DEAD &&
-			     arrive(g, t, i, (struct place){next, from.stack});
+			on = next != STATE_DEAD && arrive(g, t, i, (struct spot){next, from.stack});
 		}
 		i = on ? i + 1 : n->end;
 	}
@@ -291,7 +162,7 @@ static void make_mask(struct grammar *g, const struct grammar_tokens *t, uint32_
 		grammar_forget_masks(g);
 	memset(g->bits, 0, words_of(t) * sizeof *g->bits);
 	g->exit_count = 0;
-	g->path[0] = (struct place){state, STACK_ANY};
+	g->path[0] = (struct spot){state, STACK_ANY};
 	walk(g, t, 0);
 	struct local_mask *masks = grown(g->masks, g->mask_count, &g->mask_room, sizeof *masks);
 	if (masks)
@@ -317,7 +188,7 @@ static void add_mask(const struct local_mask *l, uint64_t *mask, size_t words)
 /* ---- masks of a text ---- */
 
 /* What a rule decides, and from its exits what its callers do. */
-static void mask_place(struct grammar *g, const struct grammar_tokens *t, struct place p,
+static void mask_place(struct grammar *g, const struct grammar_tokens *t, struct spot p,
 		       uint64_t *mask)
 {
 	const struct machine *m = &g->machine;
@@ -375,22 +246,20 @@ int grammar_prepare(struct grammar *g, const struct grammar_tokens *t, struct er
 	uint32_t prepared = 0;
 	explore(g);
 	if (!make_room(g, t))
-		return grammar_failed(g, e);
+		return machine_error(&g->machine, e);
 	for (uint32_t i = 1; i < g->machine.level_count && i < EXPLORED_MAX; i++) {
 		if (g->machine.failed || prepared == PREPARED_MAX)
 			break;
-		find_loop(g, i);
-		if (g->machine.levels[i].mask ||
-		    __builtin_popcountll(g->machine.levels[i].loop) < WIDE)
+		if (g->machine.levels[i].mask || loop_width(g, i) < WIDE)
 			continue;
 		g->visited = 0;
 		make_mask(g, t, i);
 		prepared++;
 	}
-	return grammar_failed(g, e);
+	return machine_error(&g->machine, e);
 }
 
-int grammar_mask(struct grammar *g, const struct grammar_tokens *t, const struct places *p,
+int grammar_mask(struct grammar *g, const struct grammar_tokens *t, const struct spots *p,
 		 uint64_t *mask, uint32_t *allowed, struct err *e)
 {
 	size_t words = words_of(t);
@@ -404,7 +273,7 @@ int grammar_mask(struct grammar *g, const struct grammar_tokens *t, const struct
 		add_ends(t, mask);
 	for (size_t w = 0; w < words; w++)
 		*allowed += (uint32_t)__builtin_popcountll(mask[w]);
-	return grammar_failed(g, e);
+	return machine_error(&g->machine, e);
 }
 
 /* ---- logits ---- */

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-enum { GROUPS_MAX = 64, RANGES_MAX = 512, CHARACTER_MAX = 0x10ffff };
+enum { GROUPS_MAX = 64 };
 
 struct regex {
 	struct grammar_source *s;
@@ -18,12 +18,6 @@ struct regex {
 	enum spelling_of spelling;
 	bool whole;
 	uint32_t depth;
-};
-
-struct ranges { /* in any order */
-	struct char_range at[RANGES_MAX];
-	uint32_t count;
-	bool full;
 };
 
 static uint32_t refuse(struct regex *r, size_t at, int code, const char *words)
@@ -57,95 +51,6 @@ static uint32_t take_character(struct regex *r)
 	return c;
 }
 
-/* ---- sets of characters ---- */
-
-static void add_range(struct ranges *set, uint32_t from, uint32_t to)
-{
-	if (set->count == RANGES_MAX)
-		set->full = true;
-	else
-		set->at[set->count++] = (struct char_range){from, to};
-}
-
-/* Ascending and apart. */
-static void sort(struct ranges *set)
-{
-	uint32_t kept = 0;
-	for (uint32_t i = 1; i < set->count; i++) {
-		struct char_range moving = set->at[i];
-		uint32_t k = i;
-		for (; k && set->at[k - 1].from > moving.from; k--)
-			set->at[k] = set->at[k - 1];
-		set->at[k] = moving;
-	}
-	for (uint32_t i = 0; i < set->count; i++) {
-		if (kept && set->at[i].from <= set->at[kept - 1].to + 1) {
-			if (set->at[i].to > set->at[kept - 1].to)
-				set->at[kept - 1].to = set->at[i].to;
-		} else {
-			set->at[kept++] = set->at[i];
-		}
-	}
-	set->count = kept;
-}
-
-/* All others. */
-static void invert(struct ranges *set)
-{
-	struct ranges others = {.full = set->full};
-	uint32_t from = 0;
-	sort(set);
-	for (uint32_t i = 0; i < set->count; i++) {
-		if (set->at[i].from > from)
-			add_range(&others, from, set->at[i].from - 1);
-		from = set->at[i].to + 1;
-	}
-	if (from <= CHARACTER_MAX)
-		add_range(&others, from, CHARACTER_MAX);
-	*set = others;
-}
-
-/* The classes that a letter stands for; in upper case, all others. */
-static const struct class
-{
-	char letter;
-	uint32_t count;
-	struct char_range at[10];
-} classes[] = {
-	{'d', 1, {{'0', '9'}}},
-	{'w', 4, {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}},
-	{'s',
-	 10,
-	 {{'\t', '\r'},
-	  {' ', ' '},
-	  {0xa0, 0xa0},
-	  {0x1680, 0x1680},
-	  {0x2000, 0x200a},
-	  {0x2028, 0x2029},
-	  {0x202f, 0x202f},
-	  {0x205f, 0x205f},
-	  {0x3000, 0x3000},
-	  {0xfeff, 0xfeff}}},
-};
-enum { CLASSES = sizeof classes / sizeof *classes };
-
-static bool add_class(struct ranges *set, char letter)
-{
-	for (int i = 0; i < CLASSES; i++) {
-		struct ranges one = {0};
-		if ((letter | 0x20) != classes[i].letter)
-			continue;
-		for (uint32_t k = 0; k < classes[i].count; k++)
-			add_range(&one, classes[i].at[k].from, classes[i].at[k].to);
-		if (letter != classes[i].letter)
-			invert(&one);
-		for (uint32_t k = 0; k < one.count; k++)
-			add_range(set, one.at[k].from, one.at[k].to);
-		return true;
-	}
-	return false;
-}
-
 /* ---- escapes ---- */
 
 static int hex_digit(char c)
@@ -172,7 +77,7 @@ static uint32_t hexadecimal(struct regex *r, uint32_t digits)
 }
 
 /* Behind a backslash: a character; or a class, which is added to `set`, and then false. */
-static bool escape(struct regex *r, struct ranges *set, uint32_t *character)
+static bool escape(struct regex *r, struct char_ranges *set, uint32_t *character)
 {
 	static const char plain[] = "n\nr\rt\tv\vf\f0\0";
 	size_t from = r->at;
@@ -181,7 +86,7 @@ static bool escape(struct regex *r, struct ranges *set, uint32_t *character)
 		return true;
 	}
 	char c = peek(r);
-	if (add_class(set, c)) {
+	if (ranges_add_class(set, c)) {
 		r->at++;
 		return false;
 	}
@@ -204,9 +109,9 @@ static bool escape(struct regex *r, struct ranges *set, uint32_t *character)
 
 /* ---- one character ---- */
 
-static uint32_t character_expr(struct regex *r, struct ranges *set)
+static uint32_t character_expr(struct regex *r, struct char_ranges *set)
 {
-	sort(set);
+	ranges_sort(set);
 	if (set->full)
 		return refuse(r, r->at, E2BIG, "the class has too many ranges");
 	uint32_t expr = spelled_characters(r->s, set->at, set->count, r->spelling);
@@ -214,7 +119,7 @@ static uint32_t character_expr(struct regex *r, struct ranges *set)
 }
 
 /* An end of a range of a class. False: it was a class. */
-static bool class_character(struct regex *r, struct ranges *set, uint32_t *c)
+static bool class_character(struct regex *r, struct char_ranges *set, uint32_t *c)
 {
 	if (!accept(r, "\\")) {
 		*c = take_character(r);
@@ -230,7 +135,7 @@ static bool class_character(struct regex *r, struct ranges *set, uint32_t *c)
 /* Behind its bracket. */
 static uint32_t bracket(struct regex *r)
 {
-	struct ranges set = {0};
+	struct char_ranges set = {0};
 	size_t from = r->at - 1;
 	bool others = accept(r, "^");
 	while (!at_end(r) && peek(r) != ']') {
@@ -246,19 +151,19 @@ static uint32_t bracket(struct regex *r)
 		}
 		if (high < low)
 			return refuse(r, here, EINVAL, "the range's end is before its beginning");
-		add_range(&set, low, high);
+		ranges_add(&set, low, high);
 	}
 	if (!accept(r, "]"))
 		return refuse(r, from, EINVAL, "the class is not closed");
 	if (others)
-		invert(&set);
+		ranges_invert(&set);
 	return character_expr(r, &set);
 }
 
 static uint32_t dot(struct regex *r)
 {
-	struct ranges set = {.count = 3, .at = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}};
-	invert(&set);
+	struct char_ranges set = {.count = 3, .at = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}};
+	ranges_invert(&set);
 	return character_expr(r, &set);
 }
 
@@ -289,7 +194,7 @@ static uint32_t group(struct regex *r)
 
 static uint32_t atom(struct regex *r)
 {
-	struct ranges set = {0};
+	struct char_ranges set = {0};
 	size_t from = r->at;
 	if (accept(r, "("))
 		return group(r);
@@ -308,7 +213,7 @@ static uint32_t atom(struct regex *r)
 	else
 		c = take_character(r);
 	if (single)
-		add_range(&set, c, c);
+		ranges_add(&set, c, c);
 	return character_expr(r, &set);
 }
 

@@ -30,6 +30,12 @@ enum schema_type {
 	TYPE_ALL = 127,
 };
 
+struct schema_memo { /* a rule, and what it is made of */
+	struct layers layers;
+	const struct json *root;
+	uint32_t rule;
+};
+
 /* Adds a schema with all that it refers to and combines. */
 void layers_add(struct schema_rules *r, struct layers *l, const struct json *schema);
 /* A call of the rule for layers. */
@@ -42,6 +48,9 @@ bool layers_have(const struct layers *l, const char *keyword);
 /* The largest (or smallest) whole number that a keyword has, or `none`. */
 uint64_t layers_count(struct schema_rules *r, const struct layers *l, const char *keyword,
 		      bool largest, uint64_t none);
+
+/* Whether a keyword is one that enum and const would have to be checked by. */
+bool keyword_limits(const char *name);
 
 /* Values of one type. */
 uint32_t schema_object(struct schema_rules *r, const struct layers *l);

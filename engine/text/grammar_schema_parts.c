@@ -7,7 +7,6 @@
  */
 #include "engine/text/grammar_schema.h"
 
-#include "engine/text/json_write.h"
 #include "engine/text/utf8.h"
 
 #include <errno.h>
@@ -111,19 +110,9 @@ static uint32_t property_value(struct schema_rules *r, const struct layers *l, c
 	return value.none ? NOTHING : layers_expr(r, &value);
 }
 
-static uint32_t quoted(struct grammar_source *s, const char *name)
-{
-	struct text_out out = {0};
-	json_write_text(&out, name, strlen(name));
-	uint32_t expr = out.failed ? source_fail(s, ENOMEM, "out of memory for a schema")
-				   : expr_text(s, out.bytes, out.n);
-	text_out_free(&out);
-	return expr;
-}
-
 static uint32_t member(struct schema_rules *r, const struct layers *l, const char *name)
 {
-	return then3(r->s, quoted(r->s, name), json_colon(r->s), property_value(r, l, name));
+	return then3(r->s, json_quoted(r->s, name), json_colon(r->s), property_value(r, l, name));
 }
 
 /* ---- other names ---- */

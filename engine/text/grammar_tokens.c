@@ -38,30 +38,43 @@ uint8_t byte_group(uint8_t byte)
 
 /* ---- bytes of tokens ---- */
 
-/* Whether a token's text is one of the marks, which stand for themselves. */
-static bool marks(const char *bytes, size_t n)
+/* The bytes of a token, and whether it is a mark, which stands for itself: a control token only if
+ * it is one of the form's. */
+static const char *spelled_bytes(const struct tokenizer *t, const struct split_form *writes,
+				 uint32_t id, size_t *n, bool *mark)
 {
-	return token_wants(bytes, n, false) != MAY_TEXT;
+	const char *bytes = tokenizer_bytes(t, id, false, n);
+	*mark = *n && token_wants(bytes, *n, false) != MAY_TEXT;
+	if (*n || !writes)
+		return bytes;
+	bytes = tokenizer_bytes(t, id, true, n);
+	*mark = *n && split_form_marks(writes, bytes, *n);
+	*n = *mark ? *n : 0;
+	return bytes;
 }
 
-size_t grammar_token_bytes(const struct tokenizer *t, uint32_t id,
+size_t grammar_token_bytes(const struct tokenizer *t, const struct split_form *writes, uint32_t id,
 			   char bytes[GRAMMAR_MAX_TOKEN + 1])
 {
-	size_t n, mark = 0;
-	const char *text = tokenizer_bytes(t, id, false, &n);
+	size_t n;
+	bool mark;
+	const char *text = spelled_bytes(t, writes, id, &n, &mark);
 	if (!n || n > GRAMMAR_MAX_TOKEN)
 		return 0;
-	if (marks(text, n))
-		bytes[mark++] = (char)GRAMMAR_MARK;
+	if (mark)
+		bytes[0] = (char)GRAMMAR_MARK;
 	memcpy(bytes + mark, text, n);
 	return mark + n;
 }
 
-bool grammar_is_mark(const struct tokenizer *t, const char *text)
+bool grammar_is_mark(const struct tokenizer *t, const struct split_form *writes, const char *text)
 {
 	size_t n;
-	int64_t id = marks(text, strlen(text)) ? tokenizer_find(t, text) : -1;
-	return id >= 0 && tokenizer_bytes(t, (uint32_t)id, false, &n) && n;
+	bool mark = false;
+	int64_t id = tokenizer_find(t, text);
+	if (id >= 0)
+		spelled_bytes(t, writes, (uint32_t)id, &n, &mark);
+	return mark;
 }
 
 /* ---- the tree ---- */
@@ -102,18 +115,26 @@ static bool ends_answer(const uint32_t *ends, uint32_t count, uint32_t id)
 	return false;
 }
 
+struct from { /* what a tree is made of */
+	const struct tokenizer *tokenizer;
+	const struct split_form *writes;
+	const uint32_t *ends;
+	uint32_t end_count;
+};
+
 /* What is no text goes to `never`, or to the ends. */
-static uint32_t spell(struct grammar_tokens *t, const struct tokenizer *from, const uint32_t *ends,
-		      uint32_t end_count, struct spelled *list)
+static uint32_t spell(struct grammar_tokens *t, const struct from *from, struct spelled *list)
 {
 	uint32_t count = 0;
 	for (uint32_t id = 0; id < t->vocabulary; id++) {
+		struct spelled s = {.id = id};
 		size_t n;
-		const char *bytes = tokenizer_bytes(from, id, false, &n);
-		if (ends_answer(ends, end_count, id))
+		if (ends_answer(from->ends, from->end_count, id))
 			continue;
+		s.bytes = spelled_bytes(from->tokenizer, from->writes, id, &n, &s.mark);
+		s.length = (uint16_t)n;
 		if (n && n <= GRAMMAR_MAX_TOKEN)
-			list[count++] = (struct spelled){bytes, (uint16_t)n, marks(bytes, n), id};
+			list[count++] = s;
 		else
 			t->never[t->never_count++] = id;
 	}
@@ -217,36 +238,37 @@ static void measure(struct grammar_tokens *t)
 	close_node(t, &p, t->count);
 }
 
-static int plant_all(struct grammar_tokens *t, const struct tokenizer *from, const uint32_t *ends,
-		     uint32_t end_count, struct err *e)
+static int plant_all(struct grammar_tokens *t, const struct from *from, struct err *e)
 {
-	size_t room = (size_t)t->vocabulary + end_count + 1;
+	size_t room = (size_t)t->vocabulary + from->end_count + 1;
 	struct spelled *list = malloc(room * sizeof *list);
 	t->order = malloc(room * sizeof *t->order);
 	t->never = malloc(room * sizeof *t->never);
 	bool done = list && t->order && t->never;
 	if (done) {
-		t->text_count = spell(t, from, ends, end_count, list);
+		t->text_count = spell(t, from, list);
 		done = plant(t, list, t->text_count);
 	}
 	free(list);
 	if (!done)
 		return err_set(e, ENOMEM, "out of memory for the vocabulary's tree");
-	for (uint32_t i = 0; i < end_count; i++)
-		if (ends[i] < t->vocabulary)
-			t->order[t->text_count + t->end_count++] = ends[i];
+	for (uint32_t i = 0; i < from->end_count; i++)
+		if (from->ends[i] < t->vocabulary)
+			t->order[t->text_count + t->end_count++] = from->ends[i];
 	measure(t);
 	return 0;
 }
 
-int grammar_tokens_new(struct grammar_tokens **out, const struct tokenizer *t, uint32_t vocabulary,
-		       const uint32_t *ends, uint32_t end_count, struct err *e)
+int grammar_tokens_new(struct grammar_tokens **out, const struct tokenizer *t,
+		       const struct split_form *writes, uint32_t vocabulary, const uint32_t *ends,
+		       uint32_t end_count, struct err *e)
 {
+	const struct from from = {t, writes, ends, end_count};
 	struct grammar_tokens *made = calloc(1, sizeof *made);
 	if (!made)
 		return err_set(e, ENOMEM, "out of memory for the vocabulary's tree");
 	made->vocabulary = vocabulary;
-	int failed = plant_all(made, t, ends, end_count, e);
+	int failed = plant_all(made, &from, e);
 	if (failed)
 		grammar_tokens_free(made);
 	else

@@ -9,6 +9,7 @@
 #ifndef MOEFS_ENGINE_TEXT_GRAMMAR_TOKENS_H
 #define MOEFS_ENGINE_TEXT_GRAMMAR_TOKENS_H
 
+#include "engine/text/split_forms.h"
 #include "engine/text/tokenizer.h"
 
 enum { GRAMMAR_MAX_TOKEN = 250 };
@@ -41,17 +42,18 @@ static inline uint32_t grammar_places(const struct grammar_tokens *t)
 	return t->text_count + t->end_count;
 }
 
-/* `ends` [end_count]: ids that are no text. Ids from `vocabulary` on are left out. -ENOMEM in
- * words. */
-int grammar_tokens_new(struct grammar_tokens **out, const struct tokenizer *t, uint32_t vocabulary,
-		       const uint32_t *ends, uint32_t end_count, struct err *e);
+/* `writes` says which control tokens are marks, as `ends` [end_count] which tokens are no text. Ids
+ * from `vocabulary` on are left out. -ENOMEM in words. */
+int grammar_tokens_new(struct grammar_tokens **out, const struct tokenizer *t,
+		       const struct split_form *writes, uint32_t vocabulary, const uint32_t *ends,
+		       uint32_t end_count, struct err *e);
 void grammar_tokens_free(struct grammar_tokens *t); /* NULL is fine */
 
 /* Bytes of a token as a grammar reads them: how many, to `bytes`; 0: it is none of the text's. */
-size_t grammar_token_bytes(const struct tokenizer *t, uint32_t id,
+size_t grammar_token_bytes(const struct tokenizer *t, const struct split_form *writes, uint32_t id,
 			   char bytes[GRAMMAR_MAX_TOKEN + 1]);
 /* Whether there is a token that marks thinking or calls and is spelled like this. */
-bool grammar_is_mark(const struct tokenizer *t, const char *text);
+bool grammar_is_mark(const struct tokenizer *t, const struct split_form *writes, const char *text);
 
 /* Bytes that most grammars take alike are one of these groups, so that one number says which bytes
  * lie below a node; and where all is well there, GROUP_BEYOND says that there are characters beyond

@@ -212,6 +212,14 @@ void messages_write(const struct messages *m, struct text_out *out)
 	text_out_string(out, m->count > 0 ? "\n]\n" : "]\n");
 }
 
+size_t messages_bytes(const struct messages *m)
+{
+	size_t n = m->count > 0 ? strlen("[\n\n]\n") - strlen(",\n") : strlen("[]\n");
+	for (size_t i = 0; i < m->count; i++)
+		n += strlen(",\n") + m->items[i].n;
+	return n;
+}
+
 /* ---- adding ---- */
 
 static void write_member(struct text_out *o, const char *key, const char *text, size_t n)
@@ -418,10 +426,8 @@ int tools_check(const struct json *tools, struct err *e)
 		const char *name;
 		(void)snprintf(where, sizeof where, "tools.json: tool %zu", i);
 		if (json_kind(function) != JSON_OBJECT)
-			return json_wrong(t, "function", where,
-					  "{\"type\": \"function\", \"function\": {\"name\", "
-					  "\"description\", \"parameters\"}}",
-					  e);
+			return json_wrong(function, "function", where,
+					  "{\"name\", \"description\", \"parameters\"}", e);
 		int rc = json_get_string(function, "name", where, &name, e);
 		if (rc < 0)
 			return rc;

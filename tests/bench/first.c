@@ -5,6 +5,7 @@
  * weights as a user's would. To see all three: run it twice, then with --complete, then once more;
  * and drop the caches before each, which is not this program's to do. */
 #include "engine/family/config.h"
+#include "engine/family/gguf_tokenizer.h"
 #include "engine/model.h"
 #include "engine/serve/params.h"
 #include "engine/session.h"
@@ -173,7 +174,7 @@ static int first(struct first *f, struct err *e)
 		.store = f->store,
 	};
 	struct tokenizer *t = NULL;
-	int failed = tokenizer_open(&t, f->directory, e);
+	int failed = source_tokenizer_open(&t, f->directory, e);
 	char *prompt = failed ? NULL : random_words(t, f->prompt, e);
 	tokenizer_close(t);
 	if (!prompt)

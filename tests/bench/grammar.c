@@ -77,7 +77,7 @@ static double thread_seconds(void)
 /* One text, until it ends or has enough tokens. */
 static int one_text(struct grammar_bench *b, struct grammar *g, uint64_t *count, struct err *e)
 {
-	struct places p;
+	struct spots p;
 	grammar_begin(g, &p);
 	for (int i = 0; i < 200 && *count < b->tokens_asked; i++) {
 		char bytes[GRAMMAR_MAX_TOKEN + 1];
@@ -92,7 +92,7 @@ static int one_text(struct grammar_bench *b, struct grammar *g, uint64_t *count,
 		uint32_t id = choose(b);
 		if (id == UINT32_MAX)
 			return 0;
-		size_t n = grammar_token_bytes(b->tokenizer, id, bytes);
+		size_t n = grammar_token_bytes(b->tokenizer, NULL, id, bytes);
 		if (!n || !grammar_read(g, &p, bytes, n))
 			return 0;
 	}
@@ -110,6 +110,7 @@ static int one_form(struct grammar_bench *b, int i, struct table *t, struct err 
 	struct grammar_request r = {.form = forms[i].form,
 				    .source = forms[i].source,
 				    .source_n = strlen(forms[i].source),
+				    .thinking = THINKING_OFF,
 				    .tokenizer = b->tokenizer};
 	struct grammar *g;
 	uint64_t count = 0;
@@ -159,8 +160,8 @@ static int measure(struct grammar_bench *b, struct report *r, struct err *e)
 {
 	uint32_t end = (uint32_t)tokenizer_eos(b->tokenizer);
 	double started = seconds_now();
-	int failed = grammar_tokens_new(&b->tokens, b->tokenizer, tokenizer_size(b->tokenizer),
-					&end, 1, e);
+	int failed = grammar_tokens_new(&b->tokens, b->tokenizer, NULL,
+					tokenizer_size(b->tokenizer), &end, 1, e);
 	if (failed)
 		return failed;
 	report_number(r, "tokens", "tokens", b->tokens->vocabulary, 0);

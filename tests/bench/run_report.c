@@ -139,7 +139,7 @@ static void report_speed(struct table *t, const struct work *w, const struct rou
 			table_none(t); /* which experts several rows share is not counted */
 		table_summary(t, &others);
 	}
-	if (w->state_bytes > 0)
+	if (w->state_bytes > 0 && !own_time) /* that goes by the clock */
 		table_summary(t, &deltas);
 	else
 		table_none(t);

@@ -83,6 +83,7 @@ print(json.dumps({"model_type": "qwen3_5_moe", "text_config": text, "tie_word_em
                   "vision_config": {"depth": 27, "hidden_size": 1152}}))
 END
 
+try "grammar measures masks" forms grammar examples/models/fable-moe-15m --tokens 50 --json
 try "the ceilings of memory and arithmetic" arithmetic_and_memory \
 	machine "${effort[@]}" --seconds 0.001 --memory 8M --no-disk
 try "the ceiling of a disk" cpu \
@@ -103,6 +104,8 @@ for mix in q4_k_m q8_0 mxfp4; do
 done
 try "what it thinks of a text" nll perplexity "$here/q4_k_m.gguf" --text README.md --chunk 64 --json
 check "is about what chance would" '8 < r["nll"] < 10' # ln 4100 is 8.3
+try "its first token" first_token_seconds first "$here/q4_k_m.gguf" --prompt 3 --threads 2 --json
+check "answers the prompt" 'r["prompt_tokens"] == 3'
 refuse "rows that are no whole number of blocks" 'rows of 128' make "$here/config.json" "$here/no.gguf" --gguf q4_k_m
 refuse "a mix that is not known" 'must be q4_k_m' make "$here/config.json" "$here/no.gguf" --gguf q9
 try "with room for few experts" phases run "$here/model" "${effort[@]}" --seconds 0.001 --prompt 9 --tokens 3 \
@@ -164,7 +167,9 @@ refuse "a trace without a budget" "--budget" pager --trace "$here/trace.csv" "${
 refuse "a policy that is not known" "is not scales" pager --trace "$here/trace.csv" "${store[@]}" --budget 4M --policy best
 refuse "a folder that is no store" "$here" pager --trace "$here/trace.csv" --store "$here" --budget 4M
 refuse "a file that is no trace" "config.json:1" pager --trace "$here/config.json" "${store[@]}" --budget 4M
-fixture=tests/data/fixtures/qwen3_moe
+fixture=$here/qwen3_moe
+mkdir "$fixture"
+cp tests/data/fixtures/qwen3_moe/*.json "$fixture" && zstd -dq tests/data/fixtures/qwen3_moe/model.safetensors.zst -o "$fixture/model.safetensors" || failed=1
 python3 -c '
 import json, sys
 golden = json.load(open(sys.argv[1] + "/golden.json"))

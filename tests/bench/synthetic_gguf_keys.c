@@ -7,7 +7,7 @@
 
 /* Kinds of tokens, as the format numbers them. */
 enum { TOKEN_NORMAL = 1, TOKEN_CONTROL = 3, TOKEN_UNUSED = 5 };
-enum { BYTES = 256, LETTERS = 26, PAIRS = LETTERS * LETTERS, TOKEN_BYTES = 32 };
+enum { BYTES = 256, LETTERS = 26, PAIRS = (1 + LETTERS) * LETTERS, TOKEN_BYTES = 32 };
 
 struct keys {
 	FILE *to;
@@ -89,18 +89,34 @@ static uint32_t character_of(uint32_t byte)
 	return BYTES - 1 + hidden;
 }
 
-/* The bytes, then all pairs of small letters, then what no text has; the last ends a text. */
+/* The first half of a pair: a space, as byte-level vocabularies write it, or a small letter. */
+static void first_half(char text[TOKEN_BYTES], uint32_t pair)
+{
+	if (pair < LETTERS)
+		(void)snprintf(text, TOKEN_BYTES, "\xc4\xa0");
+	else
+		(void)snprintf(text, TOKEN_BYTES, "%c", 'a' + (int)(pair / LETTERS - 1));
+}
+
+static char second_half(uint32_t pair)
+{
+	return (char)('a' + pair % LETTERS);
+}
+
+/* The bytes, then all pairs of a space or a small letter and a small letter, then what no text has;
+ * the last ends a text. */
 static void token_text(char text[TOKEN_BYTES], uint32_t id, uint32_t last)
 {
-	uint32_t c = character_of(id < BYTES ? id : 0), pair = id - BYTES;
+	uint32_t c = character_of(id < BYTES ? id : 0);
+	char half[TOKEN_BYTES];
 	if (id == last)
 		(void)snprintf(text, TOKEN_BYTES, "<|end|>");
 	else if (id >= BYTES + PAIRS)
 		(void)snprintf(text, TOKEN_BYTES, "<|unused %u|>", id);
-	else if (id >= BYTES)
-		(void)snprintf(text, TOKEN_BYTES, "%c%c", 'a' + (int)(pair / LETTERS),
-			       'a' + (int)(pair % LETTERS));
-	else if (c < 0x80)
+	else if (id >= BYTES) {
+		first_half(half, id - BYTES);
+		(void)snprintf(text, TOKEN_BYTES, "%.2s%c", half, second_half(id - BYTES));
+	} else if (c < 0x80)
 		(void)snprintf(text, TOKEN_BYTES, "%c", (int)c);
 	else
 		(void)snprintf(text, TOKEN_BYTES, "%c%c", (int)(0xc0 | c >> 6),
@@ -126,8 +142,10 @@ static void put_vocabulary(struct keys *k)
 						       : TOKEN_UNUSED,
 				  4);
 	begin_array(k, "tokenizer.ggml.merges", GGUF_STRING, PAIRS);
-	for (int i = 0; i < PAIRS; i++) {
-		(void)snprintf(text, sizeof text, "%c %c", 'a' + i / LETTERS, 'a' + i % LETTERS);
+	for (uint32_t i = 0; i < PAIRS; i++) {
+		char half[TOKEN_BYTES];
+		first_half(half, i);
+		(void)snprintf(text, sizeof text, "%.2s %c", half, second_half(i));
 		gguf_write_string(k->to, text);
 	}
 	put_number(k, "tokenizer.ggml.eos_token_id", last);

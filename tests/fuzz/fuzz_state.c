@@ -71,18 +71,29 @@ static void set(struct session *s, enum session_text what, const char *text)
 	must(session_text_set(s, what, text, strlen(text), &e), &e);
 }
 
+/* A conversation that waits for the second of two results. */
+static const char messages[] =
+	"[{\"role\": \"system\", \"content\": \"Be kind.\"}, {\"role\": \"user\", \"content\": "
+	"\"Hi\"}, "
+	"{\"role\": \"assistant\", \"content\": \"Ho\", \"thinking\": \"hm\", \"tool_calls\": ["
+	"{\"id\": \"c00000001\", \"type\": \"function\", \"function\": {\"name\": \"f\", "
+	"\"arguments\": {}}}, "
+	"{\"id\": \"c00000002\", \"type\": \"function\", \"function\": {\"name\": \"f\", "
+	"\"arguments\": {}}}]}]";
+static const char tools[] =
+	"[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {}}}]";
+static const char result[] = "{\"tool_call_id\": \"c00000002\", \"content\": \"x\"}";
+
 static void make_state(void)
 {
 	struct session *s;
 	struct err e = {0};
+	bool complete;
 	must(session_create(&s, model, NULL, NULL, &e), &e);
-	set(s, SESSION_MESSAGES,
-	    "[{\"role\": \"system\", \"content\": \"Be kind.\"}, {\"role\": \"user\", \"content\": "
-	    "\"Hi\"}, "
-	    "{\"role\": \"assistant\", \"content\": \"Ho\", \"thinking\": \"hm\"}]");
-	set(s, SESSION_TOOLS,
-	    "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {}}}]");
+	set(s, SESSION_MESSAGES, messages);
+	set(s, SESSION_TOOLS, tools);
 	set(s, SESSION_VARIABLES, "{\"a\": 1}");
+	must(session_tool_result_add(s, result, strlen(result), &complete, &e), &e);
 	session_log_append(s, "> Hi\nHo\n", 8);
 	must(session_add_mark(s, &e), &e);
 	compute(&s->context);
@@ -116,7 +127,7 @@ static void begin(void)
 				   .threads = 1,
 				   .store = folder_path()};
 	must(engine_create(&engine, &o, &e), &e);
-	must(model_open(&model, engine, fixture("qwen3_moe"), &e), &e);
+	must(model_open(&model, engine, fixture("qwen3"), &e), &e);
 	must(config_read(&hybrid, fixture("qwen3_5_moe"), &e), &e);
 	make_state();
 	make_context();
@@ -213,6 +224,8 @@ static void use(struct session *s)
 		abort();
 	free(bytes);
 	free(again);
+	bool complete;
+	(void)session_tool_result_add(s, "{\"content\": \"y\"}", 16, &complete, &e);
 	while (!session_undo(s, &e))
 		;
 	must(session_reset(s, &e), &e);

@@ -141,6 +141,13 @@ seed() { # FUZZER FOLDER
 		printf '{%% macro f(a, b=1) %%}{{ x | tojson(indent=2) }}{%% endmacro %%}{{ f(l[::-1]) }}' >"$2/macro"
 		printf '{%%- set ns = namespace(i=0) -%%}{%% if n is defined %%}{%% set ns.i = -n // 2 %%}{%% endif %%}' >"$2/set"
 		;;
+	fuzz_grammar)
+		printf '\0{"properties":{"a":{"type":"string","maxLength":9},"b":{"items":{"$ref":"#"}}},"required":["a"]}\0\0\14' >"$2/object"
+		printf '\0{"anyOf":[{"enum":["a",1]},{"pattern":"^a+$"},{"type":"integer","minimum":3,"maximum":12}]}\0\4' >"$2/any"
+		printf '\10{"additionalProperties":{"type":["number","null"]},"properties":{"ab":{}}}\0\0\5' >"$2/open"
+		printf '\1(a|[^b]{2,5})*\\d+$\0\14\15' >"$2/regex"
+		printf '\13^(?:ab|a.)+?\\u00e9{3}\0\14' >"$2/more"
+		;;
 	fuzz_vocabulary)
 		for first in 20 21 42 46; do vocabulary $first >"$2/$first"; done
 		;;

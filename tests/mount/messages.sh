@@ -139,6 +139,21 @@ refused() {
 }
 claim "what is no list of messages is refused in words, and changes nothing" in_session refused
 
+large() { # read and checked beside the loop
+	jq -n '[range(2000) | {role: (if . % 2 == 0 then "user" else "assistant" end), content: ("word " * 100)}]' >"$work/long"
+	[ "$(wc -c <"$work/long")" -gt 1000000 ] || fail "not long"
+	cp "$work/long" messages.json || fail "$(cat error)"
+	same "$(jq -c . messages.json | sha256sum)" "$(jq -c . "$work/long" | sha256sum)"
+	sed '$d' "$work/long" >"$work/cut"
+	fails_with "Invalid argument" cp "$work/cut" messages.json
+	[ -s error ] || fail "error says nothing"
+	same "$(jq length messages.json)" 2000 "after a refusal"
+	for i in $(seq 8); do (cp "$work/long" messages.json 2>/dev/null; true) & done
+	cd "$m" && rmdir sessions/large && mkdir sessions/large
+	wait
+}
+claim "a long one is taken whole, and may be written as its session ends" in_session large
+
 busy() {
 	begin_long
 	for f in messages.json tools.json template.json; do shell_fails_with "Device or resource busy" "echo '[]' > $f"; done
@@ -195,7 +210,9 @@ PY
 gen='<|im_end|>
 <|im_start|>assistant
 '
-jq -n --arg gen "$gen" '[
+long=$(for i in $(seq 40); do printf '%s. The fox number %s sees %s birds.\n' "$i" "$((i * 7))" "$((i * i))"; done)
+jq -n --arg gen "$gen" --arg long "$long" '[
+	{after: ("Tell me of all foxes." + $gen), say: $long},
 	{after: ("Please tell me your name." + $gen), say: "Ada."},
 	{after: ("And now the other question." + $gen), say: "Its answer."},
 	{after: ("Say one that ends by itself." + $gen), say: "Before <|im_start|> and after."}]' >"$work/script.json"
@@ -237,6 +254,20 @@ no_turns() { # a turn that a user only spells is none, and what he spells is in 
 	cp "$work/m" messages.json && same "$(jq length messages.json)" 2
 }
 claim "and are no turns to the model" in_session no_turns
+
+during() { # the answer joins at its end
+	local before role rendered
+	echo auto > sessions/default/params/max_tokens
+	echo "Tell me of all foxes." > prompt
+	while case $before$(cat status) in *done) false ;; esac; do
+		before=$(cat status) role=$(jq -r '.[-1].role' messages.json) rendered=$(tail -n 1 rendered)
+		[ "$before$(cat status)" = generatinggenerating ] || continue # it began or ended meanwhile
+		same "$role" user && same "$rendered" "<|im_start|>assistant" rendered
+	done
+	same "$(cat output)" "$long"
+	same "$(jq -r '.[-1].content' messages.json)" "$long"
+}
+claim "while a turn runs, messages and what is rendered go up to its prompt" during
 
 variables() {
 	echo '{"motto": "Be short."}' > template.json || fail "$(cat error)"

@@ -2,7 +2,7 @@
 # A session's state: cp out saves it, cp in restores or forks it, across mounts; what is wrong is said in
 # words and harms nothing.
 . "$(dirname "$0")/lib.sh"
-other=$root/tests/data/fixtures/qwen3_moe
+other=$root/tests/data/fixtures/qwen3
 others=("$other")
 mounted
 loaded
@@ -134,14 +134,14 @@ damaged() {
 claim "a damaged state is refused in words and harms nothing" damaged
 
 another_model() {
-	local there=$mnt/qwen3_moe/sessions/default
+	local there=$mnt/qwen3/sessions/default
 	fails_with "Invalid argument" cp "$kept" "$there/state"
-	grep -q "of the model fable-moe-15m, and this is qwen3_moe" "$there/error" || fail "$(cat "$there/error")"
+	grep -q "of the model fable-moe-15m, and this is qwen3" "$there/error" || fail "$(cat "$there/error")"
 	grep -q "messages.json" "$there/error" || fail "no remedy: $(cat "$there/error")"
 	same "$(cat "$there/log")" ""
 	fails_with "Invalid argument" bash -c "head -c 512 '$kept' >'$there/state'" # by the first write
 	cp "$there/state" "$work/theirs" || fail "cp"
-	refused "of the model qwen3_moe" "Invalid argument" cp "$work/theirs" sessions/f/state
+	refused "of the model qwen3" "Invalid argument" cp "$work/theirs" sessions/f/state
 }
 claim "another model's is refused by the first write" another_model
 
@@ -173,6 +173,7 @@ no_room() {
 	refused "context budget is used up" "No space left on device" cp "$kept" sessions/f/state
 	echo "$budget" > ../cache/context_budget
 	cp "$kept" sessions/f/state || fail "with room again"
+	same "$(cat sessions/f/error)" "" "the error of a session that was restored"
 }
 claim "without room for its context it is ENOSPC in words" no_room
 

@@ -225,4 +225,37 @@ refused_tools() {
 	echo '[]' > tools.json && same "$(jq -c . tools.json)" "[]"
 }
 claim "what is no list of functions is refused in words" in_session refused_tools
+cd / && unmounted
+
+# A published tokenizer and template: thinking and a call in one answer, and the result as that template writes it.
+published() {
+	local answer='<|im_end|>\n<|im_start|>assistant\n'
+	cat >"$work/script.json" <<-JSON
+		[{"after": "Please, what is twelve and thirty?$answer", "say":
+		  "<think>\nThat is for the tool.\n</think>\n\n<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 12, \"b\": 30}}\n</tool_call>"},
+		 {"after": "<tool_response>\n42\n</tool_response>$answer", "say": "<think>\nThere it is.\n</think>\n\nIt is **42**."}]
+	JSON
+	scripted "$work/script.json" "$work/qwen" "$shared/templates/Qwen3.jinja"
+	mounted
+	loaded
+	echo auto > sessions/default/params/max_tokens
+	cp "$work/tools.json" tools.json || fail "$(cat error)"
+	same "$(ask "Please, what is twelve and thirty?")" ""
+	same "$(cat thoughts)" "That is for the tool."
+	same "$(jq -c '.[].function' tool_calls.json)" '{"name":"add","arguments":{"a":12,"b":30}}'
+	echo '{"content": "42"}' > tool_result || fail "$(cat error)"
+	same "$(timeout $limit cat output)" "It is **42**."
+	same "$(cat thoughts)" "There it is."
+	grep -qF "That is for the tool." rendered || fail "its thoughts are not kept while it works on one question"
+	cd / && unmounted
+}
+shared=${MOEFS_TESTDATA:-$root/../shared} words="so it is with a published tokenizer and template"
+if [ -e "$shared/templates/Qwen3.jinja" ] && [ -d "$shared/tokenizers/qwen3" ] && command -v zstd >/dev/null; then
+	mkdir "$work/qwen" && cp "$shared/tokenizers/qwen3"/*.json "$work/qwen" && for f in vocab.json merges.txt; do
+		zstd -dqc "$shared/tokenizers/qwen3/$f.zst" >"$work/qwen/$f"
+	done
+	claim "$words" published
+else
+	echo "ok $words # skip: no zstd, or no templates and tokenizers in $shared"
+fi
 finish

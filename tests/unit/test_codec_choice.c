@@ -28,7 +28,7 @@ static int setup(void **state)
 {
 	(void)state;
 	test_folder_make(parent);
-	(void)snprintf(source, sizeof source, "%s", test_data("fixtures/qwen3_moe"));
+	(void)snprintf(source, sizeof source, "%s", test_fixture("qwen3_moe"));
 	(void)snprintf(folder, sizeof folder, "%s/store", parent);
 	e = (struct err){0};
 	return 0;

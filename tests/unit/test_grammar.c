@@ -21,8 +21,10 @@ static struct grammar *made(enum grammar_form form, const char *source)
 {
 	struct err e = {0};
 	struct grammar *g;
-	struct grammar_request r = {
-		.form = form, .source = source, .source_n = source ? strlen(source) : 0};
+	struct grammar_request r = {.form = form,
+				    .source = source,
+				    .source_n = source ? strlen(source) : 0,
+				    .thinking = THINKING_OFF};
 	if (grammar_new(&g, &r, &e))
 		fail_msg("%s: %s", source, e.text);
 	return g;
@@ -31,7 +33,7 @@ static struct grammar *made(enum grammar_form form, const char *source)
 /* Read byte by byte, which must be as good as at once. */
 static bool takes(struct grammar *g, const char *text)
 {
-	struct places p, whole;
+	struct spots p, whole;
 	grammar_begin(g, &p);
 	whole = p;
 	bool alive = true;
@@ -240,18 +242,18 @@ static void a_schema_takes_what_is_valid(void **state)
 /* ---- ways through a grammar ---- */
 
 /* A byte that may follow: any, but once a text is long, one that leads out. */
-static int some_byte(struct grammar *g, const struct places *p, struct random *r, size_t length)
+static int some_byte(struct grammar *g, const struct spots *p, struct random *r, size_t length)
 {
 	static const char out[] = "\"]}0123456789,:a-.";
 	for (size_t i = 0; length > 60 && i < sizeof out - 1; i++) {
-		struct places to = *p;
+		struct spots to = *p;
 		if (grammar_read(g, &to, &out[i], 1))
 			return (uint8_t)out[i];
 	}
 	char bytes[256];
 	int count = 0;
 	for (int byte = 0; byte < 256; byte++) {
-		struct places to = *p;
+		struct spots to = *p;
 		bytes[count] = (char)byte;
 		count += grammar_read(g, &to, &bytes[count], 1);
 	}
@@ -263,7 +265,7 @@ static void walk(struct grammar *g, const char *source, struct json_object *sche
 {
 	char text[4096];
 	size_t n = 0;
-	struct places p;
+	struct spots p;
 	grammar_begin(g, &p);
 	for (;;) {
 		bool may_end = grammar_may_end(g, &p);
@@ -301,6 +303,94 @@ static void every_way_ends_in_a_valid_text(void **state)
 		walk(g, "json", any, &r);
 	grammar_free(g);
 	json_object_put(any);
+}
+
+/* ---- calls ---- */
+
+static const char tools_text[] = "[{\"type\":\"function\",\"function\":{\"name\":\"add\","
+				 "\"parameters\":{\"type\":\"object\","
+				 "\"properties\":{\"a\":{\"type\":\"integer\"},\"note\":{\"type\":"
+				 "\"string\"},\"kind\":{\"enum\":"
+				 "[\"x\",\"y\"]}},\"required\":[\"a\"]}}},{\"name\":\"now\"}]";
+
+#define CALL(name, arguments) "{\"name\": \"" name "\", \"arguments\": " arguments "}"
+#define ADD "<tool_call>\n" CALL("add", "{\"a\": 3, \"note\": \"</tool_call>\"}") "\n</tool_call>"
+#define NOW "<tool_call>\n" CALL("now", "{}") "\n</tool_call>"
+#define ADD_TAGS                                                                                 \
+	"<tool_call>\n<function=add>\n<parameter=a>\n3\n</parameter>\n<parameter=note>\na < b\n" \
+	"</parameter>\n</function>\n</tool_call>"
+
+static const struct called {
+	enum grammar_choice choice;
+	bool tags;
+	enum split_thinking thinking;
+	const char *text;
+	int calls; /* -1: it is not taken */
+} called[] = {
+	{CHOICE_REQUIRED, false, THINKING_OFF, ADD, 1},
+	{CHOICE_REQUIRED, false, THINKING_OFF, ADD "\n" NOW, 2},
+	{CHOICE_REQUIRED, false, THINKING_OFF, "I shall. " ADD, -1},
+	{CHOICE_REQUIRED, false, THINKING_OFF, ADD_TAGS, -1},
+	{CHOICE_REQUIRED, false, THINKING_OFF,
+	 "<tool_call>\n" CALL("add", "{\"note\": \"\"}") "\n</tool_call>", -1},
+	{CHOICE_REQUIRED, false, THINKING_OFF, "<tool_call>\n" CALL("sub", "{}") "\n</tool_call>",
+	 -1},
+	{CHOICE_NAMED, false, THINKING_OFF, ADD, 1},
+	{CHOICE_NAMED, false, THINKING_OFF, NOW, -1},
+	{CHOICE_NAMED, false, THINKING_OFF, ADD "\n" ADD, -1},
+	{CHOICE_REQUIRED, true, THINKING_OFF, ADD_TAGS, 1},
+	{CHOICE_REQUIRED, true, THINKING_OFF, ADD, -1},
+	{CHOICE_REQUIRED, true, THINKING_OFF,
+	 "<tool_call>\n<function=add>\n<parameter=a>\n3\n</parameter>\n<parameter=kind>\ny\n"
+	 "</parameter>\n</function>\n</tool_call>",
+	 1},
+	{CHOICE_REQUIRED, true, THINKING_OFF,
+	 "<tool_call>\n<function=add>\n<parameter=a>\nx\n</parameter>\n</function>\n</tool_call>",
+	 -1},
+	{CHOICE_REQUIRED, true, THINKING_OFF,
+	 "<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n<parameter=note>\n"
+	 "</function>\n</parameter>\n</function>\n</tool_call>",
+	 -1},
+	{CHOICE_REQUIRED, false, THINKING_OPEN, "Hm, <b> </thin\n</think>\n\n" NOW, 1},
+	{CHOICE_REQUIRED, false, THINKING_OPEN, NOW, -1},
+	{CHOICE_NONE, false, THINKING_OFF, "a < b, <tool_cal> <<tool", 0},
+	{CHOICE_NONE, false, THINKING_OFF, "so " NOW, -1},
+};
+
+static int calls_in(const struct called *c, const struct json *tools)
+{
+	struct err e = {0};
+	struct split *s = split_new(tools, c->thinking);
+	must(split_feed(s, c->text, strlen(c->text), &e), &e);
+	must(split_finish(s, &e), &e);
+	int count = (int)split_result(s).calls->count;
+	split_free(s);
+	return count;
+}
+
+/* What is taken is what the splitter makes calls of. */
+static void calls_are_what_an_answer_is_split_into(void **state)
+{
+	(void)state;
+	struct err e = {0};
+	struct json *tools;
+	must(json_parse_text(&tools, tools_text, strlen(tools_text), "tools", &e), &e);
+	for (size_t i = 0; i < sizeof called / sizeof *called; i++) {
+		const struct called *c = &called[i];
+		struct grammar *g;
+		struct grammar_request r = {.source = "",
+					    .choice = c->choice,
+					    .tool = "add",
+					    .tools = tools,
+					    .tags = c->tags,
+					    .thinking = c->thinking};
+		must(grammar_new(&g, &r, &e), &e);
+		check_text(g, "calls", c->text, c->calls >= 0);
+		if (c->calls >= 0)
+			assert_int_equal(calls_in(c, tools), c->calls);
+		grammar_free(g);
+	}
+	json_free(tools);
 }
 
 /* ---- refusals ---- */
@@ -382,9 +472,12 @@ static void check_hostile(enum grammar_form form, char *source, const char *text
 {
 	struct err e = {0};
 	struct grammar *g;
-	struct grammar_request r = {.form = form, .source = source, .source_n = strlen(source)};
+	struct grammar_request r = {.form = form,
+				    .source = source,
+				    .source_n = strlen(source),
+				    .thinking = THINKING_OFF};
 	if (!grammar_new(&g, &r, &e)) {
-		struct places p;
+		struct spots p;
 		grammar_begin(g, &p);
 		for (size_t i = 0; i < 4000 && grammar_read(g, &p, &text[i % strlen(text)], 1); i++)
 			;
@@ -444,6 +537,7 @@ int main(void)
 		cmocka_unit_test(json_is_an_object_or_a_list),
 		cmocka_unit_test(a_schema_takes_what_is_valid),
 		cmocka_unit_test(every_way_ends_in_a_valid_text),
+		cmocka_unit_test(calls_are_what_an_answer_is_split_into),
 		cmocka_unit_test(what_is_wrong_is_said),
 		cmocka_unit_test(hostile_sources_end_in_words),
 		cmocka_unit_test(long_chains_of_references_are_taken),

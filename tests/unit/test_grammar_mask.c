@@ -29,7 +29,8 @@ static void open_vocabulary(struct vocabulary_under_test *v, const char *directo
 	must(tokenizer_open(&v->t, directory, &e), &e);
 	v->size = tokenizer_size(v->t);
 	v->end = (uint32_t)tokenizer_find(v->t, "<|im_end|>");
-	must(grammar_tokens_new(&v->tokens, v->t, v->size, &v->end, 1, &e), &e);
+	must(grammar_tokens_new(&v->tokens, v->t, split_form_named(NULL), v->size, &v->end, 1, &e),
+	     &e);
 	v->mask = calloc(v->size / 64 + 1, 8);
 	v->may = calloc(v->size, 1);
 	v->want = calloc(v->size, 1);
@@ -49,7 +50,7 @@ static void close_vocabulary(struct vocabulary_under_test *v)
 }
 
 /* Which tokens may follow, as logits say it. */
-static uint32_t ask(struct vocabulary_under_test *v, struct grammar *g, const struct places *p)
+static uint32_t ask(struct vocabulary_under_test *v, struct grammar *g, const struct spots *p)
 {
 	struct err e = {0};
 	uint32_t allowed, left = 0;
@@ -66,13 +67,12 @@ static uint32_t ask(struct vocabulary_under_test *v, struct grammar *g, const st
 	return allowed;
 }
 
-static void try_all(const struct vocabulary_under_test *v, struct grammar *g,
-		    const struct places *p)
+static void try_all(const struct vocabulary_under_test *v, struct grammar *g, const struct spots *p)
 {
 	char bytes[GRAMMAR_MAX_TOKEN + 1];
 	for (uint32_t id = 0; id < v->size; id++) {
-		struct places to = *p;
-		size_t n = grammar_token_bytes(v->t, id, bytes);
+		struct spots to = *p;
+		size_t n = grammar_token_bytes(v->t, split_form_named(NULL), id, bytes);
 		v->want[id] =
 			id == v->end ? grammar_may_end(g, p) : n && grammar_read(g, &to, bytes, n);
 	}
@@ -93,7 +93,7 @@ static void check_way(struct vocabulary_under_test *v, const struct grammar_requ
 {
 	struct err e = {0};
 	struct grammar *g;
-	struct places p;
+	struct spots p;
 	must(grammar_new(&g, q, &e), &e);
 	if (random_u32(r) & 1) /* which changes nothing */
 		must(grammar_prepare(g, v->tokens, &e), &e);
@@ -109,7 +109,9 @@ static void check_way(struct vocabulary_under_test *v, const struct grammar_requ
 		uint32_t id = some_token(v, r);
 		if (id == UINT32_MAX || id == v->end)
 			break;
-		assert_true(grammar_read(g, &p, bytes, grammar_token_bytes(v->t, id, bytes)));
+		assert_true(
+			grammar_read(g, &p, bytes,
+				     grammar_token_bytes(v->t, split_form_named(NULL), id, bytes)));
 	}
 	grammar_free(g);
 }
@@ -139,6 +141,7 @@ static struct grammar_request request_of(const struct vocabulary_under_test *v, 
 	return (struct grammar_request){.form = forms[i].form,
 					.source = forms[i].source,
 					.source_n = strlen(forms[i].source),
+					.thinking = THINKING_OFF,
 					.tokenizer = v->t};
 }
 
@@ -199,13 +202,10 @@ static void masks_of_calls_and_thoughts(void **state)
 					    .source = "calls",
 					    .tools = tools,
 					    .tool = "add",
-					    .xml = i & 2,
+					    .tags = i & 2,
 					    .choice = (enum grammar_choice)(i >> 2),
+					    .thinking = (enum split_thinking)(i % 3),
 					    .tokenizer = v.t};
-		if (i & 1)
-			q.opening = (struct grammar_opening){.think_begin = "<think>",
-							     .think_end = "</think>",
-							     .thinking = i & 2};
 		check_way(&v, &q, &r, 30);
 	}
 	json_free(tools);

@@ -40,7 +40,7 @@ static void pass_open(struct pass *p, const char *directory, const struct engine
 static void pass_open_fixture(struct pass *p, const struct engine_options *options)
 {
 	char path[512];
-	(void)snprintf(path, sizeof path, "%s", test_data("fixtures/qwen3_moe"));
+	(void)snprintf(path, sizeof path, "%s", test_fixture("qwen3_moe"));
 	pass_open(p, path, options);
 }
 

@@ -47,7 +47,8 @@ static size_t number(const char *name)
 static int set(const char *name, const char *value)
 {
 	e = (struct err){0};
-	return params_set(&p, number(name), value, strlen(value), &e);
+	int failed = params_check(&p, number(name), value, strlen(value), &e);
+	return failed ? failed : params_set(&p, number(name), value, strlen(value), &e);
 }
 
 static void assert_reads(const char *name, const char *value)
@@ -90,12 +91,15 @@ static void there_are_these_and_no_others(void **state)
 					    "stream",
 					    "draft",
 					    "experts_per_token",
-					    "drop_missing"};
+					    "drop_missing",
+					    "format",
+					    "grammar",
+					    "tool_choice"};
 	assert_int_equal(params_count(), sizeof names / sizeof *names);
 	for (size_t i = 0; i < params_count(); i++) {
 		assert_string_equal(params_name(number(names[i])), names[i]);
 		bool text = !strcmp(names[i], "stop") || !strcmp(names[i], "system") ||
-			    !strcmp(names[i], "logit_bias");
+			    !strcmp(names[i], "logit_bias") || !strcmp(names[i], "grammar");
 		assert_int_equal(params_is_text(number(names[i])), text);
 	}
 }
@@ -120,6 +124,9 @@ static void a_model_s_defaults_are_its_generation_config(void **state)
 						  {"thinking", "default"},
 						  {"date", "auto"},
 						  {"on_full", "error"},
+						  {"format", "text"},
+						  {"grammar", ""},
+						  {"tool_choice", "auto"},
 						  {"experts_per_token", "0"},
 						  {"drop_missing", "0"},
 						  {"stream", "on"},
@@ -131,65 +138,78 @@ static void a_model_s_defaults_are_its_generation_config(void **state)
 static void what_is_written_reads_back_the_same(void **state)
 {
 	(void)state;
-	static const char *const values[][2] = {{"temperature", "0"},
-						{"temperature", "0.1"},
-						{"temperature", "1.5"},
-						{"temperature", "100"},
-						{"top_p", "0"},
-						{"top_p", "0.95"},
-						{"top_p", "1"},
-						{"min_p", "0.05"},
-						{"min_p", "1"},
-						{"repetition_penalty", "0.01"},
-						{"repetition_penalty", "1"},
-						{"repetition_penalty", "1.3"},
-						{"repetition_penalty", "100"},
-						{"frequency_penalty", "-2"},
-						{"frequency_penalty", "0.5"},
-						{"presence_penalty", "2"},
-						{"logit_bias", "0 -100"},
-						{"logit_bias", "7 1.5\n999 -99.9\n12 0.1"},
-						{"logit_bias", ""},
-						{"logprobs", "20"},
-						{"logprobs", "0"},
-						{"top_k", "0"},
-						{"top_k", "1"},
-						{"top_k", "16777216"},
-						{"max_tokens", "0"},
-						{"max_tokens", "16777216"},
-						{"seed", "0"},
-						{"seed", "18446744073709551615"},
-						{"seed", "random"},
-						{"chat", "off"},
-						{"chat", "on"},
-						{"thinking", "on"},
-						{"thinking", "off"},
-						{"thinking", "low"},
-						{"thinking", "medium"},
-						{"thinking", "high"},
-						{"thinking", "default"},
-						{"date", "2026-01-02"},
-						{"date", "2024-02-29 23:59:59"},
-						{"on_full", "drop-oldest"},
-						{"on_full", "error"},
-						{"stream", "off"},
-						{"stream", "on"},
-						{"draft", "off"},
-						{"draft", "lookup"},
-						{"draft", "lookup 1"},
-						{"draft", "lookup 3"},
-						{"stop", "</s>\\n\nUser:"},
-						{"stop", ""},
-						{"system", "You are terse.\nVery.\n"},
-						{"system", "\n"},
-						{"system", "Äpfel 🍎"},
-						{"system", ""},
-						{"experts_per_token", "0"},
-						{"experts_per_token", "1"},
-						{"experts_per_token", "4"},
-						{"drop_missing", "0"},
-						{"drop_missing", "0.125"},
-						{"drop_missing", "1"}};
+	static const char *const values[][2] = {
+		{"temperature", "0"},
+		{"temperature", "0.1"},
+		{"temperature", "1.5"},
+		{"temperature", "100"},
+		{"top_p", "0"},
+		{"top_p", "0.95"},
+		{"top_p", "1"},
+		{"min_p", "0.05"},
+		{"min_p", "1"},
+		{"repetition_penalty", "0.01"},
+		{"repetition_penalty", "1"},
+		{"repetition_penalty", "1.3"},
+		{"repetition_penalty", "100"},
+		{"frequency_penalty", "-2"},
+		{"frequency_penalty", "0.5"},
+		{"presence_penalty", "2"},
+		{"logit_bias", "0 -100"},
+		{"logit_bias", "7 1.5\n999 -99.9\n12 0.1"},
+		{"logit_bias", ""},
+		{"logprobs", "20"},
+		{"logprobs", "0"},
+		{"top_k", "0"},
+		{"top_k", "1"},
+		{"top_k", "16777216"},
+		{"max_tokens", "0"},
+		{"max_tokens", "16777216"},
+		{"seed", "0"},
+		{"seed", "18446744073709551615"},
+		{"seed", "random"},
+		{"chat", "off"},
+		{"chat", "on"},
+		{"thinking", "on"},
+		{"thinking", "off"},
+		{"thinking", "low"},
+		{"thinking", "medium"},
+		{"thinking", "high"},
+		{"thinking", "default"},
+		{"date", "2026-01-02"},
+		{"date", "2024-02-29 23:59:59"},
+		{"on_full", "drop-oldest"},
+		{"on_full", "error"},
+		{"grammar", "no schema, as long as none is asked for"},
+		{"format", "json"},
+		{"format", "regex"},
+		{"grammar", "[a-z]+\\n(yes|no)"},
+		{"grammar", ""},
+		{"format", "schema"},
+		{"grammar", "{\"type\": \"integer\"}"},
+		{"grammar", ""},
+		{"format", "text"},
+		{"tool_choice", "none"},
+		{"tool_choice", "required"},
+		{"tool_choice", "get_weather"},
+		{"stream", "off"},
+		{"stream", "on"},
+		{"draft", "off"},
+		{"draft", "lookup"},
+		{"draft", "lookup 1"},
+		{"draft", "lookup 3"},
+		{"stop", "</s>\\n\nUser:"},
+		{"stop", ""},
+		{"system", "You are terse.\nVery.\n"},
+		{"system", "\n"},
+		{"system", "Äpfel 🍎"},
+		{"system", ""},
+		{"experts_per_token", "0"},
+		{"experts_per_token", "1"},
+		{"experts_per_token", "4"},
+		{"drop_missing", "0"},
+		{"drop_missing", "0.125"},
+		{"drop_missing", "1"}};
 	for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
 		char line[128];
 		assert_int_equal(set(values[i][0], values[i][1]), 0);
@@ -198,6 +218,24 @@ static void what_is_written_reads_back_the_same(void **state)
 		assert_int_equal(set(values[i][0], line), 0);
 		assert_reads(values[i][0], values[i][1]);
 	}
+}
+
+static void a_grammar_is_held_to_the_format(void **state)
+{
+	(void)state;
+	assert_refused("format", "xml", EINVAL);
+	assert_refused("format", "", EINVAL);
+	assert_refused("tool_choice", "", EINVAL);
+	assert_refused("tool_choice", "two words", EINVAL);
+	assert_int_equal(set("grammar", "(*"), 0);
+	assert_int_equal(set("format", "regex"), 0); /* a source for it may follow */
+	assert_refused("grammar", "(a", EINVAL);
+	assert_refused("grammar", "a{20000}", EINVAL);
+	assert_int_equal(set("format", "schema"), 0);
+	assert_refused("grammar", "[a-z]+", EINVAL);
+	assert_refused("grammar", "{\"if\": {}}", EINVAL);
+	assert_non_null(strstr(e.text, "\"if\""));
+	assert_int_equal(set("grammar", "{}"), 0);
 }
 
 static void a_draft_layer_is_taken_where_there_is_one(void **state)
@@ -542,6 +580,7 @@ int main(void)
 		TEST(a_date_is_a_clock),
 		TEST(a_model_s_defaults_are_its_generation_config),
 		TEST(what_is_written_reads_back_the_same),
+		TEST(a_grammar_is_held_to_the_format),
 		TEST(a_draft_layer_is_taken_where_there_is_one),
 		TEST(numbers_read_back_as_the_same_number),
 		TEST(values_of_the_wrong_kind_are_einval),

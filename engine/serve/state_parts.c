@@ -1,0 +1,257 @@
+/* The parts of a state that are not computed and not params: ONE TABLE is what there are. What is
+ * empty has no record. */
+#include "engine/serve/internal.h"
+#include "engine/serve/state.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- plain bytes ---- */
+
+static int take_bytes(char **to, size_t *length, const char *bytes, size_t n, struct err *e)
+{
+	char *copy = malloc(n + 1);
+	if (!copy)
+		return err_set(e, ENOMEM, "out of memory for a session");
+	if (n)
+		memcpy(copy, bytes, n);
+	copy[n] = 0;
+	free(*to);
+	*to = copy;
+	*length = n;
+	return 0;
+}
+
+static size_t prompt_bytes(const struct session *s)
+{
+	return s->prompt_length;
+}
+
+static void put_prompt(const struct session *s, struct text_out *out)
+{
+	text_out_add(out, s->prompt, s->prompt_length);
+}
+
+static int take_prompt(struct session *to, const char *bytes, size_t n, struct err *e)
+{
+	return take_bytes(&to->prompt, &to->prompt_length, bytes, n, e);
+}
+
+static size_t log_bytes(const struct session *s)
+{
+	return s->log_size;
+}
+
+static void put_log(const struct session *s, struct text_out *out)
+{
+	text_out_add(out, s->log, s->log_size);
+}
+
+static int take_log(struct session *to, const char *bytes, size_t n, struct err *e)
+{
+	int failed = take_bytes(&to->log, &to->log_size, bytes, n, e);
+	to->log_room = to->log_size;
+	return failed;
+}
+
+static void put_tail(const struct session *s, struct text_out *out)
+{
+	text_out_add(out, (const char *)s->tail.ids, s->tail.count * sizeof *s->tail.ids);
+}
+
+static int take_tail(struct session *to, const char *bytes, size_t n, struct err *e)
+{
+	to->tail.count = 0;
+	for (uint32_t id; n >= sizeof id; bytes += sizeof id, n -= sizeof id) {
+		memcpy(&id, bytes, sizeof id);
+		if (id >= to->model->id.config.vocabulary)
+			return err_set(e, EINVAL, "it has token %u, which the model has not", id);
+		int failed = token_list_append(&to->tail, &id, 1, e);
+		if (failed)
+			return failed;
+	}
+	return 0;
+}
+
+/* ---- the last answer ---- */
+
+static void put_answer(struct answer *a, struct text_out *out)
+{
+	char piece[4096];
+	bool complete;
+	ssize_t n;
+	for (uint64_t at = 0; a && (n = answer_read(a, at, piece, sizeof piece, &complete)) > 0;
+	     at += (uint64_t)n)
+		text_out_add(out, piece, (size_t)n);
+}
+
+static size_t output_bytes(const struct session *s)
+{
+	bool complete;
+	return s->answer ? answer_size(s->answer, &complete) : 0;
+}
+
+static void put_output(const struct session *s, struct text_out *out)
+{
+	put_answer(s->answer, out);
+}
+
+static void put_thoughts(const struct session *s, struct text_out *out)
+{
+	struct answer *thoughts = s->answer ? answer_thoughts(s->answer) : NULL;
+	put_answer(thoughts, out);
+	answer_unref(thoughts);
+}
+
+static int begin_answer(struct session *to, struct err *e)
+{
+	if (!to->answer)
+		to->answer = answer_create(true);
+	return to->answer ? 0 : err_set(e, ENOMEM, "out of memory for an answer");
+}
+
+static int take_output(struct session *to, const char *bytes, size_t n, struct err *e)
+{
+	int failed = begin_answer(to, e);
+	if (!failed && answer_append(to->answer, bytes, n) < 0)
+		failed = err_set(e, ENOMEM, "out of memory for an answer");
+	return failed;
+}
+
+static int take_thoughts(struct session *to, const char *bytes, size_t n, struct err *e)
+{
+	int failed = begin_answer(to, e);
+	if (!failed && answer_think(to->answer, bytes, n))
+		failed = err_set(e, ENOMEM, "out of memory for an answer");
+	return failed;
+}
+
+/* ---- the conversation ---- */
+
+static size_t conversation_bytes(const struct session *s)
+{
+	const struct messages *m = &s->conversation.messages;
+	return m->count ? messages_bytes(m) : 0;
+}
+
+static void put_messages(const struct session *s, struct text_out *out)
+{
+	if (s->conversation.messages.count)
+		messages_write(&s->conversation.messages, out);
+}
+
+static int take_messages(struct session *to, const char *bytes, size_t n, struct err *e)
+{
+	return messages_read(&to->conversation.messages, bytes, n, e);
+}
+
+static void put_results(const struct session *s, struct text_out *out)
+{
+	if (s->conversation.results.count)
+		messages_write(&s->conversation.results, out);
+}
+
+static int take_results(struct session *to, const char *bytes, size_t n, struct err *e)
+{
+	struct messages *results = &to->conversation.results;
+	int failed = messages_read(results, bytes, n, e);
+	for (size_t i = 0; i < results->count && !failed; i++)
+		if (!message_is(&results->items[i], "tool"))
+			failed = err_set(e, EINVAL, "its tool_result has what is no result");
+	return failed;
+}
+
+static void put_tools(const struct session *s, struct text_out *out)
+{
+	text_out_add(out, s->conversation.tools.text, s->conversation.tools.n);
+}
+
+static int take_tools(struct session *to, const char *bytes, size_t n, struct err *e)
+{
+	return conversation_set_tools(&to->conversation, bytes, n, e);
+}
+
+static void put_variables(const struct session *s, struct text_out *out)
+{
+	text_out_add(out, s->conversation.variables.text, s->conversation.variables.n);
+}
+
+static int take_variables(struct session *to, const char *bytes, size_t n, struct err *e)
+{
+	return conversation_set_variables(&to->conversation, bytes, n, e);
+}
+
+/* As it is written where it was: "2026-11-22 15:00:13 +0100". */
+static const char clock_form[] = "%Y-%m-%d %H:%M:%S %z";
+
+static void put_clock(const struct session *s, struct text_out *out)
+{
+	char text[64];
+	size_t n = strftime(text, sizeof text, clock_form, &s->conversation.clock);
+	if (s->conversation.clock_set)
+		text_out_add(out, text, n);
+}
+
+/* What a zone is called is known of this machine's alone. */
+static int take_clock(struct session *to, const char *bytes, size_t n, struct err *e)
+{
+	char text[64];
+	struct tm clock = {0}, here;
+	(void)snprintf(text, sizeof text, "%.*s", (int)(n < sizeof text ? n : 0), bytes);
+	const char *end = strptime(text, clock_form, &clock);
+	if (!end || *end)
+		return err_set(e, EINVAL, "its clock is none");
+	struct tm utc = clock;
+	time_t then = timegm(&utc) - clock.tm_gmtoff;
+	bool known = localtime_r(&then, &here) && here.tm_gmtoff == clock.tm_gmtoff;
+	clock.tm_zone = "";
+	to->conversation.clock = known ? here : clock;
+	to->conversation.clock_set = true;
+	return 0;
+}
+
+static void put_undo(const struct session *s, struct text_out *out)
+{
+	for (size_t i = 0; i < s->undo_count; i++) {
+		const struct undo_mark *m = &s->undo[i];
+		const uint64_t numbers[] = {m->messages, m->log, m->answer_log};
+		text_out_add(out, (const char *)numbers, sizeof numbers);
+	}
+}
+
+static int take_undo(struct session *to, const char *bytes, size_t n, struct err *e)
+{
+	uint64_t numbers[3];
+	size_t count = n / sizeof numbers;
+	struct undo_mark *undo = calloc(count + 1, sizeof *undo);
+	if (!undo)
+		return err_set(e, ENOMEM, "out of memory for a session");
+	for (size_t i = 0; i < count; i++) {
+		memcpy(numbers, bytes + i * sizeof numbers, sizeof numbers);
+		undo[i] = (struct undo_mark){numbers[0], numbers[1], numbers[2]};
+	}
+	free(to->undo);
+	to->undo = undo;
+	to->undo_count = to->undo_room = count;
+	return 0;
+}
+
+/* ---- the table ---- */
+
+const struct state_part state_parts[] = {
+	{"messages.json", put_messages, take_messages, conversation_bytes},
+	{"tools.json", put_tools, take_tools, NULL},
+	{"template.json", put_variables, take_variables, NULL},
+	{"clock", put_clock, take_clock, NULL},
+	{"prompt", put_prompt, take_prompt, prompt_bytes},
+	{"output", put_output, take_output, output_bytes},
+	{"thoughts", put_thoughts, take_thoughts, NULL},
+	{"tool_result", put_results, take_results, NULL},
+	{"log", put_log, take_log, log_bytes},
+	{"tail", put_tail, take_tail, NULL},
+	{"undo", put_undo, take_undo, NULL},
+};
+const size_t state_part_count = sizeof state_parts / sizeof *state_parts;

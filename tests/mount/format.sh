@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# What a script parses: answers held to JSON, to a schema, to a regular expression, through the mount.
+. "$(dirname "$0")/lib.sh"
+mounted
+loaded
+cd sessions/default || exit 1
+echo 300 >params/max_tokens
+
+free() { echo text >params/format; echo >params/grammar; echo 0 >params/temperature; }
+parses() { # at temperatures from none to one that rambles
+	local t
+	echo json >params/format
+	for t in 0 0.8 1.5; do
+		echo $t >params/temperature
+		ask "Write JSON for Mary, 46 years old, from Islamabad." >"$work/answer" || fail "no answer at $t"
+		grep -qx 'finish end' stats || { grep -qx 'finish length' stats && continue; fail "$(grep finish stats)"; }
+		jq -e 'type == "object" or type == "array"' "$work/answer" >/dev/null || fail "at $t: $(cat "$work/answer")"
+	done
+	echo 0 >params/temperature
+	same "$(ask "Write JSON for Mary, 46 years old, from Islamabad." | jq -r .city)" Islamabad
+	free
+}
+schema='{"type":"object","required":["name","age"],"additionalProperties":false,
+"properties":{"name":{"type":"string","maxLength":12},"age":{"type":"integer","minimum":18,"maximum":65}}}'
+fits_schema() {
+	local seed
+	echo schema >params/format
+	echo "$schema" >params/grammar
+	same "$(cat params/grammar)" "$schema"
+	echo 1.5 >params/temperature
+	for seed in 1 2 3 4; do
+		echo $seed >params/seed
+		ask "Who are you?" | jq -e '(keys == ["age", "name"]) and (.age >= 18 and .age <= 65) and
+			(.age == (.age | floor)) and (.name | length <= 12)' >/dev/null || fail "$(cat output)"
+		same "$(grep finish stats)" "finish end"
+	done
+	free
+}
+fits_regex() {
+	echo regex >params/format
+	{ printf '(yes|no), '; printf '[a-z]{3,8}\n'; } >params/grammar # in pieces
+	echo 1.5 >params/temperature
+	ask "Is the sky blue?" | grep -qxE '(yes|no), [a-z]{3,8}' || fail "$(cat output)"
+	free
+}
+refused() { # FORMAT SOURCE WORDS
+	echo >params/grammar
+	echo "$1" >params/format
+	sh -c 'printf "%s" "$1" >params/grammar' sh "$2" 2>/dev/null
+	grep -qF -- "$3" error ../../../error || fail "$2: error says $(cat error ../../../error)"
+	same "$(cat params/grammar)" "" "what was refused"
+}
+in_words() {
+	fails_with "Invalid argument" bash -c 'echo yaml >params/format'
+	fails_with "Invalid argument" bash -c 'echo "two words" >params/tool_choice'
+	refused schema '{"type": "strin"}' '"strin" is no type'
+	refused schema '{"uniqueItems": true}' 'uniqueItems'
+	refused schema '{' 'schema'
+	refused regex '(a' 'the group is not closed'
+	refused regex '(a)\1' 'not regular'
+	refused regex 'a{99999}' '10000'
+	ask "What is the capital of France?" >/dev/null 2>&1 && fail "a regex that is missing was not missed"
+	grep -q 'params/grammar is empty' error || fail "$(cat error)"
+	free
+	ask "What is the capital of France?" | grep -q Paris || fail "afterwards: $(cat output)"
+}
+claim "format json gives what jq parses" parses
+claim "format schema gives what the schema says" fits_schema
+claim "format regex gives what the expression matches" fits_regex
+claim "what is wrong is said in words" in_words
+finish
