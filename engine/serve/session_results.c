@@ -35,6 +35,10 @@ static int find_answered(const struct conversation *c, size_t behind, const stru
 			 bool answered[MESSAGE_CALLS_MAX], struct err *e)
 {
 	const struct message *result;
+	if (c->messages.count - behind + c->results.count > MESSAGE_CALLS_MAX)
+		return err_set(e, EINVAL,
+			       "tool_result: the last answer has more than %d results already",
+			       MESSAGE_CALLS_MAX);
 	for (size_t i = 0; (result = result_at(c, behind, i)); i++) {
 		struct json *parsed = parse(result, e);
 		size_t k = 0;

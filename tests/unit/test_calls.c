@@ -236,6 +236,25 @@ static void an_id_with_a_nul_is_answered_once(void **state)
 	close_script();
 }
 
+/* Each would be compared with each call, while others wait for the lock. */
+static void no_answer_has_results_without_end(void **state)
+{
+	(void)state;
+	open_script("{\"template\": \"" HEAD CALLS TAIL "\", \"answers\": " ANSWERS "}");
+	struct session *s = test_session(&model);
+	char *text = malloc(1 << 17), *at = text;
+	at += sprintf(at, "[{\"role\": \"assistant\", \"tool_calls\": [" CALL("c", "1") "]}");
+	for (size_t i = 0; i <= MESSAGE_CALLS_MAX; i++)
+		at += sprintf(at,
+			      ",{\"role\": \"tool\", \"tool_call_id\": \"z\", \"content\": \"\"}");
+	(void)sprintf(at, "]");
+	test_write_text(s, SESSION_MESSAGES, text);
+	refuse(s, "{\"tool_call_id\": \"c\", \"content\": \"1\"}", EINVAL, "1024 results");
+	free(text);
+	session_end(s);
+	close_script();
+}
+
 static void calls_are_named_whatever_the_messages_name(void **state)
 {
 	(void)state;
@@ -511,6 +530,7 @@ int main(void)
 		cmocka_unit_test(a_prompt_takes_results_along_and_undo_takes_both_back),
 		cmocka_unit_test(a_long_day_of_calls_computes_only_what_is_new),
 		cmocka_unit_test(an_id_with_a_nul_is_answered_once),
+		cmocka_unit_test(no_answer_has_results_without_end),
 		cmocka_unit_test(calls_are_named_whatever_the_messages_name),
 		cmocka_unit_test(a_turn_that_is_dropped_takes_its_results_along),
 		cmocka_unit_test(without_tools_nothing_is_a_call),
