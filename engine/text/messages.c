@@ -20,8 +20,8 @@ void messages_free(struct messages *m)
 	*m = (struct messages){0};
 }
 
-/* Takes the text over. */
-static int append(struct messages *m, struct text_out *json, struct err *e)
+/* Takes the text over; the role's stays. */
+static int append(struct messages *m, const char *role, struct text_out *json, struct err *e)
 {
 	if (m->count == m->room && !json->failed) {
 		size_t room = 2 * m->room + 8;
@@ -38,7 +38,7 @@ static int append(struct messages *m, struct text_out *json, struct err *e)
 			      : err_set(e, EFBIG, "a conversation has at most %d messages",
 					MESSAGES_MAX);
 	}
-	m->items[m->count++] = (struct message){json->bytes, json->n};
+	m->items[m->count++] = (struct message){json->bytes, json->n, role};
 	return 0;
 }
 
@@ -51,7 +51,7 @@ static int read_message(struct messages *m, const struct json *message, struct e
 	if (rc < 0)
 		return rc;
 	json_write(&json, message);
-	return append(m, &json, e);
+	return append(m, message_role_of(json_find(message, "role")), &json, e);
 }
 
 int messages_read(struct messages *m, const char *text, size_t n, struct err *e)
@@ -121,7 +121,7 @@ int messages_add(struct messages *m, const char *role, const char *text, size_t 
 	begin(&json, role);
 	message_write_member(&json, "content", text, n);
 	text_out_string(&json, "}");
-	return append(m, &json, e);
+	return append(m, role, &json, e);
 }
 
 /* `digits` of them, in base 36. */
@@ -175,19 +175,19 @@ int messages_add_answer(struct messages *m, const char *content, size_t n, const
 		messages_write_calls(&json, calls, turn);
 	}
 	text_out_string(&json, "}");
-	return append(m, &json, e);
+	return append(m, "assistant", &json, e);
 }
 
-int messages_add_result(struct messages *m, const char *call_id, const char *text, size_t n,
-			struct err *e)
+int messages_add_result(struct messages *m, const char *call_id, size_t call_id_n, const char *text,
+			size_t n, struct err *e)
 {
 	struct text_out json = {0};
 	int rc = utf8_check(text, n, e);
 	if (rc < 0)
 		return rc;
 	begin(&json, "tool");
-	message_write_member(&json, "tool_call_id", call_id, strlen(call_id));
+	message_write_member(&json, "tool_call_id", call_id, call_id_n);
 	message_write_member(&json, "content", text, n);
 	text_out_string(&json, "}");
-	return append(m, &json, e);
+	return append(m, "tool", &json, e);
 }

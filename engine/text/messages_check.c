@@ -83,12 +83,19 @@ static int check_calls(const struct json *v, const char *where, struct err *e)
 	return rc;
 }
 
-static int check_role(const struct json *v, const char *where, struct err *e)
+const char *message_role_of(const struct json *v)
 {
 	static const char *const ROLES[] = {"system", "developer", "user", "assistant", "tool"};
 	for (size_t i = 0; i < sizeof ROLES / sizeof *ROLES; i++)
 		if (is_one(v, ROLES[i]))
-			return 0;
+			return ROLES[i];
+	return NULL;
+}
+
+static int check_role(const struct json *v, const char *where, struct err *e)
+{
+	if (message_role_of(v))
+		return 0;
 	return json_wrong(v, "role", where, "system, developer, user, assistant or tool", e);
 }
 

@@ -250,6 +250,8 @@ char *test_text(const struct session *s, enum session_text what)
 void test_expect_text(const struct session *s, enum session_text what, const char *want)
 {
 	test_same_text(test_text(s, what), strdup(want));
+	if (what != SESSION_RENDERED && what != SESSION_RENDERED_TOKENS)
+		assert_int_equal(session_text_bytes(s, what), strlen(want));
 }
 
 void test_write_text(struct session *s, enum session_text what, const char *text)

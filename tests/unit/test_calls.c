@@ -5,6 +5,8 @@
 #include "session_help.h"
 #include "store_help.h"
 
+#include "engine/serve/conversation.h"
+
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -217,6 +219,59 @@ static void a_long_day_of_calls_computes_only_what_is_new(void **state)
 	}
 	session_end(s);
 	close_script();
+}
+
+static void an_id_with_a_nul_is_answered_once(void **state)
+{
+	(void)state;
+	open_script("{\"template\": \"" HEAD CALLS TAIL "\", \"answers\": " ANSWERS "}");
+	struct session *s = test_session(&model);
+	test_write_text(s, SESSION_MESSAGES,
+			"[{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [{\"id\": "
+			"\"a\\u0000b\", \"type\": \"function\", \"function\": {\"name\": \"f\", "
+			"\"arguments\": {}}}]}]");
+	assert_true(give(s, "{\"tool_call_id\": \"a\\u0000b\", \"content\": \"1\"}"));
+	refuse(s, "{\"tool_call_id\": \"a\\u0000b\", \"content\": \"1\"}", EINVAL, "already");
+	session_end(s);
+	close_script();
+}
+
+/* Each would be compared with each call, while others wait for the lock. */
+static void no_answer_has_results_without_end(void **state)
+{
+	(void)state;
+	open_script("{\"template\": \"" HEAD CALLS TAIL "\", \"answers\": " ANSWERS "}");
+	struct session *s = test_session(&model);
+	char *text = malloc(1 << 17), *at = text;
+	at += sprintf(at, "[{\"role\": \"assistant\", \"tool_calls\": [" CALL("c", "1") "]}");
+	for (size_t i = 0; i <= MESSAGE_CALLS_MAX; i++)
+		at += sprintf(at,
+			      ",{\"role\": \"tool\", \"tool_call_id\": \"z\", \"content\": \"\"}");
+	(void)sprintf(at, "]");
+	test_write_text(s, SESSION_MESSAGES, text);
+	refuse(s, "{\"tool_call_id\": \"c\", \"content\": \"1\"}", EINVAL, "1024 results");
+	free(text);
+	session_end(s);
+	close_script();
+}
+
+static void calls_are_named_whatever_the_messages_name(void **state)
+{
+	(void)state;
+	enum { NAMED = 1000000 };
+	struct messages m = {0};
+	struct err e = {0};
+	char *text = malloc((size_t)NAMED * CALL_ID_TURN + CALL_ID), *at = text;
+	uint32_t turn;
+	for (uint32_t i = 0; i < NAMED; i++, at += CALL_ID_TURN)
+		message_call_id(at, i + 1, 0); /* the next overwrites its place */
+	assert_int_equal(messages_add(&m, "user", text, (size_t)(at - text), &e), 0);
+	assert_int_equal(conversation_name_turn(&m, &turn, &e), 0);
+	assert_int_equal(turn, NAMED + 1);
+	messages_free(&m);
+	assert_int_equal(conversation_name_turn(&m, &turn, &e), 0);
+	assert_int_equal(turn, 0);
+	free(text);
 }
 
 static void a_turn_that_is_dropped_takes_its_results_along(void **state)
@@ -474,6 +529,9 @@ int main(void)
 		cmocka_unit_test(a_tool_loop_runs_through_thoughts_calls_and_results),
 		cmocka_unit_test(a_prompt_takes_results_along_and_undo_takes_both_back),
 		cmocka_unit_test(a_long_day_of_calls_computes_only_what_is_new),
+		cmocka_unit_test(an_id_with_a_nul_is_answered_once),
+		cmocka_unit_test(no_answer_has_results_without_end),
+		cmocka_unit_test(calls_are_named_whatever_the_messages_name),
 		cmocka_unit_test(a_turn_that_is_dropped_takes_its_results_along),
 		cmocka_unit_test(without_tools_nothing_is_a_call),
 		cmocka_unit_test(a_template_that_knows_no_calls_keeps_them_in_the_content),
