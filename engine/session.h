@@ -137,6 +137,9 @@ enum session_text {
  * tens of milliseconds in a long conversation: the only ones here that compute. */
 char *session_text_get(const struct session *s, enum session_text what, size_t *length,
 		       struct err *e);
+/* How many bytes that has now, of those that are kept as they are: not of RENDERED and
+ * RENDERED_TOKENS. Nothing is copied for it. */
+uint64_t session_text_bytes(const struct session *s, enum session_text what);
 /* Checked whole, and taken whole or not at all; an empty text is an empty list or object. -EBUSY
  * while a turn runs; -EINVAL, -EFBIG with the place; -EACCES: one that is only read. Writing
  * messages makes params/system what the first one says, if it is a system's. */

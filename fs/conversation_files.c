@@ -26,6 +26,11 @@ void conversation_text_render(const struct node *n, struct text *out)
 	free(text);
 }
 
+uint64_t conversation_text_size(const struct node *n)
+{
+	return session_text_bytes(n->conversation->session, text_of(n));
+}
+
 int conversation_text_set(const struct node *n, const char *value, size_t length, struct err *e)
 {
 	int code = session_text_set(n->conversation->session, text_of(n), value, length, e);
@@ -68,8 +73,8 @@ enum { LONG_BYTES = 64 << 10 };
 
 struct taking {
 	struct job job;
-	fuse_req_t req;
-	struct handle *handle;	 /* its RELEASE comes after the answer */
+	fuse_req_t req; /* a FLUSH; NULL: it is for a RELEASE */
+	struct node node;
 	struct session *session; /* borrowed */
 	enum session_text what;
 	struct text text; /* a copy: who shares the open file may go on writing */
@@ -86,12 +91,15 @@ static void take(struct job *job)
 static void taken(struct job *job)
 {
 	struct taking *t = LINK_OWNER(job, struct taking, job);
-	struct conversation *c = t->handle->node.conversation;
+	struct conversation *c = t->node.conversation;
 	if (t->code)
-		node_failure(&t->handle->node, &t->why);
-	else
+		node_failure(&t->node, &t->why);
+	else {
+		node_took(&t->node);
 		conversation_wake(c);
-	fuse_reply_err(t->req, -t->code);
+	}
+	if (t->req)
+		fuse_reply_err(t->req, -t->code);
 	conversation_return(c);
 	text_free(&t->text);
 	free(t);
@@ -114,16 +122,18 @@ static bool text_flush_later(struct handle *h, bool by_opener, fuse_req_t req)
 	t->job.work = take;
 	t->job.finish = taken;
 	t->req = req;
-	t->handle = h;
+	t->node = h->node;
 	t->what = text_of(&h->node);
 	t->session = conversation_borrow(h->node.conversation);
 	workers_run(h->node.mount->workers, &t->job);
 	return true;
 }
 
+/* Who closed it last is not who opened it: nobody waits for the answer. */
 static void text_release(struct handle *h)
 {
-	assembled_ops.release(h);
+	if (!h->node.conversation->session || !text_flush_later(h, true, NULL))
+		assembled_ops.release(h);
 }
 
 const struct file_ops conversation_text_ops = {
@@ -133,6 +143,7 @@ const struct file_ops conversation_text_ops = {
 	.flush = text_flush,
 	.flush_later = text_flush_later,
 	.release = text_release,
+	.size = conversation_text_size,
 };
 
 /* ---- tool_calls.json ---- */
@@ -148,15 +159,13 @@ static ssize_t calls_read(struct handle *h, struct call *c, char *buffer)
 static unsigned calls_poll(struct handle *h)
 {
 	enum { EMPTY = sizeof "[]\n" - 1 };
-	struct text now = {0};
-	conversation_text_render(&h->node, &now);
-	uint64_t length = now.length;
-	text_free(&now);
+	uint64_t length = conversation_text_size(&h->node);
 	bool news = length > EMPTY && length != h->cursor;
 	return news || !session_working(h->node.conversation->session) ? POLLIN | POLLRDNORM : 0;
 }
 
 const struct file_ops tool_calls_ops = {
 	.read = calls_read,
+	.size = conversation_text_size,
 	.poll = calls_poll,
 };

@@ -75,6 +75,8 @@ int node_failure(const struct node *n, const struct err *e)
 	if (c) {
 		free(c->refused);
 		c->refused = strdup(named.text);
+		c->refused_row = n->row;
+		c->refused_item = n->item;
 	}
 	return mount_failure_of(n->mount, n->viewer, &named);
 }
@@ -86,4 +88,11 @@ void node_accepted(const struct node *n)
 		return;
 	free(c->refused);
 	c->refused = NULL;
+}
+
+void node_took(const struct node *n)
+{
+	struct conversation *c = concerned(n);
+	if (c && c->refused_row == n->row && c->refused_item == n->item)
+		node_accepted(n);
 }

@@ -41,6 +41,7 @@ void ctl_render(const struct node *n, struct text *out);
 /* conversation_files.c: which text is the row's fact */
 enum { CONVERSATION_TEXT_MOST = 64 << 20 };
 void conversation_text_render(const struct node *n, struct text *out);
+uint64_t conversation_text_size(const struct node *n);
 int conversation_text_set(const struct node *n, const char *value, size_t length, struct err *e);
 
 /* ask_d.c */

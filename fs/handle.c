@@ -55,6 +55,16 @@ void handle_began_turn(struct handle *h)
 	node_accepted(&h->node);
 }
 
+void handle_submitted(struct handle *h, int code, const struct err *e)
+{
+	if (!code) {
+		handle_began_turn(h);
+		return;
+	}
+	node_failure(&h->node, e);
+	refusals_add(&h->node, 0, &h->opener, e);
+}
+
 ssize_t read_slice(const struct call *c, char *buffer, const void *data, size_t length)
 {
 	if (c->offset >= length)

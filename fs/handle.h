@@ -107,6 +107,8 @@ int handle_open(struct handle **out, const struct node *n, int flags, pid_t call
 void handle_release(struct handle *h);
 /* What its opener wrote has begun a turn: refusals before it are no news any more. */
 void handle_began_turn(struct handle *h);
+/* The same at RELEASE, when the opener may be gone; with a code it began none, for what e says. */
+void handle_submitted(struct handle *h, int code, const struct err *e);
 /* Copies from a whole text what a read at offset asks for. */
 ssize_t read_slice(const struct call *c, char *buffer, const void *data, size_t length);
 /* Lets a read wait, or says -EAGAIN if it must not. */

@@ -32,6 +32,14 @@ static ssize_t live_read(struct handle *h, struct call *c, char *buffer)
 	return read_slice(c, buffer, h->shown.data, h->shown.length);
 }
 
+static int set(struct handle *h, const char *value, size_t length, struct err *e)
+{
+	int code = h->node.row->set(&h->node, value, length, e);
+	if (!code)
+		node_took(&h->node);
+	return code;
+}
+
 static int live_write(struct handle *h, const char *data, size_t size, uint64_t offset,
 		      struct err *e)
 {
@@ -41,7 +49,7 @@ static int live_write(struct handle *h, const char *data, size_t size, uint64_t 
 		node_name(&h->node, name);
 		return err_set(e, EFBIG, "%s: a value of %zu bytes is too long", name, size);
 	}
-	return h->node.row->set(&h->node, data, size, e);
+	return set(h, data, size, e);
 }
 
 const struct file_ops live_ops = {
@@ -103,7 +111,7 @@ static int assembled_flush(struct handle *h, bool by_opener, struct err *e)
 		return 0;
 	h->dirty = false;
 	const char *data = h->written.data ? h->written.data : "";
-	return h->node.row->set(&h->node, data, h->written.length, e);
+	return set(h, data, h->written.length, e);
 }
 
 static void assembled_release(struct handle *h)

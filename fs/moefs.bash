@@ -1,4 +1,4 @@
-# bash completion for moefs: options, their values, and directories.
+# bash completion for moefs: options, their values, directories, and GGUF files.
 _moefs() {
 	local cur=${COMP_WORDS[COMP_CWORD]} line=${COMP_LINE:0:COMP_POINT} option
 	local word=${line##* } before=${line% *}
@@ -22,7 +22,7 @@ _moefs() {
 	elif [[ $cur == -* ]]; then
 		mapfile -t COMPREPLY < <(compgen -W "-f -d -h --help -V --version --check -o" -- "$cur")
 	else
-		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -d -- "$cur"; compgen -f -X '!*.gguf' -- "$cur")
 		compopt -o filenames
 	fi
 }

@@ -59,8 +59,10 @@ struct conversation {
 	struct link pollers;	 /* handles to notify */
 	struct post news;	 /* the engine's callback */
 	bool error_told;	 /* the present failure is in MOUNT/error already */
-	char *refused;		 /* the last refusal, until a prompt is accepted; else NULL */
-	struct link refusals;	 /* prompts that were refused (refusals.c), the oldest first */
+	char *refused;		 /* the last refusal, until it is no news (failures.c); else NULL */
+	const struct row *refused_row; /* of which file that was */
+	uint32_t refused_item;
+	struct link refusals; /* prompts that were refused (refusals.c), the oldest first */
 	unsigned refusal_count;
 	/* Of a name in ask.d: on mounted.asks, and when it was last written or had news. */
 	struct link in_asks;

@@ -100,11 +100,8 @@ static void prompt_submit(struct handle *h)
 {
 	struct conversation *c = h->node.conversation;
 	struct err e = {0};
-	if (session_submit(c->session, h->written.data, h->written.length, NULL, &e)) {
-		node_failure(&h->node, &e);
-		refusals_add(&h->node, 0, &h->opener, &e);
-	} else
-		handle_began_turn(h);
+	int code = session_submit(c->session, h->written.data, h->written.length, NULL, &e);
+	handle_submitted(h, code, &e);
 	conversation_wake(c);
 }
 

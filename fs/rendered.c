@@ -67,12 +67,15 @@ static void reply_read(struct rendering *r)
 static void finish(struct job *job)
 {
 	struct rendering *r = LINK_OWNER(job, struct rendering, job);
-	if (!r->node.conversation->session)
+	if (!r->node.conversation->session) {
 		fuse_reply_err(r->req, r->call ? EIO : ESTALE);
-	else if (!r->call)
+		if (r->call)
+			call_free(r->call);
+	} else if (!r->call) {
 		r->tell(r->req, &r->node, r->length);
-	else
+	} else {
 		reply_read(r);
+	}
 	conversation_return(r->node.conversation);
 	free(r->text);
 	free(r);

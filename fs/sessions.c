@@ -241,6 +241,18 @@ static size_t place_of(const struct mounted *model, uint32_t id)
 	return low;
 }
 
+/* A name in ask.d that is gone: who has it open still asks for its attributes. */
+static struct conversation *open_by_id(const struct mounted *model, uint32_t id)
+{
+	const struct link *handles = &model->mount->handles;
+	for (struct link *l = handles->next; l != handles; l = l->next) {
+		struct conversation *c = LINK_OWNER(l, struct handle, all)->node.conversation;
+		if (c && c->passing && c->session && c->model == model && c->id == id)
+			return c;
+	}
+	return NULL;
+}
+
 struct conversation *sessions_by_id(const struct mounted *model, uint32_t id)
 {
 	size_t place = place_of(model, id);
@@ -249,7 +261,7 @@ struct conversation *sessions_by_id(const struct mounted *model, uint32_t id)
 	for (struct link *l = model->asks.next; l != &model->asks; l = l->next)
 		if (LINK_OWNER(l, struct conversation, in_asks)->id == id)
 			return LINK_OWNER(l, struct conversation, in_asks);
-	return NULL;
+	return open_by_id(model, id);
 }
 
 struct conversation *sessions_after(const struct mounted *model, uint32_t id)

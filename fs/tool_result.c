@@ -57,6 +57,7 @@ static int add(struct handle *h, const char *text, size_t n, struct err *e)
 	int code = session_tool_result_add(c->session, text, n, &complete, e);
 	if (code)
 		return refuse(h, code, e);
+	node_took(&h->node);
 	if (complete && !c->writer) {
 		c->writer = h;
 		h->completes = true;
@@ -92,12 +93,15 @@ static int result_write(struct handle *h, const char *data, size_t size, uint64_
 			struct err *e)
 {
 	(void)offset;
+	/* What is not whole yet is looked at from its beginning with each piece. */
+	uint64_t most = model_max_prompt_bytes(h->node.model->model);
 	int code = 0;
 	h->flushed = false;
-	if (size > h->node.row->most || h->written.length > h->node.row->most - size)
+	if (h->written.length > most)
 		code = err_set(e, EFBIG,
-			       "tool_result: more than %llu bytes are too long for a result",
-			       (unsigned long long)h->node.row->most);
+			       "tool_result: more than %llu bytes are too long for a result "
+			       "(info/max_prompt_bytes)",
+			       (unsigned long long)most);
 	if (!code)
 		code = unsubmitted_add(h, data, size, e);
 	return code ? refuse(h, code, e) : take(h, e);
@@ -130,11 +134,8 @@ static void result_release(struct handle *h)
 	if (!h->completes || c->writer != h)
 		return;
 	c->writer = NULL;
-	if (c->session && session_tool_results_submit(c->session, NULL, &e)) {
-		node_failure(&h->node, &e);
-		refusals_add(&h->node, 0, &h->opener, &e);
-	} else if (c->session)
-		handle_began_turn(h);
+	if (c->session)
+		handle_submitted(h, session_tool_results_submit(c->session, NULL, &e), &e);
 	calls_wake(h->node.mount, &c->for_release);
 	conversation_wake(c);
 }
@@ -150,4 +151,5 @@ const struct file_ops tool_result_ops = {
 	.truncate = result_truncate,
 	.flush = result_flush,
 	.release = result_release,
+	.size = conversation_text_size,
 };

@@ -40,7 +40,7 @@ static const struct row rows[] = {
 	FOLDER("cache", FOLDER_ROOT, 0755, .about = "one pool of experts for all models"),
 	[FOLDER_MODEL] =
 	FOLDER("MODEL", FOLDER_ROOT, 0755, .family = &model_family,
-	       .about = "a mounted model, named after its directory"),
+	       .about = "a mounted model, named after its folder or file"),
 	[FOLDER_SESSIONS] =
 	FOLDER("sessions", FOLDER_MODEL, S_ISVTX | 0777,
 	       .about = "mkdir begins a conversation, rmdir ends it, mv renames it"),
@@ -184,9 +184,11 @@ static const struct row rows[] = {
 	FACT("context_bytes", FACT_CONTEXT_BYTES, "of memory that a session takes whose context is full"),
 	FACT("max_prompt_bytes", FACT_MAX_PROMPT_BYTES, "beyond which a prompt is EFBIG"),
 	FACT("defaults", FACT_DEFAULTS, "what params begin with, of generation_config.json, and what of it is ignored"),
-	FACT("recipe", FACT_RECIPE, "how the weights are stored"),
+	FACT("recipe", FACT_RECIPE,
+	     "how the weights are stored; \"in place\": nowhere but in the checkpoint"),
 	FACT("codec", FACT_CODEC, "by which experts are smaller on disk, to what share, and why"),
-	FACT("store", FACT_STORE, "where they are stored"),
+	FACT("store", FACT_STORE,
+	     "where they are stored, or what is kept of a checkpoint used in place"),
 	FACT("state", FACT_STATE, "unloaded loading ready failed"),
 	FACT("progress", FACT_PROGRESS, "of a conversion, or of checking the checkpoint"),
 	FACT("template", FACT_TEMPLATE, "where its chat template comes from, or why it has none"),

@@ -132,6 +132,8 @@ static inline bool node_is_folder(const struct node *n)
 int node_failure(const struct node *n, const struct err *e);
 /* A prompt was accepted there: the refusals before it are no news any more. */
 void node_accepted(const struct node *n);
+/* What was written there was taken: what this very file refused before is no news any more. */
+void node_took(const struct node *n);
 
 /* ---- attr.c ---- */
 

@@ -25,6 +25,7 @@ struct plan_tensor {
 };
 
 enum { EXPERT_PARTS = 3 }; /* gate, up, down: the order in a record and in a slot */
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): a summand */
 #define EXPERT_ROLE(role, place, ...) +(PLACE_##place == PLACE_EXPERT)
 _Static_assert(TENSOR_ROLE_LIST(EXPERT_ROLE) == EXPERT_PARTS &&
 		       TENSOR_EXPERT_DOWN == TENSOR_EXPERT_GATE + EXPERT_PARTS - 1,

@@ -100,8 +100,9 @@ static int show_calls(struct session *s, const struct split_result *r, struct er
 	struct text_out calls = {0};
 	if (r->calls->count == a->calls)
 		return 0;
-	if (!a->calls)
-		a->turn = conversation_name_turn(&s->conversation.messages);
+	int failed = a->calls ? 0 : conversation_name_turn(&s->conversation.messages, &a->turn, e);
+	if (failed)
+		return failed;
 	messages_write_calls(&calls, r->calls, a->turn);
 	text_out_string(&calls, "\n");
 	if (calls.failed) {

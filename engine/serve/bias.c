@@ -29,7 +29,8 @@ static int read_one(const char **at, uint32_t vocabulary, struct token_bias *to,
 	if (*line < '0' || *line > '9' || end == number || end != number + digits ||
 	    (*end && !strchr(after, *end)))
 		return err_set(e, EINVAL,
-			       "params/logit_bias: \"%.*s\" is not a token's id and a number",
+			       "params/logit_bias: \"%.*s\" is not a token's id "
+			       "(tokenizer/encode gives it) and a number",
 			       quoted(strcspn(line, "\n")), line);
 	if (!(fabs(bias) <= most))
 		return err_set(e, ERANGE,

@@ -225,7 +225,9 @@ static int check_source(const struct params *p, struct err *e)
 {
 	if (p->format < FORMAT_SCHEMA || *p->grammar)
 		return 0;
-	return err_set(e, EINVAL, "params/format is %s, but params/grammar is empty",
+	return err_set(e, EINVAL,
+		       "params/format is %s, but params/grammar is empty; write it there, or echo "
+		       "text > params/format",
 		       p->format == FORMAT_SCHEMA ? "schema" : "regex");
 }
 

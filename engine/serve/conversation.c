@@ -155,18 +155,40 @@ int conversation_set_system(struct conversation *c, const char *text, int *added
 	return rc;
 }
 
-uint32_t conversation_name_turn(const struct messages *m)
+/* Of six characters: the turn that they name, if they begin a call's id; else CALL_TURNS. */
+static uint32_t turn_named(const char *text)
 {
-	uint32_t turn = (uint32_t)m->count;
-	char id[CALL_ID + 1];
-	bool used = true;
-	for (; used; turn += used) {
-		message_call_id(id, turn, 0);
-		used = false;
-		for (size_t i = 0; i < m->count && !used; i++)
-			used = memmem(m->items[i].json, m->items[i].n, id, CALL_ID_TURN);
+	uint32_t turn = 0;
+	for (size_t i = 1; i < CALL_ID_TURN; i++) {
+		char c = text[i];
+		bool digit = c >= '0' && c <= '9';
+		if (!digit && (c < 'a' || c > 'z'))
+			return CALL_TURNS;
+		turn = 36 * turn + (uint32_t)(digit ? c - '0' : c - 'a' + 10);
 	}
 	return turn;
+}
+
+/* One look at each message, whatever they are made of. */
+int conversation_name_turn(const struct messages *m, uint32_t *turn, struct err *e)
+{
+	uint8_t *used = calloc(CALL_TURNS / 8 + 1, 1);
+	if (!used)
+		return err_set(e, ENOMEM, "out of memory for the names of calls");
+	for (size_t i = 0; i < m->count; i++) {
+		const char *at = m->items[i].json, *end = at + m->items[i].n;
+		for (; end - at >= CALL_ID_TURN &&
+		       (at = memchr(at, 'c', (size_t)(end - at) - CALL_ID_TURN + 1));
+		     at++) {
+			uint32_t named = turn_named(at);
+			used[named / 8] |= (uint8_t)(1U << named % 8);
+		}
+	}
+	*turn = (uint32_t)m->count;
+	for (uint32_t n = *turn; n < CALL_TURNS && used[n / 8] >> n % 8 & 1;)
+		*turn = ++n;
+	free(used);
+	return 0;
 }
 
 /* ---- rendering ---- */

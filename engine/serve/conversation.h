@@ -42,8 +42,8 @@ int conversation_system(const struct messages *m, char **text, struct err *e);
  * messages grew, -1 to 1. -ENOMEM, -EFBIG. */
 int conversation_set_system(struct conversation *c, const char *text, int *added, struct err *e);
 
-/* A number that no call of these messages is named by. */
-uint32_t conversation_name_turn(const struct messages *m);
+/* A number that no call of these messages is named by. -ENOMEM. */
+int conversation_name_turn(const struct messages *m, uint32_t *turn, struct err *e);
 
 /* Renders it, up to where the model answers. -EINVAL: params/thinking says what the template never
  * reads; else as chat_render. */

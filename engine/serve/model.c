@@ -1,4 +1,4 @@
-/* A mounted checkpoint: opening, closing, and what can be said of it (model.h). */
+/* A mounted checkpoint: opening, loading, closing (model.h). */
 #include "cache/store_place.h"
 #include "engine/compute/drafter.h"
 #include "engine/serve/check.h"
@@ -6,10 +6,7 @@
 #include "engine/serve/load.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* A session is at most this long unless asked for: 32 Ki positions are already gigabytes in a large
  * model. */
@@ -203,145 +200,4 @@ int model_wait(struct model *m, struct err *e)
 		*e = m->schedule.load_error;
 	pthread_mutex_unlock(&m->schedule.lock);
 	return ready ? 0 : -(e->code ? e->code : EIO);
-}
-
-static int print_number(char *text, size_t size, uint64_t number)
-{
-	return snprintf(text, size, "%" PRIu64, number);
-}
-
-static int print_bits(const struct model *m, char *text, size_t size)
-{
-	if (!model_hold_store(&m->stored))
-		return snprintf(text, size, "unknown until converted");
-	const struct plan *p = &m->stored.plan;
-	double bytes = (double)p->dense_bytes + (double)store_experts_bytes(m->stored.store);
-	double bits = bytes * 8 / (double)p->parameters;
-	model_release_store(&m->stored);
-	return snprintf(text, size, "%.2f", bits);
-}
-
-static int print_codec(const struct model *m, char *text, size_t size)
-{
-	if (!model_hold_store(&m->stored))
-		return snprintf(text, size, "unknown until converted");
-	const struct plan *p = &m->stored.plan;
-	const char *name = recipe_codec_name(p->recipe.codec), *words = m->stored.codec_words;
-	char share[16] = "";
-	if (p->recipe.codec != CODEC_NONE)
-		(void)snprintf(share, sizeof share, " %.2f",
-			       (double)store_experts_bytes(m->stored.store) /
-				       (double)plan_records_bytes(p));
-	int n = snprintf(text, size, *words ? "%s%s (%s)" : "%s%s", name, share, words);
-	model_release_store(&m->stored);
-	return n;
-}
-
-static int print_recipe(const struct model *m, char *text, size_t size)
-{
-	bool in_place = model_hold_store(&m->stored);
-	if (in_place) {
-		in_place = store_in_place(m->stored.store);
-		model_release_store(&m->stored);
-	}
-	const struct recipe *r = &m->id.recipe;
-	const char *exact = r->exact && !recipe_is_plain(r) ? ", exact" : "";
-	if (r->as_published)
-		return snprintf(text, size, "as published: %s%s%s", m->id.encoding,
-				in_place ? ", in place" : "", exact);
-	return snprintf(text, size, "%s%s%s%s", r->quant, m->id.encoding ? " from " : "",
-			m->id.encoding ? m->id.encoding : "", exact);
-}
-
-static int print_progress(const struct model *m, char *text, size_t size)
-{
-	struct model_progress p;
-	model_progress(m, &p);
-	if (!strcmp(p.doing, "waiting"))
-		return snprintf(text, size, "waiting for another process that converts it");
-	if (!p.total || !p.done)
-		return snprintf(text, size, "%s", p.doing);
-	if (!strcmp(p.doing, "stopped")) {
-		char why[1024];
-		model_error(m, why, sizeof why);
-		return snprintf(text, size, "stopped at %.0f %%: %s",
-				100 * (double)p.done / (double)p.total, why);
-	}
-	double left = p.seconds / (double)p.done * (double)(p.total - p.done);
-	return snprintf(text, size, "%s %.0f %% %.1f/%.1f MB %.0f s left", p.doing,
-			100 * (double)p.done / (double)p.total, (double)p.done * 1e-6,
-			(double)p.total * 1e-6, left > 0 ? left : 0);
-}
-
-int model_template_words(const struct model *m, char *text, size_t size)
-{
-	if (m->run.chat)
-		return snprintf(text, size, "%s", chat_template_origin(m->run.chat));
-	if (m->run.no_chat.code == ENODATA)
-		return snprintf(text, size, "none");
-	return snprintf(text, size, "none that can be used: %s", m->run.no_chat.text);
-}
-
-static int print_template(const struct model *m, char *text, size_t size)
-{
-	if (model_state(m) != MODEL_READY)
-		return snprintf(text, size, "unknown until loaded");
-	return model_template_words(m, text, size);
-}
-
-static int print_fact(const struct model *m, enum model_fact fact, char *text, size_t size)
-{
-	static const char *const states[] = {"unloaded", "loading", "ready", "failed"};
-	const struct config *c = &m->id.config;
-	enum kv_type type = m->id.recipe.exact ? KV_F32 : KV_F16;
-	uint64_t drafter =
-		atomic_load(&m->id.drafts) ? drafter_full_bytes(c, type, m->id.context) : 0;
-	const uint64_t numbers[FACT_COUNT] = {
-		[FACT_LAYERS] = c->layers,
-		[FACT_HIDDEN_SIZE] = c->hidden_size,
-		[FACT_HEADS] = c->heads,
-		[FACT_KV_HEADS] = c->kv_heads,
-		[FACT_HEAD_DIM] = c->head_dim,
-		[FACT_VOCABULARY] = c->vocabulary,
-		[FACT_EXPERTS] = c->experts,
-		[FACT_EXPERTS_PER_TOKEN] = c->experts_per_token,
-		[FACT_PARAMETERS] = m->id.parameters,
-		[FACT_ACTIVE_PARAMETERS] = m->id.active_parameters,
-		[FACT_CONTEXT] = m->id.context,
-		[FACT_CONTEXT_BYTES] = context_full_bytes(c, type, m->id.context) + drafter,
-		[FACT_MAX_PROMPT_BYTES] = model_max_prompt_bytes(m),
-	};
-	switch (fact) {
-	case FACT_ARCHITECTURE:
-		return snprintf(text, size, "%s", c->model_type);
-	case FACT_BITS_PER_WEIGHT:
-		return print_bits(m, text, size);
-	case FACT_DEFAULTS:
-		return snprintf(text, size, "%s",
-				*c->generation.words ? c->generation.words
-						     : "no generation_config.json");
-	case FACT_RECIPE:
-		return print_recipe(m, text, size);
-	case FACT_CODEC:
-		return print_codec(m, text, size);
-	case FACT_STORE:
-		return snprintf(text, size, "%s",
-				m->stored.folders[atomic_load(&m->stored.folder)]);
-	case FACT_STATE:
-		return snprintf(text, size, "%s", states[model_state(m)]);
-	case FACT_PROGRESS:
-		return print_progress(m, text, size);
-	case FACT_TEMPLATE:
-		return print_template(m, text, size);
-	case FACT_KERNELS:
-		return snprintf(text, size, "%s", m->engine->kernels->name);
-	default:
-		return print_number(text, size, numbers[fact]);
-	}
-}
-
-int model_fact(const struct model *m, enum model_fact fact, char *text, size_t size)
-{
-	int n = print_fact(m, fact, text, size);
-	return n >= 0 && (size_t)n < size ? 0 : -ENAMETOOLONG;
 }

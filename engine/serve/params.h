@@ -1,7 +1,8 @@
 /* A session's params: the values under params/ in the tree, by name and as text.
  *
- * One table (params.c) holds each value's name, range and place. A value reads back as it would be
- * written. They are copied when a turn is submitted, so a change takes effect with the next turn.
+ * One table (params.c) holds each value's name, kind, range and place. A value reads back as it
+ * would be written. They are copied when a turn is submitted, so a change takes effect with the
+ * next turn.
  */
 #ifndef MOEFS_ENGINE_SERVE_PARAMS_H
 #define MOEFS_ENGINE_SERVE_PARAMS_H

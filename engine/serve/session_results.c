@@ -35,6 +35,10 @@ static int find_answered(const struct conversation *c, size_t behind, const stru
 			 bool answered[MESSAGE_CALLS_MAX], struct err *e)
 {
 	const struct message *result;
+	if (c->messages.count - behind + c->results.count > MESSAGE_CALLS_MAX)
+		return err_set(e, EINVAL,
+			       "tool_result: the last answer has more than %d results already",
+			       MESSAGE_CALLS_MAX);
 	for (size_t i = 0; (result = result_at(c, behind, i)); i++) {
 		struct json *parsed = parse(result, e);
 		size_t k = 0;
@@ -123,15 +127,15 @@ static int add_result(struct messages *to, const struct json *call, const struct
 		      struct err *e)
 {
 	struct text_out text = {0};
-	size_t n;
-	const char *id = json_bytes(json_find(call, "id"), &n);
+	size_t id_n;
+	const char *id = json_bytes(json_find(call, "id"), &id_n);
 	if (json_kind(content) == JSON_TEXT)
 		message_join(content, &text);
 	else if (content && json_kind(content) != JSON_NULL)
 		json_write(&text, content);
 	text_out_add(&text, "", 0);
 	int failed = text.failed ? err_set(e, ENOMEM, "out of memory for a tool's result")
-				 : messages_add_result(to, id, text.bytes, text.n, e);
+				 : messages_add_result(to, id, id_n, text.bytes, text.n, e);
 	text_out_free(&text);
 	return failed;
 }

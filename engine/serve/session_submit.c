@@ -200,8 +200,9 @@ static const char *nothing_to(const struct session *s, const struct request *r)
 			      "anew"
 			    : "answer: there are no messages to answer";
 	if (r->kind == RETRY && !answered)
-		return "retry: the conversation does not end with an answer; echo answer > ctl "
-		       "makes one";
+		return last ? "retry: the conversation does not end with an answer; echo answer > "
+			      "ctl makes one"
+			    : "retry: there are no messages yet";
 	if (r->kind == CONTINUE && (!answered || !s->tail.count))
 		return "continue: the last answer was not cut short, or the messages were changed "
 		       "since; echo retry > ctl makes it anew";

@@ -120,6 +120,15 @@ char *session_text_get(const struct session *s, enum session_text what, size_t *
 	return out.bytes;
 }
 
+uint64_t session_text_bytes(const struct session *s, enum session_text what)
+{
+	struct text_out out = {.counts = true};
+	lock(s);
+	write_kept(s, what, &out);
+	unlock(s);
+	return out.n;
+}
+
 /* ---- writing ---- */
 
 static bool is_blank(const char *text, size_t n)
@@ -178,6 +187,29 @@ static int set_messages(struct session *s, const char *text, size_t length, stru
 	return failed;
 }
 
+static int set_document(struct session *s, enum session_text what, const char *text, size_t length,
+			struct err *e)
+{
+	struct conversation *c = &s->conversation, read = {0};
+	bool tools = what == SESSION_TOOLS;
+	int failed = tools ? conversation_set_tools(&read, text, length, e)
+			   : conversation_set_variables(&read, text, length, e);
+	if (failed)
+		return failed;
+	struct document *is = tools ? &c->tools : &c->variables;
+	struct document *to_be = tools ? &read.tools : &read.variables;
+	lock(s);
+	failed = refuse_while_working(s, e);
+	if (!failed) {
+		struct document was = *is;
+		*is = *to_be;
+		*to_be = was;
+	}
+	unlock(s);
+	conversation_free(&read);
+	return failed;
+}
+
 int session_text_set(struct session *s, enum session_text what, const char *text, size_t length,
 		     struct err *e)
 {
@@ -185,14 +217,7 @@ int session_text_set(struct session *s, enum session_text what, const char *text
 	if (what == SESSION_MESSAGES) {
 		failed = set_messages(s, text, length, e);
 	} else if (what == SESSION_TOOLS || what == SESSION_VARIABLES) {
-		lock(s);
-		failed = refuse_while_working(s, e);
-		if (!failed)
-			failed = what == SESSION_TOOLS
-					 ? conversation_set_tools(&s->conversation, text, length, e)
-					 : conversation_set_variables(&s->conversation, text,
-								      length, e);
-		unlock(s);
+		failed = set_document(s, what, text, length, e);
 	} else {
 		failed = err_set(e, EACCES, "this text is only read");
 	}

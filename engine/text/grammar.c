@@ -40,7 +40,7 @@ static uint32_t content_expr(struct request *q)
 	enum grammar_choice choice = q->r->choice;
 	bool tools = q->r->tools && json_count(q->r->tools);
 	if (!tools && choice >= CHOICE_REQUIRED)
-		return source_fail(s, EINVAL, "a tool is to be called, but none is on offer");
+		return source_fail(s, EINVAL, "a tool is to be called, but tools.json has none");
 	uint32_t calls = tools && choice != CHOICE_NONE ? calls_expr(&q->b, &q->schemas) : NOTHING;
 	if (choice >= CHOICE_REQUIRED)
 		return calls;
@@ -185,5 +185,5 @@ size_t grammar_bytes(const struct grammar *g)
 	       m->calls_room * sizeof *m->calls + m->stack_room * sizeof *m->stacks +
 	       m->by_stack.room * sizeof *m->by_stack.slots +
 	       (m->nodes.room + (size_t)m->nodes.count) * sizeof *m->nodes.nodes +
-	       m->nodes.count * 5 * sizeof *m->seen;
+	       m->nodes.count * (5 * sizeof *m->seen);
 }

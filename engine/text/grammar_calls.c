@@ -1,7 +1,6 @@
 /* Tool calls as a grammar: the tools on offer, each with what its schema admits. */
 #include "engine/text/grammar_schema.h"
 
-#include "engine/text/json_write.h"
 #include "engine/text/split_forms.h"
 
 #include <errno.h>
@@ -65,16 +64,6 @@ static bool read_tool(struct grammar_source *s, const struct json *item, struct 
 
 /* ---- {"name": NAME, "arguments": OBJECT} ---- */
 
-static uint32_t json_text(struct grammar_source *s, const char *text)
-{
-	struct text_out out = {0};
-	json_write_text(&out, text, strlen(text));
-	uint32_t expr = out.failed ? source_fail(s, ENOMEM, "out of memory for a grammar")
-				   : expr_text(s, out.bytes, out.n);
-	text_out_free(&out);
-	return expr;
-}
-
 /* An object, whatever the schema says or leaves open. */
 static uint32_t arguments(struct schema_rules *r, const struct tool *t)
 {
@@ -90,12 +79,12 @@ static uint32_t json_call(struct grammar_build *b, struct schema_rules *r,
 			  const struct json_words *w, const struct tool *t)
 {
 	struct grammar_source *s = &b->source;
-	uint32_t gap = json_gap(s), colon = json_colon(s), name = json_text(s, t->name);
+	uint32_t gap = json_gap(s), colon = json_colon(s), name = json_quoted(s, t->name);
 	if (!w->name)
 		return SEQUENCE(s, expr_word(s, "{"), gap, name, colon, arguments(r, t), gap,
 				expr_word(s, "}"));
-	return SEQUENCE(s, expr_word(s, "{"), gap, json_text(s, w->name), colon, name,
-			expr_word(s, ","), gap, json_text(s, w->arguments[0]), colon,
+	return SEQUENCE(s, expr_word(s, "{"), gap, json_quoted(s, w->name), colon, name,
+			expr_word(s, ","), gap, json_quoted(s, w->arguments[0]), colon,
 			arguments(r, t), gap, expr_word(s, "}"));
 }
 

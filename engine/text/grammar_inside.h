@@ -89,7 +89,8 @@ uint32_t json_rule_call(struct json_rules *j, enum json_rule which);
  * to 32 blanks. Behind a colon: nothing or a blank. */
 uint32_t json_gap(struct grammar_source *s);
 uint32_t json_colon(struct grammar_source *s);
-/* A text in quotes as json_write writes it. */
+/* A text in quotes, and a value (NULL: null), as json_write writes them. */
+uint32_t json_quoted(struct grammar_source *s, const char *text);
 uint32_t json_literal(struct grammar_source *s, const struct json *value);
 
 /* A schema as rules; sub-schemas that are met again, also in themselves, are the same rule. The

@@ -114,16 +114,29 @@ static uint32_t text_expr(struct grammar_source *s)
 	return expr_then(s, expr_then(s, quote, expr_repeat(s, one, 0, REPEAT_ENDLESS)), quote);
 }
 
+/* What was written, which is freed. */
+static uint32_t written_expr(struct grammar_source *s, struct text_out *out)
+{
+	uint32_t expr = out->failed ? source_fail(s, ENOMEM, "out of memory for a grammar")
+				    : expr_text(s, out->bytes, out->n);
+	text_out_free(out);
+	return expr;
+}
+
+uint32_t json_quoted(struct grammar_source *s, const char *text)
+{
+	struct text_out out = {0};
+	json_write_text(&out, text, strlen(text));
+	return written_expr(s, &out);
+}
+
 uint32_t json_literal(struct grammar_source *s, const struct json *value)
 {
 	struct text_out out = {0};
-	if (value)
-		json_write(&out, value);
-	uint32_t expr = value ? expr_text(s, out.bytes, out.n) : expr_word(s, "null");
-	if (out.failed)
-		expr = source_fail(s, ENOMEM, "out of memory for a grammar");
-	text_out_free(&out);
-	return expr;
+	if (!value)
+		return expr_word(s, "null");
+	json_write(&out, value);
+	return written_expr(s, &out);
 }
 
 /* ---- numbers ---- */

@@ -1,94 +1,14 @@
-/* What is looked up in a JSON schema (2020-12, and what earlier drafts wrote): keywords,
- * references, types, in all the layers that speak of one value; and the rules for them, each made
- * once.
- *
- * A keyword that would restrict more than is known here is refused by name. */
+/* What is looked up in a JSON schema: keywords, references, types, in all the layers that speak of
+ * one value; and the rules for them, each made once. */
 #include "engine/text/grammar_schema.h"
 
+#include "engine/text/hex.h"
+
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { REFERENCES_MAX = 32 };
-
-/* ---- keywords ---- */
-
-/* What is known, and of which type it speaks; 0: of any, or of none. */
-static const struct keyword {
-	const char *name;
-	uint32_t types;
-	bool limits; /* beside enum and const it would have to be checked of each value */
-} keywords[] = {
-	{"type", 0, false},
-	{"enum", 0, false},
-	{"const", 0, false},
-	{"anyOf", 0, false},
-	{"oneOf", 0, false},
-	{"allOf", 0, false},
-	{"$ref", 0, false},
-	{"properties", TYPE_OBJECT, true},
-	{"required", TYPE_OBJECT, true},
-	{"additionalProperties", TYPE_OBJECT, true},
-	{"items", TYPE_ARRAY, true},
-	{"prefixItems", TYPE_ARRAY, true},
-	{"additionalItems", TYPE_ARRAY, true},
-	{"minItems", TYPE_ARRAY, true},
-	{"maxItems", TYPE_ARRAY, true},
-	{"pattern", TYPE_STRING, true},
-	{"format", TYPE_STRING, true},
-	{"minLength", TYPE_STRING, true},
-	{"maxLength", TYPE_STRING, true},
-	{"minimum", TYPE_NUMBER, true},
-	{"maximum", TYPE_NUMBER, true},
-	{"exclusiveMinimum", TYPE_NUMBER, true},
-	{"exclusiveMaximum", TYPE_NUMBER, true},
-	{"$defs", 0, false},
-	{"definitions", 0, false},
-	{"title", 0, false},
-	{"description", 0, false},
-	{"default", 0, false},
-	{"example", 0, false},
-	{"examples", 0, false},
-	{"deprecated", 0, false},
-	{"readOnly", 0, false},
-	{"writeOnly", 0, false},
-	{"contentEncoding", 0, false},
-	{"contentMediaType", 0, false},
-	{"$schema", 0, false},
-	{"$id", 0, false},
-	{"id", 0, false},
-	{"$anchor", 0, false},
-	{"$comment", 0, false},
-	{"$vocabulary", 0, false},
-};
-enum { KEYWORDS = sizeof keywords / sizeof *keywords };
-
-static const struct keyword *keyword_of(const char *name)
-{
-	for (int i = 0; i < KEYWORDS; i++)
-		if (!strcmp(keywords[i].name, name))
-			return &keywords[i];
-	return NULL;
-}
-
-bool keyword_limits(const char *name)
-{
-	const struct keyword *k = keyword_of(name);
-	return k && k->limits;
-}
-
-static void check_keywords(struct schema_rules *r, const struct json *schema)
-{
-	for (const struct json *v = NULL; (v = json_next(schema, v));) {
-		const char *name = json_key(v);
-		if (!keyword_of(name) && strncmp(name, "x-", 2) != 0)
-			source_fail(r->s, ENOTSUP,
-				    "schema: \"%.60s\" is not known here and may restrict what is "
-				    "valid; leave it out, or say it otherwise",
-				    name);
-	}
-}
 
 /* ---- looking things up ---- */
 
@@ -143,17 +63,25 @@ uint64_t layers_count(struct schema_rules *r, const struct layers *l, const char
 
 /* ---- references ---- */
 
+/* The byte that %XX stands for; less than 0: it does not. */
+static int percent_byte(const char *at)
+{
+	int high = hex_digit(at[1]);
+	return high < 0 ? -1 : high << 4 | hex_digit(at[2]);
+}
+
 /* The next part of a pointer (RFC 6901, in a fragment), decoded; false: too long or wrong. */
 static bool pointer_part(const char **at, char part[256])
 {
 	size_t n = 0;
 	for (; **at && **at != '/'; (*at)++) {
 		char c = **at;
-		unsigned int byte;
 		if (c == '~' && ((*at)[1] == '0' || (*at)[1] == '1'))
 			c = *++*at == '0' ? '~' : '/';
-		else if (c == '%' && sscanf(*at + 1, "%2x", &byte) == 1 && byte && (*at)[2])
-			c = (char)byte, *at += 2;
+		else if (c == '%' && percent_byte(*at) > 0) {
+			c = (char)percent_byte(*at);
+			*at += 2;
+		}
 		if (n == 255)
 			return false;
 		part[n++] = c;
@@ -223,7 +151,7 @@ static void add_object(struct schema_rules *r, struct layers *l, const struct js
 			    LAYERS_MAX);
 		return;
 	}
-	check_keywords(r, schema);
+	keywords_check(r, schema);
 	l->at[l->count++] = (struct layer){.schema = schema};
 	l->depth++;
 	if (ref)
@@ -295,10 +223,8 @@ uint32_t schema_types(struct schema_rules *r, const struct layers *l)
 		if (type)
 			named &= named_types(r, type);
 		any |= type != NULL;
-		for (const struct json *v = NULL; (v = json_next(l->at[i].schema, v));) {
-			const struct keyword *k = keyword_of(json_key(v));
-			spoken |= k ? k->types : 0;
-		}
+		for (const struct json *v = NULL; (v = json_next(l->at[i].schema, v));)
+			spoken |= keyword_types(json_key(v));
 	}
 	if (any || !spoken)
 		return named;

@@ -3,6 +3,7 @@
  * hold the text to something else. */
 #include "engine/text/grammar_inside.h"
 
+#include "engine/text/hex.h"
 #include "engine/text/utf8.h"
 
 #include <errno.h>
@@ -52,14 +53,6 @@ static uint32_t take_character(struct regex *r)
 }
 
 /* ---- escapes ---- */
-
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
 
 /* So many hexadecimal digits; 0: as many as there are up to a closing brace. */
 static uint32_t hexadecimal(struct regex *r, uint32_t digits)

@@ -51,6 +51,13 @@ uint64_t layers_count(struct schema_rules *r, const struct layers *l, const char
 
 /* Whether a keyword is one that enum and const would have to be checked by. */
 bool keyword_limits(const char *name);
+/* The types that a keyword speaks of; 0: of any, of none, or it is not known. */
+uint32_t keyword_types(const char *name);
+/* Fails where a schema (an object) has one that is not known. */
+void keywords_check(struct schema_rules *r, const struct json *schema);
+
+/* A name in quotes that is none of these, which it sorts. */
+uint32_t schema_other_name(struct grammar_source *s, const char **names, uint32_t count);
 
 /* Values of one type. */
 uint32_t schema_object(struct schema_rules *r, const struct layers *l);

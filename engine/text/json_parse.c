@@ -2,6 +2,7 @@
  * what was then allocated. See json.h for why, json_value.h for what is filled. */
 #include "engine/text/json_value.h"
 
+#include "engine/text/hex.h"
 #include "engine/text/utf8.h"
 
 #include <errno.h>
@@ -78,11 +79,7 @@ static int32_t hex4(const struct parser *p, size_t bytes)
 {
 	int32_t number = 0;
 	for (size_t i = 0; i < 4; i++) {
-		char c = ahead(p, bytes + i);
-		int digit = c >= '0' && c <= '9'   ? c - '0'
-			    : c >= 'a' && c <= 'f' ? c - 'a' + 10
-			    : c >= 'A' && c <= 'F' ? c - 'A' + 10
-						   : -1;
+		int digit = hex_digit(ahead(p, bytes + i));
 		if (digit < 0)
 			return -1;
 		number = number << 4 | digit;

@@ -11,6 +11,10 @@ void text_out_add(struct text_out *o, const char *bytes, size_t n)
 {
 	if (o->failed)
 		return;
+	if (o->counts) {
+		o->n += n;
+		return;
+	}
 	if (n + 1 > o->room - o->n) {
 		size_t room = 2 * (o->n + n) + 64;
 		char *moved = realloc(o->bytes, room);

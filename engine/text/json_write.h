@@ -10,6 +10,7 @@ struct text_out {
 	char *bytes; /* a NUL that n does not count follows, if there is any */
 	size_t n, room;
 	bool failed;
+	bool counts; /* for who sets it: nothing is kept, n tells how much it would be */
 };
 void text_out_add(struct text_out *o, const char *bytes, size_t n);
 void text_out_string(struct text_out *o, const char *text);

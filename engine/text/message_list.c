@@ -34,7 +34,7 @@ int messages_copy(struct messages *to, const struct messages *from, struct err *
 			return no_memory(e);
 		}
 		memcpy(json, m->json, m->n + 1);
-		to->items[to->count++] = (struct message){json, m->n};
+		to->items[to->count++] = (struct message){json, m->n, m->role};
 	}
 	return rc;
 }
@@ -84,12 +84,7 @@ static struct json *parse(const struct message *m)
 
 bool message_is(const struct message *m, const char *role)
 {
-	size_t n;
-	struct json *parsed = parse(m);
-	const char *text = json_bytes(json_find(parsed, "role"), &n);
-	bool is = n == strlen(role) && memcmp(text, role, n) == 0;
-	json_free(parsed);
-	return is;
+	return strcmp(m->role, role) == 0;
 }
 
 char *message_text(const struct message *m, size_t *n)

@@ -1,10 +1,9 @@
 #include "engine/text/messages.h"
 
-#include "engine/text/split_scan.h"
+#include "engine/text/messages_inside.h"
 #include "engine/text/utf8.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,8 +20,8 @@ void messages_free(struct messages *m)
 	*m = (struct messages){0};
 }
 
-/* Takes the text over. */
-static int append(struct messages *m, struct text_out *json, struct err *e)
+/* Takes the text over; the role's stays. */
+static int append(struct messages *m, const char *role, struct text_out *json, struct err *e)
 {
 	if (m->count == m->room && !json->failed) {
 		size_t room = 2 * m->room + 8;
@@ -39,135 +38,20 @@ static int append(struct messages *m, struct text_out *json, struct err *e)
 			      : err_set(e, EFBIG, "a conversation has at most %d messages",
 					MESSAGES_MAX);
 	}
-	m->items[m->count++] = (struct message){json->bytes, json->n};
+	m->items[m->count++] = (struct message){json->bytes, json->n, role};
 	return 0;
 }
 
-/* ---- checking what is read ---- */
-
-static bool is_one(const struct json *v, const char *word)
-{
-	size_t n;
-	const char *text = json_bytes(v, &n);
-	return n == strlen(word) && memcmp(text, word, n) == 0;
-}
-
-static int check_parts(const struct json *list, const char *where, struct err *e)
-{
-	for (const struct json *p = NULL; (p = json_next(list, p));) {
-		bool text = json_kind(p) == JSON_OBJECT && is_one(json_find(p, "type"), "text") &&
-			    json_kind(json_find(p, "text")) == JSON_TEXT;
-		if (!text)
-			return json_wrong(p, "content", where,
-					  "a text, null, or a list of {\"type\": \"text\", "
-					  "\"text\": ...}",
-					  e);
-	}
-	return 0;
-}
-
-static int check_content(const struct json *v, const char *where, struct err *e)
-{
-	if (json_kind(v) == JSON_LIST)
-		return check_parts(v, where, e);
-	if (json_kind(v) == JSON_TEXT || json_kind(v) == JSON_NULL)
-		return 0;
-	return json_wrong(v, "content", where, "a text, null, or a list of text parts", e);
-}
-
-static int check_text(const struct json *v, const char *key, const char *where, struct err *e)
-{
-	if (json_kind(v) == JSON_TEXT || json_kind(v) == JSON_NULL)
-		return 0;
-	return json_wrong(v, key, where, "a text", e);
-}
-
-static bool is_object_text(const struct json *v)
-{
-	size_t n;
-	char first;
-	const char *text = json_bytes(v, &n);
-	return json_kind(v) == JSON_TEXT && is_json(text, n, &first) && first == '{';
-}
-
-static int check_call(const struct json *call, const char *where, struct err *e)
-{
-	const struct json *function = json_find(call, "function");
-	const struct json *arguments = json_find(function, "arguments");
-	const char *name;
-	if (json_kind(function) != JSON_OBJECT)
-		return json_wrong(call, "tool_calls", where,
-				  "a list of {\"id\", \"type\", \"function\": {\"name\", "
-				  "\"arguments\"}}",
-				  e);
-	int rc = check_text(json_find(call, "id"), "id", where, e);
-	if (rc == 0)
-		rc = json_get_string(function, "name", where, &name, e);
-	bool good = json_kind(arguments) == JSON_OBJECT || json_kind(arguments) == JSON_NULL ||
-		    is_object_text(arguments);
-	if (rc == 0 && !good)
-		rc = json_wrong(arguments, "arguments", where, "an object, or one as JSON text", e);
-	return rc;
-}
-
-static int check_calls(const struct json *v, const char *where, struct err *e)
-{
-	if (json_kind(v) == JSON_NULL)
-		return 0;
-	if (json_kind(v) != JSON_LIST || json_count(v) > MESSAGE_CALLS_MAX)
-		return json_wrong(v, "tool_calls", where, "a list of calls", e);
-	int rc = 0;
-	for (const struct json *c = NULL; rc == 0 && (c = json_next(v, c));)
-		rc = check_call(c, where, e);
-	return rc;
-}
-
-static int check_role(const struct json *v, const char *where, struct err *e)
-{
-	static const char *const ROLES[] = {"system", "developer", "user", "assistant", "tool"};
-	for (size_t i = 0; i < sizeof ROLES / sizeof *ROLES; i++)
-		if (is_one(v, ROLES[i]))
-			return 0;
-	return json_wrong(v, "role", where, "system, developer, user, assistant or tool", e);
-}
-
-/* By key; what is not here is refused. */
-static int check_member(const struct json *v, bool assistant, const char *where, struct err *e)
-{
-	static const char *const TEXTS[] = {"name", "tool_call_id", "thinking",
-					    "reasoning_content"};
-	const char *key = json_key(v);
-	bool of_assistant = strcmp(key, "thinking") == 0 || strcmp(key, "tool_calls") == 0 ||
-			    strcmp(key, "reasoning_content") == 0;
-	if (of_assistant && !assistant && json_kind(v) != JSON_NULL)
-		return err_set(e, EINVAL, "%s: only an assistant's message has \"%s\"", where, key);
-	if (strcmp(key, "role") == 0)
-		return check_role(v, where, e);
-	if (strcmp(key, "content") == 0)
-		return check_content(v, where, e);
-	if (strcmp(key, "tool_calls") == 0)
-		return check_calls(v, where, e);
-	for (size_t i = 0; i < sizeof TEXTS / sizeof *TEXTS; i++)
-		if (strcmp(key, TEXTS[i]) == 0)
-			return check_text(v, key, where, e);
-	return err_set(e, EINVAL, "%s: \"%.40s\" is nothing that a message has", where, key);
-}
+/* ---- reading and writing ---- */
 
 static int read_message(struct messages *m, const struct json *message, struct err *e)
 {
-	char where[64];
-	(void)snprintf(where, sizeof where, "message %zu", m->count);
-	if (json_kind(message) != JSON_OBJECT)
-		return json_wrong(message, "messages", where, "an object", e);
-	bool assistant = is_one(json_find(message, "role"), "assistant");
-	int rc = check_role(json_find(message, "role"), where, e);
-	for (const struct json *v = NULL; rc == 0 && (v = json_next(message, v));)
-		rc = check_member(v, assistant, where, e);
+	struct text_out json = {0};
+	int rc = message_check(message, m->count, e);
 	if (rc < 0)
 		return rc;
-	struct text_out json = {0};
 	json_write(&json, message);
-	return append(m, &json, e);
+	return append(m, message_role_of(json_find(message, "role")), &json, e);
 }
 
 int messages_read(struct messages *m, const char *text, size_t n, struct err *e)
@@ -214,7 +98,7 @@ size_t messages_bytes(const struct messages *m)
 
 /* ---- adding ---- */
 
-static void write_member(struct text_out *o, const char *key, const char *text, size_t n)
+void message_write_member(struct text_out *o, const char *key, const char *text, size_t n)
 {
 	text_out_string(o, o->n > 1 ? ", " : "");
 	json_write_text(o, key, strlen(key));
@@ -225,7 +109,7 @@ static void write_member(struct text_out *o, const char *key, const char *text, 
 static void begin(struct text_out *o, const char *role)
 {
 	text_out_string(o, "{");
-	write_member(o, "role", role, strlen(role));
+	message_write_member(o, "role", role, strlen(role));
 }
 
 int messages_add(struct messages *m, const char *role, const char *text, size_t n, struct err *e)
@@ -235,9 +119,9 @@ int messages_add(struct messages *m, const char *role, const char *text, size_t 
 	if (rc < 0)
 		return rc;
 	begin(&json, role);
-	write_member(&json, "content", text, n);
+	message_write_member(&json, "content", text, n);
 	text_out_string(&json, "}");
-	return append(m, &json, e);
+	return append(m, role, &json, e);
 }
 
 /* `digits` of them, in base 36. */
@@ -283,150 +167,27 @@ int messages_add_answer(struct messages *m, const char *content, size_t n, const
 {
 	struct text_out json = {0};
 	begin(&json, "assistant");
-	write_member(&json, "content", content, n);
+	message_write_member(&json, "content", content, n);
 	if (thoughts_n > 0)
-		write_member(&json, "thinking", thoughts, thoughts_n);
+		message_write_member(&json, "thinking", thoughts, thoughts_n);
 	if (calls && calls->count > 0) {
 		text_out_string(&json, ", \"tool_calls\": ");
 		messages_write_calls(&json, calls, turn);
 	}
 	text_out_string(&json, "}");
-	return append(m, &json, e);
+	return append(m, "assistant", &json, e);
 }
 
-int messages_add_result(struct messages *m, const char *call_id, const char *text, size_t n,
-			struct err *e)
+int messages_add_result(struct messages *m, const char *call_id, size_t call_id_n, const char *text,
+			size_t n, struct err *e)
 {
 	struct text_out json = {0};
 	int rc = utf8_check(text, n, e);
 	if (rc < 0)
 		return rc;
 	begin(&json, "tool");
-	write_member(&json, "tool_call_id", call_id, strlen(call_id));
-	write_member(&json, "content", text, n);
+	message_write_member(&json, "tool_call_id", call_id, call_id_n);
+	message_write_member(&json, "content", text, n);
 	text_out_string(&json, "}");
-	return append(m, &json, e);
-}
-
-/* ---- for templates ---- */
-
-void message_join(const struct json *content, struct text_out *out)
-{
-	size_t n;
-	const char *text = json_bytes(content, &n);
-	text_out_add(out, text, n);
-	if (json_kind(content) == JSON_LIST)
-		for (const struct json *p = NULL; (p = json_next(content, p));) {
-			text = json_bytes(json_find(p, "text"), &n);
-			text_out_add(out, text, n);
-		}
-}
-
-static void write_content(struct text_out *o, const struct json *content)
-{
-	struct text_out joined = {0};
-	message_join(content, &joined);
-	write_member(o, "content", joined.failed ? "" : joined.bytes, joined.n);
-	o->failed |= joined.failed;
-	text_out_free(&joined);
-}
-
-static void write_arguments(struct text_out *o, const struct json *arguments)
-{
-	size_t n;
-	const char *text = json_bytes(arguments, &n);
-	if (json_kind(arguments) == JSON_TEXT)
-		text_out_add(o, text, n); /* an object, as was checked */
-	else if (json_kind(arguments) == JSON_OBJECT)
-		json_write(o, arguments);
-	else
-		text_out_string(o, "{}");
-}
-
-static void write_calls(struct text_out *o, const struct json *calls)
-{
-	const char *between = ", \"tool_calls\": [";
-	for (const struct json *c = NULL; (c = json_next(calls, c)); between = ", ") {
-		const struct json *function = json_find(c, "function");
-		text_out_string(o, between);
-		text_out_string(o, "{\"id\": ");
-		json_write(o, json_find(c, "id"));
-		text_out_string(o, ", \"type\": \"function\", \"function\": {\"name\": ");
-		json_write(o, json_find(function, "name"));
-		text_out_string(o, ", \"arguments\": ");
-		write_arguments(o, json_find(function, "arguments"));
-		text_out_string(o, "}}");
-	}
-	text_out_string(o, json_count(calls) > 0 ? "]" : "");
-}
-
-static void write_for_template(struct text_out *o, const struct json *message)
-{
-	static const char *const THINKING[] = {"thinking", "reasoning_content"};
-	static const char *const OTHERS[] = {"tool_call_id", "name"};
-	size_t n;
-	const char *text = json_bytes(json_find(message, "role"), &n);
-	text_out_string(o, "{\"role\": ");
-	json_write_text(o, text, n);
-	write_content(o, json_find(message, "content"));
-	for (size_t i = 0; i < 2; i++) {
-		const struct json *v = json_find(message, THINKING[i]);
-		text = json_bytes(v, &n);
-		for (size_t k = 0; n > 0 && k < 2; k++)
-			write_member(o, THINKING[k], text, n);
-		if (n > 0)
-			break;
-	}
-	for (size_t i = 0; i < 2; i++) {
-		const struct json *v = json_find(message, OTHERS[i]);
-		text = json_bytes(v, &n);
-		if (json_kind(v) == JSON_TEXT)
-			write_member(o, OTHERS[i], text, n);
-	}
-	write_calls(o, json_find(message, "tool_calls"));
-	text_out_string(o, "}");
-}
-
-void messages_for_template(const struct messages *m, struct text_out *out)
-{
-	text_out_string(out, "[");
-	for (size_t i = 0; i < m->count && !out->failed; i++) {
-		struct json *message;
-		struct err ignored = {0};
-		text_out_string(out, i > 0 ? ", " : "");
-		if (json_parse_text(&message, m->items[i].json, m->items[i].n, "message",
-				    &ignored) < 0) {
-			out->failed = true; /* it was read or written here: only memory can lack */
-			return;
-		}
-		write_for_template(out, message);
-		json_free(message);
-	}
-	text_out_string(out, "]");
-}
-
-/* ---- tools ---- */
-
-int tools_check(const struct json *tools, struct err *e)
-{
-	char where[64];
-	size_t i = 0;
-	if (json_kind(tools) != JSON_LIST)
-		return err_set(e, EINVAL, "tools.json: must be a list of functions");
-	for (const struct json *t = NULL; (t = json_next(tools, t)); i++) {
-		const struct json *function = json_find(t, "function");
-		const char *name;
-		(void)snprintf(where, sizeof where, "tools.json: tool %zu", i);
-		if (json_kind(function) != JSON_OBJECT)
-			return json_wrong(t, "function", where,
-					  "{\"type\": \"function\", \"function\": {\"name\", "
-					  "\"description\", \"parameters\"}}",
-					  e);
-		int rc = json_get_string(function, "name", where, &name, e);
-		if (rc < 0)
-			return rc;
-		if (!*name)
-			return json_wrong(json_find(function, "name"), "name", where, "a name", e);
-	}
-	return 0;
+	return append(m, "tool", &json, e);
 }

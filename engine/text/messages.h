@@ -18,6 +18,7 @@ enum { MESSAGES_MAX = 65536, MESSAGES_BYTES_MAX = 64 << 20, MESSAGE_CALLS_MAX = 
 struct message {
 	char *json; /* the message on one line; owned */
 	size_t n;
+	const char *role; /* what it says there */
 };
 struct messages { /* zero-initialise; freed by messages_free */
 	struct message *items;
@@ -34,7 +35,7 @@ int messages_read(struct messages *m, const char *text, size_t n, struct err *e)
 void messages_write(const struct messages *m, struct text_out *out);
 size_t messages_bytes(const struct messages *m); /* that this appends */
 
-/* Appends a message that is only a role and a text (valid UTF-8). */
+/* Appends a message that is only a role (which stays) and a text (valid UTF-8). */
 int messages_add(struct messages *m, const char *role, const char *text, size_t n, struct err *e);
 /* Appends an answer as it was taken apart. Calls keep the ids that the model gave them, and others
  * get one by the turn. */
@@ -43,12 +44,12 @@ int messages_add_answer(struct messages *m, const char *content, size_t n, const
 /* The calls as that message has them, as a list on one line. */
 void messages_write_calls(struct text_out *out, const struct calls *calls, uint32_t turn);
 /* A call's id: nine alphanumerics, as some templates insist, from turn and place. The first
- * CALL_ID_TURN are the turn's. */
-enum { CALL_ID = 9, CALL_ID_TURN = 6 };
+ * CALL_ID_TURN are the turn's, of CALL_TURNS. */
+enum { CALL_ID = 9, CALL_ID_TURN = 6, CALL_TURNS = 36 * 36 * 36 * 36 * 36 };
 void message_call_id(char id[CALL_ID + 1], uint32_t turn, size_t place);
 /* Appends what a tool gave for a call. */
-int messages_add_result(struct messages *m, const char *call_id, const char *text, size_t n,
-			struct err *e);
+int messages_add_result(struct messages *m, const char *call_id, size_t call_id_n, const char *text,
+			size_t n, struct err *e);
 
 /* Appends the text of a message's content: one text, or all its parts. */
 void message_join(const struct json *content, struct text_out *out);

@@ -42,6 +42,9 @@ static const char DEEPSEEK_LETTERS[] =
 	"\\x{fb00}-\\x{fb06}\\x{fb13}-\\x{fb17}\\x{ff21}-\\x{ff3a}\\x{ff41}-\\x{ff5a}"
 	"\\x{10400}-\\x{1044f}\\x{104b0}-\\x{104d3}\\x{104d8}-\\x{104fb}\\x{10c80}-\\x{10cb2}"
 	"\\x{10cc0}-\\x{10cf2}\\x{118a0}-\\x{118df}\\x{1e900}-\\x{1e943}]+";
+static const char DEEPSEEK_MARKS[] =
+	"\\s?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{201f}"
+	"\\x{3000}-\\x{3002}]+";
 static const char DEEPSEEK_SCRIPTS[] =
 	"[\\x{4e00}-\\x{9fa5}\\x{800}-\\x{4e00}\\x{ac00}-\\x{d7ff}]+";
 
@@ -55,14 +58,7 @@ static const char *const CL100K[] = {WORDS_AND_DIGITS("\\p{N}{1,3}"), NULL};
 static const char *const O200K[] = {CASED_WORDS(CONTRACTIONS "?", "\\p{N}{1,3}"), NULL};
 static const char *const TEKKEN[] = {CASED_WORDS("", "\\p{N}"), NULL};
 static const char *const DEEPSEEK_LLM[] = {
-	"[\\r\\n]",
-	DEEPSEEK_LETTERS,
-	"\\s?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{201f}"
-	"\\x{3000}-\\x{3002}]+",
-	"\\s+$",
-	DEEPSEEK_SCRIPTS,
-	"\\p{N}+",
-	NULL};
+	"[\\r\\n]", DEEPSEEK_LETTERS, DEEPSEEK_MARKS, "\\s+$", DEEPSEEK_SCRIPTS, "\\p{N}+", NULL};
 static const char *const DEEPSEEK_CODER[] = {"[\\r\\n]",       "\\s?\\p{L}+", "\\s?\\p{P}+",
 					     DEEPSEEK_SCRIPTS, "\\p{N}",      NULL};
 static const char *const DEEPSEEK_V3[] = {

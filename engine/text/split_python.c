@@ -1,19 +1,12 @@
 #include "engine/text/split_python.h"
 
+#include "engine/text/hex.h"
 #include "engine/text/split_values.h"
 #include "engine/text/utf8.h"
 
 #include <string.h>
 
 /* ---- texts ---- */
-
-static int hex_digit(int c)
-{
-	return c >= '0' && c <= '9'   ? c - '0'
-	       : c >= 'a' && c <= 'f' ? c - 'a' + 10
-	       : c >= 'A' && c <= 'F' ? c - 'A' + 10
-				      : -1;
-}
 
 static size_t scan_hex(struct scan *s, size_t i, int digits, uint32_t *out)
 {

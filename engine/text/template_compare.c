@@ -31,9 +31,10 @@ bool value_truth(const struct value *v)
 	}
 }
 
-static int compare_bytes(const struct value *a, const struct value *b)
+static int compare_bytes(struct run *r, const struct value *a, const struct value *b)
 {
-	int order = memcmp(a->text.bytes, b->text.bytes, a->n < b->n ? a->n : b->n);
+	size_t n = a->n < b->n ? a->n : b->n;
+	int order = run_work(r, n / 64) ? memcmp(a->text.bytes, b->text.bytes, n) : 0;
 	return order ? order : (a->n > b->n) - (a->n < b->n);
 }
 
@@ -48,7 +49,7 @@ static int compare(struct run *r, const struct value *a, const struct value *b, 
 		return (x > y) - (x < y);
 	}
 	if (a->kind == V_TEXT && b->kind == V_TEXT)
-		return compare_bytes(a, b);
+		return compare_bytes(r, a, b);
 	bool lists = a->kind == b->kind && (a->kind == V_LIST || a->kind == V_TUPLE);
 	if (!lists || depth > TEMPLATE_VALUE_DEPTH) {
 		run_fail(r, EINVAL, "%s and %s have no order", value_type_name(a),
@@ -96,8 +97,7 @@ bool value_contains(struct run *r, const struct value *in, const struct value *v
 	case V_TEXT:
 		if (v->kind != V_TEXT)
 			break;
-		run_work(r, 1 + in->n / 64);
-		return v->n == 0 || memmem(in->text.bytes, in->n, v->text.bytes, v->n);
+		return v->n == 0 || text_find(r, in, 0, v) < in->n;
 	case V_DICT:
 		return dict_find(r, in->dict, v) != NULL;
 	case V_LIST:

@@ -100,9 +100,10 @@ static struct value split(struct run *r, const struct value *self, const struct 
 }
 
 /* Where the last `by` in text[0 .. end) is; end if there is none. */
-static size_t find_last(const struct value *text, size_t end, const struct value *by)
+static size_t find_last(struct run *r, const struct value *text, size_t end, const struct value *by)
 {
-	for (size_t at = end >= by->n ? end - by->n + 1 : 0; at > 0; at--)
+	size_t at = end >= by->n ? end - by->n + 1 : 0;
+	for (; at > 0 && run_work(r, 1 + by->n / 64); at--)
 		if (memcmp(text->text.bytes + at - 1, by->text.bytes, by->n) == 0)
 			return at - 1;
 	return end;
@@ -122,8 +123,7 @@ static struct value rsplit(struct run *r, const struct value *self, const struct
 	parts = value_list(r, V_LIST);
 	size_t end = self->n;
 	for (; !r->failed && times > 0; times--) {
-		size_t at = find_last(self, end, &by);
-		run_work(r, 1 + (end - at) / 64);
+		size_t at = find_last(r, self, end, &by);
 		if (at == end)
 			break;
 		list_append(r, from_end.list, text_slice(self, at + by.n, end));
@@ -159,21 +159,27 @@ static struct value splitlines(struct run *r, const struct value *self,
 	return lines;
 }
 
+static bool is_text_at(struct run *r, const struct value *self, const struct value *what,
+		       bool at_end)
+{
+	struct value text;
+	if (!must_be_text(r, what, &text) || text.n > self->n || !run_work(r, 1 + text.n / 64))
+		return false;
+	const char *from = self->text.bytes + (at_end ? self->n - text.n : 0);
+	return memcmp(from, text.text.bytes, text.n) == 0;
+}
+
 /* Whether a text, or one of several, is at an end. */
 static struct value is_at(struct run *r, const struct value *self, const struct value *what,
 			  bool at_end)
 {
-	struct value text;
 	if (what->kind == V_TUPLE) {
 		for (size_t i = 0; !r->failed && i < what->list->count; i++)
-			if (is_at(r, self, &what->list->items[i], at_end).truth)
+			if (is_text_at(r, self, &what->list->items[i], at_end))
 				return value_bool(true);
 		return value_bool(false);
 	}
-	if (!must_be_text(r, what, &text) || text.n > self->n)
-		return value_bool(false);
-	const char *from = self->text.bytes + (at_end ? self->n - text.n : 0);
-	return value_bool(memcmp(from, text.text.bytes, text.n) == 0);
+	return value_bool(is_text_at(r, self, what, at_end));
 }
 
 static struct value startswith(struct run *r, const struct value *self,

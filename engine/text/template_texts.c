@@ -7,8 +7,10 @@
 #include <string.h>
 #include <utf8proc.h>
 
-static bool is_in(const struct value *set, const char *bytes, size_t n)
+static bool is_in(struct run *r, const struct value *set, const char *bytes, size_t n)
 {
+	if (!run_work(r, set ? 1 + set->n / 64 : 0))
+		return false;
 	return set ? memmem(set->text.bytes, set->n, bytes, n) != NULL
 		   : is_python_space(utf8_decode(bytes, &n));
 }
@@ -28,13 +30,13 @@ struct value text_strip(struct run *r, const struct value *text, const struct va
 	run_work(r, 1 + text->n / 64);
 	while ((ends & AT_START) && from < to) {
 		utf8_decode(text->text.bytes + from, &step);
-		if (!is_in(set, text->text.bytes + from, step))
+		if (!is_in(r, set, text->text.bytes + from, step))
 			break;
 		from += step;
 	}
 	while ((ends & AT_END) && from < to) {
 		size_t last = last_of(text, to);
-		if (!is_in(set, text->text.bytes + last, to - last))
+		if (!is_in(r, set, text->text.bytes + last, to - last))
 			break;
 		to = last;
 	}
@@ -80,15 +82,6 @@ struct value text_in_case(struct run *r, const struct value *text, enum text_cas
 	struct value changed = write_done(r, &w);
 	changed.safe = text->safe;
 	return changed;
-}
-
-size_t text_find(struct run *r, const struct value *text, size_t from, const struct value *part)
-{
-	const char *found =
-		memmem(text->text.bytes + from, text->n - from, part->text.bytes, part->n);
-	size_t at = found ? (size_t)(found - text->text.bytes) : text->n;
-	run_work(r, 1 + (at - from) / 64);
-	return at;
 }
 
 struct value text_replace(struct run *r, const struct value *text, const struct value *old,

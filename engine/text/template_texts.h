@@ -14,8 +14,6 @@ struct value text_replace(struct run *r, const struct value *text, const struct 
 			  const struct value *new, int64_t times);
 /* All items as texts, with a text between. */
 struct value texts_join(struct run *r, const struct value *between, const struct value *items);
-/* Where `part` is in text[from ..], or n. */
-size_t text_find(struct run *r, const struct value *text, size_t from, const struct value *part);
 /* False where it is none. */
 bool text_as_integer(struct run *r, const struct value *text, int base, int64_t *out);
 

@@ -192,7 +192,8 @@ static bool equal(struct run *r, const struct value *a, const struct value *b, i
 	case V_NONE:
 		return true;
 	case V_TEXT:
-		return a->n == b->n && memcmp(a->text.bytes, b->text.bytes, a->n) == 0;
+		return a->n == b->n && run_work(r, a->n / 64) &&
+		       memcmp(a->text.bytes, b->text.bytes, a->n) == 0;
 	case V_LIST:
 	case V_TUPLE:
 		return equal_lists(r, a->list, b->list, depth + 1);
@@ -208,6 +209,26 @@ static bool equal(struct run *r, const struct value *a, const struct value *b, i
 bool value_equal(struct run *r, const struct value *a, const struct value *b)
 {
 	return equal(r, a, b, 0);
+}
+
+/* ---- texts ---- */
+
+/* Every place where it may begin is work: a text can be made so that each is looked at for long. */
+size_t text_find(struct run *r, const struct value *text, size_t from, const struct value *part)
+{
+	const char *at = text->text.bytes + from, *end = text->text.bytes + text->n;
+	if (part->n == 0)
+		return from;
+	while (!r->failed && (size_t)(end - at) >= part->n) {
+		const char *next = memchr(at, *part->text.bytes, (size_t)(end - at) - part->n + 1);
+		run_work(r, 1 + (size_t)((next ? next : end) - at) / 64 + part->n / 64);
+		if (!next)
+			break;
+		if (!memcmp(next, part->text.bytes, part->n))
+			return (size_t)(next - text->text.bytes);
+		at = next + 1;
+	}
+	return text->n;
 }
 
 /* ---- objects ---- */

@@ -100,6 +100,8 @@ __attribute__((format(printf, 3, 4))) struct value run_fail(struct run *r, int c
 							    const char *format, ...);
 /* Takes steps off what is left; false if the run failed. */
 bool run_work(struct run *r, uint64_t steps);
+/* Where `part` is in text[from ..], or n. */
+size_t text_find(struct run *r, const struct value *text, size_t from, const struct value *part);
 /* Memory until the run ends; NULL and a failure when it is too much. */
 void *run_allocate(struct run *r, size_t bytes);
 void run_free(struct run *r);

@@ -80,7 +80,7 @@ static int add_turn(struct page *p, uint64_t *random, size_t *bytes, struct err 
 	if (rc == 0) {
 		char id[CALL_ID + 1];
 		message_call_id(id, 0, 0);
-		rc = messages_add_result(&p->messages, id, said[3].bytes, said[3].n, e);
+		rc = messages_add_result(&p->messages, id, strlen(id), said[3].bytes, said[3].n, e);
 	}
 	if (rc == 0)
 		rc = messages_add_answer(&p->messages, said[2].bytes, said[2].n, "", 0, NULL, 0, e);

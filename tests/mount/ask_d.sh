@@ -47,6 +47,17 @@ waits() { # a reader that comes early waits; several see all of it
 }
 claim "several readers each see all of it" waits
 
+left_open() { # programs ask for the attributes of what they have open, cat among them
+	echo "What is the capital of France?" > ask.d/x
+	exec 4<ask.d/x 5<ask.d/x
+	same "$(timeout $limit cat <&4)" "$capital"
+	[ ! -e ask.d/x ] || fail "it is still there"
+	same "$(stat -c %s - <&5)" $((${#capital} + 1)) "size of what is gone"
+	same "$(timeout $limit cat <&5)" "$capital"
+	exec 4<&- 5<&-
+}
+claim "what is gone is still a file to who has it open" left_open
+
 turns() { # who has not read the end may ask on
 	echo "What is the capital of France?" > ask.d/x
 	until [ "$(stat -c %s ask.d/x)" -gt 0 ]; do sleep 0.05; done

@@ -40,21 +40,11 @@ handled() { # a handler returns: the read itself must say EINTR
 	mkdir sessions/h && cd sessions/h || exit
 	begin_long
 	timeout $limit python3 - <<'PY'
-import os, signal, sys, threading
+import os, sys
 sys.path.insert(0, os.environ["here"])
 import waiting
-class Done(Exception): pass
-def handler(*_): raise Done
-signal.signal(signal.SIGALRM, handler)
-reader = threading.main_thread()
-def interrupt():
-    waiting.until(reader, waiting.READ)
-    signal.pthread_kill(reader.ident, signal.SIGALRM)
-threading.Thread(target=interrupt).start()
-try:
-    sys.exit("read %r" % os.read(os.open("wait", os.O_RDONLY), 100))
-except Done:
-    pass
+f = os.open("wait", os.O_RDONLY)
+if not waiting.interrupted(lambda: os.read(f, 100)): sys.exit("read")
 PY
 	local ended=$? word=$(cat status)
 	end_long

@@ -6,11 +6,10 @@
 mounted
 
 rows() { sed -n 's/^    \([A-Za-z][A-Za-z._/]*\)  .*/\1/p' ../README; }
-in_manual() {
-	local row
-	for row in $(rows); do
-		grep -qE "^$row( |\$)" "$root/fs/moefs.1" || fail "fs/moefs.1 lacks $row"
-	done
+in_manual() { # word for word, so that neither tells what the other does not
+	sed -n '/^    cache\/ /,/^$/p' ../README | tr -s ' ' | sed 's/^ //; /^$/d' >"$work/readme"
+	sed -n '/^cache\/ /,/^\.fi/p' "$root/fs/moefs.1" | tr -s ' ' | sed 's/\\-/-/g; /^\.fi/d' >"$work/page"
+	cmp -s "$work/readme" "$work/page" || fail "README (<) and fs/moefs.1 (>): $(diff "$work/readme" "$work/page")"
 	[ "$(rows | wc -l)" -gt 40 ] || fail "README lists only $(rows | wc -l) files"
 }
 # A path of the tree as README writes it.
@@ -56,6 +55,12 @@ options_told() {
 	[ $count -gt 12 ] || fail "--help has only $count options"
 }
 
+completes() { # a model's folder and a GGUF file, and nothing else
+	mkdir -p "$work/here/checkpoint" && touch "$work/here/one.gguf" "$work/here/notes.txt"
+	same "$(cd "$work/here" && bash -c '. "$1"; compopt() { :; }; COMP_WORDS=(moefs "") COMP_CWORD=1 COMP_LINE="moefs " COMP_POINT=6
+		_moefs; printf "%s " "${COMPREPLY[@]}"' - "$root/fs/moefs.bash")" "checkpoint one.gguf "
+}
+
 # ---- where a store is ----
 
 store_told() {
@@ -92,11 +97,12 @@ in_cache() { # where a folder beside the model may not be made
 	[ ! -e "$work/models/one.moefs" ] || fail "there is one beside the model, too"
 }
 
-claim "every row of the mount's README is in the manual page" in_manual
+claim "the rows of the mount's README are those of the manual page" in_manual
 claim "every file of the tree is in the mount's README" all_told
 claim "every param and every fact is in the manual page" members_told
 claim "every option of --help is in the manual page, the completion and README.md" options_told
 claim "all three say where a store is" store_told
+claim "what can be mounted is completed" completes
 cd / && unmounted
 mkdir -p "$work/models/one" "$work/home"
 cp "$MODEL"/* "$work/models/one/"

@@ -56,6 +56,37 @@ with open("messages.json", "r+") as f: # as editors do that keep the file
 }
 claim "cp, jq, dd and an editor replace it, and answer answers what stands there" in_session written
 
+long_ones() { # others are served while they are read, which takes as long as hundreds of looks
+	python3 - <<'PY' || fail "$(cat error)"
+import json, os, sys, threading
+text = json.dumps([{"role": "user", "content": "a word and " * 12} for _ in range(60000)]).encode()
+text += b" " * ((48 << 20) - len(text))
+f = os.open("messages.json", os.O_WRONLY | os.O_TRUNC)
+for at in range(0, len(text), 1 << 17):
+    os.write(f, text[at:at + (1 << 17)])
+done = threading.Event()
+def close():
+    os.close(f)
+    done.set()
+closing = threading.Thread(target=close)
+looks = 0
+closing.start()
+while not done.is_set():
+    os.stat("../../../error")
+    looks += 1
+closing.join()
+if looks < 20:
+    sys.exit(f"{looks} looks while messages were read")
+PY
+	same "$(jq length messages.json)" 60000
+	same "$(stat -c %s messages.json)" "$(wc -c <messages.json)" size
+	fails_with "Invalid argument" python3 -c '
+f = open("messages.json", "wb", 0); f.write(b"[" + b" " * (1 << 17) + b"{}]"); f.close()'
+	grep -q "message 0" error || fail "$(cat error)"
+	same "$(jq length messages.json)" 60000 "after what was refused"
+}
+claim "long messages are read while others are served" in_session long_ones
+
 edited_history() {
 	ask "What is the capital of France?" >/dev/null
 	ask "What is 2 plus 3?" >/dev/null

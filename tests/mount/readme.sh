@@ -38,8 +38,21 @@ transcript() { # SHELL
 	unmounted_again
 }
 claim "README's transcript gives the answers that it prints" transcript bash
+# What depends on memory, time or place: the map, blocks, df.
+steady() { section "What it looks like" | awk '/^\$/ { other = /experts|df / } !other'; }
+prints() { # SHELL: all that it shows and that is the same everywhere
+	cd "$work/clone" || exit
+	{ steady | sed -n 's/^\$ //p'; section "Using it" | tail -n 1; } >"$work/whole"
+	steady | grep -v '^\$' >"$work/want"
+	[ "$(wc -l <"$work/want")" -gt 25 ] || fail "README prints $(wc -l <"$work/want") lines"
+	"$1" "$work/whole" >"$work/said" 2>"$work/errors" || fail "status $?: $(cat "$work/errors")"
+	diff "$work/want" "$work/said" >"$work/differs" || fail "README (<) and what is said (>): $(cat "$work/differs")"
+	unmounted_again
+}
+claim "and all else that it prints" prints bash
 if command -v fish >/dev/null; then
 	claim "also in fish" transcript fish
+	claim "and all else, in fish" prints fish
 else
 	echo "ok fish # skip: it is not installed"
 fi

@@ -408,6 +408,31 @@ failed() { # a turn that fails, and then a refusal: both are said
 }
 claim "a refusal does not hide why the last turn failed" failed
 
+mended() { # what a file has refused is said until the same file takes something
+	local bad good file
+	begin_session mended
+	while IFS='|' read -r file bad good; do
+		printf '%s\n' "$bad" 2>/dev/null >"$file"
+		[ -s error ] || fail "$file: error: $(cat error)"
+		echo on >params/stream
+		[ -s error ] || fail "$file: another file's value has taken what it refused"
+		printf '%s\n' "$good" >"$file" || fail "$file"
+		same "$(cat error)" "" "error after $file was mended"
+	done <<-'EOF'
+		params/temperature|hot|0.5
+		params/logit_bias|Paris|5 1
+		messages.json|[{"role": "usr"}]|[{"role": "user", "content": "hello"}]
+		tools.json|[{"name": 3}]|[]
+		template.json|[]|{}
+	EOF
+	python3 -c 'import json; print(json.dumps([{"role": "usr", "content": "x" * 70000}]))' >messages.json
+	grep -q usr error || fail "error: $(cut -c1-200 error)"
+	python3 -c 'import json; print(json.dumps([{"role": "user", "content": "x" * 70000}]))' >messages.json
+	same "$(cat error)" "" "error after a long text was mended"
+	end_session
+}
+claim "what a file refused is no news once it has taken something" mended
+
 asks() {
 	says() { grep -qF -- "$model: ask: $1" error || fail "error says '$(cat error)', not '$1'"; }
 	shell_fails_with "Invalid argument" "echo q > ask"

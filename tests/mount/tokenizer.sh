@@ -162,27 +162,13 @@ claim "a long text holds up nobody, and its reader can be interrupted" stays_awa
 
 interrupted() { # and the answer is there for whoever reads on
 	timeout $limit python3 - "$work/big" <<'PY' || fail python
-import os, select, signal, sys, threading
+import os, select, sys
 sys.path.insert(0, os.environ["here"])
 import waiting
-class Done(Exception): pass
-def handler(*_): raise Done
-signal.signal(signal.SIGALRM, handler)
-reader = threading.main_thread()
-def interrupt():
-    waiting.until(reader, waiting.READ)
-    signal.pthread_kill(reader.ident, signal.SIGALRM)
 f = os.open("tokenizer/encode", os.O_RDWR)
 text = open(sys.argv[1], "rb").read()[:20000000]
 for at in range(0, len(text), 1 << 20): os.write(f, text[at:at + (1 << 20)])
-thread = threading.Thread(target=interrupt)
-thread.start()
-try:
-    os.read(f, 100)
-    sys.exit("read")
-except Done:
-    pass
-thread.join()
+if not waiting.interrupted(lambda: os.read(f, 100)): sys.exit("read")
 try:
     os.write(f, b"more")
     sys.exit("written")

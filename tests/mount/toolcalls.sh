@@ -132,6 +132,24 @@ not_called() {
 }
 claim "a result that nobody asked for is refused" in_session not_called
 
+too_long() { # said while it comes, not when 64 MB of it have been looked at again and again
+	local most=$(cat "$m/info/max_prompt_bytes")
+	python3 - "$most" <<'PY' || fail "$(cat error)"
+import errno, os, sys
+f = os.open("tool_result", os.O_WRONLY)
+written = os.write(f, b'{"tool_call_id": "c00001000", "content": "')
+try:
+    while written < 8 * int(sys.argv[1]) + (1 << 20):
+        written += os.write(f, b"x" * 65536)
+    sys.exit(f"{written} bytes are no result of at most {sys.argv[1]}")
+except OSError as e:
+    if e.errno != errno.EFBIG:
+        raise
+PY
+	grep -q "info/max_prompt_bytes" error || fail "$(cat error)"
+}
+claim "a result that is longer than any is refused while it is written" in_session too_long
+
 shell_loop() {
 	cat >"$work/loop.sh" <<'SH'
 echo "$1" > prompt

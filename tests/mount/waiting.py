@@ -1,4 +1,6 @@
 """Whether a thread of this process waits in a call to the kernel: for tests that act while somebody waits."""
+import signal
+import threading
 import time
 
 # A call's numbers on x86-64 and arm64.
@@ -14,3 +16,27 @@ def waits(thread, calls):
 def until(thread, calls):
     while not waits(thread, calls):
         time.sleep(0.001)
+
+
+def interrupted(read):
+    """Whether a signal whose handler raises got through to this thread's read, which it found waiting."""
+    class Done(Exception):
+        pass
+
+    def handler(*_):
+        raise Done
+
+    def interrupt(reader):
+        until(reader, READ)
+        signal.pthread_kill(reader.ident, signal.SIGALRM)
+
+    signal.signal(signal.SIGALRM, handler)
+    thread = threading.Thread(target=interrupt, args=[threading.main_thread()])
+    thread.start()
+    try:
+        read()
+        return False
+    except Done:
+        return True
+    finally:
+        thread.join()

@@ -4,7 +4,10 @@
  * What it is mounted with is real, all of it: the tokenizer cuts what the template writes, the
  * weights are converted and computed with, and the sampler draws. So what depends on what a model
  * says (thinking, tool calls, channels) is tested on that way, by saying it. script.h has the
- * script's form, weights.h how it is done. A prompt that is in no script is answered by nothing. */
+ * script's form, weights.h how it is done. A prompt that is in no script is answered by nothing.
+ *
+ * Where it is the fixture's architecture that matters, tests/unit/script_help.h makes it say a few
+ * tokens. */
 #include "engine/family/generation.h"
 #include "engine/text/json.h"
 #include "tests/scripted/weights.h"

@@ -1,5 +1,6 @@
 #include "tests/unit/schema_help.h"
 
+#include <ctype.h>
 #include <pcre2.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -68,7 +69,8 @@ static struct json_object *referred(struct validation *v, const char *ref)
 	size_t n = 0;
 	for (ref++; *ref; ref++) {
 		unsigned int byte = (uint8_t)*ref;
-		if (*ref == '%' && sscanf(ref + 1, "%2x", &byte) == 1)
+		if (*ref == '%' && isxdigit(ref[1]) && isxdigit(ref[2]) &&
+		    sscanf(ref + 1, "%2x", &byte) == 1)
 			ref += 2;
 		pointer[n++] = (char)byte;
 	}

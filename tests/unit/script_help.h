@@ -9,7 +9,10 @@
  * Behind the token AFTER, with which the template may end, come the pieces, each one token (added
  * to the vocabulary where it is none), and then <|im_end|>. A piece stands for one token wherever
  * it is, so it follows the same token in all answers; together there are at most 64 of them. What
- * looks like <|this|> becomes a special token. */
+ * looks like <|this|> becomes a special token.
+ *
+ * tests/scripted has other means for more: it says any text behind any prompt, in a model of its
+ * own. Here the fixture's architecture stays (a recurrent state, say), and is small. */
 #ifndef MOEFS_TESTS_SCRIPT_HELP_H
 #define MOEFS_TESTS_SCRIPT_HELP_H
 

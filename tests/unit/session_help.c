@@ -236,6 +236,31 @@ void test_same_text(char *one, char *other)
 	free(other);
 }
 
+char *test_text(const struct session *s, enum session_text what)
+{
+	struct err e = {0};
+	size_t n;
+	char *text = session_text_get(s, what, &n, &e);
+	if (!text)
+		fail_msg("%s", e.text);
+	assert_int_equal(strlen(text), n);
+	return text;
+}
+
+void test_expect_text(const struct session *s, enum session_text what, const char *want)
+{
+	test_same_text(test_text(s, what), strdup(want));
+	if (what != SESSION_RENDERED && what != SESSION_RENDERED_TOKENS)
+		assert_int_equal(session_text_bytes(s, what), strlen(want));
+}
+
+void test_write_text(struct session *s, enum session_text what, const char *text)
+{
+	struct err e = {0};
+	if (session_text_set(s, what, text, strlen(text), &e))
+		fail_msg("%s", e.text);
+}
+
 struct session_stats test_stats(const struct session *s)
 {
 	struct session_stats st;

@@ -57,6 +57,10 @@ void test_ask_refused(struct session *s, const char *prompt, const char *words);
 
 /* Both texts are freed. */
 void test_same_text(char *one, char *other);
+/* What one of a session's texts is, malloc'ed; that it is this one; writes it. */
+char *test_text(const struct session *s, enum session_text what);
+void test_expect_text(const struct session *s, enum session_text what, const char *want);
+void test_write_text(struct session *s, enum session_text what, const char *text);
 struct session_stats test_stats(const struct session *s);
 
 /* A block of the demonstration model's context in F16: 64 positions of keys and values, 8 layers, 2

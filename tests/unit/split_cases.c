@@ -165,7 +165,7 @@ const struct form_case FORM_CASES[] = {
 	/* thoughts that nobody ended */
 	{"kimi", "<think>t\n" KIMI_BEGIN KIMI_CALL "g:0" KIMI_SEP "{}" KIMI_CALL_END KIMI_END, "t",
 	 "", "[[\"g\", {}, \"g:0\"]]"},
-	{NULL},
+	{.form = NULL},
 };
 
 /* Of each form, what begins like a call and is none: content, as it is. */

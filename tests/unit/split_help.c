@@ -114,3 +114,12 @@ bool same_json(const struct json *a, const struct json *b, bool any_order)
 	}
 	return true;
 }
+
+void print_split(const struct split_result *r)
+{
+	print_message("thoughts \"%.*s\", content \"%.*s\", %zu calls\n", (int)r->thoughts_n,
+		      r->thoughts, (int)r->content_n, r->content, r->calls->count);
+	for (size_t i = 0; i < r->calls->count; i++)
+		print_message("  %s %s %s\n", r->calls->items[i].name, r->calls->items[i].arguments,
+			      r->calls->items[i].id ? r->calls->items[i].id : "-");
+}

@@ -11,6 +11,7 @@ struct split *taken_apart_as(const struct split_form *form, const char *text, si
 			     enum split_thinking thinking);
 /* Fails unless both gave the same. */
 void assert_same_split(const struct split *a, const struct split *b);
+void print_split(const struct split_result *r);
 /* The text cut in pieces of 1, 2 and 3 bytes, and at random, must give the same as whole; returns
  * that. */
 struct split *taken_apart_any_way(const struct split_form *form, const char *text, size_t n,

@@ -5,6 +5,8 @@
 #include "session_help.h"
 #include "store_help.h"
 
+#include "engine/serve/conversation.h"
+
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,33 +44,11 @@ static void close_script(void)
 	test_folder_remove(folder);
 }
 
-static char *text_of(const struct session *s, enum session_text what)
-{
-	struct err e = {0};
-	size_t n;
-	char *text = session_text_get(s, what, &n, &e);
-	if (!text)
-		fail_msg("%s", e.text);
-	return text;
-}
-
-static void expect_text(const struct session *s, enum session_text what, const char *want)
-{
-	test_same_text(text_of(s, what), strdup(want));
-}
-
 static void expect_thoughts(struct session *s, const char *want)
 {
 	int code;
 	test_same_text(test_read(session_thoughts(s), &code), strdup(want));
 	assert_int_equal(code, 0);
-}
-
-static void write_text(struct session *s, enum session_text what, const char *text)
-{
-	struct err e = {0};
-	if (session_text_set(s, what, text, strlen(text), &e))
-		fail_msg("%s", e.text);
 }
 
 static bool give(struct session *s, const char *result)
@@ -84,11 +64,11 @@ static void refuse(struct session *s, const char *result, int code, const char *
 {
 	struct err e = {0};
 	bool complete = true;
-	char *before = text_of(s, SESSION_TOOL_RESULTS);
+	char *before = test_text(s, SESSION_TOOL_RESULTS);
 	int failed = session_tool_result_add(s, result, strlen(result), &complete, &e);
 	if (failed != -code || !strstr(e.text, words) || complete)
 		fail_msg("%s: %d %s", result, failed, e.text);
-	test_same_text(before, text_of(s, SESSION_TOOL_RESULTS));
+	test_same_text(before, test_text(s, SESSION_TOOL_RESULTS));
 }
 
 static int set_param(struct session *s, const char *name, const char *value, struct err *e)
@@ -127,20 +107,21 @@ static void a_tool_loop_runs_through_thoughts_calls_and_results(void **state)
 	struct answer *a;
 	struct err e = {0};
 	int code;
-	write_text(s, SESSION_TOOLS, TOOLS);
+	test_write_text(s, SESSION_TOOLS, TOOLS);
 	test_answer(s, "How many?", "I look.\n");
 	expect_thoughts(s, "Let me see.\n");
 	assert_string_equal(test_stats(s).finish, "tool_calls");
 #define CALL(id, value)                                                                   \
 	"{\"id\": \"" id "\", \"type\": \"function\", \"function\": {\"name\": \"get\", " \
 	"\"arguments\": {\"a\": " value "}}}"
-	expect_text(s, SESSION_TOOL_CALLS,
-		    "[" CALL("c00001000", "1") ", " CALL("c00001001", "2") "]\n");
-	expect_text(s, SESSION_MESSAGES,
-		    "[\n{\"role\": \"user\", \"content\": \"How many?\"},\n"
-		    "{\"role\": \"assistant\", \"content\": \"I look.\", \"thinking\": \"Let me "
-		    "see.\", \"tool_calls\": [" CALL("c00001000", "1") ", " CALL("c00001001",
-										 "2") "]}\n]\n");
+	test_expect_text(s, SESSION_TOOL_CALLS,
+			 "[" CALL("c00001000", "1") ", " CALL("c00001001", "2") "]\n");
+	test_expect_text(
+		s, SESSION_MESSAGES,
+		"[\n{\"role\": \"user\", \"content\": \"How many?\"},\n"
+		"{\"role\": \"assistant\", \"content\": \"I look.\", \"thinking\": \"Let me "
+		"see.\", \"tool_calls\": [" CALL("c00001000", "1") ", " CALL("c00001001",
+									     "2") "]}\n]\n");
 
 	refuse(s, "[]", EINVAL, "must be an object");
 	refuse(s, "{\"content\": \"1\"}", EINVAL, "2 calls wait");
@@ -155,19 +136,19 @@ static void a_tool_loop_runs_through_thoughts_calls_and_results(void **state)
 	assert_true(give(s, "{\"role\": \"tool\", \"name\": \"get\", \"content\": {\"n\": 1}}"));
 	refuse(s, "{\"content\": \"1\"}", EINVAL, "already");
 	/* In the order of the calls, not of their coming. */
-	expect_text(s, SESSION_TOOL_RESULTS,
-		    "[\n{\"role\": \"tool\", \"tool_call_id\": \"c00001000\", \"content\": "
-		    "\"{\\\"n\\\": 1}\"},\n{\"role\": \"tool\", \"tool_call_id\": "
-		    "\"c00001001\", \"content\": \"2\"}\n]\n");
+	test_expect_text(s, SESSION_TOOL_RESULTS,
+			 "[\n{\"role\": \"tool\", \"tool_call_id\": \"c00001000\", \"content\": "
+			 "\"{\\\"n\\\": 1}\"},\n{\"role\": \"tool\", \"tool_call_id\": "
+			 "\"c00001001\", \"content\": \"2\"}\n]\n");
 
 	assert_int_equal(session_tool_results_submit(s, &a, &e), 0);
 	test_same_text(test_read(a, &code), strdup("It is three.\n"));
 	assert_string_equal(test_stats(s).finish, "end");
 	expect_thoughts(s, "");
-	expect_text(s, SESSION_TOOL_RESULTS, "[]\n");
-	expect_text(s, SESSION_TOOL_CALLS, "[]\n");
+	test_expect_text(s, SESSION_TOOL_RESULTS, "[]\n");
+	test_expect_text(s, SESSION_TOOL_CALLS, "[]\n");
 	refuse(s, "{\"content\": \"1\"}", ENODATA, "called no tool");
-	char *rendered = text_of(s, SESSION_RENDERED);
+	char *rendered = test_text(s, SESSION_RENDERED);
 	assert_non_null(strstr(rendered, "I look.<tool_call>c00001000get{\"a\": 1}</tool_call>"));
 	assert_non_null(strstr(rendered, "<|im_start|>tool\n{\"n\": 1}<|im_end|>"));
 	assert_null(strstr(rendered, "Let me")); /* what the template leaves out */
@@ -182,18 +163,18 @@ static void a_prompt_takes_results_along_and_undo_takes_both_back(void **state)
 	open_script("{\"template\": \"" HEAD CALLS TAIL "\", \"answers\": " ANSWERS "}");
 	struct session *s = test_session(&model);
 	struct err e = {0};
-	write_text(s, SESSION_TOOLS, TOOLS);
+	test_write_text(s, SESSION_TOOLS, TOOLS);
 	free(test_ask(s, "How many?"));
-	char *before = text_of(s, SESSION_MESSAGES);
+	char *before = test_text(s, SESSION_MESSAGES);
 	assert_false(give(s, "{\"tool_call_id\": \"c00001000\", \"content\": \"1\"}"));
 	test_answer(s, "Never mind.", "It is three.\n");
-	char *messages = text_of(s, SESSION_MESSAGES);
+	char *messages = test_text(s, SESSION_MESSAGES);
 	const char *result = strstr(messages, "\"role\": \"tool\""),
 		   *prompt = strstr(messages, "Never mind.");
 	assert_true(result && prompt && result < prompt);
 	free(messages);
 	assert_int_equal(session_undo(s, &e), 0);
-	test_same_text(text_of(s, SESSION_MESSAGES), before);
+	test_same_text(test_text(s, SESSION_MESSAGES), before);
 	/* Calls whose results went with the undo wait again. */
 	assert_false(give(s, "{\"tool_call_id\": \"c00001000\", \"content\": \"1\"}"));
 	session_end(s);
@@ -214,14 +195,14 @@ static void a_long_day_of_calls_computes_only_what_is_new(void **state)
 	struct err e = {0};
 	uint64_t before = 1;
 	int code;
-	write_text(s, SESSION_TOOLS, TOOLS);
+	test_write_text(s, SESSION_TOOLS, TOOLS);
 	for (int i = 0; i < 100; i++) {
 		char id[64];
 		test_answer(s, "How many?", "I look.\n");
 		assert_int_equal(test_stats(s).cached_tokens, before - 1);
 		before = test_stats(s).prompt_tokens;
 		for (int k = 0; k < 2; k++) {
-			char *calls = text_of(s, SESSION_TOOL_CALLS), *at = calls;
+			char *calls = test_text(s, SESSION_TOOL_CALLS), *at = calls;
 			for (int skip = 0; skip <= k; skip++)
 				at = strstr(at + 1, "\"id\": \"");
 			(void)snprintf(id, sizeof id,
@@ -240,6 +221,59 @@ static void a_long_day_of_calls_computes_only_what_is_new(void **state)
 	close_script();
 }
 
+static void an_id_with_a_nul_is_answered_once(void **state)
+{
+	(void)state;
+	open_script("{\"template\": \"" HEAD CALLS TAIL "\", \"answers\": " ANSWERS "}");
+	struct session *s = test_session(&model);
+	test_write_text(s, SESSION_MESSAGES,
+			"[{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [{\"id\": "
+			"\"a\\u0000b\", \"type\": \"function\", \"function\": {\"name\": \"f\", "
+			"\"arguments\": {}}}]}]");
+	assert_true(give(s, "{\"tool_call_id\": \"a\\u0000b\", \"content\": \"1\"}"));
+	refuse(s, "{\"tool_call_id\": \"a\\u0000b\", \"content\": \"1\"}", EINVAL, "already");
+	session_end(s);
+	close_script();
+}
+
+/* Each would be compared with each call, while others wait for the lock. */
+static void no_answer_has_results_without_end(void **state)
+{
+	(void)state;
+	open_script("{\"template\": \"" HEAD CALLS TAIL "\", \"answers\": " ANSWERS "}");
+	struct session *s = test_session(&model);
+	char *text = malloc(1 << 17), *at = text;
+	at += sprintf(at, "[{\"role\": \"assistant\", \"tool_calls\": [" CALL("c", "1") "]}");
+	for (size_t i = 0; i <= MESSAGE_CALLS_MAX; i++)
+		at += sprintf(at,
+			      ",{\"role\": \"tool\", \"tool_call_id\": \"z\", \"content\": \"\"}");
+	(void)sprintf(at, "]");
+	test_write_text(s, SESSION_MESSAGES, text);
+	refuse(s, "{\"tool_call_id\": \"c\", \"content\": \"1\"}", EINVAL, "1024 results");
+	free(text);
+	session_end(s);
+	close_script();
+}
+
+static void calls_are_named_whatever_the_messages_name(void **state)
+{
+	(void)state;
+	enum { NAMED = 1000000 };
+	struct messages m = {0};
+	struct err e = {0};
+	char *text = malloc((size_t)NAMED * CALL_ID_TURN + CALL_ID), *at = text;
+	uint32_t turn;
+	for (uint32_t i = 0; i < NAMED; i++, at += CALL_ID_TURN)
+		message_call_id(at, i + 1, 0); /* the next overwrites its place */
+	assert_int_equal(messages_add(&m, "user", text, (size_t)(at - text), &e), 0);
+	assert_int_equal(conversation_name_turn(&m, &turn, &e), 0);
+	assert_int_equal(turn, NAMED + 1);
+	messages_free(&m);
+	assert_int_equal(conversation_name_turn(&m, &turn, &e), 0);
+	assert_int_equal(turn, 0);
+	free(text);
+}
+
 static void a_turn_that_is_dropped_takes_its_results_along(void **state)
 {
 	(void)state;
@@ -253,17 +287,17 @@ static void a_turn_that_is_dropped_takes_its_results_along(void **state)
 	memset(text, 'x', sizeof text);
 	text[36] = 0;
 	test_set(s, "on_full", "drop-oldest");
-	write_text(s, SESSION_TOOLS, TOOLS);
+	test_write_text(s, SESSION_TOOLS, TOOLS);
 	free(test_ask(s, text));
 	assert_string_equal(test_stats(s).finish, "tool_calls");
 	assert_false(give(s, "{\"tool_call_id\": \"c00001000\", \"content\": \"1\"}"));
 	free(test_ask(s, text));
 	assert_int_equal(test_stats(s).dropped_turns, 1);
-	char *messages = text_of(s, SESSION_MESSAGES);
+	char *messages = test_text(s, SESSION_MESSAGES);
 	assert_null(strstr(messages, "\"tool\""));
 	free(messages);
 	assert_int_equal(session_undo(s, &e), 0);
-	expect_text(s, SESSION_MESSAGES, "[]\n");
+	test_expect_text(s, SESSION_MESSAGES, "[]\n");
 	session_end(s);
 	test_model_close(&small);
 	close_script();
@@ -277,7 +311,7 @@ static void without_tools_nothing_is_a_call(void **state)
 	char *text = test_ask(s, "How many?");
 	assert_non_null(strstr(text, "I look.<tool_call>{\"name\": \"get\""));
 	assert_string_equal(test_stats(s).finish, "end");
-	expect_text(s, SESSION_TOOL_CALLS, "[]\n");
+	test_expect_text(s, SESSION_TOOL_CALLS, "[]\n");
 	expect_thoughts(s, "Let me see.\n");
 	free(text);
 	session_end(s);
@@ -289,16 +323,16 @@ static void a_template_that_knows_no_calls_keeps_them_in_the_content(void **stat
 	(void)state;
 	open_script("{\"template\": \"" HEAD TAIL "\", \"answers\": " ANSWERS "}");
 	struct session *s = test_session(&model);
-	write_text(s, SESSION_TOOLS, TOOLS);
+	test_write_text(s, SESSION_TOOLS, TOOLS);
 	test_answer(s, "How many?", "I look.\n");
-	char *rendered = text_of(s, SESSION_RENDERED);
+	char *rendered = test_text(s, SESSION_RENDERED);
 	assert_non_null(
 		strstr(rendered,
 		       "assistant\nI look.<tool_call>{\"name\": \"get\", \"arguments\": {\"a\": 1}}"
 		       "</tool_call>\n<tool_call>{\"name\": \"get\", \"arguments\": {\"a\": 2}}"
 		       "</tool_call><|im_end|>"));
 	free(rendered);
-	char *calls = text_of(s, SESSION_TOOL_CALLS);
+	char *calls = test_text(s, SESSION_TOOL_CALLS);
 	assert_non_null(strstr(calls, "c00001001"));
 	free(calls);
 	assert_false(give(s, "{\"tool_call_id\": \"c00001001\", \"content\": \"2\"}"));
@@ -347,9 +381,10 @@ static void a_template_may_open_the_thoughts(void **state)
 	struct session *s = test_session(&model);
 	test_answer(s, "Is it?", "Yes.\n");
 	expect_thoughts(s, "Hm.\n");
-	expect_text(s, SESSION_RENDERED,
-		    "<|im_start|>user\nIs it?<|im_end|>\n<|im_start|>assistant\nYes.<|im_end|>\n"
-		    "<|im_start|>assistant\n<think>");
+	test_expect_text(
+		s, SESSION_RENDERED,
+		"<|im_start|>user\nIs it?<|im_end|>\n<|im_start|>assistant\nYes.<|im_end|>\n"
+		"<|im_start|>assistant\n<think>");
 	uint64_t prompt = test_stats(s).prompt_tokens;
 	test_answer(s, "Is it?", "Yes.\n"); /* costs what the thoughts make different */
 	assert_int_equal(test_stats(s).cached_tokens, prompt - 1);
@@ -389,15 +424,15 @@ static void params_and_variables_reach_the_template(void **state)
 		    "{% endif %}{{ extra }}{{ strftime_now('%Y-%m-%d %H') }}\", \"answers\": []}");
 	struct session *s = test_session(&model);
 	test_set(s, "date", "2024-02-29");
-	expect_text(s, SESSION_RENDERED, "2024-02-29 00");
+	test_expect_text(s, SESSION_RENDERED, "2024-02-29 00");
 	test_set(s, "thinking", "on");
-	expect_text(s, SESSION_RENDERED, "True2024-02-29 00");
+	test_expect_text(s, SESSION_RENDERED, "True2024-02-29 00");
 	test_set(s, "thinking", "off");
-	write_text(s, SESSION_VARIABLES, "{\"extra\": \"-\", \"enable_thinking\": true}");
-	expect_text(s, SESSION_RENDERED, "False-2024-02-29 00"); /* the param says it last */
+	test_write_text(s, SESSION_VARIABLES, "{\"extra\": \"-\", \"enable_thinking\": true}");
+	test_expect_text(s, SESSION_RENDERED, "False-2024-02-29 00"); /* the param says it last */
 	assert_int_equal(set_param(s, "thinking", "low", &e), -EINVAL);
 	assert_non_null(strstr(e.text, "reasoning_effort"));
-	expect_text(s, SESSION_RENDERED, "False-2024-02-29 00");
+	test_expect_text(s, SESSION_RENDERED, "False-2024-02-29 00");
 	session_end(s);
 	close_script();
 }
@@ -417,11 +452,11 @@ static void the_clock_stands_from_the_first_turn_on(void **state)
 	struct session *s = test_session(&model);
 	be_in("AAA-12");
 	test_answer(s, "Is it?", "Yes.\n");
-	char *rendered = text_of(s, SESSION_RENDERED);
+	char *rendered = test_text(s, SESSION_RENDERED);
 	be_in("BBB+11"); /* another hour of another day */
-	test_same_text(text_of(s, SESSION_RENDERED), strdup(rendered));
+	test_same_text(test_text(s, SESSION_RENDERED), strdup(rendered));
 	assert_int_equal(session_reset(s, &e), 0);
-	char *now = text_of(s, SESSION_RENDERED);
+	char *now = test_text(s, SESSION_RENDERED);
 	assert_string_not_equal(now, rendered);
 	free(now);
 	free(rendered);
@@ -454,7 +489,7 @@ static void a_template_refuses_in_its_own_words(void **state)
 		"{\"template\": \"{{ raise_exception('No system, please') }}\", \"answers\": []}");
 	struct session *s = test_session(&model);
 	test_ask_refused(s, "Hi", "No system, please");
-	expect_text(s, SESSION_MESSAGES, "[]\n");
+	test_expect_text(s, SESSION_MESSAGES, "[]\n");
 	session_end(s);
 	close_script();
 }
@@ -494,6 +529,9 @@ int main(void)
 		cmocka_unit_test(a_tool_loop_runs_through_thoughts_calls_and_results),
 		cmocka_unit_test(a_prompt_takes_results_along_and_undo_takes_both_back),
 		cmocka_unit_test(a_long_day_of_calls_computes_only_what_is_new),
+		cmocka_unit_test(an_id_with_a_nul_is_answered_once),
+		cmocka_unit_test(no_answer_has_results_without_end),
+		cmocka_unit_test(calls_are_named_whatever_the_messages_name),
 		cmocka_unit_test(a_turn_that_is_dropped_takes_its_results_along),
 		cmocka_unit_test(without_tools_nothing_is_a_call),
 		cmocka_unit_test(a_template_that_knows_no_calls_keeps_them_in_the_content),

@@ -205,7 +205,7 @@ static void what_cannot_be_held_is_refused_in_words(void **state)
 	test_set(s, "grammar", "");
 	test_set(s, "format", "text");
 	test_set(s, "tool_choice", "required");
-	test_ask_refused(s, "hello", "none is on offer");
+	test_ask_refused(s, "hello", "tools.json has none");
 	test_set(s, "tool_choice", "auto");
 	test_answer(s, "What is the capital of France?", "The capital of France is Paris.\n");
 	session_end(s);

@@ -4,10 +4,8 @@
  * nothing behind. */
 #include "engine/compute/context_save.h"
 #include "engine/compute/delta_state.h"
-#include "engine/serve/observe.h"
+#include "context_help.h"
 #include "forward_help.h"
-#include "golden.h"
-#include "session_help.h"
 
 #include <errno.h>
 #include <math.h>
@@ -18,92 +16,24 @@
 
 #include <cmocka.h>
 
-enum { HEAD = KV_BLOCK + 6, TAIL = 20, MARK = 40, MOST = 1000 };
+enum { MARK = 40, MOST = 1000 };
 
 /* Softmax attention, a hybrid with and without a draft layer, a latent, windows. */
 static const char *const fixtures[] = {"qwen3_moe",   "qwen3_5_moe", "qwen3_next",
 				       "deepseek_v3", "gemma4_moe",  "gpt_oss"};
 enum { FIXTURES = sizeof fixtures / sizeof *fixtures };
 
-static struct test_model model;
-static struct model_view view;
 static struct err e;
-
-/* False: the fixture is missing, and the reader knows. */
-static bool load(const char *fixture, const char *quant)
-{
-	const char *folder = test_fixture(fixture);
-	if (!folder)
-		return false;
-	test_model_open(
-		&model, folder,
-		&(struct engine_options){.threads = 2, .quant = quant, .exact = quant != NULL});
-	test_wait_converted(model.model);
-	model_observe(model.model, &view);
-	return true;
-}
-
-static int remove_stores(void **state)
-{
-	(void)state;
-	test_stores_remove();
-	return 0;
-}
-
-static void unload(void)
-{
-	assert_int_equal(engine_context_used(model.engine), 0);
-	test_model_close(&model);
-}
-
-static void begin(struct context *x)
-{
-	context_init(x, view.context_budget, view.config, view.kv);
-}
-
-static void text_of(uint32_t seed, uint32_t text[HEAD + TAIL])
-{
-	for (uint32_t i = 0; i < HEAD + TAIL; i++)
-		text[i] = (i * i * 7 + i * (i < HEAD ? 3 : seed) + seed * (i >= HEAD)) % 380;
-}
-
-static size_t row_bytes(void)
-{
-	return view.config->vocabulary * sizeof(float);
-}
-
-static float *go_on(struct context *x, const uint32_t *tokens, uint32_t n)
-{
-	float *logits = malloc(n * row_bytes());
-	assert_non_null(logits);
-	if (test_step(view.forward, x, tokens, n, logits, &e))
-		fail_msg("%s", e.text);
-	return logits;
-}
-
-/* The context, which holds less than the seed's text, computes the rest as a new one does. */
-static void assert_goes_on(struct context *x, uint32_t seed)
-{
-	uint32_t text[HEAD + TAIL], held = (uint32_t)x->tokens.count, end = HEAD + TAIL;
-	struct context afresh;
-	text_of(seed, text);
-	begin(&afresh);
-	float *want = go_on(&afresh, text, end), *got = go_on(x, text + held, end - held);
-	assert_memory_equal(got, (char *)want + held * row_bytes(), (end - held) * row_bytes());
-	free(want);
-	free(got);
-	context_free(&afresh);
-}
 
 /* HEAD tokens, with a copy to go back to after MARK. */
 static void begin_head(struct context *x)
 {
 	uint32_t text[HEAD + TAIL];
-	text_of(0, text);
-	begin(x);
-	free(go_on(x, text, MARK));
+	context_text(0, text);
+	context_begin(x);
+	free(context_go_on(x, text, MARK));
 	recurrent_mark(&x->recurrent, MARK);
-	free(go_on(x, text + MARK, HEAD - MARK));
+	free(context_go_on(x, text + MARK, HEAD - MARK));
 }
 
 /* ---- bytes ---- */
@@ -138,7 +68,7 @@ static int load_pieces(struct context_load *l, const struct bytes *b, size_t pie
 {
 	int failed = 0;
 	struct context like;
-	begin(&like);
+	context_begin(&like);
 	context_load_begin(l, &like, view.config, MOST, b->n);
 	for (size_t at = 0, n; at < b->n && !failed; at += n) {
 		n = b->n - at < piece ? b->n - at : piece;
@@ -154,7 +84,7 @@ static void load_into(struct context *x, const struct bytes *b, size_t piece)
 		fail_msg("%s", e.text);
 	assert_true(context_load_done(&l));
 	context_load_end(&l);
-	begin(x);
+	context_begin(x);
 	context_move(x, &l.x);
 	context_load_free(&l);
 }
@@ -199,11 +129,11 @@ static void every_kind_of_state_goes_on_to_the_bit(void **state)
 	(void)state;
 	for (int i = 0; i < FIXTURES; i++)
 		for (int exact = 0; exact < 2; exact++) {
-			if (!load(fixtures[i], exact ? "bf16" : NULL))
+			if (!contexts_load(fixtures[i], exact ? "bf16" : NULL))
 				continue;
 			assert_int_equal(view.kv, exact ? KV_F32 : KV_F16);
 			goes_round();
-			unload();
+			contexts_unload();
 		}
 }
 
@@ -212,8 +142,8 @@ static void nothing_computed_is_saved_as_nothing(void **state)
 	(void)state;
 	for (int i = 0; i < 2; i++) {
 		struct context x, y;
-		assert_true(load(fixtures[i], NULL));
-		begin(&x);
+		assert_true(contexts_load(fixtures[i], NULL));
+		context_begin(&x);
 		struct bytes b = save(&x);
 		assert_int_equal(b.n, 32);
 		load_into(&y, &b, 5);
@@ -222,7 +152,7 @@ static void nothing_computed_is_saved_as_nothing(void **state)
 		free(b.at);
 		context_free(&y);
 		context_free(&x);
-		unload();
+		contexts_unload();
 	}
 }
 
@@ -231,7 +161,7 @@ static void it_is_read_from_any_offset(void **state)
 	(void)state;
 	struct context x;
 	struct context_save s;
-	assert_true(load("qwen3_5_moe", NULL));
+	assert_true(contexts_load("qwen3_5_moe", NULL));
 	begin_head(&x);
 	assert_int_equal(context_save_open(&s, &x, view.config, &e), 0);
 	struct bytes b = read_whole(&s);
@@ -244,7 +174,7 @@ static void it_is_read_from_any_offset(void **state)
 	free(b.at);
 	context_save_close(&s);
 	context_free(&x);
-	unload();
+	contexts_unload();
 }
 
 /* What is held costs nothing, until the text writes to what it shares. */
@@ -254,7 +184,7 @@ static void what_is_held_stays_as_it_was(void **state)
 	for (int i = 0; i < FIXTURES; i++) {
 		struct context x, y;
 		struct context_save s;
-		if (!load(fixtures[i], NULL))
+		if (!contexts_load(fixtures[i], NULL))
 			continue;
 		begin_head(&x);
 		uint64_t used = engine_context_used(model.engine);
@@ -276,7 +206,7 @@ static void what_is_held_stays_as_it_was(void **state)
 		free(after.at);
 		context_free(&x);
 		context_free(&y);
-		unload();
+		contexts_unload();
 	}
 }
 
@@ -286,7 +216,7 @@ static void a_text_goes_back_while_its_state_is_held(void **state)
 	(void)state;
 	struct context x;
 	struct context_save s;
-	assert_true(load("qwen3_5_moe", NULL));
+	assert_true(contexts_load("qwen3_5_moe", NULL));
 	begin_head(&x);
 	assert_int_equal(context_save_open(&s, &x, view.config, &e), 0);
 	uint64_t used = engine_context_used(model.engine);
@@ -297,7 +227,7 @@ static void a_text_goes_back_while_its_state_is_held(void **state)
 	assert_goes_on(&x, 6);
 	context_save_close(&s);
 	context_free(&x);
-	unload();
+	contexts_unload();
 }
 
 /* What a step left that failed half way is not what anybody goes on from. */
@@ -305,7 +235,7 @@ static void after_a_failed_step_the_copy_before_it_is_saved(void **state)
 {
 	(void)state;
 	struct context x, y;
-	assert_true(load("qwen3_5_moe", NULL));
+	assert_true(contexts_load("qwen3_5_moe", NULL));
 	begin_head(&x);
 	x.recurrent.spoiled = true;
 	struct bytes b = save(&x);
@@ -316,7 +246,7 @@ static void after_a_failed_step_the_copy_before_it_is_saved(void **state)
 	free(b.at);
 	context_free(&x);
 	context_free(&y);
-	unload();
+	contexts_unload();
 }
 
 /* What was taken back is not in the bytes: two that computed the same text are saved alike. */
@@ -325,11 +255,11 @@ static void what_was_taken_back_is_not_saved(void **state)
 	(void)state;
 	struct context x, y;
 	uint32_t text[HEAD + TAIL];
-	text_of(9, text);
-	assert_true(load("qwen3_moe", NULL));
+	context_text(9, text);
+	assert_true(contexts_load("qwen3_moe", NULL));
 	begin_head(&x);
 	begin_head(&y);
-	free(go_on(&x, text + HEAD, TAIL));
+	free(context_go_on(&x, text + HEAD, TAIL));
 	context_rollback(&x, HEAD);
 	struct bytes one = save(&x), other = save(&y);
 	assert_int_equal(one.n, other.n);
@@ -338,7 +268,7 @@ static void what_was_taken_back_is_not_saved(void **state)
 	free(other.at);
 	context_free(&x);
 	context_free(&y);
-	unload();
+	contexts_unload();
 }
 
 static void states_that_are_behind_are_saved_as_they_are(void **state)
@@ -346,8 +276,8 @@ static void states_that_are_behind_are_saved_as_they_are(void **state)
 	(void)state;
 	struct context x, y;
 	uint32_t text[HEAD + TAIL];
-	text_of(3, text);
-	assert_true(load("qwen3_5_moe", NULL));
+	context_text(3, text);
+	assert_true(contexts_load("qwen3_5_moe", NULL));
 	begin_head(&x);
 	assert_int_equal(test_verify(view.forward, &x, text + HEAD, 3, NULL, &e), 0);
 	context_rollback(&x, HEAD + 2);
@@ -359,7 +289,7 @@ static void states_that_are_behind_are_saved_as_they_are(void **state)
 	free(b.at);
 	context_free(&x);
 	context_free(&y);
-	unload();
+	contexts_unload();
 }
 
 static void refused(const struct bytes *b, int code, const char *words)
@@ -388,7 +318,7 @@ static void hostile_counts_are_refused_in_words(void **state)
 {
 	(void)state;
 	struct context x;
-	assert_true(load("qwen3_5_moe", NULL));
+	assert_true(contexts_load("qwen3_5_moe", NULL));
 	begin_head(&x);
 	struct bytes b = save(&x);
 	const struct context_head *h = (const void *)b.at;
@@ -418,28 +348,28 @@ static void hostile_counts_are_refused_in_words(void **state)
 	refused(&shorter, -EINVAL, "contradict");
 	free(b.at);
 	context_free(&x);
-	unload();
+	contexts_unload();
 }
 
 static void another_models_context_is_refused(void **state)
 {
 	(void)state;
 	struct context x;
-	assert_true(load("qwen3_moe", NULL));
+	assert_true(contexts_load("qwen3_moe", NULL));
 	begin_head(&x);
 	struct bytes b = save(&x);
 	context_free(&x);
-	unload();
+	contexts_unload();
 	static const char *const others[] = {"qwen3_5_moe", "gemma4_moe", "deepseek_v3"};
 	for (int i = 0; i < 3; i++) {
-		if (!load(others[i], NULL))
+		if (!contexts_load(others[i], NULL))
 			continue;
 		refused(&b, -EINVAL, "another model");
-		unload();
+		contexts_unload();
 	}
-	assert_true(load("qwen3_moe", "bf16"));
+	assert_true(contexts_load("qwen3_moe", "bf16"));
 	refused(&b, -EINVAL, "another model");
-	unload();
+	contexts_unload();
 	free(b.at);
 }
 
@@ -449,7 +379,7 @@ static void without_room_it_is_refused_and_nothing_is_kept(void **state)
 	(void)state;
 	struct context x, y;
 	struct context_load l;
-	assert_true(load("qwen3_5_moe", NULL));
+	assert_true(contexts_load("qwen3_5_moe", NULL));
 	begin_head(&x);
 	struct bytes b = save(&x);
 	uint64_t least = 2 * x.block_bytes + x.recurrent.bytes;
@@ -457,7 +387,7 @@ static void without_room_it_is_refused_and_nothing_is_kept(void **state)
 	assert_int_equal(engine_set_context_budget(model.engine, least - 1, &e), 0);
 	struct bytes head = {b.at, 32};
 	struct context like;
-	begin(&like);
+	context_begin(&like);
 	context_load_begin(&l, &like, view.config, MOST, b.n);
 	assert_int_equal(context_load_feed(&l, head.at, head.n, &e), -ENOSPC);
 	assert_non_null(strstr(e.text, "context_budget"));
@@ -470,20 +400,20 @@ static void without_room_it_is_refused_and_nothing_is_kept(void **state)
 	assert_goes_on(&y, 2);
 	context_free(&y);
 	free(b.at);
-	unload();
+	contexts_unload();
 }
 
 static void half_a_context_is_not_done(void **state)
 {
 	(void)state;
 	struct context x;
-	assert_true(load("qwen3_5_moe", NULL));
+	assert_true(contexts_load("qwen3_5_moe", NULL));
 	begin_head(&x);
 	struct bytes b = save(&x);
 	for (size_t n = 0; n < b.n; n += b.n / 37) {
 		struct context_load l;
 		struct context like;
-		begin(&like);
+		context_begin(&like);
 		context_load_begin(&l, &like, view.config, MOST, b.n);
 		assert_int_equal(context_load_feed(&l, b.at, n, &e), 0);
 		assert_false(context_load_done(&l));
@@ -491,7 +421,7 @@ static void half_a_context_is_not_done(void **state)
 	}
 	free(b.at);
 	context_free(&x);
-	unload();
+	contexts_unload();
 }
 
 /* Numbers that are none may be forged; what is computed from them is no text, and nothing else. */
@@ -501,8 +431,8 @@ static void keys_that_are_not_numbers_harm_nobody(void **state)
 	for (int i = 0; i < FIXTURES; i++) {
 		struct context x, y;
 		uint32_t text[HEAD + TAIL];
-		text_of(3, text);
-		if (!load(fixtures[i], NULL))
+		context_text(3, text);
+		if (!contexts_load(fixtures[i], NULL))
 			continue;
 		begin_head(&x);
 		struct bytes b = save(&x);
@@ -516,7 +446,7 @@ static void keys_that_are_not_numbers_harm_nobody(void **state)
 		free(b.at);
 		context_free(&x);
 		context_free(&y);
-		unload();
+		contexts_unload();
 	}
 }
 
@@ -537,5 +467,5 @@ int main(void)
 		cmocka_unit_test(half_a_context_is_not_done),
 		cmocka_unit_test(keys_that_are_not_numbers_harm_nobody),
 	};
-	return cmocka_run_group_tests(tests, NULL, remove_stores);
+	return cmocka_run_group_tests(tests, NULL, stores_remove);
 }

@@ -24,38 +24,15 @@ static _Atomic bool looked_enough;
 
 /* ---- help ---- */
 
-static char *text_of(const struct session *s, enum session_text what)
-{
-	struct err e = {0};
-	size_t n;
-	char *text = session_text_get(s, what, &n, &e);
-	if (!text)
-		fail_msg("%s", e.text);
-	assert_int_equal(strlen(text), n);
-	return text;
-}
-
-static void expect_text(const struct session *s, enum session_text what, const char *want)
-{
-	test_same_text(text_of(s, what), strdup(want));
-}
-
-static void write_text(struct session *s, enum session_text what, const char *text)
-{
-	struct err e = {0};
-	if (session_text_set(s, what, text, strlen(text), &e))
-		fail_msg("%s", e.text);
-}
-
 static void refuse_text(struct session *s, enum session_text what, const char *text, int code,
 			const char *words)
 {
 	struct err e = {0};
-	char *before = text_of(s, what);
+	char *before = test_text(s, what);
 	int failed = session_text_set(s, what, text, strlen(text), &e);
 	if (failed != -code || !strstr(e.text, words))
 		fail_msg("%s: %d %s", text, failed, e.text);
-	test_same_text(before, text_of(s, what)); /* nothing is changed */
+	test_same_text(before, test_text(s, what)); /* nothing is changed */
 }
 
 static char *again(struct session *s, enum session_again how)
@@ -92,16 +69,17 @@ static void a_turn_becomes_two_messages(void **state)
 {
 	(void)state;
 	struct session *s = test_greedy_session(&fable);
-	expect_text(s, SESSION_MESSAGES, "[]\n");
+	test_expect_text(s, SESSION_MESSAGES, "[]\n");
 	free(test_ask(s, capital));
-	expect_text(s, SESSION_MESSAGES,
-		    "[\n{\"role\": \"user\", \"content\": \"What is the capital of France?\"},\n"
-		    "{\"role\": \"assistant\", \"content\": \"The capital of France is "
-		    "Paris.\"}\n]\n");
-	expect_text(s, SESSION_RENDERED,
-		    "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n"
-		    "<|im_start|>assistant\nThe capital of France is Paris.<|im_end|>\n"
-		    "<|im_start|>assistant\n");
+	test_expect_text(
+		s, SESSION_MESSAGES,
+		"[\n{\"role\": \"user\", \"content\": \"What is the capital of France?\"},\n"
+		"{\"role\": \"assistant\", \"content\": \"The capital of France is "
+		"Paris.\"}\n]\n");
+	test_expect_text(s, SESSION_RENDERED,
+			 "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n"
+			 "<|im_start|>assistant\nThe capital of France is Paris.<|im_end|>\n"
+			 "<|im_start|>assistant\n");
 	session_end(s);
 }
 
@@ -109,12 +87,12 @@ static void what_is_rendered_is_what_the_model_reads(void **state)
 {
 	(void)state;
 	struct session *s = test_greedy_session(&fable);
-	write_text(s, SESSION_MESSAGES,
-		   "[{\"role\": \"user\", \"content\": \"What is the capital of France?\"}]");
-	expect_text(s, SESSION_RENDERED,
-		    "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n"
-		    "<|im_start|>assistant\n");
-	char *tokens = text_of(s, SESSION_RENDERED_TOKENS);
+	test_write_text(s, SESSION_MESSAGES,
+			"[{\"role\": \"user\", \"content\": \"What is the capital of France?\"}]");
+	test_expect_text(s, SESSION_RENDERED,
+			 "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n"
+			 "<|im_start|>assistant\n");
+	char *tokens = test_text(s, SESSION_RENDERED_TOKENS);
 	free(again(s, SESSION_AGAIN_ANSWER));
 	assert_int_equal(strtoull(tokens, NULL, 10), test_stats(s).prompt_tokens);
 	free(tokens);
@@ -128,10 +106,10 @@ static void an_edited_history_is_what_the_model_sees(void **state)
 	static const char edited[] = "[{\"role\": \"user\", \"content\": \"What is 12 x 6?\"},"
 				     "{\"role\": \"assistant\", \"content\": \"12 x 6 is 72.\"}]";
 	free(test_ask(s, capital));
-	write_text(s, SESSION_MESSAGES, edited);
-	write_text(fresh, SESSION_MESSAGES, edited);
+	test_write_text(s, SESSION_MESSAGES, edited);
+	test_write_text(fresh, SESSION_MESSAGES, edited);
 	test_same_text(test_ask(s, "And then?"), test_ask(fresh, "And then?"));
-	test_same_text(text_of(s, SESSION_MESSAGES), text_of(fresh, SESSION_MESSAGES));
+	test_same_text(test_text(s, SESSION_MESSAGES), test_text(fresh, SESSION_MESSAGES));
 	assert_int_equal(test_stats(s).prompt_tokens, test_stats(fresh).prompt_tokens);
 	assert_int_equal(test_stats(fresh).cached_tokens, 0);
 	assert_in_range(test_stats(s).cached_tokens, 3, test_stats(s).prompt_tokens);
@@ -144,9 +122,9 @@ static void only_what_differs_is_computed(void **state)
 	(void)state;
 	struct session *s = test_greedy_session(&fable);
 	free(test_ask(s, capital));
-	char *messages = text_of(s, SESSION_MESSAGES);
+	char *messages = test_text(s, SESSION_MESSAGES);
 	struct session_stats one = test_stats(s);
-	write_text(s, SESSION_MESSAGES, messages); /* read and written back: nothing differs */
+	test_write_text(s, SESSION_MESSAGES, messages); /* read and written back: nothing differs */
 	free(test_ask(s, "What is 12 x 6?"));
 	assert_in_range(test_stats(s).cached_tokens, one.prompt_tokens + one.output_tokens - 2,
 			one.prompt_tokens + one.output_tokens);
@@ -200,20 +178,20 @@ static void documents_read_back(void **state)
 {
 	(void)state;
 	struct session *s = test_greedy_session(&fable);
-	expect_text(s, SESSION_TOOLS, "[]\n");
-	expect_text(s, SESSION_VARIABLES, "{}\n");
-	expect_text(s, SESSION_TOOL_CALLS, "[]\n");
-	expect_text(s, SESSION_TOOL_RESULTS, "[]\n");
-	write_text(s, SESSION_TOOLS,
-		   "[{\"type\":\"function\",\n \"function\":{\"name\":\"f\"}}]\n");
-	expect_text(s, SESSION_TOOLS,
-		    "[{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]\n");
-	write_text(s, SESSION_VARIABLES, "{\"a\": [1.0, null]}");
-	expect_text(s, SESSION_VARIABLES, "{\"a\": [1.0, null]}\n");
-	write_text(s, SESSION_TOOLS, " \n");
-	expect_text(s, SESSION_TOOLS, "[]\n");
-	write_text(s, SESSION_VARIABLES, "{}");
-	expect_text(s, SESSION_VARIABLES, "{}\n");
+	test_expect_text(s, SESSION_TOOLS, "[]\n");
+	test_expect_text(s, SESSION_VARIABLES, "{}\n");
+	test_expect_text(s, SESSION_TOOL_CALLS, "[]\n");
+	test_expect_text(s, SESSION_TOOL_RESULTS, "[]\n");
+	test_write_text(s, SESSION_TOOLS,
+			"[{\"type\":\"function\",\n \"function\":{\"name\":\"f\"}}]\n");
+	test_expect_text(s, SESSION_TOOLS,
+			 "[{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]\n");
+	test_write_text(s, SESSION_VARIABLES, "{\"a\": [1.0, null]}");
+	test_expect_text(s, SESSION_VARIABLES, "{\"a\": [1.0, null]}\n");
+	test_write_text(s, SESSION_TOOLS, " \n");
+	test_expect_text(s, SESSION_TOOLS, "[]\n");
+	test_write_text(s, SESSION_VARIABLES, "{}");
+	test_expect_text(s, SESSION_VARIABLES, "{}\n");
 	session_end(s);
 }
 
@@ -225,27 +203,28 @@ static void the_system_message_is_the_param_both_ways(void **state)
 	struct session *s = test_greedy_session(&fable);
 	struct err e;
 	test_set(s, "system", "Be brief.");
-	expect_text(s, SESSION_MESSAGES,
-		    "[\n{\"role\": \"system\", \"content\": \"Be brief.\"}\n]\n");
+	test_expect_text(s, SESSION_MESSAGES,
+			 "[\n{\"role\": \"system\", \"content\": \"Be brief.\"}\n]\n");
 	free(test_ask(s, capital));
 	test_set(s, "system", "Be kind.");
-	char *messages = text_of(s, SESSION_MESSAGES);
+	char *messages = test_text(s, SESSION_MESSAGES);
 	assert_non_null(
 		strstr(messages, "[\n{\"role\": \"system\", \"content\": \"Be kind.\"},\n"));
 	assert_null(strstr(messages, "Be brief."));
 	free(messages);
 	test_set(s, "system", "");
 	assert_int_equal(session_undo(s, &e), 0); /* the turn began behind what is gone now */
-	expect_text(s, SESSION_MESSAGES, "[]\n");
-	write_text(s, SESSION_MESSAGES,
-		   "[{\"role\": \"system\", \"content\": [{\"type\": \"text\", \"text\": \"A\"}, "
-		   "{\"type\": \"text\", \"text\": \"B\"}]}]");
+	test_expect_text(s, SESSION_MESSAGES, "[]\n");
+	test_write_text(
+		s, SESSION_MESSAGES,
+		"[{\"role\": \"system\", \"content\": [{\"type\": \"text\", \"text\": \"A\"}, "
+		"{\"type\": \"text\", \"text\": \"B\"}]}]");
 	param_is(s, "system", "AB");
 	test_set(s, "system", "AB"); /* says the same: it stays as it was written */
-	messages = text_of(s, SESSION_MESSAGES);
+	messages = test_text(s, SESSION_MESSAGES);
 	assert_non_null(strstr(messages, "\"text\": \"A\""));
 	free(messages);
-	write_text(s, SESSION_MESSAGES, "[{\"role\": \"user\", \"content\": \"x\"}]");
+	test_write_text(s, SESSION_MESSAGES, "[{\"role\": \"user\", \"content\": \"x\"}]");
 	param_is(s, "system", "");
 	session_end(s);
 }
@@ -259,9 +238,9 @@ static void a_copied_session_and_a_reset_one_keep_the_system_message(void **stat
 	test_set(s, "system", "Be brief.");
 	free(test_ask(s, capital));
 	assert_int_equal(session_create(&copy, fable.model, s, &fable, &e), 0);
-	expect_text(copy, SESSION_MESSAGES, kept);
+	test_expect_text(copy, SESSION_MESSAGES, kept);
 	assert_int_equal(session_reset(s, &e), 0);
-	expect_text(s, SESSION_MESSAGES, kept);
+	test_expect_text(s, SESSION_MESSAGES, kept);
 	session_end(s);
 	session_end(copy);
 }
@@ -274,17 +253,17 @@ static void undo_cuts_messages(void **state)
 	struct err e;
 	struct session *s = test_greedy_session(&fable);
 	free(test_ask(s, capital));
-	char *one = text_of(s, SESSION_MESSAGES);
+	char *one = test_text(s, SESSION_MESSAGES);
 	free(test_ask(s, "What is 12 x 6?"));
 	assert_int_equal(session_undo(s, &e), 0);
-	test_same_text(text_of(s, SESSION_MESSAGES), one);
+	test_same_text(test_text(s, SESSION_MESSAGES), one);
 	/* Of what somebody wrote: from the last user's on. */
-	write_text(s, SESSION_MESSAGES,
-		   "[{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
-		   "\"content\": \"b\"}, {\"role\": \"user\", \"content\": \"c\"}]");
+	test_write_text(s, SESSION_MESSAGES,
+			"[{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
+			"\"content\": \"b\"}, {\"role\": \"user\", \"content\": \"c\"}]");
 	assert_int_equal(session_undo(s, &e), 0);
 	assert_int_equal(session_undo(s, &e), 0);
-	expect_text(s, SESSION_MESSAGES, "[]\n");
+	test_expect_text(s, SESSION_MESSAGES, "[]\n");
 	assert_int_equal(session_undo(s, &e), -ENODATA);
 	session_end(s);
 }
@@ -294,8 +273,8 @@ static void messages_are_answered_as_they_stand(void **state)
 	(void)state;
 	struct session *s = test_greedy_session(&fable);
 	refuse_again(s, SESSION_AGAIN_ANSWER, "no messages");
-	write_text(s, SESSION_MESSAGES,
-		   "[{\"role\": \"user\", \"content\": \"What is the capital of France?\"}]");
+	test_write_text(s, SESSION_MESSAGES,
+			"[{\"role\": \"user\", \"content\": \"What is the capital of France?\"}]");
 	test_same_text(again(s, SESSION_AGAIN_ANSWER), strdup("The capital of France is Paris.\n"));
 	refuse_again(s, SESSION_AGAIN_ANSWER, "retry");
 	struct err e;
@@ -316,7 +295,7 @@ static void retry_makes_the_last_answer_anew(void **state)
 	test_set(s, "max_tokens", "0");
 	test_same_text(again(s, SESSION_AGAIN_RETRY), strdup("The capital of France is Paris.\n"));
 	assert_int_equal(test_stats(s).cached_tokens, test_stats(s).prompt_tokens - 1);
-	char *messages = text_of(s, SESSION_MESSAGES);
+	char *messages = test_text(s, SESSION_MESSAGES);
 	assert_non_null(strstr(messages, paris));
 	assert_null(strstr(strstr(messages, "assistant") + 1, "assistant"));
 	free(messages);
@@ -326,7 +305,7 @@ static void retry_makes_the_last_answer_anew(void **state)
 				 "The capital of France is Paris.\n\n");
 	struct err e;
 	assert_int_equal(session_undo(s, &e), 0);
-	expect_text(s, SESSION_MESSAGES, "[]\n");
+	test_expect_text(s, SESSION_MESSAGES, "[]\n");
 	session_end(s);
 }
 
@@ -369,7 +348,7 @@ static void continued_is_the_text_that_was_not_cut(void **state)
 			free(again(s, SESSION_AGAIN_CONTINUE));
 		int code;
 		test_same_text(test_read(session_answer(s), &code), want);
-		test_same_text(text_of(s, SESSION_MESSAGES), text_of(whole, SESSION_MESSAGES));
+		test_same_text(test_text(s, SESSION_MESSAGES), test_text(whole, SESSION_MESSAGES));
 		size_t n = session_log_size(s);
 		assert_int_equal(n, session_log_size(whole));
 		session_end(s);
@@ -386,8 +365,8 @@ static void what_was_not_cut_short_is_not_continued(void **state)
 	refuse_again(s, SESSION_AGAIN_CONTINUE, "not cut short");
 	test_set(s, "max_tokens", "2");
 	free(test_ask(s, capital));
-	char *messages = text_of(s, SESSION_MESSAGES);
-	write_text(s, SESSION_MESSAGES, messages);
+	char *messages = test_text(s, SESSION_MESSAGES);
+	test_write_text(s, SESSION_MESSAGES, messages);
 	refuse_again(s, SESSION_AGAIN_CONTINUE, "changed");
 	free(messages);
 	session_end(s);
@@ -406,9 +385,10 @@ static void a_running_turn_shows_its_prompt_and_refuses_changes(void **state)
 	test_set(s, "seed", "3");
 	struct answer *a = test_submit(s, "Go on");
 	test_wait_bytes(a, 10);
-	expect_text(s, SESSION_MESSAGES, "[\n{\"role\": \"user\", \"content\": \"Go on\"}\n]\n");
-	expect_text(s, SESSION_RENDERED,
-		    "<|im_start|>user\nGo on<|im_end|>\n<|im_start|>assistant\n");
+	test_expect_text(s, SESSION_MESSAGES,
+			 "[\n{\"role\": \"user\", \"content\": \"Go on\"}\n]\n");
+	test_expect_text(s, SESSION_RENDERED,
+			 "<|im_start|>user\nGo on<|im_end|>\n<|im_start|>assistant\n");
 	static const enum session_text written[] = {SESSION_MESSAGES, SESSION_TOOLS,
 						    SESSION_VARIABLES};
 	for (size_t i = 0; i < sizeof written / sizeof *written; i++)
@@ -419,7 +399,7 @@ static void a_running_turn_shows_its_prompt_and_refuses_changes(void **state)
 	session_stop(s);
 	test_wait(a);
 	answer_unref(a);
-	char *messages = text_of(s, SESSION_MESSAGES);
+	char *messages = test_text(s, SESSION_MESSAGES);
 	assert_non_null(strstr(messages, "Later."));
 	assert_non_null(strstr(messages, "assistant"));
 	free(messages);
@@ -475,13 +455,13 @@ static void a_failed_turn_was_never_there(void **state)
 	test_model_open(&small, test_fable(), &(struct engine_options){.context = 64});
 	struct session *s = test_greedy_session(&small);
 	test_answer(s, capital, "The capital of France is Paris.\n");
-	char *messages = text_of(s, SESSION_MESSAGES);
+	char *messages = test_text(s, SESSION_MESSAGES);
 	memset(text, 'x', sizeof text);
 	text[sizeof text - 1] = 0;
 	test_ask_refused(s, text, "drop-oldest");
-	test_same_text(text_of(s, SESSION_MESSAGES), strdup(messages));
+	test_same_text(test_text(s, SESSION_MESSAGES), strdup(messages));
 	test_ask_refused(s, "\xff", "UTF-8");
-	test_same_text(text_of(s, SESSION_MESSAGES), messages);
+	test_same_text(test_text(s, SESSION_MESSAGES), messages);
 	session_end(s);
 	test_model_close(&small);
 }
@@ -504,7 +484,7 @@ static void drop_oldest_goes_on_without_the_oldest_turns(void **state)
 		assert_true(test_stats(s).context_tokens <= 128);
 	}
 	assert_true(dropped >= 3);
-	char *messages = text_of(s, SESSION_MESSAGES), *from = messages;
+	char *messages = test_text(s, SESSION_MESSAGES), *from = messages;
 	assert_non_null(strstr(messages, "[\n{\"role\": \"system\""));
 	int questions = 0;
 	while ((from = strstr(from, "\"user\"")))
@@ -517,8 +497,8 @@ static void drop_oldest_goes_on_without_the_oldest_turns(void **state)
 	free(log);
 	for (int i = 0; i < questions; i++)
 		assert_int_equal(session_undo(s, &e), 0);
-	expect_text(s, SESSION_MESSAGES,
-		    "[\n{\"role\": \"system\", \"content\": \"You answer briefly.\"}\n]\n");
+	test_expect_text(s, SESSION_MESSAGES,
+			 "[\n{\"role\": \"system\", \"content\": \"You answer briefly.\"}\n]\n");
 	assert_int_equal(session_undo(s, &e), -ENODATA);
 	/* One turn alone that is too long is not dropped. */
 	char text[1024];
@@ -605,10 +585,10 @@ static void random_edits_are_answered_as_by_a_fresh_session(void **state)
 		struct session *fresh = test_greedy_session(&fable);
 		char *messages = random_messages(&r, 1 + 2 * (int)below(&r, 4));
 		test_set(fresh, "max_tokens", "6");
-		write_text(s, SESSION_MESSAGES, messages);
-		write_text(fresh, SESSION_MESSAGES, messages);
+		test_write_text(s, SESSION_MESSAGES, messages);
+		test_write_text(fresh, SESSION_MESSAGES, messages);
 		test_same_text(again(s, SESSION_AGAIN_ANSWER), again(fresh, SESSION_AGAIN_ANSWER));
-		test_same_text(text_of(s, SESSION_MESSAGES), text_of(fresh, SESSION_MESSAGES));
+		test_same_text(test_text(s, SESSION_MESSAGES), test_text(fresh, SESSION_MESSAGES));
 		cached += test_stats(s).cached_tokens;
 		free(messages);
 		session_end(fresh);

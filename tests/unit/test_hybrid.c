@@ -250,16 +250,20 @@ static void an_undone_turn_goes_back_to_where_it_began(void **state)
 {
 	(void)state;
 	struct session *s = session(), *other = session();
-	free(test_ask(s, "one and a half"));
-	uint64_t held = test_stats(s).context_tokens;
+	char *first = test_ask(s, "one and a half");
+	size_t said = strlen(first);
+	free(first);
 	free(test_ask(s, "two"));
 	assert_int_equal(test_stats(s).recomputed_tokens, 0);
+	/* Where the second turn began: what a random model says is not always encoded as it was
+	 * drawn, so that may be where the first answer did. */
+	uint64_t began = test_stats(s).cached_tokens;
 	assert_int_equal(session_undo(s, &e), 0);
 	char *with = test_ask(s, "three");
-	assert_true(test_stats(s).cached_tokens >= held);
+	assert_true(test_stats(s).cached_tokens >= began);
 	/* What the two turns have in common at their beginning, and nothing before it. */
 	assert_in_range(test_stats(s).recomputed_tokens, 1,
-			strlen("<|im_end|>\n<|im_start|>user\nt"));
+			said + strlen("<|im_end|>\n<|im_start|>user\nt"));
 	free(test_ask(other, "one and a half"));
 	test_same_text(with, test_ask(other, "three"));
 	session_end(s);

@@ -107,7 +107,7 @@ static void what_is_added_can_be_read(void **state)
 	struct calls calls = {.items = &call, .count = 1};
 	must(messages_add(&m, "user", "a \"b\"\n", 6, &e), &e);
 	must(messages_add_answer(&m, "c\xff", 2, "why", 3, &calls, 37, &e), &e);
-	must(messages_add_result(&m, "c00011000", "4", 1, &e), &e);
+	must(messages_add_result(&m, "c00011000", 9, "4", 1, &e), &e);
 	messages_write(&m, &out);
 	assert_string_equal(
 		out.bytes,

@@ -59,13 +59,8 @@ static void check_case(const struct form_case *c, const struct json *tools)
 	for (size_t i = 0; same && i < r.calls->count; i++)
 		same = same_call(w = json_next(want, w), &r.calls->items[i]);
 	if (!same) {
-		print_message("%s: %s\nthoughts \"%.*s\", content \"%.*s\", %zu calls\n", c->form,
-			      c->text, (int)r.thoughts_n, r.thoughts, (int)r.content_n, r.content,
-			      r.calls->count);
-		for (size_t i = 0; i < r.calls->count; i++)
-			print_message("  %s %s %s\n", r.calls->items[i].name,
-				      r.calls->items[i].arguments,
-				      r.calls->items[i].id ? r.calls->items[i].id : "-");
+		print_message("%s: %s\n", c->form, c->text);
+		print_split(&r);
 	}
 	assert_true(same);
 	json_free(want);

@@ -329,13 +329,8 @@ static bool comes_back(const struct try *t, struct wanted w, const char *text,
 		    is_same_trimmed(content, r.content, r.content_n) &&
 		    same_calls(calls, r.calls, text);
 	if (!same) {
-		print_message("%s (%s) wrote:\n%s\nthoughts \"%.*s\", content \"%.*s\"\n",
-			      t->particular->name, form->name, text, (int)r.thoughts_n, r.thoughts,
-			      (int)r.content_n, r.content);
-		for (size_t i = 0; i < r.calls->count; i++)
-			print_message("  %s %s %s\n", r.calls->items[i].name,
-				      r.calls->items[i].arguments,
-				      r.calls->items[i].id ? r.calls->items[i].id : "-");
+		print_message("%s (%s) wrote:\n%s\n", t->particular->name, form->name, text);
+		print_split(&r);
 	}
 	json_free(calls);
 	split_free(s);

@@ -15,6 +15,13 @@
 
 #include <cmocka.h>
 
+/* x: a text of 2^20 times a; then as often as wanted. */
+#define LONG_A                                                                              \
+	"{% set ns = namespace(x='a') %}{% for i in range(20) %}{% set ns.x = ns.x + ns.x " \
+	"%}{% endfor %}{% set z = ns.x.replace('a', 'b') + 'a' %}"
+#define ALWAYS(expression) \
+	"{% for i in range(100000) %}{% if " expression " %}{% endif %}{% endfor %}"
+
 /* 2026-01-02 03:04:05, a Friday. */
 static const struct tm CLOCK = {.tm_year = 126,
 				.tm_mon = 0,
@@ -280,6 +287,10 @@ static void expect(const char *source, const char *want)
 static void templates_render(void **state)
 {
 	(void)state;
+	/* What is looked at once is charged once. */
+	expect("{{ ('some words\\n' * 200000).split('\\n') | length }}", "200001");
+	expect("{{ ('<a' * 1000000).replace('<a', 'b') | length }}{{ '<b' in '<a' * 1000000 }}",
+	       "1000000False");
 	expect("{% for m in messages %}\n  {{- m.role }}{{ ',' if not loop.last }}\n{% endfor %}",
 	       "user,\nassistant\n");
 	expect("{{ o }} {{ o | tojson }} {{ f }} {{ n }} {{ big }} {{ missing }}",
@@ -357,6 +368,16 @@ static void hostile_templates_end_in_words(void **state)
 		"{{ 'a'.center(100000000000) }}",
 		"{{ [1, 2][::0] }}",
 		"{{ o | tojson(indent=1000000) }}",
+		"{% set ns = namespace(x='a') %}{% for i in range(400000) %}{% set ns.x = (ns.x,) "
+		"%}{% endfor %}{{ 'a'.startswith(ns.x) }}",
+		LONG_A ALWAYS("ns.x.strip(z)"),
+		LONG_A ALWAYS("'aaaaaaaaaaaaaaaaaaaaab' in ns.x"),
+		LONG_A ALWAYS("ns.x.split('a' * 100000 + 'b')"),
+		LONG_A ALWAYS("ns.x.rsplit('a' * 100000 + 'b', 1)"),
+		LONG_A ALWAYS("ns.x + 'b' == ns.x + 'c'"),
+		LONG_A "{% set y = ns.x + 'b' %}{% set z = ns.x + 'c' %}" ALWAYS("y == z"),
+		LONG_A "{% set y = ns.x + 'b' %}{% set z = ns.x + 'c' %}" ALWAYS("y < z"),
+		LONG_A "{% set y = ns.x + 'b' %}" ALWAYS("y.startswith(ns.x)"),
 	};
 	for (size_t i = 0; i < sizeof BOMBS / sizeof *BOMBS; i++) {
 		struct template_text out = {0};

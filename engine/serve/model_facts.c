@@ -1,0 +1,163 @@
+/* What can be said of a mounted checkpoint, each fact in words or a number (model.h). */
+#include "cache/store_place.h"
+#include "engine/compute/drafter.h"
+#include "engine/serve/internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static int print_bits(const struct model *m, char *text, size_t size)
+{
+	if (!model_hold_store(&m->stored))
+		return snprintf(text, size, "unknown until converted");
+	const struct plan *p = &m->stored.plan;
+	double bytes = (double)p->dense_bytes + (double)store_experts_bytes(m->stored.store);
+	double bits = bytes * 8 / (double)p->parameters;
+	model_release_store(&m->stored);
+	return snprintf(text, size, "%.2f", bits);
+}
+
+static int print_codec(const struct model *m, char *text, size_t size)
+{
+	if (!model_hold_store(&m->stored))
+		return snprintf(text, size, "unknown until converted");
+	const struct plan *p = &m->stored.plan;
+	const char *name = recipe_codec_name(p->recipe.codec), *words = m->stored.codec_words;
+	char share[16] = "";
+	if (p->recipe.codec != CODEC_NONE)
+		(void)snprintf(share, sizeof share, " %.2f",
+			       (double)store_experts_bytes(m->stored.store) /
+				       (double)plan_records_bytes(p));
+	int n = snprintf(text, size, *words ? "%s%s (%s)" : "%s%s", name, share, words);
+	model_release_store(&m->stored);
+	return n;
+}
+
+static int print_recipe(const struct model *m, char *text, size_t size)
+{
+	bool in_place = model_hold_store(&m->stored);
+	if (in_place) {
+		in_place = store_in_place(m->stored.store);
+		model_release_store(&m->stored);
+	}
+	const struct recipe *r = &m->id.recipe;
+	const char *exact = r->exact && !recipe_is_plain(r) ? ", exact" : "";
+	if (r->as_published)
+		return snprintf(text, size, "as published: %s%s%s", m->id.encoding,
+				in_place ? ", in place" : "", exact);
+	return snprintf(text, size, "%s%s%s%s", r->quant, m->id.encoding ? " from " : "",
+			m->id.encoding ? m->id.encoding : "", exact);
+}
+
+static int print_progress(const struct model *m, char *text, size_t size)
+{
+	struct model_progress p;
+	model_progress(m, &p);
+	if (!strcmp(p.doing, "waiting"))
+		return snprintf(text, size, "waiting for another process that converts it");
+	if (!p.total || !p.done)
+		return snprintf(text, size, "%s", p.doing);
+	if (!strcmp(p.doing, "stopped")) {
+		char why[1024];
+		model_error(m, why, sizeof why);
+		return snprintf(text, size, "stopped at %.0f %%: %s",
+				100 * (double)p.done / (double)p.total, why);
+	}
+	double left = p.seconds / (double)p.done * (double)(p.total - p.done);
+	return snprintf(text, size, "%s %.0f %% %.1f/%.1f MB %.0f s left", p.doing,
+			100 * (double)p.done / (double)p.total, (double)p.done * 1e-6,
+			(double)p.total * 1e-6, left > 0 ? left : 0);
+}
+
+int model_template_words(const struct model *m, char *text, size_t size)
+{
+	if (m->run.chat)
+		return snprintf(text, size, "%s", chat_template_origin(m->run.chat));
+	if (m->run.no_chat.code == ENODATA)
+		return snprintf(text, size, "none");
+	return snprintf(text, size, "none that can be used: %s", m->run.no_chat.text);
+}
+
+static int print_template(const struct model *m, char *text, size_t size)
+{
+	if (model_state(m) != MODEL_READY)
+		return snprintf(text, size, "unknown until loaded");
+	return model_template_words(m, text, size);
+}
+
+static int print_architecture(const struct model *m, char *text, size_t size)
+{
+	return snprintf(text, size, "%s", m->id.config.model_type);
+}
+
+static int print_defaults(const struct model *m, char *text, size_t size)
+{
+	const char *words = m->id.config.generation.words;
+	return snprintf(text, size, "%s", *words ? words : "no generation_config.json");
+}
+
+static int print_store(const struct model *m, char *text, size_t size)
+{
+	return snprintf(text, size, "%s", m->stored.folders[atomic_load(&m->stored.folder)]);
+}
+
+static int print_state(const struct model *m, char *text, size_t size)
+{
+	static const char *const states[] = {"unloaded", "loading", "ready", "failed"};
+	return snprintf(text, size, "%s", states[model_state(m)]);
+}
+
+static int print_kernels(const struct model *m, char *text, size_t size)
+{
+	return snprintf(text, size, "%s", m->engine->kernels->name);
+}
+
+static uint64_t context_bytes(const struct model *m)
+{
+	const struct config *c = &m->id.config;
+	enum kv_type type = m->id.recipe.exact ? KV_F32 : KV_F16;
+	uint64_t drafter =
+		atomic_load(&m->id.drafts) ? drafter_full_bytes(c, type, m->id.context) : 0;
+	return context_full_bytes(c, type, m->id.context) + drafter;
+}
+
+static int print_number(const struct model *m, enum model_fact fact, char *text, size_t size)
+{
+	const struct config *c = &m->id.config;
+	const uint64_t numbers[FACT_COUNT] = {
+		[FACT_LAYERS] = c->layers,
+		[FACT_HIDDEN_SIZE] = c->hidden_size,
+		[FACT_HEADS] = c->heads,
+		[FACT_KV_HEADS] = c->kv_heads,
+		[FACT_HEAD_DIM] = c->head_dim,
+		[FACT_VOCABULARY] = c->vocabulary,
+		[FACT_EXPERTS] = c->experts,
+		[FACT_EXPERTS_PER_TOKEN] = c->experts_per_token,
+		[FACT_PARAMETERS] = m->id.parameters,
+		[FACT_ACTIVE_PARAMETERS] = m->id.active_parameters,
+		[FACT_CONTEXT] = m->id.context,
+		[FACT_CONTEXT_BYTES] = context_bytes(m),
+		[FACT_MAX_PROMPT_BYTES] = model_max_prompt_bytes(m),
+	};
+	return snprintf(text, size, "%" PRIu64, numbers[fact]);
+}
+
+int model_fact(const struct model *m, enum model_fact fact, char *text, size_t size)
+{
+	static int (*const prints[FACT_COUNT])(const struct model *, char *, size_t) = {
+		[FACT_ARCHITECTURE] = print_architecture,
+		[FACT_BITS_PER_WEIGHT] = print_bits,
+		[FACT_DEFAULTS] = print_defaults,
+		[FACT_RECIPE] = print_recipe,
+		[FACT_CODEC] = print_codec,
+		[FACT_STORE] = print_store,
+		[FACT_STATE] = print_state,
+		[FACT_PROGRESS] = print_progress,
+		[FACT_TEMPLATE] = print_template,
+		[FACT_KERNELS] = print_kernels,
+	};
+	int n = prints[fact] ? prints[fact](m, text, size) : print_number(m, fact, text, size);
+	return n >= 0 && (size_t)n < size ? 0 : -ENAMETOOLONG;
+}
