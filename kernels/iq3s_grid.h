@@ -1,5 +1,5 @@
 /* The grid of IQ3_S, which belongs to the format: 512 points of four magnitudes. Magnitude i of a
- * point is 2 · n + 1, n in bits 4 · i. Only block.c and block_arrange.c include it.
+ * point is 2 · n + 1, n in bits 4 · i. Only block.c and block_codes.h include it.
  */
 #ifndef MOEFS_KERNELS_IQ3S_GRID_H
 #define MOEFS_KERNELS_IQ3S_GRID_H

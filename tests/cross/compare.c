@@ -6,6 +6,7 @@
  */
 #include "kernels/block.h"
 #include "kernels/block_formats.h"
+#include "kernels/block_ways.h"
 #include "tests/cross/compare.h"
 #include "tests/unit/random.h"
 #include "tests/unit/random_blocks.h"
@@ -61,6 +62,7 @@ static const uint32_t some_cols[] = {1, 64, 127, 128, 129, 300, 768};
 struct problem {
 	struct matrix w;
 	void *arranged;
+	bool plain; /* the same as plain C arranges it */
 	struct input x;
 	float *f, *scale, *block_scale;
 	int8_t *q, *block_q;
@@ -99,6 +101,22 @@ static void store_floats(struct random *random, void *to, size_t bytes, enum for
 	}
 }
 
+/* What is arranged is what plain C makes of it. */
+static bool arranged_plainly(const void *arranged, const struct shape *s, const struct pieces *from)
+{
+	const size_t bytes = format_arranged_bytes(s);
+	uint8_t *plain = allocate(bytes);
+
+	memcpy(plain, arranged, bytes);
+	if (format_is_block(s->format))
+		block_arrange_by(&block_ways_scalar, plain, s, s->rows, from);
+	const bool same = memcmp(plain, arranged, bytes) == 0;
+	if (!same)
+		printf("# [%u, %u], norms %d, arranged\n", s->rows, s->cols, (int)s->norms);
+	free(plain);
+	return same;
+}
+
 /* Any indices or codes will do; the first row has the lowest everywhere and the last the highest,
  * so that with inputs of ±127 (of tokens 0 and 1) the sums are the largest there are. */
 static void fill_weights(struct random *random, struct problem *p)
@@ -120,7 +138,9 @@ static void fill_weights(struct random *random, struct problem *p)
 			     s->norms == NORM_F16 ? FORMAT_F16 : FORMAT_F32, 0);
 	else
 		store_floats(random, packed, packed_bytes, s->format, s->cols);
-	format_arrange(p->arranged, s, 0, s->rows, &(struct pieces){packed, norms, biases});
+	const struct pieces from = {packed, norms, biases};
+	format_arrange(p->arranged, s, 0, s->rows, &from);
+	p->plain = arranged_plainly(p->arranged, s, &from);
 	free(packed);
 	free(norms);
 	free(biases);
@@ -208,7 +228,7 @@ static bool check_product(const struct kernels *k, const struct problem *p, uint
 static bool check_shape(const struct kernels *k, struct random *random, struct shape s)
 {
 	struct problem p = make_problem(random, s);
-	bool same = true;
+	bool same = p.plain;
 
 	for (size_t n = 1; same && n <= TOKENS; n++)
 		same = check_product(k, &p, 0, n % 2 ? p.list : NULL, n);

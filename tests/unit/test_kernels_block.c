@@ -2,6 +2,7 @@
  * other formats, does not look: the largest codes, many columns, outliers, numbers that are none.
  */
 #include "kernels/block.h"
+#include "kernels/block_ways.h"
 #include "kernels/kernels.h"
 #include "tests/unit/random.h"
 #include "tests/unit/random_blocks.h"
@@ -295,6 +296,58 @@ static void arranging_in_parts_is_arranging_at_once(void **state)
 	}
 }
 
+/* Of memory that ends where the weights do, so that nobody reads behind them unnoticed. */
+static struct weights exact_weights(struct random *random, struct shape s)
+{
+	struct weights from = random_weights(random, s), to = {.shape = s};
+	const size_t bytes[] = {format_packed_bytes(&s), format_norm_bytes(&s),
+				format_bias_bytes(&s)};
+	const uint8_t *const piece[] = {from.packed, from.scales, from.biases};
+	uint8_t **const copy[] = {&to.packed, &to.scales, &to.biases};
+
+	for (size_t i = 0; i < 3; i++) {
+		assert_non_null(*copy[i] = malloc(bytes[i] + !bytes[i]));
+		memcpy(*copy[i], piece[i], bytes[i]);
+	}
+	to.arranged = allocate(format_arranged_bytes(&s));
+	free_weights(&from);
+	return to;
+}
+
+static void check_ways(struct random *random, struct shape s)
+{
+	struct weights w = exact_weights(random, s);
+	const struct pieces from = {w.packed, w.scales, w.biases};
+	const size_t bytes = format_arranged_bytes(&s);
+	uint8_t *plain = allocate(bytes);
+
+	memset(plain, 0x5a, bytes);
+	block_arrange_by(&block_ways_scalar, plain, &s, s.rows, &from);
+	for (const struct block_ways *const *way = block_ways_available(); *way; way++) {
+		memset(w.arranged, 0x5a, bytes);
+		block_arrange_by(*way, w.arranged, &s, s.rows, &from);
+		assert_memory_equal(w.arranged, plain, bytes);
+	}
+	free(plain);
+	free_weights(&w);
+}
+
+static void every_way_of_arranging_gives_the_same_bytes(void **state)
+{
+	(void)state;
+	static const uint32_t rows[] = {1, 5, 8, 11, 16, 17, 37}, cols[] = {256, 768, 4864};
+	struct random random = {7};
+	EACH_FORMAT(format)
+	for (int norms = NORM_F16; norms <= NORM_BF16; norms++)
+		for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+			for (size_t c = 0; c < sizeof cols / sizeof *cols; c++)
+				check_ways(&random, (struct shape){.format = (enum format)format,
+								   .norms = (enum norm_type)norms,
+								   .rows = rows[i],
+								   .cols = cols[c],
+								   .group = 32U << c});
+}
+
 /* Of what is read from memory for a token little is more than the file has. */
 static void arranged_matrices_are_hardly_larger_than_files(void **state)
 {
@@ -370,6 +423,7 @@ int main(void)
 		cmocka_unit_test(outliers_in_the_input_cost_no_more_than_the_bound),
 		cmocka_unit_test(a_scale_that_is_no_number_shows_in_its_row_alone),
 		cmocka_unit_test(arranging_in_parts_is_arranging_at_once),
+		cmocka_unit_test(every_way_of_arranging_gives_the_same_bytes),
 		cmocka_unit_test(arranged_matrices_are_hardly_larger_than_files),
 		cmocka_unit_test(prepared_blocks_are_the_input_to_half_a_step),
 		cmocka_unit_test(blocks_of_zeros_and_of_the_smallest_and_of_no_numbers),
