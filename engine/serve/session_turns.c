@@ -47,8 +47,11 @@ void session_sync_system(struct session *s)
 	struct err ignored;
 	int added = 0;
 	(void)conversation_set_system(&s->conversation, s->params.system, &added, &ignored);
-	for (size_t i = 0; i < s->undo_count; i++)
-		s->undo[i].messages += (size_t)added;
+	for (size_t i = 0; i < s->undo_count; i++) {
+		/* 0 before a system message is what only a strange state has. */
+		size_t *at = &s->undo[i].messages;
+		*at = added < 0 && !*at ? 0 : *at + (size_t)added;
+	}
 }
 
 void session_forget_turns(struct session *s)
