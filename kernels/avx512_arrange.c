@@ -36,49 +36,14 @@ ALWAYS_INLINE __m512i load_short_rows(const uint8_t *at, size_t stride)
 		    load_8(at + 12 * stride));
 }
 
-/* Words of rows in registers, row r (and r + 4, 8, 12) in row[r]. */
-ALWAYS_INLINE void first_two_words(lanes to[2], const __m512i row[4])
-{
-	const __m512i a = _mm512_unpacklo_epi32(row[0], row[1]),
-		      b = _mm512_unpacklo_epi32(row[2], row[3]);
-	to[0] = (lanes)_mm512_unpacklo_epi64(a, b);
-	to[1] = (lanes)_mm512_unpackhi_epi64(a, b);
-}
-ALWAYS_INLINE void last_two_words(lanes to[2], const __m512i row[4])
-{
-	const __m512i a = _mm512_unpackhi_epi32(row[0], row[1]),
-		      b = _mm512_unpackhi_epi32(row[2], row[3]);
-	to[0] = (lanes)_mm512_unpacklo_epi64(a, b);
-	to[1] = (lanes)_mm512_unpackhi_epi64(a, b);
-}
-
-ALWAYS_INLINE void load_four(lanes to[4], const uint8_t *at, size_t stride)
-{
-	__m512i row[4];
-	for (size_t r = 0; r < 4; r++)
-		row[r] = load_rows(at + r * stride, stride);
-	first_two_words(to, row);
-	last_two_words(to + 2, row);
-}
-
-ALWAYS_INLINE void load_two(lanes to[2], const uint8_t *at, size_t stride)
-{
-	__m512i row[4];
-	for (size_t r = 0; r < 4; r++)
-		row[r] = load_short_rows(at + r * stride, stride);
-	first_two_words(to, row);
-}
-
-ALWAYS_INLINE void load_mixed(lanes to[4], const uint8_t *at, size_t stride)
-{
-	const __m512i order = _mm512_broadcast_i32x4(
-		_mm_setr_epi8(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15));
-	__m512i row[4];
-	for (size_t r = 0; r < 4; r++)
-		row[r] = _mm512_shuffle_epi8(load_rows(at + r * stride, stride), order);
-	first_two_words(to, row);
-	last_two_words(to + 2, row);
-}
+typedef __m512i wide_rows;
+#define UNPACK_LOW_WORDS _mm512_unpacklo_epi32
+#define UNPACK_HIGH_WORDS _mm512_unpackhi_epi32
+#define UNPACK_LOW_PAIRS _mm512_unpacklo_epi64
+#define UNPACK_HIGH_PAIRS _mm512_unpackhi_epi64
+#define SHUFFLE_BYTES _mm512_shuffle_epi8
+#define IN_EACH_LANE _mm512_broadcast_i32x4
+#include "kernels/x86_arrange.h"
 
 ALWAYS_INLINE void put_halves(uint8_t *to, lanes v)
 {
