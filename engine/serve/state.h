@@ -52,16 +52,13 @@ struct state_part {
 	const char *name;
 	void (*put)(const struct session *s, struct text_out *out);
 	int (*take)(struct session *to, const char *bytes, size_t n, struct err *e);
-	/* How many bytes put appends, of those that can be long; NULL: it is asked. */
-	size_t (*bytes)(const struct session *s);
 };
 extern const struct state_part state_parts[];
 extern const size_t state_part_count;
 
-/* state_texts.c: appends the records of a session at rest; takes them, all or none, into one that
- * is nobody's yet and new. -EINVAL, -ENOMEM in words. */
+/* state_texts.c: appends the records of a session at rest, or counts them; takes them, all or none,
+ * into one that is nobody's yet and new. -EINVAL, -ENOMEM in words. */
 void state_texts_write(const struct session *s, struct text_out *out);
-uint64_t state_texts_bytes(const struct session *s); /* that this appends */
 int state_texts_read(struct session *to, const char *texts, size_t n, struct err *e);
 /* Exchanges all that the records are of; then frees what `other` has. */
 void state_texts_swap(struct session *s, struct session *other);

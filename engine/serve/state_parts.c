@@ -25,11 +25,6 @@ static int take_bytes(char **to, size_t *length, const char *bytes, size_t n, st
 	return 0;
 }
 
-static size_t prompt_bytes(const struct session *s)
-{
-	return s->prompt_length;
-}
-
 static void put_prompt(const struct session *s, struct text_out *out)
 {
 	text_out_add(out, s->prompt, s->prompt_length);
@@ -38,11 +33,6 @@ static void put_prompt(const struct session *s, struct text_out *out)
 static int take_prompt(struct session *to, const char *bytes, size_t n, struct err *e)
 {
 	return take_bytes(&to->prompt, &to->prompt_length, bytes, n, e);
-}
-
-static size_t log_bytes(const struct session *s)
-{
-	return s->log_size;
 }
 
 static void put_log(const struct session *s, struct text_out *out)
@@ -83,15 +73,12 @@ static void put_answer(struct answer *a, struct text_out *out)
 	char piece[4096];
 	bool complete;
 	ssize_t n;
-	for (uint64_t at = 0; a && (n = answer_read(a, at, piece, sizeof piece, &complete)) > 0;
+	if (a && out->counts) /* long ones are counted at every look */
+		text_out_add(out, NULL, answer_size(a, &complete));
+	for (uint64_t at = 0;
+	     a && !out->counts && (n = answer_read(a, at, piece, sizeof piece, &complete)) > 0;
 	     at += (uint64_t)n)
 		text_out_add(out, piece, (size_t)n);
-}
-
-static size_t output_bytes(const struct session *s)
-{
-	bool complete;
-	return s->answer ? answer_size(s->answer, &complete) : 0;
 }
 
 static void put_output(const struct session *s, struct text_out *out)
@@ -130,12 +117,6 @@ static int take_thoughts(struct session *to, const char *bytes, size_t n, struct
 }
 
 /* ---- the conversation ---- */
-
-static size_t conversation_bytes(const struct session *s)
-{
-	const struct messages *m = &s->conversation.messages;
-	return m->count ? messages_bytes(m) : 0;
-}
 
 static void put_messages(const struct session *s, struct text_out *out)
 {
@@ -242,16 +223,16 @@ static int take_undo(struct session *to, const char *bytes, size_t n, struct err
 /* ---- the table ---- */
 
 const struct state_part state_parts[] = {
-	{"messages.json", put_messages, take_messages, conversation_bytes},
-	{"tools.json", put_tools, take_tools, NULL},
-	{"template.json", put_variables, take_variables, NULL},
-	{"clock", put_clock, take_clock, NULL},
-	{"prompt", put_prompt, take_prompt, prompt_bytes},
-	{"output", put_output, take_output, output_bytes},
-	{"thoughts", put_thoughts, take_thoughts, NULL},
-	{"tool_result", put_results, take_results, NULL},
-	{"log", put_log, take_log, log_bytes},
-	{"tail", put_tail, take_tail, NULL},
-	{"undo", put_undo, take_undo, NULL},
+	{"messages.json", put_messages, take_messages},
+	{"tools.json", put_tools, take_tools},
+	{"template.json", put_variables, take_variables},
+	{"clock", put_clock, take_clock},
+	{"prompt", put_prompt, take_prompt},
+	{"output", put_output, take_output},
+	{"thoughts", put_thoughts, take_thoughts},
+	{"tool_result", put_results, take_results},
+	{"log", put_log, take_log},
+	{"tail", put_tail, take_tail},
+	{"undo", put_undo, take_undo},
 };
 const size_t state_part_count = sizeof state_parts / sizeof *state_parts;

@@ -123,11 +123,14 @@ void saved_close(struct saved *s)
 
 uint64_t session_state_bytes(const struct session *s)
 {
+	struct text_out texts = {.counts = true};
 	uint64_t bytes = 0;
 	pthread_mutex_lock(&s->model->schedule.lock);
-	if (!s->working)
-		bytes = sizeof(struct state_head) + state_texts_bytes(s) +
-			context_save_size(&s->context) + sizeof(uint64_t);
+	if (!s->working) {
+		state_texts_write(s, &texts);
+		bytes = sizeof(struct state_head) + texts.n + context_save_size(&s->context) +
+			sizeof(uint64_t);
+	}
 	pthread_mutex_unlock(&s->model->schedule.lock);
 	return bytes;
 }

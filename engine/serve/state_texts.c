@@ -35,7 +35,7 @@ static void put_param(const struct session *s, size_t i, struct text_out *out)
 
 static void put_part(const struct session *s, const struct state_part *p, struct text_out *out)
 {
-	struct text_out bytes = {0};
+	struct text_out bytes = {.counts = out->counts};
 	p->put(s, &bytes);
 	if (bytes.n)
 		record(out, "", p->name, bytes.bytes, bytes.n);
@@ -49,24 +49,6 @@ void state_texts_write(const struct session *s, struct text_out *out)
 		put_part(s, &state_parts[i], out);
 	for (size_t i = 0; i < params_count(); i++)
 		put_param(s, i, out);
-}
-
-uint64_t state_texts_bytes(const struct session *s)
-{
-	struct text_out short_ones = {0};
-	uint64_t bytes = 0;
-	for (size_t i = 0; i < state_part_count; i++) {
-		size_t n = state_parts[i].bytes ? state_parts[i].bytes(s) : 0;
-		if (!state_parts[i].bytes)
-			put_part(s, &state_parts[i], &short_ones);
-		else if (n)
-			bytes += sizeof(struct state_record) + n;
-	}
-	for (size_t i = 0; i < params_count(); i++)
-		put_param(s, i, &short_ones);
-	bytes += short_ones.n;
-	text_out_free(&short_ones);
-	return bytes;
 }
 
 /* ---- reading ---- */

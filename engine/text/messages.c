@@ -88,14 +88,6 @@ void messages_write(const struct messages *m, struct text_out *out)
 	text_out_string(out, m->count > 0 ? "\n]\n" : "]\n");
 }
 
-size_t messages_bytes(const struct messages *m)
-{
-	size_t n = m->count > 0 ? strlen("[\n\n]\n") - strlen(",\n") : strlen("[]\n");
-	for (size_t i = 0; i < m->count; i++)
-		n += strlen(",\n") + m->items[i].n;
-	return n;
-}
-
 /* ---- adding ---- */
 
 void message_write_member(struct text_out *o, const char *key, const char *text, size_t n)

@@ -33,7 +33,6 @@ void messages_cut(struct messages *m, size_t count);
 int messages_read(struct messages *m, const char *text, size_t n, struct err *e);
 /* Appends the list as JSON, one message a line, and a newline. */
 void messages_write(const struct messages *m, struct text_out *out);
-size_t messages_bytes(const struct messages *m); /* that this appends */
 
 /* Appends a message that is only a role (which stays) and a text (valid UTF-8). */
 int messages_add(struct messages *m, const char *role, const char *text, size_t n, struct err *e);
