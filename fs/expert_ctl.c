@@ -4,6 +4,8 @@
  * comparisons as there are layers and experts, not pairs of these. A name without wildcards, of
  * which a shell may write thousands, costs none. */
 #include "fs/files.h"
+#include "fs/handle.h"
+#include "fs/workers.h"
 
 #include <errno.h>
 #include <fnmatch.h>
@@ -12,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Patterns with wildcards in a write, and bytes of one: what the loop can match at once. */
-enum { GLOBS_MOST = 1024, PATTERN_SIZE = 64 };
+/* Patterns with wildcards in a write, bytes of one, and bytes of all that is written. */
+enum { GLOBS_MOST = 1024, PATTERN_SIZE = 64, COMMAND_MOST = 1 << 20 };
 
 static const struct verb {
 	const char *name;
@@ -119,8 +121,8 @@ static int choose(struct chosen *c, const char *word, struct err *e)
 	if (glob ? match(c, layer, expert) > 0 : find(c, layer, expert))
 		return 0;
 	return err_set(e, EINVAL,
-		       "experts/ctl: '%s' is no expert; name some as 00/017, 0[0-3]/* or 05, one "
-		       "verb a write",
+		       "experts/ctl: '%s' is no expert; name some as 00/017, 0[0-3]/* or 05, in "
+		       "quotes, one verb a write",
 		       word);
 }
 
@@ -185,14 +187,67 @@ static int command(struct model *m, char *words, struct err *e)
 	return code;
 }
 
-int expert_ctl_set(const struct node *n, const char *value, size_t length, struct err *e)
+/* ---- the file ---- */
+
+struct command {
+	struct job job;
+	fuse_req_t req;
+	struct node node; /* the handle's */
+	int code;
+	struct err why;
+	size_t size;
+	char words[]; /* [size + 1] */
+};
+
+static void command_work(struct job *job)
 {
-	char *words = strndup(value, length);
-	if (!words)
-		return err_set(e, ENOMEM, "experts/ctl: no memory for what is written");
-	int code = strlen(words) < length
-			   ? err_set(e, EINVAL, "experts/ctl: there is a zero byte in it")
-			   : command(n->model->model, words, e);
-	free(words);
-	return code;
+	struct command *c = LINK_OWNER(job, struct command, job);
+	c->code = strlen(c->words) < c->size
+			  ? err_set(&c->why, EINVAL, "experts/ctl: there is a zero byte in it")
+			  : command(c->node.model->model, c->words, &c->why);
 }
+
+static void command_finish(struct job *job)
+{
+	struct command *c = LINK_OWNER(job, struct command, job);
+	if (c->code) {
+		node_failure(&c->node, &c->why);
+		fuse_reply_err(c->req, -c->code);
+	} else {
+		node_took(&c->node);
+		fuse_reply_write(c->req, c->size);
+	}
+	free(c);
+}
+
+/* By a worker: giving back the memory of many experts takes its time. */
+static int expert_ctl_write(struct handle *h, fuse_req_t req, const char *data, size_t size,
+			    uint64_t offset, struct err *e)
+{
+	(void)offset; /* a shell's >> is as good as its > */
+	if (size > COMMAND_MOST)
+		return err_set(e, EFBIG, "experts/ctl: a command of %zu bytes is too long", size);
+	struct command *c = malloc(sizeof *c + size + 1);
+	if (!c)
+		return err_set(e, ENOMEM, "experts/ctl: no memory for what is written");
+	*c = (struct command){
+		.job = {.work = command_work, .finish = command_finish},
+		.req = req,
+		.node = h->node,
+		.size = size,
+	};
+	memcpy(c->words, data, size);
+	c->words[size] = 0;
+	workers_run(h->node.mount->workers, &c->job);
+	return 0;
+}
+
+static ssize_t expert_ctl_read(struct handle *h, struct call *c, char *buffer)
+{
+	return live_ops.read(h, c, buffer);
+}
+
+const struct file_ops expert_ctl_ops = {
+	.read = expert_ctl_read,
+	.write_later = expert_ctl_write,
+};

@@ -67,6 +67,5 @@ extern const struct row_hooks expert_hooks, layer_hooks, model_hooks;
 
 /* expert_ctl.c */
 void expert_ctl_render(const struct node *n, struct text *out);
-int expert_ctl_set(const struct node *n, const char *value, size_t length, struct err *e);
 
 #endif

@@ -201,7 +201,7 @@ static const struct row rows[] = {
 	FILE_ROW("stats", FOLDER_EXPERTS, 0444, LIVE, NONE, 0,
 		 .ops = &live_ops, .render = expert_stats_render, .about = "the same as a table"),
 	FILE_ROW("ctl", FOLDER_EXPERTS, 0644, LIVE, EACH_WRITE, 0,
-		 .ops = &live_ops, .render = expert_ctl_render, .set = expert_ctl_set,
+		 .ops = &expert_ctl_ops, .render = expert_ctl_render,
 		 .about = "verbs: load, evict, pin, unpin, each with experts as 00/017 or 0[0-3]/*"),
 	FILE_ROW("EEE", FOLDER_LAYER, 0444, STATIC, NONE, ROW_FRESH,
 		 .family = &expert_family, .ops = &expert_ops, .hooks = &expert_hooks,

@@ -252,7 +252,7 @@ claim "programs that copy all that a file has take it out without a word" taken_
 meanwhile() { # the generation goes on, and says what it says alone
 	local i count
 	mkdir sessions/changed sessions/quiet && cd sessions/changed && long_turn || exit
-	for i in $(seq 40); do
+	for ((i = 0; i < 20 || $(stat -c %s log) < 300; i++)); do
 		echo "pin 0$((i % 8))/0[01]$((i % 10))" > "$m/experts/ctl" || fail "$(cat "$m/error")"
 		echo "load 0$((i * 3 % 8))/02?" > "$m/experts/ctl" || fail "$(cat "$m/error")"
 		echo "unpin *" > "$m/experts/ctl"
@@ -262,14 +262,13 @@ meanwhile() { # the generation goes on, and says what it says alone
 	echo stop > ctl
 	idle
 	count=$(awk '$1 == "output_tokens" { print $2 }' stats)
-	[ "$count" -gt 10 ] || fail "only $count tokens"
 	cd ../quiet && echo "$count" > params/max_tokens && echo 0 > params/temperature && echo off > params/chat || exit
 	ask "ha ha ha ha ha ha ha ha ha ha" >/dev/null
 	cmp output ../changed/output
 	rmdir "$m/sessions/quiet" "$m/sessions/changed"
 }
 claim "all of it while a turn goes on, which changes no text" meanwhile
-cd / && unmounted
+cd "$root" && unmounted
 
 # ---- of a model that is not loaded ----
 one=$MODEL name=$(basename "$MODEL")
