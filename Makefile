@@ -156,7 +156,8 @@ $(BUILD)/tests/bench/make.o: override CPPFLAGS += -DMOEFS_SOURCE_ROOT='"$(CURDIR
 
 # What tests/bench/spent.c puts its clock around.
 WRAPPED := delta_run product_run
-$(BUILD)/moefs-bench: $(BENCH_OBJS) $(BUILD)/libmoefs.a
+# The tree beside the engine, for `files`, but for its main.
+$(BUILD)/moefs-bench: $(BENCH_OBJS) $(filter-out %/main.o,$(FS_OBJS)) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) $(addprefix -Wl$(comma)--wrap=,$(WRAPPED)) -o $@ $^ $(PKG_LIBS) $(shell pkg-config --libs json-c) -lm
 
