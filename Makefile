@@ -150,6 +150,13 @@ FUZZ_SECONDS ?= 60
 fuzz: $(FUZZERS) ## run each fuzzer for FUZZ_SECONDS (60)
 	$(Q)tests/fuzz/run.sh $(FUZZ_SECONDS) $^
 
+SOAK_SECONDS ?= 600
+.PHONY: soak
+soak: all ## many processes do random things to a mount for SOAK_SECONDS (600); the same under the sanitizers
+	$(Q)$(MAKE) asan tsan
+	$(Q)for tree in $(BUILD) build/asan build/tsan; do echo "# $$tree"; \
+		MOEFS=$$PWD/$$tree/moefs SECONDS_OF=$(SOAK_SECONDS) tests/soak/soak.sh || exit; done
+
 # ---- measuring ----
 
 $(BUILD)/tests/bench/make.o: override CPPFLAGS += -DMOEFS_SOURCE_ROOT='"$(CURDIR)"'
