@@ -116,11 +116,6 @@ costs() {
 	STORE=$work/stores run quantisations "$MODEL" "$work/text" bf16 tq2 >"$work/said" || fail "status $?: $(cat "$work/errors")"
 	awk '{ p[$1] = $3 } END { exit !(p["bf16"] > 1 && p["tq2"] > p["bf16"]) }' "$work/said" || fail "$(cat "$work/said")"
 }
-needs() { # PROGRAM claim NAME…: or it is skipped
-	local program=$1
-	shift
-	if command -v "$program" >/dev/null; then "$@"; else echo "ok ${*: -2:1} # skip: $program is missing"; fi
-}
 claim "edit.sh asks another question in the last one's place" edits
 claim "perplexity.sh names the likelier text first" compares
 claim "json.sh gives what its schema says" parses
