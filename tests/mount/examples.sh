@@ -103,7 +103,7 @@ watches() {
 	local watcher=$!
 	until grep -qa '^.*07 ' "$work/typescript" 2>/dev/null; do alive $watcher || fail "it has ended"; sleep 0.05; done
 	kill $watcher
-	wait $watcher
+	wait $watcher || true # of the signal
 }
 hottest() {
 	ask "What is 12 x 6?" >/dev/null

@@ -124,7 +124,6 @@ tails() {
 	echo "$question" >prompt
 	until grep -qF "$answer" "$work/tailed"; do alive $reader || fail "tail has ended"; sleep 0.05; done
 	kill $reader
-	wait $reader
 	grep -qF "$question" "$work/tailed" || fail "the question is not in what tail saw"
 }
 claim "tail -f log" tails
