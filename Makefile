@@ -152,8 +152,9 @@ fuzz: $(FUZZERS) ## run each fuzzer for FUZZ_SECONDS (60)
 
 SOAK_SECONDS ?= 600
 .PHONY: soak
-soak: all ## many processes do random things to a mount for SOAK_SECONDS (600); the same under the sanitizers
+soak: all unit ## a hundred kills; then many processes at random for SOAK_SECONDS (600), plain and under the sanitizers
 	$(Q)$(MAKE) asan tsan
+	$(Q)tests/soak/kills.sh
 	$(Q)for tree in $(BUILD) build/asan build/tsan; do echo "# $$tree"; \
 		MOEFS=$$PWD/$$tree/moefs SECONDS_OF=$(SOAK_SECONDS) tests/soak/soak.sh || exit; done
 
