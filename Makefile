@@ -28,7 +28,7 @@ TEST_LIBS  := cmocka json-c
 
 objects   = $(patsubst %.c,$(BUILD)/%.o,$(1))
 LIB_OBJS  := $(call objects,$(wildcard cache/*.c kernels/*.c engine/*/*.c))
-FS_OBJS   := $(call objects,$(wildcard fs/*.c))
+FS_OBJS   := $(call objects,$(wildcard fs/*.c fs/commands/*.c))
 UNIT_SRC  := $(wildcard tests/unit/test_*.c)
 UNIT_OBJS := $(call objects,$(UNIT_SRC))
 UNIT      := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(UNIT_SRC))

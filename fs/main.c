@@ -2,11 +2,13 @@
  *
  *     moefs [options] MODELDIR... MOUNTPOINT
  *     moefs --check [options] MODELDIR...
+ *     moefs COMMAND ...
  *
  * The program's life: options, fork, engine, models, mount, loop, and all of that back. Only this
  * file prints and only main exits. What the tree contains is in tree.c. */
 #include "fs/call.h"
 #include "fs/check.h"
+#include "fs/commands/commands.h"
 #include "fs/daemon.h"
 #include "fs/loop.h"
 #include "fs/mountpoint.h"
@@ -169,7 +171,10 @@ int main(int argc, char **argv)
 	struct program p = {.parent = -1};
 	struct err e = {0};
 	int status = 1;
-	if (options_parse(&p.options, argc, argv, &e) == 0) {
+	const struct command *command = argc > 1 ? command_find(argv[1]) : NULL;
+	if (command) {
+		status = command_run(command, argc - 1, argv + 1, &e);
+	} else if (options_parse(&p.options, argc, argv, &e) == 0) {
 		if (p.options.help)
 			status = fputs(options_help, stdout) < 0;
 		else if (p.options.version)
