@@ -15,7 +15,7 @@
 
 static bool name_taken(const struct mount *m, const char *name)
 {
-	static const char *const ours[] = {"README", "version", "error", "ctl", "cache"};
+	static const char *const ours[] = {"README", "version", "pid", "error", "ctl", "cache"};
 	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
 		if (strcmp(ours[i], name) == 0)
 			return true;
