@@ -113,6 +113,7 @@ static int mount_it(struct program *p)
 	if (p->mounter.socket < 0)
 		return fuse_session_mount(p->mount->fuse, p->options.mountpoint);
 	int code = mounter_mount(&p->mounter, &device, &ignored);
+	mounter_end(&p->mounter);
 	if (code)
 		return code;
 	(void)snprintf(where, sizeof where, "/dev/fd/%d", device);
@@ -160,9 +161,6 @@ static int mount_and_serve(struct program *p, struct err *e)
  * to wait for the workers and the models, which go last: they may be waiting for a disk. */
 static int serve(struct program *p, struct err *e)
 {
-	loop_block_signals();
-	(void)signal(SIGPIPE, SIG_IGN);
-	(void)signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of the write, in words */
 	int code = mount_create(&p->mount, e);
 	if (code)
 		return code;
@@ -189,6 +187,9 @@ static int serve_as_user(struct program *p, struct err *e)
 {
 	const struct options *o = &p->options;
 	int code = 0;
+	loop_block_signals();
+	(void)signal(SIGPIPE, SIG_IGN);
+	(void)signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of the write, in words */
 	if (o->whose.changes)
 		code = mounter_begin(&p->mounter, &p->options.fuse, o->mountpoint, &o->whose, e);
 	if (!code)
