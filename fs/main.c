@@ -14,6 +14,7 @@
 #include "fs/mount_helper.h"
 #include "fs/mounter.h"
 #include "fs/mountpoint.h"
+#include "fs/notify.h"
 #include "fs/ops.h"
 #include "fs/options.h"
 #include "fs/privilege.h"
@@ -53,6 +54,7 @@ static void started(void *ctx)
 		       MOEFS_VERSION, (int)getpid(), p->mount->model_count,
 		       p->mount->model_count == 1 ? "" : "s");
 	said_log(p->said, words);
+	notify("READY=1");
 	if (p->parent >= 0)
 		daemon_ready(p->parent);
 	p->parent = -1;
@@ -171,7 +173,8 @@ static int serve(struct program *p, struct err *e)
 	m->params = p->options.params;
 	m->param_count = p->options.param_count;
 	code = mount_and_serve(p, e);
-	said_log(p->said, code ? e->text : m->ready ? "unmounted" : "ended");
+	said_log(p->said, code ? e->text : "unmounted");
+	notify("STOPPING=1");
 	mount_stop(m);
 	struct fuse_session *fuse = m->fuse;
 	if (fuse)
