@@ -13,7 +13,7 @@ static int join_input(struct text *question, size_t most, struct err *e)
 	char piece[1 << 16];
 	while (!isatty(STDIN_FILENO) && question->length <= most + 1 && !question->failed) {
 		ssize_t n = read(STDIN_FILENO, piece, sizeof piece);
-		if (n == 0 || (n < 0 && errno == EBADF))
+		if (n == 0)
 			break;
 		if (n < 0 && errno != EINTR)
 			return err_sys(e, errno, "cannot read standard input");

@@ -10,10 +10,17 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 static const char orderly = '.'; /* what the command writes before it ends by itself */
+
+/* One process's ends of two pipes: the one that the command's end closes, and what the keeper
+ * reports once, 0 or an errno. */
+struct ends {
+	int alive, report;
+};
 
 /* ---- in the keeper ---- */
 
@@ -85,24 +92,33 @@ static void unmount(const char *mountpoint)
 	(void)rmdir(mountpoint);
 }
 
-static void keep_mount(int alive, int ready, const char *path, const char *mountpoint)
+static bool report(int to, int code)
+{
+	bool told = write(to, &code, sizeof code) == sizeof code;
+	close(to);
+	return told;
+}
+
+static void keep_mount(const struct ends *in, const char *path, const char *mountpoint)
 {
 	const char *const moefs[] = {"moefs", path, mountpoint, NULL};
 	(void)prctl(PR_SET_CHILD_SUBREAPER, 1);
-	bool mounted = run("/proc/self/exe", moefs) == 0;
+	int code = run("/proc/self/exe", moefs) == 0 ? 0 : ECANCELED;
 	let_go_of_stderr();
-	if (mounted && write(ready, &orderly, 1) == 1)
-		(void)wait_for_end(alive);
-	close(ready);
+	if (report(in->report, code) && !code)
+		(void)wait_for_end(in->alive);
 	unmount(mountpoint);
 }
 
-static void keep_session(int alive, const char *folder, bool stays)
+/* Made here, so that at no moment a command can die that has made one and is not watched. */
+static void keep_session(const struct ends *in, const char *folder, bool stays)
 {
 	char ctl[4096];
 	let_go_of_stderr();
-	bool died = !wait_for_end(alive);
-	if (!stays)
+	int code = mkdir(folder, 0700) == 0 || (stays && errno == EEXIST) ? 0 : errno;
+	bool told = report(in->report, code);
+	bool died = !code && (!told || !wait_for_end(in->alive));
+	if (!code && !stays)
 		(void)rmdir(folder);
 	if (!stays || !died || snprintf(ctl, sizeof ctl, "%s/ctl", folder) >= (int)sizeof ctl)
 		return;
@@ -113,34 +129,76 @@ static void keep_session(int alive, const char *folder, bool stays)
 
 /* ---- in the command ---- */
 
-/* In the keeper *alive is its end of the pipe, else -1. */
-static int begin(struct keeper *k, int *alive, struct err *e)
+static int pipes(struct ends *command, struct ends *keeper, struct err *e)
 {
-	int ends[2];
-	if (pipe2(ends, O_CLOEXEC))
+	int alive[2], told[2];
+	if (pipe2(alive, O_CLOEXEC))
 		return err_sys(e, errno, "cannot make a pipe");
-	pid_t process = fork();
-	if (process < 0) {
-		int code = err_sys(e, errno, "cannot start a process");
-		close(ends[0]);
-		close(ends[1]);
+	if (pipe2(told, O_CLOEXEC)) {
+		int code = err_sys(e, errno, "cannot make a pipe");
+		close(alive[0]);
+		close(alive[1]);
 		return code;
 	}
-	*alive = process ? -1 : ends[0];
-	close(ends[process ? 0 : 1]);
-	*k = (struct keeper){.process = process, .pipe = ends[1]};
-	if (!process)
-		stand_aside();
+	*command = (struct ends){alive[1], told[0]};
+	*keeper = (struct ends){alive[0], told[1]};
 	return 0;
 }
 
-int keeper_of_session(struct keeper *k, const char *folder, int stays, struct err *e)
+static void close_ends(const struct ends *ends)
 {
-	int alive, code = begin(k, &alive, e);
-	if (code || k->process)
+	close(ends->alive);
+	close(ends->report);
+}
+
+/* Returns in both processes, as fork does: k->process is 0 in the keeper. */
+static int begin(struct keeper *k, struct ends *ends, struct err *e)
+{
+	struct ends other;
+	int code = pipes(ends, &other, e);
+	if (code)
 		return code;
-	keep_session(alive, folder, stays);
-	_exit(0);
+	pid_t process = fork();
+	if (process < 0) {
+		code = err_sys(e, errno, "cannot start a process");
+		close_ends(ends);
+	} else if (!process) {
+		struct ends commands = *ends;
+		*ends = other;
+		other = commands;
+		stand_aside();
+	}
+	close_ends(&other);
+	*k = (struct keeper){.process = process > 0 ? process : 0, .pipe = ends->alive};
+	return code;
+}
+
+/* 0, or the errno for which it did not come to what was to be kept. */
+static int hear(struct keeper *k, int from)
+{
+	int code = ECANCELED;
+	ssize_t n;
+	do
+		n = read(from, &code, sizeof code);
+	while (n < 0 && errno == EINTR);
+	close(from);
+	if (n == sizeof code && !code)
+		return 0;
+	keeper_end(k);
+	return n == sizeof code ? code : ECANCELED;
+}
+
+int keeper_of_session(struct keeper *k, const char *folder, bool stays, struct err *e)
+{
+	struct ends ends;
+	int code = begin(k, &ends, e);
+	if (!code && !k->process) {
+		keep_session(&ends, folder, stays);
+		_exit(0);
+	}
+	if (!code && (code = hear(k, ends.report)))
+		return err_sys(e, code, "cannot make the session %s", folder);
+	return code;
 }
 
 static char *make_folder(struct err *e)
@@ -159,41 +217,21 @@ static char *make_folder(struct err *e)
 	return NULL;
 }
 
-static int wait_for_mount(struct keeper *k, int ready, struct err *e)
-{
-	char byte;
-	ssize_t n;
-	do
-		n = read(ready, &byte, 1);
-	while (n < 0 && errno == EINTR);
-	if (n == 1)
-		return 0;
-	keeper_end(k);
-	return err_set(e, ECANCELED, "the model could not be mounted");
-}
-
 int keeper_of_mount(struct keeper *k, const char *path, char **mountpoint, struct err *e)
 {
-	int ready[2], alive;
+	struct ends ends;
 	*mountpoint = make_folder(e);
 	if (!*mountpoint)
 		return -e->code;
-	if (pipe2(ready, O_CLOEXEC)) {
-		(void)rmdir(*mountpoint);
-		return err_sys(e, errno, "cannot make a pipe");
-	}
-	int code = begin(k, &alive, e);
+	int code = begin(k, &ends, e);
 	if (!code && !k->process) {
-		close(ready[0]);
-		keep_mount(alive, ready[1], path, *mountpoint);
+		keep_mount(&ends, path, *mountpoint);
 		_exit(0);
 	}
-	close(ready[1]);
 	if (code)
 		(void)rmdir(*mountpoint);
-	else
-		code = wait_for_mount(k, ready[0], e);
-	close(ready[0]);
+	else if (hear(k, ends.report))
+		code = err_set(e, ECANCELED, "%s could not be mounted", path);
 	return code;
 }
 

@@ -6,6 +6,7 @@
 
 #include "cache/err.h"
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 struct keeper {
@@ -13,11 +14,13 @@ struct keeper {
 	int pipe;      /* its end tells the keeper of ours */
 };
 
-/* Keeps a session: removes it; or if it stays, has it stop answering if the command dies. */
-int keeper_of_session(struct keeper *k, const char *folder, int stays, struct err *e);
+/* Makes a session and removes it at the end. One that stays may be there already (else -EEXIST),
+ * and is told to stop answering if the command dies. */
+int keeper_of_session(struct keeper *k, const char *folder, bool stays, struct err *e);
 /* Mounts path (absolute), of which nothing else is to be known, in a new folder that nobody else
  * may enter, and unmounts it at the end. Returns once the tree answers. *mountpoint is malloc'ed.
- * What is wrong with the model moefs has said itself, and -ECANCELED is returned. */
+ * Where it cannot be (-ECANCELED), what
+ * was started for it has said why on standard error. */
 int keeper_of_mount(struct keeper *k, const char *path, char **mountpoint, struct err *e);
 /* The command's orderly end: returns when all is undone. What is open of it must be closed. */
 void keeper_end(struct keeper *k);

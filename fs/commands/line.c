@@ -98,6 +98,8 @@ static int next_character(EditLine *edit, wchar_t *out)
 			continue;
 		if (n <= 0)
 			return (int)n;
+		if (!byte) /* what Ctrl-D becomes that was typed while no line was edited */
+			byte = 'D' & 0x1f;
 		size_t used = mbrtowc(out, &byte, 1, &state);
 		if (used == (size_t)-1)
 			state = (mbstate_t){0}; /* what is no character is left out */

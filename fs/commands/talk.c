@@ -22,19 +22,21 @@ static int begin_own(struct talk *t, const char *path, char **model, struct err 
 	return code ? code : find_only(t->own, model, e);
 }
 
-static int make_session(struct talk *t, const char *model, const char *name, bool may_be_there,
+/* In a mount of its own nothing else needs to be undone. */
+static int make_session(struct talk *t, const char *model, const char *name, bool stays,
 			struct err *e)
 {
+	free(t->folder);
+	t->folder = NULL;
 	if (strchr(name, '/') || asprintf(&t->folder, "%s/sessions/%s", model, name) < 0) {
 		t->folder = NULL;
 		return err_set(e, EINVAL, "'%s' is no name of a session", name);
 	}
-	if (mkdir(t->folder, 0700) == 0 || (errno == EEXIST && may_be_there))
-		return 0;
-	int code = err_sys(e, errno, "cannot make a session in %s/sessions", model);
-	free(t->folder);
-	t->folder = NULL;
-	return code;
+	if (!t->own)
+		return keeper_of_session(&t->keeper, t->folder, stays, e);
+	return mkdir(t->folder, 0700) == 0
+		       ? 0
+		       : err_sys(e, errno, "cannot make the session %s", t->folder);
 }
 
 static int make_own_session(struct talk *t, const char *model, const char *kind, struct err *e)
@@ -49,11 +51,24 @@ static int make_own_session(struct talk *t, const char *model, const char *kind,
 	return code;
 }
 
+/* What was closed for us must not become one of our own files: it reads as empty and is not to be
+ * written. */
+static void fill_standard_files(void)
+{
+	int fd;
+	do
+		fd = open("/dev/null", O_RDONLY);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
+
 int talk_begin(struct talk *t, const char *model, const char *session, const char *kind,
 	       struct err *e)
 {
 	char *folder = NULL, *path = NULL;
 	*t = (struct talk){0};
+	fill_standard_files();
 	int code = find_model(model, &folder, &path, e);
 	if (!code && !folder && session)
 		code = err_set(e, ENOENT,
@@ -65,11 +80,6 @@ int talk_begin(struct talk *t, const char *model, const char *session, const cha
 	if (!code)
 		code = session ? make_session(t, folder, session, true, e)
 			       : make_own_session(t, folder, kind, e);
-	if (!code && !t->own) {
-		code = keeper_of_session(&t->keeper, t->folder, session != NULL, e);
-		if (code && !session)
-			(void)rmdir(t->folder);
-	}
 	free(folder);
 	free(path);
 	return code;

@@ -6,7 +6,7 @@
 #include "fs/commands/screen.h"
 
 struct talk {
-	char *folder; /* the session's; NULL: it did not begin */
+	char *folder; /* of its session; as far as it came to that */
 	char *own;    /* a mount that was made for this; NULL: it was there */
 	struct keeper keeper;
 };
