@@ -14,7 +14,7 @@ Q       := $(if $(V),,@)
 say      = $(if $(V),,@printf '  %-4s %s\n' $(1) $(2))
 
 comma    := ,
-LIBS     := fuse3 libzstd liburing libpcre2-8 libutf8proc libxxhash
+LIBS     := fuse3 libzstd liburing libpcre2-8 libutf8proc libxxhash libedit
 WARN     := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith
 override CPPFLAGS += -D_GNU_SOURCE -DFUSE_USE_VERSION=314 -DPCRE2_CODE_UNIT_WIDTH=8 \
                      -DMOEFS_VERSION='"$(VERSION)"' -I.

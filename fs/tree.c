@@ -189,6 +189,7 @@ static const struct row rows[] = {
 	FACT("recipe", FACT_RECIPE,
 	     "how the weights are stored; \"in place\": nowhere but in the checkpoint"),
 	FACT("codec", FACT_CODEC, "by which experts are smaller on disk, to what share, and why"),
+	FACT("source", FACT_SOURCE, "the checkpoint: its folder, or a GGUF file"),
 	FACT("store", FACT_STORE,
 	     "where they are stored, or what is kept of a checkpoint used in place"),
 	FACT("state", FACT_STATE, "unloaded loading ready failed"),
