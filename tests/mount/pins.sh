@@ -273,19 +273,20 @@ cd "$root" && unmounted
 # ---- of a model that is not loaded ----
 one=$MODEL name=$(basename "$MODEL")
 mkdir "$work/models" && ln -s "$one" "$work/models/$name"
-MODEL=$work/models m=$mnt mounted -o budget=1M
+MODEL=$work/models m=$mnt mounted -o budget=1M,umask=077
 m=$mnt/$name
 cd "$m" || exit 1
 unloaded() {
 	same "$(cat info/state)" unloaded
-	same "$(stat -c %A experts/00/000 experts/00)" "-r--r--r--
-drwxr-xr-x"
+	same "$(stat -c %A experts/00/000 experts/00)" "-r--------
+drwx------"
 	python3 -c 'import os; assert os.getxattr(".", "user.moefs.state") == b"unloaded"; os.listxattr("experts/00/000")' || fail xattr
 	same "$(cat info/state)" unloaded "after looking"
 	fails_with "No space left on device" chmod +t experts/00 experts/01
 	fails_with "No space left on device" chmod +t experts/02
-	same "$(stat -c %A experts/01/000)" -r--r--r--
+	same "$(stat -c %A experts/01/000)" -r--------
 	chmod +t experts/00/000 && sticky experts/00 || exit
+	fails_with "Operation not permitted" chmod 1444 experts/01/000
 	echo "unpin 00/01*" > experts/ctl && echo "load 01/00[0-3]" > experts/ctl || fail "$(cat error)"
 	free experts/00
 	loaded
