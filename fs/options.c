@@ -45,6 +45,8 @@ const char options_help[] =
 	"    context=N              tokens per session (default: the model's, at most 32768)\n"
 	"    threads=N              for computing (default: one per core)\n"
 	"    chunk=N                tokens of a prompt per step\n"
+	"    idle=TIME              a model that nobody asked for so long (30s, 10m, 2h) is "
+	"unloaded\n"
 	"    allow_other            let other users in; modes and owners then count\n"
 	"    name=NAME              the model's folder in the mount (default: as its own)\n"
 	"    fsname=NAME            the source that df shows (default: MODELDIR)\n"
@@ -73,6 +75,7 @@ enum kind {
 	WORD,	/* the engine knows which there are */
 	NUMBER, /* from 1 on; the engine knows the most */
 	SIZE,
+	SECONDS, /* or off */
 	PATH,
 	SOURCE,
 	NAME,
@@ -96,6 +99,7 @@ static const struct value {
 	{"context", NUMBER, ENGINE(context), "a whole number from 1 on, or auto"},
 	{"threads", NUMBER, ENGINE(threads), "a whole number from 1 on, or auto"},
 	{"chunk", NUMBER, ENGINE(chunk), "a whole number from 1 on, or auto"},
+	{"idle", SECONDS, ENGINE(idle), "a time such as 30s, 10m or 2h, off or auto"},
 	{"fsname", SOURCE, 0, "the name of a source"},
 	{"name", NAME, 0, "a name for the model's folder"},
 };
@@ -239,6 +243,8 @@ static int apply(struct options *o, size_t i, struct err *e)
 		good = number_parse(string, place);
 	if (good && v->kind == SIZE)
 		good = size_parse(string, engine_memory(), place) && *(uint64_t *)place;
+	if (good && v->kind == SECONDS)
+		good = !strcmp(string, "off") || seconds_parse(string, place);
 	if (!good)
 		return err_set(e, EINVAL, "-o %s=%s is not %s", v->name, string, v->what);
 	if (v->kind == NAME)

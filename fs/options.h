@@ -8,7 +8,7 @@
 #include <fuse3/fuse_opt.h>
 #include <stdbool.h>
 
-enum { OPTION_VALUES = 11 };
+enum { OPTION_VALUES = 12 };
 
 struct options {
 	struct engine_options engine; /* its strings are among the values */
