@@ -150,13 +150,21 @@ FUZZ_SECONDS ?= 60
 fuzz: $(FUZZERS) ## run each fuzzer for FUZZ_SECONDS (60)
 	$(Q)tests/fuzz/run.sh $(FUZZ_SECONDS) $^
 
+SOAK_SECONDS ?= 600
+.PHONY: soak
+soak: all ## many processes do random things to a mount for SOAK_SECONDS (600); the same under the sanitizers
+	$(Q)$(MAKE) asan tsan
+	$(Q)for tree in $(BUILD) build/asan build/tsan; do echo "# $$tree"; \
+		MOEFS=$$PWD/$$tree/moefs SECONDS_OF=$(SOAK_SECONDS) tests/soak/soak.sh || exit; done
+
 # ---- measuring ----
 
 $(BUILD)/tests/bench/make.o: override CPPFLAGS += -DMOEFS_SOURCE_ROOT='"$(CURDIR)"'
 
 # What tests/bench/spent.c puts its clock around.
 WRAPPED := delta_run product_run
-$(BUILD)/moefs-bench: $(BENCH_OBJS) $(BUILD)/libmoefs.a
+# The tree beside the engine, for `files`, but for its main.
+$(BUILD)/moefs-bench: $(BENCH_OBJS) $(filter-out %/main.o,$(FS_OBJS)) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) $(addprefix -Wl$(comma)--wrap=,$(WRAPPED)) -o $@ $^ $(PKG_LIBS) $(shell pkg-config --libs json-c) -lm
 
