@@ -1,14 +1,12 @@
 /* Which models are mounted: opening them, naming their folders, and noticing when one of them fails
  * to load. What comes and goes in folders of them is rescan.c's. */
 #include "fs/handle.h"
-#include "fs/rescan.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 size_t models_count(const struct mount *m)
 {
@@ -138,49 +136,6 @@ bool models_unused(const struct mounted *model)
 	return (state == MODEL_UNLOADED || state == MODEL_FAILED) && model->session_count == 1 &&
 	       list_empty(&model->asks) && c->references == 1 && !session_working(c->session) &&
 	       !session_log_size(c->session);
-}
-
-static int add_one(struct mount *m, const char *path, const char *name, struct err *e)
-{
-	struct found f;
-	int failed = models_find(&f, m->engine, path, true, e);
-	if (!failed)
-		failed = models_take(m, &f, name, e);
-	if (!failed)
-		model_load(m->models[m->model_count - 1]->model);
-	return failed;
-}
-
-static bool is_folder(const char *path)
-{
-	struct stat st;
-	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
-static int add_folder(struct mount *m, const char *path, struct err *e)
-{
-	int failed = rescan_add_folder(m, path, e);
-	if (failed != -ENOENT)
-		return failed;
-	int found = model_locate(path, e);
-	if (found != -ENOENT)
-		return found;
-	return err_set(e, ENOENT,
-		       "%s is no checkpoint and holds none: there is no config.json and no GGUF "
-		       "file in it or in a folder of it",
-		       path);
-}
-
-int models_add(struct mount *m, const char *path, const char *name, struct err *e)
-{
-	int found = model_locate(path, e);
-	if (!found)
-		return add_one(m, path, name, e);
-	if (name) {
-		struct err why = *e;
-		return err_set(e, EINVAL, "-o name=%s is for one model: %s", name, why.text);
-	}
-	return is_folder(path) ? add_folder(m, path, e) : found;
 }
 
 struct mounted *models_named(const struct mount *m, const char *name, size_t length)

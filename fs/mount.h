@@ -159,11 +159,6 @@ bool models_name_fits(const char *name);
 /* How many there are that are not gone. */
 size_t models_count(const struct mount *m);
 struct mounted *models_named(const struct mount *m, const char *name, size_t length); /* or NULL */
-/* Mounts the model at path and asks it to load, or, where path holds a folder of models, each of
- * them, to be loaded when first asked. In a folder what cannot be mounted is skipped, with a line
- * in `skipped`; an error if nothing is left. The name is for a single model; NULL: its own. Blocks
- * for the small files and the headers of the weights. */
-int models_add(struct mount *m, const char *path, const char *name, struct err *e);
 /* A model that is open, and in no tree yet. */
 struct found {
 	struct model *model;
@@ -183,6 +178,14 @@ void models_close(struct mount *m); /* blocks until the steps in progress end */
 /* Tells MOUNT/error about models that failed to load, or whose conversion stopped, since the last
  * call. True while one is loading. */
 bool models_watch(struct mount *m);
+
+/* ---- adding.c ---- */
+
+/* Mounts the model at path and asks it to load, or, where path holds a folder of models, each of
+ * them, to be loaded when first asked. In a folder what cannot be mounted is skipped, with a line
+ * in `skipped`; an error if nothing is left. The name is for a single model; NULL: its own. Blocks
+ * for the small files and the headers of the weights. */
+int models_add(struct mount *m, const char *path, const char *name, struct err *e);
 
 /* ---- sessions.c ---- */
 

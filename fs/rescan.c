@@ -13,9 +13,9 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
-/* How long until what changed just now is looked at again: longer than a copy takes from one file
- * to the next. */
-enum { AGAIN_MS = 2000 };
+/* How long until it is looked at what was noticed, so that many changes are one look; and until
+ * what changed just now is looked at again, longer than a copy takes from one file to the next. */
+enum { NOTICED_MS = 200, CHANGING_MS = 2000 };
 
 struct asker {
 	struct link link;
@@ -27,7 +27,8 @@ struct rescan {
 	char **folders;
 	size_t folder_count;
 	int notices;
-	bool running, wanted, stopped;
+	bool running, stopped;
+	bool wanted;		       /* by askers: another after the one that runs */
 	uint64_t again_ns;	       /* when to look again; 0: not by itself */
 	struct link asking, answering; /* askers: of the next scan, of this one */
 };
@@ -71,26 +72,30 @@ static int list_known(const struct mount *m, struct scan *s, struct err *e)
 	return 0;
 }
 
+static void take_away(struct mounted *model, const char *path, struct text *lines)
+{
+	struct err line; /* as an error's text it is one line, whatever is in a name */
+	if (models_unused(model)) {
+		model->gone = true;
+		return;
+	}
+	err_set(&line, ENOENT,
+		"gone: %s: nothing is at %s any more; it stays here until it is unloaded, has no "
+		"session but an empty default, and no file of it is open",
+		model->name, path);
+	text_format(lines, "%s\n", line.text);
+}
+
 /* Puts what was found into the tree, and takes out of it what is gone and nobody uses. */
 static void take(struct mount *m, struct scan *s)
 {
 	struct err why;
+	for (size_t i = 0; i < s->known_count; i++)
+		if (s->known[i].gone)
+			take_away(m->models[s->known[i].index], s->known[i].path, &s->skipped);
 	for (size_t i = 0; i < s->found_count; i++)
 		if (models_take(m, &s->found[i], NULL, &why))
 			text_format(&s->skipped, "skipped: %s\n", why.text);
-	for (size_t i = 0; i < s->known_count; i++) {
-		struct mounted *model = m->models[s->known[i].index];
-		if (!s->known[i].gone)
-			continue;
-		if (models_unused(model))
-			model->gone = true;
-		else
-			text_format(&s->skipped,
-				    "gone: %s: nothing is at %s any more; it stays here until it "
-				    "is unloaded, has no session but an empty default, and no file "
-				    "of it is open\n",
-				    model->name, s->known[i].path);
-	}
 }
 
 int rescan_add_folder(struct mount *m, const char *folder, struct err *e)
@@ -142,6 +147,13 @@ static void answer(struct link *askers, const struct err *e)
 	}
 }
 
+static void look_in(struct rescan *r, unsigned milliseconds)
+{
+	uint64_t at = now_ns() + milliseconds * UINT64_C(1000000);
+	if (!r->again_ns || at < r->again_ns)
+		r->again_ns = at;
+}
+
 static void start(struct mount *m);
 
 static void scan_work(struct job *job)
@@ -161,7 +173,8 @@ static void scan_finish(struct job *job)
 	if (g->scan.failed.code)
 		mount_failure(m, &g->scan.failed);
 	answer(&r->answering, &g->scan.failed);
-	r->again_ns = g->scan.changing ? now_ns() + AGAIN_MS * UINT64_C(1000000) : 0;
+	if (g->scan.changing)
+		look_in(r, CHANGING_MS);
 	scan_free(&g->scan);
 	free(g);
 	r->running = false;
@@ -234,7 +247,7 @@ void rescan_noticed(struct mount *m)
 	while (read(m->rescan->notices, notices, sizeof notices) > 0)
 		any = true;
 	if (any)
-		want(m);
+		look_in(m->rescan, NOTICED_MS);
 }
 
 int rescan_timeout(const struct mount *m)
