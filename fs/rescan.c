@@ -166,7 +166,8 @@ static void scan_finish(struct job *job)
 	struct scanning *g = LINK_OWNER(job, struct scanning, job);
 	struct mount *m = g->mount;
 	struct rescan *r = m->rescan;
-	take(m, &g->scan);
+	if (!r->stopped) /* else the sessions have ended, and nobody sees the tree any more */
+		take(m, &g->scan);
 	text_free(&m->skipped);
 	m->skipped = g->scan.skipped;
 	g->scan.skipped = (struct text){0};
