@@ -90,10 +90,8 @@ static void loop(struct mount *m, int signals, const struct loop_hooks *hooks)
 			rescan_noticed(m);
 		if (fds[1].revents || ready == 0 || m->load_asked) {
 			m->load_asked = false;
-			bool was = loading;
 			loading = models_watch(m);
-			if (was || loading)
-				hooks->tick(hooks->ctx, m);
+			loading |= hooks->tick(hooks->ctx, m);
 		}
 		calls_expire(m);
 		asks_expire(m);

@@ -1,6 +1,7 @@
 /* Which models are mounted: opening them, naming their folders, and noticing when one of them fails
  * to load. What comes and goes in folders of them is rescan.c's. */
 #include "fs/handle.h"
+#include "fs/param_defaults.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -18,7 +19,7 @@ size_t models_count(const struct mount *m)
 
 static bool name_taken(const struct mount *m, const char *name)
 {
-	static const char *const ours[] = {"README", "version", "error", "ctl", "cache"};
+	static const char *const ours[] = {"README", "version", "pid", "error", "ctl", "cache"};
 	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
 		if (strcmp(ours[i], name) == 0)
 			return true;
@@ -97,6 +98,8 @@ static int add(struct mount *m, struct mounted *model, struct err *e)
 	m->models = grown;
 	model->index = (uint32_t)m->model_count;
 	int failed = sessions_make(model, "default", m->uid, m->gid, NULL, e);
+	if (!failed)
+		failed = param_defaults_set(model, e);
 	if (!failed)
 		m->models[m->model_count++] = model;
 	return failed;

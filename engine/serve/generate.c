@@ -145,11 +145,12 @@ static bool has_work(const struct model *m)
 	       (m->schedule.load_wanted && atomic_load(&m->schedule.state) != MODEL_READY);
 }
 
-/* A conversion that goes on wants the model as a prompt does. */
-static bool is_converting(const struct model *m)
+/* A conversion that goes on wants the model as a prompt does, and so does who pinned experts. */
+static bool is_wanted(const struct model *m)
 {
-	return m->stored.converter && !atomic_load(&m->stored.has_store) &&
-	       !atomic_load(&m->stored.progress.stopped);
+	bool converting = m->stored.converter && !atomic_load(&m->stored.has_store) &&
+			  !atomic_load(&m->stored.progress.stopped);
+	return converting || wishes_any_pinned(&m->wishes);
 }
 
 /* Lock held, released meanwhile. Until there is work, or nobody has asked for so long that the
@@ -163,12 +164,12 @@ static void wait_while_idle(struct model *m)
 		pthread_cond_wait(&c->work, &c->lock);
 		return;
 	}
-	if (is_converting(m))
+	if (is_wanted(m))
 		c->asked_ns = now_ns();
 	uint64_t until = c->asked_ns + idle;
 	const struct timespec t = {(time_t)(until / second), (long)(until % second)};
 	if (pthread_cond_timedwait(&c->work, &c->lock, &t) == ETIMEDOUT && !has_work(m) &&
-	    !is_converting(m))
+	    !is_wanted(m))
 		c->unload_wanted = true;
 }
 

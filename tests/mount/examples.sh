@@ -103,7 +103,7 @@ watches() {
 	local watcher=$!
 	until grep -qa '^.*07 ' "$work/typescript" 2>/dev/null; do alive $watcher || fail "it has ended"; sleep 0.05; done
 	kill $watcher
-	wait $watcher
+	wait $watcher || true # of the signal
 }
 hottest() {
 	ask "What is 12 x 6?" >/dev/null
@@ -115,11 +115,6 @@ costs() {
 	echo "The capital of France is Paris." >"$work/text"
 	STORE=$work/stores run quantisations "$MODEL" "$work/text" bf16 tq2 >"$work/said" || fail "status $?: $(cat "$work/errors")"
 	awk '{ p[$1] = $3 } END { exit !(p["bf16"] > 1 && p["tq2"] > p["bf16"]) }' "$work/said" || fail "$(cat "$work/said")"
-}
-needs() { # PROGRAM claim NAME…: or it is skipped
-	local program=$1
-	shift
-	if command -v "$program" >/dev/null; then "$@"; else echo "ok ${*: -2:1} # skip: $program is missing"; fi
 }
 claim "edit.sh asks another question in the last one's place" edits
 claim "perplexity.sh names the likelier text first" compares
