@@ -148,9 +148,21 @@ goes() {
 	until_true here four
 	differ "$(stat -c %i "$mnt/four/prompt")" "$inode" "inode numbers"
 	(cd "$mnt/four" && greedy && same "$(ask "What is 12 x 6?")" "$(cat "$work/with")" answer) || exit
-	same "$(ls "$mnt" | xargs)" "README cache ctl error four one spaced name three version" tree
+	same "$(cd "$mnt" && echo */prompt)" "four/prompt one/prompt spaced name/prompt three/prompt" models
 }
 claim "what goes from the folder goes from the tree, unless it is used" goes
+
+pinned() {
+	echo "load one" >../ctl && chmod +t experts/01/003 && until_true pin_is_there
+	echo "unload one" >../ctl
+	[ -k experts/01/003 ] || fail "the pin went"
+	pin_is_there && fail "it is in memory still"
+	echo "load one" >../ctl
+	until_true pin_is_there
+	chmod -t experts/01/003
+}
+pin_is_there() { grep -q '^01 003 1 ' experts/stats; }
+claim "a pin holds from the next load on" pinned
 
 crowd() { # load, unload, rescan and prompts from several processes
 	local i
