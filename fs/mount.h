@@ -196,6 +196,12 @@ bool models_watch(struct mount *m);
  * for the small files and the headers of the weights. */
 int models_add(struct mount *m, const char *path, const char *name, struct err *e);
 
+/* ---- skipped.c ---- */
+
+/* Takes the lines, each with its newline, in the place of m->skipped, and says those that are new.
+ */
+void skipped_replace(struct mount *m, struct text *lines);
+
 /* ---- sessions.c ---- */
 
 /* A session in sessions/, owned by uid:gid. -EEXIST, -EINVAL and -ENAMETOOLONG for the name. */

@@ -168,9 +168,7 @@ static void scan_finish(struct job *job)
 	struct rescan *r = m->rescan;
 	if (!r->stopped) /* else the sessions have ended, and nobody sees the tree any more */
 		take(m, &g->scan);
-	text_free(&m->skipped);
-	m->skipped = g->scan.skipped;
-	g->scan.skipped = (struct text){0};
+	skipped_replace(m, &g->scan.skipped);
 	if (g->scan.failed.code)
 		mount_failure(m, &g->scan.failed);
 	answer(&r->answering, &g->scan.failed);

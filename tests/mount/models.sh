@@ -12,7 +12,7 @@ mkdir -p "$ours" "$mnt"
 model "$ours/one"
 model "$ours/spaced name"
 mkdir "$ours/broken" && cp "$MODEL/config.json" "$ours/broken"
-timeout "$limit" "$MOEFS" -o "store=$store" "$ours" "$mnt" 2>"$work/stderr" || { echo "not ok mount: $(cat "$work/stderr")"; exit 1; }
+timeout "$limit" "$MOEFS" -o "store=$store,log=$work/log" "$ours" "$mnt" 2>"$work/stderr" || { echo "not ok mount: $(cat "$work/stderr")"; exit 1; }
 daemon=$(pgrep -n -f -- " $mnt\$")
 m=$mnt/one
 cd "$m" || exit 1
@@ -116,6 +116,8 @@ by_itself() { # and one that is copied in pieces
 	tail -c +100001 "$MODEL/model.safetensors" >>"$ours/three/model.safetensors"
 	until_true here three
 	says_not "skipped: three" || fail "$(cat "$mnt/error")"
+	until_true grep -q "skipped: three: .*cut short" "$work/log"
+	same "$(grep -c "skipped: broken" "$work/log")" 1 "how often the log has what is skipped as before"
 	cp "$MODEL/tokenizer.json" "$ours/broken"
 	until_true says "skipped: broken: .*no weights"
 	mkdir "$work/moved" && model "$work/moved/four"
