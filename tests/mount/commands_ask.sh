@@ -137,6 +137,8 @@ wrong() {
 	status_of 2 "usage: moefs ask" asks -p temperature "a model" hi
 	status_of 2 "usage: moefs chat" "$MOEFS" chat "a model" words
 	status_of 2 "usage: moefs chat" "$MOEFS" chat --json "a model"
+	status_of 0 "moefs ask [options] MODEL [WORDS...]" asks --help
+	status_of 0 "moefs chat [options] MODEL" "$MOEFS" chat -h
 	status_of 1 "no param 'heat'" asks -p heat=1 "a model" hi
 	status_of 1 "no param '../status'" asks -p ../status=1 "a model" hi
 	status_of 1 "is not a number" asks -p temperature=warm "a model" hi
@@ -252,28 +254,30 @@ verbs() {
 	sessions_are default
 }
 stops() {
-	"$here/terminal.py" "$MOEFS" chat -p max_tokens=0 -p chat=off "$(basename "$fable")" <<-'STEPS' >"$work/shown" || fail "status $?: $(tail -c 300 "$work/shown")"
+	export stats=$fable_there/sessions/stops/stats messages=$fable_there/sessions/stops/messages.json
+	"$here/terminal.py" "$MOEFS" chat -s stops -p temperature=0 -p max_tokens=0 -p chat=off "$(basename "$fable")" <<-'STEPS' >"$work/shown" || fail "status $?: $(tail -c 300 "$work/shown")"
 		await > 
 		keys Never ask
 		await Never ask
 		press C
 		await > 
 		type ha ha ha ha ha ha ha ha ha ha
-		await ha ha
-		await ha ha
+		await ha\r\n
+		await ha
 		press C
 		await > 
+		run grep -q stopped "${stats%stats}wait" && grep -q "^finish stopped" "$stats"
 		type /set chat on
-		await > 
-		type /set temperature 0
 		await > 
 		type /reset
 		await > 
 		type What is 12 x 6?
 		await = 72
 		await > 
+		run ! grep -q Never "$messages"
 		press D
 	STEPS
+	rmdir "${stats%/*}"
 }
 dimmed() {
 	"$here/terminal.py" "$MOEFS" chat "a model" <<-'STEPS' >"$work/shown" || fail "status $?: $(cat "$work/shown")"
