@@ -20,12 +20,14 @@ void interrupt_catch(void)
 }
 
 /* What could be read before Ctrl-C the terminal has dropped, so it comes first. */
-int interrupt_wait(int fd)
+int interrupt_wait(int fd, int milliseconds)
 {
 	struct pollfd wanted[] = {{.fd = signals, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
 	struct signalfd_siginfo info;
-	while (poll(wanted, 2, -1) < 0)
-		if (errno != EINTR)
-			return 0; /* reading says what is wrong */
+	int ready = poll(wanted, 2, milliseconds);
+	if (ready == 0)
+		return -EAGAIN;
+	if (ready < 0) /* of what else is wrong reading tells */
+		return errno == EINTR ? -EAGAIN : 0;
 	return wanted[0].revents && read(signals, &info, sizeof info) > 0 ? -EINTR : 0;
 }

@@ -92,7 +92,10 @@ static int next_character(EditLine *edit, wchar_t *out)
 	struct lines *l = owner(edit);
 	for (;;) {
 		char byte;
-		if (interrupt_wait(l->keys)) {
+		int woken = interrupt_wait(l->keys, -1);
+		if (woken == -EAGAIN)
+			continue;
+		if (woken) {
 			l->cleared = true;
 			return -1;
 		}

@@ -314,4 +314,23 @@ claim "chat's verbs" verbs
 claim "on a terminal thoughts are dimmed, and the history is kept for nobody else" dimmed
 claim "Ctrl-C clears a line and stops an answer, Ctrl-D ends" stops
 claim "what a model says does a terminal no harm" harmless
+
+# ---- a model that takes its time ----
+
+cd / && unmounted
+others=()
+faulty_disk
+faults "* write stall=0 after=4"
+mounted
+cd "$work" || exit
+export faults=$work/faulty/.faults
+converting() {
+	"$here/terminal.py" "$MOEFS" ask "$says" "Which city?" <<-'STEPS' >"$work/shown" || fail "status $?: $(cat "$work/shown")"
+		await \x1b[Kmoefs: reading
+		run : >"$faults"
+		await \x1b[KParis.
+	STEPS
+}
+claim "on a terminal it is told how far the model is, until it answers" converting
+faults
 finish
