@@ -1,6 +1,6 @@
 /* Which models are mounted: finding them, reading their config.json, naming their folders, and
  * noticing when one of them fails to load. */
-#include "fs/mount.h"
+#include "fs/trace.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -48,6 +48,7 @@ static void mounted_free(struct mounted *model)
 		asks_remove(LINK_OWNER(model->asks.next, struct conversation, in_asks));
 	while (model->session_count)
 		sessions_remove(model->sessions[model->session_count - 1]);
+	post_cancel(model->mount->posts, &model->traced);
 	if (model->model)
 		model_close(model->model);
 	free(model->sessions);
@@ -63,6 +64,8 @@ static int mounted_create(struct mount *m, const char *path, const char *name, s
 		return err_set(e, ENOMEM, "no memory for %s", path);
 	model->mount = m;
 	list_init(&model->asks);
+	list_init(&model->writing);
+	trace_lists_init(model);
 	model->index = (uint32_t)m->model_count;
 	int code = model_open(&model->model, m->engine, path, e);
 	if (!code) /* once, at mount: what the file shows is what the model was made from */

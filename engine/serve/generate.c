@@ -67,16 +67,18 @@ static void step(struct model *m)
 {
 	struct session *s = m->schedule.runnable.first;
 	session_unqueue(s);
-	s->stepping = true;
+	s->stepping = m->schedule.stepping = true;
 	pthread_mutex_unlock(&m->schedule.lock);
 	bool more = turn_step(s);
 	session_notify(s);
 	pthread_mutex_lock(&m->schedule.lock);
-	s->stepping = false;
+	s->stepping = m->schedule.stepping = false;
 	if (s->ended)
 		session_free(s);
 	else if (more)
 		session_queue(s);
+	if (!schedule_works(&m->schedule)) /* who reads has come to the end */
+		trace_ring_tell(&m->tracing.ring);
 	shorten_steps(m);
 }
 

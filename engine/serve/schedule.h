@@ -25,6 +25,7 @@ struct schedule {
 	struct err load_error;	/* (lock) */
 	struct session_list runnable; /* (lock) sessions with a turn, in the order of their steps */
 	uint32_t sessions;	      /* (lock) how many there are */
+	bool stepping;		      /* (lock) one of them is in the thread's hands */
 	pthread_t thread;
 	_Atomic bool quit; /* ends loading and the generation thread */
 	_Atomic int state; /* enum model_state; READY announces what loading made */
@@ -40,6 +41,11 @@ void session_queue(struct session *s);
 void session_unqueue(struct session *s);
 /* A turn that is made ready begins to wait for its steps, and for the model (lock held). */
 void session_start_turn(struct session *s);
+/* Whether any session has a turn (lock held). */
+static inline bool schedule_works(const struct schedule *c)
+{
+	return c->stepping || c->runnable.first;
+}
 /* Tells the session's user that something changed. No lock may be held. */
 void session_notify(struct session *s);
 
