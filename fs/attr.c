@@ -50,8 +50,6 @@ void node_attr(const struct node *n, struct stat *st)
 	if (n->conversation)
 		st->st_mtim = node_is_folder(n) || !shown ? n->conversation->made
 							  : n->conversation->changed;
-	if (!node_is_folder(n) && n->row->ops->changed)
-		st->st_mtim = n->row->ops->changed(n);
 	if (!node_is_folder(n) && shown) {
 		st->st_size = (off_t)file_size(n);
 		if (n->row->caching == CACHING_STATIC)

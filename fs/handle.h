@@ -75,7 +75,6 @@ struct file_ops {
 	unsigned (*poll)(struct handle *h);	/* default: always ready */
 	/* Where news of it comes; default: its conversation's, or none. */
 	struct link *(*pollers)(const struct handle *h);
-	struct timespec (*changed)(const struct node *n); /* default: with its conversation */
 	/* Where the size takes long to find, and `size` is 0: has a GETATTR answered with it later,
 	 * or returns a negative errno. */
 	int (*size_later)(const struct node *n, fuse_req_t req, size_fn *tell);

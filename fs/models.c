@@ -1,6 +1,6 @@
 /* Which models are mounted: finding them, reading their config.json, naming their folders, and
  * noticing when one of them fails to load. */
-#include "fs/trace.h"
+#include "fs/trace_news.h"
 
 #include <ctype.h>
 #include <dirent.h>

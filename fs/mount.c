@@ -5,7 +5,7 @@
 #include "fs/ops.h"
 #include "fs/question.h"
 #include "fs/readme.h"
-#include "fs/trace.h"
+#include "fs/trace_news.h"
 #include "fs/workers.h"
 
 #include <errno.h>

@@ -88,8 +88,7 @@ struct mounted {
 	struct link writing;	   /* conversations whose prompt is being written */
 	struct link for_trace;	   /* calls waiting for lines of experts/trace */
 	struct link trace_pollers; /* handles to tell of them */
-	struct post traced;	   /* the engine's callback, */
-	struct timespec traced_at; /* and when it came last */
+	struct post traced;	   /* the engine's callback */
 	char *config;		   /* config.json as it was at mount */
 	size_t config_length;
 	struct timespec config_time; /* its modification: what static files show */

@@ -12,7 +12,7 @@
 #include "fs/files.h"
 #include "fs/handle.h"
 #include "fs/refusals.h"
-#include "fs/trace.h"
+#include "fs/trace_news.h"
 #include "fs/unsubmitted.h"
 
 #include <errno.h>

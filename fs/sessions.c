@@ -7,7 +7,7 @@
 #include "fs/handle.h"
 #include "fs/pollers.h"
 #include "fs/refusals.h"
-#include "fs/trace.h"
+#include "fs/trace_news.h"
 
 #include <errno.h>
 #include <stdio.h>

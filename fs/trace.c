@@ -7,49 +7,19 @@
  * Lines are taken in pieces, and what a read asks for is copied from the last piece. Where that
  * lies in the file is what the reads' offsets say, so that who seeks back over what he has just
  * read, as bash's `read` does, has it again. */
-#include "fs/trace.h"
 #include "fs/handle.h"
-#include "fs/pollers.h"
+#include "fs/trace_news.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
-#include <time.h>
-
-void trace_wake(struct mounted *model)
-{
-	calls_wake(model->mount, &model->for_trace);
-	pollers_wake(&model->trace_pollers);
-}
-
-static void on_lines(struct post *p)
-{
-	struct mounted *model = LINK_OWNER(p, struct mounted, traced);
-	clock_gettime(CLOCK_REALTIME, &model->traced_at);
-	trace_wake(model);
-}
-
-/* Any thread. */
-static void told(void *ctx)
-{
-	struct mounted *model = ctx;
-	post_send(model->mount->posts, &model->traced);
-}
-
-void trace_lists_init(struct mounted *model)
-{
-	list_init(&model->for_trace);
-	list_init(&model->trace_pollers);
-	post_init(&model->traced, on_lines);
-	model->traced_at = model->mount->began;
-}
 
 static int trace_open(struct handle *h, struct err *e)
 {
 	struct mounted *model = h->node.model;
 	bool all = h->node.viewer == model->mount->uid;
-	return model_trace_open(&h->trace, model->model, all ? NULL : &h->node.viewer, told, model,
-				e);
+	return model_trace_open(&h->trace, model->model, all ? NULL : &h->node.viewer, trace_told,
+				model, e);
 }
 
 static void trace_release(struct handle *h)
@@ -111,11 +81,6 @@ static uint64_t trace_size(const struct node *n)
 	return 0;
 }
 
-static struct timespec trace_changed(const struct node *n)
-{
-	return n->model->traced_at;
-}
-
 static unsigned trace_poll(struct handle *h)
 {
 	const struct mounted *model = h->node.model;
@@ -134,7 +99,6 @@ const struct file_ops trace_ops = {
 	.read = trace_read,
 	.release = trace_release,
 	.size = trace_size,
-	.changed = trace_changed,
 	.poll = trace_poll,
 	.pollers = trace_pollers,
 };
