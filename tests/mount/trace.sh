@@ -139,15 +139,16 @@ removed() { # the session that works goes; the reader comes to the end
 claim "rmdir of the session ends what is read of it" removed
 
 late() { # who does not read loses the oldest lines, and is told how many
-	local i
-	seq 1 300 >"$work/numbers"
+	local i lines=0
 	exec 3<"$trace"
-	for i in $(seq 20); do
-		(exec 4<>score && cat "$work/numbers" >&4 && timeout $limit cat <&4) >"$work/scores" || fail score
-	done
+	for i in 1 2 3 4 5; do
+		mkdir sessions/late && cd sessions/late || exit
+		echo off >params/chat && echo 1 >params/max_tokens && seq 300 >prompt && timeout $limit cat wait || fail turn
+		lines=$((lines + layers * $(stat_of prompt_tokens)))
+		cd "$m" && rmdir sessions/late
+	done >/dev/null
 	timeout $limit cat <&3 >"$work/late"
 	exec 3<&-
-	local lines=$((20 * layers * ($(wc -l <"$work/scores") - 2)))
 	same "$(grep -c '^lost [1-9][0-9]*$' "$work/late")" 1 "lines that tell of it"
 	same "$(awk '/^lost/ { n += $2; next } { n++ } END { print n }' "$work/late")" "$lines" "lines, lost and kept"
 	grep -m 1 -n '^lost' "$work/late" | grep -q '^1:' || fail "it is not the first"
