@@ -4,6 +4,7 @@
  * a sentence may quote what he wrote. A session keeps the last refusal, until the next prompt that
  * it accepts; why its last turn failed is the engine's to say. */
 #include "fs/pollers.h"
+#include "fs/said.h"
 #include "fs/tree.h"
 
 #include <stdio.h>
@@ -14,6 +15,7 @@ int mount_failure(struct mount *m, const struct err *e)
 {
 	(void)snprintf(m->error, sizeof m->error, "%s", e->text);
 	m->error_order = ++m->failure_order;
+	said_line(m->said, e->text);
 	return -e->code;
 }
 
