@@ -113,6 +113,7 @@ struct session_stats {					      /* of the last or current turn */
 	uint64_t seed;		    /* the one that was used */
 	/* "", "end", "stop", "length", "tool_calls", "stopped", "error" */
 	const char *finish;
+	uint32_t stop;		/* for "stop": which text of params/stop, from 1 */
 	uint32_t dropped_turns; /* that on_full drop-oldest left out of this prompt */
 	char lossy[96]; /* the lossy params that are on: "experts_per_token=2 drop_missing=0.1" */
 };

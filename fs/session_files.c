@@ -142,6 +142,8 @@ void session_stats_render(const struct node *n, struct text *out)
 		    s.output_tokens ? 1e3 * s.decode_wait_seconds / (double)s.output_tokens : 0);
 	text_format(out, "seed %" PRIu64 "\n", s.seed);
 	text_format(out, "finish %s\n", s.finish && *s.finish ? s.finish : "-");
+	if (s.stop)
+		text_format(out, "stop_text %" PRIu32 "\n", s.stop);
 	if (s.dropped_turns)
 		text_format(out, "dropped_turns %" PRIu32 "\n", s.dropped_turns);
 	if (*s.lossy)

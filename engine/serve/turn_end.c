@@ -88,6 +88,7 @@ void turn_end(struct session *s, const char *finish, int failed, const struct er
 		    : strcmp(finish, "stopped") ? SESSION_DONE
 						: SESSION_STOPPED;
 	s->stats.finish = finish;
+	s->stats.stop = strcmp(finish, "stop") ? 0 : (uint32_t)t->answering.stops.met + 1;
 	s->error = (struct err){0};
 	if (failed)
 		s->error = *e;

@@ -69,14 +69,16 @@ static bool reserve(struct stream *s, size_t n)
 }
 
 /* Where the earliest stop text begins in the pending text, or its size if there is none. */
-static size_t find_stop(const struct stream *s)
+static size_t find_stop(struct stream *s)
 {
 	size_t first = s->pending_size;
 	for (size_t i = 0; i < s->stop_count; i++) {
 		const char *found =
 			memmem(s->pending, s->pending_size, s->stops[i], s->stop_lengths[i]);
-		if (found && (size_t)(found - s->pending) < first)
+		if (found && (size_t)(found - s->pending) < first) {
 			first = (size_t)(found - s->pending);
+			s->met = i;
+		}
 	}
 	return first;
 }

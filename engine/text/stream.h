@@ -24,6 +24,7 @@ struct stream {
 	size_t pending_size, pending_room;
 	size_t given; /* of pending, by the last call */
 	bool stopped; /* a stop text was met; nothing more comes out */
+	size_t met;   /* then, which one: its number, from 0 */
 	/* Set before the first token: one space at the very beginning is left out, which the
 	 * tokenizer puts in front of texts. */
 	bool skip_space;

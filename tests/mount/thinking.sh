@@ -94,10 +94,11 @@ limits() {
 	[ -n "$(cat thoughts)" ] || fail "no thoughts"
 	same "$(awk '$1 == "output_tokens" { print $2 }' stats)" 6
 	echo auto > params/max_tokens
-	echo HALT > params/stop
+	printf '%s\n' WHOA HALT > params/stop
 	same "$(ask "Stop me, if you can.")" "I say " "stop texts apply behind them"
 	same "$(cat thoughts)" "HALT is a word."
 	finish_is stop
+	same "$(awk '$1 == "stop_text" { print $2 }' stats)" 2 "which of the stop texts"
 }
 claim "max_tokens counts thoughts, and stop texts apply behind them" in_session limits
 

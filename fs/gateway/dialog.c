@@ -1,0 +1,123 @@
+/* See dialog.h. */
+#include "fs/gateway/dialog.h"
+#include "fs/gateway/wanted.h"
+
+#include <string.h>
+
+void dialog_free(struct dialog *t)
+{
+	json_object_put(t->list);
+	json_object_put(t->calls);
+	text_free(&t->said);
+	text_free(&t->thought);
+	*t = (struct dialog){0};
+}
+
+static void add(struct dialog *t, json_object *message)
+{
+	if (!t->list)
+		t->list = json_object_new_array();
+	if (message && t->list && json_object_array_add(t->list, message) == 0)
+		return;
+	json_object_put(message);
+	t->failed = true;
+}
+
+/* The message that is put together is complete. */
+static void finish(struct dialog *t)
+{
+	if (!t->role)
+		return;
+	json_object *message = json_object_new_object();
+	json_put(message, "role", t->role);
+	json_put_n(message, "content", t->said.data, t->said.length);
+	if (t->thought.length)
+		json_put_n(message, "thinking", t->thought.data, t->thought.length);
+	if (t->calls)
+		json_object_object_add(message, "tool_calls", t->calls);
+	t->failed |= t->said.failed || t->thought.failed;
+	t->calls = NULL;
+	t->role = NULL;
+	text_cut(&t->said, 0);
+	text_cut(&t->thought, 0);
+	add(t, message);
+}
+
+static void begin(struct dialog *t, const char *role)
+{
+	if (t->role && strcmp(t->role, role) == 0)
+		return;
+	finish(t);
+	t->role = role;
+}
+
+void dialog_say(struct dialog *t, const char *role, const char *text, size_t n, const char *between)
+{
+	bool first = !t->list && (!t->role || strcmp(t->role, "system") == 0);
+	if (strcmp(role, "system") == 0 && t->system_first && !first)
+		role = "user";
+	begin(t, role);
+	if (t->said.length && n)
+		text_string(&t->said, between);
+	text_add(&t->said, text, n);
+}
+
+void dialog_think(struct dialog *t, const char *text, size_t n)
+{
+	begin(t, "assistant");
+	if (t->thought.length && n)
+		text_string(&t->thought, "\n");
+	text_add(&t->thought, text, n);
+}
+
+void dialog_call(struct dialog *t, const char *id, const char *name, json_object *arguments)
+{
+	begin(t, "assistant");
+	if (!t->calls)
+		t->calls = json_object_new_array();
+	json_object *call = json_object_new_object(), *function = json_object_new_object();
+	json_put(function, "name", name);
+	json_object_object_add(function, "arguments", json_object_get(arguments));
+	json_put(call, "id", id);
+	json_put(call, "type", "function");
+	json_object_object_add(call, "function", function);
+	if (t->calls && call && json_object_array_add(t->calls, call) == 0)
+		return;
+	json_object_put(call);
+	t->failed = true;
+}
+
+void dialog_result(struct dialog *t, const char *id, const char *text, size_t n)
+{
+	finish(t);
+	json_object *message = json_object_new_object();
+	json_put(message, "role", "tool");
+	json_put(message, "tool_call_id", id);
+	json_put_n(message, "content", text, n);
+	add(t, message);
+}
+
+void dialog_append(struct dialog *t, json_object *list)
+{
+	finish(t);
+	for (size_t i = 0; i < json_object_array_length(list); i++)
+		add(t, json_object_get(json_object_array_get_idx(list, i)));
+}
+
+json_object *dialog_take(struct dialog *t)
+{
+	finish(t);
+	if (!t->list && !t->failed)
+		t->list = json_object_new_array();
+	json_object *list = t->failed ? NULL : t->list;
+	if (list)
+		t->list = NULL;
+	return list;
+}
+
+const char *dialog_last(struct dialog *t)
+{
+	finish(t);
+	size_t n = t->list ? json_object_array_length(t->list) : 0;
+	return n ? json_text(json_object_array_get_idx(t->list, n - 1), "role") : NULL;
+}

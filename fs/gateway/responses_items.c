@@ -1,0 +1,213 @@
+/* The items of /v1/responses, which are a conversation's messages in smaller pieces: a reasoning, a
+ * message and calls that follow each other are one answer. See responses.h. */
+#include "fs/gateway/responses.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+struct place {
+	struct dialog *dialog;
+	const struct responses_past *past;
+	bool referenced; /* the item is a kept one: it refers to no other */
+	char where[64];
+};
+
+static int wrong(const struct place *p, const char *what, struct err *e)
+{
+	return err_set(e, EINVAL, "%s: %s", p->where, what);
+}
+
+/* ---- texts in parts ---- */
+
+static int add_part(struct place *p, const json_object *part, struct text *out, struct err *e)
+{
+	static const struct {
+		const char *type, *key;
+	} kinds[] = {
+		{"input_text", "text"},	  {"output_text", "text"},    {"text", "text"},
+		{"summary_text", "text"}, {"reasoning_text", "text"}, {"refusal", "refusal"},
+	};
+	const char *type = json_text(part, "type");
+	for (size_t i = 0; type && i < sizeof kinds / sizeof *kinds; i++) {
+		json_object *text = json_at(part, kinds[i].key);
+		if (strcmp(type, kinds[i].type) != 0)
+			continue;
+		if (!json_object_is_type(text, json_type_string))
+			return err_set(e, EINVAL, "%s: a part of type %s has a %s, a text",
+				       p->where, type, kinds[i].key);
+		text_add(out, json_object_get_string(text),
+			 (size_t)json_object_get_string_len(text));
+		return 0;
+	}
+	return err_set(e, type ? ENOTSUP : EINVAL,
+		       "%s: a part of type '%.60s' is not read here, only text: leave it out",
+		       p->where, type ? type : "");
+}
+
+/* A text, or a list of parts. */
+static int add_content(struct place *p, json_object *content, const char *between, struct text *out,
+		       struct err *e)
+{
+	if (json_object_is_type(content, json_type_string)) {
+		text_add(out, json_object_get_string(content),
+			 (size_t)json_object_get_string_len(content));
+		return 0;
+	}
+	if (!json_object_is_type(content, json_type_array))
+		return wrong(p, "must have a text or a list of parts", e);
+	int rc = 0;
+	for (size_t i = 0; i < json_object_array_length(content) && rc == 0; i++) {
+		if (i)
+			text_string(out, between);
+		rc = add_part(p, json_object_array_get_idx(content, i), out, e);
+	}
+	return rc;
+}
+
+/* ---- items ---- */
+
+static int take_message(struct place *p, const json_object *item, struct err *e)
+{
+	static const struct {
+		const char *role, *as, *between;
+	} roles[] = {
+		{"user", "user", "\n"},
+		{"assistant", "assistant", ""},
+		{"system", "system", "\n\n"},
+		{"developer", "system", "\n\n"},
+	};
+	const char *role = json_text(item, "role");
+	for (size_t i = 0; role && i < sizeof roles / sizeof *roles; i++) {
+		if (strcmp(role, roles[i].role) != 0)
+			continue;
+		struct text text = {0};
+		int rc = add_content(p, json_at(item, "content"), roles[i].between, &text, e);
+		if (rc == 0)
+			dialog_say(p->dialog, roles[i].as, text.data, text.length,
+				   roles[i].between);
+		p->dialog->failed |= text.failed;
+		text_free(&text);
+		return rc;
+	}
+	return wrong(p, "its role must be user, assistant, system or developer", e);
+}
+
+/* What stood in clear; a summary only where there is nothing else. */
+static int take_reasoning(struct place *p, const json_object *item, struct err *e)
+{
+	json_object *content = json_at(item, "content");
+	bool empty = !content || (json_object_is_type(content, json_type_array) &&
+				  !json_object_array_length(content));
+	if (empty)
+		content = json_at(item, "summary");
+	if (!content)
+		return 0;
+	struct text text = {0};
+	int rc = add_content(p, content, "\n", &text, e);
+	if (rc == 0 && text.length)
+		dialog_think(p->dialog, text.data, text.length);
+	p->dialog->failed |= text.failed;
+	text_free(&text);
+	return rc;
+}
+
+static int take_call(struct place *p, const json_object *item, struct err *e)
+{
+	char whole[128];
+	const char *id = json_text(item, "call_id"), *name = json_text(item, "name");
+	const char *space = json_text(item, "namespace");
+	json_object *arguments = json_at(item, "arguments");
+	if (!id || !name || !json_object_is_type(arguments, json_type_string))
+		return wrong(p, "a function_call has a call_id, a name and arguments, a text", e);
+	if (!responses_tool_name(whole, sizeof whole, space, name))
+		return wrong(p, "its name is too long", e);
+	/* Many send an empty text for no arguments. */
+	dialog_call(p->dialog, id, whole, *json_object_get_string(arguments) ? arguments : NULL);
+	return 0;
+}
+
+static int take_custom_call(struct place *p, const json_object *item, struct err *e)
+{
+	char whole[128];
+	const char *id = json_text(item, "call_id"), *name = json_text(item, "name");
+	json_object *input = json_at(item, "input");
+	if (!id || !name || !json_object_is_type(input, json_type_string))
+		return wrong(p, "a custom_tool_call has a call_id, a name and an input, a text", e);
+	if (!responses_tool_name(whole, sizeof whole, json_text(item, "namespace"), name))
+		return wrong(p, "its name is too long", e);
+	json_object *arguments = json_object_new_object();
+	json_object_object_add(arguments, "input", json_object_get(input));
+	dialog_call(p->dialog, id, whole, arguments);
+	json_object_put(arguments);
+	return 0;
+}
+
+static int take_output(struct place *p, const json_object *item, struct err *e)
+{
+	const char *id = json_text(item, "call_id");
+	if (!id)
+		return wrong(p, "an output has the call_id of its call", e);
+	struct text text = {0};
+	int rc = add_content(p, json_at(item, "output"), "\n", &text, e);
+	if (rc == 0)
+		dialog_result(p->dialog, id, text.data, text.length);
+	p->dialog->failed |= text.failed;
+	text_free(&text);
+	return rc;
+}
+
+static int take_item(struct place *p, const json_object *item, struct err *e);
+
+static int take_reference(struct place *p, const json_object *item, struct err *e)
+{
+	const char *id = json_text(item, "id");
+	json_object *kept = id && !p->referenced ? p->past->item(p->past->ctx, id) : NULL;
+	if (!kept)
+		return err_set(e, ENOENT, "%s: there is no item '%.80s' kept here (any more)",
+			       p->where, id ? id : "");
+	p->referenced = true;
+	int rc = take_item(p, kept, e);
+	p->referenced = false;
+	json_object_put(kept);
+	return rc;
+}
+
+/* A message may leave its type out. */
+static int take_item(struct place *p, const json_object *item, struct err *e)
+{
+	static const struct {
+		const char *type;
+		int (*take)(struct place *p, const json_object *item, struct err *e);
+	} kinds[] = {
+		{"message", take_message},
+		{"reasoning", take_reasoning},
+		{"function_call", take_call},
+		{"function_call_output", take_output},
+		{"custom_tool_call", take_custom_call},
+		{"custom_tool_call_output", take_output},
+		{"item_reference", take_reference},
+	};
+	const char *type = json_text(item, "type");
+	if (!type && json_text(item, "role"))
+		type = "message";
+	for (size_t i = 0; type && i < sizeof kinds / sizeof *kinds; i++)
+		if (strcmp(type, kinds[i].type) == 0)
+			return kinds[i].take(p, item, e);
+	return err_set(e, type ? ENOTSUP : EINVAL,
+		       "%s: an item of type '%.60s' is not taken here: message, reasoning, "
+		       "function_call, custom_tool_call, and their outputs are",
+		       p->where, type ? type : "");
+}
+
+int responses_items(struct dialog *t, json_object *items, const struct responses_past *past,
+		    struct err *e)
+{
+	struct place p = {.dialog = t, .past = past};
+	int rc = 0;
+	for (size_t i = 0; i < json_object_array_length(items) && rc == 0; i++) {
+		(void)snprintf(p.where, sizeof p.where, "input[%zu]", i);
+		rc = take_item(&p, json_object_array_get_idx(items, i), e);
+	}
+	return rc == 0 && t->failed ? err_set(e, ENOMEM, "no memory for a request's items") : rc;
+}

@@ -1,0 +1,265 @@
+/* The body of /v1/responses but for its items and tools. See responses.h.
+ *
+ * What says nothing to a model is taken and said again (metadata, user, keys of caches and the
+ * like); keys that are not known are left. */
+#include "fs/gateway/responses.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void responses_asked_free(struct responses_asked *a)
+{
+	wanted_free(&a->wanted);
+	json_object_put(a->messages);
+	json_object_put(a->input);
+	json_object_put(a->echo);
+	json_object_put(a->names);
+	*a = (struct responses_asked){0};
+}
+
+static int no_memory(struct err *e)
+{
+	return err_set(e, ENOMEM, "no memory for a request");
+}
+
+/* ---- what a response says of its request ---- */
+
+/* Each with what it is where the request does not say; NULL: null. */
+static const struct {
+	const char *key, *otherwise;
+} echoed[] = {
+	{"background", "false"},
+	{"frequency_penalty", "0"},
+	{"instructions", NULL},
+	{"max_output_tokens", NULL},
+	{"max_tool_calls", NULL},
+	{"metadata", "{}"},
+	{"model", NULL},
+	{"parallel_tool_calls", "true"},
+	{"presence_penalty", "0"},
+	{"previous_response_id", NULL},
+	{"prompt_cache_key", NULL},
+	{"reasoning", "{\"effort\": null, \"summary\": null}"},
+	{"safety_identifier", NULL},
+	{"service_tier", "\"default\""},
+	{"store", "true"},
+	{"temperature", "1"},
+	{"text", "{\"format\": {\"type\": \"text\"}}"},
+	{"tool_choice", "\"auto\""},
+	{"tools", "[]"},
+	{"top_logprobs", "0"},
+	{"top_p", "1"},
+	{"truncation", "\"disabled\""},
+	{"user", NULL},
+};
+
+/* Copies, so that nothing is shared with what outlives the request. */
+static int make_echo(struct responses_asked *a, const json_object *body, struct err *e)
+{
+	a->echo = json_object_new_object();
+	for (size_t i = 0; i < sizeof echoed / sizeof *echoed && a->echo; i++) {
+		json_object *v = json_at(body, echoed[i].key), *copy = NULL;
+		if (v && json_object_deep_copy(v, &copy, NULL) < 0)
+			return no_memory(e);
+		if (!v && echoed[i].otherwise)
+			copy = json_tokener_parse(echoed[i].otherwise);
+		json_object_object_add(a->echo, echoed[i].key, copy);
+	}
+	return a->echo ? 0 : no_memory(e);
+}
+
+/* ---- fields ---- */
+
+static int refuse_services(const json_object *body, struct err *e)
+{
+	static const char *const SERVICES[] = {"conversation", "prompt"};
+	for (size_t i = 0; i < sizeof SERVICES / sizeof *SERVICES; i++)
+		if (json_at(body, SERVICES[i]))
+			return err_set(e, ENOTSUP,
+				       "%s: nothing of the kind is kept here: send the items, or "
+				       "go on from a response with previous_response_id",
+				       SERVICES[i]);
+	if (json_true(body, "background"))
+		return err_set(
+			e, ENOTSUP,
+			"background: answers are given while the client listens; use stream");
+	if (json_at(body, "top_logprobs") &&
+	    json_object_get_int(json_at(body, "top_logprobs")) != 0)
+		return err_set(e, ENOTSUP,
+			       "top_logprobs: /v1/chat/completions gives them, this does not");
+	return 0;
+}
+
+static int read_numbers(struct wanted *w, const json_object *body, struct err *e)
+{
+	static const struct {
+		const char *key, *param;
+		double least, most;
+	} rows[] = {
+		{"temperature", "temperature", 0, 2},
+		{"top_p", "top_p", 0, 1},
+		{"frequency_penalty", "frequency_penalty", -2, 2},
+		{"presence_penalty", "presence_penalty", -2, 2},
+		{"max_output_tokens", "max_tokens", 1, 1 << 30},
+	};
+	int rc = 0;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows && rc == 0; i++)
+		rc = wanted_number(w, body, rows[i].key, rows[i].param, rows[i].least, rows[i].most,
+				   e);
+	json_object *most = json_at(body, "max_output_tokens");
+	if (rc == 0 && most)
+		w->max_tokens = (uint64_t)json_object_get_int64(most);
+	return rc;
+}
+
+static int read_form(struct wanted *w, const json_object *body, struct err *e)
+{
+	json_object *format = json_at(json_at(body, "text"), "format");
+	const char *type = format ? json_text(format, "type") : "text";
+	json_object *schema = json_at(format, "schema");
+	if (type && strcmp(type, "text") == 0)
+		return 0;
+	if (type && strcmp(type, "json_object") == 0)
+		return wanted_schema(w, NULL, e);
+	if (type && strcmp(type, "json_schema") == 0 &&
+	    json_object_is_type(schema, json_type_object))
+		return wanted_schema(w, schema, e);
+	return err_set(
+		e, EINVAL,
+		"text.format: must be of type text, json_object, or json_schema with a schema");
+}
+
+static int read_plain(struct responses_asked *a, const json_object *body, struct err *e)
+{
+	struct wanted *w = &a->wanted;
+	const char *model = json_text(body, "model"), *truncation = json_text(body, "truncation");
+	json_object *effort = json_at(json_at(body, "reasoning"), "effort");
+	if (!model || !*model)
+		return err_set(e, EINVAL, "model: must be the name of a model");
+	if (!(w->model = strdup(model)))
+		return no_memory(e);
+	w->stream = json_true(body, "stream");
+	w->thoughts = true;
+	w->one_call =
+		json_at(body, "parallel_tool_calls") && !json_true(body, "parallel_tool_calls");
+	a->store = !json_at(body, "store") || json_true(body, "store");
+	int rc = refuse_services(body, e);
+	if (rc == 0)
+		rc = read_numbers(w, body, e);
+	if (rc == 0)
+		rc = read_form(w, body, e);
+	if (rc == 0 && effort)
+		rc = wanted_effort(w, json_text(json_at(body, "reasoning"), "effort"),
+				   "reasoning.effort", e);
+	if (rc == 0 && truncation && strcmp(truncation, "auto") == 0)
+		rc = wanted_param(w, "on_full", "drop-oldest", e);
+	return rc;
+}
+
+/* ---- the conversation ---- */
+
+/* A text is one item: what the user says. */
+static int read_input(struct responses_asked *a, const json_object *body, struct err *e)
+{
+	json_object *input = json_at(body, "input");
+	if (json_object_is_type(input, json_type_array))
+		a->input = json_object_get(input);
+	else if (!input)
+		a->input = json_object_new_array();
+	else if (json_object_is_type(input, json_type_string)) {
+		json_object *item = json_object_new_object();
+		json_put(item, "type", "message");
+		json_put(item, "role", "user");
+		json_object_object_add(item, "content", json_object_get(input));
+		a->input = json_object_new_array();
+		if (!a->input || json_object_array_add(a->input, item) < 0)
+			json_object_put(item);
+	} else
+		return err_set(e, EINVAL, "input: must be a text or a list of items");
+	return a->input ? 0 : no_memory(e);
+}
+
+static int read_past(struct dialog *t, const json_object *body, const struct responses_past *past,
+		     struct err *e)
+{
+	const char *id;
+	int rc = json_text_or_none(body, "previous_response_id", &id, e);
+	if (rc < 0 || !id)
+		return rc;
+	json_object *messages = past->messages(past->ctx, id);
+	if (!messages)
+		return err_set(e, ENOENT,
+			       "previous_response_id: '%.80s' is not kept here (any more): send "
+			       "the items that it goes on from",
+			       id);
+	dialog_append(t, messages);
+	json_object_put(messages);
+	return 0;
+}
+
+/* Before all else, in one message with what the conversation's own system says first. */
+static json_object *with_instructions(json_object *messages, const char *instructions)
+{
+	struct dialog t = {0};
+	size_t count = json_object_array_length(messages), i = 0;
+	dialog_say(&t, "system", instructions, strlen(instructions), "");
+	json_object *first = json_object_array_get_idx(messages, 0);
+	const char *role = json_text(first, "role");
+	if (role && strcmp(role, "system") == 0) {
+		json_object *content = json_at(first, "content");
+		dialog_say(&t, "system", json_object_get_string(content),
+			   (size_t)json_object_get_string_len(content), "\n\n");
+		i = 1;
+	}
+	json_object *all = dialog_take(&t);
+	for (; i < count && all; i++)
+		if (json_object_array_add(all,
+					  json_object_get(json_object_array_get_idx(messages, i))))
+			t.failed = true;
+	if (t.failed) {
+		json_object_put(all);
+		all = NULL;
+	}
+	dialog_free(&t);
+	return all;
+}
+
+static int read_talk(struct responses_asked *a, const json_object *body,
+		     const struct responses_past *past, struct err *e)
+{
+	struct dialog dialog = {.system_first = true};
+	const char *instructions = NULL;
+	int rc = json_text_or_none(body, "instructions", &instructions, e);
+	if (rc == 0)
+		rc = read_input(a, body, e);
+	if (rc == 0)
+		rc = read_past(&dialog, body, past, e);
+	if (rc == 0)
+		rc = responses_items(&dialog, a->input, past, e);
+	if (rc == 0 && !(a->messages = dialog_take(&dialog)))
+		rc = no_memory(e);
+	dialog_free(&dialog);
+	if (rc < 0)
+		return rc;
+	if (!json_object_array_length(a->messages) && !instructions)
+		return err_set(e, EINVAL, "input: must be a text or a list of items");
+	a->wanted.messages = instructions && *instructions
+				     ? with_instructions(a->messages, instructions)
+				     : json_object_get(a->messages);
+	return a->wanted.messages ? 0 : no_memory(e);
+}
+
+int responses_read(struct responses_asked *a, const json_object *body,
+		   const struct responses_past *past, struct err *e)
+{
+	if (!json_object_is_type(body, json_type_object))
+		return err_set(e, EINVAL, "the body must be a JSON object");
+	int rc = read_plain(a, body, e);
+	if (rc == 0)
+		rc = read_talk(a, body, past, e);
+	if (rc == 0)
+		rc = responses_tools(a, body, e);
+	return rc ? rc : make_echo(a, body, e);
+}
