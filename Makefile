@@ -25,10 +25,13 @@ PKG_CFLAGS := $(shell pkg-config --cflags $(LIBS) 2>/dev/null)
 PKG_LIBS   := $(shell pkg-config --libs $(LIBS) 2>/dev/null)
 # What only tests and benchmarks use: they write JSON, and look at the project's reader of it from outside.
 TEST_LIBS  := cmocka json-c
+# What the gateway alone is linked with.
+HTTP_LIBS  := libmicrohttpd json-c
 
 objects   = $(patsubst %.c,$(BUILD)/%.o,$(1))
 LIB_OBJS  := $(call objects,$(wildcard cache/*.c kernels/*.c engine/*/*.c))
 FS_OBJS   := $(call objects,$(wildcard fs/*.c fs/commands/*.c))
+HTTP_OBJS := $(call objects,$(wildcard fs/gateway/*.c))
 UNIT_SRC  := $(wildcard tests/unit/test_*.c)
 UNIT_OBJS := $(call objects,$(UNIT_SRC))
 UNIT      := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(UNIT_SRC))
@@ -38,11 +41,16 @@ FUZZERS   := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuz
 
 .SECONDARY:
 .PHONY: all
-all: $(BUILD)/moefs ## build build/moefs (the default)
+all: $(BUILD)/moefs $(BUILD)/moefs-http ## build build/moefs and build/moefs-http (the default)
 
 $(BUILD)/moefs: $(FS_OBJS) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) -lm
+
+# A client of the tree's files: of the rest of the project it has texts and errors alone.
+$(BUILD)/moefs-http: $(HTTP_OBJS) $(call objects,fs/text.c cache/err.c)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs $(HTTP_LIBS))
 
 $(BUILD)/libmoefs.a: $(LIB_OBJS)
 	$(call say,AR,$@)
@@ -210,4 +218,4 @@ clean: ## remove build/
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12
 
--include $(patsubst %.o,%.d,$(LIB_OBJS) $(FS_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(BENCH_OBJS) $(CROSS_OBJS) $(SCRIPTED_OBJS) $(BUILD)/tests/mount/faultfs.o)
+-include $(patsubst %.o,%.d,$(LIB_OBJS) $(FS_OBJS) $(HTTP_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(BENCH_OBJS) $(CROSS_OBJS) $(SCRIPTED_OBJS) $(BUILD)/tests/mount/faultfs.o)

@@ -1,0 +1,28 @@
+/* What all requests share. */
+#ifndef MOEFS_FS_GATEWAY_GATEWAY_H
+#define MOEFS_FS_GATEWAY_GATEWAY_H
+
+#include "fs/gateway/options.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+struct gate;
+struct kept;
+
+struct gateway {
+	const struct options *options;
+	struct gate *gate; /* how many answer at once, and who waits */
+	struct kept *kept; /* sessions of finished requests */
+	char id[64];	   /* MACHINE.PROCESS.START: in the names of its sessions */
+	uint64_t began_ns;
+	atomic_bool stopping;
+	atomic_uint_fast64_t next_session;
+	struct counters {
+		atomic_uint_fast64_t requests[6]; /* by the first digit of the status */
+		atomic_uint_fast64_t active, dropped;
+		atomic_uint_fast64_t prompt_tokens, cached_tokens, output_tokens;
+	} counters;
+};
+
+#endif
