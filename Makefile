@@ -95,6 +95,10 @@ $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(HELP_OBJS) $(BUILD)/libmoefs.a
 
 # What of the benchmarks has tests of its own.
 $(BUILD)/tests/test_trace: $(call objects,tests/bench/trace.c tests/bench/trace_lines.c)
+# And what of the gateway, which knows nothing of HTTP.
+HTTP_PURE := $(call objects,$(wildcard fs/gateway/*_answer.c fs/gateway/*_read.c fs/gateway/*_tools.c) \
+	$(addprefix fs/gateway/,anthropic_messages.c responses_items.c responses_kept.c dialog.c json_body.c wanted.c) fs/text.c)
+$(BUILD)/tests/test_anthropic $(BUILD)/tests/test_responses: $(HTTP_PURE)
 # And what of the tree.
 $(BUILD)/tests/test_sizes: $(call objects,fs/text.c)
 

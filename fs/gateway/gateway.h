@@ -9,11 +9,13 @@
 
 struct gate;
 struct kept;
+struct responses_kept;
 
 struct gateway {
 	const struct options *options;
 	struct gate *gate; /* how many answer at once, and who waits */
 	struct kept *kept; /* sessions of finished requests */
+	struct responses_kept *responses;
 	char id[64];	   /* MACHINE.PROCESS.START: in the names of its sessions */
 	uint64_t began_ns;
 	atomic_bool stopping;

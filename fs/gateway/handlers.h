@@ -7,5 +7,10 @@
 enum MHD_Result models_list(struct request *r);
 enum MHD_Result models_one(struct request *r);
 enum MHD_Result chat_completions(struct request *r);
+enum MHD_Result anthropic_create(struct request *r);
+enum MHD_Result anthropic_count(struct request *r);
+enum MHD_Result responses_create(struct request *r);
+enum MHD_Result responses_get(struct request *r);
+enum MHD_Result responses_delete(struct request *r);
 
 #endif

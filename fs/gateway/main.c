@@ -8,6 +8,7 @@
 #include "fs/gateway/gate.h"
 #include "fs/gateway/identity.h"
 #include "fs/gateway/listen.h"
+#include "fs/gateway/responses_kept.h"
 #include "fs/gateway/server.h"
 #include "fs/gateway/tree.h"
 #include "fs/gateway/turn.h"
@@ -77,7 +78,8 @@ static int run(const struct options *o, struct err *e)
 	identity_make(g.id, sizeof g.id);
 	turns_clear(&g);
 	g.gate = gate_create(o->active, o->queue);
-	if (!g.gate)
+	g.responses = responses_kept_create(RESPONSES_KEPT, RESPONSES_BYTES);
+	if (!g.gate || !g.responses)
 		return err_set(e, ENOMEM, "out of memory");
 	socket = open_socket(o, e);
 	if (socket >= 0)
@@ -88,6 +90,7 @@ static int run(const struct options *o, struct err *e)
 		serve(&g, s, &signals);
 	}
 	server_end(s);
+	responses_kept_free(g.responses);
 	gate_free(g.gate);
 	return code;
 }

@@ -57,9 +57,17 @@ enum MHD_Result reply_json(struct request *r, unsigned status, struct json_objec
 	return result;
 }
 
+/* What both protocols have is asked in the one whose header is there. */
+static enum protocol protocol_of(const struct request *r)
+{
+	if (MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "anthropic-version"))
+		return PROTOCOL_ANTHROPIC;
+	return r->route ? r->route->protocol : PROTOCOL_OPENAI;
+}
+
 enum MHD_Result reply_problem(struct request *r, const struct problem *p)
 {
-	struct json_object *json = problem_json(p, r->route ? r->route->protocol : PROTOCOL_OPENAI);
+	struct json_object *json = problem_json(p, protocol_of(r));
 	size_t size = 0;
 	const char *text = json ? json_object_to_json_string_length(
 					  json, JSON_C_TO_STRING_NOSLASHESCAPE, &size)

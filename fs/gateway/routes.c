@@ -11,6 +11,11 @@ static const struct route rows[] = {
 	{"GET",  "/v1/models",           PROTOCOL_OPENAI, 0,          models_list},
 	{"GET",  "/v1/models/",          PROTOCOL_OPENAI, 0,          models_one},
 	{"POST", "/v1/chat/completions", PROTOCOL_OPENAI, ROUTE_JSON, chat_completions},
+	{"POST", "/v1/messages",         PROTOCOL_ANTHROPIC, ROUTE_JSON, anthropic_create},
+	{"POST", "/v1/messages/count_tokens", PROTOCOL_ANTHROPIC, ROUTE_JSON, anthropic_count},
+	{"POST", "/v1/responses",        PROTOCOL_OPENAI, ROUTE_JSON, responses_create},
+	{"GET",  "/v1/responses/",       PROTOCOL_OPENAI, 0,          responses_get},
+	{"DELETE", "/v1/responses/",     PROTOCOL_OPENAI, 0,          responses_delete},
 };
 /* clang-format on */
 enum { ROWS = sizeof rows / sizeof *rows };

@@ -159,13 +159,31 @@ static int put_json(const struct turn *t, const char *file, const char *field,
 	return put(t, file, field, text, size, p);
 }
 
+/* The first of the words that is taken. */
+static int put_any_of(const struct turn *t, const char *file, const char *words)
+{
+	char word[32];
+	int code = -EINVAL;
+	while (*words && code == -EINVAL) {
+		size_t n = strcspn(words, " ");
+		(void)snprintf(word, sizeof word, "%.*s", (int)n, words);
+		code = tree_write(tree_of(t), word, strlen(word), "%s/sessions/%s/%s", t->model,
+				  t->session, file);
+		words += n + (words[n] == ' ');
+	}
+	return code == -EINVAL ? 0 : code;
+}
+
 static int put_params(const struct turn *t, const struct wish *w, struct problem *p)
 {
 	for (size_t i = 0; i < w->param_count; i++) {
 		char file[64];
 		const struct wish_param *param = &w->params[i];
 		(void)snprintf(file, sizeof file, "params/%s", param->name);
-		if (put(t, file, param->field, param->value, strlen(param->value), p))
+		int code = param->any_of ? put_any_of(t, file, param->value) : 0;
+		if (code)
+			return refused(t, code, param->field, p);
+		if (!param->any_of && put(t, file, param->field, param->value, strlen(param->value), p))
 			return -1;
 	}
 	return 0;
@@ -181,6 +199,8 @@ static int submit(struct turn *t, const struct wish *w, struct problem *p)
 		return put(t, "prompt", "prompt", w->prompt, w->prompt_size, p);
 	if (put_json(t, "messages.json", "messages", w->messages, p))
 		return -1;
+	if (w->counts)
+		return 0;
 	return put(t, "ctl", "messages", "answer\n", 7, p);
 }
 
@@ -245,8 +265,8 @@ int turn_begin(struct turn **out, struct request *r, const struct wish *w, struc
 		turn_end(t);
 		return -1;
 	}
-	t->submitted = true;
-	if (open_files(t, w, p)) {
+	t->submitted = !w->counts;
+	if (!w->counts && open_files(t, w, p)) {
 		turn_end(t);
 		return -1;
 	}
@@ -448,6 +468,7 @@ void turn_usage(struct turn *t, struct usage *u)
 		u->prompt = number_of(stats.data, "prompt_tokens");
 		u->cached = number_of(stats.data, "cached_tokens");
 		u->output = number_of(stats.data, "output_tokens");
+		u->stop = (uint32_t)number_of(stats.data, "stop_text");
 		if (finish)
 			(void)snprintf(u->finish, sizeof u->finish, "%.*s",
 				       (int)strcspn(finish, "\n"), finish);
@@ -480,6 +501,47 @@ static int clear_model(void *ctx, const char *name)
 void turns_clear(const struct gateway *g)
 {
 	(void)tree_models(g->options->tree, clear_model, (void *)(uintptr_t)g);
+}
+
+/* Looking loads nothing: who must know asks for it. */
+static int load(struct turn *t, int client, struct problem *p)
+{
+	enum { LOOK_MS = 50 };
+	char verb[NAME_MAX + 8], state[32] = "";
+	(void)snprintf(verb, sizeof verb, "load %s\n", t->model);
+	int code = tree_write(tree_of(t), verb, strlen(verb), "ctl");
+	if (code)
+		return problem_set(p, PROBLEM_NOT_NOW, NULL, "the model cannot be loaded: %s",
+				   strerror(-code));
+	while (strcmp(state, "ready") != 0) {
+		if (client_wait(client, NULL, 0, LOOK_MS) < 0)
+			return problem_set(p, PROBLEM_GONE, NULL, "the client has gone away");
+		tree_line(tree_of(t), state, sizeof state, "%s/info/state", t->model);
+		if (!strcmp(state, "failed") || !*state)
+			return refused(t, -EIO, NULL, p);
+	}
+	return 0;
+}
+
+int turn_tokens(struct turn *t, int client, uint64_t *tokens, struct problem *p)
+{
+	struct text number = {0};
+	int code;
+	for (int i = 0; i < 2; i++) {
+		text_cut(&number, 0);
+		code = tree_read(tree_of(t), &number, "%s/sessions/%s/rendered_tokens", t->model,
+				 t->session);
+		if (code != -EAGAIN)
+			break;
+		if (load(t, client, p)) {
+			text_free(&number);
+			return -1;
+		}
+	}
+	text_add(&number, "", 1);
+	*tokens = number.data ? strtoull(number.data, NULL, 10) : 0;
+	text_free(&number);
+	return code ? refused(t, code, "messages", p) : 0;
 }
 
 void turn_end(struct turn *t)

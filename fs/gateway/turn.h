@@ -27,10 +27,14 @@ struct wish {
 		*prompt; /* of bytes `prompt_size`, to go to the model as it stands; not its own */
 	size_t prompt_size;
 	bool logprobs; /* turn_take gives their lines */
+	bool counts;   /* nothing is answered: it is for turn_tokens */
 	bool beside;   /* another answer of the same request, which has its slot already */
 	struct wish_param {
 		const char *name, *field; /* in params/; in the request */
 		char *value;
+		/* Its words are tried until the session takes one; that it takes none is no error:
+		 * templates differ in what they know of thinking. */
+		bool any_of;
 	} params[WISH_PARAMS];
 	size_t param_count;
 };
@@ -56,6 +60,7 @@ struct news { /* since it was last asked; news_free */
 
 struct usage {
 	uint64_t prompt, cached, output;
+	uint32_t stop;	 /* the text of params/stop at which it stopped, from 1; 0: at none */
 	char finish[16]; /* end, length, stop, stopped, tool_calls, error */
 };
 
@@ -66,6 +71,9 @@ int turns_wait(struct turn *const *turns, size_t count, int client, int millisec
 /* -1: the turn has failed: *p says why, and *n has what came before. */
 int turn_take(struct turn *t, struct news *n, struct problem *p);
 void turn_usage(struct turn *t, struct usage *u);
+/* How many tokens the model would read, of one that only counts. A model that is not loaded is,
+ * since its tokenizer is needed. */
+int turn_tokens(struct turn *t, int client, uint64_t *tokens, struct problem *p);
 /* NULL is fine. */
 void turn_end(struct turn *t);
 void news_free(struct news *n);

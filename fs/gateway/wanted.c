@@ -11,6 +11,7 @@ void wanted_free(struct wanted *w)
 	free(w->model);
 	json_object_put(w->messages);
 	json_object_put(w->tools);
+	json_object_put(w->stops);
 	for (size_t i = 0; i < w->param_count; i++)
 		free(w->params[i].value);
 	*w = (struct wanted){0};
@@ -62,6 +63,7 @@ static void add_stop(struct text *out, const char *text)
 	for (; *text; text++) {
 		const char *escape = *text == '\n'   ? "\\n"
 				     : *text == '\t' ? "\\t"
+				     : *text == '\r' ? "\\r"
 				     : *text == '\\' ? "\\\\"
 						     : NULL;
 		text_add(out, escape ? escape : text, escape ? 2 : 1);
@@ -91,6 +93,8 @@ int wanted_stops(struct wanted *w, json_object *list, const char *key, struct er
 		rc = err_set(e, ENOMEM, "no memory for %s", key);
 	if (rc == 0 && lines.length)
 		rc = add(w, "stop", lines.data, lines.length, e);
+	if (rc == 0)
+		w->stops = json_object_get(list);
 	text_free(&lines);
 	return rc;
 }

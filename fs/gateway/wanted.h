@@ -24,6 +24,7 @@ struct wanted {
 	char *model;	       /* owned */
 	json_object *messages; /* for messages.json; owned */
 	json_object *tools;    /* for tools.json; NULL: none; owned */
+	json_object *stops;    /* the texts of params/stop, in their order; NULL: none; owned */
 	struct wanted_param params[WANTED_PARAMS];
 	size_t param_count;
 	uint64_t max_tokens; /* 0: not said */

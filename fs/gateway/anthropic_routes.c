@@ -1,0 +1,111 @@
+/* POST /v1/messages and /v1/messages/count_tokens. */
+#include "fs/gateway/anthropic.h"
+#include "fs/gateway/answering.h"
+#include "fs/gateway/handlers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct message {
+	struct wanted wanted;
+	struct anthropic_answer answer;
+	char id[48];
+};
+
+static void begin(void *of, const struct ending *known, struct text *out)
+{
+	anthropic_begin(&((struct message *)of)->answer, known, out);
+}
+
+static void thought(void *of, const char *text, size_t n, struct text *out)
+{
+	anthropic_thought(&((struct message *)of)->answer, text, n, out);
+}
+
+static void say(void *of, const char *text, size_t n, struct text *out)
+{
+	anthropic_text(&((struct message *)of)->answer, text, n, out);
+}
+
+static void call(void *of, struct json_object *one, struct text *out)
+{
+	anthropic_call(&((struct message *)of)->answer, one, out);
+}
+
+static void end(void *of, const struct ending *known, struct text *out)
+{
+	anthropic_end(&((struct message *)of)->answer, known, out);
+}
+
+static void fail(void *of, const struct problem *p, struct text *out)
+{
+	(void)of;
+	json_event(out, "error", problem_json(p, PROTOCOL_ANTHROPIC));
+}
+
+static void message_free(void *of)
+{
+	struct message *m = of;
+	wanted_free(&m->wanted);
+	anthropic_free(&m->answer);
+	free(m);
+}
+
+static const struct manner manner = {
+	.begin = begin,
+	.thought = thought,
+	.text = say,
+	.call = call,
+	.end = end,
+	.fail = fail,
+	.pause = anthropic_ping,
+	.free = message_free,
+};
+
+enum MHD_Result anthropic_create(struct request *r)
+{
+	struct problem p = {0};
+	struct err e;
+	struct message *m = calloc(1, sizeof *m);
+	if (!m)
+		return MHD_NO;
+	(void)snprintf(m->id, sizeof m->id, "msg_%s", r->id);
+	if (anthropic_read(&m->wanted, r->json, false, &e)) {
+		message_free(m);
+		problem_of(&p, &e);
+		return reply_problem(r, &p);
+	}
+	m->answer = (struct anthropic_answer){
+		.id = m->id, .model = m->wanted.model, .streams = m->wanted.stream};
+	return answer_request(r, &manner, m, &m->wanted);
+}
+
+static int count(struct request *r, uint64_t *tokens, struct problem *p)
+{
+	struct wanted wanted = {0};
+	struct wish w = {0};
+	struct turn *turn = NULL;
+	struct err e;
+	int code = anthropic_read(&wanted, r->json, true, &e) ? problem_of(p, &e)
+							      : wanted_wish(r, &wanted, &w, p);
+	w.counts = true;
+	if (!code)
+		code = turn_begin(&turn, r, &w, p);
+	if (!code)
+		code = turn_tokens(turn, r->client, tokens, p);
+	turn_end(turn);
+	wish_free(&w);
+	wanted_free(&wanted);
+	return code;
+}
+
+enum MHD_Result anthropic_count(struct request *r)
+{
+	struct problem p = {0};
+	uint64_t tokens;
+	if (count(r, &tokens, &p))
+		return reply_problem(r, &p);
+	struct json_object *o = json_object_new_object();
+	json_put_number(o, "input_tokens", tokens);
+	return reply_json(r, MHD_HTTP_OK, o);
+}

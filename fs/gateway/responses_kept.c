@@ -1,0 +1,116 @@
+/* See responses_kept.h. A ring: the newest takes the place of the oldest. They are kept as texts,
+ * whose sizes are known, and which no two threads share as they would objects. */
+#include "fs/gateway/responses_kept.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct kept_one {
+	char id[40]; /* empty: there is none */
+	size_t key, bytes;
+	char *texts[KEPT_TEXTS];
+};
+
+struct responses_kept {
+	pthread_mutex_t lock;
+	size_t most, bytes_most, bytes;
+	size_t next, oldest; /* places, counted without end; that of one is its count modulo most */
+	struct kept_one ones[];
+};
+
+struct responses_kept *responses_kept_create(size_t most, size_t bytes)
+{
+	struct responses_kept *k = calloc(1, sizeof *k + most * sizeof *k->ones);
+	if (!k)
+		return NULL;
+	k->most = most;
+	k->bytes_most = bytes;
+	pthread_mutex_init(&k->lock, NULL);
+	return k;
+}
+
+static void drop(struct responses_kept *k, struct kept_one *one)
+{
+	k->bytes -= one->bytes;
+	for (int i = 0; i < KEPT_TEXTS; i++)
+		free(one->texts[i]);
+	*one = (struct kept_one){0};
+}
+
+void responses_kept_free(struct responses_kept *k)
+{
+	if (!k)
+		return;
+	for (size_t i = 0; i < k->most; i++)
+		drop(k, &k->ones[i]);
+	pthread_mutex_destroy(&k->lock);
+	free(k);
+}
+
+static bool write_down(struct kept_one *one, json_object *const texts[KEPT_TEXTS])
+{
+	for (int i = 0; i < KEPT_TEXTS; i++) {
+		size_t n = 0;
+		const char *text = json_object_to_json_string_length(
+			texts[i], JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, &n);
+		one->texts[i] = text ? strdup(text) : NULL;
+		if (!one->texts[i])
+			return false;
+		one->bytes += n + 1;
+	}
+	return true;
+}
+
+void responses_kept_put(struct responses_kept *k, size_t key, const char *id,
+			json_object *const texts[KEPT_TEXTS])
+{
+	struct kept_one one = {.key = key};
+	bool fits =
+		strlen(id) < sizeof one.id && write_down(&one, texts) && one.bytes <= k->bytes_most;
+	if (!fits) {
+		for (int i = 0; i < KEPT_TEXTS; i++)
+			free(one.texts[i]);
+		return;
+	}
+	strcpy(one.id, id);
+	pthread_mutex_lock(&k->lock);
+	while (k->oldest < k->next &&
+	       (k->next - k->oldest == k->most || k->bytes + one.bytes > k->bytes_most))
+		drop(k, &k->ones[k->oldest++ % k->most]);
+	k->ones[k->next++ % k->most] = one;
+	k->bytes += one.bytes;
+	pthread_mutex_unlock(&k->lock);
+}
+
+static struct kept_one *find(struct responses_kept *k, size_t key, const char *id)
+{
+	for (size_t i = k->oldest; i < k->next && *id; i++) {
+		struct kept_one *one = &k->ones[i % k->most];
+		if (one->key == key && strcmp(one->id, id) == 0)
+			return one;
+	}
+	return NULL;
+}
+
+json_object *responses_kept_get(struct responses_kept *k, size_t key, const char *id,
+				enum kept_text which)
+{
+	pthread_mutex_lock(&k->lock);
+	const struct kept_one *one = find(k, key, id);
+	char *text = one ? strdup(one->texts[which]) : NULL;
+	pthread_mutex_unlock(&k->lock);
+	json_object *o = text ? json_tokener_parse(text) : NULL;
+	free(text);
+	return o;
+}
+
+bool responses_kept_remove(struct responses_kept *k, size_t key, const char *id)
+{
+	pthread_mutex_lock(&k->lock);
+	struct kept_one *one = find(k, key, id);
+	if (one)
+		drop(k, one);
+	pthread_mutex_unlock(&k->lock);
+	return one != NULL;
+}
