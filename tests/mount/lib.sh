@@ -119,6 +119,18 @@ scripted() {
 	fi
 }
 
+# gateway [OPTIONS]: moefs-http serves the mount, at $url.
+gateway() {
+	local i
+	"$(dirname "$MOEFS")/moefs-http" -o listen=127.0.0.1:0 "$@" "$mnt" 2>"$work/http" &
+	for i in $(seq $((limit * 20))); do
+		url=http://$(sed -n 's/.*listening on \(http:\/\/\)*\([0-9.]*:[0-9]*\).*/\2/p' "$work/http")
+		[ "$url" != http:// ] && return 0
+		sleep 0.05
+	done
+	fail "moefs-http does not listen: $(cat "$work/http")"
+}
+
 # ---- a disk that fails on demand: tests/mount/faultfs.c ----
 
 faulty_disk() { # the store goes to a mirror of $work/disk in which `faults` has its say
