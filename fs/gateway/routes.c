@@ -11,6 +11,11 @@ static const struct route rows[] = {
 	{"GET",  "/v1/models",           PROTOCOL_OPENAI, 0,          models_list},
 	{"GET",  "/v1/models/",          PROTOCOL_OPENAI, 0,          models_one},
 	{"POST", "/v1/chat/completions", PROTOCOL_OPENAI, ROUTE_JSON, chat_completions},
+	{"POST", "/v1/completions",      PROTOCOL_OPENAI, ROUTE_JSON, completions},
+	{"POST", "/tokenize",            PROTOCOL_OPENAI, ROUTE_JSON, tokenize},
+	{"POST", "/detokenize",          PROTOCOL_OPENAI, ROUTE_JSON, detokenize},
+	{"GET",  "/health",              PROTOCOL_OPENAI, ROUTE_OPEN, health},
+	{"GET",  "/metrics",             PROTOCOL_OPENAI, 0,          metrics},
 };
 /* clang-format on */
 enum { ROWS = sizeof rows / sizeof *rows };
