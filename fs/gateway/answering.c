@@ -55,6 +55,29 @@ static int drop_ignored(struct json_object *messages, const regex_t *ignored, st
 	return 0;
 }
 
+/* The last that the session takes stands, so the words go in from the last to the first. */
+static bool add_any_of(struct wish *w, const struct wanted_param *param)
+{
+	bool added = true;
+	for (size_t end = strlen(param->value); end && added;) {
+		size_t at = end;
+		while (at && param->value[at - 1] != ' ')
+			at--;
+		added = wish_param(w, param->name, param->name, "%.*s", (int)(end - at),
+				   param->value + at);
+		if (added)
+			w->params[w->param_count - 1].advice = true;
+		end = at ? at - 1 : 0;
+	}
+	return added;
+}
+
+static bool add_param(struct wish *w, const struct wanted_param *param)
+{
+	return param->any_of ? add_any_of(w, param)
+			     : wish_param(w, param->name, param->name, "%s", param->value);
+}
+
 int wanted_wish(struct request *r, const struct wanted *wanted, struct wish *w, struct problem *p)
 {
 	*w = (struct wish){.model = wanted->model};
@@ -62,10 +85,8 @@ int wanted_wish(struct request *r, const struct wanted *wanted, struct wish *w, 
 	    drop_ignored(wanted->messages, r->gateway->options->ignored, p))
 		return -1;
 	for (size_t i = 0; i < wanted->param_count; i++) {
-		const struct wanted_param *param = &wanted->params[i];
-		if (!wish_param(w, param->name, param->name, "%s", param->value))
+		if (!add_param(w, &wanted->params[i]))
 			return problem_set(p, PROBLEM_FAILED, NULL, "out of memory");
-		w->params[w->param_count - 1].any_of = param->any_of;
 	}
 	w->messages = json_object_get(wanted->messages);
 	w->tools = json_object_get(wanted->tools);

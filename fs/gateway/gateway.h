@@ -10,10 +10,12 @@
 struct gate;
 struct kept;
 struct responses_kept;
+struct keys;
 
 struct gateway {
 	const struct options *options;
 	struct gate *gate; /* how many answer at once, and who waits */
+	struct keys *keys; /* NULL: none is asked for */
 	struct kept *kept; /* sessions of finished requests */
 	struct responses_kept *responses;
 	char id[64];	   /* MACHINE.PROCESS.START: in the names of its sessions */

@@ -12,5 +12,10 @@ enum MHD_Result anthropic_count(struct request *r);
 enum MHD_Result responses_create(struct request *r);
 enum MHD_Result responses_get(struct request *r);
 enum MHD_Result responses_delete(struct request *r);
+enum MHD_Result completions(struct request *r);
+enum MHD_Result tokenize(struct request *r);
+enum MHD_Result detokenize(struct request *r);
+enum MHD_Result health(struct request *r);
+enum MHD_Result metrics(struct request *r);
 
 #endif

@@ -7,6 +7,8 @@
  * file prints and only main exits. */
 #include "fs/gateway/gate.h"
 #include "fs/gateway/identity.h"
+#include "fs/gateway/kept.h"
+#include "fs/gateway/keys.h"
 #include "fs/gateway/listen.h"
 #include "fs/gateway/responses_kept.h"
 #include "fs/gateway/server.h"
@@ -78,10 +80,13 @@ static int run(const struct options *o, struct err *e)
 	identity_make(g.id, sizeof g.id);
 	turns_clear(&g);
 	g.gate = gate_create(o->active, o->queue);
+	g.kept = kept_create(o->tree, o->keep);
 	g.responses = responses_kept_create(RESPONSES_KEPT, RESPONSES_BYTES);
-	if (!g.gate || !g.responses)
-		return err_set(e, ENOMEM, "out of memory");
-	socket = open_socket(o, e);
+	if (!g.gate || !g.kept || !g.responses)
+		code = err_set(e, ENOMEM, "out of memory");
+	if (!code && o->key_file)
+		code = keys_read(&g.keys, o->key_file, e);
+	socket = code ? code : open_socket(o, e);
 	if (socket >= 0)
 		listen_words(socket, words, sizeof words);
 	code = socket < 0 ? socket : server_begin(&s, &g, socket, e);
@@ -91,6 +96,8 @@ static int run(const struct options *o, struct err *e)
 	}
 	server_end(s);
 	responses_kept_free(g.responses);
+	kept_free(g.kept);
+	keys_free(g.keys);
 	gate_free(g.gate);
 	return code;
 }

@@ -16,6 +16,11 @@ static const struct route rows[] = {
 	{"POST", "/v1/responses",        PROTOCOL_OPENAI, ROUTE_JSON, responses_create},
 	{"GET",  "/v1/responses/",       PROTOCOL_OPENAI, 0,          responses_get},
 	{"DELETE", "/v1/responses/",     PROTOCOL_OPENAI, 0,          responses_delete},
+	{"POST", "/v1/completions",      PROTOCOL_OPENAI, ROUTE_JSON, completions},
+	{"POST", "/tokenize",            PROTOCOL_OPENAI, ROUTE_JSON, tokenize},
+	{"POST", "/detokenize",          PROTOCOL_OPENAI, ROUTE_JSON, detokenize},
+	{"GET",  "/health",              PROTOCOL_OPENAI, ROUTE_OPEN, health},
+	{"GET",  "/metrics",             PROTOCOL_OPENAI, 0,          metrics},
 };
 /* clang-format on */
 enum { ROWS = sizeof rows / sizeof *rows };

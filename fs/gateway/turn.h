@@ -32,9 +32,7 @@ struct wish {
 	struct wish_param {
 		const char *name, *field; /* in params/; in the request */
 		char *value;
-		/* Its words are tried until the session takes one; that it takes none is no error:
-		 * templates differ in what they know of thinking. */
-		bool any_of;
+		bool advice; /* what the model cannot be told is left out */
 	} params[WISH_PARAMS];
 	size_t param_count;
 };

@@ -16,7 +16,7 @@ struct wanted_param {
 	const char *name; /* a constant */
 	char *value;	  /* owned */
 	/* Words, of which the first that the session takes counts; that none is taken is no error:
-	 * templates differ in what they know of thinking. */
+	 * templates differ in what they know of thinking. A blank is between two. */
 	bool any_of;
 };
 
