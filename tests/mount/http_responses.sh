@@ -1,0 +1,284 @@
+#!/bin/bash
+# OpenAI's /v1/responses over the tree: what is answered, in one piece and as a stream, what is gone on from, by a model
+# that says what a script tells; what is refused and how.
+. "$(dirname "$0")/lib.sh"
+[ -x "$(dirname "$MOEFS")/moefs-http" ] || skip_all "moefs-http is not built"
+python3 - >"$work/script.json" <<'PY'
+import json, sys
+end = "<|im_end|>\n<|im_start|>assistant\n"
+def call(name, /, **arguments):
+    return "<tool_call>\n" + json.dumps({"name": name, "arguments": arguments}) + "\n</tool_call>"
+say = [
+    ("Be kind.<|im_end|>\n<|im_start|>user\nSay hello." + end, "Hello, my dear."),
+    ("Be kind.\n\nBe short.<|im_end|>\n<|im_start|>user\nSay hello." + end, "Hi, dear."),
+    ("Say hello." + end, "Hello to you."),
+    ("Hello to you.<|im_end|>\n<|im_start|>user\nOnce more." + end, "Hello again."),
+    ("Hello to you.<|im_end|>\n<|im_start|>user\nFrom now on in French.\nOnce more." + end, "Bonjour."),
+    ("Is seven a prime number?" + end + "<low>\n", "<think>\nTwo does not divide it.\n</think>\n\nIt is."),
+    ("Add twelve and thirty." + end, call("add", a=12, b=30)),
+    ("<|im_start|>tool\n42" + end, "It is 42."),
+    ("Two capitals, please." + end, "I look.\n" + call("capital", of="Peru") + "\n" + call("capital", of="Chile")),
+    ("Patch it." + end, call("apply_patch", input="*** Begin")),
+    ("<|im_start|>tool\nDone!" + end, "Patched."),
+    ("Look it up." + end, call("crm__find", name="Ann")),
+    ("<|im_start|>tool\nAnn is here." + end, "She is here."),
+]
+json.dump([{"after": a, "say": s} for a, s in say], sys.stdout)
+PY
+scripted "$work/script.json" "" "$here/conversation.jinja"
+others=("$root/examples/models/fable-moe-15m")
+mounted
+loaded
+export mnt
+echo auto > sessions/default/params/max_tokens
+gateway
+
+cat >"$work/claims.py" <<'PY'
+import importlib.util, json, os
+spec = importlib.util.spec_from_file_location("asking", os.environ["here"] + "/http_asking.py")
+h = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(h)
+R = "/v1/responses"
+ADD = {"type": "function", "name": "add", "description": "Adds.", "strict": True, "parameters": {
+    "type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}, "required": ["a", "b"]}}
+CAPITAL = {"type": "function", "name": "capital", "parameters": {"type": "object", "properties": {"of": {"type": "string"}}}}
+PATCH = {"type": "custom", "name": "apply_patch", "description": "Patches.",
+         "format": {"type": "grammar", "syntax": "lark", "definition": "start: LINE+"}}
+CRM = {"type": "namespace", "name": "crm", "description": "Customers.", "tools": [
+    {"type": "function", "name": "find", "parameters": {"type": "object", "properties": {"name": {"type": "string"}}}}]}
+
+
+def body(input, **rest):
+    return {"model": "scripted", "input": input, **rest}
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def text_of(response):
+    return "".join(p["text"] for i in response["output"] if i["type"] == "message" for p in i["content"])
+
+
+def one_piece():
+    r = h.good(R, body("Say hello."))
+    h.same((r["object"], r["status"], r["model"], r["error"], r["incomplete_details"]),
+           ("response", "completed", "scripted", None, None))
+    assert r["id"].startswith("resp_"), r["id"]
+    h.same([(i["type"], i["role"], i["status"]) for i in r["output"]], [("message", "assistant", "completed")])
+    h.same(r["output"][0]["content"], [{"type": "output_text", "text": "Hello to you.", "annotations": [], "logprobs": []}])
+    u = r["usage"]
+    h.same(u["total_tokens"], u["input_tokens"] + u["output_tokens"])
+    assert u["input_tokens"] > 5 and u["output_tokens"] > 3, u
+    h.same((r["tools"], r["tool_choice"], r["parallel_tool_calls"], r["text"], r["truncation"], r["store"]),
+           ([], "auto", True, {"format": {"type": "text"}}, "disabled", True))
+    h.same(text_of(h.good(R, body("Say hello.", instructions="Be kind."))), "Hello, my dear.")
+
+
+def items():
+    said = [{"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Be short."}]},
+            user([{"type": "input_text", "text": "Say hello."}])]
+    h.same(text_of(h.good(R, body(said, instructions="Be kind."))), "Hi, dear.")
+    said = [user("Say hello."), {"role": "assistant", "content": [{"type": "output_text", "text": "Hello to you."}]}]
+    h.same(text_of(h.good(R, body(said + [user("Once more.")]))), "Hello again.")
+    later = [{"role": "developer", "content": "From now on in French."}, user("Once more.")]
+    h.same(text_of(h.good(R, body(said + later))), "Bonjour.")
+
+
+def in_order(events):
+    """The response that a stream ends with; its events are held to the order of the protocol."""
+    h.same([d["sequence_number"] for _, d in events], list(range(len(events))))
+    for name, data in events:
+        h.same(name, data["type"], "the event's name")
+    h.same([n for n, _ in events[:2]], ["response.created", "response.in_progress"])
+    for _, data in events[:2]:
+        h.same((data["response"]["status"], data["response"]["output"]), ("in_progress", []))
+    last = events[-1][1]["response"]
+    item, part, text, index = None, None, "", 0
+    for name, data in events[2:-1]:
+        kind = name[len("response."):]
+        h.same(data["output_index"], index, name)
+        if kind == "output_item.added":
+            h.same((item, data["item"]["status"]), (None, "in_progress"))
+            item, text = data["item"], ""
+            continue
+        if kind == "output_item.done":
+            h.same((part, data["item"]), (None, last["output"][index]))
+            h.same(data["item"]["id"], item["id"])
+            item, index = None, index + 1
+            continue
+        h.same(data["item_id"], item["id"])
+        if kind == "content_part.added":
+            h.same((part, data["part"]["text"], data["content_index"]), (None, "", 0))
+            part = data["part"]
+        elif kind == "content_part.done":
+            h.same(data["part"]["text"], text)
+            part = None
+        elif kind.endswith(".delta"):
+            text += data["delta"]
+        else:
+            assert kind.endswith(".done"), kind
+            h.same(data.get("text", data.get("arguments", data.get("input"))), text, kind)
+    h.same((item, index), (None, len(last["output"])))
+    return last
+
+
+def streamed():
+    events = h.stream(R, body("Say hello."))
+    r = in_order(events)
+    h.same((events[-1][0], text_of(r)), ("response.completed", "Hello to you."))
+    assert r["usage"]["output_tokens"] > 3, r
+
+
+def reasoning():
+    asked = body("Is seven a prime number?", reasoning={"effort": "low"})
+    for r in [h.good(R, asked), in_order(h.stream(R, asked))]:
+        h.same([i["type"] for i in r["output"]], ["reasoning", "message"])
+        h.same(r["output"][0]["content"], [{"type": "reasoning_text", "text": "Two does not divide it."}])
+        h.same(r["reasoning"], {"effort": "low"})
+    # It can be sent back, in whatever a client keeps of it.
+    h.good(R, body([user("Is seven a prime number?")] + r["output"] + [user("Say hello.")]))
+
+
+def uses(question, tool, result, answer, expect):
+    """A question that a tool's result answers, the whole resent, and gone on from by name."""
+    for stream in (False, True):
+        asked = body(question, tools=[tool])
+        r = in_order(h.stream(R, asked)) if stream else h.good(R, asked)
+        call = r["output"][-1]
+        for key, value in expect.items():
+            h.same(call.get(key), value, key)
+        kind = call["type"] + "_output"
+        output = {"type": kind, "call_id": call["call_id"], "output": result}
+        h.same(text_of(h.good(R, body([user(question)] + r["output"] + [output], tools=[tool]))), answer)
+        h.same(text_of(h.good(R, body([output], tools=[tool], previous_response_id=r["id"]))), answer)
+
+
+def tools():
+    uses("Add twelve and thirty.", ADD, "42", "It is 42.",
+         {"type": "function_call", "name": "add", "arguments": '{"a":12,"b":30}', "status": "completed"})
+
+
+def custom_tools():
+    uses("Patch it.", PATCH, "Done!", "Patched.", {"type": "custom_tool_call", "name": "apply_patch", "input": "*** Begin"})
+
+
+def namespaces():
+    uses("Look it up.", CRM, "Ann is here.", "She is here.",
+         {"type": "function_call", "namespace": "crm", "name": "find", "arguments": '{"name":"Ann"}'})
+
+
+def parallel():
+    asked = body("Two capitals, please.", tools=[CAPITAL])
+    h.same([i["type"] for i in h.good(R, asked)["output"]], ["message", "function_call", "function_call"])
+    for r in [h.good(R, dict(asked, parallel_tool_calls=False)),
+              in_order(h.stream(R, dict(asked, parallel_tool_calls=False)))]:
+        h.same([i["type"] for i in r["output"]], ["message", "function_call"])
+        h.same((r["status"], r["parallel_tool_calls"]), ("completed", False))
+
+
+def tool_choice():
+    for choice in ("required", {"type": "function", "name": "add"},
+                   {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "add"}]}):
+        r = h.good(R, body("Say hello.", tools=[CAPITAL, ADD] if choice != "required" else [ADD], tool_choice=choice,
+                           max_output_tokens=200))
+        h.same([(i["type"], i["name"]) for i in r["output"]][:1], [("function_call", "add")], str(choice))
+    h.same(text_of(h.good(R, body("Say hello.", tools=[ADD], tool_choice="none"))), "Hello to you.")
+
+
+def goes_on():
+    first = h.good(R, body("Say hello.", metadata={"a": "b"}))
+    h.same(text_of(h.good(R, body("Once more.", previous_response_id=first["id"]))), "Hello again.")
+    h.same(h.good(R + "/" + first["id"]), first)
+    h.same(h.good(R + "/" + first["id"] + "/input_items")["data"][0]["content"], "Say hello.")
+    said = [user("Say hello."), {"type": "item_reference", "id": first["output"][0]["id"]}, user("Once more.")]
+    h.same(text_of(h.good(R, body(said))), "Hello again.")
+    # Instructions are of one request; what is asked anew begins anew.
+    kind = h.good(R, body("Say hello.", instructions="Be kind."))
+    h.same(text_of(h.good(R, body("Say hello.", previous_response_id=kind["id"]))), "Hello to you.")
+    h.same(h.good(R + "/" + first["id"], method="DELETE"), {"id": first["id"], "object": "response", "deleted": True})
+    h.refused(404, R + "/" + first["id"])
+    h.refused(404, R + "/" + first["id"], method="DELETE")
+    error = h.refused(400, R, body("Once more.", previous_response_id=first["id"]))
+    h.same(error["param"], "previous_response_id")
+    unkept = h.good(R, body("Say hello.", store=False))
+    h.refused(404, R + "/" + unkept["id"])
+
+
+def ends():
+    for r in [h.good(R, body("Say hello.", max_output_tokens=2)), in_order(h.stream(R, body("Say hello.", max_output_tokens=2)))]:
+        h.same((r["status"], r["incomplete_details"], r["usage"]["output_tokens"]),
+               ("incomplete", {"reason": "max_output_tokens"}, 2))
+    h.same(h.stream(R, body("Say hello.", max_output_tokens=2))[-1][0], "response.incomplete")
+
+
+def forms():
+    schema = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"], "additionalProperties": False}
+    for form in ({"type": "json_schema", "name": "n", "strict": True, "schema": schema}, {"type": "json_object"}):
+        r = h.good(R, {**body("What is 12 x 6?", temperature=0, max_output_tokens=300, text={"format": form}),
+                       "model": "fable-moe-15m"})
+        if r["status"] == "completed":
+            assert isinstance(json.loads(text_of(r)), dict), r
+        h.same(r["text"], {"format": form})
+    r = h.good(R, {**body("What is the capital of France?", temperature=0), "model": "fable-moe-15m"})
+    h.same(text_of(r), "The capital of France is Paris.")
+
+
+def fails_midway():
+    schema = {"type": "array", "items": {"type": "integer"}, "minItems": 3000}
+    asked = body("Count.", stream=True, text={"format": {"type": "json_schema", "name": "n", "schema": schema}})
+    c, r = h.request("POST", R, {**asked, "model": "fable-moe-15m"})
+    h.same(r.status, 200)
+    while b"output_text.delta" not in r.readline():
+        pass
+    sessions = os.environ["mnt"] + "/fable-moe-15m/sessions/"
+    working = [s for s in os.listdir(sessions) if s.startswith("http-") and
+               open(sessions + s + "/status").read() == "generating\n"]
+    h.same(len(working), 1, "sessions that work")
+    os.rmdir(sessions + working[0])
+    last = [line for line in r.read().decode().split("\n\n") if line][-1]
+    name, data = last.split("\n")
+    h.same(name, "event: response.failed")
+    failed = json.loads(data[6:])["response"]
+    h.same((failed["status"], failed["error"]["code"]), ("failed", "server_error"))
+    h.same(failed["output"][0]["status"], "incomplete")
+
+
+def refusals():
+    for words, param, asked in [
+        ("input", "input", {"model": "scripted"}),
+        ("model", "model", {"input": "x"}),
+        ("input_image", "input", body([user([{"type": "input_image", "image_url": "x"}])])),
+        ("computer_call", "input", body([{"type": "computer_call"}])),
+        ("conversation", "conversation", body("x", conversation="c")),
+        ("background", "background", body("x", background=True)),
+        ("temperature", "temperature", body("x", temperature=9)),
+    ]:
+        error = h.refused(400, R, asked)
+        h.same((error["type"], error["param"]), ("invalid_request_error", param), str(error))
+        assert words in error["message"], error
+    error = h.refused(404, R, dict(body("x"), model="gpt"))
+    h.same(error["code"], "model_not_found")
+    assert "scripted" in error["message"], error
+    c, r = h.request("POST", R, dict(body("x"), model="gpt", stream=True))
+    h.same(r.status, 404, "a stream's")
+
+
+h.main(globals())
+PY
+check() { timeout $limit python3 "$work/claims.py" "$url" "$1"; }
+claim "a response in one piece, with instructions" check one_piece
+claim "items are a conversation, with developers' messages anywhere" check items
+claim "a stream has its events in their order" check streamed
+claim "reasoning is an item, and can be sent back" check reasoning
+claim "a function is called, and its output answered" check tools
+claim "custom tools have a text as their input" check custom_tools
+claim "tools of a namespace carry its name" check namespaces
+claim "tools are called in parallel, or one at a time" check parallel
+claim "tool_choice makes a model call, or not" check tool_choice
+claim "a response is gone on from, read and forgotten" check goes_on
+claim "an answer that is cut is incomplete" check ends
+claim "answers are held to a form" check forms
+claim "what fails in the middle of a stream is its last event" check fails_midway
+claim "what is refused is said in OpenAI's shape" check refusals
+finish
