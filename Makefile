@@ -30,7 +30,8 @@ HTTP_LIBS  := libmicrohttpd json-c
 
 objects   = $(patsubst %.c,$(BUILD)/%.o,$(1))
 LIB_OBJS  := $(call objects,$(wildcard cache/*.c kernels/*.c engine/*/*.c))
-FS_OBJS   := $(call objects,$(wildcard fs/*.c fs/commands/*.c))
+# -o http listens before anything is mounted.
+FS_OBJS   := $(call objects,$(wildcard fs/*.c fs/commands/*.c) fs/gateway/listen.c)
 HTTP_OBJS := $(call objects,$(wildcard fs/gateway/*.c))
 UNIT_SRC  := $(wildcard tests/unit/test_*.c)
 UNIT_OBJS := $(call objects,$(UNIT_SRC))
@@ -97,7 +98,7 @@ $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(HELP_OBJS) $(BUILD)/libmoefs.a
 $(BUILD)/tests/test_trace: $(call objects,tests/bench/trace.c tests/bench/trace_lines.c)
 # And what of the gateway, which knows nothing of HTTP.
 HTTP_PURE := $(call objects,$(wildcard fs/gateway/*_answer.c fs/gateway/*_read.c fs/gateway/*_tools.c) \
-	$(addprefix fs/gateway/,anthropic_messages.c responses_items.c responses_kept.c dialog.c json_body.c wanted.c) fs/text.c)
+	$(addprefix fs/gateway/,anthropic_messages.c characters.c responses_items.c responses_kept.c dialog.c json_body.c wanted.c) fs/text.c)
 $(BUILD)/tests/test_anthropic $(BUILD)/tests/test_responses: $(HTTP_PURE)
 # And what of the tree.
 $(BUILD)/tests/test_sizes: $(call objects,fs/text.c)
@@ -202,18 +203,23 @@ HELPERS := $(if $(filter /usr/local,$(PREFIX)),/sbin,$(PREFIX)/sbin)
 
 install: all ## install the program, man page, completion and systemd unit under PREFIX (/usr/local)
 	install -Dm755 $(BUILD)/moefs $(DESTDIR)$(PREFIX)/bin/moefs
+	install -m755 $(BUILD)/moefs-http $(DESTDIR)$(PREFIX)/bin/moefs-http
 	install -Dm644 fs/moefs.1 $(DESTDIR)$(PREFIX)/share/man/man1/moefs.1
-	install -m644 fs/moefs-ask.1 fs/moefs-chat.1 $(DESTDIR)$(PREFIX)/share/man/man1/
+	install -m644 fs/moefs-ask.1 fs/moefs-chat.1 fs/moefs-http.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	install -Dm644 fs/moefs.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/moefs
+	ln -sf moefs $(DESTDIR)$(PREFIX)/share/bash-completion/completions/moefs-http
 	install -d $(DESTDIR)$(HELPERS) $(DESTDIR)$(PREFIX)/lib/systemd/user
 	ln -sf $(PREFIX)/bin/moefs $(DESTDIR)$(HELPERS)/mount.moefs
-	sed 's|^\(Exec[A-Za-z]*=-*\)moefs|\1$(PREFIX)/bin/moefs|' 'fs/install/systemd/moefs@.service' \
-		>'$(DESTDIR)$(PREFIX)/lib/systemd/user/moefs@.service'
+	for unit in moefs@.service moefs-http@.service moefs-http@.socket; do \
+		sed 's|^\(Exec[A-Za-z]*=-*\)moefs|\1$(PREFIX)/bin/moefs|' "fs/install/systemd/$$unit" \
+			>"$(DESTDIR)$(PREFIX)/lib/systemd/user/$$unit" || exit; done
 
 uninstall: ## remove what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/moefs $(DESTDIR)$(HELPERS)/mount.moefs $(DESTDIR)$(PREFIX)/share/man/man1/moefs.1 \
 		$(DESTDIR)$(PREFIX)/share/man/man1/moefs-ask.1 $(DESTDIR)$(PREFIX)/share/man/man1/moefs-chat.1 \
-		'$(DESTDIR)$(PREFIX)/lib/systemd/user/moefs@.service' \
+		'$(DESTDIR)$(PREFIX)/lib/systemd/user/moefs@.service' $(DESTDIR)$(PREFIX)/bin/moefs-http \
+		$(DESTDIR)$(PREFIX)/lib/systemd/user/moefs-http@.service $(DESTDIR)$(PREFIX)/lib/systemd/user/moefs-http@.socket \
+		$(DESTDIR)$(PREFIX)/share/man/man1/moefs-http.1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions/moefs-http \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/moefs
 
 clean: ## remove build/

@@ -21,8 +21,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
+
+/* A line for the log: one write, so that those of several threads do not mix. */
+static void say(const char *line)
+{
+	(void)fprintf(stderr, "moefs-http: %s\n", line);
+}
 
 static int no_model(void *ctx, const char *name)
 {
@@ -54,6 +63,24 @@ static int open_socket(const struct options *o, struct err *e)
 		       o->listen);
 }
 
+/* As sd_notify(3): a unit of Type=notify waits for it. */
+static void ready(void)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	const char *path = getenv("NOTIFY_SOCKET");
+	if (!path || strlen(path) >= sizeof a.sun_path)
+		return;
+	memcpy(a.sun_path, path, strlen(path));
+	if (*a.sun_path == '@')
+		*a.sun_path = 0;
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
+	if (fd >= 0)
+		(void)!sendto(fd, "READY=1", 7, MSG_NOSIGNAL, (const struct sockaddr *)&a, size);
+	if (fd >= 0)
+		close(fd);
+}
+
 /* Each second what takes too long is looked at, until a signal ends it all. */
 static void serve(struct gateway *g, struct server *s, const sigset_t *signals)
 {
@@ -65,7 +92,7 @@ static void serve(struct gateway *g, struct server *s, const sigset_t *signals)
 
 static int run(const struct options *o, struct err *e)
 {
-	struct gateway g = {.options = o};
+	struct gateway g = {.options = o, .say = say};
 	struct server *s = NULL;
 	sigset_t signals;
 	char words[256];
@@ -91,7 +118,10 @@ static int run(const struct options *o, struct err *e)
 		listen_words(socket, words, sizeof words);
 	code = socket < 0 ? socket : server_begin(&s, &g, socket, e);
 	if (!code) {
-		(void)fprintf(stderr, "moefs-http: listening on %s\n", words);
+		char line[300];
+		(void)snprintf(line, sizeof line, "listening on %s", words);
+		say(line);
+		ready();
 		serve(&g, s, &signals);
 	}
 	server_end(s);

@@ -1,4 +1,5 @@
 /* A turn by the files of its session. See turn.h. */
+#include "fs/gateway/characters.h"
 #include "fs/gateway/client.h"
 #include "fs/gateway/gate.h"
 #include "fs/gateway/gateway.h"
@@ -424,7 +425,7 @@ static void give(struct growing *g, size_t size, struct text *to)
 {
 	if (!size)
 		return;
-	text_add(to, g->held.data, size);
+	text_add_characters(to, g->held.data, size);
 	memmove(g->held.data, g->held.data + size, g->held.length - size);
 	text_cut(&g->held, g->held.length - size);
 }
@@ -450,11 +451,13 @@ static int take_file(struct turn *t, enum grows which, struct text *to)
 
 static int take_calls(struct turn *t, struct news *n)
 {
-	struct text text = {0};
+	struct text raw = {0}, text = {0};
 	if (t->calls_fd < 0)
 		return 0;
-	int code = tree_read(tree_of(t), &text, "%s/sessions/%s/tool_calls.json", t->session.model,
+	int code = tree_read(tree_of(t), &raw, "%s/sessions/%s/tool_calls.json", t->session.model,
 			     t->session.name);
+	text_add_characters(&text, raw.data, raw.length);
+	text_free(&raw);
 	/* Through the open file as well, which so is not ready until the next comes. */
 	char one;
 	(void)!pread(t->calls_fd, &one, 1, 0);

@@ -180,7 +180,7 @@ def parallel():
 def tool_choice():
     for choice in ("required", {"type": "function", "name": "add"},
                    {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "add"}]}):
-        r = h.good(R, body("Say hello.", tools=[CAPITAL, ADD] if choice != "required" else [ADD], tool_choice=choice,
+        r = h.good(R, body("Add twelve and thirty.", tools=[CAPITAL, ADD] if choice != "required" else [ADD], tool_choice=choice,
                            max_output_tokens=200))
         h.same([(i["type"], i["name"]) for i in r["output"]][:1], [("function_call", "add")], str(choice))
     h.same(text_of(h.good(R, body("Say hello.", tools=[ADD], tool_choice="none"))), "Hello to you.")

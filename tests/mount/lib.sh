@@ -122,6 +122,7 @@ scripted() {
 # gateway [OPTIONS]: moefs-http serves the mount, at $url.
 gateway() {
 	local i
+	: >"$work/http"
 	"$(dirname "$MOEFS")/moefs-http" -o listen=127.0.0.1:0 "$@" "$mnt" 2>"$work/http" &
 	for i in $(seq $((limit * 20))); do
 		url=http://$(sed -n 's/.*listening on \(http:\/\/\)*\([0-9.]*:[0-9]*\).*/\2/p' "$work/http")

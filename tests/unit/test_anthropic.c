@@ -1,5 +1,6 @@
 /* Anthropic's messages: what a request comes to, and what an answer is written as. */
 #include "fs/gateway/anthropic.h"
+#include "fs/gateway/characters.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -389,6 +390,33 @@ static void the_reason_of_an_end_is_said(void **state)
 	}
 }
 
+static void bytes_that_are_no_characters_are_stood_in_for(void **state)
+{
+	(void)state;
+#define INSTEAD "\xef\xbf\xbd"
+	static const struct {
+		const char *bytes, *text;
+	} cases[] = {
+		{"", ""},
+		{"a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80z",
+		 "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80z"},
+		{"a\xff"
+		 "b",
+		 "a" INSTEAD "b"},
+		{"\xc0\xaf", INSTEAD INSTEAD},		   /* more bytes than needed */
+		{"\xed\xa0\x80", INSTEAD INSTEAD INSTEAD}, /* half of a pair */
+		{"\xe2\x82", INSTEAD INSTEAD},
+		{"\xf4\x90\x80\x80", INSTEAD INSTEAD INSTEAD INSTEAD},
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct text out = {0};
+		text_add_characters(&out, cases[i].bytes, strlen(cases[i].bytes));
+		text_add(&out, "", 1);
+		assert_string_equal(out.data, cases[i].text);
+		text_free(&out);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -400,6 +428,7 @@ int main(void)
 		cmocka_unit_test(a_stream_has_its_events_in_order),
 		cmocka_unit_test(a_message_has_the_same_blocks),
 		cmocka_unit_test(the_reason_of_an_end_is_said),
+		cmocka_unit_test(bytes_that_are_no_characters_are_stood_in_for),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
