@@ -146,6 +146,10 @@ check: ## install what the tests need, build with warnings as errors, pass every
 		else echo 'clang with libFuzzer is not to be had here: the fuzzers are not built'; fi
 	$(Q)JOBS=$(JOBS) tests/run.sh
 
+.PHONY: check-clients
+check-clients: all unit ## have the official packages for Node, from npm, ask moefs-http
+	$(Q)MOEFS=$$PWD/$(BUILD)/moefs tests/clients/run.sh
+
 # The library once more, built for libFuzzer in a tree of its own, where only make knows what is new.
 .PHONY: $(BUILD)/fuzz/libmoefs.a
 $(BUILD)/fuzz/libmoefs.a:
@@ -226,6 +230,6 @@ clean: ## remove build/
 	rm -rf build
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 15
 
 -include $(patsubst %.o,%.d,$(LIB_OBJS) $(FS_OBJS) $(HTTP_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(BENCH_OBJS) $(CROSS_OBJS) $(SCRIPTED_OBJS) $(BUILD)/tests/mount/faultfs.o)

@@ -1,0 +1,55 @@
+// What the claims have in common: `claim(name, f)` prints a line for each, `over()` ends with 1 if one failed.
+import assert from "node:assert/strict";
+import fs from "node:fs";
+
+export { assert };
+export const [url, mount] = process.argv.slice(2);
+let failed = 0;
+
+export async function claim(name, f) {
+	try {
+		await f();
+		console.log(`ok ${name}`);
+	} catch (e) {
+		failed++;
+		console.log(`not ok ${name}: ${String(e.stack ?? e).replaceAll("\n", " ")}`);
+	}
+}
+
+export function over() {
+	process.exit(failed ? 1 : 0);
+}
+
+export async function collect(stream) {
+	const all = [];
+	for await (const one of stream) all.push(one);
+	return all;
+}
+
+// The error that f ends with.
+export async function refusal(f) {
+	try {
+		await f();
+	} catch (e) {
+		return e;
+	}
+	assert.fail("not refused");
+}
+
+// Waits until no session of a request works, by the files: who was given up is not answered.
+export async function idle(model) {
+	const sessions = `${mount}/${model}/sessions`;
+	const words = ["queued", "loading", "prompting", "generating"];
+	const works = (name) => {
+		try {
+			return words.includes(fs.readFileSync(`${sessions}/${name}/status`, "utf8").trim());
+		} catch {
+			return false; // it is gone
+		}
+	};
+	for (let i = 0; i < 1200; i++) {
+		if (!fs.readdirSync(sessions).some((name) => name.startsWith("http-") && works(name))) return;
+		await new Promise((done) => setTimeout(done, 50));
+	}
+	assert.fail("it still works");
+}

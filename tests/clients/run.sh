@@ -1,0 +1,35 @@
+#!/bin/bash
+# The official packages of OpenAI and Anthropic for Node against moefs-http: see README.md.
+. "$(dirname "$0")/../mount/lib.sh"
+clients=$root/tests/clients
+for program in node npm; do
+	command -v $program >/dev/null || skip_all "$program is missing"
+done
+mkdir "$work/clients"
+cp "$clients"/package.json "$clients"/*.mjs "$work/clients"
+(cd "$work/clients" && timeout $limit npm install --no-audit --no-fund --loglevel=error) >"$work/npm" 2>&1 ||
+	skip_all "the packages cannot be had from npm's registry: $(tail -n 1 "$work/npm")"
+
+python3 - >"$work/script.json" <<'PY'
+import json, sys
+end, off = "<|im_end|>\n<|im_start|>assistant\n", "<think>\n\n</think>\n\n"
+add = '<tool_call>\n{"name": "add", "arguments": {"a": 12, "b": 30}}\n</tool_call>'
+say = [("Is seven a prime number?" + end + "<low>\n", "<think>\nTwo does not divide it.\n</think>\n\nIt is.")]
+for rest in (end, end + off): # Anthropic's is told not to think
+    say += [("Say hello." + rest, "Hello to you."),
+            ("Hello to you.<|im_end|>\n<|im_start|>user\nOnce more." + rest, "Hello again."),
+            ("Add twelve and thirty." + rest, add),
+            ("<|im_start|>tool\n42" + rest, "It is 42.")]
+json.dump([{"after": a, "say": s} for a, s in say], sys.stdout)
+PY
+scripted "$work/script.json" "" "$root/tests/mount/conversation.jinja"
+others=("$root/examples/models/fable-moe-15m")
+mounted
+loaded
+echo auto > sessions/default/params/max_tokens
+gateway
+cd "$work/clients" || exit
+for client in openai anthropic; do
+	timeout $limit node $client.mjs "$url" "$mnt" || failures=$((failures + 1))
+done
+finish
