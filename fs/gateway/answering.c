@@ -130,6 +130,7 @@ static void begin(struct answering *a, struct text *out)
 	a->manner->begin(a->of, &known, out);
 }
 
+/* The session goes, or is kept, before the client can have read of the end. */
 static void end(struct answering *a, const char *finish, struct text *out)
 {
 	struct usage u;
@@ -138,6 +139,8 @@ static void end(struct answering *a, const char *finish, struct text *out)
 	look(a, &u, &known);
 	if (finish)
 		known.finish = finish;
+	turn_end(a->turn);
+	a->turn = NULL;
 	a->manner->end(a->of, &known, out);
 }
 

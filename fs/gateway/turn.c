@@ -60,6 +60,10 @@ static int refused(const struct turn *t, int code, const char *field, struct pro
 			t->session.name);
 	first_line(&words);
 	const char *why = words.data && *words.data ? words.data : strerror(-code);
+	/* What was refused has the session's path before it, which tells a client nothing. */
+	const char *path = strstr(why, t->session.name);
+	if (path && !strncmp(path + strlen(t->session.name), ": ", 2))
+		why = path + strlen(t->session.name) + 2;
 	enum problem_kind kind = code == -EFBIG				      ? PROBLEM_TOO_LONG
 				 : late || code == -ENOENT || code == -ENOMEM ? PROBLEM_FAILED
 				 : code == -ENOSPC			      ? PROBLEM_NOT_NOW
@@ -204,7 +208,7 @@ static int find_session(struct turn *t, const struct wish *w, struct problem *p)
 	if (found == KEPT_WHOLE) {
 		memcpy(t->session.params, kept.params, sizeof t->session.params);
 		bool there = go_on(t, &kept);
-		free(kept.hashes);
+		free(kept.messages);
 		if (there)
 			return 0;
 		*t->session.params = 0;
@@ -380,7 +384,7 @@ int turns_wait(struct turn *const *turns, size_t count, int client, int millisec
 	size_t n = 0;
 	for (size_t i = 0; i < count; i++) {
 		const struct turn *t = turns[i];
-		if (t->over)
+		if (!t || t->over)
 			continue;
 		for (int f = 0; f < GROWS && n < CLIENT_FILES; f++)
 			if (t->files[f].fd >= 0)
@@ -687,7 +691,7 @@ void turn_end(struct turn *t)
 	else {
 		if (t->made && session_path(t, path))
 			(void)rmdir(path);
-		free(t->session.hashes);
+		free(t->session.messages);
 	}
 	if (t->slot)
 		gate_leave(t->gateway->gate, t->session.key);

@@ -64,7 +64,8 @@ struct usage {
 
 /* The model must exist. Refused in *p: what is wrong with the wish, PROBLEM_BUSY, PROBLEM_GONE. */
 int turn_begin(struct turn **out, struct request *r, const struct wish *w, struct problem *p);
-/* 0: something came, or the time (-1: forever) is over; -EPIPE: the client has gone away. */
+/* Of those that are not NULL. 0: something came, or the time (-1: forever) is over; -EPIPE: the
+ * client has gone away. */
 int turns_wait(struct turn *const *turns, size_t count, int client, int milliseconds);
 /* -1: the turn has failed: *p says why, and *n has what came before. */
 int turn_take(struct turn *t, struct news *n, struct problem *p);
@@ -72,7 +73,8 @@ void turn_usage(struct turn *t, struct usage *u);
 /* How many tokens the model would read, of one that only counts. A model that is not loaded is,
  * since its tokenizer is needed. */
 int turn_tokens(struct turn *t, int client, uint64_t *tokens, struct problem *p);
-/* NULL is fine. */
+/* To be called before the last of an answer is given, so that who has read it finds the session
+ * gone, or kept. NULL is fine. */
 void turn_end(struct turn *t);
 void news_free(struct news *n);
 

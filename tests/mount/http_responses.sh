@@ -281,4 +281,5 @@ claim "an answer that is cut is incomplete" check ends
 claim "answers are held to a form" check forms
 claim "what fails in the middle of a stream is its last event" check fails_midway
 claim "what is refused is said in OpenAI's shape" check refusals
+gateway_over
 finish

@@ -124,12 +124,24 @@ gateway() {
 	local i
 	: >"$work/http"
 	"$(dirname "$MOEFS")/moefs-http" -o listen=127.0.0.1:0 "$@" "$mnt" 2>"$work/http" &
+	served=$!
 	for i in $(seq $((limit * 20))); do
 		url=http://$(sed -n 's/.*listening on \(http:\/\/\)*\([0-9.]*:[0-9]*\).*/\2/p' "$work/http")
 		[ "$url" != http:// ] && return 0
 		sleep 0.05
 	done
 	fail "moefs-http does not listen: $(cat "$work/http")"
+}
+# Ends it, and claims that it ended well and left nothing in the tree.
+gateway_over() {
+	local ended
+	kill -TERM "$served" && wait "$served"
+	ended=$?
+	left_nothing() {
+		same "$ended" 0 "$(tail -n 3 "$work/http")"
+		same "$(ls -d "$mnt"/*/sessions/http-* 2>/dev/null)" "" "sessions that are left"
+	}
+	claim "moefs-http ends, and leaves no session" left_nothing
 }
 
 # ---- a disk that fails on demand: tests/mount/faultfs.c ----
