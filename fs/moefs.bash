@@ -40,7 +40,7 @@ _moefs_http() {
 		listen=*) mapfile -t COMPREPLY < <(compgen -W "127.0.0.1:11435 unix:" -- "$cur") ;;
 		*)
 			mapfile -t COMPREPLY < <(compgen -P "${cur%"$option"}" -W "listen= cert= key= key_file= host= cors= ignore_line= \
-				active= queue= keep= connections= body= timeout= log_prompts" -- "$option")
+				active= queue= keep= connections= body= timeout= poll= log_prompts" -- "$option")
 			compopt -o nospace
 			;;
 		esac

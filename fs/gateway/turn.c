@@ -1,4 +1,8 @@
-/* A turn by the files of its session. See turn.h. */
+/* A turn by the files of its session. See turn.h.
+ *
+ * moefs tells who polls a file that there is more. Another file system with a tree behind it
+ * (sshfs) says that there always is, and lets a read wait: then files are read one after the other,
+ * a piece at a time, and that the client has gone away is seen with the next piece. */
 #include "fs/gateway/characters.h"
 #include "fs/gateway/client.h"
 #include "fs/gateway/gate.h"
@@ -442,8 +446,11 @@ static int take_file(struct turn *t, enum grows which, struct text *to)
 	ssize_t n = 0;
 	if (g->fd < 0)
 		return 0;
-	while ((n = read(g->fd, piece, sizeof piece)) > 0)
-		text_add(&g->held, piece, (size_t)n);
+	do {
+		n = read(g->fd, piece, sizeof piece);
+		if (n > 0)
+			text_add(&g->held, piece, (size_t)n);
+	} while (n > 0 && t->gateway->polls);
 	int code = n < 0 && errno != EAGAIN && errno != EINTR ? -errno : 0;
 	if (n == 0 || code) {
 		close(g->fd);
@@ -506,15 +513,36 @@ static int why_failed(struct turn *t, struct problem *p)
 	return -1;
 }
 
+/* One after the other: the next comes when this has ended. */
+static int take_next_file(struct turn *t, struct news *n)
+{
+	struct text *const to[GROWS] = {&n->thoughts, &n->output, &n->logprobs};
+	for (int i = 0; i < GROWS; i++) {
+		bool open = t->files[i].fd >= 0;
+		int code = take_file(t, (enum grows)i, to[i]);
+		if (open)
+			return i == GROWS_LOGPROBS ? 0 : code;
+	}
+	return 0;
+}
+
+/* Against the order in which they grow, so that what stood before something that is read is read
+ * with it, if it was not before: no thought comes after the text. */
+static int take_files(struct turn *t, struct news *n)
+{
+	(void)take_calls(t, n);
+	int output = take_file(t, GROWS_OUTPUT, &n->output);
+	int thoughts = take_file(t, GROWS_THOUGHTS, &n->thoughts);
+	(void)take_file(t, GROWS_LOGPROBS, &n->logprobs);
+	return thoughts ? thoughts : output;
+}
+
 int turn_take(struct turn *t, struct news *n, struct problem *p)
 {
 	struct growing *output = &t->files[GROWS_OUTPUT], *lines = &t->files[GROWS_LOGPROBS];
-	int failed = take_file(t, GROWS_THOUGHTS, &n->thoughts);
-	int code = take_file(t, GROWS_OUTPUT, &n->output);
-	failed = failed ? failed : code;
-	(void)take_file(t, GROWS_LOGPROBS, &n->logprobs);
-	if (!failed)
-		(void)take_calls(t, n);
+	int failed = t->gateway->polls ? take_files(t, n) : take_next_file(t, n);
+	if (!failed && (!t->gateway->polls || output->fd < 0))
+		(void)take_calls(t, n); /* the last ones that came, too */
 	t->over = output->fd < 0 && t->files[GROWS_THOUGHTS].fd < 0 && lines->fd < 0;
 	n->over = t->over || failed;
 	if (failed) {
@@ -673,6 +701,22 @@ static bool ended_well(struct turn *t)
 	return !t->failed && strcmp(u.finish, "error") != 0;
 }
 
+/* What is kept takes at most half of what contexts may, so that it is in nobody's way. */
+static void keep_session(struct turn *t)
+{
+	kept_put(t->gateway->kept, &t->session);
+	for (;;) {
+		struct text stats = {0};
+		(void)tree_read(tree_of(t), &stats, "cache/stats");
+		text_add(&stats, "", 1);
+		bool full = !stats.failed && number_of(stats.data, "context_used") >
+						     number_of(stats.data, "context_budget") / 2;
+		text_free(&stats);
+		if (!full || !kept_drop(t->gateway->kept))
+			return;
+	}
+}
+
 void turn_end(struct turn *t)
 {
 	char path[TREE_PATH];
@@ -687,7 +731,7 @@ void turn_end(struct turn *t)
 		close(t->calls_fd);
 	bool well = ended_well(t);
 	if (well && t->keeps && !atomic_load(&t->gateway->stopping) && rename_session(t, "kept-"))
-		kept_put(t->gateway->kept, &t->session);
+		keep_session(t);
 	else {
 		if (t->made && session_path(t, path))
 			(void)rmdir(path);

@@ -44,8 +44,11 @@ begin_http() { # [OPTIONS [LISTEN [FLAG]]]: on a port of its own, which $url the
 	url=http://$url
 	export url gateway
 }
-end_http() { # [SIGNAL]
-	kill "-${1:-TERM}" $gateway && wait $gateway
+end_http() { # [SIGNAL]: it ends well, unless it is killed; so does a sanitizer that has seen something not
+	kill "-${1:-TERM}" $gateway
+	wait $gateway 2>/dev/null
+	local status=$?
+	[ $status = 0 ] || [ "${1:-}" = KILL ] || { echo "not ok moefs-http ends: status $status: $(tail -n 3 "$work/http.err")"; failures=$((failures + 1)); }
 }
 py() { timeout $limit python3 - "$@" || fail "$(tail -n 1 "$work/http.err")"; }
 post() { # PATH BODY [curl's options]: the body of the answer, and its status in a line of its own
@@ -431,6 +434,24 @@ by_tls() {
 }
 needs openssl claim "TLS" by_tls
 [ -e "$work/cert.pem" ] && end_http
+
+unpolled() { py <<'PY'; }
+from gateway import *
+q = "Is seven a prime number?"
+deltas = [c["choices"][0]["delta"] for c in stream(q, model="scripted")[:-1]]
+assert "".join(d.get("reasoning_content", "") for d in deltas) == "Two does not divide it.", deltas
+assert "".join(d.get("content", "") for d in deltas) == "Seven is a prime.", deltas
+a = ask("What is 12 x 6?", n=2, logprobs=True)
+assert [c["message"]["content"] for c in a["choices"]] == 2 * ["12 x 6 = 72"]
+assert "".join(l["token"] for l in a["choices"][1]["logprobs"]["content"]) == "12 x 6 = 72"
+s = begin(long(stream=True))
+until(sessions, "it does not begin")
+s.close()
+until(lambda: not sessions(), "it goes on without its client")
+PY
+begin_http poll=off
+claim "a tree whose files cannot be polled, as across sshfs" unpolled
+end_http
 
 secret() { # what is said of requests has nothing of their text
 	begin_http "" "" -v

@@ -2,7 +2,7 @@
 # OpenAI's /v1/responses over the tree: what is answered, in one piece and as a stream, what is gone on from, by a model
 # that says what a script tells; what is refused and how.
 . "$(dirname "$0")/lib.sh"
-[ -x "$(dirname "$MOEFS")/moefs-http" ] || skip_all "moefs-http is not built"
+[ -x "${MOEFS_HTTP:-$(dirname "$MOEFS")/moefs-http}" ] || { echo "not ok $(basename "$0"): moefs-http is missing; run make"; exit 1; }
 python3 - >"$work/script.json" <<'PY'
 import json, sys
 end = "<|im_end|>\n<|im_start|>assistant\n"

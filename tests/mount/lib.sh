@@ -123,7 +123,7 @@ scripted() {
 gateway() {
 	local i
 	: >"$work/http"
-	"$(dirname "$MOEFS")/moefs-http" -o listen=127.0.0.1:0 "$@" "$mnt" 2>"$work/http" &
+	"${MOEFS_HTTP:-$(dirname "$MOEFS")/moefs-http}" -o listen=127.0.0.1:0 "$@" "$mnt" 2>"$work/http" &
 	served=$!
 	for i in $(seq $((limit * 20))); do
 		url=http://$(sed -n 's/.*listening on \(http:\/\/\)*\([0-9.]*:[0-9]*\).*/\2/p' "$work/http")
