@@ -83,7 +83,7 @@ $(BUILD)/tests/unit/golden.o: override CPPFLAGS += -DMOEFS_SOURCE_ROOT='"$(CURDI
 # them (tests/cross.sh).
 .PHONY: libraries
 libraries:
-	$(Q)$(if $(filter command,$(firstword $(origin PKG_CFLAGS))),:,examples/libraries.sh $(LIBS))
+	$(Q)$(if $(filter command,$(firstword $(origin PKG_CFLAGS))),:,examples/libraries.sh $(LIBS) $(HTTP_LIBS))
 
 $(BUILD)/%.o: %.c | libraries
 	$(call say,CC,$<)
@@ -98,7 +98,7 @@ $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(HELP_OBJS) $(BUILD)/libmoefs.a
 $(BUILD)/tests/test_trace: $(call objects,tests/bench/trace.c tests/bench/trace_lines.c)
 # And what of the gateway, which knows nothing of HTTP.
 HTTP_PURE := $(call objects,$(wildcard fs/gateway/*_answer.c fs/gateway/*_read.c fs/gateway/*_tools.c) \
-	$(addprefix fs/gateway/,anthropic_messages.c characters.c responses_items.c responses_kept.c dialog.c json_body.c wanted.c) fs/text.c)
+	$(addprefix fs/gateway/,anthropic_messages.c characters.c responses_items.c responses_kept.c dialog.c json_body.c problem.c wanted.c) fs/text.c)
 $(BUILD)/tests/test_anthropic $(BUILD)/tests/test_responses: $(HTTP_PURE)
 # And what of the tree.
 $(BUILD)/tests/test_sizes: $(call objects,fs/text.c)

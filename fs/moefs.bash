@@ -16,7 +16,7 @@ _moefs() {
 		store=*) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
 		*)
 			mapfile -t COMPREPLY < <(compgen -P "${cur%"$option"}" -W "quant= exact codec= budget= context_budget= \
-				context= store= template= threads= chunk= idle= allow_other name= fsname= http" -- "$option")
+				context= store= template= threads= chunk= idle= allow_other name= fsname= http=" -- "$option")
 			compopt -o nospace
 			;;
 		esac

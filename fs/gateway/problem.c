@@ -38,8 +38,11 @@ int problem_set(struct problem *p, enum problem_kind kind, const char *param, co
 	return -1;
 }
 
-unsigned problem_status(const struct problem *p)
+unsigned problem_status(const struct problem *p, enum protocol protocol)
 {
+	enum { OVERLOADED = 529 }; /* Anthropic's own, for what is 503 elsewhere */
+	if (protocol == PROTOCOL_ANTHROPIC && p->kind == PROBLEM_NOT_NOW)
+		return OVERLOADED;
 	return kinds[p->kind].status;
 }
 

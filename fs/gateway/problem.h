@@ -33,7 +33,7 @@ struct problem {
 /* Returns -1, so that a failure is one line. param: NULL is none. */
 __attribute__((format(printf, 4, 5))) int problem_set(struct problem *p, enum problem_kind kind,
 						      const char *param, const char *format, ...);
-unsigned problem_status(const struct problem *p);
+unsigned problem_status(const struct problem *p, enum protocol protocol);
 /* Seconds for Retry-After; 0: none. */
 unsigned problem_retry(const struct problem *p);
 /* The body of an error, or the data of a stream's error event. NULL: out of memory. */

@@ -86,7 +86,7 @@ enum MHD_Result reply_problem(struct request *r, const struct problem *p)
 	}
 	if (p->kind == PROBLEM_KEY)
 		MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
-	return give(r, problem_status(p), response);
+	return give(r, problem_status(p, protocol_of(r)), response);
 }
 
 enum MHD_Result reply_preflight(struct request *r)

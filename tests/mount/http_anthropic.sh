@@ -252,6 +252,19 @@ def fails_midway():
     assert error["error"]["message"], error
 
 
+def busy():
+    """Of a gateway that answers one request and lets none wait."""
+    c, r, session = endless()
+    for path in (M, M + "/count_tokens"):
+        c2, r2 = h.request("POST", path, body("Say hello."))
+        said = json.loads(r2.read())
+        h.same((r2.status, said["error"]["type"]), (429, "rate_limit_error"))
+        assert int(r2.headers["Retry-After"]) > 0, r2.headers
+        c2.close()
+    c.close()
+    r.close()
+
+
 def goes_away():
     c, r, session = endless()
     r.close()
@@ -280,5 +293,8 @@ claim "why an answer ended is said, with the stop sequence" check ends
 claim "count_tokens is what a message then takes" check counting
 claim "models have Anthropic's members, and errors its shape" check models
 claim "what is refused is said in Anthropic's shape" check refusals
+gateway_over
+gateway -o active=1,queue=0
+claim "where no more can be answered 429 says when to come again" check busy
 gateway_over
 finish

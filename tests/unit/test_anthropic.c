@@ -1,6 +1,7 @@
 /* Anthropic's messages: what a request comes to, and what an answer is written as. */
 #include "fs/gateway/anthropic.h"
 #include "fs/gateway/characters.h"
+#include "fs/gateway/problem.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -390,6 +391,36 @@ static void the_reason_of_an_end_is_said(void **state)
 	}
 }
 
+static void a_failure_has_its_status_and_word(void **state)
+{
+	(void)state;
+	static const struct {
+		enum problem_kind kind;
+		unsigned status;
+		const char *type;
+	} cases[] = {
+		{PROBLEM_INVALID, 400, "invalid_request_error"},
+		{PROBLEM_KEY, 401, "authentication_error"},
+		{PROBLEM_FORBIDDEN, 403, "permission_error"},
+		{PROBLEM_MODEL, 404, "not_found_error"},
+		{PROBLEM_TOO_LARGE, 413, "request_too_large"},
+		{PROBLEM_TOO_LONG, 400, "invalid_request_error"},
+		{PROBLEM_BUSY, 429, "rate_limit_error"},
+		{PROBLEM_FAILED, 500, "api_error"},
+		{PROBLEM_NOT_NOW, 529, "overloaded_error"},
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		const struct problem p = {.kind = cases[i].kind, .text = "so"};
+		json_object *body = problem_json(&p, PROTOCOL_ANTHROPIC);
+		json_object *error = json_at(body, "error");
+		assert_int_equal(problem_status(&p, PROTOCOL_ANTHROPIC), cases[i].status);
+		assert_string_equal(json_text(body, "type"), "error");
+		assert_string_equal(json_text(error, "type"), cases[i].type);
+		assert_string_equal(json_text(error, "message"), "so");
+		json_object_put(body);
+	}
+}
+
 static void bytes_that_are_no_characters_are_stood_in_for(void **state)
 {
 	(void)state;
@@ -428,6 +459,7 @@ int main(void)
 		cmocka_unit_test(a_stream_has_its_events_in_order),
 		cmocka_unit_test(a_message_has_the_same_blocks),
 		cmocka_unit_test(the_reason_of_an_end_is_said),
+		cmocka_unit_test(a_failure_has_its_status_and_word),
 		cmocka_unit_test(bytes_that_are_no_characters_are_stood_in_for),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
