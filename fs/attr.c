@@ -3,8 +3,6 @@
 
 #include <unistd.h>
 
-enum { BLOCK = 512 }; /* st_blocks' unit */
-
 /* Settings and facts belong to the mount's user, what a conversation holds to the session's. */
 static void set_owner(const struct node *n, struct stat *st)
 {
@@ -22,17 +20,6 @@ static uint64_t file_size(const struct node *n)
 	uint64_t size = t.length;
 	text_free(&t);
 	return size;
-}
-
-/* An expert's blocks are its bytes in memory, its access time is its last use. */
-static void set_residency(const struct node *n, struct stat *st)
-{
-	struct pager_expert x;
-	model_expert_inspect(n->model->model, n->layer, n->item, &x);
-	st->st_blocks = (blkcnt_t)((x.bytes + BLOCK - 1) / BLOCK);
-	if (x.last_used)
-		st->st_atim = (struct timespec){(time_t)(x.last_used / 1000000000U),
-						(long)(x.last_used % 1000000000U)};
 }
 
 /* How long another's texts are, and when they grew, is nobody's business. */
@@ -56,9 +43,9 @@ void node_attr(const struct node *n, struct stat *st)
 			st->st_mtim = n->model->config_time;
 	}
 	st->st_atim = st->st_ctim = st->st_mtim;
-	st->st_blocks = (st->st_size + BLOCK - 1) / BLOCK;
-	if (n->row->ops == &expert_ops)
-		set_residency(n, st);
+	st->st_blocks = (st->st_size + STAT_BLOCK - 1) / STAT_BLOCK;
+	if (!node_is_folder(n) && n->row->ops->attr)
+		n->row->ops->attr(n, st);
 	if (st->st_blocks == 0) /* tar -S stores zeros for a file without blocks */
 		st->st_blocks = 1;
 	if (n->row->flags & ROW_IN_MODEL && sessions_is_default(n->conversation))

@@ -5,9 +5,7 @@
  */
 #include "fs/files.h"
 #include "fs/handle.h"
-#include "fs/workers.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,55 +140,10 @@ void expert_stats_render(const struct node *n, struct text *out)
 
 /* ---- an expert's bytes ---- */
 
-struct expert_read {
-	struct job job;
-	struct call *call;
-	const struct model *model;
-	uint32_t layer, expert;
-	char *buffer;
-	int64_t result;
-	struct err why;
-};
-
-static void expert_work(struct job *job)
+static int64_t expert_read(const struct node *n, uint64_t offset, void *buffer, size_t bytes,
+			   struct err *e)
 {
-	struct expert_read *r = LINK_OWNER(job, struct expert_read, job);
-	r->result = model_expert_read(r->model, r->layer, r->expert, r->call->offset, r->buffer,
-				      r->call->size, &r->why);
-}
-
-static void expert_finish(struct job *job)
-{
-	struct expert_read *r = LINK_OWNER(job, struct expert_read, job);
-	if (r->result < 0) {
-		mount_failure(r->call->mount, &r->why);
-		fuse_reply_err(r->call->req, (int)-r->result);
-	} else
-		fuse_reply_buf(r->call->req, r->buffer, (size_t)r->result);
-	call_free(r->call);
-	free(r->buffer);
-	free(r);
-}
-
-static ssize_t expert_read(struct handle *h, struct call *c, char *buffer)
-{
-	(void)buffer; /* the loop's: a worker needs one of its own */
-	struct expert_read *r = calloc(1, sizeof *r);
-	if (!r)
-		return -ENOMEM;
-	r->buffer = malloc(c->size + 1);
-	if (!r->buffer) {
-		free(r);
-		return -ENOMEM;
-	}
-	r->call = c;
-	r->model = h->node.model->model;
-	r->layer = h->node.layer;
-	r->expert = h->node.item;
-	r->job.work = expert_work;
-	r->job.finish = expert_finish;
-	workers_run(h->node.mount->workers, &r->job);
-	return CALL_KEPT;
+	return model_expert_read(n->model->model, n->layer, n->item, offset, buffer, bytes, e);
 }
 
 static uint64_t expert_size(const struct node *n)
@@ -198,7 +151,19 @@ static uint64_t expert_size(const struct node *n)
 	return model_expert_bytes(n->model->model, n->layer);
 }
 
+/* Its blocks are its bytes in memory, its access time is its last use. */
+static void expert_attr(const struct node *n, struct stat *st)
+{
+	struct pager_expert x;
+	model_expert_inspect(n->model->model, n->layer, n->item, &x);
+	st->st_blocks = (blkcnt_t)((x.bytes + STAT_BLOCK - 1) / STAT_BLOCK);
+	if (x.last_used)
+		st->st_atim = (struct timespec){(time_t)(x.last_used / 1000000000U),
+						(long)(x.last_used % 1000000000U)};
+}
+
 const struct file_ops expert_ops = {
-	.read = expert_read,
+	.read_in_worker = expert_read,
 	.size = expert_size,
+	.attr = expert_attr,
 };

@@ -56,6 +56,11 @@ extern const struct question ask_question, score_question;
 /* tokenizer_files.c */
 extern const struct question encode_question, decode_question;
 
+/* tensor_files.c */
+extern const struct family tensor_family;
+bool tensors_are_prepared(const struct node *folder);
+int tensors_prepare(const struct node *folder, struct err *e);
+
 /* expert_files.c */
 extern const struct family layer_family;
 extern const struct family expert_family;

@@ -61,6 +61,9 @@ static const struct row rows[] = {
 	       .about = "a layer's experts (none where the layer is dense)"),
 	[FOLDER_TOKENIZER] =
 	FOLDER("tokenizer", FOLDER_MODEL, 0755, .about = "from text to tokens and back, without weights"),
+	[FOLDER_TENSORS] =
+	FOLDER("tensors", FOLDER_MODEL, 0755, .is_prepared = tensors_are_prepared, .prepare = tensors_prepare,
+	       .about = "the checkpoint's tensors by their names"),
 
 	FILE_ROW("README", FOLDER_ROOT, 0444, LIVE, NONE, 0,
 		 .ops = &live_ops, .render = readme_render, .about = "this text"),
@@ -202,13 +205,16 @@ static const struct row rows[] = {
 	FILE_ROW("EEE", FOLDER_LAYER, 0444, STATIC, NONE, ROW_FRESH,
 		 .family = &expert_family, .ops = &expert_ops,
 		 .about = "an expert: its stored bytes; its blocks are those in memory (ls -s)"),
+	FILE_ROW("NAME.npy", FOLDER_TENSORS, 0444, STATIC, NONE, 0,
+		 .family = &tensor_family, .ops = &tensor_ops,
+		 .about = "the numbers that are computed with, as a NumPy file of 32-bit floats"),
 };
 /* clang-format on */
 enum { ROWS = sizeof rows / sizeof *rows };
 _Static_assert(ROWS < 256, "an inode number has 8 bits for the row");
 
 /* What a folder's files are of, besides the mount: it says what is in their inode numbers. */
-enum scope { SCOPE_MOUNT, SCOPE_MODEL, SCOPE_SESSION, SCOPE_LAYER };
+enum scope { SCOPE_MOUNT, SCOPE_MODEL, SCOPE_SESSION, SCOPE_LAYER, SCOPE_TENSORS };
 
 static enum scope scope_of(const struct row *row)
 {
@@ -217,7 +223,7 @@ static enum scope scope_of(const struct row *row)
 		[FOLDER_SESSION] = SCOPE_SESSION, [FOLDER_PARAMS] = SCOPE_SESSION,
 		[FOLDER_INFO] = SCOPE_MODEL,	  [FOLDER_EXPERTS] = SCOPE_MODEL,
 		[FOLDER_LAYER] = SCOPE_LAYER,	  [FOLDER_ASKS] = SCOPE_MODEL,
-		[FOLDER_TOKENIZER] = SCOPE_MODEL,
+		[FOLDER_TOKENIZER] = SCOPE_MODEL, [FOLDER_TENSORS] = SCOPE_TENSORS,
 	};
 	if (row->flags & ROW_PASSING)
 		return SCOPE_SESSION;
@@ -249,7 +255,7 @@ void tree_path(const struct row *row, char *buffer, size_t size)
 
 /* ---- inode numbers ----
  *
- *     bits 0…7 row, 8…19 model, 20…51 session's number or layer, 52…63 expert or param */
+ *     bits 0…7 row, 8…19 model, 20…51 session's number, layer or tensor, 52…63 expert or param */
 
 uint64_t tree_inode(const struct node *n)
 {
@@ -261,6 +267,8 @@ uint64_t tree_inode(const struct node *n)
 		inode |= (uint64_t)n->conversation->id << 20;
 	if (scope == SCOPE_LAYER)
 		inode |= (uint64_t)n->layer << 20;
+	if (scope == SCOPE_TENSORS)
+		return inode | (uint64_t)n->item << 20;
 	return inode | (uint64_t)n->item << 52;
 }
 
@@ -281,6 +289,8 @@ int tree_node(struct mount *m, uint64_t inode, uid_t viewer, struct node *out)
 	out->model = m->models[model];
 	if (scope == SCOPE_LAYER)
 		out->layer = key;
+	if (scope == SCOPE_TENSORS)
+		out->item = key;
 	if (scope == SCOPE_SESSION && !(out->conversation = sessions_by_id(out->model, key)))
 		return -ESTALE;
 	return 0;

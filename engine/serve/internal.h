@@ -4,6 +4,7 @@
  *     model_store.h      its weights on disk     the generation thread's; others hold it to look
  *     model_run.h        what it computes with   the generation thread's
  *     schedule.h         whose turn it is        anybody's, under its lock
+ *     model_tensors.h    its published tensors   anybody's, once the list is made
  *
  * Besides: engine_state.h, what all models share; session_state.h and turn.h, a conversation and
  * its turn in progress.
@@ -18,6 +19,7 @@
  *     run.looking       read, under any other, while somebody looks at the experts in memory;
  *                       written, under none, when these come and go: a model may be loaded anew
  *     stored.lock       the same of the complete store and its plan
+ *     tensors.opening   while the list of tensors is made; nothing is taken under it
  * The generation thread computes without any of them: the fields marked (turn) belong to it while
  * session.stepping is set and the session is not queued, to the holder of the lock else.
  */
@@ -28,6 +30,7 @@
 #include "engine/serve/model_identity.h"
 #include "engine/serve/model_run.h"
 #include "engine/serve/model_store.h"
+#include "engine/serve/model_tensors.h"
 #include "engine/serve/schedule.h"
 
 struct model {
@@ -36,6 +39,7 @@ struct model {
 	struct model_store stored;
 	struct model_run run;
 	struct schedule schedule;
+	struct model_tensors tensors;
 };
 
 /* model.c: where its template comes from, or why it has none; once the tokenizer is loaded. As

@@ -129,6 +129,8 @@ static void free_model(struct model *m)
 	pthread_rwlock_destroy(&m->run.looking);
 	pthread_mutex_destroy(&m->run.opening);
 	pthread_rwlock_destroy(&m->stored.lock);
+	pthread_mutex_destroy(&m->tensors.opening);
+	tensors_close(atomic_load(&m->tensors.list));
 	constraints_free(&m->run.constraints);
 	chat_template_close(m->run.chat);
 	tokenizer_close(m->run.tokenizer);
@@ -153,6 +155,7 @@ int model_open(struct model **out, struct engine *g, const char *path, struct er
 	pthread_rwlock_init(&m->run.looking, NULL);
 	pthread_mutex_init(&m->run.opening, NULL);
 	pthread_rwlock_init(&m->stored.lock, NULL);
+	pthread_mutex_init(&m->tensors.opening, NULL);
 	pthread_cond_init(&m->schedule.work, NULL);
 	pthread_cond_init(&m->schedule.loaded, NULL);
 	int failed = open_files(m, path, e);
