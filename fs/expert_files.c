@@ -3,6 +3,7 @@
  * Looking here loads and promotes nothing: attributes and tables come from atomics
  * (model_expert_inspect), and a file's bytes are read from the store on the disk, by the workers.
  */
+#include "fs/facts.h"
 #include "fs/files.h"
 #include "fs/handle.h"
 
@@ -123,18 +124,22 @@ void expert_map_render(const struct node *n, struct text *out)
 	}
 }
 
-void expert_stats_render(const struct node *n, struct text *out)
+void expert_stats_list(const struct node *n, struct facts *f)
 {
+	static const struct fact_column columns[] = {
+		{"layer", 2}, {"expert", 3}, {"resident", 1},	{"pinned", 1},
+		{"hits", 1},  {"misses", 1}, {"last_token", 1},
+	};
+	enum { COLUMNS = sizeof columns / sizeof *columns };
 	const struct model *m = n->model->model;
-	text_string(out, "layer expert resident pinned hits misses last_token\n");
+	facts_table(f, columns, COLUMNS);
 	for (uint32_t l = 0; l < model_layers(m); l++)
 		for (uint32_t i = 0; i < model_experts(m, l); i++) {
 			struct pager_expert x;
 			model_expert_inspect(m, l, i, &x);
-			text_format(out,
-				    "%02" PRIu32 " %03" PRIu32 " %d %" PRIu32 " %" PRIu64
-				    " %" PRIu64 " %" PRIu64 "\n",
-				    l, i, x.resident, x.pinned, x.hits, x.misses, x.last_token);
+			const uint64_t row[COLUMNS] = {l,      i,	 x.resident,  x.pinned,
+						       x.hits, x.misses, x.last_token};
+			facts_row(f, columns, COLUMNS, row);
 		}
 }
 

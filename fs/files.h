@@ -3,6 +3,7 @@
 #ifndef MOEFS_FS_FILES_H
 #define MOEFS_FS_FILES_H
 
+#include "fs/facts.h"
 #include "fs/tree.h"
 
 /* mount_files.c */
@@ -19,7 +20,7 @@ void policy_render(const struct node *n, struct text *out);
 int policy_set(const struct node *n, const char *value, size_t length, struct err *e);
 void waiting_render(const struct node *n, struct text *out);
 void warming_render(const struct node *n, struct text *out);
-void cache_stats_render(const struct node *n, struct text *out);
+void cache_stats_list(const struct node *n, struct facts *f);
 
 /* model_files.c */
 extern const struct family model_family;
@@ -31,7 +32,7 @@ extern const struct family value_param_family;
 extern const struct family text_param_family;
 void status_render(const struct node *n, struct text *out);
 void session_error_render(const struct node *n, struct text *out);
-void session_stats_render(const struct node *n, struct text *out);
+void session_stats_list(const struct node *n, struct facts *f);
 void param_render(const struct node *n, struct text *out);
 int param_set(const struct node *n, const char *value, size_t length, struct err *e);
 
@@ -65,6 +66,6 @@ int tensors_prepare(const struct node *folder, struct err *e);
 extern const struct family layer_family;
 extern const struct family expert_family;
 void expert_map_render(const struct node *n, struct text *out);
-void expert_stats_render(const struct node *n, struct text *out);
+void expert_stats_list(const struct node *n, struct facts *f);
 
 #endif

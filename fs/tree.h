@@ -17,6 +17,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
+struct facts;
 struct file_ops;
 struct node;
 struct question;
@@ -90,6 +91,8 @@ struct row {
 	/* For live files: appends the contents; takes a value (not terminated). */
 	void (*render)(const struct node *n, struct text *out);
 	int (*set)(const struct node *n, const char *value, size_t length, struct err *e);
+	/* Of files that show a list of facts, by facts.h's renderers. */
+	void (*facts)(const struct node *n, struct facts *f);
 	int fact;	   /* which of the model's facts, for info/; of the session's texts */
 	uint64_t most;	   /* bytes of an assembled text; 0: as long as a prompt */
 	const struct question *question; /* of files that are asked: what kind (question.h) */
