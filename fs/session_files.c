@@ -142,7 +142,10 @@ void session_stats_list(const struct node *n, struct facts *f)
 	fact_real(f, "wait_seconds", 3, s.wait_seconds);
 	fact_real(f, "wait_ms_per_token", 3,
 		  s.output_tokens ? 1e3 * s.decode_wait_seconds / (double)s.output_tokens : 0);
-	fact_number(f, "seed", s.seed);
+	/* A word: many readers of JSON take numbers for doubles, and would round it. */
+	char seed[24];
+	(void)snprintf(seed, sizeof seed, "%" PRIu64, s.seed);
+	fact_word(f, "seed", seed);
 	fact_word(f, "finish", s.finish && *s.finish ? s.finish : "-");
 	if (s.dropped_turns)
 		fact_number(f, "dropped_turns", s.dropped_turns);

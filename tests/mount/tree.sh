@@ -23,16 +23,6 @@ default_shared() {
 }
 claim "the model's files are those of sessions/default" default_shared
 
-modes() {
-	same "$(stat -c %a sessions/default)" 700
-	same "$(stat -c %a prompt)" 600
-	same "$(stat -c %a output)" 600
-	same "$(stat -c %a ../cache/budget)" 644
-	same "$(stat -c %a ../README)" 444
-	same "$(stat -c %a sessions)" 1777
-}
-claim "modes say who may do what" modes
-
 sizes() {
 	for f in ../README ../version status stats stats.json info/layers experts/map experts/stats experts/stats.json wait ctl messages.json rendered \
 		rendered_tokens template.json tools.json tool_calls.json tool_result; do
