@@ -155,6 +155,7 @@ enum model_fact {
 	FACT_DEFAULTS, /* a line for each key of generation_config.json that is taken or ignored */
 	FACT_RECIPE,   /* "tq3", what -o quant= said */
 	FACT_CODEC,    /* "none" or "zstd 0.67", and what was measured if this mount chose it */
+	FACT_SOURCE,   /* path of the checkpoint's folder or GGUF file */
 	FACT_STORE,    /* path of the store's folder */
 	FACT_STATE,    /* unloaded, loading, ready, failed */
 	FACT_PROGRESS, /* "idle", or "converting 42 % 12.6/30.1 MB 3 s left", or "checking 43 % …"

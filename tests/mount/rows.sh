@@ -41,6 +41,7 @@ row MODEL/tensors/ 755 'of model.norm.weight.npy'
 
 row README 444 '^Language models as files'
 row version 444 '^[0-9]+\.[0-9]+\.[0-9]+$'
+row pid 444 $number
 row error 444 '.*'
 
 row cache/budget 644 $size takes 16M takes 1.5G reads '^1536M$' takes auto reads $size EINVAL much EINVAL -1 EINVAL 101% ERANGE 1
@@ -114,6 +115,7 @@ fact bits_per_weight $fraction
 fact defaults '^do_sample true'
 fact recipe '^tq3$'
 fact codec '^none'
+fact source "^/.*/$(basename "$MODEL")\$"
 fact store '^/.*/tq3$'
 fact state '^ready$'
 fact progress '^idle$'
