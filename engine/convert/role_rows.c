@@ -138,6 +138,28 @@ int role_rows_read(struct role_rows *u, struct role_reader *r, uint32_t row, uin
 	return from_source(r, &u->from, &u->shape, row, rows, u->stored, e);
 }
 
+/* Columns that are coded together, and apart from others; 0: all of a row. */
+static uint32_t group_of(const struct shape *s)
+{
+	if (format_is_tq(s->format))
+		return TQ_GROUP;
+	return format_is_float(s->format) ? 1 : 0;
+}
+
+void role_rows_narrow(struct role_rows *u, uint32_t *first, uint32_t n)
+{
+	uint32_t group = group_of(&u->shape), cols = u->from.cols;
+	if (!group)
+		return;
+	uint32_t begin = *first / group * group, end = *first + n;
+	end += (group - end % group) % group;
+	end = end < cols ? end : cols;
+	u->from.view.part[0].first += begin;
+	u->from.row_bytes = u->from.row_bytes / cols * (end - begin);
+	u->from.cols = u->shape.cols = end - begin;
+	*first -= begin;
+}
+
 uint32_t role_rows_decode(const struct role_rows *u, uint32_t row, uint32_t first, uint32_t cols,
 			  float *out)
 {
@@ -148,11 +170,7 @@ uint32_t role_rows_decode(const struct role_rows *u, uint32_t row, uint32_t firs
 		at[i] = base + row * plan_piece_bytes(&one, i);
 		base += plan_piece_bytes(&all, i);
 	}
-	uint32_t before = first, group = 0;
-	if (format_is_tq(one.format))
-		group = TQ_GROUP;
-	else if (format_is_float(one.format))
-		group = 1;
+	uint32_t before = first, group = group_of(&one);
 	if (group) { /* whole groups are rows of their own */
 		const struct shape skipped = {.format = one.format,
 					      .norms = one.norms,

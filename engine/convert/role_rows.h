@@ -28,6 +28,10 @@ int role_rows_make(struct role_rows *u, const struct role_reader *r, struct tens
 		   struct err *e);
 int role_rows_room(struct role_rows *u, size_t room, struct err *e);
 void role_rows_free(struct role_rows *u);
+/* Columns [*first, *first + n) alone, and what shares a group with them, where groups are coded one
+ * by one; *first becomes their place among these. For rows that lie across, which are read from a
+ * source: of the tensor's rows it then takes no more than these. */
+void role_rows_narrow(struct role_rows *u, uint32_t *first, uint32_t n);
 /* Rows [row, row + rows), no more than there is room for. */
 int role_rows_read(struct role_rows *u, struct role_reader *r, uint32_t row, uint32_t rows,
 		   struct err *e);

@@ -50,7 +50,7 @@ struct tensors_store {
 };
 /* Numbers [first, first + count), which it has. store: NULL if there is none. Takes memory for a
  * few rows, and reads no more than these need: of rows that lie across, the part of the expert that
- * they cross. -ESTALE: the source was changed since it was opened. Any number of threads. */
+ * they cross, or from the source the rows beside them that share a group. -ESTALE: the source was changed since it was opened. Any number of threads. */
 int tensors_read(const struct tensors *t, size_t i, const struct tensors_store *store,
 		 uint64_t first, size_t count, float *out, struct err *e);
 

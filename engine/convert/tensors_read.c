@@ -128,18 +128,21 @@ static int along(struct reading *r, struct role_rows *u, struct err *e)
 
 /* Numbers [first, first + n) of the role's rows of one block, which are the batch's rows `to` and
  * those behind it. */
-static int cross_block(struct reading *r, struct role_rows *u, uint32_t block, uint32_t first,
-		       uint32_t n, uint32_t to, float *row, struct err *e)
+static int cross_block(struct reading *r, const struct role_rows *of, uint32_t block,
+		       uint32_t first, uint32_t n, uint32_t to, float *row, struct err *e)
 {
-	const struct view *v = &u->from.view;
+	struct role_rows u = *of; /* its room is lent */
+	const struct view *v = &u.from.view;
 	uint32_t height = (uint32_t)v->part[0].block;
+	if (!r->from.store)
+		role_rows_narrow(&u, &first, n);
 	for (uint32_t i = 0, rows; i < height; i += rows) {
-		rows = height - i < u->room ? height - i : u->room;
-		int failed = role_rows_read(u, &r->from, block * height + i, rows, e);
+		rows = height - i < u.room ? height - i : u.room;
+		int failed = role_rows_read(&u, &r->from, block * height + i, rows, e);
 		if (failed)
 			return failed;
 		for (uint32_t k = 0; k < rows; k++) {
-			const float *from = row + role_rows_decode(u, k, first, n, row);
+			const float *from = row + role_rows_decode(&u, k, first, n, row);
 			float *out = r->out + to * r->tensor->cols + v->column + (i + k) * v->step;
 			for (uint32_t x = 0; x < n; x++)
 				out[x * r->tensor->cols] = from[x];
