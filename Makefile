@@ -192,6 +192,7 @@ HELPERS := $(if $(filter /usr/local,$(PREFIX)),/sbin,$(PREFIX)/sbin)
 install: all ## install the program, man page, completion and systemd unit under PREFIX (/usr/local)
 	install -Dm755 $(BUILD)/moefs $(DESTDIR)$(PREFIX)/bin/moefs
 	install -Dm644 fs/moefs.1 $(DESTDIR)$(PREFIX)/share/man/man1/moefs.1
+	install -m644 fs/moefs-ask.1 fs/moefs-chat.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	install -Dm644 fs/moefs.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/moefs
 	install -d $(DESTDIR)$(HELPERS) $(DESTDIR)$(PREFIX)/lib/systemd/user
 	ln -sf $(PREFIX)/bin/moefs $(DESTDIR)$(HELPERS)/mount.moefs
@@ -200,6 +201,7 @@ install: all ## install the program, man page, completion and systemd unit under
 
 uninstall: ## remove what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/moefs $(DESTDIR)$(HELPERS)/mount.moefs $(DESTDIR)$(PREFIX)/share/man/man1/moefs.1 \
+		$(DESTDIR)$(PREFIX)/share/man/man1/moefs-ask.1 $(DESTDIR)$(PREFIX)/share/man/man1/moefs-chat.1 \
 		'$(DESTDIR)$(PREFIX)/lib/systemd/user/moefs@.service' \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/moefs
 

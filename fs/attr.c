@@ -50,8 +50,8 @@ void node_attr(const struct node *n, struct stat *st)
 	}
 	st->st_atim = st->st_ctim = st->st_mtim;
 	st->st_blocks = (st->st_size + STAT_BLOCK - 1) / STAT_BLOCK;
-	if (!node_is_folder(n) && n->row->ops->attr)
-		n->row->ops->attr(n, st);
+	if (n->row->hooks && n->row->hooks->attr)
+		n->row->hooks->attr(n, st);
 	if (st->st_blocks == 0) /* tar -S stores zeros for a file without blocks */
 		st->st_blocks = 1;
 	if (n->row->flags & ROW_IN_MODEL && sessions_is_default(n->conversation))
@@ -73,7 +73,9 @@ bool node_may(const struct node *n, uid_t uid, int what)
 
 double node_attr_seconds(const struct node *n)
 {
+	if (n->row->flags & ROW_FRESH)
+		return 0;
 	if (node_is_folder(n))
 		return 1;
-	return n->row->caching == CACHING_STATIC && !(n->row->flags & ROW_FRESH) ? 3600 : 0;
+	return n->row->caching == CACHING_STATIC ? 3600 : 0;
 }

@@ -93,6 +93,7 @@ void cache_stats_list(const struct node *n, struct facts *f)
 	fact_number(f, "used", s.used);
 	fact_number(f, "peak", s.peak);
 	fact_number(f, "experts_resident", s.experts_resident);
+	fact_number(f, "pinned", s.pinned);
 	fact_number(f, "hits", s.hits);
 	fact_number(f, "misses", s.misses);
 	fact_number(f, "evictions", s.evictions);

@@ -156,19 +156,7 @@ static uint64_t expert_size(const struct node *n)
 	return model_expert_bytes(n->model->model, n->layer);
 }
 
-/* Its blocks are its bytes in memory, its access time is its last use. */
-static void expert_attr(const struct node *n, struct stat *st)
-{
-	struct pager_expert x;
-	model_expert_inspect(n->model->model, n->layer, n->item, &x);
-	st->st_blocks = (blkcnt_t)((x.bytes + STAT_BLOCK - 1) / STAT_BLOCK);
-	if (x.last_used)
-		st->st_atim = (struct timespec){(time_t)(x.last_used / 1000000000U),
-						(long)(x.last_used % 1000000000U)};
-}
-
 const struct file_ops expert_ops = {
 	.read_in_worker = expert_read,
 	.size = expert_size,
-	.attr = expert_attr,
 };

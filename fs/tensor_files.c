@@ -79,8 +79,8 @@ static void tensor_attr(const struct node *n, struct stat *st)
 	st->st_blocks = 0;
 }
 
+const struct row_hooks tensor_hooks = {.attr = tensor_attr};
 const struct file_ops tensor_ops = {
 	.read_in_worker = tensor_read,
 	.size = tensor_size,
-	.attr = tensor_attr,
 };

@@ -3,6 +3,7 @@
  *     model_identity.h   what was mounted        stays as it is: anybody reads it
  *     model_store.h      its weights on disk     the generation thread's; others hold it to look
  *     model_run.h        what it computes with   the generation thread's
+ *     wishes.h           what users want pinned  anybody's, under its lock
  *     schedule.h         whose turn it is        anybody's, under its lock
  *     model_tensors.h    its published tensors   anybody's, once the list is made
  *
@@ -16,8 +17,10 @@
  *     run.opening       read and written, under none, while the tokenizer is opened
  *     budgets' lock     inside its own functions, which take the pager's
  *     converter's lock, pager's lock, answer's lock   inside their own functions
+ *     wishes.lock       while experts are asked for, and while the pager gets a source with them
  *     run.looking       read, under any other, while somebody looks at the experts in memory;
- *                       written, under none, when these come and go: a model may be loaded anew
+ *                       written, under none but wishes.lock, when these come and go: a model may
+ *                       be loaded anew
  *     stored.lock       the same of the complete store and its plan
  *     tensors.opening   while the list of tensors is made; nothing is taken under it
  * The generation thread computes without any of them: the fields marked (turn) belong to it while
@@ -32,6 +35,7 @@
 #include "engine/serve/model_store.h"
 #include "engine/serve/model_tensors.h"
 #include "engine/serve/schedule.h"
+#include "engine/serve/wishes.h"
 
 struct model {
 	struct engine *engine;
@@ -40,6 +44,7 @@ struct model {
 	struct model_run run;
 	struct schedule schedule;
 	struct model_tensors tensors;
+	struct wishes wishes;
 };
 
 /* model.c: where its template comes from, or why it has none; once the tokenizer is loaded. As

@@ -39,10 +39,11 @@ static void started(void *ctx)
 	(void)!write(v->started, "", 1);
 }
 
-static void tick(void *ctx, const struct mount *m)
+static bool tick(void *ctx, const struct mount *m)
 {
 	(void)ctx;
 	(void)m;
+	return false;
 }
 
 static int serve(struct serving *v, const char *model, const char *store, const char *where,

@@ -42,6 +42,7 @@ row MODEL/tensors/ 755 'of model.norm.weight.npy'
 row README 444 '^Language models as files'
 row version 444 '^[0-9]+\.[0-9]+\.[0-9]+$'
 row pid 444 $number
+row ctl 644 '^load' takes rescan reads '^load' EINVAL jump EINVAL '' ENOENT 'load nobody'
 row error 444 '.*'
 
 row cache/budget 644 $size takes 16M takes 1.5G reads '^1536M$' takes auto reads $size EINVAL much EINVAL -1 EINVAL 101% ERANGE 1
@@ -125,6 +126,8 @@ fact kernels '^(scalar|avx|neon)'
 row MODEL/experts/map 444 $'^00 [0-9a-j.]+\n01 '
 row MODEL/experts/stats 444 $'^layer expert resident pinned hits misses last_token\n00 000 [01] '
 row MODEL/experts/stats.json 444 'json .[33].layer == 1 and .[33].expert == 1 and .[33].hits >= 0'
+row MODEL/experts/ctl 644 '^load' takes 'load 00/000' reads '^load' takes 'pin 00/000' reads '^load' takes 'unpin 00/*' reads '^load' \
+	EINVAL jump EINVAL pin EINVAL 'load 99/000' EINVAL 'load nobody' EINVAL ''
 row MODEL/experts/LL/EEE 444 bytes
 row MODEL/tensors/NAME.npy 444 bytes
 
@@ -228,7 +231,7 @@ claim "each reads as what it is" read_all
 # ---- writing ----
 
 declare -A errno=([EINVAL]="Invalid argument" [ERANGE]="Numerical result out of range" [EFBIG]="File too large"
-	[ENODATA]="No data available" [EACCES]="Permission denied" [EPERM]="Operation not permitted")
+	[ENODATA]="No data available" [ENOENT]="No such file or directory" [EACCES]="Permission denied" [EPERM]="Operation not permitted")
 value() { # as cp brings it
 	case $1 in @*) head -c "${1#@}" /dev/zero | tr '\0' x ;; *) printf '%s\n' "$1" ;; esac >"$work/value"
 }
