@@ -6,6 +6,7 @@
  *     wishes.h           what users want pinned  anybody's, under its lock
  *     schedule.h         whose turn it is        anybody's, under its lock
  *     model_tensors.h    its published tensors   anybody's, once the list is made
+ *     tracing.h          what its tokens pass    the generation thread's; its ring anybody's
  *
  * Besides: engine_state.h, what all models share; session_state.h and turn.h, a conversation and
  * its turn in progress.
@@ -16,7 +17,8 @@
  *     schedule.lock     every field marked (lock) of the schedule and of the sessions
  *     run.opening       read and written, under none, while the tokenizer is opened
  *     budgets' lock     inside its own functions, which take the pager's
- *     converter's lock, pager's lock, answer's lock   inside their own functions
+ *     converter's lock, pager's lock, answer's lock, the trace ring's   inside their own
+ *                       functions; under the last `told` is called
  *     wishes.lock       while experts are asked for, and while the pager gets a source with them
  *     run.looking       read, under any other, while somebody looks at the experts in memory;
  *                       written, under none but wishes.lock, when these come and go: a model may
@@ -35,6 +37,7 @@
 #include "engine/serve/model_store.h"
 #include "engine/serve/model_tensors.h"
 #include "engine/serve/schedule.h"
+#include "engine/serve/tracing.h"
 #include "engine/serve/wishes.h"
 
 struct model {
@@ -44,6 +47,7 @@ struct model {
 	struct model_run run;
 	struct schedule schedule;
 	struct model_tensors tensors;
+	struct tracing tracing;
 	struct wishes wishes;
 };
 

@@ -126,6 +126,7 @@ fact kernels '^(scalar|avx|neon)'
 row MODEL/experts/map 444 $'^00 [0-9a-j.]+\n01 '
 row MODEL/experts/stats 444 $'^layer expert resident pinned hits misses last_token\n00 000 [01] '
 row MODEL/experts/stats.json 444 'json .[33].layer == 1 and .[33].expert == 1 and .[33].hits >= 0'
+row MODEL/experts/trace 444 '^$'
 row MODEL/experts/ctl 644 '^load' takes 'load 00/000' reads '^load' takes 'pin 00/000' reads '^load' takes 'unpin 00/*' reads '^load' \
 	EINVAL jump EINVAL pin EINVAL 'load 99/000' EINVAL 'load nobody' EINVAL ''
 row MODEL/experts/LL/EEE 444 bytes
