@@ -89,6 +89,7 @@ $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(HELP_OBJS) $(BUILD)/libmoefs.a
 $(BUILD)/tests/test_trace: $(call objects,tests/bench/trace.c tests/bench/trace_lines.c)
 # And what of the tree.
 $(BUILD)/tests/test_sizes: $(call objects,fs/text.c)
+$(BUILD)/tests/test_tensor_names: $(call objects,fs/tensor_names.c)
 
 # The kernels alone against the scalar ones, with no library but C's: tests/cross.sh builds it for other
 # processors.

@@ -187,9 +187,8 @@ static int copy_rows(struct encoder *x, const struct shape *s, const struct sour
 
 /* ---- rows ---- */
 
-/* s->rows rows of a tensor from row0 on, as a store has them: their pieces in out[]. */
-static int encode_rows(struct encoder *x, const struct shape *s, const struct source *source,
-		       uint32_t row0, uint8_t *out, struct err *e)
+int encode_rows(struct encoder *x, const struct shape *s, const struct source *source,
+		uint32_t row0, uint8_t *out, struct err *e)
 {
 	struct shape one = *s;
 	one.rows = 1;
