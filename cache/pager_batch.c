@@ -51,7 +51,7 @@ static int check_range(const struct pager_source *s, uint32_t layer, const uint3
 	return 0;
 }
 
-static void want_all(struct pager_batch *b, uint64_t token)
+static void want_all(struct pager_batch *b, uint8_t *missed, uint64_t token)
 {
 	struct pager_source *s = b->source;
 	struct pager *p = s->pager;
@@ -63,6 +63,7 @@ static void want_all(struct pager_batch *b, uint64_t token)
 	for (uint32_t i = 0; i < b->count; i++) {
 		struct entry *x = entry_of(b, i);
 		bool hit = x->state == ENTRY_RESIDENT;
+		missed[i] = !hit;
 		x->wanted++;
 		x->last_token = token;
 		x->last_used = time;
@@ -80,7 +81,7 @@ static void want_all(struct pager_batch *b, uint64_t token)
 static void hold(struct pager_batch *b, uint32_t i, struct pager_ready *out)
 {
 	struct entry *x = entry_of(b, i);
-	pool_pin(x);
+	pool_hold(x);
 	x->wanted--;
 	b->state[i] = HELD;
 	b->held++;
@@ -168,7 +169,7 @@ int pager_begin(struct pager_batch *b, struct pager_source *s, uint32_t layer,
 	int rc = check_range(s, layer, experts, n, e);
 	if (rc)
 		return rc;
-	uint8_t *state = calloc((size_t)n + 1, sizeof *state); /* all WANTED */
+	uint8_t *state = calloc(2 * (size_t)n + 1, sizeof *state); /* all WANTED */
 	if (!state)
 		return err_sys(e, ENOMEM, "%s: a batch of %u experts",
 			       store_folder(s->supply.store), n);
@@ -176,6 +177,7 @@ int pager_begin(struct pager_batch *b, struct pager_source *s, uint32_t layer,
 				  .layer = layer,
 				  .count = n,
 				  .experts = experts,
+				  .missed = state + n,
 				  .state = state,
 				  .left = n};
 
@@ -183,7 +185,7 @@ int pager_begin(struct pager_batch *b, struct pager_source *s, uint32_t layer,
 	prediction_end(s);
 	warm_stop(s);
 	pool_visit(p, s, layer, experts, credit, n);
-	want_all(b, token);
+	want_all(b, state + n, token);
 	(void)request(b, false, NULL); /* a failure is met again by pager_next */
 	pthread_mutex_unlock(&p->lock);
 	return 0;
@@ -207,7 +209,7 @@ int pager_next(struct pager_batch *b, struct pager_ready *ready, uint32_t max, s
 				*e = b->error;
 			break;
 		}
-		/* What is resident is pinned before room is made for what is not. */
+		/* What is resident is held before room is made for what is not. */
 		uint32_t n = take_resident(b, ready, max);
 		rc = request(b, true, n ? NULL : e);
 		if (n > 0)
@@ -232,7 +234,7 @@ void pager_put(struct pager_batch *b, const struct pager_ready *r)
 	pthread_mutex_lock(&p->lock);
 	b->state[r->index] = PUT;
 	b->held--;
-	pool_unpin(p, x);
+	pool_give_back(p, x);
 	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
 }
@@ -258,6 +260,7 @@ void pager_end(struct pager_batch *b)
 	pthread_mutex_lock(&p->lock);
 	disown(b);
 	pool_shrink(p);
+	request_wake(p, p->asked > 0); /* there may be room now for what users ask for */
 	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
 	free(b->state);

@@ -24,15 +24,10 @@ static uint64_t file_size(const struct node *n)
 	return size;
 }
 
-/* An expert's blocks are its bytes in memory, its access time is its last use. */
-static void set_residency(const struct node *n, struct stat *st)
+/* Every mode in the tree has the same bits for the group as for the others, but for umask's. */
+static mode_t mode_of(const struct node *n)
 {
-	struct pager_expert x;
-	model_expert_inspect(n->model->model, n->layer, n->item, &x);
-	st->st_blocks = (blkcnt_t)((x.bytes + BLOCK - 1) / BLOCK);
-	if (x.last_used)
-		st->st_atim = (struct timespec){(time_t)(x.last_used / 1000000000U),
-						(long)(x.last_used % 1000000000U)};
+	return n->row->mode & ~n->mount->umask;
 }
 
 /* How long another's texts are, and when they grew, is nobody's business. */
@@ -41,7 +36,7 @@ void node_attr(const struct node *n, struct stat *st)
 	bool shown = node_may(n, n->viewer, R_OK);
 	*st = (struct stat){
 		.st_ino = tree_inode(n),
-		.st_mode = n->row->mode,
+		.st_mode = mode_of(n),
 		.st_nlink = 1, /* for folders: no promise about how many folders are in them */
 		.st_blksize = 4096,
 	};
@@ -57,28 +52,32 @@ void node_attr(const struct node *n, struct stat *st)
 	}
 	st->st_atim = st->st_ctim = st->st_mtim;
 	st->st_blocks = (st->st_size + BLOCK - 1) / BLOCK;
-	if (n->row->ops == &expert_ops)
-		set_residency(n, st);
+	if (n->row->hooks && n->row->hooks->attr)
+		n->row->hooks->attr(n, st);
 	if (st->st_blocks == 0) /* tar -S stores zeros for a file without blocks */
 		st->st_blocks = 1;
 	if (n->row->flags & ROW_IN_MODEL && sessions_is_default(n->conversation))
 		st->st_nlink = 2;
 }
 
-/* Every mode in the tree has the same bits for the group as for the others. */
+/* The groups of whoever asks are the kernel's to look at, which has done so: nobody but root comes
+ * here with less. */
 bool node_may(const struct node *n, uid_t uid, int what)
 {
 	struct stat st = {0};
 	if (what & W_OK && !node_is_folder(n) && n->row->effect == EFFECT_NONE)
 		return false;
 	set_owner(n, &st);
-	unsigned bits = (uid == st.st_uid ? n->row->mode >> 6 : n->row->mode) & 7;
+	mode_t mode = mode_of(n);
+	unsigned bits = (uid == st.st_uid ? mode >> 6 : mode >> 3 | mode) & 7;
 	return (bits & (unsigned)what) == (unsigned)what;
 }
 
 double node_attr_seconds(const struct node *n)
 {
+	if (n->row->flags & ROW_FRESH)
+		return 0;
 	if (node_is_folder(n))
 		return 1;
-	return n->row->caching == CACHING_STATIC && !(n->row->flags & ROW_FRESH) ? 3600 : 0;
+	return n->row->caching == CACHING_STATIC ? 3600 : 0;
 }

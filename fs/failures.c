@@ -3,6 +3,8 @@
  * The mount keeps the last failure of nobody (a model, the store) and the last of each user, since
  * a sentence may quote what he wrote. A session keeps the last refusal, until the next prompt that
  * it accepts; why its last turn failed is the engine's to say. */
+#include "fs/pollers.h"
+#include "fs/said.h"
 #include "fs/tree.h"
 
 #include <stdio.h>
@@ -13,6 +15,7 @@ int mount_failure(struct mount *m, const struct err *e)
 {
 	(void)snprintf(m->error, sizeof m->error, "%s", e->text);
 	m->error_order = ++m->failure_order;
+	said_line(m->said, e->text);
 	return -e->code;
 }
 
@@ -77,6 +80,7 @@ int node_failure(const struct node *n, const struct err *e)
 		c->refused = strdup(named.text);
 		c->refused_row = n->row;
 		c->refused_item = n->item;
+		pollers_wake(&c->pollers);
 	}
 	return mount_failure_of(n->mount, n->viewer, &named);
 }
@@ -88,6 +92,7 @@ void node_accepted(const struct node *n)
 		return;
 	free(c->refused);
 	c->refused = NULL;
+	pollers_wake(&c->pollers);
 }
 
 void node_took(const struct node *n)

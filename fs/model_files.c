@@ -1,25 +1,27 @@
 /* A model's own files: info/ and config.json; and the names of the models. */
 #include "fs/files.h"
 #include "fs/handle.h"
+#include "fs/param_defaults.h"
+#include "fs/progress.h"
 
 #include <errno.h>
 #include <string.h>
 
 static uint64_t model_next(const struct node *folder, uint64_t after, char name[NAME_SIZE])
 {
-	if (after >= folder->mount->model_count)
+	const struct mount *m = folder->mount;
+	while (after < m->model_count && m->models[after]->gone)
+		after++;
+	if (after >= m->model_count)
 		return 0;
-	memcpy(name, folder->mount->models[after]->name, NAME_SIZE);
+	memcpy(name, m->models[after]->name, NAME_SIZE);
 	return after + 1;
 }
 
 static uint64_t model_find(const struct node *folder, const char *name)
 {
-	const struct mount *m = folder->mount;
-	for (size_t i = 0; i < m->model_count; i++)
-		if (strcmp(m->models[i]->name, name) == 0)
-			return i + 1;
-	return 0;
+	const struct mounted *model = models_named(folder->mount, name, strlen(name));
+	return model ? (uint64_t)model->index + 1 : 0;
 }
 
 static void model_bind(struct node *child, uint64_t member)
@@ -32,8 +34,14 @@ const struct family model_family = {model_next, model_find, model_bind};
 void fact_render(const struct node *n, struct text *out)
 {
 	char fact[4096 + 16];
-	if (model_fact(n->model->model, (enum model_fact)n->row->fact, fact, sizeof fact) == 0)
-		text_format(out, "%s\n", fact);
+	enum model_fact which = (enum model_fact)n->row->fact;
+	if (which == FACT_PROGRESS)
+		progress_words(n->model->model, fact, sizeof fact);
+	else if (model_fact(n->model->model, which, fact, sizeof fact))
+		return;
+	text_format(out, "%s\n", fact);
+	if (which == FACT_DEFAULTS)
+		param_defaults_words(n->mount, out);
 }
 
 static ssize_t config_read(struct handle *h, struct call *c, char *buffer)

@@ -34,8 +34,12 @@ enum {
 	READ_MAX_BYTES = 1 << 20, /* that one read asks for */
 };
 
+struct answer;
 struct fuse_session;
 struct handle;
+struct param_given;
+struct rescan;
+struct said;
 struct workers;
 struct mounted;
 
@@ -53,10 +57,11 @@ struct conversation {
 	unsigned references;
 	/* The handle that has written to prompt and is not released yet: the session is dirty. */
 	struct handle *writer;
+	struct link writing;	 /* while there is one: on mounted.writing */
 	struct link for_text;	 /* calls waiting until the answer grows or ends */
 	struct link for_turn;	 /* calls waiting until the turn ends */
 	struct link for_release; /* calls waiting for the writer's RELEASE */
-	struct link pollers;	 /* handles to notify */
+	struct link pollers;	 /* handles to tell (pollers.h) */
 	struct post news;	 /* the engine's callback */
 	bool error_told;	 /* the present failure is in MOUNT/error already */
 	char *refused;		 /* the last refusal, until it is no news (failures.c); else NULL */
@@ -70,6 +75,7 @@ struct conversation {
 	bool passing;
 	unsigned borrowed;	/* by jobs of the workers' */
 	struct session *ending; /* that has ended while it was borrowed */
+	struct answer *told;	/* whose end was told of (told.c), a reference */
 	struct line asker;	/* who opened the prompt of the newest turn; empty: not known */
 };
 
@@ -78,12 +84,19 @@ struct mounted {
 	struct mount *mount;
 	struct model *model;
 	char name[NAME_SIZE];
-	uint32_t index;			/* in mount.models */
+	char *path;	/* where it was found */
+	bool gone;	/* from there, and from the tree; what it is stays until the mount's end */
+	uint32_t index; /* in mount.models */
 	struct conversation **sessions; /* by ascending id; the first is sessions/default */
 	size_t session_count, session_capacity;
-	uint32_t next_id; /* of sessions and asks */
-	struct link asks; /* conversations that are names in ask.d, by ascending id */
-	char *config;	  /* config.json as it was at mount */
+	uint32_t next_id;	   /* of sessions and asks */
+	struct link asks;	   /* conversations that are names in ask.d, by ascending id */
+	uint64_t private_count;	   /* conversations that questions have had */
+	struct link writing;	   /* conversations whose prompt is being written */
+	struct link for_trace;	   /* calls waiting for lines of experts/trace */
+	struct link trace_pollers; /* handles to tell of them */
+	struct post traced;	   /* the engine's callback */
+	char *config;		   /* config.json as it was at mount */
 	size_t config_length;
 	struct timespec config_time; /* its modification: what static files show */
 	bool failure_told; /* its failure to load or to be converted is in MOUNT/error already */
@@ -114,8 +127,9 @@ struct mount {
 	struct link folders;	 /* open folders of sessions */
 	char *scratch;		 /* READ_MAX_BYTES, for the read being answered */
 	struct unsubmitted unsubmitted;
-	struct text readme;   /* what README says */
-	uint64_t memory;      /* that there is, as engine_memory said at mount */
+	struct text readme;    /* what README says */
+	uint64_t memory;       /* that there is, as engine_memory said at mount */
+	struct rescan *rescan; /* of folders of models (rescan.c); NULL: there is none */
 	struct text skipped;  /* a line for each model that could not be mounted, with the reason */
 	struct link refusals; /* of all sessions, the oldest first */
 	unsigned refusal_count;
@@ -123,6 +137,12 @@ struct mount {
 	uint64_t error_order, failure_order;
 	struct failure failures[FAILURES_MOST]; /* of users */
 	bool ready;				/* the kernel has said INIT */
+	bool load_asked;		  /* somebody has had a model loaded: look how it goes */
+	bool verbose;			  /* a line for each answered prompt */
+	mode_t umask;			  /* bits that no node has */
+	struct said *said;		  /* what the daemon has to say; NULL: to nobody */
+	const struct param_given *params; /* that sessions begin with (options.h) */
+	size_t param_count;
 };
 
 /* ---- mount.c ---- */
@@ -151,18 +171,42 @@ const char *mount_failure_seen(const struct mount *m, uid_t viewer);
 
 /* Whether a model's folder may be called so. */
 bool models_name_fits(const char *name);
-/* Mounts the model at path and asks it to load, or, where path holds a folder of models, each of
- * them, to be loaded when first asked. In a folder what cannot be mounted is skipped, with a line
- * in `skipped`; an error if nothing is left. The name is for a single model; NULL: its own. Blocks
- * for the small files. */
-/* Calls for each path in a folder, in their order, but for hidden ones. */
-int models_inside(const char *folder, void (*visit)(void *ctx, const char *path, const char *name),
-		  void *ctx, struct err *e);
-int models_add(struct mount *m, const char *path, const char *name, struct err *e);
+/* How many there are that are not gone. */
+size_t models_count(const struct mount *m);
+struct mounted *models_named(const struct mount *m, const char *name, size_t length); /* or NULL */
+/* A model that is open, and in no tree yet. */
+struct found {
+	struct model *model;
+	char *path, *config;
+	size_t config_length;
+	struct timespec config_time;
+};
+/* Opens it, and says what is wrong with it as far as that is known before its weights are read.
+ * load: it will be, at once. Any thread; blocks. */
+int models_find(struct found *f, struct engine *g, const char *path, bool load, struct err *e);
+void models_drop(struct found *f); /* closes it, if it was not taken */
+/* Puts it into the tree, by this name or its own. Taken or not, f has nothing afterwards. */
+int models_take(struct mount *m, struct found *f, const char *name, struct err *e);
+/* Nothing of it is loaded, open, or in its conversations. */
+bool models_unused(const struct mounted *model);
 void models_close(struct mount *m); /* blocks until the steps in progress end */
 /* Tells MOUNT/error about models that failed to load, or whose conversion stopped, since the last
  * call. True while one is loading. */
 bool models_watch(struct mount *m);
+
+/* ---- adding.c ---- */
+
+/* Mounts the model at path and asks it to load, or, where path holds a folder of models, each of
+ * them, to be loaded when first asked. In a folder what cannot be mounted is skipped, with a line
+ * in `skipped`; an error if nothing is left. The name is for a single model; NULL: its own. Blocks
+ * for the small files and the headers of the weights. */
+int models_add(struct mount *m, const char *path, const char *name, struct err *e);
+
+/* ---- skipped.c ---- */
+
+/* Takes the lines, each with its newline, in the place of m->skipped, and says those that are new.
+ */
+void skipped_replace(struct mount *m, struct text *lines);
 
 /* ---- sessions.c ---- */
 
@@ -197,6 +241,10 @@ void conversation_wake(struct conversation *c);
 /* What an open that must see the newest answer has to know. Closing: text was written to prompt and
  * the process that opened it has flushed since, so that its RELEASE is on its way. */
 bool conversation_closing(const struct conversation *c);
+/* A conversation of the model's that is closing; NULL: none is. */
+struct conversation *sessions_closing(const struct mounted *model);
+/* Its writer is this one; NULL: there is none any more. */
+void conversation_set_writer(struct conversation *c, struct handle *writer);
 
 /* ---- asks.c ---- */
 

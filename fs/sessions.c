@@ -5,7 +5,11 @@
 #include "cache/clock.h"
 #include "fs/call.h"
 #include "fs/handle.h"
+#include "fs/pollers.h"
 #include "fs/refusals.h"
+#include "fs/said.h"
+#include "fs/told.h"
+#include "fs/trace_news.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,36 +18,38 @@
 
 /* ---- waking ---- */
 
-static void notify_pollers(struct conversation *c)
-{
-	struct link later;
-	list_init(&later);
-	while (!list_empty(&c->pollers)) {
-		struct handle *h = LINK_OWNER(c->pollers.next, struct handle, polling);
-		list_remove(&h->polling);
-		if (c->session && !h->node.row->ops->poll(h)) {
-			list_append(&later, &h->polling);
-			continue;
-		}
-		fuse_lowlevel_notify_poll(h->poll);
-		fuse_pollhandle_destroy(h->poll);
-		h->poll = NULL;
-	}
-	list_move_all(&c->pollers, &later);
-}
-
 void conversation_wake(struct conversation *c)
 {
 	struct mount *m = c->model->mount;
 	calls_wake(m, &c->for_text);
-	if (!c->session || !session_working(c->session))
+	if (!c->session || !session_working(c->session)) {
 		calls_wake(m, &c->for_turn);
-	notify_pollers(c);
+		trace_wake(c->model);
+	}
+	pollers_wake(&c->pollers);
 }
 
 bool conversation_closing(const struct conversation *c)
 {
 	return c->writer && c->writer->flushed;
+}
+
+struct conversation *sessions_closing(const struct mounted *model)
+{
+	for (struct link *l = model->writing.next; l != &model->writing; l = l->next) {
+		struct conversation *c = LINK_OWNER(l, struct conversation, writing);
+		if (conversation_closing(c))
+			return c;
+	}
+	return NULL;
+}
+
+void conversation_set_writer(struct conversation *c, struct handle *writer)
+{
+	c->writer = writer;
+	list_remove(&c->writing);
+	if (writer)
+		list_append(&c->model->writing, &c->writing);
 }
 
 static void tell_error(struct conversation *c)
@@ -61,6 +67,10 @@ static void tell_error(struct conversation *c)
 	const char *folder = c->passing ? "ask.d/" : c->id ? "sessions/" : "";
 	err_set(&e, EIO, "%s/%s%s: %s", c->model->name, folder, c->name, why);
 	mount_failure_of(c->model->mount, c->uid, &e);
+	/* Why may quote what its user wrote, and is for him alone. */
+	err_set(&e, EIO, "%s/%s%s: a turn has failed; error beside its prompt says why",
+		c->model->name, folder, c->name);
+	said_line(c->model->mount->said, e.text);
 }
 
 static void on_news(struct post *p)
@@ -71,6 +81,7 @@ static void on_news(struct post *p)
 	c->used = now_ns();
 	clock_gettime(CLOCK_REALTIME, &c->changed);
 	tell_error(c);
+	told_turn(c);
 	conversation_wake(c);
 }
 
@@ -94,6 +105,7 @@ static int conversation_create(struct mounted *model, const char *name, uid_t ui
 	list_init(&c->for_turn);
 	list_init(&c->for_release);
 	list_init(&c->pollers);
+	list_init(&c->writing);
 	list_init(&c->refusals);
 	list_init(&c->in_asks);
 	post_init(&c->news, on_news);
@@ -119,6 +131,7 @@ void conversation_unref(struct conversation *c)
 		return;
 	conversation_end(c);
 	free(c->refused);
+	told_forget(c);
 	free(c);
 }
 
@@ -157,7 +170,14 @@ void conversation_return(struct conversation *c)
 int sessions_private(struct mounted *model, uid_t uid, const char *name, struct conversation **out,
 		     struct err *e)
 {
-	return conversation_create(model, name, uid, 0, out, e);
+	int code = conversation_create(model, name, uid, 0, out, e);
+	if (code)
+		return code;
+	char numbered[NAME_SIZE + 32];
+	(void)snprintf(numbered, sizeof numbered, "%s/%llu", name,
+		       (unsigned long long)++model->private_count);
+	session_name((*out)->session, uid, numbered);
+	return 0;
 }
 
 /* ---- names ---- */
@@ -213,6 +233,7 @@ int sessions_make(struct mounted *model, const char *name, uid_t uid, gid_t gid,
 	if (code)
 		return code;
 	c->id = ++model->next_id;
+	session_name(c->session, uid, name);
 	model->sessions[model->session_count++] = c;
 	if (out)
 		*out = c;
@@ -222,9 +243,11 @@ int sessions_make(struct mounted *model, const char *name, uid_t uid, gid_t gid,
 int sessions_rename(struct conversation *c, const char *name, struct err *e)
 {
 	int code = check_name(c->model, name, e);
-	if (!code)
-		(void)snprintf(c->name, sizeof c->name, "%s", name);
-	return code;
+	if (code)
+		return code;
+	(void)snprintf(c->name, sizeof c->name, "%s", name);
+	session_name(c->session, c->uid, name);
+	return 0;
 }
 
 /* The first place whose session has at least this number. */

@@ -3,7 +3,9 @@
  *     model_identity.h   what was mounted        stays as it is: anybody reads it
  *     model_store.h      its weights on disk     the generation thread's; others hold it to look
  *     model_run.h        what it computes with   the generation thread's
+ *     wishes.h           what users want pinned  anybody's, under its lock
  *     schedule.h         whose turn it is        anybody's, under its lock
+ *     tracing.h          what its tokens pass    the generation thread's; its ring anybody's
  *
  * Besides: engine_state.h, what all models share; session_state.h and turn.h, a conversation and
  * its turn in progress.
@@ -14,9 +16,12 @@
  *     schedule.lock     every field marked (lock) of the schedule and of the sessions
  *     run.opening       read and written, under none, while the tokenizer is opened
  *     budgets' lock     inside its own functions, which take the pager's
- *     converter's lock, pager's lock, answer's lock   inside their own functions
+ *     converter's lock, pager's lock, answer's lock, the trace ring's   inside their own
+ *                       functions; under the last `told` is called
+ *     wishes.lock       while experts are asked for, and while the pager gets a source with them
  *     run.looking       read, under any other, while somebody looks at the experts in memory;
- *                       written, under none, when these come and go: a model may be loaded anew
+ *                       written, under none but wishes.lock, when these come and go: a model may
+ *                       be loaded anew
  *     stored.lock       the same of the complete store and its plan
  * The generation thread computes without any of them: the fields marked (turn) belong to it while
  * session.stepping is set and the session is not queued, to the holder of the lock else.
@@ -29,6 +34,8 @@
 #include "engine/serve/model_run.h"
 #include "engine/serve/model_store.h"
 #include "engine/serve/schedule.h"
+#include "engine/serve/tracing.h"
+#include "engine/serve/wishes.h"
 
 struct model {
 	struct engine *engine;
@@ -36,6 +43,8 @@ struct model {
 	struct model_store stored;
 	struct model_run run;
 	struct schedule schedule;
+	struct tracing tracing;
+	struct wishes wishes;
 };
 
 /* model.c: where its template comes from, or why it has none; once the tokenizer is loaded. As
