@@ -14,7 +14,7 @@ Q       := $(if $(V),,@)
 say      = $(if $(V),,@printf '  %-4s %s\n' $(1) $(2))
 
 comma    := ,
-LIBS     := fuse3 libzstd liburing libpcre2-8 libutf8proc libxxhash
+LIBS     := fuse3 libzstd liburing libpcre2-8 libutf8proc libxxhash libedit
 WARN     := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith
 override CPPFLAGS += -D_GNU_SOURCE -DFUSE_USE_VERSION=314 -DPCRE2_CODE_UNIT_WIDTH=8 \
                      -DMOEFS_VERSION='"$(VERSION)"' -I.
@@ -150,13 +150,22 @@ FUZZ_SECONDS ?= 60
 fuzz: $(FUZZERS) ## run each fuzzer for FUZZ_SECONDS (60)
 	$(Q)tests/fuzz/run.sh $(FUZZ_SECONDS) $^
 
+SOAK_SECONDS ?= 600
+.PHONY: soak
+soak: all unit ## a hundred kills; then many processes at random for SOAK_SECONDS (600), plain and under the sanitizers
+	$(Q)$(MAKE) asan tsan
+	$(Q)tests/soak/kills.sh
+	$(Q)for tree in $(BUILD) build/asan build/tsan; do echo "# $$tree"; \
+		MOEFS=$$PWD/$$tree/moefs SECONDS_OF=$(SOAK_SECONDS) tests/soak/soak.sh || exit; done
+
 # ---- measuring ----
 
 $(BUILD)/tests/bench/make.o: override CPPFLAGS += -DMOEFS_SOURCE_ROOT='"$(CURDIR)"'
 
 # What tests/bench/spent.c puts its clock around.
 WRAPPED := delta_run product_run
-$(BUILD)/moefs-bench: $(BENCH_OBJS) $(BUILD)/libmoefs.a
+# The tree beside the engine, for `files`, but for its main.
+$(BUILD)/moefs-bench: $(BENCH_OBJS) $(filter-out %/main.o,$(FS_OBJS)) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) $(addprefix -Wl$(comma)--wrap=,$(WRAPPED)) -o $@ $^ $(PKG_LIBS) $(shell pkg-config --libs json-c) -lm
 
@@ -182,6 +191,7 @@ HELPERS := $(if $(filter /usr/local,$(PREFIX)),/sbin,$(PREFIX)/sbin)
 install: all ## install the program, man page, completion and systemd unit under PREFIX (/usr/local)
 	install -Dm755 $(BUILD)/moefs $(DESTDIR)$(PREFIX)/bin/moefs
 	install -Dm644 fs/moefs.1 $(DESTDIR)$(PREFIX)/share/man/man1/moefs.1
+	install -m644 fs/moefs-ask.1 fs/moefs-chat.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	install -Dm644 fs/moefs.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/moefs
 	install -d $(DESTDIR)$(HELPERS) $(DESTDIR)$(PREFIX)/lib/systemd/user
 	ln -sf $(PREFIX)/bin/moefs $(DESTDIR)$(HELPERS)/mount.moefs
@@ -190,6 +200,7 @@ install: all ## install the program, man page, completion and systemd unit under
 
 uninstall: ## remove what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/moefs $(DESTDIR)$(HELPERS)/mount.moefs $(DESTDIR)$(PREFIX)/share/man/man1/moefs.1 \
+		$(DESTDIR)$(PREFIX)/share/man/man1/moefs-ask.1 $(DESTDIR)$(PREFIX)/share/man/man1/moefs-chat.1 \
 		'$(DESTDIR)$(PREFIX)/lib/systemd/user/moefs@.service' \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/moefs
 

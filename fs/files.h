@@ -11,6 +11,9 @@ void version_render(const struct node *n, struct text *out);
 void pid_render(const struct node *n, struct text *out);
 void mount_error_render(const struct node *n, struct text *out);
 
+/* mount_ctl.c */
+void mount_ctl_render(const struct node *n, struct text *out);
+
 /* cache_files.c */
 void budget_render(const struct node *n, struct text *out);
 int budget_set(const struct node *n, const char *value, size_t length, struct err *e);
@@ -62,5 +65,11 @@ extern const struct family layer_family;
 extern const struct family expert_family;
 void expert_map_render(const struct node *n, struct text *out);
 void expert_stats_render(const struct node *n, struct text *out);
+
+/* expert_hooks.c */
+extern const struct row_hooks expert_hooks, layer_hooks, model_hooks;
+
+/* expert_ctl.c */
+void expert_ctl_render(const struct node *n, struct text *out);
 
 #endif

@@ -10,6 +10,7 @@ _moefs() {
 		budget=* | context_budget=* | context=* | threads=* | chunk=*)
 			mapfile -t COMPREPLY < <(compgen -W "auto" -- "$cur")
 			;;
+		idle=*) mapfile -t COMPREPLY < <(compgen -W "auto off 10m 1h" -- "$cur") ;;
 		codec=*) mapfile -t COMPREPLY < <(compgen -W "auto none zstd" -- "$cur") ;;
 		template=*) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
 		log=*) mapfile -t COMPREPLY < <(compgen -W journal -- "$cur"; compgen -f -- "$cur") ;;
@@ -18,7 +19,7 @@ _moefs() {
 		store=*) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
 		*)
 			mapfile -t COMPREPLY < <(compgen -P "${cur%"$option"}" -W "quant= exact codec= budget= context_budget= \
-				context= store= template= threads= chunk= allow_other name= fsname= log= uid= gid= umask= PARAM=VALUE" -- "$option")
+				context= store= template= threads= chunk= idle= allow_other name= fsname= log= uid= gid= umask= PARAM=VALUE" -- "$option")
 			compopt -o nospace
 			;;
 		esac

@@ -8,6 +8,7 @@
 #include "engine/serve/load.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <xxhash.h>
 
 /* ---- the model ---- */
@@ -36,11 +37,20 @@ int load_tokenizer(struct model *m, struct err *e)
 	if (failed)
 		return failed;
 	failed = load_template(m, e);
-	if (failed) {
-		tokenizer_close(m->run.tokenizer);
-		m->run.tokenizer = NULL;
-	}
+	if (failed)
+		load_forget_tokenizer(m);
+	else
+		atomic_store(&m->run.speaks, true);
 	return failed;
+}
+
+void load_forget_tokenizer(struct model *m)
+{
+	atomic_store(&m->run.speaks, false);
+	chat_template_close(m->run.chat);
+	tokenizer_close(m->run.tokenizer);
+	m->run.chat = NULL;
+	m->run.tokenizer = NULL;
 }
 
 int load_tokenizer_once(struct model *m, struct err *e)
@@ -73,12 +83,24 @@ static int load_forward(struct model *m, struct err *e)
 	return failed;
 }
 
+/* Adds what those that go have counted to what went before them. */
+static void count_experts(struct model *m)
+{
+	struct pager_stats s, *before = &m->run.experts_before;
+	pager_source_stats(m->run.experts, &s);
+	before->hits += s.hits;
+	before->misses += s.misses;
+	before->evictions += s.evictions;
+	before->bytes_read += s.bytes_read;
+	before->wait_ns += s.wait_ns;
+}
+
 /* Asked by lookers from now on, if not NULL. */
 static void show_experts(struct model *m, struct pager_source *experts)
 {
 	pthread_rwlock_wrlock(&m->run.looking);
 	if (m->run.experts)
-		pager_source_stats(m->run.experts, &m->run.experts_before);
+		count_experts(m);
 	m->run.experts = experts;
 	pthread_rwlock_unlock(&m->run.looking);
 }
@@ -103,25 +125,53 @@ static int load_make(void *ctx, uint32_t layer, uint32_t expert, void *record, s
 	return convert_make_expert(m->stored.converter, layer, expert, record, e);
 }
 
-static int load_experts(struct model *m, struct err *e)
+/* A source with the pins that there are; what was to be read by now is asked for. `scratch` and
+ * `pinned` have a place for each expert. */
+static int add_source(struct model *m, struct pager_id *scratch, bool *pinned, struct err *e)
 {
 	const struct pager_supply supply = {
 		.store = m->stored.store,
 		.slot_bytes = m->stored.plan.slot_bytes,
 		.layer_slot_bytes = m->stored.plan.layer_slot_bytes,
+		.token_bytes = m->run.need.least,
+		.pinned = pinned,
 		.arrange = load_arrange,
 		.arrange_pieces = load_arrange_pieces,
 		.make = m->stored.converter ? load_make : NULL,
 		.ctx = m,
 	};
 	struct pager_source *experts;
-	struct err no_heat; /* a first mount, or a heat file that says nothing: a cold start */
+	struct err ignored; /* what was asked for before and does not fit any more */
+	wishes_mark(&m->wishes, &m->stored.plan, pinned);
 	int failed = pager_add(m->engine->pager, &experts, &supply, e);
 	if (failed)
 		return failed;
 	show_experts(m, experts);
-	(void)pager_warm(experts, &no_heat);
+	size_t n = wishes_list(&m->wishes, &m->stored.plan, WISH_LOADED, scratch);
+	for (size_t i = 0; i < n; i++)
+		(void)pager_load(experts, &scratch[i], 1, &ignored);
+	wishes_clear(&m->wishes, WISH_LOADED);
 	return 0;
+}
+
+static int load_experts(struct model *m, struct err *e)
+{
+	const struct store_info *info = store_info(m->stored.store);
+	size_t all = (size_t)info->layers * info->experts;
+	struct pager_id *scratch = calloc(all + 1, sizeof *scratch);
+	bool *pinned = calloc(all + 1, sizeof *pinned);
+	int failed = scratch && pinned ? 0 : err_set(e, ENOMEM, "out of memory for experts");
+	if (!failed) {
+		pthread_mutex_lock(&m->wishes.lock);
+		failed = add_source(m, scratch, pinned, e);
+		pthread_mutex_unlock(&m->wishes.lock);
+	}
+	free(scratch);
+	free(pinned);
+	struct err no_heat; /* a first mount, or a heat file that says nothing: a cold start */
+	if (!failed)
+		(void)pager_warm(m->run.experts, &no_heat);
+	return failed;
 }
 
 void load_keep_heat(struct model *m)
@@ -171,7 +221,7 @@ int load_model(struct model *m, struct err *e)
 		bool drafts = m->stored.plan.recipe.draft;
 		atomic_store(&m->id.drafts, drafts);
 		failed = weights_load(&m->run.weights, &m->stored.plan, &m->id.config,
-				      m->stored.store, drafts, &m->schedule.quit, e);
+				      m->stored.store, drafts, &m->schedule.leave, e);
 	}
 	if (!failed && m->stored.plan.routed_layers)
 		failed = load_experts(m, e);

@@ -82,7 +82,7 @@ int model_template_words(const struct model *m, char *text, size_t size)
 
 static int print_template(const struct model *m, char *text, size_t size)
 {
-	if (model_state(m) != MODEL_READY)
+	if (!atomic_load(&m->run.speaks))
 		return snprintf(text, size, "unknown until loaded");
 	return model_template_words(m, text, size);
 }
@@ -96,6 +96,11 @@ static int print_defaults(const struct model *m, char *text, size_t size)
 {
 	const char *words = m->id.config.generation.words;
 	return snprintf(text, size, "%s", *words ? words : "no generation_config.json");
+}
+
+static int print_source(const struct model *m, char *text, size_t size)
+{
+	return snprintf(text, size, "%s", m->id.directory);
 }
 
 static int print_store(const struct model *m, char *text, size_t size)
@@ -152,6 +157,7 @@ int model_fact(const struct model *m, enum model_fact fact, char *text, size_t s
 		[FACT_DEFAULTS] = print_defaults,
 		[FACT_RECIPE] = print_recipe,
 		[FACT_CODEC] = print_codec,
+		[FACT_SOURCE] = print_source,
 		[FACT_STORE] = print_store,
 		[FACT_STATE] = print_state,
 		[FACT_PROGRESS] = print_progress,

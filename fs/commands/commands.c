@@ -6,6 +6,8 @@
 #include <string.h>
 
 static const struct command commands[] = {
+	{"ask", "[options] MODEL [WORDS...]", "asks once; what comes on stdin is joined", ask_run},
+	{"chat", "[options] MODEL", "a conversation, line by line", chat_run},
 	{"list", "[--json]", "the mounts of moefs that can be seen here", list_run},
 	{"umount", "[-z] MOUNTPOINT|MODEL", "unmounts; -z also what is in use", umount_run},
 };
