@@ -13,17 +13,25 @@ _moefs() {
 		idle=*) mapfile -t COMPREPLY < <(compgen -W "auto off 10m 1h" -- "$cur") ;;
 		codec=*) mapfile -t COMPREPLY < <(compgen -W "auto none zstd" -- "$cur") ;;
 		template=*) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
+		log=*) mapfile -t COMPREPLY < <(compgen -W journal -- "$cur"; compgen -f -- "$cur") ;;
+		uid=*) mapfile -t COMPREPLY < <(compgen -u -- "$cur") ;;
+		gid=*) mapfile -t COMPREPLY < <(compgen -g -- "$cur") ;;
 		store=*) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
 		*)
 			mapfile -t COMPREPLY < <(compgen -P "${cur%"$option"}" -W "quant= exact codec= budget= context_budget= \
-				context= store= template= threads= chunk= idle= allow_other name= fsname=" -- "$option")
+				context= store= template= threads= chunk= idle= allow_other name= fsname= log= uid= gid= umask= PARAM=VALUE" -- "$option")
 			compopt -o nospace
 			;;
 		esac
 	elif [[ $cur == -* ]]; then
-		mapfile -t COMPREPLY < <(compgen -W "-f -d -h --help -V --version --check -o" -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W "-f -v -d -h --help -V --version --check -o" -- "$cur")
+	elif [[ $before == *" umount" ]]; then
+		mapfile -t COMPREPLY < <(compgen -W "-z $(moefs list 2>/dev/null | cut -f 1)" -- "$cur")
+	elif [[ $before == *" list" ]]; then
+		mapfile -t COMPREPLY < <(compgen -W --json -- "$cur")
 	else
-		mapfile -t COMPREPLY < <(compgen -d -- "$cur"; compgen -f -X '!*.gguf' -- "$cur")
+		mapfile -t COMPREPLY < <([[ $COMP_CWORD == 1 && -n $cur ]] && compgen -W "list umount" -- "$cur"
+			compgen -d -- "$cur"; compgen -f -X '!*.gguf' -- "$cur")
 		compopt -o filenames
 	fi
 }
