@@ -38,7 +38,7 @@ FUZZERS   := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuz
 
 .SECONDARY:
 .PHONY: all
-all: $(BUILD)/moefs ## build build/moefs (the default)
+all: $(BUILD)/moefs pages ## build build/moefs, its manual and completion (the default)
 
 $(BUILD)/moefs: $(FS_OBJS) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
@@ -47,6 +47,21 @@ $(BUILD)/moefs: $(FS_OBJS) $(BUILD)/libmoefs.a
 $(BUILD)/libmoefs.a: $(LIB_OBJS)
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $^
+
+# What is told of the program beside it, made from its own tables (fs/install/pages).
+PAGES := $(patsubst fs/install/%.in,$(BUILD)/install/%,$(wildcard fs/install/*.in))
+.PHONY: pages
+pages: $(PAGES)
+
+PAGES_OBJS := $(call objects,$(wildcard fs/install/pages/*.c)) $(filter-out $(BUILD)/fs/main.o,$(FS_OBJS))
+$(BUILD)/pages: $(PAGES_OBJS) $(BUILD)/libmoefs.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) -lm
+
+$(BUILD)/install/%: fs/install/%.in $(BUILD)/pages
+	$(call say,PAGE,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(BUILD)/pages $< >$@.new && mv $@.new $@
 
 # -O3: blocks of sums stay in registers only if loops with constant bounds are unrolled. Not under the
 # sanitizers, which would take minutes for it.
@@ -176,14 +191,31 @@ demo: ## install what is missing, build, mount the demonstration model and talk 
 	$(Q)$(MAKE) -j$(JOBS) all
 	$(Q)examples/demo.sh
 
-install: all ## install the program, man page and completion under PREFIX (/usr/local)
-	install -Dm755 $(BUILD)/moefs $(DESTDIR)$(PREFIX)/bin/moefs
-	install -Dm644 fs/moefs.1 $(DESTDIR)$(PREFIX)/share/man/man1/moefs.1
-	install -Dm644 fs/moefs.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/moefs
+# What is installed: its mode, the file, and its place under PREFIX. `uninstall` removes the same.
+override PREFIX := $(patsubst ~/%,$(HOME)/%,$(PREFIX))
+ZSH_FUNCTIONS  ?= share/zsh/site-functions
+USER_UNITS     ?= share/systemd/user
+INSTALLED = \
+	755:$(BUILD)/moefs:bin/moefs \
+	644:$(BUILD)/install/moefs.1:share/man/man1/moefs.1 \
+	644:$(BUILD)/install/moefs.5:share/man/man5/moefs.5 \
+	644:$(BUILD)/install/moefs.bash:share/bash-completion/completions/moefs \
+	644:$(BUILD)/install/moefs.zsh:$(ZSH_FUNCTIONS)/_moefs \
+	644:$(BUILD)/install/moefs.fish:share/fish/vendor_completions.d/moefs.fish \
+	$(foreach f,$(wildcard fs/install/mount.moefs),755:$(f):sbin/mount.moefs) \
+	$(foreach f,$(wildcard fs/install/systemd/*.service),644:$(f):$(USER_UNITS)/$(notdir $(f)))
+part   = $(word $(1),$(subst :, ,$(2)))
+placed = '$(DESTDIR)$(PREFIX)/$(call part,3,$(1))'
+define put
+	install -Dm$(call part,1,$(1)) $(call part,2,$(1)) $(call placed,$(1))
+
+endef
+
+install: all ## install the program, its manual and completion under PREFIX (/usr/local)
+	$(foreach i,$(INSTALLED),$(call put,$(i)))
 
 uninstall: ## remove what install put there
-	rm -f $(DESTDIR)$(PREFIX)/bin/moefs $(DESTDIR)$(PREFIX)/share/man/man1/moefs.1 \
-		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/moefs
+	rm -f $(foreach i,$(INSTALLED),$(call placed,$(i)))
 
 clean: ## remove build/
 	rm -rf build
@@ -191,4 +223,4 @@ clean: ## remove build/
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12
 
--include $(patsubst %.o,%.d,$(LIB_OBJS) $(FS_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(BENCH_OBJS) $(CROSS_OBJS) $(SCRIPTED_OBJS) $(BUILD)/tests/mount/faultfs.o)
+-include $(patsubst %.o,%.d,$(LIB_OBJS) $(FS_OBJS) $(PAGES_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(BENCH_OBJS) $(CROSS_OBJS) $(SCRIPTED_OBJS) $(BUILD)/tests/mount/faultfs.o)
