@@ -30,6 +30,7 @@ const struct command *command_row(unsigned i);
 int command_run(const struct command *c, int argc, char **argv, struct err *e);
 
 int list_run(int argc, char **argv, struct err *e);
+int stores_run(int argc, char **argv, struct err *e);
 int umount_run(int argc, char **argv, struct err *e);
 
 #endif
