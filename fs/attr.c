@@ -35,13 +35,19 @@ static void set_residency(const struct node *n, struct stat *st)
 						(long)(x.last_used % 1000000000U)};
 }
 
+/* Every mode in the tree has the same bits for the group as for the others, but for umask's. */
+static mode_t mode_of(const struct node *n)
+{
+	return n->row->mode & ~n->mount->umask;
+}
+
 /* How long another's texts are, and when they grew, is nobody's business. */
 void node_attr(const struct node *n, struct stat *st)
 {
 	bool shown = node_may(n, n->viewer, R_OK);
 	*st = (struct stat){
 		.st_ino = tree_inode(n),
-		.st_mode = n->row->mode,
+		.st_mode = mode_of(n),
 		.st_nlink = 1, /* for folders: no promise about how many folders are in them */
 		.st_blksize = 4096,
 	};
@@ -65,14 +71,16 @@ void node_attr(const struct node *n, struct stat *st)
 		st->st_nlink = 2;
 }
 
-/* Every mode in the tree has the same bits for the group as for the others. */
+/* The groups of whoever asks are the kernel's to look at, which has done so: nobody but root comes
+ * here with less. */
 bool node_may(const struct node *n, uid_t uid, int what)
 {
 	struct stat st = {0};
 	if (what & W_OK && !node_is_folder(n) && n->row->effect == EFFECT_NONE)
 		return false;
 	set_owner(n, &st);
-	unsigned bits = (uid == st.st_uid ? n->row->mode >> 6 : n->row->mode) & 7;
+	mode_t mode = mode_of(n);
+	unsigned bits = (uid == st.st_uid ? mode >> 6 : mode >> 3 | mode) & 7;
 	return (bits & (unsigned)what) == (unsigned)what;
 }
 

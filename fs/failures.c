@@ -3,6 +3,7 @@
  * The mount keeps the last failure of nobody (a model, the store) and the last of each user, since
  * a sentence may quote what he wrote. A session keeps the last refusal, until the next prompt that
  * it accepts; why its last turn failed is the engine's to say. */
+#include "fs/said.h"
 #include "fs/tree.h"
 
 #include <stdio.h>
@@ -13,6 +14,7 @@ int mount_failure(struct mount *m, const struct err *e)
 {
 	(void)snprintf(m->error, sizeof m->error, "%s", e->text);
 	m->error_order = ++m->failure_order;
+	said_line(m->said, e->text);
 	return -e->code;
 }
 

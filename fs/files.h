@@ -8,6 +8,7 @@
 /* mount_files.c */
 void readme_render(const struct node *n, struct text *out);
 void version_render(const struct node *n, struct text *out);
+void pid_render(const struct node *n, struct text *out);
 void mount_error_render(const struct node *n, struct text *out);
 
 /* cache_files.c */

@@ -82,10 +82,8 @@ static void loop(struct mount *m, int signals, const struct loop_hooks *hooks)
 		if (fds[1].revents)
 			posts_run(m->posts);
 		if (fds[1].revents || ready == 0) {
-			bool was = loading;
 			loading = models_watch(m);
-			if (was || loading)
-				hooks->tick(hooks->ctx, m);
+			loading |= hooks->tick(hooks->ctx, m);
 		}
 		calls_expire(m);
 		asks_expire(m);

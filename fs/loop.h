@@ -7,8 +7,8 @@
 
 struct loop_hooks {
 	void (*started)(void *ctx); /* once, when the tree answers */
-	void (*tick)(void *ctx,
-		     const struct mount *m); /* a few times a second while a model loads */
+	/* A few times a second while a model loads, after news, and again while it returns true. */
+	bool (*tick)(void *ctx, const struct mount *m);
 	void *ctx;
 };
 

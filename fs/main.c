@@ -11,9 +11,15 @@
 #include "fs/commands/commands.h"
 #include "fs/daemon.h"
 #include "fs/loop.h"
+#include "fs/mount_helper.h"
+#include "fs/mounter.h"
 #include "fs/mountpoint.h"
 #include "fs/ops.h"
 #include "fs/options.h"
+#include "fs/privilege.h"
+#include "fs/progress.h"
+#include "fs/said.h"
+#include "fs/unmount.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -25,35 +31,42 @@
 struct program {
 	struct options options;
 	struct mount *mount;
-	int parent;	 /* pipe to the process that waits for us; -1 in the foreground */
-	bool show;	 /* progress on the terminal */
-	bool line_begun; /* …with a line that is not ended yet */
+	struct said *said;
+	struct mounter mounter; /* where the daemon is not to be root */
+	int parent;		/* pipe to the process that waits for us; -1 in the foreground */
+	bool show;		/* progress on the terminal */
 };
+
+/* In the background the said is for the log, and until the tree answers there is a terminal. */
+static void say(const struct program *p, const char *sentence)
+{
+	if (!p->options.foreground)
+		(void)fprintf(stderr, "moefs: %s\n", sentence);
+	said_line(p->said, sentence);
+}
 
 static void started(void *ctx)
 {
 	struct program *p = ctx;
+	char words[128];
+	(void)snprintf(words, sizeof words, "moefs %s has begun: process %d, %zu model%s",
+		       MOEFS_VERSION, (int)getpid(), p->mount->model_count,
+		       p->mount->model_count == 1 ? "" : "s");
+	said_log(p->said, words);
 	if (p->parent >= 0)
 		daemon_ready(p->parent);
 	p->parent = -1;
 }
 
-static void tick(void *ctx, const struct mount *m)
+static bool tick(void *ctx, const struct mount *m)
 {
 	struct program *p = ctx;
-	bool running = false;
-	for (size_t i = 0; p->show && i < m->model_count && !running; i++) {
-		struct model_progress progress;
-		char words[256];
-		model_progress(m->models[i]->model, &progress);
-		running = progress.total != 0;
-		if (running &&
-		    model_fact(m->models[i]->model, FACT_PROGRESS, words, sizeof words) == 0)
-			(void)fprintf(stderr, "\r\033[Kmoefs: %s: %s", m->models[i]->name, words);
-	}
-	if (p->line_begun && !running)
-		(void)fputc('\n', stderr);
-	p->line_begun = running;
+	char line[512];
+	if (!p->show)
+		return false;
+	bool running = progress_line(m, line, sizeof line);
+	said_progress(p->said, running ? line : "");
+	return running;
 }
 
 /* What cannot be mounted is said before anything is begun. */
@@ -68,11 +81,13 @@ static int check(struct options *o, struct err *e)
 }
 
 /* Each line of a text that ends with one, as a sentence of ours. */
-static void say_lines(const struct text *t)
+static void say_lines(const struct program *p, const struct text *t)
 {
+	char line[sizeof((struct err *)0)->text];
 	for (size_t at = 0; at < t->length;) {
-		const char *line = t->data + at, *end = memchr(line, '\n', t->length - at);
-		(void)fprintf(stderr, "moefs: %.*s\n", (int)(end - line), line);
+		const char *begin = t->data + at, *end = memchr(begin, '\n', t->length - at);
+		(void)snprintf(line, sizeof line, "%.*s", (int)(end - begin), begin);
+		say(p, line);
 		at = (size_t)(end + 1 - t->data);
 	}
 }
@@ -86,8 +101,36 @@ static int open_models(struct program *p, struct err *e)
 	int code = engine_create(&m->engine, engine, e);
 	for (size_t i = 0; i < p->options.model_count && !code; i++)
 		code = models_add(m, p->options.models[i], p->options.name, e);
-	say_lines(&m->skipped);
+	say_lines(p, &m->skipped);
 	return code;
+}
+
+static int mount_it(struct program *p)
+{
+	char where[sizeof "/dev/fd/" + 12];
+	struct err ignored; /* libfuse, over there or here, has said it on the terminal */
+	int device;
+	if (p->mounter.socket < 0)
+		return fuse_session_mount(p->mount->fuse, p->options.mountpoint);
+	int code = mounter_mount(&p->mounter, &device, &ignored);
+	if (code)
+		return code;
+	(void)snprintf(where, sizeof where, "/dev/fd/%d", device);
+	return fuse_session_mount(p->mount->fuse, where);
+}
+
+/* What another process has mounted libfuse leaves where it is. */
+static void unmount_it(struct program *p)
+{
+	struct fuse_session *fuse = p->mount->fuse;
+	struct err e;
+	fuse_session_exit(fuse); /* what the workers still answer goes nowhere, silently */
+	bool ours = p->options.whose.changes && fuse_session_fd(fuse) >= 0;
+	if (!ours)
+		fuse_session_unmount(fuse);
+	else if (!mounter_is_gone(fuse_session_fd(fuse)) &&
+		 unmount(p->options.mountpoint, true, &e))
+		say(p, e.text);
 }
 
 static int mount_and_serve(struct program *p, struct err *e)
@@ -98,7 +141,7 @@ static int mount_and_serve(struct program *p, struct err *e)
 	if (!m->fuse)
 		return err_set(e, EINVAL, "libfuse refuses these options; see moefs --help");
 	int code = open_models(p, e);
-	if (!code && fuse_session_mount(m->fuse, where))
+	if (!code && mount_it(p))
 		code = err_set(e, EPERM,
 			       "cannot mount on %s: the system refuses it, though FUSE is here and "
 			       "allowed (a security module such as AppArmor, or mount_max in "
@@ -123,16 +166,39 @@ static int serve(struct program *p, struct err *e)
 	int code = mount_create(&p->mount, e);
 	if (code)
 		return code;
+	struct mount *m = p->mount;
+	m->umask = p->options.umask;
+	m->verbose = p->options.verbose;
+	m->said = p->said;
+	m->params = p->options.params;
+	m->param_count = p->options.param_count;
 	code = mount_and_serve(p, e);
-	mount_stop(p->mount);
-	struct fuse_session *fuse = p->mount->fuse;
-	if (fuse) {
-		fuse_session_exit(fuse); /* what the workers still answer goes nowhere, silently */
-		fuse_session_unmount(fuse);
-	}
-	mount_destroy(p->mount);
+	said_log(p->said, code ? e->text : m->ready ? "unmounted" : "ended");
+	mount_stop(m);
+	struct fuse_session *fuse = m->fuse;
+	if (fuse)
+		unmount_it(p);
+	mount_destroy(m);
 	if (fuse)
 		fuse_session_destroy(fuse);
+	return code;
+}
+
+/* As the user whose mount it is, before anything of his is opened. */
+static int serve_as_user(struct program *p, struct err *e)
+{
+	const struct options *o = &p->options;
+	int code = 0;
+	if (o->whose.changes)
+		code = mounter_begin(&p->mounter, &p->options.fuse, o->mountpoint, &o->whose, e);
+	if (!code)
+		code = privilege_drop(&o->whose, e);
+	if (!code && (o->log || o->foreground))
+		code = said_begin(&p->said, o->log, o->foreground, e);
+	if (!code)
+		code = serve(p, e);
+	said_end(p->said);
+	mounter_end(&p->mounter);
 	return code;
 }
 
@@ -147,43 +213,73 @@ static int run(struct program *p, struct err *e)
 		if (status >= 0)
 			return status;
 	}
-	return serve(p, e) ? 1 : 0;
+	return serve_as_user(p, e) ? 1 : 0;
 }
 
 enum { CHECK_WRONG = 2 }; /* status of --check where it is itself what is wrong */
 
 /* What is wrong with models goes where errors go, a line for each, so that scripts read tables. */
-static int check_only(const struct options *o, struct err *e)
+static int check_only(const struct program *p, struct err *e)
 {
 	struct text tables = {0}, wrong = {0};
-	int status = check_models(o, &tables, &wrong, e) ? CHECK_WRONG : wrong.length > 0;
+	int status = check_models(&p->options, &tables, &wrong, e) ? CHECK_WRONG : wrong.length > 0;
 	if (fwrite(tables.data ? tables.data : "", 1, tables.length, stdout) != tables.length ||
 	    fflush(stdout))
 		status = CHECK_WRONG;
-	say_lines(&wrong);
+	say_lines(p, &wrong);
 	text_free(&tables);
 	text_free(&wrong);
 	return status;
 }
 
+static int print_help(void)
+{
+	const struct command *c;
+	bool failed = fputs(options_help, stdout) < 0;
+	for (unsigned i = 0; (c = command_row(i)); i++) {
+		char typed[256];
+		(void)snprintf(typed, sizeof typed, "moefs %s %s", c->name, c->usage);
+		failed |= printf("    %-40s %s\n", typed, c->what) < 0;
+	}
+	return failed;
+}
+
+static int mount_or_tell(struct program *p, int argc, char **argv, bool lenient, bool fake,
+			 struct err *e)
+{
+	const struct options *o = &p->options;
+	if (options_parse(&p->options, argc, argv, lenient, e))
+		return o->check ? CHECK_WRONG : 1;
+	if (o->help)
+		return print_help();
+	if (o->version)
+		return printf("moefs %s\n", MOEFS_VERSION) < 0;
+	if (fake)
+		return 0;
+	return o->check ? check_only(p, e) : run(p, e);
+}
+
+/* mount(8) reads the status, of which it makes its own. */
+static int help_mount(struct program *p, int argc, char **argv, struct err *e)
+{
+	struct mount_helper h;
+	if (mount_helper_read(&h, argc, argv, e))
+		return 1;
+	return mount_or_tell(p, h.count, h.arguments, h.lenient, h.fake, e);
+}
+
 int main(int argc, char **argv)
 {
-	struct program p = {.parent = -1};
+	struct program p = {.parent = -1, .mounter.socket = -1};
 	struct err e = {0};
-	int status = 1;
+	int status;
 	const struct command *command = argc > 1 ? command_find(argv[1]) : NULL;
-	if (command) {
+	if (mount_helper_is(*argv))
+		status = help_mount(&p, argc, argv, &e);
+	else if (command)
 		status = command_run(command, argc - 1, argv + 1, &e);
-	} else if (options_parse(&p.options, argc, argv, &e) == 0) {
-		if (p.options.help)
-			status = fputs(options_help, stdout) < 0;
-		else if (p.options.version)
-			status = printf("moefs %s\n", MOEFS_VERSION) < 0;
-		else
-			status = p.options.check ? check_only(&p.options, &e) : run(&p, &e);
-	} else if (p.options.check) {
-		status = CHECK_WRONG;
-	}
+	else
+		status = mount_or_tell(&p, argc, argv, false, false, &e);
 	if (status && e.code) /* of what was looked for in vain it may speak, too */
 		(void)fprintf(stderr, "moefs: %s\n", e.text);
 	options_free(&p.options);

@@ -1,6 +1,8 @@
 /* A model's own files: info/ and config.json; and the names of the models. */
 #include "fs/files.h"
 #include "fs/handle.h"
+#include "fs/param_defaults.h"
+#include "fs/progress.h"
 
 #include <errno.h>
 #include <string.h>
@@ -32,8 +34,14 @@ const struct family model_family = {model_next, model_find, model_bind};
 void fact_render(const struct node *n, struct text *out)
 {
 	char fact[4096 + 16];
-	if (model_fact(n->model->model, (enum model_fact)n->row->fact, fact, sizeof fact) == 0)
-		text_format(out, "%s\n", fact);
+	enum model_fact which = (enum model_fact)n->row->fact;
+	if (which == FACT_PROGRESS)
+		progress_words(n->model->model, fact, sizeof fact);
+	else if (model_fact(n->model->model, which, fact, sizeof fact))
+		return;
+	text_format(out, "%s\n", fact);
+	if (which == FACT_DEFAULTS)
+		param_defaults_words(n->mount, out);
 }
 
 static ssize_t config_read(struct handle *h, struct call *c, char *buffer)

@@ -1,6 +1,7 @@
 /* Which models are mounted: finding them, reading their config.json, naming their folders, and
  * noticing when one of them fails to load. */
 #include "fs/mount.h"
+#include "fs/param_defaults.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -14,7 +15,7 @@
 
 static bool name_taken(const struct mount *m, const char *name)
 {
-	static const char *const ours[] = {"README", "version", "error", "ctl", "cache"};
+	static const char *const ours[] = {"README", "version", "pid", "error", "ctl", "cache"};
 	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
 		if (strcmp(ours[i], name) == 0)
 			return true;
@@ -73,6 +74,8 @@ static int mounted_create(struct mount *m, const char *path, const char *name, s
 			    sizeof model->name);
 		code = sessions_make(model, "default", m->uid, m->gid, NULL, e);
 	}
+	if (!code)
+		code = param_defaults_set(model, e);
 	if (code)
 		mounted_free(model);
 	else

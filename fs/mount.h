@@ -34,8 +34,11 @@ enum {
 	READ_MAX_BYTES = 1 << 20, /* that one read asks for */
 };
 
+struct answer;
 struct fuse_session;
 struct handle;
+struct param_given;
+struct said;
 struct workers;
 struct mounted;
 
@@ -70,6 +73,7 @@ struct conversation {
 	bool passing;
 	unsigned borrowed;	/* by jobs of the workers' */
 	struct session *ending; /* that has ended while it was borrowed */
+	struct answer *told;	/* whose end was told of (told.c), a reference */
 	struct line asker;	/* who opened the prompt of the newest turn; empty: not known */
 };
 
@@ -123,6 +127,11 @@ struct mount {
 	uint64_t error_order, failure_order;
 	struct failure failures[FAILURES_MOST]; /* of users */
 	bool ready;				/* the kernel has said INIT */
+	bool verbose;				/* a line for each answered prompt */
+	mode_t umask;				/* bits that no node has */
+	struct said *said;			/* what the daemon has to say; NULL: to nobody */
+	const struct param_given *params;	/* that sessions begin with (options.h) */
+	size_t param_count;
 };
 
 /* ---- mount.c ---- */

@@ -1,5 +1,7 @@
-/* The files at the top: README, version, error. */
+/* The files at the top: README, version, pid, error. */
 #include "fs/files.h"
+
+#include <unistd.h>
 
 void readme_render(const struct node *n, struct text *out)
 {
@@ -10,6 +12,12 @@ void version_render(const struct node *n, struct text *out)
 {
 	(void)n;
 	text_format(out, "%s\n", MOEFS_VERSION);
+}
+
+void pid_render(const struct node *n, struct text *out)
+{
+	(void)n;
+	text_format(out, "%d\n", (int)getpid());
 }
 
 void mount_error_render(const struct node *n, struct text *out)

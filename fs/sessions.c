@@ -6,6 +6,8 @@
 #include "fs/call.h"
 #include "fs/handle.h"
 #include "fs/refusals.h"
+#include "fs/said.h"
+#include "fs/told.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -61,6 +63,10 @@ static void tell_error(struct conversation *c)
 	const char *folder = c->passing ? "ask.d/" : c->id ? "sessions/" : "";
 	err_set(&e, EIO, "%s/%s%s: %s", c->model->name, folder, c->name, why);
 	mount_failure_of(c->model->mount, c->uid, &e);
+	/* Why may quote what its user wrote, and is for him alone. */
+	err_set(&e, EIO, "%s/%s%s: a turn has failed; error beside its prompt says why",
+		c->model->name, folder, c->name);
+	said_line(c->model->mount->said, e.text);
 }
 
 static void on_news(struct post *p)
@@ -71,6 +77,7 @@ static void on_news(struct post *p)
 	c->used = now_ns();
 	clock_gettime(CLOCK_REALTIME, &c->changed);
 	tell_error(c);
+	told_turn(c);
 	conversation_wake(c);
 }
 
@@ -119,6 +126,7 @@ void conversation_unref(struct conversation *c)
 		return;
 	conversation_end(c);
 	free(c->refused);
+	told_forget(c);
 	free(c);
 }
 

@@ -66,6 +66,8 @@ static const struct row rows[] = {
 		 .ops = &live_ops, .render = readme_render, .about = "this text"),
 	FILE_ROW("version", FOLDER_ROOT, 0444, LIVE, NONE, 0,
 		 .ops = &live_ops, .render = version_render, .about = "of moefs"),
+	FILE_ROW("pid", FOLDER_ROOT, 0444, LIVE, NONE, 0,
+		 .ops = &live_ops, .render = pid_render, .about = "the process that serves this mount"),
 	FILE_ROW("error", FOLDER_ROOT, 0444, LIVE, NONE, 0,
 		 .ops = &live_ops, .render = mount_error_render,
 		 .about = "models that are not mounted, and the last failure, in words: yours, a "
@@ -183,7 +185,7 @@ static const struct row rows[] = {
 	FACT("context", FACT_CONTEXT, "tokens that a session may hold"),
 	FACT("context_bytes", FACT_CONTEXT_BYTES, "of memory that a session takes whose context is full"),
 	FACT("max_prompt_bytes", FACT_MAX_PROMPT_BYTES, "beyond which a prompt is EFBIG"),
-	FACT("defaults", FACT_DEFAULTS, "what params begin with, of generation_config.json, and what of it is ignored"),
+	FACT("defaults", FACT_DEFAULTS, "what params begin with, of generation_config.json and by -o, and what is ignored"),
 	FACT("recipe", FACT_RECIPE,
 	     "how the weights are stored; \"in place\": nowhere but in the checkpoint"),
 	FACT("codec", FACT_CODEC, "by which experts are smaller on disk, to what share, and why"),

@@ -1,11 +1,124 @@
-/* moefs list: the mounts that can be seen from here. */
+/* moefs list: the mounts that can be seen from here, a line each: where, of what, its process, and
+ * its models with their states; or the same in JSON. */
 #include "fs/commands/commands.h"
+#include "fs/commands/look.h"
+#include "fs/text.h"
 
-#include <stddef.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- for people, and for cut: with tabs between, and as mountinfo has them none within ---- */
+
+static void add_word(struct text *t, const char *word)
+{
+	for (const unsigned char *at = (const unsigned char *)word; *at; at++)
+		if (*at < ' ' || *at == '\\' || *at == 0x7f)
+			text_format(t, "\\%03o", *at);
+		else
+			text_add(t, at, 1);
+}
+
+static void add_line(struct text *t, const struct mount_seen *m, const struct look *l)
+{
+	const char *name, *state;
+	size_t place = 0;
+	add_word(t, m->point);
+	text_string(t, "\t");
+	add_word(t, m->source);
+	text_format(t, l->process ? "\t%ld\t" : "\t-\t", l->process);
+	if (l->words)
+		text_string(t, l->words);
+	while (!l->words && look_next(l, &place, &name, &state)) {
+		add_word(t, name);
+		text_format(t, " (%s)  ", state);
+	}
+	while (t->length && t->data[t->length - 1] == ' ')
+		text_cut(t, t->length - 1);
+	text_string(t, "\n");
+}
+
+/* ---- for programs ---- */
+
+/* Bytes that are no UTF-8 stay as they are: a path is what it is. */
+static void add_string(struct text *t, const char *string)
+{
+	text_string(t, "\"");
+	for (const unsigned char *at = (const unsigned char *)string; *at; at++)
+		if (*at < ' ' || *at == '"' || *at == '\\' || *at == 0x7f)
+			text_format(t, "\\u%04x", *at);
+		else
+			text_add(t, at, 1);
+	text_string(t, "\"");
+}
+
+static void add_object(struct text *t, const struct mount_seen *m, const struct look *l)
+{
+	const char *name, *state, *comma = "";
+	size_t place = 0;
+	text_string(t, "{\"mountpoint\": ");
+	add_string(t, m->point);
+	text_string(t, ", \"source\": ");
+	add_string(t, m->source);
+	text_format(t, ", \"user\": %u", (unsigned)m->uid);
+	if (l->process)
+		text_format(t, ", \"process\": %ld", l->process);
+	if (l->words) {
+		text_string(t, ", \"error\": ");
+		add_string(t, l->words);
+	}
+	text_string(t, ", \"models\": [");
+	while (!l->words && look_next(l, &place, &name, &state)) {
+		text_format(t, "%s{\"name\": ", comma);
+		add_string(t, name);
+		text_string(t, ", \"state\": ");
+		add_string(t, state);
+		text_string(t, "}");
+		comma = ", ";
+	}
+	text_string(t, "]}");
+}
+
+/* ---- the command ---- */
+
+static int list(struct text *t, const struct mounts_seen *mounts, bool json, struct err *e)
+{
+	for (size_t i = 0; i < mounts->count; i++) {
+		const struct mount_seen *m = &mounts->list[i];
+		struct look look;
+		int code = look_at_mount(&look, m, e);
+		if (code)
+			return code;
+		if (json) {
+			text_string(t, i ? ",\n" : "");
+			add_object(t, m, &look);
+		} else {
+			add_line(t, m, &look);
+		}
+		look_free(&look);
+	}
+	return 0;
+}
 
 int list_run(int argc, char **argv, struct err *e)
 {
-	(void)argv;
-	(void)e;
-	return argc > 1 ? COMMAND_WRONG : 0;
+	bool json = argc == 2 && !strcmp(argv[1], "--json");
+	if (argc > 2 || (argc == 2 && !json))
+		return COMMAND_WRONG;
+	struct mounts_seen mounts;
+	struct text t = {0};
+	if (mounts_read(&mounts, NULL, e))
+		return COMMAND_FAILED;
+	text_string(&t, json ? "[\n" : "");
+	int code = list(&t, &mounts, json, e);
+	text_string(&t, json && mounts.count ? "\n" : "");
+	text_string(&t, json ? "]\n" : "");
+	if (!code && t.failed)
+		code = err_set(e, ENOMEM, "no memory for the list");
+	if (!code && t.length &&
+	    (fwrite(t.data, 1, t.length, stdout) != t.length || fflush(stdout)))
+		code = err_sys(e, errno, "cannot write the list");
+	text_free(&t);
+	mounts_free(&mounts);
+	return code ? COMMAND_FAILED : 0;
 }

@@ -1,10 +1,128 @@
-/* moefs umount: takes a mount away. */
+/* moefs umount: takes a mount away, which is named by where it is, or by a model that is in it. */
+#include "fs/commands/busy.h"
 #include "fs/commands/commands.h"
+#include "fs/commands/look.h"
+#include "fs/unmount.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- which ---- */
+
+/* As mountinfo would write it: the last part is not looked at, since a mount whose program is gone
+ * cannot be. malloc'ed; NULL: there is no such path. */
+static char *real_point(const char *path)
+{
+	char *real = realpath(path, NULL), *copy = real ? NULL : strdup(path), *full = NULL;
+	if (!copy)
+		return real;
+	size_t length = strlen(copy);
+	while (length > 1 && copy[length - 1] == '/')
+		copy[--length] = 0;
+	char *slash = strrchr(copy, '/');
+	const char *name = slash ? slash + 1 : copy;
+	if (slash)
+		*slash = 0;
+	char *folder = realpath(!slash ? "." : *copy ? copy : "/", NULL);
+	if (folder && asprintf(&full, "%s/%s", strcmp(folder, "/") != 0 ? folder : "", name) < 0)
+		full = NULL;
+	free(folder);
+	free(copy);
+	return full;
+}
+
+static const struct mount_seen *at_point(const struct mounts_seen *mounts, const char *path)
+{
+	char *real = real_point(path);
+	const struct mount_seen *found = NULL;
+	for (size_t i = 0; real && i < mounts->count; i++)
+		if (!mounts->list[i].hidden && !strcmp(mounts->list[i].point, real))
+			found = &mounts->list[i];
+	free(real);
+	return found;
+}
+
+static int has_model(const struct mount_seen *m, const char *wanted, bool *has, struct err *e)
+{
+	const char *name, *state;
+	struct look look;
+	size_t place = 0;
+	int code = look_at_mount(&look, m, e);
+	*has = false;
+	if (code)
+		return code;
+	while (!look.words && !*has && look_next(&look, &place, &name, &state))
+		*has = !strcmp(name, wanted);
+	look_free(&look);
+	return 0;
+}
+
+/* The only mount that has it. */
+static int with_model(const struct mounts_seen *mounts, const char *name,
+		      const struct mount_seen **out, struct err *e)
+{
+	*out = NULL;
+	for (size_t i = 0; i < mounts->count; i++) {
+		const struct mount_seen *m = &mounts->list[i];
+		bool has = false;
+		int code = m->hidden ? 0 : has_model(m, name, &has, e);
+		if (code)
+			return code;
+		if (has && *out)
+			return err_set(e, EINVAL,
+				       "%s is mounted at %s and at %s: say which is to go", name,
+				       (*out)->point, m->point);
+		if (has)
+			*out = m;
+	}
+	return 0;
+}
+
+static int find(const struct mounts_seen *mounts, const char *word, const struct mount_seen **out,
+		struct err *e)
+{
+	*out = at_point(mounts, word);
+	int code = *out || strchr(word, '/') ? 0 : with_model(mounts, word, out, e);
+	if (code || *out)
+		return code;
+	return err_set(e, ENOENT,
+		       "%s is no mount of moefs%s; moefs list shows those that there are", word,
+		       strchr(word, '/') ? "" : ", and no model in one");
+}
+
+/* ---- the command ---- */
+
+static int take_away(const struct mount_seen *m, bool lazily, struct err *e)
+{
+	struct err why;
+	char who[512];
+	int code = unmount(m->point, lazily, &why);
+	if (!code)
+		return 0;
+	if (code != -EBUSY)
+		return err_set(e, -code, "%s", why.text);
+	busy_words(m->point, who, sizeof who);
+	return err_set(e, EBUSY,
+		       "%s is in use%s%s; `moefs umount -z` takes it away all the same, and what "
+		       "is in use goes with its last user",
+		       m->point, *who ? " by " : "", who);
+}
 
 int umount_run(int argc, char **argv, struct err *e)
 {
-	(void)argc;
-	(void)argv;
-	(void)e;
-	return COMMAND_WRONG;
+	bool lazily = argc > 1 && (!strcmp(argv[1], "-z") || !strcmp(argv[1], "--lazy"));
+	if (argc != 2 + lazily || (!lazily && *argv[1] == '-'))
+		return COMMAND_WRONG;
+	struct mounts_seen mounts;
+	const struct mount_seen *found;
+	int code = mounts_read(&mounts, NULL, e);
+	if (code)
+		return COMMAND_FAILED;
+	code = find(&mounts, argv[argc - 1], &found, e);
+	if (!code)
+		code = take_away(found, lazily, e);
+	mounts_free(&mounts);
+	return code ? COMMAND_FAILED : 0;
 }

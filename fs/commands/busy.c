@@ -1,0 +1,73 @@
+/* Who keeps a mount in use: by the links in /proc, which tell paths without a look at the mount. */
+#include "fs/commands/busy.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool link_is_in(const char *link, const char *point)
+{
+	char target[4096];
+	ssize_t n = readlink(link, target, sizeof target - 1);
+	size_t length = strlen(point);
+	if (n < 0)
+		return false;
+	target[n] = 0;
+	return !strncmp(target, point, length) && (!target[length] || target[length] == '/');
+}
+
+static bool has_open(const char *process, const char *point)
+{
+	char path[512];
+	(void)snprintf(path, sizeof path, "/proc/%s/fd", process);
+	DIR *folder = opendir(path);
+	const struct dirent *d;
+	bool found = false;
+	while (folder && !found && (d = readdir(folder))) {
+		(void)snprintf(path, sizeof path, "/proc/%s/fd/%s", process, d->d_name);
+		found = link_is_in(path, point);
+	}
+	if (folder)
+		(void)closedir(folder);
+	return found;
+}
+
+static bool uses(const char *process, const char *point)
+{
+	static const char *const places[] = {"cwd", "root", "exe"};
+	for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+		char path[512];
+		(void)snprintf(path, sizeof path, "/proc/%s/%s", process, places[i]);
+		if (link_is_in(path, point))
+			return true;
+	}
+	return has_open(process, point);
+}
+
+static void add_process(const char *process, char *words, size_t size)
+{
+	char path[512], name[64] = "?";
+	size_t used = strlen(words);
+	(void)snprintf(path, sizeof path, "/proc/%s/comm", process);
+	FILE *f = fopen(path, "re");
+	if (f && fgets(name, sizeof name, f))
+		name[strcspn(name, "\n")] = 0;
+	if (f)
+		(void)fclose(f);
+	(void)snprintf(words + used, size - used, "%s%s (%s)", used ? ", " : "", name, process);
+}
+
+void busy_words(const char *point, char *words, size_t size)
+{
+	DIR *folder = opendir("/proc");
+	const struct dirent *d;
+	*words = 0;
+	while (folder && (d = readdir(folder)))
+		if (isdigit((unsigned char)*d->d_name) && uses(d->d_name, point))
+			add_process(d->d_name, words, size);
+	if (folder)
+		(void)closedir(folder);
+}

@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# moefs list and moefs umount: what they say, whom they find, and with what status; and a model in a folder that
+# is called like a command.
+. "$(dirname "$0")/lib.sh"
+
+cp -r "$MODEL" "$work/list"
+mkdir -p "$work/a b" "$work/other"
+others=("$work/list")
+mounted -o context=512
+cd / || exit 1
+line() { "$MOEFS" list | grep -F "$1	"; } # of a mount
+words() { line "$mnt" | cut -f "$1"; }
+serves() { # the process of the mount at a point, as its tree says
+	cat "$1/pid"
+}
+
+lists() {
+	same "$(words 1)" "$mnt" "point"
+	same "$(words 2)" moefs "source"
+	same "$(words 3)" "$daemon" "process"
+	case $(words 4) in "$(basename "$MODEL") ("*")  list ("*")") ;; *) fail "models: $(words 4)" ;; esac
+}
+json() {
+	"$MOEFS" list --json | jq -e --arg p "$mnt" --argjson pid "$daemon" --arg name "$(basename "$MODEL")" --argjson uid "$(id -u)" \
+		'.[] | select(.mountpoint == $p) | .source == "moefs" and .process == $pid and .user == $uid and
+		 (.models | map(.name)) == [$name, "list"] and (.models | all(.state | test("loading|ready|unloaded")))'
+}
+status_of() { # STATUS WORDS command…
+	local want=$1 words=$2 said status
+	shift 2
+	said=$("$@" 2>&1)
+	status=$?
+	same $status "$want" "status"
+	case $said in *"$words"*) ;; *) fail "said '$said', not '$words'" ;; esac
+}
+usage() {
+	status_of 2 "moefs: usage: moefs list [--json]" "$MOEFS" list now &&
+		status_of 2 "moefs: usage: moefs umount [-z] MOUNTPOINT|MODEL" "$MOEFS" umount &&
+		status_of 2 "moefs: usage: moefs umount" "$MOEFS" umount -x "$mnt" &&
+		status_of 1 "nowhere is no mount of moefs, and no model in one; moefs list shows" "$MOEFS" umount nowhere &&
+		status_of 1 "$work is no mount of moefs; moefs list shows" "$MOEFS" umount "$work"
+}
+told() { # each in --help
+	local name
+	for name in list umount; do "$MOEFS" --help | grep -q "^    moefs $name " || fail "--help lacks $name"; done
+}
+looking() { # a mount that does not answer stops nobody: its line says so
+	kill -STOP "$daemon"
+	timeout "$limit" "$MOEFS" list >"$work/list.out"
+	kill -CONT "$daemon"
+	same "$(grep -F "$mnt	" "$work/list.out" | cut -f 3,4)" "-	does not answer"
+}
+second() { # a second one, with a blank in its point, by one word alone
+	timeout "$limit" "$MOEFS" -o "store=$store,name=second" "$MODEL" "$work/a b" || fail "mount"
+	local process
+	process=$(serves "$work/a b")
+	same "$(line "$work/a b" | cut -f 1,3)" "$work/a b	$process"
+	"$MOEFS" umount second || fail "by model: status $?"
+	! mountpoint -q "$work/a b" || fail "it is still there"
+	timeout "$limit" tail --pid="$process" -f /dev/null
+}
+which_one() { # the same model twice is ambiguous
+	timeout "$limit" "$MOEFS" -o "store=$store" "$MODEL" "$work/other" || fail "mount"
+	local process
+	process=$(serves "$work/other")
+	status_of 1 "say which is to go" "$MOEFS" umount "$(basename "$MODEL")"
+	(cd "$work" && "$MOEFS" umount other/) || fail "by a path: status $?"
+	! mountpoint -q "$work/other" || fail "it is still there"
+	timeout "$limit" tail --pid="$process" -f /dev/null
+}
+busy() { # who is in it is said, and -z does it all the same
+	local process
+	timeout "$limit" "$MOEFS" -o "store=$store" "$MODEL" "$work/other" || fail "mount"
+	process=$(serves "$work/other")
+	exec 7<"$work/other/version"
+	status_of 1 "$work/other is in use by bash ($BASHPID)" "$MOEFS" umount "$work/other"
+	"$MOEFS" umount -z "$work/other" || fail "-z: status $?"
+	! mountpoint -q "$work/other" || fail "it is still there"
+	same "$(cat <&7)" "$("$MOEFS" --version | cut -d ' ' -f 2)" "an open file is read to its end"
+	exec 7<&-
+	timeout "$limit" tail --pid="$process" -f /dev/null
+}
+killed() { # what a daemon left that was killed is listed as such, and taken away
+	timeout "$limit" "$MOEFS" -o "store=$store" "$MODEL" "$work/other" || fail "mount"
+	local process
+	process=$(serves "$work/other")
+	kill -9 "$process"
+	timeout "$limit" tail --pid="$process" -f /dev/null
+	same "$(line "$work/other" | cut -f 3,4)" "-	its program is gone"
+	"$MOEFS" umount "$work/other" || fail "status $?"
+	! grep -qF " $work/other " /proc/self/mountinfo || fail "it is still there"
+}
+hidden() { # under another mount
+	timeout "$limit" "$MOEFS" -o "store=$store" "$MODEL" "$work/other" || fail "mount"
+	mount -t tmpfs none "$work/other"
+	same "$(line "$work/other" | cut -f 4)" "hidden by another mount"
+	status_of 1 "no mount of moefs" "$MOEFS" umount "$work/other"
+	umount "$work/other"
+	"$MOEFS" umount "$work/other" || fail "status $?"
+}
+named_like() { # ./list is a model
+	(cd "$work" && timeout "$limit" "$MOEFS" -o "store=$store" ./list "$work/other") || fail "status $?"
+	same "$(cd "$work/other" && echo list/info)" list/info
+	"$MOEFS" umount "$work/other"
+}
+
+claim "list has a line for a mount: point, source, process, models with their states" lists
+if command -v jq >/dev/null; then claim "…and the same in JSON" json; else echo "ok …and the same in JSON # skip: no jq here"; fi
+claim "what is typed wrongly is told with its usage and status 2, what is not there with 1" usage
+claim "--help lists the commands" told
+claim "a mount that does not answer is listed as such" looking
+claim "umount finds a mount by its model, also where there is a blank in its point" second
+claim "…and says so where two have it" which_one
+claim "what is in use is not unmounted; who uses it is said; -z does it lazily" busy
+claim "what a killed daemon left is listed as such, and can be unmounted" killed
+if mount -t tmpfs none "$work/other" 2>/dev/null && umount "$work/other"; then
+	claim "one that another mount hides is listed as such, and left alone" hidden
+else
+	echo "ok one that another mount hides is listed as such # skip: nothing may be mounted here"
+fi
+claim "a model in a folder called like a command is mounted as ./NAME" named_like
+claim "umount takes the mount away, and its daemon ends" bash -c '"$1" umount "$2" && timeout "$3" tail --pid="$4" -f /dev/null' - "$MOEFS" "$mnt" "$limit" "$daemon"
+daemon=
+same "$("$MOEFS" list | grep -cF "$work")" 0 "what is left"
+finish
