@@ -51,12 +51,12 @@ offers() { # SHELL LINE WORD…: exactly these
 	[ "$got" = "$want" ] || { echo "\"$line\" offers $(echo $got), not $(echo $want)"; return 1; }
 }
 listed() { # what --help has, of a kind: its names, with the = of those that take a value
-	"$moefs" --help | sed -n 's/^    \([a-z].*\)/\1/p' | sed 's/  .*//; s/=.*/=/'
+	"$moefs" --help | sed -n '/^    moefs /d; s/^    \([a-z].*\)/\1/p' | sed 's/  .*//; s/, /\n/g' | sed 's/=.*/=/'
 }
 options() { listed | grep -v ' ' | grep -v '^\.'; params; }
 params() { sed -n 's/^@ MODEL.*params\/\([a-z_][a-z_]*\)$/\1=/p' "$OLDPWD/fs/install/moefs.5.in"; } # make sees to it that they are all
 switches() { "$moefs" --help | sed -n 's/^    \(-[-a-zA-Z, ]*[a-z]\)  .*/\1/p' | sed 's/ OPTION.*//' | tr -d , | tr ' ' '\n'; }
-commands() { "$moefs" --help | sed -n 's/^ *\(usage: \)\{0,1\}moefs \([a-z][a-z]*\) .*/\2/p' | sort -u; }
+commands() { "$moefs" --help | sed -n 's/^    moefs \([a-z]*\) .*/\1/p'; }
 
 completes() { # SHELL
 	local begun=$(options | grep '^te')
@@ -67,7 +67,8 @@ completes() { # SHELL
 		offers "$1" "moefs -" $(switches) -o &&
 		offers "$1" "moefs c" checkpoint $(commands | grep ^c) &&
 		offers "$1" "moefs on" one.gguf &&
-		offers "$1" "moefs l" list &&
+		[ "$(commands | grep -c .)" -gt 1 ] &&
+		offers "$1" "moefs st" stores &&
 		offers "$1" "moefs stores --" --delete
 }
 values() { # SHELL PREFIX: what it offers begins with PREFIX: bash has only what is behind =

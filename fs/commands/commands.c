@@ -8,7 +8,7 @@
 static const struct command commands[] = {
 	{"list", "[--json]", "the mounts of moefs that can be seen here", list_run},
 	{"stores", "[PATH...] | --delete [-n] STORE...",
-	 "what is kept of checkpoints beside PATH and in the cache, and deleting it", stores_run},
+	 "the stores that mounts have made of checkpoints; deletes them", stores_run},
 	{"umount", "[-z] MOUNTPOINT|MODEL", "unmounts; -z also what is in use", umount_run},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };

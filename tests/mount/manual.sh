@@ -54,13 +54,16 @@ lint() { # nothing that man warns of
 }
 options_told() {
 	local option count=0
-	for option in $("$MOEFS" --help | sed -n 's/^    \([-a-z].*\)/\1/p' | sed 's/  .*//; s/=.*/=/; s/ OPTION.*//' | tr -d ,); do
+	for option in $("$MOEFS" --help | sed -n '/^    moefs /d; s/^    \([-a-z].*\)/\1/p' | sed 's/  .*//; s/=[^,]*/=/g; s/ OPTION.*//' | tr -d ,); do
 		manual 1 | grep -qE -e "^(-o |.*, |)$option" || fail "moefs.1 lacks $option"
 		case $option in
 		-h | --help | -V | --version) ;; # which say what they are
 		*) grep -qE -e "^\|.*\`(-o )?$option" "$root/README.md" || fail "README.md lacks $option" ;;
 		esac
 		count=$((count + 1))
+	done
+	for option in $("$MOEFS" --help | sed -n 's/^    moefs \([a-z]*\) .*/\1/p'); do
+		manual 1 | grep -qE "^moefs $option " || fail "moefs.1 lacks moefs $option"
 	done
 	[ $count -gt 12 ] || fail "--help has only $count options"
 }

@@ -63,14 +63,14 @@ static void each_name(struct page *p, struct span pattern, const char *names, co
 }
 
 /* What --help lists, four blanks before each; `switches`: what stands by itself, else what goes
- * behind -o. */
+ * behind -o; PARAM=VALUE and what other mounts know are no names. */
 static void each_option(struct page *p, struct span pattern, bool switches)
 {
 	struct span rest = {options_help, strlen(options_help)}, line;
 	while (span_line(&rest, &line)) {
 		char about[512];
 		if (line.length <= HELP_COLUMN || strspn(line.text, " ") != 4 ||
-		    (line.text[4] == '-') != switches || line.text[4] == '.' ||
+		    (line.text[4] == '-') != switches || strchr(".P", line.text[4]) ||
 		    !strncmp(line.text + 4, "-o ", 3))
 			continue;
 		help_words(line, rest, about, sizeof about);
