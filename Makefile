@@ -191,10 +191,12 @@ demo: ## install what is missing, build, mount the demonstration model and talk 
 	$(Q)$(MAKE) -j$(JOBS) all
 	$(Q)examples/demo.sh
 
-# What is installed: its mode, the file, and its place under PREFIX. `uninstall` removes the same.
+# What is installed: how, the file, and its place under PREFIX. `uninstall` removes the same. mount(8) looks for
+# helpers in /sbin alone; systemd for the units of a user's in lib of the system and in share of his own folder.
 override PREFIX := $(patsubst ~/%,$(HOME)/%,$(PREFIX))
+SYSTEM         := $(filter /usr /usr/local,$(PREFIX))
 ZSH_FUNCTIONS  ?= share/zsh/site-functions
-USER_UNITS     ?= share/systemd/user
+USER_UNITS     ?= $(if $(SYSTEM),lib,share)/systemd/user
 INSTALLED = \
 	755:$(BUILD)/moefs:bin/moefs \
 	644:$(BUILD)/install/moefs.1:share/man/man1/moefs.1 \
@@ -202,16 +204,20 @@ INSTALLED = \
 	644:$(BUILD)/install/moefs.bash:share/bash-completion/completions/moefs \
 	644:$(BUILD)/install/moefs.zsh:$(ZSH_FUNCTIONS)/_moefs \
 	644:$(BUILD)/install/moefs.fish:share/fish/vendor_completions.d/moefs.fish \
-	$(foreach f,$(wildcard fs/install/mount.moefs),755:$(f):sbin/mount.moefs) \
-	$(foreach f,$(wildcard fs/install/systemd/*.service),644:$(f):$(USER_UNITS)/$(notdir $(f)))
-part   = $(word $(1),$(subst :, ,$(2)))
-placed = '$(DESTDIR)$(PREFIX)/$(call part,3,$(1))'
+	unit:fs/install/systemd/moefs@.service:$(USER_UNITS)/moefs@.service \
+	$(if $(SYSTEM),link:bin/moefs:/sbin/mount.moefs)
+part     = $(word $(1),$(subst :, ,$(2)))
+placed   = '$(DESTDIR)$(if $(filter /%,$(call part,3,$(1))),,$(PREFIX)/)$(call part,3,$(1))'
+put_755  = install -Dm755 $(1) $(2)
+put_644  = install -Dm644 $(1) $(2)
+put_link = install -d "$$(dirname $(2))" && ln -sf '$(PREFIX)/$(1)' $(2)
+put_unit = install -Dm644 $(1) $(2) && sed -i 's|^\(Exec[A-Za-z]*=-*\)moefs|\1$(PREFIX)/bin/moefs|' $(2)
 define put
-	install -Dm$(call part,1,$(1)) $(call part,2,$(1)) $(call placed,$(1))
+	$(call put_$(call part,1,$(1)),$(call part,2,$(1)),$(call placed,$(1)))
 
 endef
 
-install: all ## install the program, its manual and completion under PREFIX (/usr/local)
+install: all ## install the program, its manual, completion and systemd unit under PREFIX (/usr/local)
 	$(foreach i,$(INSTALLED),$(call put,$(i)))
 
 uninstall: ## remove what install put there

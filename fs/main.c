@@ -14,6 +14,7 @@
 #include "fs/mount_helper.h"
 #include "fs/mounter.h"
 #include "fs/mountpoint.h"
+#include "fs/notify.h"
 #include "fs/ops.h"
 #include "fs/options.h"
 #include "fs/privilege.h"
@@ -53,6 +54,7 @@ static void started(void *ctx)
 		       MOEFS_VERSION, (int)getpid(), p->mount->model_count,
 		       p->mount->model_count == 1 ? "" : "s");
 	said_log(p->said, words);
+	notify("READY=1");
 	if (p->parent >= 0)
 		daemon_ready(p->parent);
 	p->parent = -1;
@@ -113,6 +115,7 @@ static int mount_it(struct program *p)
 	if (p->mounter.socket < 0)
 		return fuse_session_mount(p->mount->fuse, p->options.mountpoint);
 	int code = mounter_mount(&p->mounter, &device, &ignored);
+	mounter_end(&p->mounter);
 	if (code)
 		return code;
 	(void)snprintf(where, sizeof where, "/dev/fd/%d", device);
@@ -160,9 +163,6 @@ static int mount_and_serve(struct program *p, struct err *e)
  * to wait for the workers and the models, which go last: they may be waiting for a disk. */
 static int serve(struct program *p, struct err *e)
 {
-	loop_block_signals();
-	(void)signal(SIGPIPE, SIG_IGN);
-	(void)signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of the write, in words */
 	int code = mount_create(&p->mount, e);
 	if (code)
 		return code;
@@ -173,7 +173,8 @@ static int serve(struct program *p, struct err *e)
 	m->params = p->options.params;
 	m->param_count = p->options.param_count;
 	code = mount_and_serve(p, e);
-	said_log(p->said, code ? e->text : m->ready ? "unmounted" : "ended");
+	said_log(p->said, code ? e->text : "unmounted");
+	notify("STOPPING=1");
 	mount_stop(m);
 	struct fuse_session *fuse = m->fuse;
 	if (fuse)
@@ -189,6 +190,9 @@ static int serve_as_user(struct program *p, struct err *e)
 {
 	const struct options *o = &p->options;
 	int code = 0;
+	loop_block_signals();
+	(void)signal(SIGPIPE, SIG_IGN);
+	(void)signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of the write, in words */
 	if (o->whose.changes)
 		code = mounter_begin(&p->mounter, &p->options.fuse, o->mountpoint, &o->whose, e);
 	if (!code)

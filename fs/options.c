@@ -93,8 +93,6 @@ static int parse_arguments(struct options *o, int argc, char **argv, bool lenien
 		return 0;
 	if (o->refused.code)
 		return err_set(e, o->refused.code, "%s", o->refused.text);
-	if (o->whose.changes && o->auto_unmount)
-		return err_set(e, EINVAL, "-o auto_unmount and uid= or gid= exclude each other");
 	if (o->allow_other && o->allow_root)
 		return err_set(e, EINVAL, "-o allow_other lets root in, too: leave out allow_root");
 	if (o->check && !o->model_count)
@@ -121,6 +119,8 @@ int options_parse(struct options *o, int argc, char **argv, bool lenient, struct
 		code = options_absolute(&o->models[i], e);
 	for (size_t i = 0; i < OPTION_VALUES && !code; i++)
 		code = options_apply(o, i, e);
+	if (!code && o->whose.changes && o->auto_unmount)
+		code = err_set(e, EINVAL, "-o auto_unmount and uid= or gid= exclude each other");
 	return code ? code : add_libfuse_options(o, e);
 }
 

@@ -40,6 +40,8 @@ and_back() {
 	mkdir -p "$to/usr/local/bin" && echo mine >"$to/usr/local/bin/other"
 	installs install DESTDIR="$to"
 	everything "$to/usr/local"
+	[ -s "$to/usr/local/lib/systemd/user/moefs@.service" ] || fail "no unit where systemd looks"
+	[ "$(readlink "$to/sbin/mount.moefs")" = /usr/local/bin/moefs ] || fail "no helper where mount(8) looks"
 	installs uninstall DESTDIR="$to"
 	[ "$(files "$to")" = ./usr/local/bin/other ] || fail "left: $(files "$to")"
 }
@@ -48,6 +50,7 @@ at_home() { # as the tilde reaches make from a shell that leaves it, in a home w
 	mkdir -p "$HOME"
 	installs install PREFIX='~/.local'
 	everything "$HOME/.local"
+	[ -s "$HOME/.local/share/systemd/user/moefs@.service" ] || fail "no unit where systemd looks"
 	[ "$(find "$work/a home" -mindepth 1 -maxdepth 1)" = "$HOME/.local" ] || fail "something beside .local"
 	installs uninstall PREFIX='~/.local'
 	[ -z "$(files "$HOME")" ] || fail "left: $(files "$HOME")"
@@ -55,6 +58,7 @@ at_home() { # as the tilde reaches make from a shell that leaves it, in a home w
 told() { # README has every place
 	local place
 	make -s -o all -n install PREFIX=/PREFIX | sed -n "s,.*'/PREFIX/\([^']*\)'.*,\1,p" >"$work/places"
+	echo /sbin/mount.moefs >>"$work/places"
 	[ "$(wc -l <"$work/places")" -gt 5 ] || fail "nothing is installed: $(cat "$work/places")"
 	while read -r place; do
 		grep -qF "$place" README.md || grep -qF "${place%/*}/" README.md || fail "README.md lacks $place"

@@ -7,8 +7,11 @@
 [ -d /usr/local/bin ] || skip_all "there is no /usr/local/bin, where mount.fuse3 would find moefs"
 unshare -m true 2>/dev/null || skip_all "no mount namespace can be made here"
 
-mkdir -p "$mnt" "$work/bin" "$work/a b, c"
+mkdir -p "$mnt" "$work/bin" "$work/sbin" "$work/a b, c"
 cp "$MOEFS" "$work/bin/moefs"
+cp -a /sbin/mount.fuse* "$work/sbin/"
+ln -s /usr/local/bin/moefs "$work/sbin/mount.moefs" # as make install puts it
+type=fuse.moefs                                     # or moefs: by mount.fuse3 or by mount.moefs
 cp -r "$MODEL" "$work/a b, c/model"
 ln -s "$MODEL" "$work/link"
 
@@ -16,7 +19,7 @@ ln -s "$MODEL" "$work/link"
 
 inside() { # FUNCTION ARGUMENT…: with what it mounts gone at its end, and the daemons
 	local status pid
-	mount --bind "$work/bin" /usr/local/bin || fail "cannot bind"
+	mount --bind "$work/bin" /usr/local/bin && mount --bind "$work/sbin" "$(realpath /sbin)" || fail "cannot bind"
 	("$@")
 	status=$?
 	while umount "$mnt" 2>/dev/null; do :; done
@@ -28,7 +31,7 @@ mounts() { # type and source of all that is mounted there, as mountinfo spells t
 		/proc/self/mountinfo
 }
 once() { # SOURCE as in fstab, SOURCE as in mountinfo
-	echo "$1 $mnt fuse.moefs store=$store,allow_other,nofail,_netdev,noatime,nodev 0 0" >"$work/fstab"
+	echo "$1 $mnt $type store=$store,allow_other,nofail,_netdev,noatime,nodev,x-systemd.automount,user,exec 0 0" >"$work/fstab"
 	timeout "$limit" mount -a -T "$work/fstab" || fail "mount -a: status $?"
 	same "$(mounts)" "fuse.moefs $2" "what is mounted"
 	ls "$mnt"/*/prompt || fail "no model: $(ls "$mnt")"
@@ -40,7 +43,7 @@ by_hand() { # and then by fstab
 	once "$MODEL" "$(realpath "$MODEL")"
 }
 holds() {
-	echo "$MODEL $mnt fuse.moefs store=$store,fsname=my\\040models 0 0" >"$work/fstab"
+	echo "$MODEL $mnt $type store=$store,fsname=my\\040models 0 0" >"$work/fstab"
 	timeout "$limit" mount -a -T "$work/fstab" || fail "mount -a: status $?"
 	same "$(mounts)" 'fuse.moefs my\040models'
 	same "$(df --output=source "$mnt" | tail -n 1)" "my models"
@@ -51,6 +54,7 @@ second() {
 		moefs -o "store=$store" "$MODEL" "$mnt"
 	fails_with "mounted there already" moefs -o "store=$store" "$MODEL" "$work/../$(basename "$work")/mnt/"
 	fails_with "mounted there already" mount -t fuse.moefs "$MODEL" "$mnt" -o "store=$store"
+	fails_with "mounted there already" mount -t moefs "$MODEL" "$mnt" -o "store=$store"
 	same "$(mounts)" "fuse.moefs $(realpath "$MODEL")" "what is mounted"
 	umount "$mnt" && timeout "$limit" moefs -o "store=$store" "$MODEL" "$mnt" || fail "after unmounting: status $?"
 }
@@ -65,9 +69,68 @@ both() { # of several models there is no one source
 	same "$(mounts)" "fuse.moefs moefs"
 }
 
+helped() { # what mount(8) passes to mount.moefs beside the options, and what people do not
+	timeout "$limit" mount -t moefs -v -n "$MODEL" "$mnt" -o "store=$store,temperature=0.5" || fail "-v -n: status $?"
+	same "$(cat "$mnt"/*/sessions/default/params/temperature)" 0.5
+	umount "$mnt"
+	timeout "$limit" mount.moefs "$MODEL" "$mnt" -s -o "store=$store,what=ever" || fail "-s: status $?"
+	umount "$mnt"
+	timeout "$limit" mount.moefs "$MODEL" "$mnt" -f -o "store=$store" || fail "-f: status $?"
+	same "$(mounts)" "" "a fake mount"
+	fails_with "-o what=ever: there is no such option" mount.moefs "$MODEL" "$mnt" -o "store=$store,what=ever"
+	fails_with "usage: mount.moefs SOURCE MOUNTPOINT" mount.moefs "$MODEL"
+	fails_with "mounts in no other namespace" mount.moefs "$MODEL" "$mnt" -N /proc/1/ns/mnt
+	same "$(mounts)" "" "what is mounted"
+}
+
+# ---- as another user ----
+
+theirs=65534 # nobody's, on every system
+daemon_of() { cat "$mnt/pid"; }
+dropped() { # OPTION…: mounts so, and is that user alone with all that it opens
+	local pid
+	rm -rf "$work/their"
+	mkdir "$work/their" && cp -r "$MODEL" "$work/their/model" && chown -R $theirs:$theirs "$work/their"
+	echo "$work/their/model $mnt moefs log=$work/their/log,umask=007,$1 0 0" >"$work/fstab"
+	timeout "$limit" mount -a -T "$work/fstab" || fail "mount -a: status $?"
+	same "$(mounts)" "fuse.moefs $work/their/model"
+	pid=$(as_them cat "$mnt/pid")
+	same "$(awk '/^[UG]id|^Groups/ { $1 = ""; print }' "/proc/$pid/status" | tr -s ' ' | sed 's/^ //' | sort -u)" \
+		"$(printf '\n%s' "$theirs $theirs $theirs $theirs")" "who the daemon is"
+	same "$(awk '/^Cap(Eff|Prm)/ { print $2 }' "/proc/$pid/status" | tr -d '0\n')" "" "its capabilities"
+	as_them stat -c %u:%g "$mnt" "$mnt/model/prompt" "$work/their/log" | grep -vx "$theirs:$theirs" && fail "not theirs"
+	as_them sh -c "cat $mnt/model/wait" >/dev/null || fail "it does not answer"
+	as_them sh -c 'cd "$0" && echo "What is 12 x 6?" >prompt && cat output' "$mnt/model" | grep -q . || fail "no answer"
+	[ -e "$work/their/model.moefs" ] || fail "no store beside the model"
+	same "$(find "$work/their" ! -uid $theirs -o ! -gid $theirs)" "" "not theirs"
+	fails_with "Permission denied" cat "$mnt/pid" # root is another user
+	timeout "$limit" mount -a -T "$work/fstab" || fail "mount -a again: status $?"
+	same "$(mounts)" "fuse.moefs $work/their/model" "what is mounted after the second time"
+	kill "$pid" && timeout "$limit" tail --pid="$pid" -f /dev/null
+	same "$(mounts)" "" "after the daemon's end"
+}
+as_them() { timeout "$limit" setpriv --reuid=$theirs --regid=$theirs --clear-groups "$@"; }
+unreadable() { # what only root may read is not read: neither the checkpoint, nor a template, nor is a log written
+	mkdir -p "$work/roots" "$work/models" && cp -r "$MODEL" "$work/roots/model" && chmod 700 "$work/roots"
+	echo '{{ messages }}' >"$work/roots/template"
+	fails_with "Permission denied" moefs -o "uid=$theirs,store=$store.theirs" "$work/roots/model" "$mnt"
+	fails_with "Permission denied" moefs -o "uid=$theirs,store=$store.theirs,template=$work/roots/template" "$MODEL" "$mnt"
+	fails_with "-o log=$work/roots/log: Permission denied" moefs -o "uid=$theirs,log=$work/roots/log" "$MODEL" "$mnt"
+	mkdir "$work/roots/store"
+	fails_with "Permission denied" moefs -o "uid=$theirs,store=$work/roots/store" "$MODEL" "$mnt"
+	same "$(mounts)" "" "what is mounted"
+	same "$(ls -A "$work/roots/store")" ""
+}
+not_root() {
+	fails_with "-o uid=0: only root can become another user" as_them "$work/bin/moefs" -o uid=0 "$MODEL" "$mnt"
+	fails_with "-o gid=0: only root can become another user" as_them "$work/bin/moefs" -o gid=0 "$MODEL" "$mnt"
+	fails_with "auto_unmount and uid= or gid= exclude each other" moefs -o "auto_unmount,uid=$theirs" "$MODEL" "$mnt"
+}
+
 apart() { # FUNCTION ARGUMENT…
-	export work mnt store limit MODEL
-	export -f fail same differ fails_with inside mounts once by_hand holds second blanks both
+	export work mnt store limit MODEL type theirs
+	export -f fail same differ fails_with inside mounts once by_hand holds second blanks both helped dropped as_them \
+		unreadable not_root
 	unshare -m --propagation private bash -c 'inside "$@"' - "$@"
 }
 real=$(realpath "$MODEL")
@@ -77,7 +140,24 @@ claim "…with blanks and a comma in its path" \
 	apart once "$work/a\\040b,\\040c/model" "$(realpath "$work")/a\\040b,\\040c/model"
 claim "…and mounts nothing over what was mounted by hand" apart by_hand
 claim "a fsname= of the user's holds" apart holds
+type=moefs
+claim "by mount.moefs, too: mount -a mounts once" apart once "$MODEL" "$real"
+claim "…by a symbolic link, with a slash at the end" apart once "$work/link/" "$real"
+claim "…with blanks and a comma in its path" \
+	apart once "$work/a\\040b,\\040c/model" "$(realpath "$work")/a\\040b,\\040c/model"
+claim "…and a fsname= holds" apart holds
+claim "mount.moefs understands what mount(8) passes" apart helped
+type=fuse.moefs
 claim "a second mount on the same point is refused in words" apart second
 claim "…also where there are blanks in its name" apart blanks
 claim "several models have moefs as their source" apart both
+chmod 755 "$work"
+if setpriv --reuid=$theirs --regid=$theirs --clear-groups sh -c 'cat "$0"' "$MODEL/config.json" >/dev/null 2>&1; then
+	claim "uid= and gid= make the mount another user's, in whose name all is opened" apart dropped "uid=$theirs,gid=$theirs"
+	claim "…by name" apart dropped "uid=$(id -nu $theirs)"
+	claim "…who reads and writes nothing that is root's" apart unreadable
+	claim "…which only root can ask for" apart not_root
+else
+	echo "ok uid= and gid= # skip: another user cannot read the model here"
+fi
 finish
