@@ -196,6 +196,7 @@ demo: ## install what is missing, build, mount the demonstration model and talk 
 override PREFIX := $(patsubst ~/%,$(HOME)/%,$(PREFIX))
 SYSTEM         := $(filter /usr /usr/local,$(PREFIX))
 ZSH_FUNCTIONS  ?= share/zsh/site-functions
+HELPERS        ?= /sbin
 USER_UNITS     ?= $(if $(SYSTEM),lib,share)/systemd/user
 INSTALLED = \
 	755:$(BUILD)/moefs:bin/moefs \
@@ -205,7 +206,8 @@ INSTALLED = \
 	644:$(BUILD)/install/moefs.zsh:$(ZSH_FUNCTIONS)/_moefs \
 	644:$(BUILD)/install/moefs.fish:share/fish/vendor_completions.d/moefs.fish \
 	unit:fs/install/systemd/moefs@.service:$(USER_UNITS)/moefs@.service \
-	$(if $(SYSTEM),link:bin/moefs:/sbin/mount.moefs)
+	$(if $(SYSTEM),644:fs/install/mount.moefs.8:share/man/man8/mount.moefs.8) \
+	$(if $(SYSTEM),link:bin/moefs:$(HELPERS)/mount.moefs)
 part     = $(word $(1),$(subst :, ,$(2)))
 placed   = '$(DESTDIR)$(if $(filter /%,$(call part,3,$(1))),,$(PREFIX)/)$(call part,3,$(1))'
 put_755  = install -Dm755 $(1) $(2)
@@ -223,10 +225,17 @@ install: all ## install the program, its manual, completion and systemd unit und
 uninstall: ## remove what install put there
 	rm -f $(foreach i,$(INSTALLED),$(call placed,$(i)))
 
+.PHONY: deb check-deb
+deb: all ## make a package for Debian and Ubuntu, build/moefs_VERSION_ARCHITECTURE.deb
+	$(Q)fs/install/debian/package.sh $(BUILD) $(VERSION) $(BUILD)
+
+check-deb: deb ## look at that package with lintian, install and purge it in a small Debian
+	$(Q)tests/package/check.sh $(BUILD)/moefs_$(VERSION)_*.deb
+
 clean: ## remove build/
 	rm -rf build
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12
 
 -include $(patsubst %.o,%.d,$(LIB_OBJS) $(FS_OBJS) $(PAGES_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(BENCH_OBJS) $(CROSS_OBJS) $(SCRIPTED_OBJS) $(BUILD)/tests/mount/faultfs.o)
