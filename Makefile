@@ -14,7 +14,7 @@ Q       := $(if $(V),,@)
 say      = $(if $(V),,@printf '  %-4s %s\n' $(1) $(2))
 
 comma    := ,
-LIBS     := fuse3 libzstd liburing libpcre2-8 libutf8proc libxxhash
+LIBS     := fuse3 libzstd liburing libpcre2-8 libutf8proc libxxhash libedit
 WARN     := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith
 override CPPFLAGS += -D_GNU_SOURCE -DFUSE_USE_VERSION=314 -DPCRE2_CODE_UNIT_WIDTH=8 \
                      -DMOEFS_VERSION='"$(VERSION)"' -I.
@@ -165,13 +165,22 @@ FUZZ_SECONDS ?= 60
 fuzz: $(FUZZERS) ## run each fuzzer for FUZZ_SECONDS (60)
 	$(Q)tests/fuzz/run.sh $(FUZZ_SECONDS) $^
 
+SOAK_SECONDS ?= 600
+.PHONY: soak
+soak: all unit ## a hundred kills; then many processes at random for SOAK_SECONDS (600), plain and under the sanitizers
+	$(Q)$(MAKE) asan tsan
+	$(Q)tests/soak/kills.sh
+	$(Q)for tree in $(BUILD) build/asan build/tsan; do echo "# $$tree"; \
+		MOEFS=$$PWD/$$tree/moefs SECONDS_OF=$(SOAK_SECONDS) tests/soak/soak.sh || exit; done
+
 # ---- measuring ----
 
 $(BUILD)/tests/bench/make.o: override CPPFLAGS += -DMOEFS_SOURCE_ROOT='"$(CURDIR)"'
 
 # What tests/bench/spent.c puts its clock around.
 WRAPPED := delta_run product_run
-$(BUILD)/moefs-bench: $(BENCH_OBJS) $(BUILD)/libmoefs.a
+# The tree beside the engine, for `files`, but for its main.
+$(BUILD)/moefs-bench: $(BENCH_OBJS) $(filter-out %/main.o,$(FS_OBJS)) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) $(addprefix -Wl$(comma)--wrap=,$(WRAPPED)) -o $@ $^ $(PKG_LIBS) $(shell pkg-config --libs json-c) -lm
 
@@ -200,7 +209,7 @@ HELPERS        ?= /sbin
 USER_UNITS     ?= $(if $(SYSTEM),lib,share)/systemd/user
 INSTALLED = \
 	755:$(BUILD)/moefs:bin/moefs \
-	644:$(BUILD)/install/moefs.1:share/man/man1/moefs.1 \
+	$(foreach p,$(filter %.1,$(PAGES)),644:$(p):share/man/man1/$(notdir $(p))) \
 	644:$(BUILD)/install/moefs.5:share/man/man5/moefs.5 \
 	644:$(BUILD)/install/moefs.bash:share/bash-completion/completions/moefs \
 	644:$(BUILD)/install/moefs.zsh:$(ZSH_FUNCTIONS)/_moefs \

@@ -1,8 +1,9 @@
 /* The pager's I/O threads: they read experts from the store into the slots that they were given.
  *
- * Three kinds of requests, each taken only when there is none of the kind before: what a batch
+ * Four kinds of requests, each taken only when there is none of the kind before: what a batch
  * waits for (demand; it has its slot already), what is predicted for the next layers (foreseen; it
- * gets a slot here, if a spare one can be had), and what a fresh mount warms itself with. As many
+ * gets a slot here, if a spare one can be had), what a user asked for, and what a fresh mount warms
+ * itself with. As many
  * are in flight as depth.c finds useful, so a demand read never queues behind many others. Demands
  * are counted for each source alone: while the disk of one hangs, those of another go on.
  *
@@ -48,6 +49,8 @@ static struct entry *next_early(struct pager *p, bool worker)
 	if (p->flying >= FORESEEN_BELOW || p->flying >= p->depth.depth || p->first_in_line)
 		return NULL;
 	struct entry *x = request_next_foreseen(p, worker);
+	if (!x)
+		x = request_next_asked(p, worker);
 	if (x || worker != !p->ring_threads)
 		return x;
 	x = warm_next(p); /* it is in its store */
@@ -88,6 +91,7 @@ static void end_load(struct pager *p, struct entry *x, int failed, const struct 
 		pool_release(p, x);
 	else
 		pool_resident(p, x);
+	request_wake(p, p->asked > 0); /* its slot may make room now */
 	pthread_cond_broadcast(&p->changed);
 }
 

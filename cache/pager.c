@@ -30,7 +30,7 @@ int pager_create_with(struct pager **out, uint64_t budget_bytes, enum pager_io i
 	pthread_cond_init(&p->work, NULL);
 	p->budget = budget_bytes;
 	p->policy = policy_default();
-	p->shield = p->prefetch = true;
+	p->shield = p->prefetch = p->pins_hold = true;
 	depth_init(&p->depth);
 	p->depth_now = p->depth.depth;
 	int rc = loaders_start(p, io, e);
@@ -63,7 +63,9 @@ int pager_set_budget(struct pager *p, uint64_t bytes, struct err *e)
 			largest = s->largest;
 	if (bytes >= largest) {
 		p->budget = bytes;
+		pins_changed(p);
 		pool_shrink(p);
+		pins_changed(p); /* what was put out and has room comes back */
 		pthread_cond_broadcast(&p->changed);
 	}
 	pthread_mutex_unlock(&p->lock);
@@ -166,7 +168,8 @@ static struct pager_source *source_new(struct pager *p, const struct pager_suppl
 		.predicted = calloc((size_t)PAGER_LOOK_AHEAD * info->experts + 1,
 				    sizeof(struct entry *)),
 	};
-	s->supply.layer_slot_bytes = NULL; /* the caller's own */
+	s->supply.layer_slot_bytes = NULL; /* the caller's own, as the next */
+	s->supply.pinned = NULL;
 	if (!s->slot_bytes || !s->entries || !s->uses || !s->value || !s->slot_value ||
 	    !s->predicted) {
 		source_free(s);
@@ -179,6 +182,7 @@ static struct pager_source *source_new(struct pager *p, const struct pager_suppl
 	for (size_t i = 0; i < all; i++) {
 		s->entries[i].source = s;
 		s->slot_value[i] = INFINITY;
+		s->all += entry_bytes(&s->entries[i]);
 	}
 	return s;
 }
@@ -216,6 +220,9 @@ int pager_add(struct pager *p, struct pager_source **out, const struct pager_sup
 		s->turns = p->turns;
 		s->next = p->sources;
 		p->sources = s;
+		for (size_t i = 0; supply->pinned && i < (size_t)s->layers * s->experts; i++)
+			pin_set(p, &s->entries[i], supply->pinned[i]);
+		pins_changed(p);
 	}
 	pthread_mutex_unlock(&p->lock);
 	if (rounded > budget) {
@@ -236,6 +243,7 @@ void pager_remove(struct pager_source *s)
 	pthread_mutex_lock(&p->lock);
 	request_forget_source(p, s);
 	warm_stop(s);
+	pins_forget(s);
 	while (s->loading > 0)
 		pthread_cond_wait(&p->changed, &p->lock);
 	for (size_t i = 0; i < (size_t)s->layers * s->experts; i++)
@@ -245,6 +253,7 @@ void pager_remove(struct pager_source *s)
 	while (*link != s)
 		link = &(*link)->next;
 	*link = s->next;
+	pins_changed(p);
 	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
 	source_free(s);
@@ -265,7 +274,8 @@ void pager_inspect(const struct pager_source *s, uint32_t layer, uint32_t expert
 	bool resident = atomic_load_explicit(&x->resident, memory_order_relaxed);
 	*out = (struct pager_expert){
 		.resident = resident,
-		.pinned = atomic_load_explicit(&x->pins, memory_order_relaxed),
+		.pinned = atomic_load_explicit(&x->pinned, memory_order_relaxed),
+		.holders = atomic_load_explicit(&x->holders, memory_order_relaxed),
 		.bytes = resident ? s->slot_bytes[layer] : 0,
 		.hits = load(&x->hits),
 		.misses = load(&x->misses),
@@ -286,6 +296,7 @@ static void look(const struct pager *p, const struct counters *c, struct pager_s
 		.tokens = load(&c->tokens),
 		.bytes_read = load(&c->bytes_read),
 		.experts_resident = load(&c->resident),
+		.pinned = load(&c->pinned),
 		.wait_ns = load(&c->wait_ns),
 		.prefetched = load(&c->prefetched),
 		.prefetch_hits = load(&c->prefetch_hits),

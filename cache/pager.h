@@ -12,7 +12,7 @@
  *             … compute with ready[i].data …, then pager_put(&batch, &ready[i]);
  *     pager_end(&batch);
  *
- * An expert is pinned from the moment pager_next returns it until pager_put. A batch waits for
+ * An expert is held from the moment pager_next returns it until pager_put. A batch waits for
  * room only while it holds nothing, so a budget of a single expert works and batches of several
  * models cannot deadlock. Reads go on while the caller computes. An expert that two batches need
  * is read by one of them, and the other waits for it.
@@ -59,6 +59,8 @@ struct pager_supply {			/* where a model's experts come from */
 	const struct store *store;	/* the caller's; outlives the source */
 	size_t slot_bytes;		/* of the layer where slots are largest */
 	const size_t *layer_slot_bytes; /* [layers], copied; NULL: slot_bytes in all */
+	uint64_t token_bytes;		/* of slots: what pins must leave room for; 0: nothing */
+	const bool *pinned; /* [layers * experts], read by pager_add: those that are; NULL: none */
 	pager_arrange_fn *arrange;
 	pager_arrange_pieces_fn *arrange_pieces; /* in its place, of what is read; NULL: records are
 						    in one piece */
@@ -74,8 +76,8 @@ int pager_create(struct pager **out, uint64_t budget_bytes, struct err *e); /* P
 int pager_create_with(struct pager **out, uint64_t budget_bytes, enum pager_io io, struct err *e);
 void pager_destroy(struct pager *p); /* after all sources are gone */
 
-/* ERANGE below the largest expert of any source. Shrinking evicts at once what is not pinned, and
- * the rest as it is put back. */
+/* ERANGE below the largest expert of any source. Shrinking evicts at once what is not held, and
+ * the rest as it is put back; pinned ones last, and those that have room come back. */
 int pager_set_budget(struct pager *p, uint64_t bytes, struct err *e);
 
 /* "scales" (the default, also "auto"), "lrfu", "lfu" or "lru", then any of "no-shield" and
@@ -131,6 +133,28 @@ void pager_end(struct pager_batch *b); /* nothing may be held; reads in flight g
 /* Has the batches that wait look whether they are to stop. From any thread. */
 void pager_wake(struct pager *p);
 
+/* ---- what users want ---- */
+
+struct pager_id {
+	uint32_t layer, expert;
+};
+
+/* Each of these takes n distinct experts of a source, all of them or none, from any thread, and
+ * returns at once: what is absent is read behind, when there is nothing more urgent.
+ *
+ * A pinned expert is kept in memory, and read again if it had to go: it goes only when nothing else
+ * can, or while the budget in force has no room for all pins and `token_bytes` beside them. -ENOSPC
+ * if it would have none now. */
+int pager_pin(struct pager_source *s, const struct pager_id *ids, size_t n, struct err *e);
+void pager_unpin(struct pager_source *s, const struct pager_id *ids, size_t n);
+/* Reads experts, which counts as a use for the policy; they stay as long as others do. -ENOSPC:
+ * they do not fit beside what is pinned. */
+int pager_load(struct pager_source *s, const struct pager_id *ids, size_t n, struct err *e);
+/* Gives up those that are in memory and that no batch needs now. -EBUSY: some are pinned. */
+int pager_evict(struct pager_source *s, const struct pager_id *ids, size_t n, struct err *e);
+/* The least budget by which all pins hold; 0: there are none. */
+uint64_t pager_pins_need(struct pager *p);
+
 /* ---- looking ahead ---- */
 
 /* So many layers may be foreseen at a time. */
@@ -155,9 +179,9 @@ int pager_warm(struct pager_source *s, struct err *e);
 /* ---- looking ---- */
 
 struct pager_expert {
-	bool resident;
-	uint32_t pinned; /* batches computing with it now */
-	uint64_t bytes;	 /* in memory; 0 if not resident */
+	bool resident, pinned;
+	uint32_t holders; /* batches computing with it now */
+	uint64_t bytes;	  /* in memory; 0 if not resident */
 	uint64_t hits, misses;
 	uint64_t last_token; /* the `token` of its last use */
 	uint64_t last_used;  /* CLOCK_REALTIME nanoseconds, 0 if never */
@@ -168,6 +192,7 @@ void pager_inspect(const struct pager_source *s, uint32_t layer, uint32_t expert
 struct pager_stats {
 	uint64_t budget, used, peak; /* of slots; used exceeds budget only while that shrinks */
 	uint64_t hits, misses, evictions, bytes_read, experts_resident;
+	uint64_t pinned;		    /* bytes that pinned experts take when they are there */
 	uint64_t tokens;		    /* by the numbers that batches gave */
 	uint64_t wait_ns;		    /* time that batches spent waiting for reads */
 	uint64_t prefetched, prefetch_hits; /* reads for predictions, and those that came true */

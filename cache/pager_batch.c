@@ -80,7 +80,7 @@ static void want_all(struct pager_batch *b, uint64_t token)
 static void hold(struct pager_batch *b, uint32_t i, struct pager_ready *out)
 {
 	struct entry *x = entry_of(b, i);
-	pool_pin(x);
+	pool_hold(x);
 	x->wanted--;
 	b->state[i] = HELD;
 	b->held++;
@@ -207,7 +207,7 @@ int pager_next(struct pager_batch *b, struct pager_ready *ready, uint32_t max, s
 				*e = b->error;
 			break;
 		}
-		/* What is resident is pinned before room is made for what is not. */
+		/* What is resident is held before room is made for what is not. */
 		uint32_t n = take_resident(b, ready, max);
 		rc = request(b, true, n ? NULL : e);
 		if (n > 0)
@@ -232,7 +232,7 @@ void pager_put(struct pager_batch *b, const struct pager_ready *r)
 	pthread_mutex_lock(&p->lock);
 	b->state[r->index] = PUT;
 	b->held--;
-	pool_unpin(p, x);
+	pool_give_back(p, x);
 	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
 }
@@ -258,6 +258,7 @@ void pager_end(struct pager_batch *b)
 	pthread_mutex_lock(&p->lock);
 	disown(b);
 	pool_shrink(p);
+	request_wake(p, p->asked > 0); /* there may be room now for what users ask for */
 	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
 	free(b->state);

@@ -23,7 +23,8 @@ struct region {
 	uint8_t *memory;
 	size_t bytes, slot_bytes;
 	uint32_t slots, taken;
-	uint32_t busy;		  /* slots that are pinned or loading */
+	uint32_t busy;		  /* slots that are held or loading */
+	uint32_t pinned;	  /* occupants that are */
 	struct entry *occupant[]; /* [slots]; NULL: free */
 };
 
@@ -149,7 +150,9 @@ static void occupy(struct pager *p, struct region *r, uint32_t place, struct ent
 	x->slot = r->memory + place * r->slot_bytes;
 	x->state = ENTRY_LOADING;
 	r->occupant[place] = x;
+	r->pinned += x->pinned;
 	r->busy++;
+	entry_ask(x, false);
 	s->loading++;
 	s->slot_value[entry_index(x)] = s->value[entry_index(x)];
 	s->own.used += entry_bytes(x);
@@ -165,7 +168,7 @@ static uint32_t vacate(struct pager *p, struct entry *x)
 	struct region *r = x->region;
 	struct pager_source *s = x->source;
 	uint32_t place = (uint32_t)((size_t)((uint8_t *)x->slot - r->memory) / r->slot_bytes);
-	assert(x->pins == 0);
+	assert(x->holders == 0);
 	if (x->state == ENTRY_RESIDENT) {
 		count(&p->total.resident, &s->own.resident, -(uint64_t)1);
 	} else {
@@ -180,6 +183,7 @@ static uint32_t vacate(struct pager *p, struct entry *x)
 	s->slot_value[entry_index(x)] = INFINITY;
 	s->own.used -= entry_bytes(x);
 	r->occupant[place] = NULL;
+	r->pinned -= x->pinned;
 	if (r->taken-- == r->slots) {
 		unlink_region(&p->full, r);
 		link_region(&p->open, r);
@@ -195,28 +199,52 @@ void pool_release(struct pager *p, struct entry *x)
 		region_unmap(p, r);
 }
 
-static void count_eviction(struct pager *p, const struct entry *x)
+/* What is pinned comes back when there is room. */
+static void count_eviction(struct pager *p, struct entry *x)
 {
 	count(&p->total.evictions, &x->source->own.evictions, 1);
+	entry_ask(x, x->pinned);
+}
+
+void pool_evict(struct pager *p, struct entry *x)
+{
+	pool_release(p, x);
+	count_eviction(p, x);
+}
+
+void pool_count_pin(struct region *r, bool pinned)
+{
+	r->pinned += pinned ? 1 : -1U;
 }
 
 static void evict_region(struct pager *p, struct region *r)
 {
 	for (uint32_t left = r->taken, i = 0; left > 0; i++)
 		if (r->occupant[i]) {
-			count_eviction(p, r->occupant[i]);
-			pool_release(p, r->occupant[i]);
+			pool_evict(p, r->occupant[i]);
 			left--;
 		}
 }
 
 /* ---- who goes ---- */
 
-static bool may_go(const struct entry *x, enum need need)
+/* Below this need nothing that is pinned goes. */
+static enum need pins_yield_to(const struct pager *p)
 {
-	if (x->state != ENTRY_RESIDENT || x->pins > 0)
+	return p->pins_hold ? NEED_MUST : NEED_DEMAND;
+}
+
+static bool may_go(const struct entry *x, enum need need, enum need pins)
+{
+	if (x->state != ENTRY_RESIDENT || x->holders > 0 || (x->pinned && need < pins))
 		return false;
-	return need == NEED_MUST || (x->wanted == 0 && (need == NEED_DEMAND || !x->shielded));
+	return (x->wanted == 0 || need >= NEED_WANTED) && (!x->shielded || need >= NEED_ASKED);
+}
+
+/* Whether all that is in a region may go with one of it. */
+static bool region_may_go(const struct region *r, enum need need, enum need pins)
+{
+	return r->busy == 0 && (r->pinned == 0 || need >= pins);
 }
 
 struct search {
@@ -248,13 +276,15 @@ static void consider_layer(struct pager_source *s, uint32_t layer, const struct 
 {
 	uint32_t distance = layer_distance(s, layer);
 	double discount = layer_discount(s, layer);
+	enum need pins = pins_yield_to(s->pager);
 	size_t first = (size_t)layer * s->experts;
 	for (size_t i = first; i < first + s->experts; i++) {
 		double score = s->slot_value[i] * discount;
 		if (score > best->score || (score == best->score && distance <= best->distance))
 			continue;
 		struct entry *x = &s->entries[i];
-		if (may_go(x, wanted->need) && (!wanted->whole || x->region->busy == 0))
+		if (may_go(x, wanted->need, pins) &&
+		    (!wanted->whole || region_may_go(x->region, wanted->need, pins)))
 			*best = (struct candidate){x, score, distance};
 	}
 }
@@ -302,8 +332,9 @@ static bool take_over(struct pager *p, struct entry *x, struct entry *old)
 	if (!old || entry_bytes(old) != entry_bytes(x))
 		return false;
 	struct region *r = old->region;
+	uint32_t place = vacate(p, old);
 	count_eviction(p, old);
-	occupy(p, r, vacate(p, old), x);
+	occupy(p, r, place, x);
 	return true;
 }
 
@@ -338,7 +369,7 @@ int pool_take(struct pager *p, struct entry *x, enum need need)
 			return 1;
 		struct entry *own = fits ? victim(p, (struct search){need, false, bytes}) : NULL;
 		struct entry *old =
-			need >= NEED_DEMAND ? victim(p, (struct search){need, true, 0}) : NULL;
+			need >= NEED_ASKED ? victim(p, (struct search){need, true, 0}) : NULL;
 		if (old && (!own || better_than(own, old->region)))
 			evict_region(p, old->region);
 		else if (take_over(p, x, own))
@@ -377,15 +408,15 @@ void pool_resident(struct pager *p, struct entry *x)
 	pool_shrink(p);
 }
 
-void pool_pin(struct entry *x)
+void pool_hold(struct entry *x)
 {
-	if (x->pins++ == 0)
+	if (x->holders++ == 0)
 		x->region->busy++;
 }
 
-void pool_unpin(struct pager *p, struct entry *x)
+void pool_give_back(struct pager *p, struct entry *x)
 {
-	if (--x->pins > 0)
+	if (--x->holders > 0)
 		return;
 	x->region->busy--;
 	pool_shrink(p);
@@ -401,6 +432,12 @@ void pool_value(struct entry *x, double value)
 		x->source->slot_value[i] = value;
 }
 
+void pool_use(struct pager *p, struct entry *x, float credit)
+{
+	struct use_counts *uses = &x->source->uses[entry_index(x)];
+	pool_value(x, policy_use(p->policy, uses, credit, ++p->tick));
+}
+
 void pool_visit(struct pager *p, struct pager_source *s, uint32_t layer, const uint32_t *experts,
 		const float *credit, uint32_t n)
 {
@@ -410,11 +447,8 @@ void pool_visit(struct pager *p, struct pager_source *s, uint32_t layer, const u
 	s->layer = layer;
 	for (size_t i = first; i < first + s->experts; i++)
 		pool_value(&s->entries[i], policy_fade(p->policy, &s->uses[i], s->value[i]));
-	for (uint32_t k = 0; k < n; k++) {
-		size_t i = first + experts[k];
-		pool_value(&s->entries[i],
-			   policy_use(p->policy, &s->uses[i], credit ? credit[k] : 1, ++p->tick));
-	}
+	for (uint32_t k = 0; k < n; k++)
+		pool_use(p, &s->entries[first + experts[k]], credit ? credit[k] : 1);
 }
 
 void pool_forget_uses(struct pager *p)

@@ -1,9 +1,9 @@
 /* The pager's inside: the pool of slots, and which expert has to go when room is needed.
  *
- * Shared by the pager's own files (pager.c, pager_batch.c, pool.c, requests.c, loader.c, predict.c,
- * warm.c) and nothing else. Unless it says otherwise, everything here is guarded by pager.lock.
- * Numbers that lookers read are atomics, written under the lock and read without; relaxed order is
- * enough, as each stands for itself.
+ * Shared by the pager's own files (pager.c, pager_batch.c, pool.c, pins.c, requests.c, loader.c,
+ * predict.c, warm.c) and nothing else. Unless it says otherwise, everything here is guarded by
+ * pager.lock. Numbers that lookers read are atomics, written under the lock and read without;
+ * relaxed order is enough, as each stands for itself.
  */
 #ifndef MOEFS_CACHE_POOL_H
 #define MOEFS_CACHE_POOL_H
@@ -31,16 +31,19 @@ struct entry { /* one expert of one source */
 	bool holds;		   /* its request keeps a thread until it is done (loader.c) */
 	bool prefetched;	   /* read because it was predicted, and not used since */
 	bool shielded;		   /* predicted for its layer's next batch */
+	bool asked;		   /* a user wants it in memory, and it is not yet (pins.c) */
 	struct pager_batch *batch; /* whose read it is, while LOADING; NULL: nobody's */
 	uint32_t wanted;	   /* open batches that have yet to take it */
-	_Atomic uint32_t pins;
+	_Atomic uint32_t holders;  /* batches that compute with it */
 	_Atomic bool resident;
+	_Atomic bool pinned; /* a user's: it goes only where nothing else can (enum need) */
 	_Atomic uint64_t hits, misses, last_token, last_used;
 };
 
 struct counters {
 	_Atomic uint64_t tokens, used, hits, misses, evictions, bytes_read, resident, wait_ns;
 	_Atomic uint64_t prefetched, prefetch_hits;
+	_Atomic uint64_t pinned; /* bytes of the slots of what is pinned, be they there or not */
 };
 
 struct pager_source {
@@ -54,6 +57,8 @@ struct pager_source {
 	uint32_t loading;      /* entries that are */
 	uint32_t flying;       /* those of pager.flying that are its own */
 	uint32_t held;	       /* those of them that keep a thread */
+	uint32_t asked;	       /* entries that are */
+	uint64_t all;	       /* bytes of the slots of all entries */
 	struct counters own;
 
 	/* The policy's: how each expert was used, what that is worth, and the same of those that
@@ -88,6 +93,8 @@ struct pager {
 	_Atomic bool shield, prefetch; /* switches */
 	uint64_t tick;		       /* uses of any expert */
 	double turns;		       /* passes through all layers of a model, of any */
+	uint32_t asked;		       /* entries that are, of all sources */
+	bool pins_hold; /* the budget has room for what is pinned and for a token beside it */
 
 	struct request_queue demand, foreseen;
 	struct depth_tuner depth;
@@ -132,32 +139,51 @@ static inline size_t entry_bytes(const struct entry *x)
 	return x->source->slot_bytes[entry_layer(x)];
 }
 
+/* Has an entry without a slot read for a user, when there is nothing more urgent; or no more. */
+static inline void entry_ask(struct entry *x, bool asked)
+{
+	if (x->asked == asked)
+		return;
+	x->asked = asked;
+	x->source->asked += asked ? 1 : -1U;
+	x->source->pager->asked += asked ? 1 : -1U;
+}
+
 /* ---- pool.c ---- */
 
 /* How much a slot is needed, each including what the one before may do. */
 enum need {
 	NEED_FREE,   /* room that is free */
 	NEED_SPARE,  /* rather than what no batch wants and no prediction shields */
-	NEED_DEMAND, /* rather than what is shielded */
-	NEED_MUST,   /* rather than what another open batch wants: there is no other way to go on */
+	NEED_ASKED,  /* rather than what is shielded, too */
+	NEED_DEMAND, /* rather than what is pinned, while the budget has no room for the pins */
+	NEED_WANTED, /* rather than what another open batch wants */
+	NEED_MUST,   /* rather than what is pinned: there is no other way to go on */
 };
 /* Gives an absent entry a slot: 1, or 0 if there is no room now, or -ENOMEM: there is room, but no
  * memory, and nothing to be had by eviction. */
 int pool_take(struct pager *p, struct entry *x, enum need need);
 /* True if somebody holds or reads something, so that there will be more to evict. */
 bool pool_busy(const struct pager *p);
-/* Takes the slot away from an entry that nobody has pinned. */
+/* Takes the slot away from an entry that nobody holds. */
 void pool_release(struct pager *p, struct entry *x);
 /* An entry's read has ended well. */
 void pool_resident(struct pager *p, struct entry *x);
-void pool_pin(struct entry *x);
-void pool_unpin(struct pager *p, struct entry *x); /* evicts, if the budget has shrunk meanwhile */
-/* Evicts until the budget holds, as far as pins allow. */
+void pool_hold(struct entry *x);
+void pool_give_back(struct pager *p,
+		    struct entry *x); /* evicts, if the budget has shrunk meanwhile */
+/* Evicts until the budget holds, as far as what is held allows. */
 void pool_shrink(struct pager *p);
+/* Evicts one that is resident, that nobody holds and no batch wants. */
+void pool_evict(struct pager *p, struct entry *x);
+/* An occupant of the region is pinned from now on, or no more. */
+void pool_count_pin(struct region *r, bool pinned);
 
 /* A batch of that layer begins, which uses n of its experts; credit[n], or NULL: 1 each. */
 void pool_visit(struct pager *p, struct pager_source *s, uint32_t layer, const uint32_t *experts,
 		const float *credit, uint32_t n);
+/* One expert is used beside its layer's batches, and none of the others fades. */
+void pool_use(struct pager *p, struct entry *x, float credit);
 /* Sets what an expert is worth. */
 void pool_value(struct entry *x, double value);
 /* Forgets how everything was used: another policy counts differently. */
@@ -167,6 +193,16 @@ void pool_forget_uses(struct pager *p);
 
 int loaders_start(struct pager *p, enum pager_io io, struct err *e);
 void loaders_stop(struct pager *p); /* after all sources are gone */
+
+/* ---- pins.c ---- */
+
+/* Marks an entry, which is all that a pin is: the one way to change entry.pinned. */
+void pin_set(struct pager *p, struct entry *x, bool pinned);
+/* The budget, what is pinned or a source has changed: finds out anew whether pins hold, and has
+ * those that are not there read if they do. */
+void pins_changed(struct pager *p);
+/* Forgets what users wanted of a source. */
+void pins_forget(struct pager_source *s);
 
 /* ---- predict.c, warm.c ---- */
 

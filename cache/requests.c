@@ -110,6 +110,37 @@ void request_forget_source(struct pager *p, struct pager_source *s)
 
 /* ---- which is next ---- */
 
+/* Whether a source has a place for a read, of a kind that keeps a thread or does not. */
+static bool has_place(const struct pager *p, const struct pager_source *s, bool holds)
+{
+	return s->flying < p->depth.depth && !(holds && s->held >= p->worker_share);
+}
+
+/* Whether a thread of this kind may begin it now; it has no slot yet. What is pinned waits until
+ * pins hold, since it would put out another that is. */
+static bool may_begin(const struct pager *p, const struct entry *x, bool worker)
+{
+	return x->asked && x->state == ENTRY_ABSENT && (!x->pinned || p->pins_hold) &&
+	       holds_thread(p, x) == worker && has_place(p, x->source, worker);
+}
+
+struct entry *request_next_asked(struct pager *p, bool worker)
+{
+	for (struct pager_source *s = p->sources; s; s = s->next)
+		for (size_t i = 0, left = s->asked; left > 0; i++) {
+			struct entry *x = &s->entries[i];
+			left -= x->asked;
+			if (!may_begin(p, x, worker))
+				continue;
+			if (pool_take(p, x, NEED_ASKED) <= 0)
+				break; /* nor is there for the others, most likely */
+			request_forget(p, x);
+			x->holds = worker;
+			return x;
+		}
+	return NULL;
+}
+
 struct entry *request_next_foreseen(struct pager *p, bool worker)
 {
 	struct entry *before = NULL, *x;
@@ -129,16 +160,10 @@ struct entry *request_next_foreseen(struct pager *p, bool worker)
 	return NULL;
 }
 
-static bool has_place(const struct pager *p, const struct entry *x)
-{
-	const struct pager_source *s = x->source;
-	return s->flying < p->depth.depth && !(x->holds && s->held >= p->worker_share);
-}
-
 struct entry *request_next_demand(struct pager *p, bool worker)
 {
 	struct entry *before = NULL, *x = p->demand.first;
-	while (x && (x->holds != worker || !has_place(p, x))) {
+	while (x && (x->holds != worker || !has_place(p, x->source, worker))) {
 		before = x;
 		x = x->next;
 	}

@@ -1,5 +1,6 @@
 /* Requests for experts, on their way from who wants them to the threads that read: what a batch
- * waits for (demand), and what is predicted for the next layers (foreseen). The queues are the
+ * waits for (demand), what is predicted for the next layers (foreseen), and what a user asked for,
+ * which is marked in its entry. The queues are the
  * pager's (pool.h), and its lock is held in all of this. */
 #ifndef MOEFS_CACHE_REQUESTS_H
 #define MOEFS_CACHE_REQUESTS_H
@@ -20,6 +21,8 @@ void request_forget_source(struct pager *p, struct pager_source *s);
 /* The first demand whose source has a place left, for a worker or for a thread with a ring; NULL:
  * none. */
 struct entry *request_next_demand(struct pager *p, bool worker);
+/* One that a user asked for and that is still absent, with a slot; NULL: none. */
+struct entry *request_next_asked(struct pager *p, bool worker);
 /* The first that is foreseen and still absent, with a spare slot; NULL: none. */
 struct entry *request_next_foreseen(struct pager *p, bool worker);
 

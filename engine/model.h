@@ -54,7 +54,8 @@ int engine_create(struct engine **out, const struct engine_options *options, str
 void engine_destroy(struct engine *g); /* after every model is closed */
 
 /* The budget that is asked for. The one in force (pager_stats.budget) is less while memory is short
- * (budgets.h). Evicts at once what no longer fits; ERANGE if one expert would not. */
+ * (budgets.h). Evicts at once what no longer fits; ERANGE if one expert would not, or what is
+ * pinned. */
 int engine_set_budget(struct engine *g, uint64_t bytes, struct err *e);
 void engine_automatic_budget(struct engine *g);
 uint64_t engine_budget_asked(const struct engine *g); /* 0: automatic */
@@ -155,6 +156,7 @@ enum model_fact {
 	FACT_DEFAULTS, /* a line for each key of generation_config.json that is taken or ignored */
 	FACT_RECIPE,   /* "tq3", what -o quant= said */
 	FACT_CODEC,    /* "none" or "zstd 0.67", and what was measured if this mount chose it */
+	FACT_SOURCE,   /* path of the checkpoint's folder or GGUF file */
 	FACT_STORE,    /* path of the store's folder */
 	FACT_STATE,    /* unloaded, loading, ready, failed */
 	FACT_PROGRESS, /* "idle", or "converting 42 % 12.6/30.1 MB 3 s left", or "checking 43 % …"
@@ -178,7 +180,7 @@ enum store_of {
 };
 enum store_of model_store_of(const char *folder, char *path, size_t size);
 
-/* Experts, for looking: none of these loads or promotes anything. */
+/* Experts, for looking: nothing is loaded or promoted by it. */
 uint32_t model_layers(const struct model *m);
 uint32_t model_experts(const struct model *m, uint32_t layer); /* 0 for a dense layer */
 /* Bytes of one expert of a routed layer as stored (coded: decoded); 0 until the store is complete.
@@ -189,6 +191,28 @@ void model_expert_inspect(const struct model *m, uint32_t layer, uint32_t expert
 /* Blocks (reads the disk). Returns bytes read, 0 past the end, or a negative errno. */
 int64_t model_expert_read(const struct model *m, uint32_t layer, uint32_t expert, uint64_t offset,
 			  void *buffer, size_t bytes, struct err *e);
+/* The experts of a layer together. */
+struct model_layer {
+	uint32_t experts, resident, pinned;
+	uint64_t bytes; /* in memory */
+	uint64_t hits, misses;
+	uint64_t last_used; /* the newest of theirs */
+};
+void model_layer_inspect(const struct model *m, uint32_t layer, struct model_layer *out);
+
+/* Each of these takes n distinct experts, by the model's layers, all of them or none, and returns
+ * at once: what is absent is read behind. Of a model that is not loaded pins and loads are
+ * remembered, and it is asked to load.
+ *
+ * Pinned ones are kept in memory, whatever the policy and as long as the model is mounted; while
+ * memory is so short that the budget in force has no room for them, they are the last to go and
+ * the first to come back. -ENOSPC: they do not fit into the budget beside the experts of a token.
+ * Loaded ones stay as long as others do; -ENOSPC likewise. Evicted ones go unless a step needs them
+ * now; -EBUSY: some are pinned. */
+int model_experts_pin(struct model *m, const struct pager_id *ids, size_t n, struct err *e);
+int model_experts_unpin(struct model *m, const struct pager_id *ids, size_t n, struct err *e);
+int model_experts_load(struct model *m, const struct pager_id *ids, size_t n, struct err *e);
+int model_experts_evict(struct model *m, const struct pager_id *ids, size_t n, struct err *e);
 /* This model's share of the counters; budget is the pool's. */
 void model_cache_stats(const struct model *m, struct pager_stats *out);
 /* Experts that are being read ahead of any prompt, of so many; total 0: none. */

@@ -14,7 +14,8 @@ library libzstd        | libzstd-dev
 library liburing       | liburing-dev
 library libpcre2-8     | libpcre2-dev
 library libutf8proc    | libutf8proc-dev
-library libxxhash      | libxxhash-dev'
+library libxxhash      | libxxhash-dev
+library libedit        | libedit-dev'
 test_needs='library cmocka         | libcmocka-dev
 library json-c         | libjson-c-dev
 command python3        | python3

@@ -24,17 +24,6 @@ static uint64_t file_size(const struct node *n)
 	return size;
 }
 
-/* An expert's blocks are its bytes in memory, its access time is its last use. */
-static void set_residency(const struct node *n, struct stat *st)
-{
-	struct pager_expert x;
-	model_expert_inspect(n->model->model, n->layer, n->item, &x);
-	st->st_blocks = (blkcnt_t)((x.bytes + BLOCK - 1) / BLOCK);
-	if (x.last_used)
-		st->st_atim = (struct timespec){(time_t)(x.last_used / 1000000000U),
-						(long)(x.last_used % 1000000000U)};
-}
-
 /* Every mode in the tree has the same bits for the group as for the others, but for umask's. */
 static mode_t mode_of(const struct node *n)
 {
@@ -63,8 +52,8 @@ void node_attr(const struct node *n, struct stat *st)
 	}
 	st->st_atim = st->st_ctim = st->st_mtim;
 	st->st_blocks = (st->st_size + BLOCK - 1) / BLOCK;
-	if (n->row->ops == &expert_ops)
-		set_residency(n, st);
+	if (n->row->hooks && n->row->hooks->attr)
+		n->row->hooks->attr(n, st);
 	if (st->st_blocks == 0) /* tar -S stores zeros for a file without blocks */
 		st->st_blocks = 1;
 	if (n->row->flags & ROW_IN_MODEL && sessions_is_default(n->conversation))
@@ -86,7 +75,9 @@ bool node_may(const struct node *n, uid_t uid, int what)
 
 double node_attr_seconds(const struct node *n)
 {
+	if (n->row->flags & ROW_FRESH)
+		return 0;
 	if (node_is_folder(n))
 		return 1;
-	return n->row->caching == CACHING_STATIC && !(n->row->flags & ROW_FRESH) ? 3600 : 0;
+	return n->row->caching == CACHING_STATIC ? 3600 : 0;
 }

@@ -92,6 +92,7 @@ void cache_stats_render(const struct node *n, struct text *out)
 	text_format(out, "used %" PRIu64 "\n", s.used);
 	text_format(out, "peak %" PRIu64 "\n", s.peak);
 	text_format(out, "experts_resident %" PRIu64 "\n", s.experts_resident);
+	text_format(out, "pinned %" PRIu64 "\n", s.pinned);
 	text_format(out, "hits %" PRIu64 "\n", s.hits);
 	text_format(out, "misses %" PRIu64 "\n", s.misses);
 	text_format(out, "evictions %" PRIu64 "\n", s.evictions);

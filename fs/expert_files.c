@@ -134,8 +134,8 @@ void expert_stats_render(const struct node *n, struct text *out)
 			struct pager_expert x;
 			model_expert_inspect(m, l, i, &x);
 			text_format(out,
-				    "%02" PRIu32 " %03" PRIu32 " %d %" PRIu32 " %" PRIu64
-				    " %" PRIu64 " %" PRIu64 "\n",
+				    "%02" PRIu32 " %03" PRIu32 " %d %d %" PRIu64 " %" PRIu64
+				    " %" PRIu64 "\n",
 				    l, i, x.resident, x.pinned, x.hits, x.misses, x.last_token);
 		}
 }

@@ -63,4 +63,10 @@ extern const struct family expert_family;
 void expert_map_render(const struct node *n, struct text *out);
 void expert_stats_render(const struct node *n, struct text *out);
 
+/* expert_hooks.c */
+extern const struct row_hooks expert_hooks, layer_hooks, model_hooks;
+
+/* expert_ctl.c */
+void expert_ctl_render(const struct node *n, struct text *out);
+
 #endif

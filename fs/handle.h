@@ -91,6 +91,7 @@ extern const struct file_ops tool_calls_ops;
 extern const struct file_ops tool_result_ops; /* tool_result.c */
 extern const struct file_ops rendered_ops;    /* rendered.c */
 extern const struct file_ops expert_ops;      /* expert_files.c */
+extern const struct file_ops expert_ctl_ops;  /* expert_ctl.c */
 extern const struct file_ops state_ops;	      /* state_files.c */
 
 static inline bool handle_reads(const struct handle *h)

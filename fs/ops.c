@@ -92,21 +92,45 @@ static bool is_writing(const struct node *n, pid_t thread)
 	return false;
 }
 
-/* Times are the daemon's, and a truncation by name is nobody's writing: both succeed without
- * effect. Modes and owners cannot be changed but to what they are; for a process that is writing
- * the file (cp -p) that succeeds without effect as well, so that what it wrote is no half. */
-static int setattr_check(const struct node *n, pid_t thread, const struct stat *to, int what)
+/* What of a node's attributes are others than they are now. */
+static int changes(const struct node *n, const struct stat *to, int what)
 {
 	struct stat now;
 	node_attr(n, &now);
-	bool changes = (what & FUSE_SET_ATTR_MODE && (to->st_mode ^ now.st_mode) & 07777) ||
-		       (what & FUSE_SET_ATTR_UID && to->st_uid != now.st_uid) ||
-		       (what & FUSE_SET_ATTR_GID && to->st_gid != now.st_gid);
-	if (changes && !is_writing(n, thread))
+	if (!((to->st_mode ^ now.st_mode) & 07777))
+		what &= ~FUSE_SET_ATTR_MODE;
+	if (to->st_uid == now.st_uid)
+		what &= ~FUSE_SET_ATTR_UID;
+	if (to->st_gid == now.st_gid)
+		what &= ~FUSE_SET_ATTR_GID;
+	return what & (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID);
+}
+
+/* Another mode, and nothing else, where the row has a use for that. */
+static int change_mode(const struct node *n, const struct stat *to, int what)
+{
+	struct err e = {0};
+	if (what != FUSE_SET_ATTR_MODE || !n->row->hooks || !n->row->hooks->chmod ||
+	    n->viewer != n->mount->uid)
 		return -EPERM;
+	int code = n->row->hooks->chmod(n, to->st_mode, &e);
+	if (code)
+		node_failure(n, &e);
+	else
+		node_took(n);
+	return code;
+}
+
+/* Times are the daemon's, and a truncation by name is nobody's writing: both succeed without
+ * effect. Modes and owners cannot be changed but to what they are, or as the row's hook allows; for
+ * a process that is writing the file (cp -p) that succeeds without effect as well, so that what it
+ * wrote is no half. */
+static int setattr_check(const struct node *n, pid_t thread, const struct stat *to, int what)
+{
 	if (what & FUSE_SET_ATTR_SIZE && !node_may(n, n->viewer, W_OK))
 		return -EACCES;
-	return 0;
+	int changed = changes(n, to, what);
+	return changed && !is_writing(n, thread) ? change_mode(n, to, changed) : 0;
 }
 
 static void op_setattr(fuse_req_t req, fuse_ino_t inode, struct stat *to, int what,
@@ -153,6 +177,10 @@ const struct fuse_lowlevel_ops moefs_ops = {
 	.getattr = op_getattr,
 	.setattr = op_setattr,
 	.statfs = op_statfs,
+	.getxattr = op_getxattr,
+	.listxattr = op_listxattr,
+	.setxattr = op_setxattr,
+	.removexattr = op_removexattr,
 	.opendir = op_opendir,
 	.readdir = op_readdir,
 	.readdirplus = op_readdirplus,

@@ -33,6 +33,13 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 /* True if that is where it was; then it is answered. */
 bool ask_unlink(fuse_req_t req, fuse_ino_t parent, const char *name);
 
+/* ops_xattr.c: those on extended attributes. */
+void op_getxattr(fuse_req_t req, fuse_ino_t inode, const char *name, size_t size);
+void op_listxattr(fuse_req_t req, fuse_ino_t inode, size_t size);
+void op_setxattr(fuse_req_t req, fuse_ino_t inode, const char *name, const char *value, size_t size,
+		 int flags);
+void op_removexattr(fuse_req_t req, fuse_ino_t inode, const char *name);
+
 /* ops_file.c: those on open files. */
 void op_open(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file);
 void op_read(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset,

@@ -39,7 +39,7 @@ static const struct row rows[] = {
 	[FOLDER_CACHE] =
 	FOLDER("cache", FOLDER_ROOT, 0755, .about = "one pool of experts for all models"),
 	[FOLDER_MODEL] =
-	FOLDER("MODEL", FOLDER_ROOT, 0755, .family = &model_family,
+	FOLDER("MODEL", FOLDER_ROOT, 0755, .family = &model_family, .hooks = &model_hooks,
 	       .about = "a mounted model, named after its folder or file"),
 	[FOLDER_SESSIONS] =
 	FOLDER("sessions", FOLDER_MODEL, S_ISVTX | 0777,
@@ -57,8 +57,9 @@ static const struct row rows[] = {
 	[FOLDER_EXPERTS] =
 	FOLDER("experts", FOLDER_MODEL, 0755, .about = "the experts, and which of them are in memory"),
 	[FOLDER_LAYER] =
-	FOLDER("LL", FOLDER_EXPERTS, 0755, .family = &layer_family,
-	       .about = "a layer's experts (none where the layer is dense)"),
+	FOLDER("LL", FOLDER_EXPERTS, 0755, .flags = ROW_FRESH, .family = &layer_family,
+	       .hooks = &layer_hooks,
+	       .about = "a layer's experts (none where the layer is dense); chmod +t pins all"),
 	[FOLDER_TOKENIZER] =
 	FOLDER("tokenizer", FOLDER_MODEL, 0755, .about = "from text to tokens and back, without weights"),
 
@@ -189,6 +190,7 @@ static const struct row rows[] = {
 	FACT("recipe", FACT_RECIPE,
 	     "how the weights are stored; \"in place\": nowhere but in the checkpoint"),
 	FACT("codec", FACT_CODEC, "by which experts are smaller on disk, to what share, and why"),
+	FACT("source", FACT_SOURCE, "the checkpoint: its folder, or a GGUF file"),
 	FACT("store", FACT_STORE,
 	     "where they are stored, or what is kept of a checkpoint used in place"),
 	FACT("state", FACT_STATE, "unloaded loading ready failed"),
@@ -201,9 +203,13 @@ static const struct row rows[] = {
 		 .about = "a line per layer, a character per expert: how hot, and whether resident"),
 	FILE_ROW("stats", FOLDER_EXPERTS, 0444, LIVE, NONE, 0,
 		 .ops = &live_ops, .render = expert_stats_render, .about = "the same as a table"),
+	FILE_ROW("ctl", FOLDER_EXPERTS, 0644, LIVE, EACH_WRITE, 0,
+		 .ops = &expert_ctl_ops, .render = expert_ctl_render,
+		 .about = "verbs: load, evict, pin, unpin, each with experts as 00/017 or 0[0-3]/*"),
 	FILE_ROW("EEE", FOLDER_LAYER, 0444, STATIC, NONE, ROW_FRESH,
-		 .family = &expert_family, .ops = &expert_ops,
-		 .about = "an expert: its stored bytes; its blocks are those in memory (ls -s)"),
+		 .family = &expert_family, .ops = &expert_ops, .hooks = &expert_hooks,
+		 .about = "an expert: its stored bytes; its blocks are those in memory (ls -s), its "
+			  "access time is its last use (ls -lu); chmod +t pins it"),
 };
 /* clang-format on */
 enum { ROWS = sizeof rows / sizeof *rows };

@@ -59,7 +59,7 @@ enum row_flags {
 	ROW_GATED = 1 << 0,
 	/* The model's folder shows sessions/default's, too: the same inode. */
 	ROW_IN_MODEL = 1 << 1,
-	/* Its attributes are asked for at every look, whatever its caching. */
+	/* Its attributes are asked for at every look, be it a folder, and whatever its caching. */
 	ROW_FRESH = 1 << 2,
 	/* Opening it fails, once, for who must not take another's answer for his (refusals.h). */
 	ROW_TELLS = 1 << 3,
@@ -77,6 +77,22 @@ struct family {
 	void (*bind)(struct node *child, uint64_t member);
 };
 
+/* An extended attribute: its name behind user.moefs., and what it says, without a newline. */
+struct xattr {
+	const char *name;
+	void (*render)(const struct node *n, struct text *out);
+};
+
+/* What a kind of node has of its own beside its contents; NULL: nothing. */
+struct row_hooks {
+	/* Changes the attributes that every node has. */
+	void (*attr)(const struct node *n, struct stat *st);
+	/* The owner sets another mode than attr shows: 0, or a negative errno in words. NULL: no
+	 * other may be set. */
+	int (*chmod)(const struct node *n, mode_t mode, struct err *e);
+	const struct xattr *xattrs; /* the last has no name */
+};
+
 struct row {
 	const char *name;     /* a family's: a pattern, such as LL or NAME */
 	enum folder in;	      /* the folder that it is in */
@@ -86,11 +102,12 @@ struct row {
 	unsigned flags;
 	const struct file_ops *ops;
 	const struct family *family;
+	const struct row_hooks *hooks; /* of folders as well; NULL: none */
 	/* For live files: appends the contents; takes a value (not terminated). */
 	void (*render)(const struct node *n, struct text *out);
 	int (*set)(const struct node *n, const char *value, size_t length, struct err *e);
-	int fact;	   /* which of the model's facts, for info/; of the session's texts */
-	uint64_t most;	   /* bytes of an assembled text; 0: as long as a prompt */
+	int fact;      /* which of the model's facts, for info/; of the session's texts */
+	uint64_t most; /* bytes of an assembled text; 0: as long as a prompt */
 	const struct question *question; /* of files that are asked: what kind (question.h) */
 	/* Of an output, which of a session's texts it is: a new reference, or NULL. */
 	struct answer *(*grows)(struct session *s);

@@ -54,7 +54,7 @@ PKG_CONFIG_LIBDIR=$work builds
 grep -q '^fuse3 is missing: examples/packages.sh' "$work/out"
 result "one that is not there is named with the remedy" $?
 
-for library in $least libzstd=1 libutf8proc=1 libxxhash=1; do describe "${library%=*}" "${library#*=}"; done
+for library in $least libzstd=1 libutf8proc=1 libxxhash=1 libedit=1; do describe "${library%=*}" "${library#*=}"; done
 PKG_CONFIG_LIBDIR=$work builds
 result "the program asks for no library that only tests and benchmarks use" $?
 rm -rf "$work/build"

@@ -3,6 +3,7 @@
  *     model_identity.h   what was mounted        stays as it is: anybody reads it
  *     model_store.h      its weights on disk     the generation thread's; others hold it to look
  *     model_run.h        what it computes with   the generation thread's
+ *     wishes.h           what users want pinned  anybody's, under its lock
  *     schedule.h         whose turn it is        anybody's, under its lock
  *
  * Besides: engine_state.h, what all models share; session_state.h and turn.h, a conversation and
@@ -15,8 +16,10 @@
  *     run.opening       read and written, under none, while the tokenizer is opened
  *     budgets' lock     inside its own functions, which take the pager's
  *     converter's lock, pager's lock, answer's lock   inside their own functions
+ *     wishes.lock       while experts are asked for, and while the pager gets a source with them
  *     run.looking       read, under any other, while somebody looks at the experts in memory;
- *                       written, under none, when these come and go: a model may be loaded anew
+ *                       written, under none but wishes.lock, when these come and go: a model may
+ *                       be loaded anew
  *     stored.lock       the same of the complete store and its plan
  * The generation thread computes without any of them: the fields marked (turn) belong to it while
  * session.stepping is set and the session is not queued, to the holder of the lock else.
@@ -29,6 +32,7 @@
 #include "engine/serve/model_run.h"
 #include "engine/serve/model_store.h"
 #include "engine/serve/schedule.h"
+#include "engine/serve/wishes.h"
 
 struct model {
 	struct engine *engine;
@@ -36,6 +40,7 @@ struct model {
 	struct model_store stored;
 	struct model_run run;
 	struct schedule schedule;
+	struct wishes wishes;
 };
 
 /* model.c: where its template comes from, or why it has none; once the tokenizer is loaded. As

@@ -8,6 +8,7 @@
 #include "engine/serve/load.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <xxhash.h>
 
 /* ---- the model ---- */
@@ -103,25 +104,53 @@ static int load_make(void *ctx, uint32_t layer, uint32_t expert, void *record, s
 	return convert_make_expert(m->stored.converter, layer, expert, record, e);
 }
 
-static int load_experts(struct model *m, struct err *e)
+/* A source with the pins that there are; what was to be read by now is asked for. `scratch` and
+ * `pinned` have a place for each expert. */
+static int add_source(struct model *m, struct pager_id *scratch, bool *pinned, struct err *e)
 {
 	const struct pager_supply supply = {
 		.store = m->stored.store,
 		.slot_bytes = m->stored.plan.slot_bytes,
 		.layer_slot_bytes = m->stored.plan.layer_slot_bytes,
+		.token_bytes = m->run.need.least,
+		.pinned = pinned,
 		.arrange = load_arrange,
 		.arrange_pieces = load_arrange_pieces,
 		.make = m->stored.converter ? load_make : NULL,
 		.ctx = m,
 	};
 	struct pager_source *experts;
-	struct err no_heat; /* a first mount, or a heat file that says nothing: a cold start */
+	struct err ignored; /* what was asked for before and does not fit any more */
+	wishes_mark(&m->wishes, &m->stored.plan, pinned);
 	int failed = pager_add(m->engine->pager, &experts, &supply, e);
 	if (failed)
 		return failed;
 	show_experts(m, experts);
-	(void)pager_warm(experts, &no_heat);
+	size_t n = wishes_list(&m->wishes, &m->stored.plan, WISH_LOADED, scratch);
+	for (size_t i = 0; i < n; i++)
+		(void)pager_load(experts, &scratch[i], 1, &ignored);
+	wishes_clear(&m->wishes, WISH_LOADED);
 	return 0;
+}
+
+static int load_experts(struct model *m, struct err *e)
+{
+	const struct store_info *info = store_info(m->stored.store);
+	size_t all = (size_t)info->layers * info->experts;
+	struct pager_id *scratch = calloc(all + 1, sizeof *scratch);
+	bool *pinned = calloc(all + 1, sizeof *pinned);
+	int failed = scratch && pinned ? 0 : err_set(e, ENOMEM, "out of memory for experts");
+	if (!failed) {
+		pthread_mutex_lock(&m->wishes.lock);
+		failed = add_source(m, scratch, pinned, e);
+		pthread_mutex_unlock(&m->wishes.lock);
+	}
+	free(scratch);
+	free(pinned);
+	struct err no_heat; /* a first mount, or a heat file that says nothing: a cold start */
+	if (!failed)
+		(void)pager_warm(m->run.experts, &no_heat);
+	return failed;
 }
 
 void load_keep_heat(struct model *m)

@@ -66,6 +66,8 @@ static int measure(struct model *m, struct err *e)
 				 m->id.name, slot, (unsigned long long)asked);
 	else if (slot > atomic_load(&g->largest_expert))
 		atomic_store(&g->largest_expert, slot);
+	if (!failed)
+		failed = wishes_init(&m->wishes, &m->id.config, &p, e);
 	plan_free(&p);
 	return failed;
 }
@@ -128,6 +130,7 @@ static void free_model(struct model *m)
 	pthread_mutex_destroy(&m->schedule.lock);
 	pthread_rwlock_destroy(&m->run.looking);
 	pthread_mutex_destroy(&m->run.opening);
+	pthread_mutex_destroy(&m->wishes.lock);
 	pthread_rwlock_destroy(&m->stored.lock);
 	constraints_free(&m->run.constraints);
 	chat_template_close(m->run.chat);
@@ -136,6 +139,7 @@ static void free_model(struct model *m)
 	plan_free(&m->stored.plan);
 	published_free(&m->stored.published);
 	source_forget(&m->stored.looked);
+	wishes_free(&m->wishes);
 	free(m->stored.folders[0]);
 	free(m->stored.folders[1]);
 	place_free(&m->id.place);
@@ -152,6 +156,7 @@ int model_open(struct model **out, struct engine *g, const char *path, struct er
 	pthread_mutex_init(&m->schedule.lock, NULL);
 	pthread_rwlock_init(&m->run.looking, NULL);
 	pthread_mutex_init(&m->run.opening, NULL);
+	pthread_mutex_init(&m->wishes.lock, NULL);
 	pthread_rwlock_init(&m->stored.lock, NULL);
 	pthread_cond_init(&m->schedule.work, NULL);
 	pthread_cond_init(&m->schedule.loaded, NULL);

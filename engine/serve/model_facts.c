@@ -98,6 +98,11 @@ static int print_defaults(const struct model *m, char *text, size_t size)
 	return snprintf(text, size, "%s", *words ? words : "no generation_config.json");
 }
 
+static int print_source(const struct model *m, char *text, size_t size)
+{
+	return snprintf(text, size, "%s", m->id.directory);
+}
+
 static int print_store(const struct model *m, char *text, size_t size)
 {
 	return snprintf(text, size, "%s", m->stored.folders[atomic_load(&m->stored.folder)]);
@@ -152,6 +157,7 @@ int model_fact(const struct model *m, enum model_fact fact, char *text, size_t s
 		[FACT_DEFAULTS] = print_defaults,
 		[FACT_RECIPE] = print_recipe,
 		[FACT_CODEC] = print_codec,
+		[FACT_SOURCE] = print_source,
 		[FACT_STORE] = print_store,
 		[FACT_STATE] = print_state,
 		[FACT_PROGRESS] = print_progress,

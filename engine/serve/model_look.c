@@ -88,6 +88,22 @@ void model_expert_inspect(const struct model *m, uint32_t layer, uint32_t expert
 	if (m->run.experts)
 		pager_inspect(m->run.experts, m->stored.plan.routed_of[layer], expert, out);
 	pthread_rwlock_unlock(looking);
+	out->pinned = wishes_pinned(&m->wishes, layer, expert);
+}
+
+void model_layer_inspect(const struct model *m, uint32_t layer, struct model_layer *out)
+{
+	*out = (struct model_layer){.experts = model_experts(m, layer)};
+	for (uint32_t i = 0; i < out->experts; i++) {
+		struct pager_expert x;
+		model_expert_inspect(m, layer, i, &x);
+		out->resident += x.resident;
+		out->pinned += x.pinned;
+		out->bytes += x.bytes;
+		out->hits += x.hits;
+		out->misses += x.misses;
+		out->last_used = x.last_used > out->last_used ? x.last_used : out->last_used;
+	}
 }
 
 /* The store is held. */

@@ -26,6 +26,7 @@ int recipe_command(int argc, char **argv, struct err *e);
 int first_command(int argc, char **argv, struct err *e);
 int page_command(int argc, char **argv, struct err *e);
 int grammar_command(int argc, char **argv, struct err *e);
+int files_command(int argc, char **argv, struct err *e);
 
 /* ---- options.c ---- */
 

@@ -10,6 +10,7 @@
  *     first      how long a mount takes to its first token
  *     page       how long rendering and encoding a conversation takes
  *     grammar    what holding answers to a form costs
+ *     files      what it costs that a model is files
  *
  * One file per subcommand (README.md says what each measures and how); this one only chooses.
  */
@@ -34,6 +35,7 @@ static const struct command {
 	{"first", first_command, "from mounting to the first token"},
 	{"page", page_command, "rendering and encoding a conversation"},
 	{"grammar", grammar_command, "masks of a vocabulary for constrained answers"},
+	{"files", files_command, "the tree beside a bare echo"},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 

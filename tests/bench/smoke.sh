@@ -193,6 +193,10 @@ refuse "a text of one token" predict perplexity $fixture --text <(printf a) --st
 try "a conversation rendered and encoded" page page $fixture --bytes 2K --rounds 1 --json
 check "has what was said and more" 'r["bytes"] > 2048 and r["tokens"] > 100'
 refuse "a template that is not there" "template.none" page $fixture --template "$here/template.none"
+if [ -c /dev/fuse ] && command -v fusermount3 >/dev/null; then
+	TMPDIR=$here try "a tree beside a bare echo" files files examples/models/fable-moe-15m --store "$here/stores" --rounds 1 --asks 2 --tokens 8 --json
+	check "both have told of tokens" 'all(t["tokens"] > 0 for t in r["files"])'
+fi
 try "a synthetic checkpoint" seconds make "$here/config.json" "$here/raw" --layers 2 --raw --json
 for found in converted read; do
 	try "the first token of one that has to be $found" first_token_seconds \

@@ -9,6 +9,7 @@ loaded
 echo 0 >sessions/default/params/temperature
 echo 0 >sessions/default/params/max_tokens # a form needs its room
 
+capital() { echo "The capital of $1 is $2."; } # as the model says it
 run() { timeout $limit "$root/examples/$1.sh" "${@:2}" 2>"$work/errors"; }
 says() { grep -qF -- "$1" "$work/errors" || fail "not said: $1, but $(cat "$work/errors")"; }
 
@@ -43,7 +44,89 @@ parses() {
 	says '"typ" is not known'
 	same "$(ls sessions)" default "left behind"
 }
+sums_up() {
+	echo "What is 9 x 4?" >"$work/one"
+	echo "What is 12 x 6?" >"$work/two"
+	INSTRUCTION="Answer this:" run summarise . "$work/one" "$work/two" >"$work/said" || fail "status $?: $(cat "$work/errors")"
+	same "$(cat "$work/said")" "$(printf '%s\n' "$work/one: 9 x 4 = 36" "$work/two: 12 x 6 = 72")"
+	same "$(ls sessions)" default "left behind"
+}
+makes() {
+	mkdir "$work/made" && cd "$work/made" || exit
+	for country in France Peru Chad; do echo "What is the capital of $country?" >"$country.question"; done
+	make_answers() { timeout $limit make -s -j 3 -f "$root/examples/ask.mk" MODEL="$m" {France,Peru,Chad}.answer; }
+	make_answers 2>"$work/errors" || fail "status $?: $(cat "$work/errors")"
+	same "$(cat France.answer Peru.answer)" "$(capital France Paris; capital Peru Lima)"
+	same "$(make -f "$root/examples/ask.mk" MODEL="$m" France.answer)" "make: 'France.answer' is up to date."
+	printf '\377' >Bad.question
+	make -s -f "$root/examples/ask.mk" MODEL="$m" Bad.answer 2>"$work/errors" && fail "an answer to what is no text"
+	says "UTF-8"
+	[ ! -e Bad.answer ] || fail "an answer was left: $(cat Bad.answer)"
+	same "$(ls "$m/ask.d")" ""
+}
+asks_many() {
+	printf 'What is the capital of %s?\n' France Peru Japan | run parallel . 3 >"$work/said" || fail "status $?: $(cat "$work/errors")"
+	same "$(cat "$work/said")" "$(capital France Paris; capital Peru Lima; capital Japan Tokyo)"
+}
+forks() {
+	echo reset >ctl
+	ask "What is the capital of France?" >/dev/null
+	run forks sessions/default 2 "What is 12 x 6?" >"$work/said" || fail "status $?: $(cat "$work/errors")"
+	same "$(cat "$work/said")" "$(printf '1: 12 x 6 = 72\n2: 12 x 6 = 72')"
+	same "$(jq length messages.json)" 2 "messages of the session that was forked"
+	same "$(ls sessions)" default "left behind"
+}
+marks_down() {
+	same "$(run markdown .)" "$(printf '**user:** What is the capital of France?\n\n**assistant:** %s' "$(capital France Paris)")"
+}
+reads_many() {
+	timeout $limit "$root/examples/reader.py" . "What is the capital of France?" "What is 12 x 6?" >"$work/said" 2>"$work/errors" ||
+		fail "status $?: $(cat "$work/errors")"
+	same "$(sort "$work/said")" "$(echo "1: $(capital France Paris)"; echo "2: 12 x 6 = 72")"
+	same "$(ls sessions)" default "left behind"
+}
+proposes() {
+	export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_SYSTEM=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a
+	git init -q "$work/git" && cd "$work/git" && cp "$root/examples/prepare-commit-msg" .git/hooks/ || exit
+	echo text >file && git add file
+	GIT_EDITOR=true git commit -q 2>"$work/errors" && fail "a commit without a message, nothing being configured"
+	git config moefs.model "$m"
+	echo 'sed -n "s/^# //p" "$1" | grep -A 1 proposes > "$1.seen"; echo Mine > "$1"' >"$work/editor"
+	GIT_EDITOR="sh $work/editor" git commit -q 2>"$work/errors" || fail "status $?: $(cat "$work/errors")"
+	same "$(git log --format=%s)" Mine
+	same "$(sed -n 1p .git/COMMIT_EDITMSG.seen)" "$(basename "$m") proposes:"
+	[ -n "$(sed -n 2p .git/COMMIT_EDITMSG.seen)" ] || fail "nothing is proposed"
+	same "$(ls "$m/ask.d")" ""
+}
+watches() {
+	TERM=xterm timeout $limit script -qfec "'$root/examples/watch.sh' ." "$work/typescript" </dev/null >/dev/null 2>&1 &
+	local watcher=$!
+	until grep -qa '^.*07 ' "$work/typescript" 2>/dev/null; do alive $watcher || fail "it has ended"; sleep 0.05; done
+	kill $watcher
+	wait $watcher || true # of the signal
+}
+hottest() {
+	ask "What is 12 x 6?" >/dev/null
+	run hottest . 5 >"$work/said" || fail "status $?: $(cat "$work/errors")"
+	same "$(wc -l <"$work/said")" 5
+	same "$(grep -cE '^[0-9:.]+ [0-9]+ 0[0-7]/0[0-3][0-9]$' "$work/said")" 5 "$(cat "$work/said")"
+}
+costs() {
+	echo "The capital of France is Paris." >"$work/text"
+	STORE=$work/stores run quantisations "$MODEL" "$work/text" bf16 tq2 >"$work/said" || fail "status $?: $(cat "$work/errors")"
+	awk '{ p[$1] = $3 } END { exit !(p["bf16"] > 1 && p["tq2"] > p["bf16"]) }' "$work/said" || fail "$(cat "$work/said")"
+}
 claim "edit.sh asks another question in the last one's place" edits
 claim "perplexity.sh names the likelier text first" compares
 claim "json.sh gives what its schema says" parses
+claim "summarise.sh has a line about each file" sums_up
+claim "ask.mk makes each answer once" makes
+needs parallel claim "parallel.sh answers in the questions' order" asks_many
+claim "forks.sh leaves the session as it was" forks
+claim "markdown.sh tells who said what" marks_down
+claim "reader.py reads several answers at once" reads_many
+needs git claim "prepare-commit-msg proposes, and keeps no commit from being made" proposes
+needs watch needs script claim "watch.sh shows the map" watches
+claim "hottest.sh names experts in memory" hottest
+claim "quantisations.sh tells what fewer bits cost" costs
 finish

@@ -24,6 +24,35 @@ for signal in INT TERM KILL; do
 	done
 done
 
+# A process that is stopped holds nobody up, and goes on where it was.
+paused() {
+	mkdir sessions/p && cd sessions/p || exit
+	ask "What is the capital of France?" >"$work/whole"
+	echo reset >ctl
+	bash -c 'echo "What is the capital"; kill -STOP $$; echo " of France?"' >prompt & # within the writing
+	local writer=$! reader
+	until grep -q '^State:.T' "/proc/$writer/status"; do alive $writer || fail "the writer has ended"; done
+	ls -l >/dev/null
+	same "$(cat status)" idle "status beside a writer that is stopped"
+	timeout $limit cat output >"$work/paused" & # what is answered before: nothing
+	wait $!
+	same "$(cat "$work/paused")" "" "an answer to half of a question"
+	kill -CONT $writer
+	wait $writer
+	timeout $limit cat output >/dev/null
+	begin_long
+	begin_reader output
+	reads $reader
+	kill -STOP $reader
+	echo stop >ctl # the answer is complete while its reader sleeps
+	timeout $limit cat output >"$work/whole"
+	kill -CONT $reader
+	wait $reader || fail "the reader: $?"
+	end_long
+	cd .. && rmdir p
+}
+claim "STOP and CONT of a writer and of a reader" paused
+
 timeouts() {
 	mkdir sessions/t && cd sessions/t || exit
 	begin_long

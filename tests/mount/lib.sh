@@ -193,6 +193,18 @@ claim() {
 	fi
 }
 
+# needs PROGRAM claim NAME command…: a claim about what is not installed everywhere.
+needs() {
+	local program=$1
+	shift
+	if command -v "$program" >/dev/null; then
+		"$@"
+	else
+		while [ "$1" = needs ]; do shift 2; done
+		echo "ok $2 # skip: $program is missing"
+	fi
+}
+
 children() { # of a process, and theirs
 	local child
 	for child in $(pgrep -P "$1"); do

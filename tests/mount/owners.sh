@@ -18,6 +18,23 @@ looks() {
 }
 claim "another user may look, but not into a conversation" looks
 
+# Of all files: who may read and write is what ls -l says, though a daemon that runs as root serves them.
+every_file() {
+	find . ../cache ../README ../version ../error -type f ! -path './tensors/*' ! -path './experts/0[1-9]/*' -printf '%m %p\n' >"$work/files"
+	[ "$(wc -l <"$work/files")" -gt 60 ] || fail "only $(wc -l <"$work/files") files are seen"
+	export -f every_file_of
+	other bash -c 'every_file_of' <"$work/files" || fail "as said"
+}
+every_file_of() { # what the mode bits deny is refused; what they let be read is
+	local mode file
+	while read -r mode file; do
+		if [ $((8#$mode & 4)) = 0 ]; then ! : <"$file"; else : <"$file"; fi 2>/dev/null ||
+			{ echo "$file: reading, with mode $mode"; return 1; }
+		[ $((8#$mode & 2)) != 0 ] || ! : >>"$file" 2>/dev/null || { echo "$file: written, with mode $mode"; return 1; }
+	done 2>/dev/null
+}
+claim "all files: another user may what their modes say" every_file
+
 makes() {
 	other mkdir sessions/theirs || fail mkdir
 	same "$(stat -c %u sessions/theirs)" 65534

@@ -122,7 +122,7 @@ static void hits_misses_and_bytes_are_counted(void **state)
 	assert_int_equal(x.bytes, SLOT);
 	assert_int_equal(x.hits, 1);
 	assert_int_equal(x.misses, 1);
-	assert_int_equal(x.pinned, 0);
+	assert_int_equal(x.holders, 0);
 	assert_int_equal(x.last_token, 1);
 	assert_true(x.last_used > 0);
 	pager_inspect(f->source, 2, 2, &x);
@@ -146,7 +146,7 @@ static void looking_changes_nothing(void **state)
 	assert_false(resident(f, 0, 0));
 }
 
-static void an_expert_is_pinned_while_it_is_held(void **state)
+static void an_expert_is_not_evicted_while_it_is_held(void **state)
 {
 	struct test_pager *f = *state;
 	struct pager_batch b;
@@ -155,7 +155,7 @@ static void an_expert_is_pinned_while_it_is_held(void **state)
 	assert_int_equal(pager_begin(&b, f->source, 0, all, NULL, 1, 7, &f->e), 0);
 	assert_int_equal(pager_next(&b, &ready, 1, &f->e), 1);
 	pager_inspect(f->source, 0, 0, &x);
-	assert_int_equal(x.pinned, 1);
+	assert_int_equal(x.holders, 1);
 	for (uint32_t layer = 1; layer < 3; layer++)
 		assert_int_equal(test_batch(f, layer, all, 12), 12);
 	assert_true(test_slot_right(&f->t, 0, 0, ready.data));
@@ -163,7 +163,7 @@ static void an_expert_is_pinned_while_it_is_held(void **state)
 	assert_int_equal(pager_next(&b, &ready, 1, &f->e), 0);
 	pager_end(&b);
 	pager_inspect(f->source, 0, 0, &x);
-	assert_int_equal(x.pinned, 0);
+	assert_int_equal(x.holders, 0);
 	assert_int_equal(x.last_token, 7);
 }
 
@@ -242,7 +242,7 @@ static void holding_all_the_room_and_asking_for_more_is_told_to_put_first(void *
 	pager_end(&b);
 }
 
-static void shrinking_evicts_at_once_and_the_pinned_when_put(void **state)
+static void shrinking_evicts_at_once_and_the_held_when_put(void **state)
 {
 	struct test_pager *f = *state;
 	struct pager_batch b;
@@ -636,14 +636,14 @@ int main(void)
 		TEST(an_empty_batch_ends_at_once, one_slot),
 		TEST(hits_misses_and_bytes_are_counted, many_slots),
 		TEST(looking_changes_nothing, four_slots),
-		TEST(an_expert_is_pinned_while_it_is_held, four_slots),
+		TEST(an_expert_is_not_evicted_while_it_is_held, four_slots),
 		TEST(experts_and_layers_that_are_not_there_are_refused, four_slots),
 		TEST(the_way_of_reading_is_told, one_slot),
 		TEST(a_budget_of_one_expert_serves_a_batch_of_eight, one_slot),
 		TEST(a_budget_smaller_than_a_batch_is_never_exceeded, four_slots),
 		TEST(a_budget_below_one_expert_is_out_of_range, four_slots),
 		TEST(holding_all_the_room_and_asking_for_more_is_told_to_put_first, four_slots),
-		TEST(shrinking_evicts_at_once_and_the_pinned_when_put, four_slots),
+		TEST(shrinking_evicts_at_once_and_the_held_when_put, four_slots),
 		TEST(removing_a_source_frees_its_bytes, many_slots),
 		TEST(slots_of_two_sizes_share_a_budget, four_slots),
 		TEST(the_least_recently_used_goes_first, four_slots),

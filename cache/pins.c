@@ -1,0 +1,162 @@
+/* What users want of experts, beside the policy: pins, and reads and evictions that they ask for.
+ *
+ * A pin is a mark. Of what is pinned nothing goes while there is another way to make room, and what
+ * is not there, or had to go, is asked for. What is asked for is read when there is nothing more
+ * urgent, into slots that no batch wants.
+ *
+ * All that is pinned, and the experts of one token beside it, have to fit into the budget: pinning
+ * more is refused. The budget may fall by itself when memory is short. Then pins do not hold: they
+ * are only the last to go, and when the budget has risen again they are read again. */
+#include "cache/pager.h"
+
+#include "cache/pool.h"
+#include "cache/requests.h"
+
+#include <assert.h>
+#include <errno.h>
+
+static struct entry *entry_at(struct pager_source *s, struct pager_id id)
+{
+	assert(id.layer < s->layers && id.expert < s->experts);
+	return &s->entries[(size_t)id.layer * s->experts + id.expert];
+}
+
+/* ---- sums; the lock is held ---- */
+
+/* Room that must be left beside what is pinned, with `more` bytes of that source pinned as well. */
+static uint64_t room_beside(const struct pager *p, const struct pager_source *of, uint64_t more)
+{
+	uint64_t most = 0;
+	for (const struct pager_source *s = p->sources; s; s = s->next) {
+		uint64_t others = s->all - s->own.pinned - (s == of ? more : 0);
+		uint64_t room = s->supply.token_bytes < others ? s->supply.token_bytes : others;
+		most = room > most ? room : most;
+	}
+	return most;
+}
+
+/* Whether so many experts, of which those that are not pinned come to it, fit. */
+static int check_room(const struct pager_source *s, const struct pager_id *ids, size_t n,
+		      struct err *e)
+{
+	struct pager *p = s->pager;
+	uint64_t more = 0;
+	for (size_t i = 0; i < n; i++) {
+		const struct entry *x = entry_at((struct pager_source *)s, ids[i]);
+		more += x->pinned ? 0 : entry_bytes(x);
+	}
+	uint64_t pinned = p->total.pinned, beside = room_beside(p, s, more);
+	if (pinned + more + beside <= p->budget)
+		return 0;
+	return err_set(
+		e, ENOSPC,
+		"%llu bytes more do not fit: the budget is %llu, of which %llu are pinned and "
+		"%llu must be left to others; unpin some, or raise cache/budget",
+		(unsigned long long)more, (unsigned long long)p->budget, (unsigned long long)pinned,
+		(unsigned long long)beside);
+}
+
+void pins_changed(struct pager *p)
+{
+	p->pins_hold = p->total.pinned + room_beside(p, NULL, 0) <= p->budget;
+	request_wake(p, p->asked);
+}
+
+uint64_t pager_pins_need(struct pager *p)
+{
+	pthread_mutex_lock(&p->lock);
+	uint64_t pinned = p->total.pinned, bytes = pinned ? pinned + room_beside(p, NULL, 0) : 0;
+	pthread_mutex_unlock(&p->lock);
+	return bytes;
+}
+
+/* ---- pins ---- */
+
+void pin_set(struct pager *p, struct entry *x, bool pinned)
+{
+	if (x->pinned == pinned)
+		return;
+	uint64_t bytes = entry_bytes(x);
+	x->pinned = pinned;
+	count(&p->total.pinned, &x->source->own.pinned, pinned ? bytes : -bytes);
+	if (x->region)
+		pool_count_pin(x->region, pinned);
+	entry_ask(x, pinned && x->state == ENTRY_ABSENT);
+}
+
+int pager_pin(struct pager_source *s, const struct pager_id *ids, size_t n, struct err *e)
+{
+	struct pager *p = s->pager;
+	pthread_mutex_lock(&p->lock);
+	int rc = check_room(s, ids, n, e);
+	for (size_t i = 0; i < n && !rc; i++)
+		pin_set(p, entry_at(s, ids[i]), true);
+	pins_changed(p);
+	pthread_mutex_unlock(&p->lock);
+	return rc;
+}
+
+void pager_unpin(struct pager_source *s, const struct pager_id *ids, size_t n)
+{
+	struct pager *p = s->pager;
+	pthread_mutex_lock(&p->lock);
+	for (size_t i = 0; i < n; i++)
+		pin_set(p, entry_at(s, ids[i]), false);
+	pins_changed(p);
+	pthread_cond_broadcast(&p->changed); /* what was pinned may make room now */
+	pthread_mutex_unlock(&p->lock);
+}
+
+void pins_forget(struct pager_source *s)
+{
+	for (size_t i = 0; i < (size_t)s->layers * s->experts; i++) {
+		pin_set(s->pager, &s->entries[i], false);
+		entry_ask(&s->entries[i], false);
+	}
+}
+
+/* ---- loading and evicting ---- */
+
+/* It counts as a use, or it would be the first to make room for what is read after it. */
+int pager_load(struct pager_source *s, const struct pager_id *ids, size_t n, struct err *e)
+{
+	struct pager *p = s->pager;
+	pthread_mutex_lock(&p->lock);
+	int rc = check_room(s, ids, n, e);
+	for (size_t i = 0; i < n && !rc; i++) {
+		struct entry *x = entry_at(s, ids[i]);
+		pool_use(p, x, 1);
+		entry_ask(x, x->state == ENTRY_ABSENT);
+	}
+	request_wake(p, p->asked);
+	pthread_mutex_unlock(&p->lock);
+	return rc;
+}
+
+static int check_unpinned(struct pager_source *s, const struct pager_id *ids, size_t n,
+			  uint32_t *pinned)
+{
+	*pinned = 0;
+	for (size_t i = 0; i < n; i++)
+		*pinned += entry_at(s, ids[i])->pinned;
+	return *pinned ? -EBUSY : 0;
+}
+
+int pager_evict(struct pager_source *s, const struct pager_id *ids, size_t n, struct err *e)
+{
+	struct pager *p = s->pager;
+	uint32_t pinned;
+	pthread_mutex_lock(&p->lock);
+	int rc = check_unpinned(s, ids, n, &pinned);
+	for (size_t i = 0; i < n && !rc; i++) {
+		struct entry *x = entry_at(s, ids[i]);
+		entry_ask(x, false);
+		if (x->state == ENTRY_RESIDENT && x->holders == 0 && x->wanted == 0)
+			pool_evict(p, x);
+	}
+	pthread_cond_broadcast(&p->changed);
+	pthread_mutex_unlock(&p->lock);
+	return rc ? err_set(e, -rc, "%u of these are pinned, so none is evicted; unpin them first",
+			    pinned)
+		  : 0;
+}

@@ -1,0 +1,104 @@
+#include "engine/serve/wishes.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+int wishes_init(struct wishes *w, const struct config *c, const struct plan *p, struct err *e)
+{
+	if (!p->routed_layers)
+		return 0;
+	w->layers = c->layers;
+	w->experts = c->experts;
+	w->of = calloc((size_t)w->layers * w->experts, sizeof *w->of);
+	w->slot_bytes = calloc(w->layers, sizeof *w->slot_bytes);
+	if (!w->of || !w->slot_bytes)
+		return err_set(e, ENOMEM, "out of memory for a model");
+	for (uint32_t i = 0; i < w->layers; i++) {
+		uint32_t routed = p->routed_of[i];
+		if (routed != UINT32_MAX)
+			w->slot_bytes[i] = pager_slot_bytes(
+				p->layer_slot_bytes ? p->layer_slot_bytes[routed] : p->slot_bytes);
+	}
+	return 0;
+}
+
+void wishes_free(struct wishes *w)
+{
+	free(w->of);
+	free(w->slot_bytes);
+	w->of = NULL;
+	w->slot_bytes = NULL;
+}
+
+static bool has(const struct wishes *w, uint32_t layer, uint32_t expert, enum wish wish)
+{
+	return atomic_load_explicit(wish_of(w, layer, expert), memory_order_relaxed) & wish;
+}
+
+bool wishes_pinned(const struct wishes *w, uint32_t layer, uint32_t expert)
+{
+	return w->of && has(w, layer, expert, WISH_PINNED);
+}
+
+void wishes_set(struct wishes *w, const struct pager_id *ids, size_t n, enum wish wish, bool on)
+{
+	for (size_t i = 0; i < n; i++) {
+		_Atomic uint8_t *x = wish_of(w, ids[i].layer, ids[i].expert);
+		*x = (uint8_t)(on ? *x | wish : *x & ~(unsigned)wish);
+	}
+}
+
+void wishes_clear(struct wishes *w, enum wish wish)
+{
+	for (size_t i = 0; w->of && i < (size_t)w->layers * w->experts; i++)
+		w->of[i] &= (uint8_t) ~(unsigned)wish;
+}
+
+size_t wishes_count(const struct wishes *w, const struct pager_id *ids, size_t n, enum wish wish)
+{
+	size_t count = 0;
+	for (size_t i = 0; i < n; i++)
+		count += has(w, ids[i].layer, ids[i].expert, wish);
+	return count;
+}
+
+int wishes_check_room(const struct wishes *w, const struct pager_id *ids, size_t n,
+		      uint64_t token_bytes, uint64_t budget, struct err *e)
+{
+	uint64_t all = 0, taken = 0;
+	for (uint32_t l = 0; l < w->layers; l++)
+		for (uint32_t i = 0; i < w->experts; i++) {
+			all += w->slot_bytes[l];
+			taken += has(w, l, i, WISH_PINNED) ? w->slot_bytes[l] : 0;
+		}
+	for (size_t i = 0; i < n; i++)
+		if (!has(w, ids[i].layer, ids[i].expert, WISH_PINNED))
+			taken += w->slot_bytes[ids[i].layer];
+	uint64_t beside = token_bytes < all - taken ? token_bytes : all - taken;
+	if (taken + beside <= budget)
+		return 0;
+	return err_set(e, ENOSPC,
+		       "they and what is pinned would take %llu bytes, and %llu must be left to "
+		       "others, but the budget is %llu; unpin some, or raise cache/budget",
+		       (unsigned long long)taken, (unsigned long long)beside,
+		       (unsigned long long)budget);
+}
+
+size_t wishes_list(const struct wishes *w, const struct plan *p, enum wish wish,
+		   struct pager_id *out)
+{
+	size_t n = 0;
+	for (uint32_t l = 0; l < w->layers; l++)
+		for (uint32_t i = 0; i < w->experts && w->slot_bytes[l]; i++)
+			if (has(w, l, i, wish))
+				out[n++] = (struct pager_id){p->routed_of[l], i};
+	return n;
+}
+
+void wishes_mark(const struct wishes *w, const struct plan *p, bool *pinned)
+{
+	for (uint32_t l = 0; l < w->layers; l++)
+		for (uint32_t i = 0; i < w->experts && w->slot_bytes[l]; i++)
+			pinned[(size_t)p->routed_of[l] * w->experts + i] =
+				has(w, l, i, WISH_PINNED);
+}

@@ -1,0 +1,11 @@
+#!/bin/sh
+# Which experts were used last? examples/hottest.sh MODEL [HOW_MANY]
+#
+# MODEL is a model's folder in the mount. A line for each of the 10 (or HOW_MANY) that were used last and are in memory:
+# when, their bytes in memory in KiB, layer/expert. An expert's access time is its last use, its blocks are its memory:
+# find and sort know both.
+set -eu
+[ $# -ge 1 ] || { sed -n '2,6s/^# *//p' "$0" >&2; exit 2; }
+
+find "$1/experts" -path '*/[0-9]*/[0-9]*' -size +1b -printf '%A@ %AT %k %P\n' |
+	sort -k 1,1gr -k 4 | head -n "${2:-10}" | cut -d ' ' -f 2-

@@ -1,0 +1,130 @@
+/* The command line of ask and chat. See asked.h. */
+#include "fs/commands/asked.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SYSTEM = 256, JSON, SCHEMA, THOUGHTS };
+
+/* Of these only the first is chat's, too. */
+static const struct option options[] = {
+	{"system", required_argument, NULL, SYSTEM},
+	{"json", no_argument, NULL, JSON},
+	{"schema", required_argument, NULL, SCHEMA},
+	{"thoughts", no_argument, NULL, THOUGHTS},
+	{NULL, 0, NULL, 0},
+};
+
+static int add_setting(struct asked *a, const char *setting, struct err *e)
+{
+	const char **grown = realloc(a->settings, (a->setting_count + 1) * sizeof *grown);
+	if (!grown)
+		return err_set(e, ENOMEM, "no memory for -p %s", setting);
+	a->settings = grown;
+	grown[a->setting_count++] = setting;
+	return 0;
+}
+
+static int take(struct asked *a, int option, struct err *e)
+{
+	if (!a->asks && option >= JSON)
+		return -EINVAL;
+	switch (option) {
+	case 's':
+		a->session = optarg;
+		return 0;
+	case 'p':
+		return strchr(optarg, '=') ? add_setting(a, optarg, e) : -EINVAL;
+	case SYSTEM:
+		a->system = optarg;
+		return 0;
+	case JSON:
+		a->json = true;
+		return 0;
+	case SCHEMA:
+		a->schema = optarg;
+		return 0;
+	case THOUGHTS:
+		a->thoughts = true;
+		return 0;
+	default:
+		return -EINVAL;
+	}
+}
+
+/* Options stand before the model or behind it; the first word after it ends them, so that words may
+ * begin with a hyphen. */
+int asked_read(struct asked *a, int argc, char **argv, struct err *e)
+{
+	opterr = 0;
+	optind = 0; /* of GNU's: begins anew */
+	for (int part = 0; part < 2; part++) {
+		int option;
+		while ((option = getopt_long(argc, argv, "+s:p:", options, NULL)) != -1) {
+			int code = take(a, option, e);
+			if (code)
+				return code;
+		}
+		if (part == 0 && optind < argc)
+			a->model = argv[optind++];
+	}
+	a->words = argv + optind;
+	a->word_count = a->model ? (size_t)(argc - optind) : 0;
+	return a->model && !(a->json && a->schema) && (a->asks || !a->word_count) ? 0 : -EINVAL;
+}
+
+void asked_free(struct asked *a)
+{
+	free(a->settings);
+}
+
+/* ---- the session's params ---- */
+
+static int set(const struct talk *t, const char *param, const char *value, struct err *e)
+{
+	return talk_set(t, param, value, strlen(value), e);
+}
+
+static int set_schema(const struct talk *t, const char *path, struct err *e)
+{
+	struct text source = {0};
+	FILE *f = fopen(path, "re");
+	if (!f)
+		return err_sys(e, errno, "%s", path);
+	char piece[4096];
+	for (size_t n; (n = fread(piece, 1, sizeof piece, f)) > 0;)
+		text_add(&source, piece, n);
+	int code = ferror(f) ? err_sys(e, errno, "cannot read %s", path) : 0;
+	(void)fclose(f);
+	if (!code && source.failed)
+		code = err_set(e, ENOMEM, "no memory for %s", path);
+	if (!code)
+		code = set(t, "format", "schema", e);
+	if (!code)
+		code = talk_set(t, "grammar", source.data ? source.data : "", source.length, e);
+	text_free(&source);
+	return code;
+}
+
+static int apply_setting(const struct talk *t, const char *setting, struct err *e)
+{
+	const char *value = strchr(setting, '=') + 1;
+	char param[256];
+	(void)snprintf(param, sizeof param, "%.*s", (int)(value - setting - 1), setting);
+	return set(t, param, value, e);
+}
+
+int asked_apply(const struct asked *a, const struct talk *t, struct err *e)
+{
+	int code = a->system ? set(t, "system", a->system, e) : 0;
+	if (!code && a->json)
+		code = set(t, "format", "json", e);
+	if (!code && a->schema)
+		code = set_schema(t, a->schema, e);
+	for (size_t i = 0; i < a->setting_count && !code; i++)
+		code = apply_setting(t, a->settings[i], e);
+	return code;
+}

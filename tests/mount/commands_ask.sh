@@ -1,0 +1,303 @@
+#!/bin/bash
+# moefs ask and moefs chat: which mount they take, what they make for themselves and that it goes however they end,
+# what of a command line becomes what in the tree, and what a model may do to a terminal.
+. "$(dirname "$0")/lib.sh"
+for program in jq python3; do command -v $program >/dev/null || skip_all "no $program"; done
+
+gen='<|im_end|>
+<|im_start|>assistant
+'
+long=$(for i in $(seq 60); do printf '%s. The fox number %s sees %s birds.\n' "$i" "$((i * 7))" "$((i * i))"; done)
+jq -n --arg gen "$gen" --arg long "$long" '[
+	{after: ("Which city?" + $gen), say: "<think>\nIt is easy.\n</think>\n\nParis."},
+	{after: ("Sum up:\nOne and two." + $gen), say: "Three."},
+	{after: ("One\nand two\\ or /three." + $gen), say: "Six."},
+	{after: ("/etc is what?" + $gen), say: "A folder."},
+	{after: ("Be red." + $gen), say: "<think>\n\u001b[31mhm\n</think>\n\n\u001b[31mred\u0007\r\u009b1m\u007f \u00fcber 東京\t!"},
+	{after: ("A long one, please." + $gen), say: $long}]' >"$work/script.json"
+fable=$MODEL
+scripted "$work/script.json" "" "$here/conversation.jinja"
+mv "$MODEL" "$work/a model" && MODEL="$work/a model" m="$mnt/a model"
+mkdir "$work/own" "$work/run" "$work/several" && cp "$fable"/* "$work/own"
+others=("$fable")
+ln -s "$work/own" "$work/several/one" && ln -s "$fable" "$work/several/two"
+as_root=()
+[ "$(id -u)" = 0 ] && as_root=(-o allow_other) && chmod 755 "$work"
+mounted "${as_root[@]}"
+loaded
+echo auto > sessions/default/params/max_tokens
+export XDG_RUNTIME_DIR=$work/run XDG_STATE_HOME=$work/state HOME=$work
+cd "$work" || exit
+fable_there=$mnt/$(basename "$fable")
+echo 0 > "$fable_there/sessions/default/params/temperature"
+
+asks() { timeout $limit "$MOEFS" ask "$@" </dev/null; }
+sessions_are() { # WORDS: those of the scripted model, once what has ended is undone
+	local i
+	for i in $(seq $((limit * 20))); do
+		[ "$(echo $(ls "$m/sessions"))" = "$1" ] && return 0
+		sleep 0.05
+	done
+	fail "sessions: $(echo $(ls "$m/sessions"))"
+}
+nothing_left() { # of a mount for one command
+	local i
+	for i in $(seq $((limit * 20))); do
+		[ -z "$(ls "$work/run")" ] && ! grep -q " $work/run" /proc/self/mountinfo &&
+			! pgrep -f -- " $work/run/moefs" >/dev/null && return 0
+		sleep 0.05
+	done
+	fail "left: $(ls "$work/run") $(pgrep -af -- " $work/run/moefs")"
+}
+
+# ---- which mount ----
+
+by_name() {
+	same "$(asks "a model" "Which city?")" "Paris."
+	same "$(asks "a model" Which 'city?')" "Paris." "words in pieces"
+	same "$(asks "$(basename "$fable")" "What is 12 x 6?")" "12 x 6 = 72"
+	sessions_are default
+}
+by_path() {
+	same "$(asks "$work/a model" "Which city?")" "Paris." "by its checkpoint"
+	same "$(asks "$mnt/a model" "Which city?")" "Paris." "by its folder in the mount"
+	same "$(cd "$mnt" && asks "./a model" "Which city?")" "Paris." "by that from within"
+	ln -s "a model" "$work/link"
+	same "$(asks "$work/link" "Which city?")" "Paris." "by a link"
+	same "$(ls "$work/run")" "" "a mount was made"
+	[ ! -e "$work/a model.moefs" ] || fail "a store was made"
+	fails_with "there are 2 models: say which: a model, $(basename "$fable")" asks "$mnt" hi
+	fails_with "no mount of yours has a model 'nobody'" asks nobody hi
+	fails_with "No such file or directory" asks ./nobody hi
+}
+newest() { # of two mounts with that name
+	local second
+	mkdir "$work/second"
+	"$MOEFS" -o "store=$store" "$work/a model" "$work/second" || fail mount
+	second=$(pgrep -n -f -- " $work/second\$")
+	asks -s which "a model" "Which city?" || fail ask
+	ls "$work/second/a model/sessions" "$m/sessions"
+	[ -d "$work/second/a model/sessions/which" ] || fail "it is not the one that was mounted last"
+	asks -s which "$mnt/a model" "Which city?" || fail ask
+	[ -d "$m/sessions/which" ] || fail "a path leads to another mount"
+	rmdir "$m/sessions/which"
+	fusermount3 -u "$work/second"
+	while alive "$second"; do sleep 0.05; done
+	rmdir "$work/second"
+}
+anothers() {
+	cd / || exit
+	fails_with "no mount of yours has a model" setpriv --reuid=65534 --regid=65534 --clear-groups \
+		"$work/moefs" ask "a model" "Which city?" </dev/null
+}
+claim "a model is found by its name, whatever is in it" by_name
+claim "and by a path to it" by_path
+claim "of two mounts with that name the newer one is taken" newest
+if [ ${#as_root[@]} -gt 0 ] && command -v setpriv >/dev/null; then
+	cp "$MOEFS" "$work/moefs"
+	claim "another user's mount is not" anothers
+fi
+
+# ---- what is asked ----
+
+input() {
+	same "$(echo "One and two." | timeout $limit "$MOEFS" ask "a model" Sum up:)" "Three." "behind the words"
+	same "$(echo "Which city?" | timeout $limit "$MOEFS" ask "a model")" "Paris." "without words"
+	same "$(timeout $limit "$MOEFS" ask "a model" "Which city?" <&-)" "Paris." "closed"
+	yes | head -c 100000000 | timeout $limit "$MOEFS" ask "a model" "Sum up:" >"$work/said" 2>&1
+	same "${PIPESTATUS[2]}" 1 "of 100 MB"
+	grep -q "max_prompt_bytes" "$work/said" || fail "said of 100 MB: $(cat "$work/said")"
+	sessions_are default
+}
+options() {
+	same "$(asks -s kept -p max_tokens=3 --system "Be short." "a model" "Which city?")" "$(cat "$m/sessions/kept/output")"
+	same "$(cat "$m/sessions/kept/params/max_tokens")" 3
+	same "$(cat "$m/sessions/kept/params/system")" "Be short."
+	same "$(asks "a model" -s kept -p max_tokens=auto -- "Which city?")" "Paris." "behind the model"
+	same "$(grep -c '"user"' "$m/sessions/kept/messages.json")" 2 "questions in the session"
+	rmdir "$m/sessions/kept"
+	same "$(asks --thoughts "a model" "Which city?" 2>"$work/thoughts")" "Paris."
+	same "$(cat "$work/thoughts")" "It is easy."
+	echo '{"enum": ["yes", "no"]}' >"$work/schema"
+	asks --schema "$work/schema" "$(basename "$fable")" "Is it?" | jq -e '. == "yes" or . == "no"' || fail schema
+	asks --json "$(basename "$fable")" -p max_tokens=60 "Is it?" | grep -q '^[[{]' || fail json
+}
+status_of() { # STATUS WORDS command…
+	local status=$1 words=$2 got
+	shift 2
+	"$@" >"$work/said" 2>&1
+	got=$?
+	same "$got" "$status" "status of $*"
+	grep -qF -- "$words" "$work/said" || fail "said '$(cat "$work/said")', not '$words': $*"
+}
+wrong() {
+	status_of 2 "usage: moefs ask" asks
+	status_of 2 "usage: moefs ask" asks "a model"
+	status_of 2 "usage: moefs ask" asks --nonsense "a model" hi
+	status_of 2 "usage: moefs ask" asks -p temperature "a model" hi
+	status_of 2 "usage: moefs chat" "$MOEFS" chat "a model" words
+	status_of 2 "usage: moefs chat" "$MOEFS" chat --json "a model"
+	status_of 1 "no param 'heat'" asks -p heat=1 "a model" hi
+	status_of 1 "no param '../status'" asks -p ../status=1 "a model" hi
+	status_of 1 "is not a number" asks -p temperature=warm "a model" hi
+	status_of 1 "nothere: No such file" asks --schema nothere "a model" hi
+	status_of 1 "UTF-8" asks "a model" $'caf\xff'
+	status_of 1 "no name of a session" asks -s a/b "a model" hi
+	sessions_are default
+}
+claim "standard input is joined to the words, and one that is too long refused in words" input
+claim "options become the session's params" options
+claim "what is wrong is said, with its status" wrong
+
+# ---- how it ends ----
+
+begin() { # ask's arguments: it has what it needs, and waits for its standard input; its process in $asking
+	[ -p "$work/never" ] || mkfifo "$work/never"
+	env --default-signal=INT,TERM "$MOEFS" ask "$@" <>"$work/never" >"$work/answer" 2>"$work/said" &
+	asking=$!
+}
+made() { # waits for what there are then: glob of sessions
+	local i
+	for i in $(seq $((limit * 20))); do
+		compgen -G "$1" >/dev/null && return 0
+		alive $asking || fail "it ended: $(cat "$work/said")"
+		sleep 0.05
+	done
+	fail "there is no $1"
+}
+killed() { # SIGNAL
+	kill -$1 $asking
+	wait $asking
+	same "$?" $((128 + $(kill -l $1))) "status after $1"
+}
+kills() { # in a mount that was there
+	local signal
+	for signal in INT TERM KILL; do
+		begin "a model" "Which city?"
+		made "$m/sessions/ask-$asking"
+		killed $signal
+		sessions_are default
+	done
+}
+stopped() {
+	(m=$fable_there && mkdir "$m/sessions/stays" && cd "$m/sessions/stays" && begin_long && echo stop >ctl) || exit
+	"$MOEFS" ask -s stays -p temperature=0 -p max_tokens=0 -p chat=off "$(basename "$fable")" \
+		"ha ha ha ha ha ha ha ha ha ha" </dev/null >"$work/answer" 2>"$work/said" &
+	asking=$!
+	for i in $(seq $((limit * 20))); do
+		[ -s "$work/answer" ] && break
+		sleep 0.05
+	done
+	kill -KILL $asking
+	same "$(timeout $limit cat "$fable_there/sessions/stays/wait")" stopped
+	m=$fable_there end_beside
+	rmdir "$fable_there/sessions/stays"
+}
+pipe_closed() {
+	"$MOEFS" ask "a model" "A long one, please." </dev/null 2>"$work/said" | head -n 1 >"$work/answer"
+	same "${PIPESTATUS[0]} $(cat "$work/answer") $(cat "$work/said")" "141 1. The fox number 7 sees 1 birds. " "SIGPIPE"
+	sessions_are default
+}
+own() {
+	same "$(asks "$work/own" -p temperature=0 "What is 12 x 6?")" "12 x 6 = 72"
+	same "$(ls "$work/run")" "" "left at the end"
+	nothing_left
+	fails_with "a session that stays needs a mount" asks -s kept "$work/own" hi
+	status_of 1 "there are 2 models: say which: fable-moe-15m, own" asks "$work/several/" hi
+	status_of 1 "could not be mounted" asks "$work/state/" hi
+	nothing_left
+}
+own_killed() {
+	local signal
+	for signal in INT KILL; do
+		begin "$work/own" "What is 12 x 6?"
+		made "$work/run/*/own/sessions/ask-*"
+		killed $signal
+		nothing_left
+	done
+}
+claim "a session of its own goes with it, killed or not" kills
+claim "one that stays stops answering when the command is killed" stopped
+claim "a reader that has enough ends it quietly" pipe_closed
+mkdir -p "$work/state"
+claim "a model that is not mounted is, for as long as it answers" own
+claim "that mount goes with it, killed or not" own_killed
+
+# ---- chat ----
+
+chats() { timeout $limit "$MOEFS" chat "$@"; }
+lines() {
+	same "$(printf 'Which city?\n\n/retry\n/undo\n//etc is what?\n' | chats "a model")" "Paris.
+Paris.
+A folder."
+	same "$(printf '"""One\nand two\\ or /three."""\n' | chats "a model")" "Six."
+	same "$(printf 'Sum up:\\\nOne and two.' | chats "a model")" "Three."
+	sessions_are default
+}
+verbs() {
+	printf '%s\n' "Which city?" "/save ~/talk.state" /reset "/load ~/talk.state" "/set max_tokens 7" | chats -s kept "a model" || fail chat
+	same "$(grep -c '"role"' "$m/sessions/kept/messages.json")" 2
+	same "$(cat "$m/sessions/kept/params/max_tokens")" 7
+	same "$(stat -c %a "$work/talk.state")" 600
+	printf '/undo\n/quit\nWhich city?\n' | chats -s kept "a model" || fail "chat again"
+	same "$(grep -c '"role"' "$m/sessions/kept/messages.json")" 0
+	rmdir "$m/sessions/kept"
+	chat_with() { printf '%s\n' "$1" | chats "a model"; }
+	status_of 1 "/dance is no verb" chat_with /dance
+	status_of 1 "it is /save FILE" chat_with /save
+	status_of 1 "nothere: No such file" chat_with "/load nothere"
+	status_of 1 "state" chat_with "/load $work/script.json"
+	status_of 1 "is not a number" chat_with "/set temperature warm"
+	status_of 0 "/save FILE" chat_with /help
+	sessions_are default
+}
+stops() {
+	"$here/terminal.py" "$MOEFS" chat -p max_tokens=0 -p chat=off "$(basename "$fable")" <<-'STEPS' >"$work/shown" || fail "status $?: $(tail -c 300 "$work/shown")"
+		await > 
+		keys Never ask
+		await Never ask
+		press C
+		await > 
+		type ha ha ha ha ha ha ha ha ha ha
+		await ha ha
+		await ha ha
+		press C
+		await > 
+		type /set chat on
+		await > 
+		type /set temperature 0
+		await > 
+		type /reset
+		await > 
+		type What is 12 x 6?
+		await = 72
+		await > 
+		press D
+	STEPS
+}
+dimmed() {
+	"$here/terminal.py" "$MOEFS" chat "a model" <<-'STEPS' >"$work/shown" || fail "status $?: $(cat "$work/shown")"
+		await > 
+		type Which city?
+		await \x1b[2mIt is easy.
+		await \x1b[0m
+		await Paris.
+		await > 
+		press D
+	STEPS
+	same "$(stat -c %a "$work/state/moefs/history")" 600 "the history's mode"
+	grep -q Which "$work/state/moefs/history" || fail "the history lacks it"
+}
+harmless() {
+	"$here/terminal.py" "$MOEFS" ask --thoughts "a model" "Be red." </dev/null >"$work/shown" || fail ask
+	printf '\033[2m^[[31mhm\r\n\033[0m^[[31mred^G^M\357\277\2751m^? \303\274ber 東京\t!\r\n' >"$work/wanted"
+	cmp "$work/wanted" "$work/shown" || fail "$(od -An -c "$work/shown" | tr -s " \n" " ")"
+	asks "a model" "Be red." >"$work/plain"
+	printf '\033[31mred\a\r\302\2331m\177 über 東京\t!\n' | cmp - "$work/plain" || fail "a file is given what is not as it is"
+}
+claim "chat answers lines, alone or several" lines
+claim "chat's verbs" verbs
+claim "on a terminal thoughts are dimmed, and the history is kept for nobody else" dimmed
+claim "Ctrl-C clears a line and stops an answer, Ctrl-D ends" stops
+claim "what a model says does a terminal no harm" harmless
+finish
