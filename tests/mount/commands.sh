@@ -42,7 +42,7 @@ usage() {
 }
 told() { # each in --help
 	local name
-	for name in list umount; do "$MOEFS" --help | grep -q "^    moefs $name " || fail "--help lacks $name"; done
+	for name in list umount; do "$MOEFS" --help | grep -q "^  moefs $name " || fail "--help lacks $name"; done
 }
 looking() { # a mount that does not answer stops nobody: its line says so
 	kill -STOP "$daemon"
