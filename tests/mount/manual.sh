@@ -62,7 +62,7 @@ options_told() {
 		esac
 		count=$((count + 1))
 	done
-	for option in $("$MOEFS" --help | sed -n 's/^    moefs \([a-z]*\) .*/\1/p'); do
+	for option in $("$MOEFS" --help | sed -n '/^Commands:/,$s/^ *moefs \([a-z]*\) .*/\1/p'); do
 		manual 1 | grep -qE "^moefs $option " || fail "moefs.1 lacks moefs $option"
 	done
 	[ $count -gt 12 ] || fail "--help has only $count options"
