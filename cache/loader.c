@@ -1,11 +1,11 @@
 /* The pager's I/O threads: they read experts from the store into the slots that they were given.
  *
- * Four kinds of requests, each taken only when there is none of the kind before: what a batch
- * waits for (demand; it has its slot already), what is predicted for the next layers (foreseen; it
- * gets a slot here, if a spare one can be had), what a user asked for, and what a fresh mount warms
- * itself with. As many
- * are in flight as depth.c finds useful, so a demand read never queues behind many others. Demands
- * are counted for each source alone: while the disk of one hangs, those of another go on.
+ * Four kinds of requests, each taken only when there is none of the kind before: what a batch waits
+ * for (demand; it has its slot already), what is predicted for the next layers (foreseen; it gets a
+ * slot here, if a spare one can be had), what a user asked for, and what a fresh mount warms itself
+ * with. As many are in flight as depth.c finds useful, so a demand read never queues behind many
+ * others. Demands are counted for each source alone: while the disk of one hangs, those of another
+ * go on.
  *
  * Where there is io_uring, its threads, one per core, each have a ring of their own, keep several
  * reads in flight by it, and verify, unpack and arrange what has come; so that work is shared when

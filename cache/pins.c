@@ -35,18 +35,17 @@ static uint64_t room_beside(const struct pager *p, const struct pager_source *of
 	return most;
 }
 
-/* Whether so many experts, of which those that are not pinned come to it, fit. */
-static int check_room(const struct pager_source *s, const struct pager_id *ids, size_t n,
-		      struct err *e)
+/* Whether these fit beside what is pinned; what is pinned already does, whatever the budget. */
+static int check_room(struct pager_source *s, const struct pager_id *ids, size_t n, struct err *e)
 {
 	struct pager *p = s->pager;
 	uint64_t more = 0;
 	for (size_t i = 0; i < n; i++) {
-		const struct entry *x = entry_at((struct pager_source *)s, ids[i]);
+		const struct entry *x = entry_at(s, ids[i]);
 		more += x->pinned ? 0 : entry_bytes(x);
 	}
 	uint64_t pinned = p->total.pinned, beside = room_beside(p, s, more);
-	if (pinned + more + beside <= p->budget)
+	if (more == 0 || pinned + more + beside <= p->budget)
 		return 0;
 	return err_set(
 		e, ENOSPC,

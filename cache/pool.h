@@ -170,8 +170,8 @@ void pool_release(struct pager *p, struct entry *x);
 /* An entry's read has ended well. */
 void pool_resident(struct pager *p, struct entry *x);
 void pool_hold(struct entry *x);
-void pool_give_back(struct pager *p,
-		    struct entry *x); /* evicts, if the budget has shrunk meanwhile */
+/* Evicts, if the budget has shrunk meanwhile. */
+void pool_give_back(struct pager *p, struct entry *x);
 /* Evicts until the budget holds, as far as what is held allows. */
 void pool_shrink(struct pager *p);
 /* Evicts one that is resident, that nobody holds and no batch wants. */

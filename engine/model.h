@@ -31,6 +31,7 @@ struct engine_options {
 	uint32_t context;	 /* positions per session; 0: the model's own, at most 32 Ki */
 	uint32_t threads;	 /* 0: as many as cores */
 	uint32_t chunk;		 /* prompt tokens per step; 0: see chunk.h. Never changes a text. */
+	uint32_t idle; /* seconds after which a model that nobody asked is unloaded; 0: never */
 	const char *quant;	 /* auto (NULL: this), tq2, tq3, tq4 or bf16; see recipe.h */
 	int exact; /* not 0: with activations, keys and values, and what was in codes, in F32 */
 	const char *codec;	   /* none, zstd or auto (NULL: this); see recipe.h */
@@ -86,6 +87,9 @@ int model_check(struct engine *g, const char *path, char **text, size_t *length,
  * what is missing, or no place for a store, is an error in words now rather than when it is loaded.
  * The engine outlives the model. */
 int model_open(struct model **out, struct engine *g, const char *path, struct err *e);
+/* Opens its tokenizer, as loading does first, so that one that cannot be used is said now. keep: it
+ * stays for the load that follows. Blocks; before anybody else has the model. */
+int model_check_tokenizer(struct model *m, bool keep, struct err *e);
 /* Stops loading and frees the model, whose sessions have all been ended. Blocks until the step in
  * progress ends (a layer at most). An interrupted conversion is resumed by the next mount. */
 void model_close(struct model *m);
@@ -103,6 +107,12 @@ enum model_state model_state(const struct model *m);
 void model_load(struct model *m);
 /* Blocks until loading has succeeded (0) or failed (in words). Asks for it first. */
 int model_wait(struct model *m, struct err *e);
+/* Gives back what loading took, weights and experts' memory, and ends loading that goes on; the
+ * tokenizer stays. Sessions keep all that they have, contexts too: their next turn loads the model
+ * again and goes on, to the bit, as if nothing had been. A conversion goes on with the next load.
+ * Blocks until it is done: for a step at most, and the experts that are being read or made.
+ * -EBUSY: a session works. */
+int model_unload(struct model *m, struct err *e);
 /* Why loading failed, or the conversion that goes on behind cannot, in one sentence; else empty. */
 void model_error(const struct model *m, char *text, size_t size);
 

@@ -1,5 +1,6 @@
 #include "fs/check.h"
 #include "fs/mount.h"
+#include "fs/scan.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -40,7 +41,7 @@ static void check_path(struct checking *c, const char *path)
 	struct err e;
 	c->models = 0;
 	if (model_locate(path, &e))
-		(void)models_inside(path, check_inside, c, &e);
+		(void)scan_inside(path, check_inside, c, &e);
 	if (!c->models)
 		check_one(c, path);
 }

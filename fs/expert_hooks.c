@@ -50,10 +50,10 @@ static void layer_attr(const struct node *n, struct stat *st)
 /* ---- chmod ---- */
 
 /* Nothing but the sticky bit may change, and that is whether all of these are pinned. */
-static int set_sticky(const struct node *n, mode_t mode, uint32_t first, uint32_t count,
-		      struct err *e)
+static int set_sticky(const struct node *n, mode_t mode, mode_t changed, uint32_t first,
+		      uint32_t count, struct err *e)
 {
-	if ((mode ^ n->row->mode) & 07777 & ~(mode_t)S_ISVTX)
+	if (changed != S_ISVTX)
 		return err_set(e, EPERM,
 			       "of an expert and of a layer's folder chmod changes the sticky bit "
 			       "alone: +t pins, -t unpins");
@@ -72,14 +72,14 @@ static int set_sticky(const struct node *n, mode_t mode, uint32_t first, uint32_
 	return code;
 }
 
-static int expert_chmod(const struct node *n, mode_t mode, struct err *e)
+static int expert_chmod(const struct node *n, mode_t mode, mode_t changed, struct err *e)
 {
-	return set_sticky(n, mode, n->item, 1, e);
+	return set_sticky(n, mode, changed, n->item, 1, e);
 }
 
-static int layer_chmod(const struct node *n, mode_t mode, struct err *e)
+static int layer_chmod(const struct node *n, mode_t mode, mode_t changed, struct err *e)
 {
-	return set_sticky(n, mode, 0, model_experts(n->model->model, n->layer), e);
+	return set_sticky(n, mode, changed, 0, model_experts(n->model->model, n->layer), e);
 }
 
 /* ---- extended attributes ---- */

@@ -11,6 +11,9 @@ void version_render(const struct node *n, struct text *out);
 void pid_render(const struct node *n, struct text *out);
 void mount_error_render(const struct node *n, struct text *out);
 
+/* mount_ctl.c */
+void mount_ctl_render(const struct node *n, struct text *out);
+
 /* cache_files.c */
 void budget_render(const struct node *n, struct text *out);
 int budget_set(const struct node *n, const char *value, size_t length, struct err *e);

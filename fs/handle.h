@@ -81,10 +81,11 @@ extern const struct file_ops prompt_ops;    /* prompt.c */
 extern const struct file_ops output_ops;    /* output.c, as the next two */
 extern const struct file_ops wait_ops;
 extern const struct file_ops log_ops;
-extern const struct file_ops question_ops; /* question.c */
-extern const struct file_ops ask_d_ops;	   /* ask_d.c */
-extern const struct file_ops ctl_ops;	   /* ctl.c */
-extern const struct file_ops config_ops;   /* model_files.c */
+extern const struct file_ops question_ops;  /* question.c */
+extern const struct file_ops ask_d_ops;	    /* ask_d.c */
+extern const struct file_ops ctl_ops;	    /* ctl.c */
+extern const struct file_ops mount_ctl_ops; /* mount_ctl.c */
+extern const struct file_ops config_ops;    /* model_files.c */
 /* conversation_files.c: texts that are written whole; the calls of an answer */
 extern const struct file_ops conversation_text_ops;
 extern const struct file_ops tool_calls_ops;

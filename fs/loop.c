@@ -5,6 +5,7 @@
 #include "fs/loop.h"
 #include "fs/call.h"
 #include "fs/post.h"
+#include "fs/rescan.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -56,6 +57,9 @@ static int timeout(const struct mount *m, bool loading)
 	int asks = asks_timeout(m);
 	if (asks >= 0 && (ms < 0 || ms > asks))
 		ms = asks;
+	int folders = rescan_timeout(m);
+	if (folders >= 0 && (ms < 0 || ms > folders))
+		ms = folders;
 	return loading && (ms < 0 || ms > TICK_MS) ? TICK_MS : ms;
 }
 
@@ -66,6 +70,7 @@ static void loop(struct mount *m, int signals, const struct loop_hooks *hooks)
 		{.fd = fuse_session_fd(m->fuse), .events = POLLIN},
 		{.fd = posts_fd(m->posts), .events = POLLIN},
 		{.fd = signals, .events = POLLIN},
+		{.fd = rescan_fd(m), .events = POLLIN},
 	};
 	bool started = false, loading = true; /* perhaps: a load begins behind */
 
@@ -81,12 +86,16 @@ static void loop(struct mount *m, int signals, const struct loop_hooks *hooks)
 		}
 		if (fds[1].revents)
 			posts_run(m->posts);
-		if (fds[1].revents || ready == 0) {
+		if (fds[3].revents)
+			rescan_noticed(m);
+		if (fds[1].revents || ready == 0 || m->load_asked) {
+			m->load_asked = false;
 			loading = models_watch(m);
 			loading |= hooks->tick(hooks->ctx, m);
 		}
 		calls_expire(m);
 		asks_expire(m);
+		rescan_expire(m);
 		calls_serve_woken(m, WOKEN_PER_SLICE);
 		calls_end_interrupted(m);
 	}

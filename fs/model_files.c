@@ -9,19 +9,19 @@
 
 static uint64_t model_next(const struct node *folder, uint64_t after, char name[NAME_SIZE])
 {
-	if (after >= folder->mount->model_count)
+	const struct mount *m = folder->mount;
+	while (after < m->model_count && m->models[after]->gone)
+		after++;
+	if (after >= m->model_count)
 		return 0;
-	memcpy(name, folder->mount->models[after]->name, NAME_SIZE);
+	memcpy(name, m->models[after]->name, NAME_SIZE);
 	return after + 1;
 }
 
 static uint64_t model_find(const struct node *folder, const char *name)
 {
-	const struct mount *m = folder->mount;
-	for (size_t i = 0; i < m->model_count; i++)
-		if (strcmp(m->models[i]->name, name) == 0)
-			return i + 1;
-	return 0;
+	const struct mounted *model = models_named(folder->mount, name, strlen(name));
+	return model ? (uint64_t)model->index + 1 : 0;
 }
 
 static void model_bind(struct node *child, uint64_t member)

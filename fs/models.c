@@ -1,17 +1,21 @@
-/* Which models are mounted: finding them, reading their config.json, naming their folders, and
- * noticing when one of them fails to load. */
-#include "fs/mount.h"
+/* Which models are mounted: opening them, naming their folders, and noticing when one of them fails
+ * to load. What comes and goes in folders of them is rescan.c's. */
+#include "fs/handle.h"
 #include "fs/param_defaults.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+
+size_t models_count(const struct mount *m)
+{
+	size_t count = 0;
+	for (size_t i = 0; i < m->model_count; i++)
+		count += !m->models[i]->gone;
+	return count;
+}
 
 static bool name_taken(const struct mount *m, const char *name)
 {
@@ -20,7 +24,7 @@ static bool name_taken(const struct mount *m, const char *name)
 		if (strcmp(ours[i], name) == 0)
 			return true;
 	for (size_t i = 0; i < m->model_count; i++)
-		if (strcmp(m->models[i]->name, name) == 0)
+		if (!m->models[i]->gone && strcmp(m->models[i]->name, name) == 0)
 			return true;
 	return false;
 }
@@ -53,143 +57,97 @@ static void mounted_free(struct mounted *model)
 		model_close(model->model);
 	free(model->sessions);
 	free(model->config);
+	free(model->path);
 	free(model);
 }
 
-static int mounted_create(struct mount *m, const char *path, const char *name, struct mounted **out,
-			  struct err *e)
+/* ---- coming and going ---- */
+
+int models_find(struct found *f, struct engine *g, const char *path, bool load, struct err *e)
 {
-	struct mounted *model = calloc(1, sizeof *model);
-	if (!model)
-		return err_set(e, ENOMEM, "no memory for %s", path);
-	model->mount = m;
-	list_init(&model->asks);
-	model->index = (uint32_t)m->model_count;
-	int code = model_open(&model->model, m->engine, path, e);
-	if (!code) /* once, at mount: what the file shows is what the model was made from */
-		code = model_config(model->model, &model->config, &model->config_length,
-				    &model->config_time, e);
-	if (!code) {
-		choose_name(m, name ? name : model_name(model->model), model->name,
-			    sizeof model->name);
-		code = sessions_make(model, "default", m->uid, m->gid, NULL, e);
-	}
-	if (!code)
-		code = param_defaults_set(model, e);
-	if (code)
-		mounted_free(model);
-	else
-		*out = model;
-	return code;
+	*f = (struct found){.path = strdup(path)};
+	int failed = f->path ? model_open(&f->model, g, path, e)
+			     : err_set(e, ENOMEM, "no memory for %s", path);
+	if (!failed)
+		failed = model_check_tokenizer(f->model, load, e);
+	if (!failed) /* once: what the file shows is what the model was made from */
+		failed = model_config(f->model, &f->config, &f->config_length, &f->config_time, e);
+	if (failed)
+		models_drop(f);
+	return failed;
 }
 
-static int add_one(struct mount *m, const char *path, const char *name, bool load, struct err *e)
+void models_drop(struct found *f)
+{
+	model_close(f->model);
+	free(f->config);
+	free(f->path);
+	*f = (struct found){0};
+}
+
+/* The index is never another model's: those that are gone keep theirs. */
+static int add(struct mount *m, struct mounted *model, struct err *e)
 {
 	if (m->model_count == MODELS_MAX)
-		return err_set(e, ENOSPC, "%s: %d models are mounted already", path, MODELS_MAX);
+		return err_set(e, ENOSPC, "%s: %d models were mounted already", model->path,
+			       MODELS_MAX);
 	struct mounted **grown =
 		reallocarray(m->models, m->model_count + 1, sizeof(struct mounted *));
 	if (!grown)
-		return err_set(e, ENOMEM, "no memory for %s", path);
+		return err_set(e, ENOMEM, "no memory for %s", model->path);
 	m->models = grown;
-	struct mounted *model = NULL;
-	int code = mounted_create(m, path, name, &model, e);
-	if (code)
-		return code;
-	m->models[m->model_count++] = model;
-	if (load)
-		model_load(model->model);
-	return 0;
+	model->index = (uint32_t)m->model_count;
+	int failed = sessions_make(model, "default", m->uid, m->gid, NULL, e);
+	if (!failed)
+		failed = param_defaults_set(model, e);
+	if (!failed)
+		m->models[m->model_count++] = model;
+	return failed;
 }
 
-/* ---- folders ---- */
-
-static bool is_folder(const char *path)
+int models_take(struct mount *m, struct found *f, const char *name, struct err *e)
 {
-	struct stat st;
-	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
-static int visible(const struct dirent *d)
-{
-	return d->d_name[0] != '.';
-}
-
-/* As an error's text it is one line, whatever is in a name. */
-static void skip(struct mount *m, const char *name, const struct err *why)
-{
-	struct err line;
-	err_set(&line, why->code, "skipped: %s: %s", name, why->text);
-	text_format(&m->skipped, "%s\n", line.text);
-}
-
-/* Adds what is a model; true if it was meant to be one, and *why says why it is not mounted. */
-static bool add_inside(struct mount *m, const char *path, struct err *why)
-{
-	int found = model_locate(path, why);
-	return found ? found != -ENOENT : add_one(m, path, NULL, false, why) != 0;
-}
-
-int models_inside(const char *folder, void (*visit)(void *ctx, const char *path, const char *name),
-		  void *ctx, struct err *e)
-{
-	struct dirent **entries;
-	int n = scandir(folder, &entries, visible, alphasort);
-	if (n < 0)
-		return err_sys(e, errno, "cannot look into %s", folder);
-	for (int i = 0; i < n; i++) {
-		char inside[4096 + NAME_SIZE];
-		(void)snprintf(inside, sizeof inside, "%s/%s", folder, entries[i]->d_name);
-		visit(ctx, inside, entries[i]->d_name);
-		free(entries[i]);
+	struct mounted *model = calloc(1, sizeof *model);
+	if (!model) {
+		err_set(e, ENOMEM, "no memory for %s", f->path);
+		models_drop(f);
+		return -ENOMEM;
 	}
-	free(entries);
-	return 0;
+	model->mount = m;
+	model->model = f->model;
+	model->path = f->path;
+	model->config = f->config;
+	model->config_length = f->config_length;
+	model->config_time = f->config_time;
+	*f = (struct found){0};
+	list_init(&model->asks);
+	choose_name(m, name ? name : model_name(model->model), model->name, sizeof model->name);
+	int failed = add(m, model, e);
+	if (failed)
+		mounted_free(model);
+	return failed;
 }
 
-struct adding {
-	struct mount *mount;
-	unsigned skipped;
-};
-
-static void add_or_skip(void *ctx, const char *path, const char *name)
+/* Who opened one of its files, or has said anything to it, uses it. */
+bool models_unused(const struct mounted *model)
 {
-	struct adding *a = ctx;
-	struct err why;
-	if (add_inside(a->mount, path, &why)) {
-		skip(a->mount, name, &why);
-		a->skipped++;
-	}
+	enum model_state state = model_state(model->model);
+	const struct conversation *c = model->sessions[0];
+	for (struct link *l = model->mount->handles.next; l != &model->mount->handles; l = l->next)
+		if (LINK_OWNER(l, struct handle, all)->node.model == model)
+			return false;
+	return (state == MODEL_UNLOADED || state == MODEL_FAILED) && model->session_count == 1 &&
+	       list_empty(&model->asks) && c->references == 1 && !session_working(c->session) &&
+	       !session_log_size(c->session);
 }
 
-static int add_folder(struct mount *m, const char *path, struct err *e)
+struct mounted *models_named(const struct mount *m, const char *name, size_t length)
 {
-	struct adding a = {.mount = m};
-	size_t before = m->model_count;
-	int failed = models_inside(path, add_or_skip, &a, e);
-	if (failed || m->model_count > before)
-		return failed;
-	if (a.skipped)
-		return err_set(e, EINVAL, "%s: none of its models can be mounted", path);
-	int found = model_locate(path, e);
-	if (found != -ENOENT)
-		return found;
-	return err_set(e, ENOENT,
-		       "%s is no checkpoint and holds none: there is no config.json and no GGUF "
-		       "file in it or in a folder of it",
-		       path);
-}
-
-int models_add(struct mount *m, const char *path, const char *name, struct err *e)
-{
-	int found = model_locate(path, e);
-	if (!found)
-		return add_one(m, path, name, true, e);
-	if (name) {
-		struct err why = *e;
-		return err_set(e, EINVAL, "-o name=%s is for one model: %s", name, why.text);
-	}
-	return is_folder(path) ? add_folder(m, path, e) : found;
+	for (size_t i = 0; i < m->model_count; i++)
+		if (!m->models[i]->gone && strlen(m->models[i]->name) == length &&
+		    !memcmp(m->models[i]->name, name, length))
+			return m->models[i];
+	return NULL;
 }
 
 void models_close(struct mount *m)
@@ -230,6 +188,8 @@ bool models_watch(struct mount *m)
 	for (size_t i = 0; i < m->model_count; i++) {
 		struct mounted *model = m->models[i];
 		const char *words = trouble(model);
+		if (model->gone)
+			continue;
 		loading |= model_state(model->model) == MODEL_LOADING;
 		if (words)
 			tell(model, words);

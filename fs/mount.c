@@ -5,6 +5,7 @@
 #include "fs/ops.h"
 #include "fs/question.h"
 #include "fs/readme.h"
+#include "fs/rescan.h"
 #include "fs/workers.h"
 
 #include <errno.h>
@@ -43,6 +44,7 @@ int mount_create(struct mount **out, struct err *e)
 
 void mount_stop(struct mount *m)
 {
+	rescan_stop(m);
 	for (size_t i = 0; i < m->model_count; i++)
 		for (size_t k = 0; k < m->models[i]->session_count; k++)
 			conversation_end(m->models[i]->sessions[k]);
@@ -72,6 +74,7 @@ void mount_destroy(struct mount *m)
 	while (!list_empty(&m->handles))
 		handle_release(LINK_OWNER(m->handles.next, struct handle, all));
 	folders_release(m);
+	rescan_free(m);
 	models_close(m);
 	if (m->engine)
 		engine_destroy(m->engine);

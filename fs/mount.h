@@ -38,6 +38,7 @@ struct answer;
 struct fuse_session;
 struct handle;
 struct param_given;
+struct rescan;
 struct said;
 struct workers;
 struct mounted;
@@ -82,7 +83,9 @@ struct mounted {
 	struct mount *mount;
 	struct model *model;
 	char name[NAME_SIZE];
-	uint32_t index;			/* in mount.models */
+	char *path;	/* where it was found */
+	bool gone;	/* from there, and from the tree; what it is stays until the mount's end */
+	uint32_t index; /* in mount.models */
 	struct conversation **sessions; /* by ascending id; the first is sessions/default */
 	size_t session_count, session_capacity;
 	uint32_t next_id; /* of sessions and asks */
@@ -118,8 +121,9 @@ struct mount {
 	struct link folders;	 /* open folders of sessions */
 	char *scratch;		 /* READ_MAX_BYTES, for the read being answered */
 	struct unsubmitted unsubmitted;
-	struct text readme;   /* what README says */
-	uint64_t memory;      /* that there is, as engine_memory said at mount */
+	struct text readme;    /* what README says */
+	uint64_t memory;       /* that there is, as engine_memory said at mount */
+	struct rescan *rescan; /* of folders of models (rescan.c); NULL: there is none */
 	struct text skipped;  /* a line for each model that could not be mounted, with the reason */
 	struct link refusals; /* of all sessions, the oldest first */
 	unsigned refusal_count;
@@ -127,10 +131,11 @@ struct mount {
 	uint64_t error_order, failure_order;
 	struct failure failures[FAILURES_MOST]; /* of users */
 	bool ready;				/* the kernel has said INIT */
-	bool verbose;				/* a line for each answered prompt */
-	mode_t umask;				/* bits that no node has */
-	struct said *said;			/* what the daemon has to say; NULL: to nobody */
-	const struct param_given *params;	/* that sessions begin with (options.h) */
+	bool load_asked;		  /* somebody has had a model loaded: look how it goes */
+	bool verbose;			  /* a line for each answered prompt */
+	mode_t umask;			  /* bits that no node has */
+	struct said *said;		  /* what the daemon has to say; NULL: to nobody */
+	const struct param_given *params; /* that sessions begin with (options.h) */
 	size_t param_count;
 };
 
@@ -160,18 +165,42 @@ const char *mount_failure_seen(const struct mount *m, uid_t viewer);
 
 /* Whether a model's folder may be called so. */
 bool models_name_fits(const char *name);
-/* Mounts the model at path and asks it to load, or, where path holds a folder of models, each of
- * them, to be loaded when first asked. In a folder what cannot be mounted is skipped, with a line
- * in `skipped`; an error if nothing is left. The name is for a single model; NULL: its own. Blocks
- * for the small files. */
-/* Calls for each path in a folder, in their order, but for hidden ones. */
-int models_inside(const char *folder, void (*visit)(void *ctx, const char *path, const char *name),
-		  void *ctx, struct err *e);
-int models_add(struct mount *m, const char *path, const char *name, struct err *e);
+/* How many there are that are not gone. */
+size_t models_count(const struct mount *m);
+struct mounted *models_named(const struct mount *m, const char *name, size_t length); /* or NULL */
+/* A model that is open, and in no tree yet. */
+struct found {
+	struct model *model;
+	char *path, *config;
+	size_t config_length;
+	struct timespec config_time;
+};
+/* Opens it, and says what is wrong with it as far as that is known before its weights are read.
+ * load: it will be, at once. Any thread; blocks. */
+int models_find(struct found *f, struct engine *g, const char *path, bool load, struct err *e);
+void models_drop(struct found *f); /* closes it, if it was not taken */
+/* Puts it into the tree, by this name or its own. Taken or not, f has nothing afterwards. */
+int models_take(struct mount *m, struct found *f, const char *name, struct err *e);
+/* Nothing of it is loaded, open, or in its conversations. */
+bool models_unused(const struct mounted *model);
 void models_close(struct mount *m); /* blocks until the steps in progress end */
 /* Tells MOUNT/error about models that failed to load, or whose conversion stopped, since the last
  * call. True while one is loading. */
 bool models_watch(struct mount *m);
+
+/* ---- adding.c ---- */
+
+/* Mounts the model at path and asks it to load, or, where path holds a folder of models, each of
+ * them, to be loaded when first asked. In a folder what cannot be mounted is skipped, with a line
+ * in `skipped`; an error if nothing is left. The name is for a single model; NULL: its own. Blocks
+ * for the small files and the headers of the weights. */
+int models_add(struct mount *m, const char *path, const char *name, struct err *e);
+
+/* ---- skipped.c ---- */
+
+/* Takes the lines, each with its newline, in the place of m->skipped, and says those that are new.
+ */
+void skipped_replace(struct mount *m, struct text *lines);
 
 /* ---- sessions.c ---- */
 

@@ -14,6 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+static const char ours[] = "fuse.moefs";
+
 /* ---- what is mounted ---- */
 
 /* Blanks and the like stand in mountinfo as a backslash and three octal digits (proc(5)). */
@@ -33,14 +35,14 @@ static void unescape(char *text)
 	*to = 0;
 }
 
-/* Whether mountinfo's last mount on this path is of our type. Its fifth field is the path, and the
- * type follows a lone hyphen. */
-static bool is_ours(const char *path)
+/* The type of mountinfo's last mount on this path; empty: nothing is mounted there. The fifth field
+ * is the path, and the type follows a lone hyphen. */
+static void type_of(const char *path, char *type, size_t bytes)
 {
 	FILE *f = fopen("/proc/self/mountinfo", "re");
 	char *line = NULL;
 	size_t size = 0;
-	bool ours = false;
+	*type = 0;
 	while (f && getline(&line, &size, f) > 0) {
 		char *hyphen = strstr(line, " - ");
 		char *save = NULL, *field = strtok_r(line, " ", &save);
@@ -49,12 +51,12 @@ static bool is_ours(const char *path)
 		if (field)
 			unescape(field);
 		if (field && hyphen && strcmp(field, path) == 0)
-			ours = strncmp(hyphen + 3, "fuse.moefs ", 11) == 0;
+			(void)snprintf(type, bytes, "%.*s", (int)strcspn(hyphen + 3, " "),
+				       hyphen + 3);
 	}
 	free(line);
 	if (f)
 		(void)fclose(f);
-	return ours;
 }
 
 static int unmount_dead(const char *path)
@@ -96,15 +98,34 @@ static void make_real(char **path)
 	*path = real;
 }
 
+/* What is mounted there would be hidden, and by a second moefs the first. An automount is there to
+ * be mounted on. */
+static int refuse_second(const char *path, const char *type, struct err *e)
+{
+	if (!*type || !strcmp(type, "autofs"))
+		return 0;
+	if (!strcmp(type, ours))
+		return err_set(
+			e, EBUSY,
+			"%s: a moefs is mounted there already; unmount it with fusermount3 -u "
+			"%s, or mount somewhere else",
+			path, path);
+	return err_set(e, EBUSY,
+		       "%s: a file system of type %s is mounted there already, and would be "
+		       "hidden; unmount it, or mount on a folder in it",
+		       path, type);
+}
+
 int mountpoint_prepare(char **mountpoint, struct err *e)
 {
 	struct stat st;
+	char type[64];
 	make_real(mountpoint);
 	int code = look_at(*mountpoint, &st);
-	bool ours = is_ours(*mountpoint);
-	if (code == ENOTCONN && ours && unmount_dead(*mountpoint) == 0) {
+	type_of(*mountpoint, type, sizeof type);
+	if (code == ENOTCONN && !strcmp(type, ours) && unmount_dead(*mountpoint) == 0) {
 		code = look_at(*mountpoint, &st);
-		ours = is_ours(*mountpoint);
+		type_of(*mountpoint, type, sizeof type);
 	}
 	if (code == ENOTCONN)
 		return err_set(
@@ -112,19 +133,13 @@ int mountpoint_prepare(char **mountpoint, struct err *e)
 			"%s: a file system whose program is gone is mounted there; unmount it "
 			"with fusermount3 -u %s",
 			*mountpoint, *mountpoint);
-	if (ours)
-		return err_set(
-			e, EBUSY,
-			"%s: a moefs is mounted there already; unmount it with fusermount3 -u "
-			"%s, or mount somewhere else",
-			*mountpoint, *mountpoint);
 	if (code == ENOENT)
 		return err_set(e, code, "%s does not exist; make it with mkdir", *mountpoint);
 	if (code)
 		return err_sys(e, code, "cannot mount on %s", *mountpoint);
 	if (!S_ISDIR(st.st_mode))
 		return err_set(e, ENOTDIR, "%s is not a directory: mount on one", *mountpoint);
-	return 0;
+	return refuse_second(*mountpoint, type, e);
 }
 
 int mountpoint_check_model(const char *mountpoint, const char *model, struct err *e)

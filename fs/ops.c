@@ -92,28 +92,13 @@ static bool is_writing(const struct node *n, pid_t thread)
 	return false;
 }
 
-/* What of a node's attributes are others than they are now. */
-static int changes(const struct node *n, const struct stat *to, int what)
-{
-	struct stat now;
-	node_attr(n, &now);
-	if (!((to->st_mode ^ now.st_mode) & 07777))
-		what &= ~FUSE_SET_ATTR_MODE;
-	if (to->st_uid == now.st_uid)
-		what &= ~FUSE_SET_ATTR_UID;
-	if (to->st_gid == now.st_gid)
-		what &= ~FUSE_SET_ATTR_GID;
-	return what & (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID);
-}
-
-/* Another mode, and nothing else, where the row has a use for that. */
-static int change_mode(const struct node *n, const struct stat *to, int what)
+/* Another mode, where the row has a use for that. */
+static int change_mode(const struct node *n, mode_t mode, mode_t changed)
 {
 	struct err e = {0};
-	if (what != FUSE_SET_ATTR_MODE || !n->row->hooks || !n->row->hooks->chmod ||
-	    n->viewer != n->mount->uid)
+	if (!n->row->hooks || !n->row->hooks->chmod || n->viewer != n->mount->uid)
 		return -EPERM;
-	int code = n->row->hooks->chmod(n, to->st_mode, &e);
+	int code = n->row->hooks->chmod(n, mode, changed, &e);
 	if (code)
 		node_failure(n, &e);
 	else
@@ -125,12 +110,18 @@ static int change_mode(const struct node *n, const struct stat *to, int what)
  * effect. Modes and owners cannot be changed but to what they are, or as the row's hook allows; for
  * a process that is writing the file (cp -p) that succeeds without effect as well, so that what it
  * wrote is no half. */
-static int setattr_check(const struct node *n, pid_t thread, const struct stat *to, int what)
+static int set_attributes(const struct node *n, pid_t thread, const struct stat *to, int what)
 {
+	struct stat now;
+	node_attr(n, &now);
 	if (what & FUSE_SET_ATTR_SIZE && !node_may(n, n->viewer, W_OK))
 		return -EACCES;
-	int changed = changes(n, to, what);
-	return changed && !is_writing(n, thread) ? change_mode(n, to, changed) : 0;
+	bool owner = (what & FUSE_SET_ATTR_UID && to->st_uid != now.st_uid) ||
+		     (what & FUSE_SET_ATTR_GID && to->st_gid != now.st_gid);
+	mode_t mode = what & FUSE_SET_ATTR_MODE ? (to->st_mode ^ now.st_mode) & 07777 : 0;
+	if ((!owner && !mode) || is_writing(n, thread))
+		return 0;
+	return owner ? -EPERM : change_mode(n, to->st_mode, mode);
 }
 
 static void op_setattr(fuse_req_t req, fuse_ino_t inode, struct stat *to, int what,
@@ -140,7 +131,7 @@ static void op_setattr(fuse_req_t req, fuse_ino_t inode, struct stat *to, int wh
 	struct stat st;
 	if (!node_or_error(req, inode, 0, &n))
 		return;
-	int code = setattr_check(&n, fuse_req_ctx(req)->pid, to, what);
+	int code = set_attributes(&n, fuse_req_ctx(req)->pid, to, what);
 	if (!code && what & FUSE_SET_ATTR_SIZE && file)
 		code = file_truncate(file, (uint64_t)to->st_size);
 	if (code) {

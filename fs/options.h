@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-enum { OPTION_VALUES = 15 };
+enum { OPTION_VALUES = 16 };
 
 /* What a param of every session begins with, as it would be written into its file. */
 struct param_given {

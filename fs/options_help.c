@@ -34,6 +34,8 @@ const char options_help[] =
 	"    context=N              tokens per session (default: the model's, at most 32768)\n"
 	"    threads=N              for computing (default: one per core)\n"
 	"    chunk=N                tokens of a prompt per step\n"
+	"    idle=TIME              a model that nobody asked for so long (30s, 10m, 2h) is "
+	"unloaded\n"
 	"    allow_other            let other users in; modes and owners then count\n"
 	"    name=NAME              the model's folder in the mount (default: as its own)\n"
 	"    fsname=NAME            the source that df shows (default: MODELDIR)\n"

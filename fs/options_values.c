@@ -18,6 +18,7 @@ enum kind {
 	WORD,	/* the engine knows which there are */
 	NUMBER, /* from 1 on; the engine knows the most */
 	SIZE,
+	SECONDS, /* or off */
 	PATH,
 	SOURCE,
 	NAME,
@@ -45,6 +46,7 @@ static const struct value {
 	{"context", NUMBER, ENGINE(context), "a whole number from 1 on, or auto"},
 	{"threads", NUMBER, ENGINE(threads), "a whole number from 1 on, or auto"},
 	{"chunk", NUMBER, ENGINE(chunk), "a whole number from 1 on, or auto"},
+	{"idle", SECONDS, ENGINE(idle), "a time such as 30s, 10m or 2h, off or auto"},
 	{"fsname", SOURCE, 0, "the name of a source"},
 	{"name", NAME, 0, "a name for the model's folder"},
 	{"log", LOG, 0, "the name of a file, or journal"},
@@ -201,6 +203,8 @@ int options_apply(struct options *o, size_t i, struct err *e)
 		good = number_parse(string, place);
 	if (good && v->kind == SIZE)
 		good = size_parse(string, engine_memory(), place) && *(uint64_t *)place;
+	if (good && v->kind == SECONDS)
+		good = !strcmp(string, "off") || seconds_parse(string, place);
 	if (!good)
 		return err_set(e, EINVAL, "-o %s=%s is not %s", v->name, string, v->what);
 	if (v->kind > PATH)

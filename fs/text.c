@@ -149,6 +149,23 @@ bool size_parse(const char *string, uint64_t whole, uint64_t *bytes)
 				       bytes);
 }
 
+bool seconds_parse(const char *string, uint32_t *seconds)
+{
+	static const struct {
+		const char *name;
+		uint32_t seconds;
+	} each[] = {{"s", 1}, {"m", 60}, {"h", 3600}};
+	char *end;
+	errno = 0;
+	uintmax_t value = isdigit((unsigned char)*string) ? strtoumax(string, &end, 10) : 0;
+	for (size_t i = 0; value && !errno && i < sizeof each / sizeof *each; i++)
+		if (!strcmp(end, each[i].name) && value <= UINT32_MAX / each[i].seconds) {
+			*seconds = (uint32_t)value * each[i].seconds;
+			return true;
+		}
+	return false;
+}
+
 void size_print(char *buffer, size_t size, uint64_t bytes)
 {
 	unsigned unit = 0;

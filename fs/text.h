@@ -29,6 +29,9 @@ size_t text_room(const struct text *t, size_t length);
  * 1024; KB and KiB are the same), or a percentage of the whole (0: that is unknown). False: not a
  * size, more than the whole, or beyond 64 bits. */
 bool size_parse(const char *string, uint64_t whole, uint64_t *bytes);
+/* A time as people write it: a whole number and s, m or h. False: it is none, 0, or beyond 32 bits.
+ */
+bool seconds_parse(const char *string, uint32_t *seconds);
 /* The same value in the largest unit that divides it, so that it reads back. */
 void size_print(char *buffer, size_t size, uint64_t bytes);
 

@@ -69,6 +69,9 @@ static const struct row rows[] = {
 		 .ops = &live_ops, .render = version_render, .about = "of moefs"),
 	FILE_ROW("pid", FOLDER_ROOT, 0444, LIVE, NONE, 0,
 		 .ops = &live_ops, .render = pid_render, .about = "the process that serves this mount"),
+	FILE_ROW("ctl", FOLDER_ROOT, 0644, LIVE, EACH_WRITE, 0,
+		 .ops = &mount_ctl_ops, .render = mount_ctl_render,
+		 .about = "verbs: load NAME, unload NAME, rescan"),
 	FILE_ROW("error", FOLDER_ROOT, 0444, LIVE, NONE, 0,
 		 .ops = &live_ops, .render = mount_error_render,
 		 .about = "models that are not mounted, and the last failure, in words: yours, a "
@@ -287,6 +290,8 @@ int tree_node(struct mount *m, uint64_t inode, uid_t viewer, struct node *out)
 	if (model >= m->model_count)
 		return -ESTALE;
 	out->model = m->models[model];
+	if (out->model->gone)
+		return -ESTALE;
 	if (scope == SCOPE_LAYER)
 		out->layer = key;
 	if (scope == SCOPE_SESSION && !(out->conversation = sessions_by_id(out->model, key)))

@@ -87,9 +87,9 @@ struct xattr {
 struct row_hooks {
 	/* Changes the attributes that every node has. */
 	void (*attr)(const struct node *n, struct stat *st);
-	/* The owner sets another mode than attr shows: 0, or a negative errno in words. NULL: no
-	 * other may be set. */
-	int (*chmod)(const struct node *n, mode_t mode, struct err *e);
+	/* The owner sets a mode in which these bits are others than attr shows: 0, or a negative
+	 * errno in words. NULL: none may be. */
+	int (*chmod)(const struct node *n, mode_t mode, mode_t changed, struct err *e);
 	const struct xattr *xattrs; /* the last has no name */
 };
 

@@ -1,5 +1,5 @@
-/* A model's generation thread: loads the weights when they are wanted, then takes the sessions that
- * have a turn in rotation, one step (a chunk of a prompt, or one token) each. */
+/* A model's generation thread: loads the weights when they are wanted, takes the sessions that have
+ * a turn in rotation, one step (a chunk of a prompt, or one token) each, and unloads. */
 #include "cache/clock.h"
 #include "engine/serve/chunk.h"
 #include "engine/serve/internal.h"
@@ -39,11 +39,32 @@ static void load(struct model *m)
 	int failed = load_model(m, &e);
 	budgets_need(&m->engine->budgets, &m->run.need, failed ? NEED_AHEAD : NEED_TAKEN);
 	pthread_mutex_lock(&m->schedule.lock);
-	m->schedule.load_wanted = false;
+	m->schedule.asked_ns = now_ns();
+	if (failed &&
+	    m->schedule.unload_wanted) /* which comes next, and whoever asked since waits */
+		return;
+	if (!m->schedule.unload_wanted)
+		m->schedule.load_wanted = false;
 	m->schedule.load_error = e;
 	atomic_store(&m->schedule.state, failed ? MODEL_FAILED : MODEL_READY);
 	if (failed)
 		fail_waiting(m, &e);
+	pthread_cond_broadcast(&m->schedule.loaded);
+}
+
+/* Lock held, released meanwhile. Turns that were begun since it was asked for have the model loaded
+ * again after it. */
+static void unload(struct model *m)
+{
+	pthread_mutex_unlock(&m->schedule.lock);
+	unload_model(m);
+	budgets_need(&m->engine->budgets, &m->run.need, NEED_AHEAD);
+	pthread_mutex_lock(&m->schedule.lock);
+	m->schedule.load_error = (struct err){0};
+	atomic_store(&m->schedule.state, MODEL_UNLOADED);
+	atomic_store(&m->schedule.leave, false);
+	m->schedule.unload_wanted = false;
+	m->schedule.unloads++;
 	pthread_cond_broadcast(&m->schedule.loaded);
 }
 
@@ -68,10 +89,13 @@ static void step(struct model *m)
 	struct session *s = m->schedule.runnable.first;
 	session_unqueue(s);
 	s->stepping = true;
+	m->schedule.at_step = s;
 	pthread_mutex_unlock(&m->schedule.lock);
 	bool more = turn_step(s);
 	session_notify(s);
 	pthread_mutex_lock(&m->schedule.lock);
+	m->schedule.at_step = NULL;
+	m->schedule.asked_ns = now_ns();
 	s->stepping = false;
 	if (s->ended)
 		session_free(s);
@@ -109,10 +133,44 @@ static void keep_heat(struct model *m)
 	pthread_mutex_lock(&m->schedule.lock);
 }
 
+bool generate_works(const struct model *m)
+{
+	const struct schedule *c = &m->schedule;
+	return c->runnable.first || (c->at_step && c->at_step->working);
+}
+
 static bool has_work(const struct model *m)
 {
-	return m->schedule.runnable.first ||
+	return m->schedule.runnable.first || m->schedule.unload_wanted ||
 	       (m->schedule.load_wanted && atomic_load(&m->schedule.state) != MODEL_READY);
+}
+
+/* A conversion that goes on wants the model as a prompt does, and so does who pinned experts. */
+static bool is_wanted(const struct model *m)
+{
+	bool converting = m->stored.converter && !atomic_load(&m->stored.has_store) &&
+			  !atomic_load(&m->stored.progress.stopped);
+	return converting || wishes_any_pinned(&m->wishes);
+}
+
+/* Lock held, released meanwhile. Until there is work, or nobody has asked for so long that the
+ * model is to be unloaded. */
+static void wait_while_idle(struct model *m)
+{
+	const uint64_t second = UINT64_C(1000000000);
+	struct schedule *c = &m->schedule;
+	uint64_t idle = m->engine->options.idle * second;
+	if (!idle || atomic_load(&c->state) != MODEL_READY) {
+		pthread_cond_wait(&c->work, &c->lock);
+		return;
+	}
+	if (is_wanted(m))
+		c->asked_ns = now_ns();
+	uint64_t until = c->asked_ns + idle;
+	const struct timespec t = {(time_t)(until / second), (long)(until % second)};
+	if (pthread_cond_timedwait(&c->work, &c->lock, &t) == ETIMEDOUT && !has_work(m) &&
+	    !is_wanted(m))
+		c->unload_wanted = true;
 }
 
 /* Lock held. While there is no turn the conversion has the machine. */
@@ -121,7 +179,7 @@ static void wait_for_work(struct model *m)
 	if (has_work(m) || atomic_load(&m->schedule.quit))
 		return;
 	load_let_convert(m, true);
-	pthread_cond_wait(&m->schedule.work, &m->schedule.lock);
+	wait_while_idle(m);
 	load_let_convert(m, false);
 }
 
@@ -130,7 +188,9 @@ static void *thread_main(void *arg)
 	struct model *m = arg;
 	pthread_mutex_lock(&m->schedule.lock);
 	while (!atomic_load(&m->schedule.quit)) {
-		if (m->schedule.load_wanted && atomic_load(&m->schedule.state) != MODEL_READY)
+		if (m->schedule.unload_wanted)
+			unload(m);
+		else if (m->schedule.load_wanted && atomic_load(&m->schedule.state) != MODEL_READY)
 			load(m);
 		else if (m->stored.doubted && m->schedule.runnable.first)
 			look_again(m);
@@ -155,6 +215,7 @@ void generate_stop(struct model *m)
 {
 	pthread_mutex_lock(&m->schedule.lock);
 	atomic_store(&m->schedule.quit, true);
+	atomic_store(&m->schedule.leave, true);
 	pthread_cond_broadcast(&m->schedule.work);
 	pthread_cond_broadcast(&m->schedule.loaded);
 	pthread_mutex_unlock(&m->schedule.lock);

@@ -37,11 +37,20 @@ int load_tokenizer(struct model *m, struct err *e)
 	if (failed)
 		return failed;
 	failed = load_template(m, e);
-	if (failed) {
-		tokenizer_close(m->run.tokenizer);
-		m->run.tokenizer = NULL;
-	}
+	if (failed)
+		load_forget_tokenizer(m);
+	else
+		atomic_store(&m->run.speaks, true);
 	return failed;
+}
+
+void load_forget_tokenizer(struct model *m)
+{
+	atomic_store(&m->run.speaks, false);
+	chat_template_close(m->run.chat);
+	tokenizer_close(m->run.tokenizer);
+	m->run.chat = NULL;
+	m->run.tokenizer = NULL;
 }
 
 int load_tokenizer_once(struct model *m, struct err *e)
@@ -74,12 +83,24 @@ static int load_forward(struct model *m, struct err *e)
 	return failed;
 }
 
+/* Adds what those that go have counted to what went before them. */
+static void count_experts(struct model *m)
+{
+	struct pager_stats s, *before = &m->run.experts_before;
+	pager_source_stats(m->run.experts, &s);
+	before->hits += s.hits;
+	before->misses += s.misses;
+	before->evictions += s.evictions;
+	before->bytes_read += s.bytes_read;
+	before->wait_ns += s.wait_ns;
+}
+
 /* Asked by lookers from now on, if not NULL. */
 static void show_experts(struct model *m, struct pager_source *experts)
 {
 	pthread_rwlock_wrlock(&m->run.looking);
 	if (m->run.experts)
-		pager_source_stats(m->run.experts, &m->run.experts_before);
+		count_experts(m);
 	m->run.experts = experts;
 	pthread_rwlock_unlock(&m->run.looking);
 }
@@ -200,7 +221,7 @@ int load_model(struct model *m, struct err *e)
 		bool drafts = m->stored.plan.recipe.draft;
 		atomic_store(&m->id.drafts, drafts);
 		failed = weights_load(&m->run.weights, &m->stored.plan, &m->id.config,
-				      m->stored.store, drafts, &m->schedule.quit, e);
+				      m->stored.store, drafts, &m->schedule.leave, e);
 	}
 	if (!failed && m->stored.plan.routed_layers)
 		failed = load_experts(m, e);

@@ -50,6 +50,8 @@ int load_model(struct model *m, struct err *e);
 /* Any thread: load_tokenizer, unless somebody has. Blocks. */
 int load_tokenizer_once(struct model *m, struct err *e);
 int load_tokenizer(struct model *m, struct err *e); /* and the template */
+/* Before anybody else has the model. */
+void load_forget_tokenizer(struct model *m);
 void unload_model(struct model *m);
 /* Keeps the heat of the experts beside the store, if they were used since it was last kept. */
 void load_keep_heat(struct model *m);

@@ -23,7 +23,7 @@ static void converted(void *ctx, enum convert_event event, const struct err *e)
 		 */
 		if (e->code == ERANGE) {
 			atomic_store(&m->stored.norms, NORM_F32);
-			m->schedule.load_wanted = true;
+			m->schedule.load_wanted |= !m->schedule.unload_wanted;
 		}
 		atomic_store(&m->schedule.state, MODEL_FAILED);
 		pthread_cond_signal(&m->schedule.work);
@@ -77,7 +77,7 @@ static int convert_to(struct model *m, const char *folder, struct err *e)
 		.recipe = m->id.recipe,
 		.threads = threads_count(m->engine->threads),
 		.kernels = m->engine->kernels,
-		.stop = &m->schedule.quit,
+		.stop = &m->schedule.leave,
 		.progress = &m->stored.progress,
 		.report = converted,
 		.ctx = m,
@@ -111,7 +111,7 @@ int load_by_converting(struct model *m, struct err *e)
 {
 	const struct timespec pause = {.tv_nsec = 200000000};
 	int failed;
-	while ((failed = convert(m, e)) == -EBUSY && !atomic_load(&m->schedule.quit)) {
+	while ((failed = convert(m, e)) == -EBUSY && !atomic_load(&m->schedule.leave)) {
 		atomic_store(&m->stored.waiting, true);
 		nanosleep(&pause, NULL);
 		if (!load_store(m, true, e)) {

@@ -31,7 +31,7 @@ static bool went(void *ctx, uint64_t bytes)
 	struct model *m = ctx;
 	if (atomic_load(&m->stored.checking)) /* else a conversion counts its own */
 		atomic_fetch_add(&m->stored.progress.done, bytes);
-	return !atomic_load(&m->schedule.quit);
+	return !atomic_load(&m->schedule.leave);
 }
 
 struct witness_watch load_watch(struct model *m)

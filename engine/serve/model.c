@@ -1,4 +1,5 @@
 /* A mounted checkpoint: opening, loading, closing (model.h). */
+#include "cache/clock.h"
 #include "cache/store_place.h"
 #include "engine/compute/drafter.h"
 #include "engine/serve/check.h"
@@ -146,6 +147,16 @@ static void free_model(struct model *m)
 	free(m);
 }
 
+/* Its deadlines are of the clock that now_ns reads. */
+static void init_work(pthread_cond_t *work)
+{
+	pthread_condattr_t a;
+	pthread_condattr_init(&a);
+	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
+	pthread_cond_init(work, &a);
+	pthread_condattr_destroy(&a);
+}
+
 int model_open(struct model **out, struct engine *g, const char *path, struct err *e)
 {
 	struct model *m = calloc(1, sizeof *m);
@@ -158,7 +169,7 @@ int model_open(struct model **out, struct engine *g, const char *path, struct er
 	pthread_mutex_init(&m->run.opening, NULL);
 	pthread_mutex_init(&m->wishes.lock, NULL);
 	pthread_rwlock_init(&m->stored.lock, NULL);
-	pthread_cond_init(&m->schedule.work, NULL);
+	init_work(&m->schedule.work);
 	pthread_cond_init(&m->schedule.loaded, NULL);
 	int failed = open_files(m, path, e);
 	if (!failed)
@@ -188,6 +199,7 @@ void model_load(struct model *m)
 {
 	pthread_mutex_lock(&m->schedule.lock);
 	m->schedule.load_wanted = true;
+	m->schedule.asked_ns = now_ns();
 	pthread_cond_signal(&m->schedule.work);
 	pthread_mutex_unlock(&m->schedule.lock);
 }
@@ -204,5 +216,47 @@ int model_wait(struct model *m, struct err *e)
 	if (!ready)
 		*e = m->schedule.load_error;
 	pthread_mutex_unlock(&m->schedule.lock);
-	return ready ? 0 : -(e->code ? e->code : EIO);
+	if (!ready && !e->code)
+		err_set(e, ECANCELED, "%s: was unloaded before it was loaded", m->id.name);
+	return ready ? 0 : -e->code;
+}
+
+/* Lock held: nothing is loaded, and nothing will be. */
+static bool is_unloaded(const struct schedule *c)
+{
+	return atomic_load(&c->state) == MODEL_UNLOADED && !c->unload_wanted;
+}
+
+int model_unload(struct model *m, struct err *e)
+{
+	struct schedule *c = &m->schedule;
+	pthread_mutex_lock(&c->lock);
+	int failed = generate_works(m)
+			     ? err_set(e, EBUSY,
+				       "%s: a session of it is still working; wait, or echo stop "
+				       "> its ctl first",
+				       m->id.name)
+			     : 0;
+	uint64_t before = c->unloads;
+	if (!failed) {
+		c->load_wanted = false;
+		pthread_cond_broadcast(&c->loaded); /* who waits for it to be loaded */
+	}
+	if (!failed && !is_unloaded(c)) {
+		c->unload_wanted = true;
+		atomic_store(&c->leave, true);
+		pthread_cond_signal(&c->work);
+		while (c->unloads == before && !atomic_load(&c->quit))
+			pthread_cond_wait(&c->loaded, &c->lock);
+	}
+	pthread_mutex_unlock(&c->lock);
+	return failed;
+}
+
+int model_check_tokenizer(struct model *m, bool keep, struct err *e)
+{
+	int failed = load_tokenizer_once(m, e);
+	if (!failed && !keep)
+		load_forget_tokenizer(m);
+	return failed;
 }

@@ -82,7 +82,7 @@ int model_template_words(const struct model *m, char *text, size_t size)
 
 static int print_template(const struct model *m, char *text, size_t size)
 {
-	if (model_state(m) != MODEL_READY)
+	if (!atomic_load(&m->run.speaks))
 		return snprintf(text, size, "unknown until loaded");
 	return model_template_words(m, text, size);
 }

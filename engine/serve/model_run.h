@@ -1,8 +1,8 @@
 /* What a loaded model computes with, and the memory that it takes. The generation thread's from
  * MODEL_LOADING on, and nobody else's but for the experts, which lookers ask while they hold
- * `looking`; once MODEL_READY announces them, the tokenizer and the template stay, and what is
- * observed (observe.h) stays until the next load. Others who need the tokenizer alone have it from
- * load_tokenizer_once. */
+ * `looking`, and for the tokenizer and the template, once `speaks` announces them. What is observed
+ * (observe.h) stays until the model is unloaded or loaded anew. Others who need the tokenizer alone
+ * have it from load_tokenizer_once. */
 #ifndef MOEFS_ENGINE_SERVE_MODEL_RUN_H
 #define MOEFS_ENGINE_SERVE_MODEL_RUN_H
 
@@ -20,6 +20,7 @@
 
 struct model_run {
 	pthread_mutex_t opening; /* of tokenizer and template, until they are there */
+	_Atomic bool speaks;	 /* they are, and stay, whether the weights do or not */
 	struct tokenizer *tokenizer;
 	struct chat_template *chat; /* NULL: there is none that can be used, */
 	struct err no_chat;	    /* and why. ENODATA: the model is not made for conversations */

@@ -143,7 +143,7 @@ static int put_text(FILE *out, struct model *m, struct err *e)
 	static const char *const files[] = {"tokenizer.json", "vocab.json"};
 	const char *from = source_is_file(m->id.directory) ? "GGUF" : NULL;
 	char words[sizeof m->run.no_chat.text + 64];
-	int failed = load_tokenizer(m, e);
+	int failed = model_check_tokenizer(m, true, e);
 	for (size_t i = 0; i < sizeof files / sizeof *files && !from && !failed; i++) {
 		char *path = source_file_path(m->id.directory, files[i]);
 		from = path && !access(path, F_OK) ? files[i] : NULL;

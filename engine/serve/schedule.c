@@ -19,7 +19,8 @@ void session_start_turn(struct session *s)
 	s->stats = (struct session_stats){.seed = s->turn.sampling.seed, .finish = ""};
 	params_lossy(&s->turn.params, s->stats.lossy, sizeof s->stats.lossy);
 	s->error = (struct err){0};
-	s->status = atomic_load(&c->state) == MODEL_READY ? SESSION_QUEUED : SESSION_LOADING;
+	bool ready = atomic_load(&c->state) == MODEL_READY && !c->unload_wanted;
+	s->status = ready ? SESSION_QUEUED : SESSION_LOADING;
 	s->working = true;
 	atomic_store(&s->stop, false);
 	session_queue(s);

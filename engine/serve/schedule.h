@@ -20,19 +20,26 @@ struct schedule {
 	pthread_mutex_t notify; /* held while `changed` is called, so that session_end can wait */
 	pthread_mutex_t lock;	/* every field marked (lock), of the model's sessions, too */
 	pthread_cond_t work;	/* (lock) something for the generation thread */
-	pthread_cond_t loaded;	/* (lock) loading has ended */
+	pthread_cond_t loaded;	/* (lock) loading has ended, or unloading */
 	bool load_wanted;	/* (lock) */
+	bool unload_wanted;	/* (lock) before anything else is done; until it is done */
+	uint64_t unloads;	/* (lock) how often it was */
+	uint64_t asked_ns;	/* (lock) when somebody last wanted the weights */
 	struct err load_error;	/* (lock) */
 	struct session_list runnable; /* (lock) sessions with a turn, in the order of their steps */
+	struct session *at_step;      /* (lock) whose step is computed; NULL: nobody's */
 	uint32_t sessions;	      /* (lock) how many there are */
 	pthread_t thread;
-	_Atomic bool quit; /* ends loading and the generation thread */
+	_Atomic bool quit;  /* ends the generation thread */
+	_Atomic bool leave; /* ends loading: with the thread, or for an unload */
 	_Atomic int state; /* enum model_state; READY announces what loading made */
 };
 
 /* generate.c */
 int generate_start(struct model *m, struct err *e);
 void generate_stop(struct model *m);
+/* Lock held: whether a session has a turn. */
+bool generate_works(const struct model *m);
 
 /* schedule.c */
 /* Puts a session at the end of `runnable`, takes it out again (lock held). */

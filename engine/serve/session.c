@@ -269,7 +269,7 @@ void session_stats(const struct session *s, struct session_stats *out)
 static int check_param(const struct session *s, const struct params *changed, struct err *e)
 {
 	const struct model *m = s->model;
-	if (atomic_load(&m->schedule.state) != MODEL_READY || !m->run.chat ||
+	if (!atomic_load(&m->run.speaks) || !m->run.chat ||
 	    changed->thinking == s->params.thinking)
 		return 0;
 	return conversation_check_thinking(m->run.chat, changed->thinking, e);
@@ -312,7 +312,7 @@ char *session_param_get(const struct session *s, size_t i)
 	const struct model *m = s->model;
 	lock(s);
 	/* Until the tokenizer is there, nothing speaks against a conversation. */
-	bool has_chat = atomic_load(&m->schedule.state) != MODEL_READY || model_run_chats(&m->run);
+	bool has_chat = !atomic_load(&m->run.speaks) || model_run_chats(&m->run);
 	char *text = params_get(&s->params, i, has_chat);
 	unlock(s);
 	return text;

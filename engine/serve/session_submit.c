@@ -24,7 +24,7 @@ static bool chats(const struct session *s)
 	const struct model *m = s->model;
 	return s->params.chat == CHAT_ON ||
 	       (s->params.chat == CHAT_UNSET &&
-		(atomic_load(&m->schedule.state) != MODEL_READY || model_run_chats(&m->run)));
+		(!atomic_load(&m->run.speaks) || model_run_chats(&m->run)));
 }
 
 static void log_results(struct session *s, const struct messages *results)

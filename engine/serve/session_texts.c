@@ -25,7 +25,7 @@ static int copy_to_render(const struct session *s, struct conversation *c, struc
 	const struct model *m = s->model;
 	lock(s);
 	int failed = 0;
-	if (atomic_load(&m->schedule.state) != MODEL_READY)
+	if (!atomic_load(&m->run.speaks))
 		failed = err_set(e, EAGAIN, "%s is not loaded yet, and its template not known",
 				 m->id.name);
 	else if (!m->run.chat)

@@ -40,6 +40,14 @@ bool wishes_pinned(const struct wishes *w, uint32_t layer, uint32_t expert)
 	return w->of && has(w, layer, expert, WISH_PINNED);
 }
 
+bool wishes_any_pinned(const struct wishes *w)
+{
+	for (size_t i = 0; w->of && i < (size_t)w->layers * w->experts; i++)
+		if (atomic_load(&w->of[i]) & WISH_PINNED)
+			return true;
+	return false;
+}
+
 void wishes_set(struct wishes *w, const struct pager_id *ids, size_t n, enum wish wish, bool on)
 {
 	for (size_t i = 0; i < n; i++) {

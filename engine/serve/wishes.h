@@ -31,6 +31,7 @@ static inline _Atomic uint8_t *wish_of(const struct wishes *w, uint32_t layer, u
 }
 /* By any thread, without the lock. */
 bool wishes_pinned(const struct wishes *w, uint32_t layer, uint32_t expert);
+bool wishes_any_pinned(const struct wishes *w);
 
 /* The rest with the lock held. Sets or clears a wish of n experts. */
 void wishes_set(struct wishes *w, const struct pager_id *ids, size_t n, enum wish wish, bool on);

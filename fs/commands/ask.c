@@ -3,7 +3,27 @@
 #include "fs/commands/commands.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <unistd.h>
+
+static const char help[] =
+	"usage: moefs ask [options] MODEL [WORDS...]\n"
+	"\n"
+	"Asks a model, and writes the answer to standard output. The question is the words, and\n"
+	"below them what comes on standard input, if that is no terminal:\n"
+	"    moefs ask MODEL \"Sum up:\" < text\n"
+	"MODEL is the name of one that is mounted, or a path: of a mounted model, or of a\n"
+	"checkpoint or GGUF file, which is mounted for as long as it takes if it is not yet.\n"
+	"\n"
+	"    -s SESSION         in this session of a mount, which stays; else in one of its own\n"
+	"    -p PARAM=VALUE     sets a param of the session, as -p temperature=0; any number\n"
+	"    --system TEXT      what stands before the conversation\n"
+	"    --json             hold the answer to JSON\n"
+	"    --schema FILE      hold it to this JSON schema\n"
+	"    --thoughts         what the model thinks, on standard error\n"
+	"    -h, --help         this text\n"
+	"\n"
+	"Status 0, 1 where it fails, 2 where this is not what was typed. See moefs-ask(1).\n";
 
 /* Of standard input no more than shows that it is too long, which the tree then says. A terminal
  * has nothing to join. */
@@ -80,8 +100,12 @@ int ask_run(int argc, char **argv, struct err *e)
 {
 	struct asked a = {.asks = true};
 	int status = COMMAND_WRONG;
-	if (asked_read(&a, argc, argv, e) == 0 && (a.word_count || !isatty(STDIN_FILENO)))
-		status = converse(&a, e);
+	if (asked_read(&a, argc, argv, e) == 0) {
+		if (a.help)
+			status = fputs(help, stdout) < 0;
+		else if (a.word_count || !isatty(STDIN_FILENO))
+			status = converse(&a, e);
+	}
 	asked_free(&a);
 	return status;
 }

@@ -7,15 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SYSTEM = 256, JSON, SCHEMA, THOUGHTS };
+enum { HELP = 'h', SYSTEM = 256, JSON, SCHEMA, THOUGHTS };
 
-/* Of these only the first is chat's, too. */
+/* Of these only the first two are chat's, too. */
 static const struct option options[] = {
-	{"system", required_argument, NULL, SYSTEM},
-	{"json", no_argument, NULL, JSON},
-	{"schema", required_argument, NULL, SCHEMA},
-	{"thoughts", no_argument, NULL, THOUGHTS},
-	{NULL, 0, NULL, 0},
+	{"help", no_argument, NULL, HELP},	   {"system", required_argument, NULL, SYSTEM},
+	{"json", no_argument, NULL, JSON},	   {"schema", required_argument, NULL, SCHEMA},
+	{"thoughts", no_argument, NULL, THOUGHTS}, {NULL, 0, NULL, 0},
 };
 
 static int add_setting(struct asked *a, const char *setting, struct err *e)
@@ -38,6 +36,9 @@ static int take(struct asked *a, int option, struct err *e)
 		return 0;
 	case 'p':
 		return strchr(optarg, '=') ? add_setting(a, optarg, e) : -EINVAL;
+	case HELP:
+		a->help = true;
+		return 0;
 	case SYSTEM:
 		a->system = optarg;
 		return 0;
@@ -63,7 +64,7 @@ int asked_read(struct asked *a, int argc, char **argv, struct err *e)
 	optind = 0; /* of GNU's: begins anew */
 	for (int part = 0; part < 2; part++) {
 		int option;
-		while ((option = getopt_long(argc, argv, "+s:p:", options, NULL)) != -1) {
+		while ((option = getopt_long(argc, argv, "+hs:p:", options, NULL)) != -1) {
 			int code = take(a, option, e);
 			if (code)
 				return code;
@@ -71,6 +72,8 @@ int asked_read(struct asked *a, int argc, char **argv, struct err *e)
 		if (part == 0 && optind < argc)
 			a->model = argv[optind++];
 	}
+	if (a->help)
+		return 0;
 	a->words = argv + optind;
 	a->word_count = a->model ? (size_t)(argc - optind) : 0;
 	return a->model && !(a->json && a->schema) && (a->asks || !a->word_count) ? 0 : -EINVAL;

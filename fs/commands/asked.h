@@ -7,14 +7,14 @@
 struct asked { /* strings are the command line's */
 	const char *model, *session, *system, *schema;
 	bool asks; /* it is ask, which has options that chat has not */
-	bool json, thoughts;
+	bool help, json, thoughts;
 	const char **settings; /* PARAM=VALUE, in their order; owned */
 	size_t setting_count;
 	char **words;
 	size_t word_count;
 };
 
-/* -EINVAL: with e->code 0 it is not what the command's usage says. */
+/* With help there need be no model. -EINVAL: with e->code 0 it is not what the command's usage says. */
 int asked_read(struct asked *a, int argc, char **argv, struct err *e);
 void asked_free(struct asked *a);
 /* Sets the session's params as they say. */

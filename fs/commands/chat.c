@@ -10,6 +10,20 @@
 #include <string.h>
 #include <unistd.h>
 
+static const char usage[] =
+	"usage: moefs chat [options] MODEL\n"
+	"\n"
+	"A conversation: each line is a question. /help in it lists what else there is.\n"
+	"MODEL is the name of one that is mounted, or a path: of a mounted model, or of a\n"
+	"checkpoint or GGUF file, which is mounted for as long as it takes if it is not yet.\n"
+	"\n"
+	"    -s SESSION         in this session of a mount, which stays; else in one of its own\n"
+	"    -p PARAM=VALUE     sets a param of the session, as -p temperature=0; any number\n"
+	"    --system TEXT      what stands before the conversation\n"
+	"    -h, --help         this text\n"
+	"\n"
+	"See moefs-chat(1).\n";
+
 struct chat {
 	struct talk talk;
 	struct lines *lines;
@@ -232,7 +246,9 @@ static int chat(const struct asked *a, struct err *e)
 int chat_run(int argc, char **argv, struct err *e)
 {
 	struct asked a = {0};
-	int status = asked_read(&a, argc, argv, e) == 0 ? chat(&a, e) : COMMAND_WRONG;
+	int status = COMMAND_WRONG;
+	if (asked_read(&a, argc, argv, e) == 0)
+		status = a.help ? fputs(usage, stdout) < 0 : chat(&a, e);
 	asked_free(&a);
 	return status;
 }

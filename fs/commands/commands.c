@@ -6,12 +6,8 @@
 #include <string.h>
 
 static const struct command commands[] = {
-	{"ask",
-	 "[-s SESSION] [-p PARAM=VALUE] [--system TEXT] [--json | --schema FILE] [--thoughts] "
-	 "MODEL [WORDS...]",
-	 "asks once; what stdin has is joined", ask_run},
-	{"chat", "[-s SESSION] [-p PARAM=VALUE] [--system TEXT] MODEL",
-	 "a conversation, line by line", chat_run},
+	{"ask", "[options] MODEL [WORDS...]", "asks once; what comes on stdin is joined", ask_run},
+	{"chat", "[options] MODEL", "a conversation, line by line", chat_run},
 	{"list", "[--json]", "the mounts of moefs that can be seen here", list_run},
 	{"stores", "[PATH...] | --delete [-n] STORE...",
 	 "the stores that mounts have made of checkpoints; deletes them", stores_run},

@@ -4,39 +4,30 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdbool.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
 
-static volatile sig_atomic_t came;
-
-static void note(int signal)
-{
-	(void)signal;
-	came = 1;
-}
+static int signals = -1; /* where SIGINT is read, once it is caught */
 
 void interrupt_catch(void)
 {
-	struct sigaction action = {.sa_handler = note};
 	sigset_t set;
 	sigemptyset(&set);
 	sigaddset(&set, SIGINT);
-	(void)sigprocmask(SIG_BLOCK, &set, NULL);
-	(void)sigaction(SIGINT, &action, NULL);
+	signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (signals >= 0) /* else Ctrl-C ends the command, as ever */
+		(void)sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
-int interrupt_wait(int fd)
+/* What could be read before Ctrl-C the terminal has dropped, so it comes first. */
+int interrupt_wait(int fd, int milliseconds)
 {
-	struct pollfd wanted = {.fd = fd, .events = POLLIN};
-	sigset_t mask;
-	(void)sigprocmask(SIG_BLOCK, NULL, &mask);
-	struct sigaction now;
-	if (sigaction(SIGINT, NULL, &now) == 0 && now.sa_handler == note)
-		sigdelset(&mask, SIGINT);
-	came = 0;
-	while (ppoll(&wanted, 1, NULL, &mask) < 0)
-		if (came)
-			return -EINTR;
-		else if (errno != EINTR)
-			return 0; /* reading says what is wrong */
-	return 0;
+	struct pollfd wanted[] = {{.fd = signals, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
+	struct signalfd_siginfo info;
+	int ready = poll(wanted, 2, milliseconds);
+	if (ready == 0)
+		return -EAGAIN;
+	if (ready < 0) /* of what else is wrong reading tells */
+		return errno == EINTR ? -EAGAIN : 0;
+	return wanted[0].revents && read(signals, &info, sizeof info) > 0 ? -EINTR : 0;
 }

@@ -4,7 +4,8 @@
 
 /* From now on SIGINT ends nothing and is noticed by interrupt_wait alone, which so misses none. */
 void interrupt_catch(void);
-/* Waits until there is something to read, or its end. 0, or -EINTR: Ctrl-C came before that. */
-int interrupt_wait(int fd);
+/* Waits until there is something to read, or its end, at most so long (-1: forever). 0; -EINTR:
+ * Ctrl-C came before that; -EAGAIN: the time is over. */
+int interrupt_wait(int fd, int milliseconds);
 
 #endif

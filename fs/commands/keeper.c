@@ -1,5 +1,6 @@
 /* What must not outlive a command. See keeper.h. */
 #include "fs/commands/keeper.h"
+#include "fs/unmount.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,8 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -82,11 +83,10 @@ static int run(const char *program, const char *const arguments[])
 	return child < 0 ? -1 : wait_for(child);
 }
 
-static void unmount(const char *mountpoint)
+static void unmake(const char *mountpoint)
 {
-	const char *const helper[] = {"fusermount3", "-u", "-q", "-z", mountpoint, NULL};
-	if (umount2(mountpoint, MNT_DETACH))
-		(void)run(*helper, helper);
+	struct err ignored; /* nobody is there to hear it */
+	(void)unmount(mountpoint, true, &ignored);
 	while (waitpid(-1, NULL, 0) > 0 || errno == EINTR) /* the daemon, a subreaper's child */
 		;
 	(void)rmdir(mountpoint);
@@ -107,7 +107,7 @@ static void keep_mount(const struct ends *in, const char *path, const char *moun
 	let_go_of_stderr();
 	if (report(in->report, code) && !code)
 		(void)wait_for_end(in->alive);
-	unmount(mountpoint);
+	unmake(mountpoint);
 }
 
 /* Made here, so that at no moment a command can die that has made one and is not watched. */
@@ -132,7 +132,8 @@ static void keep_session(const struct ends *in, const char *folder, bool stays)
 static int pipes(struct ends *command, struct ends *keeper, struct err *e)
 {
 	int alive[2], told[2];
-	if (pipe2(alive, O_CLOEXEC))
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0,
+		       alive)) /* which MSG_NOSIGNAL needs */
 		return err_sys(e, errno, "cannot make a pipe");
 	if (pipe2(told, O_CLOEXEC)) {
 		int code = err_sys(e, errno, "cannot make a pipe");
@@ -239,7 +240,7 @@ void keeper_end(struct keeper *k)
 {
 	if (!k->process)
 		return;
-	ssize_t ignored = write(k->pipe, &orderly, 1);
+	ssize_t ignored = send(k->pipe, &orderly, 1, MSG_NOSIGNAL);
 	(void)ignored;
 	close(k->pipe);
 	(void)wait_for(k->process);

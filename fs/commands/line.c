@@ -3,6 +3,7 @@
 #include "fs/commands/interrupt.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <histedit.h>
 #include <langinfo.h>
 #include <locale.h>
@@ -17,6 +18,7 @@ enum { REMEMBERED = 1000 }; /* lines of history */
 
 struct lines {
 	EditLine *edit; /* NULL: lines are read as they are */
+	int keys;	/* the terminal, by an open file of our own */
 	History *history;
 	char *file; /* of the history; NULL: it is not kept */
 	const char *prompt;
@@ -87,13 +89,17 @@ static char *prompt_of(EditLine *edit)
 static int next_character(EditLine *edit, wchar_t *out)
 {
 	mbstate_t state = {0};
+	struct lines *l = owner(edit);
 	for (;;) {
 		char byte;
-		if (interrupt_wait(STDIN_FILENO)) {
-			owner(edit)->cleared = true;
+		int woken = interrupt_wait(l->keys, -1);
+		if (woken == -EAGAIN)
+			continue;
+		if (woken) {
+			l->cleared = true;
 			return -1;
 		}
-		ssize_t n = read(STDIN_FILENO, &byte, 1);
+		ssize_t n = read(l->keys, &byte, 1);
 		if (n < 0 && (errno == EINTR || errno == EAGAIN))
 			continue;
 		if (n <= 0)
@@ -115,8 +121,14 @@ static void use_utf8(void)
 		(void)setlocale(LC_CTYPE, "C.UTF-8");
 }
 
+/* Ctrl-C takes back what could be read a moment before, so no read may wait; and what is shared
+ * with the shell stays as it is. */
 static void edit_begin(struct lines *l)
 {
+	char name[64];
+	if (ttyname_r(STDIN_FILENO, name, sizeof name) ||
+	    (l->keys = open(name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)) < 0)
+		return;
 	use_utf8();
 	l->edit = el_init("moefs", stdin, stdout, stderr);
 	if (!l->edit)
@@ -156,7 +168,10 @@ static const char *edit_next(struct lines *l, bool *cleared)
 struct lines *lines_open(void)
 {
 	struct lines *l = calloc(1, sizeof *l);
-	if (l && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO))
+	if (!l)
+		return NULL;
+	l->keys = -1;
+	if (isatty(STDIN_FILENO) && isatty(STDOUT_FILENO))
 		edit_begin(l);
 	return l;
 }
@@ -169,6 +184,8 @@ void lines_close(struct lines *l)
 	}
 	if (l->edit)
 		el_end(l->edit);
+	if (l->keys >= 0)
+		close(l->keys);
 	free(l->file);
 	free(l->line);
 	free(l);

@@ -3,6 +3,7 @@
 #include "fs/commands/find.h"
 #include "fs/commands/interrupt.h"
 #include "fs/commands/mounts.h"
+#include "fs/commands/waiting.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -181,10 +182,17 @@ int talk_show(const struct talk *t, const char *file, struct screen *to, struct 
 		return code;
 	}
 	char piece[PIECE];
+	struct waiting waiting = {.session = t->folder};
 	int code = 0;
 	ssize_t n = 1;
 	while (!code && n > 0) {
-		if (interrupt_wait(fd))
+		int woken = interrupt_wait(fd, waiting.over ? -1 : WAITING_TICK_MS);
+		if (woken == -EAGAIN) {
+			waiting_show(&waiting);
+			continue;
+		}
+		waiting_end(&waiting);
+		if (woken)
 			code = talk_verb(t, "stop", e);
 		n = read(fd, piece, sizeof piece);
 		if (n > 0 && !code)

@@ -36,11 +36,12 @@ copy() { # NAME: a copy of the model, but for its weights' bytes
 pointer="version https://git-lfs.github.com/spec/v1
 oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393
 size 12345"
-broken() { # in the folder $work/models, five ways
+broken() { # in the folder $work/models, each in its way
 	mkdir -p "$work/models" && cd "$work/models" || exit
 	copy no-tokenizer && rm no-tokenizer/tokenizer.json
 	copy no-weights && rm no-weights/model.safetensors
 	copy pointers && rm pointers/model.safetensors && echo "$pointer" >pointers/model.safetensors
+	copy garbled && echo '{"model": {' >garbled/tokenizer.json
 	copy strange && sed -i 's/"model_type": *"[a-z0-9_]*"/"model_type": "mamba"/' strange/config.json
 	mkdir half && : >half/model.safetensors
 	printf 'GGUF\003\000\000\000' >a.gguf
@@ -55,16 +56,26 @@ each() {
 	echo "$pointer" >strange/tokenizer.json
 	refused "strange/tokenizer.json is not the file itself" strange
 	cp "$MODEL/tokenizer.json" strange
+	mkdir -p "$work/single" && cd "$work/single" || exit
+	copy garbled && echo '{"model": {' >garbled/tokenizer.json
+	refused "garbled/tokenizer.json" garbled
+	copy cut && rm cut/model.safetensors && head -c 1000000 "$MODEL/model.safetensors" >cut/model.safetensors
+	refused "is the file cut short?" cut
+	copy shards && mv shards/model.safetensors shards/model-00001-of-00002.safetensors
+	echo '{"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}' \
+		>shards/model.safetensors.index.json
+	refused "shards/model-00002-of-00002.safetensors: cannot be opened" shards
+	refused "-o store= is not the name of a folder" -o store= garbled
 }
 claim "what a model lacks is said when it is mounted" each
 
 skipped() { # FILE: names every one, in a line each
 	local line
 	for line in "no-tokenizer: .* no tokenizer" "no-weights: .* no weights" "pointers: .*git lfs pull" "strange: .*mamba" \
-		"half: .* no config.json" "a.gguf: .*header"; do
+		"half: .* no config.json" "a.gguf: .*header" "garbled: .*garbled/tokenizer.json"; do
 		grep -q "^\(moefs: \)\?skipped: $line" "$1" || fail "$1 lacks '$line': $(cat "$1")"
 	done
-	same "$(grep -c skipped: "$1")" 6 "lines"
+	same "$(grep -c skipped: "$1")" 7 "lines"
 }
 folder() {
 	cd "$work/models" || exit
@@ -169,12 +180,23 @@ room() {
 	umount "$mnt"
 }
 
+taken() { # by another file system
+	mount -t tmpfs none "$mnt" && touch "$mnt/theirs"
+	fails_with "$mnt: a file system of type tmpfs is mounted there already, and would be hidden; unmount it, or mount on a folder in it" \
+		"$MOEFS" -o "store=$store" "$MODEL" "$mnt"
+	[ -e "$mnt/theirs" ] || fail "it is hidden"
+	mkdir "$mnt/in it"
+	timeout "$limit" "$MOEFS" -o "store=$store" "$MODEL" "$mnt/in it" || fail "status $?"
+	umount "$mnt/in it" && umount "$mnt"
+}
+
 apart() { # FUNCTION ARGUMENT…
 	export work mnt store limit MODEL MOEFS
-	export -f fail same differ fails_with inside refused other causes theirs stores room
+	export -f fail same differ fails_with inside refused other causes theirs stores room taken
 	unshare -m --propagation private bash -c 'inside "$@"' - "$@"
 }
 claim "why another user cannot mount is said: the point, allow_other, /dev/fuse, fusermount3" apart causes
 claim "a store that cannot be written is said at mount" apart stores
+claim "a point where another file system is mounted is refused, and what is in that is not" apart taken
 claim "a store without room is said at mount, and leaves nothing" apart room
 finish

@@ -17,10 +17,12 @@ jq -n --arg gen "$gen" --arg long "$long" '[
 	{after: ("A long one, please." + $gen), say: $long}]' >"$work/script.json"
 fable=$MODEL
 scripted "$work/script.json" "" "$here/conversation.jinja"
-mv "$MODEL" "$work/a model" && MODEL="$work/a model" m="$mnt/a model"
-mkdir "$work/own" "$work/run" "$work/several" && cp "$fable"/* "$work/own"
-others=("$fable")
-ln -s "$work/own" "$work/several/one" && ln -s "$fable" "$work/several/two"
+# Names that no other mount has, since those of a user are all looked through.
+says="a model ${work##*.}" sums=sums-${work##*.}
+mv "$MODEL" "$work/$says" && MODEL="$work/$says" m="$mnt/$says"
+mkdir "$work/own" "$work/$sums" "$work/run" "$work/several" && cp "$fable"/* "$work/own" && cp "$fable"/* "$work/$sums"
+others=("$work/$sums")
+ln -s "$work/own" "$work/several/one" && ln -s "$work/$sums" "$work/several/two"
 as_root=()
 [ "$(id -u)" = 0 ] && as_root=(-o allow_other) && chmod 755 "$work"
 mounted "${as_root[@]}"
@@ -28,8 +30,8 @@ loaded
 echo auto > sessions/default/params/max_tokens
 export XDG_RUNTIME_DIR=$work/run XDG_STATE_HOME=$work/state HOME=$work
 cd "$work" || exit
-fable_there=$mnt/$(basename "$fable")
-echo 0 > "$fable_there/sessions/default/params/temperature"
+sums_there=$mnt/$sums
+echo 0 > "$sums_there/sessions/default/params/temperature"
 
 asks() { timeout $limit "$MOEFS" ask "$@" </dev/null; }
 sessions_are() { # WORDS: those of the scripted model, once what has ended is undone
@@ -53,32 +55,32 @@ nothing_left() { # of a mount for one command
 # ---- which mount ----
 
 by_name() {
-	same "$(asks "a model" "Which city?")" "Paris."
-	same "$(asks "a model" Which 'city?')" "Paris." "words in pieces"
-	same "$(asks "$(basename "$fable")" "What is 12 x 6?")" "12 x 6 = 72"
+	same "$(asks "$says" "Which city?")" "Paris."
+	same "$(asks "$says" Which 'city?')" "Paris." "words in pieces"
+	same "$(asks "$sums" "What is 12 x 6?")" "12 x 6 = 72"
 	sessions_are default
 }
 by_path() {
-	same "$(asks "$work/a model" "Which city?")" "Paris." "by its checkpoint"
-	same "$(asks "$mnt/a model" "Which city?")" "Paris." "by its folder in the mount"
-	same "$(cd "$mnt" && asks "./a model" "Which city?")" "Paris." "by that from within"
-	ln -s "a model" "$work/link"
+	same "$(asks "$work/$says" "Which city?")" "Paris." "by its checkpoint"
+	same "$(asks "$mnt/$says" "Which city?")" "Paris." "by its folder in the mount"
+	same "$(cd "$mnt" && asks "./$says" "Which city?")" "Paris." "by that from within"
+	ln -s "$says" "$work/link"
 	same "$(asks "$work/link" "Which city?")" "Paris." "by a link"
 	same "$(ls "$work/run")" "" "a mount was made"
-	[ ! -e "$work/a model.moefs" ] || fail "a store was made"
-	fails_with "there are 2 models: say which: a model, $(basename "$fable")" asks "$mnt" hi
+	[ ! -e "$work/$says.moefs" ] || fail "a store was made"
+	fails_with "there are 2 models: say which: $says, $sums" asks "$mnt" hi
 	fails_with "no mount of yours has a model 'nobody'" asks nobody hi
 	fails_with "No such file or directory" asks ./nobody hi
 }
 newest() { # of two mounts with that name
 	local second
 	mkdir "$work/second"
-	"$MOEFS" -o "store=$store" "$work/a model" "$work/second" || fail mount
+	"$MOEFS" -o "store=$store" "$work/$says" "$work/second" || fail mount
 	second=$(pgrep -n -f -- " $work/second\$")
-	asks -s which "a model" "Which city?" || fail ask
-	ls "$work/second/a model/sessions" "$m/sessions"
-	[ -d "$work/second/a model/sessions/which" ] || fail "it is not the one that was mounted last"
-	asks -s which "$mnt/a model" "Which city?" || fail ask
+	asks -s which "$says" "Which city?" || fail ask
+	ls "$work/second/$says/sessions" "$m/sessions"
+	[ -d "$work/second/$says/sessions/which" ] || fail "it is not the one that was mounted last"
+	asks -s which "$mnt/$says" "Which city?" || fail ask
 	[ -d "$m/sessions/which" ] || fail "a path leads to another mount"
 	rmdir "$m/sessions/which"
 	fusermount3 -u "$work/second"
@@ -88,7 +90,7 @@ newest() { # of two mounts with that name
 anothers() {
 	cd / || exit
 	fails_with "no mount of yours has a model" setpriv --reuid=65534 --regid=65534 --clear-groups \
-		"$work/moefs" ask "a model" "Which city?" </dev/null
+		"$work/moefs" ask "$says" "Which city?" </dev/null
 }
 claim "a model is found by its name, whatever is in it" by_name
 claim "and by a path to it" by_path
@@ -101,26 +103,26 @@ fi
 # ---- what is asked ----
 
 input() {
-	same "$(echo "One and two." | timeout $limit "$MOEFS" ask "a model" Sum up:)" "Three." "behind the words"
-	same "$(echo "Which city?" | timeout $limit "$MOEFS" ask "a model")" "Paris." "without words"
-	same "$(timeout $limit "$MOEFS" ask "a model" "Which city?" <&-)" "Paris." "closed"
-	yes | head -c 100000000 | timeout $limit "$MOEFS" ask "a model" "Sum up:" >"$work/said" 2>&1
+	same "$(echo "One and two." | timeout $limit "$MOEFS" ask "$says" Sum up:)" "Three." "behind the words"
+	same "$(echo "Which city?" | timeout $limit "$MOEFS" ask "$says")" "Paris." "without words"
+	same "$(timeout $limit "$MOEFS" ask "$says" "Which city?" <&-)" "Paris." "closed"
+	yes | head -c 100000000 | timeout $limit "$MOEFS" ask "$says" "Sum up:" >"$work/said" 2>&1
 	same "${PIPESTATUS[2]}" 1 "of 100 MB"
 	grep -q "max_prompt_bytes" "$work/said" || fail "said of 100 MB: $(cat "$work/said")"
 	sessions_are default
 }
 options() {
-	same "$(asks -s kept -p max_tokens=3 --system "Be short." "a model" "Which city?")" "$(cat "$m/sessions/kept/output")"
+	same "$(asks -s kept -p max_tokens=3 --system "Be short." "$says" "Which city?")" "$(cat "$m/sessions/kept/output")"
 	same "$(cat "$m/sessions/kept/params/max_tokens")" 3
 	same "$(cat "$m/sessions/kept/params/system")" "Be short."
-	same "$(asks "a model" -s kept -p max_tokens=auto -- "Which city?")" "Paris." "behind the model"
+	same "$(asks "$says" -s kept -p max_tokens=auto -- "Which city?")" "Paris." "behind the model"
 	same "$(grep -c '"user"' "$m/sessions/kept/messages.json")" 2 "questions in the session"
 	rmdir "$m/sessions/kept"
-	same "$(asks --thoughts "a model" "Which city?" 2>"$work/thoughts")" "Paris."
+	same "$(asks --thoughts "$says" "Which city?" 2>"$work/thoughts")" "Paris."
 	same "$(cat "$work/thoughts")" "It is easy."
 	echo '{"enum": ["yes", "no"]}' >"$work/schema"
-	asks --schema "$work/schema" "$(basename "$fable")" "Is it?" | jq -e '. == "yes" or . == "no"' || fail schema
-	asks --json "$(basename "$fable")" -p max_tokens=60 "Is it?" | grep -q '^[[{]' || fail json
+	asks --schema "$work/schema" "$sums" "Is it?" | jq -e '. == "yes" or . == "no"' || fail schema
+	asks --json "$sums" -p max_tokens=60 "Is it?" | grep -q '^[[{]' || fail json
 }
 status_of() { # STATUS WORDS command…
 	local status=$1 words=$2 got
@@ -132,19 +134,33 @@ status_of() { # STATUS WORDS command…
 }
 wrong() {
 	status_of 2 "usage: moefs ask" asks
-	status_of 2 "usage: moefs ask" asks "a model"
-	status_of 2 "usage: moefs ask" asks --nonsense "a model" hi
-	status_of 2 "usage: moefs ask" asks -p temperature "a model" hi
-	status_of 2 "usage: moefs chat" "$MOEFS" chat "a model" words
-	status_of 2 "usage: moefs chat" "$MOEFS" chat --json "a model"
-	status_of 1 "no param 'heat'" asks -p heat=1 "a model" hi
-	status_of 1 "no param '../status'" asks -p ../status=1 "a model" hi
-	status_of 1 "is not a number" asks -p temperature=warm "a model" hi
-	status_of 1 "nothere: No such file" asks --schema nothere "a model" hi
-	status_of 1 "UTF-8" asks "a model" $'caf\xff'
-	status_of 1 "no name of a session" asks -s a/b "a model" hi
+	status_of 2 "usage: moefs ask" asks "$says"
+	status_of 2 "usage: moefs ask" asks --nonsense "$says" hi
+	status_of 2 "usage: moefs ask" asks -p temperature "$says" hi
+	status_of 2 "usage: moefs chat" "$MOEFS" chat "$says" words
+	status_of 2 "usage: moefs chat" "$MOEFS" chat --json "$says"
+	status_of 0 "moefs ask [options] MODEL [WORDS...]" asks --help
+	status_of 0 "moefs chat [options] MODEL" "$MOEFS" chat -h
+	status_of 1 "no param 'heat'" asks -p heat=1 "$says" hi
+	status_of 1 "no param '../status'" asks -p ../status=1 "$says" hi
+	status_of 1 "is not a number" asks -p temperature=warm "$says" hi
+	status_of 1 "nothere: No such file" asks --schema nothere "$says" hi
+	status_of 1 "UTF-8" asks "$says" $'caf\xff'
+	status_of 1 "no name of a session" asks -s a/b "$says" hi
 	sessions_are default
 }
+told() { # each option of --help is in the command's page
+	local command option
+	for command in ask chat; do
+		for option in $("$MOEFS" $command --help | sed -n 's/^    \(-[^ ]*\).*/\1/p' | tr -d ,); do
+			sed 's/\\-/-/g' "$root/fs/moefs-$command.1" "$root/fs/moefs-ask.1" | grep -qF -- "$option" || fail "moefs-$command.1 lacks $option"
+		done
+	done
+	for option in $(printf '/help\n' | "$MOEFS" chat "$says" | sed -n 's/^\(\/[a-z]*\) .*/\1/p'); do
+		grep -qE "^\.B.* \"?$option" "$root/fs/moefs-chat.1" || fail "moefs-chat.1 lacks $option"
+	done
+}
+claim "their manuals have each option and verb" told
 claim "standard input is joined to the words, and one that is too long refused in words" input
 claim "options become the session's params" options
 claim "what is wrong is said, with its status" wrong
@@ -173,15 +189,15 @@ killed() { # SIGNAL
 kills() { # in a mount that was there
 	local signal
 	for signal in INT TERM KILL; do
-		begin "a model" "Which city?"
+		begin "$says" "Which city?"
 		made "$m/sessions/ask-$asking"
 		killed $signal
 		sessions_are default
 	done
 }
 stopped() {
-	(m=$fable_there && mkdir "$m/sessions/stays" && cd "$m/sessions/stays" && begin_long && echo stop >ctl) || exit
-	"$MOEFS" ask -s stays -p temperature=0 -p max_tokens=0 -p chat=off "$(basename "$fable")" \
+	(m=$sums_there && mkdir "$m/sessions/stays" && cd "$m/sessions/stays" && begin_long && echo stop >ctl) || exit
+	"$MOEFS" ask -s stays -p temperature=0 -p max_tokens=0 -p chat=off "$sums" \
 		"ha ha ha ha ha ha ha ha ha ha" </dev/null >"$work/answer" 2>"$work/said" &
 	asking=$!
 	for i in $(seq $((limit * 20))); do
@@ -189,12 +205,12 @@ stopped() {
 		sleep 0.05
 	done
 	kill -KILL $asking
-	same "$(timeout $limit cat "$fable_there/sessions/stays/wait")" stopped
-	m=$fable_there end_beside
-	rmdir "$fable_there/sessions/stays"
+	same "$(timeout $limit cat "$sums_there/sessions/stays/wait")" stopped
+	m=$sums_there end_beside
+	rmdir "$sums_there/sessions/stays"
 }
 pipe_closed() {
-	"$MOEFS" ask "a model" "A long one, please." </dev/null 2>"$work/said" | head -n 1 >"$work/answer"
+	"$MOEFS" ask "$says" "A long one, please." </dev/null 2>"$work/said" | head -n 1 >"$work/answer"
 	same "${PIPESTATUS[0]} $(cat "$work/answer") $(cat "$work/said")" "141 1. The fox number 7 sees 1 birds. " "SIGPIPE"
 	sessions_are default
 }
@@ -203,7 +219,7 @@ own() {
 	same "$(ls "$work/run")" "" "left at the end"
 	nothing_left
 	fails_with "a session that stays needs a mount" asks -s kept "$work/own" hi
-	status_of 1 "there are 2 models: say which: fable-moe-15m, own" asks "$work/several/" hi
+	status_of 1 "there are 2 models: say which: own, $sums" asks "$work/several/" hi
 	status_of 1 "could not be mounted" asks "$work/state/" hi
 	nothing_left
 }
@@ -227,22 +243,22 @@ claim "that mount goes with it, killed or not" own_killed
 
 chats() { timeout $limit "$MOEFS" chat "$@"; }
 lines() {
-	same "$(printf 'Which city?\n\n/retry\n/undo\n//etc is what?\n' | chats "a model")" "Paris.
+	same "$(printf 'Which city?\n\n/retry\n/undo\n//etc is what?\n' | chats "$says")" "Paris.
 Paris.
 A folder."
-	same "$(printf '"""One\nand two\\ or /three."""\n' | chats "a model")" "Six."
-	same "$(printf 'Sum up:\\\nOne and two.' | chats "a model")" "Three."
+	same "$(printf '"""One\nand two\\ or /three."""\n' | chats "$says")" "Six."
+	same "$(printf 'Sum up:\\\nOne and two.' | chats "$says")" "Three."
 	sessions_are default
 }
 verbs() {
-	printf '%s\n' "Which city?" "/save ~/talk.state" /reset "/load ~/talk.state" "/set max_tokens 7" | chats -s kept "a model" || fail chat
+	printf '%s\n' "Which city?" "/save ~/talk.state" /reset "/load ~/talk.state" "/set max_tokens 7" | chats -s kept "$says" || fail chat
 	same "$(grep -c '"role"' "$m/sessions/kept/messages.json")" 2
 	same "$(cat "$m/sessions/kept/params/max_tokens")" 7
 	same "$(stat -c %a "$work/talk.state")" 600
-	printf '/undo\n/quit\nWhich city?\n' | chats -s kept "a model" || fail "chat again"
+	printf '/undo\n/quit\nWhich city?\n' | chats -s kept "$says" || fail "chat again"
 	same "$(grep -c '"role"' "$m/sessions/kept/messages.json")" 0
 	rmdir "$m/sessions/kept"
-	chat_with() { printf '%s\n' "$1" | chats "a model"; }
+	chat_with() { printf '%s\n' "$1" | chats "$says"; }
 	status_of 1 "/dance is no verb" chat_with /dance
 	status_of 1 "it is /save FILE" chat_with /save
 	status_of 1 "nothere: No such file" chat_with "/load nothere"
@@ -251,32 +267,30 @@ verbs() {
 	status_of 0 "/save FILE" chat_with /help
 	sessions_are default
 }
+# What is typed is asked for in the tree and not on the terminal, which may show it once more.
 stops() {
-	"$here/terminal.py" "$MOEFS" chat -p max_tokens=0 -p chat=off "$(basename "$fable")" <<-'STEPS' >"$work/shown" || fail "status $?: $(tail -c 300 "$work/shown")"
+	export session=$sums_there/sessions/stops
+	"$here/terminal.py" "$MOEFS" chat -s stops -p temperature=0 -p max_tokens=0 -p chat=off "$sums" <<-'STEPS' >"$work/shown" 2>"$work/said" || fail "status $?: $(cat "$work/said"; tail -c 300 "$work/shown")"
 		await > 
 		keys Never ask
 		await Never ask
 		press C
-		await > 
 		type ha ha ha ha ha ha ha ha ha ha
-		await ha ha
-		await ha ha
+		run until grep -q generating "$session/status"; do :; done
 		press C
-		await > 
+		run grep -q stopped "$session/wait" && grep -q "^finish stopped" "$session/stats"
+		run ! grep -q Never "$session/log"
 		type /set chat on
-		await > 
-		type /set temperature 0
-		await > 
 		type /reset
-		await > 
 		type What is 12 x 6?
 		await = 72
 		await > 
 		press D
 	STEPS
+	rmdir "$session"
 }
 dimmed() {
-	"$here/terminal.py" "$MOEFS" chat "a model" <<-'STEPS' >"$work/shown" || fail "status $?: $(cat "$work/shown")"
+	"$here/terminal.py" "$MOEFS" chat "$says" <<-'STEPS' >"$work/shown" || fail "status $?: $(cat "$work/shown")"
 		await > 
 		type Which city?
 		await \x1b[2mIt is easy.
@@ -289,10 +303,10 @@ dimmed() {
 	grep -q Which "$work/state/moefs/history" || fail "the history lacks it"
 }
 harmless() {
-	"$here/terminal.py" "$MOEFS" ask --thoughts "a model" "Be red." </dev/null >"$work/shown" || fail ask
+	"$here/terminal.py" "$MOEFS" ask --thoughts "$says" "Be red." </dev/null >"$work/shown" || fail ask
 	printf '\033[2m^[[31mhm\r\n\033[0m^[[31mred^G^M\357\277\2751m^? \303\274ber 東京\t!\r\n' >"$work/wanted"
 	cmp "$work/wanted" "$work/shown" || fail "$(od -An -c "$work/shown" | tr -s " \n" " ")"
-	asks "a model" "Be red." >"$work/plain"
+	asks "$says" "Be red." >"$work/plain"
 	printf '\033[31mred\a\r\302\2331m\177 über 東京\t!\n' | cmp - "$work/plain" || fail "a file is given what is not as it is"
 }
 claim "chat answers lines, alone or several" lines
@@ -300,4 +314,23 @@ claim "chat's verbs" verbs
 claim "on a terminal thoughts are dimmed, and the history is kept for nobody else" dimmed
 claim "Ctrl-C clears a line and stops an answer, Ctrl-D ends" stops
 claim "what a model says does a terminal no harm" harmless
+
+# ---- a model that takes its time ----
+
+cd / && unmounted
+others=()
+faulty_disk
+faults "* write stall=0 after=4"
+mounted
+cd "$work" || exit
+export faults=$work/faulty/.faults
+converting() {
+	"$here/terminal.py" "$MOEFS" ask "$says" "Which city?" <<-'STEPS' >"$work/shown" || fail "status $?: $(cat "$work/shown")"
+		await \x1b[Kmoefs: reading
+		run : >"$faults"
+		await \x1b[KParis.
+	STEPS
+}
+claim "on a terminal it is told how far the model is, until it answers" converting
+faults
 finish

@@ -86,6 +86,17 @@ outlives() { # each line that a command of this section prints is said, but for 
 }
 claim "README's conversation outlives the mount" outlives
 
+commands_say() { # all that is printed there, without a mount
+	cd "$work/clone" || exit
+	section "One command" | sed -n 's/^\$ //p' | sed "s,~/moefs,$work/clone," >"$work/whole"
+	section "One command" | grep -v '^\$' >"$work/want"
+	[ "$(wc -l <"$work/want")" -ge 3 ] || fail "README prints nothing there"
+	bash -e "$work/whole" >"$work/said" 2>"$work/errors" </dev/null || fail "status $?: $(cat "$work/errors")"
+	diff "$work/want" "$work/said" >"$work/differs" || fail "README (<) and what is said (>): $(cat "$work/differs")"
+	same "$(cat "$work/errors")" "" "standard error"
+}
+claim "README's one command answers" commands_say
+
 demo() {
 	TMPDIR=$work/tmp "$work/clone/examples/demo.sh" >"$work/said" 2>"$work/errors" || fail "status $?: $(cat "$work/errors")"
 	for answer in "The capital of France is Paris." "12 x 6 = 72" "The opposite of hot is cold."; do

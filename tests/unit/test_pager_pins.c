@@ -208,6 +208,8 @@ static void while_the_budget_is_too_low_pins_yield_and_then_come_back(void **sta
 	assert_int_equal(s.used, SLOT);
 	use_all(f); /* though everything that is left may be pinned */
 	assert_true(look(f->source, 0, 0).pinned);
+	assert_int_equal(pin(f, 0, 0, 3), 0); /* as they are */
+	assert_words(f, pin(f, 0, 0, 4), ENOSPC, "the budget is 8192");
 	assert_int_equal(pager_set_budget(f->pager, 5 * SLOT, &f->e), 0);
 	for (uint32_t i = 0; i < 3; i++)
 		await(f->source, 0, i);

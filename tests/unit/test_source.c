@@ -439,7 +439,7 @@ static void a_mount_that_is_checking_can_be_closed(void **state)
 	model_load(m.model);
 	while (!faults.held)
 		sched_yield();
-	m.model->schedule.quit = true; /* what model_close does before it waits */
+	m.model->schedule.leave = true; /* what model_close does before it waits */
 	faults.hold_at = 0;
 	test_model_close(&m);
 	mount();
