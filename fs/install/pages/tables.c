@@ -90,6 +90,7 @@ static void folder_entry(struct page *p, const struct row *folder)
 	roff(&p->out, path[1] ? path : "The mount");
 	text_format(&p->out, "%s\n", path[1] ? "" : "'s own folder");
 	sentence(&p->out, folder->about);
+	text_format(&p->out, "Mode %04o.\n", folder->mode & 07777);
 	page_entry(p, path, "the row of this path in fs/tree.c");
 	for (size_t i = FOLDER_ROOT + 1; i < tree_rows(); i++)
 		if (tree_row(i)->name && !S_ISDIR(tree_row(i)->mode) &&
