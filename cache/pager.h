@@ -107,6 +107,7 @@ struct pager_batch {
 	/* The caller's to set after pager_begin, or NULL: once it is true, pager_next fails with
 	 * -ECANCELED. Who makes it true calls pager_wake. */
 	const _Atomic bool *stop;
+	const uint8_t *missed; /* [count] not 0: it was no hit; until pager_end */
 	/* The pager's: */
 	uint8_t *state;	  /* [count] how far each has got */
 	uint32_t held;	  /* returned, not yet put back */

@@ -51,7 +51,7 @@ static int check_range(const struct pager_source *s, uint32_t layer, const uint3
 	return 0;
 }
 
-static void want_all(struct pager_batch *b, uint64_t token)
+static void want_all(struct pager_batch *b, uint8_t *missed, uint64_t token)
 {
 	struct pager_source *s = b->source;
 	struct pager *p = s->pager;
@@ -63,6 +63,7 @@ static void want_all(struct pager_batch *b, uint64_t token)
 	for (uint32_t i = 0; i < b->count; i++) {
 		struct entry *x = entry_of(b, i);
 		bool hit = x->state == ENTRY_RESIDENT;
+		missed[i] = !hit;
 		x->wanted++;
 		x->last_token = token;
 		x->last_used = time;
@@ -168,7 +169,7 @@ int pager_begin(struct pager_batch *b, struct pager_source *s, uint32_t layer,
 	int rc = check_range(s, layer, experts, n, e);
 	if (rc)
 		return rc;
-	uint8_t *state = calloc((size_t)n + 1, sizeof *state); /* all WANTED */
+	uint8_t *state = calloc(2 * (size_t)n + 1, sizeof *state); /* all WANTED */
 	if (!state)
 		return err_sys(e, ENOMEM, "%s: a batch of %u experts",
 			       store_folder(s->supply.store), n);
@@ -176,6 +177,7 @@ int pager_begin(struct pager_batch *b, struct pager_source *s, uint32_t layer,
 				  .layer = layer,
 				  .count = n,
 				  .experts = experts,
+				  .missed = state + n,
 				  .state = state,
 				  .left = n};
 
@@ -183,7 +185,7 @@ int pager_begin(struct pager_batch *b, struct pager_source *s, uint32_t layer,
 	prediction_end(s);
 	warm_stop(s);
 	pool_visit(p, s, layer, experts, credit, n);
-	want_all(b, token);
+	want_all(b, state + n, token);
 	(void)request(b, false, NULL); /* a failure is met again by pager_next */
 	pthread_mutex_unlock(&p->lock);
 	return 0;

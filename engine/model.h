@@ -24,6 +24,7 @@ struct answer;
 struct engine;
 struct model;
 struct session;
+struct trace_reader;
 
 struct engine_options {
 	uint64_t budget;	 /* bytes for experts; 0: automatic, from the memory there is */
@@ -113,6 +114,8 @@ int model_wait(struct model *m, struct err *e);
  * Blocks until it is done: for a step at most, and the experts that are being read or made.
  * -EBUSY: a session works. */
 int model_unload(struct model *m, struct err *e);
+/* Whether any session has a turn in progress. */
+bool model_working(const struct model *m);
 /* Why loading failed, or the conversion that goes on behind cannot, in one sentence; else empty. */
 void model_error(const struct model *m, char *text, size_t size);
 
@@ -225,6 +228,32 @@ int model_experts_load(struct model *m, const struct pager_id *ids, size_t n, st
 int model_experts_evict(struct model *m, const struct pager_id *ids, size_t n, struct err *e);
 /* This model's share of the counters; budget is the pool's. */
 void model_cache_stats(const struct model *m, struct pager_stats *out);
+
+/* ---- the trace: which experts each token passes, as the router picks them ----
+ *
+ * A line for each token and layer with experts, in the order in which they are computed:
+ *
+ *     SESSION POSITION KIND LAYER EXPERT…
+ *
+ * SESSION is what session_name said, POSITION the token's in the context, from 0. KIND is prompt,
+ * answer, or draft: of what was guessed, computed and did not stand. LAYER has two digits at least,
+ * EXPERT three, in descending order of weight; a star behind it says that it was not in memory and
+ * was read for this token, the first of its step to pick it. So there are as many stars as
+ * expert_misses. The last token of an answer is computed with what follows it. What a draft layer
+ * computes for itself has no lines.
+ *
+ * A reader has the lines of the steps that begin after it was opened, owner's alone or, with NULL,
+ * everybody's. Each has them all; one that is too slow finds a line `lost N` in place of N of them.
+ * told(ctx) is called from any thread and must not block: whenever there are more, and when the
+ * model has nothing more to do. It is the same for all readers of a model, which outlives them. */
+enum { TRACE_READ_BYTES = 64 << 10 };
+int model_trace_open(struct trace_reader **out, struct model *m, const uint32_t *owner,
+		     void (*told)(void *ctx), void *ctx, struct err *e);
+void model_trace_close(struct trace_reader *t);
+/* Whole lines, at most bytes, which are TRACE_READ_BYTES or more; 0: there are none yet. */
+size_t model_trace_read(struct trace_reader *t, char *buffer, size_t bytes);
+bool model_trace_has_lines(const struct trace_reader *t);
+
 /* Experts that are being read ahead of any prompt, of so many; total 0: none. */
 void model_warming(const struct model *m, uint32_t *done, uint32_t *total);
 

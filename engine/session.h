@@ -29,6 +29,9 @@ struct answer;
  * user is handed to the engine's `changed` callback. */
 int session_create(struct session **out, struct model *m, const struct session *params_from,
 		   void *user, struct err *e);
+/* What it is called in the model's trace, and whose its lines there are (model.h). Spaces and
+ * backslashes of the name are written \040 and \134. Without memory it is called `-`. */
+void session_name(struct session *s, uint32_t owner, const char *name);
 /* Ends it: a turn in progress stops, its answer fails with EIO (`session ended`). Frees the
  * session; when this returns, `changed` will not be called for its user any more. */
 void session_end(struct session *s);

@@ -66,6 +66,9 @@ int asks_make(struct mounted *model, const char *name, uid_t uid, gid_t gid,
 	c->id = ++model->next_id;
 	c->gid = gid;
 	c->passing = true;
+	char traced[NAME_SIZE + 8]; /* in the trace: a session's name has no slash */
+	(void)snprintf(traced, sizeof traced, "ask.d/%s", name);
+	session_name(c->session, uid, traced);
 	list_append(&model->asks, &c->in_asks);
 	*out = c;
 	return 0;

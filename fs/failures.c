@@ -3,6 +3,7 @@
  * The mount keeps the last failure of nobody (a model, the store) and the last of each user, since
  * a sentence may quote what he wrote. A session keeps the last refusal, until the next prompt that
  * it accepts; why its last turn failed is the engine's to say. */
+#include "fs/pollers.h"
 #include "fs/said.h"
 #include "fs/tree.h"
 
@@ -79,6 +80,7 @@ int node_failure(const struct node *n, const struct err *e)
 		c->refused = strdup(named.text);
 		c->refused_row = n->row;
 		c->refused_item = n->item;
+		pollers_wake(&c->pollers);
 	}
 	return mount_failure_of(n->mount, n->viewer, &named);
 }
@@ -90,6 +92,7 @@ void node_accepted(const struct node *n)
 		return;
 	free(c->refused);
 	c->refused = NULL;
+	pollers_wake(&c->pollers);
 }
 
 void node_took(const struct node *n)

@@ -16,6 +16,7 @@ struct answer;
 struct restored;
 struct saved;
 struct task;
+struct trace_reader;
 
 struct handle {
 	struct link all;       /* on mount.handles */
@@ -25,7 +26,9 @@ struct handle {
 	pid_t caller;	       /* the thread whose open or write is being served */
 	struct text written;   /* prompt, questions, assembled: what the writes have put together */
 	size_t counted;	       /* of that, with its user (unsubmitted.h) */
-	struct text shown;     /* live files: what was rendered when offset 0 was last read */
+	struct text shown;     /* live files: what was rendered when offset 0 was last read;
+				* trace: the piece that is being read, from offset `first` on */
+	bool looked;	       /* live files: it has been read */
 	int poison;	       /* errno of a failed write: what was written must not take effect */
 	bool dirty;	       /* prompt, assembled: written has not taken effect yet */
 	bool completes;	       /* tool_result: its release submits the results */
@@ -33,7 +36,7 @@ struct handle {
 	struct answer *answer; /* output, questions: what reads are bound to; a reference */
 	bool ended;	       /* output: a read has reached the answer's end */
 	/* output: furthest byte read; questions: next byte of the answer; tool_calls.json: bytes of
-	 * it when it was read */
+	 * it when it was read; log, trace: where the last read ended */
 	uint64_t cursor;
 	struct saved *saved;	   /* state: what is read, */
 	struct restored *restored; /* and what is being written; NULL: nothing */
@@ -44,7 +47,8 @@ struct handle {
 	int failed;		      /* what it came to, if not to an answer: for the next read */
 	bool gone;		      /* the mount has ended under it */
 	struct fuse_pollhandle *poll; /* someone polls; to be notified */
-	struct link polling;	      /* on conversation.pollers */
+	struct link polling;	      /* on the pollers of what it has news of (pollers.h) */
+	struct trace_reader *trace;   /* trace: where it reads; NULL: opening it failed */
 };
 
 typedef void size_fn(fuse_req_t req, const struct node *n, uint64_t size);
@@ -69,6 +73,8 @@ struct file_ops {
 	void (*release)(struct handle *h);
 	uint64_t (*size)(const struct node *n); /* default: what render makes */
 	unsigned (*poll)(struct handle *h);	/* default: always ready */
+	/* Where news of it comes; default: its conversation's, or none. */
+	struct link *(*pollers)(const struct handle *h);
 	/* Where the size takes long to find, and `size` is 0: has a GETATTR answered with it later,
 	 * or returns a negative errno. */
 	int (*size_later)(const struct node *n, fuse_req_t req, size_fn *tell);
@@ -76,6 +82,7 @@ struct file_ops {
 
 /* The kinds. */
 extern const struct file_ops live_ops;	    /* live.c: values, tables, verbs */
+extern const struct file_ops news_ops;	    /* the same of what is waited for with poll */
 extern const struct file_ops assembled_ops; /* live.c: texts that an editor writes whole */
 extern const struct file_ops prompt_ops;    /* prompt.c */
 extern const struct file_ops output_ops;    /* output.c, as the next two */
@@ -92,6 +99,7 @@ extern const struct file_ops tool_calls_ops;
 extern const struct file_ops tool_result_ops; /* tool_result.c */
 extern const struct file_ops rendered_ops;    /* rendered.c */
 extern const struct file_ops expert_ops;      /* expert_files.c */
+extern const struct file_ops trace_ops;	      /* trace.c */
 extern const struct file_ops expert_ctl_ops;  /* expert_ctl.c */
 extern const struct file_ops state_ops;	      /* state_files.c */
 
@@ -103,6 +111,12 @@ static inline bool handle_reads(const struct handle *h)
 static inline bool handle_writes(const struct handle *h)
 {
 	return (h->flags & O_ACCMODE) != O_RDONLY;
+}
+
+/* Its session was removed while the file was open, or the mount is coming to its end. */
+static inline bool handle_ended(const struct handle *h)
+{
+	return h->gone || (h->node.conversation && !h->node.conversation->session);
 }
 
 int handle_open(struct handle **out, const struct node *n, int flags, pid_t caller, struct err *e);

@@ -7,6 +7,7 @@
 #include "fs/unsubmitted.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,7 +23,8 @@ static void node_name(const struct node *n, char name[NAME_SIZE])
 
 static ssize_t live_read(struct handle *h, struct call *c, char *buffer)
 {
-	if (c->offset == 0 || !h->shown.data) {
+	if (c->offset == 0 || !h->looked) {
+		h->looked = true;
 		h->shown.failed = false;
 		text_cut(&h->shown, 0);
 		h->node.row->render(&h->node, &h->shown);
@@ -55,6 +57,28 @@ static int live_write(struct handle *h, const char *data, size_t size, uint64_t 
 const struct file_ops live_ops = {
 	.read = live_read,
 	.write = live_write,
+};
+
+static bool has_changed(const struct handle *h)
+{
+	struct text now = {0};
+	h->node.row->render(&h->node, &now);
+	bool same = !now.failed && now.length == h->shown.length &&
+		    (!now.length || memcmp(now.data, h->shown.data, now.length) == 0);
+	text_free(&now);
+	return !same;
+}
+
+/* Readable until it was read, and then when a read from its beginning would give something else. */
+static unsigned live_poll(struct handle *h)
+{
+	return !h->looked || has_changed(h) ? POLLIN | POLLRDNORM : 0;
+}
+
+const struct file_ops news_ops = {
+	.read = live_read,
+	.write = live_write,
+	.poll = live_poll,
 };
 
 /* Where the file was not opened with truncation, writing changes what is there: `>>` appends. */

@@ -2,6 +2,7 @@
  * to load. What comes and goes in folders of them is rescan.c's. */
 #include "fs/handle.h"
 #include "fs/param_defaults.h"
+#include "fs/trace_news.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -53,6 +54,7 @@ static void mounted_free(struct mounted *model)
 		asks_remove(LINK_OWNER(model->asks.next, struct conversation, in_asks));
 	while (model->session_count)
 		sessions_remove(model->sessions[model->session_count - 1]);
+	post_cancel(model->mount->posts, &model->traced);
 	if (model->model)
 		model_close(model->model);
 	free(model->sessions);
@@ -121,6 +123,8 @@ int models_take(struct mount *m, struct found *f, const char *name, struct err *
 	model->config_time = f->config_time;
 	*f = (struct found){0};
 	list_init(&model->asks);
+	list_init(&model->writing);
+	trace_lists_init(model);
 	choose_name(m, name ? name : model_name(model->model), model->name, sizeof model->name);
 	int failed = add(m, model, e);
 	if (failed)

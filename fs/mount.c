@@ -6,6 +6,7 @@
 #include "fs/question.h"
 #include "fs/readme.h"
 #include "fs/rescan.h"
+#include "fs/trace_news.h"
 #include "fs/workers.h"
 
 #include <errno.h>
@@ -60,6 +61,8 @@ void mount_stop(struct mount *m)
 			conversation_end(h->node.conversation);
 		question_give_up(h);
 	}
+	for (size_t i = 0; i < m->model_count; i++)
+		trace_wake(m->models[i]);
 	while (!list_empty(&m->woken))
 		calls_serve_woken(m, 1);
 	calls_end_interrupted(m);

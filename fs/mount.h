@@ -57,10 +57,11 @@ struct conversation {
 	unsigned references;
 	/* The handle that has written to prompt and is not released yet: the session is dirty. */
 	struct handle *writer;
+	struct link writing;	 /* while there is one: on mounted.writing */
 	struct link for_text;	 /* calls waiting until the answer grows or ends */
 	struct link for_turn;	 /* calls waiting until the turn ends */
 	struct link for_release; /* calls waiting for the writer's RELEASE */
-	struct link pollers;	 /* handles to notify */
+	struct link pollers;	 /* handles to tell (pollers.h) */
 	struct post news;	 /* the engine's callback */
 	bool error_told;	 /* the present failure is in MOUNT/error already */
 	char *refused;		 /* the last refusal, until it is no news (failures.c); else NULL */
@@ -88,9 +89,14 @@ struct mounted {
 	uint32_t index; /* in mount.models */
 	struct conversation **sessions; /* by ascending id; the first is sessions/default */
 	size_t session_count, session_capacity;
-	uint32_t next_id; /* of sessions and asks */
-	struct link asks; /* conversations that are names in ask.d, by ascending id */
-	char *config;	  /* config.json as it was at mount */
+	uint32_t next_id;	   /* of sessions and asks */
+	struct link asks;	   /* conversations that are names in ask.d, by ascending id */
+	uint64_t private_count;	   /* conversations that questions have had */
+	struct link writing;	   /* conversations whose prompt is being written */
+	struct link for_trace;	   /* calls waiting for lines of experts/trace */
+	struct link trace_pollers; /* handles to tell of them */
+	struct post traced;	   /* the engine's callback */
+	char *config;		   /* config.json as it was at mount */
 	size_t config_length;
 	struct timespec config_time; /* its modification: what static files show */
 	bool failure_told; /* its failure to load or to be converted is in MOUNT/error already */
@@ -235,6 +241,10 @@ void conversation_wake(struct conversation *c);
 /* What an open that must see the newest answer has to know. Closing: text was written to prompt and
  * the process that opened it has flushed since, so that its RELEASE is on its way. */
 bool conversation_closing(const struct conversation *c);
+/* A conversation of the model's that is closing; NULL: none is. */
+struct conversation *sessions_closing(const struct mounted *model);
+/* Its writer is this one; NULL: there is none any more. */
+void conversation_set_writer(struct conversation *c, struct handle *writer);
 
 /* ---- asks.c ---- */
 

@@ -1,21 +1,15 @@
 /* Operations on open files: open, read, write, flush, release, poll. See ops.h. */
 #include "fs/handle.h"
 #include "fs/ops.h"
+#include "fs/pollers.h"
 #include "fs/refusals.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <unistd.h>
 
 static struct handle *handle_of(const struct fuse_file_info *file)
 {
 	return (struct handle *)(uintptr_t)file->fh; // NOLINT(performance-no-int-to-ptr)
-}
-
-/* Its session was removed while the file was open, or the mount is coming to its end. */
-static bool has_ended(const struct handle *h)
-{
-	return h->gone || (h->node.conversation && !h->node.conversation->session);
 }
 
 /* ---- open ---- */
@@ -93,7 +87,7 @@ static void read_serve(struct call *c)
 	struct handle *h = c->handle;
 	char *buffer = c->mount->scratch;
 	ssize_t n = c->waited ? -EIO : -ESTALE;
-	if (!has_ended(h))
+	if (!handle_ended(h))
 		n = h->node.row->ops->read(h, c, buffer);
 	if (n == CALL_KEPT)
 		return;
@@ -141,12 +135,12 @@ void op_write(fuse_req_t req, fuse_ino_t inode, const char *data, size_t size, o
 	struct err e = {0};
 	h->caller = fuse_req_ctx(req)->pid;
 	const struct file_ops *ops = h->node.row->ops;
-	if (!has_ended(h) && ops->write_later) {
+	if (!handle_ended(h) && ops->write_later) {
 		(void)went_well(req, h, ops->write_later(h, req, data, size, (uint64_t)offset, &e),
 				&e);
 		return;
 	}
-	int code = has_ended(h) ? -ESTALE : ops->write(h, data, size, (uint64_t)offset, &e);
+	int code = handle_ended(h) ? -ESTALE : ops->write(h, data, size, (uint64_t)offset, &e);
 	if (went_well(req, h, code, &e))
 		fuse_reply_write(req, size);
 }
@@ -155,7 +149,7 @@ int file_truncate(struct fuse_file_info *file, uint64_t size)
 {
 	struct handle *h = handle_of(file);
 	struct err e = {0};
-	if (has_ended(h))
+	if (handle_ended(h))
 		return -ESTALE;
 	int code = h->node.row->ops->truncate ? h->node.row->ops->truncate(h, size, &e) : 0;
 	if (code)
@@ -176,7 +170,7 @@ void op_flush(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file)
 	struct handle *h = handle_of(file);
 	struct err e = {0};
 	int code = 0;
-	if (h->node.row->ops->flush && handle_writes(h) && !has_ended(h)) {
+	if (h->node.row->ops->flush && handle_writes(h) && !handle_ended(h)) {
 		const struct file_ops *ops = h->node.row->ops;
 		bool by_opener = is_opener(h, fuse_req_ctx(req)->pid);
 		if (ops->flush_later && ops->flush_later(h, by_opener, req))
@@ -196,28 +190,13 @@ void op_release(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file)
 
 /* ---- poll ---- */
 
-/* The latest poll handle replaces the one before: they all lead to the same waiters. */
-static void notify_later(struct handle *h, struct fuse_pollhandle *poll)
-{
-	if (h->poll)
-		fuse_pollhandle_destroy(h->poll);
-	h->poll = poll;
-	list_remove(&h->polling);
-	if (h->node.row->ops->poll && h->node.conversation)
-		list_append(&h->node.conversation->pollers, &h->polling);
-}
-
 void op_poll(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file,
 	     struct fuse_pollhandle *poll)
 {
 	(void)inode;
 	struct handle *h = handle_of(file);
-	unsigned ready = POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM;
-	if (has_ended(h))
-		ready = POLLIN | POLLERR;
-	else if (h->node.row->ops->poll)
-		ready = h->node.row->ops->poll(h);
+	unsigned ready = poll_ready(h);
 	if (poll)
-		notify_later(h, poll);
+		poll_later(h, poll);
 	fuse_reply_poll(req, ready);
 }

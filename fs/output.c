@@ -56,9 +56,12 @@ static uint64_t output_size(const struct node *n)
 	return complete ? size : 0;
 }
 
+/* Of what nothing was read a read at offset 0 would bind to the newest answer. */
 static unsigned output_poll(struct handle *h)
 {
 	bool complete = true;
+	if (!h->cursor && (h->ended || !h->answer))
+		output_bind(h);
 	uint64_t size = h->answer ? answer_size(h->answer, &complete) : 0;
 	return complete || size > h->cursor ? POLLIN | POLLRDNORM : 0;
 }
@@ -95,17 +98,27 @@ const struct file_ops wait_ops = {
 	.poll = wait_poll,
 };
 
-static ssize_t log_read(struct handle *h, struct call *c, char *buffer)
-{
-	return (ssize_t)session_log_read(h->node.conversation->session, c->offset, buffer, c->size);
-}
-
 static uint64_t log_size(const struct node *n)
 {
 	return session_log_size(n->conversation->session);
 }
 
+static ssize_t log_read(struct handle *h, struct call *c, char *buffer)
+{
+	const struct session *s = h->node.conversation->session;
+	size_t n = session_log_read(s, c->offset, buffer, c->size);
+	h->cursor = n ? c->offset + n : session_log_size(s);
+	return (ssize_t)n;
+}
+
+/* Readable when it is another length than what was read: more was said, or some was taken back. */
+static unsigned log_poll(struct handle *h)
+{
+	return log_size(&h->node) != h->cursor ? POLLIN | POLLRDNORM : 0;
+}
+
 const struct file_ops log_ops = {
 	.read = log_read,
 	.size = log_size,
+	.poll = log_poll,
 };

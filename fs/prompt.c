@@ -12,6 +12,7 @@
 #include "fs/files.h"
 #include "fs/handle.h"
 #include "fs/refusals.h"
+#include "fs/trace_news.h"
 #include "fs/unsubmitted.h"
 
 #include <errno.h>
@@ -43,8 +44,9 @@ static void prompt_stop_writing(struct handle *h)
 	struct conversation *c = h->node.conversation;
 	if (c->writer != h)
 		return;
-	c->writer = NULL;
+	conversation_set_writer(c, NULL);
 	calls_wake(h->node.mount, &c->for_release);
+	trace_wake(c->model);
 }
 
 static int prompt_write(struct handle *h, const char *data, size_t size, uint64_t offset,
@@ -65,7 +67,7 @@ static int prompt_write(struct handle *h, const char *data, size_t size, uint64_
 			       "(info/max_prompt_bytes); nothing was submitted, shorten it",
 			       (unsigned long long)most);
 	else {
-		c->writer = h;
+		conversation_set_writer(c, h);
 		code = unsubmitted_add(h, data, size, e);
 	}
 	h->flushed = false;

@@ -4,6 +4,7 @@
  * thing is taken from the offset: a seek back over what was just read reads it again, because that
  * is how bash's `read` returns what it read too far. */
 #include "fs/question.h"
+#include "fs/pollers.h"
 #include "fs/unsubmitted.h"
 
 #include <errno.h>
@@ -26,9 +27,11 @@ int question_session(struct handle *h, struct err *e)
 {
 	struct conversation *c;
 	int code = sessions_private(h->node.model, h->node.viewer, name(h), &c, e);
-	if (!code)
-		h->node.conversation = c;
-	return code;
+	if (code)
+		return code;
+	h->node.conversation = c;
+	poll_moved(h);
+	return 0;
 }
 
 static int question_open(struct handle *h, struct err *e)
@@ -133,11 +136,7 @@ static void take_answer(struct handle *h, struct task *t)
 	if (t->why.code)
 		node_failure(&h->node, &t->why);
 	calls_wake(h->node.mount, &h->readers);
-	if (!h->poll)
-		return;
-	fuse_lowlevel_notify_poll(h->poll);
-	fuse_pollhandle_destroy(h->poll);
-	h->poll = NULL;
+	poll_tell(h);
 }
 
 static void task_finish(struct job *job)

@@ -5,9 +5,11 @@
 #include "cache/clock.h"
 #include "fs/call.h"
 #include "fs/handle.h"
+#include "fs/pollers.h"
 #include "fs/refusals.h"
 #include "fs/said.h"
 #include "fs/told.h"
+#include "fs/trace_news.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -16,36 +18,38 @@
 
 /* ---- waking ---- */
 
-static void notify_pollers(struct conversation *c)
-{
-	struct link later;
-	list_init(&later);
-	while (!list_empty(&c->pollers)) {
-		struct handle *h = LINK_OWNER(c->pollers.next, struct handle, polling);
-		list_remove(&h->polling);
-		if (c->session && !h->node.row->ops->poll(h)) {
-			list_append(&later, &h->polling);
-			continue;
-		}
-		fuse_lowlevel_notify_poll(h->poll);
-		fuse_pollhandle_destroy(h->poll);
-		h->poll = NULL;
-	}
-	list_move_all(&c->pollers, &later);
-}
-
 void conversation_wake(struct conversation *c)
 {
 	struct mount *m = c->model->mount;
 	calls_wake(m, &c->for_text);
-	if (!c->session || !session_working(c->session))
+	if (!c->session || !session_working(c->session)) {
 		calls_wake(m, &c->for_turn);
-	notify_pollers(c);
+		trace_wake(c->model);
+	}
+	pollers_wake(&c->pollers);
 }
 
 bool conversation_closing(const struct conversation *c)
 {
 	return c->writer && c->writer->flushed;
+}
+
+struct conversation *sessions_closing(const struct mounted *model)
+{
+	for (struct link *l = model->writing.next; l != &model->writing; l = l->next) {
+		struct conversation *c = LINK_OWNER(l, struct conversation, writing);
+		if (conversation_closing(c))
+			return c;
+	}
+	return NULL;
+}
+
+void conversation_set_writer(struct conversation *c, struct handle *writer)
+{
+	c->writer = writer;
+	list_remove(&c->writing);
+	if (writer)
+		list_append(&c->model->writing, &c->writing);
 }
 
 static void tell_error(struct conversation *c)
@@ -101,6 +105,7 @@ static int conversation_create(struct mounted *model, const char *name, uid_t ui
 	list_init(&c->for_turn);
 	list_init(&c->for_release);
 	list_init(&c->pollers);
+	list_init(&c->writing);
 	list_init(&c->refusals);
 	list_init(&c->in_asks);
 	post_init(&c->news, on_news);
@@ -165,7 +170,14 @@ void conversation_return(struct conversation *c)
 int sessions_private(struct mounted *model, uid_t uid, const char *name, struct conversation **out,
 		     struct err *e)
 {
-	return conversation_create(model, name, uid, 0, out, e);
+	int code = conversation_create(model, name, uid, 0, out, e);
+	if (code)
+		return code;
+	char numbered[NAME_SIZE + 32];
+	(void)snprintf(numbered, sizeof numbered, "%s/%llu", name,
+		       (unsigned long long)++model->private_count);
+	session_name((*out)->session, uid, numbered);
+	return 0;
 }
 
 /* ---- names ---- */
@@ -221,6 +233,7 @@ int sessions_make(struct mounted *model, const char *name, uid_t uid, gid_t gid,
 	if (code)
 		return code;
 	c->id = ++model->next_id;
+	session_name(c->session, uid, name);
 	model->sessions[model->session_count++] = c;
 	if (out)
 		*out = c;
@@ -230,9 +243,11 @@ int sessions_make(struct mounted *model, const char *name, uid_t uid, gid_t gid,
 int sessions_rename(struct conversation *c, const char *name, struct err *e)
 {
 	int code = check_name(c->model, name, e);
-	if (!code)
-		(void)snprintf(c->name, sizeof c->name, "%s", name);
-	return code;
+	if (code)
+		return code;
+	(void)snprintf(c->name, sizeof c->name, "%s", name);
+	session_name(c->session, c->uid, name);
+	return 0;
 }
 
 /* The first place whose session has at least this number. */

@@ -59,7 +59,7 @@ static int add(struct handle *h, const char *text, size_t n, struct err *e)
 		return refuse(h, code, e);
 	node_took(&h->node);
 	if (complete && !c->writer) {
-		c->writer = h;
+		conversation_set_writer(c, h);
 		h->completes = true;
 	}
 	return 0;
@@ -133,7 +133,7 @@ static void result_release(struct handle *h)
 	struct err e = {0};
 	if (!h->completes || c->writer != h)
 		return;
-	c->writer = NULL;
+	conversation_set_writer(c, NULL);
 	if (c->session)
 		handle_submitted(h, session_tool_results_submit(c->session, NULL, &e), &e);
 	calls_wake(h->node.mount, &c->for_release);

@@ -96,7 +96,7 @@ else
 			skips+=("$tree/moefs: it is not built; run make ${tree#build/}")
 			continue
 		fi
-		for name in ask faults idioms interrupt poll refused shutdown tools tree turns; do
+		for name in ask faults idioms interrupt poll refused shutdown tools trace tree turns; do
 			run "$tree/moefs: $name.sh" env MOEFS="$PWD/$tree/moefs" "tests/mount/$name.sh"
 		done
 	done

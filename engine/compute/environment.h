@@ -19,6 +19,8 @@ enum tap_point {
 typedef void tap_fn(void *ctx, enum tap_point point, uint32_t layer, uint32_t position,
 		    uint32_t tokens, uint32_t width, const float *rows);
 
+struct picks;
+
 struct environment {
 	const struct config *config;
 	const struct plan *plan;
@@ -30,6 +32,8 @@ struct environment {
 	const _Atomic bool *stop; /* becomes true: the step ends with -ECANCELED; may be NULL */
 	tap_fn *tap;		  /* may be NULL */
 	void *tap_ctx;
+	void (*picked)(void *ctx, const struct picks *p); /* picks.h; may be NULL */
+	void *picked_ctx;
 };
 
 #endif

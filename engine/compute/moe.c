@@ -205,6 +205,7 @@ static int run_experts(struct moe_scratch *m, struct step *s, uint32_t layer, co
 	if (got < 0)
 		return got;
 	batch.stop = env->stop;
+	route_show(r, s, layer, batch.missed);
 	/* While this layer's reads are under way: */
 	route_predict(r, s, layer);
 	if (env->config->layer[layer].shared)

@@ -2,6 +2,8 @@
  * or for doing without light ones that are not in memory (losses.h). */
 #include "engine/compute/router.h"
 
+#include "engine/compute/picks.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -14,6 +16,7 @@ void route_take(struct routing *r, struct arena *a, const struct config *c, size
 	r->weight = arena_take(a, all, sizeof *r->weight);
 	r->kept = arena_take(a, rows, sizeof *r->kept);
 	r->dropped = arena_take(a, experts, sizeof *r->dropped);
+	r->absent = arena_take(a, experts, sizeof *r->absent);
 	r->group_start = arena_take(a, experts + 1, sizeof *r->group_start);
 	r->fill = arena_take(a, experts, sizeof *r->fill);
 	r->token = arena_take(a, all, sizeof *r->token);
@@ -177,6 +180,26 @@ void route(struct routing *r, struct step *s, uint32_t layer, struct activation 
 	if (drops)
 		drop_missing(r, s, routed);
 	group_by_expert(r, env->config->experts, s->n);
+}
+
+void route_show(struct routing *r, const struct step *s, uint32_t layer, const uint8_t *missed)
+{
+	const struct environment *env = s->env;
+	if (!env->picked)
+		return;
+	memset(r->absent, 0, env->config->experts * sizeof *r->absent);
+	for (uint32_t d = 0; d < r->distinct_count; d++)
+		r->absent[r->distinct[d]] = missed[d];
+	for (const struct span *span = s->spans; span < s->spans + s->span_count; span++)
+		env->picked(env->picked_ctx,
+			    &(struct picks){
+				    .span = span,
+				    .layer = layer,
+				    .stride = r->top_k,
+				    .kept = r->kept + span->first,
+				    .chosen = r->chosen + (size_t)span->first * r->top_k,
+				    .absent = r->absent,
+			    });
 }
 
 /* ---- for the pager ---- */

@@ -16,6 +16,7 @@ struct routing {
 	float *weight;	      /* [rows][top_k] */
 	uint32_t *kept;	      /* [rows], how many of these the token passes through: the first */
 	bool *dropped;	      /* [experts], by this step */
+	bool *absent;	      /* [experts]: see picks.h */
 	uint32_t *group_start; /* [experts + 1], assignments of expert e: start[e] … start[e + 1] */
 	uint32_t *fill;	       /* [experts] */
 	uint32_t *token;       /* [assignment] */
@@ -37,6 +38,8 @@ void route_take(struct routing *r, struct arena *a, const struct config *c, size
 /* Chooses each token's experts by the router's input and groups the tokens by expert: from
  * router_logits to distinct. */
 void route(struct routing *r, struct step *s, uint32_t layer, struct activation *input);
+/* Shows what was chosen to who watches, if anybody does; missed[distinct_count] is the batch's. */
+void route_show(struct routing *r, const struct step *s, uint32_t layer, const uint8_t *missed);
 /* What the uses of `distinct` count for the pager's policy; NULL: 1 each, as in answers. */
 const float *route_credit(struct routing *r, const struct step *s);
 /* Tells the pager what the next layer will probably choose. */

@@ -118,8 +118,10 @@ bool decode_step(struct session *s)
 	memcpy(rows + 1, d.tokens, drafted * sizeof *rows);
 	int failed = turn_forward(s, rows, drafted + 1, ROW_ANSWER, true,
 				  drafted ? f->scratch.logits : NULL, &e);
-	if (failed)
+	if (failed) {
+		tracing_settle(s, 0);
 		return turn_over(s, "error", failed, &e);
+	}
 	const char *finish;
 	for (;; stood++) {
 		float *logits = f->scratch.logits + (size_t)stood * s->model->id.config.vocabulary;
@@ -128,6 +130,7 @@ bool decode_step(struct session *s)
 			break;
 	}
 	settle(s, before, stood);
+	tracing_settle(s, stood);
 	draft_count(s, &d, stood, seconds_since(started));
 	return finish ? turn_over(s, finish, failed, &e) : true;
 }

@@ -101,6 +101,8 @@ static void step(struct model *m)
 		session_free(s);
 	else if (more)
 		session_queue(s);
+	if (!schedule_works(&m->schedule)) /* who reads has come to the end */
+		trace_ring_tell(&m->tracing.ring);
 	shorten_steps(m);
 }
 

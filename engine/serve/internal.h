@@ -5,6 +5,7 @@
  *     model_run.h        what it computes with   the generation thread's
  *     wishes.h           what users want pinned  anybody's, under its lock
  *     schedule.h         whose turn it is        anybody's, under its lock
+ *     tracing.h          what its tokens pass    the generation thread's; its ring anybody's
  *
  * Besides: engine_state.h, what all models share; session_state.h and turn.h, a conversation and
  * its turn in progress.
@@ -15,7 +16,8 @@
  *     schedule.lock     every field marked (lock) of the schedule and of the sessions
  *     run.opening       read and written, under none, while the tokenizer is opened
  *     budgets' lock     inside its own functions, which take the pager's
- *     converter's lock, pager's lock, answer's lock   inside their own functions
+ *     converter's lock, pager's lock, answer's lock, the trace ring's   inside their own
+ *                       functions; under the last `told` is called
  *     wishes.lock       while experts are asked for, and while the pager gets a source with them
  *     run.looking       read, under any other, while somebody looks at the experts in memory;
  *                       written, under none but wishes.lock, when these come and go: a model may
@@ -32,6 +34,7 @@
 #include "engine/serve/model_run.h"
 #include "engine/serve/model_store.h"
 #include "engine/serve/schedule.h"
+#include "engine/serve/tracing.h"
 #include "engine/serve/wishes.h"
 
 struct model {
@@ -40,6 +43,7 @@ struct model {
 	struct model_store stored;
 	struct model_run run;
 	struct schedule schedule;
+	struct tracing tracing;
 	struct wishes wishes;
 };
 

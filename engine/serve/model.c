@@ -144,6 +144,7 @@ static void free_model(struct model *m)
 	free(m->stored.folders[0]);
 	free(m->stored.folders[1]);
 	place_free(&m->id.place);
+	tracing_free(&m->tracing);
 	free(m);
 }
 
@@ -163,6 +164,7 @@ int model_open(struct model **out, struct engine *g, const char *path, struct er
 	if (!m)
 		return err_set(e, ENOMEM, "out of memory for a model");
 	m->engine = g;
+	tracing_init(&m->tracing);
 	pthread_mutex_init(&m->schedule.notify, NULL);
 	pthread_mutex_init(&m->schedule.lock, NULL);
 	pthread_rwlock_init(&m->run.looking, NULL);

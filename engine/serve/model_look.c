@@ -15,6 +15,15 @@ enum model_state model_state(const struct model *m)
 	return (enum model_state)atomic_load(&m->schedule.state);
 }
 
+bool model_working(const struct model *m)
+{
+	struct model *writable = (struct model *)m; /* to lock it; nothing is changed */
+	pthread_mutex_lock(&writable->schedule.lock);
+	bool working = schedule_works(&m->schedule);
+	pthread_mutex_unlock(&writable->schedule.lock);
+	return working;
+}
+
 void model_error(const struct model *m, char *text, size_t size)
 {
 	struct model *writable = (struct model *)m; /* to lock it; nothing is changed */

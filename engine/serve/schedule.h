@@ -32,7 +32,7 @@ struct schedule {
 	pthread_t thread;
 	_Atomic bool quit;  /* ends the generation thread */
 	_Atomic bool leave; /* ends loading: with the thread, or for an unload */
-	_Atomic int state; /* enum model_state; READY announces what loading made */
+	_Atomic int state;  /* enum model_state; READY announces what loading made */
 };
 
 /* generate.c */
@@ -47,6 +47,11 @@ void session_queue(struct session *s);
 void session_unqueue(struct session *s);
 /* A turn that is made ready begins to wait for its steps, and for the model (lock held). */
 void session_start_turn(struct session *s);
+/* Whether any session has a turn, or one whose last step is not told yet (lock held). */
+static inline bool schedule_works(const struct schedule *c)
+{
+	return c->at_step || c->runnable.first;
+}
 /* Tells the session's user that something changed. No lock may be held. */
 void session_notify(struct session *s);
 

@@ -79,6 +79,7 @@ void session_free(struct session *s)
 	token_list_free(&s->tail);
 	params_free(&s->params);
 	answer_unref(s->answer);
+	free(s->name);
 	free(s->prompt);
 	free(s->log);
 	free(s->undo);

@@ -20,6 +20,8 @@ struct session {
 	struct model *model;
 	void *user;			 /* (notify); NULL: nobody to tell */
 	struct session *next, *previous; /* in the schedule's runnable */
+	char *name;			 /* (lock) for the trace, malloced; NULL: it has none */
+	uint32_t owner;			 /* (lock) of its lines there */
 	bool working;			 /* (lock) a turn is in progress */
 	bool queued;			 /* (lock) in the schedule's runnable */
 	bool stepping;			 /* (lock) in the hands of the generation thread */

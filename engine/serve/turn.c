@@ -106,8 +106,10 @@ int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum row
 	s->model->run.batch.normed = s->turn.follow;
 	s->model->run.batch.read = s->turn.score.read;
 	s->model->run.batch.ctx = s;
+	tracing_begin(s, kind);
 	if (!failed)
 		failed = run(s, all, e);
+	tracing_end(s);
 	count_step(s, started, kind == ROW_PROMPT);
 	count_dropped(s, f->experts_dropped - dropped);
 	return failed;

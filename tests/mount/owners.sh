@@ -44,6 +44,20 @@ makes() {
 }
 claim "another user has sessions and asks of their own" makes
 
+traces() { # whose lines they see, who have both opened it before both turns
+	local opened
+	coproc theirs { other bash -c 'exec 3<experts/trace; echo open; read go; cat <&3'; }
+	read -r -u "${theirs[0]}" opened
+	exec 5<experts/trace
+	ask "What is 1 plus 1?" >/dev/null
+	other bash -c 'cd sessions/theirs && echo "What is 1 plus 2?" > prompt && timeout $limit cat wait' >/dev/null || fail turn
+	echo go >&"${theirs[1]}"
+	timeout $limit cat <&"${theirs[0]}" >"$work/theirs"
+	same "$(awk '{ print $1 }' "$work/theirs" | uniq)" theirs "another's"
+	same "$(timeout $limit cat <&5 | awk '{ print $1 }' | uniq | tr '\n' ' ')" "default theirs " "the owner's"
+}
+claim "experts/trace shows another user his own sessions alone, and the mount's owner all" traces
+
 root() {
 	fails_with "Permission denied" cat sessions/theirs/output
 	fails_with "Permission denied" bash -c 'echo q > sessions/theirs/prompt'

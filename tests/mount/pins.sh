@@ -298,4 +298,14 @@ drwx------"
 	free experts/00/010 && sticky experts/00/009
 }
 claim "pins of a model that is not loaded have it loaded, and hold then" unloaded
+
+again() {
+	echo "unload $(basename "$m")" > ../ctl || fail "$(cat ../error)"
+	same "$(cat info/state) $(awk '$1 == "pinned" { print $2 }' ../cache/stats)" "unloaded 0"
+	sticky experts/00/000 && ! in_memory experts/00/000 || fail "not as it should be without weights"
+	ask "What is the capital of France?" >/dev/null
+	await experts/00/000 experts/00/031
+	sticky experts/00/000 && free experts/00/010
+}
+claim "pins outlive an unload: the next load reads what they name again" again
 finish

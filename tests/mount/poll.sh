@@ -115,6 +115,189 @@ PY
 }
 claim "with params/stream off nothing can be read before the answer is complete, and then all of it" whole
 
+news() { # each file of an idle session is waited for, by each way, until something happens to it
+	mkdir sessions/n && cd sessions/n || exit
+	echo 12 >params/max_tokens
+	timeout $limit python3 - <<'PY'
+import os, select, sys, threading
+sys.path.insert(0, os.environ["here"])
+import waiting
+limit = int(os.environ["limit"])
+def put(name, value):
+    with open(name, "w") as f: f.write(value)
+def get(name):
+    with open(name) as f: return f.read()
+def ready(f):
+    return bool(select.select([f], [], [], 0)[0])
+def read_all(f, from_start):
+    if from_start: os.lseek(f, 0, os.SEEK_SET)
+    text = b""
+    while True:
+        piece = os.read(f, 65536)
+        if not piece: return text
+        text += piece
+
+class Waiter:
+    """Waits for a file in one way, as often as it is asked to."""
+    def __init__(self, f, style):
+        self.style, self.f = style, f
+        self.epoll = select.epoll()
+        if style in ("epoll", "edge"):
+            self.epoll.register(f, select.EPOLLIN | (select.EPOLLET if style == "edge" else 0))
+        self.poll = select.poll()
+        self.poll.register(f, select.POLLIN)
+        self.calls = {"select": waiting.SELECT, "poll": waiting.POLL}.get(style, waiting.EPOLL)
+    def wait(self, seconds=limit):
+        if self.style == "select": return bool(select.select([self.f], [], [], seconds)[0])
+        if self.style == "poll": return bool(self.poll.poll(1000 * seconds))
+        return bool(self.epoll.poll(seconds))
+
+def woken(waiter, event):
+    """The event happens once the wait has begun, and ends it."""
+    def act(waits=threading.main_thread()):
+        waiting.until(waits, waiter.calls)
+        event()
+    thread = threading.Thread(target=act)
+    thread.start()
+    came = waiter.wait()
+    thread.join()
+    assert came, waiter.style
+def refused():
+    try: put("params/temperature", "hot")
+    except OSError: return
+    raise SystemExit("not refused")
+def turn():
+    put("prompt", "Tell me about experts.\n")
+
+for style in "select", "poll", "epoll", "edge":
+    get("output") # the gate: what was written before has taken effect
+    status, log, error = (os.open(name, os.O_RDONLY) for name in ("status", "log", "error"))
+    for f in status, error:
+        assert ready(f), "not ready, and never read"
+        read_all(f, True)
+    read_all(log, False)
+    w = {f: Waiter(f, style) for f in (status, log, error)}
+    for f in w: assert not ready(f) and not w[f].wait(0), "ready, and nothing is new"
+
+    before = get("error")
+    woken(w[error], refused)
+    text = read_all(error, True).decode()
+    assert "temperature" in text and text != before, text
+    assert not ready(error)
+
+    woken(w[status], turn)
+    words = []
+    while not words or words[-1] != "done": # its words, of which some may go by unseen
+        words.append(read_all(status, True).decode().strip())
+        if words[-1] != "done": assert w[status].wait(), words
+    assert len(set(words)) == len(words) and not ready(status), words
+
+    assert get("wait") == "done\n"
+    assert w[log].wait(), "the log has grown"
+    text = read_all(log, False)
+    assert b"experts" in text and not ready(log)
+    woken(w[log], lambda: put("ctl", "undo")) # and when it gets shorter
+    assert os.read(log, 10) == b"" and not ready(log)
+    put("params/temperature", "0") # what was refused there is no news any more
+    put("ctl", "reset")
+    for f in status, log, error: os.close(f)
+PY
+	status=$?
+	cd .. && rmdir n
+	return $status
+}
+claim "who waits for status, log and error of an idle session is woken by what happens to them" news
+
+edges() { # of one answer's files by one epoll, edge-triggered: no edge is missing
+	mkdir sessions/e && cd sessions/e || exit
+	echo 3 >params/logprobs
+	timeout $limit python3 - <<'PY'
+import os, select
+limit = int(os.environ["limit"])
+def put(name, value):
+    with open(name, "w") as f: f.write(value)
+put("params/max_tokens", "30")
+put("prompt", "Tell me about experts.\n")
+files = {os.open(name, os.O_RDONLY | os.O_NONBLOCK): [name, b"", False] for name in ("output", "thoughts", "logprobs.jsonl")}
+e = select.epoll()
+for f in files: e.register(f, select.EPOLLIN | select.EPOLLET)
+while not all(ended for _, _, ended in files.values()):
+    events = e.poll(limit)
+    assert events, "an edge is missing"
+    for f, _ in events:
+        while not files[f][2]: # to the end of what there is
+            try: piece = os.read(f, 64)
+            except BlockingIOError: break
+            files[f][1] += piece
+            files[f][2] = not piece
+for name, text, _ in files.values():
+    with open(name, "rb") as g: assert g.read() == text, name
+    assert name != "logprobs.jsonl" or text.count(b"\n") > 5, text
+PY
+	status=$?
+	cd .. && rmdir e
+	return $status
+}
+claim "edge-triggered epoll misses nothing of output, thoughts and logprobs.jsonl" edges
+
+many() { # of one file, by one open file and by several; some go while they wait
+	mkdir sessions/m && cd sessions/m || exit
+	timeout $limit python3 - <<'PY'
+import os, select, signal
+limit = int(os.environ["limit"])
+shared = os.open("status", os.O_RDONLY)
+assert os.read(shared, 100) == b"idle\n"
+children = []
+for i in range(12):
+    r, w = os.pipe()
+    child = os.fork()
+    if child == 0:
+        f = shared if i % 2 else os.open("status", os.O_RDONLY)
+        if not i % 2: os.read(f, 100)
+        p = select.poll(); p.register(f, select.POLLIN)
+        early = p.poll(0)
+        os.write(w, b"x")
+        os._exit(1 if early else 0 if p.poll(1000 * limit) else 2)
+    os.read(r, 1)
+    os.close(r), os.close(w)
+    children.append(child)
+for child in children[:4]:
+    os.kill(child, signal.SIGKILL)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+f = os.open("status", os.O_RDONLY) # closed while it is polled
+e = select.epoll(); e.register(f, select.EPOLLIN); os.read(f, 100)
+assert not e.poll(0)
+os.close(f)
+with open("prompt", "w") as p: p.write("Tell me about experts.\n")
+for child in children[4:]: assert os.waitpid(child, 0)[1] == 0, "not woken"
+assert not e.poll(0), "an event of a file that was closed"
+PY
+	status=$?
+	idle
+	cd .. && rmdir m
+	return $status
+}
+claim "many pollers are woken, and those that go disturb nobody" many
+
+gone() {
+	mkdir sessions/g && cd sessions/g || exit
+	timeout $limit python3 - <<'PY'
+import os, select, sys, threading
+sys.path.insert(0, os.environ["here"])
+import waiting
+f = os.open("status", os.O_RDONLY)
+os.read(f, 100)
+p = select.poll(); p.register(f, select.POLLIN)
+def remove(waits=threading.main_thread()):
+    waiting.until(waits, waiting.POLL)
+    os.rmdir("../g")
+threading.Thread(target=remove).start()
+events = p.poll(1000 * int(os.environ["limit"]))
+assert events and events[0][1] & select.POLLERR, events
+PY
+}
+claim "a poll ends when its session does" gone
+
 ask_polls() {
 	timeout $limit python3 - <<'PY'
 import os, select

@@ -6,6 +6,8 @@ import time
 # A call's numbers on x86-64 and arm64.
 READ = {"0", "63"}
 SELECT = {"23", "270", "72"}
+POLL = {"7", "271", "73"}
+EPOLL = {"232", "281", "22"}
 
 
 def waits(thread, calls):

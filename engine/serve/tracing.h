@@ -1,0 +1,42 @@
+/* What experts/trace shows of a model: a line for each token and layer with experts, as the router
+ * picks them.
+ *
+ * The lines of a prompt's step come layer by layer, while it is computed. Those of an answer's come
+ * when it is known what stood of its drafts, so that a token that is in the answer is one of its
+ * lines, however it was found. While nobody reads, a step asks one atomic, and nothing else is
+ * done.
+ */
+#ifndef MOEFS_ENGINE_SERVE_TRACING_H
+#define MOEFS_ENGINE_SERVE_TRACING_H
+
+#include "engine/compute/batch.h"
+#include "engine/serve/trace_ring.h"
+#include "engine/text/json_write.h"
+
+struct session;
+
+enum { TRACE_NAME_BYTES = 1280 }; /* 255 bytes, each as four, and the folder before them */
+
+struct trace_pick;
+
+struct tracing {
+	struct trace_ring ring;
+	/* The generation thread's, of the step at hand: */
+	enum row_kind kind;
+	uint32_t owner;
+	char name[TRACE_NAME_BYTES];
+	struct trace_pick *picks; /* what was shown and is not in the ring yet */
+	size_t count, room;
+	uint64_t missed; /* lines for which there was no memory */
+	struct text_out lines;
+};
+
+void tracing_init(struct tracing *t);
+void tracing_free(struct tracing *t);
+/* Around the forward pass of a session's step. */
+void tracing_begin(struct session *s, enum row_kind kind);
+void tracing_end(struct session *s);
+/* After an answer's step: so many of its drafts stood. */
+void tracing_settle(struct session *s, uint32_t stood);
+
+#endif
