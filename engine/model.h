@@ -181,6 +181,18 @@ enum model_fact {
 int model_fact(const struct model *m, enum model_fact fact, char *text, size_t size);
 uint64_t model_max_prompt_bytes(const struct model *m);
 
+/* Whether the checkpoint that a store was made from is still there, by what is kept beside the
+ * store (cache/store_inspect.h has the rest of what can be said of one). path[size]: where it was;
+ * empty where that is not known. Blocks: reads at most a MiB of each file. */
+enum store_of {
+	STORE_OF_SAME,	  /* by all its files' sizes and times */
+	STORE_OF_TOUCHED, /* by its sizes; only reading all of it would tell */
+	STORE_OF_CHANGED,
+	STORE_OF_GONE,
+	STORE_OF_UNKNOWN, /* nothing is kept that would tell */
+};
+enum store_of model_store_of(const char *folder, char *path, size_t size);
+
 /* Experts, for looking: nothing is loaded or promoted by it. */
 uint32_t model_layers(const struct model *m);
 uint32_t model_experts(const struct model *m, uint32_t layer); /* 0 for a dense layer */
