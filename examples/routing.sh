@@ -26,6 +26,7 @@ set output "$3"
 set title "experts picked"
 set xlabel "expert"
 set ylabel "layer"
+set autoscale fix
 set yrange [] reverse
 plot "$counts" matrix with image notitle
 END
