@@ -2,7 +2,7 @@
  * its models with their states; or the same in JSON. */
 #include "fs/commands/commands.h"
 #include "fs/commands/look.h"
-#include "fs/text.h"
+#include "fs/base/text.h"
 
 #include <errno.h>
 #include <stdio.h>
