@@ -6,21 +6,23 @@
  *
  * The program's life: options, fork, engine, models, mount, loop, and all of that back. Only this
  * file prints and only main exits. What the tree contains is in tree.c. */
+#include "fs/base/said.h"
+#include "fs/commands/commands.h"
+#include "fs/models/models.h"
+#include "fs/models/progress.h"
 #include "fs/mount/call.h"
 #include "fs/program/check.h"
-#include "fs/commands/commands.h"
 #include "fs/program/daemon.h"
-#include "fs/requests/loop.h"
 #include "fs/program/mount_helper.h"
 #include "fs/program/mounter.h"
 #include "fs/program/mountpoint.h"
 #include "fs/program/notify.h"
-#include "fs/requests/ops.h"
 #include "fs/program/options.h"
 #include "fs/program/privilege.h"
-#include "fs/models/progress.h"
-#include "fs/base/said.h"
 #include "fs/program/unmount.h"
+#include "fs/requests/lifetime.h"
+#include "fs/requests/loop.h"
+#include "fs/requests/ops.h"
 
 #include <errno.h>
 #include <signal.h>

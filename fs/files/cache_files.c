@@ -1,8 +1,8 @@
 /* The folder cache/: what all mounted models share, budgets and policy, and what came of them. */
+#include "fs/base/text.h"
 #include "fs/files/facts.h"
 #include "fs/files/files.h"
 #include "fs/mount/mount.h"
-#include "fs/base/text.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,9 +1,9 @@
 /* The texts of a conversation: messages.json, template.json, tools.json, which are written whole,
  * and tool_calls.json, which grows. Which of the engine's texts it is stands in the row. A long one
  * is read and checked by the workers. */
+#include "fs/base/workers.h"
 #include "fs/files/files.h"
 #include "fs/mount/handle.h"
-#include "fs/base/workers.h"
 
 #include <errno.h>
 #include <poll.h>

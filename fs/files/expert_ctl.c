@@ -3,9 +3,9 @@
  * A pattern is matched piece by piece, the layer's and the expert's, so that it costs as many
  * comparisons as there are layers and experts, not pairs of these. A name without wildcards, of
  * which a shell may write thousands, costs none. */
+#include "fs/base/workers.h"
 #include "fs/files/files.h"
 #include "fs/mount/handle.h"
-#include "fs/base/workers.h"
 
 #include <errno.h>
 #include <fnmatch.h>

@@ -4,7 +4,7 @@
  * All of it is read from atomics, so that looking waits for nobody; a pin is a mark that the cache
  * acts on behind. */
 #include "fs/files/files.h"
-#include "fs/tree/tree.h"
+#include "fs/mount/node.h"
 
 #include <errno.h>
 #include <inttypes.h>

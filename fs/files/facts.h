@@ -5,7 +5,7 @@
 #ifndef MOEFS_FS_FACTS_H
 #define MOEFS_FS_FACTS_H
 
-#include "fs/tree/tree.h"
+#include "fs/mount/node.h"
 
 struct facts {
 	struct text *out;

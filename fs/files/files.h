@@ -1,10 +1,34 @@
 /* What the rows of the tree render and set, by the file that defines it. Each appends to out, or
- * takes a value, for the node it is given (struct row in tree.h). */
+ * takes a value, for the node it is given (struct row in node.h). */
 #ifndef MOEFS_FS_FILES_H
 #define MOEFS_FS_FILES_H
 
 #include "fs/files/facts.h"
-#include "fs/tree/tree.h"
+#include "fs/mount/node.h"
+
+/* The kinds, by the file that defines them. */
+extern const struct file_ops live_ops;	    /* live.c: values, tables, verbs */
+extern const struct file_ops news_ops;	    /* the same of what is waited for with poll */
+extern const struct file_ops assembled_ops; /* live.c: texts that an editor writes whole */
+extern const struct file_ops prompt_ops;    /* prompt.c */
+extern const struct file_ops output_ops;    /* output.c, as the next two */
+extern const struct file_ops wait_ops;
+extern const struct file_ops log_ops;
+extern const struct file_ops question_ops;  /* question.c */
+extern const struct file_ops ask_d_ops;	    /* ask_d.c */
+extern const struct file_ops ctl_ops;	    /* ctl.c */
+extern const struct file_ops mount_ctl_ops; /* mount_ctl.c */
+extern const struct file_ops config_ops;    /* model_files.c */
+/* conversation_files.c: texts that are written whole; the calls of an answer */
+extern const struct file_ops conversation_text_ops;
+extern const struct file_ops tool_calls_ops;
+extern const struct file_ops tool_result_ops; /* tool_result.c */
+extern const struct file_ops rendered_ops;    /* rendered.c */
+extern const struct file_ops expert_ops;      /* expert_files.c */
+extern const struct file_ops trace_ops;	      /* trace.c */
+extern const struct file_ops expert_ctl_ops;  /* expert_ctl.c */
+extern const struct file_ops state_ops;	      /* state_files.c */
+extern const struct file_ops tensor_ops;      /* tensor_files.c */
 
 /* mount_files.c */
 void readme_render(const struct node *n, struct text *out);

@@ -3,6 +3,7 @@
  * live_ops: what is read is rendered when offset 0 is read and kept for the rest of that pass, so
  * that a table never mixes two moments; each write is one value or one verb. assembled_ops: the
  * same for reading, but writes are put together and take effect as one text. */
+#include "fs/files/files.h"
 #include "fs/mount/handle.h"
 #include "fs/mount/unsubmitted.h"
 

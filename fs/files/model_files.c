@@ -1,8 +1,9 @@
 /* A model's own files: info/ and config.json; and the names of the models. */
 #include "fs/files/files.h"
-#include "fs/mount/handle.h"
+#include "fs/models/models.h"
 #include "fs/models/param_defaults.h"
 #include "fs/models/progress.h"
+#include "fs/mount/handle.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,9 +1,10 @@
 /* MOUNT/ctl: verbs about models, one a write. What has to wait for threads or the disk is a
  * worker's, and answers the write when it is done. */
-#include "fs/files/files.h"
-#include "fs/mount/handle.h"
-#include "fs/models/rescan.h"
 #include "fs/base/workers.h"
+#include "fs/files/files.h"
+#include "fs/models/models.h"
+#include "fs/models/rescan.h"
+#include "fs/mount/handle.h"
 
 #include <errno.h>
 #include <stdlib.h>

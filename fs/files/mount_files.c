@@ -1,5 +1,6 @@
 /* The files at the top: README, version, pid, error. */
 #include "fs/files/files.h"
+#include "fs/models/models.h"
 
 #include <unistd.h>
 

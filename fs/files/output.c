@@ -3,6 +3,7 @@
  * An open output is bound to one answer: the newest at open (the gate in ops.c has waited for a
  * prompt that was closing). Reads are by offset in that answer, so several readers each see all of
  * it. Having reached its end, a read at offset 0 binds to the answer that is then the newest. */
+#include "fs/files/files.h"
 #include "fs/mount/handle.h"
 
 #include <errno.h>

@@ -4,6 +4,7 @@
  * thing is taken from the offset: a seek back over what was just read reads it again, because that
  * is how bash's `read` returns what it read too far. */
 #include "fs/files/question.h"
+#include "fs/files/files.h"
 #include "fs/mount/pollers.h"
 #include "fs/mount/unsubmitted.h"
 

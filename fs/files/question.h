@@ -7,8 +7,8 @@
 #ifndef MOEFS_FS_QUESTION_H
 #define MOEFS_FS_QUESTION_H
 
-#include "fs/mount/handle.h"
 #include "fs/base/workers.h"
+#include "fs/mount/handle.h"
 
 #include <stdatomic.h>
 

@@ -4,9 +4,9 @@
  * for a read of offset 0, which keeps the text for the rest of that pass, as for the size. Where
  * there is nothing to be shown (the model is not loaded, it has no template, or its template
  * refuses a conversation that has no messages yet) they are empty: looking is no failure. */
+#include "fs/base/workers.h"
 #include "fs/files/files.h"
 #include "fs/mount/handle.h"
-#include "fs/base/workers.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -6,9 +6,9 @@
  * of the process that opened it, if it is whole, else never.
  *
  * Contexts are large: bytes are copied, summed up and given back by the workers. */
+#include "fs/base/workers.h"
 #include "fs/files/files.h"
 #include "fs/mount/handle.h"
-#include "fs/base/workers.h"
 
 #include <errno.h>
 #include <stdlib.h>

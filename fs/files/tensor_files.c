@@ -4,8 +4,8 @@
  * of a file are the workers' as well. Looking loads nothing.
  */
 #include "fs/files/files.h"
-#include "fs/mount/handle.h"
 #include "fs/files/tensor_names.h"
+#include "fs/mount/handle.h"
 
 #include <string.h>
 

@@ -7,6 +7,7 @@
  * Lines are taken in pieces, and what a read asks for is copied from the last piece. Where that
  * lies in the file is what the reads' offsets say, so that who seeks back over what he has just
  * read, as bash's `read` does, has it again. */
+#include "fs/files/files.h"
 #include "fs/mount/handle.h"
 #include "fs/mount/trace_news.h"
 

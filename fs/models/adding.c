@@ -1,4 +1,5 @@
 /* What is mounted by the command line: a model, or a folder of them (mount.h). */
+#include "fs/models/models.h"
 #include "fs/models/rescan.h"
 
 #include <errno.h>

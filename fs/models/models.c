@@ -1,7 +1,8 @@
 /* Which models are mounted: opening them, naming their folders, and noticing when one of them fails
  * to load. What comes and goes in folders of them is rescan.c's. */
-#include "fs/mount/handle.h"
+#include "fs/models/models.h"
 #include "fs/models/param_defaults.h"
+#include "fs/mount/handle.h"
 #include "fs/mount/trace_news.h"
 
 #include <ctype.h>

@@ -1,7 +1,6 @@
 /* Params of the command line's. See param_defaults.h. */
 #include "fs/models/param_defaults.h"
 #include "engine/session.h"
-#include "fs/program/options.h"
 
 #include <string.h>
 

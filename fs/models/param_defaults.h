@@ -4,6 +4,12 @@
 
 #include "fs/mount/mount.h"
 
+/* What a param of every session begins with, as it would be written into its file. */
+struct param_given {
+	size_t param; /* by params_name */
+	char *value;
+};
+
 /* Sets them in sessions/default, whose params all others begin with. What is wrong is told in the
  * param's own words. */
 int param_defaults_set(struct mounted *model, struct err *e);

@@ -4,8 +4,9 @@
  * since it may have looked before. */
 #include "fs/models/rescan.h"
 #include "cache/clock.h"
-#include "fs/models/scan.h"
 #include "fs/base/workers.h"
+#include "fs/models/models.h"
+#include "fs/models/scan.h"
 
 #include <errno.h>
 #include <stdlib.h>

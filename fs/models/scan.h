@@ -3,7 +3,7 @@
 #ifndef MOEFS_FS_SCAN_H
 #define MOEFS_FS_SCAN_H
 
-#include "fs/mount/mount.h"
+#include "fs/models/models.h"
 
 struct known { /* a model that is in the tree, in one of the folders */
 	char *path;

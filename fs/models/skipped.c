@@ -1,7 +1,7 @@
 /* What MOUNT/error says of folders of models, a line for each that is not mounted or is gone, and
  * telling what is new of it (mount.h). */
-#include "fs/mount/mount.h"
 #include "fs/base/said.h"
+#include "fs/models/models.h"
 
 #include <stdio.h>
 #include <string.h>

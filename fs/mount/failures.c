@@ -3,9 +3,9 @@
  * The mount keeps the last failure of nobody (a model, the store) and the last of each user, since
  * a sentence may quote what he wrote. A session keeps the last refusal, until the next prompt that
  * it accepts; why its last turn failed is the engine's to say. */
-#include "fs/mount/pollers.h"
 #include "fs/base/said.h"
-#include "fs/tree/tree.h"
+#include "fs/mount/node.h"
+#include "fs/mount/pollers.h"
 
 #include <stdio.h>
 #include <stdlib.h>

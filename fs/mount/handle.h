@@ -1,6 +1,6 @@
 /* Open files. A handle is made by OPEN and freed by RELEASE, and it holds whatever its kind of file
- * has to remember in between; the kinds are the struct file_ops below, one per behaviour, shared by
- * many rows of the tree.
+ * has to remember in between; a kind is a struct file_ops, one per behaviour, shared by many rows
+ * of the tree (files/files.h).
  *
  * A handle keeps its session's struct alive, not the session: after rmdir the struct's session is
  * NULL, and reads fail with EIO (those that were waiting) or ESTALE (later ones).
@@ -8,9 +8,9 @@
 #ifndef MOEFS_FS_HANDLE_H
 #define MOEFS_FS_HANDLE_H
 
-#include "fs/mount/call.h"
 #include "fs/base/process.h"
-#include "fs/tree/tree.h"
+#include "fs/mount/call.h"
+#include "fs/mount/node.h"
 
 struct answer;
 struct restored;
@@ -84,30 +84,6 @@ struct file_ops {
 	int (*size_later)(const struct node *n, fuse_req_t req, size_fn *tell);
 };
 
-/* The kinds. */
-extern const struct file_ops live_ops;	    /* live.c: values, tables, verbs */
-extern const struct file_ops news_ops;	    /* the same of what is waited for with poll */
-extern const struct file_ops assembled_ops; /* live.c: texts that an editor writes whole */
-extern const struct file_ops prompt_ops;    /* prompt.c */
-extern const struct file_ops output_ops;    /* output.c, as the next two */
-extern const struct file_ops wait_ops;
-extern const struct file_ops log_ops;
-extern const struct file_ops question_ops;  /* question.c */
-extern const struct file_ops ask_d_ops;	    /* ask_d.c */
-extern const struct file_ops ctl_ops;	    /* ctl.c */
-extern const struct file_ops mount_ctl_ops; /* mount_ctl.c */
-extern const struct file_ops config_ops;    /* model_files.c */
-/* conversation_files.c: texts that are written whole; the calls of an answer */
-extern const struct file_ops conversation_text_ops;
-extern const struct file_ops tool_calls_ops;
-extern const struct file_ops tool_result_ops; /* tool_result.c */
-extern const struct file_ops rendered_ops;    /* rendered.c */
-extern const struct file_ops expert_ops;      /* expert_files.c */
-extern const struct file_ops trace_ops;	      /* trace.c */
-extern const struct file_ops expert_ctl_ops;  /* expert_ctl.c */
-extern const struct file_ops state_ops;	      /* state_files.c */
-extern const struct file_ops tensor_ops;      /* tensor_files.c */
-
 static inline bool handle_reads(const struct handle *h)
 {
 	return (h->flags & O_ACCMODE) != O_WRONLY;
@@ -132,8 +108,6 @@ void handle_began_turn(struct handle *h);
 void handle_submitted(struct handle *h, int code, const struct err *e);
 /* Copies from a whole text what a read at offset asks for. */
 ssize_t read_slice(const struct call *c, char *buffer, const void *data, size_t length);
-/* worker_read.c: has a worker read; -ENOMEM, or CALL_KEPT. */
-ssize_t worker_read(struct handle *h, struct call *c);
 /* Lets a read wait, or says -EAGAIN if it must not. */
 ssize_t read_waits(struct call *c, struct link *list);
 /* How long an open may wait for the RELEASE of a prompt that is closing. */

@@ -5,8 +5,9 @@
  * the rest. That queue and the workers' (workers.c) have the only locks in fs/, and neither is
  * taken under the other. So nothing here is locked, and nothing here may block.
  *
- * This header declares state and its lifetimes. What users see of it is tree.h; requests that wait
- * are call.h; open files are handle.h.
+ * This header declares state, and what keeps conversations. What users see of it is node.h;
+ * requests that wait are call.h; open files are handle.h. Models come and go by models/, and a
+ * mount begins and ends by requests/lifetime.h.
  */
 #ifndef MOEFS_FS_MOUNT_H
 #define MOEFS_FS_MOUNT_H
@@ -28,7 +29,6 @@
 
 enum {
 	NAME_SIZE = 256,	  /* of a file's name, terminator included */
-	MODEL_NAME_MOST = 240,	  /* bytes of a model's; a number may follow */
 	MODELS_MAX = 4095,	  /* what an inode number can tell apart, see tree.c */
 	SESSIONS_MAX = 1 << 16,	  /* named ones, per model */
 	READ_MAX_BYTES = 1 << 20, /* that one read asks for */
@@ -141,21 +141,9 @@ struct mount {
 	bool verbose;			  /* a line for each answered prompt */
 	mode_t umask;			  /* bits that no node has */
 	struct said *said;		  /* what the daemon has to say; NULL: to nobody */
-	const struct param_given *params; /* that sessions begin with (options.h) */
+	const struct param_given *params; /* that sessions begin with (param_defaults.h) */
 	size_t param_count;
 };
-
-/* ---- mount.c ---- */
-
-/* The engine must exist. Fails only for want of memory, threads or descriptors. */
-int mount_create(struct mount **out, struct err *e);
-/* After the loop: ends every session and answers whoever waits. */
-void mount_stop(struct mount *m);
-/* After unmounting: ends the workers, closes the models and the engine, which may take as long as
- * the reads and steps that they are at, and frees everything. NULL is fine. */
-void mount_destroy(struct mount *m);
-/* The engine_options.changed callback: user is a conversation. Any thread. */
-void mount_changed(void *ctx, void *user);
 
 /* ---- failures.c ---- */
 
@@ -166,47 +154,6 @@ int mount_failure_of(struct mount *m, uid_t uid, const struct err *e);
 /* The last failure that is a user's to see: his own and nobody's, others' only for the mount's own
  * user. Empty: none. */
 const char *mount_failure_seen(const struct mount *m, uid_t viewer);
-
-/* ---- models.c ---- */
-
-/* Whether a model's folder may be called so. */
-bool models_name_fits(const char *name);
-/* How many there are that are not gone. */
-size_t models_count(const struct mount *m);
-struct mounted *models_named(const struct mount *m, const char *name, size_t length); /* or NULL */
-/* A model that is open, and in no tree yet. */
-struct found {
-	struct model *model;
-	char *path, *config;
-	size_t config_length;
-	struct timespec config_time;
-};
-/* Opens it, and says what is wrong with it as far as that is known before its weights are read.
- * load: it will be, at once. Any thread; blocks. */
-int models_find(struct found *f, struct engine *g, const char *path, bool load, struct err *e);
-void models_drop(struct found *f); /* closes it, if it was not taken */
-/* Puts it into the tree, by this name or its own. Taken or not, f has nothing afterwards. */
-int models_take(struct mount *m, struct found *f, const char *name, struct err *e);
-/* Nothing of it is loaded, open, or in its conversations. */
-bool models_unused(const struct mounted *model);
-void models_close(struct mount *m); /* blocks until the steps in progress end */
-/* Tells MOUNT/error about models that failed to load, or whose conversion stopped, since the last
- * call. True while one is loading. */
-bool models_watch(struct mount *m);
-
-/* ---- adding.c ---- */
-
-/* Mounts the model at path and asks it to load, or, where path holds a folder of models, each of
- * them, to be loaded when first asked. In a folder what cannot be mounted is skipped, with a line
- * in `skipped`; an error if nothing is left. The name is for a single model; NULL: its own. Blocks
- * for the small files and the headers of the weights. */
-int models_add(struct mount *m, const char *path, const char *name, struct err *e);
-
-/* ---- skipped.c ---- */
-
-/* Takes the lines, each with its newline, in the place of m->skipped, and says those that are new.
- */
-void skipped_replace(struct mount *m, struct text *lines);
 
 /* ---- sessions.c ---- */
 

@@ -16,7 +16,7 @@
 #define MOEFS_FS_REFUSALS_H
 
 #include "fs/base/process.h"
-#include "fs/tree/tree.h"
+#include "fs/mount/node.h"
 
 enum {
 	REFUSALS_PER_SESSION = 256, /* the oldest go, as in the next */

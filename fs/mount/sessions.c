@@ -3,11 +3,11 @@
  * A model keeps its sessions by ascending number, which is also the order of their making: found by
  * number with a binary search (every request does that), by name with a scan (only lookups do). */
 #include "cache/clock.h"
+#include "fs/base/said.h"
 #include "fs/mount/call.h"
 #include "fs/mount/handle.h"
 #include "fs/mount/pollers.h"
 #include "fs/mount/refusals.h"
-#include "fs/base/said.h"
 #include "fs/mount/told.h"
 #include "fs/mount/trace_news.h"
 

@@ -1,6 +1,6 @@
 /* News of a model's trace: from the engine's threads to who waits for it. */
-#include "fs/mount/pollers.h"
 #include "fs/mount/trace_news.h"
+#include "fs/mount/pollers.h"
 
 void trace_wake(struct mounted *model)
 {

@@ -1,6 +1,6 @@
 #include "fs/program/check.h"
-#include "fs/mount/mount.h"
 #include "fs/models/scan.h"
+#include "fs/mount/mount.h"
 
 #include <errno.h>
 #include <stdlib.h>

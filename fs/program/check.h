@@ -3,8 +3,8 @@
 #ifndef MOEFS_FS_CHECK_H
 #define MOEFS_FS_CHECK_H
 
-#include "fs/program/options.h"
 #include "fs/base/text.h"
+#include "fs/program/options.h"
 
 /* Fills `tables`, one table for each model with an empty line between, and `wrong`, a line for each
  * that cannot be mounted. 0, or an error of the options in words. The caller frees both. */

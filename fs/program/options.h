@@ -4,6 +4,7 @@
 #define MOEFS_FS_OPTIONS_H
 
 #include "engine/model.h"
+#include "fs/models/param_defaults.h"
 #include "fs/program/privilege.h"
 
 #include <fuse3/fuse_opt.h>
@@ -11,12 +12,6 @@
 #include <sys/types.h>
 
 enum { OPTION_VALUES = 16 };
-
-/* What a param of every session begins with, as it would be written into its file. */
-struct param_given {
-	size_t param; /* by params_name */
-	char *value;
-};
 
 struct options {
 	struct engine_options engine; /* its strings are among the values */

@@ -1,9 +1,9 @@
 /* The options that take a value, as they are given and as what they mean. See options_parse.h. */
-#include "fs/program/options_parse.h"
 #include "engine/session.h"
-#include "fs/mount/mount.h"
-#include "fs/program/privilege.h"
 #include "fs/base/text.h"
+#include "fs/models/models.h"
+#include "fs/program/options_parse.h"
+#include "fs/program/privilege.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -3,9 +3,10 @@
  * Work is taken in slices (so many requests, so many woken calls), so that neither ten thousand
  * readers of one answer nor a flood of requests keeps the other waiting for long. */
 #include "fs/requests/loop.h"
-#include "fs/mount/call.h"
 #include "fs/base/post.h"
+#include "fs/models/models.h"
 #include "fs/models/rescan.h"
+#include "fs/mount/call.h"
 
 #include <errno.h>
 #include <fcntl.h>

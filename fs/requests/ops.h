@@ -5,7 +5,6 @@
 #define MOEFS_FS_OPS_H
 
 #include "fs/mount/call.h"
-#include "fs/tree/tree.h"
 
 extern const struct fuse_lowlevel_ops moefs_ops; /* user data: the struct mount */
 

@@ -1,8 +1,9 @@
 /* Operations on open files: open, read, write, flush, release, poll. See ops.h. */
 #include "fs/mount/handle.h"
-#include "fs/requests/ops.h"
 #include "fs/mount/pollers.h"
 #include "fs/mount/refusals.h"
+#include "fs/requests/ops.h"
+#include "fs/requests/request.h"
 
 #include <errno.h>
 #include <unistd.h>

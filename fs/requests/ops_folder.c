@@ -5,9 +5,9 @@
  * is clearing the folder: one that has it open and has listed it. Others hear EPERM, since a
  * success without effect would make tar x, which has it open, too, try for ever to replace a file.
  */
+#include "fs/base/process.h"
 #include "fs/requests/ops.h"
 #include "fs/requests/request.h"
-#include "fs/base/process.h"
 
 #include <errno.h>
 #include <linux/fs.h> /* RENAME_NOREPLACE */

@@ -1,7 +1,7 @@
 /* Folders whose names have to be found out first, which takes long: whoever opens one, or asks for
  * a name in it, is answered when a worker has done that (struct row). */
-#include "fs/requests/request.h"
 #include "fs/base/workers.h"
+#include "fs/requests/request.h"
 
 #include <errno.h>
 #include <stdlib.h>

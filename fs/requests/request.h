@@ -2,7 +2,7 @@
 #ifndef MOEFS_FS_REQUEST_H
 #define MOEFS_FS_REQUEST_H
 
-#include "fs/mount/call.h"
+#include "fs/mount/handle.h"
 #include "fs/tree/tree.h"
 
 struct mount *mount_of(fuse_req_t req);
@@ -21,5 +21,8 @@ struct prepared_request {
 };
 /* True: the folder is not prepared; the request is answered later, by `again` or with an error. */
 bool request_waits(const struct node *folder, const struct prepared_request *of);
+
+/* worker_read.c: has a worker read; -ENOMEM, or CALL_KEPT. */
+ssize_t worker_read(struct handle *h, struct call *c);
 
 #endif

@@ -1,6 +1,6 @@
 /* Reads that a worker does, since they block (file_ops.read_in_worker). */
-#include "fs/mount/handle.h"
 #include "fs/base/workers.h"
+#include "fs/requests/request.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* Attributes of nodes, and who may do what with them. */
+#include "fs/tree/tree.h"
 #include "fs/mount/handle.h"
 
 #include <unistd.h>

@@ -1,13 +1,14 @@
-/* The mount's own state: made before the engine, destroyed after the last session. See mount.h. */
-#include "fs/mount/mount.h"
+/* See lifetime.h. */
+#include "fs/requests/lifetime.h"
+#include "fs/base/workers.h"
+#include "fs/files/question.h"
+#include "fs/models/models.h"
+#include "fs/models/rescan.h"
 #include "fs/mount/call.h"
 #include "fs/mount/handle.h"
-#include "fs/requests/ops.h"
-#include "fs/files/question.h"
-#include "fs/tree/readme.h"
-#include "fs/models/rescan.h"
 #include "fs/mount/trace_news.h"
-#include "fs/base/workers.h"
+#include "fs/requests/ops.h"
+#include "fs/tree/readme.h"
 
 #include <errno.h>
 #include <stdlib.h>
