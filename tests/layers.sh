@@ -74,7 +74,7 @@ echo '#include "fs/base/text.h"' >engine/model.h
 echo '#include "engine/serve/params.h"' >fs/files/trace.c
 echo '#include "engine/model.h"' >fs/base/text.h
 echo '#include "fs/tree/tree.h"' >fs/files/files.h
-echo '#include "fs/files/files.h"' >fs/tree/tree.c
+echo '#include "fs/files/files.h"' >fs/tree/rows.c
 echo '#include "fs/tree/tree.h"' >fs/commands/list.c
 echo '#include "cache/err.h"' >kernels/tq.c
 echo '#include "kernels/tq.h"' >cache/store.c

@@ -1,6 +1,6 @@
 /* Nodes and rows: what a file of the tree is of, and what its kind is.
  *
- * ONE TABLE IS THE TREE: every kind of file or folder is one row of rows[] (tree/tree.c), and a new
+ * ONE TABLE IS THE TREE: every kind of file or folder is one row of rows[] (tree/rows.c), and a new
  * file is a new row; this header says what a row holds. A node is a row together with what it is
  * of: which model, which session, which layer, which expert. Nodes are values. How names and inode
  * numbers lead to nodes is tree/tree.h.
