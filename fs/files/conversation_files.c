@@ -3,6 +3,7 @@
  * is read and checked by the workers. */
 #include "fs/base/workers.h"
 #include "fs/files/files.h"
+#include "fs/files/live.h"
 #include "fs/mount/handle.h"
 
 #include <errno.h>
@@ -39,32 +40,17 @@ int conversation_text_set(const struct node *n, const char *value, size_t length
 	return code;
 }
 
-static ssize_t text_read(struct handle *h, struct call *c, char *buffer)
-{
-	return assembled_ops.read(h, c, buffer);
-}
-
 /* What would be refused when it is closed is refused now, so that a shell hears of it. */
 static int text_write(struct handle *h, const char *data, size_t size, uint64_t offset,
 		      struct err *e)
 {
 	if (!session_working(h->node.conversation->session))
-		return assembled_ops.write(h, data, size, offset, e);
+		return assembled_write(h, data, size, offset, e);
 	h->poison = EBUSY;
 	return err_set(e, EBUSY,
 		       "%s: the session is still answering: read its output to the end, or "
 		       "`echo stop > ctl`",
 		       h->node.row->name);
-}
-
-static int text_truncate(struct handle *h, uint64_t size, struct err *e)
-{
-	return assembled_ops.truncate(h, size, e);
-}
-
-static int text_flush(struct handle *h, bool by_opener, struct err *e)
-{
-	return assembled_ops.flush(h, by_opener, e);
 }
 
 /* ---- long ones ---- */
@@ -133,14 +119,14 @@ static bool text_flush_later(struct handle *h, bool by_opener, fuse_req_t req)
 static void text_release(struct handle *h)
 {
 	if (!h->node.conversation->session || !text_flush_later(h, true, NULL))
-		assembled_ops.release(h);
+		assembled_release(h);
 }
 
 const struct file_ops conversation_text_ops = {
-	.read = text_read,
+	.read = live_read,
 	.write = text_write,
-	.truncate = text_truncate,
-	.flush = text_flush,
+	.truncate = assembled_truncate,
+	.flush = assembled_flush,
 	.flush_later = text_flush_later,
 	.release = text_release,
 	.size = conversation_text_size,
@@ -150,7 +136,7 @@ const struct file_ops conversation_text_ops = {
 
 static ssize_t calls_read(struct handle *h, struct call *c, char *buffer)
 {
-	ssize_t n = live_ops.read(h, c, buffer);
+	ssize_t n = live_read(h, c, buffer);
 	h->cursor = h->shown.length;
 	return n;
 }

@@ -1,5 +1,6 @@
 /* ctl: verbs to a session, one a write. */
 #include "fs/files/files.h"
+#include "fs/files/live.h"
 #include "fs/mount/handle.h"
 
 #include <errno.h>
@@ -70,12 +71,7 @@ static int ctl_write(struct handle *h, const char *data, size_t size, uint64_t o
 		       (int)(size < 64 ? size : 64), data);
 }
 
-static ssize_t ctl_read(struct handle *h, struct call *c, char *buffer)
-{
-	return live_ops.read(h, c, buffer);
-}
-
 const struct file_ops ctl_ops = {
-	.read = ctl_read,
+	.read = live_read,
 	.write = ctl_write,
 };

@@ -3,9 +3,9 @@
  * A pattern is matched piece by piece, the layer's and the expert's, so that it costs as many
  * comparisons as there are layers and experts, not pairs of these. A name without wildcards, of
  * which a shell may write thousands, costs none. */
-#include "fs/base/workers.h"
 #include "fs/files/files.h"
-#include "fs/mount/handle.h"
+#include "fs/files/late.h"
+#include "fs/files/live.h"
 
 #include <errno.h>
 #include <fnmatch.h>
@@ -116,7 +116,8 @@ static int choose(struct chosen *c, const char *word, struct err *e)
 	const char *layer = strsep(&expert, "/");
 	bool glob = has_wildcard(word);
 	if (glob && ++c->globs > GLOBS_MOST)
-		return err_set(e, EINVAL, "experts/ctl: more than %d patterns in one write",
+		return err_set(e, EINVAL,
+			       "experts/ctl: more than %d patterns in one write; write several",
 			       GLOBS_MOST);
 	if (glob ? match(c, layer, expert) > 0 : find(c, layer, expert))
 		return 0;
@@ -189,35 +190,11 @@ static int command(struct model *m, char *words, struct err *e)
 
 /* ---- the file ---- */
 
-struct command {
-	struct job job;
-	fuse_req_t req;
-	struct node node; /* the handle's */
-	int code;
-	struct err why;
-	size_t size;
-	char words[]; /* [size + 1] */
-};
-
-static void command_work(struct job *job)
+static int take(struct late_write *w, struct err *e)
 {
-	struct command *c = LINK_OWNER(job, struct command, job);
-	c->code = strlen(c->words) < c->size
-			  ? err_set(&c->why, EINVAL, "experts/ctl: there is a zero byte in it")
-			  : command(c->node.model->model, c->words, &c->why);
-}
-
-static void command_finish(struct job *job)
-{
-	struct command *c = LINK_OWNER(job, struct command, job);
-	if (c->code) {
-		node_failure(&c->node, &c->why);
-		fuse_reply_err(c->req, -c->code);
-	} else {
-		node_took(&c->node);
-		fuse_reply_write(c->req, c->size);
-	}
-	free(c);
+	if (strlen(w->bytes) < w->size)
+		return err_set(e, EINVAL, "experts/ctl: there is a zero byte in it");
+	return command(w->handle->node.model->model, w->bytes, e);
 }
 
 /* By a worker: giving back the memory of many experts takes its time. */
@@ -226,28 +203,14 @@ static int expert_ctl_write(struct handle *h, fuse_req_t req, const char *data, 
 {
 	(void)offset; /* a shell's >> is as good as its > */
 	if (size > COMMAND_MOST)
-		return err_set(e, EFBIG, "experts/ctl: a command of %zu bytes is too long", size);
-	struct command *c = malloc(sizeof *c + size + 1);
-	if (!c)
-		return err_set(e, ENOMEM, "experts/ctl: no memory for what is written");
-	*c = (struct command){
-		.job = {.work = command_work, .finish = command_finish},
-		.req = req,
-		.node = h->node,
-		.size = size,
-	};
-	memcpy(c->words, data, size);
-	c->words[size] = 0;
-	workers_run(h->node.mount->workers, &c->job);
-	return 0;
-}
-
-static ssize_t expert_ctl_read(struct handle *h, struct call *c, char *buffer)
-{
-	return live_ops.read(h, c, buffer);
+		return err_set(e, EFBIG,
+			       "experts/ctl: %zu bytes are more than a command's %d; write several",
+			       size, COMMAND_MOST);
+	const struct late_write w = {.req = req, .handle = h, .size = size, .take = take};
+	return late_write(&w, data, false, e);
 }
 
 const struct file_ops expert_ctl_ops = {
-	.read = expert_ctl_read,
+	.read = live_read,
 	.write_later = expert_ctl_write,
 };

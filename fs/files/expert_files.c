@@ -145,9 +145,10 @@ void expert_stats_list(const struct node *n, struct facts *f)
 
 /* ---- an expert's bytes ---- */
 
-static int64_t expert_read(const struct node *n, uint64_t offset, void *buffer, size_t bytes,
+static int64_t expert_read(const struct handle *h, uint64_t offset, void *buffer, size_t bytes,
 			   struct err *e)
 {
+	const struct node *n = &h->node;
 	return model_expert_read(n->model->model, n->layer, n->item, offset, buffer, bytes, e);
 }
 

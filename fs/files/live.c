@@ -3,8 +3,8 @@
  * live_ops: what is read is rendered when offset 0 is read and kept for the rest of that pass, so
  * that a table never mixes two moments; each write is one value or one verb. assembled_ops: the
  * same for reading, but writes are put together and take effect as one text. */
+#include "fs/files/live.h"
 #include "fs/files/files.h"
-#include "fs/mount/handle.h"
 #include "fs/mount/unsubmitted.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ static void node_name(const struct node *n, char name[NAME_SIZE])
 		(void)snprintf(name, NAME_SIZE, "%s", n->row->name);
 }
 
-static ssize_t live_read(struct handle *h, struct call *c, char *buffer)
+ssize_t live_read(struct handle *h, struct call *c, char *buffer)
 {
 	if (c->offset == 0 || !h->looked) {
 		h->looked = true;
@@ -93,8 +93,7 @@ static int assembled_begin(struct handle *h, struct err *e)
 	return 0;
 }
 
-static int assembled_write(struct handle *h, const char *data, size_t size, uint64_t offset,
-			   struct err *e)
+int assembled_write(struct handle *h, const char *data, size_t size, uint64_t offset, struct err *e)
 {
 	uint64_t most = h->node.row->most;
 	char name[NAME_SIZE];
@@ -114,7 +113,7 @@ static int assembled_write(struct handle *h, const char *data, size_t size, uint
 	return code;
 }
 
-static int assembled_truncate(struct handle *h, uint64_t size, struct err *e)
+int assembled_truncate(struct handle *h, uint64_t size, struct err *e)
 {
 	int code = assembled_begin(h, e);
 	if (code)
@@ -130,7 +129,7 @@ static int assembled_truncate(struct handle *h, uint64_t size, struct err *e)
 	return 0;
 }
 
-static int assembled_flush(struct handle *h, bool by_opener, struct err *e)
+int assembled_flush(struct handle *h, bool by_opener, struct err *e)
 {
 	if (!h->dirty || h->poison || !by_opener)
 		return 0;
@@ -139,7 +138,7 @@ static int assembled_flush(struct handle *h, bool by_opener, struct err *e)
 	return set(h, data, h->written.length, e);
 }
 
-static void assembled_release(struct handle *h)
+void assembled_release(struct handle *h)
 {
 	struct err e = {0};
 	if (h->node.conversation->session && assembled_flush(h, true, &e))

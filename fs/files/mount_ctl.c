@@ -1,18 +1,18 @@
 /* MOUNT/ctl: verbs about models, one a write. What has to wait for threads or the disk is a
  * worker's, and answers the write when it is done. */
-#include "fs/base/workers.h"
 #include "fs/files/files.h"
+#include "fs/files/late.h"
+#include "fs/files/live.h"
 #include "fs/models/models.h"
 #include "fs/models/rescan.h"
-#include "fs/mount/handle.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct asked {		       /* by a write */
 	struct handle *handle; /* is released after the answer */
 	fuse_req_t req;
+	const char *words; /* [size] */
 	size_t size;
 	struct mounted *model; /* that it names; NULL: none */
 };
@@ -26,44 +26,21 @@ static int load(const struct asked *a, struct err *e)
 	return 0;
 }
 
-/* ---- unload ---- */
-
-struct unloading {
-	struct job job;
-	struct asked asked;
-	struct err why;
-	int code;
-};
-
-static void unload_work(struct job *job)
+static int unload_take(struct late_write *w, struct err *e)
 {
-	struct unloading *u = LINK_OWNER(job, struct unloading, job);
-	u->code = model_unload(u->asked.model->model, &u->why);
-}
-
-static void unload_finish(struct job *job)
-{
-	struct unloading *u = LINK_OWNER(job, struct unloading, job);
-	if (u->code) {
-		node_failure(&u->asked.handle->node, &u->why);
-		fuse_reply_err(u->asked.req, -u->code);
-	} else {
-		fuse_reply_write(u->asked.req, u->asked.size);
-	}
-	free(u);
+	return model_unload(((struct mounted *)w->of)->model, e);
 }
 
 static int unload(const struct asked *a, struct err *e)
 {
-	struct unloading *u = malloc(sizeof *u);
-	if (!u)
-		return err_set(e, ENOMEM, "no memory to unload %s", a->model->name);
-	*u = (struct unloading){
-		.job = {.slow = true, .work = unload_work, .finish = unload_finish},
-		.asked = *a,
+	const struct late_write w = {
+		.req = a->req,
+		.handle = a->handle,
+		.size = a->size,
+		.take = unload_take,
+		.of = a->model,
 	};
-	workers_run(a->handle->node.mount->workers, &u->job);
-	return 0;
+	return late_write(&w, a->words, true, e);
 }
 
 static int rescan(const struct asked *a, struct err *e)
@@ -100,7 +77,8 @@ static int run(const struct verb *v, struct asked *a, const char *name, size_t l
 	if (v->of_model && !length)
 		return err_set(e, EINVAL, "ctl: %s which model? `%s NAME`", v->name, v->name);
 	if (v->of_model && !(a->model = models_named(a->handle->node.mount, name, length)))
-		return err_set(e, ENOENT, "ctl: no model here is called '%.*s'",
+		return err_set(e, ENOENT,
+			       "ctl: no model here is called '%.*s'; `ls` names those that are",
 			       (int)(length < NAME_SIZE ? length : NAME_SIZE), name);
 	return v->run(a, e);
 }
@@ -109,7 +87,7 @@ static int run(const struct verb *v, struct asked *a, const char *name, size_t l
 static int ctl_write(struct handle *h, fuse_req_t req, const char *data, size_t size,
 		     uint64_t offset, struct err *e)
 {
-	struct asked a = {.handle = h, .req = req, .size = size};
+	struct asked a = {.handle = h, .req = req, .words = data, .size = size};
 	(void)offset;
 	size_t length = size;
 	while (length && strchr(" \n", data[length - 1]) && data[length - 1])
@@ -126,12 +104,7 @@ static int ctl_write(struct handle *h, fuse_req_t req, const char *data, size_t 
 		       (int)(length < 64 ? length : 64), data);
 }
 
-static ssize_t ctl_read(struct handle *h, struct call *c, char *buffer)
-{
-	return live_ops.read(h, c, buffer);
-}
-
 const struct file_ops mount_ctl_ops = {
-	.read = ctl_read,
+	.read = live_read,
 	.write_later = ctl_write,
 };

@@ -4,6 +4,7 @@
  * prompt that was closing). Reads are by offset in that answer, so several readers each see all of
  * it. Having reached its end, a read at offset 0 binds to the answer that is then the newest. */
 #include "fs/files/files.h"
+#include "fs/files/live.h"
 #include "fs/mount/handle.h"
 
 #include <errno.h>
@@ -79,7 +80,7 @@ static ssize_t wait_read(struct handle *h, struct call *c, char *buffer)
 	struct conversation *s = h->node.conversation;
 	if (c->offset == 0 && session_working(s->session))
 		return read_waits(c, &s->for_turn);
-	return live_ops.read(h, c, buffer);
+	return live_read(h, c, buffer);
 }
 
 static uint64_t wait_size(const struct node *n)

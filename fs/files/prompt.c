@@ -10,6 +10,7 @@
  * Pieces are joined in the order of their writes; offsets are not looked at, since the file has
  * none: what is read from it is the turn before. */
 #include "fs/files/files.h"
+#include "fs/files/live.h"
 #include "fs/mount/handle.h"
 #include "fs/mount/refusals.h"
 #include "fs/mount/trace_news.h"
@@ -131,14 +132,9 @@ void prompt_render(const struct node *n, struct text *out)
 	free(text);
 }
 
-static ssize_t prompt_read(struct handle *h, struct call *c, char *buffer)
-{
-	return live_ops.read(h, c, buffer);
-}
-
 const struct file_ops prompt_ops = {
 	.open = prompt_open,
-	.read = prompt_read,
+	.read = live_read,
 	.write = prompt_write,
 	.truncate = prompt_truncate,
 	.flush = prompt_flush,

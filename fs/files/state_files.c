@@ -8,11 +8,10 @@
  * Contexts are large: bytes are copied, summed up and given back by the workers. */
 #include "fs/base/workers.h"
 #include "fs/files/files.h"
-#include "fs/mount/handle.h"
+#include "fs/files/late.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- opening ---- */
 
@@ -35,100 +34,37 @@ static uint64_t state_size(const struct node *n)
 
 /* ---- reading ---- */
 
-struct state_read {
-	struct job job;
-	struct call *call;
-	struct saved *saved;
-	size_t got;
-	char buffer[];
-};
-
-static void read_work(struct job *job)
+static int64_t state_read(const struct handle *h, uint64_t offset, void *buffer, size_t bytes,
+			  struct err *e)
 {
-	struct state_read *r = LINK_OWNER(job, struct state_read, job);
-	r->got = saved_read(r->saved, r->call->offset, r->buffer, r->call->size);
-}
-
-static void read_finish(struct job *job)
-{
-	struct state_read *r = LINK_OWNER(job, struct state_read, job);
-	fuse_reply_buf(r->call->req, r->buffer, r->got);
-	call_free(r->call);
-	free(r);
-}
-
-static ssize_t state_read(struct handle *h, struct call *c, char *buffer)
-{
-	(void)buffer; /* the loop's: a worker needs one of its own */
-	struct state_read *r = malloc(sizeof *r + c->size);
-	if (!r)
-		return -ENOMEM;
-	*r = (struct state_read){
-		.job = {.work = read_work, .finish = read_finish},
-		.call = c,
-		.saved = h->saved,
-	};
-	workers_run(h->node.mount->workers, &r->job);
-	return CALL_KEPT;
+	(void)e;
+	return (int64_t)saved_read(h->saved, offset, buffer, bytes);
 }
 
 /* ---- writing ---- */
 
-struct state_write {
-	struct job job;
-	fuse_req_t req;
-	struct handle *handle; /* is released after the answer */
-	uint64_t offset;
-	size_t size;
-	struct err why;
-	int code;
-	char bytes[];
-};
-
-static void write_work(struct job *job)
+static int feed(struct late_write *w, struct err *e)
 {
-	struct state_write *w = LINK_OWNER(job, struct state_write, job);
-	w->code = restored_feed(w->handle->restored, w->offset, w->bytes, w->size, &w->why);
-}
-
-static void write_finish(struct job *job)
-{
-	struct state_write *w = LINK_OWNER(job, struct state_write, job);
-	if (w->code) {
-		node_failure(&w->handle->node, &w->why);
-		fuse_reply_err(w->req, -w->code);
-	} else {
-		fuse_reply_write(w->req, w->size);
-	}
-	free(w);
+	return restored_feed(w->handle->restored, w->offset, w->bytes, w->size, e);
 }
 
 static int state_write(struct handle *h, fuse_req_t req, const char *bytes, size_t size,
 		       uint64_t offset, struct err *e)
 {
+	const struct late_write w = {
+		.req = req, .handle = h, .offset = offset, .size = size, .take = feed};
 	int code = h->restored ? 0 : restored_begin(h->node.model->model, &h->restored, e);
-	struct state_write *w = code ? NULL : malloc(sizeof *w + size);
-	if (!w)
-		return code ? code : err_set(e, ENOMEM, "no memory to write state");
-	*w = (struct state_write){
-		/* The last one may have a long conversation to read. */
-		.job = {.slow = true, .work = write_work, .finish = write_finish},
-		.req = req,
-		.handle = h,
-		.offset = offset,
-		.size = size,
-	};
-	memcpy(w->bytes, bytes, size);
-	h->dirty = true;
-	workers_run(h->node.mount->workers, &w->job);
-	return 0;
+	if (!code) /* slow: the last one may have a long conversation to read */
+		code = late_write(&w, bytes, true, e);
+	h->dirty |= !code;
+	return code;
 }
 
 /* ---- taking effect, and the end ---- */
 
 static int state_flush(struct handle *h, bool by_opener, struct err *e)
 {
-	if (!h->dirty || !by_opener)
+	if (!h->dirty || !by_opener || h->late) /* RELEASE comes after the last write */
 		return 0;
 	h->dirty = false;
 	int code = session_restore(h->node.conversation->session, h->restored, e);
@@ -180,7 +116,8 @@ static void drop(struct handle *h)
 /* To nothing: it begins anew. Longer, as a copy with a hole at its end asks: its bytes tell. */
 static int state_truncate(struct handle *h, uint64_t size, struct err *e)
 {
-	(void)e;
+	if (h->late)
+		return err_set(e, EBUSY, "state: it is still being written; wait for that");
 	if (!size && h->restored) {
 		restored_close(h->restored);
 		h->restored = NULL;
@@ -200,7 +137,7 @@ static void state_release(struct handle *h)
 
 const struct file_ops state_ops = {
 	.open = state_open,
-	.read = state_read,
+	.read_in_worker = state_read,
 	.write_later = state_write,
 	.truncate = state_truncate,
 	.flush = state_flush,

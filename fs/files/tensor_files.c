@@ -61,10 +61,10 @@ int tensors_prepare(const struct node *folder, struct err *e)
 
 /* ---- files ---- */
 
-static int64_t tensor_read(const struct node *n, uint64_t offset, void *buffer, size_t bytes,
+static int64_t tensor_read(const struct handle *h, uint64_t offset, void *buffer, size_t bytes,
 			   struct err *e)
 {
-	return model_tensor_read(n->model->model, n->item, offset, buffer, bytes, e);
+	return model_tensor_read(h->node.model->model, h->node.item, offset, buffer, bytes, e);
 }
 
 static uint64_t tensor_size(const struct node *n)

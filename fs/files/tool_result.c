@@ -7,6 +7,7 @@
  * as they do for a prompt (conversation_closing). It reads as the results that are not submitted.
  */
 #include "fs/files/files.h"
+#include "fs/files/live.h"
 #include "fs/mount/handle.h"
 #include "fs/mount/refusals.h"
 #include "fs/mount/unsubmitted.h"
@@ -140,13 +141,8 @@ static void result_release(struct handle *h)
 	conversation_wake(c);
 }
 
-static ssize_t result_read(struct handle *h, struct call *c, char *buffer)
-{
-	return live_ops.read(h, c, buffer);
-}
-
 const struct file_ops tool_result_ops = {
-	.read = result_read,
+	.read = live_read,
 	.write = result_write,
 	.truncate = result_truncate,
 	.flush = result_flush,

@@ -34,6 +34,7 @@ struct handle {
 	bool completes;	       /* tool_result: its release submits the results */
 	bool flushed;	       /* prompt: the opener has flushed since the last write */
 	struct answer *answer; /* output, questions: what reads are bound to; a reference */
+	unsigned late;	       /* writes that workers are at (files/late.h) */
 	bool ended;	       /* output: a read has reached the answer's end */
 	/* output: furthest byte read; questions: next byte of the answer; tool_calls.json: bytes of
 	 * it when it was read; log, trace: where the last read ended */
@@ -59,10 +60,11 @@ struct file_ops {
 	/* At most c->size bytes from c->offset into buffer: how many, a negative errno, or
 	 * CALL_KEPT. */
 	ssize_t (*read)(struct handle *h, struct call *c, char *buffer);
-	/* Instead of read, where it blocks: in a worker, which sees nothing of the mount. At most
-	 * `bytes` from offset: how many, or a negative errno. */
-	int64_t (*read_in_worker)(const struct node *n, uint64_t offset, void *buffer, size_t bytes,
-				  struct err *e);
+	/* Instead of read, where it blocks: in a worker, which sees nothing of the mount but
+	 * what the handle holds to its end. At most `bytes` from offset: how many, or a negative
+	 * errno. */
+	int64_t (*read_in_worker)(const struct handle *h, uint64_t offset, void *buffer,
+				  size_t bytes, struct err *e);
 	/* All of it or nothing: 0 or a negative errno. */
 	int (*write)(struct handle *h, const char *data, size_t size, uint64_t offset,
 		     struct err *e);

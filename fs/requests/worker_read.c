@@ -8,7 +8,6 @@
 struct worker_read {
 	struct job job;
 	struct call *call;
-	struct node node;
 	char *buffer;
 	int64_t result;
 	struct err why;
@@ -17,8 +16,9 @@ struct worker_read {
 static void work(struct job *job)
 {
 	struct worker_read *r = LINK_OWNER(job, struct worker_read, job);
-	r->result = r->node.row->ops->read_in_worker(&r->node, r->call->offset, r->buffer,
-						     r->call->size, &r->why);
+	const struct handle *h = r->call->handle; /* is released after the answer */
+	r->result = h->node.row->ops->read_in_worker(h, r->call->offset, r->buffer, r->call->size,
+						     &r->why);
 }
 
 static void finish(struct job *job)
@@ -45,7 +45,6 @@ ssize_t worker_read(struct handle *h, struct call *c)
 		return -ENOMEM;
 	}
 	r->call = c;
-	r->node = h->node;
 	r->job.work = work;
 	r->job.finish = finish;
 	workers_run(h->node.mount->workers, &r->job);
