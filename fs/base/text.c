@@ -66,6 +66,19 @@ void text_format(struct text *t, const char *format, ...)
 	t->length += (size_t)length;
 }
 
+void text_json(struct text *t, const char *string)
+{
+	text_string(t, "\"");
+	for (const unsigned char *at = (const unsigned char *)string; *at; at++)
+		if (*at < ' ' || *at == 0x7f)
+			text_format(t, "\\u%04x", *at);
+		else if (*at == '"' || *at == '\\')
+			text_format(t, "\\%c", *at);
+		else
+			text_add(t, at, 1);
+	text_string(t, "\"");
+}
+
 bool text_put(struct text *t, size_t offset, const void *data, size_t length)
 {
 	if (length > SIZE_MAX / 2 - offset)

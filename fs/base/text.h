@@ -18,6 +18,8 @@ struct text {
 void text_add(struct text *t, const void *data, size_t length);
 void text_string(struct text *t, const char *string);
 __attribute__((format(printf, 2, 3))) void text_format(struct text *t, const char *format, ...);
+/* As a JSON string, quoted. Bytes that are no UTF-8 stay as they are: a path is what it is. */
+void text_json(struct text *t, const char *string);
 /* Puts data at offset, zeros before it where the text was shorter. False: out of memory. */
 bool text_put(struct text *t, size_t offset, const void *data, size_t length);
 void text_cut(struct text *t, size_t length); /* to at most this length; capacity stays */

@@ -5,20 +5,6 @@
 
 /* ---- JSON ---- */
 
-/* Words of our own, or a reason: what must be escaped, is. */
-static void add_string(struct text *out, const char *s)
-{
-	text_string(out, "\"");
-	for (; *s; s++) {
-		uint8_t c = (uint8_t)*s;
-		if (c < 0x20)
-			text_format(out, "\\u%04x", c);
-		else
-			text_format(out, c == '"' || c == '\\' ? "\\%c" : "%c", c);
-	}
-	text_string(out, "\"");
-}
-
 static void begin(struct facts *f, char with)
 {
 	if (f->begun)
@@ -44,7 +30,7 @@ static void add_name(struct facts *f, const char *name)
 	}
 	begin(f, '{');
 	next(f);
-	add_string(f->out, name);
+	text_json(f->out, name);
 	text_string(f->out, ": ");
 }
 
@@ -76,7 +62,7 @@ void fact_word(struct facts *f, const char *name, const char *word)
 	else if (strcmp(word, "-") == 0)
 		text_string(f->out, "null");
 	else
-		add_string(f->out, word);
+		text_json(f->out, word);
 	end_value(f);
 }
 
