@@ -2,7 +2,7 @@
 #include "fs/commands/busy.h"
 #include "fs/commands/commands.h"
 #include "fs/commands/look.h"
-#include "fs/unmount.h"
+#include "fs/program/unmount.h"
 
 #include <errno.h>
 #include <poll.h>
