@@ -85,7 +85,7 @@ struct mounted {
 	struct model *model;
 	char name[NAME_SIZE];
 	char *path;	/* where it was found */
-	bool gone;	/* from there, and from the tree; what it is stays until the mount's end */
+	bool gone;	/* from there, and from the tree: nobody looks at its model, which is closed */
 	uint32_t index; /* in mount.models */
 	struct conversation **sessions; /* by ascending id; the first is sessions/default */
 	size_t session_count, session_capacity;
@@ -189,6 +189,8 @@ void models_drop(struct found *f); /* closes it, if it was not taken */
 int models_take(struct mount *m, struct found *f, const char *name, struct err *e);
 /* Nothing of it is loaded, open, or in its conversations. */
 bool models_unused(const struct mounted *model);
+/* Takes one that is unused out of the tree, and has it closed behind. */
+void models_leave(struct mounted *model);
 void models_close(struct mount *m); /* blocks until the steps in progress end */
 /* Tells MOUNT/error about models that failed to load, or whose conversion stopped, since the last
  * call. True while one is loading. */

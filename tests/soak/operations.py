@@ -402,7 +402,7 @@ def other_model(u):
 
 def command(u):
     """By its path: by name it might be another mount's."""
-    child = subprocess.Popen([os.environ["MOEFS"], "ask", model, u.question() or "?"], stdin=subprocess.DEVNULL,
+    child = subprocess.Popen([os.environ["MOEFS"], "ask", model, u.question().replace("\0", "") or "?"], stdin=subprocess.DEVNULL,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if u.random.random() < 0.3:
         time.sleep(u.random.random() / 5)
@@ -461,7 +461,7 @@ def one(u, did):
         operation(u)
         did[operation.__name__] += 1
     except OSError as e:
-        if e.errno in GONE:
+        if e.errno in GONE or not os.path.exists("/proc/%d" % daemon):
             raise
         did["%s: %s" % (operation.__name__, errno.errorcode.get(e.errno, e.errno))] += 1
     except Hung:
