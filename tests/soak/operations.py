@@ -387,7 +387,7 @@ def other_model(u):
     other = os.path.join(root, u.random.choice(others))
     what = u.random.randrange(5)
     if what == 0:
-        put(os.path.join(other, "params", "max_tokens"), "5")
+        put(os.path.join(other, "sessions", "default", "params", "max_tokens"), "5")
         put(os.path.join(other, "prompt"), u.question())
         get(os.path.join(other, "output"))
     elif what == 1:
