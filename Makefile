@@ -108,6 +108,7 @@ $(BUILD)/tests/test_trace: $(call objects,tests/bench/trace.c tests/bench/trace_
 # And what of the tree.
 $(BUILD)/tests/test_sizes: $(call objects,fs/text.c)
 $(BUILD)/tests/test_tensor_names: $(call objects,fs/tensor_names.c)
+$(BUILD)/tests/test_workers: $(call objects,fs/post.c fs/workers.c)
 
 # The kernels alone against the scalar ones, with no library but C's: tests/cross.sh builds it for other
 # processors.
