@@ -1,5 +1,5 @@
 /* fs/workers.h: jobs that must see no other that was given before them. */
-#include "fs/workers.h"
+#include "fs/base/workers.h"
 
 #include <poll.h>
 #include <semaphore.h>
