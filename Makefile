@@ -108,6 +108,7 @@ $(BUILD)/tests/test_trace: $(call objects,tests/bench/trace.c tests/bench/trace_
 # And what of the tree.
 $(BUILD)/tests/test_sizes: $(call objects,fs/base/text.c)
 $(BUILD)/tests/test_tensor_names: $(call objects,fs/files/tensor_names.c)
+$(BUILD)/tests/test_workers: $(call objects,fs/base/post.c fs/base/workers.c)
 
 # The kernels alone against the scalar ones, with no library but C's: tests/cross.sh builds it for other
 # processors.
@@ -172,11 +173,12 @@ fuzz: $(FUZZERS) ## run each fuzzer for FUZZ_SECONDS (60)
 
 SOAK_SECONDS ?= 600
 .PHONY: soak
-soak: all unit ## a hundred kills; then many processes at random for SOAK_SECONDS (600), plain and under the sanitizers
+soak: all unit ## a hundred kills; then many processes at random for SOAK_SECONDS (600) and twenty unmounts amid them, plain and under the sanitizers
 	$(Q)$(MAKE) asan tsan
 	$(Q)tests/soak/kills.sh
 	$(Q)for tree in $(BUILD) build/asan build/tsan; do echo "# $$tree"; \
-		MOEFS=$$PWD/$$tree/moefs SECONDS_OF=$(SOAK_SECONDS) tests/soak/soak.sh || exit; done
+		MOEFS=$$PWD/$$tree/moefs SECONDS_OF=$(SOAK_SECONDS) tests/soak/soak.sh || exit; \
+		MOEFS=$$PWD/$$tree/moefs tests/soak/unmounts.sh || exit; done
 
 # ---- measuring ----
 

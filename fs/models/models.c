@@ -192,9 +192,9 @@ bool models_watch(struct mount *m)
 	bool loading = false;
 	for (size_t i = 0; i < m->model_count; i++) {
 		struct mounted *model = m->models[i];
-		const char *words = trouble(model);
 		if (model->gone)
 			continue;
+		const char *words = trouble(model);
 		loading |= model_state(model->model) == MODEL_LOADING;
 		if (words)
 			tell(model, words);

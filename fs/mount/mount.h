@@ -85,7 +85,7 @@ struct mounted {
 	struct model *model;
 	char name[NAME_SIZE];
 	char *path;	/* where it was found */
-	bool gone;	/* from there, and from the tree; what it is stays until the mount's end */
+	bool gone;	/* from there, and from the tree: nobody looks at its model, which is closed */
 	uint32_t index; /* in mount.models */
 	struct conversation **sessions; /* by ascending id; the first is sessions/default */
 	size_t session_count, session_capacity;
