@@ -1,9 +1,10 @@
 /* The loop. See loop.h.
  *
- * Work is taken in slices (so many requests, so many woken calls), so that neither ten thousand
- * readers of one answer nor a flood of requests keeps the other waiting for long. */
+ * Work is taken in slices (so many requests, so many woken calls and polls), so that neither ten
+ * thousand readers of one answer nor a flood of requests keeps the other waiting for long. */
 #include "fs/loop.h"
 #include "fs/call.h"
+#include "fs/pollers.h"
 #include "fs/post.h"
 #include "fs/rescan.h"
 
@@ -97,6 +98,7 @@ static void loop(struct mount *m, int signals, const struct loop_hooks *hooks)
 		asks_expire(m);
 		rescan_expire(m);
 		calls_serve_woken(m, WOKEN_PER_SLICE);
+		pollers_serve_woken(m, WOKEN_PER_SLICE);
 		calls_end_interrupted(m);
 	}
 	free(buffer.mem);

@@ -3,6 +3,7 @@
 #include "fs/call.h"
 #include "fs/handle.h"
 #include "fs/ops.h"
+#include "fs/pollers.h"
 #include "fs/question.h"
 #include "fs/readme.h"
 #include "fs/rescan.h"
@@ -24,6 +25,7 @@ int mount_create(struct mount **out, struct err *e)
 	m->memory = engine_memory();
 	clock_gettime(CLOCK_REALTIME, &m->began);
 	list_init(&m->woken);
+	list_init(&m->polled);
 	list_init(&m->deadlines);
 	list_init(&m->interrupted);
 	list_init(&m->handles);
@@ -65,6 +67,8 @@ void mount_stop(struct mount *m)
 		trace_wake(m->models[i]);
 	while (!list_empty(&m->woken))
 		calls_serve_woken(m, 1);
+	while (!list_empty(&m->polled))
+		pollers_serve_woken(m, 1);
 	calls_end_interrupted(m);
 }
 
