@@ -28,7 +28,7 @@ TEST_LIBS  := cmocka json-c
 
 objects   = $(patsubst %.c,$(BUILD)/%.o,$(1))
 LIB_OBJS  := $(call objects,$(wildcard cache/*.c kernels/*.c engine/*/*.c))
-FS_OBJS   := $(call objects,$(wildcard fs/*.c fs/commands/*.c))
+FS_OBJS   := $(call objects,$(wildcard fs/*.c fs/*/*.c))
 UNIT_SRC  := $(wildcard tests/unit/test_*.c)
 UNIT_OBJS := $(call objects,$(UNIT_SRC))
 UNIT      := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(UNIT_SRC))
@@ -106,8 +106,8 @@ $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(HELP_OBJS) $(BUILD)/libmoefs.a
 # What of the benchmarks has tests of its own.
 $(BUILD)/tests/test_trace: $(call objects,tests/bench/trace.c tests/bench/trace_lines.c)
 # And what of the tree.
-$(BUILD)/tests/test_sizes: $(call objects,fs/text.c)
-$(BUILD)/tests/test_tensor_names: $(call objects,fs/tensor_names.c)
+$(BUILD)/tests/test_sizes: $(call objects,fs/base/text.c)
+$(BUILD)/tests/test_tensor_names: $(call objects,fs/files/tensor_names.c)
 
 # The kernels alone against the scalar ones, with no library but C's: tests/cross.sh builds it for other
 # processors.

@@ -6,21 +6,23 @@
  *
  * The program's life: options, fork, engine, models, mount, loop, and all of that back. Only this
  * file prints and only main exits. What the tree contains is in tree.c. */
-#include "fs/call.h"
-#include "fs/check.h"
+#include "fs/base/said.h"
 #include "fs/commands/commands.h"
-#include "fs/daemon.h"
-#include "fs/loop.h"
-#include "fs/mount_helper.h"
-#include "fs/mounter.h"
-#include "fs/mountpoint.h"
-#include "fs/notify.h"
-#include "fs/ops.h"
-#include "fs/options.h"
-#include "fs/privilege.h"
-#include "fs/progress.h"
-#include "fs/said.h"
-#include "fs/unmount.h"
+#include "fs/models/models.h"
+#include "fs/models/progress.h"
+#include "fs/mount/call.h"
+#include "fs/program/check.h"
+#include "fs/program/daemon.h"
+#include "fs/program/mount_helper.h"
+#include "fs/program/mounter.h"
+#include "fs/program/mountpoint.h"
+#include "fs/program/notify.h"
+#include "fs/program/options.h"
+#include "fs/program/privilege.h"
+#include "fs/program/unmount.h"
+#include "fs/requests/lifetime.h"
+#include "fs/requests/loop.h"
+#include "fs/requests/ops.h"
 
 #include <errno.h>
 #include <signal.h>
