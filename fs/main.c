@@ -6,22 +6,24 @@
  *
  * The program's life: options, fork, engine, models, mount, loop, and all of that back. Only this
  * file prints and only main exits. What the tree contains is in tree.c. */
-#include "fs/call.h"
-#include "fs/check.h"
+#include "fs/base/said.h"
 #include "fs/commands/commands.h"
-#include "fs/daemon.h"
-#include "fs/http.h"
-#include "fs/loop.h"
-#include "fs/mount_helper.h"
-#include "fs/mounter.h"
-#include "fs/mountpoint.h"
-#include "fs/notify.h"
-#include "fs/ops.h"
-#include "fs/options.h"
-#include "fs/privilege.h"
-#include "fs/progress.h"
-#include "fs/said.h"
-#include "fs/unmount.h"
+#include "fs/models/models.h"
+#include "fs/models/progress.h"
+#include "fs/mount/call.h"
+#include "fs/program/check.h"
+#include "fs/program/daemon.h"
+#include "fs/program/http.h"
+#include "fs/program/mount_helper.h"
+#include "fs/program/mounter.h"
+#include "fs/program/mountpoint.h"
+#include "fs/program/notify.h"
+#include "fs/program/options.h"
+#include "fs/program/privilege.h"
+#include "fs/program/unmount.h"
+#include "fs/requests/lifetime.h"
+#include "fs/requests/loop.h"
+#include "fs/requests/ops.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -71,9 +73,8 @@ static bool tick(void *ctx, const struct mount *m)
 	char line[512];
 	if (!p->show)
 		return false;
-	bool running = progress_line(m, line, sizeof line);
-	said_progress(p->said, running ? line : "");
-	return running;
+	said_progress(p->said, progress_line(m, line, sizeof line) ? line : "");
+	return true; /* the next conversion begins without a word */
 }
 
 /* What cannot be mounted is said before anything is begun. */
@@ -252,7 +253,7 @@ static int print_help(void)
 	for (unsigned i = 0; (c = command_row(i)); i++) {
 		char typed[256];
 		(void)snprintf(typed, sizeof typed, "moefs %s %s", c->name, c->usage);
-		failed |= printf("    %-40s %s\n", typed, c->what) < 0;
+		failed |= printf("  %-40s %s\n", typed, c->what) < 0;
 	}
 	return failed;
 }

@@ -2,7 +2,7 @@
 #ifndef MOEFS_FS_GATEWAY_CHARACTERS_H
 #define MOEFS_FS_GATEWAY_CHARACTERS_H
 
-#include "fs/text.h"
+#include "fs/base/text.h"
 
 /* Adds bytes, with U+FFFD in the place of each that is no part of a character. */
 void text_add_characters(struct text *out, const char *bytes, size_t n);

@@ -4,7 +4,7 @@
 #ifndef MOEFS_FS_GATEWAY_DIALOG_H
 #define MOEFS_FS_GATEWAY_DIALOG_H
 
-#include "fs/text.h"
+#include "fs/base/text.h"
 
 #include <json-c/json.h>
 

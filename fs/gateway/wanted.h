@@ -5,7 +5,7 @@
 #define MOEFS_FS_GATEWAY_WANTED_H
 
 #include "cache/err.h"
-#include "fs/text.h"
+#include "fs/base/text.h"
 
 #include <json-c/json.h>
 #include <stdbool.h>
