@@ -241,12 +241,15 @@ install: all ## install the program, its manual, completion and systemd unit und
 uninstall: ## remove what install put there
 	rm -f $(foreach i,$(INSTALLED),$(call placed,$(i)))
 
-.PHONY: deb check-deb
+.PHONY: deb check-deb check-boot
 deb: all ## make a package for Debian and Ubuntu, build/moefs_VERSION_ARCHITECTURE.deb
 	$(Q)fs/install/debian/package.sh $(BUILD) $(VERSION) $(BUILD)
 
 check-deb: deb ## look at that package with lintian, install and purge it in a small Debian
 	$(Q)tests/package/check.sh $(BUILD)/moefs_$(VERSION)_*.deb
+
+check-boot: deb ## boot a small Debian with that package: the system's automount, a user's unit
+	$(Q)tests/systemd/boot.sh
 
 clean: ## remove build/
 	rm -rf build

@@ -59,6 +59,7 @@ static void mounted_free(struct mounted *model)
 	if (model->model)
 		model_close(model->model);
 	free(model->sessions);
+	free(model->named);
 	free(model->config);
 	free(model->path);
 	free(model);
@@ -124,6 +125,7 @@ int models_take(struct mount *m, struct found *f, const char *name, struct err *
 	model->config_time = f->config_time;
 	*f = (struct found){0};
 	list_init(&model->asks);
+	list_init(&model->nameless);
 	list_init(&model->writing);
 	trace_lists_init(model);
 	choose_name(m, name ? name : model_name(model->model), model->name, sizeof model->name);
