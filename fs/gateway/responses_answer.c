@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* By part: the item's type and the mark of its id, the part's type, and its events' name. */
 static const struct {
@@ -324,7 +325,7 @@ json_object *responses_end(struct responses_answer *a, const struct ending *end,
 		json_put(why, "reason", "max_output_tokens");
 		json_object_object_add(whole, "incomplete_details", why);
 	} else
-		json_put_number(whole, "completed_at", a->created);
+		json_put_number(whole, "completed_at", (uint64_t)time(NULL));
 	if (a->streams)
 		send_response(a, cut ? "response.incomplete" : "response.completed",
 			      json_object_get(whole), out);

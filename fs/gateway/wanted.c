@@ -101,6 +101,8 @@ int wanted_stops(struct wanted *w, json_object *list, const char *key, struct er
 
 /* ---- forms and tools ---- */
 
+enum { TOOLS = 1024 };
+
 int wanted_schema(struct wanted *w, json_object *schema, struct err *e)
 {
 	int rc = wanted_param(w, "format", schema ? "schema" : "json", e);
@@ -127,6 +129,8 @@ int wanted_tool(struct wanted *w, const char *name, const char *description, jso
 			name);
 	if (!w->tools)
 		w->tools = json_object_new_array();
+	if (w->tools && json_object_array_length(w->tools) >= TOOLS)
+		return err_set(e, EINVAL, "tools: there may be at most %d", TOOLS);
 	json_object *function = json_object_new_object(), *tool = json_object_new_object();
 	json_put(function, "name", name);
 	if (description)
