@@ -1,12 +1,14 @@
 /* libFuzzer on the bodies of requests: any bytes are refused in words, or give messages, tools and
  * params that can be written, and messages that are taken once are taken again and give the same.
  */
+#include "fs/gateway/anthropic.h"
 #include "fs/gateway/fields.h"
 #include "fs/gateway/gateway.h"
 #include "fs/gateway/kept.h"
 #include "fs/gateway/messages.h"
 #include "fs/gateway/openai.h"
 #include "fs/gateway/request_way.h"
+#include "fs/gateway/responses.h"
 #include "fs/gateway/routes.h"
 
 #include <stdlib.h>
@@ -42,12 +44,42 @@ static void use_messages(struct json_object *body)
 	json_object_put(twice);
 }
 
+static json_object *nothing_kept(void *ctx, const char *id)
+{
+	(void)ctx;
+	(void)id;
+	return NULL;
+}
+
+/* What was taken is whole, and what was not is said. */
+static void check_wanted(int code, const struct wanted *w, const struct err *e)
+{
+	bool whole = w->model && w->messages && json_object_is_type(w->messages, json_type_array);
+	if (code ? !*e->text || e->code != -code : !whole)
+		abort();
+}
+
+static void use_others(struct json_object *body)
+{
+	static const struct responses_past past = {NULL, nothing_kept, nothing_kept};
+	struct err e = {0};
+	for (int count = 0; count < 2; count++) {
+		struct wanted w = {0};
+		check_wanted(anthropic_read(&w, body, count, &e), &w, &e);
+		wanted_free(&w);
+	}
+	struct responses_asked a = {0};
+	check_wanted(responses_read(&a, body, &past, &e), &a.wanted, &e);
+	responses_asked_free(&a);
+}
+
 static void use(struct json_object *body)
 {
 	struct problem p = {0};
 	struct wish w = {0};
 	struct json_object *tools = NULL, *list = NULL;
 	use_messages(body);
+	use_others(body);
 	if (field_list(body, "tools", &list, &p) > 0)
 		check(&p, tools_take(list, &tools, &p) != 0);
 	json_object_put(tools);

@@ -92,6 +92,33 @@ answers() { # FOLDER
 	done <"$(dirname "$0")/answers.txt"
 }
 
+# The same in Anthropic's form, and as OpenAI's responses.
+message() {
+	cat <<'JSON'
+{"model": "m", "max_tokens": 9000, "system": [{"type": "text", "text": "s"}], "messages": [{"role": "user", "content": "q"},
+ {"role": "assistant", "content": [{"type": "thinking", "thinking": "t", "signature": "x"}, {"type": "text", "text": "a"},
+ {"type": "tool_use", "id": "i", "name": "f", "input": {"a": 1}}]}, {"role": "user", "content": [{"type": "tool_result",
+ "tool_use_id": "i", "is_error": true, "content": [{"type": "tool_reference", "tool_name": "g"}, {"type": "search_result",
+ "title": "t", "source": "u", "content": [{"type": "text", "text": "c"}]}]}, {"type": "document", "source": {"type": "text",
+ "data": "d"}}]}], "tools": [{"name": "f", "input_schema": {"type": "object"}}, {"name": "g", "input_schema": {},
+ "defer_loading": true}, {"type": "bash_20250124", "name": "bash"}], "tool_choice": {"type": "tool", "name": "f",
+ "disable_parallel_tool_use": true}, "thinking": {"type": "enabled", "budget_tokens": 2000}, "stop_sequences": ["x"],
+ "temperature": 0.5, "top_p": 0.9, "top_k": 5, "output_config": {"format": {"type": "json_schema", "schema": {}}}}
+JSON
+}
+response() {
+	cat <<'JSON'
+{"model": "m", "instructions": "i", "input": [{"role": "developer", "content": "d"}, {"type": "reasoning", "content":
+ [{"type": "reasoning_text", "text": "r"}]}, {"role": "user", "content": [{"type": "input_text", "text": "q"}]},
+ {"type": "function_call", "call_id": "c", "namespace": "n", "name": "f", "arguments": "{}"}, {"type":
+ "function_call_output", "call_id": "c", "output": "o"}, {"type": "custom_tool_call", "call_id": "e", "name": "p",
+ "input": "x"}, {"type": "custom_tool_call_output", "call_id": "e", "output": "y"}], "tools": [{"type": "custom",
+ "name": "p", "format": {"syntax": "lark", "definition": "s"}}, {"type": "namespace", "name": "n", "tools": [{"type":
+ "function", "name": "f", "parameters": {}}]}], "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools":
+ [{"type": "custom", "name": "p"}]}, "text": {"format": {"type": "json_object"}}, "reasoning": {"effort": "low"},
+ "max_output_tokens": 9, "truncation": "auto", "parallel_tool_calls": false, "store": false}
+JSON
+}
 # The body of a request as fuzz_request.c takes it, with each field that it looks at.
 request() {
 	cat <<'JSON'
@@ -147,7 +174,11 @@ seed() { # FUZZER FOLDER
 	fuzz_package) packages "$2" ;;
 	fuzz_split) answers "$2" ;;
 	fuzz_messages) messages "$2" ;;
-	fuzz_request) request >"$2/chat" ;;
+	fuzz_request)
+		request >"$2/chat"
+		message >"$2/message"
+		response >"$2/response"
+		;;
 	fuzz_template)
 		printf '{%% for m in messages %%}{{ m.role ~ m.content | trim }}{%% endfor %%}' >"$2/messages"
 		printf '{%% macro f(a, b=1) %%}{{ x | tojson(indent=2) }}{%% endmacro %%}{{ f(l[::-1]) }}' >"$2/macro"
