@@ -153,11 +153,11 @@ told() { # each option of --help is in the command's page
 	local command option
 	for command in ask chat; do
 		for option in $("$MOEFS" $command --help | sed -n 's/^    \(-[^ ]*\).*/\1/p' | tr -d ,); do
-			sed 's/\\-/-/g' "$root/fs/moefs-$command.1" "$root/fs/moefs-ask.1" | grep -qF -- "$option" || fail "moefs-$command.1 lacks $option"
+			sed 's/\\-/-/g' "$root/fs/install/moefs-$command.1.in" "$root/fs/install/moefs-ask.1.in" | grep -qF -- "$option" || fail "moefs-$command.1 lacks $option"
 		done
 	done
 	for option in $(printf '/help\n' | "$MOEFS" chat "$says" | sed -n 's/^\(\/[a-z]*\) .*/\1/p'); do
-		grep -qE "^\.B.* \"?$option" "$root/fs/moefs-chat.1" || fail "moefs-chat.1 lacks $option"
+		grep -qE "^\.B.* \"?$option" "$root/fs/install/moefs-chat.1.in" || fail "moefs-chat.1 lacks $option"
 	done
 }
 claim "their manuals have each option and verb" told
