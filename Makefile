@@ -108,6 +108,7 @@ $(BUILD)/tests/test_trace: $(call objects,tests/bench/trace.c tests/bench/trace_
 # And what of the tree.
 $(BUILD)/tests/test_sizes: $(call objects,fs/base/text.c)
 $(BUILD)/tests/test_tensor_names: $(call objects,fs/files/tensor_names.c)
+$(BUILD)/tests/test_workers: $(call objects,fs/base/post.c fs/base/workers.c)
 
 # The kernels alone against the scalar ones, with no library but C's: tests/cross.sh builds it for other
 # processors.
@@ -172,11 +173,12 @@ fuzz: $(FUZZERS) ## run each fuzzer for FUZZ_SECONDS (60)
 
 SOAK_SECONDS ?= 600
 .PHONY: soak
-soak: all unit ## a hundred kills; then many processes at random for SOAK_SECONDS (600), plain and under the sanitizers
+soak: all unit ## a hundred kills; then many processes at random for SOAK_SECONDS (600) and twenty unmounts amid them, plain and under the sanitizers
 	$(Q)$(MAKE) asan tsan
 	$(Q)tests/soak/kills.sh
 	$(Q)for tree in $(BUILD) build/asan build/tsan; do echo "# $$tree"; \
-		MOEFS=$$PWD/$$tree/moefs SECONDS_OF=$(SOAK_SECONDS) tests/soak/soak.sh || exit; done
+		MOEFS=$$PWD/$$tree/moefs SECONDS_OF=$(SOAK_SECONDS) tests/soak/soak.sh || exit; \
+		MOEFS=$$PWD/$$tree/moefs tests/soak/unmounts.sh || exit; done
 
 # ---- measuring ----
 
@@ -239,12 +241,15 @@ install: all ## install the program, its manual, completion and systemd unit und
 uninstall: ## remove what install put there
 	rm -f $(foreach i,$(INSTALLED),$(call placed,$(i)))
 
-.PHONY: deb check-deb
+.PHONY: deb check-deb check-boot
 deb: all ## make a package for Debian and Ubuntu, build/moefs_VERSION_ARCHITECTURE.deb
 	$(Q)fs/install/debian/package.sh $(BUILD) $(VERSION) $(BUILD)
 
 check-deb: deb ## look at that package with lintian, install and purge it in a small Debian
 	$(Q)tests/package/check.sh $(BUILD)/moefs_$(VERSION)_*.deb
+
+check-boot: deb ## boot a small Debian with that package: the system's automount, a user's unit
+	$(Q)tests/systemd/boot.sh
 
 clean: ## remove build/
 	rm -rf build

@@ -15,7 +15,8 @@ struct workers {
 	pthread_mutex_t lock;
 	pthread_cond_t wanted;
 	struct link queue;
-	size_t slow; /* slow jobs at work */
+	struct link given; /* jobs that are not finished, in their order; the loop's own */
+	size_t slow;	   /* slow jobs at work */
 	bool stopping;
 	struct posts *posts;
 	size_t count;
@@ -72,6 +73,7 @@ int workers_create(struct workers **out, struct posts *posts, struct err *e)
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->wanted, NULL);
 	list_init(&w->queue);
+	list_init(&w->given);
 	w->posts = posts;
 	for (; w->count < WORKERS; w->count++) {
 		int code = pthread_create(&w->threads[w->count], NULL, work, w);
@@ -84,6 +86,21 @@ int workers_create(struct workers **out, struct posts *posts, struct err *e)
 	return 0;
 }
 
+/* With no thread left: what only the end of others has begun. */
+static void finish_rest(struct workers *w)
+{
+	struct job *job;
+	posts_run(w->posts);
+	pthread_mutex_lock(&w->lock);
+	while ((job = next_job(w))) {
+		run_job(w, job);
+		pthread_mutex_unlock(&w->lock);
+		posts_run(w->posts);
+		pthread_mutex_lock(&w->lock);
+	}
+	pthread_mutex_unlock(&w->lock);
+}
+
 void workers_destroy(struct workers *w)
 {
 	if (!w)
@@ -94,24 +111,58 @@ void workers_destroy(struct workers *w)
 	pthread_mutex_unlock(&w->lock);
 	for (size_t i = 0; i < w->count; i++)
 		pthread_join(w->threads[i], NULL);
-	posts_run(w->posts);
+	finish_rest(w);
 	pthread_cond_destroy(&w->wanted);
 	pthread_mutex_destroy(&w->lock);
 	free(w);
 }
 
-static void finish(struct post *p)
+static void begin(struct job *job)
 {
-	struct job *job = LINK_OWNER(p, struct job, done);
-	job->finish(job);
-}
-
-void workers_run(struct workers *w, struct job *job)
-{
-	list_init(&job->link);
-	post_init(&job->done, finish);
+	struct workers *w = job->workers;
+	job->waits = false;
 	pthread_mutex_lock(&w->lock);
 	list_append(&w->queue, &job->link);
 	pthread_cond_signal(&w->wanted);
 	pthread_mutex_unlock(&w->lock);
+}
+
+/* Those that waited for what stood before them. */
+static void begin_first(struct workers *w)
+{
+	if (list_empty(&w->given))
+		return;
+	struct job *first = LINK_OWNER(w->given.next, struct job, order);
+	if (first->waits)
+		begin(first);
+}
+
+static void finish(struct post *p)
+{
+	struct job *job = LINK_OWNER(p, struct job, done);
+	struct workers *w = job->workers;
+	list_remove(&job->order);
+	job->finish(job);
+	begin_first(w);
+}
+
+static void give(struct workers *w, struct job *job, bool waits)
+{
+	list_init(&job->link);
+	post_init(&job->done, finish);
+	job->workers = w;
+	job->waits = waits;
+	list_append(&w->given, &job->order);
+}
+
+void workers_run(struct workers *w, struct job *job)
+{
+	give(w, job, false);
+	begin(job);
+}
+
+void workers_run_after(struct workers *w, struct job *job)
+{
+	give(w, job, true);
+	begin_first(w);
 }

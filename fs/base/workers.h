@@ -9,7 +9,9 @@
 struct workers;
 
 struct job {
-	struct link link;		 /* the workers' */
+	struct link link, order;	 /* the workers' */
+	struct workers *workers;	 /* the workers' */
+	bool waits;			 /* the workers' */
 	struct post done;		 /* the workers' */
 	bool slow;			 /* may take seconds: not all workers are given to these */
 	void (*work)(struct job *job);	 /* in a worker: may block, sees nothing of the mount */
@@ -19,6 +21,9 @@ struct job {
 int workers_create(struct workers **out, struct posts *posts, struct err *e);
 /* Finishes what was begun or queued, in the calling thread where need be. NULL is fine. */
 void workers_destroy(struct workers *w);
+/* Both by the loop. */
 void workers_run(struct workers *w, struct job *job);
+/* The same once every job that was given before it is finished: none of these sees it begun. */
+void workers_run_after(struct workers *w, struct job *job);
 
 #endif

@@ -53,10 +53,10 @@ static void mark(struct chosen *c, uint32_t layer, uint32_t expert)
 	*marked = true;
 }
 
-static bool matches(const char *pattern, const char *format, uint32_t number)
+static bool matches(const char *pattern, int digits, uint32_t number)
 {
 	char name[16];
-	(void)snprintf(name, sizeof name, format, number);
+	(void)snprintf(name, sizeof name, "%0*" PRIu32, digits, number);
 	return fnmatch(pattern, name, 0) == 0;
 }
 
@@ -66,25 +66,15 @@ static size_t match(struct chosen *c, const char *layer, const char *expert)
 	size_t found = 0;
 	for (uint32_t l = 0; l < c->layers; l++) {
 		uint32_t experts = model_experts(c->model, l);
-		if (!experts || !matches(layer, "%02" PRIu32, l))
+		if (!experts || !matches(layer, LAYER_DIGITS, l))
 			continue;
 		for (uint32_t i = 0; i < experts; i++)
-			if (!expert || matches(expert, "%03" PRIu32, i)) {
+			if (!expert || matches(expert, EXPERT_DIGITS, i)) {
 				mark(c, l, i);
 				found++;
 			}
 	}
 	return found;
-}
-
-/* A number as the tree prints it; it may have no other digits. */
-static bool plain(const char *name, const char *format, uint32_t below, uint32_t *number)
-{
-	char printed[16];
-	unsigned long value = strtoul(name, NULL, 10);
-	*number = (uint32_t)value;
-	(void)snprintf(printed, sizeof printed, format, *number);
-	return value < below && strcmp(name, printed) == 0;
 }
 
 static bool has_wildcard(const char *pattern)
@@ -96,11 +86,11 @@ static bool has_wildcard(const char *pattern)
 static bool find(struct chosen *c, const char *layer, const char *expert)
 {
 	uint32_t l, i;
-	if (!plain(layer, "%02" PRIu32, c->layers, &l))
+	if (!expert_number(layer, LAYER_DIGITS, c->layers, &l))
 		return false;
 	if (!expert)
 		return match(c, layer, NULL) > 0;
-	if (!plain(expert, "%03" PRIu32, model_experts(c->model, l), &i))
+	if (!expert_number(expert, EXPERT_DIGITS, model_experts(c->model, l), &i))
 		return false;
 	mark(c, l, i);
 	return true;

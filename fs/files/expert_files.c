@@ -15,36 +15,29 @@
 /* ---- names ---- */
 
 /* Numbers are found by printing them again, so that 7 or 007 is not another name of 07. */
-static uint64_t find_number(const char *name, const char *format_name, uint32_t number)
+bool expert_number(const char *name, int digits, uint32_t below, uint32_t *number)
 {
-	return strcmp(name, format_name) == 0 ? (uint64_t)number + 1 : 0;
-}
-
-static bool parse_number(const char *name, uint32_t *number)
-{
-	char *end;
-	if (*name < '0' || *name > '9')
-		return false;
-	unsigned long value = strtoul(name, &end, 10);
+	char printed[16];
+	unsigned long value = strtoul(name, NULL, 10);
 	*number = (uint32_t)value;
-	return !*end && value < UINT32_MAX;
+	(void)snprintf(printed, sizeof printed, "%0*" PRIu32, digits, *number);
+	return value < below && strcmp(name, printed) == 0;
 }
 
 static uint64_t layer_next(const struct node *folder, uint64_t after, char name[NAME_SIZE])
 {
 	if (after >= model_layers(folder->model->model))
 		return 0;
-	(void)snprintf(name, NAME_SIZE, "%02" PRIu64, after);
+	(void)snprintf(name, NAME_SIZE, "%0*" PRIu64, LAYER_DIGITS, after);
 	return after + 1;
 }
 
 static uint64_t layer_find(const struct node *folder, const char *name)
 {
-	char printed[NAME_SIZE];
 	uint32_t layer;
-	if (!parse_number(name, &layer) || !layer_next(folder, layer, printed))
-		return 0;
-	return find_number(name, printed, layer);
+	return expert_number(name, LAYER_DIGITS, model_layers(folder->model->model), &layer)
+		       ? (uint64_t)layer + 1
+		       : 0;
 }
 
 static void layer_bind(struct node *child, uint64_t member)
@@ -58,17 +51,14 @@ static uint64_t expert_next(const struct node *folder, uint64_t after, char name
 {
 	if (after >= model_experts(folder->model->model, folder->layer))
 		return 0;
-	(void)snprintf(name, NAME_SIZE, "%03" PRIu64, after);
+	(void)snprintf(name, NAME_SIZE, "%0*" PRIu64, EXPERT_DIGITS, after);
 	return after + 1;
 }
 
 static uint64_t expert_find(const struct node *folder, const char *name)
 {
-	char printed[NAME_SIZE];
-	uint32_t expert;
-	if (!parse_number(name, &expert) || !expert_next(folder, expert, printed))
-		return 0;
-	return find_number(name, printed, expert);
+	uint32_t expert, count = model_experts(folder->model->model, folder->layer);
+	return expert_number(name, EXPERT_DIGITS, count, &expert) ? (uint64_t)expert + 1 : 0;
 }
 
 static void expert_bind(struct node *child, uint64_t member)
@@ -114,7 +104,7 @@ void expert_map_render(const struct node *n, struct text *out)
 			most = uses(&x) > most ? uses(&x) : most;
 		}
 	for (uint32_t l = 0; l < model_layers(m); l++) {
-		text_format(out, "%02" PRIu32 " ", l);
+		text_format(out, "%0*" PRIu32 " ", LAYER_DIGITS, l);
 		for (uint32_t i = 0; i < model_experts(m, l); i++) {
 			model_expert_inspect(m, l, i, &x);
 			char mark = map_character(&x, most);

@@ -25,10 +25,10 @@ extern const struct file_ops tool_calls_ops;
 extern const struct file_ops tool_result_ops; /* tool_result.c */
 extern const struct file_ops rendered_ops;    /* rendered.c */
 extern const struct file_ops expert_ops;      /* expert_files.c */
-extern const struct file_ops trace_ops;	      /* trace.c */
-extern const struct file_ops expert_ctl_ops;  /* expert_ctl.c */
-extern const struct file_ops state_ops;	      /* state_files.c */
-extern const struct file_ops tensor_ops;      /* tensor_files.c */
+extern const struct file_ops trace_ops;	     /* trace.c */
+extern const struct file_ops expert_ctl_ops; /* expert_ctl.c */
+extern const struct file_ops state_ops;	     /* state_files.c */
+extern const struct file_ops tensor_ops;     /* tensor_files.c */
 
 /* mount_files.c */
 void readme_render(const struct node *n, struct text *out);
@@ -92,6 +92,9 @@ bool tensors_are_prepared(const struct node *folder);
 int tensors_prepare(const struct node *folder, struct err *e);
 
 /* expert_files.c */
+enum { LAYER_DIGITS = 2, EXPERT_DIGITS = 3 }; /* of their names, at least */
+/* A number as the tree prints it; it may have no other digits. */
+bool expert_number(const char *name, int digits, uint32_t below, uint32_t *number);
 extern const struct family layer_family;
 extern const struct family expert_family;
 void expert_map_render(const struct node *n, struct text *out);

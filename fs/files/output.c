@@ -94,10 +94,16 @@ static unsigned wait_poll(struct handle *h)
 	return session_working(h->node.conversation->session) ? 0 : POLLIN | POLLRDNORM;
 }
 
+static struct link *wait_pollers(const struct handle *h)
+{
+	return &h->node.conversation->turn_pollers;
+}
+
 const struct file_ops wait_ops = {
 	.read = wait_read,
 	.size = wait_size,
 	.poll = wait_poll,
+	.pollers = wait_pollers,
 };
 
 static uint64_t log_size(const struct node *n)

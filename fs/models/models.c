@@ -59,6 +59,7 @@ static void mounted_free(struct mounted *model)
 	if (model->model)
 		model_close(model->model);
 	free(model->sessions);
+	free(model->named);
 	free(model->config);
 	free(model->path);
 	free(model);
@@ -124,6 +125,7 @@ int models_take(struct mount *m, struct found *f, const char *name, struct err *
 	model->config_time = f->config_time;
 	*f = (struct found){0};
 	list_init(&model->asks);
+	list_init(&model->nameless);
 	list_init(&model->writing);
 	trace_lists_init(model);
 	choose_name(m, name ? name : model_name(model->model), model->name, sizeof model->name);
@@ -192,9 +194,9 @@ bool models_watch(struct mount *m)
 	bool loading = false;
 	for (size_t i = 0; i < m->model_count; i++) {
 		struct mounted *model = m->models[i];
-		const char *words = trouble(model);
 		if (model->gone)
 			continue;
+		const char *words = trouble(model);
 		loading |= model_state(model->model) == MODEL_LOADING;
 		if (words)
 			tell(model, words);

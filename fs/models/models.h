@@ -29,6 +29,8 @@ void models_drop(struct found *f); /* closes it, if it was not taken */
 int models_take(struct mount *m, struct found *f, const char *name, struct err *e);
 /* Nothing of it is loaded, open, or in its conversations. */
 bool models_unused(const struct mounted *model);
+/* Takes one that is unused out of the tree, and has it closed behind. */
+void models_leave(struct mounted *model);
 void models_close(struct mount *m); /* blocks until the steps in progress end */
 /* Tells MOUNT/error about models that failed to load, or whose conversion stopped, since the last
  * call. True while one is loading. */

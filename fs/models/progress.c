@@ -49,7 +49,7 @@ bool progress_line(const struct mount *m, char *line, size_t size)
 		const struct mounted *model = m->models[i];
 		char bar[BAR + 1], words[256];
 		uint64_t done, total;
-		if (!how_far(model->model, &done, &total))
+		if (model->gone || !how_far(model->model, &done, &total))
 			continue;
 		draw(bar, done, total);
 		progress_words(model->model, words, sizeof words);

@@ -77,7 +77,7 @@ static void take_away(struct mounted *model, const char *path, struct text *line
 {
 	struct err line; /* as an error's text it is one line, whatever is in a name */
 	if (models_unused(model)) {
-		model->gone = true;
+		models_leave(model);
 		return;
 	}
 	err_set(&line, ENOENT,

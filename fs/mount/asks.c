@@ -79,6 +79,8 @@ void asks_forget(struct conversation *c)
 	if (list_empty(&c->in_asks))
 		return;
 	list_remove(&c->in_asks);
+	if (c->session)
+		list_append(&c->model->nameless, &c->in_nameless);
 	conversation_unref(c);
 }
 

@@ -92,7 +92,7 @@ void calls_expire(struct mount *m)
 
 int calls_timeout(const struct mount *m)
 {
-	if (!list_empty(&m->woken) || !list_empty(&m->interrupted))
+	if (!list_empty(&m->woken) || !list_empty(&m->polled) || !list_empty(&m->interrupted))
 		return 0;
 	if (list_empty(&m->deadlines))
 		return -1;

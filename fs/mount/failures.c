@@ -80,7 +80,7 @@ int node_failure(const struct node *n, const struct err *e)
 		c->refused = strdup(named.text);
 		c->refused_row = n->row;
 		c->refused_item = n->item;
-		pollers_wake(&c->pollers);
+		pollers_wake(n->mount, &c->pollers);
 	}
 	return mount_failure_of(n->mount, n->viewer, &named);
 }
@@ -92,7 +92,7 @@ void node_accepted(const struct node *n)
 		return;
 	free(c->refused);
 	c->refused = NULL;
-	pollers_wake(&c->pollers);
+	pollers_wake(n->mount, &c->pollers);
 }
 
 void node_took(const struct node *n)

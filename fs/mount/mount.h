@@ -57,21 +57,24 @@ struct conversation {
 	unsigned references;
 	/* The handle that has written to prompt and is not released yet: the session is dirty. */
 	struct handle *writer;
-	struct link writing;	 /* while there is one: on mounted.writing */
-	struct link for_text;	 /* calls waiting until the answer grows or ends */
-	struct link for_turn;	 /* calls waiting until the turn ends */
-	struct link for_release; /* calls waiting for the writer's RELEASE */
-	struct link pollers;	 /* handles to tell (pollers.h) */
-	struct post news;	 /* the engine's callback */
-	bool error_told;	 /* the present failure is in MOUNT/error already */
-	char *refused;		 /* the last refusal, until it is no news (failures.c); else NULL */
+	struct link writing;	  /* while there is one: on mounted.writing */
+	struct link for_text;	  /* calls waiting until the answer grows or ends */
+	struct link for_turn;	  /* calls waiting until the turn ends */
+	struct link for_release;  /* calls waiting for the writer's RELEASE */
+	struct link pollers;	  /* handles to tell (pollers.h) */
+	struct link turn_pollers; /* handles to tell when the turn ends */
+	struct post news;	  /* the engine's callback */
+	bool error_told;	  /* the present failure is in MOUNT/error already */
+	char *refused; /* the last refusal, until it is no news (failures.c); else NULL */
 	const struct row *refused_row; /* of which file that was */
 	uint32_t refused_item;
 	struct link refusals; /* prompts that were refused (refusals.c), the oldest first */
 	unsigned refusal_count;
 	/* Of a name in ask.d: on mounted.asks, and when it was last written or had news. */
 	struct link in_asks;
-	uint64_t used; /* CLOCK_MONOTONIC, nanoseconds */
+	struct link
+		in_nameless; /* the name is gone, and somebody has it open: on mounted.nameless */
+	uint64_t used;	     /* CLOCK_MONOTONIC, nanoseconds */
 	bool passing;
 	unsigned borrowed;	/* by jobs of the workers' */
 	struct session *ending; /* that has ended while it was borrowed */
@@ -85,12 +88,14 @@ struct mounted {
 	struct model *model;
 	char name[NAME_SIZE];
 	char *path;	/* where it was found */
-	bool gone;	/* from there, and from the tree; what it is stays until the mount's end */
+	bool gone;	/* from there, and from the tree: nobody looks at its model, which is closed */
 	uint32_t index; /* in mount.models */
 	struct conversation **sessions; /* by ascending id; the first is sessions/default */
+	struct conversation **named;	/* the same by their names, in the order of their bytes */
 	size_t session_count, session_capacity;
 	uint32_t next_id;	   /* of sessions and asks */
 	struct link asks;	   /* conversations that are names in ask.d, by ascending id */
+	struct link nameless;	   /* those that were, and are open still */
 	uint64_t private_count;	   /* conversations that questions have had */
 	struct link writing;	   /* conversations whose prompt is being written */
 	struct link for_trace;	   /* calls waiting for lines of experts/trace */
@@ -121,6 +126,7 @@ struct mount {
 	struct posts *posts;
 	struct workers *workers;
 	struct link woken;	 /* calls to try again */
+	struct link polled;	 /* handles to look at for who polls them (pollers.h) */
 	struct link deadlines;	 /* calls with a deadline, the earliest first */
 	struct link interrupted; /* calls to end with EINTR */
 	struct link handles;	 /* every open file */
@@ -167,10 +173,6 @@ int sessions_name_fits(const struct mounted *model, const char *folder, const ch
  * caller has its one reference. */
 int sessions_private(struct mounted *model, uid_t uid, const char *name, struct conversation **out,
 		     struct err *e);
-/* Of ask.d as well. */
-struct conversation *sessions_by_id(const struct mounted *model, uint32_t id);
-struct conversation *sessions_by_name(const struct mounted *model, const char *name);
-struct conversation *sessions_after(const struct mounted *model, uint32_t id); /* the next id */
 bool sessions_is_default(const struct conversation *c);
 int sessions_rename(struct conversation *c, const char *name, struct err *e);
 /* Takes it out of the tree and ends it. */
@@ -185,6 +187,20 @@ struct session *conversation_borrow(struct conversation *c);
 void conversation_return(struct conversation *c);
 /* There is something new: wakes those whom it may concern. */
 void conversation_wake(struct conversation *c);
+
+/* ---- session_index.c ---- */
+
+/* For one session more. -ENOMEM; -ENOSPC: there are as many as there may be. */
+int sessions_make_room(struct mounted *model, struct err *e);
+void sessions_enter(
+	struct conversation *c); /* into the room that was made; its id is the highest */
+void sessions_enter_renamed(struct conversation *c, const char *name);
+void sessions_leave(struct conversation *c);
+/* Of ask.d as well, and of those there whose name is gone, while they are open. */
+struct conversation *sessions_by_id(const struct mounted *model, uint32_t id);
+struct conversation *sessions_by_name(const struct mounted *model, const char *name);
+struct conversation *sessions_after(const struct mounted *model, uint32_t id); /* the next id */
+
 /* ---- writers.c ---- */
 
 /* What an open that must see the newest answer has to know. Closing: text was written to prompt and

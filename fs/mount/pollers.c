@@ -19,12 +19,21 @@ static struct link *pollers_of(const struct handle *h)
 	return h->node.conversation ? &h->node.conversation->pollers : NULL;
 }
 
-void poll_moved(struct handle *h)
+/* Waits for news from now on. */
+static void enlist(struct handle *h)
 {
 	list_remove(&h->polling);
 	struct link *pollers = pollers_of(h);
 	if (h->poll && h->node.row->ops->poll && pollers)
 		list_append(pollers, &h->polling);
+}
+
+/* It is looked at as well: there may have been news that it was not looked at for. */
+void poll_moved(struct handle *h)
+{
+	list_remove(&h->polling);
+	if (h->poll)
+		list_append(&h->node.mount->polled, &h->polling);
 }
 
 /* The latest poll handle replaces the one before: they all lead to the same waiters. */
@@ -33,7 +42,7 @@ void poll_later(struct handle *h, struct fuse_pollhandle *poll)
 	if (h->poll)
 		fuse_pollhandle_destroy(h->poll);
 	h->poll = poll;
-	poll_moved(h);
+	enlist(h);
 }
 
 void poll_tell(struct handle *h)
@@ -46,17 +55,18 @@ void poll_tell(struct handle *h)
 	h->poll = NULL;
 }
 
-void pollers_wake(struct link *pollers)
+void pollers_wake(struct mount *m, struct link *pollers)
 {
-	struct link later;
-	list_init(&later);
-	while (!list_empty(pollers)) {
-		struct handle *h = LINK_OWNER(pollers->next, struct handle, polling);
-		list_remove(&h->polling);
+	list_move_all(&m->polled, pollers);
+}
+
+void pollers_serve_woken(struct mount *m, unsigned most)
+{
+	while (most-- && !list_empty(&m->polled)) {
+		struct handle *h = LINK_OWNER(m->polled.next, struct handle, polling);
 		if (poll_ready(h))
 			poll_tell(h);
 		else
-			list_append(&later, &h->polling);
+			enlist(h);
 	}
-	list_move_all(pollers, &later);
 }

@@ -2,7 +2,8 @@
  *
  * A list of pollers stands beside whatever there is news of: a conversation, a model's trace. The
  * kernel asks with each poll to be told once; a poller that was told asks again. So whoever brings
- * news calls pollers_wake, and those are told whose file has something to say. */
+ * news calls pollers_wake, and the loop looks at them, so many at a time: those are told whose file
+ * has something to say, and the others go back to their list. */
 #ifndef MOEFS_FS_POLLERS_H
 #define MOEFS_FS_POLLERS_H
 
@@ -18,6 +19,9 @@ void poll_later(struct handle *h, struct fuse_pollhandle *poll);
 void poll_moved(struct handle *h);
 /* Tells who polls this file, whatever it has to say. */
 void poll_tell(struct handle *h);
-void pollers_wake(struct link *pollers);
+void pollers_wake(struct mount *m, struct link *pollers);
+
+/* For the loop. */
+void pollers_serve_woken(struct mount *m, unsigned most);
 
 #endif

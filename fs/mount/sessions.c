@@ -1,7 +1,5 @@
-/* Sessions as the tree knows them: their names, owners and lifetimes, and who waits for them.
- *
- * A model keeps its sessions by ascending number, which is also the order of their making: found by
- * number with a binary search (every request does that), by name with a scan (only lookups do). */
+/* Sessions as the tree knows them: their names, owners and lifetimes, and who waits for them. How
+ * they are found is session_index.c's. */
 #include "cache/clock.h"
 #include "fs/base/said.h"
 #include "fs/mount/call.h"
@@ -24,9 +22,10 @@ void conversation_wake(struct conversation *c)
 	calls_wake(m, &c->for_text);
 	if (!c->session || !session_working(c->session)) {
 		calls_wake(m, &c->for_turn);
+		pollers_wake(m, &c->turn_pollers);
 		trace_wake(c->model);
 	}
-	pollers_wake(&c->pollers);
+	pollers_wake(m, &c->pollers);
 }
 
 static void tell_error(struct conversation *c)
@@ -82,9 +81,11 @@ static int conversation_create(struct mounted *model, const char *name, uid_t ui
 	list_init(&c->for_turn);
 	list_init(&c->for_release);
 	list_init(&c->pollers);
+	list_init(&c->turn_pollers);
 	list_init(&c->writing);
 	list_init(&c->refusals);
 	list_init(&c->in_asks);
+	list_init(&c->in_nameless);
 	post_init(&c->news, on_news);
 	const struct session *params = model->session_count ? model->sessions[0]->session : NULL;
 	int code = session_create(&c->session, model->model, params, c, e);
@@ -123,6 +124,7 @@ void conversation_end(struct conversation *c)
 	else
 		session_end(s);
 	refusals_forget(c);
+	list_remove(&c->in_nameless);
 	post_cancel(c->model->mount->posts, &c->news);
 	conversation_wake(c);
 	calls_wake(c->model->mount, &c->for_release);
@@ -181,37 +183,20 @@ static int check_name(const struct mounted *model, const char *name, struct err 
 	return sessions_name_fits(model, "sessions", name, e);
 }
 
-static int make_room(struct mounted *model, struct err *e)
-{
-	if (model->session_count == SESSIONS_MAX || model->next_id == UINT32_MAX)
-		return err_set(e, ENOSPC, "%s has %d sessions: remove one first", model->name,
-			       SESSIONS_MAX);
-	if (model->session_count < model->session_capacity)
-		return 0;
-	size_t capacity = model->session_capacity ? 2 * model->session_capacity : 8;
-	struct conversation **grown =
-		reallocarray(model->sessions, capacity, sizeof(struct conversation *));
-	if (!grown)
-		return err_set(e, ENOMEM, "no memory for a session");
-	model->sessions = grown;
-	model->session_capacity = capacity;
-	return 0;
-}
-
 int sessions_make(struct mounted *model, const char *name, uid_t uid, gid_t gid,
 		  struct conversation **out, struct err *e)
 {
 	struct conversation *c;
 	int code = check_name(model, name, e);
 	if (!code)
-		code = make_room(model, e);
+		code = sessions_make_room(model, e);
 	if (!code)
 		code = conversation_create(model, name, uid, gid, &c, e);
 	if (code)
 		return code;
 	c->id = ++model->next_id;
 	session_name(c->session, uid, name);
-	model->sessions[model->session_count++] = c;
+	sessions_enter(c);
 	if (out)
 		*out = c;
 	return 0;
@@ -222,60 +207,9 @@ int sessions_rename(struct conversation *c, const char *name, struct err *e)
 	int code = check_name(c->model, name, e);
 	if (code)
 		return code;
-	(void)snprintf(c->name, sizeof c->name, "%s", name);
+	sessions_enter_renamed(c, name);
 	session_name(c->session, c->uid, name);
 	return 0;
-}
-
-/* The first place whose session has at least this number. */
-static size_t place_of(const struct mounted *model, uint32_t id)
-{
-	size_t low = 0, high = model->session_count;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (model->sessions[middle]->id < id)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
-/* A name in ask.d that is gone: who has it open still asks for its attributes. */
-static struct conversation *open_by_id(const struct mounted *model, uint32_t id)
-{
-	const struct link *handles = &model->mount->handles;
-	for (struct link *l = handles->next; l != handles; l = l->next) {
-		struct conversation *c = LINK_OWNER(l, struct handle, all)->node.conversation;
-		if (c && c->passing && c->session && c->model == model && c->id == id)
-			return c;
-	}
-	return NULL;
-}
-
-struct conversation *sessions_by_id(const struct mounted *model, uint32_t id)
-{
-	size_t place = place_of(model, id);
-	if (place < model->session_count && model->sessions[place]->id == id)
-		return model->sessions[place];
-	for (struct link *l = model->asks.next; l != &model->asks; l = l->next)
-		if (LINK_OWNER(l, struct conversation, in_asks)->id == id)
-			return LINK_OWNER(l, struct conversation, in_asks);
-	return open_by_id(model, id);
-}
-
-struct conversation *sessions_after(const struct mounted *model, uint32_t id)
-{
-	size_t place = id == UINT32_MAX ? model->session_count : place_of(model, id + 1);
-	return place == model->session_count ? NULL : model->sessions[place];
-}
-
-struct conversation *sessions_by_name(const struct mounted *model, const char *name)
-{
-	for (size_t i = 0; i < model->session_count; i++)
-		if (strcmp(model->sessions[i]->name, name) == 0)
-			return model->sessions[i];
-	return NULL;
 }
 
 bool sessions_is_default(const struct conversation *c)
@@ -285,11 +219,7 @@ bool sessions_is_default(const struct conversation *c)
 
 void sessions_remove(struct conversation *c)
 {
-	struct mounted *model = c->model;
-	size_t place = place_of(model, c->id);
-	model->session_count--;
-	memmove(&model->sessions[place], &model->sessions[place + 1],
-		(model->session_count - place) * sizeof(struct conversation *));
+	sessions_leave(c);
 	conversation_end(c);
 	conversation_unref(c);
 }

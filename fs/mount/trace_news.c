@@ -5,7 +5,7 @@
 void trace_wake(struct mounted *model)
 {
 	calls_wake(model->mount, &model->for_trace);
-	pollers_wake(&model->trace_pollers);
+	pollers_wake(model->mount, &model->trace_pollers);
 }
 
 static void on_lines(struct post *p)

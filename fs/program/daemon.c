@@ -22,7 +22,6 @@ int daemon_begin(int *pipe_end, struct err *e)
 	if (child == 0) {
 		close(ends[0]);
 		*pipe_end = ends[1];
-		setsid();
 		return -1;
 	}
 	close(ends[1]);
@@ -35,8 +34,11 @@ int daemon_begin(int *pipe_end, struct err *e)
 	return n == 1 ? 0 : 1;
 }
 
+/* Not before it is mounted: an automounter lets only its own process group touch the place, as
+ * mount(8) and what it starts are, and has everybody else wait until something is mounted there. */
 void daemon_ready(int pipe_end)
 {
+	(void)setsid();
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	for (int fd = 0; null >= 0 && fd <= 2; fd++)
 		(void)dup2(null, fd);

@@ -6,6 +6,7 @@
 #include "fs/models/rescan.h"
 #include "fs/mount/call.h"
 #include "fs/mount/handle.h"
+#include "fs/mount/pollers.h"
 #include "fs/mount/trace_news.h"
 #include "fs/requests/ops.h"
 #include "fs/tree/readme.h"
@@ -25,6 +26,7 @@ int mount_create(struct mount **out, struct err *e)
 	m->memory = engine_memory();
 	clock_gettime(CLOCK_REALTIME, &m->began);
 	list_init(&m->woken);
+	list_init(&m->polled);
 	list_init(&m->deadlines);
 	list_init(&m->interrupted);
 	list_init(&m->handles);
@@ -66,6 +68,8 @@ void mount_stop(struct mount *m)
 		trace_wake(m->models[i]);
 	while (!list_empty(&m->woken))
 		calls_serve_woken(m, 1);
+	while (!list_empty(&m->polled))
+		pollers_serve_woken(m, 1);
 	calls_end_interrupted(m);
 }
 

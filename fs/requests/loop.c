@@ -1,12 +1,13 @@
 /* The loop. See loop.h.
  *
- * Work is taken in slices (so many requests, so many woken calls), so that neither ten thousand
- * readers of one answer nor a flood of requests keeps the other waiting for long. */
+ * Work is taken in slices (so many requests, so many woken calls and polls), so that neither ten
+ * thousand readers of one answer nor a flood of requests keeps the other waiting for long. */
 #include "fs/requests/loop.h"
 #include "fs/base/post.h"
 #include "fs/models/models.h"
 #include "fs/models/rescan.h"
 #include "fs/mount/call.h"
+#include "fs/mount/pollers.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -98,6 +99,7 @@ static void loop(struct mount *m, int signals, const struct loop_hooks *hooks)
 		asks_expire(m);
 		rescan_expire(m);
 		calls_serve_woken(m, WOKEN_PER_SLICE);
+		pollers_serve_woken(m, WOKEN_PER_SLICE);
 		calls_end_interrupted(m);
 	}
 	free(buffer.mem);

@@ -8,13 +8,19 @@
 
 extern const struct fuse_lowlevel_ops moefs_ops; /* user data: the struct mount */
 
-/* ops_folder.c: those on folders. */
+/* ops_folder.c: those on open folders. */
 void op_opendir(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file);
 void op_readdir(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset,
 		struct fuse_file_info *file);
 void op_readdirplus(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset,
 		    struct fuse_file_info *file);
 void op_releasedir(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file);
+/* Whether the process that asks is clearing this folder. */
+bool folder_is_clearing(fuse_req_t req, fuse_ino_t inode);
+/* After the last request: those that are still open. */
+void folders_release(struct mount *m);
+
+/* ops_names.c: those on what is in them. */
 void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode);
 void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name);
 void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name);
@@ -23,8 +29,6 @@ void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
 void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t device);
 void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name);
 void op_link(fuse_req_t req, fuse_ino_t inode, fuse_ino_t parent, const char *name);
-/* After the last request: those that are still open. */
-void folders_release(struct mount *m);
 
 /* ops_ask.c: those on names in ask.d. */
 void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
