@@ -1,6 +1,7 @@
 /* Which model is meant. See find.h. */
 #include "fs/commands/find.h"
 #include "fs/commands/mounts.h"
+#include "fs/base/text.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -98,23 +99,20 @@ static int search_mounts(struct search *s, struct err *e)
 	return 0;
 }
 
-/* Those there are to be asked, as many as there is room for; empty: none. */
-static void names_of_mine(char *names, size_t size)
+/* Those there are to be asked; of a mount with very many, as many as a search has room for. */
+static void names_of_mine(struct text *names)
 {
 	struct mounts_seen mounts;
 	struct err ignored;
-	*names = 0;
 	if (mounts_read(&mounts, NULL, &ignored))
 		return;
 	for (size_t i = 0; i < mounts.count; i++) {
 		struct search s = {0};
-		size_t used = strlen(names);
 		if (mounts.list[i].uid != geteuid())
 			continue;
 		(void)has(&mounts.list[i], &s);
-		if (*s.names)
-			(void)snprintf(names + used, size - used, "%s%s", used ? ", " : "",
-				       s.names);
+		text_string(names, names->length && *s.names ? ", " : "");
+		text_string(names, s.names);
 		free(s.folder);
 	}
 	mounts_free(&mounts);
@@ -123,18 +121,14 @@ static void names_of_mine(char *names, size_t size)
 /* A mistyped name is seen beside the right ones. */
 static int no_model(const char *model, struct err *e)
 {
-	char names[256];
-	names_of_mine(names, sizeof names);
-	if (!*names)
-		return err_set(
-			e, ENOENT,
-			"no mount of yours has a model '%s', and there is no such file: give "
-			"the path of one",
-			model);
-	return err_set(e, ENOENT,
-		       "no mount of yours has a model '%s', and there is no such file: mounted are "
-		       "%s; any other is given by its path",
-		       model, names);
+	struct text names = {0};
+	names_of_mine(&names);
+	bool any = names.length && !names.failed;
+	err_set(e, ENOENT, "no mount of yours has a model '%s', and there is no such file: %s%s%s",
+		model, any ? "mounted are " : "give the path of one", any ? names.data : "",
+		any ? "; any other is given by its path" : "");
+	text_free(&names);
+	return -ENOENT;
 }
 
 int find_only(const char *mountpoint, char **folder, struct err *e)
