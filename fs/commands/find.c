@@ -123,7 +123,9 @@ static int no_model(const char *model, struct err *e)
 {
 	struct text names = {0};
 	names_of_mine(&names);
-	bool any = names.length && !names.failed;
+	bool any = names.length > 0;
+	text_add(&names, "", 1);
+	any = any && !names.failed;
 	err_set(e, ENOENT, "no mount of yours has a model '%s', and there is no such file: %s%s%s",
 		model, any ? "mounted are " : "give the path of one", any ? names.data : "",
 		any ? "; any other is given by its path" : "");
