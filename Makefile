@@ -24,11 +24,15 @@ override LDFLAGS += -pthread $(SANITIZE)
 PKG_CFLAGS := $(shell pkg-config --cflags $(LIBS) 2>/dev/null)
 PKG_LIBS   := $(shell pkg-config --libs $(LIBS) 2>/dev/null)
 # What only tests and benchmarks use: they write JSON, and look at the project's reader of it from outside.
+# What the gateway alone is linked with.
+HTTP_LIBS  := libmicrohttpd json-c
 TEST_LIBS  := cmocka json-c
 
 objects   = $(patsubst %.c,$(BUILD)/%.o,$(1))
 LIB_OBJS  := $(call objects,$(wildcard cache/*.c kernels/*.c engine/*/*.c))
-FS_OBJS   := $(call objects,$(wildcard fs/*.c fs/*/*.c))
+HTTP_OBJS := $(call objects,$(wildcard fs/gateway/*.c))
+# -o http listens before anything is mounted.
+FS_OBJS   := $(filter-out $(HTTP_OBJS),$(call objects,$(wildcard fs/*.c fs/*/*.c))) $(call objects,fs/gateway/listen.c)
 UNIT_SRC  := $(wildcard tests/unit/test_*.c)
 UNIT_OBJS := $(call objects,$(UNIT_SRC))
 UNIT      := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(UNIT_SRC))
@@ -38,11 +42,16 @@ FUZZERS   := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuz
 
 .SECONDARY:
 .PHONY: all
-all: $(BUILD)/moefs pages ## build build/moefs, its manual and completion (the default)
+all: $(BUILD)/moefs $(BUILD)/moefs-http pages ## build build/moefs and build/moefs-http, their manual and completion (the default)
 
 $(BUILD)/moefs: $(FS_OBJS) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) -lm
+
+# A client of the tree's files: of the rest of the project it has texts and errors alone.
+$(BUILD)/moefs-http: $(HTTP_OBJS) $(call objects,fs/base/text.c cache/err.c)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs $(HTTP_LIBS))
 
 $(BUILD)/libmoefs.a: $(LIB_OBJS)
 	$(call say,AR,$@)
@@ -92,7 +101,7 @@ $(BUILD)/tests/unit/golden.o: override CPPFLAGS += -DMOEFS_SOURCE_ROOT='"$(CURDI
 # them (tests/cross.sh).
 .PHONY: libraries
 libraries:
-	$(Q)$(if $(filter command,$(firstword $(origin PKG_CFLAGS))),:,examples/libraries.sh $(LIBS))
+	$(Q)$(if $(filter command,$(firstword $(origin PKG_CFLAGS))),:,examples/libraries.sh $(LIBS) $(HTTP_LIBS))
 
 $(BUILD)/%.o: %.c | libraries
 	$(call say,CC,$<)
@@ -165,6 +174,14 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/fuzz/libmoefs.a
 	$(Q)clang $(CPPFLAGS) -std=c17 $(WARN) -O1 -g -fsanitize=fuzzer,address,undefined \
 		-fno-sanitize-recover=all $(PKG_CFLAGS) -o $@ $^ $(PKG_LIBS) -lm -pthread
 
+# The gateway's has nothing of the library.
+HTTP_SRC := $(filter-out fs/gateway/main.c,$(wildcard fs/gateway/*.c)) fs/base/text.c cache/err.c
+$(BUILD)/fuzz/fuzz_request: tests/fuzz/fuzz_request.c $(HTTP_SRC)
+	$(call say,FUZZ,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)clang $(CPPFLAGS) -std=c17 $(WARN) -O1 -g -fsanitize=fuzzer,address,undefined \
+		-fno-sanitize-recover=all -o $@ $^ $(shell pkg-config --libs $(HTTP_LIBS)) -pthread
+
 fuzzers: $(FUZZERS) ## build the fuzzers, with clang
 
 FUZZ_SECONDS ?= 60
@@ -216,12 +233,15 @@ HELPERS        ?= /sbin
 USER_UNITS     ?= $(if $(SYSTEM),lib,share)/systemd/user
 INSTALLED = \
 	755:$(BUILD)/moefs:bin/moefs \
+	755:$(BUILD)/moefs-http:bin/moefs-http \
+	644:fs/install/moefs-http.1:share/man/man1/moefs-http.1 \
+	644:fs/install/moefs-http.bash:share/bash-completion/completions/moefs-http \
 	$(foreach p,$(filter %.1,$(PAGES)),644:$(p):share/man/man1/$(notdir $(p))) \
 	644:$(BUILD)/install/moefs.5:share/man/man5/moefs.5 \
 	644:$(BUILD)/install/moefs.bash:share/bash-completion/completions/moefs \
 	644:$(BUILD)/install/moefs.zsh:$(ZSH_FUNCTIONS)/_moefs \
 	644:$(BUILD)/install/moefs.fish:share/fish/vendor_completions.d/moefs.fish \
-	unit:fs/install/systemd/moefs@.service:$(USER_UNITS)/moefs@.service \
+	$(foreach u,moefs@.service moefs-http@.service moefs-http@.socket,unit:fs/install/systemd/$(u):$(USER_UNITS)/$(u)) \
 	$(if $(SYSTEM),644:fs/install/mount.moefs.8:share/man/man8/mount.moefs.8) \
 	$(if $(SYSTEM),link:bin/moefs:$(HELPERS)/mount.moefs)
 part     = $(word $(1),$(subst :, ,$(2)))
@@ -257,4 +277,4 @@ clean: ## remove build/
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12
 
--include $(patsubst %.o,%.d,$(LIB_OBJS) $(FS_OBJS) $(PAGES_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(BENCH_OBJS) $(CROSS_OBJS) $(SCRIPTED_OBJS) $(BUILD)/tests/mount/faultfs.o)
+-include $(patsubst %.o,%.d,$(LIB_OBJS) $(FS_OBJS) $(HTTP_OBJS) $(PAGES_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(BENCH_OBJS) $(CROSS_OBJS) $(SCRIPTED_OBJS) $(BUILD)/tests/mount/faultfs.o)

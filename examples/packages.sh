@@ -15,9 +15,10 @@ library liburing       | liburing-dev
 library libpcre2-8     | libpcre2-dev
 library libutf8proc    | libutf8proc-dev
 library libxxhash      | libxxhash-dev
-library libedit        | libedit-dev'
+library libedit        | libedit-dev
+library libmicrohttpd  | libmicrohttpd-dev
+library json-c         | libjson-c-dev'
 test_needs='library cmocka         | libcmocka-dev
-library json-c         | libjson-c-dev
 command python3        | python3
 command setpriv        | util-linux
 command zstd           | zstd'

@@ -45,6 +45,8 @@ const char options_help[] =
 	"    PARAM=VALUE            what a param of every session begins with:\n"
 	"                           temperature=0, max_tokens=512 and so on, each by its\n"
 	"                           name in params/\n"
+	"    http, http=ADDR:PORT   serve the mount over HTTP, too, as moefs-http does\n"
+	"                           (default: 127.0.0.1:11435), or http=unix:PATH\n"
 	"    log=FILE               what the daemon has to say goes there, or with\n"
 	"                           log=journal to the system's log\n"
 	"    uid=USER, gid=GROUP    for root: whose mount it is, and who the daemon\n"

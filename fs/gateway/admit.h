@@ -1,0 +1,11 @@
+/* Who may ask: by the Host and Origin headers, the key, and the size that is announced. */
+#ifndef MOEFS_FS_GATEWAY_ADMIT_H
+#define MOEFS_FS_GATEWAY_ADMIT_H
+
+#include "fs/gateway/request.h"
+
+/* Sets the request's key. Its route may be NULL. */
+int admit(struct request *r, struct problem *p);
+int admit_size(const struct request *r, struct problem *p);
+
+#endif

@@ -1,0 +1,190 @@
+/* A chat completion as a stream of events: chunks with what is new, `[DONE]` at the end.
+ *
+ * The stream begins with the first thing that the model says, or after some seconds without any: so
+ * what fails at once (a conversation that is too long, a model that cannot be loaded) is still an
+ * error with its status, and what fails later is an event, after which the stream ends. */
+#include "fs/gateway/chat.h"
+#include "fs/gateway/fields.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { PAUSE_MS = 10 * 1000 };
+
+static struct json_object *chunk(struct chat *c, struct json_object *choices)
+{
+	struct json_object *all = json_object_new_object();
+	json_object_object_add(all, "id", json_object_new_string(c->id));
+	json_object_object_add(all, "object", json_object_new_string("chat.completion.chunk"));
+	json_object_object_add(all, "created", json_object_new_int64(c->created));
+	json_object_object_add(all, "model", json_object_new_string(c->model));
+	json_object_object_add(all, "choices", choices);
+	return all;
+}
+
+/* delta and logprobs are taken. */
+static void add_chunk(struct chat *c, struct text *out, size_t i, struct json_object *delta,
+		      struct json_object *logprobs, const char *finish)
+{
+	struct json_object *choice = json_object_new_object(), *choices = json_object_new_array();
+	json_object_object_add(choice, "index", json_object_new_int((int)i));
+	json_object_object_add(choice, "delta", delta);
+	json_object_object_add(choice, "logprobs", logprobs);
+	json_object_object_add(choice, "finish_reason",
+			       finish ? json_object_new_string(finish) : NULL);
+	json_object_array_add(choices, choice);
+	struct json_object *all = chunk(c, choices);
+	if (c->include_usage)
+		json_object_object_add(all, "usage", NULL);
+	event_add(out, NULL, all);
+	json_object_put(all);
+}
+
+static struct json_object *delta_of(const char *name, const char *data, size_t n)
+{
+	struct json_object *delta = json_object_new_object();
+	json_object_object_add(delta, name, json_object_new_string_len(data, (int)n));
+	return delta;
+}
+
+/* A call comes whole; its arguments follow its name in a delta of their own, as clients expect. */
+static void add_call(struct chat *c, struct text *out, size_t i, struct json_object *tree_call)
+{
+	int index = (int)c->choices[i].call_count++;
+	struct json_object *call = openai_call(tree_call, index);
+	struct json_object *function = field_get(call, "function");
+	struct json_object *arguments = json_object_get(field_get(function, "arguments"));
+	json_object_object_add(function, "arguments", json_object_new_string(""));
+	for (int part = 0; part < 2; part++) {
+		struct json_object *delta = json_object_new_object();
+		struct json_object *list = json_object_new_array();
+		if (part) {
+			call = json_object_new_object();
+			function = json_object_new_object();
+			json_object_object_add(function, "arguments", arguments);
+			json_object_object_add(call, "index", json_object_new_int(index));
+			json_object_object_add(call, "function", function);
+		}
+		json_object_array_add(list, call);
+		json_object_object_add(delta, "tool_calls", list);
+		add_chunk(c, out, i, delta, NULL, NULL);
+	}
+}
+
+static void add_role(struct chat *c, struct text *out, size_t i)
+{
+	struct json_object *delta = delta_of("role", "assistant", 9);
+	json_object_object_add(delta, "content", json_object_new_string(""));
+	add_chunk(c, out, i, delta, NULL, NULL);
+	c->choices[i].begun = true;
+}
+
+static void add_news(struct chat *c, struct text *out, size_t i, const struct news *n)
+{
+	bool any = n->thoughts.length || n->output.length || n->logprobs.length || n->calls;
+	if ((any || n->over) && !c->choices[i].begun)
+		add_role(c, out, i);
+	if (n->thoughts.length)
+		add_chunk(c, out, i,
+			  delta_of("reasoning_content", n->thoughts.data, n->thoughts.length), NULL,
+			  NULL);
+	if (n->output.length || n->logprobs.length)
+		add_chunk(c, out, i,
+			  delta_of("content", n->output.length ? n->output.data : "",
+				   n->output.length),
+			  n->logprobs.length ? openai_logprobs(&n->logprobs, c->top) : NULL, NULL);
+	for (size_t k = 0; n->calls && k < json_object_array_length(n->calls); k++)
+		add_call(c, out, i, json_object_array_get_idx(n->calls, k));
+}
+
+static int step_one(struct chat *c, struct text *out, size_t i, struct problem *p)
+{
+	struct news n = {0};
+	int code = turn_take(c->turns[i], &n, p);
+	if (code && !n.output.length && !n.thoughts.length)
+		n.over = false; /* nothing was said: the failure is all there is to tell */
+	add_news(c, out, i, &n);
+	if (n.over && !code) {
+		c->choices[i].over = true;
+		c->over++;
+		turn_usage(c->turns[i], &c->usage[i]);
+		turn_end(c->turns[i]);
+		c->turns[i] = NULL;
+		add_chunk(c, out, i, json_object_new_object(), NULL, openai_finish(&c->usage[i]));
+	}
+	news_free(&n);
+	return code;
+}
+
+static void add_end(struct chat *c, struct text *out)
+{
+	if (c->include_usage) {
+		struct json_object *all = chunk(c, json_object_new_array());
+		json_object_object_add(all, "usage", openai_usage(c->usage, c->count));
+		event_add(out, NULL, all);
+		json_object_put(all);
+	}
+	text_string(out, "data: [DONE]\n\n");
+}
+
+/* 0: more will come; 1: that was all; -1: it failed, *p. */
+static int step(struct chat *c, struct text *out, struct problem *p)
+{
+	if (turns_wait(c->turns, c->count, c->client, PAUSE_MS))
+		return problem_set(p, PROBLEM_GONE, NULL, "the client has gone away");
+	for (size_t i = 0; i < c->count; i++)
+		if (!c->choices[i].over && step_one(c, out, i, p))
+			return -1;
+	if (c->over < c->count)
+		return 0;
+	add_end(c, out);
+	return 1;
+}
+
+static void add_error(struct text *out, const struct problem *p)
+{
+	struct json_object *json = problem_json(p, PROTOCOL_OPENAI);
+	event_add(out, NULL, json);
+	json_object_put(json);
+}
+
+static int next(void *ctx, struct text *out)
+{
+	struct chat *c = ctx;
+	struct problem p = {0};
+	if (c->first.length) {
+		text_add(out, c->first.data, c->first.length);
+		text_free(&c->first);
+		return c->broken || c->over == c->count;
+	}
+	int code = step(c, out, &p);
+	if (code >= 0) {
+		if (!out->length)
+			event_pause(out);
+		return code;
+	}
+	if (p.kind == PROBLEM_GONE)
+		return -1;
+	add_error(out, &p);
+	return 1;
+}
+
+enum MHD_Result chat_stream(struct request *r, struct chat *c)
+{
+	struct problem p = {0};
+	int code = 0;
+	time_t until = time(NULL) + PAUSE_MS / 1000;
+	while (!code && !c->first.length && time(NULL) < until)
+		code = step(c, &c->first, &p);
+	if (code < 0 && (!c->first.length || p.kind == PROBLEM_GONE)) {
+		chat_end(c);
+		return reply_problem(r, &p);
+	}
+	c->broken = code < 0;
+	if (c->broken)
+		add_error(&c->first, &p);
+	if (!c->first.length)
+		event_pause(&c->first);
+	return reply_stream(r, next, chat_end, c);
+}

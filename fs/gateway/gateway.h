@@ -1,0 +1,31 @@
+/* What all requests share. */
+#ifndef MOEFS_FS_GATEWAY_GATEWAY_H
+#define MOEFS_FS_GATEWAY_GATEWAY_H
+
+#include "fs/gateway/options.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+struct gate;
+struct kept;
+struct keys;
+
+struct gateway {
+	const struct options *options;
+	struct gate *gate;	       /* how many answer at once, and who waits */
+	struct keys *keys;	       /* NULL: none is asked for */
+	struct kept *kept;	       /* sessions of finished requests */
+	bool polls;		       /* whether the tree's files can be polled */
+	char id[64];		       /* MACHINE.PROCESS.START: in the names of its sessions */
+	void (*say)(const char *line); /* to who has started it; from any thread */
+	atomic_bool stopping;
+	atomic_uint_fast64_t next_session;
+	struct counters {
+		atomic_uint_fast64_t requests[6]; /* by the first digit of the status */
+		atomic_uint_fast64_t active, dropped;
+		atomic_uint_fast64_t prompt_tokens, cached_tokens, output_tokens;
+	} counters;
+};
+
+#endif

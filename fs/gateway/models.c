@@ -1,0 +1,86 @@
+/* GET /v1/models and /v1/models/NAME: the folders of the tree. */
+#include "fs/gateway/gateway.h"
+#include "fs/gateway/handlers.h"
+#include "fs/gateway/tree.h"
+#include "fs/gateway/turn.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+struct listing {
+	const char *tree;
+	struct json_object *data;
+};
+
+/* OpenAI's members and Anthropic's, and the context, by which agents decide when to shorten a
+ * conversation. */
+static struct json_object *model_object(const char *tree, const char *name)
+{
+	struct json_object *m = json_object_new_object();
+	char context[32], path[TREE_PATH], made[32] = "";
+	struct stat st = {0};
+	struct tm utc;
+	tree_line(tree, context, sizeof context, "%s/info/context", name);
+	if (tree_path(path, tree, "%s/config.json", name))
+		(void)stat(path, &st);
+	if (gmtime_r(&st.st_mtime, &utc))
+		strftime(made, sizeof made, "%Y-%m-%dT%H:%M:%SZ", &utc);
+	json_object_object_add(m, "id", json_object_new_string(name));
+	json_object_object_add(m, "object", json_object_new_string("model"));
+	json_object_object_add(m, "created", json_object_new_int64(st.st_mtime));
+	json_object_object_add(m, "owned_by", json_object_new_string("moefs"));
+	json_object_object_add(m, "type", json_object_new_string("model"));
+	json_object_object_add(m, "display_name", json_object_new_string(name));
+	json_object_object_add(m, "created_at", json_object_new_string(made));
+	json_object_object_add(m, "context_length",
+			       json_object_new_int64(strtoll(context, NULL, 10)));
+	return m;
+}
+
+static int add_model(void *ctx, const char *name)
+{
+	struct listing *l = ctx;
+	json_object_array_add(l->data, model_object(l->tree, name));
+	return 0;
+}
+
+static struct json_object *first_id(struct json_object *data, bool last)
+{
+	size_t n = json_object_array_length(data);
+	struct json_object *id = NULL;
+	if (n)
+		json_object_object_get_ex(json_object_array_get_idx(data, last ? n - 1 : 0), "id",
+					  &id);
+	return json_object_get(id);
+}
+
+enum MHD_Result models_list(struct request *r)
+{
+	struct listing l = {r->gateway->options->tree, json_object_new_array()};
+	struct problem p = {0};
+	int code = tree_models(l.tree, add_model, &l);
+	if (code) {
+		json_object_put(l.data);
+		problem_set(&p, PROBLEM_NOT_NOW, NULL, "the tree cannot be read: %s",
+			    strerror(-code));
+		return reply_problem(r, &p);
+	}
+	struct json_object *all = json_object_new_object();
+	json_object_object_add(all, "object", json_object_new_string("list"));
+	json_object_object_add(all, "first_id", first_id(l.data, false));
+	json_object_object_add(all, "last_id", first_id(l.data, true));
+	json_object_object_add(all, "has_more", json_object_new_boolean(false));
+	json_object_object_add(all, "data", l.data);
+	return reply_json(r, MHD_HTTP_OK, all);
+}
+
+enum MHD_Result models_one(struct request *r)
+{
+	struct problem p = {0};
+	if (turn_model(r, r->rest, &p))
+		return reply_problem(r, &p);
+	return reply_json(r, MHD_HTTP_OK, model_object(r->gateway->options->tree, r->rest));
+}

@@ -1,0 +1,194 @@
+/* Answers to requests. See request.h. */
+#include "fs/gateway/gateway.h"
+#include "fs/gateway/request.h"
+#include "fs/gateway/routes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void add_headers(const struct request *r, struct MHD_Response *response, const char *type)
+{
+	const char *origin = r->gateway->options->cors;
+	MHD_add_response_header(response, "Content-Type", type);
+	MHD_add_response_header(response, "x-request-id", r->id);
+	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+	if (origin) {
+		MHD_add_response_header(response, "Access-Control-Allow-Origin", origin);
+		MHD_add_response_header(response, "Vary", "Origin");
+	}
+}
+
+static enum MHD_Result give(struct request *r, unsigned status, struct MHD_Response *response)
+{
+	r->answered = true;
+	r->status = status;
+	enum MHD_Result result = MHD_queue_response(r->connection, status, response);
+	MHD_destroy_response(response);
+	return result;
+}
+
+/* An answer that comes before all of the body has: what follows of it is not read as a request. */
+static struct MHD_Response *of_data(const struct request *r, const char *data, size_t size,
+				    const char *type)
+{
+	struct MHD_Response *response = MHD_create_response_from_buffer(
+		size, (void *)(uintptr_t)data, MHD_RESPMEM_MUST_COPY);
+	if (response)
+		add_headers(r, response, type);
+	return response;
+}
+
+enum MHD_Result reply_text(struct request *r, unsigned status, const char *type, const char *data,
+			   size_t size)
+{
+	struct MHD_Response *response = of_data(r, data, size, type);
+	return response ? give(r, status, response) : MHD_NO;
+}
+
+enum MHD_Result reply_json(struct request *r, unsigned status, struct json_object *json)
+{
+	size_t size;
+	const char *text =
+		json_object_to_json_string_length(json, JSON_C_TO_STRING_NOSLASHESCAPE, &size);
+	enum MHD_Result result =
+		text ? reply_text(r, status, "application/json", text, size) : MHD_NO;
+	json_object_put(json);
+	return result;
+}
+
+enum MHD_Result reply_problem(struct request *r, const struct problem *p)
+{
+	struct json_object *json = problem_json(p, r->route ? r->route->protocol : PROTOCOL_OPENAI);
+	size_t size = 0;
+	const char *text = json ? json_object_to_json_string_length(
+					  json, JSON_C_TO_STRING_NOSLASHESCAPE, &size)
+				: NULL;
+	struct MHD_Response *response = text ? of_data(r, text, size, "application/json") : NULL;
+	json_object_put(json);
+	if (!response || p->kind == PROBLEM_GONE) {
+		if (response)
+			MHD_destroy_response(response);
+		return MHD_NO;
+	}
+	if (problem_retry(p)) {
+		char seconds[16];
+		(void)snprintf(seconds, sizeof seconds, "%u", problem_retry(p));
+		MHD_add_response_header(response, "Retry-After", seconds);
+	}
+	if (p->kind == PROBLEM_KEY)
+		MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
+	return give(r, problem_status(p), response);
+}
+
+enum MHD_Result reply_preflight(struct request *r)
+{
+	struct MHD_Response *response = of_data(r, "", 0, "text/plain");
+	if (!response)
+		return MHD_NO;
+	MHD_add_response_header(response, "Access-Control-Allow-Methods", "GET, POST, DELETE");
+	MHD_add_response_header(
+		response, "Access-Control-Allow-Headers",
+		"authorization, content-type, x-api-key, anthropic-version, anthropic-beta");
+	MHD_add_response_header(response, "Access-Control-Max-Age", "600");
+	return give(r, MHD_HTTP_NO_CONTENT, response);
+}
+
+/* ---- streams ---- */
+
+struct stream {
+	struct MHD_Connection *connection;
+	unsigned timeout;
+	stream_next *next;
+	void (*end)(void *ctx);
+	void *ctx;
+	struct text pending; /* events that did not fit */
+	size_t sent;	     /* of them */
+	bool over;
+};
+
+/* Until there is something to give: an answer takes its time, which is not the client's idleness.
+ * So that the library counts that alone, its timeout is off meanwhile; setting it again begins it
+ * anew. */
+static int refill(struct stream *s)
+{
+	int more = 0;
+	text_cut(&s->pending, 0);
+	s->sent = 0;
+	MHD_set_connection_option(s->connection, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
+	while (!more && !s->pending.length)
+		more = s->next(s->ctx, &s->pending);
+	MHD_set_connection_option(s->connection, MHD_CONNECTION_OPTION_TIMEOUT, s->timeout);
+	s->over = more == 1;
+	return more < 0 || s->pending.failed ? -1 : 0;
+}
+
+static ssize_t stream_read(void *cls, uint64_t position, char *buffer, size_t size)
+{
+	struct stream *s = cls;
+	(void)position;
+	if (s->sent == s->pending.length && s->over)
+		return MHD_CONTENT_READER_END_OF_STREAM;
+	if (s->sent == s->pending.length && refill(s))
+		return MHD_CONTENT_READER_END_WITH_ERROR;
+	size_t left = s->pending.length - s->sent, n = left < size ? left : size;
+	if (!n)
+		return MHD_CONTENT_READER_END_OF_STREAM;
+	memcpy(buffer, s->pending.data + s->sent, n);
+	s->sent += n;
+	return (ssize_t)n;
+}
+
+static void stream_free(void *cls)
+{
+	struct stream *s = cls;
+	s->end(s->ctx);
+	text_free(&s->pending);
+	free(s);
+}
+
+enum MHD_Result reply_stream(struct request *r, stream_next *next, void (*end)(void *ctx),
+			     void *ctx)
+{
+	enum { BLOCK = 16 << 10 };
+	struct stream *s = malloc(sizeof *s);
+	if (!s) {
+		end(ctx);
+		return MHD_NO;
+	}
+	*s = (struct stream){.connection = r->connection,
+			     .timeout = r->gateway->options->timeout,
+			     .next = next,
+			     .end = end,
+			     .ctx = ctx};
+	struct MHD_Response *response = MHD_create_response_from_callback(
+		MHD_SIZE_UNKNOWN, BLOCK, stream_read, s, stream_free);
+	if (!response) {
+		stream_free(s);
+		return MHD_NO;
+	}
+	add_headers(r, response, "text/event-stream; charset=utf-8");
+	MHD_add_response_header(response, "Cache-Control", "no-cache");
+	MHD_add_response_header(response, "X-Accel-Buffering", "no");
+	return give(r, MHD_HTTP_OK, response);
+}
+
+void event_add(struct text *out, const char *name, struct json_object *json)
+{
+	size_t size;
+	const char *text =
+		json_object_to_json_string_length(json, JSON_C_TO_STRING_NOSLASHESCAPE, &size);
+	if (name)
+		text_format(out, "event: %s\n", name);
+	text_string(out, "data: ");
+	if (text)
+		text_add(out, text, size);
+	else
+		out->failed = true;
+	text_string(out, "\n\n");
+}
+
+void event_pause(struct text *out)
+{
+	text_string(out, ": still working\n\n");
+}

@@ -1,0 +1,26 @@
+/* The table of all that is served: a row for each method and path. */
+#ifndef MOEFS_FS_GATEWAY_ROUTES_H
+#define MOEFS_FS_GATEWAY_ROUTES_H
+
+#include "fs/gateway/request.h"
+
+enum route_flags {
+	ROUTE_JSON = 1, /* its body must be a JSON object */
+	ROUTE_OPEN = 2, /* without a key, too: it tells nothing of models and conversations */
+};
+
+struct route {
+	const char *method;
+	const char *path; /* one that ends in a slash is all that lies below it */
+	enum protocol protocol;
+	unsigned flags;
+	enum MHD_Result (*handle)(struct request *r);
+};
+
+/* The row for a request. NULL: none; then *other is one with this path and another method, if there
+ * is any. */
+const struct route *route_find(const char *method, const char *path, const struct route **other);
+/* Row after row, NULL after the last. */
+const struct route *route_row(unsigned i);
+
+#endif

@@ -1,0 +1,250 @@
+/* Connections and the way of a request to its handler. See server.h.
+ *
+ * A thread per connection, bounded in their number, which may block: it waits for the files of the
+ * tree and the client's socket together (client.c). What a client may take is bounded: the head by
+ * the library's memory for a connection, the body by -o body=, a step of the talk by -o timeout=, a
+ * whole request until its handler is called by four times that. */
+#include "fs/gateway/server.h"
+#include "fs/gateway/request_way.h"
+#include "fs/gateway/routes.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { HEAD_BYTES = 64 << 10, STACK_BYTES = 1 << 20, PATIENCE = 4 };
+
+struct connection { /* of the library's connection, from its accept to its close */
+	struct connection *next, **at;
+	int socket;
+	uint64_t reading_since; /* 0: a handler is at work, or its answer is sent */
+};
+
+struct server {
+	struct gateway *gateway;
+	struct MHD_Daemon *daemon;
+	char *cert, *key;
+	pthread_mutex_t lock; /* of the list and what is in it */
+	struct connection *connections;
+};
+
+/* ---- connections ---- */
+
+static void on_connection(void *cls, struct MHD_Connection *connection, void **context,
+			  enum MHD_ConnectionNotificationCode code)
+{
+	struct server *s = cls;
+	struct connection *c = *context;
+	pthread_mutex_lock(&s->lock);
+	if (code == MHD_CONNECTION_NOTIFY_STARTED && (c = calloc(1, sizeof *c))) {
+		const union MHD_ConnectionInfo *info =
+			MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+		*c = (struct connection){s->connections, &s->connections,
+					 info ? info->connect_fd : -1, request_clock()};
+		if (c->next)
+			c->next->at = &c->next;
+		s->connections = c;
+		*context = c;
+	} else if (code == MHD_CONNECTION_NOTIFY_CLOSED && c) {
+		*c->at = c->next;
+		if (c->next)
+			c->next->at = c->at;
+		free(c);
+		*context = NULL;
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void reads(struct server *s, struct MHD_Connection *connection, bool reading)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+	struct connection *c = info ? info->socket_context : NULL;
+	pthread_mutex_lock(&s->lock);
+	if (c)
+		c->reading_since = reading ? request_clock() : 0;
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void hang_up(struct server *s, uint64_t before)
+{
+	pthread_mutex_lock(&s->lock);
+	for (struct connection *c = s->connections; c; c = c->next)
+		if (before == UINT64_MAX || (c->reading_since && c->reading_since < before))
+			(void)shutdown(c->socket, SHUT_RDWR);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void server_tick(struct server *s)
+{
+	uint64_t patience = (uint64_t)PATIENCE * s->gateway->options->timeout * 1000000000u;
+	uint64_t t = request_clock();
+	if (t > patience)
+		hang_up(s, t - patience);
+}
+
+/* ---- requests ---- */
+
+/* The handler may take long; the library's timeout is about the client alone. */
+static enum MHD_Result handle(struct server *s, struct request *r)
+{
+	struct problem p = {0};
+	reads(s, r->connection, false);
+	MHD_set_connection_option(r->connection, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
+	enum MHD_Result result = request_parse(r, &p) ? reply_problem(r, &p) : r->route->handle(r);
+	MHD_set_connection_option(r->connection, MHD_CONNECTION_OPTION_TIMEOUT,
+				  s->gateway->options->timeout);
+	return result;
+}
+
+static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, const char *path,
+				  const char *method, const char *version, const char *data,
+				  size_t *size, void **context)
+{
+	struct server *s = cls;
+	struct request *r = *context;
+	struct problem p = {0};
+	(void)version;
+	if (!r)
+		return MHD_NO;
+	if (!r->begun) {
+		r->begun = true;
+		r->path = path;
+		r->connection = connection;
+		if (s->gateway->options->cors && !strcmp(method, "OPTIONS"))
+			return reply_preflight(r);
+		return request_admit(r, method, &p) ? reply_problem(r, &p) : MHD_YES;
+	}
+	if (!*size)
+		return r->answered ? MHD_YES : handle(s, r);
+	/* Of a chunked body the size was not told before; the rest is read, and is nothing. */
+	r->too_large |= r->body.length + *size > s->gateway->options->body;
+	if (r->too_large)
+		text_free(&r->body);
+	else
+		text_add(&r->body, data, *size);
+	*size = 0;
+	return r->body.failed ? MHD_NO : MHD_YES;
+}
+
+/* Called with a request's first line, before all else of it. */
+static void *on_uri(void *cls, const char *uri, struct MHD_Connection *connection)
+{
+	struct server *s = cls;
+	(void)uri;
+	reads(s, connection, true);
+	return request_make(s->gateway, connection);
+}
+
+static void on_completed(void *cls, struct MHD_Connection *connection, void **context,
+			 enum MHD_RequestTerminationCode code)
+{
+	struct server *s = cls;
+	struct request *r = *context;
+	reads(s, connection, true);
+	if (!r)
+		return;
+	request_log(r, code == MHD_REQUEST_TERMINATED_COMPLETED_OK);
+	struct counters *counters = &s->gateway->counters;
+	atomic_fetch_add(&counters->requests[r->status / 100 < 6 ? r->status / 100 : 0], 1);
+	if (r->begun && code != MHD_REQUEST_TERMINATED_COMPLETED_OK)
+		atomic_fetch_add(&counters->dropped, 1);
+	request_free(r);
+	*context = NULL;
+}
+
+/* ---- the listener ---- */
+
+static void on_log(void *cls, const char *format, va_list values)
+{
+	(void)cls, (void)format, (void)values; /* what clients do wrong is no news */
+}
+
+static char *read_file(const char *path, struct err *e)
+{
+	enum { MOST = 1 << 20 };
+	FILE *file = fopen(path, "re");
+	char *text = file ? calloc(1, MOST) : NULL;
+	size_t n = text ? fread(text, 1, MOST - 1, file) : 0;
+	if (!n)
+		err_sys(e, errno, "%s cannot be read", path);
+	if (file)
+		fclose(file);
+	if (n)
+		return text;
+	free(text);
+	return NULL;
+}
+
+static int begin_daemon(struct server *s, int socket, struct err *e)
+{
+	const struct options *o = s->gateway->options;
+	unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
+			 MHD_USE_POLL | MHD_USE_ERROR_LOG | MHD_USE_ITC;
+	struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, s->cert},
+				       {MHD_OPTION_HTTPS_MEM_KEY, 0, s->key},
+				       {MHD_OPTION_END, 0, NULL}};
+	if (!s->cert)
+		tls[0].option = MHD_OPTION_END;
+	s->daemon = MHD_start_daemon(
+		flags | (s->cert ? MHD_USE_TLS : 0), 0, NULL, NULL, on_request, s,
+		MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL, MHD_OPTION_LISTEN_SOCKET, socket,
+		MHD_OPTION_URI_LOG_CALLBACK, on_uri, s, MHD_OPTION_NOTIFY_COMPLETED, on_completed,
+		s, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s, MHD_OPTION_CONNECTION_LIMIT,
+		o->connections, MHD_OPTION_CONNECTION_TIMEOUT, o->timeout,
+		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_BYTES,
+		MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+		MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
+	if (s->daemon)
+		return 0;
+	return err_set(e, EINVAL,
+		       s->cert ? "the listener cannot be started: are %s and %s a certificate and "
+				 "its key, in PEM?"
+			       : "the listener cannot be started%.0s%.0s",
+		       o->cert ? o->cert : "", o->key ? o->key : "");
+}
+
+int server_begin(struct server **out, struct gateway *g, int socket, struct err *e)
+{
+	struct server *s = calloc(1, sizeof *s);
+	int code = s ? 0 : err_set(e, ENOMEM, "out of memory");
+	if (code)
+		return code;
+	s->gateway = g;
+	pthread_mutex_init(&s->lock, NULL);
+	if (g->options->cert) {
+		s->cert = read_file(g->options->cert, e);
+		s->key = s->cert ? read_file(g->options->key, e) : NULL;
+		code = s->key ? 0 : -e->code;
+	}
+	if (!code)
+		code = begin_daemon(s, socket, e);
+	if (code) {
+		close(socket);
+		server_end(s);
+		return code;
+	}
+	*out = s;
+	return 0;
+}
+
+void server_end(struct server *s)
+{
+	if (!s)
+		return;
+	if (s->daemon) {
+		int socket = MHD_quiesce_daemon(s->daemon);
+		if (socket >= 0)
+			close(socket);
+		hang_up(s, UINT64_MAX);
+		MHD_stop_daemon(s->daemon);
+	}
+	pthread_mutex_destroy(&s->lock);
+	free(s->cert);
+	free(s->key);
+	free(s);
+}
