@@ -155,7 +155,7 @@ is_wrong() { wrong+=("$1: ${2:0:300}"); }
 all_right() { [ ${#wrong[@]} = 0 ] || fail "${#wrong[@]} wrong: $(printf '%s; ' "${wrong[@]:0:12}")"; }
 
 in_readme() { # the rows of README, but for those that stand for params by name
-	sed -n 's/^    \([A-Za-z][A-Za-z._/]*\)  .*/\1/p' "$mnt/README" | grep -v '/params/\(VALUE\|TEXT\)$'
+	sed '/^The params/,$d' "$mnt/README" | sed -n 's/^    \([A-Za-z][A-Za-z._/]*\)  .*/\1/p' | grep -v '/params/\(VALUE\|TEXT\)$'
 	sed 's|^|MODEL/sessions/NAME/params/|' <(ls "$m/sessions/rows/params")
 }
 complete_table() {
