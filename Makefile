@@ -41,7 +41,7 @@ FUZZERS   := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuz
 
 .SECONDARY:
 .PHONY: all
-all: $(BUILD)/moefs $(BUILD)/moefs-http ## build build/moefs and build/moefs-http (the default)
+all: $(BUILD)/moefs $(BUILD)/moefs-http pages ## build build/moefs and build/moefs-http, manual and completion (the default)
 
 $(BUILD)/moefs: $(FS_OBJS) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
@@ -56,10 +56,27 @@ $(BUILD)/libmoefs.a: $(LIB_OBJS)
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
+# What is told of the program beside it, made from its own tables (fs/install/pages).
+PAGES := $(patsubst fs/install/%.in,$(BUILD)/install/%,$(wildcard fs/install/*.in))
+.PHONY: pages
+pages: $(PAGES)
+
+PAGES_OBJS := $(call objects,$(wildcard fs/install/pages/*.c)) $(filter-out $(BUILD)/fs/main.o,$(FS_OBJS))
+$(BUILD)/pages: $(PAGES_OBJS) $(BUILD)/libmoefs.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) -lm
+
+$(BUILD)/install/%: fs/install/%.in $(BUILD)/pages
+	$(call say,PAGE,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(BUILD)/pages $< >$@.new && mv $@.new $@
+
 # -O3: blocks of sums stay in registers only if loops with constant bounds are unrolled. Not under the
-# sanitizers, which would take minutes for it.
+# sanitizers, which would take minutes for it. -g1: where each variable is in code unrolled so far took a third of
+# the compiler's time. No input of a fuzzer's comes to these, and instrumented they took longer than all others.
 ifneq ($(findstring x86_64,$(shell $(CC) -dumpmachine)),)
-$(call objects,$(wildcard kernels/avx*.c)): override CFLAGS += $(if $(SANITIZE),,-O3) -mavx2 -mfma -mf16c
+$(call objects,$(wildcard kernels/avx*.c)): override CFLAGS += $(if $(SANITIZE),,-O3) -g1 -mavx2 -mfma -mf16c \
+	$(if $(findstring fuzzer,$(SANITIZE)),-fno-sanitize=all)
 $(call objects,$(wildcard kernels/avx512*.c)): override CFLAGS += \
 	-mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512
 $(call objects,$(wildcard kernels/avx512vnni*.c)): override CFLAGS += -mavx512vnni -mavx512vbmi
@@ -71,8 +88,9 @@ ifneq ($(findstring aarch64,$(shell $(CC) -dumpmachine)),)
 $(call objects,$(wildcard kernels/neon*.c)): override CFLAGS += $(if $(SANITIZE),,-O3)
 $(call objects,$(wildcard kernels/neondot*.c)): override CFLAGS += -march=armv8.2-a+dotprod
 endif
-# Products are not checked load by load: kernels/watch.h says what is done instead.
-$(call objects,$(wildcard kernels/*_multiply.c kernels/*_tq.c kernels/*_block.c)): \
+# Products and rows' codes are not checked load by load: kernels/watch.h says what is done instead.
+$(call objects,$(wildcard kernels/*_multiply.c kernels/*_tq.c kernels/*_block.c kernels/*_rotate.c) \
+	kernels/tq.c kernels/dequantise.c kernels/finite.c): \
 	override CFLAGS += $(if $(findstring thread,$(SANITIZE)),-fno-sanitize=thread)
 # -O3: the passes over a whole vocabulary, and over the rows of a slab, become vectors.
 $(BUILD)/engine/compute/sampler.o $(BUILD)/kernels/tq_arrange.o $(BUILD)/kernels/scalar_arrange.o: override CFLAGS += $(if $(SANITIZE),,-O3)
@@ -97,6 +115,7 @@ $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(HELP_OBJS) $(BUILD)/libmoefs.a
 $(BUILD)/tests/test_trace: $(call objects,tests/bench/trace.c tests/bench/trace_lines.c)
 # And what of the tree.
 $(BUILD)/tests/test_sizes: $(call objects,fs/text.c)
+$(BUILD)/tests/test_tensor_names: $(call objects,fs/tensor_names.c)
 
 # The kernels alone against the scalar ones, with no library but C's: tests/cross.sh builds it for other
 # processors.
@@ -123,7 +142,8 @@ $(BUILD)/scripted: $(SCRIPTED_OBJS) $(BUILD)/libmoefs.a
 unit: $(UNIT) $(BUILD)/faultfs $(BUILD)/scripted ## build the unit tests, and what the tests of the mount need
 	@:
 
-SANITIZERS := CFLAGS='-O1 -g -fno-omit-frame-pointer'
+# -g1: lines, which is what a report has; everything else of -g made these trees' compilation a third longer.
+SANITIZERS := CFLAGS='-O1 -g1 -fno-omit-frame-pointer'
 
 asan: ## build everything with AddressSanitizer and UBSan, in build/asan
 	$(Q)$(MAKE) BUILD=build/asan SANITIZE='-fsanitize=address,undefined -fno-sanitize-recover=all' \
@@ -193,29 +213,51 @@ demo: ## install what is missing, build, mount the demonstration model and talk 
 	$(Q)$(MAKE) -j$(JOBS) all
 	$(Q)examples/demo.sh
 
-# Where mount(8) looks for helpers: /sbin alone.
-HELPERS := $(if $(filter /usr/local,$(PREFIX)),/sbin,$(PREFIX)/sbin)
+# What is installed: how, the file, and its place under PREFIX. `uninstall` removes the same. mount(8) looks for
+# helpers in /sbin alone; systemd for the units of a user's in lib of the system and in share of his own folder.
+override PREFIX := $(patsubst ~/%,$(HOME)/%,$(PREFIX))
+SYSTEM         := $(filter /usr /usr/local,$(PREFIX))
+ZSH_FUNCTIONS  ?= share/zsh/site-functions
+HELPERS        ?= /sbin
+USER_UNITS     ?= $(if $(SYSTEM),lib,share)/systemd/user
+INSTALLED = \
+	755:$(BUILD)/moefs:bin/moefs \
+	$(foreach p,$(filter %.1,$(PAGES)),644:$(p):share/man/man1/$(notdir $(p))) \
+	644:$(BUILD)/install/moefs.5:share/man/man5/moefs.5 \
+	644:$(BUILD)/install/moefs.bash:share/bash-completion/completions/moefs \
+	644:$(BUILD)/install/moefs.zsh:$(ZSH_FUNCTIONS)/_moefs \
+	644:$(BUILD)/install/moefs.fish:share/fish/vendor_completions.d/moefs.fish \
+	unit:fs/install/systemd/moefs@.service:$(USER_UNITS)/moefs@.service \
+	$(if $(SYSTEM),644:fs/install/mount.moefs.8:share/man/man8/mount.moefs.8) \
+	$(if $(SYSTEM),link:bin/moefs:$(HELPERS)/mount.moefs)
+part     = $(word $(1),$(subst :, ,$(2)))
+placed   = '$(DESTDIR)$(if $(filter /%,$(call part,3,$(1))),,$(PREFIX)/)$(call part,3,$(1))'
+put_755  = install -Dm755 $(1) $(2)
+put_644  = install -Dm644 $(1) $(2)
+put_link = install -d "$$(dirname $(2))" && ln -sf '$(PREFIX)/$(1)' $(2)
+put_unit = install -Dm644 $(1) $(2) && sed -i 's|^\(Exec[A-Za-z]*=-*\)moefs|\1$(PREFIX)/bin/moefs|' $(2)
+define put
+	$(call put_$(call part,1,$(1)),$(call part,2,$(1)),$(call placed,$(1)))
 
-install: all ## install the program, man page, completion and systemd unit under PREFIX (/usr/local)
-	install -Dm755 $(BUILD)/moefs $(DESTDIR)$(PREFIX)/bin/moefs
-	install -Dm644 fs/moefs.1 $(DESTDIR)$(PREFIX)/share/man/man1/moefs.1
-	install -m644 fs/moefs-ask.1 fs/moefs-chat.1 $(DESTDIR)$(PREFIX)/share/man/man1/
-	install -Dm644 fs/moefs.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/moefs
-	install -d $(DESTDIR)$(HELPERS) $(DESTDIR)$(PREFIX)/lib/systemd/user
-	ln -sf $(PREFIX)/bin/moefs $(DESTDIR)$(HELPERS)/mount.moefs
-	sed 's|^\(Exec[A-Za-z]*=-*\)moefs|\1$(PREFIX)/bin/moefs|' 'fs/install/systemd/moefs@.service' \
-		>'$(DESTDIR)$(PREFIX)/lib/systemd/user/moefs@.service'
+endef
+
+install: all ## install the program, its manual, completion and systemd unit under PREFIX (/usr/local)
+	$(foreach i,$(INSTALLED),$(call put,$(i)))
 
 uninstall: ## remove what install put there
-	rm -f $(DESTDIR)$(PREFIX)/bin/moefs $(DESTDIR)$(HELPERS)/mount.moefs $(DESTDIR)$(PREFIX)/share/man/man1/moefs.1 \
-		$(DESTDIR)$(PREFIX)/share/man/man1/moefs-ask.1 $(DESTDIR)$(PREFIX)/share/man/man1/moefs-chat.1 \
-		'$(DESTDIR)$(PREFIX)/lib/systemd/user/moefs@.service' \
-		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/moefs
+	rm -f $(foreach i,$(INSTALLED),$(call placed,$(i)))
+
+.PHONY: deb check-deb
+deb: all ## make a package for Debian and Ubuntu, build/moefs_VERSION_ARCHITECTURE.deb
+	$(Q)fs/install/debian/package.sh $(BUILD) $(VERSION) $(BUILD)
+
+check-deb: deb ## look at that package with lintian, install and purge it in a small Debian
+	$(Q)tests/package/check.sh $(BUILD)/moefs_$(VERSION)_*.deb
 
 clean: ## remove build/
 	rm -rf build
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12
 
--include $(patsubst %.o,%.d,$(LIB_OBJS) $(FS_OBJS) $(HTTP_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(BENCH_OBJS) $(CROSS_OBJS) $(SCRIPTED_OBJS) $(BUILD)/tests/mount/faultfs.o)
+-include $(patsubst %.o,%.d,$(LIB_OBJS) $(FS_OBJS) $(HTTP_OBJS) $(PAGES_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(BENCH_OBJS) $(CROSS_OBJS) $(SCRIPTED_OBJS) $(BUILD)/tests/mount/faultfs.o)

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#define SUMS "sums"
+#define SUMS SUMS_FILE
 #define SUMS_NEW SUMS STORE_PARTIAL
 
 struct sums_head {
@@ -18,6 +18,8 @@ struct sums_head {
 };
 _Static_assert(sizeof(struct sums_head) == SUMS_HEAD, "it is the head as it is in the file");
 
+static const char magic[] = "MOESUMS2";
+
 static size_t file_bytes(const struct sums_of *of)
 {
 	return SUMS_HEAD + ((size_t)of->units + 1) * sizeof(uint64_t);
@@ -26,10 +28,20 @@ static size_t file_bytes(const struct sums_of *of)
 static struct sums_head head_of(const struct sums_of *of)
 {
 	struct sums_head h = {.units = of->units};
-	memcpy(h.magic, "MOESUMS2", sizeof h.magic);
+	memcpy(h.magic, magic, sizeof h.magic);
 	memcpy(h.source, of->source, sizeof h.source);
 	memcpy(h.plan, of->plan, sizeof h.plan);
 	return h;
+}
+
+bool sums_decode_head(struct sums_of *out, const uint8_t in[SUMS_HEAD])
+{
+	struct sums_head h;
+	memcpy(&h, in, sizeof h);
+	if (memcmp(h.magic, magic, sizeof h.magic) != 0)
+		return false;
+	*out = (struct sums_of){{h.source[0], h.source[1]}, {h.plan[0], h.plan[1]}, h.units};
+	return true;
 }
 
 int sums_decode(uint64_t *sums, const struct sums_of *of, const uint8_t *in, size_t bytes,

@@ -17,6 +17,7 @@
 
 #include "cache/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,6 +28,10 @@ struct sums_of {
 	uint32_t units;
 };
 
+#define SUMS_FILE "sums"
+
+/* The head of such a file, whatever it is of; false: it is none. */
+bool sums_decode_head(struct sums_of *out, const uint8_t in[SUMS_HEAD]);
 /* Fills sums[units] from the bytes of a file; `folder` is for the words. -ENOENT: it is of another
  * source or plan; -EIO: it is damaged. */
 int sums_decode(uint64_t *sums, const struct sums_of *of, const uint8_t *in, size_t bytes,

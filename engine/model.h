@@ -181,6 +181,18 @@ enum model_fact {
 int model_fact(const struct model *m, enum model_fact fact, char *text, size_t size);
 uint64_t model_max_prompt_bytes(const struct model *m);
 
+/* Whether the checkpoint that a store was made from is still there, by what is kept beside the
+ * store (cache/store_inspect.h has the rest of what can be said of one). path[size]: where it was;
+ * empty where that is not known. Blocks: reads at most a MiB of each file. */
+enum store_of {
+	STORE_OF_SAME,	  /* by all its files' sizes and times */
+	STORE_OF_TOUCHED, /* by its sizes; only reading all of it would tell */
+	STORE_OF_CHANGED,
+	STORE_OF_GONE,
+	STORE_OF_UNKNOWN, /* nothing is kept that would tell */
+};
+enum store_of model_store_of(const char *folder, char *path, size_t size);
+
 /* Experts, for looking: nothing is loaded or promoted by it. */
 uint32_t model_layers(const struct model *m);
 uint32_t model_experts(const struct model *m, uint32_t layer); /* 0 for a dense layer */
@@ -192,6 +204,20 @@ void model_expert_inspect(const struct model *m, uint32_t layer, uint32_t expert
 /* Blocks (reads the disk). Returns bytes read, 0 past the end, or a negative errno. */
 int64_t model_expert_read(const struct model *m, uint32_t layer, uint32_t expert, uint64_t offset,
 			  void *buffer, size_t bytes, struct err *e);
+/* Tensors by their published names, with the numbers that are computed with: what a store has in
+ * codes is taken out of them, and no expert is loaded for it. A tensor's file is a NumPy array of
+ * F32 in the published shape. The list is in the order of names. */
+/* Makes the list, if nobody has: reads headers. Blocks. */
+int model_tensors_open(struct model *m, struct err *e);
+bool model_tensors_are_open(const struct model *m);
+size_t model_tensors(const struct model *m); /* 0 until it is made */
+const char *model_tensor_name(const struct model *m, size_t i);
+bool model_tensor_find(const struct model *m, const char *name, size_t *i);
+uint64_t model_tensor_bytes(const struct model *m, size_t i); /* of its file; 0: there is none */
+/* Blocks (reads the disk, and computes for what was asked). Returns bytes read, 0 past the end, or
+ * a negative errno. */
+int64_t model_tensor_read(const struct model *m, size_t i, uint64_t offset, void *buffer,
+			  size_t bytes, struct err *e);
 /* The experts of a layer together. */
 struct model_layer {
 	uint32_t experts, resident, pinned;

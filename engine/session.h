@@ -174,6 +174,11 @@ int session_tool_results_submit(struct session *s, struct answer **answer, struc
 
 size_t params_count(void);
 const char *params_name(size_t i);
+/* What people read of one: the values that it takes, what it begins with, and one line. */
+struct param_words {
+	const char *takes, *begins, *about;
+};
+struct param_words params_words(size_t i);
 /* True for texts that an editor writes whole (system, stop, logit_bias); values else. */
 bool params_is_text(size_t i);
 /* value[length], one trailing newline dropped; auto puts a value back to the model's default.

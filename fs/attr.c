@@ -3,8 +3,6 @@
 
 #include <unistd.h>
 
-enum { BLOCK = 512 }; /* st_blocks' unit */
-
 /* Settings and facts belong to the mount's user, what a conversation holds to the session's. */
 static void set_owner(const struct node *n, struct stat *st)
 {
@@ -51,7 +49,7 @@ void node_attr(const struct node *n, struct stat *st)
 			st->st_mtim = n->model->config_time;
 	}
 	st->st_atim = st->st_ctim = st->st_mtim;
-	st->st_blocks = (st->st_size + BLOCK - 1) / BLOCK;
+	st->st_blocks = (st->st_size + STAT_BLOCK - 1) / STAT_BLOCK;
 	if (n->row->hooks && n->row->hooks->attr)
 		n->row->hooks->attr(n, st);
 	if (st->st_blocks == 0) /* tar -S stores zeros for a file without blocks */

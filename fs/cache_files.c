@@ -1,4 +1,5 @@
 /* The folder cache/: what all mounted models share, budgets and policy, and what came of them. */
+#include "fs/facts.h"
 #include "fs/files.h"
 #include "fs/mount.h"
 #include "fs/text.h"
@@ -79,31 +80,31 @@ int policy_set(const struct node *n, const char *value, size_t length, struct er
 	return engine_set_policy(n->mount->engine, words, e);
 }
 
-void cache_stats_render(const struct node *n, struct text *out)
+void cache_stats_list(const struct node *n, struct facts *f)
 {
 	struct pager_stats s;
-	engine_cache_stats(n->mount->engine, &s);
-	text_format(out, "budget %" PRIu64 "\n", s.budget);
 	uint64_t asked = engine_budget_asked(n->mount->engine);
+	engine_cache_stats(n->mount->engine, &s);
+	fact_number(f, "budget", s.budget);
 	if (asked)
-		text_format(out, "budget_asked %" PRIu64 "\n", asked);
+		fact_number(f, "budget_asked", asked);
 	else
-		text_string(out, "budget_asked auto\n");
-	text_format(out, "used %" PRIu64 "\n", s.used);
-	text_format(out, "peak %" PRIu64 "\n", s.peak);
-	text_format(out, "experts_resident %" PRIu64 "\n", s.experts_resident);
-	text_format(out, "pinned %" PRIu64 "\n", s.pinned);
-	text_format(out, "hits %" PRIu64 "\n", s.hits);
-	text_format(out, "misses %" PRIu64 "\n", s.misses);
-	text_format(out, "evictions %" PRIu64 "\n", s.evictions);
-	text_format(out, "bytes_read %" PRIu64 "\n", s.bytes_read);
-	text_format(out, "prefetched %" PRIu64 "\n", s.prefetched);
-	text_format(out, "prefetch_hits %" PRIu64 "\n", s.prefetch_hits);
-	text_format(out, "wait_seconds %.3f\n", (double)s.wait_ns / 1e9);
-	text_format(out, "io %s\n", s.io);
-	text_format(out, "io_depth %" PRIu32 "\n", s.depth);
-	text_format(out, "context_budget %" PRIu64 "\n", engine_context_budget(n->mount->engine));
-	text_format(out, "context_used %" PRIu64 "\n", engine_context_used(n->mount->engine));
+		fact_word(f, "budget_asked", "auto");
+	fact_number(f, "used", s.used);
+	fact_number(f, "peak", s.peak);
+	fact_number(f, "experts_resident", s.experts_resident);
+	fact_number(f, "pinned", s.pinned);
+	fact_number(f, "hits", s.hits);
+	fact_number(f, "misses", s.misses);
+	fact_number(f, "evictions", s.evictions);
+	fact_number(f, "bytes_read", s.bytes_read);
+	fact_number(f, "prefetched", s.prefetched);
+	fact_number(f, "prefetch_hits", s.prefetch_hits);
+	fact_real(f, "wait_seconds", 3, (double)s.wait_ns / 1e9);
+	fact_word(f, "io", s.io);
+	fact_number(f, "io_depth", s.depth);
+	fact_number(f, "context_budget", engine_context_budget(n->mount->engine));
+	fact_number(f, "context_used", engine_context_used(n->mount->engine));
 }
 
 void waiting_render(const struct node *n, struct text *out)

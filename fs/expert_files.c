@@ -3,11 +3,10 @@
  * Looking here loads and promotes nothing: attributes and tables come from atomics
  * (model_expert_inspect), and a file's bytes are read from the store on the disk, by the workers.
  */
+#include "fs/facts.h"
 #include "fs/files.h"
 #include "fs/handle.h"
-#include "fs/workers.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,72 +124,31 @@ void expert_map_render(const struct node *n, struct text *out)
 	}
 }
 
-void expert_stats_render(const struct node *n, struct text *out)
+void expert_stats_list(const struct node *n, struct facts *f)
 {
+	static const struct fact_column columns[] = {
+		{"layer", 2}, {"expert", 3}, {"resident", 1},	{"pinned", 1},
+		{"hits", 1},  {"misses", 1}, {"last_token", 1},
+	};
+	enum { COLUMNS = sizeof columns / sizeof *columns };
 	const struct model *m = n->model->model;
-	text_string(out, "layer expert resident pinned hits misses last_token\n");
+	facts_table(f, columns, COLUMNS);
 	for (uint32_t l = 0; l < model_layers(m); l++)
 		for (uint32_t i = 0; i < model_experts(m, l); i++) {
 			struct pager_expert x;
 			model_expert_inspect(m, l, i, &x);
-			text_format(out,
-				    "%02" PRIu32 " %03" PRIu32 " %d %d %" PRIu64 " %" PRIu64
-				    " %" PRIu64 "\n",
-				    l, i, x.resident, x.pinned, x.hits, x.misses, x.last_token);
+			const uint64_t row[COLUMNS] = {l,      i,	 x.resident,  x.pinned,
+						       x.hits, x.misses, x.last_token};
+			facts_row(f, columns, COLUMNS, row);
 		}
 }
 
 /* ---- an expert's bytes ---- */
 
-struct expert_read {
-	struct job job;
-	struct call *call;
-	const struct model *model;
-	uint32_t layer, expert;
-	char *buffer;
-	int64_t result;
-	struct err why;
-};
-
-static void expert_work(struct job *job)
+static int64_t expert_read(const struct node *n, uint64_t offset, void *buffer, size_t bytes,
+			   struct err *e)
 {
-	struct expert_read *r = LINK_OWNER(job, struct expert_read, job);
-	r->result = model_expert_read(r->model, r->layer, r->expert, r->call->offset, r->buffer,
-				      r->call->size, &r->why);
-}
-
-static void expert_finish(struct job *job)
-{
-	struct expert_read *r = LINK_OWNER(job, struct expert_read, job);
-	if (r->result < 0) {
-		mount_failure(r->call->mount, &r->why);
-		fuse_reply_err(r->call->req, (int)-r->result);
-	} else
-		fuse_reply_buf(r->call->req, r->buffer, (size_t)r->result);
-	call_free(r->call);
-	free(r->buffer);
-	free(r);
-}
-
-static ssize_t expert_read(struct handle *h, struct call *c, char *buffer)
-{
-	(void)buffer; /* the loop's: a worker needs one of its own */
-	struct expert_read *r = calloc(1, sizeof *r);
-	if (!r)
-		return -ENOMEM;
-	r->buffer = malloc(c->size + 1);
-	if (!r->buffer) {
-		free(r);
-		return -ENOMEM;
-	}
-	r->call = c;
-	r->model = h->node.model->model;
-	r->layer = h->node.layer;
-	r->expert = h->node.item;
-	r->job.work = expert_work;
-	r->job.finish = expert_finish;
-	workers_run(h->node.mount->workers, &r->job);
-	return CALL_KEPT;
+	return model_expert_read(n->model->model, n->layer, n->item, offset, buffer, bytes, e);
 }
 
 static uint64_t expert_size(const struct node *n)
@@ -199,6 +157,6 @@ static uint64_t expert_size(const struct node *n)
 }
 
 const struct file_ops expert_ops = {
-	.read = expert_read,
+	.read_in_worker = expert_read,
 	.size = expert_size,
 };

@@ -3,6 +3,7 @@
 #ifndef MOEFS_FS_FILES_H
 #define MOEFS_FS_FILES_H
 
+#include "fs/facts.h"
 #include "fs/tree.h"
 
 /* mount_files.c */
@@ -23,7 +24,7 @@ void policy_render(const struct node *n, struct text *out);
 int policy_set(const struct node *n, const char *value, size_t length, struct err *e);
 void waiting_render(const struct node *n, struct text *out);
 void warming_render(const struct node *n, struct text *out);
-void cache_stats_render(const struct node *n, struct text *out);
+void cache_stats_list(const struct node *n, struct facts *f);
 
 /* model_files.c */
 extern const struct family model_family;
@@ -35,7 +36,7 @@ extern const struct family value_param_family;
 extern const struct family text_param_family;
 void status_render(const struct node *n, struct text *out);
 void session_error_render(const struct node *n, struct text *out);
-void session_stats_render(const struct node *n, struct text *out);
+void session_stats_list(const struct node *n, struct facts *f);
 void param_render(const struct node *n, struct text *out);
 int param_set(const struct node *n, const char *value, size_t length, struct err *e);
 
@@ -60,11 +61,17 @@ extern const struct question ask_question, score_question;
 /* tokenizer_files.c */
 extern const struct question encode_question, decode_question;
 
+/* tensor_files.c */
+extern const struct family tensor_family;
+extern const struct row_hooks tensor_hooks;
+bool tensors_are_prepared(const struct node *folder);
+int tensors_prepare(const struct node *folder, struct err *e);
+
 /* expert_files.c */
 extern const struct family layer_family;
 extern const struct family expert_family;
 void expert_map_render(const struct node *n, struct text *out);
-void expert_stats_render(const struct node *n, struct text *out);
+void expert_stats_list(const struct node *n, struct facts *f);
 
 /* expert_hooks.c */
 extern const struct row_hooks expert_hooks, layer_hooks, model_hooks;

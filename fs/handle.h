@@ -59,6 +59,10 @@ struct file_ops {
 	/* At most c->size bytes from c->offset into buffer: how many, a negative errno, or
 	 * CALL_KEPT. */
 	ssize_t (*read)(struct handle *h, struct call *c, char *buffer);
+	/* Instead of read, where it blocks: in a worker, which sees nothing of the mount. At most
+	 * `bytes` from offset: how many, or a negative errno. */
+	int64_t (*read_in_worker)(const struct node *n, uint64_t offset, void *buffer, size_t bytes,
+				  struct err *e);
 	/* All of it or nothing: 0 or a negative errno. */
 	int (*write)(struct handle *h, const char *data, size_t size, uint64_t offset,
 		     struct err *e);
@@ -102,6 +106,7 @@ extern const struct file_ops expert_ops;      /* expert_files.c */
 extern const struct file_ops trace_ops;	      /* trace.c */
 extern const struct file_ops expert_ctl_ops;  /* expert_ctl.c */
 extern const struct file_ops state_ops;	      /* state_files.c */
+extern const struct file_ops tensor_ops;      /* tensor_files.c */
 
 static inline bool handle_reads(const struct handle *h)
 {
@@ -127,6 +132,8 @@ void handle_began_turn(struct handle *h);
 void handle_submitted(struct handle *h, int code, const struct err *e);
 /* Copies from a whole text what a read at offset asks for. */
 ssize_t read_slice(const struct call *c, char *buffer, const void *data, size_t length);
+/* worker_read.c: has a worker read; -ENOMEM, or CALL_KEPT. */
+ssize_t worker_read(struct handle *h, struct call *c);
 /* Lets a read wait, or says -EAGAIN if it must not. */
 ssize_t read_waits(struct call *c, struct link *list);
 /* How long an open may wait for the RELEASE of a prompt that is closing. */

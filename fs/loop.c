@@ -72,7 +72,7 @@ static void loop(struct mount *m, int signals, const struct loop_hooks *hooks)
 		{.fd = signals, .events = POLLIN},
 		{.fd = rescan_fd(m), .events = POLLIN},
 	};
-	bool started = false, loading = models_watch(m);
+	bool started = false, loading = true; /* perhaps: a load begins behind */
 
 	while (!fuse_session_exited(m->fuse) && !fds[2].revents) {
 		int ready = poll(fds, sizeof fds / sizeof *fds, timeout(m, loading));

@@ -66,9 +66,8 @@ static bool tick(void *ctx, const struct mount *m)
 	char line[512];
 	if (!p->show)
 		return false;
-	bool running = progress_line(m, line, sizeof line);
-	said_progress(p->said, running ? line : "");
-	return running;
+	said_progress(p->said, progress_line(m, line, sizeof line) ? line : "");
+	return true; /* the next conversion begins without a word */
 }
 
 /* What cannot be mounted is said before anything is begun. */
@@ -243,7 +242,7 @@ static int print_help(void)
 	for (unsigned i = 0; (c = command_row(i)); i++) {
 		char typed[256];
 		(void)snprintf(typed, sizeof typed, "moefs %s %s", c->name, c->usage);
-		failed |= printf("    %-40s %s\n", typed, c->what) < 0;
+		failed |= printf("  %-40s %s\n", typed, c->what) < 0;
 	}
 	return failed;
 }

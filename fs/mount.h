@@ -238,6 +238,8 @@ struct session *conversation_borrow(struct conversation *c);
 void conversation_return(struct conversation *c);
 /* There is something new: wakes those whom it may concern. */
 void conversation_wake(struct conversation *c);
+/* ---- writers.c ---- */
+
 /* What an open that must see the newest answer has to know. Closing: text was written to prompt and
  * the process that opened it has flushed since, so that its RELEASE is on its way. */
 bool conversation_closing(const struct conversation *c);

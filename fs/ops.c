@@ -23,11 +23,20 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 
 /* ---- looking ---- */
 
+static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
+
+static void lookup_again(const struct prepared_request *of)
+{
+	op_lookup(of->req, of->inode, of->name);
+}
+
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct node folder, child;
 	struct fuse_entry_param entry;
-	if (!node_or_error(req, parent, X_OK, &folder))
+	const struct prepared_request of = {
+		.req = req, .inode = parent, .name = name, .again = lookup_again};
+	if (!node_or_error(req, parent, X_OK, &folder) || request_waits(&folder, &of))
 		return;
 	int code = node_is_folder(&folder) ? tree_child(&folder, name, &child) : -ENOTDIR;
 	if (code) {

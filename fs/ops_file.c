@@ -88,7 +88,8 @@ static void read_serve(struct call *c)
 	char *buffer = c->mount->scratch;
 	ssize_t n = c->waited ? -EIO : -ESTALE;
 	if (!handle_ended(h))
-		n = h->node.row->ops->read(h, c, buffer);
+		n = h->node.row->ops->read_in_worker ? worker_read(h, c)
+						     : h->node.row->ops->read(h, c, buffer);
 	if (n == CALL_KEPT)
 		return;
 	if (n < 0)

@@ -56,11 +56,19 @@ static bool is_clearing(fuse_req_t req, fuse_ino_t inode)
 	return false;
 }
 
+static void open_again(const struct prepared_request *of)
+{
+	struct fuse_file_info file = of->file;
+	op_opendir(of->req, of->inode, &file);
+}
+
 void op_opendir(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file)
 {
 	struct node n;
 	struct open_folder *f = NULL;
-	if (!node_or_error(req, inode, R_OK, &n))
+	const struct prepared_request of = {
+		.req = req, .inode = inode, .file = *file, .again = open_again};
+	if (!node_or_error(req, inode, R_OK, &n) || request_waits(&n, &of))
 		return;
 	if (n.conversation) {
 		f = calloc(1, sizeof *f);

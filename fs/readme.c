@@ -44,26 +44,9 @@ static const char readme_tail[] =
 	"Of the params, `system`, `stop`, `grammar` and `logit_bias` take effect when they are "
 	"closed:\n"
 	"`echo > params/system` clears it, while opening it with truncation alone changes nothing. "
-	"The "
-	"others\n"
-	"take effect at each write, with the next turn. With `stream` off the first byte of an "
-	"answer comes with "
-	"its\n"
-	"last.\n"
-	"\n"
-	"`draft` computes what may follow beside the last token, and changes no text: `mtp` by "
-	"the\n"
-	"model's own draft layer, `lookup` by what followed the same words before, `auto` by what "
-	"is\n"
-	"faster, `off`; `mtp 3`: so many tokens at once, up to 4.\n"
-	"\n"
-	"Two params lose quality for speed, and stats names them while they are on: "
-	"`experts_per_token`\n"
-	"takes fewer experts than the model's router picks (0: all of them), `drop_missing` does "
-	"without\n"
-	"experts that are not in memory and weigh less than this (0: none; the text then depends "
-	"on the\n"
-	"cache).\n";
+	"The\n"
+	"others take effect at each write, with the next turn. More of each file and param is in\n"
+	"moefs(5): `man 5 moefs`.\n";
 
 /* One line for each row of the tree. */
 static void readme_row(const struct row *row, struct text *out)
@@ -78,10 +61,12 @@ static void readme_row(const struct row *row, struct text *out)
 
 static void readme_params(struct text *out)
 {
-	text_string(out, "\nThe params:");
-	for (size_t i = 0; i < params_count(); i++)
-		text_format(out, " %s", params_name(i));
-	text_string(out, ".\n");
+	text_string(out, "\nThe params, what each takes, and [what it begins with]:\n");
+	for (size_t i = 0; i < params_count(); i++) {
+		const struct param_words w = params_words(i);
+		text_format(out, "    %-20s %s; %s [%s]\n", params_name(i), w.about, w.takes,
+			    w.begins);
+	}
 }
 
 void readme_make(struct text *out)

@@ -11,4 +11,15 @@ uid_t caller(fuse_req_t req);
 struct node *node_or_error(fuse_req_t req, fuse_ino_t inode, int what, struct node *n);
 void entry_of(const struct node *n, struct fuse_entry_param *entry);
 
+/* prepare.c */
+struct prepared_request {
+	fuse_req_t req;
+	fuse_ino_t inode;	    /* the folder's */
+	const char *name;	    /* asked for in it, or NULL */
+	struct fuse_file_info file; /* of an open folder */
+	void (*again)(const struct prepared_request *of);
+};
+/* True: the folder is not prepared; the request is answered later, by `again` or with an error. */
+bool request_waits(const struct node *folder, const struct prepared_request *of);
+
 #endif

@@ -1,9 +1,11 @@
 /* The small files of a session: status, error, stats and params; and the names of sessions and
  * params. */
+#include "fs/facts.h"
 #include "fs/files.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,43 +111,46 @@ static double per_second(uint64_t count, double seconds)
 	return seconds > 0 ? (double)count / seconds : 0;
 }
 
-void session_stats_render(const struct node *n, struct text *out)
+void session_stats_list(const struct node *n, struct facts *f)
 {
+	static const char *const kinds[] = {
+		[DRAFT_MTP] = "draft_mtp", [DRAFT_LOOKUP] = "draft_lookup"};
 	struct session_stats s;
 	session_stats(n->conversation->session, &s);
 	uint64_t prefilled =
 		s.prompt_tokens > s.cached_tokens ? s.prompt_tokens - s.cached_tokens : 0;
-	text_format(out, "prompt_tokens %" PRIu64 "\n", s.prompt_tokens);
-	text_format(out, "cached_tokens %" PRIu64 "\n", s.cached_tokens);
-	text_format(out, "recomputed_tokens %" PRIu64 "\n", s.recomputed_tokens);
-	text_format(out, "output_tokens %" PRIu64 "\n", s.output_tokens);
-	text_format(out, "context_tokens %" PRIu64 "\n", s.context_tokens);
-	text_format(out, "prefill_tokens_per_second %.1f\n",
-		    per_second(prefilled, s.prefill_seconds));
-	text_format(out, "decode_tokens_per_second %.1f\n",
-		    per_second(s.output_tokens, s.decode_seconds));
-	text_format(out, "first_token_seconds %.3f\n", s.first_token_seconds);
-	text_format(out, "expert_hits %" PRIu64 "\n", s.expert_hits);
-	text_format(out, "expert_misses %" PRIu64 "\n", s.expert_misses);
-	text_format(out, "bytes_read %" PRIu64 "\n", s.bytes_read);
-	for (unsigned i = 0; i < SESSION_DRAFTS && s.drafted[i]; i++)
-		text_format(out, "draft_%u %" PRIu64 " of %" PRIu64 "\n", i + 1, s.draft_stood[i],
-			    s.drafted[i]);
-	static const char *const kinds[] = {[DRAFT_MTP] = "mtp", [DRAFT_LOOKUP] = "lookup"};
+	fact_number(f, "prompt_tokens", s.prompt_tokens);
+	fact_number(f, "cached_tokens", s.cached_tokens);
+	fact_number(f, "recomputed_tokens", s.recomputed_tokens);
+	fact_number(f, "output_tokens", s.output_tokens);
+	fact_number(f, "context_tokens", s.context_tokens);
+	fact_real(f, "prefill_tokens_per_second", 1, per_second(prefilled, s.prefill_seconds));
+	fact_real(f, "decode_tokens_per_second", 1, per_second(s.output_tokens, s.decode_seconds));
+	fact_real(f, "first_token_seconds", 3, s.first_token_seconds);
+	fact_number(f, "expert_hits", s.expert_hits);
+	fact_number(f, "expert_misses", s.expert_misses);
+	fact_number(f, "bytes_read", s.bytes_read);
+	for (unsigned i = 0; i < SESSION_DRAFTS && s.drafted[i]; i++) {
+		char name[24];
+		(void)snprintf(name, sizeof name, "draft_%u", i + 1);
+		fact_share(f, name, s.draft_stood[i], s.drafted[i]);
+	}
 	for (unsigned k = 0; k < DRAFT_KINDS; k++)
 		if (s.drafted_by[k])
-			text_format(out, "draft_%s %" PRIu64 " of %" PRIu64 "\n", kinds[k],
-				    s.draft_stood_by[k], s.drafted_by[k]);
-	text_format(out, "experts_dropped %" PRIu64 "\n", s.experts_dropped);
-	text_format(out, "wait_seconds %.3f\n", s.wait_seconds);
-	text_format(out, "wait_ms_per_token %.3f\n",
-		    s.output_tokens ? 1e3 * s.decode_wait_seconds / (double)s.output_tokens : 0);
-	text_format(out, "seed %" PRIu64 "\n", s.seed);
-	text_format(out, "finish %s\n", s.finish && *s.finish ? s.finish : "-");
+			fact_share(f, kinds[k], s.draft_stood_by[k], s.drafted_by[k]);
+	fact_number(f, "experts_dropped", s.experts_dropped);
+	fact_real(f, "wait_seconds", 3, s.wait_seconds);
+	fact_real(f, "wait_ms_per_token", 3,
+		  s.output_tokens ? 1e3 * s.decode_wait_seconds / (double)s.output_tokens : 0);
+	/* A word: many readers of JSON take numbers for doubles, and would round it. */
+	char seed[24];
+	(void)snprintf(seed, sizeof seed, "%" PRIu64, s.seed);
+	fact_word(f, "seed", seed);
+	fact_word(f, "finish", s.finish && *s.finish ? s.finish : "-");
 	if (s.dropped_turns)
-		text_format(out, "dropped_turns %" PRIu32 "\n", s.dropped_turns);
+		fact_number(f, "dropped_turns", s.dropped_turns);
 	if (*s.lossy)
-		text_format(out, "lossy %s\n", s.lossy);
+		fact_word(f, "lossy", s.lossy);
 }
 
 void param_render(const struct node *n, struct text *out)

@@ -62,6 +62,9 @@ static const struct row rows[] = {
 	       .about = "a layer's experts (none where the layer is dense); chmod +t pins all"),
 	[FOLDER_TOKENIZER] =
 	FOLDER("tokenizer", FOLDER_MODEL, 0755, .about = "from text to tokens and back, without weights"),
+	[FOLDER_TENSORS] =
+	FOLDER("tensors", FOLDER_MODEL, 0755, .is_prepared = tensors_are_prepared, .prepare = tensors_prepare,
+	       .about = "the checkpoint's tensors by their names"),
 
 	FILE_ROW("README", FOLDER_ROOT, 0444, LIVE, NONE, 0,
 		 .ops = &live_ops, .render = readme_render, .about = "this text"),
@@ -93,7 +96,9 @@ static const struct row rows[] = {
 		 .ops = &live_ops, .render = warming_render,
 		 .about = "idle, or experts read ahead because they were hot in the last mount"),
 	FILE_ROW("stats", FOLDER_CACHE, 0444, LIVE, NONE, 0,
-		 .ops = &live_ops, .render = cache_stats_render, .about = "what the cache has done"),
+		 .ops = &live_ops, .render = facts_render, .facts = cache_stats_list, .about = "what the cache has done"),
+	FILE_ROW("stats.json", FOLDER_CACHE, 0444, LIVE, NONE, 0,
+		 .ops = &live_ops, .render = facts_json_render, .facts = cache_stats_list, .about = "the same as JSON"),
 
 	FILE_ROW("ask", FOLDER_MODEL, 0666, STREAM, READ, 0,
 		 .ops = &question_ops, .question = &ask_question,
@@ -143,8 +148,11 @@ static const struct row rows[] = {
 		 .ops = &ctl_ops, .render = ctl_render,
 		 .about = "verbs: stop, reset, undo, answer, retry, continue"),
 	FILE_ROW("stats", FOLDER_SESSION, 0600, LIVE, NONE, ROW_GATED | ROW_IN_MODEL,
-		 .ops = &live_ops, .render = session_stats_render,
+		 .ops = &live_ops, .render = facts_render, .facts = session_stats_list,
 		 .about = "tokens, speeds, cache hits and losses of the last turn"),
+	FILE_ROW("stats.json", FOLDER_SESSION, 0600, LIVE, NONE, ROW_GATED | ROW_IN_MODEL,
+		 .ops = &live_ops, .render = facts_json_render, .facts = session_stats_list,
+		 .about = "the same as JSON"),
 	TEXT_ROW("messages.json", 0600, ASSEMBLED, SESSION_MESSAGES,
 		 .ops = &conversation_text_ops, .set = conversation_text_set,
 		 .about = "the conversation as a list of messages; writing replaces it"),
@@ -197,7 +205,7 @@ static const struct row rows[] = {
 	FACT("store", FACT_STORE,
 	     "where they are stored, or what is kept of a checkpoint used in place"),
 	FACT("state", FACT_STATE, "unloaded loading ready failed"),
-	FACT("progress", FACT_PROGRESS, "of a conversion, or of checking the checkpoint"),
+	FACT("progress", FACT_PROGRESS, "of a conversion, of checking the checkpoint, or of warming"),
 	FACT("template", FACT_TEMPLATE, "where its chat template comes from, or why it has none"),
 	FACT("kernels", FACT_KERNELS, "the instruction set in use"),
 
@@ -205,7 +213,9 @@ static const struct row rows[] = {
 		 .ops = &live_ops, .render = expert_map_render,
 		 .about = "a line per layer, a character per expert: how hot, and whether resident"),
 	FILE_ROW("stats", FOLDER_EXPERTS, 0444, LIVE, NONE, 0,
-		 .ops = &live_ops, .render = expert_stats_render, .about = "the same as a table"),
+		 .ops = &live_ops, .render = facts_render, .facts = expert_stats_list, .about = "the same as a table"),
+	FILE_ROW("stats.json", FOLDER_EXPERTS, 0444, LIVE, NONE, 0,
+		 .ops = &live_ops, .render = facts_json_render, .facts = expert_stats_list, .about = "the table as JSON"),
 	FILE_ROW("trace", FOLDER_EXPERTS, 0444, STREAM, NONE, 0,
 		 .ops = &trace_ops,
 		 .about = "a line per token and layer while the model works: the experts picked, "
@@ -217,13 +227,16 @@ static const struct row rows[] = {
 		 .family = &expert_family, .ops = &expert_ops, .hooks = &expert_hooks,
 		 .about = "an expert: its stored bytes; its blocks are those in memory (ls -s), its "
 			  "access time is its last use (ls -lu); chmod +t pins it"),
+	FILE_ROW("NAME.npy", FOLDER_TENSORS, 0444, STATIC, NONE, 0,
+		 .family = &tensor_family, .ops = &tensor_ops, .hooks = &tensor_hooks,
+		 .about = "the numbers that are computed with, as a NumPy file of 32-bit floats"),
 };
 /* clang-format on */
 enum { ROWS = sizeof rows / sizeof *rows };
 _Static_assert(ROWS < 256, "an inode number has 8 bits for the row");
 
 /* What a folder's files are of, besides the mount: it says what is in their inode numbers. */
-enum scope { SCOPE_MOUNT, SCOPE_MODEL, SCOPE_SESSION, SCOPE_LAYER };
+enum scope { SCOPE_MOUNT, SCOPE_MODEL, SCOPE_SESSION, SCOPE_LAYER, SCOPE_TENSORS };
 
 static enum scope scope_of(const struct row *row)
 {
@@ -232,7 +245,7 @@ static enum scope scope_of(const struct row *row)
 		[FOLDER_SESSION] = SCOPE_SESSION, [FOLDER_PARAMS] = SCOPE_SESSION,
 		[FOLDER_INFO] = SCOPE_MODEL,	  [FOLDER_EXPERTS] = SCOPE_MODEL,
 		[FOLDER_LAYER] = SCOPE_LAYER,	  [FOLDER_ASKS] = SCOPE_MODEL,
-		[FOLDER_TOKENIZER] = SCOPE_MODEL,
+		[FOLDER_TOKENIZER] = SCOPE_MODEL, [FOLDER_TENSORS] = SCOPE_TENSORS,
 	};
 	if (row->flags & ROW_PASSING)
 		return SCOPE_SESSION;
@@ -264,7 +277,7 @@ void tree_path(const struct row *row, char *buffer, size_t size)
 
 /* ---- inode numbers ----
  *
- *     bits 0…7 row, 8…19 model, 20…51 session's number or layer, 52…63 expert or param */
+ *     bits 0…7 row, 8…19 model, 20…51 session's number, layer or tensor, 52…63 expert or param */
 
 uint64_t tree_inode(const struct node *n)
 {
@@ -276,6 +289,8 @@ uint64_t tree_inode(const struct node *n)
 		inode |= (uint64_t)n->conversation->id << 20;
 	if (scope == SCOPE_LAYER)
 		inode |= (uint64_t)n->layer << 20;
+	if (scope == SCOPE_TENSORS)
+		return inode | (uint64_t)n->item << 20;
 	return inode | (uint64_t)n->item << 52;
 }
 
@@ -298,6 +313,8 @@ int tree_node(struct mount *m, uint64_t inode, uid_t viewer, struct node *out)
 		return -ESTALE;
 	if (scope == SCOPE_LAYER)
 		out->layer = key;
+	if (scope == SCOPE_TENSORS)
+		out->item = key;
 	if (scope == SCOPE_SESSION && !(out->conversation = sessions_by_id(out->model, key)))
 		return -ESTALE;
 	return 0;

@@ -17,6 +17,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
+struct facts;
 struct file_ops;
 struct node;
 struct question;
@@ -35,6 +36,7 @@ enum folder {
 	FOLDER_EXPERTS,
 	FOLDER_LAYER,
 	FOLDER_TOKENIZER,
+	FOLDER_TENSORS,
 	FOLDER_COUNT,
 };
 
@@ -106,11 +108,17 @@ struct row {
 	/* For live files: appends the contents; takes a value (not terminated). */
 	void (*render)(const struct node *n, struct text *out);
 	int (*set)(const struct node *n, const char *value, size_t length, struct err *e);
+	/* Of files that show a list of facts, by facts.h's renderers. */
+	void (*facts)(const struct node *n, struct facts *f);
 	int fact;      /* which of the model's facts, for info/; of the session's texts */
 	uint64_t most; /* bytes of an assembled text; 0: as long as a prompt */
 	const struct question *question; /* of files that are asked: what kind (question.h) */
 	/* Of an output, which of a session's texts it is: a new reference, or NULL. */
 	struct answer *(*grows)(struct session *s);
+	/* Of a folder whose names take long to find out: whether that is done, and doing it, in a
+	 * worker; 0, or an error in words. It stays done. */
+	bool (*is_prepared)(const struct node *folder);
+	int (*prepare)(const struct node *folder, struct err *e);
 	const char *about; /* one line for people */
 };
 
@@ -120,7 +128,7 @@ struct node {
 	struct mounted *model;		   /* NULL above the models */
 	struct conversation *conversation; /* NULL outside sessions */
 	uint32_t layer;
-	uint32_t item; /* an expert of the layer; one of the params */
+	uint32_t item; /* an expert of the layer; one of the params, or of the tensors */
 	uid_t viewer;  /* who looks: what a node shows is not the same for everybody */
 };
 
@@ -153,6 +161,8 @@ void node_accepted(const struct node *n);
 void node_took(const struct node *n);
 
 /* ---- attr.c ---- */
+
+enum { STAT_BLOCK = 512 }; /* st_blocks' unit */
 
 void node_attr(const struct node *n, struct stat *st);
 /* Whether modes and owners let uid do this (R_OK, W_OK, X_OK); root is nobody special. */

@@ -1,6 +1,7 @@
 /* A row of any format as floats. */
 #include "kernels/block.h"
 #include "kernels/tq.h"
+#include "kernels/watch.h"
 
 #include <math.h>
 #include <string.h>
@@ -40,7 +41,11 @@ static void dequantise_blocks(float *out, const struct shape *s, const struct pi
 void format_dequantise_row(float *out, const struct shape *s, const struct pieces *from)
 {
 	const uint8_t *row = from->weights;
+	struct shape one = *s;
 
+	one.rows = 1;
+	watch_pieces(&one, from);
+	watch_write(out, s->cols * sizeof *out);
 	if (format_is_tq(s->format)) {
 		dequantise_tq(out, s, row, from->scales);
 	} else if (format_is_block(s->format)) {

@@ -1,6 +1,6 @@
 /* Whether weights are numbers, without taking codes out of their bytes: codes always are, and what
  * they are multiplied with is a hundredth of the bytes. */
-#include "kernels/format.h"
+#include "kernels/watch.h"
 
 #include <string.h>
 
@@ -81,6 +81,7 @@ static bool blocks_are_finite(const struct shape *s, const uint8_t *at)
 
 bool format_is_finite(const struct shape *s, const struct pieces *from)
 {
+	watch_pieces(s, from);
 	if (format_is_float(s->format))
 		return floats_are_finite(s, from->weights);
 	if (s->format == FORMAT_MXFP4)

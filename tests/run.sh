@@ -2,12 +2,12 @@
 # Runs every test and counts: the unit tests of each build tree, then the tests of the mount. Each
 # program runs under a time limit, so that a hung mount never hangs the suite; JOBS of them (one per core)
 # run side by side. What a failed test printed is shown. At the end come what was skipped, with its
-# reason, and what failed, one line each; the last line is the count.
+# reason, why tests failed, and which, one line each; the last line is the count.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
 lanes=${JOBS:-$(nproc 2>/dev/null || echo 2)}
-passed=0 failed=0 failures=() skips=()
+passed=0 failed=0 failures=() skips=() reasons=()
 folder=$(mktemp -d "${TMPDIR:-/tmp}/moefs-run.XXXXXX")
 trap 'rm -rf "$folder"' EXIT
 trap 'kill "${!names[@]}" 2>/dev/null; wait; exit 130' INT TERM
@@ -20,6 +20,13 @@ skipped_in() { # LOG
 	     /^\[  SKIPPED \] [_a-zA-Z0-9]+$/ && !seen[$4]++ { print $4 ": " reason }
 	     /^ok .*# skip/ { at = match($0, / # skip:? */); print substr($0, 4, at - 4) ": " substr($0, at + RLENGTH) }
 	     !/^\[/ { reason = $0 }' "$1"
+}
+
+# What of a failed test's output says why, in at most 16 lines: assertions and reports, and then its end.
+why_in() { # LOG
+	grep -E '^\[  ERROR   \]|^\[   LINE   \]|^not ok |runtime error:|^SUMMARY: |(ERROR|WARNING): [A-Z][a-z]+Sanitizer' "$1" |
+		head -n 10 | cut -c 1-400
+	tail -n 6 "$1" | cut -c 1-400
 }
 
 # Adds up what a program printed: cmocka's lines or "ok", "not ok", "ok … # skip". A program that ends badly
@@ -41,6 +48,7 @@ count() { # NAME STATUS SECONDS LOG
 	printf '  %d s\n' "$3"
 	if [ "$bad" -gt 0 ]; then
 		sed 's/^/    /' "$log" | tail -n 60
+		reasons+=("$1:"$'\n'"$(why_in "$log" | sed 's/^/    /')")
 		failures+=("$1: $({
 			grep -E '^\[  FAILED  \] [_a-zA-Z0-9]+$|^not ok ' "$log" | sort -u
 			printf '%s\n' "${silent[@]}"
@@ -108,6 +116,7 @@ while [ ${#names[@]} -gt 0 ]; do finish_one; done
 
 # Once more at the end, which is what is read first, and may be all that is kept: what failed stands last.
 [ ${#skips[@]} -gt 0 ] && printf 'skipped: %s\n' "${skips[@]}"
-[ "$failed" -gt 0 ] && printf 'failed: %s\n' "${failures[@]}"
+# Of three, which are fewer lines than the end of a log that is kept.
+[ "$failed" -gt 0 ] && printf '%s\n' "${reasons[@]:0:3}" && printf 'failed: %s\n' "${failures[@]}"
 echo "$passed passed, $failed failed, ${#skips[@]} skipped"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

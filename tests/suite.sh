@@ -82,4 +82,23 @@ suite
 [ "$(cat "$tree/status")" = 1 ] &&
 	says "failed: build/tests/test_silent: one_that_says_nothing: skipped without a reason"
 result "a test that is skipped without a reason has failed" $?
+
+# A test that says why, and then much else.
+{
+	echo 'not ok something: a is not b'
+	seq 200
+} | prints tests/mount/last.sh
+prints build/tests/test_wordy <<'END'
+[ RUN      ] one_that_fails
+[  ERROR   ] --- 1 != 2
+[   LINE   ] --- test_wordy.c:7: error: Failure!
+[  FAILED  ] one_that_fails
+END
+suite
+tail -n 60 "$tree/out" | grep -qF '[  ERROR   ] --- 1 != 2'
+result "the last 60 lines say why a test failed" $?
+if [ -c /dev/fuse ] && command -v fusermount3 >/dev/null; then
+	tail -n 60 "$tree/out" | grep -q '^    not ok something: a is not b'
+	result "however much it printed afterwards" $?
+fi
 exit $failed

@@ -27,7 +27,8 @@ void activation_prepare_part(const struct environment *env, const struct activat
 	       block = token * blocks_of(a->k) + begin / BLOCK;
 	switch (format_input(format)) {
 	case INPUT_TQ:
-		env->kernels->tq_prepare(a->q + group * TQ_GROUP, a->scale + group, f, count);
+		tq_prepare_watched(env->kernels, a->q + group * TQ_GROUP, a->scale + group, f,
+				   count);
 		break;
 	case INPUT_BLOCKS:
 		env->kernels->block_prepare(a->block.q + block * BLOCK, a->block.scale + block,

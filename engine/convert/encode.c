@@ -1,5 +1,6 @@
 #include "engine/convert/encode.h"
 #include "engine/family/gather.h"
+#include "kernels/watch.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -79,18 +80,6 @@ void encoder_free(struct encoder *x)
 
 /* ---- one row ---- */
 
-static bool all_finite(const float *x, uint32_t n)
-{
-	const uint32_t exponent = 0x7f800000; /* all its bits set: no number */
-	uint32_t bad = 0;
-	for (uint32_t i = 0; i < n; i++) {
-		uint32_t bits;
-		memcpy(&bits, x + i, sizeof bits);
-		bad |= (bits & exponent) == exponent;
-	}
-	return !bad;
-}
-
 static int store_norms(const struct encoder *x, const struct shape *s, const char *name,
 		       uint8_t *norms, struct err *e)
 {
@@ -133,8 +122,9 @@ static int encode_row(struct encoder *x, const struct shape *s, const struct sou
 {
 	const char *name = source->tensor->name;
 	const struct shape from = {.format = source->format, .rows = 1, .cols = s->cols};
+	const struct shape numbers = {.format = FORMAT_F32, .rows = 1, .cols = s->cols};
 	format_dequantise_row(x->row, &from, &(struct pieces){.weights = row});
-	if (!all_finite(x->row, s->cols))
+	if (!format_is_finite(&numbers, &(struct pieces){.weights = (const uint8_t *)x->row}))
 		return not_a_number(source, e);
 	if (s->format == source->format) {
 		memcpy(packed, row, source->row_bytes);
@@ -148,8 +138,8 @@ static int encode_row(struct encoder *x, const struct shape *s, const struct sou
 		round_row(packed, x->row, s->cols);
 		return 0;
 	}
-	if (!x->kernels->tq_quantise_row(packed, x->row_norms, x->row, s->cols,
-					 format_tq_bits(s->format), TQ_GAIN_LEAST_SQUARES))
+	if (!tq_quantise_row_watched(x->kernels, packed, x->row_norms, x->row, s->cols,
+				     format_tq_bits(s->format), TQ_GAIN_LEAST_SQUARES))
 		return err_set(e, EINVAL,
 			       "tensor %s holds numbers above 1e18; the checkpoint is damaged",
 			       name);
@@ -187,9 +177,8 @@ static int copy_rows(struct encoder *x, const struct shape *s, const struct sour
 
 /* ---- rows ---- */
 
-/* s->rows rows of a tensor from row0 on, as a store has them: their pieces in out[]. */
-static int encode_rows(struct encoder *x, const struct shape *s, const struct source *source,
-		       uint32_t row0, uint8_t *out, struct err *e)
+int encode_rows(struct encoder *x, const struct shape *s, const struct source *source,
+		uint32_t row0, uint8_t *out, struct err *e)
 {
 	struct shape one = *s;
 	one.rows = 1;

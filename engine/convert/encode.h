@@ -19,7 +19,7 @@ int encoder_create(struct encoder **out, const struct plan *p, const struct sour
 		   const struct kernels *k, struct err *e);
 void encoder_free(struct encoder *x); /* NULL is fine */
 
-/* Both below: -EINVAL names a tensor that holds what is no number; -ERANGE one whose norms F16 does
+/* All below: -EINVAL names a tensor that holds what is no number; -ERANGE one whose norms F16 does
  * not hold, where the plan stores them so; -EIO a file that cannot be read. */
 
 /* record[plan->record[routed_layer].bytes] */
@@ -28,6 +28,9 @@ int encode_expert(struct encoder *x, uint32_t routed_layer, uint32_t expert, voi
 /* A row chunk of a dense tensor, one piece after the other: chunk[encode_chunk_bytes] */
 int encode_chunk(struct encoder *x, const struct plan_tensor *t, uint32_t number, void *chunk,
 		 struct err *e);
+/* s->rows rows of a source from row0 on, one piece after the other: out[], of what these take */
+int encode_rows(struct encoder *x, const struct shape *s, const struct source *source,
+		uint32_t row0, uint8_t *out, struct err *e);
 /* Whether rows of such a shape are the bytes that are there: quantised ones of the same format. */
 bool encode_copies(const struct shape *s, const struct source *from);
 /* What the largest chunk of a plan takes. */

@@ -86,4 +86,11 @@ view_fn view_negated_exponential;
  * rows lie there one after the other, at least 1. Without regard to pairs. */
 uint64_t view_row(const struct view *v, uint64_t row, uint64_t *run);
 
+/* The way back. Of any view of roles with rows of `cols` numbers: the tensor's rows [first, end)
+ * that they lie between. */
+void view_rows_between(const struct view *v, uint32_t cols, uint64_t *first, uint64_t *end);
+/* Of a view along rows, pairs regarded: the role's row that the tensor's row `at` is; false: it is
+ * none. */
+bool view_find_row(const struct view *v, uint64_t at, uint64_t *row);
+
 #endif

@@ -5,6 +5,7 @@
  *     model_run.h        what it computes with   the generation thread's
  *     wishes.h           what users want pinned  anybody's, under its lock
  *     schedule.h         whose turn it is        anybody's, under its lock
+ *     model_tensors.h    its published tensors   anybody's, once the list is made
  *     tracing.h          what its tokens pass    the generation thread's; its ring anybody's
  *
  * Besides: engine_state.h, what all models share; session_state.h and turn.h, a conversation and
@@ -23,6 +24,7 @@
  *                       written, under none but wishes.lock, when these come and go: a model may
  *                       be loaded anew
  *     stored.lock       the same of the complete store and its plan
+ *     tensors.opening   while the list of tensors is made; nothing is taken under it
  * The generation thread computes without any of them: the fields marked (turn) belong to it while
  * session.stepping is set and the session is not queued, to the holder of the lock else.
  */
@@ -33,6 +35,7 @@
 #include "engine/serve/model_identity.h"
 #include "engine/serve/model_run.h"
 #include "engine/serve/model_store.h"
+#include "engine/serve/model_tensors.h"
 #include "engine/serve/schedule.h"
 #include "engine/serve/tracing.h"
 #include "engine/serve/wishes.h"
@@ -43,6 +46,7 @@ struct model {
 	struct model_store stored;
 	struct model_run run;
 	struct schedule schedule;
+	struct model_tensors tensors;
 	struct tracing tracing;
 	struct wishes wishes;
 };

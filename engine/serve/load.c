@@ -232,8 +232,10 @@ int load_model(struct model *m, struct err *e)
 	m->stored.doubted = failed;
 	if (failed)
 		unload_model(m);
-	else
+	else {
+		load_keep_checkpoint(m);
 		*e = (struct err){0}; /* of what was looked for in vain */
+	}
 	return failed;
 }
 

@@ -39,6 +39,8 @@ int load_open_in_place(const struct model *m, const struct source_state *now, st
 /* Before a store in place is read: makes the folder for what is kept of it, and takes what is
  * there. Where none can be made nothing is kept. Any other store is left alone. */
 int load_keep_in_folder(struct model *m, struct err *e);
+/* Keeps beside the store which checkpoint it is of, and that it was loaded now. */
+void load_keep_checkpoint(const struct model *m);
 /* Keeps the checksums of what was read of it. */
 void load_keep_sums(const struct model *m);
 /* load_folder.c: mkdir -p of everything above the folder itself. */

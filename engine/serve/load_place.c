@@ -1,4 +1,5 @@
 /* A source that is its own store (in_place.h), and the folder for the little that is kept of it. */
+#include "cache/store_inspect.h"
 #include "cache/store_place.h"
 #include "engine/convert/in_place.h"
 #include "engine/serve/internal.h"
@@ -44,6 +45,13 @@ int load_keep_in_folder(struct model *m, struct err *e)
 		i = 0; /* it is not there, and what is to be kept in it is not */
 	atomic_store(&m->stored.folder, i);
 	return store_place_keep_in(m->stored.store, m->stored.folders[i], e);
+}
+
+void load_keep_checkpoint(const struct model *m)
+{
+	struct err ignored; /* as of heat */
+	(void)store_keep_checkpoint(m->stored.folders[atomic_load(&m->stored.folder)],
+				    m->id.directory, &ignored);
 }
 
 void load_keep_sums(const struct model *m)

@@ -133,6 +133,8 @@ static void free_model(struct model *m)
 	pthread_mutex_destroy(&m->run.opening);
 	pthread_mutex_destroy(&m->wishes.lock);
 	pthread_rwlock_destroy(&m->stored.lock);
+	pthread_mutex_destroy(&m->tensors.opening);
+	tensors_close(atomic_load(&m->tensors.list));
 	constraints_free(&m->run.constraints);
 	chat_template_close(m->run.chat);
 	tokenizer_close(m->run.tokenizer);
@@ -171,6 +173,7 @@ int model_open(struct model **out, struct engine *g, const char *path, struct er
 	pthread_mutex_init(&m->run.opening, NULL);
 	pthread_mutex_init(&m->wishes.lock, NULL);
 	pthread_rwlock_init(&m->stored.lock, NULL);
+	pthread_mutex_init(&m->tensors.opening, NULL);
 	init_work(&m->schedule.work);
 	pthread_cond_init(&m->schedule.loaded, NULL);
 	int failed = open_files(m, path, e);

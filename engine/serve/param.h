@@ -25,7 +25,8 @@ struct param {
 	double least, most;
 	const char *what; /* for messages */
 	bool routed;	  /* no more than the model's experts per token either: 0 in a dense one */
-	const char *const *words; /* of kind_word: an enumeration's, in its order, and NULL */
+	const char *begins, *about; /* its default, and one line, for people */
+	const char *const *words;   /* of kind_word: an enumeration's, in its order, and NULL */
 };
 
 /* double; uint64_t, and the seed with the word random; bool; enum chat_mode; an enumeration */

@@ -9,6 +9,8 @@ static const struct command commands[] = {
 	{"ask", "[options] MODEL [WORDS...]", "asks once; what comes on stdin is joined", ask_run},
 	{"chat", "[options] MODEL", "a conversation, line by line", chat_run},
 	{"list", "[--json]", "the mounts of moefs that can be seen here", list_run},
+	{"stores", "[PATH...] | --delete [-n] STORE...",
+	 "the stores that mounts have made of checkpoints; deletes them", stores_run},
 	{"umount", "[-z] MOUNTPOINT|MODEL", "unmounts; -z also what is in use", umount_run},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };

@@ -5,9 +5,12 @@
 #include "fs/unmount.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* ---- which ---- */
 
@@ -92,15 +95,59 @@ static int find(const struct mounts_seen *mounts, const char *word, const struct
 		       strchr(word, '/') ? "" : ", and no model in one");
 }
 
+/* ---- the daemon's end ---- */
+
+/* In another space of process numbers it may be anybody's. */
+static bool is_daemon(long process)
+{
+	char path[64], name[16] = "";
+	(void)snprintf(path, sizeof path, "/proc/%ld/comm", process);
+	FILE *f = fopen(path, "re");
+	bool read = f && fgets(name, sizeof name, f);
+	if (f)
+		(void)fclose(f);
+	return read && !strncmp(name, "moefs", 5);
+}
+
+/* A descriptor of the process that serves a mount; -1: not known which one that is. */
+static int daemon_of(const struct mount_seen *m)
+{
+	struct look look;
+	struct err unknown;
+	if (look_at_mount(&look, m, &unknown))
+		return -1;
+	long process = look.process;
+	look_free(&look);
+	if (process <= 0 || !is_daemon(process))
+		return -1;
+	return (int)syscall(SYS_pidfd_open, (pid_t)process, 0);
+}
+
+/* Until then it may be writing to its store, which whoever unmounts may be about to delete. */
+static void wait_for_end(int daemon)
+{
+	struct pollfd end = {.fd = daemon, .events = POLLIN};
+	if (daemon < 0)
+		return;
+	while (poll(&end, 1, -1) < 0 && errno == EINTR)
+		;
+	close(daemon);
+}
+
 /* ---- the command ---- */
 
 static int take_away(const struct mount_seen *m, bool lazily, struct err *e)
 {
 	struct err why;
 	char who[512];
+	int daemon = lazily ? -1 : daemon_of(m);
 	int code = unmount(m->point, lazily, &why);
-	if (!code)
+	if (!code) {
+		wait_for_end(daemon);
 		return 0;
+	}
+	if (daemon >= 0)
+		close(daemon);
 	if (code != -EBUSY)
 		return err_set(e, -code, "%s", why.text);
 	busy_words(m->point, who, sizeof who);

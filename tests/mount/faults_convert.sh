@@ -22,7 +22,7 @@ complete
 cd /
 unmounted
 mv "$store" "$work/reference"
-kept() { ls "$1" | grep -vx heat | xargs; } # FOLDER: what is there of a store, and of a checkpoint, which it is
+kept() { ls "$1" | grep -vx -e heat -e checkpoint | xargs; } # FOLDER: what is there of a store, and of a checkpoint, which it is
 claim "a store is its files and a checkpoint's, and nothing else" same "$(kept "$work"/reference/*/tq3 | tr ' ' '\n' |
 	grep -Ev '^(chat_template.jinja|(config|generation_config|model.safetensors.index|tokenizer|tokenizer_config|tq_config).json)$' | xargs)" \
 	"dense.safetensors experts.safetensors index source"

@@ -108,6 +108,11 @@ dropped() { # OPTION…: mounts so, and is that user alone with all that it open
 	same "$(mounts)" "fuse.moefs $work/their/model" "what is mounted after the second time"
 	kill "$pid" && timeout "$limit" tail --pid="$pid" -f /dev/null
 	same "$(mounts)" "" "after the daemon's end"
+	timeout "$limit" mount -a -T "$work/fstab" || fail "mount -a once more: status $?"
+	as_them moefs list | grep -qF "$mnt	$work/their/model	" || fail "they do not see it: $(as_them moefs list)"
+	moefs list | grep -F "$mnt	" | grep -qF "another user's" || fail "root sees: $(moefs list)"
+	as_them moefs umount "$mnt" || fail "they may not unmount it: status $?"
+	same "$(mounts)" "" "after they unmounted it"
 }
 as_them() { timeout "$limit" setpriv --reuid=$theirs --regid=$theirs --clear-groups "$@"; }
 unreadable() { # what only root may read is not read: neither the checkpoint, nor a template, nor is a log written

@@ -15,7 +15,7 @@ folder() {
 	grep -q broken error || fail "error does not say that one is broken: $(cat error)"
 }
 claim "a folder of models mounts each, unloaded, and says which are broken" folder
-claim "ls -lR" ls -lR .
+claim "ls -laR" ls -laR .
 claim "ls -lsaiR" ls -lsaiR .
 claim "find" find . -size +100M -newer README -printf '%k %p\n'
 claim "du" du -a .
@@ -28,6 +28,10 @@ copies() { cp -r . "$work/copy" && cmp README "$work/copy/README" && [ -e "$work
 claim "cp -r" copies
 copies_all() { cp -a . "$work/copy2"; [ -s "$work/copy2/README" ]; }
 claim "cp -a" copies_all
+synced() { # the sizes of live files may change between rsync's look and its reading; all else is there
+	rsync -a . "$work/copy3" && (cd "$work/copy2" && find . -type f | sort) | cmp - <(cd "$work/copy3" && find . -type f | sort)
+}
+if command -v rsync >/dev/null; then claim "rsync -a" synced; else echo "ok rsync -a # skip: rsync is not installed"; fi
 idle_reads() {
 	cd "$(ls -d */info | head -1)/.." || exit
 	same "$(cat output)" "" && same "$(cat wait)" idle && same "$(cat ask)" "" && same "$(cat log)" ""
@@ -35,5 +39,6 @@ idle_reads() {
 }
 claim "the files of an idle session end at once" idle_reads
 claim "nothing was loaded" same "$(cat */info/state | sort -u)" unloaded
+claim "no token was computed" same "$(awk '$1 == "tokens" { print $2 }' cache/waiting)" 0
 claim "no expert was read" same "$(awk '$1 == "bytes_read" {print $2}' cache/stats)" 0
 finish

@@ -1,15 +1,19 @@
 #!/usr/bin/env bash
-# The manual page and the mount's README tell the same tree, and the tree has no file that they leave out. --help, the
-# manual page, README.md and the completion tell the same options, and where a store is.
+# moefs(5) and the mount's README tell the same tree, and the tree has no file that they leave out. --help, moefs(1),
+# README.md and completion tell the same options, and where a store is. The pages are those that make has made.
 . "$(dirname "$0")/lib.sh"
+pages=$(dirname "$MOEFS")/install
+[ -e "$pages/moefs.5" ] || pages=$root/build/install
+[ -e "$pages/moefs.5" ] || { echo "not ok $(basename "$0"): $pages/moefs.5 is missing; run make"; exit 1; }
 
 mounted
 
 rows() { sed -n 's/^    \([A-Za-z][A-Za-z._/]*\)  .*/\1/p' ../README; }
-in_manual() { # word for word, so that neither tells what the other does not
-	sed -n '/^    cache\/ /,/^$/p' ../README | tr -s ' ' | sed 's/^ //; /^$/d' >"$work/readme"
-	sed -n '/^cache\/ /,/^\.fi/p' "$root/fs/moefs.1" | tr -s ' ' | sed 's/\\-/-/g; /^\.fi/d' >"$work/page"
-	cmp -s "$work/readme" "$work/page" || fail "README (<) and fs/moefs.1 (>): $(diff "$work/readme" "$work/page")"
+in_manual() { # each with its access
+	sed -n 's/\\-/-/g; s/^\.SS The mount.*/FOLDER /p; s/^\.SS \(.*\/\)$/FOLDER \1/p; s/^\.BR "\([^"]*\)" "   \(rw*\) .*/\1 \2/p' \
+		"$pages/moefs.5" | awk '$1 == "FOLDER" { folder = $2; next } { print folder $1, $2 }' | sort >"$work/page"
+	sed -n 's/^    \([A-Za-z][A-Za-z._/]*[A-Za-z]\)  *\(rw*\)  *.*/\1 \2/p' ../README | sort >"$work/readme"
+	cmp -s "$work/readme" "$work/page" || fail "README (<) and moefs.5 (>): $(diff "$work/readme" "$work/page")"
 	[ "$(rows | wc -l)" -gt 40 ] || fail "README lists only $(rows | wc -l) files"
 }
 # A path of the tree as README writes it.
@@ -17,7 +21,8 @@ general() {
 	sed -e "s|^$(basename "$MODEL")|MODEL|" -e 's|sessions/default|sessions/NAME|' \
 		-e 's|params/\(system\|stop\|grammar\|logit_bias\)$|params/TEXT|' -e 's|params/[a-z_]*$|params/VALUE|' \
 		-e 's|experts/[0-9]*/[0-9]*$|experts/LL/EEE|' \
-		-e 's#^MODEL/\(prompt\|output\|thoughts\|log\|status\|wait\|error\|ctl\|stats\)$#MODEL/sessions/NAME/\1#' \
+		-e 's#^MODEL/\(prompt\|output\|thoughts\|log\|status\|wait\|error\|ctl\|stats\|stats.json\)$#MODEL/sessions/NAME/\1#' \
+		-e 's|tensors/.*[.]npy$|tensors/NAME.npy|' \
 		-e 's#^MODEL/\(messages.json\|template.json\|rendered.*\|tool[_s].*\)$#MODEL/sessions/NAME/\1#'
 }
 all_told() {
@@ -28,44 +33,47 @@ all_told() {
 	done <"$work/found"
 	[ "$(wc -l <"$work/found")" -gt 30 ] || fail "only $(wc -l <"$work/found") kinds of files were found"
 }
-manual() { # the page without its marks; .BR and its like join words, but for the spaces in quotes
+manual() { # 1 or 5: the page without its marks; .BR and its like join words, but for the spaces in quotes
 	sed -E -e '/^\.[BIR][BIR] /{s/^\.[A-Z]+ //; :a; s/"([^" ]*) ([^"]*)"/"\1\x01\2"/; ta; s/[ "]//g; s/\x01/ /g}' \
-		-e 's/^\.[A-Z]+ //; s/\\-/-/g' "$root/fs/moefs.1"
+		-e 's/^\.[A-Z]+ //; s/\\-/-/g' "$pages/moefs.$1"
 }
 members_told() {
 	local file
 	for file in sessions/default/params/*; do
-		manual | grep -qE "^(.*, )?params/${file##*/}(\$|,)" || fail "fs/moefs.1 lacks a paragraph for params/${file##*/}"
+		manual 5 | grep -qE "^${file##*/}   " || fail "moefs.5 lacks a paragraph for params/${file##*/}"
+		grep -qE "^    ${file##*/} +[^ ].*; .* \[.*\]$" ../README || fail "README lacks params/${file##*/}"
 	done
 	for file in info/*; do
-		grep -qE "^MODEL/$file " "$root/fs/moefs.1" || fail "fs/moefs.1 lacks MODEL/$file"
+		manual 5 | grep -qE "^${file##*/}   " || fail "moefs.5 lacks MODEL/$file"
+	done
+}
+lint() { # nothing that man warns of
+	local page
+	for page in 1 5; do
+		same "$(LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings -E UTF-8 -l -Tutf8 -Z "$pages/moefs.$page" 2>&1 >/dev/null)" "" "moefs.$page"
 	done
 }
 options_told() {
 	local option count=0
-	for option in $("$MOEFS" --help | sed -n 's/^    \([-a-z].*\)/\1/p' | sed 's/  .*//; s/=.*/=/; s/ OPTION.*//' | tr -d ,); do
-		manual | grep -qE -e "^(-o |.*, |)$option" || fail "fs/moefs.1 lacks $option"
-		grep -qE -e "[[:space:]\"]$option" "$root/fs/moefs.bash" || fail "fs/moefs.bash lacks $option"
+	for option in $("$MOEFS" --help | sed -n '/^    moefs /d; s/^    \([-a-z].*\)/\1/p' | sed 's/  .*//; s/=[^,]*/=/g; s/ OPTION.*//' | tr -d ,); do
+		manual 1 | grep -qE -e "^(-o |.*, |)$option" || fail "moefs.1 lacks $option"
 		case $option in
 		-h | --help | -V | --version) ;; # which say what they are
 		*) grep -qE -e "^\|.*\`(-o )?$option" "$root/README.md" || fail "README.md lacks $option" ;;
 		esac
 		count=$((count + 1))
 	done
+	for option in $("$MOEFS" --help | sed -n '/^Commands:/,$s/^ *moefs \([a-z]*\) .*/\1/p'); do
+		manual 1 | grep -qE "^moefs $option " || fail "moefs.1 lacks moefs $option"
+	done
 	[ $count -gt 12 ] || fail "--help has only $count options"
-}
-
-completes() { # a model's folder and a GGUF file, and nothing else
-	mkdir -p "$work/here/checkpoint" && touch "$work/here/one.gguf" "$work/here/notes.txt"
-	same "$(cd "$work/here" && bash -c '. "$1"; compopt() { :; }; COMP_WORDS=(moefs "") COMP_CWORD=1 COMP_LINE="moefs " COMP_POINT=6
-		_moefs; printf "%s " "${COMPREPLY[@]}"' - "$root/fs/moefs.bash")" "checkpoint one.gguf "
 }
 
 # ---- where a store is ----
 
 store_told() {
 	local text
-	for text in "$("$MOEFS" --help)" "$(manual)" "$(cat "$root/README.md")"; do
+	for text in "$("$MOEFS" --help)" "$(manual 1)" "$(cat "$root/README.md")"; do
 		grep -q 'MODELDIR\.moefs' <<<"$text" || fail "not told: MODELDIR.moefs, in: ${text:0:40}…"
 		grep -q '~/\.cache/moefs' <<<"$text" || fail "not told: ~/.cache/moefs, in: ${text:0:40}…"
 		! grep -q 'in MODELDIR' <<<"$text" || fail "told wrongly: in MODELDIR, in: ${text:0:40}…"
@@ -97,12 +105,16 @@ in_cache() { # where a folder beside the model may not be made
 	[ ! -e "$work/models/one.moefs" ] || fail "there is one beside the model, too"
 }
 
-claim "the rows of the mount's README are those of the manual page" in_manual
+claim "the rows of the mount's README are those of moefs(5)" in_manual
 claim "every file of the tree is in the mount's README" all_told
-claim "every param and every fact is in the manual page" members_told
-claim "every option of --help is in the manual page, the completion and README.md" options_told
+claim "every param is in both, and every fact" members_told
+if command -v man >/dev/null; then
+	claim "man has nothing to say against the pages" lint
+else
+	echo "ok man # skip: it is not installed"
+fi
+claim "every option of --help is in moefs(1) and README.md" options_told
 claim "all three say where a store is" store_told
-claim "what can be mounted is completed" completes
 cd / && unmounted
 mkdir -p "$work/models/one" "$work/home"
 cp "$MODEL"/* "$work/models/one/"

@@ -1,108 +1,124 @@
 #!/usr/bin/env bash
-# README.md as a newcomer walks through it: its transcript, in bash and where it is installed in fish, gives the
-# answers that are printed; its other lines do what they say, and the last one unmounts. And the demonstration.
+# README.md as a newcomer walks through it, from its first block to its last, in bash; and its first mount in fish. Each
+# fenced block is run, and by what stands behind its fence:
+#
+#     sh                commands; each must succeed
+#     console           commands behind "$ ", and to the byte what they print
+#     console varies    the same, but for what depends on memory, time or place: they say nothing is wrong, and print as many lines, or more
+#     console bash      not for fish
+#     text              no commands: looked at by claims of their own
+#
+# "Install" runs by itself, with a sudo that installs into a folder here. And the demonstration.
 . "$(dirname "$0")/lib.sh"
 readme=$root/README.md
 [ "$(basename "$MODEL")" = fable-moe-15m ] || skip_all "README's answers are those of fable-moe-15m, not of $MODEL"
 
-# A clone that is built, and somebody's home.
-mkdir -p "$work"/clone/{examples/models,build} "$work"/{home,bin,tmp}
-cp -r "$MODEL" "$work/clone/examples/models/"
-cp "$root/examples/demo.sh" "$work/clone/examples/"
-ln -s "$MOEFS" "$work/clone/build/moefs"
+# A clone that is built, at ~/moefs; the model is a copy, so that nobody else's mount has it.
+mkdir -p "$work"/home/moefs/examples/models "$work"/{bin,tmp,blocks} || exit 1
+ln -s "$root"/* "$work/home/moefs/" 2>/dev/null
+rm -f "$work/home/moefs/build"
+ln -s "$root"/examples/* "$work/home/moefs/examples/" 2>/dev/null
+rm -rf "$work/home/moefs/examples/models" && mkdir "$work/home/moefs/examples/models"
+cp -r "$MODEL" "$work/home/moefs/examples/models/"
+mkdir "$work/home/moefs/build" && ln -s "$(dirname "$MOEFS")"/* "$work/home/moefs/build/"
 ln -s "$MOEFS" "$work/bin/moefs"
-export HOME=$work/home PATH=$work/bin:$PATH
+export HOME=$work/home PATH=$work/bin:$PATH TMPDIR=$work/tmp
 mnt=$HOME/m
-unset XDG_CACHE_HOME
+unset XDG_CACHE_HOME XDG_RUNTIME_DIR
 
-section() { # TITLE: its lines of code
-	sed -n "/^## $1\$/,/^## /s/^    //p" "$readme"
+# blocks/NN.KIND.SECTION: each fenced block without its fence.
+awk -v to="$work/blocks/" '/^## / { section = tolower(substr($0, 4)); gsub(/[^a-z]+/, "-", section) }
+	/^```./ { kind = substr($0, 4); gsub(/ /, "-", kind); file = sprintf("%s%02d.%s.%s", to, ++n, kind, section); printf "" > file; next }
+	/^```$/ { file = ""; next }
+	file { print > file }' "$readme"
+
+script_of() { # BLOCK…: bash's or fish's script of it, what each block prints after a line "@@ BLOCK"
+	local block
+	for block; do
+		printf 'echo "@@ %s"\n' "${block##*/}"
+		case ${block##*/} in
+		*.sh.*) [ "$shell" = fish ] || echo 'set -e'; cat "$block"; [ "$shell" = fish ] || echo 'set +e' ;;
+		*) sed -n 's/^\$ //p' "$block" ;;
+		esac
+	done
+	echo 'echo "@@ end"'
 }
-commands() { section "What it looks like" | sed -n 's/^\$ //p'; }
-answers() { # what is printed below each question
-	section "What it looks like" | awk '/^\$/ { answer = /cat output/; next } answer'
+# What a shell says of an error has its own name and the line's number before it.
+without_lines() { sed -E 's/^[^ ]*: line [0-9]+: /bash: /'; }
+
+said_of() { # BLOCK: what was printed there
+	sed -n "/^@@ $(basename "$1")\$/,/^@@ /p" "$work/said" | sed '1d;$d'
 }
-unmounted_again() {
+wanted_of() { grep -v '^\$ ' "$1"; }
+
+compared() { # BLOCK
+	case ${1##*/} in
+	*.console-varies.*)
+		[ "$(said_of "$1" | wc -l)" -ge "$(wanted_of "$1" | wc -l)" ] || fail "$(basename "$1") prints less: $(said_of "$1")"
+		said_of "$1" | grep -iE 'error|cannot|denied|no such|not found' && fail "in $(basename "$1")"
+		;;
+	*.console*) diff <(wanted_of "$1") <(said_of "$1") >"$work/differs" || fail "$(basename "$1"): README (<) and what is said (>): $(cat "$work/differs")" ;;
+	esac
+	return 0
+}
+walked() { # SHELL BLOCK…
+	local shell=$1 block
+	shift
+	cd "$HOME" || exit
+	script_of "$@" >"$work/script"
+	"$shell" "$work/script" 2>&1 | without_lines >"$work/said"
+	grep -qx '@@ end' "$work/said" || fail "it ended early: $(tail -n 3 "$work/said")"
+	for block; do compared "$block"; done
 	! grep -q " $HOME/m " /proc/self/mountinfo || fail "it is still mounted"
 }
-transcript() { # SHELL
-	cd "$work/clone" || exit
-	commands | sed "s,cat output,cat output | tee -a $work/$1," >"$work/script"
-	grep -q 'moefs .* ~/m' "$work/script" || fail "README's transcript mounts nothing"
-	rm -f "$work/$1"
-	{ cat "$work/script"; section "Using it" | tail -n 1; } >"$work/whole"
-	"$1" "$work/whole" >"$work/said" 2>"$work/errors" || fail "status $?: $(cat "$work/errors")"
-	same "$(cat "$work/errors")" "" "standard error"
-	answers >"$work/want"
-	[ -s "$work/want" ] && cmp "$work/$1" "$work/want" || fail "the answers are: $(cat "$work/$1")"
-	unmounted_again
-}
-claim "README's transcript gives the answers that it prints" transcript bash
-# What depends on memory, time or place: the map, blocks, df.
-steady() { section "What it looks like" | awk '/^\$/ { other = /experts|df / } !other'; }
-prints() { # SHELL: all that it shows and that is the same everywhere
-	cd "$work/clone" || exit
-	{ steady | sed -n 's/^\$ //p'; section "Using it" | tail -n 1; } >"$work/whole"
-	steady | grep -v '^\$' >"$work/want"
-	[ "$(wc -l <"$work/want")" -gt 25 ] || fail "README prints $(wc -l <"$work/want") lines"
-	"$1" "$work/whole" >"$work/said" 2>"$work/errors" || fail "status $?: $(cat "$work/errors")"
-	diff "$work/want" "$work/said" >"$work/differs" || fail "README (<) and what is said (>): $(cat "$work/differs")"
-	unmounted_again
-}
-claim "and all else that it prints" prints bash
-if command -v fish >/dev/null; then
-	claim "also in fish" transcript fish
-	claim "and all else, in fish" prints fish
-else
-	echo "ok fish # skip: it is not installed"
-fi
 
-using() { # the lines under "Using it", one after the other; any that fails ends it
-	cd "$work/clone" || exit
-	{
-		commands | grep -v 'cat \|ls \|df '
-		section "Using it" | sed 's/^tail -f log .*/timeout 1 tail -f log || [ $? = 124 ]/'
-	} >"$work/whole"
-	grep -q '^timeout 1' "$work/whole" || fail "README's last lines are others"
-	bash -e "$work/whole" >"$work/said" 2>"$work/errors" || fail "status $?: $(cat "$work/errors")"
-	same "$(cat "$work/errors")" "" "standard error"
-	grep -qx "7 12 34 59" "$work/said" || fail "not sorted: $(head -n 1 "$work/said")"
-	grep -qx "The capital of Japan is Tokyo." "$work/said" || fail "no capital of Japan: $(cat "$work/said")"
-	unmounted_again
-}
-claim "README's other lines run, down to the unmounting" using
+mapfile -t all < <(ls "$work"/blocks/*.{sh,console,console-varies,console-bash}.* | grep -v '\.install$')
+[ ${#all[@]} -ge 14 ] || { echo "not ok README.md: it has ${#all[@]} blocks to run"; exit 1; }
+claim "each block of README.md prints what stands there" walked bash "${all[@]}"
+fusermount3 -u "$HOME/m" 2>/dev/null # where that failed in the midst
+rmdir "$HOME/m"
+rm -rf "$HOME/models" "$HOME"/*.state
+mapfile -t first < <(ls "$work"/blocks/*.console.first-*)
+needs fish claim "its first mount, in fish" walked fish "${first[@]}"
 
-outlives() { # each line that a command of this section prints is said, but for times
-	local title="A conversation that outlives the mount" line
-	cd "$work/clone" || exit
-	{ commands; section "$title" | sed -n 's/^\$ //p' | sed "s,~/moefs,$work/clone,"; section "Using it" | tail -n 1; } >"$work/whole"
-	grep -q 'state ~/talk.state' "$work/whole" || fail "README's section is another"
-	bash -e "$work/whole" >"$work/said" 2>"$work/errors" || fail "status $?: $(cat "$work/errors")"
-	same "$(cat "$work/errors")" "" "standard error"
-	section "$title" | grep -v '^\$\|^-rw' >"$work/want"
-	[ "$(wc -l <"$work/want")" -ge 3 ] || fail "README prints nothing there"
-	while read -r line; do grep -qxF "$line" "$work/said" || fail "'$line' is not said"; done <"$work/want"
-	unmounted_again
-}
-claim "README's conversation outlives the mount" outlives
-
-commands_say() { # all that is printed there, without a mount
-	cd "$work/clone" || exit
-	section "One command" | sed -n 's/^\$ //p' | sed "s,~/moefs,$work/clone," >"$work/whole"
-	section "One command" | grep -v '^\$' >"$work/want"
-	[ "$(wc -l <"$work/want")" -ge 3 ] || fail "README prints nothing there"
-	bash -e "$work/whole" >"$work/said" 2>"$work/errors" </dev/null || fail "status $?: $(cat "$work/errors")"
-	diff "$work/want" "$work/said" >"$work/differs" || fail "README (<) and what is said (>): $(cat "$work/differs")"
-	same "$(cat "$work/errors")" "" "standard error"
-}
-claim "README's one command answers" commands_say
-
-demo() {
-	TMPDIR=$work/tmp "$work/clone/examples/demo.sh" >"$work/said" 2>"$work/errors" || fail "status $?: $(cat "$work/errors")"
+installs() {
+	printf '#!/bin/sh\nexec env DESTDIR=%s "$@"\n' "$work/installed" >"$work/bin/sudo"
+	chmod +x "$work/bin/sudo"
+	cd "$HOME/moefs" || exit
+	cat "$work"/blocks/*.sh.install >"$work/script"
+	grep -q '^make demo' "$work/script" && grep -q '^sudo make install' "$work/script" || fail "Install is another"
+	bash -e "$work/script" >"$work/said" 2>"$work/errors" || fail "status $?: $(cat "$work/errors")"
 	for answer in "The capital of France is Paris." "12 x 6 = 72" "The opposite of hot is cold."; do
-		grep -qxF "$answer" "$work/said" || fail "not said: $answer"
+		grep -qxF "$answer" "$work/said" || fail "the demonstration has not said: $answer"
 	done
-	same "$(ls "$work/tmp")" "" "left over"
+	[ -x "$work/installed/usr/local/bin/moefs" ] || fail "nothing was installed"
+	same "$(ls "$TMPDIR")" "" "left over"
 }
-claim "the demonstration's answers are right each time" demo
+claim "the lines of Install, the demonstration with them" installs
+
+glance() { # each path of the tree at a glance is there
+	local tree=$work/blocks/[0-9]*.text.the-tree-at-a-glance path
+	"$MOEFS" -o store="$store" "$MODEL" "$mnt" || fail mount
+	grep -qx 'MODEL/prompt .*' $tree || fail "the tree is another"
+	sed -E 's/   +[^ ].*$//' $tree | grep -v '^ ' | tr ' ' '\n' | while read -r path; do
+		case $path in
+		MODEL/*) ;;
+		[a-z]*) [ -e "$mnt/$path" ] || [ -e "$mnt/fable-moe-15m/$path" ] || fail "there is no $path"; continue ;;
+		esac
+		path=${path/MODEL/fable-moe-15m} path=${path/NAME.npy/model.norm.weight.npy}
+		path=${path/sessions\/NAME/sessions\/default} path=${path/ask.d\/NAME/ask.d} path=${path/LL\/EEE/00\/000}
+		[ -z "$path" ] || [ -e "$mnt/$path" ] || fail "there is no $path"
+	done || exit
+	sed -nE 's/^    ([^ ].*)$/\1/p' $tree | sed -E 's/   +[^ ].*$//' | tr ' ' '\n' | while read -r path; do
+		[ -e "$mnt/fable-moe-15m/sessions/default/$path" ] || fail "a session has no $path"
+	done || exit
+	fusermount3 -u "$mnt"
+}
+claim "the tree at a glance is what there is" glance
+
+fstab() {
+	findmnt --tab-file <(cat "$work"/blocks/*.text-fstab.*) -no FSTYPE,TARGET >"$work/said" 2>&1 || fail "findmnt: $(cat "$work/said")"
+	same "$(cat "$work/said")" "moefs  /home/you/m"
+}
+needs findmnt claim "the line of fstab is one" fstab
 finish

@@ -10,31 +10,21 @@ claim "the tree shows its files" shows ../README ../version ../error ../cache/bu
 	experts/00 experts/map experts/stats
 
 readme() {
-	find . ../cache -type f | sed 's,.*/,,' | sort -u | grep -v '^[0-9]*$' >"$work/names"
+	find . ../cache -name tensors -prune -o -type f -print | sed 's,.*/,,' | sort -u | grep -v '^[0-9]*$' >"$work/names"
 	while read -r name; do grep -qw -- "$name" ../README || fail "README does not mention $name"; done <"$work/names"
 }
 claim "README mentions every file" readme
 
 default_shared() {
-	for f in prompt output thoughts log status wait error ctl stats messages.json rendered rendered_tokens template.json \
+	for f in prompt output thoughts log status wait error ctl stats stats.json messages.json rendered rendered_tokens template.json \
 		tools.json tool_calls.json tool_result; do
 		same "$(stat -c %i $f)" "$(stat -c %i sessions/default/$f)" $f
 	done
 }
 claim "the model's files are those of sessions/default" default_shared
 
-modes() {
-	same "$(stat -c %a sessions/default)" 700
-	same "$(stat -c %a prompt)" 600
-	same "$(stat -c %a output)" 600
-	same "$(stat -c %a ../cache/budget)" 644
-	same "$(stat -c %a ../README)" 444
-	same "$(stat -c %a sessions)" 1777
-}
-claim "modes say who may do what" modes
-
 sizes() {
-	for f in ../README ../version status stats info/layers experts/map experts/stats wait ctl messages.json rendered \
+	for f in ../README ../version status stats stats.json info/layers experts/map experts/stats experts/stats.json wait ctl messages.json rendered \
 		rendered_tokens template.json tools.json tool_calls.json tool_result; do
 		same "$(stat -c %s $f)" "$(cat $f | wc -c)" $f
 	done

@@ -15,6 +15,15 @@ enum { SANITIZED = __has_feature(address_sanitizer) || __has_feature(thread_sani
 enum { SANITIZED = 0 };
 #endif
 
+/* Built with ThreadSanitizer: numbers that one thread computes it would only make slower. */
+#if defined(__SANITIZE_THREAD__)
+enum { THREADS_WATCHED = 1 };
+#elif defined(__has_feature)
+enum { THREADS_WATCHED = __has_feature(thread_sanitizer) };
+#else
+enum { THREADS_WATCHED = 0 };
+#endif
+
 /* Of the process: its address space, what of it is in memory, and what of it is the process's own
  * to write (the allocator's reserve of addresses not counted). */
 struct test_memory {

@@ -114,7 +114,7 @@ static void copy_into_store(const char *model, const char *store)
 
 static void compare(const char *name, const char *model, const char *golden)
 {
-	static const char *const kept[] = {"sums", "heat", NULL};
+	static const char *const kept[] = {"sums", "heat", "checkpoint", NULL};
 	char store[512], same[512];
 	size_t slot, n, m;
 	struct golden_run placed = run(model, golden, 0, true, &slot, store);
@@ -241,7 +241,7 @@ static struct exact_run run_exactly(const char *model, const char *golden, const
 /* As from a store of the same numbers in 32 bits, which are nowhere written. */
 static void compare_exactly(const char *name, const char *model, const char *golden, bool in_place)
 {
-	static const char *const kept[] = {"sums", "heat", NULL};
+	static const char *const kept[] = {"sums", "heat", "checkpoint", NULL};
 	struct exact_run stored = run_exactly(model, golden, "bf16", 0),
 			 all = run_exactly(model, golden, NULL, 0),
 			 one = run_exactly(model, golden, NULL, all.slot);

@@ -388,6 +388,32 @@ static void there_is_an_end_to_biases(void **state)
 	assert_int_equal(set("logit_bias", ""), 0);
 }
 
+/* What people read of a param's beginning is what it begins with in a model that says nothing. */
+static void words_say_what_a_param_begins_with(void **state)
+{
+	(void)state;
+	static const char of_model[] = "the model's own, else ";
+	static const struct config c = {.vocabulary = 3, .generation = GENERATION_DEFAULTS};
+	struct params plain;
+	assert_int_equal(params_default(&plain, &c, &e), 0);
+	for (size_t i = 0; i < params_count(); i++) {
+		const struct param_words w = params_words(i);
+		if (!w.takes || !w.begins || !w.about || strchr(w.about, '\n'))
+			fail_msg("params/%s has no words of one line", params_name(i));
+		const char *says = w.begins;
+		if (!strncmp(says, of_model, strlen(of_model)))
+			says += strlen(of_model);
+		char *is = params_get(&plain, i, true);
+		if (!strncmp(says, "what the model", 14))
+			says = is;
+		if (strcmp(is, strcmp(says, "empty") ? says : "") != 0)
+			fail_msg("params/%s begins with \"%s\", and its words say \"%s\"",
+				 params_name(i), is, w.begins);
+		free(is);
+	}
+	params_free(&plain);
+}
+
 static void values_out_of_range_are_erange(void **state)
 {
 	(void)state;
@@ -587,6 +613,7 @@ int main(void)
 		TEST(a_bias_is_a_token_and_a_number),
 		TEST(something_is_left_to_draw),
 		TEST(there_is_an_end_to_biases),
+		TEST(words_say_what_a_param_begins_with),
 		TEST(values_out_of_range_are_erange),
 		TEST(what_loses_nothing_is_not_named),
 		TEST(a_dense_model_has_nothing_to_lose),

@@ -1,0 +1,244 @@
+#include "cache/store_inspect.h"
+
+#include "cache/io.h"
+#include "cache/small_file.h"
+#include "cache/store_files.h"
+#include "cache/store_inside.h"
+#include "cache/store_lock.h"
+#include "cache/sums.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CHECKPOINT "checkpoint"
+static const char mark[] = "moefs' store of "; /* before the path in CHECKPOINT */
+enum { PATH_MOST = 4096 };
+
+/* ---- the folder's files ---- */
+
+/* Calls for each name in the folder until one returns other than 0, which is returned. */
+static int each_file(int dir, int (*visit)(void *ctx, int dir, const char *name), void *ctx)
+{
+	int again = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), failed = 0;
+	DIR *files = again < 0 ? NULL : fdopendir(again);
+	if (!files) {
+		failed = -errno;
+		if (again >= 0)
+			close(again);
+		return failed;
+	}
+	for (struct dirent *f; !failed && (f = readdir(files));)
+		if (strcmp(f->d_name, ".") != 0 && strcmp(f->d_name, "..") != 0)
+			failed = visit(ctx, dir, f->d_name);
+	(void)closedir(files);
+	return failed;
+}
+
+/* What a mount writes when it uses a store; reading is not seen, and a look must not count as one.
+ */
+static bool tells_use(const char *name)
+{
+	static const char *const names[] = {CHECKPOINT, STORE_INDEX, STORE_JOURNAL, "heat", "sums"};
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (!strcmp(name, names[i]))
+			return true;
+	return false;
+}
+
+static int add_file(void *ctx, int dir, const char *name)
+{
+	struct store_seen *out = ctx;
+	struct stat st;
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
+		return 0; /* it has just gone */
+	out->bytes += (uint64_t)st.st_blocks * 512;
+	if (tells_use(name) && st.st_mtim.tv_sec >= out->used.tv_sec)
+		out->used = st.st_mtim;
+	return 0;
+}
+
+/* ---- looking ---- */
+
+/* The first bytes of a file; false: it is not there, or shorter. */
+static bool head_of(int dir, const char *folder, const char *name, void *head, size_t bytes)
+{
+	int fd = store_file_open(dir, folder, name, O_RDONLY, NULL);
+	bool good = fd >= 0 && !store_file_read(fd, head, bytes, 0, folder, name, NULL);
+	if (fd >= 0)
+		close(fd);
+	return good;
+}
+
+static int find_kind(int dir, const char *folder, struct store_seen *out, struct err *e)
+{
+	struct store_index index;
+	struct journal_head journal;
+	struct sums_of sums;
+	uint8_t head[JOURNAL_HEAD];
+	char path[PATH_MOST];
+	int failed = index_read(&index, dir, folder, e);
+	if (!failed) {
+		out->kind = STORE_COMPLETE;
+		out->key = index.info.key;
+		index_free(&index);
+		return 0;
+	}
+	if (failed != -ENOENT)
+		return failed;
+	if (head_of(dir, folder, STORE_JOURNAL, head, JOURNAL_HEAD) &&
+	    journal_decode_head(&journal, head)) {
+		out->kind = STORE_UNFINISHED;
+		out->key = journal.key;
+		return 0;
+	}
+	if (head_of(dir, folder, SUMS_FILE, head, SUMS_HEAD) && sums_decode_head(&sums, head)) {
+		out->kind = STORE_IN_PLACE;
+		memcpy(out->key.fingerprint, sums.source, sizeof sums.source);
+		return 0;
+	}
+	if (!store_checkpoint(folder, path, sizeof path,
+			      NULL)) { /* of which nothing was read yet */
+		out->kind = STORE_IN_PLACE;
+		return 0;
+	}
+	return err_set(e, ENOENT, "%s: is no store of moefs", folder);
+}
+
+int store_inspect(const char *folder, struct store_seen *out, struct err *e)
+{
+	*out = (struct store_seen){0};
+	int dir = store_folder_open(folder, e);
+	if (dir < 0)
+		return dir;
+	int failed = find_kind(dir, folder, out, e);
+	if (!failed && (failed = each_file(dir, add_file, out)))
+		failed = err_sys(e, -failed, "%s: cannot be listed", folder);
+	close(dir);
+	return failed;
+}
+
+/* ---- in use ---- */
+
+/* The kernel gives a lease for writing only where nobody else has the file open. It is given back
+ * at once; who opens the file in between waits that long, and the signal for it is one that is
+ * ignored. */
+static bool is_open_elsewhere(int dir, const char *name)
+{
+	int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return false;
+	(void)fcntl(fd, F_SETSIG, SIGURG);
+	bool open = fcntl(fd, F_SETLEASE, F_WRLCK) && errno == EAGAIN;
+	(void)fcntl(fd, F_SETLEASE, F_UNLCK);
+	close(fd);
+	return open;
+}
+
+static bool is_locked(int dir)
+{
+	int fd = openat(dir, STORE_LOCK, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	bool locked = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
+	if (fd >= 0)
+		close(fd);
+	return locked;
+}
+
+bool store_in_use(const char *folder)
+{
+	int dir = store_folder_open(folder, NULL);
+	bool used = dir >= 0 && (is_locked(dir) || is_open_elsewhere(dir, STORE_EXPERTS) ||
+				 is_open_elsewhere(dir, STORE_DENSE));
+	if (dir >= 0)
+		close(dir);
+	return used;
+}
+
+/* ---- removing ---- */
+
+static int not_a_folder(void *ctx, int dir, const char *name)
+{
+	(void)ctx;
+	struct stat st;
+	return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISDIR(st.st_mode) ? 0
+										    : -ENOTEMPTY;
+}
+
+static int remove_file(void *ctx, int dir, const char *name)
+{
+	(void)ctx; /* the lock stays until the end */
+	int failed = strcmp(name, STORE_LOCK) ? io_remove(dir, name) : 0;
+	return failed == -ENOENT ? 0 : failed;
+}
+
+/* With the lock held, which goes last. */
+static int remove_all(const struct store_lock *lock, const char *folder, struct err *e)
+{
+	int failed = remove_file(NULL, lock->dir, STORE_INDEX);
+	if (!failed)
+		failed = each_file(lock->dir, remove_file, NULL);
+	if (failed)
+		return err_sys(e, -failed, "%s: not all of it can be removed", folder);
+	store_lock_remove(lock);
+	return rmdir(folder) ? err_sys(e, errno, "%s: is empty, and cannot be removed", folder) : 0;
+}
+
+int store_remove(const char *folder, struct err *e)
+{
+	struct store_seen seen;
+	struct store_lock lock = {.dir = -1, .fd = -1};
+	int failed = store_inspect(folder, &seen, e);
+	if (!failed && store_in_use(folder))
+		failed = err_set(e, EBUSY, "%s: is in use; unmount its model first", folder);
+	if (!failed)
+		failed = store_lock_try(&lock, folder, e);
+	if (failed == -EAGAIN)
+		failed = err_set(e, EBUSY, "%s: is just being removed", folder);
+	if (!failed && each_file(lock.dir, not_a_folder, NULL) == -ENOTEMPTY) {
+		store_lock_remove(&lock);
+		failed =
+			err_set(e, ENOTEMPTY, "%s: stays, since another folder lies in it", folder);
+	}
+	if (!failed)
+		failed = remove_all(&lock, folder, e);
+	store_lock_close(&lock);
+	return failed;
+}
+
+/* ---- whose it is ---- */
+
+int store_keep_checkpoint(const char *folder, const char *path, struct err *e)
+{
+	char text[sizeof mark + PATH_MOST];
+	int n = snprintf(text, sizeof text, "%s%s\n", mark, path);
+	if (n >= (int)sizeof text)
+		return err_set(e, ENAMETOOLONG, "%.64s…: the path is too long", path);
+	return small_file_write(text, (size_t)n, folder, CHECKPOINT, CHECKPOINT STORE_PARTIAL, e);
+}
+
+int store_checkpoint(const char *folder, char *path, size_t size, struct err *e)
+{
+	const size_t before = strlen(mark);
+	uint8_t *in;
+	size_t bytes;
+	int failed = small_file_read(&in, &bytes, before + PATH_MOST, folder, CHECKPOINT, e);
+	if (failed)
+		return failed;
+	size_t length = bytes > before + 1 ? bytes - before - 1 : 0; /* without its newline */
+	if (!length || length >= size || memcmp(in, mark, before) != 0 || in[before] != '/' ||
+	    in[bytes - 1] != '\n' || memchr(in + before, 0, length))
+		failed = err_set(e, ENOENT, "%s/" CHECKPOINT ": is not moefs'", folder);
+	else {
+		memcpy(path, in + before, length);
+		path[length] = 0;
+	}
+	free(in);
+	return failed;
+}

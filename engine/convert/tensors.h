@@ -1,0 +1,57 @@
+/* A checkpoint's tensors by the names that they were published under, with the numbers that are
+ * computed with.
+ *
+ * What a store has in a format of its own comes back from there, in the place and order in which it
+ * was published: rows of experts that were stacked, in turn or across, heads whose rows are paired,
+ * norms that are zero-centred. As long as there is no store of one's own, the rows that are asked
+ * for are made from the source as a conversion makes them (encode.h), which gives the same numbers.
+ * What is kept as it was published, and what no role uses, is read from the source.
+ *
+ * A tensor that is used twice, as an embedding is by a tied head, has the numbers of its first use.
+ * Numbers are F32, which holds all others.
+ */
+#ifndef MOEFS_ENGINE_CONVERT_TENSORS_H
+#define MOEFS_ENGINE_CONVERT_TENSORS_H
+
+#include "cache/err.h"
+#include "engine/family/plan.h"
+#include "engine/source/checkpoint.h"
+#include "kernels/kernels.h"
+
+struct tensors;
+
+struct tensors_of {
+	const char *directory;	     /* the checkpoint, or a GGUF file */
+	const struct config *config; /* outlives the list, as the directory's name does */
+	struct recipe recipe;	     /* with the norms that a store would have */
+	const struct kernels *kernels;
+};
+
+/* Reads the headers, which it holds to the config as a conversion does, and keeps the files open.
+ */
+int tensors_open(struct tensors **out, const struct tensors_of *of, struct err *e);
+void tensors_close(struct tensors *t); /* NULL is fine */
+
+/* In the order of their names; those of types that nothing here can read are left out. */
+size_t tensors_count(const struct tensors *t);
+struct tensor_facts {
+	const char *name; /* the list's */
+	uint32_t dims;
+	uint64_t shape[CHECKPOINT_MAX_DIMS];
+	uint64_t numbers; /* so that four times that fits in 63 bits */
+};
+const struct tensor_facts *tensors_facts(const struct tensors *t, size_t i);
+bool tensors_find(const struct tensors *t, const char *name, size_t *i);
+
+/* A complete store with files of its own, and its plan. */
+struct tensors_store {
+	struct store *store;
+	const struct plan *plan;
+};
+/* Numbers [first, first + count), which it has. store: NULL if there is none. Takes memory for a
+ * few rows, and reads no more than these need: of rows that lie across, the part of the expert that
+ * they cross, or from the source the rows beside them that share a group. -ESTALE: the source was changed since it was opened. Any number of threads. */
+int tensors_read(const struct tensors *t, size_t i, const struct tensors_store *store,
+		 uint64_t first, size_t count, float *out, struct err *e);
+
+#endif

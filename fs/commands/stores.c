@@ -1,0 +1,217 @@
+/* moefs stores: what is kept of checkpoints on the disk, and deleting it. */
+#include "cache/store_inspect.h"
+#include "engine/model.h"
+#include "fs/commands/commands.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { DEPTH = 2 }; /* of a store below a folder of them: NAME-HASH/RECIPE, MODEL.moefs/RECIPE */
+
+struct found {
+	unsigned count;
+	bool failed; /* one cannot be looked at, which was said */
+};
+
+static void say(const struct err *e)
+{
+	(void)fprintf(stderr, "moefs: %s\n", e->text);
+}
+
+static void print_size(char *text, size_t size, uint64_t bytes)
+{
+	static const char units[] = "BKMGTP";
+	double n = (double)bytes;
+	size_t unit = 0;
+	while (n >= 1024 && unit + 2 < sizeof units) {
+		n /= 1024;
+		unit++;
+	}
+	(void)snprintf(text, size, unit && n < 10 ? "%.1f%c" : "%.0f%c", n, units[unit]);
+}
+
+/* ---- listing ---- */
+
+static const char *state_of(const struct store_seen *s, const char *folder)
+{
+	static const char *const kinds[] = {[STORE_COMPLETE] = "complete",
+					    [STORE_UNFINISHED] = "unfinished",
+					    [STORE_IN_PLACE] = "in-place"};
+	return store_in_use(folder) ? "in-use" : kinds[s->kind];
+}
+
+static void list_store(struct found *f, const struct store_seen *s, const char *folder)
+{
+	static const char *const words[] = {[STORE_OF_SAME] = "there",
+					    [STORE_OF_TOUCHED] = "touched",
+					    [STORE_OF_CHANGED] = "changed",
+					    [STORE_OF_GONE] = "gone",
+					    [STORE_OF_UNKNOWN] = "unknown"};
+	char size[16], day[16] = "-", path[PATH_MAX];
+	struct tm used;
+	enum store_of of = model_store_of(folder, path, sizeof path);
+	if (localtime_r(&s->used.tv_sec, &used))
+		(void)strftime(day, sizeof day, "%Y-%m-%d", &used);
+	print_size(size, sizeof size, s->bytes);
+	if (!f->count++)
+		(void)printf("%6s %-10s %-10s %-10s %s\n", "SIZE", "LAST USED", "STATE",
+			     "CHECKPOINT", "STORE");
+	(void)printf("%6s %-10s %-10s %-10s %s\n", size, day, state_of(s, folder), words[of],
+		     folder);
+}
+
+static void look(struct found *f, const char *path, int depth);
+
+static void look_inside(struct found *f, const char *path, int depth)
+{
+	struct dirent **names;
+	int n = scandir(path, &names, NULL, alphasort);
+	for (int i = 0; i < n; i++) {
+		char inside[PATH_MAX];
+		struct stat st;
+		if (*names[i]->d_name != '.' &&
+		    snprintf(inside, sizeof inside, "%s/%s", path, names[i]->d_name) <
+			    (int)sizeof inside &&
+		    !lstat(inside, &st) && S_ISDIR(st.st_mode))
+			look(f, inside, depth - 1);
+		free(names[i]);
+	}
+	if (n >= 0)
+		free(names);
+}
+
+/* A store, or the stores below a folder. */
+static void look(struct found *f, const char *path, int depth)
+{
+	struct store_seen seen;
+	struct err e = {0};
+	int failed = store_inspect(path, &seen, &e);
+	if (!failed)
+		list_store(f, &seen, path);
+	else if (failed != -ENOENT && failed != -ENOTDIR && failed != -ELOOP && failed != -EPERM &&
+		 failed != -EACCES) {
+		say(&e);
+		f->failed = true;
+	} else if (depth)
+		look_inside(f, path, depth);
+}
+
+/* What was named, and what lies beside it if it is a model. */
+static int list_path(struct found *f, const char *arg, struct err *e)
+{
+	char path[PATH_MAX], beside[PATH_MAX + 8];
+	struct stat st;
+	if (!realpath(arg, path))
+		return err_sys(e, errno, "%s", arg);
+	(void)snprintf(beside, sizeof beside, "%s.moefs", path);
+	if (!stat(path, &st) && S_ISDIR(st.st_mode))
+		look(f, path, DEPTH);
+	if (!lstat(beside, &st) && S_ISDIR(st.st_mode))
+		look(f, beside, DEPTH - 1);
+	return 0;
+}
+
+static void list_cache(struct found *f)
+{
+	char path[PATH_MAX];
+	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	if (cache && *cache == '/')
+		(void)snprintf(path, sizeof path, "%s/moefs", cache);
+	else
+		(void)snprintf(path, sizeof path, "%s/.cache/moefs", home ? home : "");
+	look(f, path, DEPTH);
+}
+
+/* ---- deleting ---- */
+
+/* The folder that stood for the checkpoint goes with its last store. */
+static void remove_parent(const char *store)
+{
+	char parent[PATH_MAX];
+	const char *slash = strrchr(store, '/');
+	if (!slash || slash == store)
+		return;
+	(void)snprintf(parent, sizeof parent, "%.*s", (int)(slash - store), store);
+	size_t length = strlen(parent), hash = strspn(parent, "/") < length ? 9 : 0;
+	bool beside = length > 6 && !strcmp(parent + length - 6, ".moefs");
+	bool named = length > hash && parent[length - hash] == '-' &&
+		     strspn(parent + length - hash + 1, "0123456789abcdef") == hash - 1;
+	if (beside || named)
+		(void)rmdir(parent); /* unless there is another in it */
+}
+
+static int delete_store(const char *arg, bool try, struct err *e)
+{
+	char path[PATH_MAX], size[16];
+	struct store_seen seen;
+	if (!realpath(arg, path))
+		return err_sys(e, errno, "%s", arg);
+	int failed = store_inspect(path, &seen, e);
+	if (!failed && try && store_in_use(path))
+		failed = err_set(e, EBUSY, "%s: is in use; unmount its model first", path);
+	if (!failed && !try)
+		failed = store_remove(path, e);
+	if (failed)
+		return failed;
+	if (!try)
+		remove_parent(path);
+	print_size(size, sizeof size, seen.bytes);
+	(void)printf("%s %s (%s)\n", try ? "would delete" : "deleted", path, size);
+	return 0;
+}
+
+/* ---- the command ---- */
+
+static int delete_all(char **stores, bool try)
+{
+	int status = 0;
+	for (; *stores; stores++) {
+		struct err e = {0};
+		if (delete_store(*stores, try, &e)) {
+			say(&e);
+			status = COMMAND_FAILED;
+		}
+	}
+	return status;
+}
+
+static int list_all(char **paths)
+{
+	struct found f = {0};
+	if (!*paths)
+		list_cache(&f);
+	for (; *paths; paths++) {
+		struct err e = {0};
+		if (list_path(&f, *paths, &e)) {
+			say(&e);
+			f.failed = true;
+		}
+	}
+	return f.failed ? COMMAND_FAILED : 0;
+}
+
+int stores_run(int argc, char **argv, struct err *e)
+{
+	bool delete = false, try = false, more = true;
+	(void)argc;
+	(void)e;
+	for (argv++; *argv && **argv == '-' && more; argv++)
+		if (!strcmp(*argv, "--delete"))
+			delete = true;
+		else if (!strcmp(*argv, "-n"))
+			try = true;
+		else if (!strcmp(*argv, "--"))
+			more = false;
+		else
+			return COMMAND_WRONG;
+	if (try > delete || (delete &&!*argv))
+		return COMMAND_WRONG;
+	return delete ? delete_all(argv, try) : list_all(argv);
+}

@@ -1,0 +1,33 @@
+#include "kernels/watch.h"
+
+#if WATCHED
+/* The compiler's own calls for what is read or written in one piece. */
+void __tsan_read_range(void *memory,
+		       unsigned long bytes); /* NOLINT(bugprone-reserved-identifier) */
+void __tsan_write_range(void *memory,
+			unsigned long bytes); /* NOLINT(bugprone-reserved-identifier) */
+#else
+#define __tsan_read_range(memory, bytes) ((void)(memory))
+#define __tsan_write_range(memory, bytes) ((void)(memory))
+#endif
+
+void watch_read(const void *memory, size_t bytes)
+{
+	if (WATCHED && memory && bytes)
+		__tsan_read_range((void *)memory, bytes);
+}
+
+void watch_write(void *memory, size_t bytes)
+{
+	if (WATCHED && memory && bytes)
+		__tsan_write_range(memory, bytes);
+}
+
+void watch_pieces(const struct shape *s, const struct pieces *from)
+{
+	if (!WATCHED)
+		return;
+	watch_read(from->weights, format_packed_bytes(s));
+	watch_read(from->scales, format_norm_bytes(s));
+	watch_read(from->biases, format_bias_bytes(s));
+}

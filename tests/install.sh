@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# What `make install` puts in place is what `make uninstall` takes away, wherever it goes; and the pages that are
+# installed leave nothing of the tables out: a file, param or command without its entry stops make.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+unset MAKEFLAGS
+work=$(mktemp -d "${TMPDIR:-/tmp}/moefs-install.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+[ -x build/pages ] || { echo "not ok install.sh: build/pages is missing; run make"; exit 1; }
+
+status=0
+fail() { echo "$*"; exit 1; }
+claim() { # NAME command…
+	local name=$1 out
+	shift
+	if out=$("$@" 2>&1); then
+		echo "ok $name"
+	else
+		echo "not ok $name: $(tail -n 3 <<<"$out" | tr '\n' ' ')"
+		status=1
+	fi
+}
+files() { (cd "$1" && find . ! -type d | LC_ALL=C sort); }
+
+# Make is told that all is built already: what is tested is where it goes.
+installs() { # TARGET VARIABLE…: for a build that is there
+	make -s -o all "$@" >"$work/made" || fail "make $*: $(cat "$work/made")"
+}
+everything() { # PREFIX: as it lies below
+	local file
+	for file in bin/moefs share/man/man1/moefs.1 share/man/man5/moefs.5 share/bash-completion/completions/moefs \
+		share/zsh/site-functions/_moefs share/fish/vendor_completions.d/moefs.fish; do
+		[ -s "$1/$file" ] || fail "no $1/$file"
+	done
+	cmp -s build/moefs "$1/bin/moefs" || fail "another program"
+	[ "$(stat -c %a "$1/bin/moefs" "$1/share/man/man1/moefs.1" | xargs)" = "755 644" ] || fail "modes"
+}
+and_back() {
+	local to=$work/to
+	mkdir -p "$to/usr/local/bin" && echo mine >"$to/usr/local/bin/other"
+	installs install DESTDIR="$to"
+	everything "$to/usr/local"
+	[ -s "$to/usr/local/lib/systemd/user/moefs@.service" ] || fail "no unit where systemd looks"
+	[ "$(readlink "$to/sbin/mount.moefs")" = /usr/local/bin/moefs ] || fail "no helper where mount(8) looks"
+	installs uninstall DESTDIR="$to"
+	[ "$(files "$to")" = ./usr/local/bin/other ] || fail "left: $(files "$to")"
+}
+at_home() { # as the tilde reaches make from a shell that leaves it, in a home with a blank
+	export HOME="$work/a home"
+	mkdir -p "$HOME"
+	installs install PREFIX='~/.local'
+	everything "$HOME/.local"
+	[ -s "$HOME/.local/share/systemd/user/moefs@.service" ] || fail "no unit where systemd looks"
+	[ "$(find "$work/a home" -mindepth 1 -maxdepth 1)" = "$HOME/.local" ] || fail "something beside .local"
+	installs uninstall PREFIX='~/.local'
+	[ -z "$(files "$HOME")" ] || fail "left: $(files "$HOME")"
+}
+told() { # README has every place
+	local place
+	make -s -o all -n install PREFIX=/PREFIX | sed -n "s,.*'/PREFIX/\([^']*\)'.*,\1,p" >"$work/places"
+	echo /sbin/mount.moefs >>"$work/places"
+	[ "$(wc -l <"$work/places")" -gt 5 ] || fail "nothing is installed: $(cat "$work/places")"
+	while read -r place; do
+		grep -qF "$place" README.md || grep -qF "${place%/*}/" README.md || fail "README.md lacks $place"
+	done <"$work/places"
+}
+said() { # WORDS: when a page is made of what is on the input
+	cat >"$work/page.5.in"
+	! build/pages "$work/page.5.in" >"$work/page" 2>"$work/said" || fail "a page is made"
+	grep -qF "$1" "$work/said" || fail "said: $(head -n 3 "$work/said")"
+}
+complete() { # each entry away once: of a folder, a file, a param, a fact, a command
+	local entry
+	for entry in MODEL/experts/ MODEL/experts/map MODEL/sessions/NAME/params/min_p MODEL/info/layers; do
+		grep -vxF "@ $entry" fs/install/moefs.5.in | said "add a line \"@ $entry\"" || exit
+	done
+	grep -vxF "@ list" fs/install/moefs.1.in | said 'add a line "@ list"' || exit
+	{ cat fs/install/moefs.5.in; echo '@ MODEL/nothing'; } | said 'nothing is called as its entry "@ MODEL/nothing"' || exit
+	{ cat fs/install/moefs.5.in; echo '@ README'; } | said 'has twice "@ README"' || exit
+	echo '@each thing %n' | said 'there is no list'
+}
+
+claim "what is installed is uninstalled, and nothing else" and_back
+claim "also below ~" at_home
+claim "README.md says what goes where" told
+claim "a page without an entry, or with one too many, is not made" complete
+exit $status

@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# moefs stores: finds what mounts have left on the disk, says of what it is and whether that is still there, and deletes
+# what is named, and nothing else.
+. "$(dirname "$0")/lib.sh"
+mkdir -p "$work/models" "$work/home" "$mnt"
+cp -r "$MODEL" "$work/models/one"
+MODEL=$work/models/one
+m=$mnt/one
+beside=$work/models/one.moefs/tq3
+kept=$work/kept
+export HOME=$work/home
+unset XDG_CACHE_HOME
+
+stores() { "$MOEFS" stores "$@" || fail "status $?"; }
+# "STATE CHECKPOINT" of a store in the list.
+said() { # STORE ARGUMENT…
+	local of=$1
+	shift
+	stores "$@" | awk -v of="$of" '$5 == of { print $3, $4 }'
+}
+begin() { # [OPTION…]: a mount whose store is complete
+	timeout $limit "$MOEFS" "$@" "$MODEL" "$mnt" || fail "mount"
+	daemon=$(pgrep -n -f -- " $mnt\$")
+	cd "$m" || exit
+	loaded
+	complete
+	cd /
+}
+none() {
+	same "$(stores)" "" "of an empty cache"
+	same "$(stores "$work/models")" "" "of models without one"
+	fails_with "No such file" "$MOEFS" stores "$work/nothing"
+	fails_with "usage: moefs stores" "$MOEFS" stores --delete
+	fails_with "usage: moefs stores" "$MOEFS" stores -n "$work"
+	fails_with "usage: moefs stores" "$MOEFS" stores --all
+}
+found() { # by any of the paths that lead there
+	local path
+	begin
+	same "$(said "$beside" "$MODEL")" "in-use there" "while it is mounted"
+	fails_with "is in use; unmount" "$MOEFS" stores --delete "$beside"
+	fails_with "is in use; unmount" "$MOEFS" stores --delete -n "$beside"
+	[ -e "$beside/index" ] || fail "it is deleted"
+	unmounted
+	for path in "$MODEL" "$work/models" "$work/models/one.moefs" "$beside"; do
+		same "$(said "$beside" "$path")" "complete there" "$path"
+	done
+	same "$(stores "$beside" | awk 'NR == 2 { print $2 }')" "$(date -r "$beside/checkpoint" +%F)" "the day of its last use"
+	same "$(stores)" "" "in the cache"
+}
+elsewhere() { # in a folder of stores, where no name tells whose it is
+	local path
+	begin -o "store=$kept"
+	unmounted
+	path=$(echo "$kept"/one-*/tq3)
+	same "$(said "$path" "$kept")" "complete there"
+	XDG_CACHE_HOME=$work/caches && export XDG_CACHE_HOME
+	mkdir -p "$work/caches" && mv "$kept" "$work/caches/moefs"
+	same "$(said "$work/caches/moefs${path#"$kept"}")" "complete there" "in the cache"
+	mv "$work/caches/moefs" "$kept"
+}
+changed() { # its checkpoint: a copy has other times, an edit another size, and at last it is gone
+	touch "$MODEL/model.safetensors" && same "$(said "$beside" "$MODEL")" "complete touched" "other times"
+	echo >>"$MODEL/model.safetensors" && same "$(said "$beside" "$MODEL")" "complete changed" "another size"
+	truncate -s -1 "$MODEL/model.safetensors"
+	mv "$MODEL" "$work/models/two"
+	same "$(said "$beside" "$work/models")" "complete gone" "renamed"
+	rm "$beside/checkpoint"
+	same "$(said "$beside" "$work/models")" "complete gone" "known by its place"
+	mv "$work/models/two" "$MODEL"
+}
+unfinished() { # a conversion that was interrupted
+	mkdir -p "$work/half/one.moefs" && cp -r "$beside" "$work/half/one.moefs/tq3"
+	cd "$work/half/one.moefs/tq3" && rm index && printf 'MOEFSJNL' >journal
+	same "$(stores "$work/half")" "" "of a journal that is torn"
+	fails_with "is no store" "$MOEFS" stores --delete "$PWD"
+	[ -e dense.safetensors ] || fail "it is deleted"
+}
+refuses() { # what is no store, or has more in it, or is another's
+	fails_with "is no store" "$MOEFS" stores --delete "$MODEL"
+	fails_with "is no store" "$MOEFS" stores --delete "$work/models/one.moefs"
+	fails_with "No such file" "$MOEFS" stores --delete "$work/nothing"
+	mkdir "$beside/mine"
+	fails_with "another folder lies in it" "$MOEFS" stores --delete "$beside"
+	[ -e "$beside/index" ] && [ ! -e "$beside/lock" ] || fail "something of it is deleted: $(ls "$beside")"
+	rmdir "$beside/mine"
+	[ -e "$MODEL/config.json" ] || fail "the model is deleted"
+	if [ "$(id -u)" = 0 ]; then
+		chown -R 12345 "$beside"
+		fails_with "belongs to user" "$MOEFS" stores --delete "$beside"
+		chown -R 0 "$beside"
+	fi
+}
+deletes() { # these, and the folder that stood for the checkpoint
+	local path=$(echo "$kept"/one-*/tq3)
+	same "$(stores --delete -n "$beside" "$path" | sed 's/ (.*//')" "would delete $beside
+would delete $path"
+	[ -e "$beside/index" ] && [ -e "$path/index" ] || fail "-n deletes"
+	stores --delete "$beside" "$path" >/dev/null
+	[ ! -e "$work/models/one.moefs" ] && [ -z "$(ls "$kept")" ] || fail "left: $(ls -R "$work/models" "$kept")"
+	[ -e "$MODEL/config.json" ] || fail "the model is deleted"
+}
+again() { # and the next mount makes it anew
+	begin
+	[ -e "$beside/index" ] || fail "no store"
+	same "$(said "$beside" "$MODEL")" "in-use there"
+	unmounted
+}
+
+claim "no store is no failure; what is typed wrongly is" none
+claim "stores beside a model are found, and what is in use stays" found
+claim "stores elsewhere say whose they are" elsewhere
+claim "what became of the checkpoint is said" changed
+claim "an interrupted conversion whose journal is torn is no store" unfinished
+claim "what is no store is not deleted" refuses
+claim "what is named is deleted, and nothing else" deletes
+claim "and is made anew" again
+finish
