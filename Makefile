@@ -48,9 +48,25 @@ $(BUILD)/moefs: $(FS_OBJS) $(BUILD)/libmoefs.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) -lm
 
 # A client of the tree's files: of the rest of the project it has texts and errors alone.
-$(BUILD)/moefs-http: $(HTTP_OBJS) $(call objects,fs/text.c cache/err.c)
+$(BUILD)/moefs-http: $(HTTP_OBJS) $(BUILD)/fs/gateway/page/data.o $(call objects,fs/text.c cache/err.c)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs $(HTTP_LIBS))
+
+# The page's files as arrays. Not by ld -r -b binary: its objects are named after the path they were made from, are of
+# one linker's making and have no word on what of them may run; od is everywhere, and the compiler does the rest.
+PAGE_FILES := $(wildcard fs/gateway/page/*.html fs/gateway/page/*.css fs/gateway/page/*.js)
+$(BUILD)/fs/gateway/page/data.c: $(PAGE_FILES) Makefile
+	$(call say,PAGE,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q){ echo '#include "fs/gateway/page.h"'; \
+		i=0; for f in $(PAGE_FILES); do i=$$((i + 1)); echo "static const unsigned char f$$i[] = {"; \
+			od -An -v -tu1 $$f | sed 's/ *\([0-9][0-9]*\)/\1,/g'; echo '};'; done; \
+		echo 'const struct page_file page_files[] = {'; \
+		i=0; for f in $(PAGE_FILES); do i=$$((i + 1)); echo "{\"$${f##*/}\", f$$i, sizeof f$$i},"; done; \
+		echo '{0, 0, 0}};'; } >$@.new && mv $@.new $@
+$(BUILD)/fs/gateway/page/data.o: $(BUILD)/fs/gateway/page/data.c
+	$(call say,CC,$<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
 $(BUILD)/libmoefs.a: $(LIB_OBJS)
 	$(call say,AR,$@)

@@ -7,5 +7,10 @@
 enum MHD_Result models_list(struct request *r);
 enum MHD_Result models_one(struct request *r);
 enum MHD_Result chat_completions(struct request *r);
+enum MHD_Result page_get(struct request *r);
+enum MHD_Result files_get(struct request *r);
+enum MHD_Result files_put(struct request *r);
+enum MHD_Result files_make(struct request *r);
+enum MHD_Result files_remove(struct request *r);
 
 #endif

@@ -11,6 +11,13 @@ static const struct route rows[] = {
 	{"GET",  "/v1/models",           PROTOCOL_OPENAI, 0,          models_list},
 	{"GET",  "/v1/models/",          PROTOCOL_OPENAI, 0,          models_one},
 	{"POST", "/v1/chat/completions", PROTOCOL_OPENAI, ROUTE_JSON, chat_completions},
+	{"GET",    "/",           PROTOCOL_OPENAI, ROUTE_OPEN | ROUTE_PAGE, page_get},
+	{"GET",    "/page/",      PROTOCOL_OPENAI, ROUTE_OPEN | ROUTE_PAGE, page_get},
+	{"GET",    "/tree",       PROTOCOL_OPENAI, ROUTE_PAGE,              files_get},
+	{"GET",    "/tree/",      PROTOCOL_OPENAI, ROUTE_PAGE,              files_get},
+	{"PUT",    "/tree/",      PROTOCOL_OPENAI, ROUTE_PAGE,              files_put},
+	{"POST",   "/tree/",      PROTOCOL_OPENAI, ROUTE_PAGE,              files_make},
+	{"DELETE", "/tree/",      PROTOCOL_OPENAI, ROUTE_PAGE,              files_remove},
 };
 /* clang-format on */
 enum { ROWS = sizeof rows / sizeof *rows };
