@@ -54,7 +54,8 @@ $(BUILD)/moefs-http: $(HTTP_OBJS) $(BUILD)/fs/gateway/page/data.o $(call objects
 
 # The page's files as arrays. Not by ld -r -b binary: its objects are named after the path they were made from, are of
 # one linker's making and have no word on what of them may run; od is everywhere, and the compiler does the rest.
-PAGE_FILES := $(wildcard fs/gateway/page/*.html fs/gateway/page/*.css fs/gateway/page/*.js)
+PAGE_FILES := $(wildcard fs/gateway/page/*.html fs/gateway/page/*.css fs/gateway/page/*.js \
+	fs/gateway/page/*.svg)
 $(BUILD)/fs/gateway/page/data.c: $(PAGE_FILES) Makefile
 	$(call say,PAGE,$@)
 	$(Q)mkdir -p $(@D)

@@ -11,7 +11,8 @@ static const char *type_of(const char *name)
 		const char *end, *type;
 	} types[] = {{".html", "text/html; charset=utf-8"},
 		     {".css", "text/css; charset=utf-8"},
-		     {".js", "text/javascript; charset=utf-8"}};
+		     {".js", "text/javascript; charset=utf-8"},
+		     {".svg", "image/svg+xml"}};
 	const char *end = strrchr(name, '.');
 	for (size_t i = 0; end && i < sizeof types / sizeof *types; i++)
 		if (!strcmp(end, types[i].end))
