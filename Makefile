@@ -30,7 +30,8 @@ HTTP_LIBS  := libmicrohttpd json-c
 
 objects   = $(patsubst %.c,$(BUILD)/%.o,$(1))
 LIB_OBJS  := $(call objects,$(wildcard cache/*.c kernels/*.c engine/*/*.c))
-FS_OBJS   := $(call objects,$(wildcard fs/*.c fs/commands/*.c))
+# -o http listens before anything is mounted.
+FS_OBJS   := $(call objects,$(wildcard fs/*.c fs/commands/*.c) fs/gateway/listen.c)
 HTTP_OBJS := $(call objects,$(wildcard fs/gateway/*.c))
 UNIT_SRC  := $(wildcard tests/unit/test_*.c)
 UNIT_OBJS := $(call objects,$(UNIT_SRC))
@@ -239,12 +240,15 @@ HELPERS        ?= /sbin
 USER_UNITS     ?= $(if $(SYSTEM),lib,share)/systemd/user
 INSTALLED = \
 	755:$(BUILD)/moefs:bin/moefs \
+	755:$(BUILD)/moefs-http:bin/moefs-http \
 	$(foreach p,$(filter %.1,$(PAGES)),644:$(p):share/man/man1/$(notdir $(p))) \
 	644:$(BUILD)/install/moefs.5:share/man/man5/moefs.5 \
 	644:$(BUILD)/install/moefs.bash:share/bash-completion/completions/moefs \
+	link:share/bash-completion/completions/moefs:share/bash-completion/completions/moefs-http \
 	644:$(BUILD)/install/moefs.zsh:$(ZSH_FUNCTIONS)/_moefs \
 	644:$(BUILD)/install/moefs.fish:share/fish/vendor_completions.d/moefs.fish \
-	unit:fs/install/systemd/moefs@.service:$(USER_UNITS)/moefs@.service \
+	644:fs/install/moefs-http.1:share/man/man1/moefs-http.1 \
+	$(foreach u,moefs@.service moefs-http@.service moefs-http@.socket,unit:fs/install/systemd/$(u):$(USER_UNITS)/$(u)) \
 	$(if $(SYSTEM),644:fs/install/mount.moefs.8:share/man/man8/mount.moefs.8) \
 	$(if $(SYSTEM),link:bin/moefs:$(HELPERS)/mount.moefs)
 part     = $(word $(1),$(subst :, ,$(2)))

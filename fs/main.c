@@ -10,6 +10,7 @@
 #include "fs/check.h"
 #include "fs/commands/commands.h"
 #include "fs/daemon.h"
+#include "fs/http.h"
 #include "fs/loop.h"
 #include "fs/mount_helper.h"
 #include "fs/mounter.h"
@@ -33,6 +34,7 @@ struct program {
 	struct options options;
 	struct mount *mount;
 	struct said *said;
+	struct http http;	/* the gateway that serves it, if one does */
 	struct mounter mounter; /* where the daemon is not to be root */
 	int parent;		/* pipe to the process that waits for us; -1 in the foreground */
 	bool show;		/* progress on the terminal */
@@ -54,6 +56,9 @@ static void started(void *ctx)
 		       MOEFS_VERSION, (int)getpid(), p->mount->model_count,
 		       p->mount->model_count == 1 ? "" : "s");
 	said_log(p->said, words);
+	struct err e;
+	if (http_begin(&p->http, p->options.mountpoint, &e))
+		say(p, e.text);
 	notify("READY=1");
 	if (p->parent >= 0)
 		daemon_ready(p->parent);
@@ -174,10 +179,12 @@ static int serve(struct program *p, struct err *e)
 	code = mount_and_serve(p, e);
 	said_log(p->said, code ? e->text : "unmounted");
 	notify("STOPPING=1");
+	http_end(&p->http);
 	mount_stop(m);
 	struct fuse_session *fuse = m->fuse;
 	if (fuse)
 		unmount_it(p);
+	http_wait(&p->http);
 	mount_destroy(m);
 	if (fuse)
 		fuse_session_destroy(fuse);
@@ -208,6 +215,8 @@ static int serve_as_user(struct program *p, struct err *e)
 static int run(struct program *p, struct err *e)
 {
 	int code = check(&p->options, e);
+	if (!code)
+		code = http_listen(&p->http, p->options.http, e);
 	if (code)
 		return 1;
 	p->show = p->options.foreground && isatty(STDERR_FILENO);
@@ -273,7 +282,7 @@ static int help_mount(struct program *p, int argc, char **argv, struct err *e)
 
 int main(int argc, char **argv)
 {
-	struct program p = {.parent = -1, .mounter.socket = -1};
+	struct program p = {.parent = -1, .mounter.socket = -1, .http.socket = -1};
 	struct err e = {0};
 	int status;
 	const struct command *command = argc > 1 ? command_find(argv[1]) : NULL;

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-enum { OPTION_VALUES = 16 };
+enum { OPTION_VALUES = 17 };
 
 /* What a param of every session begins with, as it would be written into its file. */
 struct param_given {
@@ -26,6 +26,7 @@ struct options {
 	char *mountpoint; /* absolute; NULL with help, version and check */
 	int foreground, debug, verbose, help, version, check;
 	bool allow_other, allow_root, auto_unmount;
+	const char *http;	    /* an address, "": the usual one; NULL: none is served */
 	const char *log;	    /* a file's absolute name, or journal; NULL: none is kept */
 	struct privilege whose;	    /* uid= and gid= */
 	mode_t umask;		    /* bits that no file has */

@@ -23,6 +23,7 @@ enum kind {
 	SOURCE,
 	NAME,
 	LOG,
+	ADDRESS,
 	USER,
 	GROUP,
 	MODE,
@@ -50,6 +51,7 @@ static const struct value {
 	{"fsname", SOURCE, 0, "the name of a source"},
 	{"name", NAME, 0, "a name for the model's folder"},
 	{"log", LOG, 0, "the name of a file, or journal"},
+	{"http", ADDRESS, 0, "ADDR:PORT or unix:PATH"},
 	{"uid", USER, 0, "a user's name or number"},
 	{"gid", GROUP, 0, "a group's name or number"}, /* after uid, which brings one along */
 	{"umask", MODE, 0, "a mode in octal, such as 077"},
@@ -176,6 +178,9 @@ static int apply_to_mount(struct options *o, size_t i, struct err *e)
 		return take_name(o, string, e);
 	case LOG:
 		return take_log(o, i, e);
+	case ADDRESS:
+		o->http = string;
+		return 0;
 	case USER:
 		return privilege_user(&o->whose, string, e);
 	case GROUP:
@@ -196,7 +201,7 @@ int options_apply(struct options *o, size_t i, struct err *e)
 	const char *string = o->values[i];
 	void *place = (char *)&o->engine + v->offset;
 	bool named = v->kind >= PATH;
-	bool good = string && *string;
+	bool good = string && (*string || v->kind == ADDRESS);
 	if (!string || (!named && !strcmp(string, "auto")))
 		return 0;
 	if (good && v->kind == NUMBER)

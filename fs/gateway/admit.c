@@ -6,6 +6,7 @@
  * such name. */
 #include "fs/gateway/admit.h"
 #include "fs/gateway/gateway.h"
+#include "fs/gateway/keys.h"
 #include "fs/gateway/routes.h"
 
 #include <arpa/inet.h>
@@ -60,6 +61,20 @@ static bool known_origin(const struct options *o, const char *origin, const char
 	return at && host && !strcasecmp(at + 3, host);
 }
 
+/* As OpenAI's clients send it, or Anthropic's. */
+static int find_key(struct request *r, struct problem *p)
+{
+	const char *bearer = header(r, "Authorization"), *key = header(r, "x-api-key");
+	if (bearer && !strncasecmp(bearer, "Bearer ", 7))
+		key = bearer + 7;
+	r->key = key ? keys_find(r->gateway->keys, key) : 0;
+	if (r->key || (r->route && r->route->flags & ROUTE_OPEN))
+		return 0;
+	return problem_set(p, PROBLEM_KEY, NULL,
+			   key ? "This key is not known here"
+			       : "A key is needed: Authorization: Bearer KEY, or x-api-key: KEY");
+}
+
 int admit(struct request *r, struct problem *p)
 {
 	const struct options *o = r->gateway->options;
@@ -73,7 +88,7 @@ int admit(struct request *r, struct problem *p)
 		return problem_set(
 			p, PROBLEM_FORBIDDEN, NULL,
 			"Pages of '%.100s' may not ask: start moefs-http with -o cors=", origin);
-	return 0;
+	return r->gateway->keys ? find_key(r, p) : 0;
 }
 
 int admit_size(const struct request *r, struct problem *p)

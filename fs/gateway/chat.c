@@ -107,8 +107,16 @@ static int take_logprobs(struct json_object *body, struct chat *c, struct wish *
 		       : no_memory(p);
 }
 
-/* reasoning_effort, as params/thinking has it. What a model cannot be told the tree refuses; it is
- * advice, so it is tried as a switch and then left. */
+static int advise(struct wish *w, const char *thinking, struct problem *p)
+{
+	if (!wish_param(w, "thinking", "reasoning_effort", "%s", thinking))
+		return no_memory(p);
+	w->params[w->param_count - 1].advice = true;
+	return 0;
+}
+
+/* reasoning_effort, as params/thinking has it: advice, for models whose template reads such. Where
+ * that knows a switch alone, any effort but none leaves the model's own way. */
 static int take_thinking(struct json_object *body, struct wish *w, struct problem *p)
 {
 	static const struct {
@@ -121,10 +129,7 @@ static int take_thinking(struct json_object *body, struct wish *w, struct proble
 		return there;
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
 		if (!strcmp(words[i].effort, effort))
-			return wish_param(w, "thinking", "reasoning_effort", "%s",
-					  words[i].thinking)
-				       ? 0
-				       : no_memory(p);
+			return advise(w, words[i].thinking, p);
 	return problem_set(p, PROBLEM_INVALID, "reasoning_effort",
 			   "'reasoning_effort' must be none, minimal, low, medium, high or xhigh");
 }

@@ -9,13 +9,15 @@
 
 struct gate;
 struct kept;
+struct keys;
 
 struct gateway {
 	const struct options *options;
-	struct gate *gate; /* how many answer at once, and who waits */
-	struct kept *kept; /* sessions of finished requests */
-	char id[64];	   /* MACHINE.PROCESS.START: in the names of its sessions */
-	uint64_t began_ns;
+	struct gate *gate;	       /* how many answer at once, and who waits */
+	struct keys *keys;	       /* NULL: none is asked for */
+	struct kept *kept;	       /* sessions of finished requests */
+	char id[64];		       /* MACHINE.PROCESS.START: in the names of its sessions */
+	void (*say)(const char *line); /* to who has started it; from any thread */
 	atomic_bool stopping;
 	atomic_uint_fast64_t next_session;
 	struct counters {

@@ -7,6 +7,11 @@
 enum MHD_Result models_list(struct request *r);
 enum MHD_Result models_one(struct request *r);
 enum MHD_Result chat_completions(struct request *r);
+enum MHD_Result completions(struct request *r);
+enum MHD_Result tokenize(struct request *r);
+enum MHD_Result detokenize(struct request *r);
+enum MHD_Result health(struct request *r);
+enum MHD_Result metrics(struct request *r);
 enum MHD_Result page_get(struct request *r);
 enum MHD_Result files_get(struct request *r);
 enum MHD_Result files_put(struct request *r);

@@ -123,8 +123,16 @@ static int listen_ip(const char *address, struct err *e)
 	return fd;
 }
 
+static int listen_open(int fd, struct err *e)
+{
+	struct sockaddr_storage a;
+	return address_of(fd, &a) ? fd : err_set(e, EBADF, "listen=fd:%d is no socket", fd);
+}
+
 int listen_on(const char *address, struct err *e)
 {
+	if (!strncmp(address, "fd:", 3) && address[3] >= '0' && address[3] <= '9')
+		return listen_open(atoi(address + 3), e);
 	return strncmp(address, "unix:", 5) ? listen_ip(address, e)
 					    : listen_unix(address + 5, address, e);
 }

@@ -6,10 +6,13 @@
 
 #include <stdbool.h>
 
+/* Where it is unless something else is asked for. */
+#define LISTEN_DEFAULT "127.0.0.1:11435"
+
 /* Whether nobody beyond this machine can reach it: a loopback address, or a socket's file. */
 bool listen_is_local(int socket);
-/* address: ADDR:PORT or unix:PATH. A socket's file that nobody listens on any more is taken away.
- * The socket, or -errno. */
+/* address: ADDR:PORT, unix:PATH, or fd:N, which is open already. A socket's file that nobody
+ * listens on any more is taken away. The socket, or -errno. */
 int listen_on(const char *address, struct err *e);
 /* The one that was passed (LISTEN_FDS), or -1: none was. */
 int listen_passed(struct err *e);

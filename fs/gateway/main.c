@@ -7,6 +7,8 @@
  * file prints and only main exits. */
 #include "fs/gateway/gate.h"
 #include "fs/gateway/identity.h"
+#include "fs/gateway/kept.h"
+#include "fs/gateway/keys.h"
 #include "fs/gateway/listen.h"
 #include "fs/gateway/server.h"
 #include "fs/gateway/tree.h"
@@ -18,8 +20,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
+
+/* A line for the log: one write, so that those of several threads do not mix. */
+static void say(const char *line)
+{
+	(void)fprintf(stderr, "moefs-http: %s\n", line);
+}
 
 static int no_model(void *ctx, const char *name)
 {
@@ -51,6 +62,24 @@ static int open_socket(const struct options *o, struct err *e)
 		       o->listen);
 }
 
+/* As sd_notify(3): a unit of Type=notify waits for it. */
+static void ready(void)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	const char *path = getenv("NOTIFY_SOCKET");
+	if (!path || strlen(path) >= sizeof a.sun_path)
+		return;
+	memcpy(a.sun_path, path, strlen(path));
+	if (*a.sun_path == '@')
+		*a.sun_path = 0;
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
+	if (fd >= 0)
+		(void)!sendto(fd, "READY=1", 7, MSG_NOSIGNAL, (const struct sockaddr *)&a, size);
+	if (fd >= 0)
+		close(fd);
+}
+
 /* Each second what takes too long is looked at, until a signal ends it all. */
 static void serve(struct gateway *g, struct server *s, const sigset_t *signals)
 {
@@ -62,7 +91,7 @@ static void serve(struct gateway *g, struct server *s, const sigset_t *signals)
 
 static int run(const struct options *o, struct err *e)
 {
-	struct gateway g = {.options = o};
+	struct gateway g = {.options = o, .say = say};
 	struct server *s = NULL;
 	sigset_t signals;
 	char words[256];
@@ -77,17 +106,25 @@ static int run(const struct options *o, struct err *e)
 	identity_make(g.id, sizeof g.id);
 	turns_clear(&g);
 	g.gate = gate_create(o->active, o->queue);
-	if (!g.gate)
-		return err_set(e, ENOMEM, "out of memory");
-	socket = open_socket(o, e);
+	g.kept = kept_create(o->tree, o->keep);
+	if (!g.gate || !g.kept)
+		code = err_set(e, ENOMEM, "out of memory");
+	if (!code && o->key_file)
+		code = keys_read(&g.keys, o->key_file, e);
+	socket = code ? code : open_socket(o, e);
 	if (socket >= 0)
 		listen_words(socket, words, sizeof words);
 	code = socket < 0 ? socket : server_begin(&s, &g, socket, e);
 	if (!code) {
-		(void)fprintf(stderr, "moefs-http: listening on %s\n", words);
+		char line[300];
+		(void)snprintf(line, sizeof line, "listening on %s", words);
+		say(line);
+		ready();
 		serve(&g, s, &signals);
 	}
 	server_end(s);
+	kept_free(g.kept);
+	keys_free(g.keys);
 	gate_free(g.gate);
 	return code;
 }

@@ -1,5 +1,6 @@
 /* The command line. See options.h. */
 #include "fs/gateway/options.h"
+#include "fs/gateway/listen.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@ const char options_help[] =
 	"Serves the models of a mounted tree over HTTP, as OpenAI's and Anthropic's interfaces "
 	"are.\n"
 	"\n"
+	"    -v                     say a line for each request (none of its text)\n"
 	"    -h, --help             this text\n"
 	"    -V, --version          the version\n"
 	"    -o OPTION[,OPTION...]  options:\n"
@@ -30,8 +32,6 @@ const char options_help[] =
 	"    body=BYTES             of a request (default: 33554432)\n"
 	"    timeout=SECONDS        that a client may be silent (default: 30)\n"
 	"    log_prompts            what is asked goes to standard error, too\n";
-
-enum { LISTEN_DEFAULT_PORT = 11435 };
 
 /* A regex may have commas: from ignore_line= on it is all one. */
 static char *next_option(char **list)
@@ -134,7 +134,7 @@ static int check(const struct options *o, struct err *e)
 int options_parse(struct options *o, int argc, char **argv, struct err *e)
 {
 	int code = 0;
-	*o = (struct options){.listen = "127.0.0.1:11435",
+	*o = (struct options){.listen = LISTEN_DEFAULT,
 			      .timeout = 30,
 			      .connections = 512,
 			      .active = 32,
@@ -143,7 +143,9 @@ int options_parse(struct options *o, int argc, char **argv, struct err *e)
 			      .body = 32 << 20};
 	for (int i = 1; i < argc && !code; i++) {
 		char *arg = argv[i];
-		if (!strcmp(arg, "-h") || !strcmp(arg, "--help"))
+		if (!strcmp(arg, "-v"))
+			o->verbose = true;
+		else if (!strcmp(arg, "-h") || !strcmp(arg, "--help"))
 			o->help = true;
 		else if (!strcmp(arg, "-V") || !strcmp(arg, "--version"))
 			o->version = true;

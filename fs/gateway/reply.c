@@ -94,6 +94,19 @@ enum MHD_Result reply_problem(struct request *r, const struct problem *p)
 	return give(r, problem_status(p), response);
 }
 
+enum MHD_Result reply_preflight(struct request *r)
+{
+	struct MHD_Response *response = of_data(r, "", 0, "text/plain");
+	if (!response)
+		return MHD_NO;
+	MHD_add_response_header(response, "Access-Control-Allow-Methods", "GET, POST, DELETE");
+	MHD_add_response_header(
+		response, "Access-Control-Allow-Headers",
+		"authorization, content-type, x-api-key, anthropic-version, anthropic-beta");
+	MHD_add_response_header(response, "Access-Control-Max-Age", "600");
+	return give(r, MHD_HTTP_NO_CONTENT, response);
+}
+
 /* ---- streams ---- */
 
 struct stream {

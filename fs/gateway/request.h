@@ -25,7 +25,7 @@ struct request {
 	char id[32];		  /* of its own, as in chatcmpl-ID; letters and digits */
 	struct text body;	  /* what came */
 	struct json_object *json; /* the body, an object, where the route wants one */
-	bool begun, answered;
+	bool begun, answered, too_large;
 	unsigned status; /* that was answered with */
 	uint64_t began_ns;
 };
@@ -41,6 +41,8 @@ enum MHD_Result reply_problem(struct request *r, const struct problem *p);
 /* Data is copied. type: as in Content-Type. */
 enum MHD_Result reply_text(struct request *r, unsigned status, const char *type, const char *data,
 			   size_t size);
+/* To a page's question whether it may ask (-o cors=). */
+enum MHD_Result reply_preflight(struct request *r);
 /* A stream of events (text/event-stream). ctx is given away: `end` frees it, on every way, and
  * where the client has gone away as well. */
 enum MHD_Result reply_stream(struct request *r, stream_next *next, void (*end)(void *ctx),

@@ -143,6 +143,10 @@ static int admit_head(struct request *r, const char *method, struct problem *p)
 static int parse_body(struct request *r, struct problem *p)
 {
 	enum { DEPTH = 128 };
+	if (r->too_large)
+		return problem_set(p, PROBLEM_TOO_LARGE, NULL,
+				   "The body is larger than %u bytes (-o body=)",
+				   r->gateway->options->body);
 	if (!(r->route->flags & ROUTE_JSON))
 		return 0;
 	struct json_tokener *t = json_tokener_new_ex(DEPTH);
@@ -192,13 +196,18 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 		r->begun = true;
 		r->path = path;
 		r->connection = connection;
+		if (s->gateway->options->cors && !strcmp(method, "OPTIONS"))
+			return reply_preflight(r);
 		return admit_head(r, method, &p) ? reply_problem(r, &p) : MHD_YES;
 	}
 	if (!*size)
 		return r->answered ? MHD_YES : handle(s, r);
-	if (r->body.length + *size > s->gateway->options->body)
-		return MHD_NO; /* of a chunked body: it was not told before */
-	text_add(&r->body, data, *size);
+	/* Of a chunked body the size was not told before; the rest is read, and is nothing. */
+	r->too_large |= r->body.length + *size > s->gateway->options->body;
+	if (r->too_large)
+		text_free(&r->body);
+	else
+		text_add(&r->body, data, *size);
 	*size = 0;
 	return r->body.failed ? MHD_NO : MHD_YES;
 }
@@ -212,6 +221,23 @@ static void *on_uri(void *cls, const char *uri, struct MHD_Connection *connectio
 	return make_request(s, connection, "");
 }
 
+/* What was asked is told only where that is wanted. */
+static void log_request(const struct server *s, const struct request *r,
+			enum MHD_RequestTerminationCode code)
+{
+	const struct options *o = s->gateway->options;
+	char line[1024];
+	if (!o->verbose && !o->log_prompts)
+		return;
+	(void)snprintf(line, sizeof line, "%s %s %u%s, %llu ms", r->route ? r->route->method : "-",
+		       r->route ? r->route->path : "-", r->status,
+		       code == MHD_REQUEST_TERMINATED_COMPLETED_OK ? "" : " (broken off)",
+		       (unsigned long long)(now() - r->began_ns) / 1000000);
+	s->gateway->say(line);
+	if (o->log_prompts && r->json)
+		s->gateway->say(json_object_to_json_string_ext(r->json, JSON_C_TO_STRING_PLAIN));
+}
+
 static void on_completed(void *cls, struct MHD_Connection *connection, void **context,
 			 enum MHD_RequestTerminationCode code)
 {
@@ -220,6 +246,7 @@ static void on_completed(void *cls, struct MHD_Connection *connection, void **co
 	reads(s, connection, true);
 	if (!r)
 		return;
+	log_request(s, r, code);
 	struct counters *counters = &s->gateway->counters;
 	atomic_fetch_add(&counters->requests[r->status / 100 < 6 ? r->status / 100 : 0], 1);
 	if (r->begun && code != MHD_REQUEST_TERMINATED_COMPLETED_OK)

@@ -158,3 +158,26 @@ int tree_ask(const char *tree, const char *data, size_t size, struct text *out, 
 	close(fd);
 	return code;
 }
+
+int tree_copy(const char *tree, const char *folder, const char *from, const char *to)
+{
+	char path[TREE_PATH], piece[PIECE];
+	int in = tree_path(path, tree, "%s/%s", folder, from) ? open(path, O_RDONLY | O_CLOEXEC)
+							      : -1;
+	if (in < 0)
+		return -errno;
+	int out = tree_path(path, tree, "%s/%s", folder, to)
+			  ? open(path, O_WRONLY | O_TRUNC | O_CLOEXEC)
+			  : -1;
+	int code = out < 0 ? -errno : 0;
+	ssize_t n = 0;
+	while (!code && (n = read(in, piece, sizeof piece)) != 0)
+		if (n > 0)
+			code = write_all(out, piece, (size_t)n);
+		else if (errno != EINTR)
+			code = -errno;
+	if (out >= 0 && close(out) && !code)
+		code = -errno;
+	close(in);
+	return code;
+}

@@ -27,6 +27,8 @@ __attribute__((format(printf, 4, 5))) int tree_write(const char *tree, const cha
 /* Asks a file that is asked, such as tokenizer/encode: writes, then reads to its end. -errno. */
 __attribute__((format(printf, 5, 6))) int tree_ask(const char *tree, const char *data, size_t size,
 						   struct text *out, const char *format, ...);
+/* Copies a file into another that is there, piece by piece; both are below `folder`. -errno. */
+int tree_copy(const char *tree, const char *folder, const char *from, const char *to);
 /* For what is none of these. NULL: too long. */
 __attribute__((format(printf, 3, 4))) char *tree_path(char path[TREE_PATH], const char *tree,
 						      const char *format, ...);

@@ -3,6 +3,7 @@
 #include "fs/gateway/gate.h"
 #include "fs/gateway/gateway.h"
 #include "fs/gateway/identity.h"
+#include "fs/gateway/kept.h"
 #include "fs/gateway/tree.h"
 #include "fs/gateway/turn.h"
 
@@ -28,9 +29,8 @@ static const char *const growing_files[GROWS] = {"thoughts", "output", "logprobs
 
 struct turn {
 	struct gateway *gateway;
-	size_t key;
-	char model[NAME_MAX], session[96];
-	bool slot, made, submitted, over, failed;
+	struct kept_session session; /* its model, its name, and by what it is known again */
+	bool slot, made, submitted, over, failed, keeps, used;
 	struct growing files[GROWS];
 	int calls_fd;
 	size_t calls; /* that were given */
@@ -55,7 +55,8 @@ static int refused(const struct turn *t, int code, const char *field, struct pro
 {
 	struct text words = {0};
 	bool late = code == -EIO || code == -ENOTCONN || code == -ESTALE;
-	(void)tree_read(tree_of(t), &words, "%s/sessions/%s/error", t->model, t->session);
+	(void)tree_read(tree_of(t), &words, "%s/sessions/%s/error", t->session.model,
+			t->session.name);
 	first_line(&words);
 	const char *why = words.data && *words.data ? words.data : strerror(-code);
 	enum problem_kind kind = code == -EFBIG				      ? PROBLEM_TOO_LONG
@@ -126,12 +127,22 @@ void wish_free(struct wish *w)
 
 /* ---- beginning ---- */
 
+static char *session_path(const struct turn *t, char path[TREE_PATH])
+{
+	return tree_path(path, tree_of(t), "%s/sessions/%s", t->session.model, t->session.name);
+}
+
+static void name_session(struct turn *t, const char *kind)
+{
+	(void)snprintf(t->session.name, sizeof t->session.name, "http-%s%s-%" PRIu64, kind,
+		       t->gateway->id, atomic_fetch_add(&t->gateway->next_session, 1) + 1);
+}
+
 static int make_session(struct turn *t, struct problem *p)
 {
 	char path[TREE_PATH];
-	(void)snprintf(t->session, sizeof t->session, "http-%s-%" PRIu64, t->gateway->id,
-		       atomic_fetch_add(&t->gateway->next_session, 1) + 1);
-	if (!tree_path(path, tree_of(t), "%s/sessions/%s", t->model, t->session))
+	name_session(t, "");
+	if (!session_path(t, path))
 		return problem_set(p, PROBLEM_FAILED, NULL, "the tree's path is too long");
 	if (mkdir(path, 0700))
 		return problem_set(p, errno == ENOSPC ? PROBLEM_BUSY : PROBLEM_NOT_NOW, NULL,
@@ -140,11 +151,71 @@ static int make_session(struct turn *t, struct problem *p)
 	return 0;
 }
 
+/* Under another name; where that cannot be it stays what it is. */
+static bool rename_session(struct turn *t, const char *kind)
+{
+	char from[TREE_PATH], to[TREE_PATH], old[KEPT_NAME];
+	memcpy(old, t->session.name, sizeof old);
+	bool fits = session_path(t, from);
+	name_session(t, kind);
+	if (fits && session_path(t, to) && !rename(from, to))
+		return true;
+	memcpy(t->session.name, old, sizeof old);
+	return false;
+}
+
+/* The session that was kept of the same conversation. False: it is gone, somebody has removed it.
+ */
+static bool go_on(struct turn *t, const struct kept_session *kept)
+{
+	memcpy(t->session.name, kept->name, sizeof t->session.name);
+	t->made = t->used = rename_session(t, "");
+	return t->made;
+}
+
+/* A new session that begins as the one that was kept. Where that fails it is merely new. */
+static int fork_session(struct turn *t, struct kept_session *kept, struct problem *p)
+{
+	char folder[TREE_PATH], from[KEPT_NAME + 8], to[KEPT_NAME + 8];
+	if (make_session(t, p))
+		return -1;
+	(void)snprintf(folder, sizeof folder, "%s/sessions", t->session.model);
+	(void)snprintf(from, sizeof from, "%s/state", kept->name);
+	(void)snprintf(to, sizeof to, "%s/state", t->session.name);
+	t->used = !tree_copy(tree_of(t), folder, from, to);
+	if (t->used)
+		memcpy(t->session.params, kept->params, sizeof t->session.params);
+	kept_put(t->gateway->kept, kept);
+	return 0;
+}
+
+static int find_session(struct turn *t, const struct wish *w, struct problem *p)
+{
+	struct kept_session kept = {0};
+	enum kept_found found = KEPT_NONE;
+	bool known = w->messages && !w->beside && t->gateway->options->keep &&
+		     kept_hash(&t->session, w->tools, w->messages);
+	t->keeps = known;
+	if (known)
+		found = kept_take(t->gateway->kept, &t->session, &kept);
+	if (found == KEPT_BEGINNING)
+		return fork_session(t, &kept, p);
+	if (found == KEPT_WHOLE) {
+		memcpy(t->session.params, kept.params, sizeof t->session.params);
+		bool there = go_on(t, &kept);
+		free(kept.hashes);
+		if (there)
+			return 0;
+		*t->session.params = 0;
+	}
+	return make_session(t, p);
+}
+
 static int put(const struct turn *t, const char *file, const char *field, const char *data,
 	       size_t size, struct problem *p)
 {
-	int code =
-		tree_write(tree_of(t), data, size, "%s/sessions/%s/%s", t->model, t->session, file);
+	int code = tree_write(tree_of(t), data, size, "%s/sessions/%s/%s", t->session.model,
+			      t->session.name, file);
 	return code ? refused(t, code, field, p) : 0;
 }
 
@@ -159,21 +230,64 @@ static int put_json(const struct turn *t, const char *file, const char *field,
 	return put(t, file, field, text, size, p);
 }
 
-static int put_params(const struct turn *t, const struct wish *w, struct problem *p)
+static bool is_in(const char *list, const char *name)
 {
+	size_t n = strlen(name);
+	for (const char *at = list; (at = strstr(at, name)); at += n)
+		if ((at == list || at[-1] == ' ') && at[n] == ' ')
+			return true;
+	return false;
+}
+
+/* As every new session's: those of sessions/default. */
+static void reset_param(const struct turn *t, const char *name)
+{
+	struct text value = {0};
+	if (!tree_read(tree_of(t), &value, "%s/sessions/default/params/%s", t->session.model, name))
+		(void)tree_write(tree_of(t), value.data, value.length, "%s/sessions/%s/params/%s",
+				 t->session.model, t->session.name, name);
+	text_free(&value);
+}
+
+/* What an earlier request has set in this session. What an answer is held to goes before what
+ * describes it. */
+static void reset_params(struct turn *t)
+{
+	char names[KEPT_PARAMS], *rest = names;
+	memcpy(names, t->session.params, sizeof names);
+	if (is_in(names, "format"))
+		reset_param(t, "format");
+	for (char *name; (name = strsep(&rest, " "));)
+		if (*name)
+			reset_param(t, name);
+	*t->session.params = 0;
+}
+
+/* What is advice alone may be refused. */
+static int put_params(struct turn *t, const struct wish *w, struct problem *p)
+{
+	size_t used = 0;
 	for (size_t i = 0; i < w->param_count; i++) {
 		char file[64];
 		const struct wish_param *param = &w->params[i];
 		(void)snprintf(file, sizeof file, "params/%s", param->name);
-		if (put(t, file, param->field, param->value, strlen(param->value), p))
+		if (put(t, file, param->field, param->value, strlen(param->value), p) &&
+		    !param->advice)
 			return -1;
+		used += (size_t)snprintf(t->session.params + used, KEPT_PARAMS - used, "%s ",
+					 param->name);
+		if (used >= KEPT_PARAMS)
+			t->keeps = false;
 	}
 	return 0;
 }
 
 static int submit(struct turn *t, const struct wish *w, struct problem *p)
 {
-	if (w->tools && put_json(t, "tools.json", "tools", w->tools, p))
+	bool used = t->used;
+	reset_params(t);
+	if (w->tools ? put_json(t, "tools.json", "tools", w->tools, p)
+		     : used && put(t, "tools.json", "tools", "[]\n", 3, p))
 		return -1;
 	if (put_params(t, w, p))
 		return -1;
@@ -187,7 +301,8 @@ static int submit(struct turn *t, const struct wish *w, struct problem *p)
 static int open_file(const struct turn *t, const char *file)
 {
 	char path[TREE_PATH];
-	if (!tree_path(path, tree_of(t), "%s/sessions/%s/%s", t->model, t->session, file))
+	if (!tree_path(path, tree_of(t), "%s/sessions/%s/%s", t->session.model, t->session.name,
+		       file))
 		return -1;
 	return open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 }
@@ -236,12 +351,12 @@ int turn_begin(struct turn **out, struct request *r, const struct wish *w, struc
 		return problem_set(p, PROBLEM_FAILED, NULL, "out of memory");
 	t->slot = !w->beside;
 	t->gateway = r->gateway;
-	t->key = r->key;
+	t->session.key = r->key;
 	t->calls_fd = -1;
 	for (int i = 0; i < GROWS; i++)
 		t->files[i].fd = -1;
-	(void)snprintf(t->model, sizeof t->model, "%s", w->model);
-	if (make_session(t, p) || submit(t, w, p)) {
+	(void)snprintf(t->session.model, sizeof t->session.model, "%s", w->model);
+	if (find_session(t, w, p) || submit(t, w, p)) {
 		turn_end(t);
 		return -1;
 	}
@@ -336,8 +451,8 @@ static int take_calls(struct turn *t, struct news *n)
 	struct text text = {0};
 	if (t->calls_fd < 0)
 		return 0;
-	int code = tree_read(tree_of(t), &text, "%s/sessions/%s/tool_calls.json", t->model,
-			     t->session);
+	int code = tree_read(tree_of(t), &text, "%s/sessions/%s/tool_calls.json", t->session.model,
+			     t->session.name);
 	/* Through the open file as well, which so is not ready until the next comes. */
 	char one;
 	(void)!pread(t->calls_fd, &one, 1, 0);
@@ -363,10 +478,10 @@ static int take_calls(struct turn *t, struct news *n)
 static int why_failed(struct turn *t, struct problem *p)
 {
 	char wanted[32], context[32], state[32];
-	tree_line(tree_of(t), state, sizeof state, "%s/info/state", t->model);
-	tree_line(tree_of(t), context, sizeof context, "%s/info/context", t->model);
-	tree_line(tree_of(t), wanted, sizeof wanted, "%s/sessions/%s/rendered_tokens", t->model,
-		  t->session);
+	tree_line(tree_of(t), state, sizeof state, "%s/info/state", t->session.model);
+	tree_line(tree_of(t), context, sizeof context, "%s/info/context", t->session.model);
+	tree_line(tree_of(t), wanted, sizeof wanted, "%s/sessions/%s/rendered_tokens",
+		  t->session.model, t->session.name);
 	unsigned long long has = strtoull(wanted, NULL, 10), most = strtoull(context, NULL, 10);
 	t->failed = true;
 	if (has && most && has >= most && !strcmp(state, "ready"))
@@ -441,7 +556,8 @@ void turn_usage(struct turn *t, struct usage *u)
 {
 	struct text stats = {0};
 	*u = (struct usage){.finish = "error"};
-	int code = tree_read(tree_of(t), &stats, "%s/sessions/%s/stats", t->model, t->session);
+	int code = tree_read(tree_of(t), &stats, "%s/sessions/%s/stats", t->session.model,
+			     t->session.name);
 	text_add(&stats, "", 1);
 	if (!code && !stats.failed) {
 		const char *finish = value_of(stats.data, "finish");
@@ -467,7 +583,8 @@ static int clear_model(void *ctx, const char *name)
 			    : -1;
 	for (int i = 0; i < count; i++) {
 		const char *is = names[i]->d_name;
-		bool ours = !strncmp(is, "http-", 5) && identity_is_over(is + 5);
+		bool kept = !strncmp(is, "http-kept-", 10);
+		bool ours = !strncmp(is, "http-", 5) && identity_is_over(is + (kept ? 10 : 5));
 		if (ours && tree_path(path, g->options->tree, "%s/sessions/%s", name, is))
 			(void)rmdir(path);
 		free(names[i]);
@@ -482,14 +599,34 @@ void turns_clear(const struct gateway *g)
 	(void)tree_models(g->options->tree, clear_model, (void *)(uintptr_t)g);
 }
 
+/* Counts what it did; whether it can be gone on with. */
+static bool ended_well(struct turn *t)
+{
+	struct usage u;
+	struct counters *counters = &t->gateway->counters;
+	if (!t->submitted)
+		return false;
+	if (!t->over) {
+		char word[32];
+		(void)tree_write(tree_of(t), "stop\n", 5, "%s/sessions/%s/ctl", t->session.model,
+				 t->session.name);
+		/* It takes a step; until then nothing may be written into it. */
+		if (t->keeps)
+			tree_line(tree_of(t), word, sizeof word, "%s/sessions/%s/wait",
+				  t->session.model, t->session.name);
+	}
+	turn_usage(t, &u);
+	atomic_fetch_add(&counters->prompt_tokens, u.prompt);
+	atomic_fetch_add(&counters->cached_tokens, u.cached);
+	atomic_fetch_add(&counters->output_tokens, u.output);
+	return !t->failed && strcmp(u.finish, "error") != 0;
+}
+
 void turn_end(struct turn *t)
 {
 	char path[TREE_PATH];
 	if (!t)
 		return;
-	if (t->submitted && !t->over)
-		(void)tree_write(tree_of(t), "stop\n", 5, "%s/sessions/%s/ctl", t->model,
-				 t->session);
 	for (int i = 0; i < GROWS; i++) {
 		if (t->files[i].fd >= 0)
 			close(t->files[i].fd);
@@ -497,9 +634,15 @@ void turn_end(struct turn *t)
 	}
 	if (t->calls_fd >= 0)
 		close(t->calls_fd);
-	if (t->made && tree_path(path, tree_of(t), "%s/sessions/%s", t->model, t->session))
-		(void)rmdir(path);
+	bool well = ended_well(t);
+	if (well && t->keeps && !atomic_load(&t->gateway->stopping) && rename_session(t, "kept-"))
+		kept_put(t->gateway->kept, &t->session);
+	else {
+		if (t->made && session_path(t, path))
+			(void)rmdir(path);
+		free(t->session.hashes);
+	}
 	if (t->slot)
-		gate_leave(t->gateway->gate, t->key);
+		gate_leave(t->gateway->gate, t->session.key);
 	free(t);
 }

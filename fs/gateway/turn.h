@@ -31,6 +31,7 @@ struct wish {
 	struct wish_param {
 		const char *name, *field; /* in params/; in the request */
 		char *value;
+		bool advice; /* what the model cannot be told is left out */
 	} params[WISH_PARAMS];
 	size_t param_count;
 };

@@ -1,0 +1,76 @@
+/* Keys, and comparing them without telling how much of one was right. See keys.h. */
+#include "fs/gateway/keys.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { KEYS_MOST = 255, KEY_SIZE = 256 };
+
+struct keys {
+	size_t count;
+	char of[KEYS_MOST][KEY_SIZE]; /* with zeros to the end */
+};
+
+static int add(struct keys *k, const char *path, char *line, struct err *e)
+{
+	size_t n = strcspn(line, "\r\n");
+	if (n < KEY_SIZE)
+		line[n] = 0;
+	if (!n || *line == '#')
+		return 0;
+	if (n >= KEY_SIZE || k->count == KEYS_MOST)
+		return err_set(e, EINVAL, "%s: at most %d keys of at most %d bytes", path,
+			       KEYS_MOST, KEY_SIZE - 1);
+	memcpy(k->of[k->count++], line, n);
+	return 0;
+}
+
+static int read_lines(struct keys *k, FILE *file, const char *path, struct err *e)
+{
+	char line[2 * KEY_SIZE];
+	struct stat st;
+	int code = 0;
+	if (fstat(fileno(file), &st) || (S_ISREG(st.st_mode) && st.st_mode & 077))
+		return err_set(e, EPERM, "%s can be read by others: chmod 600", path);
+	while (!code && fgets(line, sizeof line, file))
+		code = add(k, path, line, e);
+	if (!code && !k->count)
+		code = err_set(e, EINVAL, "%s has no key", path);
+	return code;
+}
+
+int keys_read(struct keys **out, const char *path, struct err *e)
+{
+	FILE *file = fopen(path, "re");
+	struct keys *k = file ? calloc(1, sizeof *k) : NULL;
+	int code = k ? read_lines(k, file, path, e) : err_sys(e, errno, "%s cannot be read", path);
+	if (file)
+		fclose(file);
+	if (code)
+		free(k);
+	else
+		*out = k;
+	return code;
+}
+
+size_t keys_find(const struct keys *k, const char *given)
+{
+	char padded[KEY_SIZE] = "";
+	size_t n = strlen(given), found = 0;
+	memcpy(padded, given, n < KEY_SIZE - 1 ? n : KEY_SIZE - 1);
+	for (size_t i = 0; i < k->count; i++) {
+		volatile unsigned char differs = 0;
+		for (size_t c = 0; c < KEY_SIZE; c++)
+			differs |= (unsigned char)(padded[c] ^ k->of[i][c]);
+		found |= differs ? 0 : i + 1;
+	}
+	return n < KEY_SIZE ? found : 0;
+}
+
+void keys_free(struct keys *k)
+{
+	free(k);
+}

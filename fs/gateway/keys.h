@@ -1,0 +1,18 @@
+/* The keys of -o key_file=. */
+#ifndef MOEFS_FS_GATEWAY_KEYS_H
+#define MOEFS_FS_GATEWAY_KEYS_H
+
+#include "cache/err.h"
+
+#include <stddef.h>
+
+struct keys;
+
+/* A key a line; empty lines and those that begin with # are none. Who else may read the file knows
+ * them: refused. */
+int keys_read(struct keys **out, const char *path, struct err *e);
+/* The key's number, from 1; 0: it is none of them. Takes as long whatever is given. */
+size_t keys_find(const struct keys *k, const char *given);
+void keys_free(struct keys *k); /* NULL is fine */
+
+#endif
