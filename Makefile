@@ -179,6 +179,11 @@ check: ## install what the tests need, build with warnings as errors, pass every
 		else echo 'clang with libFuzzer is not to be had here: the fuzzers are not built'; fi
 	$(Q)JOBS=$(JOBS) tests/run.sh
 
+.PHONY: check-clients
+check-clients: all unit ## programs from their registries against moefs-http, and its page in a browser
+	$(Q)failed=0; for test in tests/clients/*.sh; do echo "# $$test"; \
+		MOEFS=$$PWD/$(BUILD)/moefs $$test || failed=1; done; exit $$failed
+
 # The library once more, built for libFuzzer in a tree of its own, where only make knows what is new.
 .PHONY: $(BUILD)/fuzz/libmoefs.a
 $(BUILD)/fuzz/libmoefs.a:

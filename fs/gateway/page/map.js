@@ -2,7 +2,7 @@
 // one that was never used; 0 to 9 and a to j are how often.
 
 const GAP = 1;
-let rows = [], before = [], size = 0;
+let rows = [], before = [], size = 0, shown = "";
 
 const level = (c) => (c === "." ? -1 : c >= "a" ? c.charCodeAt(0) - 97 : +c);
 const resident = (c) => c >= "0" && c <= "9";
@@ -27,12 +27,15 @@ function cell(paint, colour, c, was, x, y, side) {
 	}
 }
 
-export function draw(canvas, text) {
-	before = rows;
+// How many there are and are in memory; null: none, the model is dense.
+export function draw(canvas, text, model) {
+	before = model === shown ? rows : [];
+	shown = model;
 	rows = text.split("\n").filter(Boolean).map((line) => line.split(" "));
 	const experts = Math.max(1, ...rows.map((r) => (r[1] ?? "").length));
-	const width = canvas.clientWidth, ratio = devicePixelRatio || 1;
-	if (!width) return;
+	const all = rows.map((r) => r[1] ?? "").join("");
+	if (!all) return null;
+	const width = canvas.parentElement.clientWidth || 1, ratio = devicePixelRatio || 1;
 	size = Math.min(14, width / experts);
 	const side = size > 3 ? size - GAP : size;
 	canvas.style.height = rows.length * size + "px";
@@ -44,7 +47,6 @@ export function draw(canvas, text) {
 		for (let x = 0; x < cells.length; x++)
 			cell(paint, of, cells[x], before[y]?.[1]?.[x], x * size, y * size, side);
 	});
-	const all = rows.map((r) => r[1] ?? "").join("");
 	const inside = [...all].filter(resident).length;
 	canvas.setAttribute("aria-label", `${inside} of ${all.length} experts are in memory`);
 	return { inside, all: all.length };

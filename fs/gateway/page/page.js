@@ -62,7 +62,7 @@ function draw(text, log, status) {
 	$("empty").hidden = items.length > 0;
 	const first = list.find((m) => m.role === "user");
 	if (list.length) ours.delete(session());
-	title(session(), first ? words(first.content) : log);
+	title(session(), first ? words(first.content) : log.replace(/^> /, ""));
 	grown();
 }
 
@@ -224,7 +224,7 @@ const open = doing(async (m, s) => {
 	const other = m !== model;
 	[model, name, shown, finish, atEnd] = [m, s, "", "", true];
 	$("model").value = m;
-	$("messages").replaceChildren();
+	for (const box of ["messages", "params", "more"]) $(box).replaceChildren();
 	$("stats").textContent = "";
 	if (other) [sessions, lastMap] = [[], ""];
 	await listSessions();
@@ -267,9 +267,10 @@ async function look() {
 	if (!model || !$("panel").checkVisibility({ visibilityProperty: true })) return;
 	const of = model, text = await tree.read(of + "/experts/map");
 	if (of !== model) return;
-	const n = map.draw($("map"), text);
-	if (!n) return;
 	lastMap = text;
+	$("experts").hidden = !/ ./.test(text); // a dense model has none
+	const n = map.draw($("map"), text, of);
+	if (!n) return;
 	const pool = Object.fromEntries((await tree.read("cache/stats")).split("\n").map((l) => l.split(" ")));
 	const tries = +pool.hits + +pool.misses, size = (x) => (x >= 1e9 ? (x / 1e9).toFixed(1) + " GB" : (x / 1e6).toFixed(1) + " MB");
 	const facts = [
@@ -370,13 +371,13 @@ function theme(is) {
 	localStorage.setItem("theme", is);
 	document.documentElement.dataset.theme = is;
 	$("theme").title = `Colours: ${is}`;
-	if (lastMap) map.draw($("map"), lastMap);
+	if (lastMap) map.draw($("map"), lastMap, model);
 }
 $("theme").addEventListener("click", () => theme(themes[(themes.indexOf(document.documentElement.dataset.theme) + 1) % 3]));
 theme(themes.includes(localStorage.getItem("theme")) ? localStorage.getItem("theme") : "auto");
 
 $("map").addEventListener("pointermove", (e) => ($("map").title = map.at(e.offsetX, e.offsetY)));
-addEventListener("resize", () => lastMap && map.draw($("map"), lastMap));
+addEventListener("resize", () => lastMap && map.draw($("map"), lastMap, model));
 
 let asking = null; // one question for a key, however many calls need it
 tree.onLocked(
