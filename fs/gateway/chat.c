@@ -83,9 +83,11 @@ static int take_format(struct json_object *body, struct wish *w, struct problem 
 		return problem_set(p, PROBLEM_INVALID, "response_format",
 				   "'response_format' must have a type: text, json_object, or "
 				   "json_schema with json_schema.schema");
-	return wish_param(w, "grammar", "response_format", "%s",
-			  json_object_to_json_string_ext(schema, JSON_C_TO_STRING_NOSLASHESCAPE)) &&
-			       wish_param(w, "format", "response_format", "schema")
+	/* In this order: a schema is checked by what it is to be. */
+	return wish_param(w, "format", "response_format", "schema") &&
+			       wish_param(w, "grammar", "response_format", "%s",
+					  json_object_to_json_string_ext(
+						  schema, JSON_C_TO_STRING_NOSLASHESCAPE))
 		       ? 0
 		       : no_memory(p);
 }

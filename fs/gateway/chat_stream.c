@@ -109,6 +109,8 @@ static int step_one(struct chat *c, struct text *out, size_t i, struct problem *
 		c->choices[i].over = true;
 		c->over++;
 		turn_usage(c->turns[i], &c->usage[i]);
+		turn_end(c->turns[i]);
+		c->turns[i] = NULL;
 		add_chunk(c, out, i, json_object_new_object(), NULL, openai_finish(&c->usage[i]));
 	}
 	news_free(&n);

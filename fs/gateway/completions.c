@@ -285,6 +285,8 @@ static int take(struct completion *c, size_t i, struct text *text, struct text *
 		c->parts[i].over = true;
 		c->over++;
 		turn_usage(c->turns[i], &c->usage[i]);
+		turn_end(c->turns[i]);
+		c->turns[i] = NULL;
 	}
 	news_free(&n);
 	return code;

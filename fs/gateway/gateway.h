@@ -16,6 +16,7 @@ struct gateway {
 	struct gate *gate;	       /* how many answer at once, and who waits */
 	struct keys *keys;	       /* NULL: none is asked for */
 	struct kept *kept;	       /* sessions of finished requests */
+	bool polls;		       /* whether the tree's files can be polled */
 	char id[64];		       /* MACHINE.PROCESS.START: in the names of its sessions */
 	void (*say)(const char *line); /* to who has started it; from any thread */
 	atomic_bool stopping;

@@ -25,25 +25,24 @@ static uint64_t hash(const char *text, size_t n)
 	return h;
 }
 
-static size_t add(struct kept_session *s, struct json_object *json)
+static void add(struct kept_session *s, struct json_object *json)
 {
 	size_t n = 0;
 	const char *text =
 		json_object_to_json_string_length(json, JSON_C_TO_STRING_NOSLASHESCAPE, &n);
-	s->hashes[s->count++] = hash(text ? text : "", n);
-	return n;
+	s->messages[s->count++] = (struct kept_message){hash(text ? text : "", n), n};
 }
 
 bool kept_hash(struct kept_session *s, struct json_object *tools, struct json_object *messages)
 {
 	size_t count = json_object_array_length(messages);
-	s->hashes = calloc(count + 1, sizeof *s->hashes);
-	s->count = s->bytes = 0;
-	if (!s->hashes)
+	s->messages = calloc(count + 1, sizeof *s->messages);
+	s->count = 0;
+	if (!s->messages)
 		return false;
-	s->bytes += add(s, tools);
+	add(s, tools);
 	for (size_t i = 0; i < count; i++)
-		s->bytes += add(s, json_object_array_get_idx(messages, i));
+		add(s, json_object_array_get_idx(messages, i));
 	return true;
 }
 
@@ -73,7 +72,7 @@ static void discard(const struct kept *k, struct kept_session *s)
 	char path[TREE_PATH];
 	if (tree_path(path, k->tree, "%s/sessions/%s", s->model, s->name))
 		(void)rmdir(path);
-	free(s->hashes);
+	free(s->messages);
 }
 
 bool kept_drop(struct kept *k)
@@ -105,7 +104,7 @@ void kept_free(struct kept *k)
 static size_t common(const struct kept_session *a, const struct kept_session *b)
 {
 	size_t n = 0;
-	while (n < a->count && n < b->count && a->hashes[n] == b->hashes[n])
+	while (n < a->count && n < b->count && a->messages[n].hash == b->messages[n].hash)
 		n++;
 	return n;
 }
@@ -137,9 +136,9 @@ enum kept_found kept_take(struct kept *k, const struct kept_session *like, struc
 	size_t best = best_of(k, like, &n);
 	if (best < k->count) {
 		const struct kept_session *s = &k->sessions[best];
-		/* As if all messages were of one length: it decides what is quick, not what is
-		 * right. */
-		size_t bytes = like->bytes / like->count * n;
+		size_t bytes = 0;
+		for (size_t i = 0; i < n; i++)
+			bytes += s->messages[i].bytes;
 		found = n == s->count	       ? KEPT_WHOLE
 			: bytes >= WORTH_BYTES ? KEPT_BEGINNING
 					       : KEPT_NONE;

@@ -19,8 +19,11 @@ struct kept_session {
 	char model[256], name[KEPT_NAME];
 	size_t key;
 	char params[KEPT_PARAMS]; /* names of those that were set, each with a blank behind it */
-	uint64_t *hashes;	  /* of the tools and each message; malloc'ed */
-	size_t count, bytes;	  /* of the hashes; of all messages */
+	struct kept_message {
+		uint64_t hash;
+		size_t bytes;
+	} * messages; /* the tools, and each message; malloc'ed */
+	size_t count;
 };
 
 /* messages and tools as the tree has them. False: out of memory. */

@@ -104,6 +104,7 @@ static int run(const struct options *o, struct err *e)
 	pthread_sigmask(SIG_BLOCK, &signals, NULL);
 	(void)signal(SIGPIPE, SIG_IGN);
 	identity_make(g.id, sizeof g.id);
+	g.polls = o->poll ? !strcmp(o->poll, "on") : tree_is_moefs(o->tree);
 	turns_clear(&g);
 	g.gate = gate_create(o->active, o->queue);
 	g.kept = kept_create(o->tree, o->keep);

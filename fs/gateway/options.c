@@ -31,6 +31,9 @@ const char options_help[] =
 	"    connections=N          (default: 512)\n"
 	"    body=BYTES             of a request (default: 33554432)\n"
 	"    timeout=SECONDS        that a client may be silent (default: 30)\n"
+	"    poll=on|off            whether the tree's files can be polled (default: on a mount "
+	"of\n"
+	"                           moefs; across sshfs they cannot)\n"
 	"    log_prompts            what is asked goes to standard error, too\n";
 
 /* A regex may have commas: from ignore_line= on it is all one. */
@@ -85,12 +88,19 @@ static int take(struct options *o, const char *option, struct err *e)
 		const char *name, **text;
 		unsigned *number, least;
 	} known[] = {
-		{"listen", &o->listen, NULL, 0}, {"cert", &o->cert, NULL, 0},
-		{"key", &o->key, NULL, 0},	 {"key_file", &o->key_file, NULL, 0},
-		{"host", &o->host, NULL, 0},	 {"cors", &o->cors, NULL, 0},
-		{"active", NULL, &o->active, 1}, {"queue", NULL, &o->queue, 0},
-		{"keep", NULL, &o->keep, 0},	 {"connections", NULL, &o->connections, 1},
-		{"body", NULL, &o->body, 1024},	 {"timeout", NULL, &o->timeout, 1},
+		{"listen", &o->listen, NULL, 0},
+		{"cert", &o->cert, NULL, 0},
+		{"key", &o->key, NULL, 0},
+		{"key_file", &o->key_file, NULL, 0},
+		{"host", &o->host, NULL, 0},
+		{"cors", &o->cors, NULL, 0},
+		{"poll", &o->poll, NULL, 0},
+		{"active", NULL, &o->active, 1},
+		{"queue", NULL, &o->queue, 0},
+		{"keep", NULL, &o->keep, 0},
+		{"connections", NULL, &o->connections, 1},
+		{"body", NULL, &o->body, 1024},
+		{"timeout", NULL, &o->timeout, 1},
 	};
 	const char *equals = strchr(option, '=');
 	size_t n = equals ? (size_t)(equals - option) : strlen(option);
@@ -128,6 +138,8 @@ static int check(const struct options *o, struct err *e)
 		return err_set(e, EINVAL, "which tree? moefs-http [options] TREE");
 	if (!o->cert != !o->key)
 		return err_set(e, EINVAL, "TLS needs both cert= and key=");
+	if (o->poll && strcmp(o->poll, "on") != 0 && strcmp(o->poll, "off") != 0)
+		return err_set(e, EINVAL, "poll=%s is not on or off", o->poll);
 	return 0;
 }
 

@@ -15,6 +15,7 @@ struct options { /* strings are its own, but for defaults; options_free */
 	const char *cors; /* an origin, or *; NULL: none */
 	const char *host; /* one more name that a Host header may have */
 	regex_t *ignored; /* lines of system texts that are left out; NULL: none are */
+	const char *poll; /* on or off; NULL: by the tree */
 	bool log_prompts, verbose, help, version;
 	unsigned timeout; /* seconds that a client may take for a step of the talk */
 	unsigned connections, active, queue, keep, body;

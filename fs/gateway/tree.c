@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 enum { PIECE = 64 << 10 };
@@ -60,6 +61,23 @@ int tree_models(const char *tree, int (*visit)(void *ctx, const char *name), voi
 	}
 	free(names);
 	return code;
+}
+
+/* By the kind of the mount that has its device, in mountinfo: `… MAJOR:MINOR … - KIND SOURCE …`. */
+bool tree_is_moefs(const char *tree)
+{
+	struct stat st;
+	char line[4096], device[32];
+	bool is = false;
+	FILE *file = stat(tree, &st) ? NULL : fopen("/proc/self/mountinfo", "re");
+	if (!file)
+		return false;
+	(void)snprintf(device, sizeof device, " %u:%u ", major(st.st_dev), minor(st.st_dev));
+	while (fgets(line, sizeof line, file))
+		if (strstr(line, device) && strstr(line, " - fuse.moefs "))
+			is = true;
+	fclose(file);
+	return is;
 }
 
 /* ---- files ---- */

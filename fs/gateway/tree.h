@@ -9,6 +9,8 @@
 
 enum { TREE_PATH = 1024, TREE_MOST = 64 << 20 };
 
+/* Whether it is moefs itself that serves it, and not a file system between. */
+bool tree_is_moefs(const char *tree);
 /* Calls for each model's name, in their order, until one returns other than 0, which is returned.
  * -errno: the tree cannot be read. */
 int tree_models(const char *tree, int (*visit)(void *ctx, const char *name), void *ctx);

@@ -1,4 +1,8 @@
-/* A turn by the files of its session. See turn.h. */
+/* A turn by the files of its session. See turn.h.
+ *
+ * moefs tells who polls a file that there is more. Another file system with a tree behind it
+ * (sshfs) says that there always is, and lets a read wait: then files are read one after the other,
+ * a piece at a time, and that the client has gone away is seen with the next piece. */
 #include "fs/gateway/client.h"
 #include "fs/gateway/gate.h"
 #include "fs/gateway/gateway.h"
@@ -59,6 +63,10 @@ static int refused(const struct turn *t, int code, const char *field, struct pro
 			t->session.name);
 	first_line(&words);
 	const char *why = words.data && *words.data ? words.data : strerror(-code);
+	/* What was refused has the session's path before it, which tells a client nothing. */
+	const char *path = strstr(why, t->session.name);
+	if (path && !strncmp(path + strlen(t->session.name), ": ", 2))
+		why = path + strlen(t->session.name) + 2;
 	enum problem_kind kind = code == -EFBIG				      ? PROBLEM_TOO_LONG
 				 : late || code == -ENOENT || code == -ENOMEM ? PROBLEM_FAILED
 				 : code == -ENOSPC			      ? PROBLEM_NOT_NOW
@@ -203,7 +211,7 @@ static int find_session(struct turn *t, const struct wish *w, struct problem *p)
 	if (found == KEPT_WHOLE) {
 		memcpy(t->session.params, kept.params, sizeof t->session.params);
 		bool there = go_on(t, &kept);
-		free(kept.hashes);
+		free(kept.messages);
 		if (there)
 			return 0;
 		*t->session.params = 0;
@@ -377,7 +385,7 @@ int turns_wait(struct turn *const *turns, size_t count, int client, int millisec
 	size_t n = 0;
 	for (size_t i = 0; i < count; i++) {
 		const struct turn *t = turns[i];
-		if (t->over)
+		if (!t || t->over)
 			continue;
 		for (int f = 0; f < GROWS && n < CLIENT_FILES; f++)
 			if (t->files[f].fd >= 0)
@@ -435,8 +443,11 @@ static int take_file(struct turn *t, enum grows which, struct text *to)
 	ssize_t n = 0;
 	if (g->fd < 0)
 		return 0;
-	while ((n = read(g->fd, piece, sizeof piece)) > 0)
-		text_add(&g->held, piece, (size_t)n);
+	do {
+		n = read(g->fd, piece, sizeof piece);
+		if (n > 0)
+			text_add(&g->held, piece, (size_t)n);
+	} while (n > 0 && t->gateway->polls);
 	int code = n < 0 && errno != EAGAIN && errno != EINTR ? -errno : 0;
 	if (n == 0 || code) {
 		close(g->fd);
@@ -499,11 +510,16 @@ static int why_failed(struct turn *t, struct problem *p)
 
 int turn_take(struct turn *t, struct news *n, struct problem *p)
 {
+	struct text *const to[GROWS] = {&n->thoughts, &n->output, &n->logprobs};
 	struct growing *output = &t->files[GROWS_OUTPUT], *lines = &t->files[GROWS_LOGPROBS];
-	int failed = take_file(t, GROWS_THOUGHTS, &n->thoughts);
-	int code = take_file(t, GROWS_OUTPUT, &n->output);
-	failed = failed ? failed : code;
-	(void)take_file(t, GROWS_LOGPROBS, &n->logprobs);
+	int failed = 0;
+	for (int i = 0; i < GROWS && !failed; i++) {
+		bool open = t->files[i].fd >= 0;
+		int code = take_file(t, (enum grows)i, to[i]);
+		failed = i == GROWS_LOGPROBS ? 0 : code;
+		if (open && !t->gateway->polls)
+			break; /* the next comes when this has ended */
+	}
 	if (!failed)
 		(void)take_calls(t, n);
 	t->over = output->fd < 0 && t->files[GROWS_THOUGHTS].fd < 0 && lines->fd < 0;
@@ -622,6 +638,22 @@ static bool ended_well(struct turn *t)
 	return !t->failed && strcmp(u.finish, "error") != 0;
 }
 
+/* What is kept takes at most half of what contexts may, so that it is in nobody's way. */
+static void keep_session(struct turn *t)
+{
+	kept_put(t->gateway->kept, &t->session);
+	for (;;) {
+		struct text stats = {0};
+		(void)tree_read(tree_of(t), &stats, "cache/stats");
+		text_add(&stats, "", 1);
+		bool full = !stats.failed && number_of(stats.data, "context_used") >
+						     number_of(stats.data, "context_budget") / 2;
+		text_free(&stats);
+		if (!full || !kept_drop(t->gateway->kept))
+			return;
+	}
+}
+
 void turn_end(struct turn *t)
 {
 	char path[TREE_PATH];
@@ -636,11 +668,11 @@ void turn_end(struct turn *t)
 		close(t->calls_fd);
 	bool well = ended_well(t);
 	if (well && t->keeps && !atomic_load(&t->gateway->stopping) && rename_session(t, "kept-"))
-		kept_put(t->gateway->kept, &t->session);
+		keep_session(t);
 	else {
 		if (t->made && session_path(t, path))
 			(void)rmdir(path);
-		free(t->session.hashes);
+		free(t->session.messages);
 	}
 	if (t->slot)
 		gate_leave(t->gateway->gate, t->session.key);

@@ -62,12 +62,14 @@ struct usage {
 
 /* The model must exist. Refused in *p: what is wrong with the wish, PROBLEM_BUSY, PROBLEM_GONE. */
 int turn_begin(struct turn **out, struct request *r, const struct wish *w, struct problem *p);
-/* 0: something came, or the time (-1: forever) is over; -EPIPE: the client has gone away. */
+/* Of those that are not NULL. 0: something came, or the time (-1: forever) is over; -EPIPE: the
+ * client has gone away. */
 int turns_wait(struct turn *const *turns, size_t count, int client, int milliseconds);
 /* -1: the turn has failed: *p says why, and *n has what came before. */
 int turn_take(struct turn *t, struct news *n, struct problem *p);
 void turn_usage(struct turn *t, struct usage *u);
-/* NULL is fine. */
+/* To be called before the last of an answer is given, so that who has read it finds the session
+ * gone, or kept. NULL is fine. */
 void turn_end(struct turn *t);
 void news_free(struct news *n);
 

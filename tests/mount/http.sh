@@ -1,0 +1,496 @@
+#!/bin/bash
+# moefs-http: the tree over HTTP, for programs that speak OpenAI's protocol. A scripted model calls tools and thinks, the
+# demonstration model answers.
+. "$(dirname "$0")/lib.sh"
+command -v curl >/dev/null || skip_all "no curl"
+command -v python3 >/dev/null || skip_all "no python3"
+http=${MOEFS_HTTP:-$(dirname "$MOEFS")/moefs-http}
+[ -x "$http" ] || { echo "not ok $(basename "$0"): $http is missing; run make"; exit 1; }
+
+python3 - >"$work/script.json" <<'PY'
+import json
+answer = "<|im_end|>\n<|im_start|>assistant\n"
+def call(name, **arguments):
+    return "<tool_call>\n" + json.dumps({"name": name, "arguments": arguments}) + "\n</tool_call>"
+say = [
+    ("Compare two capitals." + answer, "I look them up.\n" + call("capital", of="Peru") + "\n" + call("capital", of="Chile")),
+    ("<|im_start|>tool\nLima<|im_end|>\n<|im_start|>tool\nSantiago" + answer, "Lima is not Santiago."),
+    ("Is seven a prime number?" + answer, "<think>\nTwo does not divide it.\n</think>\n\nSeven is a prime."),
+    ("Is seven a prime number?" + answer + "<low>\n", "<think>\nSure.\n</think>\n\nIt is, I guess."),
+]
+json.dump([{"after": a, "say": s} for a, s in say], open(1, "w", closefd=False))
+PY
+others=("$root/examples/models/fable-moe-15m")
+fable=$mnt/fable-moe-15m
+scripted "$work/script.json" "" "$here/conversation.jinja"
+mounted
+echo 24 > "$fable/sessions/default/params/max_tokens"
+echo auto > sessions/default/params/max_tokens
+export mnt fable PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1
+
+begin_http() { # [OPTIONS [LISTEN [FLAG]]]: on a port of its own, which $url then is
+	local i
+	: >"$work/http.err"
+	"$http" ${3:+"$3"} -o "listen=${2:-127.0.0.1:0}${1:+,$1}" "$mnt" 2>>"$work/http.err" &
+	gateway=$!
+	url=
+	for i in $(seq $((limit * 20))); do
+		url=$(sed -n 's/^moefs-http: listening on //p' "$work/http.err")
+		[ -n "$url" ] && break
+		alive $gateway || break
+		sleep 0.05
+	done
+	[ -n "$url" ] || { echo "not ok moefs-http begins: $(cat "$work/http.err")"; exit 1; }
+	url=http://$url
+	export url gateway
+}
+end_http() { # [SIGNAL]: it ends well, unless it is killed; so does a sanitizer that has seen something not
+	kill "-${1:-TERM}" $gateway
+	wait $gateway 2>/dev/null
+	local status=$?
+	[ $status = 0 ] || [ "${1:-}" = KILL ] || { echo "not ok moefs-http ends: status $status: $(tail -n 3 "$work/http.err")"; failures=$((failures + 1)); }
+}
+py() { timeout $limit python3 - "$@" || fail "$(tail -n 1 "$work/http.err")"; }
+post() { # PATH BODY [curl's options]: the body of the answer, and its status in a line of its own
+	local path=$1 body=$2
+	shift 2
+	curl -sS --max-time $limit -w '\n%{http_code}\n' "$url$path" -d "$body" "$@"
+}
+
+# ---- what is answered ----
+
+begin_http keep=3
+
+models() { py <<'PY'; }
+import urllib.request
+from gateway import *
+def get(path): return json.load(urllib.request.urlopen(url + path, timeout=limit))
+assert [m["id"] for m in get("/v1/models")["data"]] == [fable, "scripted"]
+one = get("/v1/models/" + fable)
+assert one["object"] == "model" and one["context_length"] == 4096, one
+try: get("/v1/models/nobody")
+except urllib.error.HTTPError as e: assert e.code == 404 and fable in json.load(e)["error"]["message"]
+else: raise SystemExit("a model that is not there")
+assert get("/health")["status"] == "ok"
+PY
+claim "models: all of them, one, and none" models
+
+whole_and_stream() { py <<'PY'; }
+from gateway import *
+a = ask("What is the capital of France?")
+assert a["object"] == "chat.completion" and content(a) == "The capital of France is Paris.", a
+assert a["choices"][0]["finish_reason"] == "stop"
+u = a["usage"]
+assert u["total_tokens"] == u["prompt_tokens"] + u["completion_tokens"] and u["completion_tokens"] == 10, u
+*chunks, usage, done = stream("What is the capital of France?", stream_options={"include_usage": True})
+assert done == "[DONE]" and usage["choices"] == [] and usage["usage"]["completion_tokens"] == 10, usage
+assert chunks[0]["choices"][0]["delta"]["role"] == "assistant"
+assert "".join(c["choices"][0]["delta"].get("content", "") for c in chunks) == content(a)
+assert [c["choices"][0]["finish_reason"] for c in chunks if c["choices"][0]["finish_reason"]] == ["stop"]
+assert len(chunks) >= 3 and len({c["id"] for c in chunks}) == 1, "token by token, and one answer"
+assert not sessions() and len(sessions(kept=True)) <= 3
+PY
+claim "a chat is answered in one piece and as a stream" whole_and_stream
+
+sampling() { py <<'PY'; }
+from gateway import *
+q = "What is 12 x 6?"
+two = ask(q, n=2, logprobs=True, top_logprobs=2)
+assert [c["index"] for c in two["choices"]] == [0, 1] and content(two) == "12 x 6 = 72"
+lines = two["choices"][0]["logprobs"]["content"]
+assert "".join(l["token"] for l in lines) == "12 x 6 = 72", lines
+assert all(len(l["top_logprobs"]) == 2 and l["logprob"] <= 0 and bytes(l["bytes"]).decode() == l["token"] for l in lines)
+chunks = stream(q, logprobs=True)[:-1]
+streamed = [l["token"] for c in chunks for l in (c["choices"][0]["logprobs"] or {"content": []})["content"]]
+assert streamed == [l["token"] for l in lines], streamed
+assert content(ask(q, stop=" =")) == "12 x 6" and content(ask(q, stop=["\n", "6"])) == "12 x "
+cut = ask(q, max_completion_tokens=2)
+assert cut["choices"][0]["finish_reason"] == "length" and cut["usage"]["completion_tokens"] == 2, cut
+warm = dict(temperature=1.5, top_p=.9, seed=11, frequency_penalty=.5, presence_penalty=-.5)
+assert content(ask(q, **warm)) == content(ask(q, **warm))
+eight = post("/tokenize", {"model": fable, "prompt": "12"})["tokens"][0]
+assert not content(ask(q, logit_bias={str(eight): -100})).startswith("12")
+form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object", "additionalProperties": False,
+        "properties": {"a": {"type": "integer"}}, "required": ["a"]}}}
+assert list(json.loads(content(ask("Give me JSON.", response_format=form)))) == ["a"]
+assert isinstance(json.loads(content(ask("Give me JSON.", response_format={"type": "json_object"}, max_tokens=200))), (dict, list))
+assert content(ask([{"role": "developer", "content": "Be brief."}, {"role": "user", "content":
+    [{"type": "text", "text": "What is the capital"}, {"type": "text", "text": " of France?"}]}], store=True, user="me"))
+PY
+claim "how an answer is drawn, ended and held to a form" sampling
+
+tools() { py <<'PY'; }
+from gateway import *
+tool = {"type": "function", "function": {"name": "capital", "parameters": {"type": "object", "properties": {"of": {"type": "string"}}}}}
+q = [{"role": "user", "content": "Compare two capitals."}]
+m = ask(q, model="scripted", tools=[tool])["choices"][0]
+assert m["finish_reason"] == "tool_calls" and m["message"]["content"].strip() == "I look them up.", m
+calls = m["message"]["tool_calls"]
+assert [json.loads(c["function"]["arguments"]) for c in calls] == [{"of": "Peru"}, {"of": "Chile"}], calls
+chunks = stream(q, model="scripted", tools=[tool])[:-1]
+deltas = [t for c in chunks for t in c["choices"][0]["delta"].get("tool_calls", [])]
+assert [d["index"] for d in deltas] == [0, 0, 1, 1] and deltas[0]["function"]["name"] == "capital", deltas
+assert "".join(d["function"]["arguments"] for d in deltas if d["index"] == 1) == calls[1]["function"]["arguments"]
+assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
+results = [{"role": "tool", "tool_call_id": c["id"], "content": r} for c, r in zip(calls, ("Lima", "Santiago"))]
+last = ask(q + [m["message"]] + results, model="scripted", tools=[tool])
+assert content(last) == "Lima is not Santiago." and last["usage"]["prompt_tokens_details"]["cached_tokens"] > 0, last
+forced = ask("What is the capital of Peru?", tools=[tool], tool_choice={"type": "function", "function": {"name": "capital"}}, max_tokens=100)
+assert forced["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "capital", forced
+PY
+claim "tools: parallel calls, whole and as deltas, their results, and one that must be called" tools
+
+thinks() { py <<'PY'; }
+from gateway import *
+q = "Is seven a prime number?"
+m = ask(q, model="scripted")["choices"][0]["message"]
+assert (m["reasoning_content"], m["content"]) == ("Two does not divide it.", "Seven is a prime."), m
+deltas = [c["choices"][0]["delta"] for c in stream(q, model="scripted")[:-1]]
+assert "".join(d.get("reasoning_content", "") for d in deltas) == m["reasoning_content"], deltas
+kinds = [k for d in deltas for k in ("reasoning_content", "content") if d.get(k)]
+assert kinds == sorted(kinds, reverse=True), "thoughts come before the answer"
+assert content(ask(q, model="scripted", reasoning_effort="low")) == "It is, I guess."
+assert content(ask("What is 12 x 6?", reasoning_effort="high")) == "12 x 6 = 72", "a model that cannot be told"
+PY
+claim "thoughts are reasoning_content, and reasoning_effort is told where it can be" thinks
+
+completions() { py <<'PY'; }
+from gateway import *
+def complete(prompt, **more): return post("/v1/completions", {"model": fable, "prompt": prompt, "temperature": 0, **more})
+text = "The capital of France is"
+a = complete(text, max_tokens=4)
+assert a["object"] == "text_completion" and a["choices"][0]["text"].startswith(" Paris."), a
+b = complete(text, max_tokens=3, echo=True, logprobs=2)["choices"][0]
+assert b["text"].startswith(text + " Paris"), b
+l = b["logprobs"]
+assert "".join(l["tokens"]) == b["text"] and l["token_logprobs"][0] is None and l["token_logprobs"][1] < 0, l
+assert [b["text"][o:][:len(t)] for o, t in zip(l["text_offset"], l["tokens"])] == l["tokens"]
+scored = complete(text, max_tokens=0, echo=True, logprobs=0)["choices"][0]
+assert scored["text"] == text and scored["logprobs"]["token_logprobs"][1:] == l["token_logprobs"][1:6], scored
+two = complete([text, "The opposite of hot"], max_tokens=2, n=2)
+assert [c["index"] for c in two["choices"]] == [0, 1, 2, 3] and two["choices"][0]["text"] == two["choices"][1]["text"]
+ids = post("/tokenize", {"model": fable, "prompt": text + "\n"})
+assert ids["count"] == len(ids["tokens"]) and post("/detokenize", {"model": fable, "tokens": ids["tokens"]})["prompt"] == text + "\n"
+assert complete(ids["tokens"][:-1], max_tokens=4)["choices"][0]["text"] == a["choices"][0]["text"]
+*chunks, done = events("/v1/completions", {"model": fable, "prompt": text, "temperature": 0, "max_tokens": 4, "stream": True})
+assert done == "[DONE]" and "".join(c["choices"][0]["text"] for c in chunks) == a["choices"][0]["text"]
+assert chunks[-1]["choices"][0]["finish_reason"] == "stop" and not sessions()
+PY
+claim "completions: echo, logprobs, several prompts, ids, a stream; tokens and back" completions
+
+errors() { py <<'PY'; }
+from gateway import *
+def wrong(status, param, words, body, path="/v1/chat/completions", code=None, kind="invalid_request_error"):
+    e = post(path, body, status)["error"]
+    assert e["param"] == param and words in e["message"] and e["type"] == kind and e["code"] == code, e
+wrong(400, None, "not valid JSON", b'{"model":')
+wrong(400, None, "not valid JSON", b"")
+wrong(400, None, "must be a JSON object", b"[1]")
+wrong(400, None, "not valid JSON", b'{"a":' * 500)
+wrong(404, "model", fable, chat("x", model="nobody"), code="model_not_found")
+wrong(404, "model", fable, chat("x", model="../cache"), code="model_not_found")
+wrong(400, "model", "missing", {"messages": []})
+wrong(400, "messages", "at least one", chat([]))
+wrong(400, "messages", "message 0", chat([{"role": "king", "content": "x"}]))
+wrong(400, "messages", "image_url", chat([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]))
+wrong(400, "temperature", "from 0 to 2", chat("x") | {"temperature": 3})
+wrong(400, "max_tokens", "whole number", chat("x", max_tokens=-1))
+wrong(400, "n", "from 1 to 16", chat("x", n=99))
+wrong(400, "stop", "none empty", chat("x", stop=[""]))
+wrong(400, "logit_bias", "none with the id 999999", chat("x", logit_bias={"999999": 1}))
+wrong(400, "response_format", "schema", chat("x", response_format={"type": "json_schema", "json_schema": {"schema": {"type": "king"}}}))
+wrong(400, "functions", "use 'tools'", chat("x", functions=[{}]))
+wrong(400, "tools", "only functions", chat("x", tools=[{"type": "custom", "custom": {}}]))
+wrong(400, "audio", "text alone", chat("x", audio={}))
+wrong(400, "suffix", "cannot be served", {"model": fable, "prompt": "x", "suffix": "y"}, "/v1/completions")
+wrong(404, None, "nothing at", {}, "/v1/nothing")
+wrong(405, None, "GET", {}, "/v1/models", "method_not_allowed")
+for how in {}, {"stream": True}:
+    e = ask(" hello" * 6000, 400, **how)["error"]
+    assert e["code"] == "context_length_exceeded" and "4096 tokens" in e["message"] and "18011 tokens" in e["message"], e
+assert not sessions()
+PY
+claim "what is wrong is said in OpenAI's shape, before any stream begins" errors
+
+# ---- a request is a session ----
+
+in_the_tree() { py <<'PY'; }
+from gateway import *
+answer = events("/v1/chat/completions", long(stream=True))
+next(answer), next(answer)
+s, = sessions()
+assert "Tell me a story." in look(s, "messages.json") and look(s, "status") == "generating\n"
+until(lambda: look(s, "log"), "its log is empty")
+with open(f"{mnt}/{fable}/sessions/{s}/ctl", "w") as f: f.write("stop\n")
+*_, last, done = answer
+assert done == "[DONE]" and last["choices"][0]["finish_reason"] == "stop", last
+until(lambda: not sessions(), "it is not removed")
+answer = events("/v1/chat/completions", long(stream=True))
+next(answer), next(answer)
+s, = sessions()
+os.rmdir(f"{mnt}/{fable}/sessions/{s}")
+*_, last = answer
+assert last["error"]["type"] == "server_error", last
+PY
+claim "ls, log and stop work on a request; one whose session is removed ends with its error event" in_the_tree
+
+dropped() { py <<'PY'; }
+from gateway import *
+for streams in True, False:
+    s = begin(long(f"Tell me a story, {streams}.", stream=streams))
+    until(sessions, "it has not begun")
+    name, = sessions()
+    until(lambda: not sessions() or look(name, "status") == "generating\n", "it does not work")
+    s.close()
+    until(lambda: not sessions(), "it goes on without its client")
+    kept = sessions(kept=True)[-1]
+    ended = [k for k in sessions(kept=True) if f"story, {streams}." in look(k, "messages.json")]
+    assert [look(k, "status") for k in ended] == ["stopped\n"] and int(stat(ended[0], "output_tokens")) < 3500, ended
+PY
+claim "a client that goes away ends its answer" dropped
+
+grows() { py <<'PY'; }
+from gateway import *
+talk = [{"role": "system", "content": "You know capitals."}]
+used = 0
+for i, place in enumerate(("France", "Peru", "Chad", "Iran", "Japan")):
+    talk.append({"role": "user", "content": f"What is the capital of {place}?"})
+    a = ask(talk, max_tokens=24, **({"stop": ["Lima"]} if i == 1 else {}))
+    u = a["usage"]
+    assert u["prompt_tokens_details"]["cached_tokens"] >= used, (i, u)
+    # All that was there before is there still, but for what the template writes behind it.
+    used = u["prompt_tokens"] + u["completion_tokens"] - 4
+    talk.append(a["choices"][0]["message"])
+    ask(f"What is the capital of {place}?") # others come between
+assert "Lima" not in talk[4]["content"] and len(sessions(kept=True)) == 3
+assert content(ask([{"role": "user", "content": "What is the capital of Peru?"}])) == "The capital of Peru is Lima.", "a stop that stayed"
+PY
+claim "a conversation that grows computes only what is new" grows
+end_http
+claim "SIGTERM leaves no session" same "$(ls "$fable/sessions")" default
+
+begin_http 'keep=3,ignore_line=^(Today|Bill) is [0-9]'
+ignored() { py <<'PY'; }
+from gateway import *
+words = " ".join(f"Rule {i}." for i in range(150))
+def talk(day): return [{"role": "system", "content": f"Today is {day}.\n{words}\nBill is {day}0"}, {"role": "user", "content": "What is 9 x 4?"}]
+first = ask(talk(1))["usage"]
+again = ask(talk(2))["usage"]
+assert again["prompt_tokens_details"]["cached_tokens"] == again["prompt_tokens"] - 1 == first["prompt_tokens"] - 1, again
+system = json.loads(look(sessions(kept=True)[-1], "messages.json"))[0]["content"]
+assert "Today" not in system and "Bill" not in system and "Rule 49." in system
+other = ask([talk(3)[0], {"role": "user", "content": "What is 3 x 4?"}])["usage"]
+assert other["prompt_tokens_details"]["cached_tokens"] > 50 and len(sessions(kept=True)) == 2, "a fork of its beginning"
+PY
+claim "lines of a system text that mean nothing are left out, and a common beginning is shared" ignored
+
+# ---- many, and few ----
+
+leave() { [ "$(ls "$fable/sessions")" = default ] || fail "$(ls "$fable/sessions")"; }
+end_http KILL 2>/dev/null
+begin_http active=1,queue=1,keep=0,body=4096,timeout=1
+claim "what a killed gateway has left is removed by the next" leave
+
+busy() { py <<'PY'; }
+from gateway import *
+import urllib.request
+def metric(name):
+    text = urllib.request.urlopen(url + "/metrics", timeout=limit).read().decode()
+    return int(next(l.split()[1] for l in text.splitlines() if l.startswith(name + " ")))
+first = begin(long(stream=True))
+until(lambda: metric("moefs_http_active") == 1 and sessions(), "the first does not begin")
+second = begin(chat("What is the capital of France?"))
+until(lambda: metric("moefs_http_queued") == 1, "the second does not wait")
+e = ask("What is 12 x 6?", 429)
+assert int(e["headers"]["Retry-After"]) > 0 and e["error"]["type"] == "rate_limit_error", e
+first.close()
+assert b"Paris." in second.recv(65536)
+assert not sessions() and not sessions(kept=True)
+third, fourth = begin(long(stream=True)), begin(long(stream=True))
+until(lambda: metric("moefs_http_queued") == 1, "the fourth does not wait")
+fourth.close()
+until(lambda: metric("moefs_http_queued") == 0, "who has gone away waits still")
+third.close()
+until(lambda: metric("moefs_http_active") == 0, "who has gone away is answered still")
+assert metric("moefs_output_tokens_total") > 0
+PY
+claim "one answers, one waits, the next is told when to come again, and who goes away makes room" busy
+
+hostile() { py <<'PY'; }
+from gateway import *
+def status(data): return raw(data)[9:12]
+assert status(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n") == b"200"
+assert status(b"GET /v1/models HTTP/1.1\r\nHost: rebound.example\r\n\r\n") == b"403"
+assert status(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\nConnection: close\r\n\r\n") == b"403"
+assert status(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999999999\r\nConnection: close\r\n\r\n") == b"413"
+chunks = b"".join(b"400\r\n" + b"x" * 1024 + b"\r\n" for _ in range(8)) + b"0\r\n\r\n"
+head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+assert status(head + chunks) == b"413"
+for nonsense in (b"zz\r\nx\r\n", b"ffffffffffffffffff\r\nx", b"-1\r\n\r\n", b"5\r\nabc"):
+    assert status(head + nonsense) in (b"400", b"413", b""), nonsense
+assert status(b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\n\r\n") in (b"414", b"431", b"400", b"413", b"")
+assert status(b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X-A: " + b"b" * 200000 + b"\r\n\r\n") in (b"431", b"413", b"400", b"")
+assert status(b"".join([b"GET / HTTP/1.1\r\n"] + [b"X-%d: y\r\n" % i for i in range(20000)]) + b"\r\n") in (b"431", b"413", b"400", b"")
+for path in (b"/v1/models/../../etc/passwd", b"/v1/models/%2e%2e/cache", b"/v1/models/..%2fcache", b"//v1//models", b"/v1/models/cache", b"/v1/models/.", b"/v1/models/%00"):
+    assert status(b"GET " + path + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n") in (b"404", b"400"), path
+for junk in (b"\x16\x03\x01\x02\x00\x01", b"\r\n" * 1000, b"GET\r\n\r\n", b"\0" * 5000, b"POST / HTTP/9.9\r\n\r\n"):
+    raw(junk)
+# Who is silent, and who goes on for ever, is hung up on.
+assert raw(b"GET /v1/models HTTP/1.1\r\nHost: loc") is not None
+s = connect()
+s.sendall(head)
+try:
+    while True:
+        s.sendall(b"1\r\n ")
+        s.sendall(b"\r\n")
+        time.sleep(.2)
+except OSError: pass
+assert content(ask("What is the capital of France?")) == "The capital of France is Paris."
+PY
+claim "heads, bodies, times and paths have bounds" hostile
+end_http
+
+begin_http active=8,keep=2
+many() { py <<'PY'; }
+from gateway import *
+import threading
+wrong, places = [], ("France", "Peru", "Chad", "Iran")
+def answered(i):
+    place = places[i % 4]
+    try:
+        chunks = stream(f"What is the capital of {place}?", max_tokens=24)
+        text = "".join(c["choices"][0]["delta"].get("content", "") for c in chunks[:-1])
+        if not text.startswith(f"The capital of {place} is "): wrong.append((i, text))
+    except Exception as e: wrong.append((i, repr(e)))
+def drops(i):
+    s = begin(long(f"Story {i}.", stream=True))
+    if i % 4 == 1: s.recv(100) # the others do not even read
+    s.close()
+threads = [threading.Thread(target=drops if i % 2 else answered, args=(i,)) for i in range(64)]
+for t in threads: t.start()
+for t in threads: t.join(limit)
+assert not wrong, wrong
+until(lambda: not sessions(), "sessions are left")
+assert len(sessions(kept=True)) <= 2
+PY
+claim "64 clients at once, half of which go away: the others are answered" many
+end_http
+
+# ---- who may ask ----
+
+printf 'first-key\n# a comment\nsecond-key\n' >"$work/keys"
+open_keys() {
+	chmod 644 "$work/keys"
+	fails_with "chmod 600" "$http" -o "listen=127.0.0.1:0,key_file=$work/keys" "$mnt"
+	chmod 600 "$work/keys"
+	fails_with "key_file" "$http" -o listen=0.0.0.0:0 "$mnt"
+	fails_with "cannot be read" "$http" "$work/nothing"
+	fails_with "has no models" "$http" "$work"
+	fails_with "unknown option" "$http" -o nothing=1 "$mnt"
+	fails_with "ADDR:PORT" "$http" -o listen=nowhere "$mnt"
+}
+claim "it begins for nobody who should not ask, and says why" open_keys
+begin_http "key_file=$work/keys,keep=4,cors=http://page.example" 0.0.0.0:0
+url=http://127.0.0.1:${url##*:}
+keys() { py <<'PY'; }
+from gateway import *
+import urllib.request
+q = [{"role": "system", "content": "You know. " * 20}, {"role": "user", "content": "What is 12 x 6?"}]
+e = ask(q, 401)["error"]
+assert e["code"] == "invalid_api_key", e
+ask(q, 401, {"Authorization": "Bearer first-ke"})
+ask(q, 401, {"Authorization": "Bearer first-key2"})
+ask(q, 401, {"Authorization": "Bearer # a comment"})
+first, second = {"Authorization": "Bearer first-key"}, {"x-api-key": "second-key"}
+cached = lambda a: a["usage"]["prompt_tokens_details"]["cached_tokens"]
+assert cached(ask(q, headers=first)) == 0
+assert cached(ask(q, headers=second)) == 0, "another key's conversation"
+assert cached(ask(q, headers=first)) > 0
+assert json.load(urllib.request.urlopen(url + "/health"))["status"] == "ok"
+r = urllib.request.urlopen(urllib.request.Request(url + "/v1/models", method="OPTIONS",
+    headers={"Origin": "http://page.example", "Access-Control-Request-Method": "POST"}))
+assert r.status == 204 and r.headers["Access-Control-Allow-Origin"] == "http://page.example"
+PY
+claim "keys: none, wrong ones, and each its own conversations; a page that may ask" keys
+end_http
+
+begin_http "" "unix:$work/socket"
+by_socket() {
+	same "$(stat -c %a "$work/socket")" 700
+	curl -sS --max-time $limit --unix-socket "$work/socket" http://localhost/v1/models | grep -q '"scripted"' || fail "no models"
+}
+claim "a socket in the file system, for its user" by_socket
+end_http KILL 2>/dev/null
+begin_http "" "unix:$work/socket"
+claim "one that a killed gateway has left is used again" by_socket
+end_http
+
+if command -v openssl >/dev/null; then
+	openssl req -x509 -newkey rsa:2048 -nodes -keyout "$work/key.pem" -out "$work/cert.pem" -subj /CN=localhost -days 2 2>/dev/null
+	begin_http "cert=$work/cert.pem,key=$work/key.pem"
+fi
+by_tls() {
+	curl -sS --max-time $limit --cacert "$work/cert.pem" "https://localhost:${url##*:}/v1/models" | grep -q '"scripted"' || fail "no models"
+}
+needs openssl claim "TLS" by_tls
+[ -e "$work/cert.pem" ] && end_http
+
+unpolled() { py <<'PY'; }
+from gateway import *
+q = "Is seven a prime number?"
+deltas = [c["choices"][0]["delta"] for c in stream(q, model="scripted")[:-1]]
+assert "".join(d.get("reasoning_content", "") for d in deltas) == "Two does not divide it.", deltas
+assert "".join(d.get("content", "") for d in deltas) == "Seven is a prime.", deltas
+a = ask("What is 12 x 6?", n=2, logprobs=True)
+assert [c["message"]["content"] for c in a["choices"]] == 2 * ["12 x 6 = 72"]
+assert "".join(l["token"] for l in a["choices"][1]["logprobs"]["content"]) == "12 x 6 = 72"
+s = begin(long(stream=True))
+until(sessions, "it does not begin")
+s.close()
+until(lambda: not sessions(), "it goes on without its client")
+PY
+begin_http poll=off
+claim "a tree whose files cannot be polled, as across sshfs" unpolled
+end_http
+
+secret() { # what is said of requests has nothing of their text
+	begin_http "" "" -v
+	post /v1/chat/completions '{"model": "fable-moe-15m", "messages": [{"role": "user", "content": "A secret word."}]}' >/dev/null
+	end_http
+	grep -q 'POST /v1/chat/completions 200' "$work/http.err" || fail "$(cat "$work/http.err")"
+	! grep -q secret "$work/http.err" || fail "it tells"
+	begin_http log_prompts
+	post /v1/chat/completions '{"model": "fable-moe-15m", "messages": [{"role": "user", "content": "A secret word."}]}' >/dev/null
+	end_http
+	grep -q secret "$work/http.err" || fail "it does not tell where it is asked to"
+}
+claim "logs have nothing of a prompt unless they shall" secret
+
+# Passed as systemd passes it.
+passed() {
+	py "$http" "$mnt" <<'PY'
+import os, socket, subprocess, sys, urllib.request
+s = socket.create_server(("127.0.0.1", 0))
+os.dup2(s.fileno(), 3)
+child = subprocess.Popen(["sh", "-c", 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$1"', *sys.argv[1:]], pass_fds=[3], stderr=subprocess.DEVNULL)
+assert b"scripted" in urllib.request.urlopen("http://127.0.0.1:%d/v1/models" % s.getsockname()[1]).read()
+child.terminate()
+assert child.wait() == 0
+PY
+}
+claim "a socket that is passed to it" passed
+cd / && unmounted
+
+# With the mount, and only as long.
+with_the_mount() {
+	fails_with "keys are needed" "$MOEFS" -o "store=$store,http=0.0.0.0:0" "$MODEL" "$mnt"
+	MODEL=${others[0]}
+	"$MOEFS" -o "store=$store,http=unix:$work/socket" "$MODEL" "$mnt" 2>"$work/stderr" || fail "$(cat "$work/stderr")"
+	curl -sS --max-time $limit --retry 100 --retry-connrefused --unix-socket "$work/socket" http://localhost/v1/models | grep -q fable || fail "no models"
+	child=$(pgrep -f -- "listen=fd:3 $mnt\$")
+	fusermount3 -u "$mnt"
+	for i in $(seq $((limit * 20))); do alive "$child" || return 0; sleep 0.05; done
+	fail "it outlives the mount"
+}
+claim "-o http begins with the mount and ends with it" with_the_mount
+finish
