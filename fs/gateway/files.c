@@ -123,14 +123,15 @@ static void read_end(void *ctx)
 }
 
 /* What is there at once is an answer with its length; else, and where reading more fails, the
- * connection's end tells. */
+ * connection's end tells. Where files cannot be polled each read may wait, so that what one has
+ * brought goes out before the next. */
 static enum MHD_Result give(struct request *r, struct place *at, int fd)
 {
 	struct problem p = {0};
 	struct text text = {0};
 	int code = 0;
 	enum MHD_Result result = MHD_NO;
-	while (!code && text.length < PIECE)
+	while (!code && text.length < PIECE && (r->gateway->polls || !text.length))
 		code = read_some(fd, &text);
 	if (code == 1)
 		result = reply_text(r, MHD_HTTP_OK, plain, text.data ? text.data : "", text.length);

@@ -187,18 +187,20 @@ async function listSessions() {
 }
 
 async function begin() {
+	const of = model;
 	for (let n = 1; ; n++) {
 		const made = `chat-${n}`;
 		if (sessions.includes(made)) continue;
 		try {
-			await tree.make(`${model}/sessions/${made}`);
+			await tree.make(`${of}/sessions/${made}`);
 		} catch (e) {
 			if (e.status === 400 && n < 1000) continue; // another page has made it meanwhile
 			throw e;
 		}
-		ours.add(`${model}/sessions/${made}`);
-		location.hash = link(model, made);
-		await open(model, made);
+		if (of !== model) return void (await tree.remove(`${of}/sessions/${made}`)); // one has gone elsewhere
+		ours.add(`${of}/sessions/${made}`);
+		location.hash = link(of, made);
+		await open(of, made);
 		return;
 	}
 }
@@ -244,8 +246,9 @@ function route() {
 	return open(m, s);
 }
 const home = doing(async (m) => {
-	if (m !== model) await open(m, "");
+	if (m !== model || name) await open(m, "");
 	await listSessions();
+	if (m !== model || name) return; // somebody was faster
 	if (sessions.length) location.replace(link(m, sessions[0]));
 	else await begin();
 });
