@@ -118,7 +118,7 @@ $(BUILD)/tests/unit/golden.o: override CPPFLAGS += -DMOEFS_SOURCE_ROOT='"$(CURDI
 # them (tests/cross.sh).
 .PHONY: libraries
 libraries:
-	$(Q)$(if $(filter command,$(firstword $(origin PKG_CFLAGS))),:,examples/libraries.sh $(LIBS))
+	$(Q)$(if $(filter command,$(firstword $(origin PKG_CFLAGS))),:,examples/libraries.sh $(LIBS) $(HTTP_LIBS))
 
 $(BUILD)/%.o: %.c | libraries
 	$(call say,CC,$<)

@@ -4,7 +4,7 @@
 set -u
 
 # The version that first had what the code calls. Those that are not named have had it for long.
-declare -A least=([fuse3]=3.14 [liburing]=2.2 [libpcre2-8]=10.40)
+declare -A least=([fuse3]=3.14 [liburing]=2.2 [libpcre2-8]=10.40 [libmicrohttpd]=0.9.71 [json-c]=0.15)
 
 if ! command -v pkg-config >/dev/null; then
 	echo "pkg-config, which finds the libraries, is missing: examples/packages.sh installs what is needed" >&2

@@ -41,7 +41,7 @@ const char options_help[] =
 	"    fsname=NAME            the source that df shows (default: MODELDIR)\n"
 	"    PARAM=VALUE            what a param of every session begins with: temperature=0,\n"
 	"                           max_tokens=512 and so on, each by its name in params/\n"
-	"    http[=ADDR:PORT]       serve the mount over HTTP, too, as moefs-http does (default:\n"
+	"    http, http=ADDR:PORT   serve the mount over HTTP, too, as moefs-http does (default:\n"
 	"                           127.0.0.1:11435), or http=unix:PATH\n"
 	"    log=FILE               what the daemon has to say goes there, or with log=journal to\n"
 	"                           the system's log\n"

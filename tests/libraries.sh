@@ -7,7 +7,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/moefs-libraries.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 export PKG_CONFIG_PATH=$work
 unset MAKEFLAGS
-least="fuse3=3.14 liburing=2.2 libpcre2-8=10.40"
+least="fuse3=3.14 liburing=2.2 libpcre2-8=10.40 libmicrohttpd=0.9.71 json-c=0.15"
 
 describe() { # NAME VERSION
 	printf 'Name: %s\nDescription: of no use\nVersion: %s\n' "$1" "$2" >"$work/$1.pc"
@@ -29,11 +29,11 @@ refuses() { # NAME VERSION NEEDED
 	! builds && [ ! -e "$work/build" ] && grep -q "^$1 $2 is too old: moefs needs $3 or later" "$work/out"
 }
 
-if ! pkg-config --exists fuse3 liburing libpcre2-8; then
+if ! pkg-config --exists fuse3 liburing libpcre2-8 libmicrohttpd json-c; then
 	echo "ok libraries # skip: those that it is built with are not there"
 	exit 0
 fi
-for old in "fuse3 3.13.1 3.14" "liburing 2.1 2.2" "libpcre2-8 10.39 10.40"; do
+for old in "fuse3 3.13.1 3.14" "liburing 2.1 2.2" "libpcre2-8 10.39 10.40" "libmicrohttpd 0.9.70 0.9.71" "json-c 0.14 0.15"; do
 	# shellcheck disable=SC2086 # three words
 	refuses $old
 	result "${old% *} is too old, in words" $?
@@ -46,7 +46,7 @@ rm -rf "$work/build"
 
 for library in $least; do describe "${library%=*}" 0.1; done
 builds
-[ "$(grep -c 'is too old' "$work/out")" = 3 ]
+[ "$(grep -c 'is too old' "$work/out")" = 5 ]
 result "all that are too old are named at once" $?
 
 rm "$work"/*.pc

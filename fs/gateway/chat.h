@@ -25,6 +25,8 @@ struct chat {
 	bool broken;	   /* its error event is given */
 };
 
+/* Reads what is asked, and begins its turns. On failure chat_end is still to be called. */
+int chat_begin(struct request *r, struct chat *c, struct problem *p);
 void chat_end(void *chat);
 /* Begins to answer as a stream, or says why it cannot. The chat is given away. */
 enum MHD_Result chat_stream(struct request *r, struct chat *c);

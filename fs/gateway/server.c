@@ -5,8 +5,7 @@
  * the library's memory for a connection, the body by -o body=, a step of the talk by -o timeout=, a
  * whole request until its handler is called by four times that. */
 #include "fs/gateway/server.h"
-#include "fs/gateway/admit.h"
-#include "fs/gateway/request.h"
+#include "fs/gateway/request_way.h"
 #include "fs/gateway/routes.h"
 
 #include <errno.h>
@@ -14,9 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { HEAD_BYTES = 64 << 10, STACK_BYTES = 1 << 20, PATIENCE = 4 };
@@ -35,13 +32,6 @@ struct server {
 	struct connection *connections;
 };
 
-static uint64_t now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* ---- connections ---- */
 
 static void on_connection(void *cls, struct MHD_Connection *connection, void **context,
@@ -54,7 +44,7 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **c
 		const union MHD_ConnectionInfo *info =
 			MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
 		*c = (struct connection){s->connections, &s->connections,
-					 info ? info->connect_fd : -1, now()};
+					 info ? info->connect_fd : -1, request_clock()};
 		if (c->next)
 			c->next->at = &c->next;
 		s->connections = c;
@@ -76,7 +66,7 @@ static void reads(struct server *s, struct MHD_Connection *connection, bool read
 	struct connection *c = info ? info->socket_context : NULL;
 	pthread_mutex_lock(&s->lock);
 	if (c)
-		c->reading_since = reading ? now() : 0;
+		c->reading_since = reading ? request_clock() : 0;
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -92,83 +82,12 @@ static void hang_up(struct server *s, uint64_t before)
 void server_tick(struct server *s)
 {
 	uint64_t patience = (uint64_t)PATIENCE * s->gateway->options->timeout * 1000000000u;
-	uint64_t t = now();
+	uint64_t t = request_clock();
 	if (t > patience)
 		hang_up(s, t - patience);
 }
 
 /* ---- requests ---- */
-
-static struct request *make_request(struct server *s, struct MHD_Connection *connection,
-				    const char *path)
-{
-	struct request *r = calloc(1, sizeof *r);
-	uint8_t random[12] = {0};
-	if (!r)
-		return NULL;
-	const union MHD_ConnectionInfo *info =
-		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-	r->gateway = s->gateway;
-	r->connection = connection;
-	r->path = path;
-	r->rest = "";
-	r->client = info ? info->connect_fd : -1;
-	r->began_ns = now();
-	(void)!getrandom(random, sizeof random, 0);
-	for (size_t i = 0; i < sizeof random; i++)
-		(void)snprintf(r->id + 2 * i, 3, "%02x", random[i]);
-	return r;
-}
-
-/* All that can be said before the body comes. */
-static int admit_head(struct request *r, const char *method, struct problem *p)
-{
-	const struct route *other;
-	r->route = route_find(method, r->path, &other);
-	if (!r->route)
-		r->route = other; /* whose protocol a refusal is in */
-	if (admit(r, p))
-		return -1;
-	if (!r->route)
-		return problem_set(p, PROBLEM_NOT_FOUND, NULL, "There is nothing at %.200s",
-				   r->path);
-	if (r->route == other)
-		return problem_set(p, PROBLEM_METHOD, NULL, "%s is asked for by %s, not %.20s",
-				   other->path, other->method, method);
-	size_t n = strlen(r->route->path);
-	r->rest = r->route->path[n - 1] == '/' ? r->path + n : "";
-	return admit_size(r, p);
-}
-
-static int parse_body(struct request *r, struct problem *p)
-{
-	enum { DEPTH = 128 };
-	if (r->too_large)
-		return problem_set(p, PROBLEM_TOO_LARGE, NULL,
-				   "The body is larger than %u bytes (-o body=)",
-				   r->gateway->options->body);
-	if (!(r->route->flags & ROUTE_JSON))
-		return 0;
-	struct json_tokener *t = json_tokener_new_ex(DEPTH);
-	if (!t)
-		return problem_set(p, PROBLEM_FAILED, NULL, "out of memory");
-	json_tokener_set_flags(t, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
-	text_add(&r->body, "", 1); /* numbers at the end would wait for more */
-	if (r->body.data)
-		r->json = json_tokener_parse_ex(t, r->body.data, (int)r->body.length);
-	enum json_tokener_error why = json_tokener_get_error(t);
-	size_t at = json_tokener_get_parse_end(t);
-	json_tokener_free(t);
-	if (!r->json || why != json_tokener_success)
-		return problem_set(p, PROBLEM_INVALID, NULL,
-				   "The body is not valid JSON: %s at byte %zu",
-				   why == json_tokener_success ? "nothing is there"
-							       : json_tokener_error_desc(why),
-				   at);
-	if (!json_object_is_type(r->json, json_type_object))
-		return problem_set(p, PROBLEM_INVALID, NULL, "The body must be a JSON object");
-	return 0;
-}
 
 /* The handler may take long; the library's timeout is about the client alone. */
 static enum MHD_Result handle(struct server *s, struct request *r)
@@ -176,7 +95,7 @@ static enum MHD_Result handle(struct server *s, struct request *r)
 	struct problem p = {0};
 	reads(s, r->connection, false);
 	MHD_set_connection_option(r->connection, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
-	enum MHD_Result result = parse_body(r, &p) ? reply_problem(r, &p) : r->route->handle(r);
+	enum MHD_Result result = request_parse(r, &p) ? reply_problem(r, &p) : r->route->handle(r);
 	MHD_set_connection_option(r->connection, MHD_CONNECTION_OPTION_TIMEOUT,
 				  s->gateway->options->timeout);
 	return result;
@@ -198,7 +117,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 		r->connection = connection;
 		if (s->gateway->options->cors && !strcmp(method, "OPTIONS"))
 			return reply_preflight(r);
-		return admit_head(r, method, &p) ? reply_problem(r, &p) : MHD_YES;
+		return request_admit(r, method, &p) ? reply_problem(r, &p) : MHD_YES;
 	}
 	if (!*size)
 		return r->answered ? MHD_YES : handle(s, r);
@@ -218,24 +137,7 @@ static void *on_uri(void *cls, const char *uri, struct MHD_Connection *connectio
 	struct server *s = cls;
 	(void)uri;
 	reads(s, connection, true);
-	return make_request(s, connection, "");
-}
-
-/* What was asked is told only where that is wanted. */
-static void log_request(const struct server *s, const struct request *r,
-			enum MHD_RequestTerminationCode code)
-{
-	const struct options *o = s->gateway->options;
-	char line[1024];
-	if (!o->verbose && !o->log_prompts)
-		return;
-	(void)snprintf(line, sizeof line, "%s %s %u%s, %llu ms", r->route ? r->route->method : "-",
-		       r->route ? r->route->path : "-", r->status,
-		       code == MHD_REQUEST_TERMINATED_COMPLETED_OK ? "" : " (broken off)",
-		       (unsigned long long)(now() - r->began_ns) / 1000000);
-	s->gateway->say(line);
-	if (o->log_prompts && r->json)
-		s->gateway->say(json_object_to_json_string_ext(r->json, JSON_C_TO_STRING_PLAIN));
+	return request_make(s->gateway, connection);
 }
 
 static void on_completed(void *cls, struct MHD_Connection *connection, void **context,
@@ -246,14 +148,12 @@ static void on_completed(void *cls, struct MHD_Connection *connection, void **co
 	reads(s, connection, true);
 	if (!r)
 		return;
-	log_request(s, r, code);
+	request_log(r, code == MHD_REQUEST_TERMINATED_COMPLETED_OK);
 	struct counters *counters = &s->gateway->counters;
 	atomic_fetch_add(&counters->requests[r->status / 100 < 6 ? r->status / 100 : 0], 1);
 	if (r->begun && code != MHD_REQUEST_TERMINATED_COMPLETED_OK)
 		atomic_fetch_add(&counters->dropped, 1);
-	json_object_put(r->json);
-	text_free(&r->body);
-	free(r);
+	request_free(r);
 	*context = NULL;
 }
 

@@ -1,0 +1,43 @@
+/* What the files of a turn share. Others know it by turn.h. */
+#ifndef MOEFS_FS_GATEWAY_TURN_INSIDE_H
+#define MOEFS_FS_GATEWAY_TURN_INSIDE_H
+
+#include "fs/gateway/gateway.h"
+#include "fs/gateway/kept.h"
+#include "fs/gateway/tree.h"
+#include "fs/gateway/turn.h"
+
+/* A file that grows while the turn works. */
+struct growing {
+	int fd;		  /* -1: it was not opened, or has ended */
+	struct text held; /* what cannot be given yet */
+};
+
+enum grows { GROWS_THOUGHTS, GROWS_OUTPUT, GROWS_LOGPROBS, GROWS };
+
+struct turn {
+	struct gateway *gateway;
+	struct kept_session session; /* its model, its name, and by what it is known again */
+	bool slot, made, submitted, over, failed, keeps, used;
+	struct growing files[GROWS];
+	int calls_fd;
+	size_t calls; /* that were given */
+};
+
+static inline const char *turn_tree(const struct turn *t)
+{
+	return t->gateway->options->tree;
+}
+
+/* turn_refused.c: what the session says of its last failure, -1. */
+int turn_refused(const struct turn *t, int code, const char *field, struct problem *p);
+/* turn_session.c: makes a session, or goes on with one; gives it back, kept if it may be, else
+ * removed. */
+int session_find(struct turn *t, const struct wish *w, struct problem *p);
+void session_leave(struct turn *t, bool keep);
+/* turn_submit.c: writes the wish into the session, and has it answered. */
+int session_submit(struct turn *t, const struct wish *w, struct problem *p);
+/* turn_stats.c: the number of a line `KEY NUMBER`; 0: there is none. */
+uint64_t stats_number(const char *stats, const char *key);
+
+#endif

@@ -1,0 +1,183 @@
+/* What comes of a turn, as it grows. See turn.h.
+ *
+ * moefs tells who polls a file that there is more. Another file system with a tree behind it
+ * (sshfs) says that there always is, and lets a read wait: then files are read one after the other,
+ * a piece at a time, and that the client has gone away is seen with the next piece. */
+#include "fs/gateway/client.h"
+#include "fs/gateway/turn_inside.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int turns_wait(struct turn *const *turns, size_t count, int client, int milliseconds)
+{
+	struct pollfd files[CLIENT_FILES];
+	size_t n = 0;
+	for (size_t i = 0; i < count; i++) {
+		const struct turn *t = turns[i];
+		if (!t || t->over)
+			continue;
+		for (int f = 0; f < GROWS && n < CLIENT_FILES; f++)
+			if (t->files[f].fd >= 0)
+				files[n++] = (struct pollfd){t->files[f].fd, POLLIN, 0};
+		/* Once all else has ended it is always ready. */
+		if (t->calls_fd >= 0 && t->files[GROWS_OUTPUT].fd >= 0 && n < CLIENT_FILES)
+			files[n++] = (struct pollfd){t->calls_fd, POLLIN, 0};
+	}
+	int code = n ? client_wait(client, files, n, milliseconds) : 0;
+	return code < 0 ? code : 0;
+}
+
+/* How much of a text is whole characters. */
+static size_t whole_characters(const struct text *t)
+{
+	size_t back = 1;
+	while (back < 4 && back <= t->length && ((uint8_t)t->data[t->length - back] & 0xc0) == 0x80)
+		back++;
+	if (back > t->length)
+		return t->length;
+	uint8_t first = (uint8_t)t->data[t->length - back];
+	size_t wants = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 1;
+	return wants > back ? t->length - back : t->length;
+}
+
+/* The newline that ends it stays back, since the tree may have put it there; so does half a
+ * character. */
+static size_t giveable_text(const struct text *t)
+{
+	size_t n = whole_characters(t);
+	return n && t->data[n - 1] == '\n' ? n - 1 : n;
+}
+
+/* Whole lines but for the last, which may be of the token that ends the answer. */
+static size_t giveable_lines(const struct text *t)
+{
+	const char *last = t->length > 1 ? memrchr(t->data, '\n', t->length - 1) : NULL;
+	return last ? (size_t)(last + 1 - t->data) : 0;
+}
+
+static void give(struct growing *g, size_t size, struct text *to)
+{
+	if (!size)
+		return;
+	text_add(to, g->held.data, size);
+	memmove(g->held.data, g->held.data + size, g->held.length - size);
+	text_cut(&g->held, g->held.length - size);
+}
+
+/* What there is of it. -errno where reading fails, which is a turn's that has failed. */
+static int take_file(struct turn *t, enum grows which, struct text *to)
+{
+	char piece[16 << 10];
+	struct growing *g = &t->files[which];
+	ssize_t n = 0;
+	if (g->fd < 0)
+		return 0;
+	do {
+		n = read(g->fd, piece, sizeof piece);
+		if (n > 0)
+			text_add(&g->held, piece, (size_t)n);
+	} while (n > 0 && t->gateway->polls);
+	int code = n < 0 && errno != EAGAIN && errno != EINTR ? -errno : 0;
+	if (n == 0 || code) {
+		close(g->fd);
+		g->fd = -1;
+	}
+	give(g, which == GROWS_LOGPROBS ? giveable_lines(&g->held) : giveable_text(&g->held), to);
+	return code;
+}
+
+static int take_calls(struct turn *t, struct news *n)
+{
+	struct text text = {0};
+	if (t->calls_fd < 0)
+		return 0;
+	int code = tree_read(turn_tree(t), &text, "%s/sessions/%s/tool_calls.json",
+			     t->session.model, t->session.name);
+	/* Through the open file as well, which so is not ready until the next comes. */
+	char one;
+	(void)!pread(t->calls_fd, &one, 1, 0);
+	text_add(&text, "", 1);
+	struct json_object *list = code || text.failed ? NULL : json_tokener_parse(text.data);
+	text_free(&text);
+	size_t count = list && json_object_is_type(list, json_type_array)
+			       ? json_object_array_length(list)
+			       : 0;
+	for (size_t i = t->calls; i < count; i++) {
+		if (!n->calls)
+			n->calls = json_object_new_array();
+		json_object_array_add(n->calls,
+				      json_object_get(json_object_array_get_idx(list, i)));
+	}
+	if (count > t->calls)
+		t->calls = count;
+	json_object_put(list);
+	return code;
+}
+
+/* Why a turn failed. What is too long is known by its numbers, not by words. */
+static int why_failed(struct turn *t, struct problem *p)
+{
+	char wanted[32], context[32], state[32];
+	tree_line(turn_tree(t), state, sizeof state, "%s/info/state", t->session.model);
+	tree_line(turn_tree(t), context, sizeof context, "%s/info/context", t->session.model);
+	tree_line(turn_tree(t), wanted, sizeof wanted, "%s/sessions/%s/rendered_tokens",
+		  t->session.model, t->session.name);
+	unsigned long long has = strtoull(wanted, NULL, 10), most = strtoull(context, NULL, 10);
+	t->failed = true;
+	if (has && most && has >= most && !strcmp(state, "ready"))
+		return problem_set(
+			p, PROBLEM_TOO_LONG, "messages",
+			"This model's maximum context length is %llu tokens. However, "
+			"your messages resulted in %llu tokens, which leaves no room for "
+			"an answer: shorten them by at least %llu.",
+			most, has, has + 1 - most);
+	turn_refused(t, -EIO, NULL, p);
+	if (!strcmp(state, "failed"))
+		p->kind = PROBLEM_NOT_NOW;
+	return -1;
+}
+
+int turn_take(struct turn *t, struct news *n, struct problem *p)
+{
+	struct text *const to[GROWS] = {&n->thoughts, &n->output, &n->logprobs};
+	struct growing *output = &t->files[GROWS_OUTPUT], *lines = &t->files[GROWS_LOGPROBS];
+	int failed = 0;
+	for (int i = 0; i < GROWS && !failed; i++) {
+		bool open = t->files[i].fd >= 0;
+		int code = take_file(t, (enum grows)i, to[i]);
+		failed = i == GROWS_LOGPROBS ? 0 : code;
+		if (open && !t->gateway->polls)
+			break; /* the next comes when this has ended */
+	}
+	if (!failed)
+		(void)take_calls(t, n);
+	t->over = output->fd < 0 && t->files[GROWS_THOUGHTS].fd < 0 && lines->fd < 0;
+	n->over = t->over || failed;
+	if (failed) {
+		t->over = true;
+		return why_failed(t, p);
+	}
+	if (t->over && lines->held.length) {
+		struct usage u;
+		turn_usage(t, &u);
+		if (strcmp(u.finish, "end") != 0 && strcmp(u.finish, "tool_calls") != 0)
+			give(lines, lines->held.length, &n->logprobs);
+	}
+	if (n->thoughts.failed || n->output.failed || n->logprobs.failed) {
+		n->over = t->failed = true;
+		return problem_set(p, PROBLEM_FAILED, NULL, "out of memory");
+	}
+	return 0;
+}
+
+void news_free(struct news *n)
+{
+	text_free(&n->thoughts);
+	text_free(&n->output);
+	text_free(&n->logprobs);
+	json_object_put(n->calls);
+	*n = (struct news){0};
+}

@@ -1,0 +1,63 @@
+/* Why something was refused or failed, in the tree's own words. */
+#include "fs/gateway/turn_inside.h"
+
+#include <errno.h>
+#include <string.h>
+
+static void first_line(struct text *words)
+{
+	text_add(words, "", 1);
+	if (words->data)
+		words->data[strcspn(words->data, "\n")] = 0;
+}
+
+/* What the session says of its last failure; the words of the errno if it says nothing. */
+int turn_refused(const struct turn *t, int code, const char *field, struct problem *p)
+{
+	struct text words = {0};
+	bool late = code == -EIO || code == -ENOTCONN || code == -ESTALE;
+	(void)tree_read(turn_tree(t), &words, "%s/sessions/%s/error", t->session.model,
+			t->session.name);
+	first_line(&words);
+	const char *why = words.data && *words.data ? words.data : strerror(-code);
+	/* What was refused has the session's path before it, which tells a client nothing. */
+	const char *path = strstr(why, t->session.name);
+	if (path && !strncmp(path + strlen(t->session.name), ": ", 2))
+		why = path + strlen(t->session.name) + 2;
+	enum problem_kind kind = code == -EFBIG				      ? PROBLEM_TOO_LONG
+				 : late || code == -ENOENT || code == -ENOMEM ? PROBLEM_FAILED
+				 : code == -ENOSPC			      ? PROBLEM_NOT_NOW
+									      : PROBLEM_INVALID;
+	problem_set(p, kind, field, "%s", why);
+	text_free(&words);
+	return -1;
+}
+
+struct names {
+	struct text text;
+};
+
+static int add_name(void *ctx, const char *name)
+{
+	struct names *n = ctx;
+	text_format(&n->text, "%s%s", n->text.length ? ", " : "", name);
+	return 0;
+}
+
+int turn_model(const struct request *r, const char *model, struct problem *p)
+{
+	const char *tree = r->gateway->options->tree;
+	struct names n = {0};
+	if (tree_model(tree, model))
+		return 0;
+	int code = tree_models(tree, add_name, &n);
+	if (code)
+		problem_set(p, PROBLEM_NOT_NOW, NULL, "the tree cannot be read: %s",
+			    strerror(-code));
+	else
+		problem_set(p, PROBLEM_MODEL, "model",
+			    "The model '%.100s' does not exist. There are: %.*s", model,
+			    (int)n.text.length, n.text.length ? n.text.data : "");
+	text_free(&n.text);
+	return -1;
+}
