@@ -12,6 +12,7 @@ model=$(basename "$MODEL")
 
 begin_http() { # [OPTIONS]: on a port of its own, which $url then is
 	local i
+	: >"$work/http.err"
 	"$http" -o "listen=127.0.0.1:0${1:+,$1}" "$mnt" 2>"$work/http.err" &
 	gateway=$!
 	for i in $(seq $((limit * 20))); do
@@ -23,8 +24,12 @@ begin_http() { # [OPTIONS]: on a port of its own, which $url then is
 	[ -n "$url" ] || { echo "not ok moefs-http begins: $(cat "$work/http.err")"; exit 1; }
 	url=http://$url
 }
-end_http() {
-	kill $gateway && wait $gateway
+end_http() { # a sanitizer that has found something makes its status another
+	local ended
+	kill $gateway
+	wait $gateway
+	ended=$?
+	claim "moefs-http${1:+ with $1} ends well" same "$ended $(grep -v listening "$work/http.err")" "0 "
 }
 http() { # PATH [curl's options]: the body
 	local path=$1
@@ -200,7 +205,7 @@ end_http
 
 begin_http 'cors=*'
 claim "not even where it may speak the protocols" foreign
-end_http
+end_http cors=
 
 # ---- with keys ----
 
@@ -237,5 +242,5 @@ private() {
 	same "$(ls sessions)" default
 }
 claim "each key has its own sessions and sees no others" private
-end_http
+end_http keys
 finish
