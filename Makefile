@@ -24,15 +24,15 @@ override LDFLAGS += -pthread $(SANITIZE)
 PKG_CFLAGS := $(shell pkg-config --cflags $(LIBS) 2>/dev/null)
 PKG_LIBS   := $(shell pkg-config --libs $(LIBS) 2>/dev/null)
 # What only tests and benchmarks use: they write JSON, and look at the project's reader of it from outside.
-TEST_LIBS  := cmocka json-c
 # What the gateway alone is linked with.
 HTTP_LIBS  := libmicrohttpd json-c
+TEST_LIBS  := cmocka json-c
 
 objects   = $(patsubst %.c,$(BUILD)/%.o,$(1))
 LIB_OBJS  := $(call objects,$(wildcard cache/*.c kernels/*.c engine/*/*.c))
-# -o http listens before anything is mounted.
-FS_OBJS   := $(call objects,$(wildcard fs/*.c fs/commands/*.c) fs/gateway/listen.c)
 HTTP_OBJS := $(call objects,$(wildcard fs/gateway/*.c))
+# -o http listens before anything is mounted.
+FS_OBJS   := $(filter-out $(HTTP_OBJS),$(call objects,$(wildcard fs/*.c fs/*/*.c))) $(call objects,fs/gateway/listen.c)
 UNIT_SRC  := $(wildcard tests/unit/test_*.c)
 UNIT_OBJS := $(call objects,$(UNIT_SRC))
 UNIT      := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(UNIT_SRC))
@@ -42,14 +42,14 @@ FUZZERS   := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuz
 
 .SECONDARY:
 .PHONY: all
-all: $(BUILD)/moefs $(BUILD)/moefs-http pages ## build build/moefs and build/moefs-http, manual and completion (the default)
+all: $(BUILD)/moefs $(BUILD)/moefs-http pages ## build build/moefs and build/moefs-http, their manual and completion (the default)
 
 $(BUILD)/moefs: $(FS_OBJS) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) -lm
 
 # A client of the tree's files: of the rest of the project it has texts and errors alone.
-$(BUILD)/moefs-http: $(HTTP_OBJS) $(BUILD)/fs/gateway/page/data.o $(call objects,fs/text.c cache/err.c)
+$(BUILD)/moefs-http: $(HTTP_OBJS) $(BUILD)/fs/gateway/page/data.o $(call objects,fs/base/text.c cache/err.c)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs $(HTTP_LIBS))
 
@@ -132,8 +132,9 @@ $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(HELP_OBJS) $(BUILD)/libmoefs.a
 # What of the benchmarks has tests of its own.
 $(BUILD)/tests/test_trace: $(call objects,tests/bench/trace.c tests/bench/trace_lines.c)
 # And what of the tree.
-$(BUILD)/tests/test_sizes: $(call objects,fs/text.c)
-$(BUILD)/tests/test_tensor_names: $(call objects,fs/tensor_names.c)
+$(BUILD)/tests/test_sizes: $(call objects,fs/base/text.c)
+$(BUILD)/tests/test_tensor_names: $(call objects,fs/files/tensor_names.c)
+$(BUILD)/tests/test_workers: $(call objects,fs/base/post.c fs/base/workers.c)
 
 # The kernels alone against the scalar ones, with no library but C's: tests/cross.sh builds it for other
 # processors.
@@ -203,11 +204,12 @@ fuzz: $(FUZZERS) ## run each fuzzer for FUZZ_SECONDS (60)
 
 SOAK_SECONDS ?= 600
 .PHONY: soak
-soak: all unit ## a hundred kills; then many processes at random for SOAK_SECONDS (600), plain and under the sanitizers
+soak: all unit ## a hundred kills; then many processes at random for SOAK_SECONDS (600) and twenty unmounts amid them, plain and under the sanitizers
 	$(Q)$(MAKE) asan tsan
 	$(Q)tests/soak/kills.sh
 	$(Q)for tree in $(BUILD) build/asan build/tsan; do echo "# $$tree"; \
-		MOEFS=$$PWD/$$tree/moefs SECONDS_OF=$(SOAK_SECONDS) tests/soak/soak.sh || exit; done
+		MOEFS=$$PWD/$$tree/moefs SECONDS_OF=$(SOAK_SECONDS) tests/soak/soak.sh || exit; \
+		MOEFS=$$PWD/$$tree/moefs tests/soak/unmounts.sh || exit; done
 
 # ---- measuring ----
 
@@ -246,13 +248,13 @@ USER_UNITS     ?= $(if $(SYSTEM),lib,share)/systemd/user
 INSTALLED = \
 	755:$(BUILD)/moefs:bin/moefs \
 	755:$(BUILD)/moefs-http:bin/moefs-http \
+	644:fs/install/moefs-http.1:share/man/man1/moefs-http.1 \
+	644:fs/install/moefs-http.bash:share/bash-completion/completions/moefs-http \
 	$(foreach p,$(filter %.1,$(PAGES)),644:$(p):share/man/man1/$(notdir $(p))) \
 	644:$(BUILD)/install/moefs.5:share/man/man5/moefs.5 \
 	644:$(BUILD)/install/moefs.bash:share/bash-completion/completions/moefs \
-	link:share/bash-completion/completions/moefs:share/bash-completion/completions/moefs-http \
 	644:$(BUILD)/install/moefs.zsh:$(ZSH_FUNCTIONS)/_moefs \
 	644:$(BUILD)/install/moefs.fish:share/fish/vendor_completions.d/moefs.fish \
-	644:fs/install/moefs-http.1:share/man/man1/moefs-http.1 \
 	$(foreach u,moefs@.service moefs-http@.service moefs-http@.socket,unit:fs/install/systemd/$(u):$(USER_UNITS)/$(u)) \
 	$(if $(SYSTEM),644:fs/install/mount.moefs.8:share/man/man8/mount.moefs.8) \
 	$(if $(SYSTEM),link:bin/moefs:$(HELPERS)/mount.moefs)
@@ -273,12 +275,15 @@ install: all ## install the program, its manual, completion and systemd unit und
 uninstall: ## remove what install put there
 	rm -f $(foreach i,$(INSTALLED),$(call placed,$(i)))
 
-.PHONY: deb check-deb
+.PHONY: deb check-deb check-boot
 deb: all ## make a package for Debian and Ubuntu, build/moefs_VERSION_ARCHITECTURE.deb
 	$(Q)fs/install/debian/package.sh $(BUILD) $(VERSION) $(BUILD)
 
 check-deb: deb ## look at that package with lintian, install and purge it in a small Debian
 	$(Q)tests/package/check.sh $(BUILD)/moefs_$(VERSION)_*.deb
+
+check-boot: deb ## boot a small Debian with that package: the system's automount, a user's unit
+	$(Q)tests/systemd/boot.sh
 
 clean: ## remove build/
 	rm -rf build

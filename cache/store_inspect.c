@@ -35,9 +35,13 @@ static int each_file(int dir, int (*visit)(void *ctx, int dir, const char *name)
 			close(again);
 		return failed;
 	}
-	for (struct dirent *f; !failed && (f = readdir(files));)
+	struct dirent *f;
+	errno = 0;
+	for (; !failed && (f = readdir(files)); errno = 0)
 		if (strcmp(f->d_name, ".") != 0 && strcmp(f->d_name, "..") != 0)
 			failed = visit(ctx, dir, f->d_name);
+	if (!failed)
+		failed = -errno;
 	(void)closedir(files);
 	return failed;
 }
@@ -201,10 +205,14 @@ int store_remove(const char *folder, struct err *e)
 		failed = store_lock_try(&lock, folder, e);
 	if (failed == -EAGAIN)
 		failed = err_set(e, EBUSY, "%s: is just being removed", folder);
-	if (!failed && each_file(lock.dir, not_a_folder, NULL) == -ENOTEMPTY) {
+	if (!failed && (failed = each_file(lock.dir, not_a_folder, NULL))) {
 		store_lock_remove(&lock);
-		failed =
-			err_set(e, ENOTEMPTY, "%s: stays, since another folder lies in it", folder);
+		failed = failed == -ENOTEMPTY
+				 ? err_set(e, ENOTEMPTY,
+					   "%s: stays, since another folder lies in it; move that "
+					   "elsewhere",
+					   folder)
+				 : err_sys(e, -failed, "%s: cannot be listed, and stays", folder);
 	}
 	if (!failed)
 		failed = remove_all(&lock, folder, e);

@@ -36,6 +36,11 @@ verify() { # of what is said only what is about our units counts
 	systemd-analyze "$@" 2>&1 | grep -E 'moefs|srv-models' | grep -v 'Failed to .*cgroup'
 }
 result "the user's unit" "$(verify --user --man=no verify "$work/user/moefs@name.service" 2>&1)"
+for unit in moefs-http@.service moefs-http@.socket; do
+	sed "s|/usr/local/bin/moefs-http|$(realpath "$MOEFS-http")|" "$work/installed/usr/local/lib/systemd/user/$unit" >"$work/user/$unit"
+done
+result "the user's gateway and its socket" \
+	"$(verify --user --man=no verify "$work/user/moefs-http@name.service" "$work/user/moefs-http@name.socket" 2>&1)"
 result "the system's mount and automount" \
 	"$(verify --man=no verify "$work/system/srv-models.mount" "$work/system/srv-models.automount")"
 sed 's/^Type=notify/Type=notified/' "$work/user/moefs@.service" >"$work/user/wrong@.service"

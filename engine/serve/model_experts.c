@@ -35,12 +35,14 @@ static bool ask_source(struct model *m, const struct pager_id *ids, size_t n, as
 	return there;
 }
 
-/* What it has to be like for a model that is not loaded. */
+/* What it has to be like for a model that is not loaded: beside what is pinned of those that are.
+ */
 static int check_room(const struct model *m, const struct pager_id *ids, size_t n, struct err *e)
 {
 	struct pager_stats s;
 	pager_stats(m->engine->pager, &s);
-	return wishes_check_room(&m->wishes, ids, n, m->run.need.least, s.budget, e);
+	uint64_t left = s.budget > s.pinned ? s.budget - s.pinned : 0;
+	return wishes_check_room(&m->wishes, ids, n, m->run.need.least, left, e);
 }
 
 static int wish(struct model *m, const struct pager_id *ids, size_t n, enum wish wish, ask_fn *ask,

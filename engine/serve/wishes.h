@@ -38,8 +38,8 @@ void wishes_set(struct wishes *w, const struct pager_id *ids, size_t n, enum wis
 void wishes_clear(struct wishes *w, enum wish wish); /* of all */
 /* How many of them have it. */
 size_t wishes_count(const struct wishes *w, const struct pager_id *ids, size_t n, enum wish wish);
-/* While no source is there to ask: -ENOSPC if n experts, with all that is pinned and token_bytes
- * for others, take more than the budget. */
+/* While no source is there to ask: -ENOSPC if n experts, each named once, with all that is pinned
+ * and token_bytes for others, take more than the budget. */
 int wishes_check_room(const struct wishes *w, const struct pager_id *ids, size_t n,
 		      uint64_t token_bytes, uint64_t budget, struct err *e);
 /* Those with a wish, by their layers of the plan, [layers * experts] at most; returns how many. */

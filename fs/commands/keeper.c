@@ -1,6 +1,6 @@
 /* What must not outlive a command. See keeper.h. */
 #include "fs/commands/keeper.h"
-#include "fs/unmount.h"
+#include "fs/program/unmount.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
  * its models with their states; or the same in JSON. */
 #include "fs/commands/commands.h"
 #include "fs/commands/look.h"
-#include "fs/text.h"
+#include "fs/base/text.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -40,39 +40,27 @@ static void add_line(struct text *t, const struct mount_seen *m, const struct lo
 
 /* ---- for programs ---- */
 
-/* Bytes that are no UTF-8 stay as they are: a path is what it is. */
-static void add_string(struct text *t, const char *string)
-{
-	text_string(t, "\"");
-	for (const unsigned char *at = (const unsigned char *)string; *at; at++)
-		if (*at < ' ' || *at == '"' || *at == '\\' || *at == 0x7f)
-			text_format(t, "\\u%04x", *at);
-		else
-			text_add(t, at, 1);
-	text_string(t, "\"");
-}
-
 static void add_object(struct text *t, const struct mount_seen *m, const struct look *l)
 {
 	const char *name, *state, *comma = "";
 	size_t place = 0;
 	text_string(t, "{\"mountpoint\": ");
-	add_string(t, m->point);
+	text_json(t, m->point);
 	text_string(t, ", \"source\": ");
-	add_string(t, m->source);
+	text_json(t, m->source);
 	text_format(t, ", \"user\": %u", (unsigned)m->uid);
 	if (l->process)
 		text_format(t, ", \"process\": %ld", l->process);
 	if (l->words) {
 		text_string(t, ", \"error\": ");
-		add_string(t, l->words);
+		text_json(t, l->words);
 	}
 	text_string(t, ", \"models\": [");
 	while (!l->words && look_next(l, &place, &name, &state)) {
 		text_format(t, "%s{\"name\": ", comma);
-		add_string(t, name);
+		text_json(t, name);
 		text_string(t, ", \"state\": ");
-		add_string(t, state);
+		text_json(t, state);
 		text_string(t, "}");
 		comma = ", ";
 	}

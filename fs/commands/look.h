@@ -4,7 +4,7 @@
 #define MOEFS_FS_COMMANDS_LOOK_H
 
 #include "fs/commands/mounts.h"
-#include "fs/text.h"
+#include "fs/base/text.h"
 
 struct look {
 	long process;	   /* 0: not known */

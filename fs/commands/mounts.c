@@ -1,5 +1,6 @@
 /* What is mounted of ours, and what is read from it. See mounts.h. */
 #include "fs/commands/mounts.h"
+#include "fs/base/mountinfo.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -10,42 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- mountinfo ---- */
-
-void mounts_unescape(char *text)
-{
-	char *to = text;
-	for (const char *from = text; *from; from++, to++) {
-		*to = *from;
-		if (*from != '\\' || strspn(from + 1, "01234567") < 3)
-			continue;
-		*to = (char)((from[1] - '0') * 64 + (from[2] - '0') * 8 + (from[3] - '0'));
-		from += 3;
-	}
-	*to = 0;
-}
-
-/* A line of mountinfo (proc(5)): point is its fifth field; type, source and the kernel's options
- * follow a lone hyphen. They point into the line, with its escapes. */
-struct entry {
-	char *point, *type, *source, *options;
-};
-
-static bool split(char *line, struct entry *out)
-{
-	enum { POINT = 4 };
-	char *save = NULL, *field = strtok_r(line, " \n", &save);
-	*out = (struct entry){0};
-	for (int i = 0; field && strcmp(field, "-") != 0; i++) {
-		if (i == POINT)
-			out->point = field;
-		field = strtok_r(NULL, " \n", &save);
-	}
-	out->type = strtok_r(NULL, " \n", &save);
-	out->source = strtok_r(NULL, " \n", &save);
-	out->options = strtok_r(NULL, " \n", &save);
-	return out->point && out->options;
-}
+/* ---- what is mounted ---- */
 
 static uid_t user_in(const char *options)
 {
@@ -56,8 +22,19 @@ static uid_t user_in(const char *options)
 	return 0;
 }
 
-static int add(struct mounts_seen *m, const struct entry *entry)
+/* Whoever was mounted there before is not to be reached any more. */
+static void hide(struct mounts_seen *m, const char *point)
 {
+	for (size_t i = 0; i < m->count; i++)
+		m->list[i].hidden |= m->list[i].point && !strcmp(m->list[i].point, point);
+}
+
+static int add(void *ctx, const struct mountinfo *entry)
+{
+	struct mounts_seen *m = ctx;
+	hide(m, entry->point);
+	if (strcmp(entry->type, "fuse.moefs") != 0)
+		return 0;
 	struct mount_seen *grown = realloc(m->list, (m->count + 1) * sizeof *grown);
 	if (!grown)
 		return -ENOMEM;
@@ -70,40 +47,15 @@ static int add(struct mounts_seen *m, const struct entry *entry)
 	return new->point &&new->source ? 0 : -ENOMEM;
 }
 
-/* Whoever was mounted there before is not to be reached any more. */
-static void hide(struct mounts_seen *m, const char *point)
-{
-	for (size_t i = 0; i < m->count; i++)
-		m->list[i].hidden |= m->list[i].point && !strcmp(m->list[i].point, point);
-}
-
 int mounts_read(struct mounts_seen *out, const char *table, struct err *e)
 {
-	const char *path = table ? table : "/proc/self/mountinfo";
-	FILE *f = fopen(path, "re");
 	*out = (struct mounts_seen){0};
-	if (!f)
-		return err_sys(e, errno, "cannot read %s", path);
-	char *line = NULL;
-	size_t size = 0;
-	int code = 0;
-	while (!code && getline(&line, &size, f) > 0) {
-		struct entry entry;
-		if (!split(line, &entry))
-			continue;
-		mounts_unescape(entry.point);
-		mounts_unescape(entry.source);
-		hide(out, entry.point);
-		if (!strcmp(entry.type, "fuse.moefs"))
-			code = add(out, &entry);
-	}
-	free(line);
-	(void)fclose(f);
-	if (code) {
-		mounts_free(out);
-		return err_set(e, -code, "no memory for the list of mounts");
-	}
-	return 0;
+	int code = mountinfo_each(table, add, out);
+	if (!code)
+		return 0;
+	mounts_free(out);
+	return err_sys(e, -code, "cannot list the mounts of %s",
+		       table ? table : "/proc/self/mountinfo");
 }
 
 void mounts_free(struct mounts_seen *m)

@@ -33,7 +33,4 @@ int mounts_models(const struct mount_seen *m,
 /* The value of a file of one line, such as MODEL/info/state, without its newline. -errno. */
 int mounts_value(const char *folder, const char *file, char *value, size_t size);
 
-/* Replaces mountinfo's \NNN (octal) by what they stand for. */
-void mounts_unescape(char *text);
-
 #endif

@@ -4,7 +4,7 @@
 #ifndef MOEFS_FS_COMMANDS_SCREEN_H
 #define MOEFS_FS_COMMANDS_SCREEN_H
 
-#include "fs/text.h"
+#include "fs/base/text.h"
 #include "cache/err.h"
 
 struct screen {

@@ -2,7 +2,7 @@
 #include "fs/commands/busy.h"
 #include "fs/commands/commands.h"
 #include "fs/commands/look.h"
-#include "fs/unmount.h"
+#include "fs/program/unmount.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -106,7 +106,7 @@ static bool is_daemon(long process)
 	bool read = f && fgets(name, sizeof name, f);
 	if (f)
 		(void)fclose(f);
-	return read && !strncmp(name, "moefs", 5);
+	return read && (!strncmp(name, "moefs", 5) || !strncmp(name, "mount.moefs", 11));
 }
 
 /* A descriptor of the process that serves a mount; -1: not known which one that is. */

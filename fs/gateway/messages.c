@@ -1,7 +1,7 @@
 /* Messages and tools, checked and brought into the tree's form. See messages.h. */
 #include "fs/gateway/messages.h"
 #include "fs/gateway/fields.h"
-#include "fs/text.h"
+#include "fs/base/text.h"
 
 #include <stdlib.h>
 #include <string.h>

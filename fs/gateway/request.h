@@ -7,7 +7,7 @@
 #define MOEFS_FS_GATEWAY_REQUEST_H
 
 #include "fs/gateway/problem.h"
-#include "fs/text.h"
+#include "fs/base/text.h"
 
 #include <microhttpd.h>
 

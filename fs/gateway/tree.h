@@ -3,7 +3,7 @@
 #ifndef MOEFS_FS_GATEWAY_TREE_H
 #define MOEFS_FS_GATEWAY_TREE_H
 
-#include "fs/text.h"
+#include "fs/base/text.h"
 
 #include <json-c/json.h>
 

@@ -5,9 +5,9 @@
  * first byte of output, less what the engine took for its first token by its own clock; and from
  * each token being there to its coming back from the read that waited for it. Both file systems
  * are processes of their own, as they are in life. */
+#include "tests/bench/files.h"
 #include "cache/clock.h"
 #include "tests/bench/bench.h"
-#include "tests/bench/files.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,9 @@
 /* The tree of moefs, in a process that notes when the engine has a token: what the program does,
  * without its command line. */
-#include "fs/loop.h"
-#include "fs/mount.h"
-#include "fs/ops.h"
+#include "fs/models/models.h"
+#include "fs/requests/lifetime.h"
+#include "fs/requests/loop.h"
+#include "fs/requests/ops.h"
 #include "tests/bench/files.h"
 
 #include <errno.h>

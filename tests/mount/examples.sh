@@ -116,6 +116,20 @@ costs() {
 	STORE=$work/stores run quantisations "$MODEL" "$work/text" bf16 tq2 >"$work/said" || fail "status $?: $(cat "$work/errors")"
 	awk '{ p[$1] = $3 } END { exit !(p["bf16"] > 1 && p["tq2"] > p["bf16"]) }' "$work/said" || fail "$(cat "$work/said")"
 }
+pins() {
+	run pin . 03 "What is 12 x 6?" >"$work/said" || fail "status $?: $(cat "$work/errors")"
+	same "$(head -n 1 "$work/said")" "12 x 6 = 72"
+	same "$(stat -c %A experts/03)" "drwxr-xr-x" "pinned still"
+	run pin . 99 "What is 12 x 6?" && fail "a layer that there is not"
+	same "$(ls ask.d)" ""
+}
+paints() {
+	run routing . "What is 12 x 6?" "$work/picture.png" >"$work/said" || fail "status $?: $(cat "$work/errors")"
+	same "$(cat "$work/said")" "12 x 6 = 72"
+	same "$(head -c 4 "$work/picture.png" | tail -c 3)" PNG
+	[ "$(wc -c <"$work/picture.png")" -gt 2000 ] || fail "the picture is empty"
+	same "$(ls sessions)" default "left behind"
+}
 claim "edit.sh asks another question in the last one's place" edits
 claim "perplexity.sh names the likelier text first" compares
 claim "json.sh gives what its schema says" parses
@@ -128,5 +142,7 @@ claim "reader.py reads several answers at once" reads_many
 needs git claim "prepare-commit-msg proposes, and keeps no commit from being made" proposes
 needs watch needs script claim "watch.sh shows the map" watches
 claim "hottest.sh names experts in memory" hottest
+claim "pin.sh pins a layer, and lets it go" pins
+needs gnuplot claim "routing.sh paints what the router picked" paints
 claim "quantisations.sh tells what fewer bits cost" costs
 finish

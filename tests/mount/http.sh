@@ -470,7 +470,7 @@ told() { # every option in the manual page and the completion
 	local option count=0
 	for option in $("$http" --help | sed -n 's/^    \([a-z_]*\)=\{0,1\}[A-Zo|,]*.*/\1/p' | grep .); do
 		grep -qE "^\.B.*\\\\-o $option|,$option=" "$root/fs/install/moefs-http.1" || fail "moefs-http.1 lacks $option"
-		grep -qE "[ \"]$option" "$root/fs/install/moefs.bash.in" || fail "the completion lacks $option"
+		grep -qE "[[:space:]\"]$option" "$root/fs/install/moefs-http.bash" || fail "the completion lacks $option"
 		count=$((count + 1))
 	done
 	[ $count -gt 12 ] || fail "--help has only $count options"

@@ -154,6 +154,24 @@ goes() {
 }
 claim "what goes from the folder goes from the tree, unless it is used" goes
 
+closed() { # nothing stays of it but its number
+	local files tasks
+	same "$(echo "$mnt"/passing*)" "$mnt/passing*" "models called so"
+	complete four
+	files=$(ls "/proc/$daemon/fd" | wc -l) tasks=$(ls "/proc/$daemon/task" | wc -l)
+	model "$ours/passing" && echo rescan >"$mnt/ctl"
+	(cd "$mnt/passing" && ls tensors >/dev/null && greedy && ask "What is 12 x 6?" >/dev/null && echo reset >ctl) || exit
+	complete passing
+	echo "unload passing" >"$mnt/ctl"
+	rm -r "$ours/passing" && echo rescan >"$mnt/ctl"
+	until_true not_here passing
+	until_true has_most "$files" "$tasks"
+}
+has_most() { # FILES TASKS
+	[ "$(ls "/proc/$daemon/fd" | wc -l)" -le "$1" ] && [ "$(ls "/proc/$daemon/task" | wc -l)" -le "$2" ]
+}
+claim "a model that went has no open file and no thread any more" closed
+
 pinned() {
 	echo "load one" >../ctl && chmod +t experts/01/003 && until_true pin_is_there
 	echo "unload one" >../ctl

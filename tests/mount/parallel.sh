@@ -39,12 +39,22 @@ churn() {
 }
 claim "sessions come and go" churn
 
+own() { awk '/^RssAnon/ { print $2 * 1024 }' "/proc/$daemon/status"; } # the daemon's bytes, without files'
 many() {
+	local before
+	before=$(own)
 	seq -f sessions/%g 1 2000 | xargs mkdir || fail mkdir
+	nm "$MOEFS" 2>/dev/null | grep -qE '__(asan|tsan)_init' || # which has memory of its own for each byte
+		[ $((($(own) - before) / 2000)) -lt 65536 ] || fail "$((($(own) - before) / 2000)) bytes for each"
 	same "$(ls sessions | wc -l)" 2001
 	same "$(find sessions -maxdepth 2 -name status | wc -l)" 2001
+	mv sessions/1000 sessions/!before && mv sessions/1500 sessions/~behind && mv sessions/1 sessions/1000 || fail mv
+	fails_with "File exists" mkdir sessions/!before sessions/1000 sessions/~behind
+	fails_with "No such file" ls sessions/1 sessions/1500
 	rm -rf sessions/[0-9]* || fail rm
+	same "$(ls sessions | LC_ALL=C sort | tr '\n' ' ')" "!before default ~behind "
+	rmdir sessions/!before sessions/~behind || fail rmdir
 	same "$(ls sessions)" default
 }
-claim "two thousand sessions" many
+claim "two thousand sessions, each found by its name, and each of less than 64 KiB" many
 finish

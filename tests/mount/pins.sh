@@ -277,6 +277,7 @@ cd "$root" && unmounted
 # ---- of a model that is not loaded ----
 one=$MODEL name=$(basename "$MODEL")
 mkdir "$work/models" && ln -s "$one" "$work/models/$name"
+mkdir "$work/models/beside" && cp "$one"/*.json "$one"/*.jinja "$work/models/beside" && ln -s "$one"/*.safetensors "$work/models/beside"
 MODEL=$work/models m=$mnt mounted -o budget=1M,umask=077
 m=$mnt/$name
 cd "$m" || exit 1
@@ -308,4 +309,16 @@ again() {
 	sticky experts/00/000 && free experts/00/010
 }
 claim "pins outlive an unload: the next load reads what they name again" again
+
+beside() { # of which most of the budget is pinned
+	same "$(cat ../beside/info/state)" unloaded
+	fails_with "No space left on device" chmod +t ../beside/experts/00
+	same "$(cat ../beside/info/state)" unloaded "after a refusal"
+	free ../beside/experts/00/000
+	same "$(cat ../beside/info/state)" unloaded "after looking"
+	echo "evict 01" >experts/ctl && await experts/00/000 experts/00/031
+	chmod +t ../beside/experts/00/000 && sticky ../beside/experts/00/000 || exit
+	await ../beside/experts/00/000 experts/00/000
+}
+claim "pins of a model that is not loaded leave others' in memory" beside
 finish

@@ -317,4 +317,57 @@ for turn in range(3):
 PY
 }
 claim "ask can be polled" ask_polls
+crowd() { # ten thousand open files are polled; each is told, none too early, and who looks is answered between them
+	mkdir sessions/c && cd sessions/c || exit
+	begin_long
+	timeout $limit python3 - "${POLLS:-10000}" <<'PY'
+import os, resource, select, sys, time
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+count, share = int(sys.argv[1]), 1000
+told, tell = os.pipe()
+def polls(n): # says that it polls, and then when the first and the last of its files were ready
+    files = [os.open("wait", os.O_RDONLY | os.O_NONBLOCK) for _ in range(n)]
+    e = select.epoll()
+    for f in files: e.register(f, select.EPOLLIN)
+    assert not e.poll(0), "ready too early"
+    os.write(tell, b"polling\n")
+    first = last = None
+    while n:
+        for f, _ in e.poll():
+            last = time.monotonic_ns()
+            first = first or last
+            assert os.read(f, 100) == b"stopped\n"
+            e.unregister(f)
+            n -= 1
+    os.write(tell, b"%d %d\n" % (first, last))
+children = []
+for _ in range(count // share):
+    children.append(os.fork())
+    if not children[-1]:
+        try: polls(share)
+        except BaseException as why: os.write(2, repr(why).encode()); os._exit(1)
+        os._exit(0)
+os.close(tell)
+said = os.fdopen(told, "rb", buffering=0)
+for _ in children: assert said.readline() == b"polling\n", "it does not poll"
+ended, answered = [], []
+with open("ctl", "w") as f: f.write("stop")
+while len(ended) < len(children):
+    os.stat("status")
+    answered.append(time.monotonic_ns())
+    if select.select([said], [], [], 0)[0]:
+        line = said.readline()
+        assert line, "a child has ended"
+        ended.append([int(t) for t in line.split()])
+for child in children: assert os.waitpid(child, 0)[1] == 0
+first, last = min(f for f, _ in ended), max(l for _, l in ended)
+assert any(first < t < last for t in answered), "no look was answered between the first poll and the last"
+PY
+	status=$?
+	end_long
+	cd .. && rmdir c
+	return $status
+}
+claim "ten thousand polls of a turn are told of its end, and who looks meanwhile is answered between them" crowd
 finish

@@ -2,7 +2,9 @@
 any refusal for an answer. What it must not meet: a call that hangs, a daemon that is gone, an answer that breaks off
 without words.
 
-    operations.py MODEL_FOLDER DAEMON_PID SECONDS PROCESSES SEED
+    operations.py MODEL_FOLDER DAEMON_PID SECONDS PROCESSES SEED CHECKPOINT MODELS
+
+MODELS is the mounted folder of models, into which copies of CHECKPOINT come, and from which they go.
 """
 import errno
 import json
@@ -11,6 +13,7 @@ import multiprocessing
 import os
 import random
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +21,7 @@ import time
 from collections import Counter
 
 model, daemon, seconds, processes, seed = sys.argv[1], int(sys.argv[2]), *map(int, sys.argv[3:6])
+checkpoint, models = sys.argv[6:8]
 root = os.path.dirname(model)
 HANG = 120  # seconds within which any call must end, on however busy a machine
 QUESTIONS = ["What is the capital of France?", "What is 12 x 6?", "What is the opposite of hot?", "ha ha ha ha ha",
@@ -206,7 +210,8 @@ def convert(u):
 
 
 def polled(u):
-    fd = os.open(os.path.join(u.session(), u.random.choice(["output", "wait", "log", "tool_calls.json"])), os.O_RDONLY | os.O_NONBLOCK)
+    of = u.random.choice(["output", "wait", "log", "tool_calls.json", "status", "error"])
+    fd = os.open(u.random.choice([os.path.join(u.session(), of), path("experts", "trace")]), os.O_RDONLY | os.O_NONBLOCK)
     try:
         p = select.poll()
         p.register(fd, select.POLLIN)
@@ -217,8 +222,8 @@ def polled(u):
 
 
 def killed_reader(u):
-    child = subprocess.Popen(["cat", os.path.join(u.session(), u.random.choice(["output", "wait", "log"]))],
-                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    of = u.random.choice([os.path.join(u.session(), u.random.choice(["output", "wait", "log"])), path("experts", "trace")])
+    child = subprocess.Popen(["cat", of], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(u.random.random() / 50)
     child.send_signal(u.random.choice([signal.SIGINT, signal.SIGTERM, signal.SIGKILL]))
     child.wait()
@@ -274,6 +279,139 @@ def shared_setting(u):
     put(os.path.join(root, "cache", name), u.random.choice(values))
 
 
+# ---- of experts ----
+
+PATTERNS = ["*", "*/*", "0[0-3]/*", "00", "01/003", "experts/02/0[01]?", "0?/0*5 01", "00/999", "[", "x", "", "\\",
+            "*/" + "*" * 60, "?" * 70, " ".join(["0*/0*"] * 1100), "\x00", "00/001 " * 9000]
+
+
+def expert(u):
+    """The path of an expert or of a layer's folder."""
+    layer = path("experts", "%02d" % u.random.randrange(8))
+    return os.path.join(layer, "%03d" % u.random.randrange(16)) if u.random.random() < 0.7 else layer
+
+
+def expert_verb(u):
+    put(path("experts", "ctl"), "%s %s" % (u.random.choice(["load", "evict", "pin", "unpin", "no"]), u.random.choice(PATTERNS)),
+        os.O_WRONLY)
+
+
+def pin(u):
+    os.chmod(expert(u), u.random.choice([0o1444, 0o444, 0o1755, 0o755, 0o644, 0]))
+
+
+def attributes(u):
+    of = u.random.choice([root, model, expert(u), u.file()])
+    for name in os.listxattr(of):
+        os.getxattr(of, name)
+    if u.random.random() < 0.3:
+        name = u.random.choice(["user.moefs.pinned", "user.moefs.", "user.x", "user." + "y" * 250, "security.capability"])
+        u.random.choice([lambda: os.getxattr(of, name), lambda: os.setxattr(of, name, b"1"), lambda: os.removexattr(of, name)])()
+
+
+def trace(u):
+    """A reader who takes his time, and goes before the end as often as not."""
+    fd = os.open(path("experts", "trace"), os.O_RDONLY | u.random.choice([0, os.O_NONBLOCK]))
+    try:
+        for _ in range(u.random.randrange(20)):
+            if not os.read(fd, u.random.choice([1, 100, 4096, 1 << 17])):
+                break
+            time.sleep(u.random.random() / 50)
+    finally:
+        os.close(fd)
+
+
+def tensor(u):
+    """As NumPy reads it: the head, and pieces anywhere; or mapped."""
+    fd = os.open(path("tensors", u.random.choice(os.listdir(path("tensors")))), os.O_RDONLY)
+    try:
+        size = os.fstat(fd).st_size
+        if os.pread(fd, 6, 0) != b"\x93NUMPY":
+            raise RuntimeError("a tensor's file does not begin as one")
+        for _ in range(10):
+            at = u.random.randrange(size + 10)
+            if len(os.pread(fd, 1000, at)) != max(0, min(1000, size - at)):
+                raise RuntimeError("a tensor's file is shorter than it says")
+        with mmap.mmap(fd, size, prot=mmap.PROT_READ) as view:
+            for _ in range(10):
+                view[u.random.randrange(size)]
+    finally:
+        os.close(fd)
+
+
+def numbers(u):
+    """What is JSON always is."""
+    of = u.random.choice([os.path.join(root, "cache"), u.session()])
+    json.loads(get(os.path.join(of, "stats.json")))
+
+
+# ---- of models ----
+
+def put_model(folder):
+    os.mkdir(folder)
+    for name in os.listdir(checkpoint):
+        if name.endswith(".safetensors"):
+            os.symlink(os.path.join(checkpoint, name), os.path.join(folder, name))
+        elif os.path.isfile(os.path.join(checkpoint, name)):
+            shutil.copy(os.path.join(checkpoint, name), folder)
+
+
+def mount_verb(u):
+    verb = u.random.choice(["load", "unload", "rescan", "no"])
+    name = u.random.choice(os.listdir(root) + [os.path.basename(model)] * 3)
+    put(os.path.join(root, "ctl"), "%s %s" % (verb, name) if verb != "rescan" else verb)
+
+
+def model_comes(u):
+    folder = os.path.join(models, "x%d-%d" % (u.number, u.random.randrange(2)))
+    put_model(folder)
+    if u.random.random() < 0.5:
+        put(os.path.join(root, "ctl"), "rescan")
+
+
+def model_goes(u):
+    folder = os.path.join(models, "x%d-%d" % (u.number, u.random.randrange(2)))
+    if u.random.random() < 0.3:
+        os.rename(folder, folder + "r")
+        folder += "r"
+    shutil.rmtree(folder)
+    if u.random.random() < 0.5:
+        put(os.path.join(root, "ctl"), "rescan")
+
+
+def other_model(u):
+    """What comes and goes is used meanwhile."""
+    others = [n for n in os.listdir(root) if n.startswith("x")]
+    if not others:
+        return
+    other = os.path.join(root, u.random.choice(others))
+    what = u.random.randrange(5)
+    if what == 0:
+        put(os.path.join(other, "sessions", "default", "params", "max_tokens"), "5")
+        put(os.path.join(other, "prompt"), u.question())
+        get(os.path.join(other, "output"))
+    elif what == 1:
+        put(os.path.join(other, "ctl"), "reset")
+    elif what == 2:
+        put(os.path.join(root, "ctl"), "unload " + os.path.basename(other))
+    elif what == 3:
+        get(os.path.join(other, "tensors", os.listdir(os.path.join(other, "tensors"))[0]), 1000)
+    else:
+        os.chmod(os.path.join(other, "experts", "00", "001"), u.random.choice([0o1444, 0o444]))
+
+
+def command(u):
+    """By its path: by name it might be another mount's."""
+    child = subprocess.Popen([os.environ["MOEFS"], "ask", model, u.question().replace("\0", "") or "?"], stdin=subprocess.DEVNULL,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if u.random.random() < 0.3:
+        time.sleep(u.random.random() / 5)
+        child.send_signal(u.random.choice([signal.SIGINT, signal.SIGTERM, signal.SIGKILL]))
+    _, said = child.communicate()
+    if b"Sanitizer" in said or child.returncode in (-signal.SIGSEGV, -signal.SIGABRT):
+        raise RuntimeError("moefs ask: " + said.decode(errors="replace"))
+
+
 def held_open(u):
     fds = []
     try:
@@ -291,6 +429,7 @@ def begun_and_left(u):
             fd = os.open(path("ask"), os.O_RDWR)
             os.write(fd, b"What is the capital of Peru?")
             os.open(os.path.join(u.session(), "prompt"), os.O_WRONLY)
+            os.open(path("experts", "trace"), os.O_RDONLY)
             os.read(fd, 3)
         finally:
             os._exit(0)
@@ -300,7 +439,9 @@ def begun_and_left(u):
 OPERATIONS = [(make, 4), (end, 3), (rename, 1), (prompt_and_read, 12), (prompt_only, 4), (prompt_in_pieces, 2), (look, 8),
               (wait, 2), (verb, 5), (param, 5), (messages, 2), (tools, 1), (state, 2), (ask, 4), (ask_by_name, 3), (convert, 2),
               (polled, 4), (killed_reader, 2), (killed_writer, 1), (walk, 1), (read_any, 6), (write_any, 2), (mapped, 2),
-              (shared_setting, 1), (held_open, 1), (begun_and_left, 1)]
+              (shared_setting, 1), (held_open, 1), (begun_and_left, 1), (expert_verb, 3), (pin, 4), (attributes, 4),
+              (trace, 3), (tensor, 3), (numbers, 2), (mount_verb, 2), (model_comes, 1), (model_goes, 1), (other_model, 2),
+              (command, 1)]
 
 GONE = {errno.ENOTCONN, errno.ECONNABORTED, errno.ENXIO}
 
@@ -320,7 +461,7 @@ def one(u, did):
         operation(u)
         did[operation.__name__] += 1
     except OSError as e:
-        if e.errno in GONE:
+        if e.errno in GONE or not os.path.exists("/proc/%d" % daemon):
             raise
         did["%s: %s" % (operation.__name__, errno.errorcode.get(e.errno, e.errno))] += 1
     except Hung:
@@ -358,17 +499,14 @@ def spell(length, first):
     return all_done, wrongs
 
 
-def quiet():
-    """What is left is what a mount has at its beginning."""
-    put(os.path.join(root, "cache", "budget"), "8M")
-    put(os.path.join(root, "cache", "policy"), "auto")
-    put(os.path.join(root, "cache", "context_budget"), "64M")
-    for s in os.listdir(path("sessions")):
+def made_quiet(folder):
+    """A model's folder has what it has at the beginning of a mount."""
+    for s in os.listdir(os.path.join(folder, "sessions")):
         if s != "default":
-            os.rmdir(path("sessions", s))
-    for name in os.listdir(path("ask.d")):
-        os.unlink(path("ask.d", name))
-    default = path("sessions", "default")
+            os.rmdir(os.path.join(folder, "sessions", s))
+    for name in os.listdir(os.path.join(folder, "ask.d")):
+        os.unlink(os.path.join(folder, "ask.d", name))
+    default = os.path.join(folder, "sessions", "default")
     while True:
         try:
             put(os.path.join(default, "ctl"), "stop")
@@ -378,6 +516,41 @@ def quiet():
         except OSError as e:  # what was refused to those who are gone, or a prompt that is only now submitted
             if e.errno not in (errno.EIO, errno.EBUSY):
                 raise
+
+
+def without_others():
+    """Models that came have gone, and nothing but a use holds them."""
+    for name in os.listdir(models):
+        if name.startswith("x"):
+            shutil.rmtree(os.path.join(models, name))
+    until = time.monotonic() + HANG
+    while others := [n for n in os.listdir(root) if n.startswith("x")]:
+        if time.monotonic() > until:
+            raise RuntimeError("%s stays: %s" % (others, get(os.path.join(root, "error"))))
+        try:
+            for name in others:
+                made_quiet(os.path.join(root, name))
+                put(os.path.join(root, "ctl"), "unload " + name)
+        except OSError as e:  # it is loading, or goes meanwhile
+            if e.errno not in (errno.EBUSY, errno.ENOENT, errno.ESTALE):
+                raise
+        put(os.path.join(root, "ctl"), "rescan")
+
+
+def quiet():
+    """What is left is what a mount has at its beginning."""
+    put(os.path.join(root, "cache", "budget"), "8M")
+    put(os.path.join(root, "cache", "policy"), "auto")
+    put(os.path.join(root, "cache", "context_budget"), "64M")
+    made_quiet(model)
+    without_others()
+    put(path("experts", "ctl"), "unpin *")
+    if os.getxattr(model, "user.moefs.pinned_bytes") != b"0":
+        raise RuntimeError("something is pinned still")
+    put(os.path.join(root, "ctl"), "load " + os.path.basename(model))
+    while (get(path("info", "state")), get(path("info", "progress"))) != (b"ready\n", b"idle\n"):
+        time.sleep(0.05)
+    default = path("sessions", "default")
     for name, text in (("tools.json", "[]"), ("template.json", "{}"), ("messages.json", "[]"), ("params/system", "\n"),
                        ("params/stop", "\n"), ("params/format", "auto"), ("params/max_tokens", "24"), ("params/temperature", "0")):
         put(os.path.join(default, name), text)
@@ -389,7 +562,7 @@ def resident():
 
 
 def main():
-    sizes, wrongs, total = {}, [], Counter()
+    sizes, files, wrongs, total = {}, {}, [], Counter()
     for name, length, first in (("first", seconds // 10, 0), ("last", seconds - seconds // 10, 500)):
         did, wrong = spell(length, first)
         total += did
@@ -397,11 +570,12 @@ def main():
         if not wrong:
             quiet()
             sizes[name] = resident()
+            files[name] = len(os.listdir("/proc/%d/fd" % daemon))
     for what, count in sorted(total.items()):
         print("%7d %s" % (count, what))
     print("%7d operations" % sum(total.values()))
     for name, size in sizes.items():
-        print("resident %s %d KiB" % (name, size))
+        print("resident %s %d KiB, %d open files" % (name, size, files[name]))
     for wrong in wrongs:
         print("WRONG", wrong)
     return 1 if wrongs else 0

@@ -8,7 +8,18 @@
 . "$(dirname "$0")/../mount/lib.sh"
 seconds=${SECONDS_OF:-600} processes=${PROCESSES:-8} seed=${SEED:-$(date +%s)}
 
+# A mounted folder, into which models come and from which they go.
+checkpoint=$MODEL
+m=$mnt/soaked
+MODEL=$work/models
+mkdir -p "$MODEL/soaked"
+cp "$checkpoint"/*.json "$checkpoint"/*.jinja "$MODEL/soaked"
+ln -s "$checkpoint"/*.safetensors "$MODEL/soaked"
+MOEFS=$(realpath "$MOEFS")
+export MOEFS
+
 mounted -o budget=8M -o context_budget=64M
+echo "load soaked" >../ctl
 loaded
 complete
 ask "What is the capital of France?" >"$work/before"
@@ -17,7 +28,8 @@ ask "What is the capital of France?" >"$work/before"
 judged=yes
 grep -qaE '__(asan|tsan)_init' "$MOEFS" && judged=
 echo "# seed $seed, $processes processes, $seconds s"
-timeout $((seconds + 600)) python3 "$root/tests/soak/operations.py" "$m" "$daemon" "$seconds" "$processes" "$seed" >"$work/report"
+timeout $((seconds + 600)) python3 "$root/tests/soak/operations.py" "$m" "$daemon" "$seconds" "$processes" "$seed" \
+	"$checkpoint" "$MODEL" >"$work/report"
 status=$?
 sed 's/^/# /' "$work/report"
 claim "no operation hung or met what may not be" [ $status -eq 0 ]

@@ -1,5 +1,5 @@
 /* Sizes as people write them: what is one, how many bytes it is, and that it reads back. */
-#include "fs/text.h"
+#include "fs/base/text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

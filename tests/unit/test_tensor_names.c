@@ -1,5 +1,5 @@
 /* Names of tensors as names of files: each has one that any file system takes, and leads back. */
-#include "fs/tensor_names.h"
+#include "fs/files/tensor_names.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -23,7 +23,7 @@ export SOURCE_DATE_EPOCH
 ${MAKE:-make} -s -o all install BUILD="$build" DESTDIR="$root" PREFIX=/usr ZSH_FUNCTIONS=share/zsh/vendor-completions \
 	HELPERS=/usr/sbin
 ln -sf ../bin/moefs "$root/usr/sbin/mount.moefs"
-strip --remove-section=.comment --remove-section=.note "$root/usr/bin/moefs"
+strip --remove-section=.comment --remove-section=.note "$root/usr/bin/moefs" "$root/usr/bin/moefs-http"
 gzip -9n "$root"/usr/share/man/man?/*
 
 mkdir -p "$documents/examples"
@@ -37,7 +37,7 @@ printf 'moefs (%s) unstable; urgency=medium\n\n  * As the sources of this versio
 # The libraries' packages, with the versions that first had what is called.
 mkdir -p "$work/debian" "$root/DEBIAN"
 printf 'Source: moefs\n\nPackage: moefs\nArchitecture: any\n' >"$work/debian/control"
-depends=$(cd "$work" && dpkg-shlibdeps -O root/usr/bin/moefs 2>"$work/said" | sed -n 's/^shlibs:Depends=//p')
+depends=$(cd "$work" && dpkg-shlibdeps -O root/usr/bin/moefs root/usr/bin/moefs-http 2>"$work/said" | sed -n 's/^shlibs:Depends=//p')
 [ -n "$depends" ] || { cat "$work/said" >&2; exit 1; }
 sed "s/@version@/$version/; s/@architecture@/$architecture/; s/@depends@/$depends/
 	s/@size@/$(du -k -s --apparent-size "$root/usr" | cut -f 1)/" "$here/control.in" >"$root/DEBIAN/control"

@@ -2,7 +2,7 @@
 #include "fs/commands/commands.h"
 #include "engine/session.h"
 #include "fs/install/pages/pages.h"
-#include "fs/options.h"
+#include "fs/program/options.h"
 
 #include <stdio.h>
 #include <string.h>

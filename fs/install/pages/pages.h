@@ -2,7 +2,7 @@
 #ifndef MOEFS_FS_INSTALL_PAGES_H
 #define MOEFS_FS_INSTALL_PAGES_H
 
-#include "fs/text.h"
+#include "fs/base/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
 #include "fs/commands/commands.h"
 #include "engine/session.h"
 #include "fs/install/pages/pages.h"
-#include "fs/tree.h"
+#include "fs/tree/tree.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -58,7 +58,7 @@ static void file_entry(struct page *p, const struct row *row)
 	text_format(&p->out, "\" \"   %s %04o, %s%s\"\n", row->effect == EFFECT_NONE ? "r" : "rw",
 		    row->mode & 07777, cachings[row->caching], effects[row->effect]);
 	sentence(&p->out, row->about);
-	page_entry(p, path, "the row of this path in fs/tree.c");
+	page_entry(p, path, "the row of this path in fs/tree/rows.c");
 }
 
 static void param_entry(struct page *p, size_t i, const struct row *row)
@@ -91,7 +91,7 @@ static void folder_entry(struct page *p, const struct row *folder)
 	text_format(&p->out, "%s\n", path[1] ? "" : "'s own folder");
 	sentence(&p->out, folder->about);
 	text_format(&p->out, "Mode %04o.\n", folder->mode & 07777);
-	page_entry(p, path, "the row of this path in fs/tree.c");
+	page_entry(p, path, "the row of this path in fs/tree/rows.c");
 	for (size_t i = FOLDER_ROOT + 1; i < tree_rows(); i++)
 		if (tree_row(i)->name && !S_ISDIR(tree_row(i)->mode) &&
 		    tree_row(tree_row(i)->in) == folder)

@@ -1,0 +1,103 @@
+/* ask.d/NAME: a conversation by name, for shells that cannot open a file for reading and writing.
+ *
+ * Opened for writing it is a prompt, opened for reading it is an output, with the same gate between
+ * them; one that was read to its end is gone, though who has it open can go on with it. asks.c
+ * keeps the names. */
+#include "fs/files/files.h"
+#include "fs/mount/handle.h"
+#include "fs/mount/refusals.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- names ---- */
+
+static uint64_t ask_next(const struct node *folder, uint64_t after, char name[NAME_SIZE])
+{
+	const struct conversation *c = asks_after(folder->model, (uint32_t)after);
+	if (!c)
+		return 0;
+	memcpy(name, c->name, NAME_SIZE);
+	return c->id;
+}
+
+static uint64_t ask_find(const struct node *folder, const char *name)
+{
+	const struct conversation *c = asks_by_name(folder->model, name);
+	return c ? c->id : 0;
+}
+
+static void ask_bind(struct node *child, uint64_t member)
+{
+	child->conversation = sessions_by_id(child->model, (uint32_t)member);
+}
+
+const struct family ask_family = {ask_next, ask_find, ask_bind};
+
+/* ---- files ---- */
+
+static int ask_d_open(struct handle *h, struct err *e)
+{
+	const struct conversation *c = h->node.conversation;
+	if (!handle_writes(h))
+		return output_ops.open(h, e);
+	if (handle_reads(h))
+		return err_set(e, EINVAL,
+			       "write it, close it, and then read it; `ask` is for both through "
+			       "one open file");
+	if (!c->writer && !session_working(c->session))
+		return 0;
+	int code = err_set(e, EBUSY, "it is still answering: read it to its end, or remove it");
+	refusals_add(&h->node, h->caller, NULL, e);
+	return code;
+}
+
+static ssize_t ask_d_read(struct handle *h, struct call *c, char *buffer)
+{
+	ssize_t n = output_ops.read(h, c, buffer);
+	if (n != CALL_KEPT && h->ended && !h->node.conversation->writer)
+		asks_forget(h->node.conversation);
+	return n;
+}
+
+static int ask_d_write(struct handle *h, const char *data, size_t size, uint64_t offset,
+		       struct err *e)
+{
+	return prompt_ops.write(h, data, size, offset, e);
+}
+
+static int ask_d_truncate(struct handle *h, uint64_t size, struct err *e)
+{
+	return prompt_ops.truncate(h, size, e);
+}
+
+static int ask_d_flush(struct handle *h, bool by_opener, struct err *e)
+{
+	return prompt_ops.flush(h, by_opener, e);
+}
+
+static void ask_d_release(struct handle *h)
+{
+	prompt_ops.release(h); /* of one that was not written it does nothing */
+}
+
+static uint64_t ask_d_size(const struct node *n)
+{
+	return output_ops.size(n);
+}
+
+static unsigned ask_d_poll(struct handle *h)
+{
+	return output_ops.poll(h);
+}
+
+const struct file_ops ask_d_ops = {
+	.open = ask_d_open,
+	.read = ask_d_read,
+	.write = ask_d_write,
+	.truncate = ask_d_truncate,
+	.flush = ask_d_flush,
+	.release = ask_d_release,
+	.size = ask_d_size,
+	.poll = ask_d_poll,
+};

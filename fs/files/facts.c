@@ -1,0 +1,116 @@
+#include "fs/files/facts.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- JSON ---- */
+
+static void begin(struct facts *f, char with)
+{
+	if (f->begun)
+		return;
+	f->begun = with;
+	text_add(f->out, &with, 1);
+}
+
+/* Before another one. */
+static void next(struct facts *f)
+{
+	text_string(f->out, f->more ? ",\n  " : "\n  ");
+	f->more = true;
+}
+
+/* ---- single facts ---- */
+
+static void add_name(struct facts *f, const char *name)
+{
+	if (!f->json) {
+		text_format(f->out, "%s ", name);
+		return;
+	}
+	begin(f, '{');
+	next(f);
+	text_json(f->out, name);
+	text_string(f->out, ": ");
+}
+
+static void end_value(struct facts *f)
+{
+	if (!f->json)
+		text_string(f->out, "\n");
+}
+
+void fact_number(struct facts *f, const char *name, uint64_t value)
+{
+	add_name(f, name);
+	text_format(f->out, "%" PRIu64, value);
+	end_value(f);
+}
+
+void fact_real(struct facts *f, const char *name, int digits, double value)
+{
+	add_name(f, name);
+	text_format(f->out, "%.*f", digits, value);
+	end_value(f);
+}
+
+void fact_word(struct facts *f, const char *name, const char *word)
+{
+	add_name(f, name);
+	if (!f->json)
+		text_string(f->out, word);
+	else if (strcmp(word, "-") == 0)
+		text_string(f->out, "null");
+	else
+		text_json(f->out, word);
+	end_value(f);
+}
+
+void fact_share(struct facts *f, const char *name, uint64_t count, uint64_t of)
+{
+	const char *format = f->json ? "{\"count\": %" PRIu64 ", \"of\": %" PRIu64 "}"
+				     : "%" PRIu64 " of %" PRIu64;
+	add_name(f, name);
+	text_format(f->out, format, count, of);
+	end_value(f);
+}
+
+/* ---- tables ---- */
+
+void facts_table(struct facts *f, const struct fact_column *columns, size_t count)
+{
+	if (f->json)
+		begin(f, '[');
+	for (size_t i = 0; i < count && !f->json; i++)
+		text_format(f->out, "%s%c", columns[i].name, i + 1 < count ? ' ' : '\n');
+}
+
+void facts_row(struct facts *f, const struct fact_column *columns, size_t count,
+	       const uint64_t *values)
+{
+	if (f->json)
+		next(f);
+	for (size_t i = 0; i < count; i++)
+		if (f->json)
+			text_format(f->out, "%s\"%s\": %" PRIu64 "%s", i ? " " : "{",
+				    columns[i].name, values[i], i + 1 < count ? "," : "}");
+		else
+			text_format(f->out, "%0*" PRIu64 "%c", columns[i].digits, values[i],
+				    i + 1 < count ? ' ' : '\n');
+}
+
+/* ---- files ---- */
+
+void facts_render(const struct node *n, struct text *out)
+{
+	struct facts f = {.out = out};
+	n->row->facts(n, &f);
+}
+
+void facts_json_render(const struct node *n, struct text *out)
+{
+	struct facts f = {.out = out, .json = true};
+	n->row->facts(n, &f);
+	begin(&f, '{');
+	text_format(out, "%s%c\n", f.more ? "\n" : "", f.begun == '[' ? ']' : '}');
+}

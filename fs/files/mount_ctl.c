@@ -1,0 +1,110 @@
+/* MOUNT/ctl: verbs about models, one a write. What has to wait for threads or the disk is a
+ * worker's, and answers the write when it is done. */
+#include "fs/files/files.h"
+#include "fs/files/late.h"
+#include "fs/files/live.h"
+#include "fs/models/models.h"
+#include "fs/models/rescan.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct asked {		       /* by a write */
+	struct handle *handle; /* is released after the answer */
+	fuse_req_t req;
+	const char *words; /* [size] */
+	size_t size;
+	struct mounted *model; /* that it names; NULL: none */
+};
+
+static int load(const struct asked *a, struct err *e)
+{
+	(void)e;
+	model_load(a->model->model);
+	a->handle->node.mount->load_asked = true;
+	fuse_reply_write(a->req, a->size);
+	return 0;
+}
+
+static int unload_take(struct late_write *w, struct err *e)
+{
+	return model_unload(((struct mounted *)w->of)->model, e);
+}
+
+static int unload(const struct asked *a, struct err *e)
+{
+	const struct late_write w = {
+		.req = a->req,
+		.handle = a->handle,
+		.size = a->size,
+		.take = unload_take,
+		.of = a->model,
+	};
+	return late_write(&w, a->words, true, e);
+}
+
+static int rescan(const struct asked *a, struct err *e)
+{
+	return rescan_ask(a->handle->node.mount, a->req, a->size, e);
+}
+
+/* ---- verbs ---- */
+
+static const struct verb {
+	const char *name;
+	int (*run)(const struct asked *a, struct err *e); /* 0, and it answers the write */
+	bool of_model;
+	const char *about;
+} verbs[] = {
+	{"load", load, true, "NAME: read its weights now, not with its first prompt"},
+	{"unload", unload, true, "NAME: give back its memory; the next prompt loads it again"},
+	{"rescan", rescan, false, "look for models that came into a mounted folder, or went"},
+};
+enum { VERBS = sizeof verbs / sizeof *verbs };
+
+void mount_ctl_render(const struct node *n, struct text *out)
+{
+	(void)n;
+	for (size_t i = 0; i < VERBS; i++)
+		text_format(out, "%s\t%s\n", verbs[i].name, verbs[i].about);
+}
+
+static int run(const struct verb *v, struct asked *a, const char *name, size_t length,
+	       struct err *e)
+{
+	if (!v->of_model && length)
+		return err_set(e, EINVAL, "ctl: %s takes no name", v->name);
+	if (v->of_model && !length)
+		return err_set(e, EINVAL, "ctl: %s which model? `%s NAME`", v->name, v->name);
+	if (v->of_model && !(a->model = models_named(a->handle->node.mount, name, length)))
+		return err_set(e, ENOENT,
+			       "ctl: no model here is called '%.*s'; `ls` names those that are",
+			       (int)(length < NAME_SIZE ? length : NAME_SIZE), name);
+	return v->run(a, e);
+}
+
+/* VERB or VERB NAME, where a name may have blanks in it. */
+static int ctl_write(struct handle *h, fuse_req_t req, const char *data, size_t size,
+		     uint64_t offset, struct err *e)
+{
+	struct asked a = {.handle = h, .req = req, .words = data, .size = size};
+	(void)offset;
+	size_t length = size;
+	while (length && strchr(" \n", data[length - 1]) && data[length - 1])
+		length--;
+	const char *blank = memchr(data, ' ', length);
+	size_t verb = blank ? (size_t)(blank - data) : length;
+	size_t name = verb;
+	while (name < length && data[name] == ' ')
+		name++;
+	for (size_t i = 0; i < VERBS; i++)
+		if (strlen(verbs[i].name) == verb && !memcmp(verbs[i].name, data, verb))
+			return run(&verbs[i], &a, data + name, length - name, e);
+	return err_set(e, EINVAL, "ctl: '%.*s' is not a verb; `cat ctl` lists them",
+		       (int)(length < 64 ? length : 64), data);
+}
+
+const struct file_ops mount_ctl_ops = {
+	.read = live_read,
+	.write_later = ctl_write,
+};

@@ -1,0 +1,142 @@
+/* prompt: what is written becomes a turn when the last descriptor of the open file is closed.
+ *
+ * Neither FLUSH nor a newline submits: shells flush early and more than once. But a FLUSH by the
+ * process that opened the file says that RELEASE is near, and opens of output and the like then
+ * wait for it (conversation_closing). At most one handle is the session's writer: from its first
+ * byte to its RELEASE, or until it truncates what it wrote or is refused. Others get EBUSY.
+ *
+ * What is refused is remembered with who was refused (refusals.h), since a shell goes on to read.
+ *
+ * Pieces are joined in the order of their writes; offsets are not looked at, since the file has
+ * none: what is read from it is the turn before. */
+#include "fs/files/files.h"
+#include "fs/files/live.h"
+#include "fs/mount/handle.h"
+#include "fs/mount/refusals.h"
+#include "fs/mount/trace_news.h"
+#include "fs/mount/unsubmitted.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static int busy(const struct conversation *c, struct err *e)
+{
+	if (session_working(c->session))
+		return err_set(e, EBUSY,
+			       "prompt: the session is still answering: read its output to the "
+			       "end, or `echo stop > ctl`");
+	return err_set(e, EBUSY,
+		       "prompt: another process is writing it; make a session of your own with "
+		       "mkdir");
+}
+
+static int prompt_open(struct handle *h, struct err *e)
+{
+	const struct conversation *c = h->node.conversation;
+	if (!handle_writes(h) || (!c->writer && !session_working(c->session)))
+		return 0;
+	int code = busy(c, e);
+	refusals_add(&h->node, h->caller, NULL, e);
+	return code;
+}
+
+static void prompt_stop_writing(struct handle *h)
+{
+	struct conversation *c = h->node.conversation;
+	if (c->writer != h)
+		return;
+	conversation_set_writer(c, NULL);
+	calls_wake(h->node.mount, &c->for_release);
+	trace_wake(c->model);
+}
+
+static int prompt_write(struct handle *h, const char *data, size_t size, uint64_t offset,
+			struct err *e)
+{
+	(void)offset;
+	struct conversation *c = h->node.conversation;
+	uint64_t most = model_max_prompt_bytes(h->node.model->model);
+	int code = 0;
+
+	if (h->poison)
+		return -h->poison; /* error still says why */
+	if (c->writer != h && (c->writer || session_working(c->session)))
+		code = busy(c, e);
+	else if (size > most || h->written.length > most - size)
+		code = err_set(e, EFBIG,
+			       "prompt: more than %llu bytes do not fit into the context "
+			       "(info/max_prompt_bytes); nothing was submitted, shorten it",
+			       (unsigned long long)most);
+	else {
+		conversation_set_writer(c, h);
+		code = unsubmitted_add(h, data, size, e);
+	}
+	h->flushed = false;
+	if (code) {
+		h->poison = -code;
+		unsubmitted_drop(h);
+		prompt_stop_writing(h);
+		refusals_add(&h->node, h->caller, &h->opener, e);
+	}
+	return code;
+}
+
+static int prompt_truncate(struct handle *h, uint64_t size, struct err *e)
+{
+	(void)e;
+	if (size < h->written.length)
+		text_cut(&h->written, (size_t)size);
+	if (h->written.length == 0)
+		prompt_stop_writing(h);
+	return 0;
+}
+
+static int prompt_flush(struct handle *h, bool by_opener, struct err *e)
+{
+	(void)e;
+	if (by_opener)
+		h->flushed = true;
+	return 0;
+}
+
+static void prompt_submit(struct handle *h)
+{
+	struct conversation *c = h->node.conversation;
+	struct err e = {0};
+	int code = session_submit(c->session, h->written.data, h->written.length, NULL, &e);
+	handle_submitted(h, code, &e);
+	conversation_wake(c);
+}
+
+/* A handle whose write failed submits nothing. */
+static void prompt_release(struct handle *h)
+{
+	struct conversation *c = h->node.conversation;
+	const struct text *t = &h->written;
+	if (c->session && !h->poison && c->writer == h && t->length &&
+	    !(t->length == 1 && t->data[0] == '\n'))
+		prompt_submit(h);
+	prompt_stop_writing(h);
+}
+
+void prompt_render(const struct node *n, struct text *out)
+{
+	size_t length = 0;
+	char *text = session_prompt(n->conversation->session, &length);
+	if (text) {
+		text_add(out, text, length);
+		if (length)
+			text_string(out, "\n");
+	} else
+		out->failed = true;
+	free(text);
+}
+
+const struct file_ops prompt_ops = {
+	.open = prompt_open,
+	.read = live_read,
+	.write = prompt_write,
+	.truncate = prompt_truncate,
+	.flush = prompt_flush,
+	.release = prompt_release,
+};

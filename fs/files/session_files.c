@@ -1,0 +1,169 @@
+/* The small files of a session: status, error, stats and params; and the names of sessions and
+ * params. */
+#include "fs/files/facts.h"
+#include "fs/files/files.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- names ---- */
+
+static uint64_t session_next(const struct node *folder, uint64_t after, char name[NAME_SIZE])
+{
+	const struct conversation *c = sessions_after(folder->model, (uint32_t)after);
+	if (!c)
+		return 0;
+	memcpy(name, c->name, NAME_SIZE);
+	return c->id;
+}
+
+static uint64_t session_find(const struct node *folder, const char *name)
+{
+	const struct conversation *c = sessions_by_name(folder->model, name);
+	return c ? c->id : 0;
+}
+
+static void session_bind(struct node *child, uint64_t member)
+{
+	child->conversation = sessions_by_id(child->model, (uint32_t)member);
+}
+
+const struct family session_family = {session_next, session_find, session_bind};
+
+static uint64_t param_next(uint64_t after, bool texts, char name[NAME_SIZE])
+{
+	for (uint64_t i = after; i < params_count(); i++)
+		if (params_is_text(i) == texts) {
+			size_t length = strnlen(params_name(i), NAME_SIZE - 1);
+			memcpy(name, params_name(i), length);
+			name[length] = 0;
+			return i + 1;
+		}
+	return 0;
+}
+
+static uint64_t param_find(const char *name, bool texts)
+{
+	for (size_t i = 0; i < params_count(); i++)
+		if (params_is_text(i) == texts && strcmp(params_name(i), name) == 0)
+			return i + 1;
+	return 0;
+}
+
+static void param_bind(struct node *child, uint64_t member)
+{
+	child->item = (uint32_t)member - 1;
+}
+
+static uint64_t value_next(const struct node *folder, uint64_t after, char name[NAME_SIZE])
+{
+	(void)folder;
+	return param_next(after, false, name);
+}
+
+static uint64_t value_find(const struct node *folder, const char *name)
+{
+	(void)folder;
+	return param_find(name, false);
+}
+
+static uint64_t text_next(const struct node *folder, uint64_t after, char name[NAME_SIZE])
+{
+	(void)folder;
+	return param_next(after, true, name);
+}
+
+static uint64_t text_find(const struct node *folder, const char *name)
+{
+	(void)folder;
+	return param_find(name, true);
+}
+
+const struct family value_param_family = {value_next, value_find, param_bind};
+const struct family text_param_family = {text_next, text_find, param_bind};
+
+/* ---- looking ---- */
+
+void status_render(const struct node *n, struct text *out)
+{
+	text_string(out, session_status_word(session_status(n->conversation->session)));
+	text_string(out, "\n");
+}
+
+/* A turn that waits for a model which cannot be loaded has no better reason than the model's. */
+void session_error_render(const struct node *n, struct text *out)
+{
+	char why[1024];
+	session_error(n->conversation->session, why, sizeof why);
+	if (!*why && model_state(n->model->model) == MODEL_FAILED)
+		model_error(n->model->model, why, sizeof why);
+	if (*why)
+		text_format(out, "%s\n", why);
+	if (n->conversation->refused)
+		text_format(out, "%s\n", n->conversation->refused);
+}
+
+static double per_second(uint64_t count, double seconds)
+{
+	return seconds > 0 ? (double)count / seconds : 0;
+}
+
+void session_stats_list(const struct node *n, struct facts *f)
+{
+	static const char *const kinds[] = {
+		[DRAFT_MTP] = "draft_mtp", [DRAFT_LOOKUP] = "draft_lookup"};
+	struct session_stats s;
+	session_stats(n->conversation->session, &s);
+	uint64_t prefilled =
+		s.prompt_tokens > s.cached_tokens ? s.prompt_tokens - s.cached_tokens : 0;
+	fact_number(f, "prompt_tokens", s.prompt_tokens);
+	fact_number(f, "cached_tokens", s.cached_tokens);
+	fact_number(f, "recomputed_tokens", s.recomputed_tokens);
+	fact_number(f, "output_tokens", s.output_tokens);
+	fact_number(f, "context_tokens", s.context_tokens);
+	fact_real(f, "prefill_tokens_per_second", 1, per_second(prefilled, s.prefill_seconds));
+	fact_real(f, "decode_tokens_per_second", 1, per_second(s.output_tokens, s.decode_seconds));
+	fact_real(f, "first_token_seconds", 3, s.first_token_seconds);
+	fact_number(f, "expert_hits", s.expert_hits);
+	fact_number(f, "expert_misses", s.expert_misses);
+	fact_number(f, "bytes_read", s.bytes_read);
+	for (unsigned i = 0; i < SESSION_DRAFTS && s.drafted[i]; i++) {
+		char name[24];
+		(void)snprintf(name, sizeof name, "draft_%u", i + 1);
+		fact_share(f, name, s.draft_stood[i], s.drafted[i]);
+	}
+	for (unsigned k = 0; k < DRAFT_KINDS; k++)
+		if (s.drafted_by[k])
+			fact_share(f, kinds[k], s.draft_stood_by[k], s.drafted_by[k]);
+	fact_number(f, "experts_dropped", s.experts_dropped);
+	fact_real(f, "wait_seconds", 3, s.wait_seconds);
+	fact_real(f, "wait_ms_per_token", 3,
+		  s.output_tokens ? 1e3 * s.decode_wait_seconds / (double)s.output_tokens : 0);
+	/* A word: many readers of JSON take numbers for doubles, and would round it. */
+	char seed[24];
+	(void)snprintf(seed, sizeof seed, "%" PRIu64, s.seed);
+	fact_word(f, "seed", seed);
+	fact_word(f, "finish", s.finish && *s.finish ? s.finish : "-");
+	if (s.dropped_turns)
+		fact_number(f, "dropped_turns", s.dropped_turns);
+	if (*s.lossy)
+		fact_word(f, "lossy", s.lossy);
+}
+
+void param_render(const struct node *n, struct text *out)
+{
+	char *value = session_param_get(n->conversation->session, n->item);
+	if (value)
+		text_format(out, "%s\n", value);
+	else
+		out->failed = true;
+	free(value);
+}
+
+int param_set(const struct node *n, const char *value, size_t length, struct err *e)
+{
+	return session_param_set(n->conversation->session, n->item, value, length, e);
+}

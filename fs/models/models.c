@@ -1,0 +1,207 @@
+/* Which models are mounted: opening them, naming their folders, and noticing when one of them fails
+ * to load. What comes and goes in folders of them is rescan.c's. */
+#include "fs/models/models.h"
+#include "fs/models/param_defaults.h"
+#include "fs/mount/handle.h"
+#include "fs/mount/trace_news.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+size_t models_count(const struct mount *m)
+{
+	size_t count = 0;
+	for (size_t i = 0; i < m->model_count; i++)
+		count += !m->models[i]->gone;
+	return count;
+}
+
+static bool name_taken(const struct mount *m, const char *name)
+{
+	static const char *const ours[] = {"README", "version", "pid", "error", "ctl", "cache"};
+	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+		if (strcmp(ours[i], name) == 0)
+			return true;
+	for (size_t i = 0; i < m->model_count; i++)
+		if (!m->models[i]->gone && strcmp(m->models[i]->name, name) == 0)
+			return true;
+	return false;
+}
+
+bool models_name_fits(const char *name)
+{
+	size_t n = strlen(name);
+	for (size_t i = 0; i < n; i++)
+		if (name[i] == '/' || iscntrl((unsigned char)name[i]))
+			return false;
+	return n > 0 && n <= MODEL_NAME_MOST && name[0] != '.';
+}
+
+/* The model's own name, or the one that was asked for; NAME-2, NAME-3 … where that is taken
+ * already. */
+static void choose_name(const struct mount *m, const char *wanted, char *name, size_t size)
+{
+	(void)snprintf(name, size, "%s", wanted);
+	for (unsigned n = 2; name_taken(m, name); n++)
+		(void)snprintf(name, size, "%.*s-%u", (int)size - 12, wanted, n);
+}
+
+static void mounted_free(struct mounted *model)
+{
+	while (!list_empty(&model->asks))
+		asks_remove(LINK_OWNER(model->asks.next, struct conversation, in_asks));
+	while (model->session_count)
+		sessions_remove(model->sessions[model->session_count - 1]);
+	post_cancel(model->mount->posts, &model->traced);
+	if (model->model)
+		model_close(model->model);
+	free(model->sessions);
+	free(model->named);
+	free(model->config);
+	free(model->path);
+	free(model);
+}
+
+/* ---- coming and going ---- */
+
+int models_find(struct found *f, struct engine *g, const char *path, bool load, struct err *e)
+{
+	*f = (struct found){.path = strdup(path)};
+	int failed = f->path ? model_open(&f->model, g, path, e)
+			     : err_set(e, ENOMEM, "no memory for %s", path);
+	if (!failed)
+		failed = model_check_tokenizer(f->model, load, e);
+	if (!failed) /* once: what the file shows is what the model was made from */
+		failed = model_config(f->model, &f->config, &f->config_length, &f->config_time, e);
+	if (failed)
+		models_drop(f);
+	return failed;
+}
+
+void models_drop(struct found *f)
+{
+	model_close(f->model);
+	free(f->config);
+	free(f->path);
+	*f = (struct found){0};
+}
+
+/* The index is never another model's: those that are gone keep theirs. */
+static int add(struct mount *m, struct mounted *model, struct err *e)
+{
+	if (m->model_count == MODELS_MAX)
+		return err_set(e, ENOSPC, "%s: %d models were mounted already", model->path,
+			       MODELS_MAX);
+	struct mounted **grown =
+		reallocarray(m->models, m->model_count + 1, sizeof(struct mounted *));
+	if (!grown)
+		return err_set(e, ENOMEM, "no memory for %s", model->path);
+	m->models = grown;
+	model->index = (uint32_t)m->model_count;
+	int failed = sessions_make(model, "default", m->uid, m->gid, NULL, e);
+	if (!failed)
+		failed = param_defaults_set(model, e);
+	if (!failed)
+		m->models[m->model_count++] = model;
+	return failed;
+}
+
+int models_take(struct mount *m, struct found *f, const char *name, struct err *e)
+{
+	struct mounted *model = calloc(1, sizeof *model);
+	if (!model) {
+		err_set(e, ENOMEM, "no memory for %s", f->path);
+		models_drop(f);
+		return -ENOMEM;
+	}
+	model->mount = m;
+	model->model = f->model;
+	model->path = f->path;
+	model->config = f->config;
+	model->config_length = f->config_length;
+	model->config_time = f->config_time;
+	*f = (struct found){0};
+	list_init(&model->asks);
+	list_init(&model->nameless);
+	list_init(&model->writing);
+	trace_lists_init(model);
+	choose_name(m, name ? name : model_name(model->model), model->name, sizeof model->name);
+	int failed = add(m, model, e);
+	if (failed)
+		mounted_free(model);
+	return failed;
+}
+
+/* Who opened one of its files, or has said anything to it, uses it. */
+bool models_unused(const struct mounted *model)
+{
+	enum model_state state = model_state(model->model);
+	const struct conversation *c = model->sessions[0];
+	for (struct link *l = model->mount->handles.next; l != &model->mount->handles; l = l->next)
+		if (LINK_OWNER(l, struct handle, all)->node.model == model)
+			return false;
+	return (state == MODEL_UNLOADED || state == MODEL_FAILED) && model->session_count == 1 &&
+	       list_empty(&model->asks) && c->references == 1 && !session_working(c->session) &&
+	       !session_log_size(c->session);
+}
+
+struct mounted *models_named(const struct mount *m, const char *name, size_t length)
+{
+	for (size_t i = 0; i < m->model_count; i++)
+		if (!m->models[i]->gone && strlen(m->models[i]->name) == length &&
+		    !memcmp(m->models[i]->name, name, length))
+			return m->models[i];
+	return NULL;
+}
+
+void models_close(struct mount *m)
+{
+	while (m->model_count)
+		mounted_free(m->models[--m->model_count]);
+}
+
+/* What is wrong with a model, in the words that go before the reason; NULL: nothing is. */
+static const char *trouble(const struct mounted *model)
+{
+	struct model_progress progress;
+	if (model_state(model->model) == MODEL_FAILED)
+		return "";
+	model_progress(model->model, &progress);
+	if (strcmp(progress.doing, "stopped") != 0)
+		return NULL;
+	return "converting it has stopped, and goes on after a prompt or with the next mount once "
+	       "it can: ";
+}
+
+/* Tells it once. A reason that is not there yet is told by the next look. */
+static void tell(struct mounted *model, const char *words)
+{
+	struct err e;
+	char why[sizeof e.text];
+	model_error(model->model, why, sizeof why);
+	if (model->failure_told || !*why)
+		return;
+	err_set(&e, EIO, "%s: %s%s", model->name, words, why);
+	mount_failure(model->mount, &e);
+	model->failure_told = true;
+}
+
+bool models_watch(struct mount *m)
+{
+	bool loading = false;
+	for (size_t i = 0; i < m->model_count; i++) {
+		struct mounted *model = m->models[i];
+		if (model->gone)
+			continue;
+		const char *words = trouble(model);
+		loading |= model_state(model->model) == MODEL_LOADING;
+		if (words)
+			tell(model, words);
+		else
+			model->failure_told = false;
+	}
+	return loading;
+}

@@ -1,0 +1,120 @@
+/* The names in ask.d: their making, their end, and how many a user may have. */
+#include "cache/clock.h"
+#include "fs/mount/mount.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static const uint64_t unused_ns = 3600U * 1000000000ULL;
+
+static struct conversation *ask_of(struct link *l)
+{
+	return LINK_OWNER(l, struct conversation, in_asks);
+}
+
+struct conversation *asks_by_name(const struct mounted *model, const char *name)
+{
+	for (struct link *l = model->asks.next; l != &model->asks; l = l->next)
+		if (strcmp(ask_of(l)->name, name) == 0)
+			return ask_of(l);
+	return NULL;
+}
+
+struct conversation *asks_after(const struct mounted *model, uint32_t id)
+{
+	for (struct link *l = model->asks.next; l != &model->asks; l = l->next)
+		if (ask_of(l)->id > id)
+			return ask_of(l);
+	return NULL;
+}
+
+static unsigned count_of(const struct mount *m, uid_t uid)
+{
+	unsigned count = 0;
+	for (size_t i = 0; i < m->model_count; i++)
+		for (struct link *l = m->models[i]->asks.next; l != &m->models[i]->asks;
+		     l = l->next)
+			count += ask_of(l)->uid == uid;
+	return count;
+}
+
+static int check(const struct mounted *model, const char *name, uid_t uid, struct err *e)
+{
+	if (asks_by_name(model, name))
+		return err_set(e, EEXIST, "ask.d/%s exists", name);
+	if (model->next_id == UINT32_MAX)
+		return err_set(e, ENOSPC, "ask.d: no more conversations in this mount");
+	if (count_of(model->mount, uid) >= ASKS_PER_USER)
+		return err_set(e, EDQUOT,
+			       "ask.d: you have %d names there that were not read to their end: "
+			       "read or remove one",
+			       ASKS_PER_USER);
+	return sessions_name_fits(model, "ask.d", name, e);
+}
+
+int asks_make(struct mounted *model, const char *name, uid_t uid, gid_t gid,
+	      struct conversation **out, struct err *e)
+{
+	asks_expire(model->mount);
+	struct conversation *c;
+	int code = check(model, name, uid, e);
+	if (!code)
+		code = sessions_private(model, uid, name, &c, e);
+	if (code)
+		return code;
+	c->id = ++model->next_id;
+	c->gid = gid;
+	c->passing = true;
+	char traced[NAME_SIZE + 8]; /* in the trace: a session's name has no slash */
+	(void)snprintf(traced, sizeof traced, "ask.d/%s", name);
+	session_name(c->session, uid, traced);
+	list_append(&model->asks, &c->in_asks);
+	*out = c;
+	return 0;
+}
+
+void asks_forget(struct conversation *c)
+{
+	if (list_empty(&c->in_asks))
+		return;
+	list_remove(&c->in_asks);
+	if (c->session)
+		list_append(&c->model->nameless, &c->in_nameless);
+	conversation_unref(c);
+}
+
+void asks_remove(struct conversation *c)
+{
+	conversation_end(c);
+	asks_forget(c);
+}
+
+/* Whether the time of one has come that nobody has open. */
+static bool is_unused(const struct conversation *c, uint64_t now)
+{
+	return c->references == 1 && c->session && !session_working(c->session) &&
+	       now - c->used >= unused_ns;
+}
+
+void asks_expire(struct mount *m)
+{
+	for (size_t i = 0; i < m->model_count; i++) {
+		struct link *next, *asks = &m->models[i]->asks;
+		uint64_t now = list_empty(asks) ? 0 : now_ns();
+		for (struct link *l = asks->next; l != asks; l = next) {
+			next = l->next;
+			if (is_unused(ask_of(l), now))
+				asks_remove(ask_of(l));
+		}
+	}
+}
+
+int asks_timeout(const struct mount *m)
+{
+	enum { MINUTE_MS = 60000 };
+	for (size_t i = 0; i < m->model_count; i++)
+		if (!list_empty(&m->models[i]->asks))
+			return MINUTE_MS;
+	return -1;
+}

@@ -1,0 +1,102 @@
+/* Calls that wait. See call.h.
+ *
+ * Interruption: libfuse calls back while it holds a lock inside the request, and may do so from
+ * within fuse_req_interrupt_func itself, where an answer would free that lock under its feet. So
+ * the callback only moves the call to a list, from where the loop answers it before it sleeps
+ * again. */
+#include "fs/mount/call.h"
+#include "cache/clock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct call *call_new(fuse_req_t req, struct mount *m, void (*serve)(struct call *c))
+{
+	struct call *c = calloc(1, sizeof *c);
+	if (!c)
+		return NULL;
+	list_init(&c->link);
+	list_init(&c->deadline_link);
+	c->req = req;
+	c->mount = m;
+	c->serve = serve;
+	return c;
+}
+
+void call_free(struct call *c)
+{
+	list_remove(&c->link);
+	list_remove(&c->deadline_link);
+	free(c);
+}
+
+static void on_interrupt(fuse_req_t req, void *data)
+{
+	(void)req;
+	struct call *c = data;
+	list_remove(&c->link);
+	list_remove(&c->deadline_link);
+	list_append(&c->mount->interrupted, &c->link);
+}
+
+void call_wait(struct call *c, struct link *list, unsigned milliseconds)
+{
+	bool first = !c->waited;
+	c->waited = true;
+	list_append(list, &c->link);
+	if (milliseconds) {
+		c->deadline = now_ns() + milliseconds * 1000000ULL;
+		list_append(&c->mount->deadlines, &c->deadline_link);
+	}
+	/* Last, because it may find that the interruption has already come. */
+	if (first)
+		fuse_req_interrupt_func(c->req, on_interrupt, c);
+}
+
+void calls_wake(struct mount *m, struct link *list)
+{
+	list_move_all(&m->woken, list);
+}
+
+void calls_serve_woken(struct mount *m, unsigned most)
+{
+	while (most-- && !list_empty(&m->woken)) {
+		struct call *c = LINK_OWNER(m->woken.next, struct call, link);
+		list_remove(&c->link);
+		list_remove(&c->deadline_link);
+		c->serve(c);
+	}
+}
+
+void calls_end_interrupted(struct mount *m)
+{
+	while (!list_empty(&m->interrupted)) {
+		struct call *c = LINK_OWNER(m->interrupted.next, struct call, link);
+		fuse_reply_err(c->req, EINTR);
+		call_free(c);
+	}
+}
+
+void calls_expire(struct mount *m)
+{
+	uint64_t t = list_empty(&m->deadlines) ? 0 : now_ns();
+	while (!list_empty(&m->deadlines)) {
+		struct call *c = LINK_OWNER(m->deadlines.next, struct call, deadline_link);
+		if (c->deadline > t)
+			return;
+		list_remove(&c->deadline_link);
+		list_remove(&c->link);
+		list_append(&m->woken, &c->link);
+	}
+}
+
+int calls_timeout(const struct mount *m)
+{
+	if (!list_empty(&m->woken) || !list_empty(&m->polled) || !list_empty(&m->interrupted))
+		return 0;
+	if (list_empty(&m->deadlines))
+		return -1;
+	const struct call *c = LINK_OWNER(m->deadlines.next, struct call, deadline_link);
+	uint64_t t = now_ns();
+	return c->deadline <= t ? 0 : (int)((c->deadline - t + 999999) / 1000000);
+}

@@ -1,0 +1,98 @@
+/* The gateway of a mount. See http.h. */
+#include "fs/program/http.h"
+#include "fs/gateway/listen.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+int http_listen(struct http *h, const char *address, struct err *e)
+{
+	h->socket = -1;
+	if (!address)
+		return 0;
+	int fd = listen_on(*address ? address : LISTEN_DEFAULT, e);
+	if (fd < 0)
+		return fd;
+	if (!listen_is_local(fd)) {
+		close(fd);
+		return err_set(
+			e, EPERM,
+			"-o http=%s: others than this machine can reach it, so that keys are "
+			"needed: `moefs-http -o listen=%s,key_file=FILE MOUNTPOINT`",
+			address, address);
+	}
+	h->socket = fd;
+	return 0;
+}
+
+/* Beside our own program, as make and make install put it; else wherever it is found. */
+static void program(char path[4096])
+{
+	ssize_t n = readlink("/proc/self/exe", path, 4096 - sizeof "-http");
+	path[n > 0 ? n : 0] = 0;
+	char *name = strrchr(path, '/');
+	if (name)
+		strcpy(name + 1, "moefs-http");
+	if (!name || access(path, X_OK))
+		strcpy(path, "moefs-http");
+}
+
+/* Between fork and exec of a program that has threads: system calls alone. */
+static void become(const struct http *h, const char *path, char *const *arguments, pid_t parent)
+{
+	enum { PASSED = 3 };
+	sigset_t none;
+	int fd = h->socket == PASSED ? fcntl(h->socket, F_SETFD, 0) : dup2(h->socket, PASSED);
+	sigemptyset(&none);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	if (fd < 0 || prctl(PR_SET_PDEATHSIG, SIGTERM) || getppid() != parent)
+		_exit(127);
+	(void)execvp(path, arguments);
+	_exit(127);
+}
+
+int http_begin(struct http *h, const char *tree, struct err *e)
+{
+	char path[4096], *const arguments[] = {"moefs-http", "-o", "listen=fd:3",
+					       (char *)(uintptr_t)tree, NULL};
+	pid_t parent = getpid();
+	if (h->socket < 0)
+		return 0;
+	program(path);
+	if (*path == '/' && access(path, X_OK))
+		return err_sys(e, errno, "%s", path);
+	h->process = fork();
+	if (h->process == 0)
+		become(h, path, arguments, parent);
+	if (h->process < 0) {
+		h->process = 0;
+		return err_sys(e, errno, "moefs-http cannot be started");
+	}
+	close(h->socket);
+	h->socket = -1;
+	return 0;
+}
+
+void http_end(const struct http *h)
+{
+	if (h->process)
+		(void)kill(h->process, SIGTERM);
+}
+
+void http_wait(struct http *h)
+{
+	if (h->socket >= 0)
+		close(h->socket);
+	h->socket = -1;
+	while (h->process && waitpid(h->process, NULL, 0) < 0 && errno == EINTR)
+		;
+	h->process = 0;
+}

@@ -1,0 +1,236 @@
+/* The options that take a value, as they are given and as what they mean. See options_parse.h. */
+#include "engine/session.h"
+#include "fs/base/text.h"
+#include "fs/models/models.h"
+#include "fs/program/options_parse.h"
+#include "fs/program/privilege.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum kind {
+	WORD,	/* the engine knows which there are */
+	NUMBER, /* from 1 on; the engine knows the most */
+	SIZE,
+	SECONDS, /* or off */
+	PATH,
+	SOURCE,
+	NAME,
+	LOG,
+	ADDRESS,
+	USER,
+	GROUP,
+	MODE,
+};
+
+/* What takes a value. */
+static const struct value {
+	const char *name;
+	enum kind kind;
+	size_t offset; /* in engine_options: const char *, uint32_t or uint64_t */
+	const char *what;
+} values[] = {
+#define ENGINE(member) offsetof(struct engine_options, member)
+	{"quant", WORD, ENGINE(quant), "auto, tq2, tq3, tq4 or bf16"},
+	{"codec", WORD, ENGINE(codec), "zstd, none or auto"},
+	{"template", PATH, ENGINE(template_file), "the name of a file"},
+	{"store", PATH, ENGINE(store), "the name of a folder"},
+	{"budget", SIZE, ENGINE(budget), "a size such as 512M, 1.5G or 50%, or auto"},
+	{"context_budget", SIZE, ENGINE(context_budget),
+	 "a size such as 512M, 1.5G or 50%, or auto"},
+	{"context", NUMBER, ENGINE(context), "a whole number from 1 on, or auto"},
+	{"threads", NUMBER, ENGINE(threads), "a whole number from 1 on, or auto"},
+	{"chunk", NUMBER, ENGINE(chunk), "a whole number from 1 on, or auto"},
+	{"idle", SECONDS, ENGINE(idle), "a time such as 30s, 10m or 2h, off or auto"},
+	{"fsname", SOURCE, 0, "the name of a source"},
+	{"name", NAME, 0, "a name for the model's folder"},
+	{"log", LOG, 0, "the name of a file, or journal"},
+	{"http", ADDRESS, 0, "ADDR:PORT or unix:PATH"},
+	{"uid", USER, 0, "a user's name or number"},
+	{"gid", GROUP, 0, "a group's name or number"}, /* after uid, which brings one along */
+	{"umask", MODE, 0, "a mode in octal, such as 077"},
+};
+_Static_assert(sizeof values / sizeof *values == OPTION_VALUES, "struct options has room for all");
+
+/* ---- taking arguments ---- */
+
+/* Whether arg is NAME=VALUE of that name; the last one given counts. 1: it is not. */
+static int take_one(struct options *o, size_t i, const char *arg)
+{
+	size_t length = strlen(values[i].name);
+	if (strncmp(arg, values[i].name, length) != 0 || (arg[length] && arg[length] != '='))
+		return 1;
+	char *copy = strdup(arg[length] ? arg + length + 1 : "");
+	if (!copy)
+		return -1;
+	free(o->values[i]);
+	o->values[i] = copy;
+	return 0;
+}
+
+/* The same of a param of the sessions'. What is given last is tried last, as it would be written.
+ */
+static int take_param(struct options *o, const char *arg)
+{
+	size_t length = strcspn(arg, "="), i = 0;
+	while (i < params_count() &&
+	       (strlen(params_name(i)) != length || strncmp(arg, params_name(i), length) != 0))
+		i++;
+	if (!arg[length] || i == params_count())
+		return 1;
+	struct param_given *grown =
+		reallocarray(o->params, o->param_count + 1, sizeof(struct param_given));
+	char *copy = strdup(arg + length + 1);
+	if (grown)
+		o->params = grown;
+	if (!grown || !copy) {
+		free(copy);
+		return -1;
+	}
+	o->params[o->param_count++] = (struct param_given){i, copy};
+	return 0;
+}
+
+int options_take_value(struct options *o, const char *arg)
+{
+	int taken = 1;
+	for (size_t i = 0; i < OPTION_VALUES && taken == 1; i++)
+		taken = take_one(o, i, arg);
+	return taken == 1 ? take_param(o, arg) : taken;
+}
+
+/* ---- what they mean ---- */
+
+int options_absolute(char **path, struct err *e)
+{
+	char here[4096], full[2 * 4096];
+	if (!**path)
+		return err_set(e, EINVAL, "an empty path names no folder; see moefs --help");
+	if (**path == '/')
+		return 0;
+	if (!getcwd(here, sizeof here))
+		return err_sys(e, errno, "cannot find the working directory");
+	int n = snprintf(full, sizeof full, "%s/%s", here, *path);
+	char *copy = n < (int)sizeof full ? strdup(full) : NULL;
+	if (!copy)
+		return err_set(e, ENOMEM, "%s: no memory for this path", *path);
+	free(*path);
+	*path = copy;
+	return 0;
+}
+
+static bool number_parse(const char *string, uint32_t *number)
+{
+	char *end;
+	errno = 0;
+	uintmax_t value = strtoumax(string, &end, 10);
+	*number = (uint32_t)value;
+	return isdigit((unsigned char)*string) && !*end && !errno && value && value <= UINT32_MAX;
+}
+
+static int take_name(struct options *o, const char *name, struct err *e)
+{
+	if (o->model_count > 1)
+		return err_set(
+			e, EINVAL,
+			"-o name=%s names one model, and %zu are given: mount them one by one",
+			name, o->model_count);
+	if (!models_name_fits(name))
+		return err_set(
+			e, EINVAL,
+			"-o name=%s: a folder's name has no slash and no control characters, "
+			"does not begin with a dot, and has at most %d bytes",
+			name, MODEL_NAME_MOST);
+	o->name = name;
+	return 0;
+}
+
+static int take_log(struct options *o, size_t i, struct err *e)
+{
+	if (!strcmp(o->values[i], "journal"))
+		o->log = o->values[i];
+	else if (options_absolute(&o->values[i], e))
+		return -e->code;
+	o->log = o->values[i];
+	return 0;
+}
+
+static bool mode_parse(const char *string, mode_t *mode)
+{
+	char *end;
+	unsigned long value = strtoul(string, &end, 8);
+	*mode = (mode_t)value;
+	return isdigit((unsigned char)*string) && !*end && value <= 0777;
+}
+
+/* Of those that concern the mount and not the engine. */
+static int apply_to_mount(struct options *o, size_t i, struct err *e)
+{
+	const char *string = o->values[i];
+	switch (values[i].kind) {
+	case NAME:
+		return take_name(o, string, e);
+	case LOG:
+		return take_log(o, i, e);
+	case ADDRESS:
+		o->http = string;
+		return 0;
+	case USER:
+		return privilege_user(&o->whose, string, e);
+	case GROUP:
+		return privilege_group(&o->whose, string, e);
+	case MODE:
+		return mode_parse(string, &o->umask)
+			       ? 0
+			       : err_set(e, EINVAL, "-o %s=%s is not %s", values[i].name, string,
+					 values[i].what);
+	default:
+		return 0;
+	}
+}
+
+int options_apply(struct options *o, size_t i, struct err *e)
+{
+	const struct value *v = &values[i];
+	const char *string = o->values[i];
+	void *place = (char *)&o->engine + v->offset;
+	bool named = v->kind >= PATH;
+	bool good = string && (*string || v->kind == ADDRESS);
+	if (!string || (!named && !strcmp(string, "auto")))
+		return 0;
+	if (good && v->kind == NUMBER)
+		good = number_parse(string, place);
+	if (good && v->kind == SIZE)
+		good = size_parse(string, engine_memory(), place) && *(uint64_t *)place;
+	if (good && v->kind == SECONDS)
+		good = !strcmp(string, "off") || seconds_parse(string, place);
+	if (!good)
+		return err_set(e, EINVAL, "-o %s=%s is not %s", v->name, string, v->what);
+	if (v->kind > PATH)
+		return apply_to_mount(o, i, e);
+	if (v->kind == PATH) {
+		int failed = options_absolute(&o->values[i], e);
+		if (failed)
+			return failed;
+	}
+	if (v->kind == WORD || v->kind == PATH)
+		*(const char **)place = o->values[i];
+	return 0;
+}
+
+char *options_source(const struct options *o)
+{
+	for (size_t i = 0; i < OPTION_VALUES; i++)
+		if (values[i].kind == SOURCE && o->values[i])
+			return strdup(o->values[i]);
+	if (o->model_count > 1)
+		return strdup("moefs");
+	char *real = realpath(*o->models, NULL);
+	return real ? real : strdup(*o->models);
+}
