@@ -291,4 +291,4 @@ clean: ## remove build/
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12
 
--include $(patsubst %.o,%.d,$(LIB_OBJS) $(FS_OBJS) $(HTTP_OBJS) $(PAGES_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(BENCH_OBJS) $(CROSS_OBJS) $(SCRIPTED_OBJS) $(BUILD)/tests/mount/faultfs.o)
+-include $(patsubst %.o,%.d,$(LIB_OBJS) $(FS_OBJS) $(HTTP_OBJS) $(BUILD)/fs/gateway/page/data.o $(PAGES_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(BENCH_OBJS) $(CROSS_OBJS) $(SCRIPTED_OBJS) $(BUILD)/tests/mount/faultfs.o)

@@ -26,8 +26,8 @@ export async function stats(session) {
 }
 
 // Shows in `list` what a session says until it has said all. Ends with why it failed, or nothing.
-export async function follow(session, list, { already = "", signal, grown }) {
-	const answer = coming(already);
+export async function follow(session, list, { signal, grown }) {
+	const answer = coming();
 	list.append(answer.at);
 	grown();
 	let failed = null;

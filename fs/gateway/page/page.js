@@ -31,6 +31,17 @@ const doing = (run) => async (...all) => {
 	}
 };
 
+// What ends in an answer: nothing else is asked meanwhile.
+const answering = (run) =>
+	doing(async (...all) => {
+		busy(true);
+		try {
+			await run(...all);
+		} finally {
+			if (!following) busy(false);
+		}
+	});
+
 // ---- the conversation ----
 
 const bottom = () => $("talk").scrollHeight - $("talk").scrollTop - $("talk").clientHeight < 80;
@@ -40,6 +51,7 @@ function grown() {
 let atEnd = true;
 $("talk").addEventListener("scroll", () => (atEnd = bottom()), { passive: true });
 
+const isBusy = () => !$("stop").hidden;
 function busy(is) {
 	$("send").hidden = is;
 	$("stop").hidden = !is;
@@ -83,13 +95,13 @@ async function load() {
 }
 
 // An answer is on its way: shows it, then all as it is.
-async function watch(already) {
+async function watch() {
 	const at = session();
 	following?.abort();
 	const mine = (following = new AbortController());
 	busy(true);
 	try {
-		const failed = await follow(at, $("messages"), { already, signal: mine.signal, grown });
+		const failed = await follow(at, $("messages"), { signal: mine.signal, grown });
 		if (at !== session() || mine !== following) return;
 		await load();
 		if (failed) complain(failed);
@@ -101,7 +113,7 @@ async function watch(already) {
 	}
 }
 
-const ask = doing(async (text) => {
+const ask = answering(async (text) => {
 	if (!name) await begin();
 	const at = session();
 	await tree.write(at + "/prompt", text);
@@ -116,12 +128,13 @@ const ask = doing(async (text) => {
 	await watch();
 });
 
-const command = doing(async (verb) => {
-	const last = $("messages").lastElementChild, list = JSON.parse(shown);
+const stop = doing(() => tree.write(session() + "/ctl", "stop\n"));
+
+const command = answering(async (verb) => {
+	const last = $("messages").lastElementChild;
 	await tree.write(session() + "/ctl", verb + "\n");
-	if (verb === "stop") return;
 	if (last?.classList.contains("assistant")) last.remove();
-	await watch(verb === "continue" ? "" : undefined, list);
+	await watch();
 });
 
 function edit(i) {
@@ -131,7 +144,7 @@ function edit(i) {
 	box.focus();
 	async function again(text) {
 		if (!text.trim()) return;
-		await doing(async () => {
+		await answering(async () => {
 			const cut = [...list.slice(0, i), { ...list[i], content: text }];
 			await tree.write(session() + "/messages.json", JSON.stringify(cut));
 			await tree.write(session() + "/ctl", "answer\n");
@@ -223,6 +236,7 @@ const open = doing(async (m, s) => {
 	following?.abort();
 	following = null;
 	busy(false);
+	closeDrawers();
 	const other = m !== model;
 	[model, name, shown, finish, atEnd] = [m, s, "", "", true];
 	$("model").value = m;
@@ -233,7 +247,6 @@ const open = doing(async (m, s) => {
 	drawSessions();
 	document.title = s ? `${s} · ${m} · moefs` : `${m} · moefs`;
 	if (!s) return void ($("empty").hidden = false);
-	closeDrawers();
 	const status = await load();
 	params.show(session(), $("params"), $("more"), () => m === model && s === name).catch(complain);
 	if (works(status)) watch().catch(complain);
@@ -289,15 +302,19 @@ async function look() {
 async function news() {
 	const at = session();
 	if (!name) return;
-	if (following) return void ($("stats").textContent = await stats(at));
+	if (isBusy()) {
+		const now = await stats(at);
+		if (following && at === session()) $("stats").textContent = now;
+		return;
+	}
 	if ($("messages").querySelector(".editor")) return;
 	const files = await tree.list(at).catch((e) => (e.status === 404 ? null : Promise.reject(e)));
-	if (at !== session() || following) return;
+	if (at !== session() || isBusy()) return;
 	if (!files) return void (location.hash = link(model, "")); // it was removed
 	const status = await tree.value(at + "/status"), text = await tree.read(at + "/messages.json");
-	if (at !== session() || following) return;
+	if (at !== session() || isBusy()) return;
 	if (text !== shown) await load();
-	if (works(status) && !following && at === session()) await watch();
+	if (works(status) && !isBusy() && at === session()) await watch();
 }
 
 let turn = 0;
@@ -335,9 +352,9 @@ $("prompt").addEventListener("keydown", (e) => {
 });
 $("ask").addEventListener("submit", (e) => {
 	e.preventDefault();
-	if ($("prompt").value.trim() && !following) ask($("prompt").value);
+	if ($("prompt").value.trim() && !isBusy()) ask($("prompt").value);
 });
-$("stop").addEventListener("click", () => command("stop"));
+$("stop").addEventListener("click", () => stop());
 $("new").addEventListener("click", doing(async () => (ours.has(session()) ? $("prompt").focus() : await begin().then(() => $("prompt").focus()))));
 $("model").addEventListener("change", () => (location.hash = link($("model").value, "")));
 for (const form of [$("params"), $("more")]) form.addEventListener("submit", (e) => e.preventDefault());
@@ -364,7 +381,7 @@ for (const [button, box] of drawers) {
 $("shade").addEventListener("click", closeDrawers);
 
 addEventListener("keydown", (e) => {
-	if (e.key === "Escape") following ? command("stop") : closeDrawers();
+	if (e.key === "Escape") isBusy() ? stop() : closeDrawers();
 	if (e.altKey && e.code === "KeyN") (e.preventDefault(), $("new").click());
 	if (e.key === "/" && !e.target.closest("input,textarea,select")) (e.preventDefault(), $("prompt").focus());
 });

@@ -86,8 +86,8 @@ export function message(m, does = {}) {
 }
 
 // An answer that comes: think(text) and say(text) add to it, redrawn at most once a frame.
-export function coming(already = "") {
-	let thought = "", said = already, asked = false, folded = null;
+export function coming() {
+	let thought = "", said = "", asked = false, folded = null;
 	const body = element("div", { class: "body" }), at = element("li", { class: "message assistant coming" });
 	at.append(element("span", { class: "who" }, names.assistant), body);
 	fill(body, said);
