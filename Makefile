@@ -196,6 +196,14 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/fuzz/libmoefs.a
 	$(Q)clang $(CPPFLAGS) -std=c17 $(WARN) -O1 -g -fsanitize=fuzzer,address,undefined \
 		-fno-sanitize-recover=all $(PKG_CFLAGS) -o $@ $^ $(PKG_LIBS) -lm -pthread
 
+# The gateway's has nothing of the library.
+HTTP_SRC := $(filter-out fs/gateway/main.c,$(wildcard fs/gateway/*.c)) fs/base/text.c cache/err.c
+$(BUILD)/fuzz/fuzz_request: tests/fuzz/fuzz_request.c $(HTTP_SRC)
+	$(call say,FUZZ,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)clang $(CPPFLAGS) -std=c17 $(WARN) -O1 -g -fsanitize=fuzzer,address,undefined \
+		-fno-sanitize-recover=all -o $@ $^ $(shell pkg-config --libs $(HTTP_LIBS)) -pthread
+
 fuzzers: $(FUZZERS) ## build the fuzzers, with clang
 
 FUZZ_SECONDS ?= 60

@@ -251,9 +251,7 @@ static int print_help(void)
 	const struct command *c;
 	bool failed = fputs(options_help, stdout) < 0;
 	for (unsigned i = 0; (c = command_row(i)); i++) {
-		char typed[256];
-		(void)snprintf(typed, sizeof typed, "moefs %s %s", c->name, c->usage);
-		failed |= printf("  %-40s %s\n", typed, c->what) < 0;
+		failed |= printf("  moefs %s %s\n      %s\n", c->name, c->usage, c->what) < 0;
 	}
 	return failed;
 }

@@ -35,7 +35,11 @@ compset() { # -P PATTERN, or -P 1 PATTERN: the shortest
 }
 offer() { local w; for w; do [[ $w == $PREFIX* ]] && print -r -- "$IPREFIX$w"; done }
 compadd() { if [[ $1 == -a ]]; then offer ${(P)2}; else offer "$@"; fi }
-_describe() { while [[ $1 == -* ]]; do [[ $1 == -t ]] && shift; shift; done; offer ${${(P)2}%%:*}; }
+_describe() { # what is tagged "options" zsh offers behind a hyphen alone
+	[[ $1 != -t || $2 != options || $PREFIX == -* ]] || return 1
+	while [[ $1 == -* ]]; do [[ $1 == -t ]] && shift; shift; done
+	offer ${${(P)2}%%:*}
+}
 _path_files() { if [[ $1 == -/ ]]; then offer *(/N); else offer ${~2}(N); fi }
 _files() { if [[ ${1:-} == -/ ]]; then offer *(/N); else offer *(N); fi }
 file=$1; set --
@@ -69,7 +73,18 @@ completes() { # SHELL
 		offers "$1" "moefs on" one.gguf &&
 		[ "$(commands | grep -c .)" -gt 1 ] &&
 		offers "$1" "moefs st" stores &&
-		offers "$1" "moefs stores --" --delete
+		behind "$1"
+}
+# Of each command's own, behind its name; no machine's mounts are asked for.
+behind() { # SHELL
+	offers "$1" "moefs ask --" --help --json --schema --system --thoughts &&
+		offers "$1" "moefs chat --s" --system &&
+		offers "$1" "moefs list --" --help --json &&
+		offers "$1" "moefs stores --" --delete --help &&
+		offers "$1" "moefs umount --h" --help &&
+		offers "$1" "moefs list " &&
+		offers "$1" "moefs ask -p te" temperature= &&
+		offers "$1" "moefs ask -p " $(params)
 }
 values() { # SHELL PREFIX: what it offers begins with PREFIX: bash has only what is behind =
 	offers "$1" "moefs -o quant=tq" "${2}tq2" "${2}tq3" "${2}tq4"

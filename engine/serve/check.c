@@ -211,7 +211,8 @@ static int not_there(const char *path, int code, struct err *e)
 {
 	return err_sys(
 		e, code,
-		"%s: the store cannot be written there; choose another folder with -o store=",
+		"%s: the store cannot be written there; choose another folder with -o store= or "
+		"XDG_CACHE_HOME",
 		path);
 }
 

@@ -79,6 +79,14 @@ static int answer(const struct asked *a, const struct talk *t, const struct text
 	return code ? code : show(t, "output", STDOUT_FILENO, e);
 }
 
+static int no_question(struct err *e)
+{
+	err_set(e, EINVAL,
+		"there is no question: it is the words behind MODEL, or what comes on standard "
+		"input");
+	return COMMAND_WRONG;
+}
+
 static int converse(const struct asked *a, struct err *e)
 {
 	struct talk t;
@@ -88,7 +96,7 @@ static int converse(const struct asked *a, struct err *e)
 		code = make_question(a, &t, &question, e);
 	int status = code ? COMMAND_FAILED : 0;
 	if (!code && !question.length)
-		status = COMMAND_WRONG;
+		status = no_question(e);
 	else if (!code)
 		status = answer(a, &t, &question, e) ? COMMAND_FAILED : 0;
 	talk_end(&t);
@@ -105,6 +113,8 @@ int ask_run(int argc, char **argv, struct err *e)
 			status = fputs(help, stdout) < 0;
 		else if (a.word_count || !isatty(STDIN_FILENO))
 			status = converse(&a, e);
+		else
+			status = no_question(e);
 	}
 	asked_free(&a);
 	return status;

@@ -29,13 +29,16 @@ static int add_setting(struct asked *a, const char *setting, struct err *e)
 static int take(struct asked *a, int option, struct err *e)
 {
 	if (!a->asks && option >= JSON)
-		return -EINVAL;
+		return err_set(e, EINVAL, "--json, --schema and --thoughts are of moefs ask");
 	switch (option) {
 	case 's':
 		a->session = optarg;
 		return 0;
 	case 'p':
-		return strchr(optarg, '=') ? add_setting(a, optarg, e) : -EINVAL;
+		if (!strchr(optarg, '='))
+			return err_set(e, EINVAL, "-p %s: a param is set by -p PARAM=VALUE",
+				       optarg);
+		return add_setting(a, optarg, e);
 	case HELP:
 		a->help = true;
 		return 0;
@@ -52,8 +55,29 @@ static int take(struct asked *a, int option, struct err *e)
 		a->thoughts = true;
 		return 0;
 	default:
-		return -EINVAL;
+		return -EINVAL; /* refuse() has said why */
 	}
+}
+
+/* What getopt_long has stopped at. */
+static int refuse(int option, const char *word, struct err *e)
+{
+	if (option == ':')
+		return err_set(e, EINVAL, "%s needs a value behind it", word);
+	if (optopt > 0 && strncmp(word, "--", 2) != 0) /* perhaps one of several letters */
+		return err_set(e, EINVAL, "-%c: there is no such option", optopt);
+	return err_set(e, EINVAL, "%s: there is no such option", word);
+}
+
+static int check_words(const struct asked *a, struct err *e)
+{
+	if (!a->model)
+		return err_set(e, EINVAL, "a model is needed (moefs list has what is mounted)");
+	if (a->json && a->schema)
+		return err_set(e, EINVAL, "--json and --schema exclude each other");
+	if (!a->asks && a->word_count)
+		return err_set(e, EINVAL, "chat takes its questions line by line, and no words");
+	return 0;
 }
 
 /* Options stand before the model or behind it; the first word after it ends them, so that words may
@@ -64,8 +88,9 @@ int asked_read(struct asked *a, int argc, char **argv, struct err *e)
 	optind = 0; /* of GNU's: begins anew */
 	for (int part = 0; part < 2; part++) {
 		int option;
-		while ((option = getopt_long(argc, argv, "+hs:p:", options, NULL)) != -1) {
-			int code = take(a, option, e);
+		while ((option = getopt_long(argc, argv, "+:hs:p:", options, NULL)) != -1) {
+			bool wrong = option == '?' || option == ':';
+			int code = wrong ? refuse(option, argv[optind - 1], e) : take(a, option, e);
 			if (code)
 				return code;
 		}
@@ -76,7 +101,7 @@ int asked_read(struct asked *a, int argc, char **argv, struct err *e)
 		return 0;
 	a->words = argv + optind;
 	a->word_count = a->model ? (size_t)(argc - optind) : 0;
-	return a->model && !(a->json && a->schema) && (a->asks || !a->word_count) ? 0 : -EINVAL;
+	return check_words(a, e);
 }
 
 void asked_free(struct asked *a)

@@ -1,10 +1,10 @@
 /* Who keeps a mount in use: by the links in /proc, which tell paths without a look at the mount. */
 #include "fs/commands/busy.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -66,7 +66,8 @@ void busy_words(const char *point, char *words, size_t size)
 	const struct dirent *d;
 	*words = 0;
 	while (folder && (d = readdir(folder)))
-		if (isdigit((unsigned char)*d->d_name) && uses(d->d_name, point))
+		if (strtol(d->d_name, NULL, 10) > 0 && strtol(d->d_name, NULL, 10) != getpid() &&
+		    uses(d->d_name, point))
 			add_process(d->d_name, words, size);
 	if (folder)
 		(void)closedir(folder);

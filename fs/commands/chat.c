@@ -235,6 +235,9 @@ static int chat(const struct asked *a, struct err *e)
 		code = err_set(e, ENOMEM, "no memory for lines");
 	if (!code) {
 		interrupt_catch();
+		if (lines_edited(c.lines))
+			(void)printf("%s. Ctrl-D ends, /help lists what else there is.\n",
+				     a->model);
 		converse(&c);
 		c.failed = c.failed && !lines_edited(c.lines);
 		lines_close(c.lines);

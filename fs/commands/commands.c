@@ -2,16 +2,41 @@
 #include "fs/commands/commands.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
+static const char list_help[] =
+	"A line for each: mountpoint, source, process, and its models with their states,\n"
+	"with tabs between; of one that tells nothing, why.\n"
+	"\n"
+	"    --json             the same as a list of objects\n"
+	"    -h, --help         this text\n";
+static const char stores_help[] =
+	"Without a PATH those in ~/.cache/moefs (of XDG_CACHE_HOME, if that is set); with\n"
+	"one those in it, and that of the model which it is.\n"
+	"\n"
+	"    --delete STORE...  deletes these, but no checkpoint: its next mount makes its\n"
+	"                       store anew. What is mounted stays\n"
+	"    -n                 only says what --delete would delete\n"
+	"    -h, --help         this text\n";
+static const char umount_help[] =
+	"By a MODEL that only one mount has, too. Returns when all is written and the\n"
+	"daemon has ended. What is in use stays, and by whom is said.\n"
+	"\n"
+	"    -z, --lazy         also what is in use, which goes with its last user\n"
+	"    -h, --help         this text\n";
+
 static const struct command commands[] = {
-	{"ask", "[options] MODEL [WORDS...]", "asks once; what comes on stdin is joined", ask_run},
-	{"chat", "[options] MODEL", "a conversation, line by line", chat_run},
-	{"list", "[--json]", "the mounts of moefs that can be seen here", list_run},
+	{"ask", "[options] MODEL [WORDS...]", "asks once; what comes on stdin is joined", NULL,
+	 ask_run},
+	{"chat", "[options] MODEL", "a conversation, line by line", NULL, chat_run},
+	{"list", "[--json]", "the mounts of moefs that can be seen here", list_help, list_run},
 	{"stores", "[PATH...] | --delete [-n] STORE...",
-	 "the stores that mounts have made of checkpoints; deletes them", stores_run},
-	{"umount", "[-z] MOUNTPOINT|MODEL", "unmounts; -z also what is in use", umount_run},
+	 "the stores that mounts have made of checkpoints; deletes them", stores_help, stores_run},
+	{"umount", "[-z] MOUNTPOINT|MODEL", "unmounts; -z also what is in use", umount_help,
+	 umount_run},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
@@ -28,10 +53,21 @@ const struct command *command_find(const char *name)
 	return NULL;
 }
 
+static bool asks_for_help(int argc, char **argv)
+{
+	return argc == 2 && (!strcmp(argv[1], "-h") || !strcmp(argv[1], "--help"));
+}
+
 int command_run(const struct command *c, int argc, char **argv, struct err *e)
 {
+	if (c->help && asks_for_help(argc, argv))
+		return printf("usage: moefs %s %s\n\n%s\nSee moefs(1).\n", c->name, c->usage,
+			      c->help) < 0;
 	int status = c->run(argc, argv, e);
-	if (status == COMMAND_WRONG && !e->code)
-		err_set(e, EINVAL, "usage: moefs %s %s", c->name, c->usage);
+	if (status == COMMAND_WRONG) {
+		struct err wrong = *e;
+		err_set(e, EINVAL, "%s%susage: moefs %s %s", wrong.code ? wrong.text : "",
+			wrong.code ? "; " : "", c->name, c->usage);
+	}
 	return status;
 }

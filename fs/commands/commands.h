@@ -17,8 +17,9 @@ struct command {
 	const char *name;
 	const char *usage; /* what follows the name: "[--json] MOUNTPOINT" */
 	const char *what;  /* in a few words, for moefs --help */
+	const char *help;  /* what --help says below its usage; NULL: it says that itself */
 	/* argv[0] is the command's name. Returns the exit status; with e->code set main.c says
-	 * e->text, too. COMMAND_WRONG without it: the usage is said. */
+	 * e->text, too. With COMMAND_WRONG the usage is said behind it. */
 	int (*run)(int argc, char **argv, struct err *e);
 };
 

@@ -1,6 +1,7 @@
 /* Which model is meant. See find.h. */
 #include "fs/commands/find.h"
 #include "fs/commands/mounts.h"
+#include "fs/base/text.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -98,6 +99,40 @@ static int search_mounts(struct search *s, struct err *e)
 	return 0;
 }
 
+/* Those there are to be asked; of a mount with very many, as many as a search has room for. */
+static void names_of_mine(struct text *names)
+{
+	struct mounts_seen mounts;
+	struct err ignored;
+	if (mounts_read(&mounts, NULL, &ignored))
+		return;
+	for (size_t i = 0; i < mounts.count; i++) {
+		struct search s = {0};
+		if (mounts.list[i].uid != geteuid())
+			continue;
+		(void)has(&mounts.list[i], &s);
+		text_string(names, names->length && *s.names ? ", " : "");
+		text_string(names, s.names);
+		free(s.folder);
+	}
+	mounts_free(&mounts);
+}
+
+/* A mistyped name is seen beside the right ones. */
+static int no_model(const char *model, struct err *e)
+{
+	struct text names = {0};
+	names_of_mine(&names);
+	bool any = names.length > 0;
+	text_add(&names, "", 1);
+	any = any && !names.failed;
+	err_set(e, ENOENT, "no mount of yours has a model '%s', and there is no such file: %s%s%s",
+		model, any ? "mounted are " : "give the path of one", any ? names.data : "",
+		any ? "; any other is given by its path" : "");
+	text_free(&names);
+	return -ENOENT;
+}
+
 int find_only(const char *mountpoint, char **folder, struct err *e)
 {
 	struct mount_seen mount = {.point = (char *)mountpoint};
@@ -160,19 +195,27 @@ static int find_by_path(const char *given, char **folder, char **path, struct er
 	return code;
 }
 
+/* A name with what completion of a folder's name leaves behind it is still a name. */
+static bool is_name(const char *model, char *name, size_t size)
+{
+	size_t length = strlen(model);
+	while (length > 1 && model[length - 1] == '/')
+		length--;
+	(void)snprintf(name, size, "%.*s", (int)length, model);
+	return length < size && !strchr(name, '/') && (!model[length] || access(model, F_OK));
+}
+
 int find_model(const char *model, char **folder, char **path, struct err *e)
 {
-	struct search s = {.name = model};
+	char name[NAME_MAX + 1];
+	struct search s = {.name = name};
+	bool named = is_name(model, name, sizeof name);
 	*folder = *path = NULL;
-	int code = strchr(model, '/') ? 0 : search_mounts(&s, e);
+	int code = named ? search_mounts(&s, e) : 0;
 	*folder = s.folder;
 	if (code || s.folder)
 		return code;
-	if (!strchr(model, '/') && access(model, F_OK))
-		return err_set(e, ENOENT,
-			       "no mount of yours has a model '%s', and there is no such file: "
-			       "`moefs list` has those that are mounted, and any other is given "
-			       "by its path",
-			       model);
+	if (named && access(model, F_OK))
+		return no_model(name, e);
 	return find_by_path(model, folder, path, e);
 }

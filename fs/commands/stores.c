@@ -129,6 +129,17 @@ static void list_cache(struct found *f)
 	look(f, path, DEPTH);
 }
 
+/* For people: most stores are not where one looks first. */
+static void say_none(bool cache)
+{
+	if (isatty(STDOUT_FILENO))
+		(void)fprintf(
+			stderr, "moefs: no store %s\n",
+			cache ? "in ~/.cache/moefs (or XDG_CACHE_HOME); `moefs stores FOLDER` "
+				"lists those beside the models in it"
+			      : "there");
+}
+
 /* ---- deleting ---- */
 
 /* The folder that stood for the checkpoint goes with its last store. */
@@ -185,7 +196,8 @@ static int delete_all(char **stores, bool try)
 static int list_all(char **paths)
 {
 	struct found f = {0};
-	if (!*paths)
+	bool cache = !*paths;
+	if (cache)
 		list_cache(&f);
 	for (; *paths; paths++) {
 		struct err e = {0};
@@ -194,6 +206,8 @@ static int list_all(char **paths)
 			f.failed = true;
 		}
 	}
+	if (!f.count && !f.failed)
+		say_none(cache);
 	return f.failed ? COMMAND_FAILED : 0;
 }
 

@@ -136,8 +136,10 @@ static void wait_for_end(int daemon)
 
 /* ---- the command ---- */
 
+/* Where this command began is no reason to keep it. */
 static int take_away(const struct mount_seen *m, bool lazily, struct err *e)
 {
+	(void)!chdir("/");
 	struct err why;
 	char who[512];
 	int daemon = lazily ? -1 : daemon_of(m);
@@ -148,13 +150,18 @@ static int take_away(const struct mount_seen *m, bool lazily, struct err *e)
 	}
 	if (daemon >= 0)
 		close(daemon);
+	if (code == -EPERM && m->uid != geteuid())
+		return err_set(e, EPERM,
+			       "%s is the mount of user %u: only that user and root may unmount it",
+			       m->point, (unsigned)m->uid);
 	if (code != -EBUSY)
 		return err_set(e, -code, "%s", why.text);
 	busy_words(m->point, who, sizeof who);
-	return err_set(e, EBUSY,
-		       "%s is in use%s%s; `moefs umount -z` takes it away all the same, and what "
-		       "is in use goes with its last user",
-		       m->point, *who ? " by " : "", who);
+	return err_set(
+		e, EBUSY,
+		"%s is in use%s%s: leave it (cd) and close its files; or `moefs umount -z` takes "
+		"it away all the same, and what is in use goes with its last user",
+		m->point, *who ? " by " : "", who);
 }
 
 int umount_run(int argc, char **argv, struct err *e)

@@ -205,6 +205,7 @@ static void start(struct mount *m)
 	g->scan.folder_count = r->folder_count;
 	g->scan.notices = r->notices;
 	g->scan.patient = list_empty(&r->answering);
+	text_add(&g->scan.before, m->skipped.data, m->skipped.length);
 	r->running = true;
 	r->again_ns = 0;
 	workers_run(m->workers, &g->job);

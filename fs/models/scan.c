@@ -104,6 +104,23 @@ static void skip(struct scan *s, const char *name, const struct err *why)
 	text_format(&s->skipped, "%s\n", line.text);
 }
 
+/* What the last look said of it. */
+static void skip_still(struct scan *s, const char *name)
+{
+	struct err start;
+	err_set(&start, EINVAL, "skipped: %s: ", name);
+	size_t length = strlen(start.text);
+	for (size_t at = 0; at < s->before.length;) {
+		const char *line = s->before.data + at;
+		size_t n =
+			(size_t)((const char *)memchr(line, '\n', s->before.length - at) - line) +
+			1;
+		if (n > length && !memcmp(line, start.text, length))
+			text_add(&s->skipped, line, n);
+		at += n;
+	}
+}
+
 static bool is_known(const struct scan *s, const char *path)
 {
 	for (size_t i = 0; i < s->known_count; i++)
@@ -135,6 +152,7 @@ static void look(void *ctx, const char *path, const char *name)
 		return;
 	if (s->patient && is_changing(path)) {
 		s->changing = true;
+		skip_still(s, name);
 		return;
 	}
 	if (found || open_one(s, path, &why))
@@ -174,5 +192,6 @@ void scan_free(struct scan *s)
 	free(s->found);
 	free(s->known);
 	text_free(&s->skipped);
+	text_free(&s->before);
 	*s = (struct scan){0};
 }

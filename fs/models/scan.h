@@ -21,8 +21,9 @@ struct scan {
 	 * that is no model yet; -1: nowhere. */
 	int notices;
 	/* What changed just now is left alone: it may be half copied, and complete only by its
-	 * looks. */
+	 * looks. What was said of it before still holds. */
 	bool patient;
+	struct text before; /* a copy of mount.skipped, where it is patient */
 
 	/* What came of it: */
 	struct found *found; /* opened, and not in the tree yet */

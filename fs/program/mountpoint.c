@@ -3,7 +3,9 @@
 #include "fs/base/mountinfo.h"
 #include "fs/program/unmount.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,15 +64,40 @@ static int refuse_second(const char *path, const char *type, struct err *e)
 	if (!*type || !strcmp(type, "autofs"))
 		return 0;
 	if (!strcmp(type, ours))
-		return err_set(
-			e, EBUSY,
-			"%s: a moefs is mounted there already; unmount it with fusermount3 -u "
-			"%s, or mount somewhere else",
-			path, path);
+		return err_set(e, EBUSY,
+			       "%s: a moefs is mounted there already; unmount it with moefs umount "
+			       "%s, or mount somewhere else",
+			       path, path);
 	return err_set(e, EBUSY,
 		       "%s: a file system of type %s is mounted there already, and would be "
 		       "hidden; unmount it, or mount on a folder in it",
 		       path, type);
+}
+
+static bool ends_with(const char *name, const char *end)
+{
+	size_t length = strlen(name), tail = strlen(end);
+	return length > tail && !strcmp(name + length - tail, end);
+}
+
+/* Whoever names models alone, and forgets where to mount them, names a model last. */
+static int refuse_model(const char *path, struct err *e)
+{
+	DIR *folder = opendir(path); /* NULL: what is hidden there nobody of us can know */
+	const struct dirent *d;
+	bool found = false;
+	while (folder && !found && (d = readdir(folder)))
+		found = !strcmp(d->d_name, "config.json") || ends_with(d->d_name, ".safetensors") ||
+			ends_with(d->d_name, ".gguf");
+	if (folder)
+		(void)closedir(folder);
+	if (!found)
+		return 0;
+	return err_set(
+		e, EINVAL,
+		"%s is a model's folder, and would be hidden: the last word is where to mount, "
+		"such as an empty folder",
+		path);
 }
 
 int mountpoint_prepare(char **mountpoint, struct err *e)
@@ -98,7 +125,8 @@ int mountpoint_prepare(char **mountpoint, struct err *e)
 		return err_sys(e, code, "cannot mount on %s", *mountpoint);
 	if (!S_ISDIR(st.st_mode))
 		return err_set(e, ENOTDIR, "%s is not a directory: mount on one", *mountpoint);
-	return refuse_second(*mountpoint, there.type, e);
+	code = refuse_second(*mountpoint, there.type, e);
+	return code ? code : refuse_model(*mountpoint, e);
 }
 
 int mountpoint_check_model(const char *mountpoint, const char *model, struct err *e)

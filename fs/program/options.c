@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define SWITCH(template, member)                              \
 	{                                                     \
@@ -81,6 +82,20 @@ static int add_libfuse_options(struct options *o, struct err *e)
 
 /* ---- the whole ---- */
 
+/* A lone word that is no file was meant as a command. */
+static int too_few(const struct options *o, struct err *e)
+{
+	const char *word = o->model_count ? *o->models : NULL;
+	if (word && *word && !strchr(word, '/') && access(word, F_OK))
+		return err_set(e, EINVAL,
+			       "%s: there is no such command, and to mount takes a model and a "
+			       "mountpoint; see moefs --help",
+			       word);
+	return err_set(e, EINVAL, "%s; see moefs --help",
+		       word ? "a model and a mountpoint are needed"
+			    : "usage: moefs [options] MODELDIR... MOUNTPOINT");
+}
+
 static int parse_arguments(struct options *o, int argc, char **argv, bool lenient, struct err *e)
 {
 	struct fuse_args args = FUSE_ARGS_INIT(argc, argv);
@@ -100,9 +115,7 @@ static int parse_arguments(struct options *o, int argc, char **argv, bool lenien
 	if (o->check)
 		return 0;
 	if (o->model_count < 2)
-		return err_set(e, EINVAL, "%s; see moefs --help",
-			       o->model_count ? "a model and a mountpoint are needed"
-					      : "usage: moefs [options] MODELDIR... MOUNTPOINT");
+		return too_few(o, e);
 	o->mountpoint = o->models[--o->model_count];
 	return 0;
 }

@@ -92,6 +92,17 @@ answers() { # FOLDER
 	done <"$(dirname "$0")/answers.txt"
 }
 
+# The body of a request as fuzz_request.c takes it, with each field that it looks at.
+request() {
+	cat <<'JSON'
+{"model": "m", "messages": [{"role": "system", "content": "Date: 1\nBe brief."}, {"role": "user", "content": [{"type": "text",
+"text": "a"}]}, {"role": "assistant", "content": null, "reasoning_content": "t", "tool_calls": [{"id": "1", "type": "function",
+"function": {"name": "f", "arguments": "{}"}}]}, {"role": "tool", "tool_call_id": "1", "content": "x"}], "tools": [{"type":
+"function", "function": {"name": "f", "parameters": {}}}], "temperature": 0.5, "stop": ["a", "b\n"], "logit_bias": {"1": -100},
+"seed": -1, "max_tokens": 5, "modalities": ["text"], "audio": null, "suffix": ""}
+JSON
+}
+
 # Conversations and tools as fuzz_messages.c takes them.
 messages() { # FOLDER
 	local call='{"id": "a0", "type": "function", "function": {"name": "f", "arguments": {"a": [1, "\u00e9"]}}}'
@@ -136,6 +147,7 @@ seed() { # FUZZER FOLDER
 	fuzz_package) packages "$2" ;;
 	fuzz_split) answers "$2" ;;
 	fuzz_messages) messages "$2" ;;
+	fuzz_request) request >"$2/chat" ;;
 	fuzz_template)
 		printf '{%% for m in messages %%}{{ m.role ~ m.content | trim }}{%% endfor %%}' >"$2/messages"
 		printf '{%% macro f(a, b=1) %%}{{ x | tojson(indent=2) }}{%% endmacro %%}{{ f(l[::-1]) }}' >"$2/macro"

@@ -28,6 +28,14 @@ paths() {
 	refused "does not exist" notes.txt/model
 	refused "an empty path" ""
 }
+forgotten() { # the mountpoint: the last model would be hidden
+	cp -r "$MODEL" "$work/second"
+	fails_with "$work/second is a model's folder, and would be hidden: the last word is where to mount" \
+		timeout "$limit" "$MOEFS" -o "store=$store" "$MODEL" "$work/second"
+	! mountpoint -q "$work/second" || fail "it is mounted"
+	rm -r "$work/second"
+}
+claim "a model's folder is no mountpoint" forgotten
 claim "a path that is no folder of a checkpoint is called what it is" paths
 
 copy() { # NAME: a copy of the model, but for its weights' bytes
@@ -158,7 +166,7 @@ stores() {
 	local options=
 	chmod 755 "$work" && chown 65534 "$mnt"
 	mkdir -p "$work/ours" && chmod 755 "$work/ours"
-	fails_with "$work/ours: the store cannot be written there; choose another folder with -o store=: Permission denied" \
+	fails_with "$work/ours: the store cannot be written there; choose another folder with -o store= or XDG_CACHE_HOME: Permission denied" \
 		other "$MOEFS" -o "store=$work/ours/deep/er" "$MODEL" "$mnt"
 	mkdir -p "$work/home" && chmod 755 "$work/home"
 	cp -r "$MODEL" "$work/home" && cd "$work/home" || exit

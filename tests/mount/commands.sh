@@ -40,9 +40,31 @@ usage() {
 		status_of 1 "nowhere is no mount of moefs, and no model in one; moefs list shows" "$MOEFS" umount nowhere &&
 		status_of 1 "$work is no mount of moefs; moefs list shows" "$MOEFS" umount "$work"
 }
-told() { # each in --help
+told() { # each in --help, and each by its own
 	local name
-	for name in list umount; do "$MOEFS" --help | grep -q "^  moefs $name " || fail "--help lacks $name"; done
+	for name in ask chat list stores umount; do
+		"$MOEFS" --help | grep -q "^  moefs $name " || fail "--help lacks $name"
+		"$MOEFS" $name --help | grep -q "^usage: moefs $name " || fail "$name --help"
+		"$MOEFS" $name -h >/dev/null || fail "$name -h: status $?"
+		same "$("$MOEFS" $name --help | awk 'length > 90')" "" "long lines of $name --help"
+	done
+	same "$("$MOEFS" --help | awk 'length > 80')" "" "lines of --help that an 80 column terminal breaks"
+	status_of 1 "lst: there is no such command" "$MOEFS" lst
+}
+from_within() { # the command's own folder is no reason to stay; another's is, and the remedy is said
+	local process
+	timeout "$limit" "$MOEFS" -o "store=$store" "$MODEL" "$work/other" || fail "mount"
+	process=$(serves "$work/other")
+	cd "$work/other" || exit
+	status_of 1 "): leave it (cd)" "$MOEFS" umount "$work/other"
+	cd /
+	(cd "$work/other" && exec "$MOEFS" umount .) || fail "status $?"
+	! mountpoint -q "$work/other" || fail "it is still there"
+	timeout "$limit" tail --pid="$process" -f /dev/null
+}
+another_user() {
+	status_of 1 "$mnt is the mount of user $(id -u): only that user and root may unmount it" \
+		setpriv --reuid=65534 --regid=65534 --clear-groups "$work/moefs" umount "$mnt"
 }
 looking() { # a mount that does not answer stops nobody: its line says so
 	kill -STOP "$daemon"
@@ -107,7 +129,14 @@ named_like() { # ./list is a model
 claim "list has a line for a mount: point, source, process, models with their states" lists
 if command -v jq >/dev/null; then claim "…and the same in JSON" json; else echo "ok …and the same in JSON # skip: no jq here"; fi
 claim "what is typed wrongly is told with its usage and status 2, what is not there with 1" usage
-claim "--help lists the commands" told
+claim "--help lists the commands and fits a terminal, and each has its own; a lone word that is none is said to be none" told
+claim "umount from within: the command itself keeps nothing in use, a shell does" from_within
+if [ "$(id -u)" = 0 ] && cp "$MOEFS" "$work/moefs" && chmod 755 "$work" "$work/moefs" &&
+	setpriv --reuid=65534 --regid=65534 --clear-groups test -x "$work/moefs"; then
+	claim "another user's mount is called that" another_user
+else
+	echo "ok another user's mount # skip: needs root, and a folder that all may enter"
+fi
 claim "a mount that does not answer is listed as such" looking
 claim "umount finds a mount by its model, also where there is a blank in its point" second
 claim "…and says so where two have it" which_one
@@ -119,6 +148,35 @@ else
 	echo "ok one that another mount hides is listed as such # skip: nothing may be mounted here"
 fi
 claim "a model in a folder called like a command is mounted as ./NAME" named_like
+# ---- completion ----
+pages=$(dirname "$MOEFS")/install
+[ -e "$pages/moefs.bash" ] || pages=$root/build/install
+mkdir -p "$work/bin" && ln -s "$(realpath "$MOEFS")" "$work/bin/moefs"
+in_bash() { # LINE: what it offers
+	PATH=$work/bin:$PATH LINE=$1 bash -c '
+		compopt() { :; }
+		. "$0"
+		COMP_LINE=$LINE COMP_POINT=${#LINE}
+		read -ra COMP_WORDS <<<"$LINE"
+		[[ $LINE != *" " ]] || COMP_WORDS+=("")
+		COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+		_moefs
+		printf "%s\n" "${COMPREPLY[@]}"' "$pages/moefs.bash"
+}
+in_fish() {
+	PATH=$work/bin:$PATH HOME=$work fish -c "source '$pages/moefs.fish'; complete -C '$1'" | cut -f 1
+}
+completes() { # SHELL's function
+	local name
+	name=$(basename "$MODEL")
+	cd "$work" || exit
+	$1 "moefs ask ${name:0:3}" | grep -qxF "$name" || fail "ask lacks a model"
+	$1 "moefs umount ${name:0:3}" | grep -qxF "$name" || fail "umount lacks a model"
+	$1 "moefs umount " | grep -qxF "$mnt" || fail "umount lacks a mountpoint"
+}
+claim "bash completes the models that are mounted, and where" completes in_bash
+if command -v fish >/dev/null; then claim "…and so does fish" completes in_fish; else echo "ok …and fish # skip: no fish here"; fi
+
 ended() { "$MOEFS" umount "$mnt" && ! alive "$daemon"; }
 claim "umount takes the mount away, and its daemon has ended" ended
 daemon=

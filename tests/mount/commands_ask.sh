@@ -69,7 +69,9 @@ by_path() {
 	same "$(ls "$work/run")" "" "a mount was made"
 	[ ! -e "$work/$says.moefs" ] || fail "a store was made"
 	fails_with "there are 2 models: say which: $says, $sums" asks "$mnt" hi
-	fails_with "no mount of yours has a model 'nobody'" asks nobody hi
+	fails_with "no mount of yours has a model 'nobody', and there is no such file: mounted are " asks nobody hi
+	fails_with "$sums" asks nobody hi
+	same "$(asks "$says/" "Which city?")" "Paris." "with a slash behind its name, where no folder is called so"
 	fails_with "No such file or directory" asks ./nobody hi
 }
 newest() { # of two mounts with that name
@@ -135,8 +137,11 @@ status_of() { # STATUS WORDS command…
 wrong() {
 	status_of 2 "usage: moefs ask" asks
 	status_of 2 "usage: moefs ask" asks "$says"
-	status_of 2 "usage: moefs ask" asks --nonsense "$says" hi
-	status_of 2 "usage: moefs ask" asks -p temperature "$says" hi
+	status_of 2 "there is no question: it is the words behind MODEL" asks "$says"
+	status_of 2 "--nonsense: there is no such option; usage: moefs ask" asks --nonsense "$says" hi
+	status_of 2 "-x: there is no such option; usage: moefs ask" asks -x "$says" hi
+	status_of 2 "-s needs a value" asks -s
+	status_of 2 "-p temperature: a param is set by -p PARAM=VALUE; usage: moefs ask" asks -p temperature "$says" hi
 	status_of 2 "usage: moefs chat" "$MOEFS" chat "$says" words
 	status_of 2 "usage: moefs chat" "$MOEFS" chat --json "$says"
 	status_of 0 "moefs ask [options] MODEL [WORDS...]" asks --help
@@ -153,11 +158,11 @@ told() { # each option of --help is in the command's page
 	local command option
 	for command in ask chat; do
 		for option in $("$MOEFS" $command --help | sed -n 's/^    \(-[^ ]*\).*/\1/p' | tr -d ,); do
-			sed 's/\\-/-/g' "$root/fs/moefs-$command.1" "$root/fs/moefs-ask.1" | grep -qF -- "$option" || fail "moefs-$command.1 lacks $option"
+			sed 's/\\-/-/g' "$root/fs/install/moefs-$command.1.in" "$root/fs/install/moefs-ask.1.in" | grep -qF -- "$option" || fail "moefs-$command.1 lacks $option"
 		done
 	done
 	for option in $(printf '/help\n' | "$MOEFS" chat "$says" | sed -n 's/^\(\/[a-z]*\) .*/\1/p'); do
-		grep -qE "^\.B.* \"?$option" "$root/fs/moefs-chat.1" || fail "moefs-chat.1 lacks $option"
+		grep -qE "^\.B.* \"?$option" "$root/fs/install/moefs-chat.1.in" || fail "moefs-chat.1 lacks $option"
 	done
 }
 claim "their manuals have each option and verb" told
@@ -291,6 +296,7 @@ stops() {
 }
 dimmed() {
 	"$here/terminal.py" "$MOEFS" chat "$says" <<-'STEPS' >"$work/shown" || fail "status $?: $(cat "$work/shown")"
+		await Ctrl-D ends, /help lists
 		await > 
 		type Which city?
 		await \x1b[2mIt is easy.

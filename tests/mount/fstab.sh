@@ -50,7 +50,7 @@ holds() {
 }
 second() {
 	timeout "$limit" moefs -o "store=$store" "$MODEL" "$mnt" || fail "the first: status $?"
-	fails_with "moefs: $mnt: a moefs is mounted there already; unmount it with fusermount3 -u $mnt" \
+	fails_with "moefs: $mnt: a moefs is mounted there already; unmount it with moefs umount $mnt" \
 		moefs -o "store=$store" "$MODEL" "$mnt"
 	fails_with "mounted there already" moefs -o "store=$store" "$MODEL" "$work/../$(basename "$work")/mnt/"
 	fails_with "mounted there already" mount -t fuse.moefs "$MODEL" "$mnt" -o "store=$store"

@@ -29,6 +29,9 @@ begin() { # [OPTION…]: a mount whose store is complete
 none() {
 	same "$(stores)" "" "of an empty cache"
 	same "$(stores "$work/models")" "" "of models without one"
+	same "$("$MOEFS" stores 2>&1)" "" "said to a script"
+	command -v python3 >/dev/null || return 0
+	"$here/terminal.py" "$MOEFS" stores </dev/null | grep -q "lists those beside the models" || fail "said to people"
 	fails_with "No such file" "$MOEFS" stores "$work/nothing"
 	fails_with "usage: moefs stores" "$MOEFS" stores --delete
 	fails_with "usage: moefs stores" "$MOEFS" stores -n "$work"

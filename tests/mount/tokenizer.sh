@@ -3,11 +3,12 @@
 . "$(dirname "$0")/lib.sh"
 one=$MODEL name=$(basename "$MODEL")
 mkdir "$work/models" && ln -s "$one" "$work/models/$name"
-mkdir "$work/models/broken" && cp "$one"/* "$work/models/broken/" && echo "{" >"$work/models/broken/tokenizer.json"
+mkdir "$work/models/broken" && cp "$one"/* "$work/models/broken/"
 MODEL=$work/models m=$mnt
 mounted # a folder of models: none is loaded before it is asked
 MODEL=$one m=$mnt/$name
 cd "$m" || exit 1
+echo "{" >"$work/models/broken/tokenizer.json" # it was whole when it was mounted
 
 encode() { # TEXT: its ids, in a line
 	exec 3<>tokenizer/encode

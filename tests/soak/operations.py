@@ -363,14 +363,14 @@ def mount_verb(u):
 
 
 def model_comes(u):
-    folder = os.path.join(models, "x%d-%d" % (u.number, u.random.randrange(2)))
+    folder = os.path.join(models, "x%d" % u.random.randrange(3))
     put_model(folder)
     if u.random.random() < 0.5:
         put(os.path.join(root, "ctl"), "rescan")
 
 
 def model_goes(u):
-    folder = os.path.join(models, "x%d-%d" % (u.number, u.random.randrange(2)))
+    folder = os.path.join(models, "x%d" % u.random.randrange(3))
     if u.random.random() < 0.3:
         os.rename(folder, folder + "r")
         folder += "r"
@@ -454,6 +454,18 @@ def hung(*_):
     raise Hung
 
 
+def situation():
+    """What the daemon says of itself, and where its threads are."""
+    said = []
+    for name in ["cache/waiting", "cache/budget", "cache/context_budget"] + [
+            n + of for n in os.listdir(root) for of in ("/info/state", "/info/progress")]:
+        if os.path.isfile(os.path.join(root, name)):
+            said.append("%s %s" % (name, get(os.path.join(root, name)).decode().split()))
+    for s in os.listdir(path("sessions")):
+        said.append("%s %s" % (s, get(path("sessions", s, "status")).decode().strip()))
+    return "; ".join(said)
+
+
 def one(u, did):
     operation = u.random.choices([o for o, _ in OPERATIONS], [w for _, w in OPERATIONS])[0]
     signal.alarm(HANG)
@@ -465,7 +477,7 @@ def one(u, did):
             raise
         did["%s: %s" % (operation.__name__, errno.errorcode.get(e.errno, e.errno))] += 1
     except Hung:
-        raise RuntimeError("%s hung" % operation.__name__) from None
+        raise RuntimeError("%s hung: %s" % (operation.__name__, situation())) from None
     finally:
         signal.alarm(0)
 
