@@ -197,7 +197,8 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/fuzz/libmoefs.a
 		-fno-sanitize-recover=all $(PKG_CFLAGS) -o $@ $^ $(PKG_LIBS) -lm -pthread
 
 # The gateway's has nothing of the library.
-HTTP_SRC := $(filter-out fs/gateway/main.c,$(wildcard fs/gateway/*.c)) fs/base/text.c cache/err.c
+HTTP_SRC := $(filter-out fs/gateway/main.c,$(wildcard fs/gateway/*.c)) $(BUILD)/fs/gateway/page/data.c \
+	fs/base/text.c cache/err.c
 $(BUILD)/fuzz/fuzz_request: tests/fuzz/fuzz_request.c $(HTTP_SRC)
 	$(call say,FUZZ,$@)
 	$(Q)mkdir -p $(@D)
