@@ -49,9 +49,26 @@ $(BUILD)/moefs: $(FS_OBJS) $(BUILD)/libmoefs.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) -lm
 
 # A client of the tree's files: of the rest of the project it has texts and errors alone.
-$(BUILD)/moefs-http: $(HTTP_OBJS) $(call objects,fs/base/text.c cache/err.c)
+$(BUILD)/moefs-http: $(HTTP_OBJS) $(BUILD)/fs/gateway/page/data.o $(call objects,fs/base/text.c cache/err.c)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs $(HTTP_LIBS))
+
+# The page's files as arrays. Not by ld -r -b binary: its objects are named after the path they were made from, are of
+# one linker's making and have no word on what of them may run; od is everywhere, and the compiler does the rest.
+PAGE_FILES := $(wildcard fs/gateway/page/*.html fs/gateway/page/*.css fs/gateway/page/*.js \
+	fs/gateway/page/*.svg)
+$(BUILD)/fs/gateway/page/data.c: $(PAGE_FILES) Makefile
+	$(call say,PAGE,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q){ echo '#include "fs/gateway/page.h"'; \
+		i=0; for f in $(PAGE_FILES); do i=$$((i + 1)); echo "static const unsigned char f$$i[] = {"; \
+			od -An -v -tu1 $$f | sed 's/ *\([0-9][0-9]*\)/\1,/g'; echo '};'; done; \
+		echo 'const struct page_file page_files[] = {'; \
+		i=0; for f in $(PAGE_FILES); do i=$$((i + 1)); echo "{\"$${f##*/}\", f$$i, sizeof f$$i},"; done; \
+		echo '{0, 0, 0}};'; } >$@.new && mv $@.new $@
+$(BUILD)/fs/gateway/page/data.o: $(BUILD)/fs/gateway/page/data.c
+	$(call say,CC,$<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
 $(BUILD)/libmoefs.a: $(LIB_OBJS)
 	$(call say,AR,$@)
@@ -168,8 +185,9 @@ check: ## install what the tests need, build with warnings as errors, pass every
 	$(Q)JOBS=$(JOBS) tests/run.sh
 
 .PHONY: check-clients
-check-clients: all unit ## have the official packages for Node, from npm, ask moefs-http
-	$(Q)MOEFS=$$PWD/$(BUILD)/moefs tests/clients/run.sh
+check-clients: all unit ## programs from their registries against moefs-http, and its page in a browser
+	$(Q)failed=0; for test in tests/clients/*.sh; do echo "# $$test"; \
+		MOEFS=$$PWD/$(BUILD)/moefs $$test || failed=1; done; exit $$failed
 
 # The library once more, built for libFuzzer in a tree of its own, where only make knows what is new.
 .PHONY: $(BUILD)/fuzz/libmoefs.a
@@ -183,7 +201,8 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/fuzz/libmoefs.a
 		-fno-sanitize-recover=all $(PKG_CFLAGS) -o $@ $^ $(PKG_LIBS) -lm -pthread
 
 # The gateway's has nothing of the library.
-HTTP_SRC := $(filter-out fs/gateway/main.c,$(wildcard fs/gateway/*.c)) fs/base/text.c cache/err.c
+HTTP_SRC := $(filter-out fs/gateway/main.c,$(wildcard fs/gateway/*.c)) $(BUILD)/fs/gateway/page/data.c \
+	fs/base/text.c cache/err.c
 $(BUILD)/fuzz/fuzz_request: tests/fuzz/fuzz_request.c $(HTTP_SRC)
 	$(call say,FUZZ,$@)
 	$(Q)mkdir -p $(@D)
@@ -285,4 +304,4 @@ clean: ## remove build/
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 15
 
--include $(patsubst %.o,%.d,$(LIB_OBJS) $(FS_OBJS) $(HTTP_OBJS) $(PAGES_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(BENCH_OBJS) $(CROSS_OBJS) $(SCRIPTED_OBJS) $(BUILD)/tests/mount/faultfs.o)
+-include $(patsubst %.o,%.d,$(LIB_OBJS) $(FS_OBJS) $(HTTP_OBJS) $(BUILD)/fs/gateway/page/data.o $(PAGES_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(BENCH_OBJS) $(CROSS_OBJS) $(SCRIPTED_OBJS) $(BUILD)/tests/mount/faultfs.o)

@@ -17,5 +17,10 @@ enum MHD_Result tokenize(struct request *r);
 enum MHD_Result detokenize(struct request *r);
 enum MHD_Result health(struct request *r);
 enum MHD_Result metrics(struct request *r);
+enum MHD_Result page_get(struct request *r);
+enum MHD_Result files_get(struct request *r);
+enum MHD_Result files_put(struct request *r);
+enum MHD_Result files_make(struct request *r);
+enum MHD_Result files_remove(struct request *r);
 
 #endif

@@ -7,12 +7,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What a page may do: run and show what came from here, speak with here, and stand in no other. */
+static const char *const page_headers[][2] = {
+	{"Content-Security-Policy",
+	 "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+	 "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
+	{"Referrer-Policy", "no-referrer"},
+	{"Cross-Origin-Resource-Policy", "same-origin"},
+	{"Cache-Control", "no-cache"},
+};
+
 static void add_headers(const struct request *r, struct MHD_Response *response, const char *type)
 {
 	const char *origin = r->gateway->options->cors;
 	MHD_add_response_header(response, "Content-Type", type);
 	MHD_add_response_header(response, "x-request-id", r->id);
 	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+	if (r->route && r->route->flags & ROUTE_PAGE)
+		for (size_t i = 0; i < sizeof page_headers / sizeof *page_headers; i++)
+			MHD_add_response_header(response, page_headers[i][0], page_headers[i][1]);
 	if (origin) {
 		MHD_add_response_header(response, "Access-Control-Allow-Origin", origin);
 		MHD_add_response_header(response, "Vary", "Origin");
@@ -158,6 +171,12 @@ static void stream_free(void *cls)
 enum MHD_Result reply_stream(struct request *r, stream_next *next, void (*end)(void *ctx),
 			     void *ctx)
 {
+	return reply_growing(r, "text/event-stream; charset=utf-8", NULL, next, end, ctx);
+}
+
+enum MHD_Result reply_growing(struct request *r, const char *type, const struct text *first,
+			      stream_next *next, void (*end)(void *ctx), void *ctx)
+{
 	enum { BLOCK = 16 << 10 };
 	struct stream *s = malloc(sizeof *s);
 	if (!s) {
@@ -169,14 +188,17 @@ enum MHD_Result reply_stream(struct request *r, stream_next *next, void (*end)(v
 			     .next = next,
 			     .end = end,
 			     .ctx = ctx};
+	if (first)
+		text_add(&s->pending, first->data, first->length);
 	struct MHD_Response *response = MHD_create_response_from_callback(
 		MHD_SIZE_UNKNOWN, BLOCK, stream_read, s, stream_free);
 	if (!response) {
 		stream_free(s);
 		return MHD_NO;
 	}
-	add_headers(r, response, "text/event-stream; charset=utf-8");
-	MHD_add_response_header(response, "Cache-Control", "no-cache");
+	add_headers(r, response, type);
+	if (!(r->route->flags & ROUTE_PAGE))
+		MHD_add_response_header(response, "Cache-Control", "no-cache");
 	MHD_add_response_header(response, "X-Accel-Buffering", "no");
 	return give(r, MHD_HTTP_OK, response);
 }

@@ -47,6 +47,9 @@ enum MHD_Result reply_preflight(struct request *r);
  * where the client has gone away as well. */
 enum MHD_Result reply_stream(struct request *r, stream_next *next, void (*end)(void *ctx),
 			     void *ctx);
+/* The same of any type, beginning with what is in `first`, which stays the caller's. */
+enum MHD_Result reply_growing(struct request *r, const char *type, const struct text *first,
+			      stream_next *next, void (*end)(void *ctx), void *ctx);
 
 /* Events as streams have them: `data: JSON`, and `event: NAME` before it unless that is NULL. json
  * is not taken. */

@@ -21,6 +21,13 @@ static const struct route rows[] = {
 	{"POST", "/detokenize",          PROTOCOL_OPENAI, ROUTE_JSON, detokenize},
 	{"GET",  "/health",              PROTOCOL_OPENAI, ROUTE_OPEN, health},
 	{"GET",  "/metrics",             PROTOCOL_OPENAI, 0,          metrics},
+	{"GET",    "/",           PROTOCOL_OPENAI, ROUTE_OPEN | ROUTE_PAGE, page_get},
+	{"GET",    "/page/",      PROTOCOL_OPENAI, ROUTE_OPEN | ROUTE_PAGE, page_get},
+	{"GET",    "/tree",       PROTOCOL_OPENAI, ROUTE_PAGE,              files_get},
+	{"GET",    "/tree/",      PROTOCOL_OPENAI, ROUTE_PAGE,              files_get},
+	{"PUT",    "/tree/",      PROTOCOL_OPENAI, ROUTE_PAGE,              files_put},
+	{"POST",   "/tree/",      PROTOCOL_OPENAI, ROUTE_PAGE,              files_make},
+	{"DELETE", "/tree/",      PROTOCOL_OPENAI, ROUTE_PAGE,              files_remove},
 };
 /* clang-format on */
 enum { ROWS = sizeof rows / sizeof *rows };

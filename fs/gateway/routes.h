@@ -7,6 +7,7 @@
 enum route_flags {
 	ROUTE_JSON = 1, /* its body must be a JSON object */
 	ROUTE_OPEN = 2, /* without a key, too: it tells nothing of models and conversations */
+	ROUTE_PAGE = 4, /* a browser shows it: it says what may run in it, and is not kept */
 };
 
 struct route {

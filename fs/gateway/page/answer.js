@@ -1,0 +1,47 @@
+// An answer on its way: what asks for it, what comes of it, and what it took.
+import * as tree from "./tree.js";
+import { coming } from "./talk.js";
+
+const working = new Set(["loading", "queued", "prompting", "generating"]);
+export const works = (status) => working.has(status);
+
+const seconds = (x) => (x < 1 ? `${Math.round(1000 * x)} ms` : `${short(x)} s`);
+const short = (x) => (x >= 100 ? Math.round(x) : x >= 10 ? x.toFixed(1) : x.toFixed(2));
+
+export function numbers(s) {
+	if (!s.output_tokens && !s.prompt_tokens) return "";
+	const reads = s.expert_hits + s.expert_misses;
+	return [
+		`${s.output_tokens} tokens`,
+		`${short(s.decode_tokens_per_second ?? 0)} tokens/s`,
+		`${s.prompt_tokens} in the prompt${s.cached_tokens ? `, ${s.cached_tokens} known` : ""}`,
+		`first after ${seconds(s.first_token_seconds ?? 0)}`,
+		...(reads ? [`${s.expert_misses} of ${reads} experts missed`] : []),
+		...(s.finish && s.finish !== "end" ? [`ended by ${s.finish}`] : []),
+	].join(" · ");
+}
+
+export async function stats(session) {
+	return numbers(JSON.parse(await tree.read(session + "/stats.json")));
+}
+
+// Shows in `list` what a session says until it has said all. Ends with why it failed, or nothing.
+export async function follow(session, list, { signal, grown }) {
+	const answer = coming();
+	list.append(answer.at);
+	grown();
+	let failed = null;
+	const read = (file, take) =>
+		tree.follow(`${session}/${file}`, take, signal).catch((e) => {
+			if (e.name !== "AbortError") failed = e;
+		});
+	await Promise.all([
+		read("thoughts", (text) => answer.think(text, grown)),
+		read("output", (text) => answer.say(text, grown)),
+	]);
+	if (failed && !signal.aborted) {
+		const words = await tree.value(session + "/error").catch(() => "");
+		return words || failed.message;
+	}
+	return "";
+}

@@ -1,0 +1,418 @@
+// The page: which model and conversation are shown, and what is done with them. Conversations are sessions of
+// the tree, so what a shell does to them appears here, and the other way round.
+import * as tree from "./tree.js";
+import * as map from "./map.js";
+import * as params from "./params.js";
+import { element, message, editor, words } from "./talk.js";
+import { works, stats, follow } from "./answer.js";
+
+const $ = (id) => document.getElementById(id);
+const narrow = matchMedia("(max-width: 60rem)"), small = matchMedia("(max-width: 45rem)");
+let model = "", name = ""; // what is shown
+let shown = ""; // messages.json as it was drawn
+let following = null; // an AbortController while an answer comes
+let titles = new Map(); // of sessions by their paths
+let ours = new Set(); // made here and empty as yet
+
+const session = () => `${model}/sessions/${name}`;
+
+function complain(e) {
+	if (e?.name === "AbortError") return;
+	$("error").textContent = e ? (e.message ?? e) : "";
+	$("error").hidden = !e;
+}
+// What a person does: a failure is said, not lost.
+const doing = (run) => async (...all) => {
+	complain(null);
+	try {
+		return await run(...all);
+	} catch (e) {
+		complain(e);
+	}
+};
+
+// What ends in an answer: nothing else is asked meanwhile.
+const answering = (run) =>
+	doing(async (...all) => {
+		busy(true);
+		try {
+			await run(...all);
+		} finally {
+			if (!following) busy(false);
+		}
+	});
+
+// ---- the conversation ----
+
+const bottom = () => $("talk").scrollHeight - $("talk").scrollTop - $("talk").clientHeight < 80;
+function grown() {
+	if (atEnd) $("talk").scrollTop = $("talk").scrollHeight;
+}
+let atEnd = true;
+$("talk").addEventListener("scroll", () => (atEnd = bottom()), { passive: true });
+
+const isBusy = () => !$("stop").hidden;
+function busy(is) {
+	$("send").hidden = is;
+	$("stop").hidden = !is;
+	$("messages").setAttribute("aria-busy", is);
+}
+
+function draw(text, log, status) {
+	const list = JSON.parse(text), last = list.length - 1, still = !works(status);
+	shown = text;
+	const items = list.map((m, i) =>
+		message(m, {
+			edit: m.role === "user" && still ? () => edit(i) : undefined,
+			retry: i === last && m.role === "assistant" && still ? () => command("retry") : undefined,
+			go: i === last && m.role === "assistant" && /^(stopped|length)$/.test(finish) && still ? () => command("continue") : undefined,
+		}),
+	);
+	// A session that is no conversation (params/chat off) has a log alone.
+	if (!list.length && log) items.push(element("li", { class: "message other" }, element("pre", {}, log)));
+	$("messages").replaceChildren(...items);
+	$("empty").hidden = items.length > 0;
+	const first = list.find((m) => m.role === "user");
+	if (list.length) ours.delete(session());
+	title(session(), first ? words(first.content) : log.replace(/^> /, ""));
+	grown();
+}
+
+let finish = "";
+async function load() {
+	const at = session();
+	const [text, log, status, numbers] = await Promise.all([
+		tree.read(at + "/messages.json"),
+		tree.read(at + "/log"),
+		tree.value(at + "/status"),
+		tree.read(at + "/stats.json"),
+	]);
+	if (at !== session()) return;
+	finish = JSON.parse(numbers).finish ?? "";
+	draw(text, log, status);
+	$("stats").textContent = await stats(at);
+	return status;
+}
+
+// An answer is on its way: shows it, then all as it is.
+async function watch() {
+	const at = session();
+	following?.abort();
+	const mine = (following = new AbortController());
+	busy(true);
+	try {
+		const failed = await follow(at, $("messages"), { signal: mine.signal, grown });
+		if (at !== session() || mine !== following) return;
+		await load();
+		if (failed) complain(failed);
+	} finally {
+		if (mine === following) {
+			following = null;
+			busy(false);
+		}
+	}
+}
+
+const ask = answering(async (text) => {
+	if (!name) await begin();
+	const at = session();
+	await tree.write(at + "/prompt", text);
+	$("prompt").value = "";
+	fit();
+	ours.delete(at);
+	atEnd = true;
+	$("empty").hidden = true;
+	$("messages").append(message({ role: "user", content: text }));
+	for (const b of $("messages").querySelectorAll(".tools button:not(:first-child)")) b.disabled = true;
+	title(at, titles.get(at) || text);
+	await watch();
+});
+
+const stop = doing(() => tree.write(session() + "/ctl", "stop\n"));
+
+const command = answering(async (verb) => {
+	const last = $("messages").lastElementChild;
+	await tree.write(session() + "/ctl", verb + "\n");
+	if (last?.classList.contains("assistant")) last.remove();
+	await watch();
+});
+
+function edit(i) {
+	const list = JSON.parse(shown), at = $("messages").children[i];
+	const { form, box } = editor(words(list[i].content), again, () => draw(shown, "", "idle"));
+	at.replaceChildren(form);
+	box.focus();
+	async function again(text) {
+		if (!text.trim()) return;
+		await answering(async () => {
+			const cut = [...list.slice(0, i), { ...list[i], content: text }];
+			await tree.write(session() + "/messages.json", JSON.stringify(cut));
+			await tree.write(session() + "/ctl", "answer\n");
+			draw(JSON.stringify(cut), "", "queued");
+			await watch();
+		})();
+	}
+}
+
+// ---- conversations ----
+
+function title(at, text) {
+	const line = (text ?? "").trim().split("\n")[0].slice(0, 80);
+	if (titles.get(at) === line) return;
+	titles.set(at, line);
+	drawSessions();
+}
+
+let sessions = [];
+function drawSessions() {
+	const focus = document.activeElement?.dataset?.session;
+	$("sessions").replaceChildren(
+		...sessions.map((s) => {
+			const at = `${model}/sessions/${s}`, current = s === name;
+			const open = element(
+				"a",
+				{ href: link(model, s), "aria-current": current ? "page" : undefined, "data-session": s },
+				element("span", {}, titles.get(at) || "Empty"),
+				element("small", {}, s),
+			);
+			const gone = () => removeSession(s);
+			return element("li", {}, open, ...(s === "default" ? [] : [element("button", { class: "quiet", title: `Remove ${s}`, "aria-label": `Remove ${s}`, onclick: gone }, "×")]));
+		}),
+	);
+	if (focus) [...$("sessions").querySelectorAll("a")].find((a) => a.dataset.session === focus)?.focus();
+}
+
+// Those of requests of the protocols come and go by themselves.
+async function listSessions() {
+	const of = model;
+	const list = (await tree.list(model + "/sessions")).map((s) => s.name).filter((s) => !s.startsWith("http-"));
+	if (of !== model) return;
+	const number = (s) => +(/^chat-(\d+)$/.exec(s)?.[1] ?? 0);
+	list.sort((a, b) => (a === "default") - (b === "default") || number(b) - number(a) || (a < b ? -1 : 1));
+	const news = list.filter((s) => !titles.has(`${of}/sessions/${s}`));
+	if (list.join("/") === sessions.join("/") && !news.length) return;
+	sessions = list;
+	drawSessions();
+	for (const s of news.slice(0, 50)) {
+		const messages = await tree.read(`${of}/sessions/${s}/messages.json`).then(JSON.parse, () => []);
+		title(`${of}/sessions/${s}`, words(messages.find((m) => m.role === "user")?.content));
+	}
+}
+
+async function begin() {
+	const of = model;
+	for (let n = 1; ; n++) {
+		const made = `chat-${n}`;
+		if (sessions.includes(made)) continue;
+		try {
+			await tree.make(`${of}/sessions/${made}`);
+		} catch (e) {
+			if (e.status === 400 && n < 1000) continue; // another page has made it meanwhile
+			throw e;
+		}
+		if (of !== model) return void (await tree.remove(`${of}/sessions/${made}`)); // one has gone elsewhere
+		ours.add(`${of}/sessions/${made}`);
+		location.hash = link(of, made);
+		await open(of, made);
+		return;
+	}
+}
+
+const removeSession = doing(async (s) => {
+	if (titles.get(`${model}/sessions/${s}`) && !confirm(`Remove the conversation ${s}?`)) return;
+	await tree.remove(`${model}/sessions/${s}`);
+	titles.delete(`${model}/sessions/${s}`);
+	sessions = sessions.filter((x) => x !== s);
+	drawSessions();
+	if (s === name) location.hash = link(model, sessions[0] ?? "");
+});
+
+const link = (m, s) => "#" + [m, s].map(encodeURIComponent).join("/");
+
+const open = doing(async (m, s) => {
+	if (m === model && s === name) return;
+	const left = session();
+	if (ours.delete(left)) tree.remove(left).catch(() => {}); // made here, and nothing was asked
+	following?.abort();
+	following = null;
+	busy(false);
+	closeDrawers();
+	const other = m !== model;
+	[model, name, shown, finish, atEnd] = [m, s, "", "", true];
+	$("model").value = m;
+	for (const box of ["messages", "params", "more"]) $(box).replaceChildren();
+	$("stats").textContent = "";
+	if (other) [sessions, lastMap] = [[], ""];
+	await listSessions();
+	drawSessions();
+	document.title = s ? `${s} · ${m} · moefs` : `${m} · moefs`;
+	if (!s) return void ($("empty").hidden = false);
+	const status = await load();
+	params.show(session(), $("params"), $("more"), () => m === model && s === name).catch(complain);
+	if (works(status)) watch().catch(complain);
+});
+
+function route() {
+	const [m, s] = location.hash.slice(1).split("/").map(decodeURIComponent);
+	if (!known.includes(m)) return void (known[0] && home(known[0]));
+	if (s === undefined || s === "") return home(m);
+	return open(m, s);
+}
+const home = doing(async (m) => {
+	if (m !== model || name) await open(m, "");
+	await listSessions();
+	if (m !== model || name) return; // somebody was faster
+	if (sessions.length) location.replace(link(m, sessions[0]));
+	else await begin();
+});
+addEventListener("hashchange", route);
+
+// ---- what goes on meanwhile ----
+
+let known = [];
+async function listModels() {
+	const list = await tree.models();
+	if (list.join("/") === known.join("/")) return;
+	known = list;
+	$("model").replaceChildren(...known.map((m) => element("option", { value: m }, m)));
+	if (model) $("model").value = model;
+}
+
+let lastMap = "";
+async function look() {
+	if (!model || !$("panel").checkVisibility({ visibilityProperty: true })) return;
+	const of = model, text = await tree.read(of + "/experts/map");
+	if (of !== model) return;
+	lastMap = text;
+	$("experts").hidden = !/ ./.test(text); // a dense model has none
+	const n = map.draw($("map"), text, of);
+	if (!n) return;
+	const pool = Object.fromEntries((await tree.read("cache/stats")).split("\n").map((l) => l.split(" ")));
+	const tries = +pool.hits + +pool.misses, size = (x) => (x >= 1e9 ? (x / 1e9).toFixed(1) + " GB" : (x / 1e6).toFixed(1) + " MB");
+	const facts = [
+		["In memory", `${n.inside} of ${n.all}`],
+		["Cache", `${size(pool.used)} of ${size(pool.budget)}`],
+		["Hits", tries ? `${((100 * pool.hits) / tries).toFixed(1)} %` : "none yet"],
+		["Misses", pool.misses],
+	];
+	$("cache").replaceChildren(...facts.flatMap(([k, v]) => [element("dt", {}, k), element("dd", {}, v)]));
+}
+
+// What others do to this conversation: an answer that begins, messages that are written.
+async function news() {
+	const at = session();
+	if (!name) return;
+	if (isBusy()) {
+		const now = await stats(at);
+		if (following && at === session()) $("stats").textContent = now;
+		return;
+	}
+	if ($("messages").querySelector(".editor")) return;
+	const files = await tree.list(at).catch((e) => (e.status === 404 ? null : Promise.reject(e)));
+	if (at !== session() || isBusy()) return;
+	if (!files) return void (location.hash = link(model, "")); // it was removed
+	const status = await tree.value(at + "/status"), text = await tree.read(at + "/messages.json");
+	if (at !== session() || isBusy()) return;
+	if (text !== shown) await load();
+	if (works(status) && !isBusy() && at === session()) await watch();
+}
+
+let turn = 0;
+async function tick() {
+	try {
+		if (!document.hidden && model) {
+			await Promise.all([look(), following ? news() : null]);
+			if (turn % 2 === 0) {
+				await listSessions();
+				$("state").textContent = await tree.value(model + "/info/state").then((s) => (s === "ready" ? "" : s));
+				if (!following) news().catch(complain);
+			}
+			if (turn % 10 === 0) await listModels();
+		}
+		turn++;
+		if (away) complain((away = null));
+	} catch (e) {
+		complain((away = e));
+	}
+	setTimeout(tick, following ? 500 : 1000);
+}
+let away = null;
+
+// ---- the frame ----
+
+function fit() {
+	$("prompt").style.height = "auto";
+	$("prompt").style.height = Math.min($("prompt").scrollHeight + 2, innerHeight / 3) + "px";
+}
+$("prompt").addEventListener("input", fit);
+$("prompt").addEventListener("keydown", (e) => {
+	if (e.key !== "Enter" || e.shiftKey || e.isComposing) return;
+	e.preventDefault();
+	$("ask").requestSubmit();
+});
+$("ask").addEventListener("submit", (e) => {
+	e.preventDefault();
+	if ($("prompt").value.trim() && !isBusy()) ask($("prompt").value);
+});
+$("stop").addEventListener("click", () => stop());
+$("new").addEventListener("click", doing(async () => (ours.has(session()) ? $("prompt").focus() : await begin().then(() => $("prompt").focus()))));
+$("model").addEventListener("change", () => (location.hash = link($("model").value, "")));
+for (const form of [$("params"), $("more")]) form.addEventListener("submit", (e) => e.preventDefault());
+
+const drawers = [["menu", "side"], ["facts", "panel"]];
+function drawer(button, box, is) {
+	document.body.classList.toggle(box + "-open", is);
+	$(button).setAttribute("aria-expanded", is);
+	$("shade").hidden = !drawers.some(([, b]) => hides(b) && document.body.classList.contains(b + "-open"));
+}
+const hides = (box) => (box === "side" ? small : narrow).matches;
+function closeDrawers() {
+	for (const [button, box] of drawers) if (hides(box)) drawer(button, box, false);
+}
+for (const [button, box] of drawers) {
+	$(button).addEventListener("click", () => {
+		drawer(button, box, !document.body.classList.contains(box + "-open"));
+		look().catch(complain);
+	});
+	const fits = () => drawer(button, box, !hides(box));
+	(box === "side" ? small : narrow).addEventListener("change", fits);
+	fits();
+}
+$("shade").addEventListener("click", closeDrawers);
+
+addEventListener("keydown", (e) => {
+	if (e.key === "Escape") isBusy() ? stop() : closeDrawers();
+	if (e.altKey && e.code === "KeyN") (e.preventDefault(), $("new").click());
+	if (e.key === "/" && !e.target.closest("input,textarea,select")) (e.preventDefault(), $("prompt").focus());
+});
+
+const themes = ["auto", "dark", "light"];
+function theme(is) {
+	localStorage.setItem("theme", is);
+	document.documentElement.dataset.theme = is;
+	$("theme").title = `Colours: ${is}`;
+	if (lastMap) map.draw($("map"), lastMap, model);
+}
+$("theme").addEventListener("click", () => theme(themes[(themes.indexOf(document.documentElement.dataset.theme) + 1) % 3]));
+theme(themes.includes(localStorage.getItem("theme")) ? localStorage.getItem("theme") : "auto");
+
+$("map").addEventListener("pointermove", (e) => ($("map").title = map.at(e.offsetX, e.offsetY)));
+addEventListener("resize", () => lastMap && map.draw($("map"), lastMap, model));
+
+let asking = null; // one question for a key, however many calls need it
+tree.onLocked(
+	(why) =>
+		(asking ??= new Promise((done) => {
+			$("locked-why").textContent = why;
+			$("key").value = "";
+			$("locked").addEventListener("cancel", (e) => e.preventDefault());
+			$("locked").addEventListener("close", () => ((asking = null), done($("key").value)), { once: true });
+			$("locked").showModal();
+		})),
+);
+
+doing(async () => {
+	await listModels();
+	await route();
+	$("prompt").focus();
+})().finally(tick);

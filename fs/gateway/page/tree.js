@@ -1,0 +1,69 @@
+// The tree's files over HTTP, and nothing else of the page.
+
+let key = sessionStorage.getItem("key");
+let askForKey = async () => null;
+
+export function onLocked(ask) {
+	askForKey = ask;
+}
+
+export class Refused extends Error {
+	constructor(status, words) {
+		super(words);
+		this.status = status;
+	}
+}
+
+function address(path) {
+	return "/tree" + (path ? "/" + path.split("/").map(encodeURIComponent).join("/") : "");
+}
+
+async function words(reply) {
+	try {
+		return (await reply.json()).error.message;
+	} catch {
+		return `${reply.status} ${reply.statusText}`;
+	}
+}
+
+async function call(url, options = {}) {
+	for (;;) {
+		const used = key;
+		const headers = used ? { Authorization: "Bearer " + used } : {};
+		let reply;
+		try {
+			reply = await fetch(url, { ...options, headers, cache: "no-store" });
+		} catch (e) {
+			if (e.name === "AbortError") throw e;
+			throw new Refused(0, "moefs-http does not answer.");
+		}
+		if (reply.ok) return reply;
+		const why = await words(reply);
+		if (reply.status !== 401) throw new Refused(reply.status, why);
+		if (key !== used) continue; // another call has asked for it meanwhile
+		key = await askForKey(why);
+		sessionStorage.setItem("key", key);
+	}
+}
+
+export const models = async () => (await (await call("/v1/models")).json()).data.map((m) => m.id);
+export const list = async (path) => (await call(address(path))).json();
+export const read = async (path) => (await call(address(path))).text();
+export const write = (path, body) => call(address(path), { method: "PUT", body });
+export const make = (path) => call(address(path), { method: "POST" });
+export const remove = (path) => call(address(path), { method: "DELETE" });
+
+// A value is text and ends in a newline.
+export const value = async (path) => (await read(path)).replace(/\n$/, "");
+
+// A file that grows: take(text) with each piece, until its end.
+export async function follow(path, take, signal) {
+	const reader = (await call(address(path), { signal })).body
+		.pipeThrough(new TextDecoderStream())
+		.getReader();
+	for (;;) {
+		const { done, value: piece } = await reader.read();
+		if (done) return;
+		take(piece);
+	}
+}

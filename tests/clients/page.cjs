@@ -1,0 +1,254 @@
+// What a person does with the page, and what then is to be seen. Run by page.sh, which says where all is.
+const fs = require("fs");
+const { chromium } = require("playwright-core");
+const { TREE, OPEN, KEYED, KEY, SHOTS } = process.env;
+const limit = 1000 * Math.min(+process.env.LIMIT, 120);
+
+let page, failures = 0;
+const foreign = [], complaints = [];
+const scripted = "scripted", fable = "fable-moe-15m";
+
+async function claim(name, run) {
+	try {
+		await run();
+		console.log(`ok ${name}`);
+	} catch (e) {
+		failures = 1;
+		console.log(`not ok ${name}: ${String(e.stack).split("\n").slice(0, 4).join(" ")}`);
+		if (SHOTS) await page.screenshot({ path: `${SHOTS}/failed.png` });
+	}
+}
+function same(is, wanted, what) {
+	if (is !== wanted) throw new Error(`${what ?? "differ"}: '${is}' is not '${wanted}'`);
+}
+const shot = async (name) => SHOTS && (await page.screenshot({ path: `${SHOTS}/${name}.png` }));
+const messages = () => page.locator("#messages > li");
+const texts = () => page.locator("#messages > li .body").allInnerTexts();
+// In the page, until it is so.
+const until = (test, value) => page.waitForFunction(test, value, { timeout: limit, polling: 50 });
+const bodies = (wanted) =>
+	until((w) => {
+		const all = [...document.querySelectorAll("#messages > li:not(.coming) .body")].map((b) => b.innerText);
+		return JSON.stringify(all) === JSON.stringify(w);
+	}, wanted).catch(async () => same(JSON.stringify(await texts()), JSON.stringify(wanted), "messages"));
+const idle = () => page.waitForSelector("#send:not([hidden])", { timeout: limit });
+const type = async (text) => {
+	await page.focus("#prompt");
+	await page.keyboard.type(text);
+	await page.keyboard.press("Enter");
+};
+const sessions = (model) => fs.readdirSync(`${TREE}/${model}/sessions`).sort();
+const link = (name) => page.locator(`#sessions a[data-session="${name}"]`);
+
+async function open(url, options = {}) {
+	const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
+	page = await context.newPage();
+	page.setDefaultTimeout(limit);
+	page.on("request", (r) => r.url().startsWith(url) || foreign.push(r.url()));
+	page.on("pageerror", (e) => complaints.push(e.message));
+	page.on("console", (m) => /Content Security|Refused to/.test(m.text()) && complaints.push(m.text()));
+	page.on("dialog", (d) => d.accept());
+	await page.goto(url);
+}
+
+async function talk() {
+	await page.selectOption("#model", scripted);
+	await until((m) => location.hash.startsWith("#" + m), scripted);
+	await page.click("#new");
+	await until(() => location.hash.endsWith("chat-1"));
+	await type("Say hello.");
+	await bodies(["Say hello.", "Hello there."]);
+	await until(() => /tokens\/s/.test(document.getElementById("stats").textContent));
+	same(sessions(scripted).join(" "), "chat-1 default");
+	await type("Think first.");
+	await bodies(["Say hello.", "Hello there.", "Think first.", "It is done."]);
+	const folded = page.locator("details.thoughts");
+	same(await folded.getAttribute("open"), null, "thoughts are open");
+	await folded.locator("summary").click();
+	same((await folded.locator(".text").innerText()).trim(), "This is easy.");
+}
+
+async function again() {
+	await page.locator(".message.user").nth(1).getByRole("button", { name: "Edit" }).click();
+	await page.locator(".editor textarea").fill("Say goodbye.");
+	await page.keyboard.press("Enter");
+	await bodies(["Say hello.", "Hello there.", "Say goodbye.", "Goodbye for now."]);
+	await page.getByRole("button", { name: "Again" }).click();
+	await idle();
+	await bodies(["Say hello.", "Hello there.", "Say goodbye.", "Goodbye for now."]);
+	await page.locator(".message.user").nth(0).getByRole("button", { name: "Edit" }).click();
+	await page.keyboard.press("Escape");
+	same(JSON.parse(fs.readFileSync(`${TREE}/${scripted}/sessions/chat-1/messages.json`, "utf8")).length, 4, "messages in the tree");
+}
+
+async function markup() {
+	await page.keyboard.press("Alt+n");
+	await until(() => location.hash.endsWith("chat-2"));
+	await type("Write a page.");
+	await until(() => /That is all\.\s*$/.test(document.querySelector("#messages > li:last-child:not(.coming) .body")?.innerText ?? ""));
+	const said = await messages().last().locator(".body").innerText();
+	if (!said.includes('<script>window.owned = 1</script> <img src=x onerror="window.owned = 2"> & <b>bold</b>')) throw new Error(said);
+	same(await page.locator(".block pre").innerText(), '<a href="javascript:owned=3">x</a>');
+	same(await page.locator("#messages script, #messages img, #messages b, #messages a").count(), 0, "elements that a model made");
+	same(await page.evaluate(() => typeof window.owned), "undefined", "what it wrote was run");
+	await shot("markup");
+}
+
+async function two() {
+	await page.click("#new");
+	await until(() => location.hash.endsWith("chat-3"));
+	await type("Which one is this?");
+	await bodies(["Which one is this?", "The second conversation."]);
+	await link("chat-1").click();
+	await bodies(["Say hello.", "Hello there.", "Say goodbye.", "Goodbye for now."]);
+	await page.goBack();
+	await bodies(["Which one is this?", "The second conversation."]);
+	await page.click('button[aria-label="Remove chat-3"]');
+	await until(() => !location.hash.endsWith("chat-3"));
+	same(sessions(scripted).join(" "), "chat-1 chat-2 default");
+}
+
+async function shell() {
+	const at = `${TREE}/${scripted}/sessions/of a shell`;
+	fs.mkdirSync(at);
+	fs.writeFileSync(at + "/prompt", "Say hello.");
+	await link("of a shell").waitFor();
+	await link("of a shell").click();
+	await bodies(["Say hello.", "Hello there."]);
+	fs.writeFileSync(at + "/prompt", "Say goodbye.");
+	await bodies(["Say hello.", "Hello there.", "Say goodbye.", "Goodbye for now."]);
+	fs.rmdirSync(at);
+	await link("of a shell").waitFor({ state: "detached" });
+	await until(() => !location.hash.includes("shell"));
+}
+
+// A turn that goes on until the context is full, beside others that go on as long: tests/mount/lib.sh, begin_long.
+const ha = "ha ha ha ha ha ha ha ha ha ha";
+function beside(count) {
+	for (let i = 0; i < count; i++) {
+		const at = `${TREE}/${fable}/sessions/beside-${i}`;
+		fs.mkdirSync(at);
+		for (const [k, v] of [["max_tokens", "0"], ["temperature", "0"], ["chat", "off"]]) fs.writeFileSync(`${at}/params/${k}`, v);
+		fs.writeFileSync(at + "/prompt", ha);
+	}
+	return () => {
+		for (let i = 0; i < count; i++) fs.rmdirSync(`${TREE}/${fable}/sessions/beside-${i}`);
+	};
+}
+async function param(name, value) {
+	const box = page.locator("#param-" + name);
+	if (!(await box.isVisible())) await page.locator("#panel summary").click();
+	if ((await box.evaluate((b) => b.localName)) === "select") await box.selectOption(value);
+	else await box.fill(value), await box.press("Tab");
+}
+async function stop() {
+	await page.selectOption("#model", fable);
+	await until((m) => location.hash.startsWith("#" + m), fable);
+	await page.click("#new");
+	await until(() => location.hash.endsWith("chat-1"));
+	await page.waitForSelector("#param-temperature");
+	await param("temperature", "hot");
+	await until(() => /"hot" is not a number/.test(document.getElementById("params").textContent));
+	await param("temperature", "0");
+	await param("max_tokens", "0");
+	await param("chat", "off");
+	const params = `${TREE}/${fable}/sessions/chat-1/params`;
+	for (let i = 0; i < limit / 50 && fs.readFileSync(params + "/chat", "utf8") !== "off\n"; i++) await page.waitForTimeout(50);
+	same(fs.readFileSync(params + "/temperature", "utf8") + fs.readFileSync(params + "/chat", "utf8"), "0\noff\n", "params");
+	const over = beside(8);
+	try {
+		await type(ha);
+		await until(() => (document.querySelector(".coming .body")?.innerText ?? "").length > 20);
+		same(fs.readFileSync(`${TREE}/${fable}/sessions/chat-1/status`, "utf8"), "generating\n", "what streams");
+		await shot("stream");
+		await page.keyboard.press("Escape");
+		await idle();
+		same(fs.readFileSync(`${TREE}/${fable}/sessions/chat-1/status`, "utf8"), "stopped\n");
+		await until(() => /ended by stopped/.test(document.getElementById("stats").textContent));
+	} finally {
+		over();
+	}
+}
+
+async function look() {
+	await until(() => /^\d+ of 256 experts are in memory$/.test(document.getElementById("map").getAttribute("aria-label")));
+	const drawn = await page.evaluate(() => {
+		const c = document.getElementById("map"), d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+		const colours = new Set();
+		for (let i = 0; i < d.length; i += 4) if (d[i + 3]) colours.add((d[i] << 16) | (d[i + 1] << 8) | d[i + 2]);
+		return colours.size;
+	});
+	if (drawn < 3) throw new Error(`the map has ${drawn} colours`);
+	await shot("desktop");
+	const back = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+	const light = await back();
+	await page.emulateMedia({ colorScheme: "dark" });
+	const dark = await back();
+	if (light === dark) throw new Error("dark is light");
+	await page.waitForTimeout(SHOTS ? 1500 : 0);
+	await shot("dark");
+	await page.click("#theme");
+	await page.click("#theme"); // light, whatever the system has
+	same(await back(), light);
+	await page.click("#theme");
+}
+
+async function phone() {
+	await page.setViewportSize({ width: 360, height: 640 });
+	for (const box of ["#prompt", "#send", "#menu", "#facts", "#model"]) {
+		const b = await page.locator(box).boundingBox();
+		if (b.x < 0 || b.x + b.width > 360 || b.y < 0 || b.y + b.height > 640) throw new Error(`${box} is beyond the edge`);
+	}
+	same(await page.evaluate(() => document.documentElement.scrollWidth), 360, "width");
+	same(await link("chat-1").isVisible(), false, "conversations lie over the talk");
+	await page.click("#menu");
+	await link("default").click();
+	await until(() => location.hash.endsWith("default"));
+	await link("chat-1").waitFor({ state: "hidden" });
+	await type("What is the capital of France?");
+	await until(() => /Paris/.test(document.querySelector("#messages > li:last-child:not(.coming)")?.innerText ?? ""));
+	await shot("phone");
+	await page.click("#facts");
+	await page.locator("#map").waitFor({ state: "visible" });
+	await shot("phone-panel");
+	await page.keyboard.press("Escape");
+	same(await page.locator("#map").isVisible(), false, "the panel stays open");
+}
+
+async function locked() {
+	await open(KEYED);
+	await page.waitForSelector("#locked[open]");
+	await page.fill("#key", "another");
+	await page.keyboard.press("Enter");
+	await until(() => /not known/.test(document.getElementById("locked-why").textContent));
+	await page.fill("#key", KEY);
+	await page.keyboard.press("Enter");
+	await until(() => location.hash.endsWith("chat-1"));
+	same(await link("default").count(), 0, "a session of the shell");
+	const model = await page.inputValue("#model");
+	await type("What is the capital of France?");
+	await until(() => document.querySelectorAll("#messages > li:not(.coming)").length === 2);
+	await idle();
+	same(sessions(model).includes("key1-chat-1"), true, "its session in the tree");
+}
+
+let browser;
+(async () => {
+	browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: process.getuid() ? [] : ["--no-sandbox"] });
+	try {
+		await open(OPEN);
+		await claim("a question is answered, with its thoughts folded", talk);
+		await claim("a question is edited, and an answer made again", again);
+		await claim("what a model writes stays text", markup);
+		await claim("several conversations are sessions of the tree", two);
+		await claim("what a shell does appears", shell);
+		await claim("params are set, an answer streams, and Escape stops it", stop);
+		await claim("the map of experts, dark and light", look);
+		await claim("all of it on a phone", phone);
+		await claim("where a key is needed it is asked for", locked);
+		await claim("nothing comes from elsewhere, and the browser complains of nothing", () => same([...foreign, ...complaints].join(" "), ""));
+	} finally {
+		await browser.close();
+	}
+	process.exit(failures);
+})();
