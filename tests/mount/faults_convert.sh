@@ -158,7 +158,7 @@ published_later() { # RULE…, each of which fails once: a turn's end is when it
 	answers
 }
 claim "a rename that fails leaves a model that answers; after a turn the store is completed" \
-	published_later "*partial rename error=EIO count=1"
+	published_later "*safetensors.partial rename error=EIO count=1"
 claim "…also when one file has its name already" \
 	published_later "*dense.safetensors.partial rename error=ENOSPC count=1"
 claim "…when both have, and the index cannot get its name" \
