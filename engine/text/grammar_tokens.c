@@ -45,6 +45,10 @@ static const char *spelled_bytes(const struct tokenizer *t, const struct split_f
 {
 	const char *bytes = tokenizer_bytes(t, id, false, n);
 	*mark = *n && token_wants(bytes, *n, false) != MAY_TEXT;
+	if (*n && !*mark && memchr(bytes, GRAMMAR_MARK, *n)) {
+		*n = 0; /* no text has that byte, and with what follows it would pass for a mark */
+		return bytes;
+	}
 	if (*n || !writes)
 		return bytes;
 	bytes = tokenizer_bytes(t, id, true, n);

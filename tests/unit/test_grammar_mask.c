@@ -212,12 +212,37 @@ static void masks_of_calls_and_thoughts(void **state)
 	close_vocabulary(&v);
 }
 
+/* With the text after it such a token would pass for one that marks a call. */
+static void a_token_with_the_byte_of_marks_is_in_no_text(void **state)
+{
+	(void)state;
+	struct vocabulary_under_test v;
+	char bytes[GRAMMAR_MAX_TOKEN + 1];
+	uint32_t with_it = 0;
+	open_vocabulary(&v, "examples/models/fable-moe-15m");
+	for (uint32_t id = 0; id < v.size; id++) {
+		size_t n;
+		const char *text = tokenizer_bytes(v.t, id, false, &n);
+		bool never = false;
+		if (!n || !memchr(text, GRAMMAR_MARK, n))
+			continue;
+		with_it++;
+		assert_int_equal(grammar_token_bytes(v.t, split_form_named(NULL), id, bytes), 0);
+		for (uint32_t i = 0; i < v.tokens->never_count; i++)
+			never |= v.tokens->never[i] == id;
+		assert_true(never);
+	}
+	assert_true(with_it > 0); /* it is a vocabulary of bytes */
+	close_vocabulary(&v);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(masks_are_what_each_token_gives),
 		cmocka_unit_test(masks_of_a_real_vocabulary),
 		cmocka_unit_test(masks_of_calls_and_thoughts),
+		cmocka_unit_test(a_token_with_the_byte_of_marks_is_in_no_text),
 	};
 	return cmocka_run_group_tests_name("masks of grammars", tests, NULL, NULL);
 }
