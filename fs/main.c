@@ -85,6 +85,8 @@ static int check(struct options *o, struct err *e)
 		code = mountpoint_check_fuse(o->mountpoint, o->allow_other || o->allow_root, e);
 	for (size_t i = 0; i < o->model_count && !code; i++)
 		code = mountpoint_check_model(o->mountpoint, o->models[i], e);
+	if (!code && o->log)
+		code = mountpoint_check_log(o->mountpoint, o->log, e);
 	return code;
 }
 

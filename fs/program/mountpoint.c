@@ -129,6 +129,13 @@ int mountpoint_prepare(char **mountpoint, struct err *e)
 	return code ? code : refuse_model(*mountpoint, e);
 }
 
+static bool is_inside(const char *mountpoint, const char *real)
+{
+	size_t length = strlen(mountpoint);
+	return !strncmp(real, mountpoint, length) &&
+	       (real[length] == '/' || real[length] == 0 || length == 1);
+}
+
 int mountpoint_check_model(const char *mountpoint, const char *model, struct err *e)
 {
 	char *real = realpath(model, NULL);
@@ -139,13 +146,27 @@ int mountpoint_check_model(const char *mountpoint, const char *model, struct err
 	if (!real)
 		return err_set(e, ENOTDIR, "%s does not exist: what is before the last / is a file",
 			       model);
-	size_t length = strlen(mountpoint);
-	int inside = strncmp(real, mountpoint, length) == 0 &&
-		     (real[length] == '/' || real[length] == 0 || length == 1);
+	bool inside = is_inside(mountpoint, real);
 	free(real);
 	if (inside)
 		return err_set(e, EINVAL,
 			       "%s would be hidden by the mount on %s: mount somewhere else", model,
 			       mountpoint);
 	return 0;
+}
+
+int mountpoint_check_log(const char *mountpoint, const char *log, struct err *e)
+{
+	const char *slash = strrchr(log, '/');
+	if (!slash)
+		return 0; /* the system's log */
+	char *folder = strndup(log, (size_t)(slash - log) + 1);
+	char *real = folder ? realpath(folder, NULL) : NULL;
+	bool inside = real && is_inside(mountpoint, real);
+	free(folder);
+	free(real);
+	if (inside)
+		return err_set(e, EINVAL,
+			       "-o log=%s: lies in the mount itself; keep the log elsewhere", log);
+	return 0; /* where the folder is missing, opening the log says so */
 }

@@ -12,6 +12,8 @@
 int mountpoint_prepare(char **mountpoint, struct err *e);
 /* Models must be there, and must not be read through the mount itself. */
 int mountpoint_check_model(const char *mountpoint, const char *model, struct err *e);
+/* Nor may the daemon write to its own tree: what it says there could be a prompt, and told again. */
+int mountpoint_check_log(const char *mountpoint, const char *log, struct err *e);
 /* What mounting there needs: the device, the rights, the helper where there are none, and leave to
  * let others in (-o allow_other, allow_root). */
 int mountpoint_check_fuse(const char *mountpoint, bool others, struct err *e);

@@ -22,6 +22,7 @@ wrong() {
 		refuses "-o gid=no-such-group: there is no group" gid=no-such-group &&
 		refuses "-o log=$work/none/log: No such file" "log=$work/none/log" &&
 		refuses "-o log=$work: Is a directory" "log=$work" &&
+		refuses "-o log=$mnt/log: lies in the mount itself" "log=$mnt/log" &&
 		refuses "-o log= is not the name of a file, or journal" log= &&
 		refuses "-o nonsense: there is no such option" nonsense
 }
