@@ -6,6 +6,7 @@
 #     console           commands behind "$ ", and to the byte what they print
 #     console varies    the same, but for what depends on memory, time or place: they say nothing is wrong, and print as many lines, or more
 #     console bash      not for fish
+#     console curl      where curl is installed
 #     text              no commands: looked at by claims of their own
 #
 # "Install" runs by itself, with a sudo that installs into a folder here. And the demonstration.
@@ -72,7 +73,8 @@ walked() { # SHELL BLOCK…
 	! grep -q " $HOME/m " /proc/self/mountinfo || fail "it is still mounted"
 }
 
-mapfile -t all < <(ls "$work"/blocks/*.{sh,console,console-varies,console-bash}.* | grep -v '\.install$')
+command -v curl >/dev/null || rm "$work"/blocks/*.console-curl.*
+mapfile -t all < <(ls "$work"/blocks/*.{sh,console,console-*}.* | grep -v '\.install$' | sort -u)
 [ ${#all[@]} -ge 14 ] || { echo "not ok README.md: it has ${#all[@]} blocks to run"; exit 1; }
 claim "each block of README.md prints what stands there" walked bash "${all[@]}"
 fusermount3 -u "$HOME/m" 2>/dev/null # where that failed in the midst
