@@ -88,7 +88,7 @@ struct row_hooks {
 	/* Changes the attributes that every node has. */
 	void (*attr)(const struct node *n, struct stat *st);
 	/* The owner sets a mode in which these bits are others than attr shows: 0, or a negative
-	 * errno in words. NULL: none may be. */
+	 * errno in words. In a worker: it sees the model alone. NULL: none may be. */
 	int (*chmod)(const struct node *n, mode_t mode, mode_t changed, struct err *e);
 	const struct xattr *xattrs; /* the last has no name */
 };

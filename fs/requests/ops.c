@@ -101,25 +101,11 @@ static bool is_writing(const struct node *n, pid_t thread)
 	return false;
 }
 
-/* Another mode, where the row has a use for that. */
-static int change_mode(const struct node *n, mode_t mode, mode_t changed)
-{
-	struct err e = {0};
-	if (!n->row->hooks || !n->row->hooks->chmod || n->viewer != n->mount->uid)
-		return -EPERM;
-	int code = n->row->hooks->chmod(n, mode, changed, &e);
-	if (code)
-		node_failure(n, &e);
-	else
-		node_took(n);
-	return code;
-}
-
 /* Times are the daemon's, and a truncation by name is nobody's writing: both succeed without
  * effect. Modes and owners cannot be changed but to what they are, or as the row's hook allows; for
  * a process that is writing the file (cp -p) that succeeds without effect as well, so that what it
  * wrote is no half. */
-static int set_attributes(const struct node *n, pid_t thread, const struct stat *to, int what)
+static int set_attributes(fuse_req_t req, const struct node *n, const struct stat *to, int what)
 {
 	struct stat now;
 	node_attr(n, &now);
@@ -128,9 +114,9 @@ static int set_attributes(const struct node *n, pid_t thread, const struct stat 
 	bool owner = (what & FUSE_SET_ATTR_UID && to->st_uid != now.st_uid) ||
 		     (what & FUSE_SET_ATTR_GID && to->st_gid != now.st_gid);
 	mode_t mode = what & FUSE_SET_ATTR_MODE ? (to->st_mode ^ now.st_mode) & 07777 : 0;
-	if ((!owner && !mode) || is_writing(n, thread))
+	if ((!owner && !mode) || is_writing(n, fuse_req_ctx(req)->pid))
 		return 0;
-	return owner ? -EPERM : change_mode(n, to->st_mode, mode);
+	return owner ? -EPERM : mode_change(req, n, to->st_mode, mode);
 }
 
 static void op_setattr(fuse_req_t req, fuse_ino_t inode, struct stat *to, int what,
@@ -140,7 +126,9 @@ static void op_setattr(fuse_req_t req, fuse_ino_t inode, struct stat *to, int wh
 	struct stat st;
 	if (!node_or_error(req, inode, 0, &n))
 		return;
-	int code = set_attributes(&n, fuse_req_ctx(req)->pid, to, what);
+	int code = set_attributes(req, &n, to, what);
+	if (code == MODE_CHANGES)
+		return;
 	if (!code && what & FUSE_SET_ATTR_SIZE && file)
 		code = file_truncate(file, (uint64_t)to->st_size);
 	if (code) {

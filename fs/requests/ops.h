@@ -36,6 +36,12 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 /* True if that is where it was; then it is answered. */
 bool ask_unlink(fuse_req_t req, fuse_ino_t parent, const char *name);
 
+/* ops_mode.c: has the row's hook change a mode, and the request answered then: MODE_CHANGES, or a
+ * negative errno where there is no hook, or not for this viewer. */
+struct node;
+enum { MODE_CHANGES = 1 };
+int mode_change(fuse_req_t req, const struct node *n, mode_t mode, mode_t changed);
+
 /* ops_xattr.c: those on extended attributes. */
 void op_getxattr(fuse_req_t req, fuse_ino_t inode, const char *name, size_t size);
 void op_listxattr(fuse_req_t req, fuse_ino_t inode, size_t size);
