@@ -52,6 +52,7 @@ sums_up() {
 	same "$(ls sessions)" default "left behind"
 }
 makes() {
+	unset MAKEFLAGS MFLAGS MAKELEVEL # of the make that runs this
 	mkdir "$work/made" && cd "$work/made" || exit
 	for country in France Peru Chad; do echo "What is the capital of $country?" >"$country.question"; done
 	make_answers() { timeout $limit make -s -j 3 -f "$root/examples/ask.mk" MODEL="$m" {France,Peru,Chad}.answer; }
