@@ -2,7 +2,7 @@
  *
  * A prompt is written and closed, and its answer read, in a mounted tree and in a bare FUSE file
  * system that only echoes, one after the other. Two figures of each: from the open of prompt to the
- * first byte of output, less what the engine took for its first token by its own clock; and from
+ * first byte of output, less what the engine took to have that byte by its own clock; and from
  * each token being there to its coming back from the read that waited for it. Both file systems
  * are processes of their own, as they are in life. */
 #include "tests/bench/files.h"

@@ -14,7 +14,7 @@ enum { NOTES_MOST = 4096 };
  * the end; the reader then sets count to 0 for the next. */
 struct notes {
 	_Atomic uint32_t count;
-	_Atomic uint64_t engine_ns; /* from a prompt's submission to its first token; the last's */
+	_Atomic uint64_t engine_ns; /* from a prompt's submission to its answer's first byte */
 	struct {
 		uint64_t bytes; /* of the answer, from here on */
 		uint64_t at_ns; /* CLOCK_MONOTONIC */

@@ -1,5 +1,6 @@
 /* The tree of moefs, in a process that notes when the engine has a token: what the program does,
  * without its command line. */
+#include "cache/clock.h"
 #include "fs/models/models.h"
 #include "fs/requests/lifetime.h"
 #include "fs/requests/loop.h"
@@ -15,21 +16,36 @@ struct serving {
 	struct mount *mount;
 	struct notes *notes;
 	int started;
+	/* Of the turn in progress: */
+	double first_token; /* seconds from its submission; another turn's is another */
+	uint64_t submitted_ns;
 };
+
+/* From the submission to the first byte of the answer, which may be a later token's: spaces at the
+ * beginning are no part of it. */
+static void note_first(struct serving *v, const struct conversation *c)
+{
+	struct session_stats stats;
+	session_stats(c->session, &stats);
+	if (stats.first_token_seconds != v->first_token) {
+		v->first_token = stats.first_token_seconds;
+		v->submitted_ns = now_ns() - (uint64_t)(v->first_token * 1e9);
+	}
+	if (atomic_load(&v->notes->count) == 1)
+		atomic_store(&v->notes->engine_ns, v->notes->note[0].at_ns - v->submitted_ns);
+}
 
 /* As the engine calls it: before anyone who reads is told. */
 static void changed(void *ctx, void *user)
 {
 	struct serving *v = ctx;
 	const struct conversation *c = user;
-	struct session_stats stats;
 	bool complete;
 	struct answer *a = session_answer(c->session);
 	if (a) {
 		notes_add(v->notes, answer_size(a, &complete));
 		answer_unref(a);
-		session_stats(c->session, &stats);
-		atomic_store(&v->notes->engine_ns, (uint64_t)(stats.first_token_seconds * 1e9));
+		note_first(v, c);
 	}
 	mount_changed(v->mount, user);
 }
