@@ -83,14 +83,11 @@ static struct json_object *choice_object(struct chat *c, size_t i)
 
 static struct json_object *completion(struct chat *c)
 {
-	struct json_object *all = json_object_new_object(), *choices = json_object_new_array();
-	json_object_object_add(all, "id", json_object_new_string(c->id));
-	json_object_object_add(all, "object", json_object_new_string("chat.completion"));
-	json_object_object_add(all, "created", json_object_new_int64(c->created));
-	json_object_object_add(all, "model", json_object_new_string(c->model));
+	struct json_object *choices = json_object_new_array();
 	for (size_t i = 0; i < c->count; i++)
 		json_object_array_add(choices, choice_object(c, i));
-	json_object_object_add(all, "choices", choices);
+	struct json_object *all =
+		openai_frame(c->id, "chat.completion", c->created, c->model, choices);
 	json_object_object_add(all, "usage", openai_usage(c->usage, c->count));
 	return all;
 }

@@ -21,8 +21,7 @@ struct chat {
 		size_t call_count;
 		bool begun, over;
 	} choices[CHOICES_MOST];
-	struct text first; /* of a stream: the events that came before it was begun */
-	bool broken;	   /* its error event is given */
+	struct openai_stream stream;
 };
 
 /* Reads what is asked, and begins its turns. On failure chat_end is still to be called. */

@@ -164,6 +164,5 @@ void chat_end(void *chat)
 		text_free(&c->choices[i].logprobs);
 		json_object_put(c->choices[i].calls);
 	}
-	text_free(&c->first);
 	free(c);
 }

@@ -10,17 +10,9 @@
 #include <string.h>
 #include <time.h>
 
-enum { PAUSE_MS = 10 * 1000 };
-
 static struct json_object *chunk(struct chat *c, struct json_object *choices)
 {
-	struct json_object *all = json_object_new_object();
-	json_object_object_add(all, "id", json_object_new_string(c->id));
-	json_object_object_add(all, "object", json_object_new_string("chat.completion.chunk"));
-	json_object_object_add(all, "created", json_object_new_int64(c->created));
-	json_object_object_add(all, "model", json_object_new_string(c->model));
-	json_object_object_add(all, "choices", choices);
-	return all;
+	return openai_frame(c->id, "chat.completion.chunk", c->created, c->model, choices);
 }
 
 /* delta and logprobs are taken. */
@@ -129,9 +121,10 @@ static void add_end(struct chat *c, struct text *out)
 }
 
 /* 0: more will come; 1: that was all; -1: it failed, *p. */
-static int step(struct chat *c, struct text *out, struct problem *p)
+static int step(void *of, struct text *out, struct problem *p)
 {
-	if (turns_wait(c->turns, c->count, c->client, PAUSE_MS))
+	struct chat *c = of;
+	if (turns_wait(c->turns, c->count, c->client, OPENAI_PAUSE_MS))
 		return problem_set(p, PROBLEM_GONE, NULL, "the client has gone away");
 	for (size_t i = 0; i < c->count; i++)
 		if (!c->choices[i].over && step_one(c, out, i, p))
@@ -142,49 +135,14 @@ static int step(struct chat *c, struct text *out, struct problem *p)
 	return 1;
 }
 
-static void add_error(struct text *out, const struct problem *p)
-{
-	struct json_object *json = problem_json(p, PROTOCOL_OPENAI);
-	event_add(out, NULL, json);
-	json_object_put(json);
-}
-
-static int next(void *ctx, struct text *out)
-{
-	struct chat *c = ctx;
-	struct problem p = {0};
-	if (c->first.length) {
-		text_add(out, c->first.data, c->first.length);
-		text_free(&c->first);
-		return c->broken || c->over == c->count;
-	}
-	int code = step(c, out, &p);
-	if (code >= 0) {
-		if (!out->length)
-			event_pause(out);
-		return code;
-	}
-	if (p.kind == PROBLEM_GONE)
-		return -1;
-	add_error(out, &p);
-	return 1;
-}
-
 enum MHD_Result chat_stream(struct request *r, struct chat *c)
 {
 	struct problem p = {0};
+	struct openai_stream *s = &c->stream;
 	int code = 0;
-	time_t until = time(NULL) + PAUSE_MS / 1000;
-	while (!code && !c->first.length && time(NULL) < until)
-		code = step(c, &c->first, &p);
-	if (code < 0 && (!c->first.length || p.kind == PROBLEM_GONE)) {
-		chat_end(c);
-		return reply_problem(r, &p);
-	}
-	c->broken = code < 0;
-	if (c->broken)
-		add_error(&c->first, &p);
-	if (!c->first.length)
-		event_pause(&c->first);
-	return reply_stream(r, next, chat_end, c);
+	time_t until = time(NULL) + OPENAI_PAUSE_MS / 1000;
+	*s = (struct openai_stream){.step = step, .end = chat_end, .of = c};
+	while (!code && !s->first.length && time(NULL) < until)
+		code = step(c, &s->first, &p);
+	return openai_stream(r, s, code, &p);
 }

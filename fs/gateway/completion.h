@@ -21,8 +21,7 @@ struct completion {
 		struct text text, lines;
 		bool begun, over;
 	} parts[CHOICES_MOST];
-	struct text first;
-	bool broken;
+	struct openai_stream stream;
 	char id[48], name[256];
 };
 

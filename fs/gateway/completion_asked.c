@@ -125,6 +125,5 @@ void completion_end(void *completion)
 		text_free(&c->parts[i].text);
 		text_free(&c->parts[i].lines);
 	}
-	text_free(&c->first);
 	free(c);
 }

@@ -76,13 +76,7 @@ static int choice_logprobs(struct completion *c, size_t i, bool echo, const stru
 
 struct json_object *completion_frame(const struct completion *c, struct json_object *choices)
 {
-	struct json_object *all = json_object_new_object();
-	json_object_object_add(all, "id", json_object_new_string(c->id));
-	json_object_object_add(all, "object", json_object_new_string("text_completion"));
-	json_object_object_add(all, "created", json_object_new_int64(c->created));
-	json_object_object_add(all, "model", json_object_new_string(c->name));
-	json_object_object_add(all, "choices", choices);
-	return all;
+	return openai_frame(c->id, "text_completion", c->created, c->name, choices);
 }
 
 int completion_choice(struct completion *c, struct json_object *choices, size_t i, bool echo,

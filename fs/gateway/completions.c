@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { PAUSE_MS = 10 * 1000 };
-
 static int wait(struct completion *c, int milliseconds, struct problem *p)
 {
 	return turns_wait(c->turns, c->count, c->request->client, milliseconds)
@@ -70,9 +68,10 @@ static int step_one(struct completion *c, struct text *out, size_t i, struct pro
 	return code;
 }
 
-static int step(struct completion *c, struct text *out, struct problem *p)
+static int step(void *of, struct text *out, struct problem *p)
 {
-	if (c->tokens && wait(c, PAUSE_MS, p))
+	struct completion *c = of;
+	if (c->tokens && wait(c, OPENAI_PAUSE_MS, p))
 		return -1;
 	for (size_t i = 0; i < c->count; i++)
 		if (!c->parts[i].over && step_one(c, out, i, p))
@@ -89,46 +88,13 @@ static int step(struct completion *c, struct text *out, struct problem *p)
 	return 1;
 }
 
-static void add_error(struct text *out, const struct problem *p)
-{
-	struct json_object *json = problem_json(p, PROTOCOL_OPENAI);
-	event_add(out, NULL, json);
-	json_object_put(json);
-}
-
-static int next(void *ctx, struct text *out)
-{
-	struct completion *c = ctx;
-	struct problem p = {0};
-	if (c->first.length) {
-		text_add(out, c->first.data, c->first.length);
-		text_free(&c->first);
-		return c->broken || c->over == c->count;
-	}
-	int code = step(c, out, &p);
-	if (code < 0 && p.kind == PROBLEM_GONE)
-		return -1;
-	if (code < 0)
-		add_error(out, &p);
-	if (!out->length)
-		event_pause(out);
-	return code < 0 ? 1 : code;
-}
-
 static enum MHD_Result stream(struct request *r, struct completion *c)
 {
 	struct problem p = {0};
-	int code = step(c, &c->first, &p);
-	if (code < 0 && (!c->first.length || p.kind == PROBLEM_GONE)) {
-		completion_end(c);
-		return reply_problem(r, &p);
-	}
-	c->broken = code < 0;
-	if (c->broken)
-		add_error(&c->first, &p);
-	if (!c->first.length)
-		event_pause(&c->first);
-	return reply_stream(r, next, completion_end, c);
+	struct openai_stream *s = &c->stream;
+	*s = (struct openai_stream){.step = step, .end = completion_end, .of = c};
+	int code = step(c, &s->first, &p);
+	return openai_stream(r, s, code, &p);
 }
 
 enum MHD_Result completions(struct request *r)

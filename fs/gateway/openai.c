@@ -269,3 +269,15 @@ struct json_object *openai_call(struct json_object *call, int index)
 	json_object_object_add(new, "function", one);
 	return new;
 }
+
+struct json_object *openai_frame(const char *id, const char *object, time_t created,
+				 const char *model, struct json_object *choices)
+{
+	struct json_object *all = json_object_new_object();
+	json_object_object_add(all, "id", json_object_new_string(id));
+	json_object_object_add(all, "object", json_object_new_string(object));
+	json_object_object_add(all, "created", json_object_new_int64(created));
+	json_object_object_add(all, "model", json_object_new_string(model));
+	json_object_object_add(all, "choices", choices);
+	return all;
+}

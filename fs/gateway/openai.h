@@ -4,6 +4,8 @@
 
 #include "fs/gateway/turn.h"
 
+#include <time.h>
+
 enum { CHOICES_MOST = 16 };
 
 /* The fields that say how a token is drawn and when an answer ends, as params of the wish. */
@@ -18,5 +20,27 @@ struct json_object *openai_usage(const struct usage *u, size_t count);
 struct json_object *openai_logprobs(const struct text *lines, uint64_t top);
 /* A call of tool_calls.json, with its arguments as a text; index: in a stream's delta, else -1. */
 struct json_object *openai_call(struct json_object *call, int index);
+/* The object around choices, which are taken: of a completion, or of a chunk of its stream. */
+struct json_object *openai_frame(const char *id, const char *object, time_t created,
+				 const char *model, struct json_object *choices);
+
+/* ---- openai_stream.c ---- */
+
+/* How long nothing comes before a stream says that it is there. */
+enum { OPENAI_PAUSE_MS = 10 * 1000 };
+
+/* A completion as a stream of events. */
+struct openai_stream {
+	/* Adds what is new: 0: more will come; 1: that was all; -1: it failed, *p. */
+	int (*step)(void *of, struct text *out, struct problem *p);
+	void (*end)(void *of); /* frees what it is of, and this with it */
+	void *of;
+	struct text first; /* the events that came before it was begun */
+	bool over;	   /* with the first: what comes after them is nothing */
+};
+/* Begins to answer with `first`, after steps that came to `code`; where that is a failure before
+ * any event, with its status instead. What it is of is given away. */
+enum MHD_Result openai_stream(struct request *r, struct openai_stream *s, int code,
+			      const struct problem *p);
 
 #endif

@@ -22,6 +22,17 @@ static int format_path(char path[TREE_PATH], const char *tree, const char *forma
 	return m < 0 || n + m >= TREE_PATH ? -ENAMETOOLONG : 0;
 }
 
+/* A descriptor, or a negative errno. */
+static int open_in(const char *tree, int flags, const char *format, va_list values)
+{
+	char path[TREE_PATH];
+	int code = format_path(path, tree, format, values);
+	if (code)
+		return code;
+	int fd = open(path, flags | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
 char *tree_path(char path[TREE_PATH], const char *tree, const char *format, ...)
 {
 	va_list values;
@@ -113,28 +124,24 @@ static int write_all(int fd, const char *data, size_t size)
 
 int tree_read(const char *tree, struct text *out, const char *format, ...)
 {
-	char path[TREE_PATH];
 	va_list values;
 	va_start(values, format);
-	int code = format_path(path, tree, format, values);
+	int fd = open_in(tree, O_RDONLY, format, values);
 	va_end(values);
-	int fd = code ? -1 : open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return code ? code : -errno;
-	code = read_all(fd, out);
+		return fd;
+	int code = read_all(fd, out);
 	close(fd);
 	return code;
 }
 
 void tree_line(const char *tree, char *value, size_t size, const char *format, ...)
 {
-	char path[TREE_PATH];
 	va_list values;
 	*value = 0;
 	va_start(values, format);
-	int code = format_path(path, tree, format, values);
+	int fd = open_in(tree, O_RDONLY, format, values);
 	va_end(values);
-	int fd = code ? -1 : open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return;
 	ssize_t n = read(fd, value, size - 1);
@@ -145,15 +152,13 @@ void tree_line(const char *tree, char *value, size_t size, const char *format, .
 
 int tree_write(const char *tree, const char *data, size_t size, const char *format, ...)
 {
-	char path[TREE_PATH];
 	va_list values;
 	va_start(values, format);
-	int code = format_path(path, tree, format, values);
+	int fd = open_in(tree, O_WRONLY | O_TRUNC, format, values);
 	va_end(values);
-	int fd = code ? -1 : open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
 	if (fd < 0)
-		return code ? code : -errno;
-	code = write_all(fd, data, size);
+		return fd;
+	int code = write_all(fd, data, size);
 	if (close(fd) && !code)
 		code = -errno;
 	return code;
@@ -162,15 +167,13 @@ int tree_write(const char *tree, const char *data, size_t size, const char *form
 int tree_ask(const char *tree, const char *data, size_t size, struct text *out, const char *format,
 	     ...)
 {
-	char path[TREE_PATH];
 	va_list values;
 	va_start(values, format);
-	int code = format_path(path, tree, format, values);
+	int fd = open_in(tree, O_RDWR, format, values);
 	va_end(values);
-	int fd = code ? -1 : open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
-		return code ? code : -errno;
-	code = write_all(fd, data, size);
+		return fd;
+	int code = write_all(fd, data, size);
 	if (!code)
 		code = read_all(fd, out);
 	close(fd);
