@@ -29,19 +29,10 @@ echo auto > sessions/default/params/max_tokens
 export mnt fable PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1
 
 begin_http() { # [OPTIONS [LISTEN [FLAG]]]: on a port of its own, which $url then is
-	local i
 	: >"$work/http.err"
 	"$http" ${3:+"$3"} -o "listen=${2:-127.0.0.1:0}${1:+,$1}" "$mnt" 2>>"$work/http.err" &
 	gateway=$!
-	url=
-	for i in $(seq $((limit * 20))); do
-		url=$(sed -n 's/^moefs-http: listening on //p' "$work/http.err")
-		[ -n "$url" ] && break
-		alive $gateway || break
-		sleep 0.05
-	done
-	[ -n "$url" ] || { echo "not ok moefs-http begins: $(cat "$work/http.err")"; exit 1; }
-	url=http://$url
+	listens $gateway "$work/http.err"
 	export url gateway
 }
 end_http() { # [SIGNAL]: it ends well, unless it is killed; so does a sanitizer that has seen something not

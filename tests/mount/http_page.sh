@@ -11,18 +11,10 @@ loaded
 model=$(basename "$MODEL")
 
 begin_http() { # [OPTIONS]: on a port of its own, which $url then is
-	local i
 	: >"$work/http.err"
 	"$http" -o "listen=127.0.0.1:0${1:+,$1}" "$mnt" 2>"$work/http.err" &
 	gateway=$!
-	for i in $(seq $((limit * 20))); do
-		url=$(sed -n 's/^moefs-http: listening on //p' "$work/http.err")
-		[ -n "$url" ] && break
-		alive $gateway || break
-		sleep 0.05
-	done
-	[ -n "$url" ] || { echo "not ok moefs-http begins: $(cat "$work/http.err")"; exit 1; }
-	url=http://$url
+	listens $gateway "$work/http.err"
 }
 end_http() { # a sanitizer that has found something makes its status another
 	local ended

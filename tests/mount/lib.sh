@@ -121,16 +121,24 @@ scripted() {
 
 # gateway [OPTIONS]: moefs-http serves the mount, at $url.
 gateway() {
-	local i
 	: >"$work/http"
 	"${MOEFS_HTTP:-$(dirname "$MOEFS")/moefs-http}" -o listen=127.0.0.1:0 "$@" "$mnt" 2>"$work/http" &
 	served=$!
+	listens $served "$work/http"
+}
+# Waits until a moefs-http that was begun says where it listens, which $url then is.
+listens() { # PROCESS, and the file of what it says
+	local i
 	for i in $(seq $((limit * 20))); do
-		url=http://$(sed -n 's/.*listening on \(http:\/\/\)*\([0-9.]*:[0-9]*\).*/\2/p' "$work/http")
-		[ "$url" != http:// ] && return 0
+		url=$(sed -n 's/^moefs-http: listening on //p' "$2")
+		if [ -n "$url" ]; then
+			url=http://$url
+			return
+		fi
+		alive "$1" || break
 		sleep 0.05
 	done
-	fail "moefs-http does not listen: $(cat "$work/http")"
+	fail "not ok moefs-http begins: $(cat "$2")"
 }
 # Ends it, and claims that it ended well and left nothing in the tree.
 gateway_over() {

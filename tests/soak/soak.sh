@@ -7,16 +7,7 @@
 #     SECONDS_OF=600 PROCESSES=8 SEED=1 MOEFS=build/asan/moefs tests/soak/soak.sh
 . "$(dirname "$0")/../mount/lib.sh"
 seconds=${SECONDS_OF:-600} processes=${PROCESSES:-8} seed=${SEED:-$(date +%s)}
-
-# A mounted folder, into which models come and from which they go.
-checkpoint=$MODEL
-m=$mnt/soaked
-MODEL=$work/models
-mkdir -p "$MODEL/soaked"
-cp "$checkpoint"/*.json "$checkpoint"/*.jinja "$MODEL/soaked"
-ln -s "$checkpoint"/*.safetensors "$MODEL/soaked"
-MOEFS=$(realpath "$MOEFS")
-export MOEFS
+. "$root/tests/soak/models.sh"
 
 mounted -o budget=8M -o context_budget=64M
 echo "load soaked" >../ctl

@@ -5,16 +5,9 @@
 #     ROUNDS=20 PROCESSES=6 SEED=1 MOEFS=build/asan/moefs tests/soak/unmounts.sh
 . "$(dirname "$0")/../mount/lib.sh"
 rounds=${ROUNDS:-20} processes=${PROCESSES:-6} seed=${SEED:-$(date +%s)}
-MOEFS=$(realpath "$MOEFS")
-export MOEFS ASAN_OPTIONS=abort_on_error=1:log_path=$work/report UBSAN_OPTIONS=print_stacktrace=1:log_path=$work/report
+. "$root/tests/soak/models.sh"
+export ASAN_OPTIONS=abort_on_error=1:log_path=$work/report UBSAN_OPTIONS=print_stacktrace=1:log_path=$work/report
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:log_path=$work/report
-
-checkpoint=$MODEL
-m=$mnt/soaked
-MODEL=$work/models
-mkdir -p "$MODEL/soaked"
-cp "$checkpoint"/*.json "$checkpoint"/*.jinja "$MODEL/soaked"
-ln -s "$checkpoint"/*.safetensors "$MODEL/soaked"
 
 way() { # one of those in which a mount goes
 	case $(($1 % 4)) in

@@ -2,6 +2,7 @@
 #include "fs/gateway/anthropic.h"
 #include "fs/gateway/characters.h"
 #include "fs/gateway/problem.h"
+#include "tests/unit/json_help.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -13,22 +14,6 @@
 
 #include <cmocka.h>
 
-static json_object *parse(const char *text)
-{
-	json_object *o = json_tokener_parse(text);
-	if (!o)
-		fail_msg("no JSON: %s", text);
-	return o;
-}
-
-static void same_json(json_object *is, const char *should)
-{
-	json_object *other = parse(should);
-	if (!json_object_equal(is, other))
-		fail_msg("is %s\nnot %s", json_object_to_json_string(is), should);
-	json_object_put(other);
-}
-
 /* A body with these members beside a model and max_tokens. */
 static int read_body(struct wanted *w, const char *members, bool count, struct err *e)
 {
@@ -36,7 +21,7 @@ static int read_body(struct wanted *w, const char *members, bool count, struct e
 	text_format(&body, "{\"model\": \"m\", \"max_tokens\": 9%s%s}", *members ? ", " : "",
 		    members);
 	text_add(&body, "", 1);
-	json_object *o = parse(body.data);
+	json_object *o = test_json(body.data);
 	*w = (struct wanted){0};
 	*e = (struct err){0};
 	int rc = anthropic_read(w, o, count, e);
@@ -105,7 +90,7 @@ static void messages_become_the_tree_s(void **state)
 		struct err e;
 		if (read_body(&w, cases[i].members, false, &e))
 			fail_msg("case %zu: %s", i, e.text);
-		same_json(w.messages, cases[i].messages);
+		test_same_json(w.messages, cases[i].messages);
 		wanted_free(&w);
 	}
 }
@@ -178,8 +163,8 @@ static void deferred_tools_are_on_offer_once_they_are_named(void **state)
 	text_format(&members, HELLO "%s", TOOLS);
 	text_add(&members, "", 1);
 	assert_int_equal(read_body(&w, members.data, false, &e), 0);
-	same_json(w.tools, "[{\"type\": \"function\", \"function\": {\"name\": \"find\", "
-			   "\"parameters\": {\"type\": \"object\"}}}]");
+	test_same_json(w.tools, "[{\"type\": \"function\", \"function\": {\"name\": \"find\", "
+				"\"parameters\": {\"type\": \"object\"}}}]");
 	wanted_free(&w);
 	text_cut(&members, 0);
 	text_format(&members,
@@ -273,7 +258,7 @@ static json_object *a_call(const char *name)
 		    "\"arguments\": {\"a\": 1}}}",
 		    name);
 	text_add(&t, "", 1);
-	json_object *call = parse(t.data);
+	json_object *call = test_json(t.data);
 	text_free(&t);
 	return call;
 }
@@ -344,14 +329,15 @@ static void a_message_has_the_same_blocks(void **state)
 	assert_int_equal(out.length, 0);
 	anthropic_end(&a, &END, &out);
 	text_add(&out, "", 1);
-	json_object *message = parse(out.data);
-	same_json(message,
-		  "{\"id\": \"msg_1\", \"type\": \"message\", \"role\": \"assistant\", \"model\": "
-		  "\"m\", \"content\": [{\"type\": \"text\", \"text\": \"It is\", \"citations\": "
-		  "null}, {\"type\": \"tool_use\", \"id\": \"c1\", \"name\": \"f\", \"input\": "
-		  "{\"a\": 1}}], \"stop_reason\": \"end_turn\", \"stop_sequence\": null, "
-		  "\"usage\": {\"input_tokens\": 5, \"cache_creation_input_tokens\": 0, "
-		  "\"cache_read_input_tokens\": 4, \"output_tokens\": 5}}");
+	json_object *message = test_json(out.data);
+	test_same_json(
+		message,
+		"{\"id\": \"msg_1\", \"type\": \"message\", \"role\": \"assistant\", \"model\": "
+		"\"m\", \"content\": [{\"type\": \"text\", \"text\": \"It is\", \"citations\": "
+		"null}, {\"type\": \"tool_use\", \"id\": \"c1\", \"name\": \"f\", \"input\": "
+		"{\"a\": 1}}], \"stop_reason\": \"end_turn\", \"stop_sequence\": null, "
+		"\"usage\": {\"input_tokens\": 5, \"cache_creation_input_tokens\": 0, "
+		"\"cache_read_input_tokens\": 4, \"output_tokens\": 5}}");
 	json_object_put(message);
 	json_object_put(call);
 	text_free(&out);
@@ -379,7 +365,7 @@ static void the_reason_of_an_end_is_said(void **state)
 		anthropic_begin(&a, &END, &out);
 		anthropic_end(&a, &cases[i].end, &out);
 		text_add(&out, "", 1);
-		json_object *message = parse(out.data);
+		json_object *message = test_json(out.data);
 		assert_string_equal(json_text(message, "stop_reason"), cases[i].reason);
 		if (cases[i].sequence)
 			assert_string_equal(json_text(message, "stop_sequence"), cases[i].sequence);

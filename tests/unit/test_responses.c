@@ -1,5 +1,6 @@
 /* OpenAI's responses: what a request comes to, and what an answer is written as. */
 #include "fs/gateway/responses.h"
+#include "tests/unit/json_help.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -11,22 +12,6 @@
 
 #include <cmocka.h>
 
-static json_object *parse(const char *text)
-{
-	json_object *o = json_tokener_parse(text);
-	if (!o)
-		fail_msg("no JSON: %s", text);
-	return o;
-}
-
-static void same_json(json_object *is, const char *should)
-{
-	json_object *other = parse(should);
-	if (!json_object_equal(is, other))
-		fail_msg("is %s\nnot %s", json_object_to_json_string(is), should);
-	json_object_put(other);
-}
-
 /* ---- what earlier responses left ---- */
 
 static json_object *kept_messages(void *ctx, const char *response)
@@ -34,18 +19,19 @@ static json_object *kept_messages(void *ctx, const char *response)
 	(void)ctx;
 	return strcmp(response, "resp_old")
 		       ? NULL
-		       : parse("[{\"role\": \"user\", \"content\": \"before\"}, "
-			       "{\"role\": \"assistant\", \"content\": "
-			       "\"yes\"}]");
+		       : test_json("[{\"role\": \"user\", \"content\": \"before\"}, "
+				   "{\"role\": \"assistant\", \"content\": "
+				   "\"yes\"}]");
 }
 
 static json_object *kept_item(void *ctx, const char *item)
 {
 	(void)ctx;
-	return strcmp(item, "msg_old_0") ? NULL
-					 : parse("{\"type\": \"message\", \"role\": \"assistant\", "
-						 "\"content\": [{\"type\": \"output_text\", "
-						 "\"text\": \"kept\"}]}");
+	return strcmp(item, "msg_old_0")
+		       ? NULL
+		       : test_json("{\"type\": \"message\", \"role\": \"assistant\", "
+				   "\"content\": [{\"type\": \"output_text\", "
+				   "\"text\": \"kept\"}]}");
 }
 
 static const struct responses_past PAST = {NULL, kept_messages, kept_item};
@@ -55,7 +41,7 @@ static int read_body(struct responses_asked *a, const char *members, struct err 
 	struct text body = {0};
 	text_format(&body, "{\"model\": \"m\", %s}", members);
 	text_add(&body, "", 1);
-	json_object *o = parse(body.data);
+	json_object *o = test_json(body.data);
 	*a = (struct responses_asked){0};
 	*e = (struct err){0};
 	int rc = responses_read(a, o, &PAST, e);
@@ -138,7 +124,7 @@ static void items_become_messages(void **state)
 			fail_msg("no body");
 		if (read_body(&a, cases[i].members, &e))
 			fail_msg("case %zu: %s", i, e.text);
-		same_json(a.wanted.messages, cases[i].messages);
+		test_same_json(a.wanted.messages, cases[i].messages);
 		responses_asked_free(&a);
 	}
 }
@@ -149,7 +135,7 @@ static void instructions_are_of_one_request(void **state)
 	struct responses_asked a;
 	struct err e;
 	assert_int_equal(read_body(&a, "\"instructions\": \"I\", \"input\": \"x\"", &e), 0);
-	same_json(a.messages, "[{\"role\": \"user\", \"content\": \"x\"}]");
+	test_same_json(a.messages, "[{\"role\": \"user\", \"content\": \"x\"}]");
 	responses_asked_free(&a);
 }
 
@@ -167,16 +153,17 @@ static void tools_of_all_kinds_are_functions(void **state)
 	struct responses_asked a;
 	struct err e;
 	assert_int_equal(read_body(&a, "\"input\": \"x\"" TOOLS, &e), 0);
-	same_json(a.wanted.tools,
-		  "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": "
-		  "{\"type\": \"object\"}}}, {\"type\": \"function\", \"function\": {\"name\": "
-		  "\"patch\", \"description\": \"Patches.\\nThe input is a text of this lark "
-		  "grammar:\\nstart: X\", \"parameters\": {\"type\": \"object\", \"properties\": "
-		  "{\"input\": {\"type\": \"string\"}}, \"required\": [\"input\"], "
-		  "\"additionalProperties\": false}}}, {\"type\": \"function\", \"function\": "
-		  "{\"name\": \"crm__g\"}}]");
-	same_json(a.names, "{\"patch\": {\"name\": \"patch\", \"custom\": true}, \"crm__g\": "
-			   "{\"name\": \"g\", \"namespace\": \"crm\"}}");
+	test_same_json(
+		a.wanted.tools,
+		"[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": "
+		"{\"type\": \"object\"}}}, {\"type\": \"function\", \"function\": {\"name\": "
+		"\"patch\", \"description\": \"Patches.\\nThe input is a text of this lark "
+		"grammar:\\nstart: X\", \"parameters\": {\"type\": \"object\", \"properties\": "
+		"{\"input\": {\"type\": \"string\"}}, \"required\": [\"input\"], "
+		"\"additionalProperties\": false}}}, {\"type\": \"function\", \"function\": "
+		"{\"name\": \"crm__g\"}}]");
+	test_same_json(a.names, "{\"patch\": {\"name\": \"patch\", \"custom\": true}, \"crm__g\": "
+				"{\"name\": \"g\", \"namespace\": \"crm\"}}");
 	responses_asked_free(&a);
 	assert_int_equal(read_body(&a,
 				   "\"input\": \"x\"" TOOLS
@@ -284,7 +271,7 @@ static void call(struct responses_answer *a, const char *name, const char *argum
 	text_format(&t, "{\"id\": \"c1\", \"function\": {\"name\": \"%s\", \"arguments\": %s}}",
 		    name, arguments);
 	text_add(&t, "", 1);
-	json_object *o = parse(t.data);
+	json_object *o = test_json(t.data);
 	responses_call(a, o, out);
 	json_object_put(o);
 	text_free(&t);
@@ -341,24 +328,26 @@ static void a_stream_has_its_events_in_order(void **state)
 		   "function_call_arguments.delta function_call_arguments.done output_item.done "
 		   "output_item.added custom_tool_call_input.delta custom_tool_call_input.done "
 		   "output_item.done completed");
-	same_json(json_at(whole, "output"),
-		  "[{\"id\": \"rs_1_0\", \"type\": \"reasoning\", \"status\": \"completed\", "
-		  "\"summary\": [], \"content\": [{\"type\": \"reasoning_text\", \"text\": "
-		  "\"hm\"}]}, {\"id\": \"msg_1_1\", \"type\": \"message\", \"status\": "
-		  "\"completed\", \"role\": \"assistant\", \"content\": [{\"type\": "
-		  "\"output_text\", \"text\": \"It is\", \"annotations\": [], \"logprobs\": "
-		  "[]}]}, {\"id\": \"fc_1_2\", \"type\": \"function_call\", \"status\": "
-		  "\"completed\", \"call_id\": \"c1\", \"name\": \"g\", \"namespace\": \"crm\", "
-		  "\"arguments\": \"{\\\"a\\\":1}\"}, {\"id\": \"ctc_1_3\", \"type\": "
-		  "\"custom_tool_call\", \"status\": \"completed\", \"call_id\": \"c1\", "
-		  "\"name\": \"patch\", \"input\": \"*** x\"}]");
+	test_same_json(
+		json_at(whole, "output"),
+		"[{\"id\": \"rs_1_0\", \"type\": \"reasoning\", \"status\": \"completed\", "
+		"\"summary\": [], \"content\": [{\"type\": \"reasoning_text\", \"text\": "
+		"\"hm\"}]}, {\"id\": \"msg_1_1\", \"type\": \"message\", \"status\": "
+		"\"completed\", \"role\": \"assistant\", \"content\": [{\"type\": "
+		"\"output_text\", \"text\": \"It is\", \"annotations\": [], \"logprobs\": "
+		"[]}]}, {\"id\": \"fc_1_2\", \"type\": \"function_call\", \"status\": "
+		"\"completed\", \"call_id\": \"c1\", \"name\": \"g\", \"namespace\": \"crm\", "
+		"\"arguments\": \"{\\\"a\\\":1}\"}, {\"id\": \"ctc_1_3\", \"type\": "
+		"\"custom_tool_call\", \"status\": \"completed\", \"call_id\": \"c1\", "
+		"\"name\": \"patch\", \"input\": \"*** x\"}]");
 	json_object *message = dialog_take(&a.dialog);
-	same_json(message,
-		  "[{\"role\": \"assistant\", \"content\": \"It is\", \"thinking\": \"hm\", "
-		  "\"tool_calls\": [{\"id\": \"c1\", \"type\": \"function\", \"function\": "
-		  "{\"name\": \"crm__g\", \"arguments\": {\"a\": 1}}}, {\"id\": \"c1\", \"type\": "
-		  "\"function\", \"function\": {\"name\": \"patch\", \"arguments\": {\"input\": "
-		  "\"*** x\"}}}]}]");
+	test_same_json(
+		message,
+		"[{\"role\": \"assistant\", \"content\": \"It is\", \"thinking\": \"hm\", "
+		"\"tool_calls\": [{\"id\": \"c1\", \"type\": \"function\", \"function\": "
+		"{\"name\": \"crm__g\", \"arguments\": {\"a\": 1}}}, {\"id\": \"c1\", \"type\": "
+		"\"function\", \"function\": {\"name\": \"patch\", \"arguments\": {\"input\": "
+		"\"*** x\"}}}]}]");
 	json_object_put(message);
 	json_object_put(whole);
 	text_free(&out);
@@ -385,12 +374,13 @@ static void an_answer_that_is_cut_is_incomplete(void **state)
 					   &out);
 	assert_int_equal(out.length, 0);
 	assert_string_equal(json_text(whole, "status"), "incomplete");
-	same_json(json_at(whole, "incomplete_details"), "{\"reason\": \"max_output_tokens\"}");
-	same_json(json_at(whole, "metadata"), "{\"k\": \"v\"}");
-	same_json(json_at(whole, "usage"),
-		  "{\"input_tokens\": 9, \"input_tokens_details\": {\"cached_tokens\": 4}, "
-		  "\"output_tokens\": 5, \"output_tokens_details\": {\"reasoning_tokens\": 0}, "
-		  "\"total_tokens\": 14}");
+	test_same_json(json_at(whole, "incomplete_details"), "{\"reason\": \"max_output_tokens\"}");
+	test_same_json(json_at(whole, "metadata"), "{\"k\": \"v\"}");
+	test_same_json(
+		json_at(whole, "usage"),
+		"{\"input_tokens\": 9, \"input_tokens_details\": {\"cached_tokens\": 4}, "
+		"\"output_tokens\": 5, \"output_tokens_details\": {\"reasoning_tokens\": 0}, "
+		"\"total_tokens\": 14}");
 	json_object_put(whole);
 	text_free(&out);
 	responses_free(&a);

@@ -229,28 +229,27 @@ static const char *const fixtures[] = {
 	"deepseek_v3", "qwen3_5_moe_fused", "glm4_moe", "minimax_m2",
 };
 
-static void of_every_family_have_the_numbers_that_are_computed_with(void **state)
+static void check_families(const char *quant, double most)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
 		if (!test_fixture(fixtures[i]))
 			continue;
 		char directory[512];
 		(void)snprintf(directory, sizeof directory, "%s", test_fixture(fixtures[i]));
-		check(fixtures[i], directory, "tq3", tq3_most);
+		check(fixtures[i], directory, quant, most);
 	}
+}
+
+static void of_every_family_have_the_numbers_that_are_computed_with(void **state)
+{
+	(void)state;
+	check_families("tq3", tq3_most);
 }
 
 static void are_as_published_where_nothing_is_quantised(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
-		if (!test_fixture(fixtures[i]))
-			continue;
-		char directory[512];
-		(void)snprintf(directory, sizeof directory, "%s", test_fixture(fixtures[i]));
-		check(fixtures[i], directory, "bf16", 0);
-	}
+	check_families("bf16", 0);
 }
 
 /* The tensor's numbers so many times, one after the other along a dimension; no two are alike. */
