@@ -5,6 +5,7 @@
  * without a lock. */
 #include "engine/compute/threads.h"
 #include "cache/clock.h"
+#include "engine/compute/slice.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -94,6 +95,7 @@ static void *thread_main(void *arg)
 {
 	struct threads *t = arg;
 	uint32_t seen = 0;
+	slice_ask_long();
 	for (;;) {
 		seen = wait_for_loop(t, seen);
 		if (atomic_load(&t->quit))

@@ -1,6 +1,7 @@
 /* A model's generation thread: loads the weights when they are wanted, takes the sessions that have
  * a turn in rotation, one step (a chunk of a prompt, or one token) each, and unloads. */
 #include "cache/clock.h"
+#include "engine/compute/slice.h"
 #include "engine/serve/chunk.h"
 #include "engine/serve/internal.h"
 #include "engine/serve/load.h"
@@ -83,10 +84,26 @@ static void shorten_steps(struct model *m)
 	pthread_mutex_lock(&m->schedule.lock);
 }
 
+/* Lock held, released meanwhile. The first bytes of an answer are what somebody waits for by the
+ * microsecond, and whoever brings them there needs a processor: the loop thread, then the reader.
+ * Compute threads may have taken all of them, and a scheduler that has just run these two finds
+ * that they had their share and lets them wait for its next tick, milliseconds later. So who
+ * computes sleeps for a moment, once an answer, unless others wait for their own. */
+static void give_way(struct model *m, const struct session *s)
+{
+	static const struct timespec MOMENT = {0, 150000};
+	if (m->schedule.runnable.first != s || s->next)
+		return;
+	pthread_mutex_unlock(&m->schedule.lock);
+	nanosleep(&MOMENT, NULL);
+	pthread_mutex_lock(&m->schedule.lock);
+}
+
 /* Lock held, released during the step. */
 static void step(struct model *m)
 {
 	struct session *s = m->schedule.runnable.first;
+	bool answering = s->status == SESSION_GENERATING;
 	session_unqueue(s);
 	s->stepping = true;
 	m->schedule.at_step = s;
@@ -99,8 +116,11 @@ static void step(struct model *m)
 	s->stepping = false;
 	if (s->ended)
 		session_free(s);
-	else if (more)
+	else if (more) {
 		session_queue(s);
+		if (!answering && s->status == SESSION_GENERATING)
+			give_way(m, s);
+	}
 	if (!schedule_works(&m->schedule)) /* who reads has come to the end */
 		trace_ring_tell(&m->tracing.ring);
 	shorten_steps(m);
@@ -188,6 +208,7 @@ static void wait_for_work(struct model *m)
 static void *thread_main(void *arg)
 {
 	struct model *m = arg;
+	slice_ask_long();
 	pthread_mutex_lock(&m->schedule.lock);
 	while (!atomic_load(&m->schedule.quit)) {
 		if (m->schedule.unload_wanted)

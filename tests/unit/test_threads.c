@@ -2,6 +2,7 @@
 #include "engine/compute/threads.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -9,6 +10,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -164,6 +167,49 @@ static void threads_come_and_go(void **state)
 	threads_destroy(NULL);
 }
 
+/* ---- what the scheduler is asked for ---- */
+
+struct slices {
+	_Atomic uint32_t long_ones, unknown;
+	_Atomic uint32_t met;
+	pthread_t caller;
+};
+
+/* A compute thread's slice, as the kernel has it; older ones know none. Each piece waits for the
+ * other's beginning, so that the second is not the caller's. */
+static void see_slice(void *ctx, uint32_t begin, uint32_t end)
+{
+	(void)begin;
+	(void)end;
+	struct slices *s = ctx;
+	s->met++;
+	while (s->met < 2)
+		sched_yield();
+	if (pthread_equal(pthread_self(), s->caller))
+		return;
+	struct {
+		uint32_t size, policy;
+		uint64_t flags;
+		int32_t nice;
+		uint32_t priority;
+		uint64_t runtime_ns, deadline_ns, period_ns;
+	} a = {0};
+	if (syscall(SYS_sched_getattr, 0, &a, sizeof a, 0) || !a.runtime_ns)
+		s->unknown++;
+	else if (a.runtime_ns == 100000000)
+		s->long_ones++;
+}
+
+static void compute_threads_let_others_in(void **state)
+{
+	(void)state;
+	struct threads *t = open_threads(2);
+	struct slices s = {.caller = pthread_self()};
+	threads_run(t, 2, 1, see_slice, &s);
+	assert_int_equal(s.long_ones + s.unknown, 1);
+	threads_destroy(t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -172,6 +218,7 @@ int main(void)
 		cmocka_unit_test(a_loop_sees_what_the_one_before_it_wrote),
 		cmocka_unit_test(several_callers_do_not_disturb_each_other),
 		cmocka_unit_test(threads_come_and_go),
+		cmocka_unit_test(compute_threads_let_others_in),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
