@@ -37,6 +37,16 @@ pid_t process_of(pid_t thread)
 /* The fields of proc(5)'s stat that are wanted, counted from 1 as there. */
 enum { STAT_STATE = 3, STAT_PARENT = 4, STAT_BEGAN = 22 };
 
+/* By its name, which stands in brackets and may have some, too. */
+static bool is_relay(const char *name, size_t size)
+{
+	static const char *const relays[] = {"sftp-server", "sshd", "sshd-session"};
+	for (size_t i = 0; i < sizeof relays / sizeof *relays; i++)
+		if (strlen(relays[i]) == size && !memcmp(relays[i], name, size))
+			return true;
+	return false;
+}
+
 /* False if there is no such process any more; one that has ended and was not waited for is none. */
 static bool look(pid_t id, struct process *out, pid_t *parent)
 {
@@ -45,8 +55,13 @@ static bool look(pid_t id, struct process *out, pid_t *parent)
 	*parent = 0;
 	if (!read_file(id, "stat", text))
 		return false;
+	const char *name = strchr(text, '(');
 	char *field = strrchr(text, ')'); /* the program's name may hold blanks and brackets */
 	char state = 0;
+	if (name && field && is_relay(name + 1, (size_t)(field - name - 1))) {
+		*out = (struct process){.id = -1};
+		return true;
+	}
 	for (int i = STAT_STATE; field && i <= STAT_BEGAN; i++) {
 		field = strchr(field + 1, ' ');
 		if (field && i == STAT_STATE)
@@ -66,7 +81,8 @@ void process_line(pid_t thread, unsigned most, struct line *out)
 	while (id > 0 && out->count < most && out->count < LINE_MOST) {
 		pid_t parent;
 		bool there = look(id, &out->of[out->count], &parent);
-		if (!there && out->count)
+		/* What a relay has begun itself (a shell at the other end) is no relay. */
+		if (out->count && (!there || out->of[out->count].id < 0))
 			return;
 		out->count++;
 		id = parent;
@@ -77,5 +93,5 @@ bool process_lives(const struct process *p)
 {
 	struct process now;
 	pid_t parent;
-	return look(p->id, &now, &parent) && process_same(&now, p);
+	return p->id < 0 || (look(p->id, &now, &parent) && process_same(&now, p));
 }

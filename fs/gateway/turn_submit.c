@@ -35,8 +35,9 @@ void wish_free(struct wish *w)
 static int put(const struct turn *t, const char *file, const char *field, const char *data,
 	       size_t size, struct problem *p)
 {
-	int code = tree_write(turn_tree(t), data, size, "%s/sessions/%s/%s", t->session.model,
-			      t->session.name, file);
+	int code = (t->gateway->polls ? tree_write : tree_write_far)(
+		turn_tree(t), data, size, "%s/sessions/%s/%s", t->session.model, t->session.name,
+		file);
 	return code ? turn_refused(t, code, field, p) : 0;
 }
 
