@@ -167,42 +167,82 @@ static int put_param(struct turn *t, const struct wish_param *param, struct prob
 	return param->advice ? 0 : code;
 }
 
-static int put_params(struct turn *t, const struct wish *w, const char *set, struct problem *p)
+/* To what the session has set an entry is added. */
+static void note_param(struct turn *t, const struct wish_param *param)
 {
-	size_t used = 0;
-	*t->session.params = 0;
+	char entry[128];
+	size_t used = strlen(t->session.params), n = (size_t)entry_of(entry, param);
+	if (used + n < KEPT_PARAMS)
+		memcpy(t->session.params + used, entry, n + 1);
+	else
+		t->keeps = false;
+}
+
+/* What may stand behind a verb: a value in a single word. */
+static bool is_short(const struct wish_param *param)
+{
+	char entry[128];
+	return entry_of(entry, param) && strchr(entry, '=');
+}
+
+/* All of them, or those that cannot stand behind a verb. */
+static int put_params(struct turn *t, const struct wish *w, const char *set, bool all,
+		      struct problem *p)
+{
 	for (size_t i = 0; i < w->param_count; i++) {
 		const struct wish_param *param = &w->params[i];
-		char entry[128];
-		int n = entry_of(entry, param);
-		if (!is_set(set, param) && put_param(t, param, p))
+		if (is_set(set, param) || (!all && is_short(param)))
+			continue;
+		if (put_param(t, param, p))
 			return -1;
-		if (used + (size_t)n < KEPT_PARAMS)
-			memcpy(t->session.params + used, entry, (size_t)n + 1);
-		else
-			t->keeps = false;
-		used += (size_t)n;
 	}
 	return 0;
 }
 
 /* ---- the whole ---- */
 
+/* `answer`, and behind it the params that are a word: a file for each would be three round trips
+ * more. Where that is refused, each goes into its own, so that the refusal is about a field. */
+static int answer(struct turn *t, const struct wish *w, const char *set, struct problem *p)
+{
+	struct text verb = {0};
+	struct problem refusal = {0};
+	text_string(&verb, "answer");
+	for (size_t i = 0; i < w->param_count; i++)
+		if (!is_set(set, &w->params[i]) && is_short(&w->params[i]))
+			text_format(&verb, " %s=%s", w->params[i].name, w->params[i].value);
+	text_string(&verb, "\n");
+	bool params = verb.length > strlen("answer\n");
+	int code = verb.failed ? problem_set(&refusal, PROBLEM_FAILED, NULL, "out of memory")
+			       : put_now(t, "ctl", "messages", verb.data, verb.length, &refusal);
+	text_free(&verb);
+	if (code && params) {
+		if (put_params(t, w, set, true, p))
+			return -1;
+		return put_now(t, "ctl", "messages", "answer\n", 7, p);
+	}
+	if (code)
+		*p = refusal;
+	return code;
+}
+
 int session_submit(struct turn *t, const struct wish *w, struct problem *p)
 {
 	char set[KEPT_PARAMS];
+	bool answers = w->messages && !w->counts;
 	memcpy(set, t->session.params, sizeof set);
 	reset_params(t, w, set);
+	*t->session.params = 0;
+	for (size_t i = 0; i < w->param_count; i++)
+		note_param(t, &w->params[i]);
 	if (w->tools ? put_json(t, "tools.json", "tools", w->tools, p)
 		     : t->used && put(t, "tools.json", "tools", "[]\n", 3, p))
 		return -1;
-	if (put_params(t, w, set, p))
+	if (put_params(t, w, set, !answers, p))
 		return -1;
 	if (!w->messages)
 		return put(t, "prompt", "prompt", w->prompt, w->prompt_size, p);
 	if (put_json(t, "messages.json", "messages", w->messages, p))
 		return -1;
-	if (w->counts)
-		return 0;
-	return put_now(t, "ctl", "messages", "answer\n", 7, p);
+	return answers ? answer(t, w, set, p) : 0;
 }
