@@ -23,6 +23,7 @@ struct gateway {
 	void (*say)(const char *line); /* to who has started it; from any thread */
 	atomic_bool stopping;
 	atomic_uint_fast64_t next_session;
+	atomic_uint_fast64_t model_known; /* which was found, and in which second (turn_refused.c) */
 	struct counters {
 		atomic_uint_fast64_t requests[6]; /* by the first digit of the status */
 		atomic_uint_fast64_t active, dropped;
