@@ -123,6 +123,7 @@ void turn_end(struct turn *t)
 	if (!t)
 		return;
 	turn_close_now(t);
+	blocked_remove(&t->gateway->blocked, &t->reading);
 	for (int i = 0; i < GROWS; i++) {
 		if (t->files[i].fd >= 0)
 			close(t->files[i].fd);

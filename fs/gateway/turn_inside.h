@@ -28,7 +28,11 @@ struct turn {
 	size_t calls;	  /* that were given */
 	int later[TURN_LATER];
 	size_t later_count;
-	bool told;    /* something has come */
+	bool told; /* something has come */
+	struct blocked_read reading;
+	bool blocks; /* its output waits in read, and not in poll */
+	bool quick;  /* what came last came soon behind what came before */
+	uint64_t told_ns;
 	bool counted; /* it is over, and this is what it has cost: */
 	struct usage usage;
 };

@@ -8,8 +8,10 @@
 #include "fs/gateway/turn_inside.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* The file that news of a turn come to next: thoughts end before the text begins, and that before
@@ -29,10 +31,33 @@ static bool calls_come(const struct turn *t)
 	       t->files[GROWS_OUTPUT].fd >= 0;
 }
 
+/* Its output alone is still to come, and comes quickly: reading waits for it. */
+static bool may_block(const struct turn *t)
+{
+	return t && t->quick && !t->over && t->gateway->polls && t->calls_fd < 0 &&
+	       t->files[GROWS_THOUGHTS].fd < 0 && t->files[GROWS_LOGPROBS].fd < 0 &&
+	       t->files[GROWS_OUTPUT].fd >= 0;
+}
+
+/* Whether reading its output waits. */
+static bool set_blocking(struct turn *t, bool blocks)
+{
+	int fd = t->files[GROWS_OUTPUT].fd;
+	if (t->blocks == blocks || fd < 0)
+		return t->blocks;
+	if (!fcntl(fd, F_SETFL, blocks ? 0 : O_NONBLOCK))
+		t->blocks = blocks;
+	if (t->blocks && !t->reading.at)
+		blocked_add(&t->gateway->blocked, &t->reading);
+	return t->blocks;
+}
+
 int turns_wait(struct turn *const *turns, size_t count, int client, int milliseconds)
 {
 	struct pollfd files[CLIENT_FILES];
 	size_t n = 0, k = 0;
+	if (count == 1 && turns[0] && set_blocking(turns[0], may_block(turns[0])))
+		return client_wait(client, files, 0, 0) < 0 ? -EPIPE : 0;
 	for (size_t i = 0; i < count && n + 2 <= CLIENT_FILES; i++) {
 		struct turn *t = turns[i];
 		struct growing *next = t && !t->over ? next_file(t) : NULL;
@@ -95,7 +120,7 @@ static void give(struct growing *g, size_t size, struct text *to)
  * newline before it. */
 static bool may_have_more(const struct turn *t, const struct growing *g, ssize_t n, size_t asked)
 {
-	return n > 0 && t->gateway->polls &&
+	return n > 0 && t->gateway->polls && !t->blocks &&
 	       ((size_t)n == asked || g->held.data[g->held.length - 1] == '\n');
 }
 
@@ -108,7 +133,9 @@ static int take_file(struct turn *t, enum grows which, struct text *to)
 	if (g->fd < 0)
 		return 0;
 	do {
-		n = read(g->fd, piece, sizeof piece);
+		n = t->blocks && which == GROWS_OUTPUT
+			    ? blocked_read(&t->reading, g->fd, piece, sizeof piece)
+			    : read(g->fd, piece, sizeof piece);
 		if (n > 0)
 			text_add(&g->held, piece, (size_t)n);
 		if (g->held.failed)
@@ -215,6 +242,19 @@ static int take_files(struct turn *t, struct news *n)
 	return output;
 }
 
+/* Whether news come so quickly that their reader may wait in the kernel. */
+static void note_pace(struct turn *t, bool something)
+{
+	enum { QUICK_NS = 100 * 1000 * 1000 };
+	struct timespec c;
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &c);
+	uint64_t now = (uint64_t)c.tv_sec * 1000000000u + (uint64_t)c.tv_nsec;
+	t->quick = something && t->told && now - t->told_ns < QUICK_NS;
+	if (something)
+		t->told_ns = now;
+	t->told |= something;
+}
+
 int turn_take(struct turn *t, struct news *n, struct problem *p)
 {
 	struct growing *output = &t->files[GROWS_OUTPUT], *lines = &t->files[GROWS_LOGPROBS];
@@ -235,7 +275,7 @@ int turn_take(struct turn *t, struct news *n, struct problem *p)
 		if (strcmp(u.finish, "end") != 0 && strcmp(u.finish, "tool_calls") != 0)
 			give(lines, lines->held.length, &n->logprobs);
 	}
-	t->told |= n->thoughts.length || n->output.length || n->calls;
+	note_pace(t, n->thoughts.length || n->output.length || n->calls);
 	if (n->thoughts.failed || n->output.failed || n->logprobs.failed) {
 		n->over = t->failed = true;
 		return problem_set(p, PROBLEM_FAILED, NULL, "out of memory");
