@@ -23,12 +23,25 @@ static bool read_file(pid_t id, const char *name, char text[READ_BYTES])
 	return n > 0;
 }
 
+/* By the first line of its status, which is its name. */
+static bool is_relay(const char *status)
+{
+	static const char *const relays[] = {"Name:\tsftp-server\n", "Name:\tsshd\n",
+					     "Name:\tsshd-session\n"};
+	for (size_t i = 0; i < sizeof relays / sizeof *relays; i++)
+		if (!strncmp(status, relays[i], strlen(relays[i])))
+			return true;
+	return false;
+}
+
 pid_t process_of(pid_t thread)
 {
 	static const char label[] = "\nTgid:"; /* a newline in the program's name is escaped */
 	char text[READ_BYTES];
 	if (thread <= 0 || !read_file(thread, "status", text))
 		return thread;
+	if (is_relay(text))
+		return PROCESS_RELAY;
 	const char *found = strstr(text, label);
 	long id = found ? strtol(found + sizeof label - 1, NULL, 10) : 0;
 	return id > 0 ? (pid_t)id : thread;
@@ -36,16 +49,6 @@ pid_t process_of(pid_t thread)
 
 /* The fields of proc(5)'s stat that are wanted, counted from 1 as there. */
 enum { STAT_STATE = 3, STAT_PARENT = 4, STAT_BEGAN = 22 };
-
-/* By its name, which stands in brackets and may have some, too. */
-static bool is_relay(const char *name, size_t size)
-{
-	static const char *const relays[] = {"sftp-server", "sshd", "sshd-session"};
-	for (size_t i = 0; i < sizeof relays / sizeof *relays; i++)
-		if (strlen(relays[i]) == size && !memcmp(relays[i], name, size))
-			return true;
-	return false;
-}
 
 /* False if there is no such process any more; one that has ended and was not waited for is none. */
 static bool look(pid_t id, struct process *out, pid_t *parent)
@@ -55,13 +58,8 @@ static bool look(pid_t id, struct process *out, pid_t *parent)
 	*parent = 0;
 	if (!read_file(id, "stat", text))
 		return false;
-	const char *name = strchr(text, '(');
 	char *field = strrchr(text, ')'); /* the program's name may hold blanks and brackets */
 	char state = 0;
-	if (name && field && is_relay(name + 1, (size_t)(field - name - 1))) {
-		*out = (struct process){.id = -1};
-		return true;
-	}
 	for (int i = STAT_STATE; field && i <= STAT_BEGAN; i++) {
 		field = strchr(field + 1, ' ');
 		if (field && i == STAT_STATE)
@@ -77,12 +75,12 @@ static bool look(pid_t id, struct process *out, pid_t *parent)
 void process_line(pid_t thread, unsigned most, struct line *out)
 {
 	pid_t id = process_of(thread);
-	out->count = 0;
+	out->count = id == PROCESS_RELAY;
+	out->of[0] = (struct process){.id = PROCESS_RELAY};
 	while (id > 0 && out->count < most && out->count < LINE_MOST) {
 		pid_t parent;
 		bool there = look(id, &out->of[out->count], &parent);
-		/* What a relay has begun itself (a shell at the other end) is no relay. */
-		if (out->count && (!there || out->of[out->count].id < 0))
+		if (!there && out->count)
 			return;
 		out->count++;
 		id = parent;
@@ -93,5 +91,5 @@ bool process_lives(const struct process *p)
 {
 	struct process now;
 	pid_t parent;
-	return p->id < 0 || (look(p->id, &now, &parent) && process_same(&now, p));
+	return p->id == PROCESS_RELAY || (look(p->id, &now, &parent) && process_same(&now, p));
 }

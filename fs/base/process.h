@@ -15,8 +15,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+enum { PROCESS_RELAY = -1 };
 struct process {
-	pid_t id;	/* -1: a relay */
+	pid_t id;
 	uint64_t began; /* ticks since the machine's start; 0: could not be found out */
 };
 
@@ -37,7 +38,7 @@ bool process_lives(const struct process *p);
 
 static inline bool process_relays(const struct line *l)
 {
-	return l->count && l->of[0].id < 0;
+	return l->count && l->of[0].id == PROCESS_RELAY;
 }
 
 static inline bool process_same(const struct process *a, const struct process *b)

@@ -135,15 +135,15 @@ claim "what is refused is said, by the write, by the next reading, or by error" 
 # ---- moefs-http there ----
 
 export mnt PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1
-begin_http() { # [LISTEN]
+begin_http() { # LISTEN[,OPTIONS]
 	: >"$work/http"
-	"$http" -o "listen=${1:-127.0.0.1:0}" "$far" 2>"$work/http" &
+	"$http" -o "listen=$1" "$far" 2>"$work/http" &
 	served=$!
 	listens $served "$work/http"
 	export url
 }
 cd /
-begin_http
+begin_http 127.0.0.1:0,keep=2
 answers() { timeout $limit python3 - <<'PY' || fail "$(tail -n 1 "$work/http")"; }
 from gateway import *
 q = "Is seven a prime number?"
@@ -160,19 +160,24 @@ assert a["usage"]["prompt_tokens_details"]["cached_tokens"] > 0, "the conversati
 for i in range(10):
     a = post("/v1/completions", {"model": fable, "prompt": "The capital of France is", "temperature": 0, "max_tokens": 4})
     assert a["choices"][0]["text"].startswith(" Paris."), a
-assert not sessions()
+until(lambda: len(sessions()) <= 2, "sessions are left")
 PY
 claim "moefs-http answers there, whole, as a stream, with thoughts, and goes on with a conversation" answers
 
+kill -TERM $served
+wait $served
+claim "it ends, and leaves no session" same "$? $(ls "$m/sessions")" "0 default"
+begin_http 127.0.0.1:0,keep=0
 refuses_there() { timeout $limit python3 - <<'PY'; }
 from gateway import *
+def working(): return [s for s in sessions() if look(s, "status") == "generating\n"]
 assert "4096 tokens" in ask(" hello" * 6000, 400, stream=True)["error"]["message"]
 assert ask([{"role": "king", "content": "x"}], 400)["error"]["param"] == "messages"
 form = {"type": "json_schema", "json_schema": {"schema": {"type": "king"}}}
 assert ask("x", 400, response_format=form)["error"]["param"] == "response_format"
 answer = events("/v1/chat/completions", long(stream=True))
 next(answer), next(answer)
-os.rmdir(f"{mnt}/{fable}/sessions/{sessions()[0]}")
+os.rmdir(f"{mnt}/{fable}/sessions/{working()[0]}")
 *_, last = answer
 assert last["error"]["type"] == "server_error", last
 PY
@@ -180,13 +185,14 @@ claim "what is refused there is an error in its words; a session that is removed
 
 stops_there() { timeout $limit python3 - <<'PY'; }
 from gateway import *
+def working(): return [s for s in sessions() if look(s, "status") == "generating\n"]
 answer = events("/v1/chat/completions", long(stream=True))
 next(answer), next(answer)
-with open(f"{mnt}/{fable}/sessions/{sessions()[0]}/ctl", "w") as f: f.write("stop\n")
+with open(f"{mnt}/{fable}/sessions/{working()[0]}/ctl", "w") as f: f.write("stop\n")
 *_, last, done = answer
 assert done == "[DONE]" and last["choices"][0]["finish_reason"] == "stop", last
 s = begin(long("Another story.", stream=True))
-until(sessions, "it does not begin")
+until(working, "it does not begin")
 s.close()
 until(lambda: not sessions(), "it goes on without its client")
 PY
@@ -199,7 +205,7 @@ page_there() {
 	curl -sSf --max-time $limit -X POST "$s/paged" && curl -sSf --max-time $limit -X PUT "$s/paged/prompt" -d "What is 12 x 6?" || fail "not asked"
 	same "$(curl -sSf --max-time $limit "$s/paged/output")" "12 x 6 = 72"
 	same "$(curl -sS --max-time $limit -o /dev/null -w '%{http_code}' -X PUT "$s/paged/messages.json" -d '[{')" 400
-	curl -sSf --max-time $limit "$s" | grep -q paged && curl -sSf --max-time $limit -X DELETE "$s/paged" && same "$(ls "$m/sessions" | grep -v ^http-kept)" default
+	curl -sSf --max-time $limit "$s" | grep -q paged && curl -sSf --max-time $limit -X DELETE "$s/paged" && same "$(ls "$m/sessions" | grep -v ^http-)" default
 }
 claim "the page there asks and reads through /tree/" page_there
 kill -TERM $served
