@@ -48,7 +48,6 @@ static const struct {
 	{"temperature", "1"},
 	{"text", "{\"format\": {\"type\": \"text\"}}"},
 	{"tool_choice", "\"auto\""},
-	{"tools", "[]"},
 	{"top_logprobs", "0"},
 	{"top_p", "1"},
 	{"truncation", "\"disabled\""},
@@ -58,8 +57,13 @@ static const struct {
 /* Copies, so that nothing is shared with what outlives the request. */
 static int make_echo(struct responses_asked *a, const json_object *body, struct err *e)
 {
-	a->echo = json_object_new_object();
-	for (size_t i = 0; i < sizeof echoed / sizeof *echoed && a->echo; i++) {
+	json_object *tools = responses_tools_said(body);
+	if (!tools || !(a->echo = json_object_new_object())) {
+		json_object_put(tools);
+		return no_memory(e);
+	}
+	json_object_object_add(a->echo, "tools", tools);
+	for (size_t i = 0; i < sizeof echoed / sizeof *echoed; i++) {
 		json_object *v = json_at(body, echoed[i].key), *copy = NULL;
 		if (v && json_object_deep_copy(v, &copy, NULL) < 0)
 			return no_memory(e);
@@ -67,7 +71,7 @@ static int make_echo(struct responses_asked *a, const json_object *body, struct 
 			copy = json_tokener_parse(echoed[i].otherwise);
 		json_object_object_add(a->echo, echoed[i].key, copy);
 	}
-	return a->echo ? 0 : no_memory(e);
+	return 0;
 }
 
 /* ---- fields ---- */
