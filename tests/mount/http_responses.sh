@@ -73,6 +73,9 @@ def one_piece():
     h.same((r["tools"], r["tool_choice"], r["parallel_tool_calls"], r["text"], r["truncation"], r["store"]),
            ([], "auto", True, {"format": {"type": "text"}}, "disabled", True))
     h.same(text_of(h.good(R, body("Say hello.", instructions="Be kind."))), "Hello, my dear.")
+    # What is asked in part is said in whole.
+    r = h.good(R, body("Say hello.", text={"verbosity": "low"}))
+    h.same(r["text"], {"verbosity": "low", "format": {"type": "text"}})
 
 
 def items():
@@ -135,7 +138,7 @@ def reasoning():
     for r in [h.good(R, asked), in_order(h.stream(R, asked))]:
         h.same([i["type"] for i in r["output"]], ["reasoning", "message"])
         h.same(r["output"][0]["content"], [{"type": "reasoning_text", "text": "Two does not divide it."}])
-        h.same(r["reasoning"], {"effort": "low"})
+        h.same(r["reasoning"], {"effort": "low", "summary": None})
     # It can be sent back, in whatever a client keeps of it.
     h.good(R, body([user("Is seven a prime number?")] + r["output"] + [user("Say hello.")]))
 
@@ -239,7 +242,8 @@ def forms():
                        "model": "fable-moe-15m"})
         if r["status"] == "completed":
             assert isinstance(json.loads(text_of(r)), dict), r
-        h.same(r["text"], {"format": form})
+        whole = {"description": None} if form["type"] == "json_schema" else {}
+        h.same(r["text"], {"format": {**form, **whole}})
     r = h.good(R, {**body("What is the capital of France?", temperature=0), "model": "fable-moe-15m"})
     h.same(text_of(r), "The capital of France is Paris.")
 
