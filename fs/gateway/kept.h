@@ -18,7 +18,7 @@ enum { KEPT_NAME = 96, KEPT_PARAMS = 512 };
 struct kept_session {
 	char model[256], name[KEPT_NAME];
 	size_t key;
-	char params[KEPT_PARAMS]; /* names of those that were set, each with a blank behind it */
+	char params[KEPT_PARAMS]; /* that were set: `NAME=VALUE ` or `NAME ` (turn_submit.c) */
 	struct kept_message {
 		uint64_t hash;
 		size_t bytes;

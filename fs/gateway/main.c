@@ -85,8 +85,10 @@ static void ready(void)
 static void serve(struct gateway *g, struct server *s, const sigset_t *signals)
 {
 	const struct timespec second = {.tv_sec = 1};
-	while (sigtimedwait(signals, NULL, &second) < 0)
+	while (sigtimedwait(signals, NULL, &second) < 0) {
 		server_tick(s);
+		blocked_look(&g->blocked);
+	}
 	atomic_store(&g->stopping, true);
 }
 
@@ -104,6 +106,7 @@ static int run(const struct options *o, struct err *e)
 	sigaddset(&signals, SIGINT);
 	pthread_sigmask(SIG_BLOCK, &signals, NULL);
 	(void)signal(SIGPIPE, SIG_IGN);
+	blocked_begin(&g.blocked);
 	identity_make(g.id, sizeof g.id);
 	g.polls = o->poll ? !strcmp(o->poll, "on") : tree_is_moefs(o->tree);
 	turns_clear(&g);
@@ -126,6 +129,7 @@ static int run(const struct options *o, struct err *e)
 		serve(&g, s, &signals);
 	}
 	server_end(s);
+	blocked_end(&g.blocked);
 	responses_kept_free(g.responses);
 	kept_free(g.kept);
 	keys_free(g.keys);

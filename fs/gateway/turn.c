@@ -9,6 +9,19 @@
 #include <string.h>
 #include <unistd.h>
 
+void turn_close_later(struct turn *t, int fd)
+{
+	if (t->later_count == TURN_LATER)
+		turn_close_now(t);
+	t->later[t->later_count++] = fd;
+}
+
+void turn_close_now(struct turn *t)
+{
+	while (t->later_count)
+		close(t->later[--t->later_count]);
+}
+
 static const char *const growing_files[GROWS] = {"thoughts", "output", "logprobs.jsonl"};
 
 static int open_file(const struct turn *t, const char *file)
@@ -109,6 +122,8 @@ void turn_end(struct turn *t)
 {
 	if (!t)
 		return;
+	turn_close_now(t);
+	blocked_remove(&t->gateway->blocked, &t->reading);
 	for (int i = 0; i < GROWS; i++) {
 		if (t->files[i].fd >= 0)
 			close(t->files[i].fd);

@@ -8,26 +8,74 @@
 #include "fs/gateway/turn_inside.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
+
+/* The file that news of a turn come to next: thoughts end before the text begins, and that before
+ * the last of its tokens' lines. */
+static struct growing *next_file(struct turn *t)
+{
+	for (int f = 0; f < GROWS; f++)
+		if (t->files[f].fd >= 0)
+			return &t->files[f];
+	return NULL;
+}
+
+/* Calls come while the text does; once all else has ended they are always ready. */
+static bool calls_come(const struct turn *t)
+{
+	return t->calls_fd >= 0 && t->files[GROWS_THOUGHTS].fd < 0 &&
+	       t->files[GROWS_OUTPUT].fd >= 0;
+}
+
+/* Its output alone is still to come, and comes quickly: reading waits for it. */
+static bool may_block(const struct turn *t)
+{
+	return t && t->quick && !t->over && t->gateway->polls && t->calls_fd < 0 &&
+	       t->files[GROWS_THOUGHTS].fd < 0 && t->files[GROWS_LOGPROBS].fd < 0 &&
+	       t->files[GROWS_OUTPUT].fd >= 0;
+}
+
+/* Whether reading its output waits. */
+static bool set_blocking(struct turn *t, bool blocks)
+{
+	int fd = t->files[GROWS_OUTPUT].fd;
+	if (t->blocks == blocks || fd < 0)
+		return t->blocks;
+	if (!fcntl(fd, F_SETFL, blocks ? 0 : O_NONBLOCK))
+		t->blocks = blocks;
+	if (t->blocks && !t->reading.at)
+		blocked_add(&t->gateway->blocked, &t->reading);
+	return t->blocks;
+}
 
 int turns_wait(struct turn *const *turns, size_t count, int client, int milliseconds)
 {
 	struct pollfd files[CLIENT_FILES];
-	size_t n = 0;
-	for (size_t i = 0; i < count; i++) {
-		const struct turn *t = turns[i];
-		if (!t || t->over)
+	size_t n = 0, k = 0;
+	if (count == 1 && turns[0] && set_blocking(turns[0], may_block(turns[0])))
+		return client_wait(client, files, 0, 0) < 0 ? -EPIPE : 0;
+	for (size_t i = 0; i < count && n + 2 <= CLIENT_FILES; i++) {
+		struct turn *t = turns[i];
+		struct growing *next = t && !t->over ? next_file(t) : NULL;
+		if (!next)
 			continue;
-		for (int f = 0; f < GROWS && n < CLIENT_FILES; f++)
-			if (t->files[f].fd >= 0)
-				files[n++] = (struct pollfd){t->files[f].fd, POLLIN, 0};
-		/* Once all else has ended it is always ready. */
-		if (t->calls_fd >= 0 && t->files[GROWS_OUTPUT].fd >= 0 && n < CLIENT_FILES)
+		files[n++] = (struct pollfd){next->fd, POLLIN, 0};
+		if (calls_come(t))
 			files[n++] = (struct pollfd){t->calls_fd, POLLIN, 0};
 	}
 	int code = n ? client_wait(client, files, n, milliseconds) : 0;
+	for (size_t i = 0; i < count && code > 0; i++) {
+		struct turn *t = turns[i];
+		if (!t || t->over || !next_file(t) || k >= n)
+			continue;
+		k++;
+		if (calls_come(t))
+			t->calls_ready = files[k++].revents;
+	}
 	return code < 0 ? code : 0;
 }
 
@@ -68,6 +116,14 @@ static void give(struct growing *g, size_t size, struct text *to)
 	text_cut(&g->held, g->held.length - size);
 }
 
+/* A read that gives less than it may has had all there is, but for the end, which comes with the
+ * newline before it. */
+static bool may_have_more(const struct turn *t, const struct growing *g, ssize_t n, size_t asked)
+{
+	return n > 0 && t->gateway->polls && !t->blocks &&
+	       ((size_t)n == asked || g->held.data[g->held.length - 1] == '\n');
+}
+
 /* What there is of it. -errno where reading fails, which is a turn's that has failed. */
 static int take_file(struct turn *t, enum grows which, struct text *to)
 {
@@ -77,17 +133,35 @@ static int take_file(struct turn *t, enum grows which, struct text *to)
 	if (g->fd < 0)
 		return 0;
 	do {
-		n = read(g->fd, piece, sizeof piece);
+		n = t->blocks && which == GROWS_OUTPUT
+			    ? blocked_read(&t->reading, g->fd, piece, sizeof piece)
+			    : read(g->fd, piece, sizeof piece);
 		if (n > 0)
 			text_add(&g->held, piece, (size_t)n);
-	} while (n > 0 && t->gateway->polls);
+		if (g->held.failed)
+			return -ENOMEM;
+	} while (may_have_more(t, g, n, sizeof piece));
 	int code = n < 0 && errno != EAGAIN && errno != EINTR ? -errno : 0;
 	if (n == 0 || code) {
-		close(g->fd);
+		turn_close_later(t, g->fd);
 		g->fd = -1;
 	}
 	give(g, which == GROWS_LOGPROBS ? giveable_lines(&g->held) : giveable_text(&g->held), to);
 	return code;
+}
+
+/* All of tool_calls.json, through the open file, which so is not ready until the next comes. A file
+ * system between may give what it has read before. */
+static int read_calls(const struct turn *t, struct text *to)
+{
+	char piece[16 << 10];
+	ssize_t n;
+	if (!t->gateway->polls)
+		return tree_read(turn_tree(t), to, "%s/sessions/%s/tool_calls.json",
+				 t->session.model, t->session.name);
+	while ((n = pread(t->calls_fd, piece, sizeof piece, (off_t)to->length)) > 0 && !to->failed)
+		text_add(to, piece, (size_t)n);
+	return n < 0 ? -errno : 0;
 }
 
 static int take_calls(struct turn *t, struct news *n)
@@ -95,13 +169,10 @@ static int take_calls(struct turn *t, struct news *n)
 	struct text raw = {0}, text = {0};
 	if (t->calls_fd < 0)
 		return 0;
-	int code = tree_read(turn_tree(t), &raw, "%s/sessions/%s/tool_calls.json", t->session.model,
-			     t->session.name);
+	int code = read_calls(t, &raw);
+	t->calls_ready = false;
 	text_add_characters(&text, raw.data, raw.length);
 	text_free(&raw);
-	/* Through the open file as well, which so is not ready until the next comes. */
-	char one;
-	(void)!pread(t->calls_fd, &one, 1, 0);
 	text_add(&text, "", 1);
 	struct json_object *list = code || text.failed ? NULL : json_tokener_parse(text.data);
 	text_free(&text);
@@ -156,20 +227,39 @@ static int take_next_file(struct turn *t, struct news *n)
 	return 0;
 }
 
-/* Against the order in which they grow, so that what stood before something that is read is read
- * with it, if it was not before: no thought comes after the text. */
+/* In the order in which they grow: no thought comes after the text. Calls are read before the text
+ * that stands behind them is. */
 static int take_files(struct turn *t, struct news *n)
 {
-	(void)take_calls(t, n);
-	int output = take_file(t, GROWS_OUTPUT, &n->output);
 	int thoughts = take_file(t, GROWS_THOUGHTS, &n->thoughts);
+	if (thoughts || t->files[GROWS_THOUGHTS].fd >= 0)
+		return take_file(t, GROWS_LOGPROBS, &n->logprobs), thoughts;
+	struct pollfd calls = {t->calls_fd, POLLIN, 0}; /* one may have come since */
+	if (t->calls_ready || (calls_come(t) && poll(&calls, 1, 0) > 0))
+		(void)take_calls(t, n);
+	int output = take_file(t, GROWS_OUTPUT, &n->output);
 	(void)take_file(t, GROWS_LOGPROBS, &n->logprobs);
-	return thoughts ? thoughts : output;
+	return output;
+}
+
+/* Whether news come so quickly that their reader may wait in the kernel. */
+static void note_pace(struct turn *t, bool something)
+{
+	enum { QUICK_NS = 100 * 1000 * 1000 };
+	struct timespec c;
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &c);
+	uint64_t now = (uint64_t)c.tv_sec * 1000000000u + (uint64_t)c.tv_nsec;
+	t->quick = something && t->told && now - t->told_ns < QUICK_NS;
+	if (something)
+		t->told_ns = now;
+	t->told |= something;
 }
 
 int turn_take(struct turn *t, struct news *n, struct problem *p)
 {
 	struct growing *output = &t->files[GROWS_OUTPUT], *lines = &t->files[GROWS_LOGPROBS];
+	if (t->told)
+		turn_close_now(t);
 	int failed = t->gateway->polls ? take_files(t, n) : take_next_file(t, n);
 	if (!failed && (!t->gateway->polls || output->fd < 0))
 		(void)take_calls(t, n); /* the last ones that came, too */
@@ -185,6 +275,7 @@ int turn_take(struct turn *t, struct news *n, struct problem *p)
 		if (strcmp(u.finish, "end") != 0 && strcmp(u.finish, "tool_calls") != 0)
 			give(lines, lines->held.length, &n->logprobs);
 	}
+	note_pace(t, n->thoughts.length || n->output.length || n->calls);
 	if (n->thoughts.failed || n->output.failed || n->logprobs.failed) {
 		n->over = t->failed = true;
 		return problem_set(p, PROBLEM_FAILED, NULL, "out of memory");

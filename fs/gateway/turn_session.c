@@ -28,11 +28,15 @@ static int make_session(struct turn *t, struct problem *p)
 	name_session(t, "");
 	if (!session_path(t, path))
 		return problem_set(p, PROBLEM_FAILED, NULL, "the tree's path is too long");
-	if (mkdir(path, 0700))
-		return problem_set(p, errno == ENOSPC ? PROBLEM_BUSY : PROBLEM_NOT_NOW, NULL,
-				   "cannot make a session in the tree: %s", strerror(errno));
-	t->made = true;
-	return 0;
+	if (!mkdir(path, 0700)) {
+		t->made = true;
+		return 0;
+	}
+	if (errno == ENOENT)
+		return problem_set(p, PROBLEM_MODEL, "model", "The model '%.100s' has gone",
+				   t->session.model);
+	return problem_set(p, errno == ENOSPC ? PROBLEM_BUSY : PROBLEM_NOT_NOW, NULL,
+			   "cannot make a session in the tree: %s", strerror(errno));
 }
 
 /* Under another name; where that cannot be it stays what it is. */

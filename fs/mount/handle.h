@@ -19,10 +19,12 @@ struct task;
 struct trace_reader;
 
 struct handle {
-	struct link all;       /* on mount.handles */
-	struct node node;      /* its viewer: who opened it */
-	int flags;	       /* as given to open */
-	struct line opener;    /* the process that opened it to write, and its parent; else empty */
+	struct link all;  /* on mount.handles */
+	struct node node; /* its viewer: who opened it */
+	int flags;	  /* as given to open */
+	/* The process that opened it to write, and its parent; as much as its kind asks for. */
+	struct line opener;
+	pid_t opener_thread;
 	pid_t caller;	       /* the thread whose open or write is being served */
 	struct text written;   /* prompt, questions, assembled: what the writes have put together */
 	size_t counted;	       /* of that, with its user (unsubmitted.h) */
@@ -57,6 +59,8 @@ typedef void size_fn(fuse_req_t req, const struct node *n, uint64_t size);
 /* What a kind of file does; NULL: nothing, or the plain default. Sentences go to MOUNT/error. */
 struct file_ops {
 	int (*open)(struct handle *h, struct err *e);
+	bool refuses; /* what is written may be refused later: who opened it is known, with parents
+		       */
 	/* At most c->size bytes from c->offset into buffer: how many, a negative errno, or
 	 * CALL_KEPT. */
 	ssize_t (*read)(struct handle *h, struct call *c, char *buffer);
@@ -94,6 +98,12 @@ static inline bool handle_reads(const struct handle *h)
 static inline bool handle_writes(const struct handle *h)
 {
 	return (h->flags & O_ACCMODE) != O_RDONLY;
+}
+
+/* The process that opened it to write. */
+static inline pid_t handle_opener(const struct handle *h)
+{
+	return h->opener.count ? h->opener.of[0].id : process_of(h->opener_thread);
 }
 
 /* Its session was removed while the file was open, or the mount is coming to its end. */

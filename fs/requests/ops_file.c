@@ -162,7 +162,9 @@ int file_truncate(struct fuse_file_info *file, uint64_t size)
 /* FLUSH comes from whoever closes a descriptor, and the caller is known by its thread. */
 static bool is_opener(const struct handle *h, pid_t caller)
 {
-	pid_t opener = h->opener.count ? h->opener.of[0].id : 0;
+	if (caller == h->opener_thread)
+		return true;
+	pid_t opener = handle_opener(h);
 	return opener == caller || opener == process_of(caller);
 }
 

@@ -189,4 +189,19 @@ undo() {
 	echo reset > ctl && same "$(cat log)" "" && same "$(cat status)" idle && same "$(cat output)" ""
 }
 claim "undo takes the turn back, reset all of them" undo
+
+params_in_a_verb() {
+	first=$(ask "What is the capital of France?")
+	echo 'retry max_tokens=2  logprobs=1' > ctl || fail "refused"
+	short=$(cat output)
+	[ -n "$short" ] && [ "$short" != "$first" ] && [ "${first#"$short"}" != "$first" ] || fail "'$short' of '$first'"
+	same "$(cat sessions/default/params/max_tokens) $(cat sessions/default/params/logprobs)" "2 1"
+	shell_fails_with "Numerical result out of range" "echo retry max_tokens=3 top_p=7 > ctl"
+	same "$(cat sessions/default/params/max_tokens)" 3 "what stands before what is refused"
+	same "$(cat output)" "$short" "nothing was answered"
+	grep -q 'params/top_p: "7"' error || fail "$(cat error)"
+	echo 24 > sessions/default/params/max_tokens
+	echo 0 > sessions/default/params/logprobs
+}
+claim "a verb that begins a turn sets params before it" params_in_a_verb
 finish
