@@ -1,14 +1,11 @@
 #!/bin/bash
 # The official packages of OpenAI and Anthropic for Node against moefs-http: see README.md.
 . "$(dirname "$0")/../mount/lib.sh"
-clients=$root/tests/clients
-for program in node npm; do
-	command -v $program >/dev/null || skip_all "$program is missing"
-done
+. "$(dirname "$0")/registry.bash"
+registry "${official[@]}"
 mkdir "$work/clients"
-cp "$clients"/package.json "$clients"/*.mjs "$work/clients"
-(cd "$work/clients" && timeout $limit npm install --no-audit --no-fund --loglevel=error) >"$work/npm" 2>&1 ||
-	skip_all "the packages cannot be had from npm's registry: $(tail -n 1 "$work/npm")"
+cp "$clients"/*.mjs "$work/clients"
+ln -s "$modules" "$work/clients/node_modules"
 
 python3 - >"$work/script.json" <<'PY'
 import json, sys
