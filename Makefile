@@ -79,7 +79,7 @@ PAGES := $(patsubst fs/install/%.in,$(BUILD)/install/%,$(wildcard fs/install/*.i
 .PHONY: pages
 pages: $(PAGES)
 
-PAGES_OBJS := $(call objects,$(wildcard fs/install/pages/*.c)) $(filter-out $(BUILD)/fs/main.o,$(FS_OBJS))
+PAGES_OBJS := $(call objects,$(wildcard fs/install/pages/*.c) fs/gateway/options_help.c) $(filter-out $(BUILD)/fs/main.o,$(FS_OBJS))
 $(BUILD)/pages: $(PAGES_OBJS) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) -lm
@@ -261,13 +261,11 @@ USER_UNITS     ?= $(if $(SYSTEM),lib,share)/systemd/user
 INSTALLED = \
 	755:$(BUILD)/moefs:bin/moefs \
 	755:$(BUILD)/moefs-http:bin/moefs-http \
-	644:fs/install/moefs-http.1:share/man/man1/moefs-http.1 \
-	644:fs/install/moefs-http.bash:share/bash-completion/completions/moefs-http \
 	$(foreach p,$(filter %.1,$(PAGES)),644:$(p):share/man/man1/$(notdir $(p))) \
 	644:$(BUILD)/install/moefs.5:share/man/man5/moefs.5 \
-	644:$(BUILD)/install/moefs.bash:share/bash-completion/completions/moefs \
-	644:$(BUILD)/install/moefs.zsh:$(ZSH_FUNCTIONS)/_moefs \
-	644:$(BUILD)/install/moefs.fish:share/fish/vendor_completions.d/moefs.fish \
+	$(foreach c,moefs moefs-http,644:$(BUILD)/install/$(c).bash:share/bash-completion/completions/$(c) \
+		644:$(BUILD)/install/$(c).zsh:$(ZSH_FUNCTIONS)/_$(c) \
+		644:$(BUILD)/install/$(c).fish:share/fish/vendor_completions.d/$(c).fish) \
 	$(foreach u,moefs@.service moefs-http@.service moefs-http@.socket,unit:fs/install/systemd/$(u):$(USER_UNITS)/$(u)) \
 	$(if $(SYSTEM),644:fs/install/mount.moefs.8:share/man/man8/mount.moefs.8) \
 	$(if $(SYSTEM),link:bin/moefs:$(HELPERS)/mount.moefs)
