@@ -168,6 +168,8 @@ static bool next_shape(size_t *i, struct shape *s)
 		.rows = all_rows[n / FORMAT_COUNT / 2 % 5],
 		.cols = all_cols[n / FORMAT_COUNT / 2 / 5],
 	});
+	if (format_is_trellis(s->format)) /* no product yet */
+		return next_shape(i, s);
 	return true;
 }
 
@@ -262,6 +264,8 @@ static void a_result_does_not_depend_on_its_company(void **state)
 	(void)state;
 	struct random random = {3};
 	for (int f = 0; f < FORMAT_COUNT; f++) {
+		if (format_is_trellis((enum format)f)) /* no product yet */
+			continue;
 		const struct shape s =
 			fitting((struct shape){.format = (enum format)f, .rows = 33, .cols = 300});
 		struct problem p = make_problem(&random, s);
@@ -295,6 +299,8 @@ static void long_prompts_give_the_same_bits(void **state)
 	for (uint32_t i = 0; i < MANY; i++)
 		list[i] = i * 7 % TOKENS;
 	for (int f = 0; f < FORMAT_COUNT; f++) {
+		if (format_is_trellis((enum format)f)) /* no product yet */
+			continue;
 		const struct shape s = fitting((struct shape){
 			.format = (enum format)f, .norms = NORM_F32, .rows = 17, .cols = 129});
 		struct problem p = make_problem(&random, s);
