@@ -123,13 +123,18 @@ deltas = [t for c in chunks for t in c["choices"][0]["delta"].get("tool_calls", 
 assert [d["index"] for d in deltas] == [0, 0, 1, 1] and deltas[0]["function"]["name"] == "capital", deltas
 assert "".join(d["function"]["arguments"] for d in deltas if d["index"] == 1) == calls[1]["function"]["arguments"]
 assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
+one = ask(q, model="scripted", tools=[tool], parallel_tool_calls=False, n=2)
+assert [len(c["message"]["tool_calls"]) for c in one["choices"]] == [1, 1] and one["choices"][0]["finish_reason"] == "tool_calls", one
+chunks = stream(q, model="scripted", tools=[tool], parallel_tool_calls=False)[:-1]
+assert [t["index"] for c in chunks for t in c["choices"][0]["delta"].get("tool_calls", [])] == [0, 0], chunks
+assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
 results = [{"role": "tool", "tool_call_id": c["id"], "content": r} for c, r in zip(calls, ("Lima", "Santiago"))]
 last = ask(q + [m["message"]] + results, model="scripted", tools=[tool])
 assert content(last) == "Lima is not Santiago." and last["usage"]["prompt_tokens_details"]["cached_tokens"] > 0, last
 forced = ask("What is the capital of Peru?", tools=[tool], tool_choice={"type": "function", "function": {"name": "capital"}}, max_tokens=100)
 assert forced["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "capital", forced
 PY
-claim "tools: parallel calls, whole and as deltas, their results, and one that must be called" tools
+claim "tools: parallel calls or one alone, whole and as deltas, their results, and one that must be called" tools
 
 thinks() { py <<'PY'; }
 from gateway import *
@@ -199,6 +204,9 @@ wrong(405, None, "GET", {}, "/v1/models", "method_not_allowed")
 for how in {}, {"stream": True}:
     e = ask(" hello" * 6000, 400, **how)["error"]
     assert e["code"] == "context_length_exceeded" and "4096 tokens" in e["message"] and "18011 tokens" in e["message"], e
+    wrong(400, "prompt", "6002 tokens", {"model": fable, "prompt": "word " * 6000, **how}, "/v1/completions", "context_length_exceeded")
+    e = ask("Refuse this.", 400, model="scripted", **how)["error"]
+    assert e["param"] == "messages" and e["message"] == "This template refuses.", e
 assert not sessions()
 PY
 claim "what is wrong is said in OpenAI's shape, before any stream begins" errors
