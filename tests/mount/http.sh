@@ -166,6 +166,14 @@ assert scored["text"] == text and scored["logprobs"]["token_logprobs"][1:] == l[
 two = complete([text, "The opposite of hot"], max_tokens=2, n=2)
 assert [c["index"] for c in two["choices"]] == [0, 1, 2, 3] and two["choices"][0]["text"] == two["choices"][1]["text"]
 ids = post("/tokenize", {"model": fable, "prompt": text + "\n"})
+assert complete(text, max_tokens=0, echo=True)["usage"]["prompt_tokens"] == len(scored["logprobs"]["tokens"])
+# Tokens that are parts of a character: what is sent is UTF-8, and the offsets are the text's.
+parts = complete("h\u00e9\u00e9llo", max_tokens=0, echo=True, logprobs=0)["choices"][0]
+assert parts["text"] == "h\u00e9\u00e9llo" and "\ufffd" in parts["logprobs"]["tokens"], parts
+assert parts["logprobs"]["text_offset"][-1] <= 5 and parts["logprobs"]["text_offset"] == sorted(parts["logprobs"]["text_offset"]), parts
+half = post("/tokenize", {"model": fable, "prompt": "\u00e9"})["tokens"][:1]
+assert post("/detokenize", {"model": fable, "tokens": half})["prompt"] == "\ufffd"
+assert complete(text, max_tokens=1, n=2, best_of=2)["choices"][1]
 assert ids["count"] == len(ids["tokens"]) and post("/detokenize", {"model": fable, "tokens": ids["tokens"]})["prompt"] == text + "\n"
 assert complete(ids["tokens"][:-1], max_tokens=4)["choices"][0]["text"] == a["choices"][0]["text"]
 *chunks, done = events("/v1/completions", {"model": fable, "prompt": text, "temperature": 0, "max_tokens": 4, "stream": True})
@@ -198,6 +206,8 @@ wrong(400, "response_format", "schema", chat("x", response_format={"type": "json
 wrong(400, "functions", "use 'tools'", chat("x", functions=[{}]))
 wrong(400, "tools", "only functions", chat("x", tools=[{"type": "custom", "custom": {}}]))
 wrong(400, "audio", "text alone", chat("x", audio={}))
+wrong(400, "best_of", "not served", {"model": fable, "prompt": "x", "best_of": 3}, "/v1/completions")
+wrong(400, "prompt", "no whole characters", {"model": fable, "prompt": [post("/tokenize", {"model": fable, "prompt": "\u00e9"})["tokens"][0]]}, "/v1/completions")
 wrong(400, "suffix", "cannot be served", {"model": fable, "prompt": "x", "suffix": "y"}, "/v1/completions")
 wrong(404, None, "nothing at", {}, "/v1/nothing")
 wrong(405, None, "GET", {}, "/v1/models", "method_not_allowed")
