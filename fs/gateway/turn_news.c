@@ -2,7 +2,8 @@
  *
  * moefs tells who polls a file that there is more. Another file system with a tree behind it
  * (sshfs) says that there always is, and lets a read wait: then files are read one after the other,
- * a piece at a time, and that the client has gone away is seen with the next piece. */
+ * a piece at a time, and that the client has gone away is seen with the next piece. Nor does it
+ * pass on that reading fails: that is an end as any other there, and status says which it was. */
 #include "fs/gateway/characters.h"
 #include "fs/gateway/client.h"
 #include "fs/gateway/turn_inside.h"
@@ -282,6 +283,14 @@ static void note_pace(struct turn *t, bool something)
 	t->told |= something;
 }
 
+static bool ended_badly(const struct turn *t)
+{
+	char word[32];
+	tree_line(turn_tree(t), word, sizeof word, "%s/sessions/%s/status", t->session.model,
+		  t->session.name);
+	return strcmp(word, "done") != 0 && strcmp(word, "stopped") != 0;
+}
+
 int turn_take(struct turn *t, struct news *n, struct problem *p)
 {
 	struct growing *output = &t->files[GROWS_OUTPUT], *lines = &t->files[GROWS_LOGPROBS];
@@ -291,6 +300,8 @@ int turn_take(struct turn *t, struct news *n, struct problem *p)
 	if (!failed && (!t->gateway->polls || output->fd < 0))
 		(void)take_calls(t, n); /* the last ones that came, too */
 	t->over = output->fd < 0 && t->files[GROWS_THOUGHTS].fd < 0 && lines->fd < 0;
+	if (t->over && !failed && !t->gateway->polls && ended_badly(t))
+		failed = -EIO;
 	n->over = t->over || failed;
 	if (failed) {
 		t->over = true;
