@@ -87,9 +87,9 @@ struct mounted {
 	struct mount *mount;
 	struct model *model;
 	char name[NAME_SIZE];
-	char *path;	/* where it was found */
-	bool gone;	/* from there, and from the tree: nobody looks at its model, which is closed */
-	uint32_t index; /* in mount.models */
+	char *path; /* where it was found */
+	bool gone;  /* from there, and from the tree: nobody looks at its model, which is closed */
+	uint32_t index;			/* in mount.models */
 	struct conversation **sessions; /* by ascending id; the first is sessions/default */
 	struct conversation **named;	/* the same by their names, in the order of their bytes */
 	size_t session_count, session_capacity;
@@ -142,11 +142,12 @@ struct mount {
 	char error[1024]; /* the last failure of nobody's, in words */
 	uint64_t error_order, failure_order;
 	struct failure failures[FAILURES_MOST]; /* of users */
-	bool ready;				/* the kernel has said INIT */
-	bool load_asked;		  /* somebody has had a model loaded: look how it goes */
-	bool verbose;			  /* a line for each answered prompt */
-	mode_t umask;			  /* bits that no node has */
-	struct said *said;		  /* what the daemon has to say; NULL: to nobody */
+	uint64_t stirred_ns; /* when something was last done; 0: it rests (requests/rest.c) */
+	bool ready;	     /* the kernel has said INIT */
+	bool load_asked;     /* somebody has had a model loaded: look how it goes */
+	bool verbose;	     /* a line for each answered prompt */
+	mode_t umask;	     /* bits that no node has */
+	struct said *said;   /* what the daemon has to say; NULL: to nobody */
 	const struct param_given *params; /* that sessions begin with (param_defaults.h) */
 	size_t param_count;
 };
