@@ -242,6 +242,35 @@ static int why_failed(struct turn *t, struct problem *p)
 	return -1;
 }
 
+/* Contexts of sessions that are kept may have taken the room that this one needs: before it is said
+ * to have failed they go, and it is answered again, once. */
+static bool answered_again(struct turn *t)
+{
+	struct problem p;
+	char state[32];
+	bool dropped = false;
+	tree_line(turn_tree(t), state, sizeof state, "%s/info/state", t->session.model);
+	if (t->told || !t->answers || strcmp(state, "ready") != 0)
+		return false;
+	while (kept_drop(t->gateway->kept))
+		dropped = true;
+	t->answers = false;
+	if (!dropped || tree_write(turn_tree(t), "answer\n", 7, "%s/sessions/%s/ctl",
+				   t->session.model, t->session.name))
+		return false;
+	for (int i = 0; i < GROWS; i++) {
+		if (t->files[i].fd >= 0)
+			close(t->files[i].fd);
+		t->files[i].fd = -1;
+		text_cut(&t->files[i].held, 0);
+	}
+	if (t->calls_fd >= 0)
+		close(t->calls_fd);
+	t->calls_fd = -1;
+	t->blocks = false;
+	return !turn_open_files(t, &p);
+}
+
 /* One after the other: the next comes when this has ended. */
 static int take_next_file(struct turn *t, struct news *n)
 {
@@ -303,6 +332,10 @@ int turn_take(struct turn *t, struct news *n, struct problem *p)
 	if (t->over && !failed && !t->gateway->polls && ended_badly(t))
 		failed = -EIO;
 	n->over = t->over || failed;
+	if (failed && answered_again(t)) {
+		t->over = n->over = false;
+		return 0;
+	}
 	if (failed) {
 		t->over = true;
 		return why_failed(t, p);
