@@ -21,6 +21,8 @@ enum { TURN_LATER = 2 * WISH_PARAMS + 4 };
 struct turn {
 	struct gateway *gateway;
 	struct kept_session session; /* its model, its name, and by what it is known again */
+	bool logprobs, tools;	     /* are wanted */
+	bool answers;		     /* messages, which it can do again */
 	bool slot, made, submitted, over, failed, keeps, used;
 	struct growing files[GROWS];
 	int calls_fd;
@@ -42,7 +44,9 @@ static inline const char *turn_tree(const struct turn *t)
 	return t->gateway->options->tree;
 }
 
-/* turn.c: has a file closed once nobody waits for that. */
+/* turn.c: what comes of it, from its beginning. */
+int turn_open_files(struct turn *t, struct problem *p);
+/* turn_later.c: has a file closed once nobody waits for that. */
 void turn_close_later(struct turn *t, int fd);
 void turn_close_now(struct turn *t);
 /* turn_refused.c: what the session says of its last failure, -1. */

@@ -192,27 +192,83 @@ static int take_calls(struct turn *t, struct news *n)
 	return code;
 }
 
-/* Why a turn failed. What is too long is known by its numbers, not by words. */
+static int too_long(struct problem *p, const char *field, unsigned long long has,
+		    unsigned long long most)
+{
+	return problem_set(p, PROBLEM_TOO_LONG, field,
+			   "This model's maximum context length is %llu tokens. However, your %s "
+			   "resulted in %llu tokens, which leaves no room for an answer: shorten "
+			   "%s by at least %llu.",
+			   most, field, has, strcmp(field, "prompt") ? "them" : "it",
+			   has + 1 - most);
+}
+
+/* A prompt is rendered nowhere: how long it was, its error alone tells. */
+static bool is_long_prompt(struct problem *p)
+{
+	static const char LONG[] = "the prompt is ", CONTEXT[] = "but the context holds ";
+	const char *has = p->text + sizeof LONG - 1, *context = strstr(p->text, CONTEXT);
+	if (strncmp(p->text, LONG, sizeof LONG - 1) != 0 || !context)
+		return false;
+	too_long(p, "prompt", strtoull(has + strcspn(has, "0123456789"), NULL, 10),
+		 strtoull(context + sizeof CONTEXT - 1, NULL, 10));
+	return true;
+}
+
+/* Why a turn failed. What is too long is known by its numbers, not by words, where they are; what
+ * its template refuses to write is what the request has in it. */
 static int why_failed(struct turn *t, struct problem *p)
 {
-	char wanted[32], context[32], state[32];
+	char context[32], state[32];
+	struct text rendered = {0};
 	tree_line(turn_tree(t), state, sizeof state, "%s/info/state", t->session.model);
 	tree_line(turn_tree(t), context, sizeof context, "%s/info/context", t->session.model);
-	tree_line(turn_tree(t), wanted, sizeof wanted, "%s/sessions/%s/rendered_tokens",
-		  t->session.model, t->session.name);
-	unsigned long long has = strtoull(wanted, NULL, 10), most = strtoull(context, NULL, 10);
+	int code = tree_read(turn_tree(t), &rendered, "%s/sessions/%s/rendered_tokens",
+			     t->session.model, t->session.name);
+	text_add(&rendered, "", 1);
+	unsigned long long has = rendered.data ? strtoull(rendered.data, NULL, 10) : 0,
+			   most = strtoull(context, NULL, 10);
+	text_free(&rendered);
 	t->failed = true;
 	if (has && most && has >= most && !strcmp(state, "ready"))
-		return problem_set(
-			p, PROBLEM_TOO_LONG, "messages",
-			"This model's maximum context length is %llu tokens. However, "
-			"your messages resulted in %llu tokens, which leaves no room for "
-			"an answer: shorten them by at least %llu.",
-			most, has, has + 1 - most);
+		return too_long(p, "messages", has, most);
 	turn_refused(t, -EIO, NULL, p);
+	if (is_long_prompt(p))
+		return -1;
 	if (!strcmp(state, "failed"))
 		p->kind = PROBLEM_NOT_NOW;
+	else if (code == -EIO && !strcmp(state, "ready"))
+		turn_refused(t, -EINVAL, "messages", p);
 	return -1;
+}
+
+/* Contexts of sessions that are kept may have taken the room that this one needs: before it is said
+ * to have failed they go, and it is answered again, once. */
+static bool answered_again(struct turn *t)
+{
+	struct problem p;
+	char state[32];
+	bool dropped = false;
+	tree_line(turn_tree(t), state, sizeof state, "%s/info/state", t->session.model);
+	if (t->told || !t->answers || strcmp(state, "ready") != 0)
+		return false;
+	while (kept_drop(t->gateway->kept))
+		dropped = true;
+	t->answers = false;
+	if (!dropped || tree_write(turn_tree(t), "answer\n", 7, "%s/sessions/%s/ctl",
+				   t->session.model, t->session.name))
+		return false;
+	for (int i = 0; i < GROWS; i++) {
+		if (t->files[i].fd >= 0)
+			close(t->files[i].fd);
+		t->files[i].fd = -1;
+		text_cut(&t->files[i].held, 0);
+	}
+	if (t->calls_fd >= 0)
+		close(t->calls_fd);
+	t->calls_fd = -1;
+	t->blocks = false;
+	return !turn_open_files(t, &p);
 }
 
 /* One after the other: the next comes when this has ended. */
@@ -276,6 +332,10 @@ int turn_take(struct turn *t, struct news *n, struct problem *p)
 	if (t->over && !failed && !t->gateway->polls && ended_badly(t))
 		failed = -EIO;
 	n->over = t->over || failed;
+	if (failed && answered_again(t)) {
+		t->over = n->over = false;
+		return 0;
+	}
 	if (failed) {
 		t->over = true;
 		return why_failed(t, p);
