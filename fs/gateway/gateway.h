@@ -4,6 +4,7 @@
 
 #include "fs/gateway/blocked.h"
 #include "fs/gateway/options.h"
+#include "fs/gateway/removal.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -19,6 +20,7 @@ struct gateway {
 	struct keys *keys; /* NULL: none is asked for */
 	struct kept *kept; /* sessions of finished requests */
 	struct responses_kept *responses;
+	struct removal removal;	       /* sessions that are to go */
 	struct blocked blocked;	       /* threads that wait for a token in a read */
 	bool polls;		       /* whether the tree's files can be polled */
 	char id[64];		       /* MACHINE.PROCESS.START: in the names of its sessions */

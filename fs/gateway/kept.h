@@ -30,7 +30,9 @@ struct kept_session {
 bool kept_hash(struct kept_session *s, struct json_object *tools, struct json_object *messages);
 
 struct kept;
-struct kept *kept_create(const char *tree, unsigned most); /* NULL: out of memory */
+struct removal;
+/* NULL: out of memory. */
+struct kept *kept_create(struct removal *removal, unsigned most);
 /* Removes all of them from the tree. NULL is fine. */
 void kept_free(struct kept *k);
 

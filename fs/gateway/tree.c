@@ -154,18 +154,34 @@ void tree_line(const char *tree, char *value, size_t size, const char *format, .
 	value[strcspn(value, "\n")] = 0;
 }
 
+static int write_file(int fd, const char *data, size_t size, bool sync)
+{
+	if (fd < 0)
+		return fd;
+	int code = write_all(fd, data, size);
+	if (sync && !code && fsync(fd))
+		code = -errno;
+	if (close(fd) && !code)
+		code = -errno;
+	return code;
+}
+
 int tree_write(const char *tree, const char *data, size_t size, const char *format, ...)
 {
 	va_list values;
 	va_start(values, format);
 	int fd = open_in(tree, O_WRONLY | O_TRUNC, format, values);
 	va_end(values);
-	if (fd < 0)
-		return fd;
-	int code = write_all(fd, data, size);
-	if (close(fd) && !code)
-		code = -errno;
-	return code;
+	return write_file(fd, data, size, false);
+}
+
+int tree_write_far(const char *tree, const char *data, size_t size, const char *format, ...)
+{
+	va_list values;
+	va_start(values, format);
+	int fd = open_in(tree, O_WRONLY | O_TRUNC, format, values);
+	va_end(values);
+	return write_file(fd, data, size, true);
 }
 
 int tree_put(const char *tree, const char *data, size_t size, const char *format, ...)

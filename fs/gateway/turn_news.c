@@ -2,7 +2,8 @@
  *
  * moefs tells who polls a file that there is more. Another file system with a tree behind it
  * (sshfs) says that there always is, and lets a read wait: then files are read one after the other,
- * a piece at a time, and that the client has gone away is seen with the next piece. */
+ * a piece at a time, and that the client has gone away is seen with the next piece. Nor does it
+ * pass on that reading fails: that is an end as any other there, and status says which it was. */
 #include "fs/gateway/characters.h"
 #include "fs/gateway/client.h"
 #include "fs/gateway/turn_inside.h"
@@ -191,26 +192,53 @@ static int take_calls(struct turn *t, struct news *n)
 	return code;
 }
 
-/* Why a turn failed. What is too long is known by its numbers, not by words. */
+static int too_long(struct problem *p, const char *field, unsigned long long has,
+		    unsigned long long most)
+{
+	return problem_set(p, PROBLEM_TOO_LONG, field,
+			   "This model's maximum context length is %llu tokens. However, your %s "
+			   "resulted in %llu tokens, which leaves no room for an answer: shorten "
+			   "%s by at least %llu.",
+			   most, field, has, strcmp(field, "prompt") ? "them" : "it",
+			   has + 1 - most);
+}
+
+/* A prompt is rendered nowhere: how long it was, its error alone tells. */
+static bool is_long_prompt(struct problem *p)
+{
+	static const char LONG[] = "the prompt is ", CONTEXT[] = "but the context holds ";
+	const char *has = p->text + sizeof LONG - 1, *context = strstr(p->text, CONTEXT);
+	if (strncmp(p->text, LONG, sizeof LONG - 1) != 0 || !context)
+		return false;
+	too_long(p, "prompt", strtoull(has + strcspn(has, "0123456789"), NULL, 10),
+		 strtoull(context + sizeof CONTEXT - 1, NULL, 10));
+	return true;
+}
+
+/* Why a turn failed. What is too long is known by its numbers, not by words, where they are; what
+ * its template refuses to write is what the request has in it. */
 static int why_failed(struct turn *t, struct problem *p)
 {
-	char wanted[32], context[32], state[32];
+	char context[32], state[32];
+	struct text rendered = {0};
 	tree_line(turn_tree(t), state, sizeof state, "%s/info/state", t->session.model);
 	tree_line(turn_tree(t), context, sizeof context, "%s/info/context", t->session.model);
-	tree_line(turn_tree(t), wanted, sizeof wanted, "%s/sessions/%s/rendered_tokens",
-		  t->session.model, t->session.name);
-	unsigned long long has = strtoull(wanted, NULL, 10), most = strtoull(context, NULL, 10);
+	int code = tree_read(turn_tree(t), &rendered, "%s/sessions/%s/rendered_tokens",
+			     t->session.model, t->session.name);
+	text_add(&rendered, "", 1);
+	unsigned long long has = rendered.data ? strtoull(rendered.data, NULL, 10) : 0,
+			   most = strtoull(context, NULL, 10);
+	text_free(&rendered);
 	t->failed = true;
 	if (has && most && has >= most && !strcmp(state, "ready"))
-		return problem_set(
-			p, PROBLEM_TOO_LONG, "messages",
-			"This model's maximum context length is %llu tokens. However, "
-			"your messages resulted in %llu tokens, which leaves no room for "
-			"an answer: shorten them by at least %llu.",
-			most, has, has + 1 - most);
+		return too_long(p, "messages", has, most);
 	turn_refused(t, -EIO, NULL, p);
+	if (is_long_prompt(p))
+		return -1;
 	if (!strcmp(state, "failed"))
 		p->kind = PROBLEM_NOT_NOW;
+	else if (code == -EIO && !strcmp(state, "ready"))
+		turn_refused(t, -EINVAL, "messages", p);
 	return -1;
 }
 
@@ -284,6 +312,14 @@ static void note_pace(struct turn *t, bool something)
 	t->told |= something;
 }
 
+static bool ended_badly(const struct turn *t)
+{
+	char word[32];
+	tree_line(turn_tree(t), word, sizeof word, "%s/sessions/%s/status", t->session.model,
+		  t->session.name);
+	return strcmp(word, "done") != 0 && strcmp(word, "stopped") != 0;
+}
+
 int turn_take(struct turn *t, struct news *n, struct problem *p)
 {
 	struct growing *output = &t->files[GROWS_OUTPUT], *lines = &t->files[GROWS_LOGPROBS];
@@ -293,6 +329,8 @@ int turn_take(struct turn *t, struct news *n, struct problem *p)
 	if (!failed && (!t->gateway->polls || output->fd < 0))
 		(void)take_calls(t, n); /* the last ones that came, too */
 	t->over = output->fd < 0 && t->files[GROWS_THOUGHTS].fd < 0 && lines->fd < 0;
+	if (t->over && !failed && !t->gateway->polls && ended_badly(t))
+		failed = -EIO;
 	n->over = t->over || failed;
 	if (failed && answered_again(t)) {
 		t->over = n->over = false;

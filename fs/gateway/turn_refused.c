@@ -16,11 +16,14 @@ static void first_line(struct text *words)
 int turn_refused(const struct turn *t, int code, const char *field, struct problem *p)
 {
 	struct text words = {0};
-	bool late = code == -EIO || code == -ENOTCONN || code == -ESTALE;
+	/* What another file system makes of a refusal is not to be told from a failure. */
+	bool far = !t->gateway->polls && field && code == -EIO;
+	bool late = (code == -EIO && !far) || code == -ENOTCONN || code == -ESTALE;
 	(void)tree_read(turn_tree(t), &words, "%s/sessions/%s/error", t->session.model,
 			t->session.name);
 	first_line(&words);
 	const char *why = words.data && *words.data ? words.data : strerror(-code);
+	late |= far && !(words.data && *words.data);
 	/* What was refused has the session's path before it, which tells a client nothing. */
 	const char *path = strstr(why, t->session.name);
 	if (path && !strncmp(path + strlen(t->session.name), ": ", 2))

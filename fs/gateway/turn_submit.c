@@ -44,8 +44,9 @@ static int put(struct turn *t, const char *file, const char *field, const char *
 				   t->session.name, file)
 			: -1;
 	int code = longer ? fd < 0 ? fd : 0
-			  : tree_write(turn_tree(t), data, size, "%s/sessions/%s/%s",
-				       t->session.model, t->session.name, file);
+			  : (t->gateway->polls ? tree_write : tree_write_far)(
+				    turn_tree(t), data, size, "%s/sessions/%s/%s", t->session.model,
+				    t->session.name, file);
 	if (fd >= 0 && close(fd))
 		code = -errno;
 	return code ? turn_refused(t, code, field, p) : 0;

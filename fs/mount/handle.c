@@ -49,6 +49,7 @@ void handle_release(struct handle *h)
 {
 	if (h->node.row->ops->release)
 		h->node.row->ops->release(h);
+	handle_relayed_no_more(h);
 	if (h->poll)
 		fuse_pollhandle_destroy(h->poll);
 	list_remove(&h->polling);

@@ -35,9 +35,11 @@ struct handle {
 	bool dirty;	       /* prompt, assembled: written has not taken effect yet */
 	bool completes;	       /* tool_result: its release submits the results */
 	bool flushed;	       /* prompt: the opener has flushed since the last write */
+	bool relayed;	       /* counted among its conversation's */
 	struct answer *answer; /* output, questions: what reads are bound to; a reference */
 	unsigned late;	       /* writes that workers are at (files/late.h) */
 	bool ended;	       /* output: a read has reached the answer's end */
+	uint64_t rest; /* streams: where what the last read asked for ends, if it got less */
 	/* output: furthest byte read; questions: next byte of the answer; tool_calls.json: bytes of
 	 * it when it was read; log, trace: where the last read ended */
 	uint64_t cursor;
@@ -112,6 +114,9 @@ static inline bool handle_ended(const struct handle *h)
 	return h->gone || (h->node.conversation && !h->node.conversation->session);
 }
 
+/* writers.c: it has been written to; it is being released. */
+void handle_relayed(struct handle *h);
+void handle_relayed_no_more(struct handle *h);
 int handle_open(struct handle **out, const struct node *n, int flags, pid_t caller, struct err *e);
 void handle_release(struct handle *h);
 /* What its opener wrote has begun a turn: refusals before it are no news any more. */
@@ -122,7 +127,9 @@ void handle_submitted(struct handle *h, int code, const struct err *e);
 ssize_t read_slice(const struct call *c, char *buffer, const void *data, size_t length);
 /* Lets a read wait, or says -EAGAIN if it must not. */
 ssize_t read_waits(struct call *c, struct link *list);
-/* How long an open may wait for the RELEASE of a prompt that is closing. */
-enum { RELEASE_WAIT_MS = 300 };
+/* How long an open may wait for the RELEASE of a prompt that is closing; where a network is
+ * between.
+ */
+enum { RELEASE_WAIT_MS = 300, RELAY_WAIT_MS = 1000 };
 
 #endif

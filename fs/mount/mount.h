@@ -58,6 +58,7 @@ struct conversation {
 	/* The handle that has written to prompt and is not released yet: the session is dirty. */
 	struct handle *writer;
 	struct link writing;	  /* while there is one: on mounted.writing */
+	unsigned relayed;	  /* handles of relays' whose text takes effect at their RELEASE */
 	struct link for_text;	  /* calls waiting until the answer grows or ends */
 	struct link for_turn;	  /* calls waiting until the turn ends */
 	struct link for_release;  /* calls waiting for the writer's RELEASE */
@@ -205,8 +206,12 @@ struct conversation *sessions_after(const struct mounted *model, uint32_t id); /
 /* ---- writers.c ---- */
 
 /* What an open that must see the newest answer has to know. Closing: text was written to prompt and
- * the process that opened it has flushed since, so that its RELEASE is on its way. */
+ * the process that opened it has flushed since, so that its RELEASE is on its way. Of a relay (see
+ * process.h) nothing is known before its RELEASE, which comes by another way than the next OPEN:
+ * whatever it has written may be closing, to prompt or to a file whose text is put together. */
 bool conversation_closing(const struct conversation *c);
+/* How long its RELEASE is waited for. */
+unsigned conversation_closing_ms(const struct conversation *c);
 /* A conversation of the model's that is closing; NULL: none is. */
 struct conversation *sessions_closing(const struct mounted *model);
 /* Its writer is this one; NULL: there is none any more. */

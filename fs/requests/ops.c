@@ -185,6 +185,7 @@ const struct fuse_lowlevel_ops moefs_ops = {
 	.read = op_read,
 	.write = op_write,
 	.flush = op_flush,
+	.fsync = op_fsync,
 	.release = op_release,
 	.poll = op_poll,
 };
