@@ -3,6 +3,7 @@
 # make has made of the program's tables.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+. tests/claim.bash
 pages=$PWD/build/install moefs=$PWD/build/moefs
 work=$(mktemp -d "${TMPDIR:-/tmp}/moefs-completion.XXXXXX")
 trap 'rm -rf "$work"' EXIT
@@ -46,7 +47,6 @@ file=$1; set --
 source $file
 END
 
-status=0
 offers() { # SHELL LINE WORD…: exactly these
 	local shell=$1 line=$2 want got
 	shift 2
@@ -101,16 +101,6 @@ completes_http() { # SHELL PREFIX: as of values
 }
 unless() { # SHELL OTHER WORDS
 	[ "$1" = "$2" ] || echo "$3"
-}
-claim() { # NAME command…
-	local name=$1 out
-	shift
-	if out=$("$@" 2>&1); then
-		echo "ok $name"
-	else
-		echo "not ok $name: $(tail -n 3 <<<"$out" | tr '\n' ' ')"
-		status=1
-	fi
 }
 for shell in bash zsh fish; do
 	if ! command -v $shell >/dev/null; then

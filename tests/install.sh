@@ -3,23 +3,13 @@
 # installed leave nothing of the tables out: a file, param or command without its entry stops make.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+. tests/claim.bash
 unset MAKEFLAGS
 work=$(mktemp -d "${TMPDIR:-/tmp}/moefs-install.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 [ -x build/pages ] || { echo "not ok install.sh: build/pages is missing; run make"; exit 1; }
 
-status=0
 fail() { echo "$*"; exit 1; }
-claim() { # NAME command…
-	local name=$1 out
-	shift
-	if out=$("$@" 2>&1); then
-		echo "ok $name"
-	else
-		echo "not ok $name: $(tail -n 3 <<<"$out" | tr '\n' ' ')"
-		status=1
-	fi
-}
 files() { (cd "$1" && find . ! -type d | LC_ALL=C sort); }
 
 # Make is told that all is built already: what is tested is where it goes.
