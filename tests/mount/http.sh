@@ -454,11 +454,11 @@ a = ask("What is 12 x 6?", n=2, logprobs=True)
 assert [c["message"]["content"] for c in a["choices"]] == 2 * ["12 x 6 = 72"]
 assert "".join(l["token"] for l in a["choices"][1]["logprobs"]["content"]) == "12 x 6 = 72"
 s = begin(long(stream=True))
-until(sessions, "it does not begin")
+until(working, "it does not begin")
 s.close()
 until(lambda: not sessions(), "it goes on without its client")
 PY
-begin_http poll=off
+begin_http poll=off,keep=0
 claim "a tree whose files cannot be polled, as across sshfs" unpolled
 end_http
 
