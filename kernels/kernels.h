@@ -102,7 +102,8 @@ struct kernels {
 	/* tc_quantise_row and tc_encode of tc.h, to the bit, likewise. */
 	bool (*tc_quantise_row)(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 				uint32_t bits);
-	void (*tc_encode)(uint8_t *packed, const float *y, size_t groups, uint32_t bits);
+	void (*tc_encode)(uint8_t *packed, float *factor, const float *y, size_t groups,
+			  uint32_t bits);
 
 	/* y = x / sqrt(mean(x²) + eps) · w   (Zhang and Sennrich 2019), rounded as
 	 * (x · (1 / sqrtf(…))) · w, the sum in dot order; y may be x. */

@@ -6,12 +6,12 @@
  *
  * The encoder is the Viterbi algorithm in whole numbers, so that any order of operations gives the
  * same bytes. Targets are the rotated weights in sixteenths of a code; what a code costs is its
- * squared distance to the target, less the target's square, which is the same for all. Where paths
- * cost the same the one whose dropped symbol is lower stands.
+ * squared distance to the target, less the target's square, which is the same for all of them.
+ * Where paths cost the same the one whose dropped symbol is lower stands.
  *
  * A ring has no first state. Which one it passes between its last and its first weight is found
- * beforehand, on the 2 · TC_SEAM weights around that seam; then the best stream through it is
- * taken. The best of all rings would be better by less than a thousandth.
+ * beforehand, on the weights on both sides of that seam; then the best stream through it is
+ * taken. The best of all rings would be better by less than half a hundredth.
  */
 #include "kernels/tc_tables.h"
 #include "kernels/tq_tables.h"
@@ -25,23 +25,26 @@ static const struct tc_codebook codebooks[] = {
 	{
 		.bits = 2,
 		.window = 8,
-		.newest = {-13, 18, 12, -25, 11, -3, -4, 8, 11, 0, -15, 25, -17, 35, -35, -7},
-		.before = {-28, -8, 22, 4, -25, 28, -6, 9, 25, -25, 6, -6, 24, 4, -2, -20},
-		.gain = 0x1.e6c652p-9F, /* 1 / (23.80 · √128) */
+		.seam = 24,
+		.newest = {26, -24, -28, 9, -27, -7, 17, 30, -7, 24, -8, -15, 6, 2, -2, 3},
+		.before = {-15, 19, -9, 7, 3, -22, 21, -5, -19, 10, 33, 0, 4, 23, -13, -35},
+		.gain = 0x1.ec26bp-9F, /* 1 / (23.54 · √128) */
 	},
 	{
 		.bits = 3,
 		.window = 7,
-		.newest = {-4, -15, 17, 16, 10, -25, 4, 0, 30, 2, -26, 10, -8, -7, -17, 28},
-		.before = {13, -11, -20, 20, 32, 5, -2, -37, -3, 26, 14, -14, -25, 4, -6, 12},
-		.gain = 0x1.170724p-8F, /* 1 / (20.76 · √128) */
+		.seam = 16,
+		.newest = {30, -3, 19, -27, -10, -12, -1, 15, -20, -13, -30, -1, 6, 7, 10, 26},
+		.before = {7, -20, -32, 9, -1, 33, -10, 19, 5, -31, -11, 29, 17, -4, -18, 7},
+		.gain = 0x1.0e6e2ep-8F, /* 1 / (21.42 · √128) */
 	},
 	{
 		.bits = 4,
 		.window = 8,
-		.newest = {3, 14, -3, 0, -13, 19, -4, 11, -26, 7, -8, 8, -12, -18, 4, 25},
-		.before = {38, 19, 27, -19, 4, 1, -14, -4, -1, 15, -7, -25, -36, 11, -10, 8},
-		.gain = 0x1.3bac8ep-8F, /* 1 / (18.35 · √128) */
+		.seam = 12,
+		.newest = {18, -3, 15, -26, -8, -15, 3, 12, -13, -10, -20, -4, 6, 0, 10, 27},
+		.before = {14, -19, -26, 3, -1, 34, -11, 24, -4, -37, -8, 18, 6, 10, -15, 2},
+		.gain = 0x1.399f84p-8F, /* 1 / (18.47 · √128) */
 	},
 };
 
@@ -136,18 +139,18 @@ static uint32_t seam_state(struct path *p, const int32_t x[TQ_GROUP])
 	uint32_t state = 0;
 
 	memset(p->cost, 0, sizeof p->cost);
-	follow(p, x, TQ_GROUP - TC_SEAM, 2 * TC_SEAM);
+	follow(p, x, TQ_GROUP - p->book->seam, 2 * p->book->seam);
 	for (uint32_t s = 1; s < 1U << state_bits(p->book); s++)
 		if (p->cost[s] < p->cost[state])
 			state = s;
-	for (size_t i = 2 * TC_SEAM; i-- > TC_SEAM;)
+	for (size_t i = 2 * p->book->seam; i-- > p->book->seam;)
 		state = state_before(p->book, state, p->dropped[i][state]);
 	return state;
 }
 
-static void encode_group(uint8_t *packed, const int32_t x[TQ_GROUP], const struct tc_codebook *book)
+static void encode_group(uint8_t symbol[TQ_GROUP], const int32_t x[TQ_GROUP],
+			 const struct tc_codebook *book)
 {
-	uint8_t symbol[TQ_GROUP];
 	struct path p = {.book = book};
 	const uint32_t seam = seam_state(&p, x);
 	uint32_t state = seam;
@@ -159,43 +162,44 @@ static void encode_group(uint8_t *packed, const int32_t x[TQ_GROUP], const struc
 		symbol[tc_column(t)] = newest_symbol(book, state);
 		state = state_before(book, state, p.dropped[t][state]);
 	}
-	tq_pack(packed, symbol, book->bits);
 }
 
-void tc_encode(uint8_t *packed, const float *y, size_t groups, uint32_t bits)
+/* Both sums are exact. */
+static float least_squares(const int32_t x[TQ_GROUP], const int8_t code[TQ_GROUP])
+{
+	int32_t with_target = 0, with_itself = 0;
+
+	for (size_t t = 0; t < TQ_GROUP; t++) {
+		const int32_t c = code[tc_column(t)];
+		with_target += x[t] * c;
+		with_itself += c * c;
+	}
+	return tc_factor(with_target, with_itself);
+}
+
+void tc_encode(uint8_t *packed, float *factor, const float *y, size_t groups, uint32_t bits)
 {
 	const struct tc_codebook *book = tc_codebook(bits);
-	const float scale = TC_ONE / book->gain;
 
 	for (size_t g = 0; g < groups; g++, y += TQ_GROUP, packed += tq_group_bytes(bits)) {
+		uint8_t symbol[TQ_GROUP];
+		int8_t code[TQ_GROUP];
 		int32_t x[TQ_GROUP];
 		for (size_t t = 0; t < TQ_GROUP; t++)
-			x[t] = (int32_t)rintf(
-				fminf(fmaxf(y[tc_column(t)] * scale, -TC_MOST), TC_MOST));
-		encode_group(packed, x, book);
+			x[t] = tc_target(y[tc_column(t)], TC_ONE / book->gain);
+		encode_group(symbol, x, book);
+		tq_pack(packed, symbol, bits);
+		tc_codes(code, packed, bits);
+		factor[g] = least_squares(x, code);
 	}
 }
 
 /* ---- rows ---- */
 
-float tc_norm(float norm, const float y[TQ_GROUP], const uint8_t *packed, uint32_t bits)
-{
-	const float gain = tc_codebook(bits)->gain;
-	int8_t code[TQ_GROUP];
-	float c[TQ_GROUP];
-
-	if (norm == 0)
-		return 0;
-	tc_codes(code, packed, bits);
-	for (size_t i = 0; i < TQ_GROUP; i++)
-		c[i] = code[i] * gain;
-	return norm * (tq_dot(y, c) / tq_dot(c, c));
-}
-
 bool tc_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols, uint32_t bits)
 {
 	for (size_t g = 0; g < tq_groups(cols); g++, packed += tq_group_bytes(bits)) {
-		float y[TQ_GROUP];
+		float y[TQ_GROUP], factor;
 		tq_load_group(y, row + g * TQ_GROUP, cols - g * TQ_GROUP);
 		const float norm = sqrtf(tq_dot(y, y)), divisor = norm == 0 ? 1 : norm;
 		if (!isfinite(norm))
@@ -203,8 +207,8 @@ bool tc_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t c
 		for (size_t i = 0; i < TQ_GROUP; i++)
 			y[i] /= divisor;
 		tq_rotate(y);
-		tc_encode(packed, y, 1, bits);
-		norms[g] = tc_norm(norm, y, packed, bits);
+		tc_encode(packed, &factor, y, 1, bits);
+		norms[g] = norm * factor;
 	}
 	return true;
 }

@@ -19,6 +19,7 @@ enum { TC_NIBBLE = 16, TC_CODE_MOST = 63 };
 
 struct tc_codebook {
 	uint32_t bits, window;
+	uint32_t seam; /* weights on either side of it that settle the state there */
 	/* A weight's code is newest[a] + before[b], at most TC_CODE_MOST in magnitude: with 64
 	 * added two products with 8-bit inputs fit in 16 bits. */
 	int8_t newest[TC_NIBBLE], before[TC_NIBBLE];
@@ -49,17 +50,14 @@ static inline size_t tc_column(size_t t)
 /* The codes of a packed group's columns. */
 void tc_codes(int8_t code[TQ_GROUP], const uint8_t *packed, uint32_t bits);
 
-/* Encodes groups of rotated weights, normalised to 1: y is [groups][128] and finite, packed
- * receives groups · 16 · bits bytes. The codes are those of the least squared error among the
- * streams that tc.c describes; numbers above 16 / √128 count as that. Allocates nothing and may be
- * called from any thread. */
-void tc_encode(uint8_t *packed, const float *y, size_t groups, uint32_t bits);
+/* Encodes groups of rotated weights that are normalised to about 1: y is [groups][128] and finite,
+ * packed receives groups · 16 · bits bytes, and factor[g] what codes · gain times it have the least
+ * squared error with, near 1. The codes are those of the least squared error among the streams that
+ * tc.c describes; numbers beyond 384 codes count as that. Allocates nothing and may be called from
+ * any thread; vector code takes up to 16 groups at the time of one. */
+void tc_encode(uint8_t *packed, float *factor, const float *y, size_t groups, uint32_t bits);
 
-/* ‖x‖ · ⟨y, c⟩ / ⟨c, c⟩, c the levels code · gain of a packed group: the norm with the least
- * squared error for the rotated weights y = rotation of x / ‖x‖. 0 if ‖x‖ is. */
-float tc_norm(float norm, const float y[TQ_GROUP], const uint8_t *packed, uint32_t bits);
-
-/* Quantises one row of `cols` floats as tq_quantise_row does, with norms of least squares. False:
+/* Quantises one row of `cols` floats as tq_quantise_row does, the norms being ‖x‖ · factor. False:
  * NaN, infinity or values above 1e18. Where rows are whole groups and lie together, several of them
  * may be given as one. */
 bool tc_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols, uint32_t bits);
