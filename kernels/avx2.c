@@ -108,6 +108,9 @@ const struct kernels kernels_avx2 = {
 		     [FORMAT_TQ2] = avx2_multiply_tq2,
 		     [FORMAT_TQ3] = avx2_multiply_tq3,
 		     [FORMAT_TQ4] = avx2_multiply_tq4,
+		     [FORMAT_TC2] = avx2_multiply_tc2,
+		     [FORMAT_TC3] = avx2_multiply_tc3,
+		     [FORMAT_TC4] = avx2_multiply_tc4,
 #define ENTRY(name, format) [format] = avx2_multiply_##name,
 		     BLOCK_FORMATS(ENTRY)
 #undef ENTRY

@@ -96,12 +96,8 @@ void avx2_multiply_f16(float *y, size_t ldy, const struct matrix *w, uint32_t ro
 		       const struct input *x, const uint32_t *tokens, size_t n);
 void avx2_multiply_bf16(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
 			const struct input *x, const uint32_t *tokens, size_t n);
-void avx2_multiply_tq2(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
-		       const struct input *x, const uint32_t *tokens, size_t n);
-void avx2_multiply_tq3(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
-		       const struct input *x, const uint32_t *tokens, size_t n);
-void avx2_multiply_tq4(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
-		       const struct input *x, const uint32_t *tokens, size_t n);
+multiply_fn avx2_multiply_tq2, avx2_multiply_tq3, avx2_multiply_tq4;
+multiply_fn avx2_multiply_tc2, avx2_multiply_tc3, avx2_multiply_tc4;
 
 #define PROTOTYPE(name, format) multiply_fn avx2_multiply_##name;
 BLOCK_FORMATS(PROTOTYPE)

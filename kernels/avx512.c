@@ -113,6 +113,9 @@ const struct kernels kernels_avx512 = {
 		     [FORMAT_TQ2] = avx512_multiply_tq2,
 		     [FORMAT_TQ3] = avx512_multiply_tq3,
 		     [FORMAT_TQ4] = avx512_multiply_tq4,
+		     [FORMAT_TC2] = avx512_multiply_tc2,
+		     [FORMAT_TC3] = avx512_multiply_tc3,
+		     [FORMAT_TC4] = avx512_multiply_tc4,
 #define ENTRY(name, format) [format] = avx512_multiply_##name,
 		     BLOCK_FORMATS(ENTRY)
 #undef ENTRY
@@ -128,6 +131,9 @@ const struct kernels kernels_avx512vnni = {
 		     [FORMAT_TQ2] = avx512vnni_multiply_tq2,
 		     [FORMAT_TQ3] = avx512vnni_multiply_tq3,
 		     [FORMAT_TQ4] = avx512vnni_multiply_tq4,
+		     [FORMAT_TC2] = avx512vnni_multiply_tc2,
+		     [FORMAT_TC3] = avx512vnni_multiply_tc3,
+		     [FORMAT_TC4] = avx512vnni_multiply_tc4,
 #define ENTRY(name, format) [format] = avx512vnni_multiply_##name,
 		     BLOCK_FORMATS(ENTRY)
 #undef ENTRY

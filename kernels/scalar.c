@@ -73,6 +73,9 @@ const struct kernels kernels_scalar = {
 		     [FORMAT_TQ2] = scalar_multiply_tq,
 		     [FORMAT_TQ3] = scalar_multiply_tq,
 		     [FORMAT_TQ4] = scalar_multiply_tq,
+		     [FORMAT_TC2] = scalar_multiply_tq,
+		     [FORMAT_TC3] = scalar_multiply_tq,
+		     [FORMAT_TC4] = scalar_multiply_tq,
 #define ENTRY(name, format) [format] = scalar_multiply_blocks,
 		     BLOCK_FORMATS(ENTRY)
 #undef ENTRY
