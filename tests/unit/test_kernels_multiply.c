@@ -421,7 +421,8 @@ static void extreme_streams_do_not_saturate(void **state)
 			far[0][i] = -1;
 			far[1][i] = 1;
 		}
-		tc_encode(packed, far[0], 2, bits);
+		float factor[2];
+		tc_encode(packed, factor, far[0], 2, bits);
 		for (size_t r = 0; r < 2; r++) {
 			tc_codes(code, packed + r * 16 * bits, bits);
 			for (size_t i = 0; i < TQ_GROUP; i++) {
