@@ -132,18 +132,10 @@ void neon_multiply_f16(float *y, size_t ldy, const struct matrix *w, uint32_t ro
 		       const struct input *x, const uint32_t *tokens, size_t n);
 void neon_multiply_bf16(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
 			const struct input *x, const uint32_t *tokens, size_t n);
-void neon_multiply_tq2(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
-		       const struct input *x, const uint32_t *tokens, size_t n);
-void neon_multiply_tq3(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
-		       const struct input *x, const uint32_t *tokens, size_t n);
-void neon_multiply_tq4(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
-		       const struct input *x, const uint32_t *tokens, size_t n);
-void neondot_multiply_tq2(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
-			  uint32_t row1, const struct input *x, const uint32_t *tokens, size_t n);
-void neondot_multiply_tq3(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
-			  uint32_t row1, const struct input *x, const uint32_t *tokens, size_t n);
-void neondot_multiply_tq4(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
-			  uint32_t row1, const struct input *x, const uint32_t *tokens, size_t n);
+multiply_fn neon_multiply_tq2, neon_multiply_tq3, neon_multiply_tq4;
+multiply_fn neon_multiply_tc2, neon_multiply_tc3, neon_multiply_tc4;
+multiply_fn neondot_multiply_tq2, neondot_multiply_tq3, neondot_multiply_tq4;
+multiply_fn neondot_multiply_tc2, neondot_multiply_tc3, neondot_multiply_tc4;
 
 #define PROTOTYPE(name, format) multiply_fn neon_multiply_##name;
 BLOCK_FORMATS(PROTOTYPE)

@@ -706,6 +706,9 @@ static const struct {
 	{"multiply tq2", check_multiply, FORMAT_TQ2},
 	{"multiply tq3", check_multiply, FORMAT_TQ3},
 	{"multiply tq4", check_multiply, FORMAT_TQ4},
+	{"multiply tc2", check_multiply, FORMAT_TC2},
+	{"multiply tc3", check_multiply, FORMAT_TC3},
+	{"multiply tc4", check_multiply, FORMAT_TC4},
 #define CHECK(name, format) {"multiply " #name, check_multiply, format},
 	BLOCK_FORMATS(CHECK)
 #undef CHECK

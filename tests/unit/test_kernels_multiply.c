@@ -416,12 +416,11 @@ static void extreme_streams_do_not_saturate(void **state)
 		uint8_t packed[2 * 64];
 		int8_t code[TQ_GROUP], largest = 0;
 		int32_t sum[2] = {0};
-		float far[2][TQ_GROUP];
+		float far[2][TQ_GROUP], factor[2];
 		for (size_t i = 0; i < TQ_GROUP; i++) {
 			far[0][i] = -1;
 			far[1][i] = 1;
 		}
-		float factor[2];
 		tc_encode(packed, factor, far[0], 2, bits);
 		for (size_t r = 0; r < 2; r++) {
 			tc_codes(code, packed + r * 16 * bits, bits);
