@@ -36,8 +36,7 @@ static const struct {
 	{"exact", true,  {KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP}},
 	/* clang-format on */
 };
-static const char default_recipe[] = "3bit", former_recipe[] = "tq3";
-static const char exact_recipe[] = "exact", plain_recipe[] = "bf16";
+static const char default_recipe[] = "tq3", exact_recipe[] = "exact", plain_recipe[] = "bf16";
 enum { RECIPES = sizeof recipes / sizeof *recipes };
 
 /* In texts; what is not there is not said. */
@@ -100,16 +99,6 @@ void recipe_make_exact(struct recipe *r)
 	if (r->as_published)
 		change(r, exact_recipe);
 	r->exact = true;
-}
-
-bool recipe_is_default(const struct recipe *r)
-{
-	return !strcmp(r->quant, default_recipe);
-}
-
-void recipe_make_former(struct recipe *r)
-{
-	change(r, former_recipe);
 }
 
 bool recipe_is_plain(const struct recipe *r)

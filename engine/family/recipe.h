@@ -52,10 +52,6 @@ const char *recipe_codec_name(enum recipe_codec codec);
 bool recipe_can_code(const struct recipe *r);
 /* The recipe that computes exactly with what this one stores; of `auto`, with what is published. */
 void recipe_make_exact(struct recipe *r);
-/* Whether it is what is taken where nobody asks; and what was before there was this one. Stores of
- * that are used as long as nobody asks for another. */
-bool recipe_is_default(const struct recipe *r);
-void recipe_make_former(struct recipe *r);
 /* Whether it stores numbers alone, and those of codes: bf16. */
 bool recipe_is_plain(const struct recipe *r);
 /* What a recipe that keeps formats comes to where there are none to keep; the codec stays. */

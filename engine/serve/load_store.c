@@ -155,37 +155,6 @@ int load_store(struct model *m, bool read, struct err *e)
 	return failed && !ends ? -ENOENT : failed;
 }
 
-/* With another recipe's store, or as it was. */
-static int try_former(struct model *m, struct err *e)
-{
-	const struct recipe own = m->id.recipe;
-	char *const folders[2] = {m->stored.folders[0], m->stored.folders[1]};
-	recipe_make_former(&m->id.recipe);
-	m->stored.folders[0] = m->stored.folders[1] = NULL;
-	int failed = load_find_folders(m, e);
-	if (!failed)
-		failed = load_store(m, false, e);
-	bool taken = !failed || failed == -EAGAIN;
-	for (int i = 0; i < 2; i++) {
-		free(taken ? folders[i] : m->stored.folders[i]);
-		if (!taken)
-			m->stored.folders[i] = folders[i];
-	}
-	if (!taken)
-		m->id.recipe = own;
-	return failed;
-}
-
-int load_first_store(struct model *m, struct err *e)
-{
-	bool asked = !m->engine->recipe.as_published; /* auto is what comes of asking nothing */
-	int failed = load_store(m, false, e);
-	if (!failed || failed == -EAGAIN || asked || !recipe_is_default(&m->id.recipe))
-		return failed;
-	int other = try_former(m, e);
-	return !other || other == -EAGAIN ? other : failed;
-}
-
 void load_forget_store(struct model_store *s)
 {
 	show_store(s, NULL, &(struct plan){0});
