@@ -28,11 +28,12 @@ installs() { # TARGET VARIABLE…: for a build that is there
 }
 everything() { # PREFIX: as it lies below
 	local file
-	for file in bin/moefs share/man/man1/moefs.1 share/man/man5/moefs.5 share/bash-completion/completions/moefs \
-		share/zsh/site-functions/_moefs share/fish/vendor_completions.d/moefs.fish; do
+	for file in bin/moefs{,-http} share/man/man1/moefs{,-http}.1 share/man/man5/moefs.5 \
+		share/bash-completion/completions/moefs{,-http} share/zsh/site-functions/_moefs{,-http} \
+		share/fish/vendor_completions.d/moefs{,-http}.fish; do
 		[ -s "$1/$file" ] || fail "no $1/$file"
 	done
-	cmp -s build/moefs "$1/bin/moefs" || fail "another program"
+	cmp -s build/moefs "$1/bin/moefs" && cmp -s build/moefs-http "$1/bin/moefs-http" || fail "another program"
 	[ "$(stat -c %a "$1/bin/moefs" "$1/share/man/man1/moefs.1" | xargs)" = "755 644" ] || fail "modes"
 }
 and_back() {
@@ -40,7 +41,10 @@ and_back() {
 	mkdir -p "$to/usr/local/bin" && echo mine >"$to/usr/local/bin/other"
 	installs install DESTDIR="$to"
 	everything "$to/usr/local"
-	[ -s "$to/usr/local/lib/systemd/user/moefs@.service" ] || fail "no unit where systemd looks"
+	for unit in moefs@.service moefs-http@.service moefs-http@.socket; do
+		[ -s "$to/usr/local/lib/systemd/user/$unit" ] || fail "no $unit where systemd looks"
+	done
+	grep -q '^ExecStart=/usr/local/bin/moefs-http ' "$to/usr/local/lib/systemd/user/moefs-http@.service" || fail "it starts another"
 	[ "$(readlink "$to/sbin/mount.moefs")" = /usr/local/bin/moefs ] || fail "no helper where mount(8) looks"
 	installs uninstall DESTDIR="$to"
 	[ "$(files "$to")" = ./usr/local/bin/other ] || fail "left: $(files "$to")"
