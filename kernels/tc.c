@@ -19,7 +19,7 @@
 #include <string.h>
 
 /* Found by Lloyd iterations with the encoder in the loop, on a Gaussian source, over whole numbers.
- * The relative squared errors of groups that are stored are .0803, .0227 and .00605. */
+ * The relative squared errors of groups that are stored are .0792, .0219 and .00592. */
 static const struct tc_codebook codebooks[] = {
 	{
 		.bits = 2,

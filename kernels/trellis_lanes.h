@@ -48,6 +48,20 @@ ALWAYS_INLINE uint32_t shared_bits(uint32_t bits)
 {
 	return state_bits(bits) - bits;
 }
+/* Bounds of loops: a shift among them that a sanitizer checks would keep them from being unrolled.
+ */
+ALWAYS_INLINE uint32_t states(uint32_t bits)
+{
+	return bits == 2 ? 64 : 16;
+}
+ALWAYS_INLINE uint32_t symbols(uint32_t bits)
+{
+	return bits == 2 ? 4 : bits == 3 ? 8 : 16;
+}
+ALWAYS_INLINE uint32_t shares(uint32_t bits) /* what shared bits can be */
+{
+	return bits == 2 ? 16 : bits == 3 ? 2 : 1;
+}
 
 struct trellis {
 	shorts transition[1 << TC_WINDOW_MOST]; /* by window: what two codes have to do with each
@@ -90,7 +104,7 @@ ALWAYS_INLINE void reach(shorts cost[TC_STATES], const shorts through[TC_STATES]
 	shorts best[AT_ONCE];
 
 #pragma GCC unroll 16
-	for (uint32_t d = 0; d < 1U << bits; d++) {
+	for (uint32_t d = 0; d < symbols(bits); d++) {
 		const shorts from = through[r.q << bits | d];
 #pragma GCC unroll 8
 		for (uint32_t i = 0; i < r.count; i++) {
@@ -123,12 +137,12 @@ ALWAYS_INLINE void step(shorts cost[TC_STATES], shorts through[TC_STATES], short
 		near[b] = shorts_fraction(distance, distance);
 	}
 #pragma GCC unroll 64
-	for (uint32_t s = 0; s < 1U << state_bits(bits); s++)
+	for (uint32_t s = 0; s < states(bits); s++)
 		through[s] = shorts_add_sat(cost[s], near[s % TC_NIBBLE]);
 #pragma GCC unroll 16
-	for (uint32_t q = 0; q < 1U << shared_bits(bits); q++) {
+	for (uint32_t q = 0; q < shares(bits); q++) {
 #pragma GCC unroll 2
-		for (uint32_t first = 0; first < 1U << bits; first += AT_ONCE) {
+		for (uint32_t first = 0; first < symbols(bits); first += AT_ONCE) {
 			const uint32_t count = bits == 2 ? 4 : AT_ONCE;
 			reach(cost, through, x, t, (struct reached){q, first, count}, bits);
 		}
@@ -139,10 +153,10 @@ ALWAYS_INLINE void lower_costs(shorts cost[TC_STATES], uint32_t bits)
 {
 	shorts least = cost[0];
 
-	for (uint32_t s = 1; s < 1U << state_bits(bits); s++)
+	for (uint32_t s = 1; s < states(bits); s++)
 		least = shorts_min(least, cost[s]);
 	least = shorts_sub_sat(least, shorts_all(TC_LEAST));
-	for (uint32_t s = 0; s < 1U << state_bits(bits); s++)
+	for (uint32_t s = 0; s < states(bits); s++)
 		cost[s] = shorts_sub_sat(cost[s], least);
 }
 
@@ -186,7 +200,7 @@ ALWAYS_INLINE shorts through_of(const shorts *through, const mask *shared, uint3
 {
 	shorts of[TC_STATES / 4];
 
-	for (uint32_t q = 0; q < 1U << shared_bits(bits); q++)
+	for (uint32_t q = 0; q < shares(bits); q++)
 		of[q] = through[q << bits | d];
 	for (uint32_t i = 0; i < shared_bits(bits); i++)
 		for (uint32_t q = 0; q < 1U << shared_bits(bits) >> (i + 1); q++)
@@ -210,7 +224,7 @@ ALWAYS_INLINE shorts came_from(const shorts *through, shorts state, const struct
 	for (uint32_t i = 0; i < shared_bits(bits); i++)
 		shared[i] = mask_bit(state, i);
 #pragma GCC unroll 16
-	for (uint32_t d = 0; d < 1U << bits; d++) {
+	for (uint32_t d = 0; d < symbols(bits); d++) {
 		const shorts symbol = shorts_all((int16_t)d);
 		const shorts twice = shorts_look_up(t->twice_before, shorts_or(low, symbol));
 		const shorts transition = shorts_low(slope, shorts_add(twice, less));
@@ -228,11 +242,11 @@ ALWAYS_INLINE shorts seam_state(struct path *p, const struct trellis *t, uint32_
 	const size_t seam = t->book->seam;
 	shorts state = shorts_all(0), best;
 
-	for (uint32_t s = 0; s < 1U << state_bits(bits); s++)
+	for (uint32_t s = 0; s < states(bits); s++)
 		p->cost[s] = shorts_all(TC_LEAST);
 	follow(p, TQ_GROUP - seam, 2 * seam, seam, t, bits);
 	best = p->cost[0];
-	for (uint32_t s = 1; s < 1U << state_bits(bits); s++) {
+	for (uint32_t s = 1; s < states(bits); s++) {
 		const mask less = mask_less(p->cost[s], best);
 		state = shorts_pick(less, shorts_all((int16_t)s), state);
 		best = shorts_min(best, p->cost[s]);
@@ -244,7 +258,7 @@ ALWAYS_INLINE shorts seam_state(struct path *p, const struct trellis *t, uint32_
 
 ALWAYS_INLINE void begin_at(struct path *p, shorts seam, uint32_t bits)
 {
-	for (uint32_t s = 0; s < 1U << state_bits(bits); s++)
+	for (uint32_t s = 0; s < states(bits); s++)
 		p->cost[s] = shorts_pick(mask_equal(seam, shorts_all((int16_t)s)),
 					 shorts_all(TC_LEAST), shorts_all(TC_FAR));
 }
