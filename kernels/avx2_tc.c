@@ -6,9 +6,12 @@
  * its last, each row's four bytes moved on by one.
  *
  * Codes are at most 63 in magnitude and get an offset that makes them unsigned: two products are
- * never more than 16 bits hold, whatever the inputs, and one token is multiplied as several are.
+ * never more than 16 bits hold, whatever the inputs, and four only where inputs are rare ones,
+ * which are clamped. For one token that is not worth while: every sixth group would have some.
  */
 #if defined(__x86_64__)
+
+enum { SUM_WORDS = 2 };
 
 #include "kernels/avx2_tq.h"
 #include "kernels/tc_product.h"

@@ -7,6 +7,8 @@
  */
 #if defined(__x86_64__)
 
+enum { SUM_WORDS = 1 };
+
 #include "kernels/avx2_tq.h"
 
 struct maker {

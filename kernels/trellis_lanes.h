@@ -218,7 +218,7 @@ ALWAYS_INLINE shorts came_from(const shorts *through, shorts state, const struct
 	const shorts offset = shorts_all(BYTE_OFFSET);
 	const shorts a = shorts_sub(shorts_look_up(t->newest, index), offset);
 	const shorts slope = shorts_add(a, a), less = shorts_sub(a, offset);
-	shorts best, dropped = shorts_all(0);
+	shorts best = shorts_all(INT16_MAX), dropped = shorts_all(0);
 	mask shared[4];
 
 	for (uint32_t i = 0; i < shared_bits(bits); i++)
@@ -230,9 +230,8 @@ ALWAYS_INLINE shorts came_from(const shorts *through, shorts state, const struct
 		const shorts transition = shorts_low(slope, shorts_add(twice, less));
 		const shorts cost =
 			shorts_add_sat(through_of(through, shared, d, bits), transition);
-		if (d > 0)
-			dropped = shorts_pick(mask_less(cost, best), symbol, dropped);
-		best = d == 0 ? cost : shorts_min(best, cost);
+		dropped = shorts_pick(mask_less(cost, best), symbol, dropped);
+		best = shorts_min(best, cost);
 	}
 	return shorts_or(base, dropped);
 }
