@@ -87,7 +87,8 @@ behind() { # SHELL
 		offers "$1" "moefs ask -p " $(params)
 }
 values() { # SHELL PREFIX: what it offers begins with PREFIX: bash has only what is behind =
-	offers "$1" "moefs -o quant=tq" "${2}tq2" "${2}tq3" "${2}tq4"
+	offers "$1" "moefs -o quant=tq" "${2}tq2" "${2}tq3" "${2}tq4" &&
+		offers "$1" "moefs -o quant=3" "${2}3bit"
 }
 # moefs-http's, of its own --help.
 http_listed() { build=${moefs%/*}; "$build/moefs-http" --help | sed -n 's/^    \([-a-z].*\)/\1/p' | sed 's/  .*//; s/, /\n/g' | sed 's/=.*/=/; s/^-o .*/-o/'; }

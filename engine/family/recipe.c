@@ -7,8 +7,8 @@
 enum { KEEP = FORMAT_COUNT }; /* in the table below: the checkpoint's own type */
 
 /* A row for each recipe, a column for each class. Experts are what is read from disk and what the
- * cache holds; what the others are worth is measured (README.md). The embedding is read by the row
- * and always kept. */
+ * cache holds, and a dense feed-forward is most of a model without any; what the others are worth
+ * is measured (README.md). The embedding is read by the row and always kept. */
 #define T2 FORMAT_TQ2
 #define T3 FORMAT_TQ3
 #define T4 FORMAT_TQ4
@@ -23,17 +23,18 @@ static const struct {
 	uint8_t of[CLASS_MATRICES - CLASS_SMALL];
 } recipes[] = {
 	/* clang-format off */
-	/*               small mixer-out delta-out feed down shared- expert-down head */
-	{"2bit",  false, {Q8, C3, C3, C3, C3, C3, C3, C4, C2, C2, C3}},
-	{"3bit",  false, {Q8, C3, C3, C3, C3, C3, C3, C4, C3, C3, C3}},
-	{"4bit",  false, {Q8, C4, C4, C4, C4, C4, C4, C4, C4, C4, C4}},
-	{"tq2",   false, {KP, T4, T4, T4, KP, T4, T4, KP, T2, T2, T4}},
-	{"tq3",   false, {KP, T4, T4, T4, KP, T4, T4, KP, T3, T3, T4}},
-	{"tq4",   false, {KP, T4, T4, T4, KP, T4, T4, KP, T4, T4, T4}},
-	{"bf16",  false, {KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP}},
+	/*               small, attention in, values, out, delta in, out, dense in, down, shared in, down,
+	 *               experts, their down, head */
+	{"2bit",  false, {Q8, C3, C4, C3, C3, C3, C2, C2, C3, C4, C2, C2, C3}},
+	{"3bit",  false, {Q8, C3, C4, C3, C3, C3, C3, C3, C3, C4, C3, C3, C3}},
+	{"4bit",  false, {Q8, C4, C4, C4, C4, C4, C4, C4, C4, C4, C4, C4, C4}},
+	{"tq2",   false, {KP, T4, T4, T4, T4, KP, T4, T4, T4, KP, T2, T2, T4}},
+	{"tq3",   false, {KP, T4, T4, T4, T4, KP, T4, T4, T4, KP, T3, T3, T4}},
+	{"tq4",   false, {KP, T4, T4, T4, T4, KP, T4, T4, T4, KP, T4, T4, T4}},
+	{"bf16",  false, {KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP}},
 	/* What is not kept stays what it was in earlier stores. */
-	{"auto",  true,  {KP, T4, T4, T4, KP, T4, T4, KP, T3, T3, T4}},
-	{"exact", true,  {KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP}},
+	{"auto",  true,  {KP, T4, T4, T4, T4, KP, T4, T4, T4, KP, T3, T3, T4}},
+	{"exact", true,  {KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP}},
 	/* clang-format on */
 };
 static const char default_recipe[] = "tq3", exact_recipe[] = "exact", plain_recipe[] = "bf16";

@@ -19,7 +19,7 @@
 	X(MIXER_NORM, LAYER, ALWAYS, HIDDEN, NONE, NORM, L "input_layernorm.weight")               \
 	X(Q, LAYER, ATTENTION, QUERIES, HIDDEN, MIXER, A "q_proj.weight")                          \
 	X(K, LAYER, ATTENTION, KEYS, HIDDEN, MIXER, A "k_proj.weight")                             \
-	X(V, LAYER, VALUES, KEYS, HIDDEN, MIXER, A "v_proj.weight")                                \
+	X(V, LAYER, VALUES, KEYS, HIDDEN, VALUES, A "v_proj.weight")                               \
 	X(O, LAYER, ATTENTION, HIDDEN, ATTENDED, MIXER_OUT, A "o_proj.weight")                     \
 	X(Q_BIAS, LAYER, QKV_BIAS, QUERIES, NONE, VECTOR, A "q_proj.bias")                         \
 	X(K_BIAS, LAYER, QKV_BIAS, KEYS, NONE, VECTOR, A "k_proj.bias")                            \
@@ -31,7 +31,7 @@
 	X(LATENT_Q_LOW, LAYER, LATENT_LOW, LATENT_LOW, HIDDEN, MIXER, A "q_a_proj.weight")         \
 	X(LATENT_Q_NORM, LAYER, LATENT_LOW, LATENT_LOW, NONE, NORM, A "q_a_layernorm.weight")      \
 	X(LATENT_Q, LAYER, LATENT, LATENT_QUERIES, LATENT_Q_INPUT, MIXER, A "q_b_proj.weight")     \
-	X(LATENT_KV, LAYER, LATENT, LATENT_WIDTH, HIDDEN, MIXER, A "kv_a_proj_with_mqa.weight")    \
+	X(LATENT_KV, LAYER, LATENT, LATENT_WIDTH, HIDDEN, VALUES, A "kv_a_proj_with_mqa.weight")   \
 	X(LATENT_KV_NORM, LAYER, LATENT, LATENT_RANK, NONE, NORM, A "kv_a_layernorm.weight")       \
 	X(LATENT_KEYS, LAYER, LATENT, LATENT_HEADS, LATENT_NOPE, HEADS, A "k_b_proj.weight")       \
 	X(LATENT_VALUES, LAYER, LATENT, LATENT_VALUES, LATENT_RANK, HEADS, A "v_b_proj.weight")    \
@@ -62,8 +62,8 @@
 	X(EXPERT_DOWN_BIAS, LAYER, EXPERT_BIAS, EXPERTS, HIDDEN, VECTOR,                           \
 	  F "experts.down_proj_bias")                                                              \
 	X(EXPERT_SCALE, LAYER, EXPERT_SCALE, EXPERTS, NONE, VECTOR, L "router.per_expert_scale")   \
-	X(SHARED_GATE, LAYER, SHARED, SHARED, HIDDEN, FEED, F "shared_expert.gate_proj.weight")    \
-	X(SHARED_UP, LAYER, SHARED, SHARED, HIDDEN, FEED, F "shared_expert.up_proj.weight")        \
+	X(SHARED_GATE, LAYER, SHARED, SHARED, HIDDEN, SHARED, F "shared_expert.gate_proj.weight")  \
+	X(SHARED_UP, LAYER, SHARED, SHARED, HIDDEN, SHARED, F "shared_expert.up_proj.weight")      \
 	X(SHARED_DOWN, LAYER, SHARED, HIDDEN, SHARED, SHARED_DOWN,                                 \
 	  F "shared_expert.down_proj.weight")                                                      \
 	X(SHARED_SCALE, LAYER, SHARED_GATE, ONE, HIDDEN, SMALL, F "shared_expert_gate.weight")     \
@@ -160,13 +160,15 @@ enum tensor_class {
 	CLASS_HEADS,	 /* multiplied head by head, in floats: kept, but for codes */
 	CLASS_SMALL,	 /* and sensitive: routers, gates */
 	CLASS_MIXER,	 /* into attention … */
+	CLASS_VALUES,	 /* … among it values, or the latent they come from: few and sensitive */
 	CLASS_MIXER_OUT, /* … and out of it */
 	CLASS_DELTA,	 /* into a delta net … */
 	CLASS_DELTA_OUT, /* … and out of it */
-	CLASS_FEED,	 /* gate and up that every token meets … */
-	CLASS_DOWN,	 /* … and down … */
-	CLASS_SHARED_DOWN,
-	CLASS_EXPERT, /* gate and up … */
+	CLASS_FEED,	 /* gate and up of a dense feed-forward … */
+	CLASS_DOWN,	 /* … and its down */
+	CLASS_SHARED,	 /* gate and up of a shared expert … */
+	CLASS_SHARED_DOWN, /* … and its down */
+	CLASS_EXPERT,	   /* gate and up … */
 	CLASS_EXPERT_DOWN,
 	CLASS_HEAD,
 	CLASS_MATRICES, /* how many these are */

@@ -246,7 +246,7 @@ int make_command(int argc, char **argv, struct err *e)
 	const struct bench_option options[] = {
 		{"layers", OPTION_NUMBER, &m.layers, 1, CONFIG_MAX_LAYERS,
 		 "only so many layers (all that config.json has)"},
-		{"quant", OPTION_TEXT, &m.quant, 0, 0, "tq2, tq3 (default), tq4 or bf16"},
+		{"quant", OPTION_TEXT, &m.quant, 0, 0, "a recipe, as moefs -o quant= (tq3)"},
 		{"codec", OPTION_TEXT, &m.codec, 0, 0, "none (default) or zstd, of bf16 experts"},
 		{"seed", OPTION_NUMBER, &m.seed, 0, UINT64_MAX - 1, "of the weights"},
 		{"skew", OPTION_SECONDS, &m.skew, 0, 0,

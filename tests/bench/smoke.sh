@@ -90,7 +90,7 @@ try "the ceiling of a disk" cpu \
 	machine "${effort[@]}" --seconds 0.001 --memory 8M --dir "$here" --file 4M --records 65536 --depths 2
 try "every kernel" multiply kernels "${effort[@]}" --seconds 0.001 --memory 4M --columns 128,200 \
 	--tokens 1,3 --positions 70
-for quant in tq2 tq3 bf16; do
+for quant in tq2 tq3 bf16 3bit; do
 	try "a synthetic model in $quant" seconds \
 		make "$here/config.json" "$here/model" --layers 2 --quant $quant --skew 1 --json
 	try "it runs" phases run "$here/model" --quant $quant "${effort[@]}" --seconds 0.001 \
@@ -134,6 +134,13 @@ check "is least in 8 bits" 'all(min(a["alone_text"], b["alone_text"]) > c["alone
 	zip(*[[g for g in r["groups"] if g["format"] == f] for f in ("tq3", "tq4", "8 bits")]))'
 check "is that of the recipe for what is as the recipe has it" 'len({g["within_text"] for g in r["groups"]
 	if g["default"]} | {x["text"] for x in r["recipes"] if x["recipe"] == "tq3" and x["arithmetic"] == "exact"}) == 1'
+try "what each recipe costs and gives" recipes quality examples/models/fable-moe-15m --text "$here/words.txt" \
+	--turns examples/models/fable-moe-15m/skills.jsonl --tokens 100 --store "$here/stores" --threads 2 --rounds 1 \
+	--quants bf16,tq3,3bit --json
+check "is nothing in 16 bits" 'r["recipes"][0]["kl_1"] == r["recipes"][0]["kl_answers"] == 0 and r["recipes"][0]["bits"] == 16'
+check "and bits and bytes are what the formats have" 'r["recipes"][2]["bits"] < 3.25 < 3.9 < r["recipes"][1]["bits"] < 4 and
+	r["recipes"][2]["mb_per_token"] < r["recipes"][1]["mb_per_token"]'
+check "and less is lost by better codes" 'r["recipes"][2]["kl_1"] < r["recipes"][1]["kl_1"]'
 try "a synthetic checkpoint of one" seconds make "$here/hybrid.json" "$here/raw_hybrid" --layers 4 --raw --json
 check "with a layer of the draft's beside its 4" \
 	'"mtp.layers.0.mlp.experts.7.up_proj.weight" in open(r["model"] + "/model.safetensors.index.json").read()'

@@ -1,5 +1,6 @@
 #include "tests/bench/synthetic.h"
 #include "engine/convert/store_header.h"
+#include "kernels/block.h"
 #include "kernels/tq.h"
 #include "tests/bench/bench.h"
 
@@ -158,13 +159,14 @@ static inline uint32_t draw(struct draws *d)
 	return quantile;
 }
 
+/* Of a trellis (level NULL) all are as frequent. */
 static void draw_packed(struct draws *d, const uint8_t *level, uint32_t bits, uint8_t *to,
 			size_t bytes)
 {
 	for (size_t unit = 0; unit < bytes / bits; unit++, to += bits) {
 		uint32_t word = 0;
 		for (uint32_t i = 0; i < TQ_UNIT; i++)
-			word |= (uint32_t)level[draw(d)] << i * bits;
+			word |= (level ? level[draw(d)] : draw(d) & ((1U << bits) - 1)) << i * bits;
 		memcpy(to, &word, bits);
 	}
 }
@@ -179,8 +181,9 @@ static void store_float(uint8_t *to, size_t i, enum format format, float value)
 }
 
 /* One row of a matrix of floats. */
-static void draw_row(const struct synthetic *s, const struct synthetic_tables *t, struct draws *d,
-		     struct tensor_id id, const struct shape *shape, uint32_t row, uint8_t *to)
+static void draw_floats(const struct synthetic *s, const struct synthetic_tables *t,
+			struct draws *d, struct tensor_id id, const struct shape *shape,
+			uint32_t row, uint8_t *to)
 {
 	float sigma = synthetic_sigma(s, id.role, shape), shared = shared_part(s, id, row);
 	for (uint32_t i = 0; i < shape->cols; i++) {
@@ -189,6 +192,26 @@ static void draw_row(const struct synthetic *s, const struct synthetic_tables *t
 			value += shared * shared_sign(s, i);
 		store_float(to, i, shape->format, value);
 	}
+}
+
+/* Likewise, or one of 8 bits. */
+static void draw_row(const struct synthetic *s, const struct synthetic_tables *t, struct draws *d,
+		     struct tensor_id id, const struct shape *shape, uint32_t row, uint8_t *to)
+{
+	if (shape->format != FORMAT_Q8_0) {
+		draw_floats(s, t, d, id, shape, row, to);
+		return;
+	}
+	float *values = malloc(shape->cols * sizeof *values);
+	struct shape floats = *shape;
+	floats.format = FORMAT_F32;
+	memset(to, 0, format_packed_bytes(&(struct shape){
+			      .format = FORMAT_Q8_0, .rows = 1, .cols = shape->cols}));
+	if (values) { /* else zeros do: only speeds are measured */
+		draw_floats(s, t, d, id, &floats, row, (uint8_t *)values);
+		(void)q8_0_quantise_row(to, values, shape->cols);
+	}
+	free(values);
 }
 
 static uint64_t seed_of(const struct synthetic *s, uint64_t sequence)
@@ -234,7 +257,9 @@ static int put_weights(const struct writing *w, struct draws *d, struct store_pu
 	for (uint32_t r = 0; r < rows && !failed; r += piece) {
 		uint32_t n = rows - r < piece ? rows - r : piece;
 		if (bits)
-			draw_packed(d, w->tables->level[bits], bits, buffer, n * bytes);
+			draw_packed(
+				d, format_is_trellis(shape->format) ? NULL : w->tables->level[bits],
+				bits, buffer, n * bytes);
 		for (uint32_t i = 0; i < n && !bits; i++)
 			draw_row(w->s, w->tables, d, id, shape, row0 + r + i, buffer + i * bytes);
 		failed = store_put_bytes(put, buffer, n * bytes, e);
@@ -275,8 +300,10 @@ static int put_constant(struct store_put *put, float value, enum format format, 
 static int put_norms(const struct writing *w, struct store_put *put, enum tensor_role role,
 		     const struct shape *shape, uint32_t rows, struct err *e)
 {
-	float norm = synthetic_sigma(w->s, role, shape) *
-		     w->tables->level_norm[format_tq_bits(shape->format)];
+	float group = format_is_trellis(shape->format) /* whose codes have a variance of 1/128 */
+			      ? sqrtf(TQ_GROUP)
+			      : w->tables->level_norm[format_tq_bits(shape->format)];
+	float norm = synthetic_sigma(w->s, role, shape) * group;
 	return put_constant(put, norm, shape->norms == NORM_F16 ? FORMAT_F16 : FORMAT_F32,
 			    rows * tq_groups(shape->cols), e);
 }

@@ -93,17 +93,28 @@ static void dequantise_group(double x[128], const uint8_t *packed, uint32_t bits
 struct quant {
 	const char *name;
 	uint32_t expert_bits, dense_bits; /* 0: kept */
+	bool trellis;
 };
-static const struct quant quants[] = {{"tq2", 2, 4}, {"tq3", 3, 4}, {"tq4", 4, 4}, {"bf16", 0, 0}};
+static const struct quant quants[] = {
+	{"tq2", 2, 4, false}, {"tq3", 3, 4, false}, {"tq4", 4, 4, false}, {"bf16", 0, 0, false},
+	{"2bit", 2, 3, true}, {"3bit", 3, 3, true}, {"4bit", 4, 4, true},
+};
 /* Squared error of a group of Gaussian weights, relative, per bits. */
-static const double expected_error[] = {[2] = .115, [3] = .0340, [4] = .0095};
+static const double expected_error[] = {[2] = .115, [3] = .0340, [4] = .0095},
+		    expected_trellis_error[] = {[2] = .079, [3] = .022, [4] = .0059};
 
 static uint32_t bits_of(const struct quant *q, const char *name)
 {
 	if (strstr(name, ".experts."))
 		return q->expert_bits;
 	if (strstr(name, "shared_expert.down_proj.")) /* sensitive */
-		return 0;
+		return q->trellis ? 4 : 0;
+	if (strstr(name, ".v_proj.weight") && q->trellis)
+		return 4;
+	bool feed = strstr(name, ".mlp.gate_proj.weight") || strstr(name, ".mlp.up_proj.weight") ||
+		    strstr(name, ".mlp.down_proj.weight");
+	if (feed && q->trellis) /* all that a dense model has of experts */
+		return q->expert_bits;
 	return strstr(name, "_proj.weight") || !strcmp(name, "lm_head.weight") ? q->dense_bits : 0;
 }
 
@@ -143,6 +154,73 @@ static void compare_tq(const struct golden *g, const struct test_tensor *t, cons
 	if (!(error / power > least && error / power < most))
 		fail_msg("%s: relative error %.4f, not %.4f", name, error / power,
 			 expected_error[bits]);
+}
+
+static void compare_tc(const struct golden *g, const struct test_tensor *t, const char *name,
+		       uint32_t bits)
+{
+	char part[256];
+	(void)snprintf(part, sizeof part, "%s.tc_packed", name);
+	struct golden_tensor packed = golden_get(g, part, "U8");
+	(void)snprintf(part, sizeof part, "%s.tc_norms", name);
+	struct golden_tensor norms = golden_get(g, part, "F16");
+	size_t rows = t->shape[0], cols = t->shape[1], groups = (cols + 127) / 128;
+	assert_int_equal(packed.shape[0], rows * groups);
+	assert_int_equal(packed.shape[1], 16 * bits);
+	const struct shape row = {
+		.format = (enum format)(FORMAT_TC2 + bits - 2), .rows = 1, .cols = (uint32_t)cols};
+	float x[1024];
+	double error = 0, power = 0;
+	assert_true(cols <= 1024);
+	for (size_t r = 0; r < rows; r++) {
+		format_dequantise_row(
+			x, &row,
+			&(struct pieces){(const uint8_t *)packed.data + r * groups * 16 * bits,
+					 (const uint8_t *)norms.data + r * groups * 2, NULL});
+		for (size_t i = 0; i < cols; i++) {
+			double w = test_tensor_get(t, r * cols + i);
+			error += (x[i] - w) * (x[i] - w);
+			power += w * w;
+		}
+	}
+	double most = 1.2 * expected_trellis_error[bits],
+	       least = .7 * expected_trellis_error[bits] * (double)cols / (double)(groups * 128);
+	if (!(error / power > least && error / power < most))
+		fail_msg("%s: relative error %.4f, not %.4f", name, error / power,
+			 expected_trellis_error[bits]);
+}
+
+/* To half a step of the largest of each 32. */
+static void compare_blocks(const struct golden *g, const struct test_tensor *t, const char *name)
+{
+	char part[256];
+	(void)snprintf(part, sizeof part, "%s.q8_0", name);
+	struct golden_tensor got = golden_get(g, part, "U8");
+	assert_int_equal(got.shape[0], t->shape[0]);
+	assert_int_equal(got.shape[1], t->shape[1] / 32 * 34);
+	for (size_t b = 0; b < t->shape[0] * t->shape[1] / 32; b++) {
+		const uint8_t *block = (const uint8_t *)got.data + 34 * b;
+		uint16_t half;
+		double most = 0;
+		memcpy(&half, block, sizeof half);
+		for (size_t i = 0; i < 32; i++)
+			most = fmax(most, fabs(test_tensor_get(t, b * 32 + i)));
+		for (size_t i = 0; i < 32; i++) {
+			double x = (double)f16_to_f32(half) * (int8_t)block[2 + i];
+			assert_true(fabs(x - test_tensor_get(t, b * 32 + i)) <= most / 127 * .6);
+		}
+	}
+}
+
+/* Routers, by recipes of trellis codes. */
+static bool is_in_blocks(const struct quant *q, const struct test_tensor *t)
+{
+	static const char *const small[] = {"mlp.gate.weight", "block_sparse_moe.gate.weight",
+					    "shared_expert_gate.weight"};
+	for (size_t i = 0; i < sizeof small / sizeof *small; i++)
+		if (q->trellis && strstr(t->name, small[i]))
+			return t->shape[1] % 32 == 0;
+	return false;
 }
 
 static void compare_kept(const struct golden *g, const struct test_tensor *t, const char *name)
@@ -204,7 +282,11 @@ static void compare_store(const struct quant *q, const char *norm_type)
 		const struct golden *g = strstr(t->name, ".experts.") ? experts : dense;
 		uint32_t bits = bits_of(q, t->name);
 		want += bits ? 2 : 1;
-		if (bits)
+		if (bits && q->trellis)
+			compare_tc(g, t, t->name, bits);
+		else if (is_in_blocks(q, t))
+			compare_blocks(g, t, t->name);
+		else if (bits)
 			compare_tq(g, t, t->name, bits, norm_type);
 		else
 			compare_kept(g, t, t->name);
@@ -212,7 +294,9 @@ static void compare_store(const struct quant *q, const char *norm_type)
 	if (conversion.config.tied_head) {
 		const struct test_tensor *t = test_tensor_find(&c, "model.embed_tokens.weight");
 		want += q->dense_bits ? 2 : 1;
-		if (q->dense_bits)
+		if (q->dense_bits && q->trellis)
+			compare_tc(dense, t, "lm_head.weight", q->dense_bits);
+		else if (q->dense_bits)
 			compare_tq(dense, t, "lm_head.weight", q->dense_bits, norm_type);
 		else
 			compare_kept(dense, t, "lm_head.weight");

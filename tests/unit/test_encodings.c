@@ -265,20 +265,21 @@ static void an_mxfp4_number_is_its_code_times_a_power_of_two(void **state)
 
 /* ---- native TQ ---- */
 
-static void tq_is_read_with_the_bits_of_its_packed_shape_by_old_names_and_new(void **state)
+/* first: the format of 2 bits; kind: what names and files of its have. */
+static void check_groups(enum format first, const char *kind)
 {
-	(void)state;
 	static const char *const types[] = {"F32", "F16"};
 	for (uint32_t bits = 2; bits <= 4; bits++) {
 		char name[32];
 		bool old = bits & 1;
 		/* It says 3 of all of them; only their shapes are believed. */
-		write_text("tq_config.json", "{\"format\": \"tq3_native\", \"bits\": 3, "
-					     "\"group_size\": 128, \"quantizer_seed\": 42}");
+		(void)snprintf(name, sizeof name, "%s_config.json", kind);
+		write_text(name, "{\"format\": \"tq3_native\", \"bits\": 3, "
+				 "\"group_size\": 128, \"quantizer_seed\": 42}");
 		const char *stem = old ? "q.weight" : "q";
-		(void)snprintf(name, sizeof name, "%s.tq_packed", stem);
+		(void)snprintf(name, sizeof name, "%s.%s_packed", stem, kind);
 		add(name, "U8", SHAPE(6 * 2, 16 * bits));
-		(void)snprintf(name, sizeof name, "%s.tq_norms", stem);
+		(void)snprintf(name, sizeof name, "%s.%s_norms", stem, kind);
 		add_floats(name, types[bits % 2], SHAPE(6, 2));
 		const struct package_tensor *t = get("q.weight");
 		assert_ptr_equal(t, package_find(package, stem));
@@ -287,7 +288,7 @@ static void tq_is_read_with_the_bits_of_its_packed_shape_by_old_names_and_new(vo
 		assert_true(package_fits(t, SHAPE(6, 256), 2));
 		assert_false(package_fits(t, SHAPE(6, 128), 2));
 		assert_false(package_fits(t, SHAPE(5, 200), 2));
-		assert_int_equal(t->format, FORMAT_TQ2 + (int)bits - 2);
+		assert_int_equal(t->format, (int)first + (int)bits - 2);
 		float *got = numbers(t, 200), want[200];
 		const struct shape row = {
 			.format = t->format, .norms = t->norms, .rows = 1, .cols = 200};
@@ -304,6 +305,40 @@ static void tq_is_read_with_the_bits_of_its_packed_shape_by_old_names_and_new(vo
 		package = NULL;
 		test_checkpoint_free(&c);
 	}
+}
+
+static void tq_is_read_with_the_bits_of_its_packed_shape_by_old_names_and_new(void **state)
+{
+	(void)state;
+	check_groups(FORMAT_TQ2, "tq");
+}
+
+static void tc_is_read_in_the_same_way_by_names_of_its_own(void **state)
+{
+	(void)state;
+	check_groups(FORMAT_TC2, "tc");
+}
+
+/* Two blocks: a scale of 1 and one of 2 (in F16), and whole numbers. */
+static void blocks_of_8_bits_are_read_as_stores_have_them(void **state)
+{
+	(void)state;
+	add("q.q8_0", "U8", SHAPE(3, 68));
+	uint8_t *row = test_tensor_find(&c, "q.q8_0")->data;
+	for (int k = 0; k < 2; k++) {
+		const uint16_t scale = k ? 0x4000 : 0x3c00;
+		memcpy(row + 34 * k, &scale, sizeof scale);
+		for (int i = 0; i < 32; i++)
+			row[34 * k + 2 + i] = (uint8_t)(int8_t)(i * 7 - 100);
+	}
+	const struct package_tensor *t = get("q.weight");
+	assert_int_equal(t->format, FORMAT_Q8_0);
+	assert_true(package_fits(t, SHAPE(3, 64), 2));
+	assert_false(package_fits(t, SHAPE(3, 68), 2));
+	float *got = numbers(t, 64);
+	for (int i = 0; i < 64; i++)
+		assert_true(got[i] == (float)((i % 32 * 7 - 100) * (1 + i / 32)));
+	free(got);
 }
 
 /* ---- against the numbers that were encoded ---- */
@@ -433,6 +468,11 @@ static void make_whole(const char *kind)
 	} else if (!strcmp(kind, "mxfp4")) {
 		add("a_blocks", "U8", SHAPE(4, 3, 16));
 		add("a_scales", "U8", SHAPE(4, 3));
+	} else if (!strcmp(kind, "tc")) {
+		add("a.weight.tc_packed", "U8", SHAPE(4 * 2, 48));
+		add_floats("a.weight.tc_norms", "F32", SHAPE(4, 2));
+	} else if (!strcmp(kind, "q8")) {
+		add("a.weight.q8_0", "U8", SHAPE(4, 68));
 	} else {
 		add("a.weight.tq_packed", "U8", SHAPE(4 * 2, 48));
 		add_floats("a.weight.tq_norms", "F32", SHAPE(4, 2));
@@ -478,6 +518,11 @@ static void what_belongs_together_is_there_and_fits(void **state)
 		{"tq", "a.weight.tq_norms", "BF16", {4, 2}, "a.weight.tq_norms"},
 		{"tq", "a.weight.tq_packed", "U8", {8, 40}, "a.weight.tq_packed"},
 		{"tq", "a.weight.tq_packed", "U8", {8, 6, 8}, "a.weight.tq_packed"},
+		{"tc", "a.weight.tc_norms", NULL, {0}, "a.weight.tc_norms"},
+		{"tc", "a.weight.tc_norms", "F32", {4, 3}, "a.weight.tc_norms"},
+		{"tc", "a.weight.tc_packed", "U8", {8, 40}, "a.weight.tc_packed"},
+		{"q8", "a.weight.q8_0", "U8", {4, 67}, "a.weight.q8_0"},
+		{"q8", "a.weight.q8_0", "U8", {4, 2, 34}, "a.weight.q8_0"},
 	};
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
 		make_whole(wrong[i].kind);
@@ -552,6 +597,12 @@ static void what_config_json_says_of_codes_is_checked(void **state)
 	make_whole("tq");
 	write_text("tq_config.json", "{\"group_size\": 64}");
 	assert_refused(ENOTSUP, "groups of 64");
+	make_whole("tc");
+	write_text("tc_config.json", "{\"quantizer_seed\": 7, \"version\": 1}");
+	assert_refused(ENOTSUP, "seed 7");
+	make_whole("tc");
+	write_text("tc_config.json", "{\"version\": 2}");
+	assert_refused(ENOTSUP, "version 2");
 }
 
 static void encodings_that_are_not_read_are_named_by_their_tensors(void **state)
@@ -585,6 +636,8 @@ int main(void)
 		TEST(a_module_may_have_bits_of_its_own),
 		TEST(an_mxfp4_number_is_its_code_times_a_power_of_two),
 		TEST(tq_is_read_with_the_bits_of_its_packed_shape_by_old_names_and_new),
+		TEST(tc_is_read_in_the_same_way_by_names_of_its_own),
+		TEST(blocks_of_8_bits_are_read_as_stores_have_them),
 		TEST(fp8_weights_are_near_those_they_were_made_of),
 		TEST(mxfp4_experts_are_near_those_they_were_made_of),
 		TEST(what_belongs_together_is_there_and_fits),

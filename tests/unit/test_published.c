@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -217,8 +218,9 @@ static void a_store_is_a_checkpoint_of_the_very_weights(void **state)
 	(void)state;
 	static const char *const fixtures[] = {"qwen3_moe", "qwen2",	   "granitemoe", "mixtral",
 					       "qwen2_moe", "qwen3_5_moe", "qwen3_next"};
-	for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
-		convert(test_fixture(fixtures[i]), store, "tq3");
+	static const char *const recipes[] = {"tq3", "2bit", "3bit", "4bit"};
+	for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures * 4; i++) {
+		convert(test_fixture(fixtures[i / 4]), store, recipes[i % 4]);
 		convert(store, other, "auto");
 		assert_same_file("dense.safetensors");
 		assert_same_file("experts.safetensors");
@@ -245,6 +247,35 @@ static void it_says_its_bits_to_other_readers(void **state)
 	free(text);
 }
 
+/* Who knows TQ alone finds none of its names. */
+static void trellis_codes_have_names_of_their_own(void **state)
+{
+	(void)state;
+	static const char *const files[] = {"dense.safetensors", "experts.safetensors"};
+	char path[128];
+	size_t n;
+	convert(test_fixture("qwen3_moe"), store, "3bit");
+	(void)snprintf(path, sizeof path, "%s/tc_config.json", store);
+	char *text = (char *)test_file_read(path, &n);
+	text[n - 1] = 0; /* its newline */
+	assert_string_equal(text, "{\"format\": \"tc3_native\", \"bits\": 3, \"group_size\": 128, "
+				  "\"quantizer_seed\": 42, \"original_model\": \"qwen3_moe\", "
+				  "\"version\": 1}");
+	free(text);
+	(void)snprintf(path, sizeof path, "%s/tq_config.json", store);
+	assert_int_not_equal(access(path, F_OK), 0);
+	for (int i = 0; i < 2; i++) {
+		(void)snprintf(path, sizeof path, "%s/%s", store, files[i]);
+		uint8_t *bytes = test_file_read(path, &n);
+		uint64_t head;
+		memcpy(&head, bytes, sizeof head);
+		assert_null(memmem(bytes + 8, head, ".tq_", 4));
+		assert_non_null(memmem(bytes + 8, head, ".tc_packed", 10));
+		assert_non_null(memmem(bytes + 8, head, ".tc_norms", 9));
+		free(bytes);
+	}
+}
+
 /* ---- words ---- */
 
 static void the_recipe_says_what_the_weights_were_in(void **state)
@@ -260,6 +291,8 @@ static void the_recipe_says_what_the_weights_were_in(void **state)
 		{"qwen3_moe_mlx4", "tq3", "tq3 from MLX affine codes"},
 		{"qwen3_moe_fp8", NULL, "tq3 from FP8"},
 		{"tq3_native", NULL, "as published: native TQ, in place"},
+		{"qwen3_moe", "3bit", "3bit"},
+		{"tq3_native", "2bit", "2bit from native TQ"},
 		{"tq3_native", "tq4", "tq4 from native TQ"},
 		{"tq3_native", "bf16", "bf16 from native TQ"},
 	};
@@ -292,6 +325,7 @@ int main(void)
 		TEST(experts_of_a_layer_that_differ_are_kept_as_the_numbers_they_are),
 		TEST(a_store_is_a_checkpoint_of_the_very_weights),
 		TEST(it_says_its_bits_to_other_readers),
+		TEST(trellis_codes_have_names_of_their_own),
 		TEST(the_recipe_says_what_the_weights_were_in),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

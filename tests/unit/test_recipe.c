@@ -1,0 +1,151 @@
+/* Recipes by their names: what they come to on models of published sizes, that their texts lead
+ * back, and what is small and in blocks. */
+#include "engine/family/plan.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct err e;
+
+static const char *const quants[] = {"2bit", "3bit", "4bit", "tq2", "tq3", "tq4", "bf16"};
+enum { QUANTS = sizeof quants / sizeof *quants };
+
+/* Qwen3-30B-A3B's and Qwen3-32B's sizes. */
+static const char moe
+	[] = "{\"model_type\": \"qwen3_moe\", \"hidden_size\": 2048, \"num_hidden_layers\": 48, "
+	     "\"vocab_size\": 151936, \"max_position_embeddings\": 40960, \"num_attention_heads\": "
+	     "32, "
+	     "\"num_key_value_heads\": 4, \"head_dim\": 128, \"intermediate_size\": 6144, "
+	     "\"moe_intermediate_size\": 768, \"num_experts\": 128, \"num_experts_per_tok\": 8, "
+	     "\"norm_topk_prob\": true, \"rope_theta\": 1000000.0, \"rms_norm_eps\": 1e-06, "
+	     "\"tie_word_embeddings\": false}",
+     dense[] =
+	     "{\"model_type\": \"qwen3\", \"hidden_size\": 5120, \"num_hidden_layers\": 64, "
+	     "\"vocab_size\": 151936, \"max_position_embeddings\": 40960, \"num_attention_heads\": "
+	     "64, "
+	     "\"num_key_value_heads\": 8, \"head_dim\": 128, \"intermediate_size\": 25600, "
+	     "\"rope_theta\": 1000000.0, \"rms_norm_eps\": 1e-06, \"tie_word_embeddings\": false}";
+
+static void plan_of(struct plan *p, struct config *c, const char *text, const char *quant)
+{
+	struct recipe r;
+	if (config_parse(c, text, strlen(text), "config.json", &e))
+		fail_msg("%s", e.text);
+	assert_int_equal(recipe_find(&r, quant, &e), 0);
+	if (plan_make(p, c, &r, &e))
+		fail_msg("%s", e.text);
+}
+
+/* Bits of a weight, of the matrices that a token multiplies with, or of all. */
+static double bits_of(const char *text, const char *quant, bool all)
+{
+	struct config *c = malloc(sizeof *c);
+	struct plan p;
+	double bytes = 0, weights = 0;
+	assert_non_null(c);
+	plan_of(&p, c, text, quant);
+	for (uint32_t i = 0; i < p.dense_count; i++) {
+		const struct shape *s = &p.dense[i].shape;
+		enum tensor_class class = tensor_roles[p.dense[i].id.role].class;
+		if (class == CLASS_EMBEDDING || class >= CLASS_MATRICES)
+			continue;
+		bytes += (double)(format_packed_bytes(s) + format_norm_bytes(s));
+		weights += (double)s->rows * s->cols;
+	}
+	for (uint32_t i = 0; i < p.routed_layers; i++) {
+		double times = all ? p.experts : c->experts_per_token;
+		bytes += times * (double)p.record[i].bytes;
+		for (uint32_t k = 0; k < EXPERT_PARTS; k++)
+			weights += times * p.record[i].part[k].rows * p.record[i].part[k].cols;
+	}
+	plan_free(&p);
+	free(c);
+	return 8 * bytes / weights;
+}
+
+static void a_recipe_has_about_the_bits_of_its_name(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text, *quant;
+		bool all;
+		double most;
+	} sizes[] = {
+		{moe, "3bit", false, 3.2}, {moe, "3bit", true, 3.2},   {dense, "3bit", true, 3.2},
+		{moe, "4bit", false, 4.2}, {dense, "4bit", true, 4.2}, {moe, "2bit", true, 2.3},
+		{moe, "2bit", false, 2.6}, {dense, "2bit", true, 2.4},
+	};
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+		double bits = bits_of(sizes[i].text, sizes[i].quant, sizes[i].all);
+		print_message("%s, %s: %.3f bits\n", sizes[i].quant,
+			      sizes[i].all ? "all" : "a token's", bits);
+		assert_true(bits <= sizes[i].most && bits > sizes[i].most - .2);
+	}
+}
+
+static void a_text_leads_back_to_its_recipe(void **state)
+{
+	(void)state;
+	for (int i = 0; i < QUANTS; i++) {
+		struct recipe r, back;
+		char text[64];
+		assert_int_equal(recipe_find(&r, quants[i], &e), 0);
+		recipe_to_text(&r, text, sizeof text);
+		assert_true(recipe_from_text(&back, text));
+		assert_string_equal(back.quant, quants[i]);
+		assert_memory_equal(back.of, r.of, sizeof r.of);
+	}
+	struct recipe r;
+	assert_false(recipe_from_text(&r, "5bit kept bf16 norms f16"));
+	assert_int_equal(recipe_find(&r, "5bit", &e), -EINVAL);
+	for (int i = 0; i < QUANTS; i++)
+		assert_non_null(strstr(e.text, quants[i]));
+}
+
+/* A row that is no whole number of blocks is kept as it is. */
+static void routers_are_in_blocks_where_rows_are_whole_ones(void **state)
+{
+	(void)state;
+	static const char small[] =
+		"{\"model_type\": \"qwen3_moe\", \"hidden_size\": %d, \"num_hidden_layers\": 1, "
+		"\"vocab_size\": 64, \"max_position_embeddings\": 64, \"num_attention_heads\": 2, "
+		"\"num_key_value_heads\": 1, \"head_dim\": 16, \"intermediate_size\": 32, "
+		"\"moe_intermediate_size\": 32, \"num_experts\": 4, \"num_experts_per_tok\": 2, "
+		"\"norm_topk_prob\": true, \"rope_theta\": 10000.0, \"rms_norm_eps\": 1e-06, "
+		"\"tie_word_embeddings\": false}";
+	struct config *c = malloc(sizeof *c);
+	assert_non_null(c);
+	for (int width = 48; width <= 64; width += 16) {
+		char text[1024];
+		struct plan p;
+		bool found = false;
+		(void)snprintf(text, sizeof text, small, width);
+		plan_of(&p, c, text, "3bit");
+		for (uint32_t i = 0; i < p.dense_count; i++)
+			if (p.dense[i].id.role == TENSOR_ROUTER) {
+				assert_int_equal(p.dense[i].shape.format,
+						 width == 64 ? FORMAT_Q8_0 : FORMAT_BF16);
+				found = true;
+			}
+		assert_true(found);
+		plan_free(&p);
+	}
+	free(c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_recipe_has_about_the_bits_of_its_name),
+		cmocka_unit_test(a_text_leads_back_to_its_recipe),
+		cmocka_unit_test(routers_are_in_blocks_where_rows_are_whole_ones),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
