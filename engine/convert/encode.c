@@ -1,4 +1,6 @@
 #include "engine/convert/encode.h"
+#include "engine/convert/moments.h"
+#include "engine/convert/rounding.h"
 #include "engine/family/gather.h"
 #include "kernels/watch.h"
 
@@ -19,6 +21,15 @@ struct encoder {
 	size_t piece;
 	float *row;
 	float *row_norms;
+
+	const struct moments *moments; /* NULL: none are known */
+	/* Of the last inputs of either kind that were met: an expert's gate and up, and its down. */
+	struct weighing {
+		struct rounding *rounding;
+		uint64_t same; /* of which inputs, + 1 */
+	} weighing[2];
+	uint32_t next_weighing;
+	struct rounding *rounding; /* of the tensor at hand; NULL: to the nearest */
 };
 
 /* ---- life ---- */
@@ -72,10 +83,63 @@ void encoder_free(struct encoder *x)
 {
 	if (!x)
 		return;
+	for (size_t i = 0; i < 2; i++)
+		rounding_free(x->weighing[i].rounding);
 	free(x->source);
 	free(x->row);
 	free(x->row_norms);
 	free(x);
+}
+
+/* ---- what is known of inputs ---- */
+
+void encoder_know(struct encoder *x, const struct moments *m)
+{
+	x->moments = m;
+}
+
+static int weigh(struct weighing *w, const struct kernels *k, const struct moments *m, struct tensor_id id, uint32_t cols,
+		 uint32_t block, struct err *e)
+{
+	rounding_free(w->rounding);
+	w->rounding = NULL;
+	float *h = malloc((size_t)block * block * sizeof *h);
+	int failed = h ? rounding_create(&w->rounding, k, cols, block, e)
+		       : err_set(e, ENOMEM, "out of memory for rounding %u columns", block);
+	bool known = !failed;
+	for (uint32_t at = 0; at < cols && known; at += block) {
+		known = moments_weigh(m, id, at, cols - at < block ? cols - at : block, h);
+		if (known)
+			rounding_weigh(w->rounding, at, h);
+	}
+	free(h);
+	if (!known) { /* no token came here: to the nearest */
+		rounding_free(w->rounding);
+		w->rounding = NULL;
+	}
+	return failed;
+}
+
+/* How the rows of a tensor are rounded from now on. */
+static int take_tensor(struct encoder *x, struct tensor_id id, const struct shape *s, struct err *e)
+{
+	uint64_t same;
+	x->rounding = NULL;
+	uint32_t block = x->moments && format_tq_bits(s->format)
+				 ? moments_block(x->moments, id, &same)
+				 : 0;
+	if (!block)
+		return 0;
+	for (size_t i = 0; i < 2; i++)
+		if (x->weighing[i].same == same + 1) {
+			x->rounding = x->weighing[i].rounding;
+			return 0;
+		}
+	struct weighing *w = &x->weighing[x->next_weighing++ % 2];
+	int failed = weigh(w, x->kernels, x->moments, id, s->cols, block, e);
+	w->same = failed ? 0 : same + 1;
+	x->rounding = w->rounding;
+	return failed;
 }
 
 /* ---- one row ---- */
@@ -138,8 +202,12 @@ static int encode_row(struct encoder *x, const struct shape *s, const struct sou
 		round_row(packed, x->row, s->cols);
 		return 0;
 	}
-	if (!tq_quantise_row_watched(x->kernels, packed, x->row_norms, x->row, s->cols,
-				     format_tq_bits(s->format), TQ_GAIN_LEAST_SQUARES))
+	uint32_t bits = format_tq_bits(s->format);
+	bool done = x->rounding ? rounding_row(x->rounding, packed, x->row_norms, x->row, bits,
+					       s->norms == NORM_F16)
+				: tq_quantise_row_watched(x->kernels, packed, x->row_norms, x->row,
+							  s->cols, bits, TQ_GAIN_LEAST_SQUARES);
+	if (!done)
 		return err_set(e, EINVAL,
 			       "tensor %s holds numbers above 1e18; the checkpoint is damaged",
 			       name);
@@ -214,6 +282,8 @@ int encode_expert(struct encoder *x, uint32_t routed_layer, uint32_t expert, voi
 		uint8_t *packed = (uint8_t *)record + p->record[routed_layer].part_offset[part];
 		int failed = sources_find(x->sources, id, &from, e);
 		if (!failed)
+			failed = take_tensor(x, id, s, e);
+		if (!failed)
 			failed = encode_rows(x, s, &from, 0, packed, e);
 		if (failed)
 			return failed;
@@ -234,6 +304,8 @@ int encode_chunk(struct encoder *x, const struct plan_tensor *t, uint32_t number
 	struct source from;
 	struct shape s = chunk_shape(t, number);
 	int failed = sources_find(x->sources, t->id, &from, e);
+	if (!failed)
+		failed = take_tensor(x, t->id, &s, e);
 	return failed ? failed : encode_rows(x, &s, &from, number * t->chunk_rows, chunk, e);
 }
 

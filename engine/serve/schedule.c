@@ -6,10 +6,15 @@
 void session_queue(struct session *s)
 {
 	struct session_list *l = &s->model->schedule.runnable;
-	s->next = NULL;
-	s->previous = l->last;
-	*(l->last ? &l->last->next : &l->first) = s;
-	l->last = s;
+	struct session *before = l->last, *after = NULL;
+	while (before && before->background && !s->background) {
+		after = before;
+		before = before->previous;
+	}
+	s->next = after;
+	s->previous = before;
+	*(before ? &before->next : &l->first) = s;
+	*(after ? &after->previous : &l->last) = s;
 	s->queued = true;
 }
 
