@@ -33,6 +33,7 @@ struct engine_options {
 	uint32_t threads;	 /* 0: as many as cores */
 	uint32_t chunk;		 /* prompt tokens per step; 0: see chunk.h. Never changes a text. */
 	uint32_t idle; /* seconds after which a model that nobody asked is unloaded; 0: never */
+	uint32_t refine; /* 1: models are refined while nobody asks anything; 0: not */
 	const char *quant;	 /* auto (NULL: this), tq2, tq3, tq4 or bf16; see recipe.h */
 	int exact; /* not 0: with activations, keys and values, and what was in codes, in F32 */
 	const char *codec;	   /* none, zstd or auto (NULL: this); see recipe.h */

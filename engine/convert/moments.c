@@ -283,7 +283,9 @@ void moments_add(struct moments *m, const struct kernels *k, int64_t sum, const 
 
 /* ---- weighing ---- */
 
-float moments_prior = 0; /* EXPERIMENT */
+/* An expert's own moments are drawn to those of its layer as if it had met so many more tokens: with
+ * fewer tokens than columns its own know nothing of most directions. */
+static const double prior_tokens = 64;
 
 /* h += scale · the sum's columns [first, first + n); where only blocks are known the rest stays. */
 static void add_sum(const struct moments *m, const struct moments_entry *s, uint32_t first,
@@ -311,13 +313,10 @@ bool moments_weigh(const struct moments *m, struct tensor_id id, uint32_t first,
 	int64_t own = expert ? moments_find(m, id) : -1;
 	if (whole < 0 || !m->entry[whole].tokens)
 		return false;
-	double prior = own < 0 ? 1 : moments_prior;
+	double prior = own < 0 ? 1 : prior_tokens;
 	double tokens = prior + (own < 0 ? 0 : (double)m->entry[own].tokens);
-	if (tokens == 0)
-		return false;
-	if (prior > 0)
-		add_sum(m, &m->entry[whole], first, n,
-			(float)(prior / tokens / (double)m->entry[whole].tokens), h);
+	add_sum(m, &m->entry[whole], first, n,
+		(float)(prior / tokens / (double)m->entry[whole].tokens), h);
 	if (own >= 0)
 		add_sum(m, &m->entry[own], first, n, (float)(1 / tokens), h);
 	return true;

@@ -8,9 +8,12 @@
 
 /* Added to the diagonal, as a share of its mean: moments of few tokens know nothing of most
  * directions, and an error there must not be free. */
-double rounding_damping = 0.01;
-float rounding_gains[8] = {1};
-int rounding_tries = 1;
+static const double damping = 0.01;
+/* Norms to choose codes by, as shares of the targets' own: what is made up for makes targets wider
+ * than the levels are meant for, or narrower. */
+static const float shares[] = {0.9F, 1, 1.1F};
+/* How often positions are gone through once more, at most; few change anything after the third. */
+enum { SWEEPS = 8 };
 
 struct rounding {
 	const struct kernels *kernels;
@@ -18,6 +21,7 @@ struct rounding {
 	size_t width; /* of a block, padded to whole groups */
 	float *upper; /* [groups · TQ_GROUP][width]: row i of U, of its block */
 	float *cost;  /* [groups · TQ_GROUP]: D */
+	float *pairs; /* [groups · TQ_GROUP][TQ_GROUP]: what errors of a group cost in the end */
 	float *turned, *scratch; /* [width][width] */
 	/* Of the row at hand: */
 	float *weight;	/* rotated */
@@ -44,11 +48,12 @@ int rounding_create(struct rounding **out, const struct kernels *k, uint32_t col
 		r->width = block < cols ? whole_groups(block) : all;
 		r->upper = calloc(all * r->width, sizeof *r->upper);
 		r->cost = calloc(all, sizeof *r->cost);
+		r->pairs = calloc(all * TQ_GROUP, sizeof *r->pairs);
 		r->turned = malloc(r->width * r->width * sizeof *r->turned);
 		r->scratch = malloc(r->width * r->width * sizeof *r->scratch);
 		r->weight = calloc(all, sizeof *r->weight);
 		r->brought = calloc(all, sizeof *r->brought);
-		if (r->upper && r->cost && r->turned && r->scratch && r->weight && r->brought)
+		if (r->upper && r->cost && r->pairs && r->turned && r->scratch && r->weight && r->brought)
 			return 0;
 	}
 	rounding_free(r);
@@ -62,6 +67,7 @@ void rounding_free(struct rounding *r)
 		return;
 	free(r->upper);
 	free(r->cost);
+	free(r->pairs);
 	free(r->turned);
 	free(r->scratch);
 	free(r->weight);
@@ -105,7 +111,7 @@ static void dampen(float *m, size_t n)
 	double trace = 0;
 	for (size_t i = 0; i < n; i++)
 		trace += m[i * n + i];
-	float least = (float)(trace / (double)n * rounding_damping);
+	float least = (float)(trace / (double)n * damping);
 	for (size_t i = 0; i < n; i++)
 		m[i * n + i] += least > 0 ? least : 1;
 }
@@ -126,12 +132,29 @@ static void factor(const struct kernels *k, float *restrict upper, float *restri
 	}
 }
 
+/* U D U' of one group alone: what its errors cost when those after it have made up for them. */
+static void pair(struct rounding *r, size_t first, const float *upper, size_t stride,
+		 const float *cost)
+{
+	float *pairs = r->pairs + first * TQ_GROUP;
+	for (size_t i = 0; i < TQ_GROUP; i++)
+		for (size_t j = i; j < TQ_GROUP; j++) {
+			double sum = 0;
+			for (size_t k = j; k < TQ_GROUP; k++)
+				sum += (double)upper[i * stride + k] * upper[j * stride + k] * cost[k];
+			pairs[i * TQ_GROUP + j] = pairs[j * TQ_GROUP + i] = (float)sum;
+		}
+}
+
 void rounding_weigh(struct rounding *r, uint32_t first, const float *h)
 {
 	size_t n = r->cols - first < r->width ? r->cols - first : r->width, wide = whole_groups(n);
 	turn(r, h, n, wide);
 	dampen(r->turned, wide);
-	factor(r->kernels, r->upper + first * r->width, r->cost + first, r->turned, wide);
+	float *upper = r->upper + first * r->width;
+	factor(r->kernels, upper, r->cost + first, r->turned, wide);
+	for (size_t g = 0; g < wide; g += TQ_GROUP)
+		pair(r, first + g, upper + g * wide + g, wide, r->cost + first + g);
 }
 
 /* ---- one group ---- */
@@ -141,6 +164,7 @@ struct group {
 	const float *upper; /* [TQ_GROUP] rows of U, from the group's first column on */
 	size_t stride;
 	const float *cost;
+	const float *pairs;
 	const float *weight, *brought;
 	const struct tq_codebook *book;
 };
@@ -207,10 +231,31 @@ static void fit(const struct group *g, const float target[TQ_GROUP], struct code
 		aa += (double)g->cost[i] * a[i] * a[i];
 		bb += (double)g->cost[i] * b[i] * b[i];
 	}
-	c->norm = (float)(ab / aa);
+	c->norm = ab > 0 ? (float)(ab / aa) : 0;
 	if (half)
 		c->norm = f16_to_f32(f32_to_f16(c->norm));
 	c->cost = bb - 2 * c->norm * ab + (double)c->norm * c->norm * aa;
+}
+
+/* Each position once more, now that all others have their codes. */
+static bool sweep(const struct group *g, const float target[TQ_GROUP], struct coded *c)
+{
+	float pull[TQ_GROUP] = {0};
+	bool changed = false;
+	for (size_t i = 0; i < TQ_GROUP; i++)
+		g->kernels->add_scaled(pull, target[i] - c->norm * g->book->level[c->index[i]],
+				       g->pairs + i * TQ_GROUP, TQ_GROUP);
+	for (size_t i = 0; i < TQ_GROUP; i++) {
+		const float *row = g->pairs + i * TQ_GROUP;
+		float now = g->book->level[c->index[i]];
+		uint8_t index = nearest_level(g->book, now + pull[i] / (row[i] * c->norm));
+		if (index == c->index[i])
+			continue;
+		g->kernels->add_scaled(pull, c->norm * (now - g->book->level[index]), row, TQ_GROUP);
+		c->index[i] = index;
+		changed = true;
+	}
+	return changed;
 }
 
 static float norm_of(const float x[TQ_GROUP])
@@ -231,13 +276,15 @@ static void code_group(const struct group *g, struct coded *best, bool half)
 		memset(best->index, nearest_level(g->book, 0), sizeof best->index);
 		return;
 	}
-	for (int i = 0; i < rounding_tries; i++) {
+	for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
 		struct coded c;
-		choose(g, norm * rounding_gains[i], c.index);
+		choose(g, norm * shares[i], c.index);
 		fit(g, target, &c, half);
 		if (c.cost < best->cost)
 			*best = c;
 	}
+	for (int i = 0; i < SWEEPS && best->norm > 0 && sweep(g, target, best); i++)
+		fit(g, target, best, half);
 }
 
 /* ---- one row ---- */
@@ -267,6 +314,7 @@ static struct group group_of(const struct rounding *r, uint32_t g, const struct 
 		.upper = r->upper + block * r->width + in * wide + in,
 		.stride = wide,
 		.cost = r->cost + first,
+		.pairs = r->pairs + first * TQ_GROUP,
 		.weight = r->weight + first,
 		.brought = r->brought + first,
 		.book = book,

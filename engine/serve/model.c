@@ -184,14 +184,19 @@ int model_open(struct model **out, struct engine *g, const char *path, struct er
 		return failed;
 	}
 	budgets_add(&g->budgets, &m->run.need);
-	*out = m;
-	return 0;
+	failed = refine_idle_start(m, e);
+	if (failed)
+		model_close(m);
+	else
+		*out = m;
+	return failed;
 }
 
 void model_close(struct model *m)
 {
 	if (!m)
 		return;
+	refine_idle_stop(m);
 	generate_stop(m);
 	unload_model(m);
 	budgets_remove(&m->engine->budgets, &m->run.need);

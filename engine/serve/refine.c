@@ -113,7 +113,7 @@ static int convert(struct model *m, struct moments *moments, const char *folder,
 		.threads = idle ? 1 : threads_count(m->engine->threads),
 		.kernels = m->engine->kernels,
 		.moments = moments,
-		.stop = &m->refining.stop,
+		.stop = idle ? &m->refining.yield : &m->refining.stop,
 		.progress = &m->refining.progress,
 		.report = report,
 	};
@@ -153,6 +153,7 @@ static int refine_into(struct model *m, const struct model_refining *r, const ch
 
 int model_refine(struct model *m, const struct model_refining *r, struct err *e)
 {
+	atomic_store(&m->refining.yield, model_working(m));
 	int failed = check_refinable(m, e);
 	if (!failed)
 		failed = wait_for_store(m, e);

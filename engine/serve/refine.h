@@ -16,7 +16,8 @@ struct moments;
 struct refining {
 	struct convert_progress progress; /* of either part; total 0: neither is under way */
 	_Atomic bool gathering;
-	_Atomic bool stop;
+	_Atomic bool stop;  /* for good */
+	_Atomic bool yield; /* somebody has begun a turn: what is done while idle ends */
 	/* Of -o refine=idle: */
 	pthread_t thread;
 	bool has_thread;

@@ -131,49 +131,42 @@ static int begin_written(struct gathering *g, uint64_t window, struct err *e)
 	return failed ? failed : session_submit(g->session, word, strlen(word), NULL, e);
 }
 
-static bool others_work(const struct model *m)
-{
-	struct model *writable = (struct model *)m; /* to lock it; nothing is changed */
-	pthread_mutex_lock(&writable->schedule.lock);
-	bool others = (m->schedule.runnable.first && !m->schedule.runnable.first->background) ||
-		      (m->schedule.at_step && !m->schedule.at_step->background);
-	pthread_mutex_unlock(&writable->schedule.lock);
-	return others;
-}
-
 static bool is_over(const struct gathering *g)
 {
 	const struct refining *r = &g->model->refining;
-	return atomic_load(&r->stop) || (g->asked->idle && others_work(g->model));
+	return atomic_load(&r->stop) || (g->asked->idle && atomic_load(&r->yield));
 }
 
-/* Until the turn has ended; whoever else has one begins at once, and this one is given up. */
+static int interrupted(struct err *e)
+{
+	return err_set(e, ECANCELED, "refining was interrupted; the next time it goes on");
+}
+
+/* Until the turn has ended. One that is stopped was seen in part, and its sums are of no use. */
 static int finish_window(struct gathering *g, struct err *e)
 {
 	const struct timespec moment = {.tv_nsec = 2000000};
 	char why[1024];
-	while (session_working(g->session)) {
-		if (is_over(g)) {
+	for (bool stopped = false; session_working(g->session); nanosleep(&moment, NULL))
+		if (!stopped && is_over(g)) {
 			session_stop(g->session);
-			while (session_working(g->session))
-				nanosleep(&moment, NULL);
-			return err_set(e, ECANCELED, "refining was interrupted");
+			stopped = true;
 		}
-		nanosleep(&moment, NULL);
-	}
+	if (session_status(g->session) == SESSION_DONE)
+		return 0;
+	if (is_over(g))
+		return interrupted(e);
 	session_error(g->session, why, sizeof why);
-	return session_status(g->session) == SESSION_ERROR ? err_set(e, EIO, "%s", why) : 0;
+	return err_set(e, EIO, "%s", *why ? why : "the text was not read to its end");
 }
 
 static int read_window(struct gathering *g, size_t at, size_t n, struct err *e)
 {
-	int failed = is_over(g) ? err_set(e, ECANCELED, "refining was interrupted")
+	int failed = is_over(g) ? interrupted(e)
 		     : g->asked->text
 			     ? session_score(g->session, g->asked->text + at, n, NULL, e)
 			     : begin_written(g, moments_read_of(g->moments)->windows, e);
-	if (!failed)
-		failed = finish_window(g, e);
-	return failed;
+	return failed ? failed : finish_window(g, e);
 }
 
 static uint64_t window_tokens(const struct session *s)

@@ -23,6 +23,9 @@ static const struct fuse_opt switches[] = {
 	SWITCH("-V", version),
 	SWITCH("--version", version),
 	SWITCH("--check", check),
+	SWITCH("--refine", refine),
+	{"--text=%s", offsetof(struct options, text), 0},
+	{"--text %s", offsetof(struct options, text), 0},
 	SWITCH("-v", verbose),
 	SWITCH("exact", engine.exact),
 	FUSE_OPT_END,
@@ -110,9 +113,14 @@ static int parse_arguments(struct options *o, int argc, char **argv, bool lenien
 		return err_set(e, o->refused.code, "%s", o->refused.text);
 	if (o->allow_other && o->allow_root)
 		return err_set(e, EINVAL, "-o allow_other lets root in, too: leave out allow_root");
-	if (o->check && !o->model_count)
-		return err_set(e, EINVAL, "--check needs a model; see moefs --help");
-	if (o->check)
+	if (o->check && o->refine)
+		return err_set(e, EINVAL, "--check and --refine exclude each other");
+	if (o->text && !o->refine)
+		return err_set(e, EINVAL, "--text is what --refine reads; see moefs --help");
+	if ((o->check || o->refine) && !o->model_count)
+		return err_set(e, EINVAL, "%s needs a model; see moefs --help",
+			       o->check ? "--check" : "--refine");
+	if (o->check || o->refine)
 		return 0;
 	if (o->model_count < 2)
 		return too_few(o, e);
@@ -130,6 +138,8 @@ int options_parse(struct options *o, int argc, char **argv, bool lenient, struct
 		code = options_absolute(&o->mountpoint, e);
 	for (size_t i = 0; i < o->model_count && !code; i++)
 		code = options_absolute(&o->models[i], e);
+	if (o->text && !code)
+		code = options_absolute(&o->text, e);
 	for (size_t i = 0; i < OPTION_VALUES && !code; i++)
 		code = options_apply(o, i, e);
 	if (!code && o->whose.changes && o->auto_unmount)
@@ -143,6 +153,7 @@ void options_free(struct options *o)
 		free(o->models[--o->model_count]);
 	free(o->models);
 	free(o->mountpoint);
+	free(o->text);
 	for (size_t i = 0; i < OPTION_VALUES; i++)
 		free(o->values[i]);
 	while (o->param_count)
