@@ -163,6 +163,20 @@ static void observe_wave(const struct wave *v, uint32_t count)
 	}
 }
 
+/* What the downs of all experts were given, token by token, whatever arrived when. */
+static void observe_downs(const struct moe_scratch *m, const struct step *s, uint32_t layer)
+{
+	const struct routing *r = &m->routing;
+	const struct observer *o = s->env->observer;
+	const struct tensor_id id = {TENSOR_EXPERT_DOWN, layer, UINT32_MAX};
+	for (size_t t = 0, n; t < s->n; t += n) {
+		for (n = 1; t + n < s->n && r->kept[t + n - 1] == r->top_k;)
+			n++; /* these are adjacent */
+		o->saw(o->ctx, id, m->hidden.f, m->hidden.k, r->assignment + t * r->top_k,
+		       (uint32_t)((n - 1) * r->top_k + r->kept[t + n - 1]));
+	}
+}
+
 static void run_wave(const struct wave *like, uint32_t count)
 {
 	const struct moe_scratch *m = like->m;
@@ -265,6 +279,8 @@ int moe_run(struct moe_scratch *m, struct step *s, uint32_t layer, struct err *e
 	int failed = run_experts(m, s, layer, &wave, e);
 	if (failed)
 		return failed;
+	if (env->observer)
+		observe_downs(m, s, layer);
 	threads_run(env->threads, s->n, 1, sum_tokens, (void *)&wave);
 	const float *post_norm = weights_vector(l, TENSOR_EXPERTS_POST_NORM);
 	if (post_norm)

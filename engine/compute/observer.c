@@ -10,8 +10,8 @@ static struct tensor_id id_of(const struct environment *env, const struct matrix
 				  (uint32_t)(at / TENSOR_ROLES), 0};
 }
 
-void observe_products(const struct environment *env, const struct product *products,
-		      uint32_t count, const struct activation *a, uint32_t n)
+void observe_products(const struct environment *env, const struct product *products, uint32_t count,
+		      const struct activation *a, uint32_t n)
 {
 	for (uint32_t i = 0; i < count; i++)
 		env->observer->saw(env->observer->ctx, id_of(env, products[i].w), a->f, a->k, NULL,

@@ -23,7 +23,8 @@ struct encoder {
 	float *row_norms;
 
 	const struct moments *moments; /* NULL: none are known */
-	/* Of the last inputs of either kind that were met: an expert's gate and up, and its down. */
+	/* Of the last inputs of either kind that were met: an expert's gate and up, and its down.
+	 */
 	struct weighing {
 		struct rounding *rounding;
 		uint64_t same; /* of which inputs, + 1 */
@@ -98,8 +99,8 @@ void encoder_know(struct encoder *x, const struct moments *m)
 	x->moments = m;
 }
 
-static int weigh(struct weighing *w, const struct kernels *k, const struct moments *m, struct tensor_id id, uint32_t cols,
-		 uint32_t block, struct err *e)
+static int weigh(struct weighing *w, const struct kernels *k, const struct moments *m,
+		 struct tensor_id id, uint32_t cols, uint32_t block, struct err *e)
 {
 	rounding_free(w->rounding);
 	w->rounding = NULL;
@@ -125,9 +126,8 @@ static int take_tensor(struct encoder *x, struct tensor_id id, const struct shap
 {
 	uint64_t same;
 	x->rounding = NULL;
-	uint32_t block = x->moments && format_tq_bits(s->format)
-				 ? moments_block(x->moments, id, &same)
-				 : 0;
+	uint32_t block =
+		x->moments && format_tq_bits(s->format) ? moments_block(x->moments, id, &same) : 0;
 	if (!block)
 		return 0;
 	for (size_t i = 0; i < 2; i++)

@@ -75,8 +75,8 @@ static uint32_t *place_of(const struct moments *m, struct tensor_id id)
 		return &m->of_expert[((size_t)routed * p->experts + id.expert) * 2 +
 				     (role == TENSOR_EXPERT_DOWN)];
 	}
-	bool of_layer = tensor_roles[role].place == PLACE_LAYER ||
-			tensor_roles[role].place == PLACE_EXPERT;
+	bool of_layer =
+		tensor_roles[role].place == PLACE_LAYER || tensor_roles[role].place == PLACE_EXPERT;
 	return &m->of_layer[(size_t)(of_layer ? id.layer : p->layers) * TENSOR_ROLES + role];
 }
 
@@ -160,9 +160,14 @@ static void count(struct moments *m)
 static int choose(struct moments *m, uint64_t most, struct err *e)
 {
 	static const uint32_t pairs[][2] = {
-		{UINT32_MAX, UINT32_MAX}, {UINT32_MAX, TQ_GROUP}, {UINT32_MAX, 1},
-		{TQ_GROUP, TQ_GROUP},	  {TQ_GROUP, 1},	  {TQ_GROUP, 0},
-		{1, 1},			  {1, 0},
+		{UINT32_MAX, UINT32_MAX},
+		{UINT32_MAX, TQ_GROUP},
+		{UINT32_MAX, 1},
+		{TQ_GROUP, TQ_GROUP},
+		{TQ_GROUP, 1},
+		{TQ_GROUP, 0},
+		{1, 1},
+		{1, 0},
 	};
 	for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
 		m->pairs = pairs[i][0];
@@ -207,8 +212,7 @@ int moments_create(struct moments **out, const struct plan *p, const struct mome
 		return err_set(e, ENOMEM, "out of memory for what is known of a model's inputs");
 	m->plan = p;
 	m->of_layer = calloc((size_t)(p->layers + 1) * TENSOR_ROLES, sizeof *m->of_layer);
-	m->of_expert =
-		calloc((size_t)p->routed_layers * p->experts * 2 + 1, sizeof *m->of_expert);
+	m->of_expert = calloc((size_t)p->routed_layers * p->experts * 2 + 1, sizeof *m->of_expert);
 	int failed = m->of_layer && m->of_expert
 			     ? choose(m, most, e)
 			     : err_set(e, ENOMEM, "out of memory for what is known of inputs");
@@ -259,14 +263,14 @@ static float *row_of(const struct moments *m, const struct moments_entry *s, uin
 {
 	uint32_t first = i / s->block * s->block, in = i - first;
 	uint32_t width = s->cols - first < s->block ? s->cols - first : s->block;
-	uint64_t at = first / s->block * triangle(s->block) + triangle(width) -
-		      triangle(width - in);
+	uint64_t at =
+		first / s->block * triangle(s->block) + triangle(width) - triangle(width - in);
 	*end = first + width;
 	return (float *)(void *)((uint8_t *)m->file + s->at) + at;
 }
 
-void moments_add(struct moments *m, const struct kernels *k, int64_t sum, const float *x, const uint32_t *rows, uint32_t n,
-		 uint32_t begin, uint32_t end)
+void moments_add(struct moments *m, const struct kernels *k, int64_t sum, const float *x,
+		 const uint32_t *rows, uint32_t n, uint32_t begin, uint32_t end)
 {
 	struct moments_entry *s = &m->entry[sum];
 	if (!begin)
@@ -283,8 +287,8 @@ void moments_add(struct moments *m, const struct kernels *k, int64_t sum, const 
 
 /* ---- weighing ---- */
 
-/* An expert's own moments are drawn to those of its layer as if it had met so many more tokens: with
- * fewer tokens than columns its own know nothing of most directions. */
+/* An expert's own moments are drawn to those of its layer as if it had met so many more tokens:
+ * with fewer tokens than columns its own know nothing of most directions. */
 static const double prior_tokens = 64;
 
 /* h += scale · the sum's columns [first, first + n); where only blocks are known the rest stays. */
@@ -365,10 +369,11 @@ static bool is_ours(const struct moments *m, const struct moments_header *h, siz
 
 static int damaged(const char *folder, struct err *e)
 {
-	return err_set(e, EIO,
-		       "%s/%s is damaged: its checksum is not that of what is in it; remove it, and "
-		       "refine anew",
-		       folder, file_name);
+	return err_set(
+		e, EIO,
+		"%s/%s is damaged: its checksum is not that of what is in it; remove it, and "
+		"refine anew",
+		folder, file_name);
 }
 
 /* Places and sizes are those of the plan; what is said of them in a file is held to that. */

@@ -46,8 +46,8 @@ bool moments_counts(enum tensor_role role);
 uint32_t moments_cols(const struct moments *m, int64_t sum);
 /* Adds n inputs to rows [begin, end) of a sum: x[rows[i]][cols], or of the first n if rows is NULL.
  * Whoever adds the first row of a sum counts the tokens. Threads may add to different rows. */
-void moments_add(struct moments *m, const struct kernels *k, int64_t sum, const float *x, const uint32_t *rows, uint32_t n,
-		 uint32_t begin, uint32_t end);
+void moments_add(struct moments *m, const struct kernels *k, int64_t sum, const float *x,
+		 const uint32_t *rows, uint32_t n, uint32_t begin, uint32_t end);
 uint64_t moments_tokens(const struct moments *m, int64_t sum);
 
 /* How errors weigh in the columns [first, first + n) of a tensor's rows, h[n][n]: the mean moment

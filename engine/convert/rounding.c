@@ -53,7 +53,8 @@ int rounding_create(struct rounding **out, const struct kernels *k, uint32_t col
 		r->scratch = malloc(r->width * r->width * sizeof *r->scratch);
 		r->weight = calloc(all, sizeof *r->weight);
 		r->brought = calloc(all, sizeof *r->brought);
-		if (r->upper && r->cost && r->pairs && r->turned && r->scratch && r->weight && r->brought)
+		if (r->upper && r->cost && r->pairs && r->turned && r->scratch && r->weight &&
+		    r->brought)
 			return 0;
 	}
 	rounding_free(r);
@@ -141,7 +142,8 @@ static void pair(struct rounding *r, size_t first, const float *upper, size_t st
 		for (size_t j = i; j < TQ_GROUP; j++) {
 			double sum = 0;
 			for (size_t k = j; k < TQ_GROUP; k++)
-				sum += (double)upper[i * stride + k] * upper[j * stride + k] * cost[k];
+				sum += (double)upper[i * stride + k] * upper[j * stride + k] *
+				       cost[k];
 			pairs[i * TQ_GROUP + j] = pairs[j * TQ_GROUP + i] = (float)sum;
 		}
 }
@@ -251,7 +253,8 @@ static bool sweep(const struct group *g, const float target[TQ_GROUP], struct co
 		uint8_t index = nearest_level(g->book, now + pull[i] / (row[i] * c->norm));
 		if (index == c->index[i])
 			continue;
-		g->kernels->add_scaled(pull, c->norm * (now - g->book->level[index]), row, TQ_GROUP);
+		g->kernels->add_scaled(pull, c->norm * (now - g->book->level[index]), row,
+				       TQ_GROUP);
 		c->index[i] = index;
 		changed = true;
 	}
@@ -299,8 +302,8 @@ static void bring(struct rounding *r, uint32_t g, const struct coded *c,
 	for (size_t i = 0; i < TQ_GROUP; i++) {
 		float error = r->weight[first + i] - c->norm * book->level[c->index[i]];
 		const float *u = r->upper + block * r->width + (first - block + i) * wide;
-		r->kernels->add_scaled(r->brought + first + TQ_GROUP, error, u + (first - block) + TQ_GROUP,
-			   end - first - TQ_GROUP);
+		r->kernels->add_scaled(r->brought + first + TQ_GROUP, error,
+				       u + (first - block) + TQ_GROUP, end - first - TQ_GROUP);
 	}
 }
 

@@ -59,9 +59,8 @@ static void key_of(struct moments_key *k, const struct model *m, const struct mo
 {
 	static const char own[] = "what the model writes, version 1";
 	const struct store_key *store = &store_info(m->stored.store)->key;
-	XXH128_hash_t text =
-		XXH3_128bits_withSeed(r->text ? r->text : own, r->text ? r->length : sizeof own,
-				      r->tokens);
+	XXH128_hash_t text = XXH3_128bits_withSeed(r->text ? r->text : own,
+						   r->text ? r->length : sizeof own, r->tokens);
 	memcpy(k->model, store->fingerprint, sizeof k->model);
 	k->text[0] = text.low64;
 	k->text[1] = text.high64;
@@ -71,10 +70,11 @@ static int make_folder(const char *folder, struct err *e)
 {
 	int failed = load_make_parents(folder, e);
 	if (!failed && mkdir(folder, 0700) && errno != EEXIST)
-		failed = err_sys(e, errno,
-				 "%s: cannot make this folder for the refined store; choose another "
-				 "with -o store=",
-				 folder);
+		failed =
+			err_sys(e, errno,
+				"%s: cannot make this folder for the refined store; choose another "
+				"with -o store=",
+				folder);
 	return failed;
 }
 
@@ -160,7 +160,8 @@ int model_refine(struct model *m, const struct model_refining *r, struct err *e)
 	if (failed)
 		return failed;
 	if (store_in_place(m->stored.store))
-		return err_set(e, ENOTSUP, "%s is used as it is published; there is nothing to refine",
+		return err_set(e, ENOTSUP,
+			       "%s is used as it is published; there is nothing to refine",
 			       m->id.name);
 	int at = atomic_load(&m->stored.folder) % STORE_PLACES;
 	return refine_into(m, r, m->stored.folders[STORE_PLACES + at], e);

@@ -46,26 +46,20 @@ static void add(struct gathering *g, struct tensor_id id, const float *x, const 
 		uint32_t n)
 {
 	enum { GRAIN = 8 };
-	struct addition a = {g->moments, g->model->engine->kernels, moments_find(g->moments, id),
-			      x,	  rows,			      n};
+	struct addition a = {
+		g->moments, g->model->engine->kernels, moments_find(g->moments, id), x, rows, n};
 	if (a.sum >= 0 && n)
 		threads_run(g->model->engine->threads, moments_cols(g->moments, a.sum), GRAIN,
 			    add_rows, &a);
 }
 
-/* What all of an expert's layer meets comes by itself for gate, and is the sum of them for down. */
 static void saw(void *ctx, struct tensor_id id, const float *x, uint32_t cols, const uint32_t *rows,
 		uint32_t n)
 {
 	struct gathering *g = ctx;
 	(void)cols;
-	if (!moments_counts(id.role))
-		return;
-	add(g, id, x, rows, n);
-	if (id.role == TENSOR_EXPERT_DOWN) {
-		id.expert = MOMENTS_ALL;
+	if (moments_counts(id.role))
 		add(g, id, x, rows, n);
-	}
 }
 
 /* ---- windows ---- */
@@ -162,10 +156,9 @@ static int finish_window(struct gathering *g, struct err *e)
 
 static int read_window(struct gathering *g, size_t at, size_t n, struct err *e)
 {
-	int failed = is_over(g) ? interrupted(e)
-		     : g->asked->text
-			     ? session_score(g->session, g->asked->text + at, n, NULL, e)
-			     : begin_written(g, moments_read_of(g->moments)->windows, e);
+	int failed = is_over(g)	      ? interrupted(e)
+		     : g->asked->text ? session_score(g->session, g->asked->text + at, n, NULL, e)
+				      : begin_written(g, moments_read_of(g->moments)->windows, e);
 	return failed ? failed : finish_window(g, e);
 }
 

@@ -31,7 +31,8 @@ static void *idle_main(void *arg)
 	struct model *m = arg;
 	const struct model_refining own = {.tokens = IDLE_TOKENS, .idle = true};
 	struct err e;
-	(void)setpriority(PRIO_PROCESS, 0, LEAST_PRIORITY); /* of this thread, and those it starts */
+	(void)setpriority(PRIO_PROCESS, 0,
+			  LEAST_PRIORITY); /* of this thread, and those it starts */
 	while (!atomic_load(&m->refining.stop)) {
 		if (!may_begin(m)) {
 			nanosleep(&pause, NULL);

@@ -24,8 +24,7 @@ static const struct fuse_opt switches[] = {
 	SWITCH("--version", version),
 	SWITCH("--check", check),
 	SWITCH("--refine", refine),
-	{"--text=%s", offsetof(struct options, text), 0},
-	{"--text %s", offsetof(struct options, text), 0},
+	{"--text %s", offsetof(struct options, text), 0}, /* with a = as well: take_text */
 	SWITCH("-v", verbose),
 	SWITCH("exact", engine.exact),
 	FUSE_OPT_END,
@@ -105,6 +104,8 @@ static int parse_arguments(struct options *o, int argc, char **argv, bool lenien
 	*o = (struct options){.fuse = args, .lenient = lenient};
 	if (argc > 1 && !strcmp(argv[argc - 1], "-o"))
 		return err_set(e, EINVAL, "-o needs an option after it; see moefs --help");
+	if (argc > 1 && !strcmp(argv[argc - 1], "--text"))
+		return err_set(e, EINVAL, "--text needs a file after it; see moefs --help");
 	if (fuse_opt_parse(&o->fuse, o, switches, take))
 		return err_set(e, ENOMEM, "no memory for the options");
 	if (o->help || o->version)
@@ -128,6 +129,14 @@ static int parse_arguments(struct options *o, int argc, char **argv, bool lenien
 	return 0;
 }
 
+/* libfuse's parser leaves the = of --text=FILE with its value. */
+static int take_text(struct options *o, struct err *e)
+{
+	if (*o->text == '=')
+		memmove(o->text, o->text + 1, strlen(o->text));
+	return options_absolute(&o->text, e);
+}
+
 int options_parse(struct options *o, int argc, char **argv, bool lenient, struct err *e)
 {
 	int code = parse_arguments(o, argc, argv, lenient, e);
@@ -139,7 +148,7 @@ int options_parse(struct options *o, int argc, char **argv, bool lenient, struct
 	for (size_t i = 0; i < o->model_count && !code; i++)
 		code = options_absolute(&o->models[i], e);
 	if (o->text && !code)
-		code = options_absolute(&o->text, e);
+		code = take_text(o, e);
 	for (size_t i = 0; i < OPTION_VALUES && !code; i++)
 		code = options_apply(o, i, e);
 	if (!code && o->whose.changes && o->auto_unmount)
