@@ -149,6 +149,9 @@ struct model_refining {
 	bool idle;	 /* turns of others come first */
 };
 int model_refine(struct model *m, const struct model_refining *r, struct err *e);
+/* From now on it is refined while it is loaded and nobody has asked for a while, if the engine's
+ * options say so. Once, after model_open. */
+int model_refine_idle(struct model *m, struct err *e);
 
 /* How far a conversion is, which goes on while the model is ready; total is 0 while there is none.
  */

@@ -184,19 +184,18 @@ int model_open(struct model **out, struct engine *g, const char *path, struct er
 		return failed;
 	}
 	budgets_add(&g->budgets, &m->run.need);
-	failed = refine_idle_start(m, e);
-	if (failed)
-		model_close(m);
-	else
-		*out = m;
-	return failed;
+	*out = m;
+	return 0;
 }
 
 void model_close(struct model *m)
 {
 	if (!m)
 		return;
-	refine_idle_stop(m);
+	atomic_store(&m->refining.stop, true);
+	atomic_store(&m->refining.yield, true);
+	if (m->refining.has_thread)
+		pthread_join(m->refining.thread, NULL);
 	generate_stop(m);
 	unload_model(m);
 	budgets_remove(&m->engine->budgets, &m->run.need);

@@ -19,7 +19,7 @@ struct refining {
 	_Atomic bool stop;  /* for good */
 	_Atomic bool yield; /* somebody has begun a turn: what is done while idle ends */
 	/* Of -o refine=idle: */
-	pthread_t thread;
+	pthread_t thread; /* refine_idle.c's, which model_close waits for */
 	bool has_thread;
 };
 
@@ -27,9 +27,5 @@ struct refining {
  * it not. -ECANCELED: it was stopped, or somebody else's turn began; what is kept is kept. */
 int refine_gather(struct model *m, const struct model_refining *r, struct moments *moments,
 		  const char *folder, struct err *e);
-
-/* refine_idle.c: begins and ends the thread that refines while nobody asks anything. */
-int refine_idle_start(struct model *m, struct err *e);
-void refine_idle_stop(struct model *m);
 
 #endif

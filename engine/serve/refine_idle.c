@@ -47,20 +47,11 @@ static void *idle_main(void *arg)
 	return NULL;
 }
 
-int refine_idle_start(struct model *m, struct err *e)
+int model_refine_idle(struct model *m, struct err *e)
 {
 	if (!m->engine->options.refine)
 		return 0;
 	int code = pthread_create(&m->refining.thread, NULL, idle_main, m);
 	m->refining.has_thread = !code;
 	return code ? err_sys(e, code, "cannot start the thread that refines %s", m->id.name) : 0;
-}
-
-void refine_idle_stop(struct model *m)
-{
-	atomic_store(&m->refining.stop, true);
-	atomic_store(&m->refining.yield, true);
-	if (m->refining.has_thread)
-		pthread_join(m->refining.thread, NULL);
-	m->refining.has_thread = false;
 }
