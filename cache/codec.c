@@ -18,12 +18,13 @@
  */
 #include "cache/codec.h"
 
+#include "cache/checksum.h"
+
 #include <endian.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 #include <zstd.h>
 
 enum { SUM_BYTES = 8, ROW_BYTES = 8, ZSTD_LEVEL = 1, ZSTD_HASH_LOG = 6, ZSTD_MIN_MATCH = 7 };
@@ -159,7 +160,7 @@ int codec_encode(void *out, size_t *bytes, const void *record, size_t record_byt
 	free(high);
 	if (rc)
 		return rc;
-	uint64_t sum = htole64(XXH3_64bits(record, record_bytes));
+	uint64_t sum = htole64(checksum_of(record, record_bytes));
 	memcpy(out, &sum, sizeof sum);
 	*bytes = (size_t)(at - (uint8_t *)out);
 	return 0;
@@ -216,5 +217,5 @@ int codec_decode(void *record, size_t record_bytes, const void *stored, size_t s
 		return -EIO;
 	uint64_t sum;
 	memcpy(&sum, in, sizeof sum);
-	return XXH3_64bits(record, record_bytes) == le64toh(sum) ? 0 : -EIO;
+	return checksum_of(record, record_bytes) == le64toh(sum) ? 0 : -EIO;
 }

@@ -2,13 +2,13 @@
  */
 #include "cache/placed.h"
 
+#include "cache/checksum.h"
 #include "cache/store_files.h"
 #include "cache/store_inside.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 static const struct store_place_piece *placed_pieces(const struct placed *p, uint32_t record)
 {
@@ -102,7 +102,7 @@ int placed_verify(const struct store *s, uint32_t record, const struct store_pie
 		return err_sys(e, ENOMEM, "%s: the checksum of an expert", s->place->of.name);
 	(void)XXH3_64bits_reset(state);
 	for (uint32_t i = 0; i < stored->count; i++)
-		(void)XXH3_64bits_update(state, stored->piece[i].data, stored->piece[i].bytes);
+		checksum_add(state, stored->piece[i].data, stored->piece[i].bytes);
 	uint64_t sum = XXH3_64bits_digest(state);
 	XXH3_freeState(state);
 	const struct placed *p = s->place;
@@ -154,7 +154,7 @@ int placed_read_dense(const struct store *s, uint32_t unit, void *buffer, size_t
 	uint32_t number = store_records(&s->index.info) + unit;
 	bool known = atomic_load(&p->sums[number]) != 0;
 	int failed = p->of.read_dense(p->of.ctx, unit, known, buffer, bytes, e);
-	return failed ? failed : check_sum(s, number, XXH3_64bits(buffer, bytes), e);
+	return failed ? failed : check_sum(s, number, checksum_of(buffer, bytes), e);
 }
 
 int placed_read_failed(const struct store *s, uint32_t record, int code, struct err *e)

@@ -3,6 +3,7 @@
  * for them it keeps one decoded record. */
 #include "cache/store.h"
 
+#include "cache/checksum.h"
 #include "cache/codec.h"
 #include "cache/store_files.h"
 #include "cache/store_format.h"
@@ -18,7 +19,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 /* ---- opening ---- */
 
@@ -205,7 +205,7 @@ int store_verify_expert(const struct store *s, uint32_t layer, uint32_t expert, 
 			struct err *e)
 {
 	uint32_t unit = record_of(s, layer, expert);
-	uint64_t sum = XXH3_64bits(stored, stored_range(s, unit).bytes);
+	uint64_t sum = checksum_of(stored, stored_range(s, unit).bytes);
 	return sum == s->index.checksums[unit] ? 0 : damaged(s, layer, expert, e);
 }
 
@@ -387,7 +387,7 @@ int store_read_dense(const struct store *s, uint32_t unit, void *buffer, size_t 
 	int rc = store_read_dense_bytes(s, r.offset, buffer, bytes, e);
 	if (rc)
 		return rc;
-	if (XXH3_64bits(buffer, bytes) == s->index.checksums[store_records(&s->index.info) + unit])
+	if (checksum_of(buffer, bytes) == s->index.checksums[store_records(&s->index.info) + unit])
 		return 0;
 	return err_set(e, EIO,
 		       "%s/" STORE_DENSE

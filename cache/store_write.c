@@ -13,6 +13,7 @@
  */
 #include "cache/store_writer.h"
 
+#include "cache/checksum.h"
 #include "cache/codec.h"
 #include "cache/io.h"
 #include "cache/store_files.h"
@@ -21,7 +22,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 struct store_put {
 	struct store_writer *writer;
@@ -116,7 +116,7 @@ int store_put_bytes(struct store_put *p, const void *data, size_t bytes, struct 
 	int rc = store_file_write(f->fd, data, bytes, p->place.offset, w->folder, f->partial, e);
 	if (rc)
 		return p->failed = rc;
-	XXH3_64bits_update(p->hash, data, bytes);
+	checksum_add(p->hash, data, bytes);
 	p->place.offset += bytes;
 	p->place.bytes -= bytes;
 	return 0;
@@ -131,7 +131,7 @@ static int code_record(struct store_put *p, struct err *e)
 	int rc = p->coded ? codec_encode(p->coded, &p->coded_bytes, p->record, bytes) : -ENOMEM;
 	if (rc)
 		return err_sys(e, -rc, "%s: coding unit %u", w->folder, p->unit);
-	XXH3_64bits_update(p->hash, p->coded, p->coded_bytes);
+	checksum_add(p->hash, p->coded, p->coded_bytes);
 	free(p->record); /* a group may be long in coming */
 	p->record = NULL;
 	return 0;

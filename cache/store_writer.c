@@ -2,6 +2,7 @@
  * removed. store_resume.c begins one and store_write.c writes it; neither knows the other. */
 #include "cache/store_writer.h"
 
+#include "cache/checksum.h"
 #include "cache/io.h"
 #include "cache/store_files.h"
 
@@ -11,7 +12,6 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 enum { COPY_BYTES = 1 << 20 };
 
@@ -142,7 +142,7 @@ static bool place_intact(const struct store_writer *w, struct unit_place place, 
 		if (store_file_read(place.file->fd, buffer, n, place.offset, w->folder,
 				    place.file->partial, NULL))
 			return false;
-		XXH3_64bits_update(hash, buffer, n);
+		checksum_add(hash, buffer, n);
 		place.offset += n;
 		place.bytes -= n;
 	}

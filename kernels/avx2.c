@@ -108,6 +108,9 @@ const struct kernels kernels_avx2 = {
 		     [FORMAT_TQ2] = avx2_multiply_tq2,
 		     [FORMAT_TQ3] = avx2_multiply_tq3,
 		     [FORMAT_TQ4] = avx2_multiply_tq4,
+		     [FORMAT_TC2] = avx2_multiply_tc2,
+		     [FORMAT_TC3] = avx2_multiply_tc3,
+		     [FORMAT_TC4] = avx2_multiply_tc4,
 #define ENTRY(name, format) [format] = avx2_multiply_##name,
 		     BLOCK_FORMATS(ENTRY)
 #undef ENTRY
@@ -115,6 +118,8 @@ const struct kernels kernels_avx2 = {
 	.block_prepare = avx2_block_prepare,
 	.tq_prepare = avx2_tq_prepare,
 	.tq_quantise_row = avx2_tq_quantise_row,
+	.tc_quantise_row = avx2_tc_quantise_row,
+	.tc_encode = avx2_tc_encode,
 	.rmsnorm = rmsnorm,
 	.rope = rope,
 	.silu_mul = silu_mul,

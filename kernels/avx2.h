@@ -96,12 +96,8 @@ void avx2_multiply_f16(float *y, size_t ldy, const struct matrix *w, uint32_t ro
 		       const struct input *x, const uint32_t *tokens, size_t n);
 void avx2_multiply_bf16(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
 			const struct input *x, const uint32_t *tokens, size_t n);
-void avx2_multiply_tq2(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
-		       const struct input *x, const uint32_t *tokens, size_t n);
-void avx2_multiply_tq3(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
-		       const struct input *x, const uint32_t *tokens, size_t n);
-void avx2_multiply_tq4(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
-		       const struct input *x, const uint32_t *tokens, size_t n);
+multiply_fn avx2_multiply_tq2, avx2_multiply_tq3, avx2_multiply_tq4;
+multiply_fn avx2_multiply_tc2, avx2_multiply_tc3, avx2_multiply_tc4;
 
 #define PROTOTYPE(name, format) multiply_fn avx2_multiply_##name;
 BLOCK_FORMATS(PROTOTYPE)
@@ -111,6 +107,12 @@ void avx2_block_prepare(int8_t *q, float *scale, int16_t *sum, const float *x, u
 void avx2_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k);
 bool avx2_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 			  uint32_t bits, enum tq_gain gain);
+/* y = the rotation of the next group of a row, of which so many floats are left, divided by its
+ * norm, which it returns. */
+float avx2_tq_normalise(float y[TQ_GROUP], const float *x, size_t left);
+bool avx2_tc_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
+			  uint32_t bits);
+void avx2_tc_encode(uint8_t *packed, float *factor, const float *y, size_t groups, uint32_t bits);
 
 void avx2_kv_put(void *block, enum kv_type type, size_t key_offset, size_t value_offset,
 		 uint32_t slot, const float *key, const float *value, uint32_t head_dim);

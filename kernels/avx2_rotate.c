@@ -246,4 +246,19 @@ bool avx2_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint3
 	}
 }
 
+float avx2_tq_normalise(float y[TQ_GROUP], const float *x, size_t left)
+{
+	__m256 v[REGISTERS];
+
+	load_group(v, x, left);
+	const float norm = sqrtf(dot128(v, v));
+	const __m256 divisor = _mm256_set1_ps(norm == 0 ? 1 : norm);
+	for (size_t i = 0; i < REGISTERS; i++)
+		v[i] = _mm256_div_ps(v[i], divisor);
+	rotate(v);
+	for (size_t i = 0; i < REGISTERS; i++)
+		_mm256_storeu_ps(y + i * AVX2_LANES, v[i]);
+	return norm;
+}
+
 #endif

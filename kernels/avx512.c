@@ -95,13 +95,14 @@ static void add_scaled(float *y, float a, const float *x, size_t n)
 	}
 }
 
-#define SHARED_FUNCTIONS                                                                         \
-	.block_prepare = avx2_block_prepare, .tq_prepare = avx2_tq_prepare,                      \
-	.tq_quantise_row = avx2_tq_quantise_row, .rmsnorm = rmsnorm, .rope = rope,               \
-	.silu_mul = silu_mul, .softmax = softmax, .add = add, .add_scaled = add_scaled,          \
-	.kv_put = avx512_kv_put, .attend = avx512_attend, .attend_tokens = avx512_attend_tokens, \
-	.gelu_mul = avx512_gelu_mul, .swiglu_clamped = avx512_swiglu_clamped,                    \
-	.softcap = avx512_softcap, .sigmoid_mul = avx512_sigmoid_mul,                            \
+#define SHARED_FUNCTIONS                                                                       \
+	.block_prepare = avx2_block_prepare, .tq_prepare = avx2_tq_prepare,                    \
+	.tq_quantise_row = avx2_tq_quantise_row, .tc_quantise_row = avx512_tc_quantise_row,    \
+	.tc_encode = avx512_tc_encode, .rmsnorm = rmsnorm, .rope = rope, .silu_mul = silu_mul, \
+	.softmax = softmax, .add = add, .add_scaled = add_scaled, .kv_put = avx512_kv_put,     \
+	.attend = avx512_attend, .attend_tokens = avx512_attend_tokens,                        \
+	.gelu_mul = avx512_gelu_mul, .swiglu_clamped = avx512_swiglu_clamped,                  \
+	.softcap = avx512_softcap, .sigmoid_mul = avx512_sigmoid_mul,                          \
 	.conv_silu = avx512_conv_silu, .l2norm = avx512_l2norm, .delta_steps = avx512_delta_steps
 
 const struct kernels kernels_avx512 = {
@@ -112,6 +113,9 @@ const struct kernels kernels_avx512 = {
 		     [FORMAT_TQ2] = avx512_multiply_tq2,
 		     [FORMAT_TQ3] = avx512_multiply_tq3,
 		     [FORMAT_TQ4] = avx512_multiply_tq4,
+		     [FORMAT_TC2] = avx512_multiply_tc2,
+		     [FORMAT_TC3] = avx512_multiply_tc3,
+		     [FORMAT_TC4] = avx512_multiply_tc4,
 #define ENTRY(name, format) [format] = avx512_multiply_##name,
 		     BLOCK_FORMATS(ENTRY)
 #undef ENTRY
@@ -127,6 +131,9 @@ const struct kernels kernels_avx512vnni = {
 		     [FORMAT_TQ2] = avx512vnni_multiply_tq2,
 		     [FORMAT_TQ3] = avx512vnni_multiply_tq3,
 		     [FORMAT_TQ4] = avx512vnni_multiply_tq4,
+		     [FORMAT_TC2] = avx512vnni_multiply_tc2,
+		     [FORMAT_TC3] = avx512vnni_multiply_tc3,
+		     [FORMAT_TC4] = avx512vnni_multiply_tc4,
 #define ENTRY(name, format) [format] = avx512vnni_multiply_##name,
 		     BLOCK_FORMATS(ENTRY)
 #undef ENTRY

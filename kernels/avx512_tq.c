@@ -25,9 +25,13 @@ ALWAYS_INLINE int32_t first_sum(const int8_t q[TQ_GROUP])
 	return 0;
 }
 
-ALWAYS_INLINE __m512i load_plane(const uint8_t *slab, size_t plane)
+struct maker {
+	__m512i codebook;
+};
+
+ALWAYS_INLINE void begin_tile(struct maker *m, const uint8_t *tile, uint32_t bits)
 {
-	return _mm512_loadu_si512(slab + plane * PLANE_BYTES);
+	(void)m, (void)tile, (void)bits;
 }
 
 /* Index i (0 … 7) of each unit in the lower bits of each byte; bits above it may be anything, but
@@ -36,54 +40,51 @@ ALWAYS_INLINE __m512i load_plane(const uint8_t *slab, size_t plane)
 ALWAYS_INLINE __m512i indices(const uint8_t *slab, size_t i, size_t bits)
 {
 	const size_t plane = i * bits / 8, shift = i * bits % 8, here = 8 - shift;
-	const __m512i low = _mm512_srli_epi16(load_plane(slab, plane), (unsigned)shift);
+	const __m512i low = load_plane(slab, plane);
 
-	if (here >= bits)
-		return _mm512_and_si512(low, _mm512_set1_epi8(15));
-	const __m512i high = _mm512_slli_epi16(load_plane(slab, plane + 1), (unsigned)here);
-	const __m512i low_mask = _mm512_set1_epi8((int8_t)((1 << here) - 1));
-	return _mm512_and_si512(_mm512_ternarylogic_epi32(low_mask, low, high, SELECT),
-				_mm512_set1_epi8(15));
+	return _mm512_and_si512(
+		here >= bits ? _mm512_srli_epi16(low, (unsigned)shift)
+			     : across(low, shift, load_plane(slab, plane + 1), 8 - shift),
+		_mm512_set1_epi8(15));
 }
 
-ALWAYS_INLINE struct codes make_codes(const uint8_t *slab, size_t pair, const struct codebooks *u,
+ALWAYS_INLINE struct codes make_codes(struct maker *m, const uint8_t *slab, size_t pair,
 				      uint32_t bits)
 {
-	return (struct codes){_mm512_shuffle_epi8(u->even, indices(slab, 2 * pair, bits)),
-			      _mm512_shuffle_epi8(u->odd, indices(slab, 2 * pair + 1, bits))};
+	return (struct codes){_mm512_shuffle_epi8(m->codebook, indices(slab, 2 * pair, bits)),
+			      _mm512_shuffle_epi8(m->codebook, indices(slab, 2 * pair + 1, bits))};
 }
 
-static struct codebooks make_codebooks(uint32_t bits)
+static struct maker make_maker(uint32_t bits)
 {
 	const struct tq_codebook *book = tq_codebook(bits);
 	_Alignas(16) int8_t table[16];
 
 	for (size_t i = 0; i < 16; i++)
 		table[i] = book->integer[i % book->levels];
-	const __m512i codes =
-		_mm512_broadcast_i32x4(_mm_load_si128((const __m128i *)(void *)table));
-	return (struct codebooks){codes, codes};
+	return (struct maker){
+		_mm512_broadcast_i32x4(_mm_load_si128((const __m128i *)(void *)table))};
 }
 
 void avx512_multiply_tq2(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
 			 const struct input *x, const uint32_t *tokens, size_t n)
 {
-	const struct codebooks u = make_codebooks(2);
-	multiply_tq(y, ldy, w, row0, row1, x, tokens, n, &u, 2);
+	struct maker m = make_maker(2);
+	multiply_tq(y, ldy, w, row0, row1, x, tokens, n, &m, 2);
 }
 
 void avx512_multiply_tq3(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
 			 const struct input *x, const uint32_t *tokens, size_t n)
 {
-	const struct codebooks u = make_codebooks(3);
-	multiply_tq(y, ldy, w, row0, row1, x, tokens, n, &u, 3);
+	struct maker m = make_maker(3);
+	multiply_tq(y, ldy, w, row0, row1, x, tokens, n, &m, 3);
 }
 
 void avx512_multiply_tq4(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
 			 const struct input *x, const uint32_t *tokens, size_t n)
 {
-	const struct codebooks u = make_codebooks(4);
-	multiply_tq(y, ldy, w, row0, row1, x, tokens, n, &u, 4);
+	struct maker m = make_maker(4);
+	multiply_tq(y, ldy, w, row0, row1, x, tokens, n, &m, 4);
 }
 
 #endif

@@ -1,10 +1,10 @@
-/* The body of the AVX-512 products of TQ matrices, with and without VNNI and VBMI.
+/* The body of the AVX-512 products of TQ and TC matrices, with and without VNNI and VBMI.
  *
  * A slab's planes are registers whose 32-bit lanes are rows. Each becomes registers of codes, for
  * four columns each, and each of these meets one 32-bit word of the input in all lanes at once:
  * nothing is ever summed across lanes. Codes are made in pairs, of the indices 2j and 2j + 1 of
- * each unit. What the two instruction sets do differently the file that includes this one defines:
- * how codes are made of planes, how they are multiplied, and where sums begin.
+ * each unit. What differs between formats and instruction sets the file that includes this one
+ * defines: how codes are made of planes, how they are multiplied, and where sums begin.
  *
  * One token is multiplied as the codes are made, at the speed of memory. Several tokens are
  * gathered first, a panel of GROUPS × tokens that stays in the second-level cache for all rows of
@@ -31,14 +31,14 @@ enum {
 struct codes {
 	__m512i even, odd;
 };
-/* Codebooks for even and odd indices. */
-struct codebooks {
-	__m512i even, odd;
-};
 
 /* To be defined by whoever includes this; pair and bits are always constants.
- * Codes 2 · pair and 2 · pair + 1 of the slab whose planes begin there. */
-ALWAYS_INLINE struct codes make_codes(const uint8_t *slab, size_t pair, const struct codebooks *u,
+ * What makes codes: codebooks, and what it has to know of the codes before. */
+struct maker;
+ALWAYS_INLINE void begin_tile(struct maker *m, const uint8_t *tile, uint32_t bits);
+/* Codes 2 · pair and 2 · pair + 1 of the slab whose planes begin there: of a tile all of them, one
+ * pair after the other. */
+ALWAYS_INLINE struct codes make_codes(struct maker *m, const uint8_t *slab, size_t pair,
 				      uint32_t bits);
 /* sums[16] += codes[16][4] · q[4] */
 ALWAYS_INLINE __m512i add_products(__m512i sums, __m512i codes, int32_t q);
@@ -50,6 +50,29 @@ ALWAYS_INLINE int32_t load_word(const int8_t *q)
 	int32_t four;
 	memcpy(&four, q, sizeof four);
 	return four;
+}
+
+ALWAYS_INLINE __m512i load_plane(const uint8_t *slab, size_t plane)
+{
+	return _mm512_loadu_si512(slab + plane * PLANE_BYTES);
+}
+
+/* In each byte `here` bits of low's from `shift` on, above them the lowest of high's. */
+ALWAYS_INLINE __m512i across(__m512i low, size_t shift, __m512i high, size_t here)
+{
+	const __m512i low_mask = _mm512_set1_epi8((int8_t)((1 << here) - 1));
+	return _mm512_ternarylogic_epi32(low_mask, _mm512_srli_epi16(low, (unsigned)shift),
+					 _mm512_slli_epi16(high, (unsigned)here), SELECT);
+}
+
+/* Σ q */
+ALWAYS_INLINE int32_t sum_of_group(const int8_t q[TQ_GROUP])
+{
+	const __m512i ones = _mm512_set1_epi8(1);
+	const __m512i pairs =
+		_mm512_add_epi16(_mm512_maddubs_epi16(ones, _mm512_loadu_si512(q)),
+				 _mm512_maddubs_epi16(ones, _mm512_loadu_si512(q + 64)));
+	return _mm512_reduce_add_epi32(_mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
 }
 
 ALWAYS_INLINE __m512 load_norms(const uint8_t *p, enum norm_type type)
@@ -72,7 +95,7 @@ enum { AHEAD_OF_ONE = 8192 }; /* bytes, over the end of a matrix too */
 
 /* Groups [g0, g0 + count) of all rows; start[g] is where the sums of a group begin. */
 ALWAYS_INLINE void multiply_one(const struct product *p, size_t token, size_t g0, size_t count,
-				const int32_t *start, const struct codebooks *u, uint32_t bits)
+				const int32_t *start, struct maker *m, uint32_t bits)
 {
 	const int8_t *q = p->x->q + (token * p->groups + g0) * TQ_GROUP;
 	const float *scale = p->x->scale + token * p->groups + g0;
@@ -85,12 +108,13 @@ ALWAYS_INLINE void multiply_one(const struct product *p, size_t token, size_t g0
 			/* Four sums, so that none waits for the one before it. */
 			__m512i even[2] = {_mm512_set1_epi32(start[g])}, odd[2] = {{0}};
 			look_ahead((uintptr_t)tile + AHEAD_OF_ONE, p->tile_bytes);
+			begin_tile(m, tile, bits);
 			for (size_t slab = 0; slab < SLABS; slab++) {
 				const uint8_t *planes = tile + slab * tq_slab_bytes(bits);
 				const int8_t *in = q + g * TQ_GROUP + slab * TQ_SLAB;
 #pragma GCC unroll 4
 				for (size_t i = 0; i < SLAB_PAIRS; i++, in += TQ_UNIT) {
-					const struct codes c = make_codes(planes, i, u, bits);
+					const struct codes c = make_codes(m, planes, i, bits);
 					__m512i *e = &even[i % 2], *o = &odd[i % 2];
 					*e = add_products(*e, c.even, load_word(in));
 					*o = add_products(*o, c.odd, load_word(in + 4));
@@ -105,7 +129,7 @@ ALWAYS_INLINE void multiply_one(const struct product *p, size_t token, size_t g0
 	}
 }
 
-ALWAYS_INLINE void multiply_token(const struct product *p, size_t token, const struct codebooks *u,
+ALWAYS_INLINE void multiply_token(const struct product *p, size_t token, struct maker *m,
 				  uint32_t bits)
 {
 	int32_t start[PANEL_GROUPS];
@@ -116,7 +140,7 @@ ALWAYS_INLINE void multiply_token(const struct product *p, size_t token, const s
 		const int8_t *q = p->x->q + (token * p->groups + g0) * TQ_GROUP;
 		for (size_t g = 0; g < count; g++, q += TQ_GROUP)
 			start[g] = first_sum(q);
-		multiply_one(p, token, g0, count, start, u, bits);
+		multiply_one(p, token, g0, count, start, m, bits);
 	}
 }
 
@@ -178,14 +202,15 @@ ALWAYS_INLINE void finish_sums(const __m512i sums[BLOCK_TOKENS], const struct bl
 						    b->in->a[b->at + t]));
 }
 
-ALWAYS_INLINE void unpack(struct codes codes[PAIRS], const uint8_t *tile, const struct codebooks *u,
+ALWAYS_INLINE void unpack(struct codes codes[PAIRS], const uint8_t *tile, struct maker *m,
 			  uint32_t bits)
 {
+	begin_tile(m, tile, bits);
 	for (size_t slab = 0; slab < SLABS; slab++) {
 #pragma GCC unroll 4
 		for (size_t i = 0; i < SLAB_PAIRS; i++)
 			codes[slab * SLAB_PAIRS + i] =
-				make_codes(tile + slab * tq_slab_bytes(bits), i, u, bits);
+				make_codes(m, tile + slab * tq_slab_bytes(bits), i, bits);
 	}
 }
 
@@ -216,7 +241,7 @@ static __attribute__((noinline)) void multiply_block(const struct block *b,
 
 /* 16 rows by all tokens of the panel, in blocks of as equal a size as can be. */
 ALWAYS_INLINE void multiply_tiles(float y[][TILE_ROWS], const struct panel *in, const uint8_t *tile,
-				  const struct product *p, const struct codebooks *u, uint32_t bits)
+				  const struct product *p, struct maker *m, uint32_t bits)
 {
 	for (size_t g = 0; g < in->groups; g++, tile += p->tile_bytes) {
 		struct codes codes[PAIRS];
@@ -229,7 +254,7 @@ ALWAYS_INLINE void multiply_tiles(float y[][TILE_ROWS], const struct panel *in, 
 		size_t left = in->tokens;
 
 		look_ahead((uintptr_t)tile + p->block_bytes, p->tile_bytes); /* of the next rows */
-		unpack(codes, tile, u, bits);
+		unpack(codes, tile, m, bits);
 		for (size_t blocks = (left + BLOCK_TOKENS - 1) / BLOCK_TOKENS; blocks > 0;
 		     blocks--) {
 			const size_t count = (left + blocks - 1) / blocks;
@@ -242,7 +267,7 @@ ALWAYS_INLINE void multiply_tiles(float y[][TILE_ROWS], const struct panel *in, 
 }
 
 ALWAYS_INLINE void multiply_panel(const struct product *p, const struct panel *in, size_t first,
-				  size_t g0, const struct codebooks *u, uint32_t bits)
+				  size_t g0, struct maker *m, uint32_t bits)
 {
 	for (uint32_t r = 0; r < p->rows; r += TILE_ROWS) {
 		const uint8_t *tile = p->w + r / TILE_ROWS * p->block_bytes + g0 * p->tile_bytes;
@@ -252,7 +277,7 @@ ALWAYS_INLINE void multiply_panel(const struct product *p, const struct panel *i
 		for (size_t t = 0; t < in->tokens; t++)
 			_mm512_storeu_ps(y[t], g0 ? load_up_to_16(out + t * p->ldy, left)
 						  : _mm512_setzero_ps());
-		multiply_tiles(y, in, tile, p, u, bits);
+		multiply_tiles(y, in, tile, p, m, bits);
 		for (size_t t = 0; t < in->tokens; t++)
 			store_up_to_16(out + t * p->ldy, left, _mm512_loadu_ps(y[t]));
 	}
@@ -260,12 +285,12 @@ ALWAYS_INLINE void multiply_panel(const struct product *p, const struct panel *i
 
 ALWAYS_INLINE void multiply_tq(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
 			       uint32_t row1, const struct input *x, const uint32_t *tokens,
-			       size_t n, const struct codebooks *u, uint32_t bits)
+			       size_t n, struct maker *m, uint32_t bits)
 {
 	const struct product p = product_of(y, ldy, w, row0, row1, x);
 
 	if (n == 1) {
-		multiply_token(&p, tokens ? tokens[0] : 0, u, bits);
+		multiply_token(&p, tokens ? tokens[0] : 0, m, bits);
 		return;
 	}
 	for (size_t first = 0; first < n; first += PANEL_TOKENS) {
@@ -275,7 +300,7 @@ ALWAYS_INLINE void multiply_tq(float *y, size_t ldy, const struct matrix *w, uin
 			const size_t most = PANEL_GROUPS / in.tokens, left = p.groups - g0;
 			in.groups = left < most ? left : most;
 			gather(&in, &p, tokens, first, g0);
-			multiply_panel(&p, &in, first, g0, u, bits);
+			multiply_panel(&p, &in, first, g0, m, bits);
 		}
 	}
 }

@@ -21,10 +21,14 @@
 #include "kernels/block_layout.h"
 #include "kernels/block_ways.h"
 #include "kernels/iq3s_grid.h"
+#include "kernels/look_ahead.h"
 
 #include <string.h>
 
 enum { K_BLOCKS = 8, PLANE = TILE_ROWS * 4 }; /* of 256 columns; bytes */
+/* Bytes of a slot to ask for before they are written: it was filled long ago, and stores into lines
+ * that are not there wait for each other. */
+enum { AHEAD_IN_SLOT = 4096 };
 
 #define BYTES(b) (UINT32_C(0x01010101) * (b)) /* b in each byte */
 
@@ -446,6 +450,13 @@ ALWAYS_INLINE struct part part_of(uint8_t *to, const struct block_rows *rows, si
 			     lanes_there(row, rows->count)};
 }
 
+/* Once for all parts of a tile. */
+ALWAYS_INLINE void look_ahead_in_slot(const struct part *p, const struct block_rows *rows)
+{
+	if (p->row == 0)
+		look_ahead((uintptr_t)p->planes + AHEAD_IN_SLOT, rows->to_tile);
+}
+
 #define EACH_PART(row) for (size_t row = 0; row < TILE_ROWS; row += LANES)
 
 ALWAYS_INLINE void all_tiles(uint8_t *to, const struct block_rows *rows,
@@ -455,6 +466,7 @@ ALWAYS_INLINE void all_tiles(uint8_t *to, const struct block_rows *rows,
 	{
 		struct part p = part_of(to, rows, row);
 		for (size_t t = 0; t < rows->tiles; t++) {
+			look_ahead_in_slot(&p, rows);
 			tile(&p);
 			p.from += rows->from_tile;
 			p.planes += rows->to_tile;
@@ -471,6 +483,7 @@ ALWAYS_INLINE void all_blocks(uint8_t *to, const struct block_rows *rows, size_t
 		struct part p = part_of(to, rows, row);
 		for (size_t t = 0; t < rows->tiles; t++) {
 			struct part in = p;
+			look_ahead_in_slot(&p, rows);
 			for (size_t b = 0; b < rows->blocks; b++) {
 				block(&in);
 				in.from += 4 * bits;

@@ -42,7 +42,7 @@ enum {
 	PLANE = TILE_ROWS * 4, /* bytes */
 	/* Bytes to look ahead of one token, and of many, which stay longer with each block. */
 	AHEAD_OF_ONE = 8192,
-	AHEAD_OF_MANY = 2048,
+	AHEAD_OF_MANY = 4096,
 };
 
 /* A call's operands, and what follows from them. */
@@ -305,14 +305,27 @@ ALWAYS_INLINE void store_rows(float *to, size_t n, const floats y[PARTS])
 		memcpy(to, some, n * sizeof *to);
 }
 
-/* A block's bytes of what comes soon. So much is done with each line, and scales lie so far from
- * codes, that the processor's own look ahead sees too few of them. */
-ALWAYS_INLINE void prefetch_block(const struct product *p, const uint8_t *tile, size_t b,
-				  size_t ahead)
+/* A block's bytes of what comes soon, for one token. So much is done with each line, and scales lie
+ * so far from codes, that the processor's own look ahead sees too few of them. */
+ALWAYS_INLINE void prefetch_block(const struct product *p, const uint8_t *tile, size_t b)
 {
 	const size_t bytes = p->tile_bytes / p->tile_blocks;
 
-	look_ahead((uintptr_t)tile + b * bytes + ahead, bytes);
+	look_ahead((uintptr_t)tile + b * bytes + AHEAD_OF_ONE, bytes);
+}
+
+/* The same of `bands` times 16 rows that a panel's tokens meet together: block b of the panel,
+ * whose first tile is `tile`. After the last block comes the first of the next bands. */
+ALWAYS_INLINE void prefetch_bands(const struct product *p, const uint8_t *tile, size_t b,
+				  size_t blocks, size_t bands)
+{
+	const size_t bytes = p->tile_bytes / p->tile_blocks, end = blocks * bytes;
+	size_t at = b * bytes + AHEAD_OF_MANY;
+
+	if (at >= end)
+		at += bands * p->rows_bytes - end;
+	for (size_t band = 0; band < bands; band++)
+		look_ahead((uintptr_t)tile + band * p->rows_bytes + at, bytes);
 }
 
 /* 16 rows by one token: codes are used as they are made. */
@@ -321,7 +334,7 @@ ALWAYS_INLINE void multiply_one(floats y[PARTS], const struct product *p, const 
 {
 	for (size_t b0 = 0; b0 < in->blocks; b0 += p->tile_blocks, tile += p->tile_bytes) {
 		for (size_t b = 0; b < p->tile_blocks; b++) {
-			prefetch_block(p, tile, b, AHEAD_OF_ONE);
+			prefetch_block(p, tile, b);
 			for (size_t part = 0; part < PARTS; part++) {
 				words code[1][WORDS];
 				struct scales s;
@@ -333,16 +346,20 @@ ALWAYS_INLINE void multiply_one(floats y[PARTS], const struct product *p, const 
 	}
 }
 
-/* Block b of the tiles of `bands` times 16 rows by the tokens of a panel, whose entries for it
- * begin at `at`. */
-ALWAYS_INLINE void multiply_many(float y[][ROWS], const struct product *p, const uint8_t *tile,
-				 size_t b, const struct panel *in, size_t at, words table,
-				 size_t bands)
+/* Results of some rows by a panel's tokens: token t's begin at at[t * stride]. */
+struct results {
+	float *at;
+	size_t stride;
+};
+
+/* What is in `from`, and the products of block b of the tiles of `bands` times 16 rows with the
+ * tokens of a panel, whose entries for it begin at `entry`. */
+ALWAYS_INLINE void multiply_many(struct results to, struct results from, const struct product *p,
+				 const uint8_t *tile, size_t b, const struct panel *in,
+				 size_t entry, words table, size_t bands)
 {
 	const size_t parts = bands * PARTS, joint = JOINT < parts ? JOINT : parts;
 
-	for (size_t band = 0; band < bands; band++)
-		prefetch_block(p, tile + band * p->rows_bytes, b, AHEAD_OF_MANY);
 	for (size_t first = 0; first < parts; first += joint) {
 		words code[JOINT][WORDS];
 		struct scales s[JOINT];
@@ -350,43 +367,54 @@ ALWAYS_INLINE void multiply_many(float y[][ROWS], const struct product *p, const
 			make_part(code[j], &s[j], p, tile + (first + j) / PARTS * p->rows_bytes, b,
 				  (first + j) % PARTS, table);
 		for (size_t t = 0; t < in->tokens; t++) {
-			float *to = y[t] + first * LANES;
+			const float *before = from.at + t * from.stride + first * LANES;
+			float *after = to.at + t * to.stride + first * LANES;
 			floats sums[JOINT];
 			for (size_t j = 0; j < joint; j++)
-				sums[j] = floats_load(to + j * LANES);
-			add_block(sums, p->l, code, s, in, at + t, layout_most(p->l), joint);
+				sums[j] = floats_load(before + j * LANES);
+			add_block(sums, p->l, code, s, in, entry + t, layout_most(p->l), joint);
 			for (size_t j = 0; j < joint; j++)
-				floats_store(to + j * LANES, sums[j]);
+				floats_store(after + j * LANES, sums[j]);
 		}
 	}
 }
 
-/* n results, which nearly always are `all`, a constant: then it is a few moves. */
-ALWAYS_INLINE void copy_rows(float *to, const float *from, size_t n, size_t all)
+/* n rows. */
+ALWAYS_INLINE void copy_results(struct results to, struct results from, size_t n, size_t tokens)
 {
-	if (n == all)
-		memcpy(to, from, all * sizeof *to);
-	else
-		memcpy(to, from, n * sizeof *to);
+	for (size_t t = 0; t < tokens; t++)
+		memcpy(to.at + t * to.stride, from.at + t * from.stride, n * sizeof *to.at);
 }
 
-/* `bands` times 16 rows, n of which there are, by a panel's tokens, to out. */
-ALWAYS_INLINE void multiply_bands(float *out, size_t n, const struct product *p,
+/* `bands` times 16 rows, n of which there are, by a panel's tokens, to out; added to what is there
+ * if there is `more` than this panel. Between the first block and the last, sums lie side by side:
+ * a token's results are so far from the next one's that their lines drive each other out of the
+ * cache, and storing them all after the last block took as long as two blocks. */
+ALWAYS_INLINE void multiply_bands(struct results out, size_t n, const struct product *p,
 				  const uint8_t *tile, const struct panel *in, bool more,
 				  words table, size_t bands)
 {
-	float y[PANEL_TOKENS][ROWS];
+	_Alignas(64) float sums[PANEL_TOKENS][ROWS], zeros[ROWS] = {0};
+	const struct results near = {sums[0], ROWS}, none = {zeros, 0};
+	const struct results whole = n == bands * TILE_ROWS ? out : near;
+	const struct results begin = more ? whole : none;
 
-	for (size_t t = 0; t < in->tokens; t++) {
-		memset(y[t], 0, sizeof y[t]);
-		if (more)
-			copy_rows(y[t], out + t * p->ldy, n, bands * TILE_ROWS);
+	if (more && n < bands * TILE_ROWS)
+		copy_results(near, out, n, in->tokens);
+	for (size_t entry = 0, b0 = 0; b0 < in->blocks; b0 += p->tile_blocks) {
+		const uint8_t *at = tile + b0 / p->tile_blocks * p->tile_bytes;
+		for (size_t b = 0; b < p->tile_blocks; b++, entry += in->tokens) {
+			const bool first = b0 + b == 0, last = b0 + b + 1 == in->blocks;
+			prefetch_bands(p, tile, b0 + b, in->blocks, bands);
+			if (first || last)
+				multiply_many(last ? whole : near, first ? begin : near, p, at, b,
+					      in, entry, table, bands);
+			else /* the same, but faster for what is known of `near` */
+				multiply_many(near, near, p, at, b, in, entry, table, bands);
+		}
 	}
-	for (size_t b0 = 0; b0 < in->blocks; b0 += p->tile_blocks, tile += p->tile_bytes)
-		for (size_t b = 0; b < p->tile_blocks; b++)
-			multiply_many(y, p, tile, b, in, (b0 + b) * in->tokens, table, bands);
-	for (size_t t = 0; t < in->tokens; t++)
-		copy_rows(out + t * p->ldy, y[t], n, bands * TILE_ROWS);
+	if (n < bands * TILE_ROWS)
+		copy_results(out, near, n, in->tokens);
 }
 
 ALWAYS_INLINE void multiply_panel(const struct product *p, const struct panel *in, size_t first,
@@ -402,11 +430,11 @@ ALWAYS_INLINE void multiply_panel(const struct product *p, const struct panel *i
 		floats y[PARTS];
 
 		if (in->tokens > 1) {
+			const struct results to = {out, p->ldy};
 			if (n > TILE_ROWS)
-				multiply_bands(out, n, p, tile, in, b0 > 0, table,
-					       ROWS / TILE_ROWS);
+				multiply_bands(to, n, p, tile, in, b0 > 0, table, ROWS / TILE_ROWS);
 			else
-				multiply_bands(out, n, p, tile, in, b0 > 0, table, 1);
+				multiply_bands(to, n, p, tile, in, b0 > 0, table, 1);
 			continue;
 		}
 		for (size_t part = 0; part < PARTS; part++)

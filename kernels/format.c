@@ -11,6 +11,7 @@ static const struct {
 	const char *name;
 	uint8_t element_bytes; /* of a float */
 	uint8_t tq_bits, affine_bits;
+	bool trellis;
 	/* Of a block: columns, bytes with the weights, and bytes of scales apart. */
 	uint16_t cols, bytes, scale_bytes;
 } formats[FORMAT_COUNT] = {
@@ -20,6 +21,9 @@ static const struct {
 	[FORMAT_TQ2] = {"tq2", .tq_bits = 2},
 	[FORMAT_TQ3] = {"tq3", .tq_bits = 3},
 	[FORMAT_TQ4] = {"tq4", .tq_bits = 4},
+	[FORMAT_TC2] = {"tc2", .tq_bits = 2, .trellis = true},
+	[FORMAT_TC3] = {"tc3", .tq_bits = 3, .trellis = true},
+	[FORMAT_TC4] = {"tc4", .tq_bits = 4, .trellis = true},
 	[FORMAT_Q8_0] = {"q8_0", .cols = 32, .bytes = 34},
 	[FORMAT_Q4_0] = {"q4_0", .cols = 32, .bytes = 18},
 	[FORMAT_Q4_1] = {"q4_1", .cols = 32, .bytes = 20},
@@ -59,6 +63,11 @@ enum format format_named(const char *name)
 uint32_t format_tq_bits(enum format f)
 {
 	return formats[f].tq_bits;
+}
+
+bool format_is_trellis(enum format f)
+{
+	return formats[f].trellis;
 }
 
 bool format_is_block(enum format f)

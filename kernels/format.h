@@ -33,6 +33,10 @@ enum format {
 	FORMAT_TQ2,
 	FORMAT_TQ3,
 	FORMAT_TQ4,
+	/* The same groups, norms and bytes, but the codes of a trellis. */
+	FORMAT_TC2,
+	FORMAT_TC3,
+	FORMAT_TC4,
 	/* Blocks as GGUF files have them, scales among the codes. */
 	FORMAT_Q8_0,
 	FORMAT_Q4_0,
@@ -67,7 +71,7 @@ enum { SLABS = TQ_GROUP / TQ_SLAB }; /* of a tile, which is one group of 16 rows
 
 struct shape {
 	enum format format;
-	enum norm_type norms; /* TQ (not BF16) and affine only */
+	enum norm_type norms; /* TQ and TC (not BF16) and affine only */
 	uint32_t rows, cols;  /* cols is the input dimension */
 	uint32_t group;	      /* affine only: columns that share a scale: 32, 64 or 128 */
 };
@@ -93,12 +97,15 @@ static inline bool format_is_float(enum format f)
 }
 /* The format of that name; FORMAT_COUNT: none. */
 enum format format_named(const char *name);
-/* Bits of a TQ index; 0 for what is not TQ. */
+/* Bits of a weight in rotated groups of TQ_GROUP with a norm each; 0 for what has none. */
 uint32_t format_tq_bits(enum format f);
+/* Rotated groups with norms, whatever the codes: sizes, inputs and norms are those of TQ. */
 static inline bool format_is_tq(enum format f)
 {
 	return format_tq_bits(f) != 0;
 }
+/* Of these, those whose codes are a trellis' (TC): what a code means depends on those before it. */
+bool format_is_trellis(enum format f);
 /* Blocks with scales (block.h). */
 bool format_is_block(enum format f);
 uint32_t format_affine_bits(enum format f); /* of a code; 0 for what is not affine */

@@ -25,7 +25,7 @@
 
 #include "kernels/delta.h"
 #include "kernels/format.h"
-#include "kernels/tq.h"
+#include "kernels/tc.h"
 
 enum { KV_BLOCK = 64 }; /* positions in one block of key-value memory */
 enum kv_type { KV_F32, KV_F16 };
@@ -98,6 +98,12 @@ struct kernels {
 	/* tq_quantise_row of tq.h, bit for bit, for whoever has many rows to convert. */
 	bool (*tq_quantise_row)(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 				uint32_t bits, enum tq_gain gain);
+
+	/* tc_quantise_row and tc_encode of tc.h, to the bit, likewise. */
+	bool (*tc_quantise_row)(uint8_t *packed, float *norms, const float *row, uint32_t cols,
+				uint32_t bits);
+	void (*tc_encode)(uint8_t *packed, float *factor, const float *y, size_t groups,
+			  uint32_t bits);
 
 	/* y = x / sqrt(mean(x²) + eps) · w   (Zhang and Sennrich 2019), rounded as
 	 * (x · (1 / sqrtf(…))) · w, the sum in dot order; y may be x. */

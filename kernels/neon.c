@@ -103,6 +103,9 @@ const struct kernels kernels_neon = {
 		     [FORMAT_TQ2] = neon_multiply_tq2,
 		     [FORMAT_TQ3] = neon_multiply_tq3,
 		     [FORMAT_TQ4] = neon_multiply_tq4,
+		     [FORMAT_TC2] = neon_multiply_tc2,
+		     [FORMAT_TC3] = neon_multiply_tc3,
+		     [FORMAT_TC4] = neon_multiply_tc4,
 #define ENTRY(name, format) [format] = neon_multiply_##name,
 		     BLOCK_FORMATS(ENTRY)
 #undef ENTRY
@@ -110,6 +113,8 @@ const struct kernels kernels_neon = {
 	.block_prepare = neon_block_prepare,
 	.tq_prepare = neon_tq_prepare,
 	.tq_quantise_row = neon_tq_quantise_row,
+	.tc_quantise_row = neon_tc_quantise_row,
+	.tc_encode = neon_tc_encode,
 	.rmsnorm = rmsnorm,
 	.rope = rope,
 	.silu_mul = silu_mul,
@@ -137,6 +142,9 @@ const struct kernels kernels_neondot = {
 		     [FORMAT_TQ2] = neondot_multiply_tq2,
 		     [FORMAT_TQ3] = neondot_multiply_tq3,
 		     [FORMAT_TQ4] = neondot_multiply_tq4,
+		     [FORMAT_TC2] = neondot_multiply_tc2,
+		     [FORMAT_TC3] = neondot_multiply_tc3,
+		     [FORMAT_TC4] = neondot_multiply_tc4,
 #define ENTRY(name, format) [format] = neondot_multiply_##name,
 		     BLOCK_FORMATS(ENTRY)
 #undef ENTRY
@@ -144,6 +152,8 @@ const struct kernels kernels_neondot = {
 	.block_prepare = neon_block_prepare,
 	.tq_prepare = neon_tq_prepare,
 	.tq_quantise_row = neon_tq_quantise_row,
+	.tc_quantise_row = neon_tc_quantise_row,
+	.tc_encode = neon_tc_encode,
 	.rmsnorm = rmsnorm,
 	.rope = rope,
 	.silu_mul = silu_mul,

@@ -132,18 +132,10 @@ void neon_multiply_f16(float *y, size_t ldy, const struct matrix *w, uint32_t ro
 		       const struct input *x, const uint32_t *tokens, size_t n);
 void neon_multiply_bf16(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
 			const struct input *x, const uint32_t *tokens, size_t n);
-void neon_multiply_tq2(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
-		       const struct input *x, const uint32_t *tokens, size_t n);
-void neon_multiply_tq3(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
-		       const struct input *x, const uint32_t *tokens, size_t n);
-void neon_multiply_tq4(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
-		       const struct input *x, const uint32_t *tokens, size_t n);
-void neondot_multiply_tq2(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
-			  uint32_t row1, const struct input *x, const uint32_t *tokens, size_t n);
-void neondot_multiply_tq3(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
-			  uint32_t row1, const struct input *x, const uint32_t *tokens, size_t n);
-void neondot_multiply_tq4(float *y, size_t ldy, const struct matrix *w, uint32_t row0,
-			  uint32_t row1, const struct input *x, const uint32_t *tokens, size_t n);
+multiply_fn neon_multiply_tq2, neon_multiply_tq3, neon_multiply_tq4;
+multiply_fn neon_multiply_tc2, neon_multiply_tc3, neon_multiply_tc4;
+multiply_fn neondot_multiply_tq2, neondot_multiply_tq3, neondot_multiply_tq4;
+multiply_fn neondot_multiply_tc2, neondot_multiply_tc3, neondot_multiply_tc4;
 
 #define PROTOTYPE(name, format) multiply_fn neon_multiply_##name;
 BLOCK_FORMATS(PROTOTYPE)
@@ -156,6 +148,12 @@ void neon_block_prepare(int8_t *q, float *scale, int16_t *sum, const float *x, u
 void neon_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k);
 bool neon_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 			  uint32_t bits, enum tq_gain gain);
+/* y = the rotation of the next group of a row, of which so many floats are left, divided by its
+ * norm, which it returns. */
+float neon_tq_normalise(float y[TQ_GROUP], const float *x, size_t left);
+bool neon_tc_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
+			  uint32_t bits);
+void neon_tc_encode(uint8_t *packed, float *factor, const float *y, size_t groups, uint32_t bits);
 
 void neon_kv_put(void *block, enum kv_type type, size_t key_offset, size_t value_offset,
 		 uint32_t slot, const float *key, const float *value, uint32_t head_dim);

@@ -225,4 +225,19 @@ bool neon_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint3
 	}
 }
 
+float neon_tq_normalise(float y[TQ_GROUP], const float *x, size_t left)
+{
+	float32x4_t v[REGISTERS];
+
+	load_group(v, x, left);
+	const float norm = sqrtf(dot128(v, v));
+	const float32x4_t divisor = vdupq_n_f32(norm == 0 ? 1 : norm);
+	for (size_t i = 0; i < REGISTERS; i++)
+		v[i] = vdivq_f32(v[i], divisor);
+	rotate(v);
+	for (size_t i = 0; i < REGISTERS; i++)
+		vst1q_f32(y + i * NEON_LANES, v[i]);
+	return norm;
+}
+
 #endif

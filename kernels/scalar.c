@@ -73,6 +73,9 @@ const struct kernels kernels_scalar = {
 		     [FORMAT_TQ2] = scalar_multiply_tq,
 		     [FORMAT_TQ3] = scalar_multiply_tq,
 		     [FORMAT_TQ4] = scalar_multiply_tq,
+		     [FORMAT_TC2] = scalar_multiply_tq,
+		     [FORMAT_TC3] = scalar_multiply_tq,
+		     [FORMAT_TC4] = scalar_multiply_tq,
 #define ENTRY(name, format) [format] = scalar_multiply_blocks,
 		     BLOCK_FORMATS(ENTRY)
 #undef ENTRY
@@ -80,6 +83,8 @@ const struct kernels kernels_scalar = {
 	.tq_prepare = scalar_tq_prepare,
 	.block_prepare = scalar_block_prepare,
 	.tq_quantise_row = tq_quantise_row,
+	.tc_quantise_row = tc_quantise_row,
+	.tc_encode = tc_encode,
 	.rmsnorm = rmsnorm,
 	.rope = rope,
 	.silu_mul = silu_mul,

@@ -3,6 +3,7 @@
  * One row, one token, one sum at a time: what a blocked kernel must reproduce for each of them.
  */
 #include "kernels/scalar.h"
+#include "kernels/tq_product.h"
 #include "kernels/tq_tables.h"
 
 #include <math.h>
@@ -77,63 +78,75 @@ void scalar_multiply_bf16(float *y, size_t ldy, const struct matrix *w, uint32_t
 	multiply_floats(y, ldy, w, row0, row1, x, tokens, n, load_bf16, 2);
 }
 
-/* ---- TQ ---- */
+/* ---- TQ and TC ---- */
 
-/* The packed bytes of a row's unit, which lie in as many planes. */
-static uint32_t unit_word(const uint8_t *group, uint32_t unit, uint32_t lane, uint32_t bits)
+/* The packed bytes of a group in one row; `tile` is its first slab and `lane` the row's place in
+ * it. Those of a unit lie in as many planes. */
+static void packed_group(uint8_t *packed, const uint8_t *tile, uint32_t lane, uint32_t bits)
 {
-	const uint8_t *byte = group + unit / SLAB_UNITS * tq_slab_bytes(bits);
-	uint32_t word = 0;
-
-	byte += lane * SLAB_UNITS + unit % SLAB_UNITS;
-	for (uint32_t p = 0; p < bits; p++)
-		word |= (uint32_t)byte[(size_t)p * PLANE_BYTES] << 8 * p;
-	return word;
+	for (uint32_t unit = 0; unit < TQ_GROUP / TQ_UNIT; unit++) {
+		const uint8_t *byte = tile + unit / SLAB_UNITS * tq_slab_bytes(bits) +
+				      lane * SLAB_UNITS + unit % SLAB_UNITS;
+		for (uint32_t p = 0; p < bits; p++)
+			*packed++ = byte[(size_t)p * PLANE_BYTES];
+	}
 }
 
-/* Σ integer[index] · q over one group of one row; `group` is its first slab and `lane` the row's
- * place in it. Less than 2^24 in magnitude, so exact in int32 and in f32. */
-static int32_t group_dot(const uint8_t *group, uint32_t lane, const struct tq_codebook *book,
+static void integers_of(int8_t integer[TQ_GROUP], const uint8_t *packed, enum format format)
+{
+	const uint32_t bits = format_tq_bits(format);
+	uint8_t index[TQ_GROUP];
+
+	if (format_is_trellis(format)) {
+		tc_codes(integer, packed, bits);
+		return;
+	}
+	tq_unpack(index, packed, bits);
+	for (size_t i = 0; i < TQ_GROUP; i++)
+		integer[i] = tq_codebook(bits)->integer[index[i]];
+}
+
+/* Σ integer · q over one group of one row. Less than 2^24 in magnitude, so exact in int32 and in
+ * f32. */
+static int32_t group_dot(const uint8_t *tile, uint32_t lane, enum format format,
 			 const int8_t q[TQ_GROUP])
 {
+	uint8_t packed[TQ_GROUP / 8 * 4];
+	int8_t integer[TQ_GROUP];
 	int32_t sum = 0;
 
-	for (uint32_t unit = 0; unit < TQ_GROUP / TQ_UNIT; unit++) {
-		uint32_t word = unit_word(group, unit, lane, book->bits);
-		for (uint32_t i = 0; i < TQ_UNIT; i++) {
-			sum += book->integer[word & (book->levels - 1)] *
-			       q[tq_input_place(unit * TQ_UNIT + i)];
-			word >>= book->bits;
-		}
-	}
+	packed_group(packed, tile, lane, format_tq_bits(format));
+	integers_of(integer, packed, format);
+	for (size_t i = 0; i < TQ_GROUP; i++)
+		sum += integer[i] * q[tq_input_place(i)];
 	return sum;
+}
+
+static float row_product(const struct product *p, enum format format, uint32_t row, size_t token)
+{
+	const uint8_t *tile = p->w + row / TILE_ROWS * p->block_bytes;
+	const uint8_t *norms = tile + tq_slabs_bytes(format_tq_bits(format));
+	const uint32_t lane = row % TILE_ROWS;
+	float y = 0;
+
+	for (size_t g = 0; g < p->groups; g++, tile += p->tile_bytes, norms += p->tile_bytes) {
+		const size_t at = token * p->groups + g;
+		const int32_t dot = group_dot(tile, lane, format, p->x->q + at * TQ_GROUP);
+		y = fmaf((float)dot, norm_at(norms, lane, p->norms) * (p->x->scale[at] * p->gain),
+			 y);
+	}
+	return y;
 }
 
 void scalar_multiply_tq(float *y, size_t ldy, const struct matrix *w, uint32_t row0, uint32_t row1,
 			const struct input *x, const uint32_t *tokens, size_t n)
 {
-	const struct tq_codebook *book = tq_codebook(format_tq_bits(w->shape.format));
-	const size_t groups = tq_groups(x->k);
-	const size_t tile_bytes = tq_tile_bytes(book->bits, w->shape.norms);
+	const struct product p = product_of(y, ldy, w, row0, row1, x);
 
-	for (size_t t = 0; t < n; t++) {
-		const size_t token = tokens ? tokens[t] : t;
-		for (uint32_t r = row0; r < row1; r++) {
-			const uint8_t *group = w->data;
-			float sum = 0;
-			group += r / TILE_ROWS * groups * tile_bytes;
-			for (size_t g = 0; g < groups; g++, group += tile_bytes) {
-				const uint32_t lane = r % TILE_ROWS;
-				const size_t at = token * groups + g;
-				const int32_t product =
-					group_dot(group, lane, book, x->q + at * TQ_GROUP);
-				const float norm = norm_at(group + tq_slabs_bytes(book->bits), lane,
-							   w->shape.norms);
-				sum = fmaf((float)product, norm * (x->scale[at] * book->gain), sum);
-			}
-			y[t * ldy + r] = sum;
-		}
-	}
+	for (size_t t = 0; t < n; t++)
+		for (uint32_t r = 0; r < p.rows; r++)
+			p.y[t * ldy + r] =
+				row_product(&p, w->shape.format, r, tokens ? tokens[t] : t);
 }
 
 void scalar_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k)

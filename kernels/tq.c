@@ -122,7 +122,7 @@ void tq_unrotate(float y[TQ_GROUP])
 
 /* ---- quantisation ---- */
 
-static float dot128(const float a[TQ_GROUP], const float b[TQ_GROUP])
+float tq_dot(const float a[TQ_GROUP], const float b[TQ_GROUP])
 {
 	float lane[8] = {0}, sum = 0;
 
@@ -147,9 +147,9 @@ static uint8_t nearest_level(const struct tq_codebook *book, float y)
 static float stored_norm(float norm, const float y[TQ_GROUP], float c[TQ_GROUP], enum tq_gain gain)
 {
 	if (gain == TQ_GAIN_LEAST_SQUARES)
-		return norm * (dot128(y, c) / dot128(c, c));
+		return norm * (tq_dot(y, c) / tq_dot(c, c));
 	tq_unrotate(c);
-	return norm / sqrtf(dot128(c, c));
+	return norm / sqrtf(tq_dot(c, c));
 }
 
 static bool quantise_group(uint8_t *packed, float *stored, const float x[TQ_GROUP],
@@ -157,7 +157,7 @@ static bool quantise_group(uint8_t *packed, float *stored, const float x[TQ_GROU
 {
 	uint8_t index[TQ_GROUP];
 	float y[TQ_GROUP], c[TQ_GROUP];
-	const float norm = sqrtf(dot128(x, x)), divisor = norm == 0 ? 1 : norm;
+	const float norm = sqrtf(tq_dot(x, x)), divisor = norm == 0 ? 1 : norm;
 
 	if (!isfinite(norm)) /* NaN, infinity, or squares that overflow: no weight is so large */
 		return false;

@@ -1,9 +1,17 @@
-/* One call of multiply for a TQ matrix on x86, as the AVX2 and the AVX-512 tables see it; within
- * kernels/ only. */
+/* One call of multiply for a TQ or TC matrix on x86, as the AVX2 and the AVX-512 tables see it;
+ * within kernels/ only. */
 #ifndef MOEFS_KERNELS_TQ_PRODUCT_H
 #define MOEFS_KERNELS_TQ_PRODUCT_H
 
 #include "kernels/kernels.h"
+#include "kernels/tc.h"
+
+/* What a code is multiplied with besides its norm. */
+static inline float gain_of(enum format f)
+{
+	const uint32_t bits = format_tq_bits(f);
+	return format_is_trellis(f) ? tc_codebook(bits)->gain : tq_codebook(bits)->gain;
+}
 
 /* The operands, and what follows from them. */
 struct product {
@@ -29,7 +37,7 @@ static inline struct product product_of(float *y, size_t ldy, const struct matri
 		.ldy = ldy,
 		.rows = row1 - row0,
 		.norms = w->shape.norms,
-		.gain = tq_codebook(bits)->gain,
+		.gain = gain_of(w->shape.format),
 	};
 	p.block_bytes = p.groups * p.tile_bytes;
 	p.w = (const uint8_t *)w->data + row0 / TILE_ROWS * p.block_bytes;

@@ -8,6 +8,9 @@ extern const float tq_signs1[TQ_GROUP], tq_signs2[TQ_GROUP]; /* each +1 or -1 */
 
 #define TQ_SQRT_GROUP 0x1.6a09e6p+3F /* √128 in f32; the rotation divides by it */
 
+/* Σ a · b in the order that is part of the format (tq.c). */
+float tq_dot(const float a[TQ_GROUP], const float b[TQ_GROUP]);
+
 /* The next group of a row: up to 128 of `left` floats, zero-padded. */
 static inline void tq_load_group(float x[TQ_GROUP], const float *row, size_t left)
 {

@@ -74,7 +74,7 @@ static inline void multiply_watched(const struct kernels *k, float *y, size_t ld
 	k->multiply[w->shape.format](y, ldy, w, row0, row1, x, tokens, n);
 }
 
-/* The table's tq_prepare, and its tq_quantise_row. */
+/* The table's tq_prepare, and its encoders of rows and of groups. */
 static inline void tq_prepare_watched(const struct kernels *k, int8_t *q, float *scale,
 				      const float *x, uint32_t cols)
 {
@@ -92,6 +92,24 @@ static inline bool tq_quantise_row_watched(const struct kernels *k, uint8_t *pac
 	watch_write(packed, tq_groups(cols) * tq_group_bytes(bits));
 	watch_write(norms, tq_groups(cols) * sizeof *norms);
 	return k->tq_quantise_row(packed, norms, row, cols, bits, gain);
+}
+
+static inline bool tc_quantise_row_watched(const struct kernels *k, uint8_t *packed, float *norms,
+					   const float *row, uint32_t cols, uint32_t bits)
+{
+	watch_read(row, cols * sizeof *row);
+	watch_write(packed, tq_groups(cols) * tq_group_bytes(bits));
+	watch_write(norms, tq_groups(cols) * sizeof *norms);
+	return k->tc_quantise_row(packed, norms, row, cols, bits);
+}
+
+static inline void tc_encode_watched(const struct kernels *k, uint8_t *packed, float *factor,
+				     const float *y, size_t groups, uint32_t bits)
+{
+	watch_read(y, groups * TQ_GROUP * sizeof *y);
+	watch_write(packed, groups * tq_group_bytes(bits));
+	watch_write(factor, groups * sizeof *factor);
+	k->tc_encode(packed, factor, y, groups, bits);
 }
 
 #endif

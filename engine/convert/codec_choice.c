@@ -2,6 +2,7 @@
  * device is read from. What decides is how long a layer waits for the experts that it lacks. */
 #include "engine/convert/codec_choice.h"
 
+#include "cache/checksum.h"
 #include "cache/codec.h"
 #include "cache/device.h"
 #include "cache/clock.h"
@@ -17,7 +18,6 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 enum { SAMPLES = 4, DECODERS_MOST = 8 }; /* 8 of them outrun any one device */
 static const double decoding_seconds = .03;
@@ -136,7 +136,7 @@ static void *decode_samples(void *ctx)
 	bool right = record;
 	for (uint32_t i = 0; right && (i < s->count || now_ns() < d->end_ns); i++) {
 		uint32_t k = i % s->count;
-		volatile uint64_t sum = XXH3_64bits(s->stored[k], s->bytes[k]);
+		volatile uint64_t sum = checksum_of(s->stored[k], s->bytes[k]);
 		(void)sum;
 		right = !codec_decode(record, s->record_bytes[k], s->stored[k], s->bytes[k],
 				      record + s->record_bytes[k]);

@@ -2,6 +2,7 @@
 #include "engine/serve/internal.h"
 #include "engine/serve/state.h"
 
+#include "cache/checksum.h"
 #include "engine/compute/context_save.h"
 
 #include <errno.h>
@@ -9,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 struct restored {
 	pthread_mutex_t lock; /* of all but the model */
@@ -192,7 +192,7 @@ static int take(struct restored *r, const char *bytes, size_t *n, struct err *e)
 	*n = end - at < *n ? (size_t)(end - at) : *n;
 	bool last = at >= texts && end == h->bytes;
 	if (!last)
-		XXH3_64bits_update(r->sum, bytes, *n);
+		checksum_add(r->sum, bytes, *n);
 	r->done += *n;
 	if (at < texts) {
 		memcpy((char *)&r->head + at, bytes, *n);

@@ -2,13 +2,13 @@
 #include "engine/serve/internal.h"
 #include "engine/serve/state.h"
 
+#include "cache/checksum.h"
 #include "engine/compute/context_save.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a state is written as it lies there");
 _Static_assert(sizeof(struct state_head) == 192 && sizeof(struct state_record) == 40,
@@ -171,7 +171,7 @@ static void sum_up(struct saved *s, uint64_t offset, const void *bytes, size_t n
 {
 	if (offset != s->summed)
 		return;
-	XXH3_64bits_update(s->sum, bytes, n);
+	checksum_add(s->sum, bytes, n);
 	s->summed += n;
 }
 

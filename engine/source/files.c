@@ -1,11 +1,12 @@
 #include "engine/source/files.h"
+
+#include "cache/checksum.h"
 #include "engine/source/file.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 struct file {
 	char *path;
@@ -128,7 +129,7 @@ int files_read(const struct files *f, uint32_t number, uint64_t offset, void *bu
 	int failed = source_file_read(file->fd, buffer, bytes, offset, file->path, e);
 	if (failed || !f->note)
 		return failed;
-	return f->note(f->note_ctx, number, offset, bytes, XXH3_64bits(buffer, bytes), e);
+	return f->note(f->note_ctx, number, offset, bytes, checksum_of(buffer, bytes), e);
 }
 
 void files_set_note(struct files *f, files_note *note, void *ctx)

@@ -1,6 +1,8 @@
 /* Reading a source whole, to tell whether it is the one that it was; see identity.h. One reader, in
  * the order of the files: what it waits for is the disk. */
 #include "engine/source/identity.h"
+
+#include "cache/checksum.h"
 #include "engine/source/file.h"
 
 #include <errno.h>
@@ -8,7 +10,6 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 enum { PIECE_BYTES = 1 << 20 };
 
@@ -26,7 +27,7 @@ int identity_hash(struct identity_range *r, int fd, const char *path, identity_w
 		failed = source_file_read(fd, piece, n, r->offset + done, path, e);
 		if (failed)
 			break;
-		XXH3_64bits_update(hash, piece, n);
+		checksum_add(hash, piece, n);
 		done += n;
 		if (went && !went(ctx, n))
 			failed = err_set(e, ECANCELED, "checking the checkpoint was stopped");

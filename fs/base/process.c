@@ -23,12 +23,25 @@ static bool read_file(pid_t id, const char *name, char text[READ_BYTES])
 	return n > 0;
 }
 
+/* By the first line of its status, which is its name. */
+static bool is_relay(const char *status)
+{
+	static const char *const relays[] = {"Name:\tsftp-server\n", "Name:\tsshd\n",
+					     "Name:\tsshd-session\n"};
+	for (size_t i = 0; i < sizeof relays / sizeof *relays; i++)
+		if (!strncmp(status, relays[i], strlen(relays[i])))
+			return true;
+	return false;
+}
+
 pid_t process_of(pid_t thread)
 {
 	static const char label[] = "\nTgid:"; /* a newline in the program's name is escaped */
 	char text[READ_BYTES];
 	if (thread <= 0 || !read_file(thread, "status", text))
 		return thread;
+	if (is_relay(text))
+		return PROCESS_RELAY;
 	const char *found = strstr(text, label);
 	long id = found ? strtol(found + sizeof label - 1, NULL, 10) : 0;
 	return id > 0 ? (pid_t)id : thread;
@@ -62,7 +75,8 @@ static bool look(pid_t id, struct process *out, pid_t *parent)
 void process_line(pid_t thread, unsigned most, struct line *out)
 {
 	pid_t id = process_of(thread);
-	out->count = 0;
+	out->count = id == PROCESS_RELAY;
+	out->of[0] = (struct process){.id = PROCESS_RELAY};
 	while (id > 0 && out->count < most && out->count < LINE_MOST) {
 		pid_t parent;
 		bool there = look(id, &out->of[out->count], &parent);
@@ -77,5 +91,5 @@ bool process_lives(const struct process *p)
 {
 	struct process now;
 	pid_t parent;
-	return look(p->id, &now, &parent) && process_same(&now, p);
+	return p->id == PROCESS_RELAY || (look(p->id, &now, &parent) && process_same(&now, p));
 }

@@ -92,6 +92,7 @@ static unsigned ask_d_poll(struct handle *h)
 }
 
 const struct file_ops ask_d_ops = {
+	.refuses = true,
 	.open = ask_d_open,
 	.read = ask_d_read,
 	.write = ask_d_write,

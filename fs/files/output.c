@@ -31,7 +31,7 @@ static ssize_t output_read(struct handle *h, struct call *c, char *buffer)
 	struct conversation *s = h->node.conversation;
 	if (c->offset == 0 && (h->ended || !h->answer)) {
 		if (conversation_closing(s) && !c->waited && !c->nonblocking) {
-			call_wait(c, &s->for_release, RELEASE_WAIT_MS);
+			call_wait(c, &s->for_release, conversation_closing_ms(s));
 			return CALL_KEPT;
 		}
 		output_bind(h);

@@ -133,6 +133,7 @@ void prompt_render(const struct node *n, struct text *out)
 }
 
 const struct file_ops prompt_ops = {
+	.refuses = true,
 	.open = prompt_open,
 	.read = live_read,
 	.write = prompt_write,

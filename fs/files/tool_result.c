@@ -142,6 +142,7 @@ static void result_release(struct handle *h)
 }
 
 const struct file_ops tool_result_ops = {
+	.refuses = true,
 	.read = live_read,
 	.write = result_write,
 	.truncate = result_truncate,

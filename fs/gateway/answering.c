@@ -93,6 +93,22 @@ int wanted_wish(struct request *r, const struct wanted *wanted, struct wish *w, 
 	return 0;
 }
 
+int answer_tokens(struct request *r, const struct wanted *wanted, uint64_t *tokens,
+		  struct problem *p)
+{
+	struct wish w = {0};
+	struct turn *turn = NULL;
+	int code = wanted_wish(r, wanted, &w, p);
+	w.counts = true;
+	if (!code)
+		code = turn_begin(&turn, r, &w, p);
+	if (!code)
+		code = turn_tokens(turn, r->client, tokens, p);
+	turn_end(turn);
+	wish_free(&w);
+	return code;
+}
+
 /* ---- what comes ---- */
 
 static void answering_free(void *ctx)

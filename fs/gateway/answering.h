@@ -23,6 +23,9 @@ struct manner {
  */
 enum MHD_Result answer_request(struct request *r, const struct manner *manner, void *of,
 			       const struct wanted *wanted);
+/* How many tokens the model would read, and nothing more. -1: *p. */
+int answer_tokens(struct request *r, const struct wanted *wanted, uint64_t *tokens,
+		  struct problem *p);
 /* As a wish; w borrows from it, but for what wish_free frees. -1: *p. */
 int wanted_wish(struct request *r, const struct wanted *wanted, struct wish *w, struct problem *p);
 /* What a body was refused for. Returns -1. */

@@ -80,30 +80,17 @@ enum MHD_Result anthropic_create(struct request *r)
 	return answer_request(r, &manner, m, &m->wanted);
 }
 
-static int count(struct request *r, uint64_t *tokens, struct problem *p)
-{
-	struct wanted wanted = {0};
-	struct wish w = {0};
-	struct turn *turn = NULL;
-	struct err e;
-	int code = anthropic_read(&wanted, r->json, true, &e) ? problem_of(p, &e)
-							      : wanted_wish(r, &wanted, &w, p);
-	w.counts = true;
-	if (!code)
-		code = turn_begin(&turn, r, &w, p);
-	if (!code)
-		code = turn_tokens(turn, r->client, tokens, p);
-	turn_end(turn);
-	wish_free(&w);
-	wanted_free(&wanted);
-	return code;
-}
-
 enum MHD_Result anthropic_count(struct request *r)
 {
 	struct problem p = {0};
+	struct wanted wanted = {0};
+	struct err e;
 	uint64_t tokens;
-	if (count(r, &tokens, &p))
+	int code = anthropic_read(&wanted, r->json, true, &e)
+			   ? problem_of(&p, &e)
+			   : answer_tokens(r, &wanted, &tokens, &p);
+	wanted_free(&wanted);
+	if (code)
 		return reply_problem(r, &p);
 	struct json_object *o = json_object_new_object();
 	json_put_number(o, "input_tokens", tokens);

@@ -23,6 +23,7 @@ static int collect(struct chat *c, size_t i, struct problem *p)
 	struct choice *to = &c->choices[i];
 	struct news n = {0};
 	int code = turn_take(c->turns[i], &n, p);
+	bool cut = !code && chat_ends_with_call(c, i, &n);
 	text_add(&to->output, n.output.data, n.output.length);
 	text_add(&to->thoughts, n.thoughts.data, n.thoughts.length);
 	text_add(&to->logprobs, n.logprobs.data, n.logprobs.length);
@@ -32,11 +33,12 @@ static int collect(struct chat *c, size_t i, struct problem *p)
 		json_object_array_add(to->calls,
 				      openai_call(json_object_array_get_idx(n.calls, k), -1));
 	}
-	if (n.over && !to->over) {
+	if ((n.over || cut) && !to->over) {
 		to->over = true;
 		c->over++;
-		turn_usage(c->turns[i], &c->usage[i]);
 	}
+	if (n.over && !cut)
+		turn_usage(c->turns[i], &c->usage[i]);
 	news_free(&n);
 	if (!code && (to->output.failed || to->thoughts.failed || to->logprobs.failed))
 		return no_memory(p);

@@ -12,6 +12,7 @@ struct chat {
 	time_t created;
 	uint64_t top; /* top_logprobs */
 	bool logprobs, include_usage;
+	bool one_call;	    /* an answer ends with its first call */
 	size_t count, over; /* choices; those that are complete */
 	struct turn *turns[CHOICES_MOST];
 	struct usage usage[CHOICES_MOST];
@@ -27,6 +28,9 @@ struct chat {
 /* Reads what is asked, and begins its turns. On failure chat_end is still to be called. */
 int chat_begin(struct request *r, struct chat *c, struct problem *p);
 void chat_end(void *chat);
+/* Whether this is the end of an answer that is to have one call: of the news that is left, and the
+ * turn, which need not be over, is ended. What it cost is in usage[i]. */
+bool chat_ends_with_call(struct chat *c, size_t i, struct news *n);
 /* Begins to answer as a stream, or says why it cannot. The chat is given away. */
 enum MHD_Result chat_stream(struct request *r, struct chat *c);
 

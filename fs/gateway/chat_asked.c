@@ -122,16 +122,19 @@ static int take_wish(struct request *r, struct chat *c, struct wish *w, struct p
 {
 	struct json_object *body = r->json, *options = NULL;
 	uint64_t n = 1;
+	bool parallel = true;
 	int there = field_text(body, "model", &w->model, p);
 	if (there == 0)
 		problem_set(p, PROBLEM_INVALID, "model", "'model' is missing");
 	if (there <= 0 || turn_model(r, w->model, p) || openai_refuse(body, p))
 		return -1;
 	if (field_count(body, "n", 1, CHOICES_MOST, &n, p) < 0 ||
+	    field_bool(body, "parallel_tool_calls", &parallel, p) < 0 ||
 	    field_object(body, "stream_options", &options, p) < 0 ||
 	    field_bool(options, "include_usage", &c->include_usage, p) < 0)
 		return -1;
 	c->count = n;
+	c->one_call = !parallel;
 	(void)snprintf(c->model, sizeof c->model, "%s", w->model);
 	return messages_take(field_get(body, "messages"), r->gateway->options->ignored,
 			     &w->messages, p) ||
@@ -152,6 +155,20 @@ int chat_begin(struct request *r, struct chat *c, struct problem *p)
 	}
 	wish_free(&w);
 	return code;
+}
+
+bool chat_ends_with_call(struct chat *c, size_t i, struct news *n)
+{
+	size_t calls = n->calls ? json_object_array_length(n->calls) : 0;
+	if (!c->one_call || !calls)
+		return false;
+	if (calls > 1)
+		json_object_array_del_idx(n->calls, 1, calls - 1);
+	turn_usage(c->turns[i], &c->usage[i]);
+	(void)snprintf(c->usage[i].finish, sizeof c->usage[i].finish, "tool_calls");
+	turn_end(c->turns[i]);
+	c->turns[i] = NULL;
+	return true;
 }
 
 void chat_end(void *chat)

@@ -96,13 +96,16 @@ static int step_one(struct chat *c, struct text *out, size_t i, struct problem *
 	int code = turn_take(c->turns[i], &n, p);
 	if (code && !n.output.length && !n.thoughts.length)
 		n.over = false; /* nothing was said: the failure is all there is to tell */
+	bool cut = !code && chat_ends_with_call(c, i, &n);
 	add_news(c, out, i, &n);
-	if (n.over && !code) {
-		c->choices[i].over = true;
-		c->over++;
+	if (n.over && !code && !cut) {
 		turn_usage(c->turns[i], &c->usage[i]);
 		turn_end(c->turns[i]);
 		c->turns[i] = NULL;
+	}
+	if ((n.over || cut) && !code) {
+		c->choices[i].over = true;
+		c->over++;
 		add_chunk(c, out, i, json_object_new_object(), NULL, openai_finish(&c->usage[i]));
 	}
 	news_free(&n);

@@ -1,5 +1,6 @@
 /* What a completion is asked, field by field, and its turns' beginning and end. See completion.h.
  */
+#include "fs/gateway/characters.h"
 #include "fs/gateway/completion.h"
 #include "fs/gateway/fields.h"
 #include "fs/gateway/tokens.h"
@@ -12,6 +13,17 @@
 
 enum { DEFAULT_TOKENS = 16 };
 
+/* Ids may end in the middle of a character, or begin there; the tree takes texts. */
+static bool is_whole(const struct text *prompt)
+{
+	struct text characters = {0};
+	text_add_characters(&characters, prompt->data, prompt->length);
+	bool same = characters.length == prompt->length &&
+		    (!prompt->length || memcmp(characters.data, prompt->data, prompt->length) == 0);
+	text_free(&characters);
+	return same;
+}
+
 static int add_prompt(struct completion *c, struct json_object *one, struct problem *p)
 {
 	if (c->prompts == CHOICES_MOST)
@@ -21,6 +33,9 @@ static int add_prompt(struct completion *c, struct json_object *one, struct prob
 	if (json_object_is_type(one, json_type_array)) {
 		if (tokens_decode(c->request, c->model, one, to, p))
 			return -1;
+		if (!is_whole(to))
+			return problem_set(p, PROBLEM_INVALID, "prompt",
+					   "'prompt': these ids are no whole characters");
 	} else if (json_object_is_type(one, json_type_string))
 		text_add(to, json_object_get_string(one), (size_t)json_object_get_string_len(one));
 	else
@@ -49,7 +64,7 @@ static int take_prompts(struct completion *c, struct problem *p)
 static int take_fields(struct completion *c, struct wish *w, struct problem *p)
 {
 	struct json_object *body = c->request->json, *options = NULL;
-	uint64_t best;
+	uint64_t best = 0;
 	int there = field_count(body, "logprobs", 0, 20, &c->top, p);
 	c->logprobs = there > 0;
 	c->tokens = DEFAULT_TOKENS;
@@ -57,10 +72,13 @@ static int take_fields(struct completion *c, struct wish *w, struct problem *p)
 	if (there < 0 || field_bool(body, "echo", &c->echo, p) < 0 ||
 	    field_count(body, "n", 1, CHOICES_MOST, &c->n, p) < 0 ||
 	    field_count(body, "max_tokens", 0, INT_MAX, &c->tokens, p) < 0 ||
-	    field_count(body, "best_of", 1, 1, &best, p) < 0 ||
+	    field_count(body, "best_of", 1, CHOICES_MOST, &best, p) < 0 ||
 	    field_object(body, "stream_options", &options, p) < 0 ||
 	    field_bool(options, "include_usage", &c->include_usage, p) < 0)
 		return -1;
+	if (best && best != c->n)
+		return problem_set(p, PROBLEM_INVALID, "best_of",
+				   "'best_of' is not served: ask for 'n' answers, and choose");
 	if (!c->tokens && !c->echo)
 		return problem_set(p, PROBLEM_INVALID, "max_tokens",
 				   "'max_tokens' is 0, which asks for nothing without 'echo'");
@@ -76,13 +94,29 @@ static int take_fields(struct completion *c, struct wish *w, struct problem *p)
 	return fits ? 0 : problem_set(p, PROBLEM_FAILED, NULL, "out of memory");
 }
 
+/* Where nothing is to follow, no turn counts it. */
+static int count_prompts(struct completion *c, struct problem *p)
+{
+	for (size_t i = 0; i < c->prompts; i++) {
+		struct json_object *ids;
+		if (tokens_encode(c->request, c->model, c->prompt[i].data, c->prompt[i].length,
+				  &ids, p))
+			return -1;
+		c->usage[i * c->n].prompt = json_object_array_length(ids);
+		json_object_put(ids);
+	}
+	return 0;
+}
+
 static int begin_turns(struct completion *c, struct wish *w, struct problem *p)
 {
 	c->count = c->prompts * c->n;
 	if (c->count > CHOICES_MOST)
 		return problem_set(p, PROBLEM_INVALID, "n", "at most %d choices at once",
 				   CHOICES_MOST);
-	for (size_t i = 0; i < c->count && c->tokens; i++) {
+	if (!c->tokens)
+		return count_prompts(c, p);
+	for (size_t i = 0; i < c->count; i++) {
 		struct text *prompt = &c->prompt[i / c->n];
 		/* The tree leaves out one newline at the end. */
 		if (i % c->n == 0)

@@ -1,4 +1,5 @@
 /* The choices of a completion, and their log-probabilities. See completion.h. */
+#include "fs/gateway/characters.h"
 #include "fs/gateway/completion.h"
 #include "fs/gateway/fields.h"
 #include "fs/gateway/tokens.h"
@@ -12,6 +13,14 @@ struct lines { /* of a choice's logprobs */
 
 /* ---- log-probabilities, as this endpoint has them ---- */
 
+static size_t characters_begun(const char *text, size_t size)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < size; i++)
+		n += ((unsigned char)text[i] & 0xc0) != 0x80;
+	return n;
+}
+
 static void add_token(struct lines *l, const char *token, size_t size, struct json_object *logprob,
 		      struct json_object *top)
 {
@@ -19,14 +28,21 @@ static void add_token(struct lines *l, const char *token, size_t size, struct js
 	json_object_array_add(l->logprobs, logprob);
 	json_object_array_add(l->tops, top);
 	json_object_array_add(l->offsets, json_object_new_int64((int64_t)l->offset));
-	for (size_t i = 0; i < size; i++) /* in characters */
-		l->offset += ((unsigned char)token[i] & 0xc0) != 0x80;
+	l->offset += characters_begun(token, size);
 }
 
+/* A token may have a part of a character alone: what is counted is the text, what is sent is one.
+ */
 static void add_scored(void *ctx, const struct scored *t)
 {
-	add_token(ctx, t->text, t->size, t->first ? NULL : json_object_new_double(t->logprob),
-		  NULL);
+	struct lines *l = ctx;
+	struct text text = {0};
+	size_t before = l->offset;
+	text_add_characters(&text, t->text, t->size);
+	add_token(l, text.length ? text.data : "", text.length,
+		  t->first ? NULL : json_object_new_double(t->logprob), NULL);
+	l->offset = before + characters_begun(t->text, t->size);
+	text_free(&text);
 }
 
 static void add_lines(struct lines *l, const struct text *lines, uint64_t top)
@@ -88,7 +104,7 @@ int completion_choice(struct completion *c, struct json_object *choices, size_t 
 	struct text whole = {0};
 	int code = 0;
 	if (echo)
-		text_add(&whole, prompt->data, prompt->length);
+		text_add_characters(&whole, prompt->data, prompt->length);
 	text_add(&whole, text->data, text->length);
 	if (c->logprobs)
 		code = choice_logprobs(c, i, echo, lines, &logprobs, p);

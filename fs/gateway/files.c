@@ -170,7 +170,8 @@ enum MHD_Result files_get(struct request *r)
 	return S_ISDIR(st.st_mode) ? list(r, &at, fd) : give(r, &at, fd);
 }
 
-static int write_body(const struct place *at, const struct text *body)
+/* sync: its close would say nothing of how it went, as tree_write_far has it. */
+static int write_body(const struct place *at, const struct text *body, bool sync)
 {
 	int fd = openat(at->folder, at->name, O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC);
 	int code = fd < 0 ? -errno : 0;
@@ -180,6 +181,8 @@ static int write_body(const struct place *at, const struct text *body)
 			code = -errno;
 		done += n > 0 ? (size_t)n : 0;
 	}
+	if (!code && sync && fsync(fd))
+		code = -errno;
 	if (fd >= 0 && close(fd) && !code)
 		code = -errno;
 	return code;
@@ -203,7 +206,7 @@ enum MHD_Result files_put(struct request *r)
 	struct problem p = {0};
 	if (begin(&at, r, PLACE_WRITE, &p))
 		return answer(r, &at, &p);
-	return done(r, &at, write_body(&at, &r->body), MHD_HTTP_OK);
+	return done(r, &at, write_body(&at, &r->body, !r->gateway->polls), MHD_HTTP_OK);
 }
 
 enum MHD_Result files_make(struct request *r)

@@ -10,6 +10,8 @@ enum MHD_Result chat_completions(struct request *r);
 enum MHD_Result anthropic_create(struct request *r);
 enum MHD_Result anthropic_count(struct request *r);
 enum MHD_Result responses_create(struct request *r);
+enum MHD_Result responses_count(struct request *r);
+enum MHD_Result responses_other(struct request *r);
 enum MHD_Result responses_get(struct request *r);
 enum MHD_Result responses_delete(struct request *r);
 enum MHD_Result completions(struct request *r);

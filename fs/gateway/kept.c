@@ -1,6 +1,6 @@
 /* Kept sessions. See kept.h. */
 #include "fs/gateway/kept.h"
-#include "fs/gateway/tree.h"
+#include "fs/gateway/removal.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@ enum { WORTH_BYTES = 1024 };
 
 struct kept {
 	pthread_mutex_t lock; /* of all below */
-	const char *tree;
+	struct removal *removal;
 	unsigned most, count;
 	struct kept_session *sessions; /* the oldest first */
 };
@@ -46,7 +46,7 @@ bool kept_hash(struct kept_session *s, struct json_object *tools, struct json_ob
 	return true;
 }
 
-struct kept *kept_create(const char *tree, unsigned most)
+struct kept *kept_create(struct removal *removal, unsigned most)
 {
 	struct kept *k = calloc(1, sizeof *k);
 	if (k)
@@ -55,7 +55,7 @@ struct kept *kept_create(const char *tree, unsigned most)
 		free(k);
 		return NULL;
 	}
-	k->tree = tree;
+	k->removal = removal;
 	k->most = most;
 	pthread_mutex_init(&k->lock, NULL);
 	return k;
@@ -69,9 +69,7 @@ static void forget(struct kept *k, size_t i)
 
 static void discard(const struct kept *k, struct kept_session *s)
 {
-	char path[TREE_PATH];
-	if (tree_path(path, k->tree, "%s/sessions/%s", s->model, s->name))
-		(void)rmdir(path);
+	removal_put(k->removal, s->model, s->name);
 	free(s->messages);
 }
 

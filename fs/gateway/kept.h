@@ -18,7 +18,7 @@ enum { KEPT_NAME = 96, KEPT_PARAMS = 512 };
 struct kept_session {
 	char model[256], name[KEPT_NAME];
 	size_t key;
-	char params[KEPT_PARAMS]; /* names of those that were set, each with a blank behind it */
+	char params[KEPT_PARAMS]; /* that were set: `NAME=VALUE ` or `NAME ` (turn_submit.c) */
 	struct kept_message {
 		uint64_t hash;
 		size_t bytes;
@@ -30,7 +30,9 @@ struct kept_session {
 bool kept_hash(struct kept_session *s, struct json_object *tools, struct json_object *messages);
 
 struct kept;
-struct kept *kept_create(const char *tree, unsigned most); /* NULL: out of memory */
+struct removal;
+/* NULL: out of memory. */
+struct kept *kept_create(struct removal *removal, unsigned most);
 /* Removes all of them from the tree. NULL is fine. */
 void kept_free(struct kept *k);
 

@@ -2,6 +2,7 @@
 #include "fs/gateway/keys.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,6 +69,55 @@ size_t keys_find(const struct keys *k, const char *given)
 		found |= differs ? 0 : i + 1;
 	}
 	return n < KEY_SIZE ? found : 0;
+}
+
+/* ---- marks ---- */
+
+static uint64_t rotated(uint64_t x, int by)
+{
+	return x << by | x >> (64 - by);
+}
+
+static void sip_round(uint64_t v[4])
+{
+	v[0] += v[1];
+	v[2] += v[3];
+	v[1] = rotated(v[1], 13) ^ v[0];
+	v[3] = rotated(v[3], 16) ^ v[2];
+	v[0] = rotated(v[0], 32);
+	v[2] += v[1];
+	v[0] += v[3];
+	v[1] = rotated(v[1], 17) ^ v[2];
+	v[3] = rotated(v[3], 21) ^ v[0];
+	v[2] = rotated(v[2], 32);
+}
+
+/* SipHash-2-4 (Aumasson and Bernstein 2012), of whole words: its result tells nothing of its key. */
+static uint64_t sip(uint64_t k0, uint64_t k1, const uint64_t *words, size_t count)
+{
+	uint64_t v[4] = {k0 ^ 0x736f6d6570736575u, k1 ^ 0x646f72616e646f6du,
+			 k0 ^ 0x6c7967656e657261u, k1 ^ 0x7465646279746573u};
+	for (size_t i = 0; i <= count; i++) {
+		uint64_t word = i < count ? words[i] : (uint64_t)count << 59;
+		v[3] ^= word;
+		sip_round(v);
+		sip_round(v);
+		v[0] ^= word;
+	}
+	v[2] ^= 0xff;
+	for (int i = 0; i < 4; i++)
+		sip_round(v);
+	return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+/* A key's bytes make the key of the hash, and the hash is of nothing else. */
+void keys_mark(const struct keys *k, size_t number, char mark[KEY_MARK])
+{
+	uint64_t words[KEY_SIZE / sizeof(uint64_t)];
+	const size_t count = sizeof words / sizeof *words;
+	memcpy(words, k->of[number - 1], sizeof words);
+	uint64_t k0 = sip(0, 1, words, count), k1 = sip(1, 0, words, count);
+	(void)snprintf(mark, KEY_MARK, "%016llx", (unsigned long long)sip(k0, k1, NULL, 0));
 }
 
 void keys_free(struct keys *k)

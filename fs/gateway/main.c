@@ -85,8 +85,11 @@ static void ready(void)
 static void serve(struct gateway *g, struct server *s, const sigset_t *signals)
 {
 	const struct timespec second = {.tv_sec = 1};
-	while (sigtimedwait(signals, NULL, &second) < 0)
+	while (sigtimedwait(signals, NULL, &second) < 0) {
 		server_tick(s);
+		blocked_look(&g->blocked);
+		removal_look(&g->removal);
+	}
 	atomic_store(&g->stopping, true);
 }
 
@@ -104,11 +107,13 @@ static int run(const struct options *o, struct err *e)
 	sigaddset(&signals, SIGINT);
 	pthread_sigmask(SIG_BLOCK, &signals, NULL);
 	(void)signal(SIGPIPE, SIG_IGN);
+	blocked_begin(&g.blocked);
 	identity_make(g.id, sizeof g.id);
 	g.polls = o->poll ? !strcmp(o->poll, "on") : tree_is_moefs(o->tree);
+	removal_begin(&g.removal, o->tree, !g.polls);
 	turns_clear(&g);
 	g.gate = gate_create(o->active, o->queue);
-	g.kept = kept_create(o->tree, o->keep);
+	g.kept = kept_create(&g.removal, o->keep);
 	g.responses = responses_kept_create(RESPONSES_KEPT, RESPONSES_BYTES);
 	if (!g.gate || !g.kept || !g.responses)
 		code = err_set(e, ENOMEM, "out of memory");
@@ -126,8 +131,10 @@ static int run(const struct options *o, struct err *e)
 		serve(&g, s, &signals);
 	}
 	server_end(s);
+	blocked_end(&g.blocked);
 	responses_kept_free(g.responses);
 	kept_free(g.kept);
+	removal_end(&g.removal);
 	keys_free(g.keys);
 	gate_free(g.gate);
 	return code;

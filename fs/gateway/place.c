@@ -1,6 +1,7 @@
 /* Paths of requests, checked and walked. See place.h. */
 #include "fs/gateway/place.h"
 #include "fs/gateway/gateway.h"
+#include "fs/gateway/keys.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,9 +15,12 @@ enum { PREFIX = 32 };
 
 static void prefix_of(const struct request *r, char prefix[PREFIX])
 {
+	char mark[KEY_MARK];
 	*prefix = 0;
-	if (r->gateway->options->key_file)
-		(void)snprintf(prefix, PREFIX, "key%zu-", r->key);
+	if (!r->gateway->keys || !r->key)
+		return;
+	keys_mark(r->gateway->keys, r->key, mark);
+	(void)snprintf(prefix, PREFIX, "key-%s-", mark);
 }
 
 const char *place_known_as(const struct request *r, const char *session)

@@ -36,7 +36,7 @@ void place_close(struct place *at);
 int place_refused(const struct place *at, const struct request *r, int code, struct problem *p);
 
 /* The name by which who asks knows a session of the tree; NULL: it is not theirs. With keys the
- * names in the tree have one before them that is the key's, which nobody has to know. */
+ * names in the tree have the key's mark before them, which nobody has to know. */
 const char *place_known_as(const struct request *r, const char *session);
 
 #endif

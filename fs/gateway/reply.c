@@ -3,9 +3,12 @@
 #include "fs/gateway/request.h"
 #include "fs/gateway/routes.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 /* What a page may do: run and show what came from here, speak with here, and stand in no other. */
 static const char *const page_headers[][2] = {
@@ -125,8 +128,24 @@ struct stream {
 	void *ctx;
 	struct text pending; /* events that did not fit */
 	size_t sent;	     /* of them */
+	int held;	     /* the socket, as long as nothing goes out of it; -1 */
 	bool over;
 };
+
+/* What is sent waits in the socket until it is let go, so that the head of an answer and its first
+ * events arrive together: alone it would wake a client that it tells nothing. Of other sockets than
+ * TCP's each piece goes out as it comes. */
+static void hold(struct stream *s, int socket)
+{
+	s->held = setsockopt(socket, IPPROTO_TCP, TCP_CORK, &(int){1}, sizeof(int)) ? -1 : socket;
+}
+
+static void let_go(struct stream *s)
+{
+	if (s->held >= 0)
+		(void)setsockopt(s->held, IPPROTO_TCP, TCP_CORK, &(int){0}, sizeof(int));
+	s->held = -1;
+}
 
 /* Until there is something to give: an answer takes its time, which is not the client's idleness.
  * So that the library counts that alone, its timeout is off meanwhile; setting it again begins it
@@ -134,6 +153,8 @@ struct stream {
 static int refill(struct stream *s)
 {
 	int more = 0;
+	if (s->sent)
+		let_go(s);
 	text_cut(&s->pending, 0);
 	s->sent = 0;
 	MHD_set_connection_option(s->connection, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
@@ -163,6 +184,7 @@ static ssize_t stream_read(void *cls, uint64_t position, char *buffer, size_t si
 static void stream_free(void *cls)
 {
 	struct stream *s = cls;
+	let_go(s);
 	s->end(s->ctx);
 	text_free(&s->pending);
 	free(s);
@@ -183,7 +205,8 @@ enum MHD_Result reply_growing(struct request *r, const char *type, const struct 
 		end(ctx);
 		return MHD_NO;
 	}
-	*s = (struct stream){.connection = r->connection,
+	*s = (struct stream){.held = -1,
+			     .connection = r->connection,
 			     .timeout = r->gateway->options->timeout,
 			     .next = next,
 			     .end = end,
@@ -199,6 +222,7 @@ enum MHD_Result reply_growing(struct request *r, const char *type, const struct 
 	add_headers(r, response, type);
 	if (!(r->route->flags & ROUTE_PAGE))
 		MHD_add_response_header(response, "Cache-Control", "no-cache");
+	hold(s, r->client);
 	MHD_add_response_header(response, "X-Accel-Buffering", "no");
 	return give(r, MHD_HTTP_OK, response);
 }

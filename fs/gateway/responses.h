@@ -36,6 +36,9 @@ int responses_items(struct dialog *t, json_object *items, const struct responses
 		    struct err *e);
 /* Of it: tools and tool_choice. */
 int responses_tools(struct responses_asked *a, const json_object *body, struct err *e);
+/* The list of those that are on offer, as a response says it, once responses_tools has taken them.
+ * NULL: out of memory. */
+json_object *responses_tools_said(const json_object *body);
 /* The name that the model knows a namespace's tool by. False: too long. */
 bool responses_tool_name(char *name, size_t size, const char *space, const char *of_space);
 

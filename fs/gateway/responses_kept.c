@@ -93,6 +93,17 @@ static struct kept_one *find(struct responses_kept *k, size_t key, const char *i
 	return NULL;
 }
 
+/* What nests as deep as a body may, and a little deeper: json-c's own bound is less. */
+static json_object *read_back(const char *text)
+{
+	enum { DEPTH = 256 };
+	struct json_tokener *t = json_tokener_new_ex(DEPTH);
+	json_object *o = t ? json_tokener_parse_ex(t, text, -1) : NULL;
+	if (t)
+		json_tokener_free(t);
+	return o;
+}
+
 json_object *responses_kept_get(struct responses_kept *k, size_t key, const char *id,
 				enum kept_text which)
 {
@@ -100,7 +111,7 @@ json_object *responses_kept_get(struct responses_kept *k, size_t key, const char
 	const struct kept_one *one = find(k, key, id);
 	char *text = one ? strdup(one->texts[which]) : NULL;
 	pthread_mutex_unlock(&k->lock);
-	json_object *o = text ? json_tokener_parse(text) : NULL;
+	json_object *o = text ? read_back(text) : NULL;
 	free(text);
 	return o;
 }

@@ -48,26 +48,58 @@ static const struct {
 	{"temperature", "1"},
 	{"text", "{\"format\": {\"type\": \"text\"}}"},
 	{"tool_choice", "\"auto\""},
-	{"tools", "[]"},
 	{"top_logprobs", "0"},
 	{"top_p", "1"},
 	{"truncation", "\"disabled\""},
 	{"user", NULL},
 };
 
-/* Copies, so that nothing is shared with what outlives the request. */
+/* What an object of the request leaves out of those of the default. */
+static void complete(json_object *said, json_object *otherwise)
+{
+	if (!json_object_is_type(said, json_type_object) ||
+	    !json_object_is_type(otherwise, json_type_object))
+		return;
+	json_object_object_foreach(otherwise, key,
+				   value) if (!json_object_object_get_ex(said, key, NULL))
+		json_object_object_add(said, key, json_object_get(value));
+}
+
+/* A copy, so that nothing is shared with what outlives the request. -ENOMEM. */
+static int add_echo(json_object *echo, const char *key, json_object *said, const char *words)
+{
+	json_object *otherwise = words ? json_tokener_parse(words) : NULL, *copy = NULL;
+	int rc = said && json_object_deep_copy(said, &copy, NULL) < 0 ? -ENOMEM : 0;
+	complete(copy, otherwise);
+	json_object_object_add(echo, key, said ? copy : json_object_get(otherwise));
+	json_object_put(otherwise);
+	return rc;
+}
+
+/* An answer is held to its schema, whether or not that was said. */
+static void complete_form(json_object *format)
+{
+	const char *type = json_text(format, "type");
+	json_object *form = json_tokener_parse("{\"description\": null, \"strict\": true}");
+	if (type && strcmp(type, "json_schema") == 0)
+		complete(format, form);
+	json_object_put(form);
+}
+
 static int make_echo(struct responses_asked *a, const json_object *body, struct err *e)
 {
-	a->echo = json_object_new_object();
-	for (size_t i = 0; i < sizeof echoed / sizeof *echoed && a->echo; i++) {
-		json_object *v = json_at(body, echoed[i].key), *copy = NULL;
-		if (v && json_object_deep_copy(v, &copy, NULL) < 0)
-			return no_memory(e);
-		if (!v && echoed[i].otherwise)
-			copy = json_tokener_parse(echoed[i].otherwise);
-		json_object_object_add(a->echo, echoed[i].key, copy);
+	json_object *tools = responses_tools_said(body);
+	if (!tools || !(a->echo = json_object_new_object())) {
+		json_object_put(tools);
+		return no_memory(e);
 	}
-	return a->echo ? 0 : no_memory(e);
+	json_object_object_add(a->echo, "tools", tools);
+	for (size_t i = 0; i < sizeof echoed / sizeof *echoed; i++)
+		if (add_echo(a->echo, echoed[i].key, json_at(body, echoed[i].key),
+			     echoed[i].otherwise))
+			return no_memory(e);
+	complete_form(json_at(json_at(a->echo, "text"), "format"));
+	return 0;
 }
 
 /* ---- fields ---- */

@@ -1,4 +1,5 @@
-/* POST /v1/responses; GET and DELETE /v1/responses/ID, and the items of its request. */
+/* POST /v1/responses, and how many tokens one would read; GET and DELETE /v1/responses/ID, and the
+ * items of its request. */
 #include "fs/gateway/answering.h"
 #include "fs/gateway/gateway.h"
 #include "fs/gateway/handlers.h"
@@ -161,6 +162,25 @@ enum MHD_Result responses_create(struct request *r)
 	return answer_request(r, &manner, new, &new->asked.wanted);
 }
 
+enum MHD_Result responses_count(struct request *r)
+{
+	struct problem p = {0};
+	struct response of = {.gateway = r->gateway, .key = r->key};
+	const struct responses_past past = {&of, past_messages, past_item};
+	struct err e;
+	uint64_t tokens;
+	int code = responses_read(&of.asked, r->json, &past, &e)
+			   ? problem_of(&p, &e)
+			   : answer_tokens(r, &of.asked.wanted, &tokens, &p);
+	responses_asked_free(&of.asked);
+	if (code)
+		return reply_problem(r, &p);
+	json_object *o = json_object_new_object();
+	json_put(o, "object", "response.input_tokens");
+	json_put_number(o, "input_tokens", tokens);
+	return reply_json(r, MHD_HTTP_OK, o);
+}
+
 /* ---- looking, and forgetting ---- */
 
 static enum MHD_Result reply_unknown(struct request *r)
@@ -198,6 +218,16 @@ enum MHD_Result responses_get(struct request *r)
 		return reply_items(r, id);
 	json_object *whole = responses_kept_get(r->gateway->responses, r->key, bare, KEPT_RESPONSE);
 	return whole ? reply_json(r, MHD_HTTP_OK, whole) : reply_unknown(r);
+}
+
+enum MHD_Result responses_other(struct request *r)
+{
+	struct problem p = {0};
+	problem_set(&p, PROBLEM_NOT_FOUND, NULL,
+		    "There is nothing to be done at %.200s: nothing is compacted here (truncation: "
+		    "auto leaves the oldest out), and nothing runs unheard that could be cancelled",
+		    r->path);
+	return reply_problem(r, &p);
 }
 
 enum MHD_Result responses_delete(struct request *r)

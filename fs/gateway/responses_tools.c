@@ -2,11 +2,14 @@
  *
  * A model calls functions with JSON arguments. A custom tool, whose input is a text of any form, is
  * a function with that text as its one argument; a namespace's tools carry its name before theirs.
- * What only OpenAI's services run (web_search and the like) is left out: the model is not told of
- * it. */
+ * What only OpenAI's services run (web_search and the like) the model is not told of: some agents
+ * send one with every request, beside their functions, and work without it. So it is left out of
+ * the tools that the response says were on offer, and refused where it is all that was asked for.
+ */
 #include "fs/gateway/responses.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -83,14 +86,19 @@ static bool is(const json_object *tool, const char *type)
 	return has && strcmp(has, type) == 0;
 }
 
+static bool is_offered(const json_object *tool)
+{
+	return is(tool, "function") || is(tool, "custom") || is(tool, "namespace");
+}
+
 static int add_tool(struct responses_asked *a, const json_object *tool, struct err *e)
 {
 	if (!json_text(tool, "type"))
 		return err_set(e, EINVAL, "tools: each must have a type");
-	if (is(tool, "function") || is(tool, "custom"))
-		return add_one(a, tool, NULL, e);
-	if (!is(tool, "namespace"))
+	if (!is_offered(tool))
 		return 0;
+	if (!is(tool, "namespace"))
+		return add_one(a, tool, NULL, e);
 	const char *space = json_text(tool, "name");
 	json_object *tools = json_at(tool, "tools");
 	if (!space || !*space || !json_object_is_type(tools, json_type_array))
@@ -101,12 +109,65 @@ static int add_tool(struct responses_asked *a, const json_object *tool, struct e
 	return rc;
 }
 
+static int refuse_service(const char *key, const json_object *tool, struct err *e)
+{
+	const char *type = json_text(tool, "type");
+	return err_set(e, ENOTSUP,
+		       "%s: '%.60s' is a service's, which there is none of here: leave it out, or "
+		       "describe a function, which you run",
+		       key, type ? type : "");
+}
+
+/* Of tools of which none is on offer. */
+static int refuse_services_alone(json_object *tools, struct err *e)
+{
+	for (size_t i = 0; i < json_object_array_length(tools); i++) {
+		const json_object *tool = json_object_array_get_idx(tools, i);
+		if (!is_offered(tool))
+			return refuse_service("tools", tool, e);
+	}
+	return 0;
+}
+
+/* ---- what a response says of them ---- */
+
+/* A function has all of its keys there. */
+static json_object *offered(const json_object *tool)
+{
+	static const char *const KEYS[] = {"description", "parameters", "strict"};
+	json_object *copy = NULL;
+	if (json_object_deep_copy((json_object *)(uintptr_t)tool, &copy, NULL) < 0)
+		return NULL;
+	for (size_t i = 0; is(tool, "function") && i < sizeof KEYS / sizeof *KEYS; i++)
+		if (!json_at(tool, KEYS[i]))
+			json_object_object_add(copy, KEYS[i], NULL);
+	return copy;
+}
+
+json_object *responses_tools_said(const json_object *body)
+{
+	json_object *tools = json_at(body, "tools"), *said = json_object_new_array();
+	size_t n = tools ? json_object_array_length(tools) : 0;
+	for (size_t i = 0; i < n && said; i++) {
+		const json_object *tool = json_object_array_get_idx(tools, i);
+		json_object *copy = is_offered(tool) ? offered(tool) : NULL;
+		if (is_offered(tool) && (!copy || json_object_array_add(said, copy) < 0)) {
+			json_object_put(copy);
+			json_object_put(said);
+			said = NULL;
+		}
+	}
+	return said;
+}
+
 /* ---- tool_choice ---- */
 
 static int choose_tool(struct responses_asked *a, const json_object *choice, struct err *e)
 {
 	char whole[128];
 	const char *name = json_text(choice, "name");
+	if (json_text(choice, "type") && !is_offered(choice))
+		return refuse_service("tool_choice", choice, e);
 	if (!name ||
 	    !responses_tool_name(whole, sizeof whole, json_text(choice, "namespace"), name) ||
 	    !wanted_has_tool(&a->wanted, whole))
@@ -163,6 +224,8 @@ int responses_tools(struct responses_asked *a, const json_object *body, struct e
 	int rc = 0;
 	for (size_t i = 0; tools && i < json_object_array_length(tools) && rc == 0; i++)
 		rc = add_tool(a, json_object_array_get_idx(tools, i), e);
+	if (rc == 0 && tools && !a->wanted.tools)
+		rc = refuse_services_alone(tools, e);
 	if (rc || !choice)
 		return rc;
 	if (!json_object_is_type(choice, json_type_object))

@@ -14,6 +14,8 @@ static const struct route rows[] = {
 	{"POST", "/v1/messages",         PROTOCOL_ANTHROPIC, ROUTE_JSON, anthropic_create},
 	{"POST", "/v1/messages/count_tokens", PROTOCOL_ANTHROPIC, ROUTE_JSON, anthropic_count},
 	{"POST", "/v1/responses",        PROTOCOL_OPENAI, ROUTE_JSON, responses_create},
+	{"POST", "/v1/responses/input_tokens", PROTOCOL_OPENAI, ROUTE_JSON, responses_count},
+	{"POST", "/v1/responses/",       PROTOCOL_OPENAI, 0,          responses_other},
 	{"GET",  "/v1/responses/",       PROTOCOL_OPENAI, 0,          responses_get},
 	{"DELETE", "/v1/responses/",     PROTOCOL_OPENAI, 0,          responses_delete},
 	{"POST", "/v1/completions",      PROTOCOL_OPENAI, ROUTE_JSON, completions},

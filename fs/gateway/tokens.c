@@ -1,4 +1,5 @@
 /* Tokens: POST /tokenize and /detokenize, and what completions need of them. */
+#include "fs/gateway/characters.h"
 #include "fs/gateway/tokens.h"
 #include "fs/gateway/fields.h"
 #include "fs/gateway/gateway.h"
@@ -170,7 +171,7 @@ enum MHD_Result detokenize(struct request *r)
 	struct problem p = {0};
 	const char *model;
 	struct json_object *ids = NULL;
-	struct text text = {0};
+	struct text text = {0}, characters = {0};
 	if (take_model(r, &model, &p))
 		return reply_problem(r, &p);
 	int there = field_list(r->json, "tokens", &ids, &p);
@@ -181,9 +182,11 @@ enum MHD_Result detokenize(struct request *r)
 		return reply_problem(r, &p);
 	}
 	struct json_object *all = json_object_new_object();
-	json_object_object_add(
-		all, "prompt",
-		json_object_new_string_len(text.length ? text.data : "", (int)text.length));
+	text_add_characters(&characters, text.data, text.length);
+	json_object_object_add(all, "prompt",
+			       json_object_new_string_len(characters.length ? characters.data : "",
+							  (int)characters.length));
 	text_free(&text);
+	text_free(&characters);
 	return reply_json(r, MHD_HTTP_OK, all);
 }

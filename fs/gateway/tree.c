@@ -48,10 +48,14 @@ char *tree_path(char path[TREE_PATH], const char *tree, const char *format, ...)
 static bool is_model(const char *tree, const char *name)
 {
 	char path[TREE_PATH];
-	struct stat st;
-	return *name && *name != '.' && !strchr(name, '/') && strlen(name) < NAME_MAX &&
-	       tree_path(path, tree, "%s/sessions/default", name) && !stat(path, &st) &&
-	       S_ISDIR(st.st_mode);
+	int fd = -1;
+	/* Opened as a path it is but looked up, which the kernel may know by heart. */
+	if (*name && *name != '.' && !strchr(name, '/') && strlen(name) < NAME_MAX &&
+	    tree_path(path, tree, "%s/sessions/default", name))
+		fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
 }
 
 bool tree_model(const char *tree, const char *name)
@@ -150,17 +154,47 @@ void tree_line(const char *tree, char *value, size_t size, const char *format, .
 	value[strcspn(value, "\n")] = 0;
 }
 
+static int write_file(int fd, const char *data, size_t size, bool sync)
+{
+	if (fd < 0)
+		return fd;
+	int code = write_all(fd, data, size);
+	if (sync && !code && fsync(fd))
+		code = -errno;
+	if (close(fd) && !code)
+		code = -errno;
+	return code;
+}
+
 int tree_write(const char *tree, const char *data, size_t size, const char *format, ...)
 {
 	va_list values;
 	va_start(values, format);
 	int fd = open_in(tree, O_WRONLY | O_TRUNC, format, values);
 	va_end(values);
-	if (fd < 0)
+	return write_file(fd, data, size, false);
+}
+
+int tree_write_far(const char *tree, const char *data, size_t size, const char *format, ...)
+{
+	va_list values;
+	va_start(values, format);
+	int fd = open_in(tree, O_WRONLY | O_TRUNC, format, values);
+	va_end(values);
+	return write_file(fd, data, size, true);
+}
+
+int tree_put(const char *tree, const char *data, size_t size, const char *format, ...)
+{
+	va_list values;
+	va_start(values, format);
+	int fd = open_in(tree, O_WRONLY, format, values);
+	va_end(values);
+	int code = fd < 0 ? fd : write_all(fd, data, size);
+	if (!code)
 		return fd;
-	int code = write_all(fd, data, size);
-	if (close(fd) && !code)
-		code = -errno;
+	if (fd >= 0)
+		close(fd);
 	return code;
 }
 

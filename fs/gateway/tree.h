@@ -26,6 +26,14 @@ __attribute__((format(printf, 4, 5))) void tree_line(const char *tree, char *val
 /* Truncates and writes a file, and closes it, where some writes are refused. -errno. */
 __attribute__((format(printf, 4, 5))) int tree_write(const char *tree, const char *data,
 						     size_t size, const char *format, ...);
+/* The same where another file system is between, which closes without waiting for what that comes
+ * to (sshfs): it has taken effect, or was refused, before it is closed. */
+__attribute__((format(printf, 4, 5))) int tree_write_far(const char *tree, const char *data,
+							 size_t size, const char *format, ...);
+/* The same of a file that takes each write as it comes, and that need not be truncated: it stays
+ * open. A descriptor, or -errno. */
+__attribute__((format(printf, 4, 5))) int tree_put(const char *tree, const char *data, size_t size,
+						   const char *format, ...);
 /* Asks a file that is asked, such as tokenizer/encode: writes, then reads to its end. -errno. */
 __attribute__((format(printf, 5, 6))) int tree_ask(const char *tree, const char *data, size_t size,
 						   struct text *out, const char *format, ...);

@@ -20,16 +20,16 @@ static int open_file(const struct turn *t, const char *file)
 	return open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 }
 
-static int open_files(struct turn *t, const struct wish *w, struct problem *p)
+int turn_open_files(struct turn *t, struct problem *p)
 {
 	for (int i = 0; i < GROWS; i++) {
-		if (i == GROWS_LOGPROBS && !w->logprobs)
+		if (i == GROWS_LOGPROBS && !t->logprobs)
 			continue;
 		t->files[i].fd = open_file(t, growing_files[i]);
 		if (t->files[i].fd < 0)
 			return turn_refused(t, -errno, NULL, p);
 	}
-	if (!w->tools)
+	if (!t->tools)
 		return 0;
 	t->calls_fd = open_file(t, "tool_calls.json");
 	return t->calls_fd < 0 ? turn_refused(t, -errno, NULL, p) : 0;
@@ -63,6 +63,9 @@ int turn_begin(struct turn **out, struct request *r, const struct wish *w, struc
 	if (!t)
 		return problem_set(p, PROBLEM_FAILED, NULL, "out of memory");
 	t->slot = !w->beside;
+	t->logprobs = w->logprobs;
+	t->tools = w->tools;
+	t->answers = w->messages && !w->counts;
 	t->gateway = r->gateway;
 	t->session.key = r->key;
 	t->calls_fd = -1;
@@ -74,7 +77,7 @@ int turn_begin(struct turn **out, struct request *r, const struct wish *w, struc
 		return -1;
 	}
 	t->submitted = !w->counts;
-	if (!w->counts && open_files(t, w, p)) {
+	if (!w->counts && turn_open_files(t, p)) {
 		turn_end(t);
 		return -1;
 	}
@@ -109,6 +112,8 @@ void turn_end(struct turn *t)
 {
 	if (!t)
 		return;
+	turn_close_now(t);
+	blocked_remove(&t->gateway->blocked, &t->reading);
 	for (int i = 0; i < GROWS; i++) {
 		if (t->files[i].fd >= 0)
 			close(t->files[i].fd);

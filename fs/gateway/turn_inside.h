@@ -15,13 +15,28 @@ struct growing {
 
 enum grows { GROWS_THOUGHTS, GROWS_OUTPUT, GROWS_LOGPROBS, GROWS };
 
+/* Files whose closing does nothing, and so has time until the model has begun to speak. */
+enum { TURN_LATER = 2 * WISH_PARAMS + 4 };
+
 struct turn {
 	struct gateway *gateway;
 	struct kept_session session; /* its model, its name, and by what it is known again */
+	bool logprobs, tools;	     /* are wanted */
+	bool answers;		     /* messages, which it can do again */
 	bool slot, made, submitted, over, failed, keeps, used;
 	struct growing files[GROWS];
 	int calls_fd;
-	size_t calls; /* that were given */
+	bool calls_ready; /* there may be more of them */
+	size_t calls;	  /* that were given */
+	int later[TURN_LATER];
+	size_t later_count;
+	bool told; /* something has come */
+	struct blocked_read reading;
+	bool blocks; /* its output waits in read, and not in poll */
+	bool quick;  /* what came last came soon behind what came before */
+	uint64_t told_ns;
+	bool counted; /* it is over, and this is what it has cost: */
+	struct usage usage;
 };
 
 static inline const char *turn_tree(const struct turn *t)
@@ -29,6 +44,11 @@ static inline const char *turn_tree(const struct turn *t)
 	return t->gateway->options->tree;
 }
 
+/* turn.c: what comes of it, from its beginning. */
+int turn_open_files(struct turn *t, struct problem *p);
+/* turn_later.c: has a file closed once nobody waits for that. */
+void turn_close_later(struct turn *t, int fd);
+void turn_close_now(struct turn *t);
 /* turn_refused.c: what the session says of its last failure, -1. */
 int turn_refused(const struct turn *t, int code, const char *field, struct problem *p);
 /* turn_session.c: makes a session, or goes on with one; gives it back, kept if it may be, else

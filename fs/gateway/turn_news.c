@@ -2,32 +2,81 @@
  *
  * moefs tells who polls a file that there is more. Another file system with a tree behind it
  * (sshfs) says that there always is, and lets a read wait: then files are read one after the other,
- * a piece at a time, and that the client has gone away is seen with the next piece. */
+ * a piece at a time, and that the client has gone away is seen with the next piece. Nor does it
+ * pass on that reading fails: that is an end as any other there, and status says which it was. */
 #include "fs/gateway/characters.h"
 #include "fs/gateway/client.h"
 #include "fs/gateway/turn_inside.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
+
+/* The file that news of a turn come to next: thoughts end before the text begins, and that before
+ * the last of its tokens' lines. */
+static struct growing *next_file(struct turn *t)
+{
+	for (int f = 0; f < GROWS; f++)
+		if (t->files[f].fd >= 0)
+			return &t->files[f];
+	return NULL;
+}
+
+/* Calls come while the text does; once all else has ended they are always ready. */
+static bool calls_come(const struct turn *t)
+{
+	return t->calls_fd >= 0 && t->files[GROWS_THOUGHTS].fd < 0 &&
+	       t->files[GROWS_OUTPUT].fd >= 0;
+}
+
+/* Its output alone is still to come, and comes quickly: reading waits for it. */
+static bool may_block(const struct turn *t)
+{
+	return t && t->quick && !t->over && t->gateway->polls && t->calls_fd < 0 &&
+	       t->files[GROWS_THOUGHTS].fd < 0 && t->files[GROWS_LOGPROBS].fd < 0 &&
+	       t->files[GROWS_OUTPUT].fd >= 0;
+}
+
+/* Whether reading its output waits. */
+static bool set_blocking(struct turn *t, bool blocks)
+{
+	int fd = t->files[GROWS_OUTPUT].fd;
+	if (t->blocks == blocks || fd < 0)
+		return t->blocks;
+	if (!fcntl(fd, F_SETFL, blocks ? 0 : O_NONBLOCK))
+		t->blocks = blocks;
+	if (t->blocks && !t->reading.at)
+		blocked_add(&t->gateway->blocked, &t->reading);
+	return t->blocks;
+}
 
 int turns_wait(struct turn *const *turns, size_t count, int client, int milliseconds)
 {
 	struct pollfd files[CLIENT_FILES];
-	size_t n = 0;
-	for (size_t i = 0; i < count; i++) {
-		const struct turn *t = turns[i];
-		if (!t || t->over)
+	size_t n = 0, k = 0;
+	if (count == 1 && turns[0] && set_blocking(turns[0], may_block(turns[0])))
+		return client_wait(client, files, 0, 0) < 0 ? -EPIPE : 0;
+	for (size_t i = 0; i < count && n + 2 <= CLIENT_FILES; i++) {
+		struct turn *t = turns[i];
+		struct growing *next = t && !t->over ? next_file(t) : NULL;
+		if (!next)
 			continue;
-		for (int f = 0; f < GROWS && n < CLIENT_FILES; f++)
-			if (t->files[f].fd >= 0)
-				files[n++] = (struct pollfd){t->files[f].fd, POLLIN, 0};
-		/* Once all else has ended it is always ready. */
-		if (t->calls_fd >= 0 && t->files[GROWS_OUTPUT].fd >= 0 && n < CLIENT_FILES)
+		files[n++] = (struct pollfd){next->fd, POLLIN, 0};
+		if (calls_come(t))
 			files[n++] = (struct pollfd){t->calls_fd, POLLIN, 0};
 	}
 	int code = n ? client_wait(client, files, n, milliseconds) : 0;
+	for (size_t i = 0; i < count && code > 0; i++) {
+		struct turn *t = turns[i];
+		if (!t || t->over || !next_file(t) || k >= n)
+			continue;
+		k++;
+		if (calls_come(t))
+			t->calls_ready = files[k++].revents;
+	}
 	return code < 0 ? code : 0;
 }
 
@@ -68,6 +117,14 @@ static void give(struct growing *g, size_t size, struct text *to)
 	text_cut(&g->held, g->held.length - size);
 }
 
+/* A read that gives less than it may has had all there is, but for the end, which comes with the
+ * newline before it. */
+static bool may_have_more(const struct turn *t, const struct growing *g, ssize_t n, size_t asked)
+{
+	return n > 0 && t->gateway->polls && !t->blocks &&
+	       ((size_t)n == asked || g->held.data[g->held.length - 1] == '\n');
+}
+
 /* What there is of it. -errno where reading fails, which is a turn's that has failed. */
 static int take_file(struct turn *t, enum grows which, struct text *to)
 {
@@ -77,17 +134,35 @@ static int take_file(struct turn *t, enum grows which, struct text *to)
 	if (g->fd < 0)
 		return 0;
 	do {
-		n = read(g->fd, piece, sizeof piece);
+		n = t->blocks && which == GROWS_OUTPUT
+			    ? blocked_read(&t->reading, g->fd, piece, sizeof piece)
+			    : read(g->fd, piece, sizeof piece);
 		if (n > 0)
 			text_add(&g->held, piece, (size_t)n);
-	} while (n > 0 && t->gateway->polls);
+		if (g->held.failed)
+			return -ENOMEM;
+	} while (may_have_more(t, g, n, sizeof piece));
 	int code = n < 0 && errno != EAGAIN && errno != EINTR ? -errno : 0;
 	if (n == 0 || code) {
-		close(g->fd);
+		turn_close_later(t, g->fd);
 		g->fd = -1;
 	}
 	give(g, which == GROWS_LOGPROBS ? giveable_lines(&g->held) : giveable_text(&g->held), to);
 	return code;
+}
+
+/* All of tool_calls.json, through the open file, which so is not ready until the next comes. A file
+ * system between may give what it has read before. */
+static int read_calls(const struct turn *t, struct text *to)
+{
+	char piece[16 << 10];
+	ssize_t n;
+	if (!t->gateway->polls)
+		return tree_read(turn_tree(t), to, "%s/sessions/%s/tool_calls.json",
+				 t->session.model, t->session.name);
+	while ((n = pread(t->calls_fd, piece, sizeof piece, (off_t)to->length)) > 0 && !to->failed)
+		text_add(to, piece, (size_t)n);
+	return n < 0 ? -errno : 0;
 }
 
 static int take_calls(struct turn *t, struct news *n)
@@ -95,13 +170,10 @@ static int take_calls(struct turn *t, struct news *n)
 	struct text raw = {0}, text = {0};
 	if (t->calls_fd < 0)
 		return 0;
-	int code = tree_read(turn_tree(t), &raw, "%s/sessions/%s/tool_calls.json", t->session.model,
-			     t->session.name);
+	int code = read_calls(t, &raw);
+	t->calls_ready = false;
 	text_add_characters(&text, raw.data, raw.length);
 	text_free(&raw);
-	/* Through the open file as well, which so is not ready until the next comes. */
-	char one;
-	(void)!pread(t->calls_fd, &one, 1, 0);
 	text_add(&text, "", 1);
 	struct json_object *list = code || text.failed ? NULL : json_tokener_parse(text.data);
 	text_free(&text);
@@ -120,27 +192,83 @@ static int take_calls(struct turn *t, struct news *n)
 	return code;
 }
 
-/* Why a turn failed. What is too long is known by its numbers, not by words. */
+static int too_long(struct problem *p, const char *field, unsigned long long has,
+		    unsigned long long most)
+{
+	return problem_set(p, PROBLEM_TOO_LONG, field,
+			   "This model's maximum context length is %llu tokens. However, your %s "
+			   "resulted in %llu tokens, which leaves no room for an answer: shorten "
+			   "%s by at least %llu.",
+			   most, field, has, strcmp(field, "prompt") ? "them" : "it",
+			   has + 1 - most);
+}
+
+/* A prompt is rendered nowhere: how long it was, its error alone tells. */
+static bool is_long_prompt(struct problem *p)
+{
+	static const char LONG[] = "the prompt is ", CONTEXT[] = "but the context holds ";
+	const char *has = p->text + sizeof LONG - 1, *context = strstr(p->text, CONTEXT);
+	if (strncmp(p->text, LONG, sizeof LONG - 1) != 0 || !context)
+		return false;
+	too_long(p, "prompt", strtoull(has + strcspn(has, "0123456789"), NULL, 10),
+		 strtoull(context + sizeof CONTEXT - 1, NULL, 10));
+	return true;
+}
+
+/* Why a turn failed. What is too long is known by its numbers, not by words, where they are; what
+ * its template refuses to write is what the request has in it. */
 static int why_failed(struct turn *t, struct problem *p)
 {
-	char wanted[32], context[32], state[32];
+	char context[32], state[32];
+	struct text rendered = {0};
 	tree_line(turn_tree(t), state, sizeof state, "%s/info/state", t->session.model);
 	tree_line(turn_tree(t), context, sizeof context, "%s/info/context", t->session.model);
-	tree_line(turn_tree(t), wanted, sizeof wanted, "%s/sessions/%s/rendered_tokens",
-		  t->session.model, t->session.name);
-	unsigned long long has = strtoull(wanted, NULL, 10), most = strtoull(context, NULL, 10);
+	int code = tree_read(turn_tree(t), &rendered, "%s/sessions/%s/rendered_tokens",
+			     t->session.model, t->session.name);
+	text_add(&rendered, "", 1);
+	unsigned long long has = rendered.data ? strtoull(rendered.data, NULL, 10) : 0,
+			   most = strtoull(context, NULL, 10);
+	text_free(&rendered);
 	t->failed = true;
 	if (has && most && has >= most && !strcmp(state, "ready"))
-		return problem_set(
-			p, PROBLEM_TOO_LONG, "messages",
-			"This model's maximum context length is %llu tokens. However, "
-			"your messages resulted in %llu tokens, which leaves no room for "
-			"an answer: shorten them by at least %llu.",
-			most, has, has + 1 - most);
+		return too_long(p, "messages", has, most);
 	turn_refused(t, -EIO, NULL, p);
+	if (is_long_prompt(p))
+		return -1;
 	if (!strcmp(state, "failed"))
 		p->kind = PROBLEM_NOT_NOW;
+	else if (code == -EIO && !strcmp(state, "ready"))
+		turn_refused(t, -EINVAL, "messages", p);
 	return -1;
+}
+
+/* Contexts of sessions that are kept may have taken the room that this one needs: before it is said
+ * to have failed they go, and it is answered again, once. */
+static bool answered_again(struct turn *t)
+{
+	struct problem p;
+	char state[32];
+	bool dropped = false;
+	tree_line(turn_tree(t), state, sizeof state, "%s/info/state", t->session.model);
+	if (t->told || !t->answers || strcmp(state, "ready") != 0)
+		return false;
+	while (kept_drop(t->gateway->kept))
+		dropped = true;
+	t->answers = false;
+	if (!dropped || tree_write(turn_tree(t), "answer\n", 7, "%s/sessions/%s/ctl",
+				   t->session.model, t->session.name))
+		return false;
+	for (int i = 0; i < GROWS; i++) {
+		if (t->files[i].fd >= 0)
+			close(t->files[i].fd);
+		t->files[i].fd = -1;
+		text_cut(&t->files[i].held, 0);
+	}
+	if (t->calls_fd >= 0)
+		close(t->calls_fd);
+	t->calls_fd = -1;
+	t->blocks = false;
+	return !turn_open_files(t, &p);
 }
 
 /* One after the other: the next comes when this has ended. */
@@ -156,25 +284,58 @@ static int take_next_file(struct turn *t, struct news *n)
 	return 0;
 }
 
-/* Against the order in which they grow, so that what stood before something that is read is read
- * with it, if it was not before: no thought comes after the text. */
+/* In the order in which they grow: no thought comes after the text. Calls are read before the text
+ * that stands behind them is. */
 static int take_files(struct turn *t, struct news *n)
 {
-	(void)take_calls(t, n);
-	int output = take_file(t, GROWS_OUTPUT, &n->output);
 	int thoughts = take_file(t, GROWS_THOUGHTS, &n->thoughts);
+	if (thoughts || t->files[GROWS_THOUGHTS].fd >= 0)
+		return take_file(t, GROWS_LOGPROBS, &n->logprobs), thoughts;
+	struct pollfd calls = {t->calls_fd, POLLIN, 0}; /* one may have come since */
+	if (t->calls_ready || (calls_come(t) && poll(&calls, 1, 0) > 0))
+		(void)take_calls(t, n);
+	int output = take_file(t, GROWS_OUTPUT, &n->output);
 	(void)take_file(t, GROWS_LOGPROBS, &n->logprobs);
-	return thoughts ? thoughts : output;
+	return output;
+}
+
+/* Whether news come so quickly that their reader may wait in the kernel. */
+static void note_pace(struct turn *t, bool something)
+{
+	enum { QUICK_NS = 100 * 1000 * 1000 };
+	struct timespec c;
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &c);
+	uint64_t now = (uint64_t)c.tv_sec * 1000000000u + (uint64_t)c.tv_nsec;
+	t->quick = something && t->told && now - t->told_ns < QUICK_NS;
+	if (something)
+		t->told_ns = now;
+	t->told |= something;
+}
+
+static bool ended_badly(const struct turn *t)
+{
+	char word[32];
+	tree_line(turn_tree(t), word, sizeof word, "%s/sessions/%s/status", t->session.model,
+		  t->session.name);
+	return strcmp(word, "done") != 0 && strcmp(word, "stopped") != 0;
 }
 
 int turn_take(struct turn *t, struct news *n, struct problem *p)
 {
 	struct growing *output = &t->files[GROWS_OUTPUT], *lines = &t->files[GROWS_LOGPROBS];
+	if (t->told)
+		turn_close_now(t);
 	int failed = t->gateway->polls ? take_files(t, n) : take_next_file(t, n);
 	if (!failed && (!t->gateway->polls || output->fd < 0))
 		(void)take_calls(t, n); /* the last ones that came, too */
 	t->over = output->fd < 0 && t->files[GROWS_THOUGHTS].fd < 0 && lines->fd < 0;
+	if (t->over && !failed && !t->gateway->polls && ended_badly(t))
+		failed = -EIO;
 	n->over = t->over || failed;
+	if (failed && answered_again(t)) {
+		t->over = n->over = false;
+		return 0;
+	}
 	if (failed) {
 		t->over = true;
 		return why_failed(t, p);
@@ -185,6 +346,7 @@ int turn_take(struct turn *t, struct news *n, struct problem *p)
 		if (strcmp(u.finish, "end") != 0 && strcmp(u.finish, "tool_calls") != 0)
 			give(lines, lines->held.length, &n->logprobs);
 	}
+	note_pace(t, n->thoughts.length || n->output.length || n->calls);
 	if (n->thoughts.failed || n->output.failed || n->logprobs.failed) {
 		n->over = t->failed = true;
 		return problem_set(p, PROBLEM_FAILED, NULL, "out of memory");

@@ -2,6 +2,7 @@
 #include "fs/gateway/turn_inside.h"
 
 #include <errno.h>
+#include <time.h>
 #include <string.h>
 
 static void first_line(struct text *words)
@@ -15,11 +16,14 @@ static void first_line(struct text *words)
 int turn_refused(const struct turn *t, int code, const char *field, struct problem *p)
 {
 	struct text words = {0};
-	bool late = code == -EIO || code == -ENOTCONN || code == -ESTALE;
+	/* What another file system makes of a refusal is not to be told from a failure. */
+	bool far = !t->gateway->polls && field && code == -EIO;
+	bool late = (code == -EIO && !far) || code == -ENOTCONN || code == -ESTALE;
 	(void)tree_read(turn_tree(t), &words, "%s/sessions/%s/error", t->session.model,
 			t->session.name);
 	first_line(&words);
 	const char *why = words.data && *words.data ? words.data : strerror(-code);
+	late |= far && !(words.data && *words.data);
 	/* What was refused has the session's path before it, which tells a client nothing. */
 	const char *path = strstr(why, t->session.name);
 	if (path && !strncmp(path + strlen(t->session.name), ": ", 2))
@@ -44,12 +48,30 @@ static int add_name(void *ctx, const char *name)
 	return 0;
 }
 
+/* A name and this second as one number. Names of a tree are the kernel's for as long, so that
+ * looking again would tell no more; a model that has gone meanwhile is seen when its session is
+ * made. */
+static uint_fast64_t known(const char *model)
+{
+	struct timespec now;
+	uint_fast64_t h = 14695981039346656037u;
+	for (; *model; model++)
+		h = (h ^ (unsigned char)*model) * 1099511628211u;
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return (h ^ (uint_fast64_t)now.tv_sec) | 1;
+}
+
 int turn_model(const struct request *r, const char *model, struct problem *p)
 {
 	const char *tree = r->gateway->options->tree;
 	struct names n = {0};
-	if (tree_model(tree, model))
+	atomic_uint_fast64_t *last = &(r->gateway)->model_known;
+	if (atomic_load(last) == known(model))
 		return 0;
+	if (tree_model(tree, model)) {
+		atomic_store(last, known(model));
+		return 0;
+	}
 	int code = tree_models(tree, add_name, &n);
 	if (code)
 		problem_set(p, PROBLEM_NOT_NOW, NULL, "the tree cannot be read: %s",

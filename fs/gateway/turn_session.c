@@ -28,11 +28,15 @@ static int make_session(struct turn *t, struct problem *p)
 	name_session(t, "");
 	if (!session_path(t, path))
 		return problem_set(p, PROBLEM_FAILED, NULL, "the tree's path is too long");
-	if (mkdir(path, 0700))
-		return problem_set(p, errno == ENOSPC ? PROBLEM_BUSY : PROBLEM_NOT_NOW, NULL,
-				   "cannot make a session in the tree: %s", strerror(errno));
-	t->made = true;
-	return 0;
+	if (!mkdir(path, 0700)) {
+		t->made = true;
+		return 0;
+	}
+	if (errno == ENOENT)
+		return problem_set(p, PROBLEM_MODEL, "model", "The model '%.100s' has gone",
+				   t->session.model);
+	return problem_set(p, errno == ENOSPC ? PROBLEM_BUSY : PROBLEM_NOT_NOW, NULL,
+			   "cannot make a session in the tree: %s", strerror(errno));
 }
 
 /* Under another name; where that cannot be it stays what it is. */
@@ -48,12 +52,22 @@ static bool rename_session(struct turn *t, const char *kind)
 	return false;
 }
 
+/* Whether it has the name of its kind, or one at all: across another file system it stays what it
+ * is called, for the reason that is in removal.h. */
+static bool take_name(struct turn *t, const char *kind)
+{
+	char path[TREE_PATH];
+	if (t->gateway->polls)
+		return rename_session(t, kind);
+	return session_path(t, path) && !access(path, F_OK);
+}
+
 /* The session that was kept of the same conversation. False: it is gone, somebody has removed it.
  */
 static bool go_on(struct turn *t, const struct kept_session *kept)
 {
 	memcpy(t->session.name, kept->name, sizeof t->session.name);
-	t->made = t->used = rename_session(t, "");
+	t->made = t->used = take_name(t, "");
 	return t->made;
 }
 
@@ -113,13 +127,12 @@ static void keep_session(struct turn *t)
 
 void session_leave(struct turn *t, bool keep)
 {
-	char path[TREE_PATH];
-	if (keep && t->keeps && !atomic_load(&t->gateway->stopping) && rename_session(t, "kept-")) {
+	if (keep && t->keeps && !atomic_load(&t->gateway->stopping) && take_name(t, "kept-")) {
 		keep_session(t);
 		return;
 	}
-	if (t->made && session_path(t, path))
-		(void)rmdir(path);
+	if (t->made)
+		removal_put(&t->gateway->removal, t->session.model, t->session.name);
 	free(t->session.messages);
 }
 

@@ -26,6 +26,10 @@ uint64_t stats_number(const char *stats, const char *key)
 void turn_usage(struct turn *t, struct usage *u)
 {
 	struct text stats = {0};
+	if (t->counted) {
+		*u = t->usage;
+		return;
+	}
 	*u = (struct usage){.finish = "error"};
 	int code = tree_read(turn_tree(t), &stats, "%s/sessions/%s/stats", t->session.model,
 			     t->session.name);
@@ -41,4 +45,6 @@ void turn_usage(struct turn *t, struct usage *u)
 				       (int)strcspn(finish, "\n"), finish);
 	}
 	text_free(&stats);
+	t->counted = t->over && !code;
+	t->usage = *u;
 }

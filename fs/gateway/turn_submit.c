@@ -1,10 +1,12 @@
 /* What is asked of a model, into the files of its session. */
 #include "fs/gateway/turn_inside.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 bool wish_param(struct wish *w, const char *name, const char *field, const char *format, ...)
 {
@@ -32,16 +34,41 @@ void wish_free(struct wish *w)
 	*w = (struct wish){0};
 }
 
-static int put(const struct turn *t, const char *file, const char *field, const char *data,
-	       size_t size, struct problem *p)
+/* Takes effect when it is closed. What a new session has there is shorter than anything that is
+ * written, so that truncating it would be a round trip for nothing. */
+static int put(struct turn *t, const char *file, const char *field, const char *data, size_t size,
+	       struct problem *p)
 {
-	int code = tree_write(turn_tree(t), data, size, "%s/sessions/%s/%s", t->session.model,
-			      t->session.name, file);
+	bool longer = !t->used && !strcmp(field, "messages") && t->gateway->polls;
+	int fd = longer ? tree_put(turn_tree(t), data, size, "%s/sessions/%s/%s", t->session.model,
+				   t->session.name, file)
+			: -1;
+	int code = longer ? fd < 0 ? fd : 0
+			  : (t->gateway->polls ? tree_write : tree_write_far)(
+				    turn_tree(t), data, size, "%s/sessions/%s/%s", t->session.model,
+				    t->session.name, file);
+	if (fd >= 0 && close(fd))
+		code = -errno;
 	return code ? turn_refused(t, code, field, p) : 0;
 }
 
-static int put_json(const struct turn *t, const char *file, const char *field,
-		    struct json_object *json, struct problem *p)
+/* Takes effect as it is written: truncating it and closing it would be round trips to the tree
+ * before the model is asked. A file system between may write only when it is closed. */
+static int put_now(struct turn *t, const char *file, const char *field, const char *data,
+		   size_t size, struct problem *p)
+{
+	if (!t->gateway->polls)
+		return put(t, file, field, data, size, p);
+	int fd = tree_put(turn_tree(t), data, size, "%s/sessions/%s/%s", t->session.model,
+			  t->session.name, file);
+	if (fd < 0)
+		return turn_refused(t, fd, field, p);
+	turn_close_later(t, fd);
+	return 0;
+}
+
+static int put_json(struct turn *t, const char *file, const char *field, struct json_object *json,
+		    struct problem *p)
 {
 	size_t size;
 	const char *text =
@@ -51,12 +78,57 @@ static int put_json(const struct turn *t, const char *file, const char *field,
 	return put(t, file, field, text, size, p);
 }
 
-static bool is_in(const char *list, const char *name)
+/* ---- params ---- */
+
+/* Those that are a number or a word, which the tree takes as it is written. */
+static bool is_value(const char *name)
 {
-	size_t n = strlen(name);
-	for (const char *at = list; (at = strstr(at, name)); at += n)
-		if ((at == list || at[-1] == ' ') && at[n] == ' ')
+	static const char *const values[] = {"temperature",
+					     "top_p",
+					     "top_k",
+					     "min_p",
+					     "frequency_penalty",
+					     "presence_penalty",
+					     "repetition_penalty",
+					     "seed",
+					     "max_tokens",
+					     "logprobs",
+					     "thinking",
+					     "tool_choice"};
+	for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+		if (!strcmp(name, values[i]))
 			return true;
+	return false;
+}
+
+/* What is remembered of a param that was set: `NAME=VALUE `, or `NAME ` of what cannot be compared
+ * with a later one's. Advice may have been refused. */
+static int entry_of(char entry[128], const struct wish_param *param)
+{
+	bool known = is_value(param->name) && !param->advice && strlen(param->value) < 40 &&
+		     !strpbrk(param->value, " \n");
+	return snprintf(entry, 128, "%s%s%s ", param->name, known ? "=" : "",
+			known ? param->value : "");
+}
+
+/* Whether it is what an earlier request has set in this session. */
+static bool is_set(const char *list, const struct wish_param *param)
+{
+	char entry[128];
+	int n = entry_of(entry, param);
+	if (!strchr(entry, '='))
+		return false;
+	for (const char *at = list; (at = strstr(at, entry)); at += n)
+		if (at == list || at[-1] == ' ')
+			return true;
+	return false;
+}
+
+static bool is_wanted(const struct wish *w, const char *name)
+{
+	for (size_t i = 0; i < w->param_count; i++)
+		if (!strcmp(w->params[i].name, name))
+			return is_value(name) && !w->params[i].advice;
 	return false;
 }
 
@@ -71,53 +143,107 @@ static void reset_param(const struct turn *t, const char *name)
 	text_free(&value);
 }
 
-/* What an earlier request has set in this session. What an answer is held to goes before what
- * describes it. */
-static void reset_params(struct turn *t)
+/* What an earlier request has set in this session, and this one does not. What an answer is held to
+ * goes before what describes it. */
+static void reset_params(const struct turn *t, const struct wish *w, const char *set)
 {
 	char names[KEPT_PARAMS], *rest = names;
-	memcpy(names, t->session.params, sizeof names);
-	if (is_in(names, "format"))
+	memcpy(names, set, sizeof names);
+	if (!strncmp(names, "format ", 7) || strstr(names, " format "))
 		reset_param(t, "format");
-	for (char *name; (name = strsep(&rest, " "));)
-		if (*name)
+	for (char *name; (name = strsep(&rest, " "));) {
+		name[strcspn(name, "=")] = 0;
+		if (*name && !is_wanted(w, name))
 			reset_param(t, name);
-	*t->session.params = 0;
+	}
 }
 
 /* What is advice alone may be refused. */
-static int put_params(struct turn *t, const struct wish *w, struct problem *p)
+static int put_param(struct turn *t, const struct wish_param *param, struct problem *p)
 {
-	size_t used = 0;
+	char file[64];
+	(void)snprintf(file, sizeof file, "params/%s", param->name);
+	int code = (is_value(param->name) ? put_now : put)(t, file, param->field, param->value,
+							   strlen(param->value), p);
+	return param->advice ? 0 : code;
+}
+
+/* To what the session has set an entry is added. */
+static void note_param(struct turn *t, const struct wish_param *param)
+{
+	char entry[128];
+	size_t used = strlen(t->session.params), n = (size_t)entry_of(entry, param);
+	if (used + n < KEPT_PARAMS)
+		memcpy(t->session.params + used, entry, n + 1);
+	else
+		t->keeps = false;
+}
+
+/* What may stand behind a verb: a value in a single word. */
+static bool is_short(const struct wish_param *param)
+{
+	char entry[128];
+	return entry_of(entry, param) && strchr(entry, '=');
+}
+
+/* All of them, or those that cannot stand behind a verb. */
+static int put_params(struct turn *t, const struct wish *w, const char *set, bool all,
+		      struct problem *p)
+{
 	for (size_t i = 0; i < w->param_count; i++) {
-		char file[64];
 		const struct wish_param *param = &w->params[i];
-		(void)snprintf(file, sizeof file, "params/%s", param->name);
-		if (put(t, file, param->field, param->value, strlen(param->value), p) &&
-		    !param->advice)
+		if (is_set(set, param) || (!all && is_short(param)))
+			continue;
+		if (put_param(t, param, p))
 			return -1;
-		used += (size_t)snprintf(t->session.params + used, KEPT_PARAMS - used, "%s ",
-					 param->name);
-		if (used >= KEPT_PARAMS)
-			t->keeps = false;
 	}
 	return 0;
 }
 
+/* ---- the whole ---- */
+
+/* `answer`, and behind it the params that are a word: a file for each would be three round trips
+ * more. Where that is refused, each goes into its own, so that the refusal is about a field. */
+static int answer(struct turn *t, const struct wish *w, const char *set, struct problem *p)
+{
+	struct text verb = {0};
+	struct problem refusal = {0};
+	text_string(&verb, "answer");
+	for (size_t i = 0; i < w->param_count; i++)
+		if (!is_set(set, &w->params[i]) && is_short(&w->params[i]))
+			text_format(&verb, " %s=%s", w->params[i].name, w->params[i].value);
+	text_string(&verb, "\n");
+	bool params = verb.length > strlen("answer\n");
+	int code = verb.failed ? problem_set(&refusal, PROBLEM_FAILED, NULL, "out of memory")
+			       : put_now(t, "ctl", "messages", verb.data, verb.length, &refusal);
+	text_free(&verb);
+	if (code && params) {
+		if (put_params(t, w, set, true, p))
+			return -1;
+		return put_now(t, "ctl", "messages", "answer\n", 7, p);
+	}
+	if (code)
+		*p = refusal;
+	return code;
+}
+
 int session_submit(struct turn *t, const struct wish *w, struct problem *p)
 {
-	bool used = t->used;
-	reset_params(t);
+	char set[KEPT_PARAMS];
+	bool answers = w->messages && !w->counts;
+	memcpy(set, t->session.params, sizeof set);
+	reset_params(t, w, set);
+	*t->session.params = 0;
+	for (size_t i = 0; i < w->param_count; i++)
+		note_param(t, &w->params[i]);
 	if (w->tools ? put_json(t, "tools.json", "tools", w->tools, p)
-		     : used && put(t, "tools.json", "tools", "[]\n", 3, p))
+		     : t->used && put(t, "tools.json", "tools", "[]\n", 3, p))
 		return -1;
-	if (put_params(t, w, p))
+	if (put_params(t, w, set, !answers, p))
 		return -1;
 	if (!w->messages)
 		return put(t, "prompt", "prompt", w->prompt, w->prompt_size, p);
 	if (put_json(t, "messages.json", "messages", w->messages, p))
 		return -1;
-	if (w->counts)
-		return 0;
-	return put(t, "ctl", "messages", "answer\n", 7, p);
+	return answers ? answer(t, w, set, p) : 0;
 }

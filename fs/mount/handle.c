@@ -7,6 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Found out at open: by the time of a FLUSH or a RELEASE the thread that opened may be gone. Each
+ * process of the line is a file of /proc to be read, and so no more is found out than is asked for
+ * later: who refusals are told to, or whose FLUSH it is. */
+static void know_opener(struct handle *h)
+{
+	const struct file_ops *ops = h->node.row->ops;
+	if (!handle_writes(h))
+		return;
+	if (ops->refuses)
+		process_line(h->caller, REFUSAL_LINE, &h->opener);
+	else if (ops->flush)
+		h->opener = (struct line){{{.id = process_of(h->caller)}}, h->caller > 0};
+}
+
 int handle_open(struct handle **out, const struct node *n, int flags, pid_t caller, struct err *e)
 {
 	struct handle *h = calloc(1, sizeof *h);
@@ -17,9 +31,8 @@ int handle_open(struct handle **out, const struct node *n, int flags, pid_t call
 	h->caller = caller;
 	list_init(&h->polling);
 	list_init(&h->readers);
-	/* Found out now: by the time of a FLUSH or a RELEASE the thread that opened may be gone. */
-	if (handle_writes(h))
-		process_line(caller, REFUSAL_LINE, &h->opener);
+	h->opener_thread = caller;
+	know_opener(h);
 	if (n->conversation)
 		conversation_ref(n->conversation);
 	list_append(&n->mount->handles, &h->all);
@@ -36,6 +49,7 @@ void handle_release(struct handle *h)
 {
 	if (h->node.row->ops->release)
 		h->node.row->ops->release(h);
+	handle_relayed_no_more(h);
 	if (h->poll)
 		fuse_pollhandle_destroy(h->poll);
 	list_remove(&h->polling);
@@ -51,6 +65,8 @@ void handle_release(struct handle *h)
 void handle_began_turn(struct handle *h)
 {
 	h->node.conversation->error_told = false;
+	if (!h->opener.count && h->caller > 0) /* a verb, whose writer waits for this write */
+		process_line(h->caller, REFUSAL_LINE, &h->opener);
 	refusals_accepted(h->node.conversation, &h->opener);
 	node_accepted(&h->node);
 }

@@ -19,10 +19,12 @@ struct task;
 struct trace_reader;
 
 struct handle {
-	struct link all;       /* on mount.handles */
-	struct node node;      /* its viewer: who opened it */
-	int flags;	       /* as given to open */
-	struct line opener;    /* the process that opened it to write, and its parent; else empty */
+	struct link all;  /* on mount.handles */
+	struct node node; /* its viewer: who opened it */
+	int flags;	  /* as given to open */
+	/* The process that opened it to write, and its parent; as much as its kind asks for. */
+	struct line opener;
+	pid_t opener_thread;
 	pid_t caller;	       /* the thread whose open or write is being served */
 	struct text written;   /* prompt, questions, assembled: what the writes have put together */
 	size_t counted;	       /* of that, with its user (unsubmitted.h) */
@@ -33,9 +35,11 @@ struct handle {
 	bool dirty;	       /* prompt, assembled: written has not taken effect yet */
 	bool completes;	       /* tool_result: its release submits the results */
 	bool flushed;	       /* prompt: the opener has flushed since the last write */
+	bool relayed;	       /* counted among its conversation's */
 	struct answer *answer; /* output, questions: what reads are bound to; a reference */
 	unsigned late;	       /* writes that workers are at (files/late.h) */
 	bool ended;	       /* output: a read has reached the answer's end */
+	uint64_t rest; /* streams: where what the last read asked for ends, if it got less */
 	/* output: furthest byte read; questions: next byte of the answer; tool_calls.json: bytes of
 	 * it when it was read; log, trace: where the last read ended */
 	uint64_t cursor;
@@ -57,6 +61,8 @@ typedef void size_fn(fuse_req_t req, const struct node *n, uint64_t size);
 /* What a kind of file does; NULL: nothing, or the plain default. Sentences go to MOUNT/error. */
 struct file_ops {
 	int (*open)(struct handle *h, struct err *e);
+	bool refuses; /* what is written may be refused later: who opened it is known, with parents
+		       */
 	/* At most c->size bytes from c->offset into buffer: how many, a negative errno, or
 	 * CALL_KEPT. */
 	ssize_t (*read)(struct handle *h, struct call *c, char *buffer);
@@ -96,12 +102,21 @@ static inline bool handle_writes(const struct handle *h)
 	return (h->flags & O_ACCMODE) != O_RDONLY;
 }
 
+/* The process that opened it to write. */
+static inline pid_t handle_opener(const struct handle *h)
+{
+	return h->opener.count ? h->opener.of[0].id : process_of(h->opener_thread);
+}
+
 /* Its session was removed while the file was open, or the mount is coming to its end. */
 static inline bool handle_ended(const struct handle *h)
 {
 	return h->gone || (h->node.conversation && !h->node.conversation->session);
 }
 
+/* writers.c: it has been written to; it is being released. */
+void handle_relayed(struct handle *h);
+void handle_relayed_no_more(struct handle *h);
 int handle_open(struct handle **out, const struct node *n, int flags, pid_t caller, struct err *e);
 void handle_release(struct handle *h);
 /* What its opener wrote has begun a turn: refusals before it are no news any more. */
@@ -112,7 +127,9 @@ void handle_submitted(struct handle *h, int code, const struct err *e);
 ssize_t read_slice(const struct call *c, char *buffer, const void *data, size_t length);
 /* Lets a read wait, or says -EAGAIN if it must not. */
 ssize_t read_waits(struct call *c, struct link *list);
-/* How long an open may wait for the RELEASE of a prompt that is closing. */
-enum { RELEASE_WAIT_MS = 300 };
+/* How long an open may wait for the RELEASE of a prompt that is closing; where a network is
+ * between.
+ */
+enum { RELEASE_WAIT_MS = 300, RELAY_WAIT_MS = 1000 };
 
 #endif

@@ -58,6 +58,7 @@ struct conversation {
 	/* The handle that has written to prompt and is not released yet: the session is dirty. */
 	struct handle *writer;
 	struct link writing;	  /* while there is one: on mounted.writing */
+	unsigned relayed;	  /* handles of relays' whose text takes effect at their RELEASE */
 	struct link for_text;	  /* calls waiting until the answer grows or ends */
 	struct link for_turn;	  /* calls waiting until the turn ends */
 	struct link for_release;  /* calls waiting for the writer's RELEASE */
@@ -87,9 +88,9 @@ struct mounted {
 	struct mount *mount;
 	struct model *model;
 	char name[NAME_SIZE];
-	char *path;	/* where it was found */
-	bool gone;	/* from there, and from the tree: nobody looks at its model, which is closed */
-	uint32_t index; /* in mount.models */
+	char *path; /* where it was found */
+	bool gone;  /* from there, and from the tree: nobody looks at its model, which is closed */
+	uint32_t index;			/* in mount.models */
 	struct conversation **sessions; /* by ascending id; the first is sessions/default */
 	struct conversation **named;	/* the same by their names, in the order of their bytes */
 	size_t session_count, session_capacity;
@@ -142,11 +143,12 @@ struct mount {
 	char error[1024]; /* the last failure of nobody's, in words */
 	uint64_t error_order, failure_order;
 	struct failure failures[FAILURES_MOST]; /* of users */
-	bool ready;				/* the kernel has said INIT */
-	bool load_asked;		  /* somebody has had a model loaded: look how it goes */
-	bool verbose;			  /* a line for each answered prompt */
-	mode_t umask;			  /* bits that no node has */
-	struct said *said;		  /* what the daemon has to say; NULL: to nobody */
+	uint64_t stirred_ns; /* when something was last done; 0: it rests (requests/rest.c) */
+	bool ready;	     /* the kernel has said INIT */
+	bool load_asked;     /* somebody has had a model loaded: look how it goes */
+	bool verbose;	     /* a line for each answered prompt */
+	mode_t umask;	     /* bits that no node has */
+	struct said *said;   /* what the daemon has to say; NULL: to nobody */
 	const struct param_given *params; /* that sessions begin with (param_defaults.h) */
 	size_t param_count;
 };
@@ -204,8 +206,12 @@ struct conversation *sessions_after(const struct mounted *model, uint32_t id); /
 /* ---- writers.c ---- */
 
 /* What an open that must see the newest answer has to know. Closing: text was written to prompt and
- * the process that opened it has flushed since, so that its RELEASE is on its way. */
+ * the process that opened it has flushed since, so that its RELEASE is on its way. Of a relay (see
+ * process.h) nothing is known before its RELEASE, which comes by another way than the next OPEN:
+ * whatever it has written may be closing, to prompt or to a file whose text is put together. */
 bool conversation_closing(const struct conversation *c);
+/* How long its RELEASE is waited for. */
+unsigned conversation_closing_ms(const struct conversation *c);
 /* A conversation of the model's that is closing; NULL: none is. */
 struct conversation *sessions_closing(const struct mounted *model);
 /* Its writer is this one; NULL: there is none any more. */

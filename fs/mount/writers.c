@@ -4,7 +4,12 @@
 
 bool conversation_closing(const struct conversation *c)
 {
-	return c->writer && c->writer->flushed;
+	return c->relayed || (c->writer && c->writer->flushed);
+}
+
+unsigned conversation_closing_ms(const struct conversation *c)
+{
+	return c->relayed ? RELAY_WAIT_MS : RELEASE_WAIT_MS;
 }
 
 struct conversation *sessions_closing(const struct mounted *model)
@@ -15,6 +20,25 @@ struct conversation *sessions_closing(const struct mounted *model)
 			return c;
 	}
 	return NULL;
+}
+
+void handle_relayed(struct handle *h)
+{
+	enum effect effect = h->node.row->effect;
+	bool later = effect == EFFECT_ASSEMBLED || effect == EFFECT_RELEASE;
+	if (h->relayed || !later || !h->node.conversation || !process_relays(&h->opener))
+		return;
+	h->relayed = true;
+	h->node.conversation->relayed++;
+}
+
+void handle_relayed_no_more(struct handle *h)
+{
+	if (!h->relayed)
+		return;
+	h->relayed = false;
+	h->node.conversation->relayed--;
+	calls_wake(h->node.mount, &h->node.conversation->for_release);
 }
 
 void conversation_set_writer(struct conversation *c, struct handle *writer)

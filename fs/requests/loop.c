@@ -8,6 +8,7 @@
 #include "fs/models/rescan.h"
 #include "fs/mount/call.h"
 #include "fs/mount/pollers.h"
+#include "fs/requests/rest.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -56,6 +57,9 @@ static void serve_requests(struct mount *m, struct fuse_buf *buffer)
 static int timeout(const struct mount *m, bool loading)
 {
 	int ms = calls_timeout(m);
+	int rest = rest_timeout(m);
+	if (rest >= 0 && (ms < 0 || ms > rest))
+		ms = rest;
 	int asks = asks_timeout(m);
 	if (asks >= 0 && (ms < 0 || ms > asks))
 		ms = asks;
@@ -80,6 +84,8 @@ static void loop(struct mount *m, int signals, const struct loop_hooks *hooks)
 		int ready = poll(fds, sizeof fds / sizeof *fds, timeout(m, loading));
 		if (ready < 0)
 			continue; /* EINTR */
+		if (fds[0].revents || fds[1].revents)
+			rest_stir(m);
 		if (fds[0].revents)
 			serve_requests(m, &buffer);
 		if (m->ready && !started) {
@@ -98,6 +104,7 @@ static void loop(struct mount *m, int signals, const struct loop_hooks *hooks)
 		calls_expire(m);
 		asks_expire(m);
 		rescan_expire(m);
+		rest_look(m);
 		calls_serve_woken(m, WOKEN_PER_SLICE);
 		pollers_serve_woken(m, WOKEN_PER_SLICE);
 		calls_end_interrupted(m);

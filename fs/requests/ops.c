@@ -94,8 +94,8 @@ static bool is_writing(const struct node *n, pid_t thread)
 	uint64_t inode = tree_inode(n);
 	for (struct link *l = n->mount->handles.next; l != &n->mount->handles; l = l->next) {
 		const struct handle *h = LINK_OWNER(l, struct handle, all);
-		if (h->opener.count && h->opener.of[0].id == process &&
-		    tree_inode(&h->node) == inode)
+		if (handle_writes(h) && tree_inode(&h->node) == inode &&
+		    handle_opener(h) == process)
 			return true;
 	}
 	return false;
@@ -185,6 +185,7 @@ const struct fuse_lowlevel_ops moefs_ops = {
 	.read = op_read,
 	.write = op_write,
 	.flush = op_flush,
+	.fsync = op_fsync,
 	.release = op_release,
 	.poll = op_poll,
 };

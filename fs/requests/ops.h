@@ -56,6 +56,7 @@ void op_read(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset,
 void op_write(fuse_req_t req, fuse_ino_t inode, const char *data, size_t size, off_t offset,
 	      struct fuse_file_info *file);
 void op_flush(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file);
+void op_fsync(fuse_req_t req, fuse_ino_t inode, int data_alone, struct fuse_file_info *file);
 void op_release(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file);
 void op_poll(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file,
 	     struct fuse_pollhandle *poll);

@@ -54,7 +54,7 @@ static void open_serve(struct call *c)
 	int code = open_node(c, &n);
 	if (!code && n.row->flags & ROW_GATED && !c->waited &&
 	    conversation_closing(n.conversation)) {
-		call_wait(c, &n.conversation->for_release, RELEASE_WAIT_MS);
+		call_wait(c, &n.conversation->for_release, conversation_closing_ms(n.conversation));
 		return;
 	}
 	if (!code && n.row->flags & ROW_TELLS && (c->file.flags & O_ACCMODE) != O_WRONLY &&
@@ -83,16 +83,33 @@ void op_open(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file)
 
 /* ---- read ---- */
 
+/* Another file system may cut a long read into several and send all of them at once (sshfs does):
+ * what begins where one ends that got less than it asked for would wait for what no one has asked
+ * for yet, and the reader with it. It is the end, for now. */
+static bool is_rest(const struct handle *h, const struct call *c)
+{
+	return h->rest && h->rest == c->offset && !c->waited;
+}
+
+static void set_rest(struct handle *h, const struct call *c, ssize_t n)
+{
+	bool less = h->node.row->caching == CACHING_STREAM && n >= 0 && (size_t)n < c->size;
+	h->rest = less ? c->offset + c->size : 0;
+}
+
 static void read_serve(struct call *c)
 {
 	struct handle *h = c->handle;
 	char *buffer = c->mount->scratch;
 	ssize_t n = c->waited ? -EIO : -ESTALE;
-	if (!handle_ended(h))
+	if (!handle_ended(h) && is_rest(h, c))
+		n = 0;
+	else if (!handle_ended(h))
 		n = h->node.row->ops->read_in_worker ? worker_read(h, c)
 						     : h->node.row->ops->read(h, c, buffer);
 	if (n == CALL_KEPT)
 		return;
+	set_rest(h, c, n);
 	if (n < 0)
 		fuse_reply_err(c->req, (int)-n);
 	else
@@ -137,6 +154,8 @@ void op_write(fuse_req_t req, fuse_ino_t inode, const char *data, size_t size, o
 	struct err e = {0};
 	h->caller = fuse_req_ctx(req)->pid;
 	const struct file_ops *ops = h->node.row->ops;
+	h->rest = 0;
+	handle_relayed(h);
 	if (!handle_ended(h) && ops->write_later) {
 		(void)went_well(req, h, ops->write_later(h, req, data, size, (uint64_t)offset, &e),
 				&e);
@@ -162,7 +181,9 @@ int file_truncate(struct fuse_file_info *file, uint64_t size)
 /* FLUSH comes from whoever closes a descriptor, and the caller is known by its thread. */
 static bool is_opener(const struct handle *h, pid_t caller)
 {
-	pid_t opener = h->opener.count ? h->opener.of[0].id : 0;
+	if (caller == h->opener_thread)
+		return true;
+	pid_t opener = handle_opener(h);
 	return opener == caller || opener == process_of(caller);
 }
 
@@ -181,6 +202,14 @@ void op_flush(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file)
 	}
 	if (went_well(req, h, code, &e))
 		fuse_reply_err(req, 0);
+}
+
+/* Who wants to know now what a close would say has to ask by this: sshfs does not wait for it, and
+ * tells nobody how it went. */
+void op_fsync(fuse_req_t req, fuse_ino_t inode, int data_alone, struct fuse_file_info *file)
+{
+	(void)data_alone;
+	op_flush(req, inode, file);
 }
 
 void op_release(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file)

@@ -27,6 +27,7 @@ int first_command(int argc, char **argv, struct err *e);
 int page_command(int argc, char **argv, struct err *e);
 int grammar_command(int argc, char **argv, struct err *e);
 int files_command(int argc, char **argv, struct err *e);
+int http_command(int argc, char **argv, struct err *e);
 
 /* ---- options.c ---- */
 

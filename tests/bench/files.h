@@ -21,6 +21,7 @@ struct notes {
 	} note[NOTES_MOST];
 };
 void notes_add(struct notes *n, uint64_t bytes);
+void notes_clear(struct notes *n);
 
 /* Each serves `where` until SIGTERM, and writes a byte to `started` once that answers. What it
  * shows is prompt and output: in the folder itself, or in that of the model. */

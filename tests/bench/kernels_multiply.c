@@ -205,6 +205,7 @@ int bench_multiply(struct kernels_bench *b, struct err *e)
 		for (uint32_t c = 0; c < b->columns.count && !failed; c++) {
 			struct shape s = {.format = (enum format)f, .group = GROUP};
 			if (name_listed(b->formats, format_name(s.format)) &&
+			    kernels_scalar.multiply[f] &&
 			    b->columns.value[c] % format_block_cols(&s) == 0)
 				failed = measure_shape(b, s.format, b->columns.value[c], &t, e);
 		}

@@ -66,6 +66,10 @@ static void do_quantise(struct vectors *v)
 	v->kernels->tq_quantise_row(v->packed, v->scale, v->z, WIDTH, QUANTISED_BITS,
 				    TQ_GAIN_LEAST_SQUARES);
 }
+static void do_encode(struct vectors *v)
+{
+	v->kernels->tc_quantise_row(v->packed, v->scale, v->z, WIDTH, QUANTISED_BITS);
+}
 static void do_kv_put(struct vectors *v)
 {
 	for (uint32_t i = 0; i < WIDTH / HEAD; i++)
@@ -88,6 +92,7 @@ static const struct {
 	{"add_scaled", do_add_scaled, 12},
 	{"tq_prepare", do_prepare, 5},
 	{"tq_quantise_row, 3 bits", do_quantise, 4.375},
+	{"tc_quantise_row, 3 bits", do_encode, 4.375},
 	{"kv_put, f16", do_kv_put, 12},
 };
 

@@ -11,6 +11,7 @@
  *     page       how long rendering and encoding a conversation takes
  *     grammar    what holding answers to a form costs
  *     files      what it costs that a model is files
+ *     http       what it costs that a tree is asked over HTTP
  *
  * One file per subcommand (README.md says what each measures and how); this one only chooses.
  */
@@ -36,6 +37,7 @@ static const struct command {
 	{"page", page_command, "rendering and encoding a conversation"},
 	{"grammar", grammar_command, "masks of a vocabulary for constrained answers"},
 	{"files", files_command, "the tree beside a bare echo"},
+	{"http", http_command, "the tree over HTTP beside its files"},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 

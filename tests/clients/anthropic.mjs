@@ -1,6 +1,6 @@
 // The official package for Anthropic's interface: node anthropic.mjs URL MOUNT
 import Anthropic from "@anthropic-ai/sdk";
-import { assert, claim, collect, idle, mount, over, refusal, url } from "./claims.mjs";
+import { assert, claim, collect, idle, key, narrow, over, refusal, take_away, url } from "./claims.mjs";
 
 const client = new Anthropic({ baseURL: url, apiKey: "none", maxRetries: 0 });
 const scripted = { model: "scripted", max_tokens: 500 };
@@ -63,6 +63,46 @@ await claim("anthropic: thinking", async () => {
 	}
 });
 
+await claim("anthropic: thinking is sent back, whole, as programs that use tools do", async () => {
+	const asked = { ...scripted, max_tokens: 4000, thinking: { type: "enabled", budget_tokens: 2000 } };
+	const messages = ask("Is seven a prime number?");
+	const m = await client.messages.create({ ...asked, messages });
+	messages.push({ role: "assistant", content: m.content }, { role: "user", content: "Now say it." });
+	const next = await client.messages.create({ ...scripted, messages });
+	assert.equal(next.content[0].text, "As I said.");
+	const events = await collect(await client.messages.create({ ...asked, messages: messages.slice(0, 1), stream: true }));
+	const deltas = events.filter((e) => e.type === "content_block_delta").map((e) => e.delta.type);
+	assert.deepEqual(deltas.filter((type, i) => type !== deltas[i - 1]), ["thinking_delta", "signature_delta", "text_delta"]);
+});
+
+await claim("anthropic: system blocks, cache_control, betas, texts to stop at", async () => {
+	const m = await client.beta.messages.create({
+		...scripted,
+		betas: ["prompt-caching-2024-07-31", "of-tomorrow-2099-01-01"],
+		system: [{ type: "text", text: "Be kind.", cache_control: { type: "ephemeral" } }, { type: "text", text: "Be short." }],
+		messages: ask([{ type: "text", text: "Stop at the hash.", cache_control: { type: "ephemeral" } }]),
+		stop_sequences: ["#"],
+		metadata: { user_id: "nobody" },
+	});
+	assert.equal(m.content[0].text, "One ");
+	assert.deepEqual([m.stop_reason, m.stop_sequence], ["stop_sequence", "#"]);
+	const cut = await client.messages.create({ ...scripted, max_tokens: 2, messages: ask("Say hello.") });
+	assert.equal(cut.stop_reason, "max_tokens");
+});
+
+await claim("anthropic: parallel calls, and one at a time", async () => {
+	const asked = { ...scripted, tools: [add], messages: ask("Two sums, please.") };
+	for (const m of [await client.messages.create(asked), await client.messages.stream(asked).finalMessage()]) {
+		assert.deepEqual(m.content.map((b) => b.type), ["text", "tool_use", "tool_use"]);
+		assert.deepEqual(m.content[2].input, { a: 12, b: 30 });
+		assert.notEqual(m.content[1].id, m.content[2].id);
+	}
+	const one = await client.messages.create({ ...asked, tool_choice: { type: "auto", disable_parallel_tool_use: true } });
+	assert.deepEqual(one.content.map((b) => b.type), ["text", "tool_use"]);
+	const must = await client.messages.create({ ...asked, messages: ask("Add twelve and thirty."), tool_choice: { type: "tool", name: "add" } });
+	assert.equal(must.content[0].name, "add");
+});
+
 await claim("anthropic: tools", async () => {
 	const messages = ask("Add twelve and thirty.");
 	const m = await client.messages.stream({ ...scripted, tools: [add], messages }).finalMessage();
@@ -94,7 +134,10 @@ await claim("anthropic: an answer in a form", async () => {
 
 await claim("anthropic: countTokens", async () => {
 	const { input_tokens } = await client.messages.countTokens({ model: "scripted", messages: ask("Say hello.") });
-	assert.ok(input_tokens > 3);
+	const m = await client.messages.create({ ...scripted, messages: ask("Say hello.") });
+	assert.equal(input_tokens, m.usage.input_tokens + (m.usage.cache_read_input_tokens ?? 0));
+	const more = await client.messages.countTokens({ model: "scripted", messages: ask("Say hello."), system: "Be kind.", tools: [add] });
+	assert.ok(more.input_tokens > input_tokens + 20);
 });
 
 await claim("anthropic: models", async () => {
@@ -114,16 +157,47 @@ await claim("anthropic: refusals are of its classes", async () => {
 	assert.ok(late instanceof Anthropic.NotFoundError, String(late));
 });
 
+await claim("anthropic: a context that is too short, a body that is too large, a key that is wrong", async () => {
+	const long = ask("word ".repeat(6000));
+	for (const f of [() => client.messages.create({ ...trained, messages: long }),
+		() => client.messages.stream({ ...trained, messages: long }).finalMessage()]) {
+		const error = await refusal(f);
+		assert.ok(error instanceof Anthropic.BadRequestError, String(error));
+		assert.match(error.message, /4096/);
+	}
+	const strict = new Anthropic({ baseURL: narrow, apiKey: key, maxRetries: 0 });
+	const large = await refusal(() => strict.messages.create({ ...trained, messages: ask("word ".repeat(20000)) }));
+	assert.equal(large.status, 413, String(large));
+	assert.equal(large.error.error.type, "request_too_large");
+	const wrong = await refusal(() => new Anthropic({ baseURL: narrow, apiKey: "not-it", maxRetries: 0 }).models.list());
+	assert.ok(wrong instanceof Anthropic.AuthenticationError, String(wrong));
+	assert.equal(wrong.error.error.type, "authentication_error");
+});
+
+await claim("anthropic: where no more can be answered it is a RateLimitError, with when to come again", async () => {
+	const strict = new Anthropic({ baseURL: narrow, apiKey: key, maxRetries: 0 });
+	const first = await strict.messages.create({ ...endless, stream: true });
+	for await (const event of first) {
+		if (event.type !== "content_block_delta") continue;
+		const busy = await refusal(() => strict.messages.create({ ...scripted, messages: ask("x") }));
+		assert.ok(busy instanceof Anthropic.RateLimitError, String(busy));
+		assert.ok(Number(busy.headers.get("retry-after")) > 0);
+		break;
+	}
+	await idle("fable-moe-15m");
+});
+
+await claim("anthropic: what a service would run is refused in words", async () => {
+	const search = { type: "web_search_20250305", name: "web_search" };
+	const error = await refusal(() => client.messages.create({ ...scripted, tools: [search], messages: ask("x") }));
+	assert.ok(error instanceof Anthropic.BadRequestError, String(error));
+	assert.match(error.message, /web_search_20250305/);
+});
+
 await claim("anthropic: a failure within a stream is an error", async () => {
-	const fs = await import("node:fs");
 	const stream = await client.messages.create({ ...endless, stream: true });
 	const failed = await refusal(async () => {
-		for await (const event of stream) {
-			const sessions = `${mount}/fable-moe-15m/sessions/`;
-			const works = (s) => s.startsWith("http-") && fs.readFileSync(`${sessions}${s}/status`, "utf8") === "generating\n";
-			if (event.type === "content_block_delta")
-				for (const s of fs.readdirSync(sessions).filter(works)) fs.rmdirSync(sessions + s);
-		}
+		for await (const event of stream) if (event.type === "content_block_delta") take_away("fable-moe-15m");
 	});
 	assert.ok(failed instanceof Anthropic.APIError, String(failed));
 });

@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import fs from "node:fs";
 
 export { assert };
-export const [url, mount] = process.argv.slice(2);
+// An open gateway, the mount, and a gateway that wants a key and answers one at a time.
+export const [url, mount, narrow, key] = process.argv.slice(2);
 let failed = 0;
 
 export async function claim(name, f) {
@@ -34,6 +35,13 @@ export async function refusal(f) {
 		return e;
 	}
 	assert.fail("not refused");
+}
+
+// Takes away the session that works, so that what comes of it fails in the middle.
+export function take_away(model) {
+	const sessions = `${mount}/${model}/sessions/`;
+	const works = (name) => name.startsWith("http-") && fs.readFileSync(`${sessions}${name}/status`, "utf8") === "generating\n";
+	for (const name of fs.readdirSync(sessions).filter(works)) fs.rmdirSync(sessions + name);
 }
 
 // Waits until no session of a request works, by the files: who was given up is not answered.

@@ -2,18 +2,11 @@
 # The web page in a browser without a screen: Debian's chromium, driven by playwright-core, which npm gets. The scripted
 # model says what is looked for, the demonstration model talks for long.
 . "$(dirname "$0")/../mount/lib.sh"
-playwright=1.65.1
 http=${MOEFS_HTTP:-$(dirname "$MOEFS")/moefs-http}
 [ -x "$http" ] || { echo "not ok $(basename "$0"): $http is missing; run make"; exit 1; }
-for program in node npm chromium; do
-	command -v $program >/dev/null || skip_all "no $program"
-done
-packages=$root/build/clients/playwright-$playwright
-if [ ! -e "$packages/node_modules/playwright-core/package.json" ]; then
-	mkdir -p "$packages"
-	(cd "$packages" && timeout 120 npm install --no-audit --no-fund --no-save --prefix . "playwright-core@$playwright" >"$work/npm" 2>&1) ||
-		skip_all "the registry has no playwright-core for us: $(tail -n 1 "$work/npm")"
-fi
+command -v chromium >/dev/null || skip_all "no chromium"
+. "$(dirname "$0")/registry.bash"
+registry "${browser[@]}"
 
 cat >"$work/script.json" <<'END'
 [{"after": "Say hello.<|im_end|>\n<|im_start|>assistant\n", "say": "Hello there."},
@@ -46,7 +39,7 @@ serve() { # NAME [OPTIONS]: prints nothing; its address goes to $work/NAME
 serve open
 serve keyed "key_file=$work/keys"
 address() { echo "http://$(sed -n 's/^moefs-http: listening on //p' "$work/$1")/"; }
-NODE_PATH=$packages/node_modules TREE=$mnt OPEN=$(address open) KEYED=$(address keyed) KEY=$(cat "$work/keys") LIMIT=$limit \
-	node "$root/tests/clients/page.cjs" || failures=1
+NODE_PATH=$modules TREE=$mnt OPEN=$(address open) KEYED=$(address keyed) KEY=$(cat "$work/keys") LIMIT=$limit \
+	node "$clients/page.cjs" || failures=1
 cd /
 finish

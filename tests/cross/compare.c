@@ -362,6 +362,31 @@ static bool check_quantise(const struct kernels *k, enum format format)
 	return true;
 }
 
+static bool check_trellis(const struct kernels *k, enum format format)
+{
+	const uint32_t bits = format_tq_bits(format);
+	struct random random = {3};
+
+	for (uint32_t n = 1; n <= WIDEST; n += n < 2 * TQ_GROUP ? 13 : 101) {
+		uint8_t packed[2][WIDEST_GROUPS * 64];
+		float x[WIDEST], norms[2][WIDEST_GROUPS];
+		memset(packed, 0x55, sizeof packed);
+		memset(norms, 0x55, sizeof norms);
+		random_row(&random, x, n);
+		if (n % 3 == 0) /* few values: many paths cost the same */
+			for (uint32_t i = 0; i < n; i++)
+				x[i] = rintf(x[i]);
+		kernels_scalar.tc_quantise_row(packed[0], norms[0], x, n, bits);
+		k->tc_quantise_row(packed[1], norms[1], x, n, bits);
+		if (memcmp(packed[0], packed[1], sizeof packed[0]) != 0 ||
+		    !same_floats(norms[0], norms[1], WIDEST_GROUPS)) {
+			printf("# %u columns\n", n);
+			return false;
+		}
+	}
+	return true;
+}
+
 /* ---- vectors of floats ---- */
 
 enum { LONGEST = 67, REPEATS = 100 };
@@ -681,6 +706,9 @@ static const struct {
 	{"multiply tq2", check_multiply, FORMAT_TQ2},
 	{"multiply tq3", check_multiply, FORMAT_TQ3},
 	{"multiply tq4", check_multiply, FORMAT_TQ4},
+	{"multiply tc2", check_multiply, FORMAT_TC2},
+	{"multiply tc3", check_multiply, FORMAT_TC3},
+	{"multiply tc4", check_multiply, FORMAT_TC4},
 #define CHECK(name, format) {"multiply " #name, check_multiply, format},
 	BLOCK_FORMATS(CHECK)
 #undef CHECK
@@ -689,6 +717,9 @@ static const struct {
 	{"tq_quantise_row tq2", check_quantise, FORMAT_TQ2},
 	{"tq_quantise_row tq3", check_quantise, FORMAT_TQ3},
 	{"tq_quantise_row tq4", check_quantise, FORMAT_TQ4},
+	{"tc_quantise_row tc2", check_trellis, FORMAT_TC2},
+	{"tc_quantise_row tc3", check_trellis, FORMAT_TC3},
+	{"tc_quantise_row tc4", check_trellis, FORMAT_TC4},
 	{"rmsnorm", check_rmsnorm, 0},
 	{"rope", check_rope, 0},
 	{"silu_mul", check_silu_mul, 0},

@@ -123,13 +123,18 @@ deltas = [t for c in chunks for t in c["choices"][0]["delta"].get("tool_calls", 
 assert [d["index"] for d in deltas] == [0, 0, 1, 1] and deltas[0]["function"]["name"] == "capital", deltas
 assert "".join(d["function"]["arguments"] for d in deltas if d["index"] == 1) == calls[1]["function"]["arguments"]
 assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
+one = ask(q, model="scripted", tools=[tool], parallel_tool_calls=False, n=2)
+assert [len(c["message"]["tool_calls"]) for c in one["choices"]] == [1, 1] and one["choices"][0]["finish_reason"] == "tool_calls", one
+chunks = stream(q, model="scripted", tools=[tool], parallel_tool_calls=False)[:-1]
+assert [t["index"] for c in chunks for t in c["choices"][0]["delta"].get("tool_calls", [])] == [0, 0], chunks
+assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
 results = [{"role": "tool", "tool_call_id": c["id"], "content": r} for c, r in zip(calls, ("Lima", "Santiago"))]
 last = ask(q + [m["message"]] + results, model="scripted", tools=[tool])
 assert content(last) == "Lima is not Santiago." and last["usage"]["prompt_tokens_details"]["cached_tokens"] > 0, last
 forced = ask("What is the capital of Peru?", tools=[tool], tool_choice={"type": "function", "function": {"name": "capital"}}, max_tokens=100)
 assert forced["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "capital", forced
 PY
-claim "tools: parallel calls, whole and as deltas, their results, and one that must be called" tools
+claim "tools: parallel calls or one alone, whole and as deltas, their results, and one that must be called" tools
 
 thinks() { py <<'PY'; }
 from gateway import *
@@ -161,6 +166,14 @@ assert scored["text"] == text and scored["logprobs"]["token_logprobs"][1:] == l[
 two = complete([text, "The opposite of hot"], max_tokens=2, n=2)
 assert [c["index"] for c in two["choices"]] == [0, 1, 2, 3] and two["choices"][0]["text"] == two["choices"][1]["text"]
 ids = post("/tokenize", {"model": fable, "prompt": text + "\n"})
+assert complete(text, max_tokens=0, echo=True)["usage"]["prompt_tokens"] == len(scored["logprobs"]["tokens"])
+# Tokens that are parts of a character: what is sent is UTF-8, and the offsets are the text's.
+parts = complete("h\u00e9\u00e9llo", max_tokens=0, echo=True, logprobs=0)["choices"][0]
+assert parts["text"] == "h\u00e9\u00e9llo" and "\ufffd" in parts["logprobs"]["tokens"], parts
+assert parts["logprobs"]["text_offset"][-1] <= 5 and parts["logprobs"]["text_offset"] == sorted(parts["logprobs"]["text_offset"]), parts
+half = post("/tokenize", {"model": fable, "prompt": "\u00e9"})["tokens"][:1]
+assert post("/detokenize", {"model": fable, "tokens": half})["prompt"] == "\ufffd"
+assert complete(text, max_tokens=1, n=2, best_of=2)["choices"][1]
 assert ids["count"] == len(ids["tokens"]) and post("/detokenize", {"model": fable, "tokens": ids["tokens"]})["prompt"] == text + "\n"
 assert complete(ids["tokens"][:-1], max_tokens=4)["choices"][0]["text"] == a["choices"][0]["text"]
 *chunks, done = events("/v1/completions", {"model": fable, "prompt": text, "temperature": 0, "max_tokens": 4, "stream": True})
@@ -193,12 +206,17 @@ wrong(400, "response_format", "schema", chat("x", response_format={"type": "json
 wrong(400, "functions", "use 'tools'", chat("x", functions=[{}]))
 wrong(400, "tools", "only functions", chat("x", tools=[{"type": "custom", "custom": {}}]))
 wrong(400, "audio", "text alone", chat("x", audio={}))
+wrong(400, "best_of", "not served", {"model": fable, "prompt": "x", "best_of": 3}, "/v1/completions")
+wrong(400, "prompt", "no whole characters", {"model": fable, "prompt": [post("/tokenize", {"model": fable, "prompt": "\u00e9"})["tokens"][0]]}, "/v1/completions")
 wrong(400, "suffix", "cannot be served", {"model": fable, "prompt": "x", "suffix": "y"}, "/v1/completions")
 wrong(404, None, "nothing at", {}, "/v1/nothing")
 wrong(405, None, "GET", {}, "/v1/models", "method_not_allowed")
 for how in {}, {"stream": True}:
     e = ask(" hello" * 6000, 400, **how)["error"]
     assert e["code"] == "context_length_exceeded" and "4096 tokens" in e["message"] and "18011 tokens" in e["message"], e
+    wrong(400, "prompt", "6002 tokens", {"model": fable, "prompt": "word " * 6000, **how}, "/v1/completions", "context_length_exceeded")
+    e = ask("Refuse this.", 400, model="scripted", **how)["error"]
+    assert e["param"] == "messages" and e["message"] == "This template refuses.", e
 assert not sessions()
 PY
 claim "what is wrong is said in OpenAI's shape, before any stream begins" errors

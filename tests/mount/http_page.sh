@@ -216,7 +216,7 @@ private() {
 	same "$(http "$(here mine)/output" -H "$first")" "The capital of France is Paris."
 	same "$(http "/tree/$model/sessions" -H "$first" | jq -r '.[].name')" mine
 	same "$(http "/tree/$model/sessions" -H "$second")" "[]"
-	for path in "$(here mine)/output" "$(here key1-mine)/output" "$(here default)/output" "$(here shell)/log" "/tree/$model/output" \
+	for path in "$(here mine)/output" "$(here "$(cd sessions && echo key-*-mine)")/output" "$(here default)/output" "$(here shell)/log" "/tree/$model/output" \
 		"/tree/$model/messages.json" "/tree/$model/experts/trace" /tree/error "/tree/$model/tensors" "/tree/$model/ask.d"; do
 		same "$(status "$path" -H "$second")" 404 "GET $path"
 	done
@@ -229,10 +229,19 @@ private() {
 	same "$(http "$(here mine)/messages.json" -H "$second" | jq length)" 0
 	same "$(status "$(here mine)" -X DELETE -H "$second")" 200
 	same "$(http "$(here mine)/messages.json" -H "$first" | jq length)" 2 "the first one's"
+}
+claim "each key has its own sessions and sees no others" private
+end_http keys
+printf 'second-key\nanother-key\nfirst-key\n' >"$work/keys"
+begin_http "key_file=$work/keys"
+moved() {
+	same "$(http "$(here mine)/messages.json" -H "$first" | jq length)" 2
+	same "$(http "/tree/$model/sessions" -H "$second")" "[]"
+	same "$(http "/tree/$model/sessions" -H 'Authorization: Bearer another-key')" "[]"
 	same "$(status "$(here mine)" -X DELETE -H "$first")" 200
 	rmdir sessions/shell
 	same "$(ls sessions)" default
 }
-claim "each key has its own sessions and sees no others" private
+claim "and they stay its own wherever it stands in the file" moved
 end_http keys
 finish

@@ -73,6 +73,9 @@ def one_piece():
     h.same((r["tools"], r["tool_choice"], r["parallel_tool_calls"], r["text"], r["truncation"], r["store"]),
            ([], "auto", True, {"format": {"type": "text"}}, "disabled", True))
     h.same(text_of(h.good(R, body("Say hello.", instructions="Be kind."))), "Hello, my dear.")
+    # What is asked in part is said in whole.
+    r = h.good(R, body("Say hello.", text={"verbosity": "low"}))
+    h.same(r["text"], {"verbosity": "low", "format": {"type": "text"}})
 
 
 def items():
@@ -135,7 +138,7 @@ def reasoning():
     for r in [h.good(R, asked), in_order(h.stream(R, asked))]:
         h.same([i["type"] for i in r["output"]], ["reasoning", "message"])
         h.same(r["output"][0]["content"], [{"type": "reasoning_text", "text": "Two does not divide it."}])
-        h.same(r["reasoning"], {"effort": "low"})
+        h.same(r["reasoning"], {"effort": "low", "summary": None})
     # It can be sent back, in whatever a client keeps of it.
     h.good(R, body([user("Is seven a prime number?")] + r["output"] + [user("Say hello.")]))
 
@@ -186,6 +189,26 @@ def tool_choice():
     h.same(text_of(h.good(R, body("Say hello.", tools=[ADD], tool_choice="none"))), "Hello to you.")
 
 
+def services():
+    """What only OpenAI's services run: agents send it beside their functions, and must still work."""
+    search = {"type": "web_search", "external_web_access": True}
+    r = h.good(R, body("Add twelve and thirty.", tools=[search, ADD]))
+    h.same(r["output"][-1]["name"], "add")
+    h.same([t["name"] for t in r["tools"]], ["add"], "on offer")
+    r = h.good(R, body("Say hello.", tools=[{"type": "function", "name": "f"}]))
+    h.same(r["tools"], [{"type": "function", "name": "f", "description": None, "parameters": None, "strict": None}])
+    for asked in (body("x", tools=[search]), body("x", tools=[ADD], tool_choice={"type": "web_search"})):
+        assert "'web_search' is a service's" in h.refused(400, R, asked)["message"]
+
+
+def counts():
+    asked = body("Say hello.", instructions="Be kind.")
+    h.same(h.good(R + "/input_tokens", asked), {"object": "response.input_tokens",
+                                               "input_tokens": h.good(R, asked)["usage"]["input_tokens"]})
+    assert "model" in h.refused(404, R + "/input_tokens", dict(asked, model="gpt"))["message"]
+    assert "truncation" in h.refused(404, R + "/compact", asked)["message"]
+
+
 def goes_on():
     first = h.good(R, body("Say hello.", metadata={"a": "b"}))
     h.same(text_of(h.good(R, body("Once more.", previous_response_id=first["id"]))), "Hello again.")
@@ -219,7 +242,8 @@ def forms():
                        "model": "fable-moe-15m"})
         if r["status"] == "completed":
             assert isinstance(json.loads(text_of(r)), dict), r
-        h.same(r["text"], {"format": form})
+        whole = {"description": None} if form["type"] == "json_schema" else {}
+        h.same(r["text"], {"format": {**form, **whole}})
     r = h.good(R, {**body("What is the capital of France?", temperature=0), "model": "fable-moe-15m"})
     h.same(text_of(r), "The capital of France is Paris.")
 
@@ -276,10 +300,29 @@ claim "custom tools have a text as their input" check custom_tools
 claim "tools of a namespace carry its name" check namespaces
 claim "tools are called in parallel, or one at a time" check parallel
 claim "tool_choice makes a model call, or not" check tool_choice
+claim "what only services run is left out of what is on offer, and refused where it is all" check services
+claim "the tokens of a request are counted; what is not there to be done is said" check counts
 claim "a response is gone on from, read and forgotten" check goes_on
 claim "an answer that is cut is incomplete" check ends
 claim "answers are held to a form" check forms
 claim "what fails in the middle of a stream is its last event" check fails_midway
 claim "what is refused is said in OpenAI's shape" check refusals
+gateway_over
+
+(umask 077 && printf '%s\n' first-key second-key >"$work/keys")
+gateway -o "key_file=$work/keys"
+as() { # KEY PATH [CURL'S OPTIONS]
+	curl -s --max-time $limit -H "Authorization: Bearer $1" "$url/v1/responses$2" "${@:3}"
+}
+keys() {
+	local id words='"input": "Once more.", "model": "scripted", "previous_response_id"'
+	id=$(as first-key "" -d '{"model": "scripted", "input": "Say hello."}' | jq -r .id)
+	same "$(as first-key "/$id" | jq -r .id)" "$id"
+	same "$(as second-key "/$id" | jq -r .error.type)" invalid_request_error "another's is read"
+	same "$(as second-key "" -d "{$words: \"$id\"}" | jq -r .error.param)" previous_response_id "another's is gone on from"
+	same "$(as second-key "/$id" -X DELETE | jq -r .deleted)" null "another's is forgotten"
+	same "$(as first-key "" -d "{$words: \"$id\"}" | jq -r '.output[0].content[0].text')" "Hello again."
+}
+needs curl needs jq claim "a response is its key's alone" keys
 gateway_over
 finish

@@ -68,7 +68,7 @@ row MODEL/sessions/NAME/log 600 'What is 1 \+ 1\?'
 row MODEL/sessions/NAME/status 600 '^(idle|done|stopped)$'
 row MODEL/sessions/NAME/wait 600 '^(idle|done|stopped)$'
 row MODEL/sessions/NAME/error 600 '.*'
-row MODEL/sessions/NAME/ctl 600 '^stop' takes undo reads '^stop' takes reset reads reset EINVAL jump EINVAL 'stop now' EINVAL ''
+row MODEL/sessions/NAME/ctl 600 '^stop' takes undo reads '^stop' takes reset reads reset EINVAL jump EINVAL 'answer nothing=1' EINVAL 'answer top_k' EINVAL 'stop now' EINVAL ''
 row MODEL/sessions/NAME/stats 600 $'^prompt_tokens [0-9]+\n.*\nfinish [-a-z_]+'
 row MODEL/sessions/NAME/stats.json 600 'json .prompt_tokens > 0 and (.seed | test("^[0-9]+$")) and .finish != "-"'
 row MODEL/sessions/NAME/messages.json 600 'json .[0].role == "user"' takes '[]' takes '[{"role": "user", "content": "a"}]' reads '"content": "a"' \

@@ -189,4 +189,52 @@ undo() {
 	echo reset > ctl && same "$(cat log)" "" && same "$(cat status)" idle && same "$(cat output)" ""
 }
 claim "undo takes the turn back, reset all of them" undo
+params_in_a_verb() {
+	first=$(ask "What is the capital of France?")
+	echo 'retry max_tokens=2  logprobs=1' > ctl || fail "refused"
+	short=$(cat output)
+	[ -n "$short" ] && [ "$short" != "$first" ] && [ "${first#"$short"}" != "$first" ] || fail "'$short' of '$first'"
+	same "$(cat sessions/default/params/max_tokens) $(cat sessions/default/params/logprobs)" "2 1"
+	shell_fails_with "Numerical result out of range" "echo retry max_tokens=3 top_p=7 > ctl"
+	same "$(cat sessions/default/params/max_tokens)" 3 "what stands before what is refused"
+	same "$(cat output)" "$short" "nothing was answered"
+	grep -q 'params/top_p: "7"' error || fail "$(cat error)"
+	echo 24 > sessions/default/params/max_tokens
+	echo 0 > sessions/default/params/logprobs
+}
+claim "a verb that begins a turn sets params before it" params_in_a_verb
+
+# What sshfs makes of one read of 128 KiB: four, all of which it waits for.
+cut_in_pieces() {
+	mkdir sessions/cut && cd sessions/cut && begin_long || exit
+	python3 - <<-'END' || exit
+		import os
+		fd = os.open("output", os.O_RDONLY)
+		first = os.pread(fd, 32768, 0)
+		assert 0 < len(first) < 32768
+		assert [os.pread(fd, 32768, n * 32768) for n in (1, 2, 3)] == 3 * [b""], "more than there is"
+		assert os.pread(fd, 32768, len(first)), "no more where the first ended"
+	END
+	working
+	end_long && cd .. && rmdir cut
+}
+claim "what lies behind a read that got less than it asked for is not waited for" cut_in_pieces
+
+fsyncs() {
+	python3 - <<-'END' || exit
+		import errno, os
+		def write(text):
+		    fd = os.open("messages.json", os.O_WRONLY | os.O_TRUNC)
+		    os.write(fd, text)
+		    os.fsync(fd)
+		    return fd
+		try: write(b"[{")
+		except OSError as e: assert e.errno == errno.EINVAL, e
+		else: raise SystemExit("half a list is taken")
+		fd = write(b'[{"role": "user", "content": "Once."}]')
+		assert b"Once." in open("messages.json", "rb").read(), "not before it is closed"
+		os.close(fd)
+	END
+}
+claim "fsync has what was written take effect, or says why not" fsyncs
 finish

@@ -138,11 +138,36 @@ static void sizes_follow_the_layout(void **state)
 	assert_false(format_fits(UINT64_MAX, UINT64_MAX));
 }
 
+static void trellis_codes_take_the_bytes_of_scalar_ones(void **state)
+{
+	(void)state;
+	for (uint32_t i = 0; i < 3; i++) {
+		const enum format tq = (enum format)(FORMAT_TQ2 + i),
+				  tc = (enum format)(FORMAT_TC2 + i);
+		assert_true(format_is_trellis(tc) && !format_is_trellis(tq));
+		assert_true(format_is_tq(tc) && format_input(tc) == INPUT_TQ);
+		assert_int_equal(format_tq_bits(tc), 2 + i);
+		for (enum norm_type norms = NORM_F16; norms <= NORM_BF16; norms++) {
+			const struct shape one = {
+				.format = tq, .norms = norms, .rows = 17, .cols = 300};
+			struct shape other = one;
+			other.format = tc;
+			assert_int_equal(format_shape_fits(&other), format_shape_fits(&one));
+			assert_int_equal(format_packed_bytes(&other), format_packed_bytes(&one));
+			assert_int_equal(format_norm_bytes(&other), format_norm_bytes(&one));
+			assert_int_equal(format_arranged_bytes(&other),
+					 format_arranged_bytes(&one));
+		}
+	}
+	assert_false(format_is_trellis(FORMAT_BF16) || format_is_trellis(FORMAT_Q8_0));
+}
+
 static void names_are_those_of_the_recipes(void **state)
 {
 	(void)state;
 	assert_string_equal(format_name(FORMAT_BF16), "bf16");
 	assert_string_equal(format_name(FORMAT_TQ3), "tq3");
+	assert_string_equal(format_name(FORMAT_TC3), "tc3");
 }
 
 /* Random canonical bytes; the caller frees them. */
@@ -292,6 +317,7 @@ int main(void)
 #endif
 		cmocka_unit_test(bf16_rounds_to_nearest_even),
 		cmocka_unit_test(sizes_follow_the_layout),
+		cmocka_unit_test(trellis_codes_take_the_bytes_of_scalar_ones),
 		cmocka_unit_test(names_are_those_of_the_recipes),
 		cmocka_unit_test(arranging_puts_planes_and_norms_where_the_layout_says),
 		cmocka_unit_test(float_rows_stay_as_they_are),

@@ -151,11 +151,12 @@ static void the_largest_codes_and_inputs_do_not_saturate(void **state)
 	}
 }
 
-/* More columns than the tables gather at once, so that results are taken up again. */
+/* More columns than the tables gather at once, so that results are taken up again: of whole tiles,
+ * and of 11 or 27 rows that tables take together. */
 static void wide_matrices_give_the_same_bits(void **state)
 {
 	(void)state;
-	enum { COLS = 1 << 17, ROWS = 35, TOKENS = 5 };
+	enum { COLS = 1 << 17, ROWS = 59, CUT = 48, TOKENS = 5 };
 	static const uint32_t list[TOKENS] = {1, 0, 2, 2, 1};
 	static const enum format some[] = {FORMAT_Q6_K, FORMAT_AFFINE4, FORMAT_IQ4_NL};
 	struct random random = {2};
@@ -176,6 +177,10 @@ static void wide_matrices_give_the_same_bits(void **state)
 			EACH_TABLE(k)
 			{
 				(*k)->multiply[s.format](y, ROWS, &m, 0, ROWS, &in, list, n);
+				assert_memory_equal(y, expected, n * ROWS * sizeof *y);
+				memset(y, 0x55, sizeof y);
+				(*k)->multiply[s.format](y, ROWS, &m, 0, CUT, &in, list, n);
+				(*k)->multiply[s.format](y, ROWS, &m, CUT, ROWS, &in, list, n);
 				assert_memory_equal(y, expected, n * ROWS * sizeof *y);
 			}
 		}

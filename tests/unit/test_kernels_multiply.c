@@ -3,6 +3,7 @@
  */
 #include "kernels/block.h"
 #include "kernels/kernels.h"
+#include "kernels/tc.h"
 #include "tests/unit/random.h"
 #include "tests/unit/random_blocks.h"
 
@@ -34,6 +35,7 @@ struct problem {
 	int16_t *block_sum;
 };
 
+/* What TQ makes of a row, as TC as well: there, too, all bytes are codes. */
 static void fill_tq(struct problem *p, const float *row, uint32_t r)
 {
 	const struct shape *s = &p->w.shape;
@@ -315,14 +317,13 @@ static void long_prompts_give_the_same_bits(void **state)
 }
 
 /* More columns than the tables gather at once, so that results are taken up again. */
-static void wide_matrices_give_the_same_bits(void **state)
+static void wide_matrix_gives_the_same_bits(enum format format)
 {
-	(void)state;
 	static const uint32_t list[TOKENS] = {1, 0, 2, 2, 3, 1, 0, 1, 3, 2, 1, 0, 3};
 	enum { COLS = 50000, WIDE_TOKENS = 4 };
 	struct random random = {8};
 	const size_t groups = tq_groups(COLS);
-	const struct shape s = {.format = FORMAT_TQ3, .rows = 17, .cols = COLS};
+	const struct shape s = {.format = format, .rows = 17, .cols = COLS};
 	uint8_t *packed = allocate(format_packed_bytes(&s)),
 		*norms = allocate(format_norm_bytes(&s));
 	uint8_t *arranged = allocate(format_arranged_bytes(&s));
@@ -344,9 +345,9 @@ static void wide_matrices_give_the_same_bits(void **state)
 	const struct input x = {.k = COLS, .q = q, .scale = scale};
 	for (size_t n = 1; n <= TOKENS; n += 6) {
 		float expected[TOKENS * 17], y[TOKENS * 17];
-		kernels_scalar.multiply[FORMAT_TQ3](expected, 17, &w, 0, 17, &x, list, n);
+		kernels_scalar.multiply[format](expected, 17, &w, 0, 17, &x, list, n);
 		for (const struct kernels *const *k = kernels_available(); *k; k++) {
-			(*k)->multiply[FORMAT_TQ3](y, 17, &w, 0, 17, &x, list, n);
+			(*k)->multiply[format](y, 17, &w, 0, 17, &x, list, n);
 			assert_memory_equal(y, expected, n * 17 * sizeof(float));
 		}
 	}
@@ -357,41 +358,80 @@ static void wide_matrices_give_the_same_bits(void **state)
 	free(scale);
 }
 
+static void wide_matrices_give_the_same_bits(void **state)
+{
+	(void)state;
+	wide_matrix_gives_the_same_bits(FORMAT_TQ3);
+	wide_matrix_gives_the_same_bits(FORMAT_TC3);
+}
+
+/* Two rows and two tokens: inputs of one sign, and of the other. */
+static void extremes_are_exact(enum format format, const uint8_t *packed, const int32_t sum[2],
+			       float gain)
+{
+	const struct shape s = {.format = format, .norms = NORM_F32, .rows = 2, .cols = TQ_GROUP};
+	uint8_t *arranged = allocate(format_arranged_bytes(&s));
+	const float norms[2] = {1, 1}, scale[2] = {1, 1};
+	_Alignas(64) int8_t q[2][TQ_GROUP];
+	const struct matrix w = {s, arranged};
+	const struct input x = {.k = TQ_GROUP, .q = q[0], .scale = scale};
+
+	format_arrange(arranged, &s, 0, 2, &(struct pieces){.weights = packed, .scales = norms});
+	memset(q[0], 127, TQ_GROUP);
+	memset(q[1], -127, TQ_GROUP);
+	for (const struct kernels *const *k = kernels_available(); *k; k++)
+		for (size_t n = 1; n <= 2; n++) {
+			float y[4];
+			(*k)->multiply[format](y, 2, &w, 0, 2, &x, NULL, n);
+			for (size_t i = 0; i < 2 * n; i++) {
+				const int32_t dot = sum[i % 2] * (i < 2 ? 127 : -127);
+				assert_true(y[i] == (float)dot * gain);
+			}
+		}
+	free(arranged);
+}
+
 /* All weights at the outermost levels and all inputs at ±127: where 16-bit sums would saturate. */
 static void extreme_codes_do_not_saturate(void **state)
 {
 	(void)state;
 	for (uint32_t bits = 2; bits <= 4; bits++) {
 		const struct tq_codebook *book = tq_codebook(bits);
-		const int32_t largest = book->integer[book->levels - 1] * 127 * TQ_GROUP;
-		const struct shape s = {.format = (enum format)(FORMAT_TQ2 + bits - 2),
-					.norms = NORM_F32,
-					.rows = 2,
-					.cols = TQ_GROUP};
-		uint8_t *arranged = allocate(format_arranged_bytes(&s));
-		const size_t packed_row = (size_t)16 * bits;
+		const int32_t largest = book->integer[book->levels - 1] * TQ_GROUP;
 		uint8_t packed[2 * 64], low[TQ_GROUP] = {0}, high[TQ_GROUP];
-		const float norms[2] = {1, 1}, scale[2] = {1, 1};
-		_Alignas(64) int8_t q[2][TQ_GROUP];
 		memset(high, (int)book->levels - 1, sizeof high);
 		tq_pack(packed, low, bits);
-		tq_pack(packed + packed_row, high, bits);
-		format_arrange(arranged, &s, 0, 2,
-			       &(struct pieces){.weights = packed, .scales = norms});
-		memset(q[0], 127, TQ_GROUP);
-		memset(q[1], -127, TQ_GROUP);
-		const struct matrix w = {s, arranged};
-		const struct input x = {.k = TQ_GROUP, .q = q[0], .scale = scale};
-		for (const struct kernels *const *k = kernels_available(); *k; k++) {
-			float y[4];
-			const float expected = (float)largest * book->gain;
-			(*k)->multiply[s.format](y, 2, &w, 0, 2, &x, NULL, 2);
-			assert_true(y[0] == -expected && y[1] == expected);
-			assert_true(y[2] == expected && y[3] == -expected);
-			(*k)->multiply[s.format](y, 2, &w, 0, 2, &x, NULL, 1);
-			assert_true(y[0] == -expected && y[1] == expected);
+		tq_pack(packed + (size_t)16 * bits, high, bits);
+		extremes_are_exact((enum format)(FORMAT_TQ2 + bits - 2), packed,
+				   (int32_t[]){-largest, largest}, book->gain);
+	}
+}
+
+/* The same of TC, whose largest codes cannot all follow each other: those of the stream that is
+ * nearest to weights far outside. */
+static void extreme_streams_do_not_saturate(void **state)
+{
+	(void)state;
+	for (uint32_t bits = 2; bits <= 4; bits++) {
+		uint8_t packed[2 * 64];
+		int8_t code[TQ_GROUP], largest = 0;
+		int32_t sum[2] = {0};
+		float far[2][TQ_GROUP], factor[2];
+		for (size_t i = 0; i < TQ_GROUP; i++) {
+			far[0][i] = -1;
+			far[1][i] = 1;
 		}
-		free(arranged);
+		tc_encode(packed, factor, far[0], 2, bits);
+		for (size_t r = 0; r < 2; r++) {
+			tc_codes(code, packed + r * 16 * bits, bits);
+			for (size_t i = 0; i < TQ_GROUP; i++) {
+				sum[r] += code[i];
+				largest = code[i] > largest ? code[i] : largest;
+			}
+		}
+		assert_in_range(largest, 32, TC_CODE_MOST);
+		extremes_are_exact((enum format)(FORMAT_TC2 + bits - 2), packed, sum,
+				   tc_codebook(bits)->gain);
 	}
 }
 
@@ -496,6 +536,7 @@ int main(void)
 		cmocka_unit_test(long_prompts_give_the_same_bits),
 		cmocka_unit_test(wide_matrices_give_the_same_bits),
 		cmocka_unit_test(extreme_codes_do_not_saturate),
+		cmocka_unit_test(extreme_streams_do_not_saturate),
 		cmocka_unit_test(every_table_prepares_the_same_bytes),
 		cmocka_unit_test(prepared_inputs_are_the_rotated_ones_to_half_a_step),
 		cmocka_unit_test(a_zero_group_prepares_to_zeros_with_scale_zero),

@@ -1,5 +1,6 @@
 /* OpenAI's responses: what a request comes to, and what an answer is written as. */
 #include "fs/gateway/responses.h"
+#include "fs/gateway/responses_kept.h"
 #include "tests/unit/json_help.h"
 
 #include <errno.h>
@@ -177,6 +178,29 @@ static void tools_of_all_kinds_are_functions(void **state)
 	responses_asked_free(&a);
 }
 
+/* A service's tool beside others is left out of what was on offer, and a function is said whole. */
+static void services_tools_are_left_out(void **state)
+{
+	(void)state;
+	struct responses_asked a;
+	struct err e;
+	assert_int_equal(read_body(&a,
+				   "\"input\": \"x\", \"tools\": [{\"type\": \"web_search\"}, "
+				   "{\"type\": \"function\", \"name\": \"f\", \"strict\": true}, "
+				   "{\"type\": \"custom\", \"name\": \"c\"}]",
+				   &e),
+			 0);
+	assert_int_equal(json_object_array_length(a.wanted.tools), 2);
+	test_same_json(json_at(a.echo, "tools"),
+		       "[{\"type\": \"function\", \"name\": \"f\", \"strict\": true, "
+		       "\"description\": null, \"parameters\": null}, {\"type\": \"custom\", "
+		       "\"name\": \"c\"}]");
+	responses_asked_free(&a);
+	assert_int_equal(read_body(&a, "\"input\": \"x\", \"tools\": []", &e), 0);
+	test_same_json(json_at(a.echo, "tools"), "[]");
+	responses_asked_free(&a);
+}
+
 static void params_follow_the_request(void **state)
 {
 	(void)state;
@@ -251,6 +275,11 @@ static void what_is_wrong_is_said_and_where(void **state)
 		 "tools has no 'f'", EINVAL},
 		{"\"input\": \"x\", \"tools\": [{\"type\": \"function\"}]", "a type and a name",
 		 EINVAL},
+		{"\"input\": \"x\", \"tools\": [{\"type\": \"web_search\"}]",
+		 "tools: 'web_search' is a service's", ENOTSUP},
+		{"\"input\": \"x\", \"tools\": [{\"type\": \"function\", \"name\": \"f\"}], "
+		 "\"tool_choice\": {\"type\": \"file_search\"}",
+		 "tool_choice: 'file_search' is a service's", ENOTSUP},
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct responses_asked a;
@@ -431,18 +460,116 @@ static void an_item_s_name_tells_its_place(void **state)
 		assert_false(responses_item_place(OTHERS[i], response, sizeof response, &index));
 }
 
+/* ---- what is kept ---- */
+
+static void put(struct responses_kept *k, size_t key, const char *id, const char *text)
+{
+	json_object *o = json_object_new_string(text);
+	json_object *const texts[KEPT_TEXTS] = {o, o, o};
+	responses_kept_put(k, key, id, texts);
+	json_object_put(o);
+}
+
+/* The ids of `all`, of one letter each, that are kept for a key. */
+static void kept_are(struct responses_kept *k, size_t key, const char *all, const char *want)
+{
+	char has[16] = "";
+	for (size_t i = 0; all[i]; i++) {
+		const char id[] = {all[i], 0};
+		json_object *o = responses_kept_get(k, key, id, KEPT_RESPONSE);
+		if (o)
+			strcat(has, id);
+		json_object_put(o);
+	}
+	assert_string_equal(has, want);
+}
+
+static void the_oldest_makes_room(void **state)
+{
+	(void)state;
+	struct responses_kept *k = responses_kept_create(3, 1 << 20);
+	for (const char *id = "abcd"; *id; id++)
+		put(k, 0, (const char[]){*id, 0}, "x");
+	kept_are(k, 0, "abcd", "bcd");
+	assert_true(responses_kept_remove(k, 0, "c"));
+	assert_false(responses_kept_remove(k, 0, "c"));
+	/* What was taken from the middle leaves its place until it is the oldest's. */
+	put(k, 0, "e", "x");
+	put(k, 0, "f", "x");
+	kept_are(k, 0, "abcdef", "def");
+	responses_kept_free(k);
+}
+
+static void as_many_bytes_as_were_allowed(void **state)
+{
+	(void)state;
+	char text[31];
+	memset(text, 'x', sizeof text - 1);
+	text[30] = 0;
+	/* Three texts of 30 and two quotes and an end each: 99 for one. */
+	struct responses_kept *k = responses_kept_create(8, 250);
+	put(k, 0, "a", text);
+	put(k, 0, "b", text);
+	kept_are(k, 0, "ab", "ab");
+	put(k, 0, "c", text);
+	kept_are(k, 0, "abc", "bc");
+	char large[101];
+	memset(large, 'x', sizeof large - 1);
+	large[100] = 0;
+	put(k, 0, "d", large); /* larger than all that may be kept: nothing makes room for it */
+	kept_are(k, 0, "abcd", "bc");
+	responses_kept_free(k);
+}
+
+/* A body may be deeper than json-c reads by itself. */
+static void however_deep_it_is(void **state)
+{
+	(void)state;
+	json_object *deep = json_object_new_array();
+	for (int i = 0; i < 120; i++) {
+		json_object *around = json_object_new_array();
+		json_object_array_add(around, deep);
+		deep = around;
+	}
+	struct responses_kept *k = responses_kept_create(1, 1 << 20);
+	json_object *const texts[KEPT_TEXTS] = {deep, deep, deep};
+	responses_kept_put(k, 0, "a", texts);
+	kept_are(k, 0, "a", "a");
+	json_object_put(deep);
+	responses_kept_free(k);
+}
+
+static void each_key_has_its_own(void **state)
+{
+	(void)state;
+	struct responses_kept *k = responses_kept_create(4, 1 << 20);
+	put(k, 1, "a", "x");
+	put(k, 2, "b", "x");
+	kept_are(k, 1, "ab", "a");
+	kept_are(k, 2, "ab", "b");
+	kept_are(k, 0, "ab", "");
+	assert_false(responses_kept_remove(k, 2, "a"));
+	kept_are(k, 1, "ab", "a");
+	responses_kept_free(k);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(items_become_messages),
 		cmocka_unit_test(instructions_are_of_one_request),
 		cmocka_unit_test(tools_of_all_kinds_are_functions),
+		cmocka_unit_test(services_tools_are_left_out),
 		cmocka_unit_test(params_follow_the_request),
 		cmocka_unit_test(what_is_wrong_is_said_and_where),
 		cmocka_unit_test(a_stream_has_its_events_in_order),
 		cmocka_unit_test(an_answer_that_is_cut_is_incomplete),
 		cmocka_unit_test(one_that_fails_says_so_last),
 		cmocka_unit_test(an_item_s_name_tells_its_place),
+		cmocka_unit_test(the_oldest_makes_room),
+		cmocka_unit_test(as_many_bytes_as_were_allowed),
+		cmocka_unit_test(however_deep_it_is),
+		cmocka_unit_test(each_key_has_its_own),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,12 @@
 // The page: which model and conversation are shown, and what is done with them. Conversations are sessions of
 // the tree, so what a shell does to them appears here, and the other way round.
 import * as tree from "./tree.js";
-import * as map from "./map.js";
+import * as experts from "./experts.js";
 import * as params from "./params.js";
+import { $, closeDrawers, complain, doing, fit, onOpened } from "./frame.js";
 import { element, message, editor, words } from "./talk.js";
 import { works, stats, follow } from "./answer.js";
 
-const $ = (id) => document.getElementById(id);
-const narrow = matchMedia("(max-width: 60rem)"), small = matchMedia("(max-width: 45rem)");
 let model = "", name = ""; // what is shown
 let shown = ""; // messages.json as it was drawn
 let following = null; // an AbortController while an answer comes
@@ -15,21 +14,6 @@ let titles = new Map(); // of sessions by their paths
 let ours = new Set(); // made here and empty as yet
 
 const session = () => `${model}/sessions/${name}`;
-
-function complain(e) {
-	if (e?.name === "AbortError") return;
-	$("error").textContent = e ? (e.message ?? e) : "";
-	$("error").hidden = !e;
-}
-// What a person does: a failure is said, not lost.
-const doing = (run) => async (...all) => {
-	complain(null);
-	try {
-		return await run(...all);
-	} catch (e) {
-		complain(e);
-	}
-};
 
 // What ends in an answer: nothing else is asked meanwhile.
 const answering = (run) =>
@@ -49,6 +33,7 @@ function grown() {
 	if (atEnd) $("talk").scrollTop = $("talk").scrollHeight;
 }
 let atEnd = true;
+new ResizeObserver(grown).observe($("talk")); // by what stands below it, or a phone's keyboard
 $("talk").addEventListener("scroll", () => (atEnd = bottom()), { passive: true });
 
 const isBusy = () => !$("stop").hidden;
@@ -242,7 +227,8 @@ const open = doing(async (m, s) => {
 	$("model").value = m;
 	for (const box of ["messages", "params", "more"]) $(box).replaceChildren();
 	$("stats").textContent = "";
-	if (other) [sessions, lastMap] = [[], ""];
+	if (other) sessions = [];
+	experts.of(m);
 	await listSessions();
 	drawSessions();
 	document.title = s ? `${s} · ${m} · moefs` : `${m} · moefs`;
@@ -278,26 +264,6 @@ async function listModels() {
 	if (model) $("model").value = model;
 }
 
-let lastMap = "";
-async function look() {
-	if (!model || !$("panel").checkVisibility({ visibilityProperty: true })) return;
-	const of = model, text = await tree.read(of + "/experts/map");
-	if (of !== model) return;
-	lastMap = text;
-	$("experts").hidden = !/ ./.test(text); // a dense model has none
-	const n = map.draw($("map"), text, of);
-	if (!n) return;
-	const pool = Object.fromEntries((await tree.read("cache/stats")).split("\n").map((l) => l.split(" ")));
-	const tries = +pool.hits + +pool.misses, size = (x) => (x >= 1e9 ? (x / 1e9).toFixed(1) + " GB" : (x / 1e6).toFixed(1) + " MB");
-	const facts = [
-		["In memory", `${n.inside} of ${n.all}`],
-		["Cache", `${size(pool.used)} of ${size(pool.budget)}`],
-		["Hits", tries ? `${((100 * pool.hits) / tries).toFixed(1)} %` : "none yet"],
-		["Misses", pool.misses],
-	];
-	$("cache").replaceChildren(...facts.flatMap(([k, v]) => [element("dt", {}, k), element("dd", {}, v)]));
-}
-
 // What others do to this conversation: an answer that begins, messages that are written.
 async function news() {
 	const at = session();
@@ -321,7 +287,7 @@ let turn = 0;
 async function tick() {
 	try {
 		if (!document.hidden && model) {
-			await Promise.all([look(), following ? news() : null]);
+			await Promise.all([experts.look(), following ? news() : null]);
 			if (turn % 2 === 0) {
 				await listSessions();
 				$("state").textContent = await tree.value(model + "/info/state").then((s) => (s === "ready" ? "" : s));
@@ -340,11 +306,6 @@ let away = null;
 
 // ---- the frame ----
 
-function fit() {
-	$("prompt").style.height = "auto";
-	$("prompt").style.height = Math.min($("prompt").scrollHeight + 2, innerHeight / 3) + "px";
-}
-$("prompt").addEventListener("input", fit);
 $("prompt").addEventListener("keydown", (e) => {
 	if (e.key !== "Enter" || e.shiftKey || e.isComposing) return;
 	e.preventDefault();
@@ -359,57 +320,13 @@ $("new").addEventListener("click", doing(async () => (ours.has(session()) ? $("p
 $("model").addEventListener("change", () => (location.hash = link($("model").value, "")));
 for (const form of [$("params"), $("more")]) form.addEventListener("submit", (e) => e.preventDefault());
 
-const drawers = [["menu", "side"], ["facts", "panel"]];
-function drawer(button, box, is) {
-	document.body.classList.toggle(box + "-open", is);
-	$(button).setAttribute("aria-expanded", is);
-	$("shade").hidden = !drawers.some(([, b]) => hides(b) && document.body.classList.contains(b + "-open"));
-}
-const hides = (box) => (box === "side" ? small : narrow).matches;
-function closeDrawers() {
-	for (const [button, box] of drawers) if (hides(box)) drawer(button, box, false);
-}
-for (const [button, box] of drawers) {
-	$(button).addEventListener("click", () => {
-		drawer(button, box, !document.body.classList.contains(box + "-open"));
-		look().catch(complain);
-	});
-	const fits = () => drawer(button, box, !hides(box));
-	(box === "side" ? small : narrow).addEventListener("change", fits);
-	fits();
-}
-$("shade").addEventListener("click", closeDrawers);
-
 addEventListener("keydown", (e) => {
 	if (e.key === "Escape") isBusy() ? stop() : closeDrawers();
 	if (e.altKey && e.code === "KeyN") (e.preventDefault(), $("new").click());
 	if (e.key === "/" && !e.target.closest("input,textarea,select")) (e.preventDefault(), $("prompt").focus());
 });
 
-const themes = ["auto", "dark", "light"];
-function theme(is) {
-	localStorage.setItem("theme", is);
-	document.documentElement.dataset.theme = is;
-	$("theme").title = `Colours: ${is}`;
-	if (lastMap) map.draw($("map"), lastMap, model);
-}
-$("theme").addEventListener("click", () => theme(themes[(themes.indexOf(document.documentElement.dataset.theme) + 1) % 3]));
-theme(themes.includes(localStorage.getItem("theme")) ? localStorage.getItem("theme") : "auto");
-
-$("map").addEventListener("pointermove", (e) => ($("map").title = map.at(e.offsetX, e.offsetY)));
-addEventListener("resize", () => lastMap && map.draw($("map"), lastMap, model));
-
-let asking = null; // one question for a key, however many calls need it
-tree.onLocked(
-	(why) =>
-		(asking ??= new Promise((done) => {
-			$("locked-why").textContent = why;
-			$("key").value = "";
-			$("locked").addEventListener("cancel", (e) => e.preventDefault());
-			$("locked").addEventListener("close", () => ((asking = null), done($("key").value)), { once: true });
-			$("locked").showModal();
-		})),
-);
+onOpened(() => experts.look().catch(complain));
 
 doing(async () => {
 	await listModels();

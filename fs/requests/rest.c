@@ -1,0 +1,62 @@
+/* Memory that was freed, and that the allocator keeps. See rest.h.
+ *
+ * Each thread allocates from an area of its own, and what is freed in its middle stays the
+ * process's: after some minutes of many sessions, of models that come and go, two thirds of what
+ * the daemon held were that. So when nobody has asked for anything for a second, and no token has
+ * come, a worker gives back the pages that are wholly free: once, until something is done again. */
+#include "fs/requests/rest.h"
+#include "cache/clock.h"
+#include "fs/base/workers.h"
+#include "fs/mount/mount.h"
+
+#include <malloc.h>
+#include <stdlib.h>
+
+enum { REST_MS = 1000, NS_OF_MS = 1000000 };
+
+struct trimming {
+	struct job job;
+	struct mount *mount;
+};
+
+static void work(struct job *job)
+{
+	(void)job;
+	(void)malloc_trim(0);
+}
+
+/* That it comes is nothing that was done. */
+static void finish(struct job *job)
+{
+	struct trimming *t = LINK_OWNER(job, struct trimming, job);
+	t->mount->stirred_ns = 0;
+	free(t);
+}
+
+void rest_stir(struct mount *m)
+{
+	m->stirred_ns = now_ns();
+}
+
+int rest_timeout(const struct mount *m)
+{
+	if (!m->stirred_ns)
+		return -1;
+	uint64_t rested = (now_ns() - m->stirred_ns) / NS_OF_MS;
+	return rested >= REST_MS ? 0 : (int)(REST_MS - rested);
+}
+
+void rest_look(struct mount *m)
+{
+	if (rest_timeout(m) != 0)
+		return;
+	m->stirred_ns = 0;
+	struct trimming *t = calloc(1, sizeof *t);
+	if (!t)
+		return;
+	t->mount = m;
+	t->job.slow = true;
+	t->job.work = work;
+	t->job.finish = finish;
+	workers_run(m->workers, &t->job);
+}

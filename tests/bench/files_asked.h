@@ -1,0 +1,54 @@
+/* A file system served by a process of its own, and asked by this one: a prompt is written, its
+ * answer read, and each token's way from there to its reader measured. */
+#ifndef MOEFS_TESTS_BENCH_FILES_ASKED_H
+#define MOEFS_TESTS_BENCH_FILES_ASKED_H
+
+#include "tests/bench/bench.h"
+#include "tests/bench/files.h"
+
+#include <stdio.h>
+#include <sys/types.h>
+
+enum { ASKS_MOST = 1000, DELAYS_MOST = 1 << 18 };
+
+struct measured {
+	double first[ASKS_MOST]; /* µs, without what the engine took */
+	size_t firsts;
+	double *delay; /* [DELAYS_MOST], µs, of tokens */
+	size_t delays;
+};
+
+struct mounted {
+	const char *model, *store;
+	struct notes *notes;
+	char folder[64], where[80], inside[96]; /* where prompt and output are */
+	pid_t server;
+};
+
+/* A folder to mount on. mounted_free on every way, with what is zero fine. */
+int mounted_create(struct mounted *a, struct err *e);
+void mounted_free(struct mounted *a);
+/* Serves the tree of a->model, or the bare echo, until mounted_end. */
+int mounted_begin(struct mounted *a, bool tree, struct err *e);
+void mounted_end(struct mounted *a);
+
+/* Files by their names in a->inside. */
+int mounted_open(const struct mounted *a, const char *name, int flags, struct err *e);
+int mounted_put(const struct mounted *a, const char *name, const char *text, struct err *e);
+
+struct reads {
+	size_t count;
+	uint64_t bytes[NOTES_MOST], at_ns[NOTES_MOST]; /* read so far, and when that came back */
+};
+void reads_add(struct reads *r, uint64_t bytes, uint64_t at_ns);
+/* To its end, piece by piece as they come. */
+int mounted_read(const struct mounted *a, const char *name, struct reads *r, struct err *e);
+/* An answer that was begun at `from` and whose notes are whole. */
+void measured_add(struct measured *m, const struct notes *notes, const struct reads *r,
+		  uint64_t from);
+int measured_create(struct measured *m, struct err *e);
+void measured_free(struct measured *m);
+/* Medians, of the 5th and the 95th of a hundred: a machine's hiccups are no range. Sorts. */
+struct summary measured_spread(double *values, size_t n);
+
+#endif

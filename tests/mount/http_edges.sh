@@ -1,0 +1,89 @@
+#!/bin/bash
+# moefs-http where something is tight or broken: who reads slowly, a model that cannot be loaded, contexts that have no room
+# for what is kept, several answers of which one is gone on with.
+. "$(dirname "$0")/lib.sh"
+command -v python3 >/dev/null || skip_all "no python3"
+
+# A checkpoint that can be mounted and not loaded.
+cp -r "$MODEL" "$work/broken"
+others=("$work/broken")
+mounted -o context_budget=2M
+loaded
+truncate -s 4096 "$work/broken"/*.safetensors
+export url mnt PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1
+py() { timeout $limit python3 - "$@" || fail "$(tail -n 1 "$work/http")"; }
+
+gateway -o keep=8
+slow() { py <<'PY'; }
+from gateway import *
+import threading
+def events_of(body, small):
+    s = socket.socket()
+    if small:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    s.settimeout(limit)
+    s.connect((address[0], int(address[1])))
+    data = json.dumps(body).encode()
+    s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
+    return s
+def rest(s):
+    got = b""
+    while piece := s.recv(65536):
+        got += piece
+    return got
+body = long(stream=True) | {"max_tokens": 800}
+s = events_of(body, True)
+first = s.recv(200)
+# It reads no more, and those who come after it are answered, all of them before it has read on.
+for place in "France", "Peru", "Chad":
+    assert content(ask(f"What is the capital of {place}?", max_tokens=24)).startswith(f"The capital of {place} is ")
+read = first
+while piece := s.recv(512):
+    read += piece
+quick = rest(events_of(body, False))
+def text(raw):
+    lines = [l[6:] for l in raw.decode().splitlines() if l.startswith("data: {")]
+    return "".join(c["choices"][0]["delta"].get("content", "") for c in map(json.loads, lines) if c["choices"])
+assert b"data: [DONE]" in read and text(read) == text(quick) and len(text(read)) > 1000, len(read)
+PY
+claim "who reads slowly keeps all of the stream, and delays nobody" slow
+
+failed() { py <<'PY'; }
+from gateway import *
+def words(e): return e["error"]["message"]
+for how in {}, {"stream": True}:
+    e = post("/v1/chat/completions", chat("Hello?", model="broken", **how), 503)
+    assert e["error"]["type"] == "server_error" and "safetensors" in words(e), e
+    e = post("/v1/messages", {"model": "broken", "max_tokens": 5, "messages": [{"role": "user", "content": "Hello?"}], **how}, 529)
+    assert e["type"] == "error" and e["error"]["type"] == "overloaded_error" and "safetensors" in words(e), e
+    e = post("/v1/responses", {"model": "broken", "input": "Hello?", **how}, 503)
+    assert "safetensors" in words(e), e
+assert not sessions("broken") and not sessions("broken", kept=True)
+PY
+claim "a model that cannot be loaded is told in each protocol's shape and the tree's words" failed
+
+tight() { py <<'PY'; }
+from gateway import *
+# A context of 1000 tokens is as large as all that contexts may take.
+def say(i, words): return ask([{"role": "system", "content": f"{i}. " + "Be brief, always. " * words}, {"role": "user", "content": "Well?"}], max_tokens=4)
+for i in range(6): # so that half of it is kept
+    say(i, 30)
+assert sessions(kept=True)
+for i in range(3):
+    u = say(10 + i, 140)["usage"]
+    assert u["prompt_tokens"] > 600, u
+PY
+claim "what is kept gives way to what is asked" tight
+
+choices() { py <<'PY'; }
+from gateway import *
+q = [{"role": "system", "content": "You know capitals, and nothing else. " * 4}, {"role": "user", "content": "Tell me of Peru."}]
+a = ask(q, n=3, temperature=1.2, seed=5, max_tokens=12)
+for c in a["choices"][1:]:
+    u = ask(q + [c["message"], {"role": "user", "content": "And of Chad?"}], max_tokens=4)["usage"]
+    # The session that is kept has another answer: what was asked is there all the same.
+    assert u["prompt_tokens_details"]["cached_tokens"] >= a["usage"]["prompt_tokens"] - 1, (a["usage"], u)
+PY
+claim "of several answers any one is gone on with" choices
+gateway_over
+finish
