@@ -28,6 +28,7 @@ struct encoder {
 	struct weighing {
 		struct rounding *rounding;
 		uint64_t same; /* of which inputs, + 1 */
+		enum format format;
 	} weighing[2];
 	uint32_t next_weighing;
 	struct rounding *rounding; /* of the tensor at hand; NULL: to the nearest */
@@ -100,16 +101,16 @@ void encoder_know(struct encoder *x, const struct moments *m)
 }
 
 static int weigh(struct weighing *w, const struct kernels *k, const struct moments *m,
-		 struct tensor_id id, uint32_t cols, uint32_t block, struct err *e)
+		 struct tensor_id id, const struct shape *s, uint32_t block, struct err *e)
 {
 	rounding_free(w->rounding);
 	w->rounding = NULL;
 	float *h = malloc((size_t)block * block * sizeof *h);
-	int failed = h ? rounding_create(&w->rounding, k, cols, block, e)
+	int failed = h ? rounding_create(&w->rounding, k, s->format, s->cols, block, e)
 		       : err_set(e, ENOMEM, "out of memory for rounding %u columns", block);
 	bool known = !failed;
-	for (uint32_t at = 0; at < cols && known; at += block) {
-		known = moments_weigh(m, id, at, cols - at < block ? cols - at : block, h);
+	for (uint32_t at = 0; at < s->cols && known; at += block) {
+		known = moments_weigh(m, id, at, s->cols - at < block ? s->cols - at : block, h);
 		if (known)
 			rounding_weigh(w->rounding, at, h);
 	}
@@ -131,13 +132,14 @@ static int take_tensor(struct encoder *x, struct tensor_id id, const struct shap
 	if (!block)
 		return 0;
 	for (size_t i = 0; i < 2; i++)
-		if (x->weighing[i].same == same + 1) {
+		if (x->weighing[i].same == same + 1 && x->weighing[i].format == s->format) {
 			x->rounding = x->weighing[i].rounding;
 			return 0;
 		}
 	struct weighing *w = &x->weighing[x->next_weighing++ % 2];
-	int failed = weigh(w, x->kernels, x->moments, id, s->cols, block, e);
+	int failed = weigh(w, x->kernels, x->moments, id, s, block, e);
 	w->same = failed ? 0 : same + 1;
+	w->format = s->format;
 	x->rounding = w->rounding;
 	return failed;
 }
@@ -203,7 +205,7 @@ static int encode_row(struct encoder *x, const struct shape *s, const struct sou
 		return 0;
 	}
 	uint32_t bits = format_tq_bits(s->format);
-	bool done = x->rounding ? rounding_row(x->rounding, packed, x->row_norms, x->row, bits,
+	bool done = x->rounding ? rounding_row(x->rounding, packed, x->row_norms, x->row,
 					       s->norms == NORM_F16)
 				: tq_quantise_row_watched(x->kernels, packed, x->row_norms, x->row,
 							  s->cols, bits, TQ_GAIN_LEAST_SQUARES);

@@ -1,5 +1,6 @@
 #include "engine/convert/rounding.h"
-#include "kernels/kernels.h"
+#include "engine/convert/rounding_codes.h"
+#include "kernels/tc.h"
 
 #include <errno.h>
 #include <math.h>
@@ -17,7 +18,10 @@ enum { SWEEPS = 8 };
 
 struct rounding {
 	const struct kernels *kernels;
-	uint32_t cols, groups;
+	uint32_t cols, groups, bits;
+	uint8_t column[TQ_GROUP]; /* of a group, at each position of the order of rounding */
+	rounding_choose_fn *choose;
+	rounding_sweep_fn *sweep;
 	size_t width; /* of a block, padded to whole groups */
 	float *upper; /* [groups · TQ_GROUP][width]: row i of U, of its block */
 	float *cost;  /* [groups · TQ_GROUP]: D */
@@ -35,14 +39,25 @@ static size_t whole_groups(size_t cols)
 	return (cols + TQ_GROUP - 1) / TQ_GROUP * TQ_GROUP;
 }
 
-int rounding_create(struct rounding **out, const struct kernels *k, uint32_t cols, uint32_t block,
-		    struct err *e)
+static void set_codes(struct rounding *r, enum format format)
+{
+	bool trellis = format_is_trellis(format);
+	r->bits = format_tq_bits(format);
+	r->choose = trellis ? rounding_tc_choose : rounding_tq_choose;
+	r->sweep = trellis ? rounding_tc_sweep : rounding_tq_sweep;
+	for (size_t i = 0; i < TQ_GROUP; i++)
+		r->column[i] = (uint8_t)(trellis ? tc_column(i) : i);
+}
+
+int rounding_create(struct rounding **out, const struct kernels *k, enum format format,
+		    uint32_t cols, uint32_t block, struct err *e)
 {
 	struct rounding *r = calloc(1, sizeof *r);
 	size_t all = whole_groups(cols);
 	*out = r;
 	if (r) {
 		r->kernels = k;
+		set_codes(r, format);
 		r->cols = cols;
 		r->groups = (uint32_t)(all / TQ_GROUP);
 		r->width = block < cols ? whole_groups(block) : all;
@@ -96,6 +111,17 @@ static void rotate_rows(float *m, size_t n)
 		tq_rotate(m + i);
 }
 
+/* From the order of columns to that of rounding. */
+static void reorder_rows(const struct rounding *r, float *m, size_t n)
+{
+	for (size_t at = 0; at < n * n; at += TQ_GROUP) {
+		float y[TQ_GROUP];
+		memcpy(y, m + at, sizeof y);
+		for (size_t i = 0; i < TQ_GROUP; i++)
+			m[at + i] = y[r->column[i]];
+	}
+}
+
 /* h[n][n], padded to m[wide][wide], in the basis of the rotated weights. */
 static void turn(struct rounding *r, const float *h, size_t n, size_t wide)
 {
@@ -103,8 +129,10 @@ static void turn(struct rounding *r, const float *h, size_t n, size_t wide)
 	for (size_t i = 0; i < n; i++)
 		memcpy(r->scratch + i * wide, h + i * n, n * sizeof *h);
 	rotate_rows(r->scratch, wide);
+	reorder_rows(r, r->scratch, wide);
 	transpose(r->turned, r->scratch, wide);
 	rotate_rows(r->turned, wide);
+	reorder_rows(r, r->turned, wide);
 }
 
 static void dampen(float *m, size_t n)
@@ -161,53 +189,14 @@ void rounding_weigh(struct rounding *r, uint32_t first, const float *h)
 
 /* ---- one group ---- */
 
-struct group {
-	const struct kernels *kernels;
-	const float *upper; /* [TQ_GROUP] rows of U, from the group's first column on */
-	size_t stride;
-	const float *cost;
-	const float *pairs;
-	const float *weight, *brought;
-	const struct tq_codebook *book;
-};
-
-struct coded {
-	uint8_t index[TQ_GROUP];
-	float norm;
-	double cost;
-};
-
-static uint8_t nearest_level(const struct tq_codebook *book, float y)
-{
-	uint32_t index = 0;
-	for (uint32_t i = 0; i + 1 < book->levels; i++)
-		index += book->boundary[i] < y;
-	return (uint8_t)index;
-}
-
-/* The weights that would make up for all that was brought: the group's targets as a whole. */
-static void aim(const struct group *g, float target[TQ_GROUP])
+static void aim(struct group *g)
 {
 	float left[TQ_GROUP];
 	memcpy(left, g->brought, sizeof left);
 	for (size_t i = 0; i < TQ_GROUP; i++) {
 		const float *u = g->upper + i * g->stride;
-		target[i] = g->weight[i] + left[i];
+		g->target[i] = g->weight[i] + left[i];
 		g->kernels->add_scaled(left + i + 1, -left[i], u + i + 1, TQ_GROUP - 1 - i);
-	}
-}
-
-/* Codes for that norm, position by position. */
-static void choose(const struct group *g, float norm, uint8_t index[TQ_GROUP])
-{
-	float aimed[TQ_GROUP];
-	for (size_t i = 0; i < TQ_GROUP; i++)
-		aimed[i] = g->weight[i] + g->brought[i];
-	for (size_t i = 0; i < TQ_GROUP; i++) {
-		const float *u = g->upper + i * g->stride;
-		index[i] = nearest_level(g->book, aimed[i] / norm);
-		float error = g->weight[i] - norm * g->book->level[index[i]];
-		g->kernels->add_scaled(aimed + i + 1, error, u + i + 1, TQ_GROUP - 1 - i);
 	}
 }
 
@@ -220,14 +209,12 @@ static void spread(const struct group *g, float y[TQ_GROUP], const float x[TQ_GR
 }
 
 /* The norm of least cost for these codes, and that cost. */
-static void fit(const struct group *g, const float target[TQ_GROUP], struct coded *c, bool half)
+static void fit(const struct group *g, struct coded *c, bool half)
 {
-	float level[TQ_GROUP], a[TQ_GROUP], b[TQ_GROUP];
+	float a[TQ_GROUP], b[TQ_GROUP];
 	double ab = 0, aa = 0, bb = 0;
-	for (size_t i = 0; i < TQ_GROUP; i++)
-		level[i] = g->book->level[c->index[i]];
-	spread(g, a, level);
-	spread(g, b, target);
+	spread(g, a, c->level);
+	spread(g, b, g->target);
 	for (size_t i = 0; i < TQ_GROUP; i++) {
 		ab += (double)g->cost[i] * a[i] * b[i];
 		aa += (double)g->cost[i] * a[i] * a[i];
@@ -239,28 +226,6 @@ static void fit(const struct group *g, const float target[TQ_GROUP], struct code
 	c->cost = bb - 2 * c->norm * ab + (double)c->norm * c->norm * aa;
 }
 
-/* Each position once more, now that all others have their codes. */
-static bool sweep(const struct group *g, const float target[TQ_GROUP], struct coded *c)
-{
-	float pull[TQ_GROUP] = {0};
-	bool changed = false;
-	for (size_t i = 0; i < TQ_GROUP; i++)
-		g->kernels->add_scaled(pull, target[i] - c->norm * g->book->level[c->index[i]],
-				       g->pairs + i * TQ_GROUP, TQ_GROUP);
-	for (size_t i = 0; i < TQ_GROUP; i++) {
-		const float *row = g->pairs + i * TQ_GROUP;
-		float now = g->book->level[c->index[i]];
-		uint8_t index = nearest_level(g->book, now + pull[i] / (row[i] * c->norm));
-		if (index == c->index[i])
-			continue;
-		g->kernels->add_scaled(pull, c->norm * (now - g->book->level[index]), row,
-				       TQ_GROUP);
-		c->index[i] = index;
-		changed = true;
-	}
-	return changed;
-}
-
 static float norm_of(const float x[TQ_GROUP])
 {
 	double sum = 0;
@@ -269,45 +234,44 @@ static float norm_of(const float x[TQ_GROUP])
 	return (float)sqrt(sum);
 }
 
-static void code_group(const struct group *g, struct coded *best, bool half)
+static void code_group(const struct rounding *r, struct group *g, struct coded *best, bool half)
 {
-	float target[TQ_GROUP];
-	aim(g, target);
-	float norm = norm_of(target);
+	aim(g);
+	float norm = norm_of(g->target);
 	*best = (struct coded){.cost = INFINITY};
 	if (norm == 0) {
-		memset(best->index, nearest_level(g->book, 0), sizeof best->index);
+		r->choose(g, 0, best);
+		best->norm = 0;
 		return;
 	}
 	for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
-		struct coded c;
-		choose(g, norm * shares[i], c.index);
-		fit(g, target, &c, half);
+		struct coded c = {0};
+		r->choose(g, norm * shares[i], &c);
+		fit(g, &c, half);
 		if (c.cost < best->cost)
 			*best = c;
 	}
-	for (int i = 0; i < SWEEPS && best->norm > 0 && sweep(g, target, best); i++)
-		fit(g, target, best, half);
+	for (int i = 0; i < SWEEPS && best->norm > 0 && r->sweep(g, best); i++)
+		fit(g, best, half);
 }
 
 /* ---- one row ---- */
 
 /* What group g's errors ask of the groups after it in its block. */
-static void bring(struct rounding *r, uint32_t g, const struct coded *c,
-		  const struct tq_codebook *book)
+static void bring(struct rounding *r, uint32_t g, const struct coded *c)
 {
 	size_t first = (size_t)g * TQ_GROUP, block = first / r->width * r->width;
 	size_t all = (size_t)r->groups * TQ_GROUP;
 	size_t end = block + r->width < all ? block + r->width : all, wide = end - block;
 	for (size_t i = 0; i < TQ_GROUP; i++) {
-		float error = r->weight[first + i] - c->norm * book->level[c->index[i]];
+		float error = r->weight[first + i] - c->norm * c->level[i];
 		const float *u = r->upper + block * r->width + (first - block + i) * wide;
 		r->kernels->add_scaled(r->brought + first + TQ_GROUP, error,
 				       u + (first - block) + TQ_GROUP, end - first - TQ_GROUP);
 	}
 }
 
-static struct group group_of(const struct rounding *r, uint32_t g, const struct tq_codebook *book)
+static struct group group_of(const struct rounding *r, uint32_t g)
 {
 	size_t first = (size_t)g * TQ_GROUP, block = first / r->width * r->width;
 	size_t all = (size_t)r->groups * TQ_GROUP;
@@ -320,30 +284,46 @@ static struct group group_of(const struct rounding *r, uint32_t g, const struct 
 		.pairs = r->pairs + first * TQ_GROUP,
 		.weight = r->weight + first,
 		.brought = r->brought + first,
-		.book = book,
+		.bits = r->bits,
 	};
 }
 
-bool rounding_row(struct rounding *r, uint8_t *packed, float *norms, const float *row,
-		  uint32_t bits, bool half)
+/* The row's groups, rotated and in the order of rounding. False: they hold what is no number. */
+static bool load(struct rounding *r, const float *row)
 {
-	const struct tq_codebook *book = tq_codebook(bits);
-	size_t all = (size_t)r->groups * TQ_GROUP;
-	memset(r->weight, 0, all * sizeof *r->weight);
-	memset(r->brought, 0, all * sizeof *r->brought);
-	memcpy(r->weight, row, r->cols * sizeof *row);
 	for (uint32_t g = 0; g < r->groups; g++) {
-		if (!isfinite(norm_of(r->weight + (size_t)g * TQ_GROUP)))
+		size_t first = (size_t)g * TQ_GROUP, left = r->cols - first;
+		float y[TQ_GROUP] = {0};
+		memcpy(y, row + first, (left < TQ_GROUP ? left : TQ_GROUP) * sizeof *y);
+		if (!isfinite(norm_of(y)))
 			return false;
-		tq_rotate(r->weight + (size_t)g * TQ_GROUP);
+		tq_rotate(y);
+		for (size_t i = 0; i < TQ_GROUP; i++)
+			r->weight[first + i] = y[r->column[i]];
 	}
+	memset(r->brought, 0, (size_t)r->groups * TQ_GROUP * sizeof *r->brought);
+	return true;
+}
+
+static void pack(const struct rounding *r, uint8_t *packed, const struct coded *c)
+{
+	uint8_t symbol[TQ_GROUP];
+	for (size_t i = 0; i < TQ_GROUP; i++)
+		symbol[r->column[i]] = c->symbol[i];
+	tq_pack(packed, symbol, r->bits);
+}
+
+bool rounding_row(struct rounding *r, uint8_t *packed, float *norms, const float *row, bool half)
+{
+	if (!load(r, row))
+		return false;
 	for (uint32_t g = 0; g < r->groups; g++) {
 		struct coded c;
-		struct group group = group_of(r, g, book);
-		code_group(&group, &c, half);
-		tq_pack(packed + (size_t)g * TQ_GROUP / 8 * bits, c.index, bits);
+		struct group group = group_of(r, g);
+		code_group(r, &group, &c, half);
+		pack(r, packed + (size_t)g * TQ_GROUP / 8 * r->bits, &c);
 		norms[g] = c.norm;
-		bring(r, g, &c, book);
+		bring(r, g, &c);
 	}
 	return true;
 }

@@ -22,10 +22,10 @@
 
 struct rounding; /* of matrices of one width that have the same inputs; for one thread */
 
-/* Of rows of `cols` weights whose errors are made up for within blocks of `block` columns: a
- * multiple of TQ_GROUP, or all of them. */
-int rounding_create(struct rounding **out, const struct kernels *k, uint32_t cols, uint32_t block,
-		    struct err *e);
+/* For codes of TQ or TC, of rows of `cols` weights whose errors are made up for within blocks of
+ * `block` columns: a multiple of TQ_GROUP, or all of them. */
+int rounding_create(struct rounding **out, const struct kernels *k, enum format format,
+		    uint32_t cols, uint32_t block, struct err *e);
 void rounding_free(struct rounding *r); /* NULL is fine */
 uint32_t rounding_block(const struct rounding *r);
 
@@ -36,7 +36,6 @@ void rounding_weigh(struct rounding *r, uint32_t first, const float *h);
 
 /* One row: as tq_quantise_row, but for norms, which are those that a store keeps: numbers of F16 if
  * `half`. */
-bool rounding_row(struct rounding *r, uint8_t *packed, float *norms, const float *row,
-		  uint32_t bits, bool half);
+bool rounding_row(struct rounding *r, uint8_t *packed, float *norms, const float *row, bool half);
 
 #endif

@@ -1,7 +1,7 @@
 /* Rounding that knows its inputs: less of the error that counts, the nearest code where all errors
  * count alike, and the same bytes on every processor. */
 #include "engine/convert/rounding.h"
-#include "kernels/tq.h"
+#include "kernels/tc.h"
 #include "random.h"
 
 #include <setjmp.h>
@@ -50,15 +50,19 @@ static void identity(float *h, size_t n)
 		h[i] = i % (n + 1) == 0;
 }
 
+struct rounded {
+	uint8_t packed[ROWS][PACKED];
+	float norms[ROWS][GROUPS];
+};
+
 /* (w - q)' H (w - q) of all rows, q being what is stored. */
-static double cost_of(const uint8_t packed[ROWS][PACKED], const float norms[ROWS][GROUPS],
-		      const float *h)
+static double cost_of(enum format format, const struct rounded *x, const float *h)
 {
-	const struct shape s = {.format = FORMAT_TQ3, .rows = 1, .cols = COLS, .norms = NORM_F32};
+	const struct shape s = {.format = format, .rows = 1, .cols = COLS, .norms = NORM_F32};
 	double cost = 0;
 	for (int r = 0; r < ROWS; r++) {
 		float q[COLS];
-		format_dequantise_row(q, &s, &(struct pieces){packed[r], norms[r], NULL});
+		format_dequantise_row(q, &s, &(struct pieces){x->packed[r], x->norms[r], NULL});
 		for (int i = 0; i < COLS; i++)
 			for (int j = 0; j < COLS; j++)
 				cost += (double)(weights[r][i] - q[i]) * h[i * COLS + j] *
@@ -67,18 +71,14 @@ static double cost_of(const uint8_t packed[ROWS][PACKED], const float norms[ROWS
 	return cost;
 }
 
-struct rounded {
-	uint8_t packed[ROWS][PACKED];
-	float norms[ROWS][GROUPS];
-};
-
 /* Blocks of the moment on its diagonal are given, as columns come together. */
-static void round_all(struct rounded *out, const struct kernels *k, const float *h, uint32_t block)
+static void round_all(struct rounded *out, const struct kernels *k, enum format format,
+		      const float *h, uint32_t block)
 {
 	static float part[COLS * COLS];
 	struct rounding *r;
 	struct err e;
-	assert_int_equal(rounding_create(&r, k, COLS, block, &e), 0);
+	assert_int_equal(rounding_create(&r, k, format, COLS, block, &e), 0);
 	for (uint32_t at = 0; at < COLS; at += block) {
 		uint32_t n = COLS - at < block ? COLS - at : block;
 		for (uint32_t i = 0; i < n; i++)
@@ -87,33 +87,52 @@ static void round_all(struct rounded *out, const struct kernels *k, const float 
 		rounding_weigh(r, at, part);
 	}
 	for (int i = 0; i < ROWS; i++)
-		assert_true(
-			rounding_row(r, out->packed[i], out->norms[i], weights[i], BITS, false));
+		assert_true(rounding_row(r, out->packed[i], out->norms[i], weights[i], false));
 	rounding_free(r);
 }
 
-static void round_plainly(struct rounded *out)
+static void round_plainly(struct rounded *out, enum format format)
 {
 	for (int i = 0; i < ROWS; i++)
-		assert_true(tq_quantise_row(out->packed[i], out->norms[i], weights[i], COLS, BITS,
-					    TQ_GAIN_LEAST_SQUARES));
+		assert_true(format_is_trellis(format)
+				    ? tc_quantise_row(out->packed[i], out->norms[i], weights[i],
+						      COLS, BITS)
+				    : tq_quantise_row(out->packed[i], out->norms[i], weights[i],
+						      COLS, BITS, TQ_GAIN_LEAST_SQUARES));
 }
 
 /* ---- tests ---- */
+
+static const enum format formats[] = {FORMAT_TQ3, FORMAT_TC3};
+enum { FORMATS = sizeof formats / sizeof *formats };
 
 static void errors_that_count_become_less(void **state)
 {
 	(void)state;
 	static struct rounded plain, blocks, whole;
-	round_plainly(&plain);
-	round_all(&blocks, &kernels_scalar, moment, TQ_GROUP);
-	round_all(&whole, &kernels_scalar, moment, COLS);
-	double by_nearest = cost_of(plain.packed, plain.norms, moment),
-	       by_blocks = cost_of(blocks.packed, blocks.norms, moment),
-	       by_whole = cost_of(whole.packed, whole.norms, moment);
-	assert_true(by_blocks < 0.6 * by_nearest);
-	assert_true(by_whole < 0.5 * by_nearest);
-	assert_true(by_whole < by_blocks);
+	for (int f = 0; f < FORMATS; f++) {
+		enum format format = formats[f];
+		round_plainly(&plain, format);
+		round_all(&blocks, &kernels_scalar, format, moment, TQ_GROUP);
+		round_all(&whole, &kernels_scalar, format, moment, COLS);
+		double by_nearest = cost_of(format, &plain, moment),
+		       by_blocks = cost_of(format, &blocks, moment),
+		       by_whole = cost_of(format, &whole, moment);
+		assert_true(by_blocks < 0.6 * by_nearest);
+		assert_true(by_whole < 0.5 * by_nearest);
+		assert_true(by_whole < by_blocks);
+	}
+}
+
+/* As without moments, the trellis has the less error. */
+static void a_trellis_has_less_of_them(void **state)
+{
+	(void)state;
+	static struct rounded levels, trellis;
+	round_all(&levels, &kernels_scalar, FORMAT_TQ3, moment, COLS);
+	round_all(&trellis, &kernels_scalar, FORMAT_TC3, moment, COLS);
+	assert_true(cost_of(FORMAT_TC3, &trellis, moment) <
+		    0.85 * cost_of(FORMAT_TQ3, &levels, moment));
 }
 
 /* Of whole groups, since padding is where errors cost nothing. */
@@ -124,10 +143,9 @@ static void where_all_errors_count_alike_the_nearest_is_taken(void **state)
 	static struct rounded plain, rounded;
 	const struct tq_codebook *book = tq_codebook(BITS);
 	identity(unit, COLS);
-	round_plainly(&plain);
-	round_all(&rounded, &kernels_scalar, unit, COLS);
-	assert_true(cost_of(rounded.packed, rounded.norms, unit) <=
-		    cost_of(plain.packed, plain.norms, unit));
+	round_plainly(&plain, FORMAT_TQ3);
+	round_all(&rounded, &kernels_scalar, FORMAT_TQ3, unit, COLS);
+	assert_true(cost_of(FORMAT_TQ3, &rounded, unit) <= cost_of(FORMAT_TQ3, &plain, unit));
 	for (int r = 0; r < ROWS; r++)
 		for (int g = 0; g < COLS / TQ_GROUP; g++) {
 			uint8_t index[TQ_GROUP];
@@ -153,8 +171,8 @@ static void what_is_padding_takes_the_errors(void **state)
 	const struct shape s = {.format = FORMAT_TQ3, .rows = 1, .cols = COLS, .norms = NORM_F32};
 	double error[2] = {0};
 	identity(unit, COLS);
-	round_plainly(&plain);
-	round_all(&rounded, &kernels_scalar, unit, COLS);
+	round_plainly(&plain, FORMAT_TQ3);
+	round_all(&rounded, &kernels_scalar, FORMAT_TQ3, unit, COLS);
 	const struct rounded *both[] = {&plain, &rounded};
 	for (int k = 0; k < 2; k++)
 		for (int r = 0; r < ROWS; r++) {
@@ -172,10 +190,12 @@ static void bytes_are_the_same_on_every_table(void **state)
 {
 	(void)state;
 	static struct rounded first, other;
-	round_all(&first, &kernels_scalar, moment, COLS);
-	for (const struct kernels *const *k = kernels_available(); *k; k++) {
-		round_all(&other, *k, moment, COLS);
-		assert_memory_equal(&first, &other, sizeof first);
+	for (int f = 0; f < FORMATS; f++) {
+		round_all(&first, &kernels_scalar, formats[f], moment, COLS);
+		for (const struct kernels *const *k = kernels_available(); *k; k++) {
+			round_all(&other, *k, formats[f], moment, COLS);
+			assert_memory_equal(&first, &other, sizeof first);
+		}
 	}
 }
 
@@ -187,9 +207,9 @@ static void norms_are_those_of_the_store(void **state)
 	struct err e;
 	uint8_t packed[PACKED];
 	float norms[GROUPS];
-	assert_int_equal(rounding_create(&r, &kernels_scalar, COLS, COLS, &e), 0);
+	assert_int_equal(rounding_create(&r, &kernels_scalar, FORMAT_TQ3, COLS, COLS, &e), 0);
 	rounding_weigh(r, 0, moment);
-	assert_true(rounding_row(r, packed, norms, weights[0], BITS, true));
+	assert_true(rounding_row(r, packed, norms, weights[0], true));
 	for (int g = 0; g < GROUPS; g++)
 		assert_true(norms[g] > 0 && f16_to_f32(f32_to_f16(norms[g])) == norms[g]);
 	rounding_free(r);
@@ -202,15 +222,15 @@ static void rows_of_nothing_and_of_no_numbers(void **state)
 	struct err e;
 	uint8_t packed[PACKED];
 	float norms[GROUPS], row[COLS] = {0}, zero[COLS * COLS] = {0};
-	assert_int_equal(rounding_create(&r, &kernels_scalar, COLS, COLS, &e), 0);
+	assert_int_equal(rounding_create(&r, &kernels_scalar, FORMAT_TQ3, COLS, COLS, &e), 0);
 	rounding_weigh(r, 0, zero); /* nothing is known: errors weigh alike */
-	assert_true(rounding_row(r, packed, norms, row, BITS, false));
+	assert_true(rounding_row(r, packed, norms, row, false));
 	for (int g = 0; g < GROUPS; g++)
 		assert_true(norms[g] == 0);
 	row[200] = NAN;
-	assert_false(rounding_row(r, packed, norms, row, BITS, false));
+	assert_false(rounding_row(r, packed, norms, row, false));
 	row[200] = INFINITY;
-	assert_false(rounding_row(r, packed, norms, row, BITS, false));
+	assert_false(rounding_row(r, packed, norms, row, false));
 	rounding_free(r);
 }
 
@@ -218,6 +238,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(errors_that_count_become_less),
+		cmocka_unit_test(a_trellis_has_less_of_them),
 		cmocka_unit_test(where_all_errors_count_alike_the_nearest_is_taken),
 		cmocka_unit_test(what_is_padding_takes_the_errors),
 		cmocka_unit_test(bytes_are_the_same_on_every_table),
