@@ -21,6 +21,10 @@ struct block {
 /* Columns 32 · b … 32 · b + 31 of the row whose canonical bytes begin there. */
 void block_read(struct block *to, const struct shape *s, const struct pieces *row, size_t b);
 
+/* A row in Q8_0, of whole blocks: to the nearest of 127 steps of each block's largest. False: that
+ * is too large for a scale in F16. */
+bool q8_0_quantise_row(uint8_t *packed, const float *row, uint32_t cols);
+
 /* Levels that a code of 4 bits stands for. */
 extern const int8_t iq4_values[16];
 extern const int8_t fp4_values[16]; /* twice as large as MXFP4's */

@@ -2,6 +2,7 @@
 #include "engine/convert/moments.h"
 #include "engine/convert/rounding.h"
 #include "engine/family/gather.h"
+#include "kernels/block.h"
 #include "kernels/watch.h"
 
 #include <errno.h>
@@ -182,6 +183,29 @@ static void round_row(uint8_t *packed, const float *row, uint32_t n)
 	}
 }
 
+static int round_blocks(uint8_t *packed, const float *row, uint32_t n, const char *name,
+			struct err *e)
+{
+	if (q8_0_quantise_row(packed, row, n))
+		return 0;
+	return err_set(e, EINVAL, "tensor %s holds numbers above 8e6; the checkpoint is damaged",
+		       name);
+}
+
+/* The row, in rotated groups. */
+static bool quantise(struct encoder *x, const struct shape *s, uint8_t *packed)
+{
+	if (x->rounding)
+		return rounding_row(x->rounding, packed, x->row_norms, x->row,
+				    s->norms == NORM_F16);
+	uint32_t bits = format_tq_bits(s->format);
+	if (format_is_trellis(s->format))
+		return tc_quantise_row_watched(x->kernels, packed, x->row_norms, x->row, s->cols,
+					       bits);
+	return tq_quantise_row_watched(x->kernels, packed, x->row_norms, x->row, s->cols, bits,
+				       TQ_GAIN_LEAST_SQUARES);
+}
+
 /* One row as its store has it. */
 static int encode_row(struct encoder *x, const struct shape *s, const struct source *source,
 		      const uint8_t *row, uint8_t *packed, uint8_t *norms, struct err *e)
@@ -204,12 +228,9 @@ static int encode_row(struct encoder *x, const struct shape *s, const struct sou
 		round_row(packed, x->row, s->cols);
 		return 0;
 	}
-	uint32_t bits = format_tq_bits(s->format);
-	bool done = x->rounding ? rounding_row(x->rounding, packed, x->row_norms, x->row,
-					       s->norms == NORM_F16)
-				: tq_quantise_row_watched(x->kernels, packed, x->row_norms, x->row,
-							  s->cols, bits, TQ_GAIN_LEAST_SQUARES);
-	if (!done)
+	if (s->format == FORMAT_Q8_0)
+		return round_blocks(packed, x->row, s->cols, name, e);
+	if (!quantise(x, s, packed))
 		return err_set(e, EINVAL,
 			       "tensor %s holds numbers above 1e18; the checkpoint is damaged",
 			       name);

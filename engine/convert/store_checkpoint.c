@@ -99,15 +99,16 @@ static int write_index(const char *folder, const struct config *c, const struct 
 	return write_text(folder, "model.safetensors.index.json", f, &text, &bytes, e);
 }
 
-/* ---- tq_config.json ---- */
+/* ---- tq_config.json, tc_config.json ---- */
 
-/* The bits of most weights: of the experts, or where there are none of the first matrix. */
-static uint32_t usual_bits(const struct plan *p)
+/* What most weights are in: the experts, or where there are none the first matrix; FORMAT_COUNT: no
+ * weights are in rotated groups. */
+static enum format usual_format(const struct plan *p)
 {
-	uint32_t bits = p->routed_layers ? format_tq_bits(p->record[0].part[0].format) : 0;
-	for (uint32_t i = 0; i < p->dense_count && !bits; i++)
-		bits = format_tq_bits(p->dense[i].shape.format);
-	return bits;
+	enum format f = p->routed_layers ? p->record[0].part[0].format : FORMAT_COUNT;
+	for (uint32_t i = 0; i < p->dense_count && (f == FORMAT_COUNT || !format_is_tq(f)); i++)
+		f = p->dense[i].shape.format;
+	return f == FORMAT_COUNT || !format_is_tq(f) ? FORMAT_COUNT : f;
 }
 
 /* What a tensor's name has in every layer: "self_attn.q_proj". Returns its length. */
@@ -130,7 +131,7 @@ static void add_patterns(FILE *f, const struct config *c, const struct plan *p, 
 		uint32_t its = format_tq_bits(t->shape.format);
 		char name[NAME_BYTES] = "";
 		const char *part;
-		if (!its || its == bits || said[t->id.role])
+		if (!its || its == bits || said[t->id.role] || format_is_trellis(t->shape.format))
 			continue;
 		(void)config_store_name(c, t->id, name, sizeof name);
 		int n = common_part(name, &part);
@@ -149,32 +150,43 @@ static int write_tq_config(const char *folder, const struct config *c, const str
 {
 	char *text;
 	size_t bytes;
-	uint32_t bits = usual_bits(p);
-	if (!bits)
+	enum format format = usual_format(p);
+	if (format == FORMAT_COUNT)
 		return 0;
+	uint32_t bits = format_tq_bits(format);
+	bool trellis = format_is_trellis(format);
 	FILE *f = open_memstream(&text, &bytes);
 	if (!f)
 		return err_set(e, ENOMEM, "out of memory for tq_config.json");
 	(void)fprintf(f,
-		      "{\"format\": \"tq%u_native\", \"bits\": %u, \"group_size\": %d, "
+		      "{\"format\": \"%s_native\", \"bits\": %u, \"group_size\": %d, "
 		      "\"quantizer_seed\": 42, \"original_model\": \"%s\"",
-		      bits, bits, TQ_GROUP, c->model_type);
-	add_patterns(f, c, p, bits);
+		      format_name(format), bits, TQ_GROUP, c->model_type);
+	if (trellis) /* and each tensor's bytes say how many bits it has */
+		(void)fputs(", \"version\": 1", f);
+	else
+		add_patterns(f, c, p, bits);
 	(void)fputs("}\n", f);
-	return write_text(folder, "tq_config.json", f, &text, &bytes, e);
+	return write_text(folder, trellis ? "tc_config.json" : "tq_config.json", f, &text, &bytes,
+			  e);
 }
 
 /* ---- all of it ---- */
 
 /* MLX's codes, GGUF's blocks: their config would have to be of their stacked names, or there is
- * none. */
+ * none. But for Q8_0, which stores have of their own. */
+static bool is_foreign(enum format f)
+{
+	return format_is_block(f) && f != FORMAT_Q8_0;
+}
+
 static bool has_blocks(const struct plan *p)
 {
 	for (uint32_t i = 0; i < p->dense_count; i++)
-		if (format_is_block(p->dense[i].shape.format))
+		if (is_foreign(p->dense[i].shape.format))
 			return true;
 	for (uint32_t i = 0; i < p->routed_layers * EXPERT_PARTS; i++)
-		if (format_is_block(p->record[i / EXPERT_PARTS].part[i % EXPERT_PARTS].format))
+		if (is_foreign(p->record[i / EXPERT_PARTS].part[i % EXPERT_PARTS].format))
 			return true;
 	return false;
 }

@@ -49,10 +49,13 @@ struct store_piece store_piece(const struct shape *s, uint32_t piece)
 		return block_piece(s, piece);
 	if (!format_is_tq(s->format))
 		return (struct store_piece){"", float_types[s->format], false, {s->rows, s->cols}};
+	bool trellis = format_is_trellis(s->format);
 	if (piece)
-		return (struct store_piece){
-			".tq_norms", norm_type(s->norms), false, {s->rows, groups}};
-	return (struct store_piece){".tq_packed",
+		return (struct store_piece){trellis ? ".tc_norms" : ".tq_norms",
+					    norm_type(s->norms),
+					    false,
+					    {s->rows, groups}};
+	return (struct store_piece){trellis ? ".tc_packed" : ".tq_packed",
 				    "U8",
 				    false,
 				    {s->rows * groups, plan_piece_bytes(s, 0) / s->rows / groups}};

@@ -5,8 +5,8 @@
  *
  * Names are the checkpoint's own, or the common ones of what it stacks or fuses; a TQ matrix NAME
  * is NAME.tq_packed, u8 [rows · groups, bytes of a group], and NAME.tq_norms, f16 or f32
- * [rows, groups], as native TQ checkpoints have them; likewise MLX's and MXFP4's. GGUF's blocks are
- * u8 under the name of their format.
+ * [rows, groups], as native TQ checkpoints have them, and a TC matrix the same with .tc_; likewise
+ * MLX's and MXFP4's. GGUF's blocks are u8 under the name of their format.
  *
  * The experts of a coded store are nothing that other tools could read, so their head lists no
  * tensor and says so in its metadata: a reader that insists, as the format does, on tensors that

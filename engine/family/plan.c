@@ -61,6 +61,8 @@ static struct shape tensor_shape(struct planning *g, struct tensor_id id)
 		s.cols = s.rows;
 		s.rows = 1;
 	}
+	if (s.cols % format_block_cols(&s)) /* no whole number of blocks */
+		s.format = r->kept;
 	if (g->formats)
 		g->formats->of(g->formats->ctx, id, &s);
 	if (!g->failed && !format_shape_fits(&s)) {

@@ -57,9 +57,7 @@ static struct published_format find_role(const struct sources *s, enum tensor_ro
 
 static bool is_matrix(enum tensor_role role)
 {
-	enum tensor_class class = tensor_roles[role].class;
-	return class == CLASS_EMBEDDING || class == CLASS_KEPT || class == CLASS_HEADS ||
-	       class == CLASS_DENSE || class == CLASS_EXPERT;
+	return tensor_roles[role].class < CLASS_MATRICES;
 }
 
 int published_find(struct published *p, const struct sources *s, struct err *e)

@@ -6,16 +6,35 @@
 
 enum { KEEP = FORMAT_COUNT }; /* in the table below: the checkpoint's own type */
 
-/* Attention and the head lose more per bit than routed experts do, and the experts are what must be
- * read from disk, so only the experts go below 4 bits. */
+/* A row for each recipe, a column for each class. Experts are what is read from disk and what the
+ * cache holds; what the others are worth is measured (README.md). The embedding is read by the row
+ * and always kept. */
+#define T2 FORMAT_TQ2
+#define T3 FORMAT_TQ3
+#define T4 FORMAT_TQ4
+#define C2 FORMAT_TC2
+#define C3 FORMAT_TC3
+#define C4 FORMAT_TC4
+#define Q8 FORMAT_Q8_0
+#define KP KEEP
 static const struct {
 	const char *quant;
-	int experts, dense;
 	bool as_published;
+	uint8_t of[CLASS_MATRICES - CLASS_SMALL];
 } recipes[] = {
-	{"tq2", FORMAT_TQ2, FORMAT_TQ4, false}, {"tq3", FORMAT_TQ3, FORMAT_TQ4, false},
-	{"tq4", FORMAT_TQ4, FORMAT_TQ4, false}, {"bf16", KEEP, KEEP, false},
-	{"auto", FORMAT_TQ3, FORMAT_TQ4, true}, {"exact", KEEP, KEEP, true},
+	/* clang-format off */
+	/*               small mixer-out delta-out feed down shared- expert-down head */
+	{"2bit",  false, {Q8, C3, C3, C3, C3, C3, C3, C4, C2, C2, C3}},
+	{"3bit",  false, {Q8, C3, C3, C3, C3, C3, C3, C4, C3, C3, C3}},
+	{"4bit",  false, {Q8, C4, C4, C4, C4, C4, C4, C4, C4, C4, C4}},
+	{"tq2",   false, {KP, T4, T4, T4, KP, T4, T4, KP, T2, T2, T4}},
+	{"tq3",   false, {KP, T4, T4, T4, KP, T4, T4, KP, T3, T3, T4}},
+	{"tq4",   false, {KP, T4, T4, T4, KP, T4, T4, KP, T4, T4, T4}},
+	{"bf16",  false, {KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP}},
+	/* What is not kept stays what it was in earlier stores. */
+	{"auto",  true,  {KP, T4, T4, T4, KP, T4, T4, KP, T3, T3, T4}},
+	{"exact", true,  {KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP}},
+	/* clang-format on */
 };
 static const char default_recipe[] = "tq3", exact_recipe[] = "exact", plain_recipe[] = "bf16";
 enum { RECIPES = sizeof recipes / sizeof *recipes };
@@ -36,14 +55,16 @@ static void fill(struct recipe *r, size_t i, enum format kept, enum norm_type no
 	*r = (struct recipe){
 		.codec = codec,
 		.quant = recipes[i].quant,
-		.experts = recipes[i].experts == KEEP ? kept : (enum format)recipes[i].experts,
-		.dense = recipes[i].dense == KEEP ? kept : (enum format)recipes[i].dense,
-		.exact = recipes[i].dense == KEEP,
+		.exact = recipes[i].of[0] == KEEP && recipes[i].of[1] == KEEP,
 		.as_published = recipes[i].as_published,
 		.kept = kept,
 		.norms = norms,
 		.draft = draft,
 	};
+	for (int c = 0; c < CLASS_MATRICES; c++) {
+		int f = c < CLASS_SMALL ? KEEP : recipes[i].of[c - CLASS_SMALL];
+		r->of[c] = f == KEEP ? kept : (enum format)f;
+	}
 }
 
 static size_t row_of(const char *quant)
@@ -59,7 +80,9 @@ int recipe_find(struct recipe *r, const char *quant, struct err *e)
 	size_t i = row_of(quant ? quant : default_recipe);
 	if (i == RECIPES)
 		return err_set(e, EINVAL,
-			       "quant=%s: no such recipe; use tq2, tq3, tq4, bf16 or auto", quant);
+			       "quant=%s: no such recipe; use 2bit, 3bit, 4bit, tq2, tq3, tq4, "
+			       "bf16 or auto",
+			       quant);
 	fill(r, i, FORMAT_BF16, NORM_F16, false, CODEC_NONE);
 	return 0;
 }
@@ -103,7 +126,7 @@ void recipe_keep(struct recipe *r, enum format kept, enum norm_type norms)
 
 bool recipe_can_code(const struct recipe *r)
 {
-	return r->experts == FORMAT_BF16 || r->experts == FORMAT_F16;
+	return r->of[CLASS_EXPERT] == FORMAT_BF16 || r->of[CLASS_EXPERT] == FORMAT_F16;
 }
 
 int recipe_ask_codec(struct recipe *r, const char *codec, struct err *e)
@@ -167,20 +190,10 @@ bool recipe_from_text(struct recipe *r, const char *text)
 
 enum format recipe_format(const struct recipe *r, enum tensor_role role)
 {
-	switch (tensor_roles[role].class) {
-	case CLASS_EMBEDDING:
-	case CLASS_KEPT:
-		return r->kept;
-	case CLASS_HEADS: /* 16 bits are enough for what was codes */
-		return r->as_published && !r->exact ? FORMAT_BF16 : r->kept;
-	case CLASS_DENSE:
-		return r->dense;
-	case CLASS_EXPERT:
-		return r->experts;
-	case CLASS_VECTOR:
-	case CLASS_TAPS:
-	case CLASS_NORM:
-		break;
-	}
-	return FORMAT_F32;
+	enum tensor_class class = tensor_roles[role].class;
+	if (class >= CLASS_MATRICES)
+		return FORMAT_F32;
+	if (class == CLASS_HEADS && r->as_published && !r->exact)
+		return FORMAT_BF16; /* enough for what was codes */
+	return r->of[class];
 }

@@ -1,9 +1,9 @@
 /* Recipes: which tensor is stored in which weight format.
  *
  * `-o quant=` names one. bf16 has every matrix in the checkpoint's own 16-bit (or 32-bit) type, and
- * computes exactly. The others store the feed-forward of routed experts in that many bits and the
- * rest as the table in recipe.c says, and compute exactly if they are asked to: what is in codes is
- * then taken out of them on its way into memory.
+ * computes exactly. The others store each class of tensors as the table in recipe.c says, and
+ * compute exactly if they are asked to: what is in codes is then taken out of them on its way into
+ * memory.
  */
 #ifndef MOEFS_ENGINE_FAMILY_RECIPE_H
 #define MOEFS_ENGINE_FAMILY_RECIPE_H
@@ -25,11 +25,10 @@ enum recipe_codec {
 struct published;
 
 struct recipe {
-	const char *quant;   /* its name in the table */
-	enum format experts; /* routed experts, or `kept` */
-	enum format dense;   /* the other large matrices, or `kept` */
-	bool exact;	     /* all of memory in floats: weights, activations, key-value cache */
-	bool as_published;   /* what is in a format that is kept stays in it: published.h */
+	const char *quant; /* its name in the table */
+	enum format of[CLASS_MATRICES];
+	bool exact;	   /* all of memory in floats: weights, activations, key-value cache */
+	bool as_published; /* what is in a format that is kept stays in it: published.h */
 
 	/* Facts of the checkpoint that the stored layout depends on; found while converting and
 	 * written into the store's key, so that a mount need not read the checkpoint's headers. */

@@ -17,10 +17,10 @@
 #define TENSOR_ROLE_LIST(X)                                                                        \
 	X(EMBEDDING, INPUT, ALWAYS, VOCABULARY, HIDDEN, EMBEDDING, "model.embed_tokens.weight")    \
 	X(MIXER_NORM, LAYER, ALWAYS, HIDDEN, NONE, NORM, L "input_layernorm.weight")               \
-	X(Q, LAYER, ATTENTION, QUERIES, HIDDEN, DENSE, A "q_proj.weight")                          \
-	X(K, LAYER, ATTENTION, KEYS, HIDDEN, DENSE, A "k_proj.weight")                             \
-	X(V, LAYER, VALUES, KEYS, HIDDEN, DENSE, A "v_proj.weight")                                \
-	X(O, LAYER, ATTENTION, HIDDEN, ATTENDED, DENSE, A "o_proj.weight")                         \
+	X(Q, LAYER, ATTENTION, QUERIES, HIDDEN, MIXER, A "q_proj.weight")                          \
+	X(K, LAYER, ATTENTION, KEYS, HIDDEN, MIXER, A "k_proj.weight")                             \
+	X(V, LAYER, VALUES, KEYS, HIDDEN, MIXER, A "v_proj.weight")                                \
+	X(O, LAYER, ATTENTION, HIDDEN, ATTENDED, MIXER_OUT, A "o_proj.weight")                     \
 	X(Q_BIAS, LAYER, QKV_BIAS, QUERIES, NONE, VECTOR, A "q_proj.bias")                         \
 	X(K_BIAS, LAYER, QKV_BIAS, KEYS, NONE, VECTOR, A "k_proj.bias")                            \
 	X(V_BIAS, LAYER, QKV_BIAS, KEYS, NONE, VECTOR, A "v_proj.bias")                            \
@@ -28,31 +28,31 @@
 	X(O_BIAS, LAYER, OUTPUT_BIAS, HIDDEN, NONE, VECTOR, A "o_proj.bias")                       \
 	X(Q_NORM, LAYER, HEAD_NORMS, Q_NORMED, NONE, NORM, A "q_norm.weight")                      \
 	X(K_NORM, LAYER, HEAD_NORMS, K_NORMED, NONE, NORM, A "k_norm.weight")                      \
-	X(LATENT_Q_LOW, LAYER, LATENT_LOW, LATENT_LOW, HIDDEN, DENSE, A "q_a_proj.weight")         \
+	X(LATENT_Q_LOW, LAYER, LATENT_LOW, LATENT_LOW, HIDDEN, MIXER, A "q_a_proj.weight")         \
 	X(LATENT_Q_NORM, LAYER, LATENT_LOW, LATENT_LOW, NONE, NORM, A "q_a_layernorm.weight")      \
-	X(LATENT_Q, LAYER, LATENT, LATENT_QUERIES, LATENT_Q_INPUT, DENSE, A "q_b_proj.weight")     \
-	X(LATENT_KV, LAYER, LATENT, LATENT_WIDTH, HIDDEN, DENSE, A "kv_a_proj_with_mqa.weight")    \
+	X(LATENT_Q, LAYER, LATENT, LATENT_QUERIES, LATENT_Q_INPUT, MIXER, A "q_b_proj.weight")     \
+	X(LATENT_KV, LAYER, LATENT, LATENT_WIDTH, HIDDEN, MIXER, A "kv_a_proj_with_mqa.weight")    \
 	X(LATENT_KV_NORM, LAYER, LATENT, LATENT_RANK, NONE, NORM, A "kv_a_layernorm.weight")       \
 	X(LATENT_KEYS, LAYER, LATENT, LATENT_HEADS, LATENT_NOPE, HEADS, A "k_b_proj.weight")       \
 	X(LATENT_VALUES, LAYER, LATENT, LATENT_VALUES, LATENT_RANK, HEADS, A "v_b_proj.weight")    \
-	X(LATENT_O, LAYER, LATENT, HIDDEN, LATENT_VALUES, DENSE, A "o_proj.weight")                \
-	X(DELTA_QKV, LAYER, DELTA_NET, DELTA_CHANNELS, HIDDEN, DENSE, D "in_proj_qkv.weight")      \
-	X(DELTA_Z, LAYER, DELTA_NET, DELTA_VALUES, HIDDEN, DENSE, D "in_proj_z.weight")            \
-	X(DELTA_B, LAYER, DELTA_NET, DELTA_HEADS, HIDDEN, KEPT, D "in_proj_b.weight")              \
-	X(DELTA_A, LAYER, DELTA_NET, DELTA_HEADS, HIDDEN, KEPT, D "in_proj_a.weight")              \
+	X(LATENT_O, LAYER, LATENT, HIDDEN, LATENT_VALUES, MIXER_OUT, A "o_proj.weight")            \
+	X(DELTA_QKV, LAYER, DELTA_NET, DELTA_CHANNELS, HIDDEN, DELTA, D "in_proj_qkv.weight")      \
+	X(DELTA_Z, LAYER, DELTA_NET, DELTA_VALUES, HIDDEN, DELTA, D "in_proj_z.weight")            \
+	X(DELTA_B, LAYER, DELTA_NET, DELTA_HEADS, HIDDEN, SMALL, D "in_proj_b.weight")             \
+	X(DELTA_A, LAYER, DELTA_NET, DELTA_HEADS, HIDDEN, SMALL, D "in_proj_a.weight")             \
 	X(DELTA_CONV, LAYER, DELTA_NET, DELTA_CHANNELS, DELTA_WIDTH, TAPS, D "conv1d.weight")      \
 	X(DELTA_A_LOG, LAYER, DELTA_NET, DELTA_HEADS, NONE, VECTOR, D "A_log")                     \
 	X(DELTA_DT_BIAS, LAYER, DELTA_NET, DELTA_HEADS, NONE, VECTOR, D "dt_bias")                 \
 	X(DELTA_NORM, LAYER, DELTA_NET, DELTA_HEAD, NONE, VECTOR, D "norm.weight")                 \
-	X(DELTA_OUT, LAYER, DELTA_NET, HIDDEN, DELTA_VALUES, KEPT, D "out_proj.weight")            \
+	X(DELTA_OUT, LAYER, DELTA_NET, HIDDEN, DELTA_VALUES, DELTA_OUT, D "out_proj.weight")       \
 	X(MIXER_POST_NORM, LAYER, POST_NORMS, HIDDEN, NONE, NORM, L "post_mixer_layernorm.weight") \
 	X(FEED_FORWARD_NORM, LAYER, ALWAYS, HIDDEN, NONE, NORM,                                    \
 	  L "post_attention_layernorm.weight")                                                     \
-	X(GATE, LAYER, DENSE, INTERMEDIATE, HIDDEN, DENSE, F "gate_proj.weight")                   \
-	X(UP, LAYER, DENSE, INTERMEDIATE, HIDDEN, DENSE, F "up_proj.weight")                       \
-	X(DOWN, LAYER, DENSE, HIDDEN, INTERMEDIATE, DENSE, F "down_proj.weight")                   \
+	X(GATE, LAYER, DENSE, INTERMEDIATE, HIDDEN, FEED, F "gate_proj.weight")                    \
+	X(UP, LAYER, DENSE, INTERMEDIATE, HIDDEN, FEED, F "up_proj.weight")                        \
+	X(DOWN, LAYER, DENSE, HIDDEN, INTERMEDIATE, DOWN, F "down_proj.weight")                    \
 	X(ROUTER_SCALE, LAYER, APART, HIDDEN, NONE, VECTOR, L "router.scale")                      \
-	X(ROUTER, LAYER, ROUTED, EXPERTS, HIDDEN, KEPT, F "gate.weight")                           \
+	X(ROUTER, LAYER, ROUTED, EXPERTS, HIDDEN, SMALL, F "gate.weight")                          \
 	X(ROUTER_BIAS, LAYER, ROUTER_BIAS, EXPERTS, NONE, VECTOR, F "router.bias")                 \
 	X(ROUTER_CORRECTION, LAYER, ROUTER_CORRECTION, EXPERTS, NONE, VECTOR,                      \
 	  F "gate.e_score_correction_bias")                                                        \
@@ -62,10 +62,11 @@
 	X(EXPERT_DOWN_BIAS, LAYER, EXPERT_BIAS, EXPERTS, HIDDEN, VECTOR,                           \
 	  F "experts.down_proj_bias")                                                              \
 	X(EXPERT_SCALE, LAYER, EXPERT_SCALE, EXPERTS, NONE, VECTOR, L "router.per_expert_scale")   \
-	X(SHARED_GATE, LAYER, SHARED, SHARED, HIDDEN, DENSE, F "shared_expert.gate_proj.weight")   \
-	X(SHARED_UP, LAYER, SHARED, SHARED, HIDDEN, DENSE, F "shared_expert.up_proj.weight")       \
-	X(SHARED_DOWN, LAYER, SHARED, HIDDEN, SHARED, KEPT, F "shared_expert.down_proj.weight")    \
-	X(SHARED_SCALE, LAYER, SHARED_GATE, ONE, HIDDEN, KEPT, F "shared_expert_gate.weight")      \
+	X(SHARED_GATE, LAYER, SHARED, SHARED, HIDDEN, FEED, F "shared_expert.gate_proj.weight")    \
+	X(SHARED_UP, LAYER, SHARED, SHARED, HIDDEN, FEED, F "shared_expert.up_proj.weight")        \
+	X(SHARED_DOWN, LAYER, SHARED, HIDDEN, SHARED, SHARED_DOWN,                                 \
+	  F "shared_expert.down_proj.weight")                                                      \
+	X(SHARED_SCALE, LAYER, SHARED_GATE, ONE, HIDDEN, SMALL, F "shared_expert_gate.weight")     \
 	X(SHARED_POST_NORM, LAYER, APART, HIDDEN, NONE, NORM,                                      \
 	  L "post_feedforward_layernorm_1.weight")                                                 \
 	X(EXPERTS_NORM, LAYER, APART, HIDDEN, NONE, NORM, L "pre_feedforward_layernorm_2.weight")  \
@@ -76,13 +77,14 @@
 	X(LAYER_SCALE, LAYER, LAYER_SCALE, ONE, NONE, VECTOR, L "layer_scalar")                    \
 	X(EXPERT_GATE, EXPERT, ROUTED, EXPERT, HIDDEN, EXPERT, F "experts.%u.gate_proj.weight")    \
 	X(EXPERT_UP, EXPERT, ROUTED, EXPERT, HIDDEN, EXPERT, F "experts.%u.up_proj.weight")        \
-	X(EXPERT_DOWN, EXPERT, ROUTED, HIDDEN, EXPERT, EXPERT, F "experts.%u.down_proj.weight")    \
+	X(EXPERT_DOWN, EXPERT, ROUTED, HIDDEN, EXPERT, EXPERT_DOWN,                                \
+	  F "experts.%u.down_proj.weight")                                                         \
 	X(FINAL_NORM, OUTPUT, ALWAYS, HIDDEN, NONE, NORM, "model.norm.weight")                     \
-	X(HEAD, OUTPUT, ALWAYS, VOCABULARY, HIDDEN, DENSE, "lm_head.weight")                       \
+	X(HEAD, OUTPUT, ALWAYS, VOCABULARY, HIDDEN, HEAD, "lm_head.weight")                        \
 	X(DRAFT_EMBEDDING_NORM, DRAFT, ALWAYS, HIDDEN, NONE, NORM,                                 \
 	  "mtp.pre_fc_norm_embedding.weight")                                                      \
 	X(DRAFT_HIDDEN_NORM, DRAFT, ALWAYS, HIDDEN, NONE, NORM, "mtp.pre_fc_norm_hidden.weight")   \
-	X(DRAFT_PROJECTION, DRAFT, ALWAYS, HIDDEN, HIDDEN_TWICE, KEPT, "mtp.fc.weight")            \
+	X(DRAFT_PROJECTION, DRAFT, ALWAYS, HIDDEN, HIDDEN_TWICE, SMALL, "mtp.fc.weight")           \
 	X(DRAFT_NORM, DRAFT, ALWAYS, HIDDEN, NONE, NORM, "mtp.norm.weight")
 
 #define TENSOR_ROLE_ENUM(role, ...) TENSOR_##role,
@@ -155,13 +157,23 @@ enum tensor_dimension {
 /* What becomes of a role's numbers in a store; recipe.h has the formats. */
 enum tensor_class {
 	CLASS_EMBEDDING, /* read by the row: kept */
-	CLASS_KEPT,	 /* small or sensitive: in the checkpoint's own type */
 	CLASS_HEADS,	 /* multiplied head by head, in floats: kept, but for codes */
-	CLASS_DENSE,
-	CLASS_EXPERT,
-	CLASS_VECTOR, /* F32, also one for each expert */
-	CLASS_TAPS,   /* F32, transposed when it is loaded: lanes are channels */
-	CLASS_NORM,   /* F32; the family's norm_offset is added when it is loaded */
+	CLASS_SMALL,	 /* and sensitive: routers, gates */
+	CLASS_MIXER,	 /* into attention … */
+	CLASS_MIXER_OUT, /* … and out of it */
+	CLASS_DELTA,	 /* into a delta net … */
+	CLASS_DELTA_OUT, /* … and out of it */
+	CLASS_FEED,	 /* gate and up that every token meets … */
+	CLASS_DOWN,	 /* … and down … */
+	CLASS_SHARED_DOWN,
+	CLASS_EXPERT, /* gate and up … */
+	CLASS_EXPERT_DOWN,
+	CLASS_HEAD,
+	CLASS_MATRICES, /* how many these are */
+
+	CLASS_VECTOR = CLASS_MATRICES, /* F32, also one for each expert */
+	CLASS_TAPS,		       /* F32, transposed when it is loaded: lanes are channels */
+	CLASS_NORM, /* F32; the family's norm_offset is added when it is loaded */
 };
 
 struct tensor_kind {

@@ -17,6 +17,14 @@ static const uint64_t most_moments = UINT64_C(512) << 20;
 
 /* ---- what can be refined ---- */
 
+static bool rounds_any(const struct recipe *r)
+{
+	bool any = false;
+	for (int c = 0; c < CLASS_MATRICES; c++)
+		any |= format_is_tq(r->of[c]);
+	return any;
+}
+
 /* Rounding anew takes the numbers that were rounded. */
 static int check_refinable(const struct model *m, struct err *e)
 {
@@ -26,10 +34,10 @@ static int check_refinable(const struct model *m, struct err *e)
 			       "%s: its weights are published as %s; refining needs those of 16 or "
 			       "32 bits that they were made of",
 			       id->name, id->encoding);
-	if (format_tq_bits(id->recipe.experts) == 0 && format_tq_bits(id->recipe.dense) == 0)
+	if (!rounds_any(&id->recipe))
 		return err_set(e, ENOTSUP,
 			       "%s: quant=%s rounds no weights, so there is nothing to refine; "
-			       "leave quant= out, or use tq2, tq3 or tq4",
+			       "leave quant= out, or use 2bit, 3bit or 4bit",
 			       id->name, id->recipe.quant);
 	return 0;
 }

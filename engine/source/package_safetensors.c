@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct encoding *const encodings[] = {&encoding_fp8,   &encoding_mlx_mxfp4, &encoding_affine,
-					    &encoding_mxfp4, &encoding_tq,	  NULL};
+const struct encoding *const encodings[] = {
+	&encoding_fp8, &encoding_mlx_mxfp4, &encoding_affine, &encoding_mxfp4,
+	&encoding_tq,  &encoding_tc,	    &encoding_q8_0,   NULL};
 
 struct folding {
 	struct package *package;

@@ -8,7 +8,7 @@
 
 enum { MAX_CONFIG_BYTES = 64 << 20, MAX_BLOCK = 1 << 16 };
 static const char use_instead[] =
-	"mount the model in 16 bits, or as FP8 with block scales, MXFP4, MLX or native TQ";
+	"mount the model in 16 bits, or as FP8 with block scales, MXFP4, MLX, native TQ or TC";
 
 /* ---- what is not read ---- */
 
@@ -178,14 +178,16 @@ static int read_config(struct quantization *q, struct err *e)
 	return failed || !text ? failed : quantization_parse(q, text, q->path, e);
 }
 
-/* ---- tq_config.json ---- */
+/* ---- tq_config.json, tc_config.json ---- */
 
-/* Other signs, or other groups, would be other weights. */
-static int check_tq(struct quantization *q, const char *directory, struct err *e)
+static const char tq_config[] = "tq_config.json", tc_config[] = "tc_config.json";
+
+/* Other signs, other groups or another trellis would be other weights. */
+static int check_tq(struct quantization *q, const char *directory, const char *name, struct err *e)
 {
 	struct json *document;
-	uint64_t seed, group;
-	char *path = source_file_path(directory, "tq_config.json");
+	uint64_t seed, group, version = 1;
+	char *path = source_file_path(directory, name);
 	if (!path)
 		return err_set(e, ENOMEM, "out of memory for the name of a file");
 	int failed = json_parse_file(&document, path, MAX_CONFIG_BYTES, e);
@@ -198,10 +200,16 @@ static int check_tq(struct quantization *q, const char *directory, struct err *e
 	if (!failed)
 		failed = json_get_uint_or(document, "group_size", path, 1, UINT32_MAX, 128, &group,
 					  e);
+	if (!failed && !strcmp(name, tc_config)) /* the other has no versions */
+		failed = json_get_uint_or(document, "version", path, 0, UINT32_MAX, 1, &version, e);
+	if (!failed && version != 1)
+		failed = err_set(e, ENOTSUP,
+				 "%s: codes of version %llu are not read, only those of version 1",
+				 path, (unsigned long long)version);
 	if (!failed && (seed != 42 || group != 128))
 		failed = err_set(e, ENOTSUP,
-				 "%s: groups of %llu and the seed %llu are not read; native TQ has "
-				 "groups of 128 and the seed 42",
+				 "%s: groups of %llu and the seed %llu are not read; native TQ and "
+				 "TC have groups of 128 and the seed 42",
 				 path, (unsigned long long)group, (unsigned long long)seed);
 	json_free(document);
 	free(path);
@@ -216,7 +224,9 @@ int quantization_read(struct quantization *q, const char *directory, struct err 
 	if (!q->path)
 		return err_set(e, ENOMEM, "out of memory for the name of a file");
 	int failed = read_config(q, e);
-	return failed ? failed : check_tq(q, directory, e);
+	if (!failed)
+		failed = check_tq(q, directory, tq_config, e);
+	return failed ? failed : check_tq(q, directory, tc_config, e);
 }
 
 void quantization_free(struct quantization *q)

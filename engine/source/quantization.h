@@ -1,6 +1,7 @@
 /* What a checkpoint's folder says of its encodings beside the tensors themselves: config.json's
  * "quantization_config" (FP8, MXFP4, and what is not read) and "quantization" (MLX), and
- * tq_config.json. Formats that are known but not read are refused here by their names. */
+ * tq_config.json or tc_config.json. Formats that are known but not read are refused here by their
+ * names. */
 #ifndef MOEFS_ENGINE_SOURCE_QUANTIZATION_H
 #define MOEFS_ENGINE_SOURCE_QUANTIZATION_H
 
@@ -21,8 +22,8 @@ struct quantization {			 /* zero-initialise */
  * not read. */
 int quantization_parse(struct quantization *q, const struct json *config, const char *name,
 		       struct err *e);
-/* The same from a checkpoint's folder, with tq_config.json. Files that are not there say nothing.
- */
+/* The same from a checkpoint's folder, with tq_config.json and tc_config.json. Files that are not
+ * there say nothing. */
 int quantization_read(struct quantization *q, const char *directory, struct err *e);
 void quantization_free(struct quantization *q); /* also after a failure */
 

@@ -149,6 +149,7 @@ static int is_of_checkpoint(const struct dirent *d)
 	static const char ending[] = ".safetensors";
 	size_t n = strlen(d->d_name), k = sizeof ending - 1;
 	return !strcmp(d->d_name, "config.json") || !strcmp(d->d_name, "tq_config.json") ||
+	       !strcmp(d->d_name, "tc_config.json") ||
 	       !strcmp(d->d_name, "model.safetensors.index.json") ||
 	       (n > k && !strcmp(d->d_name + n - k, ending));
 }

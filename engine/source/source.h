@@ -33,10 +33,11 @@ struct source_file {
 	struct source_stamp stamp;
 };
 struct source_state {
-	char *path;		   /* as it was given: a folder, or a GGUF file */
-	char *directory;	   /* that the files are in */
-	struct source_file *files; /* by name: config.json, tq_config.json, the index, every
-				      .safetensors. Or every part of a GGUF file, in their order */
+	char *path;	 /* as it was given: a folder, or a GGUF file */
+	char *directory; /* that the files are in */
+	struct source_file
+		*files; /* by name: config.json, tq_config.json or tc_config.json, the index, every
+			   .safetensors. Or every part of a GGUF file, in their order */
 	uint32_t count;
 	/* Every file's name, size, head and samples of its data: the same for a copy, different for
 	 * most of what differs, and read in a moment. */

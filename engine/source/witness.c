@@ -307,7 +307,7 @@ static int hear(void *witness, uint32_t shard, uint64_t offset, uint64_t bytes, 
 
 int witness_attach(struct witness *w, struct files *f, struct err *e)
 {
-	static const char *const besides[] = {"config.json", "tq_config.json",
+	static const char *const besides[] = {"config.json", "tq_config.json", "tc_config.json",
 					      "model.safetensors.index.json"};
 	uint32_t shards = files_count(f), number;
 	int failed = 0;

@@ -23,6 +23,7 @@ int make_command(int argc, char **argv, struct err *e);
 int pager_command(int argc, char **argv, struct err *e);
 int perplexity_command(int argc, char **argv, struct err *e);
 int recipe_command(int argc, char **argv, struct err *e);
+int quality_command(int argc, char **argv, struct err *e);
 int first_command(int argc, char **argv, struct err *e);
 int page_command(int argc, char **argv, struct err *e);
 int grammar_command(int argc, char **argv, struct err *e);
@@ -119,7 +120,8 @@ void buffer_free(void *memory, size_t bytes); /* NULL is fine */
 
 struct report {
 	bool json;
-	bool failed; /* out of memory somewhere; report_end says so */
+	bool failed;   /* out of memory somewhere; report_end says so */
+	bool markdown; /* tables as a page has them; set after report_begin */
 	struct json_object *root;
 };
 void report_begin(struct report *r, const char *command, bool json);

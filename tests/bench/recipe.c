@@ -1,9 +1,10 @@
 /* moefs-bench recipe: what each choice of a recipe costs.
  *
- * For every class of tensors and every format: how far the model's distributions move, when that
- * class alone is in that format and all else is exact, and when all else is as the default recipe
- * has it. The measure is the Kullback-Leibler divergence from the exact model, in nats, the mean
- * over all predicted tokens of a text and of the answers of known turns.
+ * For every class of tensors, every layer at the ends, and every format: how far the model's
+ * distributions move, when that class alone is in that format and all else is exact, and when all
+ * else is as the default recipe (or another) has it. The measure is the Kullback-Leibler divergence
+ * from the exact model, in nats, the mean over all predicted tokens of a text and of the answers of
+ * known turns.
  *
  * The model is loaded once, in exact mode. A choice replaces weights in memory by what is left of
  * them after quantising and back (rounded to the checkpoint's own type again, which is far finer),
@@ -11,238 +12,137 @@
  * activations and the 16-bit keys of the other mode add.
  */
 #include "tests/bench/bench.h"
+#include "tests/bench/divergence.h"
 #include "tests/bench/text.h"
 
 #include <errno.h>
-#include <json-c/json.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { WINDOW = 512, CHUNK = 64, TOKENS_DEFAULT = 8192 };
+enum { TOKENS_DEFAULT = 8192, LAST = 1 << 16 };
 
 /* ---- choices ---- */
 
-enum choice { CHOICE_TQ2, CHOICE_TQ3, CHOICE_TQ4, CHOICE_8_BITS, CHOICE_KEPT, CHOICES };
+enum choice {
+	CHOICE_TQ2,
+	CHOICE_TQ3,
+	CHOICE_TQ4,
+	CHOICE_TC2,
+	CHOICE_TC3,
+	CHOICE_TC4,
+	CHOICE_8_BITS,
+	CHOICE_KEPT,
+	CHOICES
+};
 static const struct {
 	const char *name;
-	enum format format; /* of a TQ choice */
+	enum format format; /* FORMAT_COUNT: none, it is kept */
 } choices[CHOICES] = {
-	[CHOICE_TQ2] = {"tq2", FORMAT_TQ2},	[CHOICE_TQ3] = {"tq3", FORMAT_TQ3},
-	[CHOICE_TQ4] = {"tq4", FORMAT_TQ4},	[CHOICE_8_BITS] = {"8 bits", FORMAT_COUNT},
-	[CHOICE_KEPT] = {"kept", FORMAT_COUNT},
+	[CHOICE_TQ2] = {"tq2", FORMAT_TQ2},	   [CHOICE_TQ3] = {"tq3", FORMAT_TQ3},
+	[CHOICE_TQ4] = {"tq4", FORMAT_TQ4},	   [CHOICE_TC2] = {"tc2", FORMAT_TC2},
+	[CHOICE_TC3] = {"tc3", FORMAT_TC3},	   [CHOICE_TC4] = {"tc4", FORMAT_TC4},
+	[CHOICE_8_BITS] = {"8 bits", FORMAT_Q8_0}, [CHOICE_KEPT] = {"kept", FORMAT_COUNT},
 };
-static const enum choice tried[] = {CHOICE_TQ3, CHOICE_TQ4, CHOICE_8_BITS, CHOICE_KEPT};
+static const char usual_formats[] = "tq3,tq4,tc2,tc3,tc4,8 bits,kept";
 
-/* Tensors that a recipe treats alike. The embedding is read by the row, and always kept. */
+/* Tensors that a recipe treats alike, or all of a layer. The embedding is read by the row, and
+ * always kept. */
 static const struct group {
 	const char *name;
-	uint32_t count;
+	uint32_t count; /* 0: all roles … */
 	enum tensor_role roles[3];
+	uint32_t layer; /* … in this layer, counted from 1; LAST is the last */
 } groups[] = {
-	{"attention-qkv", 3, {TENSOR_Q, TENSOR_K, TENSOR_V}},
-	{"attention-o", 1, {TENSOR_O}},
-	{"delta-qkv", 1, {TENSOR_DELTA_QKV}},
-	{"delta-z", 1, {TENSOR_DELTA_Z}},
-	{"delta-ba", 2, {TENSOR_DELTA_B, TENSOR_DELTA_A}},
-	{"delta-out", 1, {TENSOR_DELTA_OUT}},
-	{"dense-gate-up", 2, {TENSOR_GATE, TENSOR_UP}},
-	{"dense-down", 1, {TENSOR_DOWN}},
-	{"router", 1, {TENSOR_ROUTER}},
-	{"shared-gate-up", 2, {TENSOR_SHARED_GATE, TENSOR_SHARED_UP}},
-	{"shared-down", 1, {TENSOR_SHARED_DOWN}},
-	{"shared-scale", 1, {TENSOR_SHARED_SCALE}},
-	{"experts-gate-up", 2, {TENSOR_EXPERT_GATE, TENSOR_EXPERT_UP}},
-	{"experts-down", 1, {TENSOR_EXPERT_DOWN}},
-	{"head", 1, {TENSOR_HEAD}},
+	{"attention-q", 1, {TENSOR_Q}, 0},
+	{"attention-k", 1, {TENSOR_K}, 0},
+	{"attention-v", 1, {TENSOR_V}, 0},
+	{"attention-o", 1, {TENSOR_O}, 0},
+	{"delta-qkv", 1, {TENSOR_DELTA_QKV}, 0},
+	{"delta-z", 1, {TENSOR_DELTA_Z}, 0},
+	{"delta-ba", 2, {TENSOR_DELTA_B, TENSOR_DELTA_A}, 0},
+	{"delta-out", 1, {TENSOR_DELTA_OUT}, 0},
+	{"dense-gate-up", 2, {TENSOR_GATE, TENSOR_UP}, 0},
+	{"dense-down", 1, {TENSOR_DOWN}, 0},
+	{"router", 1, {TENSOR_ROUTER}, 0},
+	{"shared-gate-up", 2, {TENSOR_SHARED_GATE, TENSOR_SHARED_UP}, 0},
+	{"shared-down", 1, {TENSOR_SHARED_DOWN}, 0},
+	{"shared-scale", 1, {TENSOR_SHARED_SCALE}, 0},
+	{"experts-gate-up", 2, {TENSOR_EXPERT_GATE, TENSOR_EXPERT_UP}, 0},
+	{"experts-down", 1, {TENSOR_EXPERT_DOWN}, 0},
+	{"head", 1, {TENSOR_HEAD}, 0},
+	{"first-layer", 0, {0}, 1},
+	{"second-layer", 0, {0}, 2},
+	{"last-but-one-layer", 0, {0}, LAST - 1},
+	{"last-layer", 0, {0}, LAST},
 };
 enum { GROUPS = sizeof groups / sizeof *groups };
 
-/* By role. */
+/* By role, but for one layer. */
 struct selection {
 	enum choice of[TENSOR_ROLES];
+	uint32_t layer; /* counted from 1; 0: there is none */
+	enum choice in_layer;
 };
 
 static struct selection all_kept(void)
 {
-	struct selection s;
+	struct selection s = {.layer = 0};
 	for (int role = 0; role < TENSOR_ROLES; role++)
 		s.of[role] = CHOICE_KEPT;
 	return s;
+}
+
+static enum choice choice_of(const struct selection *s, enum tensor_role role, uint32_t layer)
+{
+	enum tensor_class class = tensor_roles[role].class;
+	bool in_layer =
+		tensor_roles[role].place == PLACE_LAYER || tensor_roles[role].place == PLACE_EXPERT;
+	if (class >= CLASS_MATRICES || class == CLASS_EMBEDDING)
+		return CHOICE_KEPT;
+	return in_layer && layer + 1 == s->layer ? s->in_layer : s->of[role];
 }
 
 static struct selection of_recipe(const struct recipe *r)
 {
 	struct selection s = all_kept();
 	for (int role = 0; role < TENSOR_ROLES; role++)
-		for (int c = 0; c < CHOICE_8_BITS; c++)
+		for (int c = 0; c < CHOICE_KEPT; c++)
 			if (recipe_format(r, (enum tensor_role)role) == choices[c].format)
 				s.of[role] = (enum choice)c;
 	return s;
 }
 
-static struct selection with_group(struct selection s, const struct group *g, enum choice c)
+static struct selection with_group(struct selection s, const struct group *g, uint32_t layers,
+				   enum choice c)
 {
+	if (!g->count) {
+		s.layer = g->layer > LAST / 2 ? layers - (LAST - g->layer) : g->layer;
+		s.in_layer = c;
+	}
 	for (uint32_t i = 0; i < g->count; i++)
 		s.of[g->roles[i]] = c;
 	return s;
 }
 
-/* ---- what is predicted ---- */
-
-/* Ids that are computed from an empty context; from `counted` on they are predicted. */
-struct passage {
-	size_t first, count, counted;
-};
-struct corpus {
-	struct token_list ids;
-	struct passage *passages;
-	size_t count, predicted;
-	float *exact; /* [predicted][vocabulary]: the exact model's log-probabilities */
-};
-
-static int add_passage(struct corpus *c, struct passage p, struct err *e)
-{
-	struct passage *more = reallocarray(c->passages, c->count + 1, sizeof *more);
-	if (!more)
-		return err_set(e, ENOMEM, "out of memory for a list of passages");
-	c->passages = more;
-	c->passages[c->count++] = p;
-	c->predicted += p.count - p.counted;
-	return 0;
-}
-
-static int add_text(struct corpus *c, const struct model_view *m, const char *path, uint64_t tokens,
-		    struct err *e)
-{
-	int failed = text_read_ids(&c->ids, m, path, tokens, e);
-	for (size_t at = 0; at + 1 < c->ids.count && !failed; at += WINDOW) {
-		size_t left = c->ids.count - at;
-		failed = add_passage(c, (struct passage){at, left < WINDOW ? left : WINDOW, 1}, e);
-	}
-	return failed;
-}
-
-static const char *member(struct json_object *turn, const char *key)
-{
-	struct json_object *value;
-	return json_object_object_get_ex(turn, key, &value) ? json_object_get_string(value) : NULL;
-}
-
-/* Appends the conversation's ids: all of it, or up to where the model answers. */
-static int encode(const struct model_view *m, const struct messages *messages, bool answer,
-		  struct token_list *ids, struct err *e)
-{
-	static const struct tm clock = {.tm_year = 126, .tm_mday = 1};
-	struct chat_input in = {.messages = messages, .clock = &clock, .answer = answer};
-	return chat_encode(m->chat, &in, NULL, ids, e);
-}
-
-/* A question and its answer as the model was trained to see them; the answer is predicted. */
-static int add_turn(struct corpus *c, const struct model_view *m, const char *line, struct err *e)
-{
-	struct json_object *turn = json_tokener_parse(line);
-	const char *question = member(turn, "question"), *answer = member(turn, "answer");
-	struct passage p = {.first = c->ids.count};
-	struct messages messages = {0};
-	struct token_list asked = {0};
-	int failed =
-		question && answer ? 0 : err_set(e, EINVAL, "no question and answer in: %s", line);
-	if (!failed)
-		failed = messages_add(&messages, "user", question, strlen(question), e);
-	if (!failed)
-		failed = encode(m, &messages, true, &asked, e);
-	if (!failed)
-		failed = messages_add(&messages, "assistant", answer, strlen(answer), e);
-	if (!failed)
-		failed = encode(m, &messages, false, &c->ids, e);
-	json_object_put(turn);
-	messages_free(&messages);
-	p.counted = asked.count;
-	token_list_free(&asked);
-	p.count = c->ids.count - p.first;
-	return failed ? failed : add_passage(c, p, e);
-}
-
-/* Lines of JSON, as many as have so many tokens. */
-static int add_turns(struct corpus *c, const struct model_view *m, const char *path,
-		     uint64_t tokens, struct err *e)
-{
-	char *text, *rest;
-	size_t length;
-	int failed = text_read(path, &text, &length, e);
-	if (!failed && !m->chat)
-		failed = err_set(e, ENOTSUP, "%s: the model has no chat", path);
-	char *line = failed ? NULL : strtok_r(text, "\n", &rest);
-	for (; line && !failed && c->ids.count < tokens; line = strtok_r(NULL, "\n", &rest))
-		failed = add_turn(c, m, line, e);
-	free(text);
-	return failed;
-}
-
-static void corpus_free(struct corpus *c)
-{
-	token_list_free(&c->ids);
-	free(c->passages);
-	free(c->exact);
-}
-
 /* ---- the model ---- */
 
-struct mount {
-	struct engine *engine;
-	struct model *model;
-	struct model_view view;
-	struct context context;
-	struct batch batch;
-	float *logits; /* [CHUNK][vocabulary] */
-};
-
 struct bench {
-	const char *directory, *text, *turns, *tensors, *store;
+	const char *directory, *text, *turns, *tensors, *formats, *recipes, *within, *store;
 	uint64_t tokens, threads;
 	bool json;
 
 	struct mount exact;
 	struct corpus corpora[2];  /* of the text, and of the turns */
-	struct selection standard; /* the default recipe's */
+	struct selection standard; /* the recipe's that others are seen within */
 	void *dense, *experts;	   /* the weights as they were loaded */
 };
 
-static void mount_close(struct mount *m)
+static int open_mount(struct mount *m, const struct bench *b, const char *quant, struct err *e)
 {
-	free(m->logits);
-	context_free(&m->context);
-	batch_free(&m->batch);
-	model_close(m->model);
-	engine_destroy(m->engine);
-	*m = (struct mount){0};
-}
-
-static int mount_open(struct mount *m, const struct bench *b, const char *quant, struct err *e)
-{
-	const struct engine_options options = {
-		.budget = UINT64_C(1) << 40, /* all experts, and for context what it takes */
-		.context_budget = UINT64_C(1) << 40,
-		.threads = (uint32_t)b->threads,
-		.chunk = CHUNK,
-		.quant = quant,
-		.codec = "none",
-		.store = b->store,
-	};
-	int failed = engine_create(&m->engine, &options, e);
-	if (!failed)
-		failed = model_open(&m->model, m->engine, b->directory, e);
-	if (!failed)
-		failed = model_wait(m->model, e);
-	if (failed)
-		return failed;
-	model_observe(m->model, &m->view);
-	const struct config *c = m->view.config;
-	context_init(&m->context, m->view.context_budget, c, m->view.kv);
-	m->logits = calloc((size_t)CHUNK * c->vocabulary, sizeof *m->logits);
-	return m->logits ? 0 : err_set(e, ENOMEM, "out of memory for logits");
+	const struct mount_options o = {b->directory, quant, b->store, b->threads, 0};
+	return mount_open(m, &o, e);
 }
 
 /* ---- weights in memory ---- */
@@ -253,8 +153,11 @@ static void degrade_tq(const struct kernels *k, float *row, uint32_t cols, enum 
 {
 	const struct shape s = {.format = format, .norms = NORM_F32, .rows = 1, .cols = cols};
 	float norms[CONFIG_MAX_WIDTH / TQ_GROUP + 1];
-	(void)k->tq_quantise_row(packed, norms, row, cols, format_tq_bits(format),
-				 TQ_GAIN_LEAST_SQUARES);
+	if (format_is_trellis(format))
+		(void)k->tc_quantise_row(packed, norms, row, cols, format_tq_bits(format));
+	else
+		(void)k->tq_quantise_row(packed, norms, row, cols, format_tq_bits(format),
+					 TQ_GAIN_LEAST_SQUARES);
 	for (size_t g = 0; g < tq_groups(cols); g++)
 		norms[g] = f16_to_f32(f32_to_f16(norms[g]));
 	format_dequantise_row(row, &s, &(struct pieces){.weights = packed, .scales = norms});
@@ -352,7 +255,8 @@ static int set_slot(struct bench *b, const struct selection *s, size_t number, v
 	memcpy(slot, (char *)b->experts + number * p->slot_bytes, record->slot_bytes);
 	int failed = 0;
 	for (uint32_t part = 0; part < EXPERT_PARTS && !failed; part++) {
-		enum choice c = s->of[plan_part_role(part)];
+		enum choice c =
+			choice_of(s, plan_part_role(part), p->layer_of[number / p->experts]);
 		if (c != CHOICE_KEPT)
 			failed = degrade(b->exact.view.kernels,
 					 (char *)slot + record->slot_offset[part],
@@ -381,103 +285,24 @@ static int set_weights(struct bench *b, const struct selection *s, struct err *e
 	for (uint32_t i = 0; i < m->plan->dense_count && !failed; i++) {
 		const struct plan_tensor *t = &m->plan->dense[i];
 		enum tensor_role role = t->id.role;
-		if (s->of[role] == CHOICE_KEPT || t->draft)
+		enum choice c = choice_of(s, role, t->id.layer);
+		if (c == CHOICE_KEPT || t->draft)
 			continue;
 		const struct layer_weights *at = tensor_roles[role].place == PLACE_LAYER
 							 ? &m->weights->layer[t->id.layer]
 							 : &m->weights->once;
-		failed = degrade(b->exact.view.kernels, (void *)at->m[role].data, &t->shape,
-				 s->of[role], e);
+		failed = degrade(b->exact.view.kernels, (void *)at->m[role].data, &t->shape, c, e);
 	}
 	return failed ? failed : each_expert(b, s, set_slot, e);
 }
 
 /* ---- measuring ---- */
 
-struct divergence {
-	double nats; /* mean of KL(exact || this) */
-	double same; /* share of tokens whose likeliest one stays so */
-};
-
-/* Logits become logarithms of probabilities; returns the likeliest. */
-static uint32_t normalise(float *logits, uint32_t n)
-{
-	uint32_t best = 0;
-	for (uint32_t i = 1; i < n; i++)
-		if (logits[i] > logits[best])
-			best = i;
-	double sum = 0;
-	for (uint32_t i = 0; i < n; i++)
-		sum += expf(logits[i] - logits[best]);
-	float whole = (float)log(sum) + logits[best];
-	for (uint32_t i = 0; i < n; i++)
-		logits[i] -= whole;
-	return best;
-}
-
-/* exact: logarithms of probabilities. */
-static void add_divergence(struct divergence *d, const float *exact, float *now, uint32_t n)
-{
-	uint32_t best = normalise(now, n);
-	bool same = true;
-	for (uint32_t i = 0; i < n; i++) {
-		d->nats += expf(exact[i]) * ((double)exact[i] - now[i]);
-		same &= exact[i] <= exact[best];
-	}
-	d->same += same;
-}
-
-/* What the model says of a passage's tokens [first, first + n), whose rows are given: it is
- * compared with what the exact model said, at *exact, or, if d is NULL, is that. */
-static void take_rows(const struct passage *p, size_t first, size_t n, float *logits,
-		      uint32_t vocabulary, float **exact, struct divergence *d)
-{
-	for (size_t t = 0; t < n; t++, logits += vocabulary) {
-		size_t next = first + t + 1;
-		if (next < p->counted || next >= p->count)
-			continue;
-		if (d) {
-			add_divergence(d, *exact, logits, vocabulary);
-		} else {
-			(void)normalise(logits, vocabulary);
-			memcpy(*exact, logits, vocabulary * sizeof *logits);
-		}
-		*exact += vocabulary;
-	}
-}
-
-static int predict(struct mount *m, struct corpus *c, struct divergence *d, struct err *e)
-{
-	uint32_t vocabulary = m->view.config->vocabulary;
-	float *exact = c->exact;
-	const struct row row = {.context = &m->context, .logits = true};
-	for (const struct passage *p = c->passages; p < c->passages + c->count; p++) {
-		context_rollback(&m->context, 0);
-		for (size_t done = 0, n; done < p->count; done += n) {
-			n = p->count - done < CHUNK ? p->count - done : CHUNK;
-			batch_clear(&m->batch);
-			int failed = batch_add(&m->batch, &row, c->ids.ids + p->first + done,
-					       (uint32_t)n, e);
-			if (!failed)
-				failed = forward_run(m->view.forward, &m->batch, m->logits, e);
-			if (failed)
-				return failed;
-			take_rows(p, done, n, m->logits, vocabulary, &exact, d);
-		}
-	}
-	return 0;
-}
-
 static int diverge(struct bench *b, struct mount *m, struct divergence out[2], struct err *e)
 {
 	int failed = 0;
-	for (int i = 0; i < 2 && !failed; i++) {
-		struct corpus *c = &b->corpora[i];
-		out[i] = (struct divergence){0};
-		failed = predict(m, c, &out[i], e);
-		out[i].nats /= (double)c->predicted;
-		out[i].same /= (double)c->predicted;
-	}
+	for (int i = 0; i < 2 && !failed; i++)
+		failed = corpus_diverge(&b->corpora[i], m, &out[i], e);
 	return failed;
 }
 
@@ -496,34 +321,17 @@ static int diverge_with(struct bench *b, const struct selection *s, struct diver
 	return failed;
 }
 
-static int keep_exact(struct bench *b, struct err *e)
-{
-	uint32_t vocabulary = b->exact.view.config->vocabulary;
-	int failed = 0;
-	for (int i = 0; i < 2 && !failed; i++) {
-		struct corpus *c = &b->corpora[i];
-		c->exact = calloc(c->predicted, (size_t)vocabulary * sizeof *c->exact);
-		failed = c->exact ? predict(&b->exact, c, NULL, e)
-				  : err_set(e, ENOMEM,
-					    "out of memory for %zu tokens' probabilities; ask for "
-					    "fewer "
-					    "with --tokens",
-					    c->predicted);
-	}
-	return failed;
-}
-
 /* ---- reporting ---- */
 
-/* Parameters of a role that a token meets. */
-static double active(const struct model_view *m, enum tensor_role role)
+/* Parameters of a role that a token meets, in a layer counted from 1, or in all (0). */
+static double active(const struct model_view *m, enum tensor_role role, uint32_t only)
 {
 	double sum = 0;
 	for (uint32_t layer = 0; layer < m->config->layers; layer++) {
 		const struct tensor_kind *k = &tensor_roles[role];
 		uint32_t rows, cols;
 		config_tensor_shape(m->config, role, layer, &rows, &cols);
-		if (!config_has_tensor(m->config, role, layer))
+		if (!config_has_tensor(m->config, role, layer) || (only && layer + 1 != only))
 			continue;
 		double one = (double)rows * cols;
 		if (k->place == PLACE_OUTPUT)
@@ -536,8 +344,13 @@ static double active(const struct model_view *m, enum tensor_role role)
 static double active_of(const struct model_view *m, const struct group *g)
 {
 	double sum = 0;
+	uint32_t layer = g->layer > LAST / 2 ? m->config->layers - (LAST - g->layer) : g->layer;
 	for (uint32_t i = 0; i < g->count; i++)
-		sum += active(m, g->roles[i]);
+		sum += active(m, g->roles[i], 0);
+	for (size_t i = 0; i < GROUPS && !g->count; i++)
+		for (uint32_t k = 0; k < groups[i].count; k++)
+			if (tensor_roles[groups[i].roles[k]].place != PLACE_OUTPUT)
+				sum += active(m, groups[i].roles[k], layer);
 	return sum;
 }
 
@@ -551,19 +364,23 @@ static int measure_group(struct bench *b, struct table *t, const struct group *g
 			 struct err *e)
 {
 	int failed = 0;
-	for (size_t i = 0; i < sizeof tried / sizeof *tried && !failed; i++) {
+	uint32_t layers = b->exact.view.config->layers;
+	for (int c = 0; c < CHOICES && !failed; c++) {
 		struct divergence alone[2], within[2];
-		struct selection s = with_group(all_kept(), g, tried[i]);
+		if (!name_listed(b->formats, choices[c].name))
+			continue;
+		struct selection s = with_group(all_kept(), g, layers, (enum choice)c);
 		failed = diverge_with(b, &s, alone, e);
-		s = with_group(b->standard, g, tried[i]);
+		s = with_group(b->standard, g, layers, (enum choice)c);
 		if (!failed)
 			failed = diverge_with(b, &s, within, e);
 		if (failed)
 			break;
 		table_text(t, g->name);
 		table_number(t, share);
-		table_text(t, choices[tried[i]].name);
-		table_text(t, b->standard.of[g->roles[0]] == tried[i] ? "default" : "");
+		table_text(t, choices[c].name);
+		bool standard = g->count && b->standard.of[g->roles[0]] == (enum choice)c;
+		table_text(t, standard ? "default" : "");
 		put_divergence(t, alone);
 		put_divergence(t, within);
 	}
@@ -579,13 +396,13 @@ static int measure_groups(struct bench *b, struct report *r, struct err *e)
 		{"default", "", -1},
 		{"alone_text", "alone: text", 3},
 		{"alone_turns", "answers", 3},
-		{"within_text", "in the default: text", 3},
+		{"within_text", "in the recipe: text", 3},
 		{"within_turns", "answers", 3},
 	};
 	struct table t;
 	double all = 0;
 	int failed = 0;
-	for (size_t i = 0; i < GROUPS; i++)
+	for (size_t i = 0; i < GROUPS && groups[i].count; i++)
 		all += active_of(&b->exact.view, &groups[i]);
 	table_begin(&t, r, "groups",
 		    "divergence in nats / 1000, of one class of tensors in a format", columns,
@@ -622,7 +439,7 @@ static int measure_recipe(struct bench *b, struct table *t, const char *quant, s
 	if (failed)
 		return failed;
 	put_recipe(t, quant, "exact", d);
-	failed = mount_open(&m, b, quant, e);
+	failed = open_mount(&m, b, quant, e);
 	if (!failed)
 		failed = diverge(b, &m, d, e);
 	if (!failed)
@@ -633,7 +450,7 @@ static int measure_recipe(struct bench *b, struct table *t, const char *quant, s
 
 static int measure_recipes(struct bench *b, struct report *r, struct err *e)
 {
-	static const char *const quants[] = {"tq2", "tq3", "tq4"};
+	static const char *const quants[] = {"tq2", "tq3", "tq4", "2bit", "3bit", "4bit"};
 	static const struct column columns[] = {
 		{"recipe", "recipe", -1},
 		{"arithmetic", "arithmetic", -1},
@@ -647,7 +464,8 @@ static int measure_recipes(struct bench *b, struct report *r, struct err *e)
 	table_begin(&t, r, "recipes", "divergence in nats / 1000, of whole recipes", columns,
 		    sizeof columns / sizeof *columns);
 	for (size_t i = 0; i < sizeof quants / sizeof *quants && !failed; i++)
-		failed = measure_recipe(b, &t, quants[i], e);
+		if (name_listed(b->recipes, quants[i]))
+			failed = measure_recipe(b, &t, quants[i], e);
 	table_end(&t);
 	return failed;
 }
@@ -658,19 +476,23 @@ static int prepare(struct bench *b, struct err *e)
 {
 	struct recipe standard;
 	int failed = b->text && b->turns
-			     ? recipe_find(&standard, NULL, e)
+			     ? recipe_find(&standard, b->within, e)
 			     : err_set(e, EINVAL, "--text FILE and --turns FILE are wanted");
 	if (failed)
 		return failed;
 	b->standard = of_recipe(&standard);
-	failed = mount_open(&b->exact, b, "bf16", e);
+	failed = open_mount(&b->exact, b, "bf16", e);
 	if (!failed)
-		failed = add_text(&b->corpora[0], &b->exact.view, b->text, b->tokens, e);
+		failed = corpus_add_text(&b->corpora[0], &b->exact.view, b->text, b->tokens, e);
 	if (!failed)
-		failed = add_turns(&b->corpora[1], &b->exact.view, b->turns, b->tokens, e);
+		failed = corpus_add_turns(&b->corpora[1], &b->exact.view, b->turns, b->tokens, e);
 	if (!failed)
 		failed = keep_weights(b, e);
-	return failed ? failed : keep_exact(b, e);
+	for (int i = 0; i < 2 && !failed; i++) {
+		struct divergence none;
+		failed = corpus_keep_exact(&b->corpora[i], &b->exact, &none, e);
+	}
+	return failed;
 }
 
 static int run(struct bench *b, struct err *e)
@@ -694,13 +516,19 @@ static int run(struct bench *b, struct err *e)
 
 int recipe_command(int argc, char **argv, struct err *e)
 {
-	struct bench b = {.tokens = TOKENS_DEFAULT, .threads = effort_default().threads};
+	struct bench b = {.formats = usual_formats,
+			  .tokens = TOKENS_DEFAULT,
+			  .threads = effort_default().threads};
 	const struct bench_option options[] = {
 		{"text", OPTION_TEXT, &b.text, 0, 0, "a text to predict, in UTF-8"},
 		{"turns", OPTION_TEXT, &b.turns, 0, 0,
 		 "lines of JSON with a question and an answer, such as a skills.jsonl"},
 		{"tensors", OPTION_TEXT, &b.tensors, 0, 0,
 		 "classes of the second table, such as router,head (all)"},
+		{"formats", OPTION_TEXT, &b.formats, 0, 0, "what they are tried in (all but tq2)"},
+		{"recipes", OPTION_TEXT, &b.recipes, 0, 0, "of the first table (all)"},
+		{"within", OPTION_TEXT, &b.within, 0, 0,
+		 "the recipe of the last columns (default)"},
 		{"tokens", OPTION_NUMBER, &b.tokens, 2, TEXT_MOST, "at most so many of either"},
 		{"store", OPTION_TEXT, &b.store, 0, 0, "folder of stores, as moefs -o store="},
 		{"threads", OPTION_NUMBER, &b.threads, 1, 1024, "all threads"},

@@ -164,6 +164,10 @@ static void print_cell(const struct table *t, size_t column, const char *text)
 		if (t->cells[i] && strlen(t->cells[i]) > width)
 			width = strlen(t->cells[i]);
 	bool left = t->columns[column].decimals < 0;
+	if (t->report->markdown) {
+		(void)printf("| %s %s", text, column + 1 == t->column_count ? "|\n" : "");
+		return;
+	}
 	(void)printf("  %*s%s", left ? -(int)width : (int)width, text,
 		     column + 1 == t->column_count ? "\n" : "");
 }
@@ -173,6 +177,8 @@ void table_end(struct table *t)
 	bool show = !t->report->json && !t->report->failed;
 	for (size_t c = 0; c < t->column_count && show; c++)
 		print_cell(t, c, t->columns[c].head);
+	for (size_t c = 0; c < t->column_count && show && t->report->markdown; c++)
+		(void)printf(c + 1 == t->column_count ? "|---|\n" : "|---");
 	for (size_t i = 0; i < t->count && show; i++)
 		print_cell(t, i % t->column_count, t->cells[i]);
 	if (show)

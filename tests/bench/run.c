@@ -9,6 +9,7 @@
 #include "engine/serve/chunk.h"
 
 #include "cache/depth.h"
+#include "tests/bench/divergence.h"
 #include "tests/bench/spent.h"
 
 #include <errno.h>
@@ -48,26 +49,6 @@ static int load_layer(const struct run *r, uint32_t layer, const uint32_t *all, 
 			pager_put(&batch, &ready[i]);
 	pager_end(&batch);
 	return got;
-}
-
-/* What is measured is not to be disturbed by a conversion, and before its end only the model's own
- * thread may compute: it may have to begin anew. */
-static int wait_until_converted(struct run *r, struct err *e)
-{
-	struct model_progress p;
-	int failed = model_wait(r->model, e);
-	for (model_progress(r->model, &p); p.total && !failed; model_progress(r->model, &p)) {
-		if (!strcmp(p.doing, "stopped")) {
-			model_error(r->model, e->text, sizeof e->text);
-			failed = -EIO;
-		}
-		(void)nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
-	}
-	if (!failed)
-		failed = model_wait(r->model, e);
-	if (!failed)
-		model_observe(r->model, &r->view);
-	return failed;
 }
 
 uint32_t run_routed_layers(const struct model_view *m)
@@ -117,7 +98,9 @@ static int load(struct run *r, struct err *e)
 	if (!failed)
 		failed = model_open(&r->model, r->engine, r->directory, e);
 	if (!failed)
-		failed = wait_until_converted(r, e);
+		failed = mount_wait(r->model, e);
+	if (!failed)
+		model_observe(r->model, &r->view);
 	if (!failed)
 		failed = load_experts(r, e);
 	r->load_seconds = seconds_now() - begun;

@@ -3,8 +3,10 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <zstd.h>
 
-int text_read(const char *path, char **text, size_t *length, struct err *e)
+static int read_bytes(const char *path, char **text, size_t *length, struct err *e)
 {
 	*text = NULL;
 	FILE *f = fopen(path, "re");
@@ -30,6 +32,33 @@ int text_read(const char *path, char **text, size_t *length, struct err *e)
 		failed = err_set(e, EFBIG, "%s: more than %d bytes", path, TEXT_MOST);
 	if (*text)
 		(*text)[*length] = 0;
+	return failed;
+}
+
+/* What is in a file of one frame. */
+static int decompress(const char *path, char **text, size_t *length, struct err *e)
+{
+	unsigned long long size = ZSTD_getFrameContentSize(*text, *length);
+	if (size > TEXT_MOST) /* or it is not known */
+		return err_set(e, EINVAL, "%s: is no frame of zstd that says how long it is", path);
+	char *plain = malloc(size + 1);
+	if (!plain)
+		return err_set(e, ENOMEM, "%s: out of memory", path);
+	size_t n = ZSTD_decompress(plain, size, *text, *length);
+	free(*text);
+	*text = plain;
+	*length = ZSTD_isError(n) ? 0 : n;
+	plain[*length] = 0;
+	return ZSTD_isError(n) ? err_set(e, EIO, "%s: %s", path, ZSTD_getErrorName(n)) : 0;
+}
+
+int text_read(const char *path, char **text, size_t *length, struct err *e)
+{
+	static const char zst[] = ".zst";
+	size_t n = strlen(path), k = sizeof zst - 1;
+	int failed = read_bytes(path, text, length, e);
+	if (!failed && n > k && !strcmp(path + n - k, zst))
+		failed = decompress(path, text, length, e);
 	return failed;
 }
 
