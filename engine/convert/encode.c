@@ -24,6 +24,7 @@ struct encoder {
 	float *row_norms;
 
 	const struct moments *moments; /* NULL: none are known */
+	const _Atomic bool *stop;      /* ends rounding by them */
 	/* Of the last inputs of either kind that were met: an expert's gate and up, and its down.
 	 */
 	struct weighing {
@@ -96,9 +97,10 @@ void encoder_free(struct encoder *x)
 
 /* ---- what is known of inputs ---- */
 
-void encoder_know(struct encoder *x, const struct moments *m)
+void encoder_know(struct encoder *x, const struct moments *m, const _Atomic bool *stop)
 {
 	x->moments = m;
+	x->stop = stop;
 }
 
 static int weigh(struct weighing *w, const struct kernels *k, const struct moments *m,
@@ -211,6 +213,8 @@ static int encode_row(struct encoder *x, const struct shape *s, const struct sou
 		      const uint8_t *row, uint8_t *packed, uint8_t *norms, struct err *e)
 {
 	const char *name = source->tensor->name;
+	if (x->rounding && atomic_load(x->stop))
+		return err_set(e, ECANCELED, "the conversion was stopped");
 	const struct shape from = {.format = source->format, .rows = 1, .cols = s->cols};
 	const struct shape numbers = {.format = FORMAT_F32, .rows = 1, .cols = s->cols};
 	format_dequantise_row(x->row, &from, &(struct pieces){.weights = row});
