@@ -26,9 +26,6 @@
 #include <string.h>
 
 enum { K_BLOCKS = 8, PLANE = TILE_ROWS * 4 }; /* of 256 columns; bytes */
-/* Bytes of a slot to ask for before they are written: it was filled long ago, and stores into lines
- * that are not there wait for each other. */
-enum { AHEAD_IN_SLOT = 4096 };
 
 #define BYTES(b) (UINT32_C(0x01010101) * (b)) /* b in each byte */
 
@@ -451,10 +448,10 @@ ALWAYS_INLINE struct part part_of(uint8_t *to, const struct block_rows *rows, si
 }
 
 /* Once for all parts of a tile. */
-ALWAYS_INLINE void look_ahead_in_slot(const struct part *p, const struct block_rows *rows)
+ALWAYS_INLINE void look_ahead_of_tile(const struct part *p, const struct block_rows *rows)
 {
 	if (p->row == 0)
-		look_ahead((uintptr_t)p->planes + AHEAD_IN_SLOT, rows->to_tile);
+		look_ahead_in_slot((uintptr_t)p->planes, rows->to_tile);
 }
 
 #define EACH_PART(row) for (size_t row = 0; row < TILE_ROWS; row += LANES)
@@ -466,7 +463,7 @@ ALWAYS_INLINE void all_tiles(uint8_t *to, const struct block_rows *rows,
 	{
 		struct part p = part_of(to, rows, row);
 		for (size_t t = 0; t < rows->tiles; t++) {
-			look_ahead_in_slot(&p, rows);
+			look_ahead_of_tile(&p, rows);
 			tile(&p);
 			p.from += rows->from_tile;
 			p.planes += rows->to_tile;
@@ -483,7 +480,7 @@ ALWAYS_INLINE void all_blocks(uint8_t *to, const struct block_rows *rows, size_t
 		struct part p = part_of(to, rows, row);
 		for (size_t t = 0; t < rows->tiles; t++) {
 			struct part in = p;
-			look_ahead_in_slot(&p, rows);
+			look_ahead_of_tile(&p, rows);
 			for (size_t b = 0; b < rows->blocks; b++) {
 				block(&in);
 				in.from += 4 * bits;

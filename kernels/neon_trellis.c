@@ -5,48 +5,52 @@
 
 #define TABLE(function) neon_##function
 
-typedef int32x4_t ints;
-enum { LANES = NEON_LANES };
+typedef int16x8_t shorts;
+enum { LANES = 8 };
 
-#define ints_load(p) vld1q_s32(p)
-#define ints_store(p, v) vst1q_s32(p, v)
-#define ints_all(i) vdupq_n_s32(i)
-#define ints_add(a, b) vaddq_s32(a, b)
-#define ints_sub(a, b) vsubq_s32(a, b)
-#define ints_min(a, b) vminq_s32(a, b)
-#define ints_and(a, b) vandq_s32(a, b)
-#define ints_or(a, b) vorrq_s32(a, b)
-#define ints_xor(a, b) veorq_s32(a, b)
-#define ints_left(v, n) vshlq_s32(v, vdupq_n_s32((int32_t)(n)))
-#define ints_right(v, n) ints_right_each(v, vdupq_n_s32((int32_t)(n)))
+#define shorts_load(p) vld1q_s16(p)
+#define shorts_store(p, v) vst1q_s16((int16_t *)(p), v)
+#define shorts_all(i) vdupq_n_s16(i)
+#define shorts_add(a, b) vaddq_s16(a, b)
+#define shorts_sub(a, b) vsubq_s16(a, b)
+#define shorts_add_sat(a, b) vqaddq_s16(a, b)
+#define shorts_sub_sat(a, b) vqsubq_s16(a, b)
+#define shorts_min(a, b) vminq_s16(a, b)
+#define shorts_and(a, b) vandq_s16(a, b)
+#define shorts_or(a, b) vorrq_s16(a, b)
+#define shorts_left(v, n) vshlq_s16(v, vdupq_n_s16((int16_t)(n)))
+#define shorts_low(a, b) vmulq_s16(a, b)
+#define shorts_fraction(a, b) vqrdmulhq_s16(a, b)
+#define shorts_min_sum(best, v, w) ((best) = vminq_s16(best, vqaddq_s16(v, w)))
 
-ALWAYS_INLINE ints ints_right_each(ints v, ints counts)
+ALWAYS_INLINE shorts shorts_right(shorts v, uint32_t n)
 {
-	return vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(v), vnegq_s32(counts)));
+	const int16x8_t left = vdupq_n_s16((int16_t) - (int32_t)n);
+	return vreinterpretq_s16_u16(vshlq_u16(vreinterpretq_u16_s16(v), left));
 }
 
-ALWAYS_INLINE ints ints_if_negative(ints v, ints a, ints b)
-{
-	return vbslq_s32(vcltzq_s32(v), a, b);
-}
-
-typedef int32x4_t factor;
-#define make_factor(i) vdupq_n_s32(i)
-#define ints_times(v, f) vmulq_s32(v, f)
-#define ints_product(a, b) vmulq_s32(a, b)
-
-typedef int32x4_t constant;
-#define make_constant(i) vdupq_n_s32(i)
-#define ints_of(c) (c)
-#define ints_min_sum(best, v, c) ((best) = ints_min(best, ints_add(v, c)))
+typedef uint16x8_t mask;
+#define mask_bit(v, n) vtstq_s16(v, vdupq_n_s16((int16_t)(1 << (n))))
+#define mask_less(a, b) vcltq_s16(a, b)
+#define mask_equal(a, b) vceqq_s16(a, b)
+#define shorts_pick(mask, a, b) vbslq_s16(mask, a, b)
 
 typedef uint8x16_t bytes16;
 #define make_bytes(p) vld1q_u8(p)
-/* The other bytes of a lane name none. */
-ALWAYS_INLINE ints ints_look_up(bytes16 table, ints i)
+/* The upper byte of a lane names none. */
+ALWAYS_INLINE shorts shorts_look_up(bytes16 table, shorts i)
 {
-	const ints other = vdupq_n_s32((int32_t)0xffffff00);
-	return vreinterpretq_s32_u8(vqtbl1q_u8(table, vreinterpretq_u8_s32(vorrq_s32(i, other))));
+	const shorts named = vorrq_s16(i, vdupq_n_s16((int16_t)0xff00));
+	return vreinterpretq_s16_u8(vqtbl1q_u8(table, vreinterpretq_u8_s16(named)));
+}
+
+typedef int32x4_t ints;
+#define ints_none() vdupq_n_s32(0)
+#define ints_store(p, v) vst1q_s32(p, v)
+ALWAYS_INLINE void ints_add_products(ints sum[2], shorts a, shorts b)
+{
+	sum[0] = vmlal_s16(sum[0], vget_low_s16(a), vget_low_s16(b));
+	sum[1] = vmlal_high_s16(sum[1], a, b);
 }
 
 #define tq_normalise neon_tq_normalise

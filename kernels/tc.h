@@ -15,7 +15,7 @@
 
 #include "kernels/tq.h"
 
-enum { TC_NIBBLE = 16, TC_CODE_MOST = 63 };
+enum { TC_NIBBLE = 16, TC_CODE_MOST = 63, TC_BEFORE_MOST = 37 };
 
 struct tc_codebook {
 	uint32_t bits, window;
@@ -53,8 +53,9 @@ void tc_codes(int8_t code[TQ_GROUP], const uint8_t *packed, uint32_t bits);
 /* Encodes groups of rotated weights that are normalised to about 1: y is [groups][128] and finite,
  * packed receives groups · 16 · bits bytes, and factor[g] what codes · gain times it have the least
  * squared error with, near 1. The codes are those of the least squared error among the streams that
- * tc.c describes; numbers beyond 384 codes count as that. Allocates nothing and may be called from
- * any thread; vector code takes up to 16 groups at the time of one. */
+ * tc.c describes; numbers beyond 90 codes, about four standard deviations, count as that. Allocates
+ * nothing and may be called from any thread; vector code takes up to 32 groups in the time of one.
+ */
 void tc_encode(uint8_t *packed, float *factor, const float *y, size_t groups, uint32_t bits);
 
 /* Quantises one row of `cols` floats as tq_quantise_row does, the norms being ‖x‖ · factor. False:

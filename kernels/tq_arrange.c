@@ -3,6 +3,8 @@
  */
 #include "kernels/tq_arrange.h"
 
+#include "kernels/look_ahead.h"
+
 #include <string.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -157,6 +159,7 @@ static void arrange_block(uint8_t *dst, const struct shape *s, uint32_t rows, co
 	interleave_fn *interleave = interleave_for(rows);
 
 	for (size_t g = 0; g < groups; g++) {
+		look_ahead_in_slot((uintptr_t)dst, tq_tile_bytes(bits, s->norms));
 		interleave(dst, packed, row_bytes, rows, bits);
 		interleave_norms(dst + tq_slabs_bytes(bits), norms, groups * norm, rows, norm);
 		dst += tq_tile_bytes(bits, s->norms);

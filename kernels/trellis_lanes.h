@@ -1,27 +1,26 @@
 /* TC's encoder on vectors, for every instruction set that has them; within kernels/ only.
  *
  * Lanes are groups, which go through the trellis side by side; each lane does what tc.c does, in
- * whole numbers, so the bytes are the same however many lanes there are. Included once by the
- * *_trellis.c of each table, which says before it what a vector is:
+ * whole numbers of 16 bits, so the bytes are the same however many lanes there are. Included once
+ * by the *_trellis.c of each table, which says before it what a vector is:
  *
  *     TABLE(function)                   the function's name in this table
- *     ints, LANES                       the type, and how many integers of 32 bits it holds
- *     ints_load(p), ints_store(p, v), ints_all(i)
- *     ints_add, _min, _and, _or(a, b), ints_left(v, n), ints_right(v, n) by a constant, unsigned,
- *     ints_right_each(v, counts)        by what each lane says
- *     ints_if_negative(v, a, b)         lanes of a where v's are negative, else of b
- *     factor, make_factor(i), ints_times(v, factor)      v and i of 16 bits
- *     constant, make_constant(i), ints_of(constant)      what memory holds of a number to add
- *     ints_min_sum(best, v, constant)   best = the minimum of it and v + constant
- *     bytes16, make_bytes(p), ints_look_up(bytes16, i)   the byte of 16 that each lane's i names
+ *     shorts, LANES                     the type, and how many integers of 16 bits it holds
+ *     shorts_load(p), shorts_store(p, v), shorts_all(i)
+ *     shorts_add, _sub, _add_sat, _sub_sat, _min, _and, _or(a, b)
+ *     shorts_left(v, n), shorts_right(v, n)     by a constant; unsigned
+ *     shorts_low(a, b)                  a product's lower half
+ *     shorts_fraction(a, b)             a · b / 2^15, rounded; not for twice INT16_MIN
+ *     shorts_min_sum(best, v, w)        best = the minimum of it and the saturated v + w, in memory
+ *     mask, mask_bit(v, n), mask_less(a, b), mask_equal(a, b)
+ *     shorts_pick(mask, a, b)           lanes of a where it holds, else of b
+ *     bytes16, make_bytes(p), shorts_look_up(bytes16, i)    the byte that each lane's i < 16 names
+ *     ints, ints_none(), ints_store(p, v), ints_add_products(sum[2], a, b)
+ *                                       exact sums of products: of each eight lanes, the first four
+ *                                       in sum[0]
  *
- * What a code costs, c (16 c - 2 x) with c = a + b, is a constant of the transition, 16 c², and two
- * products of the weight: -2 x b, which is added to the cost of the state that is left, and -2 x a,
- * to that of the state that is reached. So a transition takes an addition and a minimum. All costs
- * are shifted to the left by a symbol, and a transition's constant has the symbol that it drops
- * below: the minimum then knows its way, and ties go to the lower symbol.
- *
- * Ways back are kept as 2 or 4 bits for each state, in words of 32, and followed in vectors too.
+ * A transition takes an addition and a minimum. The way is not kept: going back, the few states
+ * that a state can have come from are compared once more, of one state instead of all.
  */
 #ifndef MOEFS_KERNELS_TRELLIS_LANES_H
 #define MOEFS_KERNELS_TRELLIS_LANES_H
@@ -34,244 +33,280 @@
 
 enum {
 	AT_ONCE = 8, /* states whose minima are sought together, while registers last */
-	WORDS = 4,   /* of ways back, at most, after one weight */
 	UNITS = TQ_GROUP / TQ_UNIT,
-	BYTE_OFFSET = 128, /* of looked up codes */
+	HALF_UNIT = TQ_UNIT / 2, /* positions whose symbols fit in 16 bits */
+	BYTE_OFFSET = 128,	 /* of looked up numbers */
 };
 
-/* What follows from the number of bits, which is a constant wherever these are inlined. */
+/* Bits of a state, which is a constant as `bits` is wherever these are inlined, and those that it
+ * shares with the states that can follow it. */
 ALWAYS_INLINE uint32_t state_bits(uint32_t bits)
 {
 	return bits == 2 ? 6 : 4;
 }
-ALWAYS_INLINE uint32_t way_bits(uint32_t bits)
+ALWAYS_INLINE uint32_t shared_bits(uint32_t bits)
 {
-	return bits == 2 ? 2 : 4;
+	return state_bits(bits) - bits;
 }
-ALWAYS_INLINE uint32_t ways_of_word(uint32_t bits)
+/* Bounds of loops: a shift among them that a sanitizer checks would keep them from being unrolled.
+ */
+ALWAYS_INLINE uint32_t states(uint32_t bits)
 {
-	return 32 / way_bits(bits);
+	return bits == 2 ? 64 : 16;
 }
-ALWAYS_INLINE uint32_t words(uint32_t bits)
+ALWAYS_INLINE uint32_t symbols(uint32_t bits)
 {
-	return (1U << state_bits(bits)) / ways_of_word(bits);
+	return bits == 2 ? 4 : bits == 3 ? 8 : 16;
+}
+ALWAYS_INLINE uint32_t shares(uint32_t bits) /* what shared bits can be */
+{
+	return bits == 2 ? 16 : bits == 3 ? 2 : 1;
 }
 
 struct trellis {
-	constant transition[TQ_GROUP * 2]; /* by window */
-	factor newest[TC_NIBBLE], before[TC_NIBBLE];
-	bytes16 newest_bytes, before_bytes;
+	shorts transition[1 << TC_WINDOW_MOST]; /* by window: what two codes have to do with each
+						   other */
+	shorts slope[TC_NIBBLE], place[TC_NIBBLE];
+	bytes16 newest, before, twice_before; /* with the offset */
 	const struct tc_codebook *book;
 };
 
 static void make_trellis(struct trellis *t, uint32_t bits)
 {
 	const struct tc_codebook *book = tc_codebook(bits);
-	uint8_t newest[TC_NIBBLE], before[TC_NIBBLE];
+	uint8_t newest[TC_NIBBLE], before[TC_NIBBLE], twice[TC_NIBBLE];
 
-	for (uint32_t w = 0; w < 1U << book->window; w++) {
-		const int32_t c = tc_code(book, w), dropped = (int32_t)(w % (1U << bits));
-		t->transition[w] = make_constant(TC_ONE * c * c * (1 << bits) + dropped);
-	}
+	for (uint32_t w = 0; w < 1U << book->window; w++)
+		t->transition[w] = shorts_all(tc_transition(book, w));
 	for (size_t i = 0; i < TC_NIBBLE; i++) {
-		t->newest[i] = make_factor(-2 * book->newest[i] * (1 << bits));
-		t->before[i] = make_factor(-2 * book->before[i] * (1 << bits));
+		t->slope[i] = shorts_all(tc_slope(book->newest[i]));
+		t->place[i] = shorts_all((int16_t)(TC_ONE * book->before[i]));
 		newest[i] = (uint8_t)(book->newest[i] + BYTE_OFFSET);
 		before[i] = (uint8_t)(book->before[i] + BYTE_OFFSET);
+		twice[i] = (uint8_t)(2 * book->before[i] + BYTE_OFFSET);
 	}
-	t->newest_bytes = make_bytes(newest);
-	t->before_bytes = make_bytes(before);
+	t->newest = make_bytes(newest);
+	t->before = make_bytes(before);
+	t->twice_before = make_bytes(twice);
 	t->book = book;
 }
 
 /* ---- one weight ---- */
 
-/* The states whose way comes through the same states, `count` of them from the first: state
- * first + i is (first + i) << shared bits | q. */
+/* States that are reached through the same ones: (first + i) << shared bits | q. */
 struct reached {
 	uint32_t q, first, count;
 };
 
-/* Their costs and their ways. */
-ALWAYS_INLINE void reach(ints cost[TC_STATES], ints *way, const ints through[TC_STATES], ints x,
+ALWAYS_INLINE void reach(shorts cost[TC_STATES], const shorts through[TC_STATES], shorts x,
 			 const struct trellis *t, struct reached r, uint32_t bits)
 {
-	const uint32_t shared = state_bits(bits) - bits, symbols = 1U << bits;
-	const ints symbol = ints_all((int32_t)symbols - 1), costs = ints_all(-(int32_t)symbols);
-	ints best[AT_ONCE], word = *way;
+	shorts best[AT_ONCE];
 
 #pragma GCC unroll 16
-	for (uint32_t d = 0; d < symbols; d++) {
-		const ints from = through[r.q << bits | d];
+	for (uint32_t d = 0; d < symbols(bits); d++) {
+		const shorts from = through[r.q << bits | d];
 #pragma GCC unroll 8
 		for (uint32_t i = 0; i < r.count; i++) {
-			const uint32_t window = ((r.first + i) << shared | r.q) << bits | d;
+			const uint32_t state = (r.first + i) << shared_bits(bits) | r.q;
+			const uint32_t window = state << bits | d;
 			if (d == 0)
-				best[i] = ints_add(from, ints_of(t->transition[window]));
+				best[i] = shorts_add_sat(from, t->transition[window]);
 			else
-				ints_min_sum(best[i], from, t->transition[window]);
+				shorts_min_sum(best[i], from, t->transition[window]);
 		}
 	}
 #pragma GCC unroll 8
 	for (uint32_t i = 0; i < r.count; i++) {
-		const uint32_t s = (r.first + i) << shared | r.q;
-		const uint32_t place = (r.q << bits | (r.first + i)) % ways_of_word(bits);
-		const factor newest = t->newest[s >> (state_bits(bits) - 4)];
-		word = ints_or(word, ints_left(ints_and(best[i], symbol), place * way_bits(bits)));
-		cost[s] = ints_add(ints_and(best[i], costs), ints_times(x, newest));
+		const uint32_t state = (r.first + i) << shared_bits(bits) | r.q;
+		const shorts slope = t->slope[state >> (state_bits(bits) - 4)];
+		cost[state] = shorts_add_sat(best[i], shorts_fraction(x, slope));
 	}
-	*way = word;
 }
 
-ALWAYS_INLINE void step(ints cost[TC_STATES], ints way[WORDS], ints x, const struct trellis *t,
-			uint32_t bits)
+/* Costs of the states after a weight x; `through` are those of the states before it, with what
+ * their oldest bits have to do with x. */
+ALWAYS_INLINE void step(shorts cost[TC_STATES], shorts through[TC_STATES], shorts x,
+			const struct trellis *t, uint32_t bits)
 {
-	const uint32_t shared = state_bits(bits) - bits, symbols = 1U << bits;
-	ints through[TC_STATES], before[TC_NIBBLE];
+	shorts near[TC_NIBBLE];
 
 #pragma GCC unroll 16
-	for (uint32_t b = 0; b < TC_NIBBLE; b++)
-		before[b] = ints_times(x, t->before[b]);
+	for (uint32_t b = 0; b < TC_NIBBLE; b++) {
+		const shorts distance = shorts_sub(x, t->place[b]);
+		near[b] = shorts_fraction(distance, distance);
+	}
 #pragma GCC unroll 64
-	for (uint32_t s = 0; s < 1U << state_bits(bits); s++)
-		through[s] = ints_add(cost[s], before[s % TC_NIBBLE]);
-#pragma GCC unroll 4
-	for (uint32_t w = 0; w < words(bits); w++)
-		way[w] = ints_all(0);
+	for (uint32_t s = 0; s < states(bits); s++)
+		through[s] = shorts_add_sat(cost[s], near[s % TC_NIBBLE]);
 #pragma GCC unroll 16
-	for (uint32_t q = 0; q < 1U << shared; q++) {
+	for (uint32_t q = 0; q < shares(bits); q++) {
 #pragma GCC unroll 2
-		for (uint32_t first = 0; first < symbols; first += AT_ONCE) {
-			const uint32_t count = symbols < AT_ONCE ? symbols : AT_ONCE;
-			ints *const word = &way[(q << bits | first) / ways_of_word(bits)];
-			reach(cost, word, through, x, t, (struct reached){q, first, count}, bits);
+		for (uint32_t first = 0; first < symbols(bits); first += AT_ONCE) {
+			const uint32_t count = bits == 2 ? 4 : AT_ONCE;
+			reach(cost, through, x, t, (struct reached){q, first, count}, bits);
 		}
 	}
+}
+
+ALWAYS_INLINE void lower_costs(shorts cost[TC_STATES], uint32_t bits)
+{
+	shorts least = cost[0];
+
+	for (uint32_t s = 1; s < states(bits); s++)
+		least = shorts_min(least, cost[s]);
+	least = shorts_sub_sat(least, shorts_all(TC_LEAST));
+	for (uint32_t s = 0; s < states(bits); s++)
+		cost[s] = shorts_sub_sat(cost[s], least);
 }
 
 /* ---- a path ---- */
 
 struct path {
-	ints cost[TC_STATES];
-	ints way[TQ_GROUP][WORDS];
-	int32_t x[TQ_GROUP][LANES]; /* targets in the order of the ring */
+	int16_t x[TQ_GROUP][LANES]; /* targets in the order of the ring */
+	shorts cost[TC_STATES];
+	shorts through[]; /* [positions][states] */
 };
 
-/* n weights of the ring; ways are kept from the one that is `kept` behind the first. */
+/* n weights of the ring; `through` is kept from the one that is `kept` behind the first. */
 ALWAYS_INLINE void follow(struct path *p, size_t first, size_t n, size_t kept,
 			  const struct trellis *t, uint32_t bits)
 {
 	for (size_t i = 0; i < n; i++) {
-		ints *const way = p->way[i < kept ? 0 : i - kept];
-		step(p->cost, way, ints_load(p->x[(first + i) % TQ_GROUP]), t, bits);
+		shorts *const through =
+			p->through + ((i < kept ? 0 : i - kept) << state_bits(bits));
+		step(p->cost, through, shorts_load(p->x[(first + i) % TQ_GROUP]), t, bits);
+		if (i % TC_LOWERED == TC_LOWERED - 1)
+			lower_costs(p->cost, bits);
 	}
 }
 
 /* The state before, but for the symbol that was dropped. */
-ALWAYS_INLINE ints shifted(ints state, uint32_t bits)
+ALWAYS_INLINE shorts shifted(shorts state, uint32_t bits)
 {
-	const int32_t mask = (1 << state_bits(bits)) - 1;
-	return ints_and(ints_left(state, bits), ints_all(mask));
+	const int16_t all = (1 << state_bits(bits)) - 1;
+	return shorts_and(shorts_left(state, bits), shorts_all(all));
 }
 
-ALWAYS_INLINE ints newest_symbol(ints state, uint32_t bits)
+ALWAYS_INLINE shorts newest_symbol(shorts state, uint32_t bits)
 {
-	return ints_right(state, state_bits(bits) - bits);
+	return shorts_right(state, shared_bits(bits));
 }
 
-/* The symbol that was dropped on the way to `state`. Ways lie in the order of `reach`: by what a
- * state shares with others, then by its newest symbol. */
-ALWAYS_INLINE ints dropped_at(const ints way[WORDS], ints state, uint32_t bits)
+/* Of the states that can have come before, the one that drops d: shared[i] says whether bit i is
+ * set of what is shared. */
+ALWAYS_INLINE shorts through_of(const shorts *through, const mask *shared, uint32_t d,
+				uint32_t bits)
 {
-	const ints place = ints_or(shifted(state, bits), newest_symbol(state, bits));
-	const ints in_word = ints_and(place, ints_all((int32_t)ways_of_word(bits) - 1));
-	const uint32_t shift = bits == 2 ? 1 : 2; /* way_bits as a power of two */
-	/* The bits above become signs: of two words one counts, of four two. */
-	const uint32_t top = bits == 2 ? 5 : 3;
-	const ints high = ints_left(place, 31 - top), low = ints_left(place, 32 - top);
-	ints word;
+	shorts of[TC_STATES / 4];
 
-	if (bits == 2)
-		word = ints_if_negative(high, ints_if_negative(low, way[3], way[2]),
-					ints_if_negative(low, way[1], way[0]));
-	else
-		word = ints_if_negative(high, way[1], way[0]);
-	return ints_and(ints_right_each(word, ints_left(in_word, shift)),
-			ints_all((1 << bits) - 1));
+	for (uint32_t q = 0; q < shares(bits); q++)
+		of[q] = through[q << bits | d];
+	for (uint32_t i = 0; i < shared_bits(bits); i++)
+		for (uint32_t q = 0; q < 1U << shared_bits(bits) >> (i + 1); q++)
+			of[q] = shorts_pick(shared[i], of[2 * q + 1], of[2 * q]);
+	return of[0];
 }
 
-ALWAYS_INLINE ints seam_state(struct path *p, const struct trellis *t, uint32_t bits)
+/* A state and the one before it. */
+ALWAYS_INLINE shorts came_from(const shorts *through, shorts state, const struct trellis *t,
+			       uint32_t bits)
+{
+	const shorts base = shifted(state, bits);
+	const shorts low = shorts_and(base, shorts_all(TC_NIBBLE - 1));
+	const shorts index = shorts_right(state, state_bits(bits) - 4);
+	const shorts offset = shorts_all(BYTE_OFFSET);
+	const shorts a = shorts_sub(shorts_look_up(t->newest, index), offset);
+	const shorts slope = shorts_add(a, a), less = shorts_sub(a, offset);
+	shorts best, dropped = shorts_all(0);
+	mask shared[4];
+
+	for (uint32_t i = 0; i < shared_bits(bits); i++)
+		shared[i] = mask_bit(state, i);
+#pragma GCC unroll 16
+	for (uint32_t d = 0; d < symbols(bits); d++) {
+		const shorts symbol = shorts_all((int16_t)d);
+		const shorts twice = shorts_look_up(t->twice_before, shorts_or(low, symbol));
+		const shorts transition = shorts_low(slope, shorts_add(twice, less));
+		const shorts cost =
+			shorts_add_sat(through_of(through, shared, d, bits), transition);
+		if (d > 0)
+			dropped = shorts_pick(mask_less(cost, best), symbol, dropped);
+		best = d == 0 ? cost : shorts_min(best, cost);
+	}
+	return shorts_or(base, dropped);
+}
+
+ALWAYS_INLINE shorts seam_state(struct path *p, const struct trellis *t, uint32_t bits)
 {
 	const size_t seam = t->book->seam;
-	ints state = ints_all(0), best;
+	shorts state = shorts_all(0), best;
 
-	for (uint32_t s = 0; s < 1U << state_bits(bits); s++)
-		p->cost[s] = ints_all(0);
+	for (uint32_t s = 0; s < states(bits); s++)
+		p->cost[s] = shorts_all(TC_LEAST);
 	follow(p, TQ_GROUP - seam, 2 * seam, seam, t, bits);
 	best = p->cost[0];
-	for (uint32_t s = 1; s < 1U << state_bits(bits); s++) {
-		const ints less = ints_sub(p->cost[s], best);
-		state = ints_if_negative(less, ints_all((int32_t)s), state);
-		best = ints_min(best, p->cost[s]);
+	for (uint32_t s = 1; s < states(bits); s++) {
+		const mask less = mask_less(p->cost[s], best);
+		state = shorts_pick(less, shorts_all((int16_t)s), state);
+		best = shorts_min(best, p->cost[s]);
 	}
 	for (size_t i = seam; i-- > 0;)
-		state = ints_or(shifted(state, bits), dropped_at(p->way[i], state, bits));
+		state = came_from(p->through + (i << state_bits(bits)), state, t, bits);
 	return state;
 }
 
-ALWAYS_INLINE void begin_at(struct path *p, ints seam, uint32_t bits)
+ALWAYS_INLINE void begin_at(struct path *p, shorts seam, uint32_t bits)
 {
-	const ints far = ints_all(TC_FAR * (1 << bits)), none = ints_all(0);
-
-	for (uint32_t s = 0; s < 1U << state_bits(bits); s++) {
-		const ints other = ints_xor(seam, ints_all((int32_t)s));
-		p->cost[s] = ints_if_negative(ints_sub(other, ints_all(1)), none, far);
-	}
+	for (uint32_t s = 0; s < states(bits); s++)
+		p->cost[s] = shorts_pick(mask_equal(seam, shorts_all((int16_t)s)),
+					 shorts_all(TC_LEAST), shorts_all(TC_FAR));
 }
 
 /* ---- groups ---- */
 
-/* Of LANES groups: streams by the ring's units, and the sums of tc_factor. */
+/* Of LANES groups: their streams by halves of the ring's units, and the sums of tc_factor. */
 struct encoded {
-	uint32_t unit[UNITS][LANES];
-	int32_t with_target[LANES], with_itself[LANES];
+	uint16_t half[2 * UNITS][LANES];
+	int32_t with_target[2][LANES / 2], with_itself[2][LANES / 2];
 };
 
-ALWAYS_INLINE void trace_back(struct encoded *out, const struct path *p, ints state,
+ALWAYS_INLINE void trace_back(struct encoded *out, const struct path *p, shorts state,
 			      const struct trellis *t, uint32_t bits)
 {
 	const uint32_t above = state_bits(bits) - 4;
-	const ints offset = ints_all(-2 * BYTE_OFFSET), low = ints_all(TC_NIBBLE - 1);
-	ints with_target = ints_all(0), with_itself = ints_all(0);
+	const shorts offset = shorts_all(2 * BYTE_OFFSET), low = shorts_all(TC_NIBBLE - 1);
+	ints with_target[2] = {ints_none(), ints_none()},
+	     with_itself[2] = {ints_none(), ints_none()};
 
-	for (size_t u = UNITS; u-- > 0;) {
-		ints stream = ints_all(0);
-		for (size_t i = (u + 1) * TQ_UNIT; i-- > u * TQ_UNIT;) {
-			const ints before =
-				ints_or(shifted(state, bits), dropped_at(p->way[i], state, bits));
-			const ints newest = ints_right(state, above);
-			const ints sum =
-				ints_add(ints_look_up(t->newest_bytes, newest),
-					 ints_look_up(t->before_bytes, ints_and(before, low)));
-			const ints code = ints_add(sum, offset);
-			with_target = ints_add(with_target, ints_product(ints_load(p->x[i]), code));
-			with_itself = ints_add(with_itself, ints_product(code, code));
-			stream = ints_or(ints_left(stream, bits), newest_symbol(state, bits));
+	for (size_t h = 2 * UNITS; h-- > 0;) {
+		shorts stream = shorts_all(0);
+		for (size_t i = (h + 1) * HALF_UNIT; i-- > h * HALF_UNIT;) {
+			const shorts *const through = p->through + (i << state_bits(bits));
+			const shorts before = came_from(through, state, t, bits);
+			const shorts a = shorts_look_up(t->newest, shorts_right(state, above));
+			const shorts b = shorts_look_up(t->before, shorts_and(before, low));
+			const shorts code = shorts_sub(shorts_add(a, b), offset);
+			ints_add_products(with_target, shorts_load(p->x[i]), code);
+			ints_add_products(with_itself, code, code);
+			stream = shorts_or(shorts_left(stream, bits), newest_symbol(state, bits));
 			state = before;
 		}
-		ints_store((int32_t *)out->unit[u], stream);
+		shorts_store(out->half[h], stream);
 	}
-	ints_store(out->with_target, with_target);
-	ints_store(out->with_itself, with_itself);
+	for (size_t i = 0; i < 2; i++) {
+		ints_store(out->with_target[i], with_target[i]);
+		ints_store(out->with_itself[i], with_itself[i]);
+	}
 }
 
 /* Up to LANES groups; the other lanes are zeros. */
-static void make_targets(int32_t x[TQ_GROUP][LANES], const float *y, size_t groups, float scale)
+static void make_targets(int16_t x[TQ_GROUP][LANES], const float *y, size_t groups, float scale)
 {
 	if (groups < LANES)
-		memset(x, 0, sizeof(int32_t[TQ_GROUP][LANES]));
+		memset(x, 0, sizeof(int16_t[TQ_GROUP][LANES]));
 	for (size_t g = 0; g < groups; g++, y += TQ_GROUP) {
-		int32_t target[TQ_GROUP];
+		int16_t target[TQ_GROUP];
 		for (size_t i = 0; i < TQ_GROUP; i++)
 			target[i] = tc_target(y[i], scale);
 		for (size_t t = 0; t < TQ_GROUP; t++)
@@ -279,34 +314,45 @@ static void make_targets(int32_t x[TQ_GROUP][LANES], const float *y, size_t grou
 	}
 }
 
-ALWAYS_INLINE void encode_lanes(uint8_t *packed, float *factor_of, const float *y, size_t groups,
-				const struct trellis *t, uint32_t bits)
+ALWAYS_INLINE void take_out(uint8_t *packed, float *factor, const struct encoded *from,
+			    size_t groups, uint32_t bits)
 {
-	struct encoded out;
-	struct path p;
-
-	make_targets(p.x, y, groups, TC_ONE / t->book->gain);
-	const ints seam = seam_state(&p, t, bits);
-	begin_at(&p, seam, bits);
-	follow(&p, 0, TQ_GROUP, 0, t, bits);
-	trace_back(&out, &p, seam, t, bits);
-
 	for (size_t g = 0; g < groups; g++, packed += tq_group_bytes(bits)) {
-		for (size_t u = 0; u < UNITS; u++)
-			memcpy(packed + tc_column(u * TQ_UNIT) / TQ_UNIT * bits, &out.unit[u][g],
-			       bits);
-		factor_of[g] = tc_factor(out.with_target[g], out.with_itself[g]);
+		const size_t half = g / 4 % 2, at = g / 8 * 4 + g % 4;
+		for (size_t u = 0; u < UNITS; u++) {
+			const uint32_t unit =
+				from->half[2 * u][g] | (uint32_t)from->half[2 * u + 1][g]
+							       << HALF_UNIT * bits;
+			memcpy(packed + tc_column(u * TQ_UNIT) / TQ_UNIT * bits, &unit, bits);
+		}
+		factor[g] = tc_factor(from->with_target[half][at], from->with_itself[half][at]);
 	}
 }
 
-typedef void encode_fn(uint8_t *packed, float *factor_of, const float *y, size_t groups,
+ALWAYS_INLINE void encode_lanes(uint8_t *packed, float *factor, const float *y, size_t groups,
+				const struct trellis *t, uint32_t bits)
+{
+	_Alignas(64) uint8_t
+		memory[sizeof(struct path) + (sizeof(shorts) * TQ_GROUP << state_bits(bits))];
+	struct path *const p = (struct path *)(void *)memory;
+	struct encoded out;
+
+	make_targets(p->x, y, groups, TC_ONE / t->book->gain);
+	const shorts seam = seam_state(p, t, bits);
+	begin_at(p, seam, bits);
+	follow(p, 0, TQ_GROUP, 0, t, bits);
+	trace_back(&out, p, seam, t, bits);
+	take_out(packed, factor, &out, groups, bits);
+}
+
+typedef void encode_fn(uint8_t *packed, float *factor, const float *y, size_t groups,
 		       const struct trellis *t);
 
-#define ENCODE(bits)                                                                 \
-	static void encode_##bits(uint8_t *packed, float *factor_of, const float *y, \
-				  size_t groups, const struct trellis *t)            \
-	{                                                                            \
-		encode_lanes(packed, factor_of, y, groups, t, bits);                 \
+#define ENCODE(bits)                                                                             \
+	static void encode_##bits(uint8_t *packed, float *factor, const float *y, size_t groups, \
+				  const struct trellis *t)                                       \
+	{                                                                                        \
+		encode_lanes(packed, factor, y, groups, t, bits);                                \
 	}
 ENCODE(2)
 ENCODE(3)
@@ -315,16 +361,15 @@ ENCODE(4)
 
 static encode_fn *const encoders[] = {encode_2, encode_3, encode_4};
 
-void TABLE(tc_encode)(uint8_t *packed, float *factor_of, const float *y, size_t groups,
-		      uint32_t bits)
+void TABLE(tc_encode)(uint8_t *packed, float *factor, const float *y, size_t groups, uint32_t bits)
 {
 	struct trellis t;
 
 	make_trellis(&t, bits);
 	for (size_t g = 0; g < groups; g += LANES) {
 		const size_t left = groups - g;
-		encoders[bits - 2](packed + g * tq_group_bytes(bits), factor_of + g,
-				   y + g * TQ_GROUP, left < LANES ? left : LANES, &t);
+		encoders[bits - 2](packed + g * tq_group_bytes(bits), factor + g, y + g * TQ_GROUP,
+				   left < LANES ? left : LANES, &t);
 	}
 }
 
@@ -339,16 +384,16 @@ bool TABLE(tc_quantise_row)(uint8_t *packed, float *norms, const float *row, uin
 	make_trellis(&t, bits);
 	for (size_t g = 0; g < groups; g += LANES) {
 		const size_t count = groups - g < LANES ? groups - g : LANES;
-		float y[LANES][TQ_GROUP], norm[LANES], factor_of[LANES];
+		float y[LANES][TQ_GROUP], norm[LANES], factor[LANES];
 		for (size_t i = 0; i < count; i++) {
 			const size_t begin = (g + i) * TQ_GROUP;
 			norm[i] = tq_normalise(y[i], row + begin, cols - begin);
 			if (!isfinite(norm[i]))
 				return false;
 		}
-		encoders[bits - 2](packed + g * tq_group_bytes(bits), factor_of, y[0], count, &t);
+		encoders[bits - 2](packed + g * tq_group_bytes(bits), factor, y[0], count, &t);
 		for (size_t i = 0; i < count; i++)
-			norms[g + i] = norm[i] * factor_of[i];
+			norms[g + i] = norm[i] * factor[i];
 	}
 	return true;
 }

@@ -3,6 +3,7 @@
 # make has made of the program's tables.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+. tests/claim.bash
 pages=$PWD/build/install moefs=$PWD/build/moefs
 work=$(mktemp -d "${TMPDIR:-/tmp}/moefs-completion.XXXXXX")
 trap 'rm -rf "$work"' EXIT
@@ -14,12 +15,12 @@ cd "$work/here" || exit 1
 in_bash() { # LINE; readline's words end at "="
 	bash --norc -c '. "$1"; compopt() { :; }; COMP_LINE=$2 COMP_POINT=${#2}
 		read -ra COMP_WORDS <<<"${2//=/ = }"; [[ $2 == *" " ]] && COMP_WORDS+=("")
-		COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _moefs; printf "%s\n" "${COMPREPLY[@]}"' - "$pages/moefs.bash" "$1"
+		COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); ${3//-/_}; printf "%s\n" "${COMPREPLY[@]}"' - "$pages/${1%% *}.bash" "$1" "_${1%% *}"
 }
-in_fish() { HOME=$work fish --no-config -c "source $pages/moefs.fish; complete -C '$1'" | cut -f 1 | sed 's,/$,,'; }
+in_fish() { HOME=$work fish --no-config -c "source $pages/${1%% *}.fish; complete -C '$1'" | cut -f 1 | sed 's,/$,,'; }
 # zsh completes on a terminal alone: one of its own is typed to, and says what was offered.
 in_zsh() {
-	zsh -f "$work/zsh" "$pages/moefs.zsh" "$1"
+	zsh -f "$work/zsh" "$pages/${1%% *}.zsh" "$1"
 }
 # compadd's words and matches are what is asked of; _describe, _path_files and compset are as zsh has them, in short.
 cat >"$work/zsh" <<'END'
@@ -46,7 +47,6 @@ file=$1; set --
 source $file
 END
 
-status=0
 offers() { # SHELL LINE WORD…: exactly these
 	local shell=$1 line=$2 want got
 	shift 2
@@ -89,18 +89,18 @@ behind() { # SHELL
 values() { # SHELL PREFIX: what it offers begins with PREFIX: bash has only what is behind =
 	offers "$1" "moefs -o quant=tq" "${2}tq2" "${2}tq3" "${2}tq4"
 }
+# moefs-http's, of its own --help.
+http_listed() { build=${moefs%/*}; "$build/moefs-http" --help | sed -n 's/^    \([-a-z].*\)/\1/p' | sed 's/  .*//; s/, /\n/g' | sed 's/=.*/=/; s/^-o .*/-o/'; }
+completes_http() { # SHELL PREFIX: as of values
+	[ "$(http_listed | wc -l)" -gt 18 ] || { echo "these are no options: $(http_listed)"; return 1; }
+	offers "$1" "moefs-http -o " $(http_listed | grep -v '^-') &&
+		offers "$1" "moefs-http -o log_prompts,key" log_prompts,key= log_prompts,key_file= &&
+		offers "$1" "moefs-http -" $(http_listed | grep '^-') &&
+		offers "$1" "moefs-http che" checkpoint &&
+		offers "$1" "moefs-http -o poll=o" "${2}on" "${2}off"
+}
 unless() { # SHELL OTHER WORDS
 	[ "$1" = "$2" ] || echo "$3"
-}
-claim() { # NAME command…
-	local name=$1 out
-	shift
-	if out=$("$@" 2>&1); then
-		echo "ok $name"
-	else
-		echo "not ok $name: $(tail -n 3 <<<"$out" | tr '\n' ' ')"
-		status=1
-	fi
 }
 for shell in bash zsh fish; do
 	if ! command -v $shell >/dev/null; then
@@ -109,5 +109,6 @@ for shell in bash zsh fish; do
 	fi
 	claim "$shell completes options, params, commands, and what can be mounted" completes $shell
 	claim "$shell completes an option's value" values $shell "$(unless $shell bash quant=)"
+	claim "$shell completes moefs-http's" completes_http $shell "$(unless $shell bash poll=)"
 done
 exit $status

@@ -3,23 +3,13 @@
 # installed leave nothing of the tables out: a file, param or command without its entry stops make.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+. tests/claim.bash
 unset MAKEFLAGS
 work=$(mktemp -d "${TMPDIR:-/tmp}/moefs-install.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 [ -x build/pages ] || { echo "not ok install.sh: build/pages is missing; run make"; exit 1; }
 
-status=0
 fail() { echo "$*"; exit 1; }
-claim() { # NAME command…
-	local name=$1 out
-	shift
-	if out=$("$@" 2>&1); then
-		echo "ok $name"
-	else
-		echo "not ok $name: $(tail -n 3 <<<"$out" | tr '\n' ' ')"
-		status=1
-	fi
-}
 files() { (cd "$1" && find . ! -type d | LC_ALL=C sort); }
 
 # Make is told that all is built already: what is tested is where it goes.
@@ -28,11 +18,12 @@ installs() { # TARGET VARIABLE…: for a build that is there
 }
 everything() { # PREFIX: as it lies below
 	local file
-	for file in bin/moefs share/man/man1/moefs.1 share/man/man5/moefs.5 share/bash-completion/completions/moefs \
-		share/zsh/site-functions/_moefs share/fish/vendor_completions.d/moefs.fish; do
+	for file in bin/moefs{,-http} share/man/man1/moefs{,-http}.1 share/man/man5/moefs.5 \
+		share/bash-completion/completions/moefs{,-http} share/zsh/site-functions/_moefs{,-http} \
+		share/fish/vendor_completions.d/moefs{,-http}.fish; do
 		[ -s "$1/$file" ] || fail "no $1/$file"
 	done
-	cmp -s build/moefs "$1/bin/moefs" || fail "another program"
+	cmp -s build/moefs "$1/bin/moefs" && cmp -s build/moefs-http "$1/bin/moefs-http" || fail "another program"
 	[ "$(stat -c %a "$1/bin/moefs" "$1/share/man/man1/moefs.1" | xargs)" = "755 644" ] || fail "modes"
 }
 and_back() {
@@ -40,7 +31,10 @@ and_back() {
 	mkdir -p "$to/usr/local/bin" && echo mine >"$to/usr/local/bin/other"
 	installs install DESTDIR="$to"
 	everything "$to/usr/local"
-	[ -s "$to/usr/local/lib/systemd/user/moefs@.service" ] || fail "no unit where systemd looks"
+	for unit in moefs@.service moefs-http@.service moefs-http@.socket; do
+		[ -s "$to/usr/local/lib/systemd/user/$unit" ] || fail "no $unit where systemd looks"
+	done
+	grep -q '^ExecStart=/usr/local/bin/moefs-http ' "$to/usr/local/lib/systemd/user/moefs-http@.service" || fail "it starts another"
 	[ "$(readlink "$to/sbin/mount.moefs")" = /usr/local/bin/moefs ] || fail "no helper where mount(8) looks"
 	installs uninstall DESTDIR="$to"
 	[ "$(files "$to")" = ./usr/local/bin/other ] || fail "left: $(files "$to")"

@@ -12,7 +12,11 @@
 /* Norms outside the range that F16 holds with full precision make a store use F32 norms. */
 static const float f16_norm_least = 6.2e-5f, f16_norm_most = 6e4f;
 
-enum { PIECE_BYTES = 1 << 20 }; /* of source rows read at a time, where they lie along rows */
+enum {
+	PIECE_BYTES = 1 << 20, /* of source rows read at a time, where they lie along rows */
+	GROUPS_TOGETHER = 32,  /* that the widest vectors encode at a time (kernels/tc.h) */
+	LONG_VECTORS = 16,
+};
 
 struct encoder {
 	const struct plan *plan;
@@ -20,7 +24,7 @@ struct encoder {
 	const struct kernels *kernels;
 	uint8_t *source; /* rows as the checkpoint has them, of so many bytes at a time */
 	size_t piece;
-	float *row;
+	float *row; /* or some of them together */
 	float *row_norms;
 
 	const struct moments *moments; /* NULL: none are known */
@@ -43,15 +47,34 @@ static size_t larger(size_t a, size_t b)
 	return a > b ? a : b;
 }
 
-static size_t widest_row(const struct plan *p)
+/* Rows that are encoded together: of a trellis, as many as fill vectors whose lanes are groups,
+ * unless they are so long that what is left over does not matter. */
+static uint32_t rows_together(const struct shape *s)
 {
-	size_t cols = 0;
+	size_t groups = tq_groups(s->cols);
+	uint32_t rows = 1;
+	if (!format_is_trellis(s->format) || s->cols % TQ_GROUP != 0 ||
+	    groups > LONG_VECTORS * GROUPS_TOGETHER)
+		return 1;
+	while (rows * groups % GROUPS_TOGETHER)
+		rows *= 2;
+	return rows;
+}
+
+static size_t floats_together(const struct shape *s)
+{
+	return (size_t)rows_together(s) * s->cols;
+}
+
+static size_t most_floats(const struct plan *p)
+{
+	size_t most = 0;
 	for (uint32_t i = 0; i < p->dense_count; i++)
-		cols = larger(cols, p->dense[i].shape.cols);
+		most = larger(most, floats_together(&p->dense[i].shape));
 	for (uint32_t layer = 0; layer < p->routed_layers; layer++)
 		for (uint32_t i = 0; i < EXPERT_PARTS; i++)
-			cols = larger(cols, p->record[layer].part[i].cols);
-	return cols;
+			most = larger(most, floats_together(&p->record[layer].part[i]));
+	return most;
 }
 
 /* Experts are published all alike. */
@@ -66,15 +89,15 @@ static bool any_across(const struct plan *p, const struct sources *s)
 int encoder_create(struct encoder **out, const struct plan *p, const struct sources *s,
 		   const struct kernels *k, struct err *e)
 {
-	size_t cols = widest_row(p);
+	size_t floats = most_floats(p);
 	struct encoder *x = calloc(1, sizeof *x);
 	*out = x;
 	if (x) {
 		*x = (struct encoder){.plan = p, .sources = s, .kernels = k};
 		x->piece = any_across(p, s) ? GATHER_BYTES : PIECE_BYTES;
-		x->source = malloc(larger(x->piece, cols * sizeof *x->row));
-		x->row = malloc(cols * sizeof *x->row);
-		x->row_norms = malloc(tq_groups((uint32_t)cols) * sizeof *x->row_norms);
+		x->source = malloc(larger(x->piece, floats * sizeof *x->row));
+		x->row = malloc(floats * sizeof *x->row);
+		x->row_norms = malloc((floats / TQ_GROUP + 1) * sizeof *x->row_norms);
 		if (x->source && x->row && x->row_norms)
 			return 0;
 	}
@@ -147,12 +170,12 @@ static int take_tensor(struct encoder *x, struct tensor_id id, const struct shap
 	return failed;
 }
 
-/* ---- one row ---- */
+/* ---- one row, or some together ---- */
 
 static int store_norms(const struct encoder *x, const struct shape *s, const char *name,
 		       uint8_t *norms, struct err *e)
 {
-	size_t groups = tq_groups(s->cols);
+	size_t groups = s->rows * tq_groups(s->cols);
 	if (s->norms == NORM_F32) {
 		memcpy(norms, x->row_norms, groups * sizeof *x->row_norms);
 		return 0;
@@ -194,7 +217,7 @@ static int round_blocks(uint8_t *packed, const float *row, uint32_t n, const cha
 		       name);
 }
 
-/* The row, in rotated groups. */
+/* The rows, in rotated groups. */
 static bool quantise(struct encoder *x, const struct shape *s, uint8_t *packed)
 {
 	if (x->rounding)
@@ -202,22 +225,25 @@ static bool quantise(struct encoder *x, const struct shape *s, uint8_t *packed)
 				    s->norms == NORM_F16);
 	uint32_t bits = format_tq_bits(s->format);
 	if (format_is_trellis(s->format))
-		return tc_quantise_row_watched(x->kernels, packed, x->row_norms, x->row, s->cols,
-					       bits);
+		return tc_quantise_row_watched(x->kernels, packed, x->row_norms, x->row,
+					       s->rows * s->cols, bits);
 	return tq_quantise_row_watched(x->kernels, packed, x->row_norms, x->row, s->cols, bits,
 				       TQ_GAIN_LEAST_SQUARES);
 }
 
-/* One row as its store has it. */
-static int encode_row(struct encoder *x, const struct shape *s, const struct source *source,
-		      const uint8_t *row, uint8_t *packed, uint8_t *norms, struct err *e)
+/* Rows as their store has them: s->rows of them, 1 where rows_together says so, or where
+ * they are rounded by what is known of inputs. */
+static int encode_some(struct encoder *x, const struct shape *s, const struct source *source,
+		       const uint8_t *row, uint8_t *packed, uint8_t *norms, struct err *e)
 {
 	const char *name = source->tensor->name;
 	if (x->rounding && atomic_load(x->stop))
 		return err_set(e, ECANCELED, "the conversion was stopped");
 	const struct shape from = {.format = source->format, .rows = 1, .cols = s->cols};
-	const struct shape numbers = {.format = FORMAT_F32, .rows = 1, .cols = s->cols};
-	format_dequantise_row(x->row, &from, &(struct pieces){.weights = row});
+	const struct shape numbers = {.format = FORMAT_F32, .rows = s->rows, .cols = s->cols};
+	for (uint32_t r = 0; r < s->rows; r++)
+		format_dequantise_row(x->row + (size_t)r * s->cols, &from,
+				      &(struct pieces){.weights = row + r * source->row_bytes});
 	if (!format_is_finite(&numbers, &(struct pieces){.weights = (const uint8_t *)x->row}))
 		return not_a_number(source, e);
 	if (s->format == source->format) {
@@ -275,7 +301,7 @@ static int copy_rows(struct encoder *x, const struct shape *s, const struct sour
 int encode_rows(struct encoder *x, const struct shape *s, const struct source *source,
 		uint32_t row0, uint8_t *out, struct err *e)
 {
-	struct shape one = *s;
+	struct shape one = *s, some = *s;
 	one.rows = 1;
 	if (encode_copies(s, source))
 		return copy_rows(x, s, source, row0, out, e);
@@ -283,13 +309,16 @@ int encode_rows(struct encoder *x, const struct shape *s, const struct source *s
 	size_t source_bytes = source->row_bytes, packed_bytes = format_packed_bytes(&one);
 	size_t norm_bytes = format_norm_bytes(&one);
 	uint32_t piece = source_bytes < x->piece ? (uint32_t)(x->piece / source_bytes) : 1;
+	uint32_t together = x->rounding ? 1 : rows_together(s);
 	for (uint32_t r = 0; r < s->rows; r += piece) {
 		uint32_t n = s->rows - r < piece ? s->rows - r : piece;
 		int failed = sources_read(x->sources, source, row0 + r, n, x->source, e);
-		for (uint32_t i = 0; i < n && !failed; i++)
-			failed = encode_row(x, s, source, x->source + i * source_bytes,
-					    packed + (size_t)(r + i) * packed_bytes,
-					    norms + (size_t)(r + i) * norm_bytes, e);
+		for (uint32_t i = 0; i < n && !failed; i += some.rows) {
+			some.rows = n - i < together ? n - i : together;
+			failed = encode_some(x, &some, source, x->source + i * source_bytes,
+					     packed + (size_t)(r + i) * packed_bytes,
+					     norms + (size_t)(r + i) * norm_bytes, e);
+		}
 		if (failed)
 			return failed;
 	}

@@ -36,6 +36,9 @@ void blocked_end(struct blocked *b)
 
 void blocked_add(struct blocked *b, struct blocked_read *r)
 {
+	if (r->added)
+		return;
+	r->added = true;
 	pthread_mutex_lock(&b->lock);
 	r->thread = pthread_self();
 	atomic_store(&r->since, 0);
@@ -49,13 +52,13 @@ void blocked_add(struct blocked *b, struct blocked_read *r)
 
 void blocked_remove(struct blocked *b, struct blocked_read *r)
 {
-	if (!r->at)
+	if (!r->added)
 		return;
+	r->added = false;
 	pthread_mutex_lock(&b->lock);
 	*r->at = r->next;
 	if (r->next)
 		r->next->at = r->at;
-	r->at = NULL;
 	pthread_mutex_unlock(&b->lock);
 }
 

@@ -8,11 +8,13 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-struct blocked_read { /* of one thread */
-	struct blocked_read *next, **at;
+struct blocked_read {			 /* of one thread */
+	struct blocked_read *next, **at; /* the list's */
+	bool added;			 /* its own thread's, as what follows */
 	pthread_t thread;
 	atomic_uint_fast64_t since; /* nanoseconds; 0: it does not read */
 };
@@ -25,7 +27,7 @@ struct blocked {
 /* Takes SIGUSR1 for it. */
 void blocked_begin(struct blocked *b);
 void blocked_end(struct blocked *b);
-/* This thread will read. */
+/* This thread will read; fine if it was added. */
 void blocked_add(struct blocked *b, struct blocked_read *r);
 void blocked_remove(struct blocked *b, struct blocked_read *r); /* fine if it was not added */
 /* As read(2); EINTR: it was interrupted. */

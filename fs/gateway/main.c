@@ -10,6 +10,7 @@
 #include "fs/gateway/kept.h"
 #include "fs/gateway/keys.h"
 #include "fs/gateway/listen.h"
+#include "fs/gateway/options_help.h"
 #include "fs/gateway/responses_kept.h"
 #include "fs/gateway/server.h"
 #include "fs/gateway/tree.h"
@@ -146,7 +147,7 @@ int main(int argc, char **argv)
 	struct err e = {0};
 	int code = options_parse(&o, argc, argv, &e);
 	if (!code && o.help)
-		code = fputs(options_help, stdout) < 0;
+		code = fputs(http_options_help, stdout) < 0;
 	else if (!code && o.version)
 		code = printf("moefs-http %s\n", MOEFS_VERSION) < 0;
 	else if (!code)

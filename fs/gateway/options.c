@@ -7,35 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char options_help[] =
-	"usage: moefs-http [options] TREE\n"
-	"\n"
-	"Serves the models of a mounted tree over HTTP, as OpenAI's and Anthropic's interfaces "
-	"are.\n"
-	"\n"
-	"    -v                     say a line for each request (none of its text)\n"
-	"    -h, --help             this text\n"
-	"    -V, --version          the version\n"
-	"    -o OPTION[,OPTION...]  options:\n"
-	"\n"
-	"    listen=ADDR:PORT       where (default: 127.0.0.1:11435), or unix:PATH\n"
-	"    cert=FILE, key=FILE    a certificate and its key, in PEM: TLS\n"
-	"    key_file=FILE          who asks must have one of these keys, a line each; needed\n"
-	"                           where others than this machine can ask\n"
-	"    host=NAME              a name by which it is asked, besides localhost\n"
-	"    cors=ORIGIN            pages of this origin may ask, too; *: all\n"
-	"    ignore_line=REGEX      lines of system texts that models are not given\n"
-	"    active=N               answers at once (default: 32); others wait\n"
-	"    queue=N                that wait (default: 256); more are told to come again\n"
-	"    keep=N                 finished conversations that are kept to go on (default: 16)\n"
-	"    connections=N          (default: 512)\n"
-	"    body=BYTES             of a request (default: 33554432)\n"
-	"    timeout=SECONDS        that a client may be silent (default: 30)\n"
-	"    poll=on|off            whether the tree's files can be polled (default: on a mount "
-	"of\n"
-	"                           moefs; across sshfs they cannot)\n"
-	"    log_prompts            what is asked goes to standard error, too\n";
-
 /* A regex may have commas: from ignore_line= on it is all one. */
 static char *next_option(char **list)
 {

@@ -21,8 +21,6 @@ struct options { /* strings are its own, but for defaults; options_free */
 	unsigned connections, active, queue, keep, body;
 };
 
-extern const char options_help[];
-
 int options_parse(struct options *o, int argc, char **argv, struct err *e);
 void options_free(struct options *o);
 

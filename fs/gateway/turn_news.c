@@ -48,7 +48,7 @@ static bool set_blocking(struct turn *t, bool blocks)
 		return t->blocks;
 	if (!fcntl(fd, F_SETFL, blocks ? 0 : O_NONBLOCK))
 		t->blocks = blocks;
-	if (t->blocks && !t->reading.at)
+	if (t->blocks)
 		blocked_add(&t->gateway->blocked, &t->reading);
 	return t->blocks;
 }

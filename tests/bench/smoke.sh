@@ -196,6 +196,8 @@ refuse "a template that is not there" "template.none" page $fixture --template "
 if [ -c /dev/fuse ] && command -v fusermount3 >/dev/null; then
 	TMPDIR=$here try "a tree beside a bare echo" files files examples/models/fable-moe-15m --store "$here/stores" --rounds 1 --asks 2 --tokens 8 --json
 	check "both have told of tokens" 'all(t["tokens"] > 0 for t in r["files"])'
+	TMPDIR=$here try "a tree over HTTP beside its files" http http examples/models/fable-moe-15m --store "$here/stores" --rounds 1 --asks 2 --tokens 8 --streams 2 --json
+	check "both have told of text" 'all(t["rate"]["median"] > 0 for t in r["http"])'
 fi
 try "a synthetic checkpoint" seconds make "$here/config.json" "$here/raw" --layers 2 --raw --json
 for found in converted read; do

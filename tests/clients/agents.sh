@@ -41,7 +41,8 @@ gateway
 # ---- the agents, who keep what they keep in the test's folder and ask nobody else ----
 
 alone() { # COMMAND…
-	env -u OPENAI_API_KEY -u ANTHROPIC_API_KEY HOME="$work/home" XDG_DATA_HOME="$work/home/data" \
+	env -u OPENAI_API_KEY -u ANTHROPIC_API_KEY -u CODEX_HOME NO_PROXY=127.0.0.1 no_proxy=127.0.0.1 \
+		HOME="$work/home" XDG_DATA_HOME="$work/home/data" \
 		XDG_CONFIG_HOME="$work/home/config" XDG_CACHE_HOME="$work/home/cache" XDG_STATE_HOME="$work/home/state" \
 		timeout $limit "$@"
 }

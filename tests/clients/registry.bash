@@ -20,7 +20,7 @@ registry() {
 			rm -rf "$part"
 			skip_all "these packages cannot be had from npm's registry: $*: $(tail -n 1 "$work/npm")"
 		fi
-		mv -T "$part" "$set"
+		mv -T "$part" "$set" || rm -rf "$part" # another run was faster
 	fi
 	modules=$set/node_modules
 }

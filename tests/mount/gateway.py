@@ -55,6 +55,17 @@ def look(session, file, model=fable):
         return f.read()
 
 
+def working(model=fable):
+    """Those that answer: across another file system others lie there for a while."""
+    found = []
+    for s in sessions(model):
+        try:
+            found += [s] if look(s, "status", model) in ("queued\n", "prompting\n", "generating\n") else []
+        except OSError:
+            pass  # it has gone meanwhile
+    return found
+
+
 def stat(session, key):
     return dict(line.split(" ", 1) for line in look(session, "stats").splitlines())[key]
 

@@ -4,11 +4,13 @@
 . "$(dirname "$0")/lib.sh"
 command -v python3 >/dev/null || skip_all "no python3"
 
-# A checkpoint that can be mounted and not loaded.
+# A checkpoint that is damaged once it was unloaded.
 cp -r "$MODEL" "$work/broken"
 others=("$work/broken")
 mounted -o context_budget=2M
 loaded
+complete "$mnt/broken"
+echo "unload broken" >../ctl
 truncate -s 4096 "$work/broken"/*.safetensors
 export url mnt PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1
 py() { timeout $limit python3 - "$@" || fail "$(tail -n 1 "$work/http")"; }

@@ -170,7 +170,6 @@ claim "it ends, and leaves no session" same "$? $(ls "$m/sessions")" "0 default"
 begin_http 127.0.0.1:0,keep=0
 refuses_there() { timeout $limit python3 - <<'PY'; }
 from gateway import *
-def working(): return [s for s in sessions() if look(s, "status") == "generating\n"]
 assert "4096 tokens" in ask(" hello" * 6000, 400, stream=True)["error"]["message"]
 assert ask([{"role": "king", "content": "x"}], 400)["error"]["param"] == "messages"
 form = {"type": "json_schema", "json_schema": {"schema": {"type": "king"}}}
@@ -185,7 +184,6 @@ claim "what is refused there is an error in its words; a session that is removed
 
 stops_there() { timeout $limit python3 - <<'PY'; }
 from gateway import *
-def working(): return [s for s in sessions() if look(s, "status") == "generating\n"]
 answer = events("/v1/chat/completions", long(stream=True))
 next(answer), next(answer)
 with open(f"{mnt}/{fable}/sessions/{working()[0]}/ctl", "w") as f: f.write("stop\n")

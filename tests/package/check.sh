@@ -28,10 +28,18 @@ apt-get install -y -qq --no-install-recommends $(dpkg-deb -f /tmp/moefs.deb Depe
 all >/tmp/before
 apt-get install -y -qq --no-install-recommends /tmp/moefs.deb >/dev/null
 moefs --version
+moefs-http --version
+moefs-http /tmp 2>&1 | grep -q 'has no models'
 moefs stores
+grep -q '^ExecStart=/usr/bin/moefs-http ' /usr/lib/systemd/user/moefs-http@.service
+test -s /usr/lib/systemd/user/moefs-http@.socket
+test -s /usr/share/bash-completion/completions/moefs-http
+test -s /usr/share/zsh/vendor-completions/_moefs-http
+test -s /usr/share/fish/vendor_completions.d/moefs-http.fish
 test "$(readlink -f /sbin/mount.moefs)" = /usr/bin/moefs
 for file in $(dpkg -L moefs); do test -e "$file" || { echo "no $file"; exit 1; }; done
 zcat /usr/share/man/man5/moefs.5.gz | grep -q '^.SH FILES'
+zcat /usr/share/man/man1/moefs-http.1.gz | grep -q '^.SH ENDPOINTS'
 apt-get purge -y -qq moefs >/dev/null
 all >/tmp/after
 cmp /tmp/before /tmp/after || diff /tmp/before /tmp/after

@@ -5,6 +5,7 @@
 #include "engine/source/safetensors.h"
 #include "fault_io.h" /* it syncs nothing, so that many conversions take little time */
 #include "golden.h"
+#include "kernels/tc.h"
 #include "store_help.h"
 
 #include <math.h>
@@ -243,6 +244,62 @@ static void every_fixture_and_recipe_is_stored_as_its_name_says(void **state)
 			convert_and_compare(fixtures[i], &quants[k], "F16");
 		test_checkpoint_free(&c);
 	}
+}
+
+/* A trellis' rows are encoded some together; whether this tensor is stored so. */
+static bool compare_trellis(const struct golden *g, const struct test_tensor *t)
+{
+	struct golden_tensor packed, norms;
+	char part[256];
+	(void)snprintf(part, sizeof part, "%s.tc_packed", t->name);
+	if (!golden_find(g, part, &packed))
+		return false;
+	(void)snprintf(part, sizeof part, "%s.tc_norms", t->name);
+	norms = golden_get(g, part, "F16");
+	const size_t cols = t->shape[1], groups = tq_groups((uint32_t)cols),
+		     bytes = packed.shape[1];
+	assert_in_range(cols, 1, 512);
+	for (size_t r = 0; r < t->shape[0]; r++) {
+		float x[512], norm[4];
+		uint8_t want[4 * 64];
+		for (size_t k = 0; k < cols; k++)
+			x[k] = test_tensor_get(t, r * cols + k);
+		assert_true(tc_quantise_row(want, norm, x, (uint32_t)cols, (uint32_t)bytes / 16));
+		assert_memory_equal((const uint8_t *)packed.data + r * groups * bytes, want,
+				    groups * bytes);
+		for (size_t i = 0; i < groups; i++) {
+			const uint16_t half = f32_to_f16(norm[i]);
+			assert_memory_equal((const uint8_t *)norms.data + 2 * (r * groups + i),
+					    &half, sizeof half);
+		}
+	}
+	return true;
+}
+
+static void rows_of_a_trellis_are_stored_as_each_is_by_itself(void **state)
+{
+	(void)state;
+	static const char *const names[] = {"2bit", "3bit", "4bit"};
+	test_checkpoint_read(&c, "qwen3_moe");
+	test_checkpoint_make(&c, "qwen3_moe", source);
+	for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+		size_t whole = 0, padded = 0;
+		if (test_convert(&conversion, source, store, names[k], 2, &e))
+			fail_msg("%s: %s", names[k], e.text);
+		struct golden *dense = open_part("dense.safetensors"),
+			      *experts = open_part("experts.safetensors");
+		for (size_t i = 0; i < c.count; i++) {
+			const struct test_tensor *t = &c.tensors[i];
+			const struct golden *g = strstr(t->name, ".experts.") ? experts : dense;
+			if (t->dims == 2 && compare_trellis(g, t))
+				*(t->shape[1] % TQ_GROUP ? &padded : &whole) += 1;
+		}
+		assert_true(whole > 0 && padded > 0);
+		golden_close(dense);
+		golden_close(experts);
+		test_folder_remove(store);
+	}
+	test_checkpoint_free(&c);
 }
 
 static void all_three_float_types_are_kept_as_they_are(void **state)
@@ -491,6 +548,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(every_fixture_and_recipe_is_stored_as_its_name_says),
+		TEST(rows_of_a_trellis_are_stored_as_each_is_by_itself),
 		TEST(all_three_float_types_are_kept_as_they_are),
 		TEST(matrices_of_different_types_are_kept_in_f32),
 		TEST(vectors_may_be_f32_beside_matrices_of_16_bits),

@@ -1,6 +1,7 @@
 /* Options, params and commands as lists, for completion. See pages.c. */
 #include "fs/commands/commands.h"
 #include "engine/session.h"
+#include "fs/gateway/options_help.h"
 #include "fs/install/pages/pages.h"
 #include "fs/program/options.h"
 
@@ -64,9 +65,9 @@ static void each_name(struct page *p, struct span pattern, const char *names, co
 
 /* What --help lists, four blanks before each; `switches`: what stands by itself, else what goes
  * behind -o; PARAM=VALUE and what other mounts know are no names. */
-static void each_option(struct page *p, struct span pattern, bool switches)
+static void each_option(struct page *p, struct span pattern, const char *help, bool switches)
 {
-	struct span rest = {options_help, strlen(options_help)}, line;
+	struct span rest = {help, strlen(help)}, line;
 	while (span_line(&rest, &line)) {
 		char about[512];
 		if (line.length <= HELP_COLUMN || strspn(line.text, " ") != 4 ||
@@ -96,9 +97,13 @@ void page_list(struct page *p, struct span line)
 	struct span name = {line.text, blank ? (size_t)(blank - line.text) : line.length};
 	struct span pattern = {line.text + name.length + 1, line.length - name.length - 1};
 	if (blank && span_is(name, "option"))
-		each_option(p, pattern, false);
+		each_option(p, pattern, options_help, false);
 	else if (blank && span_is(name, "switch"))
-		each_option(p, pattern, true);
+		each_option(p, pattern, options_help, true);
+	else if (blank && span_is(name, "http-option"))
+		each_option(p, pattern, http_options_help, false);
+	else if (blank && span_is(name, "http-switch"))
+		each_option(p, pattern, http_options_help, true);
 	else if (blank && span_is(name, "param"))
 		each_param(p, pattern);
 	else if (blank && span_is(name, "command"))
