@@ -217,9 +217,10 @@ fuzz: $(FUZZERS) ## run each fuzzer for FUZZ_SECONDS (60)
 
 SOAK_SECONDS ?= 600
 .PHONY: soak
-soak: all unit ## a hundred kills; then many processes at random for SOAK_SECONDS (600), 10,000 requests to moefs-http and twenty unmounts, plain and under the sanitizers
+soak: all unit ## a hundred kills, and a hundred while refining; then many processes at random for SOAK_SECONDS (600), 10,000 requests to moefs-http and twenty unmounts, plain and under the sanitizers
 	$(Q)$(MAKE) asan tsan
 	$(Q)tests/soak/kills.sh
+	$(Q)tests/soak/refine.sh
 	$(Q)for tree in $(BUILD) build/asan build/tsan; do echo "# $$tree"; \
 		MOEFS=$$PWD/$$tree/moefs SECONDS_OF=$(SOAK_SECONDS) tests/soak/soak.sh || exit; \
 		MOEFS=$$PWD/$$tree/moefs tests/soak/gateway.sh || exit; \

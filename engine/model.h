@@ -33,6 +33,7 @@ struct engine_options {
 	uint32_t threads;	 /* 0: as many as cores */
 	uint32_t chunk;		 /* prompt tokens per step; 0: see chunk.h. Never changes a text. */
 	uint32_t idle; /* seconds after which a model that nobody asked is unloaded; 0: never */
+	uint32_t refine; /* 1: models are refined while nobody asks anything; 0: not */
 	const char *quant;	 /* auto (NULL: this), 2bit … 4bit, tq2 … tq4 or bf16; see recipe.h */
 	int exact; /* not 0: with activations, keys and values, and what was in codes, in F32 */
 	const char *codec;	   /* none, zstd or auto (NULL: this); see recipe.h */
@@ -135,15 +136,32 @@ struct answer *model_encode(struct model *m, const char *text, size_t length,
 struct answer *model_decode(struct model *m, const char *text, size_t length,
 			    const _Atomic bool *stop, struct err *e);
 
+/* Makes a better store of the same bits: a text goes through the model, and every matrix is rounded
+ * by what its inputs there were (engine/serve/refine.h). The store that is used stays as it is; the
+ * next mount takes the new one. Interrupted by anything it is taken up by the next call with the
+ * same request. Blocks for minutes to hours. -ENOTSUP: the weights are not of 16 or 32 bits, or
+ * none of them are quantised; -ECANCELED: somebody began a turn meanwhile, if idle, or the model is
+ * closed. */
+struct model_refining {
+	const char *text; /* UTF-8; NULL: what the model itself writes */
+	size_t length;
+	uint64_t tokens; /* at most so many of it, up to the end of a window */
+	bool idle;	 /* turns of others come first */
+};
+int model_refine(struct model *m, const struct model_refining *r, struct err *e);
+/* From now on it is refined while it is loaded and nobody has asked for a while, if the engine's
+ * options say so. Once, after model_open. */
+int model_refine_idle(struct model *m, struct err *e);
+
 /* How far a conversion is, which goes on while the model is ready; total is 0 while there is none.
  */
 struct model_progress {
 	/* "idle", "converting", "reading" (the dense part into memory), "waiting" (for another
 	 * process that converts), "checking" (the checkpoint's files have other times than the
 	 * store knows, and are compared with what it was made from), "stopped" (converting met what
-	 * it cannot do: model_error). */
+	 * it cannot do: model_error), "gathering" (what its inputs are like, for "refining"). */
 	const char *doing;
-	uint64_t done, total; /* bytes of the source */
+	uint64_t done, total; /* bytes of the source; of gathering, tokens */
 	double seconds;	      /* since it began */
 };
 void model_progress(const struct model *m, struct model_progress *out);

@@ -2,6 +2,7 @@
  *
  *     moefs [options] MODELDIR... MOUNTPOINT
  *     moefs --check [options] MODELDIR...
+ *     moefs --refine [--text FILE] [options] MODELDIR...
  *     moefs COMMAND ...
  *
  * The program's life: options, fork, engine, models, mount, loop, and all of that back. Only this
@@ -20,6 +21,7 @@
 #include "fs/program/notify.h"
 #include "fs/program/options.h"
 #include "fs/program/privilege.h"
+#include "fs/program/refine.h"
 #include "fs/program/unmount.h"
 #include "fs/requests/lifetime.h"
 #include "fs/requests/loop.h"
@@ -248,6 +250,12 @@ static int check_only(const struct program *p, struct err *e)
 	return status;
 }
 
+static void say_done(void *ctx, const char *sentence)
+{
+	(void)ctx;
+	(void)printf("moefs: %s\n", sentence);
+}
+
 static int print_help(void)
 {
 	const struct command *c;
@@ -270,6 +278,8 @@ static int mount_or_tell(struct program *p, int argc, char **argv, bool lenient,
 		return printf("moefs %s\n", MOEFS_VERSION) < 0;
 	if (fake)
 		return 0;
+	if (o->refine)
+		return refine_models(o, say_done, NULL, e) != 0;
 	return o->check ? check_only(p, e) : run(p, e);
 }
 

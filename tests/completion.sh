@@ -59,7 +59,7 @@ listed() { # what --help has, of a kind: its names, with the = of those that tak
 }
 options() { listed | grep -v ' ' | grep -v '^\.'; params; }
 params() { sed -n 's/^@ MODEL.*params\/\([a-z_][a-z_]*\)$/\1=/p' "$OLDPWD/fs/install/moefs.5.in"; } # make sees to it that they are all
-switches() { "$moefs" --help | sed -n 's/^    \(-[-a-zA-Z, ]*[a-z]\)  .*/\1/p' | sed 's/ OPTION.*//' | tr -d , | tr ' ' '\n'; }
+switches() { "$moefs" --help | sed -n 's/^    \(-[-a-zA-Z=, ]*[a-zA-Z]\)  .*/\1/p' | sed 's/ OPTION.*//; s/=.*/=/' | tr -d , | tr ' ' '\n'; }
 commands() { "$moefs" --help | sed -n '/^Commands:/,$s/^ *moefs \([a-z]*\) .*/\1/p'; }
 
 completes() { # SHELL

@@ -19,6 +19,7 @@ enum tap_point {
 typedef void tap_fn(void *ctx, enum tap_point point, uint32_t layer, uint32_t position,
 		    uint32_t tokens, uint32_t width, const float *rows);
 
+struct observer;
 struct picks;
 
 struct environment {
@@ -34,6 +35,7 @@ struct environment {
 	void *tap_ctx;
 	void (*picked)(void *ctx, const struct picks *p); /* picks.h; may be NULL */
 	void *picked_ctx;
+	const struct observer *observer; /* observer.h; may be NULL */
 };
 
 #endif

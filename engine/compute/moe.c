@@ -1,5 +1,6 @@
 #include "engine/compute/moe.h"
 #include "engine/compute/glu.h"
+#include "engine/compute/observer.h"
 #include "kernels/watch.h"
 
 #include <string.h>
@@ -27,6 +28,7 @@ struct wave {
 	const struct layer_weights *weights;
 	const struct activation *input;	  /* of gate and up */
 	const struct plan_record *record; /* of the layer */
+	uint32_t layer;
 	uint32_t blocks; /* per expert: of TQ_GROUP rows of gate and up, or of down's rows */
 };
 
@@ -146,6 +148,35 @@ static void run_down(void *ctx, uint32_t begin, uint32_t end)
 	}
 }
 
+/* What each expert of a wave was given, and what its down was. */
+static void observe_wave(const struct wave *v, uint32_t count)
+{
+	const struct moe_scratch *m = v->m;
+	const struct observer *o = v->step->env->observer;
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t n, first = group_of(m, i, &n);
+		struct tensor_id id = {TENSOR_EXPERT_GATE, v->layer,
+				       m->routing.distinct[m->ready[i].index]};
+		o->saw(o->ctx, id, v->input->f, v->input->k, m->routing.token + first, n);
+		id.role = TENSOR_EXPERT_DOWN;
+		o->saw(o->ctx, id, m->hidden.f + (size_t)first * m->hidden.k, m->hidden.k, NULL, n);
+	}
+}
+
+/* What the downs of all experts were given, token by token, whatever arrived when. */
+static void observe_downs(const struct moe_scratch *m, const struct step *s, uint32_t layer)
+{
+	const struct routing *r = &m->routing;
+	const struct observer *o = s->env->observer;
+	const struct tensor_id id = {TENSOR_EXPERT_DOWN, layer, UINT32_MAX};
+	for (size_t t = 0, n; t < s->n; t += n) {
+		for (n = 1; t + n < s->n && r->kept[t + n - 1] == r->top_k;)
+			n++; /* these are adjacent */
+		o->saw(o->ctx, id, m->hidden.f, m->hidden.k, r->assignment + t * r->top_k,
+		       (uint32_t)((n - 1) * r->top_k + r->kept[t + n - 1]));
+	}
+}
+
 static void run_wave(const struct wave *like, uint32_t count)
 {
 	const struct moe_scratch *m = like->m;
@@ -166,6 +197,8 @@ static void run_wave(const struct wave *like, uint32_t count)
 	v.blocks = blocks_of(hidden);
 	items = count * v.blocks;
 	threads_run(env->threads, items, product_grain(env, items, work * size), run_down, &v);
+	if (env->observer)
+		observe_wave(&v, count);
 }
 
 /* Each token's experts, added up in ascending order whatever the order of arrival. */
@@ -238,10 +271,16 @@ int moe_run(struct moe_scratch *m, struct step *s, uint32_t layer, struct err *e
 	struct activation *input = input_of(m, s, weights_vector(l, TENSOR_EXPERTS_NORM));
 	for (uint32_t part = 0; part < EXPERT_PARTS - 1; part++)
 		activation_prepare(env, input, s->n, record->computed[part].format);
-	const struct wave wave = {m, s, l, input, record, 0};
+	const struct wave wave = {m, s, l, input, record, layer, 0};
+	if (env->observer)
+		env->observer->saw(env->observer->ctx,
+				   (struct tensor_id){TENSOR_EXPERT_GATE, layer, UINT32_MAX},
+				   input->f, input->k, NULL, s->n);
 	int failed = run_experts(m, s, layer, &wave, e);
 	if (failed)
 		return failed;
+	if (env->observer)
+		observe_downs(m, s, layer);
 	threads_run(env->threads, s->n, 1, sum_tokens, (void *)&wave);
 	const float *post_norm = weights_vector(l, TENSOR_EXPERTS_POST_NORM);
 	if (post_norm)

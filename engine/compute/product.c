@@ -1,4 +1,5 @@
 #include "engine/compute/product.h"
+#include "engine/compute/observer.h"
 #include "kernels/block.h"
 #include "kernels/watch.h"
 
@@ -110,6 +111,8 @@ void product_run(const struct environment *env, const struct product *products, 
 		 struct activation *a, uint32_t n)
 {
 	uint32_t tiles = 0;
+	if (env->observer)
+		observe_products(env, products, count, a, n);
 	for (uint32_t i = 0; i < count; i++) {
 		tiles += tiles_of(products[i].w);
 		activation_prepare(env, a, n, products[i].w->shape.format);

@@ -72,6 +72,9 @@ static void crew_start(struct crew *w, struct crew_thread *threads, uint32_t cou
 		    !threads[i].buffer)
 			crew_fail(w, &(struct err){ENOMEM, "out of memory for converting the "
 							   "checkpoint"});
+		if (threads[i].encoder)
+			encoder_know(threads[i].encoder, w->converter->v.moments,
+				     w->converter->v.stop);
 	}
 	while (started + 1 < count &&
 	       !pthread_create(&threads[started].thread, NULL, crew_main, &threads[started]))

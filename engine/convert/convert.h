@@ -42,6 +42,8 @@ enum convert_event {
 
 enum { CODEC_WORDS = 96 };
 
+struct moments;
+
 struct conversion {
 	const char *directory; /* the checkpoint */
 	const char *folder;    /* the store's */
@@ -54,6 +56,7 @@ struct conversion {
 	struct witness *witness;
 	uint32_t threads;
 	const struct kernels *kernels; /* for quantising */
+	const struct moments *moments; /* what is known of inputs, for rounding; may be NULL */
 	const _Atomic bool *stop;      /* ends convert_begin and convert_finish with -ECANCELED */
 	struct convert_progress *progress;
 	/* From any thread, with no lock held; may be NULL if convert_rest_start is not called. */

@@ -1,4 +1,6 @@
 #include "engine/convert/encode.h"
+#include "engine/convert/moments.h"
+#include "engine/convert/rounding.h"
 #include "engine/family/gather.h"
 #include "kernels/block.h"
 #include "kernels/watch.h"
@@ -24,6 +26,18 @@ struct encoder {
 	size_t piece;
 	float *row; /* or some of them together */
 	float *row_norms;
+
+	const struct moments *moments; /* NULL: none are known */
+	const _Atomic bool *stop;      /* ends rounding by them */
+	/* Of the last inputs of either kind that were met: an expert's gate and up, and its down.
+	 */
+	struct weighing {
+		struct rounding *rounding;
+		uint64_t same; /* of which inputs, + 1 */
+		enum format format;
+	} weighing[2];
+	uint32_t next_weighing;
+	struct rounding *rounding; /* of the tensor at hand; NULL: to the nearest */
 };
 
 /* ---- life ---- */
@@ -96,10 +110,64 @@ void encoder_free(struct encoder *x)
 {
 	if (!x)
 		return;
+	for (size_t i = 0; i < 2; i++)
+		rounding_free(x->weighing[i].rounding);
 	free(x->source);
 	free(x->row);
 	free(x->row_norms);
 	free(x);
+}
+
+/* ---- what is known of inputs ---- */
+
+void encoder_know(struct encoder *x, const struct moments *m, const _Atomic bool *stop)
+{
+	x->moments = m;
+	x->stop = stop;
+}
+
+static int weigh(struct weighing *w, const struct kernels *k, const struct moments *m,
+		 struct tensor_id id, const struct shape *s, uint32_t block, struct err *e)
+{
+	rounding_free(w->rounding);
+	w->rounding = NULL;
+	float *h = malloc((size_t)block * block * sizeof *h);
+	int failed = h ? rounding_create(&w->rounding, k, s->format, s->cols, block, e)
+		       : err_set(e, ENOMEM, "out of memory for rounding %u columns", block);
+	bool known = !failed;
+	for (uint32_t at = 0; at < s->cols && known; at += block) {
+		known = moments_weigh(m, id, at, s->cols - at < block ? s->cols - at : block, h);
+		if (known)
+			rounding_weigh(w->rounding, at, h);
+	}
+	free(h);
+	if (!known) { /* no token came here: to the nearest */
+		rounding_free(w->rounding);
+		w->rounding = NULL;
+	}
+	return failed;
+}
+
+/* How the rows of a tensor are rounded from now on. */
+static int take_tensor(struct encoder *x, struct tensor_id id, const struct shape *s, struct err *e)
+{
+	uint64_t same;
+	x->rounding = NULL;
+	uint32_t block =
+		x->moments && format_tq_bits(s->format) ? moments_block(x->moments, id, &same) : 0;
+	if (!block)
+		return 0;
+	for (size_t i = 0; i < 2; i++)
+		if (x->weighing[i].same == same + 1 && x->weighing[i].format == s->format) {
+			x->rounding = x->weighing[i].rounding;
+			return 0;
+		}
+	struct weighing *w = &x->weighing[x->next_weighing++ % 2];
+	int failed = weigh(w, x->kernels, x->moments, id, s, block, e);
+	w->same = failed ? 0 : same + 1;
+	w->format = s->format;
+	x->rounding = w->rounding;
+	return failed;
 }
 
 /* ---- one row, or some together ---- */
@@ -152,6 +220,9 @@ static int round_blocks(uint8_t *packed, const float *row, uint32_t n, const cha
 /* The rows, in rotated groups. */
 static bool quantise(struct encoder *x, const struct shape *s, uint8_t *packed)
 {
+	if (x->rounding)
+		return rounding_row(x->rounding, packed, x->row_norms, x->row,
+				    s->norms == NORM_F16);
 	uint32_t bits = format_tq_bits(s->format);
 	if (format_is_trellis(s->format))
 		return tc_quantise_row_watched(x->kernels, packed, x->row_norms, x->row,
@@ -160,11 +231,14 @@ static bool quantise(struct encoder *x, const struct shape *s, uint8_t *packed)
 				       TQ_GAIN_LEAST_SQUARES);
 }
 
-/* Rows as their store has them: s->rows of them, 1 where rows_together says so. */
+/* Rows as their store has them: s->rows of them, 1 where rows_together says so, or where
+ * they are rounded by what is known of inputs. */
 static int encode_some(struct encoder *x, const struct shape *s, const struct source *source,
 		       const uint8_t *row, uint8_t *packed, uint8_t *norms, struct err *e)
 {
 	const char *name = source->tensor->name;
+	if (x->rounding && atomic_load(x->stop))
+		return err_set(e, ECANCELED, "the conversion was stopped");
 	const struct shape from = {.format = source->format, .rows = 1, .cols = s->cols};
 	const struct shape numbers = {.format = FORMAT_F32, .rows = s->rows, .cols = s->cols};
 	for (uint32_t r = 0; r < s->rows; r++)
@@ -235,7 +309,7 @@ int encode_rows(struct encoder *x, const struct shape *s, const struct source *s
 	size_t source_bytes = source->row_bytes, packed_bytes = format_packed_bytes(&one);
 	size_t norm_bytes = format_norm_bytes(&one);
 	uint32_t piece = source_bytes < x->piece ? (uint32_t)(x->piece / source_bytes) : 1;
-	uint32_t together = rows_together(s);
+	uint32_t together = x->rounding ? 1 : rows_together(s);
 	for (uint32_t r = 0; r < s->rows; r += piece) {
 		uint32_t n = s->rows - r < piece ? s->rows - r : piece;
 		int failed = sources_read(x->sources, source, row0 + r, n, x->source, e);
@@ -264,6 +338,8 @@ int encode_expert(struct encoder *x, uint32_t routed_layer, uint32_t expert, voi
 		uint8_t *packed = (uint8_t *)record + p->record[routed_layer].part_offset[part];
 		int failed = sources_find(x->sources, id, &from, e);
 		if (!failed)
+			failed = take_tensor(x, id, s, e);
+		if (!failed)
 			failed = encode_rows(x, s, &from, 0, packed, e);
 		if (failed)
 			return failed;
@@ -284,6 +360,8 @@ int encode_chunk(struct encoder *x, const struct plan_tensor *t, uint32_t number
 	struct source from;
 	struct shape s = chunk_shape(t, number);
 	int failed = sources_find(x->sources, t->id, &from, e);
+	if (!failed)
+		failed = take_tensor(x, t->id, &s, e);
 	return failed ? failed : encode_rows(x, &s, &from, number * t->chunk_rows, chunk, e);
 }
 

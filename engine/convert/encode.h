@@ -12,12 +12,18 @@
 #include "engine/family/sources.h"
 #include "kernels/kernels.h"
 
-struct encoder; /* about a MiB of buffers */
+#include <stdatomic.h>
+
+struct encoder; /* about a MiB of buffers; with moments, more */
+struct moments;
 
 /* All three outlive it; the plan must not change. */
 int encoder_create(struct encoder **out, const struct plan *p, const struct sources *s,
 		   const struct kernels *k, struct err *e);
 void encoder_free(struct encoder *x); /* NULL is fine */
+/* From now on what is quantised is rounded by what is known of its inputs, which takes so long that
+ * *stop ends it between two rows, with -ECANCELED. NULL: to the nearest. */
+void encoder_know(struct encoder *x, const struct moments *m, const _Atomic bool *stop);
 
 /* All below: -EINVAL names a tensor that holds what is no number; -ERANGE one whose norms F16 does
  * not hold, where the plan stores them so; -EIO a file that cannot be read. */

@@ -41,7 +41,8 @@ static const char default_recipe[] = "tq3", exact_recipe[] = "exact", plain_reci
 enum { RECIPES = sizeof recipes / sizeof *recipes };
 
 /* In texts; what is not there is not said. */
-static const char draft_suffix[] = " draft", coded_suffix[] = " codec zstd";
+static const char draft_suffix[] = " draft", coded_suffix[] = " codec zstd",
+		  refined_suffix[] = " ref";
 static const char *const norm_names[] = {[NORM_F16] = "f16", [NORM_F32] = "f32"};
 
 static const char *const codec_names[] = {
@@ -90,9 +91,11 @@ int recipe_find(struct recipe *r, const char *quant, struct err *e)
 /* The row of that name with the facts that are known. */
 static void change(struct recipe *r, const char *quant)
 {
-	const struct published *published = r->published;
+	const struct recipe before = *r;
 	fill(r, row_of(quant), r->kept, r->norms, r->draft, r->codec);
-	r->published = published;
+	r->published = before.published;
+	r->refined = before.refined;
+	r->refined_by = before.refined_by;
 }
 
 void recipe_make_exact(struct recipe *r)
@@ -151,9 +154,22 @@ const char *recipe_codec_name(enum recipe_codec codec)
 
 void recipe_to_text(const struct recipe *r, char *text, size_t size)
 {
-	(void)snprintf(text, size, "%s kept %s norms %s%s%s", r->quant, format_name(r->kept),
+	char refined[32] = "";
+	if (r->refined)
+		(void)snprintf(refined, sizeof refined, "%s%u.%04x", refined_suffix, r->refined,
+			       r->refined_by);
+	(void)snprintf(text, size, "%s kept %s norms %s%s%s%s", r->quant, format_name(r->kept),
 		       norm_names[r->norms], r->draft ? draft_suffix : "",
-		       r->codec == CODEC_ZSTD ? coded_suffix : "");
+		       r->codec == CODEC_ZSTD ? coded_suffix : "", refined);
+}
+
+/* What a text says of refining; what is wrong there makes a text that is not the same again. */
+static void read_refined(struct recipe *r, const char *text)
+{
+	const char *at = strstr(text, refined_suffix);
+	unsigned by = 0;
+	if (at && sscanf(at + strlen(refined_suffix), "%u.%4x", &r->refined, &by) == 2)
+		r->refined_by = (uint16_t)by;
 }
 
 bool recipe_from_text(struct recipe *r, const char *text)
@@ -165,6 +181,7 @@ bool recipe_from_text(struct recipe *r, const char *text)
 		size_t d = i / STORED, k = d / DRAFTS, n = k / NORMS, row = n / KEPT;
 		fill(r, row, kept[n % KEPT], (enum norm_type)(k % NORMS), d % DRAFTS,
 		     (enum recipe_codec)(i % STORED));
+		read_refined(r, text);
 		recipe_to_text(r, candidate, sizeof candidate);
 		if (!strcmp(candidate, text))
 			return r->codec == CODEC_NONE || recipe_can_code(r);

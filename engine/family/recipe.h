@@ -35,6 +35,10 @@ struct recipe {
 	enum format kept;     /* of what is not quantised: the checkpoint's type */
 	enum norm_type norms; /* of TQ groups: F16 unless one would over- or underflow */
 	bool draft;	      /* there is a draft layer */
+	/* Rounded by what is known of the inputs: from so many tokens; which, as a number that
+	 * others are unlikely to have. 0: to the nearest. */
+	uint32_t refined;
+	uint16_t refined_by;
 	/* The formats that are kept; the caller's, for as long as a plan is made of the recipe.
 	 * NULL: none is. Not in texts: it is found in the checkpoint's headers each time. */
 	const struct published *published;

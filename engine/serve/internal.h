@@ -6,6 +6,7 @@
  *     wishes.h           what users want pinned  anybody's, under its lock
  *     schedule.h         whose turn it is        anybody's, under its lock
  *     model_tensors.h    its published tensors   anybody's, once the list is made
+ *     refine.h           its store made better   its thread's, or model_refine's caller's
  *     tracing.h          what its tokens pass    the generation thread's; its ring anybody's
  *
  * Besides: engine_state.h, what all models share; session_state.h and turn.h, a conversation and
@@ -36,6 +37,7 @@
 #include "engine/serve/model_run.h"
 #include "engine/serve/model_store.h"
 #include "engine/serve/model_tensors.h"
+#include "engine/serve/refine.h"
 #include "engine/serve/schedule.h"
 #include "engine/serve/tracing.h"
 #include "engine/serve/wishes.h"
@@ -49,6 +51,7 @@ struct model {
 	struct model_tensors tensors;
 	struct tracing tracing;
 	struct wishes wishes;
+	struct refining refining;
 };
 
 /* model.c: where its template comes from, or why it has none; once the tokenizer is loaded. As

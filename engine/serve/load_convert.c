@@ -54,7 +54,7 @@ static int take_conversion(struct model *m, struct converter *c, struct err *e)
 }
 
 /* Looks at the source as it is now, which is the one that is converted. */
-static int begin_witness(struct model *m, struct conversion *v, struct err *e)
+int load_witness(struct model *m, struct conversion *v, struct err *e)
 {
 	struct source_state now;
 	struct witness_watch watch = load_watch(m);
@@ -85,7 +85,7 @@ static int convert_to(struct model *m, const char *folder, struct err *e)
 	v.recipe.norms = (enum norm_type)atomic_load(&m->stored.norms);
 	int failed = load_make_parents(folder, e);
 	if (!failed)
-		failed = begin_witness(m, &v, e);
+		failed = load_witness(m, &v, e);
 	if (!failed)
 		failed = convert_begin(&c, &v, &m->stored.plan, e);
 	if (failed)

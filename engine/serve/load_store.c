@@ -52,8 +52,11 @@ int load_find_folders(struct model *m, struct err *e)
 		m->stored.folders[0] = m->stored.folders[1];
 		m->stored.folders[1] = beside;
 	}
-	return m->stored.folders[0] ? 0
-				    : err_set(e, ENOMEM, "out of memory for the name of a folder");
+	bool named = m->stored.folders[0];
+	for (int i = 0; i < STORE_PLACES && m->stored.folders[i]; i++)
+		named &= asprintf(&m->stored.folders[STORE_PLACES + i], "%s.refined",
+				  m->stored.folders[i]) > 0;
+	return named ? 0 : err_set(e, ENOMEM, "out of memory for the name of a folder");
 }
 
 /* ---- opening ---- */
@@ -136,10 +139,14 @@ int load_store(struct model *m, bool read, struct err *e)
 	bool ends = failed;
 	if (!failed)
 		failed = -ENOENT;
-	for (int i = 0; i < 2 && m->stored.folders[i] && failed && !ends; i++) {
-		failed = open_folder(m, m->stored.folders[i], &now, read, &ends, e);
+	/* What was refined goes before what it was made of. */
+	for (int i = 0; i < 2 * STORE_PLACES && failed && !ends; i++) {
+		int at = (i + STORE_PLACES) % (2 * STORE_PLACES);
+		if (!m->stored.folders[at])
+			continue;
+		failed = open_folder(m, m->stored.folders[at], &now, read, &ends, e);
 		if (!failed)
-			atomic_store(&m->stored.folder, i);
+			atomic_store(&m->stored.folder, at);
 		/* No store, a stale one or a damaged one: a new one is made. What is not about the
 		 * store (memory) ends the search. */
 		ends |= failed == -ENOMEM;

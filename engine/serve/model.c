@@ -143,8 +143,8 @@ static void free_model(struct model *m)
 	published_free(&m->stored.published);
 	source_forget(&m->stored.looked);
 	wishes_free(&m->wishes);
-	free(m->stored.folders[0]);
-	free(m->stored.folders[1]);
+	for (int i = 0; i < 2 * STORE_PLACES; i++)
+		free(m->stored.folders[i]);
 	place_free(&m->id.place);
 	tracing_free(&m->tracing);
 	free(m);
@@ -192,6 +192,10 @@ void model_close(struct model *m)
 {
 	if (!m)
 		return;
+	atomic_store(&m->refining.stop, true);
+	atomic_store(&m->refining.yield, true);
+	if (m->refining.has_thread)
+		pthread_join(m->refining.thread, NULL);
 	generate_stop(m);
 	unload_model(m);
 	budgets_remove(&m->engine->budgets, &m->run.need);

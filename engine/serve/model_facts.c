@@ -35,6 +35,20 @@ static int print_codec(const struct model *m, char *text, size_t size)
 	return n;
 }
 
+/* What is said of a store that was rounded by its inputs. */
+static const char *print_refined(const struct model *m, char *text, size_t size)
+{
+	uint32_t tokens = 0;
+	*text = 0;
+	if (model_hold_store(&m->stored)) {
+		tokens = m->stored.plan.recipe.refined;
+		model_release_store(&m->stored);
+	}
+	if (tokens)
+		(void)snprintf(text, size, ", refined with %u tokens", tokens);
+	return text;
+}
+
 static int print_recipe(const struct model *m, char *text, size_t size)
 {
 	bool in_place = model_hold_store(&m->stored);
@@ -47,8 +61,10 @@ static int print_recipe(const struct model *m, char *text, size_t size)
 	if (r->as_published)
 		return snprintf(text, size, "as published: %s%s%s", m->id.encoding,
 				in_place ? ", in place" : "", exact);
-	return snprintf(text, size, "%s%s%s%s", r->quant, m->id.encoding ? " from " : "",
-			m->id.encoding ? m->id.encoding : "", exact);
+	char refined[64];
+	return snprintf(text, size, "%s%s%s%s%s", r->quant, m->id.encoding ? " from " : "",
+			m->id.encoding ? m->id.encoding : "",
+			print_refined(m, refined, sizeof refined), exact);
 }
 
 static int print_progress(const struct model *m, char *text, size_t size)

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 /* No published vocabulary has tokens that average more than this on real text. */
 enum { BYTES_PER_TOKEN = 16, LEAST_PROMPT_BYTES = 64 << 10, MOST_PROMPT_BYTES = 64 << 20 };
@@ -32,6 +33,20 @@ void model_error(const struct model *m, char *text, size_t size)
 	pthread_mutex_unlock(&writable->schedule.lock);
 }
 
+/* A better store is made, while the one that is there serves. */
+static void refining(const struct refining *r, struct model_progress *out)
+{
+	uint64_t total = atomic_load(&r->progress.total);
+	if (!total)
+		return;
+	*out = (struct model_progress){
+		.doing = atomic_load(&r->gathering) ? "gathering" : "refining",
+		.done = atomic_load(&r->progress.done),
+		.total = total,
+		.seconds = seconds_since(atomic_load(&r->progress.started_ns)),
+	};
+}
+
 void model_progress(const struct model *m, struct model_progress *out)
 {
 	uint64_t total = atomic_load(&m->stored.progress.total);
@@ -47,6 +62,8 @@ void model_progress(const struct model *m, struct model_progress *out)
 		.total = total,
 		.seconds = total ? seconds_since(atomic_load(&m->stored.progress.started_ns)) : 0,
 	};
+	if (!strcmp(out->doing, "idle"))
+		refining(&m->refining, out);
 }
 
 const char *model_name(const struct model *m)

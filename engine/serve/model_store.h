@@ -13,8 +13,12 @@
 
 #include <pthread.h>
 
+enum { STORE_PLACES = 2 };
+
 struct model_store {
-	char *folders[2];   /* where it may be, in order of preference; the second may be NULL */
+	/* Where it may be, in order of preference, some of which may be NULL; then, for each, where
+	 * what refining made of it is. */
+	char *folders[2 * STORE_PLACES];
 	_Atomic int folder; /* which of them has it, or is being written */
 	struct published published; /* for plans, if the recipe is as published */
 

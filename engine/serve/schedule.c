@@ -6,11 +6,27 @@
 void session_queue(struct session *s)
 {
 	struct session_list *l = &s->model->schedule.runnable;
-	s->next = NULL;
-	s->previous = l->last;
-	*(l->last ? &l->last->next : &l->first) = s;
-	l->last = s;
+	struct session *before = l->last, *after = NULL;
+	while (before && before->background && !s->background) {
+		after = before;
+		before = before->previous;
+	}
+	s->next = after;
+	s->previous = before;
+	*(before ? &before->next : &l->first) = s;
+	*(after ? &after->previous : &l->last) = s;
 	s->queued = true;
+}
+
+/* What is done while nobody asks anything ends, in the middle of a step. */
+static void send_away(struct model *m)
+{
+	struct session *s = m->schedule.at_step;
+	atomic_store(&m->refining.yield, true);
+	if (!s || !s->background)
+		return;
+	atomic_store(&s->stop, true);
+	pager_wake(m->engine->pager);
 }
 
 void session_start_turn(struct session *s)
@@ -24,6 +40,8 @@ void session_start_turn(struct session *s)
 	s->working = true;
 	atomic_store(&s->stop, false);
 	session_queue(s);
+	if (!s->background)
+		send_away(s->model);
 	c->load_wanted = true;
 	pthread_cond_signal(&c->work);
 }

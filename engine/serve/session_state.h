@@ -22,6 +22,8 @@ struct session {
 	struct session *next, *previous; /* in the schedule's runnable */
 	char *name;			 /* (lock) for the trace, malloced; NULL: it has none */
 	uint32_t owner;			 /* (lock) of its lines there */
+	const struct observer *observer; /* of its steps; set before its first turn; may be NULL */
+	bool background;		 /* likewise: has its steps when no other has */
 	bool working;			 /* (lock) a turn is in progress */
 	bool queued;			 /* (lock) in the schedule's runnable */
 	bool stepping;			 /* (lock) in the hands of the generation thread */

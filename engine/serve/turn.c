@@ -100,6 +100,7 @@ int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum row
 			       "the checkpoint was converted anew while it answered, since it was "
 			       "changed or needs 32-bit norms; ask again");
 	f->env.stop = &s->stop;
+	f->env.observer = s->observer;
 	if (s->turn.follow)
 		draft_make_room(s, *tokens, kind);
 	int failed = fill_batch(s, tokens, n, kind, want, all || s->turn.score.read, e);

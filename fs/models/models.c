@@ -76,6 +76,8 @@ int models_find(struct found *f, struct engine *g, const char *path, bool load, 
 		failed = model_check_tokenizer(f->model, load, e);
 	if (!failed) /* once: what the file shows is what the model was made from */
 		failed = model_config(f->model, &f->config, &f->config_length, &f->config_time, e);
+	if (!failed)
+		failed = model_refine_idle(f->model, e);
 	if (failed)
 		models_drop(f);
 	return failed;

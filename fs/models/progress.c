@@ -43,18 +43,29 @@ static void draw(char bar[BAR + 1], uint64_t done, uint64_t total)
 	bar[BAR] = 0;
 }
 
+static bool print_line(const struct model *m, const char *name, char *line, size_t size)
+{
+	char bar[BAR + 1], words[256];
+	uint64_t done, total;
+	if (!how_far(m, &done, &total))
+		return false;
+	draw(bar, done, total);
+	progress_words(m, words, sizeof words);
+	(void)snprintf(line, size, "%s: [%s] %s", name, bar, words);
+	return true;
+}
+
+bool progress_of(const struct model *m, char *line, size_t size)
+{
+	return print_line(m, model_name(m), line, size);
+}
+
 bool progress_line(const struct mount *m, char *line, size_t size)
 {
 	for (size_t i = 0; i < m->model_count; i++) {
 		const struct mounted *model = m->models[i];
-		char bar[BAR + 1], words[256];
-		uint64_t done, total;
-		if (model->gone || !how_far(model->model, &done, &total))
-			continue;
-		draw(bar, done, total);
-		progress_words(model->model, words, sizeof words);
-		(void)snprintf(line, size, "%s: [%s] %s", model->name, bar, words);
-		return true;
+		if (!model->gone && print_line(model->model, model->name, line, size))
+			return true;
 	}
 	return false;
 }

@@ -23,6 +23,8 @@ static const struct fuse_opt switches[] = {
 	SWITCH("-V", version),
 	SWITCH("--version", version),
 	SWITCH("--check", check),
+	SWITCH("--refine", refine),
+	{"--text %s", offsetof(struct options, text), 0}, /* with a = as well: take_text */
 	SWITCH("-v", verbose),
 	SWITCH("exact", engine.exact),
 	FUSE_OPT_END,
@@ -102,6 +104,8 @@ static int parse_arguments(struct options *o, int argc, char **argv, bool lenien
 	*o = (struct options){.fuse = args, .lenient = lenient};
 	if (argc > 1 && !strcmp(argv[argc - 1], "-o"))
 		return err_set(e, EINVAL, "-o needs an option after it; see moefs --help");
+	if (argc > 1 && !strcmp(argv[argc - 1], "--text"))
+		return err_set(e, EINVAL, "--text needs a file after it; see moefs --help");
 	if (fuse_opt_parse(&o->fuse, o, switches, take))
 		return err_set(e, ENOMEM, "no memory for the options");
 	if (o->help || o->version)
@@ -110,14 +114,27 @@ static int parse_arguments(struct options *o, int argc, char **argv, bool lenien
 		return err_set(e, o->refused.code, "%s", o->refused.text);
 	if (o->allow_other && o->allow_root)
 		return err_set(e, EINVAL, "-o allow_other lets root in, too: leave out allow_root");
-	if (o->check && !o->model_count)
-		return err_set(e, EINVAL, "--check needs a model; see moefs --help");
-	if (o->check)
+	if (o->check && o->refine)
+		return err_set(e, EINVAL, "--check and --refine exclude each other");
+	if (o->text && !o->refine)
+		return err_set(e, EINVAL, "--text is what --refine reads; see moefs --help");
+	if ((o->check || o->refine) && !o->model_count)
+		return err_set(e, EINVAL, "%s needs a model; see moefs --help",
+			       o->check ? "--check" : "--refine");
+	if (o->check || o->refine)
 		return 0;
 	if (o->model_count < 2)
 		return too_few(o, e);
 	o->mountpoint = o->models[--o->model_count];
 	return 0;
+}
+
+/* libfuse's parser leaves the = of --text=FILE with its value. */
+static int take_text(struct options *o, struct err *e)
+{
+	if (*o->text == '=')
+		memmove(o->text, o->text + 1, strlen(o->text));
+	return options_absolute(&o->text, e);
 }
 
 int options_parse(struct options *o, int argc, char **argv, bool lenient, struct err *e)
@@ -130,6 +147,8 @@ int options_parse(struct options *o, int argc, char **argv, bool lenient, struct
 		code = options_absolute(&o->mountpoint, e);
 	for (size_t i = 0; i < o->model_count && !code; i++)
 		code = options_absolute(&o->models[i], e);
+	if (o->text && !code)
+		code = take_text(o, e);
 	for (size_t i = 0; i < OPTION_VALUES && !code; i++)
 		code = options_apply(o, i, e);
 	if (!code && o->whose.changes && o->auto_unmount)
@@ -143,6 +162,7 @@ void options_free(struct options *o)
 		free(o->models[--o->model_count]);
 	free(o->models);
 	free(o->mountpoint);
+	free(o->text);
 	for (size_t i = 0; i < OPTION_VALUES; i++)
 		free(o->values[i]);
 	while (o->param_count)

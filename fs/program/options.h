@@ -1,5 +1,5 @@
 /* The command line: `moefs [options] MODELDIR... MOUNTPOINT`, in the manner of sshfs, or
- * `moefs --check [options] MODELDIR...`. */
+ * `moefs --check [options] MODELDIR...`, or `moefs --refine [options] MODELDIR...`. */
 #ifndef MOEFS_FS_OPTIONS_H
 #define MOEFS_FS_OPTIONS_H
 
@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-enum { OPTION_VALUES = 17 };
+enum { OPTION_VALUES = 18 };
 
 struct options {
 	struct engine_options engine; /* its strings are among the values */
@@ -19,7 +19,8 @@ struct options {
 	size_t model_count;
 	const char *name; /* of the only model; NULL: its own */
 	char *mountpoint; /* absolute; NULL with help, version and check */
-	int foreground, debug, verbose, help, version, check;
+	int foreground, debug, verbose, help, version, check, refine;
+	char *text; /* the file that --refine reads, absolute; NULL: what the model writes */
 	bool allow_other, allow_root, auto_unmount;
 	const char *http;	    /* an address, "": the usual one; NULL: none is served */
 	const char *log;	    /* a file's absolute name, or journal; NULL: none is kept */

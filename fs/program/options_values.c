@@ -19,6 +19,7 @@ enum kind {
 	NUMBER, /* from 1 on; the engine knows the most */
 	SIZE,
 	SECONDS, /* or off */
+	WHEN,	 /* idle or off */
 	PATH,
 	SOURCE,
 	NAME,
@@ -48,6 +49,7 @@ static const struct value {
 	{"threads", NUMBER, ENGINE(threads), "a whole number from 1 on, or auto"},
 	{"chunk", NUMBER, ENGINE(chunk), "a whole number from 1 on, or auto"},
 	{"idle", SECONDS, ENGINE(idle), "a time such as 30s, 10m or 2h, off or auto"},
+	{"refine", WHEN, ENGINE(refine), "idle or off"},
 	{"fsname", SOURCE, 0, "the name of a source"},
 	{"name", NAME, 0, "a name for the model's folder"},
 	{"log", LOG, 0, "the name of a file, or journal"},
@@ -210,6 +212,10 @@ int options_apply(struct options *o, size_t i, struct err *e)
 		good = size_parse(string, engine_memory(), place) && *(uint64_t *)place;
 	if (good && v->kind == SECONDS)
 		good = !strcmp(string, "off") || seconds_parse(string, place);
+	if (good && v->kind == WHEN) {
+		*(uint32_t *)place = !strcmp(string, "idle");
+		good = !strcmp(string, "idle") || !strcmp(string, "off");
+	}
 	if (!good)
 		return err_set(e, EINVAL, "-o %s=%s is not %s", v->name, string, v->what);
 	if (v->kind > PATH)

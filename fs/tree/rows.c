@@ -200,7 +200,7 @@ const struct row rows[] = {
 	FACT("store", FACT_STORE,
 	     "where they are stored, or what is kept of a checkpoint used in place"),
 	FACT("state", FACT_STATE, "unloaded loading ready failed"),
-	FACT("progress", FACT_PROGRESS, "of a conversion, of checking the checkpoint, or of warming"),
+	FACT("progress", FACT_PROGRESS, "of a conversion, of checking the checkpoint, of refining, or of warming"),
 	FACT("template", FACT_TEMPLATE, "where its chat template comes from, or why it has none"),
 	FACT("kernels", FACT_KERNELS, "the instruction set in use"),
 

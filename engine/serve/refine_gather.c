@@ -1,0 +1,250 @@
+/* A text on its way through a model, for what is learned of its inputs. */
+#include "cache/clock.h"
+#include "engine/compute/observer.h"
+#include "engine/convert/moments.h"
+#include "engine/serve/internal.h"
+#include "engine/serve/refine.h"
+#include "engine/serve/session_state.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	WINDOW_BYTES = 2048, /* of a text at a time, some 500 tokens */
+	WRITTEN_TOKENS = 256 /* of a window that the model writes */
+};
+
+/* ---- looking at inputs ---- */
+
+struct gathering {
+	struct model *model;
+	struct moments *moments;
+	struct session *session;
+	const struct model_refining *asked;
+	const char *folder;
+};
+
+struct addition {
+	struct moments *moments;
+	const struct kernels *kernels;
+	int64_t sum;
+	const float *x;
+	const uint32_t *rows;
+	uint32_t n;
+};
+
+static void add_rows(void *ctx, uint32_t begin, uint32_t end)
+{
+	const struct addition *a = ctx;
+	moments_add(a->moments, a->kernels, a->sum, a->x, a->rows, a->n, begin, end);
+}
+
+static void add(struct gathering *g, struct tensor_id id, const float *x, const uint32_t *rows,
+		uint32_t n)
+{
+	enum { GRAIN = 8 };
+	struct addition a = {
+		g->moments, g->model->engine->kernels, moments_find(g->moments, id), x, rows, n};
+	if (a.sum >= 0 && n)
+		threads_run(g->model->engine->threads, moments_cols(g->moments, a.sum), GRAIN,
+			    add_rows, &a);
+}
+
+static void saw(void *ctx, struct tensor_id id, const float *x, uint32_t cols, const uint32_t *rows,
+		uint32_t n)
+{
+	struct gathering *g = ctx;
+	(void)cols;
+	if (moments_counts(id.role))
+		add(g, id, x, rows, n);
+}
+
+/* ---- windows ---- */
+
+/* How much of the text the next window has: to the end of a word, and of a character. */
+static size_t window_bytes(const char *text, size_t left)
+{
+	if (left <= WINDOW_BYTES)
+		return left;
+	size_t n = WINDOW_BYTES;
+	while (n > WINDOW_BYTES / 2 && text[n] != ' ' && text[n] != '\n')
+		n--;
+	if (n > WINDOW_BYTES / 2)
+		return n;
+	for (n = WINDOW_BYTES; n > 1 && ((unsigned char)text[n] & 0xc0) == 0x80;)
+		n--;
+	return n;
+}
+
+/* Where window number i of a text begins; its length at the end. */
+static size_t window_at(const struct model_refining *r, uint64_t i)
+{
+	size_t at = 0;
+	while (i-- && at < r->length)
+		at += window_bytes(r->text + at, r->length - at);
+	return at;
+}
+
+static int set_param(struct session *s, const char *name, const char *value, struct err *e)
+{
+	for (size_t i = 0; i < params_count(); i++)
+		if (!strcmp(params_name(i), name))
+			return session_param_set(s, i, value, strlen(value), e);
+	return 0;
+}
+
+/* A token that begins a text of the model's own: another for each window, and always the same. */
+static int first_word(struct gathering *g, uint64_t window, char *word, size_t size)
+{
+	const struct tokenizer *t = g->model->run.tokenizer;
+	uint32_t all = g->model->id.config.vocabulary;
+	for (uint64_t i = 0; i < all; i++) {
+		size_t n;
+		uint32_t id = (uint32_t)((window * 2654435761U + 12345 + i * 40503) % all);
+		const char *bytes = tokenizer_bytes(t, id, false, &n);
+		if (n && n < size && utf8_valid_length(bytes, n) == n && !memchr(bytes, '\n', n)) {
+			(void)snprintf(word, size, "%.*s", (int)n, bytes);
+			return 0;
+		}
+	}
+	(void)snprintf(word, size, "The");
+	return 0;
+}
+
+static int begin_written(struct gathering *g, uint64_t window, struct err *e)
+{
+	char word[64], number[24];
+	(void)first_word(g, window, word, sizeof word);
+	(void)snprintf(number, sizeof number, "%" PRIu64, window + 1);
+	int failed = session_reset(g->session, e);
+	if (!failed)
+		failed = set_param(g->session, "seed", number, e);
+	return failed ? failed : session_submit(g->session, word, strlen(word), NULL, e);
+}
+
+static bool is_over(const struct gathering *g)
+{
+	const struct refining *r = &g->model->refining;
+	return atomic_load(&r->stop) || (g->asked->idle && atomic_load(&r->yield));
+}
+
+static int interrupted(struct err *e)
+{
+	return err_set(e, ECANCELED, "refining was interrupted; the next time it goes on");
+}
+
+/* Until the turn has ended. One that is stopped was seen in part, and its sums are of no use. */
+static int finish_window(struct gathering *g, struct err *e)
+{
+	const struct timespec moment = {.tv_nsec = 2000000};
+	char why[1024];
+	for (bool stopped = false; session_working(g->session); nanosleep(&moment, NULL))
+		if (!stopped && is_over(g)) {
+			session_stop(g->session);
+			stopped = true;
+		}
+	if (session_status(g->session) == SESSION_DONE)
+		return 0;
+	if (is_over(g))
+		return interrupted(e);
+	session_error(g->session, why, sizeof why);
+	return err_set(e, EIO, "%s", *why ? why : "the text was not read to its end");
+}
+
+static int read_window(struct gathering *g, size_t at, size_t n, struct err *e)
+{
+	int failed = is_over(g)	      ? interrupted(e)
+		     : g->asked->text ? session_score(g->session, g->asked->text + at, n, NULL, e)
+				      : begin_written(g, moments_read_of(g->moments)->windows, e);
+	return failed ? failed : finish_window(g, e);
+}
+
+static uint64_t window_tokens(const struct session *s)
+{
+	struct session_stats st;
+	session_stats(s, &st);
+	return st.prompt_tokens + st.output_tokens;
+}
+
+/* ---- the whole ---- */
+
+static void show(const struct gathering *g)
+{
+	const struct moments_read *r = moments_read_of(g->moments);
+	atomic_store(&g->model->refining.progress.done, r->tokens);
+}
+
+/* Every so often what was gathered is kept, as often as takes a tenth of the time. */
+static int keep(struct gathering *g, uint64_t *kept_ns, uint64_t *cost_ns, struct err *e)
+{
+	uint64_t now = now_ns();
+	bool whole = moments_read_of(g->moments)->whole;
+	if (!whole && now - *kept_ns < 10 * *cost_ns)
+		return 0;
+	int failed = moments_save(g->moments, g->folder, e);
+	*kept_ns = now_ns();
+	*cost_ns = *kept_ns - now;
+	return failed;
+}
+
+static int read_all(struct gathering *g, struct err *e)
+{
+	const struct model_refining *asked = g->asked;
+	struct moments_read *r = moments_read_of(g->moments);
+	uint64_t kept_ns = now_ns(), cost_ns = 0;
+	size_t at = asked->text ? window_at(asked, r->windows) : 0;
+	int failed = 0;
+	while (!r->whole && !failed) {
+		size_t n = asked->text ? window_bytes(asked->text + at, asked->length - at) : 1;
+		if (n)
+			failed = read_window(g, at, n, e);
+		if (failed)
+			break;
+		r->windows += n > 0;
+		r->tokens += n ? window_tokens(g->session) : 0;
+		at += n;
+		r->whole = r->tokens >= asked->tokens || (asked->text && at >= asked->length);
+		show(g);
+		failed = keep(g, &kept_ns, &cost_ns, e);
+	}
+	return failed;
+}
+
+static int set_params(struct gathering *g, struct err *e)
+{
+	char tokens[16];
+	(void)snprintf(tokens, sizeof tokens, "%d", WRITTEN_TOKENS);
+	int failed = set_param(g->session, "chat", "off", e);
+	if (!failed)
+		failed = set_param(g->session, "temperature", "1", e);
+	if (!failed)
+		failed = set_param(g->session, "draft", "off", e);
+	return failed ? failed : set_param(g->session, "max_tokens", tokens, e);
+}
+
+int refine_gather(struct model *m, const struct model_refining *asked, struct moments *moments,
+		  const char *folder, struct err *e)
+{
+	struct gathering g = {.model = m, .moments = moments, .asked = asked, .folder = folder};
+	const struct observer observer = {saw, &g};
+	struct convert_progress *p = &m->refining.progress;
+	int failed = session_create(&g.session, m, NULL, NULL, e);
+	if (failed)
+		return failed;
+	g.session->observer = &observer;
+	g.session->background = asked->idle;
+	atomic_store(&p->started_ns, now_ns());
+	atomic_store(&p->done, 0);
+	atomic_store(&m->refining.gathering, true);
+	atomic_store(&p->total, asked->tokens);
+	failed = set_params(&g, e);
+	if (!failed)
+		failed = read_all(&g, e);
+	atomic_store(&p->total, 0);
+	atomic_store(&m->refining.gathering, false);
+	session_end(g.session);
+	return failed;
+}

@@ -1,0 +1,115 @@
+#!/usr/bin/env bash
+# moefs --refine: makes a better store beside the one that is used, which the next mount takes; killed at any moment it
+# goes on from there, and ends with the bytes that an undisturbed one ends with; what cannot be refined is said.
+. "$(dirname "$0")/../mount/lib.sh"
+RANDOM=${SEED:-$$}
+kills=${KILLS:-5}
+cp -r "$MODEL" "$work/one"
+MODEL=$work/one
+m=$mnt/one
+question="What is the capital of France?"
+for i in $(seq 12); do
+	echo "Once upon a time there was a fox who lived in the wood near the mill. On day $i it met the miller's cat."
+	echo "The cat said: I have counted $((i * 7)) mice in the mill, and none of them is afraid of you."
+done >"$work/text"
+
+refine() { # STORE [OPTION…]
+	local where=$1
+	shift
+	timeout $limit "$MOEFS" --refine --text "$work/text" -o "quant=tq3,store=$where" "$@" "$MODEL"
+}
+refined() { echo "$1"/one-*/tq3.refined; }
+same_store() { # of these folders of stores
+	local file
+	for file in experts.safetensors dense.safetensors index moments; do
+		cmp "$(refined "$1")/$file" "$(refined "$2")/$file" || fail "$file is another"
+	done
+}
+undisturbed() {
+	mkdir "$work/whole"
+	same "$(refine "$work/whole" 2>"$work/stderr")" "moefs: one is refined; the next mount takes the refined store"
+	same "$(cat "$work/stderr")" "" "said where no terminal is"
+	[ -e "$(refined "$work/whole")/index" ] || fail "no store in $(refined "$work/whole")"
+	same "$(refine "$work/whole")" "moefs: one is refined; the next mount takes the refined store" "once more"
+}
+killed() { # most of them while it gathers or converts, some when it is done
+	local i pid
+	mkdir "$work/killed"
+	for i in $(seq "$kills"); do
+		"$MOEFS" --refine --text "$work/text" -o "quant=tq3,store=$work/killed" "$MODEL" >/dev/null 2>&1 &
+		pid=$!
+		sleep "$((RANDOM % 3)).$((RANDOM % 10))$((RANDOM % 10))" # when it happens is the one thing that is random here
+		kill -9 "$pid"
+		wait "$pid" 2>/dev/null
+	done
+	refine "$work/killed" >/dev/null || fail "status $?"
+	same_store "$work/whole" "$work/killed"
+}
+
+claim "a model is refined, and then there is nothing to do" undisturbed
+limit=$((limit + kills * 10)) claim "killed $kills times it ends with the same bytes" killed
+rm -rf "$work/killed"
+
+# ---- mounts ----
+
+begin() {
+	mounted -o quant=tq3 "$@"
+	loaded
+	complete
+}
+goes_on() { # a mount while its store is refined, with the weights that it has
+	begin
+	local before
+	before=$(ask "$question")
+	(cd / && refine "$store" >/dev/null) || fail "status $?"
+	same "$(cat info/recipe)" tq3 "while it is mounted"
+	same "$(ask "$question")" "$before"
+	cd / && unmounted
+}
+next_takes_it() {
+	begin
+	grep -qE '^tq3, refined with [1-9][0-9]+ tokens$' info/recipe || fail "$(cat info/recipe)"
+	same "$(cat info/store)" "$(refined "$store")"
+	[ -n "$(ask "$question")" ] || fail "no answer"
+	same "$(cat ../error)" "" "error"
+	cd / && unmounted
+	same_store "$work/whole" "$store"
+}
+deleted() { # and the store that it was made of serves again
+	"$MOEFS" stores --delete "$(refined "$store")" >/dev/null || fail "status $?"
+	[ ! -e "$(refined "$store")" ] || fail "something is left: $(ls "$(refined "$store")")"
+	begin
+	same "$(cat info/recipe)" tq3
+	cd / && unmounted
+}
+
+claim "a mount goes on with the weights that it has" goes_on
+claim "the next mount takes the refined store" next_takes_it
+claim "a refined store is deleted as any other is" deleted
+
+# ---- what is refused ----
+
+damaged() {
+	local moments
+	moments=$(refined "$work/whole")/moments
+	printf x | dd of="$moments" bs=1 seek=5000 conv=notrunc status=none
+	fails_with "moments is damaged" refine "$work/whole"
+	fails_with "remove it, and refine anew" refine "$work/whole"
+	rm "$moments"
+	refine "$work/whole" >/dev/null || fail "status $?"
+}
+refused() {
+	fails_with "rounds no weights" "$MOEFS" --refine --text "$work/text" -o "quant=bf16,store=$work/whole" "$MODEL"
+	fails_with "No such file" "$MOEFS" --refine --text "$work/nothing" "$MODEL"
+	: >"$work/empty"
+	fails_with "the file is empty" "$MOEFS" --refine --text "$work/empty" "$MODEL"
+	fails_with "is no file" "$MOEFS" --refine "--text=$work" "$MODEL"
+	fails_with "needs a model" "$MOEFS" --refine
+	fails_with "needs a file after it" "$MOEFS" --refine "$MODEL" --text
+	fails_with "exclude each other" "$MOEFS" --refine --check "$MODEL"
+	fails_with "is what --refine reads" "$MOEFS" --text "$work/text" "$MODEL" "$mnt"
+	fails_with "is not idle or off" "$MOEFS" -o refine=always "$MODEL" "$mnt"
+}
+claim "damaged moments are refused in words" damaged
+claim "what cannot be refined is said" refused
+finish

@@ -1,0 +1,368 @@
+/* A refined store: what is known of inputs is what they were; the store that it makes answers, and
+ * is the same however it was come by; turns come first. */
+#include "engine/convert/moments.h"
+#include "engine/serve/internal.h"
+#include "engine/serve/observe.h"
+#include "golden.h"
+#include "session_help.h"
+#include "store_help.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+#include <errno.h>
+
+static const char TEXT[] = "Once upon a time there was a fox who lived in the wood near the mill. "
+			   "The miller had a cat, "
+			   "and the cat did not like the fox. One day they met at the river and "
+			   "talked until it was dark.";
+static const char question[] = "What is the capital of France?";
+static const struct model_refining ASKED = {
+	.text = TEXT, .length = sizeof TEXT - 1, .tokens = 4096};
+
+/* ---- help ---- */
+
+static void open_in(struct test_model *m, const char *stores, uint32_t threads)
+{
+	test_model_ready(
+		m, test_fable(),
+		&(struct engine_options){.quant = "tq3", .store = stores, .threads = threads});
+	test_wait_converted(m->model);
+}
+
+static void refine(struct test_model *m, const struct model_refining *r)
+{
+	struct err e;
+	if (model_refine(m->model, r, &e))
+		fail_msg("%s", e.text);
+}
+
+static char *path_in(const struct test_model *m, const char *file)
+{
+	char *path;
+	const struct model_store *s = &m->model->stored;
+	assert_true(asprintf(&path, "%s/%s", s->folders[STORE_PLACES], file) > 0);
+	return path;
+}
+
+static uint8_t *bytes_of(const struct test_model *m, const char *file, size_t *n)
+{
+	struct err e;
+	char *path = path_in(m, file), *text;
+	if (read_whole_file(&text, n, path, 64 << 20, &e))
+		fail_msg("%s", e.text);
+	free(path);
+	return (uint8_t *)text;
+}
+
+static void expect_same_store(const struct test_model *one, const struct test_model *other)
+{
+	static const char *const files[] = {"experts.safetensors", "dense.safetensors", "index",
+					    "moments"};
+	for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+		size_t a, b;
+		uint8_t *first = bytes_of(one, files[i], &a),
+			*second = bytes_of(other, files[i], &b);
+		assert_int_equal(a, b);
+		assert_memory_equal(first, second, a);
+		free(first);
+		free(second);
+	}
+}
+
+static void expect_recipe(const struct test_model *m, const char *want)
+{
+	char text[128];
+	assert_int_equal(model_fact(m->model, FACT_RECIPE, text, sizeof text), 0);
+	assert_string_equal(text, want);
+}
+
+/* ---- what is known ---- */
+
+enum { LAYER = 2 }; /* whose attention's input is looked at */
+
+struct seen {
+	const float *norm; /* [hidden], and eps: of the layer's RMSNorm */
+	double eps;
+	double *sum; /* [hidden][hidden] */
+	uint32_t hidden, tokens;
+};
+
+static void tap(void *ctx, enum tap_point point, uint32_t layer, uint32_t position, uint32_t tokens,
+		uint32_t width, const float *rows)
+{
+	struct seen *s = ctx;
+	(void)position;
+	if (point != TAP_STATE || layer != LAYER)
+		return;
+	s->hidden = width;
+	s->tokens += tokens;
+	if (!s->sum)
+		s->sum = calloc((size_t)width * width, sizeof *s->sum);
+	for (size_t t = 0; t < tokens; t++, rows += width) {
+		double square = 0;
+		for (size_t i = 0; i < width; i++)
+			square += (double)rows[i] * rows[i];
+		double scale = 1 / (square / width + s->eps); /* of a product of two */
+		for (size_t i = 0; i < width; i++)
+			for (size_t j = 0; j < width; j++)
+				s->sum[i * width + j] +=
+					scale * rows[i] * s->norm[i] * rows[j] * s->norm[j];
+	}
+}
+
+static void moments_are_those_of_the_inputs(void **state)
+{
+	char folder[32];
+	struct test_model m;
+	struct model_view v;
+	struct moments *moments;
+	struct seen seen = {0};
+	struct err e;
+	const struct moments_key key = {{1, 2}, {3, 4}};
+	const struct tensor_id v_of_layer = {TENSOR_V, LAYER, 0}; /* which has what q has */
+	(void)state;
+	test_folder_make(folder);
+	open_in(&m, test_stores(), 2);
+	model_observe(m.model, &v);
+	seen.norm = weights_vector(&v.weights->layer[LAYER], TENSOR_MIXER_NORM);
+	seen.eps = v.config->rms_eps;
+	v.forward->env.tap = tap;
+	v.forward->env.tap_ctx = &seen;
+	assert_int_equal(moments_create(&moments, v.plan, &key, 1 << 30, &e), 0);
+	if (refine_gather(m.model, &ASKED, moments, folder, &e))
+		fail_msg("%s", e.text);
+	assert_int_equal(moments_read_of(moments)->tokens, seen.tokens);
+	assert_int_equal(moments_tokens(moments, moments_find(moments, v_of_layer)), seen.tokens);
+	float *h = malloc((size_t)seen.hidden * seen.hidden * sizeof *h);
+	assert_true(moments_weigh(moments, v_of_layer, 0, seen.hidden, h));
+	double off = 0, all = 0;
+	for (size_t i = 0; i < (size_t)seen.hidden * seen.hidden; i++) {
+		double want = seen.sum[i] / seen.tokens;
+		off += (h[i] - want) * (h[i] - want);
+		all += want * want;
+	}
+	assert_true(off < 1e-10 * all);
+
+	/* All experts' tokens together are the layer's, as often as each has experts. */
+	uint64_t met = 0;
+	struct tensor_id down = {TENSOR_EXPERT_DOWN, 3, MOMENTS_ALL};
+	uint64_t layer = moments_tokens(moments, moments_find(moments, down));
+	for (down.expert = 0; down.expert < v.plan->experts; down.expert++)
+		met += moments_tokens(moments, moments_find(moments, down));
+	assert_int_equal(met, layer);
+	assert_int_equal(met, seen.tokens * v.config->experts_per_token);
+	free(h);
+	free(seen.sum);
+	moments_free(moments);
+	test_model_close(&m);
+	test_folder_remove(folder);
+}
+
+static void moments_are_kept_whole_or_refused(void **state)
+{
+	char folder[32], path[64];
+	struct test_model m;
+	struct model_view v;
+	struct moments *one, *other;
+	struct err e;
+	const struct moments_key key = {{1, 2}, {3, 4}}, foreign = {{1, 2}, {3, 5}};
+	(void)state;
+	test_folder_make(folder);
+	open_in(&m, test_stores(), 2);
+	model_observe(m.model, &v);
+	assert_int_equal(moments_create(&one, v.plan, &key, 1 << 30, &e), 0);
+	assert_int_equal(moments_load(one, folder, &e), -ENOENT);
+	if (refine_gather(m.model, &ASKED, one, folder, &e))
+		fail_msg("%s", e.text);
+	assert_int_equal(moments_create(&other, v.plan, &key, 1 << 30, &e), 0);
+	assert_int_equal(moments_load(other, folder, &e), 0);
+	assert_true(moments_read_of(other)->whole);
+	assert_int_equal(moments_sum(one), moments_sum(other));
+	moments_free(other);
+
+	assert_int_equal(moments_create(&other, v.plan, &foreign, 1 << 30, &e), 0);
+	assert_int_equal(moments_load(other, folder, &e), -ENOENT);
+	moments_free(other);
+	/* In less room less is known: another file. */
+	assert_int_equal(moments_create(&other, v.plan, &key, 4 << 20, &e), 0);
+	assert_true(moments_bytes(other) <= 4 << 20);
+	assert_int_equal(moments_load(other, folder, &e), -ENOENT);
+	moments_free(other);
+	assert_int_equal(moments_create(&other, v.plan, &key, 4 << 10, &e), -ENOMEM);
+
+	assert_int_equal(moments_create(&other, v.plan, &key, 1 << 30, &e), 0);
+	(void)snprintf(path, sizeof path, "%s/moments", folder);
+	for (int where = 0; where < 3; where++) {
+		FILE *f = fopen(path, "r+b");
+		assert_non_null(f);
+		assert_int_equal(fseek(f,
+				       where == 0   ? 0
+				       : where == 1 ? 500
+						    : -9,
+				       where == 2 ? SEEK_END : SEEK_SET),
+				 0);
+		int byte = fgetc(f);
+		assert_int_equal(fseek(f, -1, SEEK_CUR), 0);
+		assert_int_not_equal(fputc(byte ^ 1, f), EOF);
+		assert_int_equal(fclose(f), 0);
+		assert_int_equal(moments_load(other, folder, &e), -EIO);
+		assert_non_null(strstr(e.text, "is damaged"));
+		assert_non_null(strstr(e.text, "remove it, and refine anew"));
+		assert_int_equal(moments_read_of(other)->tokens, 0);
+		assert_int_equal(moments_save(one, folder, &e), 0);
+		assert_int_equal(moments_load(other, folder, &e), 0);
+		*moments_read_of(other) = (struct moments_read){0};
+	}
+	moments_free(other);
+	moments_free(one);
+	test_model_close(&m);
+	test_folder_remove(folder);
+}
+
+/* ---- the store ---- */
+
+static void the_next_load_takes_it_and_this_one_does_not(void **state)
+{
+	char stores[32];
+	struct test_model m;
+	(void)state;
+	test_folder_make(stores);
+	open_in(&m, stores, 2);
+	struct session *s = test_greedy_session(&m);
+	char *before = test_ask(s, question);
+	refine(&m, &ASKED);
+	expect_recipe(&m, "tq3");
+	struct session *again = test_greedy_session(&m);
+	test_same_text(before, test_ask(again, question));
+	session_end(s);
+	session_end(again);
+	test_model_close(&m);
+
+	open_in(&m, stores, 2);
+	char want[64];
+	(void)snprintf(want, sizeof want, "tq3, refined with %u tokens",
+		       m.model->stored.plan.recipe.refined);
+	assert_true(m.model->stored.plan.recipe.refined > 40);
+	expect_recipe(&m, want);
+	s = test_greedy_session(&m);
+	free(test_ask(s, question));
+	session_end(s);
+	refine(&m, &ASKED); /* it is there: nothing to do */
+	test_model_close(&m);
+	test_folder_remove(stores);
+}
+
+static void threads_change_no_byte(void **state)
+{
+	char stores[2][32];
+	struct test_model m[2];
+	(void)state;
+	for (uint32_t i = 0; i < 2; i++) {
+		test_folder_make(stores[i]);
+		open_in(&m[i], stores[i], 1 + 3 * i);
+		refine(&m[i], &ASKED);
+	}
+	expect_same_store(&m[0], &m[1]);
+	for (uint32_t i = 0; i < 2; i++) {
+		test_model_close(&m[i]);
+		test_folder_remove(stores[i]);
+	}
+}
+
+/* A turn that comes while it is refined ends that, in whatever part; what was done is taken up. */
+struct refining_thread {
+	struct test_model *m;
+	int failed;
+};
+
+static void *refine_idly(void *ctx)
+{
+	struct refining_thread *t = ctx;
+	struct model_refining r = ASKED;
+	struct err e;
+	r.idle = true;
+	do
+		t->failed = model_refine(t->m->model, &r, &e);
+	while (t->failed == -ECANCELED);
+	return NULL;
+}
+
+static void turns_come_first(void **state)
+{
+	char stores[2][32];
+	struct test_model m[2];
+	pthread_t thread;
+	(void)state;
+	for (uint32_t i = 0; i < 2; i++) {
+		test_folder_make(stores[i]);
+		open_in(&m[i], stores[i], 2);
+	}
+	refine(&m[0], &ASKED);
+	struct refining_thread t = {&m[1], 0};
+	assert_int_equal(pthread_create(&thread, NULL, refine_idly, &t), 0);
+	struct session *s = test_greedy_session(&m[1]);
+	for (int i = 0; i < 10; i++)
+		free(test_ask(s, question));
+	pthread_join(thread, NULL);
+	assert_int_equal(t.failed, 0);
+	expect_same_store(&m[0], &m[1]);
+	session_end(s);
+	for (uint32_t i = 0; i < 2; i++) {
+		test_model_close(&m[i]);
+		test_folder_remove(stores[i]);
+	}
+}
+
+static void its_own_writing_is_the_same_each_time(void **state)
+{
+	char stores[2][32];
+	struct test_model m[2];
+	const struct model_refining own = {.tokens = 300};
+	(void)state;
+	for (uint32_t i = 0; i < 2; i++) {
+		test_folder_make(stores[i]);
+		open_in(&m[i], stores[i], 1 + i);
+		refine(&m[i], &own);
+	}
+	expect_same_store(&m[0], &m[1]);
+	for (uint32_t i = 0; i < 2; i++) {
+		test_model_close(&m[i]);
+		test_folder_remove(stores[i]);
+	}
+}
+
+static void what_cannot_be_refined_is_said(void **state)
+{
+	struct test_model m;
+	struct err e;
+	(void)state;
+	test_model_ready(&m, test_fable(), &(struct engine_options){.quant = "bf16"});
+	assert_int_equal(model_refine(m.model, &ASKED, &e), -ENOTSUP);
+	assert_non_null(strstr(e.text, "quant=bf16 rounds no weights"));
+	test_model_close(&m);
+	open_in(&m, test_stores(), 2);
+	assert_int_equal(
+		model_refine(m.model, &(struct model_refining){"\xff\xfe x", 4, 100, false}, &e),
+		-EIO);
+	test_model_close(&m);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(moments_are_those_of_the_inputs),
+		cmocka_unit_test(moments_are_kept_whole_or_refused),
+		cmocka_unit_test(the_next_load_takes_it_and_this_one_does_not),
+		cmocka_unit_test(threads_change_no_byte),
+		cmocka_unit_test(turns_come_first),
+		cmocka_unit_test(its_own_writing_is_the_same_each_time),
+		cmocka_unit_test(what_cannot_be_refined_is_said),
+	};
+	return cmocka_run_group_tests(tests, NULL, stores_remove);
+}
