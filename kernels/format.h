@@ -6,11 +6,11 @@
  *
  * In memory ("arranged") it is laid out for the multiply kernels:
  *   16-bit and 32-bit floats   rows one after the other, as on disk;
- *   TQ, TC   blocks of TILE_ROWS = 16 rows; in a block, group after group of 128 columns; in a group,
- *         four slabs of 32 columns, then the 16 norms (in their own type). A slab is `bits` planes
- *         of 64 bytes. Where the packed row has, for 8 columns, `bits` bytes with 8 indices (a
- *         unit), plane p has byte p of each of the slab's units: byte 4 · row + k is that of
- *         unit k.
+ *   TQ, TC   blocks of TILE_ROWS = 16 rows; in a block, group after group of 128 columns; in a
+ *         group, four slabs of 32 columns, then the 16 norms (in their own type). A slab is
+ *         `bits` planes of 64 bytes. Where the packed row has, for 8 columns, `bits` bytes with 8
+ *         indices (a unit), plane p has byte p of each of the slab's units: byte 4 · row + k is
+ *         that of unit k.
  * Rows missing from the last block have zero indices and zero norms.
  *   blocks   as block_layout.h says.
  *
