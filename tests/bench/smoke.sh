@@ -138,8 +138,8 @@ try "what each recipe costs and gives" recipes quality examples/models/fable-moe
 	--turns examples/models/fable-moe-15m/skills.jsonl --tokens 100 --store "$here/stores" --threads 2 --rounds 1 \
 	--quants bf16,tq3,3bit --json
 check "is nothing in 16 bits" 'r["recipes"][0]["kl_1"] == r["recipes"][0]["kl_answers"] == 0 and r["recipes"][0]["bits"] == 16'
-check "and bits and bytes are what the formats have" 'r["recipes"][2]["bits"] < 3.25 < 3.9 < r["recipes"][1]["bits"] < 4 and
-	r["recipes"][2]["mb_per_token"] < r["recipes"][1]["mb_per_token"]'
+check "and bits and bytes are what the formats have" '(r["recipes"][2]["bits"] < 3.25 < 3.9 < r["recipes"][1]["bits"] < 4 and
+	r["recipes"][2]["mb_per_token"] < r["recipes"][1]["mb_per_token"])'
 check "and less is lost by better codes" 'r["recipes"][2]["kl_1"] < r["recipes"][1]["kl_1"]'
 try "a synthetic checkpoint of one" seconds make "$here/hybrid.json" "$here/raw_hybrid" --layers 4 --raw --json
 check "with a layer of the draft's beside its 4" \
