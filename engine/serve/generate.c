@@ -84,6 +84,13 @@ static void shorten_steps(struct model *m)
 	pthread_mutex_lock(&m->schedule.lock);
 }
 
+/* Lock held. */
+static bool can_be_read(const struct session *s)
+{
+	bool complete;
+	return s->answer && answer_size(s->answer, &complete);
+}
+
 /* Lock held, released meanwhile. The first bytes of an answer are what somebody waits for by the
  * microsecond, and whoever brings them there needs a processor: the loop thread, then the reader.
  * Compute threads may have taken all of them, and a scheduler that has just run these two finds
@@ -91,7 +98,7 @@ static void shorten_steps(struct model *m)
  * computes sleeps for a moment, once an answer, unless others wait for their own. */
 static void give_way(struct model *m, const struct session *s)
 {
-	static const struct timespec MOMENT = {0, 150000};
+	static const struct timespec MOMENT = {0, 300000};
 	if (m->schedule.runnable.first != s || s->next)
 		return;
 	pthread_mutex_unlock(&m->schedule.lock);
@@ -103,7 +110,7 @@ static void give_way(struct model *m, const struct session *s)
 static void step(struct model *m)
 {
 	struct session *s = m->schedule.runnable.first;
-	bool answering = s->status == SESSION_GENERATING;
+	bool began = can_be_read(s);
 	session_unqueue(s);
 	s->stepping = true;
 	m->schedule.at_step = s;
@@ -118,7 +125,7 @@ static void step(struct model *m)
 		session_free(s);
 	else if (more) {
 		session_queue(s);
-		if (!answering && s->status == SESSION_GENERATING)
+		if (!began && can_be_read(s))
 			give_way(m, s);
 	}
 	if (!schedule_works(&m->schedule)) /* who reads has come to the end */
