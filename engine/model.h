@@ -32,9 +32,9 @@ struct engine_options {
 	uint32_t context;	 /* positions per session; 0: the model's own, at most 32 Ki */
 	uint32_t threads;	 /* 0: as many as cores */
 	uint32_t chunk;		 /* prompt tokens per step; 0: see chunk.h. Never changes a text. */
-	uint32_t idle; /* seconds after which a model that nobody asked is unloaded; 0: never */
-	uint32_t refine; /* 1: models are refined while nobody asks anything; 0: not */
-	const char *quant;	 /* auto (NULL: this), 2bit … 4bit, tq2 … tq4 or bf16; see recipe.h */
+	uint32_t idle;	   /* seconds after which a model that nobody asked is unloaded; 0: never */
+	uint32_t refine;   /* 1: models are refined while nobody asks anything; 0: not */
+	const char *quant; /* auto (NULL: this), 2bit … 4bit, tq2 … tq4 or bf16; see recipe.h */
 	int exact; /* not 0: with activations, keys and values, and what was in codes, in F32 */
 	const char *codec;	   /* none, zstd or auto (NULL: this); see recipe.h */
 	const char *template_file; /* every model's chat template; NULL: their own */

@@ -15,7 +15,7 @@
 
 struct maker {
 	__m512i a[TC_TURNS], b[TC_TURNS]; /* the codebook, repeated; a with the offset */
-	__m512i nibbles[TC_MOST_BACK]; /* of the position before, and of the one before that */
+	__m512i nibbles[TC_MOST_BACK];	  /* of the position before, and of the one before that */
 };
 
 /* To be defined by whoever includes this: nibbles in the lower halves of bytes, with anything above

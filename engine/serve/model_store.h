@@ -19,7 +19,7 @@ struct model_store {
 	/* Where it may be, in order of preference, some of which may be NULL; then, for each, where
 	 * what refining made of it is. */
 	char *folders[2 * STORE_PLACES];
-	_Atomic int folder; /* which of them has it, or is being written */
+	_Atomic int folder;	    /* which of them has it, or is being written */
 	struct published published; /* for plans, if the recipe is as published */
 
 	/* Written under `lock` once has_store announces them. */

@@ -92,7 +92,8 @@ static void sip_round(uint64_t v[4])
 	v[2] = rotated(v[2], 32);
 }
 
-/* SipHash-2-4 (Aumasson and Bernstein 2012), of whole words: its result tells nothing of its key. */
+/* SipHash-2-4 (Aumasson and Bernstein 2012), of whole words: its result tells nothing of its key.
+ */
 static uint64_t sip(uint64_t k0, uint64_t k1, const uint64_t *words, size_t count)
 {
 	uint64_t v[4] = {k0 ^ 0x736f6d6570736575u, k1 ^ 0x646f72616e646f6du,

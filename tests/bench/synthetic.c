@@ -205,8 +205,9 @@ static void draw_row(const struct synthetic *s, const struct synthetic_tables *t
 	float *values = malloc(shape->cols * sizeof *values);
 	struct shape floats = *shape;
 	floats.format = FORMAT_F32;
-	memset(to, 0, format_packed_bytes(&(struct shape){
-			      .format = FORMAT_Q8_0, .rows = 1, .cols = shape->cols}));
+	memset(to, 0,
+	       format_packed_bytes(
+		       &(struct shape){.format = FORMAT_Q8_0, .rows = 1, .cols = shape->cols}));
 	if (values) { /* else zeros do: only speeds are measured */
 		draw_floats(s, t, d, id, &floats, row, (uint8_t *)values);
 		(void)q8_0_quantise_row(to, values, shape->cols);

@@ -7,9 +7,9 @@
  *     @version@                anywhere: the program's version
  *     @files@                  a line: the tree, folder by folder, each file with its entry
  *     @commands@               a line: the commands, each with its entry
- *     @each LIST PATTERN       a line: PATTERN for each of a list (option, switch, param, command, and
- *                              http-option and http-switch, moefs-http's),
- *                              with %n its name and %d its line for people, quoted for '...'
+ *     @each LIST PATTERN       a line: PATTERN for each of a list (option, switch, param, command,
+ * and http-option and http-switch, moefs-http's), with %n its name and %d its line for people,
+ * quoted for '...'
  *     @ NAME                   from here on, up to the next such line: the entry of a file or a
  *                              command, what there is to say of it beyond its line
  *
