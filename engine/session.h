@@ -175,6 +175,7 @@ int session_tool_results_submit(struct session *s, struct answer **answer, struc
 
 size_t params_count(void);
 const char *params_name(size_t i);
+size_t params_find(const char *name); /* params_count(): there is none of this name */
 /* What people read of one: the values that it takes, what it begins with, and one line. */
 struct param_words {
 	const char *takes, *begins, *about;

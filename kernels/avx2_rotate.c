@@ -182,20 +182,28 @@ ALWAYS_INLINE __m256 levels_at(const struct tq_codebook *book, __m256i index, ui
 	return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(upper));
 }
 
+/* Divides a group by its norm, which it returns, and rotates it. */
+ALWAYS_INLINE float normalise(__m256 y[REGISTERS])
+{
+	const float norm = sqrtf(dot128(y, y));
+	const __m256 divisor = _mm256_set1_ps(norm == 0 ? 1 : norm);
+
+	for (size_t i = 0; i < REGISTERS; i++)
+		y[i] = _mm256_div_ps(y[i], divisor);
+	rotate(y);
+	return norm;
+}
+
 ALWAYS_INLINE bool quantise_group(uint8_t *packed, float *stored, __m256 y[REGISTERS],
 				  const struct tq_codebook *book, uint32_t bits, enum tq_gain gain)
 {
 	__m256 c[REGISTERS];
 	__m256i index[REGISTERS];
 	uint8_t bytes[TQ_GROUP];
-	const float norm = sqrtf(dot128(y, y));
-	const __m256 divisor = _mm256_set1_ps(norm == 0 ? 1 : norm);
+	const float norm = normalise(y);
 
 	if (!isfinite(norm))
 		return false;
-	for (size_t i = 0; i < REGISTERS; i++)
-		y[i] = _mm256_div_ps(y[i], divisor);
-	rotate(y);
 	for (size_t i = 0; i < REGISTERS; i++) {
 		index[i] = nearest_levels(book, y[i], 1U << bits);
 		c[i] = levels_at(book, index[i], 1U << bits);
@@ -251,11 +259,7 @@ float avx2_tq_normalise(float y[TQ_GROUP], const float *x, size_t left)
 	__m256 v[REGISTERS];
 
 	load_group(v, x, left);
-	const float norm = sqrtf(dot128(v, v));
-	const __m256 divisor = _mm256_set1_ps(norm == 0 ? 1 : norm);
-	for (size_t i = 0; i < REGISTERS; i++)
-		v[i] = _mm256_div_ps(v[i], divisor);
-	rotate(v);
+	const float norm = normalise(v);
 	for (size_t i = 0; i < REGISTERS; i++)
 		_mm256_storeu_ps(y + i * AVX2_LANES, v[i]);
 	return norm;

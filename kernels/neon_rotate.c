@@ -160,20 +160,28 @@ ALWAYS_INLINE uint32x4_t nearest_levels(const struct tq_codebook *book, float32x
 	return index;
 }
 
+/* Divides a group by its norm, which it returns, and rotates it. */
+ALWAYS_INLINE float normalise(float32x4_t y[REGISTERS])
+{
+	const float norm = sqrtf(dot128(y, y));
+	const float32x4_t divisor = vdupq_n_f32(norm == 0 ? 1 : norm);
+
+	for (size_t i = 0; i < REGISTERS; i++)
+		y[i] = vdivq_f32(y[i], divisor);
+	rotate(y);
+	return norm;
+}
+
 ALWAYS_INLINE bool quantise_group(uint8_t *packed, float *stored, float32x4_t y[REGISTERS],
 				  const struct tq_codebook *book, uint32_t bits, enum tq_gain gain)
 {
 	float32x4_t c[REGISTERS];
 	uint8_t index[TQ_GROUP];
 	float level[NEON_LANES];
-	const float norm = sqrtf(dot128(y, y));
-	const float32x4_t divisor = vdupq_n_f32(norm == 0 ? 1 : norm);
+	const float norm = normalise(y);
 
 	if (!isfinite(norm))
 		return false;
-	for (size_t i = 0; i < REGISTERS; i++)
-		y[i] = vdivq_f32(y[i], divisor);
-	rotate(y);
 	for (size_t i = 0; i < REGISTERS; i++) {
 		uint32_t four[NEON_LANES];
 		vst1q_u32(four, nearest_levels(book, y[i], 1U << bits));
@@ -230,11 +238,7 @@ float neon_tq_normalise(float y[TQ_GROUP], const float *x, size_t left)
 	float32x4_t v[REGISTERS];
 
 	load_group(v, x, left);
-	const float norm = sqrtf(dot128(v, v));
-	const float32x4_t divisor = vdupq_n_f32(norm == 0 ? 1 : norm);
-	for (size_t i = 0; i < REGISTERS; i++)
-		v[i] = vdivq_f32(v[i], divisor);
-	rotate(v);
+	const float norm = normalise(v);
 	for (size_t i = 0; i < REGISTERS; i++)
 		vst1q_f32(y + i * NEON_LANES, v[i]);
 	return norm;

@@ -1,11 +1,11 @@
 #include "engine/convert/moments.h"
+#include "cache/checksum.h"
 #include "cache/small_file.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 enum { VERSION = 1 };
 static const char magic[8] = "moefs\nMO", file_name[] = "moments", partial[] = "moments.new";
@@ -291,6 +291,21 @@ void moments_add(struct moments *m, const struct kernels *k, int64_t sum, const 
  * with fewer tokens than columns its own know nothing of most directions. */
 static const double prior_tokens = 64;
 
+/* What is known of a matrix's inputs, or of those of all experts of its layer, and of this expert's
+ * own; -1: nothing. */
+struct known {
+	int64_t whole, own;
+};
+
+static struct known known_of(const struct moments *m, struct tensor_id id)
+{
+	struct tensor_id all = id;
+	all.expert = MOMENTS_ALL;
+	bool expert = tensor_roles[id.role].place == PLACE_EXPERT;
+	return (struct known){moments_find(m, expert ? all : id),
+			      expert ? moments_find(m, id) : -1};
+}
+
 /* h += scale · the sum's columns [first, first + n); where only blocks are known the rest stays. */
 static void add_sum(const struct moments *m, const struct moments_entry *s, uint32_t first,
 		    uint32_t n, float scale, float *h)
@@ -309,12 +324,9 @@ static void add_sum(const struct moments *m, const struct moments_entry *s, uint
 bool moments_weigh(const struct moments *m, struct tensor_id id, uint32_t first, uint32_t n,
 		   float *h)
 {
-	struct tensor_id all = id;
 	memset(h, 0, (size_t)n * n * sizeof *h);
-	all.expert = MOMENTS_ALL;
-	bool expert = tensor_roles[id.role].place == PLACE_EXPERT;
-	int64_t whole = moments_find(m, expert ? all : id);
-	int64_t own = expert ? moments_find(m, id) : -1;
+	const struct known k = known_of(m, id);
+	int64_t whole = k.whole, own = k.own;
 	if (whole < 0 || !m->entry[whole].tokens)
 		return false;
 	double prior = own < 0 ? 1 : prior_tokens;
@@ -328,16 +340,12 @@ bool moments_weigh(const struct moments *m, struct tensor_id id, uint32_t first,
 
 uint32_t moments_block(const struct moments *m, struct tensor_id id, uint64_t *same)
 {
-	struct tensor_id all = id;
-	all.expert = MOMENTS_ALL;
-	bool expert = tensor_roles[id.role].place == PLACE_EXPERT;
-	int64_t whole = moments_find(m, expert ? all : id);
-	int64_t own = expert ? moments_find(m, id) : -1;
-	if (whole < 0)
+	const struct known k = known_of(m, id);
+	if (k.whole < 0)
 		return 0;
-	*same = (uint64_t)(own < 0 ? whole : own);
-	uint32_t block = m->entry[whole].block;
-	return block < TQ_GROUP && block < m->entry[whole].cols ? TQ_GROUP : block;
+	*same = (uint64_t)(k.own < 0 ? k.whole : k.own);
+	uint32_t block = m->entry[k.whole].block;
+	return block < TQ_GROUP && block < m->entry[k.whole].cols ? TQ_GROUP : block;
 }
 
 /* ---- the file ---- */
@@ -349,7 +357,7 @@ struct moments_read *moments_read_of(struct moments *m)
 
 static uint64_t sum_of(const void *file, uint64_t bytes)
 {
-	return XXH3_64bits(file, bytes - sizeof(uint64_t));
+	return checksum_of(file, bytes - sizeof(uint64_t));
 }
 
 uint64_t moments_sum(const struct moments *m)

@@ -95,6 +95,14 @@ const char *params_name(size_t i)
 	return table[i].name;
 }
 
+size_t params_find(const char *name)
+{
+	size_t i = 0;
+	while (i < PARAMS && strcmp(params_name(i), name) != 0)
+		i++;
+	return i;
+}
+
 struct param_words params_words(size_t i)
 {
 	return (struct param_words){table[i].what, table[i].begins, table[i].about};

@@ -90,14 +90,11 @@ static size_t window_at(const struct model_refining *r, uint64_t i)
 
 static int set_param(struct session *s, const char *name, const char *value, struct err *e)
 {
-	for (size_t i = 0; i < params_count(); i++)
-		if (!strcmp(params_name(i), name))
-			return session_param_set(s, i, value, strlen(value), e);
-	return 0;
+	return session_param_set(s, params_find(name), value, strlen(value), e);
 }
 
 /* A token that begins a text of the model's own: another for each window, and always the same. */
-static int first_word(struct gathering *g, uint64_t window, char *word, size_t size)
+static void first_word(const struct gathering *g, uint64_t window, char *word, size_t size)
 {
 	const struct tokenizer *t = g->model->run.tokenizer;
 	uint32_t all = g->model->id.config.vocabulary;
@@ -107,17 +104,16 @@ static int first_word(struct gathering *g, uint64_t window, char *word, size_t s
 		const char *bytes = tokenizer_bytes(t, id, false, &n);
 		if (n && n < size && utf8_valid_length(bytes, n) == n && !memchr(bytes, '\n', n)) {
 			(void)snprintf(word, size, "%.*s", (int)n, bytes);
-			return 0;
+			return;
 		}
 	}
 	(void)snprintf(word, size, "The");
-	return 0;
 }
 
 static int begin_written(struct gathering *g, uint64_t window, struct err *e)
 {
 	char word[64], number[24];
-	(void)first_word(g, window, word, sizeof word);
+	first_word(g, window, word, sizeof word);
 	(void)snprintf(number, sizeof number, "%" PRIu64, window + 1);
 	int failed = session_reset(g->session, e);
 	if (!failed)

@@ -56,9 +56,7 @@ void state_texts_write(const struct session *s, struct text_out *out)
 static int take_param(struct session *to, const char *name, const char *bytes, size_t n,
 		      struct err *e)
 {
-	size_t i = 0;
-	while (i < params_count() && strcmp(params_name(i), name) != 0)
-		i++;
+	size_t i = params_find(name);
 	if (i == params_count())
 		return err_set(e, EINVAL, "params/%s is not a param of this version of moefs",
 			       name);

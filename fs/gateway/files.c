@@ -5,6 +5,7 @@
 #include "fs/gateway/gateway.h"
 #include "fs/gateway/handlers.h"
 #include "fs/gateway/place.h"
+#include "fs/gateway/tree.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -174,18 +175,7 @@ enum MHD_Result files_get(struct request *r)
 static int write_body(const struct place *at, const struct text *body, bool sync)
 {
 	int fd = openat(at->folder, at->name, O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC);
-	int code = fd < 0 ? -errno : 0;
-	for (size_t done = 0; !code && done < body->length;) {
-		ssize_t n = write(fd, body->data + done, body->length - done);
-		if (n < 0 && errno != EINTR)
-			code = -errno;
-		done += n > 0 ? (size_t)n : 0;
-	}
-	if (!code && sync && fsync(fd))
-		code = -errno;
-	if (fd >= 0 && close(fd) && !code)
-		code = -errno;
-	return code;
+	return tree_write_open(fd < 0 ? -errno : fd, body->data, body->length, sync);
 }
 
 /* What a use of a place has come to. */

@@ -154,12 +154,12 @@ void tree_line(const char *tree, char *value, size_t size, const char *format, .
 	value[strcspn(value, "\n")] = 0;
 }
 
-static int write_file(int fd, const char *data, size_t size, bool sync)
+int tree_write_open(int fd, const char *data, size_t size, bool far)
 {
 	if (fd < 0)
 		return fd;
 	int code = write_all(fd, data, size);
-	if (sync && !code && fsync(fd))
+	if (far && !code && fsync(fd))
 		code = -errno;
 	if (close(fd) && !code)
 		code = -errno;
@@ -172,7 +172,7 @@ int tree_write(const char *tree, const char *data, size_t size, const char *form
 	va_start(values, format);
 	int fd = open_in(tree, O_WRONLY | O_TRUNC, format, values);
 	va_end(values);
-	return write_file(fd, data, size, false);
+	return tree_write_open(fd, data, size, false);
 }
 
 int tree_write_far(const char *tree, const char *data, size_t size, const char *format, ...)
@@ -181,7 +181,7 @@ int tree_write_far(const char *tree, const char *data, size_t size, const char *
 	va_start(values, format);
 	int fd = open_in(tree, O_WRONLY | O_TRUNC, format, values);
 	va_end(values);
-	return write_file(fd, data, size, true);
+	return tree_write_open(fd, data, size, true);
 }
 
 int tree_put(const char *tree, const char *data, size_t size, const char *format, ...)

@@ -30,6 +30,8 @@ __attribute__((format(printf, 4, 5))) int tree_write(const char *tree, const cha
  * to (sshfs): it has taken effect, or was refused, before it is closed. */
 __attribute__((format(printf, 4, 5))) int tree_write_far(const char *tree, const char *data,
 							 size_t size, const char *format, ...);
+/* The same of a file that is open, or -errno, which comes back; it is closed. */
+int tree_write_open(int fd, const char *data, size_t size, bool far);
 /* The same of a file that takes each write as it comes, and that need not be truncated: it stays
  * open. A descriptor, or -errno. */
 __attribute__((format(printf, 4, 5))) int tree_put(const char *tree, const char *data, size_t size,

@@ -40,11 +40,7 @@ static int ask(struct files *f, struct measured *m, bool counts, struct err *e)
 
 static int prepare_tree(const struct files *f, struct err *e)
 {
-	char tokens[32];
-	(void)snprintf(tokens, sizeof tokens, "%llu\n", (unsigned long long)f->tokens);
-	int rc = mounted_put(&f->at, "sessions/default/params/max_tokens", tokens, e);
-	if (rc == 0)
-		rc = mounted_put(&f->at, "sessions/default/params/temperature", "0\n", e);
+	int rc = mounted_short(&f->at, f->tokens, e);
 	return rc == 0 ? mounted_put(&f->at, "sessions/default/params/chat", "off\n", e) : rc;
 }
 
@@ -66,22 +62,13 @@ static int round_of(struct files *f, bool tree, struct err *e)
 
 static void tell(struct files *f, struct report *r)
 {
-	static const struct column COLUMNS[] = {{"what", "what", -1},
-						{"first", "first byte, us beyond the engine", 0},
-						{"token", "a token to its reader, us", 0},
-						{"tokens", "tokens", 0}};
+	static const struct column COLUMNS[] = {MEASURED_COLUMNS};
 	struct measured *all[] = {&f->echo, &f->tree};
 	static const char *const NAMES[] = {"bare echo", "tree"};
 	struct table t;
 	table_begin(&t, r, "files", "medians (5th-95th of a hundred)", COLUMNS, 4);
-	for (size_t i = 0; i < 2; i++) {
-		struct summary first = measured_spread(all[i]->first, all[i]->firsts),
-			       token = measured_spread(all[i]->delay, all[i]->delays);
-		table_text(&t, NAMES[i]);
-		table_summary(&t, &first);
-		table_summary(&t, &token);
-		table_number(&t, (double)all[i]->delays);
-	}
+	for (size_t i = 0; i < 2; i++)
+		measured_tell(all[i], NAMES[i], &t);
 	table_end(&t);
 }
 

@@ -187,3 +187,21 @@ struct summary measured_spread(double *values, size_t n)
 	qsort(values, n, sizeof *values, by_size);
 	return (struct summary){values[n / 2], values[n / 20], values[n - 1 - n / 20]};
 }
+
+void measured_tell(struct measured *m, const char *name, struct table *t)
+{
+	struct summary first = measured_spread(m->first, m->firsts),
+		       token = measured_spread(m->delay, m->delays);
+	table_text(t, name);
+	table_summary(t, &first);
+	table_summary(t, &token);
+	table_number(t, (double)m->delays);
+}
+
+int mounted_short(const struct mounted *a, uint64_t tokens, struct err *e)
+{
+	char text[32];
+	(void)snprintf(text, sizeof text, "%llu\n", (unsigned long long)tokens);
+	int rc = mounted_put(a, "sessions/default/params/max_tokens", text, e);
+	return rc == 0 ? mounted_put(a, "sessions/default/params/temperature", "0\n", e) : rc;
+}

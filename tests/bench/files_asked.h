@@ -35,6 +35,8 @@ void mounted_end(struct mounted *a);
 /* Files by their names in a->inside. */
 int mounted_open(const struct mounted *a, const char *name, int flags, struct err *e);
 int mounted_put(const struct mounted *a, const char *name, const char *text, struct err *e);
+/* Answers of so many tokens at most, always the same. */
+int mounted_short(const struct mounted *a, uint64_t tokens, struct err *e);
 
 struct reads {
 	size_t count;
@@ -50,5 +52,13 @@ int measured_create(struct measured *m, struct err *e);
 void measured_free(struct measured *m);
 /* Medians, of the 5th and the 95th of a hundred: a machine's hiccups are no range. Sorts. */
 struct summary measured_spread(double *values, size_t n);
+/* What a table has of each: its name, its first bytes, its tokens. */
+#define MEASURED_COLUMNS                                                        \
+	{"what", "what", -1}, {"first", "first byte, us beyond the engine", 0}, \
+		{"token", "a token to its reader, us", 0},                      \
+	{                                                                       \
+		"tokens", "tokens", 0                                           \
+	}
+void measured_tell(struct measured *m, const char *name, struct table *t);
 
 #endif

@@ -90,10 +90,7 @@ static char *random_words(const struct tokenizer *t, uint64_t tokens, struct err
 
 static int set_param(struct session *s, const char *name, const char *value, struct err *e)
 {
-	size_t i = 0;
-	while (strcmp(params_name(i), name) != 0)
-		i++;
-	return session_param_set(s, i, value, strlen(value), e);
+	return session_param_set(s, params_find(name), value, strlen(value), e);
 }
 
 static int prepare(struct first *f, struct err *e)

@@ -188,16 +188,12 @@ static int crowds(struct http *h, uint64_t round, struct err *e)
 
 static int prepare(struct http *h, struct err *e)
 {
-	char tokens[32];
 	struct reads *r = malloc(sizeof *r);
 	if (!r)
 		return err_set(e, ENOMEM, "no memory for an answer");
-	(void)snprintf(tokens, sizeof tokens, "%llu\n", (unsigned long long)h->tokens);
 	int rc = mounted_begin(&h->at, true, e);
 	if (rc == 0)
-		rc = mounted_put(&h->at, "sessions/default/params/max_tokens", tokens, e);
-	if (rc == 0)
-		rc = mounted_put(&h->at, "sessions/default/params/temperature", "0\n", e);
+		rc = mounted_short(&h->at, h->tokens, e);
 	if (rc == 0)
 		rc = ask_tree(h, "hello", r, e); /* loads the model */
 	free(r);
@@ -206,22 +202,14 @@ static int prepare(struct http *h, struct err *e)
 
 static void tell(struct http *h, struct report *r)
 {
-	static const struct column COLUMNS[] = {{"what", "what", -1},
-						{"first", "first byte, us beyond the engine", 0},
-						{"token", "a token to its reader, us", 0},
-						{"tokens", "tokens", 0},
+	static const struct column COLUMNS[] = {MEASURED_COLUMNS,
 						{"rate", "many: KB of text/s", 1}};
 	static const char *const NAMES[] = {"files", "moefs-http"};
 	struct measured *all[] = {&h->tree, &h->http};
 	struct table t;
 	table_begin(&t, r, "http", "medians (5th-95th of a hundred; of rounds)", COLUMNS, 5);
 	for (size_t i = 0; i < 2; i++) {
-		struct summary first = measured_spread(all[i]->first, all[i]->firsts),
-			       token = measured_spread(all[i]->delay, all[i]->delays);
-		table_text(&t, NAMES[i]);
-		table_summary(&t, &first);
-		table_summary(&t, &token);
-		table_number(&t, (double)all[i]->delays);
+		measured_tell(all[i], NAMES[i], &t);
 		for (uint64_t k = 0; k < h->crowds; k++)
 			h->rates[!i][k] *= 1e-3;
 		struct summary rate =
