@@ -125,9 +125,10 @@ $(BUILD)/%.o: %.c | libraries
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) -c -o $@ $<
 
+# What tests/unit/session_help.c holds: --wrap puts its function around the engine's.
 $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(HELP_OBJS) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) $(shell pkg-config --libs $(TEST_LIBS)) -lm
+	$(Q)$(CC) $(LDFLAGS) -Wl,--wrap=turn_step -o $@ $^ $(PKG_LIBS) $(shell pkg-config --libs $(TEST_LIBS)) -lm
 
 # What of the benchmarks has tests of its own.
 $(BUILD)/tests/test_trace: $(call objects,tests/bench/trace.c tests/bench/trace_lines.c)
