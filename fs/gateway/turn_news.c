@@ -222,6 +222,17 @@ static bool is_long_prompt(struct problem *p)
 	return true;
 }
 
+/* What others take is given back some time; the tree's own words say who can do something now. Of
+ * reading its answer there is but EIO. */
+static bool is_no_room(const struct problem *p)
+{
+	static const char *const words[] = {"the context budget is used up", "no memory for "};
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		if (strstr(p->text, words[i]))
+			return true;
+	return false;
+}
+
 /* Why a turn failed. What is too long is known by its numbers, not by words, where they are; what
  * its template refuses to write is what the request has in it. */
 static int why_failed(struct turn *t, struct problem *p)
@@ -242,7 +253,7 @@ static int why_failed(struct turn *t, struct problem *p)
 	turn_refused(t, -EIO, NULL, p);
 	if (is_long_prompt(p))
 		return -1;
-	if (!strcmp(state, "failed"))
+	if (!strcmp(state, "failed") || is_no_room(p))
 		p->kind = PROBLEM_NOT_NOW;
 	else if (code == -EIO && !strcmp(state, "ready"))
 		turn_refused(t, -EINVAL, "messages", p);
