@@ -39,7 +39,7 @@ verbs() {
 	same "$(stat -c %a ../ctl)" 644 mode
 	same "$(stat -c %s ../ctl)" "$(wc -c <../ctl)" size
 	shell_fails_with "Invalid argument" "echo dance > ../ctl"
-	says "'dance' is not a verb" || fail "$(cat ../error)"
+	says "'dance' is not a verb; there are load, unload, rescan" || fail "$(cat ../error)"
 	shell_fails_with "Invalid argument" "echo load > ../ctl"
 	shell_fails_with "Invalid argument" "echo unload > ../ctl"
 	shell_fails_with "Invalid argument" "echo rescan one > ../ctl"
