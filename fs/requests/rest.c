@@ -28,7 +28,8 @@ struct trimming {
 
 static void work(struct job *job)
 {
-	(void)job;
+	struct trimming *t = LINK_OWNER(job, struct trimming, job);
+	engine_rest(t->mount->engine);
 	(void)malloc_trim(0);
 }
 
