@@ -8,9 +8,12 @@
  * All threads share one heap for it. With heaps of their own, the allocator's default, what lies
  * free at the end of any but the first is never given back (glibc's malloc_trim leaves it), and
  * what one thread has freed no other takes: after ten minutes that was half of what the daemon
- * held. What threads compute they do in memory that is there; so they seldom meet at its lock. */
+ * held. What threads compute they do in memory that is there; so they seldom meet at its lock.
+ * Small pieces that threads keep go back before it (kept.h), half a second after their last work,
+ * and those of the loop when it rests. */
 #include "fs/requests/rest.h"
 #include "cache/clock.h"
+#include "cache/kept.h"
 #include "fs/base/workers.h"
 #include "fs/mount/mount.h"
 
@@ -30,6 +33,7 @@ static void work(struct job *job)
 {
 	struct trimming *t = LINK_OWNER(job, struct trimming, job);
 	engine_rest(t->mount->engine);
+	kept_give_up();
 	(void)malloc_trim(0);
 }
 
@@ -73,11 +77,13 @@ void rest_look(struct mount *m, struct fuse_buf *buffer)
 		return;
 	m->stirred_ns = 0;
 	give_back(m, buffer);
+	kept_give_up();
 	struct trimming *t = calloc(1, sizeof *t);
 	if (!t)
 		return;
 	t->mount = m;
 	t->job.slow = true;
+	t->job.keeps_nothing = true;
 	t->job.work = work;
 	t->job.finish = finish;
 	workers_run(m->workers, &t->job);
