@@ -37,7 +37,8 @@ struct loader {
 	struct loader *next;
 	struct reader *reader;
 	pthread_t thread;
-	void *scratch; /* of one record, for those that are made or unpacked */
+	pthread_mutex_t lock; /* of the scratch, while it is used */
+	void *scratch;	      /* of one record, for those that are made or unpacked */
 	size_t scratch_bytes;
 };
 
@@ -139,7 +140,7 @@ static int grow_scratch(struct loader *l, size_t bytes, struct err *e)
 }
 
 /* Verifies what was read, decodes it where the store keeps it coded, and arranges it in its slot.
- */
+ * The scratch is locked. */
 static int unpack(struct loader *l, struct entry *x, const struct store_pieces *stored,
 		  struct err *e)
 {
@@ -166,9 +167,11 @@ static void finish_read(struct loader *l, const struct read_done *done)
 	struct err e = {0};
 	int failed = done->result;
 	count(&p->total.bytes_read, &s->own.bytes_read, done->bytes);
+	pthread_mutex_lock(&l->lock);
 	failed = failed ? store_read_failed(s->supply.store, entry_layer(x), entry_expert(x),
 					    -failed, &e)
 			: unpack(l, x, &done->record, &e);
+	pthread_mutex_unlock(&l->lock);
 	reader_release(l->reader, done);
 	pthread_mutex_lock(&p->lock);
 	end_load(p, x, failed, &e);
@@ -179,12 +182,14 @@ static void make(struct loader *l, struct entry *x)
 {
 	struct pager_source *s = x->source;
 	struct err e = {0};
+	pthread_mutex_lock(&l->lock);
 	int failed = grow_scratch(l, store_info(s->supply.store)->record_bytes, &e);
 	if (!failed)
 		failed = s->supply.make(s->supply.ctx, entry_layer(x), entry_expert(x), l->scratch,
 					&e);
 	if (!failed)
 		s->supply.arrange(s->supply.ctx, entry_layer(x), x->slot, l->scratch);
+	pthread_mutex_unlock(&l->lock);
 	pthread_mutex_lock(&l->pager->lock);
 	give_place(l->pager, x);
 	end_load(l->pager, x, failed, &e);
@@ -317,6 +322,7 @@ static void loader_free(struct loader *l)
 {
 	reader_destroy(l->reader);
 	free(l->scratch);
+	pthread_mutex_destroy(&l->lock);
 	free(l);
 }
 
@@ -329,6 +335,7 @@ static int start_loader(struct pager *p, bool ring, struct err *e)
 		free(l);
 		return failed;
 	}
+	pthread_mutex_init(&l->lock, NULL);
 	l->pager = p;
 	pthread_mutex_lock(&p->lock); /* it is in the list before it runs */
 	int code = pthread_create(&l->thread, NULL, ring ? ring_main : worker_main, l);
@@ -371,6 +378,28 @@ int loaders_start(struct pager *p, enum pager_io io, struct err *e)
 	for (uint32_t i = 0; i < p->ring_threads && !failed; i++)
 		failed = start_loader(p, true, e);
 	return failed ? failed : start_loader(p, false, e);
+}
+
+/* Who makes or unpacks something keeps his scratch. */
+static void loader_rest(struct loader *l)
+{
+	reader_rest(l->reader);
+	if (pthread_mutex_trylock(&l->lock))
+		return;
+	free(l->scratch);
+	l->scratch = NULL;
+	l->scratch_bytes = 0;
+	pthread_mutex_unlock(&l->lock);
+}
+
+/* Others may start meanwhile, but they come before the first. */
+void pager_rest(struct pager *p)
+{
+	pthread_mutex_lock(&p->lock);
+	struct loader *first = p->loaders;
+	pthread_mutex_unlock(&p->lock);
+	for (struct loader *l = first; l; l = l->next)
+		loader_rest(l);
 }
 
 void loaders_stop(struct pager *p)

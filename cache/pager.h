@@ -202,6 +202,9 @@ struct pager_stats {
 	const char *io;			    /* "io_uring" or "pread" */
 };
 void pager_stats(const struct pager *p, struct pager_stats *out);
+/* Gives back what experts were read into on their way, several records for each thread that reads:
+ * for when nobody has asked for a while. The next reads take it anew. */
+void pager_rest(struct pager *p);
 /* The same counters for one source; budget, peak, waiting and depth are the pool's. */
 void pager_source_stats(const struct pager_source *s, struct pager_stats *out);
 /* How many of so many experts pager_warm has asked for; total 0: it is not at work. */

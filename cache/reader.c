@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <liburing.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -40,6 +41,8 @@ struct read_buffer {
 
 struct reader {
 	struct read_buffer buffer[READER_MOST];
+	pthread_mutex_t
+		lock; /* which buffers are busy, and whether those that are not have memory */
 	unsigned capacity;
 	int wake;
 	struct io_uring ring;
@@ -55,6 +58,7 @@ int reader_create(struct reader **out, unsigned capacity, bool ring, int wake, s
 	*out = r;
 	if (!r)
 		return err_sys(e, ENOMEM, "a reader of experts");
+	pthread_mutex_init(&r->lock, NULL);
 	r->capacity = capacity;
 	r->wake = wake;
 	/* EPERM in containers, ENOSYS in old kernels, ENOMEM under tight limits: pread does it too.
@@ -69,9 +73,20 @@ void reader_destroy(struct reader *r)
 		return;
 	if (r->has_ring)
 		io_uring_queue_exit(&r->ring);
-	for (unsigned i = 0; i < READER_MOST; i++)
-		free(r->buffer[i].memory);
+	reader_rest(r);
+	pthread_mutex_destroy(&r->lock);
 	free(r);
+}
+
+void reader_rest(struct reader *r)
+{
+	pthread_mutex_lock(&r->lock);
+	for (struct read_buffer *b = r->buffer; b < r->buffer + READER_MOST; b++)
+		if (!b->busy) {
+			free(b->memory);
+			b->memory = NULL;
+		}
+	pthread_mutex_unlock(&r->lock);
 }
 
 bool reader_has_ring(const struct reader *r)
@@ -320,10 +335,12 @@ int reader_queue(struct reader *r, const struct store_extents *record, void *tag
 		i++;
 	struct read_buffer *b = &r->buffer[i];
 	assert(!b->busy && record->count > 0 && record->count <= STORE_PIECES);
+	pthread_mutex_lock(&r->lock);
 	int rc = set_ranges(b, record, e);
+	b->busy = !rc;
+	pthread_mutex_unlock(&r->lock);
 	if (rc)
 		return rc;
-	b->busy = true;
 	b->tag = tag;
 	for (unsigned k = 0; r->has_ring && k < b->count; k++)
 		ring_queue(r, i, k);
@@ -383,5 +400,7 @@ bool reader_wait(struct reader *r, struct read_done *out)
 
 void reader_release(struct reader *r, const struct read_done *done)
 {
+	pthread_mutex_lock(&r->lock);
 	r->buffer[done->buffer].busy = false;
+	pthread_mutex_unlock(&r->lock);
 }

@@ -51,4 +51,7 @@ struct read_done {
 bool reader_wait(struct reader *r, struct read_done *out);
 void reader_release(struct reader *r, const struct read_done *done);
 
+/* Gives back the memory that no read is in; the next ones take some anew. Any thread. */
+void reader_rest(struct reader *r);
+
 #endif

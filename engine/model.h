@@ -67,6 +67,8 @@ void engine_automatic_context_budget(struct engine *g);
 uint64_t engine_context_budget(const struct engine *g);
 uint64_t engine_context_used(const struct engine *g);
 void engine_cache_stats(const struct engine *g, struct pager_stats *out);
+/* Nobody has asked for a while: gives back memory that only work needs. Any thread. */
+void engine_rest(struct engine *g);
 /* The replacement policy in words, as pager_set_policy takes them; auto is the default. */
 int engine_set_policy(struct engine *g, const char *words, struct err *e);
 void engine_policy(const struct engine *g, char words[PAGER_POLICY_TEXT]);

@@ -26,6 +26,7 @@
 #include "fs/requests/lifetime.h"
 #include "fs/requests/loop.h"
 #include "fs/requests/ops.h"
+#include "fs/requests/rest.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -202,6 +203,7 @@ static int serve_as_user(struct program *p, struct err *e)
 {
 	const struct options *o = &p->options;
 	int code = 0;
+	rest_begin();
 	loop_block_signals();
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of the write, in words */

@@ -2,8 +2,7 @@
 #include "kernels/delta.h"
 
 #include <errno.h>
-#include <malloc.h>
-#include <stdlib.h>
+#include <sys/mman.h>
 
 /* ---- scratch ---- */
 
@@ -29,7 +28,7 @@ static size_t lay_out(struct scratch *s, const struct config *c, size_t rows, vo
 	s->logits = arena_take(&a, (size_t)ANSWER_ROWS * c->vocabulary, sizeof *s->logits);
 	if (c->experts)
 		moe_take(&s->moe, &a, c, rows);
-	return a.used;
+	return s->bytes = a.used;
 }
 
 int forward_computes(const struct config *c, struct err *e)
@@ -50,12 +49,15 @@ int forward_computes(const struct config *c, struct err *e)
 	return 0;
 }
 
+/* A mapping of its own, so that the system has it back as soon as it is freed, and all of it at
+ * once: what is counted as taken must be, or what is free looks like more than there is. */
 int forward_init(struct forward *f, struct err *e)
 {
 	const struct config *c = f->env.config;
 	size_t bytes = lay_out(&f->scratch, c, f->chunk, NULL);
-	void *memory = aligned_alloc(ARENA_ALIGNMENT, bytes);
-	if (!memory)
+	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	if (memory == MAP_FAILED)
 		return err_set(e, ENOMEM, "out of memory for %zu MB of activations", bytes >> 20);
 	lay_out(&f->scratch, c, f->chunk, memory);
 	rotation_begin(f->scratch.rotations, c);
@@ -64,7 +66,8 @@ int forward_init(struct forward *f, struct err *e)
 
 void forward_free(struct forward *f)
 {
-	free(f->scratch.memory);
+	if (f->scratch.memory)
+		(void)munmap(f->scratch.memory, f->scratch.bytes);
 	f->scratch = (struct scratch){0};
 }
 
@@ -74,16 +77,6 @@ uint64_t forward_bytes(const struct config *c, uint32_t chunk)
 	return lay_out(&measured, c, chunk, NULL);
 }
 
-/* Has the pages taken from the system; what is in them stays. */
-static void touch_scratch(const struct forward *f)
-{
-	enum { LEAST_PAGE = 4096 };
-	volatile uint8_t *at = f->scratch.memory;
-	size_t bytes = forward_bytes(f->env.config, f->chunk);
-	for (size_t i = 0; i < bytes; i += LEAST_PAGE)
-		at[i] = at[i];
-}
-
 int forward_resize(struct forward *f, uint32_t chunk, struct err *e)
 {
 	struct forward other = *f;
@@ -91,13 +84,8 @@ int forward_resize(struct forward *f, uint32_t chunk, struct err *e)
 	int failed = forward_init(&other, e);
 	if (failed)
 		return failed;
-	bool longer = chunk > f->chunk;
 	forward_free(f);
 	*f = other;
-	if (longer)
-		touch_scratch(f);
-	else
-		malloc_trim(0); /* or the smaller arrays would stay the process's */
 	return 0;
 }
 

@@ -34,6 +34,7 @@ struct scratch {
 	uint32_t *wanted;   /* [rows]: those whose logits are */
 	float *logits;	    /* [ANSWER_ROWS][vocabulary] */
 	void *memory;
+	size_t bytes;
 };
 
 /* What the forward pass of one model needs; one thread at a time. */
@@ -48,12 +49,11 @@ struct forward {
 /* ENOTSUP, in words: the config has a layer that is not computed. */
 int forward_computes(const struct config *c, struct err *e);
 
-/* Takes env and chunk from *f, allocates the scratch. */
+/* Takes env and chunk from *f, allocates the scratch: all of it is taken from the system when it
+ * returns, so that memory_look sees it. */
 int forward_init(struct forward *f, struct err *e);
 void forward_free(struct forward *f);
-/* Other scratch, for so many tokens per call. A longer one is all taken from the system when it
- * returns, so that memory_look sees it, and the old one given back. After an error the old scratch
- * is still there. */
+/* Other scratch, for so many tokens per call; the old one is given back, but after an error. */
 int forward_resize(struct forward *f, uint32_t chunk, struct err *e);
 /* What scratch for so many tokens takes. */
 uint64_t forward_bytes(const struct config *c, uint32_t chunk);

@@ -183,6 +183,11 @@ void engine_cache_stats(const struct engine *g, struct pager_stats *out)
 	pager_stats(g->pager, out);
 }
 
+void engine_rest(struct engine *g)
+{
+	pager_rest(g->pager);
+}
+
 int engine_set_policy(struct engine *g, const char *words, struct err *e)
 {
 	return pager_set_policy(g->pager, words, e);

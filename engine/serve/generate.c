@@ -1,6 +1,7 @@
 /* A model's generation thread: loads the weights when they are wanted, takes the sessions that have
  * a turn in rotation, one step (a chunk of a prompt, or one token) each, and unloads. */
 #include "cache/clock.h"
+#include "cache/kept.h"
 #include "engine/compute/slice.h"
 #include "engine/serve/chunk.h"
 #include "engine/serve/internal.h"
@@ -203,21 +204,26 @@ static void wait_while_idle(struct model *m)
 }
 
 /* Lock held. While there is no turn the conversion has the machine. */
-static void wait_for_work(struct model *m)
+static void wait_for_work(struct model *m, bool *keeps)
 {
 	if (has_work(m) || atomic_load(&m->schedule.quit))
 		return;
 	load_let_convert(m, true);
-	wait_while_idle(m);
+	if (*keeps)
+		kept_wait(&m->schedule.work, &m->schedule.lock, keeps);
+	else
+		wait_while_idle(m);
 	load_let_convert(m, false);
 }
 
 static void *thread_main(void *arg)
 {
 	struct model *m = arg;
+	bool keeps = false;
 	slice_ask_long();
 	pthread_mutex_lock(&m->schedule.lock);
 	while (!atomic_load(&m->schedule.quit)) {
+		keeps |= has_work(m);
 		if (m->schedule.unload_wanted)
 			unload(m);
 		else if (m->schedule.load_wanted && atomic_load(&m->schedule.state) != MODEL_READY)
@@ -228,7 +234,7 @@ static void *thread_main(void *arg)
 			step(m);
 		else {
 			keep_heat(m);
-			wait_for_work(m);
+			wait_for_work(m, &keeps);
 		}
 	}
 	pthread_mutex_unlock(&m->schedule.lock);

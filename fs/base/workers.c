@@ -3,6 +3,7 @@
  * workers.lock guards the queue of jobs; it is not held while a job works, nor while it is posted.
  */
 #include "fs/base/workers.h"
+#include "cache/kept.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -52,13 +53,15 @@ static void run_job(struct workers *w, struct job *job)
 static void *work(void *arg)
 {
 	struct workers *w = arg;
+	bool keeps = false;
 	pthread_mutex_lock(&w->lock);
 	for (;;) {
 		struct job *job;
 		while (!(job = next_job(w)) && !w->stopping)
-			pthread_cond_wait(&w->wanted, &w->lock);
+			kept_wait(&w->wanted, &w->lock, &keeps);
 		if (!job)
 			break;
+		keeps = !job->keeps_nothing;
 		run_job(w, job);
 	}
 	pthread_mutex_unlock(&w->lock);
@@ -71,7 +74,11 @@ int workers_create(struct workers **out, struct posts *posts, struct err *e)
 	if (!w)
 		return err_set(e, ENOMEM, "no memory for worker threads");
 	pthread_mutex_init(&w->lock, NULL);
-	pthread_cond_init(&w->wanted, NULL);
+	pthread_condattr_t clock;
+	pthread_condattr_init(&clock);
+	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+	pthread_cond_init(&w->wanted, &clock);
+	pthread_condattr_destroy(&clock);
 	list_init(&w->queue);
 	list_init(&w->given);
 	w->posts = posts;

@@ -9,12 +9,13 @@
 struct workers;
 
 struct job {
-	struct link link, order;	 /* the workers' */
-	struct workers *workers;	 /* the workers' */
-	bool waits;			 /* the workers' */
-	struct post done;		 /* the workers' */
-	bool slow;			 /* may take seconds: not all workers are given to these */
-	void (*work)(struct job *job);	 /* in a worker: may block, sees nothing of the mount */
+	struct link link, order;       /* the workers' */
+	struct workers *workers;       /* the workers' */
+	bool waits;		       /* the workers' */
+	struct post done;	       /* the workers' */
+	bool slow;		       /* may take seconds: not all workers are given to these */
+	bool keeps_nothing;	       /* its thread then need not give up what it keeps (kept.h) */
+	void (*work)(struct job *job); /* in a worker: may block, sees nothing of the mount */
 	void (*finish)(struct job *job); /* in the loop: answers and frees */
 };
 

@@ -132,7 +132,8 @@ struct mount {
 	struct link interrupted; /* calls to end with EINTR */
 	struct link handles;	 /* every open file */
 	struct link folders;	 /* open folders of sessions */
-	char *scratch;		 /* READ_MAX_BYTES, for the read being answered */
+	char *scratch;		 /* READ_MAX_BYTES of whole pages, for the read being
+				    answered; lost when the mount rests */
 	struct unsubmitted unsubmitted;
 	struct text readme;    /* what README says */
 	uint64_t memory;       /* that there is, as engine_memory said at mount */

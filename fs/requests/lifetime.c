@@ -13,8 +13,17 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+
+/* Pages of its own, which rest.c can give back. NULL: no memory. */
+static char *map_scratch(void)
+{
+	void *memory = mmap(NULL, READ_MAX_BYTES, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return memory == MAP_FAILED ? NULL : memory;
+}
 
 int mount_create(struct mount **out, struct err *e)
 {
@@ -33,7 +42,7 @@ int mount_create(struct mount **out, struct err *e)
 	list_init(&m->folders);
 	list_init(&m->refusals);
 	readme_make(&m->readme);
-	m->scratch = malloc(READ_MAX_BYTES);
+	m->scratch = map_scratch();
 	int code = m->scratch && !m->readme.failed ? posts_create(&m->posts, e)
 						   : err_set(e, ENOMEM, "no memory");
 	if (!code)
@@ -91,7 +100,8 @@ void mount_destroy(struct mount *m)
 	free(m->unsubmitted.users);
 	text_free(&m->skipped);
 	text_free(&m->readme);
-	free(m->scratch);
+	if (m->scratch)
+		(void)munmap(m->scratch, READ_MAX_BYTES);
 	free(m);
 }
 

@@ -104,7 +104,7 @@ static void loop(struct mount *m, int signals, const struct loop_hooks *hooks)
 		calls_expire(m);
 		asks_expire(m);
 		rescan_expire(m);
-		rest_look(m);
+		rest_look(m, &buffer);
 		calls_serve_woken(m, WOKEN_PER_SLICE);
 		pollers_serve_woken(m, WOKEN_PER_SLICE);
 		calls_end_interrupted(m);

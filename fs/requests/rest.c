@@ -1,16 +1,26 @@
 /* Memory that was freed, and that the allocator keeps. See rest.h.
  *
- * Each thread allocates from an area of its own, and what is freed in its middle stays the
- * process's: after some minutes of many sessions, of models that come and go, two thirds of what
- * the daemon held were that. So when nobody has asked for anything for a second, and no token has
- * come, a worker gives back the pages that are wholly free: once, until something is done again. */
+ * What is freed in the middle of a heap stays the process's: after some minutes of many sessions,
+ * of models that come and go, two thirds of what the daemon held were that. So when nobody has
+ * asked for anything for a second, and no token has come, a worker gives back the pages that are
+ * wholly free: once, until something is done again.
+ *
+ * All threads share one heap for it. With heaps of their own, the allocator's default, what lies
+ * free at the end of any but the first is never given back (glibc's malloc_trim leaves it), and
+ * what one thread has freed no other takes: after ten minutes that was half of what the daemon
+ * held. What threads compute they do in memory that is there; so they seldom meet at its lock.
+ * Small pieces that threads keep go back before it (kept.h), half a second after their last work,
+ * and those of the loop when it rests. */
 #include "fs/requests/rest.h"
 #include "cache/clock.h"
+#include "cache/kept.h"
 #include "fs/base/workers.h"
 #include "fs/mount/mount.h"
 
+#include <fuse3/fuse_lowlevel.h>
 #include <malloc.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 enum { REST_MS = 1000, NS_OF_MS = 1000000 };
 
@@ -21,7 +31,9 @@ struct trimming {
 
 static void work(struct job *job)
 {
-	(void)job;
+	struct trimming *t = LINK_OWNER(job, struct trimming, job);
+	engine_rest(t->mount->engine);
+	kept_give_up();
 	(void)malloc_trim(0);
 }
 
@@ -31,6 +43,11 @@ static void finish(struct job *job)
 	struct trimming *t = LINK_OWNER(job, struct trimming, job);
 	t->mount->stirred_ns = 0;
 	free(t);
+}
+
+void rest_begin(void)
+{
+	(void)mallopt(M_ARENA_MAX, 1);
 }
 
 void rest_stir(struct mount *m)
@@ -46,16 +63,27 @@ int rest_timeout(const struct mount *m)
 	return rested >= REST_MS ? 0 : (int)(REST_MS - rested);
 }
 
-void rest_look(struct mount *m)
+/* The longest request and the longest answer have filled these. libfuse makes another buffer. */
+static void give_back(struct mount *m, struct fuse_buf *buffer)
+{
+	free(buffer->mem);
+	*buffer = (struct fuse_buf){0};
+	(void)madvise(m->scratch, READ_MAX_BYTES, MADV_DONTNEED);
+}
+
+void rest_look(struct mount *m, struct fuse_buf *buffer)
 {
 	if (rest_timeout(m) != 0)
 		return;
 	m->stirred_ns = 0;
+	give_back(m, buffer);
+	kept_give_up();
 	struct trimming *t = calloc(1, sizeof *t);
 	if (!t)
 		return;
 	t->mount = m;
 	t->job.slow = true;
+	t->job.keeps_nothing = true;
 	t->job.work = work;
 	t->job.finish = finish;
 	workers_run(m->workers, &t->job);

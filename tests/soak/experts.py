@@ -83,7 +83,7 @@ def put_model(folder):
         if name.endswith(".safetensors"):
             os.symlink(os.path.join(checkpoint, name), os.path.join(folder, name))
         elif os.path.isfile(os.path.join(checkpoint, name)):
-            shutil.copy(os.path.join(checkpoint, name), folder)
+            shutil.copy(os.path.join(checkpoint, name), os.path.join(folder, name))  # which may be gone meanwhile
 
 
 def mount_verb(u):

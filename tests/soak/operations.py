@@ -9,6 +9,7 @@ MODELS is the mounted folder of models, into which copies of CHECKPOINT come, an
 import errno
 import multiprocessing
 import os
+import re
 import shutil
 import signal
 import sys
@@ -138,6 +139,17 @@ def without_others():
         put(os.path.join(root, "ctl"), "rescan")
 
 
+def all_experts():
+    """They are in memory: the cache holds what it may, or how full it happens to be would be measured."""
+    names = [os.path.join(folder, n) for folder, _, names in os.walk(path("experts")) for n in names if n.isdigit()]
+    put(path("experts", "ctl"), "load *")
+    until = time.monotonic() + HANG
+    while int(re.search(rb"experts_resident (\d+)", get(os.path.join(root, "cache", "stats"))).group(1)) < len(names):
+        if time.monotonic() > until:
+            raise RuntimeError("experts do not come: %s" % get(os.path.join(root, "cache", "stats")))
+        time.sleep(0.05)
+
+
 def quiet():
     """What is left is what a mount has at its beginning."""
     put(os.path.join(root, "cache", "budget"), "8M")
@@ -151,6 +163,7 @@ def quiet():
     put(os.path.join(root, "ctl"), "load " + os.path.basename(model))
     while (get(path("info", "state")), get(path("info", "progress"))) != (b"ready\n", b"idle\n"):
         time.sleep(0.05)
+    all_experts()
     default = path("sessions", "default")
     for name, text in (("tools.json", "[]"), ("template.json", "{}"), ("messages.json", "[]"), ("params/system", "\n"),
                        ("params/stop", "\n"), ("params/format", "auto"), ("params/max_tokens", "24"), ("params/temperature", "0")):

@@ -12,7 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -91,6 +93,25 @@ static void long_steps_are_counted_until_they_are_given_back(void **state)
 	chunk_end(fable.model); /* of which there is nothing left */
 }
 
+/* Or what is free would look like more than there is. */
+static void what_steps_take_is_in_memory_once_it_is_counted(void **state)
+{
+	enum { PAGES_MOST = 1 << 16 };
+	static unsigned char in_memory[PAGES_MOST];
+	(void)state;
+	open_fable(SMALL, 0);
+	const struct scratch *s = &fable.model->run.forward.scratch;
+	for (uint32_t left = CHUNK_DEFAULT; left <= 2000; left += 2000 - CHUNK_DEFAULT) {
+		(void)chunk_next(fable.model, left);
+		size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (s->bytes - 1) / page + 1;
+		assert_in_range(pages, 1, PAGES_MOST);
+		assert_int_equal(mincore(s->memory, s->bytes, in_memory), 0);
+		for (size_t i = 0; i < pages; i++)
+			assert_true(in_memory[i] & 1);
+	}
+	chunk_end(fable.model);
+}
+
 static void without_memory_steps_are_short(void **state)
 {
 	(void)state;
@@ -165,6 +186,7 @@ int main(void)
 		TEST(steps_are_short_where_all_experts_fit),
 		TEST(steps_are_as_long_as_was_asked_for),
 		TEST(long_steps_are_counted_until_they_are_given_back),
+		TEST(what_steps_take_is_in_memory_once_it_is_counted),
 		TEST(a_text_is_the_same_by_long_and_by_short_steps),
 		TEST(what_a_turn_took_is_given_back_when_its_prompt_is_over),
 	};

@@ -452,6 +452,19 @@ static void the_budget_may_change_and_lookers_look_while_batches_run(void **stat
 	assert_true(stats_of(f).used <= 2 * SLOT);
 }
 
+static void rest_often(struct test_pager *f)
+{
+	for (int i = 0; i < 2000; i++)
+		pager_rest(f->pager);
+}
+
+static void what_is_read_into_is_given_back_while_batches_run(void **state)
+{
+	struct test_pager *f = *state;
+	struct pager_source *const s[] = {f->source, f->source};
+	run_together(f, s, 2, 300, rest_often);
+}
+
 struct waiter {
 	struct test_pager *f;
 	uint32_t expert;
@@ -655,6 +668,7 @@ int main(void)
 		TEST(many_threads_of_two_sources_with_large_and_small_slots_all_get_theirs,
 		     four_slots),
 		TEST(the_budget_may_change_and_lookers_look_while_batches_run, four_slots),
+		TEST(what_is_read_into_is_given_back_while_batches_run, four_slots),
 		TEST(a_batch_without_room_waits_until_another_puts, one_slot),
 		TEST(a_grown_budget_wakes_a_batch_that_waits_for_room, one_slot),
 		TEST(who_waits_for_room_first_gets_it_first, four_slots),

@@ -1,0 +1,21 @@
+/* What a thread keeps of what it has freed.
+ *
+ * The allocator leaves small pieces with the thread that freed them, a few of each size, for its
+ * own next ones. Nothing but the thread's end takes them from it, and each keeps the page it lies
+ * in from going back to the system: with a dozen threads that are megabytes, which come by and by.
+ */
+#ifndef MOEFS_CACHE_KEPT_H
+#define MOEFS_CACHE_KEPT_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+/* Puts what the calling thread keeps back with what is free for all. Starts a thread and waits for
+ * its end; without memory for one nothing changes. */
+void kept_give_up(void);
+/* pthread_cond_wait, by the clock of clock.h, for a thread that has worked if *keeps: when it has
+ * waited for half a second, which is before a mount rests, it gives up what it keeps, with the lock
+ * released, and returns; *keeps is false then. */
+void kept_wait(pthread_cond_t *c, pthread_mutex_t *lock, bool *keeps);
+
+#endif

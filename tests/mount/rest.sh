@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# A daemon that nobody asks gives back what it took to answer: after much at once by many it holds what it held when
+# its model was loaded, all of whose experts were in memory.
+. "$(dirname "$0")/lib.sh"
+
+grep -qaE '__(asan|tsan)_init' "$MOEFS" && skip_all "a sanitizer keeps what is freed"
+mounted -o budget=16M
+loaded
+complete
+
+SLACK=1024 # KiB: a twentieth of what it holds
+held() { awk '/^RssAnon/ { print $2 }' "/proc/$daemon/status"; }
+all_there() {
+	local i all
+	all=$(find experts -type f -path 'experts/*/[0-9]*' | wc -l)
+	echo "load *" >experts/ctl
+	for i in $(seq $((limit * 20))); do
+		[ "$(awk '$1 == "experts_resident" { print $2 }' ../cache/stats)" = "$all" ] && return
+		sleep 0.05
+	done
+	fail "experts do not come: $(cat ../cache/stats)"
+}
+rested() { # waits until it has given back what it can: it is the same for two seconds
+	local i now before=-1
+	for i in $(seq $limit); do
+		now=$(held)
+		[ "$now" = "$before" ] && break
+		before=$now
+		sleep 2
+	done
+	echo "$now"
+}
+comes_to() { # KIB: waits until it holds no more
+	local i
+	for i in $(seq $((limit * 5))); do
+		[ "$(held)" -le "$1" ] && return
+		sleep 0.2
+	done
+	fail "it holds $(held) KiB, not $1"
+}
+much() { # by many at once
+	local i pids=()
+	for i in 1 2 3 4 5 6 7 8; do
+		python3 - "$m" <<'PY' &
+import os, sys
+text = b"The fox and the crow met at the river. " * 20000
+for name in ("tokenizer/encode", "tokenizer/encode"):
+    fd = os.open(os.path.join(sys.argv[1], name), os.O_RDWR)
+    os.write(fd, text)
+    while os.read(fd, 1 << 20):
+        pass
+    os.close(fd)
+PY
+		pids+=($!)
+	done
+	wait "${pids[@]}"
+}
+long_prompt() {
+	yes "The fox and the crow met at the river." | head -n 100 >prompt && timeout $limit cat output >/dev/null
+}
+
+claim "all experts are in memory" all_there
+first=$(rested)
+much
+claim "what many took at once is given back" comes_to $((first + SLACK))
+claim "a long prompt is answered" long_prompt
+echo reset >ctl
+claim "what a long prompt took is given back" comes_to $((first + SLACK))
+echo "# held $first KiB at first, $(held) at last"
+finish
