@@ -50,7 +50,8 @@ static int each_file(int dir, int (*visit)(void *ctx, int dir, const char *name)
  */
 static bool tells_use(const char *name)
 {
-	static const char *const names[] = {CHECKPOINT, STORE_INDEX, STORE_JOURNAL, "heat", "sums"};
+	static const char *const names[] = {CHECKPOINT, STORE_INDEX, STORE_JOURNAL,
+					    "heat",	"sums",	     "moments"};
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		if (!strcmp(name, names[i]))
 			return true;
@@ -81,6 +82,13 @@ static bool head_of(int dir, const char *folder, const char *name, void *head, s
 	return good;
 }
 
+/* Before it is converted anew nothing is there but what is known of inputs. */
+static bool is_to_be_refined(const char *folder)
+{
+	const size_t length = strlen(folder), ending = strlen(STORE_REFINED);
+	return length > ending && !strcmp(folder + length - ending, STORE_REFINED);
+}
+
 static int find_kind(int dir, const char *folder, struct store_seen *out, struct err *e)
 {
 	struct store_index index;
@@ -108,9 +116,9 @@ static int find_kind(int dir, const char *folder, struct store_seen *out, struct
 		memcpy(out->key.fingerprint, sums.source, sizeof sums.source);
 		return 0;
 	}
-	if (!store_checkpoint(folder, path, sizeof path,
-			      NULL)) { /* of which nothing was read yet */
-		out->kind = STORE_IN_PLACE;
+	if (!store_checkpoint(folder, path, sizeof path, NULL)) {
+		/* of which nothing was read yet */
+		out->kind = is_to_be_refined(folder) ? STORE_UNFINISHED : STORE_IN_PLACE;
 		return 0;
 	}
 	return err_set(e, ENOENT, "%s: is no store of moefs", folder);
@@ -127,6 +135,16 @@ int store_inspect(const char *folder, struct store_seen *out, struct err *e)
 		failed = err_sys(e, -failed, "%s: cannot be listed", folder);
 	close(dir);
 	return failed;
+}
+
+bool store_superseded(const char *folder, const struct store_seen *seen)
+{
+	char refined[PATH_MOST];
+	struct store_seen other;
+	int n = snprintf(refined, sizeof refined, "%s" STORE_REFINED, folder);
+	return seen->kind == STORE_COMPLETE && n < (int)sizeof refined &&
+	       !store_inspect(refined, &other, NULL) && other.kind == STORE_COMPLETE &&
+	       !memcmp(other.key.fingerprint, seen->key.fingerprint, sizeof seen->key.fingerprint);
 }
 
 /* ---- in use ---- */

@@ -12,7 +12,7 @@
 
 enum store_kind {
 	STORE_COMPLETE,
-	STORE_UNFINISHED, /* a conversion is under way, or was interrupted */
+	STORE_UNFINISHED, /* a conversion, or refining, is under way, or was interrupted */
 	STORE_IN_PLACE,	  /* what is kept of a checkpoint that is used in place (store_place.h) */
 };
 
@@ -23,6 +23,9 @@ struct store_seen {
 	struct timespec used; /* when a mount last loaded it, or wrote to it */
 };
 
+/* What refining makes of a store is in a folder beside it, of the same name with this ending. */
+#define STORE_REFINED ".refined"
+
 /* -ENOENT: there is no store in this folder. Others, in words: it cannot be looked at, as another
  * user's (-EPERM), or its index is damaged. */
 int store_inspect(const char *folder, struct store_seen *out, struct err *e);
@@ -30,6 +33,9 @@ int store_inspect(const char *folder, struct store_seen *out, struct err *e);
 /* Whether somebody converts in this folder, or has its data open; false where that cannot be told:
  * of one in place, and on file systems without leases. */
 bool store_in_use(const char *folder);
+
+/* Whether what was refined of it is complete, of the same checkpoint: the next mount takes that. */
+bool store_superseded(const char *folder, const struct store_seen *seen);
 
 /* Removes the store and its folder, the index first, so that what is left by a failure is no store.
  * -EBUSY: it is in use; -ENOENT: it is none; -ENOTEMPTY: a folder lies in it, which is not ours.

@@ -121,6 +121,8 @@ int model_unload(struct model *m, struct err *e);
 bool model_working(const struct model *m);
 /* Why loading failed, or the conversion that goes on behind cannot, in one sentence; else empty. */
 void model_error(const struct model *m, char *text, size_t size);
+/* The same of refining while idle, which is tried again in later pauses. */
+void model_refining_error(const struct model *m, char *text, size_t size);
 
 /* The tokenizer alone, without weights; opened by the first of all who need it. Each makes a
  * complete answer (session.h), which fails with e's code where text cannot be taken; NULL: out of
@@ -161,7 +163,8 @@ struct model_progress {
 	/* "idle", "converting", "reading" (the dense part into memory), "waiting" (for another
 	 * process that converts), "checking" (the checkpoint's files have other times than the
 	 * store knows, and are compared with what it was made from), "stopped" (converting met what
-	 * it cannot do: model_error), "gathering" (what its inputs are like, for "refining"). */
+	 * it cannot do: model_error), "gathering" (what its inputs are like, for "refining"),
+	 * "refining stopped" (model_refining_error). */
 	const char *doing;
 	uint64_t done, total; /* bytes of the source; of gathering, tokens */
 	double seconds;	      /* since it began */

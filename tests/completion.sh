@@ -86,9 +86,11 @@ behind() { # SHELL
 		offers "$1" "moefs ask -p te" temperature= &&
 		offers "$1" "moefs ask -p " $(params)
 }
-values() { # SHELL PREFIX: what it offers begins with PREFIX: bash has only what is behind =
+values() { # SHELL PREFIX PREFIX: what it offers begins with these: bash has only what is behind =
 	offers "$1" "moefs -o quant=tq" "${2}tq2" "${2}tq3" "${2}tq4" &&
-		offers "$1" "moefs -o quant=3" "${2}3bit"
+		offers "$1" "moefs -o quant=3" "${2}3bit" &&
+		offers "$1" "moefs --refine --text=no" "${3}notes.txt" &&
+		offers "$1" "moefs --refine --text no" notes.txt
 }
 # moefs-http's, of its own --help.
 http_listed() { build=${moefs%/*}; "$build/moefs-http" --help | sed -n 's/^    \([-a-z].*\)/\1/p' | sed 's/  .*//; s/, /\n/g' | sed 's/=.*/=/; s/^-o .*/-o/'; }
@@ -109,7 +111,7 @@ for shell in bash zsh fish; do
 		continue
 	fi
 	claim "$shell completes options, params, commands, and what can be mounted" completes $shell
-	claim "$shell completes an option's value" values $shell "$(unless $shell bash quant=)"
+	claim "$shell completes an option's value" values $shell "$(unless $shell bash quant=)" "$(unless $shell bash --text=)"
 	claim "$shell completes moefs-http's" completes_http $shell "$(unless $shell bash poll=)"
 done
 exit $status

@@ -10,7 +10,10 @@
 
 /* ---- all threads at once ---- */
 
-/* More threads than compute: some wait for the disk meanwhile, most of all for syncs. */
+/* More threads than compute: some wait for the disk meanwhile, most of all for syncs. Rounding by
+ * what is known of inputs takes so long, and so much memory for each, that there it is not worth
+ * it.
+ */
 enum { WAITING_THREADS = 4 };
 
 /* Does job i with a buffer that holds any chunk and any record. */
@@ -92,7 +95,7 @@ static void crew_start(struct crew *w, struct crew_thread *threads, uint32_t cou
 static int run(struct converter *c, job_fn *job, uint32_t jobs, struct err *e)
 {
 	struct crew w = {.converter = c, .job = job, .jobs = jobs};
-	uint32_t count = c->v.threads + WAITING_THREADS;
+	uint32_t count = c->v.threads + (c->v.moments ? 0 : WAITING_THREADS);
 	struct crew_thread *threads = calloc(count, sizeof *threads);
 	if (!threads)
 		return err_set(e, ENOMEM, "out of memory for converting the checkpoint");

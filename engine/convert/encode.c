@@ -126,19 +126,27 @@ void encoder_know(struct encoder *x, const struct moments *m, const _Atomic bool
 	x->stop = stop;
 }
 
-static int weigh(struct weighing *w, const struct kernels *k, const struct moments *m,
-		 struct tensor_id id, const struct shape *s, uint32_t block, struct err *e)
+static int stopped(struct err *e)
+{
+	return err_set(e, ECANCELED, "the conversion was stopped");
+}
+
+static int weigh(const struct encoder *x, struct weighing *w, struct tensor_id id,
+		 const struct shape *s, uint32_t block, struct err *e)
 {
 	rounding_free(w->rounding);
 	w->rounding = NULL;
 	float *h = malloc((size_t)block * block * sizeof *h);
-	int failed = h ? rounding_create(&w->rounding, k, s->format, s->cols, block, e)
+	int failed = h ? rounding_create(&w->rounding, x->kernels, s->format, s->cols, block, e)
 		       : err_set(e, ENOMEM, "out of memory for rounding %u columns", block);
+	if (!failed)
+		rounding_heed(w->rounding, x->stop);
 	bool known = !failed;
-	for (uint32_t at = 0; at < s->cols && known; at += block) {
-		known = moments_weigh(m, id, at, s->cols - at < block ? s->cols - at : block, h);
-		if (known)
-			rounding_weigh(w->rounding, at, h);
+	for (uint32_t at = 0; at < s->cols && known && !failed; at += block) {
+		known = moments_weigh(x->moments, id, at,
+				      s->cols - at < block ? s->cols - at : block, h);
+		if (known && !rounding_weigh(w->rounding, at, h))
+			failed = stopped(e);
 	}
 	free(h);
 	if (!known) { /* no token came here: to the nearest */
@@ -163,7 +171,7 @@ static int take_tensor(struct encoder *x, struct tensor_id id, const struct shap
 			return 0;
 		}
 	struct weighing *w = &x->weighing[x->next_weighing++ % 2];
-	int failed = weigh(w, x->kernels, x->moments, id, s, block, e);
+	int failed = weigh(x, w, id, s, block, e);
 	w->same = failed ? 0 : same + 1;
 	w->format = s->format;
 	x->rounding = w->rounding;
@@ -238,7 +246,7 @@ static int encode_some(struct encoder *x, const struct shape *s, const struct so
 {
 	const char *name = source->tensor->name;
 	if (x->rounding && atomic_load(x->stop))
-		return err_set(e, ECANCELED, "the conversion was stopped");
+		return stopped(e);
 	const struct shape from = {.format = source->format, .rows = 1, .cols = s->cols};
 	const struct shape numbers = {.format = FORMAT_F32, .rows = s->rows, .cols = s->cols};
 	for (uint32_t r = 0; r < s->rows; r++)
@@ -261,9 +269,12 @@ static int encode_some(struct encoder *x, const struct shape *s, const struct so
 	if (s->format == FORMAT_Q8_0)
 		return round_blocks(packed, x->row, s->cols, name, e);
 	if (!quantise(x, s, packed))
-		return err_set(e, EINVAL,
-			       "tensor %s holds numbers above 1e18; the checkpoint is damaged",
-			       name);
+		return x->rounding && atomic_load(x->stop)
+			       ? stopped(e)
+			       : err_set(e, EINVAL,
+					 "tensor %s holds numbers above 1e18; the checkpoint is "
+					 "damaged",
+					 name);
 	return store_norms(x, s, name, norms, e);
 }
 

@@ -3,8 +3,9 @@
  *
  * One sum for each input that matrices of the plan which are quantised have: those with the same
  * input (q, k and v; gate and up) share it. Experts share a sum for their layer, of all tokens, and
- * each has one of its own, of the tokens that it met. A sum is of all pairs of columns, of those
- * within a group of TQ_GROUP, or of single columns: as much as the bytes allow.
+ * each has one of its own, of the tokens that it met. A sum is of all pairs of columns (in blocks
+ * of 1024, where there are more), of those within a group of TQ_GROUP, or of single columns: as
+ * much as the bytes allow.
  *
  * All of it is one piece of memory, which is also its file, kept beside the store:
  *

@@ -18,6 +18,7 @@ enum { SWEEPS = 8 };
 
 struct rounding {
 	const struct kernels *kernels;
+	const _Atomic bool *stop;
 	uint32_t cols, groups, bits;
 	uint8_t column[TQ_GROUP]; /* of a group, at each position of the order of rounding */
 	rounding_choose_fn *choose;
@@ -96,6 +97,16 @@ uint32_t rounding_block(const struct rounding *r)
 	return (uint32_t)r->width;
 }
 
+void rounding_heed(struct rounding *r, const _Atomic bool *stop)
+{
+	r->stop = stop;
+}
+
+static bool is_stopped(const struct rounding *r)
+{
+	return r->stop && atomic_load(r->stop);
+}
+
 /* ---- what errors cost ---- */
 
 static void transpose(float *to, const float *from, size_t n)
@@ -147,18 +158,22 @@ static void dampen(float *m, size_t n)
 
 /* m = U D U', from the last column to the first; row i of U from its diagonal on is left in row i
  * of upper[n][n]. m is used up. */
-static void factor(const struct kernels *k, float *restrict upper, float *restrict cost,
+static bool factor(const struct rounding *r, float *restrict upper, float *restrict cost,
 		   float *restrict m, size_t n)
 {
 	for (size_t last = n; last-- > 0;) {
+		if (is_stopped(r))
+			return false;
 		float d = m[last * n + last];
 		cost[last] = d;
 		upper[last * n + last] = 1;
 		for (size_t i = 0; i < last; i++)
 			upper[i * n + last] = m[last * n + i] / d;
 		for (size_t i = 0; i < last; i++)
-			k->add_scaled(m + i * n, -upper[i * n + last], m + last * n, i + 1);
+			r->kernels->add_scaled(m + i * n, -upper[i * n + last], m + last * n,
+					       i + 1);
 	}
+	return true;
 }
 
 /* U D U' of one group alone: what its errors cost when those after it have made up for them. */
@@ -176,15 +191,17 @@ static void pair(struct rounding *r, size_t first, const float *upper, size_t st
 		}
 }
 
-void rounding_weigh(struct rounding *r, uint32_t first, const float *h)
+bool rounding_weigh(struct rounding *r, uint32_t first, const float *h)
 {
 	size_t n = r->cols - first < r->width ? r->cols - first : r->width, wide = whole_groups(n);
 	turn(r, h, n, wide);
 	dampen(r->turned, wide);
 	float *upper = r->upper + first * r->width;
-	factor(r->kernels, upper, r->cost + first, r->turned, wide);
-	for (size_t g = 0; g < wide; g += TQ_GROUP)
+	if (!factor(r, upper, r->cost + first, r->turned, wide))
+		return false;
+	for (size_t g = 0; g < wide && !is_stopped(r); g += TQ_GROUP)
 		pair(r, first + g, upper + g * wide + g, wide, r->cost + first + g);
+	return !is_stopped(r);
 }
 
 /* ---- one group ---- */
@@ -318,6 +335,8 @@ bool rounding_row(struct rounding *r, uint8_t *packed, float *norms, const float
 	if (!load(r, row))
 		return false;
 	for (uint32_t g = 0; g < r->groups; g++) {
+		if (is_stopped(r))
+			return false;
 		struct coded c;
 		struct group group = group_of(r, g);
 		code_group(r, &group, &c, half);

@@ -17,6 +17,7 @@
 #include "cache/err.h"
 #include "kernels/kernels.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -28,14 +29,16 @@ int rounding_create(struct rounding **out, const struct kernels *k, enum format 
 		    uint32_t cols, uint32_t block, struct err *e);
 void rounding_free(struct rounding *r); /* NULL is fine */
 uint32_t rounding_block(const struct rounding *r);
+/* *stop ends what follows, within a step of it: both below are false then. NULL: nothing does. */
+void rounding_heed(struct rounding *r, const _Atomic bool *stop);
 
 /* Takes the second moment of the columns [first, first + n) of one block, h[n][n], full, in the
  * basis of the weights; n is the block's width, or what is left of the row. Where it is all zero
  * errors weigh alike. */
-void rounding_weigh(struct rounding *r, uint32_t first, const float *h);
+bool rounding_weigh(struct rounding *r, uint32_t first, const float *h);
 
-/* One row: as tq_quantise_row, but for norms, which are those that a store keeps: numbers of F16 if
- * `half`. */
+/* One row; false if it holds what is no number: as tq_quantise_row, but for norms, which are those
+ * that a store keeps: numbers of F16 if `half`. */
 bool rounding_row(struct rounding *r, uint8_t *packed, float *norms, const float *row, bool half);
 
 #endif

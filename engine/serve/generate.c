@@ -175,12 +175,14 @@ static bool has_work(const struct model *m)
 	       (m->schedule.load_wanted && atomic_load(&m->schedule.state) != MODEL_READY);
 }
 
-/* A conversion that goes on wants the model as a prompt does, and so does who pinned experts. */
+/* A conversion that goes on wants the model as a prompt does, and so do refining and who pinned
+ * experts. */
 static bool is_wanted(const struct model *m)
 {
 	bool converting = m->stored.converter && !atomic_load(&m->stored.has_store) &&
 			  !atomic_load(&m->stored.progress.stopped);
-	return converting || wishes_any_pinned(&m->wishes);
+	return converting || atomic_load(&m->refining.progress.total) ||
+	       wishes_any_pinned(&m->wishes);
 }
 
 /* Lock held, released meanwhile. Until there is work, or nobody has asked for so long that the

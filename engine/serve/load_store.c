@@ -1,4 +1,5 @@
 /* Where a model's store may be, and opening one that is complete. */
+#include "cache/store_inspect.h"
 #include "cache/store_place.h"
 #include "engine/convert/store_header.h"
 #include "engine/serve/internal.h"
@@ -54,7 +55,7 @@ int load_find_folders(struct model *m, struct err *e)
 	}
 	bool named = m->stored.folders[0];
 	for (int i = 0; i < STORE_PLACES && m->stored.folders[i]; i++)
-		named &= asprintf(&m->stored.folders[STORE_PLACES + i], "%s.refined",
+		named &= asprintf(&m->stored.folders[STORE_PLACES + i], "%s" STORE_REFINED,
 				  m->stored.folders[i]) > 0;
 	return named ? 0 : err_set(e, ENOMEM, "out of memory for the name of a folder");
 }

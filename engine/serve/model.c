@@ -193,7 +193,7 @@ void model_close(struct model *m)
 	if (!m)
 		return;
 	atomic_store(&m->refining.stop, true);
-	atomic_store(&m->refining.yield, true);
+	refine_send_away(&m->refining);
 	if (m->refining.has_thread)
 		pthread_join(m->refining.thread, NULL);
 	generate_stop(m);
@@ -240,6 +240,7 @@ int model_unload(struct model *m, struct err *e)
 {
 	struct schedule *c = &m->schedule;
 	pthread_mutex_lock(&c->lock);
+	schedule_send_away(m);
 	int failed = generate_works(m)
 			     ? err_set(e, EBUSY,
 				       "%s: a session of it is still working; wait, or echo stop "

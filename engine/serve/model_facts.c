@@ -71,21 +71,27 @@ static int print_recipe(const struct model *m, char *text, size_t size)
 static int print_progress(const struct model *m, char *text, size_t size)
 {
 	struct model_progress p;
+	char why[1024];
 	model_progress(m, &p);
 	if (!strcmp(p.doing, "waiting"))
 		return snprintf(text, size, "waiting for another process that converts it");
+	if (!strcmp(p.doing, "refining stopped")) {
+		model_refining_error(m, why, sizeof why);
+		return snprintf(text, size, "refining stopped: %s", why);
+	}
 	if (!p.total || !p.done)
 		return snprintf(text, size, "%s", p.doing);
 	if (!strcmp(p.doing, "stopped")) {
-		char why[1024];
-		model_error(m, why, sizeof why);
 		return snprintf(text, size, "stopped at %.0f %%: %s",
 				100 * (double)p.done / (double)p.total, why);
 	}
+	bool tokens = !strcmp(p.doing, "gathering");
 	double left = p.seconds / (double)p.done * (double)(p.total - p.done);
-	return snprintf(text, size, "%s %.0f %% %.1f/%.1f MB %.0f s left", p.doing,
-			100 * (double)p.done / (double)p.total, (double)p.done * 1e-6,
-			(double)p.total * 1e-6, left > 0 ? left : 0);
+	double unit = tokens ? 1 : 1e-6;
+	return snprintf(text, size, "%s %.0f %% %.*f/%.*f %s %.0f s left", p.doing,
+			100 * (double)p.done / (double)p.total, !tokens, (double)p.done * unit,
+			!tokens, (double)p.total * unit, tokens ? "tokens" : "MB",
+			left > 0 ? left : 0);
 }
 
 int model_template_words(const struct model *m, char *text, size_t size)

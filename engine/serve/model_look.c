@@ -25,20 +25,36 @@ bool model_working(const struct model *m)
 	return working;
 }
 
-void model_error(const struct model *m, char *text, size_t size)
+static void copy_error(const struct model *m, const struct err *from, char *text, size_t size)
 {
 	struct model *writable = (struct model *)m; /* to lock it; nothing is changed */
 	pthread_mutex_lock(&writable->schedule.lock);
-	(void)snprintf(text, size, "%s", m->schedule.load_error.text);
+	(void)snprintf(text, size, "%s", from->text);
 	pthread_mutex_unlock(&writable->schedule.lock);
 }
 
-/* A better store is made, while the one that is there serves. */
-static void refining(const struct refining *r, struct model_progress *out)
+void model_error(const struct model *m, char *text, size_t size)
 {
+	copy_error(m, &m->schedule.load_error, text, size);
+}
+
+void model_refining_error(const struct model *m, char *text, size_t size)
+{
+	copy_error(m, &m->refining.failure, text, size);
+}
+
+/* A better store is made, while the one that is there serves. */
+static void refining(const struct model *m, struct model_progress *out)
+{
+	const struct refining *r = &m->refining;
 	uint64_t total = atomic_load(&r->progress.total);
-	if (!total)
+	char why[sizeof((struct err *)0)->text];
+	if (!total) {
+		model_refining_error(m, why, sizeof why);
+		if (*why)
+			out->doing = "refining stopped";
 		return;
+	}
 	*out = (struct model_progress){
 		.doing = atomic_load(&r->gathering) ? "gathering" : "refining",
 		.done = atomic_load(&r->progress.done),
@@ -63,7 +79,7 @@ void model_progress(const struct model *m, struct model_progress *out)
 		.seconds = total ? seconds_since(atomic_load(&m->stored.progress.started_ns)) : 0,
 	};
 	if (!strcmp(out->doing, "idle"))
-		refining(&m->refining, out);
+		refining(m, out);
 }
 
 const char *model_name(const struct model *m)

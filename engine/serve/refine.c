@@ -1,5 +1,6 @@
 #include "engine/serve/refine.h"
 #include "cache/store_inspect.h"
+#include "cache/store_lock.h"
 #include "cache/store_place.h"
 #include "engine/convert/moments.h"
 #include "engine/serve/internal.h"
@@ -8,7 +9,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <xxhash.h>
 
@@ -61,40 +61,93 @@ static int wait_for_store(struct model *m, struct err *e)
 	return failed;
 }
 
-/* ---- what is known of the inputs ---- */
+/* ---- one refinement ---- */
 
-static void key_of(struct moments_key *k, const struct model *m, const struct model_refining *r)
+struct refinement {
+	struct model *model;
+	const struct model_refining *asked;
+	const char *folder; /* of the refined store */
+	/* Of the store that serves, which may be unloaded meanwhile: */
+	struct plan plan;
+	uint64_t fingerprint[2];
+	struct moments *moments;
+};
+
+static int copy_plan(struct refinement *r, const struct model_store *serving, struct err *e)
 {
-	static const char own[] = "what the model writes, version 1";
-	const struct store_key *store = &store_info(m->stored.store)->key;
-	XXH128_hash_t text = XXH3_128bits_withSeed(r->text ? r->text : own,
-						   r->text ? r->length : sizeof own, r->tokens);
-	memcpy(k->model, store->fingerprint, sizeof k->model);
-	k->text[0] = text.low64;
-	k->text[1] = text.high64;
+	const char *name = r->model->id.name;
+	if (!model_hold_store(serving))
+		return err_set(e, ECANCELED, "%s: was unloaded before it was refined", name);
+	bool in_place = store_in_place(serving->store);
+	struct recipe recipe = serving->plan.recipe;
+	memcpy(r->fingerprint, store_info(serving->store)->key.fingerprint, sizeof r->fingerprint);
+	model_release_store(serving);
+	if (in_place)
+		return err_set(e, ENOTSUP,
+			       "%s is used as it is published; there is nothing to refine", name);
+	return plan_make(&r->plan, &r->model->id.config, &recipe, e);
 }
 
-static int make_folder(const char *folder, struct err *e)
+/* Whether what is there is of this checkpoint, whoever refined it, and by what text. */
+static bool is_refined(const struct refinement *r)
 {
-	int failed = load_make_parents(folder, e);
-	if (!failed && mkdir(folder, 0700) && errno != EEXIST)
-		failed =
-			err_sys(e, errno,
-				"%s: cannot make this folder for the refined store; choose another "
-				"with -o store=",
-				folder);
-	return failed;
+	struct store_seen seen;
+	return !store_inspect(r->folder, &seen, NULL) && seen.kind == STORE_COMPLETE &&
+	       !memcmp(seen.key.fingerprint, r->fingerprint, sizeof r->fingerprint);
+}
+
+/* ---- what is known of the inputs ---- */
+
+static struct moments_key key_of(const struct refinement *r)
+{
+	static const char own[] = "what the model writes, version 1";
+	const struct model_refining *asked = r->asked;
+	XXH128_hash_t text =
+		XXH3_128bits_withSeed(asked->text ? asked->text : own,
+				      asked->text ? asked->length : sizeof own, asked->tokens);
+	return (struct moments_key){{r->fingerprint[0], r->fingerprint[1]},
+				    {text.low64, text.high64}};
 }
 
 /* Gathers what is not gathered yet. */
-static int gather(struct model *m, const struct model_refining *r, struct moments *moments,
-		  const char *folder, struct err *e)
+static int gather_rest(const struct refinement *r, struct err *e)
 {
-	int failed = moments_load(moments, folder, e);
+	int failed = moments_load(r->moments, r->folder, e);
 	if (failed == -ENOENT)
 		failed = 0;
-	if (!failed && !moments_read_of(moments)->whole)
-		failed = refine_gather(m, r, moments, folder, e);
+	if (!failed && !moments_read_of(r->moments)->whole)
+		failed = refine_gather(r->model, r->asked, r->moments, r->folder, e);
+	return failed;
+}
+
+static int make_and_gather(struct refinement *r, struct err *e)
+{
+	const struct moments_key key = key_of(r);
+	/* First, so that what an interruption leaves is known by who lists stores. */
+	int failed = store_keep_checkpoint(r->folder, r->model->id.directory, e);
+	if (!failed)
+		failed = moments_create(&r->moments, &r->plan, &key, most_moments, e);
+	return failed ? failed : gather_rest(r, e);
+}
+
+/* With the lock of the store to be, which its conversion takes anew: what two gather in one folder
+ * is neither's. */
+static int gather(struct refinement *r, struct err *e)
+{
+	struct store_lock lock = {.dir = -1, .fd = -1};
+	int failed = load_make_parents(r->folder, e);
+	if (!failed)
+		failed = store_lock_take(&lock, r->folder, e);
+	if (failed == -EBUSY)
+		(void)err_set(e, EBUSY,
+			      "%s: another process is refining it in %s; wait until it is done",
+			      r->model->id.name, r->folder);
+	bool held = !failed;
+	if (held && !(r->asked->idle && is_refined(r)))
+		failed = make_and_gather(r, e);
+	if (held)
+		store_lock_remove(&lock);
+	store_lock_close(&lock);
 	return failed;
 }
 
@@ -107,27 +160,27 @@ static void report(void *ctx, enum convert_event event, const struct err *e)
 	(void)e;
 }
 
-static int convert(struct model *m, struct moments *moments, const char *folder, bool idle,
-		   struct err *e)
+static int convert(const struct refinement *r, struct err *e)
 {
+	struct model *m = r->model;
+	bool idle = r->asked->idle;
 	struct plan plan;
 	struct converter *c;
-	uint32_t tokens = (uint32_t)moments_read_of(moments)->tokens;
 	struct conversion v = {
 		.directory = m->id.directory,
-		.folder = folder,
+		.folder = r->folder,
 		.config = &m->id.config,
 		.recipe = m->id.recipe,
 		.threads = idle ? 1 : threads_count(m->engine->threads),
 		.kernels = m->engine->kernels,
-		.moments = moments,
+		.moments = r->moments,
 		.stop = idle ? &m->refining.yield : &m->refining.stop,
 		.progress = &m->refining.progress,
 		.report = report,
 	};
-	v.recipe.norms = m->stored.plan.recipe.norms;
-	v.recipe.refined = tokens;
-	v.recipe.refined_by = (uint16_t)moments_sum(moments);
+	v.recipe.norms = r->plan.recipe.norms;
+	v.recipe.refined = (uint32_t)moments_read_of(r->moments)->tokens;
+	v.recipe.refined_by = (uint16_t)moments_sum(r->moments);
 	int failed = load_witness(m, &v, e);
 	if (!failed)
 		failed = convert_begin(&c, &v, &plan, e);
@@ -139,38 +192,31 @@ static int convert(struct model *m, struct moments *moments, const char *folder,
 	return failed;
 }
 
-static int refine_into(struct model *m, const struct model_refining *r, const char *folder,
-		       struct err *e)
+static int refine(struct refinement *r, struct err *e)
 {
-	struct moments_key key;
-	struct moments *moments;
-	key_of(&key, m, r);
-	int failed = moments_create(&moments, &m->stored.plan, &key, most_moments, e);
-	if (failed)
-		return failed;
-	failed = make_folder(folder, e);
+	int failed = copy_plan(r, &r->model->stored, e);
 	if (!failed)
-		failed = gather(m, r, moments, folder, e);
-	if (!failed)
-		failed = convert(m, moments, folder, r->idle, e);
-	if (!failed)
-		(void)store_keep_checkpoint(folder, m->id.directory, &(struct err){0});
-	moments_free(moments);
+		failed = gather(r, e);
+	if (!failed && r->moments)
+		failed = convert(r, e);
+	moments_free(r->moments);
+	plan_free(&r->plan);
 	return failed;
 }
 
-int model_refine(struct model *m, const struct model_refining *r, struct err *e)
+int model_refine(struct model *m, const struct model_refining *asked, struct err *e)
 {
-	atomic_store(&m->refining.yield, model_working(m));
+	/* A turn that begins from here on is seen by one or the other. */
+	atomic_store(&m->refining.yield, false);
+	if (model_working(m))
+		refine_send_away(&m->refining);
 	int failed = check_refinable(m, e);
 	if (!failed)
 		failed = wait_for_store(m, e);
 	if (failed)
 		return failed;
-	if (store_in_place(m->stored.store))
-		return err_set(e, ENOTSUP,
-			       "%s is used as it is published; there is nothing to refine",
-			       m->id.name);
 	int at = atomic_load(&m->stored.folder) % STORE_PLACES;
-	return refine_into(m, r, m->stored.folders[STORE_PLACES + at], e);
+	struct refinement r = {
+		.model = m, .asked = asked, .folder = m->stored.folders[STORE_PLACES + at]};
+	return refine(&r, e);
 }

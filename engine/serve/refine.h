@@ -21,7 +21,14 @@ struct refining {
 	/* Of -o refine=idle: */
 	pthread_t thread; /* refine_idle.c's, which model_close waits for */
 	bool has_thread;
+	struct err failure; /* (schedule.lock) why it stopped; code 0: it did not, or goes on */
 };
+
+/* Ends what is done while idle, within a row of weights or a step of the text. */
+static inline void refine_send_away(struct refining *r)
+{
+	atomic_store(&r->yield, true);
+}
 
 /* Reads what the request names, or has the model write, until it is whole, as far as `moments` have
  * it not. -ECANCELED: it was stopped, or somebody else's turn began; what is kept is kept. */

@@ -3,6 +3,8 @@
 #include "engine/serve/internal.h"
 #include "engine/serve/session_state.h"
 
+#include <time.h>
+
 void session_queue(struct session *s)
 {
 	struct session_list *l = &s->model->schedule.runnable;
@@ -18,15 +20,29 @@ void session_queue(struct session *s)
 	s->queued = true;
 }
 
-/* What is done while nobody asks anything ends, in the middle of a step. */
+/* In the middle of a step. */
 static void send_away(struct model *m)
 {
 	struct session *s = m->schedule.at_step;
-	atomic_store(&m->refining.yield, true);
+	refine_send_away(&m->refining);
 	if (!s || !s->background)
 		return;
 	atomic_store(&s->stop, true);
 	pager_wake(m->engine->pager);
+}
+
+void schedule_send_away(struct model *m)
+{
+	const struct timespec moment = {.tv_nsec = 2000000};
+	const struct schedule *c = &m->schedule;
+	const struct session *s;
+	refine_send_away(&m->refining);
+	while ((s = c->at_step ? c->at_step : c->runnable.first) && s->background) {
+		send_away(m); /* who began it ends it then */
+		pthread_mutex_unlock(&m->schedule.lock);
+		nanosleep(&moment, NULL);
+		pthread_mutex_lock(&m->schedule.lock);
+	}
 }
 
 void session_start_turn(struct session *s)
@@ -40,9 +56,10 @@ void session_start_turn(struct session *s)
 	s->working = true;
 	atomic_store(&s->stop, false);
 	session_queue(s);
-	if (!s->background)
+	if (!s->background) {
 		send_away(s->model);
-	c->load_wanted = true;
+		c->load_wanted = true; /* nothing is loaded for what is done while idle */
+	}
 	pthread_cond_signal(&c->work);
 }
 

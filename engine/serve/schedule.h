@@ -47,6 +47,9 @@ void session_queue(struct session *s);
 void session_unqueue(struct session *s);
 /* A turn that is made ready begins to wait for its steps, and for the model (lock held). */
 void session_start_turn(struct session *s);
+/* Ends what is done while nobody asks anything, and waits for that (lock held, released meanwhile).
+ */
+void schedule_send_away(struct model *m);
 /* Whether any session has a turn, or one whose last step is not told yet (lock held). */
 static inline bool schedule_works(const struct schedule *c)
 {

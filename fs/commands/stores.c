@@ -44,7 +44,9 @@ static const char *state_of(const struct store_seen *s, const char *folder)
 	static const char *const kinds[] = {[STORE_COMPLETE] = "complete",
 					    [STORE_UNFINISHED] = "unfinished",
 					    [STORE_IN_PLACE] = "in-place"};
-	return store_in_use(folder) ? "in-use" : kinds[s->kind];
+	if (store_in_use(folder))
+		return "in-use";
+	return store_superseded(folder, s) ? "superseded" : kinds[s->kind];
 }
 
 static void list_store(struct found *f, const struct store_seen *s, const char *folder)

@@ -165,28 +165,46 @@ void models_close(struct mount *m)
 		mounted_free(m->models[--m->model_count]);
 }
 
-/* What is wrong with a model, in the words that go before the reason; NULL: nothing is. */
-static const char *trouble(const struct mounted *model)
+/* What is wrong with a model, or with what is done for it: the words that go before the reason. */
+struct trouble {
+	const char *words;
+	void (*reason)(const struct model *m, char *text, size_t size);
+};
+
+static bool is_troubled(const struct mounted *model, struct trouble *t)
 {
+	static const struct trouble load = {"", model_error},
+				    convert = {"converting it has stopped, and goes on after a "
+					       "prompt or with the next mount once it can: ",
+					       model_error},
+				    refine = {"refining it has stopped, and goes on in a later "
+					      "pause once it can, while the store that is there "
+					      "serves: ",
+					      model_refining_error};
 	struct model_progress progress;
-	if (model_state(model->model) == MODEL_FAILED)
-		return "";
+	char why[sizeof((struct err *)0)->text];
 	model_progress(model->model, &progress);
-	if (strcmp(progress.doing, "stopped") != 0)
-		return NULL;
-	return "converting it has stopped, and goes on after a prompt or with the next mount once "
-	       "it can: ";
+	model_refining_error(model->model, why, sizeof why);
+	if (model_state(model->model) == MODEL_FAILED)
+		*t = load;
+	else if (!strcmp(progress.doing, "stopped"))
+		*t = convert;
+	else if (*why)
+		*t = refine;
+	else
+		return false;
+	return true;
 }
 
 /* Tells it once. A reason that is not there yet is told by the next look. */
-static void tell(struct mounted *model, const char *words)
+static void tell(struct mounted *model, const struct trouble *t)
 {
 	struct err e;
 	char why[sizeof e.text];
-	model_error(model->model, why, sizeof why);
+	t->reason(model->model, why, sizeof why);
 	if (model->failure_told || !*why)
 		return;
-	err_set(&e, EIO, "%s: %s%s", model->name, words, why);
+	err_set(&e, EIO, "%s: %s%s", model->name, t->words, why);
 	mount_failure(model->mount, &e);
 	model->failure_told = true;
 }
@@ -198,10 +216,10 @@ bool models_watch(struct mount *m)
 		struct mounted *model = m->models[i];
 		if (model->gone)
 			continue;
-		const char *words = trouble(model);
+		struct trouble t;
 		loading |= model_state(model->model) == MODEL_LOADING;
-		if (words)
-			tell(model, words);
+		if (is_troubled(model, &t))
+			tell(model, &t);
 		else
 			model->failure_told = false;
 	}

@@ -1,4 +1,5 @@
 #include "fs/program/refine.h"
+#include "cache/store_inspect.h"
 #include "fs/models/progress.h"
 
 #include <errno.h>
@@ -90,17 +91,31 @@ static int refine_with_progress(struct model *m, const struct model_refining *r,
 	return failed;
 }
 
+/* What was refined is taken from now on; what it was made of can be had again only from the
+ * checkpoint, so whoever needs the space decides. */
+static void say_refined(const struct model *m, char *sentence, size_t size)
+{
+	struct store_seen seen;
+	char store[512];
+	int n = snprintf(sentence, size, "%s is refined; the next mount takes the refined store",
+			 model_name(m));
+	if (!model_fact(m, FACT_STORE, store, sizeof store) && !store_inspect(store, &seen, NULL) &&
+	    store_superseded(store, &seen))
+		(void)snprintf(sentence + n, size - (size_t)n,
+			       ", and `moefs stores --delete %s` frees what the other takes",
+			       store);
+}
+
 static int refine_one(struct engine *g, const char *path, const struct model_refining *r,
 		      void (*told)(void *ctx, const char *sentence), void *ctx, struct err *e)
 {
 	struct model *m;
-	char sentence[512];
+	char sentence[1024];
 	int failed = model_open(&m, g, path, e);
 	if (failed)
 		return failed;
 	failed = refine_with_progress(m, r, e);
-	(void)snprintf(sentence, sizeof sentence,
-		       "%s is refined; the next mount takes the refined store", model_name(m));
+	say_refined(m, sentence, sizeof sentence);
 	model_close(m);
 	if (!failed)
 		told(ctx, sentence);

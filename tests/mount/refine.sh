@@ -25,25 +25,40 @@ same_store() { # of these folders of stores
 		cmp "$(refined "$1")/$file" "$(refined "$2")/$file" || fail "$file is another"
 	done
 }
+done_words="moefs: one is refined; the next mount takes the refined store"
 undisturbed() {
 	mkdir "$work/whole"
-	same "$(refine "$work/whole" 2>"$work/stderr")" "moefs: one is refined; the next mount takes the refined store"
+	same "$(refine "$work/whole" 2>"$work/stderr")" \
+		"$done_words, and \`moefs stores --delete $(echo "$work"/whole/one-*/tq3)\` frees what the other takes"
 	same "$(cat "$work/stderr")" "" "said where no terminal is"
 	[ -e "$(refined "$work/whole")/index" ] || fail "no store in $(refined "$work/whole")"
-	same "$(refine "$work/whole")" "moefs: one is refined; the next mount takes the refined store" "once more"
+	same "$(refine "$work/whole")" "$done_words" "once more, with the refined one"
 }
-killed() { # most of them while it gathers or converts, some when it is done
+# All while it works: one that has come to its end is compared, and begun anew.
+killed() {
 	local i pid
-	mkdir "$work/killed"
 	for i in $(seq "$kills"); do
+		mkdir -p "$work/killed"
 		"$MOEFS" --refine --text "$work/text" -o "quant=tq3,store=$work/killed" "$MODEL" >/dev/null 2>&1 &
 		pid=$!
 		sleep "$((RANDOM % 3)).$((RANDOM % 10))$((RANDOM % 10))" # when it happens is the one thing that is random here
-		kill -9 "$pid"
+		kill -9 "$pid" 2>/dev/null
 		wait "$pid" 2>/dev/null
+		known_to_stores "$work/killed"
+		if [ -e "$(refined "$work/killed")/index" ]; then
+			same_store "$work/whole" "$work/killed"
+			rm -rf "$work/killed"
+		fi
 	done
+	mkdir -p "$work/killed"
 	refine "$work/killed" >/dev/null || fail "status $?"
 	same_store "$work/whole" "$work/killed"
+}
+# What lies there, be it in the middle of its making, is in the list with which it is deleted.
+known_to_stores() { # FOLDER
+	local left=$(refined "$1")
+	[ -n "$(find "$left" -type f ! -name lock ! -name 'checkpoint*' 2>/dev/null)" ] || return 0
+	"$MOEFS" stores "$1" | grep -q " $left\$" || fail "not listed: $(ls "$left")"
 }
 
 claim "a model is refined, and then there is nothing to do" undisturbed
@@ -76,6 +91,7 @@ next_takes_it() {
 	same_store "$work/whole" "$store"
 }
 deleted() { # and the store that it was made of serves again
+	same "$("$MOEFS" stores "$store" | awk 'NR > 1 { print $3 }' | xargs)" "superseded complete" "what is listed"
 	"$MOEFS" stores --delete "$(refined "$store")" >/dev/null || fail "status $?"
 	[ ! -e "$(refined "$store")" ] || fail "something is left: $(ls "$(refined "$store")")"
 	begin

@@ -319,6 +319,30 @@ static void turns_come_first(void **state)
 	}
 }
 
+/* Nobody sees whose session works, so nobody is told to end it first; it goes on when the model is
+ * loaded again. */
+static void an_unload_ends_it(void **state)
+{
+	char stores[32];
+	struct test_model m;
+	struct err e;
+	pthread_t thread;
+	size_t n;
+	(void)state;
+	test_folder_make(stores);
+	open_in(&m, stores, 2);
+	struct refining_thread t = {&m, 0};
+	assert_int_equal(pthread_create(&thread, NULL, refine_idly, &t), 0);
+	for (int i = 0; i < 10; i++)
+		if (model_unload(m.model, &e))
+			fail_msg("%s", e.text);
+	pthread_join(thread, NULL);
+	assert_int_equal(t.failed, 0);
+	free(bytes_of(&m, "index", &n));
+	test_model_close(&m);
+	test_folder_remove(stores);
+}
+
 static void its_own_writing_is_the_same_each_time(void **state)
 {
 	char stores[2][32];
@@ -361,6 +385,7 @@ int main(void)
 		cmocka_unit_test(the_next_load_takes_it_and_this_one_does_not),
 		cmocka_unit_test(threads_change_no_byte),
 		cmocka_unit_test(turns_come_first),
+		cmocka_unit_test(an_unload_ends_it),
 		cmocka_unit_test(its_own_writing_is_the_same_each_time),
 		cmocka_unit_test(what_cannot_be_refined_is_said),
 	};

@@ -234,6 +234,25 @@ static void rows_of_nothing_and_of_no_numbers(void **state)
 	rounding_free(r);
 }
 
+/* Of either part, of which the first takes seconds where blocks are large. */
+static void it_ends_when_it_is_told_to(void **state)
+{
+	(void)state;
+	struct rounding *r;
+	struct err e;
+	uint8_t packed[PACKED];
+	float norms[GROUPS];
+	_Atomic bool stop = false;
+	assert_int_equal(rounding_create(&r, &kernels_scalar, FORMAT_TC3, COLS, COLS, &e), 0);
+	rounding_heed(r, &stop);
+	assert_true(rounding_weigh(r, 0, moment));
+	assert_true(rounding_row(r, packed, norms, weights[0], false));
+	stop = true;
+	assert_false(rounding_weigh(r, 0, moment));
+	assert_false(rounding_row(r, packed, norms, weights[0], false));
+	rounding_free(r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -244,6 +263,7 @@ int main(void)
 		cmocka_unit_test(bytes_are_the_same_on_every_table),
 		cmocka_unit_test(norms_are_those_of_the_store),
 		cmocka_unit_test(rows_of_nothing_and_of_no_numbers),
+		cmocka_unit_test(it_ends_when_it_is_told_to),
 	};
 	return cmocka_run_group_tests(tests, make_inputs, NULL);
 }

@@ -1,0 +1,164 @@
+#!/usr/bin/env bash
+# -o refine=idle: a mount refines its model's store while nobody asks anything. It begins in a pause, stops when a prompt
+# comes, in either part, goes on in the next pause, and ends with a store that the next mount takes; a disk that is full or
+# fails leaves the store that there is, and is said in words; two mounts do it once.
+. "$(dirname "$0")/lib.sh"
+command -v zstd >/dev/null || skip_all "zstd is not here to unpack a model"
+# A small one: 32,768 tokens of its own are a matter of seconds.
+fixture=$root/tests/data/fixtures/qwen3_moe
+MODEL=$work/one
+mkdir -p "$MODEL"
+cp "$fixture"/*.json "$fixture"/*.jinja "$MODEL"
+zstd -dq "$fixture/model.safetensors.zst" -o "$MODEL/model.safetensors" || exit 1
+m=$mnt/one
+question="Once upon a time"
+faulty_disk
+
+refined() { echo "$work"/disk/one-*/tq3.refined; }
+progress() { cat "$m/info/progress"; }
+until_progress() { # PATTERN: waits until it is like that
+	local i now
+	for i in $(seq $((limit * 20))); do
+		now=$(progress)
+		[[ $now =~ $1 ]] && return 0
+		sleep 0.05
+	done
+	fail "progress is '$now', not like '$1'"
+}
+begin() { # RULE…
+	faults "$@"
+	mounted -o quant=tq3,refine=idle,seed=1
+	loaded
+}
+end() {
+	cd /
+	faults
+	unmounted
+}
+answer() { # the model's, in a session of its own
+	(cd "$m/sessions/default" && echo reset >ctl && ask "$question")
+}
+# After a prompt it has stopped, though it was not done: if a pause has passed before anybody looked, once more.
+yields() {
+	local i
+	for i in $(seq $((limit * 2))); do
+		[ -n "$(answer)" ] || fail "no answer"
+		[ "$(progress)" = idle ] && return 0
+	done
+	fail "it goes on: $(progress)"
+}
+no_store() {
+	[ ! -e "$(refined)/index" ] || fail "there is a refined store"
+}
+
+# ---- one mount, from its first pause to the store ----
+
+gathers() { # what is being written stalls, and nobody waits for it but who writes
+	trap end EXIT
+	begin "*.refined/moments.new write stall=0"
+	local before=$(answer)
+	until_progress '^gathering [0-9]+ % [0-9]+/32768 tokens' || exit
+	stalled
+	same "$("$MOEFS" stores "$work/faulty" | awk '$5 ~ /refined$/ { print $3 }')" in-use "what is being gathered, in the list"
+	same "$(answer)" "$before" "the answer meanwhile"
+	stalled # and it still does
+	faults
+	yields
+	no_store
+	until_progress '^gathering ' # in the next pause
+	no_store
+}
+rounds() { # what was gathered is taken up; so is what was rounded
+	trap end EXIT
+	begin "*.refined/experts.safetensors.partial write stall=0 after=3"
+	local before=$(answer)
+	until_progress '^refining [0-9]+ %'
+	stalled
+	same "$(answer)" "$before" "the answer meanwhile"
+	stalled
+	faults
+	yields
+	no_store
+	until_progress '^refining ' # in the next pause
+	until_refined
+	same "$(cat info/recipe)" tq3 "while it is mounted"
+	same "$(answer)" "$before" "with the store that it has"
+}
+until_refined() {
+	local i
+	for i in $(seq $((limit * 20))); do
+		[ -e "$(refined)/index" ] && return 0
+		sleep 0.05
+	done
+	fail "no refined store: $(progress)"
+}
+next_takes_it() {
+	trap end EXIT
+	begin
+	grep -qE '^tq3, refined with 3[23][0-9]{3} tokens$' info/recipe || fail "$(cat info/recipe)"
+	[ -n "$(answer)" ] || fail "no answer"
+	same "$(cat ../error)" "" "error"
+}
+claim "what is gathered in a pause keeps no answer waiting, stops for a prompt, and goes on" gathers
+claim "…so does rounding, which ends with a store" rounds
+claim "the next mount takes it, and says so" next_takes_it
+
+# ---- what fails ----
+
+fails_in_words() { # WORDS RULE…
+	local words=$1 i
+	shift
+	rm -rf "$(refined)"
+	trap end EXIT
+	begin "$@"
+	local before=$(answer)
+	until_progress "^refining stopped: .*refined.*$words"
+	[ "$(struck)" -gt 0 ] || fail "nothing failed"
+	for i in $(seq $((limit * 20))); do
+		grep -q "one: refining it has stopped.*refined.*$words" ../error && break
+		sleep 0.05
+	done
+	grep -q "one: refining it has stopped.*refined.*$words" ../error || fail "error: $(cat ../error)"
+	no_store
+	same "$(answer)" "$before" "the answer after it"
+	same "$(cat info/recipe)" tq3
+	faults
+	answer >/dev/null # after which it is tried again in the next pause
+	until_refined
+	same "$(progress)" idle
+}
+claim "a full disk leaves the store that there is, and is said; with room it goes on" \
+	fails_in_words "No space left" "*.refined/experts.safetensors.partial write error=ENOSPC after=2"
+claim "…so it is where the moments do not fit" \
+	fails_in_words "No space left" "*.refined/moments* write error=ENOSPC"
+claim "…and a disk that fails" \
+	fails_in_words "Input/output error" "*.refined/experts.safetensors.partial sync error=EIO"
+
+# ---- two mounts ----
+
+end_second() {
+	local i second
+	second=$(cat "$work/second/pid") || return
+	fusermount3 -u "$work/second" || fusermount3 -u -z "$work/second"
+	for i in $(seq $((limit * 10))); do
+		alive "$second" || break
+		sleep 0.1
+	done
+}
+# The first has the folder while its writing stalls; the second waits in its pauses, and then finds that it is done.
+shared() {
+	rm -rf "$(refined)"
+	trap 'end_second; end' EXIT
+	begin "*.refined/moments.new write stall=0"
+	stalled
+	mkdir -p "$work/second"
+	"$MOEFS" -o "store=$store,quant=tq3,refine=idle" "$MODEL" "$work/second" || fail "the second mount"
+	fails_with "another process is refining it" "$MOEFS" --refine -o "store=$store,quant=tq3" "$MODEL"
+	[ -n "$(cd "$work/second/one/sessions/default" && echo 8 >params/max_tokens && ask "$question")" ] || fail "no answer"
+	same "$(cat "$work/second/error")" "" "error of the second"
+	faults
+	until_refined
+	same "$(cat "$work/second/one/info/recipe")" tq3 "of the second, meanwhile"
+}
+claim "two mounts of a model refine it once, and who asks for it as well is told" shared
+finish
