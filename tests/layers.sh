@@ -13,7 +13,7 @@ declare -A may=(
 	[fs/program]='fs/program fs/base fs/mount fs/models cache engine'
 	[fs/commands]='fs/commands fs/base fs/program cache engine' # no mount's state, and none of its files
 	[fs/gateway]='fs/gateway' # a client of the tree's files: of all else only texts and errors
-	[fs/install]='fs/install fs/base fs/mount fs/tree fs/program fs/commands engine'
+	[fs/install]='fs/install fs/base fs/mount fs/files fs/tree fs/program fs/commands engine'
 )
 before='cache engine'
 for room in base mount models files tree requests; do

@@ -6,6 +6,7 @@
 #include "fs/files/files.h"
 #include "fs/files/late.h"
 #include "fs/files/live.h"
+#include "fs/files/verbs.h"
 
 #include <errno.h>
 #include <fnmatch.h>
@@ -17,26 +18,23 @@
 /* Patterns with wildcards in a write, bytes of one, and bytes of all that is written. */
 enum { GLOBS_MOST = 1024, PATTERN_SIZE = 64, COMMAND_MOST = 1 << 20 };
 
-static const struct verb {
-	const char *name;
-	int (*run)(struct model *m, const struct pager_id *ids, size_t n, struct err *e);
-	const char *about;
-} verbs[] = {
-	{"load", model_experts_load, "read them behind; they then stay as long as others do"},
-	{"evict", model_experts_evict,
-	 "give up their memory, but for those that a token needs now; none that is pinned"},
-	{"pin", model_experts_pin,
-	 "keep them in memory, all of them or none; they are read behind (chmod +t)"},
-	{"unpin", model_experts_unpin, "let them go as others do (chmod -t)"},
-};
-enum { VERBS = sizeof verbs / sizeof *verbs };
+#define EXPERTS "LL/EEE…"
 
-void expert_ctl_render(const struct node *n, struct text *out)
-{
-	(void)n;
-	for (size_t i = 0; i < VERBS; i++)
-		text_format(out, "%s LL/EEE…\t%s\n", verbs[i].name, verbs[i].about);
-}
+static const struct expert_verb {
+	struct verb verb;
+	int (*run)(struct model *m, const struct pager_id *ids, size_t n, struct err *e);
+} rows[] = {
+	{{"load", EXPERTS, "read them behind; they then stay as long as others do"},
+	 model_experts_load},
+	{{"evict", EXPERTS,
+	  "give up their memory, but for those that a token needs now; none that is pinned"},
+	 model_experts_evict},
+	{{"pin", EXPERTS,
+	  "keep them in memory, all of them or none; they are read behind (chmod +t)"},
+	 model_experts_pin},
+	{{"unpin", EXPERTS, "let them go as others do (chmod -t)"}, model_experts_unpin},
+};
+const struct verbs expert_verbs = VERBS("experts/ctl", rows);
 
 /* The experts that are named so far. */
 struct chosen {
@@ -129,7 +127,7 @@ static int choose_all(struct chosen *c, char *words, struct err *e)
 	return code;
 }
 
-static int run(const struct verb *verb, struct model *m, const struct chosen *c, struct err *e)
+static int run(const struct expert_verb *v, struct model *m, const struct chosen *c, struct err *e)
 {
 	struct err why;
 	struct pager_id *ids = calloc(c->count, sizeof *ids);
@@ -139,17 +137,9 @@ static int run(const struct verb *verb, struct model *m, const struct chosen *c,
 	for (uint32_t i = 0; i < c->layers * c->most; i++)
 		if (c->marks[i])
 			ids[n++] = (struct pager_id){i / c->most, i % c->most};
-	int code = verb->run(m, ids, n, &why);
+	int code = v->run(m, ids, n, &why);
 	free(ids);
-	return code ? err_set(e, -code, "experts/ctl: %s: %s", verb->name, why.text) : 0;
-}
-
-static const struct verb *find_verb(const char *name)
-{
-	for (size_t i = 0; i < VERBS; i++)
-		if (strcmp(verbs[i].name, name) == 0)
-			return &verbs[i];
-	return NULL;
+	return code ? err_set(e, -code, "experts/ctl: %s: %s", v->verb.name, why.text) : 0;
 }
 
 /* `words` is its own to change. */
@@ -159,11 +149,10 @@ static int command(struct model *m, char *words, struct err *e)
 	do
 		name = strsep(&words, " \t\n");
 	while (name && !*name);
-	const struct verb *verb = name ? find_verb(name) : NULL;
+	const struct expert_verb *verb =
+		verbs_find(&expert_verbs, name ? name : "", name ? strlen(name) : 0, e);
 	if (!verb)
-		return err_set(e, EINVAL,
-			       "experts/ctl: '%.32s' is not a verb; `cat experts/ctl` lists them",
-			       name ? name : "");
+		return -e->code;
 	struct chosen c = {.model = m, .layers = model_layers(m)};
 	for (uint32_t l = 0; l < c.layers; l++)
 		if (model_experts(m, l) > c.most)

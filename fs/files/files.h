@@ -36,9 +36,6 @@ void version_render(const struct node *n, struct text *out);
 void pid_render(const struct node *n, struct text *out);
 void mount_error_render(const struct node *n, struct text *out);
 
-/* mount_ctl.c */
-void mount_ctl_render(const struct node *n, struct text *out);
-
 /* cache_files.c */
 void budget_render(const struct node *n, struct text *out);
 int budget_set(const struct node *n, const char *value, size_t length, struct err *e);
@@ -63,9 +60,6 @@ void session_error_render(const struct node *n, struct text *out);
 void session_stats_list(const struct node *n, struct facts *f);
 void param_render(const struct node *n, struct text *out);
 int param_set(const struct node *n, const char *value, size_t length, struct err *e);
-
-/* ctl.c */
-void ctl_render(const struct node *n, struct text *out);
 
 /* conversation_files.c: which text is the row's fact */
 enum { CONVERSATION_TEXT_MOST = 64 << 20 };
@@ -102,8 +96,5 @@ void expert_stats_list(const struct node *n, struct facts *f);
 
 /* expert_hooks.c */
 extern const struct row_hooks expert_hooks, layer_hooks, model_hooks;
-
-/* expert_ctl.c */
-void expert_ctl_render(const struct node *n, struct text *out);
 
 #endif

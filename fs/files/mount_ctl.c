@@ -3,6 +3,7 @@
 #include "fs/files/files.h"
 #include "fs/files/late.h"
 #include "fs/files/live.h"
+#include "fs/files/verbs.h"
 #include "fs/models/models.h"
 #include "fs/models/rescan.h"
 
@@ -50,32 +51,29 @@ static int rescan(const struct asked *a, struct err *e)
 
 /* ---- verbs ---- */
 
-static const struct verb {
-	const char *name;
+static const struct mount_verb {
+	struct verb verb;
 	int (*run)(const struct asked *a, struct err *e); /* 0, and it answers the write */
 	bool of_model;
-	const char *about;
-} verbs[] = {
-	{"load", load, true, "NAME: read its weights now, not with its first prompt"},
-	{"unload", unload, true, "NAME: give back its memory; the next prompt loads it again"},
-	{"rescan", rescan, false, "look for models that came into a mounted folder, or went"},
+} rows[] = {
+	{{"load", NULL, "NAME: read its weights now, not with its first prompt"}, load, true},
+	{{"unload", NULL, "NAME: give back its memory; the next prompt loads it again"},
+	 unload,
+	 true},
+	{{"rescan", NULL, "look for models that came into a mounted folder, or went"},
+	 rescan,
+	 false},
 };
-enum { VERBS = sizeof verbs / sizeof *verbs };
+const struct verbs mount_verbs = VERBS("ctl", rows);
 
-void mount_ctl_render(const struct node *n, struct text *out)
-{
-	(void)n;
-	for (size_t i = 0; i < VERBS; i++)
-		text_format(out, "%s\t%s\n", verbs[i].name, verbs[i].about);
-}
-
-static int run(const struct verb *v, struct asked *a, const char *name, size_t length,
+static int run(const struct mount_verb *v, struct asked *a, const char *name, size_t length,
 	       struct err *e)
 {
 	if (!v->of_model && length)
-		return err_set(e, EINVAL, "ctl: %s takes no name", v->name);
+		return err_set(e, EINVAL, "ctl: %s takes no name", v->verb.name);
 	if (v->of_model && !length)
-		return err_set(e, EINVAL, "ctl: %s which model? `%s NAME`", v->name, v->name);
+		return err_set(e, EINVAL, "ctl: %s which model? `%s NAME`", v->verb.name,
+			       v->verb.name);
 	if (v->of_model && !(a->model = models_named(a->handle->node.mount, name, length)))
 		return err_set(e, ENOENT,
 			       "ctl: no model here is called '%.*s'; `ls` names those that are",
@@ -97,11 +95,8 @@ static int ctl_write(struct handle *h, fuse_req_t req, const char *data, size_t 
 	size_t name = verb;
 	while (name < length && data[name] == ' ')
 		name++;
-	for (size_t i = 0; i < VERBS; i++)
-		if (strlen(verbs[i].name) == verb && !memcmp(verbs[i].name, data, verb))
-			return run(&verbs[i], &a, data + name, length - name, e);
-	return err_set(e, EINVAL, "ctl: '%.*s' is not a verb; `cat ctl` lists them",
-		       (int)(length < 64 ? length : 64), data);
+	const struct mount_verb *v = verbs_find(&mount_verbs, data, verb, e);
+	return v ? run(v, &a, data + name, length - name, e) : -e->code;
 }
 
 const struct file_ops mount_ctl_ops = {

@@ -108,7 +108,9 @@ static int run(const struct options *o, struct err *e)
 	sigaddset(&signals, SIGINT);
 	pthread_sigmask(SIG_BLOCK, &signals, NULL);
 	(void)signal(SIGPIPE, SIG_IGN);
-	blocked_begin(&g.blocked);
+	code = blocked_begin(&g.blocked);
+	if (code)
+		return err_sys(e, -code, "cannot watch clients");
 	identity_make(g.id, sizeof g.id);
 	g.polls = o->poll ? !strcmp(o->poll, "on") : tree_is_moefs(o->tree);
 	removal_begin(&g.removal, o->tree, !g.polls);

@@ -23,13 +23,13 @@ static int open_file(const struct turn *t, const char *file)
 int turn_open_files(struct turn *t, struct problem *p)
 {
 	for (int i = 0; i < GROWS; i++) {
-		if (i == GROWS_LOGPROBS && !t->logprobs)
+		if (t->files[i].fd >= 0 || (i == GROWS_LOGPROBS && !t->logprobs))
 			continue;
 		t->files[i].fd = open_file(t, growing_files[i]);
 		if (t->files[i].fd < 0)
 			return turn_refused(t, -errno, NULL, p);
 	}
-	if (!t->tools)
+	if (!t->tools || t->calls_fd >= 0)
 		return 0;
 	t->calls_fd = open_file(t, "tool_calls.json");
 	return t->calls_fd < 0 ? turn_refused(t, -errno, NULL, p) : 0;
@@ -69,6 +69,7 @@ int turn_begin(struct turn **out, struct request *r, const struct wish *w, struc
 	t->gateway = r->gateway;
 	t->session.key = r->key;
 	t->calls_fd = -1;
+	t->reading.client = r->client;
 	for (int i = 0; i < GROWS; i++)
 		t->files[i].fd = -1;
 	(void)snprintf(t->session.model, sizeof t->session.model, "%s", w->model);

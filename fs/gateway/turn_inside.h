@@ -10,6 +10,7 @@
 /* A file that grows while the turn works. */
 struct growing {
 	int fd;		  /* -1: it was not opened, or has ended */
+	bool blocks;	  /* it waits in read, and not in poll */
 	struct text held; /* what cannot be given yet */
 };
 
@@ -32,8 +33,8 @@ struct turn {
 	size_t later_count;
 	bool told; /* something has come */
 	struct blocked_read reading;
-	bool blocks; /* its output waits in read, and not in poll */
-	bool quick;  /* what came last came soon behind what came before */
+	bool slow;  /* what was waited for in a read did not come soon */
+	bool quick; /* what came last came soon behind what came before */
 	uint64_t told_ns;
 	bool counted; /* it is over, and this is what it has cost: */
 	struct usage usage;
@@ -44,7 +45,7 @@ static inline const char *turn_tree(const struct turn *t)
 	return t->gateway->options->tree;
 }
 
-/* turn.c: what comes of it, from its beginning. */
+/* turn.c: what comes of it, from its beginning; what is open already stays so. */
 int turn_open_files(struct turn *t, struct problem *p);
 /* turn_later.c: has a file closed once nobody waits for that. */
 void turn_close_later(struct turn *t, int fd);

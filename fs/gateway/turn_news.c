@@ -32,31 +32,38 @@ static bool calls_come(const struct turn *t)
 	       t->files[GROWS_OUTPUT].fd >= 0;
 }
 
-/* Its output alone is still to come, and comes quickly: reading waits for it. */
+/* One file alone is what its next news come to, and they come quickly or are the first: reading
+ * waits for it. Calls come beside the output; so do lines, which nobody waits for before it. */
 static bool may_block(const struct turn *t)
 {
-	return t && t->quick && !t->over && t->gateway->polls && t->calls_fd < 0 &&
-	       t->files[GROWS_THOUGHTS].fd < 0 && t->files[GROWS_LOGPROBS].fd < 0 &&
-	       t->files[GROWS_OUTPUT].fd >= 0;
+	bool thinks = t && t->files[GROWS_THOUGHTS].fd >= 0;
+	return t && (t->quick || (!t->told && !t->slow)) && !t->over && t->gateway->polls &&
+	       (thinks || (t->calls_fd < 0 && t->files[GROWS_LOGPROBS].fd < 0 &&
+			   t->files[GROWS_OUTPUT].fd >= 0));
 }
 
-/* Whether reading its output waits. */
+/* Whether reading what comes next waits; nothing else does. */
 static bool set_blocking(struct turn *t, bool blocks)
 {
-	int fd = t->files[GROWS_OUTPUT].fd;
-	if (t->blocks == blocks || fd < 0)
-		return t->blocks;
-	if (!fcntl(fd, F_SETFL, blocks ? 0 : O_NONBLOCK))
-		t->blocks = blocks;
-	if (t->blocks)
-		blocked_add(&t->gateway->blocked, &t->reading);
-	return t->blocks;
+	struct growing *next = next_file(t);
+	for (int f = 0; f < GROWS; f++) {
+		struct growing *g = &t->files[f];
+		bool should = blocks && g == next;
+		if (g->fd >= 0 && g->blocks != should &&
+		    !fcntl(g->fd, F_SETFL, should ? 0 : O_NONBLOCK))
+			g->blocks = should;
+	}
+	if (!next || !next->blocks)
+		return false;
+	blocked_add(&t->gateway->blocked, &t->reading);
+	return true;
 }
 
 int turns_wait(struct turn *const *turns, size_t count, int client, int milliseconds)
 {
 	struct pollfd files[CLIENT_FILES];
 	size_t n = 0, k = 0;
+	/* The client's end before it is watched is seen here, and later by who watches it. */
 	if (count == 1 && turns[0] && set_blocking(turns[0], may_block(turns[0])))
 		return client_wait(client, files, 0, 0) < 0 ? -EPIPE : 0;
 	for (size_t i = 0; i < count && n + 2 <= CLIENT_FILES; i++) {
@@ -121,7 +128,7 @@ static void give(struct growing *g, size_t size, struct text *to)
  * newline before it. */
 static bool may_have_more(const struct turn *t, const struct growing *g, ssize_t n, size_t asked)
 {
-	return n > 0 && t->gateway->polls && !t->blocks &&
+	return n > 0 && t->gateway->polls && !g->blocks &&
 	       ((size_t)n == asked || g->held.data[g->held.length - 1] == '\n');
 }
 
@@ -134,15 +141,15 @@ static int take_file(struct turn *t, enum grows which, struct text *to)
 	if (g->fd < 0)
 		return 0;
 	do {
-		n = t->blocks && which == GROWS_OUTPUT
-			    ? blocked_read(&t->reading, g->fd, piece, sizeof piece)
-			    : read(g->fd, piece, sizeof piece);
+		n = g->blocks ? blocked_read(&t->reading, g->fd, piece, sizeof piece)
+			      : read(g->fd, piece, sizeof piece);
 		if (n > 0)
 			text_add(&g->held, piece, (size_t)n);
 		if (g->held.failed)
 			return -ENOMEM;
 	} while (may_have_more(t, g, n, sizeof piece));
 	int code = n < 0 && errno != EAGAIN && errno != EINTR ? -errno : 0;
+	t->slow |= n < 0 && errno == EINTR;
 	if (n == 0 || code) {
 		turn_close_later(t, g->fd);
 		g->fd = -1;
@@ -215,6 +222,17 @@ static bool is_long_prompt(struct problem *p)
 	return true;
 }
 
+/* What others take is given back some time; the tree's own words say who can do something now. Of
+ * reading its answer there is but EIO. */
+static bool is_no_room(const struct problem *p)
+{
+	static const char *const words[] = {"the context budget is used up", "no memory for "};
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		if (strstr(p->text, words[i]))
+			return true;
+	return false;
+}
+
 /* Why a turn failed. What is too long is known by its numbers, not by words, where they are; what
  * its template refuses to write is what the request has in it. */
 static int why_failed(struct turn *t, struct problem *p)
@@ -235,7 +253,7 @@ static int why_failed(struct turn *t, struct problem *p)
 	turn_refused(t, -EIO, NULL, p);
 	if (is_long_prompt(p))
 		return -1;
-	if (!strcmp(state, "failed"))
+	if (!strcmp(state, "failed") || is_no_room(p))
 		p->kind = PROBLEM_NOT_NOW;
 	else if (code == -EIO && !strcmp(state, "ready"))
 		turn_refused(t, -EINVAL, "messages", p);
@@ -262,12 +280,12 @@ static bool answered_again(struct turn *t)
 		if (t->files[i].fd >= 0)
 			close(t->files[i].fd);
 		t->files[i].fd = -1;
+		t->files[i].blocks = false;
 		text_cut(&t->files[i].held, 0);
 	}
 	if (t->calls_fd >= 0)
 		close(t->calls_fd);
 	t->calls_fd = -1;
-	t->blocks = false;
 	return !turn_open_files(t, &p);
 }
 

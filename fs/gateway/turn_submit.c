@@ -2,6 +2,7 @@
 #include "fs/gateway/turn_inside.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -202,29 +203,75 @@ static int put_params(struct turn *t, const struct wish *w, const char *set, boo
 
 /* ---- the whole ---- */
 
-/* `answer`, and behind it the params that are a word: a file for each would be three round trips
- * more. Where that is refused, each goes into its own, so that the refusal is about a field. */
-static int answer(struct turn *t, const struct wish *w, const char *set, struct problem *p)
+/* What a ctl takes in one write. */
+enum { VERB_MOST = 60 << 10 };
+
+static void add_line(struct text *verb, const char *name, struct json_object *json)
 {
-	struct text verb = {0};
-	struct problem refusal = {0};
-	text_string(&verb, "answer");
+	size_t size;
+	const char *text =
+		json_object_to_json_string_length(json, JSON_C_TO_STRING_NOSLASHESCAPE, &size);
+	text_format(verb, "%s ", name);
+	if (text)
+		text_add(verb, text, size);
+	else
+		verb->failed = true;
+	text_string(verb, "\n");
+}
+
+/* `answer`, behind it the params that are a word, and in lines of their own what it is to answer:
+ * a file for each would be four round trips more. */
+static void add_verb(struct text *verb, const struct turn *t, const struct wish *w, const char *set)
+{
+	text_string(verb, "answer");
 	for (size_t i = 0; i < w->param_count; i++)
 		if (!is_set(set, &w->params[i]) && is_short(&w->params[i]))
-			text_format(&verb, " %s=%s", w->params[i].name, w->params[i].value);
-	text_string(&verb, "\n");
-	bool params = verb.length > strlen("answer\n");
-	int code = verb.failed ? problem_set(&refusal, PROBLEM_FAILED, NULL, "out of memory")
-			       : put_now(t, "ctl", "messages", verb.data, verb.length, &refusal);
+			text_format(verb, " %s=%s", w->params[i].name, w->params[i].value);
+	text_string(verb, "\n");
+	if (w->tools)
+		add_line(verb, "tools", w->tools);
+	else if (t->used)
+		text_string(verb, "tools []\n");
+	add_line(verb, "messages", w->messages);
+}
+
+/* All of it in one write; of a new session its answer is opened before, since what computes then
+ * has the processors. False: it is too long for that, or was refused, and nothing was begun. */
+static bool answer_at_once(struct turn *t, const struct wish *w, const char *set)
+{
+	struct text verb = {0};
+	char path[TREE_PATH];
+	add_verb(&verb, t, w, set);
+	bool fits = t->gateway->polls && !verb.failed && verb.length <= VERB_MOST &&
+		    tree_path(path, turn_tree(t), "%s/sessions/%s/ctl", t->session.model,
+			      t->session.name);
+	int fd = fits ? open(path, O_WRONLY | O_CLOEXEC) : -1;
+	bool answers = fd >= 0 &&
+		       write(fd, verb.data, verb.length) == (ssize_t)verb.length;
+	if (fd >= 0)
+		turn_close_later(t, fd);
 	text_free(&verb);
-	if (code && params) {
-		if (put_params(t, w, set, true, p))
-			return -1;
-		return put_now(t, "ctl", "messages", "answer\n", 7, p);
-	}
-	if (code)
-		*p = refusal;
-	return code;
+	return answers;
+}
+
+static int put_tools(struct turn *t, const struct wish *w, struct problem *p)
+{
+	if (w->tools)
+		return put_json(t, "tools.json", "tools", w->tools, p);
+	return t->used ? put(t, "tools.json", "tools", "[]\n", 3, p) : 0;
+}
+
+/* Each into its own file, so that a refusal is about a field. */
+static int submit_each(struct turn *t, const struct wish *w, const char *set, bool answers,
+		       struct problem *p)
+{
+	if (put_tools(t, w, p) || put_params(t, w, set, true, p))
+		return -1;
+	if (!w->messages)
+		return put(t, "prompt", "prompt", w->prompt, w->prompt_size, p);
+	if (put_json(t, "messages.json", "messages", w->messages, p))
+		return -1;
+	return answers ? put_now(t, "ctl", "messages", "answer\n", 7, p) : 0;
 }
 
 int session_submit(struct turn *t, const struct wish *w, struct problem *p)
@@ -236,14 +283,7 @@ int session_submit(struct turn *t, const struct wish *w, struct problem *p)
 	*t->session.params = 0;
 	for (size_t i = 0; i < w->param_count; i++)
 		note_param(t, &w->params[i]);
-	if (w->tools ? put_json(t, "tools.json", "tools", w->tools, p)
-		     : t->used && put(t, "tools.json", "tools", "[]\n", 3, p))
-		return -1;
-	if (put_params(t, w, set, !answers, p))
-		return -1;
-	if (!w->messages)
-		return put(t, "prompt", "prompt", w->prompt, w->prompt_size, p);
-	if (put_json(t, "messages.json", "messages", w->messages, p))
-		return -1;
-	return answers ? answer(t, w, set, p) : 0;
+	if (answers && !put_params(t, w, set, false, p) && answer_at_once(t, w, set))
+		return 0;
+	return submit_each(t, w, set, answers, p);
 }

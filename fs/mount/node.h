@@ -19,6 +19,7 @@ struct facts;
 struct file_ops;
 struct node;
 struct question;
+struct verbs;
 
 /* The folders; their numbers are their rows' indices. */
 enum folder {
@@ -106,6 +107,7 @@ struct row {
 	/* For live files: appends the contents; takes a value (not terminated). */
 	void (*render)(const struct node *n, struct text *out);
 	int (*set)(const struct node *n, const char *value, size_t length, struct err *e);
+	const struct verbs *verbs; /* that writing takes (files/verbs.h); NULL: none */
 	/* Of files that show a list of facts, by facts.h's renderers. */
 	void (*facts)(const struct node *n, struct facts *f);
 	int fact;      /* which of the model's facts, for info/; of the session's texts */

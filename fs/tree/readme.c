@@ -1,5 +1,6 @@
 /* MOUNT/README, made from the table of the tree. */
 #include "fs/tree/readme.h"
+#include "fs/files/verbs.h"
 #include "fs/tree/tree.h"
 
 #include <stdio.h>
@@ -48,6 +49,16 @@ static const char readme_tail[] =
 	"others take effect at each write, with the next turn. More of each file and param is in\n"
 	"moefs(5): `man 5 moefs`.\n";
 
+void tree_about(const struct row *row, struct text *out)
+{
+	if (row->verbs) {
+		text_string(out, "verbs: ");
+		verbs_names(row->verbs, out);
+		text_string(out, "; ");
+	}
+	text_string(out, row->about);
+}
+
 /* One line for each row of the tree. */
 static void readme_row(const struct row *row, struct text *out)
 {
@@ -56,7 +67,9 @@ static void readme_row(const struct row *row, struct text *out)
 	if (S_ISDIR(row->mode))
 		(void)snprintf(path + strlen(path), sizeof path - strlen(path), "/");
 	const char *access = S_ISDIR(row->mode) ? "" : row->effect != EFFECT_NONE ? "rw" : "r";
-	text_format(out, "    %-36s %-3s %s\n", path, access, row->about);
+	text_format(out, "    %-36s %-3s ", path, access);
+	tree_about(row, out);
+	text_string(out, "\n");
 }
 
 static void readme_params(struct text *out)

@@ -4,6 +4,7 @@
  * rows. */
 #include "fs/tree/rows.h"
 #include "fs/files/files.h"
+#include "fs/files/verbs.h"
 
 /* Columns: name, folder, mode, caching, effect, flags, and then what the file does. */
 #define FOLDER(n, i, m, ...)                                               \
@@ -68,8 +69,8 @@ const struct row rows[] = {
 	FILE_ROW("pid", FOLDER_ROOT, 0444, LIVE, NONE, 0,
 		 .ops = &live_ops, .render = pid_render, .about = "the process that serves this mount"),
 	FILE_ROW("ctl", FOLDER_ROOT, 0644, LIVE, EACH_WRITE, 0,
-		 .ops = &mount_ctl_ops, .render = mount_ctl_render,
-		 .about = "verbs: load NAME, unload NAME, rescan"),
+		 .ops = &mount_ctl_ops, .render = verbs_render, .verbs = &mount_verbs,
+		 .about = "the first two with a model's NAME"),
 	FILE_ROW("error", FOLDER_ROOT, 0444, LIVE, NONE, 0,
 		 .ops = &live_ops, .render = mount_error_render,
 		 .about = "models that are not mounted, and the last failure, in words: yours, a "
@@ -140,8 +141,8 @@ const struct row rows[] = {
 		 .ops = &news_ops, .render = session_error_render,
 		 .about = "why the last turn failed, or the last write was refused, in words; else empty"),
 	FILE_ROW("ctl", FOLDER_SESSION, 0600, LIVE, EACH_WRITE, ROW_GATED | ROW_IN_MODEL,
-		 .ops = &ctl_ops, .render = ctl_render,
-		 .about = "verbs: stop, reset, undo, answer, retry, continue"),
+		 .ops = &ctl_ops, .render = verbs_render, .verbs = &session_verbs,
+		 .about = "the last three with params: retry temperature=0.8"),
 	FILE_ROW("stats", FOLDER_SESSION, 0600, LIVE, NONE, ROW_GATED | ROW_IN_MODEL,
 		 .ops = &live_ops, .render = facts_render, .facts = session_stats_list,
 		 .about = "tokens, speeds, cache hits and losses of the last turn"),
@@ -216,8 +217,8 @@ const struct row rows[] = {
 		 .about = "a line per token and layer while the model works: the experts picked, "
 			  "a star on what was read"),
 	FILE_ROW("ctl", FOLDER_EXPERTS, 0644, LIVE, EACH_WRITE, 0,
-		 .ops = &expert_ctl_ops, .render = expert_ctl_render,
-		 .about = "verbs: load, evict, pin, unpin, each with experts as 00/017 or 0[0-3]/*"),
+		 .ops = &expert_ctl_ops, .render = verbs_render, .verbs = &expert_verbs,
+		 .about = "each with experts as 00/017 or 0[0-3]/*"),
 	FILE_ROW("EEE", FOLDER_LAYER, 0444, STATIC, NONE, ROW_FRESH,
 		 .family = &expert_family, .ops = &expert_ops, .hooks = &expert_hooks,
 		 .about = "an expert: its stored bytes; its blocks are those in memory (ls -s), its "

@@ -15,6 +15,8 @@
 
 size_t tree_rows(void);
 const struct row *tree_row(size_t index); /* NULL where there is none */
+/* One line for people: its verbs, and what else there is to say. */
+void tree_about(const struct row *row, struct text *out);
 /* "MODEL/sessions/NAME/prompt"; empty for the root. */
 void tree_path(const struct row *row, char *buffer, size_t size);
 

@@ -77,6 +77,31 @@ for i in range(3):
 PY
 claim "what is kept gives way to what is asked" tight
 
+no_room() { py <<'PY'; }
+from gateway import *
+words = "Be brief, always. " * 140
+taken = f"{mnt}/{fable}/sessions/taken"
+os.mkdir(taken)
+with open(taken + "/params/max_tokens", "w") as f: f.write("4")
+with open(taken + "/prompt", "w") as f: f.write(words)
+with open(taken + "/output") as f: f.read() # the session keeps what it was computed in
+asked = [{"role": "system", "content": "0. " + words}, {"role": "user", "content": "Well?"}]
+def refused(path, body, status=503):
+    e = post(path, body, status)
+    assert "context budget is used up" in e["error"]["message"] and int(e["headers"]["Retry-After"]) > 0, e
+    return e["error"]
+for how in {}, {"stream": True}:
+    assert refused("/v1/chat/completions", chat(asked, max_tokens=4, **how))["type"] == "server_error"
+    assert refused("/v1/completions", {"model": fable, "prompt": "1. " + words, "max_tokens": 4, **how})["type"] == "server_error"
+    refused("/v1/responses", {"model": fable, "input": asked, "max_output_tokens": 4, **how})
+    e = refused("/v1/messages", {"model": fable, "max_tokens": 4, "system": asked[0]["content"], "messages": asked[1:], **how}, 529)
+    assert e["type"] == "overloaded_error", e
+os.rmdir(taken)
+assert ask(asked, max_tokens=4)["usage"]["prompt_tokens"] > 600
+assert not sessions()
+PY
+claim "where contexts have no room all protocols say so, and when to come again" no_room
+
 choices() { py <<'PY'; }
 from gateway import *
 q = [{"role": "system", "content": "You know capitals, and nothing else. " * 4}, {"role": "user", "content": "Tell me of Peru."}]

@@ -2,6 +2,7 @@
 # A conversation as a list of messages: read, edited with what edits files, answered as it stands; what the model would
 # read; what refuses. On the demonstration model, and on one that answers by a script.
 . "$(dirname "$0")/lib.sh"
+holdable
 command -v jq >/dev/null || skip_all "no jq"
 demonstration=$MODEL
 mounted
@@ -55,6 +56,40 @@ with open("messages.json", "r+") as f: # as editors do that keep the file
 	: > messages.json && same "$(jq length messages.json)" 2 "truncation alone"
 }
 claim "cp, jq, dd and an editor replace it, and answer answers what stands there" in_session written
+
+at_once() { # one write has all of it: params, messages and tools. cat makes one; printf one for each line
+	local messages='[{"role":"user","content":"What is the capital of Italy?"}]' want
+	want=$(fresh "$messages")
+	cd "$m/sessions/at_once" || exit
+	cat > ctl <<<"answer temperature=0 max_tokens=24
+messages $messages" || fail "$(cat error)"
+	same "$(timeout $limit cat output)" "$want" && same "$(cat params/max_tokens)" 24
+	same "$(jq -c '.[:1]' messages.json)" "$messages"
+	cat > ctl <<<'retry
+tools [{"type":"function","function":{"name":"look","parameters":{}}}]' || fail "$(cat error)"
+	idle && same "$(jq -r '.[0].function.name' tools.json)" look
+	local words
+	for words in 'answer
+message []' 'answer
+messages [
+{}]' 'answer
+messages' 'answer
+messages {}' 'answer
+messages []
+again []' 'answer nothing=1
+messages []'; do
+		shell_fails_with "Invalid argument" "cat > ctl <<<'$words'"
+	done
+	shell_fails_with "Invalid argument" "cat > ctl <<<$'answer\nmessage []'"
+	grep -q "messages or tools and its JSON" error || fail "$(cat error)"
+	shell_fails_with "Invalid argument" "cat > ctl <<<$'stop\nmessages []'"
+	grep -q "nothing stands behind stop" error || fail "$(cat error)"
+	shell_fails_with "File too large" "head -c 70000 /dev/zero | dd bs=100000 iflag=fullblock of=ctl"
+	grep -q "go into messages.json" error || fail "$(cat error)"
+	cat > ctl <<<"answer
+messages $messages" && same "$(timeout $limit cat output)" "$want" "after refusals"
+}
+claim "one write to ctl has the messages, the tools and the params that it answers" in_session at_once
 
 long_ones() { # others are served while they are read, which takes as long as hundreds of looks
 	python3 - <<'PY' || fail "$(cat error)"

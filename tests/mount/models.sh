@@ -2,6 +2,7 @@
 # The life of models in a mount: loaded, unloaded by who asks or by themselves, coming into a mounted folder and
 # going from it.
 . "$(dirname "$0")/lib.sh"
+holdable
 
 checkpoint=$(basename "$MODEL")
 ours=$work/models
@@ -38,7 +39,7 @@ verbs() {
 	same "$(stat -c %a ../ctl)" 644 mode
 	same "$(stat -c %s ../ctl)" "$(wc -c <../ctl)" size
 	shell_fails_with "Invalid argument" "echo dance > ../ctl"
-	says "'dance' is not a verb" || fail "$(cat ../error)"
+	says "'dance' is not a verb; there are load, unload, rescan" || fail "$(cat ../error)"
 	shell_fails_with "Invalid argument" "echo load > ../ctl"
 	shell_fails_with "Invalid argument" "echo unload > ../ctl"
 	shell_fails_with "Invalid argument" "echo rescan one > ../ctl"
@@ -87,7 +88,7 @@ claim "a conversation goes on after an unload, to the bit, with its context" sam
 
 busy() {
 	mkdir sessions/long && cd sessions/long || exit
-	begin_long 1
+	begin_long
 	shell_fails_with "Device or resource busy" "echo unload one > $mnt/ctl"
 	says "one: .*still working" || fail "$(cat "$mnt/error")"
 	end_long

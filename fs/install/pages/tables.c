@@ -1,6 +1,7 @@
 /* The tree and the commands as a manual page has them, in roff. See pages.c. */
 #include "fs/commands/commands.h"
 #include "engine/session.h"
+#include "fs/files/verbs.h"
 #include "fs/install/pages/pages.h"
 #include "fs/tree/tree.h"
 
@@ -49,15 +50,33 @@ static const char *const effects[] = {
 	[EFFECT_READ] = ", answered when read",
 };
 
+static void verb_entries(struct text *out, const struct verbs *verbs)
+{
+	const struct verb *v;
+	for (size_t i = 0; verbs && (v = verbs_at(verbs, i)); i++) {
+		text_string(out, ".IP\n.B \"");
+		roff(out, v->name);
+		text_string(out, "\"\n");
+		sentence(out, v->about);
+	}
+}
+
 static void file_entry(struct page *p, const struct row *row)
 {
+	struct text about = {0};
 	char path[NAME_SIZE];
 	tree_path(row, path, sizeof path);
 	text_string(&p->out, ".TP\n.BR \"");
 	roff(&p->out, row->name);
 	text_format(&p->out, "\" \"   %s %04o, %s%s\"\n", row->effect == EFFECT_NONE ? "r" : "rw",
 		    row->mode & 07777, cachings[row->caching], effects[row->effect]);
-	sentence(&p->out, row->about);
+	tree_about(row, &about);
+	text_add(&about, "", 1);
+	p->out.failed |= about.failed;
+	if (!about.failed)
+		sentence(&p->out, about.data);
+	text_free(&about);
+	verb_entries(&p->out, row->verbs);
 	page_entry(p, path, "the row of this path in fs/tree/rows.c");
 }
 
