@@ -100,7 +100,7 @@ enum draft_kind { DRAFT_MTP, DRAFT_LOOKUP, DRAFT_KINDS };
 struct session_stats {					      /* of the last or current turn */
 	uint64_t prompt_tokens, cached_tokens, output_tokens; /* cached: already in the context */
 	uint64_t context_tokens;
-	uint64_t recomputed_tokens; /* of the prompt: were in the context, but not in a state's copy
+	uint64_t recomputed_tokens; /* of the prompt: were in the context, but behind no mark of it
 				     */
 	double prefill_seconds, decode_seconds, first_token_seconds; /* the last since submit */
 	uint64_t expert_hits, expert_misses, bytes_read;

@@ -5,8 +5,8 @@
 #include "engine/serve/internal.h"
 #include "engine/serve/session_state.h"
 
-/* A long prompt is not computed again from its beginning, nor one that parts from this at its fork:
- * a step that a window sees past it goes over the fork. */
+/* A long prompt is not computed again from its beginning, nor one that parts from it at its fork,
+ * which a step may have passed. */
 static void mark(struct session *s, size_t done)
 {
 	size_t fork = s->turn.fork, held = s->context.tokens.count;

@@ -111,6 +111,7 @@ static int load(struct run *r, struct err *e)
 		return err_set(e, ERANGE, "%llu positions are asked for, but the model has %u",
 			       (unsigned long long)positions, r->view.config->max_positions);
 	context_init(&r->context, r->view.context_budget, r->view.config, r->view.kv);
+	r->context.kv[KV_WINDOWED].window = 0; /* phases go to any depth, in any order */
 	return 0;
 }
 
@@ -138,11 +139,9 @@ static void fill_blocks(struct run *r, const struct kv_table *t)
 	}
 }
 
-/* Phases go to any depth, in any order: a window is kept wherever it is. */
 static int fill_context(struct run *r, struct err *e)
 {
 	struct context *x = &r->context;
-	x->kv[KV_WINDOWED].window = 0;
 	int failed = context_reserve(x, r->deepest + (uint32_t)r->tokens, e);
 	for (int kind = 0; kind < KV_KINDS && !failed; kind++)
 		fill_blocks(r, &x->kv[kind]);

@@ -5,8 +5,14 @@
  *     0  a file
  *     1  a file's texts and context, to which the head and the sums are made
  *     2  changes to a file that a session gave, each an offset of 3 bytes, how (one byte) and a
- * value; 3  and then the sums are made right again 4  a hybrid's context alone (context_save.h); 5
- * changes to one The model is a fixture that is never loaded: MOEFS_FIXTURES is their folder. */
+ *        value
+ *     3  and then the sums are made right again
+ *     4  a hybrid's context alone (context_save.h)
+ *     5  changes to one
+ *     6  that of a model with windows
+ *     7  changes to one
+ *
+ * The model is a fixture that is never loaded: MOEFS_FIXTURES is their folder. */
 #include "engine/compute/context_save.h"
 #include "engine/serve/internal.h"
 #include "engine/serve/state.h"
@@ -16,13 +22,17 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { FILE_MOST = 1 << 20, POSITIONS = 70, PIECE = 4096 };
+enum { FILE_MOST = 1 << 20, POSITIONS = 70, LONG = 200, PIECE = 4096 };
 
 static struct engine *engine;
 static struct model *model;
-static struct config hybrid;
-static uint8_t *made, *made_context; /* what a session gave; what a hybrid's context did */
-static size_t made_bytes, made_context_bytes;
+static uint8_t *made; /* what a session gave */
+static size_t made_bytes;
+static struct made_context {
+	struct config config;
+	uint8_t *bytes; /* what a context of that gave */
+	size_t n;
+} hybrid, windowed;
 
 /* ---- what there is to begin with ---- */
 
@@ -42,14 +52,14 @@ static void must(int failed, const struct err *e)
 	abort();
 }
 
-static void compute(struct context *x)
+static void compute(struct context *x, uint32_t positions)
 {
 	struct err e = {0};
-	must(context_reserve(x, POSITIONS, &e), &e);
-	for (uint32_t i = 0; i < POSITIONS; i++)
+	must(context_reserve(x, positions, &e), &e);
+	for (uint32_t i = (uint32_t)x->tokens.count; i < positions; i++)
 		must(token_list_append(&x->tokens, &i, 1, &e), &e);
 	for (const struct kv_table *t = x->kv; t < x->kv + KV_KINDS; t++)
-		for (uint32_t i = 0; i < t->count; i++)
+		for (uint32_t i = t->from; i < t->count; i++)
 			memset((void *)t->blocks[i], 'k', t->used);
 }
 
@@ -97,25 +107,28 @@ static void make_state(void)
 	must(session_tool_result_add(s, result, strlen(result), &complete, &e), &e);
 	session_log_append(s, "> Hi\nHo\n", 8);
 	must(session_add_mark(s, &e), &e);
-	compute(&s->context);
+	compute(&s->context, POSITIONS);
 	made = read_saved(s, &made_bytes);
 	session_end(s);
 }
 
-static void make_context(void)
+/* Of so many positions, with one to go back to. */
+static void make_context(struct made_context *m, const char *name, uint32_t positions)
 {
 	struct context x;
 	struct context_save saved;
 	struct err e = {0};
-	context_init(&x, &engine->context_budget, &hybrid, KV_F16);
-	compute(&x);
-	recurrent_add_mark(&x.recurrent, 9, 1, recurrent_take_copy(&x.recurrent));
-	must(context_save_open(&saved, &x, &hybrid, &e), &e);
-	made_context_bytes = context_save_bytes(&saved);
-	made_context = malloc(made_context_bytes);
-	if (!made_context)
+	must(config_read(&m->config, fixture(name), &e), &e);
+	context_init(&x, &engine->context_budget, &m->config, KV_F16);
+	compute(&x, POSITIONS - 1);
+	context_mark(&x, POSITIONS - 1);
+	compute(&x, positions);
+	must(context_save_open(&saved, &x, &m->config, &e), &e);
+	m->n = context_save_bytes(&saved);
+	m->bytes = malloc(m->n);
+	if (!m->bytes || m->n > FILE_MOST)
 		abort();
-	context_save_read(&saved, 0, made_context, made_context_bytes);
+	context_save_read(&saved, 0, m->bytes, m->n);
 	context_save_close(&saved);
 	context_free(&x);
 }
@@ -129,9 +142,9 @@ static void begin(void)
 				   .store = folder_path()};
 	must(engine_create(&engine, &o, &e), &e);
 	must(model_open(&model, engine, fixture("qwen3"), &e), &e);
-	must(config_read(&hybrid, fixture("qwen3_5_moe"), &e), &e);
 	make_state();
-	make_context();
+	make_context(&hybrid, "qwen3_5_moe", POSITIONS);
+	make_context(&windowed, "gemma4_moe", LONG);
 }
 
 /* ---- an input's file ---- */
@@ -252,24 +265,39 @@ static void try_state(int kind, const uint8_t *data, size_t size)
 	session_end(s);
 }
 
-static void try_context(bool changed, const uint8_t *data, size_t size)
+/* What the next row would see is there. */
+static void see(const struct context *x)
+{
+	volatile const char *seen;
+	for (const struct kv_table *t = x->kv; t < x->kv + KV_KINDS; t++)
+		for (uint32_t i = 0; i < t->count; i++)
+			if (kv_sees(t->window, x->tokens.count, i)) {
+				seen = t->blocks[i];
+				(void)*seen;
+			}
+}
+
+static void try_context(const struct made_context *m, bool changed, const uint8_t *data,
+			size_t size)
 {
 	static uint8_t file[FILE_MOST];
 	struct context like;
 	struct context_load l;
 	struct err e = {0};
-	size_t n = changed ? made_context_bytes : size < FILE_MOST ? size : FILE_MOST;
-	memcpy(file, changed ? made_context : data, n);
+	size_t n = changed ? m->n : size < FILE_MOST ? size : FILE_MOST;
+	memcpy(file, changed ? m->bytes : data, n);
 	if (changed)
 		change(file, n, data, size);
-	context_init(&like, &engine->context_budget, &hybrid, KV_F16);
-	context_load_begin(&l, &like, &hybrid, 1000, n);
+	context_init(&like, &engine->context_budget, &m->config, KV_F16);
+	context_load_begin(&l, &like, &m->config, 1000, n);
 	int failed = context_load_feed(&l, file, n, &e);
 	if (failed && (failed != -e.code || !e.text[0]))
 		abort();
 	if (context_load_done(&l) && !failed) {
 		context_load_end(&l);
+		see(&l.x);
 		context_rollback(&l.x, l.x.tokens.count / 2);
+		see(&l.x);
 	}
 	context_load_free(&l);
 }
@@ -279,10 +307,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!engine)
 		begin();
 	uint64_t used = engine_context_used(engine);
-	if (size && data[0] % 6 < 4)
-		try_state(data[0] % 6, data + 1, size - 1);
+	int kind = size ? data[0] % 8 : 0;
+	if (size && kind < 4)
+		try_state(kind, data + 1, size - 1);
 	else if (size)
-		try_context(data[0] % 6 == 5, data + 1, size - 1);
+		try_context(kind < 6 ? &hybrid : &windowed, kind % 2, data + 1, size - 1);
 	if (engine_context_used(engine) != used)
 		abort();
 	return 0;

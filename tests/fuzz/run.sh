@@ -164,7 +164,7 @@ seed() { # FUZZER FOLDER
 	done
 	case $1 in
 	fuzz_state)
-		for kind in 0 1 2 3 4 5; do printf "\\$kind" >"$2/$kind"; done
+		for kind in 0 1 2 3 4 5 6 7; do printf "\\$kind" >"$2/$kind"; done
 		printf '\1\54\0params/top_k%20s\4\0\0\0\0\0\0\0%s\n%32s' '' 123 '' | tr ' ' '\0' >"$2/texts"
 		printf '\3\310\0\0\1m' >"$2/changed"
 		;;

@@ -310,13 +310,12 @@ static void a_hybrid_goes_back_to_the_copies_that_came_along(void **state)
 }
 
 /* Turn by turn one goes on as it is, and the other is saved, ended and restored in between; with an
- * edit now and then, for which both go back to the same copy. */
-static void a_hybrids_day_is_the_same_with_its_state_saved_in_between(void **state)
+ * edit now and then, for which both go back to the same mark. */
+static void a_day_is_the_same_with_its_state_saved_in_between(const char *fixture)
 {
-	(void)state;
 	enum { TURNS = 15 };
 	struct test_model m;
-	test_model_ready(&m, test_fixture("qwen3_5_moe"), &(struct engine_options){.chunk = 16});
+	test_model_ready(&m, test_fixture(fixture), &(struct engine_options){.chunk = 16});
 	struct session *s = test_greedy_session(&m), *other = test_greedy_session(&m);
 	test_set(s, "max_tokens", "6");
 	test_set(other, "max_tokens", "6");
@@ -345,6 +344,21 @@ static void a_hybrids_day_is_the_same_with_its_state_saved_in_between(void **sta
 	session_end(s);
 	session_end(other);
 	test_model_close(&m);
+}
+
+static void a_hybrids_day_is_the_same_with_its_state_saved_in_between(void **state)
+{
+	(void)state;
+	a_day_is_the_same_with_its_state_saved_in_between("qwen3_5_moe");
+}
+
+static void a_day_behind_windows_is_the_same_with_its_state_saved_in_between(void **state)
+{
+	static const char *const fixtures[] = {"gemma4_moe", "gpt_oss"};
+	(void)state;
+	for (int i = 0; i < 2; i++)
+		if (test_fixture(fixtures[i]))
+			a_day_is_the_same_with_its_state_saved_in_between(fixtures[i]);
 }
 
 /* ---- other mounts ---- */
@@ -653,6 +667,7 @@ int main(void)
 		cmocka_unit_test(nothing_said_is_restored_as_nothing_said),
 		cmocka_unit_test(a_hybrid_goes_back_to_the_copies_that_came_along),
 		cmocka_unit_test(a_hybrids_day_is_the_same_with_its_state_saved_in_between),
+		cmocka_unit_test(a_day_behind_windows_is_the_same_with_its_state_saved_in_between),
 		cmocka_unit_test(it_outlives_the_mount),
 		cmocka_unit_test(it_is_restored_before_there_is_a_store),
 		cmocka_unit_test(another_recipes_and_models_are_refused_with_the_first_piece),
