@@ -9,6 +9,8 @@
 #include "fs/gateway/routes.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +36,21 @@ struct server {
 
 /* ---- connections ---- */
 
+/* A client whose network is lost sends no end. The kernel asks after who says nothing, and hangs up
+ * where neither that nor what was sent is acknowledged for `seconds`: who waits for the socket sees
+ * it. A socket that is no network's knows of none of it. */
+static void bound_silence(int socket, unsigned seconds)
+{
+	const int third = seconds < 3 ? 1 : (int)(seconds / 3), probes = 3;
+	const unsigned most = seconds * 1000;
+	if (setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &most, sizeof most))
+		return;
+	(void)setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &third, sizeof third);
+	(void)setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &third, sizeof third);
+	(void)setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+	(void)setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &(int){1}, sizeof(int));
+}
+
 static void on_connection(void *cls, struct MHD_Connection *connection, void **context,
 			  enum MHD_ConnectionNotificationCode code)
 {
@@ -45,6 +62,7 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **c
 			MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
 		*c = (struct connection){s->connections, &s->connections,
 					 info ? info->connect_fd : -1, request_clock()};
+		bound_silence(c->socket, s->gateway->options->timeout);
 		if (c->next)
 			c->next->at = &c->next;
 		s->connections = c;
