@@ -149,13 +149,16 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 	return r->body.failed ? MHD_NO : MHD_YES;
 }
 
-/* Called with a request's first line, before all else of it. */
+/* Called with a request's first line, before all else of it, as it came. */
 static void *on_uri(void *cls, const char *uri, struct MHD_Connection *connection)
 {
 	struct server *s = cls;
-	(void)uri;
 	reads(s, connection, true);
-	return request_make(s->gateway, connection);
+	struct request *r = request_make(s->gateway, connection);
+	const char *zero = strstr(uri, "%00"), *query = strchr(uri, '?');
+	if (r)
+		r->cut = zero && (!query || zero < query);
+	return r;
 }
 
 static void on_completed(void *cls, struct MHD_Connection *connection, void **context,

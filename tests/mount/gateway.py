@@ -87,15 +87,6 @@ def ask(text, status=200, headers={}, **more):
     return post("/v1/chat/completions", chat(text, **more), status, headers)
 
 
-def events(path, body):
-    with urllib.request.urlopen(urllib.request.Request(url + path, json.dumps(body).encode()), timeout=limit) as f:
-        assert f.headers["Content-Type"].startswith("text/event-stream"), f.headers
-        for line in f:
-            if line.startswith(b"data: "):
-                data = line[6:].decode().strip()
-                yield data if data == "[DONE]" else json.loads(data)
-
-
 def stream(text, **more):
     return list(events("/v1/chat/completions", chat(text, stream=True, **more)))
 
