@@ -125,9 +125,10 @@ $(BUILD)/%.o: %.c | libraries
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) -c -o $@ $<
 
+# What tests/unit/session_help.c holds: --wrap puts its function around the engine's.
 $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(HELP_OBJS) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) $(shell pkg-config --libs $(TEST_LIBS)) -lm
+	$(Q)$(CC) $(LDFLAGS) -Wl,--wrap=turn_step -o $@ $^ $(PKG_LIBS) $(shell pkg-config --libs $(TEST_LIBS)) -lm
 
 # What of the benchmarks has tests of its own.
 $(BUILD)/tests/test_trace: $(call objects,tests/bench/trace.c tests/bench/trace_lines.c)
@@ -155,6 +156,11 @@ $(BUILD)/faultfs: $(BUILD)/tests/mount/faultfs.o
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs fuse3)
 
+# The program with turns that stand when a test says so: begin_long of tests/mount/lib.sh.
+$(BUILD)/moefs-held: $(BUILD)/tests/mount/held.o $(FS_OBJS) $(BUILD)/libmoefs.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -Wl,--wrap=turn_step -o $@ $^ $(PKG_LIBS) -lm
+
 # The maker of models that say what a script tells: tests/scripted.
 SCRIPTED_OBJS := $(call objects,$(wildcard tests/scripted/*.c))
 $(BUILD)/scripted: $(SCRIPTED_OBJS) $(BUILD)/libmoefs.a
@@ -162,7 +168,7 @@ $(BUILD)/scripted: $(SCRIPTED_OBJS) $(BUILD)/libmoefs.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) -lm
 
 .PHONY: unit check asan tsan fuzz fuzzers
-unit: $(UNIT) $(BUILD)/faultfs $(BUILD)/scripted ## build the unit tests, and what the tests of the mount need
+unit: $(UNIT) $(BUILD)/faultfs $(BUILD)/moefs-held $(BUILD)/scripted ## build the unit tests, and what the tests of the mount need
 	@:
 
 # -g1: lines, which is what a report has; everything else of -g made these trees' compilation a third longer.
@@ -304,4 +310,4 @@ clean: ## remove build/
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 15
 
--include $(patsubst %.o,%.d,$(LIB_OBJS) $(FS_OBJS) $(HTTP_OBJS) $(BUILD)/fs/gateway/page/data.o $(PAGES_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(BENCH_OBJS) $(CROSS_OBJS) $(SCRIPTED_OBJS) $(BUILD)/tests/mount/faultfs.o)
+-include $(patsubst %.o,%.d,$(LIB_OBJS) $(FS_OBJS) $(HTTP_OBJS) $(BUILD)/fs/gateway/page/data.o $(PAGES_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(BENCH_OBJS) $(CROSS_OBJS) $(SCRIPTED_OBJS) $(BUILD)/tests/mount/faultfs.o $(BUILD)/tests/mount/held.o)

@@ -116,12 +116,22 @@ static bool has_place(const struct pager *p, const struct pager_source *s, bool 
 	return s->flying < p->depth.depth && !(holds && s->held >= p->worker_share);
 }
 
+/* Whether a thread of this kind serves what is asked for, which is in no queue that it was decided
+ * for. What has come into its store since those with a ring left it to be made is read by who was
+ * woken to make it: nobody else is told. */
+static bool serves(const struct pager *p, const struct entry *x, bool worker)
+{
+	if (worker)
+		return !p->ring_threads || x->source->supply.make;
+	return !holds_thread(p, x);
+}
+
 /* Whether a thread of this kind may begin it now; it has no slot yet. What is pinned waits until
  * pins hold, since it would put out another that is. */
 static bool may_begin(const struct pager *p, const struct entry *x, bool worker)
 {
 	return x->asked && x->state == ENTRY_ABSENT && (!x->pinned || p->pins_hold) &&
-	       holds_thread(p, x) == worker && has_place(p, x->source, worker);
+	       serves(p, x, worker) && has_place(p, x->source, worker);
 }
 
 struct entry *request_next_asked(struct pager *p, bool worker)

@@ -6,8 +6,9 @@
  * its last, each row's four bytes moved on by one.
  *
  * Codes are at most 63 in magnitude and get an offset that makes them unsigned: two products are
- * never more than 16 bits hold, whatever the inputs, and four only where inputs are rare ones,
- * which are clamped. For one token that is not worth while: every sixth group would have some.
+ * never more than 16 bits hold, whatever the inputs, and four only where inputs are rare ones. Of
+ * several tokens these are clamped. Of one, groups that have some, every sixth, are summed two by
+ * two, which is cheaper than to multiply by what was taken off.
  */
 #if defined(__x86_64__)
 
@@ -33,8 +34,9 @@ ALWAYS_INLINE __m256i bare_nibbles(__m256i v, size_t shift)
 ALWAYS_INLINE struct before begin_tile(const uint8_t *rows, size_t bits)
 {
 	const __m256i last = load32(rows + SLABS * tq_slab_bytes(bits) - PLANE_BYTES);
-	const __m256i plane =
-		_mm256_or_si256(_mm256_slli_epi32(last, 8), _mm256_srli_epi32(last, 24));
+	const __m256i plane = _mm256_shuffle_epi8(
+		last, _mm256_set_epi32(0x0e0d0c0f, 0x0a09080b, 0x06050407, 0x02010003, 0x0e0d0c0f,
+				       0x0a09080b, 0x06050407, 0x02010003));
 	struct before b = {{{0}}};
 
 	for (size_t i = 0; i < tc_back((uint32_t)bits); i++)
@@ -60,24 +62,93 @@ ALWAYS_INLINE __m256i nibbles_at(const uint8_t *planes, size_t i, __m256i before
 			       _mm256_and_si256(older, _mm256_set1_epi8((int8_t)(15 - newer))));
 }
 
+/* A table, loaded where it is needed if it is one of a turn: there are too few registers for all,
+ * and gcc would load it for each half. */
+ALWAYS_INLINE __m256i table_now(const __m256i *tables, size_t turn)
+{
+	__m256i v;
+	if (!turn)
+		return tables[0];
+	__asm__ volatile("vmovdqa %1, %0" : "=x"(v) : "m"(tables[turn]));
+	return v;
+}
+
+/* The tables that a position's code is the sum of. */
+struct tables {
+	__m256i a, b;
+};
+ALWAYS_INLINE struct tables tables_at(const struct maker *m, size_t i, size_t bits)
+{
+	return (struct tables){table_now(m->a, tc_turn(i, bits)),
+			       table_now(m->b, tc_turn_back(i, bits))};
+}
+
 ALWAYS_INLINE __m256i make_code(struct before *b, const uint8_t *planes, size_t i,
-				const struct maker *m, size_t bits)
+				const struct tables *t, size_t bits)
 {
 	const __m256i nibbles = nibbles_at(planes, i, b->nibbles[0], bits);
 	const __m256i codes =
-		_mm256_add_epi8(_mm256_shuffle_epi8(m->a[tc_turn(i, bits)], nibbles),
-				_mm256_shuffle_epi8(m->b[tc_turn_back(i, bits)],
-						    b->nibbles[tc_back((uint32_t)bits) - 1]));
+		_mm256_add_epi8(_mm256_shuffle_epi8(t->a, nibbles),
+				_mm256_shuffle_epi8(t->b, b->nibbles[tc_back((uint32_t)bits) - 1]));
 
 	b->nibbles[1] = b->nibbles[0];
 	b->nibbles[0] = nibbles;
 	return codes;
 }
 
+/* Whether a group's products of each two words fit in 16 bits, whatever the codes. */
+ALWAYS_INLINE bool pairs_fit(const int8_t *q, int16_t most)
+{
+	__m256i beyond = _mm256_setzero_si256();
+
+	for (size_t k = 0; k < TQ_GROUP; k += sizeof beyond)
+		beyond =
+			_mm256_or_si256(beyond, beyond_range(load32((const uint8_t *)q + k), most));
+	return _mm256_testz_si256(beyond, beyond);
+}
+
 ALWAYS_INLINE void prepare_side(union side *side, const int8_t *q, size_t groups)
 {
-	for (size_t g = 0; g < groups; g++)
-		side->start[g] = -TC_OFFSET * sum_of_group(q + g * TQ_GROUP);
+	for (size_t g = 0; g < groups; g++, q += TQ_GROUP) {
+		side->start[g] = -TC_OFFSET * sum_of_group(q);
+		side->pairs_fit[g] = pairs_fit(q, range_of(TC_OFFSET).most);
+	}
+}
+
+/* The dots of a slab. `fit`: products of two words are summed in 16 bits. */
+ALWAYS_INLINE void dot_slab(__m256i dots[HALVES], struct before before[HALVES],
+			    const uint8_t *planes, const int8_t *q, const struct maker *m, bool fit,
+			    size_t bits)
+{
+	const __m256i ones = _mm256_set1_epi16(1);
+
+#pragma GCC unroll 4
+	for (size_t i = 0; i < TQ_UNIT; i += 2) {
+		const struct tables t[2] = {tables_at(m, i, bits), tables_at(m, i + 1, bits)};
+		const __m256i x[2] = {load_four(q + i * SLAB_UNITS),
+				      load_four(q + (i + 1) * SLAB_UNITS)};
+		for (size_t half = 0; half < HALVES; half++) {
+			const uint8_t *rows = planes + half * HALF_PLANE;
+			__m256i pairs[2];
+			for (size_t j = 0; j < 2; j++)
+				pairs[j] = _mm256_maddubs_epi16(
+					make_code(&before[half], rows, i + j, &t[j], bits), x[j]);
+			if (fit)
+				pairs[1] = _mm256_add_epi16(pairs[0], pairs[1]);
+			else
+				dots[half] = add_now(dots[half], _mm256_madd_epi16(pairs[0], ones));
+			dots[half] = add_now(dots[half], _mm256_madd_epi16(pairs[1], ones));
+		}
+	}
+}
+
+ALWAYS_INLINE void dot_slabs(__m256i dots[HALVES], struct before before[HALVES],
+			     const uint8_t *tile, const int8_t *q, const struct maker *m, bool fit,
+			     size_t bits)
+{
+	for (size_t slab = 0; slab < SLABS; slab++)
+		dot_slab(dots, before, tile + slab * tq_slab_bytes(bits), q + slab * TQ_SLAB, m,
+			 fit, bits);
 }
 
 ALWAYS_INLINE void dot_group(__m256i dots[HALVES], const uint8_t *tile, const int8_t *q,
@@ -89,20 +160,10 @@ ALWAYS_INLINE void dot_group(__m256i dots[HALVES], const uint8_t *tile, const in
 		dots[half] = _mm256_set1_epi32(side->start[g]);
 		before[half] = begin_tile(tile + half * HALF_PLANE, bits);
 	}
-	for (size_t slab = 0; slab < SLABS; slab++) {
-		const uint8_t *planes = tile + slab * tq_slab_bytes(bits);
-#pragma GCC unroll 8
-		for (size_t i = 0; i < TQ_UNIT; i++) {
-			const __m256i x = load_four(q + slab * TQ_SLAB + i * SLAB_UNITS);
-			for (size_t half = 0; half < HALVES; half++) {
-				const __m256i codes = make_code(
-					&before[half], planes + half * HALF_PLANE, i, m, bits);
-				const __m256i pairs = _mm256_maddubs_epi16(codes, x);
-				dots[half] = add_now(
-					dots[half], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-			}
-		}
-	}
+	if (side->pairs_fit[g])
+		dot_slabs(dots, before, tile, q, m, true, bits);
+	else
+		dot_slabs(dots, before, tile, q, m, false, bits);
 }
 
 ALWAYS_INLINE void unpack(struct unpacked *to, const uint8_t *tile, const struct maker *m,
@@ -114,9 +175,11 @@ ALWAYS_INLINE void unpack(struct unpacked *to, const uint8_t *tile, const struct
 			const uint8_t *planes =
 				tile + slab * tq_slab_bytes(bits) + half * HALF_PLANE;
 #pragma GCC unroll 8
-			for (size_t i = 0; i < TQ_UNIT; i++)
+			for (size_t i = 0; i < TQ_UNIT; i++) {
+				const struct tables t = tables_at(m, i, bits);
 				to->codes[slab * TQ_UNIT + i][half] =
-					make_code(&before, planes, i, m, bits);
+					make_code(&before, planes, i, &t, bits);
+			}
 		}
 	}
 }

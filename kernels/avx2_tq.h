@@ -12,7 +12,8 @@
  * TQ4. Such a pair is clamped in the panel, and what has been taken off (excess) is multiplied by
  * itself: of rotated inputs one pair in 200, or one in 35. TC's codes are so small that no pair is
  * beyond, so those of two words are summed in 16 bits before they are widened, which saves a sixth
- * of the instructions; of four inputs that meet there, those beyond 255 are clamped. Codes and
+ * of the instructions; of four inputs that meet there, those of several tokens that are beyond 255
+ * are clamped. Codes and
  * inputs of 16 bits need neither, but 1.4 times the instructions, and how many a cycle takes is the
  * limit here: half as many as usual where another processor shares the core.
  */
@@ -32,7 +33,7 @@ enum {
 	PANEL_TOKENS = 48,  /* gathered together */
 	PANEL_GROUPS = 384, /* groups in a panel, of all its tokens: 48 KiB */
 	CACHE_LINE = 64,
-	PREFETCH_AHEAD = 2048, /* bytes */
+	PREFETCH_AHEAD = 8192, /* bytes */
 	WORDS = TQ_GROUP / 4,  /* of a group: what a lane holds of it */
 };
 
@@ -73,10 +74,14 @@ struct unpacked {
  * Codebooks as both ways of multiplying want them. */
 struct maker;
 /* What of one token's inputs is known beforehand, for as many groups as are multiplied in one go:
- * by TQ |q|, by TC where the sums of a group begin. */
+ * by TQ |q|, by TC where the sums of a group begin, and whether products of two words are summed in
+ * 16 bits. */
 union side {
 	_Alignas(32) int8_t magnitude[PANEL_GROUPS * TQ_GROUP];
-	int32_t start[PANEL_GROUPS];
+	struct {
+		int32_t start[PANEL_GROUPS];
+		bool pairs_fit[PANEL_GROUPS];
+	};
 };
 ALWAYS_INLINE void prepare_side(union side *side, const int8_t *q, size_t groups);
 /* The dots of 16 rows with the input of group g of these. */
@@ -128,6 +133,20 @@ ALWAYS_INLINE __m256i sum_products(const __m256i codes[SUM_WORDS], const __m256i
 	return SUM_WORDS == 1 ? sum
 			      : _mm256_add_epi16(sum, _mm256_maddubs_epi16(codes[SUM_WORDS - 1],
 									   x[SUM_WORDS - 1]));
+}
+
+/* Ones where inputs meet in a sum of 16 bits that are beyond most. */
+ALWAYS_INLINE __m256i beyond_range(__m256i v, int16_t most)
+{
+	const __m256i ones = _mm256_set1_epi8(1), zero = _mm256_setzero_si256();
+	__m256i positive = _mm256_maddubs_epi16(_mm256_max_epi8(v, zero), ones);
+	__m256i negative = _mm256_maddubs_epi16(_mm256_abs_epi8(_mm256_min_epi8(v, zero)), ones);
+
+	if (SUM_WORDS == 2) { /* and of the word beside */
+		positive = _mm256_add_epi16(positive, _mm256_shuffle_epi32(positive, 0xb1));
+		negative = _mm256_add_epi16(negative, _mm256_shuffle_epi32(negative, 0xb1));
+	}
+	return _mm256_cmpgt_epi16(_mm256_max_epi16(positive, negative), _mm256_set1_epi16(most));
 }
 
 /* ---- rows ---- */
@@ -248,20 +267,6 @@ struct panel {
 	size_t tokens, groups;
 	struct range range;
 };
-
-/* Ones where inputs meet in a sum of 16 bits that are beyond most. */
-ALWAYS_INLINE __m256i beyond_range(__m256i v, int16_t most)
-{
-	const __m256i ones = _mm256_set1_epi8(1), zero = _mm256_setzero_si256();
-	__m256i positive = _mm256_maddubs_epi16(_mm256_max_epi8(v, zero), ones);
-	__m256i negative = _mm256_maddubs_epi16(_mm256_abs_epi8(_mm256_min_epi8(v, zero)), ones);
-
-	if (SUM_WORDS == 2) { /* and of the word beside */
-		positive = _mm256_add_epi16(positive, _mm256_shuffle_epi32(positive, 0xb1));
-		negative = _mm256_add_epi16(negative, _mm256_shuffle_epi32(negative, 0xb1));
-	}
-	return _mm256_cmpgt_epi16(_mm256_max_epi16(positive, negative), _mm256_set1_epi16(most));
-}
 
 /* v, clamped where it is beyond most. */
 ALWAYS_INLINE __m256i clamp_to_range(__m256i v, int16_t most)

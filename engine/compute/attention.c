@@ -95,7 +95,7 @@ static void place_keys(void *ctx, uint32_t begin, uint32_t end)
 		if (c->value_norm)
 			normalise_values(a, v);
 		size_t position = span->position + t - span->first;
-		void *block = (void *)x->blocks[position / KV_BLOCK];
+		void *block = (void *)context_blocks_of(x, l)[position / KV_BLOCK];
 		for (uint32_t h = 0; h < l->kv_heads; h++)
 			a->step->env->kernels->kv_put(block, x->type, context_key_offset(l, h),
 						      context_value_offset(l, h),
@@ -143,7 +143,7 @@ static void attend_items(void *ctx, uint32_t begin, uint32_t end)
 		const struct row_run *run = &a->scratch->runs[i / l->kv_heads];
 		uint32_t h = i % l->kv_heads;
 		size_t offset = run->first * stride + (size_t)h * group * l->head_dim;
-		struct attention look = runs_look(a->step, run);
+		struct attention look = runs_look(a->step, run, l);
 		look.head_dim = l->head_dim;
 		look.heads = group;
 		look.key_offset = context_key_offset(l, h);

@@ -1,22 +1,20 @@
 #include "engine/compute/context.h"
 #include "engine/compute/delta_state.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 static void init(struct context *x, struct context_budget *budget, enum kv_type type,
-		 uint64_t kv_width, size_t recurrent_floats)
+		 size_t recurrent_floats)
 {
-	size_t element = type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
-	size_t used = (size_t)kv_width * KV_BLOCK * element;
-	*x = (struct context){
-		.budget = budget,
-		.type = type,
-		.block_bytes = context_pages(used),
-		.block_used = used,
-	};
+	*x = (struct context){.budget = budget, .type = type};
 	recurrent_init(&x->recurrent, budget, recurrent_floats);
+}
+
+/* width: elements of a position's keys and values. */
+static void init_table(struct context *x, enum kv_kind kind, uint32_t window, uint64_t width)
+{
+	size_t element = x->type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
+	kv_init(&x->kv[kind], x->budget, window, (size_t)width * KV_BLOCK * element);
 }
 
 void context_init(struct context *x, struct context_budget *budget, const struct config *c,
@@ -24,87 +22,55 @@ void context_init(struct context *x, struct context_budget *budget, const struct
 {
 	size_t state = delta_state_floats(c);
 	uint32_t width = c->draft && state ? c->hidden_size : 0;
-	init(x, budget, type, c->kv_width, state + (width ? width + 1 : 0));
+	init(x, budget, type, state + (width ? width + 1 : 0));
+	init_table(x, KV_WHOLE, 0, c->kv_width[KV_WHOLE]);
+	init_table(x, KV_WINDOWED, c->window, c->kv_width[KV_WINDOWED]);
 	x->note_at = state;
 	x->note_width = width;
 }
 
+/* All stays, whatever its layer sees: a drafter goes back as it likes (drafter.h). */
 void context_init_draft(struct context *x, struct context_budget *budget, const struct config *c,
 			enum kv_type type)
 {
-	init(x, budget, type, config_kv_width(c, c->layers), 0);
+	enum kv_kind own = config_kv_kind(&c->layer[c->layers]);
+	init(x, budget, type, 0);
+	for (enum kv_kind kind = 0; kind < KV_KINDS; kind++)
+		init_table(x, kind, 0, kind == own ? config_kv_width(c, c->layers) : 0);
 }
 
-uint64_t context_full_bytes(const struct config *c, enum kv_type type, uint32_t positions)
+uint64_t context_kv_bytes(const struct context *x, uint32_t positions, uint32_t step)
+{
+	uint64_t bytes = 0;
+	for (int kind = 0; kind < KV_KINDS; kind++)
+		bytes += kv_full_bytes(&x->kv[kind], positions, step);
+	return bytes;
+}
+
+uint64_t context_full_bytes(const struct config *c, enum kv_type type, uint32_t positions,
+			    uint32_t step)
 {
 	struct context x;
 	context_init(&x, NULL, c, type);
-	return (uint64_t)context_blocks(positions) * x.block_bytes +
+	return context_kv_bytes(&x, positions, step) +
 	       (uint64_t)(1 + RECURRENT_MARKS) * x.recurrent.bytes;
 }
 
 void context_move(struct context *to, struct context *from)
 {
 	recurrent_move(&to->recurrent, &from->recurrent);
-	to->blocks = from->blocks;
-	to->sharers = from->sharers;
-	to->block_count = from->block_count;
-	to->block_room = from->block_room;
+	for (int kind = 0; kind < KV_KINDS; kind++)
+		kv_move(&to->kv[kind], &from->kv[kind]);
 	to->tokens = from->tokens;
-	from->blocks = NULL;
-	from->sharers = NULL;
-	from->block_count = from->block_room = 0;
 	from->tokens = (struct token_list){0};
-}
-
-/* ---- blocks ---- */
-
-static int make_table_room(struct context *x, uint32_t blocks, struct err *e)
-{
-	if (blocks <= x->block_room)
-		return 0;
-	uint32_t room = x->block_room ? 2 * x->block_room : 8;
-	room = room < blocks ? blocks : room;
-	const void **table = realloc(x->blocks, room * sizeof *table);
-	x->blocks = table ? table : x->blocks;
-	sharers **counts = table ? realloc(x->sharers, room * sizeof *counts) : NULL;
-	if (!counts)
-		return err_set(e, ENOMEM, "out of memory for the context's table");
-	x->sharers = counts;
-	x->block_room = room;
-	return 0;
-}
-
-static int add_block(struct context *x, struct err *e)
-{
-	int failed = make_table_room(x, x->block_count + 1, e);
-	if (failed)
-		return failed;
-	void *block = context_take(x->budget, x->block_bytes, e);
-	if (!block)
-		return -e->code;
-	x->sharers[x->block_count] = NULL;
-	x->blocks[x->block_count++] = block;
-	return 0;
-}
-
-static int share_block(struct context *to, const struct context *from, struct err *e)
-{
-	uint32_t i = to->block_count;
-	to->sharers[i] = sharing_join(&from->sharers[i], e);
-	if (!to->sharers[i])
-		return -e->code;
-	to->blocks[i] = from->blocks[i];
-	to->block_count++;
-	return 0;
 }
 
 int context_fork(struct context *to, const struct context *from, struct err *e)
 {
 	const struct token_list *tokens = &from->tokens;
-	int failed = make_table_room(to, from->block_count, e);
-	while (!failed && to->block_count < from->block_count)
-		failed = share_block(to, from, e);
+	int failed = 0;
+	for (int kind = 0; kind < KV_KINDS && !failed; kind++)
+		failed = kv_share(&to->kv[kind], &from->kv[kind], tokens->count, e);
 	if (!failed)
 		failed = recurrent_copy(&to->recurrent, &from->recurrent, tokens->count, e);
 	if (!failed)
@@ -116,26 +82,31 @@ int context_fork(struct context *to, const struct context *from, struct err *e)
 
 int context_reserve(struct context *x, uint32_t positions, struct err *e)
 {
-	uint32_t blocks = x->block_bytes ? context_blocks(positions) : 0;
 	int failed = recurrent_reserve(&x->recurrent, e);
-	for (uint32_t i = (uint32_t)x->tokens.count / KV_BLOCK; i < x->block_count && !failed; i++)
-		failed = sharing_own(x->budget, &x->blocks[i], x->block_bytes, &x->sharers[i], e);
-	while (x->block_count < blocks && !failed)
-		failed = add_block(x, e);
+	for (int kind = 0; kind < KV_KINDS && !failed; kind++)
+		failed = kv_reserve(&x->kv[kind], x->tokens.count, positions, e);
 	return failed;
 }
 
 size_t context_rollback(struct context *x, size_t count)
 {
-	size_t to = count < x->tokens.count ? count : x->tokens.count;
-	x->tokens.count = recurrent_rollback(&x->recurrent, x->tokens.count, to);
-	size_t keep = (x->tokens.count + KV_BLOCK - 1) / KV_BLOCK;
-	while (x->block_count > keep) {
-		x->block_count--;
-		sharing_leave(x->budget, x->blocks[x->block_count], x->block_bytes,
-			      x->sharers[x->block_count]);
-	}
-	return x->tokens.count;
+	size_t held = x->tokens.count, to = count < held ? count : held;
+	do {
+		x->tokens.count = to = recurrent_rollback(&x->recurrent, held, to);
+		held = to;
+		for (int kind = 0; kind < KV_KINDS; kind++)
+			to = kv_rollback(&x->kv[kind], to);
+	} while (to < held);
+	return to;
+}
+
+void context_mark(struct context *x, size_t position)
+{
+	size_t held = x->tokens.count;
+	if (position == held)
+		recurrent_mark(&x->recurrent, held);
+	for (int kind = 0; kind < KV_KINDS; kind++)
+		kv_mark(&x->kv[kind], held, position);
 }
 
 /* The row, and then of which position it is. */
@@ -166,9 +137,7 @@ const float *context_noted(const struct context *x)
 void context_free(struct context *x)
 {
 	context_rollback(x, 0);
-	free(x->blocks);
-	free(x->sharers);
+	for (int kind = 0; kind < KV_KINDS; kind++)
+		kv_free(&x->kv[kind]);
 	token_list_free(&x->tokens);
-	x->blocks = NULL;
-	x->sharers = NULL;
 }

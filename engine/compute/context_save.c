@@ -5,21 +5,53 @@
 #include <string.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "contexts are saved as they lie there");
-_Static_assert(sizeof(struct context_head) == 32 && sizeof(struct context_state_head) == 16,
+_Static_assert(sizeof(struct context_head) == 32 && sizeof(struct context_window_head) == 16 &&
+		       sizeof(struct context_state_head) == 16,
 	       "no padding is saved");
 
-uint64_t context_head_bytes(const struct context_head *h)
+/* ---- counts ---- */
+
+uint64_t context_block_bytes(const struct context_counts *c, enum kv_kind kind)
 {
-	uint64_t blocks = context_blocks((uint32_t)h->positions);
-	return sizeof *h + h->positions * sizeof(uint32_t) + blocks * h->block_bytes +
-	       h->states * (sizeof(struct context_state_head) + h->state_bytes);
+	return kind == KV_WHOLE ? c->head.block_bytes : c->windows.block_bytes;
+}
+
+bool context_has_block(const struct context_counts *c, enum kv_kind kind, uint32_t block)
+{
+	if (kind == KV_WHOLE)
+		return c->head.block_bytes;
+	bool has = kv_sees(c->windows.window, c->head.positions, block);
+	for (uint32_t m = 0; m < c->windows.marks; m++)
+		has = has || kv_sees(c->windows.window, c->marks[m], block);
+	return has && c->windows.block_bytes;
+}
+
+/* What is said of windows, in a model that has them. */
+static uint64_t windows_bytes(const struct context_counts *c)
+{
+	const struct context_window_head *w = &c->windows;
+	return w->block_bytes ? sizeof *w + w->marks * sizeof *c->marks : 0;
+}
+
+uint64_t context_counts_bytes(const struct context_counts *c)
+{
+	const struct context_head *h = &c->head;
+	uint64_t bytes = sizeof *h + windows_bytes(c) + h->positions * sizeof(uint32_t);
+	for (uint32_t i = 0; i < kv_blocks((uint32_t)h->positions); i++)
+		for (enum kv_kind kind = 0; kind < KV_KINDS; kind++)
+			if (context_has_block(c, kind, i))
+				bytes += context_block_bytes(c, kind);
+	return bytes + h->states * (sizeof(struct context_state_head) + h->state_bytes);
 }
 
 /* Keys lie [head_dim][64], latents likewise, and values [64][head_dim]. */
-void context_block_rows(const struct config *c, size_t held, context_rows_fn *each, void *ctx)
+void context_block_rows(const struct config *c, enum kv_kind kind, size_t held,
+			context_rows_fn *each, void *ctx)
 {
 	for (uint32_t layer = 0; layer < c->layers; layer++) {
 		const struct layer *l = &c->layer[layer];
+		if (config_kv_kind(l) != kind)
+			continue;
 		if (l->mixer == MIXER_LATENT)
 			each(ctx, config_kv_width(c, layer), KV_BLOCK, held);
 		for (uint32_t h = 0; l->mixer == MIXER_ATTENTION && h < l->kv_heads; h++) {
@@ -31,19 +63,24 @@ void context_block_rows(const struct config *c, size_t held, context_rows_fn *ea
 
 /* ---- taking hold ---- */
 
-static int hold_blocks(struct context_save *s, const struct context *x, struct err *e)
+static int hold_blocks(struct context_save *s, const struct context *x, enum kv_kind kind,
+		       struct err *e)
 {
-	uint32_t n = x->block_bytes ? context_blocks((uint32_t)s->head.positions) : 0;
-	s->blocks = calloc(n + 1, sizeof *s->blocks);
-	s->block_sharers = calloc(n + 1, sizeof *s->block_sharers);
-	if (!s->blocks || !s->block_sharers)
+	const struct kv_table *t = &x->kv[kind];
+	struct saved_blocks *to = &s->kv[kind];
+	s->block_count = kv_blocks((uint32_t)s->counts.head.positions);
+	to->mapped = t->bytes;
+	to->blocks = calloc(s->block_count + 1, sizeof *to->blocks);
+	to->sharers = calloc(s->block_count + 1, sizeof *to->sharers);
+	if (!to->blocks || !to->sharers)
 		return err_set(e, ENOMEM, "out of memory for saving a context");
-	for (; s->block_count < n; s->block_count++) {
-		uint32_t i = s->block_count;
-		s->block_sharers[i] = sharing_join(&x->sharers[i], e);
-		if (!s->block_sharers[i])
+	for (uint32_t i = 0; i < s->block_count; i++) {
+		if (!context_has_block(&s->counts, kind, i))
+			continue;
+		to->sharers[i] = sharing_join(&t->sharers[i], e);
+		if (!to->sharers[i])
 			return -e->code;
-		s->blocks[i] = x->blocks[i];
+		to->blocks[i] = t->blocks[i];
 	}
 	return 0;
 }
@@ -51,13 +88,13 @@ static int hold_blocks(struct context_save *s, const struct context *x, struct e
 static int hold_state(struct context_save *s, size_t position, uint32_t behind, const float *state,
 		      sharers **have, struct err *e)
 {
-	struct saved_state *to = &s->states[s->head.states];
+	struct saved_state *to = &s->states[s->counts.head.states];
 	to->sharers = sharing_join(have, e);
 	if (!to->sharers)
 		return -e->code;
 	to->head = (struct context_state_head){position, behind};
 	to->memory = state;
-	s->head.states++;
+	s->counts.head.states++;
 	return 0;
 }
 
@@ -82,23 +119,35 @@ static struct context_head head_of(const struct context *x)
 	return (struct context_head){
 		.kv_type = x->type == KV_F32,
 		.positions = x->tokens.count,
-		.block_bytes = x->block_used,
+		.block_bytes = x->kv[KV_WHOLE].used,
 		.state_bytes = x->note_at * sizeof(float),
 	};
 }
 
+/* The budget's lock is held. */
+static void count_windows(struct context_counts *to, const struct context *x)
+{
+	const struct kv_table *t = &x->kv[KV_WINDOWED];
+	if (!t->used)
+		return;
+	to->windows = (struct context_window_head){t->used, t->window, t->mark_count};
+	for (uint32_t m = 0; m < t->mark_count; m++)
+		to->marks[m] = t->marks[m];
+}
+
 uint64_t context_save_size(const struct context *x)
 {
-	struct context_head h = head_of(x);
+	struct context_counts c = {.head = head_of(x)};
+	pthread_mutex_lock(&x->budget->lock);
+	count_windows(&c, x);
 	if (x->recurrent.bytes) {
-		pthread_mutex_lock(&x->budget->lock);
 		uint32_t n = copies(x);
-		h.states = n + whole(x);
+		c.head.states = n + whole(x);
 		if (!whole(x))
-			h.positions = n ? x->recurrent.marks[n - 1].position : 0;
-		pthread_mutex_unlock(&x->budget->lock);
+			c.head.positions = n ? x->recurrent.marks[n - 1].position : 0;
 	}
-	return context_head_bytes(&h);
+	pthread_mutex_unlock(&x->budget->lock);
+	return context_counts_bytes(&c);
 }
 
 /* The copies, and the state itself if it is whole; and so how many positions are saved. A copy may
@@ -115,7 +164,18 @@ static int hold_states(struct context_save *s, struct context *x, struct err *e)
 	pthread_mutex_unlock(&s->budget->lock);
 	if (!failed && whole(x))
 		failed = hold_state(s, x->tokens.count, r->behind, r->now, &r->now_sharers, e);
-	s->head.positions = s->head.states ? s->states[s->head.states - 1].head.position : 0;
+	struct context_head *h = &s->counts.head;
+	h->positions = h->states ? s->states[h->states - 1].head.position : 0;
+	return failed;
+}
+
+/* A mark may give way at any moment but under the budget's lock. */
+static int hold_windows(struct context_save *s, const struct context *x, struct err *e)
+{
+	pthread_mutex_lock(&s->budget->lock);
+	count_windows(&s->counts, x);
+	int failed = hold_blocks(s, x, KV_WINDOWED, e);
+	pthread_mutex_unlock(&s->budget->lock);
 	return failed;
 }
 
@@ -126,15 +186,16 @@ int context_save_open(struct context_save *s, struct context *x, const struct co
 	*s = (struct context_save){
 		.budget = x->budget,
 		.config = c,
-		.head = head_of(x),
-		.block_mapped = x->block_bytes,
+		.counts.head = head_of(x),
 		.state_mapped = x->recurrent.bytes,
 	};
 	if (x->recurrent.bytes)
 		failed = hold_states(s, x, e);
 	if (!failed)
-		failed = hold_blocks(s, x, e);
-	size_t ids = s->head.positions * sizeof *s->ids;
+		failed = hold_blocks(s, x, KV_WHOLE, e);
+	if (!failed)
+		failed = hold_windows(s, x, e);
+	size_t ids = s->counts.head.positions * sizeof *s->ids;
 	if (!failed && !(s->ids = malloc(ids + 1)))
 		failed = err_set(e, ENOMEM, "out of memory for saving a context");
 	if (failed)
@@ -144,15 +205,21 @@ int context_save_open(struct context_save *s, struct context *x, const struct co
 	return failed;
 }
 
+static void leave_blocks(struct context_save *s, struct saved_blocks *b)
+{
+	for (uint32_t i = 0; i < s->block_count && b->blocks && b->sharers; i++)
+		sharing_leave(s->budget, b->blocks[i], b->mapped, b->sharers[i]);
+	free(b->blocks);
+	free(b->sharers);
+}
+
 void context_save_close(struct context_save *s)
 {
-	for (uint32_t i = 0; i < s->block_count; i++)
-		sharing_leave(s->budget, s->blocks[i], s->block_mapped, s->block_sharers[i]);
-	for (uint32_t i = 0; i < s->head.states; i++)
+	for (int kind = 0; kind < KV_KINDS; kind++)
+		leave_blocks(s, &s->kv[kind]);
+	for (uint32_t i = 0; i < s->counts.head.states; i++)
 		sharing_leave(s->budget, s->states[i].memory, s->state_mapped,
 			      s->states[i].sharers);
-	free(s->blocks);
-	free(s->block_sharers);
 	free(s->ids);
 	*s = (struct context_save){0};
 }
@@ -161,7 +228,7 @@ void context_save_close(struct context_save *s)
 
 uint64_t context_save_bytes(const struct context_save *s)
 {
-	return context_head_bytes(&s->head);
+	return context_counts_bytes(&s->counts);
 }
 
 /* A read that goes over one part after the other: what is before it is skipped. */
@@ -215,21 +282,35 @@ static void give_rows(void *ctx, size_t rows, size_t elements, size_t held)
 	}
 }
 
+static void give_blocks(struct reading *r, const struct context_save *s, enum kv_kind kind)
+{
+	const struct context_head *h = &s->counts.head;
+	size_t held = h->positions % KV_BLOCK, element = h->kv_type ? sizeof(float) : 2;
+	for (uint32_t i = 0; i < s->block_count; i++) {
+		const void *block = s->kv[kind].blocks[i];
+		if (block && held && i + 1 == s->block_count)
+			context_block_rows(s->config, kind, held, give_rows,
+					   &(struct part_block){r, block, element});
+		else if (block)
+			give(r, block, context_block_bytes(&s->counts, kind));
+	}
+}
+
 void context_save_read(const struct context_save *s, uint64_t offset, void *to, size_t n)
 {
 	struct reading r = {offset, to, n};
-	const struct context_head *h = &s->head;
-	size_t held = h->positions % KV_BLOCK, element = h->kv_type ? sizeof(float) : 2;
-	give(&r, h, sizeof *h);
-	give(&r, s->ids, h->positions * sizeof *s->ids);
-	for (uint32_t i = 0; i < s->block_count; i++)
-		if (held && i + 1 == s->block_count)
-			context_block_rows(s->config, held, give_rows,
-					   &(struct part_block){&r, s->blocks[i], element});
-		else
-			give(&r, s->blocks[i], h->block_bytes);
-	for (uint32_t i = 0; i < h->states; i++) {
+	const struct context_counts *c = &s->counts;
+	uint64_t windows = windows_bytes(c);
+	give(&r, &c->head, sizeof c->head);
+	if (windows) {
+		give(&r, &c->windows, sizeof c->windows);
+		give(&r, c->marks, windows - sizeof c->windows);
+	}
+	give(&r, s->ids, c->head.positions * sizeof *s->ids);
+	for (enum kv_kind kind = 0; kind < KV_KINDS; kind++)
+		give_blocks(&r, s, kind);
+	for (uint32_t i = 0; i < c->head.states; i++) {
 		give(&r, &s->states[i].head, sizeof s->states[i].head);
-		give(&r, s->states[i].memory, h->state_bytes);
+		give(&r, s->states[i].memory, c->head.state_bytes);
 	}
 }

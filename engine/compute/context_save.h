@@ -12,11 +12,15 @@
  * Little-endian, one after the other (README.md of this folder has the same for other readers):
  *
  *     struct context_head
+ *     windows  only of a model that has layers with a window: struct context_window_head, and
+ *              marks × 8: positions to go back to, ascending
  *     ids      positions × 4
  *     blocks   ceil(positions / 64) × block_bytes: in each the keys and values of 64 positions, of
- * all layers as they lie in the context; zeros for positions that there are not states   states ×
- * (struct context_state_head, state_bytes), ascending: copies to go back to, and at last the state
- * after all positions
+ *              all layers without a window as they lie in the context; zeros for positions that
+ *              there are not. Then, ascending, those of layers with one, each of
+ *              context_window_head.block_bytes: such as the row after a mark sees, or after all
+ *     states   states × (struct context_state_head, state_bytes), ascending: copies to go back to,
+ *              and at last the state after all positions
  */
 #ifndef MOEFS_ENGINE_COMPUTE_CONTEXT_SAVE_H
 #define MOEFS_ENGINE_COMPUTE_CONTEXT_SAVE_H
@@ -30,33 +34,52 @@ struct context_head {
 	uint64_t block_bytes;
 	uint64_t state_bytes; /* 0: the model has no recurrent layer */
 };
+struct context_window_head {
+	uint64_t block_bytes;
+	uint32_t window; /* positions that a row of these layers sees */
+	uint32_t marks;
+};
 struct context_state_head {
 	uint64_t position; /* after so many tokens … */
 	uint64_t behind;   /* … of which it has yet to do the last so many (recurrent.h) */
 };
 enum { CONTEXT_STATES = RECURRENT_MARKS + 1 };
 
-uint64_t context_head_bytes(const struct context_head *h); /* of all; the counts are plausible */
+/* All counts of a context as bytes. */
+struct context_counts {
+	struct context_head head;
+	struct context_window_head windows; /* zeros: there are none */
+	uint64_t marks[MARKS_MOST];
+};
 
-/* A block of which only the first `held` positions are: its rows of elements, one after the other,
- * of each of which the first so many are theirs and the rest is nobody's. */
+uint64_t context_counts_bytes(const struct context_counts *c); /* of all; they are plausible */
+/* Whether a block of a kind is among them. */
+bool context_has_block(const struct context_counts *c, enum kv_kind kind, uint32_t block);
+uint64_t context_block_bytes(const struct context_counts *c, enum kv_kind kind);
+
+/* A block of a kind of which only the first `held` positions are: its rows of elements, one after
+ * the other, of each of which the first so many are theirs and the rest is nobody's. */
 typedef void context_rows_fn(void *ctx, size_t rows, size_t elements, size_t held);
-void context_block_rows(const struct config *c, size_t held, context_rows_fn *each, void *ctx);
+void context_block_rows(const struct config *c, enum kv_kind kind, size_t held,
+			context_rows_fn *each, void *ctx);
 
 struct context_save {
 	struct context_budget *budget;
 	const struct config *config;
-	struct context_head head;
+	struct context_counts counts;
 	uint32_t *ids;
 	uint32_t block_count;
-	const void **blocks;
-	sharers **block_sharers;
+	struct saved_blocks {
+		const void **blocks; /* [block_count]; NULL: not among them */
+		sharers **sharers;
+		size_t mapped;
+	} kv[KV_KINDS];
 	struct saved_state {
 		struct context_state_head head;
 		const float *memory;
 		sharers *sharers;
 	} states[CONTEXT_STATES];
-	size_t block_mapped, state_mapped;
+	size_t state_mapped;
 };
 
 /* Takes hold of what x has computed; after a step that failed half way, of what x would go back to.
@@ -75,7 +98,7 @@ struct context_load {
 	const struct config *config;
 	uint32_t most;	/* positions that are taken */
 	uint64_t bytes; /* that there are */
-	struct context_head head;
+	struct context_counts counts;
 	struct loaded_state {
 		struct context_state_head head;
 		float *memory; /* NULL: no room for this copy */

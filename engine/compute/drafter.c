@@ -33,8 +33,7 @@ uint64_t drafter_full_bytes(const struct config *c, enum kv_type type, uint32_t 
 {
 	struct context keys;
 	context_init_draft(&keys, NULL, c, type);
-	return (uint64_t)context_blocks(positions) * keys.block_bytes +
-	       waiting_bytes(c->hidden_size);
+	return context_kv_bytes(&keys, positions, positions) + waiting_bytes(c->hidden_size);
 }
 
 static bool empty(const struct drafter *d)

@@ -86,9 +86,10 @@ static void place_latent(const struct looking *a, uint32_t t)
 			      env->config->rms_eps);
 	turn(a, turned, kv + l->rank, t);
 	memcpy(kv + l->rank, turned, l->rope * sizeof *turned);
-	env->kernels->kv_put((void *)span->context->blocks[position / KV_BLOCK],
-			     span->context->type, context_key_offset(a->layer, 0), 0,
-			     position % KV_BLOCK, kv, NULL, l->rank + l->rope);
+	env->kernels->kv_put(
+		(void *)context_blocks_of(span->context, a->layer)[position / KV_BLOCK],
+		span->context->type, context_key_offset(a->layer, 0), 0, position % KV_BLOCK, kv,
+		NULL, l->rank + l->rope);
 }
 
 static void part_query(const struct looking *a, uint32_t t)
@@ -174,7 +175,7 @@ static void look_back(void *ctx, uint32_t begin, uint32_t end)
 		const struct row_run *run = &a->scratch->runs[i / groups];
 		uint32_t h = i % groups * LOOK_HEADS, left = c->heads - h;
 		size_t row = (size_t)run->first * c->heads + h, width = l->rank + l->rope;
-		struct attention look = runs_look(a->step, run);
+		struct attention look = runs_look(a->step, run, a->layer);
 		look.head_dim = (uint32_t)width;
 		look.latent_dim = l->rank;
 		look.heads = left < LOOK_HEADS ? left : LOOK_HEADS;

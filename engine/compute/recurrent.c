@@ -28,22 +28,12 @@ static void give_up_marks(struct recurrent *r, size_t beyond)
 		drop(r, r->mark_count - 1);
 }
 
-/* The mark that is missed least: around it the distance between its neighbours, over how far back
- * it lies, is the smallest. So marks thin out with their distance from the end. */
 static uint32_t least_missed(const struct recurrent *r, size_t end)
 {
-	uint32_t least = 0;
-	double least_gap = 0;
-	for (uint32_t i = 0; i < r->mark_count; i++) {
-		size_t before = i ? r->marks[i - 1].position : 0;
-		size_t after = i + 1 < r->mark_count ? r->marks[i + 1].position : end;
-		double gap = (double)(after - before) / (double)(end - r->marks[i].position);
-		if (i == 0 || gap < least_gap) {
-			least = i;
-			least_gap = gap;
-		}
-	}
-	return least;
+	size_t positions[RECURRENT_MARKS];
+	for (uint32_t i = 0; i < r->mark_count; i++)
+		positions[i] = r->marks[i].position;
+	return marks_least_missed(positions, r->mark_count, end);
 }
 
 static void give_way(struct context_spare *spare)

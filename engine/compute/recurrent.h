@@ -20,17 +20,18 @@
 #ifndef MOEFS_ENGINE_COMPUTE_RECURRENT_H
 #define MOEFS_ENGINE_COMPUTE_RECURRENT_H
 
+#include "engine/compute/marks.h"
 #include "engine/compute/sharing.h"
 
 /* Most copies of a context: a state of Qwen3.6-35B-A3B takes 63 MB. */
-enum { RECURRENT_MARKS = 8 };
+enum { RECURRENT_MARKS = MARKS_MOST };
 
 struct recurrent {
 	struct context_budget *budget;
-	size_t bytes; /* of a state, in whole pages; 0: the model has no recurrent layer */
-	float *now;   /* after the context's last position; NULL before the first */
+	size_t bytes;	      /* of a state, in whole pages; 0: the model has no recurrent layer */
+	float *now;	      /* after the context's last position; NULL before the first */
 	sharers *now_sharers; /* what is saved has it, too (context_save.h) */
-	bool spoiled; /* a step that failed has left `now` between two positions */
+	bool spoiled;	      /* a step that failed has left `now` between two positions */
 	/* By how many of the context's last positions `now` is behind: what they do to it is kept,
 	 * and is yet to be done. */
 	uint32_t behind;

@@ -22,13 +22,14 @@ uint32_t runs_make(const struct step *s, uint32_t window, struct row_run *runs, 
 	return count;
 }
 
-struct attention runs_look(const struct step *s, const struct row_run *run)
+struct attention runs_look(const struct step *s, const struct row_run *run,
+			   const struct layer *layer)
 {
 	const struct span *span = step_span(s, run->first);
 	return (struct attention){
 		.type = span->context->type,
 		.length = span->position + run->first - span->first + 1,
 		.scale = s->env->config->attention_scale,
-		.blocks = span->context->blocks,
+		.blocks = context_blocks_of(span->context, layer),
 	};
 }

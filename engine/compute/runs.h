@@ -12,8 +12,9 @@ struct row_run {
  * positions that the rows of the longest one look at, through a window if that is not 0. */
 uint32_t runs_make(const struct step *s, uint32_t window, struct row_run *runs, uint64_t *seen);
 
-/* What a run's rows look at, with what they have in common: whose blocks, of what type, how far the
- * first sees. */
-struct attention runs_look(const struct step *s, const struct row_run *run);
+/* What a run's rows look at in a layer, with what they have in common: whose blocks, of what type,
+ * how far the first sees. */
+struct attention runs_look(const struct step *s, const struct row_run *run,
+			   const struct layer *layer);
 
 #endif

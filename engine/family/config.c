@@ -114,8 +114,10 @@ static void number_states(struct config *c)
 	for (uint32_t layer = 0; layer < c->layers; layer++) {
 		struct layer *l = &c->layer[layer];
 		l->state = c->mixers[l->mixer]++;
-		l->kv_at = c->kv_width;
-		c->kv_width += config_kv_width(c, layer);
+		uint64_t *width = &c->kv_width[config_kv_kind(l)];
+		l->kv_at = *width;
+		*width += config_kv_width(c, layer);
+		c->window = l->window > c->window ? l->window : c->window;
 	}
 }
 

@@ -44,6 +44,14 @@ struct layer {
 	uint64_t kv_at;	     /* elements of a position's keys and values that lie before its own */
 };
 
+/* Layers whose keys and values are kept together: as far back as the text goes, or as far as a
+ * window sees. */
+enum kv_kind { KV_WHOLE, KV_WINDOWED, KV_KINDS };
+static inline enum kv_kind config_kv_kind(const struct layer *l)
+{
+	return l->window ? KV_WINDOWED : KV_WHOLE;
+}
+
 enum router_order { SOFTMAX_THEN_TOP_K, TOP_K_THEN_SOFTMAX, SIGMOID_THEN_TOP_K };
 /* Gated linear units (Shazeer 2020): what becomes of gate and up. */
 enum glu { GLU_SILU, GLU_GELU, GLU_CLAMPED, GLUS };
@@ -112,7 +120,9 @@ struct config {
 
 	struct layer layer[CONFIG_MAX_LAYERS + CONFIG_DRAFT_LAYERS];
 	uint32_t mixers[MIXERS]; /* how many layers of the model's own have each */
-	uint64_t kv_width;	 /* elements of a position's keys and values in all of these */
+	/* Elements of a position's keys and values in all of these that are of a kind. */
+	uint64_t kv_width[KV_KINDS];
+	uint32_t window; /* the largest of these layers'; 0: there is none */
 
 	struct generation generation;
 };

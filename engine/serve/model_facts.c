@@ -1,6 +1,7 @@
 /* What can be said of a mounted checkpoint, each fact in words or a number (model.h). */
 #include "cache/store_place.h"
 #include "engine/compute/drafter.h"
+#include "engine/serve/chunk.h"
 #include "engine/serve/internal.h"
 
 #include <errno.h>
@@ -135,13 +136,20 @@ static int print_kernels(const struct model *m, char *text, size_t size)
 	return snprintf(text, size, "%s", m->engine->kernels->name);
 }
 
+/* The most tokens of a prompt that a step may take. */
+static uint32_t longest_step(const struct model *m)
+{
+	bool longer = m->engine->chunk_automatic && m->id.config.experts;
+	return longer ? CHUNK_MOST : m->engine->options.chunk;
+}
+
 static uint64_t context_bytes(const struct model *m)
 {
 	const struct config *c = &m->id.config;
 	enum kv_type type = m->id.recipe.exact ? KV_F32 : KV_F16;
 	uint64_t drafter =
 		atomic_load(&m->id.drafts) ? drafter_full_bytes(c, type, m->id.context) : 0;
-	return context_full_bytes(c, type, m->id.context) + drafter;
+	return context_full_bytes(c, type, m->id.context, longest_step(m)) + drafter;
 }
 
 static int print_number(const struct model *m, enum model_fact fact, char *text, size_t size)

@@ -5,6 +5,16 @@
 #include "engine/serve/internal.h"
 #include "engine/serve/session_state.h"
 
+/* A long prompt is not computed again from its beginning, nor one that parts from this at its fork:
+ * a step that a window sees past it goes over the fork. */
+static void mark(struct session *s, size_t done)
+{
+	size_t fork = s->turn.fork, held = s->context.tokens.count;
+	if (fork > done && fork < held)
+		context_mark(&s->context, fork);
+	context_mark(&s->context, held);
+}
+
 /* A chunk of the prompt; after the last, the first token of the answer. */
 static bool prefill_step(struct session *s)
 {
@@ -20,8 +30,7 @@ static bool prefill_step(struct session *s)
 		return turn_over(s, "error", failed, &e);
 	if (t->follow)
 		draft_follow_prompt(s, n);
-	/* A long prompt is not computed again from its beginning. */
-	recurrent_mark(&s->context.recurrent, s->context.tokens.count);
+	mark(s, done);
 	return n == left ? decode_first(s) : true;
 }
 

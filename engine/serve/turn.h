@@ -36,7 +36,7 @@ struct turn {
 	struct losses losses;
 	bool chat;
 	bool follow;	       /* the session's drafter goes along */
-	size_t recomputed;     /* that the context had held, but whose recurrent state it had not */
+	size_t recomputed;     /* that the context had held, but could not go back to */
 	struct token_list ids; /* all that the model is to see before it answers, and its answer */
 	size_t unencoded;      /* bytes of the conversation, if it is too long to have ids */
 	size_t rendered_ids;   /* how many of them are not the answer, nor the earlier part of it */

@@ -175,10 +175,10 @@ int turn_check_ids(const struct session *s, struct err *e)
 }
 
 /* What the context already holds of the ids need not be computed again; the last id always is, for
- * its logits. A recurrent state may have to go back further, and is marked where the turn begins,
- * so that undoing the turn or writing it anew goes back to there. Nothing stays that was computed
- * by other weights, or with other losses than the turn's: both are the same for a whole context, so
- * it is all or nothing. */
+ * its logits. A recurrent state or a window may have to go back further, and is marked where the
+ * turn begins, so that undoing the turn or writing it anew goes back to there. Nothing stays that
+ * was computed by other weights, or with other losses than the turn's: both are the same for a
+ * whole context, so it is all or nothing. */
 static void reuse_context(struct session *s)
 {
 	const struct token_list *have = &s->context.tokens, *want = &s->turn.ids;
@@ -193,7 +193,7 @@ static void reuse_context(struct session *s)
 		drafter_begin(&s->drafter, &s->context);
 	else
 		drafter_drop(&s->drafter);
-	recurrent_mark(&s->context.recurrent, left);
+	context_mark(&s->context, left);
 	s->turn.recomputed = same - left;
 	s->context_losses = s->turn.losses;
 	s->weights_sum = weights;

@@ -124,20 +124,28 @@ static uint32_t random_token(struct run *r)
 /* Keys and values of ±0.5 … 1, whatever their type: arithmetic takes the same time as on real ones,
  * and computing a long context takes longer than measuring at its end. A recurrent state is begun
  * here and becomes that of the round's prompt, which is as good as one of any later position. */
-static int fill_context(struct run *r, struct err *e)
+static void fill_blocks(struct run *r, const struct kv_table *t)
 {
-	struct context *x = &r->context;
 	uint64_t keep = UINT64_C(0x83ff83ff83ff83ff), set = UINT64_C(0x3800380038003800);
-	if (x->type == KV_F32) {
+	if (r->context.type == KV_F32) {
 		keep = UINT64_C(0x807fffff807fffff);
 		set = UINT64_C(0x3f0000003f000000);
 	}
-	int failed = context_reserve(x, r->deepest + (uint32_t)r->tokens, e);
-	for (uint32_t b = 0; b < x->block_count && !failed; b++) {
-		uint64_t *words = (uint64_t *)(void *)x->blocks[b];
-		for (size_t i = 0; i < x->block_bytes / sizeof *words; i++)
+	for (uint32_t b = 0; b < t->count; b++) {
+		uint64_t *words = (uint64_t *)(void *)t->blocks[b];
+		for (size_t i = 0; i < t->bytes / sizeof *words; i++)
 			words[i] = (random_u64(&r->random) & keep) | set;
 	}
+}
+
+/* Phases go to any depth, in any order: a window is kept wherever it is. */
+static int fill_context(struct run *r, struct err *e)
+{
+	struct context *x = &r->context;
+	x->kv[KV_WINDOWED].window = 0;
+	int failed = context_reserve(x, r->deepest + (uint32_t)r->tokens, e);
+	for (int kind = 0; kind < KV_KINDS && !failed; kind++)
+		fill_blocks(r, &x->kv[kind]);
 	return failed;
 }
 

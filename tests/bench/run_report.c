@@ -9,6 +9,7 @@ struct work {
 	double dense_bytes, expert_bytes; /* of weights, as they lie in memory */
 	double state_bytes;		  /* of recurrent states: read, and written */
 	double key_bytes;		  /* of keys and values, for each position before it */
+	double window, window_bytes;	  /* likewise of layers with a window, up to so many */
 	double operations;		  /* of a prompt's token: without the output head */
 };
 
@@ -19,10 +20,12 @@ static struct work work_of(const struct run *r)
 	const struct model_view *m = &r->view;
 	const struct config *c = m->config;
 	const struct plan *p = m->plan;
+	double element = r->context.type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
 	struct work w = {
 		.state_bytes = 2. * sizeof(float) * (double)delta_moved_floats(c),
-		.key_bytes = (double)c->kv_width *
-			     (r->context.type == KV_F32 ? sizeof(float) : sizeof(uint16_t)),
+		.key_bytes = (double)c->kv_width[KV_WHOLE] * element,
+		.window = c->window,
+		.window_bytes = (double)c->kv_width[KV_WINDOWED] * element,
 	};
 	for (uint32_t i = 0; i < p->dense_count; i++) {
 		const struct plan_tensor *t = &p->dense[i];
@@ -48,7 +51,9 @@ static struct work work_of(const struct run *r)
 static double bytes_of(const struct work *w, const struct phase *p)
 {
 	double before = p->position + (p->tokens - 1) / 2.;
-	return w->dense_bytes + w->expert_bytes + w->state_bytes + before * w->key_bytes;
+	double seen = before < w->window ? before : w->window;
+	return w->dense_bytes + w->expert_bytes + w->state_bytes + before * w->key_bytes +
+	       seen * w->window_bytes;
 }
 
 /* ---- facts ---- */
@@ -83,7 +88,7 @@ static void report_facts(struct run *r, struct report *report, const struct work
 	report_number(report, "state_mb_per_token", "recurrent states per token, MB",
 		      w->state_bytes * 1e-6, 1);
 	report_number(report, "key_kb_per_position", "keys and values per position, KB",
-		      w->key_bytes * 1e-3, 1);
+		      (w->key_bytes + w->window_bytes) * 1e-3, 1);
 	report_number(report, "gop_per_token", "GOP per token of a prompt", w->operations * 1e-9,
 		      3);
 	struct pager_stats pager;

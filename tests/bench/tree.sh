@@ -36,7 +36,8 @@ mounted -o budget=64M
 loaded
 complete
 mkdir sessions/long && cd sessions/long || exit
-begin_long 40
+begin_beside 40
+long_turn
 
 signalled() { # FILE
 	local start

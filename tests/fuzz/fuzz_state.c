@@ -48,8 +48,9 @@ static void compute(struct context *x)
 	must(context_reserve(x, POSITIONS, &e), &e);
 	for (uint32_t i = 0; i < POSITIONS; i++)
 		must(token_list_append(&x->tokens, &i, 1, &e), &e);
-	for (uint32_t i = 0; i < x->block_count; i++)
-		memset((void *)x->blocks[i], 'k', x->block_used);
+	for (const struct kv_table *t = x->kv; t < x->kv + KV_KINDS; t++)
+		for (uint32_t i = 0; i < t->count; i++)
+			memset((void *)t->blocks[i], 'k', t->used);
 }
 
 static uint8_t *read_saved(struct session *s, size_t *n)

@@ -1,6 +1,7 @@
 #!/bin/bash
 # ask.d/NAME: a conversation by name, for shells that cannot open a file for reading and writing.
 . "$(dirname "$0")/lib.sh"
+holdable
 mounted
 loaded
 capital="The capital of France is Paris."
@@ -70,11 +71,13 @@ claim "a name that was not read to its end goes on with the next turn" turns
 
 busy() {
 	echo 0 > sessions/default/params/max_tokens && echo off > sessions/default/params/chat
+	hold_at 16
 	echo "ha ha ha ha ha ha ha ha ha ha" > ask.d/x
 	shell_fails_with "Device or resource busy" "echo again > ask.d/x"
 	LC_ALL=C cat ask.d/x >/dev/null 2>"$work/said" & # by another process than the refused one
 	reads $!
 	rm ask.d/x || fail rm
+	let_go
 	wait $!
 	grep -qE "Input/output error|Stale file" "$work/said" || fail "a waiting reader is told '$(cat "$work/said")'"
 	[ ! -e ask.d/x ] || fail "it is still there"

@@ -2,6 +2,7 @@
 # The budget while it runs: writing cache/budget shrinks and grows the pool of a model that is
 # generating, at once, and neither stops the turn nor changes its text.
 . "$(dirname "$0")/lib.sh"
+holdable
 
 mounted -o budget=64M,quant=bf16
 loaded
@@ -18,6 +19,8 @@ shrinks_to() { # BYTES WORDS
 goes_on() { # the turn makes more of its text
 	local before
 	before=$(stat -c %s log)
+	tokens=$((tokens + 40))
+	hold_at $tokens
 	while [ "$(stat -c %s log)" -le "$before" ]; do
 		working
 		sleep 0.02
@@ -34,19 +37,19 @@ undisturbed() {
 claim "a long turn, for comparison" undisturbed
 
 changed() {
-	local round
+	local round tokens=40
 	mkdir sessions/changed && cd sessions/changed || exit
-	begin_long
+	begin_long $tokens
 	for round in 1 2; do
 		goes_on
 		shrinks_to 1048576 1M && goes_on
 		shrinks_to 262144 256K && goes_on
 		echo 32M > "$mnt/cache/budget" && same "$(df_of size)" 33554432 "df's size" || exit
 		working
-		while [ "$(df_of used)" -le 4194304 ]; do working; done # it fills again
+		while [ "$(df_of used)" -le 4194304 ]; do goes_on; done # it fills again
 	done
 	working
-	end_beside
+	let_go
 	idle
 	same "$(cat status)" done
 	cmp output "$work/quiet"

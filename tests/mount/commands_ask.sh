@@ -2,6 +2,7 @@
 # moefs ask and moefs chat: which mount they take, what they make for themselves and that it goes however they end,
 # what of a command line becomes what in the tree, and what a model may do to a terminal.
 . "$(dirname "$0")/lib.sh"
+holdable
 for program in jq python3; do command -v $program >/dev/null || skip_all "no $program"; done
 
 gen='<|im_end|>
@@ -201,7 +202,7 @@ kills() { # in a mount that was there
 	done
 }
 stopped() {
-	(m=$sums_there && mkdir "$m/sessions/stays" && cd "$m/sessions/stays" && begin_long && echo stop >ctl) || exit
+	mkdir "$sums_there/sessions/stays" && hold_at 16 || exit
 	"$MOEFS" ask -s stays -p temperature=0 -p max_tokens=0 -p chat=off "$sums" \
 		"ha ha ha ha ha ha ha ha ha ha" </dev/null >"$work/answer" 2>"$work/said" &
 	asking=$!
@@ -211,7 +212,7 @@ stopped() {
 	done
 	kill -KILL $asking
 	same "$(timeout $limit cat "$sums_there/sessions/stays/wait")" stopped
-	m=$sums_there end_beside
+	let_go
 	rmdir "$sums_there/sessions/stays"
 }
 pipe_closed() {
@@ -275,6 +276,7 @@ verbs() {
 # What is typed is asked for in the tree and not on the terminal, which may show it once more.
 stops() {
 	export session=$sums_there/sessions/stops
+	hold_at 16
 	"$here/terminal.py" "$MOEFS" chat -s stops -p temperature=0 -p max_tokens=0 -p chat=off "$sums" <<-'STEPS' >"$work/shown" 2>"$work/said" || fail "status $?: $(cat "$work/said"; tail -c 300 "$work/shown")"
 		await > 
 		keys Never ask
@@ -283,7 +285,7 @@ stops() {
 		type ha ha ha ha ha ha ha ha ha ha
 		run until grep -q generating "$session/status"; do :; done
 		press C
-		run grep -q stopped "$session/wait" && grep -q "^finish stopped" "$session/stats"
+		run rm "$MOEFS_HOLD" && grep -q stopped "$session/wait" && grep -q "^finish stopped" "$session/stats"
 		run ! grep -q Never "$session/log"
 		type /set chat on
 		type /reset

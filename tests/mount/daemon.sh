@@ -1,6 +1,7 @@
 #!/bin/bash
 # The command line, and the program's life: into the background, errors in words, and clean ends.
 . "$(dirname "$0")/lib.sh"
+holdable
 mkdir -p "$mnt"
 
 helps() {
@@ -45,6 +46,7 @@ ends_by() { # SIGNAL, while a session works and someone waits
 	cd /
 	kill -"$1" "$daemon"
 	gone "$daemon"
+	let_go
 	wait $reader && fail "the reader succeeded"
 	return 0
 }

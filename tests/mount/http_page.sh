@@ -2,6 +2,7 @@
 # The web page's side of moefs-http: its files and what they may do, and the tree's own files over HTTP, which nobody
 # else's page is given and nobody leaves by a path. tests/clients/page.sh has the page itself in a browser.
 . "$(dirname "$0")/lib.sh"
+holdable
 command -v curl >/dev/null || skip_all "no curl"
 command -v jq >/dev/null || skip_all "no jq"
 http=${MOEFS_HTTP:-$(dirname "$MOEFS")/moefs-http}

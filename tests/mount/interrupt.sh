@@ -2,6 +2,7 @@
 # Whoever waits can be interrupted, stopped, or told that the session is gone, all before the answer's own
 # end; and costs the others nothing.
 . "$(dirname "$0")/lib.sh"
+holdable
 mounted
 loaded
 
@@ -97,7 +98,7 @@ stops() {
 	wait $reader || fail "the reader failed"
 	same "$(cat wait)" stopped
 	[ -s "$work/part" ] && cmp output "$work/part" || fail "what was read is not what there is"
-	end_beside
+	let_go
 	cd .. && rmdir s
 }
 claim "echo stop > ctl ends the answer, which stays" stops
@@ -113,13 +114,13 @@ removed() {
 	wait $reader && fail "the waiting read succeeded"
 	grep -q "Input/output error" "$work/said" || fail "it said: $(cat "$work/said")"
 	fails_with "Stale file handle" cat <&4
-	end_beside
+	let_go
 }
 claim "rmdir of a working session: EIO for those who wait, then ESTALE" removed
 
 crowd() { # readers wait in threads of one process, all of them, before and after others look
 	mkdir sessions/c && cd sessions/c || exit
-	begin_long 40
+	begin_long
 	timeout $limit python3 - "${READERS:-1000}" <<'PY'
 import os, subprocess, sys, threading
 sys.path.insert(0, os.environ["here"])

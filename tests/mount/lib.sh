@@ -118,6 +118,13 @@ scripted() {
 	fi
 }
 
+# What is mounted next is the program with turns that stand when begin_long has them: tests/mount/held.c.
+holdable() {
+	MOEFS=${MOEFS_HELD:-$(dirname "$MOEFS")/moefs-held}
+	[ -x "$MOEFS" ] || { echo "not ok $(basename "$0"): $MOEFS is missing; run make unit"; exit 1; }
+	export MOEFS_HOLD=$work/hold
+}
+
 # gateway [OPTIONS]: moefs-http serves the mount, at $url.
 gateway() {
 	: >"$work/http"
@@ -300,24 +307,29 @@ working() { # [what status was]
 	case ${1:-$(cat status)} in queued | prompting | generating) ;; *) fail "the turn is over: ${1:-$(cat status)}" ;; esac
 }
 # In a session's folder: a turn that goes on until the context is full, thousands of tokens later: the
-# likeliest continuation of this text is more of it. Others of the kind stand beside it and take turns with
-# it, token by token, so it lasts long on any machine, and longer on a busy one.
+# likeliest continuation of this text is more of it.
 long_turn() {
 	echo 0 > params/max_tokens && echo 0 > params/temperature && echo off > params/chat &&
 		echo "ha ha ha ha ha ha ha ha ha ha" > prompt || exit
 }
-begin_long() { # [HOW MANY others: 6]
-	local i
-	for i in $(seq "${1:-6}"); do
-		mkdir "$m/sessions/beside-$i" && (cd "$m/sessions/beside-$i" && long_turn) || exit
-	done
-	long_turn
+# The same after `holdable`: it works until it is told to stop or let go, on a machine however slow, since it
+# stands once it has so many tokens; and with it all turns of the mount.
+begin_long() { # [TOKENS: 16]
+	hold_at "${1:-16}" && long_turn
 }
-end_beside() { # after begin_long, where the session itself is gone
-	rmdir "$m"/sessions/beside-*
-}
+hold_at() { echo "$1" >"$MOEFS_HOLD"; } # TOKENS: from now on
+let_go() { rm -f "$MOEFS_HOLD"; } # after begin_long, where the session itself is gone
 end_long() {
 	echo stop > ctl
-	end_beside
+	let_go
 	idle
+}
+begin_beside() { # HOW MANY sessions that take turns, token by token, with whoever works
+	local i
+	for i in $(seq "$1"); do
+		mkdir "$m/sessions/beside-$i" && (cd "$m/sessions/beside-$i" && long_turn) || exit
+	done
+}
+end_beside() {
+	rmdir "$m"/sessions/beside-*
 }

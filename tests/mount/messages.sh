@@ -2,6 +2,7 @@
 # A conversation as a list of messages: read, edited with what edits files, answered as it stands; what the model would
 # read; what refuses. On the demonstration model, and on one that answers by a script.
 . "$(dirname "$0")/lib.sh"
+holdable
 command -v jq >/dev/null || skip_all "no jq"
 demonstration=$MODEL
 mounted

@@ -2,6 +2,7 @@
 # The life of models in a mount: loaded, unloaded by who asks or by themselves, coming into a mounted folder and
 # going from it.
 . "$(dirname "$0")/lib.sh"
+holdable
 
 checkpoint=$(basename "$MODEL")
 ours=$work/models
@@ -87,7 +88,7 @@ claim "a conversation goes on after an unload, to the bit, with its context" sam
 
 busy() {
 	mkdir sessions/long && cd sessions/long || exit
-	begin_long 1
+	begin_long
 	shell_fails_with "Device or resource busy" "echo unload one > $mnt/ctl"
 	says "one: .*still working" || fail "$(cat "$mnt/error")"
 	end_long

@@ -2,6 +2,7 @@
 # Which experts stay in memory, by chmod +t and experts/ctl; what shows it: sticky bits, access times, blocks,
 # extended attributes. A pin holds whatever the policy and the turns; what does not fit is refused whole.
 . "$(dirname "$0")/lib.sh"
+holdable
 
 chmod 755 "$work"
 options=budget=1M # of experts of 28 KiB: 36, while a token picks 4 in a layer
@@ -257,7 +258,7 @@ claim "programs that copy all that a file has take it out without a word" taken_
 
 meanwhile() { # the generation goes on, and says what it says alone
 	local i count
-	mkdir sessions/changed sessions/quiet && cd sessions/changed && long_turn || exit
+	mkdir sessions/changed sessions/quiet && cd sessions/changed && begin_long 1000 || exit
 	for ((i = 0; i < 20 || $(stat -c %s log) < 300; i++)); do
 		echo "pin 0$((i % 8))/0[01]$((i % 10))" > "$m/experts/ctl" || fail "$(cat "$m/error")"
 		echo "load 0$((i * 3 % 8))/02?" > "$m/experts/ctl" || fail "$(cat "$m/error")"
@@ -265,8 +266,7 @@ meanwhile() { # the generation goes on, and says what it says alone
 		echo "evict 0[$((i % 4))-7]" > "$m/experts/ctl"
 	done
 	working
-	echo stop > ctl
-	idle
+	end_long
 	count=$(awk '$1 == "output_tokens" { print $2 }' stats)
 	cd ../quiet && echo "$count" > params/max_tokens && echo 0 > params/temperature && echo off > params/chat || exit
 	ask "ha ha ha ha ha ha ha ha ha ha" >/dev/null

@@ -2,6 +2,7 @@
 # O_NONBLOCK, poll, select and epoll.
 . "$(dirname "$0")/lib.sh"
 command -v python3 >/dev/null || skip_all "python3 is not installed"
+holdable
 mounted
 loaded
 
@@ -81,8 +82,8 @@ claim "a poll of wait ends when the turn does" polls_wait
 whole() { # params/stream off: many tokens are there, and nothing of them to be read before the last
 	mkdir sessions/s && cd sessions/s || exit
 	echo off > params/stream
-	begin_long 2
-	timeout 60 python3 - <<'PY'
+	begin_long 60
+	timeout $limit python3 - <<'PY'
 import os, select, time
 def tokens():
     return int(next(l for l in open("stats") if l.startswith("output_tokens")).split()[1])
@@ -101,7 +102,7 @@ while tokens() < 20:
 assert open("status").read() == "generating\n", "it was over too soon"
 assert not p.poll(0) and refused(f)
 with open("ctl", "w") as c: c.write("stop")
-assert p.poll(20000), "not readable after the end"
+assert p.poll(1000 * int(os.environ["limit"])), "not readable after the end"
 text = os.read(f, 1 << 17)
 assert text.endswith(b"\n") and len(text) > 20, text
 assert os.read(f, 100) == b"" and os.stat("output").st_size == len(text)

@@ -114,7 +114,8 @@ claim "a long turn, for comparison" undisturbed
 squeezed() { # NAME: as much as makes two thirds of the experts go, when all contexts have grown
 	local used taken before=$(stat_of budget)
 	mkdir "sessions/$1" && cd "sessions/$1" || exit
-	begin_long 2
+	begin_beside 2
+	long_turn
 	waits_for in_use $((12 << 20))
 	used=$(stat_of used)
 	taken=$(($(anonymous) + 3 * $(cat "$work/context") - $(stat_of context_used)))

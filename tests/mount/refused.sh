@@ -2,6 +2,7 @@
 # A prompt that is refused: who wrote it is not given the answer to another, in any shell's idiom without &&;
 # nobody else notices; and error says why, until a prompt is accepted.
 . "$(dirname "$0")/lib.sh"
+holdable
 mounted
 loaded
 model=$(basename "$MODEL")

@@ -2,6 +2,7 @@
 # score: how likely a text is, for every open file of its own; logprobs.jsonl: how likely an answer's tokens were; and
 # the params that weigh single tokens.
 . "$(dirname "$0")/lib.sh"
+holdable
 mounted
 loaded
 
@@ -140,7 +141,7 @@ claim "logprobs.jsonl has a line for each token of the answer" likely
 grows() {
 	mkdir sessions/g && cd sessions/g || exit
 	echo 1 > params/logprobs
-	begin_long 2
+	begin_long 60
 	timeout $limit python3 - <<'PY'
 import json, os, select
 f = os.open("logprobs.jsonl", os.O_RDONLY | os.O_NONBLOCK)

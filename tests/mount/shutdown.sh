@@ -2,6 +2,7 @@
 # The mount ends while every kind of request waits: each of them is answered, and the program ends with status 0.
 . "$(dirname "$0")/lib.sh"
 command -v python3 >/dev/null || skip_all "python3 is not installed"
+holdable
 mounted
 complete # so that experts can be read
 cd / && unmounted
@@ -96,6 +97,7 @@ os.kill(daemon, getattr(signal, "SIG" + name))
 for t in threads: t.join()
 assert len(failed) == len(threads)
 PY
+	let_go
 	cd / && ended
 }
 for signal in TERM INT HUP; do

@@ -12,6 +12,7 @@ if [ -z "${APART:-}" ]; then
 	APART=yes exec "${apart[@]}" "$0"
 fi
 . "$(dirname "$0")/lib.sh"
+holdable
 command -v curl >/dev/null || skip_all "no curl"
 command -v python3 >/dev/null || skip_all "no python3"
 http=${MOEFS_HTTP:-$(dirname "$MOEFS")/moefs-http}
@@ -93,7 +94,7 @@ streams() {
 	echo stop > ctl && wait $! || exit
 	same "$(timeout $limit cat wait)" stopped
 	cmp "$work/read" "$m/sessions/long/output" || fail "another answer"
-	end_beside && cd .. && rmdir long || exit
+	let_go && cd .. && rmdir long || exit
 }
 claim "an answer comes as it grows, and stops when told to" streams
 
@@ -212,19 +213,15 @@ claim "moefs-http ends there, and leaves no session" same "$? $(ls "$m/sessions"
 # ---- no way between any more ----
 
 begin_http "unix:$work/socket"
-# Others take turns with it, so that it lasts.
-cd "$m/sessions" && for i in $(seq 12); do mkdir "beside-$i" && (cd "beside-$i" && long_turn); done
-cd /
+hold_at 16
 body='{"model": "fable-moe-15m", "stream": true, "max_tokens": 3500, "logit_bias": {"4087": -100, "4089": -100},
 	"messages": [{"role": "user", "content": "Tell me a story."}]}'
 curl -sSN --unix-socket "$work/socket" http://localhost/v1/chat/completions -d "$body" >"$work/events" 2>"$work/curl" &
 asked=$!
 cuts() {
 	until grep -q '"content"' "$work/events"; do sleep 0.05; done
-	kill -STOP "$daemon" # so that it may not be over before
 	kill -9 $(pgrep -x sshd) # all of them
 	for i in $(seq $((limit * 10))); do alive $asked || break; sleep 0.1; done
-	kill -CONT "$daemon"
 	alive $asked && fail "it waits for ever"
 	return 0
 }
@@ -240,7 +237,7 @@ kill -TERM $served
 wait $served
 claim "moefs-http ends without its tree" same $? 0
 near_is_well() {
-	rmdir "$m"/sessions/beside-*
+	let_go
 	cd "$m" && echo reset > ctl && same "$(ask "What is 12 x 6?")" "12 x 6 = 72"
 	timeout $limit rmdir sessions/http-*
 }

@@ -2,6 +2,7 @@
 # A session's state: cp out saves it, cp in restores or forks it, across mounts; what is wrong is said in
 # words and harms nothing.
 . "$(dirname "$0")/lib.sh"
+holdable
 other=$root/tests/data/fixtures/qwen3
 others=("$other")
 mounted
@@ -157,11 +158,10 @@ busy() {
 	cmp ../f/state "$kept" || fail "f has changed"
 	cp state "$work/busy" || fail "not even now"
 	exec 3>state && cat "$kept" >&3 || fail "write" # it begins, and then there is a turn
-	long_turn && working && exec 3>&- # nobody hears why, but it is said
+	begin_long && working && exec 3>&- # nobody hears why, but it is said
 	working
 	grep -q "state: the session is still working" "$mnt/error" || fail "$(cat "$mnt/error")"
-	end_beside 2>/dev/null
-	echo stop > ctl && idle
+	end_long
 	rmdir ../g
 }
 claim "in a turn it is busy" busy

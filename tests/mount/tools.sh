@@ -2,6 +2,7 @@
 # Programs that replace, copy, preserve and remove files meet a tree whose files can only be written: each works,
 # or says one clear error for each file; none goes on for ever, and none leaves a half.
 . "$(dirname "$0")/lib.sh"
+holdable
 mounted
 loaded
 echo "What is the capital of Peru?" >"$work/prompt"
@@ -211,7 +212,7 @@ inhabited() { # it ends although a reader and a writer are in it
 	rm -rf sessions/x || fail "rm -rf"
 	wait $!
 	[ ! -e sessions/x ] || fail "it is still there"
-	end_beside
+	let_go
 	exec 4<&-
 }
 claim "rm -rf ends a session that works" inhabited

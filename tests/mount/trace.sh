@@ -1,6 +1,7 @@
 #!/bin/bash
 # experts/trace: which experts each token passes, while the model works.
 . "$(dirname "$0")/lib.sh"
+holdable
 m=$mnt/traced # nobody else looks for a model of this name
 trace=$m/experts/trace
 mounted -o name=traced
@@ -68,11 +69,13 @@ several() { # readers that came at once see the same; one that is killed disturb
 	local i pids=()
 	mkdir sessions/several && cd sessions/several || exit
 	begin_long
-	for i in 1 2 3; do
-		timeout $limit cat "$trace" >"$work/reader-$i" &
-		pids+=($!)
+	for i in 1 2 3 killed; do
+		begin_reader "$trace" "$work/reader-$i"
+		reads $reader
+		pids+=($reader)
 	done
-	begin_reader "$trace"
+	unset "pids[-1]" # the killed one's
+	hold_at 600
 	for i in 1 2 3; do
 		until [ "$(wc -l <"$work/reader-$i")" -gt 1000 ]; do sleep 0.01; done
 	done
@@ -88,19 +91,28 @@ several() { # readers that came at once see the same; one that is killed disturb
 }
 claim "several readers see the same lines, and a killed one disturbs nobody" several
 
+comes() { # TOKENS: the trace is at 3, and lines come until the turn has so many
+	exec 3<"$trace"
+	hold_at "$1"
+}
 programs() { # that read a few lines, or line by line
 	local first line
 	mkdir sessions/programs && cd sessions/programs || exit
 	begin_long
-	same "$(timeout $limit head -n 3 "$trace" | wc -l)" 3 "head -n 3"
-	same "$(timeout $limit sh -c 'cat "$0" | head -n 3' "$trace" | wc -l)" 3 "cat | head"
-	same "$(timeout $limit dd if="$trace" bs=1 count=9 status=none | wc -c)" 9 "dd bs=1"
+	comes 50
+	same "$(timeout $limit head -n 3 <&3 | wc -l)" 3 "head -n 3"
+	comes 100
+	same "$(timeout $limit sh -c 'cat | head -n 3' <&3 | wc -l)" 3 "cat | head"
+	comes 150
+	same "$(timeout $limit dd bs=1 count=9 status=none <&3 | wc -c)" 9 "dd bs=1"
+	comes 200
 	first=
 	while read -r line; do
 		[[ $line =~ ^[^\ ]+\ [0-9]+\ (prompt|answer|draft)\ [0-9]{2}(\ [0-9]{3}\*?)+$ ]] || fail "not a line: $line"
 		first+=x
 		[ ${#first} = 50 ] && break
-	done <"$trace"
+	done <&3
+	exec 3<&-
 	same ${#first} 50 "lines that bash read"
 	end_long
 	cd .. && rmdir programs
@@ -128,12 +140,14 @@ claim "an open trace is followed from turn to turn" follows
 
 removed() { # the session that works goes; the reader comes to the end
 	mkdir sessions/gone && cd sessions/gone || exit
-	long_turn
-	timeout $limit cat "$trace" >"$work/gone" &
-	local pid=$!
+	begin_long
+	begin_reader "$trace" "$work/gone"
+	reads $reader
+	hold_at 50
 	until [ -s "$work/gone" ]; do sleep 0.01; done
 	cd "$m" && rmdir sessions/gone
-	wait $pid || fail "the reader failed"
+	let_go
+	wait $reader || fail "the reader failed"
 	same "$(awk '{ print $1 }' "$work/gone" | sort -u)" gone
 }
 claim "rmdir of the session ends what is read of it" removed
@@ -227,9 +241,11 @@ unmounting() { # with readers that wait
 	begin_long
 	local i pids=()
 	for i in 1 2 3 4; do
-		cat "$trace" >"$work/end-$i" 2>/dev/null &
-		pids+=($!)
+		begin_reader "$trace" "$work/end-$i"
+		reads $reader
+		pids+=($reader)
 	done
+	hold_at 50
 	for i in 1 2 3 4; do
 		until [ -s "$work/end-$i" ]; do sleep 0.01; done
 	done

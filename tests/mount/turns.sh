@@ -1,6 +1,7 @@
 #!/bin/bash
 # Prompts and answers: what submits a turn, who may, and what reading gives.
 . "$(dirname "$0")/lib.sh"
+holdable
 mounted
 loaded
 
@@ -213,6 +214,7 @@ cut_in_pieces() {
 		first = os.pread(fd, 32768, 0)
 		assert 0 < len(first) < 32768
 		assert [os.pread(fd, 32768, n * 32768) for n in (1, 2, 3)] == 3 * [b""], "more than there is"
+		with open(os.environ["MOEFS_HOLD"], "w") as hold: hold.write("600\n")
 		assert os.pread(fd, 32768, len(first)), "no more where the first ended"
 	END
 	working

@@ -16,7 +16,7 @@
 #include <cmocka.h>
 #include <errno.h>
 
-/* Rung whenever anything of any session changes. */
+/* Rung whenever anything of any session changes, and when a turn is held or let go. */
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t rung;
@@ -29,6 +29,71 @@ static void ring(void *ctx, void *user)
 	pthread_mutex_lock(&bell.lock);
 	pthread_cond_broadcast(&bell.rung);
 	pthread_mutex_unlock(&bell.lock);
+}
+
+/* ---- turns that stand still ---- */
+
+/* (bell.lock) */
+static struct {
+	struct session *session; /* whose turn; NULL: none is to be held */
+	uint64_t bytes;
+	bool held; /* its thread waits */
+} hold;
+
+/* A turn's steps, which the linker puts these around (Makefile): between two of them the thread
+ * that computes holds no lock; in the callback it would hold that which session_end takes. */
+bool __real_turn_step(struct session *s);
+bool __wrap_turn_step(struct session *s);
+
+/* Bell's lock held. */
+static bool to_be_held(struct session *s)
+{
+	bool complete;
+	if (hold.session != s)
+		return false;
+	struct answer *a = session_answer(s);
+	uint64_t size = a ? answer_size(a, &complete) : 0;
+	answer_unref(a);
+	return size >= hold.bytes;
+}
+
+bool __wrap_turn_step(struct session *s)
+{
+	pthread_mutex_lock(&bell.lock);
+	while (to_be_held(s)) {
+		hold.held = true;
+		pthread_cond_broadcast(&bell.rung);
+		pthread_cond_wait(&bell.rung, &bell.lock);
+	}
+	pthread_mutex_unlock(&bell.lock);
+	return __real_turn_step(s);
+}
+
+void test_hold(struct session *s, uint64_t bytes)
+{
+	pthread_mutex_lock(&bell.lock);
+	hold.session = s;
+	hold.bytes = bytes;
+	hold.held = false;
+	pthread_cond_broadcast(&bell.rung); /* what a failed test left standing goes on */
+	pthread_mutex_unlock(&bell.lock);
+}
+
+void test_wait_held(void)
+{
+	pthread_mutex_lock(&bell.lock);
+	struct session *s = hold.session;
+	while (!hold.held && session_working(s))
+		pthread_cond_wait(&bell.rung, &bell.lock);
+	bool held = hold.held;
+	pthread_mutex_unlock(&bell.lock);
+	if (!held)
+		fail_msg("the turn ended before it had what it is held at");
+}
+
+void test_let_go(void)
+{
+	test_hold(NULL, 0);
 }
 
 const char *test_fable(void)
@@ -107,6 +172,7 @@ void test_model_load_calm(struct test_model *m)
 
 void test_model_close(struct test_model *m)
 {
+	test_let_go();
 	model_close(m->model);
 	engine_destroy(m->engine);
 	*m = (struct test_model){0};
@@ -183,9 +249,18 @@ struct answer *test_submit(struct session *s, const char *prompt)
 	return a;
 }
 
+struct answer *test_submit_held(struct session *s, const char *prompt, uint64_t bytes)
+{
+	test_hold(s, bytes);
+	struct answer *a = test_submit(s, prompt);
+	test_wait_held();
+	return a;
+}
+
 void test_wait_bytes(struct answer *a, uint64_t bytes)
 {
 	bool complete;
+	test_let_go();
 	pthread_mutex_lock(&bell.lock);
 	while (answer_size(a, &complete) < bytes && !complete)
 		pthread_cond_wait(&bell.rung, &bell.lock);

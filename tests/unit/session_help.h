@@ -43,6 +43,20 @@ void test_set(struct session *s, const char *param, const char *value);
 
 /* Submits; fails the test if the prompt is not taken. The reference is the caller's. */
 struct answer *test_submit(struct session *s, const char *prompt);
+
+/* The session's next turn stands still once its answer has `bytes`, before anything more of it is
+ * computed, until it is let go: what a test says of a turn that goes on, it says of a held one,
+ * however slow the machine is. No lock is held meanwhile. All turns of the model stand, since one
+ * thread computes them; one session is held at a time. */
+void test_hold(struct session *s, uint64_t bytes);
+/* Waits until the turn stands; fails the test if it ends before. */
+void test_wait_held(void);
+/* All of it: holds, submits, waits until the turn stands. The reference is the caller's. */
+struct answer *test_submit_held(struct session *s, const char *prompt, uint64_t bytes);
+/* Whoever waits for an answer lets go as well, and so does who closes a model: a test that failed
+ * leaves nothing that stands. */
+void test_let_go(void);
+
 /* Wait until the answer has `bytes` or is complete; until it is complete. */
 void test_wait_bytes(struct answer *a, uint64_t bytes);
 void test_wait(struct answer *a);

@@ -14,12 +14,12 @@
 #include <errno.h>
 
 /* A block of 1 MiB in F16. */
-static const struct config wide = {
-	.mixers = {[MIXER_ATTENTION] = 8}, .kv_width = (uint64_t)8 * 2 * 4 * 128};
+static const struct config wide = {.mixers = {[MIXER_ATTENTION] = 8},
+				   .kv_width = {(uint64_t)8 * 2 * 4 * 128}};
 enum { WIDE_BLOCK = 1 << 20 };
 static const struct config hybrid = {
 	.mixers = {[MIXER_ATTENTION] = 8, [MIXER_DELTA_NET] = 1},
-	.kv_width = (uint64_t)8 * 2 * 4 * 128,
+	.kv_width = {(uint64_t)8 * 2 * 4 * 128},
 	.delta_net = {
 		.key_heads = 1, .value_heads = 1, .key_dim = 16, .value_dim = 16, .width = 4}};
 
@@ -41,8 +41,7 @@ static size_t page_bytes(void)
 static void blocks_are_counted_in_the_pages_that_they_take(void **state)
 {
 	(void)state;
-	static const struct config small = {
-		.mixers = {[MIXER_ATTENTION] = 1}, .kv_width = 2 * 8};
+	static const struct config small = {.mixers = {[MIXER_ATTENTION] = 1}, .kv_width = {2 * 8}};
 	struct context x;
 	context_init(&x, &budget, &small, KV_F16); /* 2048 bytes a block */
 	assert_int_equal(context_reserve(&x, 1, &e), 0);
@@ -51,9 +50,10 @@ static void blocks_are_counted_in_the_pages_that_they_take(void **state)
 	assert_int_equal(budget.used, page_bytes());
 	assert_int_equal(context_reserve(&x, 3 * KV_BLOCK + 1, &e), 0);
 	assert_int_equal(budget.used, 4 * page_bytes());
-	for (uint32_t i = 0; i < x.block_count; i++) {
-		assert_int_equal((uintptr_t)x.blocks[i] % 64, 0);
-		memset((void *)x.blocks[i], 0xff, x.block_bytes);
+	const struct kv_table *t = &x.kv[KV_WHOLE];
+	for (uint32_t i = 0; i < t->count; i++) {
+		assert_int_equal((uintptr_t)t->blocks[i] % 64, 0);
+		memset((void *)t->blocks[i], 0xff, t->bytes);
 	}
 	context_free(&x);
 	assert_int_equal(budget.used, 0);
@@ -71,7 +71,7 @@ static void what_a_context_gives_up_the_system_has_back(void **state)
 		for (uint32_t i = 0; i < BLOCKS; i++) {
 			assert_int_equal(context_reserve(&x, (i + 1) * KV_BLOCK, &e), 0);
 			assert_int_equal(budget.used, (uint64_t)(i + 1) * WIDE_BLOCK);
-			memset((void *)x.blocks[i], 1, x.block_bytes);
+			memset((void *)x.kv[KV_WHOLE].blocks[i], 1, WIDE_BLOCK);
 			between[i] = malloc(100);
 			assert_non_null(between[i]);
 		}

@@ -32,7 +32,7 @@ static void begin_head(struct context *x)
 	context_text(0, text);
 	context_begin(x);
 	free(context_go_on(x, text, MARK));
-	recurrent_mark(&x->recurrent, MARK);
+	context_mark(x, MARK);
 	free(context_go_on(x, text + MARK, HEAD - MARK));
 }
 
@@ -91,10 +91,19 @@ static void load_into(struct context *x, const struct bytes *b, size_t piece)
 
 /* ---- tests ---- */
 
+/* Before the ids; with one mark. */
+static uint64_t counts_bytes(void)
+{
+	return 32 + (view.config->window ? 16 + 8 : 0);
+}
+
+/* Of so few positions that all blocks are before a mark or the end. */
 static uint64_t arithmetic(uint64_t positions, uint64_t states)
 {
-	uint64_t element = view.kv == KV_F32 ? 4 : 2;
-	return 32 + positions * 4 + (positions + 63) / 64 * 64 * view.config->kv_width * element +
+	const uint64_t *width = view.config->kv_width;
+	uint64_t position_bytes =
+		(width[KV_WHOLE] + width[KV_WINDOWED]) * (view.kv == KV_F32 ? 4 : 2);
+	return counts_bytes() + positions * 4 + (positions + 63) / 64 * 64 * position_bytes +
 	       states * (16 + 4 * delta_state_floats(view.config));
 }
 
@@ -193,7 +202,8 @@ static void what_is_held_stays_as_it_was(void **state)
 		struct bytes before = read_whole(&s);
 		assert_goes_on(&x, 7);
 		assert_int_equal(engine_context_used(model.engine),
-				 used + x.block_bytes + x.recurrent.bytes);
+				 used + x.kv[KV_WHOLE].bytes + x.kv[KV_WINDOWED].bytes +
+					 x.recurrent.bytes);
 		context_rollback(&x, MARK - 1);
 		assert_goes_on(&x, 8);
 		context_rollback(&x, 0);
@@ -382,7 +392,7 @@ static void without_room_it_is_refused_and_nothing_is_kept(void **state)
 	assert_true(contexts_load("qwen3_5_moe", NULL));
 	begin_head(&x);
 	struct bytes b = save(&x);
-	uint64_t least = 2 * x.block_bytes + x.recurrent.bytes;
+	uint64_t least = 2 * x.kv[KV_WHOLE].bytes + x.recurrent.bytes;
 	context_free(&x);
 	assert_int_equal(engine_set_context_budget(model.engine, least - 1, &e), 0);
 	struct bytes head = {b.at, 32};
@@ -438,7 +448,8 @@ static void keys_that_are_not_numbers_harm_nobody(void **state)
 		struct bytes b = save(&x);
 		size_t states = x.recurrent.bytes ? 2 : 0,
 		       each = 16 + 4 * delta_state_floats(view.config);
-		memset(b.at + 32 + 4 * HEAD, 0xff, b.n - 32 - 4 * HEAD - states * each);
+		size_t before = counts_bytes() + 4 * HEAD;
+		memset(b.at + before, 0xff, b.n - before - states * each);
 		for (size_t k = 1; k <= states; k++)
 			memset(b.at + b.n - k * each + 16, 0xff, each - 16);
 		load_into(&y, &b, SIZE_MAX);

@@ -378,13 +378,8 @@ static void a_running_turn_shows_its_prompt_and_refuses_changes(void **state)
 {
 	(void)state;
 	struct err e = {0};
-	struct session *s = test_session(&fable);
-	test_set(s, "temperature", "100");
-	test_set(s, "top_k", "0");
-	test_set(s, "top_p", "1");
-	test_set(s, "seed", "3");
-	struct answer *a = test_submit(s, "Go on");
-	test_wait_bytes(a, 10);
+	struct session *s = test_greedy_session(&fable);
+	struct answer *a = test_submit_held(s, "Go on", 10);
 	test_expect_text(s, SESSION_MESSAGES,
 			 "[\n{\"role\": \"user\", \"content\": \"Go on\"}\n]\n");
 	test_expect_text(s, SESSION_RENDERED,

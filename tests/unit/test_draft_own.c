@@ -405,7 +405,7 @@ static void off_and_lookup_keep_nothing_of_it(void **state)
 		test_set(s, "draft", without[i]);
 		free(test_ask(s, prompts[0]));
 		assert_null(session_drafter(s)->hidden);
-		assert_int_equal(session_drafter(s)->keys.block_count, 0);
+		assert_int_equal(session_drafter(s)->keys.kv[KV_WHOLE].count, 0);
 		assert_int_equal(test_stats(s).drafted_by[DRAFT_MTP], 0);
 		session_end(s);
 	}
@@ -451,7 +451,7 @@ static void a_context_says_what_its_drafts_take(void **state)
 	open_model(&m, test_fixture("qwen3_5_moe"), &(struct engine_options){0});
 	struct model_view view;
 	model_observe(m.model, &view);
-	uint64_t bare = context_full_bytes(view.config, KV_F16, view.context),
+	uint64_t bare = context_full_bytes(view.config, KV_F16, view.context, 1),
 		 drafts = drafter_full_bytes(view.config, KV_F16, view.context);
 	assert_int_equal(model_fact(m.model, FACT_CONTEXT_BYTES, text, sizeof text), 0);
 	assert_int_equal(strtoull(text, NULL, 10), bare + drafts);

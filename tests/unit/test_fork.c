@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-static const char *const fixtures[] = {"qwen3_moe", "qwen3_5_moe"};
+static const char *const fixtures[] = {"qwen3_moe", "qwen3_5_moe", "gpt_oss"};
 enum { FIXTURES = sizeof fixtures / sizeof *fixtures };
 
 static struct err e;
@@ -68,7 +68,8 @@ static void what_is_shared_is_counted_once(void **state)
 				 before + 2 * y.recurrent.bytes); /* the state, and a copy */
 		assert_goes_on(&y, 5);
 		assert_int_equal(engine_context_used(model.engine),
-				 before + 2 * y.recurrent.bytes + y.block_bytes);
+				 before + 2 * y.recurrent.bytes + y.kv[KV_WHOLE].bytes +
+					 y.kv[KV_WINDOWED].bytes);
 		context_free(&y);
 		assert_int_equal(engine_context_used(model.engine), before);
 		assert_goes_on(&x, 6);

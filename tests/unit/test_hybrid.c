@@ -162,7 +162,7 @@ static void its_memory_is_that_of_attention_layers_states_and_copies(void **stat
 	size_t noted = c->hidden_size + 1;	      /* of the last position, for drafts */
 	size_t recurrent = context_pages((3 * layer + noted) * sizeof(float));
 	assert_int_equal(engine_context_used(hybrid.engine), 2 * keys + 3 * recurrent);
-	assert_int_equal(context_full_bytes(c, KV_F32, 2 * KV_BLOCK),
+	assert_int_equal(context_full_bytes(c, KV_F32, 2 * KV_BLOCK, 64),
 			 2 * keys + (1 + RECURRENT_MARKS) * recurrent);
 	context_free(&x);
 }

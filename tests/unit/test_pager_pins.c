@@ -1,5 +1,6 @@
 /* What users want of experts: pins, loads and evictions, each by io_uring and by pread. What is
  * pinned stays while there is any other way; what does not fit is refused whole. */
+#include "cache/pool.h"
 #include "pager_help.h"
 
 #include <setjmp.h>
@@ -284,6 +285,42 @@ static void what_is_evicted_is_gone_but_for_what_is_in_use_or_pinned(void **stat
 	assert_int_equal(s.evictions, 3);
 }
 
+static int make_none(void *ctx, uint32_t layer, uint32_t expert, void *record, struct err *e)
+{
+	(void)ctx;
+	(void)layer;
+	(void)expert;
+	(void)record;
+	return err_set(e, EIO, "it is in its store");
+}
+
+/* Whoever reads looked while it was to be made, and has left it to who makes. */
+static void
+what_came_into_its_store_since_it_was_asked_for_is_read_by_who_would_have_made_it(void **state)
+{
+	struct test_pager *f = *state;
+	struct test_store other;
+	struct store_writer *writer;
+	struct store *view;
+	struct pager_source *source;
+	test_store_init(&other, f->parent, "other");
+	if (store_writer_open(&writer, other.folder, &other.plan, &f->e) ||
+	    store_writer_view(writer, &view, &f->e))
+		fail_msg("%s", f->e.text);
+	const struct pager_supply supply = {
+		.store = view, .slot_bytes = 5000, .arrange = test_arrange, .make = make_none};
+	assert_int_equal(pager_add(f->pager, &source, &supply, &f->e), 0);
+	pthread_mutex_lock(&f->pager->lock);
+	pin_set(f->pager, &source->entries[0], true);
+	assert_int_equal(test_put(&other, writer, 0, &f->e), 0);
+	pthread_cond_signal(&f->pager->work);
+	pthread_mutex_unlock(&f->pager->lock);
+	await(source, 0, 0);
+	pager_remove(source);
+	store_writer_close(writer, false);
+	store_close(view);
+}
+
 /* ---- all at once ---- */
 
 struct crew {
@@ -354,6 +391,8 @@ int main(void)
 		TEST(a_model_of_another_size_gets_on_beside_pins_everywhere, four_slots),
 		TEST(what_is_loaded_is_read_and_no_use_is_counted, four_slots),
 		TEST(what_is_evicted_is_gone_but_for_what_is_in_use_or_pinned, four_slots),
+		TEST(what_came_into_its_store_since_it_was_asked_for_is_read_by_who_would_have_made_it,
+		     four_slots),
 		TEST(pins_loads_and_evictions_go_on_while_batches_run, four_slots),
 	};
 	io = PAGER_IO_URING;

@@ -438,8 +438,7 @@ static void without_logprobs_there_are_none_and_nobody_waits(void **state)
 	assert_null(session_logprobs(s));
 	test_set(s, "max_tokens", "2000");
 	test_set(s, "chat", "off");
-	struct answer *a = test_submit(s, TALE);
-	test_wait_bytes(a, 1);
+	struct answer *a = test_submit_held(s, TALE, 1);
 	struct answer *none = session_logprobs(s);
 	assert_int_equal(answer_size(none, &complete), 0);
 	assert_true(complete);
@@ -630,33 +629,29 @@ static void one_token_has_no_likelihood(void **state)
 static void a_score_can_be_stopped_and_ended(void **state)
 {
 	(void)state;
-	enum { TIMES = 40 }; /* most of a context: not over before it is stopped */
-	struct test_model slow;
-	char *text = calloc(TIMES, sizeof TALE);
-	assert_non_null(text);
-	for (int i = 0; i < TIMES; i++)
-		(void)strcat(text, TALE);
-	test_model_ready(&slow, test_fable(), &(struct engine_options){.chunk = 1, .threads = 1});
-	struct session *s = test_session(&slow);
-	struct answer *a = begin_score(s, text);
+	struct test_model steps;
+	test_model_ready(&steps, test_fable(), &(struct engine_options){.chunk = 1});
+	struct session *s = test_session(&steps);
+	test_hold(s, 100);
+	struct answer *a = begin_score(s, TALE);
 	struct err e;
 	int code;
+	test_wait_held();
 	assert_int_equal(session_score(s, TALE, 4, NULL, &e), -EBUSY);
-	test_wait_bytes(a, 100);
 	session_stop(s);
 	char *part = test_read(a, &code);
 	assert_int_equal(code, 0);
 	assert_null(strstr(part, "perplexity"));
 	assert_int_equal(session_status(s), SESSION_STOPPED);
 	free(part);
-	a = begin_score(s, text);
-	test_wait_bytes(a, 100);
+	test_hold(s, 100);
+	a = begin_score(s, TALE);
+	test_wait_held();
 	session_end(s);
 	part = test_read(a, &code);
 	assert_int_equal(code, -EIO);
 	free(part);
-	free(text);
-	test_model_close(&slow);
+	test_model_close(&steps);
 }
 
 int main(void)

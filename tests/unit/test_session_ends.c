@@ -20,24 +20,22 @@ static const char capital[] = "What is the capital of France?";
 
 /* ---- ending early ---- */
 
-/* A turn that goes on for long: tokens nearly at random, of which one in 2048 is an end. */
-static struct answer *submit_long(struct session *s)
+/* What is begun so goes on for longer than any test here lets it. */
+static const char fox[] = "Once upon a time there was a fox who lived";
+
+static struct session *telling_session(struct test_model *m)
 {
+	struct session *s = test_greedy_session(m);
 	test_set(s, "chat", "off");
-	test_set(s, "temperature", "100");
-	test_set(s, "top_k", "0");
-	test_set(s, "top_p", "1");
-	test_set(s, "seed", "3");
-	return test_submit(s, "Once upon a time there was a fox who lived");
+	return s;
 }
 
 static void stop_ends_a_turn_and_keeps_the_text(void **state)
 {
 	(void)state;
 	int code;
-	struct session *s = test_session(&fable);
-	struct answer *a = submit_long(s);
-	test_wait_bytes(a, 10);
+	struct session *s = telling_session(&fable);
+	struct answer *a = test_submit_held(s, fox, 10);
 	session_stop(s);
 	char *text = test_read(a, &code);
 	assert_int_equal(code, 0);
@@ -56,8 +54,8 @@ static void a_working_session_refuses_what_would_disturb_it(void **state)
 {
 	(void)state;
 	struct err e;
-	struct session *s = test_session(&fable);
-	struct answer *a = submit_long(s);
+	struct session *s = telling_session(&fable);
+	struct answer *a = test_submit_held(s, fox, 10);
 	assert_int_equal(session_submit(s, "x", 1, NULL, &e), -EBUSY);
 	assert_non_null(strstr(e.text, "stop"));
 	assert_int_equal(session_undo(s, &e), -EBUSY);
@@ -79,9 +77,8 @@ static void ending_a_session_fails_its_answer(void **state)
 	uint64_t used = engine_context_used(fable.engine);
 	for (uint64_t bytes = 0; bytes < 30; bytes += 10) {
 		int code;
-		struct session *s = test_session(&fable);
-		struct answer *a = submit_long(s);
-		test_wait_bytes(a, bytes);
+		struct session *s = telling_session(&fable);
+		struct answer *a = test_submit_held(s, fox, bytes);
 		session_end(s);
 		char *text = test_read(a, &code); /* complete: this does not wait */
 		assert_true(strlen(text) >= bytes);
@@ -102,9 +99,8 @@ static void a_model_closes_while_the_turn_of_an_ended_session_runs(void **state)
 	int code;
 	struct test_model m;
 	test_model_open(&m, test_fable(), &(struct engine_options){0});
-	struct session *s = test_session(&m), *waiting = test_session(&m);
-	struct answer *a = submit_long(s), *other = submit_long(waiting);
-	test_wait_bytes(a, 1);
+	struct session *s = telling_session(&m), *waiting = telling_session(&m);
+	struct answer *a = test_submit_held(s, fox, 1), *other = test_submit(waiting, fox);
 	session_end(s);
 	session_end(waiting);
 	test_model_close(&m);
@@ -173,8 +169,8 @@ static void an_answer_ends_where_the_context_does(void **state)
 	int code;
 	struct test_model small;
 	test_model_open(&small, test_fable(), &(struct engine_options){.context = 40});
-	struct session *s = test_session(&small);
-	free(test_read(submit_long(s), &code));
+	struct session *s = telling_session(&small);
+	free(test_read(test_submit(s, fox), &code));
 	assert_int_equal(code, 0);
 	assert_string_equal(test_stats(s).finish, "length");
 	assert_int_equal(test_stats(s).context_tokens, 40);

@@ -258,8 +258,11 @@ static void assert_is_gemma(void)
 		assert_true(l->shared && config_routed(&config, layer));
 		assert_int_equal(config_has_tensor(&config, TENSOR_V, layer), layer != 2);
 	}
-	assert_int_equal(config.layer[2].kv_at, 2 * 2 * 8 * 256);
-	assert_int_equal(config.kv_width, 2 * 2 * 8 * 256 + 2 * 2 * 512);
+	assert_int_equal(config.layer[1].kv_at, 2 * 8 * 256);
+	assert_int_equal(config.layer[2].kv_at, 0); /* it is kept apart from layers with a window */
+	assert_int_equal(config.kv_width[KV_WINDOWED], 2 * 2 * 8 * 256);
+	assert_int_equal(config.kv_width[KV_WHOLE], 2 * 2 * 512);
+	assert_int_equal(config.window, 1024);
 }
 
 static void gemma4_is_read_as_published(void **state)
@@ -357,7 +360,7 @@ static void deepseek_v3_is_read_as_published(void **state)
 	assert_true(l->nope == 128 && l->rope == 64 && l->value == 128 && l->interleaved);
 	assert_int_equal(config.mixers[MIXER_LATENT], 61);
 	assert_int_equal(config.mixers[MIXER_ATTENTION], 0);
-	assert_int_equal(config.kv_width, 61 * 576);
+	assert_int_equal(config.kv_width[KV_WHOLE], 61 * 576);
 	assert_int_equal(config.layer[60].kv_at, 60 * 576);
 	const struct rope *p = &config.rope[0];
 	assert_true(p->scaling == ROPE_YARN && p->dim == 64 && p->truncate);

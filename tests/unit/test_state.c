@@ -476,11 +476,7 @@ static void in_a_turn_it_is_busy(void **state)
 	assert_int_equal(restored_feed(r, 0, f.at, f.n, &e), 0);
 	test_set(s, "chat", "off");
 	test_set(s, "max_tokens", "0");
-	test_set(s, "temperature", "100");
-	test_set(s, "top_k", "0");
-	test_set(s, "top_p", "1");
-	struct answer *a = test_submit(s, "Once upon a time there was a fox who lived");
-	test_wait_bytes(a, 10);
+	struct answer *a = test_submit_held(s, "Once upon a time there was a fox who lived", 10);
 	assert_int_equal(session_save(s, &v, &e), -EBUSY);
 	assert_non_null(strstr(e.text, "stop"));
 	assert_int_equal(session_state_bytes(s), 0);

@@ -89,12 +89,12 @@ static void a_model_whose_session_works_is_busy(void **state)
 	struct err e;
 	struct test_model m;
 	test_model_open(&m, test_fable(), &(struct engine_options){0});
-	struct session *s = test_session(&m);
+	struct session *s = test_greedy_session(&m);
 	test_set(s, "chat", "off");
-	test_set(s, "temperature", "100");
+	test_hold(s, 10);
 	struct answer *a = test_submit(s, "Once upon a time there was a fox who lived");
 	assert_int_equal(model_unload(m.model, &e), -EBUSY); /* while it is loaded for it, too */
-	test_wait_bytes(a, 10);
+	test_wait_held();
 	assert_int_equal(model_unload(m.model, &e), -EBUSY);
 	assert_non_null(strstr(e.text, "working"));
 	assert_int_equal(model_state(m.model), MODEL_READY);
