@@ -1,17 +1,12 @@
-/* See answering.h.
- *
- * A stream begins with the first thing that the model says, or after some seconds without any: what
- * fails before is an error with its status, what fails later the stream's last event. */
+/* See answering.h. */
 #include "fs/gateway/answering.h"
+#include "fs/gateway/event_stream.h"
 #include "fs/gateway/gateway.h"
 #include "fs/gateway/messages.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-enum { PAUSE_MS = 10 * 1000 };
 
 struct answering {
 	const struct manner *manner;
@@ -20,7 +15,7 @@ struct answering {
 	struct turn *turn;
 	int client;
 	bool begun, over;
-	struct text first; /* of a stream: the events that came before it was begun */
+	struct event_stream stream;
 };
 
 /* ---- what is wanted of the tree ---- */
@@ -116,7 +111,6 @@ static void answering_free(void *ctx)
 	struct answering *a = ctx;
 	turn_end(a->turn);
 	a->manner->free(a->of);
-	text_free(&a->first);
 	free(a);
 }
 
@@ -180,10 +174,11 @@ static void tell(struct answering *a, const struct news *n, struct text *out)
 }
 
 /* 0: more will come; 1: that was all; -1: it failed. */
-static int step(struct answering *a, struct text *out, struct problem *p)
+static int step(void *of, struct text *out, struct problem *p)
 {
+	struct answering *a = of;
 	struct news n = {0};
-	if (turns_wait(&a->turn, 1, a->client, PAUSE_MS))
+	if (turns_wait(&a->turn, 1, a->client, STREAM_PAUSE_MS))
 		return problem_set(p, PROBLEM_GONE, NULL, "the client has gone away");
 	int code = turn_take(a->turn, &n, p);
 	if (code)
@@ -195,48 +190,30 @@ static int step(struct answering *a, struct text *out, struct problem *p)
 
 /* ---- as a stream ---- */
 
-static int next(void *ctx, struct text *out)
+static void stream_fail(void *of, const struct problem *p, struct text *out)
 {
-	struct answering *a = ctx;
-	struct problem p = {0};
-	if (a->first.length) {
-		text_add(out, a->first.data, a->first.length);
-		text_free(&a->first);
-		return a->over;
-	}
-	int code = step(a, out, &p);
-	if (code < 0 && p.kind == PROBLEM_GONE)
-		return -1;
-	if (code < 0) {
-		begin(a, out);
-		a->manner->fail(a->of, &p, out);
-		return 1;
-	}
-	if (!out->length && a->begun)
+	struct answering *a = of;
+	begin(a, out);
+	a->manner->fail(a->of, p, out);
+}
+
+static void stream_pause(void *of, struct text *out)
+{
+	const struct answering *a = of;
+	if (a->begun)
 		a->manner->pause(out);
-	else if (!out->length)
+	else
 		event_pause(out);
-	return code;
 }
 
 static enum MHD_Result answer_stream(struct request *r, struct answering *a)
 {
-	struct problem p = {0};
-	int code = 0;
-	time_t until = time(NULL) + PAUSE_MS / 1000;
-	while (!code && !a->first.length && time(NULL) < until)
-		code = step(a, &a->first, &p);
-	if (code < 0 && !a->begun) {
-		answering_free(a);
-		return reply_problem(r, &p);
-	}
-	if (code < 0 && p.kind != PROBLEM_GONE) {
-		a->manner->fail(a->of, &p, &a->first);
-		a->over = true;
-	}
-	if (!a->first.length)
-		event_pause(&a->first);
-	return reply_stream(r, next, answering_free, a);
+	a->stream = (struct event_stream){.step = step,
+					  .fail = stream_fail,
+					  .pause = stream_pause,
+					  .end = answering_free,
+					  .of = a};
+	return event_stream(r, &a->stream);
 }
 
 /* ---- in one piece ---- */

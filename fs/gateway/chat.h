@@ -22,7 +22,7 @@ struct chat {
 		size_t call_count;
 		bool begun, over;
 	} choices[CHOICES_MOST];
-	struct openai_stream stream;
+	struct event_stream stream;
 };
 
 /* Reads what is asked, and begins its turns. On failure chat_end is still to be called. */

@@ -1,14 +1,9 @@
-/* A chat completion as a stream of events: chunks with what is new, `[DONE]` at the end.
- *
- * The stream begins with the first thing that the model says, or after some seconds without any: so
- * what fails at once (a conversation that is too long, a model that cannot be loaded) is still an
- * error with its status, and what fails later is an event, after which the stream ends. */
+/* A chat completion as a stream of events: chunks with what is new, `[DONE]` at the end. */
 #include "fs/gateway/chat.h"
 #include "fs/gateway/fields.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static struct json_object *chunk(struct chat *c, struct json_object *choices)
 {
@@ -127,7 +122,7 @@ static void add_end(struct chat *c, struct text *out)
 static int step(void *of, struct text *out, struct problem *p)
 {
 	struct chat *c = of;
-	if (turns_wait(c->turns, c->count, c->client, OPENAI_PAUSE_MS))
+	if (turns_wait(c->turns, c->count, c->client, STREAM_PAUSE_MS))
 		return problem_set(p, PROBLEM_GONE, NULL, "the client has gone away");
 	for (size_t i = 0; i < c->count; i++)
 		if (!c->choices[i].over && step_one(c, out, i, p))
@@ -140,12 +135,7 @@ static int step(void *of, struct text *out, struct problem *p)
 
 enum MHD_Result chat_stream(struct request *r, struct chat *c)
 {
-	struct problem p = {0};
-	struct openai_stream *s = &c->stream;
-	int code = 0;
-	time_t until = time(NULL) + OPENAI_PAUSE_MS / 1000;
-	*s = (struct openai_stream){.step = step, .end = chat_end, .of = c};
-	while (!code && !s->first.length && time(NULL) < until)
-		code = step(c, &s->first, &p);
-	return openai_stream(r, s, code, &p);
+	c->stream = (struct event_stream){
+		.step = step, .fail = openai_fail, .pause = openai_pause, .end = chat_end, .of = c};
+	return event_stream(r, &c->stream);
 }

@@ -21,7 +21,7 @@ struct completion {
 		struct text text, lines;
 		bool begun, over;
 	} parts[CHOICES_MOST];
-	struct openai_stream stream;
+	struct event_stream stream;
 	char id[48], name[256];
 };
 

@@ -71,7 +71,7 @@ static int step_one(struct completion *c, struct text *out, size_t i, struct pro
 static int step(void *of, struct text *out, struct problem *p)
 {
 	struct completion *c = of;
-	if (c->tokens && wait(c, OPENAI_PAUSE_MS, p))
+	if (c->tokens && wait(c, STREAM_PAUSE_MS, p))
 		return -1;
 	for (size_t i = 0; i < c->count; i++)
 		if (!c->parts[i].over && step_one(c, out, i, p))
@@ -90,11 +90,12 @@ static int step(void *of, struct text *out, struct problem *p)
 
 static enum MHD_Result stream(struct request *r, struct completion *c)
 {
-	struct problem p = {0};
-	struct openai_stream *s = &c->stream;
-	*s = (struct openai_stream){.step = step, .end = completion_end, .of = c};
-	int code = step(c, &s->first, &p);
-	return openai_stream(r, s, code, &p);
+	c->stream = (struct event_stream){.step = step,
+					  .fail = openai_fail,
+					  .pause = openai_pause,
+					  .end = completion_end,
+					  .of = c};
+	return event_stream(r, &c->stream);
 }
 
 enum MHD_Result completions(struct request *r)

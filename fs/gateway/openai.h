@@ -2,6 +2,7 @@
 #ifndef MOEFS_FS_GATEWAY_OPENAI_H
 #define MOEFS_FS_GATEWAY_OPENAI_H
 
+#include "fs/gateway/event_stream.h"
 #include "fs/gateway/turn.h"
 
 #include <time.h>
@@ -26,21 +27,8 @@ struct json_object *openai_frame(const char *id, const char *object, time_t crea
 
 /* ---- openai_stream.c ---- */
 
-/* How long nothing comes before a stream says that it is there. */
-enum { OPENAI_PAUSE_MS = 10 * 1000 };
-
-/* A completion as a stream of events. */
-struct openai_stream {
-	/* Adds what is new: 0: more will come; 1: that was all; -1: it failed, *p. */
-	int (*step)(void *of, struct text *out, struct problem *p);
-	void (*end)(void *of); /* frees what it is of, and this with it */
-	void *of;
-	struct text first; /* the events that came before it was begun */
-	bool over;	   /* with the first: what comes after them is nothing */
-};
-/* Begins to answer with `first`, after steps that came to `code`; where that is a failure before
- * any event, with its status instead. What it is of is given away. */
-enum MHD_Result openai_stream(struct request *r, struct openai_stream *s, int code,
-			      const struct problem *p);
+/* Of an event_stream. */
+void openai_fail(void *of, const struct problem *p, struct text *out);
+void openai_pause(void *of, struct text *out);
 
 #endif

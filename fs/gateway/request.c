@@ -46,9 +46,9 @@ int request_admit(struct request *r, const char *method, struct problem *p)
 		r->route = other; /* whose protocol a refusal is in */
 	if (admit(r, p))
 		return -1;
-	if (!r->route)
-		return problem_set(p, PROBLEM_NOT_FOUND, NULL, "There is nothing at %.200s",
-				   r->path);
+	if (!r->route || r->cut)
+		return problem_set(p, PROBLEM_NOT_FOUND, NULL, "There is nothing at %.200s%s",
+				   r->path, r->cut ? "%00" : "");
 	if (r->route == other)
 		return problem_set(p, PROBLEM_METHOD, NULL, "%s is asked for by %s, not %.20s",
 				   other->path, other->method, method);
@@ -70,6 +70,11 @@ int request_parse(struct request *r, struct problem *p)
 	if (!t)
 		return problem_set(p, PROBLEM_FAILED, NULL, "out of memory");
 	json_tokener_set_flags(t, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
+	if (r->body.length && memchr(r->body.data, 0, r->body.length)) {
+		json_tokener_free(t); /* which would take it for the end */
+		return problem_set(p, PROBLEM_INVALID, NULL,
+				   "The body is not valid JSON: there is a zero byte in it");
+	}
 	text_add(&r->body, "", 1); /* numbers at the end would wait for more */
 	if (r->body.data)
 		r->json = json_tokener_parse_ex(t, r->body.data, (int)r->body.length);

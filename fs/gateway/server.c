@@ -9,6 +9,8 @@
 #include "fs/gateway/routes.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +36,21 @@ struct server {
 
 /* ---- connections ---- */
 
+/* A client whose network is lost sends no end. The kernel asks after who says nothing, and hangs up
+ * where neither that nor what was sent is acknowledged for `seconds`: who waits for the socket sees
+ * it. A socket that is no network's knows of none of it. */
+static void bound_silence(int socket, unsigned seconds)
+{
+	const int third = seconds < 3 ? 1 : (int)(seconds / 3), probes = 3;
+	const unsigned most = seconds * 1000;
+	if (setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &most, sizeof most))
+		return;
+	(void)setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &third, sizeof third);
+	(void)setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &third, sizeof third);
+	(void)setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+	(void)setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &(int){1}, sizeof(int));
+}
+
 static void on_connection(void *cls, struct MHD_Connection *connection, void **context,
 			  enum MHD_ConnectionNotificationCode code)
 {
@@ -45,6 +62,7 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **c
 			MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
 		*c = (struct connection){s->connections, &s->connections,
 					 info ? info->connect_fd : -1, request_clock()};
+		bound_silence(c->socket, s->gateway->options->timeout);
 		if (c->next)
 			c->next->at = &c->next;
 		s->connections = c;
@@ -131,13 +149,16 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 	return r->body.failed ? MHD_NO : MHD_YES;
 }
 
-/* Called with a request's first line, before all else of it. */
+/* Called with a request's first line, before all else of it, as it came. */
 static void *on_uri(void *cls, const char *uri, struct MHD_Connection *connection)
 {
 	struct server *s = cls;
-	(void)uri;
 	reads(s, connection, true);
-	return request_make(s->gateway, connection);
+	struct request *r = request_make(s->gateway, connection);
+	const char *zero = strstr(uri, "%00"), *query = strchr(uri, '?');
+	if (r)
+		r->cut = zero && (!query || zero < query);
+	return r;
 }
 
 static void on_completed(void *cls, struct MHD_Connection *connection, void **context,

@@ -12,6 +12,15 @@ static void first_line(struct text *words)
 		words->data[strcspn(words->data, "\n")] = 0;
 }
 
+/* Why nothing is said of a failure; NULL: it is. `code`: what reading of it came to. */
+static const char *nobody_says(int code)
+{
+	return code == -ENOENT || code == -ESTALE ? "its session was removed from the tree"
+	       : code == -ENOTCONN || code == -ECONNABORTED
+		       ? "the tree is gone: its moefs has ended, or was unmounted"
+		       : NULL;
+}
+
 /* What the session says of its last failure; the words of the errno if it says nothing. */
 int turn_refused(const struct turn *t, int code, const char *field, struct problem *p)
 {
@@ -19,18 +28,21 @@ int turn_refused(const struct turn *t, int code, const char *field, struct probl
 	/* What another file system makes of a refusal is not to be told from a failure. */
 	bool far = !t->gateway->polls && field && code == -EIO;
 	bool late = (code == -EIO && !far) || code == -ENOTCONN || code == -ESTALE;
-	(void)tree_read(turn_tree(t), &words, "%s/sessions/%s/error", t->session.model,
-			t->session.name);
+	int said = tree_read(turn_tree(t), &words, "%s/sessions/%s/error", t->session.model,
+			     t->session.name);
 	first_line(&words);
-	const char *why = words.data && *words.data ? words.data : strerror(-code);
+	const char *why = words.data && *words.data ? words.data
+			  : nobody_says(said)	    ? nobody_says(said)
+						    : strerror(-code);
 	late |= far && !(words.data && *words.data);
 	/* What was refused has the session's path before it, which tells a client nothing. */
 	const char *path = strstr(why, t->session.name);
 	if (path && !strncmp(path + strlen(t->session.name), ": ", 2))
 		why = path + strlen(t->session.name) + 2;
+	bool later = code == -ENOSPC || said == -ENOTCONN || said == -ECONNABORTED;
 	enum problem_kind kind = code == -EFBIG				      ? PROBLEM_TOO_LONG
+				 : later				      ? PROBLEM_NOT_NOW
 				 : late || code == -ENOENT || code == -ENOMEM ? PROBLEM_FAILED
-				 : code == -ENOSPC			      ? PROBLEM_NOT_NOW
 									      : PROBLEM_INVALID;
 	problem_set(p, kind, field, "%s", why);
 	text_free(&words);

@@ -1,22 +1,81 @@
-# A client of moefs-http for tests, by Python's own library: $url is where it is, $mnt what it serves.
-import json, os, socket, time, urllib.error, urllib.request
+"""A client of moefs-http for tests, by Python's own library: $url is where it is, $mnt what it serves.
+
+Claims are read from standard input, or stand in a file: `python3 CLAIMS.py NAME` calls its function of that name by `main`."""
+import contextlib, http.client, json, os, socket, sys, time
 
 url, mnt, limit = os.environ["url"], os.environ["mnt"], int(os.environ["limit"])
 fable = "fable-moe-15m"
 address = tuple(url[7:].rsplit(":", 1))
+HEADERS = {}  # of every request
+
+
+def request(method, path, body=None, headers={}):
+    """The connection and its response, not yet read."""
+    data = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
+    c = http.client.HTTPConnection(address[0], int(address[1]), timeout=limit)
+    c.request(method, path, data, {"Content-Type": "application/json", **HEADERS, **headers})
+    return c, c.getresponse()
+
+
+def answered(path, body=None, method=None, headers={}):
+    """The status and what is answered; at once an error if that is no JSON. Of an error its headers as well."""
+    c, r = request(method or ("GET" if body is None else "POST"), path, body, headers)
+    with contextlib.closing(c):
+        said = json.loads(r.read())
+    if r.status >= 400:
+        said["headers"] = dict(r.headers)
+    return r.status, said
 
 
 def post(path, body, status=200, headers={}):
-    """What is answered, with this status; of an error its headers as well."""
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    try:
-        with urllib.request.urlopen(urllib.request.Request(url + path, data, headers), timeout=limit) as f:
-            got, said = f.status, json.load(f)
-    except urllib.error.HTTPError as e:
-        got, said = e.code, json.load(e)
-        said["headers"] = dict(e.headers)
+    got, said = answered(path, body, "POST", headers)
     assert got == status, (got, said)
     return said
+
+
+def good(path, body=None, method=None, headers={}):
+    status, said = answered(path, body, method, headers)
+    assert status == 200, (status, said)
+    return said
+
+
+def refused(status, path, body=None, method=None, headers={}):
+    got, said = answered(path, body, method, headers)
+    assert got == status, (got, said)
+    return said["error"]
+
+
+def named_events(path, body):
+    """The events of a stream as they come, each (name, data). Comments are none."""
+    c, r = request("POST", path, body)
+    with contextlib.closing(c):
+        assert r.status == 200, (r.status, r.read())
+        assert r.headers["Content-Type"].startswith("text/event-stream"), r.headers
+        name = None
+        for line in map(bytes.decode, r):
+            if line.startswith("event: "):
+                name = line[7:].strip()
+            elif line.startswith("data: "):
+                data = line[6:].strip()
+                yield name, data if data == "[DONE]" else json.loads(data)
+                name = None
+
+
+def events(path, body):
+    for _, data in named_events(path, body):
+        yield data
+
+
+def streamed(path, body):
+    return list(named_events(path, {**body, "stream": True}))
+
+
+def same(is_, should, what="differs"):
+    assert is_ == should, f"{what}: {is_!r} is not {should!r}"
+
+
+def main(claims):
+    claims[sys.argv[1]]()
 
 
 def chat(text, model=fable, **more):
@@ -26,15 +85,6 @@ def chat(text, model=fable, **more):
 
 def ask(text, status=200, headers={}, **more):
     return post("/v1/chat/completions", chat(text, **more), status, headers)
-
-
-def events(path, body):
-    with urllib.request.urlopen(urllib.request.Request(url + path, json.dumps(body).encode()), timeout=limit) as f:
-        assert f.headers["Content-Type"].startswith("text/event-stream"), f.headers
-        for line in f:
-            if line.startswith(b"data: "):
-                data = line[6:].decode().strip()
-                yield data if data == "[DONE]" else json.loads(data)
 
 
 def stream(text, **more):

@@ -189,6 +189,7 @@ def wrong(status, param, words, body, path="/v1/chat/completions", code=None, ki
     assert e["param"] == param and words in e["message"] and e["type"] == kind and e["code"] == code, e
 wrong(400, None, "not valid JSON", b'{"model":')
 wrong(400, None, "not valid JSON", b"")
+wrong(400, None, "zero byte", json.dumps(chat("x")).encode() + b"\0and more")
 wrong(400, None, "must be a JSON object", b"[1]")
 wrong(400, None, "not valid JSON", b'{"a":' * 500)
 wrong(404, "model", fable, chat("x", model="nobody"), code="model_not_found")
@@ -340,7 +341,7 @@ for nonsense in (b"zz\r\nx\r\n", b"ffffffffffffffffff\r\nx", b"-1\r\n\r\n", b"5\
 assert status(b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\n\r\n") in (b"414", b"431", b"400", b"413", b"")
 assert status(b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X-A: " + b"b" * 200000 + b"\r\n\r\n") in (b"431", b"413", b"400", b"")
 assert status(b"".join([b"GET / HTTP/1.1\r\n"] + [b"X-%d: y\r\n" % i for i in range(20000)]) + b"\r\n") in (b"431", b"413", b"400", b"")
-for path in (b"/v1/models/../../etc/passwd", b"/v1/models/%2e%2e/cache", b"/v1/models/..%2fcache", b"//v1//models", b"/v1/models/cache", b"/v1/models/.", b"/v1/models/%00"):
+for path in (b"/v1/models/../../etc/passwd", b"/v1/models/%2e%2e/cache", b"/v1/models/..%2fcache", b"//v1//models", b"/v1/models/cache", b"/v1/models/.", b"/v1/models/%00", b"/v1/models%00x", b"/v1/models/fable-moe-15m%00?x"):
     assert status(b"GET " + path + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n") in (b"404", b"400"), path
 for junk in (b"\x16\x03\x01\x02\x00\x01", b"\r\n" * 1000, b"GET\r\n\r\n", b"\0" * 5000, b"POST / HTTP/9.9\r\n\r\n"):
     raw(junk)

@@ -27,15 +27,14 @@ scripted "$work/script.json" "" "$here/conversation.jinja"
 others=("$root/examples/models/fable-moe-15m")
 mounted
 loaded
-export mnt
+export mnt PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1
 echo auto > sessions/default/params/max_tokens
 gateway
+export url
 
 cat >"$work/claims.py" <<'PY'
-import importlib.util, json, os
-spec = importlib.util.spec_from_file_location("asking", os.environ["here"] + "/http_asking.py")
-h = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(h)
+import json, os
+import gateway as h
 h.HEADERS["anthropic-version"] = "2023-06-01"
 M = "/v1/messages"
 ADD = {"name": "add", "description": "Adds.", "input_schema": {"type": "object", "properties": {
@@ -66,7 +65,7 @@ def one_piece():
     m = h.good(M + "?beta=true", body({"role": "user", "content": [
         {"type": "text", "text": "Say hello.", "cache_control": {"type": "ephemeral"}}]},
         system=[{"type": "text", "text": "Be kind."}], metadata={"user_id": "u"}, unknown=1),
-        **{"anthropic-beta": "of-tomorrow", "x-stainless-lang": "js"})
+        headers={"anthropic-beta": "of-tomorrow", "x-stainless-lang": "js"})
     h.same(text_of(m), "Hello, my dear.")
 
 
@@ -98,7 +97,7 @@ def joined(block, key):
 
 
 def streamed():
-    events = h.stream(M, body("Say hello."))
+    events = h.streamed(M, body("Say hello."))
     start, blocks, delta = in_order(events)
     h.same((start["content"], start["stop_reason"]), ([], None))
     assert start["usage"]["input_tokens"] + start["usage"]["cache_read_input_tokens"] > 5, start
@@ -116,7 +115,7 @@ def thinking():
     h.same(m["content"][0]["thinking"], "Two does not divide it.")
     assert m["content"][0]["signature"], m
     h.same(text_of(m), "It is.")
-    _, blocks, _ = in_order(h.stream(M, asked))
+    _, blocks, _ = in_order(h.streamed(M, asked))
     h.same([b["type"] for b in blocks], ["thinking", "text"])
     h.same(joined(blocks[0], "thinking"), "Two does not divide it.")
     h.same(blocks[0]["deltas"][-1], {"type": "signature_delta", "signature": m["content"][0]["signature"]})
@@ -133,7 +132,7 @@ def tools():
     h.same([b["type"] for b in m["content"]], ["tool_use"])
     use = m["content"][0]
     h.same((use["name"], use["input"], m["stop_reason"]), ("add", {"a": 12, "b": 30}, "tool_use"))
-    _, blocks, delta = in_order(h.stream(M, asked))
+    _, blocks, delta = in_order(h.streamed(M, asked))
     h.same([(b["type"], b["name"], b["input"]) for b in blocks], [("tool_use", "add", {})])
     h.same(json.loads(joined(blocks[0], "partial_json")), {"a": 12, "b": 30})
     h.same(delta["delta"]["stop_reason"], "tool_use")
@@ -160,7 +159,7 @@ def parallel_tools():
     for m in [h.good(M, dict(asked, tool_choice=one))]:
         h.same([b["type"] for b in m["content"]], ["text", "tool_use"])
         h.same(m["stop_reason"], "tool_use")
-    _, blocks, delta = in_order(h.stream(M, dict(asked, tool_choice=one)))
+    _, blocks, delta = in_order(h.streamed(M, dict(asked, tool_choice=one)))
     h.same([b["type"] for b in blocks], ["text", "tool_use"])
     h.same(delta["delta"]["stop_reason"], "tool_use")
 
@@ -179,7 +178,7 @@ def ends():
     h.same((text_of(m), m["stop_reason"], m["stop_sequence"]), ("I say ", "stop_sequence", "HALT"))
     m = h.good(M, body("Stop me, if you can.", max_tokens=2))
     h.same((m["stop_reason"], m["usage"]["output_tokens"]), ("max_tokens", 2))
-    _, _, delta = in_order(h.stream(M, body("Stop me, if you can.", stop_sequences=["HALT"])))
+    _, _, delta = in_order(h.streamed(M, body("Stop me, if you can.", stop_sequences=["HALT"])))
     h.same(delta["delta"], {"stop_reason": "stop_sequence", "stop_sequence": "HALT"})
 
 
@@ -210,7 +209,7 @@ def refusals():
         (404, "not_found_error", "scripted", dict(body("x"), model="claude")),
         (400, "invalid_request_error", "", b"{"),
     ]:
-        status_, answer = h.ask(M, asked)
+        status_, answer = h.answered(M, asked)
         h.same((status_, answer["type"], answer["error"]["type"]), (status, "error", kind), str(answer))
         assert words in answer["error"]["message"], answer
     c, r = h.request("POST", M, dict(body("x"), model="claude", stream=True))
@@ -279,7 +278,7 @@ def goes_away():
 
 h.main(globals())
 PY
-check() { timeout $limit python3 "$work/claims.py" "$url" "$1"; }
+check() { timeout $limit python3 "$work/claims.py" "$1"; }
 claim "a message in one piece, with system texts and what is accepted unread" check one_piece
 claim "a trained model answers, freely and in a form" check trained
 claim "what fails in the middle of a stream is its last event" check fails_midway

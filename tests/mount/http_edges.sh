@@ -1,6 +1,6 @@
 #!/bin/bash
-# moefs-http where something is tight or broken: who reads slowly, a model that cannot be loaded, contexts that have no room
-# for what is kept, several answers of which one is gone on with.
+# moefs-http where something is tight or broken: who reads slowly, a model that cannot be loaded, contexts that have no room,
+# several answers of which one is gone on with, sessions that somebody removes, a moefs that is killed.
 . "$(dirname "$0")/lib.sh"
 command -v python3 >/dev/null || skip_all "no python3"
 
@@ -112,5 +112,62 @@ for c in a["choices"][1:]:
     assert u["prompt_tokens_details"]["cached_tokens"] >= a["usage"]["prompt_tokens"] - 1, (a["usage"], u)
 PY
 claim "of several answers any one is gone on with" choices
+gateway_over
+
+# ---- who goes away is the tree ----
+
+others=()
+cd / && unmounted && mounted
+loaded
+gateway
+export url
+cat >"$work/gone.py" <<'PY'
+import sys
+from gateway import *
+words, kill = sys.argv[1], len(sys.argv) > 2
+many = {"type": "json_schema", "schema": {"type": "array", "items": {"type": "integer"}, "minItems": 3000}}
+anthropic = {"model": fable, "max_tokens": 100000, "stream": True, "output_config": {"format": many},
+             "messages": [{"role": "user", "content": "Count."}]}
+asked = [begin(long(stream=True)), begin(long()), begin(anthropic, "/v1/messages")]
+asked[0].recv(1)
+asked[2].recv(1)
+until(lambda: len(working()) == 3, working)
+if kill:
+    os.kill(int(sys.argv[2]), 9)
+else:
+    for s in sessions():
+        os.rmdir(f"{mnt}/{fable}/sessions/{s}")
+def rest(s):
+    got = b""
+    while not got.endswith(b"0\r\n\r\n") and b"\r\n\r\n{" not in got and (piece := s.recv(65536)):
+        got += piece
+    return got
+chunks, whole, events_ = map(rest, asked)
+assert words.encode() in chunks.split(b"data: ")[-1] and chunks.endswith(b"0\r\n\r\n"), chunks[-300:]
+assert whole.startswith(b"HTTP/1.1 503 " if kill else b"HTTP/1.1 500 ") and words.encode() in whole, whole
+assert b"event: error" in events_ and words.encode() in events_.split(b"data: ")[-1], events_[-300:]
+PY
+removed() {
+	timeout $limit python3 "$work/gone.py" "removed from the tree" &&
+		same "$(ls -d "$m"/sessions/http-* 2>/dev/null | grep -v kept)" ""
+}
+claim "whose session somebody removes is told so, in a stream and in one piece" removed
+
+killed() {
+	timeout $limit python3 "$work/gone.py" "the tree is gone" "$daemon" || exit
+	py <<'PY'
+from gateway import *
+for path, status in ("/v1/chat/completions", 503), ("/v1/messages", 529):
+    e = post(path, {"max_tokens": 4, **chat("Hello?")}, status)
+    assert int(e["headers"]["Retry-After"]) > 0 and "not connected" in e["error"]["message"], e
+PY
+}
+claim "where moefs is killed streams end with their error, and requests are told to come again" killed
+cd / && unmounted && mounted
+again() { py <<'PY'; }
+from gateway import *
+assert content(ask("What is the capital of France?", max_tokens=24)) == "The capital of France is Paris."
+PY
+claim "and once it is mounted again they are answered" again
 gateway_over
 finish

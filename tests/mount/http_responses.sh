@@ -29,15 +29,14 @@ scripted "$work/script.json" "" "$here/conversation.jinja"
 others=("$root/examples/models/fable-moe-15m")
 mounted
 loaded
-export mnt
+export mnt PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1
 echo auto > sessions/default/params/max_tokens
 gateway
+export url
 
 cat >"$work/claims.py" <<'PY'
-import importlib.util, json, os
-spec = importlib.util.spec_from_file_location("asking", os.environ["here"] + "/http_asking.py")
-h = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(h)
+import json, os
+import gateway as h
 R = "/v1/responses"
 ADD = {"type": "function", "name": "add", "description": "Adds.", "strict": True, "parameters": {
     "type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}, "required": ["a", "b"]}}
@@ -127,7 +126,7 @@ def in_order(events):
 
 
 def streamed():
-    events = h.stream(R, body("Say hello."))
+    events = h.streamed(R, body("Say hello."))
     r = in_order(events)
     h.same((events[-1][0], text_of(r)), ("response.completed", "Hello to you."))
     assert r["usage"]["output_tokens"] > 3, r
@@ -135,7 +134,7 @@ def streamed():
 
 def reasoning():
     asked = body("Is seven a prime number?", reasoning={"effort": "low"})
-    for r in [h.good(R, asked), in_order(h.stream(R, asked))]:
+    for r in [h.good(R, asked), in_order(h.streamed(R, asked))]:
         h.same([i["type"] for i in r["output"]], ["reasoning", "message"])
         h.same(r["output"][0]["content"], [{"type": "reasoning_text", "text": "Two does not divide it."}])
         h.same(r["reasoning"], {"effort": "low", "summary": None})
@@ -147,7 +146,7 @@ def uses(question, tool, result, answer, expect):
     """A question that a tool's result answers, the whole resent, and gone on from by name."""
     for stream in (False, True):
         asked = body(question, tools=[tool])
-        r = in_order(h.stream(R, asked)) if stream else h.good(R, asked)
+        r = in_order(h.streamed(R, asked)) if stream else h.good(R, asked)
         call = r["output"][-1]
         for key, value in expect.items():
             h.same(call.get(key), value, key)
@@ -175,7 +174,7 @@ def parallel():
     asked = body("Two capitals, please.", tools=[CAPITAL])
     h.same([i["type"] for i in h.good(R, asked)["output"]], ["message", "function_call", "function_call"])
     for r in [h.good(R, dict(asked, parallel_tool_calls=False)),
-              in_order(h.stream(R, dict(asked, parallel_tool_calls=False)))]:
+              in_order(h.streamed(R, dict(asked, parallel_tool_calls=False)))]:
         h.same([i["type"] for i in r["output"]], ["message", "function_call"])
         h.same((r["status"], r["parallel_tool_calls"]), ("completed", False))
 
@@ -229,10 +228,10 @@ def goes_on():
 
 
 def ends():
-    for r in [h.good(R, body("Say hello.", max_output_tokens=2)), in_order(h.stream(R, body("Say hello.", max_output_tokens=2)))]:
+    for r in [h.good(R, body("Say hello.", max_output_tokens=2)), in_order(h.streamed(R, body("Say hello.", max_output_tokens=2)))]:
         h.same((r["status"], r["incomplete_details"], r["usage"]["output_tokens"]),
                ("incomplete", {"reason": "max_output_tokens"}, 2))
-    h.same(h.stream(R, body("Say hello.", max_output_tokens=2))[-1][0], "response.incomplete")
+    h.same(h.streamed(R, body("Say hello.", max_output_tokens=2))[-1][0], "response.incomplete")
 
 
 def forms():
@@ -290,7 +289,7 @@ def refusals():
 
 h.main(globals())
 PY
-check() { timeout $limit python3 "$work/claims.py" "$url" "$1"; }
+check() { timeout $limit python3 "$work/claims.py" "$1"; }
 claim "a response in one piece, with instructions" check one_piece
 claim "items are a conversation, with developers' messages anywhere" check items
 claim "a stream has its events in their order" check streamed

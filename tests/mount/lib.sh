@@ -20,14 +20,10 @@ disk=                       # the process of a disk that fails on demand
 daemon=                     # its process
 failures=0
 
-skip_all() {
+skip_all() { # what is mounted by then is unmounted first, as at any end
 	echo "ok $(basename "$0") # skip: $1"
-	rm -rf --one-file-system "$work"
 	exit 0
 }
-
-[ -x "$MOEFS" ] || { echo "not ok $(basename "$0"): $MOEFS is missing; run make"; exit 1; }
-[ -f "$MODEL/config.json" ] || skip_all "no checkpoint at $MODEL"
 
 alive() { # a process that has ended but was not waited for is not
 	[ -e "/proc/$1" ] && ! grep -q '^State:.Z' "/proc/$1/status" 2>/dev/null
@@ -60,6 +56,9 @@ clean_up() {
 }
 trap 'clean_up' EXIT
 trap 'exit 130' INT TERM
+
+[ -x "$MOEFS" ] || { echo "not ok $(basename "$0"): $MOEFS is missing; run make"; exit 1; }
+[ -f "$MODEL/config.json" ] || skip_all "no checkpoint at $MODEL"
 
 # Mounts with the options given, and stands in the model's folder.
 mounted() {

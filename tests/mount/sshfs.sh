@@ -56,7 +56,6 @@ across() { # the options of fs/gateway/README.md, and what this connection needs
 		"root@127.0.0.1:$near" "$far"
 }
 if ! said=$(across 2>&1); then
-	cd / && unmounted
 	skip_all "sshd lets nobody in here: $said $(tail -n 1 "$work/sshd")"
 fi
 cd "$far/fable-moe-15m" || exit 1
