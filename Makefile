@@ -106,9 +106,9 @@ ifneq ($(findstring aarch64,$(shell $(CC) -dumpmachine)),)
 $(call objects,$(wildcard kernels/neon*.c)): override CFLAGS += $(if $(SANITIZE),,-O3)
 $(call objects,$(wildcard kernels/neondot*.c)): override CFLAGS += -march=armv8.2-a+dotprod
 endif
-# Products and rows' codes are not checked load by load: kernels/watch.h says what is done instead.
-$(call objects,$(wildcard kernels/*_multiply.c kernels/*_tq.c kernels/*_block.c kernels/*_rotate.c kernels/*_tc.c kernels/*_trellis.c) \
-	kernels/tq.c kernels/tc.c kernels/dequantise.c kernels/finite.c): \
+# Products, attention and rows' codes are not checked load by load: kernels/watch.h says what is done instead.
+$(call objects,$(wildcard kernels/*_attention.c kernels/*_multiply.c kernels/*_tq.c kernels/*_block.c kernels/*_rotate.c kernels/*_tc.c kernels/*_trellis.c) \
+	kernels/tq.c kernels/tc.c kernels/dequantise.c kernels/finite.c engine/convert/rounding*.c): \
 	override CFLAGS += $(if $(findstring thread,$(SANITIZE)),-fno-sanitize=thread)
 # -O3: the passes over a whole vocabulary, and over the rows of a slab, become vectors.
 $(BUILD)/engine/compute/sampler.o $(BUILD)/kernels/tq_arrange.o $(BUILD)/kernels/scalar_arrange.o: override CFLAGS += $(if $(SANITIZE),,-O3)

@@ -7,6 +7,7 @@
 #if defined(__x86_64__)
 
 #include "kernels/avx2.h"
+#include "kernels/watch.h"
 
 static void rmsnorm(float *y, const float *x, const float *w, uint32_t n, float eps)
 {
@@ -90,7 +91,7 @@ static void add(float *y, const float *x, size_t n)
 	}
 }
 
-static void add_scaled(float *y, float a, const float *x, size_t n)
+UNWATCHED static void add_scaled(float *y, float a, const float *x, size_t n)
 {
 	const __m256 factor = _mm256_set1_ps(a);
 

@@ -7,6 +7,7 @@
 #if defined(__x86_64__)
 
 #include "kernels/avx512.h"
+#include "kernels/watch.h"
 
 static void rmsnorm(float *y, const float *x, const float *w, uint32_t n, float eps)
 {
@@ -85,7 +86,7 @@ static void add(float *y, const float *x, size_t n)
 	}
 }
 
-static void add_scaled(float *y, float a, const float *x, size_t n)
+UNWATCHED static void add_scaled(float *y, float a, const float *x, size_t n)
 {
 	const __m512 factor = _mm512_set1_ps(a);
 

@@ -8,6 +8,7 @@
 #if defined(__aarch64__)
 
 #include "kernels/neon.h"
+#include "kernels/watch.h"
 
 static void rmsnorm(float *y, const float *x, const float *w, uint32_t n, float eps)
 {
@@ -85,7 +86,7 @@ static void add(float *y, const float *x, size_t n)
 	}
 }
 
-static void add_scaled(float *y, float a, const float *x, size_t n)
+UNWATCHED static void add_scaled(float *y, float a, const float *x, size_t n)
 {
 	const float32x4_t factor = vdupq_n_f32(a);
 

@@ -8,6 +8,7 @@
 #include "kernels/block_formats.h"
 #include "kernels/exp.h"
 #include "kernels/tq.h"
+#include "kernels/watch.h"
 
 #include <math.h>
 
@@ -59,7 +60,7 @@ static void add(float *y, const float *x, size_t n)
 		y[i] += x[i];
 }
 
-static void add_scaled(float *y, float a, const float *x, size_t n)
+UNWATCHED static void add_scaled(float *y, float a, const float *x, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		y[i] = fmaf(a, x[i], y[i]);

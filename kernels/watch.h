@@ -1,14 +1,15 @@
-/* What ThreadSanitizer is told of a matrix product, and of a row that is encoded or taken out of
- * its code.
+/* What ThreadSanitizer is told of a matrix product, of attention, and of a row that is encoded or
+ * taken out of its code.
  *
- * The products, the rotation and the rows' codes are built without it: checked load by load they
- * took nine tenths of the tests' time. Instead what they are given is looked at once, in code that
- * is watched: what another thread does to it meanwhile is reported all the same. In other builds
- * that is nothing.
+ * The products, attention, the rotation and the rows' codes are built without it: checked load by
+ * load they took nine tenths of the tests' time. Instead what they are given is looked at once, in
+ * code that is watched: what another thread does to it meanwhile is reported all the same. In other
+ * builds that is nothing.
  */
 #ifndef MOEFS_KERNELS_WATCH_H
 #define MOEFS_KERNELS_WATCH_H
 
+#include "kernels/attention.h"
 #include "kernels/kernels.h"
 
 #if defined(__SANITIZE_THREAD__)
@@ -19,10 +20,22 @@
 #define WATCHED 0
 #endif
 
+/* A function of a table that is built without it. */
+#if WATCHED
+#define UNWATCHED __attribute__((no_sanitize("thread")))
+#else
+#define UNWATCHED
+#endif
+
 /* kernels/watch.c, itself watched, whoever calls it. The memory is left as it is. NULL is nothing.
  */
 void watch_read(const void *memory, size_t bytes);
 void watch_write(void *memory, size_t bytes);
+/* Weights and inputs in memory, a byte of each line: whoever writes there writes all columns of a
+ * token, or of rows side by side, which no line lies between. Looked at byte by byte they were a
+ * third of what tests under it took. */
+enum { WATCH_LINE = 64 };
+void watch_lines(const void *memory, size_t bytes);
 /* The canonical bytes of a matrix are read. */
 void watch_pieces(const struct shape *s, const struct pieces *from);
 
@@ -33,17 +46,17 @@ static inline void watch_input(const struct input *x, enum input_form form, size
 
 	switch (form) {
 	case INPUT_TQ:
-		watch_read(x->q + token * groups * TQ_GROUP, groups * TQ_GROUP);
-		watch_read(x->scale + token * groups, groups * sizeof *x->scale);
+		watch_lines(x->q + token * groups * TQ_GROUP, groups * TQ_GROUP);
+		watch_lines(x->scale + token * groups, groups * sizeof *x->scale);
 		break;
 	case INPUT_BLOCKS: /* 32 columns have a scale and two sums */
-		watch_read(x->block.q + token * x->k, x->k);
-		watch_read(x->block.scale + token * (x->k / 32),
-			   x->k / 32 * sizeof *x->block.scale);
-		watch_read(x->block.sum + token * (x->k / 16), x->k / 16 * sizeof *x->block.sum);
+		watch_lines(x->block.q + token * x->k, x->k);
+		watch_lines(x->block.scale + token * (x->k / 32),
+			    x->k / 32 * sizeof *x->block.scale);
+		watch_lines(x->block.sum + token * (x->k / 16), x->k / 16 * sizeof *x->block.sum);
 		break;
 	default:
-		watch_read(x->f + token * x->k, x->k * sizeof *x->f);
+		watch_lines(x->f + token * x->k, x->k * sizeof *x->f);
 	}
 }
 
@@ -57,7 +70,7 @@ static inline void watch_product(float *y, size_t ldy, const struct matrix *w, u
 	before.rows = row0;
 	through.rows = row1;
 	size_t begin = row0 ? format_arranged_bytes(&before) : 0;
-	watch_read((const uint8_t *)w->data + begin, format_arranged_bytes(&through) - begin);
+	watch_lines((const uint8_t *)w->data + begin, format_arranged_bytes(&through) - begin);
 
 	for (size_t t = 0; t < n; t++) {
 		watch_input(x, format_input(w->shape.format), tokens ? tokens[t] : t);
@@ -74,6 +87,56 @@ static inline void multiply_watched(const struct kernels *k, float *y, size_t ld
 	k->multiply[w->shape.format](y, ldy, w, row0, row1, x, tokens, n);
 }
 
+/* The table's add_scaled. */
+static inline void add_scaled_watched(const struct kernels *k, float *y, float a, const float *x,
+				      size_t n)
+{
+	watch_write(y, n * sizeof *y);
+	watch_read(x, n * sizeof *x);
+	k->add_scaled(y, a, x, n);
+}
+
+/* A position's key and value are put, which begins with column 0 of the key. Those who see a
+ * position look there: whoever puts it meanwhile meets them. */
+static inline void kv_put_watched(const struct kernels *k, void *block, enum kv_type type,
+				  size_t key_offset, size_t value_offset, uint32_t slot,
+				  const float *key, const float *value, uint32_t head_dim)
+{
+	const size_t size = type == KV_F16 ? sizeof(uint16_t) : sizeof(float);
+
+	watch_write((uint8_t *)block + (key_offset + slot) * size, size);
+	watch_read(key, head_dim * sizeof *key);
+	watch_read(value, head_dim * sizeof *value);
+	k->kv_put(block, type, key_offset, value_offset, slot, key, value, head_dim);
+}
+
+static inline void watch_seen(const struct attention *a, uint32_t n)
+{
+	const size_t size = a->type == KV_F16 ? sizeof(uint16_t) : sizeof(float);
+	const size_t end = (size_t)a->length + n - 1;
+
+	for (size_t next, at = attention_from(a, a->length); at < end; at = next) {
+		next = (at / KV_BLOCK + 1) * KV_BLOCK;
+		next = next < end ? next : end;
+		watch_read((const uint8_t *)a->blocks[at / KV_BLOCK] +
+				   (a->key_offset + at % KV_BLOCK) * size,
+			   (next - at) * size);
+	}
+}
+
+static inline void attend_watched(const struct kernels *k, float *out, const float *q,
+				  size_t stride, const struct attention *a, uint32_t n)
+{
+	if (WATCHED)
+		watch_seen(a, n);
+	for (size_t at = 0; WATCHED && at < n * stride; at += stride) {
+		watch_lines(q + at, (size_t)a->heads * a->head_dim * sizeof *q);
+		watch_write(out + attention_out(a, at),
+			    (size_t)a->heads * attention_value_dim(a) * sizeof *out);
+	}
+	k->attend_tokens(out, q, stride, a, n);
+}
+
 /* The table's tq_prepare, and its encoders of rows and of groups. */
 static inline void tq_prepare_watched(const struct kernels *k, int8_t *q, float *scale,
 				      const float *x, uint32_t cols)
@@ -84,22 +147,27 @@ static inline void tq_prepare_watched(const struct kernels *k, int8_t *q, float 
 	k->tq_prepare(q, scale, x, cols);
 }
 
-static inline bool tq_quantise_row_watched(const struct kernels *k, uint8_t *packed, float *norms,
-					   const float *row, uint32_t cols, uint32_t bits,
-					   enum tq_gain gain)
+/* A row that is encoded. */
+static inline void watch_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
+			     uint32_t bits)
 {
 	watch_read(row, cols * sizeof *row);
 	watch_write(packed, tq_groups(cols) * tq_group_bytes(bits));
 	watch_write(norms, tq_groups(cols) * sizeof *norms);
+}
+
+static inline bool tq_quantise_row_watched(const struct kernels *k, uint8_t *packed, float *norms,
+					   const float *row, uint32_t cols, uint32_t bits,
+					   enum tq_gain gain)
+{
+	watch_row(packed, norms, row, cols, bits);
 	return k->tq_quantise_row(packed, norms, row, cols, bits, gain);
 }
 
 static inline bool tc_quantise_row_watched(const struct kernels *k, uint8_t *packed, float *norms,
 					   const float *row, uint32_t cols, uint32_t bits)
 {
-	watch_read(row, cols * sizeof *row);
-	watch_write(packed, tq_groups(cols) * tq_group_bytes(bits));
-	watch_write(norms, tq_groups(cols) * sizeof *norms);
+	watch_row(packed, norms, row, cols, bits);
 	return k->tc_quantise_row(packed, norms, row, cols, bits);
 }
 

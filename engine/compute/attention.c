@@ -1,4 +1,5 @@
 #include "engine/compute/attention.h"
+#include "kernels/watch.h"
 
 #include <math.h>
 #include <string.h>
@@ -97,10 +98,9 @@ static void place_keys(void *ctx, uint32_t begin, uint32_t end)
 		size_t position = span->position + t - span->first;
 		void *block = (void *)context_blocks_of(x, l)[position / KV_BLOCK];
 		for (uint32_t h = 0; h < l->kv_heads; h++)
-			a->step->env->kernels->kv_put(block, x->type, context_key_offset(l, h),
-						      context_value_offset(l, h),
-						      position % KV_BLOCK, k + h * dim, v + h * dim,
-						      l->head_dim);
+			kv_put_watched(a->step->env->kernels, block, x->type,
+				       context_key_offset(l, h), context_value_offset(l, h),
+				       position % KV_BLOCK, k + h * dim, v + h * dim, l->head_dim);
 	}
 }
 
@@ -150,8 +150,8 @@ static void attend_items(void *ctx, uint32_t begin, uint32_t end)
 		look.value_offset = context_value_offset(l, h);
 		look.window = l->window;
 		look.sinks = sinks ? sinks + (size_t)h * group : NULL;
-		a->step->env->kernels->attend_tokens(a->scratch->attended.f + offset,
-						     a->scratch->q + offset, stride, &look, run->n);
+		attend_watched(a->step->env->kernels, a->scratch->attended.f + offset,
+			       a->scratch->q + offset, stride, &look, run->n);
 		if (c->query_gate)
 			apply_gate(a, offset, run->n);
 	}

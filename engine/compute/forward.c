@@ -1,5 +1,6 @@
 #include "engine/compute/forward.h"
 #include "kernels/delta.h"
+#include "kernels/watch.h"
 
 #include <errno.h>
 #include <sys/mman.h>
@@ -127,8 +128,8 @@ static void add_to_stream(struct step *s, const float *post_norm)
 	const struct config *c = s->env->config;
 	if (post_norm)
 		step_norm(s, s->out, s->out, NULL, post_norm, s->n);
-	s->env->kernels->add_scaled(s->x, c->residual_multiplier, s->out,
-				    (size_t)s->n * c->hidden_size);
+	add_scaled_watched(s->env->kernels, s->x, c->residual_multiplier, s->out,
+			   (size_t)s->n * c->hidden_size);
 }
 
 static void scale_stream(struct step *s, const float *scale)

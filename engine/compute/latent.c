@@ -86,10 +86,10 @@ static void place_latent(const struct looking *a, uint32_t t)
 			      env->config->rms_eps);
 	turn(a, turned, kv + l->rank, t);
 	memcpy(kv + l->rank, turned, l->rope * sizeof *turned);
-	env->kernels->kv_put(
-		(void *)context_blocks_of(span->context, a->layer)[position / KV_BLOCK],
-		span->context->type, context_key_offset(a->layer, 0), 0, position % KV_BLOCK, kv,
-		NULL, l->rank + l->rope);
+	kv_put_watched(env->kernels,
+		       (void *)context_blocks_of(span->context, a->layer)[position / KV_BLOCK],
+		       span->context->type, context_key_offset(a->layer, 0), 0, position % KV_BLOCK,
+		       kv, NULL, l->rank + l->rope);
 }
 
 static void part_query(const struct looking *a, uint32_t t)
@@ -180,9 +180,8 @@ static void look_back(void *ctx, uint32_t begin, uint32_t end)
 		look.latent_dim = l->rank;
 		look.heads = left < LOOK_HEADS ? left : LOOK_HEADS;
 		look.key_offset = context_key_offset(a->layer, 0);
-		a->step->env->kernels->attend_tokens(a->scratch->found + row * l->rank,
-						     a->scratch->query + row * width,
-						     c->heads * width, &look, run->n);
+		attend_watched(a->step->env->kernels, a->scratch->found + row * l->rank,
+			       a->scratch->query + row * width, c->heads * width, &look, run->n);
 	}
 }
 

@@ -219,8 +219,8 @@ static void sum_tokens(void *ctx, uint32_t begin, uint32_t end)
 				    (rank == UINT32_MAX || chosen[i] < chosen[rank]))
 					rank = i;
 			size_t a = r->assignment[t * r->top_k + rank];
-			v->step->env->kernels->add_scaled(y, r->weight[t * r->top_k + rank],
-							  v->m->out + a * width, width);
+			add_scaled_watched(v->step->env->kernels, y, r->weight[t * r->top_k + rank],
+					   v->m->out + a * width, width);
 			next = chosen[rank] + 1;
 		}
 	}

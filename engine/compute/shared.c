@@ -1,5 +1,6 @@
 #include "engine/compute/shared.h"
 #include "engine/compute/glu.h"
+#include "kernels/watch.h"
 
 void shared_take(struct shared_scratch *d, struct arena *arena, const struct config *c, size_t rows)
 {
@@ -39,7 +40,8 @@ static void add_tokens(void *ctx, uint32_t begin, uint32_t end)
 		float weight = 1;
 		if (a->step->env->config->shared_gate)
 			k->sigmoid_mul(&weight, a->shared->scale + t, 1);
-		k->add_scaled(a->step->out + t * width, weight, a->shared->out + t * width, width);
+		add_scaled_watched(k, a->step->out + t * width, weight, a->shared->out + t * width,
+				   width);
 	}
 }
 

@@ -228,10 +228,12 @@ static int round_blocks(uint8_t *packed, const float *row, uint32_t n, const cha
 /* The rows, in rotated groups. */
 static bool quantise(struct encoder *x, const struct shape *s, uint8_t *packed)
 {
-	if (x->rounding)
+	uint32_t bits = format_tq_bits(s->format);
+	if (x->rounding) {
+		watch_row(packed, x->row_norms, x->row, s->cols, bits);
 		return rounding_row(x->rounding, packed, x->row_norms, x->row,
 				    s->norms == NORM_F16);
-	uint32_t bits = format_tq_bits(s->format);
+	}
 	if (format_is_trellis(s->format))
 		return tc_quantise_row_watched(x->kernels, packed, x->row_norms, x->row,
 					       s->rows * s->cols, bits);

@@ -1,6 +1,7 @@
 #include "engine/convert/moments.h"
 #include "cache/checksum.h"
 #include "cache/small_file.h"
+#include "kernels/watch.h"
 
 #include <errno.h>
 #include <math.h>
@@ -284,7 +285,7 @@ void moments_add(struct moments *m, const struct kernels *k, int64_t sum, const 
 		float *to = row_of(m, s, i, &last);
 		for (uint32_t t = 0; t < n; t++) {
 			const float *from = x + (size_t)(rows ? rows[t] : t) * s->cols;
-			k->add_scaled(to, from[i], from + i, last - i);
+			add_scaled_watched(k, to, from[i], from + i, last - i);
 		}
 	}
 }

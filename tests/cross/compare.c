@@ -2,7 +2,8 @@
  * on shapes at the edges of blocks and registers. It needs nothing but the C library, so that it
  * can be built for another processor and run under an emulator, where the unit tests are out of
  * reach; what results must be near to, those tests check. Prints a line for each function of each
- * table: "ok TABLE FUNCTION", or "not ok" with the first case that differs.
+ * table: "ok TABLE FUNCTION", or "not ok" with the first case that differs. An argument names the
+ * one table that is compared; of others that there are it says so.
  */
 #include "kernels/block.h"
 #include "kernels/block_formats.h"
@@ -738,11 +739,15 @@ static const struct {
 	{"delta_steps", check_delta_steps, 0},
 };
 
-int main(void)
+int main(int argc, char **argv)
 {
 	bool all = true;
 
 	for (const struct kernels *const *k = kernels_available() + 1; *k; k++) {
+		if (argc > 1 && strcmp(argv[1], (*k)->name) != 0) {
+			printf("ok %s is there\n", (*k)->name);
+			continue;
+		}
 		for (size_t i = 0; i < COUNT(checks); i++) {
 			const bool same = checks[i].check(*k, checks[i].format);
 			printf("%s %s %s\n", same ? "ok" : "not ok", (*k)->name, checks[i].name);

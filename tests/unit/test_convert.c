@@ -6,6 +6,7 @@
 #include "fault_io.h" /* it syncs nothing, so that many conversions take little time */
 #include "golden.h"
 #include "kernels/tc.h"
+#include "memory_help.h"
 #include "store_help.h"
 
 #include <math.h>
@@ -317,6 +318,7 @@ static void convert_and_compare(const char *fixture, const struct quant *q, cons
 	test_folder_remove(store);
 }
 
+/* Under a sanitizer each recipe of two fixtures: what is the same elsewhere are numbers. */
 static void every_fixture_and_recipe_is_stored_as_its_name_says(void **state)
 {
 	(void)state;
@@ -325,12 +327,14 @@ static void every_fixture_and_recipe_is_stored_as_its_name_says(void **state)
 	for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
 		test_checkpoint_read(&c, fixtures[i]);
 		for (size_t k = 0; k < sizeof quants / sizeof *quants; k++)
-			convert_and_compare(fixtures[i], &quants[k], "F16");
+			if (!SANITIZED || (i + k) % 3 == 0)
+				convert_and_compare(fixtures[i], &quants[k], "F16");
 		test_checkpoint_free(&c);
 	}
 }
 
-/* A trellis' rows are encoded some together; whether this tensor is stored so. */
+/* A trellis' rows are encoded some together; whether this tensor is stored so. Under a sanitizer,
+ * where encoding a row anew takes long, one of each 16. */
 static bool compare_trellis(const struct golden *g, const struct test_tensor *t)
 {
 	struct golden_tensor packed, norms;
@@ -343,7 +347,7 @@ static bool compare_trellis(const struct golden *g, const struct test_tensor *t)
 	const size_t cols = t->shape[1], groups = tq_groups((uint32_t)cols),
 		     bytes = packed.shape[1];
 	assert_in_range(cols, 1, 512);
-	for (size_t r = 0; r < t->shape[0]; r++) {
+	for (size_t r = 0; r < t->shape[0]; r += SANITIZED ? 16 : 1) {
 		float x[512], norm[4];
 		uint8_t want[4 * 64];
 		for (size_t k = 0; k < cols; k++)

@@ -38,6 +38,7 @@ static int teardown(void **state)
 
 struct made {
 	const char *name, *quant; /* quant: NULL, as published */
+	bool again; /* in a format that another has: what is looked at there is the file */
 	char path[512], golden[600];
 };
 
@@ -64,7 +65,7 @@ static bool take_fixture(struct made *m, const char *fixture)
 /* ---- products ---- */
 
 static const double most_error = 2e-4; /* of the power */
-enum { TOKENS = 32 }; /* a gate has one row */
+enum { TOKENS = 32 };		       /* a gate has one row */
 
 struct sums {
 	double worst;
@@ -210,19 +211,21 @@ static void compare_tables(const struct made *m, const struct golden_run *first)
 	golden_bench_close(&b);
 }
 
-/* Each chunk and each number of threads once, two of them with one expert in memory. */
+/* Each chunk and each number of threads once, two of them with one expert in memory. Under a
+ * sanitizer those two: what has more room or one thread takes no other way. */
 static void compare_settings(const struct made *m)
 {
 	static const struct {
 		uint32_t chunk, threads;
 		bool small;
-	} settings[] = {{1, 4, true}, {7, 2, true}, {64, 4, false}, {7, 1, false}};
+	} settings[] = {{7, 2, true}, {1, 4, true}, {64, 4, false}, {7, 1, false}};
+	enum { ALL = sizeof settings / sizeof *settings, THESE = SANITIZED ? 2 : ALL };
 	struct golden_bench b = bench_of(m, (struct engine_options){.chunk = 64, .threads = 1});
 	struct golden_run first = golden_run_make(&b);
 	const struct plan *p = b.view.plan;
 	uint64_t one = p->routed_layers ? pager_slot_bytes(p->slot_bytes) : 0;
 	golden_bench_close(&b);
-	for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+	for (size_t i = 0; i < THESE; i++) {
 		struct pager_stats stats;
 		b = bench_of(m, (struct engine_options){
 					.chunk = settings[i].chunk,
@@ -237,14 +240,21 @@ static void compare_settings(const struct made *m)
 		golden_run_free(&r);
 		golden_bench_close(&b);
 	}
-	compare_tables(m, &first);
+	if (!THREADS_WATCHED && !(SANITIZED && m->again))
+		compare_tables(m, &first);
 	golden_run_free(&first);
 }
 
+/* Where threads are watched the first of a kind: from their side its formats are alike, and numbers
+ * are the other trees'. */
+enum { ONE_OF_A_KIND = THREADS_WATCHED };
+
 static void check(const struct made *m)
 {
-	struct sums s = compare_products(m);
-	assert_true(s.codes);
+	struct sums s = {0};
+	if (!ONE_OF_A_KIND)
+		s = compare_products(m);
+	assert_true(ONE_OF_A_KIND || s.codes);
 	compare_settings(m);
 	printf("%s: %u matrices, each off by at most %.1e of its power\n", m->name, s.matrices,
 	       s.worst);
@@ -269,7 +279,7 @@ static void every_type_of_gguf_files(void **state)
 	/* The first is in the repository. */
 	static const char *const types[] = {"Q4_K_M", "Q8_0", "Q6_K", "Q3_K_M", "Q2_K",	  "Q4_0",
 					    "Q4_1",   "Q5_0", "Q5_1", "IQ4_NL", "IQ4_XS", "IQ3_S"};
-	for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+	for (size_t i = 0; i < (ONE_OF_A_KIND ? 1 : sizeof types / sizeof *types); i++) {
 		struct made m = {.name = types[i]};
 		if (find(types[i], i == 0, ".gguf", m.path) &&
 		    find(types[i], i == 0, ".golden.safetensors", m.golden))
@@ -282,8 +292,8 @@ static void gguf_files_of_every_family(void **state)
 {
 	(void)state;
 	static const struct gguf_conversion files[] = {
-		{.fixture = "qwen2", .architecture = "qwen2"},
 		{.fixture = "qwen3_moe", .architecture = "qwen3moe"},
+		{.fixture = "qwen2", .architecture = "qwen2"},
 		{.fixture = "qwen2_moe", .architecture = "qwen2moe"},
 		{.fixture = "granitemoe", .architecture = "granitemoe"},
 		{.fixture = "mixtral", .architecture = "llama"},
@@ -296,8 +306,8 @@ static void gguf_files_of_every_family(void **state)
 		{.fixture = "glm4_moe", .architecture = "glm4moe"},
 		{.fixture = "minimax_m2", .architecture = "minimax-m2"},
 	};
-	for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-		struct made m = {0};
+	for (size_t i = 0; i < (ONE_OF_A_KIND ? 1 : sizeof files / sizeof *files); i++) {
+		struct made m = {.again = i > 0};
 		struct gguf_conversion c = files[i];
 		c.type = "Q8_0";
 		if (!take_fixture(&m, c.fixture))
@@ -313,7 +323,7 @@ static void mlx_codes_of_all_sizes(void **state)
 	(void)state;
 	/* Where rows are no whole groups, numbers and codes stand in one expert. */
 	static const uint32_t kinds[][2] = {{2, 32}, {3, 64}, {4, 128}, {5, 32}, {6, 64}, {8, 32}};
-	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+	for (size_t i = 0; i < (ONE_OF_A_KIND ? 1 : sizeof kinds / sizeof *kinds); i++) {
 		char name[32];
 		struct made m = {0};
 		assert_true(take_fixture(&m, "qwen3_moe"));
@@ -330,7 +340,7 @@ static void what_published_checkpoints_are_in(void **state)
 	(void)state;
 	static const char *const fixtures[] = {"qwen3_moe_mlx4", "gpt_oss_mxfp4", "tq3_native",
 					       "tq3_native_sensitive4"};
-	for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
+	for (size_t i = 0; i < (ONE_OF_A_KIND ? 2 : sizeof fixtures / sizeof *fixtures); i++) {
 		struct made m = {0};
 		if (take_fixture(&m, fixtures[i]))
 			check(&m);
@@ -341,7 +351,7 @@ static void our_own_stores(void **state)
 {
 	(void)state;
 	static const char *const recipes[] = {"tq2", "tq3", "tq4"};
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < (ONE_OF_A_KIND ? 1 : 3); i++) {
 		struct made m = {.quant = recipes[i]};
 		assert_true(take_fixture(&m, "qwen3_moe"));
 		m.name = recipes[i];

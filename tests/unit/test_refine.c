@@ -4,6 +4,7 @@
 #include "engine/serve/internal.h"
 #include "engine/serve/observe.h"
 #include "golden.h"
+#include "memory_help.h"
 #include "session_help.h"
 #include "store_help.h"
 
@@ -40,6 +41,17 @@ static void refine(struct test_model *m, const struct model_refining *r)
 	struct err e;
 	if (model_refine(m->model, r, &e))
 		fail_msg("%s", e.text);
+}
+
+/* Stores of a model that was refined with ASKED by four threads that nothing disturbed: what others
+ * are compared with. All weights are rounded for it, so it is made once, by whoever refines there
+ * first. */
+static const char *undisturbed(void)
+{
+	static char stores[64];
+	if (!*stores)
+		(void)snprintf(stores, sizeof stores, "%s/undisturbed", test_stores());
+	return stores;
 }
 
 static char *path_in(const struct test_model *m, const char *file)
@@ -229,11 +241,9 @@ static void moments_are_kept_whole_or_refused(void **state)
 
 static void the_next_load_takes_it_and_this_one_does_not(void **state)
 {
-	char stores[32];
 	struct test_model m;
 	(void)state;
-	test_folder_make(stores);
-	open_in(&m, stores, 2);
+	open_in(&m, undisturbed(), 4); /* the first to refine there */
 	struct session *s = test_greedy_session(&m);
 	char *before = test_ask(s, question);
 	refine(&m, &ASKED);
@@ -244,7 +254,7 @@ static void the_next_load_takes_it_and_this_one_does_not(void **state)
 	session_end(again);
 	test_model_close(&m);
 
-	open_in(&m, stores, 2);
+	open_in(&m, undisturbed(), 2);
 	char want[64];
 	(void)snprintf(want, sizeof want, "tq3, refined with %u tokens",
 		       m.model->stored.plan.recipe.refined);
@@ -255,24 +265,22 @@ static void the_next_load_takes_it_and_this_one_does_not(void **state)
 	session_end(s);
 	refine(&m, &ASKED); /* it is there: nothing to do */
 	test_model_close(&m);
-	test_folder_remove(stores);
 }
 
 static void threads_change_no_byte(void **state)
 {
-	char stores[2][32];
-	struct test_model m[2];
+	char stores[32];
+	struct test_model one, four;
 	(void)state;
-	for (uint32_t i = 0; i < 2; i++) {
-		test_folder_make(stores[i]);
-		open_in(&m[i], stores[i], 1 + 3 * i);
-		refine(&m[i], &ASKED);
-	}
-	expect_same_store(&m[0], &m[1]);
-	for (uint32_t i = 0; i < 2; i++) {
-		test_model_close(&m[i]);
-		test_folder_remove(stores[i]);
-	}
+	test_folder_make(stores);
+	open_in(&one, stores, 1);
+	open_in(&four, undisturbed(), 4);
+	refine(&one, &ASKED);
+	refine(&four, &ASKED);
+	expect_same_store(&one, &four);
+	test_model_close(&one);
+	test_model_close(&four);
+	test_folder_remove(stores);
 }
 
 /* A turn that comes while it is refined ends that, in whatever part; what was done is taken up. */
@@ -295,28 +303,26 @@ static void *refine_idly(void *ctx)
 
 static void turns_come_first(void **state)
 {
-	char stores[2][32];
-	struct test_model m[2];
+	char stores[32];
+	struct test_model calm, m;
 	pthread_t thread;
 	(void)state;
-	for (uint32_t i = 0; i < 2; i++) {
-		test_folder_make(stores[i]);
-		open_in(&m[i], stores[i], 2);
-	}
-	refine(&m[0], &ASKED);
-	struct refining_thread t = {&m[1], 0};
+	test_folder_make(stores);
+	open_in(&calm, undisturbed(), 4);
+	open_in(&m, stores, 2);
+	refine(&calm, &ASKED);
+	struct refining_thread t = {&m, 0};
 	assert_int_equal(pthread_create(&thread, NULL, refine_idly, &t), 0);
-	struct session *s = test_greedy_session(&m[1]);
+	struct session *s = test_greedy_session(&m);
 	for (int i = 0; i < 10; i++)
 		free(test_ask(s, question));
 	pthread_join(thread, NULL);
 	assert_int_equal(t.failed, 0);
-	expect_same_store(&m[0], &m[1]);
+	expect_same_store(&calm, &m);
 	session_end(s);
-	for (uint32_t i = 0; i < 2; i++) {
-		test_model_close(&m[i]);
-		test_folder_remove(stores[i]);
-	}
+	test_model_close(&calm);
+	test_model_close(&m);
+	test_folder_remove(stores);
 }
 
 /* Nobody sees whose session works, so nobody is told to end it first; it goes on when the model is
@@ -343,19 +349,21 @@ static void an_unload_ends_it(void **state)
 	test_folder_remove(stores);
 }
 
+/* Under a sanitizer once: that it is the same is a number. */
 static void its_own_writing_is_the_same_each_time(void **state)
 {
+	enum { TIMES = SANITIZED ? 1 : 2 };
 	char stores[2][32];
 	struct test_model m[2];
 	const struct model_refining own = {.tokens = 300};
 	(void)state;
-	for (uint32_t i = 0; i < 2; i++) {
+	for (uint32_t i = 0; i < TIMES; i++) {
 		test_folder_make(stores[i]);
-		open_in(&m[i], stores[i], 1 + i);
+		open_in(&m[i], stores[i], 2 - i);
 		refine(&m[i], &own);
 	}
-	expect_same_store(&m[0], &m[1]);
-	for (uint32_t i = 0; i < 2; i++) {
+	expect_same_store(&m[0], &m[TIMES - 1]);
+	for (uint32_t i = 0; i < TIMES; i++) {
 		test_model_close(&m[i]);
 		test_folder_remove(stores[i]);
 	}
@@ -383,11 +391,19 @@ int main(void)
 		cmocka_unit_test(moments_are_those_of_the_inputs),
 		cmocka_unit_test(moments_are_kept_whole_or_refused),
 		cmocka_unit_test(the_next_load_takes_it_and_this_one_does_not),
-		cmocka_unit_test(threads_change_no_byte),
 		cmocka_unit_test(turns_come_first),
 		cmocka_unit_test(an_unload_ends_it),
 		cmocka_unit_test(its_own_writing_is_the_same_each_time),
 		cmocka_unit_test(what_cannot_be_refined_is_said),
 	};
-	return cmocka_run_group_tests(tests, NULL, stores_remove);
+	/* Bytes, and the other store is one thread's: no sanitizer sees what it does not in those
+	 * above. */
+	const struct CMUnitTest bytes[] = {
+		cmocka_unit_test(threads_change_no_byte),
+	};
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+	if (!SANITIZED)
+		failed += cmocka_run_group_tests(bytes, NULL, NULL);
+	test_stores_remove();
+	return failed;
 }
