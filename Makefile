@@ -110,8 +110,9 @@ endif
 $(call objects,$(wildcard kernels/*_attention.c kernels/*_multiply.c kernels/*_tq.c kernels/*_block.c kernels/*_rotate.c kernels/*_tc.c kernels/*_trellis.c) \
 	kernels/tq.c kernels/tc.c kernels/dequantise.c kernels/finite.c engine/convert/rounding*.c): \
 	override CFLAGS += $(if $(findstring thread,$(SANITIZE)),-fno-sanitize=thread)
-# -O3: the passes over a whole vocabulary, and over the rows of a slab, become vectors.
-$(BUILD)/engine/compute/sampler.o $(BUILD)/kernels/tq_arrange.o $(BUILD)/kernels/scalar_arrange.o: override CFLAGS += $(if $(SANITIZE),,-O3)
+# -O3: the passes over a whole vocabulary, over the rows of a slab, and over a row's numbers become vectors.
+$(BUILD)/engine/compute/sampler.o $(BUILD)/kernels/tq_arrange.o $(BUILD)/kernels/scalar_arrange.o $(BUILD)/kernels/half.o \
+	$(BUILD)/kernels/finite.o: override CFLAGS += $(if $(SANITIZE),,-O3)
 $(BUILD)/tests/unit/golden.o: override CPPFLAGS += -DMOEFS_SOURCE_ROOT='"$(CURDIR)"'
 
 # Looked at before anything is compiled, so that what is too old is said in words; not where nothing is linked with

@@ -73,11 +73,9 @@ void format_dequantise_row(float *out, const struct shape *s, const struct piece
 		dequantise_blocks(out, s, from);
 	} else if (s->format == FORMAT_F32) {
 		memmove(out, row, s->cols * sizeof *out);
+	} else if (s->format == FORMAT_F16) {
+		f16_row_to_f32(out, row, s->cols);
 	} else {
-		for (size_t i = 0; i < s->cols; i++) {
-			uint16_t h;
-			memcpy(&h, row + 2 * i, sizeof h);
-			out[i] = s->format == FORMAT_F16 ? f16_to_f32(h) : bf16_to_f32(h);
-		}
+		bf16_row_to_f32(out, row, s->cols);
 	}
 }

@@ -22,16 +22,17 @@ static uint32_t most_of_2(const uint8_t *at, size_t n, size_t stride)
 	return most;
 }
 
-static uint32_t most_of_4(const uint8_t *at, size_t n)
+/* Whether n magnitudes of four bytes are at most so large: a difference below zero says no, in a
+ * chain of one instruction where the largest takes four. */
+static bool within_4(const uint8_t *at, size_t n, int32_t most)
 {
-	uint32_t most = 0;
-	for (size_t i = 0; i < n; i++, at += sizeof most) {
-		uint32_t x;
-		memcpy(&x, at, sizeof x);
-		x &= 0x7fffffff;
-		most = x > most ? x : most;
+	int32_t left = 0;
+	for (size_t i = 0; i < n; i++) {
+		int32_t x;
+		memcpy(&x, at + i * sizeof x, sizeof x);
+		left |= most - (x & INT32_MAX);
 	}
-	return most;
+	return left >= 0;
 }
 
 static uint32_t most_of_1(const uint8_t *at, size_t n, size_t stride)
@@ -46,14 +47,14 @@ static bool floats_are_finite(const struct shape *s, const uint8_t *at)
 {
 	size_t n = (size_t)s->rows * s->cols;
 	if (s->format == FORMAT_F32)
-		return most_of_4(at, n) <= F32_MOST;
+		return within_4(at, n, F32_MOST);
 	return most_of_2(at, n, 2) <= (s->format == FORMAT_F16 ? F16_MOST : BF16_MOST);
 }
 
 static bool norms_are_finite(const struct shape *s, const uint8_t *at, size_t bytes)
 {
 	if (s->norms == NORM_F32)
-		return most_of_4(at, bytes / 4) <= SCALE_MOST;
+		return within_4(at, bytes / 4, SCALE_MOST);
 	return most_of_2(at, bytes / 2, 2) <= (s->norms == NORM_F16 ? F16_MOST : SCALE_BF16_MOST);
 }
 

@@ -178,6 +178,9 @@ float f16_to_f32(uint16_t h);
 uint16_t f32_to_f16(float f);
 float bf16_to_f32(uint16_t b);
 uint16_t f32_to_bf16(float f);
+/* n of them; the row may lie at the end of out itself. */
+void f16_row_to_f32(float *out, const void *row, size_t n);
+void bf16_row_to_f32(float *out, const void *row, size_t n);
 /* Element i of some norms, which may be unaligned. */
 float norm_at(const void *norms, size_t i, enum norm_type type);
 

@@ -17,19 +17,20 @@ static float float_of(uint32_t u)
 	return f;
 }
 
-/* A signalling NaN becomes quiet, as the F16C instructions have it. */
+/* A signalling NaN becomes quiet, as the F16C instructions have it. Without a branch, so that rows
+ * become vectors: both what a subnormal number is, and what others are, is made; a choice by ?: gcc
+ * would make a branch of, lest the product of a number that is none traps. */
 float f16_to_f32(uint16_t h)
 {
-	const uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31;
-	const uint32_t mantissa = h & 0x3ff;
+	const uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = h & 0x7fff;
+	const uint32_t bias = magnitude < 0x7c00 ? 127 - 15 : 2 * (127 - 15);
+	const uint32_t quiet = magnitude > 0x7c00 ? 0x400000 : 0;
+	const uint32_t normal = (magnitude << 13) + (bias << 23);
+	/* magnitude · 2^-24, exact in f32 */
+	const uint32_t subnormal = bits_of((float)(int32_t)magnitude * 0x1p-24f);
+	const uint32_t is_subnormal = 0 - (uint32_t)(magnitude < 0x400);
 
-	if (exponent == 31)
-		return float_of(sign | 0x7f800000 | (mantissa ? 0x400000 | mantissa << 13 : 0));
-	if (exponent == 0) { /* zero and subnormals: mantissa · 2^-24, exact in f32 */
-		float magnitude = (float)mantissa * 0x1p-24f;
-		return sign ? -magnitude : magnitude;
-	}
-	return float_of(sign | (exponent + 127 - 15) << 23 | mantissa << 13);
+	return float_of(sign | (subnormal & is_subnormal) | ((normal | quiet) & ~is_subnormal));
 }
 
 uint16_t f32_to_f16(float f)
@@ -63,6 +64,43 @@ uint16_t f32_to_bf16(float f)
 	if ((u & 0x7fffffff) > 0x7f800000)
 		return (uint16_t)(u >> 16 | 0x40);
 	return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+/* So many are read before as many are written, which may begin in front of them. */
+enum { AT_ONCE = 16 };
+typedef float to_f32_fn(uint16_t h);
+
+/* Inlined, to_f32 and all n but the last are constants. */
+static inline __attribute__((always_inline)) void widen_some(float *out, const uint8_t *row,
+							     size_t n, to_f32_fn *to_f32)
+{
+	uint16_t h[AT_ONCE] = {0};
+	float f[AT_ONCE];
+
+	memcpy(h, row, n * sizeof *h);
+	for (size_t i = 0; i < AT_ONCE; i++)
+		f[i] = to_f32(h[i]);
+	memcpy(out, f, n * sizeof *f);
+}
+
+static inline __attribute__((always_inline)) void widen(float *out, const uint8_t *row, size_t n,
+							to_f32_fn *to_f32)
+{
+	size_t i = 0;
+
+	for (; i + AT_ONCE <= n; i += AT_ONCE)
+		widen_some(out + i, row + i * sizeof(uint16_t), AT_ONCE, to_f32);
+	widen_some(out + i, row + i * sizeof(uint16_t), n - i, to_f32);
+}
+
+void f16_row_to_f32(float *out, const void *row, size_t n)
+{
+	widen(out, row, n, f16_to_f32);
+}
+
+void bf16_row_to_f32(float *out, const void *row, size_t n)
+{
+	widen(out, row, n, bf16_to_f32);
 }
 
 float norm_at(const void *norms, size_t i, enum norm_type type)

@@ -20,7 +20,10 @@
  *                                       in sum[0]
  *
  * A transition takes an addition and a minimum. The way is not kept: going back, the few states
- * that a state can have come from are compared once more, of one state instead of all.
+ * that a state can have come from are compared once more, of one state instead of all. What that
+ * wants of each position lies on the stack of whatever thread this is. With 64 states that would
+ * be half a megabyte, so the ring is traced back by halves, before which its beginning is followed
+ * once more: a third more time for 2 bits, and a frame little larger than the products'.
  */
 #ifndef MOEFS_KERNELS_TRELLIS_LANES_H
 #define MOEFS_KERNELS_TRELLIS_LANES_H
@@ -162,10 +165,16 @@ ALWAYS_INLINE void lower_costs(shorts cost[TC_STATES], uint32_t bits)
 
 /* ---- a path ---- */
 
+/* The ring is traced back so many positions at a time, no fewer than a seam has. */
+ALWAYS_INLINE size_t stretch(uint32_t bits)
+{
+	return bits == 2 ? TQ_GROUP / 2 : TQ_GROUP;
+}
+
 struct path {
 	int16_t x[TQ_GROUP][LANES]; /* targets in the order of the ring */
 	shorts cost[TC_STATES];
-	shorts through[]; /* [positions][states] */
+	shorts through[]; /* [positions of a stretch][states] */
 };
 
 /* n weights of the ring; `through` is kept from the one that is `kept` behind the first. */
@@ -270,18 +279,27 @@ struct encoded {
 	int32_t with_target[2][LANES / 2], with_itself[2][LANES / 2];
 };
 
-ALWAYS_INLINE void trace_back(struct encoded *out, const struct path *p, shorts state,
-			      const struct trellis *t, uint32_t bits)
+/* A way back along the ring. */
+struct way {
+	shorts state;
+	ints with_target[2], with_itself[2];
+};
+
+/* Through the stretch that begins with a position. */
+ALWAYS_INLINE void trace_back(struct encoded *out, struct way *w, const struct path *p,
+			      size_t first, const struct trellis *t, uint32_t bits)
 {
 	const uint32_t above = state_bits(bits) - 4;
 	const shorts offset = shorts_all(2 * BYTE_OFFSET), low = shorts_all(TC_NIBBLE - 1);
-	ints with_target[2] = {ints_none(), ints_none()},
-	     with_itself[2] = {ints_none(), ints_none()};
+	shorts state = w->state;
+	ints with_target[2] = {w->with_target[0], w->with_target[1]};
+	ints with_itself[2] = {w->with_itself[0], w->with_itself[1]};
 
-	for (size_t h = 2 * UNITS; h-- > 0;) {
+	for (size_t h = (first + stretch(bits)) / HALF_UNIT; h-- > first / HALF_UNIT;) {
 		shorts stream = shorts_all(0);
 		for (size_t i = (h + 1) * HALF_UNIT; i-- > h * HALF_UNIT;) {
-			const shorts *const through = p->through + (i << state_bits(bits));
+			const shorts *const through =
+				p->through + ((i - first) << state_bits(bits));
 			const shorts before = came_from(through, state, t, bits);
 			const shorts a = shorts_look_up(t->newest, shorts_right(state, above));
 			const shorts b = shorts_look_up(t->before, shorts_and(before, low));
@@ -293,9 +311,24 @@ ALWAYS_INLINE void trace_back(struct encoded *out, const struct path *p, shorts 
 		}
 		shorts_store(out->half[h], stream);
 	}
+	*w = (struct way){
+		state, {with_target[0], with_target[1]}, {with_itself[0], with_itself[1]}};
+}
+
+/* Back over the last stretch, and then, from the ring's beginning anew, over each before it. */
+ALWAYS_INLINE void follow_and_trace(struct encoded *out, struct path *p, shorts seam,
+				    const struct trellis *t, uint32_t bits)
+{
+	struct way w = {seam, {ints_none(), ints_none()}, {ints_none(), ints_none()}};
+
+	for (size_t end = TQ_GROUP; end > 0; end -= stretch(bits)) {
+		begin_at(p, seam, bits);
+		follow(p, 0, end, end - stretch(bits), t, bits);
+		trace_back(out, &w, p, end - stretch(bits), t, bits);
+	}
 	for (size_t i = 0; i < 2; i++) {
-		ints_store(out->with_target[i], with_target[i]);
-		ints_store(out->with_itself[i], with_itself[i]);
+		ints_store(out->with_target[i], w.with_target[i]);
+		ints_store(out->with_itself[i], w.with_itself[i]);
 	}
 }
 
@@ -332,15 +365,12 @@ ALWAYS_INLINE void encode_lanes(uint8_t *packed, float *factor, const float *y, 
 				const struct trellis *t, uint32_t bits)
 {
 	_Alignas(64) uint8_t
-		memory[sizeof(struct path) + (sizeof(shorts) * TQ_GROUP << state_bits(bits))];
+		memory[sizeof(struct path) + (sizeof(shorts) * stretch(bits) << state_bits(bits))];
 	struct path *const p = (struct path *)(void *)memory;
 	struct encoded out;
 
 	make_targets(p->x, y, groups, TC_ONE / t->book->gain);
-	const shorts seam = seam_state(p, t, bits);
-	begin_at(p, seam, bits);
-	follow(p, 0, TQ_GROUP, 0, t, bits);
-	trace_back(&out, p, seam, t, bits);
+	follow_and_trace(&out, p, seam_state(p, t, bits), t, bits);
 	take_out(packed, factor, &out, groups, bits);
 }
 

@@ -117,6 +117,28 @@ static void bf16_rounds_to_nearest_even(void **state)
 	}
 }
 
+/* Rows of all widths around those that are read at once, at the end of what they become. */
+static void rows_of_halves_read_as_each_alone(void **state)
+{
+	(void)state;
+	struct random random = {7};
+	uint16_t h[70];
+	float out[70];
+
+	for (size_t n = 0; n <= 70; n++) {
+		for (size_t i = 0; i < n; i++)
+			h[i] = (uint16_t)random_u32(&random);
+		memcpy((uint8_t *)out + 2 * n, h, 2 * n);
+		f16_row_to_f32(out, (uint8_t *)out + 2 * n, n);
+		for (size_t i = 0; i < n; i++)
+			assert_int_equal(bits_of(out[i]), bits_of(f16_to_f32(h[i])));
+		memcpy((uint8_t *)out + 2 * n, h, 2 * n);
+		bf16_row_to_f32(out, (uint8_t *)out + 2 * n, n);
+		for (size_t i = 0; i < n; i++)
+			assert_int_equal(bits_of(out[i]), bits_of(bf16_to_f32(h[i])));
+	}
+}
+
 static void sizes_follow_the_layout(void **state)
 {
 	(void)state;
@@ -316,6 +338,7 @@ int main(void)
 		cmocka_unit_test(f16_conversions_are_those_of_f16c),
 #endif
 		cmocka_unit_test(bf16_rounds_to_nearest_even),
+		cmocka_unit_test(rows_of_halves_read_as_each_alone),
 		cmocka_unit_test(sizes_follow_the_layout),
 		cmocka_unit_test(trellis_codes_take_the_bytes_of_scalar_ones),
 		cmocka_unit_test(names_are_those_of_the_recipes),
