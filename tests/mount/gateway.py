@@ -1,5 +1,6 @@
 # A client of moefs-http for tests, by Python's own library: $url is where it is, $mnt what it serves.
 import json, os, socket, time, urllib.error, urllib.request
+from standing import standing
 
 url, mnt, limit = os.environ["url"], os.environ["mnt"], int(os.environ["limit"])
 fable = "fable-moe-15m"

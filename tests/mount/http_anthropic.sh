@@ -2,6 +2,7 @@
 # Anthropic's /v1/messages over the tree: what is answered, in one piece and as a stream, by a model that says what a
 # script tells; what is refused and how.
 . "$(dirname "$0")/lib.sh"
+holdable
 [ -x "${MOEFS_HTTP:-$(dirname "$MOEFS")/moefs-http}" ] || { echo "not ok $(basename "$0"): moefs-http is missing; run make"; exit 1; }
 python3 - >"$work/script.json" <<'PY'
 import json, sys
@@ -32,7 +33,9 @@ echo auto > sessions/default/params/max_tokens
 gateway
 
 cat >"$work/claims.py" <<'PY'
-import importlib.util, json, os
+import importlib.util, json, os, sys
+sys.path.insert(0, os.environ["here"])
+from standing import standing
 spec = importlib.util.spec_from_file_location("asking", os.environ["here"] + "/http_asking.py")
 h = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(h)
@@ -226,7 +229,7 @@ def trained():
 
 
 def endless():
-    """A stream that goes on for thousands of tokens: its lines, and the sessions that it has."""
+    """A stream that goes on for thousands of tokens, but stands meanwhile: its lines, and its session."""
     schema = {"type": "array", "items": {"type": "integer"}, "minItems": 3000}
     asked = body("Count.", max_tokens=100000, stream=True, output_config={"format": {
         "type": "json_schema", "schema": schema}})
@@ -241,6 +244,7 @@ def endless():
     return c, r, sessions + working[0]
 
 
+@standing()
 def fails_midway():
     c, r, session = endless()
     os.rmdir(session)
@@ -252,6 +256,7 @@ def fails_midway():
     assert error["error"]["message"], error
 
 
+@standing()
 def busy():
     """Of a gateway that answers one request and lets none wait."""
     c, r, session = endless()
@@ -265,6 +270,7 @@ def busy():
     r.close()
 
 
+@standing()
 def goes_away():
     c, r, session = endless()
     r.close()

@@ -2,6 +2,7 @@
 # OpenAI's /v1/responses over the tree: what is answered, in one piece and as a stream, what is gone on from, by a model
 # that says what a script tells; what is refused and how.
 . "$(dirname "$0")/lib.sh"
+holdable
 [ -x "${MOEFS_HTTP:-$(dirname "$MOEFS")/moefs-http}" ] || { echo "not ok $(basename "$0"): moefs-http is missing; run make"; exit 1; }
 python3 - >"$work/script.json" <<'PY'
 import json, sys
@@ -34,7 +35,9 @@ echo auto > sessions/default/params/max_tokens
 gateway
 
 cat >"$work/claims.py" <<'PY'
-import importlib.util, json, os
+import importlib.util, json, os, sys
+sys.path.insert(0, os.environ["here"])
+from standing import standing
 spec = importlib.util.spec_from_file_location("asking", os.environ["here"] + "/http_asking.py")
 h = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(h)
@@ -248,6 +251,7 @@ def forms():
     h.same(text_of(r), "The capital of France is Paris.")
 
 
+@standing()
 def fails_midway():
     schema = {"type": "array", "items": {"type": "integer"}, "minItems": 3000}
     asked = body("Count.", stream=True, text={"format": {"type": "json_schema", "name": "n", "schema": schema}})
