@@ -2,6 +2,7 @@
 
 Claims are read from standard input, or stand in a file: `python3 CLAIMS.py NAME` calls its function of that name by `main`."""
 import contextlib, http.client, json, os, socket, sys, time
+from standing import standing
 
 url, mnt, limit = os.environ["url"], os.environ["mnt"], int(os.environ["limit"])
 fable = "fable-moe-15m"

@@ -2,6 +2,7 @@
 # moefs-http: the tree over HTTP, for programs that speak OpenAI's protocol. A scripted model calls tools and thinks, the
 # demonstration model answers.
 . "$(dirname "$0")/lib.sh"
+holdable
 command -v curl >/dev/null || skip_all "no curl"
 command -v python3 >/dev/null || skip_all "no python3"
 http=${MOEFS_HTTP:-$(dirname "$MOEFS")/moefs-http}
@@ -226,36 +227,38 @@ claim "what is wrong is said in OpenAI's shape, before any stream begins" errors
 
 in_the_tree() { py <<'PY'; }
 from gateway import *
-answer = events("/v1/chat/completions", long(stream=True))
-next(answer), next(answer)
-s, = sessions()
-assert "Tell me a story." in look(s, "messages.json") and look(s, "status") == "generating\n"
-until(lambda: look(s, "log"), "its log is empty")
-with open(f"{mnt}/{fable}/sessions/{s}/ctl", "w") as f: f.write("stop\n")
-*_, last, done = answer
-assert done == "[DONE]" and last["choices"][0]["finish_reason"] == "stop", last
-until(lambda: not sessions(), "it is not removed")
-answer = events("/v1/chat/completions", long(stream=True))
-next(answer), next(answer)
-s, = sessions()
-os.rmdir(f"{mnt}/{fable}/sessions/{s}")
-*_, last = answer
-assert last["error"]["type"] == "server_error", last
+with standing():
+    answer = events("/v1/chat/completions", long(stream=True))
+    next(answer), next(answer)
+    s, = sessions()
+    assert "Tell me a story." in look(s, "messages.json") and look(s, "status") == "generating\n"
+    until(lambda: look(s, "log"), "its log is empty")
+    with open(f"{mnt}/{fable}/sessions/{s}/ctl", "w") as f: f.write("stop\n")
+    *_, last, done = answer
+    assert done == "[DONE]" and last["choices"][0]["finish_reason"] == "stop", last
+    until(lambda: not sessions(), "it is not removed")
+    answer = events("/v1/chat/completions", long(stream=True))
+    next(answer), next(answer)
+    s, = sessions()
+    os.rmdir(f"{mnt}/{fable}/sessions/{s}")
+    *_, last = answer
+    assert last["error"]["type"] == "server_error", last
 PY
 claim "ls, log and stop work on a request; one whose session is removed ends with its error event" in_the_tree
 
 dropped() { py <<'PY'; }
 from gateway import *
-for streams in True, False:
-    s = begin(long(f"Tell me a story, {streams}.", stream=streams))
-    until(sessions, "it has not begun")
-    name, = sessions()
-    until(lambda: not sessions() or look(name, "status") == "generating\n", "it does not work")
-    s.close()
-    until(lambda: not sessions(), "it goes on without its client")
-    kept = sessions(kept=True)[-1]
-    ended = [k for k in sessions(kept=True) if f"story, {streams}." in look(k, "messages.json")]
-    assert [look(k, "status") for k in ended] == ["stopped\n"] and int(stat(ended[0], "output_tokens")) < 3500, ended
+with standing():
+    for streams in True, False:
+        s = begin(long(f"Tell me a story, {streams}.", stream=streams))
+        until(sessions, "it has not begun")
+        name, = sessions()
+        until(lambda: not sessions() or look(name, "status") == "generating\n", "it does not work")
+        s.close()
+        until(lambda: not sessions(), "it goes on without its client")
+        kept = sessions(kept=True)[-1]
+        ended = [k for k in sessions(kept=True) if f"story, {streams}." in look(k, "messages.json")]
+        assert [look(k, "status") for k in ended] == ["stopped\n"] and int(stat(ended[0], "output_tokens")) < 3500, ended
 PY
 claim "a client that goes away ends its answer" dropped
 
@@ -307,22 +310,27 @@ import urllib.request
 def metric(name):
     text = urllib.request.urlopen(url + "/metrics", timeout=limit).read().decode()
     return int(next(l.split()[1] for l in text.splitlines() if l.startswith(name + " ")))
-first = begin(long(stream=True))
-until(lambda: metric("moefs_http_active") == 1 and sessions(), "the first does not begin")
-second = begin(chat("What is the capital of France?"))
-until(lambda: metric("moefs_http_queued") == 1, "the second does not wait")
-e = ask("What is 12 x 6?", 429)
-assert int(e["headers"]["Retry-After"]) > 0 and e["error"]["type"] == "rate_limit_error", e
-first.close()
-assert b"Paris." in second.recv(65536)
-assert not sessions() and not sessions(kept=True)
-third, fourth = begin(long(stream=True)), begin(long(stream=True))
-until(lambda: metric("moefs_http_queued") == 1, "the fourth does not wait")
-fourth.close()
-until(lambda: metric("moefs_http_queued") == 0, "who has gone away waits still")
-third.close()
-until(lambda: metric("moefs_http_active") == 0, "who has gone away is answered still")
-assert metric("moefs_output_tokens_total") > 0
+with standing():
+    first = begin(long(stream=True))
+    until(lambda: metric("moefs_http_active") == 1 and sessions(), "the first does not begin")
+    second = begin(chat("What is the capital of France?"))
+    until(lambda: metric("moefs_http_queued") == 1, "the second does not wait")
+    e = ask("What is 12 x 6?", 429)
+    assert int(e["headers"]["Retry-After"]) > 0 and e["error"]["type"] == "rate_limit_error", e
+    first.close()
+    said = b""
+    while b"Paris." not in said:
+        piece = second.recv(65536)
+        assert piece, said
+        said += piece
+    assert not sessions() and not sessions(kept=True)
+    third, fourth = begin(long(stream=True)), begin(long(stream=True))
+    until(lambda: metric("moefs_http_queued") == 1, "the fourth does not wait")
+    fourth.close()
+    until(lambda: metric("moefs_http_queued") == 0, "who has gone away waits still")
+    third.close()
+    until(lambda: metric("moefs_http_active") == 0, "who has gone away is answered still")
+    assert metric("moefs_output_tokens_total") > 0
 PY
 claim "one answers, one waits, the next is told when to come again, and who goes away makes room" busy
 
@@ -454,10 +462,11 @@ assert "".join(d.get("content", "") for d in deltas) == "Seven is a prime.", del
 a = ask("What is 12 x 6?", n=2, logprobs=True)
 assert [c["message"]["content"] for c in a["choices"]] == 2 * ["12 x 6 = 72"]
 assert "".join(l["token"] for l in a["choices"][1]["logprobs"]["content"]) == "12 x 6 = 72"
-s = begin(long(stream=True))
-until(working, "it does not begin")
-s.close()
-until(lambda: not sessions(), "it goes on without its client")
+with standing():
+    s = begin(long(stream=True))
+    until(working, "it does not begin")
+    s.close()
+    until(lambda: not sessions(), "it goes on without its client")
 PY
 begin_http poll=off,keep=0
 claim "a tree whose files cannot be polled, as across sshfs" unpolled

@@ -2,6 +2,7 @@
 # Anthropic's /v1/messages over the tree: what is answered, in one piece and as a stream, by a model that says what a
 # script tells; what is refused and how.
 . "$(dirname "$0")/lib.sh"
+holdable
 [ -x "${MOEFS_HTTP:-$(dirname "$MOEFS")/moefs-http}" ] || { echo "not ok $(basename "$0"): moefs-http is missing; run make"; exit 1; }
 python3 - >"$work/script.json" <<'PY'
 import json, sys
@@ -35,6 +36,7 @@ export url
 cat >"$work/claims.py" <<'PY'
 import json, os
 import gateway as h
+from standing import standing
 h.HEADERS["anthropic-version"] = "2023-06-01"
 M = "/v1/messages"
 ADD = {"name": "add", "description": "Adds.", "input_schema": {"type": "object", "properties": {
@@ -225,7 +227,7 @@ def trained():
 
 
 def endless():
-    """A stream that goes on for thousands of tokens: its lines, and the sessions that it has."""
+    """A stream that goes on for thousands of tokens, but stands meanwhile: its lines, and its session."""
     schema = {"type": "array", "items": {"type": "integer"}, "minItems": 3000}
     asked = body("Count.", max_tokens=100000, stream=True, output_config={"format": {
         "type": "json_schema", "schema": schema}})
@@ -240,6 +242,7 @@ def endless():
     return c, r, sessions + working[0]
 
 
+@standing()
 def fails_midway():
     c, r, session = endless()
     os.rmdir(session)
@@ -251,6 +254,7 @@ def fails_midway():
     assert error["error"]["message"], error
 
 
+@standing()
 def busy():
     """Of a gateway that answers one request and lets none wait."""
     c, r, session = endless()
@@ -264,6 +268,7 @@ def busy():
     r.close()
 
 
+@standing()
 def goes_away():
     c, r, session = endless()
     r.close()

@@ -2,6 +2,7 @@
 # OpenAI's /v1/responses over the tree: what is answered, in one piece and as a stream, what is gone on from, by a model
 # that says what a script tells; what is refused and how.
 . "$(dirname "$0")/lib.sh"
+holdable
 [ -x "${MOEFS_HTTP:-$(dirname "$MOEFS")/moefs-http}" ] || { echo "not ok $(basename "$0"): moefs-http is missing; run make"; exit 1; }
 python3 - >"$work/script.json" <<'PY'
 import json, sys
@@ -37,6 +38,7 @@ export url
 cat >"$work/claims.py" <<'PY'
 import json, os
 import gateway as h
+from standing import standing
 R = "/v1/responses"
 ADD = {"type": "function", "name": "add", "description": "Adds.", "strict": True, "parameters": {
     "type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}, "required": ["a", "b"]}}
@@ -247,6 +249,7 @@ def forms():
     h.same(text_of(r), "The capital of France is Paris.")
 
 
+@standing()
 def fails_midway():
     schema = {"type": "array", "items": {"type": "integer"}, "minItems": 3000}
     asked = body("Count.", stream=True, text={"format": {"type": "json_schema", "name": "n", "schema": schema}})

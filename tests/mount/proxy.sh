@@ -2,6 +2,7 @@
 # Two moefs-http behind nginx, and behind haproxy, by the configurations in examples/: a conversation stays where it is, a
 # token comes when it is there, and when one of the two goes away the other answers.
 . "$(dirname "$0")/lib.sh"
+holdable
 command -v python3 >/dev/null || skip_all "no python3"
 http=${MOEFS_HTTP:-$(dirname "$MOEFS")/moefs-http}
 [ -x "$http" ] || { echo "not ok $(basename "$0"): $http is missing; run make"; exit 1; }
@@ -47,7 +48,7 @@ ends() {
 cat >"$work/proxied.py" <<'PY'
 import http.client, json, os, socket, sys
 os.environ.setdefault("url", "http://127.0.0.1:0")
-from gateway import chat, content, long, look, sessions, until, limit
+from gateway import chat, content, long, look, sessions, standing, until, limit
 work = os.environ["work"]
 
 class Proxied(http.client.HTTPConnection):
@@ -99,23 +100,25 @@ assert set(places) == {"one", "two"}, places
 assert [place_of(n) for n in names] == places, "another place the second time"
 PY
 streams() { py <<'PY'; }
-r = begin("a stream")
-name, = sessions()
-assert look(name, "status") == "generating\n", "the first event came after the last"
-with open(f"{os.environ['mnt']}/fable-moe-15m/sessions/{name}/ctl", "w") as f: f.write("stop\n")
-assert b"data: [DONE]" in r.read()
-r = begin("who goes away")
-r.close(), r.of.close()
-until(lambda: not sessions(), "it goes on without its client")
+with standing():
+    r = begin("a stream")
+    name, = sessions()
+    assert look(name, "status") == "generating\n", "the first event came after the last"
+    with open(f"{os.environ['mnt']}/fable-moe-15m/sessions/{name}/ctl", "w") as f: f.write("stop\n")
+    assert b"data: [DONE]" in r.read()
+    r = begin("who goes away")
+    r.close(), r.of.close()
+    until(lambda: not sessions(), "it goes on without its client")
 PY
 one_goes() { py ${process[one]} ${process[two]} <<'PY'; }
 import signal
 where = {place_of(f"c{i}"): f"c{i}" for i in range(24)}
 lost, other = where["one"], where["two"]
-r = begin(lost)
-os.kill(int(sys.argv[1]), signal.SIGKILL)
-try: said = r.read()
-except (http.client.IncompleteRead, ConnectionError) as e: said = getattr(e, "partial", b"")
+with standing():
+    r = begin(lost)
+    os.kill(int(sys.argv[1]), signal.SIGKILL)
+    try: said = r.read()
+    except (http.client.IncompleteRead, ConnectionError) as e: said = getattr(e, "partial", b"")
 assert b"[DONE]" not in said, "what was cut claims to be whole"
 assert [ask(lost), ask(other), ask(lost)] == 3 * ["The capital of France is Paris."], "it is not the other's"
 PY

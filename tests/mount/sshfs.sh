@@ -174,25 +174,27 @@ assert "4096 tokens" in ask(" hello" * 6000, 400, stream=True)["error"]["message
 assert ask([{"role": "king", "content": "x"}], 400)["error"]["param"] == "messages"
 form = {"type": "json_schema", "json_schema": {"schema": {"type": "king"}}}
 assert ask("x", 400, response_format=form)["error"]["param"] == "response_format"
-answer = events("/v1/chat/completions", long(stream=True))
-next(answer), next(answer)
-os.rmdir(f"{mnt}/{fable}/sessions/{working()[0]}")
-*_, last = answer
-assert last["error"]["type"] == "server_error", last
+with standing():
+    answer = events("/v1/chat/completions", long(stream=True))
+    next(answer), next(answer)
+    os.rmdir(f"{mnt}/{fable}/sessions/{working()[0]}")
+    *_, last = answer
+    assert last["error"]["type"] == "server_error", last
 PY
 claim "what is refused there is an error in its words; a session that is removed is an error, and no end" refuses_there
 
 stops_there() { timeout $limit python3 - <<'PY'; }
 from gateway import *
-answer = events("/v1/chat/completions", long(stream=True))
-next(answer), next(answer)
-with open(f"{mnt}/{fable}/sessions/{working()[0]}/ctl", "w") as f: f.write("stop\n")
-*_, last, done = answer
-assert done == "[DONE]" and last["choices"][0]["finish_reason"] == "stop", last
-s = begin(long("Another story.", stream=True))
-until(working, "it does not begin")
-s.close()
-until(lambda: not sessions(), "it goes on without its client")
+with standing():
+    answer = events("/v1/chat/completions", long(stream=True))
+    next(answer), next(answer)
+    with open(f"{mnt}/{fable}/sessions/{working()[0]}/ctl", "w") as f: f.write("stop\n")
+    *_, last, done = answer
+    assert done == "[DONE]" and last["choices"][0]["finish_reason"] == "stop", last
+    s = begin(long("Another story.", stream=True))
+    until(working, "it does not begin")
+    s.close()
+    until(lambda: not sessions(), "it goes on without its client")
 PY
 claim "echo stop > ctl ends an answer there, and so does a client that goes away" stops_there
 

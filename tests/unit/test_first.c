@@ -162,18 +162,15 @@ static void the_first_answer_is_that_of_a_complete_store(void **state)
 	}
 }
 
-/* A turn that goes on for thousands of tokens, or until it is stopped: the likeliest continuation
- * is more of it. Nothing is made behind while it works. */
-static struct answer *submit_long(struct session *s)
+/* A turn that stands until it is ended. Nothing is made behind while it works. */
+static struct answer *submit_held(struct session *s)
 {
 	test_set(s, "chat", "off");
 	test_set(s, "max_tokens", "0");
-	struct answer *a = test_submit(s, "ha ha ha ha ha ha ha ha ha ha");
-	test_wait_bytes(a, 1);
-	return a;
+	return test_submit_held(s, "ha ha ha ha ha ha ha ha ha ha", 1);
 }
 
-static void end_long(struct session *s, struct answer *a)
+static void end_held(struct session *s, struct answer *a)
 {
 	session_stop(s);
 	test_wait(a);
@@ -186,12 +183,12 @@ static void it_answers_before_all_experts_are_converted(void **state)
 	use(fable_fixture);
 	mount(NULL);
 	struct session *s = test_greedy_session(&m);
-	struct answer *a = submit_long(s);
+	struct answer *a = submit_held(s);
 	struct model_progress p;
 	model_progress(m.model, &p);
 	assert_int_equal(model_state(m.model), MODEL_READY);
 	assert_in_range(p.done, 1, p.total - 1);
-	end_long(s, a);
+	end_held(s, a);
 	session_end(s);
 	test_model_close(&m);
 }
@@ -236,10 +233,10 @@ static void an_experts_file_is_empty_until_the_store_is_complete(void **state)
 	use(fable_fixture);
 	mount(NULL);
 	struct session *s = test_greedy_session(&m);
-	struct answer *a = submit_long(s);
+	struct answer *a = submit_held(s);
 	assert_int_equal(model_expert_bytes(m.model, 0), 0);
 	assert_int_equal(model_expert_read(m.model, 0, 0, 0, &byte, 1, &e), 0);
-	end_long(s, a);
+	end_held(s, a);
 	wait_until_converted();
 	assert_true(model_expert_bytes(m.model, 0) > 0);
 	assert_int_equal(model_expert_read(m.model, 0, 0, 0, &byte, 1, &e), 1);
@@ -413,8 +410,7 @@ static void closing_in_the_middle_of_an_answer_ends_everything(void **state)
 		int code;
 		mount(NULL);
 		struct session *s = test_greedy_session(&m);
-		struct answer *a = test_submit(s, "Tell me a tale of a fox.");
-		test_wait_bytes(a, bytes);
+		struct answer *a = test_submit_held(s, "Tell me a tale of a fox.", bytes);
 		session_end(s);
 		test_model_close(&m);
 		free(test_read(a, &code));
