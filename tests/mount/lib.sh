@@ -305,7 +305,7 @@ working() { # [what status was]
 # it, token by token, so it lasts long on any machine, and longer on a busy one.
 long_turn() {
 	echo 0 > params/max_tokens && echo 0 > params/temperature && echo off > params/chat &&
-		echo "ha ha ha ha ha ha ha ha ha ha" > prompt || exit
+		echo "ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha" > prompt || exit
 }
 begin_long() { # [HOW MANY others: 6]
 	local i

@@ -168,7 +168,8 @@ static struct answer *submit_long(struct session *s)
 {
 	test_set(s, "chat", "off");
 	test_set(s, "max_tokens", "0");
-	struct answer *a = test_submit(s, "ha ha ha ha ha ha ha ha ha ha");
+	struct answer *a = test_submit(s, "ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha "
+					  "ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha");
 	test_wait_bytes(a, 1);
 	return a;
 }
