@@ -190,7 +190,7 @@ enum model_fact {
 	FACT_CONTEXT_BYTES,	/* that one takes when it is full, copies of states included */
 	FACT_MAX_PROMPT_BYTES,
 	FACT_DEFAULTS, /* a line for each key of generation_config.json that is taken or ignored */
-	FACT_RECIPE,   /* "tq3", what -o quant= said */
+	FACT_RECIPE,   /* "3bit", what -o quant= said */
 	FACT_CODEC,    /* "none" or "zstd 0.67", and what was measured if this mount chose it */
 	FACT_SOURCE,   /* path of the checkpoint's folder or GGUF file */
 	FACT_STORE,    /* path of the store's folder */

@@ -1,14 +1,14 @@
 #!/bin/sh
 # What do fewer bits cost a model? examples/quantisations.sh MODELDIR TEXT [QUANT...]
 #
-# Mounts the checkpoint MODELDIR once for each QUANT (bf16 and tq3), scores the file TEXT, and prints each perplexity:
+# Mounts the checkpoint MODELDIR once for each QUANT (bf16 and 3bit), scores the file TEXT, and prints each perplexity:
 # how surprised the model is by the text. The stores lie beside the checkpoint, as always, and stay.
 set -eu
 [ $# -ge 2 ] || { sed -n '2,5s/^# *//p' "$0" >&2; exit 2; }
 moefs=$(command -v moefs || echo "$(dirname "$0")/../build/moefs")
 model=$1 text=$2
 shift 2
-[ $# -gt 0 ] || set -- bf16 tq3
+[ $# -gt 0 ] || set -- bf16 3bit
 
 mount=$(mktemp -d)
 trap 'fusermount3 -u "$mount" 2>/dev/null || :; rmdir "$mount"' EXIT

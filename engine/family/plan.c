@@ -55,7 +55,7 @@ struct planning {
 static struct shape tensor_shape(struct planning *g, struct tensor_id id)
 {
 	const struct recipe *r = &g->plan->recipe;
-	struct shape s = {.format = recipe_format(r, id.role), .norms = r->norms};
+	struct shape s = {.format = recipe_format(r, g->config, id.role), .norms = r->norms};
 	config_tensor_shape(g->config, id.role, id.layer, &s.rows, &s.cols);
 	if (!s.cols) { /* a vector is a matrix of one row */
 		s.cols = s.rows;

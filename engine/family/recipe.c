@@ -1,4 +1,5 @@
 #include "engine/family/recipe.h"
+#include "engine/family/config.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -17,16 +18,17 @@ enum { KEEP = FORMAT_COUNT }; /* in the table below: the checkpoint's own type *
 #define C4 FORMAT_TC4
 #define Q8 FORMAT_Q8_0
 #define KP KEEP
+enum { CHOSEN = CLASS_MATRICES - CLASS_SMALL };
 static const struct {
 	const char *quant;
 	bool as_published;
-	uint8_t of[CLASS_MATRICES - CLASS_SMALL];
+	uint8_t of[CHOSEN];
 } recipes[] = {
 	/* clang-format off */
 	/*               small, attention in, values, out, delta in, out, dense in, down, shared in, down,
 	 *               experts, their down, head */
-	{"2bit",  false, {Q8, C3, C4, C3, C3, C3, C2, C2, C3, C4, C2, C2, C3}},
-	{"3bit",  false, {Q8, C3, C4, C3, C3, C3, C3, C3, C3, C4, C3, C3, C3}},
+	{"2bit",  false, {C4, C2, C3, C3, C2, C3, C2, C2, C2, C3, C2, C2, C2}},
+	{"3bit",  false, {C4, C3, C4, C3, C3, C3, C3, C3, C3, C4, C3, C3, C3}},
 	{"4bit",  false, {Q8, C4, C4, C4, C4, C4, C4, C4, C4, C4, C4, C4, C4}},
 	{"tq2",   false, {KP, T4, T4, T4, T4, KP, T4, T4, T4, KP, T2, T2, T4}},
 	{"tq3",   false, {KP, T4, T4, T4, T4, KP, T4, T4, T4, KP, T3, T3, T4}},
@@ -37,7 +39,18 @@ static const struct {
 	{"exact", true,  {KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP, KP}},
 	/* clang-format on */
 };
-static const char default_recipe[] = "tq3", exact_recipe[] = "exact", plain_recipe[] = "bf16";
+/* Those of another row where delta nets stand among attention: errors of these stay in a state, and
+ * attention is a small part of such a model. */
+static const struct {
+	const char *quant;
+	uint8_t of[CHOSEN];
+} hybrids[] = {
+	{"3bit", {C4, C4, C4, C4, C4, C4, C3, C3, C4, C4, C3, C3, C3}},
+};
+enum { HYBRIDS = sizeof hybrids / sizeof *hybrids };
+/* Without experts all of a model is met by each token, and 4 bits are what it had before. */
+static const char default_recipe[] = "3bit", default_dense[] = "4bit", former_recipe[] = "tq3";
+static const char exact_recipe[] = "exact", plain_recipe[] = "bf16";
 enum { RECIPES = sizeof recipes / sizeof *recipes };
 
 /* In texts; what is not there is not said. */
@@ -48,6 +61,20 @@ static const char *const norm_names[] = {[NORM_F16] = "f16", [NORM_F32] = "f32"}
 static const char *const codec_names[] = {
 	[CODEC_NONE] = "none", [CODEC_ZSTD] = "zstd", [CODEC_AUTO] = "auto"};
 enum { CODECS = sizeof codec_names / sizeof *codec_names };
+
+static enum format format_or(int f, enum format kept)
+{
+	return f == KEEP ? kept : (enum format)f;
+}
+
+/* The row of the table for models with delta nets. */
+static const uint8_t *row_of_hybrids(size_t i)
+{
+	for (int h = 0; h < HYBRIDS; h++)
+		if (!strcmp(hybrids[h].quant, recipes[i].quant))
+			return hybrids[h].of;
+	return recipes[i].of;
+}
 
 /* A row of the table with the facts of a checkpoint. */
 static void fill(struct recipe *r, size_t i, enum format kept, enum norm_type norms, bool draft,
@@ -62,9 +89,11 @@ static void fill(struct recipe *r, size_t i, enum format kept, enum norm_type no
 		.norms = norms,
 		.draft = draft,
 	};
+	const uint8_t *of = recipes[i].of, *of_hybrids = row_of_hybrids(i);
 	for (int c = 0; c < CLASS_MATRICES; c++) {
-		int f = c < CLASS_SMALL ? KEEP : recipes[i].of[c - CLASS_SMALL];
-		r->of[c] = f == KEEP ? kept : (enum format)f;
+		bool chosen = c >= CLASS_SMALL;
+		r->of[c] = format_or(chosen ? of[c - CLASS_SMALL] : KEEP, kept);
+		r->of_hybrids[c] = format_or(chosen ? of_hybrids[c - CLASS_SMALL] : KEEP, kept);
 	}
 }
 
@@ -110,10 +139,33 @@ bool recipe_is_plain(const struct recipe *r)
 	return !strcmp(r->quant, plain_recipe);
 }
 
-void recipe_keep_none(struct recipe *r)
+static const char *default_of(const struct config *c)
 {
-	change(r, r->exact ? plain_recipe : default_recipe);
+	for (uint32_t i = 0; i < c->layers; i++)
+		if (config_routed(c, i))
+			return default_recipe;
+	return default_dense;
+}
+
+void recipe_find_default(struct recipe *r, const struct config *c)
+{
+	fill(r, row_of(default_of(c)), FORMAT_BF16, NORM_F16, false, CODEC_NONE);
+}
+
+void recipe_keep_none(struct recipe *r, const struct config *c)
+{
+	change(r, r->exact ? plain_recipe : default_of(c));
 	r->published = NULL;
+}
+
+bool recipe_is_default(const struct recipe *r, const struct config *c)
+{
+	return !strcmp(r->quant, default_of(c));
+}
+
+void recipe_make_former(struct recipe *r)
+{
+	change(r, former_recipe);
 }
 
 void recipe_keep(struct recipe *r, enum format kept, enum norm_type norms)
@@ -189,12 +241,12 @@ bool recipe_from_text(struct recipe *r, const char *text)
 	return false;
 }
 
-enum format recipe_format(const struct recipe *r, enum tensor_role role)
+enum format recipe_format(const struct recipe *r, const struct config *c, enum tensor_role role)
 {
 	enum tensor_class class = tensor_roles[role].class;
 	if (class >= CLASS_MATRICES)
 		return FORMAT_F32;
 	if (class == CLASS_HEADS && r->as_published && !r->exact)
 		return FORMAT_BF16; /* enough for what was codes */
-	return r->of[class];
+	return c->mixers[MIXER_DELTA_NET] ? r->of_hybrids[class] : r->of[class];
 }

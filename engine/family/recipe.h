@@ -22,11 +22,12 @@ enum recipe_codec {
 	CODEC_AUTO, /* whichever is faster: asked for only, and decided when a store is made */
 };
 
+struct config;
 struct published;
 
 struct recipe {
-	const char *quant; /* its name in the table */
-	enum format of[CLASS_MATRICES];
+	const char *quant;					    /* its name in the table */
+	enum format of[CLASS_MATRICES], of_hybrids[CLASS_MATRICES]; /* those have delta nets */
 	bool exact;	   /* all of memory in floats: weights, activations, key-value cache */
 	bool as_published; /* what is in a format that is kept stays in it: published.h */
 
@@ -45,9 +46,15 @@ struct recipe {
 	enum recipe_codec codec; /* of an engine: what was asked for; of a store: what it has */
 };
 
-/* EINVAL, listing the names, if there is no such recipe. NULL is the default. kept and norms are
- * left at their usual values, codec at CODEC_NONE, without a draft. */
+/* EINVAL, listing the names, if there is no such recipe. NULL is the default of models with
+ * experts. kept and norms are left at their usual values, codec at CODEC_NONE, without a draft. */
 int recipe_find(struct recipe *r, const char *quant, struct err *e);
+/* What a model of numbers gets where nobody asks for a recipe; the rest as recipe_find. */
+void recipe_find_default(struct recipe *r, const struct config *c);
+/* Whether it is that one; and what was that before. Stores by the former default are used as long
+ * as nobody asks for another recipe. */
+bool recipe_is_default(const struct recipe *r, const struct config *c);
+void recipe_make_former(struct recipe *r);
 /* Asks for a codec by its name; NULL is auto. EINVAL: there is none of this name, or it is of no
  * use to this recipe's records. */
 int recipe_ask_codec(struct recipe *r, const char *codec, struct err *e);
@@ -58,8 +65,8 @@ bool recipe_can_code(const struct recipe *r);
 void recipe_make_exact(struct recipe *r);
 /* Whether it stores numbers alone, and those of codes: bf16. */
 bool recipe_is_plain(const struct recipe *r);
-/* What a recipe that keeps formats comes to where there are none to keep; the codec stays. */
-void recipe_keep_none(struct recipe *r);
+/* What a recipe that keeps formats comes to for a model that has none to keep; the codec stays. */
+void recipe_keep_none(struct recipe *r, const struct config *c);
 /* The same recipe with these facts of the checkpoint. */
 void recipe_keep(struct recipe *r, enum format kept, enum norm_type norms);
 
@@ -68,8 +75,8 @@ void recipe_keep(struct recipe *r, enum format kept, enum norm_type norms);
 void recipe_to_text(const struct recipe *r, char *text, size_t size);
 bool recipe_from_text(struct recipe *r, const char *text);
 
-/* The stored format of a tensor with that role: what its class becomes by this recipe. Vectors are
- * F32: tiny, and exact for every source. */
-enum format recipe_format(const struct recipe *r, enum tensor_role role);
+/* The stored format of such a model's tensor with that role: what its class becomes by this recipe.
+ * Vectors are F32: tiny, and exact for every source. */
+enum format recipe_format(const struct recipe *r, const struct config *c, enum tensor_role role);
 
 #endif

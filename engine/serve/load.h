@@ -26,6 +26,10 @@ int load_published(struct published *p, const struct model_identity *id, struct 
 
 /* load_store.c */
 int load_find_folders(struct model *m, struct err *e);
+/* As load_store, when the model is opened. Where nobody has asked for a recipe and there is no
+ * store by the default one, a store by the former default is the model's, and so is its recipe:
+ * what has been converted once is not converted anew. */
+int load_first_store(struct model *m, struct err *e);
 /* Opens a complete store if there is one, also in the place of one that is open; -ENOENT if it must
  * be made. read: the checkpoint may be read whole to tell whether the store is of it; without, a
  * store of which that is not known is left alone (-EAGAIN). */

@@ -34,7 +34,7 @@ static int look(struct model_identity *id, struct published *p, struct err *e)
 		id->recipe.codec = CODEC_NONE; /* codes do not shrink */
 		failed = published_find(p, &s, e);
 	} else {
-		recipe_keep_none(&id->recipe);
+		recipe_keep_none(&id->recipe, &id->config);
 	}
 	sources_close(&s);
 	return failed;
@@ -50,7 +50,7 @@ int load_choose_recipe(struct model_identity *id, const struct recipe *asked, st
 	if (!failed && may)
 		return look(id, p, e);
 	if (!failed && id->recipe.as_published)
-		recipe_keep_none(&id->recipe);
+		recipe_keep_none(&id->recipe, &id->config);
 	return failed;
 }
 

@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
+enum { FOLDERS = 2 * STORE_PLACES }; /* the latter half are those of refined stores */
+
 /* base/NAME-HASH/QUANT: the hash of the checkpoint's path keeps two of the same name apart. */
 static char *folder_under(const char *base, const struct model_identity *id)
 {
@@ -141,8 +143,8 @@ int load_store(struct model *m, bool read, struct err *e)
 	if (!failed)
 		failed = -ENOENT;
 	/* What was refined goes before what it was made of. */
-	for (int i = 0; i < 2 * STORE_PLACES && failed && !ends; i++) {
-		int at = (i + STORE_PLACES) % (2 * STORE_PLACES);
+	for (int i = 0; i < FOLDERS && failed && !ends; i++) {
+		int at = (i + STORE_PLACES) % FOLDERS;
 		if (!m->stored.folders[at])
 			continue;
 		failed = open_folder(m, m->stored.folders[at], &now, read, &ends, e);
@@ -161,6 +163,39 @@ int load_store(struct model *m, bool read, struct err *e)
 	}
 	source_forget(&now);
 	return failed && !ends ? -ENOENT : failed;
+}
+
+/* With the former default's store, or as it was. */
+static int try_former(struct model *m, struct err *e)
+{
+	const struct recipe own = m->id.recipe;
+	char *folders[FOLDERS];
+	memcpy(folders, m->stored.folders, sizeof folders);
+	memset(m->stored.folders, 0, sizeof folders);
+	recipe_make_former(&m->id.recipe);
+	int failed = load_find_folders(m, e);
+	if (!failed)
+		failed = load_store(m, false, e);
+	bool taken = !failed || failed == -EAGAIN;
+	for (int i = 0; i < FOLDERS; i++) {
+		free(taken ? folders[i] : m->stored.folders[i]);
+		if (!taken)
+			m->stored.folders[i] = folders[i];
+	}
+	if (!taken)
+		m->id.recipe = own;
+	return failed;
+}
+
+int load_first_store(struct model *m, struct err *e)
+{
+	bool asked = !m->engine->recipe.as_published; /* auto is what comes of asking nothing */
+	int failed = load_store(m, false, e);
+	if (!failed || failed == -EAGAIN || asked ||
+	    !recipe_is_default(&m->id.recipe, &m->id.config))
+		return failed;
+	int other = try_former(m, e);
+	return !other || other == -EAGAIN ? other : failed;
 }
 
 void load_forget_store(struct model_store *s)

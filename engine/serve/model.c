@@ -108,14 +108,15 @@ static int open_files(struct model *m, const char *path, struct err *e)
 	m->id.context = context_of(&m->id.config, m->engine->options.context);
 	failed = load_choose_recipe(&m->id, &m->engine->recipe, &m->stored.published, e);
 	if (!failed)
-		failed = measure(m, e);
-	if (!failed)
 		failed = load_find_folders(m, e);
 	if (failed)
 		return failed;
 	/* None yet, or one that is not known to be of this checkpoint without reading all of it:
 	 * that is seen to when the model is first loaded. */
-	int found = load_store(m, false, &no_store);
+	int found = load_first_store(m, &no_store);
+	failed = measure(m, e); /* by the recipe of what was found */
+	if (failed)
+		return failed;
 	if (found == -EAGAIN)
 		atomic_store(&m->id.drafts, m->id.config.draft); /* it may have one */
 	else

@@ -81,7 +81,7 @@ class Each:
 def long_turn(folder):
     for name, value in ("max_tokens", "0"), ("temperature", "0"), ("chat", "off"):
         put(path(folder, "params", name), value)
-    put(path(folder, "prompt"), "ha ha ha ha ha ha ha ha ha ha")
+    put(path(folder, "prompt"), " ".join(["ha"] * 30))
 
 
 def wait_by_reading(name, count, told):

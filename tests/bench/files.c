@@ -27,7 +27,10 @@ static int ask(struct files *f, struct measured *m, bool counts, struct err *e)
 		return err_set(e, ENOMEM, "no memory for an answer");
 	notes_clear(f->at.notes);
 	uint64_t from = now_ns();
-	int rc = mounted_put(&f->at, "prompt", "ha ha ha ha ha ha ha ha ha ha\n", e);
+	int rc = mounted_put(&f->at, "prompt",
+			     "ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha "
+			     "ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha\n",
+			     e);
 	if (rc == 0)
 		rc = mounted_read(&f->at, "output", r, e);
 	if (rc == 0 && counts)

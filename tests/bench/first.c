@@ -205,7 +205,7 @@ int first_command(int argc, char **argv, struct err *e)
 		{"prompt", OPTION_NUMBER, &f.prompt, 1, CONFIG_MAX_POSITIONS, "tokens"},
 		{"budget", OPTION_NUMBER, &f.budget, 1, UINT64_MAX - 1,
 		 "bytes for experts (half of what is free)"},
-		{"quant", OPTION_TEXT, &f.quant, 0, 0, "a recipe, as moefs -o quant= (tq3)"},
+		{"quant", OPTION_TEXT, &f.quant, 0, 0, "a recipe, as moefs -o quant= (auto)"},
 		{"store", OPTION_TEXT, &f.store, 0, 0, "folder of stores, as moefs -o store="},
 		{"complete", OPTION_FLAG, &f.complete, 0, 0,
 		 "wait until the store is complete, too"},

@@ -200,15 +200,23 @@ static int find_mix(struct make *m, struct err *e)
 	return 0;
 }
 
+/* What a mount will take: where none is named, what the model comes to. */
+static int choose_recipe(struct make *m, struct err *e)
+{
+	if (!m->quant)
+		recipe_find_default(&m->recipe, &m->config);
+	return recipe_ask_codec(&m->recipe, m->codec ? m->codec : "none", e);
+}
+
 static int make(struct make *m, struct err *e)
 {
 	int failed = find_mix(m, e);
 	if (!failed)
 		failed = recipe_find(&m->recipe, m->quant, e);
 	if (!failed)
-		failed = recipe_ask_codec(&m->recipe, m->codec ? m->codec : "none", e);
-	if (!failed)
 		failed = make_config(m, e);
+	if (!failed)
+		failed = choose_recipe(m, e);
 	m->recipe.draft = m->config.draft; /* as published ones of such a family have one */
 	if (!failed)
 		failed = plan_make(&m->plan, &m->config, &m->recipe, e);
@@ -246,7 +254,7 @@ int make_command(int argc, char **argv, struct err *e)
 	const struct bench_option options[] = {
 		{"layers", OPTION_NUMBER, &m.layers, 1, CONFIG_MAX_LAYERS,
 		 "only so many layers (all that config.json has)"},
-		{"quant", OPTION_TEXT, &m.quant, 0, 0, "a recipe, as moefs -o quant= (tq3)"},
+		{"quant", OPTION_TEXT, &m.quant, 0, 0, "a recipe, as moefs -o quant= (auto)"},
 		{"codec", OPTION_TEXT, &m.codec, 0, 0, "none (default) or zstd, of bf16 experts"},
 		{"seed", OPTION_NUMBER, &m.seed, 0, UINT64_MAX - 1, "of the weights"},
 		{"skew", OPTION_SECONDS, &m.skew, 0, 0,

@@ -218,7 +218,7 @@ int perplexity_command(int argc, char **argv, struct err *e)
 		{"drop-missing", OPTION_TEXT, &p.drop_missing, 0, 0, "as params/drop_missing"},
 		{"budget", OPTION_NUMBER, &p.budget, 1, UINT64_MAX - 1,
 		 "bytes for experts (half of what is free)"},
-		{"quant", OPTION_TEXT, &p.quant, 0, 0, "a recipe, as moefs -o quant= (tq3)"},
+		{"quant", OPTION_TEXT, &p.quant, 0, 0, "a recipe, as moefs -o quant= (auto)"},
 		{"store", OPTION_TEXT, &p.store, 0, 0, "folder of stores, as moefs -o store="},
 		{"threads", OPTION_NUMBER, &p.threads, 1, 1024, "all threads"},
 		{"json", OPTION_FLAG, &p.json, 0, 0, "one JSON object"},

@@ -152,9 +152,8 @@ static int half_budget(const struct model_view *m, uint64_t *budget, struct err 
 {
 	struct recipe r;
 	struct plan p;
-	int failed = recipe_find(&r, NULL, e);
-	if (!failed)
-		failed = plan_make(&p, m->config, &r, e);
+	recipe_find_default(&r, m->config);
+	int failed = plan_make(&p, m->config, &r, e);
 	if (failed)
 		return failed;
 	*budget = plan_slots_bytes(&p, m->config->layers, pager_slot_bytes) / 2;

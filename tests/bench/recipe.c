@@ -104,12 +104,12 @@ static enum choice choice_of(const struct selection *s, enum tensor_role role, u
 	return in_layer && layer + 1 == s->layer ? s->in_layer : s->of[role];
 }
 
-static struct selection of_recipe(const struct recipe *r)
+static struct selection of_recipe(const struct recipe *r, const struct config *model)
 {
 	struct selection s = all_kept();
 	for (int role = 0; role < TENSOR_ROLES; role++)
 		for (int c = 0; c < CHOICE_KEPT; c++)
-			if (recipe_format(r, (enum tensor_role)role) == choices[c].format)
+			if (recipe_format(r, model, (enum tensor_role)role) == choices[c].format)
 				s.of[role] = (enum choice)c;
 	return s;
 }
@@ -433,7 +433,7 @@ static int measure_recipe(struct bench *b, struct table *t, const char *quant, s
 	struct divergence d[2];
 	struct mount m = {0};
 	int failed = recipe_find(&r, quant, e);
-	struct selection s = of_recipe(&r);
+	struct selection s = of_recipe(&r, b->exact.view.config);
 	if (!failed)
 		failed = diverge_with(b, &s, d, e);
 	if (failed)
@@ -478,12 +478,14 @@ static int prepare(struct bench *b, struct err *e)
 	int failed = b->text && b->turns
 			     ? recipe_find(&standard, b->within, e)
 			     : err_set(e, EINVAL, "--text FILE and --turns FILE are wanted");
+	if (!failed)
+		failed = open_mount(&b->exact, b, "bf16", e);
 	if (failed)
 		return failed;
-	b->standard = of_recipe(&standard);
-	failed = open_mount(&b->exact, b, "bf16", e);
-	if (!failed)
-		failed = corpus_add_text(&b->corpora[0], &b->exact.view, b->text, b->tokens, e);
+	if (!b->within)
+		recipe_find_default(&standard, b->exact.view.config);
+	b->standard = of_recipe(&standard, b->exact.view.config);
+	failed = corpus_add_text(&b->corpora[0], &b->exact.view, b->text, b->tokens, e);
 	if (!failed)
 		failed = corpus_add_turns(&b->corpora[1], &b->exact.view, b->turns, b->tokens, e);
 	if (!failed)
@@ -528,7 +530,7 @@ int recipe_command(int argc, char **argv, struct err *e)
 		{"formats", OPTION_TEXT, &b.formats, 0, 0, "what they are tried in (all but tq2)"},
 		{"recipes", OPTION_TEXT, &b.recipes, 0, 0, "of the first table (all)"},
 		{"within", OPTION_TEXT, &b.within, 0, 0,
-		 "the recipe of the last columns (default)"},
+		 "the recipe of the last columns (the model's default)"},
 		{"tokens", OPTION_NUMBER, &b.tokens, 2, TEXT_MOST, "at most so many of either"},
 		{"store", OPTION_TEXT, &b.store, 0, 0, "folder of stores, as moefs -o store="},
 		{"threads", OPTION_NUMBER, &b.threads, 1, 1024, "all threads"},

@@ -421,7 +421,7 @@ int run_command(int argc, char **argv, struct err *e)
 		 "rows of steps with drafts, of which none stands"},
 		{"budget", OPTION_NUMBER, &r.budget, 1, UINT64_MAX - 1,
 		 "bytes for experts (half of what is free)"},
-		{"quant", OPTION_TEXT, &r.quant, 0, 0, "a recipe, as moefs -o quant= (tq3)"},
+		{"quant", OPTION_TEXT, &r.quant, 0, 0, "a recipe, as moefs -o quant= (auto)"},
 		{"store", OPTION_TEXT, &r.store, 0, 0, "folder of stores, as moefs -o store="},
 		{"policy", OPTION_TEXT, &r.policy, 0, 0,
 		 "words of cache/policy, as \"lru no-prefetch\""},

@@ -123,7 +123,7 @@ async function shell() {
 }
 
 // A turn that goes on until the context is full, beside others that go on as long: tests/mount/lib.sh, begin_long.
-const ha = "ha ha ha ha ha ha ha ha ha ha";
+const ha = "ha ".repeat(30).trim();
 function beside(count) {
 	for (let i = 0; i < count; i++) {
 		const at = `${TREE}/${fable}/sessions/beside-${i}`;

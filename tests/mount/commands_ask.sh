@@ -204,7 +204,7 @@ kills() { # in a mount that was there
 stopped() {
 	mkdir "$sums_there/sessions/stays" && hold_at 16 || exit
 	"$MOEFS" ask -s stays -p temperature=0 -p max_tokens=0 -p chat=off "$sums" \
-		"ha ha ha ha ha ha ha ha ha ha" </dev/null >"$work/answer" 2>"$work/said" &
+		"ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha" </dev/null >"$work/answer" 2>"$work/said" &
 	asking=$!
 	for i in $(seq $((limit * 20))); do
 		[ -s "$work/answer" ] && break
@@ -282,7 +282,7 @@ stops() {
 		keys Never ask
 		await Never ask
 		press C
-		type ha ha ha ha ha ha ha ha ha ha
+		type ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha
 		run until grep -q generating "$session/status"; do :; done
 		press C
 		run rm "$MOEFS_HOLD" && grep -q stopped "$session/wait" && grep -q "^finish stopped" "$session/stats"

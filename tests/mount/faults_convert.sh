@@ -23,8 +23,8 @@ cd /
 unmounted
 mv "$store" "$work/reference"
 kept() { ls "$1" | grep -vx -e heat -e checkpoint | xargs; } # FOLDER: what is there of a store, and of a checkpoint, which it is
-claim "a store is its files and a checkpoint's, and nothing else" same "$(kept "$work"/reference/*/tq3 | tr ' ' '\n' |
-	grep -Ev '^(chat_template.jinja|(config|generation_config|model.safetensors.index|tokenizer|tokenizer_config|tq_config).json)$' | xargs)" \
+claim "a store is its files and a checkpoint's, and nothing else" same "$(kept "$work"/reference/*/3bit | tr ' ' '\n' |
+	grep -Ev '^(chat_template.jinja|(config|generation_config|model.safetensors.index|tokenizer|tokenizer_config|tc_config).json)$' | xargs)" \
 	"dense.safetensors experts.safetensors index source"
 faulty_disk
 
@@ -43,10 +43,10 @@ same_store() { # once it is complete
 	local file
 	complete
 	for file in experts.safetensors dense.safetensors index; do
-		cmp "$work"/reference/*/tq3/$file "$work"/disk/*/tq3/$file || fail "$file differs"
+		cmp "$work"/reference/*/3bit/$file "$work"/disk/*/3bit/$file || fail "$file differs"
 	done
 	# And what a mount keeps when it ends.
-	same "$(kept "$work"/disk/*/tq3)" "$(kept "$work"/reference/*/tq3)" "files"
+	same "$(kept "$work"/disk/*/3bit)" "$(kept "$work"/reference/*/3bit)" "files"
 }
 no_store() { # that anyone would take for one
 	[ -z "$(find "$work/disk" -name index)" ] || fail "there is a store"
@@ -309,7 +309,7 @@ really_full() { # since it was mounted: a model of a folder is loaded when it is
 	idle
 	answers
 	complete
-	cmp "$work"/reference/*/tq3/experts.safetensors "$store"/*/tq3/experts.safetensors
+	cmp "$work"/reference/*/3bit/experts.safetensors "$store"/*/3bit/experts.safetensors
 }
 mkdir "$work/small"
 if mount -t tmpfs -o size=64M,mode=700 none "$work/small" 2>/dev/null; then

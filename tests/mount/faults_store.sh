@@ -20,7 +20,7 @@ complete
 cd /
 unmounted
 mv "$store" "$work/pristine"
-folder=$store/$(cd "$work/pristine" && echo */tq3) # of the store itself
+folder=$store/$(cd "$work/pristine" && echo */3bit) # of the store itself
 
 begin() { # [OPTION…]: a mount of a copy of the store, until the claim ends
 	trap end EXIT

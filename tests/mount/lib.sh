@@ -310,7 +310,7 @@ working() { # [what status was]
 # likeliest continuation of this text is more of it.
 long_turn() {
 	echo 0 > params/max_tokens && echo 0 > params/temperature && echo off > params/chat &&
-		echo "ha ha ha ha ha ha ha ha ha ha" > prompt || exit
+		echo "ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha" > prompt || exit
 }
 # The same after `holdable`: it works until it is told to stop or let go, on a machine however slow, since it
 # stands once it has so many tokens; and with it all turns of the mount.

@@ -93,14 +93,14 @@ begin() { # a mount that finds the place itself
 }
 beside() {
 	begin
-	same "$place" "$work/models/one.moefs/tq3"
+	same "$place" "$work/models/one.moefs/3bit"
 	[ -e "$place/index" ] || fail "no store in $place"
 	rm -r "$work/models/one.moefs"
 }
 in_cache() { # where a folder beside the model may not be made
 	local place
 	begin
-	case $place in "$work"/home/.cache/moefs/one-*/tq3) ;; *) fail "the store is in $place" ;; esac
+	case $place in "$work"/home/.cache/moefs/one-*/3bit) ;; *) fail "the store is in $place" ;; esac
 	[ -e "$place/index" ] || fail "no store in $place"
 	[ ! -e "$work/models/one.moefs" ] || fail "there is one beside the model, too"
 }

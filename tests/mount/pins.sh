@@ -269,7 +269,7 @@ meanwhile() { # the generation goes on, and says what it says alone
 	end_long
 	count=$(awk '$1 == "output_tokens" { print $2 }' stats)
 	cd ../quiet && echo "$count" > params/max_tokens && echo 0 > params/temperature && echo off > params/chat || exit
-	ask "ha ha ha ha ha ha ha ha ha ha" >/dev/null
+	ask "ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha" >/dev/null
 	cmp output ../changed/output
 	rmdir "$m/sessions/quiet" "$m/sessions/changed"
 }

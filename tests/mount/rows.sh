@@ -114,10 +114,10 @@ for f in layers hidden_size heads kv_heads head_dim vocabulary experts experts_p
 done
 fact bits_per_weight $fraction
 fact defaults '^do_sample true'
-fact recipe '^tq3$'
+fact recipe '^3bit$'
 fact codec '^none'
 fact source "^/.*/$(basename "$MODEL")\$"
-fact store '^/.*/tq3$'
+fact store '^/.*/3bit$'
 fact state '^ready$'
 fact progress '^idle$'
 fact template '^chat_template.jinja$'
@@ -134,7 +134,7 @@ row MODEL/tensors/NAME.npy 444 bytes
 
 # ---- where they are ----
 
-mounted -o quant=tq3
+mounted -o quant=3bit
 loaded
 complete
 mkdir sessions/rows || exit 1

@@ -38,7 +38,7 @@ pristine() {
 	cp "$original/model.safetensors" "$weights"
 }
 stored() { # which store that is
-	cksum "$store"/*/tq3/index "$store"/*/tq3/experts.safetensors "$store"/*/tq3/dense.safetensors
+	cksum "$store"/*/3bit/index "$store"/*/3bit/experts.safetensors "$store"/*/3bit/dense.safetensors
 }
 end() { # of a claim, also where it fails in the middle
 	cd /
@@ -77,19 +77,19 @@ claim "an edit that no sample meets, with the mtime set back, is not answered by
 
 copied() { # NAME command…: a way to copy, after which the store is what it was
 	whole
-	local before=$(stored) known=$(stat -c %s "$store"/*/tq3/source)
+	local before=$(stored) known=$(stat -c %s "$store"/*/3bit/source)
 	eval "$1" || fail "$1"
 	mounted
 	same "$(ask "$question")" "$answer"
 	complete
 	cd / && unmounted
 	same "$(stored)" "$before" "the store"
-	[ "$(stat -c %s "$store"/*/tq3/source)" -gt "$known" ] || fail "the new times are not kept"
-	known=$(stat -c %s "$store"/*/tq3/source)
+	[ "$(stat -c %s "$store"/*/3bit/source)" -gt "$known" ] || fail "the new times are not kept"
+	known=$(stat -c %s "$store"/*/3bit/source)
 	mounted
 	same "$(ask "$question")" "$answer"
 	cd / && unmounted
-	same "$(stat -c %s "$store"/*/tq3/source)" "$known" "it is checked once"
+	same "$(stat -c %s "$store"/*/3bit/source)" "$known" "it is checked once"
 }
 replace='mv "$MODEL" "$work/old" && cp -r $flag "$work/old" "$MODEL" && rm -rf "$work/old"'
 for flag in "" -p; do
@@ -99,7 +99,7 @@ claim "touch: other times are no other checkpoint" copied 'touch "$MODEL"/*'
 
 remade() { # a store that is damaged, then removed as the words say
 	whole
-	local dense=$(echo "$store"/*/tq3/dense.safetensors)
+	local dense=$(echo "$store"/*/3bit/dense.safetensors)
 	printf x | dd of="$dense" bs=1 seek=$(($(stat -c %s "$dense") - 5000)) conv=notrunc status=none
 	mounted
 	echo "$question" > prompt
@@ -115,7 +115,7 @@ claim "a damaged store is made anew once its folder is removed, without a new mo
 
 remade_experts() { # where it is met by a model that is ready
 	whole
-	local experts=$(echo "$store"/*/tq3/experts.safetensors)
+	local experts=$(echo "$store"/*/3bit/experts.safetensors)
 	dd if=/dev/urandom of="$experts" bs=4096 seek=1 count=$(($(stat -c %s "$experts") / 4096 - 1)) conv=notrunc status=none
 	find "$work" -xdev -name heat -delete
 	mounted
@@ -130,11 +130,11 @@ remade_experts() { # where it is met by a model that is ready
 }
 claim "…also where only its experts are" remade_experts
 
-damaged() { # one expert that the answer does not need is no number
+damaged() { # one expert that the answer does not need is no number, and no draft may need it
 	trap end EXIT
 	pristine
 	rm -rf "$store"
-	mounted
+	mounted -o draft=off
 	ask "$question" >/dev/null
 	local row=$(grep -m1 '[.]' experts/map) # the first layer that has one: "02 677.…"
 	local before=${row#* }
@@ -162,11 +162,11 @@ stopped() { # FOLDER of a model: until its conversion says that it cannot go on
 }
 two_of_damaged() {
 	damaged
-	mounted
+	mounted -o draft=off
 	same "$(ask "$question")" "$answer"
 	stopped "$m"
 	mkdir -p "$work/mnt2"
-	"$MOEFS" -o "store=$store" "$MODEL" "$work/mnt2" || fail "the second mount"
+	"$MOEFS" -o "store=$store,draft=off" "$MODEL" "$work/mnt2" || fail "the second mount"
 	local other=$work/mnt2/source
 	echo 0 > "$other/sessions/default/params/temperature"
 	echo 24 > "$other/sessions/default/params/max_tokens"

@@ -235,7 +235,7 @@ cd "$work" && unmounted
 mounted -o quant=tq4
 recipe() {
 	fails_with "Invalid argument" cp "$kept" sessions/default/state
-	grep -q "recipe tq3, and this mount's is tq4" error || fail "$(cat error)"
+	grep -q "recipe 3bit, and this mount's is tq4" error || fail "$(cat error)"
 	grep -q "messages.json" error || fail "no remedy: $(cat error)"
 }
 claim "another recipe's is refused in words" recipe

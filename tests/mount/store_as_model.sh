@@ -26,12 +26,12 @@ m=$mnt/moved
 mounted
 loaded
 complete
-claim "the store was made by the default recipe" same "$recipe" tq3
-claim "its weights are taken as they are" same "$(cat info/recipe)" "as published: native TQ, in place"
+claim "the store was made by the default recipe" same "$recipe" 3bit
+claim "its weights are taken as they are" same "$(cat info/recipe)" "as published: native TC, in place"
 claim "it gives the same text" same "$(answers)" "$first"
 cd / && unmounted
 
 mounted -o quant=tq2
 loaded
-claim "it can be encoded anew, and says from what" same "$(cat info/recipe)" "tq2 from native TQ"
+claim "it can be encoded anew, and says from what" same "$(cat info/recipe)" "tq2 from native TC"
 finish

@@ -6,7 +6,7 @@ mkdir -p "$work/models" "$work/home" "$mnt"
 cp -r "$MODEL" "$work/models/one"
 MODEL=$work/models/one
 m=$mnt/one
-beside=$work/models/one.moefs/tq3
+beside=$work/models/one.moefs/3bit
 kept=$work/kept
 export HOME=$work/home
 unset XDG_CACHE_HOME
@@ -55,7 +55,7 @@ elsewhere() { # in a folder of stores, where no name tells whose it is
 	local path
 	begin -o "store=$kept"
 	unmounted
-	path=$(echo "$kept"/one-*/tq3)
+	path=$(echo "$kept"/one-*/3bit)
 	same "$(said "$path" "$kept")" "complete there"
 	XDG_CACHE_HOME=$work/caches && export XDG_CACHE_HOME
 	mkdir -p "$work/caches" && mv "$kept" "$work/caches/moefs"
@@ -73,8 +73,8 @@ changed() { # its checkpoint: a copy has other times, an edit another size, and 
 	mv "$work/models/two" "$MODEL"
 }
 unfinished() { # a conversion that was interrupted
-	mkdir -p "$work/half/one.moefs" && cp -r "$beside" "$work/half/one.moefs/tq3"
-	cd "$work/half/one.moefs/tq3" && rm index && printf 'MOEFSJNL' >journal
+	mkdir -p "$work/half/one.moefs" && cp -r "$beside" "$work/half/one.moefs/3bit"
+	cd "$work/half/one.moefs/3bit" && rm index && printf 'MOEFSJNL' >journal
 	same "$(stores "$work/half")" "" "of a journal that is torn"
 	fails_with "is no store" "$MOEFS" stores --delete "$PWD"
 	[ -e dense.safetensors ] || fail "it is deleted"
@@ -95,7 +95,7 @@ refuses() { # what is no store, or has more in it, or is another's
 	fi
 }
 deletes() { # these, and the folder that stood for the checkpoint
-	local path=$(echo "$kept"/one-*/tq3)
+	local path=$(echo "$kept"/one-*/3bit)
 	same "$(stores --delete -n "$beside" "$path" | sed 's/ (.*//')" "would delete $beside
 would delete $path"
 	[ -e "$beside/index" ] && [ -e "$path/index" ] || fail "-n deletes"

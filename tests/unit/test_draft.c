@@ -34,7 +34,8 @@ static uint64_t all(const uint64_t counts[SESSION_DRAFTS])
 }
 
 /* The likeliest continuation of this is more of it. */
-static const char repeats[] = "ha ha ha ha ha ha ha ha ha ha";
+static const char repeats[] = "ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha "
+			      "ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha";
 
 static struct session *continuing(const char *draft, const char *temperature, const char *seed)
 {
@@ -140,7 +141,7 @@ static void a_full_context_is_as_full_as_without(void **state)
 {
 	(void)state;
 	struct test_model narrow;
-	test_model_ready(&narrow, test_fable(), &(struct engine_options){.context = 70});
+	test_model_ready(&narrow, test_fable(), &(struct engine_options){.context = 100});
 	struct session *both[] = {test_greedy_session(&narrow), test_greedy_session(&narrow)};
 	for (int i = 0; i < 2; i++) {
 		test_set(both[i], "draft", i ? "lookup" : "off");
@@ -148,8 +149,8 @@ static void a_full_context_is_as_full_as_without(void **state)
 		test_set(both[i], "max_tokens", "0");
 	}
 	test_same_text(test_ask(both[0], repeats), test_ask(both[1], repeats));
-	assert_int_equal(session_computed(both[0])->count, 70);
-	assert_int_equal(session_computed(both[1])->count, 70);
+	assert_int_equal(session_computed(both[0])->count, 100);
+	assert_int_equal(session_computed(both[1])->count, 100);
 	session_end(both[0]);
 	session_end(both[1]);
 	test_model_close(&narrow);

@@ -284,14 +284,14 @@ static void the_recipe_says_what_the_weights_were_in(void **state)
 	static const struct {
 		const char *fixture, *quant, *words;
 	} models[] = {
-		{"qwen3_moe", NULL, "tq3"},
-		{"qwen3_moe", "auto", "tq3"},
+		{"qwen3_moe", NULL, "3bit"},
+		{"qwen3_moe", "auto", "3bit"},
 		{"qwen3_moe", "bf16", "bf16"},
 		{"qwen3_moe_mlx4", NULL, "as published: MLX affine codes, in place"},
 		{"qwen3_moe_mlx4", "tq3", "tq3 from MLX affine codes"},
-		{"qwen3_moe_fp8", NULL, "tq3 from FP8"},
+		{"qwen3_moe_fp8", NULL, "3bit from FP8"},
 		{"tq3_native", NULL, "as published: native TQ, in place"},
-		{"qwen3_moe", "3bit", "3bit"},
+		{"qwen3_moe", "tq3", "tq3"},
 		{"tq3_native", "2bit", "2bit from native TQ"},
 		{"tq3_native", "tq4", "tq4 from native TQ"},
 		{"tq3_native", "bf16", "bf16 from native TQ"},

@@ -17,7 +17,7 @@ static struct err e;
 static const char *const quants[] = {"2bit", "3bit", "4bit", "tq2", "tq3", "tq4", "bf16"};
 enum { QUANTS = sizeof quants / sizeof *quants };
 
-/* Qwen3-30B-A3B's and Qwen3-32B's sizes. */
+/* The sizes of Qwen3-30B-A3B, Qwen3-32B and Qwen3.6-35B-A3B. */
 static const char moe
 	[] = "{\"model_type\": \"qwen3_moe\", \"hidden_size\": 2048, \"num_hidden_layers\": 48, "
 	     "\"vocab_size\": 151936, \"max_position_embeddings\": 40960, \"num_attention_heads\": "
@@ -32,6 +32,17 @@ static const char moe
 	     "64, "
 	     "\"num_key_value_heads\": 8, \"head_dim\": 128, \"intermediate_size\": 25600, "
 	     "\"rope_theta\": 1000000.0, \"rms_norm_eps\": 1e-06, \"tie_word_embeddings\": false}";
+
+static const char hybrid[] =
+	"{\"model_type\": \"qwen3_next\", \"hidden_size\": 2048, \"num_hidden_layers\": 40, "
+	"\"vocab_size\": 248320, \"max_position_embeddings\": 40960, \"num_attention_heads\": 16, "
+	"\"num_key_value_heads\": 2, \"head_dim\": 256, \"intermediate_size\": 5120, "
+	"\"moe_intermediate_size\": 512, \"shared_expert_intermediate_size\": 512, "
+	"\"num_experts\": 256, \"num_experts_per_tok\": 8, \"norm_topk_prob\": true, "
+	"\"linear_conv_kernel_dim\": 4, \"linear_num_key_heads\": 16, "
+	"\"linear_key_head_dim\": 128, \"linear_num_value_heads\": 32, "
+	"\"linear_value_head_dim\": 128, \"partial_rotary_factor\": 0.25, "
+	"\"rope_theta\": 10000000.0, \"rms_norm_eps\": 1e-06, \"tie_word_embeddings\": false}";
 
 static void plan_of(struct plan *p, struct config *c, const char *text, const char *quant)
 {
@@ -78,9 +89,12 @@ static void a_recipe_has_about_the_bits_of_its_name(void **state)
 		bool all;
 		double most;
 	} sizes[] = {
-		{moe, "3bit", false, 3.2}, {moe, "3bit", true, 3.2},   {dense, "3bit", true, 3.2},
-		{moe, "4bit", false, 4.2}, {dense, "4bit", true, 4.2}, {moe, "2bit", true, 2.3},
-		{moe, "2bit", false, 2.6}, {dense, "2bit", true, 2.4},
+		{moe, "3bit", false, 3.2},    {moe, "3bit", true, 3.2},
+		{dense, "3bit", true, 3.2},   {hybrid, "3bit", false, 3.65},
+		{hybrid, "3bit", true, 3.2},  {hybrid, "4bit", false, 4.2},
+		{hybrid, "2bit", false, 2.3}, {moe, "4bit", false, 4.2},
+		{dense, "4bit", true, 4.2},   {moe, "2bit", true, 2.3},
+		{moe, "2bit", false, 2.3},    {dense, "2bit", true, 2.3},
 	};
 	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
 		double bits = bits_of(sizes[i].text, sizes[i].quant, sizes[i].all);
@@ -101,6 +115,7 @@ static void a_text_leads_back_to_its_recipe(void **state)
 		assert_true(recipe_from_text(&back, text));
 		assert_string_equal(back.quant, quants[i]);
 		assert_memory_equal(back.of, r.of, sizeof r.of);
+		assert_memory_equal(back.of_hybrids, r.of_hybrids, sizeof r.of_hybrids);
 	}
 	struct recipe r;
 	assert_false(recipe_from_text(&r, "5bit kept bf16 norms f16"));
@@ -127,7 +142,7 @@ static void routers_are_in_blocks_where_rows_are_whole_ones(void **state)
 		struct plan p;
 		bool found = false;
 		(void)snprintf(text, sizeof text, small, width);
-		plan_of(&p, c, text, "3bit");
+		plan_of(&p, c, text, "4bit");
 		for (uint32_t i = 0; i < p.dense_count; i++)
 			if (p.dense[i].id.role == TENSOR_ROUTER) {
 				assert_int_equal(p.dense[i].shape.format,
@@ -140,11 +155,38 @@ static void routers_are_in_blocks_where_rows_are_whole_ones(void **state)
 	free(c);
 }
 
+/* Where there are no experts all is in 4 bits, as it was by the former default. */
+static void the_default_follows_from_whether_there_are_experts(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text, *quant;
+	} models[] = {{moe, "3bit"}, {hybrid, "3bit"}, {dense, "4bit"}};
+	struct config *c = malloc(sizeof *c);
+	assert_non_null(c);
+	for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+		struct recipe r, none;
+		if (config_parse(c, models[i].text, strlen(models[i].text), "config.json", &e))
+			fail_msg("%s", e.text);
+		recipe_find_default(&r, c);
+		assert_string_equal(r.quant, models[i].quant);
+		assert_true(recipe_is_default(&r, c));
+		assert_int_equal(recipe_find(&none, "auto", &e), 0);
+		recipe_keep_none(&none, c);
+		assert_string_equal(none.quant, models[i].quant);
+		recipe_make_former(&r);
+		assert_string_equal(r.quant, "tq3");
+		assert_false(recipe_is_default(&r, c));
+	}
+	free(c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_recipe_has_about_the_bits_of_its_name),
 		cmocka_unit_test(a_text_leads_back_to_its_recipe),
+		cmocka_unit_test(the_default_follows_from_whether_there_are_experts),
 		cmocka_unit_test(routers_are_in_blocks_where_rows_are_whole_ones),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

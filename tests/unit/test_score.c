@@ -21,7 +21,8 @@ static const char TALE[] = "Once upon a time there was a fox who lived in the wo
 			   "What is the capital of France? The capital of France is Paris.\n"
 			   "1 2 3 4 5 6 7 8 9 10 11 12; it's not what they'd say, but we'll see.";
 /* The likeliest continuation of this is more of it. */
-static const char REPEATS[] = "ha ha ha ha ha ha ha ha ha ha";
+static const char REPEATS[] = "ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha "
+			      "ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha";
 
 /* ---- help ---- */
 

@@ -426,7 +426,7 @@ static void another_recipes_and_models_are_refused_with_the_first_piece(void **s
 	struct session *s = with_a_turn(&fable);
 	struct file f = save(s), piece = {f.at, 4096};
 	test_model_open(&m, test_fable(), &(struct engine_options){.quant = "tq4"});
-	refused(&m, &piece, -EINVAL, "recipe tq3");
+	refused(&m, &piece, -EINVAL, "recipe 3bit");
 	test_model_close(&m);
 	test_model_open(&m, test_fable(), &(struct engine_options){.exact = 1});
 	refused(&m, &piece, -EINVAL, "exact");

@@ -193,7 +193,7 @@ static ino_t inode_of(const char *name)
 static void asked(const char *want)
 {
 	struct test_model m;
-	test_model_ready(&m, test_fable(), &(struct engine_options){0});
+	test_model_ready(&m, test_fable(), &(struct engine_options){.quant = "tq3"});
 	struct session *s = test_greedy_session(&m);
 	test_answer(s, capital, want);
 	session_end(s);
