@@ -246,8 +246,7 @@ static bool answer_at_once(struct turn *t, const struct wish *w, const char *set
 		    tree_path(path, turn_tree(t), "%s/sessions/%s/ctl", t->session.model,
 			      t->session.name);
 	int fd = fits ? open(path, O_WRONLY | O_CLOEXEC) : -1;
-	bool answers = fd >= 0 &&
-		       write(fd, verb.data, verb.length) == (ssize_t)verb.length;
+	bool answers = fd >= 0 && write(fd, verb.data, verb.length) == (ssize_t)verb.length;
 	if (fd >= 0)
 		turn_close_later(t, fd);
 	text_free(&verb);

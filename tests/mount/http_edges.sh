@@ -117,6 +117,7 @@ gateway_over
 # ---- who goes away is the tree ----
 
 others=()
+holdable
 cd / && unmounted && mounted
 loaded
 gateway
@@ -129,9 +130,11 @@ many = {"type": "json_schema", "schema": {"type": "array", "items": {"type": "in
 anthropic = {"model": fable, "max_tokens": 100000, "stream": True, "output_config": {"format": many},
              "messages": [{"role": "user", "content": "Count."}]}
 asked = [begin(long(stream=True)), begin(long()), begin(anthropic, "/v1/messages")]
+until(lambda: len(working()) == 3, working)  # the first of them stands, and the others behind it
+with open(os.environ["MOEFS_HOLD"], "w") as f:
+    f.write("1000\n")
 asked[0].recv(1)
 asked[2].recv(1)
-until(lambda: len(working()) == 3, working)
 if kill:
     os.kill(int(sys.argv[2]), 9)
 else:
@@ -148,12 +151,14 @@ assert whole.startswith(b"HTTP/1.1 503 " if kill else b"HTTP/1.1 500 ") and word
 assert b"event: error" in events_ and words.encode() in events_.split(b"data: ")[-1], events_[-300:]
 PY
 removed() {
+	hold_at 16
 	timeout $limit python3 "$work/gone.py" "removed from the tree" &&
-		same "$(ls -d "$m"/sessions/http-* 2>/dev/null | grep -v kept)" ""
+		same "$(ls "$m/sessions" | grep http- | grep -v kept)" "" && let_go
 }
 claim "whose session somebody removes is told so, in a stream and in one piece" removed
 
 killed() {
+	hold_at 16
 	timeout $limit python3 "$work/gone.py" "the tree is gone" "$daemon" || exit
 	py <<'PY'
 from gateway import *
@@ -163,6 +168,7 @@ for path, status in ("/v1/chat/completions", 503), ("/v1/messages", 529):
 PY
 }
 claim "where moefs is killed streams end with their error, and requests are told to come again" killed
+let_go
 cd / && unmounted && mounted
 again() { py <<'PY'; }
 from gateway import *
