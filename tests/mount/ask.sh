@@ -55,7 +55,7 @@ pieces() {
 	seq 32 | xargs -P 8 -I% sh -c 'exec 3<>ask; echo "What is the capital of Peru? (%)" >&3; cat <&3' >"$work/pieces"
 	seq 32 | xargs -I% sh -c 'exec 3<>ask; echo "What is the capital of Peru? (%)" >&3; cat <&3' >"$work/in-turn"
 	same "$(sort "$work/pieces")" "$(sort "$work/in-turn")" "side by side and one after the other"
-	timeout 60 python3 - <<'PY' || fail python
+	timeout $limit python3 - <<'PY' || fail python
 import os
 for turn in range(3):
     f = os.open("ask", os.O_RDWR)

@@ -146,10 +146,14 @@ def begin(body, path="/v1/chat/completions"):
 
 
 def raw(data):
-    """What is answered to these bytes until the connection is closed."""
-    s, got = connect(), b""
+    """What is answered to these bytes until the connection is closed; raw.took: seconds to send them."""
+    began, got = time.monotonic(), b""
+    s = connect()
     try:
-        s.sendall(data)
+        try:
+            s.sendall(data)
+        finally:
+            raw.took = time.monotonic() - began
         while piece := s.recv(65536):
             got += piece
     except ConnectionError:

@@ -2,9 +2,9 @@
  * says of one that stands, and no slowness of the machine or of the test has it be over.
  *
  * The linker puts this around turn_step (Makefile); all else is the program's. While the file that
- * MOEFS_HOLD names has a number in it, no turn goes on whose answer has so many tokens, until the
- * number grows, the file is gone or the turn is to stop. The thread that computes holds no lock
- * meanwhile. */
+ * MOEFS_HOLD names is there, no turn goes on whose answer has as many tokens as the number in it
+ * says, until that grows, the file is gone or the turn is to stop. A file without a number is being
+ * written: nothing goes on. The thread that computes holds no lock meanwhile. */
 #include "engine/serve/session_state.h"
 
 #include <stdio.h>
@@ -20,11 +20,9 @@ static size_t tokens_to_stand_at(void)
 	const char *path = getenv("MOEFS_HOLD");
 	FILE *f = path ? fopen(path, "re") : NULL;
 	char line[32];
-	size_t tokens = SIZE_MAX;
 	if (!f)
-		return tokens;
-	if (fgets(line, sizeof line, f))
-		tokens = strtoul(line, NULL, 10);
+		return SIZE_MAX;
+	size_t tokens = fgets(line, sizeof line, f) ? strtoul(line, NULL, 10) : 0;
 	(void)fclose(f);
 	return tokens;
 }

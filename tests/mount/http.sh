@@ -301,7 +301,7 @@ claim "lines of a system text that mean nothing are left out, and a common begin
 
 leave() { [ "$(ls "$fable/sessions")" = default ] || fail "$(ls "$fable/sessions")"; }
 end_http KILL 2>/dev/null
-begin_http active=1,queue=1,keep=0,body=4096,timeout=1
+begin_http active=1,queue=1,keep=0
 claim "what a killed gateway has left is removed by the next" leave
 
 busy() { py <<'PY'; }
@@ -333,10 +333,15 @@ with standing():
     assert metric("moefs_output_tokens_total") > 0
 PY
 claim "one answers, one waits, the next is told when to come again, and who goes away makes room" busy
+end_http
 
+begin_http active=1,queue=1,keep=0,body=4096,timeout=1
 hostile() { py <<'PY'; }
 from gateway import *
-def status(data): return raw(data)[9:12]
+def status(data): # once it is sent as fast as it has to be here: a test may be paused
+    while True:
+        got = raw(data)
+        if raw.took < .5: return got[9:12]
 assert status(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n") == b"200"
 assert status(b"GET /v1/models HTTP/1.1\r\nHost: rebound.example\r\n\r\n") == b"403"
 assert status(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\nConnection: close\r\n\r\n") == b"403"
@@ -363,7 +368,11 @@ try:
         s.sendall(b"\r\n")
         time.sleep(.2)
 except OSError: pass
-assert content(ask("What is the capital of France?")) == "The capital of France is Paris."
+while True:
+    try: answer = ask("What is the capital of France?")
+    except OSError: continue # not sent as fast as it has to be
+    break
+assert content(answer) == "The capital of France is Paris."
 PY
 claim "heads, bodies, times and paths have bounds" hostile
 end_http

@@ -26,7 +26,7 @@ skip_all() { # what is mounted by then is unmounted first, as at any end
 }
 
 alive() { # a process that has ended but was not waited for is not
-	[ -e "/proc/$1" ] && ! grep -q '^State:.Z' "/proc/$1/status" 2>/dev/null
+	grep -q '^State:.[^Z]' "/proc/$1/status" 2>/dev/null
 }
 
 unmounted() { # unmounts and waits for the daemon's end

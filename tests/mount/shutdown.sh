@@ -82,7 +82,7 @@ def until_it_fails(path, flags=os.O_RDONLY, first=None):
 def polls():
     f = os.open("sessions/e/wait", os.O_RDONLY)
     begun.append("poll")
-    select.select([f], [], [], 60)
+    select.select([f], [], [], int(os.environ["limit"]))
     failed.append("poll")
     try: os.close(f)
     except OSError: pass

@@ -91,29 +91,22 @@ several() { # readers that came at once see the same; one that is killed disturb
 }
 claim "several readers see the same lines, and a killed one disturbs nobody" several
 
-comes() { # TOKENS: the trace is at 3, and lines come until the turn has so many
-	exec 3<"$trace"
-	hold_at "$1"
-}
 programs() { # that read a few lines, or line by line
 	local first line
 	mkdir sessions/programs && cd sessions/programs || exit
-	begin_long
-	comes 50
-	same "$(timeout $limit head -n 3 <&3 | wc -l)" 3 "head -n 3"
-	comes 100
-	same "$(timeout $limit sh -c 'cat | head -n 3' <&3 | wc -l)" 3 "cat | head"
-	comes 150
-	same "$(timeout $limit dd bs=1 count=9 status=none <&3 | wc -c)" 9 "dd bs=1"
-	comes 200
+	begin_beside 6
+	long_turn
+	same "$(timeout $limit head -n 3 "$trace" | wc -l)" 3 "head -n 3"
+	same "$(timeout $limit sh -c 'cat "$0" | head -n 3' "$trace" | wc -l)" 3 "cat | head"
+	same "$(timeout $limit dd if="$trace" bs=1 count=9 status=none | wc -c)" 9 "dd bs=1"
 	first=
 	while read -r line; do
 		[[ $line =~ ^[^\ ]+\ [0-9]+\ (prompt|answer|draft)\ [0-9]{2}(\ [0-9]{3}\*?)+$ ]] || fail "not a line: $line"
 		first+=x
 		[ ${#first} = 50 ] && break
-	done <&3
-	exec 3<&-
+	done <"$trace"
 	same ${#first} 50 "lines that bash read"
+	end_beside
 	end_long
 	cd .. && rmdir programs
 }
