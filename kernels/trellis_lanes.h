@@ -341,8 +341,11 @@ static void make_targets(int16_t x[TQ_GROUP][LANES], const float *y, size_t grou
 		int16_t target[TQ_GROUP];
 		for (size_t i = 0; i < TQ_GROUP; i++)
 			target[i] = tc_target(y[i], scale);
-		for (size_t t = 0; t < TQ_GROUP; t++)
-			x[t][g] = target[tc_column(t)];
+		for (size_t t = 0; t < TQ_GROUP; t += TQ_UNIT) {
+			const int16_t *const unit = target + tc_column(t);
+			for (size_t i = 0; i < TQ_UNIT; i++)
+				x[t + i][g] = unit[i];
+		}
 	}
 }
 
