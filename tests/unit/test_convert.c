@@ -95,23 +95,41 @@ struct quant {
 	const char *name;
 	uint32_t expert_bits, dense_bits; /* 0: kept */
 	bool trellis;
+	uint32_t out_bits, value_bits, small_bits; /* of a trellis; small_bits 0: in blocks */
 };
 static const struct quant quants[] = {
-	{"tq2", 2, 4, false}, {"tq3", 3, 4, false}, {"tq4", 4, 4, false}, {"bf16", 0, 0, false},
-	{"2bit", 2, 3, true}, {"3bit", 3, 3, true}, {"4bit", 4, 4, true},
+	{"tq2", 2, 4, false, 0, 0, 0}, {"tq3", 3, 4, false, 0, 0, 0},
+	{"tq4", 4, 4, false, 0, 0, 0}, {"bf16", 0, 0, false, 0, 0, 0},
+	{"2bit", 2, 2, true, 3, 3, 4}, {"3bit", 3, 3, true, 3, 4, 4},
+	{"4bit", 4, 4, true, 4, 4, 0},
 };
 /* Squared error of a group of Gaussian weights, relative, per bits. */
 static const double expected_error[] = {[2] = .115, [3] = .0340, [4] = .0095},
 		    expected_trellis_error[] = {[2] = .079, [3] = .022, [4] = .0059};
+
+/* Routers and the like. */
+static bool is_small(const char *name)
+{
+	static const char *const small[] = {"mlp.gate.weight", "block_sparse_moe.gate.weight",
+					    "shared_expert_gate.weight"};
+	for (size_t i = 0; i < sizeof small / sizeof *small; i++)
+		if (strstr(name, small[i]))
+			return true;
+	return false;
+}
 
 static uint32_t bits_of(const struct quant *q, const char *name)
 {
 	if (strstr(name, ".experts."))
 		return q->expert_bits;
 	if (strstr(name, "shared_expert.down_proj.")) /* sensitive */
-		return q->trellis ? 4 : 0;
+		return q->value_bits;
 	if (strstr(name, ".v_proj.weight") && q->trellis)
-		return 4;
+		return q->value_bits;
+	if (strstr(name, ".o_proj.weight") && q->trellis)
+		return q->out_bits;
+	if (is_small(name))
+		return q->small_bits;
 	bool feed = strstr(name, ".mlp.gate_proj.weight") || strstr(name, ".mlp.up_proj.weight") ||
 		    strstr(name, ".mlp.down_proj.weight");
 	if (feed && q->trellis) /* all that a dense model has of experts */
@@ -213,15 +231,9 @@ static void compare_blocks(const struct golden *g, const struct test_tensor *t, 
 	}
 }
 
-/* Routers, by recipes of trellis codes. */
 static bool is_in_blocks(const struct quant *q, const struct test_tensor *t)
 {
-	static const char *const small[] = {"mlp.gate.weight", "block_sparse_moe.gate.weight",
-					    "shared_expert_gate.weight"};
-	for (size_t i = 0; i < sizeof small / sizeof *small; i++)
-		if (q->trellis && strstr(t->name, small[i]))
-			return t->shape[1] % 32 == 0;
-	return false;
+	return q->trellis && is_small(t->name) && t->shape[1] % 32 == 0;
 }
 
 static void compare_kept(const struct golden *g, const struct test_tensor *t, const char *name)

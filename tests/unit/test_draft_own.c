@@ -465,13 +465,14 @@ static void without_room_for_drafts_the_text_goes_on(void **state)
 {
 	(void)state;
 	struct test_model m;
-	open_model(&m, test_fixture("qwen3_5"), &(struct engine_options){0});
+	open_model(&m, test_fixture("qwen3_5"), &(struct engine_options){.quant = "tq3"});
 	struct session *off = session(&m, (struct how){"off", "0", "1", "150"});
 	char *want = test_ask(off, prompts[0]);
 	uint64_t used = engine_context_used(m.engine);
 	session_end(off);
 	test_model_close(&m);
-	open_model(&m, test_fixture("qwen3_5"), &(struct engine_options){.context_budget = used});
+	open_model(&m, test_fixture("qwen3_5"),
+		   &(struct engine_options){.quant = "tq3", .context_budget = used});
 	struct session *on = session(&m, (struct how){"mtp 2", "0", "1", "150"});
 	test_same_text(test_ask(on, prompts[0]), want);
 	assert_true(test_stats(on).drafted_by[DRAFT_MTP] > 0);
