@@ -29,6 +29,15 @@ void kept_give_up(void)
 		(void)pthread_join(thread, NULL);
 }
 
+void kept_cond_init(pthread_cond_t *c)
+{
+	pthread_condattr_t clock;
+	pthread_condattr_init(&clock);
+	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+	pthread_cond_init(c, &clock);
+	pthread_condattr_destroy(&clock);
+}
+
 void kept_wait(pthread_cond_t *c, pthread_mutex_t *lock, bool *keeps)
 {
 	if (!*keeps) {

@@ -18,6 +18,7 @@
  * another, so that one is always left for a source whose disk does not hang.
  */
 #include "cache/clock.h"
+#include "cache/kept.h"
 #include "cache/pool.h"
 #include "cache/reader.h"
 #include "cache/requests.h"
@@ -257,13 +258,13 @@ static void *ring_main(void *arg)
 static int start_loader(struct pager *p, bool ring, struct err *e);
 
 /* The lock is held, released while waiting. NULL: it is time to quit. */
-static struct entry *wait_for_request(struct pager *p)
+static struct entry *wait_for_request(struct pager *p, bool *keeps)
 {
 	struct entry *x;
 	while (!p->quit) {
 		if ((x = next_request(p, true)))
 			return x;
-		pthread_cond_wait(&p->work, &p->lock);
+		kept_wait(&p->work, &p->lock, keeps);
 	}
 	return NULL;
 }
@@ -285,8 +286,10 @@ static void *worker_main(void *arg)
 	struct loader *l = arg;
 	struct pager *p = l->pager;
 	struct entry *x;
+	bool keeps = false;
 	pthread_mutex_lock(&p->lock);
-	while ((x = wait_for_request(p))) {
+	while ((x = wait_for_request(p, &keeps))) {
+		keeps = true;
 		bool last = p->held == p->workers;
 		pthread_mutex_unlock(&p->lock);
 		if (last) { /* without memory for one more, this one must do */

@@ -2,6 +2,7 @@
  * in pager_batch.c, slots and eviction in pool.c, queues in requests.c, the threads that read in
  * loader.c. */
 #include "cache/pager.h"
+#include "cache/kept.h"
 
 #include "cache/pool.h"
 #include "cache/requests.h"
@@ -27,7 +28,7 @@ int pager_create_with(struct pager **out, uint64_t budget_bytes, enum pager_io i
 		return err_sys(e, ENOMEM, "the cache of experts");
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->changed, NULL);
-	pthread_cond_init(&p->work, NULL);
+	kept_cond_init(&p->work);
 	p->budget = budget_bytes;
 	p->policy = policy_default();
 	p->shield = p->prefetch = p->pins_hold = true;

@@ -74,11 +74,7 @@ int workers_create(struct workers **out, struct posts *posts, struct err *e)
 	if (!w)
 		return err_set(e, ENOMEM, "no memory for worker threads");
 	pthread_mutex_init(&w->lock, NULL);
-	pthread_condattr_t clock;
-	pthread_condattr_init(&clock);
-	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-	pthread_cond_init(&w->wanted, &clock);
-	pthread_condattr_destroy(&clock);
+	kept_cond_init(&w->wanted);
 	list_init(&w->queue);
 	list_init(&w->given);
 	w->posts = posts;
