@@ -56,10 +56,9 @@ void session_start_turn(struct session *s)
 	s->working = true;
 	atomic_store(&s->stop, false);
 	session_queue(s);
-	if (!s->background) {
+	if (!s->background)
 		send_away(s->model);
-		c->load_wanted = true; /* nothing is loaded for what is done while idle */
-	}
+	c->load_wanted = true;
 	pthread_cond_signal(&c->work);
 }
 
