@@ -82,6 +82,7 @@ static int print_progress(const struct model *m, char *text, size_t size)
 	if (!p.total || !p.done)
 		return snprintf(text, size, "%s", p.doing);
 	if (!strcmp(p.doing, "stopped")) {
+		model_error(m, why, sizeof why);
 		return snprintf(text, size, "stopped at %.0f %%: %s",
 				100 * (double)p.done / (double)p.total, why);
 	}

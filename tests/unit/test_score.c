@@ -439,7 +439,7 @@ static void without_logprobs_there_are_none_and_nobody_waits(void **state)
 	assert_null(session_logprobs(s));
 	test_set(s, "max_tokens", "2000");
 	test_set(s, "chat", "off");
-	struct answer *a = test_submit_held(s, TALE, 1);
+	struct answer *a = test_submit_held(s, REPEATS, 1);
 	struct answer *none = session_logprobs(s);
 	assert_int_equal(answer_size(none, &complete), 0);
 	assert_true(complete);
