@@ -4,7 +4,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tests/claim.bash
-unset MAKEFLAGS
+unset MAKEFLAGS CC # a compiler with a cache would keep that in the home that is looked into
 work=$(mktemp -d "${TMPDIR:-/tmp}/moefs-install.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 [ -x build/pages ] || { echo "not ok install.sh: build/pages is missing; run make"; exit 1; }
