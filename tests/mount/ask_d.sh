@@ -72,7 +72,7 @@ claim "a name that was not read to its end goes on with the next turn" turns
 busy() {
 	echo 0 > sessions/default/params/max_tokens && echo off > sessions/default/params/chat
 	hold_at 16
-	echo "ha ha ha ha ha ha ha ha ha ha" > ask.d/x
+	echo "ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha" > ask.d/x
 	shell_fails_with "Device or resource busy" "echo again > ask.d/x"
 	LC_ALL=C cat ask.d/x >/dev/null 2>"$work/said" & # by another process than the refused one
 	reads $!

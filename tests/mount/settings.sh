@@ -67,6 +67,7 @@ advised() { # the size that the message names is one that is taken
 	grep -q "at least $size" ../error || fail "$(cat ../error)"
 	same "$(ask "What is the capital of France?" | tail -n 1)" "The capital of France is Paris."
 	cd / && unmounted
+	rm -rf "$store" # a later mount would take it
 }
 claim "the budget that a refusal advises is accepted" advised
 

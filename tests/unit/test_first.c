@@ -167,7 +167,10 @@ static struct answer *submit_held(struct session *s)
 {
 	test_set(s, "chat", "off");
 	test_set(s, "max_tokens", "0");
-	return test_submit_held(s, "ha ha ha ha ha ha ha ha ha ha", 1);
+	return test_submit_held(s,
+				"ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha "
+				"ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha",
+				1);
 }
 
 static void end_held(struct session *s, struct answer *a)
