@@ -423,10 +423,13 @@ static void another_recipes_and_models_are_refused_with_the_first_piece(void **s
 {
 	(void)state;
 	struct test_model m;
+	char recipe[64], words[80];
 	struct session *s = with_a_turn(&fable);
 	struct file f = save(s), piece = {f.at, 4096};
+	model_fact(fable.model, FACT_RECIPE, recipe, sizeof recipe);
+	(void)snprintf(words, sizeof words, "recipe %.*s,", (int)strcspn(recipe, " "), recipe);
 	test_model_open(&m, test_fable(), &(struct engine_options){.quant = "tq4"});
-	refused(&m, &piece, -EINVAL, "recipe 3bit");
+	refused(&m, &piece, -EINVAL, words);
 	test_model_close(&m);
 	test_model_open(&m, test_fable(), &(struct engine_options){.exact = 1});
 	refused(&m, &piece, -EINVAL, "exact");
