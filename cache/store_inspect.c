@@ -137,14 +137,19 @@ int store_inspect(const char *folder, struct store_seen *out, struct err *e)
 	return failed;
 }
 
+bool store_complete_of(const char *folder, const uint64_t fingerprint[2])
+{
+	struct store_seen seen;
+	return !store_inspect(folder, &seen, NULL) && seen.kind == STORE_COMPLETE &&
+	       !memcmp(seen.key.fingerprint, fingerprint, sizeof seen.key.fingerprint);
+}
+
 bool store_superseded(const char *folder, const struct store_seen *seen)
 {
 	char refined[PATH_MOST];
-	struct store_seen other;
 	int n = snprintf(refined, sizeof refined, "%s" STORE_REFINED, folder);
 	return seen->kind == STORE_COMPLETE && n < (int)sizeof refined &&
-	       !store_inspect(refined, &other, NULL) && other.kind == STORE_COMPLETE &&
-	       !memcmp(other.key.fingerprint, seen->key.fingerprint, sizeof seen->key.fingerprint);
+	       store_complete_of(refined, seen->key.fingerprint);
 }
 
 /* ---- in use ---- */

@@ -34,6 +34,8 @@ int store_inspect(const char *folder, struct store_seen *out, struct err *e);
  * of one in place, and on file systems without leases. */
 bool store_in_use(const char *folder);
 
+/* Whether a complete store of the checkpoint with this fingerprint is there. */
+bool store_complete_of(const char *folder, const uint64_t fingerprint[2]);
 /* Whether what was refined of it is complete, of the same checkpoint: the next mount takes that. */
 bool store_superseded(const char *folder, const struct store_seen *seen);
 

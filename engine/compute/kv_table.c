@@ -95,15 +95,20 @@ static int add_block(struct kv_table *t, struct err *e)
 	return 0;
 }
 
-/* Gives back what only rows before `held` positions have seen. */
-static void release(struct kv_table *t, size_t held)
+/* Gives back what only rows before `held` positions have seen. The lock is held. */
+static void leave_behind(struct kv_table *t, size_t held)
 {
 	uint32_t from = kept_from(t, held);
-	if (from <= t->from)
+	t->from = from > t->from ? from : t->from;
+	sweep(t);
+}
+
+static void release(struct kv_table *t, size_t held)
+{
+	if (kept_from(t, held) <= t->from)
 		return;
 	pthread_mutex_lock(&t->budget->lock);
-	t->from = from;
-	sweep(t);
+	leave_behind(t, held);
 	pthread_mutex_unlock(&t->budget->lock);
 }
 
@@ -236,9 +241,7 @@ void kv_mark(struct kv_table *t, size_t held, size_t position)
 	size_t last = t->mark_count ? t->marks[t->mark_count - 1] : 0;
 	if (position > last && seen_from(t->window, position) >= t->from)
 		add_mark(t, position);
-	uint32_t from = kept_from(t, held);
-	t->from = from > t->from ? from : t->from;
-	sweep(t);
+	leave_behind(t, held);
 	pthread_mutex_unlock(&t->budget->lock);
 }
 

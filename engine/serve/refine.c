@@ -91,9 +91,7 @@ static int copy_plan(struct refinement *r, const struct model_store *serving, st
 /* Whether what is there is of this checkpoint, whoever refined it, and by what text. */
 static bool is_refined(const struct refinement *r)
 {
-	struct store_seen seen;
-	return !store_inspect(r->folder, &seen, NULL) && seen.kind == STORE_COMPLETE &&
-	       !memcmp(seen.key.fingerprint, r->fingerprint, sizeof r->fingerprint);
+	return store_complete_of(r->folder, r->fingerprint);
 }
 
 /* ---- what is known of the inputs ---- */

@@ -235,8 +235,7 @@ static void add_verb(struct text *verb, const struct turn *t, const struct wish 
 	add_line(verb, "messages", w->messages);
 }
 
-/* All of it in one write; of a new session its answer is opened before, since what computes then
- * has the processors. False: it is too long for that, or was refused, and nothing was begun. */
+/* All of it in one write. False: it is too long for that, or was refused, and nothing was begun. */
 static bool answer_at_once(struct turn *t, const struct wish *w, const char *set)
 {
 	struct text verb = {0};

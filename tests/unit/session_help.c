@@ -127,15 +127,20 @@ int stores_remove(void **state)
 	return 0;
 }
 
+/* Making it by the default's trellis takes a sanitizer many times as long, in each program; test_tc
+ * and test_convert have that looked through. */
+const char *test_recipe(const char *quant)
+{
+	return SANITIZED && !quant ? "tq3" : quant;
+}
+
 void test_model_open(struct test_model *m, const char *directory, const struct engine_options *o)
 {
 	struct engine_options options = *o;
 	struct err e;
 	options.changed = ring;
-	/* Making it by the default recipe's trellis takes a sanitizer many times as long, in each
-	 * program; test_tc and test_convert have it looked through. */
-	if (SANITIZED && !options.quant && strstr(directory, "fable-moe-15m"))
-		options.quant = "tq3";
+	if (strstr(directory, "fable-moe-15m"))
+		options.quant = test_recipe(options.quant);
 	if (!options.store)
 		options.store = test_stores();
 	if (!options.budget)

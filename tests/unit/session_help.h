@@ -12,6 +12,9 @@ struct test_model {
 
 /* The path of examples/models/fable-moe-15m; good until the next call of test_data. */
 const char *test_fable(void);
+/* The recipe that tests have it in where they name none (NULL): the default, but under a sanitizer.
+ */
+const char *test_recipe(const char *quant);
 
 /* Opens a model's directory with these options, the callback and (if it has none) the store's
  * folder filled in. Does not load it. */

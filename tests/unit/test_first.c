@@ -4,7 +4,6 @@
 #include "checkpoint_help.h"
 #include "convert_help.h"
 #include "fault_io.h"
-#include "memory_help.h"
 #include "session_help.h"
 #include "store_help.h"
 
@@ -53,18 +52,11 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* The recipe where none is named: the default but under a sanitizer, for the reason that
- * test_model_open has. */
-static const char *usual(const char *quant)
-{
-	return !quant && SANITIZED ? "tq3" : quant;
-}
-
 static void mount(const char *quant)
 {
-	test_model_open(
-		&m, source,
-		&(struct engine_options){.store = stores, .quant = usual(quant), .codec = "none"});
+	test_model_open(&m, source,
+			&(struct engine_options){
+				.store = stores, .quant = test_recipe(quant), .codec = "none"});
 }
 
 /* The first `tokens` tokens of an answer. A turn that is submitted before the model is loaded comes
@@ -124,7 +116,7 @@ static void assert_store_is_whole(const char *quant)
 	struct test_conversion undisturbed = {0};
 	char other[64], path[512], folder[128];
 	(void)snprintf(other, sizeof other, "%s/other", parent);
-	assert_int_equal(test_convert(&undisturbed, source, other, usual(quant), 2, &e), 0);
+	assert_int_equal(test_convert(&undisturbed, source, other, test_recipe(quant), 2, &e), 0);
 	for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
 		size_t n, k;
 		store_path(path, files[i]);

@@ -262,6 +262,15 @@ static void marks_give_way_to_what_a_text_needs(void **state)
 	assert_int_equal(kv_rollback(&t, 1000), 0);
 }
 
+/* The table, of a text that had `own` so far, goes on with another. */
+static void part(size_t own, uint32_t *text, uint32_t other)
+{
+	held = own;
+	for (size_t p = 0; p < held; p++)
+		text[p] = 1;
+	assert_int_equal(go_on(300, text, other), 0);
+}
+
 static void a_fork_has_what_its_rows_see(void **state)
 {
 	(void)state;
@@ -279,16 +288,10 @@ static void a_fork_has_what_its_rows_see(void **state)
 	assert_int_equal(kv_rollback(&fork, 998), 998);
 	mine = t;
 	t = fork;
-	held = 998;
-	for (size_t p = 0; p < held; p++)
-		text[p] = 1;
-	assert_int_equal(go_on(300, text, 2), 0);
+	part(998, text, 2);
 	fork = t;
 	t = mine;
-	held = 1000;
-	for (size_t p = 998; p < held; p++)
-		text[p] = 1;
-	assert_int_equal(go_on(300, text, 3), 0);
+	part(1000, text, 3);
 	assert_int_equal(*key_of(&fork, 999), 2);
 	kv_free(&fork);
 	assert_int_equal(kv_rollback(&t, 500), 500); /* its own mark */
