@@ -107,9 +107,9 @@ void avx2_block_prepare(int8_t *q, float *scale, int16_t *sum, const float *x, u
 void avx2_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k);
 bool avx2_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 			  uint32_t bits, enum tq_gain gain);
-/* y = the rotation of the next group of a row, of which so many floats are left, divided by its
- * norm, which it returns. */
-float avx2_tq_normalise(float y[TQ_GROUP], const float *x, size_t left);
+/* y = the rotations of the next groups of a row, of which so many floats are left, each divided by
+ * its norm. */
+void avx2_tq_normalise(float *y, float *norm, const float *x, size_t left, size_t groups);
 bool avx2_tc_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 			  uint32_t bits);
 void avx2_tc_encode(uint8_t *packed, float *factor, const float *y, size_t groups, uint32_t bits);

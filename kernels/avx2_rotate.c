@@ -30,12 +30,24 @@ ALWAYS_INLINE __m256 butterfly(__m256 own, __m256 swapped, __m256 upper)
 	return _mm256_add_ps(swapped, _mm256_xor_ps(own, upper));
 }
 
-static void walsh_hadamard(__m256 y[REGISTERS])
+/* The butterflies of two distances over four registers. */
+ALWAYS_INLINE void butterflies(__m256 *y, size_t h)
+{
+	const __m256 a = _mm256_add_ps(y[0], y[h]), b = _mm256_sub_ps(y[0], y[h]);
+	const __m256 c = _mm256_add_ps(y[2 * h], y[3 * h]), d = _mm256_sub_ps(y[2 * h], y[3 * h]);
+
+	y[0] = _mm256_add_ps(a, c);
+	y[h] = _mm256_add_ps(b, d);
+	y[2 * h] = _mm256_sub_ps(a, c);
+	y[3 * h] = _mm256_sub_ps(b, d);
+}
+
+/* Without the division. Two distances at a time: of 16 registers a group leaves none. */
+ALWAYS_INLINE void walsh_hadamard(__m256 y[REGISTERS])
 {
 	const __m256 upper1 = _mm256_setr_ps(0, -0.0F, 0, -0.0F, 0, -0.0F, 0, -0.0F);
 	const __m256 upper2 = _mm256_setr_ps(0, 0, -0.0F, -0.0F, 0, 0, -0.0F, -0.0F);
 	const __m256 upper4 = _mm256_setr_ps(0, 0, 0, 0, -0.0F, -0.0F, -0.0F, -0.0F);
-	const __m256 divisor = _mm256_set1_ps(TQ_SQRT_GROUP);
 
 	for (size_t i = 0; i < REGISTERS; i++) {
 		__m256 v = y[i];
@@ -43,17 +55,10 @@ static void walsh_hadamard(__m256 y[REGISTERS])
 		v = butterfly(v, _mm256_permute_ps(v, 0x4e), upper2);
 		y[i] = butterfly(v, _mm256_permute2f128_ps(v, v, 0x01), upper4);
 	}
-	for (size_t h = 1; h < REGISTERS; h *= 2) {
-		for (size_t start = 0; start < REGISTERS; start += 2 * h) {
-			for (size_t i = start; i < start + h; i++) {
-				const __m256 a = y[i], b = y[i + h];
-				y[i] = _mm256_add_ps(a, b);
-				y[i + h] = _mm256_sub_ps(a, b);
-			}
-		}
-	}
-	for (size_t i = 0; i < REGISTERS; i++)
-		y[i] = _mm256_div_ps(y[i], divisor);
+	for (size_t i = 0; i < REGISTERS; i += 4)
+		butterflies(y + i, 1);
+	for (size_t i = 0; i < 4; i++)
+		butterflies(y + i, 4);
 }
 
 ALWAYS_INLINE void multiply_signs(__m256 y[REGISTERS], const float signs[TQ_GROUP])
@@ -62,10 +67,17 @@ ALWAYS_INLINE void multiply_signs(__m256 y[REGISTERS], const float signs[TQ_GROU
 		y[i] = _mm256_mul_ps(y[i], _mm256_loadu_ps(signs + i * AVX2_LANES));
 }
 
+ALWAYS_INLINE void divide(__m256 y[REGISTERS], float by)
+{
+	for (size_t i = 0; i < REGISTERS; i++)
+		y[i] = _mm256_div_ps(y[i], _mm256_set1_ps(by));
+}
+
 ALWAYS_INLINE void rotate(__m256 y[REGISTERS])
 {
 	multiply_signs(y, tq_signs1);
 	walsh_hadamard(y);
+	divide(y, TQ_SQRT_GROUP);
 	multiply_signs(y, tq_signs2);
 }
 
@@ -73,6 +85,7 @@ ALWAYS_INLINE void unrotate(__m256 y[REGISTERS])
 {
 	multiply_signs(y, tq_signs2);
 	walsh_hadamard(y);
+	divide(y, TQ_SQRT_GROUP);
 	multiply_signs(y, tq_signs1);
 }
 
@@ -158,14 +171,19 @@ ALWAYS_INLINE float dot128(const __m256 a[REGISTERS], const __m256 b[REGISTERS])
 	return sum;
 }
 
-/* Boundaries strictly below: a comparison that holds is -1. */
-ALWAYS_INLINE __m256i nearest_levels(const struct tq_codebook *book, __m256 y, uint32_t levels)
+/* How many boundaries lie strictly below, a bit of it at a time: a comparison that holds is -1.
+ * bits is a constant where this is inlined. */
+ALWAYS_INLINE __m256i nearest_levels(const float boundary[TQ_SEARCHES][AVX2_LANES], __m256 y,
+				     uint32_t bits)
 {
 	__m256i index = _mm256_setzero_si256();
 
-	for (uint32_t i = 0; i + 1 < levels; i++) {
-		const __m256 below =
-			_mm256_cmp_ps(_mm256_set1_ps(book->boundary[i]), y, _CMP_LT_OQ);
+#pragma GCC unroll 4
+	for (uint32_t i = 0; i < bits; i++) {
+		const __m256 between =
+			_mm256_permutevar8x32_ps(_mm256_loadu_ps(boundary[i]), index);
+		const __m256 below = _mm256_cmp_ps(between, y, _CMP_LT_OQ);
+		index = _mm256_add_epi32(index, index);
 		index = _mm256_sub_epi32(index, _mm256_castps_si256(below));
 	}
 	return index;
@@ -182,47 +200,66 @@ ALWAYS_INLINE __m256 levels_at(const struct tq_codebook *book, __m256i index, ui
 	return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(upper));
 }
 
-/* Divides a group by its norm, which it returns, and rotates it. */
-ALWAYS_INLINE float normalise(__m256 y[REGISTERS])
+/* Divides a group by its norm, and rotates it. */
+ALWAYS_INLINE void normalise(__m256 y[REGISTERS], float norm)
 {
-	const float norm = sqrtf(dot128(y, y));
-	const __m256 divisor = _mm256_set1_ps(norm == 0 ? 1 : norm);
-
-	for (size_t i = 0; i < REGISTERS; i++)
-		y[i] = _mm256_div_ps(y[i], divisor);
+	divide(y, norm == 0 ? 1 : norm);
 	rotate(y);
-	return norm;
 }
 
-ALWAYS_INLINE bool quantise_group(uint8_t *packed, float *stored, __m256 y[REGISTERS],
+/* The indices of four units, to units one after the other in the lower bytes of halves of 128 bits:
+ * pairs of indices, pairs of those, and pairs of those. */
+ALWAYS_INLINE __m256i join_units(__m256i bytes, uint32_t bits)
+{
+	const __m256i two =
+		_mm256_maddubs_epi16(bytes, _mm256_set1_epi16((int16_t)(1 | 1 << (8 + bits))));
+	const __m256i four = _mm256_madd_epi16(two, _mm256_set1_epi32(1 | 1 << (16 + 2 * bits)));
+	const __m256i eight = _mm256_or_si256(four, _mm256_srli_epi64(four, (int)(32 - 4 * bits)));
+	int8_t byte[16];
+
+	for (uint32_t i = 0; i < 16; i++)
+		byte[i] = (int8_t)(i < 2 * bits ? i % bits + i / bits * 8 : 0x80);
+	return _mm256_shuffle_epi8(eight, _mm256_broadcastsi128_si256(_mm_loadu_si128(
+						  (const __m128i *)(const void *)byte)));
+}
+
+ALWAYS_INLINE void pack_indices(uint8_t *packed, const __m256i index[REGISTERS], uint32_t bits)
+{
+	uint8_t units[TQ_GROUP]; /* and what is behind the last */
+
+	for (size_t i = 0; i < REGISTERS; i += 4) {
+		const __m256i bytes =
+			in_order(pack_fours(index[i], index[i + 1], index[i + 2], index[i + 3]));
+		const __m256i joined = join_units(bytes, bits);
+		uint8_t *const at = units + i * bits;
+		_mm_storeu_si128((__m128i *)(void *)at, _mm256_castsi256_si128(joined));
+		_mm_storeu_si128((__m128i *)(void *)(at + 2 * bits),
+				 _mm256_extracti128_si256(joined, 1));
+	}
+	memcpy(packed, units, tq_group_bytes(bits));
+}
+
+/* The norm is the group's own, and becomes the one that is stored. */
+ALWAYS_INLINE void quantise_group(uint8_t *packed, float *norm, __m256 y[REGISTERS],
+				  const float boundary[TQ_SEARCHES][AVX2_LANES],
 				  const struct tq_codebook *book, uint32_t bits, enum tq_gain gain)
 {
 	__m256 c[REGISTERS];
 	__m256i index[REGISTERS];
-	uint8_t bytes[TQ_GROUP];
-	const float norm = normalise(y);
 
-	if (!isfinite(norm))
-		return false;
+	normalise(y, *norm);
 	for (size_t i = 0; i < REGISTERS; i++) {
-		index[i] = nearest_levels(book, y[i], 1U << bits);
+		index[i] = nearest_levels(boundary, y[i], bits);
 		c[i] = levels_at(book, index[i], 1U << bits);
 	}
-	for (size_t i = 0; i < REGISTERS; i += 4)
-		_mm256_storeu_si256(
-			(__m256i *)(void *)(bytes + i * AVX2_LANES),
-			in_order(pack_fours(index[i], index[i + 1], index[i + 2], index[i + 3])));
-	tq_pack(packed, bytes, bits);
+	pack_indices(packed, index, bits);
 
-	if (norm == 0) {
-		*stored = 0;
-	} else if (gain == TQ_GAIN_LEAST_SQUARES) {
-		*stored = norm * (dot128(y, c) / dot128(c, c));
-	} else {
+	if (*norm != 0 && gain == TQ_GAIN_LEAST_SQUARES) {
+		*norm *= dot128(y, c) / dot128(c, c);
+	} else if (*norm != 0) {
 		unrotate(c);
-		*stored = norm / sqrtf(dot128(c, c));
+		*norm /= sqrtf(dot128(c, c));
 	}
-	return true;
 }
 
 /* bits is a constant where this is inlined. */
@@ -230,13 +267,20 @@ ALWAYS_INLINE bool quantise_row(uint8_t *packed, float *norms, const float *row,
 				uint32_t bits, enum tq_gain gain)
 {
 	const struct tq_codebook *book = tq_codebook(bits);
-	const size_t bytes = (size_t)TQ_GROUP / 8 * bits;
+	float boundary[TQ_SEARCHES][AVX2_LANES];
+	__m256 y[REGISTERS];
 
+	tq_searches(boundary[0], AVX2_LANES, book);
 	for (size_t g = 0; g < tq_groups(cols); g++) {
-		__m256 y[REGISTERS];
 		load_group(y, row + g * TQ_GROUP, cols - g * TQ_GROUP);
-		if (!quantise_group(packed + g * bytes, &norms[g], y, book, bits, gain))
+		norms[g] = sqrtf(dot128(y, y));
+		if (!isfinite(norms[g]))
 			return false;
+	}
+	for (size_t g = 0; g < tq_groups(cols); g++) {
+		load_group(y, row + g * TQ_GROUP, cols - g * TQ_GROUP);
+		quantise_group(packed + g * tq_group_bytes(bits), &norms[g], y, boundary, book,
+			       bits, gain);
 	}
 	return true;
 }
@@ -254,15 +298,21 @@ bool avx2_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint3
 	}
 }
 
-float avx2_tq_normalise(float y[TQ_GROUP], const float *x, size_t left)
+/* Norms first: one is a chain of additions, of which many are then under way together. */
+void avx2_tq_normalise(float *y, float *norm, const float *x, size_t left, size_t groups)
 {
 	__m256 v[REGISTERS];
 
-	load_group(v, x, left);
-	const float norm = normalise(v);
-	for (size_t i = 0; i < REGISTERS; i++)
-		_mm256_storeu_ps(y + i * AVX2_LANES, v[i]);
-	return norm;
+	for (size_t g = 0; g < groups; g++) {
+		load_group(v, x + g * TQ_GROUP, left - g * TQ_GROUP);
+		norm[g] = sqrtf(dot128(v, v));
+	}
+	for (size_t g = 0; g < groups; g++, y += TQ_GROUP) {
+		load_group(v, x + g * TQ_GROUP, left - g * TQ_GROUP);
+		normalise(v, norm[g]);
+		for (size_t i = 0; i < REGISTERS; i++)
+			_mm256_storeu_ps(y + i * AVX2_LANES, v[i]);
+	}
 }
 
 #endif

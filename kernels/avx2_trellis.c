@@ -1,4 +1,5 @@
-/* The AVX2 table's encoder of TC: what a vector is; the rest is in trellis_lanes.h. */
+/* The AVX2 table's encoder of TC: what a vector is; the rest is in trellis_lanes.h and
+ * trellis_groups.h. */
 #if defined(__x86_64__)
 
 #include "kernels/avx2.h"
@@ -20,16 +21,27 @@ enum { LANES = 16 };
 #define shorts_or(a, b) _mm256_or_si256(a, b)
 #define shorts_left(v, n) _mm256_slli_epi16(v, (int)(n))
 #define shorts_right(v, n) _mm256_srli_epi16(v, (int)(n))
+#define shorts_zip_low(a, b) _mm256_unpacklo_epi16(a, b)
+#define shorts_zip_high(a, b) _mm256_unpackhi_epi16(a, b)
+ALWAYS_INLINE shorts shorts_units(const int16_t *p, size_t stride)
+{
+	return _mm256_loadu2_m128i((const __m128i *)(const void *)(p + stride),
+				   (const __m128i *)(const void *)p);
+}
+ALWAYS_INLINE void shorts_store_units(int16_t *p, size_t stride, shorts v)
+{
+	_mm256_storeu2_m128i((__m128i *)(void *)(p + stride), (__m128i *)(void *)p, v);
+}
 #define shorts_low(a, b) _mm256_mullo_epi16(a, b)
 #define shorts_fraction(a, b) _mm256_mulhrs_epi16(a, b)
 /* In place and now: gcc would form many sums before it compares one, for which there are too few
  * registers. */
-#define shorts_min_sum(best, v, w)                                          \
-	do {                                                                \
-		shorts sum;                                                 \
-		__asm__ volatile("vpaddsw %3, %2, %1\n\tvpminsw %1, %0, %0" \
-				 : "+x"(best), "=&x"(sum)                   \
-				 : "x"(v), "m"(w));                         \
+#define shorts_min_sum(best, v, w)                                         \
+	do {                                                               \
+		shorts sum;                                                \
+		__asm__ volatile("vpaddw %3, %2, %1\n\tvpminsw %1, %0, %0" \
+				 : "+x"(best), "=&x"(sum)                  \
+				 : "x"(v), "m"(w));                        \
 	} while (0)
 
 typedef __m256i mask;
@@ -52,17 +64,18 @@ typedef __m256i bytes16;
 typedef __m256i ints;
 #define ints_none() _mm256_setzero_si256()
 #define ints_store(p, v) shorts_store(p, v)
-ALWAYS_INLINE void ints_add_products(ints sum[2], shorts a, shorts b)
+ALWAYS_INLINE void ints_add_products(ints sum[2], const shorts a[2], const shorts b[2])
 {
-	const shorts none = _mm256_setzero_si256();
-	sum[0] = _mm256_add_epi32(sum[0], _mm256_madd_epi16(_mm256_unpacklo_epi16(a, none),
-							    _mm256_unpacklo_epi16(b, none)));
-	sum[1] = _mm256_add_epi32(sum[1], _mm256_madd_epi16(_mm256_unpackhi_epi16(a, none),
-							    _mm256_unpackhi_epi16(b, none)));
+	const ints low = _mm256_madd_epi16(_mm256_unpacklo_epi16(a[0], a[1]),
+					   _mm256_unpacklo_epi16(b[0], b[1]));
+	const ints high = _mm256_madd_epi16(_mm256_unpackhi_epi16(a[0], a[1]),
+					    _mm256_unpackhi_epi16(b[0], b[1]));
+	sum[0] = _mm256_add_epi32(sum[0], low);
+	sum[1] = _mm256_add_epi32(sum[1], high);
 }
 
 #define tq_normalise avx2_tq_normalise
 
-#include "kernels/trellis_lanes.h"
+#include "kernels/trellis_groups.h"
 
 #endif

@@ -98,7 +98,7 @@ UNWATCHED static void add_scaled(float *y, float a, const float *x, size_t n)
 
 #define SHARED_FUNCTIONS                                                                       \
 	.block_prepare = avx2_block_prepare, .tq_prepare = avx2_tq_prepare,                    \
-	.tq_quantise_row = avx2_tq_quantise_row, .tc_quantise_row = avx512_tc_quantise_row,    \
+	.tq_quantise_row = avx512_tq_quantise_row, .tc_quantise_row = avx512_tc_quantise_row,  \
 	.tc_encode = avx512_tc_encode, .rmsnorm = rmsnorm, .rope = rope, .silu_mul = silu_mul, \
 	.softmax = softmax, .add = add, .add_scaled = add_scaled, .kv_put = avx512_kv_put,     \
 	.attend = avx512_attend, .attend_tokens = avx512_attend_tokens,                        \

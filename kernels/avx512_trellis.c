@@ -1,4 +1,5 @@
-/* The AVX-512 tables' encoder of TC: what a vector is; the rest is in trellis_lanes.h. */
+/* The AVX-512 tables' encoder of TC: what a vector is; the rest is in trellis_lanes.h and
+ * trellis_groups.h. */
 #if defined(__x86_64__)
 
 #include "kernels/avx512.h"
@@ -20,15 +21,39 @@ enum { LANES = 32 };
 #define shorts_or(a, b) _mm512_or_si512(a, b)
 #define shorts_left(v, n) _mm512_slli_epi16(v, (unsigned)(n))
 #define shorts_right(v, n) _mm512_srli_epi16(v, (unsigned)(n))
+#define shorts_zip_low(a, b) _mm512_unpacklo_epi16(a, b)
+#define shorts_zip_high(a, b) _mm512_unpackhi_epi16(a, b)
+ALWAYS_INLINE __m128i load_unit(const int16_t *p)
+{
+	return _mm_loadu_si128((const __m128i *)(const void *)p);
+}
+ALWAYS_INLINE shorts shorts_units(const int16_t *p, size_t stride)
+{
+	shorts v = _mm512_castsi128_si512(load_unit(p));
+	v = _mm512_inserti32x4(v, load_unit(p + stride), 1);
+	v = _mm512_inserti32x4(v, load_unit(p + 2 * stride), 2);
+	return _mm512_inserti32x4(v, load_unit(p + 3 * stride), 3);
+}
+ALWAYS_INLINE void store_unit(int16_t *p, __m128i unit)
+{
+	_mm_storeu_si128((__m128i *)(void *)p, unit);
+}
+ALWAYS_INLINE void shorts_store_units(int16_t *p, size_t stride, shorts v)
+{
+	store_unit(p, _mm512_castsi512_si128(v));
+	store_unit(p + stride, _mm512_extracti32x4_epi32(v, 1));
+	store_unit(p + 2 * stride, _mm512_extracti32x4_epi32(v, 2));
+	store_unit(p + 3 * stride, _mm512_extracti32x4_epi32(v, 3));
+}
 #define shorts_low(a, b) _mm512_mullo_epi16(a, b)
 #define shorts_fraction(a, b) _mm512_mulhrs_epi16(a, b)
 /* In place and now: gcc would form many sums before it compares one. */
-#define shorts_min_sum(best, v, w)                                          \
-	do {                                                                \
-		shorts sum;                                                 \
-		__asm__ volatile("vpaddsw %3, %2, %1\n\tvpminsw %1, %0, %0" \
-				 : "+v"(best), "=&v"(sum)                   \
-				 : "v"(v), "m"(w));                         \
+#define shorts_min_sum(best, v, w)                                         \
+	do {                                                               \
+		shorts sum;                                                \
+		__asm__ volatile("vpaddw %3, %2, %1\n\tvpminsw %1, %0, %0" \
+				 : "+v"(best), "=&v"(sum)                  \
+				 : "v"(v), "m"(w));                        \
 	} while (0)
 
 typedef __mmask32 mask;
@@ -46,17 +71,18 @@ typedef __m512i bytes16;
 typedef __m512i ints;
 #define ints_none() _mm512_setzero_si512()
 #define ints_store(p, v) shorts_store(p, v)
-ALWAYS_INLINE void ints_add_products(ints sum[2], shorts a, shorts b)
+ALWAYS_INLINE void ints_add_products(ints sum[2], const shorts a[2], const shorts b[2])
 {
-	const shorts none = _mm512_setzero_si512();
-	sum[0] = _mm512_add_epi32(sum[0], _mm512_madd_epi16(_mm512_unpacklo_epi16(a, none),
-							    _mm512_unpacklo_epi16(b, none)));
-	sum[1] = _mm512_add_epi32(sum[1], _mm512_madd_epi16(_mm512_unpackhi_epi16(a, none),
-							    _mm512_unpackhi_epi16(b, none)));
+	const ints low = _mm512_madd_epi16(_mm512_unpacklo_epi16(a[0], a[1]),
+					   _mm512_unpacklo_epi16(b[0], b[1]));
+	const ints high = _mm512_madd_epi16(_mm512_unpackhi_epi16(a[0], a[1]),
+					    _mm512_unpackhi_epi16(b[0], b[1]));
+	sum[0] = _mm512_add_epi32(sum[0], low);
+	sum[1] = _mm512_add_epi32(sum[1], high);
 }
 
-#define tq_normalise avx2_tq_normalise
+#define tq_normalise avx512_tq_normalise
 
-#include "kernels/trellis_lanes.h"
+#include "kernels/trellis_groups.h"
 
 #endif

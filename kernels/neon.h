@@ -148,9 +148,9 @@ void neon_block_prepare(int8_t *q, float *scale, int16_t *sum, const float *x, u
 void neon_tq_prepare(int8_t *q, float *scale, const float *x, uint32_t k);
 bool neon_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 			  uint32_t bits, enum tq_gain gain);
-/* y = the rotation of the next group of a row, of which so many floats are left, divided by its
- * norm, which it returns. */
-float neon_tq_normalise(float y[TQ_GROUP], const float *x, size_t left);
+/* y = the rotations of the next groups of a row, of which so many floats are left, each divided by
+ * its norm. */
+void neon_tq_normalise(float *y, float *norm, const float *x, size_t left, size_t groups);
 bool neon_tc_quantise_row(uint8_t *packed, float *norms, const float *row, uint32_t cols,
 			  uint32_t bits);
 void neon_tc_encode(uint8_t *packed, float *factor, const float *y, size_t groups, uint32_t bits);

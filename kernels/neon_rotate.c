@@ -233,15 +233,15 @@ bool neon_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint3
 	}
 }
 
-float neon_tq_normalise(float y[TQ_GROUP], const float *x, size_t left)
+void neon_tq_normalise(float *y, float *norm, const float *x, size_t left, size_t groups)
 {
-	float32x4_t v[REGISTERS];
-
-	load_group(v, x, left);
-	const float norm = normalise(v);
-	for (size_t i = 0; i < REGISTERS; i++)
-		vst1q_f32(y + i * NEON_LANES, v[i]);
-	return norm;
+	for (size_t g = 0; g < groups; g++, y += TQ_GROUP) {
+		float32x4_t v[REGISTERS];
+		load_group(v, x + g * TQ_GROUP, left - g * TQ_GROUP);
+		norm[g] = normalise(v);
+		for (size_t i = 0; i < REGISTERS; i++)
+			vst1q_f32(y + i * NEON_LANES, v[i]);
+	}
 }
 
 #endif

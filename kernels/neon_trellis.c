@@ -1,4 +1,5 @@
-/* The NEON tables' encoder of TC: what a vector is; the rest is in trellis_lanes.h. */
+/* The NEON tables' encoder of TC: what a vector is; the rest is in trellis_lanes.h and
+ * trellis_groups.h. */
 #if defined(__aarch64__)
 
 #include "kernels/neon.h"
@@ -19,9 +20,13 @@ enum { LANES = 8 };
 #define shorts_and(a, b) vandq_s16(a, b)
 #define shorts_or(a, b) vorrq_s16(a, b)
 #define shorts_left(v, n) vshlq_s16(v, vdupq_n_s16((int16_t)(n)))
+#define shorts_zip_low(a, b) vzip1q_s16(a, b)
+#define shorts_zip_high(a, b) vzip2q_s16(a, b)
+#define shorts_units(p, stride) vld1q_s16(p)
+#define shorts_store_units(p, stride, v) vst1q_s16(p, v)
 #define shorts_low(a, b) vmulq_s16(a, b)
 #define shorts_fraction(a, b) vqrdmulhq_s16(a, b)
-#define shorts_min_sum(best, v, w) ((best) = vminq_s16(best, vqaddq_s16(v, w)))
+#define shorts_min_sum(best, v, w) ((best) = vminq_s16(best, vaddq_s16(v, w)))
 
 ALWAYS_INLINE shorts shorts_right(shorts v, uint32_t n)
 {
@@ -47,14 +52,16 @@ ALWAYS_INLINE shorts shorts_look_up(bytes16 table, shorts i)
 typedef int32x4_t ints;
 #define ints_none() vdupq_n_s32(0)
 #define ints_store(p, v) vst1q_s32(p, v)
-ALWAYS_INLINE void ints_add_products(ints sum[2], shorts a, shorts b)
+ALWAYS_INLINE void ints_add_products(ints sum[2], const shorts a[2], const shorts b[2])
 {
-	sum[0] = vmlal_s16(sum[0], vget_low_s16(a), vget_low_s16(b));
-	sum[1] = vmlal_high_s16(sum[1], a, b);
+	for (size_t i = 0; i < 2; i++) {
+		sum[0] = vmlal_s16(sum[0], vget_low_s16(a[i]), vget_low_s16(b[i]));
+		sum[1] = vmlal_high_s16(sum[1], a[i], b[i]);
+	}
 }
 
 #define tq_normalise neon_tq_normalise
 
-#include "kernels/trellis_lanes.h"
+#include "kernels/trellis_groups.h"
 
 #endif

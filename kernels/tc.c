@@ -109,14 +109,14 @@ static void step(int16_t after[TC_STATES], uint8_t dropped[TC_STATES],
 
 	for (uint32_t s = 0; s < 1U << state_bits(book); s++) {
 		const int32_t distance = x - TC_ONE * book->before[s % TC_NIBBLE];
-		through[s] = saturated(before[s] + fraction(distance, distance));
+		const int32_t cost = before[s] + fraction(distance, distance);
+		through[s] = (int16_t)(cost < TC_THROUGH_MOST ? cost : TC_THROUGH_MOST);
 	}
 	for (uint32_t s = 0; s < 1U << state_bits(book); s++) {
 		int32_t best = INT32_MAX;
 		for (uint32_t d = 0; d < 1U << book->bits; d++) {
-			const int16_t transition = tc_transition(book, s << book->bits | d);
-			const int32_t cost =
-				saturated(through[state_before(book, s, d)] + transition);
+			const int32_t cost = through[state_before(book, s, d)] +
+					     tc_transition(book, s << book->bits | d);
 			if (cost < best) {
 				best = cost;
 				dropped[s] = (uint8_t)d;

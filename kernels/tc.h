@@ -54,7 +54,7 @@ void tc_codes(int8_t code[TQ_GROUP], const uint8_t *packed, uint32_t bits);
  * packed receives groups · 16 · bits bytes, and factor[g] what codes · gain times it have the least
  * squared error with, near 1. The codes are those of the least squared error among the streams that
  * tc.c describes; numbers beyond 90 codes, about four standard deviations, count as that. Allocates
- * nothing and may be called from any thread; vector code takes up to 32 groups in the time of one.
+ * nothing and may be called from any thread; vector code takes up to 64 groups in the time of one.
  */
 void tc_encode(uint8_t *packed, float *factor, const float *y, size_t groups, uint32_t bits);
 

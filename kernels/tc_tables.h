@@ -14,13 +14,15 @@
 enum {
 	TC_ONE = 256, /* a target of code 1 */
 	TC_MOST = (127 - TC_BEFORE_MOST) *
-		  TC_ONE,   /* the largest target; less each `before` it is in 16 bits */
-	TC_STATES = 64,	    /* at most */
-	TC_WINDOW_MOST = 8, /* bits */
-	TC_LEAST = -20000,  /* what the cheapest path costs to begin with; below it is room for
-				  what is in between, above it for others that are dearer by 26000 */
-	TC_FAR = 10000,	    /* what a state costs that a path may not begin with */
-	TC_LOWERED = 8,	    /* after so many weights costs are lowered to TC_LEAST anew */
+		  TC_ONE,	 /* the largest target; less each `before` it is in 16 bits */
+	TC_STATES = 64,		 /* at most */
+	TC_WINDOW_MOST = 8,	 /* bits */
+	TC_LEAST = -20000,	 /* what the cheapest path costs to begin with; below it is room for
+				       what is in between, above it for others that are dearer by 26000 */
+	TC_FAR = 10000,		 /* what a state costs that a path may not begin with */
+	TC_THROUGH_MOST = 26000, /* what the way through a state costs at most: with a transition,
+				    at most 6138, it is in 16 bits */
+	TC_LOWERED = 8,		 /* after so many weights costs are lowered to TC_LEAST anew */
 };
 
 /* What a rotated weight is to the encoder; scale is TC_ONE / gain. */

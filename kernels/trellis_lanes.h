@@ -2,37 +2,39 @@
  *
  * Lanes are groups, which go through the trellis side by side; each lane does what tc.c does, in
  * whole numbers of 16 bits, so the bytes are the same however many lanes there are. Included once
- * by the *_trellis.c of each table, which says before it what a vector is:
+ * for each table by its *_trellis.c (by way of trellis_groups.h), which says before what a vector
+ * is:
  *
  *     TABLE(function)                   the function's name in this table
  *     shorts, LANES                     the type, and how many integers of 16 bits it holds
  *     shorts_load(p), shorts_store(p, v), shorts_all(i)
  *     shorts_add, _sub, _add_sat, _sub_sat, _min, _and, _or(a, b)
  *     shorts_left(v, n), shorts_right(v, n)     by a constant; unsigned
+ *     shorts_units(p, stride)           eight from p, from p + stride, from p + 2 stride …
+ *     shorts_store_units(p, stride, v)  to there
+ *     shorts_zip_low(a, b), shorts_zip_high(a, b)   the lower halves of each eight in turns
  *     shorts_low(a, b)                  a product's lower half
  *     shorts_fraction(a, b)             a · b / 2^15, rounded; not for twice INT16_MIN
- *     shorts_min_sum(best, v, w)        best = the minimum of it and the saturated v + w, in memory
+ *     shorts_min_sum(best, v, w)        best = the minimum of it and v + w
  *     mask, mask_bit(v, n), mask_less(a, b), mask_equal(a, b)
  *     shorts_pick(mask, a, b)           lanes of a where it holds, else of b
  *     bytes16, make_bytes(p), shorts_look_up(bytes16, i)    the byte that each lane's i < 16 names
- *     ints, ints_none(), ints_store(p, v), ints_add_products(sum[2], a, b)
+ *     ints, ints_none(), ints_store(p, v), ints_add_products(sum[2], a[2], b[2])
  *                                       exact sums of products: of each eight lanes, the first four
  *                                       in sum[0]
  *
- * A transition takes an addition and a minimum. The way is not kept: going back, the few states
- * that a state can have come from are compared once more, of one state instead of all. What that
- * wants of each position lies on the stack of whatever thread this is. With 64 states that would
- * be half a megabyte, so the ring is traced back by halves, before which its beginning is followed
- * once more: a third more time for 2 bits, and a frame little larger than the products'.
+ * A transition takes an addition and a minimum, neither of which saturates, as half as many units
+ * of a processor do that. The way is not kept: going back, the few states that a state can have
+ * come from are compared once more, of one state instead of all. What that wants of each position
+ * lies on the stack of whatever thread this is. With 64 states that would be half a megabyte, so
+ * the ring is traced back by halves, before which its beginning is followed once more: a third more
+ * time for 2 bits, and a frame little larger than the products'.
  */
 #ifndef MOEFS_KERNELS_TRELLIS_LANES_H
 #define MOEFS_KERNELS_TRELLIS_LANES_H
 
 #include "kernels/tc_tables.h"
 #include "kernels/tq_tables.h"
-
-#include <math.h>
-#include <string.h>
 
 enum {
 	AT_ONCE = 8, /* states whose minima are sought together, while registers last */
@@ -70,14 +72,16 @@ struct trellis {
 	shorts transition[1 << TC_WINDOW_MOST]; /* by window: what two codes have to do with each
 						   other */
 	shorts slope[TC_NIBBLE], place[TC_NIBBLE];
-	bytes16 newest, before, twice_before; /* with the offset */
+	shorts four_before[TC_NIBBLE];
+	bytes16 newest, before; /* with the offset */
 	const struct tc_codebook *book;
+	float scale; /* of targets */
 };
 
 static void make_trellis(struct trellis *t, uint32_t bits)
 {
 	const struct tc_codebook *book = tc_codebook(bits);
-	uint8_t newest[TC_NIBBLE], before[TC_NIBBLE], twice[TC_NIBBLE];
+	uint8_t newest[TC_NIBBLE], before[TC_NIBBLE];
 
 	for (uint32_t w = 0; w < 1U << book->window; w++)
 		t->transition[w] = shorts_all(tc_transition(book, w));
@@ -86,15 +90,33 @@ static void make_trellis(struct trellis *t, uint32_t bits)
 		t->place[i] = shorts_all((int16_t)(TC_ONE * book->before[i]));
 		newest[i] = (uint8_t)(book->newest[i] + BYTE_OFFSET);
 		before[i] = (uint8_t)(book->before[i] + BYTE_OFFSET);
-		twice[i] = (uint8_t)(2 * book->before[i] + BYTE_OFFSET);
+		t->four_before[i] = shorts_all((int16_t)(4 * book->before[i]));
 	}
 	t->newest = make_bytes(newest);
 	t->before = make_bytes(before);
-	t->twice_before = make_bytes(twice);
 	t->book = book;
+	t->scale = TC_ONE / book->gain;
 }
 
 /* ---- one weight ---- */
+
+/* The state further on in the same half whose `before` is the same, so that the cheaper of both
+ * does for both; NONE, and MERGED for that one. */
+enum { NONE = 64, MERGED };
+ALWAYS_INLINE uint32_t other_before(uint32_t state, uint32_t bits)
+{
+	if (bits == 3)
+		return state == 10 ? 15 : state == 15 ? MERGED : NONE;
+	if (bits == 4)
+		return state == 2 ? 4 : state == 4 ? MERGED : NONE;
+	return NONE;
+}
+
+/* States after the same ones whose `newest` is the same cost the same. */
+ALWAYS_INLINE uint32_t first_newest(uint32_t state, uint32_t bits)
+{
+	return bits == 4 && state == 14 ? 10 : state;
+}
 
 /* States that are reached through the same ones: (first + i) << shared bits | q. */
 struct reached {
@@ -108,13 +130,20 @@ ALWAYS_INLINE void reach(shorts cost[TC_STATES], const shorts through[TC_STATES]
 
 #pragma GCC unroll 16
 	for (uint32_t d = 0; d < symbols(bits); d++) {
-		const shorts from = through[r.q << bits | d];
+		const uint32_t before = r.q << bits | d, other = other_before(before, bits);
+		shorts from = through[before];
+		if (other == MERGED)
+			continue;
+		if (other != NONE)
+			from = shorts_min(from, through[other]);
 #pragma GCC unroll 8
 		for (uint32_t i = 0; i < r.count; i++) {
 			const uint32_t state = (r.first + i) << shared_bits(bits) | r.q;
 			const uint32_t window = state << bits | d;
+			if (first_newest(state, bits) != state)
+				continue;
 			if (d == 0)
-				best[i] = shorts_add_sat(from, t->transition[window]);
+				best[i] = shorts_add(from, t->transition[window]);
 			else
 				shorts_min_sum(best[i], from, t->transition[window]);
 		}
@@ -123,7 +152,10 @@ ALWAYS_INLINE void reach(shorts cost[TC_STATES], const shorts through[TC_STATES]
 	for (uint32_t i = 0; i < r.count; i++) {
 		const uint32_t state = (r.first + i) << shared_bits(bits) | r.q;
 		const shorts slope = t->slope[state >> (state_bits(bits) - 4)];
-		cost[state] = shorts_add_sat(best[i], shorts_fraction(x, slope));
+		if (first_newest(state, bits) == state)
+			cost[state] = shorts_add_sat(best[i], shorts_fraction(x, slope));
+		else
+			cost[state] = cost[first_newest(state, bits)];
 	}
 }
 
@@ -132,16 +164,15 @@ ALWAYS_INLINE void reach(shorts cost[TC_STATES], const shorts through[TC_STATES]
 ALWAYS_INLINE void step(shorts cost[TC_STATES], shorts through[TC_STATES], shorts x,
 			const struct trellis *t, uint32_t bits)
 {
-	shorts near[TC_NIBBLE];
-
 #pragma GCC unroll 16
 	for (uint32_t b = 0; b < TC_NIBBLE; b++) {
 		const shorts distance = shorts_sub(x, t->place[b]);
-		near[b] = shorts_fraction(distance, distance);
+		const shorts near = shorts_fraction(distance, distance);
+#pragma GCC unroll 4
+		for (uint32_t s = b; s < states(bits); s += TC_NIBBLE)
+			through[s] = shorts_min(shorts_add_sat(cost[s], near),
+						shorts_all(TC_THROUGH_MOST));
 	}
-#pragma GCC unroll 64
-	for (uint32_t s = 0; s < states(bits); s++)
-		through[s] = shorts_add_sat(cost[s], near[s % TC_NIBBLE]);
 #pragma GCC unroll 16
 	for (uint32_t q = 0; q < shares(bits); q++) {
 #pragma GCC unroll 2
@@ -163,7 +194,7 @@ ALWAYS_INLINE void lower_costs(shorts cost[TC_STATES], uint32_t bits)
 		cost[s] = shorts_sub_sat(cost[s], least);
 }
 
-/* ---- a path ---- */
+/* ---- along the ring ---- */
 
 /* The ring is traced back so many positions at a time, no fewer than a seam has. */
 ALWAYS_INLINE size_t stretch(uint32_t bits)
@@ -171,11 +202,24 @@ ALWAYS_INLINE size_t stretch(uint32_t bits)
 	return bits == 2 ? TQ_GROUP / 2 : TQ_GROUP;
 }
 
+/* So many vectors of groups are traced back in turns: a way back is a chain, each link of which
+ * waits for the one before it. */
+enum { WAYS = 2 };
+ALWAYS_INLINE uint32_t ways(uint32_t bits)
+{
+	return bits == 2 ? 1 : WAYS;
+}
+
 struct path {
 	int16_t x[TQ_GROUP][LANES]; /* targets in the order of the ring */
 	shorts cost[TC_STATES];
 	shorts through[]; /* [positions of a stretch][states] */
 };
+
+ALWAYS_INLINE size_t path_bytes(uint32_t bits)
+{
+	return sizeof(struct path) + (sizeof(shorts) * stretch(bits) << state_bits(bits));
+}
 
 /* n weights of the ring; `through` is kept from the one that is `kept` behind the first. */
 ALWAYS_INLINE void follow(struct path *p, size_t first, size_t n, size_t kept,
@@ -217,51 +261,84 @@ ALWAYS_INLINE shorts through_of(const shorts *through, const mask *shared, uint3
 	return of[0];
 }
 
-/* A state and the one before it. */
-ALWAYS_INLINE shorts came_from(const shorts *through, shorts state, const struct trellis *t,
+/* Of the numbers `before` of the same, four times. */
+ALWAYS_INLINE shorts before_of(const struct trellis *t, const mask *shared, uint32_t d,
 			       uint32_t bits)
 {
-	const shorts base = shifted(state, bits);
-	const shorts low = shorts_and(base, shorts_all(TC_NIBBLE - 1));
-	const shorts index = shorts_right(state, state_bits(bits) - 4);
-	const shorts offset = shorts_all(BYTE_OFFSET);
-	const shorts a = shorts_sub(shorts_look_up(t->newest, index), offset);
-	const shorts slope = shorts_add(a, a), less = shorts_sub(a, offset);
-	shorts best = shorts_all(INT16_MAX), dropped = shorts_all(0);
+	const uint32_t known = bits == 2 ? 2 : shared_bits(bits); /* shared bits that tell */
+	shorts of[4];
+
+	for (uint32_t q = 0; q < 1U << known; q++)
+		of[q] = t->four_before[q << bits | d];
+	for (uint32_t i = 0; i < known; i++)
+		for (uint32_t q = 0; q < 1U << known >> (i + 1); q++)
+			of[q] = shorts_pick(shared[i], of[2 * q + 1], of[2 * q]);
+	return of[0];
+}
+
+/* A state and the one before it. What the ways have in common, 2 a², is left out. */
+ALWAYS_INLINE shorts came_from(const shorts *through, shorts state, shorts a,
+			       const struct trellis *t, uint32_t bits)
+{
+	shorts best = shorts_all(0), dropped = shorts_all(0);
 	mask shared[4];
 
 	for (uint32_t i = 0; i < shared_bits(bits); i++)
 		shared[i] = mask_bit(state, i);
 #pragma GCC unroll 16
 	for (uint32_t d = 0; d < symbols(bits); d++) {
-		const shorts symbol = shorts_all((int16_t)d);
-		const shorts twice = shorts_look_up(t->twice_before, shorts_or(low, symbol));
-		const shorts transition = shorts_low(slope, shorts_add(twice, less));
-		const shorts cost =
-			shorts_add_sat(through_of(through, shared, d, bits), transition);
-		dropped = shorts_pick(mask_less(cost, best), symbol, dropped);
-		best = shorts_min(best, cost);
+		const shorts transition = shorts_low(a, before_of(t, shared, d, bits));
+		const shorts cost = shorts_add(through_of(through, shared, d, bits), transition);
+		if (d == 0) {
+			best = cost;
+		} else {
+			dropped =
+				shorts_pick(mask_less(cost, best), shorts_all((int16_t)d), dropped);
+			best = shorts_min(best, cost);
+		}
 	}
-	return shorts_or(base, dropped);
+	return shorts_or(shifted(state, bits), dropped);
 }
 
-ALWAYS_INLINE shorts seam_state(struct path *p, const struct trellis *t, uint32_t bits)
+/* The newest number of a state's window. */
+ALWAYS_INLINE shorts newest_of(const struct trellis *t, shorts state, uint32_t bits)
+{
+	const shorts index = shorts_right(state, state_bits(bits) - 4);
+
+	return shorts_sub(shorts_look_up(t->newest, index), shorts_all(BYTE_OFFSET));
+}
+
+/* ---- the seam ---- */
+
+/* The lowest of the cheapest. */
+ALWAYS_INLINE shorts cheapest(const shorts cost[TC_STATES], uint32_t bits)
+{
+	shorts state = shorts_all(0), best = cost[0];
+
+	for (uint32_t s = 1; s < states(bits); s++) {
+		state = shorts_pick(mask_less(cost[s], best), shorts_all((int16_t)s), state);
+		best = shorts_min(best, cost[s]);
+	}
+	return state;
+}
+
+/* The states between the ring's last weight and its first. */
+ALWAYS_INLINE void find_seams(shorts state[WAYS], struct path *const path[WAYS],
+			      const struct trellis *t, uint32_t bits)
 {
 	const size_t seam = t->book->seam;
-	shorts state = shorts_all(0), best;
 
-	for (uint32_t s = 0; s < states(bits); s++)
-		p->cost[s] = shorts_all(TC_LEAST);
-	follow(p, TQ_GROUP - seam, 2 * seam, seam, t, bits);
-	best = p->cost[0];
-	for (uint32_t s = 1; s < states(bits); s++) {
-		const mask less = mask_less(p->cost[s], best);
-		state = shorts_pick(less, shorts_all((int16_t)s), state);
-		best = shorts_min(best, p->cost[s]);
+	for (uint32_t w = 0; w < ways(bits); w++) {
+		for (uint32_t s = 0; s < states(bits); s++)
+			path[w]->cost[s] = shorts_all(TC_LEAST);
+		follow(path[w], TQ_GROUP - seam, 2 * seam, seam, t, bits);
+		state[w] = cheapest(path[w]->cost, bits);
 	}
 	for (size_t i = seam; i-- > 0;)
-		state = came_from(p->through + (i << state_bits(bits)), state, t, bits);
-	return state;
+#pragma GCC unroll 2
+		for (uint32_t w = 0; w < ways(bits); w++)
+			state[w] = came_from(path[w]->through + (i << state_bits(bits)), state[w],
+					     newest_of(t, state[w], bits), t, bits);
 }
 
 ALWAYS_INLINE void begin_at(struct path *p, shorts seam, uint32_t bits)
@@ -271,163 +348,80 @@ ALWAYS_INLINE void begin_at(struct path *p, shorts seam, uint32_t bits)
 					 shorts_all(TC_LEAST), shorts_all(TC_FAR));
 }
 
-/* ---- groups ---- */
+/* ---- back along the ring ---- */
 
 /* Of LANES groups: their streams by halves of the ring's units, and the sums of tc_factor. */
 struct encoded {
-	uint16_t half[2 * UNITS][LANES];
+	int16_t half[2 * UNITS][LANES];
 	int32_t with_target[2][LANES / 2], with_itself[2][LANES / 2];
 };
 
-/* A way back along the ring. */
+/* A way back. */
 struct way {
-	shorts state;
+	shorts state, stream, code[2];
 	ints with_target[2], with_itself[2];
 };
 
-/* Through the stretch that begins with a position. */
-ALWAYS_INLINE void trace_back(struct encoded *out, struct way *w, const struct path *p,
-			      size_t first, const struct trellis *t, uint32_t bits)
+/* Back over the weight at position i, the first of so many that `through` is kept of. */
+ALWAYS_INLINE void trace_weight(struct way *w, const struct path *p, size_t i, size_t first,
+				const struct trellis *t, uint32_t bits)
 {
-	const uint32_t above = state_bits(bits) - 4;
-	const shorts offset = shorts_all(2 * BYTE_OFFSET), low = shorts_all(TC_NIBBLE - 1);
-	shorts state = w->state;
-	ints with_target[2] = {w->with_target[0], w->with_target[1]};
-	ints with_itself[2] = {w->with_itself[0], w->with_itself[1]};
+	const shorts low = shorts_all(TC_NIBBLE - 1), offset = shorts_all(BYTE_OFFSET);
+	const shorts a = newest_of(t, w->state, bits);
+	const shorts before =
+		came_from(p->through + ((i - first) << state_bits(bits)), w->state, a, t, bits);
+	const shorts b = shorts_look_up(t->before, shorts_and(before, low));
 
-	for (size_t h = (first + stretch(bits)) / HALF_UNIT; h-- > first / HALF_UNIT;) {
-		shorts stream = shorts_all(0);
-		for (size_t i = (h + 1) * HALF_UNIT; i-- > h * HALF_UNIT;) {
-			const shorts *const through =
-				p->through + ((i - first) << state_bits(bits));
-			const shorts before = came_from(through, state, t, bits);
-			const shorts a = shorts_look_up(t->newest, shorts_right(state, above));
-			const shorts b = shorts_look_up(t->before, shorts_and(before, low));
-			const shorts code = shorts_sub(shorts_add(a, b), offset);
-			ints_add_products(with_target, shorts_load(p->x[i]), code);
-			ints_add_products(with_itself, code, code);
-			stream = shorts_or(shorts_left(stream, bits), newest_symbol(state, bits));
-			state = before;
-		}
-		shorts_store(out->half[h], stream);
+	w->stream = shorts_or(shorts_left(w->stream, bits), newest_symbol(w->state, bits));
+	w->state = before;
+	w->code[i % 2] = shorts_sub(shorts_add(a, b), offset);
+	if (i % 2 == 0) {
+		const shorts x[2] = {shorts_load(p->x[i]), shorts_load(p->x[i + 1])};
+		ints_add_products(w->with_target, x, w->code);
+		ints_add_products(w->with_itself, w->code, w->code);
 	}
-	*w = (struct way){
-		state, {with_target[0], with_target[1]}, {with_itself[0], with_itself[1]}};
+}
+
+/* Over the stretch that begins with a position. */
+ALWAYS_INLINE void trace_back(struct encoded out[WAYS], struct way way[WAYS],
+			      struct path *const path[WAYS], size_t first, const struct trellis *t,
+			      uint32_t bits)
+{
+	for (size_t h = (first + stretch(bits)) / HALF_UNIT; h-- > first / HALF_UNIT;) {
+		for (uint32_t w = 0; w < ways(bits); w++)
+			way[w].stream = shorts_all(0);
+#pragma GCC unroll 4
+		for (size_t i = HALF_UNIT; i-- > 0;)
+#pragma GCC unroll 2
+			for (uint32_t w = 0; w < ways(bits); w++)
+				trace_weight(&way[w], path[w], h * HALF_UNIT + i, first, t, bits);
+		for (uint32_t w = 0; w < ways(bits); w++)
+			shorts_store(out[w].half[h], way[w].stream);
+	}
 }
 
 /* Back over the last stretch, and then, from the ring's beginning anew, over each before it. */
-ALWAYS_INLINE void follow_and_trace(struct encoded *out, struct path *p, shorts seam,
-				    const struct trellis *t, uint32_t bits)
+ALWAYS_INLINE void follow_and_trace(struct encoded out[WAYS], struct path *const path[WAYS],
+				    const shorts seam[WAYS], const struct trellis *t, uint32_t bits)
 {
-	struct way w = {seam, {ints_none(), ints_none()}, {ints_none(), ints_none()}};
+	struct way way[WAYS];
 
+	for (uint32_t w = 0; w < ways(bits); w++)
+		way[w] = (struct way){.state = seam[w],
+				      .with_target = {ints_none(), ints_none()},
+				      .with_itself = {ints_none(), ints_none()}};
 	for (size_t end = TQ_GROUP; end > 0; end -= stretch(bits)) {
-		begin_at(p, seam, bits);
-		follow(p, 0, end, end - stretch(bits), t, bits);
-		trace_back(out, &w, p, end - stretch(bits), t, bits);
-	}
-	for (size_t i = 0; i < 2; i++) {
-		ints_store(out->with_target[i], w.with_target[i]);
-		ints_store(out->with_itself[i], w.with_itself[i]);
-	}
-}
-
-/* Up to LANES groups; the other lanes are zeros. */
-static void make_targets(int16_t x[TQ_GROUP][LANES], const float *y, size_t groups, float scale)
-{
-	if (groups < LANES)
-		memset(x, 0, sizeof(int16_t[TQ_GROUP][LANES]));
-	for (size_t g = 0; g < groups; g++, y += TQ_GROUP) {
-		int16_t target[TQ_GROUP];
-		for (size_t i = 0; i < TQ_GROUP; i++)
-			target[i] = tc_target(y[i], scale);
-		for (size_t t = 0; t < TQ_GROUP; t += TQ_UNIT) {
-			const int16_t *const unit = target + tc_column(t);
-			for (size_t i = 0; i < TQ_UNIT; i++)
-				x[t + i][g] = unit[i];
+		for (uint32_t w = 0; w < ways(bits); w++) {
+			begin_at(path[w], seam[w], bits);
+			follow(path[w], 0, end, end - stretch(bits), t, bits);
 		}
+		trace_back(out, way, path, end - stretch(bits), t, bits);
 	}
-}
-
-ALWAYS_INLINE void take_out(uint8_t *packed, float *factor, const struct encoded *from,
-			    size_t groups, uint32_t bits)
-{
-	for (size_t g = 0; g < groups; g++, packed += tq_group_bytes(bits)) {
-		const size_t half = g / 4 % 2, at = g / 8 * 4 + g % 4;
-		for (size_t u = 0; u < UNITS; u++) {
-			const uint32_t unit =
-				from->half[2 * u][g] | (uint32_t)from->half[2 * u + 1][g]
-							       << HALF_UNIT * bits;
-			memcpy(packed + tc_column(u * TQ_UNIT) / TQ_UNIT * bits, &unit, bits);
+	for (uint32_t w = 0; w < ways(bits); w++)
+		for (size_t i = 0; i < 2; i++) {
+			ints_store(out[w].with_target[i], way[w].with_target[i]);
+			ints_store(out[w].with_itself[i], way[w].with_itself[i]);
 		}
-		factor[g] = tc_factor(from->with_target[half][at], from->with_itself[half][at]);
-	}
-}
-
-ALWAYS_INLINE void encode_lanes(uint8_t *packed, float *factor, const float *y, size_t groups,
-				const struct trellis *t, uint32_t bits)
-{
-	_Alignas(64) uint8_t
-		memory[sizeof(struct path) + (sizeof(shorts) * stretch(bits) << state_bits(bits))];
-	struct path *const p = (struct path *)(void *)memory;
-	struct encoded out;
-
-	make_targets(p->x, y, groups, TC_ONE / t->book->gain);
-	follow_and_trace(&out, p, seam_state(p, t, bits), t, bits);
-	take_out(packed, factor, &out, groups, bits);
-}
-
-typedef void encode_fn(uint8_t *packed, float *factor, const float *y, size_t groups,
-		       const struct trellis *t);
-
-#define ENCODE(bits)                                                                             \
-	static void encode_##bits(uint8_t *packed, float *factor, const float *y, size_t groups, \
-				  const struct trellis *t)                                       \
-	{                                                                                        \
-		encode_lanes(packed, factor, y, groups, t, bits);                                \
-	}
-ENCODE(2)
-ENCODE(3)
-ENCODE(4)
-#undef ENCODE
-
-static encode_fn *const encoders[] = {encode_2, encode_3, encode_4};
-
-void TABLE(tc_encode)(uint8_t *packed, float *factor, const float *y, size_t groups, uint32_t bits)
-{
-	struct trellis t;
-
-	make_trellis(&t, bits);
-	for (size_t g = 0; g < groups; g += LANES) {
-		const size_t left = groups - g;
-		encoders[bits - 2](packed + g * tq_group_bytes(bits), factor + g, y + g * TQ_GROUP,
-				   left < LANES ? left : LANES, &t);
-	}
-}
-
-/* ---- rows ---- */
-
-bool TABLE(tc_quantise_row)(uint8_t *packed, float *norms, const float *row, uint32_t cols,
-			    uint32_t bits)
-{
-	const size_t groups = tq_groups(cols);
-	struct trellis t;
-
-	make_trellis(&t, bits);
-	for (size_t g = 0; g < groups; g += LANES) {
-		const size_t count = groups - g < LANES ? groups - g : LANES;
-		float y[LANES][TQ_GROUP], norm[LANES], factor[LANES];
-		for (size_t i = 0; i < count; i++) {
-			const size_t begin = (g + i) * TQ_GROUP;
-			norm[i] = tq_normalise(y[i], row + begin, cols - begin);
-			if (!isfinite(norm[i]))
-				return false;
-		}
-		encoders[bits - 2](packed + g * tq_group_bytes(bits), factor, y[0], count, &t);
-		for (size_t i = 0; i < count; i++)
-			norms[g + i] = norm[i] * factor[i];
-	}
-	return true;
 }
 
 #endif

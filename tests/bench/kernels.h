@@ -1,5 +1,5 @@
-/* The parts of moefs-bench kernels: products, attention, gated delta net, and functions on vectors.
- */
+/* The parts of moefs-bench kernels: products, attention, gated delta net, functions on vectors, and
+ * rows that are encoded. */
 #ifndef MOEFS_TESTS_BENCH_KERNELS_H
 #define MOEFS_TESTS_BENCH_KERNELS_H
 
@@ -24,6 +24,7 @@ int bench_multiply(struct kernels_bench *b, struct err *e);
 int bench_attention(struct kernels_bench *b, struct err *e);
 int bench_delta(struct kernels_bench *b, struct err *e);
 int bench_vectors(struct kernels_bench *b, struct err *e);
+int bench_encoding(struct kernels_bench *b, struct err *e);
 
 /* Numbers of ±0.5 … 1 in every element: neither a NaN nor anything so small that it is slow. bytes
  * is a multiple of 8. */

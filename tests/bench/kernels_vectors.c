@@ -5,14 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDTH = 2048, HEAD = 128, HALF = HEAD / 2, REPEATS = 16, QUANTISED_BITS = 3 };
+enum { WIDTH = 2048, HEAD = 128, HALF = HEAD / 2, REPEATS = 16 };
 
 struct vectors {
 	const struct kernels *kernels;
 	float x[WIDTH], y[WIDTH], z[WIDTH]; /* z starts as what x was */
 	float cosine[HALF], sine[HALF], scale[WIDTH / TQ_GROUP];
 	_Alignas(64) int8_t q[WIDTH];
-	uint8_t packed[WIDTH];
 	_Alignas(64) uint16_t block[2 * HEAD * KV_BLOCK];
 	void (*function)(struct vectors *v);
 	double bytes; /* read and written by one call */
@@ -61,15 +60,6 @@ static void do_prepare(struct vectors *v)
 {
 	v->kernels->tq_prepare(v->q, v->scale, v->z, WIDTH);
 }
-static void do_quantise(struct vectors *v)
-{
-	v->kernels->tq_quantise_row(v->packed, v->scale, v->z, WIDTH, QUANTISED_BITS,
-				    TQ_GAIN_LEAST_SQUARES);
-}
-static void do_encode(struct vectors *v)
-{
-	v->kernels->tc_quantise_row(v->packed, v->scale, v->z, WIDTH, QUANTISED_BITS);
-}
 static void do_kv_put(struct vectors *v)
 {
 	for (uint32_t i = 0; i < WIDTH / HEAD; i++)
@@ -91,8 +81,6 @@ static const struct {
 	{"copy, add", do_add, 20},
 	{"add_scaled", do_add_scaled, 12},
 	{"tq_prepare", do_prepare, 5},
-	{"tq_quantise_row, 3 bits", do_quantise, 4.375},
-	{"tc_quantise_row, 3 bits", do_encode, 4.375},
 	{"kv_put, f16", do_kv_put, 12},
 };
 

@@ -1,6 +1,7 @@
 /* The TQ format: bit for bit what the reference vectors say, and as good as the theory says. */
 #include "kernels/format.h"
 #include "kernels/kernels.h"
+#include "kernels/tc.h"
 #include "kernels/tq.h"
 #include "tests/unit/golden.h"
 #include "tests/unit/random.h"
@@ -356,6 +357,42 @@ static void every_table_quantises_the_same_bytes(void **state)
 	}
 }
 
+/* From the smallest floats to large ones, two sizes in each group. */
+static void every_table_quantises_numbers_of_all_sizes_the_same(void **state)
+{
+	(void)state;
+	static const float sizes[] = {0x1p-149F, 0x1p-130F, 0x1p-101F, 0x1p-61F, 0x1p-60F, 0x1p-59F,
+				      0x1p-30F,	 1,	    0x1p15F,   0x1p16F,	 0x1p19F,  0x1p50F};
+	enum { SIZES = sizeof sizes / sizeof *sizes, GROUPS = SIZES * SIZES };
+	static float x[GROUPS * TQ_GROUP];
+	static uint8_t reference[GROUPS * 64], packed[GROUPS * 64];
+	static float reference_norms[GROUPS], norms[GROUPS];
+	struct random random = {7};
+	random_normal(&random, x, GROUPS * TQ_GROUP);
+	for (size_t i = 0; i < GROUPS * TQ_GROUP; i++) { /* of each group half of either size */
+		const size_t g = i / TQ_GROUP;
+		x[i] *= sizes[random_u32(&random) % 2 ? g / SIZES : g % SIZES];
+	}
+	for (uint32_t bits = 2; bits <= 4; bits++) {
+		assert_true(tq_quantise_row(reference, reference_norms, x, GROUPS * TQ_GROUP, bits,
+					    TQ_GAIN_LEAST_SQUARES));
+		for (const struct kernels *const *k = kernels_available(); *k; k++) {
+			assert_true((*k)->tq_quantise_row(packed, norms, x, GROUPS * TQ_GROUP, bits,
+							  TQ_GAIN_LEAST_SQUARES));
+			assert_memory_equal(packed, reference, GROUPS * (size_t)16 * bits);
+			assert_memory_equal(norms, reference_norms, sizeof norms);
+		}
+		assert_true(
+			tc_quantise_row(reference, reference_norms, x, GROUPS * TQ_GROUP, bits));
+		for (const struct kernels *const *k = kernels_available(); *k; k++) {
+			assert_true(
+				(*k)->tc_quantise_row(packed, norms, x, GROUPS * TQ_GROUP, bits));
+			assert_memory_equal(packed, reference, GROUPS * (size_t)16 * bits);
+			assert_memory_equal(norms, reference_norms, sizeof norms);
+		}
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -374,6 +411,7 @@ int main(void)
 		cmocka_unit_test(error_on_gaussian_weights_is_what_theory_expects),
 		cmocka_unit_test(the_least_squares_gain_is_never_worse_than_the_native_one),
 		cmocka_unit_test(every_table_quantises_the_same_bytes),
+		cmocka_unit_test(every_table_quantises_numbers_of_all_sizes_the_same),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
