@@ -104,6 +104,17 @@ static void settle(struct session *s, size_t before, uint32_t stood)
 				      stood + 1);
 }
 
+/* What a draft needs, the text may not: an expert that cannot be read, a context's last block. The
+ * answer goes on from where the failed step left the context, and without drafts it fails only if
+ * it must. */
+static bool without_drafts(struct session *s)
+{
+	s->turn.undrafted = true;
+	s->turn.follow = false;
+	drafter_drop(&s->drafter);
+	return true;
+}
+
 bool decode_step(struct session *s)
 {
 	struct turn *t = &s->turn;
@@ -120,7 +131,7 @@ bool decode_step(struct session *s)
 				  drafted ? f->scratch.logits : NULL, &e);
 	if (failed) {
 		tracing_settle(s, 0);
-		return turn_over(s, "error", failed, &e);
+		return drafted ? without_drafts(s) : turn_over(s, "error", failed, &e);
 	}
 	const char *finish;
 	for (;; stood++) {

@@ -30,7 +30,7 @@ static bool may_draft(const struct turn *t, enum draft_kind kind)
 {
 	const struct params *p = &t->params;
 	bool wanted = p->draft == DRAFT_AUTO || (p->draft == DRAFT_ALWAYS && p->draft_kind == kind);
-	return wanted && !(t->losses.drop_missing > 0);
+	return wanted && !t->undrafted && !(t->losses.drop_missing > 0);
 }
 
 bool draft_follows(const struct session *s)

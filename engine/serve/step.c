@@ -34,6 +34,18 @@ static bool prefill_step(struct session *s)
 	return n == left ? decode_first(s) : true;
 }
 
+/* A step that failed over a draft has taken a recurrent state back to before the answer's last
+ * token: what it had held is computed again. */
+static bool recompute_step(struct session *s)
+{
+	const struct turn *t = &s->turn;
+	struct err e = {0};
+	size_t done = s->context.tokens.count, left = t->ids.count - 1 - done;
+	uint32_t n = chunk_next(s->model, left);
+	int failed = turn_forward(s, t->ids.ids + done, n, ROW_PROMPT, false, NULL, &e);
+	return failed ? turn_over(s, "error", failed, &e) : true;
+}
+
 static bool begin_step(struct session *s)
 {
 	struct err e = {0};
@@ -58,5 +70,7 @@ bool turn_step(struct session *s)
 		return score_step(s);
 	if (!s->turn.begun)
 		return begin_step(s);
-	return s->context.tokens.count < s->turn.prompt_ids ? prefill_step(s) : decode_step(s);
+	if (s->turn.ids.count == s->turn.prompt_ids)
+		return prefill_step(s);
+	return s->context.tokens.count + 1 < s->turn.ids.count ? recompute_step(s) : decode_step(s);
 }

@@ -36,6 +36,7 @@ struct turn {
 	struct losses losses;
 	bool chat;
 	bool follow;	       /* the session's drafter goes along */
+	bool undrafted;	       /* a step that verified a draft failed: there are no more */
 	size_t recomputed;     /* that the context had held, but could not go back to */
 	struct token_list ids; /* all that the model is to see before it answers, and its answer */
 	size_t unencoded;      /* bytes of the conversation, if it is too long to have ids */
