@@ -1,10 +1,16 @@
 /* Asked for as many pieces of each size as a thread may keep, the allocator hands out first what it
- * has kept. Freed by a thread that ends, they are nobody's. See kept.h. */
+ * has kept. But once it has none it takes one that is free for all, and keeps more of these for the
+ * next time. So the thread frees what it was handed, keeps as many as it may then, and is handed
+ * these: it has none, and had to take none. Freed by a thread that ends, they are nobody's. See
+ * kept.h. */
 #include "cache/kept.h"
 #include "cache/clock.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* glibc's, by default: 64 sizes from 24 bytes on in steps of 16, seven pieces of each. */
 enum { SIZES = 64, LEAST = 24, STEP = 16, OF_A_SIZE = 7, PIECES = SIZES * OF_A_SIZE };
@@ -17,16 +23,40 @@ static void *free_all(void *ctx)
 	return NULL;
 }
 
+static void take_all(void *piece[PIECES])
+{
+	for (int i = 0; i < PIECES; i++)
+		piece[i] = malloc(LEAST + i / OF_A_SIZE * STEP);
+}
+
 void kept_give_up(void)
 {
 	void *piece[PIECES];
 	pthread_t thread;
-	for (int i = 0; i < PIECES; i++)
-		piece[i] = malloc(LEAST + i / OF_A_SIZE * STEP);
+	take_all(piece);
+	(void)free_all(piece);
+	take_all(piece);
 	if (pthread_create(&thread, NULL, free_all, piece))
 		(void)free_all(piece);
 	else
 		(void)pthread_join(thread, NULL);
+}
+
+/* Below what is called just now lie the pages that the deepest call has touched. Two stay, for what
+ * is called next. */
+static void give_up_stack(void)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE), stay = 2 * page;
+	pthread_attr_t of;
+	void *lowest;
+	size_t size;
+	if (pthread_getattr_np(pthread_self(), &of))
+		return;
+	pthread_attr_getstack(&of, &lowest, &size);
+	pthread_attr_destroy(&of);
+	uintptr_t here = (uintptr_t)__builtin_frame_address(0) & -(uintptr_t)page;
+	if (here > (uintptr_t)lowest + stay)
+		(void)madvise(lowest, here - stay - (uintptr_t)lowest, MADV_DONTNEED);
 }
 
 void kept_cond_init(pthread_cond_t *c)
@@ -50,6 +80,7 @@ void kept_wait(pthread_cond_t *c, pthread_mutex_t *lock, bool *keeps)
 		return;
 	*keeps = false;
 	pthread_mutex_unlock(lock);
+	give_up_stack();
 	kept_give_up();
 	pthread_mutex_lock(lock);
 }

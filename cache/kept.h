@@ -3,6 +3,7 @@
  * The allocator leaves small pieces with the thread that freed them, a few of each size, for its
  * own next ones. Nothing but the thread's end takes them from it, and each keeps the page it lies
  * in from going back to the system: with a dozen threads that are megabytes, which come by and by.
+ * So does its stack, which stays as deep as it ever was: 200 KiB of each.
  */
 #ifndef MOEFS_CACHE_KEPT_H
 #define MOEFS_CACHE_KEPT_H
@@ -16,8 +17,8 @@ void kept_give_up(void);
 /* Has a condition's deadlines go by the clock of clock.h. */
 void kept_cond_init(pthread_cond_t *c);
 /* pthread_cond_wait, on such a condition, for a thread that has worked if *keeps: when it has
- * waited for half a second, which is before a mount rests, it gives up what it keeps, with the lock
- * released, and returns; *keeps is false then. */
+ * waited for half a second, which is before a mount rests, it gives up what it keeps and what of
+ * its stack is not in use, with the lock released, and returns; *keeps is false then. */
 void kept_wait(pthread_cond_t *c, pthread_mutex_t *lock, bool *keeps);
 
 #endif

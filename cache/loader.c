@@ -38,7 +38,7 @@ struct loader {
 	struct loader *next;
 	struct reader *reader;
 	pthread_t thread;
-	pthread_mutex_t lock; /* of the scratch, while it is used */
+	pthread_mutex_t lock; /* of the scratch, while it is used; the pager's is taken under it */
 	void *scratch;	      /* of one record, for those that are made or unpacked */
 	size_t scratch_bytes;
 };
@@ -97,15 +97,35 @@ static void end_load(struct pager *p, struct entry *x, int failed, const struct 
 	pthread_cond_broadcast(&p->changed);
 }
 
-/* The lock is held. The other end of next_request. */
-static void give_place(struct pager *p, const struct entry *x)
+/* The lock is held. The place may be for one of the other kind of threads. */
+static void wake_for_place(struct pager *p)
+{
+	if (p->ring_threads && request_workers_serve(p))
+		request_wake(p, 1);
+}
+
+/* The lock is held. A request is no longer in flight; a worker that it held is free with it, or
+ * later (free_worker). With next_request's, these are all that change the counts. */
+static void give_place(struct pager *p, struct pager_source *s)
 {
 	p->flying--;
-	x->source->flying--;
-	p->held -= x->holds;
-	x->source->held -= x->holds;
-	if (p->ring_threads && request_workers_serve(p))
-		request_wake(p, 1); /* the place may be for one of the other kind of threads */
+	s->flying--;
+	wake_for_place(p);
+}
+
+static void free_worker(struct pager *p, struct pager_source *s)
+{
+	p->held--;
+	s->held--;
+	wake_for_place(p);
+}
+
+/* The lock is held. The other end of next_request. */
+static void end_flight(struct pager *p, const struct entry *x)
+{
+	give_place(p, x->source);
+	if (x->holds)
+		free_worker(p, x->source);
 }
 
 /* The device is done with a read. Only reads that had just the places of the present depth filled
@@ -120,7 +140,7 @@ static void land(struct loader *l, const struct entry *x, uint64_t bytes)
 		depth_restart(&p->depth);
 	else
 		depth_note(&p->depth, bytes, now_ns());
-	give_place(p, x);
+	end_flight(p, x);
 	p->depth_now = p->depth.depth;
 	if (p->depth.depth > before || !reader_room(l->reader))
 		request_wake(p, 1);
@@ -179,22 +199,33 @@ static void finish_read(struct loader *l, const struct read_done *done)
 	pthread_mutex_unlock(&p->lock);
 }
 
+/* Who waits has the expert before it is written: a disk may take longer than all the arithmetic.
+ * The worker is held meanwhile, so that no more are made than can be written. */
 static void make(struct loader *l, struct entry *x)
 {
+	struct pager *p = l->pager;
 	struct pager_source *s = x->source;
+	const struct pager_supply *supply = &s->supply;
+	const uint32_t layer = entry_layer(x), expert = entry_expert(x);
+	void *made = NULL;
 	struct err e = {0};
 	pthread_mutex_lock(&l->lock);
-	int failed = grow_scratch(l, store_info(s->supply.store)->record_bytes, &e);
+	int failed = grow_scratch(l, store_info(supply->store)->record_bytes, &e);
 	if (!failed)
-		failed = s->supply.make(s->supply.ctx, entry_layer(x), entry_expert(x), l->scratch,
-					&e);
+		failed = supply->make(supply->ctx, layer, expert, l->scratch, &made, &e);
 	if (!failed)
-		s->supply.arrange(s->supply.ctx, entry_layer(x), x->slot, l->scratch);
+		supply->arrange(supply->ctx, layer, x->slot, l->scratch);
+	pthread_mutex_lock(&p->lock);
+	give_place(p, s);
+	end_load(p, x, failed, &e);
+	pthread_mutex_unlock(&p->lock);
+	if (made)
+		supply->keep(supply->ctx, layer, expert, l->scratch, made);
 	pthread_mutex_unlock(&l->lock);
-	pthread_mutex_lock(&l->pager->lock);
-	give_place(l->pager, x);
-	end_load(l->pager, x, failed, &e);
-	pthread_mutex_unlock(&l->pager->lock);
+	pthread_mutex_lock(&p->lock);
+	free_worker(p, s);
+	pthread_cond_broadcast(&p->changed); /* who removes the source waits for its workers */
+	pthread_mutex_unlock(&p->lock);
 }
 
 static void begin(struct loader *l, struct entry *x)
@@ -208,7 +239,7 @@ static void begin(struct loader *l, struct entry *x)
 		return;
 	}
 	pthread_mutex_lock(&l->pager->lock);
-	give_place(l->pager, x);
+	end_flight(l->pager, x);
 	end_load(l->pager, x, failed, &e);
 	pthread_mutex_unlock(&l->pager->lock);
 }

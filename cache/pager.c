@@ -49,6 +49,7 @@ void pager_destroy(struct pager *p)
 		return;
 	assert(!p->sources);
 	loaders_stop(p);
+	pool_free(p);
 	pthread_cond_destroy(&p->changed);
 	pthread_cond_destroy(&p->work);
 	pthread_mutex_destroy(&p->lock);
@@ -245,7 +246,7 @@ void pager_remove(struct pager_source *s)
 	request_forget_source(p, s);
 	warm_stop(s);
 	pins_forget(s);
-	while (s->loading > 0)
+	while (s->loading > 0 || s->held > 0)
 		pthread_cond_wait(&p->changed, &p->lock);
 	for (size_t i = 0; i < (size_t)s->layers * s->experts; i++)
 		if (s->entries[i].slot)

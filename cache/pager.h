@@ -51,9 +51,13 @@ typedef void pager_arrange_fn(void *ctx, uint32_t layer, void *slot, const void 
 /* The same of a record that lies in pieces, of which one after the other is the record. */
 typedef void pager_arrange_pieces_fn(void *ctx, uint32_t layer, void *slot,
 				     const struct store_pieces *record);
-/* Makes a record that the store does not have yet and sees to it that it gets there. Called like
- * the above; may block. 0, or a negative errno in words. */
-typedef int pager_make_fn(void *ctx, uint32_t layer, uint32_t expert, void *record, struct err *e);
+/* Makes a record that the store does not have yet. Called like the above; may block. 0, or a
+ * negative errno in words. If *made is not NULL then, pager_keep_fn follows with it. */
+typedef int pager_make_fn(void *ctx, uint32_t layer, uint32_t expert, void *record, void **made,
+			  struct err *e);
+/* Puts the same record into the store, when who waits for it has it already. May block. */
+typedef void pager_keep_fn(void *ctx, uint32_t layer, uint32_t expert, const void *record,
+			   void *made);
 
 struct pager_supply {			/* where a model's experts come from */
 	const struct store *store;	/* the caller's; outlives the source */
@@ -65,6 +69,7 @@ struct pager_supply {			/* where a model's experts come from */
 	pager_arrange_pieces_fn *arrange_pieces; /* in its place, of what is read; NULL: records are
 						    in one piece */
 	pager_make_fn *make;			 /* NULL: the store has them all */
+	pager_keep_fn *keep;			 /* NULL: make leaves nothing to it */
 	void *ctx;
 };
 

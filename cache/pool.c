@@ -16,19 +16,78 @@
 
 /* A region has as many slots as fill HUGE_PAGES huge pages best. Slots below LEAST_HUGE gain
  * nothing that could be measured. */
-enum { HUGE_PAGE = 2 << 20, MOST_HUGE_PAGES = 16, LEAST_HUGE = 512 << 10 };
+enum { HUGE_PAGE = 2 << 20, MOST_HUGE_PAGES = 16, LEAST_HUGE = 512 << 10, SPARES = 56 };
 
 struct region {
 	struct region *next, *previous; /* in pager.open or pager.full */
 	uint8_t *memory;
 	size_t bytes, slot_bytes;
 	uint32_t slots, taken;
-	uint32_t busy;		  /* slots that are held or loading */
-	uint32_t pinned;	  /* occupants that are */
-	struct entry *occupant[]; /* [slots]; NULL: free */
+	uint32_t busy;		 /* slots that are held or loading */
+	uint32_t pinned;	 /* occupants that are */
+	struct entry **occupant; /* [slots]; NULL: free */
+	struct entry *only;	 /* that of a single slot */
 };
 
 /* ---- regions ---- */
+
+/* Small slots come and go by the hundred. What is known of each would lie anywhere among what is
+ * freed around it, and keep a page from going back to the system: it is kept for the next, and
+ * SPARES of them lie in one page. */
+struct spares {
+	struct spares *next;
+	struct region region[SPARES];
+};
+
+static bool more_spares(struct pager *p)
+{
+	struct spares *more = malloc(sizeof *more);
+	if (!more)
+		return false;
+	more->next = p->spares;
+	p->spares = more;
+	for (uint32_t i = 0; i < SPARES; i++) {
+		more->region[i].next = p->spare;
+		p->spare = &more->region[i];
+	}
+	return true;
+}
+
+static struct region *region_make(struct pager *p, uint32_t slots)
+{
+	struct region *r;
+	if (slots > 1) {
+		r = calloc(1, sizeof *r + slots * sizeof *r->occupant);
+		if (r)
+			r->occupant = (struct entry **)(r + 1);
+		return r;
+	}
+	if (!p->spare && !more_spares(p))
+		return NULL;
+	r = p->spare;
+	p->spare = r->next;
+	*r = (struct region){.occupant = &r->only};
+	return r;
+}
+
+static void region_free(struct pager *p, struct region *r)
+{
+	if (r->slots > 1) {
+		free(r);
+		return;
+	}
+	r->next = p->spare;
+	p->spare = r;
+}
+
+void pool_free(struct pager *p)
+{
+	while (p->spares) {
+		struct spares *next = p->spares->next;
+		free(p->spares);
+		p->spares = next;
+	}
+}
 
 /* How many slots a region should have, and the bytes of that: the count that wastes least. */
 static uint32_t region_slots(size_t slot_bytes, size_t *bytes)
@@ -91,17 +150,17 @@ static void unlink_region(struct region **list, struct region *r)
 
 static struct region *region_map(struct pager *p, size_t slot_bytes, uint32_t slots, size_t bytes)
 {
-	struct region *r = calloc(1, sizeof *r + slots * sizeof(void *));
+	struct region *r = region_make(p, slots);
 	if (!r)
 		return NULL;
 	r->memory = bytes % HUGE_PAGE ? map_pages(bytes) : map_huge(bytes);
+	r->slots = slots;
 	if (!r->memory) {
-		free(r);
+		region_free(p, r);
 		return NULL;
 	}
 	r->bytes = bytes;
 	r->slot_bytes = slot_bytes;
-	r->slots = slots;
 	link_region(&p->open, r);
 	p->total.used += bytes;
 	if (p->total.used > p->peak)
@@ -137,7 +196,7 @@ static void region_unmap(struct pager *p, struct region *r)
 	munmap(r->memory, r->bytes);
 	p->total.used -= r->bytes;
 	unlink_region(&p->open, r);
-	free(r);
+	region_free(p, r);
 }
 
 /* ---- slots ---- */

@@ -87,6 +87,8 @@ struct pager {
 	pthread_cond_t changed; /* room, or an expert's state: whatever a batch waits for */
 	struct pager_source *sources;
 	struct region *open, *full;		 /* regions with free slots, and without */
+	struct region *spare;			 /* for new ones (pool.c) */
+	struct spares *spares;			 /* which they lie in */
 	const struct pager_batch *first_in_line; /* waits for room; nobody else may take any */
 
 	const struct policy *policy;
@@ -176,6 +178,8 @@ void pool_give_back(struct pager *p, struct entry *x);
 void pool_shrink(struct pager *p);
 /* Evicts one that is resident, that nobody holds and no batch wants. */
 void pool_evict(struct pager *p, struct entry *x);
+/* At the pager's end: no source is left. */
+void pool_free(struct pager *p);
 /* An occupant of the region is pinned from now on, or no more. */
 void pool_count_pin(struct region *r, bool pinned);
 

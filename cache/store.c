@@ -46,11 +46,8 @@ static int open_data(const struct store *s, int dir, const char *name, uint64_t 
 	return rc ? rc : fd;
 }
 
-static int open_files(struct store *s, const struct store_key *key, struct err *e)
+static int open_as_it_is(struct store *s, int dir, const struct store_key *key, struct err *e)
 {
-	int dir = store_folder_open(s->folder, e);
-	if (dir < 0)
-		return dir;
 	int rc = index_read(&s->index, dir, s->folder, e);
 	const struct store_info *info = &s->index.info;
 	if (!rc && key && !store_key_equal(key, &info->key))
@@ -71,6 +68,43 @@ static int open_files(struct store *s, const struct store_key *key, struct err *
 	if (!rc)
 		s->direct = store_file_open_direct(dir, STORE_EXPERTS, O_NOFOLLOW, s->experts,
 						   &s->align);
+	return rc;
+}
+
+static void close_files(struct store *s)
+{
+	int *fds[] = {&s->experts, &s->direct, &s->dense};
+	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
+		if (*fds[i] >= 0)
+			close(*fds[i]);
+		*fds[i] = -1;
+	}
+	index_free(&s->index);
+}
+
+/* Which index is there: a store is replaced by taking it away first, and putting another file there
+ * last. */
+static void look_for_index(int dir, struct stat *st)
+{
+	if (fstatat(dir, STORE_INDEX, st, AT_SYMLINK_NOFOLLOW))
+		*st = (struct stat){0};
+}
+
+/* What was opened belongs to the index that was read if that one has been there all the while. */
+static int open_files(struct store *s, const struct store_key *key, struct err *e)
+{
+	int rc, dir = store_folder_open(s->folder, e);
+	struct stat before, after;
+	if (dir < 0)
+		return dir;
+	look_for_index(dir, &after);
+	do {
+		before = after;
+		close_files(s);
+		rc = open_as_it_is(s, dir, key, e);
+		look_for_index(dir, &after);
+	} while (before.st_ino != after.st_ino || before.st_ctim.tv_sec != after.st_ctim.tv_sec ||
+		 before.st_ctim.tv_nsec != after.st_ctim.tv_nsec);
 	close(dir);
 	return rc;
 }
@@ -108,14 +142,10 @@ void store_close(struct store *s)
 {
 	if (!s)
 		return;
-	const int fds[] = {s->experts, s->direct, s->dense};
-	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
+	close_files(s);
 	placed_free(s->place);
 	pthread_mutex_destroy(&s->look);
 	free(s->looked);
-	index_free(&s->index);
 	free((void *)s->state);
 	free(s->folder);
 	free(s);

@@ -247,6 +247,18 @@ int store_put_begin(struct store_writer *w, uint32_t unit, struct store_put **ou
 int store_put_bytes(struct store_put *p, const void *data, size_t bytes, struct err *e);
 int store_put_commit(struct store_put *p, struct err *e); /* frees p, also when it fails */
 void store_put_abandon(struct store_put *p);
+
+/* Commits without waiting for it: the writer does so behind the caller, in groups, and then says
+ * what came of each unit, from a thread that commits, with no lock held. The caller waits only
+ * while more than 32 MiB of records (one, if it is larger) are not yet committed. Of a plain record
+ * that is what the system has of it to write, of a coded one memory. Until then a unit is open, as
+ * for who waits; an error of store_put_behind is one of store_put_commit and not said again.
+ *
+ * store_writer_behind comes before the first, once. Closing the writer ends with all that was left
+ * to it, and `done` must not be in need of who closes. */
+typedef void store_done_fn(void *ctx, uint32_t unit, int failed, const struct err *e);
+int store_writer_behind(struct store_writer *w, store_done_fn *done, void *ctx, struct err *e);
+int store_put_behind(struct store_put *p, struct err *e); /* frees p, also when it fails */
 /* Waits, at most so long, while the unit is open elsewhere. False: it still is. */
 bool store_writer_wait(struct store_writer *w, uint32_t unit, unsigned milliseconds);
 
@@ -255,9 +267,9 @@ bool store_writer_wait(struct store_writer *w, uint32_t unit, unsigned milliseco
  * that were not in then never come in. One per writer. */
 int store_writer_view(struct store_writer *w, struct store **out, struct err *e);
 
-/* Publishes the store if every unit is in, else fails. No put may be open. After a failure it may
- * be called again and goes on where it failed, unless a sync of the data did (store_writer_failed).
- * Either way only store_writer_close, with keep, is left to do. */
+/* Publishes the store if every unit is in, else fails. No put may be open, or left behind. After a
+ * failure it may be called again and goes on where it failed, unless a sync of the data did
+ * (store_writer_failed). Either way only store_writer_close, with keep, is left to do. */
 int store_writer_publish(struct store_writer *w, struct err *e);
 /* Both: if it is not published, the journal is kept for a resume. Frees w and the lock. */
 int store_writer_finish(struct store_writer *w, struct err *e);

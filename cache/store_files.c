@@ -130,6 +130,11 @@ int store_write_error(struct err *e, int code, const char *folder, const char *n
 			"%s/%s: cannot be written; free some space, or choose another folder "
 			"with -o store=",
 			folder, name);
+	if (code == EFBIG)
+		return err_sys(e, code,
+			       "%s/%s: cannot be written; raise the limit on file sizes (ulimit "
+			       "-f), or choose a disk that has none with -o store=",
+			       folder, name);
 	return err_sys(e, code, "%s/%s: cannot be written", folder, name);
 }
 

@@ -1,15 +1,8 @@
-/* Writing a store: units by any number of threads, synced in groups, published by renaming.
+/* Writing a store: units by any number of threads, and publishing by renaming. store_commit.c makes
+ * what is written durable, in groups.
  *
- * Group commit: a unit that is finished joins a list; the first thread that finds nobody syncing
- * takes the whole list, syncs the files it touched, writes one journal entry for each, and wakes
- * the others, whose units are then in. So a sync is shared by all that finish during the one
- * before, and a journal entry never precedes its data. Journal entries are themselves synced with
- * the next group: a power cut costs the last group, and a killed process nothing but the units in
- * work.
- *
- * A coded record is collected in memory and coded by its own thread. It gets its place, and is
- * written, when its group is synced: groups follow one another, so the records of a file lie in the
- * order of their journal entries, and whatever a crash cuts off is at the file's end.
+ * A coded record is collected in memory and coded by its own thread; it is written by who commits
+ * it.
  */
 #include "cache/store_writer.h"
 
@@ -22,22 +15,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct store_put {
-	struct store_writer *writer;
-	uint32_t unit;
-	struct unit_place place; /* what is still to be written; coded: to be collected */
-	XXH3_state_t *hash;	 /* of the bytes as they are stored */
-	uint8_t *record;	 /* of a coded record: what was collected, and once that is whole */
-	uint8_t *coded;		 /* what it became */
-	size_t coded_bytes;
-	int failed; /* of a write: a negative errno; such a unit is never committed */
-
-	struct store_put *next; /* in the writer's list, under its mutex: */
-	bool synced;		/* what follows is the outcome */
-	int result;
-	struct err *error; /* the committing thread's, or NULL */
-};
 
 /* ---- one unit ---- */
 
@@ -119,6 +96,7 @@ int store_put_bytes(struct store_put *p, const void *data, size_t bytes, struct 
 	checksum_add(p->hash, data, bytes);
 	p->place.offset += bytes;
 	p->place.bytes -= bytes;
+	p->stored += bytes;
 	return 0;
 }
 
@@ -128,16 +106,16 @@ static int code_record(struct store_put *p, struct err *e)
 	const struct store_writer *w = p->writer;
 	size_t bytes = index_record_bytes(&w->index, p->unit);
 	p->coded = malloc(codec_most(bytes));
-	int rc = p->coded ? codec_encode(p->coded, &p->coded_bytes, p->record, bytes) : -ENOMEM;
+	int rc = p->coded ? codec_encode(p->coded, &p->stored, p->record, bytes) : -ENOMEM;
 	if (rc)
 		return err_sys(e, -rc, "%s: coding unit %u", w->folder, p->unit);
-	checksum_add(p->hash, p->coded, p->coded_bytes);
+	checksum_add(p->hash, p->coded, p->stored);
 	free(p->record); /* a group may be long in coming */
 	p->record = NULL;
 	return 0;
 }
 
-static void put_end(struct store_put *p, enum unit_state state)
+void put_end(struct store_put *p, enum unit_state state)
 {
 	unit_end(p->writer, p->unit, state);
 	put_free(p);
@@ -148,93 +126,10 @@ void store_put_abandon(struct store_put *p)
 	put_end(p, UNIT_MISSING);
 }
 
-/* ---- committing in groups ---- */
-
-/* Gives the coded records of a group their places, one after the other, and writes them there. */
-static int write_coded(struct store_writer *w, const struct store_put *group, struct err *e)
+/* Whole, and as it is stored. Else it is ended. */
+int put_seal(struct store_put *p, struct err *e)
 {
-	const struct data_file *f = &w->file[EXPERTS_FILE];
-	for (const struct store_put *p = group; p; p = p->next) {
-		if (!p->coded)
-			continue;
-		struct store_range r = {stored_range_next(w->experts_end), p->coded_bytes};
-		int rc = store_file_write(f->fd, p->coded, r.bytes, r.offset, w->folder, f->partial,
-					  e);
-		if (rc)
-			return rc;
-		w->index.stored[p->unit] = r;
-		w->experts_end = r.offset + r.bytes;
-	}
-	return 0;
-}
-
-/* Syncs every file that a unit of the group lies in, and the entries of the group before. */
-static int sync_group(struct store_writer *w, const struct store_put *group, struct err *e)
-{
-	for (int i = 0; i < DATA_FILES; i++) {
-		const struct store_put *p = group;
-		while (p && p->place.file != &w->file[i])
-			p = p->next;
-		int rc = p ? store_file_sync(w->file[i].fd, w->folder, w->file[i].partial, e) : 0;
-		if (rc)
-			return rc;
-	}
-	return w->journal_dirty ? store_file_sync(w->journal, w->folder, STORE_JOURNAL, e) : 0;
-}
-
-/* An entry that cannot be written costs its unit alone: the next one takes its place. */
-static int write_entry(struct store_writer *w, const struct store_put *p, struct err *e)
-{
-	uint8_t bytes[JOURNAL_ENTRY];
-	const struct unit_place place = unit_place(w, p->unit);
-	const struct journal_entry entry = {
-		.unit = p->unit,
-		.place = {place.offset, place.bytes},
-		.checksum = XXH3_64bits_digest(p->hash),
-	};
-	w->index.checksums[p->unit] = entry.checksum;
-	journal_encode_entry(bytes, w->digest, &entry);
-	int rc = store_file_write(w->journal, bytes, sizeof bytes, w->journal_end, w->folder,
-				  STORE_JOURNAL, e);
-	if (!rc)
-		w->journal_end += sizeof bytes;
-	return rc;
-}
-
-/* The leader's part, without the mutex; `syncing` makes the journal this thread's alone. Fails if
- * a sync does. */
-static int commit_group(struct store_writer *w, struct store_put *group, struct err *e)
-{
-	int rc = write_coded(w, group, e);
-	if (!rc)
-		rc = sync_group(w, group, e);
-	for (struct store_put *p = group; !rc && p; p = p->next)
-		p->result = write_entry(w, p, p->error);
-	w->journal_dirty = true;
-	return rc;
-}
-
-static void lead(struct store_writer *w)
-{
-	struct err failure = {0};
-	struct store_put *group = w->finished;
-	w->finished = NULL;
-	w->syncing = true;
-	pthread_mutex_unlock(&w->mutex);
-	int rc = commit_group(w, group, &failure);
-	pthread_mutex_lock(&w->mutex);
-	w->syncing = false;
-	if (rc) /* after a failed sync the kernel may have dropped the data: no retry can be
-		   believed */
-		w->failure = failure;
-	for (struct store_put *p = group; p; p = p->next)
-		p->synced = true;
-	pthread_cond_broadcast(&w->synced);
-}
-
-int store_put_commit(struct store_put *p, struct err *e)
-{
-	struct store_writer *w = p->writer;
+	const struct store_writer *w = p->writer;
 	int rc = p->failed;
 	if (rc)
 		rc = err_set(e, -rc, "%s/%s: unit %u could not be written", w->folder,
@@ -244,23 +139,8 @@ int store_put_commit(struct store_put *p, struct err *e)
 			     p->place.file->partial, p->unit, (unsigned long long)p->place.bytes);
 	else if (p->record)
 		rc = code_record(p, e);
-	if (rc) {
+	if (rc)
 		put_end(p, UNIT_MISSING);
-		return rc;
-	}
-	pthread_mutex_lock(&w->mutex);
-	p->error = e;
-	p->next = w->finished;
-	w->finished = p;
-	while (!p->synced) {
-		if (w->syncing)
-			pthread_cond_wait(&w->synced, &w->mutex);
-		else
-			lead(w);
-	}
-	rc = w->failure.code ? err_set(e, w->failure.code, "%s", w->failure.text) : p->result;
-	pthread_mutex_unlock(&w->mutex);
-	put_end(p, rc ? UNIT_MISSING : UNIT_DONE);
 	return rc;
 }
 

@@ -239,8 +239,21 @@ void store_writer_free(struct store_writer *w)
 	free(w);
 }
 
+/* It commits what was left behind first. */
+static void end_thread(struct store_writer *w)
+{
+	if (!w->has_thread)
+		return;
+	pthread_mutex_lock(&w->mutex);
+	w->ending = true;
+	pthread_cond_broadcast(&w->synced);
+	pthread_mutex_unlock(&w->mutex);
+	pthread_join(w->thread, NULL);
+}
+
 void store_writer_close(struct store_writer *w, bool keep)
 {
+	end_thread(w);
 	if (!keep)
 		store_remove_leftovers(w);
 	store_lock_remove(&w->lock);

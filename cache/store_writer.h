@@ -1,8 +1,9 @@
 /* The inside of a conversion under way: store_writer.c has its units and its end, store_resume.c
- * begins one or takes it up, store_write.c writes and publishes. */
+ * begins one or takes it up, store_write.c writes and publishes, store_commit.c commits. */
 #ifndef MOEFS_CACHE_STORE_WRITER_H
 #define MOEFS_CACHE_STORE_WRITER_H
 
+#include "cache/checksum.h"
 #include "cache/err.h"
 #include "cache/store.h"
 #include "cache/store_format.h"
@@ -41,11 +42,18 @@ struct store_writer {
 	_Atomic uint8_t
 		*state; /* [units], enum unit_state; changed under the mutex, read without */
 	struct store_put *finished; /* written, waiting to be synced */
+	uint64_t behind;	    /* bytes of those that nobody waits for */
+	bool ending;		    /* the thread leaves when no more are finished */
 	bool syncing;		    /* one thread is in fdatasync; it alone touches the journal */
 	struct err failure; /* code != 0: a sync failed, after which nothing more can be trusted */
 	uint64_t journal_end;
 	bool journal_dirty;
 	uint64_t experts_end; /* coded: of the last record; the one who syncs appends there */
+
+	pthread_t thread; /* leads groups of what is left behind */
+	bool has_thread;
+	store_done_fn *done;
+	void *done_ctx;
 };
 
 /* Where a unit lies: its file, and the offset and size in that file. A coded record has a place
@@ -59,6 +67,30 @@ static inline bool unit_is_coded(const struct store_writer *w, uint32_t unit)
 {
 	return w->index.stored && unit < store_records(&w->index.info);
 }
+
+/* ---- a unit that is being written ---- */
+
+struct store_put {
+	struct store_writer *writer;
+	uint32_t unit;
+	struct unit_place place; /* what is still to be written; coded: to be collected */
+	XXH3_state_t *hash;	 /* of the bytes as they are stored */
+	uint8_t *record;	 /* of a coded record: what was collected, and once that is whole */
+	uint8_t *coded;		 /* what it became, until it is written */
+	size_t stored;		 /* bytes of it as they are stored */
+	int failed;		 /* of a write: a negative errno; such a unit is never committed */
+
+	struct store_put *next; /* in the writer's list, under its mutex, as is what follows */
+	bool behind;		/* nobody waits for it */
+	bool settled;		/* the outcome: */
+	int result;
+	struct err error;
+};
+
+/* Makes it whole, and coded if it is to be; else ends it. */
+int put_seal(struct store_put *p, struct err *e);
+/* Ends the unit and frees p. The mutex is not held. */
+void put_end(struct store_put *p, enum unit_state state);
 
 /* Ends UNIT_OPEN. The mutex is not held. */
 void unit_end(struct store_writer *w, uint32_t unit, enum unit_state state);

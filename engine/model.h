@@ -153,6 +153,8 @@ struct model_refining {
 	bool idle;	 /* turns of others come first */
 };
 int model_refine(struct model *m, const struct model_refining *r, struct err *e);
+/* Whether its text can be read, whatever the model: -EILSEQ or -EINVAL, with where it cannot. */
+int model_refining_check(const struct model_refining *r, struct err *e);
 /* From now on it is refined while it is loaded and nobody has asked for a while, if the engine's
  * options say so. Once, after model_open. */
 int model_refine_idle(struct model *m, struct err *e);

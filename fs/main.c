@@ -198,6 +198,12 @@ static int serve(struct program *p, struct err *e)
 	return code;
 }
 
+/* It is an error of the write then, in words. */
+static void ignore_size_limit(void)
+{
+	(void)signal(SIGXFSZ, SIG_IGN);
+}
+
 /* As the user whose mount it is, before anything of his is opened. */
 static int serve_as_user(struct program *p, struct err *e)
 {
@@ -206,7 +212,7 @@ static int serve_as_user(struct program *p, struct err *e)
 	rest_begin();
 	loop_block_signals();
 	(void)signal(SIGPIPE, SIG_IGN);
-	(void)signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of the write, in words */
+	ignore_size_limit();
 	if (o->whose.changes)
 		code = mounter_begin(&p->mounter, &p->options.fuse, o->mountpoint, &o->whose, e);
 	if (!code)
@@ -252,10 +258,10 @@ static int check_only(const struct program *p, struct err *e)
 	return status;
 }
 
-static void say_done(void *ctx, const char *sentence)
+static void say_refined(const char *sentence, bool failed)
 {
-	(void)ctx;
-	(void)printf("moefs: %s\n", sentence);
+	(void)fprintf(failed ? stderr : stdout, "moefs: %s\n", sentence);
+	(void)fflush(stdout); /* the next one may take hours */
 }
 
 static int print_help(void)
@@ -280,8 +286,10 @@ static int mount_or_tell(struct program *p, int argc, char **argv, bool lenient,
 		return printf("moefs %s\n", MOEFS_VERSION) < 0;
 	if (fake)
 		return 0;
-	if (o->refine)
-		return refine_models(o, say_done, NULL, e) != 0;
+	if (o->refine) {
+		ignore_size_limit();
+		return refine_models(o, say_refined, e) != 0;
+	}
 	return o->check ? check_only(p, e) : run(p, e);
 }
 

@@ -10,10 +10,8 @@
 
 /* ---- all threads at once ---- */
 
-/* More threads than compute: some wait for the disk meanwhile, most of all for syncs. Rounding by
- * what is known of inputs takes so long, and so much memory for each, that there it is not worth
- * it.
- */
+/* More threads than compute: some wait for the source's disk meanwhile. Rounding by what is known
+ * of inputs takes so long, and so much memory for each, that there it is not worth it. */
 enum { WAITING_THREADS = 4 };
 
 /* Does job i with a buffer that holds any chunk and any record. */
@@ -25,7 +23,7 @@ struct crew { /* what the threads of one run share */
 	uint32_t jobs;
 	_Atomic uint32_t next;
 	_Atomic bool failed;
-	pthread_mutex_t lock; /* of error; taken under nothing, with nothing taken under it */
+	pthread_mutex_t lock; /* of error; nothing is taken under it */
 	struct err error;     /* the first failure */
 };
 
@@ -42,6 +40,23 @@ static void crew_fail(struct crew *w, const struct err *e)
 	if (!atomic_exchange(&w->failed, true))
 		w->error = *e;
 	pthread_mutex_unlock(&w->lock);
+}
+
+static void crew_note(struct converter *c, uint32_t unit, int failed, const struct err *e)
+{
+	(void)unit;
+	if (failed)
+		crew_fail(c->crew, e);
+}
+
+/* What becomes of units is the crew's from now on, or no more. */
+static void crew_listen(struct converter *c, struct crew *w)
+{
+	pthread_mutex_lock(&c->lock);
+	converter_wait_for_users(c);
+	c->crew = w;
+	c->note = w ? crew_note : convert_rest_note;
+	pthread_mutex_unlock(&c->lock);
 }
 
 static void *crew_main(void *arg)
@@ -100,7 +115,9 @@ static int run(struct converter *c, job_fn *job, uint32_t jobs, struct err *e)
 	if (!threads)
 		return err_set(e, ENOMEM, "out of memory for converting the checkpoint");
 	pthread_mutex_init(&w.lock, NULL);
+	crew_listen(c, &w);
 	crew_start(&w, threads, count);
+	crew_listen(c, NULL);
 	pthread_mutex_destroy(&w.lock);
 	free(threads);
 	if (!atomic_load(&w.failed))
@@ -127,9 +144,12 @@ static int dense_job(struct converter *c, struct encoder *x, void *buffer, uint3
 	uint8_t *piece = buffer;
 	int failed = all ? 0 : encode_chunk(x, t, i, buffer, e);
 	for (uint32_t k = 0; k < PLAN_PIECES && !failed; k++) {
+		struct store_put *put;
 		if (!has[k])
-			failed = converter_put_whole(c, unit + k * t->chunks, piece,
-						     plan_piece_bytes(&s, k), e);
+			failed = store_put_begin(c->writer, unit + k * t->chunks, &put, e);
+		if (!has[k] && !failed)
+			converter_leave(c, put, unit + k * t->chunks, piece,
+					plan_piece_bytes(&s, k));
 		piece += plan_piece_bytes(&s, k);
 	}
 	if (!failed)
@@ -140,7 +160,10 @@ static int dense_job(struct converter *c, struct encoder *x, void *buffer, uint3
 static int expert_job(struct converter *c, struct encoder *x, void *buffer, uint32_t unit,
 		      struct err *e)
 {
-	int failed = converter_put_expert(c, x, unit, buffer, e);
+	struct store_put *put;
+	int failed = converter_make_expert(c, x, unit, buffer, &put, e);
+	if (!failed)
+		converter_leave_expert(c, put, unit, buffer);
 	if (failed != -EEXIST)
 		return failed;
 	converter_count(c, unit); /* an earlier conversion's: nobody else is at work here */
@@ -203,6 +226,8 @@ static int begin_with(struct converter *c, enum format kept, enum norm_type norm
 	c->records = c->plan->routed_layers * c->plan->experts;
 	failed = store_writer_open(&c->writer, c->v.folder, &sp, e);
 	store_headers_free(&headers);
+	if (!failed)
+		failed = store_writer_behind(c->writer, converter_committed, c, e);
 	if (!failed)
 		failed = witness_open(c->v.witness, e);
 	if (!failed)

@@ -8,11 +8,11 @@
  * has ended, or after a minute.
  *
  * Tensors stream through: no more than a unit (a row chunk or one expert's record) and a MiB of its
- * source per thread are in memory, or two records where they are coded. An interrupted conversion
- * goes on where it stopped.
+ * source per thread are in memory, or two records where they are coded, and what is left to the
+ * writer (store_put_behind). An interrupted conversion goes on where it stopped.
  *
  * Locks: the converter has one, taken under none of its caller's that `report` takes; nothing but
- * the writer's own is taken under it.
+ * the writer's own is taken under it, and nobody who holds it waits for the writer.
  */
 #ifndef MOEFS_ENGINE_CONVERT_CONVERT_H
 #define MOEFS_ENGINE_CONVERT_CONVERT_H
@@ -43,6 +43,7 @@ enum convert_event {
 enum { CODEC_WORDS = 96 };
 
 struct moments;
+struct store_put;
 
 struct conversion {
 	const char *directory; /* the checkpoint */
@@ -79,12 +80,16 @@ int convert_view(struct converter *c, struct store **out, struct err *e);
 /* What is left, by all threads at once, and publishes: for models without experts. */
 int convert_finish(struct converter *c, struct err *e);
 
-/* Fills record[plan->record[routed_layer].bytes] with the bytes that the store has or will have,
- * and sees to it that it will. ctx is the converter. For experts that the view does not have yet,
- * from any number of threads; blocks for the reading, the arithmetic and the writing. After
- * convert_view. */
-int convert_make_expert(void *ctx, uint32_t routed_layer, uint32_t expert, void *record,
-			struct err *e);
+/* Fills record[plan->record[routed_layer].bytes] with the bytes that the store has or will have.
+ * ctx is the converter. For experts that the view does not have yet, from any number of threads;
+ * blocks for the reading and the arithmetic. After convert_view. *put: NULL, or convert_keep_expert
+ * follows with it and the same record, when who waited for that has it: it writes, and waits
+ * while more is written than the disk takes (store_put_behind). What it meets is reported, and
+ * costs the store a record that is made again, but no answer. */
+int convert_make_expert(struct converter *c, uint32_t routed_layer, uint32_t expert, void *record,
+			struct store_put **put, struct err *e);
+void convert_keep_expert(struct converter *c, uint32_t routed_layer, uint32_t expert,
+			 const void *record, struct store_put *put);
 
 /* Starts the threads that make the rest. They begin as soon as they are let, which is while the
  * model has no turn: a turn on a new checkpoint is as fast as its own experts are read and made. */
@@ -92,7 +97,8 @@ int convert_rest_start(struct converter *c, struct err *e);
 void convert_rest_let(struct converter *c, bool work);
 
 /* Ends the threads and frees; what is not published is taken up by the next convert_begin, unless
- * that would do it differently. No convert_make_expert may be in progress. */
+ * that would do it differently. No convert_make_expert or convert_keep_expert may be in progress.
+ */
 void convert_close(struct converter *c); /* NULL is fine */
 
 #endif

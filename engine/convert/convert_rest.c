@@ -1,4 +1,5 @@
-/* The experts of a model that answers already: on demand, and the rest behind its back. */
+/* The experts of a model that answers already: on demand, and the rest behind its back. Nobody
+ * waits for a disk: what is made is left to the store's writer, which says what came of it. */
 #include "cache/clock.h"
 #include "engine/convert/converter.h"
 
@@ -33,12 +34,18 @@ struct rest_thread {
 
 /* ---- what went wrong ---- */
 
-/* The lock is held, and released for a report. */
+/* The lock is held, and released for a report. What is reported last is what came last: that a
+ * write failed is not overtaken by that one before it had not. */
 static void report(struct converter *c, enum convert_event event, const struct err *e)
 {
+	uint32_t turn = c->reports++;
+	while (c->reported != turn)
+		pthread_cond_wait(&c->changed, &c->lock);
 	pthread_mutex_unlock(&c->lock);
 	c->v.report(c->v.ctx, event, e);
 	pthread_mutex_lock(&c->lock);
+	c->reported++;
+	pthread_cond_broadcast(&c->changed);
 }
 
 /* The lock is held. True if the failure ends this conversion, of which the first is reported. */
@@ -74,6 +81,33 @@ static void end_trouble(struct converter *c)
 		report(c, CONVERT_TROUBLE, &(struct err){0});
 }
 
+void convert_rest_note(struct converter *c, uint32_t unit, int failed, const struct err *e)
+{
+	if (!failed) {
+		end_trouble(c);
+		return;
+	}
+	if (failed == -EEXIST) {
+		if (store_writer_has(c->writer, unit)) /* else it is on its way */
+			converter_count(c, unit);
+		return;
+	}
+	/* Found while nobody asks anything, a new beginning disturbs nobody. */
+	while (failed == -ERANGE && !c->let && !c->quit)
+		pthread_cond_wait(&c->changed, &c->lock);
+	if (c->quit || ends_conversion(c, failed, e))
+		return;
+	if (failed == -EINVAL) {
+		c->damaged[unit] = true;
+		c->damaged_count++;
+	} else {
+		c->retry_ns = now_ns() + retry_after_ns;
+		c->next = 0;
+		atomic_store(&c->v.progress->stopped, true);
+	}
+	report(c, CONVERT_TROUBLE, e);
+}
+
 /* ---- on demand ---- */
 
 static int take_encoder(struct converter *c, struct idle_encoder **out, struct err *e)
@@ -105,12 +139,15 @@ static void return_encoder(struct converter *c, struct idle_encoder *i)
 	pthread_mutex_unlock(&c->lock);
 }
 
-static int make(struct converter *c, struct encoder *x, uint32_t unit, void *record, struct err *e)
+static int make(struct converter *c, struct encoder *x, uint32_t unit, void *record,
+		struct store_put **put, struct err *e)
 {
 	const struct plan *p = c->plan;
 	uint32_t layer = unit / p->experts, expert = unit % p->experts;
 	for (;;) {
-		int failed = converter_put_expert(c, x, unit, record, e);
+		int failed = converter_make_expert(c, x, unit, record, put, e);
+		if (failed)
+			*put = NULL;
 		if (failed != -EEXIST)
 			return failed;
 		if (!store_writer_wait(c->writer, unit, PATIENCE_MS))
@@ -122,14 +159,14 @@ static int make(struct converter *c, struct encoder *x, uint32_t unit, void *rec
 	}
 }
 
-int convert_make_expert(void *ctx, uint32_t routed_layer, uint32_t expert, void *record,
-			struct err *e)
+int convert_make_expert(struct converter *c, uint32_t routed_layer, uint32_t expert, void *record,
+			struct store_put **put, struct err *e)
 {
-	struct converter *c = ctx;
 	struct idle_encoder *i;
+	*put = NULL;
 	pthread_mutex_lock(&c->lock);
 	bool writing = c->writer;
-	c->makers += writing;
+	c->users += writing;
 	pthread_mutex_unlock(&c->lock);
 	if (!writing && store_has_expert(c->view, routed_layer, expert)) /* meanwhile */
 		return store_read_record(c->view, routed_layer, expert, record,
@@ -139,26 +176,28 @@ int convert_make_expert(void *ctx, uint32_t routed_layer, uint32_t expert, void 
 	if (!failed) {
 		/* What is given up is never written: it is damaged, and says so again. */
 		uint32_t unit = routed_layer * c->plan->experts + expert;
-		failed = writing ? make(c, i->encoder, unit, record, &own)
+		failed = writing ? make(c, i->encoder, unit, record, put, &own)
 				 : encode_expert(i->encoder, routed_layer, expert, record, &own);
 		return_encoder(c, i);
 	}
-	if (!writing) {
-		if (failed)
-			*e = own;
-		return failed;
-	}
-	pthread_mutex_lock(&c->lock);
-	if (!failed)
-		end_trouble(c);
-	else
+	if (writing && !*put) {
+		pthread_mutex_lock(&c->lock);
 		(void)ends_conversion(c, failed, &own);
-	if (--c->makers == 0)
-		pthread_cond_broadcast(&c->changed);
-	pthread_mutex_unlock(&c->lock);
+		converter_end_use(c);
+		pthread_mutex_unlock(&c->lock);
+	}
 	if (failed)
 		*e = own;
 	return failed;
+}
+
+void convert_keep_expert(struct converter *c, uint32_t routed_layer, uint32_t expert,
+			 const void *record, struct store_put *put)
+{
+	converter_leave_expert(c, put, routed_layer * c->plan->experts + expert, record);
+	pthread_mutex_lock(&c->lock);
+	converter_end_use(c);
+	pthread_mutex_unlock(&c->lock);
 }
 
 /* ---- the rest ---- */
@@ -194,7 +233,7 @@ static bool next_unit(struct converter *c, uint32_t *unit)
 		}
 		if (find_unit(c, unit))
 			return true;
-		if (c->working || c->makers) {
+		if (c->users) {
 			wait_for_change(c);
 			continue;
 		}
@@ -205,34 +244,6 @@ static bool next_unit(struct converter *c, uint32_t *unit)
 		atomic_store(&c->v.progress->stopped, c->damaged_count > 0);
 	}
 	return false;
-}
-
-/* The lock is held. What came of a unit. */
-static void note(struct converter *c, uint32_t unit, int failed, const struct err *e)
-{
-	if (!failed) {
-		end_trouble(c);
-		return;
-	}
-	if (failed == -EEXIST) {
-		if (store_writer_has(c->writer, unit)) /* else somebody is making it */
-			converter_count(c, unit);
-		return;
-	}
-	/* Found while nobody asks anything, a new beginning disturbs nobody. */
-	while (failed == -ERANGE && !c->let && !c->quit)
-		pthread_cond_wait(&c->changed, &c->lock);
-	if (c->quit || ends_conversion(c, failed, e))
-		return;
-	if (failed == -EINVAL) {
-		c->damaged[unit] = true;
-		c->damaged_count++;
-	} else {
-		c->retry_ns = now_ns() + retry_after_ns;
-		c->next = 0;
-		atomic_store(&c->v.progress->stopped, true);
-	}
-	report(c, CONVERT_TROUBLE, e);
 }
 
 /* The lock is held, and released meanwhile. Whether to try to publish again, when it is time. */
@@ -276,8 +287,7 @@ static void finish(struct converter *c)
  * another process from trying: that one goes on with what is there. The view stays as it is. */
 static void give_up(struct converter *c)
 {
-	while (c->makers > 0)
-		pthread_cond_wait(&c->changed, &c->lock);
+	converter_wait_for_users(c);
 	struct store_writer *w = c->writer ? c->writer : c->complete;
 	c->writer = c->complete = NULL;
 	pthread_mutex_unlock(
@@ -303,14 +313,17 @@ static void *rest_main(void *arg)
 	(void)setpriority(PRIO_PROCESS, 0, NICE); /* of this thread; a wish */
 	pthread_mutex_lock(&c->lock);
 	while (next_unit(c, &unit)) {
+		struct store_put *put;
 		struct err e = {0};
-		c->working++;
+		c->users++;
 		pthread_mutex_unlock(&c->lock);
-		int failed = converter_put_expert(c, t->encoder, unit, t->record, &e);
+		int failed = converter_make_expert(c, t->encoder, unit, t->record, &put, &e);
+		if (!failed)
+			converter_leave_expert(c, put, unit, t->record);
 		pthread_mutex_lock(&c->lock);
-		note(c, unit, failed, &e);
-		c->working--;
-		pthread_cond_broadcast(&c->changed);
+		if (failed)
+			convert_rest_note(c, unit, failed, &e);
+		converter_end_use(c);
 	}
 	if (c->finished && !c->quit && c->writer && !c->damaged_count && !c->publishing) {
 		c->publishing = true;

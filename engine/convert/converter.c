@@ -56,38 +56,68 @@ void converter_count(struct converter *c, uint32_t unit)
 
 /* ---- units ---- */
 
-int converter_put_whole(struct converter *c, uint32_t unit, const void *data, size_t bytes,
-			struct err *e)
+void converter_use(struct converter *c)
 {
-	struct store_put *put;
-	int failed = store_put_begin(c->writer, unit, &put, e);
-	if (failed)
-		return failed;
-	failed = store_put_bytes(put, data, bytes, e);
-	if (!failed)
-		return store_put_commit(put, e);
-	store_put_abandon(put);
-	return failed;
+	pthread_mutex_lock(&c->lock);
+	c->users++;
+	pthread_mutex_unlock(&c->lock);
 }
 
-int converter_put_expert(struct converter *c, struct encoder *x, uint32_t unit, void *record,
-			 struct err *e)
+void converter_end_use(struct converter *c)
+{
+	c->users--;
+	pthread_cond_broadcast(&c->changed);
+}
+
+void converter_wait_for_users(struct converter *c)
+{
+	while (c->users > 0)
+		pthread_cond_wait(&c->changed, &c->lock);
+}
+
+void converter_committed(void *ctx, uint32_t unit, int failed, const struct err *e)
+{
+	struct converter *c = ctx;
+	pthread_mutex_lock(&c->lock);
+	if (!failed && unit < c->records)
+		converter_count(c, unit);
+	c->note(c, unit, failed, e);
+	converter_end_use(c);
+	pthread_mutex_unlock(&c->lock);
+}
+
+void converter_leave(struct converter *c, struct store_put *put, uint32_t unit, const void *data,
+		     size_t bytes)
+{
+	struct err e = {0};
+	converter_use(c);
+	int failed = store_put_bytes(put, data, bytes, &e);
+	if (failed)
+		store_put_abandon(put);
+	else
+		failed = store_put_behind(put, &e);
+	if (failed)
+		converter_committed(c, unit, failed, &e);
+}
+
+void converter_leave_expert(struct converter *c, struct store_put *put, uint32_t unit,
+			    const void *record)
 {
 	const struct plan *p = c->plan;
-	struct store_put *put; /* begun before the work, so that nobody else does it, too */
-	int failed = store_put_begin(c->writer, unit, &put, e);
+	converter_leave(c, put, unit, record, p->record[unit / p->experts].bytes);
+}
+
+int converter_make_expert(struct converter *c, struct encoder *x, uint32_t unit, void *record,
+			  struct store_put **put, struct err *e)
+{
+	const struct plan *p = c->plan;
+	/* Begun before the work, so that nobody else does it, too. */
+	int failed = store_put_begin(c->writer, unit, put, e);
 	if (failed)
 		return failed;
 	failed = encode_expert(x, unit / p->experts, unit % p->experts, record, e);
-	if (!failed)
-		failed = store_put_bytes(put, record, p->record[unit / p->experts].bytes, e);
-	if (failed) {
-		store_put_abandon(put);
-		return failed;
-	}
-	failed = store_put_commit(put, e);
-	if (!failed)
-		converter_count(c, unit);
+	if (failed)
+		store_put_abandon(*put);
 	return failed;
 }
 
@@ -96,8 +126,7 @@ int converter_put_expert(struct converter *c, struct encoder *x, uint32_t unit, 
 int converter_publish(struct converter *c, struct err *e)
 {
 	pthread_mutex_lock(&c->lock);
-	while (c->makers > 0)
-		pthread_cond_wait(&c->changed, &c->lock);
+	converter_wait_for_users(c);
 	if (c->writer)
 		c->complete = c->writer;
 	c->writer = NULL;

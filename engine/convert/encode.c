@@ -14,7 +14,7 @@ static const float f16_norm_least = 6.2e-5f, f16_norm_most = 6e4f;
 
 enum {
 	PIECE_BYTES = 1 << 20, /* of source rows read at a time, where they lie along rows */
-	GROUPS_TOGETHER = 32,  /* that the widest vectors encode at a time (kernels/tc.h) */
+	GROUPS_TOGETHER = 64,  /* that the widest vectors encode at a time (kernels/tc.h) */
 	LONG_VECTORS = 16,
 };
 
@@ -254,7 +254,10 @@ static int encode_some(struct encoder *x, const struct shape *s, const struct so
 	for (uint32_t r = 0; r < s->rows; r++)
 		format_dequantise_row(x->row + (size_t)r * s->cols, &from,
 				      &(struct pieces){.weights = row + r * source->row_bytes});
-	if (!format_is_finite(&numbers, &(struct pieces){.weights = (const uint8_t *)x->row}))
+	const struct pieces floats = {.weights = (const uint8_t *)x->row};
+	/* Rows that are rounded to the nearest show by their norms that they hold what is none. */
+	bool shows = format_tq_bits(s->format) && s->format != source->format && !x->rounding;
+	if (!shows && !format_is_finite(&numbers, &floats))
 		return not_a_number(source, e);
 	if (s->format == source->format) {
 		memcpy(packed, row, source->row_bytes);
@@ -270,13 +273,15 @@ static int encode_some(struct encoder *x, const struct shape *s, const struct so
 	}
 	if (s->format == FORMAT_Q8_0)
 		return round_blocks(packed, x->row, s->cols, name, e);
-	if (!quantise(x, s, packed))
-		return x->rounding && atomic_load(x->stop)
-			       ? stopped(e)
-			       : err_set(e, EINVAL,
-					 "tensor %s holds numbers above 1e18; the checkpoint is "
-					 "damaged",
-					 name);
+	if (!quantise(x, s, packed)) {
+		if (x->rounding && atomic_load(x->stop))
+			return stopped(e);
+		if (!format_is_finite(&numbers, &floats))
+			return not_a_number(source, e);
+		return err_set(e, EINVAL,
+			       "tensor %s holds numbers above 1e18; the checkpoint is damaged",
+			       name);
+	}
 	return store_norms(x, s, name, norms, e);
 }
 

@@ -192,9 +192,8 @@ int recipe_ask_codec(struct recipe *r, const char *codec, struct err *e)
 		return err_set(e, EINVAL, "codec=%s: no such codec; use none, zstd or auto", codec);
 	if (i == CODEC_ZSTD && !recipe_can_code(r))
 		return err_set(e, EINVAL,
-			       "codec=zstd: experts in %s do not shrink any further; use it with "
-			       "quant=bf16, or leave it out",
-			       r->quant);
+			       "codec=zstd: quantised experts do not shrink any further; use it "
+			       "with quant=bf16, or leave it out");
 	r->codec = (enum recipe_codec)i;
 	return 0;
 }

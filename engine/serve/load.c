@@ -119,10 +119,20 @@ static void load_arrange_pieces(void *ctx, uint32_t layer, void *slot,
 }
 
 /* The converter stays until the source is gone. */
-static int load_make(void *ctx, uint32_t layer, uint32_t expert, void *record, struct err *e)
+static int load_make(void *ctx, uint32_t layer, uint32_t expert, void *record, void **made,
+		     struct err *e)
 {
 	const struct model *m = ctx;
-	return convert_make_expert(m->stored.converter, layer, expert, record, e);
+	struct store_put *put;
+	int failed = convert_make_expert(m->stored.converter, layer, expert, record, &put, e);
+	*made = put;
+	return failed;
+}
+
+static void load_keep(void *ctx, uint32_t layer, uint32_t expert, const void *record, void *made)
+{
+	const struct model *m = ctx;
+	convert_keep_expert(m->stored.converter, layer, expert, record, made);
 }
 
 /* A source with the pins that there are; what was to be read by now is asked for. `scratch` and
@@ -138,6 +148,7 @@ static int add_source(struct model *m, struct pager_id *scratch, bool *pinned, s
 		.arrange = load_arrange,
 		.arrange_pieces = load_arrange_pieces,
 		.make = m->stored.converter ? load_make : NULL,
+		.keep = load_keep,
 		.ctx = m,
 	};
 	struct pager_source *experts;

@@ -5,6 +5,7 @@
 #include "engine/convert/moments.h"
 #include "engine/serve/internal.h"
 #include "engine/serve/load.h"
+#include "engine/text/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -40,6 +41,13 @@ static int check_refinable(const struct model *m, struct err *e)
 			       "leave quant= out, or use 2bit, 3bit or 4bit",
 			       id->name, id->recipe.quant);
 	return 0;
+}
+
+int model_refining_check(const struct model_refining *r, struct err *e)
+{
+	if (r->text && (!r->length || (r->length == 1 && *r->text == '\n')))
+		return err_set(e, EINVAL, "there is no text in it");
+	return r->text ? utf8_check(r->text, r->length, e) : 0;
 }
 
 /* A store that is not complete yet is made first. */

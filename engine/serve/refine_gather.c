@@ -102,7 +102,9 @@ static void first_word(const struct gathering *g, uint64_t window, char *word, s
 		size_t n;
 		uint32_t id = (uint32_t)((window * 2654435761U + 12345 + i * 40503) % all);
 		const char *bytes = tokenizer_bytes(t, id, false, &n);
-		if (n && n < size && utf8_valid_length(bytes, n) == n && !memchr(bytes, '\n', n)) {
+		/* Neither is part of a prompt: one ends it in C, the other is taken off. */
+		bool plain = n && !memchr(bytes, '\n', n) && !memchr(bytes, 0, n);
+		if (plain && n < size && utf8_valid_length(bytes, n) == n) {
 			(void)snprintf(word, size, "%.*s", (int)n, bytes);
 			return;
 		}
@@ -132,11 +134,20 @@ static int interrupted(struct err *e)
 	return err_set(e, ECANCELED, "refining was interrupted; the next time it goes on");
 }
 
+/* What the session's turn ended with. */
+static int failure_of(const struct gathering *g, struct err *e)
+{
+	struct schedule *c = &g->model->schedule;
+	pthread_mutex_lock(&c->lock);
+	*e = g->session->error;
+	pthread_mutex_unlock(&c->lock);
+	return e->code ? -e->code : err_set(e, EIO, "the text was not read to its end");
+}
+
 /* Until the turn has ended. One that is stopped was seen in part, and its sums are of no use. */
-static int finish_window(struct gathering *g, struct err *e)
+static int finish_turn(struct gathering *g, struct err *e)
 {
 	const struct timespec moment = {.tv_nsec = 2000000};
-	char why[1024];
 	for (bool stopped = false; session_working(g->session); nanosleep(&moment, NULL))
 		if (!stopped && is_over(g)) {
 			session_stop(g->session);
@@ -144,25 +155,48 @@ static int finish_window(struct gathering *g, struct err *e)
 		}
 	if (session_status(g->session) == SESSION_DONE)
 		return 0;
-	if (is_over(g))
-		return interrupted(e);
-	session_error(g->session, why, sizeof why);
-	return err_set(e, EIO, "%s", *why ? why : "the text was not read to its end");
+	return is_over(g) ? interrupted(e) : failure_of(g, e);
 }
 
-static int read_window(struct gathering *g, size_t at, size_t n, struct err *e)
-{
-	int failed = is_over(g)	      ? interrupted(e)
-		     : g->asked->text ? session_score(g->session, g->asked->text + at, n, NULL, e)
-				      : begin_written(g, moments_read_of(g->moments)->windows, e);
-	return failed ? failed : finish_window(g, e);
-}
-
-static uint64_t window_tokens(const struct session *s)
+static int count_tokens(const struct gathering *g)
 {
 	struct session_stats st;
-	session_stats(s, &st);
-	return st.prompt_tokens + st.output_tokens;
+	session_stats(g->session, &st);
+	moments_read_of(g->moments)->tokens += st.prompt_tokens + st.output_tokens;
+	return 0;
+}
+
+static int write_window(struct gathering *g, struct err *e)
+{
+	int failed = is_over(g) ? interrupted(e)
+				: begin_written(g, moments_read_of(g->moments)->windows, e);
+	if (!failed)
+		failed = finish_turn(g, e);
+	return failed ? failed : count_tokens(g);
+}
+
+/* Where a text of n bytes is parted: in the middle, and between two characters. */
+static size_t middle(const char *text, size_t n)
+{
+	size_t half = n / 2;
+	while (half && ((unsigned char)text[half] & 0xc0) == 0x80)
+		half--;
+	return half;
+}
+
+/* What has more tokens than the context holds is read in parts, as short as that takes. */
+static int read_part(struct gathering *g, const char *text, size_t n, struct err *e)
+{
+	if (n == 1 && *text == '\n') /* which is no text, but may be all that is left of one */
+		return 0;
+	int failed = is_over(g) ? interrupted(e) : session_score(g->session, text, n, NULL, e);
+	if (!failed)
+		failed = finish_turn(g, e);
+	size_t half = failed == -EFBIG ? middle(text, n) : 0;
+	if (!half)
+		return failed ? failed : count_tokens(g);
+	failed = read_part(g, text, half, e);
+	return failed ? failed : read_part(g, text + half, n - half, e);
 }
 
 /* ---- the whole ---- */
@@ -196,11 +230,11 @@ static int read_all(struct gathering *g, struct err *e)
 	while (!r->whole && !failed) {
 		size_t n = asked->text ? window_bytes(asked->text + at, asked->length - at) : 1;
 		if (n)
-			failed = read_window(g, at, n, e);
+			failed = asked->text ? read_part(g, asked->text + at, n, e)
+					     : write_window(g, e);
 		if (failed)
 			break;
 		r->windows += n > 0;
-		r->tokens += n ? window_tokens(g->session) : 0;
 		at += n;
 		r->whole = r->tokens >= asked->tokens || (asked->text && at >= asked->length);
 		show(g);

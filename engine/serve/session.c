@@ -144,7 +144,9 @@ int session_reset(struct session *s, struct err *e)
 		s->conversation.clock_set = false;
 		session_forget_turns(s);
 		session_sync_system(s);
-		s->log_size = s->prompt_length = 0;
+		free(s->log);
+		s->log = NULL;
+		s->log_size = s->log_room = s->prompt_length = 0;
 		answer_unref(s->answer);
 		s->answer = NULL;
 		s->stats = (struct session_stats){.finish = ""};
@@ -270,8 +272,7 @@ void session_stats(const struct session *s, struct session_stats *out)
 static int check_param(const struct session *s, const struct params *changed, struct err *e)
 {
 	const struct model *m = s->model;
-	if (!atomic_load(&m->run.speaks) || !m->run.chat ||
-	    changed->thinking == s->params.thinking)
+	if (!atomic_load(&m->run.speaks) || !m->run.chat || changed->thinking == s->params.thinking)
 		return 0;
 	return conversation_check_thinking(m->run.chat, changed->thinking, e);
 }

@@ -117,8 +117,8 @@ static int check_weights(const struct restored *r, struct err *e)
 	if (!known || !r->head.weights_sum || r->head.weights_sum == here)
 		return 0;
 	return err_set(e, EINVAL,
-		       "it was computed with other weights: the checkpoint has changed since, or "
-		       "is another copy; copy messages.json instead");
+		       "it was computed with other weights: their store was refined since, or the "
+		       "checkpoint has changed or is another copy; copy messages.json instead");
 }
 
 static int check_sizes(const struct restored *r, struct err *e)

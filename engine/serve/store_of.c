@@ -4,6 +4,7 @@
 #include "engine/source/identity.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -45,16 +46,32 @@ static enum store_of compare(const char *folder, const struct store_seen *seen,
 	return of;
 }
 
+/* Before its conversion has begun a store to be knows no checkpoint: it will be of the one that the
+ * store is of which is refined, beside it. */
+static bool look_beside(const char *folder, char *beside, size_t size, struct store_seen *seen)
+{
+	const size_t length = strlen(folder), ending = strlen(STORE_REFINED);
+	bool known = seen->key.fingerprint[0] || seen->key.fingerprint[1];
+	if (known || seen->kind != STORE_UNFINISHED || length <= ending ||
+	    strcmp(folder + length - ending, STORE_REFINED) != 0)
+		return false;
+	int n = snprintf(beside, size, "%.*s", (int)(length - ending), folder);
+	return n < (int)size && !store_inspect(beside, seen, NULL);
+}
+
 enum store_of model_store_of(const char *folder, char *path, size_t size)
 {
 	struct store_seen seen;
 	struct source_state now;
 	struct stat st;
+	char beside[PATH_MAX];
 	*path = 0;
 	if (store_inspect(folder, &seen, NULL) || !find_path(folder, path, size))
 		return STORE_OF_UNKNOWN;
 	if (stat(path, &st))
 		return errno == ENOENT || errno == ENOTDIR ? STORE_OF_GONE : STORE_OF_UNKNOWN;
+	if (look_beside(folder, beside, sizeof beside, &seen))
+		folder = beside;
 	/* A folder that has no checkpoint any more cannot be looked at as one. */
 	enum store_of of =
 		source_look(&now, path, NULL) ? STORE_OF_CHANGED : compare(folder, &seen, &now);

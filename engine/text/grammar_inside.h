@@ -12,10 +12,12 @@ struct local_mask {
 	uint32_t *exits; /* nodes where the rule may have ended, and tokens go on */
 	uint32_t exit_count;
 };
+struct mask_block;
 struct grammar {
 	struct machine machine;
 	struct local_mask *masks; /* [1 ...], by level.mask */
 	uint32_t mask_count, mask_room;
+	struct mask_block *blocks; /* which what masks point at lies in */
 	size_t mask_bytes;
 	/* Of the walk in progress: */
 	uint64_t *bits;				 /* [words] */

@@ -111,18 +111,45 @@ static void walk(struct grammar *g, const struct grammar_tokens *t, uint32_t top
 
 /* ---- masks of rules ---- */
 
-static size_t bytes_of(const struct local_mask *l, size_t words)
+/* There are hundreds, most of them small, and they go all at once: by itself each would keep a page
+ * of what was freed around it. */
+enum { MASK_BLOCK = 4096 - 4 * sizeof(size_t) };
+struct mask_block {
+	struct mask_block *next;
+	size_t room;
+	uint64_t words[];
+};
+
+/* What is larger than a block has one of its own, and leaves the first as it is. */
+static struct mask_block *add_block(struct grammar *g, size_t words)
 {
-	return (l->bits ? words * sizeof *l->bits : 0) +
-	       (l->id_count + (size_t)l->exit_count) * sizeof *l->ids + sizeof *l;
+	const size_t usual = MASK_BLOCK / sizeof(uint64_t), room = words > usual ? words : usual;
+	struct mask_block *b = malloc(sizeof *b + room * sizeof *b->words);
+	struct mask_block **at = words > usual && g->blocks ? &g->blocks->next : &g->blocks;
+	if (!b)
+		return NULL;
+	*b = (struct mask_block){*at, room};
+	*at = b;
+	g->mask_bytes += sizeof *b + room * sizeof *b->words;
+	return b;
+}
+
+static void *place(struct grammar *g, size_t bytes)
+{
+	struct mask_block *b = g->blocks;
+	size_t words = bytes / sizeof *b->words + 1;
+	if ((!b || b->room < words) && !(b = add_block(g, words)))
+		return NULL;
+	b->room -= words;
+	return b->words + b->room;
 }
 
 void grammar_forget_masks(struct grammar *g)
 {
-	for (uint32_t i = 1; i < g->mask_count; i++) {
-		free(g->masks[i].bits);
-		free(g->masks[i].ids);
-		free(g->masks[i].exits);
+	while (g->blocks) {
+		struct mask_block *next = g->blocks->next;
+		free(g->blocks);
+		g->blocks = next;
 	}
 	for (uint32_t i = 0; i < g->machine.level_count; i++)
 		g->machine.levels[i].mask = 0;
@@ -136,11 +163,11 @@ static bool keep(struct grammar *g, const struct grammar_tokens *t, struct local
 	size_t words = words_of(t), count = 0;
 	for (size_t w = 0; w < words; w++)
 		count += (size_t)__builtin_popcountll(g->bits[w]);
-	l->exits = malloc((g->exit_count + (size_t)1) * sizeof *l->exits);
 	if (count * FEW < t->vocabulary)
-		l->ids = malloc((count + 1) * sizeof *l->ids);
+		l->ids = place(g, count * sizeof *l->ids);
 	else
-		l->bits = malloc(words * sizeof *l->bits);
+		l->bits = place(g, words * sizeof *l->bits);
+	l->exits = place(g, g->exit_count * sizeof *l->exits);
 	if (!l->exits || (!l->ids && !l->bits))
 		return false;
 	if (g->exit_count)
@@ -168,11 +195,10 @@ static void make_mask(struct grammar *g, const struct grammar_tokens *t, uint32_
 	if (masks)
 		g->masks = masks;
 	if (!masks || !keep(g, t, &l)) {
-		free(l.exits);
 		out_of_memory(g);
 		return;
 	}
-	g->mask_bytes += bytes_of(&l, words_of(t));
+	g->mask_bytes += sizeof l;
 	g->machine.levels[state].mask = g->mask_count;
 	g->masks[g->mask_count++] = l;
 }

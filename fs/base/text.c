@@ -79,6 +79,29 @@ void text_json(struct text *t, const char *string)
 	text_string(t, "\"");
 }
 
+void text_line(struct text *t, const char *string)
+{
+	for (const unsigned char *at = (const unsigned char *)string; *at; at++)
+		if (*at < ' ' || *at == '\\' || *at == 0x7f)
+			text_format(t, "\\%03o", *at);
+		else
+			text_add(t, at, 1);
+}
+
+void text_word(struct text *t, const char *string)
+{
+	static const char plain[] = "0123456789abcdefghijklmnopqrstuvwxyz"
+				    "ABCDEFGHIJKLMNOPQRSTUVWXYZ%+,-./:=@_";
+	bool quoted = !*string || string[strspn(string, plain)];
+	text_string(t, quoted ? "'" : "");
+	for (const char *at = string; *at; at++)
+		if (*at == '\'')
+			text_string(t, "'\\''");
+		else
+			text_add(t, at, 1);
+	text_string(t, quoted ? "'" : "");
+}
+
 bool text_put(struct text *t, size_t offset, const void *data, size_t length)
 {
 	if (length > SIZE_MAX / 2 - offset)

@@ -20,6 +20,10 @@ void text_string(struct text *t, const char *string);
 __attribute__((format(printf, 2, 3))) void text_format(struct text *t, const char *format, ...);
 /* As a JSON string, quoted. Bytes that are no UTF-8 stay as they are: a path is what it is. */
 void text_json(struct text *t, const char *string);
+/* In one line, as mountinfo has paths: control characters and backslashes in octal. */
+void text_line(struct text *t, const char *string);
+/* As a shell's word: within quotes, where a shell would read it otherwise. */
+void text_word(struct text *t, const char *string);
 /* Puts data at offset, zeros before it where the text was shorter. False: out of memory. */
 bool text_put(struct text *t, size_t offset, const void *data, size_t length);
 void text_cut(struct text *t, size_t length); /* to at most this length; capacity stays */

@@ -10,27 +10,18 @@
 
 /* ---- for people, and for cut: with tabs between, and as mountinfo has them none within ---- */
 
-static void add_word(struct text *t, const char *word)
-{
-	for (const unsigned char *at = (const unsigned char *)word; *at; at++)
-		if (*at < ' ' || *at == '\\' || *at == 0x7f)
-			text_format(t, "\\%03o", *at);
-		else
-			text_add(t, at, 1);
-}
-
 static void add_line(struct text *t, const struct mount_seen *m, const struct look *l)
 {
 	const char *name, *state;
 	size_t place = 0;
-	add_word(t, m->point);
+	text_line(t, m->point);
 	text_string(t, "\t");
-	add_word(t, m->source);
+	text_line(t, m->source);
 	text_format(t, l->process ? "\t%ld\t" : "\t-\t", l->process);
 	if (l->words)
 		text_string(t, l->words);
 	while (!l->words && look_next(l, &place, &name, &state)) {
-		add_word(t, name);
+		text_line(t, name);
 		text_format(t, " (%s)  ", state);
 	}
 	while (t->length && t->data[t->length - 1] == ' ')

@@ -1,6 +1,7 @@
 /* moefs stores: what is kept of checkpoints on the disk, and deleting it. */
 #include "cache/store_inspect.h"
 #include "engine/model.h"
+#include "fs/base/text.h"
 #include "fs/commands/commands.h"
 
 #include <dirent.h>
@@ -49,6 +50,16 @@ static const char *state_of(const struct store_seen *s, const char *folder)
 	return store_superseded(folder, s) ? "superseded" : kinds[s->kind];
 }
 
+/* A name may have anything in it, and one store is one line. */
+static void print_line(const char *folder)
+{
+	struct text line = {0};
+	text_line(&line, folder);
+	text_string(&line, "\n");
+	(void)fwrite(line.data ? line.data : "", 1, line.length, stdout);
+	text_free(&line);
+}
+
 static void list_store(struct found *f, const struct store_seen *s, const char *folder)
 {
 	static const char *const words[] = {[STORE_OF_SAME] = "there",
@@ -65,8 +76,8 @@ static void list_store(struct found *f, const struct store_seen *s, const char *
 	if (!f->count++)
 		(void)printf("%6s %-10s %-10s %-10s %s\n", "SIZE", "LAST USED", "STATE",
 			     "CHECKPOINT", "STORE");
-	(void)printf("%6s %-10s %-10s %-10s %s\n", size, day, state_of(s, folder), words[of],
-		     folder);
+	(void)printf("%6s %-10s %-10s %-10s ", size, day, state_of(s, folder), words[of]);
+	print_line(folder);
 }
 
 static void look(struct found *f, const char *path, int depth);

@@ -120,14 +120,11 @@ void waiting_render(const struct node *n, struct text *out)
 
 void warming_render(const struct node *n, struct text *out)
 {
-	for (size_t i = 0; i < n->mount->model_count; i++) {
-		const struct model *m = n->mount->models[i]->model;
+	for (struct mounted *m = NULL; (m = mounted_next(n->mount, m));) {
 		uint32_t done, total;
-		if (n->mount->models[i]->gone)
-			continue;
-		model_warming(m, &done, &total);
+		model_warming(m->model, &done, &total);
 		if (total)
-			text_format(out, "%s %" PRIu32 "/%" PRIu32 "\n", model_name(m), done,
+			text_format(out, "%s %" PRIu32 "/%" PRIu32 "\n", model_name(m->model), done,
 				    total);
 	}
 	if (!out->length)

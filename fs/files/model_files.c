@@ -11,7 +11,7 @@
 static uint64_t model_next(const struct node *folder, uint64_t after, char name[NAME_SIZE])
 {
 	const struct mount *m = folder->mount;
-	while (after < m->model_count && m->models[after]->gone)
+	while (after < m->model_count && !m->models[after])
 		after++;
 	if (after >= m->model_count)
 		return 0;

@@ -14,8 +14,8 @@
 size_t models_count(const struct mount *m)
 {
 	size_t count = 0;
-	for (size_t i = 0; i < m->model_count; i++)
-		count += !m->models[i]->gone;
+	for (struct mounted *x = NULL; (x = mounted_next(m, x));)
+		count++;
 	return count;
 }
 
@@ -25,10 +25,7 @@ static bool name_taken(const struct mount *m, const char *name)
 	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
 		if (strcmp(ours[i], name) == 0)
 			return true;
-	for (size_t i = 0; i < m->model_count; i++)
-		if (!m->models[i]->gone && strcmp(m->models[i]->name, name) == 0)
-			return true;
-	return false;
+	return models_named(m, name, strlen(name));
 }
 
 bool models_name_fits(const char *name)
@@ -49,15 +46,14 @@ static void choose_name(const struct mount *m, const char *wanted, char *name, s
 		(void)snprintf(name, size, "%.*s-%u", (int)size - 12, wanted, n);
 }
 
-static void mounted_free(struct mounted *model)
+void models_free(struct mounted *model)
 {
 	while (!list_empty(&model->asks))
 		asks_remove(LINK_OWNER(model->asks.next, struct conversation, in_asks));
 	while (model->session_count)
 		sessions_remove(model->sessions[model->session_count - 1]);
 	post_cancel(model->mount->posts, &model->traced);
-	if (model->model)
-		model_close(model->model);
+	model_close(model->model);
 	free(model->sessions);
 	free(model->named);
 	free(model->config);
@@ -91,7 +87,7 @@ void models_drop(struct found *f)
 	*f = (struct found){0};
 }
 
-/* The index is never another model's: those that are gone keep theirs. */
+/* The index is never another model's: the places of those that are gone stay empty. */
 static int add(struct mount *m, struct mounted *model, struct err *e)
 {
 	if (m->model_count == MODELS_MAX)
@@ -133,7 +129,7 @@ int models_take(struct mount *m, struct found *f, const char *name, struct err *
 	choose_name(m, name ? name : model_name(model->model), model->name, sizeof model->name);
 	int failed = add(m, model, e);
 	if (failed)
-		mounted_free(model);
+		models_free(model);
 	return failed;
 }
 
@@ -152,17 +148,19 @@ bool models_unused(const struct mounted *model)
 
 struct mounted *models_named(const struct mount *m, const char *name, size_t length)
 {
-	for (size_t i = 0; i < m->model_count; i++)
-		if (!m->models[i]->gone && strlen(m->models[i]->name) == length &&
-		    !memcmp(m->models[i]->name, name, length))
-			return m->models[i];
-	return NULL;
+	struct mounted *x = NULL;
+	while ((x = mounted_next(m, x)) &&
+	       (strlen(x->name) != length || memcmp(x->name, name, length)))
+		;
+	return x;
 }
 
 void models_close(struct mount *m)
 {
-	while (m->model_count)
-		mounted_free(m->models[--m->model_count]);
+	for (struct mounted *x; (x = mounted_next(m, NULL));) {
+		m->models[x->index] = NULL;
+		models_free(x);
+	}
 }
 
 /* What is wrong with a model, or with what is done for it: the words that go before the reason. */
@@ -212,10 +210,7 @@ static void tell(struct mounted *model, const struct trouble *t)
 bool models_watch(struct mount *m)
 {
 	bool loading = false;
-	for (size_t i = 0; i < m->model_count; i++) {
-		struct mounted *model = m->models[i];
-		if (model->gone)
-			continue;
+	for (struct mounted *model = NULL; (model = mounted_next(m, model));) {
 		struct trouble t;
 		loading |= model_state(model->model) == MODEL_LOADING;
 		if (is_troubled(model, &t))

@@ -31,6 +31,8 @@ int models_take(struct mount *m, struct found *f, const char *name, struct err *
 bool models_unused(const struct mounted *model);
 /* Takes one that is unused out of the tree, and has it closed behind. */
 void models_leave(struct mounted *model);
+/* Closes one that is in no tree, with all its conversations. */
+void models_free(struct mounted *model);
 void models_close(struct mount *m); /* blocks until the steps in progress end */
 /* Tells MOUNT/error about models that failed to load, or whose conversion stopped, since the last
  * call. True while one is loading. */

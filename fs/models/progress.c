@@ -62,10 +62,8 @@ bool progress_of(const struct model *m, char *line, size_t size)
 
 bool progress_line(const struct mount *m, char *line, size_t size)
 {
-	for (size_t i = 0; i < m->model_count; i++) {
-		const struct mounted *model = m->models[i];
-		if (!model->gone && print_line(model->model, model->name, line, size))
-			return true;
-	}
-	return false;
+	const struct mounted *x = NULL;
+	while ((x = mounted_next(m, x)) && !print_line(x->model, x->name, line, size))
+		;
+	return x;
 }

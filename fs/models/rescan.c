@@ -58,17 +58,16 @@ static int rescan_begin(struct mount *m, struct err *e)
 
 static int list_known(const struct mount *m, struct scan *s, struct err *e)
 {
-	s->known = calloc(m->model_count + 1, sizeof *s->known);
-	for (size_t i = 0; i < m->model_count && s->known; i++) {
+	size_t count = models_count(m);
+	s->known = calloc(count + 1, sizeof *s->known);
+	for (struct mounted *x = NULL; s->known && (x = mounted_next(m, x));) {
 		struct known *k = &s->known[s->known_count];
-		if (m->models[i]->gone)
-			continue;
-		k->index = (uint32_t)i;
-		if (!(k->path = strdup(m->models[i]->path)))
+		k->index = x->index;
+		if (!(k->path = strdup(x->path)))
 			break;
 		s->known_count++;
 	}
-	if (!s->known || s->known_count < models_count(m))
+	if (!s->known || s->known_count < count)
 		return err_set(e, ENOMEM, "no memory to look for models");
 	return 0;
 }

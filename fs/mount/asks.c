@@ -32,9 +32,8 @@ struct conversation *asks_after(const struct mounted *model, uint32_t id)
 static unsigned count_of(const struct mount *m, uid_t uid)
 {
 	unsigned count = 0;
-	for (size_t i = 0; i < m->model_count; i++)
-		for (struct link *l = m->models[i]->asks.next; l != &m->models[i]->asks;
-		     l = l->next)
+	for (struct mounted *x = NULL; (x = mounted_next(m, x));)
+		for (struct link *l = x->asks.next; l != &x->asks; l = l->next)
 			count += ask_of(l)->uid == uid;
 	return count;
 }
@@ -99,8 +98,8 @@ static bool is_unused(const struct conversation *c, uint64_t now)
 
 void asks_expire(struct mount *m)
 {
-	for (size_t i = 0; i < m->model_count; i++) {
-		struct link *next, *asks = &m->models[i]->asks;
+	for (struct mounted *x = NULL; (x = mounted_next(m, x));) {
+		struct link *next, *asks = &x->asks;
 		uint64_t now = list_empty(asks) ? 0 : now_ns();
 		for (struct link *l = asks->next; l != asks; l = next) {
 			next = l->next;
@@ -113,8 +112,8 @@ void asks_expire(struct mount *m)
 int asks_timeout(const struct mount *m)
 {
 	enum { MINUTE_MS = 60000 };
-	for (size_t i = 0; i < m->model_count; i++)
-		if (!list_empty(&m->models[i]->asks))
+	for (struct mounted *x = NULL; (x = mounted_next(m, x));)
+		if (!list_empty(&x->asks))
 			return MINUTE_MS;
 	return -1;
 }

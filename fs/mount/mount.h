@@ -19,6 +19,7 @@
 #include "fs/base/post.h"
 #include "fs/base/process.h"
 #include "fs/base/text.h"
+#include "fs/base/workers.h"
 #include "fs/mount/unsubmitted.h"
 
 #include <stdbool.h>
@@ -40,7 +41,6 @@ struct handle;
 struct param_given;
 struct rescan;
 struct said;
-struct workers;
 struct mounted;
 
 /* A session as the tree shows it: the engine's session, its name and owner, and who waits for it.
@@ -88,9 +88,9 @@ struct mounted {
 	struct mount *mount;
 	struct model *model;
 	char name[NAME_SIZE];
-	char *path; /* where it was found */
-	bool gone;  /* from there, and from the tree: nobody looks at its model, which is closed */
-	uint32_t index;			/* in mount.models */
+	char *path;			/* where it was found */
+	struct job leaving;		/* which closes it once it is gone (models/leaving.c) */
+	uint32_t index;			/* in mount.models, and never another's */
 	struct conversation **sessions; /* by ascending id; the first is sessions/default */
 	struct conversation **named;	/* the same by their names, in the order of their bytes */
 	size_t session_count, session_capacity;
@@ -122,7 +122,7 @@ struct mount {
 	uid_t uid; /* whose mount this is */
 	gid_t gid;
 	struct timespec began;
-	struct mounted **models;
+	struct mounted **models; /* NULL: it is gone */
 	size_t model_count;
 	struct posts *posts;
 	struct workers *workers;
@@ -153,6 +153,11 @@ struct mount {
 	const struct param_given *params; /* that sessions begin with (param_defaults.h) */
 	size_t param_count;
 };
+
+/* ---- mounted.c ---- */
+
+/* The model behind that one, or the first behind NULL; NULL: there is none more. */
+struct mounted *mounted_next(const struct mount *m, const struct mounted *after);
 
 /* ---- failures.c ---- */
 

@@ -11,9 +11,8 @@ static uint64_t most_of_all(const struct mount *m)
 	uint64_t longest = 0, share = engine_context_budget(m->engine) / 4;
 	if (m->memory && share > m->memory / 16)
 		share = m->memory / 16;
-	for (size_t i = 0; i < m->model_count; i++) {
-		uint64_t bytes =
-			m->models[i]->gone ? 0 : model_max_prompt_bytes(m->models[i]->model);
+	for (struct mounted *x = NULL; (x = mounted_next(m, x));) {
+		uint64_t bytes = model_max_prompt_bytes(x->model);
 		longest = bytes > longest ? bytes : longest;
 	}
 	return share > 8 * longest ? share : 8 * longest;

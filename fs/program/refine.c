@@ -1,5 +1,6 @@
 #include "fs/program/refine.h"
 #include "cache/store_inspect.h"
+#include "fs/base/text.h"
 #include "fs/models/progress.h"
 
 #include <errno.h>
@@ -20,13 +21,24 @@ enum {
 
 /* ---- the text ---- */
 
+/* A text that is cut off ends with a whole character. */
+static size_t without_last(const char *text, size_t length)
+{
+	while (length && ((unsigned char)text[length - 1] & 0xc0) == 0x80)
+		length--;
+	return length ? length - 1 : 0;
+}
+
 static int read_file(int fd, const char *path, char **text, size_t *length, struct err *e)
 {
 	struct stat st;
 	if (fstat(fd, &st))
 		return err_sys(e, errno, "%s", path);
 	if (!S_ISREG(st.st_mode))
-		return err_set(e, EINVAL, "--text %s: is no file", path);
+		return err_set(e, EINVAL,
+			       "--text %s: is no file; if it is a pipe, keep what comes of it in "
+			       "a file first",
+			       path);
 	if (st.st_size == 0)
 		return err_set(e, EINVAL, "--text %s: the file is empty", path);
 	size_t size = st.st_size < TEXT_MOST ? (size_t)st.st_size : TEXT_MOST;
@@ -41,18 +53,28 @@ static int read_file(int fd, const char *path, char **text, size_t *length, stru
 			break;
 		*length += (size_t)n;
 	}
+	if (st.st_size > TEXT_MOST)
+		*length = without_last(*text, *length);
 	return 0;
 }
 
 static int read_text(const char *path, char **text, size_t *length, struct err *e)
 {
 	*text = NULL;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	/* A pipe is refused, not waited for. */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return err_sys(e, errno, "--text %s", path);
 	int failed = read_file(fd, path, text, length, e);
 	close(fd);
 	return failed;
+}
+
+static int check_text(const char *path, const struct model_refining *r, struct err *e)
+{
+	struct err why;
+	int failed = model_refining_check(r, &why);
+	return failed ? err_set(e, -failed, "--text %s: %s", path, why.text) : 0;
 }
 
 /* ---- progress ---- */
@@ -93,37 +115,53 @@ static int refine_with_progress(struct model *m, const struct model_refining *r,
 
 /* What was refined is taken from now on; what it was made of can be had again only from the
  * checkpoint, so whoever needs the space decides. */
-static void say_refined(const struct model *m, char *sentence, size_t size)
+static void say_refined(const struct model *m, struct text *sentence)
 {
 	struct store_seen seen;
-	char store[512];
-	int n = snprintf(sentence, size, "%s is refined; the next mount takes the refined store",
-			 model_name(m));
+	char store[4096];
+	text_format(sentence, "%s is refined; the next mount takes the refined store",
+		    model_name(m));
 	if (!model_fact(m, FACT_STORE, store, sizeof store) && !store_inspect(store, &seen, NULL) &&
-	    store_superseded(store, &seen))
-		(void)snprintf(sentence + n, size - (size_t)n,
-			       ", and `moefs stores --delete %s` frees what the other takes",
-			       store);
+	    store_superseded(store, &seen)) {
+		text_string(sentence, ", and `moefs stores --delete ");
+		text_word(sentence, store);
+		text_string(sentence, "` frees what the other takes");
+	}
+	text_add(sentence, "", 1);
 }
 
 static int refine_one(struct engine *g, const char *path, const struct model_refining *r,
-		      void (*told)(void *ctx, const char *sentence), void *ctx, struct err *e)
+		      struct text *sentence, struct err *e)
 {
 	struct model *m;
-	char sentence[1024];
 	int failed = model_open(&m, g, path, e);
 	if (failed)
 		return failed;
 	failed = refine_with_progress(m, r, e);
-	say_refined(m, sentence, sizeof sentence);
-	model_close(m);
 	if (!failed)
-		told(ctx, sentence);
+		say_refined(m, sentence);
+	model_close(m);
 	return failed;
 }
 
-int refine_models(const struct options *o, void (*told)(void *ctx, const char *sentence), void *ctx,
-		  struct err *e)
+/* One that cannot be refined keeps no other from it. */
+static int refine_each(const struct options *o, struct engine *g, const struct model_refining *r,
+		       refine_told *told)
+{
+	int worst = 0;
+	for (size_t i = 0; i < o->model_count; i++) {
+		struct text sentence = {0};
+		struct err e = {0};
+		int failed = refine_one(g, o->models[i], r, &sentence, &e);
+		if (failed || sentence.data)
+			told(failed ? e.text : sentence.data, failed);
+		text_free(&sentence);
+		worst = failed ? failed : worst;
+	}
+	return worst;
+}
+
+int refine_models(const struct options *o, refine_told *told, struct err *e)
 {
 	struct engine *g = NULL;
 	char *text = NULL;
@@ -133,9 +171,11 @@ int refine_models(const struct options *o, void (*told)(void *ctx, const char *s
 		r.tokens = READ_TOKENS;
 	r.text = text;
 	if (!failed)
+		failed = check_text(o->text, &r, e);
+	if (!failed)
 		failed = engine_create(&g, &o->engine, e);
-	for (size_t i = 0; i < o->model_count && !failed; i++)
-		failed = refine_one(g, o->models[i], &r, told, ctx, e);
+	if (!failed)
+		failed = refine_each(o, g, &r, told);
 	engine_destroy(g);
 	free(text);
 	return failed;

@@ -4,9 +4,12 @@
 
 #include "fs/program/options.h"
 
+/* Hears what came of a model, or why nothing did. */
+typedef void refine_told(const char *sentence, bool failed);
+
 /* Refines the models that the options name, one after the other, with a line of progress on a
- * terminal; told(ctx, sentence) hears what came of each. Blocks. 0, or an error in words. */
-int refine_models(const struct options *o, void (*told)(void *ctx, const char *sentence), void *ctx,
-		  struct err *e);
+ * terminal. Blocks. 0; or one of them failed, as `told` has heard, or something before them did, as
+ * *e says. */
+int refine_models(const struct options *o, refine_told *told, struct err *e);
 
 #endif

@@ -58,13 +58,12 @@ int mount_create(struct mount **out, struct err *e)
 void mount_stop(struct mount *m)
 {
 	rescan_stop(m);
-	for (size_t i = 0; i < m->model_count; i++)
-		for (size_t k = 0; k < m->models[i]->session_count; k++)
-			conversation_end(m->models[i]->sessions[k]);
-	for (size_t i = 0; i < m->model_count; i++)
-		for (struct link *l = m->models[i]->asks.next; l != &m->models[i]->asks;
-		     l = l->next)
+	for (struct mounted *x = NULL; (x = mounted_next(m, x));) {
+		for (size_t i = 0; i < x->session_count; i++)
+			conversation_end(x->sessions[i]);
+		for (struct link *l = x->asks.next; l != &x->asks; l = l->next)
 			conversation_end(LINK_OWNER(l, struct conversation, in_asks));
+	}
 	/* Those of questions are in no folder. */
 	for (struct link *l = m->handles.next; l != &m->handles; l = l->next) {
 		struct handle *h = LINK_OWNER(l, struct handle, all);
@@ -73,8 +72,8 @@ void mount_stop(struct mount *m)
 			conversation_end(h->node.conversation);
 		question_give_up(h);
 	}
-	for (size_t i = 0; i < m->model_count; i++)
-		trace_wake(m->models[i]);
+	for (struct mounted *x = NULL; (x = mounted_next(m, x));)
+		trace_wake(x);
 	while (!list_empty(&m->woken))
 		calls_serve_woken(m, 1);
 	while (!list_empty(&m->polled))

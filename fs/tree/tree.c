@@ -80,7 +80,7 @@ int tree_node(struct mount *m, uint64_t inode, uid_t viewer, struct node *out)
 	if (model >= m->model_count)
 		return -ESTALE;
 	out->model = m->models[model];
-	if (out->model->gone)
+	if (!out->model)
 		return -ESTALE;
 	if (scope == SCOPE_LAYER)
 		out->layer = key;

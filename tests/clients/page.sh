@@ -27,12 +27,8 @@ umask 077
 echo a-key-of-mine >"$work/keys"
 
 serve() { # NAME [OPTIONS]: prints nothing; its address goes to $work/NAME
-	local i
 	"$http" -o "listen=127.0.0.1:0${2:+,$2}" "$mnt" 2>"$work/$1" &
-	for i in $(seq $((limit * 20))); do
-		grep -q 'listening on' "$work/$1" && return 0
-		sleep 0.05
-	done
+	until_true grep -q 'listening on' "$work/$1" && return 0
 	echo "not ok moefs-http begins: $(cat "$work/$1")"
 	exit 1
 }

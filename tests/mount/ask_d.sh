@@ -61,7 +61,7 @@ claim "what is gone is still a file to who has it open" left_open
 
 turns() { # who has not read the end may ask on
 	echo "What is the capital of France?" > ask.d/x
-	until [ "$(stat -c %s ask.d/x)" -gt 0 ]; do sleep 0.05; done
+	until_true [ -s ask.d/x ] || fail "it stays empty"
 	same "$(stat -c %s ask.d/x)" $((${#capital} + 1)) "its size once it is complete"
 	same "$(head -c 3 ask.d/x)" The
 	echo "And what is 2 plus 3?" > ask.d/x || fail "the second turn is refused"

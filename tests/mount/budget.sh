@@ -12,20 +12,19 @@ df_of() { df -B1 --output="$1" "$mnt" | tail -n 1 | tr -d ' '; }
 # Used memory falls to the budget while the turn goes on: what is computed with is given back after it.
 shrinks_to() { # BYTES WORDS
 	echo "$2" > "$mnt/cache/budget" || fail "refused: $2"
-	while [ "$(df_of used)" -gt "$1" ]; do working; done
+	until_true has_shrunk "$1" || fail "$(df_of used) bytes are used, not $1"
 	same "$(df_of size)" "$1" "df's size"
 	same "$(cat "$mnt/cache/budget")" "$2" "cache/budget"
 }
+has_shrunk() { [ "$(df_of used)" -le "$1" ] || { working; false; }; }
 goes_on() { # the turn makes more of its text
 	local before
 	before=$(stat -c %s log)
 	tokens=$((tokens + 40))
 	hold_at $tokens
-	while [ "$(stat -c %s log)" -le "$before" ]; do
-		working
-		sleep 0.02
-	done
+	until_true has_grown "$before" || fail "the log stays at $before bytes"
 }
+has_grown() { longer log "$1" || { working; false; }; }
 
 undisturbed() {
 	mkdir sessions/quiet && cd sessions/quiet || exit

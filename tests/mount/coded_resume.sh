@@ -55,29 +55,20 @@ ended() {
 	half
 	kill -TERM "$daemon"
 	cd /
-	for i in $(seq $((limit * 10))); do
-		grep -q " $mnt " /proc/self/mountinfo || break
-		sleep 0.1
-	done
+	until_true not grep -q " $mnt " /proc/self/mountinfo || fail "it is still mounted"
 	faults
-	for i in $(seq $((limit * 10))); do
-		alive "$daemon" || break
-		sleep 0.1
-	done
-	alive "$daemon" && fail "it does not end"
+	until_true not alive "$daemon" || fail "it does not end"
 	kept
 	goes_on $coded
 }
 claim "ended by SIGTERM, the next mount goes on and answers" ended
 
+has_failed() { [ "$(cat info/state)" = failed ]; }
 full() {
 	trap end EXIT
 	faults "$experts write error=ENOSPC after=20"
 	mounted -o $coded
-	for i in $(seq $((limit * 10))); do
-		[ "$(cat info/state)" = failed ] && break
-		sleep 0.1
-	done
+	until_true has_failed
 	grep -q "No space left" ../error || fail "error: $(cat ../error)"
 	kept
 	faults
@@ -89,10 +80,7 @@ full_then_mounted() {
 	trap end EXIT
 	faults "$experts write error=ENOSPC after=20"
 	mounted -o $coded
-	for i in $(seq $((limit * 10))); do
-		[ "$(cat info/state)" = failed ] && break
-		sleep 0.1
-	done
+	until_true has_failed
 	cd / && unmounted
 	kept
 	faults

@@ -36,21 +36,14 @@ echo 0 > "$sums_there/sessions/default/params/temperature"
 
 asks() { timeout $limit "$MOEFS" ask "$@" </dev/null; }
 sessions_are() { # WORDS: those of the scripted model, once what has ended is undone
-	local i
-	for i in $(seq $((limit * 20))); do
-		[ "$(echo $(ls "$m/sessions"))" = "$1" ] && return 0
-		sleep 0.05
-	done
-	fail "sessions: $(echo $(ls "$m/sessions"))"
+	until_true there_are "$1" || fail "sessions: $(echo $(ls "$m/sessions"))"
 }
+there_are() { [ "$(echo $(ls "$m/sessions"))" = "$1" ]; }
 nothing_left() { # of a mount for one command
-	local i
-	for i in $(seq $((limit * 20))); do
-		[ -z "$(ls "$work/run")" ] && ! grep -q " $work/run" /proc/self/mountinfo &&
-			! pgrep -f -- " $work/run/moefs" >/dev/null && return 0
-		sleep 0.05
-	done
-	fail "left: $(ls "$work/run") $(pgrep -af -- " $work/run/moefs")"
+	until_true is_gone || fail "left: $(ls "$work/run") $(pgrep -af -- " $work/run/moefs")"
+}
+is_gone() {
+	[ -z "$(ls "$work/run")" ] && ! grep -q " $work/run" /proc/self/mountinfo && ! pgrep -f -- " $work/run/moefs" >/dev/null
 }
 
 # ---- which mount ----
@@ -87,7 +80,7 @@ newest() { # of two mounts with that name
 	[ -d "$m/sessions/which" ] || fail "a path leads to another mount"
 	rmdir "$m/sessions/which"
 	fusermount3 -u "$work/second"
-	while alive "$second"; do sleep 0.05; done
+	until_true not alive "$second" || fail "the second does not end"
 	rmdir "$work/second"
 }
 anothers() {
@@ -179,12 +172,8 @@ begin() { # ask's arguments: it has what it needs, and waits for its standard in
 	asking=$!
 }
 made() { # waits for what there are then: glob of sessions
-	local i
-	for i in $(seq $((limit * 20))); do
-		compgen -G "$1" >/dev/null && return 0
-		alive $asking || fail "it ended: $(cat "$work/said")"
-		sleep 0.05
-	done
+	until_true_by $asking compgen -G "$1" >/dev/null && return 0
+	alive $asking || fail "it ended: $(cat "$work/said")"
 	fail "there is no $1"
 }
 killed() { # SIGNAL
@@ -206,10 +195,7 @@ stopped() {
 	"$MOEFS" ask -s stays -p temperature=0 -p max_tokens=0 -p chat=off "$sums" \
 		"ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha" </dev/null >"$work/answer" 2>"$work/said" &
 	asking=$!
-	for i in $(seq $((limit * 20))); do
-		[ -s "$work/answer" ] && break
-		sleep 0.05
-	done
+	until_true [ -s "$work/answer" ] || fail "no answer: $(cat "$work/said")"
 	kill -KILL $asking
 	same "$(timeout $limit cat "$sums_there/sessions/stays/wait")" stopped
 	let_go

@@ -28,11 +28,7 @@ words() {
 claim "what cannot be done is said in words, with status 1" words
 
 gone() { # the daemon has ended and nothing is mounted
-	for i in $(seq $((limit * 10))); do
-		alive "$1" || break
-		sleep 0.1
-	done
-	alive "$1" && fail "the process is still there"
+	until_true not alive "$1" || fail "the process is still there"
 	grep -q " $mnt " /proc/self/mountinfo && fail "still mounted"
 	return 0
 }
@@ -62,10 +58,7 @@ claim "fusermount3 -u ends it" unmounts
 killed() {
 	mounted
 	cd / && kill -9 "$daemon"
-	for i in $(seq $((limit * 10))); do # until all of its threads have ended
-		ls "$mnt" >/dev/null 2>&1 || break
-		sleep 0.1
-	done
+	until_true not ls "$mnt" >/dev/null 2>&1 # until all of its threads have ended
 	fails_with "not connected" ls "$mnt"
 	mounted
 	same "$(cat wait)" idle
@@ -79,8 +72,7 @@ claim "after kill -9 it can be mounted again" killed
 foreground() {
 	"$MOEFS" -f -o "store=$work/store" "$MODEL" "$mnt" >"$work/fg" 2>&1 &
 	pid=$!
-	for i in $(seq $((limit * 10))); do [ -e "$mnt/version" ] && break; sleep 0.1; done
-	[ -e "$mnt/version" ] || fail "not mounted"
+	until_true [ -e "$mnt/version" ] || fail "not mounted"
 	kill -INT $pid
 	wait $pid || fail "status $?: $(cat "$work/fg")"
 	gone $pid
@@ -90,7 +82,7 @@ claim "-f stays in the foreground, and Ctrl-C ends it with status 0" foreground
 says_nothing() { # where no store is yet, which is looked for and not found
 	"$MOEFS" -f -o "store=$work/new/store" "$MODEL" "$mnt" >"$work/fg" 2>&1 &
 	pid=$!
-	for i in $(seq $((limit * 10))); do [ -e "$mnt/version" ] && break; sleep 0.1; done
+	until_true [ -e "$mnt/version" ] || fail "not mounted"
 	settled >/dev/null
 	fusermount3 -u "$mnt"
 	wait $pid || fail "status $?: $(cat "$work/fg")"

@@ -102,7 +102,7 @@ proposes() {
 watches() {
 	TERM=xterm timeout $limit script -qfec "'$root/examples/watch.sh' ." "$work/typescript" </dev/null >/dev/null 2>&1 &
 	local watcher=$!
-	until grep -qa '^.*07 ' "$work/typescript" 2>/dev/null; do alive $watcher || fail "it has ended"; sleep 0.05; done
+	until_true_by $watcher grep -qa '^.*07 ' "$work/typescript" 2>/dev/null || fail "it has ended, or shows nothing"
 	kill $watcher
 	wait $watcher || true # of the signal
 }

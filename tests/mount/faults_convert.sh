@@ -7,13 +7,9 @@
 question="What is the capital of France?"
 
 progresses_to() { # WORDS: waits until they are how info/progress begins
-	local i
-	for i in $(seq $((limit * 20))); do
-		case $(cat "$m/info/progress") in "$1"*) return 0 ;; esac
-		sleep 0.05
-	done
-	fail "not $1 but $(cat "$m/info/state"), $(cat "$m/info/progress")"
+	until_true progress_begins "$1" || fail "not $1 but $(cat "$m/info/state"), $(cat "$m/info/progress")"
 }
+progress_begins() { [[ $(cat "$m/info/progress") == "$1"* ]]; }
 mounted # on a disk that does what it should: what there is to compare with
 loaded
 right=$(ask "$question")
@@ -64,7 +60,7 @@ fails_in_words() { # WORDS RULE…
 	shift
 	begin "$@"
 	same "$(settled)" failed "info/state"
-	grep -q "$store/.*$words" ../error || fail "error: $(cat ../error)"
+	until_true grep -q "$store/.*$words" ../error || fail "error: $(cat ../error)"
 	[ "$(struck)" -gt 0 ] || fail "nothing failed"
 	echo "$question" > prompt
 	fails_with "Input/output error" timeout $limit cat output
@@ -92,24 +88,32 @@ claim "a full disk is not kept full by half a store" leaves_nothing
 
 # ---- what fails while it does ----
 
-# What the answer needs is in no store yet and cannot be put there, so there is none.
+# What the answer needs is in no store yet. Where it can be made it is there, though it cannot be put into the
+# store; the conversion stays where it is.
+answers_all_the_same() { # WORDS
+	answers
+	echo reset > ctl || exit
+	cd "$m" || exit
+	grep -q "^stopped at [0-9]* %: $store/.*$1" info/progress || fail "progress: $(cat info/progress)"
+}
+# …nor can it be noted which source it is made from, or a conversion has to begin anew: then there is no answer.
 answers_not() { # WORDS
 	cd "$m/sessions/default" || exit
 	echo "$question" > prompt
 	fails_with "Input/output error" timeout $limit cat output
 	grep -q "$1" error || fail "the session's error: $(cat error)"
 }
-stops_in_words() { # STATE WORDS RULE…
-	local state=$1 words=$2
-	shift 2
+stops_in_words() { # STATE WORDS MEANWHILE RULE…
+	local state=$1 words=$2 meanwhile=$3
+	shift 3
 	begin "$@"
 	progresses_to stopped
 	same "$(cat info/state)" "$state"
 	grep -q "^stopped at [0-9]* %: $store/.*$words" info/progress || fail "progress: $(cat info/progress)"
-	grep -q "$(basename "$MODEL"): .*$store/.*$words" ../error || fail "error: $(cat ../error)"
-	[ "$state" != ready ] || grep -q "converting it has stopped" ../error || fail "error: $(cat ../error)"
+	until_true grep -q "$(basename "$MODEL"): .*$store/.*$words" ../error || fail "error: $(cat ../error)"
+	[ "$state" != ready ] || until_true grep -q "converting it has stopped" ../error || fail "error: $(cat ../error)"
 	[ "$(struck)" -gt 0 ] || fail "nothing failed"
-	answers_not "$words"
+	$meanwhile "$words"
 	timeout $limit ls -lR "$mnt" >/dev/null || fail ls
 	no_store
 	faults
@@ -118,21 +122,18 @@ stops_in_words() { # STATE WORDS RULE…
 }
 experts="*experts.safetensors.partial"
 claim "a disk that fills up while the model answers leaves it ready, and progress stopped" \
-	stops_in_words ready "$full" "* write error=ENOSPC after_bytes=5000000"
+	stops_in_words ready "$full" answers_not "* write error=ENOSPC after_bytes=5000000"
 claim "…so does an expert's write that fails" \
-	stops_in_words ready "cannot be written: Input/output error" "$experts write error=EIO after=20"
+	stops_in_words ready "cannot be written: Input/output error" answers_all_the_same "$experts write error=EIO after=20"
 claim "…and the journal's" \
-	stops_in_words ready "journal: cannot be written: Input/output error" "*journal write error=EIO after_bytes=12000"
+	stops_in_words ready "journal: cannot be written: Input/output error" answers_all_the_same "*journal write error=EIO after_bytes=12000"
 claim "an expert's sync that fails ends the conversion, since nothing of it can be believed; a prompt begins anew" \
-	stops_in_words failed "cannot be written: Input/output error" "$experts sync error=EIO after=2"
+	stops_in_words failed "cannot be written: Input/output error" answers_not "$experts sync error=EIO after=2"
 
+has_struck() { [ "$(struck)" -gt 0 ]; }
 stopped_once() { # the next write that succeeds, the rest's own or a prompt's, has all gone on with
-	local i
 	begin "$experts write error=EIO after=20 count=1"
-	for i in $(seq $((limit * 20))); do
-		[ "$(struck)" = 0 ] || break
-		sleep 0.05
-	done
+	until_true has_struck
 	same "$(struck)" 1 "failed writes"
 	answers
 	same_store
@@ -144,7 +145,7 @@ unpublished() { # RULE…: all of it is there but not under its names, which tak
 	loaded
 	progresses_to "stopped at 100 %: $store/"
 	grep -q "cannot be .*: \(Input/output error\|No space left\)" info/progress || fail "progress: $(cat info/progress)"
-	grep -q "cannot be .*: \(Input/output error\|No space left\)" ../error || fail "error: $(cat ../error)"
+	until_true grep -q "cannot be .*: \(Input/output error\|No space left\)" ../error || fail "error: $(cat ../error)"
 	[ "$(struck)" -gt 0 ] || fail "nothing failed"
 	no_store
 }
@@ -268,24 +269,18 @@ stops_meanwhile() { # the write in flight goes on without the turn
 }
 claim "…and one that waits for an expert's write" stops_meanwhile
 
+hears_signals() { ls -l "/proc/$daemon/fd" 2>/dev/null | grep -q signalfd; }
 resumes() { # RULE…
-	local i
 	begin "$@"
 	stalled
 	cd /
 	fusermount3 -u "$mnt" || fail fusermount3
-	for i in $(seq $((limit * 20))); do # until it has seen that: then it listens to no signal any more
-		ls -l "/proc/$daemon/fd" 2>/dev/null | grep -q signalfd || break
-		sleep 0.05
-	done
+	until_true not hears_signals || fail "it has not seen that" # since from then on it hears none
 	sleep 0.1 # for the process to do it wrong; doing it right takes none
 	grep -q " $mnt " /proc/self/mountinfo && fail "still mounted"
 	alive "$daemon" || fail "the process did not wait for its write"
 	faults
-	for i in $(seq $((limit * 10))); do
-		alive "$daemon" || break
-		sleep 0.1
-	done
+	until_true not alive "$daemon" || fail "it does not end"
 	[ -n "$(find "$work/disk" -name journal)" ] || fail "nothing was kept"
 	mounted
 	answers

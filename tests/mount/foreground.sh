@@ -10,12 +10,8 @@ experts="$model*experts.safetensors"
 typed=$work/typescript
 
 begin() { # COMMAND…: until its tree answers
-	local i
 	"$@" </dev/null >"$work/terminal" 2>"$work/stderr" &
-	for i in $(seq $((limit * 20))); do
-		[ -e "$mnt/pid" ] && break
-		sleep 0.05
-	done
+	until_true [ -e "$mnt/pid" ]
 	daemon=$(cat "$mnt/pid") || { echo "not ok it mounts: $(cat "$work/stderr" "$typed")"; exit 1; }
 }
 on_terminal() { begin script -qfec "exec '$MOEFS' -f -v -o 'store=$store,temperature=0,max_tokens=24' '$MODEL' '$mnt'" "$typed"; }
@@ -23,12 +19,7 @@ shown() { # PATTERN: in what the terminal got, one line for each that replaced a
 	tr '\r' '\n' <"$typed" | sed 's/\x1b\[K//' | grep -E "$1"
 }
 until_shown() {
-	local i
-	for i in $(seq $((limit * 20))); do
-		shown "$1" >/dev/null && return 0
-		sleep 0.05
-	done
-	fail "not shown: $1, in: $(tail -c 500 "$typed")"
+	until_true shown "$1" >/dev/null || fail "not shown: $1, in: $(tail -c 500 "$typed")"
 }
 
 # ---- a first mount ----
@@ -84,8 +75,8 @@ notified() { # READY once the tree answers, STOPPING at the end
 	python3 -c 'import socket, sys
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.bind(sys.argv[1]); s.settimeout(int(sys.argv[2])); print("bound", flush=True)
 for i in range(2): print(s.recv(4096).decode(), flush=True)' "$work/notify" "$limit" >"$work/told" &
-	local i listener=$!
-	for i in $(seq $((limit * 20))); do grep -q bound "$work/told" && break; sleep 0.05; done
+	local listener=$!
+	until_true grep -q bound "$work/told"
 	quiet
 	wait $listener
 	same "$(cat "$work/told")" "bound

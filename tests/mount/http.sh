@@ -531,8 +531,7 @@ with_the_mount() {
 	curl -sS --max-time $limit --retry 100 --retry-connrefused --unix-socket "$work/socket" http://localhost/v1/models | grep -q fable || fail "no models"
 	child=$(pgrep -f -- "listen=fd:3 $mnt\$")
 	fusermount3 -u "$mnt"
-	for i in $(seq $((limit * 20))); do alive "$child" || return 0; sleep 0.05; done
-	fail "it outlives the mount"
+	until_true not alive "$child" || fail "it outlives the mount"
 }
 claim "-o http begins with the mount and ends with it" with_the_mount
 finish

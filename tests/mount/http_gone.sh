@@ -18,10 +18,8 @@ faults "* write stall=0 after=4"
 
 unshare --net sleep infinity &
 machine=$!
-for i in $(seq $((limit * 20))); do # until its network is not this one
-	[ "$(readlink "/proc/$machine/ns/net")" != "$(readlink /proc/self/ns/net)" ] && break
-	sleep 0.05
-done
+is_apart() { [ "$(readlink "/proc/$machine/ns/net")" != "$(readlink /proc/self/ns/net)" ]; }
+until_true is_apart # its network is not this one
 there() { # COMMAND, in place of a process of its own: to be killed
 	exec nsenter --net="/proc/$machine/ns/net" "$@"
 }
@@ -46,13 +44,9 @@ s.recv(1)
 PY
 answering() { ls "$m/sessions" | grep -v kept | grep -c http-; }
 until_answering() { # COUNT
-	local i
-	for i in $(seq $((limit * 20))); do
-		[ "$(answering)" = "$1" ] && return 0
-		sleep 0.05
-	done
-	fail "$(answering) requests, not $1"
+	until_true are_answering "$1" || fail "$(answering) requests, not $1"
 }
+are_answering() { [ "$(answering)" = "$1" ]; }
 lost() {
 	local clients
 	there python3 "$work/ask.py" stream & clients=$!
@@ -68,14 +62,19 @@ lost() {
 }
 claim "who is lost without a word has hung up" lost
 
+# How often the kernel has asked after those who say nothing; of the two lines the first has the names.
+probes() {
+	awk '$1 == "TcpExt:" { if (n) print $n; for (i = 2; i <= NF; i++) if ($i == "TCPKeepAlive") n = i }' /proc/self/net/netstat
+}
+is_asked_after() { # HOW OFTEN, all told; the request stands meanwhile
+	same "$(answering)" 1 "requests of who is asked after"
+	[ "$(probes)" -ge "$1" ]
+}
 waits() { # one that only waits is not lost, however long: the kernel answers for it
-	local client i
+	local client
 	there python3 "$work/ask.py" whole & client=$!
 	until_answering 1
-	for i in $(seq 5); do # of a second each, where two are the bound
-		sleep 1
-		same "$(answering)" 1 "requests after $i seconds" || exit
-	done
+	until_true is_asked_after $(($(probes) + 5)) || fail "nobody asks" # once a second, where two are the bound
 	kill -9 $client
 	until_answering 0
 }

@@ -108,25 +108,17 @@ read_and_written() {
 claim "files are read, listed and written, and sessions made and removed" read_and_written
 
 files_held() { find "/proc/$gateway/fd" -lname "$mnt/*" 2>/dev/null | wc -l; }
+are_held() { [ "$(files_held)" = "$1" ]; }
 held() { # waits until so many are
-	local i
-	for i in $(seq $((limit * 20))); do
-		[ "$(files_held)" = "$1" ] && return 0
-		sleep 0.05
-	done
-	fail "$(files_held) files are open, not $1"
+	until_true are_held "$1" || fail "$(files_held) files are open, not $1"
 }
 streams() {
-	local i reader
+	local reader
 	mkdir "$m/sessions/long" && cd "$m/sessions/long" || exit
 	begin_long
 	curl -sSN "$url$(here long)/output" >"$work/stream" &
 	reader=$!
-	for i in $(seq $((limit * 20))); do
-		[ "$(wc -c <"$work/stream")" -gt 20 ] && break
-		sleep 0.05
-	done
-	[ "$(wc -c <"$work/stream")" -gt 20 ] || fail "nothing came"
+	until_true longer "$work/stream" 20 || fail "nothing came"
 	working
 	alive $reader || fail "the stream has ended before the answer"
 	curl -sSN "$url$(here long)/output" >/dev/null &

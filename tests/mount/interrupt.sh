@@ -32,7 +32,7 @@ paused() {
 	echo reset >ctl
 	bash -c 'echo "What is the capital"; kill -STOP $$; echo " of France?"' >prompt & # within the writing
 	local writer=$! reader
-	until grep -q '^State:.T' "/proc/$writer/status"; do alive $writer || fail "the writer has ended"; done
+	until_true_by $writer grep -q '^State:.T' "/proc/$writer/status" || fail "the writer has ended, or does not stop"
 	ls -l >/dev/null
 	same "$(cat status)" idle "status beside a writer that is stopped"
 	timeout $limit cat output >"$work/paused" & # what is answered before: nothing
@@ -85,14 +85,10 @@ PY
 claim "a signal with a handler interrupts the read, and not the turn" handled
 
 stops() {
-	local i
 	mkdir sessions/s && cd sessions/s || exit
 	begin_long
 	begin_reader output "$work/part"
-	for i in $(seq $((limit * 20))); do # until it has text and waits for more
-		[ -s "$work/part" ] && break
-		sleep 0.05
-	done
+	until_true [ -s "$work/part" ] # and then it waits for more
 	reads $reader
 	echo stop > ctl
 	wait $reader || fail "the reader failed"

@@ -29,16 +29,29 @@ alive() { # a process that has ended but was not waited for is not
 	grep -q '^State:.[^Z]' "/proc/$1/status" 2>/dev/null
 }
 
+not() { ! "$@"; } # COMMAND…
+
+# ---- waiting: for what must come about, however long that takes; who has waited in vain says for what ----
+
+# until_true COMMAND…: returns as soon as it succeeds, or fails after $limit seconds. The command runs in this shell: what it
+# sets is set afterwards, and where it calls `fail` there is no more to wait for.
+until_true() {
+	local deadline=$((SECONDS + limit))
+	until "$@"; do
+		[ $SECONDS -le $deadline ] || return 1
+		sleep 0.05
+	done
+}
+# The same of what a process brings about: fails as well once that has ended without.
+until_true_by() { # PROCESS COMMAND…
+	until_true true_or_over "$@" && "${@:2}"
+}
+true_or_over() { "${@:2}" || ! alive "$1"; }
+longer() { [ "$(stat -c %s "$1")" -gt "$2" ]; } # FILE BYTES
+
 unmounted() { # unmounts and waits for the daemon's end
-	local i
 	fusermount3 -u "$mnt" 2>/dev/null || fusermount3 -u -z "$mnt" 2>/dev/null
-	if [ -n "$daemon" ]; then
-		for i in $(seq $((limit * 10))); do
-			alive "$daemon" || break
-			sleep 0.1
-		done
-		alive "$daemon" && kill -9 "$daemon"
-	fi
+	[ -z "$daemon" ] || until_true not alive "$daemon" || kill -9 "$daemon"
 	daemon=
 }
 
@@ -79,25 +92,21 @@ mounted() {
 	fi
 }
 
+is_settled() { # INFO, a model's folder: loading has succeeded or failed
+	case $(cat "$1/state") in ready | failed) ;; *) false ;; esac
+}
 loaded() { # waits until the weights are there
-	local i
-	for i in $(seq $((limit * 10))); do
-		[ "$(cat info/state)" = ready ] && return 0
-		[ "$(cat info/state)" = failed ] && break
-		sleep 0.1
-	done
+	until_true is_settled info
+	[ "$(cat info/state)" = ready ] && return 0
 	echo "not ok load: $(cat info/state): $(cat ../error)"
 	exit 1
 }
 
 complete() { # [FOLDER]: waits until that model's store is, which it can be long after its first answers
-	local i info=${1:-$m}/info
-	for i in $(seq $((limit * 20))); do
-		[ "$(cat "$info/state") $(cat "$info/progress")" = "ready idle" ] && return 0
-		sleep 0.05
-	done
-	fail "not ok complete: $(cat "$info/state"), $(cat "$info/progress")"
+	local info=${1:-$m}/info
+	until_true is_complete "$info" || fail "not ok complete: $(cat "$info/state"), $(cat "$info/progress")"
 }
+is_complete() { [ "$(cat "$1/state") $(cat "$1/progress")" = "ready idle" ]; } # INFO
 # For the next mount of complete stores: nothing is read but what somebody asks for. find goes back to where
 # it was begun, which may be a folder of a mount that is gone.
 cold() {
@@ -134,17 +143,11 @@ gateway() {
 }
 # Waits until a moefs-http that was begun says where it listens, which $url then is.
 listens() { # PROCESS, and the file of what it says
-	local i
-	for i in $(seq $((limit * 20))); do
-		url=$(sed -n 's/^moefs-http: listening on //p' "$2")
-		if [ -n "$url" ]; then
-			url=http://$url
-			return
-		fi
-		alive "$1" || break
-		sleep 0.05
-	done
-	fail "not ok moefs-http begins: $(cat "$2")"
+	until_true_by "$1" says_where "$2" || fail "not ok moefs-http begins: $(cat "$2")"
+}
+says_where() {
+	url=$(sed -n 's,^moefs-http: listening on ,http://,p' "$1")
+	[ -n "$url" ]
 }
 # Ends it, and claims that it ended well and left nothing in the tree.
 gateway_over() {
@@ -161,16 +164,13 @@ gateway_over() {
 # ---- a disk that fails on demand: tests/mount/faultfs.c ----
 
 faulty_disk() { # the store goes to a mirror of $work/disk in which `faults` has its say
-	local i faultfs=${FAULTFS:-$(dirname "$MOEFS")/faultfs}
+	local faultfs=${FAULTFS:-$(dirname "$MOEFS")/faultfs}
 	[ -x "$faultfs" ] || { echo "not ok $(basename "$0"): $faultfs is missing; run make unit"; exit 1; }
 	store=$work/faulty
 	mkdir -p "$store" "$work/disk"
 	"$faultfs" "$work/disk" "$store" 2>"$work/faultfs" &
 	disk=$!
-	for i in $(seq $((limit * 20))); do
-		[ -e "$store/.faults" ] && return 0
-		sleep 0.05
-	done
+	until_true [ -e "$store/.faults" ] && return 0
 	echo "not ok a disk that fails on demand: $(cat "$work/faultfs")"
 	exit 1
 }
@@ -182,22 +182,11 @@ struck() { # how often the rules have had their way
 	awk '{ for (i = 1; i < NF; i++) if ($i == "hit") n += $(i + 1) } END { print n + 0 }' "$work/faulty/.faults"
 }
 stalled() { # waits until something stalls
-	local i
-	for i in $(seq $((limit * 20))); do
-		grep -q 'waiting [1-9]' "$work/faulty/.faults" && return 0
-		sleep 0.05
-	done
-	fail "nothing stalls: $(cat "$work/faulty/.faults")"
+	until_true grep -q 'waiting [1-9]' "$work/faulty/.faults" || fail "nothing stalls: $(cat "$work/faulty/.faults")"
 }
 
 settled() { # waits until loading has succeeded or failed, and says which
-	local i
-	for i in $(seq $((limit * 10))); do
-		case $(cat "$m/info/state") in
-		ready | failed) break ;;
-		esac
-		sleep 0.1
-	done
+	until_true is_settled "$m/info"
 	cat "$m/info/state"
 }
 
@@ -212,10 +201,8 @@ claim() {
 	) >"$work/out" 2>&1 &
 	local pid=$!
 	(
-		for i in $(seq $((limit * 10))); do
-			kill -0 $pid 2>/dev/null || exit 0
-			sleep 0.1
-		done
+		# Longer than a wait within it, so that this can still say what for.
+		limit=$((limit + limit / 10 + 1)) until_true not kill -0 $pid 2>/dev/null && exit 0
 		echo "hung for $limit s" >>"$work/out"
 		kill -9 $(children $pid) $pid 2>/dev/null
 	) &
@@ -276,29 +263,28 @@ shell_fails_with() { # WORDS 'shell text'
 # `cat FILE` behind the test, its process in $reader, where signals reach it: a script's commands in the
 # background ignore SIGINT. Sent before the process is cat, a signal would meet the shell's own traps.
 begin_reader() { # FILE [OUT [SAID]]
-	local i name
+	local name
 	env --default-signal=INT,TERM LC_ALL=C cat "$1" >"${2:-/dev/null}" 2>"${3:-/dev/null}" &
 	reader=$!
-	for i in $(seq $((limit * 100))); do
-		read -r name 2>/dev/null <"/proc/$reader/comm" || return 0 # it has ended already
-		[ "$name" = cat ] && return 0
-		sleep 0.01
-	done
-	fail "cat $1 did not begin: $name"
+	until_true is_cat || fail "cat $1 did not begin: $name"
+}
+is_cat() { # or has ended already
+	read -r name 2>/dev/null <"/proc/$reader/comm" || return 0
+	[ "$name" = cat ]
 }
 # Waits until a reader waits: it is in a read of a file of the mount, and not with the processor.
 reads() { # PROCESS
-	local i call fd
-	for i in $(seq $((limit * 100))); do
-		read -r call fd _ 2>/dev/null <"/proc/$1/syscall" || fail "the reader has ended"
-		case $call in
-		0 | 63) # x86-64's and arm64's number
-			case $(readlink "/proc/$1/fd/$((fd))") in "$mnt"/*) return 0 ;; esac
-			;;
-		esac
-		sleep 0.01
-	done
-	fail "the reader does not wait but is in call $call"
+	local call
+	until_true is_in_read "$1" || fail "the reader does not wait but is in call $call"
+}
+is_in_read() { # PROCESS [END of the file's name]
+	local fd
+	read -r call fd _ 2>/dev/null <"/proc/$1/syscall" || fail "the reader has ended"
+	case $call in
+	0 | 63) ;; # x86-64's and arm64's number
+	*) return 1 ;;
+	esac
+	[[ $(readlink "/proc/$1/fd/$((fd))") == "$mnt"/*"${2:-}" ]]
 }
 idle() { timeout $limit cat wait >/dev/null; } # in a session's folder
 ask() { echo "$1" > prompt && timeout $limit cat output; }

@@ -20,14 +20,7 @@ cd "$m" || exit 1
 greedy() { echo 24 >sessions/default/params/max_tokens && echo 0 >sessions/default/params/temperature; }
 greedy
 
-until_true() { # COMMAND…: polls until it succeeds
-	local i
-	for i in $(seq $((limit * 10))); do
-		"$@" && return 0
-		sleep 0.1
-	done
-	fail "never: $*"
-}
+in_time() { until_true "$@" || fail "never: $*"; } # COMMAND…
 state_is() { [ "$(cat "$mnt/$2/info/state")" = "$1" ]; }
 here() { [ -e "$mnt/$1/prompt" ]; }
 not_here() { ! [ -e "$mnt/$1" ]; }
@@ -54,7 +47,7 @@ claim "ctl lists its verbs, and refuses others and unknown names in words" verbs
 
 named() { # a folder with a blank in its name
 	echo "load spaced name" >../ctl
-	until_true state_is ready "spaced name"
+	in_time state_is ready "spaced name"
 	printf 'unload spaced name' >../ctl
 	state_is unloaded "spaced name" || fail "$(cat "../spaced name/info/state")"
 	echo "unload spaced name" >../ctl || fail "once more"
@@ -63,7 +56,7 @@ claim "load reads the weights, unload gives them back, whatever the name" named
 
 same_text() { # of a turn after an unload, and of one without
 	ask "What is the capital of France?" >"$work/first"
-	complete one
+	complete "$mnt/one"
 	echo "unload one" >../ctl
 	same "$(cat info/state)" unloaded state
 	same "$(sed -n 's/^used //p' ../cache/stats)" 0 "bytes of experts"
@@ -80,9 +73,6 @@ same_text() { # of a turn after an unload, and of one without
 	(cd sessions/undisturbed && ask "What is the capital of France?" && ask "What is 12 x 6?") >"$work/all"
 	rmdir sessions/undisturbed
 	cat "$work/first" "$work/with" | cmp - "$work/all"
-}
-complete() { # MODEL
-	until_true eval "[ \"\$(cat '$mnt/$1/info/state' '$mnt/$1/info/progress' | xargs)\" = 'ready idle' ]"
 }
 claim "a conversation goes on after an unload, to the bit, with its context" same_text
 
@@ -112,18 +102,18 @@ claim "a model that comes into the folder appears at once with rescan" appears
 by_itself() { # and one that is copied in pieces
 	mkdir "$ours/three" && cp "$MODEL/config.json" "$MODEL/tokenizer.json" "$ours/three"
 	head -c 100000 "$MODEL/model.safetensors" >"$ours/three/model.safetensors"
-	until_true says "skipped: three: .*cut short"
+	in_time says "skipped: three: .*cut short"
 	not_here three || fail "three is here"
 	tail -c +100001 "$MODEL/model.safetensors" >>"$ours/three/model.safetensors"
-	until_true here three
+	in_time here three
 	says_not "skipped: three" || fail "$(cat "$mnt/error")"
-	until_true grep -q "skipped: three: .*cut short" "$work/log"
+	in_time grep -q "skipped: three: .*cut short" "$work/log"
 	same "$(grep -c "skipped: broken" "$work/log")" 1 "how often the log has what is skipped as before"
 	cp "$MODEL/tokenizer.json" "$ours/broken"
-	until_true says "skipped: broken: .*no weights"
+	in_time says "skipped: broken: .*no weights"
 	mkdir "$work/moved" && model "$work/moved/four"
 	mv "$work/moved/four" "$ours"
-	until_true here four
+	in_time here four
 	same "$(cat "$mnt/four/info/layers")" "$(cat "$mnt/one/info/layers")" layers
 }
 claim "by itself, too, and one in pieces once it is whole" by_itself
@@ -132,23 +122,23 @@ goes() {
 	local inode=$(stat -c %i "$mnt/four/prompt")
 	exec 3<"$mnt/four/info/state"
 	rm -r "$ours/four"
-	until_true says "gone: four: "
+	in_time says "gone: four: "
 	here four || fail "four went while a file of it was open"
 	same "$(cat <&3)" unloaded "an open file"
 	exec 3<&-
 	echo rescan >"$mnt/ctl"
-	until_true not_here four
+	in_time not_here four
 	says_not four || fail "$(cat "$mnt/error")"
 	rm -r "$ours/two" # which has a conversation
-	until_true says "gone: two: nothing is at $ours/two any more"
+	in_time says "gone: two: nothing is at $ours/two any more"
 	here two || fail "two went with its conversation"
 	echo rescan >"$mnt/ctl"
 	here two || fail "two went with its conversation"
 	echo reset >"$mnt/two/ctl" && echo "unload two" >"$mnt/ctl" && echo rescan >"$mnt/ctl"
-	until_true not_here two
+	in_time not_here two
 	# What comes back is another: its number is not used again.
 	model "$ours/four" && echo rescan >"$mnt/ctl"
-	until_true here four
+	in_time here four
 	differ "$(stat -c %i "$mnt/four/prompt")" "$inode" "inode numbers"
 	(cd "$mnt/four" && greedy && same "$(ask "What is 12 x 6?")" "$(cat "$work/with")" answer) || exit
 	same "$(cd "$mnt" && echo */prompt)" "four/prompt one/prompt spaced name/prompt three/prompt" models
@@ -158,15 +148,15 @@ claim "what goes from the folder goes from the tree, unless it is used" goes
 closed() { # nothing stays of it but its number
 	local files tasks
 	same "$(echo "$mnt"/passing*)" "$mnt/passing*" "models called so"
-	complete four
+	complete "$mnt/four"
 	files=$(ls "/proc/$daemon/fd" | wc -l) tasks=$(ls "/proc/$daemon/task" | wc -l)
 	model "$ours/passing" && echo rescan >"$mnt/ctl"
 	(cd "$mnt/passing" && ls tensors >/dev/null && greedy && ask "What is 12 x 6?" >/dev/null && echo reset >ctl) || exit
-	complete passing
+	complete "$mnt/passing"
 	echo "unload passing" >"$mnt/ctl"
 	rm -r "$ours/passing" && echo rescan >"$mnt/ctl"
-	until_true not_here passing
-	until_true has_most "$files" "$tasks"
+	in_time not_here passing
+	in_time has_most "$files" "$tasks"
 }
 has_most() { # FILES TASKS
 	[ "$(ls "/proc/$daemon/fd" | wc -l)" -le "$1" ] && [ "$(ls "/proc/$daemon/task" | wc -l)" -le "$2" ]
@@ -174,12 +164,12 @@ has_most() { # FILES TASKS
 claim "a model that went has no open file and no thread any more" closed
 
 pinned() {
-	echo "load one" >../ctl && chmod +t experts/01/003 && until_true pin_is_there
+	echo "load one" >../ctl && chmod +t experts/01/003 && in_time pin_is_there
 	echo "unload one" >../ctl
 	[ -k experts/01/003 ] || fail "the pin went"
 	pin_is_there && fail "it is in memory still"
 	echo "load one" >../ctl
-	until_true pin_is_there
+	in_time pin_is_there
 	chmod -t experts/01/003
 }
 pin_is_there() { grep -q '^01 003 1 ' experts/stats; }
@@ -207,9 +197,9 @@ cd / && unmounted
 
 idle() {
 	mounted -o idle=1s
-	until_true state_is unloaded "$checkpoint"
+	in_time state_is unloaded "$checkpoint"
 	same "$(ask "What is 12 x 6?")" "$(cat "$work/with")" answer
-	until_true state_is unloaded "$checkpoint"
+	in_time state_is unloaded "$checkpoint"
 	same "$(ask "What is the capital of France?")" "$(cat "$work/first")" "the next answer"
 	echo rescan >../ctl || fail "rescan without a folder"
 	cd / && unmounted

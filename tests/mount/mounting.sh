@@ -109,13 +109,9 @@ answered() { # a line per prompt, with no word of it
 	grep -q "sessions/default: $(cat "$work/counts") tokens in" "$work/turns" || fail "stats say $(cat "$work/counts"): $(cat "$work/turns")"
 }
 settled_log() { # COUNT of turns
-	local i
-	for i in $(seq $((limit * 20))); do
-		[ "$(grep -c 'tokens in' "$said")" -ge "$1" ] && return 0
-		sleep 0.05
-	done
-	fail "only $(grep -c 'tokens in' "$said") turns are told: $(cat "$said")"
+	until_true tells_of "$1" || fail "only $(grep -c 'tokens in' "$said") turns are told: $(cat "$said")"
 }
+tells_of() { [ "$(grep -c 'tokens in' "$said")" -ge "$1" ]; }
 begun() {
 	same "$(lines | head -n 1)" "moefs[$daemon]: $("$MOEFS" --version) has begun: process $daemon, 1 model" &&
 		same "$(stat -c %a "$said")" 600
@@ -171,8 +167,7 @@ s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.bind("/dev/log"); s.sett
 while True:
 	text = s.recv(4096).decode(); print(text, flush=True)
 	if text.endswith("unmounted"): break' "$limit" >"$work/journal" &
-	local i
-	for i in $(seq $((limit * 20))); do grep -q bound "$work/journal" && break; sleep 0.05; done
+	until_true grep -q bound "$work/journal"
 	timeout "$limit" "$MOEFS" -o "store=$store,log=journal" "$MODEL" "$mnt" || fail "status $?"
 	"$MOEFS" umount "$mnt"
 	wait $!

@@ -13,14 +13,8 @@ other() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
 
 in_memory() { [ "$(stat -c %b "$1")" -gt 1 ]; }
 await() { # FILE…: they come into memory behind
-	local file i
-	for file; do
-		for i in $(seq $((limit * 20))); do
-			in_memory "$file" && continue 2
-			sleep 0.05
-		done
-		fail "$file does not come into memory"
-	done
+	local file
+	for file; do until_true in_memory "$file" || fail "$file does not come into memory"; done
 }
 table() { # LL/EEE COLUMN: of experts/stats
 	awk -v l="${1%/*}" -v x="${1#*/}" -v name="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) k = i }
@@ -126,18 +120,18 @@ holds() {
 }
 claim "a pin holds by any policy and in a smaller budget" holds
 
+all_evicted() {
+	echo 'evict *' > experts/ctl || fail "$(cat error)"
+	[ -z "$(awk 'NR > 1 && $3' experts/stats)" ]
+}
 verbs() {
-	local verb i
+	local verb
 	for verb in load evict pin unpin; do
 		grep -q "^$verb " experts/ctl || fail "ctl does not list $verb"
 	done
 	same "$(stat -c %a experts/ctl)" 644
 	same "$(stat -c %s experts/ctl)" "$(wc -c <experts/ctl)"
-	for i in $(seq $((limit * 20))); do # what is on its way comes first
-		echo 'evict *' > experts/ctl || fail "$(cat error)"
-		[ -z "$(awk 'NR > 1 && $3' experts/stats)" ] && break
-		sleep 0.05
-	done
+	until_true all_evicted # what is on its way comes first
 	same "$(awk 'NR > 1 && $3' experts/stats)" "" "what is in memory after all of it was evicted"
 	echo 'load 0[0-1]/01[0-3] 05/031' > experts/ctl || fail "$(cat error)"
 	await experts/0[01]/01[0-3] experts/05/031

@@ -36,14 +36,10 @@ make_group() {
 	fi
 }
 leave_group() { # ends what is still in it, and removes it
-	local i pid
+	local pid
 	clean_up
 	for pid in $(cat "$group/cgroup.procs"); do kill "$pid"; done
-	for i in $(seq $((limit * 10))); do
-		rmdir "$group" 2>/dev/null && return
-		sleep 0.1
-	done
-	echo "# $group is left over"
+	until_true rmdir "$group" 2>/dev/null || echo "# $group is left over"
 }
 make_group
 trap leave_group EXIT
@@ -74,12 +70,7 @@ end_hog() {
 	hog=
 }
 waits_for() { # command…
-	local i
-	for i in $(seq $((limit * 20))); do
-		"$@" && return
-		sleep 0.05
-	done
-	fail "budget $(stat_of budget), used $(stat_of used), group $(anonymous), machine $(available) MB: not $*"
+	until_true "$@" || fail "budget $(stat_of budget), used $(stat_of used), group $(anonymous), machine $(available) MB: not $*"
 }
 below() { [ "$(stat_of budget)" -lt "$1" ] && [ "$(stat_of used)" -le "$(stat_of budget)" ]; }
 at_least() { [ "$(stat_of budget)" -ge "$1" ]; }

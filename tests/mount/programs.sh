@@ -103,7 +103,7 @@ typed() { # COMMAND, and what is typed on the input, once it is at work on its t
 	timeout $limit script -qfec "$1" "$work/screen" <"$work/keys" >/dev/null 2>&1 &
 	local typist=$!
 	exec 8>"$work/keys"
-	until [ "$(wc -c <"$work/screen")" -gt 300 ]; do alive $typist || fail "$1 has ended"; sleep 0.05; done
+	until_true_by $typist longer "$work/screen" 300 || fail "$1 has ended, or shows nothing"
 	printf '%s' "$keys" >&8
 	wait $typist
 	exec 8>&-
@@ -122,22 +122,22 @@ tails() {
 	timeout $limit tail -n +1 -f log >"$work/tailed" &
 	local reader=$!
 	echo "$question" >prompt
-	until grep -qF "$answer" "$work/tailed"; do alive $reader || fail "tail has ended"; sleep 0.05; done
+	until_true_by $reader grep -qF "$answer" "$work/tailed" || fail "tail has ended, or shows no answer"
 	kill $reader
 	grep -qF "$question" "$work/tailed" || fail "the question is not in what tail saw"
 }
 claim "tail -f log" tails
 
+is_watched() { # by inotifywait, which is a child of timeout
+	[ -n "$(grep -s inotify "/proc/$watcher/fdinfo/"* "/proc/$(pgrep -P $watcher)/fdinfo/"* 2>/dev/null)" ]
+}
 notices() { # what processes do through the mount
 	fresh
 	timeout $limit inotifywait -q -m -e close_write prompt >"$work/events" 2>"$work/watching" &
 	local watcher=$!
-	until [ -n "$(grep -s inotify "/proc/$watcher/fdinfo/"* "/proc/$(pgrep -P $watcher)/fdinfo/"* 2>/dev/null)" ]; do
-		alive $watcher || fail "inotifywait has ended: $(cat "$work/watching")"
-		sleep 0.02
-	done
+	until_true_by $watcher is_watched || fail "inotifywait has ended, or does not watch: $(cat "$work/watching")"
 	echo "$question" >prompt
-	until grep -q CLOSE_WRITE "$work/events"; do alive $watcher || fail "no event"; sleep 0.02; done
+	until_true_by $watcher grep -q CLOSE_WRITE "$work/events" || fail "no event"
 	kill $watcher
 	cat output >/dev/null
 }
@@ -146,9 +146,10 @@ needs inotifywait claim "inotifywait sees a prompt that is written" notices
 tmuxes() {
 	fresh
 	mux() { tmux -f /dev/null -S "$work/tmux" "$@"; }
+	shown() { mux capture-pane -p | grep -qF "$answer" || { mux has-session || fail "it has ended"; false; }; }
 	mux new-session -d "tail -n +1 -f log" || fail "tmux: $?"
 	echo "$question" >prompt
-	until mux capture-pane -p | grep -qF "$answer"; do mux has-session || fail "it has ended"; sleep 0.05; done
+	until_true shown || fail "the pane shows no answer"
 	mux kill-server
 }
 needs tmux claim "a pane of tmux follows the log" tmuxes

@@ -28,16 +28,12 @@ neither() {
 }
 configured() { # EXAMPLE: what it says of this machine is the test's
 	sed "s|127.0.0.1:11436|$one|; s|127.0.0.1:11437|$two|; s|listen 127.0.0.1:8080|listen unix:$work/socket|
-		s|bind 127.0.0.1:8080|bind unix@$work/socket|; s|/tmp/moefs-proxy.pid|$work/proxy.pid|" "$root/examples/$1" >"$work/$1"
+		s|bind 127.0.0.1:8080|bind unix@$work/socket|; s|/tmp/moefs-proxy.pid|$work/proxy.pid|
+		s|timeout check .*|timeout check ${limit}s|" "$root/examples/$1" >"$work/$1"
 }
 answers() { # waits until the proxy does
-	local i
-	for i in $(seq $((limit * 20))); do
-		python3 -c 'from proxied import *; assert request("GET", "/health").status == 200' 2>/dev/null && return
-		alive $proxy || break
-		sleep 0.05
-	done
-	fail "not ok the proxy begins: $(cat "$work/proxy")"
+	until_true_by $proxy python3 -c 'from proxied import *; assert request("GET", "/health").status == 200' 2>/dev/null ||
+		fail "not ok the proxy begins: $(cat "$work/proxy")"
 }
 ends() {
 	kill $proxy

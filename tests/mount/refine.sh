@@ -79,6 +79,7 @@ goes_on() { # a mount while its store is refined, with the weights that it has
 	(cd / && refine "$store" >/dev/null) || fail "status $?"
 	same "$(cat info/recipe)" tq3 "while it is mounted"
 	same "$(ask "$question")" "$before"
+	cp sessions/default/state "$work/before.state"
 	cd / && unmounted
 }
 next_takes_it() {
@@ -87,6 +88,10 @@ next_takes_it() {
 	same "$(cat info/store)" "$(refined "$store")"
 	[ -n "$(ask "$question")" ] || fail "no answer"
 	same "$(cat ../error)" "" "error"
+	mkdir sessions/before
+	fails_with "Invalid argument" cp "$work/before.state" sessions/before/state
+	grep -q "state: it was computed with other weights: their store was refined since" sessions/before/error ||
+		fail "$(cat sessions/before/error)"
 	cd / && unmounted
 	same_store "$work/whole" "$store"
 }
@@ -120,12 +125,33 @@ refused() {
 	: >"$work/empty"
 	fails_with "the file is empty" "$MOEFS" --refine --text "$work/empty" "$MODEL"
 	fails_with "is no file" "$MOEFS" --refine "--text=$work" "$MODEL"
+	mkfifo "$work/pipe"
+	fails_with "is no file; if it is a pipe" timeout $limit "$MOEFS" --refine --text "$work/pipe" "$MODEL"
+	printf 'a fox \377' >"$work/latin"
+	fails_with "latin: the text is not valid UTF-8 at byte 6" "$MOEFS" --refine --text "$work/latin" "$MODEL"
 	fails_with "needs a model" "$MOEFS" --refine
 	fails_with "needs a file after it" "$MOEFS" --refine "$MODEL" --text
 	fails_with "exclude each other" "$MOEFS" --refine --check "$MODEL"
 	fails_with "is what --refine reads" "$MOEFS" --text "$work/text" "$MODEL" "$mnt"
 	fails_with "is not idle or off" "$MOEFS" -o refine=always "$MODEL" "$mnt"
 }
+file_limit() { # of what a process may write to one
+	mkdir "$work/limited"
+	shell_fails_with "moments.new: cannot be written; raise the limit on file sizes (ulimit -f)" \
+		"ulimit -f 10000; $(declare -f refine); $(declare -p work limit MOEFS MODEL); refine $work/limited"
+	refine "$work/limited" >/dev/null || fail "status $?"
+	same_store "$work/whole" "$work/limited"
+}
+claim "a limit on files is said, and without it refining goes on" file_limit
+several() { # one of them cannot be, and is not a model
+	mkdir "$work/none"
+	local said
+	said=$("$MOEFS" --refine --text "$work/text" -o "quant=tq3,store=$work/whole" "$work/none" "$MODEL" 2>"$work/stderr")
+	same $? 1 status
+	same "$said" "$done_words"
+	grep -q "/none has no config.json" "$work/stderr" || fail "$(cat "$work/stderr")"
+}
+claim "one that cannot be refined is said, and keeps no other from it" several
 claim "damaged moments are refused in words" damaged
 claim "what cannot be refined is said" refused
 finish

@@ -17,13 +17,12 @@ faulty_disk
 refined() { echo "$work"/disk/one-*/tq3.refined; }
 progress() { cat "$m/info/progress"; }
 until_progress() { # PATTERN: waits until it is like that
-	local i now
-	for i in $(seq $((limit * 20))); do
-		now=$(progress)
-		[[ $now =~ $1 ]] && return 0
-		sleep 0.05
-	done
-	fail "progress is '$now', not like '$1'"
+	local now
+	until_true progress_is_like "$1" || fail "progress is '$now', not like '$1'"
+}
+progress_is_like() {
+	now=$(progress)
+	[[ $now =~ $1 ]]
 }
 begin() { # RULE…
 	faults "$@"
@@ -59,7 +58,7 @@ gathers() { # what is being written stalls, and nobody waits for it but who writ
 	local before=$(answer)
 	until_progress '^gathering [0-9]+ % [0-9]+/32768 tokens' || exit
 	stalled
-	same "$("$MOEFS" stores "$work/faulty" | awk '$5 ~ /refined$/ { print $3 }')" in-use "what is being gathered, in the list"
+	same "$("$MOEFS" stores "$work/faulty" | awk '$5 ~ /refined$/ { print $3, $4 }')" "in-use there" "what is being gathered, in the list"
 	same "$(answer)" "$before" "the answer meanwhile"
 	stalled # and it still does
 	faults
@@ -84,14 +83,8 @@ rounds() { # what was gathered is taken up; so is what was rounded
 	same "$(cat info/recipe)" tq3 "while it is mounted"
 	same "$(answer)" "$before" "with the store that it has"
 }
-until_refined() {
-	local i
-	for i in $(seq $((limit * 20))); do
-		[ -e "$(refined)/index" ] && return 0
-		sleep 0.05
-	done
-	fail "no refined store: $(progress)"
-}
+is_refined() { [ -e "$(refined)/index" ]; }
+until_refined() { until_true is_refined || fail "no refined store: $(progress)"; }
 next_takes_it() {
 	trap end EXIT
 	begin
@@ -106,7 +99,7 @@ claim "the next mount takes it, and says so" next_takes_it
 # ---- what fails ----
 
 fails_in_words() { # WORDS RULE…
-	local words=$1 i
+	local words=$1
 	shift
 	rm -rf "$(refined)"
 	trap end EXIT
@@ -114,11 +107,7 @@ fails_in_words() { # WORDS RULE…
 	local before=$(answer)
 	until_progress "^refining stopped: .*refined.*$words"
 	[ "$(struck)" -gt 0 ] || fail "nothing failed"
-	for i in $(seq $((limit * 20))); do
-		grep -q "one: refining it has stopped.*refined.*$words" ../error && break
-		sleep 0.05
-	done
-	grep -q "one: refining it has stopped.*refined.*$words" ../error || fail "error: $(cat ../error)"
+	until_true grep -q "one: refining it has stopped.*refined.*$words" ../error || fail "error: $(cat ../error)"
 	no_store
 	same "$(answer)" "$before" "the answer after it"
 	same "$(cat info/recipe)" tq3
@@ -137,13 +126,10 @@ claim "…and a disk that fails" \
 # ---- two mounts ----
 
 end_second() {
-	local i second
+	local second
 	second=$(cat "$work/second/pid") || return
 	fusermount3 -u "$work/second" || fusermount3 -u -z "$work/second"
-	for i in $(seq $((limit * 10))); do
-		alive "$second" || break
-		sleep 0.1
-	done
+	until_true not alive "$second"
 }
 # The first has the folder while its writing stalls; the second waits in its pauses, and then finds that it is done.
 shared() {

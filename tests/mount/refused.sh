@@ -315,10 +315,7 @@ claim "kill -9 of refused writers leaves others alone" killed
 strangers() { # processes of another namespace have no number for the daemon, and are nobody
 	cd / && unmounted
 	unshare --pid --fork "$MOEFS" -f -o "store=$store" "$MODEL" "$mnt" 2>"$work/stderr" &
-	for i in $(seq $((limit * 10))); do
-		[ -e "$mnt/version" ] && break
-		sleep 0.1
-	done
+	until_true [ -e "$mnt/version" ]
 	cd "$m" || fail "not mounted: $(cat "$work/stderr")"
 	loaded
 	begin_session strangers

@@ -1,10 +1,18 @@
 #!/usr/bin/env bash
-# A daemon that nobody asks gives back what it took to answer: after much at once by many it holds what it held when
-# its model was loaded, all of whose experts were in memory.
+# A daemon that nobody asks gives back what it took to answer: after much at once by many, and after models that came
+# and went, it holds what it held when its model was loaded, all of whose experts were in memory.
 . "$(dirname "$0")/lib.sh"
 
 grep -qaE '__(asan|tsan)_init' "$MOEFS" && skip_all "a sanitizer keeps what is freed"
+checkpoint=$MODEL ours=$work/models
+model() { # NAME: one more in the folder that is mounted
+	mkdir -p "$ours/$1" && cp "$checkpoint"/*.json "$checkpoint"/*.jinja "$ours/$1" &&
+		ln -s "$checkpoint"/*.safetensors "$ours/$1"
+}
+model one
+MODEL=$ours m=$mnt/one
 mounted -o budget=16M
+echo "load one" >../ctl
 loaded
 complete
 
@@ -59,6 +67,20 @@ long_prompt() {
 	yes "The fox and the crow met at the river." | head -n 100 >prompt && timeout $limit cat output >/dev/null
 }
 
+come_and_go() { # forty models with much in their config.json
+	local round i
+	for round in 1 2 3 4 5; do
+		for i in 1 2 3 4 5 6 7 8; do
+			model "other$i" && printf '%100000s' "" >>"$ours/other$i/config.json" || exit
+		done
+		echo rescan >../ctl && cat ../other*/info/state >/dev/null || fail "they do not come"
+		rm -r "$ours"/other*
+		echo rescan >../ctl
+		ls -d ../other* 2>/dev/null && fail "they do not go"
+	done
+	true
+}
+
 claim "all experts are in memory" all_there
 first=$(rested)
 much
@@ -66,5 +88,7 @@ claim "what many took at once is given back" comes_to $((first + SLACK))
 claim "a long prompt is answered" long_prompt
 echo reset >ctl
 claim "what a long prompt took is given back" comes_to $((first + SLACK))
+claim "models come and go" come_and_go
+claim "what models had that are gone is given back" comes_to $((first + SLACK))
 echo "# held $first KiB at first, $(held) at last"
 finish

@@ -102,7 +102,7 @@ long() { seq -s' ' $(($(cat info/context) / 6)); }
 stops() {
 	for i in 1 2 3 4; do (exec 3<>score && long >&3 && exec env --default-signal=INT cat <&3 >"$work/out-$i") & readers[i]=$!; done
 	reader=${readers[4]}
-	until [ "$(cat /proc/$reader/comm)" = cat ]; do sleep 0.01; done
+	until_true is_cat || fail "cat score did not begin: $name"
 	reads $reader
 	kill -INT $reader
 	wait $reader

@@ -8,13 +8,9 @@ complete # so that experts can be read
 cd / && unmounted
 
 begin() { # in the foreground, where its status can be had
-	local i
 	"$MOEFS" -f -o "store=$store" "$MODEL" "$mnt" 2>"$work/stderr" &
 	daemon=$!
-	for i in $(seq $((limit * 10))); do
-		[ -e "$mnt/version" ] && break
-		sleep 0.1
-	done
+	until_true [ -e "$mnt/version" ]
 	cd "$m" || fail "not mounted: $(cat "$work/stderr")"
 	loaded
 }
@@ -31,13 +27,14 @@ at_the_gate() { # SIGNAL FILE…
 	shift
 	begin
 	timeout $limit python3 - "$daemon" "$signal" "$@" <<'PY' || fail "$(cat "$work/stderr")"
-import errno, os, signal, sys, threading, time
+import errno, os, signal, sys, threading
+sys.path.insert(0, os.environ["here"])
+import waiting
 daemon, name, files = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
 prompt = os.open("prompt", os.O_WRONLY)
 os.write(prompt, b"hello\n")
-asked, said = [], []
+said = []
 def opens(path):
-    asked.append(path)
     try: os.close(os.open(path, os.O_RDONLY)); said.append(0)
     except OSError as e: said.append(e.errno)
 def close(f):
@@ -46,8 +43,7 @@ def close(f):
 threads = [threading.Thread(target=opens, args=(f,)) for f in files]
 os.close(os.dup(prompt)) # a FLUSH of the opener, and no RELEASE
 for t in threads: t.start()
-while len(asked) < len(files): time.sleep(0.001)
-time.sleep(0.05) # they are in their open now, mostly; the gate lets them through after 300 ms
+for t in threads: waiting.until_over(t, waiting.OPEN) # the gate lets them through after 300 ms
 os.kill(daemon, getattr(signal, "SIG" + name))
 for t in threads: t.join()
 close(prompt)

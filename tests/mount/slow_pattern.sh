@@ -36,15 +36,9 @@ is_stopped() {
 	letters 60000000 >prompt && echo stop >ctl && same "$(cat wait)" stopped
 }
 ends_with_the_mount() {
-	local i
-	letters 60000000 >prompt
-	cd /
+	letters 60000000 >"$m/prompt"
 	fusermount3 -u "$mnt" || kill -TERM "$daemon"
-	for i in $(seq $((limit * 10))); do
-		alive "$daemon" || return 0
-		sleep 0.1
-	done
-	fail "the daemon goes on"
+	until_true not alive "$daemon" || fail "the daemon goes on"
 }
 
 # One search of it, too, would take minutes for such a prompt.

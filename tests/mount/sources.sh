@@ -130,7 +130,7 @@ remade_experts() { # where it is met by a model that is ready
 }
 claim "…also where only its experts are" remade_experts
 
-damaged() { # one expert that the answer does not need is no number, and no draft may need it
+damaged() { # one expert that the answer does not need is no number; a draft may need it
 	trap end EXIT
 	pristine
 	rm -rf "$store"
@@ -153,20 +153,16 @@ with open(sys.argv[1], "r+b") as f:
 PY
 }
 stopped() { # FOLDER of a model: until its conversion says that it cannot go on
-	local i
-	for i in $(seq $((limit * 10))); do
-		case $(cat "$1/info/progress") in "stopped at "*) return 0 ;; esac
-		sleep 0.1
-	done
-	fail "progress: $(cat "$1/info/progress")"
+	until_true has_stopped "$1" || fail "progress: $(cat "$1/info/progress")"
 }
+has_stopped() { [[ $(cat "$1/info/progress") == "stopped at "* ]]; }
 two_of_damaged() {
 	damaged
-	mounted -o draft=off
+	mounted
 	same "$(ask "$question")" "$answer"
 	stopped "$m"
 	mkdir -p "$work/mnt2"
-	"$MOEFS" -o "store=$store,draft=off" "$MODEL" "$work/mnt2" || fail "the second mount"
+	"$MOEFS" -o "store=$store" "$MODEL" "$work/mnt2" || fail "the second mount"
 	local other=$work/mnt2/source
 	echo 0 > "$other/sessions/default/params/temperature"
 	echo 24 > "$other/sessions/default/params/max_tokens"

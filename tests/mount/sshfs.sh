@@ -48,10 +48,8 @@ PidFile none
 Subsystem sftp internal-sftp
 END
 /usr/sbin/sshd -f "$work/sshd_config" -E "$work/sshd" || { echo "not ok sshd begins: $(tail -n 3 "$work/sshd")"; exit 1; }
-for i in $(seq $((limit * 20))); do # it goes to the background first and listens then
-	(exec 3<>/dev/tcp/127.0.0.1/2222) 2>/dev/null && break
-	sleep 0.05
-done
+sshd_listens() { (exec 3<>/dev/tcp/127.0.0.1/2222) 2>/dev/null; }
+until_true sshd_listens # it goes to the background first
 across() { # the options of fs/gateway/README.md, and what this connection needs
 	sshfs -o direct_io,no_readahead,sshfs_sync,dir_cache=no,max_conns=8 \
 		-o "port=2222,IdentityFile=$work/user,StrictHostKeyChecking=no,UserKnownHostsFile=/dev/null,LogLevel=ERROR" \
@@ -90,7 +88,7 @@ claim "a conversation that was written is the one that ctl has answered" edits
 streams() {
 	mkdir sessions/long && cd sessions/long && (cd "$m/sessions/long" && begin_long) || exit
 	cat output > "$work/read" & # with reads of 128 KiB, which sshfs cuts in four
-	until [ -s "$work/read" ]; do sleep 0.05; done
+	until_true [ -s "$work/read" ] || fail "nothing is read"
 	working "$(cat "$m/sessions/long/status")"
 	working # seen from there, too, while one reads
 	echo stop > ctl && wait $! || exit
@@ -223,18 +221,15 @@ body='{"model": "fable-moe-15m", "stream": true, "max_tokens": 3500, "logit_bias
 curl -sSN --unix-socket "$work/socket" http://localhost/v1/chat/completions -d "$body" >"$work/events" 2>"$work/curl" &
 asked=$!
 cuts() {
-	until grep -q '"content"' "$work/events"; do sleep 0.05; done
+	until_true_by $asked grep -q '"content"' "$work/events" || fail "no answer: $(cat "$work/events" "$work/curl")"
 	kill -9 $(pgrep -x sshd) # all of them
-	for i in $(seq $((limit * 10))); do alive $asked || break; sleep 0.1; done
-	alive $asked && fail "it waits for ever"
-	return 0
+	until_true not alive $asked || fail "it waits for ever"
 }
 claim "a connection that is cut ends the answer" cuts
 said_so() {
 	tail -n 3 "$work/events" | grep -q '"error"' || fail "no error: $(tail -n 3 "$work/events")"
 	! grep -q 'DONE' "$work/events" || fail "it claims to be whole"
-	for i in $(seq $((limit * 10))); do mountpoint -q "$far" || return 0; sleep 0.1; done
-	fail "the mount is still there"
+	until_true not mountpoint -q "$far" || fail "the mount is still there"
 }
 claim "it ends with its error event, and the mount is gone" said_so
 kill -TERM $served

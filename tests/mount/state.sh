@@ -196,16 +196,14 @@ PY
 }
 claim "a cp that is killed half way harms nothing" killed
 
+used_again() { [ "$(stat_of context_used ../cache)" = "$1" ]; }
 gives_back() { # what handles held is the system's again: two sessions hold one text's blocks once
 	local i used
 	for i in $(seq 20); do cp "$kept" sessions/f/state && cp sessions/f/state "$work/again" || fail "cp"; done
 	used=$(stat_of context_used ../cache)
 	for i in $(seq 20); do cp "$kept" sessions/f/state && cp sessions/f/state "$work/again" || fail "cp"; done
-	for i in $(seq $((limit * 20))); do
-		[ "$(stat_of context_used ../cache)" = "$used" ] && return
-		sleep 0.05 # the last handle's are given back behind it
-	done
-	fail "context_used grows: $used, $(stat_of context_used ../cache)"
+	until_true used_again "$used" || # the last handle's are given back behind it
+		fail "context_used grows: $used, $(stat_of context_used ../cache)"
 }
 claim "what was saved and restored takes no memory" gives_back
 

@@ -110,6 +110,22 @@ again() { # and the next mount makes it anew
 	unmounted
 }
 
+# A name may have anything in it: a store is one line all the same, and what is said to delete it does.
+named() {
+	local odd=$work/$'od d\n\033\\$(touch .x)\'' lines command
+	mkdir "$odd" && printf 'a fox and a cat' >"$work/text"
+	cp -r "$MODEL" "$odd/two"
+	command=$("$MOEFS" --refine -o quant=tq3 --text "$work/text" "$odd/two") || fail "status $?"
+	command=${command#*and \`moefs } command=${command%\` frees*}
+	lines=$(stores "$odd")
+	same "$(echo "$lines" | wc -l)" 3 "lines of two stores"
+	case $lines in *'/od d\012\033\134$(touch .x)'"'/two.moefs/tq3.refined"*) ;; *) fail "said: $lines" ;; esac
+	(cd "$work" && eval "'$MOEFS' $command") || fail "cannot be typed: $command"
+	[ ! -e "$work/.x" ] || fail "it did more than that: $command"
+	[ ! -e "$odd/two.moefs/tq3" ] && [ -e "$odd/two.moefs/tq3.refined/index" ] || fail "left: $(ls "$odd"/*)"
+	rm -r "$odd"
+}
+
 claim "no store is no failure; what is typed wrongly is" none
 claim "stores beside a model are found, and what is in use stays" found
 claim "stores elsewhere say whose they are" elsewhere
@@ -118,4 +134,5 @@ claim "an interrupted conversion whose journal is torn is no store" unfinished
 claim "what is no store is not deleted" refuses
 claim "what is named is deleted, and nothing else" deletes
 claim "and is made anew" again
+claim "a path with anything in it is one line of the list, and can be typed as it is said" named
 finish

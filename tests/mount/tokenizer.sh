@@ -149,16 +149,9 @@ stays_awake() {
 	same "$(encode "one")" "$(encode "one")" "after it"
 }
 reads_name() { # waits until the process is cat, and in a read of the mount
-	local i fd
-	for i in $(seq $((limit * 100))); do
-		read -r call fd _ 2>/dev/null <"/proc/$1/syscall" || fail "the reader has ended"
-		case $call:$(cat "/proc/$1/comm") in
-		0:cat | 63:cat) case $(readlink "/proc/$1/fd/$((fd))") in "$mnt"/*encode) return 0 ;; esac ;;
-		esac
-		sleep 0.01
-	done
-	fail "nobody waits"
+	until_true is_cat_in_read "$1" || fail "nobody waits"
 }
+is_cat_in_read() { is_in_read "$1" encode && [ "$(cat "/proc/$1/comm")" = cat ]; }
 claim "a long text holds up nobody, and its reader can be interrupted" stays_awake
 
 interrupted() { # and the answer is there for whoever reads on

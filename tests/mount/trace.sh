@@ -65,6 +65,7 @@ names() { # of those that are no sessions, and of one with a space in its name
 }
 claim "each line says whose it is" names
 
+has_lines() { [ "$(wc -l <"$1")" -gt "$2" ]; } # FILE, and more than how many
 several() { # readers that came at once see the same; one that is killed disturbs nobody
 	local i pids=()
 	mkdir sessions/several && cd sessions/several || exit
@@ -77,7 +78,7 @@ several() { # readers that came at once see the same; one that is killed disturb
 	unset "pids[-1]" # the killed one's
 	hold_at 600
 	for i in 1 2 3; do
-		until [ "$(wc -l <"$work/reader-$i")" -gt 1000 ]; do sleep 0.01; done
+		until_true has_lines "$work/reader-$i" 1000 || fail "reader $i has read $(wc -l <"$work/reader-$i") lines"
 	done
 	kill -INT $reader
 	wait $reader
@@ -113,17 +114,14 @@ programs() { # that read a few lines, or line by line
 claim "head, dd and bash's read have whole lines" programs
 
 follows() { # one open file has turn after turn
-	local follower turn i
+	local follower turn
 	(while cat; do sleep 0.05; done) <"$trace" >"$work/follow" &
 	follower=$!
 	for turn in one two three; do
 		mkdir sessions/$turn
 		(cd sessions/$turn && ask "What is 1 plus 1?" >/dev/null && idle)
 		rmdir sessions/$turn
-		for i in $(seq $((limit * 20))); do
-			grep -q "^$turn " "$work/follow" && break
-			sleep 0.05
-		done
+		until_true grep -q "^$turn " "$work/follow"
 	done
 	kill $follower $(children $follower)
 	same "$(awk '{ print $1 }' "$work/follow" | uniq | tr '\n' ' ')" "one two three "
@@ -137,7 +135,7 @@ removed() { # the session that works goes; the reader comes to the end
 	begin_reader "$trace" "$work/gone"
 	reads $reader
 	hold_at 50
-	until [ -s "$work/gone" ]; do sleep 0.01; done
+	until_true [ -s "$work/gone" ] || fail "nothing is read"
 	cd "$m" && rmdir sessions/gone
 	let_go
 	wait $reader || fail "the reader failed"
@@ -240,18 +238,14 @@ unmounting() { # with readers that wait
 	done
 	hold_at 50
 	for i in 1 2 3 4; do
-		until [ -s "$work/end-$i" ]; do sleep 0.01; done
+		until_true [ -s "$work/end-$i" ] || fail "reader $i reads nothing"
 	done
 	cd /
 	kill -TERM "$daemon"
 	for i in "${pids[@]}"; do
 		wait "$i" # with whatever status
 	done
-	for i in $(seq $((limit * 20))); do
-		alive "$daemon" || return 0
-		sleep 0.05
-	done
-	fail "the daemon still runs"
+	until_true not alive "$daemon" || fail "the daemon still runs"
 }
 claim "the daemon ends while readers wait" unmounting
 finish

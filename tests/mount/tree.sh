@@ -112,6 +112,13 @@ verbs() {
 claim "ctl lists its verbs and refuses others" verbs
 
 resident() { awk 'NR > 1 && $3 { print $1, $2 }' experts/stats; }
+# What is resident, in three places. What was being read meanwhile comes in between two looks.
+looked() {
+	before=$(resident)
+	blocks=$(find experts -path 'experts/[0-9]*/*' -type f -printf '%b\n' | grep -vcx 1)
+	map=$(cut -c4- experts/map | grep -o '[0-9]' | wc -l)
+	[ "$before" = "$(resident)" ]
+}
 experts() {
 	local before blocks map
 	same "$(wc -l <experts/map)" "$(ls -d experts/[0-9]* | wc -l)" "lines of map"
@@ -119,10 +126,7 @@ experts() {
 	same "$(head -1 experts/stats)" "layer expert resident pinned hits misses last_token"
 	[ -z "$(find experts -type f -path '*/[0-9]*' -printf '%b\n' | grep -x 0)" ] || fail "an expert without blocks"
 	ask "What is the capital of France?" >/dev/null
-	until before=$(resident) # what was being read meanwhile comes in between two looks
-		blocks=$(find experts -path 'experts/[0-9]*/*' -type f -printf '%b\n' | grep -vcx 1)
-		map=$(cut -c4- experts/map | grep -o '[0-9]' | wc -l)
-		[ "$before" = "$(resident)" ]; do :; done
+	until_true looked || fail "what is resident does not stay"
 	[ -n "$before" ] || fail "nothing resident after an answer"
 	same "$blocks" "$(wc -l <<<"$before")" "blocks and table"
 	same "$map" "$(wc -l <<<"$before")" "map and table"
@@ -131,7 +135,7 @@ loaded
 claim "the experts' files, map and table agree on what is resident" experts
 
 expert_bytes() {
-	until [ "$(cat info/progress)" = idle ]; do sleep 0.1; done # a growing store shows no bytes
+	complete # a growing store shows no bytes
 	x=$(find experts -path 'experts/[0-9]*/*' -type f | head -1)
 	same "$(wc -c <"$x")" "$(cat "$x" | wc -c)"
 	[ "$(stat -c %s "$x")" -gt 0 ] || fail "an empty expert"

@@ -122,14 +122,12 @@ invalid() {
 }
 claim "invalid UTF-8 is EIO on the answer, with words" invalid
 
+is_submitted() { [ -n "$(cat prompt)" ]; }
 killed() {
 	mkdir sessions/killed && cd sessions/killed || exit
 	echo 4 > params/max_tokens
 	bash -c 'exec 3>prompt; printf "half a quest" >&3; kill -9 $$'
-	for i in $(seq $((limit * 20))); do # until the kernel has closed what it had open
-		[ -n "$(cat prompt)" ] && break
-		sleep 0.05
-	done
+	until_true is_submitted # which it is when the kernel has closed what it had open
 	same "$(cat prompt)" "half a quest"
 	same "$(cat wait)" done
 	cd .. && rmdir killed
@@ -176,7 +174,7 @@ tail_log() {
 	timeout $limit tail -f -s 0.1 -n +1 log >"$work/tail" 2>/dev/null &
 	ask "What is 7 plus 2?" >/dev/null
 	idle
-	for i in $(seq $((limit * 10))); do cmp -s "$work/tail" log && break; sleep 0.1; done
+	until_true cmp -s "$work/tail" log
 	kill $!
 	cmp "$work/tail" log
 }

@@ -4,6 +4,7 @@ import threading
 import time
 
 # A call's numbers on x86-64 and arm64.
+OPEN = {"257", "56"}
 READ = {"0", "63"}
 SELECT = {"23", "270", "72"}
 POLL = {"7", "271", "73"}
@@ -18,6 +19,15 @@ def waits(thread, calls):
 def until(thread, calls):
     while not waits(thread, calls):
         time.sleep(0.001)
+
+
+def until_over(thread, calls):
+    """The same of a call that may be over before anybody looks, and the thread with it."""
+    try:
+        while thread.is_alive() and not waits(thread, calls):
+            time.sleep(0.001)
+    except (FileNotFoundError, ProcessLookupError):
+        pass
 
 
 def interrupted(read):

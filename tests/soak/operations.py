@@ -25,6 +25,9 @@ from tree import User, daemon, get, model, models, path, put, root
 
 seconds, processes, seed = map(int, sys.argv[3:6])
 HANG = 120  # seconds within which any call must end, on however busy a machine
+PARAMS = path("sessions", "default", "params")
+# A state that is another session's brings its params with it, whichever they are.
+params_at_first = {name: get(os.path.join(PARAMS, name)) for name in os.listdir(PARAMS)}
 
 OPERATIONS = [(make, 4), (end, 3), (rename, 1), (prompt_and_read, 12), (prompt_only, 4), (prompt_in_pieces, 2), (look, 8),
               (wait, 2), (verb, 5), (param, 5), (messages, 2), (tools, 1), (state, 2), (ask, 4), (ask_by_name, 3), (convert, 2),
@@ -164,10 +167,10 @@ def quiet():
     while (get(path("info", "state")), get(path("info", "progress"))) != (b"ready\n", b"idle\n"):
         time.sleep(0.05)
     all_experts()
-    default = path("sessions", "default")
-    for name, text in (("tools.json", "[]"), ("template.json", "{}"), ("messages.json", "[]"), ("params/system", "\n"),
-                       ("params/stop", "\n"), ("params/format", "auto"), ("params/max_tokens", "24"), ("params/temperature", "0")):
-        put(os.path.join(default, name), text)
+    for name, text in (("tools.json", "[]"), ("template.json", "{}"), ("messages.json", "[]")):
+        put(path("sessions", "default", name), text)
+    for name, text in params_at_first.items():
+        put(os.path.join(PARAMS, name), text)
 
 
 def resident():

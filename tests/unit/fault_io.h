@@ -49,7 +49,10 @@ static struct {
 	_Atomic uint64_t
 		hang_file;    /* its inode: every io_pread of it hangs, until this is 0 again */
 	_Atomic long hanging; /* so many do */
-	_Atomic long reads;   /* so far */
+	const char *_Atomic hold_sync; /* syncs of files with this in their names hang, until it is
+					  NULL */
+	_Atomic long syncs_held;       /* so many do */
+	_Atomic long reads;	       /* so far */
 	_Atomic long operations, failable;
 	struct {
 		enum fault_op op;
@@ -202,6 +205,23 @@ static void hang_with_file(int fd)
 	faults.hanging--;
 }
 
+static void hang_sync(int fd)
+{
+	char link[32], path[512];
+	const char *name = faults.hold_sync;
+	if (!name)
+		return;
+	(void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+	ssize_t n = readlink(link, path, sizeof path - 1);
+	path[n < 0 ? 0 : n] = 0;
+	if (!strstr(path, name))
+		return;
+	faults.syncs_held++;
+	while (faults.hold_sync)
+		(void)nanosleep(&fault_moment, NULL);
+	faults.syncs_held--;
+}
+
 /* The completion that is held back, and whose it is. Others of the same ring pass it by. */
 static struct {
 	struct io_uring *_Atomic ring;
@@ -246,6 +266,7 @@ int64_t io_pwrite(int fd, const void *buffer, size_t bytes, uint64_t offset)
 
 int io_sync(int fd)
 {
+	hang_sync(fd);
 	int rc = gate(OP_SYNC, fd);
 	if (!rc)
 		settle(fd);

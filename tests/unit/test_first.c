@@ -197,6 +197,71 @@ static void it_answers_before_all_experts_are_converted(void **state)
 	test_model_close(&m);
 }
 
+/* The disk takes no expert until it has answered. */
+static void answer_before_any_sync(void)
+{
+	faults.hold_sync = "experts";
+	mount(NULL);
+	answers_paris();
+	while (!faults.syncs_held)
+		sched_yield();
+	assert_true(store_has_file("journal") && !store_has_file("index"));
+}
+
+static void an_answer_waits_for_no_sync(void **state)
+{
+	(void)state;
+	use(fable_fixture);
+	answer_before_any_sync();
+	faults.hold_sync = NULL;
+	wait_until_converted();
+	answers_paris();
+	assert_store_is_whole(NULL);
+	test_model_close(&m);
+}
+
+/* An expert that was put out before it was committed is made again, or waited for. */
+static void what_leaves_memory_before_it_is_committed_is_found_again(void **state)
+{
+	(void)state;
+	use(fable_fixture);
+	faults.hold_sync = "experts";
+	test_model_open(&m, source,
+			&(struct engine_options){.store = stores,
+						 .quant = test_recipe(NULL),
+						 .codec = "none",
+						 .budget = 1 << 20});
+	answers_paris();
+	struct pager_stats s;
+	engine_cache_stats(m.engine, &s);
+	assert_true(s.evictions > 0);
+	faults.hold_sync = NULL;
+	wait_until_converted();
+	assert_store_is_whole(NULL);
+	test_model_close(&m);
+}
+
+static void a_mount_killed_after_its_answer_and_before_any_sync_goes_on(void **state)
+{
+	(void)state;
+	use(fable_fixture);
+	pid_t child = fork();
+	assert_true(child >= 0);
+	if (!child) {
+		answer_before_any_sync();
+		(void)kill(getpid(), SIGKILL);
+	}
+	int status;
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	mount(NULL);
+	assert_false(store_has_file("index"));
+	answers_paris();
+	wait_until_converted();
+	assert_store_is_whole(NULL);
+	test_model_close(&m);
+}
+
 static void *ask_many(void *arg)
 {
 	struct session *s = arg;
@@ -265,9 +330,13 @@ static void *make_experts(void *arg)
 	struct err own;
 	while ((i = k->next++) < all) {
 		uint32_t unit = (i * 29 + 7) % all; /* all of them, out of order */
-		if (convert_make_expert(k->converter, unit / p->experts, unit % p->experts,
-					k->records + unit * p->record_bytes, &own))
+		uint32_t layer = unit / p->experts, expert = unit % p->experts;
+		uint8_t *record = k->records + unit * p->record_bytes;
+		struct store_put *put;
+		if (convert_make_expert(k->converter, layer, expert, record, &put, &own))
 			fail_msg("%s", own.text);
+		if (put)
+			convert_keep_expert(k->converter, layer, expert, record, put);
 	}
 	return NULL;
 }
@@ -282,6 +351,23 @@ static void note_event(void *ctx, enum convert_event event, const struct err *wh
 		fail_msg("%s", why->text);
 }
 
+/* A conversion of the source whose reports `report` hears, and the rest's threads, which are not
+ * let yet. What is known of the source comes from a conversion before it, whose store goes. */
+static void begin_rest(struct test_conversion *t, struct test_conversion *before,
+		       void (*report)(void *ctx, enum convert_event event, const struct err *why),
+		       struct converter **out, struct plan *plan, struct store **view)
+{
+	assert_int_equal(test_convert(before, source, stores, NULL, 2, &e), 0);
+	test_folder_remove(stores);
+	t->v = before->v;
+	t->v.config = &before->config;
+	t->v.report = report;
+	t->v.stop = &t->stop;
+	if (test_convert_begin(t, out, plan, &e) || convert_view(*out, view, &e) ||
+	    convert_rest_start(*out, &e))
+		fail_msg("%s", e.text);
+}
+
 /* All experts by several threads on demand, while the rest's threads make them as well. */
 static void experts_made_twice_at_once_are_stored_once(void **state)
 {
@@ -293,16 +379,8 @@ static void experts_made_twice_at_once_are_stored_once(void **state)
 	struct store *view;
 	pthread_t thread[THREADS];
 	use("qwen3_moe");
-	assert_int_equal(test_convert(&undisturbed, source, stores, NULL, 2, &e), 0);
-	test_folder_remove(stores);
-	t.v = undisturbed.v;
-	t.v.config = &undisturbed.config;
-	t.v.report = note_event;
 	published = false;
-	t.v.stop = &t.stop;
-	if (test_convert_begin(&t, &k.converter, &plan, &e) ||
-	    convert_view(k.converter, &view, &e) || convert_rest_start(k.converter, &e))
-		fail_msg("%s", e.text);
+	begin_rest(&t, &undisturbed, note_event, &k.converter, &plan, &view);
 	uint32_t all = plan.routed_layers * plan.experts;
 	k.plan = &plan;
 	k.records = calloc(all, plan.record_bytes);
@@ -324,6 +402,78 @@ static void experts_made_twice_at_once_are_stored_once(void **state)
 	store_close(view);
 	plan_free(&plan);
 	free(k.records);
+}
+
+/* What is heard of a disk that is full, has room for a moment, and is full again. */
+static struct {
+	const struct convert_progress *progress;
+	pthread_mutex_t lock; /* of what follows */
+	struct err last;
+	unsigned reports;
+} heard = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static unsigned reports(void)
+{
+	pthread_mutex_lock(&heard.lock);
+	unsigned n = heard.reports;
+	pthread_mutex_unlock(&heard.lock);
+	return n;
+}
+
+/* Whoever says that there is room takes so long that meanwhile there is none any more. */
+static void hear(void *ctx, enum convert_event event, const struct err *why)
+{
+	const struct timespec moment = {.tv_nsec = 1000000};
+	unsigned before = reports();
+	(void)ctx;
+	(void)event;
+	if (!why->code) {
+		faults.fail_on = OP_WRITE;
+		while (!atomic_load(&heard.progress->stopped))
+			sched_yield();
+		for (int i = 0; i < 100 && reports() == before;
+		     i++) /* nobody should, however long */
+			(void)nanosleep(&moment, NULL);
+	}
+	pthread_mutex_lock(&heard.lock);
+	heard.last = *why;
+	heard.reports++;
+	pthread_mutex_unlock(&heard.lock);
+}
+
+static void why_it_stopped_is_what_is_said_last(void **state)
+{
+	(void)state;
+	struct test_conversion t = {0}, undisturbed = {0};
+	struct converter *converter;
+	struct plan plan;
+	struct store *view;
+	use("qwen3_moe");
+	begin_rest(&t, &undisturbed, hear, &converter, &plan, &view);
+	heard.progress = t.v.progress;
+	faults.fail_code = ENOSPC;
+	faults.fail_on = OP_WRITE;
+	convert_rest_let(converter, true);
+	while (reports() < 1)
+		sched_yield();
+	assert_true(atomic_load(&heard.progress->stopped));
+	faults.fail_on = 0;
+	uint32_t last = plan.routed_layers * plan.experts - 1;
+	const uint32_t layer = last / plan.experts, expert = last % plan.experts;
+	uint8_t *record = malloc(plan.record_bytes);
+	struct store_put *put;
+	if (convert_make_expert(converter, layer, expert, record, &put, &e))
+		fail_msg("%s", e.text);
+	assert_non_null(put);
+	convert_keep_expert(converter, layer, expert, record, put);
+	while (reports() < 3)
+		sched_yield();
+	assert_true(atomic_load(&heard.progress->stopped));
+	assert_int_equal(heard.last.code, ENOSPC);
+	convert_close(converter);
+	store_close(view);
+	plan_free(&plan);
+	free(record);
 }
 
 /* ---- killed and stopped ---- */
@@ -628,9 +778,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(the_first_answer_is_that_of_a_complete_store),
 		TEST(it_answers_before_all_experts_are_converted),
+		TEST(an_answer_waits_for_no_sync),
+		TEST(what_leaves_memory_before_it_is_committed_is_found_again),
+		TEST(a_mount_killed_after_its_answer_and_before_any_sync_goes_on),
 		TEST(the_store_is_completed_and_published_between_turns),
 		TEST(an_experts_file_is_empty_until_the_store_is_complete),
 		TEST(experts_made_twice_at_once_are_stored_once),
+		TEST(why_it_stopped_is_what_is_said_last),
 		TEST(a_mount_killed_anywhere_answers_again_and_ends_in_the_same_store),
 		TEST(a_power_cut_anywhere_costs_no_more),
 		TEST(closing_keeps_what_was_done_and_the_next_goes_on),

@@ -318,8 +318,24 @@ static void while_all_reads_of_one_source_hang_those_of_another_go_on(void **sta
 static _Atomic long making;
 static _Atomic bool make_on;
 
+/* The other model, in a conversion that has made nothing, is a source whose experts are made so. */
+static void beside_makes(struct beside *b, pager_make_fn *make, pager_keep_fn *keep)
+{
+	if (store_writer_open(&b->writer, b->other.folder, &b->other.plan, &b->f.e) ||
+	    store_writer_view(b->writer, &b->store, &b->f.e))
+		fail_msg("%s", b->f.e.text);
+	const struct pager_supply supply = {.store = b->store,
+					    .slot_bytes = 5000,
+					    .arrange = test_arrange,
+					    .make = make,
+					    .keep = keep,
+					    .ctx = b};
+	assert_int_equal(pager_add(b->f.pager, &b->source, &supply, &b->f.e), 0);
+}
+
 /* A checkpoint whose disk hangs. */
-static int make_late(void *ctx, uint32_t layer, uint32_t expert, void *record, struct err *e)
+static int make_late(void *ctx, uint32_t layer, uint32_t expert, void *record, void **made,
+		     struct err *e)
 {
 	const struct beside *b = ctx;
 	(void)e;
@@ -327,6 +343,7 @@ static int make_late(void *ctx, uint32_t layer, uint32_t expert, void *record, s
 	while (!make_on)
 		(void)nanosleep(&fault_moment, NULL);
 	making--;
+	*made = NULL;
 	test_unit_fill(&b->other, layer * b->other.experts + expert, record);
 	return 0;
 }
@@ -336,20 +353,66 @@ static void while_experts_of_one_source_are_made_and_hang_those_of_another_go_on
 	(void)state;
 	struct beside b;
 	beside_open(&b);
-	if (store_writer_open(&b.writer, b.other.folder, &b.other.plan, &b.f.e) ||
-	    store_writer_view(b.writer, &b.store, &b.f.e))
-		fail_msg("%s", b.f.e.text);
-	const struct pager_supply supply = {.store = b.store,
-					    .slot_bytes = 5000,
-					    .arrange = test_arrange,
-					    .make = make_late,
-					    .ctx = &b};
-	assert_int_equal(pager_add(b.f.pager, &b.source, &supply, &b.f.e), 0);
+	beside_makes(&b, make_late, NULL);
 	make_on = false;
 	others_go_on(&b, &making);
 	make_on = true;
 	store_writer_close(b.writer, false);
 	beside_close(&b);
+}
+
+static _Atomic long keeping, kept;
+static _Atomic bool keep_on;
+
+static int make_at_once(void *ctx, uint32_t layer, uint32_t expert, void *record, void **made,
+			struct err *e)
+{
+	const struct beside *b = ctx;
+	(void)e;
+	*made = ctx;
+	test_unit_fill(&b->other, layer * b->other.experts + expert, record);
+	return 0;
+}
+
+/* A store whose disk hangs. */
+static void keep_late(void *ctx, uint32_t layer, uint32_t expert, const void *record, void *made)
+{
+	const struct beside *b = ctx;
+	uint8_t right[5000];
+	assert_ptr_equal(made, ctx);
+	keeping++;
+	while (!keep_on)
+		(void)nanosleep(&fault_moment, NULL);
+	for (int i = 0; i < 20; i++) /* for who would not wait for it */
+		(void)nanosleep(&fault_moment, NULL);
+	test_unit_fill(&b->other, layer * b->other.experts + expert, right);
+	assert_memory_equal(record, right, sizeof right);
+	keeping--;
+	kept++;
+}
+
+static void a_batch_has_what_is_made_before_it_is_kept_and_its_source_stays_until_then(void **state)
+{
+	(void)state;
+	struct beside b;
+	beside_open(&b);
+	uint32_t share = b.f.pager->worker_share;
+	beside_makes(&b, make_at_once, keep_late);
+	keeping = kept = 0;
+	keep_on = false;
+	assert_int_equal(test_batch_most(b.source, &b.other, 0, all, share, (int)share, &b.f.e),
+			 share);
+	while (keeping < share)
+		(void)nanosleep(&fault_moment, NULL);
+	for (uint32_t layer = 0; layer < 3; layer++) /* of the other source */
+		assert_int_equal(test_batch(&b.f, layer, all, 8), 8);
+	assert_int_equal(keeping, share);
+	keep_on = true;
+	pager_remove(b.source);
+	assert_int_equal(kept, share);
+	store_writer_close(b.writer, false);
+	store_close(b.store);
+	test_pager_close(&b.f);
 }
 
 /* ---- no memory ---- */
@@ -388,6 +451,8 @@ int main(void)
 		TEST(those_who_want_what_hangs_get_it_when_it_comes),
 		cmocka_unit_test(
 			while_experts_of_one_source_are_made_and_hang_those_of_another_go_on),
+		cmocka_unit_test(
+			a_batch_has_what_is_made_before_it_is_kept_and_its_source_stays_until_then),
 		TEST(without_memory_for_the_pool_a_batch_ends_in_words),
 	};
 	const struct CMUnitTest plain[] = {

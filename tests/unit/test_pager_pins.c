@@ -285,12 +285,14 @@ static void what_is_evicted_is_gone_but_for_what_is_in_use_or_pinned(void **stat
 	assert_int_equal(s.evictions, 3);
 }
 
-static int make_none(void *ctx, uint32_t layer, uint32_t expert, void *record, struct err *e)
+static int make_none(void *ctx, uint32_t layer, uint32_t expert, void *record, void **made,
+		     struct err *e)
 {
 	(void)ctx;
 	(void)layer;
 	(void)expert;
 	(void)record;
+	*made = NULL;
 	return err_set(e, EIO, "it is in its store");
 }
 

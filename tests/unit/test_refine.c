@@ -237,6 +237,93 @@ static void moments_are_kept_whole_or_refused(void **state)
 	test_folder_remove(folder);
 }
 
+/* Gathers anew what `asked` says, from window `first` on. */
+static struct moments_read gather(struct test_model *m, const struct model_refining *asked,
+				  uint64_t first)
+{
+	char folder[32];
+	struct model_view v;
+	struct moments *moments;
+	struct err e;
+	const struct moments_key key = {{1, 2}, {3, 4}};
+	test_folder_make(folder);
+	model_observe(m->model, &v);
+	assert_int_equal(moments_create(&moments, v.plan, &key, 1 << 30, &e), 0);
+	moments_read_of(moments)->windows = first;
+	if (refine_gather(m->model, asked, moments, folder, &e))
+		fail_msg("%s", e.text);
+	struct moments_read r = *moments_read_of(moments);
+	moments_free(moments);
+	test_folder_remove(folder);
+	return r;
+}
+
+/* By a context of any size, and what of it is no text is no reason to stop. */
+static void any_text_is_read_to_its_end(void **state)
+{
+	enum { WINDOW = 2048 };
+	struct test_model m;
+	struct moments_read r;
+	char lines[WINDOW + 1];
+	(void)state;
+	test_model_ready(
+		&m, test_fable(),
+		&(struct engine_options){.quant = "tq3", .store = test_stores(), .context = 16});
+	test_wait_converted(m.model);
+	r = gather(&m, &ASKED, 0);
+	assert_true(r.whole);
+	assert_int_equal(r.windows, 1);
+	assert_true(r.tokens > 40);
+
+	for (size_t i = 0; i < WINDOW; i++)
+		lines[i] = "a fox "[i % 6];
+	lines[WINDOW] = '\n'; /* which is all that the second window has */
+	r = gather(&m, &(struct model_refining){lines, sizeof lines, 1 << 20, false}, 0);
+	assert_true(r.whole);
+	assert_int_equal(r.windows, 2);
+	test_model_close(&m);
+}
+
+/* No token that a text of the model's own may begin with makes a prompt that is refused. */
+static void its_own_writing_begins_with_something(void **state)
+{
+	struct test_model m;
+	struct model_view v;
+	(void)state;
+	open_in(&m, test_stores(), 2);
+	model_observe(m.model, &v);
+	uint64_t all = v.config->vocabulary, zero = all;
+	for (uint32_t id = 0; id < all; id++) {
+		size_t n;
+		const char *bytes = tokenizer_bytes(m.model->run.tokenizer, id, false, &n);
+		if (n && !*bytes)
+			zero = id;
+	}
+	assert_true(zero < all);
+	uint64_t window = 0; /* which would begin with that */
+	while ((window * 2654435761U + 12345) % all != zero)
+		window++;
+	assert_true(gather(&m, &(struct model_refining){.tokens = 1}, window).tokens > 1);
+	test_model_close(&m);
+}
+
+static void expect_no_text(const char *text, size_t length, int code, const char *words)
+{
+	struct err e = {0};
+	assert_int_equal(model_refining_check(&(struct model_refining){text, length, 1, false}, &e),
+			 code);
+	assert_non_null(strstr(e.text, words));
+}
+
+static void what_is_no_text_is_said(void **state)
+{
+	(void)state;
+	expect_no_text("", 0, -EINVAL, "there is no text in it");
+	expect_no_text("\n", 1, -EINVAL, "there is no text in it");
+	expect_no_text("one \xff", 5, -EILSEQ, "not valid UTF-8 at byte 4");
+	expect_no_text(" ", 1, 0, "");
+}
+
 /* ---- the store ---- */
 
 static void the_next_load_takes_it_and_this_one_does_not(void **state)
@@ -381,7 +468,7 @@ static void what_cannot_be_refined_is_said(void **state)
 	open_in(&m, test_stores(), 2);
 	assert_int_equal(
 		model_refine(m.model, &(struct model_refining){"\xff\xfe x", 4, 100, false}, &e),
-		-EIO);
+		-EILSEQ);
 	test_model_close(&m);
 }
 
@@ -390,6 +477,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(moments_are_those_of_the_inputs),
 		cmocka_unit_test(moments_are_kept_whole_or_refused),
+		cmocka_unit_test(any_text_is_read_to_its_end),
+		cmocka_unit_test(its_own_writing_begins_with_something),
+		cmocka_unit_test(what_is_no_text_is_said),
 		cmocka_unit_test(the_next_load_takes_it_and_this_one_does_not),
 		cmocka_unit_test(turns_come_first),
 		cmocka_unit_test(an_unload_ends_it),

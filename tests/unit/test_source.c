@@ -192,7 +192,10 @@ static void end(void)
 static int make_expert(uint32_t layer, uint32_t number)
 {
 	void *record = malloc(plan.record_bytes);
-	int failed = convert_make_expert(converter, layer, number, record, &e);
+	struct store_put *put;
+	int failed = convert_make_expert(converter, layer, number, record, &put, &e);
+	if (put)
+		convert_keep_expert(converter, layer, number, record, put);
 	free(record);
 	return failed;
 }

@@ -401,6 +401,68 @@ static void space_for_a_coded_store_is_what_it_is_expected_to_take(void **state)
 	assert_int_equal(look(&f->t, &f->e), 0);
 }
 
+/* Who opens a store while another version of it takes its place has one of them whole. */
+struct opening {
+	const struct test_store *t;
+	struct store *store;
+	int rc;
+	struct err e;
+};
+
+static void *open_it(void *ctx)
+{
+	struct opening *o = ctx;
+	o->rc = store_open(&o->store, o->t->folder, NULL, &o->e);
+	return NULL;
+}
+
+/* As it is published: the index goes first, and comes last. */
+static void take_place(const struct test_store *t, const struct test_store *of)
+{
+	static const char *const names[] = {STORE_EXPERTS, STORE_DENSE, STORE_INDEX};
+	char from[128], to[128];
+	(void)snprintf(to, sizeof to, "%s/" STORE_INDEX, of->folder);
+	assert_int_equal(unlink(to), 0);
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		(void)snprintf(from, sizeof from, "%s/%s", t->folder, names[i]);
+		(void)snprintf(to, sizeof to, "%s/%s", of->folder, names[i]);
+		assert_int_equal(rename(from, to), 0);
+	}
+}
+
+static void what_takes_the_place_of_a_store_is_never_opened_by_its_index(void **state)
+{
+	struct fixture *f = *state;
+	struct test_store next = f->t;
+	char path[128];
+	struct stat st;
+	pthread_t thread;
+	struct opening o = {.t = &f->t};
+	test_store_write(&f->t);
+	test_store_init(&next, f->parent, "next");
+	next.layers = f->t.layers;
+	next.experts = f->t.experts;
+	next.dense_units = f->t.dense_units;
+	next.record_bytes = f->t.record_bytes;
+	next.seed = f->t.seed + 1;
+	test_store_plan(&next);
+	test_store_write(&next);
+
+	(void)snprintf(path, sizeof path, "%s/" STORE_INDEX, f->t.folder);
+	assert_int_equal(stat(path, &st), 0);
+	faults.hang_file = st.st_ino;
+	assert_int_equal(pthread_create(&thread, NULL, open_it, &o), 0);
+	while (!faults.hanging)
+		(void)nanosleep(&fault_moment, NULL);
+	take_place(&next, &f->t);
+	faults.hang_file = 0;
+	pthread_join(thread, NULL);
+	if (o.rc)
+		fail_msg("%s", o.e.text);
+	assert_true(test_store_right(&next, o.store));
+	store_close(o.store);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 #define CODED(name)                                                \
 	{                                                          \
@@ -410,6 +472,7 @@ static void space_for_a_coded_store_is_what_it_is_expected_to_take(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		TEST(what_takes_the_place_of_a_store_is_never_opened_by_its_index),
 		TEST(a_conversion_killed_anywhere_is_taken_up),
 		TEST(a_power_cut_that_loses_all_unsynced_is_survived_anywhere),
 		TEST(a_power_cut_that_loses_some_unsynced_is_survived_anywhere),

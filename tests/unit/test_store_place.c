@@ -224,11 +224,25 @@ static void short_and_interrupted_reads_of_pieces_are_gone_on_with(void **state)
 	faults.stutter = false;
 }
 
+/* A batch that failed leaves behind what was in flight of its other experts: their reads are none
+ * of the next one's. */
+static void wait_until_landed(struct pager *p)
+{
+	pthread_mutex_lock(&p->lock);
+	while (p->flying) {
+		pthread_mutex_unlock(&p->lock);
+		(void)nanosleep(&fault_moment, NULL);
+		pthread_mutex_lock(&p->lock);
+	}
+	pthread_mutex_unlock(&p->lock);
+}
+
 static void a_piece_that_fails_fails_the_expert_and_the_next_batch_tries_again(void **state)
 {
 	struct placed_test *t = *state;
 	start_pager(t);
 	for (long n = 1; n <= 2 * PIECES; n++) {
+		wait_until_landed(t->pager);
 		faults.fail_at = n;
 		faults.fail_code = EIO;
 		faults.failable = 0;
