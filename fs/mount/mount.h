@@ -144,12 +144,14 @@ struct mount {
 	char error[1024]; /* the last failure of nobody's, in words */
 	uint64_t error_order, failure_order;
 	struct failure failures[FAILURES_MOST]; /* of users */
-	uint64_t stirred_ns; /* when something was last done; 0: it rests (requests/rest.c) */
-	bool ready;	     /* the kernel has said INIT */
-	bool load_asked;     /* somebody has had a model loaded: look how it goes */
-	bool verbose;	     /* a line for each answered prompt */
-	mode_t umask;	     /* bits that no node has */
-	struct said *said;   /* what the daemon has to say; NULL: to nobody */
+	uint64_t stirred_ns;  /* when something was last done; 0: it rests (requests/rest.c) */
+	bool ready;	      /* the kernel has said INIT */
+	bool copies_by_pages; /* the kernel, for who copies without reading (requests/pages.h) */
+	uint64_t made_long;   /* how often it was made to ask for pages */
+	bool load_asked;      /* somebody has had a model loaded: look how it goes */
+	bool verbose;	      /* a line for each answered prompt */
+	mode_t umask;	      /* bits that no node has */
+	struct said *said;    /* what the daemon has to say; NULL: to nobody */
 	const struct param_given *params; /* that sessions begin with (param_defaults.h) */
 	size_t param_count;
 };

@@ -2,6 +2,7 @@
  * open files in ops_file.c. */
 #include "fs/requests/ops.h"
 #include "fs/mount/handle.h"
+#include "fs/requests/pages.h"
 #include "fs/requests/request.h"
 
 #include <errno.h>
@@ -18,6 +19,7 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	/* O_TRUNC has to come with OPEN: a truncate of its own would look like ftruncate. */
 	conn->want |= conn->capable & FUSE_CAP_ATOMIC_O_TRUNC;
 	conn->want &= ~(unsigned)(FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_SPLICE_READ);
+	m->copies_by_pages = conn->proto_minor >= 38; /* Linux 6.5 */
 	m->ready = true;
 }
 
@@ -72,7 +74,6 @@ static void tell_size(fuse_req_t req, const struct node *n, uint64_t size)
 
 static void op_getattr(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *file)
 {
-	(void)file;
 	struct node n;
 	struct stat st;
 	if (!node_or_error(req, inode, 0, &n))
@@ -83,6 +84,9 @@ static void op_getattr(fuse_req_t req, fuse_ino_t inode, struct fuse_file_info *
 			fuse_reply_err(req, -code);
 		return;
 	}
+	/* Who seeks from the end does so from the size that is answered. */
+	if (!file)
+		pages_looked(&n);
 	node_attr(&n, &st);
 	fuse_reply_attr(req, &st, node_attr_seconds(&n));
 }

@@ -3,6 +3,7 @@
 #include "fs/mount/pollers.h"
 #include "fs/mount/refusals.h"
 #include "fs/requests/ops.h"
+#include "fs/requests/pages.h"
 #include "fs/requests/request.h"
 
 #include <errno.h>
@@ -30,6 +31,8 @@ static void open_answer(struct call *c, struct handle *h)
 	c->file.fh = (uintptr_t)h;
 	c->file.direct_io = row->caching != CACHING_STATIC;
 	c->file.keep_cache = row->caching == CACHING_STATIC;
+	if (handle_reads(h))
+		pages_opened(&h->node);
 	/* The process may have been killed in the meantime: then there will be no RELEASE. */
 	if (fuse_reply_open(c->req, &c->file) == -ENOENT)
 		handle_release(h);
@@ -121,6 +124,10 @@ void op_read(fuse_req_t req, fuse_ino_t inode, size_t size, off_t offset,
 	     struct fuse_file_info *file)
 {
 	(void)inode;
+	if (pages_refused(handle_of(file), file)) {
+		fuse_reply_err(req, EINVAL);
+		return;
+	}
 	struct call *c = call_new(req, fuse_req_userdata(req), read_serve);
 	if (!c) {
 		fuse_reply_err(req, ENOMEM);

@@ -1,4 +1,5 @@
 #include "fs/requests/request.h"
+#include "fs/requests/pages.h"
 
 #include <errno.h>
 
@@ -29,6 +30,7 @@ struct node *node_or_error(fuse_req_t req, fuse_ino_t inode, int what, struct no
 
 void entry_of(const struct node *n, struct fuse_entry_param *entry)
 {
+	pages_looked(n);
 	*entry = (struct fuse_entry_param){
 		.attr_timeout = node_attr_seconds(n),
 		.entry_timeout = n->row->flags & ROW_PASSING ? 0 : NAME_SECONDS,
