@@ -200,6 +200,21 @@ ALWAYS_INLINE __m256 levels_at(const struct tq_codebook *book, __m256i index, ui
 	return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(upper));
 }
 
+/* Of all groups before the rest is done with any: a norm is a chain of additions, of which many are
+ * then under way together. True if all are finite. */
+ALWAYS_INLINE bool measure(float *norms, const float *x, size_t left, size_t groups)
+{
+	bool finite = true;
+
+	for (size_t g = 0; g < groups; g++) {
+		__m256 y[REGISTERS];
+		load_group(y, x + g * TQ_GROUP, left - g * TQ_GROUP);
+		norms[g] = sqrtf(dot128(y, y));
+		finite &= isfinite(norms[g]) != 0;
+	}
+	return finite;
+}
+
 /* Divides a group by its norm, and rotates it. */
 ALWAYS_INLINE void normalise(__m256 y[REGISTERS], float norm)
 {
@@ -271,12 +286,8 @@ ALWAYS_INLINE bool quantise_row(uint8_t *packed, float *norms, const float *row,
 	__m256 y[REGISTERS];
 
 	tq_searches(boundary[0], AVX2_LANES, book);
-	for (size_t g = 0; g < tq_groups(cols); g++) {
-		load_group(y, row + g * TQ_GROUP, cols - g * TQ_GROUP);
-		norms[g] = sqrtf(dot128(y, y));
-		if (!isfinite(norms[g]))
-			return false;
-	}
+	if (!measure(norms, row, cols, tq_groups(cols)))
+		return false;
 	for (size_t g = 0; g < tq_groups(cols); g++) {
 		load_group(y, row + g * TQ_GROUP, cols - g * TQ_GROUP);
 		quantise_group(packed + g * tq_group_bytes(bits), &norms[g], y, boundary, book,
@@ -298,15 +309,11 @@ bool avx2_tq_quantise_row(uint8_t *packed, float *norms, const float *row, uint3
 	}
 }
 
-/* Norms first: one is a chain of additions, of which many are then under way together. */
 void avx2_tq_normalise(float *y, float *norm, const float *x, size_t left, size_t groups)
 {
 	__m256 v[REGISTERS];
 
-	for (size_t g = 0; g < groups; g++) {
-		load_group(v, x + g * TQ_GROUP, left - g * TQ_GROUP);
-		norm[g] = sqrtf(dot128(v, v));
-	}
+	(void)measure(norm, x, left, groups);
 	for (size_t g = 0; g < groups; g++, y += TQ_GROUP) {
 		load_group(v, x + g * TQ_GROUP, left - g * TQ_GROUP);
 		normalise(v, norm[g]);

@@ -94,6 +94,21 @@ ALWAYS_INLINE void divide(__m512 y[REGISTERS], float by)
 		y[i] = _mm512_div_ps(y[i], _mm512_set1_ps(by));
 }
 
+/* Of all groups before the rest is done with any: a norm is a chain of additions, of which many are
+ * then under way together. True if all are finite. */
+ALWAYS_INLINE bool measure(float *norms, const float *x, size_t left, size_t groups)
+{
+	bool finite = true;
+
+	for (size_t g = 0; g < groups; g++) {
+		__m512 y[REGISTERS];
+		load_group(y, x + g * TQ_GROUP, left - g * TQ_GROUP);
+		norms[g] = sqrtf(dot128(y, y));
+		finite &= isfinite(norms[g]) != 0;
+	}
+	return finite;
+}
+
 /* Divides a group by its norm, and rotates it. */
 ALWAYS_INLINE void normalise(__m512 y[REGISTERS], float norm)
 {
@@ -104,15 +119,11 @@ ALWAYS_INLINE void normalise(__m512 y[REGISTERS], float norm)
 	multiply_signs(y, tq_signs2);
 }
 
-/* Norms first: one is a chain of additions, of which many are then under way together. */
 void avx512_tq_normalise(float *y, float *norm, const float *x, size_t left, size_t groups)
 {
 	__m512 v[REGISTERS];
 
-	for (size_t g = 0; g < groups; g++) {
-		load_group(v, x + g * TQ_GROUP, left - g * TQ_GROUP);
-		norm[g] = sqrtf(dot128(v, v));
-	}
+	(void)measure(norm, x, left, groups);
 	for (size_t g = 0; g < groups; g++, y += TQ_GROUP) {
 		load_group(v, x + g * TQ_GROUP, left - g * TQ_GROUP);
 		normalise(v, norm[g]);
@@ -217,12 +228,8 @@ ALWAYS_INLINE bool quantise_row(uint8_t *packed, float *norms, const float *row,
 	__m512 y[REGISTERS];
 
 	tq_searches(boundary[0], AVX512_LANES, book);
-	for (size_t g = 0; g < tq_groups(cols); g++) {
-		load_group(y, row + g * TQ_GROUP, cols - g * TQ_GROUP);
-		norms[g] = sqrtf(dot128(y, y));
-		if (!isfinite(norms[g]))
-			return false;
-	}
+	if (!measure(norms, row, cols, tq_groups(cols)))
+		return false;
 	for (size_t g = 0; g < tq_groups(cols); g++) {
 		load_group(y, row + g * TQ_GROUP, cols - g * TQ_GROUP);
 		quantise_group(packed + g * tq_group_bytes(bits), &norms[g], y, boundary, levels,

@@ -5,6 +5,7 @@
 #include "engine/serve/internal.h"
 #include "engine/serve/refine.h"
 #include "engine/serve/session_state.h"
+#include "engine/text/utf8.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -74,9 +75,7 @@ static size_t window_bytes(const char *text, size_t left)
 		n--;
 	if (n > WINDOW_BYTES / 2)
 		return n;
-	for (n = WINDOW_BYTES; n > 1 && ((unsigned char)text[n] & 0xc0) == 0x80;)
-		n--;
-	return n;
+	return utf8_begin(text, WINDOW_BYTES);
 }
 
 /* Where window number i of a text begins; its length at the end. */
@@ -178,10 +177,7 @@ static int write_window(struct gathering *g, struct err *e)
 /* Where a text of n bytes is parted: in the middle, and between two characters. */
 static size_t middle(const char *text, size_t n)
 {
-	size_t half = n / 2;
-	while (half && ((unsigned char)text[half] & 0xc0) == 0x80)
-		half--;
-	return half;
+	return utf8_begin(text, n / 2);
 }
 
 /* What has more tokens than the context holds is read in parts, as short as that takes. */

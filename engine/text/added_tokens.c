@@ -171,10 +171,7 @@ static bool is_word(uint32_t c)
 /* Where the character before text[at] begins; at > 0. */
 static size_t before(const char *text, size_t at)
 {
-	do
-		at--;
-	while (((uint8_t)text[at] & 0xc0) == 0x80);
-	return at;
+	return utf8_begin(text, at - 1);
 }
 
 /* Whether text[start .. end) is not part of a longer word. */

@@ -1,6 +1,7 @@
 /* Reading files, walking a document, and the getters; see json.h. The checks live in the json_as_
  * functions and in as_kind; every getter finds its value and hands it to one of them. */
 #include "engine/text/json_value.h"
+#include "engine/text/utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -144,10 +145,7 @@ bool json_has(const struct json *object, const char *key)
 /* Length of the longest prefix of whole characters that has at most `max` bytes. */
 static int shown_length(const char *s, size_t n, size_t max)
 {
-	if (n > max)
-		for (n = max; n > 0 && ((unsigned char)s[n] & 0xc0) == 0x80; n--)
-			;
-	return (int)n;
+	return (int)(n > max ? utf8_begin(s, max) : n);
 }
 
 const char *json_show(const struct json *value, char *text, size_t size)

@@ -129,9 +129,7 @@ static size_t piece_end(const char *text, size_t n, size_t from)
 {
 	if (n - from <= PIECE_BYTES)
 		return n;
-	size_t at = from + PIECE_BYTES, step;
-	while (((uint8_t)text[at] & 0xc0) == 0x80)
-		at--;
+	size_t at = utf8_begin(text, from + PIECE_BYTES), step;
 	while (at < n && !stands_apart(utf8_decode(text + at, &step)))
 		at += step;
 	return at;
@@ -272,8 +270,7 @@ static size_t part_end(const char *text, const uint8_t *rights, size_t from, siz
 	size_t to = from + 1;
 	*right = rights[from];
 	for (; to < n; to++) {
-		bool within = ((unsigned char)text[to] & 0xc0) == 0x80;
-		if (!within && rights[to] != *right)
+		if (!utf8_goes_on(text[to]) && rights[to] != *right)
 			break;
 		if (rights[to] < *right)
 			*right = rights[to];

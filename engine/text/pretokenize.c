@@ -101,10 +101,7 @@ static size_t near_end(const char *text, size_t n, size_t from)
 {
 	if (n - from <= NEAR_BYTES)
 		return n;
-	size_t end = from + NEAR_BYTES;
-	while (((uint8_t)text[end] & 0xc0) == 0x80)
-		end--;
-	return end;
+	return utf8_begin(text, from + NEAR_BYTES);
 }
 
 /* Searches the next few bytes. PCRE2's result, or PCRE2_ERROR_PARTIAL if it might be another one
@@ -148,9 +145,7 @@ static int search_far(struct run *r, const pcre2_code *pattern, const char *text
 static int refuse(struct run *r, int rc, const char *text, size_t n, size_t from)
 {
 	char words[128];
-	size_t shown = n - from < 24 ? n - from : 24;
-	while (shown > 0 && from + shown < n && ((uint8_t)text[from + shown] & 0xc0) == 0x80)
-		shown--;
+	size_t shown = n - from <= 24 ? n - from : utf8_begin(text + from, 24);
 	if (rc == PCRE2_ERROR_CALLOUT)
 		return stop_error(r->e);
 	if (rc == PCRE2_ERROR_MATCHLIMIT || rc == PCRE2_ERROR_HEAPLIMIT)

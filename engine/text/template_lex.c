@@ -57,10 +57,8 @@ static const char *skip_space(const char *at, const char *end)
 static const char *strip_end(const char *text, const char *end)
 {
 	while (end > text) {
-		const char *last = end - 1;
+		const char *last = text + utf8_begin(text, (size_t)(end - text) - 1);
 		size_t step;
-		while (last > text && ((unsigned char)*last & 0xc0) == 0x80)
-			last--;
 		if (!is_python_space(utf8_decode(last, &step)))
 			break;
 		end = last;

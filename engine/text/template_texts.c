@@ -18,10 +18,7 @@ static bool is_in(struct run *r, const struct value *set, const char *bytes, siz
 /* Where the last character of text[0 .. end) begins; end > 0. */
 static size_t last_of(const struct value *text, size_t end)
 {
-	do
-		end--;
-	while (end > 0 && ((unsigned char)text->text.bytes[end] & 0xc0) == 0x80);
-	return end;
+	return utf8_begin(text->text.bytes, end - 1);
 }
 
 struct value text_strip(struct run *r, const struct value *text, const struct value *set, int ends)

@@ -1,5 +1,6 @@
 /* Building texts. */
 #include "engine/text/template_value.h"
+#include "engine/text/utf8.h"
 
 #include <errno.h>
 #include <string.h>
@@ -66,7 +67,7 @@ size_t text_length(const struct value *text)
 {
 	size_t count = 0;
 	for (uint32_t i = 0; i < text->n; i++)
-		count += ((unsigned char)text->text.bytes[i] & 0xc0) != 0x80;
+		count += !utf8_goes_on(text->text.bytes[i]);
 	return count;
 }
 

@@ -6,6 +6,7 @@
 
 #include "cache/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,6 +14,19 @@
 size_t utf8_valid_length(const char *text, size_t n);
 /* The same as an answer for people: 0, or -EILSEQ and a sentence with the offset. */
 int utf8_check(const char *text, size_t n, struct err *e);
+
+/* Whether a byte goes on with a character that began before it. */
+static inline bool utf8_goes_on(char byte)
+{
+	return ((uint8_t)byte & 0xc0) == 0x80;
+}
+/* Where the character begins that text[at] is a byte of: up to there are whole characters. */
+static inline size_t utf8_begin(const char *text, size_t at)
+{
+	while (at > 0 && utf8_goes_on(text[at]))
+		at--;
+	return at;
+}
 
 /* The character that s begins with, and the bytes that it takes; s is valid UTF-8, not empty. */
 uint32_t utf8_decode(const char *s, size_t *length);
