@@ -62,9 +62,9 @@ def request(method, path, body=None, **headers):
 
 def ask(session, place="France"):
     r = request("POST", "/v1/chat/completions", chat(f"What is the capital of {place}?", max_tokens=24), X_Session_Id=session)
-    said = json.load(r)
+    said = r.read()
     assert r.status == 200, (r.status, said)
-    return content(said)
+    return content(json.loads(said))
 
 def asked(which):
     with open(f"{work}/{which}") as f:
