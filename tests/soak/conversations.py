@@ -9,6 +9,8 @@ import time
 
 from tree import get, path, put, root
 
+COPY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "mount", "copy.py")
+
 
 def make(u):
     name = "u%d-%d" % (u.number, u.made)
@@ -142,6 +144,13 @@ def polled(u):
         os.read(fd, 1000)
     finally:
         os.close(fd)
+
+
+def copied(u):
+    """By programs that copy without reading; the first two begin with that, and read where it is refused."""
+    of = os.path.join(u.session(), u.random.choice(["output", "wait", "log", "stats"]))
+    how = u.random.choice(["splice", "sendfile", "shutil"])
+    subprocess.run(["python3", COPY, how, of], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 
 
 def killed_reader(u):

@@ -17,7 +17,7 @@ import time
 from collections import Counter
 
 from conversations import (make, end, rename, prompt_and_read, prompt_only, prompt_in_pieces, look, wait, verb, param, messages, tools,
-    state, ask, ask_by_name, convert, polled, killed_reader, killed_writer, walk, read_any, write_any, mapped,
+    state, ask, ask_by_name, convert, polled, copied, killed_reader, killed_writer, walk, read_any, write_any, mapped,
     shared_setting)
 from experts import (held_open, begun_and_left, expert_verb, pin, attributes, trace, tensor, numbers, mount_verb, model_comes,
     model_goes, other_model, command)
@@ -31,7 +31,7 @@ params_at_first = {name: get(os.path.join(PARAMS, name)) for name in os.listdir(
 
 OPERATIONS = [(make, 4), (end, 3), (rename, 1), (prompt_and_read, 12), (prompt_only, 4), (prompt_in_pieces, 2), (look, 8),
               (wait, 2), (verb, 5), (param, 5), (messages, 2), (tools, 1), (state, 2), (ask, 4), (ask_by_name, 3), (convert, 2),
-              (polled, 4), (killed_reader, 2), (killed_writer, 1), (walk, 1), (read_any, 6), (write_any, 2), (mapped, 2),
+              (polled, 4), (copied, 1), (killed_reader, 2), (killed_writer, 1), (walk, 1), (read_any, 6), (write_any, 2), (mapped, 2),
               (shared_setting, 1), (held_open, 1), (begun_and_left, 1), (expert_verb, 3), (pin, 4), (attributes, 4),
               (trace, 3), (tensor, 3), (numbers, 2), (mount_verb, 2), (model_comes, 1), (model_goes, 1), (other_model, 2),
               (command, 1)]
