@@ -78,6 +78,13 @@ def place_of(session):
     until(lambda: asked("one") + asked("two") > total, "no line of it")
     return "one" if asked("one") > before else "two"
 
+def lives(process):
+    try:
+        with open(f"/proc/{process}/status") as f:
+            return "\nState:\tZ" not in f.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
 def begin(session):
     """A stream, and its first event with a text."""
     r = request("POST", "/v1/chat/completions", long(f"A story, {session}.", stream=True), X_Session_Id=session)
@@ -113,6 +120,7 @@ lost, other = where["one"], where["two"]
 with standing():
     r = begin(lost)
     os.kill(int(sys.argv[1]), signal.SIGKILL)
+    until(lambda: not lives(sys.argv[1]), "it is not gone")
     try: said = r.read()
     except (http.client.IncompleteRead, ConnectionError) as e: said = getattr(e, "partial", b"")
 assert b"[DONE]" not in said, "what was cut claims to be whole"
