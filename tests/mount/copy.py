@@ -22,22 +22,22 @@ def between():
         subprocess.run(["sh", "-c", os.environ["BETWEEN"]], check=True, stdout=subprocess.DEVNULL)
 
 
-def spliced(file):
+def piped(move):
+    """By a call that moves bytes into a pipe, until it says that there are none."""
     out, into = os.pipe()
-    while n := os.splice(file, into, 65536):
+    while n := move(into):
         while n:
             part = os.read(out, n)
             os.write(1, part)
             n -= len(part)
+
+
+def spliced(file):
+    piped(lambda into: os.splice(file, into, 65536))
 
 
 def sent(file):
-    out, into = os.pipe()
-    while n := os.sendfile(into, file, None, 65536):
-        while n:
-            part = os.read(out, n)
-            os.write(1, part)
-            n -= len(part)
+    piped(lambda into: os.sendfile(into, file, None, 65536))
 
 
 def read(file):
