@@ -111,7 +111,7 @@ void product_run(const struct environment *env, const struct product *products, 
 		 struct activation *a, uint32_t n)
 {
 	uint32_t tiles = 0;
-	if (env->observer)
+	if (env->observer && !a->guess)
 		observe_products(env, products, count, a, n);
 	for (uint32_t i = 0; i < count; i++) {
 		tiles += tiles_of(products[i].w);

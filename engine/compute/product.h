@@ -19,6 +19,7 @@ struct activation {
 		int16_t *sum;
 	} block;
 	uint32_t forms; /* a bit for each that is f's, for as many tokens as the product had */
+	bool guess;	/* look-ahead: the matrices never get this input, so no observer sees it */
 };
 
 /* Room for so many tokens of width k. */

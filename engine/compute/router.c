@@ -24,6 +24,7 @@ void route_take(struct routing *r, struct arena *a, const struct config *c, size
 	r->distinct = arena_take(a, experts, sizeof *r->distinct);
 	r->credit = arena_take(a, experts, sizeof *r->credit);
 	activation_take(a, &r->foreseen, PREDICT_MOST, c->hidden_size);
+	r->foreseen.guess = true;
 	r->predicted = arena_take(a, experts, sizeof *r->predicted);
 	r->named = arena_take(a, experts, sizeof *r->named);
 }

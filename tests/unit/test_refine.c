@@ -238,24 +238,65 @@ static void moments_are_kept_whole_or_refused(void **state)
 }
 
 /* Gathers anew what `asked` says, from window `first` on. */
-static struct moments_read gather(struct test_model *m, const struct model_refining *asked,
-				  uint64_t first)
+static struct moments_read gather_into(struct test_model *m, const struct model_refining *asked,
+				       uint64_t first, struct moments **moments)
 {
 	char folder[32];
 	struct model_view v;
-	struct moments *moments;
 	struct err e;
 	const struct moments_key key = {{1, 2}, {3, 4}};
 	test_folder_make(folder);
 	model_observe(m->model, &v);
-	assert_int_equal(moments_create(&moments, v.plan, &key, 1 << 30, &e), 0);
-	moments_read_of(moments)->windows = first;
-	if (refine_gather(m->model, asked, moments, folder, &e))
+	assert_int_equal(moments_create(moments, v.plan, &key, 1 << 30, &e), 0);
+	moments_read_of(*moments)->windows = first;
+	if (refine_gather(m->model, asked, *moments, folder, &e))
 		fail_msg("%s", e.text);
-	struct moments_read r = *moments_read_of(moments);
-	moments_free(moments);
 	test_folder_remove(folder);
+	return *moments_read_of(*moments);
+}
+
+static struct moments_read gather(struct test_model *m, const struct model_refining *asked,
+				  uint64_t first)
+{
+	struct moments *moments;
+	struct moments_read r = gather_into(m, asked, first, &moments);
+	moments_free(moments);
 	return r;
+}
+
+/* Look-ahead runs a later layer's router on this layer's state whenever experts are missing from
+ * memory. Those rows are not inputs of that router: each router has as many inputs as its layer's
+ * attention, however few experts fit. 3bit rounds routers, too (tq3 does not). */
+static void routers_learn_from_their_own_inputs(void **state)
+{
+	static const uint64_t budgets[] = {64 << 10, 64 << 20};
+	const struct model_refining own = {.tokens = 40};
+	uint64_t sums[2];
+	char stores[32];
+	(void)state;
+	test_folder_make(stores);
+	for (uint32_t i = 0; i < 2; i++) {
+		struct test_model m;
+		struct moments *moments;
+		test_model_ready(&m, test_fable(),
+				 &(struct engine_options){.quant = "3bit",
+							  .store = stores,
+							  .threads = 2,
+							  .budget = budgets[i]});
+		test_wait_converted(m.model);
+		assert_true(gather_into(&m, &own, 0, &moments).tokens > 0);
+		for (uint32_t layer = 0; layer < m.model->id.config.layers; layer++) {
+			struct tensor_id router = {TENSOR_ROUTER, layer, 0}, v = {TENSOR_V, layer, 0};
+			assert_true(moments_find(moments, router) >= 0);
+			assert_int_equal(moments_tokens(moments, moments_find(moments, router)),
+					 moments_tokens(moments, moments_find(moments, v)));
+		}
+		sums[i] = moments_sum(moments);
+		moments_free(moments);
+		test_model_close(&m);
+	}
+	assert_int_equal(sums[0], sums[1]);
+	test_folder_remove(stores);
 }
 
 /* By a context of any size, and what of it is no text is no reason to stop. */
@@ -480,6 +521,7 @@ int main(void)
 		cmocka_unit_test(any_text_is_read_to_its_end),
 		cmocka_unit_test(its_own_writing_begins_with_something),
 		cmocka_unit_test(what_is_no_text_is_said),
+		cmocka_unit_test(routers_learn_from_their_own_inputs),
 		cmocka_unit_test(the_next_load_takes_it_and_this_one_does_not),
 		cmocka_unit_test(turns_come_first),
 		cmocka_unit_test(an_unload_ends_it),
