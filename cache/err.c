@@ -5,13 +5,44 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Bytes of the UTF-8 character that s begins with; 0: none begins there. s is terminated, which
+ * ends every character that is cut short. As utf8.h of the engine, which lies above. */
+static size_t character(const unsigned char *s)
+{
+	size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+	unsigned char low = s[0] == 0xe0 ? 0xa0 : s[0] == 0xf0 ? 0x90 : 0x80;
+	unsigned char high = s[0] == 0xed ? 0x9f : s[0] == 0xf4 ? 0x8f : 0xbf;
+	if (s[0] > 0xf4 || (n > 1 && (s[1] < low || s[1] > high)))
+		return 0;
+	for (size_t i = 2; i < n; i++)
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+	return n;
+}
+
+static void clean(char *text)
+{
+	for (unsigned char *s = (unsigned char *)text; *s;) {
+		size_t n = *s < 0x20 || *s == 0x7f ? 0 : character(s);
+		if (!n)
+			*s = '?';
+		s += n ? n : 1;
+	}
+}
+
 static void fill(struct err *e, int code, const char *format, va_list args)
 {
+	char text[sizeof e->text]; /* e's own may be among the arguments */
+	(void)vsnprintf(text, sizeof text, format, args);
+	clean(text);
 	e->code = code;
-	(void)vsnprintf(e->text, sizeof e->text, format, args);
-	for (unsigned char *c = (unsigned char *)e->text; *c; c++)
-		if (*c < 0x20 || *c == 0x7f)
-			*c = '?';
+	memcpy(e->text, text, strlen(text) + 1);
+}
+
+static void forget(struct err *e)
+{
+	e->word = NULL;
+	memset(e->numbers, 0, sizeof e->numbers);
 }
 
 int err_set(struct err *e, int code, const char *format, ...)
@@ -21,6 +52,7 @@ int err_set(struct err *e, int code, const char *format, ...)
 		va_start(args, format);
 		fill(e, code, format, args);
 		va_end(args);
+		forget(e);
 	}
 	return -code;
 }
@@ -32,6 +64,9 @@ int err_sys(struct err *e, int code, const char *format, ...)
 		va_start(args, format);
 		fill(e, code, format, args);
 		va_end(args);
+		forget(e);
+		if (code == EIO)
+			e->word = "read_failed";
 		size_t used = strlen(e->text);
 		char words[128];
 		/* The GNU strerror_r is safe in any thread; strerror is not. */
@@ -39,4 +74,75 @@ int err_sys(struct err *e, int code, const char *format, ...)
 			       strerror_r(code, words, sizeof words));
 	}
 	return -code;
+}
+
+int err_damaged(struct err *e, const char *format, ...)
+{
+	if (e) {
+		va_list args;
+		va_start(args, format);
+		fill(e, EIO, format, args);
+		va_end(args);
+		forget(e);
+		e->word = "damaged";
+	}
+	return -EIO;
+}
+
+int err_because(struct err *e, const struct err *cause, int code, const char *format, ...)
+{
+	if (e) {
+		struct err why = *cause;
+		va_list args;
+		va_start(args, format);
+		fill(e, code, format, args);
+		va_end(args);
+		e->word = err_word(&why);
+		memcpy(e->numbers, why.numbers, sizeof e->numbers);
+	}
+	return -code;
+}
+
+int err_name(struct err *e, const char *word)
+{
+	if (!e)
+		return 0;
+	e->word = word;
+	return -e->code;
+}
+
+void err_number(struct err *e, const char *name, uint64_t value)
+{
+	for (unsigned i = 0; e && i < ERR_NUMBERS; i++)
+		if (!e->numbers[i].name) {
+			e->numbers[i].name = name;
+			e->numbers[i].value = value;
+			return;
+		}
+}
+
+const char *err_word(const struct err *e)
+{
+	static const struct {
+		int code;
+		const char *word;
+	} words[] = {
+		{EINVAL, "bad_value"},	      {ERANGE, "out_of_range"},
+		{EILSEQ, "not_utf8"},	      {ENOENT, "not_found"},
+		{EEXIST, "exists"},	      {EBUSY, "busy"},
+		{EPERM, "not_permitted"},     {EACCES, "not_permitted"},
+		{EFBIG, "too_large"},	      {E2BIG, "too_large"},
+		{ENAMETOOLONG, "bad_name"},   {ENODATA, "nothing_to_do"},
+		{ENOMEM, "no_memory"},	      {ENOSPC, "no_space"},
+		{EDQUOT, "too_many"},	      {ENOTSUP, "not_supported"},
+		{EAGAIN, "not_ready"},
+		{ECANCELED, "stopped"},	      {ESTALE, "changed"},
+		{EBADMSG, "template_refused"},
+	};
+	if (e->word)
+		return e->word;
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		if (words[i].code == e->code)
+			return words[i].word;
+	return "failed";
 }

@@ -39,13 +39,13 @@ int heat_decode(float *heat, const struct heat_of *of, const uint8_t *in, size_t
 {
 	size_t need = float_bytes(of);
 	if (bytes < HEAT_HEAD || bytes - HEAT_HEAD < need)
-		return err_set(e, EIO, "%s/" HEAT ": is cut short", folder);
+		return err_damaged(e, "%s/" HEAT ": is cut short", folder);
 	struct heat_head h, right = head_of(of, in + HEAT_HEAD);
 	memcpy(&h, in, sizeof h);
 	if (memcmp(&h, &right, offsetof(struct heat_head, checksum)) != 0)
 		return err_set(e, ENOENT, "%s/" HEAT ": of another model or policy", folder);
 	if (h.checksum != right.checksum)
-		return err_set(e, EIO, "%s/" HEAT ": is damaged", folder);
+		return err_damaged(e, "%s/" HEAT ": is damaged", folder);
 	memcpy(heat, in + HEAT_HEAD, need);
 	for (size_t i = 0; i < need / sizeof *heat; i++)
 		heat[i] = isfinite(heat[i]) && heat[i] > 0 ? fminf(heat[i], HEAT_MOST) : 0;

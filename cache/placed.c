@@ -163,9 +163,10 @@ int placed_read_failed(const struct store *s, uint32_t record, int code, struct 
 	const char *path = p->of.files[placed_pieces(p, record)->file].path;
 	uint32_t layer = record / s->index.info.experts, expert = record % s->index.info.experts;
 	if (code == ENODATA)
-		return err_set(e, EIO,
-			       "%s: ends before layer %u expert %u does; it was cut short, or the "
-			       "file after it: unmount, and mount it anew",
-			       path, layer, expert);
+		return err_damaged(e,
+				   "%s: ends before layer %u expert %u does; it was cut short, or "
+				   "the "
+				   "file after it: unmount, and mount it anew",
+				   path, layer, expert);
 	return err_sys(e, code, "%s: cannot read layer %u expert %u", path, layer, expert);
 }

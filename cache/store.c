@@ -29,18 +29,18 @@ static int open_data(const struct store *s, int dir, const char *name, uint64_t 
 {
 	int fd = store_file_open(dir, s->folder, name, O_RDONLY, e);
 	if (fd == -ENOENT) /* with an index this is damage, not the absence of a store */
-		return err_set(e, EIO, "%s/%s: is missing; remove the folder to convert again",
-			       s->folder, name);
+		return err_damaged(e, "%s/%s: is missing; remove the folder to convert again",
+				   s->folder, name);
 	if (fd < 0)
 		return fd;
 	int64_t size = store_file_size(fd, s->folder, name, e);
 	int rc = size < 0 ? (int)size : 0;
 	if (!rc && ((uint64_t)size < expected || (!grows && (uint64_t)size > expected)))
-		rc = err_set(e, EIO,
-			     "%s/%s: is %lld bytes and should be %s%llu; remove the folder to "
-			     "convert again",
-			     s->folder, name, (long long)size, grows ? "at least " : "",
-			     (unsigned long long)expected);
+		rc = err_damaged(e,
+				 "%s/%s: is %lld bytes and should be %s%llu; remove the folder to "
+				 "convert again",
+				 s->folder, name, (long long)size, grows ? "at least " : "",
+				 (unsigned long long)expected);
 	if (rc)
 		close(fd);
 	return rc ? rc : fd;
@@ -225,10 +225,11 @@ uint64_t store_experts_bytes(const struct store *s)
 
 static int damaged(const struct store *s, uint32_t layer, uint32_t expert, struct err *e)
 {
-	return err_set(e, EIO,
-		       "%s/" STORE_EXPERTS ": layer %u expert %u is damaged (its checksum does not "
-		       "match); remove the folder to convert again",
-		       s->folder, layer, expert);
+	return err_damaged(e,
+			   "%s/" STORE_EXPERTS ": layer %u expert %u is damaged (its checksum does "
+			   "not "
+			   "match); remove the folder to convert again",
+			   s->folder, layer, expert);
 }
 
 int store_verify_expert(const struct store *s, uint32_t layer, uint32_t expert, const void *stored,
@@ -279,10 +280,11 @@ int store_read_failed(const struct store *s, uint32_t layer, uint32_t expert, in
 	if (s->place)
 		return placed_read_failed(s, record_of(s, layer, expert), code, e);
 	if (code == ENODATA)
-		return err_set(e, EIO,
-			       "%s/" STORE_EXPERTS ": ends before layer %u expert %u does; remove "
-			       "the folder to convert again",
-			       s->folder, layer, expert);
+		return err_damaged(e,
+				   "%s/" STORE_EXPERTS ": ends before layer %u expert %u does; "
+				   "remove "
+				   "the folder to convert again",
+				   s->folder, layer, expert);
 	return err_sys(e, code,
 		       "%s/" STORE_EXPERTS ": cannot read layer %u expert %u; try again, and if it "
 		       "fails again remove the folder to convert anew",
@@ -342,10 +344,11 @@ int store_read_expert(struct store *s, uint32_t layer, uint32_t expert, uint64_t
 static int wrong_size(const struct store *s, const char *name, uint64_t has, uint64_t wanted,
 		      struct err *e)
 {
-	return err_set(e, EIO,
-		       "%s/%s: has %llu bytes where %llu are wanted; remove the folder to convert "
-		       "again",
-		       s->folder, name, (unsigned long long)has, (unsigned long long)wanted);
+	return err_damaged(e,
+			   "%s/%s: has %llu bytes where %llu are wanted; remove the folder to "
+			   "convert "
+			   "again",
+			   s->folder, name, (unsigned long long)has, (unsigned long long)wanted);
 }
 
 static int read_in_place(const struct store *s, uint32_t unit, void *record, size_t bytes,
@@ -419,11 +422,10 @@ int store_read_dense(const struct store *s, uint32_t unit, void *buffer, size_t 
 		return rc;
 	if (checksum_of(buffer, bytes) == s->index.checksums[store_records(&s->index.info) + unit])
 		return 0;
-	return err_set(e, EIO,
-		       "%s/" STORE_DENSE
-		       ": unit %u is damaged (its checksum does not match); remove "
-		       "the folder to convert again",
-		       s->folder, unit);
+	return err_damaged(e, "%s/" STORE_DENSE
+			   ": unit %u is damaged (its checksum does not match); remove "
+			   "the folder to convert again",
+			   s->folder, unit);
 }
 
 /* ---- the view of a conversion ---- */

@@ -284,8 +284,8 @@ static int index_decode_tables(struct store_index *out, const uint8_t *in, const
 static int index_check_file(const uint8_t *in, size_t bytes, const char *path, struct err *e)
 {
 	if (bytes < INDEX_OLD_HEAD + 8)
-		return err_set(e, EIO, "%s: is cut short; remove its folder to convert again",
-			       path);
+		return err_damaged(e, "%s: is cut short; remove its folder to convert again",
+				   path);
 	if (memcmp(in, index_magic, sizeof index_magic) != 0)
 		return err_set(
 			e, EINVAL,
@@ -298,13 +298,14 @@ static int index_check_file(const uint8_t *in, size_t bytes, const char *path, s
 			       "%s: is of version %u, and this program reads versions %d to %d",
 			       path, version, INDEX_VERSION_OLD_PLAIN, INDEX_VERSION_MIXED);
 	if (XXH3_64bits(in, bytes - 8) != get64(&sum))
-		return err_set(e, EIO,
-			       "%s: is damaged (its checksum does not match); remove its folder "
-			       "to convert again",
-			       path);
+		return err_damaged(e,
+				   "%s: is damaged (its checksum does not match); remove its "
+				   "folder "
+				   "to convert again",
+				   path);
 	if (version >= INDEX_VERSION && bytes < INDEX_HEAD + 8)
-		return err_set(e, EIO, "%s: is cut short; remove its folder to convert again",
-			       path);
+		return err_damaged(e, "%s: is cut short; remove its folder to convert again",
+				   path);
 	return 0;
 }
 

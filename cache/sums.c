@@ -51,15 +51,15 @@ int sums_decode(uint64_t *sums, const struct sums_of *of, const uint8_t *in, siz
 	size_t all = file_bytes(of);
 	uint64_t sum;
 	if (bytes < SUMS_HEAD)
-		return err_set(e, EIO, "%s/" SUMS ": is cut short", folder);
+		return err_damaged(e, "%s/" SUMS ": is cut short", folder);
 	if (memcmp(in, &right, SUMS_HEAD) != 0)
 		return err_set(e, ENOENT, "%s/" SUMS ": of another source", folder);
 	if (bytes != all)
-		return err_set(e, EIO, "%s/" SUMS ": is %zu bytes and should be %zu", folder, bytes,
-			       all);
+		return err_damaged(e, "%s/" SUMS ": is %zu bytes and should be %zu", folder, bytes,
+				   all);
 	memcpy(&sum, in + all - sizeof sum, sizeof sum);
 	if (sum != XXH3_64bits(in, all - sizeof sum))
-		return err_set(e, EIO, "%s/" SUMS ": is damaged", folder);
+		return err_damaged(e, "%s/" SUMS ": is damaged", folder);
 	memcpy(sums, in + SUMS_HEAD, of->units * sizeof *sums);
 	return 0;
 }

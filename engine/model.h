@@ -119,9 +119,12 @@ int model_wait(struct model *m, struct err *e);
 int model_unload(struct model *m, struct err *e);
 /* Whether any session has a turn in progress. */
 bool model_working(const struct model *m);
-/* Why loading failed, or the conversion that goes on behind cannot, in one sentence; else empty. */
+/* Why loading failed, or the conversion that goes on behind cannot; else code 0. */
+void model_failure(const struct model *m, struct err *e);
+/* Its sentence alone; else empty. */
 void model_error(const struct model *m, char *text, size_t size);
 /* The same of refining while idle, which is tried again in later pauses. */
+void model_refining_failure(const struct model *m, struct err *e);
 void model_refining_error(const struct model *m, char *text, size_t size);
 
 /* The tokenizer alone, without weights; opened by the first of all who need it. Each makes a

@@ -71,7 +71,9 @@ enum session_status {
 enum session_status session_status(const struct session *s);
 const char *session_status_word(enum session_status status);
 bool session_working(const struct session *s); /* a turn is in progress */
-/* Why the last turn failed, one sentence, empty if it did not. */
+/* Why the last turn failed; code 0 if it did not. */
+void session_failure(const struct session *s, struct err *e);
+/* Its sentence alone, empty if it did not. */
 void session_error(const struct session *s, char *text, size_t size);
 
 /* ---- texts ---- */

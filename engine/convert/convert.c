@@ -88,8 +88,10 @@ static void crew_start(struct crew *w, struct crew_thread *threads, uint32_t cou
 		if (encoder_create(&threads[i].encoder, p, &w->converter->sources,
 				   w->converter->v.kernels, &e) ||
 		    !threads[i].buffer)
-			crew_fail(w, &(struct err){ENOMEM, "out of memory for converting the "
-							   "checkpoint"});
+			crew_fail(w, &(struct err){
+					     .code = ENOMEM,
+					     .text = "out of memory for converting the checkpoint",
+				     });
 		if (threads[i].encoder)
 			encoder_know(threads[i].encoder, w->converter->v.moments,
 				     w->converter->v.stop);

@@ -74,16 +74,21 @@ void *context_take(struct context_budget *b, size_t bytes, struct err *e)
 	do
 		failed = take(b, bytes, &memory);
 	while (failed && give_way(b));
-	if (failed == -ENOSPC)
+	if (failed == -ENOSPC) {
 		err_set(e, ENOSPC,
 			"the context budget is used up (%.1f of %.1f MB); raise "
 			"cache/context_budget, or reset or remove a session",
 			(double)atomic_load(&b->used) / 1e6, (double)atomic_load(&b->limit) / 1e6);
-	else if (failed)
+		err_name(e, "context_memory");
+		err_number(e, "used_bytes", atomic_load(&b->used));
+		err_number(e, "maximum_bytes", atomic_load(&b->limit));
+	} else if (failed) {
 		err_set(e, ENOMEM,
 			"no memory for %zu bytes of context; lower the budget of the cache, or "
 			"reset or remove a session",
 			bytes);
+		err_name(e, "context_memory");
+	}
 	return memory;
 }
 

@@ -176,7 +176,7 @@ static int make_kept(struct session *s, const struct grammar_request *r, struct 
 		failed = grammar_prepare(k->grammar, turn->tokens, &why);
 	if (failed) {
 		free_kept(k);
-		return err_set(e, why.code, "params/format and tool_choice: %s", why.text);
+		return err_because(e, &why, why.code, "params/format and tool_choice: %s", why.text);
 	}
 	k->tokens = turn->tokens;
 	k->key = key->bytes;

@@ -62,6 +62,7 @@ static const char *take_token(struct session *s, float *logits, size_t held, int
 		*failed = err_set(e, EIO,
 				  "the model computed something that is not a number; its weights "
 				  "are damaged");
+		err_name(e, "damaged");
 		return "error";
 	}
 	count_token(s);

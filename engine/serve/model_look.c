@@ -25,22 +25,36 @@ bool model_working(const struct model *m)
 	return working;
 }
 
-static void copy_error(const struct model *m, const struct err *from, char *text, size_t size)
+static void copy_error(const struct model *m, const struct err *from, struct err *to)
 {
 	struct model *writable = (struct model *)m; /* to lock it; nothing is changed */
 	pthread_mutex_lock(&writable->schedule.lock);
-	(void)snprintf(text, size, "%s", from->text);
+	*to = *from;
 	pthread_mutex_unlock(&writable->schedule.lock);
+}
+
+void model_failure(const struct model *m, struct err *e)
+{
+	copy_error(m, &m->schedule.load_error, e);
+}
+
+void model_refining_failure(const struct model *m, struct err *e)
+{
+	copy_error(m, &m->refining.failure, e);
 }
 
 void model_error(const struct model *m, char *text, size_t size)
 {
-	copy_error(m, &m->schedule.load_error, text, size);
+	struct err e;
+	model_failure(m, &e);
+	(void)snprintf(text, size, "%s", e.text);
 }
 
 void model_refining_error(const struct model *m, char *text, size_t size)
 {
-	copy_error(m, &m->refining.failure, text, size);
+	struct err e;
+	model_refining_failure(m, &e);
+	(void)snprintf(text, size, "%s", e.text);
 }
 
 /* A better store is made, while the one that is there serves. */

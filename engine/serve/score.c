@@ -78,10 +78,12 @@ static int read_row(void *ctx, uint32_t row, const float *logits, struct err *e)
 		return 0;
 	uint32_t id = t->ids.ids[next];
 	double logprob = logits[id] - sampler_log_sum(&s->model->run.sampler, logits);
-	if (!isfinite(logprob))
-		return err_set(e, EIO,
-			       "the model computed something that is not a number; its weights are "
-			       "damaged");
+	if (!isfinite(logprob)) {
+		err_set(e, EIO,
+			"the model computed something that is not a number; its weights are "
+			"damaged");
+		return err_name(e, "damaged");
+	}
 	t->score.sum += logprob;
 	t->score.count++;
 	logprob_print(number, logprob);
@@ -97,11 +99,13 @@ static int check_length(const struct session *s, struct err *e)
 		return err_set(e, EINVAL, "the text has no tokens");
 	if (count <= s->model->id.context)
 		return 0;
-	return err_set(
-		e, EFBIG,
+	err_set(e, EFBIG,
 		"the text is %zu tokens, but the context holds %u; score it in parts, or mount "
 		"with a larger -o context=",
 		count, s->model->id.context);
+	err_number(e, "tokens", count);
+	err_number(e, "maximum", s->model->id.context);
+	return err_name(e, "prompt_too_long");
 }
 
 static int begin(struct session *s, struct err *e)
@@ -192,10 +196,7 @@ int session_score(struct session *s, const char *text, size_t length, struct ans
 	if (!length)
 		return err_set(e, EINVAL, "the text is empty");
 	if (length > most)
-		return err_set(e, EFBIG,
-			       "the text has %zu bytes; at most %llu are taken "
-			       "(info/max_prompt_bytes)",
-			       length, (unsigned long long)most);
+		return session_too_many_bytes("the text", length, most, e);
 	pthread_mutex_lock(&s->model->schedule.lock);
 	int failed = prepare(s, text, length, e);
 	if (!failed) {

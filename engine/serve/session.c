@@ -194,11 +194,18 @@ bool session_working(const struct session *s)
 	return working;
 }
 
-void session_error(const struct session *s, char *text, size_t size)
+void session_failure(const struct session *s, struct err *e)
 {
 	lock(s);
-	(void)snprintf(text, size, "%s", s->error.text);
+	*e = s->error;
 	unlock(s);
+}
+
+void session_error(const struct session *s, char *text, size_t size)
+{
+	struct err e;
+	session_failure(s, &e);
+	(void)snprintf(text, size, "%s", e.text);
 }
 
 struct answer *session_answer(struct session *s)

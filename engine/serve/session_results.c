@@ -201,10 +201,7 @@ static int check_room(const struct session *s, const struct messages *results, s
 		length += results->items[i].n;
 	if (length <= most)
 		return 0;
-	return err_set(e, EFBIG,
-		       "tool_result: the results have %zu bytes together; at most %llu are taken "
-		       "(info/max_prompt_bytes)",
-		       length, (unsigned long long)most);
+	return session_too_many_bytes("tool_result: all results together", length, most, e);
 }
 
 /* Lock held. */

@@ -59,6 +59,9 @@ void session_log_quoted(struct session *s, const char *text, size_t n);
 /* session_results.c, lock held: the calls of the conversation's last answer, as JSON. */
 void session_write_calls(const struct session *s, struct text_out *out);
 
+/* session_submit.c: refuses a text for its bytes. Returns -EFBIG. */
+int session_too_many_bytes(const char *what, size_t bytes, uint64_t most, struct err *e);
+
 /* session_turns.c, lock held. A turn begins with the next message. -ENOMEM. */
 int session_add_mark(struct session *s, struct err *e);
 /* Takes the last turn out; of messages that somebody else wrote, those from the last user's on.

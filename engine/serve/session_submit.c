@@ -237,6 +237,15 @@ static int submit(struct session *s, const struct request *r, struct answer **an
 	return failed;
 }
 
+int session_too_many_bytes(const char *what, size_t bytes, uint64_t most, struct err *e)
+{
+	err_set(e, EFBIG, "%s has %zu bytes; at most %llu are taken (info/max_prompt_bytes)", what,
+		bytes, (unsigned long long)most);
+	err_number(e, "bytes", bytes);
+	err_number(e, "maximum_bytes", most);
+	return err_name(e, "prompt_too_long");
+}
+
 int session_submit(struct session *s, const char *text, size_t length, struct answer **answer,
 		   struct err *e)
 {
@@ -245,10 +254,8 @@ int session_submit(struct session *s, const char *text, size_t length, struct an
 	if (!length)
 		return err_set(e, EINVAL, "the prompt is empty");
 	if (length > model_max_prompt_bytes(s->model))
-		return err_set(
-			e, EFBIG,
-			"the prompt has %zu bytes; at most %llu are taken (info/max_prompt_bytes)",
-			length, (unsigned long long)model_max_prompt_bytes(s->model));
+		return session_too_many_bytes("the prompt", length, model_max_prompt_bytes(s->model),
+					      e);
 	return submit(s, &(struct request){ASK, text, length}, answer, e);
 }
 

@@ -30,7 +30,7 @@ struct restored {
 static int wrap(struct err *e, int failed)
 {
 	struct err why = *e;
-	return failed ? err_set(e, -failed, "state: %s; the session is what it was", why.text) : 0;
+	return failed ? err_because(e, &why, -failed, "state: %s; the session is what it was", why.text) : 0;
 }
 
 int restored_begin(struct model *m, struct restored **out, struct err *e)

@@ -12,11 +12,12 @@
 static int cannot_chat(const struct model *m, struct err *e)
 {
 	const struct err *why = &m->run.no_chat;
-	return err_set(e, why->code,
-		       why->code == ENODATA
-			       ? "%s: %s (echo off > params/chat)"
-			       : "%s: %s; mount with -o template=FILE, or echo off > params/chat",
-		       m->id.name, why->text);
+	err_set(e, why->code,
+		why->code == ENODATA
+			? "%s: %s (echo off > params/chat)"
+			: "%s: %s; mount with -o template=FILE, or echo off > params/chat",
+		m->id.name, why->text);
+	return err_name(e, "no_template");
 }
 
 /* Where the answer's own marks begin, behind the last word of the conversation's form. */
@@ -69,12 +70,14 @@ static size_t wanted(const struct turn *t)
 
 static int too_long(const struct session *s, struct err *e)
 {
-	return err_set(
-		e, EFBIG,
+	err_set(e, EFBIG,
 		"the prompt is %s%zu tokens with the conversation before it, but the context "
 		"holds %u; shorten it, echo reset > ctl (of an ask: open it anew), echo "
 		"drop-oldest > params/on_full, or mount with a larger -o context=",
 		s->turn.unencoded ? "at least " : "", wanted(&s->turn), s->model->id.context);
+	err_number(e, "tokens", wanted(&s->turn));
+	err_number(e, "maximum", s->model->id.context);
+	return err_name(e, "prompt_too_long");
 }
 
 /* Leaves out the oldest turns, whole, behind what the system says: as many as have this share of

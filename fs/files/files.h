@@ -34,7 +34,12 @@ extern const struct file_ops tensor_ops;     /* tensor_files.c */
 void readme_render(const struct node *n, struct text *out);
 void version_render(const struct node *n, struct text *out);
 void pid_render(const struct node *n, struct text *out);
+
+/* error_files.c */
 void mount_error_render(const struct node *n, struct text *out);
+void mount_error_json_render(const struct node *n, struct text *out);
+void session_error_render(const struct node *n, struct text *out);
+void session_error_json_render(const struct node *n, struct text *out);
 
 /* cache_files.c */
 void budget_render(const struct node *n, struct text *out);
@@ -56,7 +61,6 @@ extern const struct family session_family;
 extern const struct family value_param_family;
 extern const struct family text_param_family;
 void status_render(const struct node *n, struct text *out);
-void session_error_render(const struct node *n, struct text *out);
 void session_stats_list(const struct node *n, struct facts *f);
 void param_render(const struct node *n, struct text *out);
 int param_set(const struct node *n, const char *value, size_t length, struct err *e);

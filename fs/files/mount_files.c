@@ -1,6 +1,5 @@
-/* The files at the top: README, version, pid, error. */
+/* The files at the top: README, version, pid. */
 #include "fs/files/files.h"
-#include "fs/models/models.h"
 
 #include <unistd.h>
 
@@ -19,13 +18,4 @@ void pid_render(const struct node *n, struct text *out)
 {
 	(void)n;
 	text_format(out, "%d\n", (int)getpid());
-}
-
-void mount_error_render(const struct node *n, struct text *out)
-{
-	models_watch(n->mount);
-	text_add(out, n->mount->skipped.data, n->mount->skipped.length);
-	const char *failure = mount_failure_seen(n->mount, n->viewer);
-	if (*failure)
-		text_format(out, "%s\n", failure);
 }

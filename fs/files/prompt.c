@@ -50,6 +50,17 @@ static void prompt_stop_writing(struct handle *h)
 	trace_wake(c->model);
 }
 
+static int too_long(uint64_t bytes, uint64_t most, struct err *e)
+{
+	err_set(e, EFBIG,
+		"prompt: more than %llu bytes do not fit into the context "
+		"(info/max_prompt_bytes); nothing was submitted, shorten it",
+		(unsigned long long)most);
+	err_number(e, "bytes", bytes); /* at least */
+	err_number(e, "maximum_bytes", most);
+	return err_name(e, "prompt_too_long");
+}
+
 static int prompt_write(struct handle *h, const char *data, size_t size, uint64_t offset,
 			struct err *e)
 {
@@ -63,10 +74,7 @@ static int prompt_write(struct handle *h, const char *data, size_t size, uint64_
 	if (c->writer != h && (c->writer || session_working(c->session)))
 		code = busy(c, e);
 	else if (size > most || h->written.length > most - size)
-		code = err_set(e, EFBIG,
-			       "prompt: more than %llu bytes do not fit into the context "
-			       "(info/max_prompt_bytes); nothing was submitted, shorten it",
-			       (unsigned long long)most);
+		code = too_long(h->written.length + (uint64_t)size, most, e);
 	else {
 		conversation_set_writer(c, h);
 		code = unsubmitted_add(h, data, size, e);

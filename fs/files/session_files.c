@@ -1,4 +1,4 @@
-/* The small files of a session: status, error, stats and params; and the names of sessions and
+/* The small files of a session: status, stats and params; and the names of sessions and
  * params. */
 #include "fs/files/facts.h"
 #include "fs/files/files.h"
@@ -91,19 +91,6 @@ void status_render(const struct node *n, struct text *out)
 {
 	text_string(out, session_status_word(session_status(n->conversation->session)));
 	text_string(out, "\n");
-}
-
-/* A turn that waits for a model which cannot be loaded has no better reason than the model's. */
-void session_error_render(const struct node *n, struct text *out)
-{
-	char why[1024];
-	session_error(n->conversation->session, why, sizeof why);
-	if (!*why && model_state(n->model->model) == MODEL_FAILED)
-		model_error(n->model->model, why, sizeof why);
-	if (*why)
-		text_format(out, "%s\n", why);
-	if (n->conversation->refused)
-		text_format(out, "%s\n", n->conversation->refused);
 }
 
 static double per_second(uint64_t count, double seconds)

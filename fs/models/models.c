@@ -166,19 +166,19 @@ void models_close(struct mount *m)
 /* What is wrong with a model, or with what is done for it: the words that go before the reason. */
 struct trouble {
 	const char *words;
-	void (*reason)(const struct model *m, char *text, size_t size);
+	void (*reason)(const struct model *m, struct err *why);
 };
 
 static bool is_troubled(const struct mounted *model, struct trouble *t)
 {
-	static const struct trouble load = {"", model_error},
+	static const struct trouble load = {"", model_failure},
 				    convert = {"converting it has stopped, and goes on after a "
 					       "prompt or with the next mount once it can: ",
-					       model_error},
+					       model_failure},
 				    refine = {"refining it has stopped, and goes on in a later "
 					      "pause once it can, while the store that is there "
 					      "serves: ",
-					      model_refining_error};
+					      model_refining_failure};
 	struct model_progress progress;
 	char why[sizeof((struct err *)0)->text];
 	model_progress(model->model, &progress);
@@ -197,12 +197,11 @@ static bool is_troubled(const struct mounted *model, struct trouble *t)
 /* Tells it once. A reason that is not there yet is told by the next look. */
 static void tell(struct mounted *model, const struct trouble *t)
 {
-	struct err e;
-	char why[sizeof e.text];
-	t->reason(model->model, why, sizeof why);
-	if (model->failure_told || !*why)
+	struct err e, why;
+	t->reason(model->model, &why);
+	if (model->failure_told || !*why.text)
 		return;
-	err_set(&e, EIO, "%s: %s%s", model->name, t->words, why);
+	err_because(&e, &why, EIO, "%s: %s%s", model->name, t->words, why.text);
 	mount_failure(model->mount, &e);
 	model->failure_told = true;
 }

@@ -7,13 +7,11 @@
 #include "fs/mount/node.h"
 #include "fs/mount/pollers.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 int mount_failure(struct mount *m, const struct err *e)
 {
-	(void)snprintf(m->error, sizeof m->error, "%s", e->text);
+	m->error = *e;
 	m->error_order = ++m->failure_order;
 	said_line(m->said, e->text);
 	return -e->code;
@@ -37,20 +35,20 @@ int mount_failure_of(struct mount *m, uid_t uid, const struct err *e)
 	struct failure *f = place_for(m, uid);
 	f->uid = uid;
 	f->order = ++m->failure_order;
-	(void)snprintf(f->text, sizeof f->text, "%s", e->text);
+	f->why = *e;
 	return -e->code;
 }
 
-const char *mount_failure_seen(const struct mount *m, uid_t viewer)
+const struct err *mount_failure_seen(const struct mount *m, uid_t viewer)
 {
-	const char *text = m->error;
+	const struct err *seen = m->error.code ? &m->error : NULL;
 	uint64_t order = m->error_order;
 	for (const struct failure *f = m->failures; f < m->failures + FAILURES_MOST; f++)
 		if (f->order > order && (f->uid == viewer || viewer == m->uid)) {
-			text = f->text;
+			seen = &f->why;
 			order = f->order;
 		}
-	return text;
+	return seen;
 }
 
 /* ---- the error beside prompt ---- */
@@ -69,15 +67,17 @@ int node_failure(const struct node *n, const struct err *e)
 {
 	struct err named = *e;
 	if (n->conversation && n->conversation->id)
-		err_set(&named, e->code, "%s/%s/%s: %s", n->model->name,
+		err_because(&named, e, e->code, "%s/%s/%s: %s", n->model->name,
 			n->conversation->passing ? "ask.d" : "sessions", n->conversation->name,
 			e->text);
 	else if (n->model)
-		err_set(&named, e->code, "%s: %s", n->model->name, e->text);
+		err_because(&named, e, e->code, "%s: %s", n->model->name, e->text);
 	struct conversation *c = concerned(n);
 	if (c) {
 		free(c->refused);
-		c->refused = strdup(named.text);
+		c->refused = malloc(sizeof *c->refused);
+		if (c->refused)
+			*c->refused = named;
 		c->refused_row = n->row;
 		c->refused_item = n->item;
 		pollers_wake(n->mount, &c->pollers);

@@ -66,7 +66,7 @@ struct conversation {
 	struct link turn_pollers; /* handles to tell when the turn ends */
 	struct post news;	  /* the engine's callback */
 	bool error_told;	  /* the present failure is in MOUNT/error already */
-	char *refused; /* the last refusal, until it is no news (failures.c); else NULL */
+	struct err *refused; /* the last refusal, until it is no news (failures.c); else NULL */
 	const struct row *refused_row; /* of which file that was */
 	uint32_t refused_item;
 	struct link refusals; /* prompts that were refused (refusals.c), the oldest first */
@@ -112,7 +112,7 @@ struct mounted {
 struct failure {
 	uid_t uid;
 	uint64_t order; /* the higher, the newer; 0: none */
-	char text[1024];
+	struct err why;
 };
 enum { FAILURES_MOST = 32 };
 
@@ -141,7 +141,7 @@ struct mount {
 	struct text skipped;  /* a line for each model that could not be mounted, with the reason */
 	struct link refusals; /* of all sessions, the oldest first */
 	unsigned refusal_count;
-	char error[1024]; /* the last failure of nobody's, in words */
+	struct err error; /* the last failure of nobody's; code 0: none */
 	uint64_t error_order, failure_order;
 	struct failure failures[FAILURES_MOST]; /* of users */
 	uint64_t stirred_ns;  /* when something was last done; 0: it rests (requests/rest.c) */
@@ -168,8 +168,8 @@ struct mounted *mounted_next(const struct mount *m, const struct mounted *after)
 int mount_failure(struct mount *m, const struct err *e);
 int mount_failure_of(struct mount *m, uid_t uid, const struct err *e);
 /* The last failure that is a user's to see: his own and nobody's, others' only for the mount's own
- * user. Empty: none. */
-const char *mount_failure_seen(const struct mount *m, uid_t viewer);
+ * user. NULL: none. */
+const struct err *mount_failure_seen(const struct mount *m, uid_t viewer);
 
 /* ---- sessions.c ---- */
 

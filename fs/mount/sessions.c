@@ -30,8 +30,7 @@ void conversation_wake(struct conversation *c)
 
 static void tell_error(struct conversation *c)
 {
-	struct err e = {.code = EIO};
-	char why[sizeof e.text];
+	struct err e, why;
 	if (session_status(c->session) != SESSION_ERROR) {
 		c->error_told = false;
 		return;
@@ -39,9 +38,9 @@ static void tell_error(struct conversation *c)
 	if (c->error_told)
 		return;
 	c->error_told = true;
-	session_error(c->session, why, sizeof why);
+	session_failure(c->session, &why);
 	const char *folder = c->passing ? "ask.d/" : c->id ? "sessions/" : "";
-	err_set(&e, EIO, "%s/%s%s: %s", c->model->name, folder, c->name, why);
+	err_because(&e, &why, EIO, "%s/%s%s: %s", c->model->name, folder, c->name, why.text);
 	mount_failure_of(c->model->mount, c->uid, &e);
 	/* Why may quote what its user wrote, and is for him alone. */
 	err_set(&e, EIO, "%s/%s%s: a turn has failed; error beside its prompt says why",

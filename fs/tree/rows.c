@@ -75,6 +75,9 @@ const struct row rows[] = {
 		 .ops = &live_ops, .render = mount_error_render,
 		 .about = "models that are not mounted, and the last failure, in words: yours, a "
 			  "model's or the store's"),
+	FILE_ROW("error.json", FOLDER_ROOT, 0444, LIVE, NONE, 0,
+		 .ops = &live_ops, .render = mount_error_json_render,
+		 .about = "the same as JSON: code, message, numbers; not_mounted"),
 
 	FILE_ROW("budget", FOLDER_CACHE, 0644, LIVE, EACH_WRITE, 0,
 		 .ops = &live_ops, .render = budget_render, .set = budget_set,
@@ -140,6 +143,9 @@ const struct row rows[] = {
 	FILE_ROW("error", FOLDER_SESSION, 0600, LIVE, NONE, ROW_GATED | ROW_IN_MODEL,
 		 .ops = &news_ops, .render = session_error_render,
 		 .about = "why the last turn failed, or the last write was refused, in words; else empty"),
+	FILE_ROW("error.json", FOLDER_SESSION, 0600, LIVE, NONE, ROW_GATED | ROW_IN_MODEL,
+		 .ops = &news_ops, .render = session_error_json_render,
+		 .about = "the same as JSON: code, message, numbers; {} for none"),
 	FILE_ROW("ctl", FOLDER_SESSION, 0600, LIVE, EACH_WRITE, ROW_GATED | ROW_IN_MODEL,
 		 .ops = &ctl_ops, .render = verbs_render, .verbs = &session_verbs,
 		 .about = "the last three with params: retry temperature=0.8"),

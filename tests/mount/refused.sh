@@ -431,6 +431,33 @@ mended() { # what a file has refused is said until the same file takes something
 }
 claim "what a file refused is no news once it has taken something" mended
 
+codes() { # what programs read
+	shows_json() { jq -e "$1" "${2:-error.json}" >/dev/null || fail "not $1: $(cat "${2:-error.json}")"; }
+	begin_session coded
+	shows_json '. == {}'
+	shell_fails_with "Invalid argument" "echo hot > params/temperature"
+	shows_json '.code == "bad_value" and .numbers == {} and (.message | contains("temperature"))'
+	shows_json '.code == "bad_value"' ../../../error.json
+	shell_fails_with "File too large" "cat $L > prompt"
+	shows_json '.code == "prompt_too_long" and .numbers.bytes > .numbers.maximum_bytes'
+	same "$(jq -r .message error.json)" "$(cat error)"
+	printf 'a b c d e f g h %.0s' $(seq 2000) >prompt
+	shell_fails_with "Input/output error" "cat output"
+	shows_json '.code == "prompt_too_long" and .numbers.tokens > .numbers.maximum'
+	shows_json '.numbers.maximum == '"$(cat ../../info/context)"
+	shell_fails_with "No data available" "echo continue > ctl"
+	shows_json '.code == "prompt_too_long" and .refused.code == "nothing_to_do"'
+	echo reset >ctl
+	begin_long 8
+	shell_fails_with "Device or resource busy" "echo q > prompt"
+	shows_json '.code == "busy"'
+	end_long
+	end_session
+}
+if command -v jq >/dev/null; then
+	claim "error.json says by a code and numbers what error says in words" codes
+fi
+
 asks() {
 	says() { grep -qF -- "$model: ask: $1" error || fail "error says '$(cat error)', not '$1'"; }
 	shell_fails_with "Invalid argument" "echo q > ask"

@@ -44,6 +44,7 @@ row version 444 '^[0-9]+\.[0-9]+\.[0-9]+$'
 row pid 444 $number
 row ctl 644 '^load' takes rescan reads '^load' EINVAL jump EINVAL '' ENOENT 'load nobody'
 row error 444 '.*'
+row error.json 444 'json .not_mounted == []'
 
 row cache/budget 644 $size takes 16M takes 1.5G reads '^1536M$' takes auto reads $size EINVAL much EINVAL -1 EINVAL 101% ERANGE 1
 row cache/context_budget 644 $size takes 64M takes 50% reads $size takes auto reads $size EINVAL much EINVAL ''
@@ -68,6 +69,7 @@ row MODEL/sessions/NAME/log 600 'What is 1 \+ 1\?'
 row MODEL/sessions/NAME/status 600 '^(idle|done|stopped)$'
 row MODEL/sessions/NAME/wait 600 '^(idle|done|stopped)$'
 row MODEL/sessions/NAME/error 600 '.*'
+row MODEL/sessions/NAME/error.json 600 'json type == "object"'
 row MODEL/sessions/NAME/ctl 600 '^stop' takes undo reads '^stop' takes reset reads reset EINVAL jump EINVAL 'answer nothing=1' EINVAL 'answer top_k' EINVAL 'stop now' EINVAL ''
 row MODEL/sessions/NAME/stats 600 $'^prompt_tokens [0-9]+\n.*\nfinish [-a-z_]+'
 row MODEL/sessions/NAME/stats.json 600 'json .prompt_tokens > 0 and (.seed | test("^[0-9]+$")) and .finish != "-"'
