@@ -258,7 +258,7 @@ bench: $(BUILD)/moefs-bench all ## measure the machine, the fastest kernels and 
 demo: ## install what is missing, build, mount the demonstration model and talk to it
 	$(Q)examples/packages.sh build
 	$(Q)$(MAKE) -j$(JOBS) all
-	$(Q)examples/demo.sh
+	$(Q)$(BUILD)/moefs demo
 
 # What is installed: how, the file, and its place under PREFIX. `uninstall` removes the same. mount(8) looks for
 # helpers in /sbin alone; systemd for the units of a user's in lib of the system and in share of his own folder.
@@ -267,6 +267,8 @@ SYSTEM         := $(filter /usr /usr/local,$(PREFIX))
 ZSH_FUNCTIONS  ?= share/zsh/site-functions
 HELPERS        ?= /sbin
 USER_UNITS     ?= $(if $(SYSTEM),lib,share)/systemd/user
+# What `moefs demo` mounts, and what README tries first: 30 MB.
+DEMO_MODEL := $(wildcard examples/models/fable-moe-15m/*)
 INSTALLED = \
 	755:$(BUILD)/moefs:bin/moefs \
 	755:$(BUILD)/moefs-http:bin/moefs-http \
@@ -275,6 +277,8 @@ INSTALLED = \
 	$(foreach c,moefs moefs-http,644:$(BUILD)/install/$(c).bash:share/bash-completion/completions/$(c) \
 		644:$(BUILD)/install/$(c).zsh:$(ZSH_FUNCTIONS)/_$(c) \
 		644:$(BUILD)/install/$(c).fish:share/fish/vendor_completions.d/$(c).fish) \
+	644:examples/demo.sh:share/moefs/demo.sh \
+	$(foreach f,$(DEMO_MODEL),644:$(f):share/moefs/$(f:examples/%=%)) \
 	$(foreach u,moefs@.service moefs-http@.service moefs-http@.socket,unit:fs/install/systemd/$(u):$(USER_UNITS)/$(u)) \
 	$(if $(SYSTEM),644:fs/install/mount.moefs.8:share/man/man8/mount.moefs.8) \
 	$(if $(SYSTEM),link:bin/moefs:$(HELPERS)/mount.moefs)
@@ -292,8 +296,12 @@ endef
 install: all ## install the program, its manual, completion and systemd unit under PREFIX (/usr/local)
 	$(foreach i,$(INSTALLED),$(call put,$(i)))
 
+# Where root has mounted the demonstration model, its store lies beside it.
 uninstall: ## remove what install put there
 	rm -f $(foreach i,$(INSTALLED),$(call placed,$(i)))
+	rm -rf '$(DESTDIR)$(PREFIX)/share/moefs/models/fable-moe-15m.moefs'
+	rmdir '$(DESTDIR)$(PREFIX)/share/moefs/models/fable-moe-15m' '$(DESTDIR)$(PREFIX)/share/moefs/models' \
+		'$(DESTDIR)$(PREFIX)/share/moefs' 2>/dev/null || :
 
 .PHONY: deb check-deb check-boot
 deb: all ## make a package for Debian and Ubuntu, build/moefs_VERSION_ARCHITECTURE.deb

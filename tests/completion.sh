@@ -79,6 +79,8 @@ completes() { # SHELL
 behind() { # SHELL
 	offers "$1" "moefs ask --" --help --json --schema --system --thoughts &&
 		offers "$1" "moefs chat --s" --system &&
+		offers "$1" "moefs demo --" --help --path &&
+		offers "$1" "moefs demo " &&
 		offers "$1" "moefs list --" --help --json &&
 		offers "$1" "moefs stores --" --delete --help &&
 		offers "$1" "moefs umount --h" --help &&

@@ -18,7 +18,8 @@ installs() { # TARGET VARIABLE…: for a build that is there
 }
 everything() { # PREFIX: as it lies below
 	local file
-	for file in bin/moefs{,-http} share/man/man1/moefs{,-http}.1 share/man/man5/moefs.5 \
+	for file in bin/moefs{,-http} share/man/man1/moefs{,-http,-ask,-chat,-demo,-list,-stores,-umount}.1 share/man/man5/moefs.5 \
+		share/moefs/demo.sh share/moefs/models/fable-moe-15m/config.json \
 		share/bash-completion/completions/moefs{,-http} share/zsh/site-functions/_moefs{,-http} \
 		share/fish/vendor_completions.d/moefs{,-http}.fish; do
 		[ -s "$1/$file" ] || fail "no $1/$file"
@@ -63,12 +64,17 @@ said() { # WORDS: when a page is made of what is on the input
 	! build/pages "$work/page.5.in" >"$work/page" 2>"$work/said" || fail "a page is made"
 	grep -qF "$1" "$work/said" || fail "said: $(head -n 3 "$work/said")"
 }
-complete() { # each entry away once: of a folder, a file, a param, a fact, a command
+complete() { # each entry away once: of a folder, a file, a param, a fact; each command's page
 	local entry
 	for entry in MODEL/experts/ MODEL/experts/map MODEL/sessions/NAME/params/min_p MODEL/info/layers; do
 		grep -vxF "@ $entry" fs/install/moefs.5.in | said "add a line \"@ $entry\"" || exit
 	done
-	grep -vxF "@ list" fs/install/moefs.1.in | said 'add a line "@ list"' || exit
+	cp fs/install/moefs-*.1.in "$work/"
+	build/pages "$work/moefs-list.1.in" >"$work/page" || fail "no page of list"
+	rm "$work/moefs-list.1.in"
+	said "add moefs-list.1.in beside it" <fs/install/moefs.1.in || exit
+	echo '@command nothing' | said 'there is no command "nothing"' || exit
+	echo '@options nothing' | said 'there is no command "nothing"' || exit
 	{ cat fs/install/moefs.5.in; echo '@ MODEL/nothing'; } | said 'nothing is called as its entry "@ MODEL/nothing"' || exit
 	{ cat fs/install/moefs.5.in; echo '@ README'; } | said 'has twice "@ README"' || exit
 	echo '@each thing %n' | said 'there is no list'

@@ -120,7 +120,7 @@ static const struct verb {
 	{"reset", NULL, reset, "forget the conversation"},
 	{"save", "FILE", save, "save the conversation, with all that is computed of it"},
 	{"load", "FILE", load, "go on with one that was saved"},
-	{"set", "PARAM VALUE", set, "as in the session's params; moefs(1) has them"},
+	{"set", "PARAM VALUE", set, "a param of the session, for the next answer; see moefs(5)"},
 	{"help", NULL, help, "this list"},
 	{"quit", NULL, quit, "end, as Ctrl-D does"},
 };

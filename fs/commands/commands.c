@@ -7,6 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
+static const char demo_help[] =
+	"Mounts the small model that is installed with moefs, asks it three questions with\n"
+	"echo and cat, shows each command, and unmounts.\n"
+	"\n"
+	"    --path             only prints where that model is, as for moefs chat\n"
+	"    -h, --help         this text\n";
 static const char list_help[] =
 	"A line for each: mountpoint, source, process, and its models with their states,\n"
 	"with tabs between; of one that tells nothing, why.\n"
@@ -32,6 +38,8 @@ static const struct command commands[] = {
 	{"ask", "[options] MODEL [WORDS...]", "asks once; what comes on stdin is joined", NULL,
 	 ask_run},
 	{"chat", "[options] MODEL", "a conversation, line by line", NULL, chat_run},
+	{"demo", "[--path]", "a first answer, from a small model that is installed with moefs",
+	 demo_help, demo_run},
 	{"list", "[--json]", "the mounts of moefs that can be seen here", list_help, list_run},
 	{"stores", "[PATH...] | --delete [-n] STORE...",
 	 "the stores that mounts have made of checkpoints; deletes them", stores_help, stores_run},
@@ -61,8 +69,8 @@ static bool asks_for_help(int argc, char **argv)
 int command_run(const struct command *c, int argc, char **argv, struct err *e)
 {
 	if (c->help && asks_for_help(argc, argv))
-		return printf("usage: moefs %s %s\n\n%s\nSee moefs(1).\n", c->name, c->usage,
-			      c->help) < 0;
+		return printf("usage: moefs %s %s\n\n%s\nSee moefs-%s(1).\n", c->name, c->usage,
+			      c->help, c->name) < 0;
 	int status = c->run(argc, argv, e);
 	if (status == COMMAND_WRONG) {
 		struct err wrong = *e;

@@ -32,6 +32,7 @@ int command_run(const struct command *c, int argc, char **argv, struct err *e);
 
 int ask_run(int argc, char **argv, struct err *e);
 int chat_run(int argc, char **argv, struct err *e);
+int demo_run(int argc, char **argv, struct err *e);
 int list_run(int argc, char **argv, struct err *e);
 int stores_run(int argc, char **argv, struct err *e);
 int umount_run(int argc, char **argv, struct err *e);

@@ -150,7 +150,7 @@ int talk_set(const struct talk *t, const char *param, const char *value, size_t 
 	if (!fits || strchr(param, '/') ||
 	    snprintf(path, sizeof path, "%s/%s", t->folder, file) >= (int)sizeof path ||
 	    stat(path, &st) || !S_ISREG(st.st_mode))
-		return err_set(e, ENOENT, "there is no param '%s': moefs(1) has those there are",
+		return err_set(e, ENOENT, "there is no param '%s'; moefs(5) lists them",
 			       param);
 	return put(t, file, value, size, e);
 }

@@ -140,7 +140,7 @@ wrong() {
 	status_of 2 "usage: moefs chat" "$MOEFS" chat --json "$says"
 	status_of 0 "moefs ask [options] MODEL [WORDS...]" asks --help
 	status_of 0 "moefs chat [options] MODEL" "$MOEFS" chat -h
-	status_of 1 "no param 'heat'" asks -p heat=1 "$says" hi
+	status_of 1 "no param 'heat'; moefs(5) lists them" asks -p heat=1 "$says" hi
 	status_of 1 "no param '../status'" asks -p ../status=1 "$says" hi
 	status_of 1 "is not a number" asks -p temperature=warm "$says" hi
 	status_of 1 "nothere: No such file" asks --schema nothere "$says" hi
@@ -257,6 +257,7 @@ verbs() {
 	status_of 1 "state" chat_with "/load $work/script.json"
 	status_of 1 "is not a number" chat_with "/set temperature warm"
 	status_of 0 "/save FILE" chat_with /help
+	status_of 0 "see moefs(5)" chat_with /help
 	sessions_are default
 }
 # What is typed is asked for in the tree and not on the terminal, which may show it once more.

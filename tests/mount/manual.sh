@@ -48,10 +48,12 @@ members_told() {
 	done
 }
 lint() { # nothing that man warns of
-	local page
-	for page in 1 5; do
-		same "$(LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings -E UTF-8 -l -Tutf8 -Z "$pages/moefs.$page" 2>&1 >/dev/null)" "" "moefs.$page"
+	local page count=0
+	for page in "$pages"/*.[158]; do
+		same "$(LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings -E UTF-8 -l -Tutf8 -Z "$page" 2>&1 >/dev/null)" "" "${page##*/}"
+		count=$((count + 1))
 	done
+	[ $count -ge 9 ] || fail "only $count pages"
 }
 options_told() {
 	local option count=0
@@ -65,6 +67,7 @@ options_told() {
 	done
 	for option in $("$MOEFS" --help | sed -n '/^Commands:/,$s/^ *moefs \([a-z]*\) .*/\1/p'); do
 		manual 1 | grep -qE "^moefs $option " || fail "moefs.1 lacks moefs $option"
+		[ -s "$pages/moefs-$option.1" ] || fail "there is no moefs-$option.1"
 	done
 	[ $count -gt 12 ] || fail "--help has only $count options"
 }

@@ -6,12 +6,14 @@
  *
  *     @version@                anywhere: the program's version
  *     @files@                  a line: the tree, folder by folder, each file with its entry
- *     @commands@               a line: the commands, each with its entry
+ *     @commands@               a line: the commands, each with its line and its page's name
+ *     @command NAME            a line: the head of a command's own page, its name and synopsis
+ *     @options NAME            a line: the options of a command, as its --help has them
  *     @each LIST PATTERN       a line: PATTERN for each of a list (option, switch, param, command,
  * and http-option and http-switch, moefs-http's), with %n its name and %d its line for people,
  * quoted for '...'
- *     @ NAME                   from here on, up to the next such line: the entry of a file or a
- *                              command, what there is to say of it beyond its line
+ *     @ NAME                   from here on, up to the next such line: the entry of a file, what
+ *                              there is to say of it beyond its line
  *
  * What has no entry, and an entry of nothing that is there, is an error: the table cannot grow
  * without the page. */
@@ -35,18 +37,30 @@ static void copy(struct page *p, struct span line)
 	text_string(&p->out, "\n");
 }
 
+/* What stands behind a word that a line may begin with. */
+static bool page_behind(struct span line, const char *word, struct span *rest)
+{
+	size_t length = strlen(word);
+	if (line.length <= length || memcmp(line.text, word, length) != 0)
+		return false;
+	*rest = (struct span){line.text + length, line.length - length};
+	return true;
+}
+
 static void make(struct page *p)
 {
-	static const char list_mark[] = "@each ";
-	const size_t mark = strlen(list_mark);
-	struct span rest = p->body, line;
+	struct span rest = p->body, line, name;
 	while (span_line(&rest, &line))
 		if (span_is(line, "@files@"))
 			page_files(p);
 		else if (span_is(line, "@commands@"))
 			page_commands(p);
-		else if (line.length > mark && !memcmp(line.text, list_mark, mark))
-			page_list(p, (struct span){line.text + mark, line.length - mark});
+		else if (page_behind(line, "@command ", &name))
+			page_command(p, name);
+		else if (page_behind(line, "@options ", &name))
+			page_command_options(p, name);
+		else if (page_behind(line, "@each ", &name))
+			page_list(p, name);
 		else
 			copy(p, line);
 	for (size_t i = 0; i < p->count; i++)

@@ -37,10 +37,13 @@ void page_split(struct page *p, struct span template);
 /* Adds the entry of that name, or says that `of` has none. */
 void page_entry(struct page *p, const char *name, const char *of);
 
-/* ---- tables.c: what a line @files@ or @commands@ becomes ---- */
+/* ---- tables.c: what a line @files@, @commands@, "@command NAME" or "@options NAME" becomes ---- */
 
 void page_files(struct page *p);
+/* Each command must have a page of its own. */
 void page_commands(struct page *p);
+void page_command(struct page *p, struct span name);
+void page_command_options(struct page *p, struct span name);
 
 /* ---- lists.c: what a line "@each LIST PATTERN" becomes, without its first word ---- */
 

@@ -5,8 +5,10 @@
 #include "fs/install/pages/pages.h"
 #include "fs/tree/tree.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Text of the tables: no letter of it is roff's. */
 static void roff(struct text *out, const char *text)
@@ -126,6 +128,18 @@ void page_files(struct page *p)
 			folder_entry(p, tree_row(i));
 }
 
+/* ---- commands ---- */
+
+/* moefs-list.1.in beside moefs.1.in. */
+static bool command_has_page(const struct page *p, const char *command)
+{
+	char path[256];
+	const char *slash = strrchr(p->name, '/');
+	int folder = slash ? (int)(slash + 1 - p->name) : 0;
+	int n = snprintf(path, sizeof path, "%.*smoefs-%s.1.in", folder, p->name, command);
+	return n > 0 && (size_t)n < sizeof path && access(path, R_OK) == 0;
+}
+
 void page_commands(struct page *p)
 {
 	for (unsigned i = 0; command_row(i); i++) {
@@ -136,6 +150,69 @@ void page_commands(struct page *p)
 		roff(&p->out, c->usage);
 		text_string(&p->out, "\"\n");
 		sentence(&p->out, c->what);
-		page_entry(p, c->name, "the row of this command in fs/commands/commands.c");
+		text_format(&p->out, "See\n.BR moefs\\-%s (1).\n", c->name);
+		if (!command_has_page(p, c->name)) {
+			(void)fprintf(stderr,
+				      "%s: has no page for the command %s: add moefs-%s.1.in beside it\n",
+				      p->name, c->name, c->name);
+			p->wrong = true;
+		}
+	}
+}
+
+static const struct command *command_of(struct page *p, struct span name)
+{
+	for (unsigned i = 0; command_row(i); i++)
+		if (span_is(name, command_row(i)->name))
+			return command_row(i);
+	(void)fprintf(stderr, "%s: there is no command \"%.*s\"\n", p->name, (int)name.length,
+		      name.text);
+	p->wrong = true;
+	return NULL;
+}
+
+void page_command(struct page *p, struct span name)
+{
+	const struct command *c = command_of(p, name);
+	if (!c)
+		return;
+	text_format(&p->out, ".TH MOEFS\\-");
+	for (const char *letter = c->name; *letter; letter++)
+		text_format(&p->out, "%c", toupper((unsigned char)*letter));
+	text_format(&p->out, " 1 \"\" \"moefs %s\" \"User Commands\"\n", MOEFS_VERSION);
+	text_format(&p->out, ".SH NAME\nmoefs\\-%s \\- ", c->name);
+	roff(&p->out, c->what);
+	text_format(&p->out, "\n.SH SYNOPSIS\n.BR \"moefs %s\" \" ", c->name);
+	roff(&p->out, c->usage);
+	text_string(&p->out, "\"\n");
+}
+
+/* Of --help: an option's line is "    -n, --name VALUE   words", further words stand below these. */
+void page_command_options(struct page *p, struct span name)
+{
+	const struct command *c = command_of(p, name);
+	struct span rest = {c && c->help ? c->help : "", c && c->help ? strlen(c->help) : 0}, line;
+	bool within = false;
+	while (span_line(&rest, &line)) {
+		char words[256], *gap;
+		(void)snprintf(words, sizeof words, "%.*s", (int)line.length, line.text);
+		char *begin = words + strspn(words, " ");
+		bool option = begin - words == 4 && *begin == '-';
+		gap = option ? strstr(begin, "  ") : NULL;
+		within = option || (within && begin - words > 4);
+		if (!within)
+			continue;
+		if (gap)
+			*gap = 0;
+		if (option) {
+			text_string(&p->out, ".TP\n.B ");
+			roff(&p->out, begin);
+			text_string(&p->out, "\n");
+		}
+		if (gap || !option) {
+			const char *about = gap ? gap + 1 + strspn(gap + 1, " ") : begin;
+			roff(&p->out, about);
+			text_string(&p->out, "\n");
+		}
 	}
 }
