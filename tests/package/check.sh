@@ -25,12 +25,23 @@ export DEBIAN_FRONTEND=noninteractive
 # dpkg leaves out manuals where a small system was told to
 apt-get install -y -qq -f fuse3 >/dev/null
 apt-get install -y -qq --no-install-recommends $(dpkg-deb -f /tmp/moefs.deb Depends | sed 's/([^)]*)//g; s/,/ /g') >/dev/null
+[ -e /dev/fuse ] || mknod /dev/fuse c 10 229 || true
 all >/tmp/before
 apt-get install -y -qq --no-install-recommends /tmp/moefs.deb >/dev/null
 moefs --version
 moefs-http --version
 moefs-http /tmp 2>&1 | grep -q 'has no models'
 moefs stores
+if (: <>/dev/fuse) 2>/dev/null; then # the store that root's mount makes beside the model has to go, too
+	moefs demo >/tmp/demo
+	grep -qx 'The capital of France is Paris.' /tmp/demo
+	test -e "$(moefs demo --path).moefs"
+else
+	echo "no /dev/fuse: moefs demo is not tried"
+fi
+test -s /usr/share/doc/moefs/README.md
+test -x /usr/share/doc/moefs/examples/edit.sh
+test -s /usr/share/doc/moefs/examples/models/fable-moe-15m/config.json
 grep -q '^ExecStart=/usr/bin/moefs-http ' /usr/lib/systemd/user/moefs-http@.service
 test -s /usr/lib/systemd/user/moefs-http@.socket
 test -s /usr/share/bash-completion/completions/moefs-http

@@ -28,6 +28,12 @@ gzip -9n "$root"/usr/share/man/man?/*
 
 mkdir -p "$documents/examples"
 cp fs/install/systemd/srv-models.* "$documents/examples/"
+cp README.md "$documents/"
+# All examples but those that serve the build; the demonstration and its model are where `moefs demo` finds them.
+find examples -maxdepth 1 -type f ! -name packages.sh ! -name libraries.sh ! -name demo.sh ! -name README.md \
+	-exec cp {} "$documents/examples/" \;
+grep -v '^| `packages.sh`' examples/README.md >"$documents/examples/README.md"
+ln -s ../../../moefs/demo.sh ../../../moefs/models "$documents/examples/"
 cp "$here/copyright" "$documents/"
 sed 's/^$/./; s/^/ /' LICENSE >>"$documents/copyright"
 printf 'moefs (%s) unstable; urgency=medium\n\n  * As the sources of this version are.\n\n -- %s  %s\n' "$version" \
@@ -41,6 +47,7 @@ depends=$(cd "$work" && dpkg-shlibdeps -O root/usr/bin/moefs root/usr/bin/moefs-
 [ -n "$depends" ] || { cat "$work/said" >&2; exit 1; }
 sed "s/@version@/$version/; s/@architecture@/$architecture/; s/@depends@/$depends/
 	s/@size@/$(du -k -s --apparent-size "$root/usr" | cut -f 1)/" "$here/control.in" >"$root/DEBIAN/control"
+install -m755 "$here/prerm" "$root/DEBIAN/"
 (cd "$root" && find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum >DEBIAN/md5sums)
 find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 
