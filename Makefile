@@ -49,7 +49,7 @@ $(BUILD)/moefs: $(FS_OBJS) $(BUILD)/libmoefs.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) -lm
 
 # A client of the tree's files: of the rest of the project it has texts and errors alone.
-$(BUILD)/moefs-http: $(HTTP_OBJS) $(BUILD)/fs/gateway/page/data.o $(call objects,fs/base/text.c cache/err.c)
+$(BUILD)/moefs-http: $(HTTP_OBJS) $(BUILD)/fs/gateway/page/data.o $(call objects,fs/base/text.c fs/base/standard.c cache/err.c)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs $(HTTP_LIBS))
 

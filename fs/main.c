@@ -8,6 +8,7 @@
  * The program's life: options, fork, engine, models, mount, loop, and all of that back. Only this
  * file prints and only main exits. What the tree contains is in tree.c. */
 #include "fs/base/said.h"
+#include "fs/base/standard.h"
 #include "fs/commands/commands.h"
 #include "fs/models/models.h"
 #include "fs/models/progress.h"
@@ -249,9 +250,12 @@ static int check_only(const struct program *p, struct err *e)
 {
 	struct text tables = {0}, wrong = {0};
 	int status = check_models(&p->options, &tables, &wrong, e) ? CHECK_WRONG : wrong.length > 0;
-	if (fwrite(tables.data ? tables.data : "", 1, tables.length, stdout) != tables.length ||
-	    fflush(stdout))
+	struct err lost;
+	(void)fwrite(tables.data ? tables.data : "", 1, tables.length, stdout);
+	if (standard_written(&lost)) { /* before what is said of the models */
+		say(p, lost.text);
 		status = CHECK_WRONG;
+	}
 	say_lines(p, &wrong);
 	text_free(&tables);
 	text_free(&wrong);
@@ -267,11 +271,10 @@ static void say_refined(const char *sentence, bool failed)
 static int print_help(void)
 {
 	const struct command *c;
-	bool failed = fputs(options_help, stdout) < 0;
-	for (unsigned i = 0; (c = command_row(i)); i++) {
-		failed |= printf("  moefs %s %s\n      %s\n", c->name, c->usage, c->what) < 0;
-	}
-	return failed;
+	(void)fputs(options_help, stdout);
+	for (unsigned i = 0; (c = command_row(i)); i++)
+		(void)printf("  moefs %s %s\n      %s\n", c->name, c->usage, c->what);
+	return 0;
 }
 
 static int mount_or_tell(struct program *p, int argc, char **argv, bool lenient, bool fake,
@@ -282,8 +285,10 @@ static int mount_or_tell(struct program *p, int argc, char **argv, bool lenient,
 		return o->check ? CHECK_WRONG : 1;
 	if (o->help)
 		return print_help();
-	if (o->version)
-		return printf("moefs %s\n", MOEFS_VERSION) < 0;
+	if (o->version) {
+		(void)printf("moefs %s\n", MOEFS_VERSION);
+		return 0;
+	}
 	if (fake)
 		return 0;
 	if (o->refine) {
@@ -302,20 +307,32 @@ static int help_mount(struct program *p, int argc, char **argv, struct err *e)
 	return mount_or_tell(p, h.count, h.arguments, h.lenient, h.fake, e);
 }
 
+static int run_words(struct program *p, int argc, char **argv, struct err *e)
+{
+	const struct command *command = argc > 1 ? command_find(argv[1]) : NULL;
+	if (command)
+		return command_run(command, argc - 1, argv + 1, e);
+	if (argc > 1 && command_check_word(argv[1], e))
+		return 1;
+	return mount_or_tell(p, argc, argv, false, false, e);
+}
+
 int main(int argc, char **argv)
 {
 	struct program p = {.parent = -1, .mounter.socket = -1, .http.socket = -1};
 	struct err e = {0};
 	int status;
-	const struct command *command = argc > 1 ? command_find(argv[1]) : NULL;
+	standard_begin();
 	if (mount_helper_is(*argv))
 		status = help_mount(&p, argc, argv, &e);
-	else if (command)
-		status = command_run(command, argc - 1, argv + 1, &e);
 	else
-		status = mount_or_tell(&p, argc, argv, false, false, &e);
+		status = run_words(&p, argc, argv, &e);
 	if (status && e.code) /* of what was looked for in vain it may speak, too */
 		(void)fprintf(stderr, "moefs: %s\n", e.text);
+	if (standard_written(&e)) {
+		(void)fprintf(stderr, "moefs: %s\n", e.text);
+		status = p.options.check ? CHECK_WRONG : status ? status : 1;
+	}
 	options_free(&p.options);
 	return status;
 }

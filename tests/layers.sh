@@ -12,7 +12,7 @@ declare -A may=(
 	[engine]='cache kernels' # model.h and session.h: what fs/ sees
 	[fs/program]='fs/program fs/base fs/mount fs/models cache engine'
 	[fs/commands]='fs/commands fs/base fs/program cache engine' # no mount's state, and none of its files
-	[fs/gateway]='fs/gateway' # a client of the tree's files: of all else only texts and errors
+	[fs/gateway]='fs/gateway' # a client of the tree's files: of all else only texts, errors and standard files
 	[fs/install]='fs/install fs/base fs/mount fs/files fs/tree fs/program fs/commands engine'
 )
 before='cache engine'
@@ -46,7 +46,7 @@ forbidden() {
 			folder_of "$file" && from=$folder
 			folder_of "$included" && to=$folder
 			case $from:$included in
-			fs/gateway:fs/base/text.h | fs/gateway:cache/err.h | fs/program:fs/gateway/listen.h) continue ;;
+			fs/gateway:fs/base/text.h | fs/gateway:fs/base/standard.h | fs/gateway:cache/err.h | fs/program:fs/gateway/listen.h) continue ;;
 			fs/install:fs/gateway/options_help.h) continue ;; # what completion is made of
 			esac
 			if [[ " ${may[$from]:-} " != *" $to "* ]]; then

@@ -110,7 +110,7 @@ int ask_run(int argc, char **argv, struct err *e)
 	int status = COMMAND_WRONG;
 	if (asked_read(&a, argc, argv, e) == 0) {
 		if (a.help)
-			status = fputs(help, stdout) < 0;
+			status = fputs(help, stdout) == EOF;
 		else if (a.word_count || !isatty(STDIN_FILENO))
 			status = converse(&a, e);
 		else

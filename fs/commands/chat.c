@@ -251,7 +251,7 @@ int chat_run(int argc, char **argv, struct err *e)
 	struct asked a = {0};
 	int status = COMMAND_WRONG;
 	if (asked_read(&a, argc, argv, e) == 0)
-		status = a.help ? fputs(usage, stdout) < 0 : chat(&a, e);
+		status = a.help ? fputs(usage, stdout) == EOF : chat(&a, e);
 	asked_free(&a);
 	return status;
 }

@@ -68,9 +68,11 @@ static bool asks_for_help(int argc, char **argv)
 
 int command_run(const struct command *c, int argc, char **argv, struct err *e)
 {
-	if (c->help && asks_for_help(argc, argv))
-		return printf("usage: moefs %s %s\n\n%s\nSee moefs-%s(1).\n", c->name, c->usage,
-			      c->help, c->name) < 0;
+	if (c->help && asks_for_help(argc, argv)) {
+		(void)printf("usage: moefs %s %s\n\n%s\nSee moefs-%s(1).\n", c->name, c->usage,
+			     c->help, c->name);
+		return 0;
+	}
 	int status = c->run(argc, argv, e);
 	if (status == COMMAND_WRONG) {
 		struct err wrong = *e;

@@ -52,24 +52,11 @@ static int make_own_session(struct talk *t, const char *model, const char *kind,
 	return code;
 }
 
-/* What was closed for us must not become one of our own files: it reads as empty and is not to be
- * written. */
-static void fill_standard_files(void)
-{
-	int fd;
-	do
-		fd = open("/dev/null", O_RDONLY);
-	while (fd >= 0 && fd <= STDERR_FILENO);
-	if (fd >= 0)
-		close(fd);
-}
-
 int talk_begin(struct talk *t, const char *model, const char *session, const char *kind,
 	       struct err *e)
 {
 	char *folder = NULL, *path = NULL;
 	*t = (struct talk){0};
-	fill_standard_files();
 	int code = find_model(model, &folder, &path, e);
 	if (!code && !folder && session)
 		code = err_set(e, ENOENT,

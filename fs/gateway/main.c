@@ -5,6 +5,7 @@
  * A client of the tree's files, and nothing else: whatever it does a shell could do. The program's
  * life: options, the socket, the listener, and at SIGTERM or SIGINT all of that back. Only this
  * file prints and only main exits. */
+#include "fs/base/standard.h"
 #include "fs/gateway/gate.h"
 #include "fs/gateway/identity.h"
 #include "fs/gateway/kept.h"
@@ -147,13 +148,16 @@ int main(int argc, char **argv)
 {
 	struct options o;
 	struct err e = {0};
+	standard_begin();
 	int code = options_parse(&o, argc, argv, &e);
 	if (!code && o.help)
-		code = fputs(http_options_help, stdout) < 0;
+		(void)fputs(http_options_help, stdout);
 	else if (!code && o.version)
-		code = printf("moefs-http %s\n", MOEFS_VERSION) < 0;
+		(void)printf("moefs-http %s\n", MOEFS_VERSION);
 	else if (!code)
 		code = run(&o, &e);
+	if (!code)
+		code = standard_written(&e);
 	if (code)
 		(void)fprintf(stderr, "moefs-http: %s\n", e.text);
 	options_free(&o);

@@ -84,18 +84,11 @@ static int add_libfuse_options(struct options *o, struct err *e)
 
 /* ---- the whole ---- */
 
-/* A lone word that is no file was meant as a command. */
 static int too_few(const struct options *o, struct err *e)
 {
-	const char *word = o->model_count ? *o->models : NULL;
-	if (word && *word && !strchr(word, '/') && access(word, F_OK))
-		return err_set(e, EINVAL,
-			       "%s: there is no such command, and to mount takes a model and a "
-			       "mountpoint; see moefs --help",
-			       word);
 	return err_set(e, EINVAL, "%s; see moefs --help",
-		       word ? "a model and a mountpoint are needed"
-			    : "usage: moefs [options] MODELDIR... MOUNTPOINT");
+		       o->model_count ? "a model and a mountpoint are needed"
+				      : "usage: moefs [options] MODELDIR... MOUNTPOINT");
 }
 
 static int parse_arguments(struct options *o, int argc, char **argv, bool lenient, struct err *e)

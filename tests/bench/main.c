@@ -17,6 +17,7 @@
  * One file per subcommand (README.md says what each measures and how); this one only chooses.
  */
 #include "tests/bench/bench.h"
+#include "fs/base/standard.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -50,7 +51,7 @@ static void usage(FILE *f)
 		(void)fprintf(f, "    %-10s %s\n", commands[i].name, commands[i].what);
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
 	for (size_t i = 0; argc > 1 && i < COMMANDS; i++) {
 		struct err e = {0};
@@ -64,4 +65,16 @@ int main(int argc, char **argv)
 	bool help = argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "help"));
 	usage(help ? stdout : stderr);
 	return help ? 0 : 2;
+}
+
+/* A report that was lost on its way is a failure, after hours of measuring. */
+int main(int argc, char **argv)
+{
+	struct err e;
+	standard_begin();
+	int status = run(argc, argv);
+	if (!standard_written(&e))
+		return status;
+	(void)fprintf(stderr, "moefs-bench: %s\n", e.text);
+	return status ? status : 1;
 }

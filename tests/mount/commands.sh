@@ -49,7 +49,56 @@ told() { # each in --help, and each by its own
 		same "$("$MOEFS" $name --help | awk 'length > 90')" "" "long lines of $name --help"
 	done
 	same "$("$MOEFS" --help | awk 'length > 80')" "" "lines of --help that an 80 column terminal breaks"
-	status_of 1 "lst: there is no such command" "$MOEFS" lst
+}
+unknown() { # WORD HINT: with the list of commands, whatever follows the word
+	local said='moefs: "'$1'" is neither a command nor a folder; '$2'the commands are ask, chat, demo, list, stores, umount; see moefs --help'
+	same "$("$MOEFS" "$1" 2>&1)" "$said"
+	same "$("$MOEFS" "$1" "$MODEL" "$work/other" 2>&1)" "$said"
+	status_of 1 "$said" "$MOEFS" "$1" "$MODEL"
+}
+unknown_words() {
+	cd "$work" || exit
+	unknown run "did you mean ask? "
+	unknown aks "did you mean ask? "
+	unknown lst "did you mean list? "
+	unknown unmount "did you mean umount? "
+	unknown mount "to mount takes no command: moefs MODELDIR... MOUNTPOINT; "
+	unknown pull "moefs downloads nothing: get the model's files yourself, then moefs MODELDIR MOUNTPOINT; "
+	unknown version "did you mean --version? "
+	unknown frobnicate ""
+	status_of 1 "$work/absent.gguf does not exist: download it first" "$MOEFS" absent.gguf "$work/other"
+	mkdir run && status_of 1 "a model and a mountpoint are needed" "$MOEFS" run
+	rmdir run
+}
+lost() { # STATUS COMMAND…: its output was, which it says once, with the reason
+	local status=$1 said
+	shift
+	said=$("$@" 2>&1 >/dev/full)
+	same "$?" "$status" "status of $*"
+	same "$said" "${program:-moefs}: cannot write to standard output: No space left on device" "$*"
+}
+all_lost() {
+	local http=${MOEFS_HTTP:-$(dirname "$MOEFS")/moefs-http}
+	lost 1 "$MOEFS" --version
+	lost 1 "$MOEFS" --help
+	lost 1 "$MOEFS" list
+	lost 1 "$MOEFS" list --help
+	lost 1 "$MOEFS" ask --help
+	lost 1 "$MOEFS" stores "$store"
+	lost 2 "$MOEFS" --check "$MODEL"
+	[ ! -x "$http" ] || program=moefs-http lost 1 "$http" --version
+}
+closed() { # standard files that the caller closed: what is mounted is none of the daemon's, and all of it works
+	local point=$work/other process
+	# shellcheck disable=SC2094
+	timeout "$limit" "$MOEFS" -o "store=$store" "$MODEL" "$point" <&- >&- 2>&- || fail "mount: status $?"
+	process=$(serves "$point")
+	for fd in 0 1 2; do
+		same "$(readlink "/proc/$process/fd/$fd")" /dev/null "the daemon's descriptor $fd"
+	done
+	"$MOEFS" umount "$point" <&- >&- 2>&- || fail "umount: status $?"
+	"$MOEFS" --version >&- 2>"$work/said" && fail "written to a closed file"
+	grep -q "cannot write to standard output" "$work/said" || fail "$(cat "$work/said")"
 }
 from_within() { # the command's own folder is no reason to stay; another's is, and the remedy is said
 	local process
@@ -129,7 +178,10 @@ named_like() { # ./list is a model
 claim "list has a line for a mount: point, source, process, models with their states" lists
 if command -v jq >/dev/null; then claim "…and the same in JSON" json; else echo "ok …and the same in JSON # skip: no jq here"; fi
 claim "what is typed wrongly is told with its usage and status 2, what is not there with 1" usage
-claim "--help lists the commands and fits a terminal, and each has its own; a lone word that is none is said to be none" told
+claim "--help lists the commands and fits a terminal, and each has its own" told
+claim "a first word that is neither a command nor a path is said to be none, with what was perhaps meant" unknown_words
+claim "output that cannot be written is a failure, said once" all_lost
+claim "standard files that are closed stay out of the way" closed
 claim "umount from within: the command itself keeps nothing in use, a shell does" from_within
 if [ "$(id -u)" = 0 ] && cp "$MOEFS" "$work/moefs" && chmod 755 "$work" "$work/moefs" &&
 	setpriv --reuid=65534 --regid=65534 --clear-groups test -x "$work/moefs"; then
