@@ -161,12 +161,32 @@ int session_text_set(struct session *s, enum session_text what, const char *text
 enum session_again { SESSION_AGAIN_ANSWER, SESSION_AGAIN_RETRY, SESSION_AGAIN_CONTINUE };
 int session_again(struct session *s, enum session_again how, struct answer **answer, struct err *e);
 
+/* The same of a session that is changed before, in one piece: the params and texts of changes[count]
+ * are set in their order, as session_param_set and session_text_set do, and the turn starts; or all
+ * is as it was, and e says why. Of texts messages and tools can be changed, each once. */
+struct session_change {
+	enum { SESSION_CHANGE_PARAM, SESSION_CHANGE_TEXT } kind;
+	size_t which; /* a param's index, or an enum session_text */
+	const char *value;
+	size_t length;
+};
+int session_again_changed(struct session *s, enum session_again how,
+			  const struct session_change *changes, size_t count, struct err *e);
+
 /* Adds what a tool gave to the results that are not yet submitted: one JSON object {"tool_call_id",
  * "content"}; where only one call waits for its result, the id may be missing. *complete: no call
  * of the last answer waits for its result any more. -EINVAL: not that, or an id that is unknown or
  * has its result; -ENODATA: the last answer called nothing; -EBUSY. */
 int session_tool_result_add(struct session *s, const char *text, size_t length, bool *complete,
 			    struct err *e);
+/* The same of several objects, one after the other; all are added, or none. */
+enum { SESSION_RESULTS_MOST = 1024 };
+struct session_result {
+	const char *text;
+	size_t length;
+};
+int session_tool_results_add(struct session *s, const struct session_result *results, size_t count,
+			     bool *complete, struct err *e);
 /* Starts a turn with the results that there are; those that are missing are no obstacle. As
  * session_submit; -ENODATA: there are none. session_submit takes them along, before its text. */
 int session_tool_results_submit(struct session *s, struct answer **answer, struct err *e);

@@ -306,12 +306,17 @@ static int set_locked(struct session *s, size_t i, const char *value, size_t len
 	return 0;
 }
 
+int session_param_set_locked(struct session *s, size_t i, const char *value, size_t length,
+			     struct err *e)
+{
+	int failed = params_check(&s->params, i, value, length, e);
+	return failed ? failed : set_locked(s, i, value, length, e);
+}
+
 int session_param_set(struct session *s, size_t i, const char *value, size_t length, struct err *e)
 {
 	lock(s);
-	int failed = params_check(&s->params, i, value, length, e);
-	if (!failed)
-		failed = set_locked(s, i, value, length, e);
+	int failed = session_param_set_locked(s, i, value, length, e);
 	unlock(s);
 	return failed;
 }

@@ -227,22 +227,56 @@ static int add_locked(struct session *s, const struct json *result, size_t lengt
 	return failed;
 }
 
+/* Lock held. Those that were there stay where one is refused. */
+static int add_all_locked(struct session *s, struct json *const *parsed,
+			  const struct session_result *results, size_t count, bool *complete,
+			  struct err *e)
+{
+	struct messages *now = &s->conversation.results, before = {0};
+	int failed = count > 1 ? messages_copy(&before, now, e) : 0;
+	for (size_t i = 0; i < count && !failed; i++)
+		failed = add_locked(s, parsed[i], results[i].length, complete, e);
+	if (failed && count > 1) {
+		struct messages partly = *now;
+		*now = before;
+		before = partly;
+	}
+	messages_free(&before);
+	return failed;
+}
+
+int session_tool_results_add(struct session *s, const struct session_result *results, size_t count,
+			     bool *complete, struct err *e)
+{
+	struct json *parsed[SESSION_RESULTS_MOST];
+	size_t n = 0;
+	int failed = count <= SESSION_RESULTS_MOST
+			     ? 0
+			     : err_set(e, EFBIG, "tool_result: more than %d results at once",
+				       SESSION_RESULTS_MOST);
+	*complete = false;
+	while (n < count && !failed) {
+		const struct session_result *r = &results[n];
+		/* before it is read */
+		failed = check_room(s, &(struct messages){0}, r->length, e);
+		if (!failed)
+			failed = json_parse_text(&parsed[n], r->text, r->length, "tool_result", e);
+		if (!failed)
+			failed = check_result(parsed[n++], e);
+	}
+	if (!failed) {
+		pthread_mutex_lock(&s->model->schedule.lock);
+		failed = add_all_locked(s, parsed, results, count, complete, e);
+		pthread_mutex_unlock(&s->model->schedule.lock);
+	}
+	while (n)
+		json_free(parsed[--n]);
+	*complete &= !failed;
+	return failed;
+}
+
 int session_tool_result_add(struct session *s, const char *text, size_t length, bool *complete,
 			    struct err *e)
 {
-	struct json *result;
-	*complete = false;
-	int failed = check_room(s, &(struct messages){0}, length, e); /* before it is read */
-	if (!failed)
-		failed = json_parse_text(&result, text, length, "tool_result", e);
-	if (failed)
-		return failed;
-	failed = check_result(result, e);
-	if (!failed) {
-		pthread_mutex_lock(&s->model->schedule.lock);
-		failed = add_locked(s, result, length, complete, e);
-		pthread_mutex_unlock(&s->model->schedule.lock);
-	}
-	json_free(result);
-	return failed;
+	return session_tool_results_add(s, &(struct session_result){text, length}, 1, complete, e);
 }

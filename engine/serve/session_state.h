@@ -62,6 +62,17 @@ void session_write_calls(const struct session *s, struct text_out *out);
 /* session_submit.c: refuses a text for its bytes. Returns -EFBIG. */
 int session_too_many_bytes(const char *what, size_t bytes, uint64_t most, struct err *e);
 
+/* session.c, lock held: as session_param_set. */
+int session_param_set_locked(struct session *s, size_t i, const char *value, size_t length,
+			     struct err *e);
+
+/* session_texts.c: what messages.json would say, and the system's text in it. */
+int session_read_messages(struct messages *read, char **system, const char *text, size_t length,
+			  struct err *e);
+
+/* session_submit.c, lock held: as session_again. */
+int session_again_locked(struct session *s, enum session_again how, struct err *e);
+
 /* session_turns.c, lock held. A turn begins with the next message. -ENOMEM. */
 int session_add_mark(struct session *s, struct err *e);
 /* Takes the last turn out; of messages that somebody else wrote, those from the last user's on.

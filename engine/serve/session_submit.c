@@ -259,14 +259,21 @@ int session_submit(struct session *s, const char *text, size_t length, struct an
 	return submit(s, &(struct request){ASK, text, length}, answer, e);
 }
 
+static const struct request again_requests[] = {
+	[SESSION_AGAIN_ANSWER] = {.kind = ANSWER},
+	[SESSION_AGAIN_RETRY] = {.kind = RETRY},
+	[SESSION_AGAIN_CONTINUE] = {.kind = CONTINUE},
+};
+
+int session_again_locked(struct session *s, enum session_again how, struct err *e)
+{
+	int failed = check(s, &again_requests[how], e);
+	return failed ? failed : submit_locked(s, &again_requests[how], e);
+}
+
 int session_again(struct session *s, enum session_again how, struct answer **answer, struct err *e)
 {
-	static const struct request requests[] = {
-		[SESSION_AGAIN_ANSWER] = {.kind = ANSWER},
-		[SESSION_AGAIN_RETRY] = {.kind = RETRY},
-		[SESSION_AGAIN_CONTINUE] = {.kind = CONTINUE},
-	};
-	return submit(s, &requests[how], answer, e);
+	return submit(s, &again_requests[how], answer, e);
 }
 
 int session_tool_results_submit(struct session *s, struct answer **answer, struct err *e)

@@ -138,8 +138,8 @@ static bool is_blank(const char *text, size_t n)
 	return n == 0;
 }
 
-static int read_messages(struct messages *read, char **system, const char *text, size_t length,
-			 struct err *e)
+int session_read_messages(struct messages *read, char **system, const char *text, size_t length,
+			  struct err *e)
 {
 	int failed = is_blank(text, length) ? 0 : messages_read(read, text, length, e);
 	if (!failed)
@@ -172,7 +172,7 @@ static int set_messages(struct session *s, const char *text, size_t length, stru
 {
 	struct messages read = {0};
 	char *system;
-	int failed = read_messages(&read, &system, text, length, e);
+	int failed = session_read_messages(&read, &system, text, length, e);
 	if (failed)
 		return failed;
 	lock(s);

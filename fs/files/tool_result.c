@@ -51,11 +51,11 @@ static int refuse(struct handle *h, int code, const struct err *e)
 	return code;
 }
 
-static int add(struct handle *h, const char *text, size_t n, struct err *e)
+static int add(struct handle *h, const struct session_result *results, size_t count, struct err *e)
 {
 	struct conversation *c = h->node.conversation;
 	bool complete = false;
-	int code = session_tool_result_add(c->session, text, n, &complete, e);
+	int code = session_tool_results_add(c->session, results, count, &complete, e);
 	if (code)
 		return refuse(h, code, e);
 	node_took(&h->node);
@@ -66,21 +66,23 @@ static int add(struct handle *h, const char *text, size_t n, struct err *e)
 	return 0;
 }
 
-/* Takes whole objects from what was written; blanks between them are nothing. */
+/* Takes whole objects from what was written, all or none; blanks between them are nothing. */
 static int take(struct handle *h, struct err *e)
 {
 	const struct text *t = &h->written;
-	size_t at = 0, end;
-	for (;;) {
+	struct session_result results[SESSION_RESULTS_MOST];
+	size_t at = 0, end, count = 0;
+	while (count < SESSION_RESULTS_MOST) {
 		at += blanks(t->data + at, t->length - at);
 		end = object_end(t->data + at, t->length - at);
 		if (!end)
 			break;
-		int code = add(h, t->data + at, end, e);
-		if (code)
-			return code;
+		results[count++] = (struct session_result){t->data + at, end};
 		at += end;
 	}
+	int code = count ? add(h, results, count, e) : 0;
+	if (code)
+		return code;
 	if (at == t->length) {
 		unsubmitted_drop(h);
 		return 0;
@@ -123,7 +125,7 @@ static int result_flush(struct handle *h, bool by_opener, struct err *e)
 	h->flushed = true;
 	if (!h->written.length)
 		return 0;
-	int code = add(h, h->written.data, h->written.length, e);
+	int code = add(h, &(struct session_result){h->written.data, h->written.length}, 1, e);
 	unsubmitted_drop(h);
 	return code;
 }

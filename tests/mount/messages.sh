@@ -91,6 +91,34 @@ messages $messages" && same "$(timeout $limit cat output)" "$want" "after refusa
 }
 claim "one write to ctl has the messages, the tools and the params that it answers" in_session at_once
 
+all_or_nothing() { # what one write to ctl is refused has no effect in any part
+	echo '[{"role":"user","content":"What is the capital of Italy?"}]' >messages.json
+	echo '[{"type":"function","function":{"name":"kept","parameters":{}}}]' >tools.json
+	echo 0.25 >params/temperature && echo 8 >params/max_tokens && echo answer >ctl && idle
+	looks() { cat messages.json tools.json params/* rendered log output; }
+	looks >"$work/before"
+	local NEW='[{"role":"system","content":"New."},{"role":"user","content":"New?"}]' words
+	for words in "answer temperature=hot
+messages $NEW" "answer temperature=0.5 max_tokens=many" "retry temperature=0.5 nothing=1
+tools []" "answer temperature=0.5
+messages $NEW
+tools {}" "answer
+tools []
+messages [{}]" "answer
+messages $NEW
+messages $NEW"; do
+		shell_fails_with "Invalid argument" "cat > ctl <<<'$words'"
+		looks | cmp - "$work/before" || fail "it changed the session: $words"
+	done
+	shell_fails_with "No data available" "cat > ctl <<<'answer temperature=0.5
+messages []
+tools []'"
+	looks | cmp - "$work/before" || fail "there was nothing to answer, and it changed the session"
+	echo undo >ctl || fail "the turn before cannot be taken back: $(cat error)"
+	same "$(jq -c . messages.json)" '[{"role":"user","content":"What is the capital of Italy?"}]'
+}
+claim "a write to ctl that is refused changes nothing" in_session all_or_nothing
+
 long_ones() { # others are served while they are read, which takes as long as hundreds of looks
 	python3 - <<'PY' || fail "$(cat error)"
 import json, os, sys, threading

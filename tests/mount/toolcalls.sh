@@ -73,6 +73,8 @@ parallel_calls() {
 	grep -q "has its result already" error || fail "error says: $(cat error)"
 	shell_fails_with "Invalid argument" "echo 'Lima' > tool_result"
 	same "$(jq -r '.[].content' tool_result)" Santiago "after what was refused"
+	shell_fails_with "Invalid argument" "echo '$(result "$(id 0)" Lima) $(result nobody 1)' > tool_result"
+	same "$(jq -r '.[].content' tool_result)" Santiago "after a write of two, of which the second was refused"
 	printf '{"tool_call_id": "%s", "content": "Li' "$(id 0)" >"$work/a" && printf 'ma"}\n' >"$work/b"
 	{ cat "$work/a"; same "$(cat status)" done; cat "$work/b"; } > tool_result || fail "in pieces: $(cat error)"
 	# In the order of the calls or of the results: the script knows the second.
