@@ -129,6 +129,24 @@ int mountpoint_prepare(char **mountpoint, struct err *e)
 	return code ? code : refuse_model(*mountpoint, e);
 }
 
+int mountpoint_check_empty(const char *mountpoint, struct err *e)
+{
+	DIR *folder = opendir(mountpoint);
+	const struct dirent *d;
+	char first[sizeof d->d_name] = "";
+	while (folder && !*first && (d = readdir(folder)))
+		if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0)
+			(void)snprintf(first, sizeof first, "%s", d->d_name);
+	if (folder)
+		(void)closedir(folder);
+	if (!*first)
+		return 0;
+	return err_set(e, ENOTEMPTY,
+		       "%s is not empty: it has %s in it, which the mount would hide; mount on an "
+		       "empty folder, or with -o nonempty",
+		       mountpoint, first);
+}
+
 static bool is_inside(const char *mountpoint, const char *real)
 {
 	size_t length = strlen(mountpoint);

@@ -17,5 +17,9 @@ int mountpoint_check_log(const char *mountpoint, const char *log, struct err *e)
 /* What mounting there needs: the device, the rights, the helper where there are none, and leave to
  * let others in (-o allow_other, allow_root). */
 int mountpoint_check_fuse(const char *mountpoint, bool others, struct err *e);
+/* Refuses a folder that has anything in it, since the mount would hide that (ENOTEMPTY). A folder
+ * that cannot be read passes. To be called before setsid(2): an automount point lets only its own
+ * process group look. */
+int mountpoint_check_empty(const char *mountpoint, struct err *e);
 
 #endif

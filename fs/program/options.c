@@ -56,6 +56,7 @@ static int take(void *data, const char *arg, int key, struct fuse_args *args)
 	int taken = options_take_value(o, arg);
 	if (taken != 1)
 		return taken;
+	o->nonempty |= !strcmp(arg, "nonempty");
 	enum mount_option known = options_of_mount(arg);
 	o->allow_other |= !strcmp(arg, "allow_other");
 	o->allow_root |= !strcmp(arg, "allow_root");

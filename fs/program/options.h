@@ -21,7 +21,7 @@ struct options {
 	char *mountpoint; /* absolute; NULL with help, version and check */
 	int foreground, debug, verbose, help, version, check, refine;
 	char *text; /* the file that --refine reads, absolute; NULL: what the model writes */
-	bool allow_other, allow_root, auto_unmount;
+	bool allow_other, allow_root, auto_unmount, nonempty;
 	const char *http;	    /* an address, "": the usual one; NULL: none is served */
 	const char *log;	    /* a file's absolute name, or journal; NULL: none is kept */
 	struct privilege whose;	    /* uid= and gid= */

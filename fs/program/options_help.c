@@ -48,6 +48,8 @@ const char options_help[] =
 	"                           is unloaded\n"
 	"    refine=idle            as --refine, of the mounted models while nobody asks\n"
 	"    allow_other            let other users in; modes and owners then count\n"
+	"    nonempty               also on a folder that is not empty, and hide what is\n"
+	"                           in it\n"
 	"    name=NAME              the model's folder in the mount (default: as its own)\n"
 	"    fsname=NAME            the source that df shows (default: MODELDIR)\n"
 	"    PARAM=VALUE            what a param of every session begins with:\n"

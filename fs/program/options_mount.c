@@ -14,14 +14,15 @@ static const char *const passed[] = {
 };
 
 /* What mount(8), mount -a and systemd read for themselves (fstab(5), mount(8), systemd.mount(5)),
- * and what changes nothing here: access times are the daemon's. Those that end in = or in a hyphen
+ * and what changes nothing here: access times are the daemon's; nonempty is
+ * ours, and libfuse 3 refuses it. Those that end in = or in a hyphen
  * go on. */
 static const char *const ignored[] = {
 	"defaults",   "auto",	     "noauto",	      "user",	  "user=",	"users",
 	"nouser",     "owner",	     "noowner",	      "group",	  "nogroup",	"_netdev",
 	"nofail",     "fail",	     "comment=",      "x-",	  "X-",		"relatime",
 	"norelatime", "strictatime", "nostrictatime", "lazytime", "nolazytime", "diratime",
-	"nodiratime", "loud",	     "silent",
+	"nodiratime", "loud",	     "silent",	      "nonempty",
 };
 
 static bool fits(const char *option, const char *arg)

@@ -36,6 +36,22 @@ forgotten() { # the mountpoint: the last model would be hidden
 	rm -r "$work/second"
 }
 claim "a model's folder is no mountpoint" forgotten
+nonempty() { # hidden files count, too; -o nonempty hides them until the unmount
+	local name
+	for name in notes .hidden; do
+		echo mine >"$mnt/$name"
+		refused "$mnt is not empty: it has $name in it, which the mount would hide; mount on an empty folder, or with -o nonempty" "$MODEL"
+		same "$(cat "$mnt/$name")" mine "what was in it"
+		[ $name = .hidden ] || rm "$mnt/$name"
+	done
+	timeout "$limit" "$MOEFS" -o "nonempty,store=$store" "$MODEL" "$mnt" || fail "-o nonempty: status $?"
+	daemon=$(cat "$mnt/pid")
+	[ ! -e "$mnt/.hidden" ] && [ -e "$mnt/version" ] || fail "it is not mounted over it"
+	unmounted
+	same "$(cat "$mnt/.hidden")" mine "after the unmount"
+	rm "$mnt/.hidden"
+}
+claim "a mountpoint that is not empty is refused; -o nonempty mounts on it" nonempty
 claim "a path that is no folder of a checkpoint is called what it is" paths
 
 copy() { # NAME: a copy of the model, but for its weights' bytes

@@ -48,6 +48,16 @@ holds() {
 	same "$(mounts)" 'fuse.moefs my\040models'
 	same "$(df --output=source "$mnt" | tail -n 1)" "my models"
 }
+nonempty() { # of mount -a
+	echo mine >"$mnt/notes"
+	echo "$MODEL $mnt $type store=$store,nofail 0 0" >"$work/fstab"
+	fails_with "$mnt is not empty: it has notes in it" timeout "$limit" mount -a -T "$work/fstab"
+	same "$(mounts)" "" "what is mounted"
+	sed -i 's/nofail/nofail,nonempty/' "$work/fstab"
+	timeout "$limit" mount -a -T "$work/fstab" || fail "with nonempty: status $?"
+	[ ! -e "$mnt/notes" ] || fail "it is not mounted over it"
+	umount "$mnt" && rm "$mnt/notes"
+}
 second() {
 	timeout "$limit" moefs -o "store=$store" "$MODEL" "$mnt" || fail "the first: status $?"
 	fails_with "moefs: $mnt: a moefs is mounted there already; unmount it with moefs umount $mnt" \
@@ -134,7 +144,7 @@ not_root() {
 
 apart() { # FUNCTION ARGUMENT…
 	export work mnt store limit MODEL type theirs
-	export -f fail same differ fails_with inside mounts once by_hand holds second blanks both helped dropped as_them \
+	export -f fail same differ fails_with inside mounts once by_hand holds nonempty second blanks both helped dropped as_them \
 		unreadable not_root
 	unshare -m --propagation private bash -c 'inside "$@"' - "$@"
 }
@@ -152,7 +162,9 @@ claim "…with blanks and a comma in its path" \
 	apart once "$work/a\\040b,\\040c/model" "$(realpath "$work")/a\\040b,\\040c/model"
 claim "…and a fsname= holds" apart holds
 claim "mount.moefs understands what mount(8) passes" apart helped
+claim "a mountpoint that is not empty is refused, unless fstab says nonempty" apart nonempty
 type=fuse.moefs
+claim "…by mount.fuse3, too" apart nonempty
 claim "a second mount on the same point is refused in words" apart second
 claim "…also where there are blanks in its name" apart blanks
 claim "several models have moefs as their source" apart both
