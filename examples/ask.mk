@@ -8,5 +8,6 @@
 .DELETE_ON_ERROR:
 
 %.answer: %.question
-	cat $< > "$(MODEL)/ask.d/$(subst /,-,$@).$$$$" && cat "$(MODEL)/ask.d/$(subst /,-,$@).$$$$" > $@ || \
+	@[ -d "$(MODEL)/ask.d" ] || { echo "MODEL=$(MODEL) is not a model's folder in a mount of moefs" >&2; exit 1; }
+	cat "$<" > "$(MODEL)/ask.d/$(subst /,-,$@).$$$$" && cat "$(MODEL)/ask.d/$(subst /,-,$@).$$$$" > "$@" || \
 		{ cat "$(MODEL)/../error" >&2; exit 1; }

@@ -1,18 +1,24 @@
 #!/bin/sh
 # What else could it have said? examples/forks.sh SESSION HOW_MANY QUESTION
 #
-# SESSION is a session's folder in the mount. QUESTION is asked of HOW_MANY forks of it, each with a seed of its own, and
-# the session stays as it was. What it has read is not computed again: a fork is a copy of `state`.
+# SESSION is a session's folder in the mount (or the model's own). QUESTION is asked of HOW_MANY forks of it, each with a
+# seed of its own, and the session stays as it was. What it has read is not computed again: a fork is a copy of `state`.
 set -eu
 [ $# = 3 ] || { sed -n '2,5s/^# *//p' "$0" >&2; exit 2; }
+[ -e "$1/prompt" ] || { echo "$1 is not a session's or a model's folder in a mount of moefs" >&2; exit 1; }
+case $2 in
+'' | *[!0-9]* | 0) echo "HOW_MANY is a number from 1, not $2" >&2; exit 2 ;;
+esac
 session=$1 i=0
+[ ! -d "$1/sessions" ] || session=$1/sessions/default # the model's own files are those of this one
+session=$(cd "$session" && pwd)
 
 while [ $((i += 1)) -le "$2" ]; do
-	fork=$(dirname "$session")/$(basename "$session").fork.$$
+	fork=$session.fork.$$
 	mkdir "$fork"
 	trap 'rmdir "$fork"' EXIT
 	trap 'exit 1' INT TERM
-	cp "$session/state" "$fork/state"
+	cp "$session/state" "$fork/state" || { cat "$fork/error" >&2; exit 1; }
 	echo "$i" > "$fork/params/seed"
 	printf '%s\n' "$3" > "$fork/prompt"
 	printf '%d: ' "$i"

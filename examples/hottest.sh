@@ -6,6 +6,10 @@
 # find and sort know both.
 set -eu
 [ $# -ge 1 ] || { sed -n '2,6s/^# *//p' "$0" >&2; exit 2; }
+[ -e "$1/experts/map" ] || { echo "$1 is not a model's folder in a mount of moefs" >&2; exit 1; }
+case ${2:-10} in
+*[!0-9]* | 0) echo "HOW_MANY is a number from 1, not $2" >&2; exit 2 ;;
+esac
 
 find "$1/experts" -path '*/[0-9]*/[0-9]*' -size +1b -printf '%A@ %AT %k %P\n' |
 	sort -k 1,1gr -k 4 | head -n "${2:-10}" | cut -d ' ' -f 2-

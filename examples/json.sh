@@ -5,6 +5,7 @@
 # session of its own. What the model knows is another question: the form is certain, and the facts are not.
 set -eu
 [ $# = 3 ] || { sed -n '2,5s/^# *//p' "$0" >&2; exit 2; }
+[ -d "$1/sessions" ] || { echo "$1 is not a model's folder in a mount of moefs" >&2; exit 1; }
 
 session=$1/sessions/json.$$
 mkdir "$session"

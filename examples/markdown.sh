@@ -5,6 +5,7 @@
 # as code. Needs jq.
 set -eu
 [ $# = 1 ] || { sed -n '2,5s/^# *//p' "$0" >&2; exit 2; }
+[ -e "$1/prompt" ] || { echo "$1 is not a session's or a model's folder in a mount of moefs" >&2; exit 1; }
 
 jq -r '.[] | "**\(.role):** "
 	+ (if (.thinking // "") == "" then "" else "\n\n> " + (.thinking | gsub("\n"; "\n> ")) + "\n\n" end)

@@ -5,6 +5,7 @@
 # is, its name. Perplexities are for one model's tokens: two models' are not to be compared.
 set -eu
 [ $# -ge 2 ] || { sed -n '2,5s/^# *//p' "$0" >&2; exit 2; }
+[ -d "$1/sessions" ] || { echo "$1 is not a model's folder in a mount of moefs" >&2; exit 1; }
 model=$1
 shift
 

@@ -5,6 +5,7 @@
 # how surprised the model is by the text. The stores lie beside the checkpoint, as always, and stay.
 set -eu
 [ $# -ge 2 ] || { sed -n '2,5s/^# *//p' "$0" >&2; exit 2; }
+[ -f "$2" ] && [ -s "$2" ] || { echo "$2 is missing or empty" >&2; exit 1; }
 moefs=$(command -v moefs || echo "$(dirname "$0")/../build/moefs")
 model=$1 text=$2
 shift 2
@@ -13,9 +14,16 @@ shift 2
 mount=$(mktemp -d)
 trap 'fusermount3 -u "$mount" 2>/dev/null || :; rmdir "$mount"' EXIT
 trap 'exit 1' INT TERM
+status=0
 for quant; do
 	"$moefs" -o quant="$quant,name=model" ${STORE:+-o "store=$STORE"} "$model" "$mount"
-	printf '%s ' "$quant"
-	sh -c 'exec 3<>"$0"; cat >&3; cat <&3' "$mount/model/score" < "$text" | tail -n 1 || cat "$mount/error" >&2
+	if scored=$(sh -c 'exec 3<>"$0"; cat >&3; cat <&3' "$mount/model/score" < "$text"); then
+		printf '%s ' "$quant"
+		printf '%s\n' "$scored" | tail -n 1
+	else
+		cat "$mount/error" >&2
+		status=1
+	fi
 	fusermount3 -u "$mount"
 done
+exit $status

@@ -29,6 +29,8 @@ def read_all(outputs):
 
 
 def main(model, questions):
+    if not os.path.isdir(os.path.join(model, "sessions")):
+        sys.exit("%s is not a model's folder in a mount of moefs" % model)
     sessions = [os.path.join(model, "sessions", "reader-%d-%d" % (os.getpid(), i)) for i in range(len(questions))]
     outputs = {}
     try:

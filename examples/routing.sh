@@ -5,6 +5,7 @@
 # picture shows how often each expert (across) of each layer (down) was picked for a token of either. Needs gnuplot.
 set -eu
 [ $# = 3 ] || { sed -n '2,5s/^# *//p' "$0" >&2; exit 2; }
+[ -d "$1/sessions" ] || { echo "$1 is not a model's folder in a mount of moefs" >&2; exit 1; }
 model=$1 name=routing.$$
 counts=$(mktemp)
 mkdir "$model/sessions/$name"
@@ -18,7 +19,7 @@ awk -v name="$name" -v experts="$(cat "$model/info/experts")" -v layers="$(cat "
 	$1 == name { for (i = 5; i <= NF; i++) picked[$4 + 0, $i + 0]++ }
 	END { for (l = 0; l < layers; l++) for (e = 0; e < experts; e++) printf "%d%s", picked[l, e], e < experts - 1 ? " " : "\n" }
 ' <&3 > "$counts"
-cat "$model/sessions/$name/output"
+cat "$model/sessions/$name/output" || { cat "$model/sessions/$name/error" >&2; exit 1; }
 
 gnuplot <<END
 set terminal pngcairo size 960, 480

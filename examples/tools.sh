@@ -6,6 +6,7 @@
 # theirs to check: a model calls them with whatever it likes. Needs jq.
 set -eu
 [ $# = 3 ] || { sed -n '2,6s/^# *//p' "$0" >&2; exit 2; }
+[ -e "$1/prompt" ] || { echo "$1 is not a session's or a model's folder in a mount of moefs" >&2; exit 1; }
 session=$1 tools=$2
 
 run() { # NAME ARGUMENTS: what that tool says, or why it says nothing
@@ -16,14 +17,17 @@ run() { # NAME ARGUMENTS: what that tool says, or why it says nothing
 	fi
 }
 
-cp "$tools/tools.json" "$session/tools.json"
+answer() { cat "$session/output" || { cat "$session/error" >&2; exit 1; }; }
+
+[ -r "$tools/tools.json" ] || { echo "$tools/tools.json cannot be read" >&2; exit 1; }
+cp "$tools/tools.json" "$session/tools.json" || { cat "$session/error" >&2; exit 1; }
 printf '%s\n' "$3" > "$session/prompt"
-cat "$session/output"
+answer
 while [ "$(jq length "$session/tool_calls.json")" -gt 0 ]; do
 	jq -c '.[]' "$session/tool_calls.json" | while read -r call; do
 		name=$(printf '%s\n' "$call" | jq -r .function.name)
 		result=$(run "$name" "$(printf '%s\n' "$call" | jq -c .function.arguments)")
 		printf '%s\n' "$call" | jq -c --arg result "$result" '{tool_call_id: .id, content: $result}'
 	done > "$session/tool_result"
-	cat "$session/output"
+	answer
 done

@@ -49,6 +49,13 @@ sums_up() {
 	echo "What is 12 x 6?" >"$work/two"
 	INSTRUCTION="Answer this:" run summarise . "$work/one" "$work/two" >"$work/said" || fail "status $?: $(cat "$work/errors")"
 	same "$(cat "$work/said")" "$(printf '%s\n' "$work/one: 9 x 4 = 36" "$work/two: 12 x 6 = 72")"
+	printf '\377' >"$work/bad"
+	INSTRUCTION="Answer this:" run summarise . "$work/none" "$work/bad" "$work/two" >"$work/said" && fail "0 although two of three failed"
+	grep -qxF "$work/two: 12 x 6 = 72" "$work/said" || fail "the third file: $(cat "$work/said")"
+	says "$work/none cannot be read"
+	says "UTF-8"
+	run summarise . "$work/one" && fail "the demonstration model sums up"
+	says "too small to sum up"
 	same "$(ls sessions)" default "left behind"
 }
 makes() {
@@ -64,6 +71,9 @@ makes() {
 	says "UTF-8"
 	[ ! -e Bad.answer ] || fail "an answer was left: $(cat Bad.answer)"
 	same "$(ls "$m/ask.d")" ""
+	cp France.question 'a;b.question'
+	make -s -f "$root/examples/ask.mk" MODEL="$m" 'a;b.answer' 2>"$work/errors" || fail "a name with a semicolon: $(cat "$work/errors")"
+	same "$(cat 'a;b.answer')" "$(capital France Paris)"
 }
 asks_many() {
 	printf 'What is the capital of %s?\n' France Peru Japan | run parallel . 3 >"$work/said" || fail "status $?: $(cat "$work/errors")"
@@ -75,6 +85,14 @@ forks() {
 	run forks sessions/default 2 "What is 12 x 6?" >"$work/said" || fail "status $?: $(cat "$work/errors")"
 	same "$(cat "$work/said")" "$(printf '1: 12 x 6 = 72\n2: 12 x 6 = 72')"
 	same "$(jq length messages.json)" 2 "messages of the session that was forked"
+	same "$(cd / && run forks "$m" 1 "What is 12 x 6?")" "1: 12 x 6 = 72" "of the model's own session"
+	same "$(cd sessions/default && run forks . 1 "What is 12 x 6?")" "1: 12 x 6 = 72" "of the working directory"
+	for many in 0 two ""; do
+		run forks . "$many" "What is 12 x 6?" && fail "$many forks"
+		says "HOW_MANY is a number"
+	done
+	run forks . 1 $'\xff' && fail "an answer to what is no text"
+	says "UTF-8"
 	same "$(ls sessions)" default "left behind"
 }
 marks_down() {
@@ -111,17 +129,27 @@ hottest() {
 	run hottest . 5 >"$work/said" || fail "status $?: $(cat "$work/errors")"
 	same "$(wc -l <"$work/said")" 5
 	same "$(grep -cE '^[0-9:.]+ [0-9]+ 0[0-7]/0[0-3][0-9]$' "$work/said")" 5 "$(cat "$work/said")"
+	run hottest . many && fail "many experts"
+	says "HOW_MANY is a number"
 }
 costs() {
 	echo "The capital of France is Paris." >"$work/text"
 	STORE=$work/stores run quantisations "$MODEL" "$work/text" bf16 tq2 >"$work/said" || fail "status $?: $(cat "$work/errors")"
 	awk '{ p[$1] = $3 } END { exit !(p["bf16"] > 1 && p["tq2"] > p["bf16"]) }' "$work/said" || fail "$(cat "$work/said")"
+	seq 5000 >"$work/long"
+	STORE=$work/stores run quantisations "$MODEL" "$work/long" bf16 >"$work/said" && fail "a text that is longer than the context"
+	says "score it in parts"
+	same "$(cat "$work/said")" ""
 }
 pins() {
 	run pin . 03 "What is 12 x 6?" >"$work/said" || fail "status $?: $(cat "$work/errors")"
 	same "$(head -n 1 "$work/said")" "12 x 6 = 72"
 	same "$(stat -c %A experts/03)" "drwxr-xr-x" "pinned still"
 	run pin . 99 "What is 12 x 6?" && fail "a layer that there is not"
+	says "there is no layer 99"
+	run pin . 03 $'\xff' && fail "an answer to what is no text"
+	says "UTF-8"
+	same "$(stat -c %A experts/03)" "drwxr-xr-x" "pinned after a failure"
 	same "$(ls ask.d)" ""
 }
 paints() {
@@ -131,6 +159,32 @@ paints() {
 	[ "$(wc -c <"$work/picture.png")" -gt 2000 ] || fail "the picture is empty"
 	same "$(ls sessions)" default "left behind"
 }
+# Each that is given a model's or a session's folder says so of another folder, and leaves nothing in it.
+elsewhere() {
+	local name
+	mkdir "$work/plain" && cd "$work/plain" || exit
+	echo text >"$work/text"
+	refuses() { # EXAMPLE ARGUMENTS
+		timeout $limit "$@" >"$work/said" 2>"$work/errors" </dev/null
+		same $? "$((${status:-1}))" "${1##*/}"
+		says "folder in a mount of moefs"
+	}
+	for name in edit.sh watch.sh parallel.sh hottest.sh markdown.sh forks.sh tools.sh json.sh pin.sh perplexity.sh summarise.sh routing.sh reader.py; do
+		case $name in
+		watch.sh | parallel.sh | hottest.sh | markdown.sh) set -- ;;
+		edit.sh | perplexity.sh | summarise.sh | reader.py) set -- "$work/text" ;;
+		forks.sh) set -- 2 "What is 12 x 6?" ;;
+		*) set -- "$work/text" "What is 12 x 6?" ;;
+		esac
+		[ $name != routing.sh ] || set -- "What is 12 x 6?" "$work/picture.png"
+		refuses "$root/examples/$name" . "$@"
+		refuses "$root/examples/$name" "$work/none" "$@"
+		same "$(ls -A)" "" "left by $name"
+	done
+	echo text >it.question
+	status=2 refuses make -s -f "$root/examples/ask.mk" MODEL=. it.answer
+}
+claim "each says that a folder is no model's or session's" elsewhere
 claim "edit.sh asks another question in the last one's place" edits
 claim "perplexity.sh names the likelier text first" compares
 claim "json.sh gives what its schema says" parses
