@@ -10,4 +10,4 @@
 %.answer: %.question
 	@[ -d "$(MODEL)/ask.d" ] || { echo "MODEL=$(MODEL) is not a model's folder in a mount of moefs" >&2; exit 1; }
 	cat "$<" > "$(MODEL)/ask.d/$(subst /,-,$@).$$$$" && cat "$(MODEL)/ask.d/$(subst /,-,$@).$$$$" > "$@" || \
-		{ cat "$(MODEL)/../error" >&2; exit 1; }
+		{ cat "$(MODEL)/../error" >&2; rm -f "$(MODEL)/ask.d/$(subst /,-,$@).$$$$"; exit 1; }

@@ -12,17 +12,18 @@ esac
 session=$1 i=0
 [ ! -d "$1/sessions" ] || session=$1/sessions/default # the model's own files are those of this one
 session=$(cd "$session" && pwd)
+fail() { cat "$fork/error" >&2; exit 1; }
 
 while [ $((i += 1)) -le "$2" ]; do
 	fork=$session.fork.$$
 	mkdir "$fork"
 	trap 'rmdir "$fork"' EXIT
 	trap 'exit 1' INT TERM
-	cp "$session/state" "$fork/state" || { cat "$fork/error" >&2; exit 1; }
+	cp "$session/state" "$fork/state" || fail
 	echo "$i" > "$fork/params/seed"
-	printf '%s\n' "$3" > "$fork/prompt"
+	printf '%s\n' "$3" > "$fork/prompt" || fail
 	printf '%d: ' "$i"
-	cat "$fork/output" || { cat "$fork/error" >&2; exit 1; }
+	cat "$fork/output" || fail
 	rmdir "$fork"
 	trap - EXIT
 done

@@ -11,10 +11,11 @@ session=$1/sessions/json.$$
 mkdir "$session"
 trap 'rmdir "$session"' EXIT
 trap 'exit 1' INT TERM
+fail() { cat "$session/error" >&2; exit 1; }
 echo schema > "$session/params/format"
 cat "$2" > "$session/params/grammar" # closes it; what is wrong with it is in error
-[ ! -s "$session/error" ] || { cat "$session/error" >&2; exit 1; }
-printf '%s\n' "$3" > "$session/prompt"
-cat "$session/output" || { cat "$session/error" >&2; exit 1; }
+[ ! -s "$session/error" ] || fail
+printf '%s\n' "$3" > "$session/prompt" || fail
+cat "$session/output" || fail
 finish=$(sed -n "s/^finish //p" "$session/stats")
 [ "$finish" = end ] || { echo "the answer is not complete: finish $finish" >&2; exit 1; }

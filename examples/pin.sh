@@ -12,7 +12,7 @@ layer=$1/experts/$2
 fail() { cat "$1/../error" >&2; exit 1; }
 
 chmod +t "$layer" || fail "$1"
-trap 'chmod -t "$layer"' EXIT
+trap 'chmod -t "$layer"; rm -f "$1/ask.d/pin.$$"' EXIT
 trap 'exit 1' INT TERM
 left=600 before=
 while missing=$(find "$layer" -type f -size 1 | wc -l); [ "$missing" -gt 0 ]; do # an expert of one block is not in memory yet

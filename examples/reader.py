@@ -37,6 +37,10 @@ def main(model, questions):
         for i, (session, question) in enumerate(zip(sessions, questions)):
             outputs[ask(session, question)] = i + 1
         read_all(outputs)
+    except OSError:
+        for session in filter(os.path.isdir, sessions):
+            sys.stderr.write(open(os.path.join(session, "error")).read())
+        sys.exit(1)
     finally:
         for fd in outputs:
             os.close(fd)

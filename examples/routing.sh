@@ -12,14 +12,16 @@ mkdir "$model/sessions/$name"
 trap 'rmdir "$model/sessions/$name"; rm -f "$counts"' EXIT
 trap 'exit 1' INT TERM
 
+fail() { cat "$model/sessions/$name/error" >&2; exit 1; }
+
 # The trace is opened before the question is asked: a reader sees what follows its opening.
 exec 3< "$model/experts/trace"
-printf '%s\n' "$2" > "$model/sessions/$name/prompt"
+printf '%s\n' "$2" > "$model/sessions/$name/prompt" || fail
 awk -v name="$name" -v experts="$(cat "$model/info/experts")" -v layers="$(cat "$model/info/layers")" '
 	$1 == name { for (i = 5; i <= NF; i++) picked[$4 + 0, $i + 0]++ }
 	END { for (l = 0; l < layers; l++) for (e = 0; e < experts; e++) printf "%d%s", picked[l, e], e < experts - 1 ? " " : "\n" }
 ' <&3 > "$counts"
-cat "$model/sessions/$name/output" || { cat "$model/sessions/$name/error" >&2; exit 1; }
+cat "$model/sessions/$name/output" || fail
 
 gnuplot <<END
 set terminal pngcairo size 960, 480

@@ -17,11 +17,12 @@ run() { # NAME ARGUMENTS: what that tool says, or why it says nothing
 	fi
 }
 
-answer() { cat "$session/output" || { cat "$session/error" >&2; exit 1; }; }
+fail() { cat "$session/error" >&2; exit 1; }
+answer() { cat "$session/output" || fail; }
 
 [ -r "$tools/tools.json" ] || { echo "$tools/tools.json cannot be read" >&2; exit 1; }
-cp "$tools/tools.json" "$session/tools.json" || { cat "$session/error" >&2; exit 1; }
-printf '%s\n' "$3" > "$session/prompt"
+cp "$tools/tools.json" "$session/tools.json" || fail
+printf '%s\n' "$3" > "$session/prompt" || fail
 answer
 while [ "$(jq length "$session/tool_calls.json")" -gt 0 ]; do
 	jq -c '.[]' "$session/tool_calls.json" | while read -r call; do

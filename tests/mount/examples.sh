@@ -184,6 +184,36 @@ elsewhere() {
 	echo text >it.question
 	status=2 refuses make -s -f "$root/examples/ask.mk" MODEL=. it.answer
 }
+# A prompt that is refused as it is written, and one that is refused when it is closed.
+refused() {
+	local name long
+	long=$(seq 14000)
+	mkdir "$work/no tools" && echo '[]' >"$work/no tools/tools.json" || exit
+	echo '{"type": "boolean"}' >"$work/any"
+	for name in forks.sh tools.sh json.sh pin.sh routing.sh reader.py; do
+		case $name in
+		forks.sh) set -- . 1 QUESTION ;;
+		tools.sh) set -- . "$work/no tools" QUESTION ;;
+		json.sh) set -- . "$work/any" QUESTION ;;
+		pin.sh) set -- . 03 QUESTION ;;
+		routing.sh) set -- . QUESTION "$work/picture.png" ;;
+		reader.py) set -- . QUESTION ;;
+		esac
+		for question in "$long" $'\xff'; do
+			[ "$name" != reader.py ] || [ "$question" = "$long" ] || continue # Python writes UTF-8 alone
+			timeout $limit "$root/examples/$name" "${@/#QUESTION/"$question"}" >/dev/null 2>"$work/errors" && fail "$name: 0 for a refused prompt"
+			grep -qE 'max_prompt_bytes|UTF-8' "$work/errors" || fail "$name does not say why: $(cat "$work/errors")"
+		done
+	done
+	printf '\xff\n' | run parallel . 2 >/dev/null && fail "parallel.sh: 0 for a refused prompt"
+	says "UTF-8"
+	echo "$long" >"$work/it.question"
+	(cd "$work" && make -s -f "$root/examples/ask.mk" MODEL="$m" it.answer 2>"$work/errors") && fail "ask.mk: an answer to a refused prompt"
+	[ ! -e "$work/it.answer" ] || fail "ask.mk leaves an answer"
+	same "$(ls sessions) $(ls ask.d)" "default " "left behind"
+	echo reset >ctl
+}
+claim "each says why a prompt is refused" refused
 claim "each says that a folder is no model's or session's" elsewhere
 claim "edit.sh asks another question in the last one's place" edits
 claim "perplexity.sh names the likelier text first" compares
