@@ -1,5 +1,6 @@
 /* The command line of ask and chat. See asked.h. */
 #include "fs/commands/asked.h"
+#include "fs/commands/option_word.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -80,28 +81,42 @@ static int check_words(const struct asked *a, struct err *e)
 	return 0;
 }
 
-/* Options stand before the model or behind it; the first word after it ends them, so that words may
+/* Takes options until a word or -- ends them; ended: it was --, which is passed over. */
+static int take_options(struct asked *a, int argc, char **argv, bool *ended, struct err *e)
+{
+	for (;;) {
+		int before = optind;
+		int option = getopt_long(argc, argv, "+:hs:p:", options, NULL);
+		if (option == -1) {
+			*ended = optind > before && !strcmp(argv[optind - 1], "--");
+			return 0;
+		}
+		bool wrong = option == '?' || option == ':';
+		int code = wrong ? refuse(option, argv[optind - 1], e) : take(a, option, e);
+		if (code)
+			return code;
+	}
+}
+
+/* Options stand before the model or right behind it. Behind -- there are none, so that words may
  * begin with a hyphen. */
 int asked_read(struct asked *a, int argc, char **argv, struct err *e)
 {
+	bool ended = false;
 	opterr = 0;
 	optind = 0; /* of GNU's: begins anew */
-	for (int part = 0; part < 2; part++) {
-		int option;
-		while ((option = getopt_long(argc, argv, "+:hs:p:", options, NULL)) != -1) {
-			bool wrong = option == '?' || option == ':';
-			int code = wrong ? refuse(option, argv[optind - 1], e) : take(a, option, e);
-			if (code)
-				return code;
-		}
-		if (part == 0 && optind < argc)
-			a->model = argv[optind++];
-	}
-	if (a->help)
-		return 0;
+	int code = take_options(a, argc, argv, &ended, e);
+	if (!code && optind < argc)
+		a->model = argv[optind++];
+	if (!code && !ended)
+		code = take_options(a, argc, argv, &ended, e);
+	if (code || a->help)
+		return code;
 	a->words = argv + optind;
 	a->word_count = a->model ? (size_t)(argc - optind) : 0;
-	return check_words(a, e);
+	if (!ended)
+		code = option_word_refuse(a->words, a->word_count, "the question", e);
+	return code ? code : check_words(a, e);
 }
 
 void asked_free(struct asked *a)

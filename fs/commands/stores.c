@@ -3,6 +3,7 @@
 #include "engine/model.h"
 #include "fs/base/text.h"
 #include "fs/commands/commands.h"
+#include "fs/commands/option_word.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -227,8 +228,7 @@ static int list_all(char **paths)
 int stores_run(int argc, char **argv, struct err *e)
 {
 	bool delete = false, try = false, more = true;
-	(void)argc;
-	(void)e;
+	char **end = argv + argc;
 	for (argv++; *argv && **argv == '-' && more; argv++)
 		if (!strcmp(*argv, "--delete"))
 			delete = true;
@@ -238,6 +238,8 @@ int stores_run(int argc, char **argv, struct err *e)
 			more = false;
 		else
 			return COMMAND_WRONG;
+	if (more && option_word_refuse(argv, (size_t)(end - argv), "the paths", e))
+		return COMMAND_WRONG;
 	if (try > delete || (delete &&!*argv))
 		return COMMAND_WRONG;
 	return delete ? delete_all(argv, try) : list_all(argv);

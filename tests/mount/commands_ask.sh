@@ -120,6 +120,23 @@ options() {
 	asks --schema "$work/schema" "$sums" "Is it?" | jq -e '. == "yes" or . == "no"' || fail schema
 	asks --json "$sums" -p max_tokens=60 "Is it?" | grep -q '^[[{]' || fail json
 }
+late() { # options behind words are refused; behind -- there are none
+	local word
+	for word in --json -s -p=3 --nonsense; do
+		status_of 2 "$word: options come before the question; if it is no option, put -- before the question; usage: moefs ask" \
+			asks "$says" What is "12 x 6?" "$word"
+	done
+	status_of 2 "--system: options come before the question" "$MOEFS" chat "$says" hi --system
+	sessions_are default
+	same "$(asks -s kept -- "$says" --json)" "$(cat "$m/sessions/kept/output")"
+	same "$(jq -r '.[] | select(.role == "user").content' "$m/sessions/kept/messages.json")" --json "-- before the model"
+	asks -s kept "$says" -- -s --help || fail "-- behind the model"
+	asks -s kept "$says" - -5 "--json is what?" || fail "words that are no options"
+	same "$(jq -r '.[] | select(.role == "user").content' "$m/sessions/kept/messages.json")" "--json
+-s --help
+- -5 --json is what?"
+	rmdir "$m/sessions/kept"
+}
 status_of() { # STATUS WORDS command…
 	local status=$1 words=$2 got
 	shift 2
@@ -162,6 +179,7 @@ told() { # each option of --help is in the command's page
 claim "their manuals have each option and verb" told
 claim "standard input is joined to the words, and one that is too long refused in words" input
 claim "options become the session's params" options
+claim "options behind the question are refused, with a hint at --; behind -- all are words" late
 claim "what is wrong is said, with its status" wrong
 
 # ---- how it ends ----

@@ -37,6 +37,18 @@ none() {
 	fails_with "usage: moefs stores" "$MOEFS" stores -n "$work"
 	fails_with "usage: moefs stores" "$MOEFS" stores --all
 }
+late() { # options behind a path are refused before anything is deleted
+	status_of_late() { # OPTION ARGUMENT…
+		local said status
+		said=$("$MOEFS" stores "${@:2}" 2>&1)
+		status=$?
+		same $status 2 "status of $*"
+		case $said in "moefs: $1: options come before the paths; if it is no option, put -- before the paths; usage: moefs stores "*) ;; *) fail "$said" ;; esac
+	}
+	status_of_late --delete "$kept" --delete
+	status_of_late -n --delete "$beside" -n
+	fails_with "No such file" "$MOEFS" stores --delete -n -- -n
+}
 found() { # by any of the paths that lead there
 	local path
 	begin
@@ -127,6 +139,7 @@ named() {
 }
 
 claim "no store is no failure; what is typed wrongly is" none
+claim "options behind a path are refused" late
 claim "stores beside a model are found, and what is in use stays" found
 claim "stores elsewhere say whose they are" elsewhere
 claim "what became of the checkpoint is said" changed
