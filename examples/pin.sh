@@ -17,7 +17,7 @@ trap 'exit 1' INT TERM
 left=600 before=
 while missing=$(find "$layer" -type f -size 1 | wc -l); [ "$missing" -gt 0 ]; do # an expert of one block is not in memory yet
 	[ "$missing" = "$before" ] || { left=600 before=$missing; }
-	[ $((left -= 1)) -gt 0 ] || { echo "$missing experts do not come into memory" >&2; fail "$1"; }
+	[ $((left -= 1)) -gt 0 ] || { echo "experts of layer $2 do not come into memory: $missing are missing" >&2; fail "$1"; }
 	sleep 0.1
 done
 printf '%s\n' "$3" > "$1/ask.d/pin.$$" || fail "$1"

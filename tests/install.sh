@@ -37,7 +37,10 @@ and_back() {
 	done
 	grep -q '^ExecStart=/usr/local/bin/moefs-http ' "$to/usr/local/lib/systemd/user/moefs-http@.service" || fail "it starts another"
 	[ "$(readlink "$to/sbin/mount.moefs")" = /usr/local/bin/moefs ] || fail "no helper where mount(8) looks"
+	mkdir -p "$to/usr/local/share/moefs/models/fable-moe-15m.moefs/3bit" # as a mount of root's makes it
+	echo >"$to/usr/local/share/moefs/models/fable-moe-15m.moefs/3bit/index"
 	installs uninstall DESTDIR="$to"
+	[ ! -e "$to/usr/local/share/moefs" ] || fail "left: share/moefs"
 	[ "$(files "$to")" = ./usr/local/bin/other ] || fail "left: $(files "$to")"
 }
 at_home() { # as the tilde reaches make from a shell that leaves it, in a home with a blank

@@ -152,6 +152,17 @@ pins() {
 	same "$(stat -c %A experts/03)" "drwxr-xr-x" "pinned after a failure"
 	same "$(ls ask.d)" ""
 }
+# A layer whose experts never come: a folder that looks like a model's, and a sleep that takes no time.
+pins_in_vain() {
+	mkdir -p "$work/bin" "$work/never/model"/{sessions,ask.d,experts/03} || exit
+	echo "the disk does not answer" >"$work/never/error"
+	echo x >"$work/never/model/experts/03/000"
+	printf '#!/bin/sh\n' >"$work/bin/sleep" && chmod +x "$work/bin/sleep"
+	PATH=$work/bin:$PATH run pin "$work/never/model" 03 "What is 12 x 6?" && fail "status 0"
+	says "experts of layer 03 do not come into memory: 1 are missing"
+	says "the disk does not answer"
+	same "$(stat -c %A "$work/never/model/experts/03")" "drwxr-xr-x" "pinned still"
+}
 paints() {
 	run routing . "What is 12 x 6?" "$work/picture.png" >"$work/said" || fail "status $?: $(cat "$work/errors")"
 	same "$(cat "$work/said")" "12 x 6 = 72"
@@ -228,6 +239,7 @@ needs git claim "prepare-commit-msg proposes, and keeps no commit from being mad
 needs watch needs script claim "watch.sh shows the map" watches
 claim "hottest.sh names experts in memory" hottest
 claim "pin.sh pins a layer, and lets it go" pins
+claim "…and gives up where the layer's experts do not come" pins_in_vain
 needs gnuplot claim "routing.sh paints what the router picked" paints
 claim "quantisations.sh tells what fewer bits cost" costs
 finish
