@@ -1,5 +1,6 @@
 /* A first word that is neither a command nor anything to mount, and what was perhaps meant. See
  * commands.h. */
+#include "fs/base/spelling.h"
 #include "fs/commands/commands.h"
 
 #include <errno.h>
@@ -8,8 +9,6 @@
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
-
-enum { WORD_MOST = 32, CHANGES_MOST = 2, SHORT = 4 };
 
 /* What others call it. Not every word has a command of ours. */
 static const struct foreign {
@@ -49,50 +48,14 @@ static const struct foreign {
 	{"help", NULL, "did you mean --help?"},
 };
 
-static unsigned least(unsigned a, unsigned b)
-{
-	return a < b ? a : b;
-}
-
-/* Damerau and Levenshtein's distance in its restricted form: letters that are missing, too many,
- * wrong, or in the place of their neighbour. Both words have fewer than WORD_MOST bytes. */
-static unsigned distance(const char *a, const char *b)
-{
-	unsigned rows[3][WORD_MOST + 1], *before = rows[0], *above = rows[1], *row = rows[2];
-	size_t n = strlen(b);
-	for (unsigned j = 0; j <= n; j++)
-		above[j] = j;
-	for (unsigned i = 1; a[i - 1]; i++) {
-		row[0] = i;
-		for (unsigned j = 1; j <= n; j++) {
-			unsigned other = above[j - 1] + (a[i - 1] != b[j - 1]);
-			row[j] = least(other, least(above[j], row[j - 1]) + 1);
-			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-				row[j] = least(row[j], before[j - 2] + 1);
-		}
-		unsigned *oldest = before;
-		before = above;
-		above = row;
-		row = oldest;
-	}
-	return above[n];
-}
-
 /* The command that is spelt most like the word; NULL: none is like it. */
 static const char *nearest(const char *word)
 {
 	const struct command *c;
-	const char *found = NULL;
-	size_t length = strlen(word);
-	unsigned best = length > SHORT ? CHANGES_MOST : 1;
-	for (unsigned i = 0; length < WORD_MOST && (c = command_row(i)); i++) {
-		unsigned d = distance(word, c->name);
-		if (d <= best && (!found || d < best)) {
-			best = d;
-			found = c->name;
-		}
-	}
-	return found;
+	struct spelling found = {.word = word};
+	for (unsigned i = 0; (c = command_row(i)); i++)
+		spelling_try(&found, c->name);
+	return found.nearest;
 }
 
 /* A mistyped checkpoint: that it does not exist is said where models are looked for. */

@@ -25,6 +25,8 @@ void session_error_render(const struct node *n, struct text *out)
 		text_format(out, "%s\n", why.text);
 	if (n->conversation->refused)
 		text_format(out, "%s\n", n->conversation->refused->text);
+	if (n->conversation->denied)
+		text_format(out, "%s\n", n->conversation->denied->text);
 }
 
 void mount_error_render(const struct node *n, struct text *out)
@@ -34,6 +36,9 @@ void mount_error_render(const struct node *n, struct text *out)
 	const struct err *failure = mount_failure_seen(n->mount, n->viewer);
 	if (failure)
 		text_format(out, "%s\n", failure->text);
+	const struct err *denied = mount_denial_seen(n->mount, n->viewer);
+	if (denied)
+		text_format(out, "%s\n", denied->text);
 }
 
 /* ---- as JSON ---- */
@@ -52,19 +57,30 @@ static void add_members(struct text *out, const struct err *why)
 	text_string(out, "}");
 }
 
+/* The first that there is, and the others as its members of these names. NULL: there is none. */
+static bool add_failures(struct text *out, const struct err *const why[3])
+{
+	static const char *const names[3] = {NULL, "refused", "denied"};
+	bool begun = false;
+	for (unsigned i = 0; i < 3; i++) {
+		if (why[i] && begun)
+			text_format(out, ",\n \"%s\": {", names[i]);
+		if (why[i])
+			add_members(out, why[i]);
+		if (why[i] && begun)
+			text_string(out, "}");
+		begun |= why[i] != NULL;
+	}
+	return begun;
+}
+
 void session_error_json_render(const struct node *n, struct text *out)
 {
 	struct err why;
-	const struct err *refused = n->conversation->refused;
+	const struct conversation *c = n->conversation;
 	bool failed = turn_failure(n, &why);
 	text_string(out, "{");
-	if (failed || refused)
-		add_members(out, failed ? &why : refused);
-	if (failed && refused) {
-		text_string(out, ",\n \"refused\": {");
-		add_members(out, refused);
-		text_string(out, "}");
-	}
+	(void)add_failures(out, (const struct err *[]){failed ? &why : NULL, c->refused, c->denied});
 	text_string(out, "}\n");
 }
 
@@ -86,12 +102,11 @@ static void add_lines(struct text *out, const struct text *lines)
 void mount_error_json_render(const struct node *n, struct text *out)
 {
 	models_watch(n->mount);
-	const struct err *failure = mount_failure_seen(n->mount, n->viewer);
+	const struct mount *m = n->mount;
 	text_string(out, "{");
-	if (failure) {
-		add_members(out, failure);
+	if (add_failures(out, (const struct err *[]){mount_failure_seen(m, n->viewer), NULL,
+						     mount_denial_seen(m, n->viewer)}))
 		text_string(out, ",\n ");
-	}
 	text_string(out, "\"not_mounted\": [");
 	add_lines(out, &n->mount->skipped);
 	text_string(out, "]}\n");

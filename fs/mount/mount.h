@@ -67,6 +67,8 @@ struct conversation {
 	struct post news;	  /* the engine's callback */
 	bool error_told;	  /* the present failure is in MOUNT/error already */
 	struct err *refused; /* the last refusal, until it is no news (failures.c); else NULL */
+	/* What was denied since a prompt was refused, whose reason stays; else NULL. */
+	struct err *denied;
 	const struct row *refused_row; /* of which file that was */
 	uint32_t refused_item;
 	struct link refusals; /* prompts that were refused (refusals.c), the oldest first */
@@ -112,9 +114,10 @@ struct mounted {
 struct failure {
 	uid_t uid;
 	uint64_t order; /* the higher, the newer; 0: none */
+	bool denied;	/* by the tree (node_denied): its owner's alone, and no other's reason */
 	struct err why;
 };
-enum { FAILURES_MOST = 32 };
+enum { FAILURES_MOST = 64 };
 
 struct mount {
 	struct engine *engine;
@@ -170,6 +173,8 @@ int mount_failure_of(struct mount *m, uid_t uid, const struct err *e);
 /* The last failure that is a user's to see: his own and nobody's, others' only for the mount's own
  * user. NULL: none. */
 const struct err *mount_failure_seen(const struct mount *m, uid_t viewer);
+/* What the tree denied him since. NULL: nothing. */
+const struct err *mount_denial_seen(const struct mount *m, uid_t viewer);
 
 /* ---- sessions.c ---- */
 

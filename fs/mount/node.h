@@ -142,6 +142,9 @@ static inline bool node_is_folder(const struct node *n)
 /* What its viewer asked of a node was refused: for MOUNT/error and, where he has one there, the
  * error beside prompt, naming model and session. Returns -e->code. */
 int node_failure(const struct node *n, const struct err *e);
+/* The viewer wanted of a node, or of a name in it, what the tree does not allow (EPERM): for him
+ * alone, and beside the reason of a failed turn or of a refused prompt. Returns -e->code. */
+int node_denied(const struct node *n, const struct err *e);
 /* A prompt was accepted there: the refusals before it are no news any more. */
 void node_accepted(const struct node *n);
 /* What was written there was taken: what this very file refused before is no news any more. */

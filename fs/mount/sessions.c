@@ -108,6 +108,7 @@ void conversation_unref(struct conversation *c)
 		return;
 	conversation_end(c);
 	free(c->refused);
+	free(c->denied);
 	told_forget(c);
 	free(c);
 }

@@ -2,6 +2,7 @@
  * open files in ops_file.c. */
 #include "fs/requests/ops.h"
 #include "fs/mount/handle.h"
+#include "fs/requests/denied.h"
 #include "fs/requests/pages.h"
 #include "fs/requests/request.h"
 
@@ -120,7 +121,10 @@ static int set_attributes(fuse_req_t req, const struct node *n, const struct sta
 	mode_t mode = what & FUSE_SET_ATTR_MODE ? (to->st_mode ^ now.st_mode) & 07777 : 0;
 	if ((!owner && !mode) || is_writing(n, fuse_req_ctx(req)->pid))
 		return 0;
-	return owner ? -EPERM : mode_change(req, n, to->st_mode, mode);
+	int code = owner ? -EPERM : mode_change(req, n, to->st_mode, mode);
+	if (code == -EPERM)
+		denied_attributes(n);
+	return code;
 }
 
 static void op_setattr(fuse_req_t req, fuse_ino_t inode, struct stat *to, int what,

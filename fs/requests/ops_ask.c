@@ -1,7 +1,7 @@
 /* Operations on the names in ask.d, the only files that can be made and removed. See ops.h. */
 #include "fs/mount/handle.h"
 #include "fs/requests/ops.h"
-#include "fs/requests/request.h"
+#include "fs/requests/denied.h"
 
 #include <errno.h>
 
@@ -27,7 +27,11 @@ bool ask_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct node folder;
 	if (tree_node(mount_of(req), parent, caller(req), &folder) || !is_asks(&folder))
 		return false;
-	fuse_reply_err(req, remove_ask(&folder, name));
+	int code = remove_ask(&folder, name);
+	if (code == EPERM)
+		denied_others(req, &folder, name);
+	else
+		fuse_reply_err(req, code);
 	return true;
 }
 
@@ -57,7 +61,7 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	struct fuse_entry_param entry;
 	struct err e = {0};
 	if (tree_node(mount_of(req), parent, caller(req), &folder) || !is_asks(&folder)) {
-		fuse_reply_err(req, EPERM);
+		denied(req, parent, name, DENIED_CREATE);
 		return;
 	}
 	int code = make_ask(req, &folder, name, file, &h, &e);

@@ -6,7 +6,7 @@
  * success without effect would make tar x, which has it open, too, try for ever to replace a file.
  */
 #include "fs/requests/ops.h"
-#include "fs/requests/request.h"
+#include "fs/requests/denied.h"
 
 #include <errno.h>
 #include <linux/fs.h> /* RENAME_NOREPLACE */
@@ -33,7 +33,7 @@ void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 	if (!node_or_error(req, parent, W_OK | X_OK, &folder))
 		return;
 	if (!is_folder(&folder, FOLDER_SESSIONS)) {
-		fuse_reply_err(req, EPERM);
+		denied(req, parent, name, DENIED_MKDIR);
 		return;
 	}
 	struct node made = folder;
@@ -48,8 +48,9 @@ void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 }
 
 /* The session that a name in a folder is, or NULL after having answered: sessions belong to their
- * makers, whatever the folder's mode, and the default one stays. */
-static struct conversation *session_or_error(fuse_req_t req, fuse_ino_t parent, const char *name)
+ * makers, whatever the folder's mode, and the default one stays. `shown`: for the words. */
+static struct conversation *session_or_error(fuse_req_t req, fuse_ino_t parent, const char *name,
+					     enum denied what, const char *shown)
 {
 	struct node folder;
 	if (!node_or_error(req, parent, W_OK | X_OK, &folder))
@@ -57,21 +58,26 @@ static struct conversation *session_or_error(fuse_req_t req, fuse_ino_t parent, 
 	struct conversation *c = NULL;
 	if (is_folder(&folder, FOLDER_SESSIONS))
 		c = sessions_by_name(folder.model, name);
-	int code = c ? 0 : is_folder(&folder, FOLDER_SESSIONS) ? ENOENT : EPERM;
 	struct err e;
+	if (!is_folder(&folder, FOLDER_SESSIONS)) {
+		denied(req, parent, shown, what);
+		return NULL;
+	}
 	if (c && sessions_is_default(c)) {
 		err_set(&e, EPERM,
 			"%s/sessions/default is the session of the model's own folder and stays "
 			"where it is: make others with mkdir",
 			folder.model->name);
-		fail(req, &e);
+		node_denied(&folder, &e);
+		fuse_reply_err(req, EPERM);
 		return NULL;
 	}
-	if (c && c->uid != caller(req))
-		code = EPERM;
-	if (!code)
+	if (c && c->uid == caller(req))
 		return c;
-	fuse_reply_err(req, code);
+	if (c)
+		denied_others(req, &folder, name);
+	else
+		fuse_reply_err(req, ENOENT);
 	return NULL;
 }
 
@@ -89,7 +95,10 @@ void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	if (ask_unlink(req, parent, name))
 		return;
-	fuse_reply_err(req, goes_without_effect(req, parent, name) ? 0 : EPERM);
+	if (goes_without_effect(req, parent, name))
+		fuse_reply_err(req, 0);
+	else
+		denied(req, parent, name, DENIED_REMOVE);
 }
 
 void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -98,7 +107,7 @@ void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 		fuse_reply_err(req, 0);
 		return;
 	}
-	struct conversation *c = session_or_error(req, parent, name);
+	struct conversation *c = session_or_error(req, parent, name, DENIED_REMOVE, name);
 	if (!c)
 		return;
 	sessions_remove(c);
@@ -109,15 +118,16 @@ void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
 	       const char *new_name, unsigned flags)
 {
 	struct err e;
+	const char *shown = denied_is_tools(new_name) ? new_name : name;
 	if (parent != new_parent) {
-		fuse_reply_err(req, EPERM);
+		denied(req, parent, shown, DENIED_RENAME);
 		return;
 	}
 	if (flags & ~(unsigned)RENAME_NOREPLACE) {
 		fuse_reply_err(req, EINVAL);
 		return;
 	}
-	struct conversation *c = session_or_error(req, parent, name);
+	struct conversation *c = session_or_error(req, parent, name, DENIED_RENAME, shown);
 	if (!c)
 		return;
 	if (strcmp(name, new_name) != 0 && sessions_rename(c, new_name, &e))
@@ -128,11 +138,8 @@ void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
 
 void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t device)
 {
-	(void)parent;
-	(void)name;
-	(void)mode;
 	(void)device;
-	fuse_reply_err(req, EPERM);
+	denied(req, parent, name, S_ISREG(mode) ? DENIED_CREATE : DENIED_LINK);
 }
 
 void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)

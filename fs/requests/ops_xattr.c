@@ -80,14 +80,16 @@ static void refuse(fuse_req_t req, fuse_ino_t inode, const char *name, int other
 	struct err e;
 	if (!node_or_error(req, inode, 0, &n))
 		return;
-	if (strncmp(name, OUR_NAMES, strlen(OUR_NAMES)) != 0) {
+	bool ours = !strncmp(name, OUR_NAMES, strlen(OUR_NAMES));
+	if (strncmp(name, "user.", strlen("user.")) != 0) { /* a program's own, nobody's typing */
 		fuse_reply_err(req, other);
 		return;
 	}
-	err_set(&e, EPERM, "%s: extended attributes are for reading; chmod +t pins an expert",
-		name);
-	node_failure(&n, &e);
-	fuse_reply_err(req, EPERM);
+	err_set(&e, ours ? EPERM : other, "%.64s: %s", name,
+		ours ? "extended attributes are for reading; chmod +t pins an expert"
+		     : "files here have no extended attributes but user.moefs.*, which are read");
+	node_denied(&n, &e);
+	fuse_reply_err(req, ours ? EPERM : other);
 }
 
 void op_setxattr(fuse_req_t req, fuse_ino_t inode, const char *name, const char *value, size_t size,

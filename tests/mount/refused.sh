@@ -458,6 +458,47 @@ if command -v jq >/dev/null; then
 	claim "error.json says by a code and numbers what error says in words" codes
 fi
 
+denials() { # of what the tree does not allow error says why
+	says() { tail -n 1 error | grep -qF -- "$1" || fail "error ends '$(tail -n 1 error)', not '$1'"; }
+	not_permitted() { shell_fails_with "Operation not permitted" "$1"; }
+	begin_session denials
+	shell_fails_with "Invalid argument" "echo -1 > params/max_tokens"
+	not_permitted "echo 1 > params/temprature"
+	same "$(cat error)" "$model/sessions/denials: there is no param \"temprature\"; did you mean temperature?"
+	grep -qF 'did you mean temperature?' ../../../error || fail "MOUNT/error: $(cat ../../../error)"
+	not_permitted "touch promt" && says 'did you mean prompt?'
+	not_permitted "rm -f output" && says 'only sessions and names in ask.d can be removed'
+	not_permitted "mv log log2" && says 'only sessions can be renamed'
+	not_permitted "ln -s log log2" && says 'links'
+	not_permitted "mkdir sub" && says 'folders are made in sessions/'
+	not_permitted "chmod 644 log" && says 'modes and owners stay'
+	python3 -c '
+import os
+try: os.setxattr("log", "user.colour", b"red")
+except OSError as e: print(e)' | grep -q "not supported" || fail "an attribute was set"
+	says 'user.colour'
+	local before name
+	before=$(cat error)
+	for name in .prompt.swp prompt~ sedAb1xY2 4913; do
+		not_permitted "touch $name" && not_permitted "mv log $name"
+	done
+	same "$(cat error)" "$before" "names that tools make"
+	shell_fails_with "File too large" "cat $L > prompt"
+	before=$(cat error)
+	not_permitted "touch foo" && same "$(head -n 1 error)" "$before" "a prompt's reason" && says '"foo"'
+	echo reset >ctl
+	printf 'a b c d e f g h %.0s' $(seq 2000) >prompt
+	shell_fails_with "Input/output error" "cat output"
+	grep -q "the context holds" error || fail "error: $(cat error)"
+	not_permitted "touch foo" && says '"foo"'
+	head -n 1 error | grep -q "the context holds" || fail "a turn's reason is gone: $(cat error)"
+	grep -q "the context holds" ../../../error || fail "the mount's, too: $(cat ../../../error)"
+	echo reset >ctl && ask "What is 1 plus 1?" >/dev/null
+	same "$(cat error)" "" "after an accepted prompt"
+	end_session
+}
+claim "of what the tree does not allow error says why, beside the reason of a failed turn or a refused prompt" denials
+
 asks() {
 	says() { grep -qF -- "$model: ask: $1" error || fail "error says '$(cat error)', not '$1'"; }
 	shell_fails_with "Invalid argument" "echo q > ask"
