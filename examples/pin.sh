@@ -14,11 +14,11 @@ fail() { cat "$1/../error" >&2; exit 1; }
 chmod +t "$layer" || fail "$1"
 trap 'chmod -t "$layer"; rm -f "$1/ask.d/pin.$$"' EXIT
 trap 'exit 1' INT TERM
-left=600 before=
+left=240 before=
 while missing=$(find "$layer" -type f -size 1 | wc -l); [ "$missing" -gt 0 ]; do # an expert of one block is not in memory yet
-	[ "$missing" = "$before" ] || { left=600 before=$missing; }
+	[ "$missing" = "$before" ] || { left=240 before=$missing; }
 	[ $((left -= 1)) -gt 0 ] || { echo "experts of layer $2 do not come into memory: $missing are missing" >&2; fail "$1"; }
-	sleep 0.1
+	sleep 0.25
 done
 printf '%s\n' "$3" > "$1/ask.d/pin.$$" || fail "$1"
 cat "$1/ask.d/pin.$$" || fail "$1"
