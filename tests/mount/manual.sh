@@ -21,7 +21,7 @@ general() {
 	sed -e "s|^$(basename "$MODEL")|MODEL|" -e 's|sessions/default|sessions/NAME|' \
 		-e 's|params/\(system\|stop\|grammar\|logit_bias\)$|params/TEXT|' -e 's|params/[a-z_]*$|params/VALUE|' \
 		-e 's|experts/[0-9]*/[0-9]*$|experts/LL/EEE|' \
-		-e 's#^MODEL/\(prompt\|output\|thoughts\|log\|status\|wait\|error\|ctl\|stats\|stats.json\)$#MODEL/sessions/NAME/\1#' \
+		-e 's#^MODEL/\(prompt\|output\|thoughts\|log\|status\|wait\|error\|error.json\|ctl\|stats\|stats.json\)$#MODEL/sessions/NAME/\1#' \
 		-e 's|tensors/.*[.]npy$|tensors/NAME.npy|' \
 		-e 's#^MODEL/\(messages.json\|template.json\|rendered.*\|tool[_s].*\)$#MODEL/sessions/NAME/\1#'
 }
