@@ -22,9 +22,9 @@ static int check_owned(int fd, bool folder, const char *path, const char *name, 
 			     folder ? "folder" : "regular file");
 	else if (st.st_uid != geteuid())
 		rc = err_set(e, EPERM,
-			     "%s/%s: belongs to user %u, not to you; remove it or choose another "
-			     "folder with -o store=",
-			     path, name, (unsigned)st.st_uid);
+			     "%s/%s: belongs to user %u, not to you; mount as that user (as root "
+			     "with -o uid=%u), or choose another folder with -o store=",
+			     path, name, (unsigned)st.st_uid, (unsigned)st.st_uid);
 	if (rc)
 		close(fd);
 	return rc ? rc : fd;

@@ -124,6 +124,34 @@ dropped() { # OPTION…: mounts so, and is that user alone with all that it open
 	as_them moefs umount "$mnt" || fail "they may not unmount it: status $?"
 	same "$(mounts)" "" "after they unmounted it"
 }
+# README's own line: /home and /etc/fstab are the test's, and so is the user, whom mount(8) lets mount with neither PATH
+# nor HOME in the environment. The store is in ~/.cache where there is no room for it beside the model.
+by_user() { # [beside]
+	local you=4321 line
+	mount -t tmpfs none /home && mkdir -p /home/you/m /home/you/models && cp -r "$MODEL" /home/you/models/NAME || fail "cannot make /home"
+	{ cat /etc/passwd && echo "you:x:$you:$you::/home/you:/bin/sh"; } >"$work/passwd"
+	line=$(grep '^/home/you/models /home/you/m .*user' "$root/README.md") || fail "README has no such line"
+	echo "${line/ moefs / $type }" >"$work/fstab"
+	chmod 644 "$work/passwd" "$work/fstab"
+	mknod "$work/fuse" c 10 229 && chmod 666 "$work/fuse" && mount --bind "$work/fuse" /dev/fuse && rm "$work/fuse"
+	mount --bind "$work/passwd" /etc/passwd && mount --bind "$work/fstab" /etc/fstab || fail "cannot bind"
+	chown $you:$you /home/you /home/you/m
+	[ -z "${1:-}" ] || chown -R $you:$you /home/you/models
+	as_you() { timeout "$limit" setpriv --reuid=$you --regid=$you --clear-groups env -i PATH="$PATH" "$@"; }
+	as_you HOME=/home/you sh -c 'cd && mount ~/m' || fail "mount ~/m: status $?"
+	as_you sh -c 'cd /home/you/m/NAME && echo "What is 12 x 6?" >prompt && cat output' | grep -q . || fail "no answer"
+	if [ -n "${1:-}" ]; then
+		[ -d /home/you/models/NAME.moefs ] || fail "no store beside the model"
+	else
+		[ -d /home/you/.cache/moefs ] || fail "no store in ~/.cache: $(ls -A /home/you)"
+	fi
+	as_you moefs umount /home/you/m || fail "umount: status $?"
+	[ -z "${1:-}" ] || {
+		fails_with "belongs to user $you, not to you; mount as that user (as root with -o uid=$you), or choose another folder with -o store=" \
+			moefs /home/you/models "$mnt"
+		timeout "$limit" moefs -o "uid=$you" /home/you/models "$mnt" || fail "the remedy: status $?"
+	}
+}
 as_them() { timeout "$limit" setpriv --reuid=$theirs --regid=$theirs --clear-groups "$@"; }
 unreadable() { # what only root may read is not read: neither the checkpoint, nor a template, nor is a log written
 	mkdir -p "$work/roots" "$work/models" && cp -r "$MODEL" "$work/roots/model" && chmod 700 "$work/roots"
@@ -143,9 +171,9 @@ not_root() {
 }
 
 apart() { # FUNCTION ARGUMENT…
-	export work mnt store limit MODEL type theirs
+	export work mnt store limit MODEL type theirs root
 	export -f fail same differ fails_with inside mounts once by_hand holds nonempty second blanks both helped dropped as_them \
-		unreadable not_root
+		unreadable not_root by_user
 	unshare -m --propagation private bash -c 'inside "$@"' - "$@"
 }
 real=$(realpath "$MODEL")
@@ -163,7 +191,10 @@ claim "…with blanks and a comma in its path" \
 claim "…and a fsname= holds" apart holds
 claim "mount.moefs understands what mount(8) passes" apart helped
 claim "a mountpoint that is not empty is refused, unless fstab says nonempty" apart nonempty
+claim "a user of fstab mounts with README's own line; root is told how to use that user's store" apart by_user beside
+claim "…with its store in ~/.cache where there is none beside the model" apart by_user
 type=fuse.moefs
+claim "…and both by mount.fuse3" apart by_user
 claim "…by mount.fuse3, too" apart nonempty
 claim "a second mount on the same point is refused in words" apart second
 claim "…also where there are blanks in its name" apart blanks
