@@ -25,7 +25,9 @@ static const char stores_help[] =
 	"\n"
 	"    --delete STORE...  deletes these, but no checkpoint: its next mount makes its\n"
 	"                       store anew. What is mounted stays\n"
-	"    -n                 only says what --delete would delete\n"
+	"    --anywhere         also those that are neither in a MODEL.moefs folder nor in\n"
+	"                       the cache folder\n"
+	"    -n                 only says which files --delete would delete\n"
 	"    -h, --help         this text\n";
 static const char umount_help[] =
 	"By a MODEL that only one mount has, too. Returns when all is written and the\n"
@@ -41,7 +43,7 @@ static const struct command commands[] = {
 	{"demo", "[--path]", "a first answer, from a small model that is installed with moefs",
 	 demo_help, demo_run},
 	{"list", "[--json]", "the mounts of moefs that can be seen here", list_help, list_run},
-	{"stores", "[PATH...] | --delete [-n] STORE...",
+	{"stores", "[PATH...] | --delete [-n] [--anywhere] STORE...",
 	 "the stores that mounts have made of checkpoints; deletes them", stores_help, stores_run},
 	{"umount", "[-z] MOUNTPOINT|MODEL", "unmounts; -z also what is in use", umount_help,
 	 umount_run},

@@ -4,6 +4,7 @@
 #include "fs/base/text.h"
 #include "fs/commands/commands.h"
 #include "fs/commands/option_word.h"
+#include "fs/program/own_store.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -135,11 +136,7 @@ static int list_path(struct found *f, const char *arg, struct err *e)
 static void list_cache(struct found *f)
 {
 	char path[PATH_MAX];
-	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-	if (cache && *cache == '/')
-		(void)snprintf(path, sizeof path, "%s/moefs", cache);
-	else
-		(void)snprintf(path, sizeof path, "%s/.cache/moefs", home ? home : "");
+	own_store_cache(path);
 	look(f, path, DEPTH);
 }
 
@@ -172,34 +169,80 @@ static void remove_parent(const char *store)
 		(void)rmdir(parent); /* unless there is another in it */
 }
 
-static int delete_store(const char *arg, bool try, struct err *e)
+struct deleting {
+	bool try;      /* only say what would go */
+	bool anywhere; /* also where moefs itself puts no stores */
+};
+
+/* Every file that deleting would remove, a line each: nobody knows which of them the user has put
+ * there. */
+static int delete_names(const char *store, struct text *out, struct err *e)
+{
+	struct dirent **names;
+	struct stat st;
+	char path[PATH_MAX + 256];
+	int n = scandir(store, &names, NULL, alphasort), failed = 0;
+	if (n < 0)
+		return err_sys(e, errno, "%s: cannot be listed", store);
+	for (int i = 0; i < n; i++) {
+		const char *name = names[i]->d_name;
+		bool itself = !strcmp(name, ".") || !strcmp(name, "..");
+		(void)snprintf(path, sizeof path, "%s/%s", store, name);
+		if (!itself && !failed && !lstat(path, &st) && S_ISDIR(st.st_mode))
+			failed = err_set(e, ENOTEMPTY,
+					 "%s: would stay, since another folder lies in it", store);
+		if (!itself) {
+			text_string(out, "  ");
+			text_line(out, name);
+			text_string(out, "\n");
+		}
+		free(names[i]);
+	}
+	free(names);
+	return !failed && out->failed ? err_set(e, ENOMEM, "no memory for the names") : failed;
+}
+
+static int delete_try(const char *store, struct text *files, struct err *e)
+{
+	if (store_in_use(store))
+		return err_set(e, EBUSY, "%s: is in use; unmount its model first", store);
+	return delete_names(store, files, e);
+}
+
+static int delete_store(const char *arg, const struct deleting *d, struct err *e)
 {
 	char path[PATH_MAX], size[16];
 	struct store_seen seen;
+	struct text files = {0};
 	if (!realpath(arg, path))
 		return err_sys(e, errno, "%s", arg);
 	int failed = store_inspect(path, &seen, e);
-	if (!failed && try && store_in_use(path))
-		failed = err_set(e, EBUSY, "%s: is in use; unmount its model first", path);
-	if (!failed && !try)
-		failed = store_remove(path, e);
-	if (failed)
-		return failed;
-	if (!try)
-		remove_parent(path);
-	print_size(size, sizeof size, seen.bytes);
-	(void)printf("%s %s (%s)\n", try ? "would delete" : "deleted", path, size);
-	return 0;
+	if (!failed && !d->anywhere && !own_store_is(path))
+		failed = err_set(e, EPERM,
+				 "%s: stays, since it is neither in a MODEL.moefs folder nor in the "
+				 "cache folder; if it is to go all the same, add --anywhere",
+				 path);
+	if (!failed)
+		failed = d->try ? delete_try(path, &files, e) : store_remove(path, e);
+	if (!failed) {
+		if (!d->try)
+			remove_parent(path);
+		print_size(size, sizeof size, seen.bytes);
+		(void)printf("%s %s (%s)\n", d->try ? "would delete" : "deleted", path, size);
+		(void)fwrite(files.data ? files.data : "", 1, files.length, stdout);
+	}
+	text_free(&files);
+	return failed;
 }
 
 /* ---- the command ---- */
 
-static int delete_all(char **stores, bool try)
+static int delete_all(char **stores, const struct deleting *d)
 {
 	int status = 0;
 	for (; *stores; stores++) {
 		struct err e = {0};
-		if (delete_store(*stores, try, &e)) {
+		if (delete_store(*stores, d, &e)) {
 			say(&e);
 			status = COMMAND_FAILED;
 		}
@@ -227,20 +270,23 @@ static int list_all(char **paths)
 
 int stores_run(int argc, char **argv, struct err *e)
 {
-	bool delete = false, try = false, more = true;
+	struct deleting d = {0};
+	bool delete = false, more = true;
 	char **end = argv + argc;
 	for (argv++; *argv && **argv == '-' && more; argv++)
 		if (!strcmp(*argv, "--delete"))
 			delete = true;
 		else if (!strcmp(*argv, "-n"))
-			try = true;
+			d.try = true;
+		else if (!strcmp(*argv, "--anywhere"))
+			d.anywhere = true;
 		else if (!strcmp(*argv, "--"))
 			more = false;
 		else
 			return COMMAND_WRONG;
 	if (more && option_word_refuse(argv, (size_t)(end - argv), "the paths", e))
 		return COMMAND_WRONG;
-	if (try > delete || (delete &&!*argv))
+	if ((d.try || d.anywhere) > delete || (delete && !*argv))
 		return COMMAND_WRONG;
-	return delete ? delete_all(argv, try) : list_all(argv);
+	return delete ? delete_all(argv, &d) : list_all(argv);
 }

@@ -2,6 +2,7 @@
 #include "cache/store_inspect.h"
 #include "fs/base/text.h"
 #include "fs/models/progress.h"
+#include "fs/program/own_store.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -124,6 +125,7 @@ static void say_refined(const struct model *m, struct text *sentence)
 	if (!model_fact(m, FACT_STORE, store, sizeof store) && !store_inspect(store, &seen, NULL) &&
 	    store_superseded(store, &seen)) {
 		text_string(sentence, ", and `moefs stores --delete ");
+		text_string(sentence, own_store_is(store) ? "" : "--anywhere ");
 		text_word(sentence, store);
 		text_string(sentence, "` frees what the other takes");
 	}

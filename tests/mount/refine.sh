@@ -29,7 +29,7 @@ done_words="moefs: one is refined; the next mount takes the refined store"
 undisturbed() {
 	mkdir "$work/whole"
 	same "$(refine "$work/whole" 2>"$work/stderr")" \
-		"$done_words, and \`moefs stores --delete $(echo "$work"/whole/one-*/tq3)\` frees what the other takes"
+		"$done_words, and \`moefs stores --delete --anywhere $(echo "$work"/whole/one-*/tq3)\` frees what the other takes"
 	same "$(cat "$work/stderr")" "" "said where no terminal is"
 	[ -e "$(refined "$work/whole")/index" ] || fail "no store in $(refined "$work/whole")"
 	same "$(refine "$work/whole")" "$done_words" "once more, with the refined one"
@@ -97,7 +97,7 @@ next_takes_it() {
 }
 deleted() { # and the store that it was made of serves again
 	same "$("$MOEFS" stores "$store" | awk 'NR > 1 { print $3 }' | xargs)" "superseded complete" "what is listed"
-	"$MOEFS" stores --delete "$(refined "$store")" >/dev/null || fail "status $?"
+	"$MOEFS" stores --delete --anywhere "$(refined "$store")" >/dev/null || fail "status $?"
 	[ ! -e "$(refined "$store")" ] || fail "something is left: $(ls "$(refined "$store")")"
 	begin
 	same "$(cat info/recipe)" tq3

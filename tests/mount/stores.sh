@@ -97,6 +97,7 @@ refuses() { # what is no store, or has more in it, or is another's
 	fails_with "No such file" "$MOEFS" stores --delete "$work/nothing"
 	mkdir "$beside/mine"
 	fails_with "another folder lies in it" "$MOEFS" stores --delete "$beside"
+	fails_with "another folder lies in it" "$MOEFS" stores --delete -n "$beside"
 	[ -e "$beside/index" ] && [ ! -e "$beside/lock" ] || fail "something of it is deleted: $(ls "$beside")"
 	rmdir "$beside/mine"
 	[ -e "$MODEL/config.json" ] || fail "the model is deleted"
@@ -106,12 +107,33 @@ refuses() { # what is no store, or has more in it, or is another's
 		chown -R 0 "$beside"
 	fi
 }
+published() { # a store that somebody put elsewhere is a model, too; a link leads nowhere else
+	local said path=$(echo "$kept"/one-*/3bit)
+	said="stays, since it is neither in a MODEL.moefs folder nor in the cache folder; if it is to go all the same, add --anywhere"
+	cp -r "$beside" "$work/models/pub" && mkdir "$work/pub.moefs" && ln -s "$work/models/pub" "$work/pub.moefs/3bit"
+	for path in "$work/models/pub" "$work/pub.moefs/3bit" "$path"; do
+		fails_with "$said" "$MOEFS" stores --delete "$path"
+		fails_with "$said" "$MOEFS" stores --delete -n "$path"
+		[ -e "$path/index" ] || fail "$path is deleted"
+	done
+	fails_with "usage: moefs stores" "$MOEFS" stores --anywhere "$work"
+	touch "$work/models/pub/"$'my\nnotes'
+	same "$(stores --delete -n --anywhere "$work/models/pub" | tail -n +2)" \
+		"$(cd "$work/models/pub" && LC_ALL=C ls -A | sed -z 's/\nnotes/\\012notes/' | sed 's/^/  /')" "files that would go"
+	[ -e "$work/models/pub/index" ] || fail "-n deletes"
+	stores --delete --anywhere "$work/models/pub" || exit
+	[ ! -e "$work/models/pub" ] || fail "it is still there"
+	rm -r "$work/pub.moefs"
+	mkdir -p "$work/caches/moefs/one-12345678" && cp -r "$beside" "$work/caches/moefs/one-12345678/3bit"
+	XDG_CACHE_HOME=$work/caches stores --delete "$work/caches/moefs/one-12345678/3bit" || exit
+	[ ! -e "$work/caches/moefs/one-12345678" ] || fail "the cache's is still there"
+}
 deletes() { # these, and the folder that stood for the checkpoint
 	local path=$(echo "$kept"/one-*/3bit)
-	same "$(stores --delete -n "$beside" "$path" | sed 's/ (.*//')" "would delete $beside
+	same "$(stores --delete -n --anywhere "$beside" "$path" | grep -v '^  ' | sed 's/ (.*//')" "would delete $beside
 would delete $path"
 	[ -e "$beside/index" ] && [ -e "$path/index" ] || fail "-n deletes"
-	stores --delete "$beside" "$path" >/dev/null
+	stores --delete --anywhere "$beside" "$path" >/dev/null
 	[ ! -e "$work/models/one.moefs" ] && [ -z "$(ls "$kept")" ] || fail "left: $(ls -R "$work/models" "$kept")"
 	[ -e "$MODEL/config.json" ] || fail "the model is deleted"
 }
@@ -145,6 +167,7 @@ claim "stores elsewhere say whose they are" elsewhere
 claim "what became of the checkpoint is said" changed
 claim "an interrupted conversion whose journal is torn is no store" unfinished
 claim "what is no store is not deleted" refuses
+claim "what lies where moefs puts no stores is deleted with --anywhere alone; -n names every file" published
 claim "what is named is deleted, and nothing else" deletes
 claim "and is made anew" again
 claim "a path with anything in it is one line of the list, and can be typed as it is said" named
