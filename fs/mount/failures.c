@@ -125,7 +125,7 @@ int node_failure(const struct node *n, const struct err *e)
 /* Of a file whose writing begins turns. */
 static bool is_prompts(const struct row *row)
 {
-	return row && (row->ops->refuses || row->verbs);
+	return row && (row->verbs || (row->ops && row->ops->refuses));
 }
 
 int node_denied(const struct node *n, const struct err *e)
