@@ -1,5 +1,6 @@
 /* ctl: verbs to a session, one a write. */
 #include "fs/files/files.h"
+#include "fs/files/fork.h"
 #include "fs/files/live.h"
 #include "fs/files/verbs.h"
 #include "fs/mount/handle.h"
@@ -20,10 +21,13 @@ static const struct session_verb {
 	struct verb verb;
 	int (*run)(struct session *s, struct err *e); /* NULL: it begins a turn, and how */
 	enum session_again how;
+	bool forks; /* neither: a worker copies the session */
 } rows[] = {
 	{{"stop", NULL, "end the answer in progress; what there is of it stays"}, .run = stop},
 	{{"reset", NULL, "forget the conversation"}, .run = session_reset},
 	{{"undo", NULL, "forget the last turn"}, .run = session_undo},
+	{{"fork", "NAME", "copy the session to sessions/NAME, with all that is computed of it"},
+	 .forks = true},
 	{{"answer", NULL,
 	  "answer the messages as they stand; behind it and the next two params may stand: retry "
 	  "temperature=0.8 seed=2"},
@@ -117,38 +121,46 @@ static int begin_turn(struct session *s, const struct session_verb *v, const cha
 	return code ? code : session_again_changed(s, v->how, c.of, c.count, e);
 }
 
-static int ctl_write(struct handle *h, const char *data, size_t size, uint64_t offset,
-		     struct err *e)
+static int serve(struct handle *h, fuse_req_t req, const struct session_verb *v, const char *rest,
+		 size_t n, size_t size, struct err *e)
+{
+	struct conversation *c = h->node.conversation;
+	if (v->forks)
+		return fork_later(h, req, n ? rest + 1 : rest, n ? n - 1 : 0, size, e);
+	if (n && v->run)
+		return err_set(e, EINVAL, "ctl: nothing stands behind %s", v->verb.name);
+	int code = v->run ? v->run(c->session, e) : begin_turn(c->session, v, rest, n, e);
+	if (!code && !v->run) {
+		handle_began_turn(h);
+		conversation_wake(c);
+	}
+	if (!code) {
+		node_took(&h->node);
+		fuse_reply_write(req, size);
+	}
+	return code;
+}
+
+static int ctl_write(struct handle *h, fuse_req_t req, const char *data, size_t size,
+		     uint64_t offset, struct err *e)
 {
 	enum { MOST = 64 << 10 }; /* more would keep the loop from others */
-	struct conversation *c = h->node.conversation;
+	size_t n = 0, length = size;
 	(void)offset;
 	if (size > MOST)
 		return err_set(e, EFBIG,
 			       "ctl: %zu bytes are more than a verb's %d: messages that are longer "
 			       "go into messages.json",
 			       size, MOST);
-	while (size && (data[size - 1] == '\n' || data[size - 1] == ' '))
-		size--;
-	size_t n = 0;
-	while (n < size && data[n] != ' ' && data[n] != '\n')
+	while (length && (data[length - 1] == '\n' || data[length - 1] == ' '))
+		length--;
+	while (n < length && data[n] != ' ' && data[n] != '\n')
 		n++;
 	const struct session_verb *v = verbs_find(&session_verbs, data, n, e);
-	if (!v)
-		return -e->code;
-	if (n < size && v->run)
-		return err_set(e, EINVAL, "ctl: nothing stands behind %s", v->verb.name);
-	if (v->run)
-		return v->run(c->session, e);
-	int code = begin_turn(c->session, v, data + n, size - n, e);
-	if (!code) {
-		handle_began_turn(h);
-		conversation_wake(c);
-	}
-	return code;
+	return v ? serve(h, req, v, data + n, length - n, size, e) : -e->code;
 }
 
 const struct file_ops ctl_ops = {
 	.read = live_read,
-	.write = ctl_write,
+	.write_later = ctl_write,
 };

@@ -190,13 +190,47 @@ static enum MHD_Result done(struct request *r, struct place *at, int code, unsig
 	return reply_text(r, status, plain, "", 0);
 }
 
+/* `fork NAME` for a session's ctl, as the tree calls it: the copy is who asks's as well. NAME is what
+ * follows the blank up to the last newline or blank. */
+static int name_fork(const struct request *r, struct text *verb)
+{
+	static const char FORK[] = "fork ";
+	char known[NAME_MAX + 1], name[NAME_MAX + 1];
+	const struct text *body = &r->body;
+	size_t at = sizeof FORK - 1, end = body->length;
+	while (end > at && strchr("\n ", body->data[end - 1]))
+		end--;
+	if (end <= at || end - at > NAME_MAX || memchr(body->data + at, 0, end - at))
+		return -EINVAL;
+	memcpy(known, body->data + at, end - at);
+	known[end - at] = 0;
+	if (strchr(known, '/') || !strcmp(known, ".") || !strcmp(known, ".."))
+		return -EINVAL;
+	if (!place_tree_name(r, known, name))
+		return -ENAMETOOLONG;
+	text_format(verb, "%s%s\n", FORK, name);
+	return verb->failed ? -ENOMEM : 0;
+}
+
+static bool is_fork(const struct place *at, const struct text *body)
+{
+	return at->session && !strcmp(at->name, "ctl") && body->length > 5 &&
+	       !memcmp(body->data, "fork ", 5);
+}
+
 enum MHD_Result files_put(struct request *r)
 {
 	struct place at = {0};
 	struct problem p = {0};
+	struct text verb = {0};
 	if (begin(&at, r, PLACE_WRITE, &p))
 		return answer(r, &at, &p);
-	return done(r, &at, write_body(&at, &r->body, !r->gateway->polls), MHD_HTTP_OK);
+	bool forks = is_fork(&at, &r->body);
+	int code = forks ? name_fork(r, &verb) : 0;
+	if (!code)
+		code = write_body(&at, forks ? &verb : &r->body, !r->gateway->polls);
+	text_free(&verb);
+	return done(r, &at, code, MHD_HTTP_OK);
 }
 
 enum MHD_Result files_make(struct request *r)

@@ -31,14 +31,19 @@ const char *place_known_as(const struct request *r, const char *session)
 	return strncmp(session, prefix, n) != 0 || !session[n] ? NULL : session + n;
 }
 
-/* The session that is meant by a name. False: no name of the tree is as long. */
-static bool own_session(struct place *at, const struct request *r, const char **part)
+bool place_tree_name(const struct request *r, const char *session, char name[NAME_MAX + 1])
 {
 	char prefix[PREFIX];
 	prefix_of(r, prefix);
-	int n = snprintf(at->own, sizeof at->own, "%s%s", prefix, *part);
+	return snprintf(name, NAME_MAX + 1, "%s%s", prefix, session) <= NAME_MAX;
+}
+
+/* The session that is meant by a name. False: no name of the tree is as long. */
+static bool own_session(struct place *at, const struct request *r, const char **part)
+{
+	bool fits = place_tree_name(r, *part, at->own);
 	at->session = *part = at->own;
-	return n <= NAME_MAX;
+	return fits;
 }
 
 /* Cuts the path into its parts. -1: there are too many, or one is no name. */

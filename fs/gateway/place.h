@@ -35,6 +35,8 @@ void place_close(struct place *at);
 /* Why what was tried there failed: in the session's words, if it has any. */
 int place_refused(const struct place *at, const struct request *r, int code, struct problem *p);
 
+/* The name in the tree of a session that who asks knows as `session`. False: it is too long. */
+bool place_tree_name(const struct request *r, const char *session, char name[NAME_MAX + 1]);
 /* The name by which who asks knows a session of the tree; NULL: it is not theirs. With keys the
  * names in the tree have the key's mark before them, which nobody has to know. */
 const char *place_known_as(const struct request *r, const char *session);

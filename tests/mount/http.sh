@@ -439,6 +439,15 @@ r = urllib.request.urlopen(urllib.request.Request(url + "/v1/models", method="OP
 assert r.status == 204 and r.headers["Access-Control-Allow-Origin"] == "http://page.example"
 PY
 claim "keys: none, wrong ones, and each its own conversations; a page that may ask" keys
+key_forks() { # by names that are the key's own
+	tree() { curl -sS --max-time $limit -H "Authorization: Bearer $1" -w '%{http_code}' -o "$work/body" "${@:3}" "$url/tree/scripted/sessions/$2"; }
+	same "$(tree first-key one -X POST)" 201 && same "$(tree first-key one/ctl -T - <<<"fork two")" 200 "$(cat "$work/body")"
+	same "$(tree first-key two/log)" 200 && same "$(tree second-key two/log)" 404
+	[ ! -e "$mnt/scripted/sessions/two" ] || fail "it is everybody's"
+	same "$(tree first-key one/ctl -T - <<<"fork ../two")" 400
+	same "$(tree first-key one -X DELETE)" 200 && same "$(tree first-key two -X DELETE)" 200
+}
+claim "a copy that a key makes of its session stays the key's" key_forks
 end_http
 
 begin_http "" "unix:$work/socket"

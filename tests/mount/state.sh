@@ -70,6 +70,30 @@ forks() {
 }
 claim "a fork goes its own way, and so does what it was made of" forks
 
+forks_by_verb() {
+	new v
+	first_turn v
+	echo 0.25 >sessions/v/params/temperature
+	echo "fork its copy" >sessions/v/ctl || fail "$(cat sessions/v/error)"
+	diff <(shows v) <(shows "its copy") || fail "not the same session"
+	same "$(stat -c '%a %u' "sessions/its copy")" "700 $(id -u)"
+	echo auto >sessions/v/params/temperature && echo auto >"sessions/its copy/params/temperature"
+	go_on_alike v "its copy" "Was it a fox?"
+	shell_fails_with "File exists" "echo fork 'its copy' > sessions/v/ctl"
+	local name
+	for name in "" a/b .. .; do
+		shell_fails_with "Invalid argument" "echo 'fork $name' > sessions/v/ctl"
+	done
+	shell_fails_with "File name too long" "printf 'fork %0256d' 1 > sessions/v/ctl"
+	cd sessions/v && begin_long 8
+	shell_fails_with "Device or resource busy" "echo fork other > ctl"
+	end_long
+	cd ../.. && [ ! -e sessions/other ] || fail "a copy of a session that was working"
+	shell_fails_with "File exists" "cp -r sessions/v sessions/other"
+	rmdir sessions/other sessions/v "sessions/its copy"
+}
+claim "fork NAME in ctl makes a copy that knows as much" forks_by_verb
+
 idioms() {
 	new f
 	local how
