@@ -233,7 +233,7 @@ static int run(struct program *p, struct err *e)
 {
 	int code = check(&p->options, e);
 	if (!code)
-		code = http_listen(&p->http, p->options.http, e);
+		code = http_listen(&p->http, p->options.http, p->options.key_file, e);
 	if (code)
 		return 1;
 	p->show = p->options.foreground && isatty(STDERR_FILENO);

@@ -1,6 +1,7 @@
 /* Who may ask. See admit.h.
  *
- * Without keys whoever reaches the address may ask, so a page in a browser must not: neither by a
+ * Without keys the gateway's own user may ask (peer.h), and so may that user's browser; a page of
+ * another place in that browser must not: neither by a
  * name of its own that leads here (rebinding, seen by the Host header, which has that name) nor by
  * a request that needs no consent of ours (seen by its Origin). A number in the Host header is no
  * such name. */
@@ -61,6 +62,11 @@ static bool known_origin(const struct options *o, const char *origin, const char
 	return at && host && !strcasecmp(at + 3, host);
 }
 
+static bool is_open(const struct request *r)
+{
+	return r->route && r->route->flags & ROUTE_OPEN;
+}
+
 /* As OpenAI's clients send it, or Anthropic's. */
 static int find_key(struct request *r, struct problem *p)
 {
@@ -68,11 +74,21 @@ static int find_key(struct request *r, struct problem *p)
 	if (bearer && !strncasecmp(bearer, "Bearer ", 7))
 		key = bearer + 7;
 	r->key = key ? keys_find(r->gateway->keys, key) : 0;
-	if (r->key || (r->route && r->route->flags & ROUTE_OPEN))
+	if (r->key || is_open(r))
 		return 0;
 	return problem_set(p, PROBLEM_KEY, NULL,
 			   key ? "This key is not known here"
 			       : "A key is needed: Authorization: Bearer KEY, or x-api-key: KEY");
+}
+
+static int check_user(const struct request *r, struct problem *p)
+{
+	if (r->own_user || is_open(r))
+		return 0;
+	return problem_set(p, PROBLEM_KEY, NULL,
+			   "Without keys only processes of the user who runs this gateway, or of "
+			   "root, may ask. To serve others, start it with -o key_file=FILE, a key "
+			   "a line");
 }
 
 int admit(struct request *r, struct problem *p)
@@ -88,7 +104,7 @@ int admit(struct request *r, struct problem *p)
 		return problem_set(
 			p, PROBLEM_FORBIDDEN, NULL,
 			"Pages of '%.100s' may not ask: start moefs-http with -o cors=", origin);
-	return r->gateway->keys ? find_key(r, p) : 0;
+	return r->gateway->keys ? find_key(r, p) : check_user(r, p);
 }
 
 int admit_size(const struct request *r, struct problem *p)

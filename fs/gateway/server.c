@@ -5,6 +5,7 @@
  * the library's memory for a connection, the body by -o body=, a step of the talk by -o timeout=, a
  * whole request until its handler is called by four times that. */
 #include "fs/gateway/server.h"
+#include "fs/gateway/peer.h"
 #include "fs/gateway/request_way.h"
 #include "fs/gateway/routes.h"
 
@@ -23,6 +24,7 @@ enum { HEAD_BYTES = 64 << 10, STACK_BYTES = 1 << 20, PATIENCE = 4 };
 struct connection { /* of the library's connection, from its accept to its close */
 	struct connection *next, **at;
 	int socket;
+	bool own_user;		/* who may ask without a key: peer.h */
 	uint64_t reading_since; /* 0: a handler is at work, or its answer is sent */
 };
 
@@ -56,12 +58,17 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **c
 {
 	struct server *s = cls;
 	struct connection *c = *context;
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+	bool own_user = code == MHD_CONNECTION_NOTIFY_STARTED && info && !s->gateway->keys &&
+			peer_is_own_user(info->connect_fd);
 	pthread_mutex_lock(&s->lock);
 	if (code == MHD_CONNECTION_NOTIFY_STARTED && (c = calloc(1, sizeof *c))) {
-		const union MHD_ConnectionInfo *info =
-			MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-		*c = (struct connection){s->connections, &s->connections,
-					 info ? info->connect_fd : -1, request_clock()};
+		*c = (struct connection){.next = s->connections,
+					 .at = &s->connections,
+					 .socket = info ? info->connect_fd : -1,
+					 .own_user = own_user,
+					 .reading_since = request_clock()};
 		bound_silence(c->socket, s->gateway->options->timeout);
 		if (c->next)
 			c->next->at = &c->next;
@@ -77,11 +84,17 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **c
 	pthread_mutex_unlock(&s->lock);
 }
 
-static void reads(struct server *s, struct MHD_Connection *connection, bool reading)
+/* NULL: there was no memory for one. */
+static struct connection *connection_of(struct MHD_Connection *connection)
 {
 	const union MHD_ConnectionInfo *info =
 		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-	struct connection *c = info ? info->socket_context : NULL;
+	return info ? info->socket_context : NULL;
+}
+
+static void reads(struct server *s, struct MHD_Connection *connection, bool reading)
+{
+	struct connection *c = connection_of(connection);
 	pthread_mutex_lock(&s->lock);
 	if (c)
 		c->reading_since = reading ? request_clock() : 0;
@@ -155,9 +168,12 @@ static void *on_uri(void *cls, const char *uri, struct MHD_Connection *connectio
 	struct server *s = cls;
 	reads(s, connection, true);
 	struct request *r = request_make(s->gateway, connection);
+	const struct connection *c = connection_of(connection);
 	const char *zero = strstr(uri, "%00"), *query = strchr(uri, '?');
-	if (r)
+	if (r) {
 		r->cut = zero && (!query || zero < query);
+		r->own_user = c && c->own_user;
+	}
 	return r;
 }
 

@@ -13,21 +13,25 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-int http_listen(struct http *h, const char *address, struct err *e)
+int http_listen(struct http *h, const char *address, const char *key_file, struct err *e)
 {
 	h->socket = -1;
+	h->key_file = key_file;
+	if (!address && key_file)
+		return err_set(e, EINVAL, "-o key_file= is for clients of -o http: give both");
 	if (!address)
 		return 0;
+	if (key_file && access(key_file, R_OK))
+		return err_sys(e, errno, "-o key_file=%s cannot be read", key_file);
 	int fd = listen_on(*address ? address : LISTEN_DEFAULT, e);
 	if (fd < 0)
 		return fd;
-	if (!listen_is_local(fd)) {
+	if (!key_file && !listen_is_local(fd)) {
 		close(fd);
-		return err_set(
-			e, EPERM,
-			"-o http=%s: others than this machine can reach it, so that keys are "
-			"needed: `moefs-http -o listen=%s,key_file=FILE MOUNTPOINT`",
-			address, address);
+		return err_set(e, EPERM,
+			       "-o http=%s: other machines can reach this address, so clients need "
+			       "keys: add -o key_file=FILE, a key a line",
+			       address);
 	}
 	h->socket = fd;
 	return 0;
@@ -61,11 +65,14 @@ static void become(const struct http *h, const char *path, char *const *argument
 
 int http_begin(struct http *h, const char *tree, struct err *e)
 {
-	char path[4096], *const arguments[] = {"moefs-http", "-o", "listen=fd:3",
-					       (char *)(uintptr_t)tree, NULL};
+	char path[4096], keys[4096 + sizeof "key_file="];
+	char *const arguments[] = {
+		"moefs-http", "-o", "listen=fd:3", (char *)(uintptr_t)tree,
+		h->key_file ? "-o" : NULL, keys, NULL};
 	pid_t parent = getpid();
 	if (h->socket < 0)
 		return 0;
+	(void)snprintf(keys, sizeof keys, "key_file=%s", h->key_file ? h->key_file : "");
 	program(path);
 	if (*path == '/' && access(path, X_OK))
 		return err_sys(e, errno, "%s", path);

@@ -7,13 +7,15 @@
 #include <sys/types.h>
 
 struct http {
-	int socket;    /* that listens; -1: none is wanted */
+	int socket;	      /* that listens; -1: none is wanted */
+	const char *key_file; /* borrowed, as moefs-http's -o key_file=; NULL: none */
 	pid_t process; /* 0: it was not begun */
 };
 
-/* Takes the address, so that one which cannot be had is said before anything is mounted. NULL: none
- * is wanted; "": the usual one. */
-int http_listen(struct http *h, const char *address, struct err *e);
+/* Takes the address and the file of keys, so that one which cannot be had is said before anything is
+ * mounted. address: NULL: none is wanted; "": the usual one. key_file: NULL: the mount's user asks
+ * without a key, and the address must be of this machine alone; else it must outlive h. */
+int http_listen(struct http *h, const char *address, const char *key_file, struct err *e);
 /* Once the tree answers. */
 int http_begin(struct http *h, const char *tree, struct err *e);
 /* Tells it to end. It looks into the tree for that, so it is waited for only when that is gone

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-enum { OPTION_VALUES = 18 };
+enum { OPTION_VALUES = 19 };
 
 struct options {
 	struct engine_options engine; /* its strings are among the values */
@@ -23,6 +23,7 @@ struct options {
 	char *text; /* the file that --refine reads, absolute; NULL: what the model writes */
 	bool allow_other, allow_root, auto_unmount, nonempty;
 	const char *http;	    /* an address, "": the usual one; NULL: none is served */
+	const char *key_file;	    /* of http's clients, absolute; NULL: no keys */
 	const char *log;	    /* a file's absolute name, or journal; NULL: none is kept */
 	struct privilege whose;	    /* uid= and gid= */
 	mode_t umask;		    /* bits that no file has */

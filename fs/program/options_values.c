@@ -24,6 +24,7 @@ enum kind {
 	SOURCE,
 	NAME,
 	LOG,
+	KEYS,
 	ADDRESS,
 	USER,
 	GROUP,
@@ -54,6 +55,7 @@ static const struct value {
 	{"name", NAME, 0, "a name for the model's folder"},
 	{"log", LOG, 0, "the name of a file, or journal"},
 	{"http", ADDRESS, 0, "ADDR:PORT or unix:PATH"},
+	{"key_file", KEYS, 0, "the name of a file"},
 	{"uid", USER, 0, "a user's name or number"},
 	{"gid", GROUP, 0, "a group's name or number"}, /* after uid, which brings one along */
 	{"umask", MODE, 0, "a mode in octal, such as 077"},
@@ -163,6 +165,13 @@ static int take_log(struct options *o, size_t i, struct err *e)
 	return 0;
 }
 
+static int take_keys(struct options *o, size_t i, struct err *e)
+{
+	int failed = options_absolute(&o->values[i], e);
+	o->key_file = o->values[i];
+	return failed;
+}
+
 static bool mode_parse(const char *string, mode_t *mode)
 {
 	char *end;
@@ -183,6 +192,8 @@ static int apply_to_mount(struct options *o, size_t i, struct err *e)
 	case ADDRESS:
 		o->http = string;
 		return 0;
+	case KEYS:
+		return take_keys(o, i, e);
 	case USER:
 		return privilege_user(&o->whose, string, e);
 	case GROUP:

@@ -1,7 +1,7 @@
 """A client of moefs-http for tests, by Python's own library: $url is where it is, $mnt what it serves.
 
 Claims are read from standard input, or stand in a file: `python3 CLAIMS.py NAME` calls its function of that name by `main`."""
-import contextlib, http.client, json, os, socket, sys, time
+import contextlib, http.client, json, os, re, socket, sys, time
 from standing import standing
 
 url, mnt, limit = os.environ["url"], os.environ["mnt"], int(os.environ["limit"])
@@ -97,8 +97,9 @@ def content(answer):
 
 
 def sessions(model=fable, kept=False):
-    names = [s for s in os.listdir(f"{mnt}/{model}/sessions") if s.startswith("http-")]
-    return sorted(s for s in names if s.startswith("http-kept-") == kept)
+    own = re.compile("(key-[0-9a-f]{16}-)?http-(kept-)?")
+    found = [own.match(s) for s in os.listdir(f"{mnt}/{model}/sessions")]
+    return sorted(f.string for f in found if f and bool(f[2]) == kept)
 
 
 def look(session, file, model=fable):

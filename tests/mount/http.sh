@@ -534,7 +534,7 @@ cd / && unmounted
 
 # With the mount, and only as long.
 with_the_mount() {
-	fails_with "keys are needed" "$MOEFS" -o "store=$store,http=0.0.0.0:0" "$MODEL" "$mnt"
+	fails_with "clients need keys" "$MOEFS" -o "store=$store,http=0.0.0.0:0" "$MODEL" "$mnt"
 	MODEL=${others[0]}
 	"$MOEFS" -o "store=$store,http=unix:$work/socket" "$MODEL" "$mnt" 2>"$work/stderr" || fail "$(cat "$work/stderr")"
 	curl -sS --max-time $limit --retry 100 --retry-connrefused --unix-socket "$work/socket" http://localhost/v1/models | grep -q fable || fail "no models"

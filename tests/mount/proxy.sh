@@ -9,10 +9,11 @@ http=${MOEFS_HTTP:-$(dirname "$MOEFS")/moefs-http}
 mounted
 export mnt work PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1
 declare -A process=()
+(umask 077 && echo secret >"$work/keys") # a proxy forwards for others: it is no proof of who asks
 
 begin() { # ONE [ADDRESS]
 	: >"$work/$1"
-	"$http" -v -o "listen=${2:-127.0.0.1:0},keep=4" "$mnt" 2>"$work/$1" &
+	"$http" -v -o "listen=${2:-127.0.0.1:0},keep=4,key_file=$work/keys" "$mnt" 2>"$work/$1" &
 	process[$1]=$!
 	listens $! "$work/$1"
 }
@@ -55,7 +56,8 @@ class Proxied(http.client.HTTPConnection):
 
 def request(method, path, body=None, **headers):
     c = Proxied("localhost")
-    c.request(method, path, body and json.dumps(body), {k.replace("_", "-"): v for k, v in headers.items()})
+    headers = {k.replace("_", "-"): v for k, v in headers.items()} | {"x-api-key": "secret"}
+    c.request(method, path, body and json.dumps(body), headers)
     r = c.getresponse()
     r.of = c
     return r
