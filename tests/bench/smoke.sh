@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Whether each subcommand of moefs-bench works, with the smallest sizes: it ends with 0 and prints one JSON
 # object with something measured in it; and tree.sh. No figure is judged. A first argument names another program
-# than build/moefs-bench.
+# than build/moefs-bench. SMOKE=short runs each subcommand at least once, but `recipe`, `quality`, `files` and `http`, which take
+# most of the time, and of formats one or two.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 
@@ -10,6 +11,9 @@ here=$(mktemp -d "${TMPDIR:-/tmp}/moefs-bench.XXXXXX")
 trap 'rm -rf "$here"' EXIT
 effort=(--rounds 1 --threads 2 --json)
 failed=0
+whole() { [ "${SMOKE:-whole}" != short ]; }
+quants=(tq2 tq3 bf16 3bit) mixes=(q4_k_m q8_0 mxfp4)
+whole || { quants=(bf16 3bit) mixes=(q4_k_m); }
 
 if [ ! -x "$bench" ]; then
 	echo "ok bench # skip $bench is not built"
@@ -90,14 +94,14 @@ try "the ceiling of a disk" cpu \
 	machine "${effort[@]}" --seconds 0.001 --memory 8M --dir "$here" --file 4M --records 65536 --depths 2
 try "every kernel" multiply kernels "${effort[@]}" --seconds 0.001 --memory 4M --columns 128,200 \
 	--tokens 1,3 --positions 70
-for quant in tq2 tq3 bf16 3bit; do
+for quant in "${quants[@]}"; do
 	try "a synthetic model in $quant" seconds \
 		make "$here/config.json" "$here/model" --layers 2 --quant $quant --skew 1 --json
 	try "it runs" phases run "$here/model" --quant $quant "${effort[@]}" --seconds 0.001 \
 		--prompt 9 --tokens 3 --context 9,300 --busy
 done
 sed 's/"moe_intermediate_size": 128/"moe_intermediate_size": 256/; s/"head_dim": 32/"head_dim": 64/' "$here/config.json" >"$here/wide.json"
-for mix in q4_k_m q8_0 mxfp4; do
+for mix in "${mixes[@]}"; do
 	try "a synthetic GGUF file in $mix" seconds make "$here/wide.json" "$here/$mix.gguf" --gguf $mix --json
 	try "it runs" phases run "$here/$mix.gguf" "${effort[@]}" --seconds 0.001 --prompt 9 --tokens 3
 	check "as it is" '"in place" in r["recipe"]'
@@ -125,6 +129,7 @@ check "a share of the time is its delta nets'" 'all(0 < p["delta_percent"]["medi
 python3 -c 'print("Once upon a time there was " * 60)' >"$here/words.txt"
 try "what it thinks of a text" nll perplexity "$here/hybrid" --text "$here/words.txt" --json
 check "is about what chance would" '8 < r["nll"] < 10' # ln 4100 is 8.3
+if whole; then
 # What is within the default and as the default has it is the default.
 try "what each choice of a recipe costs" groups recipe examples/models/fable-moe-15m --text "$here/words.txt" \
 	--turns examples/models/fable-moe-15m/skills.jsonl --tokens 100 --store "$here/stores" --threads 2 --json
@@ -146,6 +151,7 @@ check "with a layer of the draft's beside its 4" \
 	'"mtp.layers.0.mlp.experts.7.up_proj.weight" in open(r["model"] + "/model.safetensors.index.json").read()'
 try "it is converted" first_token_seconds \
 	first "$here/raw_hybrid" --store "$here/stores" --complete --threads 2 --json
+fi
 
 # 3 layers (the store has 2), 8 experts, a prompt of 2 tokens and an answer of 40
 {
@@ -183,7 +189,8 @@ golden = json.load(open(sys.argv[1] + "/golden.json"))
 open(sys.argv[2] + "/text", "w", encoding="utf-8").write(golden["long_prompt"])
 print(golden["long_mean_nll"])' $fixture "$here" >"$here/nll"
 predict=(perplexity $fixture --text "$here/text" --store "$here/stores" --json)
-for chunk in 1 64; do
+whole && chunks=(1 64) || chunks=(64)
+for chunk in "${chunks[@]}"; do
 	try "a text's likelihood" nll "${predict[@]}" --quant bf16 --chunk $chunk
 	python3 -c '
 import json, sys
@@ -200,14 +207,15 @@ refuse "a text of one token" predict perplexity $fixture --text <(printf a) --st
 try "a conversation rendered and encoded" page page $fixture --bytes 2K --rounds 1 --json
 check "has what was said and more" 'r["bytes"] > 2048 and r["tokens"] > 100'
 refuse "a template that is not there" "template.none" page $fixture --template "$here/template.none"
-if [ -c /dev/fuse ] && command -v fusermount3 >/dev/null; then
+if whole && [ -c /dev/fuse ] && command -v fusermount3 >/dev/null; then
 	TMPDIR=$here try "a tree beside a bare echo" files files examples/models/fable-moe-15m --store "$here/stores" --rounds 1 --asks 2 --tokens 8 --json
 	check "both have told of tokens" 'all(t["tokens"] > 0 for t in r["files"])'
 	TMPDIR=$here try "a tree over HTTP beside its files" http http examples/models/fable-moe-15m --store "$here/stores" --rounds 1 --asks 2 --tokens 8 --streams 2 --json
 	check "both have told of text" 'all(t["rate"]["median"] > 0 for t in r["http"])'
 fi
 try "a synthetic checkpoint" seconds make "$here/config.json" "$here/raw" --layers 2 --raw --json
-for found in converted read; do
+whole && founds=(converted read) || founds=(converted)
+for found in "${founds[@]}"; do
 	try "the first token of one that has to be $found" first_token_seconds \
 		first "$here/raw" --store "$here/stores" --complete --threads 2 --json
 done
@@ -216,7 +224,9 @@ refuse "an unknown option is named" "--nonsense" run "$here/model" --nonsense
 refuse "a number out of range is named" "--rounds 0" run "$here/model" --rounds 0
 refuse "positions that the model does not have" "512" run "$here/model" --prompt 510 --tokens 30
 
-if ! READERS=20 ROUNDS=1 tests/bench/tree.sh >"$here/out" 2>&1; then
+if ! whole; then
+	:
+elif ! READERS=20 ROUNDS=1 tests/bench/tree.sh >"$here/out" 2>&1; then
 	echo "not ok how fast the tree responds: $(tail -n 3 "$here/out" | tr '\n' ' ')"
 	failed=1
 elif ! grep '# skip' "$here/out"; then

@@ -34,13 +34,21 @@ not() { ! "$@"; } # COMMAND…
 # ---- waiting: for what must come about, however long that takes; who has waited in vain says for what ----
 
 # until_true COMMAND…: returns as soon as it succeeds, or fails after $limit seconds. The command runs in this shell: what it
-# sets is set afterwards, and where it calls `fail` there is no more to wait for.
+# sets is set afterwards, and where it calls `fail` there is no more to wait for. It looks again after 1 ms, 2 ms … 32 ms.
 until_true() {
-	local deadline=$((SECONDS + limit))
+	local deadline=$((SECONDS + limit)) pause=1
 	until "$@"; do
 		[ $SECONDS -le $deadline ] || return 1
-		sleep 0.05
+		moment $pause
+		[ $pause -ge 32 ] || pause=$((pause * 2))
 	done
+}
+# Waits without a process of its own, on a pipe that nobody writes to.
+moment() { # MILLISECONDS, fewer than 1000
+	local millis
+	printf -v millis %03d "$1"
+	read -rt "0.$millis" -u "$silent" _
+	true
 }
 # The same of what a process brings about: fails as well once that has ended without.
 until_true_by() { # PROCESS COMMAND…
@@ -69,6 +77,7 @@ clean_up() {
 }
 trap 'clean_up' EXIT
 trap 'exit 130' INT TERM
+mkfifo "$work/silent" "$work/over" && exec {silent}<>"$work/silent" {over}<>"$work/over" || exit 1
 
 [ -x "$MOEFS" ] || { echo "not ok $(basename "$0"): $MOEFS is missing; run make"; exit 1; }
 [ -f "$MODEL/config.json" ] || skip_all "no checkpoint at $MODEL"
@@ -201,16 +210,18 @@ claim() {
 	) >"$work/out" 2>&1 &
 	local pid=$!
 	(
-		# Longer than a wait within it, so that this can still say what for.
-		limit=$((limit + limit / 10 + 1)) until_true not kill -0 $pid 2>/dev/null && exit 0
+		# Longer than a wait within the claim, which can then still say what it waited for.
+		read -rt $((limit + limit / 10 + 1)) -u "$over" _ && exit 0
 		echo "hung for $limit s" >>"$work/out"
 		kill -9 $(children $pid) $pid 2>/dev/null
+		exit 1
 	) &
 	local guard=$!
 	wait $pid
 	status=$?
-	# The guard sees the end by itself; killed right after its fork it would still have our traps.
-	wait $guard
+	# The guard is told: killed right after its fork it would still have our traps.
+	echo >&"$over"
+	wait $guard || read -ru "$over" _ # it has ended before
 	if [ $status = 0 ]; then
 		echo "ok $name"
 	else

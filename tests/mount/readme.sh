@@ -100,6 +100,7 @@ claim "the lines of Install, the demonstration with them" installs
 
 glance() { # each path of the tree at a glance is there
 	local tree=$work/blocks/[0-9]*.text.the-tree-at-a-glance path
+	mkdir -p "$mnt"
 	"$MOEFS" -o store="$store" "$MODEL" "$mnt" || fail mount
 	grep -qx 'MODEL/prompt .*' $tree || fail "the tree is another"
 	sed -E 's/   +[^ ].*$//' $tree | grep -v '^ ' | tr ' ' '\n' | while read -r path; do

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -44,6 +45,22 @@ const char *shared_data(const char *name)
 	print_message("%s is missing; set MOEFS_TESTDATA to the folder with the reference data\n",
 		      path);
 	return NULL;
+}
+
+const char *test_memory_folder(void)
+{
+	struct statvfs free_here;
+
+	if (access("/dev/shm", W_OK | X_OK) != 0 || statvfs("/dev/shm", &free_here) != 0)
+		return "/tmp";
+	return free_here.f_bavail >= ((uint64_t)256 << 20) / free_here.f_frsize ? "/dev/shm" : "/tmp";
+}
+
+bool test_full(void)
+{
+	const char *check = getenv("CHECK");
+
+	return check && strcmp(check, "full") == 0;
 }
 
 static void read_exactly(FILE *f, void *buffer, size_t bytes, const char *file)

@@ -21,6 +21,12 @@ const char *shared_data(const char *name);
  * reference data, or NULL as above. The text is good until the next call. */
 const char *test_fixture(const char *name);
 
+/* Where a test whose claims do not depend on a disk puts its temporary folder: syncs cost nothing in
+ * /dev/shm, and its stores are small. /tmp where that has less than 256 MB free. */
+const char *test_memory_folder(void);
+/* Whether all cases of what is otherwise sampled are to be run: CHECK=full, as `make check-full` has it. */
+bool test_full(void);
+
 struct golden;
 
 enum { GOLDEN_DIMS = 8 };
