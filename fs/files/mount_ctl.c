@@ -71,17 +71,30 @@ static int run(const struct mount_verb *v, struct asked *a, const char *name, si
 {
 	if (!v->of_model && length)
 		return err_set(e, EINVAL, "ctl: %s takes no name", v->verb.name);
-	if (v->of_model && !length)
+	if (v->of_model && !length && !a->model)
 		return err_set(e, EINVAL, "ctl: %s which model? `%s NAME`", v->verb.name,
 			       v->verb.name);
-	if (v->of_model && !(a->model = models_named(a->handle->node.mount, name, length)))
+	if (v->of_model && !a->model)
+		a->model = models_named(a->handle->node.mount, name, length);
+	if (v->of_model && !a->model)
 		return err_set(e, ENOENT,
 			       "ctl: no model here is called '%.*s'; `ls` names those that are",
 			       (int)(length < NAME_SIZE ? length : NAME_SIZE), name);
 	return v->run(a, e);
 }
 
-/* VERB or VERB NAME, where a name may have blanks in it. */
+/* A name may begin or end with blanks and hold newlines: first all that stands behind the verb's
+ * blank is looked for, but for the newline that a shell adds, and then that newline, too. NULL: no
+ * model is called so to the byte. */
+static struct mounted *named_exactly(struct mount *m, const char *name, size_t length)
+{
+	struct mounted *found = NULL;
+	if (length && name[length - 1] == '\n')
+		found = models_named(m, name, length - 1);
+	return found ? found : models_named(m, name, length);
+}
+
+/* VERB or VERB NAME. Blanks around the name that are not the model's are nothing. */
 static int ctl_write(struct handle *h, fuse_req_t req, const char *data, size_t size,
 		     uint64_t offset, struct err *e)
 {
@@ -90,13 +103,15 @@ static int ctl_write(struct handle *h, fuse_req_t req, const char *data, size_t 
 	size_t length = size;
 	while (length && strchr(" \n", data[length - 1]) && data[length - 1])
 		length--;
-	const char *blank = memchr(data, ' ', length);
-	size_t verb = blank ? (size_t)(blank - data) : length;
+	const char *blank = memchr(data, ' ', size);
+	size_t verb = blank && blank < data + length ? (size_t)(blank - data) : length;
 	size_t name = verb;
+	if (blank)
+		a.model = named_exactly(h->node.mount, blank + 1, size - (size_t)(blank + 1 - data));
 	while (name < length && data[name] == ' ')
 		name++;
 	const struct mount_verb *v = verbs_find(&mount_verbs, data, verb, e);
-	return v ? run(v, &a, data + name, length - name, e) : -e->code;
+	return v ? run(v, &a, data + name, name < length ? length - name : 0, e) : -e->code;
 }
 
 const struct file_ops mount_ctl_ops = {

@@ -48,6 +48,15 @@ claim "ctl lists its verbs, and refuses others and unknown names in words" verbs
 named() { # a folder with a blank in its name
 	echo "load spaced name" >../ctl
 	in_time state_is ready "spaced name"
+	local name
+	for name in " edge " $'two\nlines'; do
+		mv "$ours/spaced name" "$ours/$name" && echo rescan >../ctl && here "$name" || fail "no '$name'"
+		cat >../ctl <<<"load $name" || fail "'$name' is not loaded: $(cat ../error)"
+		in_time state_is ready "$name"
+		cat >../ctl <<<"unload $name" || fail "'$name' is not unloaded: $(cat ../error)"
+		state_is unloaded "$name" || fail "$(cat "../$name/info/state")"
+		mv "$ours/$name" "$ours/spaced name" && echo rescan >../ctl
+	done
 	printf 'unload spaced name' >../ctl
 	state_is unloaded "spaced name" || fail "$(cat "../spaced name/info/state")"
 	echo "unload spaced name" >../ctl || fail "once more"
