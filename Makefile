@@ -138,6 +138,7 @@ HTTP_PURE := $(call objects,$(wildcard fs/gateway/*_answer.c fs/gateway/*_read.c
 	$(addprefix fs/gateway/,anthropic_messages.c characters.c responses_items.c responses_kept.c dialog.c json_body.c problem.c wanted.c) fs/base/text.c)
 $(BUILD)/tests/test_anthropic $(BUILD)/tests/test_responses: $(HTTP_PURE)
 # And what of the tree.
+$(BUILD)/tests/test_call: $(call objects,fs/mount/call.c)
 $(BUILD)/tests/test_sizes: $(call objects,fs/base/text.c)
 $(BUILD)/tests/test_tensor_names: $(call objects,fs/files/tensor_names.c)
 $(BUILD)/tests/test_workers: $(call objects,fs/base/post.c fs/base/workers.c)

@@ -187,14 +187,30 @@ static struct value repeat(struct run *r, const struct value *what, const struct
 	return list;
 }
 
+/* '%d' of a float: its whole part, with as many digits as that has (up to 309), as Python prints it.
+ * An int64_t could not hold it, and converting what does not fit is undefined. */
+static void format_whole_part(struct run *r, struct writer *w, double number)
+{
+	char digits[512];
+	if (!isfinite(number)) {
+		run_fail(r, EINVAL, "%%d of %s", isnan(number) ? "NaN" : "infinity");
+		return;
+	}
+	number = trunc(number) + 0.0; /* -0.0 + 0.0 is 0 */
+	(void)snprintf(digits, sizeof digits, "%.0f", number);
+	write_text(r, w, digits);
+}
+
 /* One item of '%s %d' % items. */
 static void format_item(struct run *r, struct writer *w, char kind, const struct value *v)
 {
 	struct value text = *v;
 	if (kind == 'd' || kind == 'i') {
-		if (v->kind == V_FLOAT)
-			text = value_int((int64_t)v->number);
-		else if (v->kind == V_BOOL)
+		if (v->kind == V_FLOAT) {
+			format_whole_part(r, w, v->number);
+			return;
+		}
+		if (v->kind == V_BOOL)
 			text = value_int(v->truth);
 		else if (v->kind != V_INT && v->kind != V_BIG)
 			run_fail(r, EINVAL, "%%d of %s", value_type_name(v));

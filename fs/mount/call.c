@@ -39,15 +39,24 @@ static void on_interrupt(fuse_req_t req, void *data)
 	list_append(&c->mount->interrupted, &c->link);
 }
 
+/* Behind those that expire before it; most waits are as long as the last one, so that is the end. */
+static void call_add_deadline(struct call *c, unsigned milliseconds)
+{
+	struct link *head = &c->mount->deadlines, *next = head;
+	c->deadline = now_ns() + milliseconds * 1000000ULL;
+	while (next->prev != head &&
+	       LINK_OWNER(next->prev, struct call, deadline_link)->deadline > c->deadline)
+		next = next->prev;
+	list_append(next, &c->deadline_link); /* before `next` */
+}
+
 void call_wait(struct call *c, struct link *list, unsigned milliseconds)
 {
 	bool first = !c->waited;
 	c->waited = true;
 	list_append(list, &c->link);
-	if (milliseconds) {
-		c->deadline = now_ns() + milliseconds * 1000000ULL;
-		list_append(&c->mount->deadlines, &c->deadline_link);
-	}
+	if (milliseconds)
+		call_add_deadline(c, milliseconds);
 	/* Last, because it may find that the interruption has already come. */
 	if (first)
 		fuse_req_interrupt_func(c->req, on_interrupt, c);

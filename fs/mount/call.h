@@ -13,7 +13,7 @@
 
 struct call {
 	struct link link;	   /* on what it waits for, or on mount.woken or .interrupted */
-	struct link deadline_link; /* on mount.deadlines */
+	struct link deadline_link; /* on mount.deadlines, the next to expire first */
 	uint64_t deadline;	   /* CLOCK_MONOTONIC, nanoseconds */
 	fuse_req_t req;
 	struct mount *mount;
@@ -34,8 +34,7 @@ struct call {
 struct call *call_new(fuse_req_t req, struct mount *m, void (*serve)(struct call *c));
 void call_free(struct call *c); /* after the request has been answered */
 /* Waits on a list until it is woken, or milliseconds have passed if they are not 0; then it is
- * served again. All deadlines are to be the same distance away: they are kept in order of arrival.
- */
+ * served again. */
 void call_wait(struct call *c, struct link *list, unsigned milliseconds);
 void calls_wake(struct mount *m, struct link *list);
 

@@ -307,6 +307,11 @@ static void templates_render(void **state)
 	expect("{{ 'x,y'.split(',')[-1] }}{{ 'abc'[::-1] }}{{ -7 // 2 }}{{ 2 ** 3 }}{{ 7 % -3 }}",
 	       "ycba-48-2");
 	expect("{{ messages | map(attribute='role') | join('|') }}", "user|assistant");
+	/* A float's whole part, however large. */
+	expect("{{ '%d %d %d %i' % (1.9, -1.9, -0.5, 9007199254740993) }}",
+	       "1 -1 0 9007199254740993");
+	expect("{{ '%d' % 1e22 }} {{ '%d' % -1e19 }} {{ ('%d' % 1e300) | length }}",
+	       "10000000000000000000000 -10000000000000000000 301");
 	expect("a\n{%- set x %}b{% endset -%}\n{{ x | upper }}\n", "aB");
 	expect("", "");
 }
@@ -325,6 +330,7 @@ static void errors_say_where_and_what(void **state)
 	(void)state;
 	expect_error("a\n{% if x %}", EINVAL, "chat_template line 2: the template ends");
 	expect_error("{% include 'x' %}", ENOTSUP, "\"include\"");
+	expect_error("{{ '%d' % (1e308 * 10) }}", EINVAL, "%d of infinity");
 	expect_error("{{ 1 + }}", EINVAL, "\"}}\" where a value should be");
 	expect_error("{{ (1 }}", EINVAL, "unexpected \"}\"");
 	expect_error("{{ 'a }}", EINVAL, "closing '");
