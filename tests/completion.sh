@@ -82,7 +82,7 @@ behind() { # SHELL
 		offers "$1" "moefs demo --" --help --path &&
 		offers "$1" "moefs demo " &&
 		offers "$1" "moefs list --" --help --json &&
-		offers "$1" "moefs stores --" --delete --help &&
+		offers "$1" "moefs stores --" --anywhere --delete --help &&
 		offers "$1" "moefs umount --h" --help &&
 		offers "$1" "moefs list " &&
 		offers "$1" "moefs ask -p te" temperature= &&

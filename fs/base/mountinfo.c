@@ -21,13 +21,15 @@ static void unescape(char *text)
 	*to = 0;
 }
 
-/* The point is the fifth field; type, source and options follow a lone hyphen. */
+/* The device is the third field, the point the fifth; type, source and options follow a lone hyphen. */
 static bool split(char *line, struct mountinfo *out)
 {
-	enum { POINT = 4 };
+	enum { DEVICE = 2, POINT = 4 };
 	char *save = NULL, *field = strtok_r(line, " \n", &save);
 	*out = (struct mountinfo){0};
 	for (int i = 0; field && strcmp(field, "-") != 0; i++) {
+		if (i == DEVICE)
+			out->device = field;
 		if (i == POINT)
 			out->point = field;
 		field = strtok_r(NULL, " \n", &save);

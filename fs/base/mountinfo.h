@@ -5,6 +5,7 @@
 struct mountinfo {
 	char *point, *source; /* as they are, without the table's escapes */
 	char *type, *options; /* the options are the file system's own */
+	char *device;	      /* MAJOR:MINOR, the same in all mount namespaces */
 };
 
 /* Calls for each mount, the oldest first, until one returns other than 0, which is returned. table:

@@ -1,5 +1,6 @@
 /* Who keeps a mount in use: by the links in /proc, which tell paths without a look at the mount. */
 #include "fs/commands/busy.h"
+#include "fs/base/mountinfo.h"
 
 #include <dirent.h>
 #include <stdbool.h>
@@ -60,15 +61,40 @@ static void add_process(const char *process, char *words, size_t size)
 	(void)snprintf(words + used, size - used, "%s%s (%s)", used ? ", " : "", name, process);
 }
 
-void busy_words(const char *point, char *words, size_t size)
+/* Adds all processes, but this one, of which `is` is true. */
+static void add_those(bool (*is)(const char *process, const char *what), const char *what,
+		      char *words, size_t size)
 {
 	DIR *folder = opendir("/proc");
 	const struct dirent *d;
 	*words = 0;
 	while (folder && (d = readdir(folder)))
 		if (strtol(d->d_name, NULL, 10) > 0 && strtol(d->d_name, NULL, 10) != getpid() &&
-		    uses(d->d_name, point))
+		    is(d->d_name, what) && strlen(words) + 1 < size)
 			add_process(d->d_name, words, size);
 	if (folder)
 		(void)closedir(folder);
+}
+
+void busy_words(const char *point, char *words, size_t size)
+{
+	add_those(uses, point, words, size);
+}
+
+static int is_device(void *ctx, const struct mountinfo *m)
+{
+	return !strcmp(m->device, ctx);
+}
+
+static bool sees(const char *process, const char *device)
+{
+	char table[512], wanted[32];
+	(void)snprintf(table, sizeof table, "/proc/%s/mountinfo", process);
+	(void)snprintf(wanted, sizeof wanted, "%s", device);
+	return mountinfo_each(table, is_device, wanted) > 0;
+}
+
+void busy_elsewhere(const char *device, char *words, size_t size)
+{
+	add_those(sees, device, words, size);
 }

@@ -43,6 +43,7 @@ static int add(void *ctx, const struct mountinfo *entry)
 	*new = (struct mount_seen){.point = strdup(entry->point),
 				   .source = strdup(entry->source),
 				   .uid = user_in(entry->options)};
+	(void)snprintf(new->device, sizeof new->device, "%s", entry->device);
 	m->count++;
 	return new->point &&new->source ? 0 : -ENOMEM;
 }

@@ -12,6 +12,7 @@
 struct mount_seen {
 	char *point, *source; /* as they are, without mountinfo's escapes */
 	uid_t uid;	      /* whose mount it is: user_id= of the kernel's options */
+	char device[32];      /* MAJOR:MINOR */
 	bool hidden;	      /* something was mounted over it since */
 };
 

@@ -12,6 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+enum { PATIENCE = 3000 }; /* milliseconds until it is looked who may hold a mount */
+
 /* ---- which ---- */
 
 /* As mountinfo would write it: the last part is not looked at, since a mount whose program is gone
@@ -109,29 +111,53 @@ static bool is_daemon(long process)
 	return read && (!strncmp(name, "moefs", 5) || !strncmp(name, "mount.moefs", 11));
 }
 
-/* A descriptor of the process that serves a mount; -1: not known which one that is. */
-static int daemon_of(const struct mount_seen *m)
+struct ending {
+	int fd; /* of the process that serves the mount; -1: not known which one that is */
+	long process;
+};
+
+static struct ending daemon_of(const struct mount_seen *m)
 {
+	struct ending d = {.fd = -1};
 	struct look look;
 	struct err unknown;
 	if (look_at_mount(&look, m, &unknown))
-		return -1;
-	long process = look.process;
+		return d;
+	d.process = look.process;
 	look_free(&look);
-	if (process <= 0 || !is_daemon(process))
-		return -1;
-	return (int)syscall(SYS_pidfd_open, (pid_t)process, 0);
+	if (d.process > 0 && is_daemon(d.process))
+		d.fd = (int)syscall(SYS_pidfd_open, (pid_t)d.process, 0);
+	return d;
 }
 
-/* Until then it may be writing to its store, which whoever unmounts may be about to delete. */
-static void wait_for_end(int daemon)
+static bool has_ended(int fd, int milliseconds)
 {
-	struct pollfd end = {.fd = daemon, .events = POLLIN};
-	if (daemon < 0)
-		return;
-	while (poll(&end, 1, -1) < 0 && errno == EINTR)
+	struct pollfd end = {.fd = fd, .events = POLLIN};
+	int n;
+	while ((n = poll(&end, 1, milliseconds)) < 0 && errno == EINTR)
 		;
-	close(daemon);
+	return n != 0;
+}
+
+/* Until then it may be writing to its store, which whoever unmounts may be about to delete. Where
+ * another mount namespace has a copy of the mount it does not end: -EBUSY, and who holds that. */
+static int wait_for_end(const struct ending *d, const struct mount_seen *m, struct err *e)
+{
+	char who[512] = "";
+	bool said = false;
+	while (d->fd >= 0 && !*who && !has_ended(d->fd, PATIENCE)) {
+		busy_elsewhere(m->device, who, sizeof who);
+		if (!*who && !said)
+			(void)fprintf(stderr, "moefs: waiting for process %ld to end\n",
+				      d->process);
+		said = true;
+	}
+	if (!*who)
+		return 0;
+	return err_set(e, EBUSY,
+		       "%s is unmounted here, but other mount namespaces still have it, those of "
+		       "%s: process %ld goes on until they end",
+		       m->point, who, d->process);
 }
 
 /* ---- the command ---- */
@@ -142,14 +168,15 @@ static int take_away(const struct mount_seen *m, bool lazily, struct err *e)
 	(void)!chdir("/");
 	struct err why;
 	char who[512];
-	int daemon = lazily ? -1 : daemon_of(m);
+	struct ending daemon = {.fd = -1};
+	if (!lazily)
+		daemon = daemon_of(m);
 	int code = unmount(m->point, lazily, &why);
-	if (!code) {
-		wait_for_end(daemon);
-		return 0;
-	}
-	if (daemon >= 0)
-		close(daemon);
+	int waited = code ? 0 : wait_for_end(&daemon, m, e);
+	if (daemon.fd >= 0)
+		close(daemon.fd);
+	if (!code)
+		return waited;
 	if (code == -EPERM && m->uid != geteuid())
 		return err_set(e, EPERM,
 			       "%s is the mount of user %u: only that user and root may unmount it",

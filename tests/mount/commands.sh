@@ -161,6 +161,24 @@ killed() { # what a daemon left that was killed is listed as such, and taken awa
 	"$MOEFS" umount "$work/other" || fail "status $?"
 	! grep -qF " $work/other " /proc/self/mountinfo || fail "it is still there"
 }
+elsewhere() { # another mount namespace has a copy: the daemon goes on, and who holds it is said
+	local process holder
+	timeout "$limit" "$MOEFS" -o "store=$store" "$MODEL" "$work/other" || fail "mount"
+	process=$(serves "$work/other")
+	mkfifo "$work/held"
+	unshare -m --propagation private sh -c 'echo in; exec cat "$0"' "$work/held" >"$work/in" &
+	holder=$!
+	until_true [ -s "$work/in" ]
+	until_true grep -qx cat "/proc/$holder/comm"
+	status_of 1 "$work/other is unmounted here, but other mount namespaces still have it, those of cat ($holder): process $process goes on until they end" \
+		timeout "$limit" "$MOEFS" umount "$work/other"
+	! mountpoint -q "$work/other" || fail "it is still here"
+	alive "$process" || fail "the daemon has ended"
+	: >"$work/held"
+	timeout "$limit" tail --pid="$process" -f /dev/null
+	"$MOEFS" list | cut -f 3 | grep -qx "$process" && fail "list still has it"
+	return 0
+}
 hidden() { # under another mount
 	timeout "$limit" "$MOEFS" -o "store=$store" "$MODEL" "$work/other" || fail "mount"
 	mount -t tmpfs none "$work/other"
@@ -198,6 +216,11 @@ if mount -t tmpfs none "$work/other" 2>/dev/null && umount "$work/other"; then
 	claim "one that another mount hides is listed as such, and left alone" hidden
 else
 	echo "ok one that another mount hides is listed as such # skip: nothing may be mounted here"
+fi
+if unshare -m --propagation private true 2>/dev/null; then
+	claim "what another mount namespace still has keeps its daemon: umount says who that is, and fails" elsewhere
+else
+	echo "ok what another mount namespace still has # skip: no mount namespace can be made here"
 fi
 claim "a model in a folder called like a command is mounted as ./NAME" named_like
 # ---- completion ----
