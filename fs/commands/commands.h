@@ -28,8 +28,8 @@ const struct command *command_find(const char *name);
 /* Row after row, by their names; NULL after the last. */
 const struct command *command_row(unsigned i);
 /* 0, or in words that the first word of a command line is neither a command nor a path that exists
- * (-EINVAL), and which command was perhaps meant. Options, names of checkpoint files and what has a slash
- * are 0. */
+ * (-EINVAL), and which command was perhaps meant. Options, names of checkpoint files and what has a
+ * slash are 0. */
 int command_check_word(const char *word, struct err *e);
 /* Runs it and returns the exit status; what went wrong is in e. */
 int command_run(const struct command *c, int argc, char **argv, struct err *e);
