@@ -84,8 +84,12 @@ static void taken(struct job *job)
 		node_took(&t->node);
 		conversation_wake(c);
 	}
-	if (t->req)
+	if (t->req) {
 		fuse_reply_err(t->req, -t->code);
+	} else {
+		c->taking--;
+		calls_wake(c->model->mount, &c->for_release);
+	}
 	conversation_return(c);
 	text_free(&t->text);
 	free(t);
@@ -104,6 +108,8 @@ static bool text_flush_later(struct handle *h, bool by_opener, fuse_req_t req)
 		return false;
 	}
 	h->dirty = false;
+	h->flushed = true;
+	h->node.conversation->taking += !req;
 	t->job.slow = true;
 	t->job.work = take;
 	t->job.finish = taken;

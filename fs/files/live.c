@@ -131,6 +131,9 @@ int assembled_truncate(struct handle *h, uint64_t size, struct err *e)
 
 int assembled_flush(struct handle *h, bool by_opener, struct err *e)
 {
+	h->flushed |= by_opener;
+	if (h->dirty && h->flushed && !by_opener)
+		handle_passed_on(h);
 	if (!h->dirty || h->poison || !by_opener)
 		return 0;
 	h->dirty = false;

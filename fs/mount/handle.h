@@ -36,6 +36,7 @@ struct handle {
 	bool completes;	       /* tool_result: its release submits the results */
 	bool flushed;	       /* prompt: the opener has flushed since the last write */
 	bool relayed;	       /* counted among its conversation's */
+	bool passed_on;	       /* likewise */
 	struct answer *answer; /* output, questions: what reads are bound to; a reference */
 	unsigned late;	       /* writes that workers are at (files/late.h) */
 	bool ended;	       /* output: a read has reached the answer's end */
@@ -117,6 +118,9 @@ static inline bool handle_ended(const struct handle *h)
 /* writers.c: it has been written to; it is being released. */
 void handle_relayed(struct handle *h);
 void handle_relayed_no_more(struct handle *h);
+/* What was written takes effect at RELEASE, and that is on its way: its opener has closed it, and
+ * now another process has. */
+void handle_passed_on(struct handle *h);
 int handle_open(struct handle **out, const struct node *n, int flags, pid_t caller, struct err *e);
 void handle_release(struct handle *h);
 /* What its opener wrote has begun a turn: refusals before it are no news any more. */

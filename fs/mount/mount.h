@@ -59,6 +59,8 @@ struct conversation {
 	struct handle *writer;
 	struct link writing;	  /* while there is one: on mounted.writing */
 	unsigned relayed;	  /* handles of relays' whose text takes effect at their RELEASE */
+	unsigned passed_on; /* handles that their opener has closed, and others have written since */
+	unsigned taking;    /* texts that workers take for a RELEASE */
 	struct link for_text;	  /* calls waiting until the answer grows or ends */
 	struct link for_turn;	  /* calls waiting until the turn ends */
 	struct link for_release;  /* calls waiting for the writer's RELEASE */

@@ -4,12 +4,12 @@
 
 bool conversation_closing(const struct conversation *c)
 {
-	return c->relayed || (c->writer && c->writer->flushed);
+	return c->relayed || c->passed_on || c->taking || (c->writer && c->writer->flushed);
 }
 
 unsigned conversation_closing_ms(const struct conversation *c)
 {
-	return c->relayed ? RELAY_WAIT_MS : RELEASE_WAIT_MS;
+	return c->relayed || c->taking ? RELAY_WAIT_MS : RELEASE_WAIT_MS;
 }
 
 struct conversation *sessions_closing(const struct mounted *model)
@@ -32,12 +32,19 @@ void handle_relayed(struct handle *h)
 	h->node.conversation->relayed++;
 }
 
+void handle_passed_on(struct handle *h)
+{
+	h->node.conversation->passed_on += !h->passed_on;
+	h->passed_on = true;
+}
+
 void handle_relayed_no_more(struct handle *h)
 {
-	if (!h->relayed)
+	if (!h->relayed && !h->passed_on)
 		return;
-	h->relayed = false;
-	h->node.conversation->relayed--;
+	h->node.conversation->relayed -= h->relayed;
+	h->node.conversation->passed_on -= h->passed_on;
+	h->relayed = h->passed_on = false;
 	calls_wake(h->node.mount, &h->node.conversation->for_release);
 }
 

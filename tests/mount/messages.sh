@@ -119,6 +119,34 @@ tools []'"
 }
 claim "a write to ctl that is refused changes nothing" in_session all_or_nothing
 
+closed_by_another() { # which nobody waits for: who answers next has what was written all the same
+	python3 - <<'PY' || fail "$(cat error)"
+import json, os
+want = [{"role": "user", "content": "What is 12 x 6? " + "x " * 4000000}]
+for i in range(3):
+    open("messages.json", "w").write('[{"role": "user", "content": "old"}]')
+    text = json.dumps(want).encode()
+    f = os.open("messages.json", os.O_WRONLY | os.O_TRUNC)
+    go, gone = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(gone)
+        os.read(go, 1)
+        os.write(f, text[:len(text) // 2])
+        os.write(f, text[len(text) // 2:])
+        os._exit(0)
+    os.close(f)
+    os.close(gone)
+    os.close(go)
+    os.waitpid(child, 0)
+    ctl = os.open("ctl", os.O_WRONLY)
+    now = json.load(open("messages.json"))
+    os.close(ctl)
+    assert now == want, (i, str(now)[:100])
+PY
+}
+claim "messages.json that another process closes last is there for who opens ctl next" in_session closed_by_another
+
 long_ones() { # others are served while they are read, which takes as long as hundreds of looks
 	python3 - <<'PY' || fail "$(cat error)"
 import json, os, sys, threading
