@@ -336,7 +336,7 @@ reasons() {
 	shell_fails_with "Numerical result out of range" "echo 7e9 > params/top_p"
 	says "params/top_p: "
 	shell_fails_with "Invalid argument" "echo jump > ctl"
-	says "ctl: 'jump' is not a verb; there are stop, reset, undo, answer, retry, continue"
+	says "ctl: 'jump' is not a verb; there are stop, reset, undo, fork, answer, retry, continue"
 	shell_fails_with "File too large" "head -c 100000 /dev/zero | dd bs=100000 iflag=fullblock of=params/seed"
 	says "seed: a value of "
 	shell_fails_with "File too large" "cat $L > prompt"

@@ -106,7 +106,7 @@ claim "the budget is a size that can be set, and df shows it" budgets
 
 verbs() {
 	shell_fails_with "Invalid argument" "echo jump > ctl"
-	for verb in stop reset undo answer retry continue; do grep -q $verb ctl || fail "$verb is not listed"; done
+	for verb in stop reset undo fork answer retry continue; do grep -q $verb ctl || fail "$verb is not listed"; done
 	echo reset > ctl || fail reset
 }
 claim "ctl lists its verbs and refuses others" verbs
