@@ -276,7 +276,7 @@ resumes() { # RULE…
 	cd /
 	fusermount3 -u "$mnt" || fail fusermount3
 	until_true not hears_signals || fail "it has not seen that" # since from then on it hears none
-	sleep 0.1 # for the process to do it wrong; doing it right takes none
+	until_true at_rest "$daemon" || fail "it does not wait for its write" # and does nothing else, or has ended
 	grep -q " $mnt " /proc/self/mountinfo && fail "still mounted"
 	alive "$daemon" || fail "the process did not wait for its write"
 	faults

@@ -55,6 +55,12 @@ until_true_by() { # PROCESS COMMAND…
 	until_true true_or_over "$@" && "${@:2}"
 }
 true_or_over() { "${@:2}" || ! alive "$1"; }
+# Every thread of a process waits, or the process has ended: none is running or about to, and none has run since the last look.
+at_rest() { # PROCESS
+	local before=${switches:-none}
+	switches=$(cat "/proc/$1/task/"*/status 2>/dev/null | grep -E '^(State|.*_ctxt_switches):')
+	! alive "$1" || { [ "$switches" = "$before" ] && ! grep -q '^State:.R' <<<"$switches"; }
+}
 longer() { [ "$(stat -c %s "$1")" -gt "$2" ]; } # FILE BYTES
 
 unmounted() { # unmounts and waits for the daemon's end
