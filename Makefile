@@ -186,11 +186,20 @@ tsan: ## build everything with ThreadSanitizer, in build/tsan
 check: ## install what the tests need, build with warnings as errors, pass every test
 	$(Q)examples/packages.sh test
 	$(Q)$(MAKE) -j$(JOBS) all unit $(BUILD)/moefs-bench
-	$(Q)$(MAKE) -j$(JOBS) asan
-	$(Q)$(MAKE) -j$(JOBS) tsan
+	$(Q)JOBS=$(JOBS) tests/run.sh
+
+.PHONY: check-sanitizers check-full
+check-sanitizers: ## the tests under AddressSanitizer, UBSan and ThreadSanitizer; all of the benchmark's subcommands; the fuzzers are built
+	$(Q)examples/packages.sh full
+	$(Q)$(MAKE) -j$(JOBS) $(BUILD)/moefs-bench asan tsan
 	$(Q)if examples/packages.sh can-fuzz; then $(MAKE) -j$(JOBS) fuzzers; \
 		else echo 'clang with libFuzzer is not to be had here: the fuzzers are not built'; fi
-	$(Q)JOBS=$(JOBS) tests/run.sh
+	$(Q)CHECK=full JOBS=$(JOBS) tests/run.sh
+
+check-full: check-sanitizers ## what check leaves out: the sanitizers, each fuzzer for 20 s, the package, clients from their registries
+	$(Q)$(MAKE) FUZZ_SECONDS=20 fuzz
+	$(Q)$(MAKE) check-deb
+	$(Q)$(MAKE) check-clients
 
 .PHONY: check-clients
 check-clients: all unit ## programs from their registries against moefs-http, and its page in a browser

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Installs what building (build) or testing (test) needs and is not there yet: on Debian and Ubuntu with
-# apt, elsewhere it prints what to install. Says nothing when nothing is missing. The fuzzers' compiler is
-# installed for testing where it is to be had, and not insisted on; can-fuzz succeeds if it is there.
+# Installs what building (build), testing (test) or all tests (full) need and is not there yet: on Debian and Ubuntu
+# with apt, elsewhere it prints what to install. Says nothing when nothing is missing. Testing works without the programs
+# of `test_wants` (its claims about them are skipped), so where they cannot be installed that is only said. The fuzzers'
+# compiler is installed for `full` where it is to be had; can-fuzz succeeds if it is there. No service is started.
 set -euo pipefail
 
 # what proves that it is there | Debian's package
@@ -22,11 +23,35 @@ test_needs='library cmocka         | libcmocka-dev
 command python3        | python3
 command setpriv        | util-linux
 command zstd           | zstd'
+# Programs that users have beside moefs, and that tests try with it.
+test_wants='command fish          | fish
+command zsh            | zsh
+command busybox        | busybox
+command gawk           | gawk
+command parallel       | parallel
+command rsync          | rsync
+command nano           | nano
+command vim            | vim-tiny
+command tmux           | tmux
+command inotifywait    | inotify-tools
+command gnuplot        | gnuplot-nox
+command sshfs          | sshfs
+command sshd           | openssh-server
+command nginx          | nginx-light
+command haproxy        | haproxy
+command curl           | curl
+command jq             | jq
+command openssl        | openssl
+command ip             | iproute2
+command git            | git
+command man            | man-db
+python  numpy          | python3-numpy'
 
 there() { # command NAME, or library NAME
 	case $1 in
 	command) command -v "$2" >/dev/null 2>&1 || [ -x "/usr/sbin/$2" ] ;;
 	library) pkg-config --exists "$2" 2>/dev/null ;;
+	python) python3 -c "import $2" 2>/dev/null ;;
 	esac
 }
 
@@ -44,30 +69,41 @@ if [ "${1:-build}" = can-fuzz ]; then
 	exit
 fi
 
-needs=$build_needs
-[ "${1:-build}" = test ] && needs=$needs$'\n'$test_needs
-missing=()
-while read -r kind name _ package; do
-	there "$kind" "$name" || missing+=("$package")
-done <<<"$needs"
+what=${1:-build} needs=$build_needs wants=
+[ "$what" = build ] || needs+=$'\n'$test_needs wants=$test_wants
+missing_of() { # NEEDS: the packages of what is not there
+	local kind name package
+	while read -r kind name _ package; do
+		[ -z "$kind" ] || there "$kind" "$name" || echo "$package"
+	done <<<"$1"
+}
+mapfile -t missing < <(missing_of "$needs")
+mapfile -t wanted < <(missing_of "$wants")
 want_fuzzers=false
-[ "${1:-build}" = test ] && ! can_fuzz && want_fuzzers=true
-if [ ${#missing[@]} -eq 0 ] && ! $want_fuzzers; then exit 0; fi
+[ "$what" = full ] && ! can_fuzz && want_fuzzers=true
+if [ $((${#missing[@]} + ${#wanted[@]})) -eq 0 ] && ! $want_fuzzers; then exit 0; fi
 
-if ! command -v apt-get >/dev/null 2>&1; then
+cannot() { # HOW TO: says what is missing, and fails if it is needed
+	[ ${#wanted[@]} -eq 0 ] || echo "some tests will be skipped: $1: ${wanted[*]}" >&2
 	[ ${#missing[@]} -eq 0 ] && exit 0
-	echo "moefs needs packages that are missing; install what your system calls (Debian's names): ${missing[*]}" >&2
+	echo "moefs needs packages that are missing; $1: ${missing[*]}" >&2
 	exit 1
-fi
+}
+command -v apt-get >/dev/null 2>&1 || cannot "install what your system calls (Debian's names)"
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
-	if ! command -v sudo >/dev/null 2>&1; then
-		[ ${#missing[@]} -eq 0 ] && exit 0
-		echo "moefs needs packages that are missing; as root: apt-get install ${missing[*]}" >&2
-		exit 1
-	fi
+	sudo -n true 2>/dev/null || [ ${#missing[@]} -gt 0 ] || cannot "as root: apt-get install"
+	command -v sudo >/dev/null 2>&1 || cannot "as root: apt-get install"
 	as_root=(sudo)
 fi
+# Packages with a service would start it: this is how Debian is told not to.
+policy=/usr/sbin/policy-rc.d
+forbid_services() {
+	[ ! -e "$policy" ] || return 0
+	printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
+	"${as_root[@]}" chmod 755 "$policy"
+	trap '"${as_root[@]}" rm -f "$policy"' EXIT
+}
 install() { # PACKAGE…
 	echo "installing $*"
 	"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
@@ -75,6 +111,8 @@ install() { # PACKAGE…
 }
 "${as_root[@]}" apt-get update -qq || [ ${#missing[@]} -eq 0 ]
 [ ${#missing[@]} -eq 0 ] || install "${missing[@]}"
+forbid_services
+[ ${#wanted[@]} -eq 0 ] || install "${wanted[@]}" || echo "some tests will be skipped: ${wanted[*]} cannot be installed" >&2
 if $want_fuzzers; then
 	compiler=(clang)
 	apt-cache show libclang-rt-dev >/dev/null 2>&1 && compiler+=(libclang-rt-dev)

@@ -1,11 +1,16 @@
 #!/usr/bin/env bash
-# Runs every test and counts: the unit tests of each build tree, then the tests of the mount. Each
+# Runs tests and counts them: the unit tests, scripts and tests of the mount with the plain tree (make check), or, with
+# CHECK=full, those of the sanitizers' trees and what takes long (make check-sanitizers). Each
 # program runs under a time limit, so that a hung mount never hangs the suite; three of them run side by side for
 # two cores (JOBS). What a failed test printed is shown. At the end come what was skipped, with its
 # reason, why tests failed, and which, one line each; the last line is the count.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
+full=false
+[ "${CHECK:-}" = full ] && full=true
+trees=(build) watched=()
+$full && trees=(build/tsan build/asan) watched=("${trees[@]}")
 cores=${JOBS:-$(nproc 2>/dev/null || echo 2)}
 lanes=$((cores + cores / 2)) # a third of its time a program waits, for the disk mostly
 passed=0 failed=0 failures=() skips=() reasons=()
@@ -84,7 +89,7 @@ one_thread=' anthropic block checkpoint codec config context depth draft_meter e
 	tokenizer_files tokenizer_gguf tokenizer_pieces tokenizer_vocabularies tq trace utf8 weights '
 
 # Those that take longest first, so that no lane is left with one of them at the end.
-for tree in build/tsan build/asan build; do
+for tree in "${trees[@]}"; do
 	for program in "$tree"/tests/test_*; do
 		[ -x "$program" ] && [ ! -d "$program" ] || continue
 		[ $tree = build/tsan ] && [[ $one_thread =~ [[:space:]]${program##*/test_}[[:space:]] ]] && continue
@@ -92,16 +97,20 @@ for tree in build/tsan build/asan build; do
 	done
 done
 
-run tests/bench/smoke.sh tests/bench/smoke.sh build/moefs-bench
-for script in tests/*.sh; do
-	[ "$(basename "$script")" = run.sh ] || run "$script" "$script"
-done
+if $full; then
+	run tests/bench/smoke.sh tests/bench/smoke.sh build/moefs-bench
+else
+	run tests/bench/smoke.sh env SMOKE=short tests/bench/smoke.sh build/moefs-bench
+	for script in tests/*.sh; do
+		[ "$(basename "$script")" = run.sh ] || run "$script" "$script"
+	done
+fi
 
 if [ ! -c /dev/fuse ] || ! command -v fusermount3 >/dev/null; then
 	skips+=("tests/mount: FUSE is missing; install fuse3 and load the fuse module")
 else
 	# What threads and lifetimes are hardest on, with the sanitizers watching.
-	for tree in build/tsan build/asan; do
+	for tree in "${watched[@]}"; do
 		if [ ! -x "$tree/moefs" ]; then
 			skips+=("$tree/moefs: it is not built; run make ${tree#build/}")
 			continue
@@ -110,7 +119,7 @@ else
 			run "$tree/moefs: $name.sh" env MOEFS="$PWD/$tree/moefs" "tests/mount/$name.sh"
 		done
 	done
-	for script in tests/mount/*.sh; do
+	$full || for script in tests/mount/*.sh; do
 		[ "$(basename "$script")" = lib.sh ] || run "$script" "$script"
 	done
 fi
