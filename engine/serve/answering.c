@@ -36,6 +36,13 @@ int answering_begin(struct answering *a, const struct split_form *form, const st
 	return a->split ? 0 : no_memory(e);
 }
 
+int answering_set_stops(struct answering *a, const char *stops, struct err *e)
+{
+	stream_free(&a->stops);
+	a->stops = (struct stream){0};
+	return stream_init(&a->stops, stops, e);
+}
+
 void answering_free(struct answering *a)
 {
 	stream_free(&a->characters);

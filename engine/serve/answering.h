@@ -34,6 +34,8 @@ struct answering { /* zero-initialised memory is one that answering_free accepts
 int answering_begin(struct answering *a, const struct split_form *form, const struct json *tools,
 		    enum split_thinking thinking, const char *stops, bool skip_space,
 		    struct err *e);
+/* Other stop texts, for what comes from now on. -ENOMEM. */
+int answering_set_stops(struct answering *a, const char *stops, struct err *e);
 void answering_free(struct answering *a);
 
 /* The bytes of a token. -ENOMEM in words. */

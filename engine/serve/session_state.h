@@ -40,6 +40,7 @@ struct session {
 	size_t log_size, log_room;
 	struct conversation conversation; /* (lock), see there */
 	struct token_list tail;	    /* (lock) of the last answer, if it was cut short; else empty */
+	bool written;		    /* (lock) its last message was written, and is no turn's answer */
 	struct session_stats stats; /* (lock) */
 	struct undo_mark *undo;	    /* (lock) one per turn */
 	size_t undo_count, undo_room;

@@ -85,8 +85,12 @@ static int change_messages(struct session *s, const struct request *r, struct er
 	s->turn.messages_before = s->conversation.messages.count;
 	if (r->kind < RETRY)
 		return add_prompt(s, r, e);
-	int failed = take_answer(s, e);
-	if (!failed && r->kind == CONTINUE) {
+	struct messages *m = &s->conversation.messages;
+	bool given = r->kind == CONTINUE && !s->tail.count;
+	int failed = given ? turn_read_given(&s->turn, &m->items[m->count - 1], e) : 0;
+	if (!failed)
+		failed = take_answer(s, e);
+	if (!failed && r->kind == CONTINUE && !given) {
 		s->turn.earlier = s->tail;
 		s->tail = (struct token_list){0};
 	}
@@ -203,9 +207,11 @@ static const char *nothing_to(const struct session *s, const struct request *r)
 		return last ? "retry: the conversation does not end with an answer; echo answer > "
 			      "ctl makes one"
 			    : "retry: there are no messages yet";
-	if (r->kind == CONTINUE && (!answered || !s->tail.count))
-		return "continue: the last answer was not cut short, or the messages were changed "
-		       "since; echo retry > ctl makes it anew";
+	if (r->kind == CONTINUE && !answered)
+		return "continue: the last message is no answer; echo answer > ctl makes one";
+	if (r->kind == CONTINUE && !s->tail.count && !s->written)
+		return "continue: the last answer was not cut short; echo retry > ctl makes it "
+		       "anew";
 	return NULL;
 }
 

@@ -58,6 +58,7 @@ void session_forget_turns(struct session *s)
 {
 	s->undo_count = 0;
 	s->tail.count = 0;
+	s->written = true;
 }
 
 /* Where a turn begins once `count` messages behind `first` are gone. What tools gave for a turn

@@ -27,6 +27,8 @@ struct turn {
 	size_t messages_before;
 	struct messages taken;
 	struct token_list earlier; /* ids of the answer that it goes on with */
+	/* That answer's text, where it was written into the messages and has no ids yet. */
+	struct text_out given, given_thoughts;
 
 	struct params params;
 	struct sampling sampling;
@@ -57,6 +59,14 @@ bool turn_step(struct session *s);
 
 /* turn_begin.c: from the messages to ids, and to what of the context stays. */
 int turn_begin(struct session *s, struct err *e);
+/* turn_given.c: reads what the last message, an assistant's, has of the answer; then, with the model
+ * loaded and the conversation rendered, makes it the ids of `earlier`. -ENODATA in words. */
+int turn_read_given(struct turn *t, const struct message *last, struct err *e);
+int turn_encode_given(struct session *s, struct err *e);
+static inline bool turn_has_given(const struct turn *t)
+{
+	return t->given.n || t->given_thoughts.n;
+}
 /* Ids outside the vocabulary would come from a tokenizer that belongs to another model: -EINVAL in
  * words. */
 int turn_check_ids(const struct session *s, struct err *e);

@@ -54,6 +54,7 @@ static int encode_messages(struct session *s, struct err *e)
 	if (!failed) {
 		t->answering.thinking = split_thinking_of(text.bytes, text.length);
 		t->fork = find_fork(m->run.tokenizer, &t->ids);
+		failed = turn_encode_given(s, e);
 	}
 	template_text_free(&text);
 	return failed;
@@ -229,11 +230,14 @@ static int begin_answering(struct session *s, struct err *e)
 	bool skip_space = t->chat && tokenizer_leads_with_space(r->tokenizer);
 	const struct split_form *form =
 		t->chat ? chat_template_form(r->chat, tools != NULL) : split_form_named(NULL);
+	bool given = turn_has_given(t); /* its own text stops nothing */
 	int failed = answering_begin(&t->answering, form, tools, t->answering.thinking,
-				     t->params.stop, skip_space, e);
+				     given ? "" : t->params.stop, skip_space, e);
 	t->answering.keep = tools && !chat_template_writes_calls(r->chat);
 	for (size_t i = 0; i < t->earlier.count && !failed; i++)
 		failed = turn_say(s, t->earlier.ids[i], e);
+	if (given && !failed)
+		failed = answering_set_stops(&t->answering, t->params.stop, e);
 	return failed;
 }
 

@@ -11,6 +11,8 @@ void turn_free(struct turn *t)
 	free(t->prompt);
 	messages_free(&t->taken);
 	token_list_free(&t->earlier);
+	text_out_free(&t->given);
+	text_out_free(&t->given_thoughts);
 	params_free(&t->params);
 	token_list_free(&t->ids);
 	repetition_free(&t->repetition);
@@ -47,6 +49,7 @@ static void keep_tail(struct session *s, const char *finish)
 	const struct turn *t = &s->turn;
 	struct err ignored;
 	s->tail.count = 0;
+	s->written = false;
 	if (!strcmp(finish, "length") || !strcmp(finish, "stopped"))
 		(void)token_list_append(&s->tail, t->ids.ids + t->rendered_ids,
 					t->ids.count - t->rendered_ids, &ignored);

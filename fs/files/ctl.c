@@ -33,7 +33,9 @@ static const struct session_verb {
 	  "temperature=0.8 seed=2"},
 	 .how = SESSION_AGAIN_ANSWER},
 	{{"retry", NULL, "make the last answer anew"}, .how = SESSION_AGAIN_RETRY},
-	{{"continue", NULL, "go on with an answer that max_tokens or stop has ended"},
+	{{"continue", NULL,
+	  "go on with an answer that max_tokens or stop ended, or that "
+	  "messages.json ends with"},
 	 .how = SESSION_AGAIN_CONTINUE},
 };
 const struct verbs session_verbs = VERBS("ctl", rows);

@@ -101,8 +101,6 @@ static json_object *empty_block(enum anthropic_block kind)
 	json_put(block, kinds[kind].key, "");
 	if (kind == BLOCK_THINKING)
 		json_put(block, "signature", "");
-	else
-		json_put(block, "citations", NULL);
 	return block;
 }
 

@@ -264,13 +264,5 @@ int anthropic_messages(struct dialog *t, const json_object *body, json_object *r
 	int rc = take_system(&p, json_at(body, "system"), e);
 	for (size_t i = 0; i < json_object_array_length(messages) && rc == 0; i++)
 		rc = take_message(&p, json_object_array_get_idx(messages, i), i, e);
-	if (rc == 0 && t->failed)
-		return err_set(e, ENOMEM, "no memory for a request's messages");
-	const char *last = rc == 0 ? dialog_last(t) : NULL;
-	if (last && strcmp(last, "assistant") == 0)
-		return err_set(
-			e, ENOTSUP,
-			"messages: the last one is the assistant's, and an answer that is "
-			"begun by the request is not gone on with here: end with the user's");
-	return rc;
+	return rc == 0 && t->failed ? err_set(e, ENOMEM, "no memory for a request's messages") : rc;
 }

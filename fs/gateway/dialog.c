@@ -114,10 +114,3 @@ json_object *dialog_take(struct dialog *t)
 		t->list = NULL;
 	return list;
 }
-
-const char *dialog_last(struct dialog *t)
-{
-	finish(t);
-	size_t n = t->list ? json_object_array_length(t->list) : 0;
-	return n ? json_text(json_object_array_get_idx(t->list, n - 1), "role") : NULL;
-}

@@ -31,7 +31,5 @@ void dialog_result(struct dialog *t, const char *id, const char *text, size_t n)
 void dialog_append(struct dialog *t, json_object *list);
 /* The list, which is the caller's; NULL: out of memory. */
 json_object *dialog_take(struct dialog *t);
-/* The role of the last message; NULL: there is none. Finishes it. */
-const char *dialog_last(struct dialog *t);
 
 #endif

@@ -126,7 +126,7 @@ static int take_one(struct json_object *m, size_t i, const regex_t *ignored,
 			     ": function_call and the role 'function' are gone: use tool_calls and "
 			     "the role 'tool'");
 	bool system = !strcmp(role, "system") || !strcmp(role, "developer");
-	json_object_object_add(out, "role", json_object_new_string(role));
+	json_object_object_add(out, "role", json_object_new_string(system ? "system" : role));
 	if (take_content(m, i, system ? ignored : NULL, out, p) || take_calls(m, i, out, p))
 		return -1;
 	for (size_t k = 0; k < sizeof known / sizeof *known; k++) {

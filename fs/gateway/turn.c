@@ -119,6 +119,7 @@ void turn_end(struct turn *t)
 		if (t->files[i].fd >= 0)
 			close(t->files[i].fd);
 		text_free(&t->files[i].held);
+		text_free(&t->files[i].given);
 	}
 	if (t->calls_fd >= 0)
 		close(t->calls_fd);

@@ -12,6 +12,10 @@ struct growing {
 	int fd;		  /* -1: it was not opened, or has ended */
 	bool blocks;	  /* it waits in read, and not in poll */
 	struct text held; /* what cannot be given yet */
+	/* What the request has of the answer already: the file begins with it, and the client is
+	 * given what comes behind. */
+	struct text given;
+	size_t left_out; /* of it */
 };
 
 enum grows { GROWS_THOUGHTS, GROWS_OUTPUT, GROWS_LOGPROBS, GROWS };
@@ -24,6 +28,7 @@ struct turn {
 	struct kept_session session; /* its model, its name, and by what it is known again */
 	bool logprobs, tools;	     /* are wanted */
 	bool answers;		     /* messages, which it can do again */
+	bool goes_on;		     /* with the last of them, an assistant's */
 	bool slot, made, submitted, over, failed, keeps, used;
 	struct growing files[GROWS];
 	int calls_fd;
@@ -43,6 +48,12 @@ struct turn {
 static inline const char *turn_tree(const struct turn *t)
 {
 	return t->gateway->options->tree;
+}
+
+/* Has the messages answered. */
+static inline const char *turn_verb(const struct turn *t)
+{
+	return t->goes_on ? "continue" : "answer";
 }
 
 /* turn.c: what comes of it, from its beginning; what is open already stays so. */

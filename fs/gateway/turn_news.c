@@ -115,11 +115,26 @@ static size_t giveable_lines(const struct text *t)
 	return last ? (size_t)(last + 1 - t->data) : 0;
 }
 
+/* How much of the next bytes the client has already. */
+static size_t had_already(struct growing *g, size_t size)
+{
+	size_t n = 0;
+	while (n < size && g->left_out < g->given.length &&
+	       g->held.data[n] == g->given.data[g->left_out]) {
+		g->left_out++;
+		n++;
+	}
+	if (n < size)
+		g->left_out = g->given.length;
+	return n;
+}
+
 static void give(struct growing *g, size_t size, struct text *to)
 {
 	if (!size)
 		return;
-	text_add_characters(to, g->held.data, size);
+	size_t had = had_already(g, size);
+	text_add_characters(to, g->held.data + had, size - had);
 	memmove(g->held.data, g->held.data + size, g->held.length - size);
 	text_cut(&g->held, g->held.length - size);
 }
@@ -273,8 +288,8 @@ static bool answered_again(struct turn *t)
 	while (kept_drop(t->gateway->kept))
 		dropped = true;
 	t->answers = false;
-	if (!dropped || tree_write(turn_tree(t), "answer\n", 7, "%s/sessions/%s/ctl",
-				   t->session.model, t->session.name))
+	if (!dropped || tree_write(turn_tree(t), turn_verb(t), strlen(turn_verb(t)),
+				   "%s/sessions/%s/ctl", t->session.model, t->session.name))
 		return false;
 	for (int i = 0; i < GROWS; i++) {
 		if (t->files[i].fd >= 0)
@@ -282,6 +297,7 @@ static bool answered_again(struct turn *t)
 		t->files[i].fd = -1;
 		t->files[i].blocks = false;
 		text_cut(&t->files[i].held, 0);
+		t->files[i].left_out = 0;
 	}
 	if (t->calls_fd >= 0)
 		close(t->calls_fd);

@@ -1,4 +1,5 @@
 /* What is asked of a model, into the files of its session. */
+#include "fs/gateway/fields.h"
 #include "fs/gateway/turn_inside.h"
 
 #include <errno.h>
@@ -35,21 +36,14 @@ void wish_free(struct wish *w)
 	*w = (struct wish){0};
 }
 
-/* Takes effect when it is closed. What a new session has there is shorter than anything that is
- * written, so that truncating it would be a round trip for nothing. */
+/* Takes effect when it is closed. Always truncated: even a new session may have longer messages
+ * there already, from a write to ctl of which only a later part was refused. */
 static int put(struct turn *t, const char *file, const char *field, const char *data, size_t size,
 	       struct problem *p)
 {
-	bool longer = !t->used && !strcmp(field, "messages") && t->gateway->polls;
-	int fd = longer ? tree_put(turn_tree(t), data, size, "%s/sessions/%s/%s", t->session.model,
-				   t->session.name, file)
-			: -1;
-	int code = longer ? fd < 0 ? fd : 0
-			  : (t->gateway->polls ? tree_write : tree_write_far)(
-				    turn_tree(t), data, size, "%s/sessions/%s/%s", t->session.model,
-				    t->session.name, file);
-	if (fd >= 0 && close(fd))
-		code = -errno;
+	int code = (t->gateway->polls ? tree_write : tree_write_far)(
+		turn_tree(t), data, size, "%s/sessions/%s/%s", t->session.model, t->session.name,
+		file);
 	return code ? turn_refused(t, code, field, p) : 0;
 }
 
@@ -219,11 +213,41 @@ static void add_line(struct text *verb, const char *name, struct json_object *js
 	text_string(verb, "\n");
 }
 
-/* `answer`, behind it the params that are a word, and in lines of their own what it is to answer:
+/* ---- an answer that the request begins ---- */
+
+/* The text of a message's member, all of its parts. */
+static void add_member(struct text *out, struct json_object *message, const char *key)
+{
+	struct json_object *value = field_get(message, key);
+	if (json_object_is_type(value, json_type_string))
+		text_add(out, json_object_get_string(value),
+			 (size_t)json_object_get_string_len(value));
+	for (size_t i = 0; json_object_is_type(value, json_type_array) &&
+			   i < json_object_array_length(value);
+	     i++)
+		add_member(out, json_object_array_get_idx(value, i), "text");
+}
+
+/* Whether the last message is an assistant's, which then is gone on with: what it has already is
+ * part of the session's answer, but not of what the client is given. */
+static void note_given(struct turn *t, const struct wish *w)
+{
+	size_t n = json_object_array_length(w->messages);
+	struct json_object *last = n ? json_object_array_get_idx(w->messages, n - 1) : NULL;
+	const char *role = json_object_get_string(field_get(last, "role"));
+	t->goes_on = role && !strcmp(role, "assistant");
+	if (!t->goes_on)
+		return;
+	add_member(&t->files[GROWS_OUTPUT].given, last, "content");
+	add_member(&t->files[GROWS_THOUGHTS].given, last, "thinking");
+	add_member(&t->files[GROWS_THOUGHTS].given, last, "reasoning_content");
+}
+
+/* The verb, behind it the params that are a word, and in lines of their own what it is to answer:
  * a file for each would be four round trips more. */
 static void add_verb(struct text *verb, const struct turn *t, const struct wish *w, const char *set)
 {
-	text_string(verb, "answer");
+	text_string(verb, turn_verb(t));
 	for (size_t i = 0; i < w->param_count; i++)
 		if (!is_set(set, &w->params[i]) && is_short(&w->params[i]))
 			text_format(verb, " %s=%s", w->params[i].name, w->params[i].value);
@@ -269,13 +293,15 @@ static int submit_each(struct turn *t, const struct wish *w, const char *set, bo
 		return put(t, "prompt", "prompt", w->prompt, w->prompt_size, p);
 	if (put_json(t, "messages.json", "messages", w->messages, p))
 		return -1;
-	return answers ? put_now(t, "ctl", "messages", "answer\n", 7, p) : 0;
+	return answers ? put_now(t, "ctl", "messages", turn_verb(t), strlen(turn_verb(t)), p) : 0;
 }
 
 int session_submit(struct turn *t, const struct wish *w, struct problem *p)
 {
 	char set[KEPT_PARAMS];
 	bool answers = w->messages && !w->counts;
+	if (answers)
+		note_given(t, w);
 	memcpy(set, t->session.params, sizeof set);
 	reset_params(t, w, set);
 	*t->session.params = 0;

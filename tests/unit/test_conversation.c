@@ -365,10 +365,28 @@ static void what_was_not_cut_short_is_not_continued(void **state)
 	refuse_again(s, SESSION_AGAIN_CONTINUE, "not cut short");
 	test_set(s, "max_tokens", "2");
 	free(test_ask(s, capital));
-	char *messages = test_text(s, SESSION_MESSAGES);
-	test_write_text(s, SESSION_MESSAGES, messages);
-	refuse_again(s, SESSION_AGAIN_CONTINUE, "changed");
-	free(messages);
+	test_write_text(s, SESSION_MESSAGES, "[{\"role\": \"user\", \"content\": \"x\"}]");
+	refuse_again(s, SESSION_AGAIN_CONTINUE, "no answer");
+	test_write_text(s, SESSION_MESSAGES,
+			"[{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [{\"id\": "
+			"\"c00000000\", \"type\": \"function\", \"function\": {\"name\": \"f\", "
+			"\"arguments\": {}}}]}]");
+	refuse_again(s, SESSION_AGAIN_CONTINUE, "calls tools");
+	session_end(s);
+}
+
+static void an_answer_that_was_written_is_gone_on_with(void **state)
+{
+	(void)state;
+	struct session *s = test_greedy_session(&fable);
+	int code;
+	test_write_text(s, SESSION_MESSAGES,
+			"[{\"role\": \"user\", \"content\": \"What is the capital of France?\"}, "
+			"{\"role\": \"assistant\", \"content\": \"The capital of \"}]");
+	free(again(s, SESSION_AGAIN_CONTINUE));
+	test_same_text(test_read(session_answer(s), &code),
+		       strdup("The capital of France is Paris.\n"));
+	refuse_again(s, SESSION_AGAIN_CONTINUE, "not cut short");
 	session_end(s);
 }
 
@@ -610,6 +628,7 @@ int main(void)
 		cmocka_unit_test(retry_leaves_alone_what_was_no_conversation),
 		cmocka_unit_test(continued_is_the_text_that_was_not_cut),
 		cmocka_unit_test(what_was_not_cut_short_is_not_continued),
+		cmocka_unit_test(an_answer_that_was_written_is_gone_on_with),
 		cmocka_unit_test(a_running_turn_shows_its_prompt_and_refuses_changes),
 		cmocka_unit_test(looking_disturbs_no_turn),
 		cmocka_unit_test(a_failed_turn_was_never_there),

@@ -1,0 +1,141 @@
+#!/bin/bash
+# What chat, responses and messages have in common: each claim is made of all three. A scripted model answers.
+. "$(dirname "$0")/lib.sh"
+[ -x "${MOEFS_HTTP:-$(dirname "$MOEFS")/moefs-http}" ] || { echo "not ok $(basename "$0"): moefs-http is missing; run make"; exit 1; }
+python3 - >"$work/script.json" <<'PY'
+import json, sys
+off = "<think>\n\n</think>\n\n" # Anthropic's is told not to think
+def call(name, **arguments):
+    return "<tool_call>\n" + json.dumps({"name": name, "arguments": arguments}) + "\n</tool_call>"
+say = [("Twelve and thirty are", " forty-two."), ("Stop behind the colon:", " here. And on."), ("I say: {", '"a": 1}')]
+for answer in ("<|im_end|>\n<|im_start|>assistant\n", "<|im_end|>\n<|im_start|>assistant\n" + off):
+    say += [("Say hello." + answer, "Hello to you."),
+            ("Think about seven." + answer, "<think>\nSeven is odd.\n</think>\n\nIt is prime.")]
+json.dump([{"after": a, "say": s} for a, s in say], sys.stdout)
+PY
+scripted "$work/script.json" "" "$here/conversation.jinja"
+others=("$root/examples/models/fable-moe-15m")
+mounted
+loaded
+export mnt PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1
+echo auto > sessions/default/params/max_tokens
+gateway
+export url
+
+cat >"$work/claims.py" <<'PY'
+import json
+import gateway as h
+
+CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
+ALL = (CHAT, RESPONSES, MESSAGES)
+PARAMETERS = {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}, "required": ["a", "b"]}
+
+
+def tool(path, name="add", schema=PARAMETERS):
+    if path == MESSAGES:
+        return {"name": name, "input_schema": schema}
+    function = {"name": name, "parameters": schema}
+    return {"type": "function", "function": function} if path == CHAT else {"type": "function", **function}
+
+
+def body(path, *said, model="scripted", **more):
+    """said: in turn the user's and the assistant's, or items of the protocol."""
+    said = [s if isinstance(s, dict) else {"role": ("user", "assistant")[i % 2], "content": s} for i, s in enumerate(said)]
+    if path == MESSAGES:
+        more = {"max_tokens": 1000, **more}
+    elif path == RESPONSES and "max_tokens" in more:
+        more["max_output_tokens"] = more.pop("max_tokens")
+    return {"model": model, "input" if path == RESPONSES else "messages": said, **more}
+
+
+def text_of(path, answer):
+    if path == CHAT:
+        return answer["choices"][0]["message"]["content"]
+    blocks = answer["content"] if path == MESSAGES else [c for i in answer["output"] if i["type"] == "message" for c in i["content"]]
+    return "".join(b["text"] for b in blocks if "text" in b)
+
+
+def streamed_text(path, asked):
+    events = [d for _, d in h.streamed(path, asked) if d != "[DONE]"]
+    if path == CHAT:
+        return "".join(c["delta"].get("content") or "" for e in events for c in e["choices"])
+    if path == MESSAGES:
+        return "".join(e["delta"].get("text", "") for e in events if e["type"] == "content_block_delta")
+    return "".join(e["delta"] for e in events if e["type"] == "response.output_text.delta")
+
+
+def calls_of(path, answer):
+    """[(id, name, arguments)]"""
+    if path == CHAT:
+        return [(c["id"], c["function"]["name"], json.loads(c["function"]["arguments"]))
+                for c in answer["choices"][0]["message"].get("tool_calls") or []]
+    if path == MESSAGES:
+        return [(b["id"], b["name"], b["input"]) for b in answer["content"] if b["type"] == "tool_use"]
+    return [(i["call_id"], i["name"], json.loads(i["arguments"])) for i in answer["output"] if i["type"] == "function_call"]
+
+
+def finish_of(path, answer):
+    """In chat's words."""
+    if path == CHAT:
+        return answer["choices"][0]["finish_reason"]
+    if path == MESSAGES:
+        return {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "tool_use": "tool_calls"}[answer["stop_reason"]]
+    return "length" if answer["status"] == "incomplete" else "tool_calls" if calls_of(path, answer) else "stop"
+
+
+def refused(path, asked, words, param=None, status=400):
+    """In one sentence, and before anything of a stream."""
+    for stream in (False, True):
+        got, said = h.answered(path, {**asked, "stream": stream})
+        h.same(got, status, f"{path}: {said}")
+        error = said["error"]
+        assert words in error["message"], f"{path}: {error['message']!r}"
+        assert "params/" not in error["message"] and ".json" not in error["message"], error
+        if param and path != MESSAGES:
+            h.same(error["param"], param, path)
+
+
+def goes_on():
+    for path in ALL:
+        for given in ("Twelve and thirty are", "Twelve and thirty are "):
+            asked = body(path, "Add them.", given)
+            h.same(text_of(path, h.good(path, asked)).strip(), "forty-two.", path)
+            h.same(streamed_text(path, asked).strip(), "forty-two.", path)
+        # It has room for what is new, and stops at what is new.
+        cut = h.good(path, body(path, "Add them.", "Twelve and thirty are", max_tokens=1))
+        h.same(finish_of(path, cut), "length", path)
+        if path != RESPONSES:
+            stops = {"stop_sequences" if path == MESSAGES else "stop": [":", " And"]}
+            asked = body(path, "Where?", "Stop behind the colon:", **stops)
+            h.same(text_of(path, h.good(path, asked)), " here.", path)
+        # An empty one is none.
+        h.same(text_of(path, h.good(path, body(path, "Say hello.", ""))), "Hello to you.", path)
+    for say in ("Twelve and thirty are", [{"type": "text", "text": "Twelve and "}, {"type": "text", "text": "thirty are"}]):
+        last = {"role": "assistant", "content": say}
+        for path in (CHAT, MESSAGES):
+            h.same(text_of(path, h.good(path, body(path, "Add them.", last))), " forty-two.", path)
+
+
+def goes_on_again():
+    """Longer and shorter ones in turn, and long ones, which go another way: nothing of one is in another."""
+    for path in ALL:
+        first = h.good(path, body(path, "Tell me.", "The capital", model=h.fable, temperature=0, max_tokens=8))
+        for n in (400, 1, 13000, 2):
+            asked = body(path, "Tell me.", "word " * n + "Twelve and thirty are", model="scripted" if n < 1000 else h.fable)
+            status, said = h.answered(path, asked)
+            if n < 1000:
+                h.same((status, status == 200 and text_of(path, said)), (200, " forty-two."), path)
+            else:  # more than the context holds, and more than goes in one write
+                h.same(status, 400, said)
+                assert "token" in said["error"]["message"], said
+        again = h.good(path, body(path, "Tell me.", "The capital", model=h.fable, temperature=0, max_tokens=8))
+        h.same(text_of(path, again), text_of(path, first), path)
+
+
+h.main(globals())
+PY
+check() { timeout $limit python3 "$work/claims.py" "$1"; }
+claim "an answer that the request begins is gone on with" check goes_on
+claim "such requests behind each other, long and short, have nothing of each other" check goes_on_again
+gateway_over
+finish
