@@ -136,10 +136,8 @@ static int serve(struct handle *h, fuse_req_t req, const struct session_verb *v,
 		handle_began_turn(h);
 		conversation_wake(c);
 	}
-	if (!code) {
-		node_took(&h->node);
+	if (!code)
 		fuse_reply_write(req, size);
-	}
 	return code;
 }
 

@@ -58,7 +58,7 @@ const char options_help[] =
 	"    http, http=ADDR:PORT   serve the mount over HTTP, too, as moefs-http does\n"
 	"                           (default: 127.0.0.1:11435), or http=unix:PATH;\n"
 	"                           without keys it serves this mount's user and root\n"
-	"    key_file=FILE           clients of http must send one of these keys, a line each\n"
+	"    key_file=FILE           clients of http must send one of its keys\n"
 	"    log=FILE               what the daemon has to say goes there, or with\n"
 	"                           log=journal to the system's log\n"
 	"    uid=USER, gid=GROUP    for root: whose mount it is, and who the daemon\n"

@@ -210,9 +210,9 @@ for path in 'prompt', 'experts/map', 'experts', '..': assert os.listxattr(path) 
 for name in 'user.moefs.none', 'user.other', 'security.capability', 'trusted.x':
     fails(errno.ENODATA, os.getxattr, x, name)
 fails(errno.ENODATA, os.getxattr, 'prompt', 'user.moefs.pinned')
+fails(errno.EOPNOTSUPP, os.setxattr, x, 'user.other', b'0')
 fails(errno.EPERM, os.setxattr, x, 'user.moefs.pinned', b'0')
 fails(errno.EPERM, os.removexattr, x, 'user.moefs.pinned')
-fails(errno.EOPNOTSUPP, os.setxattr, x, 'user.other', b'0')
 import ctypes
 c = ctypes.CDLL(None, use_errno=True)
 def raw(name, size):

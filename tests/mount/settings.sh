@@ -34,9 +34,11 @@ sizes() {
 }
 claim "sizes that are none are refused with what was typed" sizes
 names() {
+	local before
 	cd "$work" || exit
+	before=$(ls -A)
 	refuses store= folder
-	same "$(ls -A "$work")" "$(printf 'mnt\nout')" "what is in the working directory"
+	same "$(ls -A)" "$before" "what is in the working directory"
 	refuses quant=tq9 tq3
 	refuses quant= tq3
 	refuses codec=zip zstd

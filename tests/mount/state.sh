@@ -77,7 +77,7 @@ forks_by_verb() {
 	echo "fork its copy" >sessions/v/ctl || fail "$(cat sessions/v/error)"
 	diff <(shows v) <(shows "its copy") || fail "not the same session"
 	same "$(stat -c '%a %u' "sessions/its copy")" "700 $(id -u)"
-	echo auto >sessions/v/params/temperature && echo auto >"sessions/its copy/params/temperature"
+	echo 0 >sessions/v/params/temperature && echo 0 >"sessions/its copy/params/temperature"
 	go_on_alike v "its copy" "Was it a fox?"
 	shell_fails_with "File exists" "echo fork 'its copy' > sessions/v/ctl"
 	local name
