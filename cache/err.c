@@ -37,10 +37,6 @@ static void fill(struct err *e, int code, const char *format, va_list args)
 	clean(text);
 	e->code = code;
 	memcpy(e->text, text, strlen(text) + 1);
-}
-
-static void forget(struct err *e)
-{
 	e->word = NULL;
 	memset(e->numbers, 0, sizeof e->numbers);
 }
@@ -52,7 +48,6 @@ int err_set(struct err *e, int code, const char *format, ...)
 		va_start(args, format);
 		fill(e, code, format, args);
 		va_end(args);
-		forget(e);
 	}
 	return -code;
 }
@@ -64,7 +59,6 @@ int err_sys(struct err *e, int code, const char *format, ...)
 		va_start(args, format);
 		fill(e, code, format, args);
 		va_end(args);
-		forget(e);
 		if (code == EIO)
 			e->word = "read_failed";
 		size_t used = strlen(e->text);
@@ -83,7 +77,6 @@ int err_damaged(struct err *e, const char *format, ...)
 		va_start(args, format);
 		fill(e, EIO, format, args);
 		va_end(args);
-		forget(e);
 		e->word = "damaged";
 	}
 	return -EIO;

@@ -131,9 +131,7 @@ int assembled_truncate(struct handle *h, uint64_t size, struct err *e)
 
 int assembled_flush(struct handle *h, bool by_opener, struct err *e)
 {
-	h->flushed |= by_opener;
-	if (h->dirty && h->flushed && !by_opener)
-		handle_passed_on(h);
+	handle_flushed(h, by_opener);
 	if (!h->dirty || h->poison || !by_opener)
 		return 0;
 	h->dirty = false;

@@ -64,9 +64,7 @@ static int state_write(struct handle *h, fuse_req_t req, const char *bytes, size
 
 static int state_flush(struct handle *h, bool by_opener, struct err *e)
 {
-	h->flushed |= by_opener;
-	if (h->dirty && h->flushed && !by_opener)
-		handle_passed_on(h);
+	handle_flushed(h, by_opener);
 	if (!h->dirty || !by_opener || h->late) /* RELEASE comes after the last write */
 		return 0;
 	h->dirty = false;

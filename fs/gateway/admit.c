@@ -1,10 +1,9 @@
 /* Who may ask. See admit.h.
  *
- * Without keys the gateway's own user may ask (peer.h), and so may that user's browser; a page of
- * another place in that browser must not: neither by a
- * name of its own that leads here (rebinding, seen by the Host header, which has that name) nor by
- * a request that needs no consent of ours (seen by its Origin). A number in the Host header is no
- * such name. */
+ * Without keys the gateway's own user may ask (peer.h), and so may that user's browser. A page of
+ * another site in that browser may not: neither by a name of its own that leads here (rebinding; the
+ * Host header has that name) nor by a request that needs no consent of ours (its Origin tells). A
+ * number in the Host header is no such name. */
 #include "fs/gateway/admit.h"
 #include "fs/gateway/gateway.h"
 #include "fs/gateway/keys.h"

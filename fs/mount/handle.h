@@ -118,9 +118,9 @@ static inline bool handle_ended(const struct handle *h)
 /* writers.c: it has been written to; it is being released. */
 void handle_relayed(struct handle *h);
 void handle_relayed_no_more(struct handle *h);
-/* What was written takes effect at RELEASE, and that is on its way: its opener has closed it, and
- * now another process has. */
-void handle_passed_on(struct handle *h);
+/* A process has closed an assembled file. If the opener closed it before, and another process has
+ * written since, the text takes effect at RELEASE, which is on its way. */
+void handle_flushed(struct handle *h, bool by_opener);
 int handle_open(struct handle **out, const struct node *n, int flags, pid_t caller, struct err *e);
 void handle_release(struct handle *h);
 /* What its opener wrote has begun a turn: refusals before it are no news any more. */

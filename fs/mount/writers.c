@@ -32,8 +32,11 @@ void handle_relayed(struct handle *h)
 	h->node.conversation->relayed++;
 }
 
-void handle_passed_on(struct handle *h)
+void handle_flushed(struct handle *h, bool by_opener)
 {
+	h->flushed |= by_opener;
+	if (!h->dirty || !h->flushed || by_opener)
+		return;
 	h->node.conversation->passed_on += !h->passed_on;
 	h->passed_on = true;
 }

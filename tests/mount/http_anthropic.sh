@@ -24,14 +24,7 @@ say = [
 ]
 json.dump([{"after": a, "say": s} for a, s in say], sys.stdout)
 PY
-scripted "$work/script.json" "" "$here/conversation.jinja"
-others=("$root/examples/models/fable-moe-15m")
-mounted
-loaded
-export mnt PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1
-echo auto > sessions/default/params/max_tokens
-gateway
-export url
+scripted_gateway "$work/script.json"
 
 cat >"$work/claims.py" <<'PY'
 import json, os

@@ -164,6 +164,18 @@ says_where() {
 	url=$(sed -n 's,^moefs-http: listening on ,http://,p' "$1")
 	[ -n "$url" ]
 }
+# scripted_gateway SCRIPT.json: a model that says what the script tells, beside the demonstration model, served at $url for
+# the Python in this folder.
+scripted_gateway() {
+	scripted "$1" "" "$here/conversation.jinja"
+	others=("$root/examples/models/fable-moe-15m")
+	mounted
+	loaded
+	export mnt PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1
+	echo auto > sessions/default/params/max_tokens
+	gateway
+	export url
+}
 # Ends it, and claims that it ended well and left nothing in the tree.
 gateway_over() {
 	local ended
