@@ -189,12 +189,18 @@ int model_open(struct model **out, struct engine *g, const char *path, struct er
 	return 0;
 }
 
+void model_end_background(struct model *m)
+{
+	atomic_store(&m->refining.stop, true);
+	refine_send_away(&m->refining);
+	atomic_store(&m->schedule.leave, true);
+}
+
 void model_close(struct model *m)
 {
 	if (!m)
 		return;
-	atomic_store(&m->refining.stop, true);
-	refine_send_away(&m->refining);
+	model_end_background(m);
 	if (m->refining.has_thread)
 		pthread_join(m->refining.thread, NULL);
 	generate_stop(m);

@@ -72,8 +72,10 @@ void mount_stop(struct mount *m)
 			conversation_end(h->node.conversation);
 		question_give_up(h);
 	}
-	for (struct mounted *x = NULL; (x = mounted_next(m, x));)
+	for (struct mounted *x = NULL; (x = mounted_next(m, x));) {
 		trace_wake(x);
+		model_end_background(x->model);
+	}
 	while (!list_empty(&m->woken))
 		calls_serve_woken(m, 1);
 	while (!list_empty(&m->polled))

@@ -6,7 +6,8 @@
 
 /* The engine must exist. Fails only for want of memory, threads or descriptors. */
 int mount_create(struct mount **out, struct err *e);
-/* After the loop: ends every session and answers whoever waits. */
+/* After the loop: ends every session and answers whoever waits, and asks what goes on in the
+ * background to end. */
 void mount_stop(struct mount *m);
 /* After unmounting: ends the workers, closes the models and the engine, which may take as long as
  * the reads and steps that they are at, and frees everything. NULL is fine. */
