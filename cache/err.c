@@ -54,6 +54,8 @@ int err_set(struct err *e, int code, const char *format, ...)
 
 int err_sys(struct err *e, int code, const char *format, ...)
 {
+	if (!code) /* an errno that nobody set: what failed must not count as done */
+		code = EIO;
 	if (e) {
 		va_list args;
 		va_start(args, format);

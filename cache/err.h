@@ -32,7 +32,7 @@ struct err {
 __attribute__((format(printf, 3, 4))) int err_set(struct err *e, int code, const char *format, ...);
 
 /* The same for a failed system call: appends ": " and the words for `code` to the sentence. EIO
- * has the word "read_failed". */
+ * has the word "read_failed", and is what a code of 0 becomes: a failure is never 0. */
 __attribute__((format(printf, 3, 4))) int err_sys(struct err *e, int code, const char *format, ...);
 /* Bytes of a file are not what was once written there: EIO, word "damaged". */
 __attribute__((format(printf, 2, 3))) int err_damaged(struct err *e, const char *format, ...);

@@ -38,6 +38,8 @@ static int read_lines(struct keys *k, FILE *file, const char *path, struct err *
 		return err_set(e, EPERM, "%s can be read by others: chmod 600", path);
 	while (!code && fgets(line, sizeof line, file))
 		code = add(k, path, line, e);
+	if (!code && ferror(file))
+		code = err_sys(e, errno, "%s cannot be read", path);
 	if (!code && !k->count)
 		code = err_set(e, EINVAL, "%s has no key", path);
 	return code;

@@ -201,20 +201,34 @@ static void on_log(void *cls, const char *format, va_list values)
 	(void)cls, (void)format, (void)values; /* what clients do wrong is no news */
 }
 
-static char *read_file(const char *path, struct err *e)
+/* The whole of a PEM file, with a zero at its end. NULL, and the reason in *e. */
+static char *read_pem(const char *path, struct err *e)
 {
 	enum { MOST = 1 << 20 };
-	FILE *file = fopen(path, "re");
-	char *text = file ? calloc(1, MOST) : NULL;
-	size_t n = text ? fread(text, 1, MOST - 1, file) : 0;
-	if (!n)
-		err_sys(e, errno, "%s cannot be read", path);
+	char *text = calloc(1, MOST + 2);
+	FILE *file = text ? fopen(path, "re") : NULL;
+	size_t n = file ? fread(text, 1, MOST + 1, file) : 0;
+	int code = !file || ferror(file) ? errno : 0;
 	if (file)
 		fclose(file);
-	if (n)
+	if (code)
+		err_sys(e, code, "%s cannot be read", path);
+	else if (n > MOST)
+		err_set(e, EFBIG, "%s is larger than 1 MiB, which no certificate or key is", path);
+	else if (!n || !strstr(text, "-----BEGIN "))
+		err_set(e, EINVAL, n ? "%s is not PEM: it has no line \"-----BEGIN ...\""
+				     : "%s is empty: it should have a certificate or key in PEM", path);
+	else
 		return text;
 	free(text);
 	return NULL;
+}
+
+static int server_read_tls(struct server *s, const struct options *o, struct err *e)
+{
+	s->cert = read_pem(o->cert, e);
+	s->key = s->cert ? read_pem(o->key, e) : NULL;
+	return s->key ? 0 : -e->code;
 }
 
 static int begin_daemon(struct server *s, int socket, struct err *e)
@@ -225,10 +239,10 @@ static int begin_daemon(struct server *s, int socket, struct err *e)
 	struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, s->cert},
 				       {MHD_OPTION_HTTPS_MEM_KEY, 0, s->key},
 				       {MHD_OPTION_END, 0, NULL}};
-	if (!s->cert)
+	if (!o->cert)
 		tls[0].option = MHD_OPTION_END;
 	s->daemon = MHD_start_daemon(
-		flags | (s->cert ? MHD_USE_TLS : 0), 0, NULL, NULL, on_request, s,
+		flags | (o->cert ? MHD_USE_TLS : 0), 0, NULL, NULL, on_request, s,
 		MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL, MHD_OPTION_LISTEN_SOCKET, socket,
 		MHD_OPTION_URI_LOG_CALLBACK, on_uri, s, MHD_OPTION_NOTIFY_COMPLETED, on_completed,
 		s, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s, MHD_OPTION_CONNECTION_LIMIT,
@@ -239,7 +253,7 @@ static int begin_daemon(struct server *s, int socket, struct err *e)
 	if (s->daemon)
 		return 0;
 	return err_set(e, EINVAL,
-		       s->cert ? "the listener cannot be started: are %s and %s a certificate and "
+		       o->cert ? "the listener cannot be started: are %s and %s a certificate and "
 				 "its key, in PEM?"
 			       : "the listener cannot be started%.0s%.0s",
 		       o->cert ? o->cert : "", o->key ? o->key : "");
@@ -253,11 +267,8 @@ int server_begin(struct server **out, struct gateway *g, int socket, struct err 
 		return code;
 	s->gateway = g;
 	pthread_mutex_init(&s->lock, NULL);
-	if (g->options->cert) {
-		s->cert = read_file(g->options->cert, e);
-		s->key = s->cert ? read_file(g->options->key, e) : NULL;
-		code = s->key ? 0 : -e->code;
-	}
+	if (g->options->cert)
+		code = server_read_tls(s, g->options, e);
 	if (!code)
 		code = begin_daemon(s, socket, e);
 	if (code) {
