@@ -134,8 +134,8 @@ $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(HELP_OBJS) $(BUILD)/libmoefs.a
 # What of the benchmarks has tests of its own.
 $(BUILD)/tests/test_trace: $(call objects,tests/bench/trace.c tests/bench/trace_lines.c)
 # And what of the gateway, which knows nothing of HTTP.
-HTTP_PURE := $(call objects,$(wildcard fs/gateway/*_answer.c fs/gateway/*_read.c fs/gateway/*_tools.c) \
-	$(addprefix fs/gateway/,anthropic_messages.c characters.c responses_items.c responses_kept.c dialog.c json_body.c problem.c wanted.c) fs/base/text.c)
+HTTP_PURE := $(call objects,$(wildcard fs/gateway/*_answer.c fs/gateway/*_read.c) fs/gateway/anthropic_tools.c fs/gateway/responses_tools.c \
+	$(addprefix fs/gateway/,anthropic_messages.c characters.c responses_items.c responses_kept.c dialog.c json_body.c offered.c problem.c wanted.c) fs/base/text.c)
 $(BUILD)/tests/test_anthropic $(BUILD)/tests/test_responses: $(HTTP_PURE)
 # And what of the tree.
 $(BUILD)/tests/test_call: $(call objects,fs/mount/call.c)

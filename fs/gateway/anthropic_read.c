@@ -3,6 +3,7 @@
  * What says nothing to a model is taken and left: metadata, cache_control, service_tier,
  * context_management, and keys that are not known. */
 #include "fs/gateway/anthropic.h"
+#include "fs/gateway/offered.h"
 #include "fs/gateway/dialog.h"
 
 #include <errno.h>
@@ -127,6 +128,28 @@ static int read_plain(struct wanted *w, const json_object *body, struct err *e)
 	return rc;
 }
 
+static int check_results(json_object *messages, struct err *e)
+{
+	const char *id = NULL;
+	switch (offered_gap(messages, RESULTS_NEXT, &id)) {
+	case GAP_NONE:
+		return 0;
+	case GAP_RESULT:
+		return err_set(e, EINVAL,
+			       "messages: `tool_use` ids were found without `tool_result` blocks "
+			       "immediately after: %.80s. Each `tool_use` block must have a "
+			       "corresponding `tool_result` block in the next message.",
+			       id ? id : "");
+	case GAP_CALL:
+		break;
+	}
+	return err_set(e, EINVAL,
+		       "messages: unexpected `tool_use_id` found in `tool_result` blocks: %.80s. "
+		       "Each `tool_result` block must have a corresponding `tool_use` block in "
+		       "the previous message.",
+		       id ? id : "");
+}
+
 static int read_talk(struct wanted *w, const json_object *body, struct err *e)
 {
 	struct dialog dialog = {.system_first = true};
@@ -136,6 +159,8 @@ static int read_talk(struct wanted *w, const json_object *body, struct err *e)
 		rc = anthropic_tools(w, body, referenced, e);
 	if (rc == 0 && !(w->messages = dialog_take(&dialog)))
 		rc = err_set(e, ENOMEM, "no memory for a request's messages");
+	if (rc == 0)
+		rc = check_results(w->messages, e);
 	json_object_put(referenced);
 	dialog_free(&dialog);
 	return rc;

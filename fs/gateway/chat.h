@@ -31,6 +31,8 @@ void chat_end(void *chat);
 /* Whether this is the end of an answer that is to have one call: of the news that is left, and the
  * turn, which need not be over, is ended. What it cost is in usage[i]. */
 bool chat_ends_with_call(struct chat *c, size_t i, struct news *n);
+/* Reads tools and tool_choice into the wish. */
+int chat_tools(struct json_object *body, struct wish *w, struct problem *p);
 /* Begins to answer as a stream, or says why it cannot. The chat is given away. */
 enum MHD_Result chat_stream(struct request *r, struct chat *c);
 

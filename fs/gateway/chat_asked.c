@@ -14,44 +14,6 @@ static int no_memory(struct problem *p)
 	return problem_set(p, PROBLEM_FAILED, NULL, "out of memory");
 }
 
-/* tool_choice: a word, or an object that names a function. */
-static int take_tool_choice(struct json_object *body, struct wish *w, struct problem *p)
-{
-	struct json_object *choice = field_get(body, "tool_choice");
-	const char *name = json_object_get_string(field_get(field_get(choice, "function"), "name"));
-	if (!choice)
-		return 0;
-	if (json_object_is_type(choice, json_type_string)) {
-		name = json_object_get_string(choice);
-		if (strcmp(name, "auto") != 0 && strcmp(name, "none") != 0 &&
-		    strcmp(name, "required") != 0)
-			name = NULL;
-	}
-	if (!name)
-		return problem_set(
-			p, PROBLEM_INVALID, "tool_choice",
-			"'tool_choice' must be none, auto, required, or an object of type "
-			"function with its name");
-	return wish_param(w, "tool_choice", "tool_choice", "%s", name) ? 0 : no_memory(p);
-}
-
-static int take_tools(struct json_object *body, struct wish *w, struct problem *p)
-{
-	struct json_object *list = NULL;
-	int there = field_list(body, "tools", &list, p);
-	if (there < 0 ||
-	    (there && json_object_array_length(list) && tools_take(list, &w->tools, p)))
-		return -1;
-	if (!w->tools && field_get(body, "tool_choice")) {
-		const char *choice = json_object_get_string(field_get(body, "tool_choice"));
-		if (!strcmp(choice, "none") || !strcmp(choice, "auto"))
-			return 0;
-		return problem_set(p, PROBLEM_INVALID, "tool_choice",
-				   "'tool_choice' needs 'tools'");
-	}
-	return take_tool_choice(body, w, p);
-}
-
 static int take_format(struct json_object *body, struct wish *w, struct problem *p)
 {
 	struct json_object *format = field_get(body, "response_format");
@@ -138,7 +100,7 @@ static int take_wish(struct request *r, struct chat *c, struct wish *w, struct p
 	(void)snprintf(c->model, sizeof c->model, "%s", w->model);
 	return messages_take(field_get(body, "messages"), r->gateway->options->ignored,
 			     &w->messages, p) ||
-			       take_tools(body, w, p) || openai_sampling(body, w, p) ||
+			       chat_tools(body, w, p) || openai_sampling(body, w, p) ||
 			       take_format(body, w, p) || take_logprobs(body, c, w, p) ||
 			       take_thinking(body, w, p)
 		       ? -1

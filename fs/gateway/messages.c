@@ -1,6 +1,7 @@
 /* Messages and tools, checked and brought into the tree's form. See messages.h. */
 #include "fs/gateway/messages.h"
 #include "fs/gateway/fields.h"
+#include "fs/gateway/offered.h"
 #include "fs/base/text.h"
 
 #include <stdlib.h>
@@ -138,6 +139,27 @@ static int take_one(struct json_object *m, size_t i, const regex_t *ignored,
 	return 0;
 }
 
+static int check_results(struct json_object *messages, struct problem *p)
+{
+	const char *id = NULL;
+	switch (offered_gap(messages, RESULTS_NEXT, &id)) {
+	case GAP_NONE:
+		return 0;
+	case GAP_RESULT:
+		return problem_set(p, PROBLEM_INVALID, "messages",
+				   "An assistant message with 'tool_calls' must be followed by "
+				   "tool messages responding to each 'tool_call_id'. The following "
+				   "tool_call_ids did not have response messages: %.80s",
+				   id ? id : "");
+	case GAP_CALL:
+		break;
+	}
+	return problem_set(p, PROBLEM_INVALID, "messages",
+			   "messages with role 'tool' must be a response to a preceding message "
+			   "with 'tool_calls': there is no call '%.80s'",
+			   id ? id : "");
+}
+
 int messages_take(struct json_object *list, const regex_t *ignored, struct json_object **out,
 		  struct problem *p)
 {
@@ -154,29 +176,9 @@ int messages_take(struct json_object *list, const regex_t *ignored, struct json_
 			return -1;
 		}
 	}
-	return 0;
-}
-
-int tools_take(struct json_object *list, struct json_object **out, struct problem *p)
-{
-	*out = json_object_new_array();
-	for (size_t i = 0; i < json_object_array_length(list); i++) {
-		struct json_object *tool = json_object_array_get_idx(list, i);
-		struct json_object *function = field_get(tool, "function"), *new;
-		const char *name = json_object_get_string(field_get(function, "name"));
-		if (!json_object_is_type(function, json_type_object) || !name || !*name) {
-			const char *type = json_object_get_string(field_get(tool, "type"));
-			json_object_put(*out);
-			*out = NULL;
-			return problem_set(p, PROBLEM_INVALID, "tools",
-					   "tools[%zu] is of type '%.40s'; only functions, with a "
-					   "name, can be offered",
-					   i, type ? type : "");
-		}
-		new = json_object_new_object();
-		json_object_object_add(new, "type", json_object_new_string("function"));
-		json_object_object_add(new, "function", json_object_get(function));
-		json_object_array_add(*out, new);
-	}
-	return 0;
+	if (!check_results(*out, p))
+		return 0;
+	json_object_put(*out);
+	*out = NULL;
+	return -1;
 }

@@ -10,8 +10,6 @@
  * (NULL: none) are taken. What cannot be given to a model is refused. */
 int messages_take(struct json_object *list, const regex_t *ignored, struct json_object **out,
 		  struct problem *p);
-/* A list of functions in OpenAI's form, likewise. */
-int tools_take(struct json_object *list, struct json_object **out, struct problem *p);
 /* A text without the lines that fit; a new object. */
 struct json_object *messages_without(const char *text, const regex_t *ignored);
 

@@ -2,6 +2,7 @@
  *
  * What says nothing to a model is taken and said again (metadata, user, keys of caches and the
  * like); keys that are not known are left. */
+#include "fs/gateway/offered.h"
 #include "fs/gateway/responses.h"
 
 #include <errno.h>
@@ -258,6 +259,23 @@ static json_object *with_instructions(json_object *messages, const char *instruc
 	return all;
 }
 
+static int check_results(json_object *messages, struct err *e)
+{
+	const char *id = NULL;
+	switch (offered_gap(messages, RESULTS_LATER, &id)) {
+	case GAP_NONE:
+		return 0;
+	case GAP_RESULT:
+		return err_set(e, EINVAL, "input: No tool output found for function call %.80s.",
+			       id ? id : "");
+	case GAP_CALL:
+		break;
+	}
+	return err_set(e, EINVAL,
+		       "input: No tool call found for function call output with call_id %.80s.",
+		       id ? id : "");
+}
+
 static int read_talk(struct responses_asked *a, const json_object *body,
 		     const struct responses_past *past, struct err *e)
 {
@@ -272,6 +290,8 @@ static int read_talk(struct responses_asked *a, const json_object *body,
 		rc = responses_items(&dialog, a->input, past, e);
 	if (rc == 0 && !(a->messages = dialog_take(&dialog)))
 		rc = no_memory(e);
+	if (rc == 0)
+		rc = check_results(a->messages, e);
 	dialog_free(&dialog);
 	if (rc < 0)
 		return rc;

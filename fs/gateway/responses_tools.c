@@ -6,6 +6,7 @@
  * send one with every request, beside their functions, and work without it. So it is left out of
  * the tools that the response says were on offer, and refused where it is all that was asked for.
  */
+#include "fs/gateway/offered.h"
 #include "fs/gateway/responses.h"
 
 #include <errno.h>
@@ -75,7 +76,10 @@ static int add_one(struct responses_asked *a, const json_object *tool, const cha
 		return err_set(e, EINVAL, "tools: each must have a type and a name");
 	if (schema && !json_object_is_type(schema, json_type_object))
 		return err_set(e, EINVAL, "tools: the parameters of %.80s must be a schema", name);
-	int rc = custom ? add_custom(a, whole, tool, e)
+	int rc = offered_name(name, NAME_OPENAI, e);
+	if (rc)
+		return rc;
+	rc = custom ? add_custom(a, whole, tool, e)
 			: wanted_tool(&a->wanted, whole, json_text(tool, "description"), schema, e);
 	return rc ? rc : note(a, whole, space, name, custom, e);
 }

@@ -1,5 +1,6 @@
 /* See wanted.h. */
 #include "fs/gateway/wanted.h"
+#include "fs/gateway/offered.h"
 
 #include <errno.h>
 #include <math.h>
@@ -110,23 +111,14 @@ int wanted_schema(struct wanted *w, json_object *schema, struct err *e)
 			     : wanted_param(w, "grammar", json_object_to_json_string(schema), e);
 }
 
-/* As params/tool_choice holds it: in one line, without blanks. */
-static bool is_name(const char *name)
-{
-	size_t n =
-		strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
-	return n > 0 && n < 128 && !name[n];
-}
-
 int wanted_tool(struct wanted *w, const char *name, const char *description, json_object *schema,
 		struct err *e)
 {
-	if (!is_name(name))
-		return err_set(
-			e, EINVAL,
-			"tools: '%.80s' is no name of a tool: 1 to 127 letters, digits, _, . "
-			"and -",
-			name);
+	int rc = offered_name(name, NAME_ANTHROPIC, e);
+	if (rc == 0 && schema)
+		rc = offered_schema(name, schema, e);
+	if (rc)
+		return rc;
 	if (!w->tools)
 		w->tools = json_object_new_array();
 	if (w->tools && json_object_array_length(w->tools) >= TOOLS)
@@ -147,14 +139,7 @@ int wanted_tool(struct wanted *w, const char *name, const char *description, jso
 
 bool wanted_has_tool(const struct wanted *w, const char *name)
 {
-	size_t n = w->tools ? json_object_array_length(w->tools) : 0;
-	for (size_t i = 0; i < n; i++) {
-		json_object *function = json_at(json_object_array_get_idx(w->tools, i), "function");
-		const char *other = json_text(function, "name");
-		if (other && strcmp(other, name) == 0)
-			return true;
-	}
-	return false;
+	return offered_has(w->tools, name);
 }
 
 /* ---- thinking ---- */

@@ -134,6 +134,10 @@ last = ask(q + [m["message"]] + results, model="scripted", tools=[tool])
 assert content(last) == "Lima is not Santiago." and last["usage"]["prompt_tokens_details"]["cached_tokens"] > 0, last
 forced = ask("What is the capital of Peru?", tools=[tool], tool_choice={"type": "function", "function": {"name": "capital"}}, max_tokens=100)
 assert forced["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "capital", forced
+other = {"type": "function", "function": {"name": "other"}}
+allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [tool]}}
+forced = ask("What is the capital of Peru?", tools=[other, tool], tool_choice=allowed, max_tokens=100)
+assert forced["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "capital", forced
 PY
 claim "tools: parallel calls or one alone, whole and as deltas, their results, and one that must be called" tools
 
@@ -207,6 +211,15 @@ wrong(400, "logit_bias", "none with the id 999999", chat("x", logit_bias={"99999
 wrong(400, "response_format", "schema", chat("x", response_format={"type": "json_schema", "json_schema": {"schema": {"type": "king"}}}))
 wrong(400, "functions", "use 'tools'", chat("x", functions=[{}]))
 wrong(400, "tools", "only functions", chat("x", tools=[{"type": "custom", "custom": {}}]))
+named = lambda name: {"type": "function", "function": {"name": name}}
+wrong(400, "tool_choice", "no tool on offer: ghost", chat("x", tools=[named("f")], tool_choice=named("ghost")))
+wrong(400, "tool_choice", "needs 'tools'", chat("x", tool_choice=named("f")))
+wrong(400, "tool_choice", "not on offer: ghost", chat("x", tools=[named("f")], tool_choice={"type": "allowed_tools", "allowed_tools": {"tools": [named("ghost")]}}))
+wrong(400, "tools", "'a name!' is no name", chat("x", tools=[named("a name!")]))
+wrong(400, "tools", "invalid schema for 'f'", chat("x", tools=[{"type": "function", "function": {"name": "f", "parameters": {"type": "strange"}}}]))
+call = {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}
+wrong(400, "messages", "did not have response messages: c1", chat([call, {"role": "user", "content": "x"}]))
+wrong(400, "messages", "there is no call 'c2'", chat([{"role": "tool", "tool_call_id": "c2", "content": "x"}]))
 wrong(400, "audio", "text alone", chat("x", audio={}))
 wrong(400, "best_of", "not served", {"model": fable, "prompt": "x", "best_of": 3}, "/v1/completions")
 wrong(400, "prompt", "no whole characters", {"model": fable, "prompt": [post("/tokenize", {"model": fable, "prompt": "\u00e9"})["tokens"][0]]}, "/v1/completions")

@@ -19,7 +19,7 @@ say = [
     ("<|im_start|>tool\n42" + end + off, "It is 42."),
     ("Two capitals, please." + end + off, "I look.\n" + call("capital", of="Peru") + "\n" + call("capital", of="Chile")),
     ("<|im_start|>tool\nLima<|im_end|>\n<|im_start|>tool\nSantiago" + end + off, "Lima and Santiago."),
-    ("<|im_start|>tool\nLima<|im_end|>\n<|im_start|>user\nGo on." + end + off, "Lima alone."),
+    ("<|im_start|>tool\nSantiago<|im_end|>\n<|im_start|>user\nGo on." + end + off, "Both, then."),
     ("Stop me, if you can." + end + off, "I say HALT and go on."),
 ]
 json.dump([{"after": a, "say": s} for a, s in say], sys.stdout)
@@ -148,8 +148,11 @@ def parallel_tools():
     said = {"role": "assistant", "content": m["content"]}
     h.same(text_of(h.good(M, body("Two capitals, please.", said, {"role": "user", "content": results}, tools=[CAPITAL]))),
            "Lima and Santiago.")
-    after = {"role": "user", "content": results[:1] + [{"type": "text", "text": "Go on."}]}
-    h.same(text_of(h.good(M, body("Two capitals, please.", said, after, tools=[CAPITAL]))), "Lima alone.")
+    alone = {"role": "user", "content": results[:1] + [{"type": "text", "text": "Go on."}]}
+    error = h.refused(400, M, body("Two capitals, please.", said, alone, tools=[CAPITAL]))
+    assert "without `tool_result` blocks immediately after: " + ids[1] in error["message"], error
+    after = {"role": "user", "content": results + [{"type": "text", "text": "Go on."}]}
+    h.same(text_of(h.good(M, body("Two capitals, please.", said, after, tools=[CAPITAL]))), "Both, then.")
     one = {"type": "auto", "disable_parallel_tool_use": True}
     for m in [h.good(M, dict(asked, tool_choice=one))]:
         h.same([b["type"] for b in m["content"]], ["text", "tool_use"])

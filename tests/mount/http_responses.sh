@@ -272,6 +272,10 @@ def refusals():
         ("conversation", "conversation", body("x", conversation="c")),
         ("background", "background", body("x", background=True)),
         ("temperature", "temperature", body("x", temperature=9)),
+        ("is no name of a tool", "tools", body("x", tools=[{"type": "function", "name": "a name!"}])),
+        ("invalid schema for 'f'", "tools", body("x", tools=[{"type": "function", "name": "f", "parameters": {"type": "strange"}}])),
+        ("c1", "input", body([{"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}, user("x")])),
+        ("c2", "input", body([{"type": "function_call_output", "call_id": "c2", "output": "x"}])),
     ]:
         error = h.refused(400, R, asked)
         h.same((error["type"], error["param"]), ("invalid_request_error", param), str(error))

@@ -74,11 +74,19 @@ static void messages_become_the_tree_s(void **state)
 		 "\"t1\", \"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": "
 		 "{\"a\": 1}}}]}, {\"role\": \"tool\", \"tool_call_id\": \"t1\", \"content\": "
 		 "\"42\"}, {\"role\": \"user\", \"content\": \"So?\"}]"},
-		{"\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"tool_result\", "
-		 "\"tool_use_id\": \"t\", \"is_error\": true, \"content\": \"no file\"}, "
-		 "{\"type\": \"tool_result\", \"tool_use_id\": \"u\"}]}]",
-		 "[{\"role\": \"tool\", \"tool_call_id\": \"t\", \"content\": \"Error: no "
-		 "file\"}, {\"role\": \"tool\", \"tool_call_id\": \"u\", \"content\": \"\"}]"},
+		/* Two results, of which one is an error and one is empty. */
+		{"\"messages\": [{\"role\": \"assistant\", \"content\": [{\"type\": "
+		 "\"tool_use\", \"id\": \"t\", \"name\": \"f\", \"input\": {}}, {\"type\": "
+		 "\"tool_use\", \"id\": \"u\", \"name\": \"f\", \"input\": {}}]}, {\"role\": "
+		 "\"user\", \"content\": [{\"type\": \"tool_result\", \"tool_use_id\": \"t\", "
+		 "\"is_error\": true, \"content\": \"no file\"}, {\"type\": \"tool_result\", "
+		 "\"tool_use_id\": \"u\"}]}]",
+		 "[{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [{\"id\": \"t\", "
+		 "\"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": {}}}, "
+		 "{\"id\": \"u\", \"type\": \"function\", \"function\": {\"name\": \"f\", "
+		 "\"arguments\": {}}}]}, {\"role\": \"tool\", \"tool_call_id\": \"t\", "
+		 "\"content\": \"Error: no file\"}, {\"role\": \"tool\", \"tool_call_id\": "
+		 "\"u\", \"content\": \"\"}]"},
 		/* A text document is its text. */
 		{"\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"document\", "
 		 "\"title\": \"T\", \"source\": {\"type\": \"text\", \"media_type\": "
@@ -168,7 +176,9 @@ static void deferred_tools_are_on_offer_once_they_are_named(void **state)
 	wanted_free(&w);
 	text_cut(&members, 0);
 	text_format(&members,
-		    "\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"tool_result\", "
+		    "\"messages\": [{\"role\": \"assistant\", \"content\": [{\"type\": \"tool_use\", "
+		    "\"id\": \"t\", \"name\": \"find\", \"input\": {}}]}, "
+		    "{\"role\": \"user\", \"content\": [{\"type\": \"tool_result\", "
 		    "\"tool_use_id\": \"t\", \"content\": [{\"type\": \"tool_reference\", "
 		    "\"tool_name\": \"far\"}]}]}]%s",
 		    TOOLS);
@@ -219,6 +229,16 @@ static void what_is_wrong_is_said_and_where(void **state)
 		 "tool_reference", ENOTSUP},
 		{HELLO ", \"tools\": [{\"name\": \"has blanks\", \"input_schema\": {}}]",
 		 "no name of a tool", EINVAL},
+		{HELLO ", \"tools\": [{\"name\": \"f\", \"input_schema\": {\"type\": \"object\", "
+		       "\"properties\": {\"a\": {\"type\": \"strange\"}}}}]",
+		 "invalid schema for 'f'", EINVAL},
+		{"\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"tool_result\", "
+		 "\"tool_use_id\": \"t\"}]}]",
+		 "unexpected `tool_use_id`", EINVAL},
+		{"\"messages\": [{\"role\": \"assistant\", \"content\": [{\"type\": \"tool_use\", "
+		 "\"id\": \"t\", \"name\": \"f\", \"input\": {}}]}, {\"role\": \"user\", "
+		 "\"content\": \"So?\"}]",
+		 "without `tool_result` blocks", EINVAL},
 		{HELLO ", \"tool_choice\": {\"type\": \"any\"}", "no tools to choose", EINVAL},
 		{HELLO ", \"tools\": [{\"name\": \"f\", \"input_schema\": {}}], \"tool_choice\": "
 		       "{\"type\": \"tool\", \"name\": \"g\"}",
