@@ -188,7 +188,11 @@ check: ## install what the tests need, build with warnings as errors, pass every
 	$(Q)$(MAKE) -j$(JOBS) all unit $(BUILD)/moefs-bench
 	$(Q)JOBS=$(JOBS) tests/run.sh
 
-.PHONY: check-sanitizers check-full
+.PHONY: check-fresh check-sanitizers check-full
+check-fresh: ## make demo and make check in a Debian where nothing is installed yet, as root and as an ordinary user
+	$(Q)examples/packages.sh fresh
+	$(Q)tests/package/fresh.sh
+
 check-sanitizers: ## the tests under AddressSanitizer, UBSan and ThreadSanitizer; all of the benchmark's subcommands; the fuzzers are built
 	$(Q)examples/packages.sh full
 	$(Q)$(MAKE) -j$(JOBS) $(BUILD)/moefs-bench asan tsan

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what building (build), testing (test) or all tests (full) need and is not there yet: on Debian and Ubuntu
-# with apt, elsewhere it prints what to install. Says nothing when nothing is missing. Testing works without the programs
+# Installs what building (build), testing (test), all tests (full) or making a Debian to test in (fresh) need and is not
+# there yet: on Debian and Ubuntu with apt, elsewhere it prints what to install. Says nothing when nothing is missing. Testing works without the programs
 # of `test_wants` (its claims about them are skipped), so where they cannot be installed that is only said. The fuzzers'
 # compiler is installed for `full` where it is to be had; can-fuzz succeeds if it is there. No service is started.
 set -euo pipefail
@@ -23,6 +23,9 @@ test_needs='library cmocka         | libcmocka-dev
 command python3        | python3
 command setpriv        | util-linux
 command zstd           | zstd'
+fresh_needs='command mmdebstrap | mmdebstrap
+command git            | git
+command unshare        | util-linux'
 # Programs that users have beside moefs, and that tests try with it.
 test_wants='command fish          | fish
 command zsh            | zsh
@@ -70,7 +73,10 @@ if [ "${1:-build}" = can-fuzz ]; then
 fi
 
 what=${1:-build} needs=$build_needs wants=
-[ "$what" = build ] || needs+=$'\n'$test_needs wants=$test_wants
+case $what in
+test | full) needs+=$'\n'$test_needs wants=$test_wants ;;
+fresh) needs=$fresh_needs ;;
+esac
 missing_of() { # NEEDS: the packages of what is not there
 	local kind name package
 	while read -r kind name _ package; do
