@@ -43,6 +43,18 @@ void family_list(char *text, size_t size)
 					 families[i]->model_types[0]);
 }
 
+void family_list_gguf(char *text, size_t size)
+{
+	size_t used = 0;
+	text[0] = 0;
+	for (size_t i = 0; i < FAMILIES && used < size; i++) {
+		const struct gguf_family *g = families[i]->gguf;
+		if (g && family_of_gguf(g->architecture, true) == families[i]) /* each name once */
+			used += (size_t)snprintf(text + used, size - used, "%s%s",
+						 used ? ", " : "", g->architecture);
+	}
+}
+
 /* ---- names ---- */
 
 /* What MLX calls the experts of any family, whose names it mostly keeps else. */

@@ -49,6 +49,8 @@ const struct family *family_find(const char *model_type, const char **copy);
 const struct family *family_of_gguf(const char *architecture, bool routed);
 /* The model_types that there are, as one sentence part: "qwen2, qwen3, qwen3_moe". */
 void family_list(char *text, size_t size);
+/* The architectures of GGUF files that are read, likewise. */
+void family_list_gguf(char *text, size_t size);
 
 enum { FAMILY_ALTERNATIVES = 6 };
 /* The names that a role may have in safetensors, in the order in which they are tried: how many. */

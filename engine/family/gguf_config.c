@@ -125,7 +125,13 @@ static bool is_routed(const struct gguf *g, const char *architecture)
 static int find_family(struct gguf_writer *w, char architecture[GGUF_KEY_BYTES / 2])
 {
 	const char *text;
+	char known[256];
 	size_t length;
+	if (!gguf_find(w->g, "general.architecture"))
+		return err_damaged(w->e,
+				   "%s is damaged, or not a model: its header has no "
+				   "general.architecture",
+				   w->name);
 	int failed = gguf_get_string(w->g, "general.architecture", w->name, &text, &length, w->e);
 	if (failed)
 		return failed;
@@ -133,10 +139,12 @@ static int find_family(struct gguf_writer *w, char architecture[GGUF_KEY_BYTES /
 		       text);
 	w->architecture = architecture;
 	w->family = family_of_gguf(architecture, is_routed(w->g, architecture));
-	return w->family ? 0
-			 : err_set(w->e, ENOTSUP,
-				   "%s: models of architecture %s are not supported in GGUF files",
-				   w->name, architecture);
+	if (w->family)
+		return 0;
+	family_list_gguf(known, sizeof known);
+	return err_set(w->e, ENOTSUP,
+		       "%s: models of architecture %s are not supported in GGUF files; these are: %s",
+		       w->name, architecture, known);
 }
 
 int gguf_config_text(const struct gguf *g, const struct package *p, const char *name, char **text,

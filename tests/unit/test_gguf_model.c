@@ -332,7 +332,27 @@ static void a_file_without_a_tensor_or_a_vocabulary_is_refused(void **state)
 	assert_refused(path, EINVAL, "vocabulary");
 	test_gguf_convert(&plain, folder, "m", path);
 	replace(path, "general.architecture", "general.archicetture");
-	assert_refused(path, ENOENT, "general.architecture");
+	assert_refused(path, EIO,
+		       "is damaged, or not a model: its header has no general.architecture");
+}
+
+static void an_architecture_that_is_not_read_is_told_which_are(void **state)
+{
+	(void)state;
+	char path[512];
+	size_t n, key = strlen("general.architecture");
+	plain.architecture = "qwen3moe";
+	test_gguf_convert(&plain, folder, "m", path);
+	uint8_t *bytes = test_file_read(path, &n);
+	uint8_t *at = memmem(bytes, n, "general.architecture", key);
+	assert_non_null(at);
+	memcpy(at + key + 4 + 8, "\x1b[31mxx", 7); /* behind its kind and length */
+	test_file_write(path, bytes, n);
+	free(bytes);
+	assert_refused(path, ENOTSUP, "architecture ?[31mxxe are not supported in GGUF files; "
+				      "these are: ");
+	assert_non_null(strstr(e.text, "qwen3moe"));
+	assert_non_null(strstr(e.text, "llama"));
 }
 
 static void a_stack_of_another_shape_is_refused(void **state)
@@ -528,6 +548,7 @@ int main(void)
 		TEST(tensors_that_do_not_belong_are_refused_by_name),
 		TEST(a_file_under_another_family_s_name_is_refused),
 		TEST(a_file_without_a_tensor_or_a_vocabulary_is_refused),
+		TEST(an_architecture_that_is_not_read_is_told_which_are),
 		TEST(a_stack_of_another_shape_is_refused),
 		TEST(routers_and_latents_that_are_not_computed_are_refused_by_name),
 		TEST(a_changed_file_is_another_model),
