@@ -195,10 +195,15 @@ check-fresh: ## make demo and make check in a Debian where nothing is installed 
 
 check-sanitizers: ## the tests under AddressSanitizer, UBSan and ThreadSanitizer; all of the benchmark's subcommands; the fuzzers are built
 	$(Q)examples/packages.sh full
-	$(Q)$(MAKE) -j$(JOBS) $(BUILD)/moefs-bench asan tsan
+	$(Q)$(MAKE) -j$(JOBS) $(BUILD)/moefs-bench asan tsan build-unoptimised
 	$(Q)if examples/packages.sh can-fuzz; then $(MAKE) -j$(JOBS) fuzzers; \
 		else echo 'clang with libFuzzer is not to be had here: the fuzzers are not built'; fi
 	$(Q)CHECK=full JOBS=$(JOBS) tests/run.sh
+
+# What warnings say depends on the level, and gcc 12 fell over one of them at -O0.
+.PHONY: build-unoptimised
+build-unoptimised: ## build everything without optimisation, in build/o0
+	$(Q)$(MAKE) BUILD=build/o0 CFLAGS=-O0 all unit build/o0/moefs-bench
 
 check-full: check-sanitizers ## what check leaves out: the sanitizers, each fuzzer for 20 s, the package, clients from their registries
 	$(Q)$(MAKE) FUZZ_SECONDS=20 fuzz

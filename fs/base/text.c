@@ -209,6 +209,6 @@ void size_print(char *buffer, size_t size, uint64_t bytes)
 		bytes /= 1024;
 		unit++;
 	}
-	(void)snprintf(buffer, size, "%" PRIu64 "%.*s", bytes, unit ? 1 : 0,
-		       unit ? &units[unit - 1] : "");
+	const char letter[] = {unit ? units[unit - 1] : 0, 0};
+	(void)snprintf(buffer, size, "%" PRIu64 "%s", bytes, letter);
 }
