@@ -94,8 +94,9 @@ int model_open(struct model **out, struct engine *g, const char *path, struct er
 /* Opens its tokenizer, as loading does first, so that one that cannot be used is said now. keep: it
  * stays for the load that follows. Blocks; before anybody else has the model. */
 int model_check_tokenizer(struct model *m, bool keep, struct err *e);
-/* Asks loading, converting and refining to end at their next stop, and returns at once. Only model_close
- * comes after it: a process that ends asks all of its models before it waits for the first. */
+/* Asks loading, converting and refining to end at their next stop, and returns at once. Only
+ * model_close comes after it: a process that ends asks all of its models before it waits for the
+ * first. */
 void model_end_background(struct model *m);
 /* Stops loading and frees the model, whose sessions have all been ended. Blocks until the step in
  * progress ends (a layer at most). An interrupted conversion is resumed by the next mount. */

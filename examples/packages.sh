@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs what building (build), testing (test), all tests (full) or making a Debian to test in (fresh) need and is not
-# there yet: on Debian and Ubuntu with apt, elsewhere it prints what to install. Says nothing when nothing is missing. Testing works without the programs
-# of `test_wants` (its claims about them are skipped), so where they cannot be installed that is only said. The fuzzers'
-# compiler is installed for `full` where it is to be had; can-fuzz succeeds if it is there. No service is started.
+# there yet: on Debian and Ubuntu with apt, elsewhere it prints what to install. Says nothing when nothing is missing.
+# Testing works without the programs of `test_wants` (its claims about them are skipped), so where they cannot be
+# installed that is only said. The fuzzers' compiler is installed for `full` where it is to be had; can-fuzz succeeds if
+# it is there. No service is started.
 set -euo pipefail
 
 # what proves that it is there | Debian's package

@@ -127,12 +127,12 @@ static int find_family(struct gguf_writer *w, char architecture[GGUF_KEY_BYTES /
 	const char *text;
 	char known[256];
 	size_t length;
-	if (!gguf_find(w->g, "general.architecture"))
+	int failed = gguf_get_string(w->g, "general.architecture", w->name, &text, &length, w->e);
+	if (failed == -ENOENT)
 		return err_damaged(w->e,
 				   "%s is damaged, or not a model: its header has no "
 				   "general.architecture",
 				   w->name);
-	int failed = gguf_get_string(w->g, "general.architecture", w->name, &text, &length, w->e);
 	if (failed)
 		return failed;
 	(void)snprintf(architecture, GGUF_KEY_BYTES / 2, "%.*s", (int)(length < 64 ? length : 64),

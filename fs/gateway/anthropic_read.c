@@ -128,27 +128,15 @@ static int read_plain(struct wanted *w, const json_object *body, struct err *e)
 	return rc;
 }
 
-static int check_results(json_object *messages, struct err *e)
-{
-	const char *id = NULL;
-	switch (offered_gap(messages, RESULTS_NEXT, &id)) {
-	case GAP_NONE:
-		return 0;
-	case GAP_RESULT:
-		return err_set(e, EINVAL,
-			       "messages: `tool_use` ids were found without `tool_result` blocks "
-			       "immediately after: %.80s. Each `tool_use` block must have a "
-			       "corresponding `tool_result` block in the next message.",
-			       id ? id : "");
-	case GAP_CALL:
-		break;
-	}
-	return err_set(e, EINVAL,
-		       "messages: unexpected `tool_use_id` found in `tool_result` blocks: %.80s. "
-		       "Each `tool_result` block must have a corresponding `tool_use` block in "
-		       "the previous message.",
-		       id ? id : "");
-}
+static const struct offered_results results = {
+	RESULTS_NEXT,
+	{"messages: `tool_use` ids were found without `tool_result` blocks immediately after: ",
+	 ". Each `tool_use` block must have a corresponding `tool_result` block in the next "
+	 "message."},
+	{"messages: unexpected `tool_use_id` found in `tool_result` blocks: ",
+	 ". Each `tool_result` block must have a corresponding `tool_use` block in the previous "
+	 "message."},
+};
 
 static int read_talk(struct wanted *w, const json_object *body, struct err *e)
 {
@@ -160,7 +148,7 @@ static int read_talk(struct wanted *w, const json_object *body, struct err *e)
 	if (rc == 0 && !(w->messages = dialog_take(&dialog)))
 		rc = err_set(e, ENOMEM, "no memory for a request's messages");
 	if (rc == 0)
-		rc = check_results(w->messages, e);
+		rc = offered_results(w->messages, &results, e);
 	json_object_put(referenced);
 	dialog_free(&dialog);
 	return rc;

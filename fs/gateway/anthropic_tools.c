@@ -3,6 +3,7 @@
  * Deferred tools (defer_loading) are on offer once a tool_reference in the conversation has named
  * them, and not before. What a service would run is refused in words. */
 #include "fs/gateway/anthropic.h"
+#include "fs/gateway/offered.h"
 
 #include <errno.h>
 #include <string.h>
@@ -76,7 +77,7 @@ static int read_choice(struct wanted *w, const json_object *choice, struct err *
 	bool chosen = strcmp(type, "tool") == 0;
 	if ((chosen || strcmp(type, "any") == 0) && !w->tools)
 		return err_set(e, EINVAL, "tool_choice: there are no tools to choose from");
-	if (chosen && !(name && wanted_has_tool(w, name)))
+	if (chosen && !(name && offered_has(w->tools, name)))
 		return err_set(e, EINVAL, "tool_choice.name: tools has none of the name '%.80s'",
 			       name ? name : "");
 	if (chosen)

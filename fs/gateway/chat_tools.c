@@ -47,16 +47,6 @@ static const char *name_of(struct json_object *tool)
 	return json_object_is_type(name, json_type_string) ? json_object_get_string(name) : NULL;
 }
 
-static bool is_allowed(struct json_object *allowed, const char *name)
-{
-	for (size_t i = 0; i < json_object_array_length(allowed); i++) {
-		const char *one = name_of(json_object_array_get_idx(allowed, i));
-		if (one && !strcmp(one, name))
-			return true;
-	}
-	return false;
-}
-
 /* Of the tools on offer only those are left. */
 static int choose_allowed(struct wish *w, struct json_object *choice, struct problem *p)
 {
@@ -75,7 +65,7 @@ static int choose_allowed(struct wish *w, struct json_object *choice, struct pro
 	}
 	size_t n = w->tools ? json_object_array_length(w->tools) : 0;
 	for (size_t i = n; i-- > 0;)
-		if (!is_allowed(allowed, name_of(json_object_array_get_idx(w->tools, i))))
+		if (!offered_has(allowed, name_of(json_object_array_get_idx(w->tools, i))))
 			json_object_array_del_idx(w->tools, i, 1);
 	return choose_word(w, mode, p);
 }

@@ -139,26 +139,15 @@ static int take_one(struct json_object *m, size_t i, const regex_t *ignored,
 	return 0;
 }
 
-static int check_results(struct json_object *messages, struct problem *p)
-{
-	const char *id = NULL;
-	switch (offered_gap(messages, RESULTS_NEXT, &id)) {
-	case GAP_NONE:
-		return 0;
-	case GAP_RESULT:
-		return problem_set(p, PROBLEM_INVALID, "messages",
-				   "An assistant message with 'tool_calls' must be followed by "
-				   "tool messages responding to each 'tool_call_id'. The following "
-				   "tool_call_ids did not have response messages: %.80s",
-				   id ? id : "");
-	case GAP_CALL:
-		break;
-	}
-	return problem_set(p, PROBLEM_INVALID, "messages",
-			   "messages with role 'tool' must be a response to a preceding message "
-			   "with 'tool_calls': there is no call '%.80s'",
-			   id ? id : "");
-}
+static const struct offered_results results = {
+	RESULTS_NEXT,
+	{"An assistant message with 'tool_calls' must be followed by tool messages responding to "
+	 "each 'tool_call_id'. The following tool_call_ids did not have response messages: ",
+	 ""},
+	{"messages with role 'tool' must be a response to a preceding message with 'tool_calls': "
+	 "there is no call '",
+	 "'"},
+};
 
 int messages_take(struct json_object *list, const regex_t *ignored, struct json_object **out,
 		  struct problem *p)
@@ -176,9 +165,10 @@ int messages_take(struct json_object *list, const regex_t *ignored, struct json_
 			return -1;
 		}
 	}
-	if (!check_results(*out, p))
+	struct err e;
+	if (!offered_results(*out, &results, &e))
 		return 0;
 	json_object_put(*out);
 	*out = NULL;
-	return -1;
+	return problem_set(p, PROBLEM_INVALID, "messages", "%s", e.text);
 }

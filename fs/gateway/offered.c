@@ -131,21 +131,6 @@ static const char *first_key(json_object *o)
 	return json_object_iter_equal(&at, &end) ? NULL : json_object_iter_peek_name(&at);
 }
 
-/* The list's own text of an id, which outlives the set of those that are open. */
-static const char *open_call(json_object *messages, json_object *open)
-{
-	const char *id = first_key(open);
-	for (size_t i = 0; id && i < json_object_array_length(messages); i++) {
-		json_object *calls = json_at(json_object_array_get_idx(messages, i), "tool_calls");
-		for (size_t k = 0; calls && k < json_object_array_length(calls); k++) {
-			const char *own = json_text(json_object_array_get_idx(calls, k), "id");
-			if (own && strcmp(own, id) == 0)
-				return own;
-		}
-	}
-	return NULL;
-}
-
 /* The calls of a message are open until their results come. */
 static void open_calls(json_object *message, json_object *open)
 {
@@ -157,29 +142,32 @@ static void open_calls(json_object *message, json_object *open)
 	}
 }
 
-enum offered_gap offered_gap(json_object *messages, enum offered_order order, const char **id)
+static int missing(const char *const sentence[2], const char *id, struct err *e)
+{
+	return err_set(e, EINVAL, "%s%.80s%s", sentence[0], id ? id : "", sentence[1]);
+}
+
+int offered_results(json_object *messages, const struct offered_results *rules, struct err *e)
 {
 	json_object *open = json_object_new_object();
-	enum offered_gap gap = GAP_NONE;
-	for (size_t i = 0; i < json_object_array_length(messages) && !gap; i++) {
+	int rc = 0;
+	for (size_t i = 0; i < json_object_array_length(messages) && rc == 0; i++) {
 		json_object *message = json_object_array_get_idx(messages, i);
 		const char *role = json_text(message, "role");
 		if (role && strcmp(role, "tool") == 0) {
-			*id = json_text(message, "tool_call_id");
-			if (!*id || !json_object_object_get_ex(open, *id, NULL))
-				gap = GAP_CALL;
+			const char *id = json_text(message, "tool_call_id");
+			if (!id || !json_object_object_get_ex(open, id, NULL))
+				rc = missing(rules->no_call, id, e);
 			else
-				json_object_object_del(open, *id);
+				json_object_object_del(open, id);
 			continue;
 		}
-		if (order == RESULTS_NEXT && first_key(open))
+		if (rules->order == RESULTS_NEXT && first_key(open))
 			break;
 		open_calls(message, open);
 	}
-	if (!gap && first_key(open)) {
-		*id = open_call(messages, open);
-		gap = GAP_RESULT;
-	}
+	if (rc == 0 && first_key(open))
+		rc = missing(rules->no_result, first_key(open), e);
 	json_object_put(open);
-	return gap;
+	return rc;
 }

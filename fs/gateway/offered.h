@@ -14,17 +14,22 @@ enum { NAME_OPENAI = 64, NAME_ANTHROPIC = 128 }; /* the most bytes of a tool's n
 int offered_name(const char *name, int most, struct err *e);
 /* The parameters of the tool: an object's schema, whose types are JSON's. -EINVAL. */
 int offered_schema(const char *name, json_object *schema, struct err *e);
-/* Whether a list of tools.json has one of that name; NULL is an empty list. */
+/* Whether a list in the form of tools.json has one of that name; NULL is an empty list. */
 bool offered_has(json_object *tools, const char *name);
 
 enum offered_order {
 	RESULTS_NEXT,  /* results follow their calls at once */
 	RESULTS_LATER, /* anywhere behind them */
 };
-enum offered_gap { GAP_NONE, GAP_RESULT, GAP_CALL }; /* what is missing */
+/* What a protocol asks of results, and its sentences for what is missing: what stands before and
+ * behind the id of the call without a result, or of the result without a call. */
+struct offered_results {
+	enum offered_order order;
+	const char *no_result[2], *no_call[2];
+};
 
-/* Of messages.json: *id is the call that has no result, or the result's that has no call; it is the
- * list's. */
-enum offered_gap offered_gap(json_object *messages, enum offered_order order, const char **id);
+/* Whether the messages, in the form of messages.json, have a result for each call and a call for
+ * each result: -EINVAL, in the protocol's words. */
+int offered_results(json_object *messages, const struct offered_results *rules, struct err *e);
 
 #endif

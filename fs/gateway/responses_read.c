@@ -259,22 +259,11 @@ static json_object *with_instructions(json_object *messages, const char *instruc
 	return all;
 }
 
-static int check_results(json_object *messages, struct err *e)
-{
-	const char *id = NULL;
-	switch (offered_gap(messages, RESULTS_LATER, &id)) {
-	case GAP_NONE:
-		return 0;
-	case GAP_RESULT:
-		return err_set(e, EINVAL, "input: No tool output found for function call %.80s.",
-			       id ? id : "");
-	case GAP_CALL:
-		break;
-	}
-	return err_set(e, EINVAL,
-		       "input: No tool call found for function call output with call_id %.80s.",
-		       id ? id : "");
-}
+static const struct offered_results results = {
+	RESULTS_LATER,
+	{"input: No tool output found for function call ", "."},
+	{"input: No tool call found for function call output with call_id ", "."},
+};
 
 static int read_talk(struct responses_asked *a, const json_object *body,
 		     const struct responses_past *past, struct err *e)
@@ -291,7 +280,7 @@ static int read_talk(struct responses_asked *a, const json_object *body,
 	if (rc == 0 && !(a->messages = dialog_take(&dialog)))
 		rc = no_memory(e);
 	if (rc == 0)
-		rc = check_results(a->messages, e);
+		rc = offered_results(a->messages, &results, e);
 	dialog_free(&dialog);
 	if (rc < 0)
 		return rc;

@@ -80,7 +80,7 @@ static int add_one(struct responses_asked *a, const json_object *tool, const cha
 	if (rc)
 		return rc;
 	rc = custom ? add_custom(a, whole, tool, e)
-			: wanted_tool(&a->wanted, whole, json_text(tool, "description"), schema, e);
+		    : wanted_tool(&a->wanted, whole, json_text(tool, "description"), schema, e);
 	return rc ? rc : note(a, whole, space, name, custom, e);
 }
 
@@ -174,7 +174,7 @@ static int choose_tool(struct responses_asked *a, const json_object *choice, str
 		return refuse_service("tool_choice", choice, e);
 	if (!name ||
 	    !responses_tool_name(whole, sizeof whole, json_text(choice, "namespace"), name) ||
-	    !wanted_has_tool(&a->wanted, whole))
+	    !offered_has(a->wanted.tools, whole))
 		return err_set(e, EINVAL, "tool_choice: tools has no '%.80s'", name ? name : "");
 	return wanted_param(&a->wanted, "tool_choice", whole, e);
 }

@@ -137,11 +137,6 @@ int wanted_tool(struct wanted *w, const char *name, const char *description, jso
 	return err_set(e, ENOMEM, "no memory for the tool %s", name);
 }
 
-bool wanted_has_tool(const struct wanted *w, const char *name)
-{
-	return offered_has(w->tools, name);
-}
-
 /* ---- thinking ---- */
 
 /* A template knows of a switch, or of levels, or of neither. */

@@ -50,7 +50,6 @@ int wanted_schema(struct wanted *w, json_object *schema, struct err *e);
  * is none. */
 int wanted_tool(struct wanted *w, const char *name, const char *description, json_object *schema,
 		struct err *e);
-bool wanted_has_tool(const struct wanted *w, const char *name);
 /* How much thinking, by OpenAI's words for effort; NULL: none. -EINVAL: unknown. */
 int wanted_effort(struct wanted *w, const char *effort, const char *key, struct err *e);
 

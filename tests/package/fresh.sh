@@ -52,7 +52,7 @@ step() { # WHAT IT IS, COMMAND
 
 data=$(realpath "${MOEFS_TESTDATA:-../shared}" 2>/dev/null)
 [ -d "$data" ] || data=
-make_debian || make_debian || { echo "no Debian can be made" >&2; exit 1; }
+make_debian || { echo "no Debian can be made" >&2; exit 1; }
 mkdir -p "$root/srv/testdata"
 mknod -m 666 "$root/srv/fuse" c 10 229 || exit 1 # everybody's, as udev makes it
 chroot "$root" useradd --create-home --shell /bin/bash you || exit 1

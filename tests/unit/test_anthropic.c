@@ -1,6 +1,7 @@
 /* Anthropic's messages: what a request comes to, and what an answer is written as. */
 #include "fs/gateway/anthropic.h"
 #include "fs/gateway/characters.h"
+#include "fs/gateway/offered.h"
 #include "fs/gateway/problem.h"
 #include "tests/unit/json_help.h"
 
@@ -184,7 +185,7 @@ static void deferred_tools_are_on_offer_once_they_are_named(void **state)
 		    TOOLS);
 	text_add(&members, "", 1);
 	assert_int_equal(read_body(&w, members.data, false, &e), 0);
-	assert_true(wanted_has_tool(&w, "far"));
+	assert_true(offered_has(w.tools, "far"));
 	wanted_free(&w);
 	text_free(&members);
 }
