@@ -170,7 +170,9 @@ $(BUILD)/scripted: $(SCRIPTED_OBJS) $(BUILD)/libmoefs.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(PKG_LIBS) -lm
 
 .PHONY: unit check asan tsan fuzz fuzzers
-unit: $(UNIT) $(BUILD)/faultfs $(BUILD)/moefs-held $(BUILD)/scripted ## build the unit tests, and what the tests of the mount need
+# The fuzzers' sources, compiled by any compiler: a function that one of them calls and that is gone is seen here.
+FUZZ_OBJS := $(call objects,$(wildcard tests/fuzz/*.c))
+unit: $(UNIT) $(BUILD)/faultfs $(BUILD)/moefs-held $(BUILD)/scripted $(FUZZ_OBJS) ## build the unit tests, and what the tests of the mount need
 	@:
 
 # -g1: lines, which is what a report has; everything else of -g made these trees' compilation a third longer.
@@ -338,4 +340,4 @@ clean: ## remove build/
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 15
 
--include $(patsubst %.o,%.d,$(LIB_OBJS) $(FS_OBJS) $(HTTP_OBJS) $(BUILD)/fs/gateway/page/data.o $(PAGES_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(BENCH_OBJS) $(CROSS_OBJS) $(SCRIPTED_OBJS) $(BUILD)/tests/mount/faultfs.o $(BUILD)/tests/mount/held.o)
+-include $(patsubst %.o,%.d,$(LIB_OBJS) $(FS_OBJS) $(HTTP_OBJS) $(BUILD)/fs/gateway/page/data.o $(PAGES_OBJS) $(HELP_OBJS) $(UNIT_OBJS) $(FUZZ_OBJS) $(BENCH_OBJS) $(CROSS_OBJS) $(SCRIPTED_OBJS) $(BUILD)/tests/mount/faultfs.o $(BUILD)/tests/mount/held.o)

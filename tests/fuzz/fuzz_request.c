@@ -2,6 +2,7 @@
  * params that can be written, and messages that are taken once are taken again and give the same.
  */
 #include "fs/gateway/anthropic.h"
+#include "fs/gateway/chat.h"
 #include "fs/gateway/fields.h"
 #include "fs/gateway/gateway.h"
 #include "fs/gateway/kept.h"
@@ -77,12 +78,9 @@ static void use(struct json_object *body)
 {
 	struct problem p = {0};
 	struct wish w = {0};
-	struct json_object *tools = NULL, *list = NULL;
 	use_messages(body);
 	use_others(body);
-	if (field_list(body, "tools", &list, &p) > 0)
-		check(&p, tools_take(list, &tools, &p) != 0);
-	json_object_put(tools);
+	check(&p, chat_tools(body, &w, &p) != 0);
 	p = (struct problem){0};
 	check(&p, openai_refuse(body, &p) != 0);
 	p = (struct problem){0};
