@@ -11,8 +11,8 @@ if [ -z "${APART:-}" ]; then
 fi
 . "$(dirname "$0")/lib.sh"
 faulty_disk
+faults "*dense*partial write stall=0" # converting begins with the mount
 mounted
-faults "* write stall=0 after=4"
 
 # ---- the other machine ----
 
