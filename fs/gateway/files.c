@@ -190,15 +190,20 @@ static enum MHD_Result done(struct request *r, struct place *at, int code, unsig
 	return reply_text(r, status, plain, "", 0);
 }
 
-/* `fork NAME` for a session's ctl, as the tree calls it: the copy is who asks's as well. NAME is what
- * follows the blank up to the last newline or blank. */
+static bool is_gap(char c)
+{
+	return c == ' ' || c == '\n';
+}
+
+/* `fork NAME` for a session's ctl, as the tree calls it: the copy is who asks's as well. As the tree
+ * reads it, NAME is what follows one blank or newline, up to the last of them. */
 static int name_fork(const struct request *r, struct text *verb)
 {
 	static const char FORK[] = "fork ";
 	char known[NAME_MAX + 1], name[NAME_MAX + 1];
 	const struct text *body = &r->body;
 	size_t at = sizeof FORK - 1, end = body->length;
-	while (end > at && strchr("\n ", body->data[end - 1]))
+	while (end > at && is_gap(body->data[end - 1]))
 		end--;
 	if (end <= at || end - at > NAME_MAX || memchr(body->data + at, 0, end - at))
 		return -EINVAL;
@@ -214,8 +219,8 @@ static int name_fork(const struct request *r, struct text *verb)
 
 static bool is_fork(const struct place *at, const struct text *body)
 {
-	return at->session && !strcmp(at->name, "ctl") && body->length > 5 &&
-	       !memcmp(body->data, "fork ", 5);
+	return at->session && !strcmp(at->name, "ctl") && body->length > 4 &&
+	       !memcmp(body->data, "fork", 4) && is_gap(body->data[4]);
 }
 
 enum MHD_Result files_put(struct request *r)

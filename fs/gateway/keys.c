@@ -2,42 +2,82 @@
 #include "fs/gateway/keys.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-enum { KEYS_MOST = 255, KEY_SIZE = 256 };
+enum { KEYS_MOST = 255, KEY_SIZE = 256, LINE_MOST = 4096 };
 
 struct keys {
 	size_t count;
 	char of[KEYS_MOST][KEY_SIZE]; /* with zeros to the end */
 };
 
-static int add(struct keys *k, const char *path, char *line, struct err *e)
+/* A line without its newline, its bytes whatever they are. -1: there is none. One that fills `line` is
+ * cut. */
+static ssize_t read_line(FILE *file, char line[LINE_MOST])
 {
-	size_t n = strcspn(line, "\r\n");
-	if (n < KEY_SIZE)
-		line[n] = 0;
+	size_t n = 0;
+	int c = EOF;
+	while (n < LINE_MOST && (c = getc(file)) != EOF && c != '\n')
+		line[n++] = (char)c;
+	return c == EOF && !n ? -1 : (ssize_t)n;
+}
+
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\t' || c == '\r';
+}
+
+/* What no header can have. */
+static bool has_control(const char *key, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if ((unsigned char)key[i] < ' ' || key[i] == 0x7f)
+			return true;
+	return false;
+}
+
+/* Blanks at a line's ends are no part of its key: clients' headers lose theirs as well. */
+static int add(struct keys *k, const char *path, unsigned number, const char *line, size_t n,
+	       struct err *e)
+{
+	if (n == LINE_MOST)
+		return err_set(e, EINVAL, "%s: line %u has more than %d bytes", path, number,
+			       LINE_MOST - 1);
+	if (number == 1 && n >= 3 && !memcmp(line, "\xef\xbb\xbf", 3)) /* a mark of UTF-8 */
+		line += 3, n -= 3;
+	while (n && is_blank(*line))
+		line++, n--;
+	while (n && is_blank(line[n - 1]))
+		n--;
 	if (!n || *line == '#')
 		return 0;
 	if (n >= KEY_SIZE || k->count == KEYS_MOST)
 		return err_set(e, EINVAL, "%s: at most %d keys of at most %d bytes", path,
 			       KEYS_MOST, KEY_SIZE - 1);
+	if (has_control(line, n))
+		return err_set(e, EINVAL,
+			       "%s: the key in line %u has a control character, which no client "
+			       "can send",
+			       path, number);
 	memcpy(k->of[k->count++], line, n);
 	return 0;
 }
 
 static int read_lines(struct keys *k, FILE *file, const char *path, struct err *e)
 {
-	char line[2 * KEY_SIZE];
+	char line[LINE_MOST];
 	struct stat st;
+	ssize_t n;
 	int code = 0;
 	if (fstat(fileno(file), &st) || (S_ISREG(st.st_mode) && st.st_mode & 077))
 		return err_set(e, EPERM, "%s can be read by others: chmod 600", path);
-	while (!code && fgets(line, sizeof line, file))
-		code = add(k, path, line, e);
+	for (unsigned number = 1; !code && (n = read_line(file, line)) >= 0; number++)
+		code = add(k, path, number, line, (size_t)n, e);
 	if (!code && ferror(file))
 		code = err_sys(e, errno, "%s cannot be read", path);
 	if (!code && !k->count)

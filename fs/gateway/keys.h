@@ -8,8 +8,9 @@
 
 struct keys;
 
-/* A key a line; empty lines and those that begin with # are none. Who else may read the file knows
- * them: refused. */
+/* A key a line, without the blanks at its ends; empty lines and those that begin with # are none. A
+ * key that no client can send is refused, and never cut. Who else may read the file knows the keys:
+ * refused. */
 int keys_read(struct keys **out, const char *path, struct err *e);
 /* The key's number, from 1; 0: it is none of them. Takes as long whatever is given. */
 size_t keys_find(const struct keys *k, const char *given);

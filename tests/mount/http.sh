@@ -418,7 +418,7 @@ end_http
 
 # ---- who may ask ----
 
-printf 'first-key\n# a comment\nsecond-key\n' >"$work/keys"
+printf '\xef\xbb\xbffirst-key\n# a comment%500stail\n\tsecond-key \r\n' "" >"$work/keys"
 open_keys() {
 	chmod 644 "$work/keys"
 	fails_with "chmod 600" "$http" -o "listen=127.0.0.1:0,key_file=$work/keys" "$mnt"
@@ -441,6 +441,7 @@ assert e["code"] == "invalid_api_key", e
 ask(q, 401, {"Authorization": "Bearer first-ke"})
 ask(q, 401, {"Authorization": "Bearer first-key2"})
 ask(q, 401, {"Authorization": "Bearer # a comment"})
+ask(q, 401, {"Authorization": "Bearer tail"})
 first, second = {"Authorization": "Bearer first-key"}, {"x-api-key": "second-key"}
 cached = lambda a: a["usage"]["prompt_tokens_details"]["cached_tokens"]
 assert cached(ask(q, headers=first)) == 0
@@ -458,6 +459,7 @@ key_forks() { # by names that are the key's own
 	same "$(tree first-key two/log)" 200 && same "$(tree second-key two/log)" 404
 	[ ! -e "$mnt/scripted/sessions/two" ] || fail "it is everybody's"
 	same "$(tree first-key one/ctl -T - <<<"fork ../two")" 400
+	same "$(tree first-key one/ctl -T - <<<$'fork\nthree')" 200 && same "$(tree first-key three -X DELETE)" 200
 	same "$(tree first-key one -X DELETE)" 200 && same "$(tree first-key two -X DELETE)" 200
 }
 claim "a copy that a key makes of its session stays the key's" key_forks

@@ -66,5 +66,14 @@ keys() {
 	refuses "folder cannot be read: Is a directory" key_file=folder
 	refuses "/proc/self/mem cannot be read: Input/output error" key_file=/proc/self/mem
 }
+odd_keys() { # each is refused whole: what is left of one that is cut could be guessed
+	key_file() { (umask 077 && printf "$1" >odd); }
+	key_file 'secret\0rest\n' && refuses "the key in line 1 has a control character" key_file=odd
+	key_file '# keys\nfine\nsecret\rrest\n' && refuses "the key in line 3 has a control character" key_file=odd
+	key_file '\0\n' && refuses "the key in line 1 has a control character" key_file=odd
+	key_file "$(printf %256s | tr ' ' x)\n" && refuses "at most 255 keys of at most 255 bytes" key_file=odd
+	key_file "#$(printf %4096s | tr ' ' x)\n" && refuses "line 1 has more than 4095 bytes" key_file=odd
+}
+claim "a key that no client can send is refused, and none is cut" odd_keys
 claim "a file of keys that is empty or cannot be read never means that none is needed" keys
 finish
