@@ -155,14 +155,14 @@ int answering_take(struct session *s, const char *bytes, size_t n, struct err *e
 	return failed ? failed : show(s, e);
 }
 
-int answering_end(struct session *s, struct err *e)
+int answering_end(struct session *s, bool cut, struct err *e)
 {
 	struct answering *a = &s->turn.answering;
 	size_t n;
-	const char *text = stream_flush(&a->characters, &n);
-	int failed = split(s, text, n, e);
+	const char *text = cut ? "" : stream_flush(&a->characters, &n);
+	int failed = split(s, text, cut ? 0 : n, e);
 	if (!failed)
-		failed = split_finish(a->split, e);
+		failed = cut ? split_cut(a->split, e) : split_finish(a->split, e);
 	if (!failed)
 		failed = show(s, e);
 	if (failed)

@@ -40,9 +40,10 @@ void answering_free(struct answering *a);
 
 /* The bytes of a token. -ENOMEM in words. */
 int answering_take(struct session *s, const char *bytes, size_t n, struct err *e);
-/* What is still held, at the end of the answer, whose message then is appended to `to` if that is
- * not NULL. -ENOMEM in words. */
-int answering_end(struct session *s, struct err *e);
+/* What is still held, at the end of the answer. cut: there was more to say, and what may be half a
+ * character, a mark or a call is left out. -ENOMEM in words. */
+int answering_end(struct session *s, bool cut, struct err *e);
+/* Appends the answer's message to `to`. -ENOMEM in words. */
 int answering_message(struct session *s, struct messages *to, struct err *e);
 /* Copies the part of the answer that became readable to the log. */
 void answering_log(struct session *s);

@@ -60,7 +60,7 @@ static const char *flush(struct session *s, const char *finish)
 {
 	const struct answering *a = &s->turn.answering;
 	struct err ignored; /* without memory for what is held, the rest stands */
-	(void)answering_end(s, &ignored);
+	(void)answering_end(s, strcmp(finish, "end") != 0, &ignored);
 	if (a->stops.stopped && strcmp(finish, "stopped") != 0)
 		return "stop";
 	return a->calls && !strcmp(finish, "end") ? "tool_calls" : finish;

@@ -98,6 +98,32 @@ struct split_result split_result(const struct split *s)
 				     .space_n = space ? s->held.n : 0};
 }
 
+/* The end of a text that was cut off within what may be a mark, or calls. */
+static void leave_out(struct split *s)
+{
+	struct scan t = {.bytes = s->text.bytes, .n = s->text.n, .whole = true, .cut = true};
+	size_t calls = s->calls.count;
+	bool line = s->fresh || s->text.bytes[s->at - 1] == '\n';
+	if (s->where == IN_HEAD)
+		split_in_head(s, &t);
+	else if (s->where == IN_CONTENT && !s->form->channels)
+		(void)split_calls_to_the_end(s, &t, s->at, line);
+	if (s->calls.count > calls)
+		split_begin_part(s);
+	s->at = s->text.n;
+	s->held.n = 0;
+}
+
+int split_cut(struct split *s, struct err *e)
+{
+	s->cut = true;
+	int rc = run(s, false, e);
+	if (s->at < s->text.n && !split_is_plain(s))
+		leave_out(s);
+	s->cut = false;
+	return rc < 0 ? rc : split_finish(s, e);
+}
+
 enum split_thinking split_thinking_of(const char *rendered, size_t n)
 {
 	const struct split_form *form;

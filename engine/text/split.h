@@ -29,6 +29,9 @@ void split_free(struct split *s); /* NULL is fine */
 int split_feed(struct split *s, const char *bytes, size_t n, struct err *e);
 /* The text is over. */
 int split_finish(struct split *s, struct err *e);
+/* The text was cut off, by a limit or a stop: the beginning of a mark or a call at its end is left
+ * out; calls whose arguments are complete are taken. */
+int split_cut(struct split *s, struct err *e);
 
 /* What came out so far; each only grows. Borrowed until the next call. */
 struct split_result {

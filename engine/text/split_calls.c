@@ -173,7 +173,7 @@ size_t read_json_calls(struct scan *s, size_t i, const struct call_way *way,
 	if (c != '{' && (c != '[' || !w->list))
 		scan_fail(s);
 	size_t from = i, end = scan_json(s, i), next = w->end ? scan_space(s, end) : end;
-	bool closed = w->end && scan_word(s, next, w->end);
+	bool closed = w->end && scan_end(s, next, w->end);
 	if (w->end && !closed && !w->may_end && scan_at(s, next) >= 0)
 		scan_fail(s);
 	if (s->state == SCAN_GOOD && !take_json(s->bytes + from, end - from, w, NULL, calls))

@@ -58,6 +58,12 @@ static size_t scan_pair(struct scan *s, size_t i, struct arguments *a)
 	return i;
 }
 
+/* A beginning of it that no key has is enough for a text that was cut off. */
+static bool scan_end_of_pairs(struct scan *s, size_t i)
+{
+	return s->n > i + 1 ? scan_end(s, i, PAIRS_END) : scan_word(s, i, PAIRS_END);
+}
+
 size_t read_pairs(struct scan *s, size_t i, const struct call_way *way, const struct json *tools,
 		  struct calls *calls)
 {
@@ -71,8 +77,12 @@ size_t read_pairs(struct scan *s, size_t i, const struct call_way *way, const st
 		a.properties = tool_properties(tools, s->bytes + name, name_end - name, &known);
 	while (scan_word(s, i, PAIRS_KEY))
 		i = scan_pair(s, i, &a);
-	if (a.count == 0 || scan_at(s, i) >= 0)
-		i = scan_over(s, i, PAIRS_END);
+	/* Of a text that was cut off, another argument may have followed. */
+	if (a.count == 0 || s->cut || scan_at(s, i) >= 0) {
+		if (!scan_end_of_pairs(s, i))
+			scan_fail(s);
+		i += strlen(PAIRS_END);
+	}
 	if (s->state == SCAN_GOOD && !arguments_call(&a, s->bytes + name, name_end - name, calls))
 		scan_fail(s);
 	arguments_free(&a);
@@ -157,7 +167,7 @@ size_t read_named_call(struct scan *s, size_t i, const struct call_way *way,
 	i = scan_space(s, scan_over(s, i, w->separator));
 	i = scan_named_object(s, i, w, &name, &object);
 	size_t next = w->end ? scan_space(s, i) : i;
-	bool closed = w->end && scan_word(s, next, w->end);
+	bool closed = w->end && scan_end(s, next, w->end);
 	if (w->end && !closed && scan_at(s, next) >= 0)
 		scan_fail(s);
 	if (s->state != SCAN_GOOD)

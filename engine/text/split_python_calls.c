@@ -88,7 +88,7 @@ size_t read_python_calls(struct scan *s, size_t i, const struct call_way *way,
 	if (fenced && !scan_word(s, i, FENCE_END))
 		scan_fail(s);
 	i = fenced ? scan_space(s, i + strlen(FENCE_END)) : i;
-	if (w->end && scan_word(s, i, w->end))
+	if (w->end && scan_end(s, i, w->end))
 		return i + strlen(w->end);
 	if (scan_at(s, i) >= 0)
 		scan_fail(s);
@@ -111,7 +111,7 @@ size_t read_brace_call(struct scan *s, size_t i, const struct call_way *way,
 	if (s->state == SCAN_GOOD)
 		text_out_add(&name, s->bytes + from, i - from);
 	i = scan_space(s, scan_python(s, i, w->quote, &arguments));
-	bool closed = scan_word(s, i, w->end);
+	bool closed = scan_end(s, i, w->end);
 	if (!closed && scan_at(s, i) >= 0)
 		scan_fail(s);
 	if (s->state != SCAN_GOOD) {

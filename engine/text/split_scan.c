@@ -31,6 +31,14 @@ bool scan_word(struct scan *s, size_t i, const char *word)
 	return false;
 }
 
+bool scan_end(struct scan *s, size_t i, const char *word)
+{
+	size_t here = i < s->n ? s->n - i : 0;
+	if (s->cut && s->state == SCAN_GOOD && here > 0 && here < strlen(word))
+		return memcmp(s->bytes + i, word, here) == 0;
+	return scan_word(s, i, word);
+}
+
 bool is_json_space(int c)
 {
 	return c == ' ' || c == '\t' || c == '\n' || c == '\r';

@@ -9,6 +9,7 @@ struct scan {
 	const char *bytes;
 	size_t n;
 	bool whole;   /* nothing more comes */
+	bool cut;     /* and the text was cut off: what has no end is not complete */
 	size_t reach; /* behind the last byte that was looked at */
 	/* The first that was met; everything after it says nothing. */
 	enum { SCAN_GOOD, SCAN_MORE, SCAN_BAD } state;
@@ -18,6 +19,8 @@ struct scan {
 int scan_at(struct scan *s, size_t i);
 /* Whether a word stands at i; SCAN_MORE where its beginning does, at the end. */
 bool scan_word(struct scan *s, size_t i, const char *word);
+/* The same of a word that ends a call; of a text that was cut off its beginning is enough. */
+bool scan_end(struct scan *s, size_t i, const char *word);
 /* The place of the first that is no space, tab, LF or CR. */
 size_t scan_space(struct scan *s, size_t i);
 bool is_json_space(int c);

@@ -33,14 +33,15 @@ static bool held_by_a_call(struct split *s, struct scan *t)
 		return t->state != SCAN_GOOD;
 	if (memmem(t->bytes + s->at, t->n - s->at, end, strlen(end)))
 		return false;
-	if (!t->whole)
+	if (!t->whole && !s->cut)
 		t->state = SCAN_MORE;
-	else if (split_calls_to_the_end(s, t, s->at)) {
+	else if (split_calls_to_the_end(s, t, s->at, false)) {
 		s->at = t->n;
 		s->held.n = 0;
 		s->where = BEHIND_THOUGHTS;
 		return true;
-	}
+	} else if (!t->whole && split_may_become_calls(s, s->at))
+		t->state = SCAN_MORE;
 	return t->state != SCAN_GOOD;
 }
 
@@ -74,8 +75,7 @@ void split_behind_thoughts(struct split *s, struct scan *t)
 		s->where = IN_CONTENT;
 }
 
-/* What follows in content is joined to it by one newline. */
-static void begin_another_part(struct split *s)
+void split_begin_part(struct split *s)
 {
 	s->held.n = 0;
 	s->after_call = s->fresh = true;
@@ -98,7 +98,7 @@ void split_in_head(struct split *s, struct scan *t)
 		return;
 	}
 	if (good && head.recipient)
-		begin_another_part(s);
+		split_begin_part(s);
 	else
 		s->where = good && thoughts ? IN_THOUGHTS : IN_CONTENT;
 	s->as_it_is = !good;
@@ -121,7 +121,7 @@ static bool ends_message(struct split *s, struct scan *t)
 		text_out_add(&s->content, s->held.bytes, s->held.n);
 		text_out_string(&s->content, s->as_it_is && !next ? end : "");
 	}
-	begin_another_part(s);
+	split_begin_part(s);
 	s->after_call = s->content.n > 0;
 	s->at += next ? 0 : strlen(end);
 	s->where = IN_HEAD;
@@ -142,7 +142,7 @@ static bool take_marks(struct split *s, struct scan *t)
 		s->open = s->calls.count > count ? open : s->open;
 	}
 	if (s->calls.count > count)
-		begin_another_part(s);
+		split_begin_part(s);
 	else if (s->at == from && t->state == SCAN_GOOD)
 		s->at = split_silent(s, t, s->at);
 	return s->at > from;

@@ -90,7 +90,7 @@ static bool closes_function(struct scan *s, size_t i, const struct tag_words *w,
 	}
 	*next = i;
 	size_t behind = scan_space(s, i + strlen(w->function_end));
-	return scan_at(s, behind) < 0 || scan_word(s, behind, w->end);
+	return (!s->cut && scan_at(s, behind) < 0) || scan_end(s, behind, w->end);
 }
 
 /* The end of the value at i, and where reading goes on. */
@@ -193,7 +193,7 @@ size_t read_functions(struct scan *s, size_t i, const struct call_way *way,
 			scan_fail(s);
 		if (s->state == SCAN_GOOD)
 			i = scan_space(s, scan_function(s, i, w, tools, true, calls));
-		if (scan_word(s, i, w->end))
+		if (scan_end(s, i, w->end))
 			return i + strlen(w->end);
 	} while (s->state == SCAN_GOOD && scan_at(s, i) >= 0);
 	return i;
@@ -213,7 +213,7 @@ size_t read_bare_function(struct scan *s, size_t i, const struct call_way *way,
 		scan_fail(s);
 	i = s->state == SCAN_GOOD ? scan_function(s, i, w, tools, false, calls) : i;
 	size_t behind = scan_space(s, i);
-	bool closed = scan_word(s, behind, w->end);
+	bool closed = scan_end(s, behind, w->end);
 	return closed ? behind + strlen(w->end) : i;
 }
 

@@ -10,6 +10,7 @@ def call(name, **arguments):
 say = [("Twelve and thirty are", " forty-two."), ("Stop behind the colon:", " here. And on."), ("I say: {", '"a": 1}')]
 for answer in ("<|im_end|>\n<|im_start|>assistant\n", "<|im_end|>\n<|im_start|>assistant\n" + off):
     say += [("Say hello." + answer, "Hello to you."),
+            ("Add twice." + answer, "I add.\n" + call("add", a=1, b=2) + "\n" + call("add", a=3, b=4)),
             ("Think about seven." + answer, "<think>\nSeven is odd.\n</think>\n\nIt is prime.")]
 json.dump([{"after": a, "say": s} for a, s in say], sys.stdout)
 PY
@@ -125,10 +126,31 @@ def goes_on_again():
         h.same(text_of(path, again), text_of(path, first), path)
 
 
+def cut():
+    """A call, or a mark, that max_tokens cuts is left out: no half of it is text."""
+    for path in ALL:
+        most = 1
+        while True:
+            asked = body(path, "Add twice.", tools=[tool(path)], max_tokens=most)
+            said = h.good(path, asked)
+            text, calls = text_of(path, said) or "", [c[1:] for c in calls_of(path, said)]
+            assert "I add.".startswith(text.strip()), (path, most, text)
+            assert [("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})][:len(calls)] == calls, (path, most, calls)
+            h.same(streamed_text(path, asked).strip(), text.strip(), path)
+            if finish_of(path, said) == "tool_calls":
+                break
+            h.same(finish_of(path, said), "length", path)
+            most += 1
+        h.same(len(calls), 2, path)
+        thought = h.good(path, body(path, "Think about seven.", tools=[tool(path)], max_tokens=1))
+        assert "<" not in (text_of(path, thought) or ""), thought
+
+
 h.main(globals())
 PY
 check() { timeout $limit python3 "$work/claims.py" "$1"; }
 claim "an answer that the request begins is gone on with" check goes_on
+claim "what max_tokens cuts of a call is left out" check cut
 claim "such requests behind each other, long and short, have nothing of each other" check goes_on_again
 gateway_over
 finish

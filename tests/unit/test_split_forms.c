@@ -1,5 +1,6 @@
 /* How each family writes thoughts and calls: however the text is cut, well-formed calls are calls
  * and all else stays as it is. */
+#include "engine/text/utf8.h"
 #include "tests/unit/split_cases.h"
 #include "tests/unit/tokenizer_help.h"
 
@@ -42,13 +43,8 @@ static bool same_call(const struct json *want, const struct call *have)
 	return same;
 }
 
-static void check_case(const struct form_case *c, const struct json *tools)
+static void assert_as_expected(const struct form_case *c, const struct split *s)
 {
-	enum split_thinking thinking =
-		strcmp(c->form, "minimax") == 0 && *c->thoughts ? THINKING_OPEN : THINKING_AUTO;
-	const struct split_form *form = split_form_named(c->form);
-	assert_non_null(form);
-	struct split *s = taken_apart_any_way(form, c->text, strlen(c->text), tools, thinking);
 	struct split_result r = split_result(s);
 	struct json *want = parsed(c->calls);
 	const struct json *w = NULL;
@@ -64,6 +60,16 @@ static void check_case(const struct form_case *c, const struct json *tools)
 	}
 	assert_true(same);
 	json_free(want);
+}
+
+static void check_case(const struct form_case *c, const struct json *tools)
+{
+	enum split_thinking thinking =
+		strcmp(c->form, "minimax") == 0 && *c->thoughts ? THINKING_OPEN : THINKING_AUTO;
+	const struct split_form *form = split_form_named(c->form);
+	assert_non_null(form);
+	struct split *s = taken_apart_any_way(form, c->text, strlen(c->text), tools, thinking);
+	assert_as_expected(c, s);
 	split_free(s);
 }
 
@@ -314,6 +320,121 @@ static void marks_that_are_control_tokens_reach_the_splitter(void **state)
 	json_free(tools);
 }
 
+/* ---- answers that were cut off ---- */
+
+static struct split *cut_off(const struct split_form *form, const char *text, size_t n,
+			     const struct json *tools, enum split_thinking thinking)
+{
+	struct split *s = split_new(tools, thinking);
+	struct err e = {0};
+	assert_non_null(s);
+	split_set_form(s, form);
+	must(split_feed(s, text, n, &e), &e);
+	must(split_cut(s, &e), &e);
+	return s;
+}
+
+/* White space at its end apart, which the whole text may have dropped. */
+static bool is_beginning(const char *part, size_t part_n, const char *whole, size_t n)
+{
+	while (part_n > 0 && is_json_space(part[part_n - 1]))
+		part_n--;
+	return part_n <= n && memcmp(part, whole, part_n) == 0;
+}
+
+/* Half a mark that is a word stays text. */
+static bool within_a_word(const char *text, size_t n)
+{
+	static const char WORD[] = "Action:";
+	const char *at = text;
+	for (; (at = strstr(at, WORD)); at++)
+		if (n > (size_t)(at - text) && n < (size_t)(at - text) + sizeof WORD - 1)
+			return true;
+	return false;
+}
+
+/* Cut anywhere, an answer gives nothing that the whole one does not: no half mark, no other call.
+ */
+static void check_cuts(const struct form_case *c, const struct json *tools)
+{
+	const struct split_form *form = split_form_named(c->form);
+	enum split_thinking thinking =
+		strcmp(c->form, "minimax") == 0 && *c->thoughts ? THINKING_OPEN : THINKING_AUTO;
+	size_t whole_n = strlen(c->text);
+	struct split *whole = taken_apart_as(form, c->text, whole_n, NULL, 0, tools, thinking);
+	struct split_result w = split_result(whole);
+	for (size_t n = 0; n < whole_n; n++) {
+		if (utf8_goes_on(c->text[n]) || within_a_word(c->text, n))
+			continue;
+		struct split *s = cut_off(form, c->text, n, tools, thinking);
+		struct split_result r = split_result(s);
+		bool good = r.calls->count <= w.calls->count &&
+			    is_beginning(r.content, r.content_n, w.content, w.content_n) &&
+			    is_beginning(r.thoughts, r.thoughts_n, w.thoughts, w.thoughts_n);
+		for (size_t i = 0; good && i < r.calls->count; i++)
+			good = strcmp(r.calls->items[i].name, w.calls->items[i].name) == 0 &&
+			       strcmp(r.calls->items[i].arguments, w.calls->items[i].arguments) ==
+				       0;
+		if (!good) {
+			print_message("%s, cut: %.*s\n", c->form, (int)n, c->text);
+			print_split(&r);
+		}
+		assert_true(good);
+		split_free(s);
+	}
+	split_free(whole);
+}
+
+static void an_answer_cut_anywhere_has_no_half_mark_and_no_other_call(void **state)
+{
+	(void)state;
+	struct json *tools = parsed(FORM_TOOLS);
+	for (size_t i = 0; FORM_CASES[i].form; i++)
+		check_cuts(&FORM_CASES[i], tools);
+	json_free(tools);
+}
+
+static void what_is_left_out_of_an_answer_that_was_cut_off(void **state)
+{
+	static const struct form_case CASES[] = {
+		{"hermes", "<tool_call>\n{\"name\": \"f\", \"", "", "", "[]"},
+		{"hermes", "I add.\n<tool_call>\n{\"name\": \"f\"", "", "I add.", "[]"},
+		{"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": {}}", "", "",
+		 "[[\"f\", {}, \"\"]]"},
+		{"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": {}}\n</tool_", "", "",
+		 "[[\"f\", {}, \"\"]]"},
+		{"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n<tool_",
+		 "", "", "[[\"f\", {}, \"\"]]"},
+		{"hermes", "<thi", "", "", "[]"},
+		{"hermes", "<think>\nIt is</thi", "It is", "", "[]"},
+		{"hermes", "<think>\nI call\n<tool_call>{\"na", "I call", "", "[]"},
+		{"hermes", "<think>Is <tool_call> a mark? It", "Is <tool_call> a mark? It", "",
+		 "[]"},
+		{"hermes", "A <b>bold", "", "A <b>bold", "[]"},
+		{"glm", "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n", "", "",
+		 "[]"},
+		{"llama", "{\"name\": \"f\", \"para", "", "", "[]"},
+		{"llama", "{\"na", "", "", "[]"},
+		{"llama", "{\"answer\": [1, 2", "", "{\"answer\": [1, 2", "[]"},
+		{"command-r", "Act", "", "Act", "[]"},
+		{"command-r", "Action: ```json\n[{\"tool", "", "", "[]"},
+		{"gpt-oss", "<|channel|>commentary to=functions.f<|message|>{\"a\"", "", "", "[]"},
+		{"gpt-oss", " to=functions.f<|chan", "", "", "[]"},
+		{"gpt-oss", "Hello", "", "Hello", "[]"},
+		{"gpt-oss", "<|channel|>final<|message|>Hello<|retu", "", "Hello", "[]"},
+	};
+	(void)state;
+	struct json *tools = parsed(FORM_TOOLS);
+	for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+		const struct form_case *c = &CASES[i];
+		struct split *s = cut_off(split_form_named(c->form), c->text, strlen(c->text),
+					  tools, THINKING_AUTO);
+		assert_as_expected(c, s);
+		split_free(s);
+	}
+	json_free(tools);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -328,6 +449,8 @@ int main(void)
 		cmocka_unit_test(marks_that_are_control_tokens_are_given_to_the_splitter),
 		cmocka_unit_test(marks_of_calls_may_be_spelled_in_answers),
 		cmocka_unit_test(marks_that_are_control_tokens_reach_the_splitter),
+		cmocka_unit_test(an_answer_cut_anywhere_has_no_half_mark_and_no_other_call),
+		cmocka_unit_test(what_is_left_out_of_an_answer_that_was_cut_off),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
