@@ -75,7 +75,7 @@ static bool add_param(struct wish *w, const struct wanted_param *param)
 
 int wanted_wish(struct request *r, const struct wanted *wanted, struct wish *w, struct problem *p)
 {
-	*w = (struct wish){.model = wanted->model};
+	*w = (struct wish){.model = wanted->model, .asked = wanted->asked};
 	if (turn_model(r, wanted->model, p) ||
 	    drop_ignored(wanted->messages, r->gateway->options->ignored, p))
 		return -1;

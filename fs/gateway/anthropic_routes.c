@@ -9,7 +9,7 @@
 struct message {
 	struct wanted wanted;
 	struct anthropic_answer answer;
-	char id[48];
+	char id[48], request[32];
 };
 
 static void begin(void *of, const struct ending *known, struct text *out)
@@ -39,8 +39,8 @@ static void end(void *of, const struct ending *known, struct text *out)
 
 static void fail(void *of, const struct problem *p, struct text *out)
 {
-	(void)of;
-	json_event(out, "error", problem_json(p, PROTOCOL_ANTHROPIC));
+	const struct message *m = of;
+	json_event(out, "error", problem_json(p, PROTOCOL_ANTHROPIC, m->request));
 }
 
 static void message_free(void *of)
@@ -70,6 +70,7 @@ enum MHD_Result anthropic_create(struct request *r)
 	if (!m)
 		return MHD_NO;
 	(void)snprintf(m->id, sizeof m->id, "msg_%s", r->id);
+	(void)snprintf(m->request, sizeof m->request, "%s", r->id);
 	if (anthropic_read(&m->wanted, r->json, false, &e)) {
 		message_free(m);
 		problem_of(&p, &e);

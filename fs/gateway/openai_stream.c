@@ -3,7 +3,7 @@
 
 void openai_fail(void *of, const struct problem *p, struct text *out)
 {
-	struct json_object *json = problem_json(p, PROTOCOL_OPENAI);
+	struct json_object *json = problem_json(p, PROTOCOL_OPENAI, NULL);
 	(void)of;
 	event_add(out, NULL, json);
 	json_object_put(json);

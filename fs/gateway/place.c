@@ -1,5 +1,6 @@
 /* Paths of requests, checked and walked. See place.h. */
 #include "fs/gateway/place.h"
+#include "fs/gateway/failure.h"
 #include "fs/gateway/gateway.h"
 #include "fs/gateway/keys.h"
 
@@ -122,6 +123,7 @@ int place_open(struct place *at, const struct request *r, enum place_use use, st
 	const char *parts[PARTS];
 	int count = split(at, r->rest, parts);
 	at->folder = -1;
+	at->use = use;
 	if (count < 0)
 		return problem_set(p, PROBLEM_INVALID, NULL, "'%.200s' is no path in the tree",
 				   r->rest);
@@ -145,42 +147,38 @@ void place_close(struct place *at)
 	at->folder = -1;
 }
 
+/* By the errno alone, where the tree says nothing: the kernel refused, or what is missing. */
+static enum problem_kind place_kind(int code)
+{
+	static const struct {
+		int code;
+		enum problem_kind kind;
+	} rows[] = {
+		{ENOENT, PROBLEM_NOT_FOUND}, {ENOTDIR, PROBLEM_NOT_FOUND},
+		{ELOOP, PROBLEM_NOT_FOUND},  {ESTALE, PROBLEM_NOT_FOUND},
+		{EACCES, PROBLEM_FORBIDDEN}, {EPERM, PROBLEM_FORBIDDEN},
+		{EBUSY, PROBLEM_BUSY},	     {EIO, PROBLEM_FAILED},
+		{ENOMEM, PROBLEM_NOT_NOW},   {ENOTCONN, PROBLEM_NOT_NOW},
+		{ENOSPC, PROBLEM_NOT_NOW},
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		if (-code == rows[i].code)
+			return rows[i].kind;
+	return PROBLEM_INVALID;
+}
+
 int place_refused(const struct place *at, const struct request *r, int code, struct problem *p)
 {
-	char words[512] = "";
-	enum problem_kind kind;
-	switch (-code) {
-	case ENOENT:
-	case ENOTDIR:
-	case ELOOP:
-	case ESTALE:
-		kind = PROBLEM_NOT_FOUND;
-		break;
-	case EACCES:
-	case EPERM:
-		kind = PROBLEM_FORBIDDEN;
-		break;
-	case EBUSY:
-		kind = PROBLEM_BUSY;
-		break;
-	case EFBIG:
-		kind = PROBLEM_TOO_LONG;
-		break;
-	case EIO:
-	case ENOMEM:
-		kind = PROBLEM_FAILED;
-		break;
-	case ENOTCONN:
-	case ENOSPC:
-		kind = PROBLEM_NOT_NOW;
-		break;
-	default:
-		kind = PROBLEM_INVALID;
-	}
-	if (at->session && kind != PROBLEM_NOT_FOUND)
-		tree_line(r->gateway->options->tree, words, sizeof words, "%s/sessions/%s/error",
-			  at->model, at->session);
-	if (*words)
-		return problem_set(p, kind, NULL, "%s", words);
+	struct failure f = {0};
+	enum problem_kind kind = place_kind(code);
+	const char *member = code == -EPERM || at->use == PLACE_FOLDER ? "denied"
+			     : at->use == PLACE_WRITE		       ? "refused"
+								       : NULL;
+	/* EACCES is the kernel's answer, of which error.json knows nothing. */
+	if (at->session && kind != PROBLEM_NOT_FOUND && code != -EACCES)
+		(void)failure_read(&f, member, r->gateway->options->tree, "%s/sessions/%s",
+				   at->model, at->session);
+	if (failure_kind(&f))
+		return problem_set(p, failure_kind(&f), NULL, "%s", f.message);
 	return problem_set(p, kind, NULL, "%.200s: %s", at->path, strerror(-code));
 }

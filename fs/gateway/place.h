@@ -19,6 +19,7 @@ enum place_use {
 };
 
 struct place {
+	enum place_use use;
 	char path[TREE_PATH]; /* as asked for; the rest points into its other copy */
 	char parts[TREE_PATH];
 	const char *model;	/* NULL: of none */

@@ -1,6 +1,7 @@
 /* Failures in the shapes of the protocols. See problem.h. */
 #include "fs/gateway/problem.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -31,6 +32,7 @@ int problem_set(struct problem *p, enum problem_kind kind, const char *param, co
 {
 	va_list values;
 	p->kind = kind;
+	p->tokens = p->maximum = 0;
 	(void)snprintf(p->param, sizeof p->param, "%s", param ? param : "");
 	va_start(values, format);
 	(void)vsnprintf(p->text, sizeof p->text, format, values);
@@ -56,7 +58,20 @@ static struct json_object *text_or_null(const char *text)
 	return text && *text ? json_object_new_string(text) : NULL;
 }
 
-struct json_object *problem_json(const struct problem *p, enum protocol protocol)
+/* Anthropic's clients look for its own service's words where a prompt is too long. */
+static struct json_object *anthropic_message(const struct problem *p)
+{
+	char text[128];
+	if (p->kind != PROBLEM_TOO_LONG || !p->maximum)
+		return json_object_new_string(p->text);
+	(void)snprintf(text, sizeof text,
+		       "prompt is too long: %" PRIu64 " tokens > %" PRIu64 " maximum", p->tokens,
+		       p->maximum);
+	return json_object_new_string(text);
+}
+
+struct json_object *problem_json(const struct problem *p, enum protocol protocol,
+				 const char *request)
 {
 	struct json_object *all = json_object_new_object(), *error = json_object_new_object();
 	if (!all || !error) {
@@ -68,7 +83,8 @@ struct json_object *problem_json(const struct problem *p, enum protocol protocol
 		json_object_object_add(all, "type", json_object_new_string("error"));
 		json_object_object_add(error, "type",
 				       json_object_new_string(kinds[p->kind].anthropic));
-		json_object_object_add(error, "message", json_object_new_string(p->text));
+		json_object_object_add(error, "message", anthropic_message(p));
+		json_object_object_add(all, "request_id", json_object_new_string(request));
 	} else {
 		json_object_object_add(error, "message", json_object_new_string(p->text));
 		json_object_object_add(error, "type",

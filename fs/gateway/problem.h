@@ -4,6 +4,7 @@
 #define MOEFS_FS_GATEWAY_PROBLEM_H
 
 #include <json-c/json.h>
+#include <stdint.h>
 
 enum problem_kind {
 	PROBLEM_NONE,
@@ -28,6 +29,7 @@ struct problem {
 	enum problem_kind kind;
 	char param[64]; /* the field that is wrong; "": none */
 	char text[1024];
+	uint64_t tokens, maximum; /* of PROBLEM_TOO_LONG, where they are known; else 0 */
 };
 
 /* Returns -1, so that a failure is one line. param: NULL is none. */
@@ -36,7 +38,9 @@ __attribute__((format(printf, 4, 5))) int problem_set(struct problem *p, enum pr
 unsigned problem_status(const struct problem *p, enum protocol protocol);
 /* Seconds for Retry-After; 0: none. */
 unsigned problem_retry(const struct problem *p);
-/* The body of an error, or the data of a stream's error event. NULL: out of memory. */
-struct json_object *problem_json(const struct problem *p, enum protocol protocol);
+/* The body of an error, or the data of a stream's error event. request: its id, as the answer's
+ * headers have it; not used by OpenAI's shape. NULL: out of memory. */
+struct json_object *problem_json(const struct problem *p, enum protocol protocol,
+				 const char *request);
 
 #endif

@@ -24,7 +24,8 @@ static void add_headers(const struct request *r, struct MHD_Response *response, 
 {
 	const char *origin = r->gateway->options->cors;
 	MHD_add_response_header(response, "Content-Type", type);
-	MHD_add_response_header(response, "x-request-id", r->id);
+	MHD_add_response_header(response, "x-request-id", r->id); /* OpenAI's */
+	MHD_add_response_header(response, "request-id", r->id);	  /* Anthropic's */
 	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
 	if (r->route && r->route->flags & ROUTE_PAGE)
 		for (size_t i = 0; i < sizeof page_headers / sizeof *page_headers; i++)
@@ -83,7 +84,7 @@ static enum protocol protocol_of(const struct request *r)
 
 enum MHD_Result reply_problem(struct request *r, const struct problem *p)
 {
-	struct json_object *json = problem_json(p, protocol_of(r));
+	struct json_object *json = problem_json(p, protocol_of(r), r->id);
 	size_t size = 0;
 	const char *text = json ? json_object_to_json_string_length(
 					  json, JSON_C_TO_STRING_NOSLASHESCAPE, &size)

@@ -175,6 +175,7 @@ static int read_plain(struct responses_asked *a, const json_object *body, struct
 		return no_memory(e);
 	w->stream = json_true(body, "stream");
 	w->thoughts = true;
+	w->asked = "input";
 	w->one_call =
 		json_at(body, "parallel_tool_calls") && !json_true(body, "parallel_tool_calls");
 	a->store = !json_at(body, "store") || json_true(body, "store");

@@ -1,5 +1,6 @@
 /* Tokens: POST /tokenize and /detokenize, and what completions need of them. */
 #include "fs/gateway/characters.h"
+#include "fs/gateway/failure.h"
 #include "fs/gateway/tokens.h"
 #include "fs/gateway/fields.h"
 #include "fs/gateway/gateway.h"
@@ -28,11 +29,11 @@ static int ask(const struct request *r, const char *model, const char *file, con
 	text_add(out, "", 1);
 	if (!code && !out->failed)
 		return 0;
-	char why[1024];
-	tree_line(tree, why, sizeof why, "error");
-	bool theirs = code == -EILSEQ || code == -EINVAL || code == -ERANGE || code == -EFBIG;
-	return problem_set(p, theirs ? PROBLEM_INVALID : PROBLEM_FAILED, NULL, "%s",
-			   *why ? why : strerror(-code));
+	struct failure f;
+	(void)failure_read(&f, NULL, tree, ".");
+	enum problem_kind kind = failure_kind(&f);
+	return problem_set(p, kind ? kind : PROBLEM_FAILED, NULL, "%s",
+			   kind ? f.message : strerror(-code));
 }
 
 int tokens_encode(const struct request *r, const char *model, const char *text, size_t size,

@@ -66,6 +66,7 @@ int turn_begin(struct turn **out, struct request *r, const struct wish *w, struc
 	t->logprobs = w->logprobs;
 	t->tools = w->tools;
 	t->answers = w->messages && !w->counts;
+	t->asked = w->asked ? w->asked : w->messages ? "messages" : "prompt";
 	t->gateway = r->gateway;
 	t->session.key = r->key;
 	t->calls_fd = -1;

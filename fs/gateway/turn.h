@@ -22,7 +22,8 @@ enum { WISH_PARAMS = 24 };
 struct wish {
 	const char *model;	      /* its name in the tree; not its own */
 	struct json_object *messages; /* as messages.json has them; NULL: there is a prompt */
-	struct json_object *tools;    /* as tools.json has them; NULL: none */
+	const char *asked; /* the request's field that they are; NULL: messages, or prompt */
+	struct json_object *tools; /* as tools.json has them; NULL: none */
 	const char
 		*prompt; /* of bytes `prompt_size`, to go to the model as it stands; not its own */
 	size_t prompt_size;

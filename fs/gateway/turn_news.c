@@ -214,67 +214,6 @@ static int take_calls(struct turn *t, struct news *n)
 	return code;
 }
 
-static int too_long(struct problem *p, const char *field, unsigned long long has,
-		    unsigned long long most)
-{
-	return problem_set(p, PROBLEM_TOO_LONG, field,
-			   "This model's maximum context length is %llu tokens. However, your %s "
-			   "resulted in %llu tokens, which leaves no room for an answer: shorten "
-			   "%s by at least %llu.",
-			   most, field, has, strcmp(field, "prompt") ? "them" : "it",
-			   has + 1 - most);
-}
-
-/* A prompt is rendered nowhere: how long it was, its error alone tells. */
-static bool is_long_prompt(struct problem *p)
-{
-	static const char LONG[] = "the prompt is ", CONTEXT[] = "but the context holds ";
-	const char *has = p->text + sizeof LONG - 1, *context = strstr(p->text, CONTEXT);
-	if (strncmp(p->text, LONG, sizeof LONG - 1) != 0 || !context)
-		return false;
-	too_long(p, "prompt", strtoull(has + strcspn(has, "0123456789"), NULL, 10),
-		 strtoull(context + sizeof CONTEXT - 1, NULL, 10));
-	return true;
-}
-
-/* What others take is given back some time; the tree's own words say who can do something now. Of
- * reading its answer there is but EIO. */
-static bool is_no_room(const struct problem *p)
-{
-	static const char *const words[] = {"the context budget is used up", "no memory for "};
-	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-		if (strstr(p->text, words[i]))
-			return true;
-	return false;
-}
-
-/* Why a turn failed. What is too long is known by its numbers, not by words, where they are; what
- * its template refuses to write is what the request has in it. */
-static int why_failed(struct turn *t, struct problem *p)
-{
-	char context[32], state[32];
-	struct text rendered = {0};
-	tree_line(turn_tree(t), state, sizeof state, "%s/info/state", t->session.model);
-	tree_line(turn_tree(t), context, sizeof context, "%s/info/context", t->session.model);
-	int code = tree_read(turn_tree(t), &rendered, "%s/sessions/%s/rendered_tokens",
-			     t->session.model, t->session.name);
-	text_add(&rendered, "", 1);
-	unsigned long long has = rendered.data ? strtoull(rendered.data, NULL, 10) : 0,
-			   most = strtoull(context, NULL, 10);
-	text_free(&rendered);
-	t->failed = true;
-	if (has && most && has >= most && !strcmp(state, "ready"))
-		return too_long(p, "messages", has, most);
-	turn_refused(t, -EIO, NULL, p);
-	if (is_long_prompt(p))
-		return -1;
-	if (!strcmp(state, "failed") || is_no_room(p))
-		p->kind = PROBLEM_NOT_NOW;
-	else if (code == -EIO && !strcmp(state, "ready"))
-		turn_refused(t, -EINVAL, "messages", p);
-	return -1;
-}
-
 /* Contexts of sessions that are kept may have taken the room that this one needs: before it is said
  * to have failed they go, and it is answered again, once. */
 static bool answered_again(struct turn *t)
@@ -372,7 +311,8 @@ int turn_take(struct turn *t, struct news *n, struct problem *p)
 	}
 	if (failed) {
 		t->over = true;
-		return why_failed(t, p);
+		t->failed = true;
+		return turn_refused(t, -EIO, NULL, p);
 	}
 	if (t->over && lines->held.length) {
 		struct usage u;

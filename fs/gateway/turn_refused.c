@@ -1,16 +1,11 @@
-/* Why something was refused or failed, in the tree's own words. */
+/* Why something was refused or failed: the kind by error.json's code, and the tree's own words. */
+#include "fs/gateway/failure.h"
 #include "fs/gateway/turn_inside.h"
 
 #include <errno.h>
-#include <time.h>
+#include <inttypes.h>
 #include <string.h>
-
-static void first_line(struct text *words)
-{
-	text_add(words, "", 1);
-	if (words->data)
-		words->data[strcspn(words->data, "\n")] = 0;
-}
+#include <time.h>
 
 /* Why nothing is said of a failure; NULL: it is. `code`: what reading of it came to. */
 static const char *nobody_says(int code)
@@ -21,32 +16,60 @@ static const char *nobody_says(int code)
 		       : NULL;
 }
 
-/* What the session says of its last failure; the words of the errno if it says nothing. */
+/* Of a failure that nobody explains. `said`: what looking for an explanation came to. */
+static enum problem_kind kind_of_errno(int code, int said)
+{
+	if (code == -ENOSPC || said == -ENOTCONN || said == -ECONNABORTED)
+		return PROBLEM_NOT_NOW;
+	return code == -EINVAL || code == -ERANGE || code == -EILSEQ || code == -EFBIG
+		       ? PROBLEM_INVALID
+		       : PROBLEM_FAILED;
+}
+
+static int too_long(struct problem *p, const char *field, uint64_t has, uint64_t most)
+{
+	problem_set(p, PROBLEM_TOO_LONG, field,
+		    "This model's maximum context length is %" PRIu64
+		    " tokens. However, your %s resulted in %" PRIu64
+		    " tokens, which leaves no room for an answer: shorten %s by at least "
+		    "%" PRIu64 ".",
+		    most, field, has, strcmp(field, "messages") ? "it" : "them", has + 1 - most);
+	p->tokens = has;
+	p->maximum = most;
+	return -1;
+}
+
+/* What was refused has the session's path before it, which tells a client nothing. */
+static const char *without_path(const struct turn *t, const char *why)
+{
+	const char *path = strstr(why, t->session.name);
+	size_t n = strlen(t->session.name);
+	return path && !strncmp(path + n, ": ", 2) ? path + n + 2 : why;
+}
+
+/* field: of the request, that was refused; NULL: the turn failed, and what it read is to blame
+ * where its code says so. */
 int turn_refused(const struct turn *t, int code, const char *field, struct problem *p)
 {
-	struct text words = {0};
-	/* What another file system makes of a refusal is not to be told from a failure. */
-	bool far = !t->gateway->polls && field && code == -EIO;
-	bool late = (code == -EIO && !far) || code == -ENOTCONN || code == -ESTALE;
-	int said = tree_read(turn_tree(t), &words, "%s/sessions/%s/error", t->session.model,
-			     t->session.name);
-	first_line(&words);
-	const char *why = words.data && *words.data ? words.data
-			  : nobody_says(said)	    ? nobody_says(said)
-						    : strerror(-code);
-	late |= far && !(words.data && *words.data);
-	/* What was refused has the session's path before it, which tells a client nothing. */
-	const char *path = strstr(why, t->session.name);
-	if (path && !strncmp(path + strlen(t->session.name), ": ", 2))
-		why = path + strlen(t->session.name) + 2;
-	bool later = code == -ENOSPC || said == -ENOTCONN || said == -ECONNABORTED;
-	enum problem_kind kind = code == -EFBIG				      ? PROBLEM_TOO_LONG
-				 : later				      ? PROBLEM_NOT_NOW
-				 : late || code == -ENOENT || code == -ENOMEM ? PROBLEM_FAILED
-									      : PROBLEM_INVALID;
-	problem_set(p, kind, field, "%s", why);
-	text_free(&words);
-	return -1;
+	struct failure f;
+	char state[32];
+	int said = failure_read(&f, field ? "refused" : NULL, turn_tree(t), "%s/sessions/%s",
+				t->session.model, t->session.name);
+	enum problem_kind kind = failure_kind(&f);
+	bool template = !strcmp(f.code, "template_refused");
+	if (kind == PROBLEM_NONE)
+		kind = kind_of_errno(code, said);
+	if (kind == PROBLEM_TOO_LONG && f.maximum && f.tokens >= f.maximum)
+		return too_long(p, t->asked, f.tokens, f.maximum);
+	tree_line(turn_tree(t), state, sizeof state, "%s/info/state", t->session.model);
+	if (!field && !strcmp(state, "failed"))
+		kind = PROBLEM_NOT_NOW; /* it may be repaired and loaded again */
+	if (!field && (template || kind == PROBLEM_TOO_LONG))
+		field = t->asked;
+	const char *why = *f.message	      ? without_path(t, f.message)
+			  : nobody_says(said) ? nobody_says(said)
+					      : strerror(-code);
+	return problem_set(p, kind, field, "%s", why);
 }
 
 struct names {

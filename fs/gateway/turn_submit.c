@@ -291,9 +291,9 @@ static int submit_each(struct turn *t, const struct wish *w, const char *set, bo
 		return -1;
 	if (!w->messages)
 		return put(t, "prompt", "prompt", w->prompt, w->prompt_size, p);
-	if (put_json(t, "messages.json", "messages", w->messages, p))
+	if (put_json(t, "messages.json", t->asked, w->messages, p))
 		return -1;
-	return answers ? put_now(t, "ctl", "messages", turn_verb(t), strlen(turn_verb(t)), p) : 0;
+	return answers ? put_now(t, "ctl", t->asked, turn_verb(t), strlen(turn_verb(t)), p) : 0;
 }
 
 int session_submit(struct turn *t, const struct wish *w, struct problem *p)

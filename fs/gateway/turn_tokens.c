@@ -44,5 +44,5 @@ int turn_tokens(struct turn *t, int client, uint64_t *tokens, struct problem *p)
 	text_add(&number, "", 1);
 	*tokens = number.data ? strtoull(number.data, NULL, 10) : 0;
 	text_free(&number);
-	return code ? turn_refused(t, code, "messages", p) : 0;
+	return code ? turn_refused(t, code, NULL, p) : 0;
 }

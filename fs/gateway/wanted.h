@@ -23,6 +23,7 @@ struct wanted_param {
 struct wanted {
 	char *model;	       /* owned */
 	json_object *messages; /* for messages.json; owned */
+	const char *asked;     /* the body's field that they are; NULL: messages */
 	json_object *tools;    /* for tools.json; NULL: none; owned */
 	json_object *stops;    /* the texts of params/stop, in their order; NULL: none; owned */
 	struct wanted_param params[WANTED_PARAMS];

@@ -104,7 +104,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check(&p, refused);
 	if (!refused)
 		use(r->json);
-	json_object_put(problem_json(&p, PROTOCOL_ANTHROPIC));
+	json_object_put(problem_json(&p, PROTOCOL_ANTHROPIC, "r1"));
 	request_free(r);
 	return 0;
 }

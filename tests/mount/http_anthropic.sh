@@ -195,6 +195,7 @@ def models():
     one = h.good("/v1/models/scripted")
     h.same((one["type"], one["id"]), ("model", "scripted"))
     assert one["display_name"] and one["created_at"].endswith("Z"), one
+    h.same((one["lifecycle"], one["max_input_tokens"]), ("active", one["context_length"]))
     h.same(h.refused(404, "/v1/models/other")["type"], "not_found_error")
 
 
@@ -212,6 +213,27 @@ def refusals():
         assert words in answer["error"]["message"], answer
     c, r = h.request("POST", M, dict(body("x"), model="claude", stream=True))
     h.same(r.status, 404, "a stream's")
+    h.same(json.load(r)["request_id"], r.headers["request-id"])
+    for stream in False, True:
+        long = {**body(" hello" * 6000, stream=stream), "model": "fable-moe-15m"}
+        h.same(h.refused(400, M, long)["message"], "prompt is too long: 18011 tokens > 4096 maximum")
+
+
+def pages():
+    def ids(query):
+        page = h.good("/v1/models?" + query)
+        names = [m["id"] for m in page["data"]]
+        h.same((page["first_id"], page["last_id"]), (names[0], names[-1]) if names else (None, None))
+        return names, page["has_more"]
+    both = ["fable-moe-15m", "scripted"]
+    for query, names, more in [
+        ("", both, False), ("limit=2", both, False), ("limit=1", both[:1], True),
+        ("limit=1&after_id=" + both[0], both[1:], False), ("limit=1&before_id=" + both[1], both[:1], False),
+        ("after_id=" + both[1], [], False),
+    ]:
+        h.same(ids(query), (names, more), query)
+    for query in "limit=0", "limit=1001", "limit=x", "after_id=other":
+        h.refused(400, "/v1/models?" + query)
 
 
 def trained():
@@ -293,6 +315,7 @@ claim "why an answer ended is said, with the stop sequence" check ends
 claim "count_tokens is what a message then takes" check counting
 claim "models have Anthropic's members, and errors its shape" check models
 claim "what is refused is said in Anthropic's shape" check refusals
+claim "models come in pages of any size, from either side" check pages
 gateway_over
 gateway -o active=1,queue=0
 claim "where no more can be answered 429 says when to come again" check busy

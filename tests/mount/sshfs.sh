@@ -170,7 +170,13 @@ claim "it ends, and leaves no session" same "$? $(ls "$m/sessions")" "0 default"
 begin_http 127.0.0.1:0,keep=0
 refuses_there() { timeout $limit python3 - <<'PY'; }
 from gateway import *
-assert "4096 tokens" in ask(" hello" * 6000, 400, stream=True)["error"]["message"]
+for how in {}, {"stream": True}:
+    e = ask(" hello" * 6000, 400, **how)["error"]
+    assert (e["code"], e["param"]) == ("context_length_exceeded", "messages") and "4096 tokens" in e["message"], e
+    e = post("/v1/completions", {"model": fable, "prompt": "word " * 6000, **how}, 400)["error"]
+    assert (e["code"], e["param"]) == ("context_length_exceeded", "prompt"), e
+    e = ask("Refuse this.", 400, model="scripted", **how)["error"]
+    assert e["param"] == "messages" and e["message"] == "This template refuses.", e
 assert ask([{"role": "king", "content": "x"}], 400)["error"]["param"] == "messages"
 form = {"type": "json_schema", "json_schema": {"schema": {"type": "king"}}}
 assert ask("x", 400, response_format=form)["error"]["param"] == "response_format"

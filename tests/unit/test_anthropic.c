@@ -415,7 +415,7 @@ static void a_failure_has_its_status_and_word(void **state)
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		const struct problem p = {.kind = cases[i].kind, .text = "so"};
-		json_object *body = problem_json(&p, PROTOCOL_ANTHROPIC);
+		json_object *body = problem_json(&p, PROTOCOL_ANTHROPIC, "r1");
 		json_object *error = json_at(body, "error");
 		assert_int_equal(problem_status(&p, PROTOCOL_ANTHROPIC), cases[i].status);
 		assert_string_equal(json_text(body, "type"), "error");
