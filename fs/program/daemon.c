@@ -3,15 +3,63 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+/* What ends this process, but for what it was begun to ignore (nohup). */
+static void daemon_ending_signals(sigset_t *set)
+{
+	static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
+	struct sigaction was;
+	sigemptyset(set);
+	for (size_t i = 0; i < sizeof ending / sizeof *ending; i++)
+		if (!sigaction(ending[i], NULL, &was) && was.sa_handler != SIG_IGN)
+			sigaddset(set, ending[i]);
+}
+
+/* A script that is interrupted here cleans up next: nothing may be mounted behind its back. A
+ * second signal ends this process at once, whatever the child waits for. */
+static void daemon_end_with(pid_t child, int signals, const sigset_t *ending)
+{
+	struct signalfd_siginfo first;
+	if (read(signals, &first, sizeof first) != sizeof first)
+		return;
+	(void)kill(child, SIGTERM);
+	(void)sigprocmask(SIG_UNBLOCK, ending, NULL);
+	while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
+		;
+	(void)raise((int)first.ssi_signo);
+}
+
+/* The exit status: the child's byte came, or it ended without. A signal counts also where both are
+ * there, since whoever is interrupted takes it that nothing is mounted. */
+static int daemon_wait(pid_t child, int ready, const sigset_t *ending)
+{
+	char byte;
+	int signals = signalfd(-1, ending, SFD_CLOEXEC);
+	if (signals < 0)
+		(void)sigprocmask(SIG_UNBLOCK, ending, NULL);
+	struct pollfd of[] = {{.fd = ready, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
+	while (poll(of, 2, -1) < 0 && errno == EINTR)
+		;
+	if (of[1].revents & POLLIN)
+		daemon_end_with(child, signals, ending);
+	return read(ready, &byte, 1) == 1 ? 0 : 1;
+}
 
 int daemon_begin(int *pipe_end, struct err *e)
 {
 	int ends[2];
+	sigset_t ending;
 	if (pipe2(ends, O_CLOEXEC)) {
 		err_sys(e, errno, "cannot make a pipe");
 		return 1;
 	}
+	daemon_ending_signals(&ending);
+	(void)sigprocmask(SIG_BLOCK, &ending, NULL);
 	pid_t child = fork();
 	if (child < 0) {
 		err_sys(e, errno, "cannot go into the background");
@@ -25,13 +73,7 @@ int daemon_begin(int *pipe_end, struct err *e)
 		return -1;
 	}
 	close(ends[1]);
-	char byte;
-	ssize_t n;
-	do
-		n = read(ends[0], &byte, 1);
-	while (n < 0 && errno == EINTR);
-	close(ends[0]);
-	return n == 1 ? 0 : 1;
+	return daemon_wait(child, ends[0], &ending);
 }
 
 /* Not before it is mounted: an automounter lets only its own process group touch the place, as

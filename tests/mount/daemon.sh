@@ -101,4 +101,43 @@ twice() {
 }
 claim "two models of one name are told apart" twice
 daemon=
+# ---- interrupted before it is mounted ----
+
+# The model's disk stalls, so that the process that waits for the daemon is interrupted before anything is mounted.
+cp -r "$MODEL" "$work/model"
+faulty_disk
+mkdir "$work/disk/model" && cp -r "$work/model/." "$work/disk/model" || exit
+begin_stalled() {
+	faults "model/config.json read stall=0"
+	env --default-signal=INT,TERM,HUP "$MOEFS" -o "store=$work/store" "$work/faulty/model" "$mnt" 2>"$work/said" &
+	starter=$!
+	stalled
+	waiting=$(pgrep -P "$starter")
+	[ "$waiting" ] || fail "nothing was begun"
+}
+interrupted() { # SIGNAL: its status is the signal's once the daemon has ended, and not before
+	begin_stalled
+	kill -"$1" "$starter"
+	until_true at_rest "$starter"
+	alive "$starter" || fail "it has ended, and the daemon goes on"
+	faults
+	wait "$starter"
+	same $? $((128 + $(kill -l "$1"))) status
+	! alive "$waiting" || fail "the daemon goes on"
+	gone "$waiting"
+}
+for signal in INT TERM HUP; do claim "SIG$signal while it is being mounted leaves nothing behind" interrupted $signal; done
+
+interrupted_twice() {
+	begin_stalled
+	kill -INT "$starter"
+	until_true at_rest "$starter"
+	kill -INT "$starter"
+	wait "$starter"
+	same $? 130 status
+	alive "$waiting" || fail "the disk does not stall"
+	faults
+	gone "$waiting"
+}
+claim "a second SIGINT waits for nothing, and nothing is mounted later" interrupted_twice
 finish
