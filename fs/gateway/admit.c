@@ -106,6 +106,35 @@ int admit(struct request *r, struct problem *p)
 	return r->gateway->keys ? find_key(r, p) : check_user(r, p);
 }
 
+/* ---- where a request ends ---- */
+
+struct framing {
+	unsigned lengths, codings;
+	bool odd; /* a name or a coding that another server may read otherwise */
+};
+
+static enum MHD_Result note_header(void *ctx, enum MHD_ValueKind kind, const char *name,
+				   const char *value)
+{
+	struct framing *f = ctx;
+	(void)kind;
+	f->odd |= name[strcspn(name, " \t")] != 0;
+	f->lengths += !strcasecmp(name, "Content-Length");
+	if (strcasecmp(name, "Transfer-Encoding") != 0)
+		return MHD_YES;
+	f->codings++;
+	f->odd |= !value || strcasecmp(value, "chunked") != 0;
+	return MHD_YES;
+}
+
+/* RFC 9112, 5.1 and 6.3. */
+bool admit_is_unclear(const struct request *r)
+{
+	struct framing f = {0};
+	(void)MHD_get_connection_values(r->connection, MHD_HEADER_KIND, note_header, &f);
+	return f.odd || f.lengths + f.codings > 1;
+}
+
 int admit_size(const struct request *r, struct problem *p)
 {
 	const char *length = header(r, "Content-Length");

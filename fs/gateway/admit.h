@@ -7,5 +7,8 @@
 /* Sets the request's key. Its route may be NULL. */
 int admit(struct request *r, struct problem *p);
 int admit_size(const struct request *r, struct problem *p);
+/* Another server, such as a proxy before this one, may see the request's end elsewhere, and what follows
+ * as another client's request. */
+bool admit_is_unclear(const struct request *r);
 
 #endif

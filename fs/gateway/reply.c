@@ -27,6 +27,8 @@ static void add_headers(const struct request *r, struct MHD_Response *response, 
 	MHD_add_response_header(response, "x-request-id", r->id); /* OpenAI's */
 	MHD_add_response_header(response, "request-id", r->id);	  /* Anthropic's */
 	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+	if (r->unclear)
+		MHD_add_response_header(response, "Connection", "close");
 	if (r->route && r->route->flags & ROUTE_PAGE)
 		for (size_t i = 0; i < sizeof page_headers / sizeof *page_headers; i++)
 			MHD_add_response_header(response, page_headers[i][0], page_headers[i][1]);

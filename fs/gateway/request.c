@@ -44,6 +44,11 @@ int request_admit(struct request *r, const char *method, struct problem *p)
 	r->route = route_find(method, r->path, &other);
 	if (!r->route)
 		r->route = other; /* whose protocol a refusal is in */
+	if (r->unclear)
+		return problem_set(p, PROBLEM_INVALID, NULL,
+				   "It is not clear where the request ends: give one "
+				   "Content-Length, or Transfer-Encoding: chunked, and no blank "
+				   "before a colon");
 	if (admit(r, p))
 		return -1;
 	if (!r->route || r->cut)

@@ -27,6 +27,7 @@ struct request {
 	struct json_object *json; /* the body, an object, where the route wants one */
 	bool begun, answered, too_large;
 	bool own_user;	 /* without keys: the client is a process of the gateway's user or root */
+	bool unclear;	 /* where the request ends: the connection ends with its refusal */
 	bool cut;	 /* the path goes on behind a zero byte, which ends `path` */
 	unsigned status; /* that was answered with */
 	uint64_t began_ns;

@@ -5,6 +5,7 @@
  * the library's memory for a connection, the body by -o body=, a step of the talk by -o timeout=, a
  * whole request until its handler is called by four times that. */
 #include "fs/gateway/server.h"
+#include "fs/gateway/admit.h"
 #include "fs/gateway/peer.h"
 #include "fs/gateway/request_way.h"
 #include "fs/gateway/routes.h"
@@ -146,7 +147,8 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 		r->begun = true;
 		r->path = path;
 		r->connection = connection;
-		if (s->gateway->options->cors && !strcmp(method, "OPTIONS"))
+		r->unclear = admit_is_unclear(r);
+		if (!r->unclear && s->gateway->options->cors && !strcmp(method, "OPTIONS"))
 			return reply_preflight(r);
 		return request_admit(r, method, &p) ? reply_problem(r, &p) : MHD_YES;
 	}

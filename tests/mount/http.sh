@@ -371,6 +371,15 @@ for path in (b"/v1/models/../../etc/passwd", b"/v1/models/%2e%2e/cache", b"/v1/m
     assert status(b"GET " + path + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n") in (b"404", b"400"), path
 for junk in (b"\x16\x03\x01\x02\x00\x01", b"\r\n" * 1000, b"GET\r\n\r\n", b"\0" * 5000, b"POST / HTTP/9.9\r\n\r\n"):
     raw(junk)
+# Where it is not clear where a request ends, what follows is no request.
+behind = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+chunks = b"5\r\n{\"a\":\r\n2\r\n1}\r\n0\r\n\r\n"
+for headers, sent in ((b"Content-Length: %d\r\nTransfer-Encoding: chunked" % len(chunks), chunks), (b"Content-Length: 0\r\nContent-Length: %d" % len(behind), b""),
+                      (b"Content-Length : %d" % len(behind), b""), (b"Transfer-Encoding : chunked", chunks),
+                      (b"Transfer-Encoding: xchunked", chunks), (b"Transfer-Encoding: gzip, chunked", chunks)):
+    for method in b"POST", b"OPTIONS":
+        got = raw(method + b" /tokenize HTTP/1.1\r\nHost: localhost\r\n" + headers + b"\r\n\r\n" + sent + behind)
+        assert not got or got.startswith(b"HTTP/1.1 400") and got.count(b"HTTP/1.1 ") == 1, (headers, got)
 # Who is silent, and who goes on for ever, is hung up on.
 assert raw(b"GET /v1/models HTTP/1.1\r\nHost: loc") is not None
 s = connect()
