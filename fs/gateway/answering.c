@@ -85,6 +85,7 @@ int wanted_wish(struct request *r, const struct wanted *wanted, struct wish *w, 
 	}
 	w->messages = json_object_get(wanted->messages);
 	w->tools = json_object_get(wanted->tools);
+	w->logprobs = wanted->logprobs;
 	return 0;
 }
 
@@ -158,6 +159,8 @@ static void tell(struct answering *a, const struct news *n, struct text *out)
 {
 	size_t calls = n->calls ? json_object_array_length(n->calls) : 0;
 	bool thought = n->thoughts.length && a->wanted->thoughts;
+	if (n->logprobs.length)
+		a->manner->logprobs(a->of, &n->logprobs);
 	if (thought || n->output.length || calls || n->over)
 		begin(a, out);
 	if (thought)

@@ -13,6 +13,8 @@ struct manner {
 	void (*thought)(void *of, const char *text, size_t n, struct text *out);
 	void (*text)(void *of, const char *text, size_t n, struct text *out);
 	void (*call)(void *of, struct json_object *call, struct text *out);
+	/* Lines of logprobs.jsonl, before the text that they are of; where they are wanted. */
+	void (*logprobs)(void *of, const struct text *lines);
 	void (*end)(void *of, const struct ending *end, struct text *out);
 	void (*fail)(void *of, const struct problem *p, struct text *out); /* streams alone */
 	void (*pause)(struct text *out); /* once it has begun, while nothing comes */

@@ -16,6 +16,8 @@ static const struct {
 	[PROBLEM_FORBIDDEN] = {403, 0, "invalid_request_error", NULL, "permission_error"},
 	[PROBLEM_NOT_FOUND] = {404, 0, "invalid_request_error", NULL, "not_found_error"},
 	[PROBLEM_MODEL] = {404, 0, "invalid_request_error", "model_not_found", "not_found_error"},
+	[PROBLEM_PREVIOUS] = {400, 0, "invalid_request_error", "previous_response_not_found",
+			      "invalid_request_error"},
 	[PROBLEM_METHOD] = {405, 0, "invalid_request_error", "method_not_allowed",
 			    "invalid_request_error"},
 	[PROBLEM_TOO_LARGE] = {413, 0, "invalid_request_error", NULL, "request_too_large"},

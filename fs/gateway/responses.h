@@ -34,6 +34,10 @@ void responses_asked_free(struct responses_asked *a);
 /* Of it: items in their order. */
 int responses_items(struct dialog *t, json_object *items, const struct responses_past *past,
 		    struct err *e);
+/* Items of a request, each with the type, id, status and parts that it has when it is read again;
+ * id: of its response. NULL: out of memory. */
+json_object *responses_items_said(json_object *items, const char *id,
+				  const struct responses_past *past);
 /* Of it: tools and tool_choice. */
 int responses_tools(struct responses_asked *a, const json_object *body, struct err *e);
 /* The list of those that are on offer, as a response says it, once responses_tools has taken them.
@@ -55,8 +59,10 @@ struct responses_answer {
 	uint64_t sequence;
 	json_object *output; /* finished items; owned */
 	enum responses_part open;
-	struct text said;     /* of the open part */
-	struct dialog dialog; /* the answer as a message */
+	struct text said;      /* of the open part */
+	json_object *logprobs; /* of the open part, or the next one; NULL: none; owned */
+	size_t logprobs_sent;  /* of them, with deltas */
+	struct dialog dialog;  /* the answer as a message */
 };
 
 void responses_free(struct responses_answer *a);
@@ -64,6 +70,8 @@ void responses_free(struct responses_answer *a);
 void responses_begin(struct responses_answer *a, struct text *out);
 void responses_thought(struct responses_answer *a, const char *text, size_t n, struct text *out);
 void responses_text(struct responses_answer *a, const char *text, size_t n, struct text *out);
+/* The likelihoods of the tokens of the text that comes next: a list, which is taken. */
+void responses_logprobs(struct responses_answer *a, json_object *list);
 /* A call as tool_calls.json has it; borrowed. */
 void responses_call(struct responses_answer *a, json_object *call, struct text *out);
 /* The last events. Returns the whole response, which is the caller's; NULL: out of memory. */

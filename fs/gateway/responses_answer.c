@@ -21,6 +21,7 @@ static const struct {
 void responses_free(struct responses_answer *a)
 {
 	json_object_put(a->output);
+	json_object_put(a->logprobs);
 	text_free(&a->said);
 	dialog_free(&a->dialog);
 	a->output = NULL;
@@ -106,6 +107,7 @@ static json_object *usage(const struct ending *end)
 	json_object *o = json_object_new_object(), *in = json_object_new_object(),
 		    *made = json_object_new_object();
 	json_put_number(in, "cached_tokens", end->cached_tokens);
+	json_put_number(in, "cache_write_tokens", 0);
 	json_put_number(made, "reasoning_tokens", end->thought_tokens);
 	json_put_number(o, "input_tokens", end->prompt_tokens);
 	json_object_object_add(o, "input_tokens_details", in);
@@ -156,6 +158,28 @@ void responses_begin(struct responses_answer *a, struct text *out)
 
 /* ---- reasoning and text ---- */
 
+/* Those from a place on, of the open part. */
+static json_object *logprobs_from(const struct responses_answer *a, size_t from)
+{
+	json_object *list = json_object_new_array();
+	size_t count = a->logprobs ? json_object_array_length(a->logprobs) : 0;
+	for (size_t i = from; i < count; i++)
+		json_object_array_add(list,
+				      json_object_get(json_object_array_get_idx(a->logprobs, i)));
+	return list;
+}
+
+void responses_logprobs(struct responses_answer *a, json_object *list)
+{
+	size_t count = list ? json_object_array_length(list) : 0;
+	if (!a->logprobs)
+		a->logprobs = json_object_new_array();
+	for (size_t i = 0; i < count; i++)
+		json_object_array_add(a->logprobs,
+				      json_object_get(json_object_array_get_idx(list, i)));
+	json_object_put(list);
+}
+
 static json_object *part(const struct responses_answer *a)
 {
 	json_object *o = json_object_new_object();
@@ -163,7 +187,7 @@ static json_object *part(const struct responses_answer *a)
 	json_put_n(o, "text", a->said.data, a->said.length);
 	if (a->open == PART_TEXT) {
 		json_object_object_add(o, "annotations", json_object_new_array());
-		json_object_object_add(o, "logprobs", json_object_new_array());
+		json_object_object_add(o, "logprobs", logprobs_from(a, 0));
 	}
 	return o;
 }
@@ -192,15 +216,16 @@ static void send_part(struct responses_answer *a, const char *type, struct text 
 	json_event(out, type, event);
 }
 
+/* from: the first of the part's likelihoods that go with it. */
 static void send_text(struct responses_answer *a, const char *what, const char *key,
-		      const char *text, size_t n, struct text *out)
+		      const char *text, size_t n, size_t from, struct text *out)
 {
 	char type[64];
 	(void)snprintf(type, sizeof type, "%s.%s", kinds[a->open].event, what);
 	json_object *event = part_event(a, type);
 	json_put_n(event, key, text, n);
 	if (a->open == PART_TEXT)
-		json_object_object_add(event, "logprobs", json_object_new_array());
+		json_object_object_add(event, "logprobs", logprobs_from(a, from));
 	json_event(out, type, event);
 }
 
@@ -209,12 +234,17 @@ static void close_part(struct responses_answer *a, const char *status, struct te
 	if (a->open == PART_NONE)
 		return;
 	if (a->streams) {
-		send_text(a, "done", "text", a->said.data, a->said.length, out);
+		send_text(a, "done", "text", a->said.data, a->said.length, 0, out);
 		send_part(a, "response.content_part.done", out);
 	}
 	keep_item(a, item(a, status), out);
 	out->failed |= a->said.failed;
 	text_cut(&a->said, 0);
+	if (a->open == PART_TEXT) {
+		json_object_put(a->logprobs);
+		a->logprobs = NULL;
+		a->logprobs_sent = 0;
+	}
 	a->open = PART_NONE;
 }
 
@@ -233,7 +263,9 @@ static void add(struct responses_answer *a, enum responses_part kind, const char
 	}
 	text_add(&a->said, text, n);
 	if (a->streams)
-		send_text(a, "delta", "delta", text, n, out);
+		send_text(a, "delta", "delta", text, n, a->logprobs_sent, out);
+	if (kind == PART_TEXT && a->logprobs)
+		a->logprobs_sent = json_object_array_length(a->logprobs);
 }
 
 void responses_thought(struct responses_answer *a, const char *text, size_t n, struct text *out)
@@ -280,10 +312,13 @@ static json_object *call_item(const struct responses_answer *a, const struct cal
 }
 
 static void send_call_text(struct responses_answer *a, const struct call_kind *kind,
-			   const char *type, const char *key, const char *text, struct text *out)
+			   const char *type, const char *key, const char *text, const char *name,
+			   struct text *out)
 {
 	json_object *event = item_event(a, type, kind->mark);
 	json_put(event, key, text);
+	if (name)
+		json_put(event, "name", name);
 	json_event(out, type, event);
 }
 
@@ -305,8 +340,12 @@ void responses_call(struct responses_answer *a, json_object *call, struct text *
 	if (a->streams) {
 		send_item(a, "response.output_item.added",
 			  call_item(a, kind, call, known, "in_progress", ""), out);
-		send_call_text(a, kind, kind->delta, "delta", text, out);
-		send_call_text(a, kind, kind->done, kind->key, text, out);
+		send_call_text(a, kind, kind->delta, "delta", text, NULL, out);
+		send_call_text(a, kind, kind->done, kind->key, text,
+			       custom  ? NULL
+			       : known ? json_text(known, "name")
+				       : name,
+			       out);
 	}
 	keep_item(a, call_item(a, kind, call, known, "completed", text), out);
 	dialog_call(&a->dialog, json_text(call, "id"), name, arguments);

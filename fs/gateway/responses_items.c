@@ -211,3 +211,72 @@ int responses_items(struct dialog *t, json_object *items, const struct responses
 	}
 	return rc == 0 && t->failed ? err_set(e, ENOMEM, "no memory for a request's items") : rc;
 }
+
+/* ---- items as they are read again ---- */
+
+/* A text becomes the one part that it is short for. */
+static void type_content(json_object *message)
+{
+	json_object *content = json_at(message, "content");
+	const char *role = json_text(message, "role");
+	bool answer = role && strcmp(role, "assistant") == 0;
+	if (json_object_is_type(content, json_type_string)) {
+		json_object *list = json_object_new_array(), *part = json_object_new_object();
+		json_put(part, "type", answer ? "output_text" : "input_text");
+		json_object_object_add(part, "text", json_object_get(content));
+		json_object_array_add(list, part);
+		json_object_object_add(message, "content", list);
+		content = list;
+	}
+	for (size_t i = 0; answer && i < json_object_array_length(content); i++) {
+		json_object *part = json_object_array_get_idx(content, i);
+		if (!json_at(part, "annotations"))
+			json_object_object_add(part, "annotations", json_object_new_array());
+	}
+}
+
+static void type_item(json_object *item, const char *id, size_t place)
+{
+	static const char *const marks[][2] = {
+		{"message", "msg"},	     {"reasoning", "rs"},
+		{"function_call", "fc"},     {"function_call_output", "fco"},
+		{"custom_tool_call", "ctc"}, {"custom_tool_call_output", "ctco"},
+	};
+	char own[96];
+	if (!json_at(item, "type"))
+		json_put(item, "type", "message");
+	const char *type = json_text(item, "type"), *mark = "item";
+	for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+		if (strcmp(type, marks[i][0]) == 0)
+			mark = marks[i][1];
+	(void)snprintf(own, sizeof own, "%s_%s_in%zu", mark, id, place);
+	if (!json_at(item, "id"))
+		json_put(item, "id", own);
+	if (!json_at(item, "status"))
+		json_put(item, "status", "completed");
+	if (strcmp(type, "reasoning") == 0 && !json_at(item, "summary"))
+		json_object_object_add(item, "summary", json_object_new_array());
+	if (strcmp(type, "message") == 0)
+		type_content(item);
+}
+
+json_object *responses_items_said(json_object *items, const char *id,
+				  const struct responses_past *past)
+{
+	json_object *list = json_object_new_array();
+	for (size_t i = 0; list && i < json_object_array_length(items); i++) {
+		json_object *item = json_object_array_get_idx(items, i), *copy = NULL;
+		const char *type = json_text(item, "type"), *of = json_text(item, "id");
+		if (type && of && strcmp(type, "item_reference") == 0)
+			copy = past->item(past->ctx, of); /* NULL: it is kept no more */
+		else if (json_object_deep_copy(item, &copy, NULL) < 0) {
+			json_object_put(list);
+			return NULL;
+		}
+		if (!copy)
+			continue;
+		type_item(copy, id, i);
+		json_object_array_add(list, copy);
+	}
+	return list;
+}

@@ -118,11 +118,29 @@ static int refuse_services(const json_object *body, struct err *e)
 		return err_set(
 			e, ENOTSUP,
 			"background: answers are given while the client listens; use stream");
-	if (json_at(body, "top_logprobs") &&
-	    json_object_get_int(json_at(body, "top_logprobs")) != 0)
-		return err_set(e, ENOTSUP,
-			       "top_logprobs: /v1/chat/completions gives them, this does not");
 	return 0;
+}
+
+/* Of `include` only the likelihoods are known; what else may be in it is of services. */
+static int read_logprobs(struct wanted *w, const json_object *body, struct err *e)
+{
+	enum { MOST = 20 };
+	json_object *include = json_at(body, "include"), *top = json_at(body, "top_logprobs");
+	size_t count = json_object_is_type(include, json_type_array)
+			       ? json_object_array_length(include)
+			       : 0;
+	int64_t most = json_object_get_int64(top);
+	char most_text[32];
+	if (top && (!json_object_is_type(top, json_type_int) || most < 0 || most > MOST))
+		return err_set(e, EINVAL, "top_logprobs: must be a number from 0 to %d", MOST);
+	for (size_t i = 0; i < count; i++) {
+		json_object *one = json_object_array_get_idx(include, i);
+		w->logprobs |= json_object_is_type(one, json_type_string) &&
+			       !strcmp(json_object_get_string(one), "message.output_text.logprobs");
+	}
+	w->top = (uint64_t)most;
+	(void)snprintf(most_text, sizeof most_text, "%d", most ? (int)most : 1);
+	return w->logprobs ? wanted_param(w, "logprobs", most_text, e) : 0;
 }
 
 static int read_numbers(struct wanted *w, const json_object *body, struct err *e)
@@ -182,6 +200,8 @@ static int read_plain(struct responses_asked *a, const json_object *body, struct
 	int rc = refuse_services(body, e);
 	if (rc == 0)
 		rc = read_numbers(w, body, e);
+	if (rc == 0)
+		rc = read_logprobs(w, body, e);
 	if (rc == 0)
 		rc = read_form(w, body, e);
 	if (rc == 0 && effort)

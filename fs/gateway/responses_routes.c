@@ -3,8 +3,11 @@
 #include "fs/gateway/answering.h"
 #include "fs/gateway/gateway.h"
 #include "fs/gateway/handlers.h"
+#include "fs/gateway/listing.h"
+#include "fs/gateway/openai.h"
 #include "fs/gateway/responses.h"
 #include "fs/gateway/responses_kept.h"
+#include "fs/gateway/tree.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -94,6 +97,14 @@ static void call(void *of, struct json_object *one, struct text *out)
 	responses_call(&((struct response *)of)->answer, one, out);
 }
 
+static void logprobs(void *of, const struct text *lines)
+{
+	struct response *r = of;
+	json_object *all = openai_logprobs(lines, r->asked.wanted.top);
+	responses_logprobs(&r->answer, json_object_get(json_at(all, "content")));
+	json_object_put(all);
+}
+
 /* Kept before it is sent, since the next request may name it at once. */
 static void end(void *of, const struct ending *known, struct text *out)
 {
@@ -130,11 +141,39 @@ static const struct manner manner = {
 	.thought = thought,
 	.text = say,
 	.call = call,
+	.logprobs = logprobs,
 	.end = end,
 	.fail = fail,
 	.pause = event_pause,
 	.free = response_free,
 };
+
+/* What a request leaves to the model is what its new sessions begin with. */
+static void echo_params(const struct request *r, struct responses_asked *asked)
+{
+	static const char *const params[] = {"temperature", "top_p"};
+	for (size_t i = 0; i < sizeof params / sizeof *params; i++) {
+		char line[64];
+		if (json_at(r->json, params[i]))
+			continue;
+		tree_line(r->gateway->options->tree, line, sizeof line,
+			  "%s/sessions/default/params/%s", asked->wanted.model, params[i]);
+		json_object *value = json_tokener_parse(line);
+		if (json_object_is_type(value, json_type_int) ||
+		    json_object_is_type(value, json_type_double))
+			json_object_object_add(asked->echo, params[i], json_object_get(value));
+		json_object_put(value);
+	}
+}
+
+/* Of a body that was refused. */
+static int refused(struct problem *p, const struct err *e)
+{
+	problem_of(p, e);
+	if (e->code == ENOENT && !strcmp(p->param, "previous_response_id"))
+		p->kind = PROBLEM_PREVIOUS;
+	return -1;
+}
 
 enum MHD_Result responses_create(struct request *r)
 {
@@ -149,9 +188,11 @@ enum MHD_Result responses_create(struct request *r)
 	const struct responses_past past = {new, past_messages, past_item};
 	if (responses_read(&new->asked, r->json, &past, &e)) {
 		response_free(new);
-		problem_of(&p, &e);
+		refused(&p, &e);
 		return reply_problem(r, &p);
 	}
+	if (tree_model(r->gateway->options->tree, new->asked.wanted.model))
+		echo_params(r, &new->asked);
 	new->answer = (struct responses_answer){
 		.asked = &new->asked,
 		.id = new->id,
@@ -170,7 +211,7 @@ enum MHD_Result responses_count(struct request *r)
 	struct err e;
 	uint64_t tokens;
 	int code = responses_read(&of.asked, r->json, &past, &e)
-			   ? problem_of(&p, &e)
+			   ? refused(&p, &e)
 			   : answer_tokens(r, &of.asked.wanted, &tokens, &p);
 	responses_asked_free(&of.asked);
 	if (code)
@@ -191,18 +232,34 @@ static enum MHD_Result reply_unknown(struct request *r)
 	return reply_problem(r, &p);
 }
 
+/* The newest first, unless the query says asc. */
+static void reverse(json_object *list)
+{
+	size_t count = json_object_array_length(list);
+	for (size_t i = 0; i < count / 2; i++) {
+		json_object *first = json_object_get(json_object_array_get_idx(list, i)),
+			    *last = json_object_get(json_object_array_get_idx(list, count - 1 - i));
+		json_object_array_put_idx(list, i, last);
+		json_object_array_put_idx(list, count - 1 - i, first);
+	}
+}
+
 static enum MHD_Result reply_items(struct request *r, const char *id)
 {
+	static const struct listing_way way = {"after", "before", 20, 100};
+	struct response of = {.gateway = r->gateway, .key = r->key};
+	const struct responses_past past = {&of, past_messages, past_item};
+	const char *order = listing_query(r, "order");
 	json_object *items = responses_kept_get(r->gateway->responses, r->key, id, KEPT_INPUT);
 	if (!items)
 		return reply_unknown(r);
-	json_object *list = json_object_new_object();
-	json_put(list, "object", "list");
-	json_object_object_add(list, "data", items);
-	json_object_object_add(list, "has_more", json_object_new_boolean(false));
-	json_put(list, "first_id", NULL);
-	json_put(list, "last_id", NULL);
-	return reply_json(r, MHD_HTTP_OK, list);
+	json_object *said = responses_items_said(items, id, &past);
+	json_object_put(items);
+	if (!said)
+		return MHD_NO;
+	if (!order || strcmp(order, "asc") != 0)
+		reverse(said);
+	return listing_reply(r, said, &way);
 }
 
 enum MHD_Result responses_get(struct request *r)

@@ -32,6 +32,8 @@ struct wanted {
 	bool stream;
 	bool one_call; /* an answer ends with its first call */
 	bool thoughts; /* they are to be shown */
+	bool logprobs; /* so are the tokens' likelihoods */
+	uint64_t top;  /* how many other tokens with each */
 };
 
 /* Zero-initialised memory is a request that asks nothing. */

@@ -207,7 +207,6 @@ def goes_on():
     first = h.good(R, body("Say hello.", metadata={"a": "b"}))
     h.same(text_of(h.good(R, body("Once more.", previous_response_id=first["id"]))), "Hello again.")
     h.same(h.good(R + "/" + first["id"]), first)
-    h.same(h.good(R + "/" + first["id"] + "/input_items")["data"][0]["content"], "Say hello.")
     said = [user("Say hello."), {"type": "item_reference", "id": first["output"][0]["id"]}, user("Once more.")]
     h.same(text_of(h.good(R, body(said))), "Hello again.")
     # Instructions are of one request; what is asked anew begins anew.
@@ -217,9 +216,49 @@ def goes_on():
     h.refused(404, R + "/" + first["id"])
     h.refused(404, R + "/" + first["id"], method="DELETE")
     error = h.refused(400, R, body("Once more.", previous_response_id=first["id"]))
-    h.same(error["param"], "previous_response_id")
+    h.same((error["param"], error["code"]), ("previous_response_id", "previous_response_not_found"))
     unkept = h.good(R, body("Say hello.", store=False))
     h.refused(404, R + "/" + unkept["id"])
+
+
+def input_items():
+    first = h.good(R, body("Say hello."))
+    of = lambda r, query="": h.good(R + "/" + r["id"] + "/input_items" + query)
+    item, = of(first)["data"]
+    h.same((item["type"], item["role"], item["status"], item["content"]),
+           ("message", "user", "completed", [{"type": "input_text", "text": "Say hello."}]))
+    assert item["id"].startswith("msg_"), item
+    said = [user("Say hello."), {"type": "item_reference", "id": first["output"][0]["id"]}, user("Once more.")]
+    r = h.good(R, body(said))
+    texts = lambda page: [i["content"][0]["text"] for i in page["data"]]
+    h.same(texts(of(r, "?order=asc")), ["Say hello.", "Hello to you.", "Once more."])
+    page = of(r, "?limit=2")
+    h.same((texts(page), page["has_more"]), (["Once more.", "Hello to you."], True))
+    page = of(r, "?after=" + page["last_id"])
+    h.same((texts(page), page["has_more"]), (["Say hello."], False))
+
+
+def logprobs():
+    asked = body("Say hello.", include=["message.output_text.logprobs"], top_logprobs=2)
+    whole = h.good(R, asked)["output"][0]["content"][0]
+    lines = whole["logprobs"]
+    h.same("".join(l["token"] for l in lines), "Hello to you.")
+    assert all(l["logprob"] <= 0 and len(l["top_logprobs"]) == 2 for l in lines), lines
+    events = h.streamed(R, asked)
+    deltas = [l for name, e in events if name == "response.output_text.delta" for l in e["logprobs"]]
+    done, = [e["logprobs"] for name, e in events if name == "response.output_text.done"]
+    h.same(done, lines)
+    h.same(deltas, lines[:len(deltas)])
+    assert deltas
+    h.same(h.good(R, body("Say hello."))["output"][0]["content"][0]["logprobs"], [])
+
+
+def echoes():
+    params = os.environ["mnt"] + "/fable-moe-15m/sessions/default/params/"
+    r = h.good(R, {**body("Hello?", max_output_tokens=4), "model": "fable-moe-15m"})
+    h.same([r[p] for p in ("temperature", "top_p")], [float(open(params + p).read()) for p in ("temperature", "top_p")])
+    r = h.good(R, body("Say hello.", temperature=.5, top_p=.25))
+    h.same([r["temperature"], r["top_p"]], [.5, .25])
 
 
 def ends():
@@ -302,6 +341,9 @@ claim "tool_choice makes a model call, or not" check tool_choice
 claim "what only services run is left out of what is on offer, and refused where it is all" check services
 claim "the tokens of a request are counted; what is not there to be done is said" check counts
 claim "a response is gone on from, read and forgotten" check goes_on
+claim "what was asked is read again as typed items, in pages" check input_items
+claim "a text comes with its tokens' likelihoods where they are asked for" check logprobs
+claim "a response says the temperature and top_p that were used" check echoes
 claim "an answer that is cut is incomplete" check ends
 claim "answers are held to a form" check forms
 claim "what fails in the middle of a stream is its last event" check fails_midway

@@ -407,7 +407,7 @@ static void an_answer_that_is_cut_is_incomplete(void **state)
 	test_same_json(json_at(whole, "metadata"), "{\"k\": \"v\"}");
 	test_same_json(
 		json_at(whole, "usage"),
-		"{\"input_tokens\": 9, \"input_tokens_details\": {\"cached_tokens\": 4}, "
+		"{\"input_tokens\": 9, \"input_tokens_details\": {\"cached_tokens\": 4, \"cache_write_tokens\": 0}, "
 		"\"output_tokens\": 5, \"output_tokens_details\": {\"reasoning_tokens\": 0}, "
 		"\"total_tokens\": 14}");
 	json_object_put(whole);
