@@ -3,6 +3,7 @@
 #include "engine/serve/internal.h"
 #include "engine/serve/session_state.h"
 #include "engine/text/json_write.h"
+#include "engine/text/utf8.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -53,6 +54,14 @@ static void write_token(struct text_out *o, const struct tokenizer *t, uint32_t 
 	json_write_text(o, bytes, n);
 	(void)snprintf(numbers, sizeof numbers, ", \"id\": %u, \"logprob\": %s", id, number);
 	text_out_string(o, numbers);
+	if (utf8_valid_length(bytes, n) == n)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		(void)snprintf(number, sizeof number, "%s%u", i ? ", " : ", \"bytes\": [",
+			       (unsigned char)bytes[i]);
+		text_out_string(o, number);
+	}
+	text_out_string(o, "]");
 }
 
 static void write_line(struct text_out *o, const struct session *s, uint32_t id)

@@ -4,7 +4,8 @@
  *     {"token": " Paris", "id": 281, "logprob": -0.012345, "top_logprobs": [{"token": …}, …]}
  *
  * Every token that is drawn has a line, what a stop text cuts off and what ends the answer among
- * them. The bytes of half a character are U+FFFD in "token"; "id" is exact. */
+ * them. The bytes of half a character are U+FFFD in "token";
+ * "id" is exact, and "bytes", a list of numbers, is there for such a token alone. */
 #ifndef MOEFS_ENGINE_SERVE_LOGPROBS_H
 #define MOEFS_ENGINE_SERVE_LOGPROBS_H
 

@@ -72,6 +72,7 @@ static struct json_object *choice_object(struct chat *c, size_t i)
 	if (of->thoughts.length)
 		json_object_object_add(m, "reasoning_content", text_object(&of->thoughts));
 	json_object_object_add(m, "refusal", NULL);
+	json_object_object_add(m, "annotations", json_object_new_array());
 	if (of->calls)
 		json_object_object_add(m, "tool_calls", json_object_get(of->calls));
 	json_object_object_add(choice, "index", json_object_new_int((int)i));

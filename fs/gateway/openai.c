@@ -191,7 +191,8 @@ static struct json_object *number(uint64_t n)
 
 struct json_object *openai_usage(const struct usage *u, size_t count)
 {
-	struct json_object *all = json_object_new_object(), *of_prompt = json_object_new_object();
+	struct json_object *all = json_object_new_object(), *of_prompt = json_object_new_object(),
+			   *of_output = json_object_new_object();
 	uint64_t output = 0;
 	for (size_t i = 0; i < count; i++)
 		output += u[i].output;
@@ -200,14 +201,19 @@ struct json_object *openai_usage(const struct usage *u, size_t count)
 	json_object_object_add(all, "total_tokens", number(u->prompt + output));
 	json_object_object_add(of_prompt, "cached_tokens", number(u->cached));
 	json_object_object_add(all, "prompt_tokens_details", of_prompt);
+	json_object_object_add(of_output, "accepted_prediction_tokens", number(0));
+	json_object_object_add(of_output, "rejected_prediction_tokens", number(0));
+	json_object_object_add(all, "completion_tokens_details", of_output);
 	return all;
 }
 
-/* The bytes of a token, unless its text has stood-in characters for them. */
-static struct json_object *bytes_of(const char *token)
+/* The bytes of a token, of which the tree tells those that are no characters. */
+static struct json_object *bytes_of(struct json_object *line)
 {
-	if (strstr(token, "\xef\xbf\xbd"))
-		return NULL;
+	struct json_object *told = field_get(line, "bytes"), *text = field_get(line, "token");
+	const char *token = text ? json_object_get_string(text) : "";
+	if (told)
+		return json_object_get(told);
 	struct json_object *bytes = json_object_new_array();
 	for (; *token; token++)
 		json_object_array_add(bytes, json_object_new_int((unsigned char)*token));
@@ -220,7 +226,7 @@ static struct json_object *one_logprob(struct json_object *line)
 	struct json_object *token = field_get(line, "token");
 	json_object_object_add(one, "token", json_object_get(token));
 	json_object_object_add(one, "logprob", json_object_get(field_get(line, "logprob")));
-	json_object_object_add(one, "bytes", bytes_of(token ? json_object_get_string(token) : ""));
+	json_object_object_add(one, "bytes", bytes_of(line));
 	return one;
 }
 
@@ -278,6 +284,8 @@ struct json_object *openai_frame(const char *id, const char *object, time_t crea
 	json_object_object_add(all, "object", json_object_new_string(object));
 	json_object_object_add(all, "created", json_object_new_int64(created));
 	json_object_object_add(all, "model", json_object_new_string(model));
+	json_object_object_add(all, "system_fingerprint",
+			       json_object_new_string("moefs-" MOEFS_VERSION));
 	json_object_object_add(all, "choices", choices);
 	return all;
 }

@@ -37,6 +37,24 @@ struct request *request_make(struct gateway *g, struct MHD_Connection *connectio
 	return r;
 }
 
+/* What other services have beside texts. 0: it is none of these. */
+static int refuse_foreign(const struct request *r, struct problem *p)
+{
+	static const struct {
+		const char *path, *what;
+	} rows[] = {
+		{"/v1/embeddings", "embeddings"}, {"/v1/images", "images"},
+		{"/v1/audio", "speech"},	  {"/v1/moderations", "moderations"},
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		size_t n = strlen(rows[i].path);
+		if (!strncmp(r->path, rows[i].path, n) && (!r->path[n] || r->path[n] == '/'))
+			return problem_set(p, PROBLEM_NOT_FOUND, NULL, "no model here gives %s",
+					   rows[i].what);
+	}
+	return 0;
+}
+
 /* All that can be said before the body comes. */
 int request_admit(struct request *r, const char *method, struct problem *p)
 {
@@ -50,6 +68,8 @@ int request_admit(struct request *r, const char *method, struct problem *p)
 				   "Content-Length, or Transfer-Encoding: chunked, and no blank "
 				   "before a colon");
 	if (admit(r, p))
+		return -1;
+	if (!r->route && !r->cut && refuse_foreign(r, p))
 		return -1;
 	if (!r->route || r->cut)
 		return problem_set(p, PROBLEM_NOT_FOUND, NULL, "There is nothing at %.200s%s",

@@ -4,6 +4,7 @@
 #include "fs/gateway/routes.h"
 #include "fs/gateway/handlers.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* clang-format off */
@@ -60,4 +61,15 @@ const struct route *route_find(const char *method, const char *path, const struc
 		*other = &rows[i];
 	}
 	return NULL;
+}
+
+void route_methods(const char *path, char *methods, size_t size)
+{
+	size_t n = 0;
+	*methods = 0;
+	for (unsigned i = 0; i < ROWS && n < size; i++)
+		if (has_path(&rows[i], path))
+			n += (size_t)snprintf(methods + n, size - n, "%s%s%s", n ? ", " : "",
+					      rows[i].method,
+					      strcmp(rows[i].method, "GET") ? "" : ", HEAD");
 }

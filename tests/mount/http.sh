@@ -92,6 +92,13 @@ assert [c["index"] for c in two["choices"]] == [0, 1] and content(two) == "12 x 
 lines = two["choices"][0]["logprobs"]["content"]
 assert "".join(l["token"] for l in lines) == "12 x 6 = 72", lines
 assert all(len(l["top_logprobs"]) == 2 and l["logprob"] <= 0 and bytes(l["bytes"]).decode() == l["token"] for l in lines)
+same(two["choices"][0]["message"]["annotations"], [])
+assert two["system_fingerprint"].startswith("moefs-") and "completion_tokens_details" in two["usage"], two
+# Half a character: its bytes are told, and a text that is cut there ends before it.
+half = post("/tokenize", {"model": fable, "prompt": "\u00e9"})["tokens"][0]
+drawn = ask(q, logprobs=True, top_logprobs=1, max_tokens=1, logit_bias={str(half): 100})
+same(drawn["choices"][0]["logprobs"]["content"][0]["bytes"], [0xc3])
+same(content(drawn), "")
 chunks = stream(q, logprobs=True)[:-1]
 streamed = [l["token"] for c in chunks for l in (c["choices"][0]["logprobs"] or {"content": []})["content"]]
 assert streamed == [l["token"] for l in lines], streamed
@@ -226,6 +233,10 @@ wrong(400, "prompt", "no whole characters", {"model": fable, "prompt": [post("/t
 wrong(400, "suffix", "cannot be served", {"model": fable, "prompt": "x", "suffix": "y"}, "/v1/completions")
 wrong(404, None, "nothing at", {}, "/v1/nothing")
 wrong(405, None, "GET", {}, "/v1/models", "method_not_allowed")
+for path, methods in ("/v1/models", "GET, HEAD"), ("/tree/error", "GET, HEAD, PUT, POST, DELETE"):
+    same(answered(path, {}, "PATCH")[1]["headers"]["Allow"], methods)
+wrong(404, None, "no model here gives embeddings", {}, "/v1/embeddings")
+wrong(404, None, "no model here gives speech", {}, "/v1/audio/speech")
 for how in {}, {"stream": True}:
     e = ask(" hello" * 6000, 400, **how)["error"]
     assert e["code"] == "context_length_exceeded" and "4096 tokens" in e["message"] and "18011 tokens" in e["message"], e
