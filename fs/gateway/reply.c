@@ -103,11 +103,8 @@ enum MHD_Result reply_problem(struct request *r, const struct problem *p)
 		(void)snprintf(seconds, sizeof seconds, "%u", problem_retry(p));
 		MHD_add_response_header(response, "Retry-After", seconds);
 	}
-	if (p->kind == PROBLEM_METHOD) {
-		char methods[64];
-		route_methods(r->path, methods, sizeof methods);
-		MHD_add_response_header(response, "Allow", methods);
-	}
+	if (p->kind == PROBLEM_METHOD)
+		MHD_add_response_header(response, "Allow", r->allowed);
 	if (p->kind == PROBLEM_KEY)
 		MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
 	return give(r, problem_status(p, protocol_of(r)), response);

@@ -74,9 +74,11 @@ int request_admit(struct request *r, const char *method, struct problem *p)
 	if (!r->route || r->cut)
 		return problem_set(p, PROBLEM_NOT_FOUND, NULL, "There is nothing at %.200s%s",
 				   r->path, r->cut ? "%00" : "");
-	if (r->route == other)
+	if (r->route == other) {
+		route_methods(r->path, r->allowed, sizeof r->allowed);
 		return problem_set(p, PROBLEM_METHOD, NULL, "%s is asked for by %s, not %.20s",
 				   other->path, other->method, method);
+	}
 	size_t n = strlen(r->route->path);
 	r->rest = r->route->path[n - 1] == '/' ? r->path + n : "";
 	return admit_size(r, p);

@@ -22,6 +22,7 @@ struct request {
 	const char *rest;	  /* of the path, behind a route that ends in a slash; else "" */
 	int client;		  /* the connection's socket, watched for its hang-up */
 	size_t key;		  /* whose it is: the key's number in key_file, 0 without keys */
+	char allowed[64];	  /* where its method is none of its path's: those that are */
 	char id[32];		  /* of its own, as in chatcmpl-ID; letters and digits */
 	struct text body;	  /* what came */
 	struct json_object *json; /* the body, an object, where the route wants one */
