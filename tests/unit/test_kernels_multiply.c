@@ -442,7 +442,7 @@ static void every_table_prepares_the_same_bytes(void **state)
 	(void)state;
 	struct random random = {5};
 	for (uint32_t k = 1; k <= 400; k += k < 140 ? 1 : 31) {
-		float x[400], expected_scale[4], scale[4];
+		float x[400] = {0}, expected_scale[4], scale[4];
 		int8_t expected[4 * TQ_GROUP], q[4 * TQ_GROUP];
 		const size_t groups = tq_groups(k);
 		random_normal(&random, x, k);
