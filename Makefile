@@ -30,7 +30,7 @@ TEST_LIBS  := cmocka json-c
 
 objects   = $(patsubst %.c,$(BUILD)/%.o,$(1))
 LIB_OBJS  := $(call objects,$(wildcard cache/*.c kernels/*.c engine/*/*.c))
-HTTP_OBJS := $(call objects,$(wildcard fs/gateway/*.c))
+HTTP_OBJS := $(call objects,$(wildcard fs/gateway/*.c fs/gateway/*/*.c))
 # -o http listens before anything is mounted.
 FS_OBJS   := $(filter-out $(HTTP_OBJS),$(call objects,$(wildcard fs/*.c fs/*/*.c))) $(call objects,fs/gateway/listen.c)
 UNIT_SRC  := $(wildcard tests/unit/test_*.c)
@@ -134,8 +134,9 @@ $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(HELP_OBJS) $(BUILD)/libmoefs.a
 # What of the benchmarks has tests of its own.
 $(BUILD)/tests/test_trace: $(call objects,tests/bench/trace.c tests/bench/trace_lines.c)
 # And what of the gateway, which knows nothing of HTTP.
-HTTP_PURE := $(call objects,$(wildcard fs/gateway/*_answer.c fs/gateway/*_read.c) fs/gateway/anthropic_tools.c fs/gateway/responses_tools.c \
-	$(addprefix fs/gateway/,anthropic_messages.c characters.c responses_items.c responses_kept.c dialog.c json_body.c offered.c problem.c wanted.c) fs/base/text.c)
+HTTP_PURE := $(call objects,$(wildcard fs/gateway/anthropic/*.c fs/gateway/responses/*.c) \
+	$(addprefix fs/gateway/body/,characters.c dialog.c json_body.c offered.c wanted.c) fs/gateway/problem.c fs/base/text.c)
+HTTP_PURE := $(filter-out %_routes.o,$(HTTP_PURE))
 $(BUILD)/tests/test_anthropic $(BUILD)/tests/test_responses: $(HTTP_PURE)
 # And what of the tree.
 $(BUILD)/tests/test_call: $(call objects,fs/mount/call.c)
@@ -229,7 +230,7 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/fuzz/libmoefs.a
 		-fno-sanitize-recover=all $(PKG_CFLAGS) -o $@ $^ $(PKG_LIBS) -lm -pthread
 
 # The gateway's has nothing of the library.
-HTTP_SRC := $(filter-out fs/gateway/main.c,$(wildcard fs/gateway/*.c)) $(BUILD)/fs/gateway/page/data.c \
+HTTP_SRC := $(filter-out fs/gateway/main.c,$(wildcard fs/gateway/*.c fs/gateway/*/*.c)) $(BUILD)/fs/gateway/page/data.c \
 	fs/base/text.c cache/err.c
 $(BUILD)/fuzz/fuzz_request: tests/fuzz/fuzz_request.c $(HTTP_SRC)
 	$(call say,FUZZ,$@)

@@ -3,7 +3,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-rooms=(cache kernels engine/text engine/source engine/family engine/memory engine/convert engine/compute engine/serve fs/base fs/mount fs/models fs/files fs/tree fs/requests fs/program fs/commands fs/gateway)
+rooms=(cache kernels engine/json engine/answer engine/tokenizer engine/template engine/grammar engine/source engine/family engine/memory engine/convert engine/compute engine/serve fs/base fs/mount fs/models fs/files fs/tree fs/requests fs/program fs/commands fs/gateway)
 
 # Prints "USER NEEDED" for each pair of files in the objects given.
 needs() { # OBJECT…
@@ -25,7 +25,7 @@ circles() { LC_ALL=C tsort 2>&1 >/dev/null | sed -n 's/^tsort: //p' | grep -v 'c
 status=0
 for room in "${rooms[@]}"; do
 	objects=()
-	for source in "$room"/*.c; do
+	for source in "$room"/*.c "$room"/*/*.c; do
 		object=build/${source%.c}.o
 		[ -e "$object" ] && objects+=("$object") # one that is left of a source that is gone does not count
 	done

@@ -5,7 +5,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-rooms=(text source family memory convert compute serve)
+rooms=(json answer tokenizer template grammar source family memory convert compute serve)
 declare -A may=(
 	[kernels]='kernels'
 	[cache]='cache'
@@ -72,9 +72,9 @@ result 'every include follows the arrows' "$([ -z "$found" ] && echo true || ech
 # The test can fail: a tree in which each kind of arrow is wrong once.
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
-mkdir -p "$tree"/{cache,engine/text,engine/serve,engine/attic,fs/{base,files,tree,commands,attic,gateway,program},kernels}
+mkdir -p "$tree"/{cache,engine/answer,engine/serve,engine/attic,fs/{base,files,tree,commands,attic,gateway/turn,program},kernels}
 cd "$tree" || exit 1
-echo '#include "engine/serve/params.h"' >engine/text/stream.h
+echo '#include "engine/serve/params.h"' >engine/answer/stream.h
 echo '#include "fs/base/text.h"' >engine/model.h
 echo '#include "engine/serve/params.h"' >fs/files/trace.c
 echo '#include "engine/model.h"' >fs/base/text.h
@@ -82,9 +82,9 @@ echo '#include "fs/tree/tree.h"' >fs/files/files.h
 echo '#include "fs/files/files.h"' >fs/tree/rows.c
 echo '#include "fs/tree/tree.h"' >fs/commands/list.c
 echo '#include "cache/err.h"' >kernels/tq.c
-printf '#include "%s"\n' fs/base/text.h cache/err.h fs/gateway/tree.h fs/tree/tree.h engine/model.h >fs/gateway/tree.c
-printf '#include "%s"\n' fs/gateway/listen.h fs/gateway/tree.h >fs/program/http.c
+printf '#include "%s"\n' fs/base/text.h cache/err.h fs/gateway/turn/tree.h fs/tree/tree.h engine/model.h >fs/gateway/turn/tree.c
+printf '#include "%s"\n' fs/gateway/listen.h fs/gateway/turn/tree.h >fs/program/http.c
 echo '#include "kernels/tq.h"' >cache/store.c
-echo '#include "engine/text/json.h"' >engine/serve/load.c
+echo '#include "engine/json/json.h"' >engine/serve/load.c
 result 'wrong arrows are found, right ones are not' "$([ "$(forbidden | wc -l)" = 13 ] && echo true || echo false)"
 exit $status

@@ -1,4 +1,4 @@
-#include "engine/text/split_inside.h"
+#include "engine/answer/split_inside.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,10 +7,10 @@
  * without white space at their ends; a call inside is thought, unless the text ends with nothing
  * but calls and the thoughts' end is missing. With tools on offer what is a well-formed call of the
  * form is one; what is none is content, character for character. */
-#ifndef MOEFS_ENGINE_TEXT_SPLIT_H
-#define MOEFS_ENGINE_TEXT_SPLIT_H
+#ifndef MOEFS_ENGINE_ANSWER_SPLIT_H
+#define MOEFS_ENGINE_ANSWER_SPLIT_H
 
-#include "engine/text/split_forms.h"
+#include "engine/answer/split_forms.h"
 
 enum split_thinking {
 	THINKING_AUTO, /* where the text begins with its mark */

@@ -1,4 +1,4 @@
-#include "engine/text/split_arguments.h"
+#include "engine/answer/split_arguments.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* The arguments of a call that come one by one, each typed by the tool's schema. */
-#ifndef MOEFS_ENGINE_TEXT_SPLIT_ARGUMENTS_H
-#define MOEFS_ENGINE_TEXT_SPLIT_ARGUMENTS_H
+#ifndef MOEFS_ENGINE_ANSWER_SPLIT_ARGUMENTS_H
+#define MOEFS_ENGINE_ANSWER_SPLIT_ARGUMENTS_H
 
-#include "engine/text/split_calls.h"
-#include "engine/text/split_values.h"
+#include "engine/answer/split_calls.h"
+#include "engine/answer/split_values.h"
 
 struct argument {
 	const char *key;

@@ -1,7 +1,7 @@
-#include "engine/text/split_calls.h"
+#include "engine/answer/split_calls.h"
 
-#include "engine/text/split_forms.h"
-#include "engine/text/split_values.h"
+#include "engine/answer/split_forms.h"
+#include "engine/answer/split_values.h"
 
 #include <ctype.h>
 #include <stdlib.h>

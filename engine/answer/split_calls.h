@@ -1,9 +1,9 @@
 /* Tool calls as they are taken out of an answer, and those that are written as JSON. */
-#ifndef MOEFS_ENGINE_TEXT_SPLIT_CALLS_H
-#define MOEFS_ENGINE_TEXT_SPLIT_CALLS_H
+#ifndef MOEFS_ENGINE_ANSWER_SPLIT_CALLS_H
+#define MOEFS_ENGINE_ANSWER_SPLIT_CALLS_H
 
-#include "engine/text/json_write.h"
-#include "engine/text/split_scan.h"
+#include "engine/json/json_write.h"
+#include "engine/answer/split_scan.h"
 
 enum { CALLS_MAX = 1024, CALL_ID_MAX = 256 };
 

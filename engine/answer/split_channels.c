@@ -1,4 +1,4 @@
-#include "engine/text/split_channels.h"
+#include "engine/answer/split_channels.h"
 
 #include <string.h>
 

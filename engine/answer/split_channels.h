@@ -4,10 +4,10 @@
  *     <|start|>assistant<|channel|>commentary to=functions.NAME
  * <|constrain|>json<|message|>{...}<|call|>
  *     <|start|>assistant<|channel|>final<|message|>CONTENT<|return|>  */
-#ifndef MOEFS_ENGINE_TEXT_SPLIT_CHANNELS_H
-#define MOEFS_ENGINE_TEXT_SPLIT_CHANNELS_H
+#ifndef MOEFS_ENGINE_ANSWER_SPLIT_CHANNELS_H
+#define MOEFS_ENGINE_ANSWER_SPLIT_CHANNELS_H
 
-#include "engine/text/split_calls.h"
+#include "engine/answer/split_calls.h"
 
 enum { CHANNEL_HEAD_MAX = 512 };
 struct channel_head {

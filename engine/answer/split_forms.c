@@ -1,9 +1,9 @@
-#include "engine/text/split_forms.h"
+#include "engine/answer/split_forms.h"
 
-#include "engine/text/split_channels.h"
-#include "engine/text/split_pairs.h"
-#include "engine/text/split_python_calls.h"
-#include "engine/text/split_tags.h"
+#include "engine/answer/split_channels.h"
+#include "engine/answer/split_pairs.h"
+#include "engine/answer/split_python_calls.h"
+#include "engine/answer/split_tags.h"
 
 #include <string.h>
 

@@ -1,10 +1,10 @@
 /* How families write thoughts and tool calls: each form is a row, known by words of the templates
  * that teach it, and its calls begin in one of a few ways, each read by a function that has the
  * family's words for it. */
-#ifndef MOEFS_ENGINE_TEXT_SPLIT_FORMS_H
-#define MOEFS_ENGINE_TEXT_SPLIT_FORMS_H
+#ifndef MOEFS_ENGINE_ANSWER_SPLIT_FORMS_H
+#define MOEFS_ENGINE_ANSWER_SPLIT_FORMS_H
 
-#include "engine/text/split_calls.h"
+#include "engine/answer/split_calls.h"
 
 /* Objects in JSON: {NAME: a text, ARGUMENTS: an object, ID: a text}. */
 struct json_words {

@@ -1,8 +1,8 @@
 /* What is inside of what takes an answer apart: for the files that do it. */
-#ifndef MOEFS_ENGINE_TEXT_SPLIT_INSIDE_H
-#define MOEFS_ENGINE_TEXT_SPLIT_INSIDE_H
+#ifndef MOEFS_ENGINE_ANSWER_SPLIT_INSIDE_H
+#define MOEFS_ENGINE_ANSWER_SPLIT_INSIDE_H
 
-#include "engine/text/split.h"
+#include "engine/answer/split.h"
 
 struct split {
 	const struct split_form *form;

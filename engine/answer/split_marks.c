@@ -1,5 +1,5 @@
 /* What of an answer the marks of its form begin: calls, and what is no content. */
-#include "engine/text/split_inside.h"
+#include "engine/answer/split_inside.h"
 
 #include <ctype.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-#include "engine/text/split_pairs.h"
+#include "engine/answer/split_pairs.h"
 
-#include "engine/text/split_arguments.h"
+#include "engine/answer/split_arguments.h"
 
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* Tool calls as a name between marks: with keys and values (GLM), or with an object in JSON
  * (DeepSeek, Kimi, Mistral). */
-#ifndef MOEFS_ENGINE_TEXT_SPLIT_PAIRS_H
-#define MOEFS_ENGINE_TEXT_SPLIT_PAIRS_H
+#ifndef MOEFS_ENGINE_ANSWER_SPLIT_PAIRS_H
+#define MOEFS_ENGINE_ANSWER_SPLIT_PAIRS_H
 
-#include "engine/text/split_forms.h"
+#include "engine/answer/split_forms.h"
 
 /* Readers, as call_reader of split_forms.h. */
 call_reader read_pairs, read_named_call;

@@ -1,8 +1,8 @@
-#include "engine/text/split_python.h"
+#include "engine/answer/split_python.h"
 
-#include "engine/text/hex.h"
-#include "engine/text/split_values.h"
-#include "engine/text/utf8.h"
+#include "engine/json/hex.h"
+#include "engine/answer/split_values.h"
+#include "engine/json/utf8.h"
 
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* Values as Python writes them, or nearly: what models write that were taught so. */
-#ifndef MOEFS_ENGINE_TEXT_SPLIT_PYTHON_H
-#define MOEFS_ENGINE_TEXT_SPLIT_PYTHON_H
+#ifndef MOEFS_ENGINE_ANSWER_SPLIT_PYTHON_H
+#define MOEFS_ENGINE_ANSWER_SPLIT_PYTHON_H
 
-#include "engine/text/json_write.h"
-#include "engine/text/split_scan.h"
+#include "engine/json/json_write.h"
+#include "engine/answer/split_scan.h"
 
 /* Reads the value at i and writes it as JSON; returns the place behind it. `quote`: what texts
  * stand between, as they are, and keys need none; NULL: Python's quotes. */

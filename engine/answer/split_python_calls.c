@@ -1,7 +1,7 @@
-#include "engine/text/split_python_calls.h"
+#include "engine/answer/split_python_calls.h"
 
-#include "engine/text/split_arguments.h"
-#include "engine/text/split_python.h"
+#include "engine/answer/split_arguments.h"
+#include "engine/answer/split_python.h"
 
 #include <string.h>
 

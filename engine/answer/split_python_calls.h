@@ -1,8 +1,8 @@
 /* Tool calls as Python writes them, and Gemma's, which are much like it. */
-#ifndef MOEFS_ENGINE_TEXT_SPLIT_PYTHON_CALLS_H
-#define MOEFS_ENGINE_TEXT_SPLIT_PYTHON_CALLS_H
+#ifndef MOEFS_ENGINE_ANSWER_SPLIT_PYTHON_CALLS_H
+#define MOEFS_ENGINE_ANSWER_SPLIT_PYTHON_CALLS_H
 
-#include "engine/text/split_forms.h"
+#include "engine/answer/split_forms.h"
 
 /* Readers, as call_reader of split_forms.h: NAME(KEY=VALUE, ...), several with commas or lines
  * between them, perhaps in a list or a fence; Gemma's NAME{KEY:VALUE, ...}. */

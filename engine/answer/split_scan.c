@@ -1,4 +1,4 @@
-#include "engine/text/split_scan.h"
+#include "engine/answer/split_scan.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Reading a text that is still being written: what a part of it is may not be decided yet. */
-#ifndef MOEFS_ENGINE_TEXT_SPLIT_SCAN_H
-#define MOEFS_ENGINE_TEXT_SPLIT_SCAN_H
+#ifndef MOEFS_ENGINE_ANSWER_SPLIT_SCAN_H
+#define MOEFS_ENGINE_ANSWER_SPLIT_SCAN_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* Where an answer is: each state takes something of it, or leaves the scan undecided. */
-#include "engine/text/split_inside.h"
+#include "engine/answer/split_inside.h"
 
-#include "engine/text/split_channels.h"
+#include "engine/answer/split_channels.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* Tool calls in tags: Qwen's functions, and what is like them in other families. */
-#ifndef MOEFS_ENGINE_TEXT_SPLIT_TAGS_H
-#define MOEFS_ENGINE_TEXT_SPLIT_TAGS_H
+#ifndef MOEFS_ENGINE_ANSWER_SPLIT_TAGS_H
+#define MOEFS_ENGINE_ANSWER_SPLIT_TAGS_H
 
-#include "engine/text/split_forms.h"
+#include "engine/answer/split_forms.h"
 
 /* Readers, as call_reader of split_forms.h. Functions, one or more, behind a mark and before its
  * end; a function that stands alone, of a tool on offer; one of several in a block. */

@@ -1,6 +1,6 @@
-#include "engine/text/split_values.h"
+#include "engine/answer/split_values.h"
 
-#include "engine/text/split_scan.h"
+#include "engine/answer/split_scan.h"
 
 #include <string.h>
 #include <strings.h>

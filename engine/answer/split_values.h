@@ -1,8 +1,8 @@
 /* What an argument that was written as bare text means, by the tool's schema. */
-#ifndef MOEFS_ENGINE_TEXT_SPLIT_VALUES_H
-#define MOEFS_ENGINE_TEXT_SPLIT_VALUES_H
+#ifndef MOEFS_ENGINE_ANSWER_SPLIT_VALUES_H
+#define MOEFS_ENGINE_ANSWER_SPLIT_VALUES_H
 
-#include "engine/text/json_write.h"
+#include "engine/json/json_write.h"
 
 /* The "properties" of the parameters of a tool by this name; NULL: none. *known: whether there is
  * such a tool. */

@@ -1,4 +1,4 @@
-#include "engine/text/stream.h"
+#include "engine/answer/stream.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* From tokens to text as it streams out: characters are held back until whole, and text that may be
  * the beginning of a stop text until that is decided. */
-#ifndef MOEFS_ENGINE_TEXT_STREAM_H
-#define MOEFS_ENGINE_TEXT_STREAM_H
+#ifndef MOEFS_ENGINE_ANSWER_STREAM_H
+#define MOEFS_ENGINE_ANSWER_STREAM_H
 
 #include "cache/err.h"
-#include "engine/text/utf8.h"
+#include "engine/json/utf8.h"
 
 #include <stdbool.h>
 

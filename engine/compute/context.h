@@ -15,7 +15,7 @@
 #include "engine/compute/recurrent.h"
 #include "engine/family/config.h"
 #include "engine/memory/context_budget.h"
-#include "engine/text/tokenizer.h"
+#include "engine/tokenizer/tokenizer.h"
 
 struct context {
 	struct context_budget *budget;

@@ -2,7 +2,7 @@
 #include "cache/store_files.h"
 #include "engine/convert/store_header.h"
 #include "engine/source/file.h"
-#include "engine/text/json.h"
+#include "engine/json/json.h"
 
 #include <errno.h>
 #include <fcntl.h>

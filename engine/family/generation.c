@@ -1,7 +1,7 @@
 #include "engine/family/generation.h"
 
 #include "engine/family/config.h"
-#include "engine/text/json.h"
+#include "engine/json/json.h"
 
 #include <errno.h>
 #include <math.h>

@@ -2,7 +2,7 @@
 #ifndef MOEFS_ENGINE_FAMILY_GGUF_TEMPLATE_H
 #define MOEFS_ENGINE_FAMILY_GGUF_TEMPLATE_H
 
-#include "engine/text/chat_template.h"
+#include "engine/template/chat_template.h"
 
 /* Of a folder, by the files in it (chat_template_open), or of a GGUF file or its first part: keys
  * tokenizer.chat_template and tokenizer.chat_template.tool_use. Errors as chat_template_open. */

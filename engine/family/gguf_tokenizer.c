@@ -2,8 +2,8 @@
 #include "engine/family/gguf_tokenizer.h"
 
 #include "engine/source/gguf.h"
-#include "engine/text/tokenizer.h"
-#include "engine/text/tokenizer_parts.h"
+#include "engine/tokenizer/tokenizer.h"
+#include "engine/tokenizer/tokenizer_parts.h"
 
 #include <errno.h>
 #include <math.h>

@@ -3,7 +3,7 @@
 #define MOEFS_ENGINE_FAMILY_READER_H
 
 #include "engine/family/family.h"
-#include "engine/text/json.h"
+#include "engine/json/json.h"
 
 struct reader {
 	struct config *config;

@@ -1,5 +1,5 @@
 /* The face of grammars: from a request to rules, from rules to a machine. */
-#include "engine/text/grammar_inside.h"
+#include "engine/grammar/grammar_inside.h"
 
 #include <errno.h>
 #include <stdlib.h>

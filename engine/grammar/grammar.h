@@ -8,13 +8,13 @@
  *
  * Sources are hostile: GRAMMAR_MAX_SOURCE bytes, and the bounds of grammar_machine.h. For one
  * thread at a time. */
-#ifndef MOEFS_ENGINE_TEXT_GRAMMAR_H
-#define MOEFS_ENGINE_TEXT_GRAMMAR_H
+#ifndef MOEFS_ENGINE_GRAMMAR_GRAMMAR_H
+#define MOEFS_ENGINE_GRAMMAR_GRAMMAR_H
 
-#include "engine/text/grammar_machine.h"
-#include "engine/text/grammar_tokens.h"
-#include "engine/text/json.h"
-#include "engine/text/split.h"
+#include "engine/grammar/grammar_machine.h"
+#include "engine/grammar/grammar_tokens.h"
+#include "engine/json/json.h"
+#include "engine/answer/split.h"
 
 enum { GRAMMAR_MASK_BYTES = 32 << 20 };
 

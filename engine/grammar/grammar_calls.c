@@ -1,7 +1,7 @@
 /* Tool calls as a grammar: the tools on offer, each with what its schema admits. */
-#include "engine/text/grammar_schema.h"
+#include "engine/grammar/grammar_schema.h"
 
-#include "engine/text/split_forms.h"
+#include "engine/answer/split_forms.h"
 
 #include <errno.h>
 #include <string.h>

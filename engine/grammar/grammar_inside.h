@@ -1,8 +1,8 @@
 /* What a grammar is inside: for the files that make one, and its masks. */
-#ifndef MOEFS_ENGINE_TEXT_GRAMMAR_INSIDE_H
-#define MOEFS_ENGINE_TEXT_GRAMMAR_INSIDE_H
+#ifndef MOEFS_ENGINE_GRAMMAR_GRAMMAR_INSIDE_H
+#define MOEFS_ENGINE_GRAMMAR_GRAMMAR_INSIDE_H
 
-#include "engine/text/grammar.h"
+#include "engine/grammar/grammar.h"
 
 /* What a rule decides of a vocabulary by itself, from one of its states. */
 struct local_mask {

@@ -3,9 +3,9 @@
  * Numbers have as many digits as a double keeps (15 before the point and behind it, 2 of the
  * exponent), and white space is bounded, so that a model cannot go on for ever where a text is to
  * end. Texts may be of any length; \u escapes stand for whole characters. */
-#include "engine/text/grammar_inside.h"
+#include "engine/grammar/grammar_inside.h"
 
-#include "engine/text/json_write.h"
+#include "engine/json/json_write.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* The keywords of JSON schemas (2020-12, and what earlier drafts wrote). One that would restrict
  * more than is known here is refused by name. */
-#include "engine/text/grammar_schema.h"
+#include "engine/grammar/grammar_schema.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* What is looked up in a JSON schema: keywords, references, types, in all the layers that speak of
  * one value; and the rules for them, each made once. */
-#include "engine/text/grammar_schema.h"
+#include "engine/grammar/grammar_schema.h"
 
-#include "engine/text/hex.h"
+#include "engine/json/hex.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* The states of a rule: sets of the places where a reader may stand, made when first needed. */
-#include "engine/text/grammar_machine.h"
+#include "engine/grammar/grammar_machine.h"
 
 #include <errno.h>
 #include <stdlib.h>

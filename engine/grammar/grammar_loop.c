@@ -1,7 +1,7 @@
 /* What goes on alike: a state that takes any byte of some groups and is as before, such as the
  * inside of a text, or counts them, takes whole branches of a vocabulary at once if no other group
  * lies below. */
-#include "engine/text/grammar_inside.h"
+#include "engine/grammar/grammar_inside.h"
 
 enum {
 	REACH_MAX = 32, /* bytes that are looked ahead in a bounded repetition */

@@ -1,4 +1,4 @@
-#include "engine/text/grammar_machine.h"
+#include "engine/grammar/grammar_machine.h"
 
 #include <errno.h>
 #include <stdlib.h>

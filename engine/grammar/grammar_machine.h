@@ -10,10 +10,10 @@
  * go, GRAMMAR_MAX_SETS of what they are, GRAMMAR_MAX_STACKS: 56 MB that no usual grammar comes
  * near. A machine that met a bound has failed, and stays so: nothing is true of what it says then.
  * For one thread at a time. */
-#ifndef MOEFS_ENGINE_TEXT_GRAMMAR_MACHINE_H
-#define MOEFS_ENGINE_TEXT_GRAMMAR_MACHINE_H
+#ifndef MOEFS_ENGINE_GRAMMAR_GRAMMAR_MACHINE_H
+#define MOEFS_ENGINE_GRAMMAR_GRAMMAR_MACHINE_H
 
-#include "engine/text/grammar_nodes.h"
+#include "engine/grammar/grammar_nodes.h"
 
 enum {
 	GRAMMAR_MAX_STATES = 1 << 16,

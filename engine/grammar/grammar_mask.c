@@ -5,7 +5,7 @@
  * token ends the rule and goes on, it leaves an exit, from which the walk is resumed on the stack
  * that there is: of a JSON string these are the tokens with a quote inside, a few thousand of 152
  * K. */
-#include "engine/text/grammar_inside.h"
+#include "engine/grammar/grammar_inside.h"
 
 #include <errno.h>
 #include <math.h>

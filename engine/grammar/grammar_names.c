@@ -1,7 +1,7 @@
 /* Names of properties that are none of those that a schema has, character by character. */
-#include "engine/text/grammar_schema.h"
+#include "engine/grammar/grammar_schema.h"
 
-#include "engine/text/utf8.h"
+#include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>

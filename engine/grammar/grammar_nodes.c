@@ -1,4 +1,4 @@
-#include "engine/text/grammar_nodes.h"
+#include "engine/grammar/grammar_nodes.h"
 
 #include <errno.h>
 #include <stdlib.h>

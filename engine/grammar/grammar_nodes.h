@@ -1,9 +1,9 @@
 /* A grammar's rules as places that a reader of bytes can stand at (Thompson 1968), each with where
  * it goes from there; and what can be said of them before anything is read. */
-#ifndef MOEFS_ENGINE_TEXT_GRAMMAR_NODES_H
-#define MOEFS_ENGINE_TEXT_GRAMMAR_NODES_H
+#ifndef MOEFS_ENGINE_GRAMMAR_GRAMMAR_NODES_H
+#define MOEFS_ENGINE_GRAMMAR_GRAMMAR_NODES_H
 
-#include "engine/text/grammar_source.h"
+#include "engine/grammar/grammar_source.h"
 
 enum { GRAMMAR_MAX_NODES = 1 << 19, GRAMMAR_MAX_LEFT = 64 };
 

@@ -1,5 +1,5 @@
 /* Sets of characters, as the classes of regular expressions are. */
-#include "engine/text/grammar_inside.h"
+#include "engine/grammar/grammar_inside.h"
 
 void ranges_add(struct char_ranges *set, uint32_t from, uint32_t to)
 {

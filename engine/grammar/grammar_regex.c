@@ -1,10 +1,10 @@
 /* Regular expressions as ECMA 262 writes them, as far as they are regular: groups, alternatives,
  * classes, repetitions, and ^ and $ at the ends of all. What is not is refused by name: it would
  * hold the text to something else. */
-#include "engine/text/grammar_inside.h"
+#include "engine/grammar/grammar_inside.h"
 
-#include "engine/text/hex.h"
-#include "engine/text/utf8.h"
+#include "engine/json/hex.h"
+#include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  *
  * What is accepted is valid; not all that is valid is accepted (grammar_json.c bounds numbers and
  * white space; properties come in their order). */
-#include "engine/text/grammar_schema.h"
+#include "engine/grammar/grammar_schema.h"
 
 #include <errno.h>
 #include <string.h>

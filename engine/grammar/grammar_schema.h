@@ -2,10 +2,10 @@
  *
  * What several schemas say of one value (allOf, a $ref and what stands beside it, the same property
  * in two of them) are layers: a keyword is looked up in all of them. */
-#ifndef MOEFS_ENGINE_TEXT_GRAMMAR_SCHEMA_H
-#define MOEFS_ENGINE_TEXT_GRAMMAR_SCHEMA_H
+#ifndef MOEFS_ENGINE_GRAMMAR_GRAMMAR_SCHEMA_H
+#define MOEFS_ENGINE_GRAMMAR_GRAMMAR_SCHEMA_H
 
-#include "engine/text/grammar_inside.h"
+#include "engine/grammar/grammar_inside.h"
 
 enum { LAYERS_MAX = 16, PROPERTIES_MAX = 1000 };
 

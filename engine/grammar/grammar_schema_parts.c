@@ -5,7 +5,7 @@
  * not have come behind them, where it says so with additionalProperties (true or a schema), or has
  * no properties at all: JSON Schema would allow them everywhere, and a model would write on and on.
  */
-#include "engine/text/grammar_schema.h"
+#include "engine/grammar/grammar_schema.h"
 
 #include <errno.h>
 #include <stdlib.h>

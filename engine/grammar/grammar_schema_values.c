@@ -1,5 +1,5 @@
 /* Texts and numbers of a JSON schema. */
-#include "engine/text/grammar_schema.h"
+#include "engine/grammar/grammar_schema.h"
 
 #include <errno.h>
 #include <math.h>

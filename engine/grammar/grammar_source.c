@@ -1,4 +1,4 @@
-#include "engine/text/grammar_source.h"
+#include "engine/grammar/grammar_source.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -4,11 +4,11 @@
  * Expressions are numbers; the same expression is the same number, so that what occurs often is
  * kept once. Who builds asks once at its end: a source that failed (memory, a size) stays failed,
  * and what is built on is NOTHING. */
-#ifndef MOEFS_ENGINE_TEXT_GRAMMAR_SOURCE_H
-#define MOEFS_ENGINE_TEXT_GRAMMAR_SOURCE_H
+#ifndef MOEFS_ENGINE_GRAMMAR_GRAMMAR_SOURCE_H
+#define MOEFS_ENGINE_GRAMMAR_GRAMMAR_SOURCE_H
 
 #include "cache/err.h"
-#include "engine/text/grammar_table.h"
+#include "engine/grammar/grammar_table.h"
 
 #include <stdbool.h>
 

@@ -1,4 +1,4 @@
-#include "engine/text/grammar_table.h"
+#include "engine/grammar/grammar_table.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

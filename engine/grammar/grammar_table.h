@@ -1,6 +1,6 @@
 /* Numbers by three numbers: what a grammar keeps only once (expressions, places, stacks). */
-#ifndef MOEFS_ENGINE_TEXT_GRAMMAR_TABLE_H
-#define MOEFS_ENGINE_TEXT_GRAMMAR_TABLE_H
+#ifndef MOEFS_ENGINE_GRAMMAR_GRAMMAR_TABLE_H
+#define MOEFS_ENGINE_GRAMMAR_GRAMMAR_TABLE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
-#include "engine/text/grammar_tokens.h"
+#include "engine/grammar/grammar_tokens.h"
 
-#include "engine/text/grammar_table.h"
+#include "engine/grammar/grammar_table.h"
 
 #include <errno.h>
 #include <stdlib.h>

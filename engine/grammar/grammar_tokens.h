@@ -6,11 +6,11 @@
  *
  * Takes 24 bytes for a node, of which there are at most as many as the tokens have bytes (in
  * practice a third: 8 MB for Qwen3's 152 K), and 4 for an id. Immutable once made. */
-#ifndef MOEFS_ENGINE_TEXT_GRAMMAR_TOKENS_H
-#define MOEFS_ENGINE_TEXT_GRAMMAR_TOKENS_H
+#ifndef MOEFS_ENGINE_GRAMMAR_GRAMMAR_TOKENS_H
+#define MOEFS_ENGINE_GRAMMAR_GRAMMAR_TOKENS_H
 
-#include "engine/text/split_forms.h"
-#include "engine/text/tokenizer.h"
+#include "engine/answer/split_forms.h"
+#include "engine/tokenizer/tokenizer.h"
 
 enum { GRAMMAR_MAX_TOKEN = 250 };
 #define GRAMMAR_MARK 0xff

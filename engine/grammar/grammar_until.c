@@ -4,7 +4,7 @@
  * All marks begin with one character that occurs in none of them again. So whoever has read a part
  * of a mark and meets something else is back in ordinary text, or, if it is that character, at a
  * mark's beginning. */
-#include "engine/text/grammar_inside.h"
+#include "engine/grammar/grammar_inside.h"
 
 #include <errno.h>
 #include <string.h>

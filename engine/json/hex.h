@@ -1,6 +1,6 @@
 /* Hexadecimal digits, as escapes have them. */
-#ifndef MOEFS_ENGINE_TEXT_HEX_H
-#define MOEFS_ENGINE_TEXT_HEX_H
+#ifndef MOEFS_ENGINE_JSON_HEX_H
+#define MOEFS_ENGINE_JSON_HEX_H
 
 /* -1: it is none. */
 static inline int hex_digit(int c)

@@ -1,7 +1,7 @@
 /* Reading files, walking a document, and the getters; see json.h. The checks live in the json_as_
  * functions and in as_kind; every getter finds its value and hands it to one of them. */
-#include "engine/text/json_value.h"
-#include "engine/text/utf8.h"
+#include "engine/json/json_value.h"
+#include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>

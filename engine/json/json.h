@@ -14,8 +14,8 @@
  *
  * What it does not do: know any format, or write JSON.
  */
-#ifndef MOEFS_ENGINE_TEXT_JSON_H
-#define MOEFS_ENGINE_TEXT_JSON_H
+#ifndef MOEFS_ENGINE_JSON_JSON_H
+#define MOEFS_ENGINE_JSON_JSON_H
 
 #include "cache/err.h"
 

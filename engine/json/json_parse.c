@@ -1,9 +1,9 @@
 /* From a text to a document, in two passes of the same parser: the first counts, the second fills
  * what was then allocated. See json.h for why, json_value.h for what is filled. */
-#include "engine/text/json_value.h"
+#include "engine/json/json_value.h"
 
-#include "engine/text/hex.h"
-#include "engine/text/utf8.h"
+#include "engine/json/hex.h"
+#include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,10 +3,10 @@
  * Its values are one array in the order of the text, a list's items and an object's keys and values
  * right behind it; behind the array come the bytes of all texts and numbers, each with a NUL after
  * it. All of it is one allocation. */
-#ifndef MOEFS_ENGINE_TEXT_JSON_VALUE_H
-#define MOEFS_ENGINE_TEXT_JSON_VALUE_H
+#ifndef MOEFS_ENGINE_JSON_JSON_VALUE_H
+#define MOEFS_ENGINE_JSON_JSON_VALUE_H
 
-#include "engine/text/json.h"
+#include "engine/json/json.h"
 
 struct json {
 	const char *text; /* of a text, unescaped, or of a number or truth, as it is written */

@@ -1,7 +1,7 @@
-#include "engine/text/json_write.h"
+#include "engine/json/json_write.h"
 
-#include "engine/text/json_value.h"
-#include "engine/text/utf8.h"
+#include "engine/json/json_value.h"
+#include "engine/json/utf8.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* Writing JSON into a text that grows: what json.h reads, it writes back the same. */
-#ifndef MOEFS_ENGINE_TEXT_JSON_WRITE_H
-#define MOEFS_ENGINE_TEXT_JSON_WRITE_H
+#ifndef MOEFS_ENGINE_JSON_JSON_WRITE_H
+#define MOEFS_ENGINE_JSON_JSON_WRITE_H
 
-#include "engine/text/json.h"
+#include "engine/json/json.h"
 
 /* Zero-initialise; freed by text_out_free. Once memory was out nothing more is added, so that who
  * writes asks once. */

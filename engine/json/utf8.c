@@ -1,5 +1,5 @@
 /* UTF-8, see utf8.h, and the hold of streamed text, see tokenizer.h. */
-#include "engine/text/utf8.h"
+#include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -1,8 +1,8 @@
 /* UTF-8: is it valid, and one character at a time. Well-formed is what table 3-7 of the Unicode
  * standard says: no overlong forms, no surrogates, nothing beyond U+10FFFF.
  */
-#ifndef MOEFS_ENGINE_TEXT_UTF8_H
-#define MOEFS_ENGINE_TEXT_UTF8_H
+#ifndef MOEFS_ENGINE_JSON_UTF8_H
+#define MOEFS_ENGINE_JSON_UTF8_H
 
 #include "cache/err.h"
 

@@ -7,8 +7,8 @@
 #ifndef MOEFS_ENGINE_SERVE_ANSWERING_H
 #define MOEFS_ENGINE_SERVE_ANSWERING_H
 
-#include "engine/text/split.h"
-#include "engine/text/stream.h"
+#include "engine/answer/split.h"
+#include "engine/answer/stream.h"
 
 struct messages;
 struct session;

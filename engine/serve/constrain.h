@@ -10,7 +10,7 @@
 #ifndef MOEFS_ENGINE_SERVE_CONSTRAIN_H
 #define MOEFS_ENGINE_SERVE_CONSTRAIN_H
 
-#include "engine/text/grammar.h"
+#include "engine/grammar/grammar.h"
 
 enum { CONSTRAINTS_KEPT = 8, CONSTRAINT_TREES = 4 };
 

@@ -8,8 +8,8 @@
 #define MOEFS_ENGINE_SERVE_CONVERSATION_H
 
 #include "engine/serve/params.h"
-#include "engine/text/chat_template.h"
-#include "engine/text/message_list.h"
+#include "engine/template/chat_template.h"
+#include "engine/template/message_list.h"
 
 enum { DOCUMENT_BYTES_MAX = 4 << 20 };
 

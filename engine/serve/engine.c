@@ -1,7 +1,7 @@
 /* What all mounted models share: the expert pool, the budgets, the compute threads. */
 #include "engine/serve/chunk.h"
 #include "engine/serve/internal.h"
-#include "engine/text/template.h"
+#include "engine/template/template.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "engine/serve/internal.h"
 #include "engine/serve/load.h"
 #include "engine/source/file.h"
-#include "engine/text/json.h"
+#include "engine/json/json.h"
 
 #include <errno.h>
 #include <stdio.h>

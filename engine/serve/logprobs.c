@@ -2,8 +2,8 @@
 
 #include "engine/serve/internal.h"
 #include "engine/serve/session_state.h"
-#include "engine/text/json_write.h"
-#include "engine/text/utf8.h"
+#include "engine/json/json_write.h"
+#include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <stdio.h>

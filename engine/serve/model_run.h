@@ -13,7 +13,7 @@
 #include "engine/memory/budgets.h"
 #include "engine/serve/constrain.h"
 #include "engine/serve/draft_meter.h"
-#include "engine/text/chat_template.h"
+#include "engine/template/chat_template.h"
 
 #include <errno.h>
 #include <pthread.h>

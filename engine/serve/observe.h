@@ -10,7 +10,7 @@
 #include "engine/family/recipe.h"
 #include "engine/model.h"
 #include "engine/session.h"
-#include "engine/text/chat_template.h"
+#include "engine/template/chat_template.h"
 
 struct model_view {
 	const struct config *config;

@@ -1,5 +1,5 @@
 #include "engine/serve/param.h"
-#include "engine/text/grammar.h"
+#include "engine/grammar/grammar.h"
 
 #include <errno.h>
 #include <stdlib.h>

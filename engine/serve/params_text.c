@@ -1,7 +1,7 @@
 /* Kinds of params that are kept as text, or are read from lines of it. */
 #include "engine/serve/param.h"
-#include "engine/text/stream.h"
-#include "engine/text/utf8.h"
+#include "engine/answer/stream.h"
+#include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "engine/convert/moments.h"
 #include "engine/serve/internal.h"
 #include "engine/serve/load.h"
-#include "engine/text/utf8.h"
+#include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "engine/serve/internal.h"
 #include "engine/serve/refine.h"
 #include "engine/serve/session_state.h"
-#include "engine/text/utf8.h"
+#include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -3,7 +3,7 @@
 #include "engine/serve/answer.h"
 #include "engine/serve/internal.h"
 #include "engine/serve/load.h"
-#include "engine/text/stop.h"
+#include "engine/tokenizer/stop.h"
 
 #include <stdio.h>
 #include <stdlib.h>

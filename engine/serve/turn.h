@@ -13,8 +13,8 @@
 #include "engine/serve/logprobs.h"
 #include "engine/serve/params.h"
 #include "engine/serve/score.h"
-#include "engine/text/messages.h"
-#include "engine/text/token_list.h"
+#include "engine/template/messages.h"
+#include "engine/tokenizer/token_list.h"
 
 struct session;
 

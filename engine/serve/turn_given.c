@@ -3,7 +3,7 @@
  * conversation, as those of an answer that was cut short do. */
 #include "engine/serve/internal.h"
 #include "engine/serve/session_state.h"
-#include "engine/text/split_channels.h"
+#include "engine/answer/split_channels.h"
 
 #include <errno.h>
 #include <string.h>

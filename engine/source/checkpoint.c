@@ -1,7 +1,7 @@
 #include "engine/source/checkpoint.h"
 #include "engine/source/file.h"
 #include "engine/source/safetensors.h"
-#include "engine/text/json.h"
+#include "engine/json/json.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #include "engine/source/missing.h"
 #include "engine/source/file.h"
 #include "engine/source/gguf_split.h"
-#include "engine/text/json.h"
+#include "engine/json/json.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #define MOEFS_ENGINE_SOURCE_QUANTIZATION_H
 
 #include "cache/err.h"
-#include "engine/text/json.h"
+#include "engine/json/json.h"
 
 struct quantization {			 /* zero-initialise */
 	const char *name;		 /* of config.json, for sentences */

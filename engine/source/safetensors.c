@@ -1,5 +1,5 @@
 #include "engine/source/safetensors.h"
-#include "engine/text/json.h"
+#include "engine/json/json.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
-#include "engine/text/chat_template.h"
+#include "engine/template/chat_template.h"
 
-#include "engine/text/json_write.h"
-#include "engine/text/tokenizer_config.h"
+#include "engine/json/json_write.h"
+#include "engine/tokenizer/tokenizer_config.h"
 
 #include <errno.h>
 #include <stdio.h>

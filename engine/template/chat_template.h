@@ -5,13 +5,13 @@
  * of
  * {"name", "template"}, of which "default" and "tool_use" count; a GGUF file's keys, from whoever
  * read it. */
-#ifndef MOEFS_ENGINE_TEXT_CHAT_TEMPLATE_H
-#define MOEFS_ENGINE_TEXT_CHAT_TEMPLATE_H
+#ifndef MOEFS_ENGINE_TEMPLATE_CHAT_TEMPLATE_H
+#define MOEFS_ENGINE_TEMPLATE_CHAT_TEMPLATE_H
 
-#include "engine/text/messages.h"
-#include "engine/text/split_forms.h"
-#include "engine/text/template.h"
-#include "engine/text/tokenizer.h"
+#include "engine/template/messages.h"
+#include "engine/answer/split_forms.h"
+#include "engine/template/template.h"
+#include "engine/tokenizer/tokenizer.h"
 
 struct chat_template; /* immutable; any number of threads may use it */
 

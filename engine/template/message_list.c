@@ -1,4 +1,4 @@
-#include "engine/text/message_list.h"
+#include "engine/template/message_list.h"
 
 #include <errno.h>
 #include <stdlib.h>

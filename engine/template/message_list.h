@@ -1,8 +1,8 @@
 /* Editing a list of messages in memory: copying, inserting, leaving out; and looking at one. */
-#ifndef MOEFS_ENGINE_TEXT_MESSAGE_LIST_H
-#define MOEFS_ENGINE_TEXT_MESSAGE_LIST_H
+#ifndef MOEFS_ENGINE_TEMPLATE_MESSAGE_LIST_H
+#define MOEFS_ENGINE_TEMPLATE_MESSAGE_LIST_H
 
-#include "engine/text/messages.h"
+#include "engine/template/messages.h"
 
 /* Replaces `to` by a copy. -ENOMEM, and then it is empty. */
 int messages_copy(struct messages *to, const struct messages *from, struct err *e);

@@ -1,7 +1,7 @@
-#include "engine/text/messages.h"
+#include "engine/template/messages.h"
 
-#include "engine/text/messages_inside.h"
-#include "engine/text/utf8.h"
+#include "engine/template/messages_inside.h"
+#include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -8,10 +8,10 @@
  *
  * A list is read whole or not at all, and what is written reads back the same. Who can write to it
  * is not trusted: sizes and counts are bounded, and a refusal names the message and the key. */
-#ifndef MOEFS_ENGINE_TEXT_MESSAGES_H
-#define MOEFS_ENGINE_TEXT_MESSAGES_H
+#ifndef MOEFS_ENGINE_TEMPLATE_MESSAGES_H
+#define MOEFS_ENGINE_TEMPLATE_MESSAGES_H
 
-#include "engine/text/split_calls.h"
+#include "engine/answer/split_calls.h"
 
 enum { MESSAGES_MAX = 65536, MESSAGES_BYTES_MAX = 64 << 20, MESSAGE_CALLS_MAX = CALLS_MAX };
 

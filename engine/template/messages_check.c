@@ -1,6 +1,6 @@
 /* What may stand in messages.json and tools.json; a refusal names the message and the key. */
-#include "engine/text/messages_inside.h"
-#include "engine/text/split_scan.h"
+#include "engine/template/messages_inside.h"
+#include "engine/answer/split_scan.h"
 
 #include <errno.h>
 #include <stdio.h>

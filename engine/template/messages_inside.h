@@ -1,8 +1,8 @@
 /* What the files of messages.h share. */
-#ifndef MOEFS_ENGINE_TEXT_MESSAGES_INSIDE_H
-#define MOEFS_ENGINE_TEXT_MESSAGES_INSIDE_H
+#ifndef MOEFS_ENGINE_TEMPLATE_MESSAGES_INSIDE_H
+#define MOEFS_ENGINE_TEMPLATE_MESSAGES_INSIDE_H
 
-#include "engine/text/messages.h"
+#include "engine/template/messages.h"
 
 /* Whether it may be the i-th of a list; else -EINVAL, and what it is not. */
 int message_check(const struct json *message, size_t i, struct err *e);

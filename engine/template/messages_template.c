@@ -1,5 +1,5 @@
 /* Messages as templates are given them. */
-#include "engine/text/messages_inside.h"
+#include "engine/template/messages_inside.h"
 
 void message_join(const struct json *content, struct text_out *out)
 {

@@ -1,9 +1,9 @@
-#include "engine/text/template.h"
+#include "engine/template/template.h"
 
-#include "engine/text/template_call.h"
-#include "engine/text/template_run.h"
-#include "engine/text/template_tree.h"
-#include "engine/text/utf8.h"
+#include "engine/template/template_call.h"
+#include "engine/template/template_run.h"
+#include "engine/template/template_tree.h"
+#include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -8,11 +8,11 @@
  * Templates are hostile: source, depth, work, memory and output are bounded, and every error is a
  * sentence with a line. A template is immutable once opened; any number of threads may render it.
  */
-#ifndef MOEFS_ENGINE_TEXT_TEMPLATE_H
-#define MOEFS_ENGINE_TEXT_TEMPLATE_H
+#ifndef MOEFS_ENGINE_TEMPLATE_TEMPLATE_H
+#define MOEFS_ENGINE_TEMPLATE_TEMPLATE_H
 
 #include "cache/err.h"
-#include "engine/text/json.h"
+#include "engine/json/json.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -1,8 +1,8 @@
-#include "engine/text/template_access.h"
+#include "engine/template/template_access.h"
 
-#include "engine/text/template_call.h"
-#include "engine/text/template_loop.h"
-#include "engine/text/utf8.h"
+#include "engine/template/template_call.h"
+#include "engine/template/template_loop.h"
+#include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <string.h>

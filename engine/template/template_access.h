@@ -1,8 +1,8 @@
 /* Parts of values: x.name, x[key], x[a:b:c]. */
-#ifndef MOEFS_ENGINE_TEXT_TEMPLATE_ACCESS_H
-#define MOEFS_ENGINE_TEXT_TEMPLATE_ACCESS_H
+#ifndef MOEFS_ENGINE_TEMPLATE_TEMPLATE_ACCESS_H
+#define MOEFS_ENGINE_TEMPLATE_TEMPLATE_ACCESS_H
 
-#include "engine/text/template_value.h"
+#include "engine/template/template_value.h"
 
 /* The methods of a kind before the keys of an object; undefined where there is neither. Fails for
  * undefined. */

@@ -1,4 +1,4 @@
-#include "engine/text/template_call.h"
+#include "engine/template/template_call.h"
 
 #include <errno.h>
 #include <string.h>

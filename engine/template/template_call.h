@@ -1,8 +1,8 @@
 /* Functions of the language: filters, tests, methods and globals are rows of tables. */
-#ifndef MOEFS_ENGINE_TEXT_TEMPLATE_CALL_H
-#define MOEFS_ENGINE_TEXT_TEMPLATE_CALL_H
+#ifndef MOEFS_ENGINE_TEMPLATE_TEMPLATE_CALL_H
+#define MOEFS_ENGINE_TEMPLATE_TEMPLATE_CALL_H
 
-#include "engine/text/template_value.h"
+#include "engine/template/template_value.h"
 
 struct named_value {
 	const char *name;

@@ -1,8 +1,8 @@
 /* What all values have: truth, order, items. (Equality is beside dicts, which look their keys up
  * by it.) */
-#include "engine/text/template_value.h"
+#include "engine/template/template_value.h"
 
-#include "engine/text/utf8.h"
+#include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <string.h>

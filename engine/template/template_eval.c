@@ -1,9 +1,9 @@
-#include "engine/text/template_eval.h"
+#include "engine/template/template_eval.h"
 
-#include "engine/text/template_access.h"
-#include "engine/text/template_call.h"
-#include "engine/text/template_loop.h"
-#include "engine/text/template_operators.h"
+#include "engine/template/template_access.h"
+#include "engine/template/template_call.h"
+#include "engine/template/template_loop.h"
+#include "engine/template/template_operators.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Expressions of a template: their values. */
-#ifndef MOEFS_ENGINE_TEXT_TEMPLATE_EVAL_H
-#define MOEFS_ENGINE_TEXT_TEMPLATE_EVAL_H
+#ifndef MOEFS_ENGINE_TEMPLATE_TEMPLATE_EVAL_H
+#define MOEFS_ENGINE_TEMPLATE_TEMPLATE_EVAL_H
 
-#include "engine/text/template_scope.h"
+#include "engine/template/template_scope.h"
 
 struct value eval(struct run *r, const struct node *n);
 /* An N_CALL; caller: what {% call %} hands over; NULL: nothing. */

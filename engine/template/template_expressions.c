@@ -4,7 +4,7 @@
  *
  * and filters, tests, attributes, items and calls, which bind tightest; but for the minus sign,
  * which they bind behind: -1 | abs is 1. */
-#include "engine/text/template_expressions.h"
+#include "engine/template/template_expressions.h"
 
 #include <errno.h>
 

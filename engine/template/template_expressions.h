@@ -1,8 +1,8 @@
 /* Parsing expressions. */
-#ifndef MOEFS_ENGINE_TEXT_TEMPLATE_EXPRESSIONS_H
-#define MOEFS_ENGINE_TEXT_TEMPLATE_EXPRESSIONS_H
+#ifndef MOEFS_ENGINE_TEMPLATE_TEMPLATE_EXPRESSIONS_H
+#define MOEFS_ENGINE_TEMPLATE_TEMPLATE_EXPRESSIONS_H
 
-#include "engine/text/template_parser.h"
+#include "engine/template/template_parser.h"
 
 struct node *parse_expression(struct parser *p);
 /* One without a choice (a if b else c) of its own. */

@@ -1,10 +1,10 @@
 /* Filters of texts, numbers and any value; those of lists are in template_list_filters.c. */
-#include "engine/text/template_access.h"
-#include "engine/text/template_call.h"
-#include "engine/text/template_operators.h"
-#include "engine/text/template_print.h"
-#include "engine/text/template_texts.h"
-#include "engine/text/utf8.h"
+#include "engine/template/template_access.h"
+#include "engine/template/template_call.h"
+#include "engine/template/template_operators.h"
+#include "engine/template/template_print.h"
+#include "engine/template/template_texts.h"
+#include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* Functions that belong to no value. */
-#include "engine/text/template_call.h"
-#include "engine/text/template_print.h"
+#include "engine/template/template_call.h"
+#include "engine/template/template_print.h"
 
 #include <errno.h>
 #include <stdio.h>

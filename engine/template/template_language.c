@@ -1,4 +1,4 @@
-#include "engine/text/template_call.h"
+#include "engine/template/template_call.h"
 
 const struct language TEMPLATE_LANGUAGE = {
 	.filters = TEMPLATE_FILTERS,

@@ -1,6 +1,6 @@
-#include "engine/text/template_lex.h"
+#include "engine/template/template_lex.h"
 
-#include "engine/text/utf8.h"
+#include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* A template's source as a list of tokens. */
-#ifndef MOEFS_ENGINE_TEXT_TEMPLATE_LEX_H
-#define MOEFS_ENGINE_TEXT_TEMPLATE_LEX_H
+#ifndef MOEFS_ENGINE_TEMPLATE_TEMPLATE_LEX_H
+#define MOEFS_ENGINE_TEMPLATE_TEMPLATE_LEX_H
 
-#include "engine/text/template_value.h"
+#include "engine/template/template_value.h"
 
 enum token_kind {
 	T_END, /* of the source; the last token */

@@ -1,8 +1,8 @@
 /* Filters of lists and objects. */
-#include "engine/text/template_access.h"
-#include "engine/text/template_call.h"
-#include "engine/text/template_operators.h"
-#include "engine/text/template_texts.h"
+#include "engine/template/template_access.h"
+#include "engine/template/template_call.h"
+#include "engine/template/template_operators.h"
+#include "engine/template/template_texts.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "engine/text/template_loop.h"
+#include "engine/template/template_loop.h"
 
 #include <errno.h>
 #include <string.h>

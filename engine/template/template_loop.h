@@ -1,8 +1,8 @@
 /* The variable `loop`. */
-#ifndef MOEFS_ENGINE_TEXT_TEMPLATE_LOOP_H
-#define MOEFS_ENGINE_TEXT_TEMPLATE_LOOP_H
+#ifndef MOEFS_ENGINE_TEMPLATE_TEMPLATE_LOOP_H
+#define MOEFS_ENGINE_TEMPLATE_TEMPLATE_LOOP_H
 
-#include "engine/text/template_call.h"
+#include "engine/template/template_call.h"
 
 struct node;
 struct scope;

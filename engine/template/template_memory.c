@@ -1,7 +1,7 @@
 /* A run: its memory, its work, its failure. */
-#include "engine/text/template_value.h"
+#include "engine/template/template_value.h"
 
-#include "engine/text/stop.h"
+#include "engine/tokenizer/stop.h"
 
 #include <errno.h>
 #include <stdarg.h>

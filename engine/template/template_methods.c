@@ -1,10 +1,10 @@
 /* Methods of texts, lists and objects: those of Python's that leave them as they are. */
-#include "engine/text/template_access.h"
-#include "engine/text/template_call.h"
-#include "engine/text/template_operators.h"
-#include "engine/text/template_print.h"
-#include "engine/text/template_texts.h"
-#include "engine/text/utf8.h"
+#include "engine/template/template_access.h"
+#include "engine/template/template_call.h"
+#include "engine/template/template_operators.h"
+#include "engine/template/template_print.h"
+#include "engine/template/template_texts.h"
+#include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-#include "engine/text/template_operators.h"
+#include "engine/template/template_operators.h"
 
-#include "engine/text/template_print.h"
+#include "engine/template/template_print.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,8 +1,8 @@
 /* What operators do to values. */
-#ifndef MOEFS_ENGINE_TEXT_TEMPLATE_OPERATORS_H
-#define MOEFS_ENGINE_TEXT_TEMPLATE_OPERATORS_H
+#ifndef MOEFS_ENGINE_TEMPLATE_TEMPLATE_OPERATORS_H
+#define MOEFS_ENGINE_TEMPLATE_TEMPLATE_OPERATORS_H
 
-#include "engine/text/template_tree.h"
+#include "engine/template/template_tree.h"
 
 struct value operate(struct run *r, enum operator_kind op, const struct value *a,
 		     const struct value *b);

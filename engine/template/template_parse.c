@@ -1,5 +1,5 @@
 /* Statements, and the tree of a whole template. */
-#include "engine/text/template_expressions.h"
+#include "engine/template/template_expressions.h"
 
 #include <errno.h>
 

@@ -1,4 +1,4 @@
-#include "engine/text/template_parser.h"
+#include "engine/template/template_parser.h"
 
 #include <errno.h>
 #include <string.h>

@@ -2,11 +2,11 @@
  * nodes.
  *
  * After a failure there may be no node; who builds on nothing builds nothing. */
-#ifndef MOEFS_ENGINE_TEXT_TEMPLATE_PARSER_H
-#define MOEFS_ENGINE_TEXT_TEMPLATE_PARSER_H
+#ifndef MOEFS_ENGINE_TEMPLATE_TEMPLATE_PARSER_H
+#define MOEFS_ENGINE_TEMPLATE_TEMPLATE_PARSER_H
 
-#include "engine/text/template_lex.h"
-#include "engine/text/template_tree.h"
+#include "engine/template/template_lex.h"
+#include "engine/template/template_tree.h"
 
 enum {
 	PARSE_DEPTH_MAX = 200,

@@ -1,6 +1,6 @@
-#include "engine/text/template_print.h"
+#include "engine/template/template_print.h"
 
-#include "engine/text/utf8.h"
+#include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <inttypes.h>

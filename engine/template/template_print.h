@@ -1,8 +1,8 @@
 /* Values as texts: Python's str and repr, and json.dumps. */
-#ifndef MOEFS_ENGINE_TEXT_TEMPLATE_PRINT_H
-#define MOEFS_ENGINE_TEXT_TEMPLATE_PRINT_H
+#ifndef MOEFS_ENGINE_TEMPLATE_TEMPLATE_PRINT_H
+#define MOEFS_ENGINE_TEMPLATE_TEMPLATE_PRINT_H
 
-#include "engine/text/template_value.h"
+#include "engine/template/template_value.h"
 
 /* As str() has it; undefined is nothing. */
 void print_value(struct run *r, struct writer *w, const struct value *v);

@@ -1,9 +1,9 @@
 /* The interpreter: statements write, expressions (template_eval.c) give values. */
-#include "engine/text/template_run.h"
+#include "engine/template/template_run.h"
 
-#include "engine/text/template_eval.h"
-#include "engine/text/template_loop.h"
-#include "engine/text/template_print.h"
+#include "engine/template/template_eval.h"
+#include "engine/template/template_loop.h"
+#include "engine/template/template_print.h"
 
 #include <errno.h>
 

@@ -1,6 +1,6 @@
-#include "engine/text/template_scope.h"
+#include "engine/template/template_scope.h"
 
-#include "engine/text/template_call.h"
+#include "engine/template/template_call.h"
 
 #include <errno.h>
 #include <string.h>

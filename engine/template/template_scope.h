@@ -1,9 +1,9 @@
 /* Names and their values while a template runs. A scope is a list of names; what a for or a macro
  * sets is gone with its scope, and only namespaces carry values out. */
-#ifndef MOEFS_ENGINE_TEXT_TEMPLATE_SCOPE_H
-#define MOEFS_ENGINE_TEXT_TEMPLATE_SCOPE_H
+#ifndef MOEFS_ENGINE_TEMPLATE_TEMPLATE_SCOPE_H
+#define MOEFS_ENGINE_TEMPLATE_TEMPLATE_SCOPE_H
 
-#include "engine/text/template_tree.h"
+#include "engine/template/template_tree.h"
 
 enum { RUN_DEPTH_MAX = 1000 }; /* of statements and expressions within one another */
 

@@ -1,11 +1,11 @@
 /* What can stand behind `is`. */
-#include "engine/text/template_call.h"
-#include "engine/text/template_operators.h"
+#include "engine/template/template_call.h"
+#include "engine/template/template_operators.h"
 
 #include <errno.h>
 #include <utf8proc.h>
 
-#include "engine/text/utf8.h"
+#include "engine/json/utf8.h"
 
 #define TEST(name, truth)                                                   \
 	static struct value is_##name(struct run *r, const struct value *v, \

@@ -1,7 +1,7 @@
-#include "engine/text/template_texts.h"
+#include "engine/template/template_texts.h"
 
-#include "engine/text/template_print.h"
-#include "engine/text/utf8.h"
+#include "engine/template/template_print.h"
+#include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* What filters and methods of texts have in common. */
-#ifndef MOEFS_ENGINE_TEXT_TEMPLATE_TEXTS_H
-#define MOEFS_ENGINE_TEXT_TEMPLATE_TEXTS_H
+#ifndef MOEFS_ENGINE_TEMPLATE_TEMPLATE_TEXTS_H
+#define MOEFS_ENGINE_TEMPLATE_TEMPLATE_TEXTS_H
 
-#include "engine/text/template_value.h"
+#include "engine/template/template_value.h"
 
 enum { AT_START = 1, AT_END = 2 };
 /* Without the characters of a set at its ends; NULL: without white space. */

@@ -1,8 +1,8 @@
 /* A template as a tree, made once by template_parse.c and read by template_run.c. */
-#ifndef MOEFS_ENGINE_TEXT_TEMPLATE_TREE_H
-#define MOEFS_ENGINE_TEXT_TEMPLATE_TREE_H
+#ifndef MOEFS_ENGINE_TEMPLATE_TEMPLATE_TREE_H
+#define MOEFS_ENGINE_TEMPLATE_TEMPLATE_TREE_H
 
-#include "engine/text/template_value.h"
+#include "engine/template/template_value.h"
 
 /* What the children are of each; lists are chained by `next`. */
 enum node_kind {

@@ -1,6 +1,6 @@
-#include "engine/text/template_value.h"
+#include "engine/template/template_value.h"
 
-#include "engine/text/json_value.h"
+#include "engine/json/json_value.h"
 
 #include <errno.h>
 #include <math.h>

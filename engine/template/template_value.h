@@ -4,11 +4,11 @@
  * failed: every function here then does nothing and gives undefined, so that who calls several asks
  * once. Texts know of each byte where it came from; that goes along through everything done to
  * them. Lists and objects do not change once another value can see them. */
-#ifndef MOEFS_ENGINE_TEXT_TEMPLATE_VALUE_H
-#define MOEFS_ENGINE_TEXT_TEMPLATE_VALUE_H
+#ifndef MOEFS_ENGINE_TEMPLATE_TEMPLATE_VALUE_H
+#define MOEFS_ENGINE_TEMPLATE_TEMPLATE_VALUE_H
 
-#include "engine/text/json.h"
-#include "engine/text/template.h"
+#include "engine/json/json.h"
+#include "engine/template/template.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* Building texts. */
-#include "engine/text/template_value.h"
-#include "engine/text/utf8.h"
+#include "engine/template/template_value.h"
+#include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <string.h>

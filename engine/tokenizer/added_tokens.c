@@ -4,11 +4,11 @@
  *
  * The tokens sorted by text are their own search tree: those that share the prefix read so far are
  * neighbours, and each further byte narrows the range by binary search. */
-#include "engine/text/added_tokens.h"
+#include "engine/tokenizer/added_tokens.h"
 
-#include "engine/text/stop.h"
-#include "engine/text/token_marks.h"
-#include "engine/text/utf8.h"
+#include "engine/tokenizer/stop.h"
+#include "engine/tokenizer/token_marks.h"
+#include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Tokens that are spelled literally in the text, such as <|im_start|>. */
-#ifndef MOEFS_ENGINE_TEXT_ADDED_TOKENS_H
-#define MOEFS_ENGINE_TEXT_ADDED_TOKENS_H
+#ifndef MOEFS_ENGINE_TOKENIZER_ADDED_TOKENS_H
+#define MOEFS_ENGINE_TOKENIZER_ADDED_TOKENS_H
 
 #include "cache/err.h"
 

@@ -7,10 +7,10 @@
  * file without a space. So the symbols are a doubly linked list and the pairs wait in a heap. An
  * entry is not taken out when a neighbour's merge destroys its pair; it is dropped when its turn
  * comes and the symbols are no longer those it was made of. */
-#include "engine/text/bpe.h"
+#include "engine/tokenizer/bpe.h"
 
-#include "engine/text/stop.h"
-#include "engine/text/utf8.h"
+#include "engine/tokenizer/stop.h"
+#include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* Merging a word's bytes, or characters, by rank (Sennrich et al. 2016) or by score (Kudo and
  * Richardson 2018). */
-#ifndef MOEFS_ENGINE_TEXT_BPE_H
-#define MOEFS_ENGINE_TEXT_BPE_H
+#ifndef MOEFS_ENGINE_TOKENIZER_BPE_H
+#define MOEFS_ENGINE_TOKENIZER_BPE_H
 
-#include "engine/text/token_list.h"
-#include "engine/text/vocabulary.h"
+#include "engine/tokenizer/token_list.h"
+#include "engine/tokenizer/vocabulary.h"
 
 #include <stdatomic.h>
 

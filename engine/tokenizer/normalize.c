@@ -7,10 +7,10 @@
  * ordering between them is done here. A long text goes through in pieces, cut where nothing
  * composes over the cut: that keeps what a character takes meanwhile small, and lets it end early.
  */
-#include "engine/text/normalize.h"
+#include "engine/tokenizer/normalize.h"
 
-#include "engine/text/stop.h"
-#include "engine/text/utf8.h"
+#include "engine/tokenizer/stop.h"
+#include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* What is done to a text before it is split: Unicode's normal form, spaces. */
-#ifndef MOEFS_ENGINE_TEXT_NORMALIZE_H
-#define MOEFS_ENGINE_TEXT_NORMALIZE_H
+#ifndef MOEFS_ENGINE_TOKENIZER_NORMALIZE_H
+#define MOEFS_ENGINE_TOKENIZER_NORMALIZE_H
 
 #include "cache/err.h"
 

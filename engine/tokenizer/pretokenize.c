@@ -7,10 +7,10 @@
  * call out between its parts, where its work is counted and `stop` is looked at. All such searches
  * of a text share an allowance proportional to its length: a published pattern passes a few times
  * over what it then takes as a word, at most seven of the 64 units for a byte. */
-#include "engine/text/pretokenize.h"
+#include "engine/tokenizer/pretokenize.h"
 
-#include "engine/text/stop.h"
-#include "engine/text/utf8.h"
+#include "engine/tokenizer/stop.h"
+#include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <pcre2.h>

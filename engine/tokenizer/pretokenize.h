@@ -1,8 +1,8 @@
 /* Splitting a text into words by a tokenizer's patterns. */
-#ifndef MOEFS_ENGINE_TEXT_PRETOKENIZE_H
-#define MOEFS_ENGINE_TEXT_PRETOKENIZE_H
+#ifndef MOEFS_ENGINE_TOKENIZER_PRETOKENIZE_H
+#define MOEFS_ENGINE_TOKENIZER_PRETOKENIZE_H
 
-#include "engine/text/split_pattern.h"
+#include "engine/tokenizer/split_pattern.h"
 
 #include <stdatomic.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
  * published with, whether that one composes characters (NFC), and whether a word that is a token
  * is taken whole. A name that is not here is refused: a text that is split nearly right is wrong.
  */
-#include "engine/text/split_names.h"
+#include "engine/tokenizer/split_names.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* How published tokenizers split text, by the names that GGUF files have for it. */
-#ifndef MOEFS_ENGINE_TEXT_SPLIT_NAMES_H
-#define MOEFS_ENGINE_TEXT_SPLIT_NAMES_H
+#ifndef MOEFS_ENGINE_TOKENIZER_SPLIT_NAMES_H
+#define MOEFS_ENGINE_TOKENIZER_SPLIT_NAMES_H
 
 #include <stdbool.h>
 

@@ -4,7 +4,7 @@
  * agree on what real patterns are made of, but not on everything: so a pattern is read first, what
  * is known to mean the same passes, \s and \S are spelled out (PCRE2's include U+180E), and the
  * rest is refused by name. */
-#include "engine/text/split_pattern.h"
+#include "engine/tokenizer/split_pattern.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* The patterns by which a tokenizer splits text into words, compiled. */
-#ifndef MOEFS_ENGINE_TEXT_SPLIT_PATTERN_H
-#define MOEFS_ENGINE_TEXT_SPLIT_PATTERN_H
+#ifndef MOEFS_ENGINE_TOKENIZER_SPLIT_PATTERN_H
+#define MOEFS_ENGINE_TOKENIZER_SPLIT_PATTERN_H
 
 #include "cache/err.h"
 

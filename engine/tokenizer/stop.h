@@ -1,6 +1,6 @@
 /* Ending early: what takes long looks now and then whether it is to go on. */
-#ifndef MOEFS_ENGINE_TEXT_STOP_H
-#define MOEFS_ENGINE_TEXT_STOP_H
+#ifndef MOEFS_ENGINE_TOKENIZER_STOP_H
+#define MOEFS_ENGINE_TOKENIZER_STOP_H
 
 #include "cache/err.h"
 

@@ -1,4 +1,4 @@
-#include "engine/text/token_list.h"
+#include "engine/tokenizer/token_list.h"
 
 #include <errno.h>
 #include <stdlib.h>

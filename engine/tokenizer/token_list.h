@@ -1,6 +1,6 @@
 /* A list of token ids that grows. */
-#ifndef MOEFS_ENGINE_TEXT_TOKEN_LIST_H
-#define MOEFS_ENGINE_TEXT_TOKEN_LIST_H
+#ifndef MOEFS_ENGINE_TOKENIZER_TOKEN_LIST_H
+#define MOEFS_ENGINE_TOKENIZER_TOKEN_LIST_H
 
 #include "cache/err.h"
 

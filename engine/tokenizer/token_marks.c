@@ -1,4 +1,4 @@
-#include "engine/text/token_marks.h"
+#include "engine/tokenizer/token_marks.h"
 
 #include <string.h>
 

@@ -3,8 +3,8 @@
  * Files say it only in part: tokens of thinking and tools are not marked special, so that they show
  * in answers, and are control tokens all the same. Others that are not special are ordinary text
  * (runs of white space, HTML's tags). */
-#ifndef MOEFS_ENGINE_TEXT_TOKEN_MARKS_H
-#define MOEFS_ENGINE_TEXT_TOKEN_MARKS_H
+#ifndef MOEFS_ENGINE_TOKENIZER_TOKEN_MARKS_H
+#define MOEFS_ENGINE_TOKENIZER_TOKEN_MARKS_H
 
 #include <stdbool.h>
 #include <stddef.h>

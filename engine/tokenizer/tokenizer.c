@@ -8,15 +8,15 @@
  *
  * tokenizer_json.c, tokenizer_gpt2.c and tokenizer_parts.c make a tokenizer, with
  * tokenizer_build.c. */
-#include "engine/text/tokenizer.h"
+#include "engine/tokenizer/tokenizer.h"
 
-#include "engine/text/normalize.h"
-#include "engine/text/pretokenize.h"
-#include "engine/text/stop.h"
-#include "engine/text/tokenizer_config.h"
-#include "engine/text/tokenizer_gpt2.h"
-#include "engine/text/tokenizer_json.h"
-#include "engine/text/utf8.h"
+#include "engine/tokenizer/normalize.h"
+#include "engine/tokenizer/pretokenize.h"
+#include "engine/tokenizer/stop.h"
+#include "engine/tokenizer/tokenizer_config.h"
+#include "engine/tokenizer/tokenizer_gpt2.h"
+#include "engine/tokenizer/tokenizer_json.h"
+#include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <stdio.h>

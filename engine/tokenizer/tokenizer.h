@@ -15,12 +15,12 @@
  *
  * A tokenizer is immutable once opened; any number of threads may use one at once.
  */
-#ifndef MOEFS_ENGINE_TEXT_TOKENIZER_H
-#define MOEFS_ENGINE_TEXT_TOKENIZER_H
+#ifndef MOEFS_ENGINE_TOKENIZER_TOKENIZER_H
+#define MOEFS_ENGINE_TOKENIZER_TOKENIZER_H
 
 #include "cache/err.h"
-#include "engine/text/token_list.h"
-#include "engine/text/token_marks.h"
+#include "engine/tokenizer/token_list.h"
+#include "engine/tokenizer/token_marks.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,10 +1,10 @@
 /* Building a tokenizer from what the readers of its two file layouts found: vocabulary, merges and
  * added tokens, with the checks that both need. */
-#include "engine/text/tokenizer_build.h"
+#include "engine/tokenizer/tokenizer_build.h"
 
-#include "engine/text/token_marks.h"
+#include "engine/tokenizer/token_marks.h"
 
-#include "engine/text/normalize.h"
+#include "engine/tokenizer/normalize.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,15 +2,15 @@
  *
  * Merges come before added tokens, and the normalizer before both. Building may fail half way:
  * tokenizer_free takes whatever there is. `name` is the file for errors. */
-#ifndef MOEFS_ENGINE_TEXT_TOKENIZER_BUILD_H
-#define MOEFS_ENGINE_TEXT_TOKENIZER_BUILD_H
+#ifndef MOEFS_ENGINE_TOKENIZER_TOKENIZER_BUILD_H
+#define MOEFS_ENGINE_TOKENIZER_TOKENIZER_BUILD_H
 
-#include "engine/text/added_tokens.h"
-#include "engine/text/bpe.h"
-#include "engine/text/json.h"
-#include "engine/text/normalize.h"
-#include "engine/text/split_pattern.h"
-#include "engine/text/vocabulary.h"
+#include "engine/tokenizer/added_tokens.h"
+#include "engine/tokenizer/bpe.h"
+#include "engine/json/json.h"
+#include "engine/tokenizer/normalize.h"
+#include "engine/tokenizer/split_pattern.h"
+#include "engine/tokenizer/vocabulary.h"
 
 /* The largest published tokenizer.json is about half of it. */
 enum { TOKENIZER_FILE_MAX = 64 << 20 };

@@ -1,4 +1,4 @@
-#include "engine/text/tokenizer_config.h"
+#include "engine/tokenizer/tokenizer_config.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* What tokenizer_config.json says beside the tokenizer itself: which tokens begin and end a text.
  */
-#ifndef MOEFS_ENGINE_TEXT_TOKENIZER_CONFIG_H
-#define MOEFS_ENGINE_TEXT_TOKENIZER_CONFIG_H
+#ifndef MOEFS_ENGINE_TOKENIZER_TOKENIZER_CONFIG_H
+#define MOEFS_ENGINE_TOKENIZER_TOKENIZER_CONFIG_H
 
-#include "engine/text/tokenizer_build.h"
+#include "engine/tokenizer/tokenizer_build.h"
 
 enum { CONFIG_FILE_MAX = 16 << 20 };
 

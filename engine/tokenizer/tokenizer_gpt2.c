@@ -2,11 +2,11 @@
  * not say: the class, which stands for a split pattern and a normaliser, and the added tokens.
  * Where the configuration does not list added tokens, older checkpoints have them in
  * added_tokens.json, and which of them are special in special_tokens_map.json. */
-#include "engine/text/tokenizer_gpt2.h"
+#include "engine/tokenizer/tokenizer_gpt2.h"
 
-#include "engine/text/split_names.h"
-#include "engine/text/tokenizer_config.h"
-#include "engine/text/utf8.h"
+#include "engine/tokenizer/split_names.h"
+#include "engine/tokenizer/tokenizer_config.h"
+#include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <limits.h>

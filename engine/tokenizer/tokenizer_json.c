@@ -2,9 +2,9 @@
  * ids is either understood or refused by name; a key that is not known might be such a part. Left
  * aside are `truncation` and `padding`, which transformers resets before it encodes, and what only
  * concerns offsets. */
-#include "engine/text/tokenizer_json.h"
+#include "engine/tokenizer/tokenizer_json.h"
 
-#include "engine/text/tokenizer_json_parts.h"
+#include "engine/tokenizer/tokenizer_json_parts.h"
 
 #include <errno.h>
 #include <stdlib.h>

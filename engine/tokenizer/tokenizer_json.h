@@ -1,8 +1,8 @@
 /* Reading tokenizer.json (Hugging Face tokenizers). */
-#ifndef MOEFS_ENGINE_TEXT_TOKENIZER_JSON_H
-#define MOEFS_ENGINE_TEXT_TOKENIZER_JSON_H
+#ifndef MOEFS_ENGINE_TOKENIZER_TOKENIZER_JSON_H
+#define MOEFS_ENGINE_TOKENIZER_TOKENIZER_JSON_H
 
-#include "engine/text/tokenizer_build.h"
+#include "engine/tokenizer/tokenizer_build.h"
 
 /* A tokenizer.json in memory, into a zeroed tokenizer. */
 int tokenizer_read_json(struct tokenizer *t, const char *text, size_t n, const char *name,

@@ -1,9 +1,9 @@
 /* The parts of a tokenizer.json around its model. Each is a row of a table with the keys that it
  * may have; what is not there is refused by name. Two kinds of tokenizer come of them: byte-level
  * ones (Radford et al. 2019) and those of pieces, where a space is U+2581 (SentencePiece). */
-#include "engine/text/tokenizer_json_parts.h"
+#include "engine/tokenizer/tokenizer_json_parts.h"
 
-#include "engine/text/split_names.h"
+#include "engine/tokenizer/split_names.h"
 
 #include <errno.h>
 #include <string.h>

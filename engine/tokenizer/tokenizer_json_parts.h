@@ -1,8 +1,8 @@
 /* The parts of a tokenizer.json around its model: what a text goes through before and after. */
-#ifndef MOEFS_ENGINE_TEXT_TOKENIZER_JSON_PARTS_H
-#define MOEFS_ENGINE_TEXT_TOKENIZER_JSON_PARTS_H
+#ifndef MOEFS_ENGINE_TOKENIZER_TOKENIZER_JSON_PARTS_H
+#define MOEFS_ENGINE_TOKENIZER_TOKENIZER_JSON_PARTS_H
 
-#include "engine/text/tokenizer_build.h"
+#include "engine/tokenizer/tokenizer_build.h"
 
 struct json_reader {
 	struct tokenizer *t;

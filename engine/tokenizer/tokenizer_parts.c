@@ -1,11 +1,11 @@
 /* A tokenizer from arrays of tokens, kinds, scores and merges: the vocabularies of GGUF files. What
  * a text goes through is not in such a file but in two names, of a model and of a way to split;
  * each stands for what the tokenizer was published with, and one that is not known is refused. */
-#include "engine/text/tokenizer_parts.h"
+#include "engine/tokenizer/tokenizer_parts.h"
 
-#include "engine/text/split_names.h"
-#include "engine/text/tokenizer_build.h"
-#include "engine/text/utf8.h"
+#include "engine/tokenizer/split_names.h"
+#include "engine/tokenizer/tokenizer_build.h"
+#include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* A tokenizer from arrays: what GGUF files hold of one, without knowing how they do. */
-#ifndef MOEFS_ENGINE_TEXT_TOKENIZER_PARTS_H
-#define MOEFS_ENGINE_TEXT_TOKENIZER_PARTS_H
+#ifndef MOEFS_ENGINE_TOKENIZER_TOKENIZER_PARTS_H
+#define MOEFS_ENGINE_TOKENIZER_TOKENIZER_PARTS_H
 
 #include "cache/err.h"
 

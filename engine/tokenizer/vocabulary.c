@@ -1,9 +1,9 @@
 /* Tokens by id and by bytes. A token's bytes are worked out once, when the file is read, so that
  * decoding is an array access. What merges may be made of is bpe.c's. */
-#include "engine/text/vocabulary.h"
+#include "engine/tokenizer/vocabulary.h"
 
-#include "engine/text/normalize.h"
-#include "engine/text/utf8.h"
+#include "engine/tokenizer/normalize.h"
+#include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>

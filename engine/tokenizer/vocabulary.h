@@ -1,7 +1,7 @@
 /* A tokenizer's tokens, by id and by bytes. vocabulary_free takes zeroed memory and what a failed
  * vocabulary_init or _add left. */
-#ifndef MOEFS_ENGINE_TEXT_VOCABULARY_H
-#define MOEFS_ENGINE_TEXT_VOCABULARY_H
+#ifndef MOEFS_ENGINE_TOKENIZER_VOCABULARY_H
+#define MOEFS_ENGINE_TOKENIZER_VOCABULARY_H
 
 #include "cache/err.h"
 

@@ -2,7 +2,7 @@
 #include "fs/gateway/answering.h"
 #include "fs/gateway/event_stream.h"
 #include "fs/gateway/gateway.h"
-#include "fs/gateway/messages.h"
+#include "fs/gateway/body/messages.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
 #ifndef MOEFS_FS_GATEWAY_ANSWERING_H
 #define MOEFS_FS_GATEWAY_ANSWERING_H
 
-#include "fs/gateway/turn.h"
-#include "fs/gateway/wanted.h"
+#include "fs/gateway/turn/turn.h"
+#include "fs/gateway/body/wanted.h"
 
 /* What a protocol does with what comes; each adds to `out` what is to be sent. In a stream these
  * are events; else nothing but what `end` adds, which is the body. */

@@ -1,7 +1,7 @@
 /* See failure.h. */
 #include "fs/gateway/failure.h"
-#include "fs/gateway/fields.h"
-#include "fs/gateway/tree.h"
+#include "fs/gateway/body/fields.h"
+#include "fs/gateway/turn/tree.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,11 +1,11 @@
 /* /tree/PATH: the tree's own files over HTTP, which is what the page has beyond the protocols. GET
  * reads one, as it grows if it does, or lists a folder; PUT writes one; POST makes a session and
  * DELETE removes it. */
-#include "fs/gateway/client.h"
+#include "fs/gateway/turn/client.h"
 #include "fs/gateway/gateway.h"
 #include "fs/gateway/handlers.h"
 #include "fs/gateway/place.h"
-#include "fs/gateway/tree.h"
+#include "fs/gateway/turn/tree.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -2,9 +2,9 @@
 #ifndef MOEFS_FS_GATEWAY_GATEWAY_H
 #define MOEFS_FS_GATEWAY_GATEWAY_H
 
-#include "fs/gateway/blocked.h"
+#include "fs/gateway/turn/blocked.h"
 #include "fs/gateway/options.h"
-#include "fs/gateway/removal.h"
+#include "fs/gateway/turn/removal.h"
 
 #include <stdatomic.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* See listing.h. */
 #include "fs/gateway/listing.h"
-#include "fs/gateway/fields.h"
+#include "fs/gateway/body/fields.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -6,16 +6,16 @@
  * life: options, the socket, the listener, and at SIGTERM or SIGINT all of that back. Only this
  * file prints and only main exits. */
 #include "fs/base/standard.h"
-#include "fs/gateway/gate.h"
+#include "fs/gateway/turn/gate.h"
 #include "fs/gateway/identity.h"
-#include "fs/gateway/kept.h"
+#include "fs/gateway/turn/kept.h"
 #include "fs/gateway/keys.h"
 #include "fs/gateway/listen.h"
 #include "fs/gateway/options_help.h"
-#include "fs/gateway/responses_kept.h"
+#include "fs/gateway/responses/responses_kept.h"
 #include "fs/gateway/server.h"
-#include "fs/gateway/tree.h"
-#include "fs/gateway/turn.h"
+#include "fs/gateway/turn/tree.h"
+#include "fs/gateway/turn/turn.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -8,7 +8,7 @@
 #define MOEFS_FS_GATEWAY_PLACE_H
 
 #include "fs/gateway/request.h"
-#include "fs/gateway/tree.h"
+#include "fs/gateway/turn/tree.h"
 
 #include <limits.h>
 

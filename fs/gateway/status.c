@@ -1,9 +1,9 @@
 /* GET /health and /metrics: how it is, for who watches over it. Neither tells of conversations. */
-#include "fs/gateway/gate.h"
+#include "fs/gateway/turn/gate.h"
 #include "fs/gateway/gateway.h"
 #include "fs/gateway/handlers.h"
-#include "fs/gateway/kept.h"
-#include "fs/gateway/tree.h"
+#include "fs/gateway/turn/kept.h"
+#include "fs/gateway/turn/tree.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #include "engine/model.h"
 #include "engine/serve/params.h"
 #include "engine/session.h"
-#include "engine/text/tokenizer.h"
+#include "engine/tokenizer/tokenizer.h"
 #include "tests/bench/bench.h"
 
 #include <errno.h>

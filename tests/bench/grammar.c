@@ -1,7 +1,7 @@
 /* What holding an answer to a form costs: a mask for each token, of a whole vocabulary. */
 #include "tests/bench/bench.h"
 
-#include "engine/text/grammar.h"
+#include "engine/grammar/grammar.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * is the other way round: a BF16 checkpoint in OUT, and no store. With --gguf OUT is a single file
  * that says all of it. */
 #include "engine/source/identity.h"
-#include "engine/text/json.h"
+#include "engine/json/json.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/synthetic.h"
 #include "tests/bench/synthetic_gguf.h"

@@ -1,7 +1,7 @@
 /* moefs-bench page: how long it takes to render a long conversation by a model's template and to
  * encode it, which is what a turn waits for before the first token is computed. */
-#include "engine/text/chat_template.h"
-#include "engine/text/token_list.h"
+#include "engine/template/chat_template.h"
+#include "engine/tokenizer/token_list.h"
 #include "tests/bench/bench.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
  *
  * The first byte says the form and how the answer begins; the source ends at the first NUL, the
  * text follows. */
-#include "engine/text/grammar.h"
+#include "engine/grammar/grammar.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* libFuzzer on the reader of JSON: any bytes are a document or an error in words, and of a document
  * every value can be reached, as often as its list or object says, and read to its end. */
-#include "engine/text/json.h"
+#include "engine/json/json.h"
 
 #include <stdlib.h>
 #include <string.h>

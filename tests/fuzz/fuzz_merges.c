@@ -1,7 +1,7 @@
 /* libFuzzer on merges.txt, beside a vocabulary of single bytes and of all words of up to five a and
  * b: any bytes are an error in words, or merges by which every text is encoded to tokens that spell
  * it. */
-#include "engine/text/tokenizer.h"
+#include "engine/tokenizer/tokenizer.h"
 #include "tests/fuzz/folder.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

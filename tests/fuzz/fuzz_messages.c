@@ -1,6 +1,6 @@
 /* libFuzzer on messages.json: any bytes are refused in words, or a conversation that is written and
  * read back the same, and can be given to a template. */
-#include "engine/text/messages.h"
+#include "engine/template/messages.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,15 +1,15 @@
 /* libFuzzer on the bodies of requests: any bytes are refused in words, or give messages, tools and
  * params that can be written, and messages that are taken once are taken again and give the same.
  */
-#include "fs/gateway/anthropic.h"
-#include "fs/gateway/chat.h"
-#include "fs/gateway/fields.h"
+#include "fs/gateway/anthropic/anthropic.h"
+#include "fs/gateway/openai/chat.h"
+#include "fs/gateway/body/fields.h"
 #include "fs/gateway/gateway.h"
-#include "fs/gateway/kept.h"
-#include "fs/gateway/messages.h"
-#include "fs/gateway/openai.h"
+#include "fs/gateway/turn/kept.h"
+#include "fs/gateway/body/messages.h"
+#include "fs/gateway/openai/openai.h"
 #include "fs/gateway/request_way.h"
-#include "fs/gateway/responses.h"
+#include "fs/gateway/responses/responses.h"
 #include "fs/gateway/routes.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* libFuzzer on answers: whatever a model writes, in whatever form and pieces, is taken apart the
  * same way, what was given out stays, and arguments are JSON objects. The first byte says how
  * thinking begins and how long pieces are, the second the form. */
-#include "engine/text/split.h"
+#include "engine/answer/split.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* libFuzzer on chat templates: any bytes are an error in words, or a template that renders a
  * conversation to a text, or to an error in words. */
-#include "engine/text/json.h"
-#include "engine/text/template.h"
+#include "engine/json/json.h"
+#include "engine/template/template.h"
 
 #include <stdlib.h>
 #include <string.h>

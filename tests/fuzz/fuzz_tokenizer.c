@@ -1,6 +1,6 @@
 /* libFuzzer on tokenizer.json. Input that opens is used, too: a text with what the pipeline cares
  * about is encoded, and every token's bytes are read. */
-#include "engine/text/tokenizer.h"
+#include "engine/tokenizer/tokenizer.h"
 
 #include <stdint.h>
 #include <stdlib.h>

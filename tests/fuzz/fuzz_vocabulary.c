@@ -2,8 +2,8 @@
  * a tokenizer by which texts are encoded to tokens that spell them. The first byte picks model and
  * split; then come tokens, each a kind, a score, a length and so many bytes, up to an empty one;
  * the rest are merges, one a line. */
-#include "engine/text/tokenizer.h"
-#include "engine/text/tokenizer_parts.h"
+#include "engine/tokenizer/tokenizer.h"
+#include "engine/tokenizer/tokenizer_parts.h"
 
 #include <errno.h>
 #include <math.h>

@@ -9,7 +9,7 @@
  * Where it is the fixture's architecture that matters, tests/unit/script_help.h makes it say a few
  * tokens. */
 #include "engine/family/generation.h"
-#include "engine/text/json.h"
+#include "engine/json/json.h"
 #include "tests/scripted/weights.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 #include "tests/scripted/script.h"
-#include "engine/text/json.h"
+#include "engine/json/json.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@
 #ifndef MOEFS_TESTS_SCRIPTED_SCRIPT_H
 #define MOEFS_TESTS_SCRIPTED_SCRIPT_H
 
-#include "engine/text/tokenizer.h"
+#include "engine/tokenizer/tokenizer.h"
 
 struct script_entry {
 	struct token_list tokens; /* of both */

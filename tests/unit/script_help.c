@@ -2,7 +2,7 @@
 #include "script_help.h"
 
 #include "checkpoint_help.h"
-#include "engine/text/tokenizer.h"
+#include "engine/tokenizer/tokenizer.h"
 #include "golden.h"
 
 #include <json-c/json.h>

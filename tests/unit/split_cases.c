@@ -1,7 +1,7 @@
 #include "tests/unit/split_cases.h"
 
-#include "engine/text/split_channels.h"
-#include "engine/text/split_pairs.h"
+#include "engine/answer/split_channels.h"
+#include "engine/answer/split_pairs.h"
 #include "tests/unit/tokenizer_help.h"
 
 #include <string.h>

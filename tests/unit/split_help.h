@@ -2,7 +2,7 @@
 #ifndef MOEFS_TESTS_SPLIT_HELP_H
 #define MOEFS_TESTS_SPLIT_HELP_H
 
-#include "engine/text/split.h"
+#include "engine/answer/split.h"
 
 /* Feeds a text in pieces, as a detokeniser hands them on: `ends` are offsets, `count` of them. What
  * came out before must stay. The form may be NULL, as of split_form_named. */

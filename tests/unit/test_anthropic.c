@@ -1,7 +1,7 @@
 /* Anthropic's messages: what a request comes to, and what an answer is written as. */
-#include "fs/gateway/anthropic.h"
-#include "fs/gateway/characters.h"
-#include "fs/gateway/offered.h"
+#include "fs/gateway/anthropic/anthropic.h"
+#include "fs/gateway/body/characters.h"
+#include "fs/gateway/body/offered.h"
 #include "fs/gateway/problem.h"
 #include "tests/unit/json_help.h"
 

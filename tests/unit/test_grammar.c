@@ -3,8 +3,8 @@
 #include "tests/unit/schema_help.h"
 #include "tests/unit/tokenizer_help.h"
 
-#include "engine/text/grammar.h"
-#include "engine/text/json.h"
+#include "engine/grammar/grammar.h"
+#include "engine/json/json.h"
 #include "random.h"
 
 #include <errno.h>

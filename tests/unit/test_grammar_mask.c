@@ -1,7 +1,7 @@
 /* Masks of a vocabulary: each is what reading every token by itself gives. */
 #include "tests/unit/tokenizer_help.h"
 
-#include "engine/text/grammar.h"
+#include "engine/grammar/grammar.h"
 #include "random.h"
 
 #include <math.h>

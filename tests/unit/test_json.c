@@ -1,5 +1,5 @@
 /* JSON within bounds: what is taken, what is refused, and that the sentences name file and key. */
-#include "engine/text/json.h"
+#include "engine/json/json.h"
 #include "memory_help.h"
 
 #include <errno.h>

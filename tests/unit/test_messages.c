@@ -2,7 +2,7 @@
 #include "tests/unit/golden.h"
 #include "tests/unit/tokenizer_help.h"
 
-#include "engine/text/chat_template.h"
+#include "engine/template/chat_template.h"
 
 #include <errno.h>
 #include <setjmp.h>

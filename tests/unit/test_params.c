@@ -1,6 +1,6 @@
 /* A session's params: names, ranges, words, and that a value reads back as it would be written. */
 #include "engine/serve/params.h"
-#include "engine/text/stream.h"
+#include "engine/answer/stream.h"
 #include "engine/session.h"
 
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* OpenAI's responses: what a request comes to, and what an answer is written as. */
-#include "fs/gateway/responses.h"
-#include "fs/gateway/responses_kept.h"
+#include "fs/gateway/responses/responses.h"
+#include "fs/gateway/responses/responses_kept.h"
 #include "tests/unit/json_help.h"
 
 #include <errno.h>

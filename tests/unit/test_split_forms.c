@@ -1,11 +1,11 @@
 /* How each family writes thoughts and calls: however the text is cut, well-formed calls are calls
  * and all else stays as it is. */
-#include "engine/text/utf8.h"
+#include "engine/json/utf8.h"
 #include "tests/unit/split_cases.h"
 #include "tests/unit/tokenizer_help.h"
 
-#include "engine/text/split_channels.h"
-#include "engine/text/token_marks.h"
+#include "engine/answer/split_channels.h"
+#include "engine/tokenizer/token_marks.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,7 +4,7 @@
 #include "tests/unit/split_help.h"
 #include "tests/unit/tokenizer_help.h"
 
-#include "engine/text/chat_template.h"
+#include "engine/template/chat_template.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* Text as it streams out: nothing lost, nothing after a stop text, no half characters. Random texts
  * are held against a reference that sees the whole text at once. */
-#include "engine/text/stream.h"
+#include "engine/answer/stream.h"
 #include "engine/serve/params.h"
 #include "random.h"
 

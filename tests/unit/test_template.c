@@ -2,8 +2,8 @@
  * decides by itself. */
 #include "tests/unit/tokenizer_help.h"
 
-#include "engine/text/json.h"
-#include "engine/text/template.h"
+#include "engine/json/json.h"
+#include "engine/template/template.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -4,7 +4,7 @@
 
 #include "engine/family/gguf_tokenizer.h"
 #include "engine/source/gguf.h"
-#include "engine/text/tokenizer.h"
+#include "engine/tokenizer/tokenizer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,10 +2,10 @@
  * and what files may not be is test_tokenizer_files.c's. */
 #include "tests/unit/tokenizer_help.h"
 
-#include "engine/text/json.h"
-#include "engine/text/bpe.h"
-#include "engine/text/normalize.h"
-#include "engine/text/utf8.h"
+#include "engine/json/json.h"
+#include "engine/tokenizer/bpe.h"
+#include "engine/tokenizer/normalize.h"
+#include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -2,8 +2,8 @@
  * whose sentence names what it is about. */
 #include "tests/unit/tokenizer_help.h"
 
-#include "engine/text/split_names.h"
-#include "engine/text/split_pattern.h"
+#include "engine/tokenizer/split_names.h"
+#include "engine/tokenizer/split_pattern.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -3,8 +3,8 @@
 
 #include "engine/family/gguf_tokenizer.h"
 #include "engine/source/gguf.h"
-#include "engine/text/tokenizer_build.h"
-#include "engine/text/utf8.h"
+#include "engine/tokenizer/tokenizer_build.h"
+#include "engine/json/utf8.h"
 #include "random.h"
 
 #include <setjmp.h>

@@ -4,8 +4,8 @@
 
 #include "engine/family/gguf_tokenizer.h"
 #include "engine/source/gguf.h"
-#include "engine/text/stream.h"
-#include "engine/text/tokenizer_parts.h"
+#include "engine/answer/stream.h"
+#include "engine/tokenizer/tokenizer_parts.h"
 #include "random.h"
 
 #include <errno.h>

@@ -2,8 +2,8 @@
  * golden numbers. */
 #include "tests/unit/tokenizer_help.h"
 
-#include "engine/text/json.h"
-#include "engine/text/tokenizer.h"
+#include "engine/json/json.h"
+#include "engine/tokenizer/tokenizer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,10 +3,10 @@
  * it ends when it is told to stop. */
 #include "tests/unit/tokenizer_help.h"
 
-#include "engine/text/normalize.h"
-#include "engine/text/pretokenize.h"
-#include "engine/text/split_names.h"
-#include "engine/text/tokenizer_build.h"
+#include "engine/tokenizer/normalize.h"
+#include "engine/tokenizer/pretokenize.h"
+#include "engine/tokenizer/split_names.h"
+#include "engine/tokenizer/tokenizer_build.h"
 #include "memory_help.h"
 #include "random.h"
 

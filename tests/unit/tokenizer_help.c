@@ -1,6 +1,6 @@
 #include "tests/unit/tokenizer_help.h"
 
-#include "engine/text/json.h"
+#include "engine/json/json.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
 #ifndef MOEFS_TESTS_TOKENIZER_HELP_H
 #define MOEFS_TESTS_TOKENIZER_HELP_H
 
-#include "engine/text/tokenizer.h"
+#include "engine/tokenizer/tokenizer.h"
 
 #include <json-c/json.h>
 #include <stdbool.h>

@@ -1,9 +1,9 @@
 /* Anthropic's /v1/messages: from its body to what is wanted of a session, and from an answer to its
  * events or its message. Nothing here knows of HTTP or of files. */
-#ifndef MOEFS_FS_GATEWAY_ANTHROPIC_H
-#define MOEFS_FS_GATEWAY_ANTHROPIC_H
+#ifndef MOEFS_FS_GATEWAY_ANTHROPIC_ANTHROPIC_H
+#define MOEFS_FS_GATEWAY_ANTHROPIC_ANTHROPIC_H
 
-#include "fs/gateway/wanted.h"
+#include "fs/gateway/body/wanted.h"
 
 struct dialog;
 

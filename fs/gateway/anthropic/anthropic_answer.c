@@ -2,7 +2,7 @@
  *
  * Thoughts come before the text and calls where they come; each is a block, and a block is closed
  * before the next one opens. */
-#include "fs/gateway/anthropic.h"
+#include "fs/gateway/anthropic/anthropic.h"
 
 #include <inttypes.h>
 #include <stdio.h>

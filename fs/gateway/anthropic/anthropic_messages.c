@@ -1,6 +1,6 @@
 /* The system's text and the messages of /v1/messages, block by block. See anthropic.h. */
-#include "fs/gateway/anthropic.h"
-#include "fs/gateway/dialog.h"
+#include "fs/gateway/anthropic/anthropic.h"
+#include "fs/gateway/body/dialog.h"
 
 #include <errno.h>
 #include <stdio.h>

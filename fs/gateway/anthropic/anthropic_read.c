@@ -2,9 +2,9 @@
  *
  * What says nothing to a model is taken and left: metadata, cache_control, service_tier,
  * context_management, and keys that are not known. */
-#include "fs/gateway/anthropic.h"
-#include "fs/gateway/offered.h"
-#include "fs/gateway/dialog.h"
+#include "fs/gateway/anthropic/anthropic.h"
+#include "fs/gateway/body/offered.h"
+#include "fs/gateway/body/dialog.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* POST /v1/messages and /v1/messages/count_tokens. */
-#include "fs/gateway/anthropic.h"
+#include "fs/gateway/anthropic/anthropic.h"
 #include "fs/gateway/answering.h"
 #include "fs/gateway/handlers.h"
 

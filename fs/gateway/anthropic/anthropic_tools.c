@@ -2,8 +2,8 @@
  *
  * Deferred tools (defer_loading) are on offer once a tool_reference in the conversation has named
  * them, and not before. What a service would run is refused in words. */
-#include "fs/gateway/anthropic.h"
-#include "fs/gateway/offered.h"
+#include "fs/gateway/anthropic/anthropic.h"
+#include "fs/gateway/body/offered.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* See characters.h. */
-#include "fs/gateway/characters.h"
+#include "fs/gateway/body/characters.h"
 
 #include <stdint.h>
 

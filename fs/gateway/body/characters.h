@@ -1,6 +1,6 @@
 /* What is sent is UTF-8, whatever a model says: it may draw a byte that begins no character. */
-#ifndef MOEFS_FS_GATEWAY_CHARACTERS_H
-#define MOEFS_FS_GATEWAY_CHARACTERS_H
+#ifndef MOEFS_FS_GATEWAY_BODY_CHARACTERS_H
+#define MOEFS_FS_GATEWAY_BODY_CHARACTERS_H
 
 #include "fs/base/text.h"
 

@@ -1,6 +1,6 @@
 /* See dialog.h. */
-#include "fs/gateway/dialog.h"
-#include "fs/gateway/wanted.h"
+#include "fs/gateway/body/dialog.h"
+#include "fs/gateway/body/wanted.h"
 
 #include <string.h>
 

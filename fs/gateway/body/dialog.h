@@ -1,8 +1,8 @@
 /* Messages put together from the pieces that a request brings them in: what one speaker says in
  * several messages or blocks becomes one message, since many templates take speakers only in turn.
  */
-#ifndef MOEFS_FS_GATEWAY_DIALOG_H
-#define MOEFS_FS_GATEWAY_DIALOG_H
+#ifndef MOEFS_FS_GATEWAY_BODY_DIALOG_H
+#define MOEFS_FS_GATEWAY_BODY_DIALOG_H
 
 #include "fs/base/text.h"
 

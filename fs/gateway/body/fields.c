@@ -1,5 +1,5 @@
 /* Fields, checked. See fields.h. */
-#include "fs/gateway/fields.h"
+#include "fs/gateway/body/fields.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* The fields of a request's body, checked. A field that is missing or null is not there: 0.
  * Otherwise 1 and the value, or -1 and the refusal in words. */
-#ifndef MOEFS_FS_GATEWAY_FIELDS_H
-#define MOEFS_FS_GATEWAY_FIELDS_H
+#ifndef MOEFS_FS_GATEWAY_BODY_FIELDS_H
+#define MOEFS_FS_GATEWAY_BODY_FIELDS_H
 
 #include "fs/gateway/problem.h"
 

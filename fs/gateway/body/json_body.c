@@ -1,5 +1,5 @@
 /* Reading bodies and writing answers and events with json-c; see wanted.h. */
-#include "fs/gateway/wanted.h"
+#include "fs/gateway/body/wanted.h"
 
 #include <errno.h>
 #include <string.h>

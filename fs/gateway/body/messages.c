@@ -1,7 +1,7 @@
 /* Messages and tools, checked and brought into the tree's form. See messages.h. */
-#include "fs/gateway/messages.h"
-#include "fs/gateway/fields.h"
-#include "fs/gateway/offered.h"
+#include "fs/gateway/body/messages.h"
+#include "fs/gateway/body/fields.h"
+#include "fs/gateway/body/offered.h"
 #include "fs/base/text.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Messages as clients write them, in the tree's form: what messages.json has, and nothing else. */
-#ifndef MOEFS_FS_GATEWAY_MESSAGES_H
-#define MOEFS_FS_GATEWAY_MESSAGES_H
+#ifndef MOEFS_FS_GATEWAY_BODY_MESSAGES_H
+#define MOEFS_FS_GATEWAY_BODY_MESSAGES_H
 
 #include "fs/gateway/problem.h"
 

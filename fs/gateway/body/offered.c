@@ -1,6 +1,6 @@
 /* See offered.h. */
-#include "fs/gateway/offered.h"
-#include "fs/gateway/wanted.h"
+#include "fs/gateway/body/offered.h"
+#include "fs/gateway/body/wanted.h"
 
 #include <errno.h>
 #include <string.h>

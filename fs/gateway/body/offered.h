@@ -1,7 +1,7 @@
 /* Tools on offer, whatever the protocol: their names and schemas, and whether a conversation has a
  * result for each call. */
-#ifndef MOEFS_FS_GATEWAY_OFFERED_H
-#define MOEFS_FS_GATEWAY_OFFERED_H
+#ifndef MOEFS_FS_GATEWAY_BODY_OFFERED_H
+#define MOEFS_FS_GATEWAY_BODY_OFFERED_H
 
 #include "cache/err.h"
 

@@ -1,8 +1,8 @@
 /* What a request asks of a session, whatever protocol it came in: the texts of its messages.json
  * and tools.json, its params, and what the answer is to look like. Made of a body by
  * anthropic_read.c and responses_read.c, written into a session's files by who runs the request. */
-#ifndef MOEFS_FS_GATEWAY_WANTED_H
-#define MOEFS_FS_GATEWAY_WANTED_H
+#ifndef MOEFS_FS_GATEWAY_BODY_WANTED_H
+#define MOEFS_FS_GATEWAY_BODY_WANTED_H
 
 #include "cache/err.h"
 #include "fs/base/text.h"

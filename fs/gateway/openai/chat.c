@@ -1,9 +1,9 @@
 /* POST /v1/chat/completions. */
-#include "fs/gateway/chat.h"
-#include "fs/gateway/fields.h"
+#include "fs/gateway/openai/chat.h"
+#include "fs/gateway/body/fields.h"
 #include "fs/gateway/gateway.h"
 #include "fs/gateway/handlers.h"
-#include "fs/gateway/messages.h"
+#include "fs/gateway/body/messages.h"
 
 #include <inttypes.h>
 #include <stdio.h>

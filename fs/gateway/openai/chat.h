@@ -1,9 +1,9 @@
 /* A chat completion from its request to its answer, in one piece (chat.c) or as a stream
  * (chat_stream.c). */
-#ifndef MOEFS_FS_GATEWAY_CHAT_H
-#define MOEFS_FS_GATEWAY_CHAT_H
+#ifndef MOEFS_FS_GATEWAY_OPENAI_CHAT_H
+#define MOEFS_FS_GATEWAY_OPENAI_CHAT_H
 
-#include "fs/gateway/openai.h"
+#include "fs/gateway/openai/openai.h"
 
 struct chat {
 	struct gateway *gateway;

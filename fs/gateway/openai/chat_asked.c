@@ -1,8 +1,8 @@
 /* What a chat completion is asked, field by field, and its turns' beginning and end. See chat.h. */
-#include "fs/gateway/chat.h"
-#include "fs/gateway/fields.h"
+#include "fs/gateway/openai/chat.h"
+#include "fs/gateway/body/fields.h"
 #include "fs/gateway/gateway.h"
-#include "fs/gateway/messages.h"
+#include "fs/gateway/body/messages.h"
 
 #include <inttypes.h>
 #include <stdio.h>

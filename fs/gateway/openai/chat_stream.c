@@ -1,6 +1,6 @@
 /* A chat completion as a stream of events: chunks with what is new, `[DONE]` at the end. */
-#include "fs/gateway/chat.h"
-#include "fs/gateway/fields.h"
+#include "fs/gateway/openai/chat.h"
+#include "fs/gateway/body/fields.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* The tools of a chat completion and which of them is to be called. See chat.h. */
 #include "fs/gateway/answering.h"
-#include "fs/gateway/chat.h"
-#include "fs/gateway/fields.h"
-#include "fs/gateway/offered.h"
+#include "fs/gateway/openai/chat.h"
+#include "fs/gateway/body/fields.h"
+#include "fs/gateway/body/offered.h"
 
 #include <string.h>
 

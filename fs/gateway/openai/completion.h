@@ -1,9 +1,9 @@
 /* A text that goes on: from its request (completion_asked.c) by its choices (completion_choice.c)
  * to its answer, in one piece or as a stream (completions.c). */
-#ifndef MOEFS_FS_GATEWAY_COMPLETION_H
-#define MOEFS_FS_GATEWAY_COMPLETION_H
+#ifndef MOEFS_FS_GATEWAY_OPENAI_COMPLETION_H
+#define MOEFS_FS_GATEWAY_OPENAI_COMPLETION_H
 
-#include "fs/gateway/openai.h"
+#include "fs/gateway/openai/openai.h"
 
 #include <time.h>
 

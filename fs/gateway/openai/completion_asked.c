@@ -1,9 +1,9 @@
 /* What a completion is asked, field by field, and its turns' beginning and end. See completion.h.
  */
-#include "fs/gateway/characters.h"
-#include "fs/gateway/completion.h"
-#include "fs/gateway/fields.h"
-#include "fs/gateway/tokens.h"
+#include "fs/gateway/body/characters.h"
+#include "fs/gateway/openai/completion.h"
+#include "fs/gateway/body/fields.h"
+#include "fs/gateway/openai/tokens.h"
 
 #include <inttypes.h>
 #include <limits.h>

@@ -1,8 +1,8 @@
 /* The choices of a completion, and their log-probabilities. See completion.h. */
-#include "fs/gateway/characters.h"
-#include "fs/gateway/completion.h"
-#include "fs/gateway/fields.h"
-#include "fs/gateway/tokens.h"
+#include "fs/gateway/body/characters.h"
+#include "fs/gateway/openai/completion.h"
+#include "fs/gateway/body/fields.h"
+#include "fs/gateway/openai/tokens.h"
 
 #include <string.h>
 

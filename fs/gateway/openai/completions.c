@@ -1,6 +1,6 @@
 /* POST /v1/completions: a text goes to the model as it stands, and goes on. */
-#include "fs/gateway/completion.h"
-#include "fs/gateway/fields.h"
+#include "fs/gateway/openai/completion.h"
+#include "fs/gateway/body/fields.h"
 #include "fs/gateway/handlers.h"
 
 #include <stdio.h>

@@ -2,8 +2,8 @@
 #include "fs/gateway/gateway.h"
 #include "fs/gateway/handlers.h"
 #include "fs/gateway/listing.h"
-#include "fs/gateway/tree.h"
-#include "fs/gateway/turn.h"
+#include "fs/gateway/turn/tree.h"
+#include "fs/gateway/turn/turn.h"
 
 #include <errno.h>
 #include <stdint.h>

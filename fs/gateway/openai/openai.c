@@ -1,6 +1,6 @@
 /* What OpenAI's endpoints have in common. See openai.h. */
-#include "fs/gateway/openai.h"
-#include "fs/gateway/fields.h"
+#include "fs/gateway/openai/openai.h"
+#include "fs/gateway/body/fields.h"
 
 #include <inttypes.h>
 #include <limits.h>

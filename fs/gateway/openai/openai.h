@@ -1,9 +1,9 @@
 /* What OpenAI's endpoints have in common. */
-#ifndef MOEFS_FS_GATEWAY_OPENAI_H
-#define MOEFS_FS_GATEWAY_OPENAI_H
+#ifndef MOEFS_FS_GATEWAY_OPENAI_OPENAI_H
+#define MOEFS_FS_GATEWAY_OPENAI_OPENAI_H
 
 #include "fs/gateway/event_stream.h"
-#include "fs/gateway/turn.h"
+#include "fs/gateway/turn/turn.h"
 
 #include <time.h>
 

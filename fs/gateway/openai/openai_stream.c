@@ -1,5 +1,5 @@
 /* What chat's and completions' streams say where they fail, and while nothing comes. */
-#include "fs/gateway/openai.h"
+#include "fs/gateway/openai/openai.h"
 
 void openai_fail(void *of, const struct problem *p, struct text *out)
 {

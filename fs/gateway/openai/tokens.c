@@ -1,12 +1,12 @@
 /* Tokens: POST /tokenize and /detokenize, and what completions need of them. */
-#include "fs/gateway/characters.h"
+#include "fs/gateway/body/characters.h"
 #include "fs/gateway/failure.h"
-#include "fs/gateway/tokens.h"
-#include "fs/gateway/fields.h"
+#include "fs/gateway/openai/tokens.h"
+#include "fs/gateway/body/fields.h"
 #include "fs/gateway/gateway.h"
 #include "fs/gateway/handlers.h"
-#include "fs/gateway/tree.h"
-#include "fs/gateway/turn.h"
+#include "fs/gateway/turn/tree.h"
+#include "fs/gateway/turn/turn.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* From text to tokens and back, and how likely each is, by the tree's files that are asked. */
-#ifndef MOEFS_FS_GATEWAY_TOKENS_H
-#define MOEFS_FS_GATEWAY_TOKENS_H
+#ifndef MOEFS_FS_GATEWAY_OPENAI_TOKENS_H
+#define MOEFS_FS_GATEWAY_OPENAI_TOKENS_H
 
 #include "fs/gateway/request.h"
 

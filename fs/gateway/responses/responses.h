@@ -1,10 +1,10 @@
 /* OpenAI's /v1/responses: from its body to what is wanted of a session, and from an answer to its
  * events or its response. Nothing here knows of HTTP or of files. */
-#ifndef MOEFS_FS_GATEWAY_RESPONSES_H
-#define MOEFS_FS_GATEWAY_RESPONSES_H
+#ifndef MOEFS_FS_GATEWAY_RESPONSES_RESPONSES_H
+#define MOEFS_FS_GATEWAY_RESPONSES_RESPONSES_H
 
-#include "fs/gateway/dialog.h"
-#include "fs/gateway/wanted.h"
+#include "fs/gateway/body/dialog.h"
+#include "fs/gateway/body/wanted.h"
 
 /* What earlier responses left: each gives a new reference, or NULL where it is not kept. */
 struct responses_past {

@@ -2,7 +2,7 @@
  *
  * An item's id is made of its response's and its place there, so that a reference to it finds it.
  */
-#include "fs/gateway/responses.h"
+#include "fs/gateway/responses/responses.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* The items of /v1/responses, which are a conversation's messages in smaller pieces: a reasoning, a
  * message and calls that follow each other are one answer. See responses.h. */
-#include "fs/gateway/responses.h"
+#include "fs/gateway/responses/responses.h"
 
 #include <errno.h>
 #include <stdio.h>

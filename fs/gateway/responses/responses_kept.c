@@ -1,6 +1,6 @@
 /* See responses_kept.h. A ring: the newest takes the place of the oldest. They are kept as texts,
  * whose sizes are known, and which no two threads share as they would objects. */
-#include "fs/gateway/responses_kept.h"
+#include "fs/gateway/responses/responses_kept.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* The newest responses, so that another can go on from one of them by its name. They lie in this
  * process's memory, bounded in their number and bytes; whoever's they are has them alone. Any
  * thread. */
-#ifndef MOEFS_FS_GATEWAY_RESPONSES_KEPT_H
-#define MOEFS_FS_GATEWAY_RESPONSES_KEPT_H
+#ifndef MOEFS_FS_GATEWAY_RESPONSES_RESPONSES_KEPT_H
+#define MOEFS_FS_GATEWAY_RESPONSES_RESPONSES_KEPT_H
 
 #include <json-c/json.h>
 #include <stdbool.h>

@@ -2,8 +2,8 @@
  *
  * What says nothing to a model is taken and said again (metadata, user, keys of caches and the
  * like); keys that are not known are left. */
-#include "fs/gateway/offered.h"
-#include "fs/gateway/responses.h"
+#include "fs/gateway/body/offered.h"
+#include "fs/gateway/responses/responses.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -4,10 +4,10 @@
 #include "fs/gateway/gateway.h"
 #include "fs/gateway/handlers.h"
 #include "fs/gateway/listing.h"
-#include "fs/gateway/openai.h"
-#include "fs/gateway/responses.h"
-#include "fs/gateway/responses_kept.h"
-#include "fs/gateway/tree.h"
+#include "fs/gateway/openai/openai.h"
+#include "fs/gateway/responses/responses.h"
+#include "fs/gateway/responses/responses_kept.h"
+#include "fs/gateway/turn/tree.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -6,8 +6,8 @@
  * send one with every request, beside their functions, and work without it. So it is left out of
  * the tools that the response says were on offer, and refused where it is all that was asked for.
  */
-#include "fs/gateway/offered.h"
-#include "fs/gateway/responses.h"
+#include "fs/gateway/body/offered.h"
+#include "fs/gateway/responses/responses.h"
 
 #include <errno.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* See blocked.h. */
-#include "fs/gateway/blocked.h"
+#include "fs/gateway/turn/blocked.h"
 
 #include <errno.h>
 #include <signal.h>

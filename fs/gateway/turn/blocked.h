@@ -6,8 +6,8 @@
  * goes on with poll; and a thread of its own watches the clients, and interrupts the read of one
  * that hangs up, until that has ended: an interruption that comes before the read has begun is
  * lost. */
-#ifndef MOEFS_FS_GATEWAY_BLOCKED_H
-#define MOEFS_FS_GATEWAY_BLOCKED_H
+#ifndef MOEFS_FS_GATEWAY_TURN_BLOCKED_H
+#define MOEFS_FS_GATEWAY_TURN_BLOCKED_H
 
 #include <pthread.h>
 #include <stdatomic.h>

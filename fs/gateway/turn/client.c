@@ -5,7 +5,7 @@
  * closed, or shut down for writing, which no client of HTTP does that still wants its answer; a
  * process that was killed and a connection that was reset are POLLHUP. What it may send meanwhile
  * (the next request) is not asked for and so wakes nobody. */
-#include "fs/gateway/client.h"
+#include "fs/gateway/turn/client.h"
 
 #include <errno.h>
 #include <string.h>

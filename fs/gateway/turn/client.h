@@ -1,7 +1,7 @@
 /* Waiting for files while watching who asked: a client that hangs up is seen at once, not when
  * something is next written to it. */
-#ifndef MOEFS_FS_GATEWAY_CLIENT_H
-#define MOEFS_FS_GATEWAY_CLIENT_H
+#ifndef MOEFS_FS_GATEWAY_TURN_CLIENT_H
+#define MOEFS_FS_GATEWAY_TURN_CLIENT_H
 
 #include <poll.h>
 #include <stddef.h>

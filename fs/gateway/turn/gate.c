@@ -1,6 +1,6 @@
 /* Slots for turns, and the queue for them. See gate.h. */
-#include "fs/gateway/gate.h"
-#include "fs/gateway/client.h"
+#include "fs/gateway/turn/gate.h"
+#include "fs/gateway/turn/client.h"
 
 #include <errno.h>
 #include <pthread.h>

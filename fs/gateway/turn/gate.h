@@ -1,8 +1,8 @@
 /* Who may answer now: so many turns at once, and a bounded queue behind them. A slot that becomes
  * free goes to the waiting key with the fewest turns, and among its requests to the oldest, so that
  * no key's many starve another's one. */
-#ifndef MOEFS_FS_GATEWAY_GATE_H
-#define MOEFS_FS_GATEWAY_GATE_H
+#ifndef MOEFS_FS_GATEWAY_TURN_GATE_H
+#define MOEFS_FS_GATEWAY_TURN_GATE_H
 
 #include <stddef.h>
 

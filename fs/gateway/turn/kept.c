@@ -1,6 +1,6 @@
 /* Kept sessions. See kept.h. */
-#include "fs/gateway/kept.h"
-#include "fs/gateway/removal.h"
+#include "fs/gateway/turn/kept.h"
+#include "fs/gateway/turn/removal.h"
 
 #include <pthread.h>
 #include <stdlib.h>

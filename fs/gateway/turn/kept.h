@@ -5,8 +5,8 @@
  * are compared; the session is then given the messages as they came, and the tree computes from the
  * first token that differs, so that a hash that two messages share costs time and never a wrong
  * word. Nobody is given what another key's requests have left. */
-#ifndef MOEFS_FS_GATEWAY_KEPT_H
-#define MOEFS_FS_GATEWAY_KEPT_H
+#ifndef MOEFS_FS_GATEWAY_TURN_KEPT_H
+#define MOEFS_FS_GATEWAY_TURN_KEPT_H
 
 #include <json-c/json.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* See removal.h. */
-#include "fs/gateway/removal.h"
-#include "fs/gateway/tree.h"
+#include "fs/gateway/turn/removal.h"
+#include "fs/gateway/turn/tree.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
  * system. That closes files when it comes to it, after close has returned, and sshfs before 3.7.6,
  * with several connections, crashes over a file whose folder is gone by then. So it is given time.
  */
-#ifndef MOEFS_FS_GATEWAY_REMOVAL_H
-#define MOEFS_FS_GATEWAY_REMOVAL_H
+#ifndef MOEFS_FS_GATEWAY_TURN_REMOVAL_H
+#define MOEFS_FS_GATEWAY_TURN_REMOVAL_H
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 /* The files of the tree. See tree.h. */
-#include "fs/gateway/tree.h"
+#include "fs/gateway/turn/tree.h"
 
 #include <dirent.h>
 #include <errno.h>

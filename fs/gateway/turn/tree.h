@@ -1,7 +1,7 @@
 /* The mounted tree's files, as a shell would use them. Paths are relative to the tree; nothing from
  * a client becomes a part of one before tree_model has found it. */
-#ifndef MOEFS_FS_GATEWAY_TREE_H
-#define MOEFS_FS_GATEWAY_TREE_H
+#ifndef MOEFS_FS_GATEWAY_TURN_TREE_H
+#define MOEFS_FS_GATEWAY_TURN_TREE_H
 
 #include "fs/base/text.h"
 

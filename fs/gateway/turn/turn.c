@@ -1,6 +1,6 @@
 /* The life of a turn. See turn.h. */
-#include "fs/gateway/gate.h"
-#include "fs/gateway/turn_inside.h"
+#include "fs/gateway/turn/gate.h"
+#include "fs/gateway/turn/turn_inside.h"
 
 #include <errno.h>
 #include <fcntl.h>

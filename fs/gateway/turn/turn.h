@@ -8,8 +8,8 @@
  * ended turn_end       on every way: stops what still works, and removes or keeps the session
  *
  * Used by one thread, that of the request. */
-#ifndef MOEFS_FS_GATEWAY_TURN_H
-#define MOEFS_FS_GATEWAY_TURN_H
+#ifndef MOEFS_FS_GATEWAY_TURN_TURN_H
+#define MOEFS_FS_GATEWAY_TURN_TURN_H
 
 #include "fs/gateway/problem.h"
 #include "fs/gateway/request.h"

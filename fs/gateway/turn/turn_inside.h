@@ -1,11 +1,11 @@
 /* What the files of a turn share. Others know it by turn.h. */
-#ifndef MOEFS_FS_GATEWAY_TURN_INSIDE_H
-#define MOEFS_FS_GATEWAY_TURN_INSIDE_H
+#ifndef MOEFS_FS_GATEWAY_TURN_TURN_INSIDE_H
+#define MOEFS_FS_GATEWAY_TURN_TURN_INSIDE_H
 
 #include "fs/gateway/gateway.h"
-#include "fs/gateway/kept.h"
-#include "fs/gateway/tree.h"
-#include "fs/gateway/turn.h"
+#include "fs/gateway/turn/kept.h"
+#include "fs/gateway/turn/tree.h"
+#include "fs/gateway/turn/turn.h"
 
 /* A file that grows while the turn works. */
 struct growing {

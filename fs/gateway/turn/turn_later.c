@@ -1,5 +1,5 @@
 /* Files of a turn that are closed once nobody waits for that. */
-#include "fs/gateway/turn_inside.h"
+#include "fs/gateway/turn/turn_inside.h"
 
 #include <unistd.h>
 

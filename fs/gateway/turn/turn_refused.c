@@ -1,6 +1,6 @@
 /* Why something was refused or failed: the kind by error.json's code, and the tree's own words. */
 #include "fs/gateway/failure.h"
-#include "fs/gateway/turn_inside.h"
+#include "fs/gateway/turn/turn_inside.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* The session of a turn: made, gone on with, kept or removed; and what other gateways have left. */
 #include "fs/gateway/identity.h"
-#include "fs/gateway/turn_inside.h"
+#include "fs/gateway/turn/turn_inside.h"
 
 #include <dirent.h>
 #include <errno.h>

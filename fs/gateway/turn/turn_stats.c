@@ -1,5 +1,5 @@
 /* What a turn has cost, by its session's stats. */
-#include "fs/gateway/turn_inside.h"
+#include "fs/gateway/turn/turn_inside.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* What is asked of a model, into the files of its session. */
-#include "fs/gateway/fields.h"
-#include "fs/gateway/turn_inside.h"
+#include "fs/gateway/body/fields.h"
+#include "fs/gateway/turn/turn_inside.h"
 
 #include <errno.h>
 #include <fcntl.h>

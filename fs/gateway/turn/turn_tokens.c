@@ -1,6 +1,6 @@
 /* How many tokens a model would read: see turn_tokens in turn.h. */
-#include "fs/gateway/client.h"
-#include "fs/gateway/turn_inside.h"
+#include "fs/gateway/turn/client.h"
+#include "fs/gateway/turn/turn_inside.h"
 
 #include <errno.h>
 #include <limits.h>
