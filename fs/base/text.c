@@ -66,16 +66,68 @@ void text_format(struct text *t, const char *format, ...)
 	t->length += (size_t)length;
 }
 
+/* U+FFFD, in place of a byte that is part of no character. */
+#define TEXT_REPLACEMENT "\xef\xbf\xbd"
+
+/* How many bytes the character at the beginning has; 0: none begins there. Neither surrogates nor
+ * more bytes than needed (RFC 3629). */
+static size_t text_character(const uint8_t *s, size_t n)
+{
+	static const struct {
+		uint8_t first, last, second_least, second_most, size;
+	} rows[] = {
+		{0x00, 0x7f, 0x00, 0x00, 1}, {0xc2, 0xdf, 0x80, 0xbf, 2},
+		{0xe0, 0xe0, 0xa0, 0xbf, 3}, {0xe1, 0xec, 0x80, 0xbf, 3},
+		{0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3},
+		{0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4},
+		{0xf4, 0xf4, 0x80, 0x8f, 4},
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		size_t size = rows[i].size;
+		if (s[0] < rows[i].first || s[0] > rows[i].last)
+			continue;
+		if (size > n ||
+		    (size > 1 && (s[1] < rows[i].second_least || s[1] > rows[i].second_most)))
+			return 0;
+		for (size_t k = 2; k < size; k++)
+			if ((s[k] & 0xc0) != 0x80)
+				return 0;
+		return size;
+	}
+	return 0;
+}
+
+void text_add_characters(struct text *t, const char *bytes, size_t n)
+{
+	const uint8_t *s = (const uint8_t *)bytes;
+	size_t begin = 0;
+	for (size_t at = 0; at < n;) {
+		size_t size = text_character(s + at, n - at);
+		if (!size) {
+			text_add(t, bytes + begin, at - begin);
+			text_string(t, TEXT_REPLACEMENT);
+			begin = at + 1;
+		}
+		at += size ? size : 1;
+	}
+	text_add(t, bytes + begin, n - begin);
+}
+
 void text_json(struct text *t, const char *string)
 {
 	text_string(t, "\"");
-	for (const unsigned char *at = (const unsigned char *)string; *at; at++)
+	for (const unsigned char *at = (const unsigned char *)string; *at; at++) {
+		size_t size = 1;
 		if (*at < ' ' || *at == 0x7f)
 			text_format(t, "\\u%04x", *at);
 		else if (*at == '"' || *at == '\\')
 			text_format(t, "\\%c", *at);
+		else if ((size = text_character(at, strnlen((const char *)at, 4))))
+			text_add(t, at, size);
 		else
-			text_add(t, at, 1);
+			text_string(t, TEXT_REPLACEMENT);
+		at += size ? size - 1 : 0;
+	}
 	text_string(t, "\"");
 }
 

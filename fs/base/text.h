@@ -18,7 +18,10 @@ struct text {
 void text_add(struct text *t, const void *data, size_t length);
 void text_string(struct text *t, const char *string);
 __attribute__((format(printf, 2, 3))) void text_format(struct text *t, const char *format, ...);
-/* As a JSON string, quoted. Bytes that are no UTF-8 stay as they are: a path is what it is. */
+/* Adds bytes as UTF-8: U+FFFD replaces each byte that is part of no character. */
+void text_add_characters(struct text *t, const char *bytes, size_t n);
+/* As a JSON string, quoted. U+FFFD replaces each byte that is part of no character: JSON has no way
+ * to write such a byte, and readers refuse all of a file that holds one. */
 void text_json(struct text *t, const char *string);
 /* In one line, as mountinfo has paths: control characters and backslashes in octal. */
 void text_line(struct text *t, const char *string);

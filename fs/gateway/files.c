@@ -49,6 +49,25 @@ static int begin(struct place *at, struct request *r, enum place_use use, struct
 
 /* ---- folders ---- */
 
+/* JSON cannot give every name: where some of its bytes are no characters, `path` has the name as a
+ * request's path takes it. */
+static void add_path(struct json_object *o, const char *name)
+{
+	struct text shown = {0}, path = {0};
+	text_add_characters(&shown, name, strlen(name));
+	text_add(&shown, "", 1);
+	for (const unsigned char *at = (const unsigned char *)name; *at; at++)
+		if (*at > ' ' && *at < 0x7f && !strchr("%?#", *at))
+			text_add(&path, at, 1);
+		else
+			text_format(&path, "%%%02X", *at);
+	if (!shown.failed && !path.failed && strcmp(shown.data, name) != 0)
+		json_object_object_add(o, "path",
+				       json_object_new_string_len(path.data, (int)path.length));
+	text_free(&shown);
+	text_free(&path);
+}
+
 static struct json_object *entry(int folder, const char *name, const char *known_as)
 {
 	struct stat st;
@@ -56,6 +75,7 @@ static struct json_object *entry(int folder, const char *name, const char *known
 		return NULL; /* it has gone meanwhile */
 	struct json_object *o = json_object_new_object();
 	json_object_object_add(o, "name", json_object_new_string(known_as));
+	add_path(o, known_as);
 	json_object_object_add(o, "folder", json_object_new_boolean(S_ISDIR(st.st_mode)));
 	json_object_object_add(o, "size", json_object_new_int64(st.st_size));
 	json_object_object_add(o, "changed", json_object_new_int64(st.st_mtime));
@@ -195,8 +215,8 @@ static bool is_gap(char c)
 	return c == ' ' || c == '\n';
 }
 
-/* `fork NAME` for a session's ctl, as the tree calls it: the copy is who asks's as well. As the tree
- * reads it, NAME is what follows one blank or newline, up to the last of them. */
+/* `fork NAME` for a session's ctl, as the tree calls it: the copy is who asks's as well. As the
+ * tree reads it, NAME is what follows one blank or newline, up to the last of them. */
 static int name_fork(const struct request *r, struct text *verb)
 {
 	static const char FORK[] = "fork ";

@@ -1,4 +1,5 @@
 /* Answers to requests. See request.h. */
+#include "fs/gateway/body/characters.h"
 #include "fs/gateway/gateway.h"
 #include "fs/gateway/request.h"
 #include "fs/gateway/routes.h"
@@ -67,11 +68,12 @@ enum MHD_Result reply_text(struct request *r, unsigned status, const char *type,
 
 enum MHD_Result reply_json(struct request *r, unsigned status, struct json_object *json)
 {
-	size_t size;
-	const char *text =
-		json_object_to_json_string_length(json, JSON_C_TO_STRING_NOSLASHESCAPE, &size);
+	struct text text = {0};
+	text_add_object(&text, json, JSON_C_TO_STRING_NOSLASHESCAPE);
 	enum MHD_Result result =
-		text ? reply_text(r, status, "application/json", text, size) : MHD_NO;
+		text.failed ? MHD_NO
+			    : reply_text(r, status, "application/json", text.data, text.length);
+	text_free(&text);
 	json_object_put(json);
 	return result;
 }
@@ -87,11 +89,11 @@ static enum protocol protocol_of(const struct request *r)
 enum MHD_Result reply_problem(struct request *r, const struct problem *p)
 {
 	struct json_object *json = problem_json(p, protocol_of(r), r->id);
-	size_t size = 0;
-	const char *text = json ? json_object_to_json_string_length(
-					  json, JSON_C_TO_STRING_NOSLASHESCAPE, &size)
-				: NULL;
-	struct MHD_Response *response = text ? of_data(r, text, size, "application/json") : NULL;
+	struct text text = {0};
+	text_add_object(&text, json, JSON_C_TO_STRING_NOSLASHESCAPE);
+	struct MHD_Response *response =
+		text.failed ? NULL : of_data(r, text.data, text.length, "application/json");
+	text_free(&text);
 	json_object_put(json);
 	if (!response || p->kind == PROBLEM_GONE) {
 		if (response)
@@ -234,16 +236,10 @@ enum MHD_Result reply_growing(struct request *r, const char *type, const struct 
 
 void event_add(struct text *out, const char *name, struct json_object *json)
 {
-	size_t size;
-	const char *text =
-		json_object_to_json_string_length(json, JSON_C_TO_STRING_NOSLASHESCAPE, &size);
 	if (name)
 		text_format(out, "event: %s\n", name);
 	text_string(out, "data: ");
-	if (text)
-		text_add(out, text, size);
-	else
-		out->failed = true;
+	text_add_object(out, json, JSON_C_TO_STRING_NOSLASHESCAPE);
 	text_string(out, "\n\n");
 }
 

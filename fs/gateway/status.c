@@ -119,10 +119,14 @@ enum MHD_Result metrics(struct request *r)
 	metric(&out, "model_ready", "gauge", "Whether a model is loaded.");
 	(void)tree_models(g->options->tree, model_ready, &(struct states){g->options->tree, &out});
 	cache_stats(&out, g->options->tree);
+	struct text sent = {0}; /* names of models may be any bytes */
+	text_add_characters(&sent, out.data, out.length);
 	enum MHD_Result result =
-		out.failed ? MHD_NO
-			   : reply_text(r, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8",
-					out.data, out.length);
+		out.failed || sent.failed
+			? MHD_NO
+			: reply_text(r, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8",
+				     sent.data, sent.length);
+	text_free(&sent);
 	text_free(&out);
 	return result;
 }

@@ -1,6 +1,5 @@
 /* Anthropic's messages: what a request comes to, and what an answer is written as. */
 #include "fs/gateway/anthropic/anthropic.h"
-#include "fs/gateway/body/characters.h"
 #include "fs/gateway/body/offered.h"
 #include "fs/gateway/problem.h"
 #include "tests/unit/json_help.h"
@@ -176,13 +175,14 @@ static void deferred_tools_are_on_offer_once_they_are_named(void **state)
 				"\"parameters\": {\"type\": \"object\"}}}]");
 	wanted_free(&w);
 	text_cut(&members, 0);
-	text_format(&members,
-		    "\"messages\": [{\"role\": \"assistant\", \"content\": [{\"type\": \"tool_use\", "
-		    "\"id\": \"t\", \"name\": \"find\", \"input\": {}}]}, "
-		    "{\"role\": \"user\", \"content\": [{\"type\": \"tool_result\", "
-		    "\"tool_use_id\": \"t\", \"content\": [{\"type\": \"tool_reference\", "
-		    "\"tool_name\": \"far\"}]}]}]%s",
-		    TOOLS);
+	text_format(
+		&members,
+		"\"messages\": [{\"role\": \"assistant\", \"content\": [{\"type\": \"tool_use\", "
+		"\"id\": \"t\", \"name\": \"find\", \"input\": {}}]}, "
+		"{\"role\": \"user\", \"content\": [{\"type\": \"tool_result\", "
+		"\"tool_use_id\": \"t\", \"content\": [{\"type\": \"tool_reference\", "
+		"\"tool_name\": \"far\"}]}]}]%s",
+		TOOLS);
 	text_add(&members, "", 1);
 	assert_int_equal(read_body(&w, members.data, false, &e), 0);
 	assert_true(offered_has(w.tools, "far"));

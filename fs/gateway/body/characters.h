@@ -1,10 +1,14 @@
-/* What is sent is UTF-8, whatever a model says: it may draw a byte that begins no character. */
+/* JSON as it is sent: always UTF-8, although names of models and files, and what a request says of
+ * itself in an error, may be any bytes. */
 #ifndef MOEFS_FS_GATEWAY_BODY_CHARACTERS_H
 #define MOEFS_FS_GATEWAY_BODY_CHARACTERS_H
 
 #include "fs/base/text.h"
 
-/* Adds bytes, with U+FFFD in the place of each that is no part of a character. */
-void text_add_characters(struct text *out, const char *bytes, size_t n);
+#include <json-c/json.h>
+
+/* Adds the text of `json` (borrowed), with U+FFFD for each byte that is part of no character.
+ * flags: JSON_C_TO_STRING_… */
+void text_add_object(struct text *out, struct json_object *json, int flags);
 
 #endif

@@ -1,4 +1,5 @@
 /* Reading bodies and writing answers and events with json-c; see wanted.h. */
+#include "fs/gateway/body/characters.h"
 #include "fs/gateway/body/wanted.h"
 
 #include <errno.h>
@@ -51,12 +52,7 @@ void json_put_number(json_object *o, const char *key, uint64_t number)
 void json_finish(struct text *out, json_object *o)
 {
 	enum { FLAGS = JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE };
-	size_t n;
-	const char *text = o ? json_object_to_json_string_length(o, FLAGS, &n) : NULL;
-	if (text)
-		text_add(out, text, n);
-	else
-		out->failed = true;
+	text_add_object(out, o, FLAGS);
 	json_object_put(o);
 }
 

@@ -1,6 +1,5 @@
 /* What a completion is asked, field by field, and its turns' beginning and end. See completion.h.
  */
-#include "fs/gateway/body/characters.h"
 #include "fs/gateway/openai/completion.h"
 #include "fs/gateway/body/fields.h"
 #include "fs/gateway/openai/tokens.h"

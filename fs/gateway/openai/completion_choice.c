@@ -1,5 +1,4 @@
 /* The choices of a completion, and their log-probabilities. See completion.h. */
-#include "fs/gateway/body/characters.h"
 #include "fs/gateway/openai/completion.h"
 #include "fs/gateway/body/fields.h"
 #include "fs/gateway/openai/tokens.h"

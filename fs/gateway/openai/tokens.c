@@ -1,5 +1,4 @@
 /* Tokens: POST /tokenize and /detokenize, and what completions need of them. */
-#include "fs/gateway/body/characters.h"
 #include "fs/gateway/failure.h"
 #include "fs/gateway/openai/tokens.h"
 #include "fs/gateway/body/fields.h"

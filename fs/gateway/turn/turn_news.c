@@ -4,7 +4,6 @@
  * (sshfs) says that there always is, and lets a read wait: then files are read one after the other,
  * a piece at a time, and that the client has gone away is seen with the next piece. Nor does it
  * pass on that reading fails: that is an end as any other there, and status says which it was. */
-#include "fs/gateway/body/characters.h"
 #include "fs/gateway/turn/client.h"
 #include "fs/gateway/turn/turn_inside.h"
 
