@@ -162,7 +162,7 @@ $(BUILD)/faultfs: $(BUILD)/tests/mount/faultfs.o
 # The program with turns that stand when a test says so: begin_long of tests/mount/lib.sh.
 $(BUILD)/moefs-held: $(BUILD)/tests/mount/held.o $(FS_OBJS) $(BUILD)/libmoefs.a
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) -Wl,--wrap=turn_step -o $@ $^ $(PKG_LIBS) -lm
+	$(Q)$(CC) $(LDFLAGS) -Wl,--wrap=turn_step,--wrap=grammar_check -o $@ $^ $(PKG_LIBS) -lm
 
 # The maker of models that say what a script tells: tests/scripted.
 SCRIPTED_OBJS := $(call objects,$(wildcard tests/scripted/*.c))

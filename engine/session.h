@@ -205,8 +205,11 @@ struct param_words {
 struct param_words params_words(size_t i);
 /* True for texts that an editor writes whole (system, stop, logit_bias); values else. */
 bool params_is_text(size_t i);
+/* True for those that session_param_set may take half a second for: a grammar is compiled then. */
+bool params_takes_long(size_t i);
 /* value[length], one trailing newline dropped; auto puts a value back to the model's default.
- * -EINVAL, -ERANGE in words. Takes effect with the next turn. */
+ * -EINVAL, -ERANGE in words. Takes effect with the next turn. 0 with a sentence in e: it was set,
+ * but a turn will fail of it, since params/grammar is no source for the new format. */
 int session_param_set(struct session *s, size_t i, const char *value, size_t length, struct err *e);
 /* malloc'ed, terminated, as it would be written; NULL: out of memory. */
 char *session_param_get(const struct session *s, size_t i);

@@ -162,6 +162,17 @@ static struct kept_grammar *find_kept(struct constraints *c, const struct text_o
 	return NULL;
 }
 
+/* Names the param that is to be mended: a source that is wrong by itself, or else what all ask for
+ * together. */
+static int because_of(struct err *e, const struct grammar_request *r, const struct err *why)
+{
+	struct err of_source;
+	if (r->form >= FORM_SCHEMA && grammar_check(r->form, r->source, r->source_n, &of_source))
+		return err_because(e, why, why->code, "params/grammar (params/format is %s): %s",
+				   r->form == FORM_SCHEMA ? "schema" : "regex", of_source.text);
+	return err_because(e, why, why->code, "params/format and tool_choice: %s", why->text);
+}
+
 static int make_kept(struct session *s, const struct grammar_request *r, struct text_out *key,
 		     struct err *e)
 {
@@ -176,7 +187,7 @@ static int make_kept(struct session *s, const struct grammar_request *r, struct 
 		failed = grammar_prepare(k->grammar, turn->tokens, &why);
 	if (failed) {
 		free_kept(k);
-		return err_because(e, &why, why.code, "params/format and tool_choice: %s", why.text);
+		return because_of(e, r, &why);
 	}
 	k->tokens = turn->tokens;
 	k->key = key->bytes;

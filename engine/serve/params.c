@@ -143,19 +143,25 @@ int params_set(struct params *p, size_t i, const char *value, size_t length, str
 	return result;
 }
 
-int params_check(const struct params *p, size_t i, const char *value, size_t length, struct err *e)
+bool params_takes_long(size_t i)
+{
+	return table[i].offset == AT(grammar) || table[i].offset == AT(format);
+}
+
+int params_check(enum format_mode format, size_t i, const char *value, size_t length,
+		 struct err *e)
 {
 	static const enum grammar_form forms[] = {
 		[FORMAT_SCHEMA] = FORM_SCHEMA, [FORMAT_REGEX] = FORM_REGEX};
 	struct err why = {0};
-	if (table[i].offset != AT(grammar) || p->format < FORMAT_SCHEMA)
+	if (table[i].offset != AT(grammar) || format < FORMAT_SCHEMA)
 		return 0;
 	length = without_end(value, length);
-	if (!length || !grammar_check(forms[p->format], value, length, &why))
+	if (!length || !grammar_check(forms[format], value, length, &why))
 		return 0;
 	return err_set(e, why.code == ENOMEM ? ENOMEM : EINVAL,
 		       "params/grammar (params/format is %s): %s",
-		       p->format == FORMAT_SCHEMA ? "schema" : "regex", why.text);
+		       format == FORMAT_SCHEMA ? "schema" : "regex", why.text);
 }
 
 char *params_get(const struct params *p, size_t i, bool has_chat)

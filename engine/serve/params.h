@@ -68,9 +68,10 @@ void params_free(struct params *p);
 
 int params_set(struct params *p, size_t i, const char *value, size_t length, struct err *e);
 /* What is asked of who writes, and not of what was written once: a grammar is checked against the
- * format that there is, so a source for another one is written behind that one's word. -EINVAL in
- * words. */
-int params_check(const struct params *p, size_t i, const char *value, size_t length, struct err *e);
+ * format that there is. It is compiled for that, which may take half a second: never under a lock.
+ * -EINVAL in words. */
+int params_check(enum format_mode format, size_t i, const char *value, size_t length,
+		 struct err *e);
 /* Whether it is the word auto, which puts any value but a text back to the model's default. */
 bool params_is_auto(size_t i, const char *value, size_t length);
 int params_reset(struct params *p, size_t i, const struct config *c, struct err *e);

@@ -284,7 +284,8 @@ static int check_param(const struct session *s, const struct params *changed, st
 	return conversation_check_thinking(m->run.chat, changed->thinking, e);
 }
 
-static int set_locked(struct session *s, size_t i, const char *value, size_t length, struct err *e)
+int session_param_set_locked(struct session *s, size_t i, const char *value, size_t length,
+			     struct err *e)
 {
 	struct params changed;
 	int failed = params_copy(&changed, &s->params, e);
@@ -306,18 +307,47 @@ static int set_locked(struct session *s, size_t i, const char *value, size_t len
 	return 0;
 }
 
-int session_param_set_locked(struct session *s, size_t i, const char *value, size_t length,
-			     struct err *e)
+/* The lock is held before and afterwards, but not while a grammar is compiled; so the format may be
+ * another one by then. */
+static int check_unlocked(struct session *s, size_t i, const char *value, size_t length,
+			  struct err *e)
 {
-	int failed = params_check(&s->params, i, value, length, e);
-	return failed ? failed : set_locked(s, i, value, length, e);
+	enum format_mode format;
+	int failed;
+	do {
+		format = s->params.format;
+		unlock(s);
+		failed = params_check(format, i, value, length, e);
+		lock(s);
+	} while (format != s->params.format);
+	return failed;
+}
+
+/* Whether the grammar that was there before is a source for a new format. */
+static void warn_of_grammar(struct session *s, struct err *e)
+{
+	lock(s);
+	enum format_mode format = s->params.format;
+	char *grammar = format < FORMAT_SCHEMA ? NULL : strdup(s->params.grammar);
+	unlock(s);
+	if (grammar)
+		(void)params_check(format, params_find("grammar"), grammar, strlen(grammar), e);
+	free(grammar);
 }
 
 int session_param_set(struct session *s, size_t i, const char *value, size_t length, struct err *e)
 {
+	bool checked = params_takes_long(i);
+	struct err none;
+	e = e ? e : &none;
+	*e = (struct err){0};
 	lock(s);
-	int failed = session_param_set_locked(s, i, value, length, e);
+	int failed = checked ? check_unlocked(s, i, value, length, e) : 0;
+	if (!failed)
+		failed = session_param_set_locked(s, i, value, length, e);
 	unlock(s);
+	if (!failed && checked)
+		warn_of_grammar(s, e);
 	return failed;
 }
 

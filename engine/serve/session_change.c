@@ -97,6 +97,49 @@ static void change_free(struct change *c)
 	free(c->system);
 }
 
+static int check_param(struct session *s, struct params *p, const struct session_change *of,
+		       struct err *e)
+{
+	int failed = params_check(p->format, of->which, of->value, of->length, e);
+	if (failed || !params_takes_long(of->which))
+		return failed;
+	return params_is_auto(of->which, of->value, of->length)
+		       ? params_reset(p, of->which, &s->model->id.config, e)
+		       : params_set(p, of->which, of->value, of->length, e);
+}
+
+/* A grammar is checked against the format that it is for: the session's, or one that stands before
+ * it. Without the lock, as compiling takes long. */
+static int check_params(struct session *s, enum format_mode format,
+			const struct session_change *changes, size_t count, struct err *e)
+{
+	struct params p;
+	int failed = params_default(&p, &s->model->id.config, e);
+	if (failed)
+		return failed;
+	p.format = format;
+	for (size_t i = 0; i < count && !failed; i++)
+		if (changes[i].kind == SESSION_CHANGE_PARAM)
+			failed = check_param(s, &p, &changes[i], e);
+	params_free(&p);
+	return failed;
+}
+
+/* Lock held before and afterwards. */
+static int check_unlocked(struct session *s, const struct session_change *changes, size_t count,
+			  struct err *e)
+{
+	enum format_mode format;
+	int failed;
+	do {
+		format = s->params.format;
+		pthread_mutex_unlock(&s->model->schedule.lock);
+		failed = check_params(s, format, changes, count, e);
+		pthread_mutex_lock(&s->model->schedule.lock);
+	} while (format != s->params.format);
+	return failed;
+}
+
 int session_again_changed(struct session *s, enum session_again how,
 			  const struct session_change *changes, size_t count, struct err *e)
 {
@@ -107,8 +150,10 @@ int session_again_changed(struct session *s, enum session_again how,
 			failed = read_text(&c, &changes[i], e);
 	if (!failed) {
 		pthread_mutex_lock(&s->model->schedule.lock);
-		failed = s->working ? session_again_locked(s, how, e)
-				    : params_copy(&c.params, &s->params, e);
+		failed = check_unlocked(s, changes, count, e);
+		if (!failed)
+			failed = s->working ? session_again_locked(s, how, e)
+					    : params_copy(&c.params, &s->params, e);
 		if (!failed)
 			failed = apply(s, &c, changes, count, how, e);
 		pthread_mutex_unlock(&s->model->schedule.lock);

@@ -63,7 +63,7 @@ void session_write_calls(const struct session *s, struct text_out *out);
 /* session_submit.c: refuses a text for its bytes. Returns -EFBIG. */
 int session_too_many_bytes(const char *what, size_t bytes, uint64_t most, struct err *e);
 
-/* session.c, lock held: as session_param_set. */
+/* session.c, lock held: as session_param_set of what params_check took. */
 int session_param_set_locked(struct session *s, size_t i, const char *value, size_t length,
 			     struct err *e);
 

@@ -1,8 +1,8 @@
 /* The texts of a conversation: messages.json, template.json, tools.json, which are written whole,
  * and tool_calls.json, which grows. Which of the engine's texts it is stands in the row. A long one
  * is read and checked by the workers. */
-#include "fs/base/workers.h"
 #include "fs/files/files.h"
+#include "fs/files/late.h"
 #include "fs/files/live.h"
 #include "fs/mount/handle.h"
 
@@ -57,68 +57,15 @@ static int text_write(struct handle *h, const char *data, size_t size, uint64_t 
 
 enum { LONG_BYTES = 64 << 10 };
 
-struct taking {
-	struct job job;
-	fuse_req_t req; /* a FLUSH; NULL: it is for a RELEASE */
-	struct node node;
-	struct session *session; /* borrowed */
-	enum session_text what;
-	struct text text; /* a copy: who shares the open file may go on writing */
-	int code;
-	struct err why;
-};
-
-static void take(struct job *job)
+static int take(struct session *s, size_t which, const char *text, size_t length, struct err *e)
 {
-	struct taking *t = LINK_OWNER(job, struct taking, job);
-	t->code = session_text_set(t->session, t->what, t->text.data, t->text.length, &t->why);
-}
-
-static void taken(struct job *job)
-{
-	struct taking *t = LINK_OWNER(job, struct taking, job);
-	struct conversation *c = t->node.conversation;
-	if (t->code)
-		node_failure(&t->node, &t->why);
-	else {
-		node_took(&t->node);
-		conversation_wake(c);
-	}
-	if (t->req) {
-		fuse_reply_err(t->req, -t->code);
-	} else {
-		c->taking--;
-		calls_wake(c->model->mount, &c->for_release);
-	}
-	conversation_return(c);
-	text_free(&t->text);
-	free(t);
+	return session_text_set(s, (enum session_text)which, text, length, e);
 }
 
 static bool text_flush_later(struct handle *h, bool by_opener, fuse_req_t req)
 {
-	if (!h->dirty || h->poison || !by_opener || h->written.length < LONG_BYTES)
-		return false;
-	struct taking *t = calloc(1, sizeof *t);
-	if (!t)
-		return false;
-	text_add(&t->text, h->written.data, h->written.length);
-	if (t->text.failed) {
-		free(t);
-		return false;
-	}
-	h->dirty = false;
-	h->flushed = true;
-	h->node.conversation->taking += !req;
-	t->job.slow = true;
-	t->job.work = take;
-	t->job.finish = taken;
-	t->req = req;
-	t->node = h->node;
-	t->what = text_of(&h->node);
-	t->session = conversation_borrow(h->node.conversation);
-	workers_run(h->node.mount->workers, &t->job);
-	return true;
+	return h->dirty && !h->poison && by_opener && h->written.length >= LONG_BYTES &&
+	       late_text(h, req, text_of(&h->node), take, NULL);
 }
 
 /* Who closed it last is not who opened it: nobody waits for the answer. */

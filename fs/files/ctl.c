@@ -1,6 +1,7 @@
 /* ctl: verbs to a session, one a write. */
 #include "fs/files/files.h"
 #include "fs/files/fork.h"
+#include "fs/files/late.h"
 #include "fs/files/live.h"
 #include "fs/files/verbs.h"
 #include "fs/mount/handle.h"
@@ -111,31 +112,105 @@ static int add_each(struct changes *c, char separator, const char *rest, size_t 
 	return code;
 }
 
-static int begin_turn(struct session *s, const struct session_verb *v, const char *rest,
-		      size_t size, struct err *e)
+/* A write, taken apart. */
+struct said {
+	const struct session_verb *verb;
+	const char *rest; /* what stands behind the verb, without blanks at its end */
+	size_t n;
+};
+
+static int take_apart(struct said *said, const char *data, size_t length, struct err *e)
 {
-	const char *newline = memchr(rest, '\n', size);
-	size_t line = newline ? (size_t)(newline - rest) : size;
-	struct changes c = {.count = 0};
-	int code = newline ? add_each(&c, '\n', newline + 1, size - line - 1, add_line, e) : 0;
-	if (!code)
-		code = add_each(&c, ' ', rest, line, add_param, e);
-	return code ? code : session_again_changed(s, v->how, c.of, c.count, e);
+	size_t n = 0;
+	while (length && (data[length - 1] == '\n' || data[length - 1] == ' '))
+		length--;
+	while (n < length && data[n] != ' ' && data[n] != '\n')
+		n++;
+	*said = (struct said){verbs_find(&session_verbs, data, n, e), data + n, length - n};
+	return said->verb ? 0 : -e->code;
 }
 
-static int serve(struct handle *h, fuse_req_t req, const struct session_verb *v, const char *rest,
-		 size_t n, size_t size, struct err *e)
+static int read_changes(struct changes *c, const struct said *said, struct err *e)
+{
+	const char *newline = memchr(said->rest, '\n', said->n);
+	size_t line = newline ? (size_t)(newline - said->rest) : said->n;
+	int code = newline ? add_each(c, '\n', newline + 1, said->n - line - 1, add_line, e) : 0;
+	return code ? code : add_each(c, ' ', said->rest, line, add_param, e);
+}
+
+static int begin_turn(struct session *s, const struct said *said, struct err *e)
+{
+	struct changes c = {.count = 0};
+	int code = read_changes(&c, said, e);
+	return code ? code : session_again_changed(s, said->verb->how, c.of, c.count, e);
+}
+
+/* ---- turns whose params take long to check are begun by a worker ---- */
+
+static bool takes_long(const struct said *said)
+{
+	struct changes c = {.count = 0};
+	struct err none;
+	if (said->verb->run || said->verb->forks || read_changes(&c, said, &none))
+		return false;
+	for (size_t i = 0; i < c.count; i++)
+		if (c.of[i].kind == SESSION_CHANGE_PARAM && params_takes_long(c.of[i].which))
+			return true;
+	return false;
+}
+
+static int take_turn(struct late_write *w, struct err *e)
+{
+	struct said said;
+	int code = take_apart(&said, w->bytes, w->size, e);
+	return code ? code : begin_turn(w->of, &said, e);
+}
+
+static void turn_began(struct handle *h)
+{
+	handle_began_turn(h);
+	conversation_wake(h->node.conversation);
+}
+
+static void turn_taken(struct late_write *w)
+{
+	struct conversation *c = w->handle->node.conversation;
+	if (!w->code && c->session)
+		turn_began(w->handle);
+	conversation_return(c);
+}
+
+static int begin_later(struct handle *h, fuse_req_t req, const char *data, size_t size,
+		       struct err *e)
 {
 	struct conversation *c = h->node.conversation;
+	const struct late_write w = {.req = req,
+				     .handle = h,
+				     .size = size,
+				     .take = take_turn,
+				     .of = conversation_borrow(c),
+				     .taken = turn_taken};
+	int code = late_write(&w, data, true, e);
+	if (code)
+		conversation_return(c);
+	return code;
+}
+
+/* ---- writes ---- */
+
+static int serve(struct handle *h, fuse_req_t req, const struct said *said, size_t size,
+		 struct err *e)
+{
+	const struct session_verb *v = said->verb;
+	struct session *s = h->node.conversation->session;
 	if (v->forks)
-		return fork_later(h, req, n ? rest + 1 : rest, n ? n - 1 : 0, size, e);
-	if (n && v->run)
+		return fork_later(h, req, said->n ? said->rest + 1 : said->rest,
+				  said->n ? said->n - 1 : 0, size, e);
+	if (said->n && v->run)
 		return err_set(e, EINVAL, "ctl: nothing stands behind %s", v->verb.name);
-	int code = v->run ? v->run(c->session, e) : begin_turn(c->session, v, rest, n, e);
-	if (!code && !v->run) {
-		handle_began_turn(h);
-		conversation_wake(c);
-	}
+	int code = v->run ? v->run(s, e) : begin_turn(s, said, e);
+	if (!code && !v->run)
+		turn_began(h);
 	if (!code)
 		fuse_reply_write(req, size);
 	return code;
@@ -145,19 +220,18 @@ static int ctl_write(struct handle *h, fuse_req_t req, const char *data, size_t 
 		     uint64_t offset, struct err *e)
 {
 	enum { MOST = 64 << 10 }; /* more would keep the loop from others */
-	size_t n = 0, length = size;
+	struct said said;
 	(void)offset;
 	if (size > MOST)
 		return err_set(e, EFBIG,
 			       "ctl: %zu bytes are more than a verb's %d: messages that are longer "
 			       "go into messages.json",
 			       size, MOST);
-	while (length && (data[length - 1] == '\n' || data[length - 1] == ' '))
-		length--;
-	while (n < length && data[n] != ' ' && data[n] != '\n')
-		n++;
-	const struct session_verb *v = verbs_find(&session_verbs, data, n, e);
-	return v ? serve(h, req, v, data + n, length - n, size, e) : -e->code;
+	int code = take_apart(&said, data, size, e);
+	if (code)
+		return code;
+	return takes_long(&said) ? begin_later(h, req, data, size, e)
+				 : serve(h, req, &said, size, e);
 }
 
 const struct file_ops ctl_ops = {

@@ -7,6 +7,7 @@
 #include "fs/mount/node.h"
 
 /* The kinds, by the file that defines them. */
+extern const struct file_ops value_param_ops, text_param_ops; /* param_files.c */
 extern const struct file_ops live_ops;	    /* live.c: values, tables, verbs */
 extern const struct file_ops news_ops;	    /* the same of what is waited for with poll */
 extern const struct file_ops assembled_ops; /* live.c: texts that an editor writes whole */
@@ -62,6 +63,8 @@ extern const struct family value_param_family;
 extern const struct family text_param_family;
 void status_render(const struct node *n, struct text *out);
 void session_stats_list(const struct node *n, struct facts *f);
+
+/* param_files.c */
 void param_render(const struct node *n, struct text *out);
 int param_set(const struct node *n, const char *value, size_t length, struct err *e);
 

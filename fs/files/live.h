@@ -5,7 +5,10 @@
 
 #include "fs/mount/handle.h"
 
+enum { VALUE_MAX_BYTES = 64 << 10 };
+
 ssize_t live_read(struct handle *h, struct call *c, char *buffer);
+int live_write(struct handle *h, const char *data, size_t size, uint64_t offset, struct err *e);
 int assembled_write(struct handle *h, const char *data, size_t size, uint64_t offset,
 		    struct err *e);
 int assembled_truncate(struct handle *h, uint64_t size, struct err *e);

@@ -1,5 +1,4 @@
-/* The small files of a session: status, stats and params; and the names of sessions and
- * params. */
+/* The small files of a session: status and stats; and the names of sessions and params. */
 #include "fs/files/facts.h"
 #include "fs/files/files.h"
 
@@ -140,19 +139,4 @@ void session_stats_list(const struct node *n, struct facts *f)
 		fact_number(f, "dropped_turns", s.dropped_turns);
 	if (*s.lossy)
 		fact_word(f, "lossy", s.lossy);
-}
-
-void param_render(const struct node *n, struct text *out)
-{
-	char *value = session_param_get(n->conversation->session, n->item);
-	if (value)
-		text_format(out, "%s\n", value);
-	else
-		out->failed = true;
-	free(value);
-}
-
-int param_set(const struct node *n, const char *value, size_t length, struct err *e)
-{
-	return session_param_set(n->conversation->session, n->item, value, length, e);
 }

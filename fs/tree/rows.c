@@ -177,11 +177,11 @@ const struct row rows[] = {
 		 .about = "the whole session: cp out saves it, cp in restores or forks it"),
 	FILE_ROW("VALUE", FOLDER_PARAMS, 0600, LIVE, EACH_WRITE, 0,
 		 .family = &value_param_family,
-		 .ops = &live_ops, .render = param_render, .set = param_set,
+		 .ops = &value_param_ops, .render = param_render, .set = param_set,
 		 .about = "one number or word, checked when it is written"),
 	FILE_ROW("TEXT", FOLDER_PARAMS, 0600, LIVE, ASSEMBLED, 0,
 		 .family = &text_param_family,
-		 .ops = &assembled_ops, .render = param_render, .set = param_set,
+		 .ops = &text_param_ops, .render = param_render, .set = param_set,
 		 .about = "a text of any number of lines, taken when it is closed"),
 
 	FACT("architecture", FACT_ARCHITECTURE, "the family of models"),

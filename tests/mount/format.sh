@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What a script parses: answers held to JSON, to a schema, to a regular expression, through the mount.
 . "$(dirname "$0")/lib.sh"
+holdable
 mounted
 loaded
 cd sessions/default || exit 1
@@ -64,8 +65,66 @@ in_words() {
 	free
 	ask "What is the capital of France?" | grep -q Paris || fail "afterwards: $(cat output)"
 }
+costly='((a|b){1,1000}){1,1000}'
+# Its writer waits; what others do meanwhile is answered.
+compiling() { # COMMAND: a shell's
+	local writer seen status
+	: >"$MOEFS_HOLD_GRAMMAR"
+	sh -c "$1" 2>"$work/said" &
+	writer=$!
+	until_true_by $writer test -e "$MOEFS_HOLD_GRAMMAR.stands" && seen=$(timeout "$limit" bash -c meanwhile 2>&1)
+	rm -f "$MOEFS_HOLD_GRAMMAR" "$MOEFS_HOLD_GRAMMAR.stands"
+	wait $writer
+	status=$?
+	same "${seen#*$'\n'}" Paris "while a grammar is compiled for $1"
+	return $status
+}
+meanwhile() { # the tree, this session and another one answer
+	ls params ../.. >/dev/null && mkdir ../other && echo text >../other/params/format &&
+		echo "What is the capital of France?" >../other/prompt &&
+		cat status && grep -o Paris ../other/output
+	rmdir ../other
+}
+export -f meanwhile
+keeps_nobody_waiting() {
+	echo regex >params/format
+	compiling "echo '$costly' >params/grammar" # not every shell says that a close failed
+	grep -q 'params/grammar.*too large.*smaller' error || fail "$(cat error)"
+	compiling "echo 'answer grammar=$costly' >ctl" && fail "ctl took it"
+	grep -q 'params/grammar.*too large.*smaller' error || fail "$(cat error)"
+	same "$(cat params/grammar)" "" "what was refused"
+	echo text >params/format
+	echo "$costly" >params/grammar
+	compiling "echo regex >params/format" || fail "a format is not taken: $(cat "$work/said")"
+	free
+}
+warned_of() { # FORMAT SOURCE WORDS
+	echo text >params/format
+	echo "$2" >params/grammar || fail "a grammar before its format is refused"
+	echo "$1" >params/format || fail "a format is refused for the grammar that is there"
+	grep -qF "params/grammar (params/format is $1): $3" error || fail "the warning: $(cat error)"
+	ask "What is the capital of France?" >/dev/null 2>&1 && fail "a wrong grammar was not missed"
+	grep -qF "params/grammar (params/format is $1): $3" error || fail "the turn's reason: $(cat error)"
+	free
+}
+mended() {
+	ask "What is the capital of France?" >/dev/null
+	echo "(a" >params/grammar && echo regex >params/format
+	[ -s error ] || fail "no warning"
+	echo "(a)" >params/grammar
+	same "$(cat error)" "" "error once the grammar is right"
+	echo text >params/format && echo "(a" >params/grammar && echo regex >params/format
+	[ -s error ] || fail "no warning the second time"
+	echo text >params/format
+	same "$(cat error)" "" "error once the format is another one"
+	free
+}
 claim "format json gives what jq parses" parses
 claim "format schema gives what the schema says" fits_schema
 claim "format regex gives what the expression matches" fits_regex
 claim "what is wrong is said in words" in_words
+claim "a grammar is compiled where nobody waits for it but its writer" keeps_nobody_waiting
+claim "a format warns of the schema that is there, and so does the turn" warned_of schema hello "schema: not JSON"
+claim "a format warns of the regex that is there, and so does the turn" warned_of regex "(a" "regex: byte 0"
+claim "the warning goes with its reason" mended
 finish

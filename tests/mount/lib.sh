@@ -142,11 +142,12 @@ scripted() {
 	fi
 }
 
-# What is mounted next is the program with turns that stand when begin_long has them: tests/mount/held.c.
+# What is mounted next is the program with turns that stand when begin_long has them, and grammars while
+# $MOEFS_HOLD_GRAMMAR is there: tests/mount/held.c.
 holdable() {
 	MOEFS=${MOEFS_HELD:-$(dirname "$MOEFS")/moefs-held}
 	[ -x "$MOEFS" ] || { echo "not ok $(basename "$0"): $MOEFS is missing; run make unit"; exit 1; }
-	export MOEFS_HOLD=$work/hold
+	export MOEFS_HOLD=$work/hold MOEFS_HOLD_GRAMMAR=$work/hold_grammar
 }
 
 # gateway [OPTIONS]: moefs-http serves the mount, at $url.

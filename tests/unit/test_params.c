@@ -47,7 +47,7 @@ static size_t number(const char *name)
 static int set(const char *name, const char *value)
 {
 	e = (struct err){0};
-	int failed = params_check(&p, number(name), value, strlen(value), &e);
+	int failed = params_check(p.format, number(name), value, strlen(value), &e);
 	return failed ? failed : params_set(&p, number(name), value, strlen(value), &e);
 }
 
