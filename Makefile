@@ -35,7 +35,7 @@ HTTP_OBJS := $(call objects,$(wildcard fs/gateway/*.c fs/gateway/*/*.c))
 FS_OBJS   := $(filter-out $(HTTP_OBJS),$(call objects,$(wildcard fs/*.c fs/*/*.c))) $(call objects,fs/gateway/listen.c)
 UNIT_SRC  := $(wildcard tests/unit/test_*.c)
 UNIT_OBJS := $(call objects,$(UNIT_SRC))
-UNIT      := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(UNIT_SRC))
+UNIT      := $(BUILD)/unit
 HELP_OBJS := $(call objects,$(filter-out $(UNIT_SRC),$(wildcard tests/unit/*.c)))
 BENCH_OBJS := $(call objects,$(wildcard tests/bench/*.c))
 FUZZERS   := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -126,23 +126,33 @@ $(BUILD)/%.o: %.c | libraries
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) -c -o $@ $<
 
-# What tests/unit/session_help.c holds: --wrap puts its function around the engine's.
-$(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(HELP_OBJS) $(BUILD)/libmoefs.a
-	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) -Wl,--wrap=turn_step -o $@ $^ $(PKG_LIBS) $(shell pkg-config --libs $(TEST_LIBS)) -lm
+# Every group of unit tests in one program: tests/unit/main.c. The main of test_X.c is group_X. This also declares
+# it, as -Wmissing-prototypes wants; "void" is the macro's parameter.
+$(UNIT_OBJS): override CPPFLAGS += -D'main(void)=group_$(*:tests/unit/test_%=%)(void); int group_$(*:tests/unit/test_%=%)(void)'
+$(UNIT_OBJS): tests/unit/main.c # objects of before it are made again
 
-# What of the benchmarks has tests of its own.
-$(BUILD)/tests/test_trace: $(call objects,tests/bench/trace.c tests/bench/trace_lines.c)
-# And what of the gateway, which knows nothing of HTTP.
-HTTP_PURE := $(call objects,$(wildcard fs/gateway/anthropic/*.c fs/gateway/responses/*.c) \
-	$(addprefix fs/gateway/body/,characters.c dialog.c json_body.c offered.c wanted.c) fs/gateway/problem.c fs/base/text.c)
-HTTP_PURE := $(filter-out %_routes.o,$(HTTP_PURE))
-$(BUILD)/tests/test_anthropic $(BUILD)/tests/test_responses: $(HTTP_PURE)
-# And what of the tree.
-$(BUILD)/tests/test_call: $(call objects,fs/mount/call.c)
-$(BUILD)/tests/test_sizes: $(call objects,fs/base/text.c)
-$(BUILD)/tests/test_tensor_names: $(call objects,fs/files/tensor_names.c)
-$(BUILD)/tests/test_workers: $(call objects,fs/base/post.c fs/base/workers.c)
+# The list of groups is new only when it changes.
+UNIT_GROUPS := $(UNIT_SRC:tests/unit/test_%.c=%)
+.PHONY: groups
+$(BUILD)/tests/unit/groups.h: groups
+	$(Q)mkdir -p $(@D)
+	$(Q)printf 'GROUP(%s)\n' $(UNIT_GROUPS) | cmp -s - $@ || \
+		printf 'GROUP(%s)\n' $(UNIT_GROUPS) >$@
+$(BUILD)/tests/unit/main.o: override CPPFLAGS += -I$(BUILD)/tests/unit
+$(BUILD)/tests/unit/main.o: $(BUILD)/tests/unit/groups.h
+
+# What tests put their own around: a turn's steps (session_help.c), the disk (fault_io.c), memory (test_pager_slots.c),
+# the order of tests (main.c).
+UNIT_WRAPPED := turn_step $(addprefix io_,pread pwrite sync sync_folder reserve free_space rename remove ring_submit ring_next) \
+	mmap _cmocka_run_group_tests
+# What of the benchmarks, of the gateway (what knows nothing of HTTP) and of the tree has tests of its own.
+UNIT_TESTED := $(call objects,tests/bench/trace.c tests/bench/trace_lines.c \
+	$(filter-out %_routes.c,$(wildcard fs/gateway/anthropic/*.c fs/gateway/responses/*.c)) fs/gateway/problem.c \
+	$(addprefix fs/gateway/body/,characters.c dialog.c json_body.c offered.c wanted.c) \
+	fs/mount/call.c fs/base/text.c fs/base/post.c fs/base/workers.c fs/files/tensor_names.c)
+$(UNIT): $(UNIT_OBJS) $(HELP_OBJS) $(UNIT_TESTED) $(BUILD)/libmoefs.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) $(addprefix -Wl$(comma)--wrap=,$(UNIT_WRAPPED)) -o $@ $^ $(PKG_LIBS) $(shell pkg-config --libs $(TEST_LIBS)) -lm
 
 # The kernels alone against the scalar ones, with no library but C's: tests/cross.sh builds it for other
 # processors.
@@ -194,7 +204,7 @@ check: ## install what the tests need, build with warnings as errors, pass every
 .PHONY: check-fresh check-sanitizers check-full
 check-fresh: ## make demo and make check in a Debian where nothing is installed yet, as root and as an ordinary user
 	$(Q)examples/packages.sh fresh
-	$(Q)tests/package/fresh.sh
+	$(Q)FRESH=$(FRESH) tests/package/fresh.sh
 
 check-sanitizers: ## the tests under AddressSanitizer, UBSan and ThreadSanitizer; all of the benchmark's subcommands; the fuzzers are built
 	$(Q)examples/packages.sh full
@@ -218,7 +228,8 @@ check-clients: all unit ## programs from their registries against moefs-http, an
 	$(Q)failed=0; for test in tests/clients/*.sh; do echo "# $$test"; \
 		MOEFS=$$PWD/$(BUILD)/moefs $$test || failed=1; done; exit $$failed
 
-# The library once more, built for libFuzzer in a tree of its own, where only make knows what is new.
+# The library once more, built for libFuzzer in a tree of its own, where only make knows what is new. Not build/asan's
+# objects: libFuzzer sees only code that is compiled for it, by clang, and build/asan has what gcc's sanitizers find.
 .PHONY: $(BUILD)/fuzz/libmoefs.a
 $(BUILD)/fuzz/libmoefs.a:
 	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz CC=clang CFLAGS='-O1 -g' \
@@ -242,7 +253,7 @@ fuzzers: $(FUZZERS) ## build the fuzzers, with clang
 
 FUZZ_SECONDS ?= 60
 fuzz: $(FUZZERS) ## run each fuzzer for FUZZ_SECONDS (60)
-	$(Q)tests/fuzz/run.sh $(FUZZ_SECONDS) $^
+	$(Q)JOBS=$(JOBS) tests/fuzz/run.sh $(FUZZ_SECONDS) $^
 
 SOAK_SECONDS ?= 600
 .PHONY: soak

@@ -2,8 +2,9 @@
 # Runs tests and counts them: the unit tests, scripts and tests of the mount with the plain tree (make check), or, with
 # CHECK=full, those of the sanitizers' trees and what takes long (make check-sanitizers). Each
 # program runs under a time limit, so that a hung mount never hangs the suite; three of them run side by side for
-# two cores (JOBS). What a failed test printed is shown. At the end come what was skipped, with its
-# reason, why tests failed, and which, one line each; the last line is the count.
+# two cores (JOBS). Their order is random, and so is that of the tests within a group of unit tests; SEED=… repeats it.
+# What a failed test printed is shown. At the end come what was skipped, with its reason, why tests failed, and which,
+# one line each; the last line is the count.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -88,46 +89,57 @@ one_thread=' anthropic block checkpoint codec config context depth draft_meter e
 	split_pieces split_templates store_faults store_layout stream tc template tensor_names token_rights
 	tokenizer_files tokenizer_gguf tokenizer_pieces tokenizer_vocabularies tq trace utf8 weights '
 
-# Those that take longest first, so that no lane is left with one of them at the end.
-for tree in "${trees[@]}"; do
-	for program in "$tree"/tests/test_*; do
-		[ -x "$program" ] && [ ! -d "$program" ] || continue
-		[ $tree = build/tsan ] && [[ $one_thread =~ [[:space:]]${program##*/test_}[[:space:]] ]] && continue
-		run "$program" "$program"
-	done
-done
-
-if $full; then
-	run tests/bench/smoke.sh tests/bench/smoke.sh build/moefs-bench
-else
-	run tests/bench/smoke.sh env SMOKE=short tests/bench/smoke.sh build/moefs-bench
-	for script in tests/*.sh; do
-		[ "$(basename "$script")" = run.sh ] || run "$script" "$script"
-	done
-fi
-
-if [ ! -c /dev/fuse ] || ! command -v fusermount3 >/dev/null; then
-	skips+=("tests/mount: FUSE is missing; install fuse3 and load the fuse module")
-else
-	# What threads and lifetimes are hardest on, with the sanitizers watching.
-	for tree in "${watched[@]}"; do
-		if [ ! -x "$tree/moefs" ]; then
-			skips+=("$tree/moefs: it is not built; run make ${tree#build/}")
-			continue
-		fi
-		for name in ask faults idioms interrupt poll refused shutdown tools trace tree turns; do
-			run "$tree/moefs: $name.sh" env MOEFS="$PWD/$tree/moefs" "tests/mount/$name.sh"
+# The names of what is to be run.
+named() {
+	local tree group script
+	for tree in "${trees[@]}"; do
+		[ -x "$tree/unit" ] || continue
+		for group in $("$tree/unit"); do
+			[ $tree = build/tsan ] && [[ $one_thread =~ [[:space:]]${group}[[:space:]] ]] && continue
+			echo "$tree/unit $group"
 		done
 	done
-	$full || for script in tests/mount/*.sh; do
-		[ "$(basename "$script")" = lib.sh ] || run "$script" "$script"
+	echo tests/bench/smoke.sh
+	$full || printf '%s\n' tests/*.sh | grep -v /run.sh
+	$fuse || return
+	# What threads and lifetimes are hardest on, with the sanitizers watching.
+	for tree in "${watched[@]}"; do
+		[ -x "$tree/moefs" ] || continue
+		printf "$tree/moefs: %s.sh\n" ask faults idioms interrupt poll refused shutdown tools trace tree turns
 	done
-fi
+	$full || printf '%s\n' tests/mount/*.sh | grep -v /lib.sh
+}
+begin() { # NAME
+	case $1 in
+	*/unit\ *) run "$1" "${1% *}" "${1#* }" ;;
+	*/moefs:*) run "$1" env MOEFS="$PWD/${1%%:*}" "tests/mount/${1#*: }" ;;
+	tests/bench/smoke.sh) run "$1" env SMOKE="$($full || echo short)" "$1" build/moefs-bench ;;
+	*) run "$1" "$1" ;;
+	esac
+}
+
+# Those that take minutes are begun first, so that no lane is left with one of them at the end; each of both parts is in
+# the order of the seed.
+long='unit (refine|first|draft_own|native|golden|convert)$|/(refine_idle|faults_convert|skills|parallel|refine|looking|pressure|smoke|reference)\.sh$'
+SEED=${SEED:-$RANDOM}
+export SEED
+shuffled() { shuf --random-source=<(yes "$SEED"); }
+fuse=true
+[ -c /dev/fuse ] && command -v fusermount3 >/dev/null || fuse=false
+$fuse || skips+=("tests/mount: FUSE is missing; install fuse3 and load the fuse module")
+for tree in "${trees[@]}"; do
+	[ -x "$tree/unit" ] || skips+=("$tree/unit: it is not built; run make ${tree#build/}")
+	[[ $tree = build || -x $tree/moefs ]] || skips+=("$tree/moefs: it is not built; run make ${tree#build/}")
+done
+echo "SEED=$SEED repeats this order"
+mapfile -t order < <(named | grep -E "$long" | shuffled; named | grep -vE "$long" | shuffled)
+for name in "${order[@]}"; do begin "$name"; done
 while [ ${#names[@]} -gt 0 ]; do finish_one; done
 
 # Once more at the end, which is what is read first, and may be all that is kept: what failed stands last.
 [ ${#skips[@]} -gt 0 ] && printf 'skipped: %s\n' "${skips[@]}"
 # Of three, which are fewer lines than the end of a log that is kept.
 [ "$failed" -gt 0 ] && printf '%s\n' "${reasons[@]:0:3}" && printf 'failed: %s\n' "${failures[@]}"
+[ "$failed" -gt 0 ] && echo "the order is repeated by SEED=$SEED"
 echo "$passed passed, $failed failed, ${#skips[@]} skipped"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

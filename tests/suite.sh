@@ -5,9 +5,14 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 tree=$(mktemp -d "${TMPDIR:-/tmp}/moefs-suite.XXXXXX")
 trap 'rm -rf "$tree"' EXIT
-mkdir -p "$tree"/build/tests "$tree"/tests/{bench,mount}
+mkdir -p "$tree"/build "$tree"/tests/{bench,mount}
 cp "$here/run.sh" "$tree/tests/"
 
+# A tree's unit tests: each group is a script of its name.
+units() { # TREE
+	printf '#!/bin/sh\ncd "${0%%unit}" && [ $# = 1 ] && exec "./group_$1"\nls | sed -n "s/^group_//p"\n' >"$tree/$1/unit"
+	chmod +x "$tree/$1/unit"
+}
 prints() { # PROGRAM: what stands on the input
 	{
 		echo '#!/bin/sh'
@@ -17,7 +22,8 @@ prints() { # PROGRAM: what stands on the input
 	} >"$tree/$1"
 	chmod +x "$tree/$1"
 }
-prints build/tests/test_some <<'END'
+units build
+prints build/group_some <<'END'
 [==========] Running 3 test(s).
 [ RUN      ] one_that_holds
 a remark
@@ -53,7 +59,7 @@ says() { grep -qxF "$1" "$tree/out"; }
 
 suite
 result "a suite that skipped has passed" "$(cat "$tree/status")"
-says "skipped: build/tests/test_some: one_that_cannot_be_tried: nothing to try it with"
+says "skipped: build/unit some: one_that_cannot_be_tried: nothing to try it with"
 result "a unit test's reason is the line that it printed last" $?
 says "skipped: tests/bench/smoke.sh: bench: moefs-bench is not built"
 result "a script's reason is named" $?
@@ -72,23 +78,24 @@ tail -n 1 "$tree/out" | grep -q ", $skips skipped\$" &&
 	[ "$(tail -n $((skips + 1)) "$tree/out" | grep -c '^skipped: ')" = "$skips" ]
 result "what was skipped stands before it, one line each" $?
 
-mkdir -p "$tree"/build/asan/tests
-cp "$tree"/build/tests/test_some "$tree"/build/asan/tests/
+mkdir -p "$tree"/build/asan "$tree"/build/tsan
+units build/asan
+cp "$tree"/build/group_some "$tree"/build/asan/
 suite full
-says "skipped: build/asan/tests/test_some: one_that_cannot_be_tried: nothing to try it with"
+says "skipped: build/asan/unit some: one_that_cannot_be_tried: nothing to try it with"
 result "with CHECK=full the sanitizers' trees are tested" $?
 if [ -c /dev/fuse ] && command -v fusermount3 >/dev/null; then
 	says "skipped: build/tsan/moefs: it is not built; run make tsan"
 	result "with CHECK=full a build that is missing is named" $?
 fi
 
-prints build/tests/test_silent <<'END'
+prints build/group_silent <<'END'
 [ RUN      ] one_that_says_nothing
 [  SKIPPED ] one_that_says_nothing
 END
 suite
 [ "$(cat "$tree/status")" = 1 ] &&
-	says "failed: build/tests/test_silent: one_that_says_nothing: skipped without a reason"
+	says "failed: build/unit silent: one_that_says_nothing: skipped without a reason"
 result "a test that is skipped without a reason has failed" $?
 
 # A test that says why, and then much else.
@@ -96,7 +103,7 @@ result "a test that is skipped without a reason has failed" $?
 	echo 'not ok something: a is not b'
 	seq 200
 } | prints tests/mount/last.sh
-prints build/tests/test_wordy <<'END'
+prints build/group_wordy <<'END'
 [ RUN      ] one_that_fails
 [  ERROR   ] --- 1 != 2
 [   LINE   ] --- test_wordy.c:7: error: Failure!
@@ -109,4 +116,14 @@ if [ -c /dev/fuse ] && command -v fusermount3 >/dev/null; then
 	tail -n 60 "$tree/out" | grep -q '^    not ok something: a is not b'
 	result "however much it printed afterwards" $?
 fi
+# The order is the seed's.
+for n in 1 2 3 4 5 6; do prints "tests/mount/of_$n.sh" <<<"ok $n"; done
+sed -i 's/^lanes=.*/lanes=1/' "$tree/tests/run.sh"
+in_order() { # SEED
+	SEED=$1 "$tree/tests/run.sh" 2>&1 | grep -E '^SEED|^tests/|^build/' | sed 's/ .*//'
+}
+[ "$(in_order 5)" = "$(in_order 5)" ] && [ "$(in_order 5 | head -n 1)" = SEED=5 ]
+result "the order is told, and the same for the same seed" $?
+[ "$(in_order 5 | sed 1d)" != "$(in_order 6 | sed 1d)" ]
+result "another seed, another order" $?
 exit $failed

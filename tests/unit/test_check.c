@@ -292,6 +292,7 @@ static void a_complete_store_needs_neither_room_nor_weights_to_be_looked_at(void
 
 int main(void)
 {
+	faults_begin();
 	const struct CMUnitTest tests[] = {
 		TEST(what_is_complete_is_opened),
 		TEST(missing_files_are_named),

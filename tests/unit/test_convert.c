@@ -651,6 +651,7 @@ static void a_model_of_absurd_size_is_refused_before_memory_is_taken(void **stat
 
 int main(void)
 {
+	faults_begin();
 	const struct CMUnitTest tests[] = {
 		TEST(every_fixture_and_recipe_is_stored_as_its_name_says),
 		TEST(rows_of_a_trellis_are_stored_as_each_is_by_itself),

@@ -480,6 +480,7 @@ static void where_the_checkpoints_folder_is_read_only_the_cache_folder_serves(vo
 
 int main(void)
 {
+	faults_begin();
 	const struct CMUnitTest tests[] = {
 		TEST(what_was_done_before_a_failing_disk_is_not_done_again),
 		TEST(a_stopped_conversion_is_gone_on_with),

@@ -674,6 +674,7 @@ static void of_a_draft_that_is_partly_there_the_missing_tensor_is_named(void **s
 
 int main(void)
 {
+	faults_begin();
 	const struct CMUnitTest tests[] = {
 		TEST(qwen2_moe_has_a_shared_expert_in_its_routed_layers),
 		TEST(granitemoe_has_multipliers_and_weighs_the_chosen_experts_alone),

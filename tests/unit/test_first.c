@@ -786,6 +786,7 @@ static void a_damaged_expert_is_an_error_only_where_it_is_touched(void **state)
 
 int main(void)
 {
+	faults_begin();
 	const struct CMUnitTest tests[] = {
 		TEST(the_first_answer_is_that_of_a_complete_store),
 		TEST(it_answers_before_all_experts_are_converted),

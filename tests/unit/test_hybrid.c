@@ -48,6 +48,7 @@ static int unload(void **state)
 static void begin(struct context *x)
 {
 	context_init(x, view.context_budget, view.config, KV_F32);
+	view.forward->env.stop = NULL; /* a turn's, which may have been stopped */
 }
 
 /* Computes ids[n] in steps of `chunk`, marking after each; leaves the last row's logits. */

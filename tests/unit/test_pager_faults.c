@@ -437,6 +437,7 @@ static void without_memory_for_the_pool_a_batch_ends_in_words(void **state)
 
 int main(void)
 {
+	faults_begin();
 	const struct CMUnitTest tests[] = {
 		TEST(short_and_interrupted_reads_are_gone_on_with),
 		TEST(a_read_that_fails_names_the_expert_and_the_next_batch_tries_again),

@@ -393,6 +393,7 @@ static void a_turn_that_follows_a_failed_one_at_once_has_a_lost_store_made_anew(
 
 int main(void)
 {
+	faults_begin();
 	const struct CMUnitTest tests[] = {
 		TEST(whichever_read_of_a_turn_fails_it_says_so_and_the_next_is_answered),
 		TEST(a_file_that_ends_too_early_fails_the_turn),

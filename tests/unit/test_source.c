@@ -585,6 +585,7 @@ static void an_old_store_older_than_its_source_is_made_anew(void **state)
 
 int main(void)
 {
+	faults_begin();
 	const struct CMUnitTest tests[] = {
 		TEST(what_changes_while_it_is_converted_is_not_used),
 		TEST(what_changes_after_it_was_read_is_not_published),

@@ -314,6 +314,7 @@ static void what_was_left_and_cut_off_is_taken_up(void **state)
 
 int main(void)
 {
+	faults_begin();
 	const struct CMUnitTest plain[] = {
 		TEST(what_is_left_comes_in_when_the_disk_has_it),
 		TEST(closing_commits_what_was_left),

@@ -471,6 +471,7 @@ static void what_takes_the_place_of_a_store_is_never_opened_by_its_index(void **
 
 int main(void)
 {
+	faults_begin();
 	const struct CMUnitTest tests[] = {
 		TEST(what_takes_the_place_of_a_store_is_never_opened_by_its_index),
 		TEST(a_conversion_killed_anywhere_is_taken_up),

@@ -464,6 +464,7 @@ static void a_journal_that_no_conversion_could_have_written_begins_anew(void **s
 
 int main(void)
 {
+	faults_begin();
 	const struct CMUnitTest tests[] = {
 		BOTH(a_store_is_read_by_the_layout_that_made_it_alone),
 		BOTH(a_store_of_another_layout_is_made_anew),

@@ -500,6 +500,7 @@ static void a_crash_while_sums_are_kept_leaves_the_old_ones(void **state)
 
 int main(void)
 {
+	faults_begin();
 	const struct CMUnitTest reading[] = {
 		TEST(pieces_come_together_as_one_record),
 		TEST(short_and_interrupted_reads_of_pieces_are_gone_on_with),

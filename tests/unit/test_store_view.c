@@ -334,6 +334,7 @@ static void a_coded_conversion_on_a_full_disk_goes_on_with_its_view(void **state
 
 int main(void)
 {
+	faults_begin();
 	const struct CMUnitTest tests[] = {
 		TEST(a_view_has_the_experts_that_are_in),
 		TEST(dense_units_can_be_read_when_they_are_in),
