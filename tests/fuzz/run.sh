@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs fuzzers, each for a time, from the fixtures as the first inputs: run.sh SECONDS FUZZER...
-# Prints one line each. A crash fails, and its input stays beside the fuzzer.
+# Prints one line each, and then the count; JOBS (1) run side by side. A crash fails, and its input stays beside the
+# fuzzer.
 set -u
 [ $# -ge 2 ] || {
 	echo "usage: ${0##*/} SECONDS FUZZER..." >&2
@@ -210,21 +211,34 @@ seed() { # FUZZER FOLDER
 	esac
 }
 
-failed=0
-for fuzzer; do
-	name=$(basename "$fuzzer")
+fuzz() { # FUZZER
+	local name runs status
+	name=$(basename "$1")
 	mkdir "$work/$name"
 	seed "$name" "$work/$name"
-	timeout --kill-after=10 $((seconds + 60)) "$fuzzer" -max_total_time="$seconds" -timeout=10 \
-		-print_final_stats=1 -artifact_prefix="$fuzzer." "$work/$name" >"$work/log" 2>&1
+	timeout --kill-after=10 $((seconds + 60)) "$1" -max_total_time="$seconds" -timeout=10 \
+		-print_final_stats=1 -artifact_prefix="$1." "$work/$name" >"$work/$name.log" 2>&1
 	status=$?
 	if [ $status -eq 0 ]; then
-		runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$work/log")
-		echo "$name: $runs inputs in $seconds s, no crash"
+		runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$work/$name.log")
+		echo "ok $name: $runs inputs in $seconds s, no crash"
 	else
-		failed=1
-		echo "$name: FAILED (status $status)"
-		tail -n 40 "$work/log" | cut -c1-200 | sed 's/^/    /'
+		echo "not ok $name: status $status"
+		tail -n 40 "$work/$name.log" | cut -c1-200 | sed 's/^/    /'
 	fi
+	return $status
+}
+
+passed=0 failed=0 running=0
+one_ends() {
+	if wait -n; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+	running=$((running - 1))
+}
+for fuzzer; do
+	[ $running -lt "${JOBS:-1}" ] || one_ends
+	fuzz "$fuzzer" &
+	running=$((running + 1))
 done
-exit $failed
+while [ $running -gt 0 ]; do one_ends; done
+echo "$passed passed, $failed failed, 0 skipped"
+[ $failed -eq 0 ]

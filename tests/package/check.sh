@@ -3,6 +3,7 @@
 # it is installed with what it depends on, tried, and purged, which leaves nothing. Not part of make check, since it
 # needs the network: `make check-deb`. What is not installed here is skipped, in words.
 set -u
+. "$(dirname "$0")/debian.bash"
 package=$(realpath "$1") || exit 1
 work=$(mktemp -d "${TMPDIR:-/tmp}/moefs-package.XXXXXX")
 trap 'rm -rf "$work"' EXIT
@@ -61,7 +62,7 @@ elif [ "$(. /etc/os-release && echo "$ID")" != debian ]; then
 	echo "ok installed and purged # skip: this is no Debian, whose mirror would be asked"
 else
 	. /etc/os-release
-	if mmdebstrap --quiet --variant=minbase --customize-hook="cp '$package' \"\$1/tmp/moefs.deb\"" \
+	if debian_make --customize-hook="cp '$package' \"\$1/tmp/moefs.deb\"" \
 		--customize-hook="cp '$work/inside' \"\$1/tmp/inside\"" \
 		--customize-hook='chroot "$1" sh /tmp/inside' "$VERSION_CODENAME" /dev/null >"$work/said" 2>&1; then
 		result "installed and purged" ""
