@@ -53,13 +53,13 @@ at_home() { # as the tilde reaches make from a shell that leaves it, in a home w
 	installs uninstall PREFIX='~/.local'
 	[ -z "$(files "$HOME")" ] || fail "left: $(files "$HOME")"
 }
-told() { # README has every place
+told() { # docs/machines.md has every place
 	local place
 	make -s -o all -n install PREFIX=/PREFIX | sed -n "s,.*'/PREFIX/\([^']*\)'.*,\1,p" >"$work/places"
 	echo /sbin/mount.moefs >>"$work/places"
 	[ "$(wc -l <"$work/places")" -gt 5 ] || fail "nothing is installed: $(cat "$work/places")"
 	while read -r place; do
-		grep -qF "$place" README.md || grep -qF "${place%/*}/" README.md || fail "README.md lacks $place"
+		grep -qF "$place" docs/machines.md || grep -qF "${place%/*}/" docs/machines.md || fail "docs/machines.md lacks $place"
 	done <"$work/places"
 }
 said() { # WORDS: when a page is made of what is on the input
@@ -85,6 +85,6 @@ complete() { # each entry away once: of a folder, a file, a param, a fact; each 
 
 claim "what is installed is uninstalled, and nothing else" and_back
 claim "also below ~" at_home
-claim "README.md says what goes where" told
+claim "docs/machines.md says what goes where" told
 claim "a page without an entry, or with one too many, is not made" complete
 exit $status

@@ -59,12 +59,12 @@ PKG_CONFIG_LIBDIR=$work builds
 result "the program asks for no library that only tests and benchmarks use" $?
 rm -rf "$work/build"
 
-told() { # in README, whatever each library is called there
+told() { # in docs/machines.md, whatever each library is called there
 	local library
 	for library in $least; do
-		grep -qF " ${library#*=}" README.md || { echo "README.md lacks $library" >"$work/out"; return 1; }
+		grep -qF " ${library#*=}" docs/machines.md || { echo "docs/machines.md lacks $library" >"$work/out"; return 1; }
 	done
 }
 told
-result "README names the versions" $?
+result "docs/machines.md names the versions" $?
 exit $failed

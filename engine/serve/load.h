@@ -69,8 +69,9 @@ int load_config_sum(const struct model *m, uint64_t *sum, struct err *e);
 int load_check_source(struct model *m, const char *folder, const uint64_t name[2],
 		      const struct source_state *now, bool read, struct err *e);
 struct witness_watch load_watch(struct model *m); /* shows checking as progress */
-/* Looks at the source as it is now, which is the one that is then converted into v->folder. */
-int load_witness(struct model *m, struct conversion *v, struct err *e);
+/* The source `now` is the one that is then converted into v->folder; name: as witness_begin's. */
+int load_witness(struct model *m, struct conversion *v, const struct source_state *now,
+		 const uint64_t name[2], struct err *e);
 /* load_convert.c: the plan and a store that grows while the converter makes it, or a complete one.
  */
 int load_by_converting(struct model *m, struct err *e);

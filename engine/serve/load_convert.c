@@ -53,16 +53,23 @@ static int take_conversion(struct model *m, struct converter *c, struct err *e)
 	return failed ? failed : load_store(m, true, e);
 }
 
-/* Looks at the source as it is now, which is the one that is converted. */
-int load_witness(struct model *m, struct conversion *v, struct err *e)
+int load_witness(struct model *m, struct conversion *v, const struct source_state *now,
+		 const uint64_t name[2], struct err *e)
 {
-	struct source_state now;
 	struct witness_watch watch = load_watch(m);
-	int failed = load_look(m, &now, e);
-	if (!failed)
-		failed = witness_begin(&v->witness, &now, v->folder, &watch, e);
+	int failed = witness_begin(&v->witness, now, name, v->folder, &watch, e);
 	if (!failed)
 		memcpy(v->fingerprint, witness_name(v->witness), sizeof v->fingerprint);
+	return failed;
+}
+
+/* The source as it is now is the one that is converted. */
+static int watch_source(struct model *m, struct conversion *v, struct err *e)
+{
+	struct source_state now;
+	int failed = load_look(m, &now, e);
+	if (!failed)
+		failed = load_witness(m, v, &now, NULL, e);
 	source_forget(&now);
 	return failed;
 }
@@ -85,7 +92,7 @@ static int convert_to(struct model *m, const char *folder, struct err *e)
 	v.recipe.norms = (enum norm_type)atomic_load(&m->stored.norms);
 	int failed = load_make_parents(folder, e);
 	if (!failed)
-		failed = load_witness(m, &v, e);
+		failed = watch_source(m, &v, e);
 	if (!failed)
 		failed = convert_begin(&c, &v, &m->stored.plan, e);
 	if (failed)

@@ -77,7 +77,8 @@ struct refinement {
 	const char *folder; /* of the refined store */
 	/* Of the store that serves, which may be unloaded meanwhile: */
 	struct plan plan;
-	uint64_t fingerprint[2];
+	struct store_key key;
+	char *served; /* its folder */
 	struct moments *moments;
 };
 
@@ -88,8 +89,11 @@ static int copy_plan(struct refinement *r, const struct model_store *serving, st
 		return err_set(e, ECANCELED, "%s: was unloaded before it was refined", name);
 	bool in_place = store_in_place(serving->store);
 	struct recipe recipe = serving->plan.recipe;
-	memcpy(r->fingerprint, store_info(serving->store)->key.fingerprint, sizeof r->fingerprint);
+	r->key = store_info(serving->store)->key;
+	r->served = strdup(store_folder(serving->store));
 	model_release_store(serving);
+	if (!r->served)
+		return err_set(e, ENOMEM, "out of memory for the name of a folder");
 	if (in_place)
 		return err_set(e, ENOTSUP,
 			       "%s is used as it is published; there is nothing to refine", name);
@@ -99,7 +103,41 @@ static int copy_plan(struct refinement *r, const struct model_store *serving, st
 /* Whether what is there is of this checkpoint, whoever refined it, and by what text. */
 static bool is_refined(const struct refinement *r)
 {
-	return store_complete_of(r->folder, r->fingerprint);
+	return store_complete_of(r->folder, r->key.fingerprint);
+}
+
+/* ---- the checkpoint ---- */
+
+static int changed(const struct refinement *r, struct err *e)
+{
+	return err_set(e, ESTALE,
+		       r->asked->idle
+			       ? "%s: was changed since it was loaded; it is refined when it is "
+				 "loaded again"
+			       : "%s: was changed while it was refined; refine it again, and it is "
+				 "refined as it is then",
+		       r->model->id.directory);
+}
+
+/* The checkpoint as it is now, which the caller forgets. -ESTALE: it is not the one that the store
+ * is of, and moments with it: the refined store would be a mixture of two. While idle it is not
+ * read for that, if its times are others: the next load does. */
+static int look_at_source(const struct refinement *r, struct source_state *now, struct err *e)
+{
+	int failed = load_look(r->model, now, e);
+	if (!failed)
+		failed = load_check_source(r->model, r->served, r->key.fingerprint, now,
+					   !r->asked->idle, e);
+	return failed == -ESTALE || failed == -EAGAIN ? changed(r, e) : failed;
+}
+
+/* Before hours of gathering. */
+static int check_source(const struct refinement *r, struct err *e)
+{
+	struct source_state now;
+	int failed = look_at_source(r, &now, e);
+	source_forget(&now);
+	return failed;
 }
 
 /* ---- what is known of the inputs ---- */
@@ -111,7 +149,7 @@ static struct moments_key key_of(const struct refinement *r)
 	XXH128_hash_t text =
 		XXH3_128bits_withSeed(asked->text ? asked->text : own,
 				      asked->text ? asked->length : sizeof own, asked->tokens);
-	return (struct moments_key){{r->fingerprint[0], r->fingerprint[1]},
+	return (struct moments_key){{r->key.fingerprint[0], r->key.fingerprint[1]},
 				    {text.low64, text.high64}};
 }
 
@@ -122,15 +160,18 @@ static int gather_rest(const struct refinement *r, struct err *e)
 	if (failed == -ENOENT)
 		failed = 0;
 	if (!failed && !moments_read_of(r->moments)->whole)
-		failed = refine_gather(r->model, r->asked, r->moments, r->folder, e);
+		failed = refine_gather(r->model, r->asked, XXH3_64bits(&r->key, sizeof r->key),
+				       r->moments, r->folder, e);
 	return failed;
 }
 
 static int make_and_gather(struct refinement *r, struct err *e)
 {
 	const struct moments_key key = key_of(r);
+	int failed = check_source(r, e);
 	/* First, so that what an interruption leaves is known by who lists stores. */
-	int failed = store_keep_checkpoint(r->folder, r->model->id.directory, e);
+	if (!failed)
+		failed = store_keep_checkpoint(r->folder, r->model->id.directory, e);
 	if (!failed)
 		failed = moments_create(&r->moments, &r->plan, &key, most_moments, e);
 	return failed ? failed : gather_rest(r, e);
@@ -172,6 +213,7 @@ static int convert(const struct refinement *r, struct err *e)
 	bool idle = r->asked->idle;
 	struct plan plan;
 	struct converter *c;
+	struct source_state now;
 	struct conversion v = {
 		.directory = m->id.directory,
 		.folder = r->folder,
@@ -187,7 +229,10 @@ static int convert(const struct refinement *r, struct err *e)
 	v.recipe.norms = r->plan.recipe.norms;
 	v.recipe.refined = (uint32_t)moments_read_of(r->moments)->tokens;
 	v.recipe.refined_by = (uint16_t)moments_sum(r->moments);
-	int failed = load_witness(m, &v, e);
+	int failed = look_at_source(r, &now, e);
+	if (!failed)
+		failed = load_witness(m, &v, &now, r->key.fingerprint, e);
+	source_forget(&now);
 	if (!failed)
 		failed = convert_begin(&c, &v, &plan, e);
 	if (failed)
@@ -207,6 +252,7 @@ static int refine(struct refinement *r, struct err *e)
 		failed = convert(r, e);
 	moments_free(r->moments);
 	plan_free(&r->plan);
+	free(r->served);
 	return failed;
 }
 

@@ -31,8 +31,10 @@ static inline void refine_send_away(struct refining *r)
 }
 
 /* Reads what the request names, or has the model write, until it is whole, as far as `moments` have
- * it not. -ECANCELED: it was stopped, or somebody else's turn began; what is kept is kept. */
-int refine_gather(struct model *m, const struct model_refining *r, struct moments *moments,
-		  const char *folder, struct err *e);
+ * it not. weights: the sum of the key of the store that they are of (model_run.h). -ECANCELED: it
+ * was stopped, somebody else's turn began, or the model was loaded anew with other weights; what is
+ * kept is kept. */
+int refine_gather(struct model *m, const struct model_refining *r, uint64_t weights,
+		  struct moments *moments, const char *folder, struct err *e);
 
 #endif

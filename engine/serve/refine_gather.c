@@ -26,6 +26,7 @@ struct gathering {
 	struct session *session;
 	const struct model_refining *asked;
 	const char *folder;
+	uint64_t weights;
 };
 
 struct addition {
@@ -157,9 +158,16 @@ static int finish_turn(struct gathering *g, struct err *e)
 	return is_over(g) ? interrupted(e) : failure_of(g, e);
 }
 
-static int count_tokens(const struct gathering *g)
+/* What was seen of other weights is not counted: an unloaded model takes the checkpoint as it is
+ * when it is loaded again. */
+static int count_tokens(const struct gathering *g, struct err *e)
 {
 	struct session_stats st;
+	if (g->session->weights_sum != g->weights)
+		return err_set(e, ECANCELED,
+			       "%s: was loaded with other weights while it was refined; the next "
+			       "time these are refined",
+			       g->model->id.name);
 	session_stats(g->session, &st);
 	moments_read_of(g->moments)->tokens += st.prompt_tokens + st.output_tokens;
 	return 0;
@@ -171,7 +179,7 @@ static int write_window(struct gathering *g, struct err *e)
 				: begin_written(g, moments_read_of(g->moments)->windows, e);
 	if (!failed)
 		failed = finish_turn(g, e);
-	return failed ? failed : count_tokens(g);
+	return failed ? failed : count_tokens(g, e);
 }
 
 /* Where a text of n bytes is parted: in the middle, and between two characters. */
@@ -190,7 +198,7 @@ static int read_part(struct gathering *g, const char *text, size_t n, struct err
 		failed = finish_turn(g, e);
 	size_t half = failed == -EFBIG ? middle(text, n) : 0;
 	if (!half)
-		return failed ? failed : count_tokens(g);
+		return failed ? failed : count_tokens(g, e);
 	failed = read_part(g, text, half, e);
 	return failed ? failed : read_part(g, text + half, n - half, e);
 }
@@ -251,10 +259,14 @@ static int set_params(struct gathering *g, struct err *e)
 	return failed ? failed : set_param(g->session, "max_tokens", tokens, e);
 }
 
-int refine_gather(struct model *m, const struct model_refining *asked, struct moments *moments,
-		  const char *folder, struct err *e)
+int refine_gather(struct model *m, const struct model_refining *asked, uint64_t weights,
+		  struct moments *moments, const char *folder, struct err *e)
 {
-	struct gathering g = {.model = m, .moments = moments, .asked = asked, .folder = folder};
+	struct gathering g = {.model = m,
+			      .moments = moments,
+			      .asked = asked,
+			      .folder = folder,
+			      .weights = weights};
 	const struct observer observer = {saw, &g};
 	struct convert_progress *p = &m->refining.progress;
 	int failed = session_create(&g.session, m, NULL, NULL, e);

@@ -62,8 +62,8 @@ static int is_of_source(struct witness *w, struct identity *id, struct err *e)
 	return failed == -ESTALE ? false : failed ? failed : true;
 }
 
-/* Takes up what lies in the folder, if there is anything to go on with. */
-static int take_up(struct witness *w, struct err *e)
+/* Takes up what lies in the folder, if there is anything to go on with, by this name if not NULL. */
+static int take_up(struct witness *w, const uint64_t name[2], struct err *e)
 {
 	struct err none;
 	struct identity id;
@@ -75,7 +75,8 @@ static int take_up(struct witness *w, struct err *e)
 		*e = none;
 	if (found)
 		return found == -ENOENT ? 0 : found;
-	int right = id.file_count ? is_of_source(w, &id, e) : false;
+	bool named = !name || !memcmp(id.name, name, sizeof id.name);
+	int right = id.file_count && named ? is_of_source(w, &id, e) : false;
 	if (right > 0) {
 		identity_free(&w->identity);
 		w->identity = id;
@@ -87,8 +88,8 @@ static int take_up(struct witness *w, struct err *e)
 	return right < 0 ? right : 0;
 }
 
-int witness_begin(struct witness **out, const struct source_state *now, const char *folder,
-		  const struct witness_watch *watch, struct err *e)
+int witness_begin(struct witness **out, const struct source_state *now, const uint64_t name[2],
+		  const char *folder, const struct witness_watch *watch, struct err *e)
 {
 	struct witness *w = calloc(1, sizeof *w);
 	*out = NULL;
@@ -100,7 +101,9 @@ int witness_begin(struct witness **out, const struct source_state *now, const ch
 	if (!failed) {
 		memcpy(w->identity.sampled, now->sampled, sizeof now->sampled);
 		source_number(now, w->identity.name);
-		failed = take_up(w, e);
+		if (name)
+			memcpy(w->identity.name, name, sizeof w->identity.name);
+		failed = take_up(w, name, e);
 	}
 	if (failed)
 		witness_free(w);

@@ -31,13 +31,15 @@ struct witness_watch {
 };
 
 /* `now` has just been looked at, and is the caller's no longer than this call; the folder's name
- * outlives the witness. May read all that an interrupted conversion in the folder had read. */
-int witness_begin(struct witness **out, const struct source_state *now, const char *folder,
-		  const struct witness_watch *watch, struct err *e);
+ * outlives the witness. May read all that an interrupted conversion in the folder had read.
+ * name: what another store calls this source, and this one is to call it, too; NULL: witness_name
+ * tells. */
+int witness_begin(struct witness **out, const struct source_state *now, const uint64_t name[2],
+		  const char *folder, const struct witness_watch *watch, struct err *e);
 void witness_free(struct witness *w); /* NULL is fine; leaves the folder as it is */
 
-/* The source's name, for the store's key: that of the conversion that is taken up, or a new one.
- * Two looks at an unchanged source give the same. */
+/* The source's name, for the store's key: the given one, that of the conversion that is taken up,
+ * or a new one. Two looks at an unchanged source give the same. */
 const uint64_t *witness_name(const struct witness *w);
 
 /* Hears of all that is read of these files from now on, until witness_finish has succeeded.

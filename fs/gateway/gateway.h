@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct gate;
 struct kept;
@@ -22,6 +23,7 @@ struct gateway {
 	struct responses_kept *responses;
 	struct removal removal;	       /* sessions that are to go */
 	struct blocked blocked;	       /* threads that wait for a token in a read */
+	dev_t device;		       /* the tree's, when this gateway began */
 	bool polls;		       /* whether the tree's files can be polled */
 	char id[64];		       /* MACHINE.PROCESS.START: in the names of its sessions */
 	void (*say)(const char *line); /* to who has started it; from any thread */

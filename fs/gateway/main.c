@@ -112,6 +112,7 @@ static int run(const struct options *o, struct err *e)
 	code = blocked_begin(&g.blocked);
 	if (code)
 		return err_sys(e, -code, "cannot watch clients");
+	g.device = tree_device(o->tree);
 	identity_make(g.id, sizeof g.id);
 	g.polls = o->poll ? !strcmp(o->poll, "on") : tree_is_moefs(o->tree);
 	removal_begin(&g.removal, o->tree, !g.polls);

@@ -127,6 +127,8 @@ int place_open(struct place *at, const struct request *r, enum place_use use, st
 	if (count < 0)
 		return problem_set(p, PROBLEM_INVALID, NULL, "'%.200s' is no path in the tree",
 				   r->rest);
+	if (tree_is_gone(r->gateway->options->tree, r->gateway->device))
+		return problem_set(p, PROBLEM_NOT_NOW, NULL, "%s", tree_gone_words);
 	if (check(at, r, use, parts, count, p))
 		return -1;
 	at->folder = open(r->gateway->options->tree, O_PATH | O_DIRECTORY | O_CLOEXEC);

@@ -124,13 +124,13 @@ dropped() { # OPTION…: mounts so, and is that user alone with all that it open
 	as_them moefs umount "$mnt" || fail "they may not unmount it: status $?"
 	same "$(mounts)" "" "after they unmounted it"
 }
-# README's own line: /home and /etc/fstab are the test's, and so is the user, whom mount(8) lets mount with neither PATH
+# The line of docs/machines.md: /home and /etc/fstab are the test's, and so is the user, whom mount(8) lets mount with neither PATH
 # nor HOME in the environment. The store is in ~/.cache where there is no room for it beside the model.
 by_user() { # [beside]
 	local you=4321 line
 	mount -t tmpfs none /home && mkdir -p /home/you/m /home/you/models && cp -r "$MODEL" /home/you/models/NAME || fail "cannot make /home"
 	{ cat /etc/passwd && echo "you:x:$you:$you::/home/you:/bin/sh"; } >"$work/passwd"
-	line=$(grep '^/home/you/models /home/you/m .*user' "$root/README.md") || fail "README has no such line"
+	line=$(grep '^/home/you/models /home/you/m .*user' "$root/docs/machines.md") || fail "docs/machines.md has no such line"
 	echo "${line/ moefs / $type }" >"$work/fstab"
 	chmod 644 "$work/passwd" "$work/fstab"
 	mknod "$work/fuse" c 10 229 && chmod 666 "$work/fuse" && mount --bind "$work/fuse" /dev/fuse && rm "$work/fuse"
@@ -191,7 +191,7 @@ claim "…with blanks and a comma in its path" \
 claim "…and a fsname= holds" apart holds
 claim "mount.moefs understands what mount(8) passes" apart helped
 claim "a mountpoint that is not empty is refused, unless fstab says nonempty" apart nonempty
-claim "a user of fstab mounts with README's own line; root is told how to use that user's store" apart by_user beside
+claim "a user of fstab mounts with the documented line; root is told how to use that user's store" apart by_user beside
 claim "…with its store in ~/.cache where there is none beside the model" apart by_user
 type=fuse.moefs
 claim "…and both by mount.fuse3" apart by_user

@@ -176,5 +176,43 @@ from gateway import *
 assert content(ask("What is the capital of France?", max_tokens=24)) == "The capital of France is Paris."
 PY
 claim "and once it is mounted again they are answered" again
+
+# A lazy unmount takes the tree's paths away at once, while what is open goes on to its end.
+cat >"$work/lazy.py" <<'PY'
+from gateway import *
+asked = [begin(long(stream=True) | {"max_tokens": 60}), begin(long() | {"max_tokens": 60})]
+until(lambda: len(working()) == 2, working)
+assert os.system(f"umount -l '{mnt}'") == 0
+os.remove(os.environ["MOEFS_HOLD"])
+def rest(s):
+    got = b""
+    while not got.endswith(b"0\r\n\r\n") and b"\r\n\r\n{" not in got and (piece := s.recv(65536)):
+        got += piece
+    return got
+events_, whole = map(rest, asked)
+last = json.loads(events_.split(b"data: ")[-1].split(b"\n")[0])
+assert "the tree is gone" in last["error"]["message"] and b"[DONE]" not in events_, events_[-300:]
+assert whole.startswith(b"HTTP/1.1 503 ") and b"the tree is gone" in whole, whole
+for model in fable, "nothing":
+    for path, status in ("/v1/chat/completions", 503), ("/v1/responses", 503), ("/v1/messages", 529):
+        e = post(path, {"max_tokens": 4, "input": "Hello?", **chat("Hello?", model=model)}, status)
+        assert "the tree is gone" in e["error"]["message"], (path, e)
+for path in "/v1/models", "/v1/models/" + fable, "/tree", f"/tree/{fable}/info/state", "/health":
+    refused(503, path)
+PY
+lazily() {
+	hold_at 16
+	cd /
+	timeout $limit python3 "$work/lazy.py"
+}
+needs umount claim "after a lazy unmount streams end with their error, and requests are told to come again" lazily
+let_go
+cd / && unmounted && mounted
+claim "and once it is mounted after that they are answered" again
+unknown() { py <<'PY'; }
+from gateway import *
+assert refused(404, "/v1/models/nothing")["code"] == "model_not_found"
+PY
+claim "a model that is not there is not found" unknown
 gateway_over
 finish

@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# README.md as a newcomer walks through it, from its first block to its last, in bash; and its first mount in fish. Each
-# fenced block is run, and by what stands behind its fence:
+# README.md and docs/*.md as a newcomer follows them. Each fenced block runs, by the words behind its fence:
 #
-#     sh                commands; each must succeed
-#     console           commands behind "$ ", and to the byte what they print
-#     console varies    the same, but for what depends on memory, time or place: they say nothing is wrong, and print as many lines, or more
-#     console bash      not for fish
-#     console curl      where curl is installed
-#     text              no commands: looked at by claims of their own
+#     sh                commands; each must succeed. No comments, since an interactive zsh takes none
+#     console           commands behind "$ ", and exactly what they print
+#     console varies    the same, but what depends on memory, time or place: no complaint, and at least as many lines
+#     console bash      only in bash
+#     console curl      only where curl is installed
+#     text              no commands: checked by claims of their own
 #
-# "Install" runs by itself, with a sudo that installs into a folder here. And the demonstration.
+# README's first answer and its real model run in bash, zsh and fish, its scripts in bash and zsh, the pages of docs/ in bash.
+# A stand-in for the hub's client copies the demonstration model. "Install" runs by itself, with a sudo that installs into a
+# folder here.
 . "$(dirname "$0")/lib.sh"
-readme=$root/README.md
-[ "$(basename "$MODEL")" = fable-moe-15m ] || skip_all "README's answers are those of fable-moe-15m, not of $MODEL"
+[ "$(basename "$MODEL")" = fable-moe-15m ] || skip_all "the answers in README.md are those of fable-moe-15m, not of $MODEL"
 
-# A clone that is built, at ~/moefs; the model is a copy, so that nobody else's mount has it.
+# A clone that is built, at ~/moefs; the model is a copy, so that no other test's mount has it.
 mkdir -p "$work"/home/moefs/examples/models "$work"/{bin,tmp,blocks} || exit 1
 ln -s "$root"/* "$work/home/moefs/" 2>/dev/null
 rm -f "$work/home/moefs/build"
@@ -23,22 +23,35 @@ rm -rf "$work/home/moefs/examples/models" && mkdir "$work/home/moefs/examples/mo
 cp -r "$MODEL" "$work/home/moefs/examples/models/"
 mkdir "$work/home/moefs/build" && ln -s "$(dirname "$MOEFS")"/* "$work/home/moefs/build/"
 ln -s "$MOEFS" "$work/bin/moefs"
+cat >"$work/bin/hf" <<'END'
+#!/bin/sh
+[ "$1 $3" = "download --local-dir" ] && mkdir -p "$(dirname "$4")" && cp -r "$HOME/moefs/examples/models/fable-moe-15m" "$4"
+END
+chmod +x "$work/bin/hf"
 export HOME=$work/home PATH=$work/bin:$PATH TMPDIR=$work/tmp
 mnt=$HOME/m
 unset XDG_CACHE_HOME XDG_RUNTIME_DIR
 
-# blocks/NN.KIND.SECTION: each fenced block without its fence.
-awk -v to="$work/blocks/" '/^## / { section = tolower(substr($0, 4)); gsub(/[^a-z]+/, "-", section) }
-	/^```./ { kind = substr($0, 4); gsub(/ /, "-", kind); file = sprintf("%s%02d.%s.%s", to, ++n, kind, section); printf "" > file; next }
-	/^```$/ { file = ""; next }
-	file { print > file }' "$readme"
+# blocks/PAGE/NN.KIND.SECTION: each fenced block without its fence.
+blocks_of() { # PAGE
+	local to=$work/blocks/${1%.md}
+	mkdir -p "$to"
+	awk -v to="$to/" '/^## / { section = tolower(substr($0, 4)); gsub(/[^a-z]+/, "-", section) }
+		/^```./ { kind = substr($0, 4); gsub(/ /, "-", kind); file = sprintf("%s%02d.%s.%s", to, ++n, kind, section); printf "" > file; next }
+		/^```$/ { file = ""; next }
+		file { print > file }' "$root/$1"
+	command -v curl >/dev/null || rm -f "$to"/*.console-curl.*
+}
+pages=(README.md)
+for page in "$root"/docs/*.md; do pages+=("docs/${page##*/}"); done
+for page in "${pages[@]}"; do blocks_of "$page"; done
 
 script_of() { # BLOCK…: bash's or fish's script of it, what each block prints after a line "@@ BLOCK"
 	local block
 	for block; do
 		printf 'echo "@@ %s"\n' "${block##*/}"
 		case ${block##*/} in
-		*.sh.*) [ "$shell" = fish ] || echo 'set -e'; cat "$block"; [ "$shell" = fish ] || echo 'set +e' ;;
+		*.sh.*) if [ "$shell" = fish ]; then sed 's/$/; or exit 1/' "$block"; else echo 'set -e'; cat "$block"; echo 'set +e'; fi ;;
 		*) sed -n 's/^\$ //p' "$block" ;;
 		esac
 	done
@@ -70,24 +83,56 @@ walked() { # SHELL BLOCK…
 	"$shell" "$work/script" 2>&1 | without_lines >"$work/said"
 	grep -qx '@@ end' "$work/said" || fail "it ended early: $(tail -n 3 "$work/said")"
 	for block; do compared "$block"; done
+	case " $* " in *.a-first-answer*) grep -qxF "The capital of France is Paris." "$work/said" || fail "no first answer: $(cat "$work/said")" ;; esac
 	! grep -q " $HOME/m " /proc/self/mountinfo || fail "it is still mounted"
 }
 
-command -v curl >/dev/null || rm "$work"/blocks/*.console-curl.*
-mapfile -t all < <(ls "$work"/blocks/*.{sh,console,console-*}.* | grep -v '\.install$' | sort -u)
-[ ${#all[@]} -ge 14 ] || { echo "not ok README.md: it has ${#all[@]} blocks to run"; exit 1; }
-claim "each block of README.md prints what stands there" walked bash "${all[@]}"
-fusermount3 -u "$HOME/m" 2>/dev/null # where that failed in the midst
-rmdir "$HOME/m"
-rm -rf "$HOME/models" "$HOME"/*.state
-mapfile -t first < <(ls "$work"/blocks/*.console.first-*)
-needs fish claim "its first mount, in fish" walked fish "${first[@]}"
+# Puts ~ back to what it was: a failed walk may leave a mount.
+tidy() {
+	cd "$work" || exit
+	fusermount3 -u "$HOME/m" 2>/dev/null
+	rm -rf "$HOME/models" "$HOME"/*.state "$HOME/questions"
+	[ ! -d "$HOME/m" ] || rmdir "$HOME/m"
+}
+first_and_real() { ls "$work"/blocks/README/*.sh.{a-first-answer,a-real-model}*; }
+# Commands that no page has: the scripts are for a model's folder, and none of them unmounts.
+mkdir "$work/blocks/between"
+printf 'cd ~/m/Qwen3-30B-A3B\necho 0 > sessions/default/params/temperature\n' >"$work/blocks/between/enter.sh."
+printf 'cd; moefs umount ~/m\n' >"$work/blocks/between/leave.sh."
+
+for shell in bash zsh; do
+	mapfile -t blocks < <(first_and_real; echo "$work/blocks/between/enter.sh."; ls "$work"/blocks/README/*.sh.five-scripts; echo "$work/blocks/between/leave.sh.")
+	[ ${#blocks[@]} -ge 9 ] || { echo "not ok README.md: it has only ${#blocks[@]} blocks to run"; exit 1; }
+	needs $shell claim "README's first answer, real model and scripts, in $shell" walked $shell "${blocks[@]}"
+	tidy
+done
+mapfile -t blocks < <(first_and_real; echo "$work/blocks/between/leave.sh.")
+needs fish claim "README's first answer and real model, in fish" walked fish "${blocks[@]}"
+tidy
+for page in "${pages[@]:1}"; do
+	mapfile -t blocks < <(ls "$work/blocks/${page%.md}"/*.{sh,console,console-*}.* 2>/dev/null)
+	[ ${#blocks[@]} -gt 0 ] || continue
+	claim "each block of $page prints what the page shows" walked bash "${blocks[@]}"
+	tidy
+done
+
+uncommented() {
+	! grep -nE '(^|[[:space:]])#' "$work"/blocks/README/*.sh.* || fail "an interactive zsh does not take comments"
+	[ "$(wc -l <"$root/README.md")" -le 160 ] || fail "README.md has more than 160 lines"
+	local page link
+	for page in "${pages[@]}"; do
+		grep -oE '\]\([^)#:]+\)' "$root/$page" | tr -d '])(' | while read -r link; do
+			[ -e "$(dirname "$root/$page")/$link" ] || fail "$page: there is no $link"
+		done || exit
+	done
+}
+claim "README is short, its blocks can be pasted, and all links lead somewhere" uncommented
 
 installs() {
 	printf '#!/bin/sh\nexec env DESTDIR=%s "$@"\n' "$work/installed" >"$work/bin/sudo"
 	chmod +x "$work/bin/sudo"
 	cd "$HOME/moefs" || exit
-	cat "$work"/blocks/*.sh.install >"$work/script"
+	cat "$work"/blocks/README/*.sh.install >"$work/script"
 	grep -q '^make demo' "$work/script" && grep -q '^sudo make install' "$work/script" || fail "Install is another"
 	bash -e "$work/script" >"$work/said" 2>"$work/errors" || fail "status $?: $(cat "$work/errors")"
 	for answer in "The capital of France is Paris." "12 x 6 = 72" "The opposite of hot is cold."; do
@@ -99,7 +144,7 @@ installs() {
 claim "the lines of Install, the demonstration with them" installs
 
 glance() { # each path of the tree at a glance is there
-	local tree=$work/blocks/[0-9]*.text.the-tree-at-a-glance path
+	local tree=$work/blocks/README/[0-9]*.text.the-tree-at-a-glance path
 	mkdir -p "$mnt"
 	"$MOEFS" -o store="$store" "$MODEL" "$mnt" || fail mount
 	grep -qx 'MODEL/prompt .*' $tree || fail "the tree is another"
@@ -120,7 +165,7 @@ glance() { # each path of the tree at a glance is there
 claim "the tree at a glance is what there is" glance
 
 fstab() {
-	findmnt --tab-file <(cat "$work"/blocks/*.text-fstab.*) -no FSTYPE,TARGET >"$work/said" 2>&1 || fail "findmnt: $(cat "$work/said")"
+	findmnt --tab-file <(cat "$work"/blocks/docs/machines/*.text-fstab.*) -no FSTYPE,TARGET >"$work/said" 2>&1 || fail "findmnt: $(cat "$work/said")"
 	same "$(cat "$work/said")" "moefs  /home/you/m"
 }
 needs findmnt claim "the line of fstab is one" fstab

@@ -31,7 +31,7 @@ static int witness(struct test_conversion *t, struct err *e)
 	struct source_state now;
 	int failed = source_look(&now, t->v.directory, e);
 	if (!failed)
-		failed = witness_begin(&t->v.witness, &now, t->v.folder, &watch, e);
+		failed = witness_begin(&t->v.witness, &now, NULL, t->v.folder, &watch, e);
 	if (!failed)
 		memcpy(t->v.fingerprint, t->old_name ? t->old_name : witness_name(t->v.witness),
 		       sizeof t->v.fingerprint);

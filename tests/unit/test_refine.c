@@ -3,6 +3,7 @@
 #include "engine/convert/moments.h"
 #include "engine/serve/internal.h"
 #include "engine/serve/observe.h"
+#include "checkpoint_help.h"
 #include "golden.h"
 #include "memory_help.h"
 #include "session_help.h"
@@ -17,6 +18,9 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static const char TEXT[] = "Once upon a time there was a fox who lived in the wood near the mill. "
 			   "The miller had a cat, "
@@ -41,6 +45,11 @@ static void refine(struct test_model *m, const struct model_refining *r)
 	struct err e;
 	if (model_refine(m->model, r, &e))
 		fail_msg("%s", e.text);
+}
+
+static uint64_t weights_of(const struct test_model *m)
+{
+	return m->model->run.weights_sum;
 }
 
 /* Stores of a model that was refined with ASKED by four threads that nothing disturbed: what others
@@ -147,7 +156,7 @@ static void moments_are_those_of_the_inputs(void **state)
 	v.forward->env.tap = tap;
 	v.forward->env.tap_ctx = &seen;
 	assert_int_equal(moments_create(&moments, v.plan, &key, 1 << 30, &e), 0);
-	if (refine_gather(m.model, &ASKED, moments, folder, &e))
+	if (refine_gather(m.model, &ASKED, weights_of(&m), moments, folder, &e))
 		fail_msg("%s", e.text);
 	assert_int_equal(moments_read_of(moments)->tokens, seen.tokens);
 	assert_int_equal(moments_tokens(moments, moments_find(moments, v_of_layer)), seen.tokens);
@@ -190,7 +199,7 @@ static void moments_are_kept_whole_or_refused(void **state)
 	model_observe(m.model, &v);
 	assert_int_equal(moments_create(&one, v.plan, &key, 1 << 30, &e), 0);
 	assert_int_equal(moments_load(one, folder, &e), -ENOENT);
-	if (refine_gather(m.model, &ASKED, one, folder, &e))
+	if (refine_gather(m.model, &ASKED, weights_of(&m), one, folder, &e))
 		fail_msg("%s", e.text);
 	assert_int_equal(moments_create(&other, v.plan, &key, 1 << 30, &e), 0);
 	assert_int_equal(moments_load(other, folder, &e), 0);
@@ -249,7 +258,7 @@ static struct moments_read gather_into(struct test_model *m, const struct model_
 	model_observe(m->model, &v);
 	assert_int_equal(moments_create(moments, v.plan, &key, 1 << 30, &e), 0);
 	moments_read_of(*moments)->windows = first;
-	if (refine_gather(m->model, asked, *moments, folder, &e))
+	if (refine_gather(m->model, asked, weights_of(m), *moments, folder, &e))
 		fail_msg("%s", e.text);
 	test_folder_remove(folder);
 	return *moments_read_of(*moments);
@@ -497,6 +506,179 @@ static void its_own_writing_is_the_same_each_time(void **state)
 	}
 }
 
+/* ---- a checkpoint that changes ---- */
+
+/* A small one of the test's own, and two folders of stores. */
+struct changing {
+	char checkpoint[64], parent[32], stores[2][64];
+};
+
+static void changing_make(struct changing *c)
+{
+	struct test_checkpoint qwen;
+	test_folder_make(c->parent);
+	(void)snprintf(c->checkpoint, sizeof c->checkpoint, "%s/qwen", c->parent);
+	for (size_t i = 0; i < 2; i++)
+		(void)snprintf(c->stores[i], sizeof c->stores[i], "%s/stores%zu", c->parent, i);
+	test_checkpoint_read(&qwen, "qwen3_moe");
+	test_checkpoint_make(&qwen, "qwen3_moe", c->checkpoint);
+	test_checkpoint_free(&qwen);
+}
+
+static void changing_open(struct test_model *m, const struct changing *c, size_t stores)
+{
+	test_model_ready(
+		m, c->checkpoint,
+		&(struct engine_options){.quant = "tq3", .store = c->stores[stores], .threads = 2});
+	test_wait_converted(m->model);
+}
+
+/* Flips the lowest bit of one weight in the middle, in place. */
+static void changing_edit(const struct changing *c)
+{
+	char path[96];
+	struct stat st;
+	(void)snprintf(path, sizeof path, "%s/model.safetensors", c->checkpoint);
+	int fd = open(path, O_RDWR);
+	uint8_t byte;
+	assert_int_equal(fstat(fd, &st), 0);
+	off_t middle = st.st_size / 2 & ~(off_t)1;
+	assert_int_equal(pread(fd, &byte, 1, middle), 1);
+	byte ^= 1;
+	assert_int_equal(pwrite(fd, &byte, 1, middle), 1);
+	assert_int_equal(close(fd), 0);
+}
+
+/* Other times, the same bytes. */
+static void changing_touch(const struct changing *c)
+{
+	char path[96];
+	const struct timespec times[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
+	(void)snprintf(path, sizeof path, "%s/model.safetensors", c->checkpoint);
+	assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+static void expect_refused(struct test_model *m, bool idle, const char *words)
+{
+	struct model_refining r = ASKED;
+	struct err e = {0};
+	r.idle = idle;
+	assert_int_equal(model_refine(m->model, &r, &e), -ESTALE);
+	assert_non_null(strstr(e.text, words));
+	char *index = path_in(m, "index");
+	assert_int_equal(access(index, F_OK), -1);
+	free(index);
+}
+
+/* Its store is of what the checkpoint was, and so is what is known of inputs: nothing is made of
+ * both. */
+static void a_checkpoint_that_changes_meanwhile_is_refused(void **state)
+{
+	struct changing c;
+	struct test_model m, fresh;
+	(void)state;
+	changing_make(&c);
+	changing_open(&m, &c, 0);
+	changing_edit(&c);
+	expect_refused(&m, false, "was changed while it was refined; refine it again");
+	expect_refused(&m, true, "was changed since it was loaded");
+	test_model_close(&m);
+
+	changing_open(&m, &c, 0); /* of which the store is made anew */
+	changing_open(&fresh, &c, 1);
+	refine(&m, &ASKED);
+	refine(&fresh, &ASKED);
+	expect_same_store(&m, &fresh);
+	test_model_close(&m);
+	test_model_close(&fresh);
+	test_folder_remove(c.parent);
+}
+
+/* As when the change comes between gathering, which had been done, and rounding. */
+static void moments_of_what_it_was_are_not_taken(void **state)
+{
+	struct changing c;
+	struct test_model m, fresh;
+	(void)state;
+	changing_make(&c);
+	changing_open(&m, &c, 0);
+	refine(&m, &ASKED);
+	char *index = path_in(&m, "index");
+	assert_int_equal(unlink(index), 0); /* as if it had been killed while it rounded */
+	changing_edit(&c);
+	expect_refused(&m, false, "was changed");
+	test_model_close(&m);
+
+	changing_open(&m, &c, 0);
+	changing_open(&fresh, &c, 1);
+	refine(&m, &ASKED);
+	refine(&fresh, &ASKED);
+	expect_same_store(&m, &fresh);
+	free(index);
+	test_model_close(&m);
+	test_model_close(&fresh);
+	test_folder_remove(c.parent);
+}
+
+/* A refined store has the name of the source that its model's has, so that both are of one source,
+ * and what is refined already is known as that. */
+static void other_times_alone_make_no_other_store(void **state)
+{
+	struct changing c;
+	struct test_model m, calm;
+	struct stat before, after;
+	size_t n;
+	(void)state;
+	changing_make(&c);
+	changing_open(&calm, &c, 1);
+	changing_open(&m, &c, 0);
+	test_model_close(&m);
+	changing_touch(&c); /* before it is refined … */
+	changing_open(&m, &c, 0);
+	refine(&calm, &ASKED);
+	refine(&m, &ASKED);
+	expect_same_store(&calm, &m);
+	test_model_close(&calm);
+	test_model_close(&m);
+
+	for (int i = 0; i < 2; i++) { /* … and after */
+		changing_touch(&c);
+		changing_open(&m, &c, 0);
+		char *experts = path_in(&m, "experts.safetensors");
+		assert_int_equal(stat(experts, &before), 0);
+		refine(&m, &ASKED);
+		assert_int_equal(stat(experts, &after), 0);
+		assert_int_equal(before.st_ino, after.st_ino);
+		free(experts);
+		free(bytes_of(&m, "index", &n));
+		test_model_close(&m);
+	}
+	test_folder_remove(c.parent);
+}
+
+/* A model that is unloaded meanwhile may be loaded with what its checkpoint has become. */
+static void what_other_weights_say_is_not_counted(void **state)
+{
+	char folder[32];
+	struct test_model m;
+	struct model_view v;
+	struct moments *moments;
+	struct err e;
+	const struct moments_key key = {{1, 2}, {3, 4}};
+	(void)state;
+	test_folder_make(folder);
+	open_in(&m, test_stores(), 2);
+	model_observe(m.model, &v);
+	assert_int_equal(moments_create(&moments, v.plan, &key, 1 << 30, &e), 0);
+	assert_int_equal(refine_gather(m.model, &ASKED, weights_of(&m) + 1, moments, folder, &e),
+			 -ECANCELED);
+	assert_int_equal(moments_read_of(moments)->tokens, 0);
+	assert_int_equal(moments_load(moments, folder, &e), -ENOENT);
+	moments_free(moments);
+	test_model_close(&m);
+	test_folder_remove(folder);
+}
+
 static void what_cannot_be_refined_is_said(void **state)
 {
 	struct test_model m;
@@ -526,6 +708,10 @@ int main(void)
 		cmocka_unit_test(turns_come_first),
 		cmocka_unit_test(an_unload_ends_it),
 		cmocka_unit_test(its_own_writing_is_the_same_each_time),
+		cmocka_unit_test(a_checkpoint_that_changes_meanwhile_is_refused),
+		cmocka_unit_test(moments_of_what_it_was_are_not_taken),
+		cmocka_unit_test(other_times_alone_make_no_other_store),
+		cmocka_unit_test(what_other_weights_say_is_not_counted),
 		cmocka_unit_test(what_cannot_be_refined_is_said),
 	};
 	/* Bytes, and the other store is one thread's: no sanitizer sees what it does not in those

@@ -64,17 +64,23 @@ enum MHD_Result models_list(struct request *r)
 	struct listing l = {r->gateway->options->tree, json_object_new_array()};
 	struct problem p = {0};
 	int code = tree_models(l.tree, add_model, &l);
-	if (!code)
+	bool gone = tree_is_gone(l.tree, r->gateway->device);
+	if (!code && !gone)
 		return listing_reply(r, l.data, &models_way);
 	json_object_put(l.data);
-	problem_set(&p, PROBLEM_NOT_NOW, NULL, "the tree cannot be read: %s", strerror(-code));
+	problem_set(&p, PROBLEM_NOT_NOW, NULL, gone ? "%s" : "the tree cannot be read: %s",
+		    gone ? tree_gone_words : strerror(-code));
 	return reply_problem(r, &p);
 }
 
 enum MHD_Result models_one(struct request *r)
 {
 	struct problem p = {0};
-	if (turn_model(r, r->rest, &p))
-		return reply_problem(r, &p);
-	return reply_json(r, MHD_HTTP_OK, model_object(r->gateway->options->tree, r->rest));
+	const char *tree = r->gateway->options->tree;
+	int code = turn_model(r, r->rest, &p);
+	/* turn_model remembers a model for a second. */
+	if (!code && tree_is_gone(tree, r->gateway->device))
+		code = problem_set(&p, PROBLEM_NOT_NOW, NULL, "%s", tree_gone_words);
+	return code ? reply_problem(r, &p)
+		    : reply_json(r, MHD_HTTP_OK, model_object(tree, r->rest));
 }

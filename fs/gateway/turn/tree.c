@@ -78,6 +78,25 @@ int tree_models(const char *tree, int (*visit)(void *ctx, const char *name), voi
 	return code;
 }
 
+dev_t tree_device(const char *tree)
+{
+	struct stat st;
+	return stat(tree, &st) ? 0 : st.st_dev;
+}
+
+const char tree_gone_words[] = "the tree is gone: its moefs has ended, or was unmounted";
+
+static int no_model(void *ctx, const char *name)
+{
+	(void)ctx, (void)name;
+	return 1;
+}
+
+bool tree_is_gone(const char *tree, dev_t device)
+{
+	return tree_device(tree) != device && tree_models(tree, no_model, NULL) <= 0;
+}
+
 /* By the kind of the mount that has its device, in mountinfo: `… MAJOR:MINOR … - KIND SOURCE …`. */
 bool tree_is_moefs(const char *tree)
 {

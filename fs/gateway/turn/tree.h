@@ -6,11 +6,19 @@
 #include "fs/base/text.h"
 
 #include <json-c/json.h>
+#include <sys/types.h>
 
 enum { TREE_PATH = 1024, TREE_MOST = 64 << 20 };
 
 /* Whether it is moefs itself that serves it, and not a file system between. */
 bool tree_is_moefs(const char *tree);
+/* The device of the tree, by which tree_is_gone knows it again; 0: it cannot be had. */
+dev_t tree_device(const char *tree);
+/* Whether the tree of that device is there no more: its mountpoint is bare, as a lazy unmount
+ * leaves it, or its file system has ended. A tree that was mounted there again has models. */
+bool tree_is_gone(const char *tree, dev_t device);
+/* What a client is told then. */
+extern const char tree_gone_words[];
 /* Calls for each model's name, in their order, until one returns other than 0, which is returned.
  * -errno: the tree cannot be read. */
 int tree_models(const char *tree, int (*visit)(void *ctx, const char *name), void *ctx);

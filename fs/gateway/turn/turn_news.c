@@ -313,9 +313,15 @@ int turn_take(struct turn *t, struct news *n, struct problem *p)
 		t->failed = true;
 		return turn_refused(t, -EIO, NULL, p);
 	}
-	if (t->over && lines->held.length) {
-		struct usage u;
+	struct usage u = {0};
+	if (t->over)
 		turn_usage(t, &u);
+	if (t->over && !t->counted) {
+		/* What it came to cannot be had: the session has gone, or all of the tree. */
+		t->failed = true;
+		return turn_refused(t, -EIO, NULL, p);
+	}
+	if (t->over && lines->held.length) {
 		if (strcmp(u.finish, "end") != 0 && strcmp(u.finish, "tool_calls") != 0)
 			give(lines, lines->held.length, &n->logprobs);
 	}

@@ -11,9 +11,8 @@
 static const char *nobody_says(int code)
 {
 	return code == -ENOENT || code == -ESTALE ? "its session was removed from the tree"
-	       : code == -ENOTCONN || code == -ECONNABORTED
-		       ? "the tree is gone: its moefs has ended, or was unmounted"
-		       : NULL;
+	       : code == -ENOTCONN || code == -ECONNABORTED ? tree_gone_words
+							    : NULL;
 }
 
 /* Of a failure that nobody explains. `said`: what looking for an explanation came to. */
@@ -55,6 +54,8 @@ int turn_refused(const struct turn *t, int code, const char *field, struct probl
 	char state[32];
 	int said = failure_read(&f, field ? "refused" : NULL, turn_tree(t), "%s/sessions/%s",
 				t->session.model, t->session.name);
+	if (said == -ENOENT && tree_is_gone(turn_tree(t), t->gateway->device))
+		said = -ENOTCONN;
 	enum problem_kind kind = failure_kind(&f);
 	bool template = !strcmp(f.code, "template_refused");
 	if (kind == PROBLEM_NONE)
@@ -108,7 +109,9 @@ int turn_model(const struct request *r, const char *model, struct problem *p)
 		return 0;
 	}
 	int code = tree_models(tree, add_name, &n);
-	if (code)
+	if (!code && tree_is_gone(tree, r->gateway->device))
+		problem_set(p, PROBLEM_NOT_NOW, NULL, "%s", tree_gone_words);
+	else if (code)
 		problem_set(p, PROBLEM_NOT_NOW, NULL, "the tree cannot be read: %s",
 			    strerror(-code));
 	else

@@ -32,11 +32,14 @@ static int make_session(struct turn *t, struct problem *p)
 		t->made = true;
 		return 0;
 	}
-	if (errno == ENOENT)
+	int code = errno;
+	if (code == ENOENT && tree_is_gone(turn_tree(t), t->gateway->device))
+		return problem_set(p, PROBLEM_NOT_NOW, NULL, "%s", tree_gone_words);
+	if (code == ENOENT)
 		return problem_set(p, PROBLEM_MODEL, "model", "The model '%.100s' has gone",
 				   t->session.model);
-	return problem_set(p, errno == ENOSPC ? PROBLEM_BUSY : PROBLEM_NOT_NOW, NULL,
-			   "cannot make a session in the tree: %s", strerror(errno));
+	return problem_set(p, code == ENOSPC ? PROBLEM_BUSY : PROBLEM_NOT_NOW, NULL,
+			   "cannot make a session in the tree: %s", strerror(code));
 }
 
 /* Under another name; where that cannot be it stays what it is. */

@@ -28,7 +28,7 @@ gzip -9n "$root"/usr/share/man/man?/*
 
 mkdir -p "$documents/examples"
 cp fs/install/systemd/srv-models.* "$documents/examples/"
-cp README.md "$documents/"
+cp -r README.md docs "$documents/"
 # All examples but those that serve the build; the demonstration and its model are where `moefs demo` finds them.
 find examples -maxdepth 1 -type f ! -name packages.sh ! -name libraries.sh ! -name demo.sh ! -name README.md \
 	-exec cp {} "$documents/examples/" \;
