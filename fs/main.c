@@ -54,6 +54,19 @@ static void say(const struct program *p, const char *sentence)
 	said_line(p->said, sentence);
 }
 
+/* The URL is what a script asks for: url=$(moefs -o http MODEL MNT). */
+static void serve_http(struct program *p)
+{
+	char url[300];
+	struct err e;
+	http_url(&p->http, url, sizeof url);
+	if (http_begin(&p->http, p->options.mountpoint, p->said, &e))
+		say(p, e.text);
+	else if (*url)
+		(void)printf("%s\n", url);
+	(void)fflush(stdout);
+}
+
 static void started(void *ctx)
 {
 	struct program *p = ctx;
@@ -62,9 +75,7 @@ static void started(void *ctx)
 		       MOEFS_VERSION, (int)getpid(), p->mount->model_count,
 		       p->mount->model_count == 1 ? "" : "s");
 	said_log(p->said, words);
-	struct err e;
-	if (http_begin(&p->http, p->options.mountpoint, &e))
-		say(p, e.text);
+	serve_http(p);
 	notify("READY=1");
 	if (p->parent >= 0)
 		daemon_ready(p->parent);

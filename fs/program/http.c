@@ -50,39 +50,94 @@ static void program(char path[4096])
 }
 
 /* Between fork and exec of a program that has threads: system calls alone. */
-static void become(const struct http *h, const char *path, char *const *arguments, pid_t parent)
+static void become(const struct http *h, int messages, const char *path, char *const *arguments,
+		   pid_t parent)
 {
 	enum { PASSED = 3 };
 	sigset_t none;
-	int fd = h->socket == PASSED ? fcntl(h->socket, F_SETFD, 0) : dup2(h->socket, PASSED);
 	sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
-	if (fd < 0 || prctl(PR_SET_PDEATHSIG, SIGTERM) || getppid() != parent)
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	bool kept = null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0 ||
+		    dup2(messages, STDERR_FILENO) < 0;
+	/* Last: PASSED may be any of the others. */
+	int fd = h->socket == PASSED ? fcntl(h->socket, F_SETFD, 0) : dup2(h->socket, PASSED);
+	if (fd < 0 || kept || prctl(PR_SET_PDEATHSIG, SIGTERM) || getppid() != parent)
 		_exit(127);
 	(void)execvp(path, arguments);
 	_exit(127);
 }
 
-int http_begin(struct http *h, const char *tree, struct err *e)
+/* Says the gateway's lines until it has ended. */
+static void *listen_to_gateway(void *arg)
+{
+	static const char prefix[] = "moefs-http: ";
+	const struct http *h = arg;
+	FILE *lines = fdopen(h->messages, "r");
+	char line[sizeof((struct err *)0)->text];
+	while (lines && fgets(line, sizeof line, lines)) {
+		bool named = !strncmp(line, prefix, sizeof prefix - 1);
+		line[strcspn(line, "\n")] = 0;
+		said_line(h->said, named ? line + sizeof prefix - 1 : line);
+	}
+	if (lines)
+		(void)fclose(lines);
+	else
+		close(h->messages);
+	return NULL;
+}
+
+static int fork_gateway(struct http *h, const char *path, char *const *arguments, struct err *e)
+{
+	int ends[2];
+	pid_t parent = getpid();
+	if (pipe2(ends, O_CLOEXEC))
+		return err_sys(e, errno, "cannot make a pipe");
+	h->process = fork();
+	if (h->process == 0)
+		become(h, ends[1], path, arguments, parent);
+	int code = h->process < 0 ? err_sys(e, errno, "moefs-http cannot be started") : 0;
+	close(ends[1]);
+	h->messages = ends[0];
+	if (!code) {
+		int failed = pthread_create(&h->listener, NULL, listen_to_gateway, h);
+		if (!failed)
+			return 0;
+		code = err_sys(e, failed, "moefs-http cannot be started");
+		(void)kill(h->process, SIGKILL);
+		(void)waitpid(h->process, NULL, 0);
+	}
+	close(ends[0]);
+	h->process = 0;
+	return code;
+}
+
+void http_url(const struct http *h, char *url, unsigned size)
+{
+	char words[256];
+	*url = 0;
+	if (h->socket < 0)
+		return;
+	listen_words(h->socket, words, sizeof words);
+	(void)snprintf(url, size, "%s%s", strncmp(words, "unix:", 5) ? "http://" : "", words);
+}
+
+int http_begin(struct http *h, const char *tree, struct said *said, struct err *e)
 {
 	char path[4096], keys[4096 + sizeof "key_file="];
 	char *const arguments[] = {
 		"moefs-http", "-o", "listen=fd:3", (char *)(uintptr_t)tree,
 		h->key_file ? "-o" : NULL, keys, NULL};
-	pid_t parent = getpid();
 	if (h->socket < 0)
 		return 0;
+	h->said = said;
 	(void)snprintf(keys, sizeof keys, "key_file=%s", h->key_file ? h->key_file : "");
 	program(path);
 	if (*path == '/' && access(path, X_OK))
 		return err_sys(e, errno, "%s", path);
-	h->process = fork();
-	if (h->process == 0)
-		become(h, path, arguments, parent);
-	if (h->process < 0) {
-		h->process = 0;
-		return err_sys(e, errno, "moefs-http cannot be started");
-	}
+	int code = fork_gateway(h, path, arguments, e);
+	if (code)
+		return code;
 	close(h->socket);
 	h->socket = -1;
 	return 0;
@@ -99,7 +154,10 @@ void http_wait(struct http *h)
 	if (h->socket >= 0)
 		close(h->socket);
 	h->socket = -1;
-	while (h->process && waitpid(h->process, NULL, 0) < 0 && errno == EINTR)
+	if (!h->process)
+		return;
+	(void)pthread_join(h->listener, NULL);
+	while (waitpid(h->process, NULL, 0) < 0 && errno == EINTR)
 		;
 	h->process = 0;
 }

@@ -568,6 +568,22 @@ claim "a socket that is passed to it" passed
 cd / && unmounted
 
 # With the mount, and only as long.
+# A reader of its output sees the end of it although the gateway goes on, and has its URL.
+tells_its_url() {
+	local told log=$work/log
+	told=$(timeout $limit "$MOEFS" -o "store=$store,http=127.0.0.1:0,log=$log" "${others[0]}" "$mnt" 2>&1) || fail "$told"
+	[[ $told =~ ^http://127\.0\.0\.1:[0-9]+$ ]] || fail "it printed: $told"
+	curl -sS --max-time $limit --retry 100 --retry-connrefused "$told/v1/models" | grep -q fable || fail "no models at $told"
+	until_true grep -q "listening on ${told#http://}" "$log" || fail "the log: $(cat "$log")"
+	child=$(pgrep -f -- "listen=fd:3 $mnt\$")
+	fusermount3 -u "$mnt"
+	until_true not alive "$child" || fail "it outlives the mount"
+	timeout $limit "$MOEFS" -o "store=$store,http=unix:$work/socket" "${others[0]}" "$mnt" | cat >"$work/told" || fail "through a pipe"
+	same "$(cat "$work/told")" "unix:$work/socket"
+	child=$(pgrep -f -- "listen=fd:3 $mnt\$")
+	fusermount3 -u "$mnt"
+	until_true not alive "$child"
+}
 with_the_mount() {
 	fails_with "clients need keys" "$MOEFS" -o "store=$store,http=0.0.0.0:0" "$MODEL" "$mnt"
 	MODEL=${others[0]}
@@ -577,5 +593,6 @@ with_the_mount() {
 	fusermount3 -u "$mnt"
 	until_true not alive "$child" || fail "it outlives the mount"
 }
+claim "-o http prints the address as a URL and lets go of the terminal; the gateway's messages go to the log" tells_its_url
 claim "-o http begins with the mount and ends with it" with_the_mount
 finish
