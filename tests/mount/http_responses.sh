@@ -13,6 +13,7 @@ say = [
     ("Be kind.<|im_end|>\n<|im_start|>user\nSay hello." + end, "Hello, my dear."),
     ("Be kind.\n\nBe short.<|im_end|>\n<|im_start|>user\nSay hello." + end, "Hi, dear."),
     ("Say hello." + end, "Hello to you."),
+    ("Say a smile." + end, "A \U0001f642."),
     ("Hello to you.<|im_end|>\n<|im_start|>user\nOnce more." + end, "Hello again."),
     ("Hello to you.<|im_end|>\n<|im_start|>user\nFrom now on in French.\nOnce more." + end, "Bonjour."),
     ("Is seven a prime number?" + end + "<low>\n", "<think>\nTwo does not divide it.\n</think>\n\nIt is."),
@@ -251,6 +252,11 @@ def logprobs():
     h.same(deltas, lines[:len(deltas)])
     assert deltas
     h.same(h.good(R, body("Say hello."))["output"][0]["content"][0]["logprobs"], [])
+    # Tokens that are parts of a character: their bytes are told, and together they are the text.
+    part = h.good(R, {**asked, "input": "Say a smile."})["output"][0]["content"][0]
+    h.same(part["text"], "A \U0001f642.")
+    h.same(bytes(b for l in part["logprobs"] for b in l["bytes"]).decode(), part["text"])
+    assert any("\ufffd" in l["token"] for l in part["logprobs"]), part
 
 
 def echoes():
