@@ -18,6 +18,7 @@ static const struct {
 	[PROBLEM_MODEL] = {404, 0, "invalid_request_error", "model_not_found", "not_found_error"},
 	[PROBLEM_PREVIOUS] = {400, 0, "invalid_request_error", "previous_response_not_found",
 			      "invalid_request_error"},
+	[PROBLEM_THREAD] = {404, 0, "invalid_request_error", "thread_not_found", "not_found_error"},
 	[PROBLEM_METHOD] = {405, 0, "invalid_request_error", "method_not_allowed",
 			    "invalid_request_error"},
 	[PROBLEM_TOO_LARGE] = {413, 0, "invalid_request_error", NULL, "request_too_large"},
@@ -72,6 +73,16 @@ static struct json_object *anthropic_message(const struct problem *p)
 	return json_object_new_string(text);
 }
 
+/* By which Anthropic's packages know what they can mend: a lost thread they begin again. */
+static struct json_object *anthropic_details(const struct problem *p)
+{
+	if (p->kind != PROBLEM_THREAD)
+		return NULL;
+	struct json_object *details = json_object_new_object();
+	json_object_object_add(details, "error_code", json_object_new_string(kinds[p->kind].code));
+	return details;
+}
+
 struct json_object *problem_json(const struct problem *p, enum protocol protocol,
 				 const char *request)
 {
@@ -86,6 +97,9 @@ struct json_object *problem_json(const struct problem *p, enum protocol protocol
 		json_object_object_add(error, "type",
 				       json_object_new_string(kinds[p->kind].anthropic));
 		json_object_object_add(error, "message", anthropic_message(p));
+		struct json_object *details = anthropic_details(p);
+		if (details)
+			json_object_object_add(error, "details", details);
 		json_object_object_add(all, "request_id", json_object_new_string(request));
 	} else {
 		json_object_object_add(error, "message", json_object_new_string(p->text));

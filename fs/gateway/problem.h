@@ -14,6 +14,7 @@ enum problem_kind {
 	PROBLEM_NOT_FOUND,
 	PROBLEM_MODEL,	  /* there is no such model */
 	PROBLEM_PREVIOUS, /* the response that it goes on from is not kept */
+	PROBLEM_THREAD,	  /* nor is the thread that it continues */
 	PROBLEM_METHOD,
 	PROBLEM_TOO_LARGE, /* the body */
 	PROBLEM_TOO_LONG,  /* the conversation, for the model's context */

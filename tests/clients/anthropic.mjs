@@ -122,6 +122,25 @@ await claim("anthropic: the tool runner", async () => {
 	assert.equal(m.content[0].text, "It is 42.");
 });
 
+// A conversation that the service would hold: whoever continues it is told that it is lost, and the package sends all of it.
+await claim("anthropic: a message thread", async () => {
+	const states = [];
+	const counted = async (...asked) => {
+		const answer = await fetch(...asked);
+		states.push(answer.status);
+		return answer;
+	};
+	const thread = client.withOptions({ fetch: counted }).beta.messages.thread(scripted);
+	const hello = await thread.send(ask("Say hello."));
+	assert.equal(hello.content[0].text, "Hello to you.");
+	const again = await thread.send(ask("Once more."));
+	assert.equal(again.content[0].text, "Hello again.");
+	const last = await thread.stream(ask("Stop at the hash.")).finalMessage();
+	assert.equal(last.content[0].text, "One # two.");
+	assert.equal(thread.messages.length, 6);
+	assert.deepEqual(states, [200, 404, 200, 404, 200]);
+});
+
 await claim("anthropic: an answer in a form", async () => {
 	const schema = { type: "object", properties: { x: { type: "integer" } }, required: ["x"], additionalProperties: false };
 	const m = await client.messages.create({

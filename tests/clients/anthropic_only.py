@@ -2,7 +2,7 @@
 import json
 import anthropic
 from anthropic import types
-from claims import ADD, SCHEMA, SCRIPTED, TRAINED, URL, claim, over, refusal, same
+from claims import ADD, HELLO, SCHEMA, SCRIPTED, SUM, TRAINED, URL, claim, over, refusal, same
 from strict import asked, valid, valid_stream
 
 client = anthropic.Anthropic(base_url=URL, api_key="none", max_retries=0)
@@ -36,6 +36,30 @@ def _():
     said = [*asked_["messages"], {"role": "assistant", "content": streamed.content},
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": use.id, "content": "42"}]}]
     same(client.messages.create(**{**asked_, "messages": said}).content[0].text, "It is 42.")
+
+
+@claim(f"{name} the tool runner, whole and as a stream")
+def _():
+    @anthropic.beta_tool
+    def add(a: float, b: float) -> str:
+        """Adds."""
+        return f"{a + b:g}"
+    asked_ = body("Add twelve and thirty.", tools=[add])
+    same(client.beta.messages.tool_runner(**asked_).until_done().content[0].text, SUM)
+    last = [stream.get_final_message() for stream in client.beta.messages.tool_runner(**asked_, stream=True)][-1]
+    same(last.content[0].text, SUM)
+
+
+if hasattr(client.beta.messages, "thread"):
+    # A conversation that the service would hold: whoever continues it is told that it is lost, and the package sends it all.
+    @claim(f"{name} a message thread")
+    def _():
+        thread = client.beta.messages.thread(model=SCRIPTED, max_tokens=500)
+        for text, said in ("Say hello.", HELLO), ("Once more.", "Hello again."):
+            same(thread.send(*body(text)["messages"]).content[0].text, said)
+        with thread.stream(*body("Stop at the hash.")["messages"]) as stream:
+            same(stream.get_final_message().content[0].text, "One # two.")
+        same(len(thread.messages), 6)
 
 
 @claim(f"{name} a form, a text to stop at, thinking")

@@ -219,6 +219,17 @@ def refusals():
         h.same(h.refused(400, M, long)["message"], "prompt is too long: 18011 tokens > 4096 maximum")
 
 
+def threads():
+    """What a package of Anthropic's knows a lost thread by, so that it sends the whole conversation again."""
+    h.same(text_of(h.good(M, body("Say hello.", thread={"type": "create"}))), "Hello to you.")
+    for stream in False, True:
+        more = body("Go on.", stream=stream, thread={"type": "continue", "previous_message_id": "msg_1"})
+        error = h.refused(404, M, more)
+        h.same((error["type"], error["details"]), ("not_found_error", {"error_code": "thread_not_found"}))
+        assert "send all messages" in error["message"], error
+    h.refused(404, M + "/count_tokens", more)
+
+
 def pages():
     def ids(query):
         page = h.good("/v1/models?" + query)
@@ -315,6 +326,7 @@ claim "why an answer ended is said, with the stop sequence" check ends
 claim "count_tokens is what a message then takes" check counting
 claim "models have Anthropic's members, and errors its shape" check models
 claim "what is refused is said in Anthropic's shape" check refusals
+claim "a thread that is continued is not found, so that the conversation comes again" check threads
 claim "models come in pages of any size, from either side" check pages
 gateway_over
 gateway -o active=1,queue=0

@@ -49,6 +49,9 @@ static void messages_become_the_tree_s(void **state)
 		const char *members, *messages;
 	} cases[] = {
 		{HELLO, "[{\"role\": \"user\", \"content\": \"Hello\"}]"},
+		{"\"thread\": {\"type\": \"create\"}, " HELLO,
+		 "[{\"role\": \"user\", \"content\": \"Hello\"}]"},
+		{"\"thread\": null, " HELLO, "[{\"role\": \"user\", \"content\": \"Hello\"}]"},
 		{"\"system\": \"Be short.\", " HELLO,
 		 "[{\"role\": \"system\", \"content\": \"Be short.\"}, {\"role\": \"user\", "
 		 "\"content\": \"Hello\"}]"},
@@ -245,6 +248,13 @@ static void what_is_wrong_is_said_and_where(void **state)
 		       "{\"type\": \"tool\", \"name\": \"g\"}",
 		 "none of the name 'g'", EINVAL},
 		{HELLO ", \"mcp_servers\": [{\"url\": \"x\"}]", "mcp_servers", ENOTSUP},
+		{HELLO ", \"thread\": {\"type\": \"continue\", \"previous_message_id\": \"msg_1\"}",
+		 "send all messages", ENOENT},
+		{"\"messages\": [], \"thread\": {\"type\": \"continue\", "
+		 "\"previous_message_id\": \"msg_1\"}",
+		 "send all messages", ENOENT},
+		{HELLO ", \"thread\": {\"type\": \"other\"}", "thread.type", EINVAL},
+		{HELLO ", \"thread\": true", "thread.type", EINVAL},
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct wanted w;
@@ -407,6 +417,7 @@ static void a_failure_has_its_status_and_word(void **state)
 		{PROBLEM_KEY, 401, "authentication_error"},
 		{PROBLEM_FORBIDDEN, 403, "permission_error"},
 		{PROBLEM_MODEL, 404, "not_found_error"},
+		{PROBLEM_THREAD, 404, "not_found_error"},
 		{PROBLEM_TOO_LARGE, 413, "request_too_large"},
 		{PROBLEM_TOO_LONG, 400, "invalid_request_error"},
 		{PROBLEM_BUSY, 429, "rate_limit_error"},
@@ -421,6 +432,7 @@ static void a_failure_has_its_status_and_word(void **state)
 		assert_string_equal(json_text(body, "type"), "error");
 		assert_string_equal(json_text(error, "type"), cases[i].type);
 		assert_string_equal(json_text(error, "message"), "so");
+		assert_int_equal(!!json_at(error, "details"), p.kind == PROBLEM_THREAD);
 		json_object_put(body);
 	}
 }

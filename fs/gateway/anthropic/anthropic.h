@@ -8,7 +8,7 @@
 struct dialog;
 
 /* count: for /v1/messages/count_tokens, which has no max_tokens. -EINVAL and -ENOTSUP in words,
- * -ENOMEM. Freed by the caller whatever it returns. */
+ * -ENOENT for a thread to continue, -ENOMEM. Freed by the caller whatever it returns. */
 int anthropic_read(struct wanted *w, const json_object *body, bool count, struct err *e);
 
 /* Of it: `system` and `messages`; which tools tool_reference blocks have named goes to

@@ -114,6 +114,21 @@ static int refuse_services(const json_object *body, struct err *e)
 	return 0;
 }
 
+/* Nothing holds a conversation between two requests, so there is no thread to continue. Whoever is
+ * told so as its service tells of a lost thread begins a new one, with all of its messages. */
+static int read_thread(const json_object *body, struct err *e)
+{
+	json_object *thread = json_at(body, "thread");
+	const char *type = json_text(thread, "type");
+	if (!thread || (type && !strcmp(type, "create")))
+		return 0;
+	if (type && !strcmp(type, "continue"))
+		return err_set(e, ENOENT,
+			       "thread: conversations are not kept here between requests; send all "
+			       "messages, with system and tools and without a thread to continue");
+	return err_set(e, EINVAL, "thread.type: must be create or continue");
+}
+
 static int read_plain(struct wanted *w, const json_object *body, struct err *e)
 {
 	int rc = wanted_number(w, body, "temperature", "temperature", 0, 1, e);
@@ -163,6 +178,8 @@ int anthropic_read(struct wanted *w, const json_object *body, bool count, struct
 		rc = read_limit(w, body, e);
 	if (rc == 0)
 		rc = refuse_services(body, e);
+	if (rc == 0)
+		rc = read_thread(body, e);
 	if (rc == 0)
 		rc = read_talk(w, body, e);
 	if (rc == 0)

@@ -3,8 +3,10 @@
 #include "fs/gateway/answering.h"
 #include "fs/gateway/handlers.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct message {
 	struct wanted wanted;
@@ -62,6 +64,15 @@ static const struct manner manner = {
 	.free = message_free,
 };
 
+/* Of a body that was refused. */
+static int refused(struct problem *p, const struct err *e)
+{
+	problem_of(p, e);
+	if (e->code == ENOENT && !strcmp(p->param, "thread"))
+		p->kind = PROBLEM_THREAD;
+	return -1;
+}
+
 enum MHD_Result anthropic_create(struct request *r)
 {
 	struct problem p = {0};
@@ -73,7 +84,7 @@ enum MHD_Result anthropic_create(struct request *r)
 	(void)snprintf(m->request, sizeof m->request, "%s", r->id);
 	if (anthropic_read(&m->wanted, r->json, false, &e)) {
 		message_free(m);
-		problem_of(&p, &e);
+		refused(&p, &e);
 		return reply_problem(r, &p);
 	}
 	m->answer = (struct anthropic_answer){
@@ -88,7 +99,7 @@ enum MHD_Result anthropic_count(struct request *r)
 	struct err e;
 	uint64_t tokens;
 	int code = anthropic_read(&wanted, r->json, true, &e)
-			   ? problem_of(&p, &e)
+			   ? refused(&p, &e)
 			   : answer_tokens(r, &wanted, &tokens, &p);
 	wanted_free(&wanted);
 	if (code)
