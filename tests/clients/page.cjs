@@ -108,6 +108,20 @@ async function two() {
 	same(sessions(scripted).join(" "), "chat-1 chat-2 default");
 }
 
+// A turn that fails was never there: what was asked is in its box again, to be made shorter.
+async function refused() {
+	const context = +fs.readFileSync(`${TREE}/${scripted}/info/context`, "utf8"), long = "a ".repeat(context) + "?";
+	await page.click("#new");
+	await until(() => !document.querySelector("#messages > li"));
+	await page.fill("#prompt", long);
+	await page.press("#prompt", "Enter");
+	await until((text) => document.querySelector("#prompt").value === text && !document.querySelector("#send").hidden, long);
+	await until(() => /context/.test(document.body.innerText));
+	await page.fill("#prompt", "");
+	await type("Say hello.");
+	await bodies(["Say hello.", "Hello there."]);
+}
+
 async function shell() {
 	const at = `${TREE}/${scripted}/sessions/of a shell`;
 	fs.mkdirSync(at);
@@ -252,6 +266,7 @@ let browser;
 		await claim("a question is edited, and an answer made again", again);
 		await claim("what a model writes stays text", markup);
 		await claim("several conversations are sessions of the tree", two);
+		await claim("a question that is too long for the context is in its box again", refused);
 		await claim("what a shell does appears", shell);
 		await claim("params are set, an answer streams, and Escape stops it", stop);
 		await claim("the map of experts, dark and light", look);

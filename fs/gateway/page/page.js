@@ -90,6 +90,7 @@ async function watch() {
 		if (at !== session() || mine !== following) return;
 		await load();
 		if (failed) complain(failed);
+		return failed;
 	} finally {
 		if (mine === following) {
 			following = null;
@@ -110,7 +111,11 @@ const ask = answering(async (text) => {
 	$("messages").append(message({ role: "user", content: text }));
 	for (const b of $("messages").querySelectorAll(".tools button:not(:first-child)")) b.disabled = true;
 	title(at, titles.get(at) || text);
-	await watch();
+	// A turn that failed, of a prompt too long for the context, say, was never there: the text is in its box again.
+	if ((await watch()) && !$("prompt").value) {
+		$("prompt").value = text;
+		fit();
+	}
 });
 
 const stop = doing(() => tree.write(session() + "/ctl", "stop\n"));
