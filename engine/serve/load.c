@@ -33,7 +33,10 @@ static int load_template(struct model *m, struct err *e)
 
 int load_tokenizer(struct model *m, struct err *e)
 {
-	int failed = source_tokenizer_open(&m->run.tokenizer, m->id.directory, e);
+	unsigned read = LOAD_TOKENIZER | (m->engine->template_text ? 0 : LOAD_TEMPLATE);
+	int failed = load_sum_texts(m, read, e);
+	if (!failed)
+		failed = source_tokenizer_open(&m->run.tokenizer, m->id.directory, e);
 	if (failed)
 		return failed;
 	failed = load_template(m, e);
@@ -51,12 +54,24 @@ void load_forget_tokenizer(struct model *m)
 	tokenizer_close(m->run.tokenizer);
 	m->run.chat = NULL;
 	m->run.tokenizer = NULL;
+	m->run.texts.known &= LOAD_DEFAULTS;
 }
 
 int load_tokenizer_once(struct model *m, struct err *e)
 {
 	pthread_mutex_lock(&m->run.opening);
 	int failed = m->run.tokenizer ? 0 : load_tokenizer(m, e);
+	pthread_mutex_unlock(&m->run.opening);
+	return failed;
+}
+
+/* Sessions hold ids of the vocabulary that there was, so another one cannot take its place. */
+static int load_words(struct model *m, struct err *e)
+{
+	pthread_mutex_lock(&m->run.opening);
+	int failed = load_check_texts(m, e);
+	if (!failed && !m->run.tokenizer)
+		failed = load_tokenizer(m, e);
 	pthread_mutex_unlock(&m->run.opening);
 	return failed;
 }
@@ -220,7 +235,7 @@ int load_model(struct model *m, struct err *e)
 {
 	unload_model(m); /* what a conversion that has to begin anew left */
 	/* The tokenizer comes first: it fails fast, and converting takes long. */
-	int failed = load_tokenizer_once(m, e);
+	int failed = load_words(m, e);
 	if (!failed && !store_still_good(m))
 		failed = find_store(m, e);
 	if (!failed)

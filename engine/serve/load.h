@@ -60,6 +60,11 @@ void load_forget_tokenizer(struct model *m);
 void unload_model(struct model *m);
 /* Keeps the heat of the experts beside the store, if they were used since it was last kept. */
 void load_keep_heat(struct model *m);
+/* load_texts.c: takes note of files (of enum load_text_of) before they are read; and whether all
+ * that were read are still what they were: -EINVAL names the one that is not. */
+int load_sum_texts(struct model *m, unsigned of, struct err *e);
+int load_check_texts(const struct model *m, struct err *e);
+
 /* load_source.c: the source as it is now, which its caller forgets; -EINVAL if its config.json is
  * no longer the model's. */
 int load_look(const struct model *m, struct source_state *now, struct err *e);

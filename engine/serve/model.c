@@ -100,6 +100,8 @@ static int open_files(struct model *m, const char *path, struct err *e)
 		/* Before config.json is read: a change is then seen. */
 		failed = load_config_sum(m, &m->id.config_sum, e);
 	if (!failed)
+		failed = load_sum_texts(m, LOAD_DEFAULTS, e);
+	if (!failed)
 		failed = config_read(&m->id.config, m->id.directory, e);
 	if (!failed)
 		failed = forward_computes(&m->id.config, e);

@@ -18,12 +18,21 @@
 #include <errno.h>
 #include <pthread.h>
 
+/* What was read of the checkpoint's small files (load_texts.c). */
+enum load_text_of { LOAD_DEFAULTS = 1, LOAD_TOKENIZER = 2, LOAD_TEMPLATE = 4 };
+enum { LOAD_TEXTS = 8 };
+struct load_texts {
+	unsigned known;		   /* of enum load_text_of: which have been read */
+	uint64_t sums[LOAD_TEXTS]; /* of each as it then was; of a GGUF file its header alone */
+};
+
 struct model_run {
 	pthread_mutex_t opening; /* of tokenizer and template, until they are there */
 	_Atomic bool speaks;	 /* they are, and stay, whether the weights do or not */
 	struct tokenizer *tokenizer;
 	struct chat_template *chat; /* NULL: there is none that can be used, */
 	struct err no_chat;	    /* and why. ENODATA: the model is not made for conversations */
+	struct load_texts texts;    /* (opening) */
 	struct weights weights;
 	uint64_t weights_sum; /* of the store's key: other weights, another sum */
 

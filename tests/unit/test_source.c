@@ -512,6 +512,37 @@ static void a_config_that_changed_under_the_mount_is_an_error_in_words(void **st
 	test_model_close(&m);
 }
 
+/* What was made of them stays between loads: with another one the old would answer. */
+static void words_that_changed_between_loads_are_an_error_in_words(void **state)
+{
+	static const char *const files[] = {"tokenizer.json", "tokenizer_config.json",
+					    "generation_config.json", "chat_template.jinja"};
+	(void)state;
+	char path[96], wanted[96];
+	for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+		(void)make_store();
+		mount();
+		assert_int_equal(model_wait(m.model, &e), 0);
+		assert_int_equal(model_unload(m.model, &e), 0);
+		(void)snprintf(path, sizeof path, "%s/%s", source, files[i]);
+		(void)snprintf(wanted, sizeof wanted, "%s: was changed since it was mounted",
+			       files[i]);
+		size_t n = 0;
+		uint8_t *before = access(path, F_OK) ? NULL : test_file_read(path, &n);
+		test_file_write(path, "{}\n", 3);
+		assert_int_equal(model_wait(m.model, &e), -EINVAL);
+		if (!strstr(e.text, wanted))
+			fail_msg("%s: %s", files[i], e.text);
+		if (before)
+			test_file_write(path, before, n);
+		else
+			assert_int_equal(unlink(path), 0);
+		free(before);
+		assert_int_equal(model_wait(m.model, &e), 0); /* as it was, by its contents */
+		test_model_close(&m);
+	}
+}
+
 static void a_store_whose_identity_is_lost_serves_a_source_with_the_same_times(void **state)
 {
 	(void)state;
@@ -601,6 +632,7 @@ int main(void)
 		TEST(a_mount_that_is_checking_can_be_closed),
 		TEST(who_looks_while_a_store_takes_the_place_of_another_sees_one_or_none),
 		TEST(a_config_that_changed_under_the_mount_is_an_error_in_words),
+		TEST(words_that_changed_between_loads_are_an_error_in_words),
 		TEST(a_store_whose_identity_is_lost_serves_a_source_with_the_same_times),
 		TEST(an_old_store_younger_than_its_source_is_read_once_and_kept),
 		TEST(an_old_store_older_than_its_source_is_made_anew),
