@@ -51,7 +51,7 @@ bool arguments_call(struct arguments *a, const char *name, size_t n, struct call
 	text_out_string(&o, "{");
 	for (size_t i = 0; i < a->count; i++) {
 		text_out_string(&o, i > 0 ? ", " : "");
-		json_write_text(&o, a->items[i].key, a->items[i].key_n);
+		text_out_json_text(&o, a->items[i].key, a->items[i].key_n);
 		text_out_string(&o, ": ");
 		text_out_add(&o, a->items[i].value.bytes, a->items[i].value.n);
 		o.failed |= a->items[i].value.failed;

@@ -80,7 +80,7 @@ static bool arguments_of(const struct json *given, struct json **parsed, struct 
 	if (json_kind(given) == JSON_NULL)
 		text_out_string(out, "{}");
 	else if (json_kind(given) == JSON_OBJECT)
-		json_write(out, given);
+		text_out_json(out, given);
 	else
 		return false;
 	return true;

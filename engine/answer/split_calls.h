@@ -2,7 +2,7 @@
 #ifndef MOEFS_ENGINE_ANSWER_SPLIT_CALLS_H
 #define MOEFS_ENGINE_ANSWER_SPLIT_CALLS_H
 
-#include "engine/json/json_write.h"
+#include "engine/json/text_out.h"
 #include "engine/answer/split_scan.h"
 
 enum { CALLS_MAX = 1024, CALL_ID_MAX = 256 };

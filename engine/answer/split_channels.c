@@ -98,7 +98,7 @@ size_t scan_channel_call(struct scan *s, size_t i, const struct channel_head *he
 		return i;
 	}
 	text_out_add(&name, text, n);
-	json_write(&arguments, parsed);
+	text_out_json(&arguments, parsed);
 	json_free(parsed);
 	if (!calls_append(calls, &name, &arguments))
 		scan_fail(s);

@@ -140,7 +140,7 @@ static bool append_named(const char *text, struct part name, struct part object,
 	if (json_parse_text(&parsed, text + object.at, object.n, "arguments", &ignored) < 0)
 		return false;
 	text_out_add(&named, text + name.at, name.n);
-	json_write(&arguments, parsed);
+	text_out_json(&arguments, parsed);
 	json_free(parsed);
 	if (!calls_append(calls, &named, &arguments))
 		return false;

@@ -1,8 +1,7 @@
 #include "engine/answer/split_python.h"
 
-#include "engine/json/hex.h"
-#include "engine/answer/split_values.h"
 #include "engine/json/utf8.h"
+#include "engine/answer/split_values.h"
 
 #include <string.h>
 
@@ -12,7 +11,7 @@ static size_t scan_hex(struct scan *s, size_t i, int digits, uint32_t *out)
 {
 	*out = 0;
 	for (int k = 0; k < digits; k++, i++) {
-		int digit = hex_digit(scan_at(s, i));
+		int digit = utf8_hex_digit(scan_at(s, i));
 		if (digit < 0)
 			scan_fail(s);
 		*out = *out * 16 + (digit < 0 ? 0 : (uint32_t)digit);
@@ -117,7 +116,7 @@ size_t scan_text(struct scan *s, size_t i, const char *quote, bool argument, str
 {
 	struct text_out text = {0};
 	i = quote ? scan_marked(s, i, quote, &text) : scan_quoted(s, i, argument, &text);
-	json_write_text(out, text.n ? text.bytes : "", text.n);
+	text_out_json_text(out, text.n ? text.bytes : "", text.n);
 	out->failed |= text.failed;
 	text_out_free(&text);
 	return i;
@@ -159,7 +158,7 @@ static size_t scan_key(struct scan *s, size_t i, const char *quote, struct text_
 		i = quote ? scan_marked(s, i, quote, &text) : scan_quoted(s, i, false, &text);
 		if (text.n > 0 && memchr(text.bytes, '\0', text.n))
 			scan_fail(s); /* no reader takes such a key */
-		json_write_text(out, text.n ? text.bytes : "", text.n);
+		text_out_json_text(out, text.n ? text.bytes : "", text.n);
 		out->failed |= text.failed;
 		text_out_free(&text);
 	} else {
@@ -167,7 +166,7 @@ static size_t scan_key(struct scan *s, size_t i, const char *quote, struct text_
 		if (to == i)
 			scan_fail(s);
 		if (s->state == SCAN_GOOD)
-			json_write_text(out, s->bytes + i, to - i);
+			text_out_json_text(out, s->bytes + i, to - i);
 		i = to;
 	}
 	i = scan_space(s, i);

@@ -2,7 +2,7 @@
 #ifndef MOEFS_ENGINE_ANSWER_SPLIT_PYTHON_H
 #define MOEFS_ENGINE_ANSWER_SPLIT_PYTHON_H
 
-#include "engine/json/json_write.h"
+#include "engine/json/text_out.h"
 #include "engine/answer/split_scan.h"
 
 /* Reads the value at i and writes it as JSON; returns the place behind it. `quote`: what texts

@@ -40,7 +40,7 @@ static void write_value(struct text_out *o, const struct head *h, const char *va
 {
 	char first;
 	if (h->type == AS_TEXT || (h->type == AS_VALUE && !is_json(value, n, &first)))
-		json_write_text(o, value, n);
+		text_out_json_text(o, value, n);
 	else if (h->type == AS_VALUE)
 		text_out_add(o, value, n);
 	else if (!w->python || !write_python_by_schema(o, value, n, schema))

@@ -180,5 +180,5 @@ void write_by_schema(struct text_out *o, const char *value, size_t n, const stru
 	for (size_t i = 0; i < types.count && types.items[i] != T_STRING; i++)
 		if (write_as(o, types.items[i], text, inside))
 			return;
-	json_write_text(o, value, n);
+	text_out_json_text(o, value, n);
 }

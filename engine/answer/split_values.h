@@ -2,7 +2,7 @@
 #ifndef MOEFS_ENGINE_ANSWER_SPLIT_VALUES_H
 #define MOEFS_ENGINE_ANSWER_SPLIT_VALUES_H
 
-#include "engine/json/json_write.h"
+#include "engine/json/text_out.h"
 
 /* The "properties" of the parameters of a tool by this name; NULL: none. *known: whether there is
  * such a tool. */

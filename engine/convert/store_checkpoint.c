@@ -36,7 +36,7 @@ static int copy_file(const char *folder, const char *source, const char *name, s
 	size_t n;
 	if (!path)
 		return err_set(e, ENOMEM, "out of memory for the name of a file");
-	int failed = read_whole_file(&bytes, &n, path, MOST_BYTES, e);
+	int failed = json_read_file(&bytes, &n, path, MOST_BYTES, e);
 	free(path);
 	if (failed)
 		return failed;

@@ -239,7 +239,7 @@ static int read_file(struct config *c, const char *directory, const char *file,
 	size_t length;
 	if (snprintf(path, sizeof path, "%s/%s", directory, file) >= (int)sizeof path)
 		return err_set(e, ENAMETOOLONG, "%.64s…: the path is too long", directory);
-	int failed = read_whole_file(&text, &length, path, CONFIG_MAX_BYTES, e);
+	int failed = json_read_file(&text, &length, path, CONFIG_MAX_BYTES, e);
 	if (failed)
 		return failed;
 	failed = parse(c, text, length, path, e);

@@ -3,7 +3,7 @@
 
 #include "engine/source/gguf.h"
 #include "engine/tokenizer/tokenizer.h"
-#include "engine/tokenizer/tokenizer_parts.h"
+#include "engine/tokenizer/tokenizer_gguf.h"
 
 #include <errno.h>
 #include <math.h>
@@ -14,9 +14,9 @@
 
 /* What is made for the parts to borrow. */
 struct holder {
-	struct tokenizer_parts parts;
+	struct tokenizer_gguf parts;
 	char *model, *pre;
-	struct tokenizer_text *tokens, *merges;
+	struct tokenizer_gguf_text *tokens, *merges;
 	int32_t *kinds;
 	float *scores;
 };
@@ -42,7 +42,7 @@ static int read_name(const struct gguf *g, const char *key, const char *name, ch
 }
 
 static int read_texts(const struct gguf *g, const char *key, const char *name,
-		      struct tokenizer_text **out, size_t *count, struct err *e)
+		      struct tokenizer_gguf_text **out, size_t *count, struct err *e)
 {
 	const struct gguf_value *v = NULL;
 	int rc = gguf_get_array(g, key, name, GGUF_STRING, &v, e);
@@ -51,7 +51,7 @@ static int read_texts(const struct gguf *g, const char *key, const char *name,
 	*out = calloc(v->count + 1, sizeof **out); /* each takes eight bytes of the file */
 	if (!*out)
 		return no_memory(name, e);
-	struct tokenizer_text text;
+	struct tokenizer_gguf_text text;
 	for (size_t at = 0;
 	     *count < v->count && gguf_next_string(v, &at, &text.bytes, &text.length);)
 		(*out)[(*count)++] = text;
@@ -128,7 +128,7 @@ static int read_said(const struct gguf *g, const char *key, const char *name, in
 	return rc;
 }
 
-static int read_marks(const struct gguf *g, const char *name, struct tokenizer_parts *p,
+static int read_marks(const struct gguf *g, const char *name, struct tokenizer_gguf *p,
 		      struct err *e)
 {
 	static const char *const ENDS[MARKED_ENDS] = {KEY("eot_token_id"), KEY("eom_token_id")};
@@ -173,7 +173,7 @@ int gguf_tokenizer_open(struct tokenizer **out, const struct gguf *g, const char
 	struct holder h = {0};
 	int rc = read_parts(g, name, &h, e);
 	if (rc == 0)
-		rc = tokenizer_open_parts(out, &h.parts, e);
+		rc = tokenizer_open_gguf(out, &h.parts, e);
 	free(h.model);
 	free(h.pre);
 	free(h.tokens);

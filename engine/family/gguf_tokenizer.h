@@ -7,7 +7,7 @@
 struct gguf;
 struct tokenizer;
 
-/* Errors as tokenizer_open_parts; -ENOENT: the file has no vocabulary. The tokenizer outlives g. */
+/* Errors as tokenizer_open_gguf; -ENOENT: the file has no vocabulary. The tokenizer outlives g. */
 int gguf_tokenizer_open(struct tokenizer **out, const struct gguf *g, const char *name,
 			struct err *e);
 /* Of a folder, by the files in it (tokenizer_open), or of a GGUF file or its first part. */

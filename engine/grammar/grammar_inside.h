@@ -91,7 +91,7 @@ uint32_t json_rule_call(struct json_rules *j, enum json_rule which);
  * to 32 blanks. Behind a colon: nothing or a blank. */
 uint32_t json_gap(struct grammar_source *s);
 uint32_t json_colon(struct grammar_source *s);
-/* A text in quotes, and a value (NULL: null), as json_write writes them. */
+/* A text in quotes, and a value (NULL: null), as text_out_json writes them. */
 uint32_t json_quoted(struct grammar_source *s, const char *text);
 uint32_t json_literal(struct grammar_source *s, const struct json *value);
 

@@ -5,7 +5,7 @@
  * end. Texts may be of any length; \u escapes stand for whole characters. */
 #include "engine/grammar/grammar_inside.h"
 
-#include "engine/json/json_write.h"
+#include "engine/json/text_out.h"
 
 #include <errno.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static uint32_t short_escape(struct grammar_source *s, uint32_t c)
 	return NOTHING;
 }
 
-/* One that cannot stand for itself: as json_write_text writes it. */
+/* One that cannot stand for itself: as text_out_json_text writes it. */
 static uint32_t escaped(struct grammar_source *s, uint32_t c)
 {
 	static const char digits[] = "0123456789abcdef";
@@ -126,7 +126,7 @@ static uint32_t written_expr(struct grammar_source *s, struct text_out *out)
 uint32_t json_quoted(struct grammar_source *s, const char *text)
 {
 	struct text_out out = {0};
-	json_write_text(&out, text, strlen(text));
+	text_out_json_text(&out, text, strlen(text));
 	return written_expr(s, &out);
 }
 
@@ -135,7 +135,7 @@ uint32_t json_literal(struct grammar_source *s, const struct json *value)
 	struct text_out out = {0};
 	if (!value)
 		return expr_word(s, "null");
-	json_write(&out, value);
+	text_out_json(&out, value);
 	return written_expr(s, &out);
 }
 

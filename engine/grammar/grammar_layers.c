@@ -2,7 +2,7 @@
  * one value; and the rules for them, each made once. */
 #include "engine/grammar/grammar_schema.h"
 
-#include "engine/json/hex.h"
+#include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -66,8 +66,8 @@ uint64_t layers_count(struct schema_rules *r, const struct layers *l, const char
 /* The byte that %XX stands for; less than 0: it does not. */
 static int percent_byte(const char *at)
 {
-	int high = hex_digit(at[1]);
-	return high < 0 ? -1 : high << 4 | hex_digit(at[2]);
+	int high = utf8_hex_digit(at[1]);
+	return high < 0 ? -1 : high << 4 | utf8_hex_digit(at[2]);
 }
 
 /* The next part of a pointer (RFC 6901, in a fragment), decoded; false: too long or wrong. */

@@ -3,7 +3,6 @@
  * hold the text to something else. */
 #include "engine/grammar/grammar_inside.h"
 
-#include "engine/json/hex.h"
 #include "engine/json/utf8.h"
 
 #include <errno.h>
@@ -59,8 +58,8 @@ static uint32_t hexadecimal(struct regex *r, uint32_t digits)
 {
 	uint32_t value = 0, read = 0;
 	size_t from = r->at;
-	while (!at_end(r) && hex_digit(peek(r)) >= 0 && read < (digits ? digits : 6)) {
-		value = value << 4 | (uint32_t)hex_digit(r->text[r->at++]);
+	while (!at_end(r) && utf8_hex_digit(peek(r)) >= 0 && read < (digits ? digits : 6)) {
+		value = value << 4 | (uint32_t)utf8_hex_digit(r->text[r->at++]);
 		read++;
 	}
 	bool good = digits ? read == digits : read && accept(r, "}");

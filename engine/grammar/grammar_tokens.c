@@ -44,7 +44,7 @@ static const char *spelled_bytes(const struct tokenizer *t, const struct split_f
 				 uint32_t id, size_t *n, bool *mark)
 {
 	const char *bytes = tokenizer_bytes(t, id, false, n);
-	*mark = *n && token_wants(bytes, *n, false) != MAY_TEXT;
+	*mark = *n && token_needed_right(bytes, *n, false) != MAY_TEXT;
 	if (*n && !*mark && memchr(bytes, GRAMMAR_MARK, *n)) {
 		*n = 0; /* no text has that byte, and with what follows it would pass for a mark */
 		return bytes;

@@ -1,7 +1,7 @@
 /* A vocabulary as a tree of its tokens' bytes, so that what tokens begin alike with is read once.
  *
  * Left out: tokens without bytes (special ones), those longer than GRAMMAR_MAX_TOKEN, and what the
- * caller says. A token that marks thinking or calls (token_marks.h) is met by no text that merely
+ * caller says. A token that marks thinking or calls (added_tokens.h) is met by no text that merely
  * spells it: a byte that no UTF-8 has, GRAMMAR_MARK, stands before its bytes.
  *
  * Takes 24 bytes for a node, of which there are at most as many as the tokens have bytes (in

@@ -1,6 +1,6 @@
-/* Reading files, walking a document, and the getters; see json.h. The checks live in the json_as_
- * functions and in as_kind; every getter finds its value and hands it to one of them. */
-#include "engine/json/json_value.h"
+/* Reads files, walks documents, gets values. Each json_get function finds its value and leaves all
+ * checks to the json_as function of the type. Not here: the parser (json_parse.c). */
+#include "engine/json/json.h"
 #include "engine/json/utf8.h"
 
 #include <errno.h>
@@ -15,26 +15,8 @@
 
 enum { SHOWN_MAX = 60 }; /* bytes of a wrong value that a sentence shows */
 
-/* Fills buffer[capacity] from the descriptor until it is full or the file ends. */
-static int read_up_to(int fd, char *buffer, size_t capacity, size_t *length)
-{
-	size_t have = 0;
-	while (have < capacity) {
-		ssize_t n = read(fd, buffer + have, capacity - have);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			break;
-		have += (size_t)n;
-	}
-	*length = have;
-	return 0;
-}
-
-static int read_open_file(int fd, char **bytes, size_t *length, const char *path, size_t max_bytes,
-			  struct err *e)
+static int json_read_open_file(int fd, char **bytes, size_t *length, const char *path,
+			       size_t max_bytes, struct err *e)
 {
 	struct stat st;
 	if (fstat(fd, &st) < 0)
@@ -43,32 +25,40 @@ static int read_open_file(int fd, char **bytes, size_t *length, const char *path
 		return err_set(e, EINVAL, "%s: is not a regular file", path);
 	if ((uint64_t)st.st_size > max_bytes)
 		return err_set(e, EFBIG,
-			       "%s: %jd bytes are more than the %zu that such a file may have; "
-			       "is it the right file?",
+			       "%s: has %jd bytes, but such a file may have at most %zu; is it the "
+			       "right file?",
 			       path, (intmax_t)st.st_size, max_bytes);
-	size_t size = (size_t)st.st_size;
+	/* A file that grows meanwhile is cut at this size: the parser will say what is wrong. */
+	size_t size = (size_t)st.st_size, have = 0;
 	char *buffer = malloc(size + 1);
 	if (!buffer)
 		return err_set(e, ENOMEM, "%s: no memory for its %zu bytes", path, size);
-	/* A file that grows meanwhile is cut at the size it had: the parser will say what is wrong.
-	 */
-	int rc = read_up_to(fd, buffer, size, length);
-	if (rc < 0) {
-		free(buffer);
-		return err_sys(e, -rc, "%s: cannot be read", path);
+	while (have < size) {
+		ssize_t n = read(fd, buffer + have, size - have);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0) {
+			int code = errno;
+			free(buffer);
+			return err_sys(e, code, "%s: cannot be read", path);
+		}
+		if (n == 0)
+			break;
+		have += (size_t)n;
 	}
-	buffer[*length] = '\0';
+	buffer[have] = '\0';
 	*bytes = buffer;
+	*length = have;
 	return 0;
 }
 
-int read_whole_file(char **bytes, size_t *length, const char *path, size_t max_bytes, struct err *e)
+int json_read_file(char **bytes, size_t *length, const char *path, size_t max_bytes, struct err *e)
 {
 	/* O_NONBLOCK: opening a FIFO must not wait for its writer. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return err_sys(e, errno, "%s: cannot be opened", path);
-	int rc = read_open_file(fd, bytes, length, path, max_bytes, e);
+	int rc = json_read_open_file(fd, bytes, length, path, max_bytes, e);
 	close(fd);
 	return rc;
 }
@@ -77,7 +67,7 @@ int json_parse_file(struct json **out, const char *path, size_t max_bytes, struc
 {
 	char *text = NULL;
 	size_t length = 0;
-	int rc = read_whole_file(&text, &length, path, max_bytes, e);
+	int rc = json_read_file(&text, &length, path, max_bytes, e);
 	if (rc == 0)
 		rc = json_parse_text(out, text, length, path, e);
 	free(text);
@@ -91,19 +81,19 @@ enum json_kind json_kind(const struct json *value)
 	return value ? (enum json_kind)value->kind : JSON_NULL;
 }
 
-static bool is_container(const struct json *value)
+static bool json_is_container(const struct json *value)
 {
 	return json_kind(value) == JSON_LIST || json_kind(value) == JSON_OBJECT;
 }
 
 size_t json_count(const struct json *value)
 {
-	return is_container(value) ? value->length : 0;
+	return json_is_container(value) ? value->length : 0;
 }
 
 const struct json *json_next(const struct json *container, const struct json *after)
 {
-	if (!is_container(container))
+	if (!json_is_container(container))
 		return NULL;
 	const struct json *end = container + 1 + container->span;
 	const struct json *next = after ? after + 1 + after->span : container + 1;
@@ -140,13 +130,7 @@ bool json_has(const struct json *object, const char *key)
 	return json_kind(json_find(object, key)) != JSON_NULL;
 }
 
-/* ---- sentences ---- */
-
-/* Length of the longest prefix of whole characters that has at most `max` bytes. */
-static int shown_length(const char *s, size_t n, size_t max)
-{
-	return (int)(n > max ? utf8_begin(s, max) : n);
-}
+/* ---- values in errors ---- */
 
 const char *json_show(const struct json *value, char *text, size_t size)
 {
@@ -163,8 +147,9 @@ const char *json_show(const struct json *value, char *text, size_t size)
 		break;
 	default:
 		(void)snprintf(text, size, "%s%.*s%s%s", quote,
-			       shown_length(value->text, value->length, SHOWN_MAX), value->text,
-			       value->length > SHOWN_MAX ? "…" : "", quote);
+			       (int)(value->length > SHOWN_MAX ? utf8_begin(value->text, SHOWN_MAX)
+							       : value->length),
+			       value->text, value->length > SHOWN_MAX ? "…" : "", quote);
 	}
 	return text;
 }
@@ -182,9 +167,8 @@ int json_wrong(const struct json *value, const char *key, const char *name, cons
 
 /* ---- values ---- */
 
-/* The number that digits and nothing else are; false where that is not the case, or it is too
- * large. */
-static bool whole_number(const struct json *value, uint64_t *number)
+/* Reads a value of digits only. False for any other spelling, and for numbers beyond 64 bits. */
+static bool json_whole_number(const struct json *value, uint64_t *number)
 {
 	*number = 0;
 	for (uint32_t i = 0; i < value->length; i++) {
@@ -200,7 +184,7 @@ int json_as_uint(const struct json *value, const char *key, const char *name, ui
 		 uint64_t max, uint64_t *out, struct err *e)
 {
 	uint64_t number;
-	if (json_kind(value) == JSON_NUMBER && whole_number(value, &number) && number >= min &&
+	if (json_kind(value) == JSON_NUMBER && json_whole_number(value, &number) && number >= min &&
 	    number <= max) {
 		*out = number;
 		return 0;
@@ -237,8 +221,8 @@ int json_as_string(const struct json *value, const char *key, const char *name, 
 	return 0;
 }
 
-static int as_kind(const struct json *value, const char *key, const char *name, enum json_kind kind,
-		   const char *wanted, struct err *e)
+static int json_as_kind(const struct json *value, const char *key, const char *name,
+			enum json_kind kind, const char *wanted, struct err *e)
 {
 	return json_kind(value) == kind ? 0 : json_wrong(value, key, name, wanted, e);
 }
@@ -246,7 +230,7 @@ static int as_kind(const struct json *value, const char *key, const char *name, 
 int json_as_bool(const struct json *value, const char *key, const char *name, bool *out,
 		 struct err *e)
 {
-	int rc = as_kind(value, key, name, JSON_BOOL, "true or false", e);
+	int rc = json_as_kind(value, key, name, JSON_BOOL, "true or false", e);
 	if (rc == 0)
 		*out = *value->text == 't';
 	return rc;
@@ -254,9 +238,9 @@ int json_as_bool(const struct json *value, const char *key, const char *name, bo
 
 /* ---- getters ---- */
 
-/* The value of a key, NULL where it is missing or null. */
-static int find(const struct json *object, const char *key, const char *name,
-		const struct json **value, struct err *e)
+/* Sets *value to the value of `key`, or to NULL if it is missing or null. */
+static int json_lookup(const struct json *object, const char *key, const char *name,
+		       const struct json **value, struct err *e)
 {
 	*value = NULL;
 	if (json_kind(object) != JSON_OBJECT)
@@ -270,7 +254,7 @@ int json_get_uint(const struct json *object, const char *key, const char *name, 
 		  uint64_t max, uint64_t *out, struct err *e)
 {
 	const struct json *value;
-	int rc = find(object, key, name, &value, e);
+	int rc = json_lookup(object, key, name, &value, e);
 	return rc < 0 ? rc : json_as_uint(value, key, name, min, max, out, e);
 }
 
@@ -278,20 +262,17 @@ int json_get_uint_or(const struct json *object, const char *key, const char *nam
 		     uint64_t max, uint64_t fallback, uint64_t *out, struct err *e)
 {
 	const struct json *value;
-	int rc = find(object, key, name, &value, e);
-	if (rc < 0)
-		return rc;
-	if (value)
-		return json_as_uint(value, key, name, min, max, out, e);
-	*out = fallback;
-	return 0;
+	int rc = json_lookup(object, key, name, &value, e);
+	if (rc == 0 && !value)
+		*out = fallback;
+	return value ? json_as_uint(value, key, name, min, max, out, e) : rc;
 }
 
 int json_get_double(const struct json *object, const char *key, const char *name, double min,
 		    double max, double *out, struct err *e)
 {
 	const struct json *value;
-	int rc = find(object, key, name, &value, e);
+	int rc = json_lookup(object, key, name, &value, e);
 	return rc < 0 ? rc : json_as_double(value, key, name, min, max, out, e);
 }
 
@@ -299,20 +280,17 @@ int json_get_double_or(const struct json *object, const char *key, const char *n
 		       double max, double fallback, double *out, struct err *e)
 {
 	const struct json *value;
-	int rc = find(object, key, name, &value, e);
-	if (rc < 0)
-		return rc;
-	if (value)
-		return json_as_double(value, key, name, min, max, out, e);
-	*out = fallback;
-	return 0;
+	int rc = json_lookup(object, key, name, &value, e);
+	if (rc == 0 && !value)
+		*out = fallback;
+	return value ? json_as_double(value, key, name, min, max, out, e) : rc;
 }
 
 int json_get_bool(const struct json *object, const char *key, const char *name, bool *out,
 		  struct err *e)
 {
 	const struct json *value;
-	int rc = find(object, key, name, &value, e);
+	int rc = json_lookup(object, key, name, &value, e);
 	return rc < 0 ? rc : json_as_bool(value, key, name, out, e);
 }
 
@@ -320,20 +298,17 @@ int json_get_bool_or(const struct json *object, const char *key, const char *nam
 		     bool *out, struct err *e)
 {
 	const struct json *value;
-	int rc = find(object, key, name, &value, e);
-	if (rc < 0)
-		return rc;
-	if (value)
-		return json_as_bool(value, key, name, out, e);
-	*out = fallback;
-	return 0;
+	int rc = json_lookup(object, key, name, &value, e);
+	if (rc == 0 && !value)
+		*out = fallback;
+	return value ? json_as_bool(value, key, name, out, e) : rc;
 }
 
 int json_get_string(const struct json *object, const char *key, const char *name, const char **out,
 		    struct err *e)
 {
 	const struct json *value;
-	int rc = find(object, key, name, &value, e);
+	int rc = json_lookup(object, key, name, &value, e);
 	return rc < 0 ? rc : json_as_string(value, key, name, out, e);
 }
 
@@ -341,22 +316,21 @@ int json_get_string_or(const struct json *object, const char *key, const char *n
 		       const char *fallback, const char **out, struct err *e)
 {
 	const struct json *value;
-	int rc = find(object, key, name, &value, e);
-	if (rc < 0)
-		return rc;
-	if (value)
-		return json_as_string(value, key, name, out, e);
-	*out = fallback;
-	return 0;
+	int rc = json_lookup(object, key, name, &value, e);
+	if (rc == 0 && !value)
+		*out = fallback;
+	return value ? json_as_string(value, key, name, out, e) : rc;
 }
 
-static int get_container(const struct json *object, const char *key, const char *name,
-			 enum json_kind kind, bool required, const struct json **out, struct err *e)
+static int json_get_container(const struct json *object, const char *key, const char *name,
+			      enum json_kind kind, bool required, const struct json **out,
+			      struct err *e)
 {
 	const struct json *value;
-	int rc = find(object, key, name, &value, e);
+	int rc = json_lookup(object, key, name, &value, e);
 	if (rc == 0 && (value || required))
-		rc = as_kind(value, key, name, kind, kind == JSON_LIST ? "a list" : "an object", e);
+		rc = json_as_kind(value, key, name, kind,
+				  kind == JSON_LIST ? "a list" : "an object", e);
 	if (rc == 0)
 		*out = value;
 	return rc;
@@ -365,23 +339,23 @@ static int get_container(const struct json *object, const char *key, const char 
 int json_get_object(const struct json *object, const char *key, const char *name,
 		    const struct json **out, struct err *e)
 {
-	return get_container(object, key, name, JSON_OBJECT, true, out, e);
+	return json_get_container(object, key, name, JSON_OBJECT, true, out, e);
 }
 
 int json_get_object_or_null(const struct json *object, const char *key, const char *name,
 			    const struct json **out, struct err *e)
 {
-	return get_container(object, key, name, JSON_OBJECT, false, out, e);
+	return json_get_container(object, key, name, JSON_OBJECT, false, out, e);
 }
 
 int json_get_list(const struct json *object, const char *key, const char *name,
 		  const struct json **out, struct err *e)
 {
-	return get_container(object, key, name, JSON_LIST, true, out, e);
+	return json_get_container(object, key, name, JSON_LIST, true, out, e);
 }
 
 int json_get_list_or_null(const struct json *object, const char *key, const char *name,
 			  const struct json **out, struct err *e)
 {
-	return get_container(object, key, name, JSON_LIST, false, out, e);
+	return json_get_container(object, key, name, JSON_LIST, false, out, e);
 }

@@ -1,8 +1,7 @@
-/* From a text to a document, in two passes of the same parser: the first counts, the second fills
- * what was then allocated. See json.h for why, json_value.h for what is filled. */
-#include "engine/json/json_value.h"
+/* The parser: from a text to a document, in two passes of the same code. The first pass counts, the
+ * second fills the allocated document (json.h says why). Not here: reading values. */
+#include "engine/json/json.h"
 
-#include "engine/json/hex.h"
 #include "engine/json/utf8.h"
 
 #include <errno.h>
@@ -10,24 +9,24 @@
 #include <string.h>
 
 _Static_assert(sizeof(struct json) == 16, "json.h says what a value takes");
-/* Every value and key but the first stands behind a character of structure of its own. */
+/* Every value and key but the first follows a structural character of its own. */
 _Static_assert(JSON_TEXT_MAX / 2 + 1 < 1 << 29, "span counts any number of values");
 
-struct parser {
+struct json_parser {
 	const char *text; /* [n], without NULs */
 	size_t n, at;
 	const char *name;
 	struct err *e;
-	struct json *values;		 /* NULL: this pass counts */
-	char *bytes;			 /* of texts and numbers, behind the values */
-	size_t count, used;		 /* of values and bytes, so far */
-	size_t open[JSON_DEPTH_MAX];	 /* the lists and objects that `at` is in: their values */
-	uint32_t inside[JSON_DEPTH_MAX]; /* how many items or members they have so far */
+	struct json *values;		 /* NULL in the counting pass */
+	char *bytes;			 /* of strings and numbers, behind the values */
+	size_t count, used;		 /* values and bytes so far */
+	size_t open[JSON_DEPTH_MAX];	 /* indices of the containers around `at` */
+	uint32_t inside[JSON_DEPTH_MAX]; /* their items or members so far */
 	bool object[JSON_DEPTH_MAX];
 	size_t depth;
 };
 
-static int wrong(const struct parser *p, const char *what)
+static int json_refuse(const struct json_parser *p, const char *what)
 {
 	if (p->at >= p->n)
 		return err_set(p->e, EINVAL,
@@ -35,51 +34,52 @@ static int wrong(const struct parser *p, const char *what)
 	return err_set(p->e, EINVAL, "%s: not JSON at byte %zu: %s", p->name, p->at, what);
 }
 
-/* The character so many bytes on; a NUL beyond the end. */
-static char ahead(const struct parser *p, size_t bytes)
+/* The character `bytes` bytes after `at`; NUL beyond the end. */
+static char json_ahead(const struct json_parser *p, size_t bytes)
 {
 	return bytes < p->n - p->at ? p->text[p->at + bytes] : '\0';
 }
 
-static char here(const struct parser *p)
+static char json_here(const struct json_parser *p)
 {
-	return ahead(p, 0);
+	return json_ahead(p, 0);
 }
 
-static void skip_space(struct parser *p)
+static void json_skip_space(struct json_parser *p)
 {
-	while (here(p) == ' ' || here(p) == '\n' || here(p) == '\r' || here(p) == '\t')
+	while (json_here(p) == ' ' || json_here(p) == '\n' || json_here(p) == '\r' ||
+	       json_here(p) == '\t')
 		p->at++;
 }
 
-/* ---- what a document is made of ---- */
+/* ---- output ---- */
 
-static void put_bytes(struct parser *p, const char *bytes, size_t n)
+static void json_put_bytes(struct json_parser *p, const char *bytes, size_t n)
 {
 	if (p->values)
 		memcpy(p->bytes + p->used, bytes, n);
 	p->used += n;
 }
 
-/* A value whose bytes, from `used` = `from` on, have been put. */
-static void put_value(struct parser *p, enum json_kind kind, size_t from)
+/* Adds a value; its bytes were put from offset `from` on. */
+static void json_put_value(struct json_parser *p, enum json_kind kind, size_t from)
 {
 	size_t length = p->used - from;
-	put_bytes(p, "", 1);
+	json_put_bytes(p, "", 1);
 	if (p->values)
 		p->values[p->count] = (struct json){
 			.text = p->bytes + from, .length = (uint32_t)length, .kind = kind};
 	p->count++;
 }
 
-/* ---- texts ---- */
+/* ---- strings ---- */
 
-/* The four digits so many bytes on, or -1. */
-static int32_t hex4(const struct parser *p, size_t bytes)
+/* The four hexadecimal digits `bytes` bytes after `at`, or -1. */
+static int32_t json_hex4(const struct json_parser *p, size_t bytes)
 {
 	int32_t number = 0;
 	for (size_t i = 0; i < 4; i++) {
-		int digit = hex_digit(ahead(p, bytes + i));
+		int digit = utf8_hex_digit(json_ahead(p, bytes + i));
 		if (digit < 0)
 			return -1;
 		number = number << 4 | digit;
@@ -87,102 +87,103 @@ static int32_t hex4(const struct parser *p, size_t bytes)
 	return number;
 }
 
-/* \uXXXX, or two of them that are a surrogate pair. */
-static int read_unicode(struct parser *p)
+/* \uXXXX, or a surrogate pair of two. */
+static int json_read_unicode(struct json_parser *p)
 {
 	char utf8[4];
-	int32_t c = hex4(p, 2);
+	int32_t c = json_hex4(p, 2);
 	size_t taken = 6;
-	if (c >= 0xd800 && c < 0xdc00 && ahead(p, 6) == '\\' && ahead(p, 7) == 'u') {
-		int32_t low = hex4(p, 8);
+	if (c >= 0xd800 && c < 0xdc00 && json_ahead(p, 6) == '\\' && json_ahead(p, 7) == 'u') {
+		int32_t low = json_hex4(p, 8);
 		if (low >= 0xdc00 && low < 0xe000) {
 			c = 0x10000 + ((c - 0xd800) << 10 | (low - 0xdc00));
 			taken = 12;
 		}
 	}
 	if (c < 0 || (c >= 0xd800 && c < 0xe000))
-		return wrong(p, "\\u needs four digits that are a character");
+		return json_refuse(
+			p, "\\u must be followed by four hexadecimal digits of a character");
 	p->at += taken;
-	put_bytes(p, utf8, utf8_encode((uint32_t)c, utf8));
+	json_put_bytes(p, utf8, utf8_encode((uint32_t)c, utf8));
 	return 0;
 }
 
-static int read_escape(struct parser *p)
+static int json_read_escape(struct json_parser *p)
 {
 	static const char LETTERS[] = "\"\\/bfnrt", MEANT[] = "\"\\/\b\f\n\r\t";
-	char letter = ahead(p, 1);
+	char letter = json_ahead(p, 1);
 	if (letter == 'u')
-		return read_unicode(p);
+		return json_read_unicode(p);
 	const char *known = letter ? strchr(LETTERS, letter) : NULL;
 	if (!known)
-		return wrong(p, "a backslash before what needs none");
-	put_bytes(p, MEANT + (known - LETTERS), 1);
+		return json_refuse(p, "an unknown escape");
+	json_put_bytes(p, MEANT + (known - LETTERS), 1);
 	p->at += 2;
 	return 0;
 }
 
-static bool is_plain(char c)
+static bool json_is_plain(char c)
 {
 	return (unsigned char)c >= 0x20 && c != '"' && c != '\\';
 }
 
-static int read_text(struct parser *p)
+static int json_read_text(struct json_parser *p)
 {
 	size_t from = p->used;
-	for (p->at++; here(p) != '"';) {
+	for (p->at++; json_here(p) != '"';) {
 		size_t plain = p->at;
-		while (is_plain(here(p)))
+		while (json_is_plain(json_here(p)))
 			p->at++;
-		put_bytes(p, p->text + plain, p->at - plain);
-		if ((unsigned char)here(p) < 0x20)
-			return wrong(p, "a control character inside a text");
-		int rc = here(p) == '\\' ? read_escape(p) : 0;
+		json_put_bytes(p, p->text + plain, p->at - plain);
+		if ((unsigned char)json_here(p) < 0x20)
+			return json_refuse(p, "a control character in a string");
+		int rc = json_here(p) == '\\' ? json_read_escape(p) : 0;
 		if (rc < 0)
 			return rc;
 	}
 	p->at++;
-	put_value(p, JSON_TEXT, from);
+	json_put_value(p, JSON_TEXT, from);
 	return 0;
 }
 
 /* ---- numbers and words ---- */
 
-static const struct word {
+static const struct json_word {
 	const char *word;
 	enum json_kind kind;
 } WORDS[] = {{"null", JSON_NULL},	{"true", JSON_BOOL},  {"false", JSON_BOOL},
 	     {"Infinity", JSON_NUMBER}, {"NaN", JSON_NUMBER}, {"-Infinity", JSON_NUMBER}};
 
-static size_t word_length(const struct parser *p, const char *word)
+static size_t json_word_length(const struct json_parser *p, const char *word)
 {
 	size_t n = strlen(word);
 	return n <= p->n - p->at && memcmp(p->text + p->at, word, n) == 0 ? n : 0;
 }
 
-static size_t digits(const struct parser *p, size_t bytes)
+static size_t json_digits(const struct json_parser *p, size_t bytes)
 {
 	size_t n = 0;
-	while (ahead(p, bytes + n) >= '0' && ahead(p, bytes + n) <= '9')
+	while (json_ahead(p, bytes + n) >= '0' && json_ahead(p, bytes + n) <= '9')
 		n++;
 	return n;
 }
 
-/* The length of the number that stands here; 0: none. */
-static size_t number_length(const struct parser *p)
+/* The length of the number at `at`; 0 if there is none. */
+static size_t json_number_length(const struct json_parser *p)
 {
-	size_t n = here(p) == '-', whole = digits(p, n);
-	if (whole == 0 || (whole > 1 && ahead(p, n) == '0'))
+	size_t n = json_here(p) == '-', whole = json_digits(p, n);
+	if (whole == 0 || (whole > 1 && json_ahead(p, n) == '0'))
 		return 0;
 	n += whole;
-	if (ahead(p, n) == '.') {
-		size_t fraction = digits(p, n + 1);
+	if (json_ahead(p, n) == '.') {
+		size_t fraction = json_digits(p, n + 1);
 		if (fraction == 0)
 			return 0;
 		n += 1 + fraction;
 	}
-	if (ahead(p, n) == 'e' || ahead(p, n) == 'E') {
-		size_t sign = ahead(p, n + 1) == '-' || ahead(p, n + 1) == '+';
-		size_t exponent = digits(p, n + 1 + sign);
+	if (json_ahead(p, n) == 'e' || json_ahead(p, n) == 'E') {
+		size_t sign = json_ahead(p, n + 1) == '-' || json_ahead(p, n + 1) == '+';
+		size_t exponent = json_digits(p, n + 1 + sign);
 		if (exponent == 0)
 			return 0;
 		n += 1 + sign + exponent;
@@ -190,25 +191,25 @@ static size_t number_length(const struct parser *p)
 	return n;
 }
 
-static int read_scalar(struct parser *p)
+static int json_read_scalar(struct json_parser *p)
 {
-	size_t from = p->used, n = number_length(p);
+	size_t from = p->used, n = json_number_length(p);
 	enum json_kind kind = JSON_NUMBER;
 	for (size_t i = 0; n == 0 && i < sizeof WORDS / sizeof *WORDS; i++) {
-		n = word_length(p, WORDS[i].word);
+		n = json_word_length(p, WORDS[i].word);
 		kind = WORDS[i].kind;
 	}
 	if (n == 0)
-		return wrong(p, "there should be a value");
-	put_bytes(p, p->text + p->at, n);
+		return json_refuse(p, "expected a value");
+	json_put_bytes(p, p->text + p->at, n);
 	p->at += n;
-	put_value(p, kind, from);
+	json_put_value(p, kind, from);
 	return 0;
 }
 
 /* ---- lists and objects ---- */
 
-static int open_container(struct parser *p)
+static int json_open_container(struct json_parser *p)
 {
 	if (p->depth == JSON_DEPTH_MAX)
 		return err_set(p->e, EINVAL, "%s: JSON nested deeper than %d at byte %zu", p->name,
@@ -219,7 +220,7 @@ static int open_container(struct parser *p)
 	return 0;
 }
 
-static void close_container(struct parser *p)
+static void json_close_container(struct json_parser *p)
 {
 	p->at++;
 	p->depth--;
@@ -231,96 +232,96 @@ static void close_container(struct parser *p)
 				      .span = (uint32_t)(p->count - i - 1) & ((1u << 29) - 1)};
 }
 
-/* The key of a member and its colon. Readers take keys for C strings. */
-static int read_key(struct parser *p)
+/* Reads a key and its colon. Getters treat keys as C strings: no NULs. */
+static int json_read_key(struct json_parser *p)
 {
 	size_t from = p->used, began = p->at;
-	if (here(p) != '"')
-		return wrong(p, "there should be a key in quotes");
-	int rc = read_text(p);
+	if (json_here(p) != '"')
+		return json_refuse(p, "expected a key in quotes");
+	int rc = json_read_text(p);
 	if (rc < 0)
 		return rc;
 	if (p->values && memchr(p->bytes + from, '\0', p->used - from - 1)) {
 		p->at = began;
-		return wrong(p, "a key with a NUL inside");
+		return json_refuse(p, "a key with a NUL inside");
 	}
-	skip_space(p);
-	if (here(p) != ':')
-		return wrong(p, "there should be a colon");
+	json_skip_space(p);
+	if (json_here(p) != ':')
+		return json_refuse(p, "expected a colon");
 	p->at++;
 	return 0;
 }
 
-/* From where the next item or member of the innermost container begins to where its value does. */
-static int begin_item(struct parser *p)
+/* Moves to the value of the next item or member of the innermost container. */
+static int json_begin_item(struct json_parser *p)
 {
 	p->inside[p->depth - 1]++;
-	skip_space(p);
-	return p->object[p->depth - 1] ? read_key(p) : 0;
+	json_skip_space(p);
+	return p->object[p->depth - 1] ? json_read_key(p) : 0;
 }
 
-static bool at_end_of_container(const struct parser *p)
+static bool json_at_container_end(const struct json_parser *p)
 {
-	return here(p) == (p->object[p->depth - 1] ? '}' : ']');
+	return json_here(p) == (p->object[p->depth - 1] ? '}' : ']');
 }
 
-/* Behind a value: to where the next one begins, through the ends of containers; *more is false at
- * the end of the document. */
-static int next_value(struct parser *p, bool *more)
+/* After a value: moves to the next value, past the ends of containers. *more is false at the end of
+ * the document. */
+static int json_next_value(struct json_parser *p, bool *more)
 {
 	*more = true;
-	for (; p->depth > 0; close_container(p)) {
-		skip_space(p);
-		if (here(p) == ',') {
+	for (; p->depth > 0; json_close_container(p)) {
+		json_skip_space(p);
+		if (json_here(p) == ',') {
 			p->at++;
-			return begin_item(p);
+			return json_begin_item(p);
 		}
-		if (!at_end_of_container(p))
-			return wrong(p, p->object[p->depth - 1] ? "there should be a comma or }"
-								: "there should be a comma or ]");
+		if (!json_at_container_end(p))
+			return json_refuse(p, p->object[p->depth - 1] ? "expected a comma or }"
+								      : "expected a comma or ]");
 	}
 	*more = false;
 	return 0;
 }
 
-/* One value up to where the next one begins: of a container only its head, unless it is empty. */
-static int read_value(struct parser *p, bool *more)
+/* Reads one value and moves to the next. A container that is not empty ends at its first item. */
+static int json_read_value(struct json_parser *p, bool *more)
 {
-	skip_space(p);
-	char c = here(p);
-	int rc = c == '[' || c == '{' ? open_container(p)
-		 : c == '"'	      ? read_text(p)
-				      : read_scalar(p);
+	json_skip_space(p);
+	char c = json_here(p);
+	int rc = c == '[' || c == '{' ? json_open_container(p)
+		 : c == '"'	      ? json_read_text(p)
+				      : json_read_scalar(p);
 	if (rc < 0)
 		return rc;
 	if (c != '[' && c != '{')
-		return next_value(p, more);
-	skip_space(p);
-	if (!at_end_of_container(p))
-		return begin_item(p);
-	close_container(p);
-	return next_value(p, more);
+		return json_next_value(p, more);
+	json_skip_space(p);
+	if (!json_at_container_end(p))
+		return json_begin_item(p);
+	json_close_container(p);
+	return json_next_value(p, more);
 }
 
-static int run(struct parser *p)
+static int json_pass(struct json_parser *p)
 {
 	int rc = 0;
 	p->at = p->count = p->used = 0;
 	for (bool more = true; more && rc == 0;)
-		rc = read_value(p, &more);
+		rc = json_read_value(p, &more);
 	if (rc < 0)
 		return rc;
-	skip_space(p);
-	return p->at < p->n ? wrong(p, "something follows its end") : 0;
+	json_skip_space(p);
+	return p->at < p->n ? json_refuse(p, "text follows the end of the document") : 0;
 }
 
 /* ---- the document ---- */
 
-/* What the passes rely on. */
-static int check_bytes(const char *text, size_t n, const char *name, struct err *e)
+/* Checks that both passes rely on. */
+static int json_check_bytes(const char *text, size_t n, const char *name, struct err *e)
 {
 	if (n > JSON_TEXT_MAX)
-		return err_set(e, EFBIG, "%s: %zu bytes of JSON are more than the %d that are read",
+		return err_set(e, EFBIG, "%s: %zu bytes of JSON are too many; at most %d are read",
 			       name, n, JSON_TEXT_MAX);
 	const char *nul = memchr(text, '\0', n);
 	if (nul)
@@ -333,7 +334,7 @@ static int check_bytes(const char *text, size_t n, const char *name, struct err 
 }
 
 /* Allocates what the first pass counted and fills it. */
-static int fill(struct parser *p, struct json **out)
+static int json_fill(struct json_parser *p, struct json **out)
 {
 	p->values = malloc(p->count * sizeof *p->values + p->used);
 	if (!p->values)
@@ -341,9 +342,9 @@ static int fill(struct parser *p, struct json **out)
 			       "%s: no memory to read it: its %zu values take %zu bytes", p->name,
 			       p->count, p->count * sizeof *p->values + p->used);
 	p->bytes = (char *)(p->values + p->count);
-	int rc = run(p);
+	int rc = json_pass(p);
 	if (rc == 0 && p->values[0].kind == JSON_NULL)
-		rc = err_set(p->e, EINVAL, "%s: holds nothing but null", p->name);
+		rc = err_set(p->e, EINVAL, "%s: the document is just null", p->name);
 	if (rc < 0)
 		free(p->values);
 	else
@@ -353,12 +354,12 @@ static int fill(struct parser *p, struct json **out)
 
 int json_parse_text(struct json **out, const char *text, size_t n, const char *name, struct err *e)
 {
-	int rc = check_bytes(text, n, name, e);
+	int rc = json_check_bytes(text, n, name, e);
 	if (rc < 0)
 		return rc;
-	struct parser p = {.text = text, .n = n, .name = name, .e = e};
-	rc = run(&p);
-	return rc < 0 ? rc : fill(&p, out);
+	struct json_parser p = {.text = text, .n = n, .name = name, .e = e};
+	rc = json_pass(&p);
+	return rc < 0 ? rc : json_fill(&p, out);
 }
 
 void json_free(struct json *document)

@@ -1,12 +1,12 @@
-/* UTF-8, see utf8.h, and the hold of streamed text, see tokenizer.h. */
+/* UTF-8; utf8.h says what is well-formed. */
 #include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
 
-/* Bytes of the character that a lead byte begins; 0: no character begins so. */
-static uint32_t sequence_length(uint8_t lead)
+/* The length of a character by its first byte; 0 if no character begins with this byte. */
+static uint32_t utf8_sequence_length(uint8_t lead)
 {
 	if (lead < 0x80)
 		return 1;
@@ -20,7 +20,7 @@ static uint32_t sequence_length(uint8_t lead)
 }
 
 /* Whether `byte` may stand at position `at` (1 .. 3) of a character that begins with `lead`. */
-static bool may_continue(uint8_t lead, uint32_t at, uint8_t byte)
+static bool utf8_may_continue(uint8_t lead, uint32_t at, uint8_t byte)
 {
 	uint8_t low = 0x80, high = 0xbf;
 	if (at == 1) {
@@ -41,11 +41,11 @@ size_t utf8_valid_length(const char *text, size_t n)
 	const uint8_t *s = (const uint8_t *)text;
 	size_t i = 0;
 	while (i < n) {
-		uint32_t length = sequence_length(s[i]);
+		uint32_t length = utf8_sequence_length(s[i]);
 		if (length == 0 || length > n - i)
 			return i;
 		for (uint32_t at = 1; at < length; at++)
-			if (!may_continue(s[i], at, s[i + at]))
+			if (!utf8_may_continue(s[i], at, s[i + at]))
 				return i;
 		i += length;
 	}
@@ -67,7 +67,7 @@ uint32_t utf8_decode(const char *s, size_t *length)
 {
 	static const uint8_t lead_bits[5] = {0, 0x7f, 0x1f, 0x0f, 0x07};
 	const uint8_t *u = (const uint8_t *)s;
-	uint32_t bytes = sequence_length(u[0]);
+	uint32_t bytes = utf8_sequence_length(u[0]);
 	uint32_t character = u[0] & lead_bits[bytes];
 	for (uint32_t i = 1; i < bytes; i++)
 		character = character << 6 | (u[i] & 0x3f);
@@ -102,12 +102,12 @@ size_t utf8_hold_feed(struct utf8_hold *h, const char *bytes, size_t n, char *ou
 	size_t written = 0;
 	for (size_t i = 0; i < n; i++) {
 		uint8_t byte = (uint8_t)bytes[i];
-		/* What is held can no longer become a character: it passes as it is. */
-		if (h->count > 0 && !may_continue(h->bytes[0], h->count, byte))
+		/* The held bytes can no longer become a character: they pass unchanged. */
+		if (h->count > 0 && !utf8_may_continue(h->bytes[0], h->count, byte))
 			written += utf8_hold_flush(h, out + written);
 		h->bytes[h->count++] = byte;
-		/* Whole (1 for ASCII), or a byte that begins nothing (0). */
-		if (h->count >= sequence_length(h->bytes[0]))
+		/* A whole character (length 1: ASCII), or a byte that begins none (length 0). */
+		if (h->count >= utf8_sequence_length(h->bytes[0]))
 			written += utf8_hold_flush(h, out + written);
 	}
 	return written;

@@ -36,7 +36,7 @@ static int document_parse(struct document *out, const char *text, size_t n, cons
 	int rc = json_parse_text(&out->json, text, n, name, e);
 	if (rc < 0)
 		return rc;
-	json_write(&line, out->json);
+	text_out_json(&line, out->json);
 	text_out_string(&line, "\n");
 	if (line.failed) {
 		text_out_free(&line);
@@ -240,7 +240,7 @@ static int make_variables(struct json **out, const struct json *own, enum thinki
 	text_out_string(&o, "{");
 	for (const char *const *name = thinking[mode].names; *name; name++) {
 		text_out_string(&o, o.n > 1 ? ", " : "");
-		json_write_text(&o, *name, strlen(*name));
+		text_out_json_text(&o, *name, strlen(*name));
 		text_out_string(&o, ": ");
 		text_out_string(&o, thinking[mode].value);
 	}
@@ -248,9 +248,9 @@ static int make_variables(struct json **out, const struct json *own, enum thinki
 		if (sets(mode, json_key(v)))
 			continue;
 		text_out_string(&o, o.n > 1 ? ", " : "");
-		json_write_text(&o, json_key(v), strlen(json_key(v)));
+		text_out_json_text(&o, json_key(v), strlen(json_key(v)));
 		text_out_string(&o, ": ");
-		json_write(&o, v);
+		text_out_json(&o, v);
 	}
 	text_out_string(&o, "}");
 	int rc = o.failed ? err_set(e, ENOMEM, "out of memory for the template's variables")

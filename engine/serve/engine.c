@@ -17,7 +17,7 @@ static int take_template(struct engine *g, const char *path, struct err *e)
 		return 0;
 	if (!(g->options.template_file = strdup(path)))
 		return err_set(e, ENOMEM, "out of memory for the options");
-	int failed = read_whole_file(&g->template_text, &n, path, TEMPLATE_BYTES_MAX, e);
+	int failed = json_read_file(&g->template_text, &n, path, TEMPLATE_BYTES_MAX, e);
 	if (failed)
 		return failed;
 	if (strlen(g->template_text) != n)

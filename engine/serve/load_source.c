@@ -183,7 +183,7 @@ int model_config(const struct model *m, char **text, size_t *length, struct time
 	int failed = path ? 0 : err_set(e, ENOMEM, "out of memory for the name of a file");
 	if (!failed)
 		failed = gguf ? gguf_config_of(path, text, length, e)
-			      : read_whole_file(text, length, path, MOST, e);
+			      : json_read_file(text, length, path, MOST, e);
 	if (!failed && !stat(path, &st))
 		*modified = st.st_mtim;
 	free(path);

@@ -2,7 +2,7 @@
 
 #include "engine/serve/internal.h"
 #include "engine/serve/session_state.h"
-#include "engine/json/json_write.h"
+#include "engine/json/text_out.h"
 #include "engine/json/utf8.h"
 
 #include <errno.h>
@@ -51,7 +51,7 @@ static void write_token(struct text_out *o, const struct tokenizer *t, uint32_t 
 	logprob_print(number, logprob);
 	const char *bytes = tokenizer_bytes(t, id, true, &n);
 	text_out_string(o, "{\"token\": ");
-	json_write_text(o, bytes, n);
+	text_out_json_text(o, bytes, n);
 	(void)snprintf(numbers, sizeof numbers, ", \"id\": %u, \"logprob\": %s", id, number);
 	text_out_string(o, numbers);
 	if (utf8_valid_length(bytes, n) == n)

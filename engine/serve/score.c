@@ -5,7 +5,7 @@
 #include "engine/serve/chunk.h"
 #include "engine/serve/internal.h"
 #include "engine/serve/session_state.h"
-#include "engine/json/json_write.h"
+#include "engine/json/text_out.h"
 
 #include <errno.h>
 #include <math.h>

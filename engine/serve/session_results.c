@@ -83,7 +83,7 @@ void session_write_calls(const struct session *s, struct text_out *out)
 	else if (!answer)
 		text_out_string(out, "[]\n");
 	else {
-		json_write(out, json_find(answer, "tool_calls"));
+		text_out_json(out, json_find(answer, "tool_calls"));
 		text_out_string(out, "\n");
 	}
 	out->failed |= none.code == ENOMEM;
@@ -132,7 +132,7 @@ static int add_result(struct messages *to, const struct json *call, const struct
 	if (json_kind(content) == JSON_TEXT)
 		message_join(content, &text);
 	else if (content && json_kind(content) != JSON_NULL)
-		json_write(&text, content);
+		text_out_json(&text, content);
 	text_out_add(&text, "", 0);
 	int failed = text.failed ? err_set(e, ENOMEM, "out of memory for a tool's result")
 				 : messages_add_result(to, id, id_n, text.bytes, text.n, e);

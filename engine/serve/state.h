@@ -14,7 +14,7 @@
 #define MOEFS_ENGINE_SERVE_STATE_H
 
 #include "engine/serve/session_state.h"
-#include "engine/json/json_write.h"
+#include "engine/json/text_out.h"
 
 #define STATE_MAGIC "moefs\nST" /* the newline does not survive what takes it for a text */
 enum {

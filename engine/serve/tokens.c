@@ -3,7 +3,7 @@
 #include "engine/serve/answer.h"
 #include "engine/serve/internal.h"
 #include "engine/serve/load.h"
-#include "engine/tokenizer/stop.h"
+#include "engine/tokenizer/token.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +44,7 @@ static int encode(const struct model *m, const char *text, size_t length, const 
 	if (length && text[length - 1] == '\n')
 		length--;
 	int failed = tokenizer_encode(m->run.tokenizer, text, length, stop, &ids, e);
-	for (size_t i = 0; i < ids.count && !failed && !stop_asked(stop); i++)
+	for (size_t i = 0; i < ids.count && !failed && !token_stop_asked(stop); i++)
 		put(out, line, (size_t)snprintf(line, sizeof line, "%u\n", ids.ids[i]));
 	token_list_free(&ids);
 	return failed;
@@ -87,7 +87,7 @@ static int decode(const struct model *m, const char *text, size_t length, const 
 	const struct tokenizer *t = m->run.tokenizer;
 	bool first = true;
 	size_t n;
-	for (size_t at = 0; at < length && !stop_asked(stop);) {
+	for (size_t at = 0; at < length && !token_stop_asked(stop);) {
 		uint32_t id;
 		if (is_space(text[at])) {
 			at++;
@@ -126,8 +126,8 @@ static struct answer *convert(struct model *m, convert_fn *how, const char *text
 	int failed = load_tokenizer_once(m, e);
 	if (!failed)
 		failed = how(m, text, length, stop, out, e);
-	if (!failed && stop_asked(stop))
-		failed = stop_error(e);
+	if (!failed && token_stop_asked(stop))
+		failed = token_stop_error(e);
 	flush(out);
 	if (!failed && out->failed)
 		failed = err_set(e, ENOMEM, "out of memory for what becomes of %zu bytes", length);

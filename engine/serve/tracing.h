@@ -11,7 +11,7 @@
 
 #include "engine/compute/batch.h"
 #include "engine/serve/trace_ring.h"
-#include "engine/json/json_write.h"
+#include "engine/json/text_out.h"
 
 struct session;
 

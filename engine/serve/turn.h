@@ -14,7 +14,7 @@
 #include "engine/serve/params.h"
 #include "engine/serve/score.h"
 #include "engine/template/messages.h"
-#include "engine/tokenizer/token_list.h"
+#include "engine/tokenizer/token.h"
 
 struct session;
 
@@ -59,8 +59,8 @@ bool turn_step(struct session *s);
 
 /* turn_begin.c: from the messages to ids, and to what of the context stays. */
 int turn_begin(struct session *s, struct err *e);
-/* turn_given.c: reads what the last message, an assistant's, has of the answer; then, with the model
- * loaded and the conversation rendered, makes it the ids of `earlier`. -ENODATA in words. */
+/* turn_given.c: reads what the last message, an assistant's, has of the answer; then, with the
+ * model loaded and the conversation rendered, makes it the ids of `earlier`. -ENODATA in words. */
 int turn_read_given(struct turn *t, const struct message *last, struct err *e);
 int turn_encode_given(struct session *s, struct err *e);
 static inline bool turn_has_given(const struct turn *t)

@@ -30,7 +30,7 @@ static size_t find_fork(const struct tokenizer *tokens, const struct token_list 
 		size_t n, shown;
 		const char *text = tokenizer_bytes(tokens, ids->ids[i], true, &n);
 		tokenizer_bytes(tokens, ids->ids[i], false, &shown);
-		enum token_right wants = token_wants(text, n, n > 0 && shown == 0);
+		enum token_right wants = token_needed_right(text, n, n > 0 && shown == 0);
 		if (wants == MAY_ALL)
 			return fork;
 		if (wants == MAY_MARKS)

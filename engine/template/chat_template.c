@@ -1,7 +1,7 @@
 #include "engine/template/chat_template.h"
 
-#include "engine/json/json_write.h"
-#include "engine/tokenizer/tokenizer_config.h"
+#include "engine/json/text_out.h"
+#include "engine/tokenizer/tokenizer_build.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -131,7 +131,7 @@ int chat_template_open(struct chat_template **out, const char *directory, const 
 	struct err own = {0};
 	if (asprintf(&path, "%s/chat_template.jinja", directory) < 0)
 		return err_set(e, ENOMEM, "%s: no memory for a path", directory);
-	int rc = read_whole_file(&text, &n, path, TEMPLATE_BYTES_MAX, &own);
+	int rc = json_read_file(&text, &n, path, TEMPLATE_BYTES_MAX, &own);
 	free(path);
 	if (rc == -ENOENT)
 		return open_config(out, directory, t, e);
@@ -208,7 +208,7 @@ static void write_token(struct text_out *o, const struct tokenizer *t, const cha
 	const char *text = tokenizer_bytes(t, (uint32_t)id, true, &n);
 	text_out_string(o, ", ");
 	text_out_string(o, name);
-	json_write_text(o, text, n);
+	text_out_json_text(o, text, n);
 }
 
 static void write_variables(struct text_out *o, const struct chat_template *c,
@@ -217,13 +217,13 @@ static void write_variables(struct text_out *o, const struct chat_template *c,
 	text_out_string(o, "{\"messages\": ");
 	messages_for_template(in->messages, o);
 	text_out_string(o, ", \"tools\": ");
-	json_write(o, json_count(in->tools) > 0 ? in->tools : NULL);
+	text_out_json(o, json_count(in->tools) > 0 ? in->tools : NULL);
 	text_out_string(o, ", \"documents\": null");
 	for (const struct json *v = NULL; (v = json_next(in->variables, v));) {
 		text_out_string(o, ", ");
-		json_write_text(o, json_key(v), strlen(json_key(v)));
+		text_out_json_text(o, json_key(v), strlen(json_key(v)));
 		text_out_string(o, ": ");
-		json_write(o, v);
+		text_out_json(o, v);
 	}
 	write_token(o, c->tokenizer, "\"bos_token\": ", tokenizer_bos(c->tokenizer));
 	write_token(o, c->tokenizer, "\"eos_token\": ", tokenizer_eos(c->tokenizer));

@@ -50,7 +50,7 @@ static int read_message(struct messages *m, const struct json *message, struct e
 	int rc = message_check(message, m->count, e);
 	if (rc < 0)
 		return rc;
-	json_write(&json, message);
+	text_out_json(&json, message);
 	return append(m, message_role_of(json_find(message, "role")), &json, e);
 }
 
@@ -93,9 +93,9 @@ void messages_write(const struct messages *m, struct text_out *out)
 void message_write_member(struct text_out *o, const char *key, const char *text, size_t n)
 {
 	text_out_string(o, o->n > 1 ? ", " : "");
-	json_write_text(o, key, strlen(key));
+	text_out_json_text(o, key, strlen(key));
 	text_out_string(o, ": ");
-	json_write_text(o, text, n);
+	text_out_json_text(o, text, n);
 }
 
 static void begin(struct text_out *o, const char *role)
@@ -138,9 +138,9 @@ static void write_call(struct text_out *o, const struct call *call, uint32_t tur
 	char id[CALL_ID + 1];
 	message_call_id(id, turn, place);
 	text_out_string(o, place > 0 ? ", {\"id\": " : "{\"id\": ");
-	json_write_text(o, call->id ? call->id : id, call->id ? call->id_n : CALL_ID);
+	text_out_json_text(o, call->id ? call->id : id, call->id ? call->id_n : CALL_ID);
 	text_out_string(o, ", \"type\": \"function\", \"function\": {\"name\": ");
-	json_write_text(o, call->name, call->name_n);
+	text_out_json_text(o, call->name, call->name_n);
 	text_out_string(o, ", \"arguments\": ");
 	text_out_add(o, call->arguments, call->arguments_n);
 	text_out_string(o, "}}");

@@ -29,7 +29,7 @@ static void write_arguments(struct text_out *o, const struct json *arguments)
 	if (json_kind(arguments) == JSON_TEXT)
 		text_out_add(o, text, n); /* an object, as was checked */
 	else if (json_kind(arguments) == JSON_OBJECT)
-		json_write(o, arguments);
+		text_out_json(o, arguments);
 	else
 		text_out_string(o, "{}");
 }
@@ -41,9 +41,9 @@ static void write_calls(struct text_out *o, const struct json *calls)
 		const struct json *function = json_find(c, "function");
 		text_out_string(o, between);
 		text_out_string(o, "{\"id\": ");
-		json_write(o, json_find(c, "id"));
+		text_out_json(o, json_find(c, "id"));
 		text_out_string(o, ", \"type\": \"function\", \"function\": {\"name\": ");
-		json_write(o, json_find(function, "name"));
+		text_out_json(o, json_find(function, "name"));
 		text_out_string(o, ", \"arguments\": ");
 		write_arguments(o, json_find(function, "arguments"));
 		text_out_string(o, "}}");
@@ -58,7 +58,7 @@ static void write_for_template(struct text_out *o, const struct json *message)
 	size_t n;
 	const char *text = json_bytes(json_find(message, "role"), &n);
 	text_out_string(o, "{\"role\": ");
-	json_write_text(o, text, n);
+	text_out_json_text(o, text, n);
 	write_content(o, json_find(message, "content"));
 	for (size_t i = 0; i < 2; i++) {
 		const struct json *v = json_find(message, THINKING[i]);

@@ -1,7 +1,7 @@
 /* A run: its memory, its work, its failure. */
 #include "engine/template/template_value.h"
 
-#include "engine/tokenizer/stop.h"
+#include "engine/tokenizer/token.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -33,9 +33,9 @@ bool run_work(struct run *r, uint64_t steps)
 	if (steps > r->work_left)
 		run_fail(r, EFBIG,
 			 "the template takes more work than any conversation should need");
-	else if (stop_asked(r->stop)) {
+	else if (token_stop_asked(r->stop)) {
 		r->failed = true;
-		stop_error(r->e);
+		token_stop_error(r->e);
 	} else
 		r->work_left -= steps;
 	return !r->failed;

@@ -1,6 +1,6 @@
 #include "engine/template/template_value.h"
 
-#include "engine/json/json_value.h"
+#include "engine/json/json.h"
 
 #include <errno.h>
 #include <math.h>

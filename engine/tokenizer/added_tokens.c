@@ -6,14 +6,119 @@
  * neighbours, and each further byte narrows the range by binary search. */
 #include "engine/tokenizer/added_tokens.h"
 
-#include "engine/tokenizer/stop.h"
-#include "engine/tokenizer/token_marks.h"
 #include "engine/json/utf8.h"
+#include "engine/tokenizer/token.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
+
+/* Of answers: what begins and ends thinking, calls and their arguments, by family. */
+static const char *const MARKS[] = {
+	"<think>",
+	"</think>",
+	"<tool_call>",
+	"</tool_call>",
+	"<arg_key>", /* GLM */
+	"</arg_key>",
+	"<arg_value>",
+	"</arg_value>",
+	"<minimax:tool_call>",
+	"</minimax:tool_call>",
+	"<seed:think>",
+	"</seed:think>",
+	"<seed:tool_call>",
+	"</seed:tool_call>",
+	"<tool_calls>", /* Jamba */
+	"</tool_calls>",
+	"<TOOLCALL>", /* Nemotron */
+	"</TOOLCALL>",
+	"[THINK]", /* Mistral */
+	"[/THINK]",
+	"[TOOL_CALLS]",
+	"[ARGS]",
+	"[CALL_ID]",
+	"<|tool_call|>", /* Granite, Phi */
+	"<|/tool_call|>",
+	"<|tool_call>", /* Gemma */
+	"<tool_call|>",
+	"<|tool_call_start|>", /* LFM */
+	"<|tool_call_end|>",
+	"<|tool_calls_section_begin|>", /* Kimi */
+	"<|tool_calls_section_end|>",
+	"<|tool_call_begin|>",
+	"<|tool_call_argument_begin|>",
+	"<|tool_call_end|>",
+	"<\uff5ctool\u2581calls\u2581begin\uff5c>", /* DeepSeek */
+	"<\uff5ctool\u2581calls\u2581end\uff5c>",
+	"<\uff5ctool\u2581call\u2581begin\uff5c>",
+	"<\uff5ctool\u2581call\u2581end\uff5c>",
+	"<\uff5ctool\u2581sep\uff5c>",
+	"<|START_THINKING|>", /* Command */
+	"<|END_THINKING|>",
+	"<|START_ACTION|>",
+	"<|END_ACTION|>",
+	"<|python_tag|>", /* Llama */
+	"<|python_start|>",
+	"<|python_end|>",
+	"<|channel>", /* Gemma */
+	"<channel|>",
+	"<|\"|>",
+	"\uff5cDSML\uff5c", /* DeepSeek */
+	"<tool_sep>",	    /* Hunyuan */
+	"<|tools_prefix|>", /* Apertus */
+	"<|tools_suffix|>",
+	"<|inner_prefix|>",
+	"<|inner_suffix|>",
+	"<|thought_start|>", /* MiniCPM */
+	"<|thought_end|>",
+	"<function_calls>", /* OLMo */
+	"</function_calls>",
+};
+
+/* Of prompts, though no file calls them special. */
+static const char *const CONTROLS[] = {"<tool_response>", "</tool_response>", "<tools>",
+				       "</tools>",	  "[INST]",	      "[/INST]"};
+
+static bool token_is_one_of(const char *const *list, size_t count, const char *text, size_t n)
+{
+	for (size_t i = 0; i < count; i++)
+		if (strlen(list[i]) == n && memcmp(list[i], text, n) == 0)
+			return true;
+	return false;
+}
+
+static bool token_begins_with(const char *text, size_t n, const char *with)
+{
+	size_t length = strlen(with);
+	return n >= length && memcmp(text, with, length) == 0;
+}
+
+static bool token_ends_with(const char *text, size_t n, const char *with)
+{
+	size_t length = strlen(with);
+	return n >= length && memcmp(text + n - length, with, length) == 0;
+}
+
+/* <|NAME|>, with the bars that families use. */
+static bool token_has_bars(const char *text, size_t n)
+{
+	return (token_begins_with(text, n, "<|") && token_ends_with(text, n, ">")) ||
+	       (token_begins_with(text, n, "<") && token_ends_with(text, n, "|>")) ||
+	       (token_begins_with(text, n, "<\uff5c") && token_ends_with(text, n, "\uff5c>"));
+}
+
+enum token_right token_needed_right(const char *text, size_t n, bool special)
+{
+	if (token_is_one_of(MARKS, sizeof MARKS / sizeof *MARKS, text, n))
+		return MAY_MARKS;
+	bool control = special || token_has_bars(text, n) ||
+		       token_is_one_of(CONTROLS, sizeof CONTROLS / sizeof *CONTROLS, text, n);
+	return control ? MAY_ALL : MAY_TEXT;
+}
+
+/* ---- finding them in a text ---- */
 
 int added_tokens_append(struct added_tokens *a, const struct added_token *token, struct err *e)
 {
@@ -35,38 +140,38 @@ int added_tokens_append(struct added_tokens *a, const struct added_token *token,
 	return 0;
 }
 
-static int compare_texts(const char *a, size_t a_n, const char *b, size_t b_n)
+static int added_compare_texts(const char *a, size_t a_n, const char *b, size_t b_n)
 {
 	int order = memcmp(a, b, a_n < b_n ? a_n : b_n);
 	return order ? order : (a_n > b_n) - (a_n < b_n);
 }
 
-static int compare_tokens(const void *a, const void *b)
+static int added_compare_tokens(const void *a, const void *b)
 {
 	const struct added_token *x = a, *y = b;
-	int order = compare_texts(x->text, x->length, y->text, y->length);
+	int order = added_compare_texts(x->text, x->length, y->text, y->length);
 	return order ? order : (x->id > y->id) - (x->id < y->id);
 }
 
-static bool same_text(const struct added_token *x, const struct added_token *y)
+static bool added_same_text(const struct added_token *x, const struct added_token *y)
 {
-	return compare_texts(x->text, x->length, y->text, y->length) == 0;
+	return added_compare_texts(x->text, x->length, y->text, y->length) == 0;
 }
 
 int added_tokens_finish(struct added_tokens *a, const char *name, struct err *e)
 {
 	if (a->count == 0)
 		return 0;
-	qsort(a->items, a->count, sizeof *a->items, compare_tokens);
+	qsort(a->items, a->count, sizeof *a->items, added_compare_tokens);
 	for (size_t i = 1; i < a->count; i++) {
 		const struct added_token *t = &a->items[i], *last = t - 1;
-		if (same_text(t, last) && (!t->normalized || t->id == last->id))
+		if (added_same_text(t, last) && (!t->normalized || t->id == last->id))
 			return err_set(e, EINVAL, "%s: the added token \"%s\" is there twice", name,
 				       t->text);
 	}
 	size_t kept = 1;
 	for (size_t i = 1; i < a->count; i++) {
-		if (same_text(&a->items[i], &a->items[kept - 1]))
+		if (added_same_text(&a->items[i], &a->items[kept - 1]))
 			free(a->items[i].text);
 		else
 			a->items[kept++] = a->items[i];
@@ -91,7 +196,7 @@ int64_t added_tokens_find(const struct added_tokens *a, const char *text, size_t
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 		const struct added_token *t = &a->items[middle];
-		int order = compare_texts(t->text, t->length, text, n);
+		int order = added_compare_texts(t->text, t->length, text, n);
 		if (order == 0)
 			return t->id;
 		if (order < 0)
@@ -104,8 +209,8 @@ int64_t added_tokens_find(const struct added_tokens *a, const char *text, size_t
 
 /* The first token in [low, high) whose byte at `at` is not less than `byte`; all of them share the
  * bytes before `at`, and one that ends there counts as less than any. */
-static size_t lower_bound(const struct added_tokens *a, size_t low, size_t high, size_t at,
-			  unsigned byte)
+static size_t added_lower_bound(const struct added_tokens *a, size_t low, size_t high, size_t at,
+				unsigned byte)
 {
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
@@ -119,8 +224,8 @@ static size_t lower_bound(const struct added_tokens *a, size_t low, size_t high,
 }
 
 /* The longest token that text[n] begins with and whose right its bytes have, or NULL. */
-static const struct added_token *longest_at(const struct added_tokens *a, const char *text,
-					    size_t n, const uint8_t *rights)
+static const struct added_token *added_longest_at(const struct added_tokens *a, const char *text,
+						  size_t n, const uint8_t *rights)
 {
 	const struct added_token *best = NULL;
 	size_t low = 0, high = a->count;
@@ -128,8 +233,8 @@ static const struct added_token *longest_at(const struct added_tokens *a, const 
 	for (size_t at = 0; at < n && low < high; at++) {
 		unsigned byte = (uint8_t)text[at];
 		right = rights && rights[at] < right ? rights[at] : right;
-		low = lower_bound(a, low, high, at, byte);
-		high = lower_bound(a, low, high, at, byte + 1);
+		low = added_lower_bound(a, low, high, at, byte);
+		high = added_lower_bound(a, low, high, at, byte + 1);
 		/* The shortest of a range is its first: the prefix itself, if it is a token. */
 		if (low < high && a->items[low].length == at + 1 && a->items[low].wants <= right)
 			best = &a->items[low];
@@ -138,14 +243,14 @@ static const struct added_token *longest_at(const struct added_tokens *a, const 
 }
 
 /* White_Space and \w as Unicode (and Rust's regex, Hugging Face's here) define them. */
-static bool is_space(uint32_t c)
+static bool added_is_space(uint32_t c)
 {
 	return (c >= 9 && c <= 13) || c == 0x85 ||
 	       (utf8proc_category((utf8proc_int32_t)c) >= UTF8PROC_CATEGORY_ZS &&
 		utf8proc_category((utf8proc_int32_t)c) <= UTF8PROC_CATEGORY_ZP);
 }
 
-static bool is_word(uint32_t c)
+static bool added_is_word_char(uint32_t c)
 {
 	switch (utf8proc_category((utf8proc_int32_t)c)) {
 	case UTF8PROC_CATEGORY_LU:
@@ -169,18 +274,19 @@ static bool is_word(uint32_t c)
 }
 
 /* Where the character before text[at] begins; at > 0. */
-static size_t before(const char *text, size_t at)
+static size_t added_char_before(const char *text, size_t at)
 {
 	return utf8_begin(text, at - 1);
 }
 
 /* Whether text[start .. end) is not part of a longer word. */
-static bool stands_alone(const char *text, size_t n, size_t start, size_t end)
+static bool added_stands_alone(const char *text, size_t n, size_t start, size_t end)
 {
 	size_t step;
-	if (start > 0 && is_word(utf8_decode(text + before(text, start), &step)))
+	if (start > 0 &&
+	    added_is_word_char(utf8_decode(text + added_char_before(text, start), &step)))
 		return false;
-	return end == n || !is_word(utf8_decode(text + end, &step));
+	return end == n || !added_is_word_char(utf8_decode(text + end, &step));
 }
 
 bool added_tokens_next(const struct added_tokens *a, const char *text, size_t n,
@@ -188,13 +294,13 @@ bool added_tokens_next(const struct added_tokens *a, const char *text, size_t n,
 {
 	const struct added_token *t = NULL;
 	size_t start, end = scan->next, step;
-	for (start = scan->next; start < n && !stop_asked(scan->stop); start = end) {
+	for (start = scan->next; start < n && !token_stop_asked(scan->stop); start = end) {
 		t = a->first[(uint8_t)text[start]]
-			    ? longest_at(a, text + start, n - start,
-					 scan->rights ? scan->rights + start : NULL)
+			    ? added_longest_at(a, text + start, n - start,
+					       scan->rights ? scan->rights + start : NULL)
 			    : NULL;
 		end = start + (t ? t->length : 1);
-		if (t && (!t->single_word || stands_alone(text, n, start, end)))
+		if (t && (!t->single_word || added_stands_alone(text, n, start, end)))
 			break;
 		t = NULL;
 	}
@@ -208,13 +314,13 @@ bool added_tokens_next(const struct added_tokens *a, const char *text, size_t n,
 	}
 	if (t->lstrip)
 		while (start > scan->from &&
-		       is_space(utf8_decode(text + before(text, start), &step)))
-			start = before(text, start);
+		       added_is_space(utf8_decode(text + added_char_before(text, start), &step)))
+			start = added_char_before(text, start);
 	/* What the token before took with it is white space up to scan->from: not passed again. */
 	if (t->rstrip && end < scan->from)
 		end = scan->from;
 	if (t->rstrip)
-		for (; end < n && is_space(utf8_decode(text + end, &step)); end += step)
+		for (; end < n && added_is_space(utf8_decode(text + end, &step)); end += step)
 			;
 	hit->gap_length = start > scan->from ? start - scan->from : 0;
 	hit->id = t->id;

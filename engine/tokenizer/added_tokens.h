@@ -3,6 +3,7 @@
 #define MOEFS_ENGINE_TOKENIZER_ADDED_TOKENS_H
 
 #include "cache/err.h"
+#include "engine/tokenizer/token.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -9,7 +9,7 @@
  * comes and the symbols are no longer those it was made of. */
 #include "engine/tokenizer/bpe.h"
 
-#include "engine/tokenizer/stop.h"
+#include "engine/tokenizer/token.h"
 #include "engine/json/utf8.h"
 
 #include <errno.h>
@@ -18,40 +18,40 @@
 
 enum { NOWHERE = UINT32_MAX, SYMBOL_GONE = UINT32_MAX, SYMBOL_UNKNOWN = UINT32_MAX - 1 };
 
-struct symbol {
+struct bpe_symbol {
 	uint32_t id; /* SYMBOL_GONE: merged into the one before; SYMBOL_UNKNOWN: no token */
 	uint32_t previous, next;
 };
 
-struct candidate {
+struct bpe_candidate {
 	uint32_t position; /* of the left symbol */
-	struct merge merge;
+	struct bpe_merge merge;
 };
 
 struct bpe_work {
-	struct symbol *symbols; /* by the byte that each begins at */
+	struct bpe_symbol *symbols; /* by the byte that each begins at */
 	size_t symbol_capacity;
-	struct candidate *heap; /* the next to merge is heap[0] */
+	struct bpe_candidate *heap; /* the next to merge is heap[0] */
 	size_t heap_count, heap_capacity;
 	const _Atomic bool *stop;
 	/* The word at hand, and by what it is merged. */
 	const struct vocabulary *vocabulary;
-	const struct merges *merges;
+	const struct bpe_merges *merges;
 	const char *word;
 	uint32_t length;
 };
 
 /* --- the table of merges --- */
 
-void merges_free(struct merges *m)
+void bpe_merges_free(struct bpe_merges *m)
 {
 	free(m->slots);
 	free(m->by_score);
-	*m = (struct merges){0};
+	*m = (struct bpe_merges){0};
 }
 
 /* The slot of a pair, or the free one where it would go. */
-static struct merge *slot_of(const struct merges *m, uint32_t left, uint32_t right)
+static struct bpe_merge *bpe_slot_of(const struct bpe_merges *m, uint32_t left, uint32_t right)
 {
 	uint64_t pair = (uint64_t)left << 32 | right;
 	size_t mask = m->slot_count - 1;
@@ -64,11 +64,11 @@ static struct merge *slot_of(const struct merges *m, uint32_t left, uint32_t rig
 
 /* Twice as many slots. The table grows with the merges that are found to be good: how many a file
  * says that it has, it says in two bytes each. */
-static int grow(struct merges *m, struct err *e)
+static int bpe_grow_table(struct bpe_merges *m, struct err *e)
 {
-	struct merges larger = {.slot_count = m->slot_count ? 2 * m->slot_count : 16,
-				.count = m->count,
-				.seed = m->seed};
+	struct bpe_merges larger = {.slot_count = m->slot_count ? 2 * m->slot_count : 16,
+				    .count = m->count,
+				    .seed = m->seed};
 	larger.slots = malloc(larger.slot_count * sizeof *larger.slots);
 	if (!larger.slots)
 		return err_set(e, ENOMEM, "no memory for more than %zu merges", m->count);
@@ -76,20 +76,20 @@ static int grow(struct merges *m, struct err *e)
 		larger.slots[i].rank = MERGE_NONE;
 	for (size_t i = 0; i < m->slot_count; i++)
 		if (m->slots[i].rank != MERGE_NONE)
-			*slot_of(&larger, m->slots[i].left, m->slots[i].right) = m->slots[i];
+			*bpe_slot_of(&larger, m->slots[i].left, m->slots[i].right) = m->slots[i];
 	free(m->slots);
 	*m = larger;
 	return 0;
 }
 
-int merges_add(struct merges *m, struct merge merge, struct err *e)
+int bpe_merges_add(struct bpe_merges *m, struct bpe_merge merge, struct err *e)
 {
 	if (m->count >= m->slot_count / 3 * 2) {
-		int rc = grow(m, e);
+		int rc = bpe_grow_table(m, e);
 		if (rc < 0)
 			return rc;
 	}
-	struct merge *slot = slot_of(m, merge.left, merge.right);
+	struct bpe_merge *slot = bpe_slot_of(m, merge.left, merge.right);
 	m->count += slot->rank == MERGE_NONE;
 	*slot = merge;
 	return 0;
@@ -97,38 +97,38 @@ int merges_add(struct merges *m, struct merge merge, struct err *e)
 
 /* --- the heap --- */
 
-static bool before(const struct candidate *a, const struct candidate *b)
+static bool bpe_before(const struct bpe_candidate *a, const struct bpe_candidate *b)
 {
 	if (a->merge.rank != b->merge.rank)
 		return a->merge.rank < b->merge.rank;
 	return a->position < b->position;
 }
 
-static int heap_push(struct bpe_work *w, struct candidate c, struct err *e)
+static int bpe_heap_push(struct bpe_work *w, struct bpe_candidate c, struct err *e)
 {
 	if (w->heap_count == w->heap_capacity) {
 		size_t capacity = 2 * w->heap_capacity + 64;
-		struct candidate *heap = realloc(w->heap, capacity * sizeof *heap);
+		struct bpe_candidate *heap = realloc(w->heap, capacity * sizeof *heap);
 		if (!heap)
 			return err_set(e, ENOMEM, "no memory to tokenize a long word");
 		w->heap = heap;
 		w->heap_capacity = capacity;
 	}
 	size_t i = w->heap_count++;
-	for (; i > 0 && before(&c, &w->heap[(i - 1) / 2]); i = (i - 1) / 2)
+	for (; i > 0 && bpe_before(&c, &w->heap[(i - 1) / 2]); i = (i - 1) / 2)
 		w->heap[i] = w->heap[(i - 1) / 2];
 	w->heap[i] = c;
 	return 0;
 }
 
-static struct candidate heap_pop(struct bpe_work *w)
+static struct bpe_candidate bpe_heap_pop(struct bpe_work *w)
 {
-	struct candidate top = w->heap[0], last = w->heap[--w->heap_count];
+	struct bpe_candidate top = w->heap[0], last = w->heap[--w->heap_count];
 	size_t i = 0;
 	for (size_t child = 1; child < w->heap_count; child = 2 * i + 1) {
-		if (child + 1 < w->heap_count && before(&w->heap[child + 1], &w->heap[child]))
+		if (child + 1 < w->heap_count && bpe_before(&w->heap[child + 1], &w->heap[child]))
 			child++;
-		if (!before(&w->heap[child], &last))
+		if (!bpe_before(&w->heap[child], &last))
 			break;
 		w->heap[i] = w->heap[child];
 		i = child;
@@ -157,54 +157,54 @@ void bpe_work_free(struct bpe_work *w)
 }
 
 /* What two neighbours merge to by their joint bytes. */
-static bool find_by_score(const struct bpe_work *w, uint32_t position, struct merge *merge)
+static bool bpe_find_by_score(const struct bpe_work *w, uint32_t position, struct bpe_merge *merge)
 {
-	const struct symbol *left = &w->symbols[position], *right = &w->symbols[left->next];
+	const struct bpe_symbol *left = &w->symbols[position], *right = &w->symbols[left->next];
 	uint32_t n = (right->next == NOWHERE ? w->length : right->next) - position;
 	if (n > w->vocabulary->longest)
 		return false;
 	int64_t product = vocabulary_find(w->vocabulary, w->word + position, n);
 	if (product < 0)
 		return false;
-	*merge = (struct merge){left->id, right->id, (uint32_t)product,
-				w->merges->by_score[product]};
+	*merge = (struct bpe_merge){left->id, right->id, (uint32_t)product,
+				    w->merges->by_score[product]};
 	return true;
 }
 
 /* Queues the pair that begins at a position, if there is one and it has a merge. */
-static int consider(struct bpe_work *w, uint32_t position, struct err *e)
+static int bpe_queue_pair(struct bpe_work *w, uint32_t position, struct err *e)
 {
 	if (position == NOWHERE || w->symbols[position].next == NOWHERE)
 		return 0;
-	struct candidate c = {.position = position};
+	struct bpe_candidate c = {.position = position};
 	if (w->merges->by_score)
-		return find_by_score(w, position, &c.merge) ? heap_push(w, c, e) : 0;
+		return bpe_find_by_score(w, position, &c.merge) ? bpe_heap_push(w, c, e) : 0;
 	if (w->merges->count == 0) /* and no slots */
 		return 0;
-	const struct symbol *left = &w->symbols[position];
-	c.merge = *slot_of(w->merges, left->id, w->symbols[left->next].id);
-	return c.merge.rank == MERGE_NONE ? 0 : heap_push(w, c, e);
+	const struct bpe_symbol *left = &w->symbols[position];
+	c.merge = *bpe_slot_of(w->merges, left->id, w->symbols[left->next].id);
+	return c.merge.rank == MERGE_NONE ? 0 : bpe_heap_push(w, c, e);
 }
 
-static int no_token(char byte, struct err *e)
+static int bpe_no_token(char byte, struct err *e)
 {
 	return err_set(e, EINVAL, "the tokenizer has no token for the byte 0x%02x of the text",
 		       (unsigned)(uint8_t)byte);
 }
 
-static int begin_bytes(struct bpe_work *w, struct err *e)
+static int bpe_begin_bytes(struct bpe_work *w, struct err *e)
 {
 	for (uint32_t i = 0; i < w->length; i++) {
 		int32_t id = w->vocabulary->byte_id[(uint8_t)w->word[i]];
 		if (id < 0)
-			return no_token(w->word[i], e);
-		w->symbols[i] = (struct symbol){(uint32_t)id, i > 0 ? i - 1 : NOWHERE,
-						i + 1 < w->length ? i + 1 : NOWHERE};
+			return bpe_no_token(w->word[i], e);
+		w->symbols[i] = (struct bpe_symbol){(uint32_t)id, i > 0 ? i - 1 : NOWHERE,
+						    i + 1 < w->length ? i + 1 : NOWHERE};
 	}
 	return 0;
 }
 
-static void begin_characters(struct bpe_work *w)
+static void bpe_begin_characters(struct bpe_work *w)
 {
 	uint32_t previous = NOWHERE, next;
 	for (uint32_t i = 0; i < w->length; previous = i, i = next) {
@@ -215,17 +215,17 @@ static void begin_characters(struct bpe_work *w)
 			id = vocabulary_find(w->vocabulary, w->word + i, n);
 		}
 		next = i + (uint32_t)n;
-		w->symbols[i] = (struct symbol){id < 0 ? SYMBOL_UNKNOWN : (uint32_t)id, previous,
-						next < w->length ? next : NOWHERE};
+		w->symbols[i] = (struct bpe_symbol){id < 0 ? SYMBOL_UNKNOWN : (uint32_t)id,
+						    previous, next < w->length ? next : NOWHERE};
 	}
 }
 
 /* The word in its smallest parts. */
-static int begin(struct bpe_work *w, struct err *e)
+static int bpe_begin_word(struct bpe_work *w, struct err *e)
 {
 	if (w->length > w->symbol_capacity) {
 		size_t capacity = (size_t)w->length * 2;
-		struct symbol *symbols = realloc(w->symbols, capacity * sizeof *symbols);
+		struct bpe_symbol *symbols = realloc(w->symbols, capacity * sizeof *symbols);
 		if (!symbols)
 			return err_set(e, ENOMEM, "no memory to tokenize a word of %u bytes",
 				       w->length);
@@ -234,46 +234,47 @@ static int begin(struct bpe_work *w, struct err *e)
 	}
 	w->heap_count = 0;
 	if (w->vocabulary->spelling == SPELLED_BYTES)
-		return begin_bytes(w, e);
-	begin_characters(w);
+		return bpe_begin_bytes(w, e);
+	bpe_begin_characters(w);
 	return 0;
 }
 
 /* Carries out a merge whose pair still stands; drops it otherwise. (Where ids are unknown: such a
  * symbol is one character for as long as it is there.) */
-static int apply(struct bpe_work *w, const struct candidate *c, struct err *e)
+static int bpe_merge_pair(struct bpe_work *w, const struct bpe_candidate *c, struct err *e)
 {
-	struct symbol *left = &w->symbols[c->position];
+	struct bpe_symbol *left = &w->symbols[c->position];
 	if (left->id != c->merge.left || left->next == NOWHERE ||
 	    w->symbols[left->next].id != c->merge.right)
 		return 0;
-	struct symbol *right = &w->symbols[left->next];
+	struct bpe_symbol *right = &w->symbols[left->next];
 	left->id = c->merge.product;
 	left->next = right->next;
 	right->id = SYMBOL_GONE;
 	if (left->next != NOWHERE)
 		w->symbols[left->next].previous = c->position;
-	int rc = consider(w, left->previous, e);
-	return rc < 0 ? rc : consider(w, c->position, e);
+	int rc = bpe_queue_pair(w, left->previous, e);
+	return rc < 0 ? rc : bpe_queue_pair(w, c->position, e);
 }
 
 /* Appends what became of the symbol at a position. */
-static int take(const struct bpe_work *w, uint32_t position, struct token_list *ids, struct err *e)
+static int bpe_take_symbol(const struct bpe_work *w, uint32_t position, struct token_list *ids,
+			   struct err *e)
 {
-	const struct symbol *s = &w->symbols[position];
+	const struct bpe_symbol *s = &w->symbols[position];
 	if (s->id != SYMBOL_UNKNOWN)
 		return token_list_append(ids, &s->id, 1, e);
 	uint32_t end = s->next == NOWHERE ? w->length : s->next;
 	int rc = 0;
 	for (uint32_t i = position; rc == 0 && i < end; i++) {
 		int32_t id = w->vocabulary->fallback_id[(uint8_t)w->word[i]];
-		rc = id < 0 ? no_token(w->word[i], e)
+		rc = id < 0 ? bpe_no_token(w->word[i], e)
 			    : token_list_append(ids, &(uint32_t){(uint32_t)id}, 1, e);
 	}
 	return rc;
 }
 
-int bpe_encode(const struct vocabulary *v, const struct merges *m, struct bpe_work *w,
+int bpe_encode(const struct vocabulary *v, const struct bpe_merges *m, struct bpe_work *w,
 	       const char *word, size_t n, struct token_list *ids, struct err *e)
 {
 	if (n == 0)
@@ -282,17 +283,17 @@ int bpe_encode(const struct vocabulary *v, const struct merges *m, struct bpe_wo
 	w->merges = m;
 	w->word = word;
 	w->length = (uint32_t)n;
-	int rc = begin(w, e);
-	for (uint32_t i = 0; rc == 0 && i != NOWHERE && !stop_asked(w->stop);
+	int rc = bpe_begin_word(w, e);
+	for (uint32_t i = 0; rc == 0 && i != NOWHERE && !token_stop_asked(w->stop);
 	     i = w->symbols[i].next)
-		rc = consider(w, i, e);
-	while (rc == 0 && w->heap_count > 0 && !stop_asked(w->stop)) {
-		struct candidate c = heap_pop(w);
-		rc = apply(w, &c, e);
+		rc = bpe_queue_pair(w, i, e);
+	while (rc == 0 && w->heap_count > 0 && !token_stop_asked(w->stop)) {
+		struct bpe_candidate c = bpe_heap_pop(w);
+		rc = bpe_merge_pair(w, &c, e);
 	}
-	if (rc == 0 && stop_asked(w->stop))
-		return stop_error(e);
+	if (rc == 0 && token_stop_asked(w->stop))
+		return token_stop_error(e);
 	for (uint32_t i = 0; rc == 0 && i != NOWHERE; i = w->symbols[i].next)
-		rc = take(w, i, ids, e);
+		rc = bpe_take_symbol(w, i, ids, e);
 	return rc;
 }

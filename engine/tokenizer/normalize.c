@@ -9,7 +9,7 @@
  */
 #include "engine/tokenizer/normalize.h"
 
-#include "engine/tokenizer/stop.h"
+#include "engine/tokenizer/token.h"
 #include "engine/json/utf8.h"
 
 #include <errno.h>
@@ -22,18 +22,18 @@ static const utf8proc_option_t NFC_OPTIONS =
 	(utf8proc_option_t)(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
 
 /* A growing array of characters. */
-struct characters {
+struct normalize_characters {
 	utf8proc_int32_t *items;
 	size_t count, capacity;
 };
 
 /* Combining classes fit a byte; 0 is a starter, which marks do not pass. */
-static uint8_t combining_class(utf8proc_int32_t character)
+static uint8_t normalize_combining_class(utf8proc_int32_t character)
 {
 	return (uint8_t)utf8proc_get_property(character)->combining_class;
 }
 
-static int decompose(const char *text, size_t n, struct characters *c)
+static int normalize_decompose(const char *text, size_t n, struct normalize_characters *c)
 {
 	for (size_t i = 0, step; i < n; i += step) {
 		utf8proc_int32_t character = (utf8proc_int32_t)utf8_decode(text + i, &step);
@@ -56,27 +56,28 @@ static int decompose(const char *text, size_t n, struct characters *c)
 }
 
 /* Sorts marks[n] by combining class, keeping the order among equals; `spare` has room for n. */
-static void sort_marks(utf8proc_int32_t *marks, size_t n, utf8proc_int32_t *spare)
+static void normalize_sort_marks(utf8proc_int32_t *marks, size_t n, utf8proc_int32_t *spare)
 {
 	size_t begin[257] = {0};
 	for (size_t i = 0; i < n; i++)
-		begin[combining_class(marks[i]) + 1]++;
+		begin[normalize_combining_class(marks[i]) + 1]++;
 	for (size_t k = 1; k < 257; k++)
 		begin[k] += begin[k - 1];
 	for (size_t i = 0; i < n; i++)
-		spare[begin[combining_class(marks[i])]++] = marks[i];
+		spare[begin[normalize_combining_class(marks[i])]++] = marks[i];
 	memcpy(marks, spare, n * sizeof *marks);
 }
 
 /* Canonical ordering: sorts the runs of marks between starters that are not in order. */
-static int order(struct characters *c)
+static int normalize_order_marks(struct normalize_characters *c)
 {
 	utf8proc_int32_t *spare = NULL;
 	for (size_t i = 0, end; i < c->count; i = end + 1) {
 		bool sorted = true;
-		for (end = i; end < c->count && combining_class(c->items[end]) != 0; end++)
-			if (end > i &&
-			    combining_class(c->items[end - 1]) > combining_class(c->items[end]))
+		for (end = i; end < c->count && normalize_combining_class(c->items[end]) != 0;
+		     end++)
+			if (end > i && normalize_combining_class(c->items[end - 1]) >
+					       normalize_combining_class(c->items[end]))
 				sorted = false;
 		if (sorted)
 			continue;
@@ -84,19 +85,19 @@ static int order(struct characters *c)
 			spare = malloc(c->count * sizeof *spare);
 		if (!spare)
 			return -ENOMEM;
-		sort_marks(c->items + i, end - i, spare);
+		normalize_sort_marks(c->items + i, end - i, spare);
 	}
 	free(spare);
 	return 0;
 }
 
 /* A growing text. */
-struct composed {
+struct normalize_composed {
 	char *text;
 	size_t n, capacity;
 };
 
-static int compose(struct characters *c, struct composed *out)
+static int normalize_compose(struct normalize_characters *c, struct normalize_composed *out)
 {
 	utf8proc_ssize_t count =
 		utf8proc_normalize_utf32(c->items, (utf8proc_ssize_t)c->count, NFC_OPTIONS);
@@ -119,18 +120,18 @@ enum { PIECE_BYTES = 64 << 10 };
 
 /* Whether no mark nor anything else before it reaches into this character: Latin letters and signs,
  * and ideographs. There are others, but few texts go on for long without one of these. */
-static bool stands_apart(uint32_t character)
+static bool normalize_stands_apart(uint32_t character)
 {
 	return character < 0x300 || (character >= 0x3400 && character < 0xa000);
 }
 
 /* Where a piece of text[n] that begins at `from` may end. */
-static size_t piece_end(const char *text, size_t n, size_t from)
+static size_t normalize_piece_end(const char *text, size_t n, size_t from)
 {
 	if (n - from <= PIECE_BYTES)
 		return n;
 	size_t at = utf8_begin(text, from + PIECE_BYTES), step;
-	while (at < n && !stands_apart(utf8_decode(text + at, &step)))
+	while (at < n && !normalize_stands_apart(utf8_decode(text + at, &step)))
 		at += step;
 	return at;
 }
@@ -138,27 +139,27 @@ static size_t piece_end(const char *text, size_t n, size_t from)
 int normalize_nfc(const char *text, size_t n, const _Atomic bool *stop, char **out, size_t *out_n,
 		  struct err *e)
 {
-	struct characters c = {0};
-	struct composed composed = {.text = malloc(n + 1), .capacity = n + 1};
+	struct normalize_characters c = {0};
+	struct normalize_composed composed = {.text = malloc(n + 1), .capacity = n + 1};
 	int rc = composed.text ? 0 : -ENOMEM;
-	for (size_t from = 0, to; rc == 0 && from < n && !stop_asked(stop); from = to) {
-		to = piece_end(text, n, from);
+	for (size_t from = 0, to; rc == 0 && from < n && !token_stop_asked(stop); from = to) {
+		to = normalize_piece_end(text, n, from);
 		c.count = 0;
-		rc = decompose(text + from, to - from, &c);
+		rc = normalize_decompose(text + from, to - from, &c);
 		if (rc == 0)
-			rc = order(&c);
+			rc = normalize_order_marks(&c);
 		if (rc == 0)
-			rc = compose(&c, &composed);
+			rc = normalize_compose(&c, &composed);
 	}
 	free(c.items);
-	if (rc == 0 && !stop_asked(stop)) {
+	if (rc == 0 && !token_stop_asked(stop)) {
 		*out = composed.text;
 		*out_n = composed.n;
 		return 0;
 	}
 	free(composed.text);
 	if (rc == 0)
-		return stop_error(e);
+		return token_stop_error(e);
 	return err_set(e, -rc, "a text of %zu bytes could not be normalised%s", n,
 		       rc == -ENOMEM ? ": no memory" : "");
 }
@@ -167,7 +168,7 @@ int normalize_nfc(const char *text, size_t n, const _Atomic bool *stop, char **o
 
 static const char MARK[] = "\xe2\x96\x81"; /* U+2581 */
 
-size_t spaces_from_marks(char *text, size_t n)
+size_t normalize_spaces(char *text, size_t n)
 {
 	char *to = memmem(text, n, MARK, sizeof MARK - 1);
 	if (!to)
@@ -187,7 +188,7 @@ size_t spaces_from_marks(char *text, size_t n)
 }
 
 /* text[n] in memory of its own, behind a space if there is to be one. */
-static char *copy_behind(bool space, const char *text, size_t n)
+static char *normalize_copy_behind(bool space, const char *text, size_t n)
 {
 	char *copy = malloc(n + space);
 	if (!copy)
@@ -198,7 +199,7 @@ static char *copy_behind(bool space, const char *text, size_t n)
 	return copy;
 }
 
-static bool is_ascii(const char *text, size_t n)
+static bool normalize_is_ascii(const char *text, size_t n)
 {
 	unsigned char all = 0;
 	for (size_t i = 0; i < n; i++)
@@ -206,7 +207,7 @@ static bool is_ascii(const char *text, size_t n)
 	return all < 0x80;
 }
 
-int normalizer_run(const struct normalizer *z, const char *text, size_t n, const _Atomic bool *stop,
+int normalize_text(const struct normalizer *z, const char *text, size_t n, const _Atomic bool *stop,
 		   char **out, size_t *out_n, struct err *e)
 {
 	char *composed = NULL;
@@ -214,7 +215,7 @@ int normalizer_run(const struct normalizer *z, const char *text, size_t n, const
 	*out_n = n;
 	if (n == 0)
 		return 0;
-	if (z->nfc && !is_ascii(text, n)) {
+	if (z->nfc && !normalize_is_ascii(text, n)) {
 		int rc = normalize_nfc(text, n, stop, &composed, out_n, e);
 		if (rc < 0)
 			return rc;
@@ -225,26 +226,27 @@ int normalizer_run(const struct normalizer *z, const char *text, size_t n, const
 		*out = composed;
 		return 0;
 	}
-	*out = copy_behind(z->prepend, text, *out_n);
+	*out = normalize_copy_behind(z->prepend, text, *out_n);
 	free(composed);
 	if (!*out)
 		return err_set(e, ENOMEM, "no memory to tokenize %zu bytes", n);
 	*out_n += z->prepend;
 	if (marked)
-		*out_n = spaces_from_marks(*out, *out_n);
+		*out_n = normalize_spaces(*out, *out_n);
 	return 0;
 }
 
 /* --- with rights --- */
 
 /* A text under construction, and the rights of its bytes. */
-struct parts {
+struct normalize_parts {
 	char *text;
 	uint8_t *rights;
 	size_t n, room;
 };
 
-static bool parts_append(struct parts *p, const char *text, size_t n, uint8_t right)
+static bool normalize_append_part(struct normalize_parts *p, const char *text, size_t n,
+				  uint8_t right)
 {
 	if (n > p->room - p->n) {
 		size_t room = 2 * (p->n + n);
@@ -264,8 +266,8 @@ static bool parts_append(struct parts *p, const char *text, size_t n, uint8_t ri
 
 /* Where the part ends that begins at `from`: before another right, but not within a character,
  * which has the least right of its bytes. */
-static size_t part_end(const char *text, const uint8_t *rights, size_t from, size_t n,
-		       uint8_t *right)
+static size_t normalize_part_end(const char *text, const uint8_t *rights, size_t from, size_t n,
+				 uint8_t *right)
 {
 	size_t to = from + 1;
 	*right = rights[from];
@@ -278,7 +280,7 @@ static size_t part_end(const char *text, const uint8_t *rights, size_t from, siz
 	return to;
 }
 
-static int normalize_parts(struct parts *p, const struct normalizer *z, const char *text,
+static int normalize_parts(struct normalize_parts *p, const struct normalizer *z, const char *text,
 			   const uint8_t *rights, size_t n, const _Atomic bool *stop, struct err *e)
 {
 	struct normalizer each = *z;
@@ -287,9 +289,10 @@ static int normalize_parts(struct parts *p, const struct normalizer *z, const ch
 		char *changed = NULL;
 		size_t length;
 		uint8_t right;
-		to = part_end(text, rights, from, n, &right);
-		rc = normalizer_run(&each, text + from, to - from, stop, &changed, &length, e);
-		if (rc == 0 && !parts_append(p, changed ? changed : text + from, length, right))
+		to = normalize_part_end(text, rights, from, n, &right);
+		rc = normalize_text(&each, text + from, to - from, stop, &changed, &length, e);
+		if (rc == 0 &&
+		    !normalize_append_part(p, changed ? changed : text + from, length, right))
 			rc = err_set(e, ENOMEM, "no memory to tokenize %zu bytes", n);
 		free(changed);
 		each.prepend = false; /* only before all of it */
@@ -297,14 +300,14 @@ static int normalize_parts(struct parts *p, const struct normalizer *z, const ch
 	return rc;
 }
 
-int normalizer_run_rights(const struct normalizer *z, const char *text, const uint8_t *rights,
+int normalize_with_rights(const struct normalizer *z, const char *text, const uint8_t *rights,
 			  size_t n, const _Atomic bool *stop, struct normal_text *out,
 			  struct err *e)
 {
-	struct parts p = {0};
+	struct normalize_parts p = {0};
 	char *changed;
 	size_t changed_n;
-	int rc = normalizer_run(z, text, n, stop, &changed, &changed_n, e);
+	int rc = normalize_text(z, text, n, stop, &changed, &changed_n, e);
 	if (rc < 0)
 		return rc;
 	*out = (struct normal_text){changed ? changed : text, rights, changed_n, changed, NULL};
@@ -314,11 +317,11 @@ int normalizer_run_rights(const struct normalizer *z, const char *text, const ui
 	rc = normalize_parts(&p, z, text, rights, n, stop, e);
 	*out = (struct normal_text){p.text, p.rights, p.n, p.text, p.rights};
 	if (rc < 0)
-		normal_text_free(out);
+		normalize_free(out);
 	return rc;
 }
 
-void normal_text_free(struct normal_text *t)
+void normalize_free(struct normal_text *t)
 {
 	free(t->owned_text);
 	free(t->owned_rights);

@@ -16,7 +16,7 @@ int normalize_nfc(const char *text, size_t n, const _Atomic bool *stop, char **o
 
 /* SentencePiece writes a space as U+2581. Here it stays a space, and so each of these becomes one,
  * in place; returns how many bytes are left. */
-size_t spaces_from_marks(char *text, size_t n);
+size_t normalize_spaces(char *text, size_t n);
 
 /* The steps that a tokenizer's file asks for, in Hugging Face's order. */
 struct normalizer {
@@ -25,7 +25,7 @@ struct normalizer {
 	bool marks;   /* U+2581 is a space */
 };
 /* *out, freed by the caller, is NULL where the text stays as it is: then *out_n is n. */
-int normalizer_run(const struct normalizer *z, const char *text, size_t n, const _Atomic bool *stop,
+int normalize_text(const struct normalizer *z, const char *text, size_t n, const _Atomic bool *stop,
 		   char **out, size_t *out_n, struct err *e);
 
 /* A normalised text, whose bytes have rights as tokenizer_encode_rights takes them. */
@@ -36,9 +36,9 @@ struct normal_text {
 	char *owned_text; /* NULL: it is the text as it was given */
 	uint8_t *owned_rights;
 };
-void normal_text_free(struct normal_text *t);
+void normalize_free(struct normal_text *t);
 /* Parts with different rights are normalised each by itself, so that each byte's is known. */
-int normalizer_run_rights(const struct normalizer *z, const char *text, const uint8_t *rights,
+int normalize_with_rights(const struct normalizer *z, const char *text, const uint8_t *rights,
 			  size_t n, const _Atomic bool *stop, struct normal_text *out,
 			  struct err *e);
 

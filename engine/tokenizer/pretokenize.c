@@ -9,13 +9,305 @@
  * over what it then takes as a word, at most seven of the 64 units for a byte. */
 #include "engine/tokenizer/pretokenize.h"
 
-#include "engine/tokenizer/stop.h"
 #include "engine/json/utf8.h"
+#include "engine/tokenizer/token.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- patterns ---- */
+
+/* The patterns of a tokenizer file, from Oniguruma's syntax to compiled code.
+ *
+ * The patterns were written for Oniguruma (Ruby's syntax), which Hugging Face uses. It and PCRE2
+ * agree on what real patterns are made of, but not on everything: so a pattern is read first, what
+ * is known to mean the same passes, \s and \S are spelled out (PCRE2's include U+180E), and the
+ * rest is refused by name. */
+
+/* --- translating a pattern --- */
+
+/* Published patterns that are not translated, and what matches the same in PCRE2's syntax.
+ * DeepSeek's \s+$ would take time quadratic in a run of spaces, but the first match in a run, if
+ * there is one, begins where the run does. */
+static const char *const EQUIVALENTS[][2] = {
+	{"\\s+$", "(?<!\\p{White_Space})\\p{White_Space}+(?m:$)"},
+};
+
+struct pretokenize_translation {
+	const char *in; /* what is left to read */
+	char *out;	/* where to write; every step writes at most TRANSLATED_MAX per byte read */
+	bool in_class;	/* between [ and ] */
+};
+enum {
+	TRANSLATED_MAX = 8, /* \s, two bytes, becomes the 15 of \p{White_Space} */
+	REPEATS_MAX = 256,  /* that a pattern may ask for at least */
+};
+
+static const char GROUP_OPENINGS[][5] = {"(?:", "(?i:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};
+static const char GENERAL_CATEGORIES[][3] = {
+	"L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N",  "Nd", "Nl",
+	"No", "P",  "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk",
+	"So", "Z",  "Zs", "Zl", "Zp", "C",  "Cc", "Cf", "Cs", "Co", "Cn"};
+
+/* Copies n bytes that mean the same in both syntaxes. */
+static bool pretokenize_pass(struct pretokenize_translation *t, size_t n)
+{
+	memcpy(t->out, t->in, n);
+	t->out += n;
+	t->in += n;
+	return true;
+}
+
+static bool pretokenize_replace(struct pretokenize_translation *t, size_t n, const char *with)
+{
+	size_t length = strlen(with);
+	memcpy(t->out, with, length);
+	t->out += length;
+	t->in += n;
+	return true;
+}
+
+/* \p{Lu} and the like; scripts and other properties are refused, their names mean different sets.
+ */
+static bool pretokenize_translate_property(struct pretokenize_translation *t)
+{
+	const char *name = t->in + 3;
+	const char *end = t->in[2] == '{' ? strchr(name, '}') : NULL;
+	for (size_t i = 0; end && i < sizeof GENERAL_CATEGORIES / sizeof *GENERAL_CATEGORIES; i++)
+		if (strlen(GENERAL_CATEGORIES[i]) == (size_t)(end - name) &&
+		    memcmp(GENERAL_CATEGORIES[i], name, (size_t)(end - name)) == 0)
+			return pretokenize_pass(t, (size_t)(end + 1 - t->in));
+	return false;
+}
+
+/* \x{1F98A}; other forms are bytes for one and characters for the other. */
+static bool pretokenize_translate_number(struct pretokenize_translation *t)
+{
+	size_t digits = t->in[2] == '{' ? strspn(t->in + 3, "0123456789abcdefABCDEF") : 0;
+	return digits > 0 && digits <= 6 && t->in[3 + digits] == '}' &&
+	       pretokenize_pass(t, digits + 4);
+}
+
+static bool pretokenize_translate_escape(struct pretokenize_translation *t)
+{
+	char c = t->in[1];
+	if (c == 'x')
+		return pretokenize_translate_number(t);
+	if (c == 's')
+		return pretokenize_replace(t, 2, "\\p{White_Space}");
+	if (c == 'S')
+		return pretokenize_replace(t, 2, "\\P{White_Space}");
+	if (c == 'p' || c == 'P')
+		return pretokenize_translate_property(t);
+	if (c != '\0' && (strchr("dDrntf", c) || c == ' ' || ispunct((unsigned char)c)))
+		return pretokenize_pass(t, 2);
+	return false;
+}
+
+static bool pretokenize_translate_group(struct pretokenize_translation *t)
+{
+	if (t->in[1] != '?' && t->in[1] != '*')
+		return pretokenize_pass(t, 1);
+	for (size_t i = 0; i < sizeof GROUP_OPENINGS / sizeof *GROUP_OPENINGS; i++) {
+		size_t n = strlen(GROUP_OPENINGS[i]);
+		if (strncmp(t->in, GROUP_OPENINGS[i], n) == 0)
+			return pretokenize_pass(t, n);
+	}
+	return false;
+}
+
+/* {n}, {n,} and {n,m}. Not {,m}, nor a + or ? after it: those differ. And not a large n: matching
+ * counts its work between the parts of a pattern, not within one. */
+static bool pretokenize_translate_interval(struct pretokenize_translation *t)
+{
+	size_t digits = strspn(t->in + 1, "0123456789");
+	size_t n = 1 + digits;
+	if (t->in[n] == ',')
+		n += 1 + strspn(t->in + n + 1, "0123456789");
+	if (digits == 0 || t->in[n] != '}' || t->in[n + 1] == '+' || t->in[n + 1] == '?')
+		return false;
+	if (strtoul(t->in + 1, NULL, 10) > REPEATS_MAX)
+		return false;
+	return pretokenize_pass(t, n + 1);
+}
+
+static bool pretokenize_translate_in_class(struct pretokenize_translation *t)
+{
+	if (t->in[0] == '[' || (t->in[0] == '&' && t->in[1] == '&')) /* sets of sets */
+		return false;
+	if (t->in[0] == '\\')
+		return pretokenize_translate_escape(t);
+	t->in_class = t->in[0] != ']';
+	return pretokenize_pass(t, 1);
+}
+
+/* One element of the pattern; false where it is none that is known to mean the same. */
+static bool pretokenize_translate_step(struct pretokenize_translation *t)
+{
+	if (t->in_class)
+		return pretokenize_translate_in_class(t);
+	switch (t->in[0]) {
+	case '\\':
+		return pretokenize_translate_escape(t);
+	case '(':
+		return pretokenize_translate_group(t);
+	case '{':
+		return pretokenize_translate_interval(t);
+	case '[':
+		t->in_class = true;
+		pretokenize_pass(t, t->in[1] == '^' ? 2 : 1);
+		return t->in[0] !=
+		       ']'; /* a ] first in a class: a member for one, an error for the other */
+	case '^':	    /* lines for one, the whole text for the other */
+	case '$':
+		return false;
+	default:
+		return pretokenize_pass(t, 1);
+	}
+}
+
+/* The pattern in PCRE2's syntax, freed by the caller; NULL with an error. */
+static char *pretokenize_translate(const char *pattern, const char *name, struct err *e)
+{
+	size_t n = strlen(pattern);
+	if (n > PATTERN_BYTES_MAX) {
+		err_set(e, EINVAL, "%s: a split pattern of %zu bytes, more than %d", name, n,
+			PATTERN_BYTES_MAX);
+		return NULL;
+	}
+	char *translated = malloc(n * TRANSLATED_MAX + 1);
+	if (!translated) {
+		err_set(e, ENOMEM, "%s: no memory for its split pattern", name);
+		return NULL;
+	}
+	struct pretokenize_translation t = {.in = pattern, .out = translated};
+	while (*t.in) {
+		const char *at = t.in;
+		if (!pretokenize_translate_step(&t)) {
+			err_set(e, ENOTSUP,
+				"%s: the split pattern has at byte %zu what this reader does not "
+				"know: %.*s",
+				name, (size_t)(at - pattern), 20, at);
+			free(translated);
+			return NULL;
+		}
+	}
+	*t.out = '\0';
+	return translated;
+}
+
+/* --- compiling --- */
+
+static pcre2_code *pretokenize_compile(const char *pattern, uint32_t options, const char *name,
+				       struct err *e)
+{
+	pcre2_compile_context *context = pcre2_compile_context_create(NULL);
+	if (!context) {
+		err_set(e, ENOMEM, "%s: no memory for its split pattern", name);
+		return NULL;
+	}
+	pcre2_set_newline(context, PCRE2_NEWLINE_LF); /* what a dot does not match */
+	int why;
+	PCRE2_SIZE at;
+	options |= PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C;
+	pcre2_code *code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, options, &why,
+					 &at, context);
+	pcre2_compile_context_free(context);
+	if (!code) {
+		char words[128];
+		pcre2_get_error_message(why, (PCRE2_UCHAR *)words, sizeof words);
+		err_set(e, why == PCRE2_ERROR_HEAP_FAILED ? ENOMEM : EINVAL,
+			"%s: the split pattern is wrong near \"%.20s\": %s", name, pattern + at,
+			words);
+		return NULL;
+	}
+	/* Where there is no just-in-time compiler the interpreter does the same, slowly. */
+	pcre2_jit_compile(code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
+	return code;
+}
+
+/* The pattern as PCRE2 is to have it; freed by the caller. */
+static char *pretokenize_to_pcre2(const char *pattern, const char *name, struct err *e)
+{
+	for (size_t i = 0; i < sizeof EQUIVALENTS / sizeof *EQUIVALENTS; i++) {
+		if (strcmp(pattern, EQUIVALENTS[i][0]) != 0)
+			continue;
+		char *copy = strdup(EQUIVALENTS[i][1]);
+		if (!copy)
+			err_set(e, ENOMEM, "%s: no memory for its split pattern", name);
+		return copy;
+	}
+	return pretokenize_translate(pattern, name, e);
+}
+
+static int pretokenize_compile_stage(struct pretokenize_stage *stage, const char *pattern,
+				     const char *name, struct err *e)
+{
+	char *translated = pretokenize_to_pcre2(pattern, name, e);
+	if (!translated)
+		return -e->code;
+	stage->near = pretokenize_compile(translated, 0, name, e);
+	if (stage->near)
+		stage->far = pretokenize_compile(translated, PCRE2_AUTO_CALLOUT, name, e);
+	free(translated);
+	if (stage->far)
+		return 0;
+	pcre2_code_free(stage->near);
+	return -e->code;
+}
+
+int pretokenize_add(struct pretokenizer *s, const char *pattern, bool prefix_space,
+		    const char *name, struct err *e)
+{
+	if (s->count == PRETOKENIZE_STAGES_MAX)
+		return err_set(e, EINVAL, "%s: more than %d pre-tokenizers in a sequence", name,
+			       PRETOKENIZE_STAGES_MAX);
+	struct pretokenize_stage stage = {.prefix_space = prefix_space};
+	struct err own = {0};
+	if (!s->name)
+		s->name = strdup(name);
+	if (!s->name)
+		return err_set(e, ENOMEM, "%s: no memory for its name", name);
+	if (pattern && pretokenize_compile_stage(&stage, pattern, name, &own) < 0)
+		return err_set(e, own.code, "%s", own.text);
+	s->stages[s->count++] = stage;
+	return 0;
+}
+
+int pretokenize_add_literal(struct pretokenizer *s, const char *text, const char *name,
+			    struct err *e)
+{
+	size_t n = strlen(text);
+	char *pattern = n <= PATTERN_BYTES_MAX / 2 ? malloc(2 * n + 1) : NULL;
+	if (!pattern)
+		return err_set(e, n <= PATTERN_BYTES_MAX / 2 ? ENOMEM : EINVAL,
+			       "%s: no room for a split at a text of %zu bytes", name, n);
+	char *to = pattern;
+	for (const char *c = text; *c; c++) {
+		if (ispunct((unsigned char)*c))
+			*to++ = '\\';
+		*to++ = *c;
+	}
+	*to = '\0';
+	int rc = pretokenize_add(s, pattern, false, name, e);
+	free(pattern);
+	return rc;
+}
+
+void pretokenize_free(struct pretokenizer *s)
+{
+	for (uint32_t i = 0; i < s->count; i++) {
+		pcre2_code_free(s->stages[i].near);
+		pcre2_code_free(s->stages[i].far);
+	}
+	free(s->name);
+	*s = (struct pretokenizer){0};
+}
+
+/* ---- matching ---- */
 
 enum {
 	NEAR_BYTES = 256,  /* that a search sees first */
@@ -32,32 +324,32 @@ enum {
 
 /* --- bounded matching --- */
 
-struct split_work {
+struct pretokenize_work {
 	pcre2_match_data *match;
-	pcre2_match_context *near, *far;  /* with the limits of each */
-	char *prefixed[SPLIT_STAGES_MAX]; /* per stage, a piece with a space put before it */
-	size_t prefixed_capacity[SPLIT_STAGES_MAX];
+	pcre2_match_context *near, *far;	/* with the limits of each */
+	char *prefixed[PRETOKENIZE_STAGES_MAX]; /* per stage, a piece with a space put before it */
+	size_t prefixed_capacity[PRETOKENIZE_STAGES_MAX];
 	const _Atomic bool *stop;
 	uint64_t left;	/* units of work that far searches may still take */
 	PCRE2_SIZE was; /* where the last callout stood */
 };
 
 /* Between any two parts of a pattern: counts this part, and what the one before has passed over. */
-static int count_work(pcre2_callout_block *block, void *work)
+static int pretokenize_count_work(pcre2_callout_block *block, void *work)
 {
-	struct split_work *w = work;
+	struct pretokenize_work *w = work;
 	PCRE2_SIZE at = block->current_position;
 	uint64_t units = 1 + (at > w->was ? at - w->was : w->was - at);
 	w->was = at;
 	if (units > w->left)
 		return PCRE2_ERROR_MATCHLIMIT;
 	w->left -= units;
-	return stop_asked(w->stop) ? PCRE2_ERROR_CALLOUT : 0;
+	return token_stop_asked(w->stop) ? PCRE2_ERROR_CALLOUT : 0;
 }
 
-struct split_work *split_work_new(size_t bytes, const _Atomic bool *stop)
+struct pretokenize_work *pretokenize_work_new(size_t bytes, const _Atomic bool *stop)
 {
-	struct split_work *w = calloc(1, sizeof *w);
+	struct pretokenize_work *w = calloc(1, sizeof *w);
 	if (!w)
 		return NULL;
 	w->stop = stop;
@@ -66,38 +358,38 @@ struct split_work *split_work_new(size_t bytes, const _Atomic bool *stop)
 	w->near = pcre2_match_context_create(NULL);
 	w->far = pcre2_match_context_create(NULL);
 	if (!w->match || !w->near || !w->far) {
-		split_work_free(w);
+		pretokenize_work_free(w);
 		return NULL;
 	}
 	pcre2_set_match_limit(w->near, NEAR_STEPS);
 	pcre2_set_heap_limit(w->far, MATCH_HEAP_KIB);
-	pcre2_set_callout(w->far, count_work, w);
+	pcre2_set_callout(w->far, pretokenize_count_work, w);
 	return w;
 }
 
-void split_work_free(struct split_work *w)
+void pretokenize_work_free(struct pretokenize_work *w)
 {
 	if (!w)
 		return;
 	pcre2_match_data_free(w->match);
 	pcre2_match_context_free(w->near);
 	pcre2_match_context_free(w->far);
-	for (int i = 0; i < SPLIT_STAGES_MAX; i++)
+	for (int i = 0; i < PRETOKENIZE_STAGES_MAX; i++)
 		free(w->prefixed[i]);
 	free(w);
 }
 
 /* One run of a splitter over one text. */
-struct run {
-	const struct splitter *splitter;
-	struct split_work *work;
-	split_word *each;
+struct pretokenize_run {
+	const struct pretokenizer *splitter;
+	struct pretokenize_work *work;
+	pretokenize_word *each;
 	void *context;
 	struct err *e;
 };
 
 /* How much of text[n] a near search from `from` on sees: whole characters. */
-static size_t near_end(const char *text, size_t n, size_t from)
+static size_t pretokenize_near_end(const char *text, size_t n, size_t from)
 {
 	if (n - from <= NEAR_BYTES)
 		return n;
@@ -106,11 +398,11 @@ static size_t near_end(const char *text, size_t n, size_t from)
 
 /* Searches the next few bytes. PCRE2's result, or PCRE2_ERROR_PARTIAL if it might be another one
  * with the bytes behind them: a partial match is one that looked beyond the end. */
-static int search_near(struct run *r, const pcre2_code *pattern, const char *text, size_t n,
-		       size_t from)
+static int pretokenize_search_near(struct pretokenize_run *r, const pcre2_code *pattern,
+				   const char *text, size_t n, size_t from)
 {
-	struct split_work *w = r->work;
-	size_t end = near_end(text, n, from);
+	struct pretokenize_work *w = r->work;
+	size_t end = pretokenize_near_end(text, n, from);
 	uint32_t options = end < n ? PCRE2_PARTIAL_HARD : 0;
 	/* Compiled code without the checks before it, where there is a compiler. */
 	int rc = pcre2_jit_match(pattern, (PCRE2_SPTR)text, end, from, options, w->match, w->near);
@@ -126,10 +418,10 @@ static int search_near(struct run *r, const pcre2_code *pattern, const char *tex
 }
 
 /* Searches the whole text, every step counted. */
-static int search_far(struct run *r, const pcre2_code *pattern, const char *text, size_t n,
-		      size_t from)
+static int pretokenize_search_far(struct pretokenize_run *r, const pcre2_code *pattern,
+				  const char *text, size_t n, size_t from)
 {
-	struct split_work *w = r->work;
+	struct pretokenize_work *w = r->work;
 	uint64_t steps = MATCH_STEPS + (uint64_t)MATCH_STEPS_PER_BYTE * n;
 	pcre2_set_match_limit(w->far, steps < UINT32_MAX ? (uint32_t)steps : UINT32_MAX);
 	w->was = from;
@@ -142,12 +434,13 @@ static int search_far(struct run *r, const pcre2_code *pattern, const char *text
 	return rc;
 }
 
-static int refuse(struct run *r, int rc, const char *text, size_t n, size_t from)
+static int pretokenize_refuse(struct pretokenize_run *r, int rc, const char *text, size_t n,
+			      size_t from)
 {
 	char words[128];
 	size_t shown = n - from <= 24 ? n - from : utf8_begin(text + from, 24);
 	if (rc == PCRE2_ERROR_CALLOUT)
-		return stop_error(r->e);
+		return token_stop_error(r->e);
 	if (rc == PCRE2_ERROR_MATCHLIMIT || rc == PCRE2_ERROR_HEAPLIMIT)
 		return err_set(
 			r->e, ENOTSUP,
@@ -162,18 +455,18 @@ static int refuse(struct run *r, int rc, const char *text, size_t n, size_t from
 }
 
 /* The first match at or after `from`: 1 with its ends, 0 if there is none. */
-static int search(struct run *r, const struct split_stage *stage, const char *text, size_t n,
-		  size_t from, size_t *start, size_t *end)
+static int pretokenize_search(struct pretokenize_run *r, const struct pretokenize_stage *stage,
+			      const char *text, size_t n, size_t from, size_t *start, size_t *end)
 {
-	if (stop_asked(r->work->stop))
-		return stop_error(r->e);
-	int rc = search_near(r, stage->near, text, n, from);
+	if (token_stop_asked(r->work->stop))
+		return token_stop_error(r->e);
+	int rc = pretokenize_search_near(r, stage->near, text, n, from);
 	if (rc == PCRE2_ERROR_PARTIAL)
-		rc = search_far(r, stage->far, text, n, from);
+		rc = pretokenize_search_far(r, stage->far, text, n, from);
 	if (rc == PCRE2_ERROR_NOMATCH)
 		return 0;
 	if (rc < 0)
-		return refuse(r, rc, text, n, from);
+		return pretokenize_refuse(r, rc, text, n, from);
 	const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(r->work->match);
 	*start = ends[0];
 	*end = ends[1];
@@ -182,22 +475,25 @@ static int search(struct run *r, const struct split_stage *stage, const char *te
 
 /* --- splitting --- */
 
-static int run_stage(struct run *r, uint32_t stage, const char *text, size_t n);
+static int pretokenize_run_stage(struct pretokenize_run *r, uint32_t stage, const char *text,
+				 size_t n);
 
 /* Hands text[from .. to) to the next stage; an empty piece is none. */
-static int piece(struct run *r, uint32_t stage, const char *text, size_t from, size_t to)
+static int pretokenize_piece(struct pretokenize_run *r, uint32_t stage, const char *text,
+			     size_t from, size_t to)
 {
-	return from < to ? run_stage(r, stage + 1, text + from, to - from) : 0;
+	return from < to ? pretokenize_run_stage(r, stage + 1, text + from, to - from) : 0;
 }
 
 /* Matches and gaps of one text. An empty match splits where it stands, but not right after a match:
  * then the search goes on one character further, as Oniguruma's iteration does. */
-static int split(struct run *r, uint32_t stage, const char *text, size_t n)
+static int pretokenize_split(struct pretokenize_run *r, uint32_t stage, const char *text, size_t n)
 {
 	size_t done = 0; /* pieces handed out, and the end of the last match */
 	bool matched = false;
 	for (size_t from = 0, start = 0, end = 0, step; from <= n;) {
-		int rc = search(r, &r->splitter->stages[stage], text, n, from, &start, &end);
+		int rc = pretokenize_search(r, &r->splitter->stages[stage], text, n, from, &start,
+					    &end);
 		if (rc < 0)
 			return rc;
 		if (rc == 0)
@@ -209,21 +505,22 @@ static int split(struct run *r, uint32_t stage, const char *text, size_t n)
 			from += step;
 			continue;
 		}
-		rc = piece(r, stage, text, done, start);
+		rc = pretokenize_piece(r, stage, text, done, start);
 		if (rc == 0)
-			rc = piece(r, stage, text, start, end);
+			rc = pretokenize_piece(r, stage, text, start, end);
 		if (rc != 0)
 			return rc;
 		matched = true;
 		from = done = end;
 	}
-	return piece(r, stage, text, done, n);
+	return pretokenize_piece(r, stage, text, done, n);
 }
 
 /* text[n] with a space before it, valid until the stage's next piece. */
-static int put_space(struct run *r, uint32_t stage, const char **text, size_t *n)
+static int pretokenize_put_space(struct pretokenize_run *r, uint32_t stage, const char **text,
+				 size_t *n)
 {
-	struct split_work *w = r->work;
+	struct pretokenize_work *w = r->work;
 	if (*n + 1 > w->prefixed_capacity[stage]) {
 		char *larger = realloc(w->prefixed[stage], 2 * *n + 64);
 		if (!larger)
@@ -238,22 +535,24 @@ static int put_space(struct run *r, uint32_t stage, const char **text, size_t *n
 	return 0;
 }
 
-static int run_stage(struct run *r, uint32_t stage, const char *text, size_t n)
+static int pretokenize_run_stage(struct pretokenize_run *r, uint32_t stage, const char *text,
+				 size_t n)
 {
 	if (stage == r->splitter->count)
 		return r->each(r->context, text, n, r->e);
-	const struct split_stage *s = &r->splitter->stages[stage];
+	const struct pretokenize_stage *s = &r->splitter->stages[stage];
 	if (s->prefix_space && text[0] != ' ') {
-		int rc = put_space(r, stage, &text, &n);
+		int rc = pretokenize_put_space(r, stage, &text, &n);
 		if (rc < 0)
 			return rc;
 	}
-	return s->near ? split(r, stage, text, n) : run_stage(r, stage + 1, text, n);
+	return s->near ? pretokenize_split(r, stage, text, n)
+		       : pretokenize_run_stage(r, stage + 1, text, n);
 }
 
-int splitter_run(const struct splitter *s, struct split_work *w, const char *text, size_t n,
-		 split_word *each, void *context, struct err *e)
+int pretokenize_words(const struct pretokenizer *s, struct pretokenize_work *w, const char *text,
+		      size_t n, pretokenize_word *each, void *context, struct err *e)
 {
-	struct run r = {s, w, each, context, e};
-	return n > 0 ? run_stage(&r, 0, text, n) : 0;
+	struct pretokenize_run r = {s, w, each, context, e};
+	return n > 0 ? pretokenize_run_stage(&r, 0, text, n) : 0;
 }

@@ -2,17 +2,60 @@
 #ifndef MOEFS_ENGINE_TOKENIZER_PRETOKENIZE_H
 #define MOEFS_ENGINE_TOKENIZER_PRETOKENIZE_H
 
-#include "engine/tokenizer/split_pattern.h"
+#include "cache/err.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-struct split_work; /* for one text of so many bytes */
-struct split_work *split_work_new(size_t bytes, const _Atomic bool *stop);
-void split_work_free(struct split_work *w);
-typedef int split_word(void *context, const char *word, size_t n, struct err *e);
+/* The patterns by which a tokenizer splits text into words, compiled. */
+
+enum {
+	PRETOKENIZE_STAGES_MAX = 16, /* pre-tokenizers in a sequence */
+	PATTERN_BYTES_MAX = 16384,
+};
+
+struct pretokenize_stage {
+	struct pcre2_real_code_8 *near; /* NULL: does not split */
+	struct pcre2_real_code_8 *far;	/* the same pattern, made so that its work can be counted */
+	bool prefix_space;		/* first puts a space before what does not begin with one */
+};
+struct pretokenizer {
+	struct pretokenize_stage
+		stages[PRETOKENIZE_STAGES_MAX]; /* each splits what the one before it left */
+	uint32_t count;
+	char *name; /* of the file, for errors; owned */
+};
+/* `pattern` as Hugging Face reads it (Oniguruma's syntax), or NULL for none. Matches and the gaps
+ * between them both become pieces. What PCRE2 would read differently is refused. */
+int pretokenize_add(struct pretokenizer *s, const char *pattern, bool prefix_space,
+		    const char *name, struct err *e);
+/* The same for a text that splits where it stands. */
+int pretokenize_add_literal(struct pretokenizer *s, const char *text, const char *name,
+			    struct err *e);
+void pretokenize_free(struct pretokenizer *s);
+
+struct pretokenize_work; /* for one text of so many bytes */
+struct pretokenize_work *pretokenize_work_new(size_t bytes, const _Atomic bool *stop);
+void pretokenize_work_free(struct pretokenize_work *w);
+typedef int pretokenize_word(void *context, const char *word, size_t n, struct err *e);
 /* Calls `each` for every word of text[n] (valid UTF-8) in order, until one returns nonzero. */
-int splitter_run(const struct splitter *s, struct split_work *w, const char *text, size_t n,
-		 split_word *each, void *context, struct err *e);
+int pretokenize_words(const struct pretokenizer *s, struct pretokenize_work *w, const char *text,
+		      size_t n, pretokenize_word *each, void *context, struct err *e);
+
+/* How published tokenizers split text, by the names that GGUF files have for it. */
+
+extern const char GPT2_PATTERN[], QWEN2_PATTERN[];
+
+struct pretokenize_name {
+	const char *name;
+	const char *const *patterns; /* ends in a NULL; each splits what the one before it left */
+	bool nfc;
+	bool ignore_merges;
+	bool add_bos; /* where the file does not say */
+};
+/* NULL: not known. */
+const struct pretokenize_name *pretokenize_find_name(const char *name);
 
 #endif

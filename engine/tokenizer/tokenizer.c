@@ -6,16 +6,14 @@
  *     bpe.c           merges the bytes or characters of a word by rank or score
  *     vocabulary.c    id <-> bytes
  *
- * tokenizer_json.c, tokenizer_gpt2.c and tokenizer_parts.c make a tokenizer, with
+ * tokenizer_json.c, tokenizer_gpt2.c and tokenizer_gguf.c make a tokenizer, with
  * tokenizer_build.c. */
 #include "engine/tokenizer/tokenizer.h"
 
 #include "engine/tokenizer/normalize.h"
 #include "engine/tokenizer/pretokenize.h"
-#include "engine/tokenizer/stop.h"
-#include "engine/tokenizer/tokenizer_config.h"
-#include "engine/tokenizer/tokenizer_gpt2.h"
-#include "engine/tokenizer/tokenizer_json.h"
+#include "engine/tokenizer/token.h"
+#include "engine/tokenizer/tokenizer_build.h"
 #include "engine/json/utf8.h"
 
 #include <errno.h>
@@ -27,32 +25,27 @@ enum { TEXT_BYTES_MAX = 1 << 30 }; /* of one text to encode; positions fit 32 bi
 
 /* --- opening --- */
 
-void tokenizer_close(struct tokenizer *t)
-{
-	tokenizer_free(t);
-}
-
 int tokenizer_open_text(struct tokenizer **out, const char *text, size_t n, const char *name,
 			struct err *e)
 {
 	struct tokenizer *t = tokenizer_new();
-	int rc = t ? tokenizer_read_json(t, text, n, name, e) : -ENOMEM;
-	return tokenizer_built(out, t, rc, name, e);
+	int rc = t ? tokenizer_json_read(t, text, n, name, e) : -ENOMEM;
+	return tokenizer_finish(out, t, rc, name, e);
 }
 
 /* tokenizer.json, and what is beside it. */
-static int read_directory(struct tokenizer *t, const char *directory, const char *path,
-			  struct err *e)
+static int tokenizer_read_directory(struct tokenizer *t, const char *directory, const char *path,
+				    struct err *e)
 {
 	char *text = NULL;
 	size_t n = 0;
 	struct err own = {0}; /* not to leave an error behind where the other layout opens */
-	int rc = read_whole_file(&text, &n, path, TOKENIZER_FILE_MAX, &own);
+	int rc = json_read_file(&text, &n, path, TOKENIZER_FILE_MAX, &own);
 	if (rc == -ENOENT)
-		return tokenizer_read_gpt2(t, directory, e);
+		return gpt2_read(t, directory, e);
 	if (rc < 0)
 		return err_set(e, own.code, "%s", own.text);
-	rc = tokenizer_read_json(t, text, n, path, e);
+	rc = tokenizer_json_read(t, text, n, path, e);
 	free(text);
 	return rc < 0 ? rc : tokenizer_config_read(t, directory, e);
 }
@@ -63,9 +56,9 @@ int tokenizer_open(struct tokenizer **out, const char *directory, struct err *e)
 	if (asprintf(&path, "%s/tokenizer.json", directory) < 0)
 		return err_set(e, ENOMEM, "%s: no memory for a path", directory);
 	struct tokenizer *t = tokenizer_new();
-	int rc = t ? read_directory(t, directory, path, e) : -ENOMEM;
+	int rc = t ? tokenizer_read_directory(t, directory, path, e) : -ENOMEM;
 	free(path);
-	return tokenizer_built(out, t, rc, directory, e);
+	return tokenizer_finish(out, t, rc, directory, e);
 }
 
 /* --- tokens --- */
@@ -121,9 +114,9 @@ bool tokenizer_leads_with_space(const struct tokenizer *t)
 /* --- encoding --- */
 
 /* What one call needs beside the tokenizer, which other threads are using. */
-struct encoder {
+struct tokenizer_encoder {
 	const struct tokenizer *t;
-	struct split_work *split;
+	struct pretokenize_work *split;
 	struct bpe_work *bpe;
 	struct token_list *ids;
 	const _Atomic bool *stop;
@@ -132,9 +125,9 @@ struct encoder {
 	const uint8_t *rights; /* of all of it; NULL: it may spell all */
 };
 
-static int encode_word(void *context, const char *word, size_t n, struct err *e)
+static int tokenizer_encode_word(void *context, const char *word, size_t n, struct err *e)
 {
-	struct encoder *c = context;
+	struct tokenizer_encoder *c = context;
 	int64_t whole = c->t->ignore_merges ? vocabulary_find(&c->t->vocabulary, word, n) : -1;
 	if (whole < 0)
 		return bpe_encode(&c->t->vocabulary, &c->t->merges, c->bpe, word, n, c->ids, e);
@@ -144,9 +137,9 @@ static int encode_word(void *context, const char *word, size_t n, struct err *e)
 
 /* A text of pieces, in words: cut where a space begins one, and where nothing merges across, since
  * short words merge where memory is near. */
-static int encode_pieces(void *context, const char *text, size_t n, struct err *e)
+static int tokenizer_encode_pieces(void *context, const char *text, size_t n, struct err *e)
 {
-	struct encoder *c = context;
+	struct tokenizer_encoder *c = context;
 	const struct vocabulary *v = &c->t->vocabulary;
 	size_t from = 0, step;
 	uint32_t left = utf8_decode(text, &step);
@@ -155,48 +148,51 @@ static int encode_pieces(void *context, const char *text, size_t n, struct err *
 		uint32_t right = utf8_decode(text + i, &step);
 		if ((c->t->split_spaces && right == ' ') ||
 		    (!c->t->ignore_merges && !vocabulary_joins(v, left, right))) {
-			rc = encode_word(c, text + from, i - from, e);
+			rc = tokenizer_encode_word(c, text + from, i - from, e);
 			from = i;
 		}
 		left = right;
 	}
-	return rc < 0 ? rc : encode_word(c, text + from, n - from, e);
+	return rc < 0 ? rc : tokenizer_encode_word(c, text + from, n - from, e);
 }
 
-static int split_text(struct encoder *c, const char *text, size_t n, struct err *e)
+static int tokenizer_split_text(struct tokenizer_encoder *c, const char *text, size_t n,
+				struct err *e)
 {
 	bool pieces = c->t->vocabulary.spelling == SPELLED_PIECES;
-	return splitter_run(&c->t->splitter, c->split, text, n,
-			    pieces ? encode_pieces : encode_word, c, e);
+	return pretokenize_words(&c->t->splitter, c->split, text, n,
+				 pieces ? tokenizer_encode_pieces : tokenizer_encode_word, c, e);
 }
 
 /* Text without added tokens, normalised. */
-static int encode_words(struct encoder *c, const char *text, size_t n, struct err *e)
+static int tokenizer_encode_words(struct tokenizer_encoder *c, const char *text, size_t n,
+				  struct err *e)
 {
 	bool lead = c->t->lead == LEAD_ALWAYS || (c->t->lead == LEAD_FIRST && text == c->first);
 	if (!lead || text[0] == ' ')
-		return split_text(c, text, n, e);
+		return tokenizer_split_text(c, text, n, e);
 	char *led = malloc(n + 1);
 	if (!led)
 		return err_set(e, ENOMEM, "no memory to tokenize %zu bytes", n);
 	led[0] = ' ';
 	memcpy(led + 1, text, n);
-	int rc = split_text(c, led, n + 1, e);
+	int rc = tokenizer_split_text(c, led, n + 1, e);
 	free(led);
 	return rc;
 }
 
 /* Cuts out added tokens; what lies between them goes to `rest`. */
-static int encode_around(struct encoder *c, const struct added_tokens *added, const char *text,
-			 size_t n, const uint8_t *rights,
-			 int (*rest)(struct encoder *c, const char *text, size_t n, struct err *e),
-			 struct err *e)
+static int tokenizer_encode_around(struct tokenizer_encoder *c, const struct added_tokens *added,
+				   const char *text, size_t n, const uint8_t *rights,
+				   int (*rest)(struct tokenizer_encoder *c, const char *text,
+					       size_t n, struct err *e),
+				   struct err *e)
 {
 	struct added_scan scan = {.stop = c->stop, .rights = rights};
 	struct added_hit hit;
 	while (added_tokens_next(added, text, n, &scan, &hit)) {
-		if (stop_asked(c->stop))
-			return stop_error(e);
+		if (token_stop_asked(c->stop))
+			return token_stop_error(e);
 		int rc = hit.gap_length > 0 ? rest(c, text + hit.gap, hit.gap_length, e) : 0;
 		if (rc == 0 && hit.id >= 0) {
 			uint32_t id = (uint32_t)hit.id;
@@ -209,18 +205,19 @@ static int encode_around(struct encoder *c, const struct added_tokens *added, co
 }
 
 /* Text without literal added tokens, as it was written. */
-static int encode_raw(struct encoder *c, const char *text, size_t n, struct err *e)
+static int tokenizer_encode_raw(struct tokenizer_encoder *c, const char *text, size_t n,
+				struct err *e)
 {
 	struct normal_text normal;
 	bool begins = text == c->text;
 	const uint8_t *rights = c->rights ? c->rights + (text - c->text) : NULL;
-	int rc = normalizer_run_rights(&c->t->normalizer, text, rights, n, c->stop, &normal, e);
+	int rc = normalize_with_rights(&c->t->normalizer, text, rights, n, c->stop, &normal, e);
 	if (rc < 0)
 		return rc;
 	c->first = begins ? normal.text : NULL;
-	rc = encode_around(c, &c->t->normalized, normal.text, normal.n, normal.rights, encode_words,
-			   e);
-	normal_text_free(&normal);
+	rc = tokenizer_encode_around(c, &c->t->normalized, normal.text, normal.n, normal.rights,
+				     tokenizer_encode_words, e);
+	normalize_free(&normal);
 	return rc;
 }
 
@@ -236,16 +233,23 @@ int tokenizer_encode_rights(const struct tokenizer *t, const char *text, const u
 	if (rc < 0)
 		return rc;
 	size_t count = ids->count;
-	struct encoder c = {
-		t, split_work_new(length, stop), bpe_work_new(stop), ids, stop, text, NULL, rights};
+	struct tokenizer_encoder c = {t,
+				      pretokenize_work_new(length, stop),
+				      bpe_work_new(stop),
+				      ids,
+				      stop,
+				      text,
+				      NULL,
+				      rights};
 	if (c.split && c.bpe)
-		rc = encode_around(&c, &t->literal, text, length, rights, encode_raw, e);
+		rc = tokenizer_encode_around(&c, &t->literal, text, length, rights,
+					     tokenizer_encode_raw, e);
 	else
 		rc = err_set(e, ENOMEM, "no memory to tokenize a text of %zu bytes", length);
-	split_work_free(c.split);
+	pretokenize_work_free(c.split);
 	bpe_work_free(c.bpe);
-	if (rc == 0 && stop_asked(stop)) /* some part may have ended early */
-		rc = stop_error(e);
+	if (rc == 0 && token_stop_asked(stop)) /* some part may have ended early */
+		rc = token_stop_error(e);
 	if (rc < 0)
 		ids->count = count; /* all of the text or none of it */
 	return rc;

@@ -2,7 +2,7 @@
  * al. 2019), and those of pieces (SentencePiece: Kudo and Richardson 2018).
  *
  * Reads tokenizer.json (Hugging Face tokenizers), or vocab.json + merges.txt (GPT-2's layout) with
- * added_tokens.json or tokenizer_config.json beside them; tokenizer_parts.h takes what a GGUF file
+ * added_tokens.json or tokenizer_config.json beside them; tokenizer_gguf.h takes what a GGUF file
  * holds. Pipeline: added tokens are cut out of the text; the rest is normalised (NFC where the file
  * says so; a space in front), split by the file's patterns (PCRE2), and each word's bytes or
  * characters are merged in order of rank or score. A part of the file that this reader does not
@@ -19,8 +19,7 @@
 #define MOEFS_ENGINE_TOKENIZER_TOKENIZER_H
 
 #include "cache/err.h"
-#include "engine/tokenizer/token_list.h"
-#include "engine/tokenizer/token_marks.h"
+#include "engine/tokenizer/token.h"
 
 #include <stdbool.h>
 #include <stddef.h>

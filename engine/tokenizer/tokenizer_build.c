@@ -2,11 +2,10 @@
  * added tokens, with the checks that both need. */
 #include "engine/tokenizer/tokenizer_build.h"
 
-#include "engine/tokenizer/token_marks.h"
-
 #include "engine/tokenizer/normalize.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,25 +22,25 @@ struct tokenizer *tokenizer_new(void)
 	return t;
 }
 
-void tokenizer_free(struct tokenizer *t)
+void tokenizer_close(struct tokenizer *t)
 {
 	if (!t)
 		return;
 	vocabulary_free(&t->vocabulary);
-	merges_free(&t->merges);
-	splitter_free(&t->splitter);
+	bpe_merges_free(&t->merges);
+	pretokenize_free(&t->splitter);
 	added_tokens_free(&t->literal);
 	added_tokens_free(&t->normalized);
 	free(t);
 }
 
 /* An added token by its text; they are kept as they are looked for. */
-static int64_t find_added(const struct tokenizer *t, const char *text, size_t n)
+static int64_t tokenizer_find_added(const struct tokenizer *t, const char *text, size_t n)
 {
 	char *changed;
 	struct err ignored;
 	int64_t id = added_tokens_find(&t->literal, text, n);
-	if (id >= 0 || normalizer_run(&t->normalizer, text, n, NULL, &changed, &n, &ignored) < 0)
+	if (id >= 0 || normalize_text(&t->normalizer, text, n, NULL, &changed, &n, &ignored) < 0)
 		return id;
 	id = added_tokens_find(&t->normalized, changed ? changed : text, n);
 	free(changed);
@@ -50,7 +49,7 @@ static int64_t find_added(const struct tokenizer *t, const char *text, size_t n)
 
 int64_t tokenizer_find_text(const struct tokenizer *t, const char *text, size_t n)
 {
-	int64_t id = find_added(t, text, n);
+	int64_t id = tokenizer_find_added(t, text, n);
 	return id >= 0 ? id : vocabulary_find(&t->vocabulary, text, n);
 }
 
@@ -62,7 +61,7 @@ static const char *const TURN_ENDS[] = {
 };
 
 /* What ends or begins a text is no text, special or not. */
-static void want_all(const struct tokenizer *t, struct added_tokens *added)
+static void tokenizer_need_all_rights(const struct tokenizer *t, struct added_tokens *added)
 {
 	for (size_t i = 0; i < added->count; i++) {
 		uint32_t id = added->items[i].id;
@@ -71,28 +70,28 @@ static void want_all(const struct tokenizer *t, struct added_tokens *added)
 	}
 }
 
-static void mark_ends(struct tokenizer *t)
+static void tokenizer_mark_ends(struct tokenizer *t)
 {
 	struct token *tokens = t->vocabulary.tokens;
 	if (t->eos >= 0)
 		tokens[t->eos].ends = ENDS_TEXT | ENDS_TURN;
 	for (size_t i = 0; i < sizeof TURN_ENDS / sizeof *TURN_ENDS; i++) {
-		int64_t id = find_added(t, TURN_ENDS[i], strlen(TURN_ENDS[i]));
+		int64_t id = tokenizer_find_added(t, TURN_ENDS[i], strlen(TURN_ENDS[i]));
 		if (id >= 0 && tokens[id].special)
 			tokens[id].ends |= ENDS_TURN;
 	}
-	want_all(t, &t->literal);
-	want_all(t, &t->normalized);
+	tokenizer_need_all_rights(t, &t->literal);
+	tokenizer_need_all_rights(t, &t->normalized);
 }
 
 /* Where memory ran out it was in one of many parts, which know no file. */
-int tokenizer_built(struct tokenizer **out, struct tokenizer *t, int rc, const char *name,
-		    struct err *e)
+int tokenizer_finish(struct tokenizer **out, struct tokenizer *t, int rc, const char *name,
+		     struct err *e)
 {
 	if (rc < 0)
-		tokenizer_free(t);
+		tokenizer_close(t);
 	else
-		mark_ends(*out = t);
+		tokenizer_mark_ends(*out = t);
 	if (rc == -ENOMEM)
 		return err_set(e, ENOMEM, "%s: no memory for the tokenizer that it describes",
 			       name);
@@ -100,8 +99,8 @@ int tokenizer_built(struct tokenizer **out, struct tokenizer *t, int rc, const c
 }
 
 /* Raises *largest to the largest id of the vocabulary. */
-static int largest_spelled(const struct json *vocab, uint64_t *largest, const char *name,
-			   struct err *e)
+static int tokenizer_largest_id(const struct json *vocab, uint64_t *largest, const char *name,
+				struct err *e)
 {
 	for (const struct json *v = NULL; (v = json_next(vocab, v));) {
 		uint64_t id;
@@ -123,7 +122,7 @@ int tokenizer_add_vocabulary(struct tokenizer *t, const struct json *vocab,
 	for (size_t i = 0; i < added->count; i++)
 		if (added->items[i].id > largest)
 			largest = added->items[i].id;
-	int rc = largest_spelled(vocab, &largest, name, e);
+	int rc = tokenizer_largest_id(vocab, &largest, name, e);
 	if (rc == 0)
 		rc = vocabulary_init(&t->vocabulary, (uint32_t)largest + 1, json_count(vocab), e);
 	t->merges.seed = t->vocabulary.seed;
@@ -161,9 +160,10 @@ int tokenizer_add_merge(struct tokenizer *t, const char *left, size_t left_n, co
 			       left_id < 0    ? "the first"
 			       : right_id < 0 ? "the second"
 					      : "the product");
-	return merges_add(
+	return bpe_merges_add(
 		&t->merges,
-		(struct merge){(uint32_t)left_id, (uint32_t)right_id, (uint32_t)product, rank}, e);
+		(struct bpe_merge){(uint32_t)left_id, (uint32_t)right_id, (uint32_t)product, rank},
+		e);
 }
 
 int tokenizer_add_merge_line(struct tokenizer *t, const char *line, size_t n, uint32_t rank,
@@ -179,8 +179,8 @@ int tokenizer_add_merge_line(struct tokenizer *t, const char *line, size_t n, ui
 }
 
 /* By default only what is not special is normalised. */
-int added_entry_read(struct added_entry *a, const struct json *object, const char *name,
-		     struct err *e)
+int tokenizer_read_entry(struct added_entry *a, const struct json *object, const char *name,
+			 struct err *e)
 {
 	int rc = json_get_string(object, "content", name, &a->content, e);
 	if (rc == 0)
@@ -198,7 +198,7 @@ int added_entry_read(struct added_entry *a, const struct json *object, const cha
 	return rc;
 }
 
-int added_entries_append(struct added_entries *l, const struct added_entry *a, struct err *e)
+int tokenizer_append_entry(struct added_entries *l, const struct added_entry *a, struct err *e)
 {
 	if (l->count == l->capacity) {
 		size_t capacity = 2 * l->capacity + 16;
@@ -213,14 +213,14 @@ int added_entries_append(struct added_entries *l, const struct added_entry *a, s
 }
 
 /* A normalised token is looked for by its normalised text, and so among those of its kind. */
-static int look_for(struct tokenizer *t, struct added_token *token, struct err *e)
+static int tokenizer_add_lookup(struct tokenizer *t, struct added_token *token, struct err *e)
 {
 	if (!token->normalized)
 		return added_tokens_append(&t->literal, token, e);
 	struct added_token changed = *token;
 	char *text;
 	size_t n;
-	int rc = normalizer_run(&t->normalizer, token->text, token->length, NULL, &text, &n, e);
+	int rc = normalize_text(&t->normalizer, token->text, token->length, NULL, &text, &n, e);
 	if (rc < 0)
 		return rc;
 	if (text)
@@ -231,8 +231,8 @@ static int look_for(struct tokenizer *t, struct added_token *token, struct err *
 	return rc;
 }
 
-static int add_token(struct tokenizer *t, const struct added_entry *a, const char *name,
-		     struct err *e)
+static int tokenizer_add_token(struct tokenizer *t, const struct added_entry *a, const char *name,
+			       struct err *e)
 {
 	size_t n = a->length;
 	if (n == 0 || n > ADDED_TOKEN_BYTES_MAX)
@@ -245,9 +245,10 @@ static int add_token(struct tokenizer *t, const struct added_entry *a, const cha
 				    .lstrip = a->lstrip,
 				    .rstrip = a->rstrip,
 				    .normalized = a->normalized,
-				    .wants = (uint8_t)token_wants(a->content, n, a->special)};
+				    .wants =
+					    (uint8_t)token_needed_right(a->content, n, a->special)};
 	int rc = vocabulary_add_literal(&t->vocabulary, a->id, a->content, n, a->special, name, e);
-	return rc < 0 ? rc : look_for(t, &token, e);
+	return rc < 0 ? rc : tokenizer_add_lookup(t, &token, e);
 }
 
 int tokenizer_add_tokens(struct tokenizer *t, const struct added_entries *added, const char *name,
@@ -255,8 +256,73 @@ int tokenizer_add_tokens(struct tokenizer *t, const struct added_entries *added,
 {
 	int rc = 0;
 	for (size_t i = 0; rc == 0 && i < added->count; i++)
-		rc = add_token(t, &added->items[i], name, e);
+		rc = tokenizer_add_token(t, &added->items[i], name, e);
 	if (rc == 0)
 		rc = added_tokens_finish(&t->literal, name, e);
 	return rc < 0 ? rc : added_tokens_finish(&t->normalized, name, e);
+}
+
+/* ---- tokenizer_config.json ---- */
+
+/* A token's text, given as such or as an object with "content"; NULL: none. */
+static int tokenizer_config_text(const struct json *config, const char *key, const char *name,
+				 const char **text, struct err *e)
+{
+	const struct json *value = json_find(config, key);
+	*text = NULL;
+	if (json_kind(value) == JSON_NULL)
+		return 0;
+	return json_kind(value) == JSON_OBJECT ? json_get_string(value, "content", name, text, e)
+					       : json_as_string(value, key, name, text, e);
+}
+
+/* Files name tokens for uses that their model does not have: such a text is no token. */
+static int tokenizer_config_token(const struct tokenizer *t, const struct json *config,
+				  const char *key, const char *name, int64_t *id, struct err *e)
+{
+	const char *text;
+	int rc = tokenizer_config_text(config, key, name, &text, e);
+	if (rc == 0 && text)
+		*id = tokenizer_find_text(t, text, strlen(text));
+	return rc;
+}
+
+int tokenizer_config_take(struct tokenizer *t, const struct json *config, const char *name,
+			  struct err *e)
+{
+	int64_t bos = -1;
+	int rc = tokenizer_config_token(t, config, "bos_token", name, &bos, e);
+	if (rc == 0)
+		rc = tokenizer_config_token(t, config, "eos_token", name, &t->eos, e);
+	if (rc == 0)
+		rc = json_get_bool_or(config, "add_bos_token", name, t->add_bos, &t->add_bos, e);
+	if (rc < 0)
+		return rc;
+	t->bos = bos >= 0 ? bos : t->bos;
+	if (t->add_bos && t->bos < 0)
+		return err_set(e, EINVAL,
+			       "%s: \"add_bos_token\" is true, but \"bos_token\" names no token",
+			       name);
+	return 0;
+}
+
+int tokenizer_config_read(struct tokenizer *t, const char *directory, struct err *e)
+{
+	char *path;
+	struct json *config = NULL;
+	struct err own = {0}; /* not to leave an error behind where there is no file */
+	if (asprintf(&path, "%s/tokenizer_config.json", directory) < 0)
+		return err_set(e, ENOMEM, "%s: no memory for a path", directory);
+	int rc = json_parse_file(&config, path, CONFIG_FILE_MAX, &own);
+	if (rc == 0 && json_kind(config) != JSON_OBJECT)
+		rc = err_set(&own, EINVAL, "%s: must be a JSON object", path);
+	if (rc == 0)
+		rc = tokenizer_config_take(t, config, path, &own);
+	if (rc == -ENOENT)
+		rc = 0;
+	if (rc < 0)
+		rc = err_set(e, own.code, "%s", own.text);
+	json_free(config);
+	free(path);
+	return rc;
 }

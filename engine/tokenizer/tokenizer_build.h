@@ -1,15 +1,16 @@
 /* What a tokenizer is made of, and the steps of making one that both readers share.
  *
  * Merges come before added tokens, and the normalizer before both. Building may fail half way:
- * tokenizer_free takes whatever there is. `name` is the file for errors. */
+ * tokenizer_close takes whatever there is. `name` is the file for errors. */
 #ifndef MOEFS_ENGINE_TOKENIZER_TOKENIZER_BUILD_H
 #define MOEFS_ENGINE_TOKENIZER_TOKENIZER_BUILD_H
 
+#include "engine/json/json.h"
 #include "engine/tokenizer/added_tokens.h"
 #include "engine/tokenizer/bpe.h"
-#include "engine/json/json.h"
 #include "engine/tokenizer/normalize.h"
-#include "engine/tokenizer/split_pattern.h"
+#include "engine/tokenizer/pretokenize.h"
+#include "engine/tokenizer/tokenizer.h"
 #include "engine/tokenizer/vocabulary.h"
 
 /* The largest published tokenizer.json is about half of it. */
@@ -17,8 +18,8 @@ enum { TOKENIZER_FILE_MAX = 64 << 20 };
 
 struct tokenizer {
 	struct vocabulary vocabulary;
-	struct merges merges;
-	struct splitter splitter;
+	struct bpe_merges merges;
+	struct pretokenizer splitter;
 	/* By whether they are looked for before normalising. */
 	struct added_tokens literal, normalized;
 	struct normalizer normalizer;
@@ -34,11 +35,10 @@ struct tokenizer {
 
 /* One with nothing in it; NULL: out of memory. */
 struct tokenizer *tokenizer_new(void);
-void tokenizer_free(struct tokenizer *t); /* NULL is fine */
 /* What a reader's result means for the tokenizer that it was to fill: rc, and *out or no tokenizer.
  * Marks what ends a text or a turn: eos, and tokens that are known by their texts. */
-int tokenizer_built(struct tokenizer **out, struct tokenizer *t, int rc, const char *name,
-		    struct err *e);
+int tokenizer_finish(struct tokenizer **out, struct tokenizer *t, int rc, const char *name,
+		     struct err *e);
 
 /* An added token as a file has it. */
 struct added_entry {
@@ -52,9 +52,9 @@ struct added_entries { /* zero-initialise; items are the caller's to free */
 	size_t count, capacity;
 };
 /* Reads content and flags of an object in tokenizer.json's form; the id is not read. */
-int added_entry_read(struct added_entry *a, const struct json *object, const char *name,
-		     struct err *e);
-int added_entries_append(struct added_entries *l, const struct added_entry *a, struct err *e);
+int tokenizer_read_entry(struct added_entry *a, const struct json *object, const char *name,
+			 struct err *e);
+int tokenizer_append_entry(struct added_entries *l, const struct added_entry *a, struct err *e);
 
 /* Sizes t->vocabulary for both and fills it from an object {spelling: id}. */
 int tokenizer_add_vocabulary(struct tokenizer *t, const struct json *vocab,
@@ -70,5 +70,28 @@ int tokenizer_add_tokens(struct tokenizer *t, const struct added_entries *added,
 			 struct err *e);
 /* tokenizer_find, for a text of so many bytes. */
 int64_t tokenizer_find_text(const struct tokenizer *t, const char *text, size_t n);
+
+/* What tokenizer_config.json says beside the tokenizer itself: which tokens begin and end a text.
+ */
+
+enum { CONFIG_FILE_MAX = 16 << 20 };
+
+/* Takes "bos_token", "eos_token" and "add_bos_token" into a tokenizer that has its tokens. What the
+ * last says counts before the template of a tokenizer.json. `name` is the file for errors. */
+int tokenizer_config_take(struct tokenizer *t, const struct json *config, const char *name,
+			  struct err *e);
+/* The same from a directory's file, if there is one. */
+int tokenizer_config_read(struct tokenizer *t, const char *directory, struct err *e);
+
+/* Reading vocab.json and merges.txt (GPT-2's layout). */
+
+/* vocab.json and merges.txt in a directory, into a zeroed tokenizer. */
+int gpt2_read(struct tokenizer *t, const char *directory, struct err *e);
+
+/* Reading tokenizer.json (Hugging Face tokenizers). */
+
+/* A tokenizer.json in memory, into a zeroed tokenizer. */
+int tokenizer_json_read(struct tokenizer *t, const char *text, size_t n, const char *name,
+			struct err *e);
 
 #endif

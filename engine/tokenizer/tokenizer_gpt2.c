@@ -2,10 +2,9 @@
  * not say: the class, which stands for a split pattern and a normaliser, and the added tokens.
  * Where the configuration does not list added tokens, older checkpoints have them in
  * added_tokens.json, and which of them are special in special_tokens_map.json. */
-#include "engine/tokenizer/tokenizer_gpt2.h"
+#include "engine/tokenizer/tokenizer_build.h"
 
-#include "engine/tokenizer/split_names.h"
-#include "engine/tokenizer/tokenizer_config.h"
+#include "engine/tokenizer/pretokenize.h"
 #include "engine/json/utf8.h"
 
 #include <errno.h>
@@ -29,14 +28,14 @@ static const struct tokenizer_class {
 static const char END_OF_TEXT[] = "<|endoftext|>";
 
 /* The directory's documents; NULL for one that is not there. */
-struct layout {
+struct gpt2_layout {
 	const char *directory;
 	struct json *vocab, *config, *added, *special_map;
 	char *merges;
 	size_t merges_length;
 };
 
-static int layout_path(const struct layout *l, const char *file, char **path, struct err *e)
+static int gpt2_path(const struct gpt2_layout *l, const char *file, char **path, struct err *e)
 {
 	if (asprintf(path, "%s/%s", l->directory, file) < 0)
 		return err_set(e, ENOMEM, "%s: no memory for a path", l->directory);
@@ -44,12 +43,12 @@ static int layout_path(const struct layout *l, const char *file, char **path, st
 }
 
 /* Reads an object; one that is not there stays NULL. */
-static int read_object(const struct layout *l, const char *file, size_t max, struct json **out,
-		       struct err *e)
+static int gpt2_read_object(const struct gpt2_layout *l, const char *file, size_t max,
+			    struct json **out, struct err *e)
 {
 	char *path = NULL;
 	struct err own = {0};
-	int rc = layout_path(l, file, &path, e);
+	int rc = gpt2_path(l, file, &path, e);
 	if (rc < 0)
 		return rc;
 	rc = json_parse_file(out, path, max, &own);
@@ -63,9 +62,9 @@ static int read_object(const struct layout *l, const char *file, size_t max, str
 	return rc;
 }
 
-static int read_layout(struct layout *l, struct err *e)
+static int gpt2_read_layout(struct gpt2_layout *l, struct err *e)
 {
-	int rc = read_object(l, "vocab.json", TOKENIZER_FILE_MAX, &l->vocab, e);
+	int rc = gpt2_read_object(l, "vocab.json", TOKENIZER_FILE_MAX, &l->vocab, e);
 	if (rc == 0 && !l->vocab)
 		return err_set(
 			e, ENOENT,
@@ -73,27 +72,28 @@ static int read_layout(struct layout *l, struct err *e)
 			"beside the weights",
 			l->directory);
 	if (rc == 0)
-		rc = read_object(l, "tokenizer_config.json", CONFIG_FILE_MAX, &l->config, e);
+		rc = gpt2_read_object(l, "tokenizer_config.json", CONFIG_FILE_MAX, &l->config, e);
 	if (rc == 0 && !l->config)
 		return err_set(e, ENOENT,
 			       "%s: vocab.json without a tokenizer_config.json, whose "
 			       "\"tokenizer_class\" says how text is split",
 			       l->directory);
 	if (rc == 0)
-		rc = read_object(l, "added_tokens.json", CONFIG_FILE_MAX, &l->added, e);
+		rc = gpt2_read_object(l, "added_tokens.json", CONFIG_FILE_MAX, &l->added, e);
 	if (rc == 0)
-		rc = read_object(l, "special_tokens_map.json", CONFIG_FILE_MAX, &l->special_map, e);
+		rc = gpt2_read_object(l, "special_tokens_map.json", CONFIG_FILE_MAX,
+				      &l->special_map, e);
 	char *path = NULL;
 	if (rc == 0)
-		rc = layout_path(l, "merges.txt", &path, e);
+		rc = gpt2_path(l, "merges.txt", &path, e);
 	if (rc < 0)
 		return rc;
-	rc = read_whole_file(&l->merges, &l->merges_length, path, TOKENIZER_FILE_MAX, e);
+	rc = json_read_file(&l->merges, &l->merges_length, path, TOKENIZER_FILE_MAX, e);
 	free(path);
 	return rc;
 }
 
-static void free_layout(struct layout *l)
+static void gpt2_free_layout(struct gpt2_layout *l)
 {
 	json_free(l->vocab);
 	json_free(l->config);
@@ -104,7 +104,8 @@ static void free_layout(struct layout *l)
 
 /* --- the class --- */
 
-static int read_class(struct tokenizer *t, const struct layout *l, const char *name, struct err *e)
+static int gpt2_read_class(struct tokenizer *t, const struct gpt2_layout *l, const char *name,
+			   struct err *e)
 {
 	const char *class_name;
 	bool prefix_space = false;
@@ -117,8 +118,8 @@ static int read_class(struct tokenizer *t, const struct layout *l, const char *n
 		if (strcmp(class_name, CLASSES[i].name) != 0)
 			continue;
 		t->normalizer.nfc = CLASSES[i].nfc;
-		rc = splitter_add(&t->splitter, CLASSES[i].pattern, false, name, e);
-		return rc < 0 ? rc : splitter_add(&t->splitter, NULL, prefix_space, name, e);
+		rc = pretokenize_add(&t->splitter, CLASSES[i].pattern, false, name, e);
+		return rc < 0 ? rc : pretokenize_add(&t->splitter, NULL, prefix_space, name, e);
 	}
 	return err_set(e, ENOTSUP,
 		       "%s: \"tokenizer_class\" %s is not known to this reader; a tokenizer.json "
@@ -129,8 +130,8 @@ static int read_class(struct tokenizer *t, const struct layout *l, const char *n
 /* --- added tokens --- */
 
 /* "added_tokens_decoder": an object {"ID": {"content", flags}}. */
-static int list_decoder(struct added_entries *list, const struct json *decoder, const char *name,
-			struct err *e)
+static int gpt2_list_decoder(struct added_entries *list, const struct json *decoder,
+			     const char *name, struct err *e)
 {
 	int rc = 0;
 	for (const struct json *v = NULL; rc == 0 && (v = json_next(decoder, v));) {
@@ -143,57 +144,57 @@ static int list_decoder(struct added_entries *list, const struct json *decoder, 
 			return err_set(e, EINVAL,
 				       "%s: \"added_tokens_decoder\" has \"%s\" for an id", name,
 				       key);
-		rc = added_entry_read(&entry, v, name, e);
+		rc = tokenizer_read_entry(&entry, v, name, e);
 		entry.id = (uint32_t)id;
 		if (rc == 0)
-			rc = added_entries_append(list, &entry, e);
+			rc = tokenizer_append_entry(list, &entry, e);
 	}
 	return rc;
 }
 
 /* A text that some document calls a special token. */
-struct special {
+struct gpt2_special {
 	const char *content;	  /* borrowed */
 	const struct json *flags; /* an object; NULL: it was given as a text */
 	const struct json *id;	  /* NULL: none was found */
 	size_t order;		  /* in which it was noted */
 };
-struct specials {
-	struct special *items;
+struct gpt2_specials {
+	struct gpt2_special *items;
 	size_t count, capacity;
 };
 
-static int append_special(struct specials *s, const char *content, const struct json *flags,
-			  struct err *e)
+static int gpt2_append_special(struct gpt2_specials *s, const char *content,
+			       const struct json *flags, struct err *e)
 {
 	if (s->count == s->capacity) {
 		size_t capacity = 2 * s->capacity + 16;
-		struct special *items = reallocarray(s->items, capacity, sizeof *items);
+		struct gpt2_special *items = reallocarray(s->items, capacity, sizeof *items);
 		if (!items)
 			return err_set(e, ENOMEM, "no memory for %zu special tokens", capacity);
 		s->items = items;
 		s->capacity = capacity;
 	}
 	s->items[s->count] =
-		(struct special){.content = content, .flags = flags, .order = s->count};
+		(struct gpt2_special){.content = content, .flags = flags, .order = s->count};
 	s->count++;
 	return 0;
 }
 
 /* Notes one special token. It is given as a text or as an object with "content" and flags. */
-static int note_special(struct specials *s, const struct json *value, const char *key,
-			const char *name, struct err *e)
+static int gpt2_note_special(struct gpt2_specials *s, const struct json *value, const char *key,
+			     const char *name, struct err *e)
 {
 	bool is_object = json_kind(value) == JSON_OBJECT;
 	const char *content;
 	int rc = is_object ? json_get_string(value, "content", name, &content, e)
 			   : json_as_string(value, key, name, &content, e);
-	return rc < 0 ? rc : append_special(s, content, is_object ? value : NULL, e);
+	return rc < 0 ? rc : gpt2_append_special(s, content, is_object ? value : NULL, e);
 }
 
 /* Notes all the special tokens that a document names. */
-static int note_specials(struct specials *s, const struct json *document, const char *name,
-			 struct err *e)
+static int gpt2_note_specials(struct gpt2_specials *s, const struct json *document,
+			      const char *name, struct err *e)
 {
 	static const char *const KEYS[] = {"bos_token", "eos_token", "unk_token", "pad_token",
 					   "sep_token", "cls_token", "mask_token"};
@@ -203,35 +204,36 @@ static int note_specials(struct specials *s, const struct json *document, const 
 	int rc = 0;
 	for (size_t i = 0; rc == 0 && i < sizeof KEYS / sizeof *KEYS; i++)
 		if (json_has(document, KEYS[i]))
-			rc = note_special(s, json_find(document, KEYS[i]), KEYS[i], name, e);
+			rc = gpt2_note_special(s, json_find(document, KEYS[i]), KEYS[i], name, e);
 	const struct json *more = NULL;
 	if (rc == 0)
 		rc = json_get_list_or_null(document, MORE, name, &more, e);
 	for (const struct json *v = NULL; rc == 0 && (v = json_next(more, v));)
-		rc = note_special(s, v, MORE, name, e);
+		rc = gpt2_note_special(s, v, MORE, name, e);
 	return rc;
 }
 
-static int by_content(const void *a, const void *b)
+static int gpt2_by_content(const void *a, const void *b)
 {
-	return strcmp(((const struct special *)a)->content, ((const struct special *)b)->content);
+	return strcmp(((const struct gpt2_special *)a)->content,
+		      ((const struct gpt2_special *)b)->content);
 }
 
-static int by_content_and_order(const void *a, const void *b)
+static int gpt2_by_content_and_order(const void *a, const void *b)
 {
-	const struct special *x = a, *y = b;
-	int order = by_content(x, y);
+	const struct gpt2_special *x = a, *y = b;
+	int order = gpt2_by_content(x, y);
 	return order ? order : (x->order > y->order) - (x->order < y->order);
 }
 
 /* Sorts them and keeps each once, with the first flags that it has anywhere. */
-static void sort_specials(struct specials *s)
+static void gpt2_sort_specials(struct gpt2_specials *s)
 {
 	size_t kept = 0;
-	qsort(s->items, s->count, sizeof *s->items, by_content_and_order);
+	qsort(s->items, s->count, sizeof *s->items, gpt2_by_content_and_order);
 	for (size_t i = 0; i < s->count; i++) {
-		struct special *last = kept ? &s->items[kept - 1] : NULL;
-		if (!last || by_content(last, &s->items[i]) != 0)
+		struct gpt2_special *last = kept ? &s->items[kept - 1] : NULL;
+		if (!last || gpt2_by_content(last, &s->items[i]) != 0)
 			s->items[kept++] = s->items[i];
 		else if (!last->flags)
 			last->flags = s->items[i].flags;
@@ -239,30 +241,30 @@ static void sort_specials(struct specials *s)
 	s->count = kept;
 }
 
-static struct special *find_special(const struct specials *s, const char *content)
+static struct gpt2_special *gpt2_find_special(const struct gpt2_specials *s, const char *content)
 {
-	struct special key = {.content = content};
-	return bsearch(&key, s->items, s->count, sizeof key, by_content);
+	struct gpt2_special key = {.content = content};
+	return bsearch(&key, s->items, s->count, sizeof key, gpt2_by_content);
 }
 
 /* Their ids, from an object {text: id}. */
-static void find_ids(const struct specials *s, const struct json *ids)
+static void gpt2_find_special_ids(const struct gpt2_specials *s, const struct json *ids)
 {
 	for (const struct json *v = NULL; (v = json_next(ids, v));) {
-		struct special *special = find_special(s, json_key(v));
+		struct gpt2_special *special = gpt2_find_special(s, json_key(v));
 		if (special)
 			special->id = v;
 	}
 }
 
-static int list_one(struct added_entries *list, const char *content, const struct json *id,
-		    const struct json *flags, bool special, const char *name, struct err *e)
+static int gpt2_list_token(struct added_entries *list, const char *content, const struct json *id,
+			   const struct json *flags, bool special, const char *name, struct err *e)
 {
 	struct added_entry entry = {.normalized = !special};
 	uint64_t number = 0;
 	int rc = json_as_uint(id, content, name, 0, TOKEN_ID_MAX, &number, e);
 	if (rc == 0 && flags)
-		rc = added_entry_read(&entry, flags, name, e);
+		rc = tokenizer_read_entry(&entry, flags, name, e);
 	if (rc < 0)
 		return rc;
 	if (flags && special && !json_has(flags, "normalized"))
@@ -271,75 +273,76 @@ static int list_one(struct added_entries *list, const char *content, const struc
 	entry.length = strlen(content);
 	entry.special = special;
 	entry.id = (uint32_t)number;
-	return added_entries_append(list, &entry, e);
+	return tokenizer_append_entry(list, &entry, e);
 }
 
 /* Special tokens wherever they have their ids: added_tokens.json or the vocabulary itself. */
-static int list_specials(struct added_entries *list, const struct specials *s, const char *name,
-			 struct err *e)
+static int gpt2_list_specials(struct added_entries *list, const struct gpt2_specials *s,
+			      const char *name, struct err *e)
 {
 	int rc = 0;
 	for (size_t i = 0; rc == 0 && i < s->count; i++) {
-		const struct special *special = &s->items[i];
+		const struct gpt2_special *special = &s->items[i];
 		if (special->id || strcmp(special->content, END_OF_TEXT) != 0)
-			rc = list_one(list, special->content, special->id, special->flags, true,
-				      name, e);
+			rc = gpt2_list_token(list, special->content, special->id, special->flags,
+					     true, name, e);
 	}
 	return rc;
 }
 
 /* What added_tokens.json has beside the special tokens. */
-static int list_ordinary(struct added_entries *list, const struct layout *l,
-			 const struct specials *s, struct err *e)
+static int gpt2_list_ordinary(struct added_entries *list, const struct gpt2_layout *l,
+			      const struct gpt2_specials *s, struct err *e)
 {
 	char *path = NULL;
-	int rc = layout_path(l, "added_tokens.json", &path, e);
+	int rc = gpt2_path(l, "added_tokens.json", &path, e);
 	if (rc < 0)
 		return rc;
 	for (const struct json *v = NULL; rc == 0 && (v = json_next(l->added, v));)
-		if (!find_special(s, json_key(v)))
-			rc = list_one(list, json_key(v), v, NULL, false, path, e);
+		if (!gpt2_find_special(s, json_key(v)))
+			rc = gpt2_list_token(list, json_key(v), v, NULL, false, path, e);
 	free(path);
 	return rc;
 }
 
 /* The layout from before tokenizer_config.json listed the added tokens. */
-static int list_older(struct added_entries *list, const struct layout *l, const char *name,
-		      struct err *e)
+static int gpt2_list_older(struct added_entries *list, const struct gpt2_layout *l,
+			   const char *name, struct err *e)
 {
-	struct specials s = {0};
-	int rc = append_special(&s, END_OF_TEXT, NULL, e);
+	struct gpt2_specials s = {0};
+	int rc = gpt2_append_special(&s, END_OF_TEXT, NULL, e);
 	if (rc == 0)
-		rc = note_specials(&s, l->special_map, name, e);
+		rc = gpt2_note_specials(&s, l->special_map, name, e);
 	if (rc == 0)
-		rc = note_specials(&s, l->config, name, e);
+		rc = gpt2_note_specials(&s, l->config, name, e);
 	if (rc == 0) {
-		sort_specials(&s);
-		find_ids(&s, l->vocab);
-		find_ids(&s, l->added); /* counts where both have it */
-		rc = list_specials(list, &s, name, e);
+		gpt2_sort_specials(&s);
+		gpt2_find_special_ids(&s, l->vocab);
+		gpt2_find_special_ids(&s, l->added); /* counts where both have it */
+		rc = gpt2_list_specials(list, &s, name, e);
 	}
 	if (rc == 0)
-		rc = list_ordinary(list, l, &s, e);
+		rc = gpt2_list_ordinary(list, l, &s, e);
 	free(s.items);
 	return rc;
 }
 
 /* Lists the added tokens as tokenizer.json would. */
-static int list_added(struct added_entries *list, const struct layout *l, const char *name,
-		      struct err *e)
+static int gpt2_list_added(struct added_entries *list, const struct gpt2_layout *l,
+			   const char *name, struct err *e)
 {
 	const struct json *decoder;
 	int rc = json_get_object_or_null(l->config, "added_tokens_decoder", name, &decoder, e);
 	if (rc < 0)
 		return rc;
-	return decoder ? list_decoder(list, decoder, name, e) : list_older(list, l, name, e);
+	return decoder ? gpt2_list_decoder(list, decoder, name, e)
+		       : gpt2_list_older(list, l, name, e);
 }
 
 /* --- merges.txt --- */
 
 /* One merge a line, in order of rank, after a line that begins with #version. */
-static int read_merge_lines(struct tokenizer *t, const struct layout *l, const char *name,
+static int gpt2_read_merges(struct tokenizer *t, const struct gpt2_layout *l, const char *name,
 			    struct err *e)
 {
 	const char *text = l->merges, *end = text + l->merges_length;
@@ -363,23 +366,23 @@ static int read_merge_lines(struct tokenizer *t, const struct layout *l, const c
 
 /* --- the whole --- */
 
-static int build(struct tokenizer *t, const struct layout *l, struct err *e)
+static int gpt2_build(struct tokenizer *t, const struct gpt2_layout *l, struct err *e)
 {
 	char *config = NULL, *vocab = NULL, *merges = NULL;
 	struct added_entries added = {0};
-	int rc = layout_path(l, "tokenizer_config.json", &config, e);
+	int rc = gpt2_path(l, "tokenizer_config.json", &config, e);
 	if (rc == 0)
-		rc = layout_path(l, "vocab.json", &vocab, e);
+		rc = gpt2_path(l, "vocab.json", &vocab, e);
 	if (rc == 0)
-		rc = layout_path(l, "merges.txt", &merges, e);
+		rc = gpt2_path(l, "merges.txt", &merges, e);
 	if (rc == 0)
-		rc = read_class(t, l, config, e);
+		rc = gpt2_read_class(t, l, config, e);
 	if (rc == 0)
-		rc = list_added(&added, l, config, e);
+		rc = gpt2_list_added(&added, l, config, e);
 	if (rc == 0)
 		rc = tokenizer_add_vocabulary(t, l->vocab, &added, vocab, e);
 	if (rc == 0)
-		rc = read_merge_lines(t, l, merges, e);
+		rc = gpt2_read_merges(t, l, merges, e);
 	if (rc == 0)
 		rc = tokenizer_add_tokens(t, &added, config, e);
 	if (rc == 0)
@@ -391,12 +394,12 @@ static int build(struct tokenizer *t, const struct layout *l, struct err *e)
 	return rc;
 }
 
-int tokenizer_read_gpt2(struct tokenizer *t, const char *directory, struct err *e)
+int gpt2_read(struct tokenizer *t, const char *directory, struct err *e)
 {
-	struct layout l = {.directory = directory};
-	int rc = read_layout(&l, e);
+	struct gpt2_layout l = {.directory = directory};
+	int rc = gpt2_read_layout(&l, e);
 	if (rc == 0)
-		rc = build(t, &l, e);
-	free_layout(&l);
+		rc = gpt2_build(t, &l, e);
+	gpt2_free_layout(&l);
 	return rc;
 }

@@ -2,13 +2,455 @@
  * ids is either understood or refused by name; a key that is not known might be such a part. Left
  * aside are `truncation` and `padding`, which transformers resets before it encodes, and what only
  * concerns offsets. */
-#include "engine/tokenizer/tokenizer_json.h"
+#include "engine/tokenizer/tokenizer_build.h"
 
-#include "engine/tokenizer/tokenizer_json_parts.h"
+#include "engine/tokenizer/pretokenize.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* The parts of a tokenizer.json around its model: what a text goes through before and after. */
+
+struct tokenizer_json {
+	struct tokenizer *t;
+	const char *name; /* of the file */
+	struct added_entries added;
+	const char *bos; /* what its template puts before a text; NULL: nothing. Borrowed. */
+	/* Which kinds of part were met. */
+	bool byte_level;       /* ByteLevel among the pre-tokenizers */
+	bool marks;	       /* spaces become U+2581 … */
+	bool byte_decoder;     /* … ByteLevel among the decoders */
+	bool mark_decoder;     /* … and U+2581 spaces again */
+	bool fallback_decoder; /* <0x0A> becomes a byte */
+	struct err *e;
+};
+
+/* A document, or a part of it, may have no keys but these, up to KEYS_MAX or a NULL, and "type". */
+enum { KEYS_MAX = 10 };
+int tokenizer_json_check_keys(struct tokenizer_json *r, const struct json *object, const char *what,
+			      const char *const keys[KEYS_MAX]);
+/* Reads normalizer, pre_tokenizer, post_processor and decoder, and checks that they belong
+ * together. */
+int tokenizer_json_read_parts(struct tokenizer_json *r, const struct json *root);
+
+/* The parts of a tokenizer.json around its model. Each is a row of a table with the keys that it
+ * may have; what is not there is refused by name. Two kinds of tokenizer come of them: byte-level
+ * ones (Radford et al. 2019) and those of pieces, where a space is U+2581 (SentencePiece). */
+
+enum { PARTS_MAX = 8 };
+
+/* One kind of normaliser, pre-tokenizer … by its "type": the keys that it may have, and how to read
+ * it. */
+struct tokenizer_json_part {
+	const char *type;
+	const char *keys[KEYS_MAX];
+	int (*read)(struct tokenizer_json *r, const struct json *object);
+};
+struct tokenizer_json_component {
+	const char *key; /* in tokenizer.json */
+	struct tokenizer_json_part parts[PARTS_MAX];
+};
+
+static const char MARK[] = "\u2581";
+
+int tokenizer_json_check_keys(struct tokenizer_json *r, const struct json *object, const char *what,
+			      const char *const keys[KEYS_MAX])
+{
+	for (const struct json *v = NULL; (v = json_next(object, v));) {
+		const char *key = json_key(v);
+		bool known = strcmp(key, "type") == 0;
+		for (int i = 0; i < KEYS_MAX && keys[i] && !known; i++)
+			known = strcmp(key, keys[i]) == 0;
+		if (!known)
+			return err_set(r->e, ENOTSUP,
+				       "%s: %s has \"%s\", which this reader does not know",
+				       r->name, what, key);
+	}
+	return 0;
+}
+
+/* Reads an object as the kind of part that its type says. */
+static int tokenizer_json_read_part(struct tokenizer_json *r,
+				    const struct tokenizer_json_component *c,
+				    const struct json *object)
+{
+	const char *type;
+	int rc = json_get_string(object, "type", r->name, &type, r->e);
+	if (rc < 0)
+		return rc;
+	for (int i = 0; i < PARTS_MAX && c->parts[i].type; i++) {
+		const struct tokenizer_json_part *part = &c->parts[i];
+		if (strcmp(type, part->type) != 0)
+			continue;
+		rc = tokenizer_json_check_keys(r, object, type, part->keys);
+		return rc < 0 || !part->read ? rc : part->read(r, object);
+	}
+	return err_set(r->e, ENOTSUP, "%s: %s of type \"%s\" is not known to this reader", r->name,
+		       c->key, type);
+}
+
+/* Reads the parts of a Sequence. */
+static int tokenizer_json_read_list(struct tokenizer_json *r,
+				    const struct tokenizer_json_component *c,
+				    const struct json *object, const char *key)
+{
+	const struct json *list = NULL;
+	int rc = json_get_list(object, key, r->name, &list, r->e);
+	for (const struct json *v = NULL; rc == 0 && (v = json_next(list, v));)
+		rc = tokenizer_json_read_part(r, c, v);
+	return rc;
+}
+
+/* Reads a component of the document; null is none of it. */
+static int tokenizer_json_read_component(struct tokenizer_json *r,
+					 const struct tokenizer_json_component *c,
+					 const struct json *root)
+{
+	const struct json *object;
+	int rc = json_get_object_or_null(root, c->key, r->name, &object, r->e);
+	return rc < 0 || !object ? rc : tokenizer_json_read_part(r, c, object);
+}
+
+/* A part's key, which must have one value: another means what this reader does not do. */
+static int tokenizer_json_must_be(struct tokenizer_json *r, const struct json *object,
+				  const char *part, const char *key, const char *value)
+{
+	const char *have = NULL;
+	int rc = json_get_string(object, key, r->name, &have, r->e);
+	if (rc < 0 || strcmp(have, value) == 0)
+		return rc;
+	return err_set(r->e, ENOTSUP,
+		       "%s: %s with \"%s\" of \"%s\" is not known to this reader, only \"%s\"",
+		       r->name, part, key, have, value);
+}
+
+/* Replace of one text by another, for any that it finds. */
+static int tokenizer_json_must_replace(struct tokenizer_json *r, const struct json *object,
+				       const char *from, const char *to)
+{
+	const struct json *pattern = NULL;
+	int rc = json_get_object(object, "pattern", r->name, &pattern, r->e);
+	if (rc == 0)
+		rc = tokenizer_json_must_be(r, pattern, "Replace", "String", from);
+	return rc < 0 ? rc : tokenizer_json_must_be(r, object, "Replace", "content", to);
+}
+
+/* --- normalizer --- */
+
+static int tokenizer_json_read_nfc(struct tokenizer_json *r, const struct json *object)
+{
+	(void)object;
+	if (r->marks)
+		return err_set(r->e, ENOTSUP, "%s: NFC after Replace is not known to this reader",
+			       r->name);
+	r->t->normalizer.nfc = true;
+	return 0;
+}
+
+static int tokenizer_json_read_prepend(struct tokenizer_json *r, const struct json *object)
+{
+	r->t->normalizer.prepend = true;
+	return tokenizer_json_must_be(r, object, "Prepend", "prepend", MARK);
+}
+
+static int tokenizer_json_read_replace(struct tokenizer_json *r, const struct json *object)
+{
+	r->marks = true;
+	return tokenizer_json_must_replace(r, object, " ", MARK);
+}
+
+static int tokenizer_json_read_normalizers(struct tokenizer_json *r, const struct json *object);
+
+static const struct tokenizer_json_component NORMALIZER = {
+	"normalizer",
+	{{"NFC", {0}, tokenizer_json_read_nfc},
+	 {"Prepend", {"prepend"}, tokenizer_json_read_prepend},
+	 {"Replace", {"pattern", "content"}, tokenizer_json_read_replace},
+	 {"Sequence", {"normalizers"}, tokenizer_json_read_normalizers}},
+};
+
+static int tokenizer_json_read_normalizers(struct tokenizer_json *r, const struct json *object)
+{
+	return tokenizer_json_read_list(r, &NORMALIZER, object, "normalizers");
+}
+
+/* --- pre_tokenizer --- */
+
+/* Patterns mean other things where a text is spelled in another alphabet. */
+static int tokenizer_json_may_split(struct tokenizer_json *r)
+{
+	if (r->byte_level)
+		return err_set(r->e, ENOTSUP,
+			       "%s: a pre-tokenizer after ByteLevel is not known to this reader",
+			       r->name);
+	if (r->marks)
+		return err_set(r->e, ENOTSUP,
+			       "%s: a pre-tokenizer where spaces are U+2581 is not known to this "
+			       "reader",
+			       r->name);
+	return 0;
+}
+
+static int tokenizer_json_add_stage(struct tokenizer_json *r, const char *pattern,
+				    bool prefix_space)
+{
+	int rc = tokenizer_json_may_split(r);
+	return rc < 0 ? rc : pretokenize_add(&r->t->splitter, pattern, prefix_space, r->name, r->e);
+}
+
+static int tokenizer_json_read_split(struct tokenizer_json *r, const struct json *object)
+{
+	const struct json *pattern = NULL;
+	const char *regex = NULL, *behavior = NULL;
+	bool invert = false;
+	int rc = json_get_object(object, "pattern", r->name, &pattern, r->e);
+	bool is_text = rc == 0 && json_has(pattern, "String");
+	if (rc == 0)
+		rc = json_get_string(pattern, is_text ? "String" : "Regex", r->name, &regex, r->e);
+	if (rc == 0)
+		rc = json_get_string(object, "behavior", r->name, &behavior, r->e);
+	if (rc == 0)
+		rc = json_get_bool_or(object, "invert", r->name, false, &invert, r->e);
+	if (rc < 0)
+		return rc;
+	if (r->marks && is_text && !invert && strcmp(regex, " ") == 0)
+		return 0; /* there are none (Gemma) */
+	if (strcmp(behavior, "Isolated") != 0 || invert)
+		return err_set(r->e, ENOTSUP,
+			       "%s: Split with behavior \"%s\"%s is not known to this reader, only "
+			       "Isolated",
+			       r->name, behavior, invert ? ", inverted," : "");
+	if (!is_text)
+		return tokenizer_json_add_stage(r, regex, false);
+	rc = tokenizer_json_may_split(r);
+	return rc < 0 ? rc : pretokenize_add_literal(&r->t->splitter, regex, r->name, r->e);
+}
+
+static int tokenizer_json_read_digits(struct tokenizer_json *r, const struct json *object)
+{
+	bool each = false;
+	int rc = json_get_bool_or(object, "individual_digits", r->name, false, &each, r->e);
+	return rc < 0 ? rc : tokenizer_json_add_stage(r, each ? "\\p{N}" : "\\p{N}+", false);
+}
+
+static int tokenizer_json_read_byte_level(struct tokenizer_json *r, const struct json *object)
+{
+	bool use_regex = true, prefix_space = true;
+	int rc = json_get_bool_or(object, "use_regex", r->name, true, &use_regex, r->e);
+	if (rc == 0)
+		rc = json_get_bool_or(object, "add_prefix_space", r->name, true, &prefix_space,
+				      r->e);
+	if (rc == 0)
+		rc = tokenizer_json_add_stage(r, use_regex ? GPT2_PATTERN : NULL, prefix_space);
+	r->byte_level = true;
+	return rc;
+}
+
+/* Which texts get a space in front. Files before 2024 say only whether any do. */
+static int tokenizer_json_read_scheme(struct tokenizer_json *r, const struct json *object,
+				      const char **scheme)
+{
+	bool prefix = true;
+	int rc = json_get_bool_or(object, "add_prefix_space", r->name, true, &prefix, r->e);
+	return rc < 0 ? rc
+		      : json_get_string_or(object, "prepend_scheme", r->name,
+					   prefix ? "always" : "never", scheme, r->e);
+}
+
+static int tokenizer_json_read_metaspace(struct tokenizer_json *r, const struct json *object)
+{
+	static const char *const SCHEMES[] = {
+		[LEAD_NEVER] = "never", [LEAD_FIRST] = "first", [LEAD_ALWAYS] = "always"};
+	const char *scheme = NULL;
+	int rc = tokenizer_json_may_split(r);
+	if (rc == 0 && r->t->splitter.count > 0)
+		rc = err_set(
+			r->e, ENOTSUP,
+			"%s: Metaspace after another pre-tokenizer is not known to this reader",
+			r->name);
+	if (rc == 0)
+		rc = tokenizer_json_must_be(r, object, "Metaspace", "replacement", MARK);
+	if (rc == 0)
+		rc = tokenizer_json_read_scheme(r, object, &scheme);
+	if (rc == 0)
+		rc = json_get_bool_or(object, "split", r->name, true, &r->t->split_spaces, r->e);
+	if (rc < 0)
+		return rc;
+	r->marks = true;
+	for (size_t i = 0; i < sizeof SCHEMES / sizeof *SCHEMES; i++) {
+		r->t->lead = (int)i;
+		if (strcmp(scheme, SCHEMES[i]) == 0)
+			return 0;
+	}
+	return err_set(r->e, ENOTSUP,
+		       "%s: Metaspace with \"prepend_scheme\" of \"%s\" is not known to this "
+		       "reader",
+		       r->name, scheme);
+}
+
+#define BYTE_LEVEL_KEYS                                         \
+	{                                                       \
+		"add_prefix_space", "trim_offsets", "use_regex" \
+	}
+#define METASPACE_KEYS                                                                  \
+	{                                                                               \
+		"replacement", "add_prefix_space", "prepend_scheme", "split", "str_rep" \
+	}
+
+static int tokenizer_json_read_pre_tokenizers(struct tokenizer_json *r, const struct json *object);
+
+static const struct tokenizer_json_component PRE_TOKENIZER = {
+	"pre_tokenizer",
+	{{"ByteLevel", BYTE_LEVEL_KEYS, tokenizer_json_read_byte_level},
+	 {"Split", {"pattern", "behavior", "invert"}, tokenizer_json_read_split},
+	 {"Digits", {"individual_digits"}, tokenizer_json_read_digits},
+	 {"Metaspace", METASPACE_KEYS, tokenizer_json_read_metaspace},
+	 {"Sequence", {"pretokenizers"}, tokenizer_json_read_pre_tokenizers}},
+};
+
+static int tokenizer_json_read_pre_tokenizers(struct tokenizer_json *r, const struct json *object)
+{
+	return tokenizer_json_read_list(r, &PRE_TOKENIZER, object, "pretokenizers");
+}
+
+/* --- post_processor --- */
+
+/* A template puts special tokens around a text: none, or one that begins it. */
+static int tokenizer_json_read_template(struct tokenizer_json *r, const struct json *object)
+{
+	const struct json *single;
+	int rc = json_get_list(object, "single", r->name, &single, r->e);
+	if (rc < 0)
+		return rc;
+	const struct json *first = json_next(single, NULL), *last = first;
+	if (json_count(single) == 2) {
+		const struct json *token = NULL;
+		last = json_next(single, first);
+		if (json_has(first, "SpecialToken"))
+			rc = json_get_object(first, "SpecialToken", r->name, &token, r->e);
+		if (rc == 0 && token)
+			rc = json_get_string(token, "id", r->name, &r->bos, r->e);
+		if (rc < 0)
+			return rc;
+	}
+	if (json_count(single) != (r->bos ? 2u : 1u) || !json_has(last, "Sequence"))
+		return err_set(r->e, ENOTSUP,
+			       "%s: its template adds special tokens around every text other than "
+			       "one at the beginning, which this reader does not do",
+			       r->name);
+	return 0;
+}
+
+static int tokenizer_json_read_processors(struct tokenizer_json *r, const struct json *object);
+
+static const struct tokenizer_json_component POST_PROCESSOR = {
+	"post_processor",
+	{{"ByteLevel", BYTE_LEVEL_KEYS, NULL},
+	 {"TemplateProcessing", {"single", "pair", "special_tokens"}, tokenizer_json_read_template},
+	 {"Sequence", {"processors"}, tokenizer_json_read_processors}},
+};
+
+static int tokenizer_json_read_processors(struct tokenizer_json *r, const struct json *object)
+{
+	return tokenizer_json_read_list(r, &POST_PROCESSOR, object, "processors");
+}
+
+/* --- decoder --- */
+
+static int tokenizer_json_read_byte_decoder(struct tokenizer_json *r, const struct json *object)
+{
+	(void)object;
+	r->byte_decoder = true;
+	return 0;
+}
+
+static int tokenizer_json_read_replace_decoder(struct tokenizer_json *r, const struct json *object)
+{
+	r->mark_decoder = true;
+	return tokenizer_json_must_replace(r, object, MARK, " ");
+}
+
+static int tokenizer_json_read_fallback_decoder(struct tokenizer_json *r, const struct json *object)
+{
+	(void)object;
+	r->fallback_decoder = true;
+	return 0;
+}
+
+/* Takes the space away that was put in front. */
+static int tokenizer_json_read_strip(struct tokenizer_json *r, const struct json *object)
+{
+	uint64_t start = 0, stop = 0;
+	int rc = tokenizer_json_must_be(r, object, "Strip", "content", " ");
+	if (rc == 0)
+		rc = json_get_uint(object, "start", r->name, 0, 1, &start, r->e);
+	if (rc == 0)
+		rc = json_get_uint(object, "stop", r->name, 0, 0, &stop, r->e);
+	r->t->strip_space = start > 0;
+	return rc;
+}
+
+static int tokenizer_json_read_metaspace_decoder(struct tokenizer_json *r,
+						 const struct json *object)
+{
+	const char *scheme = NULL;
+	int rc = tokenizer_json_must_be(r, object, "Metaspace", "replacement", MARK);
+	if (rc == 0)
+		rc = tokenizer_json_read_scheme(r, object, &scheme);
+	r->mark_decoder = true;
+	r->t->strip_space = rc == 0 && strcmp(scheme, "never") != 0;
+	return rc;
+}
+
+static int tokenizer_json_read_decoders(struct tokenizer_json *r, const struct json *object);
+
+static const struct tokenizer_json_component DECODER = {
+	"decoder",
+	{{"ByteLevel", BYTE_LEVEL_KEYS, tokenizer_json_read_byte_decoder},
+	 {"Replace", {"pattern", "content"}, tokenizer_json_read_replace_decoder},
+	 {"ByteFallback", {0}, tokenizer_json_read_fallback_decoder},
+	 {"Fuse", {0}, NULL},
+	 {"Metaspace", METASPACE_KEYS, tokenizer_json_read_metaspace_decoder},
+	 {"Strip", {"content", "start", "stop"}, tokenizer_json_read_strip},
+	 {"Sequence", {"decoders"}, tokenizer_json_read_decoders}},
+};
+
+static int tokenizer_json_read_decoders(struct tokenizer_json *r, const struct json *object)
+{
+	return tokenizer_json_read_list(r, &DECODER, object, "decoders");
+}
+
+/* --- together --- */
+
+/* What was taken apart must be put together again the same way. */
+static int tokenizer_json_check_kind(struct tokenizer_json *r)
+{
+	bool bytes = r->byte_level && r->byte_decoder, pieces = r->marks && r->mark_decoder;
+	if (bytes != pieces && r->byte_level == r->byte_decoder && r->marks == r->mark_decoder &&
+	    (pieces || !r->t->normalizer.prepend))
+		return 0;
+	return err_set(
+		r->e, ENOTSUP,
+		"%s: its decoder is not the other half of its normalizer and pre-tokenizer; this "
+		"reader knows byte-level BPE (ByteLevel in both) and BPE of pieces (spaces to "
+		"U+2581 and back)",
+		r->name);
+}
+
+int tokenizer_json_read_parts(struct tokenizer_json *r, const struct json *root)
+{
+	static const struct tokenizer_json_component *const COMPONENTS[] = {
+		&NORMALIZER, &PRE_TOKENIZER, &POST_PROCESSOR, &DECODER, NULL};
+	int rc = 0;
+	for (size_t i = 0; rc == 0 && COMPONENTS[i]; i++)
+		rc = tokenizer_json_read_component(r, COMPONENTS[i], root);
+	if (rc == 0)
+		rc = tokenizer_json_check_kind(r);
+	r->t->normalizer.marks = rc == 0 && r->marks;
+	r->t->vocabulary.spelling = r->marks ? SPELLED_PIECES : SPELLED_BYTES;
+	return rc;
+}
 
 /* --- model --- */
 
@@ -23,7 +465,7 @@ static const char *const MODEL_KEYS[KEYS_MAX] = {"vocab",
 						 "ignore_merges"};
 
 /* Options of other kinds of BPE, which must be off. */
-static int check_options(struct json_reader *r, const struct json *model)
+static int tokenizer_json_check_options(struct tokenizer_json *r, const struct json *model)
 {
 	static const char *const AFFIXES[] = {"continuing_subword_prefix", "end_of_word_suffix"};
 	for (size_t i = 0; i < sizeof AFFIXES / sizeof *AFFIXES; i++) {
@@ -53,7 +495,7 @@ static int check_options(struct json_reader *r, const struct json *model)
 }
 
 /* An unknown token stands for bytes without a token of their own: fine where there are none. */
-static int check_unknown(struct json_reader *r, const struct json *model)
+static int tokenizer_json_check_unknown(struct tokenizer_json *r, const struct json *model)
 {
 	const struct vocabulary *v = &r->t->vocabulary;
 	bool pieces = v->spelling == SPELLED_PIECES;
@@ -71,7 +513,8 @@ static int check_unknown(struct json_reader *r, const struct json *model)
 }
 
 /* A merge is "LEFT RIGHT" or, in newer files, ["LEFT", "RIGHT"]. */
-static int read_merge(struct json_reader *r, const struct json *merge, uint32_t rank)
+static int tokenizer_json_read_merge(struct tokenizer_json *r, const struct json *merge,
+				     uint32_t rank)
 {
 	const char *left = NULL, *right = NULL;
 	if (json_kind(merge) != JSON_LIST) {
@@ -93,16 +536,16 @@ static int read_merge(struct json_reader *r, const struct json *merge, uint32_t 
 				   r->e);
 }
 
-static int read_merges(struct json_reader *r, const struct json *merges)
+static int tokenizer_json_read_merges(struct tokenizer_json *r, const struct json *merges)
 {
 	uint32_t rank = 0;
 	int rc = 0;
 	for (const struct json *v = NULL; rc == 0 && (v = json_next(merges, v));)
-		rc = read_merge(r, v, rank++);
+		rc = tokenizer_json_read_merge(r, v, rank++);
 	return rc;
 }
 
-static int read_model(struct json_reader *r, const struct json *root)
+static int tokenizer_json_read_model(struct tokenizer_json *r, const struct json *root)
 {
 	const struct json *model = NULL, *vocab = NULL, *merges = NULL;
 	const char *type = NULL;
@@ -114,9 +557,9 @@ static int read_model(struct json_reader *r, const struct json *root)
 			     "%s: a model of type \"%s\" is not known to this reader", r->name,
 			     type);
 	if (rc == 0)
-		rc = json_reader_check_keys(r, model, "the model", MODEL_KEYS);
+		rc = tokenizer_json_check_keys(r, model, "the model", MODEL_KEYS);
 	if (rc == 0)
-		rc = check_options(r, model);
+		rc = tokenizer_json_check_options(r, model);
 	if (rc == 0)
 		rc = json_get_bool_or(model, "ignore_merges", r->name, false, &r->t->ignore_merges,
 				      r->e);
@@ -127,13 +570,13 @@ static int read_model(struct json_reader *r, const struct json *root)
 	if (rc == 0)
 		rc = tokenizer_add_vocabulary(r->t, vocab, &r->added, r->name, r->e);
 	if (rc == 0)
-		rc = check_unknown(r, model);
-	return rc < 0 ? rc : read_merges(r, merges);
+		rc = tokenizer_json_check_unknown(r, model);
+	return rc < 0 ? rc : tokenizer_json_read_merges(r, merges);
 }
 
 /* --- the document --- */
 
-static int read_added(struct json_reader *r, const struct json *token)
+static int tokenizer_json_read_added(struct tokenizer_json *r, const struct json *token)
 {
 	static const char *const KEYS[KEYS_MAX] = {"id",     "content", "special",   "single_word",
 						   "lstrip", "rstrip",	"normalized"};
@@ -141,28 +584,28 @@ static int read_added(struct json_reader *r, const struct json *token)
 	uint64_t id = 0;
 	if (json_kind(token) != JSON_OBJECT)
 		return json_wrong(token, "added_tokens", r->name, "a list of objects", r->e);
-	int rc = json_reader_check_keys(r, token, "an added token", KEYS);
+	int rc = tokenizer_json_check_keys(r, token, "an added token", KEYS);
 	if (rc == 0)
 		rc = json_get_uint(token, "id", r->name, 0, TOKEN_ID_MAX, &id, r->e);
 	if (rc == 0)
-		rc = added_entry_read(&entry, token, r->name, r->e);
+		rc = tokenizer_read_entry(&entry, token, r->name, r->e);
 	if (rc < 0)
 		return rc;
 	entry.id = (uint32_t)id;
-	return added_entries_append(&r->added, &entry, r->e);
+	return tokenizer_append_entry(&r->added, &entry, r->e);
 }
 
-static int read_all_added(struct json_reader *r, const struct json *root)
+static int tokenizer_json_read_all_added(struct tokenizer_json *r, const struct json *root)
 {
 	const struct json *added = NULL;
 	int rc = json_get_list_or_null(root, "added_tokens", r->name, &added, r->e);
 	for (const struct json *v = NULL; rc == 0 && (v = json_next(added, v));)
-		rc = read_added(r, v);
+		rc = tokenizer_json_read_added(r, v);
 	return rc;
 }
 
 /* What the template puts before a text, which is an added token. */
-static int find_bos(struct json_reader *r)
+static int tokenizer_json_find_bos(struct tokenizer_json *r)
 {
 	for (size_t i = 0; r->bos && i < r->added.count; i++)
 		if (strcmp(r->added.items[i].content, r->bos) == 0)
@@ -175,7 +618,7 @@ static int find_bos(struct json_reader *r)
 	return 0;
 }
 
-static int read_document(struct json_reader *r, const struct json *root)
+static int tokenizer_json_read_document(struct tokenizer_json *r, const struct json *root)
 {
 	static const char *const KEYS[KEYS_MAX] = {"version",	     "truncation", "padding",
 						   "added_tokens",   "normalizer", "pre_tokenizer",
@@ -184,27 +627,27 @@ static int read_document(struct json_reader *r, const struct json *root)
 			 ? 0
 			 : err_set(r->e, EINVAL, "%s: must be a JSON object", r->name);
 	if (rc == 0)
-		rc = json_reader_check_keys(r, root, "the file", KEYS);
+		rc = tokenizer_json_check_keys(r, root, "the file", KEYS);
 	if (rc == 0)
-		rc = read_all_added(r, root);
+		rc = tokenizer_json_read_all_added(r, root);
 	if (rc == 0)
-		rc = json_reader_parts(r, root);
+		rc = tokenizer_json_read_parts(r, root);
 	if (rc == 0)
-		rc = find_bos(r);
+		rc = tokenizer_json_find_bos(r);
 	if (rc == 0)
-		rc = read_model(r, root);
+		rc = tokenizer_json_read_model(r, root);
 	return rc < 0 ? rc : tokenizer_add_tokens(r->t, &r->added, r->name, r->e);
 }
 
-int tokenizer_read_json(struct tokenizer *t, const char *text, size_t n, const char *name,
+int tokenizer_json_read(struct tokenizer *t, const char *text, size_t n, const char *name,
 			struct err *e)
 {
 	struct json *root;
 	int rc = json_parse_text(&root, text, n, name, e);
 	if (rc < 0)
 		return rc;
-	struct json_reader r = {.t = t, .name = name, .e = e};
-	rc = read_document(&r, root);
+	struct tokenizer_json r = {.t = t, .name = name, .e = e};
+	rc = tokenizer_json_read_document(&r, root);
 	json_free(root);
 	free(r.added.items);
 	return rc;

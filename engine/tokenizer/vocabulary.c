@@ -18,7 +18,7 @@ enum {
 
 /* The byte that a character of the alphabet spells, or -1. Bytes that are not printable in Latin-1
  * (0..32, 127..160, 173) were numbered from U+0100 on, in order. */
-static int byte_of(uint32_t character)
+static int vocabulary_byte_of(uint32_t character)
 {
 	if (character >= 256) {
 		uint32_t k = character - 256;
@@ -30,11 +30,11 @@ static int byte_of(uint32_t character)
 }
 
 /* Writes the bytes that spelling[n] stands for, at most n; false where it is not all alphabet. */
-static bool spelled_bytes(const char *spelling, size_t n, char *bytes, size_t *length)
+static bool vocabulary_spelled_bytes(const char *spelling, size_t n, char *bytes, size_t *length)
 {
 	*length = 0;
 	for (size_t i = 0, step; i < n; i += step) {
-		int byte = byte_of(utf8_decode(spelling + i, &step));
+		int byte = vocabulary_byte_of(utf8_decode(spelling + i, &step));
 		if (byte < 0)
 			return false;
 		bytes[(*length)++] = (char)byte;
@@ -43,7 +43,7 @@ static bool spelled_bytes(const char *spelling, size_t n, char *bytes, size_t *l
 }
 
 /* The byte that a piece such as <0x0A> stands for, or -1. */
-static int fallback_byte(const char *spelling, size_t n)
+static int vocabulary_fallback_byte(const char *spelling, size_t n)
 {
 	static const char DIGITS[] = "0123456789ABCDEF";
 	if (n != 6 || memcmp(spelling, "<0x", 3) != 0 || spelling[5] != '>')
@@ -54,17 +54,17 @@ static int fallback_byte(const char *spelling, size_t n)
 
 /* The bytes, at most n, that a spelling stands for. False where no text can be made of it by
  * merging: its bytes are then those that it has when it is read aloud. */
-static bool spell(const struct vocabulary *v, const char *spelling, size_t n, char *bytes,
-		  size_t *length)
+static bool vocabulary_spell(const struct vocabulary *v, const char *spelling, size_t n,
+			     char *bytes, size_t *length)
 {
-	if (v->spelling == SPELLED_BYTES && spelled_bytes(spelling, n, bytes, length))
+	if (v->spelling == SPELLED_BYTES && vocabulary_spelled_bytes(spelling, n, bytes, length))
 		return n > 0;
 	*length = n;
 	memcpy(bytes, spelling, n);
 	if (v->spelling == SPELLED_BYTES)
 		return false;
-	int byte = fallback_byte(spelling, n);
-	*length = byte < 0 ? spaces_from_marks(bytes, n) : 1;
+	int byte = vocabulary_fallback_byte(spelling, n);
+	*length = byte < 0 ? normalize_spaces(bytes, n) : 1;
 	if (byte >= 0)
 		bytes[0] = (char)byte;
 	return n > 0 && byte < 0 && !memchr(spelling, ' ', n);
@@ -98,7 +98,7 @@ void vocabulary_free(struct vocabulary *v)
 }
 
 /* Room for n more bytes. */
-static int reserve_bytes(struct vocabulary *v, size_t n, struct err *e)
+static int vocabulary_reserve_bytes(struct vocabulary *v, size_t n, struct err *e)
 {
 	size_t wanted = v->bytes_used + n;
 	if (v->bytes && wanted <= v->bytes_capacity)
@@ -115,7 +115,7 @@ static int reserve_bytes(struct vocabulary *v, size_t n, struct err *e)
 }
 
 /* The slot that holds the token with these bytes, or the free one where it would go. */
-static size_t slot_of(const struct vocabulary *v, const char *bytes, size_t n)
+static size_t vocabulary_slot_of(const struct vocabulary *v, const char *bytes, size_t n)
 {
 	size_t mask = v->slot_count - 1;
 	size_t slot = XXH3_64bits_withSeed(bytes, n, v->seed) & mask;
@@ -129,7 +129,7 @@ static size_t slot_of(const struct vocabulary *v, const char *bytes, size_t n)
 
 /* --- which characters stand together --- */
 
-static size_t joint_of(const struct vocabulary *v, uint32_t left, uint32_t right)
+static size_t vocabulary_joint_of(const struct vocabulary *v, uint32_t left, uint32_t right)
 {
 	uint64_t pair = ((uint64_t)left << 32 | right) ^ v->seed;
 	return (size_t)(pair * 0x9e3779b97f4a7c15u >> (64 - JOINT_BITS));
@@ -137,11 +137,11 @@ static size_t joint_of(const struct vocabulary *v, uint32_t left, uint32_t right
 
 bool vocabulary_joins(const struct vocabulary *v, uint32_t left, uint32_t right)
 {
-	size_t joint = joint_of(v, left, right);
+	size_t joint = vocabulary_joint_of(v, left, right);
 	return v->joints && v->joints[joint / 64] >> joint % 64 & 1;
 }
 
-static int note_joints(struct vocabulary *v, const char *bytes, size_t n, struct err *e)
+static int vocabulary_note_joints(struct vocabulary *v, const char *bytes, size_t n, struct err *e)
 {
 	if (!v->joints)
 		v->joints = calloc((1 << JOINT_BITS) / 64, sizeof *v->joints);
@@ -151,7 +151,7 @@ static int note_joints(struct vocabulary *v, const char *bytes, size_t n, struct
 	uint32_t left = utf8_decode(bytes, &step);
 	for (size_t i = step; i < n; i += step) {
 		uint32_t right = utf8_decode(bytes + i, &step);
-		size_t joint = joint_of(v, left, right);
+		size_t joint = vocabulary_joint_of(v, left, right);
 		v->joints[joint / 64] |= (uint64_t)1 << joint % 64;
 		left = right;
 	}
@@ -159,14 +159,14 @@ static int note_joints(struct vocabulary *v, const char *bytes, size_t n, struct
 }
 
 /* Makes a token's bytes findable. */
-static int enter(struct vocabulary *v, uint32_t id, const char *name, struct err *e)
+static int vocabulary_enter(struct vocabulary *v, uint32_t id, const char *name, struct err *e)
 {
 	const struct token *t = &v->tokens[id];
 	const char *bytes = v->bytes + t->offset;
 	if (v->spelling == SPELLED_PIECES && t->length > PIECE_BYTES_MAX)
 		return err_set(e, EINVAL, "%s: token %u has %u bytes, more than %d", name, id,
 			       t->length, PIECE_BYTES_MAX);
-	size_t slot = slot_of(v, bytes, t->length);
+	size_t slot = vocabulary_slot_of(v, bytes, t->length);
 	if (v->slots[slot] != SLOT_EMPTY)
 		return err_set(e, EINVAL, "%s: \"%.*s\" is there twice, as id %u and as %u", name,
 			       (int)t->length, bytes, v->slots[slot], id);
@@ -175,7 +175,7 @@ static int enter(struct vocabulary *v, uint32_t id, const char *name, struct err
 		v->byte_id[(uint8_t)bytes[0]] = (int32_t)id;
 	if (t->length > v->longest)
 		v->longest = t->length;
-	return v->spelling == SPELLED_PIECES ? note_joints(v, bytes, t->length, e) : 0;
+	return v->spelling == SPELLED_PIECES ? vocabulary_note_joints(v, bytes, t->length, e) : 0;
 }
 
 int vocabulary_add(struct vocabulary *v, uint32_t id, const char *spelling, size_t n,
@@ -185,30 +185,31 @@ int vocabulary_add(struct vocabulary *v, uint32_t id, const char *spelling, size
 	if (t->known)
 		return err_set(e, EINVAL, "%s: id %u is given to \"%.*s\" and to another token",
 			       name, id, (int)n, spelling);
-	int rc = reserve_bytes(v, n, e);
+	int rc = vocabulary_reserve_bytes(v, n, e);
 	if (rc < 0)
 		return rc;
 	size_t length;
-	bool found = spell(v, spelling, n, v->bytes + v->bytes_used, &length);
+	bool found = vocabulary_spell(v, spelling, n, v->bytes + v->bytes_used, &length);
 	*t = (struct token){(uint32_t)v->bytes_used, (uint32_t)length, true, false, 0};
 	v->bytes_used += length;
-	int byte = v->spelling == SPELLED_PIECES ? fallback_byte(spelling, n) : -1;
+	int byte = v->spelling == SPELLED_PIECES ? vocabulary_fallback_byte(spelling, n) : -1;
 	if (byte >= 0)
 		v->fallback_id[byte] = (int32_t)id;
-	return found ? enter(v, id, name, e) : 0;
+	return found ? vocabulary_enter(v, id, name, e) : 0;
 }
 
 int vocabulary_add_literal(struct vocabulary *v, uint32_t id, const char *text, size_t length,
 			   bool special, const char *name, struct err *e)
 {
-	int rc = reserve_bytes(v, length, e);
+	int rc = vocabulary_reserve_bytes(v, length, e);
 	if (rc < 0)
 		return rc;
 	struct token *t = &v->tokens[id];
 	char *bytes = v->bytes + v->bytes_used;
 	size_t spelled;
-	int64_t same =
-		spell(v, text, length, bytes, &spelled) ? vocabulary_find(v, bytes, spelled) : -1;
+	int64_t same = vocabulary_spell(v, text, length, bytes, &spelled)
+			       ? vocabulary_find(v, bytes, spelled)
+			       : -1;
 	if (same >= 0 && same != id)
 		return err_set(
 			e, EINVAL,
@@ -228,12 +229,14 @@ int vocabulary_add_literal(struct vocabulary *v, uint32_t id, const char *text, 
 
 int64_t vocabulary_find(const struct vocabulary *v, const char *bytes, size_t n)
 {
-	uint32_t id = v->slots[slot_of(v, bytes, n)];
+	uint32_t id = v->slots[vocabulary_slot_of(v, bytes, n)];
 	return id == SLOT_EMPTY ? -1 : (int64_t)id;
 }
 
 int64_t vocabulary_find_spelling(const struct vocabulary *v, const char *spelling, size_t n,
 				 char *buffer, size_t *length)
 {
-	return spell(v, spelling, n, buffer, length) ? vocabulary_find(v, buffer, *length) : -1;
+	return vocabulary_spell(v, spelling, n, buffer, length)
+		       ? vocabulary_find(v, buffer, *length)
+		       : -1;
 }

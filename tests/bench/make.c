@@ -108,7 +108,7 @@ static int copy_file(const char *from_directory, const char *to_directory, const
 	     *to = path_in(to_directory, file, e);
 	size_t n;
 	int failed =
-		from && to ? read_whole_file(&text, &n, from, TOKENIZER_BYTES_MOST, e) : -ENOMEM;
+		from && to ? json_read_file(&text, &n, from, TOKENIZER_BYTES_MOST, e) : -ENOMEM;
 	if (!failed)
 		failed = write_file(to, text, n, e);
 	free(text);

@@ -1,7 +1,7 @@
 /* moefs-bench page: how long it takes to render a long conversation by a model's template and to
  * encode it, which is what a turn waits for before the first token is computed. */
 #include "engine/template/chat_template.h"
-#include "engine/tokenizer/token_list.h"
+#include "engine/tokenizer/token.h"
 #include "tests/bench/bench.h"
 
 #include <errno.h>
@@ -157,7 +157,7 @@ static int open_template(struct page *p, const char *model, struct err *e)
 	size_t n;
 	if (!p->file)
 		return chat_template_open(&p->template, model, p->tokenizer, e);
-	int rc = read_whole_file(&text, &n, p->file, TEMPLATE_BYTES_MAX, e);
+	int rc = json_read_file(&text, &n, p->file, TEMPLATE_BYTES_MAX, e);
 	if (rc < 0)
 		return rc;
 	rc = chat_template_open_text(&p->template, text, NULL, p->file, p->tokenizer, e);

@@ -3,7 +3,7 @@
  * split; then come tokens, each a kind, a score, a length and so many bytes, up to an empty one;
  * the rest are merges, one a line. */
 #include "engine/tokenizer/tokenizer.h"
-#include "engine/tokenizer/tokenizer_parts.h"
+#include "engine/tokenizer/tokenizer_gguf.h"
 
 #include <errno.h>
 #include <math.h>
@@ -28,7 +28,7 @@ static uint8_t take(struct input *in)
 	return *in->data++;
 }
 
-static size_t take_tokens(struct input *in, struct tokenizer_text *tokens, int32_t *kinds,
+static size_t take_tokens(struct input *in, struct tokenizer_gguf_text *tokens, int32_t *kinds,
 			  float *scores)
 {
 	static const float SCORES[] = {0, -1, -2, -3, 7, -1e9f, INFINITY, -0.5f};
@@ -41,20 +41,20 @@ static size_t take_tokens(struct input *in, struct tokenizer_text *tokens, int32
 			break;
 		kinds[count] = (head & 7) - (head == 0xff ? 9 : 0);
 		scores[count] = SCORES[head >> 3 & 7];
-		tokens[count++] = (struct tokenizer_text){(const char *)in->data, n};
+		tokens[count++] = (struct tokenizer_gguf_text){(const char *)in->data, n};
 		in->data += n;
 		in->size -= n;
 	}
 	return count;
 }
 
-static size_t take_merges(struct input *in, struct tokenizer_text *merges)
+static size_t take_merges(struct input *in, struct tokenizer_gguf_text *merges)
 {
 	size_t count = 0;
 	while (count < MERGES && in->size > 0) {
 		const uint8_t *end = memchr(in->data, '\n', in->size);
 		size_t n = end ? (size_t)(end - in->data) : in->size;
-		merges[count++] = (struct tokenizer_text){(const char *)in->data, n};
+		merges[count++] = (struct tokenizer_gguf_text){(const char *)in->data, n};
 		in->data += n + (end != NULL);
 		in->size -= n + (end != NULL);
 	}
@@ -82,7 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const char *const MODELS[] = {"llama", "gemma4", "gpt2", "t5"};
 	static const char *const SPLITS[] = {"gpt-2", "deepseek-llm", "qwen2", "none"};
-	static struct tokenizer_text tokens[TOKENS], merges[MERGES];
+	static struct tokenizer_gguf_text tokens[TOKENS], merges[MERGES];
 	static int32_t kinds[TOKENS];
 	static float scores[TOKENS];
 	static char bytes[BYTES][8];
@@ -94,27 +94,27 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		memcpy(bytes[i], "<0x..>", 6);
 		bytes[i][3] = DIGITS[i >> 4];
 		bytes[i][4] = DIGITS[i & 15];
-		tokens[count] = (struct tokenizer_text){bytes[i], 6};
+		tokens[count] = (struct tokenizer_gguf_text){bytes[i], 6};
 		kinds[count] = KIND_BYTE;
 		scores[count] = 0;
 	}
-	struct tokenizer_parts p = {.name = "fuzz",
-				    .model = MODELS[head & 3],
-				    .pre = SPLITS[head >> 2 & 3],
-				    .tokens = tokens,
-				    .token_count = count,
-				    .kinds = head & 32 ? kinds : NULL,
-				    .scores = scores,
-				    .merges = merges,
-				    .merge_count = take_merges(&in, merges),
-				    .bos = marks % 7 - 1,
-				    .eos = marks / 7 - 1,
-				    .ends = {-1, -1, marks, -1},
-				    .add_bos = marks % 3,
-				    .space_prefix = head >> 6 & 1};
+	struct tokenizer_gguf p = {.name = "fuzz",
+				   .model = MODELS[head & 3],
+				   .pre = SPLITS[head >> 2 & 3],
+				   .tokens = tokens,
+				   .token_count = count,
+				   .kinds = head & 32 ? kinds : NULL,
+				   .scores = scores,
+				   .merges = merges,
+				   .merge_count = take_merges(&in, merges),
+				   .bos = marks % 7 - 1,
+				   .eos = marks / 7 - 1,
+				   .ends = {-1, -1, marks, -1},
+				   .add_bos = marks % 3,
+				   .space_prefix = head >> 6 & 1};
 	struct tokenizer *t;
 	struct err e = {0};
-	int rc = tokenizer_open_parts(&t, &p, &e);
+	int rc = tokenizer_open_gguf(&t, &p, &e);
 	if (rc && (e.code != -rc || !e.text[0]))
 		abort();
 	if (rc == 0)

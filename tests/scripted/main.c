@@ -39,7 +39,7 @@ static int copy(const char *from, const char *folder, const char *name, bool wan
 {
 	char *bytes, to[PATH_BYTES];
 	size_t n;
-	int code = read_whole_file(&bytes, &n, from, FILE_BYTES_MOST, e);
+	int code = json_read_file(&bytes, &n, from, FILE_BYTES_MOST, e);
 	if (code)
 		return code == -ENOENT && !wanted ? 0 : code;
 	join(to, folder, name);

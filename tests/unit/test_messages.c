@@ -38,7 +38,7 @@ static void what_is_written_reads_back_the_same(void **state)
 		if (!*line)
 			continue;
 		must(json_parse_text(&c, line, strlen(line), "conversation", &e), &e);
-		json_write(&given, json_find(c, "messages"));
+		text_out_json(&given, json_find(c, "messages"));
 		if (messages_read(&m, given.bytes, given.n, &e) == 0) {
 			messages_write(&m, &one);
 			must(messages_read(&again, one.bytes, one.n, &e), &e);

@@ -75,7 +75,7 @@ static uint8_t *bytes_of(const struct test_model *m, const char *file, size_t *n
 {
 	struct err e;
 	char *path = path_in(m, file), *text;
-	if (read_whole_file(&text, n, path, 64 << 20, &e))
+	if (json_read_file(&text, n, path, 64 << 20, &e))
 		fail_msg("%s", e.text);
 	free(path);
 	return (uint8_t *)text;
@@ -295,7 +295,8 @@ static void routers_learn_from_their_own_inputs(void **state)
 		test_wait_converted(m.model);
 		assert_true(gather_into(&m, &own, 0, &moments).tokens > 0);
 		for (uint32_t layer = 0; layer < m.model->id.config.layers; layer++) {
-			struct tensor_id router = {TENSOR_ROUTER, layer, 0}, v = {TENSOR_V, layer, 0};
+			struct tensor_id router = {TENSOR_ROUTER, layer, 0},
+					 v = {TENSOR_V, layer, 0};
 			assert_true(moments_find(moments, router) >= 0);
 			assert_int_equal(moments_tokens(moments, moments_find(moments, router)),
 					 moments_tokens(moments, moments_find(moments, v)));

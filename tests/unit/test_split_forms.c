@@ -5,7 +5,7 @@
 #include "tests/unit/tokenizer_help.h"
 
 #include "engine/answer/split_channels.h"
-#include "engine/tokenizer/token_marks.h"
+#include "engine/tokenizer/token.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -226,10 +226,10 @@ static void marks_of_calls_may_be_spelled_in_answers(void **state)
 					     w->python ? w->python->quote : NULL};
 		for (size_t k = 0; k < sizeof words / sizeof *words; k++)
 			if (words[k] && words[k][0] != '`' && !strstr(words[k], "DSML") &&
-			    token_wants(words[k], strlen(words[k]), true) != MAY_MARKS)
+			    token_needed_right(words[k], strlen(words[k]), true) != MAY_MARKS)
 				fail_msg("%s: %s", f->name, words[k]);
 	}
-	assert_int_equal(token_wants(CHANNEL_START, strlen(CHANNEL_START), true), MAY_ALL);
+	assert_int_equal(token_needed_right(CHANNEL_START, strlen(CHANNEL_START), true), MAY_ALL);
 }
 
 /* ---- on the way from ids ---- */

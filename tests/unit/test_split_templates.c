@@ -348,8 +348,8 @@ static void try_answer(const struct try *t, struct wanted w, struct seen *seen)
 	char *message;
 	enum split_thinking thinking;
 	struct text_out thoughts = {0}, content = {0};
-	json_write_text(&thoughts, w.thoughts, strlen(w.thoughts));
-	json_write_text(&content, w.content, strlen(w.content));
+	text_out_json_text(&thoughts, w.thoughts, strlen(w.thoughts));
+	text_out_json_text(&content, w.content, strlen(w.content));
 	assert_true(asprintf(&message,
 			     "{\"role\": \"assistant\", \"content\": %s, \"thinking\": %s%s%s}",
 			     content.bytes, *w.thoughts ? thoughts.bytes : "null",

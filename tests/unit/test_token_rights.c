@@ -36,7 +36,7 @@ static bool is_control(const struct tokenizer *t, uint32_t id, const char *text,
 	encode(t, text, n, MAY_ALL, &ids);
 	bool alone = ids.count == 1 && ids.ids[0] == id;
 	token_list_free(&ids);
-	return alone && (shown == 0 || token_wants(text, n, false) != MAY_TEXT);
+	return alone && (shown == 0 || token_needed_right(text, n, false) != MAY_TEXT);
 }
 
 /* The bytes of the ids are the text, perhaps behind a space that the tokenizer puts there. */

@@ -2,8 +2,7 @@
  * whose sentence names what it is about. */
 #include "tests/unit/tokenizer_help.h"
 
-#include "engine/tokenizer/split_names.h"
-#include "engine/tokenizer/split_pattern.h"
+#include "engine/tokenizer/pretokenize.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -170,12 +169,12 @@ static void patterns_that_pcre2_reads_differently_or_not_at_all_are_refused(void
 		"\\C",	    "\\x41",   "[b-a]",
 		"\\u0041",  "+",       "(((((((a{9999}){9999}){9999}){9999}){9999}){9999}){9999})"};
 	for (size_t i = 0; i < COUNT(PATTERNS); i++) {
-		struct splitter s = {0};
+		struct pretokenizer s = {0};
 		struct err e = {0};
-		if (splitter_add(&s, PATTERNS[i], false, "tokenizer.json", &e) == 0)
+		if (pretokenize_add(&s, PATTERNS[i], false, "tokenizer.json", &e) == 0)
 			fail_msg("accepted: %s", PATTERNS[i]);
 		assert_non_null(strstr(e.text, "tokenizer.json: the split pattern"));
-		splitter_free(&s);
+		pretokenize_free(&s);
 	}
 }
 
@@ -190,10 +189,10 @@ static void patterns_of_published_tokenizers_are_taken(void **state)
 		"|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
 		"\\p{N}{1,3}", "[!-/:-~]\\s?", "[\\]\\[\\-]", "a|\u4e00"};
 	for (size_t i = 0; i < COUNT(PATTERNS); i++) {
-		struct splitter s = {0};
+		struct pretokenizer s = {0};
 		struct err e = {0};
-		must(splitter_add(&s, PATTERNS[i], false, "tokenizer.json", &e), &e);
-		splitter_free(&s);
+		must(pretokenize_add(&s, PATTERNS[i], false, "tokenizer.json", &e), &e);
+		pretokenize_free(&s);
 	}
 }
 
@@ -230,12 +229,12 @@ static void splits_by_name_are_the_published_patterns(void **state)
 				     "\\s+(?!\\S)|\\s+"},
 	};
 	for (size_t i = 0; i < COUNT(PUBLISHED); i++) {
-		const struct split_name *split = split_name_find(PUBLISHED[i].name);
+		const struct pretokenize_name *split = pretokenize_find_name(PUBLISHED[i].name);
 		assert_non_null(split);
 		assert_string_equal(split->patterns[0], PUBLISHED[i].pattern);
 		assert_null(split->patterns[1]);
 	}
-	assert_null(split_name_find("default"));
+	assert_null(pretokenize_find_name("default"));
 }
 
 static void a_cut_file_is_an_error_at_every_length(void **state)

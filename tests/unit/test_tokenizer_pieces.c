@@ -5,7 +5,7 @@
 #include "engine/family/gguf_tokenizer.h"
 #include "engine/source/gguf.h"
 #include "engine/answer/stream.h"
-#include "engine/tokenizer/tokenizer_parts.h"
+#include "engine/tokenizer/tokenizer_gguf.h"
 #include "random.h"
 
 #include <errno.h>
@@ -326,15 +326,15 @@ static void a_text_streams_out_as_it_was_written(void **state)
 /* The small vocabulary by score, to change. */
 struct small {
 	char spelled[256][8];
-	struct tokenizer_text tokens[SMALL];
+	struct tokenizer_gguf_text tokens[SMALL];
 	int32_t kinds[SMALL];
 	float scores[SMALL];
-	struct tokenizer_parts parts;
+	struct tokenizer_gguf parts;
 };
 
-static struct tokenizer_text text_of(const char *text)
+static struct tokenizer_gguf_text text_of(const char *text)
 {
-	return (struct tokenizer_text){text, strlen(text)};
+	return (struct tokenizer_gguf_text){text, strlen(text)};
 }
 
 static void make_small(struct small *s)
@@ -347,17 +347,17 @@ static void make_small(struct small *s)
 					   : KIND_NORMAL;
 		s->scores[id] = id < 259 ? 0 : -(float)id;
 	}
-	s->parts = (struct tokenizer_parts){.name = "small.gguf",
-					    .model = "llama",
-					    .tokens = s->tokens,
-					    .token_count = SMALL,
-					    .kinds = s->kinds,
-					    .scores = s->scores,
-					    .bos = 257,
-					    .eos = 258,
-					    .ends = {-1, -1, -1, -1},
-					    .add_bos = NOT_SAID,
-					    .space_prefix = NOT_SAID};
+	s->parts = (struct tokenizer_gguf){.name = "small.gguf",
+					   .model = "llama",
+					   .tokens = s->tokens,
+					   .token_count = SMALL,
+					   .kinds = s->kinds,
+					   .scores = s->scores,
+					   .bos = 257,
+					   .eos = 258,
+					   .ends = {-1, -1, -1, -1},
+					   .add_bos = NOT_SAID,
+					   .space_prefix = NOT_SAID};
 }
 
 static void neighbours_merge_by_the_score_of_what_they_spell(void **state)
@@ -367,23 +367,23 @@ static void neighbours_merge_by_the_score_of_what_they_spell(void **state)
 	struct tokenizer *t;
 	struct err e = {0};
 	make_small(&s);
-	must(tokenizer_open_parts(&t, &s.parts, &e), &e);
+	must(tokenizer_open_gguf(&t, &s.parts, &e), &e);
 	assert_string_equal(tokens_of(t, "ab aab"), "[ ab][ a][ab]");
 	assert_string_equal(ids_of(t, "\u00e8</s>a", 7), "259 195 168 258 262");
 	assert_int_equal(tokenizer_bos(t), 257);
 	assert_true(tokenizer_ends(t, 258, false));
 	tokenizer_close(t);
 	s.tokens[264] = text_of("no");
-	must(tokenizer_open_parts(&t, &s.parts, &e), &e);
+	must(tokenizer_open_gguf(&t, &s.parts, &e), &e);
 	assert_string_equal(tokens_of(t, "ab"), "[ a][b]");
 	tokenizer_close(t);
 	s.scores[263] = -1; /* "ab" is better than " a" now */
-	must(tokenizer_open_parts(&t, &s.parts, &e), &e);
+	must(tokenizer_open_gguf(&t, &s.parts, &e), &e);
 	assert_string_equal(tokens_of(t, "ab"), "[ ][ab]");
 	tokenizer_close(t);
 	s.scores[263] = s.scores[262]; /* of equals the leftmost */
 	s.parts.space_prefix = SAID_NO;
-	must(tokenizer_open_parts(&t, &s.parts, &e), &e);
+	must(tokenizer_open_gguf(&t, &s.parts, &e), &e);
 	assert_string_equal(tokens_of(t, " ab"), "[ a][b]");
 	assert_string_equal(tokens_of(t, "ab"), "[ab]");
 	tokenizer_close(t);
@@ -400,7 +400,7 @@ static void control_tokens_are_not_merged(void **state)
 	s.tokens[258] = text_of("ab");
 	s.tokens[263] = text_of("x");
 	s.parts.space_prefix = SAID_NO;
-	must(tokenizer_open_parts(&t, &s.parts, &e), &e);
+	must(tokenizer_open_gguf(&t, &s.parts, &e), &e);
 	assert_string_equal(ids_of(t, "\u2581ab", 5), "259 258"); /* cut out, not " ab" */
 	tokenizer_close(t);
 }
@@ -410,11 +410,11 @@ struct wrong {
 	const char *words;
 };
 
-static void expect_wrong(const struct tokenizer_parts *p, int code, const char *words)
+static void expect_wrong(const struct tokenizer_gguf *p, int code, const char *words)
 {
 	struct tokenizer *t;
 	struct err e = {0};
-	int rc = tokenizer_open_parts(&t, p, &e);
+	int rc = tokenizer_open_gguf(&t, p, &e);
 	if (rc == 0)
 		fail_msg("accepted: %s", words);
 	if (rc != -code || !strstr(e.text, words) || !strstr(e.text, "small.gguf"))
@@ -445,8 +445,9 @@ static void arrays_that_do_not_fit_together_are_refused(void **state)
 {
 	(void)state;
 	static char long_piece[2000];
-	static const struct tokenizer_text MERGE_OF_NOTHING = {"qq rr", 5}, NO_MERGE = {"a", 1},
-					   BROKEN = {"a \xff", 3}, EMPTY = {NULL, 0};
+	static const struct tokenizer_gguf_text MERGE_OF_NOTHING = {"qq rr", 5},
+						NO_MERGE = {"a", 1}, BROKEN = {"a \xff", 3},
+						EMPTY = {NULL, 0};
 	struct small s;
 	make_small(&s);
 	s.parts.scores = NULL;
@@ -459,7 +460,7 @@ static void arrays_that_do_not_fit_together_are_refused(void **state)
 	make_small(&s);
 	s.tokens[260] = text_of("b");
 	expect_wrong(&s.parts, EINVAL, "\"b\" is there twice, as id 260 and as 261");
-	s.tokens[260] = (struct tokenizer_text){"\xc3", 1};
+	s.tokens[260] = (struct tokenizer_gguf_text){"\xc3", 1};
 	expect_wrong(&s.parts, EINVAL, "token 260 is not UTF-8");
 	memset(long_piece, 'x', sizeof long_piece - 1);
 	s.tokens[260] = text_of(long_piece);
@@ -510,15 +511,15 @@ static void strange_kinds_and_empty_tokens_do_no_harm(void **state)
 	make_small(&s);
 	s.kinds[260] = -7;
 	s.kinds[261] = INT32_MAX;
-	s.tokens[267] = (struct tokenizer_text){"", 0};
-	s.tokens[266] = (struct tokenizer_text){NULL, 0};
+	s.tokens[267] = (struct tokenizer_gguf_text){"", 0};
+	s.tokens[266] = (struct tokenizer_gguf_text){NULL, 0};
 	s.kinds[267] = KIND_CONTROL;
-	must(tokenizer_open_parts(&t, &s.parts, &e), &e);
+	must(tokenizer_open_gguf(&t, &s.parts, &e), &e);
 	assert_string_equal(tokens_of(t, "ab"), "[ ab]");
 	tokenizer_close(t);
 	for (int i = 0; i < 256; i++) /* no bytes: an error when they are wanted */
 		s.kinds[i] = KIND_CONTROL;
-	must(tokenizer_open_parts(&t, &s.parts, &e), &e);
+	must(tokenizer_open_gguf(&t, &s.parts, &e), &e);
 	struct token_list ids = {0};
 	assert_int_equal(tokenizer_encode(t, "\u00e8", 2, NULL, &ids, &e), -EINVAL);
 	assert_non_null(strstr(e.text, "0xc3"));
@@ -535,7 +536,7 @@ static void a_megabyte_without_a_boundary_comes_to_an_end(void **state)
 	struct tokenizer *t;
 	struct err e = {0};
 	make_small(&s);
-	must(tokenizer_open_parts(&t, &s.parts, &e), &e);
+	must(tokenizer_open_gguf(&t, &s.parts, &e), &e);
 	char *text = malloc(BYTES);
 	assert_non_null(text);
 	for (size_t u = 0; u < COUNT(UNITS); u++) {

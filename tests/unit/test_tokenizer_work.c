@@ -5,7 +5,6 @@
 
 #include "engine/tokenizer/normalize.h"
 #include "engine/tokenizer/pretokenize.h"
-#include "engine/tokenizer/split_names.h"
 #include "engine/tokenizer/tokenizer_build.h"
 #include "memory_help.h"
 #include "random.h"
@@ -63,14 +62,14 @@ static int take_word(void *context, const char *word, size_t n, struct err *e)
 static int split_by(const char *const *patterns, const char *text, size_t n, struct words *w,
 		    struct err *e)
 {
-	struct splitter s = {0};
+	struct pretokenizer s = {0};
 	for (; *patterns; patterns++)
-		must(splitter_add(&s, *patterns, false, "d/tokenizer.json", e), e);
-	struct split_work *work = split_work_new(n, &w->stop);
+		must(pretokenize_add(&s, *patterns, false, "d/tokenizer.json", e), e);
+	struct pretokenize_work *work = pretokenize_work_new(n, &w->stop);
 	assert_non_null(work);
-	int rc = splitter_run(&s, work, text, n, take_word, w, e);
-	split_work_free(work);
-	splitter_free(&s);
+	int rc = pretokenize_words(&s, work, text, n, take_word, w, e);
+	pretokenize_work_free(work);
+	pretokenize_free(&s);
 	return rc;
 }
 
@@ -166,7 +165,8 @@ static void words_are_those_that_a_search_of_the_whole_text_finds(void **state)
 		for (int p = 0; p < PATTERNS; p++)
 			check_words(PUBLISHED[p], &r);
 		for (int k = 0; k < NAMED && i < TEXTS / 4; k++)
-			for (const char *const *p = split_name_find(NAMES[k])->patterns; *p; p++)
+			for (const char *const *p = pretokenize_find_name(NAMES[k])->patterns; *p;
+			     p++)
 				check_words(*p, &r);
 	}
 }
@@ -196,7 +196,7 @@ static void words_of_the_han_script_are_apart_from_others(void **state)
 			n += piece;
 			want[count] = n;
 		}
-		must(split_by(split_name_find("kimi-k2")->patterns, text, n, &w, &e), &e);
+		must(split_by(pretokenize_find_name("kimi-k2")->patterns, text, n, &w, &e), &e);
 		assert_int_equal(w.count, count);
 		assert_memory_equal(got, want, count * sizeof *got);
 	}
@@ -244,7 +244,8 @@ static void a_published_pattern_never_meets_the_bound(void **state)
 			for (int k = 0; k < NAMED; k++) {
 				struct err e = {0};
 				struct words w = {0};
-				must(split_by(split_name_find(NAMES[k])->patterns, text, n, &w, &e),
+				must(split_by(pretokenize_find_name(NAMES[k])->patterns, text, n,
+					      &w, &e),
 				     &e);
 				assert_int_equal(w.end, n);
 			}
@@ -275,7 +276,8 @@ static void real_texts_do_not_meet_the_bound(void **state)
 		for (int k = 0; k < NAMED; k++) {
 			struct err e = {0};
 			struct words w = {0};
-			must(split_by(split_name_find(NAMES[k])->patterns, text, n, &w, &e), &e);
+			must(split_by(pretokenize_find_name(NAMES[k])->patterns, text, n, &w, &e),
+			     &e);
 		}
 		free(text);
 	}
@@ -286,13 +288,13 @@ static void an_absurd_number_of_repeats_is_refused(void **state)
 	(void)state;
 	static const char *const REFUSED[] = {"a{257}", "a{1000,}", "a{60000,65535}",
 					      "a{99999999999999999999}"};
-	struct splitter s = {0};
+	struct pretokenizer s = {0};
 	struct err e;
 	for (size_t i = 0; i < sizeof REFUSED / sizeof *REFUSED; i++)
-		assert_int_equal(splitter_add(&s, REFUSED[i], false, "tokenizer.json", &e),
+		assert_int_equal(pretokenize_add(&s, REFUSED[i], false, "tokenizer.json", &e),
 				 -ENOTSUP);
-	must(splitter_add(&s, "a{256}|b{1,3}", false, "tokenizer.json", &e), &e);
-	splitter_free(&s);
+	must(pretokenize_add(&s, "a{256}|b{1,3}", false, "tokenizer.json", &e), &e);
+	pretokenize_free(&s);
 }
 
 /* ---- stopping ---- */

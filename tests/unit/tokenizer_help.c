@@ -65,7 +65,7 @@ char *read_any(const char *path, size_t *n)
 {
 	struct err e = {0};
 	char *bytes;
-	must(read_whole_file(&bytes, n, path, 64 << 20, &e), &e);
+	must(json_read_file(&bytes, n, path, 64 << 20, &e), &e);
 	size_t length = strlen(path);
 	if (length < 4 || strcmp(path + length - 4, ".zst") != 0)
 		return bytes;

@@ -1,18 +1,17 @@
 /* A tokenizer from arrays of tokens, kinds, scores and merges: the vocabularies of GGUF files. What
  * a text goes through is not in such a file but in two names, of a model and of a way to split;
  * each stands for what the tokenizer was published with, and one that is not known is refused. */
-#include "engine/tokenizer/tokenizer_parts.h"
-
-#include "engine/tokenizer/split_names.h"
-#include "engine/tokenizer/tokenizer_build.h"
 #include "engine/json/utf8.h"
+#include "engine/tokenizer/pretokenize.h"
+#include "engine/tokenizer/tokenizer_build.h"
+#include "engine/tokenizer/tokenizer_gguf.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct model {
+struct tokenizer_gguf_model {
 	const char *name;
 	enum spelling spelling;
 	bool split;	   /* as `pre` says */
@@ -20,7 +19,7 @@ struct model {
 	bool space_prefix; /* where the file does not say */
 	bool add_bos;
 };
-static const struct model MODELS[] = {
+static const struct tokenizer_gguf_model MODELS[] = {
 	{"gpt2", SPELLED_BYTES, true, false, false, false},
 	{"llama", SPELLED_PIECES, false, true, true, true},
 	{"gemma4", SPELLED_PIECES, false, false, false, true},
@@ -37,7 +36,8 @@ static const struct {
 	{"none", "no vocabulary at all"},
 };
 
-static int find_model(const struct tokenizer_parts *p, const struct model **model, struct err *e)
+static int tokenizer_gguf_find_model(const struct tokenizer_gguf *p,
+				     const struct tokenizer_gguf_model **model, struct err *e)
 {
 	if (!p->model)
 		return err_set(e, EINVAL, "%s: it does not say what kind of vocabulary it has",
@@ -59,7 +59,8 @@ static int find_model(const struct tokenizer_parts *p, const struct model **mode
 
 /* --- how text is split and normalised --- */
 
-static int read_split(struct tokenizer *t, const struct tokenizer_parts *p, struct err *e)
+static int tokenizer_gguf_read_split(struct tokenizer *t, const struct tokenizer_gguf *p,
+				     struct err *e)
 {
 	if (!p->pre || strcmp(p->pre, "default") == 0)
 		return err_set(
@@ -67,7 +68,7 @@ static int read_split(struct tokenizer *t, const struct tokenizer_parts *p, stru
 			"%s: it does not say how text is split before merging "
 			"(tokenizer.ggml.pre), as files of old converters; fetch a newer one",
 			p->name);
-	const struct split_name *split = split_name_find(p->pre);
+	const struct pretokenize_name *split = pretokenize_find_name(p->pre);
 	if (!split)
 		return err_set(e, ENOTSUP,
 			       "%s: text split as \"%.64s\" (tokenizer.ggml.pre) is not known to "
@@ -78,17 +79,17 @@ static int read_split(struct tokenizer *t, const struct tokenizer_parts *p, stru
 	t->add_bos = split->add_bos;
 	int rc = 0;
 	for (const char *const *pattern = split->patterns; rc == 0 && *pattern; pattern++)
-		rc = splitter_add(&t->splitter, *pattern, false, p->name, e);
+		rc = pretokenize_add(&t->splitter, *pattern, false, p->name, e);
 	return rc;
 }
 
-static int read_way(struct tokenizer *t, const struct tokenizer_parts *p, const struct model *model,
-		    struct err *e)
+static int tokenizer_gguf_read_model(struct tokenizer *t, const struct tokenizer_gguf *p,
+				     const struct tokenizer_gguf_model *model, struct err *e)
 {
 	t->vocabulary.spelling = model->spelling;
 	t->add_bos = model->add_bos;
 	if (model->split)
-		return read_split(t, p, e);
+		return tokenizer_gguf_read_split(t, p, e);
 	bool prefix =
 		p->space_prefix == NOT_SAID ? model->space_prefix : p->space_prefix == SAID_YES;
 	t->normalizer = (struct normalizer){.prepend = prefix, .marks = true};
@@ -98,7 +99,7 @@ static int read_way(struct tokenizer *t, const struct tokenizer_parts *p, const 
 
 /* --- tokens --- */
 
-static enum tokenizer_kind kind_of(const struct tokenizer_parts *p, size_t id)
+static enum tokenizer_kind tokenizer_gguf_kind(const struct tokenizer_gguf *p, size_t id)
 {
 	int32_t kind = p->kinds ? p->kinds[id] : KIND_NORMAL;
 	return kind >= KIND_UNDEFINED && kind <= KIND_BYTE ? (enum tokenizer_kind)kind
@@ -107,10 +108,11 @@ static enum tokenizer_kind kind_of(const struct tokenizer_parts *p, size_t id)
 
 /* Text i of a list, which must be UTF-8. An empty one may be NULL, which the functions of the
  * standard do not take. */
-static int take_text(const struct tokenizer_text *list, size_t i, const char *what,
-		     struct tokenizer_text *text, const char *name, struct err *e)
+static int tokenizer_gguf_take_text(const struct tokenizer_gguf_text *list, size_t i,
+				    const char *what, struct tokenizer_gguf_text *text,
+				    const char *name, struct err *e)
 {
-	*text = list[i].length > 0 ? list[i] : (struct tokenizer_text){"", 0};
+	*text = list[i].length > 0 ? list[i] : (struct tokenizer_gguf_text){"", 0};
 	size_t valid = utf8_valid_length(text->bytes, text->length);
 	if (valid == text->length)
 		return 0;
@@ -119,35 +121,36 @@ static int take_text(const struct tokenizer_text *list, size_t i, const char *wh
 }
 
 /* A token that is cut out of texts: special ones, and those that were added for users. */
-static int list_token(struct added_entries *list, const struct tokenizer_text *text, uint32_t id,
-		      enum tokenizer_kind kind, struct err *e)
+static int tokenizer_gguf_list_token(struct added_entries *list,
+				     const struct tokenizer_gguf_text *text, uint32_t id,
+				     enum tokenizer_kind kind, struct err *e)
 {
 	struct added_entry entry = {.content = text->bytes,
 				    .length = text->length,
 				    .id = id,
 				    .special = kind != KIND_USER_DEFINED};
-	return added_entries_append(list, &entry, e);
+	return tokenizer_append_entry(list, &entry, e);
 }
 
 /* Control tokens are no part of what merges make: a text that spells one in pieces stays a text. */
-static int add_token(struct tokenizer *t, const struct tokenizer_parts *p, uint32_t id,
-		     struct added_entries *added, struct err *e)
+static int tokenizer_gguf_add_token(struct tokenizer *t, const struct tokenizer_gguf *p,
+				    uint32_t id, struct added_entries *added, struct err *e)
 {
-	struct tokenizer_text text;
-	enum tokenizer_kind kind = kind_of(p, id);
+	struct tokenizer_gguf_text text;
+	enum tokenizer_kind kind = tokenizer_gguf_kind(p, id);
 	bool cut = kind == KIND_CONTROL || kind == KIND_UNKNOWN || kind == KIND_USER_DEFINED;
 	bool merged =
 		!cut || (kind == KIND_USER_DEFINED && t->vocabulary.spelling == SPELLED_PIECES);
-	int rc = take_text(p->tokens, id, "token", &text, p->name, e);
+	int rc = tokenizer_gguf_take_text(p->tokens, id, "token", &text, p->name, e);
 	if (rc == 0 && merged)
 		rc = vocabulary_add(&t->vocabulary, id, text.bytes, text.length, p->name, e);
 	if (rc == 0 && cut && text.length > 0)
-		rc = list_token(added, &text, id, kind, e);
+		rc = tokenizer_gguf_list_token(added, &text, id, kind, e);
 	return rc;
 }
 
-static int add_tokens(struct tokenizer *t, const struct tokenizer_parts *p,
-		      struct added_entries *added, struct err *e)
+static int tokenizer_gguf_add_tokens(struct tokenizer *t, const struct tokenizer_gguf *p,
+				     struct added_entries *added, struct err *e)
 {
 	if (p->token_count == 0 || p->token_count > TOKEN_ID_MAX)
 		return err_set(e, EINVAL, "%s: a vocabulary of %zu tokens; must be 1 to %d",
@@ -155,21 +158,22 @@ static int add_tokens(struct tokenizer *t, const struct tokenizer_parts *p,
 	int rc = vocabulary_init(&t->vocabulary, (uint32_t)p->token_count, p->token_count, e);
 	t->merges.seed = t->vocabulary.seed;
 	for (uint32_t id = 0; rc == 0 && id < p->token_count; id++)
-		rc = add_token(t, p, id, added, e);
+		rc = tokenizer_gguf_add_token(t, p, id, added, e);
 	return rc;
 }
 
 /* --- what merges to what --- */
 
-static int add_merges(struct tokenizer *t, const struct tokenizer_parts *p, struct err *e)
+static int tokenizer_gguf_add_merges(struct tokenizer *t, const struct tokenizer_gguf *p,
+				     struct err *e)
 {
 	int rc = 0;
 	if (p->merge_count == 0)
 		return err_set(e, EINVAL, "%s: its vocabulary \"%s\" has no merges", p->name,
 			       p->model);
 	for (size_t i = 0; rc == 0 && i < p->merge_count; i++) {
-		struct tokenizer_text m;
-		rc = take_text(p->merges, i, "merge", &m, p->name, e);
+		struct tokenizer_gguf_text m;
+		rc = tokenizer_gguf_take_text(p->merges, i, "merge", &m, p->name, e);
 		if (rc == 0)
 			rc = tokenizer_add_merge_line(t, m.bytes, m.length, (uint32_t)i, p->name,
 						      e);
@@ -177,34 +181,36 @@ static int add_merges(struct tokenizer *t, const struct tokenizer_parts *p, stru
 	return rc;
 }
 
-struct scored {
+struct tokenizer_gguf_scored {
 	float score;
 	uint32_t id;
 };
 
-static int best_first(const void *a, const void *b)
+static int tokenizer_gguf_best_first(const void *a, const void *b)
 {
-	float x = ((const struct scored *)a)->score, y = ((const struct scored *)b)->score;
+	float x = ((const struct tokenizer_gguf_scored *)a)->score,
+	      y = ((const struct tokenizer_gguf_scored *)b)->score;
 	return (x < y) - (x > y);
 }
 
 /* Tokens of one score share a place: of those the leftmost merges first. */
-static int place_by_score(struct tokenizer *t, const struct tokenizer_parts *p, struct err *e)
+static int tokenizer_gguf_place_by_score(struct tokenizer *t, const struct tokenizer_gguf *p,
+					 struct err *e)
 {
 	if (!p->scores)
 		return err_set(e, EINVAL, "%s: its vocabulary \"%s\" has no scores", p->name,
 			       p->model);
-	struct scored *order = malloc(p->token_count * sizeof *order);
+	struct tokenizer_gguf_scored *order = malloc(p->token_count * sizeof *order);
 	t->merges.by_score = malloc(p->token_count * sizeof *t->merges.by_score);
 	int rc = order && t->merges.by_score ? 0 : -ENOMEM;
 	for (size_t i = 0; rc == 0 && i < p->token_count; i++) {
-		order[i] = (struct scored){p->scores[i], (uint32_t)i};
+		order[i] = (struct tokenizer_gguf_scored){p->scores[i], (uint32_t)i};
 		if (!isfinite(p->scores[i]))
 			rc = err_set(e, EINVAL, "%s: the score of token %zu is not a number",
 				     p->name, i);
 	}
 	if (rc == 0)
-		qsort(order, p->token_count, sizeof *order, best_first);
+		qsort(order, p->token_count, sizeof *order, tokenizer_gguf_best_first);
 	for (uint32_t i = 0, place = 0; rc == 0 && i < p->token_count; i++) {
 		place += i > 0 && order[i].score < order[i - 1].score;
 		t->merges.by_score[order[i].id] = place;
@@ -215,7 +221,8 @@ static int place_by_score(struct tokenizer *t, const struct tokenizer_parts *p, 
 
 /* --- what begins and ends --- */
 
-static int check_id(const struct tokenizer_parts *p, int64_t id, const char *what, struct err *e)
+static int tokenizer_gguf_check_id(const struct tokenizer_gguf *p, int64_t id, const char *what,
+				   struct err *e)
 {
 	if (id < (int64_t)p->token_count)
 		return 0;
@@ -223,13 +230,14 @@ static int check_id(const struct tokenizer_parts *p, int64_t id, const char *wha
 		       what, (long long)id, p->token_count);
 }
 
-static int read_marks(struct tokenizer *t, const struct tokenizer_parts *p, struct err *e)
+static int tokenizer_gguf_read_ends(struct tokenizer *t, const struct tokenizer_gguf *p,
+				    struct err *e)
 {
-	int rc = check_id(p, p->bos, "the beginning of a text", e);
+	int rc = tokenizer_gguf_check_id(p, p->bos, "the beginning of a text", e);
 	if (rc == 0)
-		rc = check_id(p, p->eos, "the end of a text", e);
+		rc = tokenizer_gguf_check_id(p, p->eos, "the end of a text", e);
 	for (int i = 0; rc == 0 && i < MARKED_ENDS; i++) {
-		rc = check_id(p, p->ends[i], "the end of a turn", e);
+		rc = tokenizer_gguf_check_id(p, p->ends[i], "the end of a turn", e);
 		if (rc == 0 && p->ends[i] >= 0)
 			t->vocabulary.tokens[p->ends[i]].ends |= ENDS_TURN;
 	}
@@ -249,28 +257,29 @@ static int read_marks(struct tokenizer *t, const struct tokenizer_parts *p, stru
 
 /* --- the whole --- */
 
-static int build(struct tokenizer *t, const struct tokenizer_parts *p, struct err *e)
+static int tokenizer_gguf_build(struct tokenizer *t, const struct tokenizer_gguf *p, struct err *e)
 {
-	const struct model *model = NULL;
+	const struct tokenizer_gguf_model *model = NULL;
 	struct added_entries added = {0};
-	int rc = find_model(p, &model, e);
+	int rc = tokenizer_gguf_find_model(p, &model, e);
 	if (rc == 0)
-		rc = read_way(t, p, model, e);
+		rc = tokenizer_gguf_read_model(t, p, model, e);
 	if (rc == 0)
-		rc = add_tokens(t, p, &added, e);
+		rc = tokenizer_gguf_add_tokens(t, p, &added, e);
 	if (rc == 0)
-		rc = model->scores ? place_by_score(t, p, e) : add_merges(t, p, e);
+		rc = model->scores ? tokenizer_gguf_place_by_score(t, p, e)
+				   : tokenizer_gguf_add_merges(t, p, e);
 	if (rc == 0)
 		rc = tokenizer_add_tokens(t, &added, p->name, e);
 	if (rc == 0)
-		rc = read_marks(t, p, e);
+		rc = tokenizer_gguf_read_ends(t, p, e);
 	free(added.items);
 	return rc;
 }
 
-int tokenizer_open_parts(struct tokenizer **out, const struct tokenizer_parts *p, struct err *e)
+int tokenizer_open_gguf(struct tokenizer **out, const struct tokenizer_gguf *p, struct err *e)
 {
 	struct tokenizer *t = tokenizer_new();
-	int rc = t ? build(t, p, e) : -ENOMEM;
-	return tokenizer_built(out, t, rc, p->name, e);
+	int rc = t ? tokenizer_gguf_build(t, p, e) : -ENOMEM;
+	return tokenizer_finish(out, t, rc, p->name, e);
 }

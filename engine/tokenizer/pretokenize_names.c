@@ -2,7 +2,7 @@
  * published with, whether that one composes characters (NFC), and whether a word that is a token
  * is taken whole. A name that is not here is refused: a text that is split nearly right is wrong.
  */
-#include "engine/tokenizer/split_names.h"
+#include "engine/tokenizer/pretokenize.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -90,7 +90,7 @@ static const char *const SEED[] = {CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|
 						" ?[^\\s\\p{L}\\p{N}\\r\\n]+|" SPACES,
 				   NULL};
 
-static const struct split_name NAMES[] = {
+static const struct pretokenize_name NAMES[] = {
 	/* name, patterns, NFC, words that are tokens are taken whole, begins with bos */
 	{"gpt-2", GPT2, false, false, false},
 	{"phi-2", GPT2, false, false, false},
@@ -128,7 +128,7 @@ static const struct split_name NAMES[] = {
 	{"grok-2", QWEN2, false, false, false},
 };
 
-const struct split_name *split_name_find(const char *name)
+const struct pretokenize_name *pretokenize_find_name(const char *name)
 {
 	for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
 		if (strcmp(name, NAMES[i].name) == 0)

@@ -1,6 +1,6 @@
 /* A tokenizer from arrays: what GGUF files hold of one, without knowing how they do. */
-#ifndef MOEFS_ENGINE_TOKENIZER_TOKENIZER_PARTS_H
-#define MOEFS_ENGINE_TOKENIZER_TOKENIZER_PARTS_H
+#ifndef MOEFS_ENGINE_TOKENIZER_TOKENIZER_GGUF_H
+#define MOEFS_ENGINE_TOKENIZER_TOKENIZER_GGUF_H
 
 #include "cache/err.h"
 
@@ -9,7 +9,7 @@
 
 struct tokenizer;
 
-struct tokenizer_text { /* may be any bytes, with no end mark */
+struct tokenizer_gguf_text { /* may be any bytes, with no end mark */
 	const char *bytes;
 	size_t length;
 };
@@ -29,14 +29,14 @@ enum { SAID_NO, SAID_YES, NOT_SAID };
 enum { MARKED_ENDS = 4 };
 
 /* All borrowed. */
-struct tokenizer_parts {
+struct tokenizer_gguf {
 	const char *name;	 /* of the file, for errors */
 	const char *model, *pre; /* what kind of vocabulary; how text is split. NULL: not said */
-	const struct tokenizer_text *tokens; /* by id */
+	const struct tokenizer_gguf_text *tokens; /* by id */
 	size_t token_count;
-	const int32_t *kinds;		     /* [token_count]; NULL: all are normal */
-	const float *scores;		     /* [token_count], more is merged earlier; NULL: none */
-	const struct tokenizer_text *merges; /* "LEFT RIGHT", in order */
+	const int32_t *kinds; /* [token_count]; NULL: all are normal */
+	const float *scores;  /* [token_count], more is merged earlier; NULL: none */
+	const struct tokenizer_gguf_text *merges; /* "LEFT RIGHT", in order */
 	size_t merge_count;
 	int64_t bos, eos;	   /* ids; -1: not said */
 	int64_t ends[MARKED_ENDS]; /* of what else ends a turn; -1: none */
@@ -46,6 +46,6 @@ struct tokenizer_parts {
 /* Models are "gpt2" (bytes, merges, split as `pre` names it), "llama" (pieces by score) and
  * "gemma4" (pieces, merges). -ENOTSUP: another, or a `pre` that is not known, by name; -EINVAL:
  * parts that do not fit together. */
-int tokenizer_open_parts(struct tokenizer **out, const struct tokenizer_parts *p, struct err *e);
+int tokenizer_open_gguf(struct tokenizer **out, const struct tokenizer_gguf *p, struct err *e);
 
 #endif

@@ -1,6 +1,5 @@
-#include "engine/json/json_write.h"
-
-#include "engine/json/json_value.h"
+#include "engine/json/json.h"
+#include "engine/json/text_out.h"
 #include "engine/json/utf8.h"
 
 #include <stdio.h>
@@ -42,7 +41,7 @@ void text_out_free(struct text_out *o)
 	*o = (struct text_out){0};
 }
 
-static void write_escape(struct text_out *o, unsigned char c)
+static void text_out_escape(struct text_out *o, unsigned char c)
 {
 	static const char SHORT[] = "\"\"\\\\\bb\ff\nn\rr\tt";
 	char escape[8];
@@ -55,7 +54,7 @@ static void write_escape(struct text_out *o, unsigned char c)
 	text_out_add(o, escape, 6);
 }
 
-static void write_inside(struct text_out *o, const char *bytes, size_t n)
+static void text_out_escaped(struct text_out *o, const char *bytes, size_t n)
 {
 	size_t from = 0;
 	for (size_t i = 0; i < n; i++) {
@@ -63,18 +62,18 @@ static void write_inside(struct text_out *o, const char *bytes, size_t n)
 		if (c >= 0x20 && c != '"' && c != '\\')
 			continue;
 		text_out_add(o, bytes + from, i - from);
-		write_escape(o, c);
+		text_out_escape(o, c);
 		from = i + 1;
 	}
 	text_out_add(o, bytes + from, n - from);
 }
 
-void json_write_text(struct text_out *o, const char *bytes, size_t n)
+void text_out_json_text(struct text_out *o, const char *bytes, size_t n)
 {
 	text_out_add(o, "\"", 1);
 	for (size_t at = 0; at < n;) {
 		size_t valid = utf8_valid_length(bytes + at, n - at);
-		write_inside(o, bytes + at, valid);
+		text_out_escaped(o, bytes + at, valid);
 		at += valid;
 		if (at < n) {
 			text_out_string(o, "\xef\xbf\xbd"); /* U+FFFD */
@@ -84,8 +83,8 @@ void json_write_text(struct text_out *o, const char *bytes, size_t n)
 	text_out_add(o, "\"", 1);
 }
 
-/* As deep as the reader lets values lie within one another. */
-void json_write(struct text_out *o, const struct json *value)
+/* Recursion is bounded by JSON_DEPTH_MAX. */
+void text_out_json(struct text_out *o, const struct json *value)
 {
 	bool object = json_kind(value) == JSON_OBJECT;
 	const char *between = "";
@@ -98,7 +97,7 @@ void json_write(struct text_out *o, const struct json *value)
 		text_out_add(o, value->text, value->length);
 		return;
 	case JSON_TEXT:
-		json_write_text(o, value->text, value->length);
+		text_out_json_text(o, value->text, value->length);
 		return;
 	default:
 		break;
@@ -107,10 +106,10 @@ void json_write(struct text_out *o, const struct json *value)
 	for (const struct json *v = NULL; (v = json_next(value, v)); between = ", ") {
 		text_out_string(o, between);
 		if (object) {
-			json_write_text(o, v[-1].text, v[-1].length);
+			text_out_json_text(o, v[-1].text, v[-1].length);
 			text_out_string(o, ": ");
 		}
-		json_write(o, v);
+		text_out_json(o, v);
 	}
 	text_out_string(o, object ? "}" : "]");
 }
