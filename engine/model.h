@@ -104,7 +104,6 @@ void model_close(struct model *m);
 
 /* The name of the folder, of the model in a hub's cache, or of a GGUF file without its ending. */
 const char *model_name(const struct model *m);
-const char *model_directory(const struct model *m); /* or GGUF file; as given, made absolute */
 /* config.json as it is on disk, or what the keys of a GGUF file make of it; malloc'ed. Blocks. */
 int model_config(const struct model *m, char **text, size_t *length, struct timespec *modified,
 		 struct err *e);

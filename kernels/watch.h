@@ -171,13 +171,4 @@ static inline bool tc_quantise_row_watched(const struct kernels *k, uint8_t *pac
 	return k->tc_quantise_row(packed, norms, row, cols, bits);
 }
 
-static inline void tc_encode_watched(const struct kernels *k, uint8_t *packed, float *factor,
-				     const float *y, size_t groups, uint32_t bits)
-{
-	watch_read(y, groups * TQ_GROUP * sizeof *y);
-	watch_write(packed, groups * tq_group_bytes(bits));
-	watch_write(factor, groups * sizeof *factor);
-	k->tc_encode(packed, factor, y, groups, bits);
-}
-
 #endif

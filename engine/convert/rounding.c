@@ -92,11 +92,6 @@ void rounding_free(struct rounding *r)
 	free(r);
 }
 
-uint32_t rounding_block(const struct rounding *r)
-{
-	return (uint32_t)r->width;
-}
-
 void rounding_heed(struct rounding *r, const _Atomic bool *stop)
 {
 	r->stop = stop;

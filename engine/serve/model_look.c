@@ -101,11 +101,6 @@ const char *model_name(const struct model *m)
 	return m->id.name;
 }
 
-const char *model_directory(const struct model *m)
-{
-	return m->id.directory;
-}
-
 uint64_t model_max_prompt_bytes(const struct model *m)
 {
 	uint64_t bytes = (uint64_t)m->id.context * BYTES_PER_TOKEN;

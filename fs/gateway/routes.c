@@ -35,11 +35,6 @@ static const struct route rows[] = {
 /* clang-format on */
 enum { ROWS = sizeof rows / sizeof *rows };
 
-const struct route *route_row(unsigned i)
-{
-	return i < ROWS ? &rows[i] : NULL;
-}
-
 static bool has_path(const struct route *row, const char *path)
 {
 	size_t n = strlen(row->path);

@@ -23,7 +23,5 @@ struct route {
 const struct route *route_find(const char *method, const char *path, const struct route **other);
 /* Those that a path can be asked by, as an Allow header lists them. */
 void route_methods(const char *path, char *methods, size_t size);
-/* Row after row, NULL after the last. */
-const struct route *route_row(unsigned i);
 
 #endif
