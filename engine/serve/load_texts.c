@@ -30,7 +30,7 @@ static int sum_file(const struct model *m, size_t i, uint64_t *sum, struct err *
 	enum { MOST = 512 << 20 }; /* who reads one has a bound of its own */
 	char *text, *path = source_file_path(m->id.directory, files[i].name);
 	size_t length;
-	int failed = path ? read_whole_file(&text, &length, path, MOST, e)
+	int failed = path ? json_read_file(&text, &length, path, MOST, e)
 			  : err_set(e, ENOMEM, "out of memory for the name of a file");
 	free(path);
 	*sum = 0; /* there is none */
