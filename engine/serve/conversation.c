@@ -65,7 +65,7 @@ int conversation_set_tools(struct conversation *c, const char *text, size_t n, s
 	struct document read = {0};
 	int rc = document_parse(&read, text, n, "tools.json", e);
 	if (rc == 0 && read.json)
-		rc = tools_check(read.json, e);
+		rc = message_check_tools(read.json, e);
 	return document_replace(&c->tools, &read, rc);
 }
 

@@ -9,7 +9,7 @@
 
 #include "engine/serve/params.h"
 #include "engine/template/chat_template.h"
-#include "engine/template/message_list.h"
+#include "engine/template/chat_messages.h"
 
 enum { DOCUMENT_BYTES_MAX = 4 << 20 };
 

@@ -13,7 +13,7 @@
 #include "engine/serve/logprobs.h"
 #include "engine/serve/params.h"
 #include "engine/serve/score.h"
-#include "engine/template/messages.h"
+#include "engine/template/chat_messages.h"
 #include "engine/tokenizer/token.h"
 
 struct session;

@@ -34,7 +34,7 @@ void chat_template_close(struct chat_template *c)
 }
 
 /* Whether a text is one token, control or not. */
-static bool is_token(const struct tokenizer *t, const char *text)
+static bool chat_is_token(const struct tokenizer *t, const char *text)
 {
 	struct token_list ids = {0};
 	struct err ignored = {0};
@@ -49,8 +49,8 @@ int chat_template_open_text(struct chat_template **out, const char *text, const 
 {
 	bool chatml = !text && !with_tools;
 	int rc = 0;
-	bool ends = is_token(t, "<|im_end|>");
-	if (chatml && !(is_token(t, "<|im_start|>") && ends))
+	bool ends = chat_is_token(t, "<|im_end|>");
+	if (chatml && !(chat_is_token(t, "<|im_start|>") && ends))
 		return err_set(
 			e, ENODATA,
 			"the model has no chat template, and its tokenizer no <|im_start|> to "
@@ -83,7 +83,7 @@ int chat_template_open_text(struct chat_template **out, const char *text, const 
 /* ---- what a directory has ---- */
 
 /* The template of a list by its name; NULL: none. */
-static const char *named_template(const struct json *list, const char *name)
+static const char *chat_named_template(const struct json *list, const char *name)
 {
 	for (const struct json *v = NULL; (v = json_next(list, v));) {
 		size_t n, text_n;
@@ -96,8 +96,8 @@ static const char *named_template(const struct json *list, const char *name)
 	return NULL;
 }
 
-static int open_config(struct chat_template **out, const char *directory, const struct tokenizer *t,
-		       struct err *e)
+static int chat_open_config(struct chat_template **out, const char *directory,
+			    const struct tokenizer *t, struct err *e)
 {
 	char *path;
 	struct json *config = NULL;
@@ -113,8 +113,8 @@ static int open_config(struct chat_template **out, const char *directory, const 
 		rc = 0;
 	rc = rc < 0 ? err_set(e, own.code, "%s", own.text)
 	     : json_kind(value) == JSON_LIST
-		     ? chat_template_open_text(out, named_template(value, "default"),
-					       named_template(value, "tool_use"),
+		     ? chat_template_open_text(out, chat_named_template(value, "default"),
+					       chat_named_template(value, "tool_use"),
 					       "tokenizer_config.json chat_template", t, e)
 		     : chat_template_open_text(out, text, NULL,
 					       "tokenizer_config.json chat_template", t, e);
@@ -134,7 +134,7 @@ int chat_template_open(struct chat_template **out, const char *directory, const 
 	int rc = json_read_file(&text, &n, path, TEMPLATE_BYTES_MAX, &own);
 	free(path);
 	if (rc == -ENOENT)
-		return open_config(out, directory, t, e);
+		return chat_open_config(out, directory, t, e);
 	if (rc < 0)
 		return err_set(e, own.code, "%s", own.text);
 	if (strlen(text) != n)
@@ -200,7 +200,8 @@ int chat_variables_check(const struct json *variables, struct err *e)
 	return 0;
 }
 
-static void write_token(struct text_out *o, const struct tokenizer *t, const char *name, int64_t id)
+static void chat_write_token(struct text_out *o, const struct tokenizer *t, const char *name,
+			     int64_t id)
 {
 	size_t n;
 	if (id < 0)
@@ -211,8 +212,8 @@ static void write_token(struct text_out *o, const struct tokenizer *t, const cha
 	text_out_json_text(o, text, n);
 }
 
-static void write_variables(struct text_out *o, const struct chat_template *c,
-			    const struct chat_input *in)
+static void chat_write_variables(struct text_out *o, const struct chat_template *c,
+				 const struct chat_input *in)
 {
 	text_out_string(o, "{\"messages\": ");
 	messages_for_template(in->messages, o);
@@ -225,14 +226,14 @@ static void write_variables(struct text_out *o, const struct chat_template *c,
 		text_out_string(o, ": ");
 		text_out_json(o, v);
 	}
-	write_token(o, c->tokenizer, "\"bos_token\": ", tokenizer_bos(c->tokenizer));
-	write_token(o, c->tokenizer, "\"eos_token\": ", tokenizer_eos(c->tokenizer));
+	chat_write_token(o, c->tokenizer, "\"bos_token\": ", tokenizer_bos(c->tokenizer));
+	chat_write_token(o, c->tokenizer, "\"eos_token\": ", tokenizer_eos(c->tokenizer));
 	text_out_string(o, in->answer ? ", \"add_generation_prompt\": true}"
 				      : ", \"add_generation_prompt\": false}");
 }
 
 /* Where a byte came from becomes what it may spell. */
-static void rights_of(struct template_text *text)
+static void chat_set_rights(struct template_text *text)
 {
 	static const uint8_t RIGHTS[] = {
 		[FROM_TEMPLATE] = MAY_ALL, [FROM_TEXT] = MAY_TEXT, [FROM_ASSISTANT] = MAY_MARKS};
@@ -246,7 +247,7 @@ int chat_render(const struct chat_template *c, const struct chat_input *in,
 	struct text_out written = {0};
 	struct json *variables;
 	bool tools = json_count(in->tools) > 0 && c->with_tools;
-	write_variables(&written, c, in);
+	chat_write_variables(&written, c, in);
 	int rc = written.failed ? err_set(e, ENOMEM, "no memory for the conversation's text") : 0;
 	if (rc == 0)
 		rc = json_parse_text(&variables, written.bytes, written.n, "the conversation", e);
@@ -256,7 +257,7 @@ int chat_render(const struct chat_template *c, const struct chat_input *in,
 	rc = template_render(tools ? c->with_tools : c->plain, variables, in->clock, stop, out, e);
 	json_free(variables);
 	if (rc == 0)
-		rights_of(out);
+		chat_set_rights(out);
 	return rc;
 }
 

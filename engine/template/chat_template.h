@@ -8,7 +8,7 @@
 #ifndef MOEFS_ENGINE_TEMPLATE_CHAT_TEMPLATE_H
 #define MOEFS_ENGINE_TEMPLATE_CHAT_TEMPLATE_H
 
-#include "engine/template/messages.h"
+#include "engine/template/chat_messages.h"
 #include "engine/answer/split_forms.h"
 #include "engine/template/template.h"
 #include "engine/tokenizer/tokenizer.h"

@@ -1,8 +1,8 @@
 #include "engine/template/template.h"
 
 #include "engine/template/template_call.h"
-#include "engine/template/template_run.h"
-#include "engine/template/template_tree.h"
+#include "engine/template/template_eval.h"
+#include "engine/template/template_parse.h"
 #include "engine/json/utf8.h"
 
 #include <errno.h>
@@ -12,21 +12,21 @@
 struct template
 {
 	char *source;
-	struct run memory; /* what the tree lies in; nothing is run in it */
-	struct node *tree;
+	struct template_run memory; /* what the tree lies in; nothing is run in it */
+	struct template_node *tree;
 };
 
 void template_close(struct template *t)
 {
 	if (!t)
 		return;
-	run_free(&t->memory);
+	template_free_memory(&t->memory);
 	free(t->source);
 	free(t);
 }
 
 /* All ends of lines as \n, and not one more at the end. */
-static size_t copy_source(char *to, const char *text, size_t n)
+static size_t template_copy_source(char *to, const char *text, size_t n)
 {
 	size_t used = 0;
 	for (size_t i = 0; i < n; i++) {
@@ -59,11 +59,11 @@ int template_open(struct template **out, const char *text, size_t n, const char 
 	struct err own = {0};
 	memset(source, 0, n + 4);
 	t->source = source;
-	t->memory = (struct run){.name = name,
-				 .e = &own,
-				 .memory_left = TEMPLATE_MEMORY_MAX,
-				 .work_left = TEMPLATE_WORK_MAX};
-	t->tree = template_parse(&t->memory, source, copy_source(source, text, n));
+	t->memory = (struct template_run){.name = name,
+					  .e = &own,
+					  .memory_left = TEMPLATE_MEMORY_MAX,
+					  .work_left = TEMPLATE_WORK_MAX};
+	t->tree = template_parse(&t->memory, source, template_copy_source(source, text, n));
 	t->memory.e = NULL;
 	if (!t->memory.failed) {
 		*out = t;
@@ -73,15 +73,15 @@ int template_open(struct template **out, const char *text, size_t n, const char 
 	return err_set(e, own.code, "%s", own.text);
 }
 
-static bool reads(const struct node *n, const char *variable, size_t length)
+static bool template_tree_reads(const struct template_node *n, const char *variable, size_t length)
 {
 	for (; n; n = n->next) {
-		const struct node *children[] = {n->a, n->b, n->c, n->d, n->e};
+		const struct template_node *children[] = {n->a, n->b, n->c, n->d, n->e};
 		if (n->kind == N_NAME && n->name_n == length &&
 		    memcmp(n->name, variable, length) == 0)
 			return true;
 		for (size_t i = 0; i < sizeof children / sizeof *children; i++)
-			if (reads(children[i], variable, length))
+			if (template_tree_reads(children[i], variable, length))
 				return true;
 	}
 	return false;
@@ -89,13 +89,13 @@ static bool reads(const struct node *n, const char *variable, size_t length)
 
 bool template_reads(const struct template *t, const char *variable)
 {
-	return reads(t->tree, variable, strlen(variable));
+	return template_tree_reads(t->tree, variable, strlen(variable));
 }
 
 /* ---- rendering ---- */
 
 /* What the model wrote is told from what others did; names of tokens are the template's to use. */
-static struct value message(struct run *r, const struct json *m)
+static struct value template_message(struct template_run *r, const struct json *m)
 {
 	size_t n;
 	const char *role = json_bytes(json_find(m, "role"), &n);
@@ -103,7 +103,7 @@ static struct value message(struct run *r, const struct json *m)
 	return value_of_json(r, m, assistant ? FROM_ASSISTANT : FROM_TEXT);
 }
 
-static struct value variable(struct run *r, const struct json *v)
+static struct value template_variable(struct template_run *r, const struct json *v)
 {
 	const char *key = json_key(v);
 	size_t n = strlen(key);
@@ -112,28 +112,29 @@ static struct value variable(struct run *r, const struct json *v)
 		return value_of_json(r, v, token ? FROM_TEMPLATE : FROM_TEXT);
 	struct value list = value_list(r, V_LIST);
 	for (const struct json *m = NULL; !r->failed && (m = json_next(v, m));)
-		list_append(r, list.list, message(r, m));
+		value_append(r, list.list, template_message(r, m));
 	return list;
 }
 
-static struct value variables_of(struct run *r, const struct json *variables)
+static struct value template_variables(struct template_run *r, const struct json *variables)
 {
 	struct value dict = value_dict(r, V_DICT);
 	for (const struct json *v = NULL; !r->failed && (v = json_next(variables, v));)
-		dict_put(r, dict.dict,
-			 value_text(r, json_key(v), strlen(json_key(v)), FROM_TEMPLATE),
-			 variable(r, v));
+		value_dict_put(r, dict.dict,
+			       value_text(r, json_key(v), strlen(json_key(v)), FROM_TEMPLATE),
+			       template_variable(r, v));
 	return dict;
 }
 
-static int hand_over(struct run *r, const struct writer *w, struct template_text *out)
+static int template_hand_over(struct template_run *r, const struct writer *w,
+			      struct template_text *out)
 {
 	if (w->n > TEMPLATE_OUTPUT_MAX)
-		run_fail(r, EFBIG, "it renders to %zu bytes, more than %d", w->n,
-			 TEMPLATE_OUTPUT_MAX);
+		template_fail(r, EFBIG, "it renders to %zu bytes, more than %d", w->n,
+			      TEMPLATE_OUTPUT_MAX);
 	char *bytes = r->failed ? NULL : malloc(2 * w->n + 1);
 	if (!bytes)
-		run_fail(r, ENOMEM, "no memory for %zu bytes", w->n);
+		template_fail(r, ENOMEM, "no memory for %zu bytes", w->n);
 	if (r->failed)
 		return -r->e->code;
 	if (w->n > 0) {
@@ -148,19 +149,19 @@ int template_render(const struct template *t, const struct json *variables, cons
 		    const _Atomic bool *stop, struct template_text *out, struct err *e)
 {
 	struct err own = {0};
-	struct run r = {.name = t->memory.name,
-			.e = &own,
-			.memory_left = TEMPLATE_MEMORY_MAX,
-			.work_left = TEMPLATE_WORK_MAX,
-			.stop = stop,
-			.clock = clock,
-			.language = &TEMPLATE_LANGUAGE};
+	struct template_run r = {.name = t->memory.name,
+				 .e = &own,
+				 .memory_left = TEMPLATE_MEMORY_MAX,
+				 .work_left = TEMPLATE_WORK_MAX,
+				 .stop = stop,
+				 .clock = clock,
+				 .language = &TEMPLATE_LANGUAGE};
 	struct writer w = {0};
-	struct value given = variables_of(&r, variables);
+	struct value given = template_variables(&r, variables);
 	if (!r.failed)
 		template_run(&r, t->tree, given.dict, &w);
-	int rc = hand_over(&r, &w, out);
-	run_free(&r);
+	int rc = template_hand_over(&r, &w, out);
+	template_free_memory(&r);
 	return rc < 0 ? err_set(e, own.code, "%s", own.text) : 0;
 }
 

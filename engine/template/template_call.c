@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-const struct function *function_find(const struct function *table, const char *name, size_t n)
+const struct function *call_find(const struct function *table, const char *name, size_t n)
 {
 	for (; table->name; table++)
 		if (strlen(table->name) == n && memcmp(table->name, name, n) == 0)
@@ -12,7 +12,7 @@ const struct function *function_find(const struct function *table, const char *n
 }
 
 /* The place of a parameter; -1: there is none of that name. */
-static int parameter_of(const struct function *f, const struct named_value *v)
+static int call_parameter(const struct function *f, const struct named_value *v)
 {
 	for (int i = 0; i < PARAMETERS_MAX && f->parameters[i]; i++)
 		if (strlen(f->parameters[i]) == v->n &&
@@ -21,73 +21,73 @@ static int parameter_of(const struct function *f, const struct named_value *v)
 	return -1;
 }
 
-struct value function_call(struct run *r, const struct function *f, const struct value *self,
-			   const struct arguments *args)
+struct value call_function(struct template_run *r, const struct function *f,
+			   const struct value *self, const struct call_arguments *args)
 {
 	const struct value *a[PARAMETERS_MAX] = {NULL};
 	size_t count = 0;
-	if (!run_work(r, 1))
+	if (!template_work(r, 1))
 		return NONE;
 	if (f->call_any)
 		return f->call_any(r, self, args);
 	while (count < PARAMETERS_MAX && f->parameters[count])
 		count++;
 	if (args->count > count)
-		return run_fail(r, EINVAL, "%s takes at most %zu arguments", f->name, count);
+		return template_fail(r, EINVAL, "%s takes at most %zu arguments", f->name, count);
 	for (size_t i = 0; i < args->count; i++)
 		a[i] = &args->items[i];
 	for (size_t i = 0; i < args->named_count; i++) {
-		int place = parameter_of(f, &args->named[i]);
+		int place = call_parameter(f, &args->named[i]);
 		if (place < 0 || a[place])
-			return run_fail(r, EINVAL, "%s cannot take the argument %.*s", f->name,
-					(int)args->named[i].n, args->named[i].name);
+			return template_fail(r, EINVAL, "%s cannot take the argument %.*s", f->name,
+					     (int)args->named[i].n, args->named[i].name);
 		a[place] = &args->named[i].value;
 	}
 	for (size_t i = 0; i < f->least; i++)
 		if (!a[i])
-			return run_fail(r, EINVAL, "%s lacks the argument %s", f->name,
-					f->parameters[i]);
+			return template_fail(r, EINVAL, "%s lacks the argument %s", f->name,
+					     f->parameters[i]);
 	return f->call(r, self, a);
 }
 
-struct value filter_call(struct run *r, const char *name, size_t n, const struct value *self,
-			 const struct arguments *args)
+struct value call_filter(struct template_run *r, const char *name, size_t n,
+			 const struct value *self, const struct call_arguments *args)
 {
-	const struct function *f = function_find(r->language->filters, name, n);
+	const struct function *f = call_find(r->language->filters, name, n);
 	if (!f)
-		f = function_find(r->language->list_filters, name, n);
-	return f ? function_call(r, f, self, args)
-		 : run_fail(r, EINVAL, "no filter \"%.*s\" is known here", (int)n, name);
+		f = call_find(r->language->list_filters, name, n);
+	return f ? call_function(r, f, self, args)
+		 : template_fail(r, EINVAL, "no filter \"%.*s\" is known here", (int)n, name);
 }
 
-struct value test_call(struct run *r, const char *name, size_t n, const struct value *self,
-		       const struct arguments *args)
+struct value call_test(struct template_run *r, const char *name, size_t n, const struct value *self,
+		       const struct call_arguments *args)
 {
-	const struct function *f = function_find(r->language->tests, name, n);
-	return f ? function_call(r, f, self, args)
-		 : run_fail(r, EINVAL, "no test \"%.*s\" is known here", (int)n, name);
+	const struct function *f = call_find(r->language->tests, name, n);
+	return f ? call_function(r, f, self, args)
+		 : template_fail(r, EINVAL, "no test \"%.*s\" is known here", (int)n, name);
 }
 
-int64_t integer_or(struct run *r, const struct value *v, int64_t fallback)
+int64_t call_integer_or(struct template_run *r, const struct value *v, int64_t fallback)
 {
 	if (!v || v->kind == V_NONE)
 		return fallback;
 	if (v->kind == V_BOOL)
 		return v->truth;
 	if (v->kind != V_INT)
-		run_fail(r, EINVAL, "%s where an integer should be", value_type_name(v));
+		template_fail(r, EINVAL, "%s where an integer should be", value_type_name(v));
 	return v->kind == V_INT ? v->integer : fallback;
 }
 
-bool truth_or(const struct value *v, bool fallback)
+bool call_truth_or(const struct value *v, bool fallback)
 {
 	return v ? value_truth(v) : fallback;
 }
 
-bool must_be_text(struct run *r, const struct value *v, struct value *text)
+bool call_text_argument(struct template_run *r, const struct value *v, struct value *text)
 {
 	*text = v->kind == V_UNDEFINED ? value_literal("") : *v;
 	if (text->kind != V_TEXT)
-		run_fail(r, EINVAL, "%s where a text should be", value_type_name(v));
+		template_fail(r, EINVAL, "%s where a text should be", value_type_name(v));
 	return !r->failed;
 }

@@ -1,10 +1,8 @@
-/* Filters of texts, numbers and any value; those of lists are in template_list_filters.c. */
-#include "engine/template/template_access.h"
-#include "engine/template/template_call.h"
-#include "engine/template/template_operators.h"
-#include "engine/template/template_print.h"
-#include "engine/template/template_texts.h"
+/* The filters ({{ value | filter }}). Each is a row of a table at the end of its section. */
 #include "engine/json/utf8.h"
+#include "engine/template/template_operators.h"
+#include "engine/template/template_call.h"
+#include "engine/template/template_text.h"
 
 #include <errno.h>
 #include <math.h>
@@ -14,124 +12,135 @@
 /* ---- texts ---- */
 
 /* Python's str of anything; a mark as HTML stays. */
-static struct value string(struct run *r, const struct value *v, const struct value *const *a)
+static struct value filter_string(struct template_run *r, const struct value *v,
+				  const struct value *const *a)
 {
 	(void)a;
-	return value_string(r, v);
+	return text_of(r, v);
 }
 
-static struct value trim(struct run *r, const struct value *v, const struct value *const *a)
+static struct value filter_trim(struct template_run *r, const struct value *v,
+				const struct value *const *a)
 {
-	struct value text = value_string(r, v), set;
+	struct value text = text_of(r, v), set;
 	if (r->failed || !a[0] || a[0]->kind == V_NONE)
 		return r->failed ? NONE : text_strip(r, &text, NULL, AT_START | AT_END);
-	return must_be_text(r, a[0], &set) ? text_strip(r, &text, &set, AT_START | AT_END) : NONE;
+	return call_text_argument(r, a[0], &set) ? text_strip(r, &text, &set, AT_START | AT_END)
+						 : NONE;
 }
 
-#define IN_CASE(name, to)                                              \
-	static struct value name(struct run *r, const struct value *v, \
-				 const struct value *const *a)         \
-	{                                                              \
-		(void)a;                                               \
-		struct value text = value_string(r, v);                \
-		return r->failed ? NONE : text_in_case(r, &text, to);  \
+#define IN_CASE(name, to)                                                       \
+	static struct value name(struct template_run *r, const struct value *v, \
+				 const struct value *const *a)                  \
+	{                                                                       \
+		(void)a;                                                        \
+		struct value text = text_of(r, v);                              \
+		return r->failed ? NONE : text_in_case(r, &text, to);           \
 	}
-IN_CASE(lower, LOWER)
-IN_CASE(upper, UPPER)
-IN_CASE(title, TITLE)
-IN_CASE(capitalize, CAPITAL)
+IN_CASE(filter_lower, LOWER)
+IN_CASE(filter_upper, UPPER)
+IN_CASE(filter_title, TITLE)
+IN_CASE(filter_capitalize, CAPITAL)
 
-static struct value replace(struct run *r, const struct value *v, const struct value *const *a)
+static struct value filter_replace(struct template_run *r, const struct value *v,
+				   const struct value *const *a)
 {
-	struct value text = value_string(r, v), old = value_string(r, a[0]),
-		     new = value_string(r, a[1]);
-	return r->failed ? NONE : text_replace(r, &text, &old, &new, integer_or(r, a[2], -1));
+	struct value text = text_of(r, v), old = text_of(r, a[0]), new = text_of(r, a[1]);
+	return r->failed ? NONE : text_replace(r, &text, &old, &new, call_integer_or(r, a[2], -1));
 }
 
-static struct value safe(struct run *r, const struct value *v, const struct value *const *a)
+static struct value filter_safe(struct template_run *r, const struct value *v,
+				const struct value *const *a)
 {
 	(void)a;
-	struct value text = value_string(r, v);
+	struct value text = text_of(r, v);
 	text.safe = true;
 	return text;
 }
 
-static struct value escape(struct run *r, const struct value *v, const struct value *const *a)
+static struct value filter_escape(struct template_run *r, const struct value *v,
+				  const struct value *const *a)
 {
 	(void)a;
-	return escape_html(r, v);
+	return text_escape_html(r, v);
 }
 
 /* Lines but the first, and but empty ones, further to the right. */
-static struct value indent(struct run *r, const struct value *v, const struct value *const *a)
+static struct value filter_indent(struct template_run *r, const struct value *v,
+				  const struct value *const *a)
 {
-	struct value text = value_string(r, v), by;
+	struct value text = text_of(r, v), by;
 	struct writer w = {0}, margin = {0};
-	bool first = truth_or(a[1], false), blank = truth_or(a[2], false);
+	bool first = call_truth_or(a[1], false), blank = call_truth_or(a[2], false);
 	if (a[0] && a[0]->kind == V_TEXT)
-		print_value(r, &margin, a[0]);
+		text_print(r, &margin, a[0]);
 	else
-		for (int64_t i = integer_or(r, a[0], 4); i > 0 && !r->failed; i--)
-			write_text(r, &margin, " ");
-	by = write_done(r, &margin);
+		for (int64_t i = call_integer_or(r, a[0], 4); i > 0 && !r->failed; i--)
+			value_write_text(r, &margin, " ");
+	by = value_written(r, &margin);
 	for (size_t at = 0; !r->failed && at <= text.n;) {
 		const char *end = memchr(text.text.bytes + at, '\n', text.n - at);
 		size_t to = end ? (size_t)(end - text.text.bytes) : text.n;
 		if ((at > 0 || first) && (blank || to > at))
-			print_value(r, &w, &by);
+			text_print(r, &w, &by);
 		to += end != NULL;
-		write_bytes(r, &w, text.text.bytes + at, text.text.from + at, to - at);
+		value_write_bytes(r, &w, text.text.bytes + at, text.text.from + at, to - at);
 		at = end ? to : text.n + 1;
 	}
-	return write_done(r, &w);
+	return value_written(r, &w);
 }
 
 /* The arguments of json.dumps, but that ensure_ascii comes first. */
-static struct value tojson(struct run *r, const struct value *v, const struct value *const *a)
+static struct value filter_tojson(struct template_run *r, const struct value *v,
+				  const struct value *const *a)
 {
-	struct json_style style = {
-		.indent = -1, .ascii = truth_or(a[0], false), .sort_keys = truth_or(a[3], false)};
+	struct json_style style = {.indent = -1,
+				   .ascii = call_truth_or(a[0], false),
+				   .sort_keys = call_truth_or(a[3], false)};
 	if (a[1] && a[1]->kind != V_NONE)
-		style.indent = integer_or(r, a[1], 0);
+		style.indent = call_integer_or(r, a[1], 0);
 	if (style.indent > 64)
-		run_fail(r, EINVAL, "JSON indented by more than 64 spaces");
+		template_fail(r, EINVAL, "JSON indented by more than 64 spaces");
 	if (a[2] && a[2]->kind != V_NONE) {
 		bool two =
 			(a[2]->kind == V_TUPLE || a[2]->kind == V_LIST) && a[2]->list->count == 2;
 		if (!two)
-			return run_fail(r, EINVAL, "separators of JSON are two texts");
+			return template_fail(r, EINVAL, "separators of JSON are two texts");
 		style.item_separator = &a[2]->list->items[0];
 		style.key_separator = &a[2]->list->items[1];
 	}
-	return r->failed ? NONE : value_to_json(r, v, &style);
+	return r->failed ? NONE : text_to_json(r, v, &style);
 }
 
 /* ---- numbers ---- */
 
-static struct value absolute(struct run *r, const struct value *v, const struct value *const *a)
+static struct value filter_absolute(struct template_run *r, const struct value *v,
+				    const struct value *const *a)
 {
 	(void)a;
 	if (v->kind == V_FLOAT)
 		return value_float(fabs(v->number));
 	if (v->kind == V_INT && v->integer < 0)
-		return negate(r, v);
+		return operator_negate(r, v);
 	return v->kind == V_INT || v->kind == V_BOOL
 		       ? value_int(v->kind == V_BOOL ? v->truth : v->integer)
-		       : run_fail(r, EINVAL, "%s has no absolute value", value_type_name(v));
+		       : template_fail(r, EINVAL, "%s has no absolute value", value_type_name(v));
 }
 
 /* Half to even, as Python rounds. */
-static struct value round_to(struct run *r, const struct value *v, const struct value *const *a)
+static struct value filter_round(struct template_run *r, const struct value *v,
+				 const struct value *const *a)
 {
-	double scale = pow(10, (double)integer_or(r, a[0], 0)), x = value_as_double(v);
+	double scale = pow(10, (double)call_integer_or(r, a[0], 0)), x = value_as_double(v);
 	if (!value_is_number(v))
-		return run_fail(r, EINVAL, "%s cannot be rounded", value_type_name(v));
-	if (!a[1] || text_is(a[1], "common"))
+		return template_fail(r, EINVAL, "%s cannot be rounded", value_type_name(v));
+	if (!a[1] || value_is_text(a[1], "common"))
 		return value_float(nearbyint(x * scale) / scale);
-	return value_float((text_is(a[1], "ceil") ? ceil(x * scale) : floor(x * scale)) / scale);
+	return value_float((value_is_text(a[1], "ceil") ? ceil(x * scale) : floor(x * scale)) /
+			   scale);
 }
 
-static bool parse_float(struct run *r, const struct value *text, double *out)
+static bool filter_parse_float(struct template_run *r, const struct value *text, double *out)
 {
 	struct value inside = text_strip(r, text, NULL, AT_START | AT_END);
 	char digits[400], *end;
@@ -143,96 +152,471 @@ static bool parse_float(struct run *r, const struct value *text, double *out)
 	return *end == '\0' && !strpbrk(digits, "xXpP");
 }
 
-static struct value whole(double number, int64_t otherwise)
+static struct value filter_whole(double number, int64_t otherwise)
 {
 	bool fits = number > -9e18 && number < 9e18;
 	return value_int(fits ? (int64_t)number : otherwise);
 }
 
-static struct value integer(struct run *r, const struct value *v, const struct value *const *a)
+static struct value filter_integer(struct template_run *r, const struct value *v,
+				   const struct value *const *a)
 {
-	int64_t otherwise = integer_or(r, a[0], 0), base = integer_or(r, a[1], 10), result;
+	int64_t otherwise = call_integer_or(r, a[0], 0), base = call_integer_or(r, a[1], 10),
+		result;
 	double number;
 	if (v->kind == V_INT || v->kind == V_BIG)
 		return *v;
 	if (v->kind == V_BOOL)
 		return value_int(v->truth);
 	if (v->kind == V_FLOAT)
-		return whole(v->number, otherwise);
+		return filter_whole(v->number, otherwise);
 	if (v->kind != V_TEXT || base < 2 || base > 36)
 		return value_int(otherwise);
 	if (text_as_integer(r, v, (int)base, &result))
 		return value_int(result);
-	return parse_float(r, v, &number) ? whole(number, otherwise) : value_int(otherwise);
+	return filter_parse_float(r, v, &number) ? filter_whole(number, otherwise)
+						 : value_int(otherwise);
 }
 
-static struct value number(struct run *r, const struct value *v, const struct value *const *a)
+static struct value filter_number(struct template_run *r, const struct value *v,
+				  const struct value *const *a)
 {
 	double result = a[0] ? value_as_double(a[0]) : 0;
 	if (value_is_number(v))
 		return value_float(value_as_double(v));
 	if (v->kind == V_TEXT)
-		(void)parse_float(r, v, &result);
+		(void)filter_parse_float(r, v, &result);
 	return value_float(result);
 }
 
 /* ---- any value ---- */
 
-static struct value otherwise(struct run *r, const struct value *v, const struct value *const *a)
+static struct value filter_default(struct template_run *r, const struct value *v,
+				   const struct value *const *a)
 {
 	(void)r;
-	if (v->kind != V_UNDEFINED && (value_truth(v) || !truth_or(a[1], false)))
+	if (v->kind != V_UNDEFINED && (value_truth(v) || !call_truth_or(a[1], false)))
 		return *v;
 	return a[0] ? *a[0] : value_literal("");
 }
 
-static struct value length(struct run *r, const struct value *v, const struct value *const *a)
+static struct value filter_length(struct template_run *r, const struct value *v,
+				  const struct value *const *a)
 {
 	(void)a;
-	run_work(r, v->kind == V_TEXT ? 1 + v->n / 64 : 1);
+	template_work(r, v->kind == V_TEXT ? 1 + v->n / 64 : 1);
 	switch (v->kind) {
 	case V_UNDEFINED:
 		return value_int(0);
 	case V_TEXT:
-		return value_int((int64_t)text_length(v));
+		return value_int((int64_t)value_text_length(v));
 	case V_LIST:
 	case V_TUPLE:
 		return value_int((int64_t)v->list->count);
 	case V_DICT:
 		return value_int((int64_t)v->dict->count);
 	default:
-		return run_fail(r, EINVAL, "%s has no length", value_type_name(v));
+		return template_fail(r, EINVAL, "%s has no length", value_type_name(v));
 	}
 }
 
-static struct value attr(struct run *r, const struct value *v, const struct value *const *a)
+static struct value filter_attr(struct template_run *r, const struct value *v,
+				const struct value *const *a)
 {
 	struct value name;
-	return must_be_text(r, a[0], &name) ? value_attribute(r, v, name.text.bytes, name.n) : NONE;
+	return call_text_argument(r, a[0], &name)
+		       ? operator_attribute(r, v, name.text.bytes, name.n)
+		       : NONE;
 }
 
 const struct function TEMPLATE_FILTERS[] = {
-	{.name = "string", .call = string},
-	{.name = "trim", .call = trim, .parameters = {"chars"}},
-	{.name = "lower", .call = lower},
-	{.name = "upper", .call = upper},
-	{.name = "title", .call = title},
-	{.name = "capitalize", .call = capitalize},
-	{.name = "replace", .call = replace, .parameters = {"old", "new", "count"}, .least = 2},
-	{.name = "safe", .call = safe},
-	{.name = "escape", .call = escape},
-	{.name = "e", .call = escape},
-	{.name = "indent", .call = indent, .parameters = {"width", "first", "blank"}},
+	{.name = "string", .call = filter_string},
+	{.name = "trim", .call = filter_trim, .parameters = {"chars"}},
+	{.name = "lower", .call = filter_lower},
+	{.name = "upper", .call = filter_upper},
+	{.name = "title", .call = filter_title},
+	{.name = "capitalize", .call = filter_capitalize},
+	{.name = "replace",
+	 .call = filter_replace,
+	 .parameters = {"old", "new", "count"},
+	 .least = 2},
+	{.name = "safe", .call = filter_safe},
+	{.name = "escape", .call = filter_escape},
+	{.name = "e", .call = filter_escape},
+	{.name = "indent", .call = filter_indent, .parameters = {"width", "first", "blank"}},
 	{.name = "tojson",
-	 .call = tojson,
+	 .call = filter_tojson,
 	 .parameters = {"ensure_ascii", "indent", "separators", "sort_keys"}},
-	{.name = "abs", .call = absolute},
-	{.name = "round", .call = round_to, .parameters = {"precision", "method"}},
-	{.name = "int", .call = integer, .parameters = {"default", "base"}},
-	{.name = "float", .call = number, .parameters = {"default"}},
-	{.name = "default", .call = otherwise, .parameters = {"default_value", "boolean"}},
-	{.name = "d", .call = otherwise, .parameters = {"default_value", "boolean"}},
-	{.name = "length", .call = length},
-	{.name = "count", .call = length},
-	{.name = "attr", .call = attr, .parameters = {"name"}, .least = 1},
+	{.name = "abs", .call = filter_absolute},
+	{.name = "round", .call = filter_round, .parameters = {"precision", "method"}},
+	{.name = "int", .call = filter_integer, .parameters = {"default", "base"}},
+	{.name = "float", .call = filter_number, .parameters = {"default"}},
+	{.name = "default", .call = filter_default, .parameters = {"default_value", "boolean"}},
+	{.name = "d", .call = filter_default, .parameters = {"default_value", "boolean"}},
+	{.name = "length", .call = filter_length},
+	{.name = "count", .call = filter_length},
+	{.name = "attr", .call = filter_attr, .parameters = {"name"}, .least = 1},
+	{.name = NULL}};
+
+/* ---- filters of lists and objects ---- */
+
+/* A path of keys: "a.b.0"; what is missing is `fallback`, where there is one. */
+static struct value filter_by_path(struct template_run *r, const struct value *v,
+				   const struct value *path, const struct value *fallback)
+{
+	struct value at = *v;
+	if (path->kind != V_TEXT)
+		return operator_item(r, v, path);
+	for (size_t i = 0; i <= path->n && !r->failed;) {
+		const char *dot = memchr(path->text.bytes + i, '.', path->n - i);
+		size_t end = dot ? (size_t)(dot - path->text.bytes) : path->n;
+		struct value key = value_text_slice(path, i, end);
+		int64_t place;
+		if (text_as_integer(r, &key, 10, &place))
+			key = value_int(place);
+		at = operator_item(r, &at, &key);
+		if (at.kind == V_UNDEFINED && fallback)
+			return *fallback;
+		i = end + 1;
+	}
+	return at;
+}
+
+/* ---- lists ---- */
+
+static struct value filter_list(struct template_run *r, const struct value *v,
+				const struct value *const *a)
+{
+	(void)a;
+	struct value items = value_items(r, v);
+	items.kind = r->failed ? items.kind : V_LIST;
+	return items;
+}
+
+static struct value filter_first(struct template_run *r, const struct value *v,
+				 const struct value *const *a)
+{
+	(void)a;
+	struct value items = value_items(r, v);
+	return r->failed || items.list->count == 0 ? value_undefined(NULL, 0)
+						   : items.list->items[0];
+}
+
+static struct value filter_last(struct template_run *r, const struct value *v,
+				const struct value *const *a)
+{
+	(void)a;
+	struct value items = value_items(r, v);
+	return r->failed || items.list->count == 0 ? value_undefined(NULL, 0)
+						   : items.list->items[items.list->count - 1];
+}
+
+static struct value filter_items(struct template_run *r, const struct value *v,
+				 const struct value *const *a)
+{
+	(void)a;
+	if (v->kind == V_UNDEFINED)
+		return value_list(r, V_LIST);
+	if (v->kind != V_DICT)
+		return template_fail(r, EINVAL, "%s has no items", value_type_name(v));
+	return call_function(r, call_find(r->language->dict_methods, "items", 5), v,
+			     &(struct call_arguments){0});
+}
+
+static struct value filter_join(struct template_run *r, const struct value *v,
+				const struct value *const *a)
+{
+	struct value items = value_items(r, v), between = a[0] ? *a[0] : value_literal("");
+	struct value parts = value_list(r, V_LIST);
+	for (size_t i = 0; !r->failed && i < items.list->count; i++)
+		value_append(r, parts.list,
+			     a[1] ? filter_by_path(r, &items.list->items[i], a[1], NULL)
+				  : items.list->items[i]);
+	return r->failed ? NONE : text_join(r, &between, &parts);
+}
+
+static struct value filter_reverse(struct template_run *r, const struct value *v,
+				   const struct value *const *a)
+{
+	struct value step = value_int(-1), items;
+	(void)a;
+	if (v->kind == V_TEXT)
+		return operator_slice(r, v, NULL, NULL, &step);
+	items = value_items(r, v);
+	return r->failed ? NONE : operator_slice(r, &items, NULL, NULL, &step);
+}
+
+/* What an item is sorted by. */
+struct sorted {
+	struct value key, item;
+};
+
+/* Stable: halves first, then what is smaller of their heads. */
+static void filter_merge_sort(struct template_run *r, struct sorted *items, struct sorted *spare,
+			      size_t n, bool down)
+{
+	if (n < 2 || r->failed)
+		return;
+	size_t half = n / 2, i = 0, k = half;
+	filter_merge_sort(r, items, spare, half, down);
+	filter_merge_sort(r, items + half, spare, n - half, down);
+	for (size_t to = 0; to < n && !r->failed; to++) {
+		bool right = i == half;
+		if (!right && k < n) {
+			int order = value_compare(r, &items[k].key, &items[i].key);
+			right = down ? order > 0 : order < 0;
+		}
+		spare[to] = right ? items[k++] : items[i++];
+	}
+	if (!r->failed)
+		memcpy(items, spare, n * sizeof *items);
+}
+
+static struct value filter_fold_case(struct template_run *r, struct value v, bool case_sensitive)
+{
+	return v.kind == V_TEXT && !case_sensitive ? text_in_case(r, &v, LOWER) : v;
+}
+
+static struct value filter_sorted(struct template_run *r, struct sorted *items, size_t n, bool down)
+{
+	struct sorted *spare = template_allocate(r, (n + 1) * sizeof *spare);
+	struct value result = value_list(r, V_LIST);
+	if (!spare || r->failed)
+		return NONE;
+	filter_merge_sort(r, items, spare, n, down);
+	for (size_t i = 0; i < n && !r->failed; i++)
+		value_append(r, result.list, items[i].item);
+	return result;
+}
+
+static struct value filter_sort(struct template_run *r, const struct value *v,
+				const struct value *const *a)
+{
+	struct value items = value_items(r, v);
+	size_t n = r->failed ? 0 : items.list->count;
+	struct sorted *keyed = template_allocate(r, (n + 1) * sizeof *keyed);
+	for (size_t i = 0; keyed && i < n && !r->failed; i++) {
+		struct value item = items.list->items[i];
+		struct value key =
+			a[2] && a[2]->kind != V_NONE ? filter_by_path(r, &item, a[2], NULL) : item;
+		keyed[i] =
+			(struct sorted){filter_fold_case(r, key, call_truth_or(a[1], false)), item};
+	}
+	return r->failed ? NONE : filter_sorted(r, keyed, n, call_truth_or(a[0], false));
+}
+
+static struct value filter_dictsort(struct template_run *r, const struct value *v,
+				    const struct value *const *a)
+{
+	if (v->kind != V_DICT)
+		return template_fail(r, EINVAL, "%s has no keys to sort", value_type_name(v));
+	size_t n = v->dict->count;
+	struct sorted *keyed = template_allocate(r, (n + 1) * sizeof *keyed);
+	bool by_value = a[1] && value_is_text(a[1], "value");
+	for (size_t i = 0; keyed && i < n && !r->failed; i++) {
+		const struct member *m = &v->dict->members[i];
+		keyed[i].key = filter_fold_case(r, by_value ? m->value : m->key,
+						call_truth_or(a[0], false));
+		keyed[i].item = value_pair(r, m->key, m->value);
+	}
+	return r->failed ? NONE : filter_sorted(r, keyed, n, call_truth_or(a[2], false));
+}
+
+static struct value filter_extreme(struct template_run *r, const struct value *v,
+				   const struct value *const *a, int sign)
+{
+	struct value items = value_items(r, v), best = value_undefined(NULL, 0), best_key = best;
+	for (size_t i = 0; !r->failed && i < items.list->count; i++) {
+		struct value item = items.list->items[i];
+		struct value key = a[1] ? filter_by_path(r, &item, a[1], NULL) : item;
+		key = filter_fold_case(r, key, call_truth_or(a[0], false));
+		if (i > 0 && (r->failed || value_compare(r, &key, &best_key) * sign <= 0))
+			continue;
+		best = item;
+		best_key = key;
+	}
+	return best;
+}
+
+static struct value filter_max(struct template_run *r, const struct value *v,
+			       const struct value *const *a)
+{
+	return filter_extreme(r, v, a, 1);
+}
+
+static struct value filter_min(struct template_run *r, const struct value *v,
+			       const struct value *const *a)
+{
+	return filter_extreme(r, v, a, -1);
+}
+
+static struct value filter_sum(struct template_run *r, const struct value *v,
+			       const struct value *const *a)
+{
+	struct value items = value_items(r, v), total = a[1] ? *a[1] : value_int(0);
+	for (size_t i = 0; !r->failed && i < items.list->count; i++) {
+		struct value item = items.list->items[i];
+		if (a[0] && a[0]->kind != V_NONE)
+			item = filter_by_path(r, &item, a[0], NULL);
+		if (!r->failed)
+			total = operator_apply(r, OP_ADD, &total, &item);
+	}
+	return total;
+}
+
+static struct value filter_unique(struct template_run *r, const struct value *v,
+				  const struct value *const *a)
+{
+	struct value items = value_items(r, v), kept = value_list(r, V_LIST);
+	struct value keys = value_list(r, V_LIST);
+	for (size_t i = 0; !r->failed && i < items.list->count; i++) {
+		struct value item = items.list->items[i];
+		struct value key = a[1] ? filter_by_path(r, &item, a[1], NULL) : item;
+		key = filter_fold_case(r, key, call_truth_or(a[0], false));
+		if (r->failed || value_contains(r, &keys, &key))
+			continue;
+		value_append(r, keys.list, key);
+		value_append(r, kept.list, item);
+	}
+	return kept;
+}
+
+static struct value filter_batch(struct template_run *r, const struct value *v,
+				 const struct value *const *a)
+{
+	struct value items = value_items(r, v), rows = value_list(r, V_LIST), row = NONE;
+	int64_t size = call_integer_or(r, a[0], 0);
+	if (size <= 0)
+		return template_fail(r, EINVAL, "batches of %lld", (long long)size);
+	for (size_t i = 0; !r->failed && i < items.list->count; i++) {
+		if (i % (size_t)size == 0)
+			value_append(r, rows.list, row = value_list(r, V_LIST));
+		if (!r->failed)
+			value_append(r, row.list, items.list->items[i]);
+	}
+	while (!r->failed && a[1] && row.kind == V_LIST && row.list->count < (size_t)size)
+		value_append(r, row.list, *a[1]);
+	return rows;
+}
+
+/* ---- what filters and tests do to each item ---- */
+
+static const struct value *filter_named_argument(const struct call_arguments *args,
+						 const char *name)
+{
+	for (size_t i = 0; i < args->named_count; i++)
+		if (args->named[i].n == strlen(name) &&
+		    memcmp(args->named[i].name, name, args->named[i].n) == 0)
+			return &args->named[i].value;
+	return NULL;
+}
+
+/* Arguments behind the first `n`. */
+static struct call_arguments filter_rest(const struct call_arguments *args, size_t n)
+{
+	struct call_arguments rest = *args;
+	rest.items += n;
+	rest.count -= n;
+	return rest;
+}
+
+static struct value filter_map(struct template_run *r, const struct value *v,
+			       const struct call_arguments *args)
+{
+	struct value items = value_items(r, v), mapped = value_list(r, V_LIST), name;
+	const struct value *attribute = filter_named_argument(args, "attribute");
+	if (!attribute && (args->count == 0 || !call_text_argument(r, &args->items[0], &name)))
+		return template_fail(r, EINVAL, "map wants a filter's name, or attribute=");
+	for (size_t i = 0; !r->failed && i < items.list->count; i++) {
+		const struct value *item = &items.list->items[i];
+		struct call_arguments rest = attribute ? *args : filter_rest(args, 1);
+		value_append(r, mapped.list,
+			     attribute ? filter_by_path(r, item, attribute,
+							filter_named_argument(args, "default"))
+				       : call_filter(r, name.text.bytes, name.n, item, &rest));
+	}
+	return mapped;
+}
+
+/* Items for which a test, named first, says so; without one, those that are true. */
+static struct value filter_selected(struct template_run *r, const struct value *v,
+				    const struct value *attribute,
+				    const struct call_arguments *args, bool wanted)
+{
+	struct value items = value_items(r, v), kept = value_list(r, V_LIST), name;
+	bool named = args->count > 0;
+	struct call_arguments rest = named ? filter_rest(args, 1) : *args;
+	if (named && !call_text_argument(r, &args->items[0], &name))
+		return NONE;
+	for (size_t i = 0; !r->failed && i < items.list->count; i++) {
+		struct value item = items.list->items[i];
+		struct value of = attribute ? filter_by_path(r, &item, attribute, NULL) : item;
+		struct value test = r->failed ? NONE
+				    : named   ? call_test(r, name.text.bytes, name.n, &of, &rest)
+					      : value_bool(value_truth(&of));
+		if (!r->failed && value_truth(&test) == wanted)
+			value_append(r, kept.list, item);
+	}
+	return kept;
+}
+
+static struct value filter_select(struct template_run *r, const struct value *v,
+				  const struct call_arguments *args)
+{
+	return filter_selected(r, v, NULL, args, true);
+}
+
+static struct value filter_reject(struct template_run *r, const struct value *v,
+				  const struct call_arguments *args)
+{
+	return filter_selected(r, v, NULL, args, false);
+}
+
+static struct value filter_by_attribute(struct template_run *r, const struct value *v,
+					const struct call_arguments *args, bool wanted)
+{
+	if (args->count == 0)
+		return template_fail(r, EINVAL, "the name of an attribute is missing");
+	struct call_arguments rest = filter_rest(args, 1);
+	return filter_selected(r, v, &args->items[0], &rest, wanted);
+}
+
+static struct value filter_selectattr(struct template_run *r, const struct value *v,
+				      const struct call_arguments *args)
+{
+	return filter_by_attribute(r, v, args, true);
+}
+
+static struct value filter_rejectattr(struct template_run *r, const struct value *v,
+				      const struct call_arguments *args)
+{
+	return filter_by_attribute(r, v, args, false);
+}
+
+const struct function TEMPLATE_LIST_FILTERS[] = {
+	{.name = "list", .call = filter_list},
+	{.name = "first", .call = filter_first},
+	{.name = "last", .call = filter_last},
+	{.name = "items", .call = filter_items},
+	{.name = "join", .call = filter_join, .parameters = {"d", "attribute"}},
+	{.name = "reverse", .call = filter_reverse},
+	{.name = "sort",
+	 .call = filter_sort,
+	 .parameters = {"reverse", "case_sensitive", "attribute"}},
+	{.name = "dictsort",
+	 .call = filter_dictsort,
+	 .parameters = {"case_sensitive", "by", "reverse"}},
+	{.name = "max", .call = filter_max, .parameters = {"case_sensitive", "attribute"}},
+	{.name = "min", .call = filter_min, .parameters = {"case_sensitive", "attribute"}},
+	{.name = "sum", .call = filter_sum, .parameters = {"attribute", "start"}},
+	{.name = "unique", .call = filter_unique, .parameters = {"case_sensitive", "attribute"}},
+	{.name = "batch",
+	 .call = filter_batch,
+	 .parameters = {"linecount", "fill_with"},
+	 .least = 1},
+	{.name = "map", .call_any = filter_map},
+	{.name = "select", .call_any = filter_select},
+	{.name = "reject", .call_any = filter_reject},
+	{.name = "selectattr", .call_any = filter_selectattr},
+	{.name = "rejectattr", .call_any = filter_rejectattr},
 	{.name = NULL}};

@@ -1,4 +1,4 @@
-#include "engine/template/template_lex.h"
+#include "engine/template/template_parse.h"
 
 #include "engine/json/utf8.h"
 
@@ -9,7 +9,7 @@
 enum { BRACKETS_MAX = 200 }; /* open at once */
 
 struct lexer {
-	struct run *r;
+	struct template_run *r;
 	const char *at, *end;
 	const char *counted; /* up to where r->line counts */
 	bool line_begins;    /* what was read last ends a line, or nothing was read */
@@ -19,19 +19,20 @@ struct lexer {
 	struct template_token spare; /* where there was no memory for another */
 };
 
-static void count_lines(struct lexer *l)
+static void lex_count_lines(struct lexer *l)
 {
 	for (; l->counted < l->at; l->counted++)
 		l->r->line += *l->counted == '\n';
 }
 
-static struct template_token *add(struct lexer *l, enum token_kind kind, const char *text, size_t n)
+static struct template_token *lex_add(struct lexer *l, enum token_kind kind, const char *text,
+				      size_t n)
 {
 	struct token_array *t = l->tokens;
-	count_lines(l);
+	lex_count_lines(l);
 	if (t->count == t->room) {
 		size_t room = 2 * t->room + 256;
-		struct template_token *items = run_allocate(l->r, room * sizeof *items);
+		struct template_token *items = template_allocate(l->r, room * sizeof *items);
 		if (!items)
 			return &l->spare;
 		if (t->count > 0)
@@ -46,20 +47,20 @@ static struct template_token *add(struct lexer *l, enum token_kind kind, const c
 
 /* ---- between tags ---- */
 
-static const char *skip_space(const char *at, const char *end)
+static const char *lex_skip_space(const char *at, const char *end)
 {
-	for (size_t step; at < end && is_python_space(utf8_decode(at, &step));)
+	for (size_t step; at < end && value_is_space(utf8_decode(at, &step));)
 		at += step;
 	return at;
 }
 
 /* Where white space at the end of text begins. */
-static const char *strip_end(const char *text, const char *end)
+static const char *lex_strip_end(const char *text, const char *end)
 {
 	while (end > text) {
 		const char *last = text + utf8_begin(text, (size_t)(end - text) - 1);
 		size_t step;
-		if (!is_python_space(utf8_decode(last, &step)))
+		if (!value_is_space(utf8_decode(last, &step)))
 			break;
 		end = last;
 	}
@@ -67,7 +68,7 @@ static const char *strip_end(const char *text, const char *end)
 }
 
 /* Goes on behind what was read. */
-static void move_to(struct lexer *l, const char *to)
+static void lex_move_to(struct lexer *l, const char *to)
 {
 	if (to > l->at)
 		l->line_begins = to[-1] == '\n';
@@ -75,29 +76,29 @@ static void move_to(struct lexer *l, const char *to)
 }
 
 /* Adds the text before a tag, which takes white space with it as its sign says. */
-static void add_data(struct lexer *l, const char *end, char sign, bool strips_line)
+static void lex_add_data(struct lexer *l, const char *end, char sign, bool strips_line)
 {
 	const char *text = l->at;
 	if (sign == '-')
-		end = strip_end(text, end);
+		end = lex_strip_end(text, end);
 	else if (strips_line && sign != '+') {
 		const char *line = end;
 		while (line > text && line[-1] != '\n')
 			line--;
-		if ((line > text || l->line_begins) && skip_space(line, end) == end)
+		if ((line > text || l->line_begins) && lex_skip_space(line, end) == end)
 			end = line;
 	}
 	if (end > text)
-		add(l, T_DATA, text, (size_t)(end - text))->value =
+		lex_add(l, T_DATA, text, (size_t)(end - text))->value =
 			value_text(l->r, text, (size_t)(end - text), FROM_TEMPLATE);
 }
 
 /* Behind a tag or comment that ends at `close`, which is two characters; its sign stands before. */
-static const char *behind(const struct lexer *l, const char *close, char sign, bool trims)
+static const char *lex_after_tag(const struct lexer *l, const char *close, char sign, bool trims)
 {
 	const char *to = close + 2;
 	if (sign == '-')
-		return skip_space(to, l->end);
+		return lex_skip_space(to, l->end);
 	return trims && sign != '+' && to < l->end && *to == '\n' ? to + 1 : to;
 }
 
@@ -105,24 +106,24 @@ static void lex_comment(struct lexer *l)
 {
 	const char *close = memmem(l->at + 2, (size_t)(l->end - l->at - 2), "#}", 2);
 	if (!close) {
-		run_fail(l->r, EINVAL, "a comment without an end");
+		template_fail(l->r, EINVAL, "a comment without an end");
 		return;
 	}
 	char sign = close > l->at + 2 ? close[-1] : '\0';
-	move_to(l, behind(l, close, sign, true));
+	lex_move_to(l, lex_after_tag(l, close, sign, true));
 }
 
 /* "{% NAME %}" at a place: where it ends, and its signs; NULL where there is none. */
-static const char *match_tag(const struct lexer *l, const char *at, const char *name, char *before,
-			     char *after)
+static const char *lex_match_tag(const struct lexer *l, const char *at, const char *name,
+				 char *before, char *after)
 {
 	size_t n = strlen(name);
 	const char *p = at + 2;
 	*before = *p == '-' || *p == '+' ? *p++ : '\0';
-	p = skip_space(p, l->end);
+	p = lex_skip_space(p, l->end);
 	if ((size_t)(l->end - p) < n || memcmp(p, name, n) != 0)
 		return NULL;
-	p = skip_space(p + n, l->end);
+	p = lex_skip_space(p + n, l->end);
 	*after = *p == '-' || *p == '+' ? *p++ : '\0';
 	return p[0] == '%' && p[1] == '}' ? p : NULL;
 }
@@ -131,20 +132,20 @@ static const char *match_tag(const struct lexer *l, const char *at, const char *
 static void lex_raw(struct lexer *l, const char *close, char sign)
 {
 	char before, after;
-	move_to(l, behind(l, close, sign, false));
+	lex_move_to(l, lex_after_tag(l, close, sign, false));
 	for (const char *p = l->at; (p = memmem(p, (size_t)(l->end - p), "{%", 2)); p++) {
-		const char *last = match_tag(l, p, "endraw", &before, &after);
+		const char *last = lex_match_tag(l, p, "endraw", &before, &after);
 		if (!last)
 			continue;
-		add_data(l, p, before, true);
-		move_to(l, behind(l, last, after, true));
+		lex_add_data(l, p, before, true);
+		lex_move_to(l, lex_after_tag(l, last, after, true));
 		return;
 	}
-	run_fail(l->r, EINVAL, "raw without endraw");
+	template_fail(l->r, EINVAL, "raw without endraw");
 }
 
 /* The next "{{", "{%" or "{#"; the end where there is none. */
-static const char *next_opening(const struct lexer *l)
+static const char *lex_next_opening(const struct lexer *l)
 {
 	for (const char *p = l->at; p < l->end && (p = memchr(p, '{', (size_t)(l->end - p))); p++)
 		if (p[1] == '{' || p[1] == '%' || p[1] == '#')
@@ -154,12 +155,12 @@ static const char *next_opening(const struct lexer *l)
 
 /* ---- in tags ---- */
 
-static bool is_name_start(char c)
+static bool lex_is_name_start(char c)
 {
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80);
 }
 
-static bool is_digit(char c)
+static bool lex_is_digit(char c)
 {
 	return c >= '0' && c <= '9';
 }
@@ -167,14 +168,15 @@ static bool is_digit(char c)
 static void lex_name(struct lexer *l)
 {
 	const char *p = l->at;
-	while (is_name_start(*p) || is_digit(*p))
+	while (lex_is_name_start(*p) || lex_is_digit(*p))
 		p++;
-	add(l, T_NAME, l->at, (size_t)(p - l->at));
-	move_to(l, p);
+	lex_add(l, T_NAME, l->at, (size_t)(p - l->at));
+	lex_move_to(l, p);
 }
 
 /* Copies digits of a base, and the underscores between them are left out. */
-static const char *copy_digits(const char *p, const char *digits, char *out, size_t *n, size_t max)
+static const char *lex_copy_digits(const char *p, const char *digits, char *out, size_t *n,
+				   size_t max)
 {
 	for (; *p && (strchr(digits, *p) || (*p == '_' && p[1] && strchr(digits, p[1]))); p++)
 		if (*p != '_' && *n < max)
@@ -183,12 +185,12 @@ static const char *copy_digits(const char *p, const char *digits, char *out, siz
 	return p;
 }
 
-static struct value integer_of(struct run *r, const char *digits, int base)
+static struct value lex_integer(struct template_run *r, const char *digits, int base)
 {
 	errno = 0;
 	long long integer = strtoll(digits, NULL, base);
 	if (errno)
-		return run_fail(r, EINVAL, "the number %.40s is too large", digits);
+		return template_fail(r, EINVAL, "the number %.40s is too large", digits);
 	return value_int(integer);
 }
 
@@ -196,16 +198,16 @@ static struct value integer_of(struct run *r, const char *digits, int base)
 static const char *lex_fraction(const char *p, char *digits, size_t *n, size_t max)
 {
 	const char *begin = p;
-	if (p[0] == '.' && is_digit(p[1])) {
+	if (p[0] == '.' && lex_is_digit(p[1])) {
 		digits[(*n)++] = '.';
-		p = copy_digits(p + 1, "0123456789", digits, n, max);
+		p = lex_copy_digits(p + 1, "0123456789", digits, n, max);
 	}
 	const char *e = p + 1 + (p[0] && (p[1] == '+' || p[1] == '-'));
-	if ((*p == 'e' || *p == 'E') && is_digit(*e)) {
+	if ((*p == 'e' || *p == 'E') && lex_is_digit(*e)) {
 		digits[(*n)++] = 'e';
 		if (e > p + 1)
 			digits[(*n)++] = p[1];
-		p = copy_digits(e, "0123456789", digits, n, max);
+		p = lex_copy_digits(e, "0123456789", digits, n, max);
 	}
 	return p > begin ? p : NULL;
 }
@@ -224,25 +226,25 @@ static void lex_number(struct lexer *l)
 	const char *p = NULL;
 	for (size_t i = 0; i < sizeof BASES / sizeof *BASES && !p; i++)
 		if (l->at[0] == '0' && (l->at[1] | 0x20) == BASES[i].letter) {
-			p = copy_digits(l->at + 2, BASES[i].digits, digits, &n, DIGITS_MAX);
-			v = integer_of(l->r, digits, BASES[i].base);
+			p = lex_copy_digits(l->at + 2, BASES[i].digits, digits, &n, DIGITS_MAX);
+			v = lex_integer(l->r, digits, BASES[i].base);
 		}
 	if (!p) {
-		p = copy_digits(l->at, "0123456789", digits, &n, DIGITS_MAX);
+		p = lex_copy_digits(l->at, "0123456789", digits, &n, DIGITS_MAX);
 		/* 1.5 is a number; the 0.1 of x.0.1 is two keys. */
 		const struct token_array *t = l->tokens;
 		bool key = t->count > 0 && t->items[t->count - 1].text == l->at - 1 &&
 			   l->at[-1] == '.';
 		const char *fraction = key ? NULL : lex_fraction(p, digits, &n, DIGITS_MAX);
-		v = fraction ? value_float(strtod(digits, NULL)) : integer_of(l->r, digits, 10);
+		v = fraction ? value_float(strtod(digits, NULL)) : lex_integer(l->r, digits, 10);
 		p = fraction ? fraction : p;
 	}
-	add(l, T_NUMBER, l->at, (size_t)(p - l->at))->value = v;
-	move_to(l, p);
+	lex_add(l, T_NUMBER, l->at, (size_t)(p - l->at))->value = v;
+	lex_move_to(l, p);
 }
 
 /* The character of \xHH, \uHHHH or \UHHHHHHHH; false where the digits are missing. */
-static bool escaped_number(const char *p, uint32_t *c)
+static bool lex_escaped_number(const char *p, uint32_t *c)
 {
 	size_t digits = *p == 'x' ? 2 : *p == 'u' ? 4 : *p == 'U' ? 8 : 0;
 	char text[9];
@@ -256,7 +258,7 @@ static bool escaped_number(const char *p, uint32_t *c)
 
 /* One escape, p behind its backslash: writes what it means, returns where it ends. One that Python
  * does not know stays as it is. */
-static const char *unescape(struct lexer *l, const char *p, char *out, size_t *n)
+static const char *lex_unescape(struct lexer *l, const char *p, char *out, size_t *n)
 {
 	static const char SIMPLE[] = "n\nt\tr\r\\\\'\'\"\"a\ab\bf\fv\v";
 	uint32_t c;
@@ -275,15 +277,15 @@ static const char *unescape(struct lexer *l, const char *p, char *out, size_t *n
 		return p;
 	}
 	if (*p == 'x' || *p == 'u' || *p == 'U') {
-		if (!escaped_number(p, &c)) {
-			run_fail(l->r, EINVAL, "a wrong escape: \\%.6s", p);
+		if (!lex_escaped_number(p, &c)) {
+			template_fail(l->r, EINVAL, "a wrong escape: \\%.6s", p);
 			return p + 1;
 		}
 		*n += utf8_encode(c, out + *n);
 		return p + 1 + (*p == 'x' ? 2 : *p == 'u' ? 4 : 8);
 	}
 	if (*p == 'N')
-		run_fail(l->r, ENOTSUP, "characters by name (\\N{...}) are not known here");
+		template_fail(l->r, ENOTSUP, "characters by name (\\N{...}) are not known here");
 	out[(*n)++] = '\\';
 	return p;
 }
@@ -295,20 +297,20 @@ static void lex_string(struct lexer *l)
 	while (close < l->end && *close != quote)
 		close += *close == '\\' && close + 1 < l->end ? 2 : 1;
 	/* No escape is shorter than what it means. */
-	char *bytes = close < l->end ? run_allocate(l->r, (size_t)(close - l->at)) : NULL;
+	char *bytes = close < l->end ? template_allocate(l->r, (size_t)(close - l->at)) : NULL;
 	if (!bytes) {
-		run_fail(l->r, EINVAL, "a text without its closing %c", quote);
+		template_fail(l->r, EINVAL, "a text without its closing %c", quote);
 		return;
 	}
 	size_t n = 0;
 	for (const char *p = l->at + 1; p < close && !l->r->failed;)
 		if (*p == '\\')
-			p = unescape(l, p + 1, bytes, &n);
+			p = lex_unescape(l, p + 1, bytes, &n);
 		else
 			bytes[n++] = *p++;
-	add(l, T_STRING, l->at, (size_t)(close + 1 - l->at))->value =
+	lex_add(l, T_STRING, l->at, (size_t)(close + 1 - l->at))->value =
 		value_text(l->r, bytes, n, FROM_TEMPLATE);
-	move_to(l, close + 1);
+	lex_move_to(l, close + 1);
 }
 
 static void lex_operator(struct lexer *l)
@@ -323,18 +325,19 @@ static void lex_operator(struct lexer *l)
 	if (n == 0 && c && strchr("+-/*%~[](){}><=.:|,;", c))
 		n = 1;
 	if (n == 0) {
-		run_fail(l->r, EINVAL, "an unexpected character at \"%.12s\"", l->at);
+		template_fail(l->r, EINVAL, "an unexpected character at \"%.12s\"", l->at);
 		return;
 	}
 	if (n == 1 && strchr(OPEN, c)) {
 		if (l->depth == BRACKETS_MAX)
-			run_fail(l->r, EINVAL, "more than %d brackets open at once", BRACKETS_MAX);
+			template_fail(l->r, EINVAL, "more than %d brackets open at once",
+				      BRACKETS_MAX);
 		else
 			l->open[l->depth++] = CLOSE[strchr(OPEN, c) - OPEN];
 	} else if (n == 1 && strchr(CLOSE, c) && (l->depth == 0 || l->open[--l->depth] != c))
-		run_fail(l->r, EINVAL, "an unexpected \"%c\"", c);
-	add(l, T_OPERATOR, l->at, n);
-	move_to(l, l->at + n);
+		template_fail(l->r, EINVAL, "an unexpected \"%c\"", c);
+	lex_add(l, T_OPERATOR, l->at, n);
+	lex_move_to(l, l->at + n);
 }
 
 /* Whether a tag ends here; then it does. */
@@ -345,8 +348,8 @@ static bool lex_close(struct lexer *l, bool tag)
 	p += sign != '\0';
 	if (p[0] != (tag ? '%' : '}') || p[1] != '}')
 		return false;
-	add(l, tag ? T_TAG_END : T_PRINT_END, p, 2);
-	move_to(l, behind(l, p, sign, tag));
+	lex_add(l, tag ? T_TAG_END : T_PRINT_END, p, 2);
+	lex_move_to(l, lex_after_tag(l, p, sign, tag));
 	return true;
 }
 
@@ -354,14 +357,14 @@ static void lex_inside(struct lexer *l, bool tag)
 {
 	l->depth = 0;
 	while (!l->r->failed) {
-		move_to(l, skip_space(l->at, l->end));
+		lex_move_to(l, lex_skip_space(l->at, l->end));
 		if (l->at >= l->end)
-			run_fail(l->r, EINVAL, "the template ends inside a tag");
+			template_fail(l->r, EINVAL, "the template ends inside a tag");
 		else if (l->depth == 0 && lex_close(l, tag))
 			return;
-		else if (is_name_start(*l->at))
+		else if (lex_is_name_start(*l->at))
 			lex_name(l);
-		else if (is_digit(*l->at))
+		else if (lex_is_digit(*l->at))
 			lex_number(l);
 		else if (*l->at == '\'' || *l->at == '"')
 			lex_string(l);
@@ -375,10 +378,10 @@ static void lex_inside(struct lexer *l, bool tag)
 static void lex_opening(struct lexer *l, const char *open)
 {
 	char before, after;
-	const char *raw = open[1] == '%' ? match_tag(l, open, "raw", &before, &after) : NULL;
+	const char *raw = open[1] == '%' ? lex_match_tag(l, open, "raw", &before, &after) : NULL;
 	char sign = open[2] == '-' || open[2] == '+' ? open[2] : '\0';
-	add_data(l, open, sign, open[1] != '{');
-	move_to(l, open);
+	lex_add_data(l, open, sign, open[1] != '{');
+	lex_move_to(l, open);
 	if (raw) {
 		lex_raw(l, raw, after);
 		return;
@@ -388,12 +391,12 @@ static void lex_opening(struct lexer *l, const char *open)
 		return;
 	}
 	bool tag = open[1] == '%';
-	add(l, tag ? T_TAG : T_PRINT, open, 2);
-	move_to(l, open + 2 + (sign != '\0'));
+	lex_add(l, tag ? T_TAG : T_PRINT, open, 2);
+	lex_move_to(l, open + 2 + (sign != '\0'));
 	lex_inside(l, tag);
 }
 
-void template_lex(struct run *r, const char *source, size_t n, struct token_array *tokens)
+void template_lex(struct template_run *r, const char *source, size_t n, struct token_array *tokens)
 {
 	struct lexer l = {.r = r,
 			  .at = source,
@@ -403,13 +406,13 @@ void template_lex(struct run *r, const char *source, size_t n, struct token_arra
 			  .tokens = tokens};
 	r->line = 1;
 	while (!r->failed && l.at < l.end) {
-		const char *open = next_opening(&l);
+		const char *open = lex_next_opening(&l);
 		if (open < l.end) {
 			lex_opening(&l, open);
 			continue;
 		}
-		add_data(&l, l.end, '\0', false);
-		move_to(&l, l.end);
+		lex_add_data(&l, l.end, '\0', false);
+		lex_move_to(&l, l.end);
 	}
-	add(&l, T_END, l.end, 0);
+	lex_add(&l, T_END, l.end, 0);
 }

@@ -1,90 +1,68 @@
 #include "engine/template/template_operators.h"
 
-#include "engine/template/template_print.h"
+#include "engine/json/utf8.h"
+#include "engine/template/template_call.h"
+#include "engine/template/template_text.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-static struct value not_for(struct run *r, const char *what, const struct value *a,
-			    const struct value *b)
+static struct value operator_refuse(struct template_run *r, const char *what, const struct value *a,
+				    const struct value *b)
 {
 	const struct value *missing = a->kind == V_UNDEFINED   ? a
 				      : b->kind == V_UNDEFINED ? b
 							       : NULL;
 	if (missing)
-		return run_fail(r, EINVAL, "\"%.*s\" is undefined",
-				(int)(missing->n < 64 ? missing->n : 64),
-				missing->text.bytes ? missing->text.bytes : "");
-	return run_fail(r, EINVAL, "%s cannot be %s %s", value_type_name(a), what,
-			value_type_name(b));
+		return template_fail(r, EINVAL, "\"%.*s\" is undefined",
+				     (int)(missing->n < 64 ? missing->n : 64),
+				     missing->text.bytes ? missing->text.bytes : "");
+	return template_fail(r, EINVAL, "%s cannot be %s %s", value_type_name(a), what,
+			     value_type_name(b));
 }
 
-struct value escape_html(struct run *r, const struct value *v)
-{
-	static const struct {
-		char c;
-		const char *text;
-	} ESCAPES[] = {
-		{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'\'', "&#39;"}, {'"', "&#34;"}};
-	struct value text = value_string(r, v);
-	struct writer w = {0};
-	if (r->failed || text.safe)
-		return text;
-	for (uint32_t i = 0; i < text.n && !r->failed; i++) {
-		const char *escaped = NULL;
-		for (size_t k = 0; k < sizeof ESCAPES / sizeof *ESCAPES; k++)
-			if (text.text.bytes[i] == ESCAPES[k].c)
-				escaped = ESCAPES[k].text;
-		if (escaped)
-			write_text(r, &w, escaped);
-		else
-			write_bytes(r, &w, text.text.bytes + i, text.text.from + i, 1);
-	}
-	text = write_done(r, &w);
-	text.safe = true;
-	return text;
-}
-
-struct value concatenate(struct run *r, const struct value *a, const struct value *b)
+struct value operator_concatenate(struct template_run *r, const struct value *a,
+				  const struct value *b)
 {
 	struct writer w = {0};
-	print_value(r, &w, a);
-	print_value(r, &w, b);
-	return write_done(r, &w);
+	text_print(r, &w, a);
+	text_print(r, &w, b);
+	return value_written(r, &w);
 }
 
-static struct value join_lists(struct run *r, const struct value *a, const struct value *b)
+static struct value operator_join_lists(struct template_run *r, const struct value *a,
+					const struct value *b)
 {
 	struct value both = value_list(r, (enum value_kind)a->kind);
 	for (size_t i = 0; !r->failed && i < a->list->count; i++)
-		list_append(r, both.list, a->list->items[i]);
+		value_append(r, both.list, a->list->items[i]);
 	for (size_t i = 0; !r->failed && i < b->list->count; i++)
-		list_append(r, both.list, b->list->items[i]);
+		value_append(r, both.list, b->list->items[i]);
 	return both;
 }
 
 /* ---- numbers ---- */
 
-static int64_t integer_of(const struct value *v)
+static int64_t operator_integer(const struct value *v)
 {
 	return v->kind == V_BOOL ? v->truth : v->integer;
 }
 
-static struct value too_large(struct run *r)
+static struct value operator_too_large(struct template_run *r)
 {
-	return run_fail(r, EINVAL, "a number beyond 64 bits");
+	return template_fail(r, EINVAL, "a number beyond 64 bits");
 }
 
-static struct value power(struct run *r, int64_t base, int64_t exponent)
+static struct value operator_power(struct template_run *r, int64_t base, int64_t exponent)
 {
 	int64_t result = 1;
 	if (exponent < 0)
 		return value_float(pow((double)base, (double)exponent));
 	for (; exponent > 0; exponent--) {
-		if (__builtin_mul_overflow(result, base, &result) || !run_work(r, 1))
-			return too_large(r);
+		if (__builtin_mul_overflow(result, base, &result) || !template_work(r, 1))
+			return operator_too_large(r);
 		if (base == 0 || base == 1)
 			break;
 	}
@@ -92,35 +70,43 @@ static struct value power(struct run *r, int64_t base, int64_t exponent)
 }
 
 /* Rounded down, as the remainder has the divisor's sign. */
-static struct value divide_down(struct run *r, int64_t a, int64_t b, bool remainder)
+static struct value operator_divide_down(struct template_run *r, int64_t a, int64_t b,
+					 bool remainder)
 {
 	if (b == 0)
-		return run_fail(r, EINVAL, "a division by zero");
+		return template_fail(r, EINVAL, "a division by zero");
 	if (b == -1) /* the one that overflows */
-		return remainder ? value_int(0) : a == INT64_MIN ? too_large(r) : value_int(-a);
+		return remainder	? value_int(0)
+		       : a == INT64_MIN ? operator_too_large(r)
+					: value_int(-a);
 	int64_t quotient = a / b, rest = a % b;
 	bool down = rest != 0 && (rest < 0) != (b < 0);
 	return value_int(remainder ? rest + (down ? b : 0) : quotient - down);
 }
 
-static struct value integers(struct run *r, enum operator_kind op, int64_t a, int64_t b)
+static struct value operator_integers(struct template_run *r, enum operator_kind op, int64_t a,
+				      int64_t b)
 {
 	int64_t result;
 	switch (op) {
 	case OP_ADD:
-		return __builtin_add_overflow(a, b, &result) ? too_large(r) : value_int(result);
+		return __builtin_add_overflow(a, b, &result) ? operator_too_large(r)
+							     : value_int(result);
 	case OP_SUBTRACT:
-		return __builtin_sub_overflow(a, b, &result) ? too_large(r) : value_int(result);
+		return __builtin_sub_overflow(a, b, &result) ? operator_too_large(r)
+							     : value_int(result);
 	case OP_MULTIPLY:
-		return __builtin_mul_overflow(a, b, &result) ? too_large(r) : value_int(result);
+		return __builtin_mul_overflow(a, b, &result) ? operator_too_large(r)
+							     : value_int(result);
 	case OP_POWER:
-		return power(r, a, b);
+		return operator_power(r, a, b);
 	default:
-		return divide_down(r, a, b, op == OP_MODULO);
+		return operator_divide_down(r, a, b, op == OP_MODULO);
 	}
 }
 
-static struct value floats(struct run *r, enum operator_kind op, double a, double b)
+static struct value operator_floats(struct template_run *r, enum operator_kind op, double a,
+				    double b)
 {
 	double rest;
 	switch (op) {
@@ -136,7 +122,7 @@ static struct value floats(struct run *r, enum operator_kind op, double a, doubl
 		break;
 	}
 	if (b == 0)
-		return run_fail(r, EINVAL, "a division by zero");
+		return template_fail(r, EINVAL, "a division by zero");
 	if (op == OP_DIVIDE)
 		return value_float(a / b);
 	rest = fmod(a, b);
@@ -144,82 +130,87 @@ static struct value floats(struct run *r, enum operator_kind op, double a, doubl
 	return value_float(op == OP_MODULO ? rest : floor((a - rest) / b + 0.5));
 }
 
-static struct value numbers(struct run *r, enum operator_kind op, const struct value *a,
-			    const struct value *b)
+static struct value operator_numbers(struct template_run *r, enum operator_kind op,
+				     const struct value *a, const struct value *b)
 {
 	if (a->kind == V_BIG || b->kind == V_BIG)
-		return too_large(r);
+		return operator_too_large(r);
 	if (a->kind == V_FLOAT || b->kind == V_FLOAT || op == OP_DIVIDE)
-		return floats(r, op, value_as_double(a), value_as_double(b));
-	return integers(r, op, integer_of(a), integer_of(b));
+		return operator_floats(r, op, value_as_double(a), value_as_double(b));
+	return operator_integers(r, op, operator_integer(a), operator_integer(b));
 }
 
 /* ---- texts ---- */
 
-static struct value add(struct run *r, const struct value *a, const struct value *b)
+static struct value operator_add(struct template_run *r, const struct value *a,
+				 const struct value *b)
 {
 	if (a->kind == V_TEXT && b->kind == V_TEXT) {
 		bool safe = a->safe || b->safe;
-		struct value x = safe ? escape_html(r, a) : *a, y = safe ? escape_html(r, b) : *b;
-		x = concatenate(r, &x, &y);
+		struct value x = safe ? text_escape_html(r, a) : *a,
+			     y = safe ? text_escape_html(r, b) : *b;
+		x = operator_concatenate(r, &x, &y);
 		x.safe = safe;
 		return x;
 	}
 	if (a->kind == b->kind && (a->kind == V_LIST || a->kind == V_TUPLE))
-		return join_lists(r, a, b);
-	return not_for(r, "added to", a, b);
+		return operator_join_lists(r, a, b);
+	return operator_refuse(r, "added to", a, b);
 }
 
-static struct value repeat(struct run *r, const struct value *what, const struct value *times)
+static struct value operator_repeat(struct template_run *r, const struct value *what,
+				    const struct value *times)
 {
 	struct writer w = {0};
 	struct value list = NONE;
-	int64_t n = integer_of(times);
+	int64_t n = operator_integer(times);
 	if (what->kind == V_TEXT) {
 		for (int64_t i = 0; i < n && !r->failed && what->n > 0; i++)
-			write_bytes(r, &w, what->text.bytes, what->text.from, what->n);
-		return write_done(r, &w);
+			value_write_bytes(r, &w, what->text.bytes, what->text.from, what->n);
+		return value_written(r, &w);
 	}
 	list = value_list(r, (enum value_kind)what->kind);
 	for (int64_t i = 0; i < n && !r->failed && what->list->count > 0; i++)
 		for (size_t k = 0; k < what->list->count && !r->failed; k++)
-			list_append(r, list.list, what->list->items[k]);
+			value_append(r, list.list, what->list->items[k]);
 	return list;
 }
 
-/* '%d' of a float: its whole part, with as many digits as that has (up to 309), as Python prints it.
- * An int64_t could not hold it, and converting what does not fit is undefined. */
-static void format_whole_part(struct run *r, struct writer *w, double number)
+/* '%d' of a float: its whole part, with as many digits as that has (up to 309), as Python prints
+ * it. An int64_t could not hold it, and converting what does not fit is undefined. */
+static void operator_format_whole_part(struct template_run *r, struct writer *w, double number)
 {
 	char digits[512];
 	if (!isfinite(number)) {
-		run_fail(r, EINVAL, "%%d of %s", isnan(number) ? "NaN" : "infinity");
+		template_fail(r, EINVAL, "%%d of %s", isnan(number) ? "NaN" : "infinity");
 		return;
 	}
 	number = trunc(number) + 0.0; /* -0.0 + 0.0 is 0 */
 	(void)snprintf(digits, sizeof digits, "%.0f", number);
-	write_text(r, w, digits);
+	value_write_text(r, w, digits);
 }
 
 /* One item of '%s %d' % items. */
-static void format_item(struct run *r, struct writer *w, char kind, const struct value *v)
+static void operator_format_item(struct template_run *r, struct writer *w, char kind,
+				 const struct value *v)
 {
 	struct value text = *v;
 	if (kind == 'd' || kind == 'i') {
 		if (v->kind == V_FLOAT) {
-			format_whole_part(r, w, v->number);
+			operator_format_whole_part(r, w, v->number);
 			return;
 		}
 		if (v->kind == V_BOOL)
 			text = value_int(v->truth);
 		else if (v->kind != V_INT && v->kind != V_BIG)
-			run_fail(r, EINVAL, "%%d of %s", value_type_name(v));
+			template_fail(r, EINVAL, "%%d of %s", value_type_name(v));
 	} else if (kind != 's')
-		run_fail(r, ENOTSUP, "%%%c in a format is not known here", kind ? kind : ' ');
-	print_value(r, w, &text);
+		template_fail(r, ENOTSUP, "%%%c in a format is not known here", kind ? kind : ' ');
+	text_print(r, w, &text);
 }
 
-static struct value format(struct run *r, const struct value *text, const struct value *given)
+static struct value operator_format(struct template_run *r, const struct value *text,
+				    const struct value *given)
 {
 	const struct value *items = given->kind == V_TUPLE ? given->list->items : given;
 	size_t count = given->kind == V_TUPLE ? given->list->count : 1, next = 0;
@@ -228,60 +219,61 @@ static struct value format(struct run *r, const struct value *text, const struct
 		bool item = text->text.bytes[i] == '%' && i + 1 < text->n;
 		if (item && text->text.bytes[++i] != '%') {
 			if (next >= count)
-				return run_fail(r, EINVAL, "a format with too few items");
-			format_item(r, &w, text->text.bytes[i], &items[next++]);
+				return template_fail(r, EINVAL, "a format with too few items");
+			operator_format_item(r, &w, text->text.bytes[i], &items[next++]);
 		} else
-			write_bytes(r, &w, text->text.bytes + i, text->text.from + i, 1);
+			value_write_bytes(r, &w, text->text.bytes + i, text->text.from + i, 1);
 	}
 	if (next < count && given->kind != V_DICT)
-		return run_fail(r, EINVAL, "a format with too many items");
-	return write_done(r, &w);
+		return template_fail(r, EINVAL, "a format with too many items");
+	return value_written(r, &w);
 }
 
 /* ---- all of them ---- */
 
-static bool is_whole(const struct value *v)
+static bool operator_is_whole(const struct value *v)
 {
 	return v->kind == V_INT || v->kind == V_BOOL;
 }
 
-static bool repeats(const struct value *v)
+static bool operator_repeats(const struct value *v)
 {
 	return v->kind == V_TEXT || v->kind == V_LIST || v->kind == V_TUPLE;
 }
 
-struct value operate(struct run *r, enum operator_kind op, const struct value *a,
-		     const struct value *b)
+struct value operator_apply(struct template_run *r, enum operator_kind op, const struct value *a,
+			    const struct value *b)
 {
 	static const char *const WORDS[] = {
 		[OP_ADD] = "added to",		 [OP_SUBTRACT] = "lessened by",
 		[OP_MULTIPLY] = "multiplied by", [OP_DIVIDE] = "divided by",
 		[OP_FLOOR] = "divided by",	 [OP_MODULO] = "divided by",
 		[OP_POWER] = "raised to"};
-	if (!run_work(r, 1))
+	if (!template_work(r, 1))
 		return NONE;
 	if (value_is_number(a) && value_is_number(b))
-		return numbers(r, op, a, b);
+		return operator_numbers(r, op, a, b);
 	if (op == OP_ADD)
-		return add(r, a, b);
+		return operator_add(r, a, b);
 	if (op == OP_MODULO && a->kind == V_TEXT && b->kind != V_UNDEFINED)
-		return format(r, a, b);
-	if (op == OP_MULTIPLY && repeats(a) && is_whole(b))
-		return repeat(r, a, b);
-	if (op == OP_MULTIPLY && repeats(b) && is_whole(a))
-		return repeat(r, b, a);
-	return not_for(r, WORDS[op], a, b);
+		return operator_format(r, a, b);
+	if (op == OP_MULTIPLY && operator_repeats(a) && operator_is_whole(b))
+		return operator_repeat(r, a, b);
+	if (op == OP_MULTIPLY && operator_repeats(b) && operator_is_whole(a))
+		return operator_repeat(r, b, a);
+	return operator_refuse(r, WORDS[op], a, b);
 }
 
-struct value negate(struct run *r, const struct value *v)
+struct value operator_negate(struct template_run *r, const struct value *v)
 {
 	struct value zero = value_int(0);
 	if (v->kind == V_FLOAT)
 		return value_float(-v->number);
-	return operate(r, OP_SUBTRACT, &zero, v);
+	return operator_apply(r, OP_SUBTRACT, &zero, v);
 }
 
-bool compare_by(struct run *r, enum operator_kind op, const struct value *a, const struct value *b)
+bool operator_compare(struct template_run *r, enum operator_kind op, const struct value *a,
+		      const struct value *b)
 {
 	switch (op) {
 	case OP_EQUAL:
@@ -301,4 +293,289 @@ bool compare_by(struct run *r, enum operator_kind op, const struct value *a, con
 	default:
 		return value_compare(r, a, b) >= 0;
 	}
+}
+
+/* ---- the variable loop ---- */
+
+static struct value operator_loop_attribute(struct template_run *r, const struct loop *l,
+					    const char *name, size_t n)
+{
+	enum {
+		INDEX,
+		INDEX0,
+		REVINDEX,
+		REVINDEX0,
+		FIRST,
+		LAST,
+		LENGTH,
+		DEPTH,
+		DEPTH0,
+		PREVIOUS,
+		NEXT
+	};
+	static const char *const NAMES[] = {"index",  "index0",	  "revindex", "revindex0",
+					    "first",  "last",	  "length",   "depth",
+					    "depth0", "previtem", "nextitem"};
+	size_t i = l->index, count = l->items->count, which = 0;
+	template_work(r, 1);
+	while (which < sizeof NAMES / sizeof *NAMES &&
+	       (strlen(NAMES[which]) != n || memcmp(NAMES[which], name, n) != 0))
+		which++;
+	switch (which) {
+	case INDEX:
+		return value_int((int64_t)i + 1);
+	case INDEX0:
+		return value_int((int64_t)i);
+	case REVINDEX:
+		return value_int((int64_t)(count - i));
+	case REVINDEX0:
+		return value_int((int64_t)(count - i) - 1);
+	case FIRST:
+		return value_bool(i == 0);
+	case LAST:
+		return value_bool(i + 1 == count);
+	case LENGTH:
+		return value_int((int64_t)count);
+	case DEPTH:
+		return value_int((int64_t)l->depth + 1);
+	case DEPTH0:
+		return value_int(l->depth);
+	case PREVIOUS:
+		return i > 0 ? l->items->items[i - 1] : value_undefined(name, n);
+	case NEXT:
+		return i + 1 < count ? l->items->items[i + 1] : value_undefined(name, n);
+	default:
+		return value_undefined(name, n);
+	}
+}
+
+static struct value operator_loop_cycle(struct template_run *r, const struct value *self,
+					const struct call_arguments *args)
+{
+	if (args->count == 0)
+		return template_fail(r, EINVAL, "loop.cycle of nothing");
+	return args->items[self->loop->index % args->count];
+}
+
+static struct value operator_loop_changed(struct template_run *r, const struct value *self,
+					  const struct call_arguments *args)
+{
+	struct loop *l = self->loop;
+	struct value now = value_list(r, V_TUPLE);
+	for (size_t i = 0; !r->failed && i < args->count; i++)
+		value_append(r, now.list, args->items[i]);
+	bool same = !r->failed && l->changed_any && value_equal(r, &now, &l->last);
+	l->changed_any = true;
+	l->last = now;
+	return value_bool(!same);
+}
+
+const struct function LOOP_METHODS[] = {{.name = "cycle", .call_any = operator_loop_cycle},
+					{.name = "changed", .call_any = operator_loop_changed},
+					{.name = NULL}};
+
+/* ---- attributes, items and slices ---- */
+
+static struct value operator_fail_undefined(struct template_run *r, const struct value *v)
+{
+	int n = v->n < 64 ? (int)v->n : 64;
+	return template_fail(r, EINVAL, "\"%.*s\" is undefined", n,
+			     v->text.bytes ? v->text.bytes : "");
+}
+
+/* What would change a value is there in Python, but not to be had. */
+static bool operator_is_forbidden(const char *name, size_t n)
+{
+	static const char *const NAMES[] = {"append",  "clear",	 "extend",     "insert", "pop",
+					    "popitem", "remove", "setdefault", "sort",	 "update"};
+	for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
+		if (strlen(NAMES[i]) == n && memcmp(NAMES[i], name, n) == 0)
+			return true;
+	return false;
+}
+
+static const struct function *operator_methods(const struct template_run *r, const struct value *v)
+{
+	switch (v->kind) {
+	case V_TEXT:
+		return r->language->text_methods;
+	case V_DICT:
+		return r->language->dict_methods;
+	case V_LIST:
+	case V_TUPLE:
+		return r->language->list_methods;
+	case V_LOOP:
+		return LOOP_METHODS;
+	default:
+		return NULL;
+	}
+}
+
+/* A method as a value; undefined where there is none. */
+static struct value operator_method(struct template_run *r, const struct value *of,
+				    const char *name, size_t n)
+{
+	const struct function *table = operator_methods(r, of);
+	const struct function *f = table ? call_find(table, name, n) : NULL;
+	struct method *m = f ? template_allocate(r, sizeof *m) : NULL;
+	if (!m)
+		return value_undefined(name, n);
+	*m = (struct method){*of, f};
+	return (struct value){.kind = V_METHOD, .method = m};
+}
+
+struct value operator_attribute(struct template_run *r, const struct value *of, const char *name,
+				size_t n)
+{
+	if (of->kind == V_UNDEFINED)
+		return operator_fail_undefined(r, of);
+	if (of->kind == V_NAMESPACE) {
+		const struct value *v = value_dict_find_name(r, of->dict, name, n);
+		return v ? *v : value_undefined(name, n);
+	}
+	struct value v = operator_method(r, of, name, n);
+	if (v.kind == V_UNDEFINED && of->kind == V_LOOP)
+		return operator_loop_attribute(r, of->loop, name, n);
+	bool hidden = (of->kind == V_DICT || of->kind == V_LIST) && operator_is_forbidden(name, n);
+	if (v.kind == V_UNDEFINED && of->kind == V_DICT && !hidden) {
+		const struct value *member = value_dict_find_name(r, of->dict, name, n);
+		return member ? *member : v;
+	}
+	return v;
+}
+
+/* Where the i-th character of a text begins; its end from the last on. */
+static size_t operator_character_at(const struct value *text, int64_t i)
+{
+	size_t at = 0;
+	for (; i > 0 && at < text->n; i--) {
+		size_t step;
+		utf8_decode(text->text.bytes + at, &step);
+		at += step;
+	}
+	return at;
+}
+
+static struct value operator_text_item(struct template_run *r, const struct value *text, int64_t i)
+{
+	int64_t length = (int64_t)value_text_length(text);
+	size_t step;
+	template_work(r, 1 + text->n / 64);
+	i += i < 0 ? length : 0;
+	if (i < 0 || i >= length)
+		return value_undefined(NULL, 0);
+	size_t at = operator_character_at(text, i);
+	utf8_decode(text->text.bytes + at, &step);
+	return value_text_slice(text, at, at + step);
+}
+
+struct value operator_item(struct template_run *r, const struct value *of, const struct value *key)
+{
+	bool whole = key->kind == V_INT || key->kind == V_BOOL;
+	int64_t i = key->kind == V_BOOL ? key->truth : key->kind == V_INT ? key->integer : 0;
+	if (of->kind == V_UNDEFINED)
+		return operator_fail_undefined(r, of);
+	if (of->kind == V_DICT) {
+		const struct value *v = value_dict_find(r, of->dict, key);
+		if (v)
+			return *v;
+		return key->kind == V_TEXT ? operator_method(r, of, key->text.bytes, key->n)
+					   : value_undefined(NULL, 0);
+	}
+	if ((of->kind == V_LIST || of->kind == V_TUPLE) && whole) {
+		int64_t count = (int64_t)of->list->count;
+		i += i < 0 ? count : 0;
+		return i >= 0 && i < count ? of->list->items[i] : value_undefined(NULL, 0);
+	}
+	if (of->kind == V_TEXT && whole)
+		return operator_text_item(r, of, i);
+	if (key->kind == V_TEXT)
+		return operator_attribute(r, of, key->text.bytes, key->n);
+	return value_undefined(NULL, 0);
+}
+
+/* ---- slices ---- */
+
+/* One end of a slice, among `count` items; as Python clips it. */
+static int64_t operator_clip(int64_t i, int64_t count, int64_t step)
+{
+	if (i < 0)
+		i += count;
+	if (i < 0)
+		return step < 0 ? -1 : 0;
+	if (i >= count)
+		return step < 0 ? count - 1 : count;
+	return i;
+}
+
+struct operator_range {
+	int64_t start, stop, step;
+};
+
+static struct operator_range operator_slice_range(struct template_run *r, int64_t count,
+						  const struct value *start,
+						  const struct value *stop,
+						  const struct value *step)
+{
+	struct operator_range s = {.step = call_integer_or(r, step, 1)};
+	if (s.step == 0)
+		template_fail(r, EINVAL, "a slice in steps of 0");
+	bool from = start && start->kind != V_NONE, to = stop && stop->kind != V_NONE;
+	s.start = from	       ? operator_clip(call_integer_or(r, start, 0), count, s.step)
+		  : s.step < 0 ? count - 1
+			       : 0;
+	s.stop = to	      ? operator_clip(call_integer_or(r, stop, 0), count, s.step)
+		 : s.step < 0 ? -1
+			      : count;
+	return s;
+}
+
+static bool operator_goes_on(const struct operator_range *s, int64_t i)
+{
+	return s->step > 0 ? i < s->stop : i > s->stop;
+}
+
+/* Steps may be as large as an integer. */
+static int64_t operator_next(const struct operator_range *s, int64_t i)
+{
+	return __builtin_add_overflow(i, s->step, &i) ? s->stop : i;
+}
+
+static struct value operator_text_range(struct template_run *r, const struct value *text,
+					struct operator_range s)
+{
+	struct writer w = {0};
+	if (s.step == 1 && s.start >= s.stop)
+		return value_literal("");
+	if (s.step == 1)
+		return value_text_slice(text, operator_character_at(text, s.start),
+					operator_character_at(text, s.stop));
+	struct value items = value_items(r, text);
+	for (int64_t i = s.start; !r->failed && operator_goes_on(&s, i); i = operator_next(&s, i)) {
+		const struct value *c = &items.list->items[i];
+		value_write_bytes(r, &w, c->text.bytes, c->text.from, c->n);
+	}
+	return value_written(r, &w);
+}
+
+struct value operator_slice(struct template_run *r, const struct value *of,
+			    const struct value *start, const struct value *stop,
+			    const struct value *step)
+{
+	if (of->kind == V_UNDEFINED)
+		return operator_fail_undefined(r, of);
+	if (of->kind == V_TEXT) {
+		template_work(r, 1 + of->n / 64);
+		struct operator_range s =
+			operator_slice_range(r, (int64_t)value_text_length(of), start, stop, step);
+		return r->failed ? NONE : operator_text_range(r, of, s);
+	}
+	if (of->kind != V_LIST && of->kind != V_TUPLE)
+		return template_fail(r, EINVAL, "%s has no slices", value_type_name(of));
+	struct operator_range s =
+		operator_slice_range(r, (int64_t)of->list->count, start, stop, step);
+	struct value part = value_list(r, (enum value_kind)of->kind);
+	for (int64_t i = s.start; !r->failed && operator_goes_on(&s, i); i = operator_next(&s, i))
+		value_append(r, part.list, of->list->items[i]);
+	return part;
 }

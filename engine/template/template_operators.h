@@ -2,15 +2,46 @@
 #ifndef MOEFS_ENGINE_TEMPLATE_TEMPLATE_OPERATORS_H
 #define MOEFS_ENGINE_TEMPLATE_TEMPLATE_OPERATORS_H
 
-#include "engine/template/template_tree.h"
+#include "engine/template/template_call.h"
+#include "engine/template/template_parse.h"
+#include "engine/template/template_value.h"
 
-struct value operate(struct run *r, enum operator_kind op, const struct value *a,
-		     const struct value *b);
-bool compare_by(struct run *r, enum operator_kind op, const struct value *a, const struct value *b);
+struct value operator_apply(struct template_run *r, enum operator_kind op, const struct value *a,
+			    const struct value *b);
+bool operator_compare(struct template_run *r, enum operator_kind op, const struct value *a,
+		      const struct value *b);
 /* a as texts, one behind the other. */
-struct value concatenate(struct run *r, const struct value *a, const struct value *b);
-struct value negate(struct run *r, const struct value *v);
-/* A text with & < > ' " as HTML, marked so; one that is marked stays. */
-struct value escape_html(struct run *r, const struct value *v);
+struct value operator_concatenate(struct template_run *r, const struct value *a,
+				  const struct value *b);
+struct value operator_negate(struct template_run *r, const struct value *v);
+
+/* Parts of values: x.name, x[key], x[a:b:c]. */
+
+/* The methods of a kind before the keys of an object; undefined where there is neither. Fails for
+ * undefined. */
+struct value operator_attribute(struct template_run *r, const struct value *of, const char *name,
+				size_t n);
+/* Keys before methods. */
+struct value operator_item(struct template_run *r, const struct value *of, const struct value *key);
+/* Each of the three may be NULL. Fails for what has no slices. */
+struct value operator_slice(struct template_run *r, const struct value *of,
+			    const struct value *start, const struct value *stop,
+			    const struct value *step);
+
+/* The variable `loop`. */
+
+struct template_node;
+struct scope;
+struct loop {
+	const struct list *items;
+	size_t index;	  /* from 0 */
+	uint32_t depth;	  /* from 0 */
+	bool changed_any; /* loop.changed was asked before, with `last` */
+	struct value last;
+	/* Of a recursive one: what it runs again, and where. NULL: it is none. */
+	const struct template_node *node;
+	struct scope *scope;
+};
+extern const struct function LOOP_METHODS[];
 
 #endif

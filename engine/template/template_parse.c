@@ -1,150 +1,740 @@
 /* Statements, and the tree of a whole template. */
-#include "engine/template/template_expressions.h"
+#include "engine/template/template_parse.h"
 
 #include <errno.h>
+#include <string.h>
 
-static struct node *statements(struct parser *p, const char *const *ends);
+/* ---- tokens and nodes ---- */
 
-static struct node *plain_name(struct parser *p)
+/* ---- tokens ---- */
+
+/* "..." where `wanted` should be. */
+static void parse_fail(struct parser *p, const char *wanted)
 {
-	struct node *n = node_new(p, N_NAME);
-	node_take_name(p, n, "a name");
+	p->r->line = p->at->line;
+	if (p->at->kind == T_END)
+		template_fail(p->r, EINVAL, "the template ends where %s should be", wanted);
+	else
+		template_fail(p->r, EINVAL, "\"%.*s\" where %s should be",
+			      (int)(p->at->n < 24 ? p->at->n : 24), p->at->text, wanted);
+}
+
+static void parse_move(struct parser *p)
+{
+	if (p->at->kind != T_END)
+		p->at++;
+}
+
+static bool parse_token_is(const struct template_token *t, enum token_kind kind, const char *text)
+{
+	return t->kind == kind && t->n == strlen(text) && memcmp(t->text, text, t->n) == 0;
+}
+
+static bool parse_at_operator(const struct parser *p, const char *text)
+{
+	return parse_token_is(p->at, T_OPERATOR, text);
+}
+
+static bool parse_at_word(const struct parser *p, const char *text)
+{
+	return parse_token_is(p->at, T_NAME, text);
+}
+
+/* Pass over a token if it is there. */
+static bool parse_take_operator(struct parser *p, const char *text)
+{
+	bool there = parse_at_operator(p, text);
+	if (there)
+		parse_move(p);
+	return there;
+}
+
+static bool parse_take_word(struct parser *p, const char *text)
+{
+	bool there = parse_at_word(p, text);
+	if (there)
+		parse_move(p);
+	return there;
+}
+
+/* Fail if it is not. */
+static void parse_want_operator(struct parser *p, const char *text)
+{
+	char wanted[8] = {'"'};
+	if (parse_take_operator(p, text))
+		return;
+	strncat(strncat(wanted, text, 4), "\"", 2);
+	parse_fail(p, wanted);
+}
+
+static void parse_want_token(struct parser *p, enum token_kind kind, const char *wanted)
+{
+	if (p->at->kind == kind)
+		parse_move(p);
+	else
+		parse_fail(p, wanted);
+}
+
+static bool parse_at_one_of(const struct parser *p, const char *const *words)
+{
+	for (; *words; words++)
+		if (parse_at_word(p, *words))
+			return true;
+	return false;
+}
+
+/* ---- nodes ---- */
+
+static struct template_node *parse_node(struct parser *p, enum node_kind kind)
+{
+	struct template_node *n = template_allocate(p->r, sizeof *n);
+	if (n)
+		*n = (struct template_node){.kind = (uint8_t)kind, .line = p->at->line};
+	return n;
+}
+
+static struct template_node *parse_node_of_two(struct parser *p, enum node_kind kind, uint8_t op,
+					       struct template_node *a, struct template_node *b)
+{
+	struct template_node *n = parse_node(p, kind);
+	if (!n || p->r->failed)
+		return NULL;
+	n->op = op;
+	n->a = a;
+	n->b = b;
+	n->depth = 1 + (a && (!b || a->depth > b->depth) ? a->depth : b ? b->depth : 0);
+	if (n->depth > TREE_DEPTH_MAX)
+		template_fail(p->r, EINVAL, "more than %d operators in a row", TREE_DEPTH_MAX);
+	return n;
+}
+
+/* Takes a name into a node. */
+static void parse_take_name(struct parser *p, struct template_node *n, const char *what)
+{
+	if (p->at->kind != T_NAME)
+		parse_fail(p, what);
+	if (!n || p->r->failed)
+		return;
+	n->name = p->at->text;
+	n->name_n = p->at->n;
+	parse_move(p);
+}
+
+/* Chains a node to a list whose last `next` is *tail. */
+static void parse_chain(struct template_node ***tail, struct template_node *n)
+{
+	if (!n)
+		return;
+	**tail = n;
+	*tail = &n->next;
+}
+
+/* One level deeper; the caller takes it off p->depth again. */
+static bool parse_enter(struct parser *p)
+{
+	if (++p->depth > PARSE_DEPTH_MAX)
+		template_fail(p->r, EINVAL, "more than %d levels within one another",
+			      PARSE_DEPTH_MAX);
+	return !p->r->failed;
+}
+
+/* ---- expressions ---- */
+
+/* Expressions, by recursive descent. The grammar is Jinja2's, with its precedence:
+ *
+ *     a if b else c · or · and · not · comparisons, in · + - · ~ · * / // % · ** · -a +a
+ *
+ * and filters, tests, attributes, items and calls, which bind tightest; but for the minus sign,
+ * which they bind behind: -1 | abs is 1. */
+
+static struct template_node *parse_expression(struct parser *p);
+static struct template_node *parse_tuple(struct parser *p,
+					struct template_node *(*item)(struct parser *p));
+static struct template_node *parse_unary(struct parser *p, bool with_filters);
+
+/* ---- what is smallest ---- */
+
+static struct template_node *parse_constant(struct parser *p, struct value v)
+{
+	struct template_node *n = parse_node(p, N_CONSTANT);
+	if (n)
+		n->constant = v;
+	return n;
+}
+
+static struct template_node *parse_name(struct parser *p)
+{
+	static const struct {
+		const char *word;
+		uint8_t kind;
+		bool truth;
+	} WORDS[] = {{"true", V_BOOL, true},   {"True", V_BOOL, true},	{"false", V_BOOL, false},
+		     {"False", V_BOOL, false}, {"none", V_NONE, false}, {"None", V_NONE, false}};
+	static const struct {
+		const char *word;
+		uint8_t asks;
+	} ASKED[] = {
+		{"caller", MACRO_CALLER}, {"varargs", MACRO_VARARGS}, {"kwargs", MACRO_KWARGS}};
+	struct template_node *n = NULL;
+	for (size_t i = 0; i < sizeof WORDS / sizeof *WORDS && !n; i++)
+		if (parse_at_word(p, WORDS[i].word))
+			n = parse_constant(
+				p, (struct value){.kind = WORDS[i].kind, .truth = WORDS[i].truth});
+	if (n) {
+		parse_move(p);
+		return n;
+	}
+	for (size_t i = 0; i < sizeof ASKED / sizeof *ASKED; i++)
+		if (parse_at_word(p, ASKED[i].word))
+			p->asks |= ASKED[i].asks;
+	n = parse_node(p, N_NAME);
+	parse_take_name(p, n, "a name");
+	return n;
+}
+
+static void parse_write_string(struct template_run *r, struct writer *w, const struct value *text)
+{
+	if (text->kind == V_TEXT)
+		value_write_bytes(r, w, text->text.bytes, text->text.from, text->n);
+}
+
+/* Texts beside each other are one. */
+static struct template_node *parse_strings(struct parser *p)
+{
+	struct writer w = {0};
+	struct template_node *n = parse_constant(p, p->at->value);
+	parse_move(p);
+	if (p->at->kind != T_STRING || !n)
+		return n;
+	parse_write_string(p->r, &w, &n->constant);
+	for (; p->at->kind == T_STRING; parse_move(p))
+		parse_write_string(p->r, &w, &p->at->value);
+	n->constant = value_written(p->r, &w);
+	return n;
+}
+
+/* Items up to a closing bracket; a comma may stand at the end. */
+static struct template_node *parse_items(struct parser *p, enum node_kind kind, const char *close)
+{
+	struct template_node *n = parse_node(p, kind);
+	struct template_node **tail = n ? &n->a : NULL;
+	while (n && !p->r->failed && !parse_at_operator(p, close)) {
+		parse_chain(&tail, parse_expression(p));
+		if (!parse_at_operator(p, close))
+			parse_want_operator(p, ",");
+	}
+	parse_want_operator(p, close);
+	return n;
+}
+
+static struct template_node *parse_member(struct parser *p)
+{
+	struct template_node *key = parse_expression(p);
+	parse_want_operator(p, ":");
+	struct template_node *value = parse_expression(p);
+	return parse_node_of_two(p, N_MEMBER, 0, key, value);
+}
+
+static struct template_node *parse_dict(struct parser *p)
+{
+	struct template_node *n = parse_node(p, N_DICT);
+	struct template_node **tail = n ? &n->a : NULL;
+	while (n && !p->r->failed && !parse_at_operator(p, "}")) {
+		parse_chain(&tail, parse_member(p));
+		if (!parse_at_operator(p, "}"))
+			parse_want_operator(p, ",");
+	}
+	parse_want_operator(p, "}");
+	return n;
+}
+
+static struct template_node *parse_parentheses(struct parser *p)
+{
+	if (parse_at_operator(p, ")")) {
+		struct template_node *none = parse_node(p, N_TUPLE);
+		parse_move(p);
+		return none;
+	}
+	struct template_node *n = parse_tuple(p, parse_expression);
+	parse_want_operator(p, ")");
+	return n;
+}
+
+static struct template_node *parse_primary(struct parser *p)
+{
+	struct template_node *n = NULL;
+	if (p->r->failed || !parse_enter(p))
+		return NULL;
+	if (p->at->kind == T_NAME)
+		n = parse_name(p);
+	else if (p->at->kind == T_STRING)
+		n = parse_strings(p);
+	else if (p->at->kind == T_NUMBER) {
+		n = parse_constant(p, p->at->value);
+		parse_move(p);
+	} else if (parse_take_operator(p, "("))
+		n = parse_parentheses(p);
+	else if (parse_take_operator(p, "["))
+		n = parse_items(p, N_LIST, "]");
+	else if (parse_take_operator(p, "{"))
+		n = parse_dict(p);
+	else
+		parse_fail(p, "a value");
+	p->depth--;
+	return n;
+}
+
+/* ---- what stands behind a value ---- */
+
+static struct template_node *parse_argument(struct parser *p)
+{
+	struct template_node *n = parse_node(p, N_ARGUMENT);
+	if (!n)
+		return NULL;
+	n->flag = parse_take_operator(p, "*");
+	if (parse_at_operator(p, "**"))
+		template_fail(p->r, ENOTSUP, "** in a call is not known here");
+	if (p->at->kind == T_NAME && parse_token_is(p->at + 1, T_OPERATOR, "=")) {
+		parse_take_name(p, n, "a name");
+		parse_move(p);
+	}
+	n->a = parse_expression(p);
+	return n;
+}
+
+/* Arguments behind "(", up to ")". */
+static struct template_node *parse_arguments(struct parser *p)
+{
+	struct template_node *first = NULL, **tail = &first;
+	bool named = false;
+	while (!p->r->failed && !parse_at_operator(p, ")")) {
+		struct template_node *a = parse_argument(p);
+		if (a && named && !a->name && !a->flag)
+			template_fail(p->r, EINVAL, "an argument by position after one by name");
+		named |= a && a->name;
+		parse_chain(&tail, a);
+		if (!parse_at_operator(p, ")"))
+			parse_want_operator(p, ",");
+	}
+	parse_want_operator(p, ")");
+	return first;
+}
+
+/* NAME behind a point, of a value. */
+static struct template_node *parse_attribute(struct parser *p, struct template_node *of)
+{
+	if (p->at->kind == T_NUMBER) {
+		struct template_node *key = parse_constant(p, p->at->value);
+		parse_move(p);
+		return parse_node_of_two(p, N_ITEM, 0, of, key);
+	}
+	struct template_node *n = parse_node_of_two(p, N_ATTRIBUTE, 0, of, NULL);
+	parse_take_name(p, n, "a name or number");
+	return n;
+}
+
+/* x[...]: an item, or a slice, whose parts may be left out. */
+static struct template_node *parse_subscript(struct parser *p, struct template_node *of)
+{
+	struct template_node *parts[3] = {NULL};
+	int count = 0;
+	bool slice = false;
+	while (!p->r->failed && !parse_at_operator(p, "]")) {
+		if (parse_at_operator(p, ":") && count < 2) {
+			slice = true;
+			count++;
+			parse_move(p);
+			continue;
+		}
+		if (parts[count])
+			break;
+		parts[count] = slice ? parse_expression(p) : parse_tuple(p, parse_expression);
+	}
+	if (!slice && !parts[0])
+		parse_fail(p, "an index");
+	parse_want_operator(p, "]");
+	struct template_node *n = parse_node_of_two(p, slice ? N_SLICE : N_ITEM, 0, of, parts[0]);
+	if (n) {
+		n->c = parts[1];
+		n->d = parts[2];
+	}
+	return n;
+}
+
+static struct template_node *parse_call(struct parser *p, struct template_node *what)
+{
+	struct template_node *n = parse_node_of_two(p, N_CALL, 0, what, NULL);
+	struct template_node *first = parse_arguments(p);
+	if (n)
+		n->b = first;
+	return n;
+}
+
+static struct template_node *parse_postfix(struct parser *p, struct template_node *n)
+{
+	while (!p->r->failed) {
+		if (parse_take_operator(p, "."))
+			n = parse_attribute(p, n);
+		else if (parse_take_operator(p, "["))
+			n = parse_subscript(p, n);
+		else if (parse_take_operator(p, "("))
+			n = parse_call(p, n);
+		else
+			break;
+	}
+	return n;
+}
+
+/* NAME or NAME(arguments), of a value. */
+static struct template_node *parse_filter(struct parser *p, struct template_node *of)
+{
+	struct template_node *n = parse_node_of_two(p, N_FILTER, 0, of, NULL);
+	parse_take_name(p, n, "a filter's name");
+	if (parse_take_operator(p, "(")) {
+		struct template_node *first = parse_arguments(p);
+		if (n)
+			n->b = first;
+	}
+	return n;
+}
+
+/* What follows a test's name without brackets is its argument, if it can be one. */
+static bool parse_begins_argument(const struct parser *p)
+{
+	static const char *const NONE_OF[] = {"else", "or", "and", "is", NULL};
+	return (p->at->kind == T_NAME && !parse_at_one_of(p, NONE_OF)) || p->at->kind == T_STRING ||
+	       p->at->kind == T_NUMBER || parse_at_operator(p, "[") || parse_at_operator(p, "{");
+}
+
+static struct template_node *parse_test(struct parser *p, struct template_node *of)
+{
+	bool negated = parse_take_word(p, "not");
+	struct template_node *n = parse_node_of_two(p, N_TEST, 0, of, NULL), *first = NULL;
+	parse_take_name(p, n, "a test's name");
+	if (parse_take_operator(p, "("))
+		first = parse_arguments(p);
+	else if (parse_begins_argument(p)) {
+		first = parse_node(p, N_ARGUMENT);
+		struct template_node *value = parse_postfix(p, parse_primary(p));
+		if (first)
+			first->a = value;
+	}
+	if (n)
+		n->b = first;
+	return negated ? parse_node_of_two(p, N_NOT, 0, n, NULL) : n;
+}
+
+static struct template_node *parse_filters(struct parser *p, struct template_node *n)
+{
+	while (!p->r->failed) {
+		if (parse_take_operator(p, "|"))
+			n = parse_filter(p, n);
+		else if (parse_take_word(p, "is"))
+			n = parse_test(p, n);
+		else if (parse_take_operator(p, "("))
+			n = parse_call(p, n);
+		else
+			break;
+	}
+	return n;
+}
+
+/* ---- operators ---- */
+
+static struct template_node *parse_unary(struct parser *p, bool with_filters)
+{
+	struct template_node *n;
+	if (p->r->failed || !parse_enter(p))
+		return NULL;
+	if (parse_take_operator(p, "-"))
+		n = parse_node_of_two(p, N_MINUS, 0, parse_unary(p, false), NULL);
+	else if (parse_take_operator(p, "+"))
+		n = parse_node_of_two(p, N_PLUS, 0, parse_unary(p, false), NULL);
+	else
+		n = parse_primary(p);
+	n = parse_postfix(p, n);
+	p->depth--;
+	return with_filters ? parse_filters(p, n) : n;
+}
+
+/* One level of operators that group from the left. */
+struct parse_level {
+	const struct {
+		const char *text;
+		uint8_t kind, op;
+	} operators[5];
+};
+enum { LEVELS = 4 };
+static const struct parse_level LEVEL[LEVELS] = {
+	{{{"+", N_BINARY, OP_ADD}, {"-", N_BINARY, OP_SUBTRACT}}},
+	{{{"~", N_CONCAT, 0}}},
+	{{{"*", N_BINARY, OP_MULTIPLY},
+	  {"/", N_BINARY, OP_DIVIDE},
+	  {"//", N_BINARY, OP_FLOOR},
+	  {"%", N_BINARY, OP_MODULO}}},
+	{{{"**", N_BINARY, OP_POWER}}},
+};
+
+static struct template_node *parse_operators(struct parser *p, int level)
+{
+	if (level == LEVELS)
+		return parse_unary(p, true);
+	struct template_node *n = parse_operators(p, level + 1);
+	for (int i = 0; !p->r->failed && i < 5 && LEVEL[level].operators[i].text;) {
+		if (!parse_take_operator(p, LEVEL[level].operators[i].text)) {
+			i++;
+			continue;
+		}
+		n = parse_node_of_two(p, (enum node_kind)LEVEL[level].operators[i].kind,
+				      LEVEL[level].operators[i].op, n,
+				      parse_operators(p, level + 1));
+		i = 0;
+	}
+	return n;
+}
+
+/* Whether a comparison's operator is here; passes over it. */
+static bool parse_take_comparison(struct parser *p, uint8_t *op)
+{
+	static const struct {
+		const char *text;
+		uint8_t op;
+	} COMPARISONS[] = {{"==", OP_EQUAL},	  {"!=", OP_NOT_EQUAL}, {"<", OP_LESS},
+			   {"<=", OP_LESS_EQUAL}, {">", OP_GREATER},	{">=", OP_GREATER_EQUAL}};
+	for (size_t i = 0; i < sizeof COMPARISONS / sizeof *COMPARISONS; i++)
+		if (parse_take_operator(p, COMPARISONS[i].text)) {
+			*op = COMPARISONS[i].op;
+			return true;
+		}
+	bool negated = parse_at_word(p, "not") && parse_token_is(p->at + 1, T_NAME, "in");
+	if (negated)
+		parse_move(p);
+	*op = negated ? OP_NOT_IN : OP_IN;
+	return parse_take_word(p, "in");
+}
+
+static struct template_node *parse_comparison(struct parser *p)
+{
+	struct template_node *n = parse_operators(p, 0), *first = NULL, **tail = &first;
+	uint8_t op;
+	while (!p->r->failed && parse_take_comparison(p, &op))
+		parse_chain(&tail,
+			    parse_node_of_two(p, N_OPERAND, op, parse_operators(p, 0), NULL));
+	return first ? parse_node_of_two(p, N_COMPARE, 0, n, first) : n;
+}
+
+static struct template_node *parse_not(struct parser *p)
+{
+	if (!parse_take_word(p, "not"))
+		return parse_comparison(p);
+	if (!parse_enter(p))
+		return NULL;
+	struct template_node *n = parse_node_of_two(p, N_NOT, 0, parse_not(p), NULL);
+	p->depth--;
+	return n;
+}
+
+static struct template_node *parse_and(struct parser *p)
+{
+	struct template_node *n = parse_not(p);
+	while (!p->r->failed && parse_take_word(p, "and"))
+		n = parse_node_of_two(p, N_AND, 0, n, parse_not(p));
+	return n;
+}
+
+/* One without a choice (a if b else c) of its own. */
+static struct template_node *parse_condition(struct parser *p)
+{
+	struct template_node *n = parse_and(p);
+	while (!p->r->failed && parse_take_word(p, "or"))
+		n = parse_node_of_two(p, N_OR, 0, n, parse_and(p));
+	return n;
+}
+
+static struct template_node *parse_expression(struct parser *p)
+{
+	if (!parse_enter(p))
+		return NULL;
+	struct template_node *n = parse_condition(p);
+	while (!p->r->failed && parse_take_word(p, "if")) {
+		n = parse_node_of_two(p, N_CHOICE, 0, parse_condition(p), n);
+		struct template_node *otherwise =
+			parse_take_word(p, "else") ? parse_expression(p) : NULL;
+		if (n)
+			n->c = otherwise;
+	}
+	p->depth--;
+	return n;
+}
+
+/* One item, or several with commas. */
+static struct template_node *parse_tuple(struct parser *p,
+					 struct template_node *(*item)(struct parser *p))
+{
+	struct template_node *first = item(p), *n = NULL, **tail;
+	if (p->r->failed || !parse_at_operator(p, ","))
+		return first;
+	n = parse_node_of_two(p, N_TUPLE, 0, first, NULL);
+	if (!n)
+		return NULL;
+	tail = &first->next;
+	while (!p->r->failed && parse_take_operator(p, ",")) {
+		bool ends = p->at->kind == T_PRINT_END || p->at->kind == T_TAG_END ||
+			    parse_at_operator(p, ")") || parse_at_operator(p, "]") ||
+			    parse_at_operator(p, "=") || parse_at_word(p, "in");
+		if (ends)
+			break;
+		parse_chain(&tail, item(p));
+	}
+	return n;
+}
+
+/* ---- statements ---- */
+
+static struct template_node *parse_statements(struct parser *p, const char *const *ends);
+
+static struct template_node *parse_plain_name(struct parser *p)
+{
+	struct template_node *n = parse_node(p, N_NAME);
+	parse_take_name(p, n, "a name");
 	return n;
 }
 
 /* What is assigned to: a name, several, or a namespace's attribute. */
-static struct node *target(struct parser *p)
+static struct template_node *parse_target(struct parser *p)
 {
-	if (p->at->kind == T_NAME && token_is(p->at + 1, T_OPERATOR, ".")) {
-		struct node *of = plain_name(p);
+	if (p->at->kind == T_NAME && parse_token_is(p->at + 1, T_OPERATOR, ".")) {
+		struct template_node *of = parse_plain_name(p);
 		parse_move(p);
 		return parse_attribute(p, of);
 	}
-	bool brackets = take_operator(p, "(");
-	struct node *n = parse_tuple(p, plain_name);
+	bool brackets = parse_take_operator(p, "(");
+	struct template_node *n = parse_tuple(p, parse_plain_name);
 	if (brackets)
-		want_operator(p, ")");
+		parse_want_operator(p, ")");
 	return n;
 }
 
-static void end_tag(struct parser *p)
+static void parse_end_tag(struct parser *p)
 {
-	want_token(p, T_TAG_END, "the end of the tag");
+	parse_want_token(p, T_TAG_END, "the end of the tag");
 }
 
 /* Statements up to {% word %}, which is passed over. */
-static struct node *body_until(struct parser *p, const char *word)
+static struct template_node *parse_body_until(struct parser *p, const char *word)
 {
 	const char *const ends[] = {word, NULL};
-	end_tag(p);
-	struct node *first = statements(p, ends);
+	parse_end_tag(p);
+	struct template_node *first = parse_statements(p, ends);
 	parse_move(p);
-	end_tag(p);
+	parse_end_tag(p);
 	return first;
 }
 
-static struct node *for_loop(struct parser *p)
+static struct template_node *parse_for(struct parser *p)
 {
 	static const char *const ENDS[] = {"else", "endfor", NULL};
-	struct node *n = node_of_two(p, N_FOR, 0, target(p), NULL);
-	if (!take_word(p, "in"))
+	struct template_node *n = parse_node_of_two(p, N_FOR, 0, parse_target(p), NULL);
+	if (!parse_take_word(p, "in"))
 		parse_fail(p, "\"in\"");
 	if (!n || p->r->failed)
 		return NULL;
 	n->b = parse_tuple(p, parse_condition);
-	if (take_word(p, "if"))
+	if (parse_take_word(p, "if"))
 		n->e = parse_expression(p);
-	n->flag = take_word(p, "recursive");
-	end_tag(p);
-	n->c = statements(p, ENDS);
-	if (take_word(p, "else"))
-		n->d = body_until(p, "endfor");
+	n->flag = parse_take_word(p, "recursive");
+	parse_end_tag(p);
+	n->c = parse_statements(p, ENDS);
+	if (parse_take_word(p, "else"))
+		n->d = parse_body_until(p, "endfor");
 	else {
 		parse_move(p);
-		end_tag(p);
+		parse_end_tag(p);
 	}
 	return n;
 }
 
-static struct node *if_else(struct parser *p)
+static struct template_node *parse_if(struct parser *p)
 {
 	static const char *const ENDS[] = {"elif", "else", "endif", NULL};
-	struct node *first = NULL, **to = &first;
+	struct template_node *first = NULL, **to = &first;
 	int count = 0;
 	do {
 		if (++count > TREE_DEPTH_MAX)
-			run_fail(p->r, EINVAL, "more than %d elif in a row", TREE_DEPTH_MAX);
-		struct node *n = node_of_two(p, N_IF, 0, parse_tuple(p, parse_condition), NULL);
-		end_tag(p);
+			template_fail(p->r, EINVAL, "more than %d elif in a row", TREE_DEPTH_MAX);
+		struct template_node *n =
+			parse_node_of_two(p, N_IF, 0, parse_tuple(p, parse_condition), NULL);
+		parse_end_tag(p);
 		if (!n || p->r->failed)
 			return NULL;
-		n->b = statements(p, ENDS);
+		n->b = parse_statements(p, ENDS);
 		n->flag = n != first && first;
 		*to = n;
 		to = &n->c;
-	} while (!p->r->failed && take_word(p, "elif"));
-	if (take_word(p, "else"))
-		*to = body_until(p, "endif");
+	} while (!p->r->failed && parse_take_word(p, "elif"));
+	if (parse_take_word(p, "else"))
+		*to = parse_body_until(p, "endif");
 	else {
 		parse_move(p);
-		end_tag(p);
+		parse_end_tag(p);
 	}
 	return first;
 }
 
 /* NAME|NAME..., of a block's text. */
-static struct node *block_filter(struct parser *p)
+static struct template_node *parse_block_filter(struct parser *p)
 {
-	struct node *n = parse_filter(p, NULL);
-	while (!p->r->failed && take_operator(p, "|"))
+	struct template_node *n = parse_filter(p, NULL);
+	while (!p->r->failed && parse_take_operator(p, "|"))
 		n = parse_filter(p, n);
 	return n;
 }
 
-static struct node *set(struct parser *p)
+static struct template_node *parse_set(struct parser *p)
 {
-	struct node *to = target(p);
-	if (take_operator(p, "=")) {
-		struct node *n = node_of_two(p, N_SET, 0, to, parse_tuple(p, parse_expression));
-		end_tag(p);
+	struct template_node *to = parse_target(p);
+	if (parse_take_operator(p, "=")) {
+		struct template_node *n =
+			parse_node_of_two(p, N_SET, 0, to, parse_tuple(p, parse_expression));
+		parse_end_tag(p);
 		return n;
 	}
-	struct node *by = take_operator(p, "|") ? block_filter(p) : NULL;
-	struct node *n = node_of_two(p, N_SET_BLOCK, 0, to, by);
-	struct node *body = body_until(p, "endset");
+	struct template_node *by = parse_take_operator(p, "|") ? parse_block_filter(p) : NULL;
+	struct template_node *n = parse_node_of_two(p, N_SET_BLOCK, 0, to, by);
+	struct template_node *body = parse_body_until(p, "endset");
 	if (n)
 		n->c = body;
 	return n;
 }
 
-static struct node *parameter(struct parser *p)
+static struct template_node *parse_parameter(struct parser *p)
 {
-	struct node *n = node_new(p, N_PARAMETER);
-	node_take_name(p, n, "a parameter's name");
-	struct node *otherwise = take_operator(p, "=") ? parse_expression(p) : NULL;
+	struct template_node *n = parse_node(p, N_PARAMETER);
+	parse_take_name(p, n, "a parameter's name");
+	struct template_node *otherwise = parse_take_operator(p, "=") ? parse_expression(p) : NULL;
 	if (n)
 		n->a = otherwise;
 	return n;
 }
 
-static struct node *parameters(struct parser *p)
+static struct template_node *parse_parameters(struct parser *p)
 {
-	struct node *first = NULL, **tail = &first;
-	while (!p->r->failed && !at_operator(p, ")")) {
-		node_chain(&tail, parameter(p));
-		if (!at_operator(p, ")"))
-			want_operator(p, ",");
+	struct template_node *first = NULL, **tail = &first;
+	while (!p->r->failed && !parse_at_operator(p, ")")) {
+		parse_chain(&tail, parse_parameter(p));
+		if (!parse_at_operator(p, ")"))
+			parse_want_operator(p, ",");
 	}
-	want_operator(p, ")");
+	parse_want_operator(p, ")");
 	return first;
 }
 
 /* A macro's body, and what it asks for. */
-static void macro_body(struct parser *p, struct node *n, const char *end)
+static void parse_macro_body(struct parser *p, struct template_node *n, const char *end)
 {
 	uint8_t around = p->asks;
 	p->asks = 0;
-	struct node *body = body_until(p, end);
+	struct template_node *body = parse_body_until(p, end);
 	if (n) {
 		n->c = body;
 		n->asks = p->asks;
@@ -152,23 +742,23 @@ static void macro_body(struct parser *p, struct node *n, const char *end)
 	p->asks = around;
 }
 
-static struct node *macro(struct parser *p)
+static struct template_node *parse_macro(struct parser *p)
 {
-	struct node *n = node_new(p, N_MACRO);
-	node_take_name(p, n, "a macro's name");
-	want_operator(p, "(");
-	struct node *first = parameters(p);
+	struct template_node *n = parse_node(p, N_MACRO);
+	parse_take_name(p, n, "a macro's name");
+	parse_want_operator(p, "(");
+	struct template_node *first = parse_parameters(p);
 	if (n)
 		n->a = first;
-	macro_body(p, n, "endmacro");
+	parse_macro_body(p, n, "endmacro");
 	return n;
 }
 
-static struct node *call_block(struct parser *p)
+static struct template_node *parse_call_block(struct parser *p)
 {
-	struct node *body = node_new(p, N_MACRO);
-	struct node *first = take_operator(p, "(") ? parameters(p) : NULL;
-	struct node *n = node_of_two(p, N_CALL_BLOCK, 0, parse_expression(p), body);
+	struct template_node *body = parse_node(p, N_MACRO);
+	struct template_node *first = parse_take_operator(p, "(") ? parse_parameters(p) : NULL;
+	struct template_node *n = parse_node_of_two(p, N_CALL_BLOCK, 0, parse_expression(p), body);
 	if (!n)
 		return NULL;
 	if (n->a->kind != N_CALL)
@@ -176,107 +766,109 @@ static struct node *call_block(struct parser *p)
 	body->name = "caller";
 	body->name_n = 6;
 	body->a = first;
-	macro_body(p, body, "endcall");
+	parse_macro_body(p, body, "endcall");
 	return n;
 }
 
-static struct node *filter_block(struct parser *p)
+static struct template_node *parse_filter_block(struct parser *p)
 {
-	struct node *n = node_of_two(p, N_FILTER_BLOCK, 0, NULL, block_filter(p));
-	struct node *body = body_until(p, "endfilter");
+	struct template_node *n =
+		parse_node_of_two(p, N_FILTER_BLOCK, 0, NULL, parse_block_filter(p));
+	struct template_node *body = parse_body_until(p, "endfilter");
 	if (n)
 		n->c = body;
 	return n;
 }
 
-static struct node *with(struct parser *p)
+static struct template_node *parse_with(struct parser *p)
 {
-	struct node *n = node_new(p, N_WITH), **tail = n ? &n->a : NULL;
+	struct template_node *n = parse_node(p, N_WITH), **tail = n ? &n->a : NULL;
 	while (n && !p->r->failed && p->at->kind != T_TAG_END) {
-		struct node *to = plain_name(p);
-		want_operator(p, "=");
-		node_chain(&tail, node_of_two(p, N_SET, 0, to, parse_expression(p)));
+		struct template_node *to = parse_plain_name(p);
+		parse_want_operator(p, "=");
+		parse_chain(&tail, parse_node_of_two(p, N_SET, 0, to, parse_expression(p)));
 		if (p->at->kind != T_TAG_END)
-			want_operator(p, ",");
+			parse_want_operator(p, ",");
 	}
-	struct node *body = body_until(p, "endwith");
+	struct template_node *body = parse_body_until(p, "endwith");
 	if (n)
 		n->c = body;
 	return n;
 }
 
-static struct node *generation(struct parser *p)
+static struct template_node *parse_generation(struct parser *p)
 {
-	struct node *n = node_new(p, N_BODY);
-	struct node *body = body_until(p, "endgeneration");
+	struct template_node *n = parse_node(p, N_BODY);
+	struct template_node *body = parse_body_until(p, "endgeneration");
 	if (n)
 		n->c = body;
 	return n;
 }
 
-static struct node *break_loop(struct parser *p)
+static struct template_node *parse_break(struct parser *p)
 {
-	struct node *n = node_new(p, N_BREAK);
-	end_tag(p);
+	struct template_node *n = parse_node(p, N_BREAK);
+	parse_end_tag(p);
 	return n;
 }
 
-static struct node *continue_loop(struct parser *p)
+static struct template_node *parse_continue(struct parser *p)
 {
-	struct node *n = node_new(p, N_CONTINUE);
-	end_tag(p);
+	struct template_node *n = parse_node(p, N_CONTINUE);
+	parse_end_tag(p);
 	return n;
 }
 
-static struct node *statement(struct parser *p)
+static struct template_node *parse_statement(struct parser *p)
 {
 	static const struct {
 		const char *word;
-		struct node *(*parse)(struct parser *p);
-	} TAGS[] = {{"for", for_loop},	   {"if", if_else},
-		    {"set", set},	   {"macro", macro},
-		    {"call", call_block},  {"filter", filter_block},
-		    {"with", with},	   {"generation", generation},
-		    {"break", break_loop}, {"continue", continue_loop}};
+		struct template_node *(*parse)(struct parser *p);
+	} TAGS[] = {{"for", parse_for},		{"if", parse_if},
+		    {"set", parse_set},		{"macro", parse_macro},
+		    {"call", parse_call_block}, {"filter", parse_filter_block},
+		    {"with", parse_with},	{"generation", parse_generation},
+		    {"break", parse_break},	{"continue", parse_continue}};
 	for (size_t i = 0; i < sizeof TAGS / sizeof *TAGS; i++)
-		if (take_word(p, TAGS[i].word))
+		if (parse_take_word(p, TAGS[i].word))
 			return TAGS[i].parse(p);
 	p->r->line = p->at->line;
-	run_fail(p->r, ENOTSUP, "the tag \"%.*s\" is not known here",
-		 (int)(p->at->n < 24 ? p->at->n : 24), p->at->text ? p->at->text : "");
+	template_fail(p->r, ENOTSUP, "the tag \"%.*s\" is not known here",
+		      (int)(p->at->n < 24 ? p->at->n : 24), p->at->text ? p->at->text : "");
 	return NULL;
 }
 
-static struct node *print(struct parser *p)
+static struct template_node *parse_print(struct parser *p)
 {
-	struct node *n = node_of_two(p, N_PRINT, 0, parse_tuple(p, parse_expression), NULL);
-	want_token(p, T_PRINT_END, "the end of what is printed");
+	struct template_node *n =
+		parse_node_of_two(p, N_PRINT, 0, parse_tuple(p, parse_expression), NULL);
+	parse_want_token(p, T_PRINT_END, "the end of what is printed");
 	return n;
 }
 
 /* Statements up to a tag that begins with one of these words, at which it stops; without any, up to
  * the template's end. */
-static struct node *statements(struct parser *p, const char *const *ends)
+static struct template_node *parse_statements(struct parser *p, const char *const *ends)
 {
-	struct node *first = NULL, **tail = &first;
+	struct template_node *first = NULL, **tail = &first;
 	if (!parse_enter(p))
 		return NULL;
 	while (!p->r->failed && p->at->kind != T_END) {
 		p->r->line = p->at->line;
 		if (p->at->kind == T_DATA) {
-			struct node *n = parse_constant(p, p->at->value);
+			struct template_node *n = parse_constant(p, p->at->value);
 			if (n)
 				n->kind = N_DATA;
-			node_chain(&tail, n);
+			parse_chain(&tail, n);
 			parse_move(p);
 		} else if (p->at->kind == T_PRINT) {
 			parse_move(p);
-			node_chain(&tail, print(p));
+			parse_chain(&tail, parse_print(p));
 		} else {
-			want_token(p, T_TAG, "a tag");
-			if (at_one_of(p, ends))
+			parse_want_token(p, T_TAG, "a tag");
+			if (parse_at_one_of(p, ends))
 				break;
-			node_chain(&tail, statement(p));
+			parse_chain(&tail, parse_statement(p));
 		}
 	}
 	p->depth--;
@@ -285,7 +877,7 @@ static struct node *statements(struct parser *p, const char *const *ends)
 	return first;
 }
 
-struct node *template_parse(struct run *r, const char *source, size_t n)
+struct template_node *template_parse(struct template_run *r, const char *source, size_t n)
 {
 	static const char *const NO_ENDS[] = {NULL};
 	struct token_array tokens = {0};
@@ -293,8 +885,8 @@ struct node *template_parse(struct run *r, const char *source, size_t n)
 	if (r->failed)
 		return NULL;
 	struct parser p = {.r = r, .at = tokens.items};
-	struct node *root = node_new(&p, N_BODY);
-	struct node *first = statements(&p, NO_ENDS);
+	struct template_node *root = parse_node(&p, N_BODY);
+	struct template_node *first = parse_statements(&p, NO_ENDS);
 	if (root)
 		root->c = first;
 	return r->failed ? NULL : root;

@@ -1,72 +1,74 @@
 /* The interpreter: statements write, expressions (template_eval.c) give values. */
-#include "engine/template/template_run.h"
-
 #include "engine/template/template_eval.h"
-#include "engine/template/template_loop.h"
-#include "engine/template/template_print.h"
+
+#include "engine/template/template_operators.h"
+#include "engine/template/template_text.h"
 
 #include <errno.h>
 
-static void run_nodes(struct run *r, const struct node *n);
+static void run_nodes(struct template_run *r, const struct template_node *n);
 
 /* Gives a value to a name, to several, or to an attribute of a namespace. */
-static void assign(struct run *r, const struct node *target, struct value v)
+static void run_assign(struct template_run *r, const struct template_node *target, struct value v)
 {
 	if (target->kind == N_NAME) {
-		scope_set(r, r->in->scope, target->name, target->name_n, v);
+		eval_set_variable(r, r->in->scope, target->name, target->name_n, v);
 		return;
 	}
 	if (target->kind == N_ATTRIBUTE) {
-		struct value of = eval(r, target->a);
+		struct value of = eval_expression(r, target->a);
 		if (of.kind != V_NAMESPACE)
-			run_fail(r, EINVAL, "only a namespace's attributes can be set");
+			template_fail(r, EINVAL, "only a namespace's attributes can be set");
 		else
-			dict_put(r, of.dict,
-				 value_text(r, target->name, target->name_n, FROM_TEMPLATE), v);
+			value_dict_put(r, of.dict,
+				       value_text(r, target->name, target->name_n, FROM_TEMPLATE),
+				       v);
 		return;
 	}
 	struct value items = value_items(r, &v);
 	size_t i = 0;
-	const struct node *t = target->a;
+	const struct template_node *t = target->a;
 	for (; !r->failed && t && i < items.list->count; t = t->next)
-		assign(r, t, items.list->items[i++]);
+		run_assign(r, t, items.list->items[i++]);
 	if (!r->failed && (t || i < items.list->count))
-		run_fail(r, EINVAL, "%zu values for another number of names", items.list->count);
+		template_fail(r, EINVAL, "%zu values for another number of names",
+			      items.list->count);
 }
 
 /* The items that a for's `if` lets through. */
-static struct value filtered(struct run *r, const struct node *n, const struct value *items)
+static struct value run_filter_items(struct template_run *r, const struct template_node *n,
+				     const struct value *items)
 {
 	struct value kept = value_list(r, V_LIST);
 	struct scope *around = r->in->scope;
 	for (size_t i = 0; !r->failed && i < items->list->count; i++) {
-		r->in->scope = scope_new(r, around);
-		assign(r, n->a, items->list->items[i]);
-		struct value test = r->failed ? NONE : eval(r, n->e);
+		r->in->scope = eval_new_scope(r, around);
+		run_assign(r, n->a, items->list->items[i]);
+		struct value test = r->failed ? NONE : eval_expression(r, n->e);
 		if (!r->failed && value_truth(&test))
-			list_append(r, kept.list, items->list->items[i]);
+			value_append(r, kept.list, items->list->items[i]);
 	}
 	r->in->scope = around;
 	return kept;
 }
 
-static void run_pass(struct run *r, const struct node *n, struct loop *l)
+static void run_pass(struct template_run *r, const struct template_node *n, struct loop *l)
 {
-	r->in->scope = scope_new(r, l->scope);
+	r->in->scope = eval_new_scope(r, l->scope);
 	struct value self = {.kind = V_LOOP, .loop = l};
-	scope_set(r, r->in->scope, "loop", 4, self);
+	eval_set_variable(r, r->in->scope, "loop", 4, self);
 	if (!r->failed)
-		assign(r, n->a, l->items->items[l->index]);
+		run_assign(r, n->a, l->items->items[l->index]);
 	run_nodes(r, n->c);
 }
 
-static void run_loop(struct run *r, const struct node *n, const struct value *of)
+static void run_loop(struct template_run *r, const struct template_node *n, const struct value *of)
 {
 	struct scope *around = r->in->scope;
 	struct value items = value_items(r, of);
 	if (!r->failed && n->e)
-		items = filtered(r, n, &items);
-	struct loop *l = run_allocate(r, sizeof *l);
+		items = run_filter_items(r, n, &items);
+	struct loop *l = template_allocate(r, sizeof *l);
 	if (!l)
 		return;
 	*l = (struct loop){.items = items.list, .depth = r->in->loops, .scope = around};
@@ -81,9 +83,9 @@ static void run_loop(struct run *r, const struct node *n, const struct value *of
 		run_nodes(r, n->d);
 }
 
-static void run_for(struct run *r, const struct node *n)
+static void run_for(struct template_run *r, const struct template_node *n)
 {
-	struct value of = eval(r, n->b);
+	struct value of = eval_expression(r, n->b);
 	uint32_t loops = r->in->loops;
 	r->in->loops = 0; /* loop.depth counts recursion alone */
 	if (!r->failed)
@@ -91,10 +93,10 @@ static void run_for(struct run *r, const struct node *n)
 	r->in->loops = loops;
 }
 
-static void run_if(struct run *r, const struct node *n)
+static void run_if(struct template_run *r, const struct template_node *n)
 {
 	do {
-		struct value test = eval(r, n->a);
+		struct value test = eval_expression(r, n->a);
 		if (r->failed)
 			return;
 		if (value_truth(&test)) {
@@ -106,62 +108,62 @@ static void run_if(struct run *r, const struct node *n)
 	run_nodes(r, n);
 }
 
-static void run_set_block(struct run *r, const struct node *n)
+static void run_set_block(struct template_run *r, const struct template_node *n)
 {
 	struct value text = eval_captured(r, n->c);
 	if (!r->failed && n->b)
 		text = eval_filter(r, n->b, &text);
 	if (!r->failed)
-		assign(r, n->a, text);
+		run_assign(r, n->a, text);
 }
 
-static struct value new_macro(struct run *r, const struct node *n)
+static struct value run_new_macro(struct template_run *r, const struct template_node *n)
 {
-	struct macro *m = run_allocate(r, sizeof *m);
+	struct macro *m = template_allocate(r, sizeof *m);
 	if (!m)
 		return NONE;
 	*m = (struct macro){n, r->in->scope};
 	return (struct value){.kind = V_MACRO, .macro = m};
 }
 
-static void run_call_block(struct run *r, const struct node *n)
+static void run_call_block(struct template_run *r, const struct template_node *n)
 {
-	struct value caller = new_macro(r, n->b);
+	struct value caller = run_new_macro(r, n->b);
 	struct value text = r->failed ? NONE : eval_call(r, n->a, &caller);
 	if (!r->failed)
-		print_value(r, r->in->out, &text);
+		text_print(r, r->in->out, &text);
 }
 
-static void run_filter_block(struct run *r, const struct node *n)
+static void run_filter_block(struct template_run *r, const struct template_node *n)
 {
 	struct value text = eval_captured(r, n->c);
 	if (!r->failed)
 		text = eval_filter(r, n->b, &text);
 	if (!r->failed)
-		print_value(r, r->in->out, &text);
+		text_print(r, r->in->out, &text);
 }
 
-static void run_with(struct run *r, const struct node *n)
+static void run_with(struct template_run *r, const struct template_node *n)
 {
-	struct scope *around = r->in->scope, *inside = scope_new(r, around);
-	for (const struct node *s = n->a; s && !r->failed; s = s->next)
-		scope_set(r, inside, s->a->name, s->a->name_n, eval(r, s->b));
+	struct scope *around = r->in->scope, *inside = eval_new_scope(r, around);
+	for (const struct template_node *s = n->a; s && !r->failed; s = s->next)
+		eval_set_variable(r, inside, s->a->name, s->a->name_n, eval_expression(r, s->b));
 	r->in->scope = inside;
 	run_nodes(r, n->c);
 	r->in->scope = around;
 }
 
-static void run_node(struct run *r, const struct node *n)
+static void run_node(struct template_run *r, const struct template_node *n)
 {
 	struct value v;
 	switch (n->kind) {
 	case N_DATA:
-		print_value(r, r->in->out, &n->constant);
+		text_print(r, r->in->out, &n->constant);
 		break;
 	case N_PRINT:
-		v = eval(r, n->a);
+		v = eval_expression(r, n->a);
 		if (!r->failed)
-			print_value(r, r->in->out, &v);
+			text_print(r, r->in->out, &v);
 		break;
 	case N_FOR:
 		run_for(r, n);
@@ -170,15 +172,15 @@ static void run_node(struct run *r, const struct node *n)
 		run_if(r, n);
 		break;
 	case N_SET:
-		v = eval(r, n->b);
+		v = eval_expression(r, n->b);
 		if (!r->failed)
-			assign(r, n->a, v);
+			run_assign(r, n->a, v);
 		break;
 	case N_SET_BLOCK:
 		run_set_block(r, n);
 		break;
 	case N_MACRO:
-		scope_set(r, r->in->scope, n->name, n->name_n, new_macro(r, n));
+		eval_set_variable(r, r->in->scope, n->name, n->name_n, run_new_macro(r, n));
 		break;
 	case N_CALL_BLOCK:
 		run_call_block(r, n);
@@ -197,23 +199,23 @@ static void run_node(struct run *r, const struct node *n)
 	}
 }
 
-static void run_nodes(struct run *r, const struct node *n)
+static void run_nodes(struct template_run *r, const struct template_node *n)
 {
-	if (run_enter(r))
+	if (eval_enter(r))
 		for (; n && !r->failed && r->in->flow == GOES_ON; n = n->next) {
 			r->line = n->line;
 			run_node(r, n);
 		}
-	run_leave(r);
+	eval_leave(r);
 }
 
-void template_run(struct run *r, const struct node *tree, const struct dict *variables,
-		  struct writer *out)
+void template_run(struct template_run *r, const struct template_node *tree,
+		  const struct dict *variables, struct writer *out)
 {
 	struct interpreter in = {
 		.variables = variables, .out = out, .run_nodes = run_nodes, .run_loop = run_loop};
 	r->in = &in;
-	in.scope = scope_new(r, NULL);
+	in.scope = eval_new_scope(r, NULL);
 	run_nodes(r, tree);
 	r->in = NULL;
 }

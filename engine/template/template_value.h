@@ -76,15 +76,15 @@ struct method {
 	const struct function *function;
 };
 
-struct block;
-struct interpreter; /* template_scope.h's */
+struct template_block;
+struct interpreter; /* template_eval.h's */
 struct language;    /* template_call.h's */
-struct run {
+struct template_run {
 	const char *name; /* of the template, for errors */
 	uint32_t line;	  /* where it is */
 	bool failed;
 	struct err *e;
-	struct block *blocks; /* memory */
+	struct template_block *blocks; /* memory */
 	size_t memory_left;
 	uint64_t work_left;
 	const _Atomic bool *stop;
@@ -96,15 +96,16 @@ struct run {
 /* ---- the run ---- */
 
 /* The first failure counts: "NAME line 7: ...". */
-__attribute__((format(printf, 3, 4))) struct value run_fail(struct run *r, int code,
-							    const char *format, ...);
+__attribute__((format(printf, 3, 4))) struct value template_fail(struct template_run *r, int code,
+								 const char *format, ...);
 /* Takes steps off what is left; false if the run failed. */
-bool run_work(struct run *r, uint64_t steps);
+bool template_work(struct template_run *r, uint64_t steps);
 /* Where `part` is in text[from ..], or n. */
-size_t text_find(struct run *r, const struct value *text, size_t from, const struct value *part);
+size_t value_text_find(struct template_run *r, const struct value *text, size_t from,
+		       const struct value *part);
 /* Memory until the run ends; NULL and a failure when it is too much. */
-void *run_allocate(struct run *r, size_t bytes);
-void run_free(struct run *r);
+void *template_allocate(struct template_run *r, size_t bytes);
+void template_free_memory(struct template_run *r);
 
 /* ---- making values ---- */
 
@@ -116,17 +117,24 @@ struct value value_float(double number);
 /* Borrows a literal, which is the template's. */
 struct value value_literal(const char *text);
 /* Copies bytes that all come from one place. */
-struct value value_text(struct run *r, const char *bytes, size_t n, enum template_from from);
-struct value value_list(struct run *r, enum value_kind kind); /* V_LIST or V_TUPLE, empty */
-void list_append(struct run *r, struct list *l, struct value v);
-struct value value_pair(struct run *r, struct value first, struct value second); /* a tuple */
-struct value value_dict(struct run *r, enum value_kind kind); /* V_DICT or V_NAMESPACE, empty */
-void dict_put(struct run *r, struct dict *d, struct value key, struct value v);
+struct value value_text(struct template_run *r, const char *bytes, size_t n,
+			enum template_from from);
+struct value value_list(struct template_run *r,
+			enum value_kind kind); /* V_LIST or V_TUPLE, empty */
+void value_append(struct template_run *r, struct list *l, struct value v);
+struct value value_pair(struct template_run *r, struct value first,
+			struct value second); /* a tuple */
+struct value value_dict(struct template_run *r,
+			enum value_kind kind); /* V_DICT or V_NAMESPACE, empty */
+void value_dict_put(struct template_run *r, struct dict *d, struct value key, struct value v);
 /* NULL: there is none. */
-struct value *dict_find(struct run *r, const struct dict *d, const struct value *key);
-struct value *dict_find_name(struct run *r, const struct dict *d, const char *name, size_t n);
+struct value *value_dict_find(struct template_run *r, const struct dict *d,
+			      const struct value *key);
+struct value *value_dict_find_name(struct template_run *r, const struct dict *d, const char *name,
+				   size_t n);
 /* `from` is of the texts in it. */
-struct value value_of_json(struct run *r, const struct json *json, enum template_from from);
+struct value value_of_json(struct template_run *r, const struct json *json,
+			   enum template_from from);
 
 /* ---- what all values have ---- */
 
@@ -134,12 +142,12 @@ const char *value_type_name(const struct value *v); /* as Python calls it */
 bool value_is_number(const struct value *v);	    /* truths are */
 double value_as_double(const struct value *v);	    /* of a number */
 bool value_truth(const struct value *v);
-bool value_equal(struct run *r, const struct value *a, const struct value *b);
+bool value_equal(struct template_run *r, const struct value *a, const struct value *b);
 /* < 0, 0, > 0; fails where Python knows no order. */
-int value_compare(struct run *r, const struct value *a, const struct value *b);
+int value_compare(struct template_run *r, const struct value *a, const struct value *b);
 /* Items of what can be iterated, as a list; fails for all else. */
-struct value value_items(struct run *r, const struct value *v);
-bool value_contains(struct run *r, const struct value *in, const struct value *v);
+struct value value_items(struct template_run *r, const struct value *v);
+bool value_contains(struct template_run *r, const struct value *in, const struct value *v);
 
 /* ---- building texts ---- */
 
@@ -148,15 +156,16 @@ struct writer { /* zero-initialise */
 	uint8_t *from;
 	size_t n, room;
 };
-void write_bytes(struct run *r, struct writer *w, const char *bytes, const uint8_t *from, size_t n);
+void value_write_bytes(struct template_run *r, struct writer *w, const char *bytes,
+		       const uint8_t *from, size_t n);
 /* Of the template's own. */
-void write_text(struct run *r, struct writer *w, const char *text);
-struct value write_done(struct run *r, const struct writer *w);
+void value_write_text(struct template_run *r, struct writer *w, const char *text);
+struct value value_written(struct template_run *r, const struct writer *w);
 /* text[from .. to) of a text, shared. */
-struct value text_slice(const struct value *text, size_t from, size_t to);
-size_t text_length(const struct value *text); /* in code points */
-bool text_is(const struct value *v, const char *text);
+struct value value_text_slice(const struct value *text, size_t from, size_t to);
+size_t value_text_length(const struct value *text); /* in code points */
+bool value_is_text(const struct value *v, const char *text);
 /* White space to Python's str.strip. */
-bool is_python_space(uint32_t c);
+bool value_is_space(uint32_t c);
 
 #endif

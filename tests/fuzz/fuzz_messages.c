@@ -1,6 +1,6 @@
 /* libFuzzer on messages.json: any bytes are refused in words, or a conversation that is written and
  * read back the same, and can be given to a template. */
-#include "engine/template/messages.h"
+#include "engine/template/chat_messages.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		use(&m);
 	messages_free(&m);
 	if (json_parse_text(&tools, (const char *)data, size, "tools.json", &e) == 0) {
-		(void)tools_check(tools, &e);
+		(void)message_check_tools(tools, &e);
 		json_free(tools);
 	}
 	return 0;

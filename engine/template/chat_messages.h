@@ -1,3 +1,9 @@
+/* What the files of messages.h share. */
+#ifndef MOEFS_ENGINE_TEMPLATE_CHAT_MESSAGES_H
+#define MOEFS_ENGINE_TEMPLATE_CHAT_MESSAGES_H
+
+#include "engine/answer/split_calls.h"
+
 /* A conversation as a list of messages, as messages.json shows it:
  *
  *     {"role": "system" | "developer" | "user" | "assistant" | "tool",
@@ -8,10 +14,6 @@
  *
  * A list is read whole or not at all, and what is written reads back the same. Who can write to it
  * is not trusted: sizes and counts are bounded, and a refusal names the message and the key. */
-#ifndef MOEFS_ENGINE_TEMPLATE_MESSAGES_H
-#define MOEFS_ENGINE_TEMPLATE_MESSAGES_H
-
-#include "engine/answer/split_calls.h"
 
 enum { MESSAGES_MAX = 65536, MESSAGES_BYTES_MAX = 64 << 20, MESSAGE_CALLS_MAX = CALLS_MAX };
 
@@ -57,6 +59,22 @@ void message_join(const struct json *content, struct text_out *out);
 void messages_for_template(const struct messages *m, struct text_out *out);
 
 /* Checks tools.json: a list of {"type": "function", "function": {"name", ...}}. */
-int tools_check(const struct json *tools, struct err *e);
+int message_check_tools(const struct json *tools, struct err *e);
+
+/* Editing a list of messages in memory: copying, inserting, leaving out; and looking at one. */
+
+/* Replaces `to` by a copy. -ENOMEM, and then it is empty. */
+int messages_copy(struct messages *to, const struct messages *from, struct err *e);
+/* Moves all from index `first` on of one list to the end of another. -ENOMEM changes nothing. */
+int messages_move(struct messages *to, struct messages *from, size_t first, struct err *e);
+/* Leaves `count` of them out from `at` on. */
+void messages_remove(struct messages *m, size_t at, size_t count);
+/* messages_add, in front of all others. */
+int messages_add_first(struct messages *m, const char *role, const char *text, size_t n,
+		       struct err *e);
+
+bool message_is(const struct message *m, const char *role);
+/* Its content as one text, malloc'ed, *n bytes and a NUL behind them; NULL: out of memory. */
+char *message_text(const struct message *m, size_t *n);
 
 #endif

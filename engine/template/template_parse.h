@@ -1,8 +1,41 @@
-/* A template as a tree, made once by template_parse.c and read by template_run.c. */
-#ifndef MOEFS_ENGINE_TEMPLATE_TEMPLATE_TREE_H
-#define MOEFS_ENGINE_TEMPLATE_TEMPLATE_TREE_H
+/* Parsing expressions. */
+#ifndef MOEFS_ENGINE_TEMPLATE_TEMPLATE_PARSE_H
+#define MOEFS_ENGINE_TEMPLATE_TEMPLATE_PARSE_H
 
 #include "engine/template/template_value.h"
+
+/* A template's source as a list of tokens. */
+
+enum token_kind {
+	T_END, /* of the source; the last token */
+	T_DATA,
+	T_PRINT,     /* {{ */
+	T_PRINT_END, /* }} */
+	T_TAG,	     /* {% */
+	T_TAG_END,   /* %} */
+	T_NAME,
+	T_NUMBER,
+	T_STRING,
+	T_OPERATOR,
+};
+struct template_token {
+	enum token_kind kind;
+	uint32_t line;
+	const char *text; /* in the source; of a name or operator */
+	size_t n;
+	struct value value; /* of data, a number or a string */
+};
+struct token_array {
+	struct template_token *items;
+	size_t count, room;
+};
+
+/* Splits source[n], valid UTF-8 and NUL-terminated, in which \r\n and \r are \n already; it must
+ * outlive the tokens. White space around tags is taken away as trim_blocks and lstrip_blocks want
+ * it. Fails the run. */
+void template_lex(struct template_run *r, const char *source, size_t n, struct token_array *tokens);
+
+/* A template as a tree, made once by template_parse.c and read by template_run.c. */
 
 /* What the children are of each; lists are chained by `next`. */
 enum node_kind {
@@ -66,7 +99,7 @@ enum operator_kind {
 /* What a macro's body asks for that is not among its parameters. */
 enum { MACRO_CALLER = 1, MACRO_VARARGS = 2, MACRO_KWARGS = 4 };
 
-struct node {
+struct template_node {
 	uint8_t kind, op;
 	uint8_t asks; /* of a macro */
 	bool flag;
@@ -74,13 +107,34 @@ struct node {
 	uint32_t depth; /* of children within one another */
 	const char *name;
 	size_t name_n;
-	struct node *next;
-	struct node *a, *b, *c, *d, *e;
+	struct template_node *next;
+	struct template_node *a, *b, *c, *d, *e;
 	struct value constant;
 };
 
 /* Parses a source as template_lex takes it. The tree lies in the run's memory and borrows the
  * source. NULL: failed. (An empty template is an N_BODY of nothing.) */
-struct node *template_parse(struct run *r, const char *source, size_t n);
+struct template_node *template_parse(struct template_run *r, const char *source, size_t n);
+
+/* What parsing expressions and statements has in common: where it is in the tokens, and making
+ * nodes.
+ *
+ * After a failure there may be no node; who builds on nothing builds nothing. */
+
+enum {
+	PARSE_DEPTH_MAX = 200,
+	TREE_DEPTH_MAX = 500, /* operators in a row are trees, too */
+};
+
+struct parser {
+	struct template_run *r;
+	const struct template_token *at; /* the last is T_END, and is never passed */
+	int depth;
+	uint8_t asks; /* what the macro around this asks for so far */
+};
+
+/* ---- tokens ---- */
+
+/* ---- nodes ---- */
 
 #endif
