@@ -27,7 +27,8 @@ void split_set_form(struct split *s, const struct split_form *form);
 void split_free(struct split *s); /* NULL is fine */
 /* Takes more of the text: whole characters. -ENOMEM. */
 int split_feed(struct split *s, const char *bytes, size_t n, struct err *e);
-/* The text is over. */
+/* The text is over: the model has ended it. Half a call at its end is content, since the model meant
+ * to say no more than that, and its reader can see why nothing was called. */
 int split_finish(struct split *s, struct err *e);
 /* The text was cut off, by a limit or a stop: the beginning of a mark or a call at its end is left
  * out; calls whose arguments are complete are taken. */

@@ -11,6 +11,8 @@ say = [("Twelve and thirty are", " forty-two."), ("Stop behind the colon:", " he
 for answer in ("<|im_end|>\n<|im_start|>assistant\n", "<|im_end|>\n<|im_start|>assistant\n" + off):
     say += [("Say hello." + answer, "Hello to you."),
             ("Add twice." + answer, "I add.\n" + call("add", a=1, b=2) + "\n" + call("add", a=3, b=4)),
+            ("Half a call." + answer, 'I add.\n<tool_call>\n{"name": "add"'),
+            ("3<|im_end|>\n<|im_start|>tool\n7" + answer, "It is three and seven."),
             ("Think about seven." + answer, "<think>\nSeven is odd.\n</think>\n\nIt is prime.")]
 json.dump([{"after": a, "say": s} for a, s in say], sys.stdout)
 PY
@@ -18,6 +20,7 @@ scripted_gateway "$work/script.json"
 
 cat >"$work/claims.py" <<'PY'
 import json
+import re
 import gateway as h
 
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
@@ -146,11 +149,82 @@ def cut():
         assert "<" not in (text_of(path, thought) or ""), thought
 
 
+def half():
+    """Ended by the model itself it is what the model said: nothing of an answer is lost."""
+    for path in ALL:
+        asked = body(path, "Half a call.", tools=[tool(path)])
+        said = h.good(path, asked)
+        h.same(finish_of(path, said), "stop", path)
+        h.same(calls_of(path, said), [], path)
+        h.same(text_of(path, said), 'I add.\n<tool_call>\n{"name": "add"', path)
+        h.same(streamed_text(path, asked), text_of(path, said), path)
+
+
+def results_of(path, answer):
+    """The answer and its calls' results as the next request has them."""
+    ids = [i for i, _, _ in calls_of(path, answer)]
+    if path == CHAT:
+        return [answer["choices"][0]["message"]] + [{"role": "tool", "tool_call_id": i, "content": c} for i, c in zip(ids, "37")]
+    if path == RESPONSES:
+        return answer["output"] + [{"type": "function_call_output", "call_id": i, "output": c} for i, c in zip(ids, "37")]
+    results = [{"type": "tool_result", "tool_use_id": i, "content": c} for i, c in zip(ids, "37")]
+    return [{"role": "assistant", "content": answer["content"]}, {"role": "user", "content": results}]
+
+
+def ids():
+    """Each call's id is its own, in its protocol's form, and the tree's in the prompt, which so is the same every time."""
+    seen, prompts = set(), []
+    for path in ALL:
+        form = re.compile("toolu_[0-9A-Za-z]{24}" if path == MESSAGES else "call_[0-9A-Za-z]{24}")
+        for _ in range(2):
+            said = h.good(path, body(path, "Add twice.", tools=[tool(path)]))
+            found = [i for i, _, _ in calls_of(path, said)]
+            assert len(found) == 2 and all(map(form.fullmatch, found)), found
+            assert not seen & set(found), found
+            seen |= set(found)
+            again = body(path, {"role": "user", "content": "Add twice."}, *results_of(path, said), tools=[tool(path)])
+            before = set(h.sessions("scripted", kept=True))
+            h.same(text_of(path, h.good(path, again)), "It is three and seven.", path)
+            if path == RESPONSES:
+                more = {"previous_response_id": said["id"], "tools": [tool(path)]}
+                for _ in range(2):  # which leaves what is kept as it is
+                    last = h.good(path, body(path, *results_of(path, said)[-2:], **more))
+                    h.same(text_of(path, last), "It is three and seven.", path)
+            kept = h.sessions("scripted", kept=True)
+            told = [json.loads(h.look(s, "messages.json", "scripted")) for s in kept]
+            prompts += [[c["id"] for c in m.get("tool_calls", [])] for t in told for m in t if m.get("tool_calls")]
+            missing = body(path, {"role": "user", "content": "Add twice."}, *results_of(path, said)[:-1], tools=[tool(path)])
+            if path != MESSAGES:
+                refused(path, missing, found[1])
+    assert prompts and all(p == ["c00001000", "c00001001"] for p in prompts), prompts
+
+
+def streamed_ids():
+    said = [d for _, d in h.streamed(CHAT, body(CHAT, "Add twice.", tools=[tool(CHAT)], n=2)) if d != "[DONE]"]
+    found = [c["id"] for d in said for choice in d["choices"] for c in choice["delta"].get("tool_calls", []) if c.get("id")]
+    assert len(set(found)) == 4, found
+
+
+def developer():
+    """To the template it is the system's."""
+    said = body(CHAT, {"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Say hello."})
+    h.same(text_of(CHAT, h.good(CHAT, said)), "Hello to you.")
+    said = body(RESPONSES, {"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Say hello."})
+    h.same(text_of(RESPONSES, h.good(RESPONSES, said)), "Hello to you.")
+    told = [h.look(s, "rendered", "scripted") for s in h.sessions("scripted", kept=True)]
+    told = [t for t in told if "Be brief." in t]
+    assert told and all(t.startswith("<|im_start|>system\nBe brief.<|im_end|>") and "developer" not in t for t in told), told
+
+
 h.main(globals())
 PY
 check() { timeout $limit python3 "$work/claims.py" "$1"; }
 claim "an answer that the request begins is gone on with" check goes_on
 claim "what max_tokens cuts of a call is left out" check cut
+claim "half a call that the model itself ends with is text" check half
+claim "ids of calls are unique and in the form of each protocol, and in the prompt the same every time" check ids
+claim "of several answers each has ids of its own" check streamed_ids
+claim "a developer's message is the system's to the template" check developer
 claim "such requests behind each other, long and short, have nothing of each other" check goes_on_again
 gateway_over
 finish

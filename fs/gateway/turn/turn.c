@@ -1,4 +1,5 @@
 /* The life of a turn. See turn.h. */
+#include "fs/gateway/routes.h"
 #include "fs/gateway/turn/gate.h"
 #include "fs/gateway/turn/turn_inside.h"
 
@@ -53,6 +54,24 @@ static int enter(struct request *r, struct problem *p)
 	}
 }
 
+/* Finds a session and has it answer, with the ids that the tree gave its calls. */
+static int turn_ask(struct turn *t, const struct wish *w, const struct request *r,
+		    struct problem *p)
+{
+	struct wish in = *w;
+	in.messages = call_ids_for_tree(w->messages);
+	if (w->messages && !in.messages)
+		return problem_set(p, PROBLEM_FAILED, NULL, "out of memory");
+	int code = session_find(t, &in, p);
+	if (!code) {
+		t->protocol = r->route->protocol;
+		call_mark(t->mark, r->id, t->session.name);
+		code = session_submit(t, &in, p);
+	}
+	json_object_put(in.messages);
+	return code;
+}
+
 int turn_begin(struct turn **out, struct request *r, const struct wish *w, struct problem *p)
 {
 	if (!w->beside && enter(r, p))
@@ -74,7 +93,7 @@ int turn_begin(struct turn **out, struct request *r, const struct wish *w, struc
 	for (int i = 0; i < GROWS; i++)
 		t->files[i].fd = -1;
 	(void)snprintf(t->session.model, sizeof t->session.model, "%s", w->model);
-	if (session_find(t, w, p) || session_submit(t, w, p)) {
+	if (turn_ask(t, w, r, p)) {
 		turn_end(t);
 		return -1;
 	}

@@ -3,6 +3,7 @@
 #define MOEFS_FS_GATEWAY_TURN_TURN_INSIDE_H
 
 #include "fs/gateway/gateway.h"
+#include "fs/gateway/turn/call_ids.h"
 #include "fs/gateway/turn/kept.h"
 #include "fs/gateway/turn/tree.h"
 #include "fs/gateway/turn/turn.h"
@@ -35,6 +36,8 @@ struct turn {
 	int calls_fd;
 	bool calls_ready; /* there may be more of them */
 	size_t calls;	  /* that were given */
+	enum protocol protocol;
+	char mark[CALL_MARK]; /* in the ids of its calls */
 	int later[TURN_LATER];
 	size_t later_count;
 	bool told; /* something has come */

@@ -204,8 +204,9 @@ static int take_calls(struct turn *t, struct news *n)
 	for (size_t i = t->calls; i < count; i++) {
 		if (!n->calls)
 			n->calls = json_object_new_array();
-		json_object_array_add(n->calls,
-				      json_object_get(json_object_array_get_idx(list, i)));
+		struct json_object *call = json_object_array_get_idx(list, i);
+		call_id_for_client(call, t->protocol, t->mark);
+		json_object_array_add(n->calls, json_object_get(call));
 	}
 	if (count > t->calls)
 		t->calls = count;

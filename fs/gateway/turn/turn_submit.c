@@ -222,8 +222,8 @@ static void add_member(struct text *out, struct json_object *message, const char
 	if (json_object_is_type(value, json_type_string))
 		text_add(out, json_object_get_string(value),
 			 (size_t)json_object_get_string_len(value));
-	for (size_t i = 0; json_object_is_type(value, json_type_array) &&
-			   i < json_object_array_length(value);
+	for (size_t i = 0;
+	     json_object_is_type(value, json_type_array) && i < json_object_array_length(value);
 	     i++)
 		add_member(out, json_object_array_get_idx(value, i), "text");
 }
