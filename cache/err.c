@@ -38,6 +38,7 @@ static void fill(struct err *e, int code, const char *format, va_list args)
 	e->code = code;
 	memcpy(e->text, text, strlen(text) + 1);
 	e->word = NULL;
+	e->reason = 0;
 	memset(e->numbers, 0, sizeof e->numbers);
 }
 
@@ -94,6 +95,8 @@ int err_because(struct err *e, const struct err *cause, int code, const char *fo
 		va_end(args);
 		e->word = err_word(&why);
 		memcpy(e->numbers, why.numbers, sizeof e->numbers);
+		if (why.reason)
+			err_reason(e, err_why(&why));
 	}
 	return -code;
 }
@@ -116,23 +119,34 @@ void err_number(struct err *e, const char *name, uint64_t value)
 		}
 }
 
+void err_reason(struct err *e, const char *why)
+{
+	size_t n = strlen(why), all = e ? strlen(e->text) : 0;
+	if (n && n <= all && !strcmp(e->text + all - n, why))
+		e->reason = (unsigned)n;
+}
+
+const char *err_why(const struct err *e)
+{
+	return e->reason ? e->text + strlen(e->text) - e->reason : NULL;
+}
+
 const char *err_word(const struct err *e)
 {
 	static const struct {
 		int code;
 		const char *word;
 	} words[] = {
-		{EINVAL, "bad_value"},	      {ERANGE, "out_of_range"},
-		{EILSEQ, "not_utf8"},	      {ENOENT, "not_found"},
-		{EEXIST, "exists"},	      {EBUSY, "busy"},
-		{EPERM, "not_permitted"},     {EACCES, "not_permitted"},
-		{EFBIG, "too_large"},	      {E2BIG, "too_large"},
-		{ENAMETOOLONG, "bad_name"},   {ENODATA, "nothing_to_do"},
-		{ENOMEM, "no_memory"},	      {ENOSPC, "no_space"},
-		{EDQUOT, "too_many"},	      {ENOTSUP, "not_supported"},
-		{EAGAIN, "not_ready"},
-		{ECANCELED, "stopped"},	      {ESTALE, "changed"},
-		{EBADMSG, "template_refused"},
+		{EINVAL, "bad_value"},	    {ERANGE, "out_of_range"},
+		{EILSEQ, "not_utf8"},	    {ENOENT, "not_found"},
+		{EEXIST, "exists"},	    {EBUSY, "busy"},
+		{EPERM, "not_permitted"},   {EACCES, "not_permitted"},
+		{EFBIG, "too_large"},	    {E2BIG, "too_large"},
+		{ENAMETOOLONG, "bad_name"}, {ENODATA, "nothing_to_do"},
+		{ENOMEM, "no_memory"},	    {ENOSPC, "no_space"},
+		{EDQUOT, "too_many"},	    {ENOTSUP, "not_supported"},
+		{EAGAIN, "not_ready"},	    {ECANCELED, "stopped"},
+		{ESTALE, "changed"},	    {EBADMSG, "template_refused"},
 	};
 	if (e->word)
 		return e->word;

@@ -22,13 +22,17 @@ struct err {
 		const char *name; /* static */
 		uint64_t value;
 	} numbers[ERR_NUMBERS];
+	/* How many bytes at the text's end say what is wrong, without the name of the file that is
+	 * to be mended: for who gave the value under another name. 0: the text is not so divided.
+	 */
+	unsigned reason;
 	char text[1024]; /* one sentence, UTF-8, no newline at the end */
 };
 
 /* Fills *e (which may be NULL) and returns -code, so that a failure is one line:
  *     return err_set(e, EINVAL, "%s: ...", path);
  * Bytes that would break a line (control characters in a hostile file's names) become '?', and so
- * do bytes that are not UTF-8. The word and the numbers are cleared. */
+ * do bytes that are not UTF-8. The word, the numbers and the reason are cleared. */
 __attribute__((format(printf, 3, 4))) int err_set(struct err *e, int code, const char *format, ...);
 
 /* The same for a failed system call: appends ": " and the words for `code` to the sentence. EIO
@@ -38,7 +42,8 @@ __attribute__((format(printf, 3, 4))) int err_sys(struct err *e, int code, const
 __attribute__((format(printf, 2, 3))) int err_damaged(struct err *e, const char *format, ...);
 
 /* The same for a failure that has another as its cause: the words are new, and the cause's word and
- * numbers stay. e may be the cause, and its text among the arguments. */
+ * numbers stay, and its reason if they end with that. e may be the cause, and its text among the
+ * arguments. */
 __attribute__((format(printf, 4, 5))) int err_because(struct err *e, const struct err *cause,
 						      int code, const char *format, ...);
 
@@ -47,6 +52,10 @@ __attribute__((format(printf, 4, 5))) int err_because(struct err *e, const struc
 int err_name(struct err *e, const char *word);
 /* Adds a number to it; what is more than ERR_NUMBERS is left out. */
 void err_number(struct err *e, const char *name, uint64_t value);
+/* The text ends with `why`, which is its reason. */
+void err_reason(struct err *e, const char *why);
+/* The reason; NULL: there is none. */
+const char *err_why(const struct err *e);
 /* The failure's word, or its errno's; never NULL. */
 const char *err_word(const struct err *e);
 

@@ -167,10 +167,15 @@ static struct kept_grammar *find_kept(struct constraints *c, const struct text_o
 static int because_of(struct err *e, const struct grammar_request *r, const struct err *why)
 {
 	struct err of_source;
-	if (r->form >= FORM_SCHEMA && grammar_check(r->form, r->source, r->source_n, &of_source))
-		return err_because(e, why, why->code, "params/grammar (params/format is %s): %s",
-				   r->form == FORM_SCHEMA ? "schema" : "regex", of_source.text);
-	return err_because(e, why, why->code, "params/format and tool_choice: %s", why->text);
+	bool source = r->form >= FORM_SCHEMA &&
+		      grammar_check(r->form, r->source, r->source_n, &of_source);
+	int code =
+		source ? err_because(e, why, why->code, "params/grammar (params/format is %s): %s",
+				     r->form == FORM_SCHEMA ? "schema" : "regex", of_source.text)
+		       : err_because(e, why, why->code, "params/format and tool_choice: %s",
+				     why->text);
+	err_reason(e, source ? of_source.text : why->text);
+	return code;
 }
 
 static int make_kept(struct session *s, const struct grammar_request *r, struct text_out *key,
@@ -225,9 +230,10 @@ static int read_earlier(struct session *s, struct err *e)
 		size_t n = grammar_token_bytes(s->model->run.tokenizer, t->answering.form,
 					       t->earlier.ids[i], bytes);
 		if (!n || !grammar_read(t->constraint.kept->grammar, &t->constraint.at, bytes, n))
-			return err_set(e, EINVAL,
-				       "what the answer says already is not what params/format and "
-				       "tool_choice ask for; retry instead of continue");
+			return err_set(
+				e, EINVAL,
+				"what the answer says already is not what the format and the "
+				"tool choice ask for; retry instead of continue");
 	}
 	return 0;
 }
@@ -285,7 +291,7 @@ int constrain_logits(struct session *s, float *logits, struct err *e)
 		return failed;
 	if (!allowed)
 		return err_set(e, EIO,
-			       "no token of the model's goes on as params/format and tool_choice "
+			       "no token of the model's goes on as the format and the tool choice "
 			       "ask for");
 	grammar_apply(c->tokens, mask, allowed, logits, s->model->run.sampler.p);
 	return 0;

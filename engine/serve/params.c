@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #define AT(field) offsetof(struct params, field)
@@ -126,9 +127,18 @@ bool params_is_auto(size_t i, const char *value, size_t length)
 	       !memcmp(value, word, strlen(word));
 }
 
-int params_set(struct params *p, size_t i, const char *value, size_t length, struct err *e)
+/* What a refusal says behind the param's name. */
+static void note_reason(const struct param *t, struct err *e)
 {
-	const struct param *t = &table[i];
+	char name[64];
+	int n = snprintf(name, sizeof name, "params/%s: ", t->name);
+	if (e && !strncmp(e->text, name, (size_t)n))
+		err_reason(e, e->text + n);
+}
+
+static int set_value(struct params *p, const struct param *t, const char *value, size_t length,
+		     struct err *e)
+{
 	length = without_end(value, length);
 	if (memchr(value, 0, length))
 		return param_refuse(t, EINVAL, value, e);
@@ -143,13 +153,20 @@ int params_set(struct params *p, size_t i, const char *value, size_t length, str
 	return result;
 }
 
+int params_set(struct params *p, size_t i, const char *value, size_t length, struct err *e)
+{
+	int result = set_value(p, &table[i], value, length, e);
+	if (result)
+		note_reason(&table[i], e);
+	return result;
+}
+
 bool params_takes_long(size_t i)
 {
 	return table[i].offset == AT(grammar) || table[i].offset == AT(format);
 }
 
-int params_check(enum format_mode format, size_t i, const char *value, size_t length,
-		 struct err *e)
+int params_check(enum format_mode format, size_t i, const char *value, size_t length, struct err *e)
 {
 	static const enum grammar_form forms[] = {
 		[FORMAT_SCHEMA] = FORM_SCHEMA, [FORMAT_REGEX] = FORM_REGEX};
@@ -159,9 +176,11 @@ int params_check(enum format_mode format, size_t i, const char *value, size_t le
 	length = without_end(value, length);
 	if (!length || !grammar_check(forms[format], value, length, &why))
 		return 0;
-	return err_set(e, why.code == ENOMEM ? ENOMEM : EINVAL,
-		       "params/grammar (params/format is %s): %s",
-		       format == FORMAT_SCHEMA ? "schema" : "regex", why.text);
+	int code = err_set(e, why.code == ENOMEM ? ENOMEM : EINVAL,
+			   "params/grammar (params/format is %s): %s",
+			   format == FORMAT_SCHEMA ? "schema" : "regex", why.text);
+	err_reason(e, why.text);
+	return code;
 }
 
 char *params_get(const struct params *p, size_t i, bool has_chat)

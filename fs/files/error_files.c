@@ -1,5 +1,5 @@
-/* error and error.json, of a session and of the mount: the last failures as sentences for people, and
- * the same as codes and numbers for programs. */
+/* error and error.json, of a session and of the mount: the last failures as sentences for people,
+ * and the same as codes and numbers for programs. */
 #include "fs/files/files.h"
 #include "fs/models/models.h"
 
@@ -50,6 +50,10 @@ static void add_members(struct text *out, const struct err *why)
 	text_json(out, err_word(why));
 	text_string(out, ", \"message\": ");
 	text_json(out, why->text);
+	if (err_why(why)) {
+		text_string(out, ", \"reason\": ");
+		text_json(out, err_why(why));
+	}
 	text_string(out, ", \"numbers\": {");
 	for (unsigned i = 0; i < ERR_NUMBERS && why->numbers[i].name; i++)
 		text_format(out, "%s\"%s\": %" PRIu64, i ? ", " : "", why->numbers[i].name,
@@ -80,7 +84,8 @@ void session_error_json_render(const struct node *n, struct text *out)
 	const struct conversation *c = n->conversation;
 	bool failed = turn_failure(n, &why);
 	text_string(out, "{");
-	(void)add_failures(out, (const struct err *[]){failed ? &why : NULL, c->refused, c->denied});
+	(void)add_failures(out,
+			   (const struct err *[]){failed ? &why : NULL, c->refused, c->denied});
 	text_string(out, "}\n");
 }
 

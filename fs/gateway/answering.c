@@ -67,10 +67,12 @@ static bool add_any_of(struct wish *w, const struct wanted_param *param)
 	return added;
 }
 
-static bool add_param(struct wish *w, const struct wanted_param *param)
+static bool add_param(struct wish *w, const struct wanted *wanted, const struct wanted_param *param)
 {
+	bool forms = !strcmp(param->name, "format") || !strcmp(param->name, "grammar");
+	const char *field = forms && wanted->form ? wanted->form : param->name;
 	return param->any_of ? add_any_of(w, param)
-			     : wish_param(w, param->name, param->name, "%s", param->value);
+			     : wish_param(w, param->name, field, "%s", param->value);
 }
 
 int wanted_wish(struct request *r, const struct wanted *wanted, struct wish *w, struct problem *p)
@@ -80,7 +82,7 @@ int wanted_wish(struct request *r, const struct wanted *wanted, struct wish *w, 
 	    drop_ignored(wanted->messages, r->gateway->options->ignored, p))
 		return -1;
 	for (size_t i = 0; i < wanted->param_count; i++) {
-		if (!add_param(w, &wanted->params[i]))
+		if (!add_param(w, wanted, &wanted->params[i]))
 			return problem_set(p, PROBLEM_FAILED, NULL, "out of memory");
 	}
 	w->messages = json_object_get(wanted->messages);

@@ -11,11 +11,14 @@ static void failure_take(struct failure *f, struct json_object *from)
 {
 	struct json_object *numbers = field_get(from, "numbers");
 	struct json_object *code = field_get(from, "code"), *message = field_get(from, "message");
+	struct json_object *reason = field_get(from, "reason");
 	if (!json_object_is_type(code, json_type_string) ||
 	    !json_object_is_type(message, json_type_string))
 		return;
 	(void)snprintf(f->code, sizeof f->code, "%s", json_object_get_string(code));
 	(void)snprintf(f->message, sizeof f->message, "%s", json_object_get_string(message));
+	if (json_object_is_type(reason, json_type_string))
+		(void)snprintf(f->reason, sizeof f->reason, "%s", json_object_get_string(reason));
 	f->tokens = json_object_get_uint64(field_get(numbers, "tokens"));
 	f->maximum = json_object_get_uint64(field_get(numbers, "maximum"));
 }

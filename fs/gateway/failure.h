@@ -10,6 +10,8 @@
 struct failure {
 	char code[32]; /* as moefs(5) lists them; "": it says nothing */
 	char message[1024];
+	char reason[1024]; /* the message's end, without the tree's name for what is wrong; "": none
+			    */
 	uint64_t tokens, maximum; /* of prompt_too_long; 0: not known */
 };
 

@@ -216,6 +216,25 @@ def developer():
     assert told and all(t.startswith("<|im_start|>system\nBe brief.<|im_end|>") and "developer" not in t for t in told), told
 
 
+def formed():
+    """What is wrong with a form is told in the request's own words, not by the tree's params/."""
+    for path, field in (CHAT, "response_format"), (RESPONSES, "text.format"), (MESSAGES, "output_config.format"):
+        for schema, words in ({"type": "object", "propertys": {}}, "propertys"), ({"type": "string", "pattern": "("}, "pattern"):
+            form = {"type": "json_schema", "schema": schema}
+            how = {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}} if path == CHAT else \
+                {"text": {"format": {"name": "x", **form}}} if path == RESPONSES else {"output_config": {"format": form}}
+            refused(path, body(path, "Say hello.", **how), words, field)
+            status, said = h.answered(path, body(path, "Say hello.", **how))
+            assert said["error"]["message"].startswith(field + ": "), said
+    form = {"type": "json_schema", "schema": {"propertys": {}}}
+    got, said = h.answered(MESSAGES, body(MESSAGES, "Say hello.", output_format=form))
+    assert got == 400 and said["error"]["message"].startswith("output_format: "), said
+    refused(CHAT, body(CHAT, "Say hello.", logit_bias={"99999999": 1}), "logit_bias: ", "logit_bias")
+    # What fails with the turn: nothing of the form goes on with what the answer says already.
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
+    refused(CHAT, body(CHAT, "Add them.", "Twelve and thirty are", response_format=form), "")
+
+
 h.main(globals())
 PY
 check() { timeout $limit python3 "$work/claims.py" "$1"; }
@@ -225,6 +244,7 @@ claim "half a call that the model itself ends with is text" check half
 claim "ids of calls are unique and in the form of each protocol, and in the prompt the same every time" check ids
 claim "of several answers each has ids of its own" check streamed_ids
 claim "a developer's message is the system's to the template" check developer
+claim "what is wrong with a form is told by the request's own field" check formed
 claim "such requests behind each other, long and short, have nothing of each other" check goes_on_again
 gateway_over
 finish

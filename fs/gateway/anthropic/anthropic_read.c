@@ -82,9 +82,12 @@ static int read_thinking(struct wanted *w, const json_object *body, struct err *
 
 static int read_form(struct wanted *w, const json_object *body, struct err *e)
 {
+	const char *key = "output_config.format";
 	json_object *format = json_at(json_at(body, "output_config"), "format");
-	if (!format)
-		format = json_at(body, "output_format");
+	if (!format) {
+		key = "output_format";
+		format = json_at(body, key);
+	}
 	if (!format)
 		return 0;
 	const char *type = json_text(format, "type");
@@ -92,9 +95,8 @@ static int read_form(struct wanted *w, const json_object *body, struct err *e)
 	if (!type || strcmp(type, "json_schema") != 0 ||
 	    !json_object_is_type(schema, json_type_object))
 		return err_set(e, EINVAL,
-			       "output_config.format: must be {\"type\": \"json_schema\", "
-			       "\"schema\": {...}}");
-	return wanted_schema(w, schema, e);
+			       "%s: must be {\"type\": \"json_schema\", \"schema\": {...}}", key);
+	return wanted_schema(w, schema, key, e);
 }
 
 /* What would change the answer, and is not to be had here. */

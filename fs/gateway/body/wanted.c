@@ -104,8 +104,9 @@ int wanted_stops(struct wanted *w, json_object *list, const char *key, struct er
 
 enum { TOOLS = 1024 };
 
-int wanted_schema(struct wanted *w, json_object *schema, struct err *e)
+int wanted_schema(struct wanted *w, json_object *schema, const char *key, struct err *e)
 {
+	w->form = key;
 	int rc = wanted_param(w, "format", schema ? "schema" : "json", e);
 	return rc || !schema ? rc
 			     : wanted_param(w, "grammar", json_object_to_json_string(schema), e);

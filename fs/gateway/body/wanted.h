@@ -23,6 +23,7 @@ struct wanted_param {
 struct wanted {
 	char *model;	       /* owned */
 	json_object *messages; /* for messages.json; owned */
+	const char *form;      /* the body's field that holds the answer to a form; NULL: none */
 	const char *asked;     /* the body's field that they are; NULL: messages */
 	json_object *tools;    /* for tools.json; NULL: none; owned */
 	json_object *stops;    /* the texts of params/stop, in their order; NULL: none; owned */
@@ -47,8 +48,9 @@ int wanted_number(struct wanted *w, const json_object *body, const char *key, co
 		  double least, double most, struct err *e);
 /* Texts at which to stop, a list: -EINVAL. `key` is for the words. */
 int wanted_stops(struct wanted *w, json_object *list, const char *key, struct err *e);
-/* Holds the answer to a schema (borrowed), or with NULL to any JSON object. -ENOMEM. */
-int wanted_schema(struct wanted *w, json_object *schema, struct err *e);
+/* Holds the answer to a schema (borrowed), or with NULL to any JSON object, as the body's field
+ * `key` (static) says. -ENOMEM. */
+int wanted_schema(struct wanted *w, json_object *schema, const char *key, struct err *e);
 /* A function on offer; the schema (borrowed) may be NULL. -ENOMEM, and -EINVAL for a name that
  * is none. */
 int wanted_tool(struct wanted *w, const char *name, const char *description, json_object *schema,

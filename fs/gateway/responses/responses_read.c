@@ -173,10 +173,10 @@ static int read_form(struct wanted *w, const json_object *body, struct err *e)
 	if (type && strcmp(type, "text") == 0)
 		return 0;
 	if (type && strcmp(type, "json_object") == 0)
-		return wanted_schema(w, NULL, e);
+		return wanted_schema(w, NULL, "text.format", e);
 	if (type && strcmp(type, "json_schema") == 0 &&
 	    json_object_is_type(schema, json_type_object))
-		return wanted_schema(w, schema, e);
+		return wanted_schema(w, schema, "text.format", e);
 	return err_set(
 		e, EINVAL,
 		"text.format: must be of type text, json_object, or json_schema with a schema");

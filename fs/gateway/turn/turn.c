@@ -54,6 +54,16 @@ static int enter(struct request *r, struct problem *p)
 	}
 }
 
+/* The field that a grammar is made of: it fails as a whole. */
+static const char *form_field(const struct wish *w)
+{
+	const char *field = w->tools ? "tools" : NULL;
+	for (size_t i = 0; i < w->param_count; i++)
+		if (!strcmp(w->params[i].name, "format") || !strcmp(w->params[i].name, "grammar"))
+			field = w->params[i].field;
+	return field;
+}
+
 /* Finds a session and has it answer, with the ids that the tree gave its calls. */
 static int turn_ask(struct turn *t, const struct wish *w, const struct request *r,
 		    struct problem *p)
@@ -86,6 +96,7 @@ int turn_begin(struct turn **out, struct request *r, const struct wish *w, struc
 	t->tools = w->tools;
 	t->answers = w->messages && !w->counts;
 	t->asked = w->asked ? w->asked : w->messages ? "messages" : "prompt";
+	t->formed = form_field(w);
 	t->gateway = r->gateway;
 	t->session.key = r->key;
 	t->calls_fd = -1;

@@ -29,6 +29,7 @@ struct turn {
 	struct kept_session session; /* its model, its name, and by what it is known again */
 	bool logprobs, tools;	     /* are wanted */
 	const char *asked;	     /* the request's field that it reads */
+	const char *formed;	     /* the request's field that says its form, or of its tools */
 	bool answers;		     /* messages, which it can do again */
 	bool goes_on;		     /* with the last of them, an assistant's */
 	bool slot, made, submitted, over, failed, keeps, used;

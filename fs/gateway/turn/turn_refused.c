@@ -67,6 +67,11 @@ int turn_refused(const struct turn *t, int code, const char *field, struct probl
 		kind = PROBLEM_NOT_NOW; /* it may be repaired and loaded again */
 	if (!field && (template || kind == PROBLEM_TOO_LONG))
 		field = t->asked;
+	/* What the tree calls params/NAME the client knows by its own field. */
+	if (*f.reason && !field)
+		field = t->formed;
+	if (*f.reason && field)
+		return problem_set(p, kind, field, "%s: %s", field, f.reason);
 	const char *why = *f.message	      ? without_path(t, f.message)
 			  : nobody_says(said) ? nobody_says(said)
 					      : strerror(-code);
