@@ -1,5 +1,5 @@
 /* The face of grammars: from a request to rules, from rules to a machine. */
-#include "engine/grammar/grammar_inside.h"
+#include "engine/grammar/grammar_build.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -7,14 +7,14 @@
 
 /* ---- what a text is held to ---- */
 
-struct request {
+struct grammar_compilation {
 	const struct grammar_request *r;
 	struct grammar_build b;
 	struct schema_rules schemas;
 	struct json *schema; /* owned; of the source */
 };
 
-static uint32_t form_expr(struct request *q)
+static uint32_t grammar_form_expr(struct grammar_compilation *q)
 {
 	struct grammar_source *s = &q->b.source;
 	struct err e;
@@ -26,28 +26,28 @@ static uint32_t form_expr(struct request *q)
 		return regex_expr(s, q->r->source, q->r->source_n, true, SPELL_PLAIN, "regex");
 	case FORM_SCHEMA:
 		if (json_parse_text(&q->schema, q->r->source, q->r->source_n, "schema", &e))
-			return source_fail(s, EINVAL, "%s", e.text);
+			return grammar_fail(s, EINVAL, "%s", e.text);
 		q->schemas.root = q->schema;
 		return schema_expr(&q->schemas, q->schema);
 	default:
-		return no_calls_expr(&q->b);
+		return calls_none_expr(&q->b);
 	}
 }
 
-static uint32_t content_expr(struct request *q)
+static uint32_t grammar_content_expr(struct grammar_compilation *q)
 {
 	struct grammar_source *s = &q->b.source;
 	enum grammar_choice choice = q->r->choice;
 	bool tools = q->r->tools && json_count(q->r->tools);
 	if (!tools && choice >= CHOICE_REQUIRED)
-		return source_fail(s, EINVAL, "a tool is to be called, but tools.json has none");
+		return grammar_fail(s, EINVAL, "a tool is to be called, but tools.json has none");
 	uint32_t calls = tools && choice != CHOICE_NONE ? calls_expr(&q->b, &q->schemas) : NOTHING;
 	if (choice >= CHOICE_REQUIRED)
 		return calls;
-	return expr_either(s, calls, form_expr(q));
+	return expr_either(s, calls, grammar_form_expr(q));
 }
 
-static uint32_t blanks_expr(struct grammar_source *s)
+static uint32_t grammar_blanks_expr(struct grammar_source *s)
 {
 	uint32_t blank =
 		expr_either(s, expr_bytes(s, '\t', '\n'),
@@ -56,27 +56,27 @@ static uint32_t blanks_expr(struct grammar_source *s)
 }
 
 /* Whether thoughts are to be expected: of a model that has no token to begin them with, none. */
-static bool may_think(const struct request *q)
+static bool grammar_may_think(const struct grammar_compilation *q)
 {
 	enum split_thinking thinking = q->r->thinking;
 	return thinking == THINKING_OPEN ||
-	       (thinking == THINKING_AUTO && mark_is_token(&q->b, q->b.writes->think_begin));
+	       (thinking == THINKING_AUTO && calls_mark_is_token(&q->b, q->b.writes->think_begin));
 }
 
 /* The text's first rule: thoughts, and then what is said. */
-static uint32_t text_expr(struct request *q)
+static uint32_t grammar_text_expr(struct grammar_compilation *q)
 {
 	struct grammar_source *s = &q->b.source;
-	uint32_t content = content_expr(q), any = content, blanks = blanks_expr(s);
+	uint32_t content = grammar_content_expr(q), any = content, blanks = grammar_blanks_expr(s);
 	if (q->r->thinking != THINKING_OFF && q->b.writes->channels)
-		return source_fail(s, ENOTSUP,
-				   "answers in channels cannot be held to a form yet (%s)",
-				   q->b.writes->name);
-	if (may_think(q)) {
+		return grammar_fail(s, ENOTSUP,
+				    "answers in channels cannot be held to a form yet (%s)",
+				    q->b.writes->name);
+	if (grammar_may_think(q)) {
 		uint32_t thoughts = until_expr(s, q->b.writes->think_end, NULL, false);
 		uint32_t begun = expr_then(s, expr_then(s, thoughts, blanks), content);
 		/* Nothing before the mark: once blanks were drawn there would be no other way. */
-		uint32_t first = mark_expr(&q->b, q->b.writes->think_begin);
+		uint32_t first = calls_mark_expr(&q->b, q->b.writes->think_begin);
 		any = q->r->thinking == THINKING_OPEN
 			      ? begun
 			      : expr_either(s, content, expr_then(s, first, begun));
@@ -84,27 +84,27 @@ static uint32_t text_expr(struct request *q)
 	return q->r->space ? expr_then(s, expr_bytes(s, ' ', ' '), any) : any;
 }
 
-static int compile(struct request *q, struct machine *m, struct err *e)
+static int grammar_compile(struct grammar_compilation *q, struct machine *m, struct err *e)
 {
 	struct grammar_source *s = &q->b.source;
 	struct grammar_nodes nodes = {0};
-	source_init(s);
+	grammar_source_init(s);
 	q->b.request = q->r;
 	q->b.writes = q->r->writes ? q->r->writes : split_form_named(NULL);
 	q->schemas.s = q->schemas.json.s = s;
 	if (q->r->source_n > GRAMMAR_MAX_SOURCE)
-		source_fail(s, EFBIG, "%zu bytes are more than the %d that a grammar may have",
-			    q->r->source_n, GRAMMAR_MAX_SOURCE);
-	uint32_t first = rule_new(s);
+		grammar_fail(s, EFBIG, "%zu bytes are more than the %d that a grammar may have",
+			     q->r->source_n, GRAMMAR_MAX_SOURCE);
+	uint32_t first = expr_new_rule(s);
 	if (!s->failed)
-		rule_set(s, first, text_expr(q));
+		expr_set_rule(s, first, grammar_text_expr(q));
 	schema_rules_finish(&q->schemas);
 	if (s->failed && e)
 		*e = s->error;
 	int failed = s->failed ? s->failed : nodes_build(&nodes, s, e);
 	schema_rules_free(&q->schemas);
 	json_free(q->schema);
-	source_free(s);
+	grammar_source_free(s);
 	return failed ? failed : machine_init(m, &nodes, e);
 }
 
@@ -112,14 +112,14 @@ static int compile(struct request *q, struct machine *m, struct err *e)
 
 int grammar_new(struct grammar **out, const struct grammar_request *r, struct err *e)
 {
-	struct request q = {.r = r};
+	struct grammar_compilation q = {.r = r};
 	struct grammar *g = calloc(1, sizeof *g);
 	if (!g)
 		return err_set(e, ENOMEM, "out of memory for a grammar");
 	g->mask_count = 1;
 	for (uint32_t byte = 0; byte < 256; byte++)
-		g->group_of[byte] = byte_group((uint8_t)byte);
-	int failed = compile(&q, &g->machine, e);
+		g->group_of[byte] = grammar_byte_group((uint8_t)byte);
+	int failed = grammar_compile(&q, &g->machine, e);
 	if (failed)
 		free(g);
 	else
@@ -131,7 +131,7 @@ void grammar_free(struct grammar *g)
 {
 	if (!g)
 		return;
-	grammar_forget_masks(g);
+	mask_forget(g);
 	free(g->masks);
 	free(g->bits);
 	free(g->exits);

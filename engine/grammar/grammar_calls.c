@@ -1,12 +1,12 @@
 /* Tool calls as a grammar: the tools on offer, each with what its schema admits. */
-#include "engine/grammar/grammar_schema.h"
+#include "engine/grammar/grammar_build.h"
 
 #include "engine/answer/split_forms.h"
 
 #include <errno.h>
 #include <string.h>
 
-bool mark_is_token(const struct grammar_build *b, const char *text)
+bool calls_mark_is_token(const struct grammar_build *b, const char *text)
 {
 	char first[GRAMMAR_MAX_TOKEN];
 	const struct tokenizer *t = b->request->tokenizer;
@@ -18,30 +18,30 @@ bool mark_is_token(const struct grammar_build *b, const char *text)
 	return grammar_is_mark(t, b->writes, text) || grammar_is_mark(t, b->writes, first);
 }
 
-uint32_t mark_expr(struct grammar_build *b, const char *text)
+uint32_t calls_mark_expr(struct grammar_build *b, const char *text)
 {
 	uint32_t spelled = expr_word(&b->source, text);
-	if (!mark_is_token(b, text))
+	if (!calls_mark_is_token(b, text))
 		return spelled;
 	return expr_then(&b->source, expr_bytes(&b->source, GRAMMAR_MARK, GRAMMAR_MARK), spelled);
 }
 
 /* The same of one that a form may not have. */
-static uint32_t maybe_mark(struct grammar_build *b, const char *text)
+static uint32_t calls_maybe_mark(struct grammar_build *b, const char *text)
 {
-	return text ? mark_expr(b, text) : EMPTY;
+	return text ? calls_mark_expr(b, text) : EMPTY;
 }
 
-static uint32_t sequence(struct grammar_source *s, const uint32_t *parts, size_t count)
+static uint32_t calls_sequence(struct grammar_source *s, const uint32_t *parts, size_t count)
 {
 	uint32_t all = EMPTY;
 	for (size_t i = 0; i < count; i++)
 		all = expr_then(s, all, parts[i]);
 	return all;
 }
-#define SEQUENCE(s, ...)                             \
-	sequence(s, (const uint32_t[]){__VA_ARGS__}, \
-		 sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
+#define SEQUENCE(s, ...)                                   \
+	calls_sequence(s, (const uint32_t[]){__VA_ARGS__}, \
+		       sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
 
 struct tool {
 	const char *name;
@@ -49,14 +49,14 @@ struct tool {
 };
 
 /* {"type": "function", "function": {...}}, or what stands inside by itself. */
-static bool read_tool(struct grammar_source *s, const struct json *item, struct tool *t)
+static bool calls_read_tool(struct grammar_source *s, const struct json *item, struct tool *t)
 {
 	const struct json *inside = json_find(item, "function");
 	struct err e;
 	inside = inside ? inside : item;
 	if (json_get_string(inside, "name", "tools", &t->name, &e) ||
 	    json_get_object_or_null(inside, "parameters", "tools", &t->schema, &e)) {
-		source_fail(s, EINVAL, "%s", e.text);
+		grammar_fail(s, EINVAL, "%s", e.text);
 		return false;
 	}
 	return true;
@@ -65,42 +65,43 @@ static bool read_tool(struct grammar_source *s, const struct json *item, struct 
 /* ---- {"name": NAME, "arguments": OBJECT} ---- */
 
 /* An object, whatever the schema says or leaves open. */
-static uint32_t arguments(struct schema_rules *r, const struct tool *t)
+static uint32_t calls_arguments(struct schema_rules *r, const struct tool *t)
 {
-	struct layers l = {0};
+	struct schema_layers l = {0};
 	r->root = t->schema;
 	if (!t->schema)
 		return expr_word(r->s, "{}");
-	layers_add(r, &l, t->schema);
+	schema_layers_add(r, &l, t->schema);
 	return l.none || r->s->failed ? NOTHING : schema_object(r, &l);
 }
 
-static uint32_t json_call(struct grammar_build *b, struct schema_rules *r,
-			  const struct json_words *w, const struct tool *t)
+static uint32_t calls_json(struct grammar_build *b, struct schema_rules *r,
+			   const struct json_words *w, const struct tool *t)
 {
 	struct grammar_source *s = &b->source;
 	uint32_t gap = json_gap(s), colon = json_colon(s), name = json_quoted(s, t->name);
 	if (!w->name)
-		return SEQUENCE(s, expr_word(s, "{"), gap, name, colon, arguments(r, t), gap,
+		return SEQUENCE(s, expr_word(s, "{"), gap, name, colon, calls_arguments(r, t), gap,
 				expr_word(s, "}"));
 	return SEQUENCE(s, expr_word(s, "{"), gap, json_quoted(s, w->name), colon, name,
 			expr_word(s, ","), gap, json_quoted(s, w->arguments[0]), colon,
-			arguments(r, t), gap, expr_word(s, "}"));
+			calls_arguments(r, t), gap, expr_word(s, "}"));
 }
 
 /* ---- functions in tags ---- */
 
 /* Whether a text may be a value of it: then it stands as it is. */
-static bool may_be_text(struct schema_rules *r, const struct layers *l)
+static bool calls_may_be_text(struct schema_rules *r, const struct schema_layers *l)
 {
 	static const char *const choices[] = {"anyOf", "oneOf"};
 	for (int k = 0; k < 2; k++)
 		for (uint32_t i = 0; i < l->count; i++) {
-			const struct json *list = layer_get(&l->at[i], choices[k]), *v = NULL;
+			const struct json *list = schema_layer_get(&l->at[i], choices[k]),
+					  *v = NULL;
 			bool any = !list;
 			while (list && !r->s->failed && (v = json_next(list, v))) {
-				struct layers one = {.depth = l->depth + 1};
-				layers_add(r, &one, v);
+				struct schema_layers one = {.depth = l->depth + 1};
+				schema_layers_add(r, &one, v);
 				any |= !one.none && (schema_types(r, &one) & TYPE_STRING);
 			}
 			if (!any)
@@ -109,8 +110,8 @@ static bool may_be_text(struct schema_rules *r, const struct layers *l)
 	return schema_types(r, l) & TYPE_STRING;
 }
 
-static uint32_t listed_texts(struct schema_rules *r, const struct json *list,
-			     const struct json *one)
+static uint32_t calls_listed_texts(struct schema_rules *r, const struct json *list,
+				   const struct json *one)
 {
 	size_t n;
 	uint32_t any = NOTHING;
@@ -128,30 +129,31 @@ static uint32_t listed_texts(struct schema_rules *r, const struct json *list,
 }
 
 /* A value with what ends it. A text that is not bound by more may hold no tag of a call. */
-static uint32_t parameter_value(struct schema_rules *r, const struct tag_words *w,
-				const struct json *schema)
+static uint32_t calls_parameter_value(struct schema_rules *r, const struct tag_words *w,
+				      const struct json *schema)
 {
 	const char *const others[] = {w->function_end, w->end, w->parameter, w->function, NULL};
 	struct grammar_source *s = r->s;
-	struct layers l = {0};
+	struct schema_layers l = {0};
 	uint32_t value, end = SEQUENCE(s, expr_word(s, w->lines ? "\n" : ""),
 				       expr_word(s, w->parameter_end));
-	layers_add(r, &l, schema);
+	schema_layers_add(r, &l, schema);
 	if (l.none || s->failed)
 		return NOTHING;
-	if (!may_be_text(r, &l))
-		return expr_then(s, layers_expr(r, &l), end);
-	if (layers_have(&l, "enum") || layers_have(&l, "const"))
-		value = listed_texts(r, layers_only(r, &l, "enum"), layers_only(r, &l, "const"));
-	else if (layers_have(&l, "pattern") || layers_have(&l, "format") ||
-		 layers_have(&l, "minLength") || layers_have(&l, "maxLength"))
+	if (!calls_may_be_text(r, &l))
+		return expr_then(s, schema_layers_expr(r, &l), end);
+	if (schema_layers_have(&l, "enum") || schema_layers_have(&l, "const"))
+		value = calls_listed_texts(r, schema_layers_only(r, &l, "enum"),
+					   schema_layers_only(r, &l, "const"));
+	else if (schema_layers_have(&l, "pattern") || schema_layers_have(&l, "format") ||
+		 schema_layers_have(&l, "minLength") || schema_layers_have(&l, "maxLength"))
 		value = schema_string(r, &l, SPELL_XML);
 	else
 		return until_expr(s, w->parameter_end, others, true);
 	return expr_then(s, value, end);
 }
 
-static bool is_required(const struct json *schema, const char *name)
+static bool calls_is_required(const struct json *schema, const char *name)
 {
 	const struct json *list = json_find(schema, "required");
 	size_t n;
@@ -161,29 +163,31 @@ static bool is_required(const struct json *schema, const char *name)
 	return false;
 }
 
-static bool is_plain(const char *name, const char *none)
+static bool calls_is_plain(const char *name, const char *none)
 {
 	return *name && !name[strcspn(name, none)];
 }
 
-static uint32_t line(struct grammar_source *s)
+static uint32_t calls_line(struct grammar_source *s)
 {
 	return expr_maybe(s, expr_word(s, "\n"));
 }
 
 /* TAG name STOP */
-static uint32_t opened(struct grammar_source *s, const struct tag_words *w, const char *tag,
-		       const char *name)
+static uint32_t calls_opened(struct grammar_source *s, const struct tag_words *w, const char *tag,
+			     const char *name)
 {
-	if (!is_plain(name, "<>{}\"' \t\r\n"))
-		return source_fail(s, ENOTSUP,
-				   "tools: \"%.60s\" cannot be a name in this model's calls", name);
+	if (!calls_is_plain(name, "<>{}\"' \t\r\n"))
+		return grammar_fail(s, ENOTSUP,
+				    "tools: \"%.60s\" cannot be a name in this model's calls",
+				    name);
 	return SEQUENCE(s, expr_word(s, tag), expr_word(s, name), expr_word(s, w->stop),
 			expr_word(s, *w->stop == '>' ? "" : ">"));
 }
 
 /* Parameters in the schema's order. */
-static uint32_t parameters(struct schema_rules *r, const struct tag_words *w, const struct tool *t)
+static uint32_t calls_parameters(struct schema_rules *r, const struct tag_words *w,
+				 const struct tool *t)
 {
 	struct grammar_source *s = r->s;
 	const struct json *list = t->schema ? json_find(t->schema, "properties") : NULL;
@@ -191,26 +195,26 @@ static uint32_t parameters(struct schema_rules *r, const struct tag_words *w, co
 	r->root = t->schema;
 	for (const struct json *v = NULL; list && !s->failed && (v = json_next(list, v));) {
 		const char *name = json_key(v);
-		uint32_t one = SEQUENCE(s, opened(s, w, w->parameter, name),
+		uint32_t one = SEQUENCE(s, calls_opened(s, w, w->parameter, name),
 					expr_word(s, w->lines ? "\n" : ""),
-					parameter_value(r, w, v), line(s));
-		bool required = is_required(t->schema, name);
+					calls_parameter_value(r, w, v), calls_line(s));
+		bool required = calls_is_required(t->schema, name);
 		all = expr_then(s, all, required ? one : expr_maybe(s, one));
 	}
 	return all;
 }
 
-static uint32_t tag_call(struct schema_rules *r, const struct tag_words *w, const struct tool *t)
+static uint32_t calls_tag(struct schema_rules *r, const struct tag_words *w, const struct tool *t)
 {
 	struct grammar_source *s = r->s;
-	return SEQUENCE(s, opened(s, w, w->function, t->name), line(s), parameters(r, w, t),
-			expr_word(s, w->function_end));
+	return SEQUENCE(s, calls_opened(s, w, w->function, t->name), calls_line(s),
+			calls_parameters(r, w, t), expr_word(s, w->function_end));
 }
 
 /* ---- a form's way ---- */
 
 /* The first that is known here: of a form that has both, tags if its template teaches them. */
-static const struct call_way *way_of(const struct grammar_build *b)
+static const struct call_way *calls_way(const struct grammar_build *b)
 {
 	const struct call_way *found = NULL;
 	for (int i = 0; i < FORM_WAYS_MAX && b->writes->ways[i].begin; i++) {
@@ -223,79 +227,82 @@ static const struct call_way *way_of(const struct grammar_build *b)
 	return found;
 }
 
-static uint32_t any_call(struct grammar_build *b, struct schema_rules *schemas,
-			 const struct call_way *w)
+static uint32_t calls_any(struct grammar_build *b, struct schema_rules *schemas,
+			  const struct call_way *w)
 {
 	struct grammar_source *s = &b->source;
 	const struct grammar_request *r = b->request;
 	uint32_t any = NOTHING;
 	for (const struct json *v = NULL; !s->failed && (v = json_next(r->tools, v));) {
 		struct tool t;
-		if (!read_tool(s, v, &t))
+		if (!calls_read_tool(s, v, &t))
 			return NOTHING;
 		if (r->choice != CHOICE_NAMED || !strcmp(t.name, r->tool))
 			any = expr_either(s, any,
-					  w->tags ? tag_call(schemas, w->tags, &t)
-						  : json_call(b, schemas, w->json, &t));
+					  w->tags ? calls_tag(schemas, w->tags, &t)
+						  : calls_json(b, schemas, w->json, &t));
 	}
 	if (any == NOTHING && !s->failed)
-		source_fail(s, EINVAL, "no tool on offer is called \"%.60s\"",
-			    r->tool ? r->tool : "");
+		grammar_fail(s, EINVAL, "no tool on offer is called \"%.60s\"",
+			     r->tool ? r->tool : "");
 	return any;
 }
 
 /* BEGIN [call, call ...] END */
-static uint32_t list_of(struct grammar_build *b, const struct call_way *w, uint32_t call, bool one)
+static uint32_t calls_list(struct grammar_build *b, const struct call_way *w, uint32_t call,
+			   bool one)
 {
 	struct grammar_source *s = &b->source;
 	uint32_t gap = json_gap(s), next = SEQUENCE(s, expr_word(s, ","), gap, call);
 	uint32_t more = one ? EMPTY : expr_repeat(s, next, 0, REPEAT_ENDLESS);
 	const char *fence = w->json->fence ? w->json->fence : "";
-	return SEQUENCE(s, mark_expr(b, w->begin), line(s), expr_word(s, fence), line(s),
-			expr_word(s, "["), gap, call, more, gap, expr_word(s, "]"), line(s),
-			maybe_mark(b, w->json->end));
+	return SEQUENCE(s, calls_mark_expr(b, w->begin), calls_line(s), expr_word(s, fence),
+			calls_line(s), expr_word(s, "["), gap, call, more, gap, expr_word(s, "]"),
+			calls_line(s), calls_maybe_mark(b, w->json->end));
 }
 
 /* [OPEN] BEGIN call END, and again, [CLOSE] */
-static uint32_t row_of(struct grammar_build *b, const struct call_way *w, uint32_t call, bool one)
+static uint32_t calls_row(struct grammar_build *b, const struct call_way *w, uint32_t call,
+			  bool one)
 {
 	struct grammar_source *s = &b->source;
 	if (!w->tags || strcmp(w->begin, w->tags->function) != 0)
-		call = SEQUENCE(s, mark_expr(b, w->begin), line(s), call, line(s),
-				maybe_mark(b, w->tags ? w->tags->end : w->json->end));
-	uint32_t next = expr_then(s, line(s), call);
+		call = SEQUENCE(s, calls_mark_expr(b, w->begin), calls_line(s), call, calls_line(s),
+				calls_maybe_mark(b, w->tags ? w->tags->end : w->json->end));
+	uint32_t next = expr_then(s, calls_line(s), call);
 	uint32_t more = one ? EMPTY : expr_repeat(s, next, 0, REPEAT_ENDLESS);
-	uint32_t open = w->open ? expr_then(s, mark_expr(b, w->open), line(s)) : EMPTY;
-	uint32_t close = w->close ? expr_then(s, line(s), mark_expr(b, w->close)) : EMPTY;
+	uint32_t open = w->open ? expr_then(s, calls_mark_expr(b, w->open), calls_line(s)) : EMPTY;
+	uint32_t close =
+		w->close ? expr_then(s, calls_line(s), calls_mark_expr(b, w->close)) : EMPTY;
 	return SEQUENCE(s, open, call, more, close);
 }
 
 uint32_t calls_expr(struct grammar_build *b, struct schema_rules *schemas)
 {
-	const struct call_way *w = way_of(b);
+	const struct call_way *w = calls_way(b);
 	bool one = b->request->choice == CHOICE_NAMED;
 	if (!w)
-		return source_fail(&b->source, ENOTSUP,
-				   "calls as this model writes them (%s) cannot be held to a form "
-				   "yet",
-				   b->writes->name);
-	uint32_t call = any_call(b, schemas, w);
-	return w->json && w->json->list ? list_of(b, w, call, one) : row_of(b, w, call, one);
+		return grammar_fail(&b->source, ENOTSUP,
+				    "calls as this model writes them (%s) cannot be held to a form "
+				    "yet",
+				    b->writes->name);
+	uint32_t call = calls_any(b, schemas, w);
+	return w->json && w->json->list ? calls_list(b, w, call, one) : calls_row(b, w, call, one);
 }
 
-uint32_t no_calls_expr(struct grammar_build *b)
+uint32_t calls_none_expr(struct grammar_build *b)
 {
 	const char *words[2 * FORM_WAYS_MAX + 1] = {0};
 	size_t count = 0;
 	for (int i = 0; i < FORM_WAYS_MAX && b->writes->ways[i].begin; i++) {
 		const struct call_way *w = &b->writes->ways[i];
 		if (w->whole)
-			return source_fail(&b->source, ENOTSUP,
-					   "calls as this model writes them (%s) cannot be kept "
-					   "out; write [] to tools.json instead",
-					   b->writes->name);
+			return grammar_fail(&b->source, ENOTSUP,
+					    "calls as this model writes them (%s) cannot be kept "
+					    "out; write [] to tools.json instead",
+					    b->writes->name);
 		words[count++] = w->open ? w->open : w->begin;
 	}
-	return count ? without_expr(&b->source, words)
-		     : without_expr(&b->source, (const char *const[]){"<tool_call>", NULL});
+	return count ? until_without_expr(&b->source, words)
+		     : until_without_expr(&b->source, (const char *const[]){"<tool_call>", NULL});
 }

@@ -3,7 +3,7 @@
  * Numbers have as many digits as a double keeps (15 before the point and behind it, 2 of the
  * exponent), and white space is bounded, so that a model cannot go on for ever where a text is to
  * end. Texts may be of any length; \u escapes stand for whole characters. */
-#include "engine/grammar/grammar_inside.h"
+#include "engine/grammar/grammar_build.h"
 
 #include "engine/json/text_out.h"
 
@@ -31,7 +31,7 @@ uint32_t json_colon(struct grammar_source *s)
 
 static const char escapes[] = "\"\"\\\\\bb\ff\nn\rr\tt"; /* a character, and its letter */
 
-static uint32_t short_escape(struct grammar_source *s, uint32_t c)
+static uint32_t json_short_escape(struct grammar_source *s, uint32_t c)
 {
 	for (const char *e = escapes; *e; e += 2)
 		if ((uint32_t)*e == c)
@@ -40,16 +40,16 @@ static uint32_t short_escape(struct grammar_source *s, uint32_t c)
 }
 
 /* One that cannot stand for itself: as text_out_json_text writes it. */
-static uint32_t escaped(struct grammar_source *s, uint32_t c)
+static uint32_t json_escaped(struct grammar_source *s, uint32_t c)
 {
 	static const char digits[] = "0123456789abcdef";
-	uint32_t brief = short_escape(s, c);
+	uint32_t brief = json_short_escape(s, c);
 	if (brief != NOTHING)
 		return brief;
 	return expr_text(s, (const char[]){'\\', 'u', '0', '0', digits[c >> 4], digits[c & 15]}, 6);
 }
 
-static bool stands_for_itself(uint32_t c, enum spelling_of spelling)
+static bool json_stands_for_itself(uint32_t c, enum spelling_of spelling)
 {
 	switch (spelling) {
 	case SPELL_JSON:
@@ -61,19 +61,19 @@ static bool stands_for_itself(uint32_t c, enum spelling_of spelling)
 	}
 }
 
-uint32_t spelled_characters(struct grammar_source *s, const struct char_range *r, uint32_t count,
+uint32_t grammar_characters(struct grammar_source *s, const struct char_range *r, uint32_t count,
 			    enum spelling_of spelling)
 {
 	uint32_t any = NOTHING;
 	for (uint32_t i = 0; i < count; i++) {
 		uint32_t from = r[i].from;
 		for (uint32_t c = from; c <= r[i].to && c < 0x80; c++) {
-			if (stands_for_itself(c, spelling))
+			if (json_stands_for_itself(c, spelling))
 				continue;
 			if (c > from)
 				any = expr_either(s, any, expr_characters(s, from, c - 1));
 			if (spelling == SPELL_JSON)
-				any = expr_either(s, any, escaped(s, c));
+				any = expr_either(s, any, json_escaped(s, c));
 			from = c + 1;
 		}
 		if (from <= r[i].to)
@@ -84,7 +84,7 @@ uint32_t spelled_characters(struct grammar_source *s, const struct char_range *r
 
 /* ---- texts ---- */
 
-static uint32_t hex(struct grammar_source *s, const char *ranges)
+static uint32_t json_hex(struct grammar_source *s, const char *ranges)
 {
 	uint32_t any = NOTHING;
 	for (; *ranges; ranges += 2)
@@ -93,31 +93,31 @@ static uint32_t hex(struct grammar_source *s, const char *ranges)
 }
 
 /* \uXXXX of a character, and two of them of one beyond U+FFFF. */
-static uint32_t unicode_escape(struct grammar_source *s)
+static uint32_t json_unicode_escape(struct grammar_source *s)
 {
-	uint32_t u = expr_word(s, "\\u"), d = hex(s, "ddDD"), any = hex(s, "09afAF");
+	uint32_t u = expr_word(s, "\\u"), d = json_hex(s, "ddDD"), any = json_hex(s, "09afAF");
 	uint32_t two = expr_then(s, any, any), three = expr_then(s, any, two);
-	uint32_t low = expr_then(s, d, expr_then(s, hex(s, "07"), two));
-	uint32_t other = expr_then(s, hex(s, "09acefACEF"), three);
-	uint32_t high = expr_then(s, d, expr_then(s, hex(s, "89abAB"), two));
-	uint32_t second = expr_then(s, d, expr_then(s, hex(s, "cfCF"), two));
+	uint32_t low = expr_then(s, d, expr_then(s, json_hex(s, "07"), two));
+	uint32_t other = expr_then(s, json_hex(s, "09acefACEF"), three);
+	uint32_t high = expr_then(s, d, expr_then(s, json_hex(s, "89abAB"), two));
+	uint32_t second = expr_then(s, d, expr_then(s, json_hex(s, "cfCF"), two));
 	uint32_t pair = expr_then(s, high, expr_then(s, u, second));
 	return expr_then(s, u, expr_either(s, expr_either(s, other, low), pair));
 }
 
-static uint32_t text_expr(struct grammar_source *s)
+static uint32_t json_text_expr(struct grammar_source *s)
 {
 	static const struct char_range all[] = {{0, 0x10ffff}};
 	uint32_t quote = expr_bytes(s, '"', '"');
-	uint32_t one = spelled_characters(s, all, 1, SPELL_JSON);
-	one = expr_either(s, one, expr_either(s, unicode_escape(s), expr_word(s, "\\/")));
+	uint32_t one = grammar_characters(s, all, 1, SPELL_JSON);
+	one = expr_either(s, one, expr_either(s, json_unicode_escape(s), expr_word(s, "\\/")));
 	return expr_then(s, expr_then(s, quote, expr_repeat(s, one, 0, REPEAT_ENDLESS)), quote);
 }
 
 /* What was written, which is freed. */
-static uint32_t written_expr(struct grammar_source *s, struct text_out *out)
+static uint32_t json_written_expr(struct grammar_source *s, struct text_out *out)
 {
-	uint32_t expr = out->failed ? source_fail(s, ENOMEM, "out of memory for a grammar")
+	uint32_t expr = out->failed ? grammar_fail(s, ENOMEM, "out of memory for a grammar")
 				    : expr_text(s, out->bytes, out->n);
 	text_out_free(out);
 	return expr;
@@ -127,7 +127,7 @@ uint32_t json_quoted(struct grammar_source *s, const char *text)
 {
 	struct text_out out = {0};
 	text_out_json_text(&out, text, strlen(text));
-	return written_expr(s, &out);
+	return json_written_expr(s, &out);
 }
 
 uint32_t json_literal(struct grammar_source *s, const struct json *value)
@@ -136,19 +136,19 @@ uint32_t json_literal(struct grammar_source *s, const struct json *value)
 	if (!value)
 		return expr_word(s, "null");
 	text_out_json(&out, value);
-	return written_expr(s, &out);
+	return json_written_expr(s, &out);
 }
 
 /* ---- numbers ---- */
 
-static uint32_t integer_expr(struct grammar_source *s)
+static uint32_t json_integer_expr(struct grammar_source *s)
 {
 	uint32_t digit = expr_bytes(s, '0', '9'), zero = expr_bytes(s, '0', '0');
 	uint32_t more = expr_then(s, expr_bytes(s, '1', '9'), expr_repeat(s, digit, 0, DIGITS - 1));
 	return expr_then(s, expr_maybe(s, expr_bytes(s, '-', '-')), expr_either(s, zero, more));
 }
 
-static uint32_t number_expr(struct grammar_source *s)
+static uint32_t json_number_expr(struct grammar_source *s)
 {
 	uint32_t digit = expr_bytes(s, '0', '9');
 	uint32_t part = expr_then(s, expr_bytes(s, '.', '.'), expr_repeat(s, digit, 1, DIGITS));
@@ -156,14 +156,14 @@ static uint32_t number_expr(struct grammar_source *s)
 	uint32_t sign = expr_either(s, expr_bytes(s, '-', '-'), expr_bytes(s, '+', '+'));
 	uint32_t power =
 		expr_then(s, expr_then(s, e, expr_maybe(s, sign)), expr_repeat(s, digit, 1, 2));
-	return expr_then(s, expr_then(s, integer_expr(s), expr_maybe(s, part)),
+	return expr_then(s, expr_then(s, json_integer_expr(s), expr_maybe(s, part)),
 			 expr_maybe(s, power));
 }
 
 /* ---- lists and objects ---- */
 
 /* OPEN gap (one (, gap one)*)? gap CLOSE */
-static uint32_t listed(struct grammar_source *s, char open, uint32_t one, char close)
+static uint32_t json_listed(struct grammar_source *s, char open, uint32_t one, char close)
 {
 	uint32_t gap = json_gap(s), comma = expr_then(s, expr_bytes(s, ',', ','), gap);
 	uint32_t more = expr_repeat(s, expr_then(s, comma, one), 0, REPEAT_ENDLESS);
@@ -172,20 +172,20 @@ static uint32_t listed(struct grammar_source *s, char open, uint32_t one, char c
 			 expr_text(s, &close, 1));
 }
 
-static uint32_t list_expr(struct json_rules *j)
+static uint32_t json_list_expr(struct json_rules *j)
 {
-	return listed(j->s, '[', json_rule_call(j, JSON_RULE_VALUE), ']');
+	return json_listed(j->s, '[', json_rule_call(j, JSON_RULE_VALUE), ']');
 }
 
-static uint32_t object_expr(struct json_rules *j)
+static uint32_t json_object_expr(struct json_rules *j)
 {
 	uint32_t name = json_rule_call(j, JSON_RULE_STRING);
 	uint32_t member = expr_then(j->s, expr_then(j->s, name, json_colon(j->s)),
 				    json_rule_call(j, JSON_RULE_VALUE));
-	return listed(j->s, '{', member, '}');
+	return json_listed(j->s, '{', member, '}');
 }
 
-static uint32_t value_expr(struct json_rules *j)
+static uint32_t json_value_expr(struct json_rules *j)
 {
 	static const char *const words[] = {"true", "false", "null"};
 	uint32_t any = NOTHING;
@@ -198,31 +198,31 @@ static uint32_t value_expr(struct json_rules *j)
 
 /* ---- rules ---- */
 
-static uint32_t string_of(struct json_rules *j)
+static uint32_t json_string_of(struct json_rules *j)
 {
-	return text_expr(j->s);
+	return json_text_expr(j->s);
 }
-static uint32_t number_of(struct json_rules *j)
+static uint32_t json_number_of(struct json_rules *j)
 {
-	return number_expr(j->s);
+	return json_number_expr(j->s);
 }
-static uint32_t integer_of(struct json_rules *j)
+static uint32_t json_integer_of(struct json_rules *j)
 {
-	return integer_expr(j->s);
+	return json_integer_expr(j->s);
 }
 
 static uint32_t (*const makers[JSON_RULES])(struct json_rules *j) = {
-	[JSON_RULE_VALUE] = value_expr, [JSON_RULE_OBJECT] = object_expr,
-	[JSON_RULE_LIST] = list_expr,	[JSON_RULE_STRING] = string_of,
-	[JSON_RULE_NUMBER] = number_of, [JSON_RULE_INTEGER] = integer_of,
+	[JSON_RULE_VALUE] = json_value_expr, [JSON_RULE_OBJECT] = json_object_expr,
+	[JSON_RULE_LIST] = json_list_expr,   [JSON_RULE_STRING] = json_string_of,
+	[JSON_RULE_NUMBER] = json_number_of, [JSON_RULE_INTEGER] = json_integer_of,
 };
 
 uint32_t json_rule_call(struct json_rules *j, enum json_rule which)
 {
 	if (!j->rule[which]) { /* its number first: it may call itself */
-		uint32_t rule = rule_new(j->s);
+		uint32_t rule = expr_new_rule(j->s);
 		j->rule[which] = rule + 1;
-		rule_set(j->s, rule, makers[which](j));
+		expr_set_rule(j->s, rule, makers[which](j));
 	}
 	return expr_call(j->s, j->rule[which] - 1);
 }

@@ -27,10 +27,10 @@ enum {
 enum { STATE_DEAD, STACK_ANY = 0, STACK_END = 1 };
 /* STACK_ANY is below what is not known, STACK_END below everything. */
 
-struct level_call {
+struct machine_call {
 	uint32_t rule, after; /* the state to return to; STATE_DEAD: what called it ends with it */
 };
-struct level {
+struct machine_level {
 	uint32_t set, set_count; /* nodes, in sets */
 	uint32_t calls, call_count;
 	bool ends; /* the rule may end here */
@@ -49,7 +49,7 @@ struct machine {
 	struct grammar_nodes nodes;
 	uint8_t class_of[256], byte_of[256]; /* bytes that all nodes take alike */
 	uint32_t classes;
-	struct level *levels;
+	struct machine_level *levels;
 	uint32_t level_count, level_room;
 	uint32_t *rows; /* [levels][classes]: where it goes; STATE_UNKNOWN */
 	size_t row_room;
@@ -57,7 +57,7 @@ struct machine {
 	uint32_t set_count, set_room;
 	uint32_t *by_set; /* levels by their sets; open addressing, 0: free */
 	uint32_t by_set_room;
-	struct level_call *calls;
+	struct machine_call *calls;
 	uint32_t calls_count, calls_room;
 	uint32_t *starts; /* [rules]: the state that each begins with */
 	struct stack *stacks;
@@ -95,11 +95,6 @@ bool machine_may_go_on(const struct machine *m, const struct spots *p);
 
 /* The state after a byte within the rule; STATE_DEAD: none. */
 uint32_t machine_next(struct machine *m, uint32_t state, uint32_t class);
-/* The state that a call's rule returns to, `call` being one of the state's in calls; STATE_DEAD:
- * what called it ends with it. */
-uint32_t machine_after(struct machine *m, uint32_t state, uint32_t call);
-/* Makes STATE_DEAD: no place at all. */
-void levels_begin(struct machine *m);
 /* The state that a rule begins with. */
 uint32_t machine_start(struct machine *m, uint32_t rule);
 /* Where it goes on once a rule has ended: takes the top off a stack that is neither ANY nor END. */

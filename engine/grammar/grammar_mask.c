@@ -5,12 +5,155 @@
  * token ends the rule and goes on, it leaves an exit, from which the walk is resumed on the stack
  * that there is: of a JSON string these are the tokens with a quote inside, a few thousand of 152
  * K. */
-#include "engine/grammar/grammar_inside.h"
+#include "engine/grammar/grammar_build.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- loops ---- */
+
+/* What goes on alike: a state that takes any byte of some groups and is as before, such as the
+ * inside of a text, or counts them, takes whole branches of a vocabulary at once if no other group
+ * lies below. */
+
+enum {
+	REACH_MAX = 32, /* bytes that are looked ahead in a bounded repetition */
+	REACH_ENDLESS = 255,
+};
+
+/* Where each group leads if all of its bytes lead to one state; else STATE_DEAD. */
+static void mask_find_groups(struct grammar *g, uint32_t state, uint32_t to[BYTE_GROUPS])
+{
+	struct machine *m = &g->machine;
+	for (int i = 0; i < BYTE_GROUPS; i++)
+		to[i] = STATE_UNKNOWN;
+	for (uint32_t byte = 0; byte < 256; byte++) {
+		uint32_t *group = &to[g->group_of[byte]];
+		uint32_t next = machine_next(m, state, m->class_of[byte]);
+		*group = *group == STATE_UNKNOWN || *group == next ? next : STATE_DEAD;
+	}
+	for (int i = 0; i < BYTE_GROUPS; i++)
+		to[i] = to[i] == STATE_UNKNOWN ? STATE_DEAD : to[i];
+}
+
+static uint64_t mask_groups_to(const uint32_t to[BYTE_GROUPS], uint32_t state)
+{
+	uint64_t groups = 0;
+	for (int i = 0; i < BYTE_GROUPS; i++)
+		groups |= (uint64_t)(to[i] == state) << i;
+	return groups;
+}
+
+/* Characters beyond ASCII by their bytes (table 3-7 of the Unicode standard), U+2028 to 203F
+ * aside. */
+static const struct {
+	uint32_t count;
+	uint8_t bytes[4][2]; /* from, to */
+} beyond[] = {
+	{2, {{0xc2, 0xdf}, {0x80, 0xbf}}},
+	{3, {{0xe0, 0xe0}, {0xa0, 0xbf}, {0x80, 0xbf}}},
+	{3, {{0xe1, 0xe1}, {0x80, 0xbf}, {0x80, 0xbf}}},
+	{3, {{0xe2, 0xe2}, {0x80, 0x80}, {0x80, 0xa7}}},
+	{3, {{0xe2, 0xe2}, {0x81, 0xbf}, {0x80, 0xbf}}},
+	{3, {{0xe3, 0xec}, {0x80, 0xbf}, {0x80, 0xbf}}},
+	{3, {{0xed, 0xed}, {0x80, 0x9f}, {0x80, 0xbf}}},
+	{3, {{0xee, 0xef}, {0x80, 0xbf}, {0x80, 0xbf}}},
+	{4, {{0xf0, 0xf0}, {0x90, 0xbf}, {0x80, 0xbf}, {0x80, 0xbf}}},
+	{4, {{0xf1, 0xf3}, {0x80, 0xbf}, {0x80, 0xbf}, {0x80, 0xbf}}},
+	{4, {{0xf4, 0xf4}, {0x80, 0x8f}, {0x80, 0xbf}, {0x80, 0xbf}}},
+};
+enum { BEYOND = sizeof beyond / sizeof *beyond };
+
+/* Where all bytes of a range lead if that is one state. */
+static uint32_t mask_next_of_all(struct machine *m, uint32_t state, const uint8_t range[2])
+{
+	uint32_t to = machine_next(m, state, m->class_of[range[0]]);
+	/* Classes are ranges of bytes. */
+	for (uint32_t class = m->class_of[range[0]]; class < m->class_of[range[1]]; class ++)
+		if (to == STATE_DEAD || machine_next(m, state, class + 1) != to)
+			return STATE_DEAD;
+	return to;
+}
+
+/* Whether all characters beyond ASCII lead to one state. */
+static bool mask_leads_beyond(struct machine *m, uint32_t from, uint32_t to)
+{
+	for (int i = 0; i < BEYOND; i++) {
+		uint32_t at = from;
+		for (uint32_t k = 0; k < beyond[i].count && at != STATE_DEAD; k++)
+			at = mask_next_of_all(m, at, beyond[i].bytes[k]);
+		if (at != to)
+			return false;
+	}
+	return true;
+}
+
+/* The state that most groups lead to. */
+static void mask_find_loop(struct grammar *g, uint32_t state)
+{
+	uint32_t to[BYTE_GROUPS], along = STATE_DEAD;
+	uint64_t loop = 0;
+	if (g->machine.levels[state].looped)
+		return;
+	mask_find_groups(g, state, to);
+	for (int i = 0; i < BYTE_GROUPS; i++) {
+		if (to[i] == STATE_DEAD || to[i] == along)
+			continue;
+		uint64_t groups = mask_groups_to(to, to[i]);
+		if (__builtin_popcountll(groups) > __builtin_popcountll(loop)) {
+			loop = groups;
+			along = to[i];
+		}
+	}
+	if (along != STATE_DEAD && mask_leads_beyond(&g->machine, state, along))
+		loop |= (uint64_t)1 << GROUP_BEYOND;
+	struct machine_level *l = &g->machine.levels[state];
+	l->looped = true;
+	l->loop = loop;
+	l->along = along;
+}
+
+/* How far bytes of the loop's groups go on: for ever where they lead to the state itself, else as
+ * far as the states that follow take the same. */
+static void mask_look_ahead(struct grammar *g, uint32_t state)
+{
+	const struct machine *m = &g->machine;
+	uint32_t reach = 1, at = state;
+	mask_find_loop(g, state);
+	uint64_t loop = m->levels[state].loop;
+	while (loop && reach < REACH_MAX) {
+		uint32_t next = m->levels[at].along;
+		if (next == at)
+			reach = REACH_ENDLESS;
+		mask_find_loop(g, next);
+		if (reach == REACH_ENDLESS || loop & ~m->levels[next].loop)
+			break;
+		reach++;
+		at = next;
+	}
+	g->machine.levels[state].reach = (uint8_t)reach;
+}
+
+/* grammar_loop.c: whether from a state all that lies below a node may follow, as far as that is
+ * known without looking at it; and how many groups of bytes go on alike from a state. */
+static bool mask_loop_takes(struct grammar *g, const struct token_node *n, uint32_t state)
+{
+	if (!g->machine.levels[state].reach)
+		mask_look_ahead(g, state);
+	const struct machine_level *l = &g->machine.levels[state];
+	uint64_t more = n->groups & ~l->loop;
+	if (n->well && l->loop >> GROUP_BEYOND)
+		more &= GROUPS_ASCII;
+	return !more && (l->reach == REACH_ENDLESS || n->height <= l->reach);
+}
+
+static int mask_loop_width(struct grammar *g, uint32_t state)
+{
+	mask_find_loop(g, state);
+	return __builtin_popcountll(g->machine.levels[state].loop);
+}
 
 enum {
 	VISITED_MAX = 1 << 24, /* nodes by one mask: a tenth of a second */
@@ -21,19 +164,19 @@ enum {
 	WIDE = 16,	       /* where so many groups go on alike: such walks are long */
 };
 
-static size_t words_of(const struct grammar_tokens *t)
+static size_t mask_words(const struct grammar_tokens *t)
 {
 	return ((size_t)grammar_places(t) + 63) / 64;
 }
 
-static void out_of_memory(struct grammar *g)
+static void mask_no_memory(struct grammar *g)
 {
 	machine_fail(&g->machine, ENOMEM, "out of memory for the masks of a grammar");
 }
 
 /* ---- walking ---- */
 
-static void allow(struct grammar *g, uint32_t first, uint32_t count)
+static void mask_allow(struct grammar *g, uint32_t first, uint32_t count)
 {
 	uint32_t i = first, end = first + count;
 	while (i < end) { /* all that lie in one word */
@@ -43,67 +186,69 @@ static void allow(struct grammar *g, uint32_t first, uint32_t count)
 	}
 }
 
-static void add_exit(struct grammar *g, uint32_t node)
+static void mask_add_exit(struct grammar *g, uint32_t node)
 {
-	uint32_t *exits = grown(g->exits, g->exit_count, &g->exit_room, sizeof *exits);
+	uint32_t *exits = grammar_grown(g->exits, g->exit_count, &g->exit_room, sizeof *exits);
 	if (!exits) {
-		out_of_memory(g);
+		mask_no_memory(g);
 		return;
 	}
 	g->exits = exits;
 	g->exits[g->exit_count++] = node;
 }
 
-static void walk(struct grammar *g, const struct grammar_tokens *t, uint32_t top);
+static void mask_walk(struct grammar *g, const struct grammar_tokens *t, uint32_t top);
 
 /* The text stands at a node in this way: its tokens may follow. True: so may some below. */
-static bool arrive(struct grammar *g, const struct grammar_tokens *t, uint32_t i, struct spot p)
+static bool mask_arrive(struct grammar *g, const struct grammar_tokens *t, uint32_t i,
+			struct spot p)
 {
 	const struct token_node *n = &t->nodes[i];
 	bool known = g->machine.levels[p.state].reach; /* or worth it */
 	if (n->end == i + 1 ||
-	    ((known || n->tokens >= BRANCH_LEAST) && loop_takes(g, n, p.state))) {
-		allow(g, n->first, n->tokens);
+	    ((known || n->tokens >= BRANCH_LEAST) && mask_loop_takes(g, n, p.state))) {
+		mask_allow(g, n->first, n->tokens);
 		return false;
 	}
 	if (n[1].first > n->first)
-		allow(g, n->first, n[1].first - n->first);
+		mask_allow(g, n->first, n[1].first - n->first);
 	if (p.stack == STACK_ANY && g->machine.levels[p.state].ends)
-		add_exit(g, i);
+		mask_add_exit(g, i);
 	g->path[n->depth] = p;
 	return true;
 }
 
 /* Rules are entered or left by this byte. Where there is more than one way, each is walked by
  * itself. */
-static bool arrive_by_step(struct grammar *g, const struct grammar_tokens *t, uint32_t i)
+static bool mask_arrive_by_step(struct grammar *g, const struct grammar_tokens *t, uint32_t i)
 {
 	struct spots to = {0};
 	const struct token_node *n = &t->nodes[i];
 	machine_step(&g->machine, g->path[n->depth - 1], n->byte, &to);
 	for (uint32_t k = 0; k + 1 < to.count && !g->machine.failed; k++)
-		if (arrive(g, t, i, to.at[k]))
-			walk(g, t, i);
-	return to.count && arrive(g, t, i, to.at[to.count - 1]);
+		if (mask_arrive(g, t, i, to.at[k]))
+			mask_walk(g, t, i);
+	return to.count && mask_arrive(g, t, i, to.at[to.count - 1]);
 }
 
 /* What lies below a node, where the text stands at path[its depth]. */
-static void walk(struct grammar *g, const struct grammar_tokens *t, uint32_t top)
+static void mask_walk(struct grammar *g, const struct grammar_tokens *t, uint32_t top)
 {
 	struct machine *m = &g->machine;
 	uint32_t end = t->nodes[top].end, i = top + 1;
 	while (i < end && !m->failed) {
 		const struct token_node *n = &t->nodes[i];
 		struct spot from = g->path[n->depth - 1];
-		const struct level *l = &m->levels[from.state];
+		const struct machine_level *l = &m->levels[from.state];
 		bool on;
 		if (++g->visited > VISITED_MAX)
 			machine_fail(m, E2BIG, "the grammar is too ambiguous for masks");
 		if (l->call_count || (l->ends && from.stack > STACK_END)) {
-			on = arrive_by_step(g, t, i);
+			on = mask_arrive_by_step(g, t, i);
 		} else {
 			uint32_t next = machine_next(m, from.state, m->class_of[n->byte]);
-			on = next != STATE_DEAD && arrive(g, t, i, (struct spot){next, from.stack});
+			on = next != STATE_DEAD &&
+			     mask_arrive(g, t, i, (struct spot){next, from.stack});
 		}
 		i = on ? i + 1 : n->end;
 	}
@@ -121,7 +266,7 @@ struct mask_block {
 };
 
 /* What is larger than a block has one of its own, and leaves the first as it is. */
-static struct mask_block *add_block(struct grammar *g, size_t words)
+static struct mask_block *mask_add_block(struct grammar *g, size_t words)
 {
 	const size_t usual = MASK_BLOCK / sizeof(uint64_t), room = words > usual ? words : usual;
 	struct mask_block *b = malloc(sizeof *b + room * sizeof *b->words);
@@ -134,17 +279,17 @@ static struct mask_block *add_block(struct grammar *g, size_t words)
 	return b;
 }
 
-static void *place(struct grammar *g, size_t bytes)
+static void *mask_allocate(struct grammar *g, size_t bytes)
 {
 	struct mask_block *b = g->blocks;
 	size_t words = bytes / sizeof *b->words + 1;
-	if ((!b || b->room < words) && !(b = add_block(g, words)))
+	if ((!b || b->room < words) && !(b = mask_add_block(g, words)))
 		return NULL;
 	b->room -= words;
 	return b->words + b->room;
 }
 
-void grammar_forget_masks(struct grammar *g)
+void mask_forget(struct grammar *g)
 {
 	while (g->blocks) {
 		struct mask_block *next = g->blocks->next;
@@ -158,16 +303,16 @@ void grammar_forget_masks(struct grammar *g)
 }
 
 /* What the walk found, in as little as it takes. */
-static bool keep(struct grammar *g, const struct grammar_tokens *t, struct local_mask *l)
+static bool mask_keep(struct grammar *g, const struct grammar_tokens *t, struct local_mask *l)
 {
-	size_t words = words_of(t), count = 0;
+	size_t words = mask_words(t), count = 0;
 	for (size_t w = 0; w < words; w++)
 		count += (size_t)__builtin_popcountll(g->bits[w]);
 	if (count * FEW < t->vocabulary)
-		l->ids = place(g, count * sizeof *l->ids);
+		l->ids = mask_allocate(g, count * sizeof *l->ids);
 	else
-		l->bits = place(g, words * sizeof *l->bits);
-	l->exits = place(g, g->exit_count * sizeof *l->exits);
+		l->bits = mask_allocate(g, words * sizeof *l->bits);
+	l->exits = mask_allocate(g, g->exit_count * sizeof *l->exits);
 	if (!l->exits || (!l->ids && !l->bits))
 		return false;
 	if (g->exit_count)
@@ -182,20 +327,21 @@ static bool keep(struct grammar *g, const struct grammar_tokens *t, struct local
 	return true;
 }
 
-static void make_mask(struct grammar *g, const struct grammar_tokens *t, uint32_t state)
+static void mask_make(struct grammar *g, const struct grammar_tokens *t, uint32_t state)
 {
 	struct local_mask l = {0};
 	if (g->mask_bytes > GRAMMAR_MASK_BYTES)
-		grammar_forget_masks(g);
-	memset(g->bits, 0, words_of(t) * sizeof *g->bits);
+		mask_forget(g);
+	memset(g->bits, 0, mask_words(t) * sizeof *g->bits);
 	g->exit_count = 0;
 	g->path[0] = (struct spot){state, STACK_ANY};
-	walk(g, t, 0);
-	struct local_mask *masks = grown(g->masks, g->mask_count, &g->mask_room, sizeof *masks);
+	mask_walk(g, t, 0);
+	struct local_mask *masks =
+		grammar_grown(g->masks, g->mask_count, &g->mask_room, sizeof *masks);
 	if (masks)
 		g->masks = masks;
-	if (!masks || !keep(g, t, &l)) {
-		out_of_memory(g);
+	if (!masks || !mask_keep(g, t, &l)) {
+		mask_no_memory(g);
 		return;
 	}
 	g->mask_bytes += sizeof l;
@@ -203,7 +349,7 @@ static void make_mask(struct grammar *g, const struct grammar_tokens *t, uint32_
 	g->masks[g->mask_count++] = l;
 }
 
-static void add_mask(const struct local_mask *l, uint64_t *mask, size_t words)
+static void mask_add(const struct local_mask *l, uint64_t *mask, size_t words)
 {
 	for (size_t w = 0; l->bits && w < words; w++)
 		mask[w] |= l->bits[w];
@@ -214,50 +360,50 @@ static void add_mask(const struct local_mask *l, uint64_t *mask, size_t words)
 /* ---- masks of a text ---- */
 
 /* What a rule decides, and from its exits what its callers do. */
-static void mask_place(struct grammar *g, const struct grammar_tokens *t, struct spot p,
-		       uint64_t *mask)
+static void mask_of_spot(struct grammar *g, const struct grammar_tokens *t, struct spot p,
+			 uint64_t *mask)
 {
 	const struct machine *m = &g->machine;
 	for (;;) {
 		if (!m->levels[p.state].mask)
-			make_mask(g, t, p.state);
+			mask_make(g, t, p.state);
 		if (m->failed)
 			return;
 		const struct local_mask *l = &g->masks[m->levels[p.state].mask];
-		add_mask(l, mask, words_of(t));
+		mask_add(l, mask, mask_words(t));
 		if (p.stack == STACK_END)
 			return;
 		bool ends = m->levels[p.state].ends;
 		p = machine_return(m, p.stack);
-		memset(g->bits, 0, l->exit_count ? words_of(t) * sizeof *g->bits : 0);
+		memset(g->bits, 0, l->exit_count ? mask_words(t) * sizeof *g->bits : 0);
 		for (uint32_t i = 0; i < l->exit_count && !m->failed; i++) {
 			g->path[t->nodes[l->exits[i]].depth] = p;
-			walk(g, t, l->exits[i]);
+			mask_walk(g, t, l->exits[i]);
 		}
-		for (size_t w = 0; l->exit_count && w < words_of(t); w++)
+		for (size_t w = 0; l->exit_count && w < mask_words(t); w++)
 			mask[w] |= g->bits[w];
 		if (!ends)
 			return;
 	}
 }
 
-static bool make_room(struct grammar *g, const struct grammar_tokens *t)
+static bool mask_make_room(struct grammar *g, const struct grammar_tokens *t)
 {
 	if (!g->bits)
-		g->bits = malloc((words_of(t) + 1) * sizeof *g->bits);
+		g->bits = malloc((mask_words(t) + 1) * sizeof *g->bits);
 	if (!g->bits)
-		out_of_memory(g);
+		mask_no_memory(g);
 	return g->bits;
 }
 
-static void add_ends(const struct grammar_tokens *t, uint64_t *mask)
+static void mask_add_ends(const struct grammar_tokens *t, uint64_t *mask)
 {
 	for (uint32_t i = t->text_count; i < grammar_places(t); i++)
 		mask[i >> 6] |= (uint64_t)1 << (i & 63);
 }
 
 /* The states within reach of those that are known, some of them. */
-static void explore(struct grammar *g)
+static void mask_explore(struct grammar *g)
 {
 	struct machine *m = &g->machine;
 	for (uint32_t r = 0; r < m->nodes.rule_count && r < EXPLORED_MAX && !m->failed; r++)
@@ -270,16 +416,16 @@ static void explore(struct grammar *g)
 int grammar_prepare(struct grammar *g, const struct grammar_tokens *t, struct err *e)
 {
 	uint32_t prepared = 0;
-	explore(g);
-	if (!make_room(g, t))
+	mask_explore(g);
+	if (!mask_make_room(g, t))
 		return machine_error(&g->machine, e);
 	for (uint32_t i = 1; i < g->machine.level_count && i < EXPLORED_MAX; i++) {
 		if (g->machine.failed || prepared == PREPARED_MAX)
 			break;
-		if (g->machine.levels[i].mask || loop_width(g, i) < WIDE)
+		if (g->machine.levels[i].mask || mask_loop_width(g, i) < WIDE)
 			continue;
 		g->visited = 0;
-		make_mask(g, t, i);
+		mask_make(g, t, i);
 		prepared++;
 	}
 	return machine_error(&g->machine, e);
@@ -288,15 +434,15 @@ int grammar_prepare(struct grammar *g, const struct grammar_tokens *t, struct er
 int grammar_mask(struct grammar *g, const struct grammar_tokens *t, const struct spots *p,
 		 uint64_t *mask, uint32_t *allowed, struct err *e)
 {
-	size_t words = words_of(t);
-	make_room(g, t);
+	size_t words = mask_words(t);
+	mask_make_room(g, t);
 	memset(mask, 0, words * sizeof *mask);
 	g->visited = 0;
 	*allowed = 0;
 	for (uint32_t i = 0; i < p->count && !g->machine.failed; i++)
-		mask_place(g, t, p->at[i], mask);
+		mask_of_spot(g, t, p->at[i], mask);
 	if (!g->machine.failed && machine_may_end(&g->machine, p))
-		add_ends(t, mask);
+		mask_add_ends(t, mask);
 	for (size_t w = 0; w < words; w++)
 		*allowed += (uint32_t)__builtin_popcountll(mask[w]);
 	return machine_error(&g->machine, e);
@@ -306,7 +452,7 @@ int grammar_mask(struct grammar *g, const struct grammar_tokens *t, const struct
 
 /* Calls for each place whose bit is `set`. */
 #define EACH_PLACE(t, mask, set, i)                                                                \
-	for (uint32_t w_ = 0; w_ < words_of(t); w_++)                                              \
+	for (uint32_t w_ = 0; w_ < mask_words(t); w_++)                                            \
 		for (uint64_t left_ = (set) ? (mask)[w_] : ~(mask)[w_]; left_; left_ &= left_ - 1) \
 			if (((i) = 64 * w_ + (uint32_t)__builtin_ctzll(left_)) < grammar_places(t))
 

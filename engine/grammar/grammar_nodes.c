@@ -6,7 +6,7 @@
 /* ---- from expressions to nodes, from behind: what follows is there before what leads to it ----
  */
 
-struct build {
+struct nodes_builder {
 	struct grammar_nodes *n;
 	const struct grammar_source *s;
 	struct triple_table made; /* (expression, what follows): the node */
@@ -14,7 +14,7 @@ struct build {
 	struct err *e;
 };
 
-static uint32_t add_node(struct build *b, struct node node)
+static uint32_t nodes_add(struct nodes_builder *b, struct grammar_node node)
 {
 	struct grammar_nodes *n = b->n;
 	if (b->failed)
@@ -26,7 +26,7 @@ static uint32_t add_node(struct build *b, struct node node)
 				    GRAMMAR_MAX_NODES);
 		return 0;
 	}
-	struct node *nodes = grown(n->nodes, n->count, &n->room, sizeof node);
+	struct grammar_node *nodes = grammar_grown(n->nodes, n->count, &n->room, sizeof node);
 	if (!nodes) {
 		b->failed = err_set(b->e, ENOMEM, "out of memory for a grammar");
 		return 0;
@@ -36,13 +36,14 @@ static uint32_t add_node(struct build *b, struct node node)
 	return n->count++;
 }
 
-static uint32_t build(struct build *b, uint32_t expr, uint32_t next);
+static uint32_t nodes_of_expr(struct nodes_builder *b, uint32_t expr, uint32_t next);
 
-static uint32_t build_repeat(struct build *b, const struct expr *x, uint32_t next)
+static uint32_t nodes_of_repeat(struct nodes_builder *b, const struct expr *x, uint32_t next)
 {
 	if (x->most == REPEAT_ENDLESS) {
-		uint32_t loop = add_node(b, (struct node){.kind = NODE_SPLIT, .other = next});
-		uint32_t body = build(b, x->a, loop);
+		uint32_t loop =
+			nodes_add(b, (struct grammar_node){.kind = NODE_SPLIT, .other = next});
+		uint32_t body = nodes_of_expr(b, x->a, loop);
 		if (b->failed)
 			return 0;
 		b->n->nodes[loop].next = body;
@@ -50,76 +51,78 @@ static uint32_t build_repeat(struct build *b, const struct expr *x, uint32_t nex
 	} else {
 		uint32_t end = next; /* from each of what may be left out at once */
 		for (uint32_t i = x->least; i < x->most && !b->failed; i++) {
-			uint32_t one = build(b, x->a, next);
-			next = add_node(
-				b, (struct node){.kind = NODE_SPLIT, .next = one, .other = end});
+			uint32_t one = nodes_of_expr(b, x->a, next);
+			next = nodes_add(b, (struct grammar_node){
+						    .kind = NODE_SPLIT, .next = one, .other = end});
 		}
 	}
 	for (uint32_t i = 0; i < x->least && !b->failed; i++)
-		next = build(b, x->a, next);
+		next = nodes_of_expr(b, x->a, next);
 	return next;
 }
 
 /* Alternatives nest to the left: one after the other, however many. */
-static uint32_t build_either(struct build *b, const struct expr *x, uint32_t next)
+static uint32_t nodes_of_either(struct nodes_builder *b, const struct expr *x, uint32_t next)
 {
 	const struct expr *exprs = b->s->exprs;
-	uint32_t any = build(b, x->b, next);
+	uint32_t any = nodes_of_expr(b, x->b, next);
 	while (exprs[x->a].kind == EXPR_EITHER && !b->failed) {
 		x = &exprs[x->a];
-		uint32_t one = build(b, x->b, next);
-		any = add_node(b, (struct node){.kind = NODE_SPLIT, .next = one, .other = any});
+		uint32_t one = nodes_of_expr(b, x->b, next);
+		any = nodes_add(
+			b, (struct grammar_node){.kind = NODE_SPLIT, .next = one, .other = any});
 	}
-	uint32_t first = build(b, x->a, next);
-	return add_node(b, (struct node){.kind = NODE_SPLIT, .next = first, .other = any});
+	uint32_t first = nodes_of_expr(b, x->a, next);
+	return nodes_add(b, (struct grammar_node){.kind = NODE_SPLIT, .next = first, .other = any});
 }
 
 /* NOTHING is a loop that reads nothing and is never left. */
-static uint32_t build_nothing(struct build *b)
+static uint32_t nodes_of_nothing(struct nodes_builder *b)
 {
-	uint32_t none = add_node(b, (struct node){.kind = NODE_SPLIT});
+	uint32_t none = nodes_add(b, (struct grammar_node){.kind = NODE_SPLIT});
 	if (!b->failed)
 		b->n->nodes[none].next = b->n->nodes[none].other = none;
 	return none;
 }
 
-static uint32_t build_new(struct build *b, const struct expr *x, uint32_t next)
+static uint32_t nodes_of_new(struct nodes_builder *b, const struct expr *x, uint32_t next)
 {
 	switch (x->kind) {
 	case EXPR_BYTES:
-		return add_node(b, (struct node){.kind = NODE_BYTES,
-						 .least = (uint8_t)x->least,
-						 .most = (uint8_t)x->most,
-						 .next = next});
+		return nodes_add(b, (struct grammar_node){.kind = NODE_BYTES,
+							  .least = (uint8_t)x->least,
+							  .most = (uint8_t)x->most,
+							  .next = next});
 	case EXPR_CALL:
-		return add_node(b, (struct node){.kind = NODE_CALL, .next = next, .other = x->a});
+		return nodes_add(
+			b, (struct grammar_node){.kind = NODE_CALL, .next = next, .other = x->a});
 	case EXPR_REPEAT:
-		return build_repeat(b, x, next);
+		return nodes_of_repeat(b, x, next);
 	case EXPR_EITHER:
-		return build_either(b, x, next);
+		return nodes_of_either(b, x, next);
 	default:
-		return build_nothing(b);
+		return nodes_of_nothing(b);
 	}
 }
 
 /* What is written one after the other nests to the left, so this goes on instead of deeper. */
-static uint32_t build(struct build *b, uint32_t expr, uint32_t next)
+static uint32_t nodes_of_expr(struct nodes_builder *b, uint32_t expr, uint32_t next)
 {
 	while (!b->failed) {
 		const struct expr *x = &b->s->exprs[expr];
 		if (x->kind == EXPR_EMPTY)
 			return next;
 		if (x->kind == EXPR_THEN) {
-			next = build(b, x->b, next);
+			next = nodes_of_expr(b, x->b, next);
 			expr = x->a;
 			continue;
 		}
 		struct triple key = {expr, next, 0};
-		uint32_t *made = triple_find(&b->made, key);
+		uint32_t *made = grammar_triple_find(&b->made, key);
 		if (made && *made != TRIPLE_NEW)
 			return *made;
-		uint32_t node = build_new(b, x, next);
-		made = triple_find(&b->made, key); /* the table may have moved */
+		uint32_t node = nodes_of_new(b, x, next);
+		made = grammar_triple_find(&b->made, key); /* the table may have moved */
 		if (made)
 			*made = node;
 		else if (!b->failed)
@@ -132,12 +135,12 @@ static uint32_t build(struct build *b, uint32_t expr, uint32_t next)
 /* ---- what can be said of nodes ---- */
 
 /* One pass; whether anything was learnt. */
-static bool learn(struct grammar_nodes *n)
+static bool nodes_learn_once(struct grammar_nodes *n)
 {
 	bool more = false;
 	for (uint32_t i = 0; i < n->count; i++) {
-		struct node *x = &n->nodes[i];
-		const struct node *next = &n->nodes[x->next], *other = next;
+		struct grammar_node *x = &n->nodes[i];
+		const struct grammar_node *next = &n->nodes[x->next], *other = next;
 		bool live = x->kind == NODE_END || next->live, empties = x->kind == NODE_END;
 		if (x->kind == NODE_SPLIT) {
 			other = &n->nodes[x->other];
@@ -156,10 +159,10 @@ static bool learn(struct grammar_nodes *n)
 
 enum { LEARNING_MAX = 1 << 26 }; /* nodes looked at: a second at most */
 
-static int learn_all(struct grammar_nodes *n, struct err *e)
+static int nodes_learn(struct grammar_nodes *n, struct err *e)
 {
 	uint64_t looked = 0;
-	while (learn(n)) {
+	while (nodes_learn_once(n)) {
 		looked += n->count;
 		if (looked > LEARNING_MAX)
 			return err_set(e, E2BIG, "its rules call one another in too long a chain");
@@ -171,29 +174,29 @@ static int learn_all(struct grammar_nodes *n, struct err *e)
 
 /* ---- rules that are entered before a byte is read ---- */
 
-struct left {
+struct nodes_left {
 	const struct grammar_nodes *n;
 	uint32_t *seen;	   /* [count]: the rule that met the node, and one */
 	uint32_t *todo;	   /* [count] */
 	uint32_t *callers; /* [rule_count]: how many calls of it are not looked at yet */
 };
 
-static void note_bytes(struct rule *r, const struct node *x)
+static void nodes_note_bytes(struct rule *r, const struct grammar_node *x)
 {
 	for (uint32_t byte = x->least; byte <= x->most; byte++)
 		r->first[byte >> 6] |= (uint64_t)1 << (byte & 63);
 }
 
 /* Notes the bytes that can be first in a rule, and calls visit for each rule that can be. */
-static void first_calls(struct left *l, uint32_t rule, uint32_t mark,
-			void (*visit)(struct left *l, uint32_t caller, uint32_t called))
+static void nodes_first_calls(struct nodes_left *l, uint32_t rule, uint32_t mark,
+			      void (*visit)(struct nodes_left *l, uint32_t caller, uint32_t called))
 {
 	const struct grammar_nodes *n = l->n;
 	uint32_t left = 0;
 	l->todo[left++] = n->rules[rule].start;
 	while (left) {
 		uint32_t at = l->todo[--left];
-		const struct node *x = &n->nodes[at];
+		const struct grammar_node *x = &n->nodes[at];
 		if (l->seen[at] == mark || !x->live)
 			continue;
 		l->seen[at] = mark;
@@ -202,19 +205,19 @@ static void first_calls(struct left *l, uint32_t rule, uint32_t mark,
 		if (x->kind == NODE_SPLIT || (x->kind == NODE_CALL && n->rules[x->other].empties))
 			l->todo[left++] = x->next;
 		if (x->kind == NODE_BYTES)
-			note_bytes(&n->rules[rule], x);
+			nodes_note_bytes(&n->rules[rule], x);
 		if (x->kind == NODE_CALL)
 			visit(l, rule, x->other);
 	}
 }
 
-static void count_call(struct left *l, uint32_t caller, uint32_t called)
+static void nodes_count_call(struct nodes_left *l, uint32_t caller, uint32_t called)
 {
 	(void)caller;
 	l->callers[called]++;
 }
 
-static void pass_call(struct left *l, uint32_t caller, uint32_t called)
+static void nodes_pass_call(struct nodes_left *l, uint32_t caller, uint32_t called)
 {
 	struct rule *rules = l->n->rules;
 	if (rules[called].left <= rules[caller].left)
@@ -222,7 +225,7 @@ static void pass_call(struct left *l, uint32_t caller, uint32_t called)
 	l->callers[called]--;
 }
 
-static void note_first(struct left *l, uint32_t caller, uint32_t called)
+static void nodes_note_first(struct nodes_left *l, uint32_t caller, uint32_t called)
 {
 	struct rule *rules = l->n->rules;
 	for (int i = 0; i < 4; i++)
@@ -230,18 +233,18 @@ static void note_first(struct left *l, uint32_t caller, uint32_t called)
 }
 
 /* Callers before those they call (Kahn 1962); a rule that never gets its turn calls itself. */
-static int order_rules(struct left *l, struct err *e)
+static int nodes_order_rules(struct nodes_left *l, struct err *e)
 {
 	const struct grammar_nodes *n = l->n;
 	uint32_t done = 0, mark = n->rule_count + 1, before;
 	for (uint32_t r = 0; r < n->rule_count; r++)
-		first_calls(l, r, r + 1, count_call);
+		nodes_first_calls(l, r, r + 1, nodes_count_call);
 	do {
 		before = done;
 		for (uint32_t r = 0; r < n->rule_count; r++)
 			if (!l->callers[r]) {
 				l->callers[r] = UINT32_MAX;
-				first_calls(l, r, mark++, pass_call);
+				nodes_first_calls(l, r, mark++, nodes_pass_call);
 				done++;
 			}
 	} while (done > before);
@@ -254,18 +257,18 @@ static int order_rules(struct left *l, struct err *e)
 	for (uint32_t left = GRAMMAR_MAX_LEFT + 1; left-- > 0;) /* called ones first */
 		for (uint32_t r = 0; r < n->rule_count; r++)
 			if (n->rules[r].left == left)
-				first_calls(l, r, mark++, note_first);
+				nodes_first_calls(l, r, mark++, nodes_note_first);
 	return 0;
 }
 
-static int check_left(const struct grammar_nodes *n, struct err *e)
+static int nodes_check_left(const struct grammar_nodes *n, struct err *e)
 {
-	struct left l = {.n = n};
+	struct nodes_left l = {.n = n};
 	l.seen = calloc(n->count, sizeof *l.seen);
 	l.todo = malloc((n->count * (size_t)2 + 1) * sizeof *l.todo);
 	l.callers = calloc(n->rule_count, sizeof *l.callers);
 	int failed = l.seen && l.todo && l.callers
-			     ? order_rules(&l, e)
+			     ? nodes_order_rules(&l, e)
 			     : err_set(e, ENOMEM, "out of memory for a grammar");
 	free(l.seen);
 	free(l.todo);
@@ -275,20 +278,20 @@ static int check_left(const struct grammar_nodes *n, struct err *e)
 
 int nodes_build(struct grammar_nodes *n, const struct grammar_source *s, struct err *e)
 {
-	struct build b = {.n = n, .s = s, .e = e};
+	struct nodes_builder b = {.n = n, .s = s, .e = e};
 	*n = (struct grammar_nodes){.rule_count = s->rule_count};
 	n->rules = calloc(s->rule_count, sizeof *n->rules);
 	if (!n->rules)
 		return err_set(e, ENOMEM, "out of memory for a grammar");
-	uint32_t end = add_node(&b, (struct node){.kind = NODE_END});
+	uint32_t end = nodes_add(&b, (struct grammar_node){.kind = NODE_END});
 	for (uint32_t r = s->rule_count; r-- > 0 && !b.failed;) /* called ones first, mostly */
-		n->rules[r].start = build(&b, s->rules[r], end);
-	triple_free(&b.made);
+		n->rules[r].start = nodes_of_expr(&b, s->rules[r], end);
+	grammar_triple_free(&b.made);
 	int failed = b.failed;
 	if (!failed)
-		failed = learn_all(n, e);
+		failed = nodes_learn(n, e);
 	if (!failed)
-		failed = check_left(n, e);
+		failed = nodes_check_left(n, e);
 	if (failed)
 		nodes_free(n);
 	return failed;

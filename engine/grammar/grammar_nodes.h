@@ -3,12 +3,12 @@
 #ifndef MOEFS_ENGINE_GRAMMAR_GRAMMAR_NODES_H
 #define MOEFS_ENGINE_GRAMMAR_GRAMMAR_NODES_H
 
-#include "engine/grammar/grammar_source.h"
+#include "engine/grammar/grammar_expr.h"
 
 enum { GRAMMAR_MAX_NODES = 1 << 19, GRAMMAR_MAX_LEFT = 64 };
 
 enum node_kind { NODE_END, NODE_BYTES, NODE_SPLIT, NODE_CALL };
-struct node {
+struct grammar_node {
 	uint8_t kind;
 	uint8_t least, most; /* of BYTES */
 	bool live;	     /* the rule can be ended from here */
@@ -22,13 +22,13 @@ struct rule {
 	bool empties;	   /* it has the empty text: calls of it may be passed over */
 	uint64_t first[4]; /* the bytes that its texts begin with, one a bit */
 };
-static inline bool rule_begins(const struct rule *r, uint8_t byte)
+static inline bool nodes_rule_begins(const struct rule *r, uint8_t byte)
 {
 	return r->first[byte >> 6] >> (byte & 63) & 1;
 }
 
 struct grammar_nodes {
-	struct node *nodes;
+	struct grammar_node *nodes;
 	uint32_t count, room;
 	struct rule *rules;
 	uint32_t rule_count;

@@ -1,130 +1,367 @@
-/* A JSON schema (2020-12, and what earlier drafts wrote) as rules: alternatives, values, types.
- *
- * What is accepted is valid; not all that is valid is accepted (grammar_json.c bounds numbers and
- * white space; properties come in their order). */
-#include "engine/grammar/grammar_schema.h"
+/* What is looked up in a JSON schema: keywords, references, types, in all the layers that speak of
+ * one value; and the rules for them, each made once. */
+#include "engine/grammar/grammar_build.h"
+
+#include "engine/json/utf8.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
-static uint32_t type_of_value(const struct json *value)
+/* ---- keywords ---- */
+
+/* The keywords of JSON schemas (2020-12, and what earlier drafts wrote). One that would restrict
+ * more than is known here is refused by name. */
+
+/* What is known, and of which type it speaks; 0: of any, or of none. */
+static const struct keyword {
+	const char *name;
+	uint32_t types;
+	bool limits; /* beside enum and const it would have to be checked of each value */
+} keywords[] = {
+	{"type", 0, false},
+	{"enum", 0, false},
+	{"const", 0, false},
+	{"anyOf", 0, false},
+	{"oneOf", 0, false},
+	{"allOf", 0, false},
+	{"$ref", 0, false},
+	{"properties", TYPE_OBJECT, true},
+	{"required", TYPE_OBJECT, true},
+	{"additionalProperties", TYPE_OBJECT, true},
+	{"items", TYPE_ARRAY, true},
+	{"prefixItems", TYPE_ARRAY, true},
+	{"additionalItems", TYPE_ARRAY, true},
+	{"minItems", TYPE_ARRAY, true},
+	{"maxItems", TYPE_ARRAY, true},
+	{"pattern", TYPE_STRING, true},
+	{"format", TYPE_STRING, true},
+	{"minLength", TYPE_STRING, true},
+	{"maxLength", TYPE_STRING, true},
+	{"minimum", TYPE_NUMBER, true},
+	{"maximum", TYPE_NUMBER, true},
+	{"exclusiveMinimum", TYPE_NUMBER, true},
+	{"exclusiveMaximum", TYPE_NUMBER, true},
+	{"$defs", 0, false},
+	{"definitions", 0, false},
+	{"title", 0, false},
+	{"description", 0, false},
+	{"default", 0, false},
+	{"example", 0, false},
+	{"examples", 0, false},
+	{"deprecated", 0, false},
+	{"readOnly", 0, false},
+	{"writeOnly", 0, false},
+	{"contentEncoding", 0, false},
+	{"contentMediaType", 0, false},
+	{"$schema", 0, false},
+	{"$id", 0, false},
+	{"id", 0, false},
+	{"$anchor", 0, false},
+	{"$comment", 0, false},
+	{"$vocabulary", 0, false},
+};
+enum { KEYWORDS = sizeof keywords / sizeof *keywords };
+
+static const struct keyword *schema_keyword(const char *name)
 {
-	static const uint32_t of[] = {
-		[JSON_NULL] = TYPE_NULL,   [JSON_BOOL] = TYPE_BOOLEAN, [JSON_NUMBER] = TYPE_NUMBER,
-		[JSON_TEXT] = TYPE_STRING, [JSON_LIST] = TYPE_ARRAY,   [JSON_OBJECT] = TYPE_OBJECT,
-	};
-	char shown[64];
-	uint32_t type = of[json_kind(value)];
-	if (type == TYPE_NUMBER && !strpbrk(json_show(value, shown, sizeof shown), ".eE"))
-		type = TYPE_INTEGER;
-	return type;
+	for (int i = 0; i < KEYWORDS; i++)
+		if (!strcmp(keywords[i].name, name))
+			return &keywords[i];
+	return NULL;
 }
 
-/* ---- values that are listed ---- */
+bool schema_keyword_limits(const char *name)
+{
+	const struct keyword *k = schema_keyword(name);
+	return k && k->limits;
+}
 
-/* What beside a list of values would have to be checked of each. */
-static void check_beside(struct schema_rules *r, const struct layers *l)
+/* The types that a keyword speaks of; 0: of any, of none, or it is not known. */
+static uint32_t schema_keyword_types(const char *name)
+{
+	const struct keyword *k = schema_keyword(name);
+	return k ? k->types : 0;
+}
+
+/* Fails where a schema (an object) has one that is not known. */
+static void schema_check_keywords(struct schema_rules *r, const struct json *schema)
+{
+	for (const struct json *v = NULL; (v = json_next(schema, v));) {
+		const char *name = json_key(v);
+		if (!schema_keyword(name) && strncmp(name, "x-", 2) != 0)
+			grammar_fail(r->s, ENOTSUP,
+				     "schema: \"%.60s\" is not known here and may restrict what is "
+				     "valid; leave it out, or say it otherwise",
+				     name);
+	}
+}
+
+enum { REFERENCES_MAX = 32 };
+
+/* ---- looking things up ---- */
+
+const struct json *schema_layer_get(const struct schema_layer *l, const char *keyword)
+{
+	return json_find(l->schema, keyword);
+}
+
+bool schema_layers_have(const struct schema_layers *l, const char *keyword)
 {
 	for (uint32_t i = 0; i < l->count; i++)
-		for (const struct json *v = NULL; (v = json_next(l->at[i].schema, v));)
-			if (keyword_limits(json_key(v)))
-				source_fail(r->s, ENOTSUP,
-					    "schema: \"%s\" beside enum or const is not known "
-					    "here; list what is left",
-					    json_key(v));
-}
-
-static uint32_t listed_values(struct schema_rules *r, const struct layers *l)
-{
-	const struct json *list = layers_only(r, l, "enum"), *one = layers_only(r, l, "const");
-	uint32_t allowed = schema_types(r, l), any = NOTHING;
-	check_beside(r, l);
-	if (one && list)
-		source_fail(r->s, ENOTSUP, "schema: enum and const stand in one place; write one");
-	if (one)
-		return type_of_value(one) & allowed ? json_literal(r->s, one) : NOTHING;
-	if (json_kind(list) != JSON_LIST)
-		source_fail(r->s, EINVAL, "schema: \"enum\" must be a list of values");
-	for (const struct json *v = NULL; !r->s->failed && (v = json_next(list, v));)
-		if (type_of_value(v) & allowed)
-			any = expr_either(r->s, any, json_literal(r->s, v));
-	return any;
-}
-
-/* ---- any of several ---- */
-
-static const char *const choices[] = {"anyOf", "oneOf"};
-
-/* The first list of alternatives of which none is a layer yet: each with all the layers. */
-static bool alternatives(struct schema_rules *r, const struct layers *l, uint32_t *any)
-{
-	for (uint32_t i = 0; i < l->count; i++)
-		for (uint32_t k = 0; k < 2; k++) {
-			const struct json *list = layer_get(&l->at[i], choices[k]);
-			if (!list || l->at[i].taken & 1u << k)
-				continue;
-			if (json_kind(list) != JSON_LIST)
-				source_fail(r->s, EINVAL,
-					    "schema: \"%s\" must be a list of schemas", choices[k]);
-			*any = NOTHING;
-			for (const struct json *v = NULL;
-			     !r->s->failed && (v = json_next(list, v));) {
-				struct layers with = *l;
-				with.at[i].taken |= 1u << k;
-				layers_add(r, &with, v);
-				*any = expr_either(r->s, *any, layers_expr(r, &with));
-			}
+		if (schema_layer_get(&l->at[i], keyword))
 			return true;
-		}
 	return false;
 }
 
-static uint32_t typed_value(struct schema_rules *r, const struct layers *l, uint32_t t)
+const struct json *schema_layers_only(struct schema_rules *r, const struct schema_layers *l,
+				      const char *keyword)
 {
-	uint32_t any = NOTHING;
-	struct grammar_source *s = r->s;
-	if (t & TYPE_OBJECT)
-		any = expr_either(s, any, schema_object(r, l));
-	if (t & TYPE_ARRAY)
-		any = expr_either(s, any, schema_array(r, l));
-	if (t & TYPE_STRING)
-		any = expr_either(s, any, schema_string(r, l, SPELL_JSON));
-	if (t & (TYPE_NUMBER | TYPE_INTEGER))
-		any = expr_either(s, any, schema_number(r, l, !(t & TYPE_NUMBER)));
-	if (t & TYPE_BOOLEAN)
-		any = expr_either(s, any,
-				  expr_either(s, expr_word(s, "true"), expr_word(s, "false")));
-	if (t & TYPE_NULL)
-		any = expr_either(s, any, expr_word(s, "null"));
+	const struct json *found = NULL;
+	for (uint32_t i = 0; i < l->count; i++) {
+		const struct json *v = schema_layer_get(&l->at[i], keyword);
+		if (v && found)
+			grammar_fail(r->s, ENOTSUP,
+				     "schema: two of the schemas that allOf or $ref combine have "
+				     "\"%s\"; write one",
+				     keyword);
+		found = v ? v : found;
+	}
+	return found;
+}
+
+uint64_t schema_layers_count(struct schema_rules *r, const struct schema_layers *l,
+			     const char *keyword, bool largest, uint64_t none)
+{
+	uint64_t result = none, value;
+	bool any = false;
+	struct err e;
+	for (uint32_t i = 0; i < l->count; i++) {
+		const struct json *v = schema_layer_get(&l->at[i], keyword);
+		if (!v)
+			continue;
+		if (json_as_uint(v, keyword, "schema", 0, UINT32_MAX - 1, &value, &e)) {
+			grammar_fail(r->s, EINVAL, "%s", e.text);
+			return none;
+		}
+		if (!any || (largest ? value > result : value < result))
+			result = value;
+		any = true;
+	}
+	return result;
+}
+
+/* ---- references ---- */
+
+/* The byte that %XX stands for; less than 0: it does not. */
+static int schema_percent_byte(const char *at)
+{
+	int high = utf8_hex_digit(at[1]);
+	return high < 0 ? -1 : high << 4 | utf8_hex_digit(at[2]);
+}
+
+/* The next part of a pointer (RFC 6901, in a fragment), decoded; false: too long or wrong. */
+static bool schema_pointer_part(const char **at, char part[256])
+{
+	size_t n = 0;
+	for (; **at && **at != '/'; (*at)++) {
+		char c = **at;
+		if (c == '~' && ((*at)[1] == '0' || (*at)[1] == '1'))
+			c = *++*at == '0' ? '~' : '/';
+		else if (c == '%' && schema_percent_byte(*at) > 0) {
+			c = (char)schema_percent_byte(*at);
+			*at += 2;
+		}
+		if (n == 255)
+			return false;
+		part[n++] = c;
+	}
+	part[n] = '\0';
+	return true;
+}
+
+static const struct json *schema_item_at(const struct json *list, const char *digits)
+{
+	char *end;
+	unsigned long left = strtoul(digits, &end, 10);
+	if (*digits < '0' || *digits > '9' || *end)
+		return NULL;
+	const struct json *v = NULL;
+	while ((v = json_next(list, v)) && left--)
+		;
+	return v;
+}
+
+static const struct json *schema_refer(struct schema_rules *r, const struct json *ref)
+{
+	size_t n;
+	char part[256];
+	const char *at = json_bytes(ref, &n);
+	const struct json *found = json_kind(ref) == JSON_TEXT && *at == '#' ? r->root : NULL;
+	const char *whole = at++;
+	while (found && *at == '/') {
+		at++;
+		if (!schema_pointer_part(&at, part))
+			found = NULL;
+		else if (json_kind(found) == JSON_LIST)
+			found = schema_item_at(found, part);
+		else
+			found = json_find(found, part);
+	}
+	if (!found || *at)
+		grammar_fail(r->s, EINVAL,
+			     "schema: \"$ref\": \"%.100s\" is not a place in this schema "
+			     "(#, #/$defs/NAME …)",
+			     whole);
+	return r->s->failed ? NULL : found;
+}
+
+/* ---- layers ---- */
+
+static void schema_add_all_of(struct schema_rules *r, struct schema_layers *l,
+			      const struct json *list)
+{
+	if (json_kind(list) != JSON_LIST)
+		grammar_fail(r->s, EINVAL, "schema: \"allOf\" must be a list of schemas");
+	for (const struct json *v = NULL; !r->s->failed && (v = json_next(list, v));)
+		schema_layers_add(r, l, v);
+}
+
+static void schema_add_object(struct schema_rules *r, struct schema_layers *l,
+			      const struct json *schema)
+{
+	const struct json *ref = json_find(schema, "$ref"), *all = json_find(schema, "allOf");
+	for (uint32_t i = 0; i < l->count; i++)
+		if (l->at[i].schema == schema) { /* said already; or an alternative to itself, */
+			l->none |= l->at[i].taken != 0; /* which adds nothing to the others */
+			return;
+		}
+	if (l->count == LAYERS_MAX || l->depth > REFERENCES_MAX) {
+		grammar_fail(r->s, E2BIG,
+			     "schema: more than %d schemas are combined in one place by allOf, "
+			     "anyOf and $ref; or one refers to itself",
+			     LAYERS_MAX);
+		return;
+	}
+	schema_check_keywords(r, schema);
+	l->at[l->count++] = (struct schema_layer){.schema = schema};
+	l->depth++;
+	if (ref)
+		ref = schema_refer(r, ref);
+	if (ref)
+		schema_layers_add(r, l, ref);
+	if (all)
+		schema_add_all_of(r, l, all);
+	l->depth--;
+}
+
+void schema_layers_add(struct schema_rules *r, struct schema_layers *l, const struct json *schema)
+{
+	bool any = true;
+	if (r->s->failed)
+		return;
+	if (json_kind(schema) == JSON_OBJECT)
+		schema_add_object(r, l, schema);
+	else if (json_as_bool(schema, "schema", "schema", &any, NULL))
+		grammar_fail(r->s, EINVAL, "schema: a schema must be an object, true or false");
+	l->none |= !any;
+}
+
+/* ---- types ---- */
+
+static const struct {
+	const char *name;
+	uint32_t types;
+} types[] = {
+	{"null", TYPE_NULL},
+	{"boolean", TYPE_BOOLEAN},
+	{"object", TYPE_OBJECT},
+	{"array", TYPE_ARRAY},
+	{"string", TYPE_STRING},
+	{"integer", TYPE_INTEGER},
+	{"number", TYPE_NUMBER | TYPE_INTEGER},
+};
+enum { TYPES = sizeof types / sizeof *types };
+
+static uint32_t schema_type_of_name(struct schema_rules *r, const struct json *name)
+{
+	char shown[64];
+	size_t n;
+	const char *text = json_bytes(name, &n);
+	for (int i = 0; i < TYPES; i++)
+		if (json_kind(name) == JSON_TEXT && !strcmp(text, types[i].name))
+			return types[i].types;
+	grammar_fail(r->s, EINVAL, "schema: \"type\": %s is no type of JSON",
+		     json_show(name, shown, sizeof shown));
+	return 0;
+}
+
+static uint32_t schema_named_types(struct schema_rules *r, const struct json *type)
+{
+	uint32_t any = 0;
+	if (json_kind(type) != JSON_LIST)
+		return schema_type_of_name(r, type);
+	for (const struct json *v = NULL; (v = json_next(type, v));)
+		any |= schema_type_of_name(r, v);
 	return any;
 }
 
-static uint32_t value_expr(struct schema_rules *r, const struct layers *l)
+uint32_t schema_types(struct schema_rules *r, const struct schema_layers *l)
 {
-	uint32_t any;
-	if (l->none || r->s->failed)
-		return NOTHING;
-	if (alternatives(r, l, &any))
-		return any;
-	if (layers_have(l, "enum") || layers_have(l, "const"))
-		return listed_values(r, l);
-	uint32_t allowed = schema_types(r, l);
-	bool says = false;
-	for (uint32_t i = 0; i < l->count; i++)
+	uint32_t named = TYPE_ALL, spoken = 0;
+	bool any = false;
+	for (uint32_t i = 0; i < l->count; i++) {
+		const struct json *type = schema_layer_get(&l->at[i], "type");
+		if (type)
+			named &= schema_named_types(r, type);
+		any |= type != NULL;
 		for (const struct json *v = NULL; (v = json_next(l->at[i].schema, v));)
-			says |= keyword_limits(json_key(v));
-	if (allowed == TYPE_ALL && !says)
-		return json_rule_call(&r->json, JSON_RULE_VALUE);
-	return typed_value(r, l, allowed);
+			spoken |= schema_keyword_types(json_key(v));
+	}
+	if (any || !spoken)
+		return named;
+	return spoken & TYPE_NUMBER ? spoken | TYPE_INTEGER : spoken;
 }
 
-/* ---- all of them ---- */
+/* ---- rules ---- */
 
-void schema_rules_finish(struct schema_rules *r)
+static bool schema_same_layers(const struct schema_layers *a, const struct schema_layers *b)
 {
-	for (uint32_t i = 0; i < r->memo_count && !r->s->failed; i++) {
-		const struct schema_memo memo = r->memo[i]; /* the list may move */
-		r->root = memo.root;
-		rule_set(r->s, memo.rule, value_expr(r, &memo.layers));
-	}
+	if (a->count != b->count || a->none != b->none)
+		return false;
+	for (uint32_t i = 0; i < a->count; i++)
+		if (a->at[i].schema != b->at[i].schema || a->at[i].taken != b->at[i].taken)
+			return false;
+	return true;
+}
+
+uint32_t schema_layers_expr(struct schema_rules *r, const struct schema_layers *l)
+{
+	if (r->s->failed)
+		return NOTHING;
+	for (uint32_t i = 0; i < r->memo_count; i++)
+		if (schema_same_layers(&r->memo[i].layers, l))
+			return expr_call(r->s, r->memo[i].rule);
+	struct schema_memo *memo =
+		grammar_grown(r->memo, r->memo_count, &r->memo_room, sizeof *memo);
+	if (!memo)
+		return grammar_fail(r->s, ENOMEM, "out of memory for a schema");
+	uint32_t rule = expr_new_rule(r->s);
+	r->memo = memo;
+	r->memo[r->memo_count++] = (struct schema_memo){*l, r->root, rule};
+	return expr_call(r->s, rule);
+}
+
+uint32_t schema_expr(struct schema_rules *r, const struct json *schema)
+{
+	struct schema_layers l = {0};
+	if (schema)
+		schema_layers_add(r, &l, schema);
+	return schema_layers_expr(r, &l);
+}
+
+void schema_rules_free(struct schema_rules *r)
+{
+	free(r->memo);
+	r->memo = NULL;
 }

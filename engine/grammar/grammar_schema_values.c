@@ -1,10 +1,356 @@
 /* Texts and numbers of a JSON schema. */
-#include "engine/grammar/grammar_schema.h"
+#include "engine/grammar/grammar_build.h"
+#include "engine/json/utf8.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- other names of properties ---- */
+
+/* Names of properties that are none of those that a schema has, character by character. */
+
+enum { NAME_MAX_BYTES = 256 };
+
+static int schema_by_name(const void *one, const void *other)
+{
+	return strcmp(*(const char *const *)one, *(const char *const *)other);
+}
+
+static int schema_by_from(const void *one, const void *other)
+{
+	const struct char_range *a = one, *b = other;
+	return (a->from > b->from) - (a->from < b->from);
+}
+
+static uint32_t schema_any_characters(struct grammar_source *s)
+{
+	static const struct char_range all[] = {{0, 0x10ffff}};
+	return expr_repeat(s, grammar_characters(s, all, 1, SPELL_JSON), 0, REPEAT_ENDLESS);
+}
+
+static uint32_t schema_other_rest(struct grammar_source *s, const char *const *names,
+				  uint32_t first, uint32_t end, size_t at);
+
+/* The names, which ascend, from first to end by their next characters, which go to `next`; returns
+ * how many. */
+static uint32_t schema_name_branches(struct grammar_source *s, const char *const *names,
+				     uint32_t first, uint32_t end, size_t at,
+				     struct char_range *next, uint32_t *any)
+{
+	uint32_t count = 0;
+	while (first < end && !s->failed) {
+		size_t length;
+		uint32_t c = utf8_decode(names[first] + at, &length), same = first + 1;
+		while (same < end && !strncmp(names[same] + at, names[first] + at, length))
+			same++;
+		next[count] = (struct char_range){c, c};
+		uint32_t spelled = grammar_characters(s, &next[count++], 1, SPELL_JSON);
+		uint32_t rest = schema_other_rest(s, names, first, same, at + length);
+		*any = expr_either(s, *any, expr_then(s, spelled, rest));
+		first = same;
+	}
+	qsort(next, count, sizeof *next, schema_by_from);
+	return count;
+}
+
+/* Any character but these, which it writes over. */
+static uint32_t schema_any_but(struct grammar_source *s, struct char_range *r, uint32_t count)
+{
+	uint32_t from = 0, left = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t c = r[i].from;
+		if (c > from)
+			r[left++] = (struct char_range){from, c - 1};
+		from = c + 1;
+	}
+	r[left++] = (struct char_range){from, 0x10ffff};
+	return grammar_characters(s, r, left, SPELL_JSON);
+}
+
+/* The rest of a name, with its quote, that goes on otherwise than those from first to end do, which
+ * agree in their bytes before `at`. Characters have one spelling here, so that no name has two. */
+static uint32_t schema_other_rest(struct grammar_source *s, const char *const *names,
+				  uint32_t first, uint32_t end, size_t at)
+{
+	uint32_t quote = expr_bytes(s, '"', '"'), any = NOTHING;
+	if (at > NAME_MAX_BYTES)
+		return grammar_fail(s, E2BIG, "schema: the name of a property is too long");
+	struct char_range *next = malloc((end - first + (size_t)1) * sizeof *next);
+	if (!next)
+		return grammar_fail(s, ENOMEM, "out of memory for a schema");
+	if (first < end && !names[first][at])
+		first++;
+	else
+		any = quote;
+	uint32_t count = schema_name_branches(s, names, first, end, at, next, &any);
+	uint32_t other = schema_any_but(s, next, count);
+	free(next);
+	return expr_either(s, any,
+			   expr_then(s, expr_then(s, other, schema_any_characters(s)), quote));
+}
+
+/* A name in quotes that is none of these, which it sorts. */
+static uint32_t schema_other_name(struct grammar_source *s, const char **names, uint32_t count)
+{
+	qsort(names, count, sizeof *names, schema_by_name);
+	uint32_t rest = schema_other_rest(s, names, 0, count, 0);
+	return expr_then(s, expr_bytes(s, '"', '"'), rest);
+}
+
+/* ---- objects and lists ---- */
+
+/* Objects and lists of a JSON schema.
+ *
+ * Properties come in the order in which the schema has them, those that are not required may be
+ * left out; so which of them a text has is read without looking back. Names that the schema does
+ * not have come behind them, where it says so with additionalProperties (true or a schema), or has
+ * no properties at all: JSON Schema would allow them everywhere, and a model would write on and on.
+ */
+
+static uint32_t schema_then3(struct grammar_source *s, uint32_t a, uint32_t b, uint32_t c)
+{
+	return expr_then(s, expr_then(s, a, b), c);
+}
+
+static uint32_t schema_comma(struct grammar_source *s)
+{
+	return expr_then(s, expr_bytes(s, ',', ','), json_gap(s));
+}
+
+/* OPEN inside CLOSE, white space within; `empty`: nothing may be inside. */
+static uint32_t schema_enclosed(struct grammar_source *s, const char *open_close, uint32_t inside,
+				bool empty)
+{
+	uint32_t gap = json_gap(s);
+	uint32_t any = expr_either(s, schema_then3(s, gap, inside, gap), empty ? gap : NOTHING);
+	return schema_then3(s, expr_text(s, open_close, 1), any, expr_text(s, open_close + 1, 1));
+}
+
+/* ---- which properties ---- */
+
+struct property {
+	const char *name;
+	bool required;
+};
+struct properties {
+	struct property at[PROPERTIES_MAX];
+	uint32_t count;
+};
+
+static struct property *schema_find_property(struct properties *p, const char *name)
+{
+	for (uint32_t i = 0; i < p->count; i++)
+		if (!strcmp(p->at[i].name, name))
+			return &p->at[i];
+	return NULL;
+}
+
+static struct property *schema_note_property(struct schema_rules *r, struct properties *p,
+					     const char *name)
+{
+	struct property *known = schema_find_property(p, name);
+	if (known)
+		return known;
+	if (p->count == PROPERTIES_MAX) {
+		grammar_fail(r->s, E2BIG, "schema: an object has more than %d properties",
+			     PROPERTIES_MAX);
+		return NULL;
+	}
+	p->at[p->count] = (struct property){.name = name};
+	return &p->at[p->count++];
+}
+
+static void schema_note_properties(struct schema_rules *r, struct properties *p,
+				   const struct schema_layer *l)
+{
+	const struct json *list = schema_layer_get(l, "properties");
+	if (list && json_kind(list) != JSON_OBJECT)
+		grammar_fail(r->s, EINVAL, "schema: \"properties\" must be an object of schemas");
+	for (const struct json *v = NULL; list && !r->s->failed && (v = json_next(list, v));)
+		schema_note_property(r, p, json_key(v));
+}
+
+static void schema_note_required(struct schema_rules *r, struct properties *p,
+				 const struct schema_layer *l)
+{
+	const struct json *list = schema_layer_get(l, "required");
+	if (list && json_kind(list) != JSON_LIST)
+		grammar_fail(r->s, EINVAL, "schema: \"required\" must be a list of names");
+	for (const struct json *v = NULL; list && !r->s->failed && (v = json_next(list, v));) {
+		const char *name;
+		struct err e;
+		if (json_as_string(v, "required", "schema", &name, &e)) {
+			grammar_fail(r->s, EINVAL, "%s", e.text);
+			return;
+		}
+		struct property *known = schema_note_property(r, p, name);
+		if (known)
+			known->required = true;
+	}
+}
+
+/* ---- what a property's value is ---- */
+
+/* What all layers say of it; NULL for a name that none of them has. */
+static uint32_t schema_property_value(struct schema_rules *r, const struct schema_layers *l,
+				      const char *name)
+{
+	struct schema_layers value = {.depth = l->depth};
+	for (uint32_t i = 0; i < l->count && !r->s->failed; i++) {
+		const struct json *list = schema_layer_get(&l->at[i], "properties");
+		const struct json *schema = name && list ? json_find(list, name) : NULL;
+		if (!schema)
+			schema = schema_layer_get(&l->at[i], "additionalProperties");
+		if (schema)
+			schema_layers_add(r, &value, schema);
+	}
+	return value.none ? NOTHING : schema_layers_expr(r, &value);
+}
+
+static uint32_t schema_member(struct schema_rules *r, const struct schema_layers *l,
+			      const char *name)
+{
+	return schema_then3(r->s, json_quoted(r->s, name), json_colon(r->s),
+			    schema_property_value(r, l, name));
+}
+
+/* ---- other names ---- */
+
+static uint32_t schema_other_member(struct schema_rules *r, const struct schema_layers *l,
+				    const struct properties *p)
+{
+	const char **names = malloc((p->count + (size_t)1) * sizeof *names);
+	if (!names)
+		return grammar_fail(r->s, ENOMEM, "out of memory for a schema");
+	for (uint32_t i = 0; i < p->count; i++)
+		names[i] = p->at[i].name;
+	uint32_t name = schema_other_name(r->s, names, p->count);
+	free(names);
+	return schema_then3(r->s, name, json_colon(r->s), schema_property_value(r, l, NULL));
+}
+
+/* Whether names may follow that the schema has not. */
+static bool schema_is_open(const struct schema_layers *l, const struct properties *p)
+{
+	return schema_layers_have(l, "additionalProperties") || !p->count;
+}
+
+/* ---- objects ---- */
+
+/* From behind: what may follow where something stands before it already, and where nothing does. */
+static uint32_t schema_object_of(struct schema_rules *r, const struct schema_layers *l,
+				 const struct properties *p)
+{
+	struct grammar_source *s = r->s;
+	uint32_t started = EMPTY, fresh = NOTHING, other = NOTHING;
+	bool empty = true;
+	if (schema_is_open(l, p))
+		other = schema_other_member(r, l, p);
+	if (other != NOTHING) {
+		started = expr_repeat(s, expr_then(s, schema_comma(s), other), 0, REPEAT_ENDLESS);
+		fresh = expr_then(s, other, started);
+	}
+	for (uint32_t i = p->count; i-- > 0 && !s->failed;) {
+		bool required = p->at[i].required;
+		uint32_t one = expr_then(s, schema_member(r, l, p->at[i].name), started);
+		uint32_t later = expr_then(s, schema_comma(s), one);
+		fresh = expr_either(s, one, required ? NOTHING : fresh);
+		started = expr_either(s, later, required ? NOTHING : started);
+		empty &= !required;
+	}
+	return schema_enclosed(s, "{}", fresh, empty);
+}
+
+uint32_t schema_object(struct schema_rules *r, const struct schema_layers *l)
+{
+	struct properties *p = calloc(1, sizeof *p);
+	if (!p)
+		return grammar_fail(r->s, ENOMEM, "out of memory for a schema");
+	for (uint32_t i = 0; i < l->count; i++)
+		schema_note_properties(r, p, &l->at[i]);
+	for (uint32_t i = 0; i < l->count; i++)
+		schema_note_required(r, p, &l->at[i]);
+	bool any = !p->count && !schema_layers_have(l, "additionalProperties");
+	uint32_t expr =
+		any ? json_rule_call(&r->json, JSON_RULE_OBJECT) : schema_object_of(r, l, p);
+	free(p);
+	return expr;
+}
+
+/* ---- lists ---- */
+
+/* Earlier drafts write a list of schemas in items, and the others' in additionalItems. */
+static void schema_add_item(struct schema_rules *r, struct schema_layers *value,
+			    const struct schema_layer *l, size_t i)
+{
+	const struct json *first = schema_layer_get(l, "prefixItems"),
+			  *rest = schema_layer_get(l, "items");
+	if (!first && rest && json_kind(rest) == JSON_LIST) {
+		first = rest;
+		rest = schema_layer_get(l, "additionalItems");
+	}
+	const struct json *v = NULL;
+	while (first && (v = json_next(first, v)) && i)
+		i--;
+	if (v || rest)
+		schema_layers_add(r, value, v ? v : rest);
+}
+
+static uint32_t schema_item_value(struct schema_rules *r, const struct schema_layers *l, size_t i)
+{
+	struct schema_layers value = {.depth = l->depth};
+	for (uint32_t k = 0; k < l->count; k++)
+		schema_add_item(r, &value, &l->at[k], i);
+	return value.none ? NOTHING : schema_layers_expr(r, &value);
+}
+
+/* How many items have schemas of their own. */
+static size_t schema_first_items(struct schema_rules *r, const struct schema_layers *l)
+{
+	size_t most = 0;
+	for (uint32_t i = 0; i < l->count; i++) {
+		const struct json *first = schema_layer_get(&l->at[i], "prefixItems");
+		const struct json *items = schema_layer_get(&l->at[i], "items");
+		if (first && json_kind(first) != JSON_LIST)
+			grammar_fail(r->s, EINVAL, "schema: \"prefixItems\" must be a list");
+		if (!first && items && json_kind(items) == JSON_LIST)
+			first = items;
+		if (first && json_count(first) > most)
+			most = json_count(first);
+	}
+	return most;
+}
+
+/* Items from behind, as properties are. */
+static uint32_t schema_array(struct schema_rules *r, const struct schema_layers *l)
+{
+	struct grammar_source *s = r->s;
+	uint64_t least = schema_layers_count(r, l, "minItems", true, 0);
+	uint64_t most = schema_layers_count(r, l, "maxItems", false, REPEAT_ENDLESS);
+	size_t own = schema_first_items(r, l);
+	own = own < most ? own : most;
+	uint32_t item = schema_item_value(r, l, own), after = expr_then(s, schema_comma(s), item);
+	uint32_t left = most == REPEAT_ENDLESS ? REPEAT_ENDLESS : (uint32_t)(most - own);
+	uint32_t needed = least > own ? (uint32_t)(least - own) : 0;
+	if (left < needed)
+		return NOTHING;
+	uint32_t started = expr_repeat(s, after, needed, left), fresh = NOTHING;
+	if (!own && left) {
+		uint32_t more = left == REPEAT_ENDLESS ? left : left - 1;
+		fresh = expr_then(s, item, expr_repeat(s, after, needed ? needed - 1 : 0, more));
+	}
+	for (size_t i = own; i-- > 0 && !s->failed;) {
+		uint32_t one = expr_then(s, schema_item_value(r, l, i), started);
+		uint32_t later = expr_then(s, schema_comma(s), one);
+		fresh = one;
+		started = expr_either(s, later, i < least ? NOTHING : EMPTY);
+	}
+	return schema_enclosed(s, "[]", fresh, !least);
+}
+
+/* ---- strings and numbers ---- */
 
 /* ---- texts ---- */
 
@@ -30,8 +376,8 @@ static const struct {
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
 
-static uint32_t format_expr(struct schema_rules *r, const struct json *format,
-			    enum spelling_of spelling)
+static uint32_t schema_format_expr(struct schema_rules *r, const struct json *format,
+				   enum spelling_of spelling)
 {
 	char shown[64];
 	size_t n;
@@ -40,48 +386,50 @@ static uint32_t format_expr(struct schema_rules *r, const struct json *format,
 		if (!strcmp(name, formats[i].name))
 			return regex_expr(r->s, formats[i].regex, strlen(formats[i].regex), true,
 					  spelling, "format");
-	return source_fail(r->s, ENOTSUP,
-			   "schema: \"format\": %s is not known here; say it as a pattern",
-			   json_show(format, shown, sizeof shown));
+	return grammar_fail(r->s, ENOTSUP,
+			    "schema: \"format\": %s is not known here; say it as a pattern",
+			    json_show(format, shown, sizeof shown));
 }
 
-static uint32_t pattern_expr(struct schema_rules *r, const struct json *pattern,
-			     enum spelling_of spelling)
+static uint32_t schema_pattern_expr(struct schema_rules *r, const struct json *pattern,
+				    enum spelling_of spelling)
 {
 	size_t n;
 	const char *regex = json_bytes(pattern, &n);
 	if (json_kind(pattern) != JSON_TEXT)
-		return source_fail(r->s, EINVAL, "schema: \"pattern\" must be a text");
+		return grammar_fail(r->s, EINVAL, "schema: \"pattern\" must be a text");
 	return regex_expr(r->s, regex, n, false, spelling, "pattern");
 }
 
-static uint32_t of_length(struct schema_rules *r, const struct layers *l, enum spelling_of spelling)
+static uint32_t schema_of_length(struct schema_rules *r, const struct schema_layers *l,
+				 enum spelling_of spelling)
 {
 	static const struct char_range all[] = {{0, 0x10ffff}};
-	uint64_t least = layers_count(r, l, "minLength", true, 0);
-	uint64_t most = layers_count(r, l, "maxLength", false, REPEAT_ENDLESS);
+	uint64_t least = schema_layers_count(r, l, "minLength", true, 0);
+	uint64_t most = schema_layers_count(r, l, "maxLength", false, REPEAT_ENDLESS);
 	if (least > most)
 		return NOTHING;
-	return expr_repeat(r->s, spelled_characters(r->s, all, 1, spelling), (uint32_t)least,
+	return expr_repeat(r->s, grammar_characters(r->s, all, 1, spelling), (uint32_t)least,
 			   (uint32_t)most);
 }
 
-uint32_t schema_string(struct schema_rules *r, const struct layers *l, enum spelling_of spelling)
+uint32_t schema_string(struct schema_rules *r, const struct schema_layers *l,
+		       enum spelling_of spelling)
 {
-	const struct json *pattern = layers_only(r, l, "pattern");
-	const struct json *format = layers_only(r, l, "format");
-	bool sized = layers_have(l, "minLength") || layers_have(l, "maxLength");
+	const struct json *pattern = schema_layers_only(r, l, "pattern");
+	const struct json *format = schema_layers_only(r, l, "format");
+	bool sized = schema_layers_have(l, "minLength") || schema_layers_have(l, "maxLength");
 	uint32_t inside = EMPTY, quote = expr_bytes(r->s, '"', '"');
 	if ((pattern != NULL) + (format != NULL) + sized > 1)
-		return source_fail(r->s, ENOTSUP,
-				   "schema: of pattern, format and lengths only one is known for "
-				   "one text; say the length in the pattern");
+		return grammar_fail(r->s, ENOTSUP,
+				    "schema: of pattern, format and lengths only one is known for "
+				    "one text; say the length in the pattern");
 	if (pattern)
-		inside = pattern_expr(r, pattern, spelling);
+		inside = schema_pattern_expr(r, pattern, spelling);
 	else if (format)
-		inside = format_expr(r, format, spelling);
+		inside = schema_format_expr(r, format, spelling);
 	else if (sized || spelling != SPELL_JSON)
-		inside = of_length(r, l, spelling);
+		inside = schema_of_length(r, l, spelling);
 	else
 		return json_rule_call(&r->json, JSON_RULE_STRING);
 	if (spelling != SPELL_JSON)
@@ -95,7 +443,8 @@ uint32_t schema_string(struct schema_rules *r, const struct layers *l, enum spel
 static const uint64_t LARGEST = 999999999999999; /* of so many digits */
 
 /* Numbers of `digits` digits, zeros in front included; p is 10 to the power digits - 1. */
-static uint32_t digits_between(struct grammar_source *s, uint64_t least, uint64_t most, uint64_t p)
+static uint32_t schema_digits_between(struct grammar_source *s, uint64_t least, uint64_t most,
+				      uint64_t p)
 {
 	uint32_t any = NOTHING;
 	if (!p)
@@ -107,7 +456,7 @@ static uint32_t digits_between(struct grammar_source *s, uint64_t least, uint64_
 			while (last < most / p && (last + 1 < most / p || most % p == p - 1))
 				last++;
 		uint32_t digit = expr_bytes(s, (uint8_t)('0' + d), (uint8_t)('0' + last));
-		uint32_t rest = digits_between(s, from, to, p / 10);
+		uint32_t rest = schema_digits_between(s, from, to, p / 10);
 		any = expr_either(s, any, expr_then(s, digit, rest));
 		d = last + 1;
 	}
@@ -115,7 +464,7 @@ static uint32_t digits_between(struct grammar_source *s, uint64_t least, uint64_
 }
 
 /* Whole numbers without a sign or zeros in front. */
-static uint32_t whole_between(struct grammar_source *s, uint64_t least, uint64_t most)
+static uint32_t schema_whole_between(struct grammar_source *s, uint64_t least, uint64_t most)
 {
 	uint32_t any = NOTHING;
 	uint64_t p = 1;
@@ -123,7 +472,7 @@ static uint32_t whole_between(struct grammar_source *s, uint64_t least, uint64_t
 		uint64_t from = least > p || digits == 1 ? least : p, to = 10 * p - 1;
 		to = to < most ? to : most;
 		if (from <= to)
-			any = expr_either(s, any, digits_between(s, from, to, p));
+			any = expr_either(s, any, schema_digits_between(s, from, to, p));
 	}
 	return any;
 }
@@ -135,7 +484,7 @@ struct bound { /* of amounts, signs aside */
 	bool open; /* not this number itself */
 };
 
-static uint32_t fraction(struct grammar_source *s, bool zeros, bool other)
+static uint32_t schema_fraction(struct grammar_source *s, bool zeros, bool other)
 {
 	uint32_t point = expr_bytes(s, '.', '.'), digit = expr_bytes(s, '0', '9');
 	uint32_t zero = expr_bytes(s, '0', '0'), any = NOTHING;
@@ -151,29 +500,32 @@ static uint32_t fraction(struct grammar_source *s, bool zeros, bool other)
 }
 
 /* The lowest whole part has what lies above it, the highest no more than zeros. */
-static uint32_t amounts(struct grammar_source *s, struct bound low, struct bound high, bool whole)
+static uint32_t schema_amounts(struct grammar_source *s, struct bound low, struct bound high,
+			       bool whole)
 {
 	uint32_t any = NOTHING;
 	if (whole) {
 		low.at += low.open;
 		if (high.open && !high.at--)
 			return NOTHING;
-		return low.at <= high.at ? whole_between(s, low.at, high.at) : NOTHING;
+		return low.at <= high.at ? schema_whole_between(s, low.at, high.at) : NOTHING;
 	}
 	if (low.at > high.at || (low.at == high.at && (low.open || high.open)))
 		return NOTHING;
-	uint32_t zeros = expr_maybe(s, fraction(s, true, false));
-	uint32_t all = expr_maybe(s, fraction(s, true, true));
+	uint32_t zeros = expr_maybe(s, schema_fraction(s, true, false));
+	uint32_t all = expr_maybe(s, schema_fraction(s, true, true));
 	if (low.at < high.at) {
-		uint32_t first = low.open ? fraction(s, false, true) : all;
-		any = expr_then(s, whole_between(s, low.at, low.at), first);
+		uint32_t first = low.open ? schema_fraction(s, false, true) : all;
+		any = expr_then(s, schema_whole_between(s, low.at, low.at), first);
 		if (low.at + 1 < high.at)
 			any = expr_either(
 				s, any,
-				expr_then(s, whole_between(s, low.at + 1, high.at - 1), all));
+				expr_then(s, schema_whole_between(s, low.at + 1, high.at - 1),
+					  all));
 	}
 	if (!high.open)
-		any = expr_either(s, any, expr_then(s, whole_between(s, high.at, high.at), zeros));
+		any = expr_either(s, any,
+				  expr_then(s, schema_whole_between(s, high.at, high.at), zeros));
 	return any;
 }
 
@@ -183,7 +535,8 @@ struct limit {
 };
 
 /* The narrower of a bound that takes its number and one that does not, of all layers. */
-static struct limit limit_of(struct schema_rules *r, const struct layers *l, bool least)
+static struct limit schema_limit_of(struct schema_rules *r, const struct schema_layers *l,
+				    bool least)
 {
 	static const char *const names[2][2] = {{"maximum", "exclusiveMaximum"},
 						{"minimum", "exclusiveMinimum"}};
@@ -193,11 +546,11 @@ static struct limit limit_of(struct schema_rules *r, const struct layers *l, boo
 			struct err e;
 			double at;
 			const char *name = names[least][open];
-			const struct json *v = layer_get(&l->at[i], name);
+			const struct json *v = schema_layer_get(&l->at[i], name);
 			if (!v)
 				continue;
 			if (json_as_double(v, name, "schema", -1e300, 1e300, &at, &e)) {
-				source_fail(r->s, EINVAL, "%s", e.text);
+				grammar_fail(r->s, EINVAL, "%s", e.text);
 				return found;
 			}
 			bool narrower = least ? at > found.at : at < found.at;
@@ -209,7 +562,7 @@ static struct limit limit_of(struct schema_rules *r, const struct layers *l, boo
 
 /* Whole bounds, of whole numbers also where they are not; what is not given is as far as digits
  * go. */
-static bool to_whole(struct schema_rules *r, struct limit *l, bool least, bool whole)
+static bool schema_to_whole(struct schema_rules *r, struct limit *l, bool least, bool whole)
 {
 	double most = (double)LARGEST;
 	if (!l->given)
@@ -219,7 +572,7 @@ static bool to_whole(struct schema_rules *r, struct limit *l, bool least, bool w
 		l->open = false;
 	}
 	if (l->at != floor(l->at)) {
-		source_fail(r->s, ENOTSUP, "schema: the bounds of a number must be whole here");
+		grammar_fail(r->s, ENOTSUP, "schema: the bounds of a number must be whole here");
 		return false;
 	}
 	if (fabs(l->at) > most) {
@@ -229,25 +582,158 @@ static bool to_whole(struct schema_rules *r, struct limit *l, bool least, bool w
 	return true;
 }
 
-uint32_t schema_number(struct schema_rules *r, const struct layers *l, bool whole)
+static uint32_t schema_number(struct schema_rules *r, const struct schema_layers *l, bool whole)
 {
 	struct grammar_source *s = r->s;
-	struct limit low = limit_of(r, l, true), high = limit_of(r, l, false);
+	struct limit low = schema_limit_of(r, l, true), high = schema_limit_of(r, l, false);
 	if (!low.given && !high.given)
 		return json_rule_call(&r->json, whole ? JSON_RULE_INTEGER : JSON_RULE_NUMBER);
-	if (!to_whole(r, &low, true, whole) || !to_whole(r, &high, false, whole))
+	if (!schema_to_whole(r, &low, true, whole) || !schema_to_whole(r, &high, false, whole))
 		return NOTHING;
 	uint32_t any = NOTHING;
 	if (high.at >= 0) {
 		struct bound from = {low.at > 0 ? (uint64_t)low.at : 0, low.at >= 0 && low.open};
-		any = amounts(s, from, (struct bound){(uint64_t)high.at, high.open}, whole);
+		any = schema_amounts(s, from, (struct bound){(uint64_t)high.at, high.open}, whole);
 	}
 	if (low.at < 0) { /* amounts grow the other way; zero has no sign */
 		struct bound from = {high.at < 0 ? (uint64_t)-high.at : 0,
 				     high.at < 0 ? high.open : true};
 		uint32_t below =
-			amounts(s, from, (struct bound){(uint64_t)-low.at, low.open}, whole);
+			schema_amounts(s, from, (struct bound){(uint64_t)-low.at, low.open}, whole);
 		any = expr_either(s, any, expr_then(s, expr_bytes(s, '-', '-'), below));
 	}
 	return any;
+}
+
+/* ---- values ---- */
+
+/* A JSON schema (2020-12, and what earlier drafts wrote) as rules: alternatives, values, types.
+ *
+ * What is accepted is valid; not all that is valid is accepted (grammar_json.c bounds numbers and
+ * white space; properties come in their order). */
+
+static uint32_t schema_type_of_value(const struct json *value)
+{
+	static const uint32_t of[] = {
+		[JSON_NULL] = TYPE_NULL,   [JSON_BOOL] = TYPE_BOOLEAN, [JSON_NUMBER] = TYPE_NUMBER,
+		[JSON_TEXT] = TYPE_STRING, [JSON_LIST] = TYPE_ARRAY,   [JSON_OBJECT] = TYPE_OBJECT,
+	};
+	char shown[64];
+	uint32_t type = of[json_kind(value)];
+	if (type == TYPE_NUMBER && !strpbrk(json_show(value, shown, sizeof shown), ".eE"))
+		type = TYPE_INTEGER;
+	return type;
+}
+
+/* ---- values that are listed ---- */
+
+/* What beside a list of values would have to be checked of each. */
+static void schema_check_beside(struct schema_rules *r, const struct schema_layers *l)
+{
+	for (uint32_t i = 0; i < l->count; i++)
+		for (const struct json *v = NULL; (v = json_next(l->at[i].schema, v));)
+			if (schema_keyword_limits(json_key(v)))
+				grammar_fail(r->s, ENOTSUP,
+					     "schema: \"%s\" beside enum or const is not known "
+					     "here; list what is left",
+					     json_key(v));
+}
+
+static uint32_t schema_listed_values(struct schema_rules *r, const struct schema_layers *l)
+{
+	const struct json *list = schema_layers_only(r, l, "enum"),
+			  *one = schema_layers_only(r, l, "const");
+	uint32_t allowed = schema_types(r, l), any = NOTHING;
+	schema_check_beside(r, l);
+	if (one && list)
+		grammar_fail(r->s, ENOTSUP, "schema: enum and const stand in one place; write one");
+	if (one)
+		return schema_type_of_value(one) & allowed ? json_literal(r->s, one) : NOTHING;
+	if (json_kind(list) != JSON_LIST)
+		grammar_fail(r->s, EINVAL, "schema: \"enum\" must be a list of values");
+	for (const struct json *v = NULL; !r->s->failed && (v = json_next(list, v));)
+		if (schema_type_of_value(v) & allowed)
+			any = expr_either(r->s, any, json_literal(r->s, v));
+	return any;
+}
+
+/* ---- any of several ---- */
+
+static const char *const choices[] = {"anyOf", "oneOf"};
+
+/* The first list of alternatives of which none is a layer yet: each with all the layers. */
+static bool schema_alternatives(struct schema_rules *r, const struct schema_layers *l,
+				uint32_t *any)
+{
+	for (uint32_t i = 0; i < l->count; i++)
+		for (uint32_t k = 0; k < 2; k++) {
+			const struct json *list = schema_layer_get(&l->at[i], choices[k]);
+			if (!list || l->at[i].taken & 1u << k)
+				continue;
+			if (json_kind(list) != JSON_LIST)
+				grammar_fail(r->s, EINVAL,
+					     "schema: \"%s\" must be a list of schemas",
+					     choices[k]);
+			*any = NOTHING;
+			for (const struct json *v = NULL;
+			     !r->s->failed && (v = json_next(list, v));) {
+				struct schema_layers with = *l;
+				with.at[i].taken |= 1u << k;
+				schema_layers_add(r, &with, v);
+				*any = expr_either(r->s, *any, schema_layers_expr(r, &with));
+			}
+			return true;
+		}
+	return false;
+}
+
+static uint32_t schema_typed_value(struct schema_rules *r, const struct schema_layers *l,
+				   uint32_t t)
+{
+	uint32_t any = NOTHING;
+	struct grammar_source *s = r->s;
+	if (t & TYPE_OBJECT)
+		any = expr_either(s, any, schema_object(r, l));
+	if (t & TYPE_ARRAY)
+		any = expr_either(s, any, schema_array(r, l));
+	if (t & TYPE_STRING)
+		any = expr_either(s, any, schema_string(r, l, SPELL_JSON));
+	if (t & (TYPE_NUMBER | TYPE_INTEGER))
+		any = expr_either(s, any, schema_number(r, l, !(t & TYPE_NUMBER)));
+	if (t & TYPE_BOOLEAN)
+		any = expr_either(s, any,
+				  expr_either(s, expr_word(s, "true"), expr_word(s, "false")));
+	if (t & TYPE_NULL)
+		any = expr_either(s, any, expr_word(s, "null"));
+	return any;
+}
+
+static uint32_t schema_value_expr(struct schema_rules *r, const struct schema_layers *l)
+{
+	uint32_t any;
+	if (l->none || r->s->failed)
+		return NOTHING;
+	if (schema_alternatives(r, l, &any))
+		return any;
+	if (schema_layers_have(l, "enum") || schema_layers_have(l, "const"))
+		return schema_listed_values(r, l);
+	uint32_t allowed = schema_types(r, l);
+	bool says = false;
+	for (uint32_t i = 0; i < l->count; i++)
+		for (const struct json *v = NULL; (v = json_next(l->at[i].schema, v));)
+			says |= schema_keyword_limits(json_key(v));
+	if (allowed == TYPE_ALL && !says)
+		return json_rule_call(&r->json, JSON_RULE_VALUE);
+	return schema_typed_value(r, l, allowed);
+}
+
+/* ---- all of them ---- */
+
+void schema_rules_finish(struct schema_rules *r)
+{
+	for (uint32_t i = 0; i < r->memo_count && !r->s->failed; i++) {
+		const struct schema_memo memo = r->memo[i]; /* the list may move */
+		r->root = memo.root;
+		expr_set_rule(r->s, memo.rule, schema_value_expr(r, &memo.layers));
+	}
 }

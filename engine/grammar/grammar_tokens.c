@@ -1,6 +1,6 @@
 #include "engine/grammar/grammar_tokens.h"
 
-#include "engine/grammar/grammar_table.h"
+#include "engine/grammar/grammar_expr.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ _Static_assert(sizeof groups / sizeof *groups <= BYTE_GROUPS, "a group is a bit 
 enum { FIRST_BEYOND = 46 }; /* 0x80 to 0x8f */
 _Static_assert(GROUPS_ASCII == ((uint64_t)1 << FIRST_BEYOND) - 1, "those before it are ASCII");
 
-uint8_t byte_group(uint8_t byte)
+uint8_t grammar_byte_group(uint8_t byte)
 {
 	uint8_t group = 0;
 	while (byte > groups[group].most)
@@ -40,8 +40,8 @@ uint8_t byte_group(uint8_t byte)
 
 /* The bytes of a token, and whether it is a mark, which stands for itself: a control token only if
  * it is one of the form's. */
-static const char *spelled_bytes(const struct tokenizer *t, const struct split_form *writes,
-				 uint32_t id, size_t *n, bool *mark)
+static const char *token_bytes(const struct tokenizer *t, const struct split_form *writes,
+			       uint32_t id, size_t *n, bool *mark)
 {
 	const char *bytes = tokenizer_bytes(t, id, false, n);
 	*mark = *n && token_needed_right(bytes, *n, false) != MAY_TEXT;
@@ -62,7 +62,7 @@ size_t grammar_token_bytes(const struct tokenizer *t, const struct split_form *w
 {
 	size_t n;
 	bool mark;
-	const char *text = spelled_bytes(t, writes, id, &n, &mark);
+	const char *text = token_bytes(t, writes, id, &n, &mark);
 	if (!n || n > GRAMMAR_MAX_TOKEN)
 		return 0;
 	if (mark)
@@ -77,29 +77,29 @@ bool grammar_is_mark(const struct tokenizer *t, const struct split_form *writes,
 	bool mark = false;
 	int64_t id = tokenizer_find(t, text);
 	if (id >= 0)
-		spelled_bytes(t, writes, (uint32_t)id, &n, &mark);
+		token_bytes(t, writes, (uint32_t)id, &n, &mark);
 	return mark;
 }
 
 /* ---- the tree ---- */
 
-struct spelled {
+struct token_spelled {
 	const char *bytes;
 	uint16_t length;
 	bool mark;
 	uint32_t id;
 };
 
-static int byte_at(const struct spelled *s, size_t i)
+static int token_byte_at(const struct token_spelled *s, size_t i)
 {
 	if (i >= s->length + (size_t)s->mark)
 		return -1;
 	return s->mark && !i ? GRAMMAR_MARK : (uint8_t)s->bytes[i - s->mark];
 }
 
-static int by_bytes(const void *one, const void *other)
+static int token_by_bytes(const void *one, const void *other)
 {
-	const struct spelled *a = one, *b = other;
+	const struct token_spelled *a = one, *b = other;
 	if (a->mark != b->mark)
 		return a->mark ? 1 : -1;
 	size_t least = a->length < b->length ? a->length : b->length;
@@ -111,7 +111,7 @@ static int by_bytes(const void *one, const void *other)
 	return (a->id > b->id) - (a->id < b->id);
 }
 
-static bool ends_answer(const uint32_t *ends, uint32_t count, uint32_t id)
+static bool token_ends_answer(const uint32_t *ends, uint32_t count, uint32_t id)
 {
 	for (uint32_t i = 0; i < count; i++)
 		if (ends[i] == id)
@@ -119,7 +119,7 @@ static bool ends_answer(const uint32_t *ends, uint32_t count, uint32_t id)
 	return false;
 }
 
-struct from { /* what a tree is made of */
+struct token_source { /* what a tree is made of */
 	const struct tokenizer *tokenizer;
 	const struct split_form *writes;
 	const uint32_t *ends;
@@ -127,29 +127,30 @@ struct from { /* what a tree is made of */
 };
 
 /* What is no text goes to `never`, or to the ends. */
-static uint32_t spell(struct grammar_tokens *t, const struct from *from, struct spelled *list)
+static uint32_t tokens_spell(struct grammar_tokens *t, const struct token_source *from,
+			     struct token_spelled *list)
 {
 	uint32_t count = 0;
 	for (uint32_t id = 0; id < t->vocabulary; id++) {
-		struct spelled s = {.id = id};
+		struct token_spelled s = {.id = id};
 		size_t n;
-		if (ends_answer(from->ends, from->end_count, id))
+		if (token_ends_answer(from->ends, from->end_count, id))
 			continue;
-		s.bytes = spelled_bytes(from->tokenizer, from->writes, id, &n, &s.mark);
+		s.bytes = token_bytes(from->tokenizer, from->writes, id, &n, &s.mark);
 		s.length = (uint16_t)n;
 		if (n && n <= GRAMMAR_MAX_TOKEN)
 			list[count++] = s;
 		else
 			t->never[t->never_count++] = id;
 	}
-	qsort(list, count, sizeof *list, by_bytes);
+	qsort(list, count, sizeof *list, token_by_bytes);
 	return count;
 }
 
-static bool add_node(struct grammar_tokens *t, uint32_t *room, uint32_t first, size_t depth,
-		     int byte)
+static bool tokens_add_node(struct grammar_tokens *t, uint32_t *room, uint32_t first, size_t depth,
+			    int byte)
 {
-	struct token_node *nodes = grown(t->nodes, t->count, room, sizeof *nodes);
+	struct token_node *nodes = grammar_grown(t->nodes, t->count, room, sizeof *nodes);
 	if (!nodes)
 		return false;
 	t->nodes = nodes;
@@ -159,23 +160,23 @@ static bool add_node(struct grammar_tokens *t, uint32_t *room, uint32_t first, s
 }
 
 /* A node for each byte that a token does not share with the one before it. */
-static bool plant(struct grammar_tokens *t, const struct spelled *list, uint32_t count)
+static bool tokens_plant(struct grammar_tokens *t, const struct token_spelled *list, uint32_t count)
 {
 	uint32_t room = 0;
-	bool done = add_node(t, &room, 0, 0, 0);
+	bool done = tokens_add_node(t, &room, 0, 0, 0);
 	for (uint32_t i = 0; i < count && done; i++) {
 		size_t d = 0;
-		while (i && byte_at(&list[i], d) >= 0 &&
-		       byte_at(&list[i], d) == byte_at(&list[i - 1], d))
+		while (i && token_byte_at(&list[i], d) >= 0 &&
+		       token_byte_at(&list[i], d) == token_byte_at(&list[i - 1], d))
 			d++;
-		for (; byte_at(&list[i], d) >= 0 && done; d++)
-			done = add_node(t, &room, i, d + 1, byte_at(&list[i], d));
+		for (; token_byte_at(&list[i], d) >= 0 && done; d++)
+			done = tokens_add_node(t, &room, i, d + 1, token_byte_at(&list[i], d));
 		t->order[i] = list[i].id;
 	}
-	return done && add_node(t, &room, count, 0, 0) && t->count--;
+	return done && tokens_add_node(t, &room, count, 0, 0) && t->count--;
 }
 
-struct path { /* the nodes that the last one lies below, and itself, by depth */
+struct token_path { /* the nodes that the last one lies below, and itself, by depth */
 	uint32_t at[GRAMMAR_MAX_TOKEN + 2];
 	uint8_t left[GRAMMAR_MAX_TOKEN + 2], from[GRAMMAR_MAX_TOKEN + 2], to[GRAMMAR_MAX_TOKEN + 2];
 	bool good[GRAMMAR_MAX_TOKEN + 2]; /* all that is read of it is UTF-8 */
@@ -183,7 +184,7 @@ struct path { /* the nodes that the last one lies below, and itself, by depth */
 };
 
 /* The last node of the path is whole, and the one above it knows. */
-static void close_node(struct grammar_tokens *t, struct path *p, uint32_t end)
+static void tokens_close_node(struct grammar_tokens *t, struct token_path *p, uint32_t end)
 {
 	struct token_node *n = &t->nodes[p->at[p->depth]];
 	n->end = end;
@@ -191,7 +192,7 @@ static void close_node(struct grammar_tokens *t, struct path *p, uint32_t end)
 	if (!p->depth)
 		return;
 	struct token_node *above = &t->nodes[p->at[--p->depth]];
-	above->groups |= n->groups | (uint64_t)1 << byte_group(n->byte);
+	above->groups |= n->groups | (uint64_t)1 << grammar_byte_group(n->byte);
 	if (above->height <= n->height)
 		above->height = n->height + 1;
 	above->well &= p->good[p->depth + 1];
@@ -200,7 +201,7 @@ static void close_node(struct grammar_tokens *t, struct path *p, uint32_t end)
 
 /* Whether bytes may go on as UTF-8 does, *left being how many of a character are still to come, and
  * *from and *to what the next may be. */
-static bool goes_on(uint8_t byte, uint8_t *left, uint8_t *from, uint8_t *to)
+static bool token_utf8_goes_on(uint8_t byte, uint8_t *left, uint8_t *from, uint8_t *to)
 {
 	uint8_t least = *from, most = *to;
 	*from = 0x80;
@@ -215,7 +216,7 @@ static bool goes_on(uint8_t byte, uint8_t *left, uint8_t *from, uint8_t *to)
 	return byte < 0x80 || (byte >= 0xc2 && byte <= 0xf4);
 }
 
-static void open_node(struct grammar_tokens *t, struct path *p, uint32_t i)
+static void tokens_open_node(struct grammar_tokens *t, struct token_path *p, uint32_t i)
 {
 	struct token_node *n = &t->nodes[i];
 	uint32_t d = ++p->depth;
@@ -223,35 +224,36 @@ static void open_node(struct grammar_tokens *t, struct path *p, uint32_t i)
 	p->left[d] = p->left[d - 1];
 	p->from[d] = p->from[d - 1];
 	p->to[d] = p->to[d - 1];
-	p->good[d] = goes_on(n->byte, &p->left[d], &p->from[d], &p->to[d]);
+	p->good[d] = token_utf8_goes_on(n->byte, &p->left[d], &p->from[d], &p->to[d]);
 	if (p->left[d] == 1 && n->byte == 0x80 && t->nodes[p->at[d - 1]].byte == 0xe2)
 		p->to[d] = 0xa7; /* U+2028 and 2029 end lines: not what all takes that goes on */
 	n->well = p->good[d] && !p->left[d];
 }
 
-static void measure(struct grammar_tokens *t)
+static void tokens_measure(struct grammar_tokens *t)
 {
-	struct path p = {0};
+	struct token_path p = {0};
 	for (uint32_t i = 1; i < t->count; i++) {
 		while (p.depth >= t->nodes[i].depth)
-			close_node(t, &p, i);
-		open_node(t, &p, i);
+			tokens_close_node(t, &p, i);
+		tokens_open_node(t, &p, i);
 	}
 	while (p.depth)
-		close_node(t, &p, t->count);
-	close_node(t, &p, t->count);
+		tokens_close_node(t, &p, t->count);
+	tokens_close_node(t, &p, t->count);
 }
 
-static int plant_all(struct grammar_tokens *t, const struct from *from, struct err *e)
+static int tokens_plant_all(struct grammar_tokens *t, const struct token_source *from,
+			    struct err *e)
 {
 	size_t room = (size_t)t->vocabulary + from->end_count + 1;
-	struct spelled *list = malloc(room * sizeof *list);
+	struct token_spelled *list = malloc(room * sizeof *list);
 	t->order = malloc(room * sizeof *t->order);
 	t->never = malloc(room * sizeof *t->never);
 	bool done = list && t->order && t->never;
 	if (done) {
-		t->text_count = spell(t, from, list);
-		done = plant(t, list, t->text_count);
+		t->text_count = tokens_spell(t, from, list);
+		done = tokens_plant(t, list, t->text_count);
 	}
 	free(list);
 	if (!done)
@@ -259,7 +261,7 @@ static int plant_all(struct grammar_tokens *t, const struct from *from, struct e
 	for (uint32_t i = 0; i < from->end_count; i++)
 		if (from->ends[i] < t->vocabulary)
 			t->order[t->text_count + t->end_count++] = from->ends[i];
-	measure(t);
+	tokens_measure(t);
 	return 0;
 }
 
@@ -267,12 +269,12 @@ int grammar_tokens_new(struct grammar_tokens **out, const struct tokenizer *t,
 		       const struct split_form *writes, uint32_t vocabulary, const uint32_t *ends,
 		       uint32_t end_count, struct err *e)
 {
-	const struct from from = {t, writes, ends, end_count};
+	const struct token_source from = {t, writes, ends, end_count};
 	struct grammar_tokens *made = calloc(1, sizeof *made);
 	if (!made)
 		return err_set(e, ENOMEM, "out of memory for the vocabulary's tree");
 	made->vocabulary = vocabulary;
-	int failed = plant_all(made, &from, e);
+	int failed = tokens_plant_all(made, &from, e);
 	if (failed)
 		grammar_tokens_free(made);
 	else

@@ -60,6 +60,6 @@ bool grammar_is_mark(const struct tokenizer *t, const struct split_form *writes,
  * ASCII. */
 enum { BYTE_GROUPS = 63, GROUP_BEYOND = 63 };
 #define GROUPS_ASCII (((uint64_t)1 << 46) - 1)
-uint8_t byte_group(uint8_t byte);
+uint8_t grammar_byte_group(uint8_t byte);
 
 #endif

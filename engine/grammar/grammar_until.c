@@ -4,7 +4,7 @@
  * All marks begin with one character that occurs in none of them again. So whoever has read a part
  * of a mark and meets something else is back in ordinary text, or, if it is that character, at a
  * mark's beginning. */
-#include "engine/grammar/grammar_inside.h"
+#include "engine/grammar/grammar_build.h"
 
 #include <errno.h>
 #include <string.h>
@@ -18,19 +18,19 @@ struct marks {
 	bool characters; /* ordinary text is UTF-8; else any bytes */
 };
 
-static void add_mark(struct marks *m, const char *mark)
+static void until_add_mark(struct marks *m, const char *mark)
 {
 	bool once = !strchr(mark + 1, *mark) && *mark == (m->count ? *m->at[0] : *mark);
 	for (const char *c = mark; *c; c++)
 		once &= !m->characters || !(*c & 0x80);
 	if (m->count == MARKS_MAX || !once)
-		source_fail(m->s, EINVAL, "\"%s\" is no mark that can be searched for", mark);
+		grammar_fail(m->s, EINVAL, "\"%s\" is no mark that can be searched for", mark);
 	else
 		m->at[m->count++] = mark;
 }
 
 /* A range of ordinary text's; of characters, the last ASCII one stands for all beyond. */
-static uint32_t range(const struct marks *m, uint32_t from, uint32_t to)
+static uint32_t until_range(const struct marks *m, uint32_t from, uint32_t to)
 {
 	if (m->characters)
 		return expr_characters(m->s, from, to == 127 ? 0x10ffff : to);
@@ -38,7 +38,7 @@ static uint32_t range(const struct marks *m, uint32_t from, uint32_t to)
 }
 
 /* One character that is none of `but`. */
-static uint32_t other_than(const struct marks *m, const bool but[256])
+static uint32_t until_other_than(const struct marks *m, const bool but[256])
 {
 	uint32_t any = NOTHING, from = m->characters ? 1 : 0; /* no NUL in a text */
 	uint32_t most = m->characters ? 127 : 255;
@@ -48,7 +48,7 @@ static uint32_t other_than(const struct marks *m, const bool but[256])
 			continue;
 		}
 		if (c == most || but[c + 1])
-			any = expr_either(m->s, any, range(m, from, c));
+			any = expr_either(m->s, any, until_range(m, from, c));
 	}
 	return any;
 }
@@ -61,7 +61,7 @@ enum part {
 };
 
 /* Whether text[n] is a mark. */
-static bool is_mark(const struct marks *m, const char *text, size_t n)
+static bool until_is_mark(const struct marks *m, const char *text, size_t n)
 {
 	for (uint32_t i = 0; i < m->count; i++)
 		if (!strncmp(m->at[i], text, n) && !m->at[i][n])
@@ -69,7 +69,7 @@ static bool is_mark(const struct marks *m, const char *text, size_t n)
 	return false;
 }
 
-static uint32_t part_at(const struct marks *m, const char *text, size_t n, enum part part)
+static uint32_t until_part_at(const struct marks *m, const char *text, size_t n, enum part part)
 {
 	bool but[256] = {0};
 	but[(uint8_t)*text] = true;
@@ -80,59 +80,60 @@ static uint32_t part_at(const struct marks *m, const char *text, size_t n, enum 
 	for (uint32_t i = 0; i < m->count; i++)
 		if (!strncmp(m->at[i], text, n))
 			but[(uint8_t)m->at[i][n]] = true;
-	return other_than(m, but);
+	return until_other_than(m, but);
 }
 
 /* After each true beginning of a mark; those that marks share come more than once and are one. */
-static uint32_t parts(const struct marks *m, enum part part)
+static uint32_t until_parts(const struct marks *m, enum part part)
 {
 	uint32_t any = NOTHING;
 	for (uint32_t i = 0; i < m->count; i++)
 		for (size_t n = 1; m->at[i][n]; n++) {
-			if (is_mark(m, m->at[i], n))
+			if (until_is_mark(m, m->at[i], n))
 				break;
 			uint32_t before = expr_text(m->s, m->at[i] + 1, n - 1);
-			uint32_t one = expr_then(m->s, before, part_at(m, m->at[i], n, part));
+			uint32_t one = expr_then(m->s, before, until_part_at(m, m->at[i], n, part));
 			any = expr_either(m->s, any, one);
 		}
 	return any;
 }
 
 /* The first character, and as often as it comes again, what was read before. */
-static uint32_t first_of(const struct marks *m)
+static uint32_t until_first_of(const struct marks *m)
 {
-	uint32_t again = expr_repeat(m->s, parts(m, PART_AGAIN), 0, REPEAT_ENDLESS);
+	uint32_t again = expr_repeat(m->s, until_parts(m, PART_AGAIN), 0, REPEAT_ENDLESS);
 	return expr_then(m->s, expr_text(m->s, m->at[0], 1), again);
 }
 
-static uint32_t ordinary(const struct marks *m)
+static uint32_t until_ordinary(const struct marks *m)
 {
 	bool but[256] = {0};
 	but[(uint8_t)*m->at[0]] = true;
-	uint32_t passed = expr_then(m->s, first_of(m), parts(m, PART_OTHER));
-	return expr_repeat(m->s, expr_either(m->s, other_than(m, but), passed), 0, REPEAT_ENDLESS);
+	uint32_t passed = expr_then(m->s, until_first_of(m), until_parts(m, PART_OTHER));
+	return expr_repeat(m->s, expr_either(m->s, until_other_than(m, but), passed), 0,
+			   REPEAT_ENDLESS);
 }
 
 uint32_t until_expr(struct grammar_source *s, const char *end, const char *const *others,
 		    bool characters)
 {
 	struct marks m = {.s = s, .characters = characters};
-	add_mark(&m, end);
+	until_add_mark(&m, end);
 	for (; others && *others; others++)
-		add_mark(&m, *others);
+		until_add_mark(&m, *others);
 	if (s->failed)
 		return NOTHING;
-	uint32_t last = expr_then(s, first_of(&m), expr_word(s, end + 1));
-	return expr_then(s, ordinary(&m), last);
+	uint32_t last = expr_then(s, until_first_of(&m), expr_word(s, end + 1));
+	return expr_then(s, until_ordinary(&m), last);
 }
 
-uint32_t without_expr(struct grammar_source *s, const char *const *words)
+uint32_t until_without_expr(struct grammar_source *s, const char *const *words)
 {
 	struct marks m = {.s = s, .characters = true};
 	for (; *words; words++)
-		add_mark(&m, *words);
+		until_add_mark(&m, *words);
 	if (s->failed)
 		return NOTHING;
-	uint32_t rest = expr_maybe(s, expr_then(s, first_of(&m), parts(&m, PART_ONLY)));
-	return expr_then(s, ordinary(&m), rest);
+	uint32_t rest = expr_maybe(s, expr_then(s, until_first_of(&m), until_parts(&m, PART_ONLY)));
+	return expr_then(s, until_ordinary(&m), rest);
 }

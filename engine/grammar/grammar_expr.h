@@ -4,13 +4,38 @@
  * Expressions are numbers; the same expression is the same number, so that what occurs often is
  * kept once. Who builds asks once at its end: a source that failed (memory, a size) stays failed,
  * and what is built on is NOTHING. */
-#ifndef MOEFS_ENGINE_GRAMMAR_GRAMMAR_SOURCE_H
-#define MOEFS_ENGINE_GRAMMAR_GRAMMAR_SOURCE_H
+#ifndef MOEFS_ENGINE_GRAMMAR_GRAMMAR_EXPR_H
+#define MOEFS_ENGINE_GRAMMAR_GRAMMAR_EXPR_H
 
 #include "cache/err.h"
-#include "engine/grammar/grammar_table.h"
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Numbers by three numbers: what a grammar keeps only once (expressions, places, stacks). */
+
+struct triple {
+	uint32_t a, b, c;
+};
+struct triple_slot {
+	struct triple key;
+	uint32_t value; /* TRIPLE_NEW: the slot is free */
+};
+struct triple_table { /* zero-initialise */
+	struct triple_slot *slots;
+	uint32_t room, count; /* room: a power of two */
+};
+#define TRIPLE_NEW UINT32_MAX
+
+/* Where the value of a key lies, until the next call; TRIPLE_NEW in one that was not there, which
+ * the caller fills in. NULL: memory is out. */
+uint32_t *grammar_triple_find(struct triple_table *t, struct triple key);
+void grammar_triple_free(struct triple_table *t);
+
+/* Room for one more item of `size` bytes in an array of `count`, which doubles; NULL: memory is
+ * out, and the array is as it was. */
+void *grammar_grown(void *array, size_t count, uint32_t *room, size_t size);
 
 enum {
 	GRAMMAR_MAX_SOURCE = 256 << 10, /* bytes of a schema or a regex */
@@ -48,11 +73,11 @@ struct grammar_source {
 };
 
 /* A source that failed for want of memory is freed like any other. */
-void source_init(struct grammar_source *s);
-void source_free(struct grammar_source *s);
+void grammar_source_init(struct grammar_source *s);
+void grammar_source_free(struct grammar_source *s);
 /* The first failure counts. Returns NOTHING. */
-__attribute__((format(printf, 3, 4))) uint32_t source_fail(struct grammar_source *s, int code,
-							   const char *format, ...);
+__attribute__((format(printf, 3, 4))) uint32_t grammar_fail(struct grammar_source *s, int code,
+							    const char *format, ...);
 
 uint32_t expr_bytes(struct grammar_source *s, uint8_t least, uint8_t most);
 uint32_t expr_text(struct grammar_source *s, const char *text, size_t n);
@@ -65,8 +90,8 @@ uint32_t expr_either(struct grammar_source *s, uint32_t a, uint32_t b);
 uint32_t expr_repeat(struct grammar_source *s, uint32_t a, uint32_t least, uint32_t most);
 uint32_t expr_maybe(struct grammar_source *s, uint32_t a);
 
-uint32_t rule_new(struct grammar_source *s);
-void rule_set(struct grammar_source *s, uint32_t rule, uint32_t expr);
+uint32_t expr_new_rule(struct grammar_source *s);
+void expr_set_rule(struct grammar_source *s, uint32_t rule, uint32_t expr);
 uint32_t expr_call(struct grammar_source *s, uint32_t rule);
 
 #endif

@@ -1,8 +1,13 @@
-/* What a grammar is inside: for the files that make one, and its masks. */
-#ifndef MOEFS_ENGINE_GRAMMAR_GRAMMAR_INSIDE_H
-#define MOEFS_ENGINE_GRAMMAR_GRAMMAR_INSIDE_H
+/* A JSON schema as rules, in parts: for the files that compile one.
+ *
+ * What several schemas say of one value (allOf, a $ref and what stands beside it, the same property
+ * in two of them) are layers: a keyword is looked up in all of them. */
+#ifndef MOEFS_ENGINE_GRAMMAR_GRAMMAR_BUILD_H
+#define MOEFS_ENGINE_GRAMMAR_GRAMMAR_BUILD_H
 
 #include "engine/grammar/grammar.h"
+
+/* What a grammar is inside: for the files that make one, and its masks. */
 
 /* What a rule decides of a vocabulary by itself, from one of its states. */
 struct local_mask {
@@ -28,12 +33,7 @@ struct grammar {
 	uint8_t group_of[256];
 };
 
-void grammar_forget_masks(struct grammar *g);
-
-/* grammar_loop.c: whether from a state all that lies below a node may follow, as far as that is
- * known without looking at it; and how many groups of bytes go on alike from a state. */
-bool loop_takes(struct grammar *g, const struct token_node *n, uint32_t state);
-int loop_width(struct grammar *g, uint32_t state);
+void mask_forget(struct grammar *g);
 
 /* What is given to builders of rules. */
 struct grammar_build {
@@ -42,9 +42,9 @@ struct grammar_build {
 	const struct split_form *writes;
 };
 /* A mark of thinking or calls: its token where the vocabulary has one. */
-uint32_t mark_expr(struct grammar_build *b, const char *text);
+uint32_t calls_mark_expr(struct grammar_build *b, const char *text);
 /* Whether it has: of the mark, or of what it begins with, up to its bracket. */
-bool mark_is_token(const struct grammar_build *b, const char *text);
+bool calls_mark_is_token(const struct grammar_build *b, const char *text);
 
 /* The characters of a regular expression: how they are spelled in the text. */
 enum spelling_of { SPELL_PLAIN, SPELL_JSON, SPELL_XML };
@@ -63,13 +63,8 @@ struct char_ranges { /* a set, in any order until it is sorted */
 	uint32_t count;
 	bool full; /* it had more */
 };
-void ranges_add(struct char_ranges *set, uint32_t from, uint32_t to);
-void ranges_sort(struct char_ranges *set);
-void ranges_invert(struct char_ranges *set);
-/* What a letter behind a backslash stands for (\d \D \w \W \s \S); false: it is none of them. */
-bool ranges_add_class(struct char_ranges *set, char letter);
 
-uint32_t spelled_characters(struct grammar_source *s, const struct char_range *r, uint32_t count,
+uint32_t grammar_characters(struct grammar_source *s, const struct char_range *r, uint32_t count,
 			    enum spelling_of spelling);
 
 /* Rules for the JSON that is the same in all grammars; made when first asked for. */
@@ -115,11 +110,64 @@ uint32_t schema_expr(struct schema_rules *r, const struct json *schema);
 uint32_t until_expr(struct grammar_source *s, const char *end, const char *const *others,
 		    bool characters);
 /* Text in which none of `words` stands. */
-uint32_t without_expr(struct grammar_source *s, const char *const *words);
+uint32_t until_without_expr(struct grammar_source *s, const char *const *words);
 
 /* Calls of the request's tools, as its choice wants them. */
 uint32_t calls_expr(struct grammar_build *b, struct schema_rules *schemas);
 /* Text without calls. */
-uint32_t no_calls_expr(struct grammar_build *b);
+uint32_t calls_none_expr(struct grammar_build *b);
+
+enum { LAYERS_MAX = 16, PROPERTIES_MAX = 1000 };
+
+struct schema_layer {
+	const struct json *schema; /* an object */
+	uint32_t taken; /* of its anyOf and oneOf, bits: an alternative is a layer already */
+};
+struct schema_layers {
+	struct schema_layer at[LAYERS_MAX];
+	uint32_t count, depth; /* depth: of references that led here */
+	bool none;	       /* false is among them: no value at all */
+};
+
+enum schema_type {
+	TYPE_NULL = 1,
+	TYPE_BOOLEAN = 2,
+	TYPE_OBJECT = 4,
+	TYPE_ARRAY = 8,
+	TYPE_STRING = 16,
+	TYPE_INTEGER = 32,
+	TYPE_NUMBER = 64,
+	TYPE_ALL = 127,
+};
+
+struct schema_memo { /* a rule, and what it is made of */
+	struct schema_layers layers;
+	const struct json *root;
+	uint32_t rule;
+};
+
+/* Adds a schema with all that it refers to and combines. */
+void schema_layers_add(struct schema_rules *r, struct schema_layers *l, const struct json *schema);
+/* A call of the rule for layers. */
+uint32_t schema_layers_expr(struct schema_rules *r, const struct schema_layers *l);
+/* The value of a keyword in one layer; NULL where it has none. */
+const struct json *schema_layer_get(const struct schema_layer *l, const char *keyword);
+/* The value in the only layer that has the keyword; NULL: none. Fails where two have it. */
+const struct json *schema_layers_only(struct schema_rules *r, const struct schema_layers *l,
+				      const char *keyword);
+bool schema_layers_have(const struct schema_layers *l, const char *keyword);
+/* The largest (or smallest) whole number that a keyword has, or `none`. */
+uint64_t schema_layers_count(struct schema_rules *r, const struct schema_layers *l,
+			     const char *keyword, bool largest, uint64_t none);
+
+/* Whether a keyword is one that enum and const would have to be checked by. */
+bool schema_keyword_limits(const char *name);
+
+/* Values of one type. */
+uint32_t schema_object(struct schema_rules *r, const struct schema_layers *l);
+uint32_t schema_string(struct schema_rules *r, const struct schema_layers *l,
+		       enum spelling_of spelling);
+/* The types that all layers allow; those that their keywords speak of, where none says. */
+uint32_t schema_types(struct schema_rules *r, const struct schema_layers *l);
 
 #endif
