@@ -1,11 +1,14 @@
+/* Lists of tool calls, and the arguments of a call: typed by the tool's schema, collected one by
+ * one. */
 #include "engine/answer/split_calls.h"
 
 #include "engine/answer/split_forms.h"
-#include "engine/answer/split_values.h"
+#include "engine/answer/split_scan.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 void calls_cut(struct calls *c, size_t count)
 {
@@ -60,33 +63,7 @@ void calls_give_id(struct calls *c, const char *id, size_t n)
 	c->failed |= !last->id;
 }
 
-/* ---- JSON ---- */
-
-/* What the arguments of a call are, an object; *parsed: freed by the caller. False: they are none.
- */
-static bool arguments_of(const struct json *given, struct json **parsed, struct text_out *out)
-{
-	struct err ignored = {0};
-	size_t n;
-	char first;
-	const char *text = json_bytes(given, &n);
-	if (json_kind(given) == JSON_TEXT) {
-		bool good = is_json(text, n, &first) && first == '{' &&
-			    json_parse_text(parsed, text, n, "arguments", &ignored) == 0;
-		given = *parsed;
-		if (!good)
-			return false;
-	}
-	if (json_kind(given) == JSON_NULL)
-		text_out_string(out, "{}");
-	else if (json_kind(given) == JSON_OBJECT)
-		text_out_json(out, given);
-	else
-		return false;
-	return true;
-}
-
-bool is_short_id(const char *id, size_t n)
+bool call_is_short_id(const char *id, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		if (!isalnum((unsigned char)id[i]))
@@ -94,110 +71,252 @@ bool is_short_id(const char *id, size_t n)
 	return n == 9;
 }
 
-/* Makes a call of an object, which is JSON already. */
-static bool call_of_json(const struct json *object, const struct json_words *w, struct calls *calls)
+/* ---- values by the schema of a tool ---- */
+
+static bool calls_is_text(const struct json *v, const char *bytes, size_t n)
 {
-	struct text_out name = {0}, arguments = {0};
-	const struct json *given = NULL;
-	struct json *parsed = NULL;
-	size_t n = 0;
-	const char *text = NULL;
-	if (w->name)
-		text = json_bytes(json_find(object, w->name), &n);
-	else if (json_kind(object) == JSON_OBJECT && json_count(object) == 1) {
-		given = json_next(object, NULL);
-		text = json_key(given);
-		n = strlen(text);
+	size_t length;
+	const char *text = json_bytes(v, &length);
+	return json_kind(v) == JSON_TEXT && length == n && memcmp(text, bytes, n) == 0;
+}
+
+const struct json *calls_tool_properties(const struct json *tools, const char *name, size_t n,
+					 bool *known)
+{
+	*known = false;
+	for (const struct json *t = NULL; (t = json_next(tools, t));) {
+		const struct json *inside = json_find(t, "function");
+		const struct json *function = inside ? inside : t;
+		if (!calls_is_text(json_find(function, "name"), name, n))
+			continue;
+		*known = true;
+		return json_find(json_find(function, "parameters"), "properties");
 	}
-	for (size_t i = 0; w->name && i < 2 && w->arguments[i] && !given; i++)
-		given = json_find(object, w->arguments[i]);
-	if (n == 0 || memchr(text, '\0', n))
-		return false;
-	text_out_add(&name, text, n);
-	bool good = arguments_of(given, &parsed, &arguments);
-	json_free(parsed);
-	if (!good) {
-		text_out_free(&name);
-		text_out_free(&arguments);
-		return false;
+	return NULL;
+}
+
+const struct json *calls_property_schema(const struct json *properties, const char *key, size_t n)
+{
+	if (json_kind(properties) != JSON_OBJECT)
+		return NULL;
+	for (const struct json *v = NULL; (v = json_next(properties, v));)
+		if (strlen(json_key(v)) == n && memcmp(json_key(v), key, n) == 0)
+			return v;
+	return NULL;
+}
+
+/* ---- the types of a schema, in its order ---- */
+
+enum call_type { T_STRING, T_INTEGER, T_NUMBER, T_BOOLEAN, T_NULL, T_OBJECT, T_ARRAY, TYPES };
+static const char *const TYPE_NAMES[TYPES] = {"string", "integer", "number", "boolean",
+					      "null",	"object",  "array"};
+enum { TYPES_MAX = 32, SCHEMA_DEPTH_MAX = 8 };
+struct call_types {
+	enum call_type items[TYPES_MAX];
+	size_t count;
+	bool any; /* there are some, known here or not */
+};
+
+static void calls_add_type(struct call_types *t, enum call_type type)
+{
+	t->any = true;
+	if (t->count < TYPES_MAX)
+		t->items[t->count++] = type;
+}
+
+static void calls_add_named_type(struct call_types *t, const struct json *name)
+{
+	t->any = true;
+	for (size_t i = 0; i < TYPES; i++)
+		if (calls_is_text(name, TYPE_NAMES[i], strlen(TYPE_NAMES[i])))
+			calls_add_type(t, (enum call_type)i);
+}
+
+/* What a value of an enum is. */
+static void calls_add_type_of(struct call_types *t, const struct json *value)
+{
+	static const enum call_type KINDS[] = {
+		[JSON_NULL] = T_NULL,	[JSON_BOOL] = T_BOOLEAN, [JSON_NUMBER] = T_NUMBER,
+		[JSON_TEXT] = T_STRING, [JSON_LIST] = T_ARRAY,	 [JSON_OBJECT] = T_OBJECT};
+	char shown[64];
+	bool whole = json_kind(value) == JSON_NUMBER &&
+		     !strpbrk(json_show(value, shown, sizeof shown), ".eE");
+	calls_add_type(t, whole ? T_INTEGER : KINDS[json_kind(value)]);
+}
+
+static void calls_add_types(struct call_types *t, const struct json *schema, int depth)
+{
+	static const char *const CHOICES[] = {"anyOf", "oneOf"};
+	const struct json *type = json_find(schema, "type");
+	if (json_kind(schema) != JSON_OBJECT || depth > SCHEMA_DEPTH_MAX)
+		return;
+	if (json_kind(type) == JSON_TEXT)
+		calls_add_named_type(t, type);
+	for (const struct json *v = NULL; (v = json_next(type, v));)
+		calls_add_named_type(t, v);
+	if (json_kind(type) != JSON_NULL)
+		return;
+	for (size_t i = 0; i < sizeof CHOICES / sizeof *CHOICES; i++) {
+		const struct json *options = json_find(schema, CHOICES[i]);
+		for (const struct json *v = NULL; (v = json_next(options, v));)
+			calls_add_types(t, v, depth + 1);
+		if (options)
+			return;
 	}
-	good = calls_append(calls, &name, &arguments);
-	text = w->id ? json_bytes(json_find(object, w->id), &n) : "";
-	if (good && w->id && is_short_id(text, n))
-		calls_give_id(calls, text, n);
-	return good;
+	const struct json *fixed = json_find(schema, "const"), *values = json_find(schema, "enum");
+	if (fixed)
+		calls_add_type_of(t, fixed);
+	else
+		for (const struct json *v = NULL; (v = json_next(values, v));)
+			calls_add_type_of(t, v);
 }
 
-/* Whether an object names a tool on offer and has arguments for it. */
-static bool calls_a_tool(const struct json *object, const struct json_words *w,
-			 const struct json *tools)
+static bool calls_has_type(const struct call_types *t, enum call_type type)
 {
-	bool known, has = false;
-	size_t n;
-	const char *name = json_bytes(json_find(object, w->name), &n);
-	tool_properties(tools, name, n, &known);
-	for (size_t i = 0; i < 2 && w->arguments[i]; i++)
-		has |= json_kind(json_find(object, w->arguments[i])) == JSON_OBJECT;
-	return known && has;
+	for (size_t i = 0; i < t->count; i++)
+		if (t->items[i] == type)
+			return true;
+	return false;
 }
 
-/* Parses what was scanned, and takes its calls. `tools`: only those count, or NULL. */
-static bool take_json(const char *text, size_t n, const struct json_words *w,
-		      const struct json *tools, struct calls *calls)
+/* ---- values ---- */
+
+static bool calls_is_word(const char *text, size_t n, const char *word)
 {
-	struct json *value = NULL;
-	struct err ignored = {0};
-	if (json_parse_text(&value, text, n, "call", &ignored) < 0)
-		return false;
-	bool list = json_kind(value) == JSON_LIST, good = true;
-	if (!list)
-		good = (!tools || calls_a_tool(value, w, tools)) && call_of_json(value, w, calls);
-	for (const struct json *v = NULL; list && good && (v = json_next(value, v));)
-		good = call_of_json(v, w, calls);
-	good &= !list || json_count(value) > 0;
-	json_free(value);
-	return good;
+	return strlen(word) == n && strncasecmp(text, word, n) == 0;
 }
 
-size_t read_json_calls(struct scan *s, size_t i, const struct call_way *way,
-		       const struct json *tools, struct calls *calls)
+/* -?digits, or with .0 at the end; *digits: what of it is the integer. */
+static bool calls_is_integer(const char *text, size_t n, size_t *digits)
 {
-	const struct json_words *w = way->json;
-	(void)tools;
-	i = scan_space(s, i + strlen(way->begin));
-	if (w->fence && !scan_word(s, i, w->fence))
-		scan_fail(s);
-	if (w->fence)
-		i = scan_space(s, i + strlen(w->fence));
-	int c = scan_at(s, i);
-	if (c != '{' && (c != '[' || !w->list))
-		scan_fail(s);
-	size_t from = i, end = scan_json(s, i), next = w->end ? scan_space(s, end) : end;
-	bool closed = w->end && scan_end(s, next, w->end);
-	if (w->end && !closed && !w->may_end && scan_at(s, next) >= 0)
-		scan_fail(s);
-	if (s->state == SCAN_GOOD && !take_json(s->bytes + from, end - from, w, NULL, calls))
-		scan_fail(s);
-	return closed ? next + strlen(w->end) : end;
+	const char *point = memchr(text, '.', n);
+	*digits = point ? (size_t)(point - text) : n;
+	bool zeros = !point || *digits + 1 < n;
+	for (size_t i = *digits + 1; i < n; i++)
+		zeros &= text[i] == '0';
+	return zeros && scan_is_number(text, *digits) && !memchr(text, 'e', *digits) &&
+	       !memchr(text, 'E', *digits);
 }
 
-size_t read_json_answer(struct scan *s, size_t i, const struct call_way *way,
-			const struct json *tools, struct calls *calls)
+/* Writes a trimmed value if this type accepts it. */
+static bool calls_write_as(struct text_out *o, enum call_type type, const char *text, size_t n)
 {
-	const struct json_words *w = way->json;
-	bool marked = strcmp(way->begin, "{") != 0;
-	i = scan_space(s, marked ? i + strlen(way->begin) : i);
-	do {
-		size_t from = i;
-		if (scan_at(s, i) != '{')
-			scan_fail(s);
-		i = scan_json(s, i);
-		if (s->state == SCAN_GOOD &&
-		    !take_json(s->bytes + from, i - from, w, marked ? NULL : tools, calls))
-			scan_fail(s);
-		i = scan_space(s, i);
-		if (scan_at(s, i) == ';')
-			i = scan_space(s, i + 1);
-	} while (s->state == SCAN_GOOD && scan_at(s, i) >= 0);
-	return i;
+	size_t take = n;
+	char first;
+	bool accepted;
+	switch (type) {
+	case T_INTEGER:
+		accepted = calls_is_integer(text, n, &take);
+		break;
+	case T_NUMBER:
+		accepted = scan_is_number(text, n);
+		break;
+	case T_BOOLEAN:
+		accepted = calls_is_word(text, n, "true") || calls_is_word(text, n, "false");
+		text = n == 4 ? "true" : "false";
+		break;
+	case T_OBJECT:
+	case T_ARRAY:
+		accepted = scan_is_json(text, n, &first) && first == (type == T_OBJECT ? '{' : '[');
+		break;
+	default:
+		accepted = false;
+	}
+	if (accepted)
+		text_out_add(o, text, take);
+	return accepted;
+}
+
+void calls_write_by_schema(struct text_out *o, const char *value, size_t n,
+			   const struct json *schema)
+{
+	struct call_types types = {.count = 0};
+	const char *text = value;
+	size_t inside = n;
+	calls_add_types(&types, schema, 0);
+	while (inside > 0 && scan_is_space(*text)) {
+		text++;
+		inside--;
+	}
+	while (inside > 0 && scan_is_space(text[inside - 1]))
+		inside--;
+	bool null = (inside == 4 && memcmp(text, "null", 4) == 0) ||
+		    (inside == 4 && memcmp(text, "None", 4) == 0);
+	if (null && types.any &&
+	    (calls_has_type(&types, T_NULL) || !calls_has_type(&types, T_STRING))) {
+		text_out_string(o, "null");
+		return;
+	}
+	for (size_t i = 0; i < types.count && types.items[i] != T_STRING; i++)
+		if (calls_write_as(o, types.items[i], text, inside))
+			return;
+	text_out_json_text(o, value, n);
+}
+
+/* ---- arguments one by one ---- */
+
+void call_arguments_free(struct arguments *a)
+{
+	for (size_t i = 0; i < a->count; i++)
+		text_out_free(&a->items[i].value);
+	free(a->items);
+}
+
+static bool call_is_key(const struct argument *a, const char *key, size_t n)
+{
+	return a->key_n == n && memcmp(a->key, key, n) == 0;
+}
+
+bool call_arguments_have(const struct arguments *a, const char *key, size_t n)
+{
+	for (size_t i = 0; i < a->count; i++)
+		if (call_is_key(&a->items[i], key, n))
+			return true;
+	return false;
+}
+
+struct text_out *call_arguments_add(struct arguments *a, const char *key, size_t n)
+{
+	for (size_t i = 0; i < a->count; i++)
+		if (call_is_key(&a->items[i], key, n)) {
+			text_out_free(&a->items[i].value);
+			memmove(&a->items[i], &a->items[i + 1],
+				(--a->count - i) * sizeof *a->items);
+		}
+	if (a->count == a->room) {
+		size_t room = 2 * a->room + 4;
+		struct argument *items = reallocarray(a->items, room, sizeof *items);
+		a->failed |= !items;
+		if (!items)
+			return NULL;
+		a->items = items;
+		a->room = room;
+	}
+	a->items[a->count] = (struct argument){.key = key, .key_n = n};
+	return &a->items[a->count++].value;
+}
+
+bool call_arguments_append(struct arguments *a, const char *name, size_t n, struct calls *calls)
+{
+	struct text_out named = {0}, o = {0};
+	text_out_add(&named, name, n);
+	text_out_string(&o, "{");
+	for (size_t i = 0; i < a->count; i++) {
+		text_out_string(&o, i > 0 ? ", " : "");
+		text_out_json_text(&o, a->items[i].key, a->items[i].key_n);
+		text_out_string(&o, ": ");
+		text_out_add(&o, a->items[i].value.bytes, a->items[i].value.n);
+		o.failed |= a->items[i].value.failed;
+	}
+	text_out_string(&o, "}");
+	o.failed |= a->failed;
+	return calls_append(calls, &named, &o);
+}
+
+bool call_is_name(const char *name, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if ((unsigned char)name[i] <= ' ' || strchr("<>{}\"'", name[i]))
+			return false;
+	return n > 0;
 }

@@ -1,10 +1,5 @@
 #include "engine/answer/split_forms.h"
 
-#include "engine/answer/split_channels.h"
-#include "engine/answer/split_pairs.h"
-#include "engine/answer/split_python_calls.h"
-#include "engine/answer/split_tags.h"
-
 #include <string.h>
 
 /* The bars and the space of DeepSeek's marks. */
@@ -92,10 +87,10 @@ static const struct split_form FORMS[] = {
 	{.name = "hermes",
 	 .think_begin = "<think>",
 	 .think_end = "</think>",
-	 .ways = {{.begin = "<tool_call>", .read = read_json_calls, .json = &HERMES_JSON},
-		  {.begin = "<tool_call>", .read = read_functions, .tags = &QWEN_TAGS},
+	 .ways = {{.begin = "<tool_call>", .read = split_json_read_calls, .json = &HERMES_JSON},
+		  {.begin = "<tool_call>", .read = tags_read_functions, .tags = &QWEN_TAGS},
 		  {.begin = "<function=",
-		   .read = read_bare_function,
+		   .read = tags_read_bare_function,
 		   .tags = &QWEN_TAGS,
 		   .line = true}}},
 	{.name = "gpt-oss",
@@ -107,14 +102,16 @@ static const struct split_form FORMS[] = {
 	 .taught = {"<|tool_call>"},
 	 .think_begin = "<|channel>thought",
 	 .think_end = "<channel|>",
-	 .ways = {{.begin = "<|tool_call>", .read = read_brace_call, .python = &GEMMA_PYTHON}},
+	 .ways = {{.begin = "<|tool_call>",
+		   .read = python_read_brace_call,
+		   .python = &GEMMA_PYTHON}},
 	 .silent = {"<|tool_response>"}},
 	{.name = "kimi",
 	 .taught = {"<|tool_call_argument_begin|>"},
 	 .think_begin = "<think>",
 	 .think_end = "</think>",
 	 .ways = {{.begin = "<|tool_call_begin|>",
-		   .read = read_named_call,
+		   .read = split_json_read_named,
 		   .open = "<|tool_calls_section_begin|>",
 		   .close = "<|tool_calls_section_end|>",
 		   .named = &KIMI_NAMED}}},
@@ -123,12 +120,12 @@ static const struct split_form FORMS[] = {
 	 .think_begin = "<think>",
 	 .think_end = "</think>",
 	 .ways = {{.begin = "<" DSML "invoke name=\"",
-		   .read = read_function,
+		   .read = tags_read_function,
 		   .open = "<" DSML "function_calls>",
 		   .close = "</" DSML "function_calls>",
 		   .tags = &FUNCTION_TAGS},
 		  {.begin = "<" DSML "invoke name=\"",
-		   .read = read_function,
+		   .read = tags_read_function,
 		   .open = "<" DSML "tool_calls>",
 		   .close = "</" DSML "tool_calls>",
 		   .tags = &TOOL_TAGS}}},
@@ -137,7 +134,7 @@ static const struct split_form FORMS[] = {
 	 .think_begin = "<think>",
 	 .think_end = "</think>",
 	 .ways = {{.begin = "<" BAR "tool" GAP "call" GAP "begin" BAR ">",
-		   .read = read_named_call,
+		   .read = split_json_read_named,
 		   .open = "<" BAR "tool" GAP "calls" GAP "begin" BAR ">",
 		   .close = "<" BAR "tool" GAP "calls" GAP "end" BAR ">",
 		   .named = &DEEPSEEK_NAMED}}},
@@ -145,15 +142,17 @@ static const struct split_form FORMS[] = {
 	 .taught = {"[TOOL_CALLS]", "[THINK]"},
 	 .think_begin = "[THINK]",
 	 .think_end = "[/THINK]",
-	 .ways = {{.begin = "[TOOL_CALLS]", .read = read_json_calls, .json = &MISTRAL_JSON},
-		  {.begin = "[TOOL_CALLS]", .read = read_named_call, .named = &MISTRAL_NAMED}}},
+	 .ways = {{.begin = "[TOOL_CALLS]", .read = split_json_read_calls, .json = &MISTRAL_JSON},
+		  {.begin = "[TOOL_CALLS]",
+		   .read = split_json_read_named,
+		   .named = &MISTRAL_NAMED}}},
 	{.name = "hunyuan",
 	 .taught = {"<tool_sep>", "<answer>"},
 	 .think_begin = "<think>",
 	 .think_end = "</think>",
-	 .ways = {{.begin = "<tool_calls>", .read = read_json_calls, .json = &CALLS_JSON},
+	 .ways = {{.begin = "<tool_calls>", .read = split_json_read_calls, .json = &CALLS_JSON},
 		  {.begin = "<tool_call>",
-		   .read = read_pairs,
+		   .read = tags_read_pairs,
 		   .open = "<tool_calls>",
 		   .close = "</tool_calls>"}},
 	 .silent = {"<answer>", "</answer>"}},
@@ -161,13 +160,13 @@ static const struct split_form FORMS[] = {
 	 .taught = {"<arg_key>"},
 	 .think_begin = "<think>",
 	 .think_end = "</think>",
-	 .ways = {{.begin = "<tool_call>", .read = read_pairs}}},
+	 .ways = {{.begin = "<tool_call>", .read = tags_read_pairs}}},
 	{.name = "minimax",
 	 .taught = {"<minimax:tool_call>"},
 	 .think_begin = "<think>",
 	 .think_end = "</think>",
 	 .ways = {{.begin = "<invoke name=\"",
-		   .read = read_function,
+		   .read = tags_read_function,
 		   .open = "<minimax:tool_call>",
 		   .close = "</minimax:tool_call>",
 		   .tags = &MINIMAX_TAGS}}},
@@ -175,66 +174,70 @@ static const struct split_form FORMS[] = {
 	 .taught = {"<seed:tool_call>"},
 	 .think_begin = "<seed:think>",
 	 .think_end = "</seed:think>",
-	 .ways = {{.begin = "<seed:tool_call>", .read = read_functions, .tags = &SEED_TAGS}}},
+	 .ways = {{.begin = "<seed:tool_call>", .read = tags_read_functions, .tags = &SEED_TAGS}}},
 	{.name = "command",
 	 .taught = {"<|START_ACTION|>"},
 	 .think_begin = "<|START_THINKING|>",
 	 .think_end = "<|END_THINKING|>",
-	 .ways = {{.begin = "<|START_ACTION|>", .read = read_json_calls, .json = &COMMAND_JSON}},
+	 .ways = {{.begin = "<|START_ACTION|>",
+		   .read = split_json_read_calls,
+		   .json = &COMMAND_JSON}},
 	 .silent = {"<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"}},
 	{.name = "command-r",
 	 .taught = {"Action:\\n```json"},
 	 .think_begin = "<|START_THINKING|>",
 	 .think_end = "<|END_THINKING|>",
 	 .ways = {{.begin = "Action:",
-		   .read = read_json_calls,
+		   .read = split_json_read_calls,
 		   .line = true,
 		   .json = &ACTION_JSON}}},
 	{.name = "jamba",
 	 .taught = {"<tool_calls>"},
 	 .think_begin = "<think>",
 	 .think_end = "</think>",
-	 .ways = {{.begin = "<tool_calls>", .read = read_json_calls, .json = &CALLS_JSON}}},
+	 .ways = {{.begin = "<tool_calls>", .read = split_json_read_calls, .json = &CALLS_JSON}}},
 	{.name = "nemotron",
 	 .taught = {"<TOOLCALL>"},
 	 .think_begin = "<think>",
 	 .think_end = "</think>",
-	 .ways = {{.begin = "<TOOLCALL>", .read = read_json_calls, .json = &TOOLCALL_JSON}}},
+	 .ways = {{.begin = "<TOOLCALL>", .read = split_json_read_calls, .json = &TOOLCALL_JSON}}},
 	{.name = "apertus",
 	 .taught = {"<|tools_prefix|>"},
 	 .think_begin = "<|inner_prefix|>",
 	 .think_end = "<|inner_suffix|>",
-	 .ways = {{.begin = "<|tools_prefix|>", .read = read_json_calls, .json = &APERTUS_JSON}}},
+	 .ways = {{.begin = "<|tools_prefix|>",
+		   .read = split_json_read_calls,
+		   .json = &APERTUS_JSON}}},
 	{.name = "minicpm",
 	 .taught = {"<|thought_start|>"},
 	 .think_begin = "<|thought_start|>",
 	 .think_end = "<|thought_end|>",
 	 .ways = {{.begin = "<|tool_call_start|>",
-		   .read = read_python_calls,
+		   .read = python_read_calls,
 		   .python = &START_PYTHON}}},
 	{.name = "lfm",
 	 .taught = {"<|tool_call_start|>"},
 	 .think_begin = "<think>",
 	 .think_end = "</think>",
 	 .ways = {{.begin = "<|tool_call_start|>",
-		   .read = read_python_calls,
+		   .read = python_read_calls,
 		   .python = &START_PYTHON}}},
 	{.name = "olmo",
 	 .taught = {"<function_calls>"},
 	 .think_begin = "<think>",
 	 .think_end = "</think>",
 	 .ways = {{.begin = "<function_calls>",
-		   .read = read_python_calls,
+		   .read = python_read_calls,
 		   .python = &OLMO_PYTHON}}},
 	{.name = "llama-4",
 	 .taught = {"<|python_start|>"},
 	 .think_begin = "<think>",
 	 .think_end = "</think>",
-	 .ways = {{.begin = "<|python_end|>", .read = read_json_answer, .json = &BARE_JSON},
-		  {.begin = "<|python_start|>", .read = read_python_calls, .python = &LLAMA_PYTHON},
-		  {.begin = "{", .read = read_json_answer, .whole = true, .json = &BARE_JSON},
+	 .ways = {{.begin = "<|python_end|>", .read = split_json_read_answer, .json = &BARE_JSON},
+		  {.begin = "<|python_start|>", .read = python_read_calls, .python = &LLAMA_PYTHON},
+		  {.begin = "{", .read = split_json_read_answer, .whole = true, .json = &BARE_JSON},
 		  {.begin = "[",
-		   .read = read_python_calls,
+		   .read = python_read_calls,
 		   .whole = true,
 		   .python = &LLAMA_PYTHON}},
 	 .silent = {"<|python_start|>", "<|python_end|>"}},
@@ -242,14 +245,19 @@ static const struct split_form FORMS[] = {
 	 .taught = {"<|python_tag|>", "{\"name\": function name, \"parameters\":"},
 	 .think_begin = "<think>",
 	 .think_end = "</think>",
-	 .ways = {{.begin = "<|python_tag|>", .read = read_json_answer, .json = &BARE_JSON},
-		  {.begin = "<|python_tag|>", .read = read_python_calls, .python = &LLAMA_PYTHON},
-		  {.begin = "{", .read = read_json_answer, .whole = true, .json = &BARE_JSON}}},
+	 .ways = {{.begin = "<|python_tag|>", .read = split_json_read_answer, .json = &BARE_JSON},
+		  {.begin = "<|python_tag|>", .read = python_read_calls, .python = &LLAMA_PYTHON},
+		  {.begin = "{",
+		   .read = split_json_read_answer,
+		   .whole = true,
+		   .json = &BARE_JSON}}},
 	{.name = "granite",
 	 .taught = {"<|tool_call|>", "<|/tool|>"},
 	 .think_begin = "<think>",
 	 .think_end = "</think>",
-	 .ways = {{.begin = "<|tool_call|>", .read = read_json_calls, .json = &GRANITE_JSON}}},
+	 .ways = {{.begin = "<|tool_call|>",
+		   .read = split_json_read_calls,
+		   .json = &GRANITE_JSON}}},
 };
 enum { FORMS_COUNT = sizeof FORMS / sizeof *FORMS };
 
@@ -278,12 +286,12 @@ const struct split_form *split_form_of(const char *text, size_t n)
 /* ---- marks ---- */
 
 /* Whether a token is a word's, or part of it: marks may be several tokens. */
-static bool has_mark(const char *word, const char *token, size_t n)
+static bool form_has_mark(const char *word, const char *token, size_t n)
 {
 	return word && n > 0 && memmem(word, strlen(word), token, n);
 }
 
-static bool way_marks(const struct call_way *w, const char *token, size_t n)
+static bool form_way_marks(const struct call_way *w, const char *token, size_t n)
 {
 	const char *const words[] = {w->begin,
 				     w->open,
@@ -299,9 +307,9 @@ static bool way_marks(const struct call_way *w, const char *token, size_t n)
 				     w->named ? w->named->end : NULL,
 				     w->python ? w->python->end : NULL,
 				     w->python ? w->python->quote : NULL,
-				     w->read == read_pairs ? PAIRS_MARKS : NULL};
+				     w->read == tags_read_pairs ? PAIRS_MARKS : NULL};
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-		if (has_mark(words[i], token, n))
+		if (form_has_mark(words[i], token, n))
 			return true;
 	return false;
 }
@@ -310,11 +318,12 @@ bool split_form_marks(const struct split_form *f, const char *token, size_t n)
 {
 	static const char CHANNELS[] = CHANNEL_START CHANNEL_END CHANNEL_RETURN CHANNEL_CALL
 		CHANNEL_NAME CHANNEL_CONSTRAIN CHANNEL_MESSAGE;
-	bool marks = has_mark(f->think_begin, token, n) || has_mark(f->think_end, token, n) ||
-		     (f->channels && has_mark(CHANNELS, token, n));
+	bool marks = form_has_mark(f->think_begin, token, n) ||
+		     form_has_mark(f->think_end, token, n) ||
+		     (f->channels && form_has_mark(CHANNELS, token, n));
 	for (size_t i = 0; i < FORM_WORDS_MAX; i++)
-		marks |= has_mark(f->silent[i], token, n);
+		marks |= form_has_mark(f->silent[i], token, n);
 	for (size_t i = 0; i < FORM_WAYS_MAX && f->ways[i].begin; i++)
-		marks |= way_marks(&f->ways[i], token, n);
+		marks |= form_way_marks(&f->ways[i], token, n);
 	return marks;
 }

@@ -67,7 +67,7 @@ struct split_form {
 	const char *think_begin, *think_end;
 	struct call_way ways[FORM_WAYS_MAX]; /* ends where begin is NULL */
 	const char *silent[FORM_WORDS_MAX];  /* marks that are no content */
-	bool channels;			     /* see split_channels.h; no ways */
+	bool channels;			     /* messages in channels, see split.c; no ways */
 };
 
 /* The form that a template teaches: of Hermes and Qwen, if it spells none of the others' words. */
@@ -79,5 +79,46 @@ const struct split_form *split_form_at(size_t i);
 /* Whether a token is a mark of the form: it is to be given to the splitter as it is spelled, though
  * it is a control token. */
 bool split_form_marks(const struct split_form *f, const char *token, size_t n);
+
+/* ---- readers ---- */
+
+/* JSON objects behind the mark, one or a list. */
+call_reader split_json_read_calls;
+/* One or more JSON objects that are all the rest of the text. If the mark is only the first brace,
+ * each object must name a tool on offer. */
+call_reader split_json_read_answer;
+/* A name between marks and a JSON object (DeepSeek, Kimi, Mistral). */
+call_reader split_json_read_named;
+/* Functions in tags: one or more between a mark and its end; one that stands alone, of a tool on
+ * offer; one of several in a block. */
+call_reader tags_read_functions, tags_read_bare_function, tags_read_function;
+/* A name, then keys and values in tags (GLM). */
+call_reader tags_read_pairs;
+/* NAME(KEY=VALUE, ...), several separated by commas or lines, perhaps in a list or a fence; Gemma's
+ * NAME{KEY:VALUE, ...}. */
+call_reader python_read_calls, python_read_brace_call;
+
+/* If the schema asks for a list or an object and the value is one in Python: writes it as JSON.
+ * False: it is not. */
+bool python_write_by_schema(struct text_out *out, const char *value, size_t n,
+			    const struct json *schema);
+
+/* Marks that tags_read_pairs knows. */
+#define PAIRS_KEY "<arg_key>"
+#define PAIRS_KEY_END "</arg_key>"
+#define PAIRS_VALUE "<arg_value>"
+#define PAIRS_VALUE_END "</arg_value>"
+#define PAIRS_END "</tool_call>"
+#define PAIRS_SEPARATOR "<tool_sep>"
+#define PAIRS_MARKS PAIRS_KEY PAIRS_KEY_END PAIRS_VALUE PAIRS_VALUE_END PAIRS_END PAIRS_SEPARATOR
+
+/* Marks of answers in channels (gpt-oss), see split.c. */
+#define CHANNEL_START "<|start|>"
+#define CHANNEL_END "<|end|>"
+#define CHANNEL_RETURN "<|return|>"
+#define CHANNEL_CALL "<|call|>"
+#define CHANNEL_NAME "<|channel|>"
+#define CHANNEL_CONSTRAIN "<|constrain|>"
+#define CHANNEL_MESSAGE "<|message|>"
 
 #endif

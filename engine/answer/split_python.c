@@ -1,13 +1,14 @@
-#include "engine/answer/split_python.h"
+/* Reads calls and values as Python writes them, and Gemma's, which are similar. */
+#include "engine/answer/split_forms.h"
 
+#include "engine/answer/split_calls.h"
 #include "engine/json/utf8.h"
-#include "engine/answer/split_values.h"
 
 #include <string.h>
 
 /* ---- texts ---- */
 
-static size_t scan_hex(struct scan *s, size_t i, int digits, uint32_t *out)
+static size_t python_hex(struct scan *s, size_t i, int digits, uint32_t *out)
 {
 	*out = 0;
 	for (int k = 0; k < digits; k++, i++) {
@@ -20,13 +21,13 @@ static size_t scan_hex(struct scan *s, size_t i, int digits, uint32_t *out)
 }
 
 /* The character whose number is at i; two halves, as JSON has them, are one. */
-static size_t scan_character(struct scan *s, size_t i, int digits, struct text_out *text)
+static size_t python_character(struct scan *s, size_t i, int digits, struct text_out *text)
 {
 	uint32_t c, low;
 	char bytes[4];
-	i = scan_hex(s, i, digits, &c);
+	i = python_hex(s, i, digits, &c);
 	if (c >= 0xd800 && c < 0xdc00 && scan_word(s, i, "\\u")) {
-		i = scan_hex(s, i + 2, 4, &low);
+		i = python_hex(s, i + 2, 4, &low);
 		c = low >= 0xdc00 && low < 0xe000 ? 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00)
 						  : 0xd800;
 	}
@@ -38,14 +39,14 @@ static size_t scan_character(struct scan *s, size_t i, int digits, struct text_o
 }
 
 /* Behind the escape whose backslash is at i; one that Python does not know stays as it is. */
-static size_t scan_escape(struct scan *s, size_t i, struct text_out *text)
+static size_t python_escape(struct scan *s, size_t i, struct text_out *text)
 {
 	static const char SHORT[] = "\\\\''\"\"//n\nr\rt\tb\bf\fa\av\v0";
 	int c = scan_at(s, i + 1);
 	if (c < 0)
 		return i + 1;
 	if (c == 'u' || c == 'U' || c == 'x')
-		return scan_character(s, i + 2, c == 'x' ? 2 : c == 'u' ? 4 : 8, text);
+		return python_character(s, i + 2, c == 'x' ? 2 : c == 'u' ? 4 : 8, text);
 	for (size_t k = 0; k + 1 < sizeof SHORT; k += 2)
 		if (c == SHORT[k]) {
 			text_out_add(text, &SHORT[k + 1], 1);
@@ -55,14 +56,15 @@ static size_t scan_escape(struct scan *s, size_t i, struct text_out *text)
 	return i + 1;
 }
 
-bool is_key_byte(int c)
+/* A byte of an argument's name. */
+static bool python_is_key_byte(int c)
 {
 	return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
 	       (c >= '0' && c <= '9') || c > 127;
 }
 
 /* Whether what is behind a quote ends an argument: another one, or the call's end. */
-static bool ends_argument(struct scan *s, size_t i)
+static bool python_ends_argument(struct scan *s, size_t i)
 {
 	i = scan_space(s, i);
 	int c = scan_at(s, i);
@@ -70,14 +72,14 @@ static bool ends_argument(struct scan *s, size_t i)
 		return c < 0 || c == ')';
 	i = scan_space(s, i + 1);
 	size_t from = i;
-	while (is_key_byte(c = scan_at(s, i)))
+	while (python_is_key_byte(c = scan_at(s, i)))
 		i++;
 	return c < 0 || (i > from && scan_at(s, scan_space(s, i)) == '=');
 }
 
 /* A text in quotes, into `text`. One that is a whole argument may have quotes in it that are not
  * escaped: templates write so. */
-static size_t scan_quoted(struct scan *s, size_t i, bool argument, struct text_out *text)
+static size_t python_quoted(struct scan *s, size_t i, bool argument, struct text_out *text)
 {
 	int quote = scan_at(s, i++), c;
 	while (s->state == SCAN_GOOD) {
@@ -85,8 +87,8 @@ static size_t scan_quoted(struct scan *s, size_t i, bool argument, struct text_o
 		if (c < 0)
 			scan_fail(s);
 		else if (c == '\\')
-			i = scan_escape(s, i, text);
-		else if (c == quote && (!argument || ends_argument(s, i + 1)))
+			i = python_escape(s, i, text);
+		else if (c == quote && (!argument || python_ends_argument(s, i + 1)))
 			return i + 1;
 		else
 			text_out_add(text, s->bytes + i++, 1);
@@ -95,7 +97,7 @@ static size_t scan_quoted(struct scan *s, size_t i, bool argument, struct text_o
 }
 
 /* A text between two marks, as it is. */
-static size_t scan_marked(struct scan *s, size_t i, const char *mark, struct text_out *text)
+static size_t python_marked(struct scan *s, size_t i, const char *mark, struct text_out *text)
 {
 	size_t from = i + strlen(mark);
 	for (i = from; s->state == SCAN_GOOD && !scan_word(s, i, mark); i++)
@@ -106,16 +108,19 @@ static size_t scan_marked(struct scan *s, size_t i, const char *mark, struct tex
 	return i + strlen(mark);
 }
 
-bool begins_text(struct scan *s, size_t i, const char *quote)
+/* Whether a text begins at i; reading it, as JSON. One that is a whole argument may have quotes in
+ * it that are not escaped: templates write so. */
+static bool python_begins_text(struct scan *s, size_t i, const char *quote)
 {
 	int c = scan_at(s, i);
 	return quote ? scan_word(s, i, quote) : c == '"' || c == '\'';
 }
 
-size_t scan_text(struct scan *s, size_t i, const char *quote, bool argument, struct text_out *out)
+static size_t python_text(struct scan *s, size_t i, const char *quote, bool argument,
+			  struct text_out *out)
 {
 	struct text_out text = {0};
-	i = quote ? scan_marked(s, i, quote, &text) : scan_quoted(s, i, argument, &text);
+	i = quote ? python_marked(s, i, quote, &text) : python_quoted(s, i, argument, &text);
 	text_out_json_text(out, text.n ? text.bytes : "", text.n);
 	out->failed |= text.failed;
 	text_out_free(&text);
@@ -124,7 +129,7 @@ size_t scan_text(struct scan *s, size_t i, const char *quote, bool argument, str
 
 /* ---- values ---- */
 
-static size_t scan_literal(struct scan *s, size_t i, struct text_out *out)
+static size_t python_literal(struct scan *s, size_t i, struct text_out *out)
 {
 	static const char *const WORDS[][2] = {{"True", "true"},   {"true", "true"},
 					       {"False", "false"}, {"false", "false"},
@@ -140,22 +145,22 @@ static size_t scan_literal(struct scan *s, size_t i, struct text_out *out)
 			text_out_string(out, WORDS[k][1]);
 			return i;
 		}
-	if (is_json_number(s->bytes + from, n))
+	if (scan_is_number(s->bytes + from, n))
 		text_out_add(out, s->bytes + from, n);
 	else
 		scan_fail(s);
 	return i;
 }
 
-static size_t scan_deep(struct scan *s, size_t i, const char *quote, int depth,
-			struct text_out *out);
+static size_t python_value_at(struct scan *s, size_t i, const char *quote, int depth,
+			      struct text_out *out);
 
 /* The key at i and the colon behind it. */
-static size_t scan_key(struct scan *s, size_t i, const char *quote, struct text_out *out)
+static size_t python_key(struct scan *s, size_t i, const char *quote, struct text_out *out)
 {
-	if (begins_text(s, i, quote)) {
+	if (python_begins_text(s, i, quote)) {
 		struct text_out text = {0};
-		i = quote ? scan_marked(s, i, quote, &text) : scan_quoted(s, i, false, &text);
+		i = quote ? python_marked(s, i, quote, &text) : python_quoted(s, i, false, &text);
 		if (text.n > 0 && memchr(text.bytes, '\0', text.n))
 			scan_fail(s); /* no reader takes such a key */
 		text_out_json_text(out, text.n ? text.bytes : "", text.n);
@@ -177,8 +182,8 @@ static size_t scan_key(struct scan *s, size_t i, const char *quote, struct text_
 }
 
 /* A list, a tuple or an object. */
-static size_t scan_container(struct scan *s, size_t i, const char *quote, int depth,
-			     struct text_out *out)
+static size_t python_container(struct scan *s, size_t i, const char *quote, int depth,
+			       struct text_out *out)
 {
 	int open = scan_at(s, i), close = open == '{' ? '}' : open == '[' ? ']' : ')';
 	text_out_string(out, open == '{' ? "{" : "[");
@@ -186,8 +191,8 @@ static size_t scan_container(struct scan *s, size_t i, const char *quote, int de
 	for (bool first = true; s->state == SCAN_GOOD && scan_at(s, i) != close; first = false) {
 		text_out_string(out, first ? "" : ", ");
 		if (open == '{')
-			i = scan_key(s, i, quote, out);
-		i = scan_space(s, scan_deep(s, i, quote, depth + 1, out));
+			i = python_key(s, i, quote, out);
+		i = scan_space(s, python_value_at(s, i, quote, depth + 1, out));
 		if (scan_at(s, i) == ',')
 			i = scan_space(s, i + 1);
 		else if (scan_at(s, i) != close)
@@ -197,42 +202,166 @@ static size_t scan_container(struct scan *s, size_t i, const char *quote, int de
 	return i + 1;
 }
 
-static size_t scan_deep(struct scan *s, size_t i, const char *quote, int depth,
-			struct text_out *out)
+static size_t python_value_at(struct scan *s, size_t i, const char *quote, int depth,
+			      struct text_out *out)
 {
 	int c = scan_at(s, i);
 	if (depth > SCAN_DEPTH_MAX || c < 0)
 		scan_fail(s);
 	if (s->state != SCAN_GOOD)
 		return i;
-	if (begins_text(s, i, quote))
-		return scan_text(s, i, quote, false, out);
+	if (python_begins_text(s, i, quote))
+		return python_text(s, i, quote, false, out);
 	bool container = c == '{' || c == '[' || (c == '(' && !quote);
-	return container ? scan_container(s, i, quote, depth, out) : scan_literal(s, i, out);
+	return container ? python_container(s, i, quote, depth, out) : python_literal(s, i, out);
 }
 
-size_t scan_python(struct scan *s, size_t i, const char *quote, struct text_out *out)
+/* Reads the value at i and writes it as JSON; returns the place behind it. `quote`: what texts
+ * stand between, as they are, and keys need none; NULL: Python's quotes. */
+static size_t python_value(struct scan *s, size_t i, const char *quote, struct text_out *out)
 {
-	return scan_deep(s, i, quote, 0, out);
+	return python_value_at(s, i, quote, 0, out);
 }
 
-bool write_python_by_schema(struct text_out *out, const char *value, size_t n,
+bool python_write_by_schema(struct text_out *out, const char *value, size_t n,
 			    const struct json *schema)
 {
 	struct scan s = {.bytes = value, .n = n, .whole = true};
 	struct text_out json = {0};
 	char first;
 	size_t i = scan_space(&s, 0);
-	bool wanted = i < n && (value[i] == '{' || value[i] == '[') && !is_json(value, n, &first);
+	bool wanted =
+		i < n && (value[i] == '{' || value[i] == '[') && !scan_is_json(value, n, &first);
 	if (!wanted)
 		return false;
-	i = scan_space(&s, scan_python(&s, i, NULL, &json));
+	i = scan_space(&s, python_value(&s, i, NULL, &json));
 	bool good = s.state == SCAN_GOOD && i == n && !json.failed;
 	if (good)
-		write_by_schema(out, json.bytes, json.n, schema);
+		calls_write_by_schema(out, json.bytes, json.n, schema);
 	good = good && out->n > 0 && out->bytes[0] != '"';
 	if (!good)
 		out->n = 0;
 	text_out_free(&json);
 	return good;
+}
+
+/* ---- calls ---- */
+
+static bool python_is_name_byte(int c)
+{
+	return python_is_key_byte(c) || c == '-' || c == '.';
+}
+
+static size_t python_function_name(struct scan *s, size_t i)
+{
+	size_t from = i;
+	while (python_is_name_byte(scan_at(s, i)))
+		i++;
+	if (i == from)
+		scan_fail(s);
+	return i;
+}
+
+/* KEY=VALUE and what separates it from the next. */
+static size_t python_keyword(struct scan *s, size_t i, struct arguments *a)
+{
+	size_t key = i, key_end = python_function_name(s, i);
+	i = scan_space(s, key_end);
+	if (scan_at(s, i) != '=')
+		scan_fail(s);
+	i = scan_space(s, i + 1);
+	struct text_out *o =
+		s->state == SCAN_GOOD ? call_arguments_add(a, s->bytes + key, key_end - key) : NULL;
+	if (!o)
+		return i;
+	i = python_begins_text(s, i, NULL) ? python_text(s, i, NULL, true, o)
+					   : python_value(s, i, NULL, o);
+	i = scan_space(s, i);
+	if (scan_at(s, i) == ',')
+		return scan_space(s, i + 1);
+	if (scan_at(s, i) != ')')
+		scan_fail(s);
+	return i;
+}
+
+/* NAME(...); `suffix`: what may stand behind the name and is none of it. */
+static size_t python_call(struct scan *s, size_t i, const char *suffix, const struct json *tools,
+			  struct calls *calls)
+{
+	struct arguments a = {0};
+	bool known = true;
+	size_t name = i, n = (i = python_function_name(s, i)) - name,
+	       tail = suffix ? strlen(suffix) : 0;
+	if (scan_at(s, i) != '(')
+		scan_fail(s);
+	if (s->state != SCAN_GOOD)
+		return i;
+	if (n > tail && tail > 0 && memcmp(s->bytes + i - tail, suffix, tail) == 0)
+		n -= tail;
+	if (tools)
+		calls_tool_properties(tools, s->bytes + name, n, &known);
+	i = scan_space(s, i + 1);
+	while (s->state == SCAN_GOOD && scan_at(s, i) != ')' && !a.failed)
+		i = python_keyword(s, i, &a);
+	if (!known ||
+	    (s->state == SCAN_GOOD && !call_arguments_append(&a, s->bytes + name, n, calls)))
+		scan_fail(s);
+	call_arguments_free(&a);
+	return i + 1;
+}
+
+size_t python_read_calls(struct scan *s, size_t i, const struct call_way *way,
+			 const struct json *tools, struct calls *calls)
+{
+	static const char FENCE[] = "```python", FENCE_END[] = "```";
+	const struct python_words *w = way->python;
+	bool marked = strcmp(way->begin, "[") != 0;
+	i = scan_space(s, marked ? i + strlen(way->begin) : i);
+	bool fenced = scan_word(s, i, FENCE);
+	i = fenced ? scan_space(s, i + strlen(FENCE)) : i;
+	bool list = scan_at(s, i) == '[';
+	i = list ? scan_space(s, i + 1) : i;
+	do {
+		i = scan_space(s, python_call(s, i, w->call, marked ? NULL : tools, calls));
+		if (scan_at(s, i) == ',')
+			i = scan_space(s, i + 1);
+	} while (s->state == SCAN_GOOD && python_is_name_byte(scan_at(s, i)));
+	if (list && scan_at(s, i) != ']')
+		scan_fail(s);
+	i = list ? scan_space(s, i + 1) : i;
+	if (fenced && !scan_word(s, i, FENCE_END))
+		scan_fail(s);
+	i = fenced ? scan_space(s, i + strlen(FENCE_END)) : i;
+	if (w->end && scan_end(s, i, w->end))
+		return i + strlen(w->end);
+	if (scan_at(s, i) >= 0)
+		scan_fail(s);
+	return i;
+}
+
+size_t python_read_brace_call(struct scan *s, size_t i, const struct call_way *way,
+			      const struct json *tools, struct calls *calls)
+{
+	const struct python_words *w = way->python;
+	struct text_out name = {0}, arguments = {0};
+	(void)tools;
+	i = scan_space(s, i + strlen(way->begin));
+	if (!scan_word(s, i, w->call))
+		scan_fail(s);
+	size_t from = i + strlen(w->call);
+	i = python_function_name(s, from);
+	if (scan_at(s, i) != '{')
+		scan_fail(s);
+	if (s->state == SCAN_GOOD)
+		text_out_add(&name, s->bytes + from, i - from);
+	i = scan_space(s, python_value(s, i, w->quote, &arguments));
+	bool closed = scan_end(s, i, w->end);
+	if (!closed && scan_at(s, i) >= 0)
+		scan_fail(s);
+	if (s->state != SCAN_GOOD) {
+		text_out_free(&name);
+		text_out_free(&arguments);
+	} else if (!calls_append(calls, &name, &arguments))
+		scan_fail(s);
+	return closed ? i + strlen(w->end) : i;
 }

@@ -39,14 +39,14 @@ bool scan_end(struct scan *s, size_t i, const char *word)
 	return scan_word(s, i, word);
 }
 
-bool is_json_space(int c)
+bool scan_is_space(int c)
 {
 	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
 size_t scan_space(struct scan *s, size_t i)
 {
-	while (is_json_space(scan_at(s, i)))
+	while (scan_is_space(scan_at(s, i)))
 		i++;
 	return i;
 }
@@ -61,25 +61,44 @@ size_t scan_until(struct scan *s, size_t i, char stop, const char *never)
 	return i;
 }
 
+/* Behind a word that has to stand at i. */
+size_t scan_over(struct scan *s, size_t i, const char *word)
+{
+	if (!scan_word(s, i, word))
+		scan_fail(s);
+	return i + strlen(word);
+}
+
+/* Behind the name at i: up to white space, or what no name has in it. */
+size_t scan_name(struct scan *s, size_t i)
+{
+	size_t from = i;
+	for (int c; (c = scan_at(s, i)) > ' ' && !strchr("<>{}[]\"'", c);)
+		i++;
+	if (i == from)
+		scan_fail(s);
+	return i;
+}
+
 /* ---- JSON ---- */
 
-static bool is_digit(int c)
+static bool scan_is_digit(int c)
 {
 	return c >= '0' && c <= '9';
 }
 
-bool is_json_number(const char *p, size_t n)
+bool scan_is_number(const char *p, size_t n)
 {
 	const char *end = p + n;
 	p += p < end && *p == '-';
-	if (p == end || !is_digit(*p))
+	if (p == end || !scan_is_digit(*p))
 		return false;
 	if (*p++ != '0')
-		while (p < end && is_digit(*p))
+		while (p < end && scan_is_digit(*p))
 			p++;
 	if (p < end && *p == '.') {
 		const char *from = ++p;
-		while (p < end && is_digit(*p))
+		while (p < end && scan_is_digit(*p))
 			p++;
 		if (p == from)
 			return false;
@@ -88,7 +107,7 @@ bool is_json_number(const char *p, size_t n)
 		p++;
 		p += p < end && (*p == '+' || *p == '-');
 		const char *from = p;
-		while (p < end && is_digit(*p))
+		while (p < end && scan_is_digit(*p))
 			p++;
 		if (p == from)
 			return false;
@@ -96,7 +115,7 @@ bool is_json_number(const char *p, size_t n)
 	return p == end;
 }
 
-static bool is_hex(int c)
+static bool scan_is_hex(int c)
 {
 	return c > 0 && strchr("0123456789abcdefABCDEF", c);
 }
@@ -114,7 +133,7 @@ static size_t scan_string(struct scan *s, size_t i)
 		c = scan_at(s, ++i);
 		bool good = c > 0 && strchr("\"\\/bfnrtu", c);
 		for (int k = 0; good && c == 'u' && k < 4; k++)
-			good = is_hex(scan_at(s, ++i));
+			good = scan_is_hex(scan_at(s, ++i));
 		if (!good) {
 			scan_fail(s);
 			return i;
@@ -136,7 +155,7 @@ static size_t scan_literal(struct scan *s, size_t i)
 	size_t from = i;
 	while (c > 0 && strchr("+-.0123456789eE", c))
 		c = scan_at(s, ++i);
-	if (s->state == SCAN_GOOD && !is_json_number(s->bytes + from, i - from))
+	if (s->state == SCAN_GOOD && !scan_is_number(s->bytes + from, i - from))
 		scan_fail(s);
 	return i;
 }
@@ -186,7 +205,7 @@ size_t scan_json(struct scan *s, size_t i)
 	return scan_value(s, i, 0);
 }
 
-bool is_json(const char *bytes, size_t n, char *first)
+bool scan_is_json(const char *bytes, size_t n, char *first)
 {
 	struct scan s = {.bytes = bytes, .n = n, .whole = true};
 	size_t i = scan_space(&s, 0);

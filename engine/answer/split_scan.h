@@ -23,16 +23,21 @@ bool scan_word(struct scan *s, size_t i, const char *word);
 bool scan_end(struct scan *s, size_t i, const char *word);
 /* The place of the first that is no space, tab, LF or CR. */
 size_t scan_space(struct scan *s, size_t i);
-bool is_json_space(int c);
+bool scan_is_space(int c);
 /* The place of the first `stop`; SCAN_BAD where one of `never`, or the end, comes before. */
 size_t scan_until(struct scan *s, size_t i, char stop, const char *never);
+/* Behind a word that must stand at i; SCAN_BAD if another text does. */
+size_t scan_over(struct scan *s, size_t i, const char *word);
+/* Behind the name at i: up to white space or a character that no name has. SCAN_BAD if it is empty.
+ */
+size_t scan_name(struct scan *s, size_t i);
 /* Behind the JSON value at i, read strictly (RFC 8259); deeper than SCAN_DEPTH_MAX is SCAN_BAD. */
 size_t scan_json(struct scan *s, size_t i);
 void scan_fail(struct scan *s);
 /* Whether all of a text is one JSON value, but for white space; sets what it begins with. */
-bool is_json(const char *bytes, size_t n, char *first);
+bool scan_is_json(const char *bytes, size_t n, char *first);
 /* Whether it is a JSON number, alone. */
-bool is_json_number(const char *bytes, size_t n);
+bool scan_is_number(const char *bytes, size_t n);
 
 /* Less than json.h reads, by what a call lies in among messages. */
 enum { SCAN_DEPTH_MAX = 24 };

@@ -7,7 +7,7 @@
 /* ---- stop texts ---- */
 
 /* Unescapes one line in place; returns its length. */
-static size_t unescape(char *line)
+static size_t stream_unescape(char *line)
 {
 	static const char escapes[] = "n\nt\tr\r\\\\";
 	char *to = line;
@@ -24,13 +24,13 @@ static size_t unescape(char *line)
 	return (size_t)(to - line);
 }
 
-char *stops_parse(const char *lines, const char *stops[STOPS_MAX], size_t lengths[STOPS_MAX],
-		  size_t *count)
+char *stream_parse_stops(const char *lines, const char *stops[STOPS_MAX], size_t lengths[STOPS_MAX],
+			 size_t *count)
 {
 	char *buffer = strdup(lines), *rest = buffer, *line;
 	*count = 0;
 	while (rest && (line = strsep(&rest, "\n")) && *count < STOPS_MAX) {
-		size_t length = unescape(line);
+		size_t length = stream_unescape(line);
 		if (!length)
 			continue;
 		stops[*count] = line;
@@ -42,7 +42,7 @@ char *stops_parse(const char *lines, const char *stops[STOPS_MAX], size_t length
 int stream_init(struct stream *s, const char *stops, struct err *e)
 {
 	*s = (struct stream){0};
-	s->stop_buffer = stops_parse(stops, s->stops, s->stop_lengths, &s->stop_count);
+	s->stop_buffer = stream_parse_stops(stops, s->stops, s->stop_lengths, &s->stop_count);
 	if (!s->stop_buffer)
 		return err_set(e, ENOMEM, "out of memory for the stop texts");
 	return 0;
@@ -55,7 +55,7 @@ void stream_free(struct stream *s)
 	*s = (struct stream){0};
 }
 
-static bool reserve(struct stream *s, size_t n)
+static bool stream_reserve(struct stream *s, size_t n)
 {
 	if (s->pending_size + n <= s->pending_room)
 		return true;
@@ -69,7 +69,7 @@ static bool reserve(struct stream *s, size_t n)
 }
 
 /* Where the earliest stop text begins in the pending text, or its size if there is none. */
-static size_t find_stop(struct stream *s)
+static size_t stream_find_stop(struct stream *s)
 {
 	size_t first = s->pending_size;
 	for (size_t i = 0; i < s->stop_count; i++) {
@@ -84,7 +84,7 @@ static size_t find_stop(struct stream *s)
 }
 
 /* How many bytes at the end may be the beginning of a stop text. */
-static size_t undecided(const struct stream *s)
+static size_t stream_undecided(const struct stream *s)
 {
 	size_t most = 0;
 	for (size_t i = 0; i < s->stop_count; i++) {
@@ -100,7 +100,7 @@ static size_t undecided(const struct stream *s)
 }
 
 /* What the last call gave out stayed in place until now. */
-static void drop_given(struct stream *s)
+static void stream_drop_given(struct stream *s)
 {
 	s->pending_size -= s->given;
 	if (s->pending_size)
@@ -110,7 +110,7 @@ static void drop_given(struct stream *s)
 
 const char *stream_feed(struct stream *s, const char *bytes, size_t n, size_t *length)
 {
-	drop_given(s);
+	stream_drop_given(s);
 	*length = 0;
 	if (s->stopped)
 		return "";
@@ -120,19 +120,19 @@ const char *stream_feed(struct stream *s, const char *bytes, size_t n, size_t *l
 		n -= space;
 		s->skip_space = false;
 	}
-	if (!reserve(s, n + sizeof s->hold.bytes))
+	if (!stream_reserve(s, n + sizeof s->hold.bytes))
 		return NULL;
 	s->pending_size += utf8_hold_feed(&s->hold, bytes, n, s->pending + s->pending_size);
-	size_t stop = find_stop(s);
+	size_t stop = stream_find_stop(s);
 	s->stopped = stop < s->pending_size;
-	s->given = s->stopped ? stop : s->pending_size - undecided(s);
+	s->given = s->stopped ? stop : s->pending_size - stream_undecided(s);
 	*length = s->given;
 	return s->pending;
 }
 
 /* Of what is held and the bytes behind it, whether text[length] stands at `at`. */
-static bool stands_at(const struct stream *s, const char *bytes, size_t at, const char *text,
-		      size_t length)
+static bool stream_stands_at(const struct stream *s, const char *bytes, size_t at, const char *text,
+			     size_t length)
 {
 	const char *held = s->pending + s->given;
 	size_t held_n = s->pending_size - s->given, n = 0;
@@ -149,7 +149,7 @@ bool stream_would_stop(const struct stream *s, const char *bytes, size_t n, size
 	for (size_t i = 0; i < s->stop_count; i++) {
 		size_t length = s->stop_lengths[i];
 		for (size_t at = least > length ? least - length : 0; at + length <= end; at++)
-			if (stands_at(s, bytes, at, s->stops[i], length))
+			if (stream_stands_at(s, bytes, at, s->stops[i], length))
 				return true;
 	}
 	return false;
@@ -157,11 +157,11 @@ bool stream_would_stop(const struct stream *s, const char *bytes, size_t n, size
 
 const char *stream_flush(struct stream *s, size_t *length)
 {
-	drop_given(s);
+	stream_drop_given(s);
 	*length = 0;
 	if (s->stopped)
 		return "";
-	if (!reserve(s, sizeof s->hold.bytes))
+	if (!stream_reserve(s, sizeof s->hold.bytes))
 		return NULL;
 	s->pending_size += utf8_hold_flush(&s->hold, s->pending + s->pending_size);
 	s->given = s->pending_size;

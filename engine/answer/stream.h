@@ -12,8 +12,8 @@ enum { STOPS_MAX = 64 };
 
 /* The stop texts, unescaped: stops[k] has length lengths[k], all in one malloc'ed buffer, which is
  * returned (NULL: out of memory). */
-char *stops_parse(const char *lines, const char *stops[STOPS_MAX], size_t lengths[STOPS_MAX],
-		  size_t *count);
+char *stream_parse_stops(const char *lines, const char *stops[STOPS_MAX], size_t lengths[STOPS_MAX],
+			 size_t *count);
 
 struct stream {
 	struct utf8_hold hold;

@@ -220,7 +220,7 @@ static const struct call_way *calls_way(const struct grammar_build *b)
 	for (int i = 0; i < FORM_WAYS_MAX && b->writes->ways[i].begin; i++) {
 		const struct call_way *w = &b->writes->ways[i];
 		bool tags = w->tags && !w->tags->as_text;
-		if ((w->json && w->read != read_json_answer) || tags)
+		if ((w->json && w->read != split_json_read_answer) || tags)
 			if (!found || (b->request->tags && !found->tags && tags))
 				found = w;
 	}

@@ -136,7 +136,7 @@ static void mask_look_ahead(struct grammar *g, uint32_t state)
 	g->machine.levels[state].reach = (uint8_t)reach;
 }
 
-/* grammar_loop.c: whether from a state all that lies below a node may follow, as far as that is
+/* Whether from a state all that lies below a node may follow, as far as that is
  * known without looking at it; and how many groups of bytes go on alike from a state. */
 static bool mask_loop_takes(struct grammar *g, const struct token_node *n, uint32_t state)
 {

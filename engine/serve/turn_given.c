@@ -3,7 +3,7 @@
  * conversation, as those of an answer that was cut short do. */
 #include "engine/serve/internal.h"
 #include "engine/serve/session_state.h"
-#include "engine/answer/split_channels.h"
+#include "engine/answer/split_forms.h"
 
 #include <errno.h>
 #include <string.h>
@@ -27,7 +27,7 @@ int turn_read_given(struct turn *t, const struct message *last, struct err *e)
 	bool calls = json_count(json_find(message, "tool_calls")) > 0;
 	json_free(message);
 	/* A word is a token with the blank before it, so that none would follow a blank. */
-	while (t->given.n && is_json_space(t->given.bytes[t->given.n - 1]))
+	while (t->given.n && scan_is_space(t->given.bytes[t->given.n - 1]))
 		t->given.n--;
 	if (t->given.failed || t->given_thoughts.failed)
 		return err_set(e, ENOMEM, "out of memory for the beginning of an answer");

@@ -10,7 +10,8 @@
 
 /* ---- checking ---- */
 
-/* The members that messages.json and tools.json may have; a refusal names the message and the key. */
+/* The members that messages.json and tools.json may have; a refusal names the message and the key.
+ */
 
 static bool message_is_word(const struct json *v, const char *word)
 {
@@ -56,7 +57,7 @@ static bool message_is_object_text(const struct json *v)
 	size_t n;
 	char first;
 	const char *text = json_bytes(v, &n);
-	return json_kind(v) == JSON_TEXT && is_json(text, n, &first) && first == '{';
+	return json_kind(v) == JSON_TEXT && scan_is_json(text, n, &first) && first == '{';
 }
 
 static int message_check_call(const struct json *call, const char *where, struct err *e)

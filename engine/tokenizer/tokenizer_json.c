@@ -28,11 +28,6 @@ struct tokenizer_json {
 
 /* A document, or a part of it, may have no keys but these, up to KEYS_MAX or a NULL, and "type". */
 enum { KEYS_MAX = 10 };
-int tokenizer_json_check_keys(struct tokenizer_json *r, const struct json *object, const char *what,
-			      const char *const keys[KEYS_MAX]);
-/* Reads normalizer, pre_tokenizer, post_processor and decoder, and checks that they belong
- * together. */
-int tokenizer_json_read_parts(struct tokenizer_json *r, const struct json *root);
 
 /* The parts of a tokenizer.json around its model. Each is a row of a table with the keys that it
  * may have; what is not there is refused by name. Two kinds of tokenizer come of them: byte-level
@@ -54,8 +49,8 @@ struct tokenizer_json_component {
 
 static const char MARK[] = "\u2581";
 
-int tokenizer_json_check_keys(struct tokenizer_json *r, const struct json *object, const char *what,
-			      const char *const keys[KEYS_MAX])
+static int tokenizer_json_check_keys(struct tokenizer_json *r, const struct json *object,
+				     const char *what, const char *const keys[KEYS_MAX])
 {
 	for (const struct json *v = NULL; (v = json_next(object, v));) {
 		const char *key = json_key(v);
@@ -438,7 +433,9 @@ static int tokenizer_json_check_kind(struct tokenizer_json *r)
 		r->name);
 }
 
-int tokenizer_json_read_parts(struct tokenizer_json *r, const struct json *root)
+/* Reads normalizer, pre_tokenizer, post_processor and decoder, and checks that they belong
+ * together. */
+static int tokenizer_json_read_parts(struct tokenizer_json *r, const struct json *root)
 {
 	static const struct tokenizer_json_component *const COMPONENTS[] = {
 		&NORMALIZER, &PRE_TOKENIZER, &POST_PROCESSOR, &DECODER, NULL};

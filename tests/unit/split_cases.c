@@ -1,7 +1,6 @@
 #include "tests/unit/split_cases.h"
 
-#include "engine/answer/split_channels.h"
-#include "engine/answer/split_pairs.h"
+#include "engine/answer/split_forms.h"
 #include "tests/unit/tokenizer_help.h"
 
 #include <string.h>
@@ -253,7 +252,7 @@ static bool has_pairs(const struct split_form *f)
 {
 	bool has = false;
 	for (size_t i = 0; i < FORM_WAYS_MAX && f->ways[i].begin; i++)
-		has |= f->ways[i].read == read_pairs;
+		has |= f->ways[i].read == tags_read_pairs;
 	return has;
 }
 

@@ -525,7 +525,7 @@ static void stops_are_lines_with_escapes(void **state)
 	const char *stops[STOPS_MAX];
 	size_t lengths[STOPS_MAX], count;
 	assert_int_equal(set("stop", "\\n\\n\na\\tb\\rc\n\n\\\\n\n\\x\n x \n\\"), 0);
-	char *buffer = stops_parse(p.stop, stops, lengths, &count);
+	char *buffer = stream_parse_stops(p.stop, stops, lengths, &count);
 	assert_non_null(buffer);
 	assert_int_equal(count, sizeof want / sizeof *want); /* empty lines do not count */
 	for (size_t i = 0; i < count; i++) {
@@ -534,7 +534,7 @@ static void stops_are_lines_with_escapes(void **state)
 	}
 	free(buffer);
 	assert_int_equal(set("stop", ""), 0);
-	free(stops_parse(p.stop, stops, lengths, &count));
+	free(stream_parse_stops(p.stop, stops, lengths, &count));
 	assert_int_equal(count, 0);
 }
 

@@ -4,7 +4,7 @@
 #include "tests/unit/split_cases.h"
 #include "tests/unit/tokenizer_help.h"
 
-#include "engine/answer/split_channels.h"
+#include "engine/answer/split_forms.h"
 #include "engine/tokenizer/token.h"
 
 #include <setjmp.h>
@@ -337,7 +337,7 @@ static struct split *cut_off(const struct split_form *form, const char *text, si
 /* White space at its end apart, which the whole text may have dropped. */
 static bool is_beginning(const char *part, size_t part_n, const char *whole, size_t n)
 {
-	while (part_n > 0 && is_json_space(part[part_n - 1]))
+	while (part_n > 0 && scan_is_space(part[part_n - 1]))
 		part_n--;
 	return part_n <= n && memcmp(part, whole, part_n) == 0;
 }

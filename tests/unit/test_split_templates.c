@@ -268,9 +268,9 @@ static char *answer_of(const struct try *t, const char *message, enum split_thin
 
 static bool is_same_trimmed(const char *want, const char *have, size_t n)
 {
-	for (; n > 0 && is_json_space(*have); n--)
+	for (; n > 0 && scan_is_space(*have); n--)
 		have++;
-	for (; n > 0 && is_json_space(have[n - 1]); n--)
+	for (; n > 0 && scan_is_space(have[n - 1]); n--)
 		;
 	return strlen(want) == n && memcmp(want, have, n) == 0;
 }
