@@ -1,5 +1,6 @@
 /* From a checkpoint's directory to weights in memory: finding the store, or having it made
  * (load_convert.c), and reading its dense part. */
+#include "cache/clock.h"
 #include "engine/convert/store_header.h"
 #include "engine/family/gguf_template.h"
 #include "engine/family/gguf_tokenizer.h"
@@ -195,9 +196,12 @@ static int load_experts(struct model *m, struct err *e)
 	free(scratch);
 	free(pinned);
 	struct err no_heat; /* a first mount, or a heat file that says nothing: a cold start */
-	if (!failed)
-		(void)pager_warm(m->run.experts, &no_heat);
-	return failed;
+	if (failed)
+		return failed;
+	(void)pager_warm(m->run.experts, &no_heat);
+	m->run.heat_uses = 0; /* a new source counts anew, and its heat is kept after a while of use */
+	m->run.heat_ns = now_ns();
+	return 0;
 }
 
 void load_keep_heat(struct model *m)
