@@ -105,8 +105,9 @@ static uint32_t json_unicode_escape(struct grammar_source *s)
 	return expr_then(s, u, expr_either(s, expr_either(s, other, low), pair));
 }
 
-static uint32_t json_text_expr(struct grammar_source *s)
+static uint32_t json_text_expr(struct json_rules *j)
 {
+	struct grammar_source *s = j->s;
 	static const struct char_range all[] = {{0, 0x10ffff}};
 	uint32_t quote = expr_bytes(s, '"', '"');
 	uint32_t one = grammar_characters(s, all, 1, SPELL_JSON);
@@ -141,22 +142,24 @@ uint32_t json_literal(struct grammar_source *s, const struct json *value)
 
 /* ---- numbers ---- */
 
-static uint32_t json_integer_expr(struct grammar_source *s)
+static uint32_t json_integer_expr(struct json_rules *j)
 {
+	struct grammar_source *s = j->s;
 	uint32_t digit = expr_bytes(s, '0', '9'), zero = expr_bytes(s, '0', '0');
 	uint32_t more = expr_then(s, expr_bytes(s, '1', '9'), expr_repeat(s, digit, 0, DIGITS - 1));
 	return expr_then(s, expr_maybe(s, expr_bytes(s, '-', '-')), expr_either(s, zero, more));
 }
 
-static uint32_t json_number_expr(struct grammar_source *s)
+static uint32_t json_number_expr(struct json_rules *j)
 {
+	struct grammar_source *s = j->s;
 	uint32_t digit = expr_bytes(s, '0', '9');
 	uint32_t part = expr_then(s, expr_bytes(s, '.', '.'), expr_repeat(s, digit, 1, DIGITS));
 	uint32_t e = expr_either(s, expr_bytes(s, 'e', 'e'), expr_bytes(s, 'E', 'E'));
 	uint32_t sign = expr_either(s, expr_bytes(s, '-', '-'), expr_bytes(s, '+', '+'));
 	uint32_t power =
 		expr_then(s, expr_then(s, e, expr_maybe(s, sign)), expr_repeat(s, digit, 1, 2));
-	return expr_then(s, expr_then(s, json_integer_expr(s), expr_maybe(s, part)),
+	return expr_then(s, expr_then(s, json_integer_expr(j), expr_maybe(s, part)),
 			 expr_maybe(s, power));
 }
 
@@ -198,23 +201,10 @@ static uint32_t json_value_expr(struct json_rules *j)
 
 /* ---- rules ---- */
 
-static uint32_t json_string_of(struct json_rules *j)
-{
-	return json_text_expr(j->s);
-}
-static uint32_t json_number_of(struct json_rules *j)
-{
-	return json_number_expr(j->s);
-}
-static uint32_t json_integer_of(struct json_rules *j)
-{
-	return json_integer_expr(j->s);
-}
-
 static uint32_t (*const makers[JSON_RULES])(struct json_rules *j) = {
-	[JSON_RULE_VALUE] = json_value_expr, [JSON_RULE_OBJECT] = json_object_expr,
-	[JSON_RULE_LIST] = json_list_expr,   [JSON_RULE_STRING] = json_string_of,
-	[JSON_RULE_NUMBER] = json_number_of, [JSON_RULE_INTEGER] = json_integer_of,
+	[JSON_RULE_VALUE] = json_value_expr,   [JSON_RULE_OBJECT] = json_object_expr,
+	[JSON_RULE_LIST] = json_list_expr,     [JSON_RULE_STRING] = json_text_expr,
+	[JSON_RULE_NUMBER] = json_number_expr, [JSON_RULE_INTEGER] = json_integer_expr,
 };
 
 uint32_t json_rule_call(struct json_rules *j, enum json_rule which)

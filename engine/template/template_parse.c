@@ -4,11 +4,24 @@
 #include <errno.h>
 #include <string.h>
 
+enum {
+	PARSE_DEPTH_MAX = 200,
+	TREE_DEPTH_MAX = 500, /* operators in a row are trees, too */
+};
+
+struct parser {
+	struct template_run *r;
+	const struct template_token *at; /* the last is T_END, and is never passed */
+	int depth;
+	uint8_t asks;		    /* what the macro around this asks for so far */
+	struct template_node spare; /* for nodes that there was no memory for */
+};
+
 /* ---- tokens and nodes ---- */
 
 /* ---- tokens ---- */
 
-/* "..." where `wanted` should be. */
+/* Fails: the token at hand stands where `wanted` should be. */
 static void parse_fail(struct parser *p, const char *wanted)
 {
 	p->r->line = p->at->line;
@@ -85,11 +98,12 @@ static bool parse_at_one_of(const struct parser *p, const char *const *words)
 
 /* ---- nodes ---- */
 
+/* After a failure: a node that nobody reads, so that callers need not check for NULL. */
 static struct template_node *parse_node(struct parser *p, enum node_kind kind)
 {
 	struct template_node *n = template_allocate(p->r, sizeof *n);
-	if (n)
-		*n = (struct template_node){.kind = (uint8_t)kind, .line = p->at->line};
+	n = n ? n : &p->spare;
+	*n = (struct template_node){.kind = (uint8_t)kind, .line = p->at->line};
 	return n;
 }
 
@@ -97,8 +111,6 @@ static struct template_node *parse_node_of_two(struct parser *p, enum node_kind 
 					       struct template_node *a, struct template_node *b)
 {
 	struct template_node *n = parse_node(p, kind);
-	if (!n || p->r->failed)
-		return NULL;
 	n->op = op;
 	n->a = a;
 	n->b = b;
@@ -113,7 +125,7 @@ static void parse_take_name(struct parser *p, struct template_node *n, const cha
 {
 	if (p->at->kind != T_NAME)
 		parse_fail(p, what);
-	if (!n || p->r->failed)
+	if (p->r->failed)
 		return;
 	n->name = p->at->text;
 	n->name_n = p->at->n;
@@ -149,7 +161,7 @@ static bool parse_enter(struct parser *p)
 
 static struct template_node *parse_expression(struct parser *p);
 static struct template_node *parse_tuple(struct parser *p,
-					struct template_node *(*item)(struct parser *p));
+					 struct template_node *(*item)(struct parser *p));
 static struct template_node *parse_unary(struct parser *p, bool with_filters);
 
 /* ---- what is smallest ---- */
@@ -157,8 +169,7 @@ static struct template_node *parse_unary(struct parser *p, bool with_filters);
 static struct template_node *parse_constant(struct parser *p, struct value v)
 {
 	struct template_node *n = parse_node(p, N_CONSTANT);
-	if (n)
-		n->constant = v;
+	n->constant = v;
 	return n;
 }
 
@@ -217,8 +228,8 @@ static struct template_node *parse_strings(struct parser *p)
 static struct template_node *parse_items(struct parser *p, enum node_kind kind, const char *close)
 {
 	struct template_node *n = parse_node(p, kind);
-	struct template_node **tail = n ? &n->a : NULL;
-	while (n && !p->r->failed && !parse_at_operator(p, close)) {
+	struct template_node **tail = &n->a;
+	while (!p->r->failed && !parse_at_operator(p, close)) {
 		parse_chain(&tail, parse_expression(p));
 		if (!parse_at_operator(p, close))
 			parse_want_operator(p, ",");
@@ -238,8 +249,8 @@ static struct template_node *parse_member(struct parser *p)
 static struct template_node *parse_dict(struct parser *p)
 {
 	struct template_node *n = parse_node(p, N_DICT);
-	struct template_node **tail = n ? &n->a : NULL;
-	while (n && !p->r->failed && !parse_at_operator(p, "}")) {
+	struct template_node **tail = &n->a;
+	while (!p->r->failed && !parse_at_operator(p, "}")) {
 		parse_chain(&tail, parse_member(p));
 		if (!parse_at_operator(p, "}"))
 			parse_want_operator(p, ",");
@@ -289,8 +300,6 @@ static struct template_node *parse_primary(struct parser *p)
 static struct template_node *parse_argument(struct parser *p)
 {
 	struct template_node *n = parse_node(p, N_ARGUMENT);
-	if (!n)
-		return NULL;
 	n->flag = parse_take_operator(p, "*");
 	if (parse_at_operator(p, "**"))
 		template_fail(p->r, ENOTSUP, "** in a call is not known here");
@@ -354,19 +363,15 @@ static struct template_node *parse_subscript(struct parser *p, struct template_n
 		parse_fail(p, "an index");
 	parse_want_operator(p, "]");
 	struct template_node *n = parse_node_of_two(p, slice ? N_SLICE : N_ITEM, 0, of, parts[0]);
-	if (n) {
-		n->c = parts[1];
-		n->d = parts[2];
-	}
+	n->c = parts[1];
+	n->d = parts[2];
 	return n;
 }
 
 static struct template_node *parse_call(struct parser *p, struct template_node *what)
 {
 	struct template_node *n = parse_node_of_two(p, N_CALL, 0, what, NULL);
-	struct template_node *first = parse_arguments(p);
-	if (n)
-		n->b = first;
+	n->b = parse_arguments(p);
 	return n;
 }
 
@@ -392,8 +397,7 @@ static struct template_node *parse_filter(struct parser *p, struct template_node
 	parse_take_name(p, n, "a filter's name");
 	if (parse_take_operator(p, "(")) {
 		struct template_node *first = parse_arguments(p);
-		if (n)
-			n->b = first;
+		n->b = first;
 	}
 	return n;
 }
@@ -416,11 +420,9 @@ static struct template_node *parse_test(struct parser *p, struct template_node *
 	else if (parse_begins_argument(p)) {
 		first = parse_node(p, N_ARGUMENT);
 		struct template_node *value = parse_postfix(p, parse_primary(p));
-		if (first)
-			first->a = value;
+		first->a = value;
 	}
-	if (n)
-		n->b = first;
+	n->b = first;
 	return negated ? parse_node_of_two(p, N_NOT, 0, n, NULL) : n;
 }
 
@@ -560,8 +562,7 @@ static struct template_node *parse_expression(struct parser *p)
 		n = parse_node_of_two(p, N_CHOICE, 0, parse_condition(p), n);
 		struct template_node *otherwise =
 			parse_take_word(p, "else") ? parse_expression(p) : NULL;
-		if (n)
-			n->c = otherwise;
+		n->c = otherwise;
 	}
 	p->depth--;
 	return n;
@@ -575,8 +576,6 @@ static struct template_node *parse_tuple(struct parser *p,
 	if (p->r->failed || !parse_at_operator(p, ","))
 		return first;
 	n = parse_node_of_two(p, N_TUPLE, 0, first, NULL);
-	if (!n)
-		return NULL;
 	tail = &first->next;
 	while (!p->r->failed && parse_take_operator(p, ",")) {
 		bool ends = p->at->kind == T_PRINT_END || p->at->kind == T_TAG_END ||
@@ -637,7 +636,7 @@ static struct template_node *parse_for(struct parser *p)
 	struct template_node *n = parse_node_of_two(p, N_FOR, 0, parse_target(p), NULL);
 	if (!parse_take_word(p, "in"))
 		parse_fail(p, "\"in\"");
-	if (!n || p->r->failed)
+	if (p->r->failed)
 		return NULL;
 	n->b = parse_tuple(p, parse_condition);
 	if (parse_take_word(p, "if"))
@@ -665,7 +664,7 @@ static struct template_node *parse_if(struct parser *p)
 		struct template_node *n =
 			parse_node_of_two(p, N_IF, 0, parse_tuple(p, parse_condition), NULL);
 		parse_end_tag(p);
-		if (!n || p->r->failed)
+		if (p->r->failed)
 			return NULL;
 		n->b = parse_statements(p, ENDS);
 		n->flag = n != first && first;
@@ -701,9 +700,7 @@ static struct template_node *parse_set(struct parser *p)
 	}
 	struct template_node *by = parse_take_operator(p, "|") ? parse_block_filter(p) : NULL;
 	struct template_node *n = parse_node_of_two(p, N_SET_BLOCK, 0, to, by);
-	struct template_node *body = parse_body_until(p, "endset");
-	if (n)
-		n->c = body;
+	n->c = parse_body_until(p, "endset");
 	return n;
 }
 
@@ -711,9 +708,7 @@ static struct template_node *parse_parameter(struct parser *p)
 {
 	struct template_node *n = parse_node(p, N_PARAMETER);
 	parse_take_name(p, n, "a parameter's name");
-	struct template_node *otherwise = parse_take_operator(p, "=") ? parse_expression(p) : NULL;
-	if (n)
-		n->a = otherwise;
+	n->a = parse_take_operator(p, "=") ? parse_expression(p) : NULL;
 	return n;
 }
 
@@ -734,11 +729,8 @@ static void parse_macro_body(struct parser *p, struct template_node *n, const ch
 {
 	uint8_t around = p->asks;
 	p->asks = 0;
-	struct template_node *body = parse_body_until(p, end);
-	if (n) {
-		n->c = body;
-		n->asks = p->asks;
-	}
+	n->c = parse_body_until(p, end);
+	n->asks = p->asks;
 	p->asks = around;
 }
 
@@ -747,9 +739,7 @@ static struct template_node *parse_macro(struct parser *p)
 	struct template_node *n = parse_node(p, N_MACRO);
 	parse_take_name(p, n, "a macro's name");
 	parse_want_operator(p, "(");
-	struct template_node *first = parse_parameters(p);
-	if (n)
-		n->a = first;
+	n->a = parse_parameters(p);
 	parse_macro_body(p, n, "endmacro");
 	return n;
 }
@@ -759,9 +749,7 @@ static struct template_node *parse_call_block(struct parser *p)
 	struct template_node *body = parse_node(p, N_MACRO);
 	struct template_node *first = parse_take_operator(p, "(") ? parse_parameters(p) : NULL;
 	struct template_node *n = parse_node_of_two(p, N_CALL_BLOCK, 0, parse_expression(p), body);
-	if (!n)
-		return NULL;
-	if (n->a->kind != N_CALL)
+	if (!p->r->failed && n->a->kind != N_CALL)
 		parse_fail(p, "a call of a macro");
 	body->name = "caller";
 	body->name_n = 6;
@@ -774,34 +762,28 @@ static struct template_node *parse_filter_block(struct parser *p)
 {
 	struct template_node *n =
 		parse_node_of_two(p, N_FILTER_BLOCK, 0, NULL, parse_block_filter(p));
-	struct template_node *body = parse_body_until(p, "endfilter");
-	if (n)
-		n->c = body;
+	n->c = parse_body_until(p, "endfilter");
 	return n;
 }
 
 static struct template_node *parse_with(struct parser *p)
 {
-	struct template_node *n = parse_node(p, N_WITH), **tail = n ? &n->a : NULL;
-	while (n && !p->r->failed && p->at->kind != T_TAG_END) {
+	struct template_node *n = parse_node(p, N_WITH), **tail = &n->a;
+	while (!p->r->failed && p->at->kind != T_TAG_END) {
 		struct template_node *to = parse_plain_name(p);
 		parse_want_operator(p, "=");
 		parse_chain(&tail, parse_node_of_two(p, N_SET, 0, to, parse_expression(p)));
 		if (p->at->kind != T_TAG_END)
 			parse_want_operator(p, ",");
 	}
-	struct template_node *body = parse_body_until(p, "endwith");
-	if (n)
-		n->c = body;
+	n->c = parse_body_until(p, "endwith");
 	return n;
 }
 
 static struct template_node *parse_generation(struct parser *p)
 {
 	struct template_node *n = parse_node(p, N_BODY);
-	struct template_node *body = parse_body_until(p, "endgeneration");
-	if (n)
-		n->c = body;
+	n->c = parse_body_until(p, "endgeneration");
 	return n;
 }
 
@@ -814,8 +796,8 @@ static struct template_node *parse_break(struct parser *p)
 
 static struct template_node *parse_continue(struct parser *p)
 {
-	struct template_node *n = parse_node(p, N_CONTINUE);
-	parse_end_tag(p);
+	struct template_node *n = parse_break(p);
+	n->kind = N_CONTINUE;
 	return n;
 }
 
@@ -857,8 +839,7 @@ static struct template_node *parse_statements(struct parser *p, const char *cons
 		p->r->line = p->at->line;
 		if (p->at->kind == T_DATA) {
 			struct template_node *n = parse_constant(p, p->at->value);
-			if (n)
-				n->kind = N_DATA;
+			n->kind = N_DATA;
 			parse_chain(&tail, n);
 			parse_move(p);
 		} else if (p->at->kind == T_PRINT) {
@@ -885,9 +866,10 @@ struct template_node *template_parse(struct template_run *r, const char *source,
 	if (r->failed)
 		return NULL;
 	struct parser p = {.r = r, .at = tokens.items};
-	struct template_node *root = parse_node(&p, N_BODY);
 	struct template_node *first = parse_statements(&p, NO_ENDS);
+	struct template_node *root = template_allocate(r, sizeof *root);
 	if (root)
-		root->c = first;
-	return r->failed ? NULL : root;
+		*root = (struct template_node){
+			.kind = N_BODY, .line = tokens.items->line, .c = first};
+	return root;
 }

@@ -116,25 +116,4 @@ struct template_node {
  * source. NULL: failed. (An empty template is an N_BODY of nothing.) */
 struct template_node *template_parse(struct template_run *r, const char *source, size_t n);
 
-/* What parsing expressions and statements has in common: where it is in the tokens, and making
- * nodes.
- *
- * After a failure there may be no node; who builds on nothing builds nothing. */
-
-enum {
-	PARSE_DEPTH_MAX = 200,
-	TREE_DEPTH_MAX = 500, /* operators in a row are trees, too */
-};
-
-struct parser {
-	struct template_run *r;
-	const struct template_token *at; /* the last is T_END, and is never passed */
-	int depth;
-	uint8_t asks; /* what the macro around this asks for so far */
-};
-
-/* ---- tokens ---- */
-
-/* ---- nodes ---- */
-
 #endif

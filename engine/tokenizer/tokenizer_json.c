@@ -43,7 +43,8 @@ struct tokenizer_json_part {
 	int (*read)(struct tokenizer_json *r, const struct json *object);
 };
 struct tokenizer_json_component {
-	const char *key; /* in tokenizer.json */
+	const char *key;      /* in tokenizer.json */
+	const char *sequence; /* the key of the list in its part of type "Sequence" */
 	struct tokenizer_json_part parts[PARTS_MAX];
 };
 
@@ -74,6 +75,16 @@ static int tokenizer_json_read_part(struct tokenizer_json *r,
 	int rc = json_get_string(object, "type", r->name, &type, r->e);
 	if (rc < 0)
 		return rc;
+	if (strcmp(type, "Sequence") == 0) {
+		const char *const keys[KEYS_MAX] = {c->sequence};
+		const struct json *list = NULL;
+		rc = tokenizer_json_check_keys(r, object, type, keys);
+		if (rc == 0)
+			rc = json_get_list(object, c->sequence, r->name, &list, r->e);
+		for (const struct json *v = NULL; rc == 0 && (v = json_next(list, v));)
+			rc = tokenizer_json_read_part(r, c, v);
+		return rc;
+	}
 	for (int i = 0; i < PARTS_MAX && c->parts[i].type; i++) {
 		const struct tokenizer_json_part *part = &c->parts[i];
 		if (strcmp(type, part->type) != 0)
@@ -83,18 +94,6 @@ static int tokenizer_json_read_part(struct tokenizer_json *r,
 	}
 	return err_set(r->e, ENOTSUP, "%s: %s of type \"%s\" is not known to this reader", r->name,
 		       c->key, type);
-}
-
-/* Reads the parts of a Sequence. */
-static int tokenizer_json_read_list(struct tokenizer_json *r,
-				    const struct tokenizer_json_component *c,
-				    const struct json *object, const char *key)
-{
-	const struct json *list = NULL;
-	int rc = json_get_list(object, key, r->name, &list, r->e);
-	for (const struct json *v = NULL; rc == 0 && (v = json_next(list, v));)
-		rc = tokenizer_json_read_part(r, c, v);
-	return rc;
 }
 
 /* Reads a component of the document; null is none of it. */
@@ -155,20 +154,13 @@ static int tokenizer_json_read_replace(struct tokenizer_json *r, const struct js
 	return tokenizer_json_must_replace(r, object, " ", MARK);
 }
 
-static int tokenizer_json_read_normalizers(struct tokenizer_json *r, const struct json *object);
-
 static const struct tokenizer_json_component NORMALIZER = {
 	"normalizer",
+	"normalizers",
 	{{"NFC", {0}, tokenizer_json_read_nfc},
 	 {"Prepend", {"prepend"}, tokenizer_json_read_prepend},
-	 {"Replace", {"pattern", "content"}, tokenizer_json_read_replace},
-	 {"Sequence", {"normalizers"}, tokenizer_json_read_normalizers}},
+	 {"Replace", {"pattern", "content"}, tokenizer_json_read_replace}},
 };
-
-static int tokenizer_json_read_normalizers(struct tokenizer_json *r, const struct json *object)
-{
-	return tokenizer_json_read_list(r, &NORMALIZER, object, "normalizers");
-}
 
 /* --- pre_tokenizer --- */
 
@@ -293,21 +285,14 @@ static int tokenizer_json_read_metaspace(struct tokenizer_json *r, const struct 
 		"replacement", "add_prefix_space", "prepend_scheme", "split", "str_rep" \
 	}
 
-static int tokenizer_json_read_pre_tokenizers(struct tokenizer_json *r, const struct json *object);
-
 static const struct tokenizer_json_component PRE_TOKENIZER = {
 	"pre_tokenizer",
+	"pretokenizers",
 	{{"ByteLevel", BYTE_LEVEL_KEYS, tokenizer_json_read_byte_level},
 	 {"Split", {"pattern", "behavior", "invert"}, tokenizer_json_read_split},
 	 {"Digits", {"individual_digits"}, tokenizer_json_read_digits},
-	 {"Metaspace", METASPACE_KEYS, tokenizer_json_read_metaspace},
-	 {"Sequence", {"pretokenizers"}, tokenizer_json_read_pre_tokenizers}},
+	 {"Metaspace", METASPACE_KEYS, tokenizer_json_read_metaspace}},
 };
-
-static int tokenizer_json_read_pre_tokenizers(struct tokenizer_json *r, const struct json *object)
-{
-	return tokenizer_json_read_list(r, &PRE_TOKENIZER, object, "pretokenizers");
-}
 
 /* --- post_processor --- */
 
@@ -337,19 +322,14 @@ static int tokenizer_json_read_template(struct tokenizer_json *r, const struct j
 	return 0;
 }
 
-static int tokenizer_json_read_processors(struct tokenizer_json *r, const struct json *object);
-
 static const struct tokenizer_json_component POST_PROCESSOR = {
 	"post_processor",
+	"processors",
 	{{"ByteLevel", BYTE_LEVEL_KEYS, NULL},
-	 {"TemplateProcessing", {"single", "pair", "special_tokens"}, tokenizer_json_read_template},
-	 {"Sequence", {"processors"}, tokenizer_json_read_processors}},
+	 {"TemplateProcessing",
+	  {"single", "pair", "special_tokens"},
+	  tokenizer_json_read_template}},
 };
-
-static int tokenizer_json_read_processors(struct tokenizer_json *r, const struct json *object)
-{
-	return tokenizer_json_read_list(r, &POST_PROCESSOR, object, "processors");
-}
 
 /* --- decoder --- */
 
@@ -398,23 +378,16 @@ static int tokenizer_json_read_metaspace_decoder(struct tokenizer_json *r,
 	return rc;
 }
 
-static int tokenizer_json_read_decoders(struct tokenizer_json *r, const struct json *object);
-
 static const struct tokenizer_json_component DECODER = {
 	"decoder",
+	"decoders",
 	{{"ByteLevel", BYTE_LEVEL_KEYS, tokenizer_json_read_byte_decoder},
 	 {"Replace", {"pattern", "content"}, tokenizer_json_read_replace_decoder},
 	 {"ByteFallback", {0}, tokenizer_json_read_fallback_decoder},
 	 {"Fuse", {0}, NULL},
 	 {"Metaspace", METASPACE_KEYS, tokenizer_json_read_metaspace_decoder},
-	 {"Strip", {"content", "start", "stop"}, tokenizer_json_read_strip},
-	 {"Sequence", {"decoders"}, tokenizer_json_read_decoders}},
+	 {"Strip", {"content", "start", "stop"}, tokenizer_json_read_strip}},
 };
-
-static int tokenizer_json_read_decoders(struct tokenizer_json *r, const struct json *object)
-{
-	return tokenizer_json_read_list(r, &DECODER, object, "decoders");
-}
 
 /* --- together --- */
 
