@@ -1,9 +1,11 @@
-/* Tokens that a text spells literally, such as <|im_start|>: looked for before anything else, the
- * leftmost first and the longest of those that begin at the same place, with the flags' meaning as
- * in Hugging Face's tokenizers.
+/* Added tokens: which of them are control tokens, and finding them in a text.
  *
- * The tokens sorted by text are their own search tree: those that share the prefix read so far are
- * neighbours, and each further byte narrows the range by binary search. */
+ * Tokens such as <|im_start|> are looked for before anything else: the leftmost first, and of
+ * those that begin at the same place the longest. The flags mean what they mean in Hugging
+ * Face's tokenizers.
+ *
+ * The tokens, sorted by text, are their own search tree: tokens that share the prefix read so
+ * far are neighbours, and each further byte narrows the range by binary search. */
 #include "engine/tokenizer/added_tokens.h"
 
 #include "engine/json/utf8.h"
@@ -14,7 +16,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-/* Of answers: what begins and ends thinking, calls and their arguments, by family. */
+/* Marks of answers: they begin and end thinking, calls and arguments. By family. */
 static const char *const MARKS[] = {
 	"<think>",
 	"</think>",
@@ -77,7 +79,7 @@ static const char *const MARKS[] = {
 	"</function_calls>",
 };
 
-/* Of prompts, though no file calls them special. */
+/* Control tokens of prompts that no file marks as special. */
 static const char *const CONTROLS[] = {"<tool_response>", "</tool_response>", "<tools>",
 				       "</tools>",	  "[INST]",	      "[/INST]"};
 
@@ -101,7 +103,7 @@ static bool token_ends_with(const char *text, size_t n, const char *with)
 	return n >= length && memcmp(text + n - length, with, length) == 0;
 }
 
-/* <|NAME|>, with the bars that families use. */
+/* Whether the text is <|NAME|>, with any family's bars. */
 static bool token_has_bars(const char *text, size_t n)
 {
 	return (token_begins_with(text, n, "<|") && token_ends_with(text, n, ">")) ||
@@ -207,8 +209,8 @@ int64_t added_tokens_find(const struct added_tokens *a, const char *text, size_t
 	return -1;
 }
 
-/* The first token in [low, high) whose byte at `at` is not less than `byte`; all of them share the
- * bytes before `at`, and one that ends there counts as less than any. */
+/* The first token in [low, high) whose byte at `at` is not less than `byte`. All tokens in the
+ * range share the bytes before `at`; a token that ends there sorts first. */
 static size_t added_lower_bound(const struct added_tokens *a, size_t low, size_t high, size_t at,
 				unsigned byte)
 {
@@ -223,7 +225,8 @@ static size_t added_lower_bound(const struct added_tokens *a, size_t low, size_t
 	return low;
 }
 
-/* The longest token that text[n] begins with and whose right its bytes have, or NULL. */
+/* The longest token that text[n] begins with and whose bytes all have the right it needs; NULL
+ * if there is none. */
 static const struct added_token *added_longest_at(const struct added_tokens *a, const char *text,
 						  size_t n, const uint8_t *rights)
 {
@@ -242,7 +245,7 @@ static const struct added_token *added_longest_at(const struct added_tokens *a, 
 	return best;
 }
 
-/* White_Space and \w as Unicode (and Rust's regex, Hugging Face's here) define them. */
+/* White_Space and \w as defined by Unicode and by Rust's regex, which Hugging Face uses here. */
 static bool added_is_space(uint32_t c)
 {
 	return (c >= 9 && c <= 13) || c == 0x85 ||

@@ -1,4 +1,4 @@
-/* Tokens that are spelled literally in the text, such as <|im_start|>. */
+/* Tokens that are spelled literally in a text, such as <|im_start|>. */
 #ifndef MOEFS_ENGINE_TOKENIZER_ADDED_TOKENS_H
 #define MOEFS_ENGINE_TOKENIZER_ADDED_TOKENS_H
 
@@ -11,38 +11,39 @@
 #include <stdint.h>
 
 struct added_token {
-	char *text; /* as it is matched: normalised if `normalized` */
+	char *text; /* as it is matched; normalised if `normalized` */
 	uint32_t length, id;
-	bool single_word;    /* only where no word character touches it */
-	bool lstrip, rstrip; /* takes the white space on that side with it */
-	bool normalized;     /* looked for after normalising, among what the others left */
-	uint8_t wants;	     /* enum token_right: of each of its bytes */
+	bool single_word;    /* matches only where no word character touches it */
+	bool lstrip, rstrip; /* also takes the white space on that side */
+	bool normalized; /* looked for after normalising, in the text between the other tokens */
+	uint8_t wants;	 /* enum token_right that each byte needs */
 };
-struct added_tokens { /* sorted by text once added_tokens_finish was called */
+struct added_tokens { /* sorted by text after added_tokens_finish */
 	struct added_token *items;
 	size_t count, capacity;
-	bool first[256]; /* bytes that some token begins with */
+	bool first[256]; /* first bytes of all tokens */
 };
 /* Copies token->text. */
 int added_tokens_append(struct added_tokens *a, const struct added_token *token, struct err *e);
-/* Sorts; two tokens with the same text are an error, but for normalised ones (the lower id). */
+/* Sorts. Two tokens with the same text are an error, except normalised ones: the lower id
+ * counts. */
 int added_tokens_finish(struct added_tokens *a, const char *name, struct err *e);
 void added_tokens_free(struct added_tokens *a);
-/* Id of the token with this very text, or -1. */
+/* Id of the token with exactly this text, or -1. */
 int64_t added_tokens_find(const struct added_tokens *a, const char *text, size_t n);
 
-/* A walk over a text; start with from = next = 0. */
+/* A walk over a text; begin with from = next = 0. */
 struct added_scan {
-	size_t from;		  /* where the text begins that has not been handed out */
+	size_t from;		  /* where the text not yet handed out begins */
 	size_t next;		  /* where to look for the next token */
-	const _Atomic bool *stop; /* once true, nothing more is looked for */
-	const uint8_t *rights;	  /* enum token_right, one a byte of the text; NULL: all */
+	const _Atomic bool *stop; /* once true, the search ends */
+	const uint8_t *rights;	  /* enum token_right per byte of the text; NULL: MAY_ALL */
 };
 struct added_hit {
 	size_t gap, gap_length; /* ordinary text before the token; may be empty */
 	int64_t id;		/* -1: the gap is the rest of the text */
 };
-/* The next ordinary piece and the token after it; false when the text is used up. */
+/* Finds the next ordinary piece and the token after it. False at the end of the text. */
 bool added_tokens_next(const struct added_tokens *a, const char *text, size_t n,
 		       struct added_scan *scan, struct added_hit *hit);
 

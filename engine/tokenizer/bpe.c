@@ -1,12 +1,12 @@
-/* Byte-pair merging: a word begins as its single bytes, and the pair of neighbours with the lowest
- * rank is replaced by its product, the leftmost first among equals, until no pair has a merge
- * (Sennrich et al. 2016). Where the vocabulary has pieces of text a word begins as its characters;
- * one that is no token merges with nothing that a pair names, and gives the tokens of its bytes.
+/* Byte-pair merging (Sennrich et al. 2016): a word begins as single bytes, and the neighbours
+ * whose pair has the lowest rank are replaced by the pair's product, the leftmost first among
+ * equals, until no pair has a merge. In a vocabulary of pieces a word begins as characters; a
+ * character that is no token takes part in no merge and becomes the tokens of its bytes.
  *
- * Looking for the lowest pair anew after each merge takes time O(n^2), and a word may be a whole
- * file without a space. So the symbols are a doubly linked list and the pairs wait in a heap. An
- * entry is not taken out when a neighbour's merge destroys its pair; it is dropped when its turn
- * comes and the symbols are no longer those it was made of. */
+ * Searching the lowest pair anew after each merge takes O(n^2), and a word may be a whole file
+ * without a space. So the symbols are a doubly linked list and the pairs wait in a heap. A pair
+ * that a neighbour's merge destroys stays in the heap; when it is popped and the symbols have
+ * changed, it is dropped. */
 #include "engine/tokenizer/bpe.h"
 
 #include "engine/tokenizer/token.h"
@@ -62,8 +62,8 @@ static struct bpe_merge *bpe_slot_of(const struct bpe_merges *m, uint32_t left, 
 	return &m->slots[i];
 }
 
-/* Twice as many slots. The table grows with the merges that are found to be good: how many a file
- * says that it has, it says in two bytes each. */
+/* Doubles the slots. The table grows with the valid merges that are read: a file can claim a
+ * merge in two bytes. */
 static int bpe_grow_table(struct bpe_merges *m, struct err *e)
 {
 	struct bpe_merges larger = {.slot_count = m->slot_count ? 2 * m->slot_count : 16,
@@ -156,7 +156,7 @@ void bpe_work_free(struct bpe_work *w)
 	free(w);
 }
 
-/* What two neighbours merge to by their joint bytes. */
+/* Finds the token that two neighbours spell together. */
 static bool bpe_find_by_score(const struct bpe_work *w, uint32_t position, struct bpe_merge *merge)
 {
 	const struct bpe_symbol *left = &w->symbols[position], *right = &w->symbols[left->next];
@@ -171,7 +171,7 @@ static bool bpe_find_by_score(const struct bpe_work *w, uint32_t position, struc
 	return true;
 }
 
-/* Queues the pair that begins at a position, if there is one and it has a merge. */
+/* Queues the pair at a position if the pair has a merge. */
 static int bpe_queue_pair(struct bpe_work *w, uint32_t position, struct err *e)
 {
 	if (position == NOWHERE || w->symbols[position].next == NOWHERE)
@@ -220,7 +220,7 @@ static void bpe_begin_characters(struct bpe_work *w)
 	}
 }
 
-/* The word in its smallest parts. */
+/* Divides the word into its smallest symbols. */
 static int bpe_begin_word(struct bpe_work *w, struct err *e)
 {
 	if (w->length > w->symbol_capacity) {
@@ -239,8 +239,8 @@ static int bpe_begin_word(struct bpe_work *w, struct err *e)
 	return 0;
 }
 
-/* Carries out a merge whose pair still stands; drops it otherwise. (Where ids are unknown: such a
- * symbol is one character for as long as it is there.) */
+/* Carries out a merge if its pair still stands, else drops it. (A symbol of unknown id never
+ * changes while it exists.) */
 static int bpe_merge_pair(struct bpe_work *w, const struct bpe_candidate *c, struct err *e)
 {
 	struct bpe_symbol *left = &w->symbols[c->position];
@@ -257,7 +257,7 @@ static int bpe_merge_pair(struct bpe_work *w, const struct bpe_candidate *c, str
 	return rc < 0 ? rc : bpe_queue_pair(w, c->position, e);
 }
 
-/* Appends what became of the symbol at a position. */
+/* Appends the ids of the symbol at a position. */
 static int bpe_take_symbol(const struct bpe_work *w, uint32_t position, struct token_list *ids,
 			   struct err *e)
 {

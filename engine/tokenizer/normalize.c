@@ -1,12 +1,10 @@
-/* What is done to a text before it is split into words.
+/* Normalisation of a text before it is split into words.
  *
- * Normalisation form C (Unicode standard annex 15) from utf8proc's tables.
- *
- * utf8proc_map would do it in one call, but it orders combining marks by moving them one place at a
- * time, and a text may be a megabyte of them. So decomposing and composing are utf8proc's; the
- * ordering between them is done here. A long text goes through in pieces, cut where nothing
- * composes over the cut: that keeps what a character takes meanwhile small, and lets it end early.
- */
+ * Form C (Unicode standard annex 15) comes from utf8proc's tables. utf8proc_map does it in one
+ * call, but orders combining marks by moving them one place at a time, and a text may be a
+ * megabyte of marks. So utf8proc decomposes and composes, and the ordering between is done here.
+ * A long text is processed in pieces, cut where nothing composes across the cut: this bounds the
+ * memory and lets the work stop early. */
 #include "engine/tokenizer/normalize.h"
 
 #include "engine/tokenizer/token.h"
@@ -17,7 +15,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-/* STABLE keeps to the composition exclusions, as every NFC does. */
+/* STABLE respects the composition exclusions, as NFC requires. */
 static const utf8proc_option_t NFC_OPTIONS =
 	(utf8proc_option_t)(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
 
@@ -27,7 +25,7 @@ struct normalize_characters {
 	size_t count, capacity;
 };
 
-/* Combining classes fit a byte; 0 is a starter, which marks do not pass. */
+/* Combining classes fit a byte; class 0 is a starter, which marks do not pass. */
 static uint8_t normalize_combining_class(utf8proc_int32_t character)
 {
 	return (uint8_t)utf8proc_get_property(character)->combining_class;
@@ -68,7 +66,7 @@ static void normalize_sort_marks(utf8proc_int32_t *marks, size_t n, utf8proc_int
 	memcpy(marks, spare, n * sizeof *marks);
 }
 
-/* Canonical ordering: sorts the runs of marks between starters that are not in order. */
+/* Canonical ordering: sorts each run of marks between starters. */
 static int normalize_order_marks(struct normalize_characters *c)
 {
 	utf8proc_int32_t *spare = NULL;
@@ -118,14 +116,14 @@ static int normalize_compose(struct normalize_characters *c, struct normalize_co
 
 enum { PIECE_BYTES = 64 << 10 };
 
-/* Whether no mark nor anything else before it reaches into this character: Latin letters and signs,
- * and ideographs. There are others, but few texts go on for long without one of these. */
+/* Whether nothing before this character composes with it: Latin letters and signs, and
+ * ideographs. Others qualify too, but few texts go on for long without one of these. */
 static bool normalize_stands_apart(uint32_t character)
 {
 	return character < 0x300 || (character >= 0x3400 && character < 0xa000);
 }
 
-/* Where a piece of text[n] that begins at `from` may end. */
+/* The end of a piece of text[n] that begins at `from`. */
 static size_t normalize_piece_end(const char *text, size_t n, size_t from)
 {
 	if (n - from <= PIECE_BYTES)
@@ -187,7 +185,7 @@ size_t normalize_spaces(char *text, size_t n)
 	return (size_t)(to - text);
 }
 
-/* text[n] in memory of its own, behind a space if there is to be one. */
+/* A copy of text[n], behind a space if `space`. */
 static char *normalize_copy_behind(bool space, const char *text, size_t n)
 {
 	char *copy = malloc(n + space);
@@ -264,8 +262,8 @@ static bool normalize_append_part(struct normalize_parts *p, const char *text, s
 	return true;
 }
 
-/* Where the part ends that begins at `from`: before another right, but not within a character,
- * which has the least right of its bytes. */
+/* The end of the part that begins at `from`: before the next byte with another right, but never
+ * within a character. *right is the least right of the character's bytes. */
 static size_t normalize_part_end(const char *text, const uint8_t *rights, size_t from, size_t n,
 				 uint8_t *right)
 {
@@ -295,7 +293,7 @@ static int normalize_parts(struct normalize_parts *p, const struct normalizer *z
 		    !normalize_append_part(p, changed ? changed : text + from, length, right))
 			rc = err_set(e, ENOMEM, "no memory to tokenize %zu bytes", n);
 		free(changed);
-		each.prepend = false; /* only before all of it */
+		each.prepend = false; /* only before the whole text */
 	}
 	return rc;
 }

@@ -1,4 +1,4 @@
-/* What is done to a text before it is split: Unicode's normal form, spaces. */
+/* Normalisation of a text before it is split: Unicode form C, and spaces. */
 #ifndef MOEFS_ENGINE_TOKENIZER_NORMALIZE_H
 #define MOEFS_ENGINE_TOKENIZER_NORMALIZE_H
 
@@ -9,35 +9,35 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* NFC of valid UTF-8 that may hold NULs, into memory that the caller frees. Linear, whatever the
- * order of combining marks. */
+/* NFC of valid UTF-8 that may hold NULs; the caller frees *out. Linear time for any order of
+ * combining marks. */
 int normalize_nfc(const char *text, size_t n, const _Atomic bool *stop, char **out, size_t *out_n,
 		  struct err *e);
 
-/* SentencePiece writes a space as U+2581. Here it stays a space, and so each of these becomes one,
- * in place; returns how many bytes are left. */
+/* Replaces each U+2581, SentencePiece's space, by a space, in place. Returns the remaining
+ * bytes. */
 size_t normalize_spaces(char *text, size_t n);
 
-/* The steps that a tokenizer's file asks for, in Hugging Face's order. */
+/* The steps that a tokenizer file asks for, in Hugging Face's order. */
 struct normalizer {
 	bool nfc;
 	bool prepend; /* a space before any text (SentencePiece's dummy prefix) */
 	bool marks;   /* U+2581 is a space */
 };
-/* *out, freed by the caller, is NULL where the text stays as it is: then *out_n is n. */
+/* *out, freed by the caller, is NULL if the text does not change; then *out_n is n. */
 int normalize_text(const struct normalizer *z, const char *text, size_t n, const _Atomic bool *stop,
 		   char **out, size_t *out_n, struct err *e);
 
-/* A normalised text, whose bytes have rights as tokenizer_encode_rights takes them. */
+/* A normalised text and the rights of its bytes (see tokenizer_encode_rights). */
 struct normal_text {
 	const char *text;
-	const uint8_t *rights; /* NULL: none were given */
+	const uint8_t *rights; /* per byte; NULL: none were given */
 	size_t n;
-	char *owned_text; /* NULL: it is the text as it was given */
+	char *owned_text; /* NULL: the text did not change */
 	uint8_t *owned_rights;
 };
 void normalize_free(struct normal_text *t);
-/* Parts with different rights are normalised each by itself, so that each byte's is known. */
+/* Normalises each part with one right by itself, so that the right of each byte is known. */
 int normalize_with_rights(const struct normalizer *z, const char *text, const uint8_t *rights,
 			  size_t n, const _Atomic bool *stop, struct normal_text *out,
 			  struct err *e);

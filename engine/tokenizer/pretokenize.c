@@ -1,12 +1,12 @@
-/* Splitting a text into words by the patterns of a tokenizer file, with PCRE2.
+/* Splits a text into words by the patterns of a tokenizer file, with PCRE2.
  *
- * Patterns are hostile, and PCRE2's own limits do not count what a repeat passes over: a*b, tried
- * at each letter of a text of a's, stays within them and takes time quadratic in the text. So a
- * search sees only the next few bytes at first, which bounds it. Where these do not decide it (a
- * run of spaces, a long word) it is done again on the whole text by the same pattern compiled to
- * call out between its parts, where its work is counted and `stop` is looked at. All such searches
- * of a text share an allowance proportional to its length: a published pattern passes a few times
- * over what it then takes as a word, at most seven of the 64 units for a byte. */
+ * Patterns are hostile, and PCRE2's own limits do not count the bytes that a repeat passes: a*b,
+ * tried at each letter of a text of a's, stays within the limits and takes quadratic time. So a
+ * search first sees only the next few bytes, which bounds it. If these do not decide (a run of
+ * spaces, a long word), the search runs again on the whole text with the same pattern compiled
+ * to call out between its parts, where the work is counted and `stop` is checked. All such
+ * searches of a text share an allowance proportional to its length: a published pattern passes a
+ * word a few times, at most seven of the 64 units per byte. */
 #include "engine/tokenizer/pretokenize.h"
 
 #include "engine/json/utf8.h"
@@ -20,30 +20,28 @@
 
 /* ---- patterns ---- */
 
-/* The patterns of a tokenizer file, from Oniguruma's syntax to compiled code.
- *
- * The patterns were written for Oniguruma (Ruby's syntax), which Hugging Face uses. It and PCRE2
- * agree on what real patterns are made of, but not on everything: so a pattern is read first, what
- * is known to mean the same passes, \s and \S are spelled out (PCRE2's include U+180E), and the
- * rest is refused by name. */
+/* From Oniguruma's syntax to compiled code. The patterns were written for Oniguruma (Ruby's
+ * syntax), which Hugging Face uses. Oniguruma and PCRE2 agree on most of what real patterns use,
+ * but not on everything. So a pattern is read first: constructs known to mean the same pass, \s
+ * and \S are spelled out (PCRE2's include U+180E), and everything else is refused by name. */
 
 /* --- translating a pattern --- */
 
-/* Published patterns that are not translated, and what matches the same in PCRE2's syntax.
- * DeepSeek's \s+$ would take time quadratic in a run of spaces, but the first match in a run, if
- * there is one, begins where the run does. */
+/* Published patterns that are replaced by an equivalent in PCRE2's syntax. DeepSeek's \s+$ would
+ * take quadratic time in a run of spaces, but the first match in a run, if there is one, begins
+ * at the start of the run. */
 static const char *const EQUIVALENTS[][2] = {
 	{"\\s+$", "(?<!\\p{White_Space})\\p{White_Space}+(?m:$)"},
 };
 
 struct pretokenize_translation {
-	const char *in; /* what is left to read */
-	char *out;	/* where to write; every step writes at most TRANSLATED_MAX per byte read */
+	const char *in; /* the rest of the pattern */
+	char *out;	/* output; a step writes at most TRANSLATED_MAX bytes per byte read */
 	bool in_class;	/* between [ and ] */
 };
 enum {
 	TRANSLATED_MAX = 8, /* \s, two bytes, becomes the 15 of \p{White_Space} */
-	REPEATS_MAX = 256,  /* that a pattern may ask for at least */
+	REPEATS_MAX = 256,  /* the largest least count of a repeat */
 };
 
 static const char GROUP_OPENINGS[][5] = {"(?:", "(?i:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};
@@ -70,8 +68,8 @@ static bool pretokenize_replace(struct pretokenize_translation *t, size_t n, con
 	return true;
 }
 
-/* \p{Lu} and the like; scripts and other properties are refused, their names mean different sets.
- */
+/* \p{Lu} and the like. Scripts and other properties are refused: their names mean different
+ * sets. */
 static bool pretokenize_translate_property(struct pretokenize_translation *t)
 {
 	const char *name = t->in + 3;
@@ -83,7 +81,7 @@ static bool pretokenize_translate_property(struct pretokenize_translation *t)
 	return false;
 }
 
-/* \x{1F98A}; other forms are bytes for one and characters for the other. */
+/* \x{1F98A}. Other forms are bytes for one and characters for the other. */
 static bool pretokenize_translate_number(struct pretokenize_translation *t)
 {
 	size_t digits = t->in[2] == '{' ? strspn(t->in + 3, "0123456789abcdefABCDEF") : 0;
@@ -119,8 +117,8 @@ static bool pretokenize_translate_group(struct pretokenize_translation *t)
 	return false;
 }
 
-/* {n}, {n,} and {n,m}. Not {,m}, nor a + or ? after it: those differ. And not a large n: matching
- * counts its work between the parts of a pattern, not within one. */
+/* {n}, {n,} and {n,m}. Not {,m}, nor a + or ? after the braces: these differ. Not a large n:
+ * matching counts its work between the parts of a pattern, not within one. */
 static bool pretokenize_translate_interval(struct pretokenize_translation *t)
 {
 	size_t digits = strspn(t->in + 1, "0123456789");
@@ -144,7 +142,7 @@ static bool pretokenize_translate_in_class(struct pretokenize_translation *t)
 	return pretokenize_pass(t, 1);
 }
 
-/* One element of the pattern; false where it is none that is known to mean the same. */
+/* Translates one element. False if it is not known to mean the same. */
 static bool pretokenize_translate_step(struct pretokenize_translation *t)
 {
 	if (t->in_class)
@@ -161,7 +159,7 @@ static bool pretokenize_translate_step(struct pretokenize_translation *t)
 		pretokenize_pass(t, t->in[1] == '^' ? 2 : 1);
 		return t->in[0] !=
 		       ']'; /* a ] first in a class: a member for one, an error for the other */
-	case '^':	    /* lines for one, the whole text for the other */
+	case '^':	    /* line ends for one, text ends for the other */
 	case '$':
 		return false;
 	default:
@@ -169,7 +167,7 @@ static bool pretokenize_translate_step(struct pretokenize_translation *t)
 	}
 }
 
-/* The pattern in PCRE2's syntax, freed by the caller; NULL with an error. */
+/* Returns the pattern in PCRE2's syntax, freed by the caller; NULL with an error. */
 static char *pretokenize_translate(const char *pattern, const char *name, struct err *e)
 {
 	size_t n = strlen(pattern);
@@ -224,12 +222,12 @@ static pcre2_code *pretokenize_compile(const char *pattern, uint32_t options, co
 			words);
 		return NULL;
 	}
-	/* Where there is no just-in-time compiler the interpreter does the same, slowly. */
+	/* Without a just-in-time compiler the interpreter does the same, slowly. */
 	pcre2_jit_compile(code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
 	return code;
 }
 
-/* The pattern as PCRE2 is to have it; freed by the caller. */
+/* Returns the pattern for PCRE2, freed by the caller; NULL with an error. */
 static char *pretokenize_to_pcre2(const char *pattern, const char *name, struct err *e)
 {
 	for (size_t i = 0; i < sizeof EQUIVALENTS / sizeof *EQUIVALENTS; i++) {
@@ -310,13 +308,13 @@ void pretokenize_free(struct pretokenizer *s)
 /* ---- matching ---- */
 
 enum {
-	NEAR_BYTES = 256,  /* that a search sees first */
-	NEAR_STEPS = 1000, /* of PCRE2's, that it may take on them */
-	/* What all far searches of a text may take: bytes passed and parts tried. */
+	NEAR_BYTES = 256,  /* that a near search sees */
+	NEAR_STEPS = 1000, /* of PCRE2, for a near search */
+	/* Units that all far searches of a text may take: bytes passed and parts tried. */
 	WORK_LEAST = 10000,
 	WORK_PER_BYTE = 64,
-	/* PCRE2's steps for one of them; per byte, since \s*[\r\n] may give back a whole run of
-	 * spaces. */
+	/* PCRE2's steps for one far search; per byte, since \s*[\r\n] may give back a whole run
+	 * of spaces. */
 	MATCH_STEPS = 10000,
 	MATCH_STEPS_PER_BYTE = 16,
 	MATCH_HEAP_KIB = 256 << 10,
@@ -326,15 +324,16 @@ enum {
 
 struct pretokenize_work {
 	pcre2_match_data *match;
-	pcre2_match_context *near, *far;	/* with the limits of each */
-	char *prefixed[PRETOKENIZE_STAGES_MAX]; /* per stage, a piece with a space put before it */
+	pcre2_match_context *near, *far;	/* each with its limits */
+	char *prefixed[PRETOKENIZE_STAGES_MAX]; /* per stage: a piece behind a space */
 	size_t prefixed_capacity[PRETOKENIZE_STAGES_MAX];
 	const _Atomic bool *stop;
-	uint64_t left;	/* units of work that far searches may still take */
-	PCRE2_SIZE was; /* where the last callout stood */
+	uint64_t left;	/* units left for far searches */
+	PCRE2_SIZE was; /* position of the last callout */
 };
 
-/* Between any two parts of a pattern: counts this part, and what the one before has passed over. */
+/* Called between any two parts of a pattern: counts the part and the bytes that the one before
+ * has passed. */
 static int pretokenize_count_work(pcre2_callout_block *block, void *work)
 {
 	struct pretokenize_work *w = work;
@@ -379,7 +378,7 @@ void pretokenize_work_free(struct pretokenize_work *w)
 	free(w);
 }
 
-/* One run of a splitter over one text. */
+/* One run of a pre-tokenizer over one text. */
 struct pretokenize_run {
 	const struct pretokenizer *splitter;
 	struct pretokenize_work *work;
@@ -388,7 +387,7 @@ struct pretokenize_run {
 	struct err *e;
 };
 
-/* How much of text[n] a near search from `from` on sees: whole characters. */
+/* The end of what a near search from `from` sees of text[n]: whole characters. */
 static size_t pretokenize_near_end(const char *text, size_t n, size_t from)
 {
 	if (n - from <= NEAR_BYTES)
@@ -396,15 +395,15 @@ static size_t pretokenize_near_end(const char *text, size_t n, size_t from)
 	return utf8_begin(text, from + NEAR_BYTES);
 }
 
-/* Searches the next few bytes. PCRE2's result, or PCRE2_ERROR_PARTIAL if it might be another one
- * with the bytes behind them: a partial match is one that looked beyond the end. */
+/* Searches the next few bytes. Returns PCRE2's result, or PCRE2_ERROR_PARTIAL if the bytes
+ * behind might change it: a partial match is one that looked beyond the end. */
 static int pretokenize_search_near(struct pretokenize_run *r, const pcre2_code *pattern,
 				   const char *text, size_t n, size_t from)
 {
 	struct pretokenize_work *w = r->work;
 	size_t end = pretokenize_near_end(text, n, from);
 	uint32_t options = end < n ? PCRE2_PARTIAL_HARD : 0;
-	/* Compiled code without the checks before it, where there is a compiler. */
+	/* Runs the compiled code directly, if PCRE2 has a compiler here. */
 	int rc = pcre2_jit_match(pattern, (PCRE2_SPTR)text, end, from, options, w->match, w->near);
 	if (rc == PCRE2_ERROR_JIT_BADOPTION)
 		rc = pcre2_match(pattern, (PCRE2_SPTR)text, end, from, options | PCRE2_NO_UTF_CHECK,
@@ -417,7 +416,7 @@ static int pretokenize_search_near(struct pretokenize_run *r, const pcre2_code *
 	return rc == PCRE2_ERROR_NOMATCH || (rc > 0 && !inside) ? PCRE2_ERROR_PARTIAL : rc;
 }
 
-/* Searches the whole text, every step counted. */
+/* Searches the whole text; every step is counted. */
 static int pretokenize_search_far(struct pretokenize_run *r, const pcre2_code *pattern,
 				  const char *text, size_t n, size_t from)
 {
@@ -428,7 +427,7 @@ static int pretokenize_search_far(struct pretokenize_run *r, const pcre2_code *p
 	/* Checking UTF-8 again for every match would make splitting quadratic. */
 	int rc = pcre2_match(pattern, (PCRE2_SPTR)text, n, from, PCRE2_NO_UTF_CHECK, w->match,
 			     w->far);
-	if (rc == PCRE2_ERROR_JIT_STACKLIMIT) /* the interpreter takes its memory from the heap */
+	if (rc == PCRE2_ERROR_JIT_STACKLIMIT) /* the interpreter uses the heap instead */
 		rc = pcre2_match(pattern, (PCRE2_SPTR)text, n, from,
 				 PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, w->match, w->far);
 	return rc;
@@ -454,7 +453,7 @@ static int pretokenize_refuse(struct pretokenize_run *r, int rc, const char *tex
 		       text + from, words);
 }
 
-/* The first match at or after `from`: 1 with its ends, 0 if there is none. */
+/* Finds the first match at or after `from`. Returns 1 and the match's ends, or 0. */
 static int pretokenize_search(struct pretokenize_run *r, const struct pretokenize_stage *stage,
 			      const char *text, size_t n, size_t from, size_t *start, size_t *end)
 {
@@ -478,18 +477,18 @@ static int pretokenize_search(struct pretokenize_run *r, const struct pretokeniz
 static int pretokenize_run_stage(struct pretokenize_run *r, uint32_t stage, const char *text,
 				 size_t n);
 
-/* Hands text[from .. to) to the next stage; an empty piece is none. */
+/* Hands text[from .. to) to the next stage, unless it is empty. */
 static int pretokenize_piece(struct pretokenize_run *r, uint32_t stage, const char *text,
 			     size_t from, size_t to)
 {
 	return from < to ? pretokenize_run_stage(r, stage + 1, text + from, to - from) : 0;
 }
 
-/* Matches and gaps of one text. An empty match splits where it stands, but not right after a match:
- * then the search goes on one character further, as Oniguruma's iteration does. */
+/* Splits one text into matches and gaps. An empty match splits where it stands, but not right
+ * after a match: then the search continues one character further, as Oniguruma's iteration does. */
 static int pretokenize_split(struct pretokenize_run *r, uint32_t stage, const char *text, size_t n)
 {
-	size_t done = 0; /* pieces handed out, and the end of the last match */
+	size_t done = 0; /* end of the last match, and of the pieces handed out */
 	bool matched = false;
 	for (size_t from = 0, start = 0, end = 0, step; from <= n;) {
 		int rc = pretokenize_search(r, &r->splitter->stages[stage], text, n, from, &start,
@@ -516,7 +515,7 @@ static int pretokenize_split(struct pretokenize_run *r, uint32_t stage, const ch
 	return pretokenize_piece(r, stage, text, done, n);
 }
 
-/* text[n] with a space before it, valid until the stage's next piece. */
+/* Puts a space before text[n]; valid until the stage's next piece. */
 static int pretokenize_put_space(struct pretokenize_run *r, uint32_t stage, const char **text,
 				 size_t *n)
 {

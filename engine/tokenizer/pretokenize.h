@@ -1,4 +1,4 @@
-/* Splitting a text into words by a tokenizer's patterns. */
+/* Pre-tokenizers: split a text into words by the patterns of a tokenizer file. */
 #ifndef MOEFS_ENGINE_TOKENIZER_PRETOKENIZE_H
 #define MOEFS_ENGINE_TOKENIZER_PRETOKENIZE_H
 
@@ -18,8 +18,8 @@ enum {
 
 struct pretokenize_stage {
 	struct pcre2_real_code_8 *near; /* NULL: does not split */
-	struct pcre2_real_code_8 *far;	/* the same pattern, made so that its work can be counted */
-	bool prefix_space;		/* first puts a space before what does not begin with one */
+	struct pcre2_real_code_8 *far;	/* the same pattern, compiled so that its work is counted */
+	bool prefix_space; /* first puts a space before a piece that does not begin with one */
 };
 struct pretokenizer {
 	struct pretokenize_stage
@@ -27,11 +27,12 @@ struct pretokenizer {
 	uint32_t count;
 	char *name; /* of the file, for errors; owned */
 };
-/* `pattern` as Hugging Face reads it (Oniguruma's syntax), or NULL for none. Matches and the gaps
- * between them both become pieces. What PCRE2 would read differently is refused. */
+/* Adds a stage. `pattern` is in Oniguruma's syntax, as Hugging Face reads it; NULL: no split.
+ * Matches and the gaps between them both become pieces. Anything that PCRE2 would read
+ * differently is refused. */
 int pretokenize_add(struct pretokenizer *s, const char *pattern, bool prefix_space,
 		    const char *name, struct err *e);
-/* The same for a text that splits where it stands. */
+/* Adds a stage that splits at a literal text. */
 int pretokenize_add_literal(struct pretokenizer *s, const char *text, const char *name,
 			    struct err *e);
 void pretokenize_free(struct pretokenizer *s);
@@ -44,7 +45,7 @@ typedef int pretokenize_word(void *context, const char *word, size_t n, struct e
 int pretokenize_words(const struct pretokenizer *s, struct pretokenize_work *w, const char *text,
 		      size_t n, pretokenize_word *each, void *context, struct err *e);
 
-/* How published tokenizers split text, by the names that GGUF files have for it. */
+/* How published tokenizers split text, by the names in GGUF files. */
 
 extern const char GPT2_PATTERN[], QWEN2_PATTERN[];
 
@@ -53,9 +54,9 @@ struct pretokenize_name {
 	const char *const *patterns; /* ends in a NULL; each splits what the one before it left */
 	bool nfc;
 	bool ignore_merges;
-	bool add_bos; /* where the file does not say */
+	bool add_bos; /* if the file does not say */
 };
-/* NULL: not known. */
+/* Returns NULL for an unknown name. */
 const struct pretokenize_name *pretokenize_find_name(const char *name);
 
 #endif

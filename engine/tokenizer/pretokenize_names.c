@@ -1,7 +1,7 @@
-/* What "tokenizer.ggml.pre" names: the patterns of the tokenizer.json that each vocabulary was
- * published with, whether that one composes characters (NFC), and whether a word that is a token
- * is taken whole. A name that is not here is refused: a text that is split nearly right is wrong.
- */
+/* The names in "tokenizer.ggml.pre" of GGUF files: for each the patterns of the tokenizer.json
+ * that the vocabulary was published with, whether that file composes characters (NFC), and
+ * whether a word that is a token is taken whole. An unknown name is refused: a text that is
+ * split nearly right is wrong. */
 #include "engine/tokenizer/pretokenize.h"
 
 #include <stddef.h>
@@ -22,7 +22,7 @@ const char GPT2_PATTERN[] =
 	"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 const char QWEN2_PATTERN[] = WORDS_AND_DIGITS("\\p{N}");
 
-/* The letters of alphabets that have case, as far as DeepSeek's first vocabulary knows them. */
+/* Letters of alphabets with case, as far as DeepSeek's first vocabulary knows them. */
 static const char DEEPSEEK_LETTERS[] =
 	"\\s?[A-Za-z\\x{b5}\\x{c0}-\\x{d6}\\x{d8}-\\x{f6}\\x{f8}-\\x{1ba}\\x{1bc}-\\x{1bf}"
 	"\\x{1c4}-\\x{293}\\x{295}-\\x{2af}\\x{370}-\\x{373}\\x{376}\\x{377}\\x{37b}-\\x{37d}"
@@ -67,8 +67,8 @@ static const char *const DEEPSEEK_V3[] = {
 	":;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
 	" ?[\\p{P}\\p{S}]+[\\r\\n]*|" SPACES,
 	NULL};
-/* Kimi's, in which a letter that is not of the Han script is spelled [...&&[^\p{Han}]]: sets of
- * sets are not everybody's, and neither is what a script has. */
+/* Kimi's pattern spells a letter outside of the Han script as [...&&[^\p{Han}]]. Intersections
+ * of sets and the members of scripts differ between engines, so the set is spelled out. */
 #define HAN                                                                                    \
 	"[\\x{2e80}-\\x{2e99}\\x{2e9b}-\\x{2ef3}\\x{2f00}-\\x{2fd5}\\x{3005}\\x{3007}"         \
 	"\\x{3021}-\\x{3029}\\x{3038}-\\x{303b}\\x{3400}-\\x{4dbf}\\x{4e00}-\\x{9fff}"         \

@@ -1,8 +1,8 @@
-/* The public face of tokenizers, and the way of a text through their parts:
+/* The interface of tokenizers, and the path of a text through their parts:
  *
- *     added_tokens.c  cuts out the tokens that are spelled literally
+ *     added_tokens.c  cuts out tokens that are spelled literally
  *     normalize.c     NFC, spaces
- *     pretokenize.c   splits into words by the file's patterns (PCRE2; split_pattern.c)
+ *     pretokenize.c   splits into words by the file's patterns (PCRE2)
  *     bpe.c           merges the bytes or characters of a word by rank or score
  *     vocabulary.c    id <-> bytes
  *
@@ -33,13 +33,13 @@ int tokenizer_open_text(struct tokenizer **out, const char *text, size_t n, cons
 	return tokenizer_finish(out, t, rc, name, e);
 }
 
-/* tokenizer.json, and what is beside it. */
+/* Reads tokenizer.json and tokenizer_config.json; without tokenizer.json, GPT-2's files. */
 static int tokenizer_read_directory(struct tokenizer *t, const char *directory, const char *path,
 				    struct err *e)
 {
 	char *text = NULL;
 	size_t n = 0;
-	struct err own = {0}; /* not to leave an error behind where the other layout opens */
+	struct err own = {0}; /* the other layout may open without an error */
 	int rc = json_read_file(&text, &n, path, TOKENIZER_FILE_MAX, &own);
 	if (rc == -ENOENT)
 		return gpt2_read(t, directory, e);
@@ -113,16 +113,16 @@ bool tokenizer_leads_with_space(const struct tokenizer *t)
 
 /* --- encoding --- */
 
-/* What one call needs beside the tokenizer, which other threads are using. */
+/* The state of one call; other threads may use the same tokenizer. */
 struct tokenizer_encoder {
 	const struct tokenizer *t;
 	struct pretokenize_work *split;
 	struct bpe_work *bpe;
 	struct token_list *ids;
 	const _Atomic bool *stop;
-	const char *text;      /* where all of it begins */
-	const char *first;     /* and where that is once it is normalised; NULL: not in this part */
-	const uint8_t *rights; /* of all of it; NULL: it may spell all */
+	const char *text;      /* the whole text */
+	const char *first;     /* its beginning once normalised; NULL: not in this part */
+	const uint8_t *rights; /* of the whole text; NULL: MAY_ALL */
 };
 
 static int tokenizer_encode_word(void *context, const char *word, size_t n, struct err *e)
@@ -135,8 +135,8 @@ static int tokenizer_encode_word(void *context, const char *word, size_t n, stru
 	return token_list_append(c->ids, &id, 1, e);
 }
 
-/* A text of pieces, in words: cut where a space begins one, and where nothing merges across, since
- * short words merge where memory is near. */
+/* Encodes a text of pieces. The text is cut where a space begins a word and where nothing merges
+ * across: short words merge faster. */
 static int tokenizer_encode_pieces(void *context, const char *text, size_t n, struct err *e)
 {
 	struct tokenizer_encoder *c = context;
@@ -164,7 +164,7 @@ static int tokenizer_split_text(struct tokenizer_encoder *c, const char *text, s
 				 pieces ? tokenizer_encode_pieces : tokenizer_encode_word, c, e);
 }
 
-/* Text without added tokens, normalised. */
+/* Encodes normalised text without added tokens. */
 static int tokenizer_encode_words(struct tokenizer_encoder *c, const char *text, size_t n,
 				  struct err *e)
 {
@@ -181,7 +181,7 @@ static int tokenizer_encode_words(struct tokenizer_encoder *c, const char *text,
 	return rc;
 }
 
-/* Cuts out added tokens; what lies between them goes to `rest`. */
+/* Cuts out added tokens; the text between them goes to `rest`. */
 static int tokenizer_encode_around(struct tokenizer_encoder *c, const struct added_tokens *added,
 				   const char *text, size_t n, const uint8_t *rights,
 				   int (*rest)(struct tokenizer_encoder *c, const char *text,
@@ -204,7 +204,7 @@ static int tokenizer_encode_around(struct tokenizer_encoder *c, const struct add
 	return 0;
 }
 
-/* Text without literal added tokens, as it was written. */
+/* Encodes text without literal added tokens, not yet normalised. */
 static int tokenizer_encode_raw(struct tokenizer_encoder *c, const char *text, size_t n,
 				struct err *e)
 {
@@ -248,7 +248,7 @@ int tokenizer_encode_rights(const struct tokenizer *t, const char *text, const u
 		rc = err_set(e, ENOMEM, "no memory to tokenize a text of %zu bytes", length);
 	pretokenize_work_free(c.split);
 	bpe_work_free(c.bpe);
-	if (rc == 0 && token_stop_asked(stop)) /* some part may have ended early */
+	if (rc == 0 && token_stop_asked(stop)) /* a part may have stopped early */
 		rc = token_stop_error(e);
 	if (rc < 0)
 		ids->count = count; /* all of the text or none of it */
@@ -276,7 +276,7 @@ int tokenizer_encode_alone(const struct tokenizer *t, const char *text, size_t l
 	size_t written = ids->count - count;
 	if (rc == 0 && !begins)
 		rc = tokenizer_begin(t, ids, e);
-	if (rc == 0 && ids->count - count > written) { /* the last is to be the first */
+	if (rc == 0 && ids->count - count > written) { /* moves the last id to the front */
 		memmove(ids->ids + count + 1, ids->ids + count, written * sizeof *ids->ids);
 		ids->ids[count] = (uint32_t)t->bos;
 	}

@@ -1,5 +1,5 @@
-/* Building a tokenizer from what the readers of its two file layouts found: vocabulary, merges and
- * added tokens, with the checks that both need. */
+/* Builds a tokenizer from what the readers of the file formats find: vocabulary, merges and
+ * added tokens, with the checks that all formats need. */
 #include "engine/tokenizer/tokenizer_build.h"
 
 #include "engine/tokenizer/normalize.h"
@@ -34,7 +34,7 @@ void tokenizer_close(struct tokenizer *t)
 	free(t);
 }
 
-/* An added token by its text; they are kept as they are looked for. */
+/* Finds an added token by its text; normalised tokens are stored normalised. */
 static int64_t tokenizer_find_added(const struct tokenizer *t, const char *text, size_t n)
 {
 	char *changed;
@@ -53,14 +53,14 @@ int64_t tokenizer_find_text(const struct tokenizer *t, const char *text, size_t 
 	return id >= 0 ? id : vocabulary_find(&t->vocabulary, text, n);
 }
 
-/* By these, models end a turn of a conversation, whatever else their files say. */
+/* Tokens by which models end a turn, whatever their files say. */
 static const char *const TURN_ENDS[] = {
 	"<|im_end|>", "<|eot_id|>", "<|eom_id|>",    "<end_of_turn>",	"<turn|>",
 	"<|return|>", "<|call|>",   "<|endoftext|>", "<|end_of_text|>", "<｜end▁of▁sentence｜>",
 	"[e~[",
 };
 
-/* What ends or begins a text is no text, special or not. */
+/* A token that begins or ends a text is a control token, special or not. */
 static void tokenizer_need_all_rights(const struct tokenizer *t, struct added_tokens *added)
 {
 	for (size_t i = 0; i < added->count; i++) {
@@ -84,7 +84,7 @@ static void tokenizer_mark_ends(struct tokenizer *t)
 	tokenizer_need_all_rights(t, &t->normalized);
 }
 
-/* Where memory ran out it was in one of many parts, which know no file. */
+/* Names the file if memory ran out: the parts do not know it. */
 int tokenizer_finish(struct tokenizer **out, struct tokenizer *t, int rc, const char *name,
 		     struct err *e)
 {
@@ -178,7 +178,7 @@ int tokenizer_add_merge_line(struct tokenizer *t, const char *line, size_t n, ui
 	return tokenizer_add_merge(t, line, left, space + 1, n - left - 1, rank, name, e);
 }
 
-/* By default only what is not special is normalised. */
+/* By default only tokens that are not special are normalised. */
 int tokenizer_read_entry(struct added_entry *a, const struct json *object, const char *name,
 			 struct err *e)
 {
@@ -212,7 +212,7 @@ int tokenizer_append_entry(struct added_entries *l, const struct added_entry *a,
 	return 0;
 }
 
-/* A normalised token is looked for by its normalised text, and so among those of its kind. */
+/* Adds a token to the set in which it is looked for; a normalised token by its normalised text. */
 static int tokenizer_add_lookup(struct tokenizer *t, struct added_token *token, struct err *e)
 {
 	if (!token->normalized)
@@ -264,7 +264,7 @@ int tokenizer_add_tokens(struct tokenizer *t, const struct added_entries *added,
 
 /* ---- tokenizer_config.json ---- */
 
-/* A token's text, given as such or as an object with "content"; NULL: none. */
+/* A token's text, given as a string or as an object with "content"; NULL: none. */
 static int tokenizer_config_text(const struct json *config, const char *key, const char *name,
 				 const char **text, struct err *e)
 {
@@ -276,7 +276,7 @@ static int tokenizer_config_text(const struct json *config, const char *key, con
 					       : json_as_string(value, key, name, text, e);
 }
 
-/* Files name tokens for uses that their model does not have: such a text is no token. */
+/* Files name tokens that their model does not have: then *id is -1. */
 static int tokenizer_config_token(const struct tokenizer *t, const struct json *config,
 				  const char *key, const char *name, int64_t *id, struct err *e)
 {
@@ -310,7 +310,7 @@ int tokenizer_config_read(struct tokenizer *t, const char *directory, struct err
 {
 	char *path;
 	struct json *config = NULL;
-	struct err own = {0}; /* not to leave an error behind where there is no file */
+	struct err own = {0}; /* a missing file is not an error */
 	if (asprintf(&path, "%s/tokenizer_config.json", directory) < 0)
 		return err_set(e, ENOMEM, "%s: no memory for a path", directory);
 	int rc = json_parse_file(&config, path, CONFIG_FILE_MAX, &own);

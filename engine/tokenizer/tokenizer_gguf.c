@@ -1,6 +1,6 @@
-/* A tokenizer from arrays of tokens, kinds, scores and merges: the vocabularies of GGUF files. What
- * a text goes through is not in such a file but in two names, of a model and of a way to split;
- * each stands for what the tokenizer was published with, and one that is not known is refused. */
+/* Builds a tokenizer from the arrays of a GGUF file: tokens, kinds, scores and merges. How a
+ * text is processed is not in such a file; two names, of a model and of a split, stand for what
+ * the tokenizer was published with. An unknown name is refused. */
 #include "engine/json/utf8.h"
 #include "engine/tokenizer/pretokenize.h"
 #include "engine/tokenizer/tokenizer_build.h"
@@ -16,7 +16,7 @@ struct tokenizer_gguf_model {
 	enum spelling spelling;
 	bool split;	   /* as `pre` says */
 	bool scores;	   /* not merges */
-	bool space_prefix; /* where the file does not say */
+	bool space_prefix; /* if the file does not say */
 	bool add_bos;
 };
 static const struct tokenizer_gguf_model MODELS[] = {
@@ -24,7 +24,7 @@ static const struct tokenizer_gguf_model MODELS[] = {
 	{"llama", SPELLED_PIECES, false, true, true, true},
 	{"gemma4", SPELLED_PIECES, false, false, false, true},
 };
-/* Those that are something else than byte-pair merging. */
+/* Kinds of vocabulary that are not byte-pair merging. */
 static const struct {
 	const char *name, *what;
 } OTHERS[] = {
@@ -106,8 +106,8 @@ static enum tokenizer_kind tokenizer_gguf_kind(const struct tokenizer_gguf *p, s
 							   : KIND_UNDEFINED;
 }
 
-/* Text i of a list, which must be UTF-8. An empty one may be NULL, which the functions of the
- * standard do not take. */
+/* Takes text i of a list, which must be UTF-8. An empty one may be NULL, which functions of the
+ * C library do not accept. */
 static int tokenizer_gguf_take_text(const struct tokenizer_gguf_text *list, size_t i,
 				    const char *what, struct tokenizer_gguf_text *text,
 				    const char *name, struct err *e)
@@ -120,7 +120,7 @@ static int tokenizer_gguf_take_text(const struct tokenizer_gguf_text *list, size
 		       valid);
 }
 
-/* A token that is cut out of texts: special ones, and those that were added for users. */
+/* Lists a token that is cut out of texts: special ones, and those added for users. */
 static int tokenizer_gguf_list_token(struct added_entries *list,
 				     const struct tokenizer_gguf_text *text, uint32_t id,
 				     enum tokenizer_kind kind, struct err *e)
@@ -132,7 +132,7 @@ static int tokenizer_gguf_list_token(struct added_entries *list,
 	return tokenizer_append_entry(list, &entry, e);
 }
 
-/* Control tokens are no part of what merges make: a text that spells one in pieces stays a text. */
+/* Merges never make control tokens: a text that spells one in pieces stays text. */
 static int tokenizer_gguf_add_token(struct tokenizer *t, const struct tokenizer_gguf *p,
 				    uint32_t id, struct added_entries *added, struct err *e)
 {
@@ -193,7 +193,8 @@ static int tokenizer_gguf_best_first(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
-/* Tokens of one score share a place: of those the leftmost merges first. */
+/* Ranks tokens by score. Tokens with the same score share a rank: of those the leftmost merges
+ * first. */
 static int tokenizer_gguf_place_by_score(struct tokenizer *t, const struct tokenizer_gguf *p,
 					 struct err *e)
 {

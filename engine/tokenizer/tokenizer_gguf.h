@@ -1,4 +1,4 @@
-/* A tokenizer from arrays: what GGUF files hold of one, without knowing how they do. */
+/* A tokenizer from the arrays that GGUF files hold; knows nothing of the file format. */
 #ifndef MOEFS_ENGINE_TOKENIZER_TOKENIZER_GGUF_H
 #define MOEFS_ENGINE_TOKENIZER_TOKENIZER_GGUF_H
 
@@ -9,19 +9,18 @@
 
 struct tokenizer;
 
-struct tokenizer_gguf_text { /* may be any bytes, with no end mark */
+struct tokenizer_gguf_text { /* any bytes, not NUL-terminated */
 	const char *bytes;
 	size_t length;
 };
 
-/* What a token is, as these files number it. */
+/* Kinds of tokens, as GGUF files number them. */
 enum tokenizer_kind {
 	KIND_UNDEFINED,
 	KIND_NORMAL,
 	KIND_UNKNOWN,
 	KIND_CONTROL,
-	KIND_USER_DEFINED, /* cut out of a text before it is split, like KIND_CONTROL, but not
-			      special */
+	KIND_USER_DEFINED, /* cut out of a text like KIND_CONTROL, but not special */
 	KIND_UNUSED,
 	KIND_BYTE, /* <0x0A> */
 };
@@ -31,15 +30,15 @@ enum { MARKED_ENDS = 4 };
 /* All borrowed. */
 struct tokenizer_gguf {
 	const char *name;	 /* of the file, for errors */
-	const char *model, *pre; /* what kind of vocabulary; how text is split. NULL: not said */
+	const char *model, *pre; /* kind of vocabulary; how text is split. NULL: not said */
 	const struct tokenizer_gguf_text *tokens; /* by id */
 	size_t token_count;
 	const int32_t *kinds; /* [token_count]; NULL: all are normal */
-	const float *scores;  /* [token_count], more is merged earlier; NULL: none */
+	const float *scores;  /* [token_count], higher merges earlier; NULL: none */
 	const struct tokenizer_gguf_text *merges; /* "LEFT RIGHT", in order */
 	size_t merge_count;
 	int64_t bos, eos;	   /* ids; -1: not said */
-	int64_t ends[MARKED_ENDS]; /* of what else ends a turn; -1: none */
+	int64_t ends[MARKED_ENDS]; /* other tokens that end a turn; -1: none */
 	int add_bos, space_prefix; /* SAID_NO … */
 };
 

@@ -1,7 +1,7 @@
-/* Reading GPT-2's layout: vocab.json, merges.txt, and tokenizer_config.json for what those two do
- * not say: the class, which stands for a split pattern and a normaliser, and the added tokens.
- * Where the configuration does not list added tokens, older checkpoints have them in
- * added_tokens.json, and which of them are special in special_tokens_map.json. */
+/* Reads GPT-2's files: vocab.json, merges.txt, and tokenizer_config.json for the class, which
+ * stands for a split pattern and a normaliser, and for the added tokens. If the configuration
+ * does not list added tokens, older checkpoints have them in added_tokens.json, and name the
+ * special ones in special_tokens_map.json. */
 #include "engine/tokenizer/tokenizer_build.h"
 
 #include "engine/tokenizer/pretokenize.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a tokenizer_class of transformers means. */
+/* The meaning of transformers' tokenizer_class. */
 static const struct tokenizer_class {
 	const char *name;
 	const char *pattern;
@@ -24,10 +24,10 @@ static const struct tokenizer_class {
 	{"Qwen2Tokenizer", QWEN2_PATTERN, true},
 	{"Qwen2TokenizerFast", QWEN2_PATTERN, true},
 };
-/* Special by default in all of these classes, where it has an id. */
+/* Special by default in all these classes, if it has an id. */
 static const char END_OF_TEXT[] = "<|endoftext|>";
 
-/* The directory's documents; NULL for one that is not there. */
+/* The directory's documents; NULL: there is none. */
 struct gpt2_layout {
 	const char *directory;
 	struct json *vocab, *config, *added, *special_map;
@@ -42,7 +42,7 @@ static int gpt2_path(const struct gpt2_layout *l, const char *file, char **path,
 	return 0;
 }
 
-/* Reads an object; one that is not there stays NULL. */
+/* Reads an object; *out stays NULL if there is no file. */
 static int gpt2_read_object(const struct gpt2_layout *l, const char *file, size_t max,
 			    struct json **out, struct err *e)
 {
@@ -152,12 +152,12 @@ static int gpt2_list_decoder(struct added_entries *list, const struct json *deco
 	return rc;
 }
 
-/* A text that some document calls a special token. */
+/* A text that a document names as a special token. */
 struct gpt2_special {
 	const char *content;	  /* borrowed */
-	const struct json *flags; /* an object; NULL: it was given as a text */
+	const struct json *flags; /* an object; NULL: given as a string */
 	const struct json *id;	  /* NULL: none was found */
-	size_t order;		  /* in which it was noted */
+	size_t order;		  /* of being noted */
 };
 struct gpt2_specials {
 	struct gpt2_special *items;
@@ -181,7 +181,7 @@ static int gpt2_append_special(struct gpt2_specials *s, const char *content,
 	return 0;
 }
 
-/* Notes one special token. It is given as a text or as an object with "content" and flags. */
+/* Notes one special token, given as a string or as an object with "content" and flags. */
 static int gpt2_note_special(struct gpt2_specials *s, const struct json *value, const char *key,
 			     const char *name, struct err *e)
 {
@@ -192,7 +192,7 @@ static int gpt2_note_special(struct gpt2_specials *s, const struct json *value, 
 	return rc < 0 ? rc : gpt2_append_special(s, content, is_object ? value : NULL, e);
 }
 
-/* Notes all the special tokens that a document names. */
+/* Notes all special tokens that a document names. */
 static int gpt2_note_specials(struct gpt2_specials *s, const struct json *document,
 			      const char *name, struct err *e)
 {
@@ -226,7 +226,7 @@ static int gpt2_by_content_and_order(const void *a, const void *b)
 	return order ? order : (x->order > y->order) - (x->order < y->order);
 }
 
-/* Sorts them and keeps each once, with the first flags that it has anywhere. */
+/* Sorts the list and keeps each token once, with its first flags. */
 static void gpt2_sort_specials(struct gpt2_specials *s)
 {
 	size_t kept = 0;
@@ -247,7 +247,7 @@ static struct gpt2_special *gpt2_find_special(const struct gpt2_specials *s, con
 	return bsearch(&key, s->items, s->count, sizeof key, gpt2_by_content);
 }
 
-/* Their ids, from an object {text: id}. */
+/* Sets the ids, from an object {text: id}. */
 static void gpt2_find_special_ids(const struct gpt2_specials *s, const struct json *ids)
 {
 	for (const struct json *v = NULL; (v = json_next(ids, v));) {
@@ -276,7 +276,7 @@ static int gpt2_list_token(struct added_entries *list, const char *content, cons
 	return tokenizer_append_entry(list, &entry, e);
 }
 
-/* Special tokens wherever they have their ids: added_tokens.json or the vocabulary itself. */
+/* Lists the special tokens, with ids from added_tokens.json or the vocabulary. */
 static int gpt2_list_specials(struct added_entries *list, const struct gpt2_specials *s,
 			      const char *name, struct err *e)
 {
@@ -290,7 +290,7 @@ static int gpt2_list_specials(struct added_entries *list, const struct gpt2_spec
 	return rc;
 }
 
-/* What added_tokens.json has beside the special tokens. */
+/* Lists the other tokens of added_tokens.json. */
 static int gpt2_list_ordinary(struct added_entries *list, const struct gpt2_layout *l,
 			      const struct gpt2_specials *s, struct err *e)
 {
@@ -305,7 +305,7 @@ static int gpt2_list_ordinary(struct added_entries *list, const struct gpt2_layo
 	return rc;
 }
 
-/* The layout from before tokenizer_config.json listed the added tokens. */
+/* The layout before tokenizer_config.json listed added tokens. */
 static int gpt2_list_older(struct added_entries *list, const struct gpt2_layout *l,
 			   const char *name, struct err *e)
 {
@@ -318,7 +318,7 @@ static int gpt2_list_older(struct added_entries *list, const struct gpt2_layout 
 	if (rc == 0) {
 		gpt2_sort_specials(&s);
 		gpt2_find_special_ids(&s, l->vocab);
-		gpt2_find_special_ids(&s, l->added); /* counts where both have it */
+		gpt2_find_special_ids(&s, l->added); /* overrides the vocabulary */
 		rc = gpt2_list_specials(list, &s, name, e);
 	}
 	if (rc == 0)
@@ -341,7 +341,7 @@ static int gpt2_list_added(struct added_entries *list, const struct gpt2_layout 
 
 /* --- merges.txt --- */
 
-/* One merge a line, in order of rank, after a line that begins with #version. */
+/* Reads one merge per line, in order of rank, after a line that begins with #version. */
 static int gpt2_read_merges(struct tokenizer *t, const struct gpt2_layout *l, const char *name,
 			    struct err *e)
 {

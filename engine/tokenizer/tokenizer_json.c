@@ -1,7 +1,7 @@
-/* Reading tokenizer.json, the format of Hugging Face's tokenizers. Every part of it that changes
- * ids is either understood or refused by name; a key that is not known might be such a part. Left
- * aside are `truncation` and `padding`, which transformers resets before it encodes, and what only
- * concerns offsets. */
+/* Reads tokenizer.json, the format of Hugging Face's tokenizers. Every part that changes ids is
+ * either understood or refused by name; an unknown key might be such a part. Ignored are
+ * `truncation` and `padding`, which transformers resets before it encodes, and options that only
+ * concern offsets. */
 #include "engine/tokenizer/tokenizer_build.h"
 
 #include "engine/tokenizer/pretokenize.h"
@@ -10,14 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The parts of a tokenizer.json around its model: what a text goes through before and after. */
+/* The state of reading one file. */
 
 struct tokenizer_json {
 	struct tokenizer *t;
 	const char *name; /* of the file */
 	struct added_entries added;
-	const char *bos; /* what its template puts before a text; NULL: nothing. Borrowed. */
-	/* Which kinds of part were met. */
+	const char *bos; /* the token that its template puts before a text; NULL: none. Borrowed. */
+	/* Which kinds of part the file has: */
 	bool byte_level;       /* ByteLevel among the pre-tokenizers */
 	bool marks;	       /* spaces become U+2581 … */
 	bool byte_decoder;     /* … ByteLevel among the decoders */
@@ -26,17 +26,16 @@ struct tokenizer_json {
 	struct err *e;
 };
 
-/* A document, or a part of it, may have no keys but these, up to KEYS_MAX or a NULL, and "type". */
+/* An object may have only these keys, up to KEYS_MAX or a NULL, and "type". */
 enum { KEYS_MAX = 10 };
 
-/* The parts of a tokenizer.json around its model. Each is a row of a table with the keys that it
- * may have; what is not there is refused by name. Two kinds of tokenizer come of them: byte-level
- * ones (Radford et al. 2019) and those of pieces, where a space is U+2581 (SentencePiece). */
+/* The parts around the model. Each is a row of a table with its allowed keys; others are refused
+ * by name. The parts make one of two kinds of tokenizer: byte-level (Radford et al. 2019), or
+ * pieces in which a space is U+2581 (SentencePiece). */
 
 enum { PARTS_MAX = 8 };
 
-/* One kind of normaliser, pre-tokenizer … by its "type": the keys that it may have, and how to read
- * it. */
+/* One kind of normaliser, pre-tokenizer, … by its "type": its keys, and how to read it. */
 struct tokenizer_json_part {
 	const char *type;
 	const char *keys[KEYS_MAX];
@@ -66,7 +65,7 @@ static int tokenizer_json_check_keys(struct tokenizer_json *r, const struct json
 	return 0;
 }
 
-/* Reads an object as the kind of part that its type says. */
+/* Reads a part by its type; a "Sequence" is a list of parts. */
 static int tokenizer_json_read_part(struct tokenizer_json *r,
 				    const struct tokenizer_json_component *c,
 				    const struct json *object)
@@ -96,7 +95,7 @@ static int tokenizer_json_read_part(struct tokenizer_json *r,
 		       c->key, type);
 }
 
-/* Reads a component of the document; null is none of it. */
+/* Reads a component of the document, if it is there. */
 static int tokenizer_json_read_component(struct tokenizer_json *r,
 					 const struct tokenizer_json_component *c,
 					 const struct json *root)
@@ -106,7 +105,7 @@ static int tokenizer_json_read_component(struct tokenizer_json *r,
 	return rc < 0 || !object ? rc : tokenizer_json_read_part(r, c, object);
 }
 
-/* A part's key, which must have one value: another means what this reader does not do. */
+/* Checks that a key has this value; another value means something that this reader does not do. */
 static int tokenizer_json_must_be(struct tokenizer_json *r, const struct json *object,
 				  const char *part, const char *key, const char *value)
 {
@@ -119,7 +118,7 @@ static int tokenizer_json_must_be(struct tokenizer_json *r, const struct json *o
 		       r->name, part, key, have, value);
 }
 
-/* Replace of one text by another, for any that it finds. */
+/* Checks that a Replace replaces `from` by `to`. */
 static int tokenizer_json_must_replace(struct tokenizer_json *r, const struct json *object,
 				       const char *from, const char *to)
 {
@@ -164,7 +163,7 @@ static const struct tokenizer_json_component NORMALIZER = {
 
 /* --- pre_tokenizer --- */
 
-/* Patterns mean other things where a text is spelled in another alphabet. */
+/* Patterns mean something else once a text is spelled in another alphabet. */
 static int tokenizer_json_may_split(struct tokenizer_json *r)
 {
 	if (r->byte_level)
@@ -202,7 +201,7 @@ static int tokenizer_json_read_split(struct tokenizer_json *r, const struct json
 	if (rc < 0)
 		return rc;
 	if (r->marks && is_text && !invert && strcmp(regex, " ") == 0)
-		return 0; /* there are none (Gemma) */
+		return 0; /* a text has no spaces any more (Gemma) */
 	if (strcmp(behavior, "Isolated") != 0 || invert)
 		return err_set(r->e, ENOTSUP,
 			       "%s: Split with behavior \"%s\"%s is not known to this reader, only "
@@ -234,7 +233,7 @@ static int tokenizer_json_read_byte_level(struct tokenizer_json *r, const struct
 	return rc;
 }
 
-/* Which texts get a space in front. Files before 2024 say only whether any do. */
+/* Which texts get a space in front. Files before 2024 only say whether any do. */
 static int tokenizer_json_read_scheme(struct tokenizer_json *r, const struct json *object,
 				      const char **scheme)
 {
@@ -296,7 +295,7 @@ static const struct tokenizer_json_component PRE_TOKENIZER = {
 
 /* --- post_processor --- */
 
-/* A template puts special tokens around a text: none, or one that begins it. */
+/* Accepts a template that puts no token around a text, or one that begins it. */
 static int tokenizer_json_read_template(struct tokenizer_json *r, const struct json *object)
 {
 	const struct json *single;
@@ -353,7 +352,7 @@ static int tokenizer_json_read_fallback_decoder(struct tokenizer_json *r, const 
 	return 0;
 }
 
-/* Takes the space away that was put in front. */
+/* Removes the space that was put in front. */
 static int tokenizer_json_read_strip(struct tokenizer_json *r, const struct json *object)
 {
 	uint64_t start = 0, stop = 0;
@@ -391,7 +390,7 @@ static const struct tokenizer_json_component DECODER = {
 
 /* --- together --- */
 
-/* What was taken apart must be put together again the same way. */
+/* Checks that the decoder undoes what the normalizer and pre-tokenizer do. */
 static int tokenizer_json_check_kind(struct tokenizer_json *r)
 {
 	bool bytes = r->byte_level && r->byte_decoder, pieces = r->marks && r->mark_decoder;
@@ -434,7 +433,7 @@ static const char *const MODEL_KEYS[KEYS_MAX] = {"vocab",
 						 "byte_fallback",
 						 "ignore_merges"};
 
-/* Options of other kinds of BPE, which must be off. */
+/* Checks that options of other kinds of BPE are off. */
 static int tokenizer_json_check_options(struct tokenizer_json *r, const struct json *model)
 {
 	static const char *const AFFIXES[] = {"continuing_subword_prefix", "end_of_word_suffix"};
@@ -464,7 +463,7 @@ static int tokenizer_json_check_options(struct tokenizer_json *r, const struct j
 	return rc;
 }
 
-/* An unknown token stands for bytes without a token of their own: fine where there are none. */
+/* An unknown token stands for bytes without a token: fine if there are none. */
 static int tokenizer_json_check_unknown(struct tokenizer_json *r, const struct json *model)
 {
 	const struct vocabulary *v = &r->t->vocabulary;
@@ -574,7 +573,7 @@ static int tokenizer_json_read_all_added(struct tokenizer_json *r, const struct 
 	return rc;
 }
 
-/* What the template puts before a text, which is an added token. */
+/* Finds the added token that the template puts before a text. */
 static int tokenizer_json_find_bos(struct tokenizer_json *r)
 {
 	for (size_t i = 0; r->bos && i < r->added.count; i++)

@@ -1,5 +1,5 @@
-/* Tokens by id and by bytes. A token's bytes are worked out once, when the file is read, so that
- * decoding is an array access. What merges may be made of is bpe.c's. */
+/* Tokens by id and by bytes. A token's bytes are computed once, when the file is read, so that
+ * decoding is an array access. Merges are in bpe.c. */
 #include "engine/tokenizer/vocabulary.h"
 
 #include "engine/tokenizer/normalize.h"
@@ -16,8 +16,8 @@ enum {
 	JOINT_BITS = 20, /* of a pair's place among the joints: 128 KiB, of which few are set */
 };
 
-/* The byte that a character of the alphabet spells, or -1. Bytes that are not printable in Latin-1
- * (0..32, 127..160, 173) were numbered from U+0100 on, in order. */
+/* The byte that a character of the byte-level alphabet spells, or -1. Bytes that are not
+ * printable in Latin-1 (0..32, 127..160, 173) were numbered from U+0100 on, in order. */
 static int vocabulary_byte_of(uint32_t character)
 {
 	if (character >= 256) {
@@ -29,7 +29,7 @@ static int vocabulary_byte_of(uint32_t character)
 	return printable ? (int)character : -1;
 }
 
-/* Writes the bytes that spelling[n] stands for, at most n; false where it is not all alphabet. */
+/* Writes the bytes of spelling[n], at most n. False if a character is not of the alphabet. */
 static bool vocabulary_spelled_bytes(const char *spelling, size_t n, char *bytes, size_t *length)
 {
 	*length = 0;
@@ -42,7 +42,7 @@ static bool vocabulary_spelled_bytes(const char *spelling, size_t n, char *bytes
 	return true;
 }
 
-/* The byte that a piece such as <0x0A> stands for, or -1. */
+/* The byte of a piece such as <0x0A>, or -1. */
 static int vocabulary_fallback_byte(const char *spelling, size_t n)
 {
 	static const char DIGITS[] = "0123456789ABCDEF";
@@ -52,8 +52,8 @@ static int vocabulary_fallback_byte(const char *spelling, size_t n)
 	return high && low ? (int)((high - DIGITS) << 4 | (low - DIGITS)) : -1;
 }
 
-/* The bytes, at most n, that a spelling stands for. False where no text can be made of it by
- * merging: its bytes are then those that it has when it is read aloud. */
+/* Writes the bytes of a spelling, at most n. False if no merge can make this token; its bytes
+ * are then those for decoding. */
 static bool vocabulary_spell(const struct vocabulary *v, const char *spelling, size_t n,
 			     char *bytes, size_t *length)
 {
@@ -158,7 +158,7 @@ static int vocabulary_note_joints(struct vocabulary *v, const char *bytes, size_
 	return 0;
 }
 
-/* Makes a token's bytes findable. */
+/* Enters a token into the hash table. */
 static int vocabulary_enter(struct vocabulary *v, uint32_t id, const char *name, struct err *e)
 {
 	const struct token *t = &v->tokens[id];
@@ -218,7 +218,7 @@ int vocabulary_add_literal(struct vocabulary *v, uint32_t id, const char *text, 
 	if (t->known && (t->length != spelled || memcmp(v->bytes + t->offset, bytes, spelled) != 0))
 		return err_set(e, EINVAL, "%s: added token \"%.*s\" takes id %u of another token",
 			       name, (int)length, text, id);
-	if (v->spelling == SPELLED_BYTES) { /* it is text itself, not the alphabet's */
+	if (v->spelling == SPELLED_BYTES) { /* added tokens are plain text */
 		memcpy(bytes, text, length);
 		spelled = length;
 	}

@@ -1,5 +1,5 @@
-/* A tokenizer's tokens, by id and by bytes. vocabulary_free takes zeroed memory and what a failed
- * vocabulary_init or _add left. */
+/* A tokenizer's tokens, by id and by bytes. vocabulary_free accepts zeroed memory and the rest
+ * of a failed vocabulary_init or _add. */
 #ifndef MOEFS_ENGINE_TOKENIZER_VOCABULARY_H
 #define MOEFS_ENGINE_TOKENIZER_VOCABULARY_H
 
@@ -22,10 +22,7 @@ enum spelling {
 	 * their own, spelled <0x0A> (SentencePiece: Kudo and Richardson 2018). */
 	SPELLED_PIECES,
 };
-enum {
-	ENDS_TEXT = 1,
-	ENDS_TURN = 2
-}; /* what a token ends: any text, or a turn of a conversation */
+enum { ENDS_TEXT = 1, ENDS_TURN = 2 }; /* what a token ends: a text, or a turn of a conversation */
 struct token {
 	uint32_t offset, length; /* its bytes in vocabulary.bytes */
 	bool known, special;
@@ -39,34 +36,35 @@ struct vocabulary {
 	size_t bytes_used, bytes_capacity;
 	uint32_t *slots; /* hash table of ids by bytes; open addressing, SLOT_EMPTY where free */
 	size_t slot_count;
-	uint64_t seed;		  /* random, so that no file can choose keys that collide */
+	uint64_t seed;		  /* random: no file can choose keys that collide */
 	int32_t byte_id[256];	  /* id of each single byte, -1 where there is none */
 	int32_t fallback_id[256]; /* of pieces: id of <0x00> …, -1 where there is none */
 	uint32_t longest;	  /* bytes of the longest token that merges may make */
-	uint64_t *joints; /* of pieces: which characters stand beside each other in one of those */
+	uint64_t *joints; /* of pieces: pairs of characters that stand side by side in a token */
 };
 
-/* Room for ids 0 .. size-1, of which `count` are spelled in bytes. */
+/* Makes room for ids 0 .. size-1, of which `count` have spellings. */
 int vocabulary_init(struct vocabulary *v, uint32_t size, size_t count, struct err *e);
 void vocabulary_free(struct vocabulary *v);
-/* Defines a token by its spelling, valid UTF-8. As in Hugging Face's decoder, one that should spell
- * bytes and has any other character stands for itself; no merge makes it, nor a piece that has a
- * space (texts have none: theirs are U+2581), nor an empty one. `name` is the file for errors. */
+/* Defines a token by its spelling, valid UTF-8. As in Hugging Face's decoder, a byte-level
+ * spelling with any other character stands for itself. No merge makes such a token, nor a piece
+ * with a space (texts have U+2581), nor an empty one. `name` is the file in errors. */
 int vocabulary_add(struct vocabulary *v, uint32_t id, const char *spelling, size_t n,
 		   const char *name, struct err *e);
-/* Gives an id the bytes of an added token, in which U+2581 is a space where pieces are spelled. If
- * the id has a spelling already it must be the very same text. */
+/* Gives an id the bytes of an added token; in pieces, U+2581 becomes a space. If the id already
+ * has a spelling, it must be the same text. */
 int vocabulary_add_literal(struct vocabulary *v, uint32_t id, const char *text, size_t length,
 			   bool special, const char *name, struct err *e);
-/* Id of the token with these bytes, added tokens aside; -1 where there is none. What stands for a
- * single byte of a piece's character is not found. */
+/* Id of the token with these bytes, or -1. Finds neither added tokens nor the single-byte tokens
+ * of pieces. */
 int64_t vocabulary_find(const struct vocabulary *v, const char *bytes, size_t n);
-/* The same for a spelling of n bytes; buffer has room for n. Sets *length to the bytes spelled. */
+/* vocabulary_find for a spelling of n bytes; `buffer` has room for n. *length is the number of
+ * bytes spelled. */
 int64_t vocabulary_find_spelling(const struct vocabulary *v, const char *spelling, size_t n,
 				 char *buffer, size_t *length);
 
-/* False: no token that merges may make has these two characters beside each other, so nothing
- * merges across such a place. (True where that is not sure.) Of pieces. */
+/* False if no token that merges make has these two characters side by side: nothing merges
+ * across such a place. True may be wrong. Of pieces. */
 bool vocabulary_joins(const struct vocabulary *v, uint32_t left, uint32_t right);
 
 #endif
