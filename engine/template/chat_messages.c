@@ -92,7 +92,7 @@ static int message_check_calls(const struct json *v, const char *where, struct e
 	return rc;
 }
 
-/* The role that a text is, which lasts; NULL: it is none. */
+/* The role as a static string; NULL: not a role. */
 static const char *message_role_of(const struct json *v)
 {
 	static const char *const ROLES[] = {"system", "developer", "user", "assistant", "tool"};
@@ -109,7 +109,7 @@ static int message_check_role(const struct json *v, const char *where, struct er
 	return json_wrong(v, "role", where, "system, developer, user, assistant or tool", e);
 }
 
-/* By key; what is not here is refused. */
+/* Checks a member by its key; unknown keys are refused. */
 static int message_check_member(const struct json *v, bool assistant, const char *where,
 				struct err *e)
 {
@@ -132,7 +132,7 @@ static int message_check_member(const struct json *v, bool assistant, const char
 	return err_set(e, EINVAL, "%s: \"%.40s\" is nothing that a message has", where, key);
 }
 
-/* Whether it may be the i-th of a list; else -EINVAL, and what it is not. */
+/* Checks the i-th message of a list; -EINVAL says what is wrong. */
 static int message_check(const struct json *message, size_t i, struct err *e)
 {
 	char where[64];
@@ -185,7 +185,7 @@ void messages_free(struct messages *m)
 	*m = (struct messages){0};
 }
 
-/* Takes the text over; the role's stays. */
+/* Appends a message and takes over `json`; `role` is static. */
 static int messages_append(struct messages *m, const char *role, struct text_out *json,
 			   struct err *e)
 {
@@ -256,7 +256,7 @@ void messages_write(const struct messages *m, struct text_out *out)
 
 /* ---- adding ---- */
 
-/* Appends "key": "text" to an object that is being written. */
+/* Appends "key": "text" to an unfinished object. */
 static void message_write_member(struct text_out *o, const char *key, const char *text, size_t n)
 {
 	text_out_string(o, o->n > 1 ? ", " : "");
@@ -283,7 +283,7 @@ int messages_add(struct messages *m, const char *role, const char *text, size_t 
 	return messages_append(m, role, &json, e);
 }
 
-/* `digits` of them, in base 36. */
+/* Writes `digits` digits in base 36. */
 static void message_write_digits(char *to, size_t digits, size_t number)
 {
 	while (digits-- > 0) {
@@ -424,7 +424,7 @@ int messages_add_first(struct messages *m, const char *role, const char *text, s
 
 /* ---- looking ---- */
 
-/* NULL: out of memory, since it was read or written here. */
+/* NULL: out of memory. It is valid JSON: it was read or written here. */
 static struct json *message_parse(const struct message *m)
 {
 	struct json *parsed = NULL;
@@ -480,7 +480,7 @@ static void message_write_arguments(struct text_out *o, const struct json *argum
 	size_t n;
 	const char *text = json_bytes(arguments, &n);
 	if (json_kind(arguments) == JSON_TEXT)
-		text_out_add(o, text, n); /* an object, as was checked */
+		text_out_add(o, text, n); /* a checked object */
 	else if (json_kind(arguments) == JSON_OBJECT)
 		text_out_json(o, arguments);
 	else
@@ -540,7 +540,7 @@ void messages_for_template(const struct messages *m, struct text_out *out)
 		text_out_string(out, i > 0 ? ", " : "");
 		if (json_parse_text(&message, m->items[i].json, m->items[i].n, "message",
 				    &ignored) < 0) {
-			out->failed = true; /* it was read or written here: only memory can lack */
+			out->failed = true; /* valid JSON: only memory can be missing */
 			return;
 		}
 		message_write_for_template(out, message);

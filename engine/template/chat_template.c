@@ -11,12 +11,12 @@
 struct chat_template {
 	const struct tokenizer *tokenizer;
 	char *origin;
-	struct template *plain, *with_tools; /* with_tools: NULL if it is the same */
+	struct template *plain, *with_tools; /* with_tools: NULL if it is the same template */
 	const struct split_form *form, *form_with_tools;
-	bool tags; /* the one that tools are offered by spells functions in tags */
+	bool tags; /* the template used with tools spells functions in tags */
 	bool writes_calls;
 	bool chatml;
-	int64_t end; /* <|im_end|>, which not every file calls special; -1: none */
+	int64_t end; /* <|im_end|>, which not every file marks as special; -1: none */
 };
 
 static const char CHATML[] =
@@ -80,9 +80,9 @@ int chat_template_open_text(struct chat_template **out, const char *text, const 
 	return rc;
 }
 
-/* ---- what a directory has ---- */
+/* ---- templates of a directory ---- */
 
-/* The template of a list by its name; NULL: none. */
+/* A template of a list, by its name; NULL: none. */
 static const char *chat_named_template(const struct json *list, const char *name)
 {
 	for (const struct json *v = NULL; (v = json_next(list, v));) {
@@ -205,7 +205,7 @@ static void chat_write_token(struct text_out *o, const struct tokenizer *t, cons
 {
 	size_t n;
 	if (id < 0)
-		return; /* undefined, as where the tokenizer has none */
+		return; /* the variable stays undefined */
 	const char *text = tokenizer_bytes(t, (uint32_t)id, true, &n);
 	text_out_string(o, ", ");
 	text_out_string(o, name);
@@ -232,7 +232,7 @@ static void chat_write_variables(struct text_out *o, const struct chat_template 
 				      : ", \"add_generation_prompt\": false}");
 }
 
-/* Where a byte came from becomes what it may spell. */
+/* Replaces the origin of each byte by its right. */
 static void chat_set_rights(struct template_text *text)
 {
 	static const uint8_t RIGHTS[] = {
@@ -264,7 +264,7 @@ int chat_render(const struct chat_template *c, const struct chat_input *in,
 int chat_encode_text(const struct chat_template *c, const struct template_text *text,
 		     const _Atomic bool *stop, struct token_list *ids, struct err *e)
 {
-	/* A template of the model's own writes it itself. */
+	/* The model's own template writes that token itself. */
 	int rc = c->chatml ? tokenizer_begin(c->tokenizer, ids, e) : 0;
 	if (rc == 0)
 		rc = tokenizer_encode_rights(c->tokenizer, text->bytes, text->from, text->length,

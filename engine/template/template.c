@@ -12,7 +12,7 @@
 struct template
 {
 	char *source;
-	struct template_run memory; /* what the tree lies in; nothing is run in it */
+	struct template_run memory; /* the tree's memory; nothing runs in it */
 	struct template_node *tree;
 };
 
@@ -25,7 +25,7 @@ void template_close(struct template *t)
 	free(t);
 }
 
-/* All ends of lines as \n, and not one more at the end. */
+/* Copies the source with all line ends as \n, without the last one. */
 static size_t template_copy_source(char *to, const char *text, size_t n)
 {
 	size_t used = 0;
@@ -50,7 +50,7 @@ int template_open(struct template **out, const char *text, size_t n, const char 
 		return err_set(e, EINVAL, "%s: not a text from byte %zu on", name,
 			       valid < n ? valid : strlen(text));
 	struct template *t = calloc(1, sizeof *t);
-	char *source = malloc(n + 4); /* looked at up to three bytes ahead */
+	char *source = malloc(n + 4); /* the lexer looks up to three bytes ahead */
 	if (!t || !source) {
 		free(t);
 		free(source);
@@ -94,7 +94,7 @@ bool template_reads(const struct template *t, const char *variable)
 
 /* ---- rendering ---- */
 
-/* What the model wrote is told from what others did; names of tokens are the template's to use. */
+/* The model's messages have an origin of their own; texts of tokens count as the template's. */
 static struct value template_message(struct template_run *r, const struct json *m)
 {
 	size_t n;

@@ -11,7 +11,7 @@ const struct function *call_find(const struct function *table, const char *name,
 	return NULL;
 }
 
-/* The place of a parameter; -1: there is none of that name. */
+/* The index of a parameter; -1: no such name. */
 static int call_parameter(const struct function *f, const struct named_value *v)
 {
 	for (int i = 0; i < PARAMETERS_MAX && f->parameters[i]; i++)

@@ -1,4 +1,4 @@
-/* Functions of the language: filters, tests, methods and globals are rows of tables. */
+/* Calls of filters, tests, methods and global functions, which are rows of tables. */
 #ifndef MOEFS_ENGINE_TEMPLATE_TEMPLATE_CALL_H
 #define MOEFS_ENGINE_TEMPLATE_TEMPLATE_CALL_H
 
@@ -9,7 +9,7 @@ struct named_value {
 	size_t n;
 	struct value value;
 };
-/* What stands between the brackets of a call. */
+/* The arguments of a call. */
 struct call_arguments {
 	const struct value *items;
 	size_t count;
@@ -20,24 +20,24 @@ struct call_arguments {
 enum { PARAMETERS_MAX = 5 };
 struct function {
 	const char *name;
-	/* a[i] is the i-th parameter, NULL where it was not given; self is what a filter, test or
-	 * method is of, NULL for globals. */
+	/* a[i] is the i-th parameter, NULL if not given. `self` is the value of a filter, test
+	 * or method, NULL for globals. */
 	struct value (*call)(struct template_run *r, const struct value *self,
 			     const struct value *const *a);
 	const char *parameters[PARAMETERS_MAX];
-	uint8_t least; /* how many must be given */
-	/* Instead of call: takes any arguments. */
+	uint8_t least; /* number of required parameters */
+	/* Instead of `call`: takes any arguments. */
 	struct value (*call_any)(struct template_run *r, const struct value *self,
 				 const struct call_arguments *args);
 };
 
 struct value call_function(struct template_run *r, const struct function *f,
 			   const struct value *self, const struct call_arguments *args);
-/* A row of a table that ends in one without a name; NULL: none. */
+/* A row by name, of a table that ends with a NULL name; NULL: none. */
 const struct function *call_find(const struct function *table, const char *name, size_t n);
 
-/* The tables; all of them together are what a run looks its names up in (run.language), so that
- * what calls by name need not know the rows. */
+/* The tables. A run finds names through run.language, so that callers by name do not depend on
+ * the rows. */
 extern const struct function TEMPLATE_FILTERS[], TEMPLATE_LIST_FILTERS[], TEMPLATE_TESTS[];
 extern const struct function TEMPLATE_GLOBALS[];
 extern const struct function TEXT_METHODS[], DICT_METHODS[], LIST_METHODS[];
@@ -47,18 +47,19 @@ struct language {
 };
 extern const struct language TEMPLATE_LANGUAGE;
 
-/* A filter or test by name, of a value; fails where there is none. */
+/* Calls a filter or test by name; fails if there is none. */
 struct value call_filter(struct template_run *r, const char *name, size_t n,
 			 const struct value *self, const struct call_arguments *args);
 struct value call_test(struct template_run *r, const char *name, size_t n, const struct value *self,
 		       const struct call_arguments *args);
 
-/* ---- what functions have in common ---- */
+/* ---- arguments of functions ---- */
 
-/* An optional argument; fails for one of another kind. */
+/* An optional integer; fails for a value of another type. */
 int64_t call_integer_or(struct template_run *r, const struct value *v, int64_t fallback);
 bool call_truth_or(const struct value *v, bool fallback);
-/* An argument that must be a text: false, and a failure, if not. Undefined is an empty one. */
+/* An argument that must be a text: otherwise fails and returns false. Undefined is an empty
+ * text. */
 bool call_text_argument(struct template_run *r, const struct value *v, struct value *text);
 
 #endif

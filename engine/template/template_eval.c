@@ -57,7 +57,8 @@ void eval_set_variable(struct template_run *r, struct scope *s, const char *name
 	s->items[s->count++] = (struct variable){name, n, v};
 }
 
-/* From the innermost scope outwards, then the given variables, then the language's functions. */
+/* Looks in the scopes from the innermost, then in the given variables, then in the global
+ * functions. */
 static struct value eval_find_variable(struct template_run *r, const char *name, size_t n)
 {
 	for (const struct scope *s = r->in->scope; s && template_work(r, 1 + s->count / 16);
@@ -85,7 +86,7 @@ struct value eval_captured(struct template_run *r, const struct template_node *b
 
 /* ---- calls ---- */
 
-/* Adds what `*items` spreads out. */
+/* Appends the items of *v to the arguments. */
 static void eval_spread(struct template_run *r, struct list *to, const struct value *v)
 {
 	struct value items = value_items(r, v);
@@ -132,9 +133,7 @@ static bool eval_is_parameter(const struct template_node *macro, const struct na
 	return false;
 }
 
-/* What is left of the arguments behind the parameters: varargs and kwargs, where they are asked
- * for.
- */
+/* Binds the remaining arguments to varargs and kwargs, if the macro uses them. */
 static void eval_bind_rest(struct template_run *r, const struct macro *m,
 			   const struct call_arguments *args, size_t used)
 {
@@ -180,7 +179,7 @@ static void eval_bind(struct template_run *r, const struct macro *m,
 	eval_bind_rest(r, m, args, used);
 }
 
-/* caller: what {% call %} hands over; NULL: nothing. */
+/* `caller`: the body of {% call %}; NULL: none. */
 static struct value eval_call_macro(struct template_run *r, const struct macro *m,
 				    const struct call_arguments *args, const struct value *caller)
 {
@@ -202,7 +201,7 @@ static struct value eval_call_macro(struct template_run *r, const struct macro *
 	return text;
 }
 
-/* loop(items), in a recursive one. */
+/* loop(items) of a recursive for. */
 static struct value eval_call_loop(struct template_run *r, const struct loop *l,
 				   const struct call_arguments *args)
 {

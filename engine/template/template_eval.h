@@ -4,10 +4,10 @@
 
 #include "engine/template/template_parse.h"
 
-/* Names and their values while a template runs. A scope is a list of names; what a for or a macro
- * sets is gone with its scope, and only namespaces carry values out. */
+/* Variables and expressions. A scope is a list of variables; a variable set in a for or a macro
+ * ends with its scope, and only namespaces carry values out. */
 
-enum { RUN_DEPTH_MAX = 1000 }; /* of statements and expressions within one another */
+enum { RUN_DEPTH_MAX = 1000 }; /* nested statements and expressions */
 
 struct variable {
 	const char *name;
@@ -21,22 +21,22 @@ struct scope {
 };
 struct macro {
 	const struct template_node *node;
-	struct scope *scope; /* that it was made in */
+	struct scope *scope; /* in which the macro was defined */
 };
 struct interpreter {
 	const struct dict *variables;
 	struct scope *scope;
 	struct writer *out;
 	uint32_t depth;
-	uint32_t loops; /* recursive loops within one another */
+	uint32_t loops; /* nested recursive loops */
 	enum { GOES_ON, BREAKS, CONTINUES } flow;
-	/* What expressions ask of statements: a macro's body, and a pass of all of a loop. */
+	/* Called by expressions: runs a macro's body; runs a whole loop. */
 	void (*run_nodes)(struct template_run *r, const struct template_node *n);
 	void (*run_loop)(struct template_run *r, const struct template_node *n,
 			 const struct value *of);
 };
 
-/* One level deeper, and one step; eval_leave also where it fails. */
+/* Enters one level and counts one step; call eval_leave even after a failure. */
 bool eval_enter(struct template_run *r);
 void eval_leave(struct template_run *r);
 
@@ -45,18 +45,18 @@ void eval_set_variable(struct template_run *r, struct scope *s, const char *name
 		       struct value v);
 
 struct value eval_expression(struct template_run *r, const struct template_node *n);
-/* An N_CALL; caller: what {% call %} hands over; NULL: nothing. */
+/* An N_CALL; `caller`: the body of {% call %}; NULL: none. */
 struct value eval_call(struct template_run *r, const struct template_node *n,
 		       const struct value *caller);
-/* A filter, or several, of a block's text; or a filter or test of a value (block: NULL). */
+/* Filters of a block's text; or a filter or test of a value (`block` NULL). */
 struct value eval_filter(struct template_run *r, const struct template_node *n,
 			 const struct value *block);
-/* What statements write, as a text. */
+/* The output of statements, as a text. */
 struct value eval_captured(struct template_run *r, const struct template_node *body);
 
 /* Walking a template's tree. */
 
-/* Writes what the tree renders to, with these variables (a V_DICT). */
+/* Renders the tree to `out`, with these variables (a V_DICT). */
 void template_run(struct template_run *r, const struct template_node *tree,
 		  const struct dict *variables, struct writer *out);
 

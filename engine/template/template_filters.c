@@ -11,7 +11,7 @@
 
 /* ---- texts ---- */
 
-/* Python's str of anything; a mark as HTML stays. */
+/* str() of any value; a text marked as safe stays so. */
 static struct value filter_string(struct template_run *r, const struct value *v,
 				  const struct value *const *a)
 {
@@ -65,7 +65,7 @@ static struct value filter_escape(struct template_run *r, const struct value *v,
 	return text_escape_html(r, v);
 }
 
-/* Lines but the first, and but empty ones, further to the right. */
+/* Indents lines; the first line and empty lines only if asked. */
 static struct value filter_indent(struct template_run *r, const struct value *v,
 				  const struct value *const *a)
 {
@@ -90,7 +90,7 @@ static struct value filter_indent(struct template_run *r, const struct value *v,
 	return value_written(r, &w);
 }
 
-/* The arguments of json.dumps, but that ensure_ascii comes first. */
+/* The arguments of json.dumps, except that ensure_ascii comes first. */
 static struct value filter_tojson(struct template_run *r, const struct value *v,
 				  const struct value *const *a)
 {
@@ -127,7 +127,7 @@ static struct value filter_absolute(struct template_run *r, const struct value *
 		       : template_fail(r, EINVAL, "%s has no absolute value", value_type_name(v));
 }
 
-/* Half to even, as Python rounds. */
+/* Rounds half to even, as Python does. */
 static struct value filter_round(struct template_run *r, const struct value *v,
 				 const struct value *const *a)
 {
@@ -260,7 +260,7 @@ const struct function TEMPLATE_FILTERS[] = {
 
 /* ---- filters of lists and objects ---- */
 
-/* A path of keys: "a.b.0"; what is missing is `fallback`, where there is one. */
+/* Follows a path of keys such as "a.b.0"; a missing part gives `fallback`, if there is one. */
 static struct value filter_by_path(struct template_run *r, const struct value *v,
 				   const struct value *path, const struct value *fallback)
 {
@@ -346,12 +346,12 @@ static struct value filter_reverse(struct template_run *r, const struct value *v
 	return r->failed ? NONE : operator_slice(r, &items, NULL, NULL, &step);
 }
 
-/* What an item is sorted by. */
+/* An item and its sort key. */
 struct sorted {
 	struct value key, item;
 };
 
-/* Stable: halves first, then what is smaller of their heads. */
+/* A stable merge sort. */
 static void filter_merge_sort(struct template_run *r, struct sorted *items, struct sorted *spare,
 			      size_t n, bool down)
 {
@@ -499,7 +499,7 @@ static struct value filter_batch(struct template_run *r, const struct value *v,
 	return rows;
 }
 
-/* ---- what filters and tests do to each item ---- */
+/* ---- filters and tests of each item ---- */
 
 static const struct value *filter_named_argument(const struct call_arguments *args,
 						 const char *name)
@@ -511,7 +511,7 @@ static const struct value *filter_named_argument(const struct call_arguments *ar
 	return NULL;
 }
 
-/* Arguments behind the first `n`. */
+/* The arguments after the first n. */
 static struct call_arguments filter_rest(const struct call_arguments *args, size_t n)
 {
 	struct call_arguments rest = *args;
@@ -538,7 +538,7 @@ static struct value filter_map(struct template_run *r, const struct value *v,
 	return mapped;
 }
 
-/* Items for which a test, named first, says so; without one, those that are true. */
+/* Items for which the test named first is `wanted`; without a test, items by their truth. */
 static struct value filter_selected(struct template_run *r, const struct value *v,
 				    const struct value *attribute,
 				    const struct call_arguments *args, bool wanted)

@@ -11,7 +11,7 @@
 
 /* ---- tests ---- */
 
-/* What can stand behind `is`. */
+/* Tests ({{ value is test }}), global functions, and the table of the whole language. */
 
 #define TEST(name, truth)                                                                     \
 	static struct value language_is_##name(struct template_run *r, const struct value *v, \
@@ -47,14 +47,14 @@ TEST(le, operator_compare(r, OP_LESS_EQUAL, v, a[0]))
 TEST(gt, operator_compare(r, OP_GREATER, v, a[0]))
 TEST(ge, operator_compare(r, OP_GREATER_EQUAL, v, a[0]))
 
-/* The very same: of what cannot be told apart, equal. */
+/* Identity; values that cannot be told apart are identical if equal. */
 static struct value language_is_sameas(struct template_run *r, const struct value *v,
 				       const struct value *const *a)
 {
 	return value_bool(v->kind == a[0]->kind && value_equal(r, v, a[0]));
 }
 
-/* The rest of a division. */
+/* The remainder of a division; -1: not a number. */
 static int64_t language_rest(struct template_run *r, const struct value *v, int64_t divisor)
 {
 	struct value by = value_int(divisor);
@@ -84,7 +84,7 @@ static struct value language_is_divisible(struct template_run *r, const struct v
 	return value_bool(language_rest(r, v, call_integer_or(r, a[0], 0)) == 0);
 }
 
-/* Whether all letters that have case have this one, and there are some. */
+/* Whether there are letters with case and all have this one. */
 static bool language_all_in_case(const struct value *v, bool upper)
 {
 	bool some = false;
@@ -164,7 +164,7 @@ static struct value language_range(struct template_run *r, const struct value *s
 	return list;
 }
 
-/* Keys of an object given first, and those by name. */
+/* A dict or namespace from an object and named arguments. */
 static struct value language_members(struct template_run *r, enum value_kind kind,
 				     const struct call_arguments *args)
 {
@@ -231,8 +231,8 @@ static struct value language_strftime_now(struct template_run *r, const struct v
 	return value_written(r, &w);
 }
 
-/* What joiner gives: nothing the first time, then the text. The list has the text, and another item
- * once it was called. */
+/* A joiner's call: nothing the first time, then the text. The list holds the text, and a second
+ * item after the first call. */
 static struct value language_join_next(struct template_run *r, const struct value *self,
 				       const struct call_arguments *args)
 {

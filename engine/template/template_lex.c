@@ -11,12 +11,12 @@ enum { BRACKETS_MAX = 200 }; /* open at once */
 struct lexer {
 	struct template_run *r;
 	const char *at, *end;
-	const char *counted; /* up to where r->line counts */
-	bool line_begins;    /* what was read last ends a line, or nothing was read */
+	const char *counted; /* r->line is counted up to here */
+	bool line_begins;    /* at the start of a line */
 	char open[BRACKETS_MAX];
 	int depth;
 	struct token_array *tokens;
-	struct template_token spare; /* where there was no memory for another */
+	struct template_token spare; /* returned if there is no memory for a token */
 };
 
 static void lex_count_lines(struct lexer *l)
@@ -54,7 +54,7 @@ static const char *lex_skip_space(const char *at, const char *end)
 	return at;
 }
 
-/* Where white space at the end of text begins. */
+/* The start of the white space at the end of a text. */
 static const char *lex_strip_end(const char *text, const char *end)
 {
 	while (end > text) {
@@ -67,7 +67,7 @@ static const char *lex_strip_end(const char *text, const char *end)
 	return end;
 }
 
-/* Goes on behind what was read. */
+/* Moves to a place behind what was read. */
 static void lex_move_to(struct lexer *l, const char *to)
 {
 	if (to > l->at)
@@ -75,7 +75,7 @@ static void lex_move_to(struct lexer *l, const char *to)
 	l->at = to;
 }
 
-/* Adds the text before a tag, which takes white space with it as its sign says. */
+/* Adds the text before a tag, without the white space that the tag's sign removes. */
 static void lex_add_data(struct lexer *l, const char *end, char sign, bool strips_line)
 {
 	const char *text = l->at;
@@ -93,7 +93,8 @@ static void lex_add_data(struct lexer *l, const char *end, char sign, bool strip
 			value_text(l->r, text, (size_t)(end - text), FROM_TEMPLATE);
 }
 
-/* Behind a tag or comment that ends at `close`, which is two characters; its sign stands before. */
+/* The place after a tag or comment whose two-character end is at `close`; its sign stands
+ * before. */
 static const char *lex_after_tag(const struct lexer *l, const char *close, char sign, bool trims)
 {
 	const char *to = close + 2;
@@ -113,7 +114,7 @@ static void lex_comment(struct lexer *l)
 	lex_move_to(l, lex_after_tag(l, close, sign, true));
 }
 
-/* "{% NAME %}" at a place: where it ends, and its signs; NULL where there is none. */
+/* Matches "{% NAME %}": returns its end and signs; NULL: no match. */
 static const char *lex_match_tag(const struct lexer *l, const char *at, const char *name,
 				 char *before, char *after)
 {
@@ -128,7 +129,7 @@ static const char *lex_match_tag(const struct lexer *l, const char *at, const ch
 	return p[0] == '%' && p[1] == '}' ? p : NULL;
 }
 
-/* What stands between raw and endraw. */
+/* The text between raw and endraw. */
 static void lex_raw(struct lexer *l, const char *close, char sign)
 {
 	char before, after;
@@ -144,7 +145,7 @@ static void lex_raw(struct lexer *l, const char *close, char sign)
 	template_fail(l->r, EINVAL, "raw without endraw");
 }
 
-/* The next "{{", "{%" or "{#"; the end where there is none. */
+/* The next "{{", "{%" or "{#"; the end if there is none. */
 static const char *lex_next_opening(const struct lexer *l)
 {
 	for (const char *p = l->at; p < l->end && (p = memchr(p, '{', (size_t)(l->end - p))); p++)
@@ -174,7 +175,7 @@ static void lex_name(struct lexer *l)
 	lex_move_to(l, p);
 }
 
-/* Copies digits of a base, and the underscores between them are left out. */
+/* Copies digits of a base, without the underscores between them. */
 static const char *lex_copy_digits(const char *p, const char *digits, char *out, size_t *n,
 				   size_t max)
 {
@@ -194,7 +195,7 @@ static struct value lex_integer(struct template_run *r, const char *digits, int 
 	return value_int(integer);
 }
 
-/* The part of a number behind its first digits, if it is a fraction or an exponent. */
+/* The fraction and exponent of a number; NULL: none. */
 static const char *lex_fraction(const char *p, char *digits, size_t *n, size_t max)
 {
 	const char *begin = p;
@@ -243,7 +244,7 @@ static void lex_number(struct lexer *l)
 	lex_move_to(l, p);
 }
 
-/* The character of \xHH, \uHHHH or \UHHHHHHHH; false where the digits are missing. */
+/* The character of \xHH, \uHHHH or \UHHHHHHHH; false if digits are missing. */
 static bool lex_escaped_number(const char *p, uint32_t *c)
 {
 	size_t digits = *p == 'x' ? 2 : *p == 'u' ? 4 : *p == 'U' ? 8 : 0;
@@ -256,8 +257,8 @@ static bool lex_escaped_number(const char *p, uint32_t *c)
 	return *c <= 0x10ffff && (*c < 0xd800 || *c > 0xdfff);
 }
 
-/* One escape, p behind its backslash: writes what it means, returns where it ends. One that Python
- * does not know stays as it is. */
+/* Writes the meaning of an escape, p after the backslash, and returns its end. An escape that
+ * Python does not know stays as it is. */
 static const char *lex_unescape(struct lexer *l, const char *p, char *out, size_t *n)
 {
 	static const char SIMPLE[] = "n\nt\tr\r\\\\'\'\"\"a\ab\bf\fv\v";
@@ -340,7 +341,7 @@ static void lex_operator(struct lexer *l)
 	lex_move_to(l, l->at + n);
 }
 
-/* Whether a tag ends here; then it does. */
+/* Ends the tag, if its end is here. */
 static bool lex_close(struct lexer *l, bool tag)
 {
 	const char *p = l->at;

@@ -1,4 +1,4 @@
-/* Methods of texts, lists and objects: those of Python's that leave them as they are. */
+/* Methods of texts, lists and objects: those of Python that do not change the value. */
 #include "engine/template/template_operators.h"
 #include "engine/template/template_call.h"
 #include "engine/template/template_text.h"
@@ -57,7 +57,7 @@ static struct value method_replace(struct template_run *r, const struct value *s
 	return text_replace(r, self, &old, &new, call_integer_or(r, a[2], -1));
 }
 
-/* At runs of white space, none of which begin or end a part. */
+/* Splits at runs of white space; none begins or ends a part. */
 static struct value method_split_words(struct template_run *r, const struct value *self,
 				       int64_t times)
 {
@@ -103,7 +103,7 @@ static struct value method_split(struct template_run *r, const struct value *sel
 	return parts;
 }
 
-/* Where the last `by` in text[0 .. end) is; end if there is none. */
+/* The place of the last `by` in text[0 .. end); `end` if there is none. */
 static size_t method_find_last(struct template_run *r, const struct value *text, size_t end,
 			       const struct value *by)
 {
@@ -141,7 +141,7 @@ static struct value method_rsplit(struct template_run *r, const struct value *se
 	return parts;
 }
 
-/* At each end of a line: \n, \r, both, and what else Python takes for one. */
+/* Splits at line ends: \n, \r, both, and others that Python knows. */
 static struct value method_splitlines(struct template_run *r, const struct value *self,
 				      const struct value *const *a)
 {
@@ -176,7 +176,7 @@ static bool method_is_text_at(struct template_run *r, const struct value *self,
 	return memcmp(from, text.text.bytes, text.n) == 0;
 }
 
-/* Whether a text, or one of several, is at an end. */
+/* Whether the value begins or ends with a text, or with one of a tuple. */
 static struct value method_is_at(struct template_run *r, const struct value *self,
 				 const struct value *what, bool at_end)
 {
@@ -277,7 +277,7 @@ static struct value method_isdigit(struct template_run *r, const struct value *s
 	return value_bool(all);
 }
 
-/* So many of a character before and behind, so that it is as long as asked for. */
+/* Pads with `before` and `behind` copies of a text. */
 static struct value method_padded(struct template_run *r, const struct value *self, int64_t before,
 				  int64_t behind, const struct value *with)
 {
@@ -335,7 +335,7 @@ static struct value method_zfill(struct template_run *r, const struct value *sel
 	return operator_concatenate(r, &head, &rest);
 }
 
-/* "{} {0} {name}" filled in; nothing more of Python's format. */
+/* Fills in "{} {0} {name}"; nothing more of Python's format. */
 static struct value method_format(struct template_run *r, const struct value *self,
 				  const struct call_arguments *args)
 {
@@ -430,7 +430,7 @@ static struct value method_copy(struct template_run *r, const struct value *self
 {
 	(void)r;
 	(void)a;
-	return *self; /* they never change */
+	return *self; /* lists never change */
 }
 
 const struct function LIST_METHODS[] = {

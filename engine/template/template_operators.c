@@ -69,13 +69,13 @@ static struct value operator_power(struct template_run *r, int64_t base, int64_t
 	return value_int(result);
 }
 
-/* Rounded down, as the remainder has the divisor's sign. */
+/* Floor division, or its remainder, which has the divisor's sign. */
 static struct value operator_divide_down(struct template_run *r, int64_t a, int64_t b,
 					 bool remainder)
 {
 	if (b == 0)
 		return template_fail(r, EINVAL, "a division by zero");
-	if (b == -1) /* the one that overflows */
+	if (b == -1) /* INT64_MIN / -1 overflows */
 		return remainder	? value_int(0)
 		       : a == INT64_MIN ? operator_too_large(r)
 					: value_int(-a);
@@ -176,8 +176,8 @@ static struct value operator_repeat(struct template_run *r, const struct value *
 	return list;
 }
 
-/* '%d' of a float: its whole part, with as many digits as that has (up to 309), as Python prints
- * it. An int64_t could not hold it, and converting what does not fit is undefined. */
+/* '%d' of a float: the whole part with all digits (up to 309), as Python prints it. An int64_t
+ * cannot hold it, and converting a larger number is undefined. */
 static void operator_format_whole_part(struct template_run *r, struct writer *w, double number)
 {
 	char digits[512];
@@ -190,7 +190,7 @@ static void operator_format_whole_part(struct template_run *r, struct writer *w,
 	value_write_text(r, w, digits);
 }
 
-/* One item of '%s %d' % items. */
+/* Formats one item of '%s %d' % items. */
 static void operator_format_item(struct template_run *r, struct writer *w, char kind,
 				 const struct value *v)
 {
@@ -383,7 +383,7 @@ static struct value operator_fail_undefined(struct template_run *r, const struct
 			     v->text.bytes ? v->text.bytes : "");
 }
 
-/* What would change a value is there in Python, but not to be had. */
+/* Methods that would change a value exist in Python, but not here. */
 static bool operator_is_forbidden(const char *name, size_t n)
 {
 	static const char *const NAMES[] = {"append",  "clear",	 "extend",     "insert", "pop",
@@ -411,7 +411,7 @@ static const struct function *operator_methods(const struct template_run *r, con
 	}
 }
 
-/* A method as a value; undefined where there is none. */
+/* A method as a value; undefined if there is none. */
 static struct value operator_method(struct template_run *r, const struct value *of,
 				    const char *name, size_t n)
 {
@@ -444,7 +444,7 @@ struct value operator_attribute(struct template_run *r, const struct value *of, 
 	return v;
 }
 
-/* Where the i-th character of a text begins; its end from the last on. */
+/* The start of the i-th character; the end of the text if there are fewer. */
 static size_t operator_character_at(const struct value *text, int64_t i)
 {
 	size_t at = 0;
@@ -496,7 +496,7 @@ struct value operator_item(struct template_run *r, const struct value *of, const
 
 /* ---- slices ---- */
 
-/* One end of a slice, among `count` items; as Python clips it. */
+/* Clips one end of a slice of `count` items, as Python does. */
 static int64_t operator_clip(int64_t i, int64_t count, int64_t step)
 {
 	if (i < 0)
@@ -535,7 +535,7 @@ static bool operator_goes_on(const struct operator_range *s, int64_t i)
 	return s->step > 0 ? i < s->stop : i > s->stop;
 }
 
-/* Steps may be as large as an integer. */
+/* The next index; steps may be as large as an integer. */
 static int64_t operator_next(const struct operator_range *s, int64_t i)
 {
 	return __builtin_add_overflow(i, s->step, &i) ? s->stop : i;

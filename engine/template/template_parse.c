@@ -6,15 +6,15 @@
 
 enum {
 	PARSE_DEPTH_MAX = 200,
-	TREE_DEPTH_MAX = 500, /* operators in a row are trees, too */
+	TREE_DEPTH_MAX = 500, /* a row of operators is a deep tree */
 };
 
 struct parser {
 	struct template_run *r;
-	const struct template_token *at; /* the last is T_END, and is never passed */
+	const struct template_token *at; /* the last one, T_END, is never passed */
 	int depth;
-	uint8_t asks;		    /* what the macro around this asks for so far */
-	struct template_node spare; /* for nodes that there was no memory for */
+	uint8_t asks;		    /* special variables used so far by the macro around */
+	struct template_node spare; /* returned if there is no memory for a node */
 };
 
 /* ---- tokens and nodes ---- */
@@ -53,7 +53,7 @@ static bool parse_at_word(const struct parser *p, const char *text)
 	return parse_token_is(p->at, T_NAME, text);
 }
 
-/* Pass over a token if it is there. */
+/* Takes the token if it is at hand. */
 static bool parse_take_operator(struct parser *p, const char *text)
 {
 	bool there = parse_at_operator(p, text);
@@ -120,7 +120,7 @@ static struct template_node *parse_node_of_two(struct parser *p, enum node_kind 
 	return n;
 }
 
-/* Takes a name into a node. */
+/* Moves a name into a node. */
 static void parse_take_name(struct parser *p, struct template_node *n, const char *what)
 {
 	if (p->at->kind != T_NAME)
@@ -132,7 +132,7 @@ static void parse_take_name(struct parser *p, struct template_node *n, const cha
 	parse_move(p);
 }
 
-/* Chains a node to a list whose last `next` is *tail. */
+/* Appends a node to a list whose last `next` is *tail. */
 static void parse_chain(struct template_node ***tail, struct template_node *n)
 {
 	if (!n)
@@ -141,7 +141,7 @@ static void parse_chain(struct template_node ***tail, struct template_node *n)
 	*tail = &n->next;
 }
 
-/* One level deeper; the caller takes it off p->depth again. */
+/* Enters one level; the caller decrements p->depth. */
 static bool parse_enter(struct parser *p)
 {
 	if (++p->depth > PARSE_DEPTH_MAX)
@@ -152,19 +152,19 @@ static bool parse_enter(struct parser *p)
 
 /* ---- expressions ---- */
 
-/* Expressions, by recursive descent. The grammar is Jinja2's, with its precedence:
+/* Expressions, by recursive descent. The grammar and precedence are Jinja2's:
  *
  *     a if b else c · or · and · not · comparisons, in · + - · ~ · * / // % · ** · -a +a
  *
- * and filters, tests, attributes, items and calls, which bind tightest; but for the minus sign,
- * which they bind behind: -1 | abs is 1. */
+ * Filters, tests, attributes, items and calls bind tightest, except that a minus sign binds
+ * tighter than filters: -1 | abs is 1. */
 
 static struct template_node *parse_expression(struct parser *p);
 static struct template_node *parse_tuple(struct parser *p,
 					 struct template_node *(*item)(struct parser *p));
 static struct template_node *parse_unary(struct parser *p, bool with_filters);
 
-/* ---- what is smallest ---- */
+/* ---- operands ---- */
 
 static struct template_node *parse_constant(struct parser *p, struct value v)
 {
@@ -209,7 +209,7 @@ static void parse_write_string(struct template_run *r, struct writer *w, const s
 		value_write_bytes(r, w, text->text.bytes, text->text.from, text->n);
 }
 
-/* Texts beside each other are one. */
+/* Adjacent strings are one. */
 static struct template_node *parse_strings(struct parser *p)
 {
 	struct writer w = {0};
@@ -224,7 +224,7 @@ static struct template_node *parse_strings(struct parser *p)
 	return n;
 }
 
-/* Items up to a closing bracket; a comma may stand at the end. */
+/* Items up to a closing bracket; a trailing comma is allowed. */
 static struct template_node *parse_items(struct parser *p, enum node_kind kind, const char *close)
 {
 	struct template_node *n = parse_node(p, kind);
@@ -295,7 +295,7 @@ static struct template_node *parse_primary(struct parser *p)
 	return n;
 }
 
-/* ---- what stands behind a value ---- */
+/* ---- behind an operand ---- */
 
 static struct template_node *parse_argument(struct parser *p)
 {
@@ -311,7 +311,7 @@ static struct template_node *parse_argument(struct parser *p)
 	return n;
 }
 
-/* Arguments behind "(", up to ")". */
+/* Arguments after "(", up to ")". */
 static struct template_node *parse_arguments(struct parser *p)
 {
 	struct template_node *first = NULL, **tail = &first;
@@ -329,7 +329,7 @@ static struct template_node *parse_arguments(struct parser *p)
 	return first;
 }
 
-/* NAME behind a point, of a value. */
+/* .NAME of a value. */
 static struct template_node *parse_attribute(struct parser *p, struct template_node *of)
 {
 	if (p->at->kind == T_NUMBER) {
@@ -342,7 +342,7 @@ static struct template_node *parse_attribute(struct parser *p, struct template_n
 	return n;
 }
 
-/* x[...]: an item, or a slice, whose parts may be left out. */
+/* x[...]: an item, or a slice whose parts may be omitted. */
 static struct template_node *parse_subscript(struct parser *p, struct template_node *of)
 {
 	struct template_node *parts[3] = {NULL};
@@ -390,7 +390,7 @@ static struct template_node *parse_postfix(struct parser *p, struct template_nod
 	return n;
 }
 
-/* NAME or NAME(arguments), of a value. */
+/* |NAME or |NAME(arguments) of a value. */
 static struct template_node *parse_filter(struct parser *p, struct template_node *of)
 {
 	struct template_node *n = parse_node_of_two(p, N_FILTER, 0, of, NULL);
@@ -402,7 +402,7 @@ static struct template_node *parse_filter(struct parser *p, struct template_node
 	return n;
 }
 
-/* What follows a test's name without brackets is its argument, if it can be one. */
+/* Whether an argument without brackets follows a test's name. */
 static bool parse_begins_argument(const struct parser *p)
 {
 	static const char *const NONE_OF[] = {"else", "or", "and", "is", NULL};
@@ -459,7 +459,7 @@ static struct template_node *parse_unary(struct parser *p, bool with_filters)
 	return with_filters ? parse_filters(p, n) : n;
 }
 
-/* One level of operators that group from the left. */
+/* One level of left-associative operators. */
 struct parse_level {
 	const struct {
 		const char *text;
@@ -495,7 +495,7 @@ static struct template_node *parse_operators(struct parser *p, int level)
 	return n;
 }
 
-/* Whether a comparison's operator is here; passes over it. */
+/* Takes a comparison operator, if one is at hand. */
 static bool parse_take_comparison(struct parser *p, uint8_t *op)
 {
 	static const struct {
@@ -544,7 +544,7 @@ static struct template_node *parse_and(struct parser *p)
 	return n;
 }
 
-/* One without a choice (a if b else c) of its own. */
+/* An expression without a choice (a if b else c) of its own. */
 static struct template_node *parse_condition(struct parser *p)
 {
 	struct template_node *n = parse_and(p);
@@ -568,7 +568,7 @@ static struct template_node *parse_expression(struct parser *p)
 	return n;
 }
 
-/* One item, or several with commas. */
+/* One item, or a tuple of items separated by commas. */
 static struct template_node *parse_tuple(struct parser *p,
 					 struct template_node *(*item)(struct parser *p))
 {
@@ -599,7 +599,7 @@ static struct template_node *parse_plain_name(struct parser *p)
 	return n;
 }
 
-/* What is assigned to: a name, several, or a namespace's attribute. */
+/* The target of an assignment: a name, several, or a namespace's attribute. */
 static struct template_node *parse_target(struct parser *p)
 {
 	if (p->at->kind == T_NAME && parse_token_is(p->at + 1, T_OPERATOR, ".")) {
@@ -619,7 +619,7 @@ static void parse_end_tag(struct parser *p)
 	parse_want_token(p, T_TAG_END, "the end of the tag");
 }
 
-/* Statements up to {% word %}, which is passed over. */
+/* Statements up to {% word %}, and that tag. */
 static struct template_node *parse_body_until(struct parser *p, const char *word)
 {
 	const char *const ends[] = {word, NULL};
@@ -680,7 +680,7 @@ static struct template_node *parse_if(struct parser *p)
 	return first;
 }
 
-/* NAME|NAME..., of a block's text. */
+/* NAME|NAME... of a block's text. */
 static struct template_node *parse_block_filter(struct parser *p)
 {
 	struct template_node *n = parse_filter(p, NULL);
@@ -724,7 +724,7 @@ static struct template_node *parse_parameters(struct parser *p)
 	return first;
 }
 
-/* A macro's body, and what it asks for. */
+/* A macro's body, and which special variables it uses. */
 static void parse_macro_body(struct parser *p, struct template_node *n, const char *end)
 {
 	uint8_t around = p->asks;
@@ -828,8 +828,7 @@ static struct template_node *parse_print(struct parser *p)
 	return n;
 }
 
-/* Statements up to a tag that begins with one of these words, at which it stops; without any, up to
- * the template's end. */
+/* Statements up to a tag that begins with one of these words; without words, up to the end. */
 static struct template_node *parse_statements(struct parser *p, const char *const *ends)
 {
 	struct template_node *first = NULL, **tail = &first;

@@ -4,10 +4,11 @@
 
 #include "engine/template/template_value.h"
 
-/* A template's source as a list of tokens. */
+/* From a template's source to tokens, and from tokens to a tree. The tree is read by
+ * template_eval.c and template_run.c. */
 
 enum token_kind {
-	T_END, /* of the source; the last token */
+	T_END, /* end of the source; the last token */
 	T_DATA,
 	T_PRINT,     /* {{ */
 	T_PRINT_END, /* }} */
@@ -21,23 +22,23 @@ enum token_kind {
 struct template_token {
 	enum token_kind kind;
 	uint32_t line;
-	const char *text; /* in the source; of a name or operator */
+	const char *text; /* in the source, for names and operators */
 	size_t n;
-	struct value value; /* of data, a number or a string */
+	struct value value; /* for data, numbers and strings */
 };
 struct token_array {
 	struct template_token *items;
 	size_t count, room;
 };
 
-/* Splits source[n], valid UTF-8 and NUL-terminated, in which \r\n and \r are \n already; it must
- * outlive the tokens. White space around tags is taken away as trim_blocks and lstrip_blocks want
- * it. Fails the run. */
+/* Splits source[n] into tokens. The source is valid UTF-8 and NUL-terminated, with line ends as
+ * \n, and must outlive the tokens. Removes white space around tags as trim_blocks and
+ * lstrip_blocks do. Fails the run. */
 void template_lex(struct template_run *r, const char *source, size_t n, struct token_array *tokens);
 
-/* A template as a tree, made once by template_parse.c and read by template_run.c. */
+/* The tree of a template. */
 
-/* What the children are of each; lists are chained by `next`. */
+/* Kinds of nodes and their children; lists are chained by `next`. */
 enum node_kind {
 	/* expressions */
 	N_CONSTANT,  /* constant */
@@ -96,7 +97,7 @@ enum operator_kind {
 	OP_IN,
 	OP_NOT_IN,
 };
-/* What a macro's body asks for that is not among its parameters. */
+/* Special variables that a macro's body uses. */
 enum { MACRO_CALLER = 1, MACRO_VARARGS = 2, MACRO_KWARGS = 4 };
 
 struct template_node {
@@ -104,7 +105,7 @@ struct template_node {
 	uint8_t asks; /* of a macro */
 	bool flag;
 	uint32_t line;
-	uint32_t depth; /* of children within one another */
+	uint32_t depth; /* of nested children */
 	const char *name;
 	size_t name_n;
 	struct template_node *next;
@@ -113,7 +114,7 @@ struct template_node {
 };
 
 /* Parses a source as template_lex takes it. The tree lies in the run's memory and borrows the
- * source. NULL: failed. (An empty template is an N_BODY of nothing.) */
+ * source. NULL: failed. (The tree of an empty template is an N_BODY without children.) */
 struct template_node *template_parse(struct template_run *r, const char *source, size_t n);
 
 #endif

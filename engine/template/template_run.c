@@ -1,4 +1,4 @@
-/* The interpreter: statements write, expressions (template_eval.c) give values. */
+/* The interpreter: runs statements; expressions are evaluated in template_eval.c. */
 #include "engine/template/template_eval.h"
 
 #include "engine/template/template_operators.h"
@@ -8,7 +8,7 @@
 
 static void run_nodes(struct template_run *r, const struct template_node *n);
 
-/* Gives a value to a name, to several, or to an attribute of a namespace. */
+/* Assigns to a name, several names, or a namespace's attribute. */
 static void run_assign(struct template_run *r, const struct template_node *target, struct value v)
 {
 	if (target->kind == N_NAME) {
@@ -35,7 +35,7 @@ static void run_assign(struct template_run *r, const struct template_node *targe
 			      items.list->count);
 }
 
-/* The items that a for's `if` lets through. */
+/* The items that pass a for's `if`. */
 static struct value run_filter_items(struct template_run *r, const struct template_node *n,
 				     const struct value *items)
 {
@@ -87,7 +87,7 @@ static void run_for(struct template_run *r, const struct template_node *n)
 {
 	struct value of = eval_expression(r, n->b);
 	uint32_t loops = r->in->loops;
-	r->in->loops = 0; /* loop.depth counts recursion alone */
+	r->in->loops = 0; /* loop.depth counts only recursion */
 	if (!r->failed)
 		run_loop(r, n, &of);
 	r->in->loops = loops;

@@ -11,7 +11,8 @@
 
 /* ---- numbers ---- */
 
-/* The fewest digits that read back as the same number; an exponent below 1e-4 and from 1e16 on. */
+/* Prints the fewest digits that read back as the same number; with an exponent below 1e-4 and
+ * from 1e16 on, as Python. */
 static void text_print_float(struct template_run *r, struct writer *w, double number,
 			     const char *const special[3])
 {
@@ -63,7 +64,7 @@ static bool text_is_printable(uint32_t c)
 	}
 }
 
-/* One character of a text between quotes. */
+/* One character of a quoted text. */
 static void text_repr_character(struct template_run *r, struct writer *w, const struct value *v,
 				size_t at, size_t step, char quote)
 {
@@ -267,7 +268,7 @@ static void text_json_text(struct json_writer *j, const struct value *v)
 	value_write_text(j->r, &j->w, "\"");
 }
 
-/* Before an item, and before the closing bracket. */
+/* A line break before an item or the closing bracket, if indented. */
 static void text_json_break(struct json_writer *j, int depth)
 {
 	if (j->style->indent < 0)
@@ -304,7 +305,7 @@ static void text_json_list(struct json_writer *j, const struct list *l, int dept
 	value_write_text(j->r, &j->w, "]");
 }
 
-/* Keys are texts, whatever they were. */
+/* Keys become strings. */
 static void text_json_key(struct json_writer *j, const struct value *key)
 {
 	struct json_style plain = {.indent = -1, .ascii = j->style->ascii};
@@ -320,7 +321,7 @@ static void text_json_key(struct json_writer *j, const struct value *key)
 		text_json_text(j, &text);
 }
 
-/* The members in the order of their keys; what cannot be compared fails. */
+/* The members sorted by key; fails if keys cannot be compared. */
 static struct member *text_sorted_members(struct template_run *r, const struct dict *d)
 {
 	struct member *members = template_allocate(r, (d->count + 1) * sizeof *members);
@@ -406,7 +407,7 @@ static bool text_in_set(struct template_run *r, const struct value *set, const c
 		   : value_is_space(utf8_decode(bytes, &n));
 }
 
-/* Where the last character of text[0 .. end) begins; end > 0. */
+/* The start of the last character of text[0 .. end); end > 0. */
 static size_t text_last_character(const struct value *text, size_t end)
 {
 	return utf8_begin(text->text.bytes, end - 1);
@@ -434,7 +435,7 @@ struct value text_strip(struct template_run *r, const struct value *text, const 
 	return part;
 }
 
-/* One character in another case; what it becomes came from where it did. */
+/* One character in another case; the result keeps its origin. */
 static void text_write_case(struct template_run *r, struct writer *w, const struct value *text,
 			    size_t at, size_t step, bool upper)
 {
@@ -443,7 +444,7 @@ static void text_write_case(struct template_run *r, struct writer *w, const stru
 	uint8_t from[8];
 	size_t n =
 		utf8_encode((uint32_t)(upper ? utf8proc_toupper(c) : utf8proc_tolower(c)), bytes);
-	if (upper && c == 0xdf) { /* the only common letter that becomes two */
+	if (upper && c == 0xdf) { /* sharp s, the only common letter that becomes two */
 		memcpy(bytes, "SS", 2);
 		n = 2;
 	}
@@ -462,7 +463,7 @@ static bool text_is_letter(const struct value *text, size_t at)
 struct value text_in_case(struct template_run *r, const struct value *text, enum text_case to)
 {
 	struct writer w = {0};
-	bool inside = false; /* a word, for titles; the text, for capitals */
+	bool inside = false; /* a word (TITLE), or the text (CAPITAL) */
 	for (size_t i = 0, step; i < text->n && !r->failed; i += step) {
 		utf8_decode(text->text.bytes + i, &step);
 		text_write_case(r, &w, text, i, step, to == UPPER || (to >= TITLE && !inside));

@@ -13,7 +13,7 @@
 
 /* ---- memory, work and failure of a rendering ---- */
 
-/* A run: its memory, its work, its failure. */
+/* A rendering's memory, work and failure. */
 
 struct value template_fail(struct template_run *r, int code, const char *format, ...)
 {
@@ -143,7 +143,7 @@ struct value value_list(struct template_run *r, enum value_kind kind)
 	return (struct value){.kind = (uint8_t)kind, .list = l};
 }
 
-/* Room for one more of `size` bytes in an array, which may move. */
+/* Makes room for one more item of `size` bytes in an array, which may move. */
 static void *value_grow(struct template_run *r, void *items, size_t count, size_t *room,
 			size_t size)
 {
@@ -189,7 +189,7 @@ struct value value_dict(struct template_run *r, enum value_kind kind)
 	return (struct value){.kind = (uint8_t)kind, .dict = d};
 }
 
-/* ---- what values are, and which are equal ---- */
+/* ---- types and equality ---- */
 
 const char *value_type_name(const struct value *v)
 {
@@ -303,7 +303,7 @@ bool value_equal(struct template_run *r, const struct value *a, const struct val
 
 /* ---- texts ---- */
 
-/* Every place where it may begin is work: a text can be made so that each is looked at for long. */
+/* Every place where `part` may begin counts as work: a text can be made so that each takes long. */
 size_t value_text_find(struct template_run *r, const struct value *text, size_t from,
 		       const struct value *part)
 {
@@ -363,7 +363,7 @@ void value_dict_put(struct template_run *r, struct dict *d, struct value key, st
 
 /* ---- from JSON ---- */
 
-/* Integers keep all their digits, and 1.0 is not 1. */
+/* Integers keep all their digits, and 1.0 stays a float. */
 static struct value value_number_of_json(struct template_run *r, const struct json *json)
 {
 	char *end;
@@ -502,8 +502,7 @@ bool value_is_space(uint32_t c)
 
 /* ---- comparing ---- */
 
-/* What all values have: truth, order, items. (Equality is beside dicts, which look their keys up
- * by it.) */
+/* Truth, order and items of values. (Equality is above, since dictionaries use it.) */
 
 bool value_truth(const struct value *v)
 {

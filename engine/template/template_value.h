@@ -1,9 +1,9 @@
-/* What a template computes with: Python's values, as far as chat templates use them.
+/* Values of a template: Python's, as far as chat templates use them.
  *
- * Values live in the run's own memory, which is bounded and freed at once. A run that failed stays
- * failed: every function here then does nothing and gives undefined, so that who calls several asks
- * once. Texts know of each byte where it came from; that goes along through everything done to
- * them. Lists and objects do not change once another value can see them. */
+ * Values live in the run's own memory, which is bounded and freed at once. A run that failed
+ * stays failed: every function here then does nothing and returns undefined, so callers check
+ * once. Texts keep the origin of each byte through everything done to them. Lists and objects do
+ * not change once another value can see them. */
 #ifndef MOEFS_ENGINE_TEMPLATE_TEMPLATE_VALUE_H
 #define MOEFS_ENGINE_TEMPLATE_TEMPLATE_VALUE_H
 
@@ -18,16 +18,16 @@
 
 enum {
 	TEMPLATE_MEMORY_MAX = 256 << 20, /* of one rendering */
-	TEMPLATE_WORK_MAX = 50000000,	 /* steps, and bytes moved by 64 */
-	TEMPLATE_VALUE_DEPTH = 64, /* of values in values where they are written or compared */
+	TEMPLATE_WORK_MAX = 50000000,	 /* steps, and bytes moved / 64 */
+	TEMPLATE_VALUE_DEPTH = 64,	 /* nesting of values that are written or compared */
 };
 
 enum value_kind {
-	V_UNDEFINED, /* n and bytes: what it was asked for as, for errors */
+	V_UNDEFINED, /* n and bytes: the name that was asked for, for errors */
 	V_NONE,
 	V_BOOL,
 	V_INT,
-	V_BIG, /* an integer beyond 64 bits, as it is written */
+	V_BIG, /* an integer beyond 64 bits, as written */
 	V_FLOAT,
 	V_TEXT,
 	V_LIST,
@@ -37,12 +37,12 @@ enum value_kind {
 	V_LOOP,
 	V_MACRO,
 	V_FUNCTION, /* of the language */
-	V_METHOD,   /* one with the value that it belongs to */
+	V_METHOD,   /* with the value that it belongs to */
 };
 
 struct value {
 	uint8_t kind;
-	bool safe;  /* of a text: marked as HTML */
+	bool safe;  /* of a text: marked as safe HTML */
 	uint32_t n; /* bytes of a text */
 	union {
 		bool truth;
@@ -50,7 +50,7 @@ struct value {
 		double number;
 		struct {
 			const char *bytes;
-			const uint8_t *from; /* where each byte came from */
+			const uint8_t *from; /* origin of each byte */
 		} text;
 		struct list *list;
 		struct dict *dict;
@@ -67,7 +67,7 @@ struct list {
 struct member {
 	struct value key, value;
 };
-struct dict { /* in the order in which keys came; of namespaces, too */
+struct dict { /* in insertion order; also of namespaces */
 	struct member *members;
 	size_t count, room;
 };
@@ -81,7 +81,7 @@ struct interpreter; /* template_eval.h's */
 struct language;    /* template_call.h's */
 struct template_run {
 	const char *name; /* of the template, for errors */
-	uint32_t line;	  /* where it is */
+	uint32_t line;	  /* current line */
 	bool failed;
 	struct err *e;
 	struct template_block *blocks; /* memory */
@@ -95,15 +95,15 @@ struct template_run {
 
 /* ---- the run ---- */
 
-/* The first failure counts: "NAME line 7: ...". */
+/* Fails the run; the first failure counts: "NAME line 7: ...". */
 __attribute__((format(printf, 3, 4))) struct value template_fail(struct template_run *r, int code,
 								 const char *format, ...);
-/* Takes steps off what is left; false if the run failed. */
+/* Counts steps; false if the run failed. */
 bool template_work(struct template_run *r, uint64_t steps);
-/* Where `part` is in text[from ..], or n. */
+/* The place of `part` in text[from ..]; n if there is none. */
 size_t value_text_find(struct template_run *r, const struct value *text, size_t from,
 		       const struct value *part);
-/* Memory until the run ends; NULL and a failure when it is too much. */
+/* Memory until the run ends; NULL and a failure if it is too much. */
 void *template_allocate(struct template_run *r, size_t bytes);
 void template_free_memory(struct template_run *r);
 
@@ -114,9 +114,9 @@ struct value value_undefined(const char *what, size_t n);
 struct value value_bool(bool truth);
 struct value value_int(int64_t integer);
 struct value value_float(double number);
-/* Borrows a literal, which is the template's. */
+/* Borrows a literal; its origin is the template. */
 struct value value_literal(const char *text);
-/* Copies bytes that all come from one place. */
+/* Copies bytes of one origin. */
 struct value value_text(struct template_run *r, const char *bytes, size_t n,
 			enum template_from from);
 struct value value_list(struct template_run *r,
@@ -127,25 +127,25 @@ struct value value_pair(struct template_run *r, struct value first,
 struct value value_dict(struct template_run *r,
 			enum value_kind kind); /* V_DICT or V_NAMESPACE, empty */
 void value_dict_put(struct template_run *r, struct dict *d, struct value key, struct value v);
-/* NULL: there is none. */
+/* NULL: no such key. */
 struct value *value_dict_find(struct template_run *r, const struct dict *d,
 			      const struct value *key);
 struct value *value_dict_find_name(struct template_run *r, const struct dict *d, const char *name,
 				   size_t n);
-/* `from` is of the texts in it. */
+/* `from` is the origin of its texts. */
 struct value value_of_json(struct template_run *r, const struct json *json,
 			   enum template_from from);
 
-/* ---- what all values have ---- */
+/* ---- all values ---- */
 
-const char *value_type_name(const struct value *v); /* as Python calls it */
-bool value_is_number(const struct value *v);	    /* truths are */
+const char *value_type_name(const struct value *v); /* Python's name */
+bool value_is_number(const struct value *v);	    /* bool is one */
 double value_as_double(const struct value *v);	    /* of a number */
 bool value_truth(const struct value *v);
 bool value_equal(struct template_run *r, const struct value *a, const struct value *b);
-/* < 0, 0, > 0; fails where Python knows no order. */
+/* < 0, 0 or > 0; fails for values without an order in Python. */
 int value_compare(struct template_run *r, const struct value *a, const struct value *b);
-/* Items of what can be iterated, as a list; fails for all else. */
+/* The items of an iterable value as a list; fails for others. */
 struct value value_items(struct template_run *r, const struct value *v);
 bool value_contains(struct template_run *r, const struct value *in, const struct value *v);
 
@@ -158,14 +158,14 @@ struct writer { /* zero-initialise */
 };
 void value_write_bytes(struct template_run *r, struct writer *w, const char *bytes,
 		       const uint8_t *from, size_t n);
-/* Of the template's own. */
+/* Adds a text of the template's origin. */
 void value_write_text(struct template_run *r, struct writer *w, const char *text);
 struct value value_written(struct template_run *r, const struct writer *w);
-/* text[from .. to) of a text, shared. */
+/* text[from .. to), sharing its bytes. */
 struct value value_text_slice(const struct value *text, size_t from, size_t to);
 size_t value_text_length(const struct value *text); /* in code points */
 bool value_is_text(const struct value *v, const char *text);
-/* White space to Python's str.strip. */
+/* White space as defined by Python's str.strip. */
 bool value_is_space(uint32_t c);
 
 #endif
