@@ -76,7 +76,8 @@ static int take_up(struct witness *w, const uint64_t name[2], struct err *e)
 	if (found)
 		return found == -ENOENT ? 0 : found;
 	bool named = !name || !memcmp(id.name, name, sizeof id.name);
-	int right = id.file_count && named ? is_of_source(w, &id, e) : false;
+	/* Without a range nothing was converted, and its list of files may lack the last. */
+	int right = id.range_count && named ? is_of_source(w, &id, e) : false;
 	if (right > 0) {
 		identity_free(&w->identity);
 		w->identity = id;

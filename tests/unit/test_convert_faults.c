@@ -108,6 +108,25 @@ static int convert_undisturbed(void **state)
 
 /* ---- interrupted ---- */
 
+/* Among the first writes are the records of what it is made of: with some of them missing it begins
+ * anew, and does not take the checkpoint for another for good. */
+static void a_disk_that_fails_at_one_of_the_first_writes_is_recovered_from(void **state)
+{
+	enum { FIRST = 12 };
+	(void)state;
+	for (long n = 1; n <= FIRST; n++) {
+		count_writes();
+		faults.fail_code = EIO;
+		faults.fail_at = n;
+		assert_int_equal(convert(1), -EIO);
+		memset(&faults, 0, sizeof faults);
+		if (convert(1))
+			fail_msg("after write %ld: %s", n, e.text);
+		assert_store_is_whole();
+		test_folder_remove(store);
+	}
+}
+
 static void what_was_done_before_a_failing_disk_is_not_done_again(void **state)
 {
 	(void)state;
@@ -482,6 +501,7 @@ int main(void)
 {
 	faults_begin();
 	const struct CMUnitTest tests[] = {
+		TEST(a_disk_that_fails_at_one_of_the_first_writes_is_recovered_from),
 		TEST(what_was_done_before_a_failing_disk_is_not_done_again),
 		TEST(a_stopped_conversion_is_gone_on_with),
 		TEST(a_killed_conversion_ends_in_the_same_bytes),
