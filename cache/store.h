@@ -17,8 +17,7 @@
  *
  * The index also has a digest of the engine's plan, by which this layer tells stores of one layout
  * from those of another: what the bytes at a place mean is nothing that sizes could say. A store is
- * read only by a plan that it matches (store_check), and is made anew by any other. An index of an
- * earlier version, which has no digest, is upgraded in place (store_upgrade).
+ * read only by a plan that it matches (store_check), and is made anew by any other.
  *
  * The order that makes a crash harmless: a unit's data is written, then fdatasync'ed, then its
  * journal entry is written; when all units are in, both files and then the index are synced and
@@ -83,7 +82,6 @@ struct store_layout {
 
 struct store_info {
 	struct store_key key;
-	bool identified; /* false: the index is of an earlier version and has no digest */
 	struct store_digest digest;
 	enum store_codec codec;	  /* of the expert records */
 	uint32_t layers, experts; /* routed layers, and experts in each */
@@ -109,8 +107,7 @@ struct store;
 int store_open(struct store **out, const char *folder, const struct store_key *key, struct err *e);
 void store_close(struct store *s);
 /* Whether the store has this layout: 0, and then each of its units has the size that the layout
- * gives it; else -ESTALE in words. One that is not identified is held to the sizes alone, and
- * store_upgrade must follow. */
+ * gives it; else -ESTALE in words. */
 int store_check(const struct store *s, const struct store_layout *layout, struct err *e);
 const struct store_info *store_info(const struct store *s);
 const char *store_folder(const struct store *s); /* as it was opened, for the words of errors */
@@ -205,12 +202,6 @@ struct store_plan {
 	const void *dense_header;
 	size_t dense_header_bytes;
 };
-
-/* For a store that is not identified: holds the heads of its files, which name every tensor and its
- * place, and its sizes to those of the plan, and gives its index the plan's digest; its data stays
- * as it is. -ESTALE, in words: it is another's. Where the index cannot be written, or somebody
- * converts in this folder, it stays as it was: that is no failure, and a later mount does it. */
-int store_upgrade(struct store *s, const struct store_plan *plan, struct err *e);
 
 struct store_writer;
 

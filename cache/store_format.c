@@ -196,13 +196,11 @@ void index_encode(uint8_t *out, const struct store_index *index)
 	put64(o, XXH3_64bits(out, (size_t)(o - out)));
 }
 
-/* The head of a version that this program reads; returns where the tables begin, or NULL if there
- * is no such codec. `in` has INDEX_HEAD bytes, or is of an old version. */
+/* Returns where the tables begin, or NULL if the codec is unknown. `in` has INDEX_HEAD bytes. */
 static const uint8_t *index_decode_head(struct store_info *info, const uint8_t *in)
 {
 	in += sizeof index_magic;
-	uint32_t version = get32(&in);
-	uint64_t codec = version == INDEX_VERSION_OLD_CODED;
+	info->mixed = get32(&in) == INDEX_VERSION_MIXED;
 	info->layers = get32(&in);
 	info->experts = get32(&in);
 	info->dense_units = get32(&in);
@@ -211,14 +209,10 @@ static const uint8_t *index_decode_head(struct store_info *info, const uint8_t *
 	info->record_bytes = get64(&in);
 	info->dense_base = get64(&in);
 	info->dense_bytes = get64(&in);
-	info->identified = version >= INDEX_VERSION;
-	info->mixed = version == INDEX_VERSION_MIXED;
-	if (info->identified) {
-		codec = get64(&in);
-		info->digest.word[0] = get64(&in);
-		info->digest.word[1] = get64(&in);
-	}
+	uint64_t codec = get64(&in);
 	info->codec = codec ? STORE_CODED : STORE_PLAIN;
+	info->digest.word[0] = get64(&in);
+	info->digest.word[1] = get64(&in);
 	return codec <= 1 ? in : NULL;
 }
 
@@ -283,9 +277,8 @@ static int index_decode_tables(struct store_index *out, const uint8_t *in, const
 /* A version that this program reads, whole and undamaged. */
 static int index_check_file(const uint8_t *in, size_t bytes, const char *path, struct err *e)
 {
-	if (bytes < INDEX_OLD_HEAD + 8)
-		return err_damaged(e, "%s: is cut short; remove its folder to convert again",
-				   path);
+	if (bytes < INDEX_HEAD + 8)
+		return err_damaged(e, "%s: is cut short; remove its folder to convert again", path);
 	if (memcmp(in, index_magic, sizeof index_magic) != 0)
 		return err_set(
 			e, EINVAL,
@@ -293,18 +286,15 @@ static int index_check_file(const uint8_t *in, size_t bytes, const char *path, s
 			path);
 	const uint8_t *at = in + sizeof index_magic, *sum = in + bytes - 8;
 	uint32_t version = get32(&at);
-	if (version < INDEX_VERSION_OLD_PLAIN || version > INDEX_VERSION_MIXED)
+	if (version != INDEX_VERSION && version != INDEX_VERSION_MIXED)
 		return err_set(e, ESTALE,
-			       "%s: is of version %u, and this program reads versions %d to %d",
-			       path, version, INDEX_VERSION_OLD_PLAIN, INDEX_VERSION_MIXED);
+			       "%s: is of version %u, and this program reads versions %d and %d",
+			       path, version, INDEX_VERSION, INDEX_VERSION_MIXED);
 	if (XXH3_64bits(in, bytes - 8) != get64(&sum))
 		return err_damaged(e,
 				   "%s: is damaged (its checksum does not match); remove its "
 				   "folder "
 				   "to convert again",
-				   path);
-	if (version >= INDEX_VERSION && bytes < INDEX_HEAD + 8)
-		return err_damaged(e, "%s: is cut short; remove its folder to convert again",
 				   path);
 	return 0;
 }
@@ -316,7 +306,7 @@ int index_decode(struct store_index *out, const uint8_t *in, size_t bytes, const
 	int rc = index_check_file(in, bytes, path, e);
 	if (rc)
 		return rc;
-	const uint8_t *tables = index_decode_head(&out->info, in), *sum = in + bytes - 8;
+	const uint8_t *tables = index_decode_head(&out->info, in);
 	if (!tables)
 		return err_set(e, EINVAL, "%s: has a codec that this program does not know", path);
 	rc = store_info_check(&out->info, path, e);
@@ -326,7 +316,6 @@ int index_decode(struct store_index *out, const uint8_t *in, size_t bytes, const
 		return err_set(e, EINVAL,
 			       "%s: is %zu bytes for %u units; remove its folder to convert again",
 			       path, bytes, store_units(&out->info));
-	out->sum = get64(&sum);
 	rc = index_decode_tables(out, tables, path, e);
 	if (rc)
 		index_free(out);
@@ -372,7 +361,7 @@ int index_check(const struct store_index *index, const struct store_layout *layo
 	if (info->codec == layout->codec && info->layers == layout->layers &&
 	    info->experts == layout->experts && records_equal(index, layout) &&
 	    info->dense_units == layout->dense_units && dense_units_equal(index, layout) &&
-	    (!info->identified || store_digest_equal(info->digest, layout->digest)))
+	    store_digest_equal(info->digest, layout->digest))
 		return 0;
 	return err_set(e, ESTALE, "%s: the store has another layout; it is made anew", folder);
 }

@@ -16,9 +16,6 @@
  *              u64 XXH3-64 of each unit, the expert records first
  *              u64 XXH3-64 of all the bytes before
  *
- *              Versions 1 (plain) and 2 (coded) have neither codec nor digest, and their tables
- *              begin at 120. They are read, and written no more.
- *
  * journal   0  "MOEFSJNL"
  *           8  u32 version, u32 0
  *          16  u64 digest[2] of the plan: the engine's, the key, all places and the heads
@@ -43,14 +40,11 @@
 #include <stdint.h>
 
 enum {
-	INDEX_VERSION_OLD_PLAIN = 1,
-	INDEX_VERSION_OLD_CODED = 2,
 	INDEX_VERSION = 3,
 	INDEX_VERSION_MIXED = 4,
 	JOURNAL_VERSION = 2,
 	STORE_MAX_UNITS = 1 << 24, /* bounds the index to 512 MiB; the largest models have 2^16 */
 	INDEX_HEAD = 144,
-	INDEX_OLD_HEAD = 120,
 	INDEX_MOST = INDEX_HEAD + 8 * (4 * STORE_MAX_UNITS + 1),
 	JOURNAL_HEAD = 104,
 	JOURNAL_ENTRY = 40,
@@ -64,7 +58,6 @@ struct store_index {
 	uint64_t *dense_offsets;	/* [dense_units + 1]; the last is dense_bytes */
 	uint64_t *checksums;		/* [units] */
 	struct store_range *stored;	/* [records] in experts.safetensors; NULL: plain */
-	uint64_t sum;			/* the last 8 bytes of what was decoded */
 };
 
 /* Whether the numbers fit each other and 63 bits; `what` begins the sentence. */

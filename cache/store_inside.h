@@ -35,10 +35,6 @@ int index_read(struct store_index *out, int dir, const char *folder, struct err 
 /* Writes it into the partial file beside it and syncs that. With the lock held. */
 int index_write(int dir, const char *folder, const struct store_index *index, struct err *e);
 
-/* Whether a store is the one that this plan makes; -ESTALE in words. The heads of its files are
- * held to the plan's where it is not identified. */
-int store_matches(const struct store *s, const struct store_plan *plan, struct err *e);
-
 /* placed.c: what store.h says, of a store in place and its record `record`. */
 void placed_free(struct placed *p); /* NULL is fine */
 void placed_extents(const struct store *s, uint32_t record, struct store_extents *out);

@@ -74,7 +74,6 @@ static struct store_info info_of(const struct store_place *of)
 				 *last = l->dense_units ? l->dense + l->dense_units - 1 : &none;
 	return (struct store_info){
 		.key = of->key,
-		.identified = true,
 		.digest = l->digest,
 		.codec = STORE_PLAIN,
 		.layers = l->layers,

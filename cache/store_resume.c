@@ -256,7 +256,7 @@ static bool is_published(const char *folder, const struct store_plan *plan)
 	struct store *s;
 	if (store_open(&s, folder, &plan->key, NULL))
 		return false;
-	bool it = store_matches(s, plan, NULL) == 0;
+	bool it = store_check(s, &plan->layout, NULL) == 0;
 	store_close(s);
 	return it;
 }

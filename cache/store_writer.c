@@ -23,7 +23,6 @@ static int plan_check(const struct store_plan *plan, struct store_info *info, co
 	const struct store_layout *l = &plan->layout;
 	*info = (struct store_info){
 		.key = plan->key,
-		.identified = true,
 		.digest = l->digest,
 		.codec = l->codec,
 		.layers = l->layers,

@@ -199,19 +199,8 @@ int store_describe(struct store_plan *out, struct store_headers *h, const struct
 	return 0;
 }
 
-int store_held_to_plan(struct store *s, const struct config *c, const struct plan *p, struct err *e)
+int store_held_to_plan(const struct store *s, const struct plan *p, struct err *e)
 {
-	const struct store_info *info = store_info(s);
 	const struct store_layout layout = plan_layout(p);
-	struct store_headers headers; /* megabytes of text: only where nothing shorter will do */
-	struct store_plan sp;
-	int failed = store_check(s, &layout, e);
-	if (failed || info->identified)
-		return failed;
-	failed = store_describe(&sp, &headers, c, p, info->key.fingerprint, e);
-	if (failed)
-		return failed;
-	failed = store_upgrade(s, &sp, e);
-	store_headers_free(&headers);
-	return failed;
+	return store_check(s, &layout, e);
 }

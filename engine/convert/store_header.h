@@ -44,9 +44,8 @@ void store_headers_free(struct store_headers *h);
 int store_describe(struct store_plan *out, struct store_headers *h, const struct config *c,
 		   const struct plan *p, const uint64_t fingerprint[2], struct err *e);
 
-/* Whether a store was made by this plan: nothing of one may be read before. -ESTALE, in words: it
- * has another layout. One whose index is of an earlier version is upgraded. */
-int store_held_to_plan(struct store *s, const struct config *c, const struct plan *p,
-		       struct err *e);
+/* 0 if this plan made the store: nothing of a store may be read before. -ESTALE, in words: the
+ * store has another layout. */
+int store_held_to_plan(const struct store *s, const struct plan *p, struct err *e);
 
 #endif

@@ -109,7 +109,7 @@ static int open_folder(struct model *m, const char *folder, const struct source_
 				 folder, recipe_codec_name(plan.recipe.codec),
 				 recipe_codec_name(m->id.recipe.codec));
 	if (!failed)
-		failed = store_held_to_plan(store, &m->id.config, &plan, e);
+		failed = store_held_to_plan(store, &plan, e);
 	if (!failed) { /* last: it may read all of the checkpoint */
 		failed = load_check_source(m, folder, i->key.fingerprint, now, read, e);
 		*ends = failed && failed != -ESTALE;

@@ -2,13 +2,13 @@
  * plan could have made, of which everything is read into memory of the plan's own sizes.
  *
  * An input is a byte and changes (small_store.h) of the index of a right store: the byte says of
- * which, plain or coded, of this or an earlier version, and whether the sum is made right
+ * which, plain or coded, and whether the sum is made right
  * afterwards; or it says that the rest is the index itself. */
 #include "tests/fuzz/small_store.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { CODED = 1, OLD = 2, UNSEALED = 4, WHOLE = 8 };
+enum { CODED = 1, UNSEALED = 4, WHOLE = 8 };
 
 static struct small_file right[2]; /* by codec */
 
@@ -37,14 +37,6 @@ static void seal(struct small_file *f)
 	memcpy(f->bytes + f->size - 8, &sum, sizeof sum);
 }
 
-static void make_old(struct small_file *f, bool coded)
-{
-	enum { MORE = INDEX_HEAD - INDEX_OLD_HEAD };
-	f->bytes[8] = coded ? INDEX_VERSION_OLD_CODED : INDEX_VERSION_OLD_PLAIN;
-	memmove(f->bytes + INDEX_OLD_HEAD, f->bytes + INDEX_HEAD, f->size - INDEX_HEAD);
-	f->size -= MORE;
-}
-
 /* What a mount does. */
 static void mount_store(const char *folder, const struct store_plan *plan)
 {
@@ -56,11 +48,6 @@ static void mount_store(const char *folder, const struct store_plan *plan)
 	if (failed)
 		return;
 	failed = store_check(s, &plan->layout, &e);
-	if (!failed && !store_info(s)->identified) {
-		failed = store_upgrade(s, plan, &e);
-		if (!failed && !store_info(s)->identified)
-			abort(); /* nothing hinders it here */
-	}
 	if (failed && (failed != -ESTALE || e.code != ESTALE || !e.text[0]))
 		abort();
 	if (!failed)
@@ -78,8 +65,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	bool coded = data[0] & CODED;
 	f = right[coded];
-	if (data[0] & OLD)
-		make_old(&f, coded);
 	if (data[0] & WHOLE) {
 		memcpy(f.bytes, data + 1, size - 1);
 		f.size = size - 1;

@@ -207,21 +207,6 @@ void test_index_forge(const char *folder, void (*change)(struct store_index *ind
 	free(in);
 }
 
-void test_index_age(const char *folder)
-{
-	size_t bytes;
-	uint8_t *index = read_index(folder, &bytes);
-	const uint32_t version =
-		htole32(index[INDEX_OLD_HEAD] ? INDEX_VERSION_OLD_CODED : INDEX_VERSION_OLD_PLAIN);
-	memmove(index + INDEX_OLD_HEAD, index + INDEX_HEAD, bytes - INDEX_HEAD);
-	memcpy(index + 8, &version, sizeof version);
-	bytes -= INDEX_HEAD - INDEX_OLD_HEAD;
-	const uint64_t sum = htole64(XXH3_64bits(index, bytes - 8));
-	memcpy(index + bytes - 8, &sum, sizeof sum);
-	write_index(folder, index, bytes);
-	free(index);
-}
-
 /* ---- folders ---- */
 
 void test_folder_make(char out[32])

@@ -47,8 +47,6 @@ bool test_store_right(const struct test_store *t, const struct store *s);
 
 /* Rewrites a store's index after a change, with its sum made right. */
 void test_index_forge(const char *folder, void (*change)(struct store_index *index));
-/* Rewrites it as earlier versions of the program did: without codec and digest. */
-void test_index_age(const char *folder);
 
 /* A new folder under $TMPDIR or /tmp, and its removal with all that is in it. */
 void test_folder_make(char out[32]);

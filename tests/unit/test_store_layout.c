@@ -1,6 +1,5 @@
-/* Whose store it is: one of another layout is never read and is made anew, whatever its sizes; one
- * whose index is of an earlier version is upgraded where it lies; and no number of an index or a
- * journal says how much is read into memory of somebody else's size. */
+/* Whose store it is: a store of another layout is never read and is made anew, whatever its sizes;
+ * and no number of an index or a journal decides how much is read into memory of another size. */
 #include "fault_io.h"
 #include "store_help.h"
 
@@ -12,8 +11,6 @@
 #include <stddef.h>
 
 #include <cmocka.h>
-#include <sys/file.h>
-#include <sys/wait.h>
 
 struct fixture {
 	char parent[32];
@@ -58,11 +55,6 @@ static char *path_of(const struct fixture *f, const char *name)
 	return path;
 }
 
-static bool exists(const struct fixture *f, const char *name)
-{
-	return access(path_of(f, name), F_OK) == 0;
-}
-
 static struct store *opened(struct fixture *f)
 {
 	struct store *s;
@@ -75,20 +67,6 @@ static int checked(struct fixture *f, const struct store_layout *layout)
 {
 	struct store *s = opened(f);
 	int rc = store_check(s, layout, &f->e);
-	store_close(s);
-	return rc;
-}
-
-/* What a mount does. */
-static int upgraded(struct fixture *f, bool *identified)
-{
-	struct store *s = opened(f);
-	int rc = store_check(s, &f->t.plan.layout, &f->e);
-	if (!rc)
-		rc = store_upgrade(s, &f->t.plan, &f->e);
-	if (!rc)
-		assert_true(test_store_right(&f->t, s));
-	*identified = store_info(s)->identified;
 	store_close(s);
 	return rc;
 }
@@ -109,28 +87,8 @@ static void made_anew(struct fixture *f)
 		fail_msg("%s", f->e.text);
 	assert_int_equal(checked(f, &f->t.plan.layout), 0);
 	struct store *s = opened(f);
-	assert_true(store_info(s)->identified);
 	assert_true(test_store_right(&f->t, s));
 	store_close(s);
-}
-
-struct stamp {
-	ino_t inode;
-	struct timespec written;
-};
-
-static struct stamp stamp_of(const struct fixture *f, const char *name)
-{
-	struct stat st;
-	assert_int_equal(stat(path_of(f, name), &st), 0);
-	return (struct stamp){st.st_ino, st.st_mtim};
-}
-
-static bool untouched(const struct fixture *f, const char *name, struct stamp before)
-{
-	struct stamp now = stamp_of(f, name);
-	return now.inode == before.inode && now.written.tv_sec == before.written.tv_sec &&
-	       now.written.tv_nsec == before.written.tv_nsec;
 }
 
 /* ---- another layout ---- */
@@ -192,154 +150,6 @@ static void an_interrupted_conversion_of_another_layout_begins_anew(void **state
 	assert_int_equal(store_writer_open(&w, f->t.folder, &f->t.plan, &f->e), 0);
 	assert_false(store_writer_has(w, 5));
 	assert_int_equal(test_write_rest(&f->t, w, false, &f->e), 0);
-	assert_int_equal(checked(f, &f->t.plan.layout), 0);
-}
-
-/* ---- an index of an earlier version ---- */
-
-static void an_index_of_an_earlier_version_is_upgraded_where_it_lies(void **state)
-{
-	struct fixture *f = *state;
-	bool identified;
-	test_store_write(&f->t);
-	test_index_age(f->t.folder);
-	struct stamp experts = stamp_of(f, STORE_EXPERTS), dense = stamp_of(f, STORE_DENSE);
-	struct store *s = opened(f);
-	assert_false(store_info(s)->identified);
-	store_close(s);
-
-	assert_int_equal(upgraded(f, &identified), 0);
-	assert_true(identified);
-	s = opened(f);
-	assert_true(store_info(s)->identified);
-	assert_memory_equal(&store_info(s)->digest, &f->t.digest, sizeof f->t.digest);
-	assert_true(test_store_right(&f->t, s));
-	store_close(s);
-	assert_true(untouched(f, STORE_EXPERTS, experts) && untouched(f, STORE_DENSE, dense));
-	assert_false(exists(f, STORE_LOCK) || exists(f, STORE_INDEX STORE_PARTIAL));
-	struct stamp index = stamp_of(f, STORE_INDEX);
-	assert_int_equal(upgraded(f, &identified), 0);
-	assert_true(untouched(f, STORE_INDEX, index));
-}
-
-static void a_store_with_such_an_index_is_not_converted_again(void **state)
-{
-	struct fixture *f = *state;
-	struct store_writer *w;
-	test_store_write(&f->t);
-	test_index_age(f->t.folder);
-	assert_int_equal(store_writer_open(&w, f->t.folder, &f->t.plan, &f->e), -EEXIST);
-	assert_non_null(strstr(f->e.text, f->t.folder));
-}
-
-/* Its sizes are right, and the head of a file says that they are of other tensors. */
-static void one_whose_files_list_other_tensors_is_made_anew(void **state)
-{
-	struct fixture *f = *state;
-	bool identified;
-	test_store_write(&f->t);
-	test_index_age(f->t.folder);
-	struct stamp index = stamp_of(f, STORE_INDEX);
-	f->t.dense_head[50] = '!';
-	assert_stale(f, upgraded(f, &identified));
-	f->t.dense_head[50] = '.';
-	f->t.head[STORE_ALIGN - 1] = '!';
-	assert_stale(f, upgraded(f, &identified));
-	assert_false(identified);
-	assert_true(untouched(f, STORE_INDEX, index));
-	made_anew(f);
-}
-
-static void one_of_other_sizes_is_made_anew(void **state)
-{
-	struct fixture *f = *state;
-	bool identified;
-	test_store_write(&f->t);
-	test_index_age(f->t.folder);
-	f->t.dense[0].bytes++, f->t.dense[1].offset++, f->t.dense[1].bytes--;
-	assert_stale(f, upgraded(f, &identified));
-	made_anew(f);
-}
-
-/* Like a process that is killed at every operation of it, or a power cut then. */
-static void an_upgrade_cut_off_anywhere_leaves_one_index_or_the_other(void **state)
-{
-	struct fixture *f = *state;
-	bool done = false, identified;
-	test_store_write(&f->t);
-	for (long at = 1; !done; at++) {
-		if (at == 1)
-			test_index_age(f->t.folder);
-		pid_t child = fork();
-		if (child == 0) {
-			memset(&faults, 0, sizeof faults);
-			faults.kill_at = at;
-			faults.cut = at % 2 ? CUT_HALF : CUT_ALL;
-			struct store *s = opened(f);
-			_exit(store_upgrade(s, &f->t.plan, &f->e) ? 1 : 0);
-		}
-		int status;
-		assert_int_equal(waitpid(child, &status, 0), child);
-		done = WIFEXITED(status);
-		if (done)
-			assert_int_equal(WEXITSTATUS(status), 0);
-		assert_int_equal(upgraded(f, &identified), 0);
-		assert_true(identified);
-		if (!done)
-			test_index_age(f->t.folder);
-	}
-}
-
-static void an_index_that_cannot_be_written_stays_and_is_as_good(void **state)
-{
-	struct fixture *f = *state;
-	static const enum fault_op operations[] = {OP_WRITE, OP_SYNC, OP_FOLDER};
-	bool identified;
-	test_store_write(&f->t);
-	for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
-		test_index_age(f->t.folder);
-		faults.fail_on = operations[i];
-		faults.fail_code = ENOSPC;
-		assert_int_equal(upgraded(f, &identified), 0);
-		faults.fail_on = 0;
-		assert_false(identified);
-		assert_int_equal(upgraded(f, &identified), 0);
-		assert_true(identified);
-	}
-}
-
-static void an_index_is_not_upgraded_while_somebody_converts(void **state)
-{
-	struct fixture *f = *state;
-	bool identified;
-	test_store_write(&f->t);
-	test_index_age(f->t.folder);
-	int lock = open(path_of(f, STORE_LOCK), O_RDWR | O_CREAT, 0600);
-	assert_int_equal(flock(lock, LOCK_EX), 0);
-	assert_int_equal(upgraded(f, &identified), 0);
-	assert_false(identified);
-	assert_true(exists(f, STORE_LOCK));
-	close(lock);
-	assert_int_equal(upgraded(f, &identified), 0);
-	assert_true(identified);
-}
-
-static void an_index_that_another_has_replaced_is_left_alone(void **state)
-{
-	struct fixture *f = *state;
-	test_store_write(&f->t);
-	test_index_age(f->t.folder);
-	struct store *old = opened(f);
-	struct test_store before = f->t;
-	f->t.key.fingerprint[0]++;
-	f->t.seed = 2;
-	test_store_plan(&f->t);
-	made_anew(f);
-	struct stamp index = stamp_of(f, STORE_INDEX);
-	assert_int_equal(store_upgrade(old, &before.plan, &f->e), 0);
-	assert_true(untouched(f, STORE_INDEX, index));
-	assert_true(test_store_right(&before, old));
-	store_close(old);
 	assert_int_equal(checked(f, &f->t.plan.layout), 0);
 }
 
@@ -469,14 +279,6 @@ int main(void)
 		BOTH(a_store_is_read_by_the_layout_that_made_it_alone),
 		BOTH(a_store_of_another_layout_is_made_anew),
 		BOTH(an_interrupted_conversion_of_another_layout_begins_anew),
-		BOTH(an_index_of_an_earlier_version_is_upgraded_where_it_lies),
-		BOTH(a_store_with_such_an_index_is_not_converted_again),
-		BOTH(one_whose_files_list_other_tensors_is_made_anew),
-		BOTH(one_of_other_sizes_is_made_anew),
-		BOTH(an_upgrade_cut_off_anywhere_leaves_one_index_or_the_other),
-		BOTH(an_index_that_cannot_be_written_stays_and_is_as_good),
-		BOTH(an_index_is_not_upgraded_while_somebody_converts),
-		BOTH(an_index_that_another_has_replaced_is_left_alone),
 		BOTH(a_unit_is_read_into_memory_of_its_own_size_alone),
 		BOTH(a_journals_places_are_those_of_the_plan),
 		BOTH(a_journal_that_no_conversion_could_have_written_begins_anew),
