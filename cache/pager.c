@@ -2,10 +2,9 @@
  * in pager_batch.c, slots and eviction in pool.c, queues in requests.c, the threads that read in
  * loader.c. */
 #include "cache/pager.h"
-#include "cache/kept.h"
+#include "cache/thread_trim.h"
 
-#include "cache/pool.h"
-#include "cache/requests.h"
+#include "cache/pager_inside.h"
 
 #include <assert.h>
 #include <errno.h>

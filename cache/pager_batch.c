@@ -9,8 +9,7 @@
  */
 #include "cache/pager.h"
 
-#include "cache/pool.h"
-#include "cache/requests.h"
+#include "cache/pager_inside.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -7,8 +7,8 @@
 #include "cache/codec.h"
 #include "cache/store_files.h"
 #include "cache/store_format.h"
+#include "cache/store_in_place.h"
 #include "cache/store_inside.h"
-#include "cache/store_writer.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -151,6 +151,11 @@ void store_close(struct store *s)
 	free(s);
 }
 
+int store_check(const struct store *s, const struct store_layout *layout, struct err *e)
+{
+	return index_check(&s->index, layout, s->folder, e);
+}
+
 const struct store_info *store_info(const struct store *s)
 {
 	return &s->index.info;
@@ -159,6 +164,20 @@ const struct store_info *store_info(const struct store *s)
 const char *store_folder(const struct store *s)
 {
 	return s->folder;
+}
+
+int store_place_open(struct store **out, const struct store_place *of, struct err *e)
+{
+	*out = NULL;
+	struct store *s = store_new(of->name, e);
+	if (!s)
+		return -ENOMEM;
+	int failed = placed_open(s, of, e);
+	if (failed)
+		store_close(s);
+	else
+		*out = s;
+	return failed;
 }
 
 /* ---- experts ---- */
@@ -422,7 +441,8 @@ int store_read_dense(const struct store *s, uint32_t unit, void *buffer, size_t 
 		return rc;
 	if (checksum_of(buffer, bytes) == s->index.checksums[store_records(&s->index.info) + unit])
 		return 0;
-	return err_damaged(e, "%s/" STORE_DENSE
+	return err_damaged(e,
+			   "%s/" STORE_DENSE
 			   ": unit %u is damaged (its checksum does not match); remove "
 			   "the folder to convert again",
 			   s->folder, unit);

@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -177,4 +179,125 @@ int store_folder_sync(int dir, const char *folder, struct err *e)
 		rc = io_sync_folder(dir);
 	while (rc == -EINTR);
 	return rc ? store_write_error(e, -rc, folder, "") : 0;
+}
+
+/* ---- the lock ---- */
+
+int store_lock_try(struct store_lock *l, const char *folder, struct err *e)
+{
+	l->fd = -1;
+	l->dir = store_folder_open(folder, e);
+	if (l->dir < 0)
+		return l->dir == -ENOENT ? -EAGAIN : l->dir;
+	l->fd = store_file_open(l->dir, folder, STORE_LOCK, O_RDWR | O_CREAT, e);
+	if (l->fd < 0)
+		return l->fd == -ENOENT ? -EAGAIN : l->fd;
+	if (flock(l->fd, LOCK_EX | LOCK_NB)) {
+		if (errno != EWOULDBLOCK)
+			return err_sys(e, errno, "%s/" STORE_LOCK ": cannot lock", folder);
+		return err_set(
+			e, EBUSY,
+			"%s: another process is converting this checkpoint; wait until it is done",
+			folder);
+	}
+	/* The one who removes the lock file holds it: a lock on a removed file excludes nobody. */
+	struct stat held, named;
+	if (fstat(l->fd, &held) || fstatat(l->dir, STORE_LOCK, &named, AT_SYMLINK_NOFOLLOW) ||
+	    held.st_ino != named.st_ino || held.st_dev != named.st_dev)
+		return -EAGAIN;
+	return 0;
+}
+
+int store_lock_take(struct store_lock *l, const char *folder, struct err *e)
+{
+	int rc;
+	*l = (struct store_lock){.dir = -1, .fd = -1};
+	do {
+		store_lock_close(l);
+		if (mkdir(folder, 0700) == 0)
+			l->made_folder = true;
+		else if (errno != EEXIST)
+			return err_sys(e, errno,
+				       "%s: cannot make this folder for the store; choose another "
+				       "with -o store=",
+				       folder);
+		rc = store_lock_try(l, folder, e);
+	} while (rc == -EAGAIN);
+	return rc;
+}
+
+void store_lock_remove(const struct store_lock *l)
+{
+	(void)io_remove(l->dir, STORE_LOCK);
+}
+
+void store_lock_close(struct store_lock *l)
+{
+	if (l->fd >= 0)
+		close(l->fd);
+	if (l->dir >= 0)
+		close(l->dir);
+	l->dir = l->fd = -1;
+}
+
+/* ---- small files ---- */
+
+static int read_file(uint8_t **out, size_t *bytes, size_t most, int dir, const char *folder,
+		     const char *name, struct err *e)
+{
+	int fd = store_file_open(dir, folder, name, O_RDONLY, e);
+	if (fd < 0)
+		return fd;
+	int64_t size = store_file_size(fd, folder, name, e);
+	int failed = size < 0 ? (int)size : 0;
+	*bytes = (uint64_t)size < most ? (size_t)size : most;
+	*out = failed ? NULL : malloc(most + 1);
+	if (!failed && !*out)
+		failed = err_sys(e, ENOMEM, "%s/%s", folder, name);
+	if (!failed)
+		failed = store_file_read(fd, *out, *bytes, 0, folder, name, e);
+	close(fd);
+	return failed;
+}
+
+int small_file_read(uint8_t **out, size_t *bytes, size_t most, const char *folder, const char *name,
+		    struct err *e)
+{
+	int dir = store_folder_open(folder, e);
+	*out = NULL;
+	if (dir < 0)
+		return dir;
+	int failed = read_file(out, bytes, most, dir, folder, name, e);
+	close(dir);
+	if (failed) {
+		free(*out);
+		*out = NULL;
+	}
+	return failed;
+}
+
+static int write_file(const void *data, size_t bytes, int dir, const char *folder, const char *name,
+		      const char *partial, struct err *e)
+{
+	int fd = store_file_open(dir, folder, partial, O_RDWR | O_CREAT | O_TRUNC, e);
+	if (fd < 0)
+		return fd;
+	int failed = store_file_write(fd, data, bytes, 0, folder, partial, e);
+	close(fd);
+	if (!failed && (failed = io_rename(dir, partial, name)))
+		failed = err_sys(e, -failed, "%s/%s: cannot be written", folder, name);
+	if (failed)
+		(void)io_remove(dir, partial); /* else the next attempt begins it anew */
+	return failed;
+}
+
+int small_file_write(const void *data, size_t bytes, const char *folder, const char *name,
+		     const char *partial, struct err *e)
+{
+	int dir = store_folder_open(folder, e);
+	if (dir < 0)
+		return dir;
+	int failed = write_file(data, bytes, dir, folder, name, partial, e);
+	close(dir);
+	return failed;
 }

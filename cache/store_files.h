@@ -9,6 +9,7 @@
 
 #include "cache/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -44,5 +45,35 @@ int store_folder_sync(int dir, const char *folder, struct err *e);
 
 /* The sentence for something that failed while converting: a full disk has its own. */
 int store_write_error(struct err *e, int code, const char *folder, const char *name);
+
+/* ---- the lock ---- */
+
+/* The lock of a store's folder: who converts in it, or changes its index, holds it (flock on a file
+ * that is there for that alone). The one who removes the file holds it. */
+struct store_lock {
+	int dir, fd;	  /* of the folder and of the locked file; -1: none */
+	bool made_folder; /* by store_lock_take */
+};
+
+/* Makes the folder if need be (not its parents) and takes the lock. -EBUSY: another process has it.
+ * After a failure store_lock_close. */
+int store_lock_take(struct store_lock *l, const char *folder, struct err *e);
+/* The same at a folder that is there; -EAGAIN: it, or the lock's file, is just being removed. */
+int store_lock_try(struct store_lock *l, const char *folder, struct err *e);
+/* Removes the lock's file, which gives it up once it is closed. */
+void store_lock_remove(const struct store_lock *l);
+void store_lock_close(struct store_lock *l);
+
+/* ---- small files ---- */
+
+/* Small files in a store's folder that are read and replaced as a whole: heat, sums. A crash leaves
+ * the old one, the new one, or one that its own checksum refuses; who reads it must do without. */
+/* The file's first bytes, `most` at most, in a buffer that the caller frees. -ENOENT: there is no
+ * folder, or no such file; also the other codes of opening one (store_files.h). */
+int small_file_read(uint8_t **out, size_t *bytes, size_t most, const char *folder, const char *name,
+		    struct err *e);
+/* Replaces the file, by way of the name `partial`. After a failure the old one is still there. */
+int small_file_write(const void *data, size_t bytes, const char *folder, const char *name,
+		     const char *partial, struct err *e);
 
 #endif

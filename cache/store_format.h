@@ -105,6 +105,10 @@ int index_allocate(struct store_index *index);
 int index_decode(struct store_index *out, const uint8_t *in, size_t bytes, const char *path,
 		 struct err *e);
 void index_free(struct store_index *index);
+/* Reads the index that is in a folder; `out` is to be freed if it succeeds. */
+int index_read(struct store_index *out, int dir, const char *folder, struct err *e);
+/* Writes it into the partial file beside it and syncs that. With the lock held. */
+int index_write(int dir, const char *folder, const struct store_index *index, struct err *e);
 /* Whether an index has this layout; store_check says what comes of it. */
 int index_check(const struct store_index *index, const struct store_layout *layout,
 		const char *folder, struct err *e);

@@ -3,14 +3,20 @@
 #ifndef MOEFS_CACHE_STORE_INSIDE_H
 #define MOEFS_CACHE_STORE_INSIDE_H
 
+#include "cache/checksum.h"
 #include "cache/err.h"
 #include "cache/store.h"
+#include "cache/store_files.h"
 #include "cache/store_format.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 
+/* ---- an open store ---- */
+
 struct placed;
+struct store_place;
 
 struct store {
 	char *folder; /* for the words of errors */
@@ -30,12 +36,9 @@ struct store {
 /* None of its files is open yet; NULL: out of memory, in words. */
 struct store *store_new(const char *folder, struct err *e);
 
-/* Reads the index that is in a folder; `out` is to be freed if it succeeds. */
-int index_read(struct store_index *out, int dir, const char *folder, struct err *e);
-/* Writes it into the partial file beside it and syncs that. With the lock held. */
-int index_write(int dir, const char *folder, const struct store_index *index, struct err *e);
-
 /* placed.c: what store.h says, of a store in place and its record `record`. */
+/* Makes an empty store one in place of this source. After a failure `of->close` is not called. */
+int placed_open(struct store *s, const struct store_place *of, struct err *e);
 void placed_free(struct placed *p); /* NULL is fine */
 void placed_extents(const struct store *s, uint32_t record, struct store_extents *out);
 int placed_verify(const struct store *s, uint32_t record, const struct store_pieces *stored,
@@ -45,5 +48,97 @@ int placed_read_record(const struct store *s, uint32_t record, uint64_t offset, 
 int placed_read_dense(const struct store *s, uint32_t unit, void *buffer, size_t bytes,
 		      struct err *e);
 int placed_read_failed(const struct store *s, uint32_t record, int code, struct err *e);
+
+/* ---- a conversion under way ---- */
+
+/* LEFT: an earlier conversion's journal has it, and its data has not been looked at yet. */
+enum unit_state { UNIT_MISSING, UNIT_LEFT, UNIT_OPEN, UNIT_DONE };
+enum { EXPERTS_FILE, DENSE_FILE, DATA_FILES };
+
+struct data_file {
+	const char *name, *partial;
+	int fd;	       /* of the partial file */
+	uint64_t size; /* that it has from the start */
+	bool grows;    /* beyond that: experts that are coded */
+};
+
+struct store_writer {
+	char *folder;
+	struct store_lock lock;
+	int journal;  /* its descriptor, or -1 */
+	bool resumed; /* some units were LEFT */
+	bool lent;    /* index and state belong to a view, which outlives this */
+	struct data_file file[DATA_FILES];
+	bool renamed[DATA_FILES]; /* from partial to name, by an attempt to publish */
+	struct store_index index; /* filled unit by unit, and published at the end */
+	struct store_digest digest;
+	uint64_t expected_bytes; /* of experts.safetensors, for the check of space */
+
+	pthread_mutex_t mutex; /* guards what follows, and checksums[] of open units */
+	pthread_cond_t synced;
+	pthread_cond_t ended; /* a unit is no longer open */
+	_Atomic uint8_t
+		*state; /* [units], enum unit_state; changed under the mutex, read without */
+	struct store_put *finished; /* written, waiting to be synced */
+	uint64_t behind;	    /* bytes of those that nobody waits for */
+	bool ending;		    /* the thread leaves when no more are finished */
+	bool syncing;		    /* one thread is in fdatasync; it alone touches the journal */
+	struct err failure; /* code != 0: a sync failed, after which nothing more can be trusted */
+	uint64_t journal_end;
+	bool journal_dirty;
+	uint64_t experts_end; /* coded: of the last record; the one who syncs appends there */
+
+	pthread_t thread; /* leads groups of what is left behind */
+	bool has_thread;
+	store_done_fn *done;
+	void *done_ctx;
+};
+
+/* Where a unit lies: its file, and the offset and size in that file. A coded record has a place
+ * once it is committed, and 0 bytes before. */
+struct unit_place {
+	const struct data_file *file;
+	uint64_t offset, bytes;
+};
+struct unit_place unit_place(const struct store_writer *w, uint32_t unit);
+static inline bool unit_is_coded(const struct store_writer *w, uint32_t unit)
+{
+	return w->index.stored && unit < store_records(&w->index.info);
+}
+
+/* ---- a unit that is being written ---- */
+
+struct store_put {
+	struct store_writer *writer;
+	uint32_t unit;
+	struct unit_place place; /* what is still to be written; coded: to be collected */
+	XXH3_state_t *hash;	 /* of the bytes as they are stored */
+	uint8_t *record;	 /* of a coded record: what was collected, and once that is whole */
+	uint8_t *coded;		 /* what it became, until it is written */
+	size_t stored;		 /* bytes of it as they are stored */
+	int failed;		 /* of a write: a negative errno; such a unit is never committed */
+
+	struct store_put *next; /* in the writer's list, under its mutex, as is what follows */
+	bool behind;		/* nobody waits for it */
+	bool settled;		/* the outcome: */
+	int result;
+	struct err error;
+};
+
+/* Makes it whole, and coded if it is to be; else ends it. */
+int put_seal(struct store_put *p, struct err *e);
+/* Ends the unit and frees p. The mutex is not held. */
+void put_end(struct store_put *p, enum unit_state state);
+
+/* Ends UNIT_OPEN. The mutex is not held. */
+void unit_end(struct store_writer *w, uint32_t unit, enum unit_state state);
+
+/* A writer for this plan, of which nothing is on disk yet. */
+int store_writer_new(struct store_writer **out, const char *folder, const struct store_plan *plan,
+		     struct err *e);
+/* Removes what a conversion leaves while it runs: journal and *.partial. */
+void store_remove_leftovers(const struct store_writer *w);
+/* Closes all descriptors and with them gives up the lock; frees everything. */
+void store_writer_free(struct store_writer *w);
 
 #endif

@@ -1,11 +1,9 @@
 #include "cache/store_inspect.h"
 
 #include "cache/io.h"
-#include "cache/small_file.h"
 #include "cache/store_files.h"
 #include "cache/store_inside.h"
-#include "cache/store_lock.h"
-#include "cache/sums.h"
+#include "cache/store_in_place.h"
 
 #include <dirent.h>
 #include <errno.h>

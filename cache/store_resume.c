@@ -7,11 +7,10 @@
  * Everything else that lies about is removed, except a published store: that one stays, for those
  * who use it, until the new one takes its place.
  */
-#include "cache/store_writer.h"
+#include "cache/store_inside.h"
 
 #include "cache/io.h"
 #include "cache/store_files.h"
-#include "cache/store_inside.h"
 
 #include <errno.h>
 #include <fcntl.h>

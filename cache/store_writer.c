@@ -1,8 +1,8 @@
 /* A conversion's units and its end: where each lies, whether it is in, and what is freed and
  * removed. store_resume.c begins one and store_write.c writes it; neither knows the other. */
-#include "cache/store_writer.h"
+#include "cache/store_inside.h"
 
-#include "cache/checksum.h"
+#include "cache/codec.h"
 #include "cache/io.h"
 #include "cache/store_files.h"
 
@@ -206,6 +206,81 @@ bool store_writer_wait(struct store_writer *w, uint32_t unit, unsigned milliseco
 	bool open = w->state[unit] == UNIT_OPEN;
 	pthread_mutex_unlock(&w->mutex);
 	return !open;
+}
+
+/* ---- publishing ---- */
+
+static int rename_partial(const struct store_writer *w, const char *from, const char *to,
+			  struct err *e)
+{
+	int rc = io_rename(w->lock.dir, from, to);
+	return rc ? store_write_error(e, -rc, w->folder, to) : 0;
+}
+
+/* A stale index goes before the data it describes is replaced, and the new one comes when the new
+ * data is certainly in place: at no moment does an index stand beside data that is not its own.
+ * After a failure it is called again: the index's partial file has changed the folder since, so
+ * that a sync of it cannot pass over what an earlier one failed to write. */
+static int rename_files(struct store_writer *w, struct err *e)
+{
+	int rc = io_remove(w->lock.dir, STORE_INDEX);
+	if (rc && rc != -ENOENT)
+		return store_write_error(e, -rc, w->folder, STORE_INDEX);
+	rc = store_folder_sync(w->lock.dir, w->folder, e);
+	for (int i = 0; !rc && i < DATA_FILES; i++) {
+		if (!w->renamed[i])
+			rc = rename_partial(w, w->file[i].partial, w->file[i].name, e);
+		w->renamed[i] = !rc;
+	}
+	if (!rc)
+		rc = store_folder_sync(w->lock.dir, w->folder, e);
+	if (!rc)
+		rc = rename_partial(w, STORE_INDEX STORE_PARTIAL, STORE_INDEX, e);
+	return rc ? rc : store_folder_sync(w->lock.dir, w->folder, e);
+}
+
+/* A second sync would succeed, whatever became of the data. */
+static void fail_for_good(struct store_writer *w, const struct err *why)
+{
+	pthread_mutex_lock(&w->mutex);
+	w->failure = *why;
+	pthread_mutex_unlock(&w->mutex);
+}
+
+static int publish(struct store_writer *w, struct err *e)
+{
+	uint32_t missing = 0;
+	for (uint32_t i = 0; i < store_writer_units(w); i++)
+		missing += !store_writer_has(w, i);
+	if (missing)
+		return err_set(e, EINVAL, "%s: %u of %u units are missing", w->folder, missing,
+			       store_writer_units(w));
+	if (w->failure.code)
+		return err_set(e, w->failure.code, "%s", w->failure.text);
+	for (int i = 0; i < DATA_FILES; i++) { /* a head alone is in no group */
+		int rc = store_file_sync(w->file[i].fd, w->folder, w->file[i].partial, e);
+		if (rc) {
+			fail_for_good(w, e);
+			return rc;
+		}
+	}
+	int rc = index_write(w->lock.dir, w->folder, &w->index, e);
+	return rc ? rc : rename_files(w, e);
+}
+
+int store_writer_publish(struct store_writer *w, struct err *e)
+{
+	int rc = publish(w, e);
+	if (!rc) /* complete: a journal that stays behind would be harmless */
+		(void)io_remove(w->lock.dir, STORE_JOURNAL);
+	return rc;
+}
+
+int store_writer_finish(struct store_writer *w, struct err *e)
+{
+	int rc = store_writer_publish(w, e);
+	store_writer_close(w, true);
+	return rc;
 }
 
 /* ---- the end ---- */

@@ -1,6 +1,6 @@
 #include "engine/convert/in_place.h"
 
-#include "cache/store_place.h"
+#include "cache/store_in_place.h"
 #include "engine/convert/encode.h"
 #include "engine/source/files.h"
 

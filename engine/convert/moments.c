@@ -1,6 +1,6 @@
 #include "engine/convert/moments.h"
 #include "cache/checksum.h"
-#include "cache/small_file.h"
+#include "cache/store_files.h"
 #include "kernels/watch.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* A model's generation thread: loads the weights when they are wanted, takes the sessions that have
  * a turn in rotation, one step (a chunk of a prompt, or one token) each, and unloads. */
 #include "cache/clock.h"
-#include "cache/kept.h"
+#include "cache/thread_trim.h"
 #include "engine/compute/slice.h"
 #include "engine/serve/chunk.h"
 #include "engine/serve/internal.h"

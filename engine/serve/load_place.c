@@ -1,6 +1,6 @@
 /* A source that is its own store (in_place.h), and the folder for the little that is kept of it. */
 #include "cache/store_inspect.h"
-#include "cache/store_place.h"
+#include "cache/store_in_place.h"
 #include "engine/convert/in_place.h"
 #include "engine/serve/internal.h"
 #include "engine/serve/load.h"

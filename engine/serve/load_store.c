@@ -1,6 +1,6 @@
 /* Where a model's store may be, and opening one that is complete. */
 #include "cache/store_inspect.h"
-#include "cache/store_place.h"
+#include "cache/store_in_place.h"
 #include "engine/convert/store_header.h"
 #include "engine/serve/internal.h"
 #include "engine/serve/load.h"

@@ -1,6 +1,6 @@
 /* A mounted checkpoint: opening, loading, closing (model.h). */
 #include "cache/clock.h"
-#include "cache/store_place.h"
+#include "cache/store_in_place.h"
 #include "engine/compute/drafter.h"
 #include "engine/serve/check.h"
 #include "engine/serve/internal.h"

@@ -1,5 +1,5 @@
 /* What can be said of a mounted checkpoint, each fact in words or a number (model.h). */
-#include "cache/store_place.h"
+#include "cache/store_in_place.h"
 #include "engine/compute/drafter.h"
 #include "engine/serve/chunk.h"
 #include "engine/serve/internal.h"

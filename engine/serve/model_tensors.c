@@ -1,5 +1,5 @@
 /* Tensors as NumPy files (model.h). */
-#include "cache/store_place.h"
+#include "cache/store_in_place.h"
 #include "engine/serve/internal.h"
 #include "engine/serve/npy.h"
 

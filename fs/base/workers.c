@@ -3,7 +3,7 @@
  * workers.lock guards the queue of jobs; it is not held while a job works, nor while it is posted.
  */
 #include "fs/base/workers.h"
-#include "cache/kept.h"
+#include "cache/thread_trim.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -13,7 +13,7 @@
  * and those of the loop when it rests. */
 #include "fs/requests/rest.h"
 #include "cache/clock.h"
-#include "cache/kept.h"
+#include "cache/thread_trim.h"
 #include "fs/base/workers.h"
 #include "fs/mount/mount.h"
 

@@ -3,7 +3,7 @@
  *
  * An input is a byte and the file. If the byte is odd the file's sum is made right, else nearly
  * none would get by it; if it is 2 or more, its head as well. */
-#include "cache/heat.h"
+#include "cache/pager_heat.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* The file that says how hot experts were: whatever is in it, every number that is taken from it is
  * one that uses could have given, and there are as many as there are experts. What becomes of them
  * is in test_pager_ahead.c. */
-#include "cache/heat.h"
+#include "cache/pager_heat.h"
 #include "store_help.h"
 
 #include <setjmp.h>

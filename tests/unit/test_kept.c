@@ -1,6 +1,6 @@
 /* What a thread keeps of what it freed goes back to where it is free for all, and what it had of
  * its stack to the system. */
-#include "cache/kept.h"
+#include "cache/thread_trim.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

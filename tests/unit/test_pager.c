@@ -2,7 +2,7 @@
  * (where this machine has it) and by pread. Faulty disks are in test_pager_faults.c. */
 #include "pager_help.h"
 
-#include "cache/pool.h"
+#include "cache/pager_inside.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* What the pager does before it is asked: predictions and warm starts; by io_uring and by pread. */
 #include "pager_help.h"
 
-#include "cache/pool.h"
+#include "cache/pager_inside.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
  * pool is whole afterwards. */
 #include "fault_io.h"
 #include "memory_help.h"
-#include "cache/pool.h"
+#include "cache/pager_inside.h"
 #include "pager_help.h"
 
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* What users want of experts: pins, loads and evictions, each by io_uring and by pread. What is
  * pinned stays while there is any other way; what does not fit is refused whole. */
-#include "cache/pool.h"
+#include "cache/pager_inside.h"
 #include "pager_help.h"
 
 #include <setjmp.h>

@@ -5,7 +5,7 @@
 #include "store_help.h"
 
 #include "cache/store_files.h"
-#include "cache/store_writer.h"
+#include "cache/store_inside.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

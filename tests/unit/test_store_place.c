@@ -2,9 +2,8 @@
  * right, by one request whose reads are in flight together; and what was read once is what is read
  * again, or it is said. */
 #include "fault_io.h"
-#include "cache/pool.h"
-#include "cache/store_place.h"
-#include "cache/sums.h"
+#include "cache/pager_inside.h"
+#include "cache/store_in_place.h"
 #include "pager_help.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* Record reads through io_uring or pread; see the header. */
-#include "cache/reader.h"
+#include "cache/record_reader.h"
 
 #include "cache/io.h"
 

@@ -3,7 +3,7 @@
  * next time. So the thread frees what it was handed, keeps as many as it may then, and is handed
  * these: it has none, and had to take none. Freed by a thread that ends, they are nobody's. See
  * kept.h. */
-#include "cache/kept.h"
+#include "cache/thread_trim.h"
 #include "cache/clock.h"
 
 #include <errno.h>

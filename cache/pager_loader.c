@@ -18,10 +18,9 @@
  * another, so that one is always left for a source whose disk does not hang.
  */
 #include "cache/clock.h"
-#include "cache/kept.h"
-#include "cache/pool.h"
-#include "cache/reader.h"
-#include "cache/requests.h"
+#include "cache/thread_trim.h"
+#include "cache/pager_inside.h"
+#include "cache/record_reader.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -9,8 +9,8 @@
  *     32  u64 XXH3-64 of the floats
  *     40  the floats
  */
-#ifndef MOEFS_CACHE_HEAT_H
-#define MOEFS_CACHE_HEAT_H
+#ifndef MOEFS_CACHE_PAGER_HEAT_H
+#define MOEFS_CACHE_PAGER_HEAT_H
 
 #include "cache/err.h"
 

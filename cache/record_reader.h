@@ -10,8 +10,8 @@
  * A piece is read as the enclosing range that O_DIRECT asks for. What O_DIRECT refuses (EINVAL) or
  * leaves unfinished (a short read) is completed through the page cache, which takes any offset.
  */
-#ifndef MOEFS_CACHE_READER_H
-#define MOEFS_CACHE_READER_H
+#ifndef MOEFS_CACHE_RECORD_READER_H
+#define MOEFS_CACHE_RECORD_READER_H
 
 #include "cache/err.h"
 #include "cache/store.h"

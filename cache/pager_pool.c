@@ -6,7 +6,7 @@
  * mapped, and an expert that goes leaves its slot to the next one. Memory is given back by whole
  * regions, too: a hole in a huge page would not be free before the kernel finds time to split it.
  */
-#include "cache/pool.h"
+#include "cache/pager_inside.h"
 
 #include <assert.h>
 #include <errno.h>

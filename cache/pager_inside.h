@@ -5,8 +5,8 @@
  * pager.lock. Numbers that lookers read are atomics, written under the lock and read without;
  * relaxed order is enough, as each stands for itself.
  */
-#ifndef MOEFS_CACHE_POOL_H
-#define MOEFS_CACHE_POOL_H
+#ifndef MOEFS_CACHE_PAGER_INSIDE_H
+#define MOEFS_CACHE_PAGER_INSIDE_H
 
 #include "cache/depth.h"
 #include "cache/pager.h"
@@ -151,7 +151,7 @@ static inline void entry_ask(struct entry *x, bool asked)
 	x->source->pager->asked += asked ? 1 : -1U;
 }
 
-/* ---- pool.c ---- */
+/* ---- pager_pool.c ---- */
 
 /* How much a slot is needed, each including what the one before may do. */
 enum need {
@@ -193,12 +193,42 @@ void pool_value(struct entry *x, double value);
 /* Forgets how everything was used: another policy counts differently. */
 void pool_forget_uses(struct pager *p);
 
-/* ---- loader.c ---- */
+/* ---- pager_queue.c ---- */
+
+/* Requests for experts, on their way from who wants them to the threads that read: what a batch
+ * waits for (demand), what is predicted for the next layers (foreseen), and what a user asked for,
+ * which is marked in its entry. The queues are the
+ * pager's (pool.h), and its lock is held in all of this. */
+/* Queues an entry that has a slot, for a batch; or one without, for when the device is idle. */
+void request_demand(struct pager *p, struct entry *x, struct pager_batch *batch);
+void request_foresee(struct pager *p, struct entry *x);
+/* Tells the threads of so many new requests. */
+void request_wake(struct pager *p, uint32_t requests);
+/* Takes what was foreseen and has not begun out of the queue: one entry, or all of a layer or a
+ * source. */
+void request_forget(struct pager *p, struct entry *x);
+void request_forget_layer(struct pager *p, struct pager_source *s, uint32_t layer);
+void request_forget_source(struct pager *p, struct pager_source *s);
+
+/* The first demand whose source has a place left, for a worker or for a thread with a ring; NULL:
+ * none. */
+struct entry *request_next_demand(struct pager *p, bool worker);
+/* One that a user asked for and that is still absent, with a slot; NULL: none. */
+struct entry *request_next_asked(struct pager *p, bool worker);
+/* The first that is foreseen and still absent, with a spare slot; NULL: none. */
+struct entry *request_next_foreseen(struct pager *p, bool worker);
+
+/* Whether there may be requests for workers. */
+bool request_workers_serve(const struct pager *p);
+/* Whether an expert's store does not have it yet, and there is a source to make it from. */
+bool request_has_to_be_made(const struct entry *x);
+
+/* ---- pager_loader.c ---- */
 
 int loaders_start(struct pager *p, enum pager_io io, struct err *e);
 void loaders_stop(struct pager *p); /* after all sources are gone */
 
-/* ---- pins.c ---- */
+/* ---- pager_pins.c ---- */
 
 /* Marks an entry, which is all that a pin is: the one way to change entry.pinned. */
 void pin_set(struct pager *p, struct entry *x, bool pinned);
@@ -208,7 +238,7 @@ void pins_changed(struct pager *p);
 /* Forgets what users wanted of a source. */
 void pins_forget(struct pager_source *s);
 
-/* ---- predict.c, warm.c ---- */
+/* ---- pager_queue.c, pager_heat.c ---- */
 
 /* Forgets what is predicted: it ends with the next batch. */
 void prediction_end(struct pager_source *s);

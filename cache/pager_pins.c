@@ -9,8 +9,7 @@
  * are only the last to go, and when the budget has risen again they are read again. */
 #include "cache/pager.h"
 
-#include "cache/pool.h"
-#include "cache/requests.h"
+#include "cache/pager_inside.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -5,8 +5,8 @@
  * in from going back to the system: with a dozen threads that are megabytes, which come by and by.
  * So does its stack, which stays as deep as it ever was: 200 KiB of each.
  */
-#ifndef MOEFS_CACHE_KEPT_H
-#define MOEFS_CACHE_KEPT_H
+#ifndef MOEFS_CACHE_THREAD_TRIM_H
+#define MOEFS_CACHE_THREAD_TRIM_H
 
 #include <pthread.h>
 #include <stdbool.h>
