@@ -17,7 +17,7 @@ uint64_t checksum_of(const void *bytes, size_t n)
 }
 
 /* It fails for no bytes at NULL alone, of which there is nothing to add. */
-void checksum_add(XXH3_state_t *state, const void *bytes, size_t n)
+void checksum_update(XXH3_state_t *state, const void *bytes, size_t n)
 {
 	(void)FASTEST(XXH3_64bits_update)(state, bytes, n);
 }

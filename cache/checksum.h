@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <xxhash.h>
 
-uint64_t checksum_of(const void *bytes, size_t n);		     /* XXH3_64bits */
-void checksum_add(XXH3_state_t *state, const void *bytes, size_t n); /* XXH3_64bits_update */
+uint64_t checksum_of(const void *bytes, size_t n);			/* XXH3_64bits */
+void checksum_update(XXH3_state_t *state, const void *bytes, size_t n); /* XXH3_64bits_update */
 
 #endif

@@ -31,38 +31,38 @@ enum { SUM_BYTES = 8, ROW_BYTES = 8, ZSTD_LEVEL = 1, ZSTD_HASH_LOG = 6, ZSTD_MIN
 
 /* ---- sizes ---- */
 
-struct block {
+struct codec_block {
 	size_t bytes, high, low; /* of the block, and of its planes */
 };
 
-static struct block block_at(size_t record_bytes, size_t offset)
+static struct codec_block codec_block_at(size_t record_bytes, size_t offset)
 {
 	size_t rest = record_bytes - offset, n = rest < CODEC_BLOCK ? rest : CODEC_BLOCK;
-	return (struct block){.bytes = n, .high = n / 2, .low = n - n / 2};
+	return (struct codec_block){.bytes = n, .high = n / 2, .low = n - n / 2};
 }
 
-static size_t head_bytes(size_t record_bytes)
+static size_t codec_head_bytes(size_t record_bytes)
 {
 	return SUM_BYTES + (record_bytes + CODEC_BLOCK - 1) / CODEC_BLOCK * ROW_BYTES;
 }
 
 size_t codec_least(size_t record_bytes)
 {
-	return head_bytes(record_bytes);
+	return codec_head_bytes(record_bytes);
 }
 
 size_t codec_most(size_t record_bytes)
 {
-	return head_bytes(record_bytes) + record_bytes;
+	return codec_head_bytes(record_bytes) + record_bytes;
 }
 
-static void put32(uint8_t *out, size_t v)
+static void codec_put32(uint8_t *out, size_t v)
 {
 	uint32_t little = htole32((uint32_t)v);
 	memcpy(out, &little, sizeof little);
 }
 
-static size_t get32(const uint8_t *in)
+static size_t codec_get32(const uint8_t *in)
 {
 	uint32_t little;
 	memcpy(&little, in, sizeof little);
@@ -74,8 +74,8 @@ static size_t get32(const uint8_t *in)
 /* Runs of a constant length, which compilers turn into vectors. */
 enum { RUN = 64 };
 
-static void split(uint8_t *restrict high, uint8_t *restrict low, const uint8_t *restrict in,
-		  size_t pairs)
+static void codec_split_planes(uint8_t *restrict high, uint8_t *restrict low,
+			       const uint8_t *restrict in, size_t pairs)
 {
 	size_t i = 0;
 	for (; i + RUN <= pairs; i += RUN)
@@ -89,8 +89,8 @@ static void split(uint8_t *restrict high, uint8_t *restrict low, const uint8_t *
 	}
 }
 
-static void interleave(uint8_t *restrict out, const uint8_t *restrict high,
-		       const uint8_t *restrict low, size_t pairs)
+static void codec_interleave_planes(uint8_t *restrict out, const uint8_t *restrict high,
+				    const uint8_t *restrict low, size_t pairs)
 {
 	size_t i = 0;
 	for (; i + RUN <= pairs; i += RUN)
@@ -106,7 +106,7 @@ static void interleave(uint8_t *restrict out, const uint8_t *restrict high,
 
 /* ---- coding ---- */
 
-static ZSTD_CCtx *coder_create(void)
+static ZSTD_CCtx *codec_coder_create(void)
 {
 	static const struct {
 		ZSTD_cParameter name;
@@ -125,7 +125,7 @@ static ZSTD_CCtx *coder_create(void)
 }
 
 /* Writes a plane at out, which has room for all of it; returns how many bytes it became. */
-static size_t put_plane(ZSTD_CCtx *coder, uint8_t *out, const uint8_t *plane, size_t bytes)
+static size_t codec_encode_plane(ZSTD_CCtx *coder, uint8_t *out, const uint8_t *plane, size_t bytes)
 {
 	/* Room for one byte less than plain: what does not shrink is an error, as any other is. */
 	size_t n = bytes > 1 ? ZSTD_compress2(coder, out, bytes - 1, plane, bytes) : bytes;
@@ -138,22 +138,23 @@ static size_t put_plane(ZSTD_CCtx *coder, uint8_t *out, const uint8_t *plane, si
 
 int codec_encode(void *out, size_t *bytes, const void *record, size_t record_bytes)
 {
-	uint8_t *row = (uint8_t *)out + SUM_BYTES, *at = (uint8_t *)out + head_bytes(record_bytes);
+	uint8_t *row = (uint8_t *)out + SUM_BYTES,
+		*at = (uint8_t *)out + codec_head_bytes(record_bytes);
 	uint8_t *high = malloc(CODEC_BLOCK);
-	ZSTD_CCtx *coder = coder_create();
+	ZSTD_CCtx *coder = codec_coder_create();
 	int rc = high && coder ? 0 : -ENOMEM;
 	for (size_t done = 0; !rc && done < record_bytes; done += CODEC_BLOCK, row += ROW_BYTES) {
-		const struct block b = block_at(record_bytes, done);
+		const struct codec_block b = codec_block_at(record_bytes, done);
 		const uint8_t *in = (const uint8_t *)record + done;
 		uint8_t *low = high + b.high;
-		split(high, low, in, b.high);
+		codec_split_planes(high, low, in, b.high);
 		if (b.low > b.high)
 			low[b.high] = in[b.bytes - 1];
-		size_t n = put_plane(coder, at, high, b.high);
-		put32(row, n);
+		size_t n = codec_encode_plane(coder, at, high, b.high);
+		codec_put32(row, n);
 		at += n;
-		n = put_plane(coder, at, low, b.low);
-		put32(row + 4, n);
+		n = codec_encode_plane(coder, at, low, b.low);
+		codec_put32(row + 4, n);
 		at += n;
 	}
 	ZSTD_freeCCtx(coder);
@@ -169,8 +170,8 @@ int codec_encode(void *out, size_t *bytes, const void *record, size_t record_byt
 /* ---- decoding ---- */
 
 /* A plane of `bytes`, decoded into temp unless it is plain; NULL if it is no plane of that size. */
-static const uint8_t *get_plane(ZSTD_DCtx *decoder, const uint8_t *stored, size_t stored_bytes,
-				size_t bytes, uint8_t *temp)
+static const uint8_t *codec_decode_plane(ZSTD_DCtx *decoder, const uint8_t *stored,
+					 size_t stored_bytes, size_t bytes, uint8_t *temp)
 {
 	if (stored_bytes == bytes)
 		return stored;
@@ -180,19 +181,21 @@ static const uint8_t *get_plane(ZSTD_DCtx *decoder, const uint8_t *stored, size_
 }
 
 /* False if the stored bytes at *at, which end at `end`, are not this block's. */
-static bool get_block(ZSTD_DCtx *decoder, uint8_t *out, struct block b, const uint8_t *row,
-		      const uint8_t **at, const uint8_t *end, uint8_t *temp)
+static bool codec_decode_block(ZSTD_DCtx *decoder, uint8_t *out, struct codec_block b,
+			       const uint8_t *row, const uint8_t **at, const uint8_t *end,
+			       uint8_t *temp)
 {
-	size_t high_bytes = get32(row), low_bytes = get32(row + 4);
+	size_t high_bytes = codec_get32(row), low_bytes = codec_get32(row + 4);
 	if (high_bytes > b.high || low_bytes > b.low ||
 	    high_bytes + low_bytes > (size_t)(end - *at))
 		return false;
-	const uint8_t *high = get_plane(decoder, *at, high_bytes, b.high, temp);
-	const uint8_t *low = get_plane(decoder, *at + high_bytes, low_bytes, b.low, temp + b.high);
+	const uint8_t *high = codec_decode_plane(decoder, *at, high_bytes, b.high, temp);
+	const uint8_t *low =
+		codec_decode_plane(decoder, *at + high_bytes, low_bytes, b.low, temp + b.high);
 	*at += high_bytes + low_bytes;
 	if (!high || !low)
 		return false;
-	interleave(out, high, low, b.high);
+	codec_interleave_planes(out, high, low, b.high);
 	if (b.low > b.high)
 		out[b.bytes - 1] = low[b.high];
 	return true;
@@ -202,16 +205,16 @@ int codec_decode(void *record, size_t record_bytes, const void *stored, size_t s
 		 void *temp)
 {
 	const uint8_t *in = stored, *end = in + stored_bytes;
-	if (stored_bytes < head_bytes(record_bytes))
+	if (stored_bytes < codec_head_bytes(record_bytes))
 		return -EIO;
 	ZSTD_DCtx *decoder = ZSTD_createDCtx();
 	if (!decoder)
 		return -ENOMEM;
-	const uint8_t *row = in + SUM_BYTES, *at = in + head_bytes(record_bytes);
+	const uint8_t *row = in + SUM_BYTES, *at = in + codec_head_bytes(record_bytes);
 	bool right = true;
 	for (size_t done = 0; right && done < record_bytes; done += CODEC_BLOCK, row += ROW_BYTES)
-		right = get_block(decoder, (uint8_t *)record + done, block_at(record_bytes, done),
-				  row, &at, end, temp);
+		right = codec_decode_block(decoder, (uint8_t *)record + done,
+					   codec_block_at(record_bytes, done), row, &at, end, temp);
 	ZSTD_freeDCtx(decoder);
 	if (!right || at != end)
 		return -EIO;

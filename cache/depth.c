@@ -16,13 +16,13 @@ void depth_restart(struct depth_tuner *t)
 	t->reads = 0;
 }
 
-static void smooth(double *rate, double measured)
+static void depth_smooth(double *rate, double measured)
 {
 	*rate = *rate > 0 ? *rate + smoothing * (measured - *rate) : measured;
 }
 
 /* Deeper if that is clearly faster, else shallower if that is hardly slower. */
-static void choose_base(struct depth_tuner *t)
+static void depth_choose_base(struct depth_tuner *t)
 {
 	double here = t->rate[t->base];
 	if (t->base < DEPTH_MOST && t->rate[t->base + 1] > here * gain_wanted)
@@ -32,7 +32,7 @@ static void choose_base(struct depth_tuner *t)
 }
 
 /* Trials go by turns to the depth above and to the one below. */
-static uint32_t next_depth(struct depth_tuner *t)
+static uint32_t depth_choose_next(struct depth_tuner *t)
 {
 	uint32_t turn = ++t->stretches % (2 * TRIAL);
 	if (turn == TRIAL && t->base < DEPTH_MOST)
@@ -52,8 +52,8 @@ void depth_note(struct depth_tuner *t, uint64_t bytes, uint64_t now_ns)
 	t->bytes += bytes;
 	if (t->reads <= STRETCH || now_ns <= t->start_ns)
 		return;
-	smooth(&t->rate[t->depth], (double)t->bytes / (double)(now_ns - t->start_ns));
-	choose_base(t);
-	t->depth = next_depth(t);
+	depth_smooth(&t->rate[t->depth], (double)t->bytes / (double)(now_ns - t->start_ns));
+	depth_choose_base(t);
+	t->depth = depth_choose_next(t);
 	t->reads = 0;
 }

@@ -16,21 +16,21 @@
 enum { READERS = 4, READ_BYTES = 1 << 20, MEMORY_ALIGN = 4096 };
 static const double measured_seconds = .1;
 
-struct file {
+struct device_file {
 	int fd;
 	uint64_t pieces, step; /* of READ_BYTES in it; without a common divisor */
 	_Atomic uint64_t next;
 };
 
-struct reading {
-	struct file *file;
-	double begun, ended; /* of its reads, on the clock of now() */
+struct device_reading {
+	struct device_file *file;
+	double begun, ended; /* of its reads, on the clock of device_seconds() */
 	uint64_t pieces;     /* that it read; none: it failed, or there were none left */
 	bool failed;
 	pthread_t thread;
 };
 
-static double now(void)
+static double device_seconds(void)
 {
 	struct timespec t;
 	(void)clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail for this clock */
@@ -38,22 +38,22 @@ static double now(void)
 }
 
 /* Time runs from the thread's own first read: on a busy machine it may begin late. */
-static void *read_pieces(void *ctx)
+static void *device_read_pieces(void *ctx)
 {
-	struct reading *r = ctx;
-	struct file *f = r->file;
+	struct device_reading *r = ctx;
+	struct device_file *f = r->file;
 	void *memory;
 	uint64_t i;
 	if (posix_memalign(&memory, MEMORY_ALIGN, READ_BYTES)) {
 		r->failed = true;
 		return NULL;
 	}
-	r->begun = r->ended = now();
+	r->begun = r->ended = device_seconds();
 	while (!r->failed && r->ended - r->begun < measured_seconds &&
 	       (i = f->next++) < f->pieces) {
 		uint64_t piece = i * f->step % f->pieces;
 		int64_t n = io_pread(f->fd, memory, READ_BYTES, piece * READ_BYTES);
-		r->ended = now();
+		r->ended = device_seconds();
 		r->pieces += n == READ_BYTES;
 		r->failed = n != READ_BYTES && n != -EINTR;
 	}
@@ -61,7 +61,7 @@ static void *read_pieces(void *ctx)
 	return NULL;
 }
 
-static uint64_t common_divisor(uint64_t a, uint64_t b)
+static uint64_t device_common_divisor(uint64_t a, uint64_t b)
 {
 	while (b) {
 		uint64_t rest = a % b;
@@ -71,17 +71,17 @@ static uint64_t common_divisor(uint64_t a, uint64_t b)
 	return a;
 }
 
-static double measure(int fd, uint64_t bytes)
+static double device_measure(int fd, uint64_t bytes)
 {
-	struct reading r[READERS];
+	struct device_reading r[READERS];
 	unsigned started = 0;
-	struct file f = {.fd = fd, .pieces = bytes / READ_BYTES};
+	struct device_file f = {.fd = fd, .pieces = bytes / READ_BYTES};
 	/* About the golden section of the file: neighbours in time are far apart. */
-	for (f.step = f.pieces * 5 / 8 + 1; common_divisor(f.step, f.pieces) != 1; f.step++)
+	for (f.step = f.pieces * 5 / 8 + 1; device_common_divisor(f.step, f.pieces) != 1; f.step++)
 		;
 	for (; started < READERS; started++) {
-		r[started] = (struct reading){.file = &f};
-		if (pthread_create(&r[started].thread, NULL, read_pieces, &r[started]))
+		r[started] = (struct device_reading){.file = &f};
+		if (pthread_create(&r[started].thread, NULL, device_read_pieces, &r[started]))
 			break;
 	}
 	double begun = INFINITY, ended = 0;
@@ -106,7 +106,7 @@ double device_read_speed(const char *path)
 	if (fd < 0)
 		return 0;
 	bool measurable = !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size >= READ_BYTES;
-	double speed = measurable ? measure(fd, (uint64_t)st.st_size) : 0;
+	double speed = measurable ? device_measure(fd, (uint64_t)st.st_size) : 0;
 	close(fd);
 	return speed;
 }

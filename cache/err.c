@@ -7,7 +7,7 @@
 
 /* Bytes of the UTF-8 character that s begins with; 0: none begins there. s is terminated, which
  * ends every character that is cut short. As utf8.h of the engine, which lies above. */
-static size_t character(const unsigned char *s)
+static size_t err_utf8_length(const unsigned char *s)
 {
 	size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
 	unsigned char low = s[0] == 0xe0 ? 0xa0 : s[0] == 0xf0 ? 0x90 : 0x80;
@@ -20,21 +20,21 @@ static size_t character(const unsigned char *s)
 	return n;
 }
 
-static void clean(char *text)
+static void err_clean_text(char *text)
 {
 	for (unsigned char *s = (unsigned char *)text; *s;) {
-		size_t n = *s < 0x20 || *s == 0x7f ? 0 : character(s);
+		size_t n = *s < 0x20 || *s == 0x7f ? 0 : err_utf8_length(s);
 		if (!n)
 			*s = '?';
 		s += n ? n : 1;
 	}
 }
 
-static void fill(struct err *e, int code, const char *format, va_list args)
+static void err_fill(struct err *e, int code, const char *format, va_list args)
 {
 	char text[sizeof e->text]; /* e's own may be among the arguments */
 	(void)vsnprintf(text, sizeof text, format, args);
-	clean(text);
+	err_clean_text(text);
 	e->code = code;
 	memcpy(e->text, text, strlen(text) + 1);
 	e->word = NULL;
@@ -47,7 +47,7 @@ int err_set(struct err *e, int code, const char *format, ...)
 	if (e) {
 		va_list args;
 		va_start(args, format);
-		fill(e, code, format, args);
+		err_fill(e, code, format, args);
 		va_end(args);
 	}
 	return -code;
@@ -60,7 +60,7 @@ int err_sys(struct err *e, int code, const char *format, ...)
 	if (e) {
 		va_list args;
 		va_start(args, format);
-		fill(e, code, format, args);
+		err_fill(e, code, format, args);
 		va_end(args);
 		if (code == EIO)
 			e->word = "read_failed";
@@ -78,7 +78,7 @@ int err_damaged(struct err *e, const char *format, ...)
 	if (e) {
 		va_list args;
 		va_start(args, format);
-		fill(e, EIO, format, args);
+		err_fill(e, EIO, format, args);
 		va_end(args);
 		e->word = "damaged";
 	}
@@ -91,7 +91,7 @@ int err_because(struct err *e, const struct err *cause, int code, const char *fo
 		struct err why = *cause;
 		va_list args;
 		va_start(args, format);
-		fill(e, code, format, args);
+		err_fill(e, code, format, args);
 		va_end(args);
 		e->word = err_word(&why);
 		memcpy(e->numbers, why.numbers, sizeof e->numbers);

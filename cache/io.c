@@ -12,29 +12,29 @@
  */
 static const size_t io_most = (size_t)1 << 30;
 
-static int64_t result_of(int64_t rc)
+static int64_t io_result(int64_t rc)
 {
 	return rc < 0 ? -errno : rc;
 }
 
 int64_t io_pread(int fd, void *buffer, size_t bytes, uint64_t offset)
 {
-	return result_of(pread(fd, buffer, bytes < io_most ? bytes : io_most, (off_t)offset));
+	return io_result(pread(fd, buffer, bytes < io_most ? bytes : io_most, (off_t)offset));
 }
 
 int64_t io_pwrite(int fd, const void *buffer, size_t bytes, uint64_t offset)
 {
-	return result_of(pwrite(fd, buffer, bytes < io_most ? bytes : io_most, (off_t)offset));
+	return io_result(pwrite(fd, buffer, bytes < io_most ? bytes : io_most, (off_t)offset));
 }
 
 int io_sync(int fd)
 {
-	return (int)result_of(fdatasync(fd));
+	return (int)io_result(fdatasync(fd));
 }
 
 int io_sync_folder(int fd)
 {
-	return (int)result_of(fsync(fd));
+	return (int)io_result(fsync(fd));
 }
 
 int io_reserve(int fd, uint64_t bytes)
@@ -45,7 +45,7 @@ int io_reserve(int fd, uint64_t bytes)
 		return 0;
 	if (bytes > 0 && errno != EOPNOTSUPP && errno != ENOSYS)
 		return -errno;
-	return (int)result_of(ftruncate(fd, (off_t)bytes));
+	return (int)io_result(ftruncate(fd, (off_t)bytes));
 }
 
 int io_free_space(int folder, uint64_t *bytes)
@@ -60,12 +60,12 @@ int io_free_space(int folder, uint64_t *bytes)
 
 int io_rename(int folder, const char *from, const char *to)
 {
-	return (int)result_of(renameat(folder, from, folder, to));
+	return (int)io_result(renameat(folder, from, folder, to));
 }
 
 int io_remove(int folder, const char *name)
 {
-	return (int)result_of(unlinkat(folder, name, 0));
+	return (int)io_result(unlinkat(folder, name, 0));
 }
 
 int io_ring_submit(struct io_uring *ring)

@@ -1,6 +1,6 @@
 /* The pager as a whole: creation, sources, the budget, the policy's name, and looking. Batches are
- * in pager_batch.c, slots and eviction in pool.c, queues in requests.c, the threads that read in
- * loader.c. */
+ * in pager_batch.c, slots and eviction in pager_pool.c, queues in pager_queue.c, the threads that
+ * read in pager_loader.c. */
 #include "cache/pager.h"
 #include "cache/thread_trim.h"
 
@@ -27,7 +27,7 @@ int pager_create_with(struct pager **out, uint64_t budget_bytes, enum pager_io i
 		return err_sys(e, ENOMEM, "the cache of experts");
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->changed, NULL);
-	kept_cond_init(&p->work);
+	thread_cond_init(&p->work);
 	p->budget = budget_bytes;
 	p->policy = policy_default();
 	p->shield = p->prefetch = p->pins_hold = true;
@@ -133,7 +133,7 @@ size_t pager_slot_bytes(size_t bytes)
 	return __builtin_add_overflow(bytes, page - 1, &sum) ? 0 : sum / page * page;
 }
 
-static void source_free(struct pager_source *s)
+static void pager_source_free(struct pager_source *s)
 {
 	if (!s)
 		return;
@@ -148,7 +148,7 @@ static void source_free(struct pager_source *s)
 }
 
 /* A source with all its experts absent and never used; NULL: out of memory. */
-static struct pager_source *source_new(struct pager *p, const struct pager_supply *supply)
+static struct pager_source *pager_source_new(struct pager *p, const struct pager_supply *supply)
 {
 	const struct store_info *info = store_info(supply->store);
 	size_t all = (size_t)info->layers * info->experts;
@@ -167,13 +167,13 @@ static struct pager_source *source_new(struct pager *p, const struct pager_suppl
 		.value = calloc(all + 1, sizeof *s->value),
 		.slot_value = calloc(all + 1, sizeof *s->slot_value),
 		.predicted = calloc((size_t)PAGER_LOOK_AHEAD * info->experts + 1,
-				    sizeof(struct entry *)),
+				    sizeof(struct pager_entry *)),
 	};
 	s->supply.layer_slot_bytes = NULL; /* the caller's own, as the next */
 	s->supply.pinned = NULL;
 	if (!s->slot_bytes || !s->entries || !s->uses || !s->value || !s->slot_value ||
 	    !s->predicted) {
-		source_free(s);
+		pager_source_free(s);
 		return NULL;
 	}
 	for (uint32_t i = 0; i < info->layers; i++)
@@ -183,12 +183,12 @@ static struct pager_source *source_new(struct pager *p, const struct pager_suppl
 	for (size_t i = 0; i < all; i++) {
 		s->entries[i].source = s;
 		s->slot_value[i] = INFINITY;
-		s->all += entry_bytes(&s->entries[i]);
+		s->all += pager_entry_bytes(&s->entries[i]);
 	}
 	return s;
 }
 
-static int check_sizes(const struct pager_supply *supply, struct err *e)
+static int pager_check_sizes(const struct pager_supply *supply, struct err *e)
 {
 	const size_t *bytes = supply->layer_slot_bytes;
 	uint32_t layers = bytes ? store_info(supply->store)->layers : 0;
@@ -209,10 +209,10 @@ int pager_add(struct pager *p, struct pager_source **out, const struct pager_sup
 	const char *folder = store_folder(supply->store);
 	size_t rounded = pager_slot_bytes(supply->slot_bytes);
 	*out = NULL;
-	int rc = check_sizes(supply, e);
+	int rc = pager_check_sizes(supply, e);
 	if (rc)
 		return rc;
-	struct pager_source *s = source_new(p, supply);
+	struct pager_source *s = pager_source_new(p, supply);
 	if (!s)
 		return err_sys(e, ENOMEM, "%s: the table of experts", folder);
 	pthread_mutex_lock(&p->lock);
@@ -222,12 +222,12 @@ int pager_add(struct pager *p, struct pager_source **out, const struct pager_sup
 		s->next = p->sources;
 		p->sources = s;
 		for (size_t i = 0; supply->pinned && i < (size_t)s->layers * s->experts; i++)
-			pin_set(p, &s->entries[i], supply->pinned[i]);
+			pins_set(p, &s->entries[i], supply->pinned[i]);
 		pins_changed(p);
 	}
 	pthread_mutex_unlock(&p->lock);
 	if (rounded > budget) {
-		source_free(s);
+		pager_source_free(s);
 		return err_set(
 			e, ERANGE,
 			"%s: a cache of %llu bytes cannot hold one expert of %zu bytes; give at "
@@ -242,8 +242,8 @@ void pager_remove(struct pager_source *s)
 {
 	struct pager *p = s->pager;
 	pthread_mutex_lock(&p->lock);
-	request_forget_source(p, s);
-	warm_stop(s);
+	queue_forget_source(p, s);
+	heat_warm_stop(s);
 	pins_forget(s);
 	while (s->loading > 0 || s->held > 0)
 		pthread_cond_wait(&p->changed, &p->lock);
@@ -257,12 +257,12 @@ void pager_remove(struct pager_source *s)
 	pins_changed(p);
 	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
-	source_free(s);
+	pager_source_free(s);
 }
 
 /* ---- looking: no lock ---- */
 
-static uint64_t load(const _Atomic uint64_t *a)
+static uint64_t pager_relaxed(const _Atomic uint64_t *a)
 {
 	return atomic_load_explicit(a, memory_order_relaxed);
 }
@@ -271,36 +271,37 @@ void pager_inspect(const struct pager_source *s, uint32_t layer, uint32_t expert
 		   struct pager_expert *out)
 {
 	assert(layer < s->layers && expert < s->experts);
-	const struct entry *x = &s->entries[(size_t)layer * s->experts + expert];
+	const struct pager_entry *x = &s->entries[(size_t)layer * s->experts + expert];
 	bool resident = atomic_load_explicit(&x->resident, memory_order_relaxed);
 	*out = (struct pager_expert){
 		.resident = resident,
 		.pinned = atomic_load_explicit(&x->pinned, memory_order_relaxed),
 		.holders = atomic_load_explicit(&x->holders, memory_order_relaxed),
 		.bytes = resident ? s->slot_bytes[layer] : 0,
-		.hits = load(&x->hits),
-		.misses = load(&x->misses),
-		.last_token = load(&x->last_token),
-		.last_used = load(&x->last_used),
+		.hits = pager_relaxed(&x->hits),
+		.misses = pager_relaxed(&x->misses),
+		.last_token = pager_relaxed(&x->last_token),
+		.last_used = pager_relaxed(&x->last_used),
 	};
 }
 
-static void look(const struct pager *p, const struct counters *c, struct pager_stats *out)
+static void pager_fill_stats(const struct pager *p, const struct pager_counters *c,
+			     struct pager_stats *out)
 {
 	*out = (struct pager_stats){
-		.budget = load(&p->budget),
-		.used = load(&c->used),
-		.peak = load(&p->peak),
-		.hits = load(&c->hits),
-		.misses = load(&c->misses),
-		.evictions = load(&c->evictions),
-		.tokens = load(&c->tokens),
-		.bytes_read = load(&c->bytes_read),
-		.experts_resident = load(&c->resident),
-		.pinned = load(&c->pinned),
-		.wait_ns = load(&c->wait_ns),
-		.prefetched = load(&c->prefetched),
-		.prefetch_hits = load(&c->prefetch_hits),
+		.budget = pager_relaxed(&p->budget),
+		.used = pager_relaxed(&c->used),
+		.peak = pager_relaxed(&p->peak),
+		.hits = pager_relaxed(&c->hits),
+		.misses = pager_relaxed(&c->misses),
+		.evictions = pager_relaxed(&c->evictions),
+		.tokens = pager_relaxed(&c->tokens),
+		.bytes_read = pager_relaxed(&c->bytes_read),
+		.experts_resident = pager_relaxed(&c->resident),
+		.pinned = pager_relaxed(&c->pinned),
+		.wait_ns = pager_relaxed(&c->wait_ns),
+		.prefetched = pager_relaxed(&c->prefetched),
+		.prefetch_hits = pager_relaxed(&c->prefetch_hits),
 		.waiting = atomic_load_explicit(&p->waiting, memory_order_relaxed),
 		.depth = atomic_load_explicit(&p->depth_now, memory_order_relaxed),
 		.io = p->ring ? "io_uring" : "pread",
@@ -309,10 +310,10 @@ static void look(const struct pager *p, const struct counters *c, struct pager_s
 
 void pager_stats(const struct pager *p, struct pager_stats *out)
 {
-	look(p, &p->total, out);
+	pager_fill_stats(p, &p->total, out);
 }
 
 void pager_source_stats(const struct pager_source *s, struct pager_stats *out)
 {
-	look(s->pager, &s->own, out);
+	pager_fill_stats(s->pager, &s->own, out);
 }

@@ -23,12 +23,12 @@ enum { READ_AHEAD = 2 * DEPTH_MOST };
 
 enum progress { WANTED, HELD, PUT };
 
-static struct entry *entry_of(const struct pager_batch *b, uint32_t i)
+static struct pager_entry *batch_entry(const struct pager_batch *b, uint32_t i)
 {
 	return &b->source->entries[(size_t)b->layer * b->source->experts + b->experts[i]];
 }
 
-static uint64_t now(clockid_t clock)
+static uint64_t batch_now(clockid_t clock)
 {
 	struct timespec t;
 	(void)clock_gettime(clock, &t); /* cannot fail for the clocks used here */
@@ -37,8 +37,8 @@ static uint64_t now(clockid_t clock)
 
 /* ---- beginning ---- */
 
-static int check_range(const struct pager_source *s, uint32_t layer, const uint32_t *experts,
-		       uint32_t n, struct err *e)
+static int batch_check_range(const struct pager_source *s, uint32_t layer, const uint32_t *experts,
+			     uint32_t n, struct err *e)
 {
 	if (layer >= s->layers)
 		return err_set(e, EINVAL, "%s: has no routed layer %u",
@@ -50,36 +50,36 @@ static int check_range(const struct pager_source *s, uint32_t layer, const uint3
 	return 0;
 }
 
-static void want_all(struct pager_batch *b, uint8_t *missed, uint64_t token)
+static void batch_want_all(struct pager_batch *b, uint8_t *missed, uint64_t token)
 {
 	struct pager_source *s = b->source;
 	struct pager *p = s->pager;
-	uint64_t time = now(CLOCK_REALTIME);
+	uint64_t time = batch_now(CLOCK_REALTIME);
 	if (token > s->token) {
-		count(&p->total.tokens, &s->own.tokens, token - s->token);
+		pager_count(&p->total.tokens, &s->own.tokens, token - s->token);
 		s->token = token;
 	}
 	for (uint32_t i = 0; i < b->count; i++) {
-		struct entry *x = entry_of(b, i);
+		struct pager_entry *x = batch_entry(b, i);
 		bool hit = x->state == ENTRY_RESIDENT;
 		missed[i] = !hit;
 		x->wanted++;
 		x->last_token = token;
 		x->last_used = time;
 		(*(hit ? &x->hits : &x->misses))++;
-		count(hit ? &p->total.hits : &p->total.misses, hit ? &s->own.hits : &s->own.misses,
-		      1);
+		pager_count(hit ? &p->total.hits : &p->total.misses,
+			    hit ? &s->own.hits : &s->own.misses, 1);
 		if (x->prefetched)
-			count(&p->total.prefetch_hits, &s->own.prefetch_hits, 1);
+			pager_count(&p->total.prefetch_hits, &s->own.prefetch_hits, 1);
 		x->prefetched = false;
 	}
 }
 
 /* ---- the parts of pager_next; all are called with the lock held ---- */
 
-static void hold(struct pager_batch *b, uint32_t i, struct pager_ready *out)
+static void batch_hold(struct pager_batch *b, uint32_t i, struct pager_ready *out)
 {
-	struct entry *x = entry_of(b, i);
+	struct pager_entry *x = batch_entry(b, i);
 	pool_hold(x);
 	x->wanted--;
 	b->state[i] = HELD;
@@ -88,19 +88,19 @@ static void hold(struct pager_batch *b, uint32_t i, struct pager_ready *out)
 	*out = (struct pager_ready){.index = i, .data = x->slot};
 }
 
-static uint32_t take_resident(struct pager_batch *b, struct pager_ready *ready, uint32_t max)
+static uint32_t batch_take_resident(struct pager_batch *b, struct pager_ready *ready, uint32_t max)
 {
 	uint32_t n = 0;
 	for (uint32_t i = 0; i < b->count && n < max; i++)
-		if (b->state[i] == WANTED && entry_of(b, i)->state == ENTRY_RESIDENT)
-			hold(b, i, &ready[n++]);
+		if (b->state[i] == WANTED && batch_entry(b, i)->state == ENTRY_RESIDENT)
+			batch_hold(b, i, &ready[n++]);
 	return n;
 }
 
 /* Asks for absent experts of the batch, in its order, as many as there is room for; with `must`,
  * for one at least, if nothing else of the batch is there or on its way. -ENOMEM: there is room
  * below the budget, but no memory, and nothing to wait for instead. */
-static int request(struct pager_batch *b, bool must, struct err *e)
+static int batch_request_absent(struct pager_batch *b, bool must, struct err *e)
 {
 	struct pager *p = b->source->pager;
 	uint32_t n = 0;
@@ -108,18 +108,18 @@ static int request(struct pager_batch *b, bool must, struct err *e)
 	if (p->first_in_line && p->first_in_line != b)
 		return 0;
 	for (uint32_t i = 0; i < b->count && b->reading < READ_AHEAD; i++) {
-		struct entry *x = entry_of(b, i);
+		struct pager_entry *x = batch_entry(b, i);
 		if (b->state[i] != WANTED || x->state != ENTRY_ABSENT)
 			continue;
 		rc = pool_take(p, x,
 			       must && b->held == 0 && b->reading == 0 ? NEED_MUST : NEED_DEMAND);
 		if (rc <= 0)
 			break;
-		request_demand(p, x, b);
+		queue_demand(p, x, b);
 		b->reading++;
 		n++;
 	}
-	request_wake(p, n);
+	queue_wake(p, n);
 	if (rc < 0 && b->held == 0 && b->reading == 0 && !pool_busy(p))
 		return err_sys(e, -rc, "%s: no memory for an expert of layer %u; lower the budget",
 			       store_folder(b->source->supply.store), b->layer);
@@ -127,12 +127,12 @@ static int request(struct pager_batch *b, bool must, struct err *e)
 }
 
 /* Until something changes: a read ends, or somebody gives room. */
-static int wait_for_change(struct pager_batch *b, struct err *e)
+static int batch_wait(struct pager_batch *b, struct err *e)
 {
 	struct pager *p = b->source->pager;
 	bool loading = false, absent = false;
 	for (uint32_t i = 0; i < b->count; i++) {
-		enum entry_state state = entry_of(b, i)->state;
+		enum entry_state state = batch_entry(b, i)->state;
 		if (b->state[i] != WANTED)
 			continue;
 		loading |= state == ENTRY_LOADING;
@@ -144,15 +144,15 @@ static int wait_for_change(struct pager_batch *b, struct err *e)
 			       b->held);
 	if (b->held == 0 && b->reading == 0 && absent && !p->first_in_line)
 		p->first_in_line = b;
-	uint64_t start = now(CLOCK_MONOTONIC);
+	uint64_t start = batch_now(CLOCK_MONOTONIC);
 	p->waiting++;
 	pthread_cond_wait(&p->changed, &p->lock);
 	p->waiting--;
-	count(&p->total.wait_ns, &b->source->own.wait_ns, now(CLOCK_MONOTONIC) - start);
+	pager_count(&p->total.wait_ns, &b->source->own.wait_ns, batch_now(CLOCK_MONOTONIC) - start);
 	return 0;
 }
 
-static bool stopped(const struct pager_batch *b)
+static bool batch_is_stopped(const struct pager_batch *b)
 {
 	return b->stop && atomic_load(b->stop);
 }
@@ -165,7 +165,7 @@ int pager_begin(struct pager_batch *b, struct pager_source *s, uint32_t layer,
 {
 	struct pager *p = s->pager;
 	*b = (struct pager_batch){0};
-	int rc = check_range(s, layer, experts, n, e);
+	int rc = batch_check_range(s, layer, experts, n, e);
 	if (rc)
 		return rc;
 	uint8_t *state = calloc(2 * (size_t)n + 1, sizeof *state); /* all WANTED */
@@ -181,11 +181,11 @@ int pager_begin(struct pager_batch *b, struct pager_source *s, uint32_t layer,
 				  .left = n};
 
 	pthread_mutex_lock(&p->lock);
-	prediction_end(s);
-	warm_stop(s);
+	queue_end_prediction(s);
+	heat_warm_stop(s);
 	pool_visit(p, s, layer, experts, credit, n);
-	want_all(b, state + n, token);
-	(void)request(b, false, NULL); /* a failure is met again by pager_next */
+	batch_want_all(b, state + n, token);
+	(void)batch_request_absent(b, false, NULL); /* a failure is met again by pager_next */
 	pthread_mutex_unlock(&p->lock);
 	return 0;
 }
@@ -198,7 +198,7 @@ int pager_next(struct pager_batch *b, struct pager_ready *ready, uint32_t max, s
 		return err_set(e, EINVAL, "a batch was asked for no experts");
 	pthread_mutex_lock(&p->lock);
 	while (rc == 0 && b->left > 0) {
-		if (stopped(b)) {
+		if (batch_is_stopped(b)) {
 			rc = err_set(e, ECANCELED, "stopped");
 			break;
 		}
@@ -209,17 +209,17 @@ int pager_next(struct pager_batch *b, struct pager_ready *ready, uint32_t max, s
 			break;
 		}
 		/* What is resident is held before room is made for what is not. */
-		uint32_t n = take_resident(b, ready, max);
-		rc = request(b, true, n ? NULL : e);
+		uint32_t n = batch_take_resident(b, ready, max);
+		rc = batch_request_absent(b, true, n ? NULL : e);
 		if (n > 0)
 			rc = (int)n; /* a failure to ask is met again by the next call */
 		else if (rc == 0)
-			rc = wait_for_change(b, e);
+			rc = batch_wait(b, e);
 	}
 	if (p->first_in_line == b) {
 		p->first_in_line = NULL;
 		pthread_cond_broadcast(&p->changed);
-		request_wake(p, 1); /* what is foreseen or to be warmed had to stand back */
+		queue_wake(p, 1); /* what is foreseen or to be warmed had to stand back */
 	}
 	pthread_mutex_unlock(&p->lock);
 	return rc;
@@ -229,7 +229,7 @@ void pager_put(struct pager_batch *b, const struct pager_ready *r)
 {
 	struct pager *p = b->source->pager;
 	assert(r->index < b->count && b->state[r->index] == HELD);
-	struct entry *x = entry_of(b, r->index);
+	struct pager_entry *x = batch_entry(b, r->index);
 	pthread_mutex_lock(&p->lock);
 	b->state[r->index] = PUT;
 	b->held--;
@@ -239,10 +239,10 @@ void pager_put(struct pager_batch *b, const struct pager_ready *r)
 }
 
 /* What is being read for a batch that ends goes on: it may still serve others. */
-static void disown(struct pager_batch *b)
+static void batch_disown(struct pager_batch *b)
 {
 	for (uint32_t i = 0; i < b->count; i++) {
-		struct entry *x = entry_of(b, i);
+		struct pager_entry *x = batch_entry(b, i);
 		if (b->state[i] == WANTED)
 			x->wanted--;
 		if (x->batch == b)
@@ -257,9 +257,9 @@ void pager_end(struct pager_batch *b)
 	assert(b->held == 0);
 	struct pager *p = b->source->pager;
 	pthread_mutex_lock(&p->lock);
-	disown(b);
+	batch_disown(b);
 	pool_shrink(p);
-	request_wake(p, p->asked > 0); /* there may be room now for what users ask for */
+	queue_wake(p, p->asked > 0); /* there may be room now for what users ask for */
 	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
 	free(b->state);

@@ -1,5 +1,5 @@
-/* Warm starts: how hot each expert was, kept beside the store (heat.h), and reading the hottest
- * first while nobody asks for anything. */
+/* Warm starts: how hot each expert was, kept beside the store (pager_heat.h), and reading the
+ * hottest first while nobody asks for anything. */
 #include "cache/pager_heat.h"
 
 #include "cache/pager_inside.h"
@@ -26,27 +26,27 @@ struct heat_head {
 _Static_assert(sizeof(struct heat_head) == HEAT_HEAD, "it is the head as it is in the file");
 static const char heat_magic[8] = "MOEHEAT1";
 
-static size_t float_bytes(const struct heat_of *of)
+static size_t heat_float_bytes(const struct heat_identity *of)
 {
 	return (size_t)of->layers * of->experts * sizeof(float);
 }
 
-static struct heat_head head_of(const struct heat_of *of, const void *floats)
+static struct heat_head heat_head_of(const struct heat_identity *of, const void *floats)
 {
 	struct heat_head h = {.layers = of->layers, .experts = of->experts};
 	memcpy(h.magic, heat_magic, sizeof h.magic);
 	strncpy(h.policy, of->policy, sizeof h.policy - 1);
-	h.checksum = XXH3_64bits(floats, float_bytes(of));
+	h.checksum = XXH3_64bits(floats, heat_float_bytes(of));
 	return h;
 }
 
-int heat_decode(float *heat, const struct heat_of *of, const uint8_t *in, size_t bytes,
+int heat_decode(float *heat, const struct heat_identity *of, const uint8_t *in, size_t bytes,
 		const char *folder, struct err *e)
 {
-	size_t need = float_bytes(of);
+	size_t need = heat_float_bytes(of);
 	if (bytes < HEAT_HEAD || bytes - HEAT_HEAD < need)
 		return err_damaged(e, "%s/" HEAT ": is cut short", folder);
-	struct heat_head h, right = head_of(of, in + HEAT_HEAD);
+	struct heat_head h, right = heat_head_of(of, in + HEAT_HEAD);
 	memcpy(&h, in, sizeof h);
 	if (memcmp(&h, &right, offsetof(struct heat_head, checksum)) != 0)
 		return err_set(e, ENOENT, "%s/" HEAT ": of another model or policy", folder);
@@ -58,39 +58,40 @@ int heat_decode(float *heat, const struct heat_of *of, const uint8_t *in, size_t
 	return 0;
 }
 
-int heat_read(float *heat, const struct heat_of *of, const char *folder, struct err *e)
+int heat_read(float *heat, const struct heat_identity *of, const char *folder, struct err *e)
 {
 	uint8_t *in;
 	size_t bytes;
-	int failed = small_file_read(&in, &bytes, HEAT_HEAD + float_bytes(of), folder, HEAT, e);
+	int failed = store_small_file_read(&in, &bytes, HEAT_HEAD + heat_float_bytes(of), folder,
+					   HEAT, e);
 	if (!failed)
 		failed = heat_decode(heat, of, in, bytes, folder, e);
 	free(in);
 	return failed;
 }
 
-int heat_write(const float *heat, const struct heat_of *of, const char *folder, struct err *e)
+int heat_write(const float *heat, const struct heat_identity *of, const char *folder, struct err *e)
 {
-	const struct heat_head h = head_of(of, heat);
-	size_t bytes = sizeof h + float_bytes(of);
+	const struct heat_head h = heat_head_of(of, heat);
+	size_t bytes = sizeof h + heat_float_bytes(of);
 	uint8_t *out = malloc(bytes);
 	if (!out)
 		return err_sys(e, ENOMEM, "%s/" HEAT, folder);
 	memcpy(out, &h, sizeof h);
-	memcpy(out + sizeof h, heat, float_bytes(of));
-	int failed = small_file_write(out, bytes, folder, HEAT, HEAT_NEW, e);
+	memcpy(out + sizeof h, heat, heat_float_bytes(of));
+	int failed = store_small_file_write(out, bytes, folder, HEAT, HEAT_NEW, e);
 	free(out);
 	return failed;
 }
 
 /* ---- keeping ---- */
 
-static struct heat_of heat_of(const struct pager_source *s, const char *policy)
+static struct heat_identity heat_identity_of(const struct pager_source *s, const char *policy)
 {
-	return (struct heat_of){policy, s->layers, s->experts};
+	return (struct heat_identity){policy, s->layers, s->experts};
 }
 
-static const char *policy_name(struct pager *p)
+static const char *heat_policy_name(struct pager *p)
 {
 	pthread_mutex_lock(&p->lock);
 	const char *name = p->policy->name;
@@ -107,7 +108,7 @@ int pager_keep_heat(struct pager_source *s, struct err *e)
 	if (!heat)
 		return err_sys(e, ENOMEM, "%s: how hot experts are", folder);
 	pthread_mutex_lock(&p->lock);
-	const struct heat_of of = heat_of(s, p->policy->name);
+	const struct heat_identity of = heat_identity_of(s, p->policy->name);
 	for (size_t i = 0; i < all; i++)
 		heat[i] = (float)policy_heat(p->policy, &s->uses[i]);
 	pthread_mutex_unlock(&p->lock);
@@ -123,7 +124,7 @@ struct ranked {
 	uint32_t index;
 };
 
-static int by_heat(const void *left, const void *right)
+static int heat_compare(const void *left, const void *right)
 {
 	const struct ranked *a = left, *b = right;
 	if (a->heat != b->heat)
@@ -132,7 +133,7 @@ static int by_heat(const void *left, const void *right)
 }
 
 /* The experts that have any heat, hottest first; NULL: none, or out of memory. */
-static uint32_t *rank(const float *heat, uint32_t n, uint32_t *count)
+static uint32_t *heat_rank(const float *heat, uint32_t n, uint32_t *count)
 {
 	struct ranked *r = malloc((n + 1) * sizeof *r);
 	uint32_t *order = malloc((n + 1) * sizeof *order);
@@ -141,7 +142,7 @@ static uint32_t *rank(const float *heat, uint32_t n, uint32_t *count)
 		if (heat[i] > 0)
 			r[(*count)++] = (struct ranked){heat[i], i};
 	if (*count)
-		qsort(r, *count, sizeof *r, by_heat);
+		qsort(r, *count, sizeof *r, heat_compare);
 	for (uint32_t i = 0; i < *count; i++)
 		order[i] = r[i].index;
 	free(r);
@@ -151,40 +152,40 @@ static uint32_t *rank(const float *heat, uint32_t n, uint32_t *count)
 	return NULL;
 }
 
-static void take_over(struct pager_source *s, const float *heat)
+static void heat_take_over(struct pager_source *s, const float *heat)
 {
 	struct pager *p = s->pager;
 	uint32_t n = s->layers * s->experts, count;
-	uint32_t *order = rank(heat, n, &count);
+	uint32_t *order = heat_rank(heat, n, &count);
 	pthread_mutex_lock(&p->lock);
 	for (uint32_t i = 0; i < n; i++)
 		if (heat[i] > 0)
 			pool_value(&s->entries[i],
 				   policy_take_heat(p->policy, &s->uses[i], (double)heat[i]));
-	warm_stop(s);
+	heat_warm_stop(s);
 	s->warm = order;
 	s->warm_count = count;
-	request_wake(p, count);
+	queue_wake(p, count);
 	pthread_mutex_unlock(&p->lock);
 }
 
 int pager_warm(struct pager_source *s, struct err *e)
 {
 	const char *folder = store_folder(s->supply.store);
-	const struct heat_of of = heat_of(s, policy_name(s->pager));
+	const struct heat_identity of = heat_identity_of(s, heat_policy_name(s->pager));
 	float *heat = malloc(((size_t)s->layers * s->experts + 1) * sizeof *heat);
 	if (!heat)
 		return err_sys(e, ENOMEM, "%s: how hot experts are", folder);
 	int failed = heat_read(heat, &of, folder, e);
 	if (!failed)
-		take_over(s, heat);
+		heat_take_over(s, heat);
 	free(heat);
 	return failed;
 }
 
 /* ---- reading ---- */
 
-void warm_stop(struct pager_source *s)
+void heat_warm_stop(struct pager_source *s)
 {
 	free(s->warm);
 	s->warm = NULL;
@@ -192,12 +193,12 @@ void warm_stop(struct pager_source *s)
 	s->warm_next = 0;
 }
 
-struct entry *warm_next(struct pager *p)
+struct pager_entry *heat_warm_next(struct pager *p)
 {
 	for (struct pager_source *s = p->sources; s; s = s->next) {
 		while (s->warm_next < s->warm_count) {
 			uint32_t i = s->warm[s->warm_next++];
-			struct entry *x = &s->entries[i];
+			struct pager_entry *x = &s->entries[i];
 			if (x->state != ENTRY_ABSENT ||
 			    !store_has_expert(s->supply.store, i / s->experts, i % s->experts))
 				continue;
@@ -205,7 +206,7 @@ struct entry *warm_next(struct pager *p)
 				return x;
 			break;
 		}
-		warm_stop(s); /* all that fits is in, or on its way */
+		heat_warm_stop(s); /* all that fits is in, or on its way */
 	}
 	return NULL;
 }

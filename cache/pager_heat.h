@@ -21,7 +21,7 @@ enum { HEAT_HEAD = 40 };
 /* More than any policy counts: a count that fades by 7e-7 a use stays below 1.5e6. */
 #define HEAT_MOST 1e7F
 
-struct heat_of {
+struct heat_identity {
 	const char *policy;
 	uint32_t layers, experts;
 };
@@ -29,11 +29,12 @@ struct heat_of {
 /* Fills heat[layers * experts], each from 0 to HEAT_MOST, from the bytes of a file; `folder` is for
  * the words. -ENOENT: it is of another model or policy; -EIO: it is damaged. What follows the
  * floats is not looked at. */
-int heat_decode(float *heat, const struct heat_of *of, const uint8_t *in, size_t bytes,
+int heat_decode(float *heat, const struct heat_identity *of, const uint8_t *in, size_t bytes,
 		const char *folder, struct err *e);
 /* The same from the file in a store's folder; also the codes of opening one. */
-int heat_read(float *heat, const struct heat_of *of, const char *folder, struct err *e);
+int heat_read(float *heat, const struct heat_identity *of, const char *folder, struct err *e);
 /* Replaces the file. After a failure the old one is still there. */
-int heat_write(const float *heat, const struct heat_of *of, const char *folder, struct err *e);
+int heat_write(const float *heat, const struct heat_identity *of, const char *folder,
+	       struct err *e);
 
 #endif

@@ -1,9 +1,9 @@
 /* The pager's inside: the pool of slots, and which expert has to go when room is needed.
  *
- * Shared by the pager's own files (pager.c, pager_batch.c, pool.c, pins.c, requests.c, loader.c,
- * predict.c, warm.c) and nothing else. Unless it says otherwise, everything here is guarded by
- * pager.lock. Numbers that lookers read are atomics, written under the lock and read without;
- * relaxed order is enough, as each stands for itself.
+ * Shared by the pager's own files (pager.c, pager_batch.c, pager_pool.c, pager_pins.c,
+ * pager_queue.c, pager_loader.c, pager_queue.c, pager_heat.c) and nothing else. Unless it says
+ * otherwise, everything here is guarded by pager.lock. Numbers that lookers read are atomics,
+ * written under the lock and read without; relaxed order is enough, as each stands for itself.
  */
 #ifndef MOEFS_CACHE_PAGER_INSIDE_H
 #define MOEFS_CACHE_PAGER_INSIDE_H
@@ -21,17 +21,17 @@
  */
 enum entry_state { ENTRY_ABSENT, ENTRY_LOADING, ENTRY_RESIDENT };
 
-struct entry { /* one expert of one source */
+struct pager_entry { /* one expert of one source */
 	struct pager_source *source;
-	struct region *region; /* while it has a slot */
+	struct pool_region *region; /* while it has a slot */
 	void *slot;
 	enum entry_state state;
-	struct entry *next;	   /* in a queue of the loader */
-	bool queued;		   /* in the queue of prefetches, without a slot */
-	bool holds;		   /* its request keeps a thread until it is done (loader.c) */
-	bool prefetched;	   /* read because it was predicted, and not used since */
-	bool shielded;		   /* predicted for its layer's next batch */
-	bool asked;		   /* a user wants it in memory, and it is not yet (pins.c) */
+	struct pager_entry *next; /* in a queue of the loader */
+	bool queued;		  /* in the queue of prefetches, without a slot */
+	bool holds;		  /* its request keeps a thread until it is done (pager_loader.c) */
+	bool prefetched;	  /* read because it was predicted, and not used since */
+	bool shielded;		  /* predicted for its layer's next batch */
+	bool asked;		  /* a user wants it in memory, and it is not yet (pager_pins.c) */
 	struct pager_batch *batch; /* whose read it is, while LOADING; NULL: nobody's */
 	uint32_t wanted;	   /* open batches that have yet to take it */
 	_Atomic uint32_t holders;  /* batches that compute with it */
@@ -40,7 +40,7 @@ struct entry { /* one expert of one source */
 	_Atomic uint64_t hits, misses, last_token, last_used;
 };
 
-struct counters {
+struct pager_counters {
 	_Atomic uint64_t tokens, used, hits, misses, evictions, bytes_read, resident, wait_ns;
 	_Atomic uint64_t prefetched, prefetch_hits;
 	_Atomic uint64_t pinned; /* bytes of the slots of what is pinned, be they there or not */
@@ -51,15 +51,15 @@ struct pager_source {
 	struct pager_source *next;
 	struct pager_supply supply;
 	uint32_t layers, experts;
-	size_t *slot_bytes;    /* [layers], whole pages */
-	size_t largest;	       /* of these */
-	struct entry *entries; /* [layers * experts] */
-	uint32_t loading;      /* entries that are */
-	uint32_t flying;       /* those of pager.flying that are its own */
-	uint32_t held;	       /* those of them that keep a thread */
-	uint32_t asked;	       /* entries that are */
-	uint64_t all;	       /* bytes of the slots of all entries */
-	struct counters own;
+	size_t *slot_bytes;	     /* [layers], whole pages */
+	size_t largest;		     /* of these */
+	struct pager_entry *entries; /* [layers * experts] */
+	uint32_t loading;	     /* entries that are */
+	uint32_t flying;	     /* those of pager.flying that are its own */
+	uint32_t held;		     /* those of them that keep a thread */
+	uint32_t asked;		     /* entries that are */
+	uint64_t all;		     /* bytes of the slots of all entries */
+	struct pager_counters own;
 
 	/* The policy's: how each expert was used, what that is worth, and the same of those that
 	 * have a slot (INFINITY: none), so that the search for the lowest reads nothing else. */
@@ -69,15 +69,15 @@ struct pager_source {
 	double turns;		    /* pager.turns when it did */
 	uint64_t token;		    /* the number that it gave */
 
-	struct entry **predicted; /* [PAGER_LOOK_AHEAD * experts] those that are foreseen */
+	struct pager_entry **predicted; /* [PAGER_LOOK_AHEAD * experts] those that are foreseen */
 	uint32_t predicted_count;
 
 	uint32_t *warm; /* experts by heat, hottest first; NULL: nothing to warm */
 	_Atomic uint32_t warm_next, warm_count;
 };
 
-struct request_queue {
-	struct entry *first, *last;
+struct pager_queue {
+	struct pager_entry *first, *last;
 };
 
 struct loader;
@@ -86,9 +86,9 @@ struct pager {
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* room, or an expert's state: whatever a batch waits for */
 	struct pager_source *sources;
-	struct region *open, *full;		 /* regions with free slots, and without */
-	struct region *spare;			 /* for new ones (pool.c) */
-	struct spares *spares;			 /* which they lie in */
+	struct pool_region *open, *full;	 /* regions with free slots, and without */
+	struct pool_region *spare;		 /* for new ones (pager_pool.c) */
+	struct pool_spares *spares;		 /* which they lie in */
 	const struct pager_batch *first_in_line; /* waits for room; nobody else may take any */
 
 	const struct policy *policy;
@@ -98,7 +98,7 @@ struct pager {
 	uint32_t asked;		       /* entries that are, of all sources */
 	bool pins_hold; /* the budget has room for what is pinned and for a token beside it */
 
-	struct request_queue demand, foreseen;
+	struct pager_queue demand, foreseen;
 	struct depth_tuner depth;
 	uint32_t flying;     /* reads handed to loaders and not yet finished */
 	pthread_cond_t work; /* for workers */
@@ -112,37 +112,37 @@ struct pager {
 
 	_Atomic uint64_t budget, peak;
 	_Atomic uint32_t depth_now, waiting;
-	struct counters total;
+	struct pager_counters total;
 };
 
 /* Adds to a pool's counter and to the same one of a source. */
-static inline void count(_Atomic uint64_t *total, _Atomic uint64_t *own, uint64_t n)
+static inline void pager_count(_Atomic uint64_t *total, _Atomic uint64_t *own, uint64_t n)
 {
 	atomic_fetch_add_explicit(total, n, memory_order_relaxed);
 	atomic_fetch_add_explicit(own, n, memory_order_relaxed);
 }
 
-static inline size_t entry_index(const struct entry *x)
+static inline size_t pager_entry_index(const struct pager_entry *x)
 {
 	return (size_t)(x - x->source->entries);
 }
-static inline uint32_t entry_layer(const struct entry *x)
+static inline uint32_t pager_entry_layer(const struct pager_entry *x)
 {
-	return (uint32_t)(entry_index(x) / x->source->experts);
+	return (uint32_t)(pager_entry_index(x) / x->source->experts);
 }
-static inline uint32_t entry_expert(const struct entry *x)
+static inline uint32_t pager_entry_expert(const struct pager_entry *x)
 {
-	return (uint32_t)(entry_index(x) % x->source->experts);
+	return (uint32_t)(pager_entry_index(x) % x->source->experts);
 }
 
 /* What its slot takes. */
-static inline size_t entry_bytes(const struct entry *x)
+static inline size_t pager_entry_bytes(const struct pager_entry *x)
 {
-	return x->source->slot_bytes[entry_layer(x)];
+	return x->source->slot_bytes[pager_entry_layer(x)];
 }
 
 /* Has an entry without a slot read for a user, when there is nothing more urgent; or no more. */
-static inline void entry_ask(struct entry *x, bool asked)
+static inline void pager_entry_ask(struct pager_entry *x, bool asked)
 {
 	if (x->asked == asked)
 		return;
@@ -164,32 +164,32 @@ enum need {
 };
 /* Gives an absent entry a slot: 1, or 0 if there is no room now, or -ENOMEM: there is room, but no
  * memory, and nothing to be had by eviction. */
-int pool_take(struct pager *p, struct entry *x, enum need need);
+int pool_take(struct pager *p, struct pager_entry *x, enum need need);
 /* True if somebody holds or reads something, so that there will be more to evict. */
 bool pool_busy(const struct pager *p);
 /* Takes the slot away from an entry that nobody holds. */
-void pool_release(struct pager *p, struct entry *x);
+void pool_release(struct pager *p, struct pager_entry *x);
 /* An entry's read has ended well. */
-void pool_resident(struct pager *p, struct entry *x);
-void pool_hold(struct entry *x);
+void pool_resident(struct pager *p, struct pager_entry *x);
+void pool_hold(struct pager_entry *x);
 /* Evicts, if the budget has shrunk meanwhile. */
-void pool_give_back(struct pager *p, struct entry *x);
+void pool_give_back(struct pager *p, struct pager_entry *x);
 /* Evicts until the budget holds, as far as what is held allows. */
 void pool_shrink(struct pager *p);
 /* Evicts one that is resident, that nobody holds and no batch wants. */
-void pool_evict(struct pager *p, struct entry *x);
+void pool_evict(struct pager *p, struct pager_entry *x);
 /* At the pager's end: no source is left. */
 void pool_free(struct pager *p);
 /* An occupant of the region is pinned from now on, or no more. */
-void pool_count_pin(struct region *r, bool pinned);
+void pool_count_pin(struct pool_region *r, bool pinned);
 
 /* A batch of that layer begins, which uses n of its experts; credit[n], or NULL: 1 each. */
 void pool_visit(struct pager *p, struct pager_source *s, uint32_t layer, const uint32_t *experts,
 		const float *credit, uint32_t n);
 /* One expert is used beside its layer's batches, and none of the others fades. */
-void pool_use(struct pager *p, struct entry *x, float credit);
+void pool_use(struct pager *p, struct pager_entry *x, float credit);
 /* Sets what an expert is worth. */
-void pool_value(struct entry *x, double value);
+void pool_value(struct pager_entry *x, double value);
 /* Forgets how everything was used: another policy counts differently. */
 void pool_forget_uses(struct pager *p);
 
@@ -198,30 +198,30 @@ void pool_forget_uses(struct pager *p);
 /* Requests for experts, on their way from who wants them to the threads that read: what a batch
  * waits for (demand), what is predicted for the next layers (foreseen), and what a user asked for,
  * which is marked in its entry. The queues are the
- * pager's (pool.h), and its lock is held in all of this. */
+ * pager's (pager_inside.h), and its lock is held in all of this. */
 /* Queues an entry that has a slot, for a batch; or one without, for when the device is idle. */
-void request_demand(struct pager *p, struct entry *x, struct pager_batch *batch);
-void request_foresee(struct pager *p, struct entry *x);
+void queue_demand(struct pager *p, struct pager_entry *x, struct pager_batch *batch);
+void queue_prefetch(struct pager *p, struct pager_entry *x);
 /* Tells the threads of so many new requests. */
-void request_wake(struct pager *p, uint32_t requests);
+void queue_wake(struct pager *p, uint32_t requests);
 /* Takes what was foreseen and has not begun out of the queue: one entry, or all of a layer or a
  * source. */
-void request_forget(struct pager *p, struct entry *x);
-void request_forget_layer(struct pager *p, struct pager_source *s, uint32_t layer);
-void request_forget_source(struct pager *p, struct pager_source *s);
+void queue_forget(struct pager *p, struct pager_entry *x);
+void queue_forget_layer(struct pager *p, struct pager_source *s, uint32_t layer);
+void queue_forget_source(struct pager *p, struct pager_source *s);
 
 /* The first demand whose source has a place left, for a worker or for a thread with a ring; NULL:
  * none. */
-struct entry *request_next_demand(struct pager *p, bool worker);
+struct pager_entry *queue_next_demand(struct pager *p, bool worker);
 /* One that a user asked for and that is still absent, with a slot; NULL: none. */
-struct entry *request_next_asked(struct pager *p, bool worker);
+struct pager_entry *queue_next_asked(struct pager *p, bool worker);
 /* The first that is foreseen and still absent, with a spare slot; NULL: none. */
-struct entry *request_next_foreseen(struct pager *p, bool worker);
+struct pager_entry *queue_next_prefetch(struct pager *p, bool worker);
 
 /* Whether there may be requests for workers. */
-bool request_workers_serve(const struct pager *p);
+bool queue_workers_serve(const struct pager *p);
 /* Whether an expert's store does not have it yet, and there is a source to make it from. */
-bool request_has_to_be_made(const struct entry *x);
+bool queue_must_be_made(const struct pager_entry *x);
 
 /* ---- pager_loader.c ---- */
 
@@ -231,7 +231,7 @@ void loaders_stop(struct pager *p); /* after all sources are gone */
 /* ---- pager_pins.c ---- */
 
 /* Marks an entry, which is all that a pin is: the one way to change entry.pinned. */
-void pin_set(struct pager *p, struct entry *x, bool pinned);
+void pins_set(struct pager *p, struct pager_entry *x, bool pinned);
 /* The budget, what is pinned or a source has changed: finds out anew whether pins hold, and has
  * those that are not there read if they do. */
 void pins_changed(struct pager *p);
@@ -241,9 +241,9 @@ void pins_forget(struct pager_source *s);
 /* ---- pager_queue.c, pager_heat.c ---- */
 
 /* Forgets what is predicted: it ends with the next batch. */
-void prediction_end(struct pager_source *s);
+void queue_end_prediction(struct pager_source *s);
 /* The hottest absent expert that free room is left for, with a slot; NULL: none. */
-struct entry *warm_next(struct pager *p);
-void warm_stop(struct pager_source *s);
+struct pager_entry *heat_warm_next(struct pager *p);
+void heat_warm_stop(struct pager_source *s);
 
 #endif

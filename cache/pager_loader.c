@@ -30,12 +30,12 @@
 
 /* Reads that nobody waits for are begun below so many in flight: enough to keep a device busy, and
  * a demand that comes does not queue behind more. */
-enum { MOST_THREADS = 8, FORESEEN_BELOW = 3 };
+enum { MOST_THREADS = 8, PREFETCH_BELOW = 3 };
 
 struct loader {
 	struct pager *pager;
 	struct loader *next;
-	struct reader *reader;
+	struct record_reader *reader;
 	pthread_t thread;
 	pthread_mutex_t lock; /* of the scratch, while it is used; the pager's is taken under it */
 	void *scratch;	      /* of one record, for those that are made or unpacked */
@@ -45,26 +45,26 @@ struct loader {
 /* ---- taking requests; the lock is held ---- */
 
 /* What nobody waits for yet: while no device has much to do, and no batch waits for room. */
-static struct entry *next_early(struct pager *p, bool worker)
+static struct pager_entry *loader_next_early(struct pager *p, bool worker)
 {
-	if (p->flying >= FORESEEN_BELOW || p->flying >= p->depth.depth || p->first_in_line)
+	if (p->flying >= PREFETCH_BELOW || p->flying >= p->depth.depth || p->first_in_line)
 		return NULL;
-	struct entry *x = request_next_foreseen(p, worker);
+	struct pager_entry *x = queue_next_prefetch(p, worker);
 	if (!x)
-		x = request_next_asked(p, worker);
+		x = queue_next_asked(p, worker);
 	if (x || worker != !p->ring_threads)
 		return x;
-	x = warm_next(p); /* it is in its store */
+	x = heat_warm_next(p); /* it is in its store */
 	if (x)
 		x->holds = worker;
 	return x;
 }
 
-static struct entry *next_request(struct pager *p, bool worker)
+static struct pager_entry *loader_next_request(struct pager *p, bool worker)
 {
-	struct entry *x = request_next_demand(p, worker);
+	struct pager_entry *x = queue_next_demand(p, worker);
 	if (!x)
-		x = next_early(p, worker);
+		x = loader_next_early(p, worker);
 	if (x) { /* until it lands */
 		p->flying++;
 		x->source->flying++;
@@ -77,7 +77,7 @@ static struct entry *next_request(struct pager *p, bool worker)
 /* ---- one expert ---- */
 
 /* Tells the batch that asked, if there is one still, and gives a slot back that got nothing. */
-static void end_load(struct pager *p, struct entry *x, int failed, const struct err *e)
+static void loader_end_load(struct pager *p, struct pager_entry *x, int failed, const struct err *e)
 {
 	struct pager_batch *batch = x->batch;
 	x->batch = NULL;
@@ -92,45 +92,45 @@ static void end_load(struct pager *p, struct entry *x, int failed, const struct 
 		pool_release(p, x);
 	else
 		pool_resident(p, x);
-	request_wake(p, p->asked > 0); /* its slot may make room now */
+	queue_wake(p, p->asked > 0); /* its slot may make room now */
 	pthread_cond_broadcast(&p->changed);
 }
 
 /* The lock is held. The place may be for one of the other kind of threads. */
-static void wake_for_place(struct pager *p)
+static void loader_wake_for_place(struct pager *p)
 {
-	if (p->ring_threads && request_workers_serve(p))
-		request_wake(p, 1);
+	if (p->ring_threads && queue_workers_serve(p))
+		queue_wake(p, 1);
 }
 
 /* The lock is held. A request is no longer in flight; a worker that it held is free with it, or
  * later (free_worker). With next_request's, these are all that change the counts. */
-static void give_place(struct pager *p, struct pager_source *s)
+static void loader_give_place(struct pager *p, struct pager_source *s)
 {
 	p->flying--;
 	s->flying--;
-	wake_for_place(p);
+	loader_wake_for_place(p);
 }
 
-static void free_worker(struct pager *p, struct pager_source *s)
+static void loader_free_worker(struct pager *p, struct pager_source *s)
 {
 	p->held--;
 	s->held--;
-	wake_for_place(p);
+	loader_wake_for_place(p);
 }
 
 /* The lock is held. The other end of next_request. */
-static void end_flight(struct pager *p, const struct entry *x)
+static void loader_end_flight(struct pager *p, const struct pager_entry *x)
 {
-	give_place(p, x->source);
+	loader_give_place(p, x->source);
 	if (x->holds)
-		free_worker(p, x->source);
+		loader_free_worker(p, x->source);
 }
 
 /* The device is done with a read. Only reads that had just the places of the present depth filled
  * say how fast it is. A thread that sleeps is told of the place that this one cannot fill, or that
  * the depth has gained. */
-static void land(struct loader *l, const struct entry *x, uint64_t bytes)
+static void loader_read_landed(struct loader *l, const struct pager_entry *x, uint64_t bytes)
 {
 	struct pager *p = l->pager;
 	pthread_mutex_lock(&p->lock);
@@ -138,16 +138,16 @@ static void land(struct loader *l, const struct entry *x, uint64_t bytes)
 	if (p->flying != before)
 		depth_restart(&p->depth);
 	else
-		depth_note(&p->depth, bytes, now_ns());
-	end_flight(p, x);
+		depth_note(&p->depth, bytes, clock_ns());
+	loader_end_flight(p, x);
 	p->depth_now = p->depth.depth;
 	if (p->depth.depth > before || !reader_room(l->reader))
-		request_wake(p, 1);
+		queue_wake(p, 1);
 	pthread_mutex_unlock(&p->lock);
 }
 
 /* Room for one record in l->scratch. */
-static int grow_scratch(struct loader *l, size_t bytes, struct err *e)
+static int loader_grow_scratch(struct loader *l, size_t bytes, struct err *e)
 {
 	if (l->scratch_bytes >= bytes)
 		return 0;
@@ -161,105 +161,106 @@ static int grow_scratch(struct loader *l, size_t bytes, struct err *e)
 
 /* Verifies what was read, decodes it where the store keeps it coded, and arranges it in its slot.
  * The scratch is locked. */
-static int unpack(struct loader *l, struct entry *x, const struct store_pieces *stored,
-		  struct err *e)
+static int loader_unpack(struct loader *l, struct pager_entry *x, const struct store_pieces *stored,
+			 struct err *e)
 {
 	const struct pager_supply *supply = &x->source->supply;
 	struct store_pieces record;
-	int failed = grow_scratch(l, store_scratch_bytes(supply->store), e);
+	int failed = loader_grow_scratch(l, store_scratch_bytes(supply->store), e);
 	if (!failed)
-		failed = store_unpack_pieces(supply->store, entry_layer(x), entry_expert(x), stored,
-					     l->scratch, &record, e);
+		failed = store_unpack_pieces(supply->store, pager_entry_layer(x),
+					     pager_entry_expert(x), stored, l->scratch, &record, e);
 	if (failed)
 		return failed;
 	if (supply->arrange_pieces)
-		supply->arrange_pieces(supply->ctx, entry_layer(x), x->slot, &record);
+		supply->arrange_pieces(supply->ctx, pager_entry_layer(x), x->slot, &record);
 	else
-		supply->arrange(supply->ctx, entry_layer(x), x->slot, record.piece[0].data);
+		supply->arrange(supply->ctx, pager_entry_layer(x), x->slot, record.piece[0].data);
 	return 0;
 }
 
-static void finish_read(struct loader *l, const struct read_done *done)
+static void loader_finish_read(struct loader *l, const struct read_done *done)
 {
-	struct entry *x = done->tag;
+	struct pager_entry *x = done->tag;
 	struct pager_source *s = x->source;
 	struct pager *p = l->pager;
 	struct err e = {0};
 	int failed = done->result;
-	count(&p->total.bytes_read, &s->own.bytes_read, done->bytes);
+	pager_count(&p->total.bytes_read, &s->own.bytes_read, done->bytes);
 	pthread_mutex_lock(&l->lock);
-	failed = failed ? store_read_failed(s->supply.store, entry_layer(x), entry_expert(x),
-					    -failed, &e)
-			: unpack(l, x, &done->record, &e);
+	failed = failed ? store_read_failed(s->supply.store, pager_entry_layer(x),
+					    pager_entry_expert(x), -failed, &e)
+			: loader_unpack(l, x, &done->record, &e);
 	pthread_mutex_unlock(&l->lock);
 	reader_release(l->reader, done);
 	pthread_mutex_lock(&p->lock);
-	end_load(p, x, failed, &e);
+	loader_end_load(p, x, failed, &e);
 	pthread_mutex_unlock(&p->lock);
 }
 
 /* Who waits has the expert before it is written: a disk may take longer than all the arithmetic.
  * The worker is held meanwhile, so that no more are made than can be written. */
-static void make(struct loader *l, struct entry *x)
+static void loader_make_expert(struct loader *l, struct pager_entry *x)
 {
 	struct pager *p = l->pager;
 	struct pager_source *s = x->source;
 	const struct pager_supply *supply = &s->supply;
-	const uint32_t layer = entry_layer(x), expert = entry_expert(x);
+	const uint32_t layer = pager_entry_layer(x), expert = pager_entry_expert(x);
 	void *made = NULL;
 	struct err e = {0};
 	pthread_mutex_lock(&l->lock);
-	int failed = grow_scratch(l, store_info(supply->store)->record_bytes, &e);
+	int failed = loader_grow_scratch(l, store_info(supply->store)->record_bytes, &e);
 	if (!failed)
 		failed = supply->make(supply->ctx, layer, expert, l->scratch, &made, &e);
 	if (!failed)
 		supply->arrange(supply->ctx, layer, x->slot, l->scratch);
 	pthread_mutex_lock(&p->lock);
-	give_place(p, s);
-	end_load(p, x, failed, &e);
+	loader_give_place(p, s);
+	loader_end_load(p, x, failed, &e);
 	pthread_mutex_unlock(&p->lock);
 	if (made)
 		supply->keep(supply->ctx, layer, expert, l->scratch, made);
 	pthread_mutex_unlock(&l->lock);
 	pthread_mutex_lock(&p->lock);
-	free_worker(p, s);
+	loader_free_worker(p, s);
 	pthread_cond_broadcast(&p->changed); /* who removes the source waits for its workers */
 	pthread_mutex_unlock(&p->lock);
 }
 
-static void begin(struct loader *l, struct entry *x)
+static void loader_begin_read(struct loader *l, struct pager_entry *x)
 {
 	struct err e = {0};
 	struct store_extents record;
-	store_expert_extents(x->source->supply.store, entry_layer(x), entry_expert(x), &record);
+	store_expert_extents(x->source->supply.store, pager_entry_layer(x), pager_entry_expert(x),
+			     &record);
 	int failed = reader_queue(l->reader, &record, x, &e);
 	if (!failed) {
 		reader_submit(l->reader);
 		return;
 	}
 	pthread_mutex_lock(&l->pager->lock);
-	end_flight(l->pager, x);
-	end_load(l->pager, x, failed, &e);
+	loader_end_flight(l->pager, x);
+	loader_end_load(l->pager, x, failed, &e);
 	pthread_mutex_unlock(&l->pager->lock);
 }
 
 /* ---- threads with a ring ---- */
 
 /* One at a time, so that threads that wake together share the requests. */
-static bool begin_one(struct loader *l)
+static bool loader_begin_one(struct loader *l)
 {
 	struct pager *p = l->pager;
 	if (!reader_room(l->reader))
 		return false;
 	pthread_mutex_lock(&p->lock);
-	struct entry *x = next_request(p, false);
+	struct pager_entry *x = loader_next_request(p, false);
 	pthread_mutex_unlock(&p->lock);
 	if (x)
-		begin(l, x);
+		loader_begin_read(l, x);
 	return x;
 }
 
-static bool has_quit(struct pager *p)
+static bool loader_has_quit(struct pager *p)
 {
 	pthread_mutex_lock(&p->lock);
 	bool quit = p->quit;
@@ -267,69 +268,69 @@ static bool has_quit(struct pager *p)
 	return quit;
 }
 
-static void *ring_main(void *arg)
+static void *loader_ring_main(void *arg)
 {
 	struct loader *l = arg;
 	struct read_done done;
-	while (!has_quit(l->pager)) {
-		while (begin_one(l)) /* to the last: who sleeps is woken by new ones alone */
+	while (!loader_has_quit(l->pager)) {
+		while (loader_begin_one(l)) /* to the last: who sleeps is woken by new ones alone */
 			;
 		if (!reader_wait(l->reader, &done))
 			continue;
-		land(l, done.tag, done.bytes);
-		(void)begin_one(l); /* something for the device to do meanwhile */
-		finish_read(l, &done);
+		loader_read_landed(l, done.tag, done.bytes);
+		(void)loader_begin_one(l); /* something for the device to do meanwhile */
+		loader_finish_read(l, &done);
 	}
 	return NULL;
 }
 
 /* ---- workers ---- */
 
-static int start_loader(struct pager *p, bool ring, struct err *e);
+static int loader_start_thread(struct pager *p, bool ring, struct err *e);
 
 /* The lock is held, released while waiting. NULL: it is time to quit. */
-static struct entry *wait_for_request(struct pager *p, bool *keeps)
+static struct pager_entry *loader_wait_for_request(struct pager *p, bool *keeps)
 {
-	struct entry *x;
+	struct pager_entry *x;
 	while (!p->quit) {
-		if ((x = next_request(p, true)))
+		if ((x = loader_next_request(p, true)))
 			return x;
-		kept_wait(&p->work, &p->lock, keeps);
+		thread_wait_and_trim(&p->work, &p->lock, keeps);
 	}
 	return NULL;
 }
 
-static void read_one(struct loader *l, struct entry *x)
+static void loader_read_one(struct loader *l, struct pager_entry *x)
 {
 	struct read_done done;
-	begin(l, x);
+	loader_begin_read(l, x);
 	if (reader_room(l->reader)) /* it could not be begun */
 		return;
 	while (!reader_wait(l->reader, &done))
 		;
-	land(l, x, done.bytes);
-	finish_read(l, &done);
+	loader_read_landed(l, x, done.bytes);
+	loader_finish_read(l, &done);
 }
 
-static void *worker_main(void *arg)
+static void *loader_worker_main(void *arg)
 {
 	struct loader *l = arg;
 	struct pager *p = l->pager;
-	struct entry *x;
+	struct pager_entry *x;
 	bool keeps = false;
 	pthread_mutex_lock(&p->lock);
-	while ((x = wait_for_request(p, &keeps))) {
+	while ((x = loader_wait_for_request(p, &keeps))) {
 		keeps = true;
 		bool last = p->held == p->workers;
 		pthread_mutex_unlock(&p->lock);
 		if (last) { /* without memory for one more, this one must do */
 			struct err none;
-			(void)start_loader(p, false, &none);
+			(void)loader_start_thread(p, false, &none);
 		}
-		if (request_has_to_be_made(x))
-			make(l, x);
+		if (queue_must_be_made(x))
+			loader_make_expert(l, x);
 		else
-			read_one(l, x);
+			loader_read_one(l, x);
 		pthread_mutex_lock(&p->lock);
 	}
 	pthread_mutex_unlock(&p->lock);
@@ -338,16 +339,16 @@ static void *worker_main(void *arg)
 
 /* ---- starting and stopping ---- */
 
-static uint32_t cores(void)
+static uint32_t loader_cores(void)
 {
 	cpu_set_t cpus;
 	return sched_getaffinity(0, sizeof cpus, &cpus) ? 1 : (uint32_t)CPU_COUNT(&cpus);
 }
 
 /* One thread for each core, at least two, so that one arranges while another begins reads. */
-static uint32_t per_core(void)
+static uint32_t loader_threads_per_core(void)
 {
-	uint32_t n = cores();
+	uint32_t n = loader_cores();
 	return n < 2 ? 2 : n > MOST_THREADS ? MOST_THREADS : n;
 }
 
@@ -359,7 +360,7 @@ static void loader_free(struct loader *l)
 	free(l);
 }
 
-static int start_loader(struct pager *p, bool ring, struct err *e)
+static int loader_start_thread(struct pager *p, bool ring, struct err *e)
 {
 	struct loader *l = calloc(1, sizeof *l);
 	int failed = l ? reader_create(&l->reader, ring ? DEPTH_MOST : 1, ring, p->wake, e)
@@ -371,7 +372,8 @@ static int start_loader(struct pager *p, bool ring, struct err *e)
 	pthread_mutex_init(&l->lock, NULL);
 	l->pager = p;
 	pthread_mutex_lock(&p->lock); /* it is in the list before it runs */
-	int code = pthread_create(&l->thread, NULL, ring ? ring_main : worker_main, l);
+	int code =
+		pthread_create(&l->thread, NULL, ring ? loader_ring_main : loader_worker_main, l);
 	if (!code) {
 		l->next = p->loaders;
 		p->loaders = l;
@@ -385,9 +387,9 @@ static int start_loader(struct pager *p, bool ring, struct err *e)
 }
 
 /* Whether the kernel lets us have a ring. */
-static int try_ring(bool *ring, int wake, struct err *e)
+static int loader_try_ring(bool *ring, int wake, struct err *e)
 {
-	struct reader *r;
+	struct record_reader *r;
 	int failed = *ring ? reader_create(&r, 1, true, wake, e) : 0;
 	if (failed || !*ring)
 		return failed;
@@ -402,15 +404,15 @@ int loaders_start(struct pager *p, enum pager_io io, struct err *e)
 	p->wake = eventfd(0, EFD_SEMAPHORE | EFD_NONBLOCK | EFD_CLOEXEC);
 	if (p->wake < 0)
 		return err_sys(e, errno, "threads for reading experts");
-	int failed = try_ring(&p->ring, p->wake, e);
+	int failed = loader_try_ring(&p->ring, p->wake, e);
 	if (failed)
 		return failed;
 	/* Makers compute; those who read wait, and the deepest queue has so many places. */
-	p->worker_share = p->ring ? per_core() : DEPTH_MOST;
-	p->ring_threads = p->ring ? per_core() : 0;
+	p->worker_share = p->ring ? loader_threads_per_core() : DEPTH_MOST;
+	p->ring_threads = p->ring ? loader_threads_per_core() : 0;
 	for (uint32_t i = 0; i < p->ring_threads && !failed; i++)
-		failed = start_loader(p, true, e);
-	return failed ? failed : start_loader(p, false, e);
+		failed = loader_start_thread(p, true, e);
+	return failed ? failed : loader_start_thread(p, false, e);
 }
 
 /* Who makes or unpacks something keeps his scratch. */
@@ -440,7 +442,7 @@ void loaders_stop(struct pager *p)
 	struct loader *l;
 	pthread_mutex_lock(&p->lock);
 	p->quit = true;
-	request_wake(p, MOST_THREADS);
+	queue_wake(p, MOST_THREADS);
 	pthread_cond_broadcast(&p->work);
 	pthread_mutex_unlock(&p->lock);
 	while ((l = p->loaders)) { /* no request is left that could start one more */

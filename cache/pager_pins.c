@@ -14,7 +14,7 @@
 #include <assert.h>
 #include <errno.h>
 
-static struct entry *entry_at(struct pager_source *s, struct pager_id id)
+static struct pager_entry *pins_entry(struct pager_source *s, struct pager_id id)
 {
 	assert(id.layer < s->layers && id.expert < s->experts);
 	return &s->entries[(size_t)id.layer * s->experts + id.expert];
@@ -23,7 +23,8 @@ static struct entry *entry_at(struct pager_source *s, struct pager_id id)
 /* ---- sums; the lock is held ---- */
 
 /* Room that must be left beside what is pinned, with `more` bytes of that source pinned as well. */
-static uint64_t room_beside(const struct pager *p, const struct pager_source *of, uint64_t more)
+static uint64_t pins_room_beside(const struct pager *p, const struct pager_source *of,
+				 uint64_t more)
 {
 	uint64_t most = 0;
 	for (const struct pager_source *s = p->sources; s; s = s->next) {
@@ -35,15 +36,16 @@ static uint64_t room_beside(const struct pager *p, const struct pager_source *of
 }
 
 /* Whether these fit beside what is pinned; what is pinned already does, whatever the budget. */
-static int check_room(struct pager_source *s, const struct pager_id *ids, size_t n, struct err *e)
+static int pins_check_room(struct pager_source *s, const struct pager_id *ids, size_t n,
+			   struct err *e)
 {
 	struct pager *p = s->pager;
 	uint64_t more = 0;
 	for (size_t i = 0; i < n; i++) {
-		const struct entry *x = entry_at(s, ids[i]);
-		more += x->pinned ? 0 : entry_bytes(x);
+		const struct pager_entry *x = pins_entry(s, ids[i]);
+		more += x->pinned ? 0 : pager_entry_bytes(x);
 	}
-	uint64_t pinned = p->total.pinned, beside = room_beside(p, s, more);
+	uint64_t pinned = p->total.pinned, beside = pins_room_beside(p, s, more);
 	if (more == 0 || pinned + more + beside <= p->budget)
 		return 0;
 	return err_set(
@@ -56,39 +58,40 @@ static int check_room(struct pager_source *s, const struct pager_id *ids, size_t
 
 void pins_changed(struct pager *p)
 {
-	p->pins_hold = p->total.pinned + room_beside(p, NULL, 0) <= p->budget;
-	request_wake(p, p->asked);
+	p->pins_hold = p->total.pinned + pins_room_beside(p, NULL, 0) <= p->budget;
+	queue_wake(p, p->asked);
 }
 
 uint64_t pager_pins_need(struct pager *p)
 {
 	pthread_mutex_lock(&p->lock);
-	uint64_t pinned = p->total.pinned, bytes = pinned ? pinned + room_beside(p, NULL, 0) : 0;
+	uint64_t pinned = p->total.pinned,
+		 bytes = pinned ? pinned + pins_room_beside(p, NULL, 0) : 0;
 	pthread_mutex_unlock(&p->lock);
 	return bytes;
 }
 
 /* ---- pins ---- */
 
-void pin_set(struct pager *p, struct entry *x, bool pinned)
+void pins_set(struct pager *p, struct pager_entry *x, bool pinned)
 {
 	if (x->pinned == pinned)
 		return;
-	uint64_t bytes = entry_bytes(x);
+	uint64_t bytes = pager_entry_bytes(x);
 	x->pinned = pinned;
-	count(&p->total.pinned, &x->source->own.pinned, pinned ? bytes : -bytes);
+	pager_count(&p->total.pinned, &x->source->own.pinned, pinned ? bytes : -bytes);
 	if (x->region)
 		pool_count_pin(x->region, pinned);
-	entry_ask(x, pinned && x->state == ENTRY_ABSENT);
+	pager_entry_ask(x, pinned && x->state == ENTRY_ABSENT);
 }
 
 int pager_pin(struct pager_source *s, const struct pager_id *ids, size_t n, struct err *e)
 {
 	struct pager *p = s->pager;
 	pthread_mutex_lock(&p->lock);
-	int rc = check_room(s, ids, n, e);
+	int rc = pins_check_room(s, ids, n, e);
 	for (size_t i = 0; i < n && !rc; i++)
-		pin_set(p, entry_at(s, ids[i]), true);
+		pins_set(p, pins_entry(s, ids[i]), true);
 	pins_changed(p);
 	pthread_mutex_unlock(&p->lock);
 	return rc;
@@ -99,7 +102,7 @@ void pager_unpin(struct pager_source *s, const struct pager_id *ids, size_t n)
 	struct pager *p = s->pager;
 	pthread_mutex_lock(&p->lock);
 	for (size_t i = 0; i < n; i++)
-		pin_set(p, entry_at(s, ids[i]), false);
+		pins_set(p, pins_entry(s, ids[i]), false);
 	pins_changed(p);
 	pthread_cond_broadcast(&p->changed); /* what was pinned may make room now */
 	pthread_mutex_unlock(&p->lock);
@@ -108,8 +111,8 @@ void pager_unpin(struct pager_source *s, const struct pager_id *ids, size_t n)
 void pins_forget(struct pager_source *s)
 {
 	for (size_t i = 0; i < (size_t)s->layers * s->experts; i++) {
-		pin_set(s->pager, &s->entries[i], false);
-		entry_ask(&s->entries[i], false);
+		pins_set(s->pager, &s->entries[i], false);
+		pager_entry_ask(&s->entries[i], false);
 	}
 }
 
@@ -120,23 +123,23 @@ int pager_load(struct pager_source *s, const struct pager_id *ids, size_t n, str
 {
 	struct pager *p = s->pager;
 	pthread_mutex_lock(&p->lock);
-	int rc = check_room(s, ids, n, e);
+	int rc = pins_check_room(s, ids, n, e);
 	for (size_t i = 0; i < n && !rc; i++) {
-		struct entry *x = entry_at(s, ids[i]);
+		struct pager_entry *x = pins_entry(s, ids[i]);
 		pool_use(p, x, 1);
-		entry_ask(x, x->state == ENTRY_ABSENT);
+		pager_entry_ask(x, x->state == ENTRY_ABSENT);
 	}
-	request_wake(p, p->asked);
+	queue_wake(p, p->asked);
 	pthread_mutex_unlock(&p->lock);
 	return rc;
 }
 
-static int check_unpinned(struct pager_source *s, const struct pager_id *ids, size_t n,
-			  uint32_t *pinned)
+static int pins_check_none(struct pager_source *s, const struct pager_id *ids, size_t n,
+			   uint32_t *pinned)
 {
 	*pinned = 0;
 	for (size_t i = 0; i < n; i++)
-		*pinned += entry_at(s, ids[i])->pinned;
+		*pinned += pins_entry(s, ids[i])->pinned;
 	return *pinned ? -EBUSY : 0;
 }
 
@@ -145,10 +148,10 @@ int pager_evict(struct pager_source *s, const struct pager_id *ids, size_t n, st
 	struct pager *p = s->pager;
 	uint32_t pinned;
 	pthread_mutex_lock(&p->lock);
-	int rc = check_unpinned(s, ids, n, &pinned);
+	int rc = pins_check_none(s, ids, n, &pinned);
 	for (size_t i = 0; i < n && !rc; i++) {
-		struct entry *x = entry_at(s, ids[i]);
-		entry_ask(x, false);
+		struct pager_entry *x = pins_entry(s, ids[i]);
+		pager_entry_ask(x, false);
 		if (x->state == ENTRY_RESIDENT && x->holders == 0 && x->wanted == 0)
 			pool_evict(p, x);
 	}

@@ -18,15 +18,15 @@
  * nothing that could be measured. */
 enum { HUGE_PAGE = 2 << 20, MOST_HUGE_PAGES = 16, LEAST_HUGE = 512 << 10, SPARES = 56 };
 
-struct region {
-	struct region *next, *previous; /* in pager.open or pager.full */
+struct pool_region {
+	struct pool_region *next, *previous; /* in pager.open or pager.full */
 	uint8_t *memory;
 	size_t bytes, slot_bytes;
 	uint32_t slots, taken;
-	uint32_t busy;		 /* slots that are held or loading */
-	uint32_t pinned;	 /* occupants that are */
-	struct entry **occupant; /* [slots]; NULL: free */
-	struct entry *only;	 /* that of a single slot */
+	uint32_t busy;		       /* slots that are held or loading */
+	uint32_t pinned;	       /* occupants that are */
+	struct pager_entry **occupant; /* [slots]; NULL: free */
+	struct pager_entry *only;      /* that of a single slot */
 };
 
 /* ---- regions ---- */
@@ -34,14 +34,14 @@ struct region {
 /* Small slots come and go by the hundred. What is known of each would lie anywhere among what is
  * freed around it, and keep a page from going back to the system: it is kept for the next, and
  * SPARES of them lie in one page. */
-struct spares {
-	struct spares *next;
-	struct region region[SPARES];
+struct pool_spares {
+	struct pool_spares *next;
+	struct pool_region region[SPARES];
 };
 
-static bool more_spares(struct pager *p)
+static bool pool_add_spares(struct pager *p)
 {
-	struct spares *more = malloc(sizeof *more);
+	struct pool_spares *more = malloc(sizeof *more);
 	if (!more)
 		return false;
 	more->next = p->spares;
@@ -53,24 +53,24 @@ static bool more_spares(struct pager *p)
 	return true;
 }
 
-static struct region *region_make(struct pager *p, uint32_t slots)
+static struct pool_region *pool_region_make(struct pager *p, uint32_t slots)
 {
-	struct region *r;
+	struct pool_region *r;
 	if (slots > 1) {
 		r = calloc(1, sizeof *r + slots * sizeof *r->occupant);
 		if (r)
-			r->occupant = (struct entry **)(r + 1);
+			r->occupant = (struct pager_entry **)(r + 1);
 		return r;
 	}
-	if (!p->spare && !more_spares(p))
+	if (!p->spare && !pool_add_spares(p))
 		return NULL;
 	r = p->spare;
 	p->spare = r->next;
-	*r = (struct region){.occupant = &r->only};
+	*r = (struct pool_region){.occupant = &r->only};
 	return r;
 }
 
-static void region_free(struct pager *p, struct region *r)
+static void pool_region_free(struct pager *p, struct pool_region *r)
 {
 	if (r->slots > 1) {
 		free(r);
@@ -83,14 +83,14 @@ static void region_free(struct pager *p, struct region *r)
 void pool_free(struct pager *p)
 {
 	while (p->spares) {
-		struct spares *next = p->spares->next;
+		struct pool_spares *next = p->spares->next;
 		free(p->spares);
 		p->spares = next;
 	}
 }
 
 /* How many slots a region should have, and the bytes of that: the count that wastes least. */
-static uint32_t region_slots(size_t slot_bytes, size_t *bytes)
+static uint32_t pool_region_slots(size_t slot_bytes, size_t *bytes)
 {
 	const size_t most = (size_t)MOST_HUGE_PAGES * HUGE_PAGE;
 	size_t best_waste = SIZE_MAX;
@@ -110,7 +110,7 @@ static uint32_t region_slots(size_t slot_bytes, size_t *bytes)
 	return best;
 }
 
-static void *map_pages(size_t bytes)
+static void *pool_map_pages(size_t bytes)
 {
 	void *memory =
 		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -118,9 +118,9 @@ static void *map_pages(size_t bytes)
 }
 
 /* Whole huge pages must begin at a multiple of one, or the kernel cannot give them. */
-static void *map_huge(size_t bytes)
+static void *pool_map_huge(size_t bytes)
 {
-	uint8_t *all = map_pages(bytes + HUGE_PAGE);
+	uint8_t *all = pool_map_pages(bytes + HUGE_PAGE);
 	if (!all)
 		return NULL;
 	size_t before = -(uintptr_t)all % HUGE_PAGE;
@@ -132,7 +132,7 @@ static void *map_huge(size_t bytes)
 	return all + before;
 }
 
-static void link_region(struct region **list, struct region *r)
+static void pool_link_region(struct pool_region **list, struct pool_region *r)
 {
 	r->previous = NULL;
 	r->next = *list;
@@ -141,27 +141,28 @@ static void link_region(struct region **list, struct region *r)
 	*list = r;
 }
 
-static void unlink_region(struct region **list, struct region *r)
+static void pool_unlink_region(struct pool_region **list, struct pool_region *r)
 {
 	*(r->previous ? &r->previous->next : list) = r->next;
 	if (r->next)
 		r->next->previous = r->previous;
 }
 
-static struct region *region_map(struct pager *p, size_t slot_bytes, uint32_t slots, size_t bytes)
+static struct pool_region *pool_region_map(struct pager *p, size_t slot_bytes, uint32_t slots,
+					   size_t bytes)
 {
-	struct region *r = region_make(p, slots);
+	struct pool_region *r = pool_region_make(p, slots);
 	if (!r)
 		return NULL;
-	r->memory = bytes % HUGE_PAGE ? map_pages(bytes) : map_huge(bytes);
+	r->memory = bytes % HUGE_PAGE ? pool_map_pages(bytes) : pool_map_huge(bytes);
 	r->slots = slots;
 	if (!r->memory) {
-		region_free(p, r);
+		pool_region_free(p, r);
 		return NULL;
 	}
 	r->bytes = bytes;
 	r->slot_bytes = slot_bytes;
-	link_region(&p->open, r);
+	pool_link_region(&p->open, r);
 	p->total.used += bytes;
 	if (p->total.used > p->peak)
 		p->peak = p->total.used;
@@ -169,40 +170,41 @@ static struct region *region_map(struct pager *p, size_t slot_bytes, uint32_t sl
 }
 
 /* Room in a new region below the budget; of a single slot, where there is not enough for more. */
-static struct region *region_new(struct pager *p, size_t slot_bytes)
+static struct pool_region *pool_region_new(struct pager *p, size_t slot_bytes)
 {
 	size_t bytes;
-	uint32_t slots = region_slots(slot_bytes, &bytes);
-	struct region *r = NULL;
+	uint32_t slots = pool_region_slots(slot_bytes, &bytes);
+	struct pool_region *r = NULL;
 	if (p->total.used + bytes <= p->budget)
-		r = region_map(p, slot_bytes, slots, bytes);
+		r = pool_region_map(p, slot_bytes, slots, bytes);
 	if (!r && p->total.used + slot_bytes <= p->budget)
-		r = region_map(p, slot_bytes, 1, slot_bytes);
+		r = pool_region_map(p, slot_bytes, 1, slot_bytes);
 	return r;
 }
 
-static struct region *region_open(const struct pager *p, size_t slot_bytes)
+static struct pool_region *pool_find_open_region(const struct pager *p, size_t slot_bytes)
 {
-	struct region *r = p->open;
+	struct pool_region *r = p->open;
 	while (r && r->slot_bytes != slot_bytes)
 		r = r->next;
 	return r;
 }
 
 /* Unmapped before it is counted as free: the memory in use is never more than `used`. */
-static void region_unmap(struct pager *p, struct region *r)
+static void pool_region_unmap(struct pager *p, struct pool_region *r)
 {
 	assert(r->taken == 0);
 	munmap(r->memory, r->bytes);
 	p->total.used -= r->bytes;
-	unlink_region(&p->open, r);
-	region_free(p, r);
+	pool_unlink_region(&p->open, r);
+	pool_region_free(p, r);
 }
 
 /* ---- slots ---- */
 
 /* Makes x the occupant of a free place. */
-static void occupy(struct pager *p, struct region *r, uint32_t place, struct entry *x)
+static void pool_occupy(struct pager *p, struct pool_region *r, uint32_t place,
+			struct pager_entry *x)
 {
 	struct pager_source *s = x->source;
 	x->region = r;
@@ -211,25 +213,25 @@ static void occupy(struct pager *p, struct region *r, uint32_t place, struct ent
 	r->occupant[place] = x;
 	r->pinned += x->pinned;
 	r->busy++;
-	entry_ask(x, false);
+	pager_entry_ask(x, false);
 	s->loading++;
-	s->slot_value[entry_index(x)] = s->value[entry_index(x)];
-	s->own.used += entry_bytes(x);
+	s->slot_value[pager_entry_index(x)] = s->value[pager_entry_index(x)];
+	s->own.used += pager_entry_bytes(x);
 	if (++r->taken == r->slots) {
-		unlink_region(&p->open, r);
-		link_region(&p->full, r);
+		pool_unlink_region(&p->open, r);
+		pool_link_region(&p->full, r);
 	}
 }
 
 /* The other way; returns the place. */
-static uint32_t vacate(struct pager *p, struct entry *x)
+static uint32_t pool_vacate(struct pager *p, struct pager_entry *x)
 {
-	struct region *r = x->region;
+	struct pool_region *r = x->region;
 	struct pager_source *s = x->source;
 	uint32_t place = (uint32_t)((size_t)((uint8_t *)x->slot - r->memory) / r->slot_bytes);
 	assert(x->holders == 0);
 	if (x->state == ENTRY_RESIDENT) {
-		count(&p->total.resident, &s->own.resident, -(uint64_t)1);
+		pager_count(&p->total.resident, &s->own.resident, -(uint64_t)1);
 	} else {
 		r->busy--;
 		s->loading--;
@@ -239,44 +241,44 @@ static uint32_t vacate(struct pager *p, struct entry *x)
 	x->state = ENTRY_ABSENT;
 	x->resident = false;
 	x->prefetched = false;
-	s->slot_value[entry_index(x)] = INFINITY;
-	s->own.used -= entry_bytes(x);
+	s->slot_value[pager_entry_index(x)] = INFINITY;
+	s->own.used -= pager_entry_bytes(x);
 	r->occupant[place] = NULL;
 	r->pinned -= x->pinned;
 	if (r->taken-- == r->slots) {
-		unlink_region(&p->full, r);
-		link_region(&p->open, r);
+		pool_unlink_region(&p->full, r);
+		pool_link_region(&p->open, r);
 	}
 	return place;
 }
 
-void pool_release(struct pager *p, struct entry *x)
+void pool_release(struct pager *p, struct pager_entry *x)
 {
-	struct region *r = x->region;
-	vacate(p, x);
+	struct pool_region *r = x->region;
+	pool_vacate(p, x);
 	if (r->taken == 0)
-		region_unmap(p, r);
+		pool_region_unmap(p, r);
 }
 
 /* What is pinned comes back when there is room. */
-static void count_eviction(struct pager *p, struct entry *x)
+static void pool_count_eviction(struct pager *p, struct pager_entry *x)
 {
-	count(&p->total.evictions, &x->source->own.evictions, 1);
-	entry_ask(x, x->pinned);
+	pager_count(&p->total.evictions, &x->source->own.evictions, 1);
+	pager_entry_ask(x, x->pinned);
 }
 
-void pool_evict(struct pager *p, struct entry *x)
+void pool_evict(struct pager *p, struct pager_entry *x)
 {
 	pool_release(p, x);
-	count_eviction(p, x);
+	pool_count_eviction(p, x);
 }
 
-void pool_count_pin(struct region *r, bool pinned)
+void pool_count_pin(struct pool_region *r, bool pinned)
 {
 	r->pinned += pinned ? 1 : -1U;
 }
 
-static void evict_region(struct pager *p, struct region *r)
+static void pool_evict_region(struct pager *p, struct pool_region *r)
 {
 	for (uint32_t left = r->taken, i = 0; left > 0; i++)
 		if (r->occupant[i]) {
@@ -288,12 +290,12 @@ static void evict_region(struct pager *p, struct region *r)
 /* ---- who goes ---- */
 
 /* Below this need nothing that is pinned goes. */
-static enum need pins_yield_to(const struct pager *p)
+static enum need pool_pins_yield_to(const struct pager *p)
 {
 	return p->pins_hold ? NEED_MUST : NEED_DEMAND;
 }
 
-static bool may_go(const struct entry *x, enum need need, enum need pins)
+static bool pool_may_evict(const struct pager_entry *x, enum need need, enum need pins)
 {
 	if (x->state != ENTRY_RESIDENT || x->holders > 0 || (x->pinned && need < pins))
 		return false;
@@ -301,137 +303,140 @@ static bool may_go(const struct entry *x, enum need need, enum need pins)
 }
 
 /* Whether all that is in a region may go with one of it. */
-static bool region_may_go(const struct region *r, enum need need, enum need pins)
+static bool pool_region_may_evict(const struct pool_region *r, enum need need, enum need pins)
 {
 	return r->busy == 0 && (r->pinned == 0 || need >= pins);
 }
 
-struct search {
+struct pool_search {
 	enum need need;
 	bool whole;	   /* its region must go with it */
 	size_t slot_bytes; /* of that size; 0: of any */
 };
 
-struct candidate {
-	struct entry *entry;
+struct pool_candidate {
+	struct pager_entry *entry;
 	double score;
 	uint32_t distance; /* layers until its next turn */
 };
 
-static uint32_t layer_distance(const struct pager_source *s, uint32_t layer)
+static uint32_t pool_layer_distance(const struct pager_source *s, uint32_t layer)
 {
 	return (layer + s->layers - s->layer - 1) % s->layers + 1;
 }
 
-static double layer_discount(const struct pager_source *s, uint32_t layer)
+static double pool_layer_discount(const struct pager_source *s, uint32_t layer)
 {
-	return policy_discount(s->pager->policy, layer_distance(s, layer), s->layers,
+	return policy_discount(s->pager->policy, pool_layer_distance(s, layer), s->layers,
 			       s->pager->turns - s->turns);
 }
 
 /* Ties go to the layer whose turn is farthest. */
-static void consider_layer(struct pager_source *s, uint32_t layer, const struct search *wanted,
-			   struct candidate *best)
+static void pool_consider_layer(struct pager_source *s, uint32_t layer,
+				const struct pool_search *wanted, struct pool_candidate *best)
 {
-	uint32_t distance = layer_distance(s, layer);
-	double discount = layer_discount(s, layer);
-	enum need pins = pins_yield_to(s->pager);
+	uint32_t distance = pool_layer_distance(s, layer);
+	double discount = pool_layer_discount(s, layer);
+	enum need pins = pool_pins_yield_to(s->pager);
 	size_t first = (size_t)layer * s->experts;
 	for (size_t i = first; i < first + s->experts; i++) {
 		double score = s->slot_value[i] * discount;
 		if (score > best->score || (score == best->score && distance <= best->distance))
 			continue;
-		struct entry *x = &s->entries[i];
-		if (may_go(x, wanted->need, pins) &&
-		    (!wanted->whole || region_may_go(x->region, wanted->need, pins)))
-			*best = (struct candidate){x, score, distance};
+		struct pager_entry *x = &s->entries[i];
+		if (pool_may_evict(x, wanted->need, pins) &&
+		    (!wanted->whole || pool_region_may_evict(x->region, wanted->need, pins)))
+			*best = (struct pool_candidate){x, score, distance};
 	}
 }
 
 /* The lowest score of all that may go. */
-static struct entry *victim_for(const struct pager *p, const struct search *wanted)
+static struct pager_entry *pool_lowest(const struct pager *p, const struct pool_search *wanted)
 {
-	struct candidate best = {.score = INFINITY};
+	struct pool_candidate best = {.score = INFINITY};
 	for (struct pager_source *s = p->sources; s; s = s->next)
 		for (uint32_t layer = 0; layer < s->layers; layer++)
 			if (!wanted->slot_bytes || wanted->slot_bytes == s->slot_bytes[layer])
-				consider_layer(s, layer, wanted, &best);
+				pool_consider_layer(s, layer, wanted, &best);
 	return best.entry;
 }
 
 /* Of those that are needed least, if there are any; else of those that are needed more. */
-static struct entry *victim(const struct pager *p, struct search wanted)
+static struct pager_entry *pool_victim(const struct pager *p, struct pool_search wanted)
 {
-	struct entry *x = NULL;
+	struct pager_entry *x = NULL;
 	enum need most = wanted.need;
 	for (wanted.need = NEED_SPARE; wanted.need <= most && !x; wanted.need++)
-		x = victim_for(p, &wanted);
+		x = pool_lowest(p, &wanted);
 	return x;
 }
 
 /* ---- taking and giving back ---- */
 
 /* A slot that is free, in a region that is there or in a new one. */
-static bool take_free(struct pager *p, struct entry *x)
+static bool pool_take_free(struct pager *p, struct pager_entry *x)
 {
-	size_t bytes = entry_bytes(x);
-	struct region *r = p->total.used <= p->budget ? region_open(p, bytes) : NULL;
+	size_t bytes = pager_entry_bytes(x);
+	struct pool_region *r = p->total.used <= p->budget ? pool_find_open_region(p, bytes) : NULL;
 	uint32_t place = 0;
-	if (!r && !(r = region_new(p, bytes)))
+	if (!r && !(r = pool_region_new(p, bytes)))
 		return false;
 	while (r->occupant[place])
 		place++;
-	occupy(p, r, place, x);
+	pool_occupy(p, r, place, x);
 	return true;
 }
 
 /* An expert of the same size hands its slot over as it is: the kernel need not zero it again. */
-static bool take_over(struct pager *p, struct entry *x, struct entry *old)
+static bool pool_take_over(struct pager *p, struct pager_entry *x, struct pager_entry *old)
 {
-	if (!old || entry_bytes(old) != entry_bytes(x))
+	if (!old || pager_entry_bytes(old) != pager_entry_bytes(x))
 		return false;
-	struct region *r = old->region;
-	uint32_t place = vacate(p, old);
-	count_eviction(p, old);
-	occupy(p, r, place, x);
+	struct pool_region *r = old->region;
+	uint32_t place = pool_vacate(p, old);
+	pool_count_eviction(p, old);
+	pool_occupy(p, r, place, x);
 	return true;
 }
 
-static double score_of(const struct entry *x)
+static double pool_score(const struct pager_entry *x)
 {
 	const struct pager_source *s = x->source;
-	return s->slot_value[entry_index(x)] * layer_discount(s, entry_layer(x));
+	return s->slot_value[pager_entry_index(x)] * pool_layer_discount(s, pager_entry_layer(x));
 }
 
 /* Whether to give a region of other slots back for new ones rather than to take one slot of the
  * right size from `own`: what is in the region is worth less for each slot that this gives. Sizes
  * so come to their shares, be they of layers or of models, and none loses a region to another's
  * every need. */
-static bool better_than(const struct entry *own, const struct region *r)
+static bool pool_region_is_worth_less(const struct pager_entry *own, const struct pool_region *r)
 {
-	double worth = 0, slots = (double)r->bytes / (double)entry_bytes(own);
+	double worth = 0, slots = (double)r->bytes / (double)pager_entry_bytes(own);
 	if (own->wanted || own->shielded)
 		return true;
 	for (uint32_t i = 0; i < r->slots; i++)
-		worth += r->occupant[i] ? score_of(r->occupant[i]) : 0;
-	return worth / slots < score_of(own);
+		worth += r->occupant[i] ? pool_score(r->occupant[i]) : 0;
+	return worth / slots < pool_score(own);
 }
 
 /* The expert that has to go hands over its slot. If that is of another size, all of its region is
  * given back to make room for a new one, or the lowest of the right size goes instead. */
-int pool_take(struct pager *p, struct entry *x, enum need need)
+int pool_take(struct pager *p, struct pager_entry *x, enum need need)
 {
-	size_t bytes = entry_bytes(x);
-	while (!take_free(p, x)) {
+	size_t bytes = pager_entry_bytes(x);
+	while (!pool_take_free(p, x)) {
 		bool fits = p->total.used <= p->budget;
-		if (fits && take_over(p, x, victim(p, (struct search){need, false, 0})))
+		if (fits &&
+		    pool_take_over(p, x, pool_victim(p, (struct pool_search){need, false, 0})))
 			return 1;
-		struct entry *own = fits ? victim(p, (struct search){need, false, bytes}) : NULL;
-		struct entry *old =
-			need >= NEED_ASKED ? victim(p, (struct search){need, true, 0}) : NULL;
-		if (old && (!own || better_than(own, old->region)))
-			evict_region(p, old->region);
-		else if (take_over(p, x, own))
+		struct pager_entry *own =
+			fits ? pool_victim(p, (struct pool_search){need, false, bytes}) : NULL;
+		struct pager_entry *old =
+			need >= NEED_ASKED ? pool_victim(p, (struct pool_search){need, true, 0})
+					   : NULL;
+		if (old && (!own || pool_region_is_worth_less(own, old->region)))
+			pool_evict_region(p, old->region);
+		else if (pool_take_over(p, x, own))
 			return 1;
 		else
 			return p->total.used + bytes <= p->budget ? -ENOMEM : 0;
@@ -441,10 +446,10 @@ int pool_take(struct pager *p, struct entry *x, enum need need)
 
 bool pool_busy(const struct pager *p)
 {
-	for (const struct region *r = p->open; r; r = r->next)
+	for (const struct pool_region *r = p->open; r; r = r->next)
 		if (r->busy)
 			return true;
-	for (const struct region *r = p->full; r; r = r->next)
+	for (const struct pool_region *r = p->full; r; r = r->next)
 		if (r->busy)
 			return true;
 	return false;
@@ -452,28 +457,29 @@ bool pool_busy(const struct pager *p)
 
 void pool_shrink(struct pager *p)
 {
-	struct entry *old;
-	while (p->total.used > p->budget && (old = victim(p, (struct search){NEED_MUST, true, 0})))
-		evict_region(p, old->region);
+	struct pager_entry *old;
+	while (p->total.used > p->budget &&
+	       (old = pool_victim(p, (struct pool_search){NEED_MUST, true, 0})))
+		pool_evict_region(p, old->region);
 }
 
-void pool_resident(struct pager *p, struct entry *x)
+void pool_resident(struct pager *p, struct pager_entry *x)
 {
 	x->state = ENTRY_RESIDENT;
 	x->resident = true;
 	x->region->busy--;
 	x->source->loading--;
-	count(&p->total.resident, &x->source->own.resident, 1);
+	pager_count(&p->total.resident, &x->source->own.resident, 1);
 	pool_shrink(p);
 }
 
-void pool_hold(struct entry *x)
+void pool_hold(struct pager_entry *x)
 {
 	if (x->holders++ == 0)
 		x->region->busy++;
 }
 
-void pool_give_back(struct pager *p, struct entry *x)
+void pool_give_back(struct pager *p, struct pager_entry *x)
 {
 	if (--x->holders > 0)
 		return;
@@ -483,17 +489,17 @@ void pool_give_back(struct pager *p, struct entry *x)
 
 /* ---- uses ---- */
 
-void pool_value(struct entry *x, double value)
+void pool_value(struct pager_entry *x, double value)
 {
-	size_t i = entry_index(x);
+	size_t i = pager_entry_index(x);
 	x->source->value[i] = value;
 	if (x->slot)
 		x->source->slot_value[i] = value;
 }
 
-void pool_use(struct pager *p, struct entry *x, float credit)
+void pool_use(struct pager *p, struct pager_entry *x, float credit)
 {
-	struct use_counts *uses = &x->source->uses[entry_index(x)];
+	struct use_counts *uses = &x->source->uses[pager_entry_index(x)];
 	pool_value(x, policy_use(p->policy, uses, credit, ++p->tick));
 }
 

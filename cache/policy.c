@@ -34,7 +34,7 @@ const struct policy *policy_find(const char *name)
 	return NULL;
 }
 
-static double value_of(const struct policy *p, const struct use_counts *u)
+static double policy_value(const struct policy *p, const struct use_counts *u)
 {
 	double value = 0;
 	for (uint32_t i = 0; i < p->counts; i++)
@@ -48,7 +48,7 @@ double policy_fade(const struct policy *p, struct use_counts *u, double value)
 		return value;
 	for (uint32_t i = 0; i < p->counts; i++)
 		u->count[i] *= p->keep[i];
-	return value_of(p, u);
+	return policy_value(p, u);
 }
 
 double policy_use(const struct policy *p, struct use_counts *u, float credit, uint64_t tick)
@@ -57,7 +57,7 @@ double policy_use(const struct policy *p, struct use_counts *u, float credit, ui
 		return (double)tick;
 	for (uint32_t i = 0; i < p->counts; i++)
 		u->count[i] += p->credit ? credit : 1;
-	return value_of(p, u);
+	return policy_value(p, u);
 }
 
 double policy_discount(const struct policy *p, uint32_t distance, uint32_t layers, double idle)
@@ -79,5 +79,5 @@ double policy_take_heat(const struct policy *p, struct use_counts *u, double hea
 	*u = (struct use_counts){0};
 	if (p->counts)
 		u->count[p->counts - 1] = (float)heat;
-	return value_of(p, u);
+	return policy_value(p, u);
 }

@@ -5,7 +5,7 @@
  * when the layer is visited. Which expert goes is chosen over all layers by value · discount, the
  * lowest first.
  *
- * This file knows neither slots nor locks: pool.c asks it and chooses.
+ * This file knows neither slots nor locks: pager_pool.c asks it and chooses.
  */
 #ifndef MOEFS_CACHE_POLICY_H
 #define MOEFS_CACHE_POLICY_H

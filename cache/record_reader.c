@@ -39,7 +39,7 @@ struct read_buffer {
 	void *tag;
 };
 
-struct reader {
+struct record_reader {
 	struct read_buffer buffer[READER_MOST];
 	pthread_mutex_t
 		lock; /* which buffers are busy, and whether those that are not have memory */
@@ -52,9 +52,9 @@ struct reader {
 	unsigned after_poll;	      /* entries since then; the kernel takes them in order */
 };
 
-int reader_create(struct reader **out, unsigned capacity, bool ring, int wake, struct err *e)
+int reader_create(struct record_reader **out, unsigned capacity, bool ring, int wake, struct err *e)
 {
-	struct reader *r = calloc(1, sizeof *r);
+	struct record_reader *r = calloc(1, sizeof *r);
 	*out = r;
 	if (!r)
 		return err_sys(e, ENOMEM, "a reader of experts");
@@ -67,7 +67,7 @@ int reader_create(struct reader **out, unsigned capacity, bool ring, int wake, s
 	return 0;
 }
 
-void reader_destroy(struct reader *r)
+void reader_destroy(struct record_reader *r)
 {
 	if (!r)
 		return;
@@ -78,7 +78,7 @@ void reader_destroy(struct reader *r)
 	free(r);
 }
 
-void reader_rest(struct reader *r)
+void reader_rest(struct record_reader *r)
 {
 	pthread_mutex_lock(&r->lock);
 	for (struct read_buffer *b = r->buffer; b < r->buffer + READER_MOST; b++)
@@ -89,12 +89,12 @@ void reader_rest(struct reader *r)
 	pthread_mutex_unlock(&r->lock);
 }
 
-bool reader_has_ring(const struct reader *r)
+bool reader_has_ring(const struct record_reader *r)
 {
 	return r->has_ring;
 }
 
-unsigned reader_room(const struct reader *r)
+unsigned reader_room(const struct record_reader *r)
 {
 	unsigned busy = 0;
 	for (unsigned i = 0; i < READER_MOST; i++)
@@ -107,7 +107,7 @@ unsigned reader_room(const struct reader *r)
 
 /* Memory for so many bytes. A large record in small pages that lie anywhere makes hundreds of
  * pieces for the kernel to pin and the device to fill: it takes up to twice the time. */
-static int grow_buffer(struct read_buffer *b, size_t bytes, size_t align, struct err *e)
+static int reader_grow_buffer(struct read_buffer *b, size_t bytes, size_t align, struct err *e)
 {
 	if (b->memory && b->bytes >= bytes && b->align >= align)
 		return 0;
@@ -126,60 +126,61 @@ static int grow_buffer(struct read_buffer *b, size_t bytes, size_t align, struct
 	return 0;
 }
 
-static uint64_t round_up(uint64_t n, uint64_t align)
+static uint64_t reader_round_up(uint64_t n, uint64_t align)
 {
 	return (n + align - 1) & ~(align - 1);
 }
 
-static uint64_t align_of(const struct store_extent *x)
+static uint64_t reader_align_of(const struct store_extent *x)
 {
 	return x->direct_fd >= 0 ? x->align : 1;
 }
 
-static struct read_piece set_range(const struct store_extent *x, size_t at)
+static struct read_piece reader_set_range(const struct store_extent *x, size_t at)
 {
-	uint64_t align = align_of(x), begin = x->offset & ~(align - 1);
+	uint64_t align = reader_align_of(x), begin = x->offset & ~(align - 1);
 	return (struct read_piece){
 		.fd = x->direct_fd >= 0 ? x->direct_fd : x->fd,
 		.plain_fd = x->fd,
 		.begin = begin,
 		.at = at,
 		.skip = x->offset - begin,
-		.want = round_up(x->offset + x->bytes, align) - begin,
+		.want = reader_round_up(x->offset + x->bytes, align) - begin,
 		.need = x->offset - begin + x->bytes,
 	};
 }
 
 /* The pieces' ranges one after the other, each where direct reads of its file may go. */
-static int set_ranges(struct read_buffer *b, const struct store_extents *record, struct err *e)
+static int reader_set_ranges(struct read_buffer *b, const struct store_extents *record,
+			     struct err *e)
 {
 	size_t align = RECORD_ALIGN, bytes = 0;
 	for (uint32_t k = 0; k < record->count; k++)
-		if (align_of(&record->extent[k]) > align)
-			align = align_of(&record->extent[k]);
+		if (reader_align_of(&record->extent[k]) > align)
+			align = reader_align_of(&record->extent[k]);
 	b->count = b->left = record->count;
 	b->failed = 0;
 	for (uint32_t k = 0; k < record->count; k++) {
-		b->piece[k] = set_range(&record->extent[k], bytes);
-		bytes = round_up(bytes + b->piece[k].want, align);
+		b->piece[k] = reader_set_range(&record->extent[k], bytes);
+		bytes = reader_round_up(bytes + b->piece[k].want, align);
 	}
-	return grow_buffer(b, bytes, align, e);
+	return reader_grow_buffer(b, bytes, align, e);
 }
 
-static char *place_of(const struct read_buffer *b, const struct read_piece *p)
+static char *reader_piece_memory(const struct read_buffer *b, const struct read_piece *p)
 {
 	return (char *)b->memory + p->at + p->done;
 }
 
 /* What is to be read next. Beyond the piece nothing is needed, but O_DIRECT takes no less. */
-static size_t read_length(const struct read_piece *p)
+static size_t reader_piece_length(const struct read_piece *p)
 {
 	size_t rest = (p->fd == p->plain_fd ? p->need : p->want) - p->done;
 	return rest < (1U << 30) ? rest : (1U << 30);
 }
 
 /* Takes the result of an attempt: 1 the piece is there, 0 go on, or a negative errno. */
-static int advance(struct read_piece *p, int64_t result)
+static int reader_advance_piece(struct read_piece *p, int64_t result)
 {
 	if (result == -EINTR || result == -EAGAIN)
 		return 0;
@@ -197,9 +198,9 @@ static int advance(struct read_piece *p, int64_t result)
 }
 
 /* The same of piece k; true if that is over, one way or the other. */
-static bool take_result(struct read_buffer *b, unsigned k, int64_t result)
+static bool reader_take_result(struct read_buffer *b, unsigned k, int64_t result)
 {
-	int step = advance(&b->piece[k], result);
+	int step = reader_advance_piece(&b->piece[k], result);
 	if (!step)
 		return false;
 	b->piece[k].over = true;
@@ -211,7 +212,7 @@ static bool take_result(struct read_buffer *b, unsigned k, int64_t result)
 
 /* ---- the ring ---- */
 
-static struct io_uring_sqe *new_entry(struct reader *r, unsigned tag)
+static struct io_uring_sqe *reader_new_entry(struct record_reader *r, unsigned tag)
 {
 	/* The ring has an entry for each piece and the poll, and each is in it at most once. */
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&r->ring);
@@ -222,20 +223,20 @@ static struct io_uring_sqe *new_entry(struct reader *r, unsigned tag)
 	return sqe;
 }
 
-static void ring_queue(struct reader *r, unsigned i, unsigned k)
+static void reader_ring_queue(struct record_reader *r, unsigned i, unsigned k)
 {
 	const struct read_buffer *b = &r->buffer[i];
 	const struct read_piece *p = &b->piece[k];
 	unsigned tag = i * STORE_PIECES + k;
-	struct io_uring_sqe *sqe = new_entry(r, tag);
-	io_uring_prep_read(sqe, p->fd, place_of(b, p), (unsigned)read_length(p),
+	struct io_uring_sqe *sqe = reader_new_entry(r, tag);
+	io_uring_prep_read(sqe, p->fd, reader_piece_memory(b, p), (unsigned)reader_piece_length(p),
 			   p->begin + p->done);
 	io_uring_sqe_set_data64(sqe, tag); /* preparing clears it */
 }
 
-static void ring_poll(struct reader *r)
+static void reader_ring_poll(struct record_reader *r)
 {
-	struct io_uring_sqe *sqe = new_entry(r, IO_RING_POLL);
+	struct io_uring_sqe *sqe = reader_new_entry(r, IO_RING_POLL);
 	io_uring_prep_poll_add(sqe, r->wake, POLLIN);
 	io_uring_sqe_set_data64(sqe, IO_RING_POLL);
 	r->polling = true;
@@ -243,13 +244,13 @@ static void ring_poll(struct reader *r)
 }
 
 /* True if the kernel has a read of ours, and not the poll alone. */
-static bool read_flies(const struct reader *r)
+static bool reader_has_flying(const struct record_reader *r)
 {
 	bool poll_flies = r->polling && r->unsubmitted <= r->after_poll;
 	return r->flying > poll_flies;
 }
 
-void reader_submit(struct reader *r)
+void reader_submit(struct record_reader *r)
 {
 	while (r->has_ring && r->unsubmitted > 0) {
 		int n = io_ring_submit(&r->ring);
@@ -264,14 +265,14 @@ void reader_submit(struct reader *r)
 
 /* Waits for one attempt, or the poll. False: the kernel takes nothing although it has no read, so
  * there is no ring any more, and what is in work goes on by pread. */
-static bool ring_next(struct reader *r, unsigned *which, int64_t *result)
+static bool reader_ring_next(struct record_reader *r, unsigned *which, int64_t *result)
 {
 	static const struct timespec moment = {.tv_nsec = 1000000};
 	uint64_t tag;
 	if (!r->polling)
-		ring_poll(r);
+		reader_ring_poll(r);
 	reader_submit(r);
-	if (r->unsubmitted > 0 && !read_flies(r)) { /* the poll would be waited for alone */
+	if (r->unsubmitted > 0 && !reader_has_flying(r)) { /* the poll would be waited for alone */
 		io_uring_queue_exit(&r->ring);
 		r->has_ring = false;
 		r->unsubmitted = 0;
@@ -289,7 +290,7 @@ static bool ring_next(struct reader *r, unsigned *which, int64_t *result)
 /* ---- without a ring ---- */
 
 /* READER_MOST: none is. */
-static unsigned first_busy(const struct reader *r)
+static unsigned reader_first_busy(const struct record_reader *r)
 {
 	unsigned i = 0;
 	while (i < READER_MOST && !r->buffer[i].busy)
@@ -299,36 +300,38 @@ static unsigned first_busy(const struct reader *r)
 
 /* One attempt for the first piece that is not over. One that failed ends the read: no other is in
  * flight. */
-static void read_on(struct read_buffer *b)
+static void reader_read_on(struct read_buffer *b)
 {
 	unsigned k = 0;
 	while (b->piece[k].over)
 		k++;
 	const struct read_piece *p = &b->piece[k];
-	(void)take_result(b, k,
-			  io_pread(p->fd, place_of(b, p), read_length(p), p->begin + p->done));
+	(void)reader_take_result(b, k,
+				 io_pread(p->fd, reader_piece_memory(b, p), reader_piece_length(p),
+					  p->begin + p->done));
 	if (b->failed)
 		b->left = 0;
 }
 
 /* The count may be gone: another reader's thread took it. That is no harm, since it looks for work,
  * too. */
-static void take_wake(const struct reader *r)
+static void reader_take_wake(const struct record_reader *r)
 {
 	eventfd_t count;
 	(void)eventfd_read(r->wake, &count);
 }
 
-static void wait_for_wake(const struct reader *r)
+static void reader_wait_for_wake(const struct record_reader *r)
 {
 	struct pollfd p = {.fd = r->wake, .events = POLLIN};
 	(void)poll(&p, 1, -1); /* EINTR: the caller looks for work once more than it had to */
-	take_wake(r);
+	reader_take_wake(r);
 }
 
 /* ---- reading ---- */
 
-int reader_queue(struct reader *r, const struct store_extents *record, void *tag, struct err *e)
+int reader_queue(struct record_reader *r, const struct store_extents *record, void *tag,
+		 struct err *e)
 {
 	unsigned i = 0;
 	while (i < READER_MOST - 1 && r->buffer[i].busy)
@@ -336,18 +339,18 @@ int reader_queue(struct reader *r, const struct store_extents *record, void *tag
 	struct read_buffer *b = &r->buffer[i];
 	assert(!b->busy && record->count > 0 && record->count <= STORE_PIECES);
 	pthread_mutex_lock(&r->lock);
-	int rc = set_ranges(b, record, e);
+	int rc = reader_set_ranges(b, record, e);
 	b->busy = !rc;
 	pthread_mutex_unlock(&r->lock);
 	if (rc)
 		return rc;
 	b->tag = tag;
 	for (unsigned k = 0; r->has_ring && k < b->count; k++)
-		ring_queue(r, i, k);
+		reader_ring_queue(r, i, k);
 	return 0;
 }
 
-static void report(const struct reader *r, unsigned i, struct read_done *out)
+static void reader_report(const struct record_reader *r, unsigned i, struct read_done *out)
 {
 	const struct read_buffer *b = &r->buffer[i];
 	*out = (struct read_done){.tag = b->tag, .result = b->failed, .buffer = i};
@@ -361,44 +364,44 @@ static void report(const struct reader *r, unsigned i, struct read_done *out)
 }
 
 /* One attempt, of the read *i. False: `wake` was signalled. */
-static bool next_attempt(struct reader *r, unsigned *i)
+static bool reader_next_attempt(struct record_reader *r, unsigned *i)
 {
 	unsigned which;
 	int64_t result;
 	if (!r->has_ring) {
-		*i = first_busy(r);
+		*i = reader_first_busy(r);
 		if (*i == READER_MOST)
-			wait_for_wake(r);
+			reader_wait_for_wake(r);
 		else
-			read_on(&r->buffer[*i]);
+			reader_read_on(&r->buffer[*i]);
 		return *i != READER_MOST;
 	}
 	*i = READER_MOST;
-	if (!ring_next(r, &which, &result))
+	if (!reader_ring_next(r, &which, &result))
 		return true; /* there is no ring any more */
 	if (which == IO_RING_POLL) {
 		r->polling = false;
-		take_wake(r);
+		reader_take_wake(r);
 		return false;
 	}
 	*i = which / STORE_PIECES;
-	if (!take_result(&r->buffer[*i], which % STORE_PIECES, result))
-		ring_queue(r, *i, which % STORE_PIECES);
+	if (!reader_take_result(&r->buffer[*i], which % STORE_PIECES, result))
+		reader_ring_queue(r, *i, which % STORE_PIECES);
 	return true;
 }
 
-bool reader_wait(struct reader *r, struct read_done *out)
+bool reader_wait(struct record_reader *r, struct read_done *out)
 {
 	unsigned i;
 	do {
-		if (!next_attempt(r, &i))
+		if (!reader_next_attempt(r, &i))
 			return false;
 	} while (i == READER_MOST || r->buffer[i].left > 0);
-	report(r, i, out);
+	reader_report(r, i, out);
 	return true;
 }
 
-void reader_release(struct reader *r, const struct read_done *done)
+void reader_release(struct record_reader *r, const struct read_done *done)
 {
 	pthread_mutex_lock(&r->lock);
 	r->buffer[done->buffer].busy = false;

@@ -22,21 +22,23 @@
 
 enum { READER_MOST = 8 }; /* reads in flight */
 
-struct reader;
+struct record_reader;
 
 /* capacity: 1 … READER_MOST. ring: try io_uring; without it one read at a time goes on. wake: an
  * eventfd that does not block, the caller's, which outlives the reader. */
-int reader_create(struct reader **out, unsigned capacity, bool ring, int wake, struct err *e);
-void reader_destroy(struct reader *r); /* with no read in flight */
+int reader_create(struct record_reader **out, unsigned capacity, bool ring, int wake,
+		  struct err *e);
+void reader_destroy(struct record_reader *r); /* with no read in flight */
 
 /* True if reads go on by io_uring. */
-bool reader_has_ring(const struct reader *r);
+bool reader_has_ring(const struct record_reader *r);
 /* How many more reads it takes before one must be waited for and released. */
-unsigned reader_room(const struct reader *r);
+unsigned reader_room(const struct record_reader *r);
 
 /* Queues a read (there must be room), and hands the queued ones to the kernel. */
-int reader_queue(struct reader *r, const struct store_extents *record, void *tag, struct err *e);
-void reader_submit(struct reader *r);
+int reader_queue(struct record_reader *r, const struct store_extents *record, void *tag,
+		 struct err *e);
+void reader_submit(struct record_reader *r);
 
 struct read_done {
 	void *tag;
@@ -48,10 +50,10 @@ struct read_done {
 };
 /* Waits for a queued read to end: true. False: `wake` was signalled first (one count is taken from
  * it); without a read in work that is the only end. */
-bool reader_wait(struct reader *r, struct read_done *out);
-void reader_release(struct reader *r, const struct read_done *done);
+bool reader_wait(struct record_reader *r, struct read_done *out);
+void reader_release(struct record_reader *r, const struct read_done *done);
 
 /* Gives back the memory that no read is in; the next ones take some anew. Any thread. */
-void reader_rest(struct reader *r);
+void reader_rest(struct record_reader *r);
 
 #endif

@@ -24,8 +24,8 @@
 
 /* Opens a data file and holds it to its size: what the index says, or the least that one has which
  * grows. */
-static int open_data(const struct store *s, int dir, const char *name, uint64_t expected,
-		     bool grows, struct err *e)
+static int store_open_data(const struct store *s, int dir, const char *name, uint64_t expected,
+			   bool grows, struct err *e)
 {
 	int fd = store_file_open(dir, s->folder, name, O_RDONLY, e);
 	if (fd == -ENOENT) /* with an index this is damage, not the absence of a store */
@@ -46,9 +46,9 @@ static int open_data(const struct store *s, int dir, const char *name, uint64_t 
 	return rc ? rc : fd;
 }
 
-static int open_as_it_is(struct store *s, int dir, const struct store_key *key, struct err *e)
+static int store_open_once(struct store *s, int dir, const struct store_key *key, struct err *e)
 {
-	int rc = index_read(&s->index, dir, s->folder, e);
+	int rc = store_index_read(&s->index, dir, s->folder, e);
 	const struct store_info *info = &s->index.info;
 	if (!rc && key && !store_key_equal(key, &info->key))
 		rc = err_set(
@@ -57,12 +57,12 @@ static int open_as_it_is(struct store *s, int dir, const struct store_key *key, 
 			"\"%.*s\")",
 			s->folder, info->key.recipe, (int)sizeof key->recipe, key->recipe);
 	if (!rc) {
-		s->experts =
-			open_data(s, dir, STORE_EXPERTS, store_experts_size(&s->index), false, e);
+		s->experts = store_open_data(s, dir, STORE_EXPERTS, store_experts_size(&s->index),
+					     false, e);
 		rc = s->experts < 0 ? s->experts : 0;
 	}
 	if (!rc) {
-		s->dense = open_data(s, dir, STORE_DENSE, store_dense_size(info), false, e);
+		s->dense = store_open_data(s, dir, STORE_DENSE, store_dense_size(info), false, e);
 		rc = s->dense < 0 ? s->dense : 0;
 	}
 	if (!rc)
@@ -71,7 +71,7 @@ static int open_as_it_is(struct store *s, int dir, const struct store_key *key, 
 	return rc;
 }
 
-static void close_files(struct store *s)
+static void store_close_files(struct store *s)
 {
 	int *fds[] = {&s->experts, &s->direct, &s->dense};
 	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
@@ -79,30 +79,30 @@ static void close_files(struct store *s)
 			close(*fds[i]);
 		*fds[i] = -1;
 	}
-	index_free(&s->index);
+	store_index_free(&s->index);
 }
 
 /* Which index is there: a store is replaced by taking it away first, and putting another file there
  * last. */
-static void look_for_index(int dir, struct stat *st)
+static void store_stat_index(int dir, struct stat *st)
 {
 	if (fstatat(dir, STORE_INDEX, st, AT_SYMLINK_NOFOLLOW))
 		*st = (struct stat){0};
 }
 
 /* What was opened belongs to the index that was read if that one has been there all the while. */
-static int open_files(struct store *s, const struct store_key *key, struct err *e)
+static int store_open_files(struct store *s, const struct store_key *key, struct err *e)
 {
 	int rc, dir = store_folder_open(s->folder, e);
 	struct stat before, after;
 	if (dir < 0)
 		return dir;
-	look_for_index(dir, &after);
+	store_stat_index(dir, &after);
 	do {
 		before = after;
-		close_files(s);
-		rc = open_as_it_is(s, dir, key, e);
-		look_for_index(dir, &after);
+		store_close_files(s);
+		rc = store_open_once(s, dir, key, e);
+		store_stat_index(dir, &after);
 	} while (before.st_ino != after.st_ino || before.st_ctim.tv_sec != after.st_ctim.tv_sec ||
 		 before.st_ctim.tv_nsec != after.st_ctim.tv_nsec);
 	close(dir);
@@ -129,7 +129,7 @@ int store_open(struct store **out, const char *folder, const struct store_key *k
 	struct store *s = store_new(folder, e);
 	if (!s)
 		return -ENOMEM;
-	int rc = open_files(s, key, e);
+	int rc = store_open_files(s, key, e);
 	if (rc) {
 		store_close(s);
 		return rc;
@@ -142,8 +142,8 @@ void store_close(struct store *s)
 {
 	if (!s)
 		return;
-	close_files(s);
-	placed_free(s->place);
+	store_close_files(s);
+	store_in_place_free(s->place);
 	pthread_mutex_destroy(&s->look);
 	free(s->looked);
 	free((void *)s->state);
@@ -153,7 +153,7 @@ void store_close(struct store *s)
 
 int store_check(const struct store *s, const struct store_layout *layout, struct err *e)
 {
-	return index_check(&s->index, layout, s->folder, e);
+	return store_index_check(&s->index, layout, s->folder, e);
 }
 
 const struct store_info *store_info(const struct store *s)
@@ -166,13 +166,13 @@ const char *store_folder(const struct store *s)
 	return s->folder;
 }
 
-int store_place_open(struct store **out, const struct store_place *of, struct err *e)
+int store_in_place_open(struct store **out, const struct in_place_source *of, struct err *e)
 {
 	*out = NULL;
 	struct store *s = store_new(of->name, e);
 	if (!s)
 		return -ENOMEM;
-	int failed = placed_open(s, of, e);
+	int failed = store_in_place_attach(s, of, e);
 	if (failed)
 		store_close(s);
 	else
@@ -182,31 +182,31 @@ int store_place_open(struct store **out, const struct store_place *of, struct er
 
 /* ---- experts ---- */
 
-static uint32_t record_of(const struct store *s, uint32_t layer, uint32_t expert)
+static uint32_t store_record_number(const struct store *s, uint32_t layer, uint32_t expert)
 {
 	assert(layer < s->index.info.layers && expert < s->index.info.experts);
 	return layer * s->index.info.experts + expert;
 }
 
-static bool unit_in(const struct store *s, uint32_t unit)
+static bool store_has_unit(const struct store *s, uint32_t unit)
 {
 	return !s->state || s->state[unit] == UNIT_DONE;
 }
 
 bool store_has_expert(const struct store *s, uint32_t layer, uint32_t expert)
 {
-	return unit_in(s, record_of(s, layer, expert));
+	return store_has_unit(s, store_record_number(s, layer, expert));
 }
 
-static struct store_range stored_range(const struct store *s, uint32_t unit)
+static struct store_range store_record_range(const struct store *s, uint32_t unit)
 {
-	return s->index.stored ? s->index.stored[unit] : index_plain_range(&s->index, unit);
+	return s->index.stored ? s->index.stored[unit] : store_index_plain_range(&s->index, unit);
 }
 
 struct store_extent store_expert(const struct store *s, uint32_t layer, uint32_t expert)
 {
-	uint32_t unit = record_of(s, layer, expert);
-	struct store_range r = stored_range(s, unit);
+	uint32_t unit = store_record_number(s, layer, expert);
+	struct store_range r = store_record_range(s, unit);
 	assert(!s->place);
 	return (struct store_extent){
 		.fd = s->experts,
@@ -222,7 +222,7 @@ void store_expert_extents(const struct store *s, uint32_t layer, uint32_t expert
 			  struct store_extents *out)
 {
 	if (s->place) {
-		placed_extents(s, record_of(s, layer, expert), out);
+		store_in_place_extents(s, store_record_number(s, layer, expert), out);
 		return;
 	}
 	out->count = 1;
@@ -238,11 +238,12 @@ uint64_t store_experts_bytes(const struct store *s)
 {
 	uint64_t sum = 0;
 	for (uint32_t i = 0; i < store_records(&s->index.info); i++)
-		sum += stored_range(s, i).bytes;
+		sum += store_record_range(s, i).bytes;
 	return sum;
 }
 
-static int damaged(const struct store *s, uint32_t layer, uint32_t expert, struct err *e)
+static int store_record_damaged(const struct store *s, uint32_t layer, uint32_t expert,
+				struct err *e)
 {
 	return err_damaged(e,
 			   "%s/" STORE_EXPERTS ": layer %u expert %u is damaged (its checksum does "
@@ -254,9 +255,9 @@ static int damaged(const struct store *s, uint32_t layer, uint32_t expert, struc
 int store_verify_expert(const struct store *s, uint32_t layer, uint32_t expert, const void *stored,
 			struct err *e)
 {
-	uint32_t unit = record_of(s, layer, expert);
-	uint64_t sum = checksum_of(stored, stored_range(s, unit).bytes);
-	return sum == s->index.checksums[unit] ? 0 : damaged(s, layer, expert, e);
+	uint32_t unit = store_record_number(s, layer, expert);
+	uint64_t sum = checksum_of(stored, store_record_range(s, unit).bytes);
+	return sum == s->index.checksums[unit] ? 0 : store_record_damaged(s, layer, expert, e);
 }
 
 size_t store_scratch_bytes(const struct store *s)
@@ -278,7 +279,7 @@ int store_unpack_expert(const struct store *s, uint32_t layer, uint32_t expert, 
 	if (rc == -ENOMEM)
 		return err_sys(e, ENOMEM, "%s: decoding layer %u expert %u", s->folder, layer,
 			       expert);
-	return rc ? damaged(s, layer, expert, e) : 0;
+	return rc ? store_record_damaged(s, layer, expert, e) : 0;
 }
 
 int store_unpack_pieces(const struct store *s, uint32_t layer, uint32_t expert,
@@ -287,7 +288,7 @@ int store_unpack_pieces(const struct store *s, uint32_t layer, uint32_t expert,
 {
 	*record = *stored;
 	if (s->place)
-		return placed_verify(s, record_of(s, layer, expert), stored, e);
+		return store_in_place_verify(s, store_record_number(s, layer, expert), stored, e);
 	record->piece[0].bytes = store_record_bytes(s, layer);
 	return store_unpack_expert(s, layer, expert, stored->piece[0].data, scratch,
 				   &record->piece[0].data, e);
@@ -297,7 +298,8 @@ int store_read_failed(const struct store *s, uint32_t layer, uint32_t expert, in
 		      struct err *e)
 {
 	if (s->place)
-		return placed_read_failed(s, record_of(s, layer, expert), code, e);
+		return store_in_place_read_failed(s, store_record_number(s, layer, expert), code,
+						  e);
 	if (code == ENODATA)
 		return err_damaged(e,
 				   "%s/" STORE_EXPERTS ": ends before layer %u expert %u does; "
@@ -311,7 +313,7 @@ int store_read_failed(const struct store *s, uint32_t layer, uint32_t expert, in
 }
 
 /* Brings a coded record into s->looked, with the mutex held. */
-static int look_at(struct store *s, uint32_t layer, uint32_t expert, struct err *e)
+static int store_keep_decoded(struct store *s, uint32_t layer, uint32_t expert, struct err *e)
 {
 	const void *record;
 	struct store_extent x = store_expert(s, layer, expert);
@@ -331,7 +333,7 @@ static int look_at(struct store *s, uint32_t layer, uint32_t expert, struct err 
 		return rc;
 	}
 	s->looked = scratch;
-	s->looked_at = record_of(s, layer, expert);
+	s->looked_at = store_record_number(s, layer, expert);
 	return 0;
 }
 
@@ -344,15 +346,16 @@ int store_read_expert(struct store *s, uint32_t layer, uint32_t expert, uint64_t
 			       s->folder, bytes, (unsigned long long)offset,
 			       (unsigned long long)size);
 	if (s->place)
-		return placed_read_record(s, record_of(s, layer, expert), offset, buffer, bytes, e);
+		return store_in_place_read_record(s, store_record_number(s, layer, expert), offset,
+						  buffer, bytes, e);
 	if (!s->index.stored)
 		return store_file_read(s->experts, buffer, bytes,
 				       store_expert(s, layer, expert).offset + offset, s->folder,
 				       STORE_EXPERTS, e);
 	pthread_mutex_lock(&s->look);
 	int rc = 0;
-	if (!s->looked || s->looked_at != record_of(s, layer, expert))
-		rc = look_at(s, layer, expert, e);
+	if (!s->looked || s->looked_at != store_record_number(s, layer, expert))
+		rc = store_keep_decoded(s, layer, expert, e);
 	if (!rc)
 		memcpy(buffer, s->looked + offset, bytes);
 	pthread_mutex_unlock(&s->look);
@@ -360,8 +363,8 @@ int store_read_expert(struct store *s, uint32_t layer, uint32_t expert, uint64_t
 }
 
 /* For whoever has room for something else than the store has: nothing is read. */
-static int wrong_size(const struct store *s, const char *name, uint64_t has, uint64_t wanted,
-		      struct err *e)
+static int store_wrong_size(const struct store *s, const char *name, uint64_t has, uint64_t wanted,
+			    struct err *e)
 {
 	return err_damaged(e,
 			   "%s/%s: has %llu bytes where %llu are wanted; remove the folder to "
@@ -370,12 +373,12 @@ static int wrong_size(const struct store *s, const char *name, uint64_t has, uin
 			   s->folder, name, (unsigned long long)has, (unsigned long long)wanted);
 }
 
-static int read_in_place(const struct store *s, uint32_t unit, void *record, size_t bytes,
-			 struct err *e)
+static int store_read_in_place(const struct store *s, uint32_t unit, void *record, size_t bytes,
+			       struct err *e)
 {
 	const struct store_pieces whole = {1, {{record, bytes}}};
-	int rc = placed_read_record(s, unit, 0, record, bytes, e);
-	return rc ? rc : placed_verify(s, unit, &whole, e);
+	int rc = store_in_place_read_record(s, unit, 0, record, bytes, e);
+	return rc ? rc : store_in_place_verify(s, unit, &whole, e);
 }
 
 int store_read_record(const struct store *s, uint32_t layer, uint32_t expert, void *record,
@@ -383,9 +386,10 @@ int store_read_record(const struct store *s, uint32_t layer, uint32_t expert, vo
 {
 	const void *got;
 	if (bytes != store_record_bytes(s, layer))
-		return wrong_size(s, STORE_EXPERTS, store_record_bytes(s, layer), bytes, e);
+		return store_wrong_size(s, STORE_EXPERTS, store_record_bytes(s, layer), bytes, e);
 	if (s->place)
-		return read_in_place(s, record_of(s, layer, expert), record, bytes, e);
+		return store_read_in_place(s, store_record_number(s, layer, expert), record, bytes,
+					   e);
 	struct store_extent x = store_expert(s, layer, expert);
 	size_t scratch_bytes = store_scratch_bytes(s);
 	void *stored = malloc(x.bytes), *scratch = malloc(scratch_bytes + 1);
@@ -430,10 +434,10 @@ int store_read_dense(const struct store *s, uint32_t unit, void *buffer, size_t 
 {
 	struct store_range r = store_dense_unit(s, unit);
 	if (r.bytes != bytes)
-		return wrong_size(s, STORE_DENSE, r.bytes, bytes, e);
+		return store_wrong_size(s, STORE_DENSE, r.bytes, bytes, e);
 	if (s->place)
-		return placed_read_dense(s, unit, buffer, bytes, e);
-	if (!unit_in(s, store_records(&s->index.info) + unit))
+		return store_in_place_read_dense(s, unit, buffer, bytes, e);
+	if (!store_has_unit(s, store_records(&s->index.info) + unit))
 		return err_set(e, ENODATA, "%s/" STORE_DENSE ": unit %u is not converted yet",
 			       s->folder, unit);
 	int rc = store_read_dense_bytes(s, r.offset, buffer, bytes, e);
@@ -452,16 +456,17 @@ int store_read_dense(const struct store *s, uint32_t unit, void *buffer, size_t 
 
 int store_writer_view(struct store_writer *w, struct store **out, struct err *e)
 {
-	const struct data_file *experts = &w->file[EXPERTS_FILE], *dense = &w->file[DENSE_FILE];
+	const struct writer_file *experts = &w->file[EXPERTS_FILE], *dense = &w->file[DENSE_FILE];
 	*out = NULL;
 	assert(!w->lent);
 	struct store *s = store_new(w->folder, e);
 	if (!s)
 		return -ENOMEM;
-	s->experts = open_data(s, w->lock.dir, experts->partial, experts->size, experts->grows, e);
+	s->experts =
+		store_open_data(s, w->lock.dir, experts->partial, experts->size, experts->grows, e);
 	s->dense = s->experts < 0
 			   ? s->experts
-			   : open_data(s, w->lock.dir, dense->partial, dense->size, false, e);
+			   : store_open_data(s, w->lock.dir, dense->partial, dense->size, false, e);
 	if (s->dense < 0) {
 		int rc = s->dense;
 		store_close(s);

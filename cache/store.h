@@ -98,7 +98,7 @@ struct store_info {
 /* ---- reading ---- */
 
 /* Complete, the view of a conversion under way (store_writer_view), or a checkpoint in the place
- * of one (store_place.h). */
+ * of one (store_in_place.h). */
 struct store;
 
 /* Opens a complete store and reads its index. -ENOENT: there is none (no folder, no index, or only
@@ -129,7 +129,7 @@ struct store_extent {
 /* Of a store with files of its own, where a record is in one piece. */
 struct store_extent store_expert(const struct store *s, uint32_t layer, uint32_t expert);
 
-/* Of any store: a record's pieces, in its order. One in place (store_place.h) has several. */
+/* Of any store: a record's pieces, in its order. One in place (store_in_place.h) has several. */
 enum { STORE_PIECES = 12 };
 struct store_extents {
 	uint32_t count;
@@ -243,13 +243,13 @@ void store_put_abandon(struct store_put *p);
  * what came of each unit, from a thread that commits, with no lock held. The caller waits only
  * while more than 32 MiB of records (one, if it is larger) are not yet committed. Of a plain record
  * that is what the system has of it to write, of a coded one memory. Until then a unit is open, as
- * for who waits; an error of store_put_behind is one of store_put_commit and not said again.
+ * for who waits; an error of store_put_defer is one of store_put_commit and not said again.
  *
- * store_writer_behind comes before the first, once. Closing the writer ends with all that was left
+ * store_writer_defer comes before the first, once. Closing the writer ends with all that was left
  * to it, and `done` must not be in need of who closes. */
 typedef void store_done_fn(void *ctx, uint32_t unit, int failed, const struct err *e);
-int store_writer_behind(struct store_writer *w, store_done_fn *done, void *ctx, struct err *e);
-int store_put_behind(struct store_put *p, struct err *e); /* frees p, also when it fails */
+int store_writer_defer(struct store_writer *w, store_done_fn *done, void *ctx, struct err *e);
+int store_put_defer(struct store_put *p, struct err *e); /* frees p, also when it fails */
 /* Waits, at most so long, while the unit is open elsewhere. False: it still is. */
 bool store_writer_wait(struct store_writer *w, uint32_t unit, unsigned milliseconds);
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 /* Closes fd and fails unless it is of the right type and the caller's own. */
-static int check_owned(int fd, bool folder, const char *path, const char *name, struct err *e)
+static int store_check_owned(int fd, bool folder, const char *path, const char *name, struct err *e)
 {
 	struct stat st;
 	int rc = 0;
@@ -34,7 +34,7 @@ static int check_owned(int fd, bool folder, const char *path, const char *name, 
 
 /* What a failed open means; ELOOP is how O_NOFOLLOW refuses a link to a file, ENOTDIR one to a
  * folder. */
-static int open_error(const char *folder, const char *name, int code, struct err *e)
+static int store_open_error(const char *folder, const char *name, int code, struct err *e)
 {
 	if (code == ELOOP)
 		return err_set(e, ELOOP,
@@ -52,8 +52,8 @@ int store_folder_open(const char *folder, struct err *e)
 			       "remove it or choose another folder with -o store=",
 			       folder);
 	if (fd < 0)
-		return open_error(folder, "", errno, e);
-	return check_owned(fd, true, folder, "", e);
+		return store_open_error(folder, "", errno, e);
+	return store_check_owned(fd, true, folder, "", e);
 }
 
 int store_file_open(int dir, const char *folder, const char *name, int flags, struct err *e)
@@ -61,12 +61,12 @@ int store_file_open(int dir, const char *folder, const char *name, int flags, st
 	/* O_NONBLOCK: a pipe in the file's place must be refused, not waited for. */
 	int fd = openat(dir, name, flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
 	if (fd < 0)
-		return open_error(folder, name, errno, e);
-	return check_owned(fd, false, folder, name, e);
+		return store_open_error(folder, name, errno, e);
+	return store_check_owned(fd, false, folder, name, e);
 }
 
 /* What O_DIRECT asks of offsets, lengths and memory; 0 if it is not to be had. */
-static uint32_t direct_alignment(int fd)
+static uint32_t store_direct_alignment(int fd)
 {
 	struct statx x;
 	if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &x) || !(x.stx_mask & STATX_DIOALIGN))
@@ -84,7 +84,7 @@ int store_file_open_direct(int dir, const char *name, int flags, int plain, uint
 	int fd = openat(dir, name, O_RDONLY | O_DIRECT | O_CLOEXEC | O_NONBLOCK | flags);
 	if (fd < 0)
 		return -1;
-	uint32_t asked = direct_alignment(fd);
+	uint32_t asked = store_direct_alignment(fd);
 	/* Between the two opens another file may have come there. */
 	if (asked && !fstat(plain, &one) && !fstat(fd, &other) && one.st_dev == other.st_dev &&
 	    one.st_ino == other.st_ino) {
@@ -242,8 +242,8 @@ void store_lock_close(struct store_lock *l)
 
 /* ---- small files ---- */
 
-static int read_file(uint8_t **out, size_t *bytes, size_t most, int dir, const char *folder,
-		     const char *name, struct err *e)
+static int store_small_file_read_in(uint8_t **out, size_t *bytes, size_t most, int dir,
+				    const char *folder, const char *name, struct err *e)
 {
 	int fd = store_file_open(dir, folder, name, O_RDONLY, e);
 	if (fd < 0)
@@ -260,14 +260,14 @@ static int read_file(uint8_t **out, size_t *bytes, size_t most, int dir, const c
 	return failed;
 }
 
-int small_file_read(uint8_t **out, size_t *bytes, size_t most, const char *folder, const char *name,
-		    struct err *e)
+int store_small_file_read(uint8_t **out, size_t *bytes, size_t most, const char *folder,
+			  const char *name, struct err *e)
 {
 	int dir = store_folder_open(folder, e);
 	*out = NULL;
 	if (dir < 0)
 		return dir;
-	int failed = read_file(out, bytes, most, dir, folder, name, e);
+	int failed = store_small_file_read_in(out, bytes, most, dir, folder, name, e);
 	close(dir);
 	if (failed) {
 		free(*out);
@@ -276,8 +276,8 @@ int small_file_read(uint8_t **out, size_t *bytes, size_t most, const char *folde
 	return failed;
 }
 
-static int write_file(const void *data, size_t bytes, int dir, const char *folder, const char *name,
-		      const char *partial, struct err *e)
+static int store_small_file_write_in(const void *data, size_t bytes, int dir, const char *folder,
+				     const char *name, const char *partial, struct err *e)
 {
 	int fd = store_file_open(dir, folder, partial, O_RDWR | O_CREAT | O_TRUNC, e);
 	if (fd < 0)
@@ -291,13 +291,13 @@ static int write_file(const void *data, size_t bytes, int dir, const char *folde
 	return failed;
 }
 
-int small_file_write(const void *data, size_t bytes, const char *folder, const char *name,
-		     const char *partial, struct err *e)
+int store_small_file_write(const void *data, size_t bytes, const char *folder, const char *name,
+			   const char *partial, struct err *e)
 {
 	int dir = store_folder_open(folder, e);
 	if (dir < 0)
 		return dir;
-	int failed = write_file(data, bytes, dir, folder, name, partial, e);
+	int failed = store_small_file_write_in(data, bytes, dir, folder, name, partial, e);
 	close(dir);
 	return failed;
 }

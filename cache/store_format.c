@@ -17,21 +17,21 @@
 static const char index_magic[8] = {'M', 'O', 'E', 'F', 'S', 'I', 'D', 'X'};
 static const char journal_magic[8] = {'M', 'O', 'E', 'F', 'S', 'J', 'N', 'L'};
 
-static uint8_t *put32(uint8_t *out, uint32_t v)
+static uint8_t *format_put32(uint8_t *out, uint32_t v)
 {
 	v = htole32(v);
 	memcpy(out, &v, sizeof v);
 	return out + sizeof v;
 }
 
-static uint8_t *put64(uint8_t *out, uint64_t v)
+static uint8_t *format_put64(uint8_t *out, uint64_t v)
 {
 	v = htole64(v);
 	memcpy(out, &v, sizeof v);
 	return out + sizeof v;
 }
 
-static uint32_t get32(const uint8_t **in)
+static uint32_t format_get32(const uint8_t **in)
 {
 	uint32_t v;
 	memcpy(&v, *in, sizeof v);
@@ -39,7 +39,7 @@ static uint32_t get32(const uint8_t **in)
 	return le32toh(v);
 }
 
-static uint64_t get64(const uint8_t **in)
+static uint64_t format_get64(const uint8_t **in)
 {
 	uint64_t v;
 	memcpy(&v, *in, sizeof v);
@@ -47,18 +47,18 @@ static uint64_t get64(const uint8_t **in)
 	return le64toh(v);
 }
 
-static uint8_t *put_key(uint8_t *out, const struct store_key *key)
+static uint8_t *format_put_key(uint8_t *out, const struct store_key *key)
 {
-	out = put64(out, key->fingerprint[0]);
-	out = put64(out, key->fingerprint[1]);
+	out = format_put64(out, key->fingerprint[0]);
+	out = format_put64(out, key->fingerprint[1]);
 	memcpy(out, key->recipe, sizeof key->recipe);
 	return out + sizeof key->recipe;
 }
 
-static const uint8_t *get_key(struct store_key *key, const uint8_t *in)
+static const uint8_t *format_get_key(struct store_key *key, const uint8_t *in)
 {
-	key->fingerprint[0] = get64(&in);
-	key->fingerprint[1] = get64(&in);
+	key->fingerprint[0] = format_get64(&in);
+	key->fingerprint[1] = format_get64(&in);
 	memcpy(key->recipe, in, sizeof key->recipe);
 	return in + sizeof key->recipe;
 }
@@ -93,8 +93,8 @@ int store_info_check(const struct store_info *info, const char *what, struct err
 	return 0;
 }
 
-int index_set_layers(struct store_index *index, const uint64_t *bytes, const char *what,
-		     struct err *e)
+int store_index_set_layers(struct store_index *index, const uint64_t *bytes, const char *what,
+			   struct err *e)
 {
 	const struct store_info *info = &index->info;
 	uint64_t end = 0, largest = 0, least = UINT64_MAX;
@@ -111,7 +111,7 @@ int index_set_layers(struct store_index *index, const uint64_t *bytes, const cha
 			       (unsigned long long)least, (unsigned long long)largest);
 }
 
-struct store_range index_plain_range(const struct store_index *index, uint32_t record)
+struct store_range store_index_plain_range(const struct store_index *index, uint32_t record)
 {
 	const struct store_layer *layer = &index->layers[record / index->info.experts];
 	uint64_t before = record % index->info.experts * layer->bytes;
@@ -119,10 +119,10 @@ struct store_range index_plain_range(const struct store_index *index, uint32_t r
 				    layer->bytes};
 }
 
-bool stored_range_valid(const struct store_index *index, uint32_t record, struct store_range r)
+bool store_range_valid(const struct store_index *index, uint32_t record, struct store_range r)
 {
 	const struct store_info *info = &index->info;
-	uint64_t end, bytes = index_record_bytes(index, record);
+	uint64_t end, bytes = store_index_record_bytes(index, record);
 	return r.offset >= info->experts_base && r.offset % STORE_ALIGN == 0 &&
 	       r.bytes >= codec_least(bytes) && r.bytes <= codec_most(bytes) &&
 	       !__builtin_add_overflow(r.offset, r.bytes, &end) && end <= INT64_MAX;
@@ -133,7 +133,7 @@ uint64_t store_experts_size(const struct store_index *index)
 	const struct store_info *info = &index->info;
 	uint64_t size = info->experts_base;
 	if (!index->stored && store_records(info)) {
-		struct store_range last = index_plain_range(index, store_records(info) - 1);
+		struct store_range last = store_index_plain_range(index, store_records(info) - 1);
 		return last.offset + last.bytes;
 	}
 	for (uint32_t i = 0; index->stored && i < store_records(info); i++) {
@@ -157,7 +157,7 @@ bool store_key_equal(const struct store_key *a, const struct store_key *b)
 /* ---- the index ---- */
 
 /* With the sum at the end. */
-static size_t index_tables_bytes(const struct store_info *info)
+static size_t store_index_tables_bytes(const struct store_info *info)
 {
 	size_t numbers = (size_t)info->dense_units + store_units(info) + 1;
 	if (info->codec == STORE_CODED)
@@ -167,61 +167,61 @@ static size_t index_tables_bytes(const struct store_info *info)
 	return 8 * numbers;
 }
 
-size_t index_bytes(const struct store_info *info)
+size_t store_index_bytes(const struct store_info *info)
 {
-	return INDEX_HEAD + index_tables_bytes(info);
+	return INDEX_HEAD + store_index_tables_bytes(info);
 }
 
-void index_encode(uint8_t *out, const struct store_index *index)
+void store_index_encode(uint8_t *out, const struct store_index *index)
 {
 	const struct store_info *info = &index->info;
 	uint8_t *o = out;
 
 	memcpy(o, index_magic, sizeof index_magic);
-	o = put32(o + sizeof index_magic, info->mixed ? INDEX_VERSION_MIXED : INDEX_VERSION);
-	o = put32(o, info->layers);
-	o = put32(o, info->experts);
-	o = put32(o, info->dense_units);
-	o = put_key(o, &info->key);
-	o = put64(o, info->experts_base);
-	o = put64(o, info->record_bytes);
-	o = put64(o, info->dense_base);
-	o = put64(o, info->dense_bytes);
-	o = put64(o, info->codec);
-	o = put64(o, info->digest.word[0]);
-	o = put64(o, info->digest.word[1]);
+	o = format_put32(o + sizeof index_magic, info->mixed ? INDEX_VERSION_MIXED : INDEX_VERSION);
+	o = format_put32(o, info->layers);
+	o = format_put32(o, info->experts);
+	o = format_put32(o, info->dense_units);
+	o = format_put_key(o, &info->key);
+	o = format_put64(o, info->experts_base);
+	o = format_put64(o, info->record_bytes);
+	o = format_put64(o, info->dense_base);
+	o = format_put64(o, info->dense_bytes);
+	o = format_put64(o, info->codec);
+	o = format_put64(o, info->digest.word[0]);
+	o = format_put64(o, info->digest.word[1]);
 	for (uint32_t i = 0; info->mixed && i < info->layers; i++)
-		o = put64(o, index->layers[i].bytes);
+		o = format_put64(o, index->layers[i].bytes);
 	for (uint32_t i = 0; i < info->dense_units; i++)
-		o = put64(o, index->dense_offsets[i + 1] - index->dense_offsets[i]);
+		o = format_put64(o, index->dense_offsets[i + 1] - index->dense_offsets[i]);
 	for (uint32_t i = 0; index->stored && i < store_records(info); i++)
-		o = put64(put64(o, index->stored[i].offset), index->stored[i].bytes);
+		o = format_put64(format_put64(o, index->stored[i].offset), index->stored[i].bytes);
 	for (uint32_t i = 0; i < store_units(info); i++)
-		o = put64(o, index->checksums[i]);
-	put64(o, XXH3_64bits(out, (size_t)(o - out)));
+		o = format_put64(o, index->checksums[i]);
+	format_put64(o, XXH3_64bits(out, (size_t)(o - out)));
 }
 
 /* Returns where the tables begin, or NULL if the codec is unknown. `in` has INDEX_HEAD bytes. */
-static const uint8_t *index_decode_head(struct store_info *info, const uint8_t *in)
+static const uint8_t *store_index_decode_head(struct store_info *info, const uint8_t *in)
 {
 	in += sizeof index_magic;
-	info->mixed = get32(&in) == INDEX_VERSION_MIXED;
-	info->layers = get32(&in);
-	info->experts = get32(&in);
-	info->dense_units = get32(&in);
-	in = get_key(&info->key, in);
-	info->experts_base = get64(&in);
-	info->record_bytes = get64(&in);
-	info->dense_base = get64(&in);
-	info->dense_bytes = get64(&in);
-	uint64_t codec = get64(&in);
+	info->mixed = format_get32(&in) == INDEX_VERSION_MIXED;
+	info->layers = format_get32(&in);
+	info->experts = format_get32(&in);
+	info->dense_units = format_get32(&in);
+	in = format_get_key(&info->key, in);
+	info->experts_base = format_get64(&in);
+	info->record_bytes = format_get64(&in);
+	info->dense_base = format_get64(&in);
+	info->dense_bytes = format_get64(&in);
+	uint64_t codec = format_get64(&in);
 	info->codec = codec ? STORE_CODED : STORE_PLAIN;
-	info->digest.word[0] = get64(&in);
-	info->digest.word[1] = get64(&in);
+	info->digest.word[0] = format_get64(&in);
+	info->digest.word[1] = format_get64(&in);
 	return codec <= 1 ? in : NULL;
 }
 
-int index_allocate(struct store_index *index)
+int store_index_allocate(struct store_index *index)
 {
 	const struct store_info *info = &index->info;
 	index->layers = calloc((size_t)info->layers + 1, sizeof *index->layers);
@@ -234,31 +234,31 @@ int index_allocate(struct store_index *index)
 	return whole ? 0 : -ENOMEM;
 }
 
-static int index_decode_layers(struct store_index *out, const uint8_t **in, const char *path,
-			       struct err *e)
+static int store_index_decode_layers(struct store_index *out, const uint8_t **in, const char *path,
+				     struct err *e)
 {
 	const struct store_info *info = &out->info;
 	uint64_t *bytes = NULL;
 	if (info->mixed && !(bytes = calloc((size_t)info->layers + 1, sizeof *bytes)))
 		return err_sys(e, ENOMEM, "%s", path);
 	for (uint32_t i = 0; bytes && i < info->layers; i++)
-		bytes[i] = get64(in);
-	int rc = index_set_layers(out, bytes, path, e);
+		bytes[i] = format_get64(in);
+	int rc = store_index_set_layers(out, bytes, path, e);
 	free(bytes);
 	return rc;
 }
 
-static int index_decode_tables(struct store_index *out, const uint8_t *in, const char *path,
-			       struct err *e)
+static int store_index_decode_tables(struct store_index *out, const uint8_t *in, const char *path,
+				     struct err *e)
 {
 	uint64_t end = 0;
-	if (index_allocate(out))
+	if (store_index_allocate(out))
 		return err_sys(e, ENOMEM, "%s", path);
-	int rc = index_decode_layers(out, &in, path, e);
+	int rc = store_index_decode_layers(out, &in, path, e);
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; i < out->info.dense_units; i++) {
-		if (__builtin_add_overflow(end, get64(&in), &end))
+		if (__builtin_add_overflow(end, format_get64(&in), &end))
 			return err_set(e, EINVAL, "%s: the size of dense unit %u overflows", path,
 				       i);
 		out->dense_offsets[i + 1] = end;
@@ -267,20 +267,20 @@ static int index_decode_tables(struct store_index *out, const uint8_t *in, const
 		return err_set(e, EINVAL, "%s: the dense units do not add up to the dense data",
 			       path);
 	for (uint32_t i = 0; out->stored && i < store_records(&out->info); i++) {
-		out->stored[i].offset = get64(&in);
-		out->stored[i].bytes = get64(&in);
-		if (!stored_range_valid(out, i, out->stored[i]))
+		out->stored[i].offset = format_get64(&in);
+		out->stored[i].bytes = format_get64(&in);
+		if (!store_range_valid(out, i, out->stored[i]))
 			return err_set(e, EINVAL, "%s: record %u cannot be %llu bytes at %llu",
 				       path, i, (unsigned long long)out->stored[i].bytes,
 				       (unsigned long long)out->stored[i].offset);
 	}
 	for (uint32_t i = 0; i < store_units(&out->info); i++)
-		out->checksums[i] = get64(&in);
+		out->checksums[i] = format_get64(&in);
 	return 0;
 }
 
 /* A version that this program reads, whole and undamaged. */
-static int index_check_file(const uint8_t *in, size_t bytes, const char *path, struct err *e)
+static int store_index_check_file(const uint8_t *in, size_t bytes, const char *path, struct err *e)
 {
 	if (bytes < INDEX_HEAD + 8)
 		return err_damaged(e, "%s: is cut short; remove its folder to convert again", path);
@@ -290,12 +290,12 @@ static int index_check_file(const uint8_t *in, size_t bytes, const char *path, s
 			"%s: is not the index of a store; remove its folder to convert again",
 			path);
 	const uint8_t *at = in + sizeof index_magic, *sum = in + bytes - 8;
-	uint32_t version = get32(&at);
+	uint32_t version = format_get32(&at);
 	if (version != INDEX_VERSION && version != INDEX_VERSION_MIXED)
 		return err_set(e, ESTALE,
 			       "%s: is of version %u, and this program reads versions %d and %d",
 			       path, version, INDEX_VERSION, INDEX_VERSION_MIXED);
-	if (XXH3_64bits(in, bytes - 8) != get64(&sum))
+	if (XXH3_64bits(in, bytes - 8) != format_get64(&sum))
 		return err_damaged(e,
 				   "%s: is damaged (its checksum does not match); remove its "
 				   "folder "
@@ -304,30 +304,30 @@ static int index_check_file(const uint8_t *in, size_t bytes, const char *path, s
 	return 0;
 }
 
-int index_decode(struct store_index *out, const uint8_t *in, size_t bytes, const char *path,
-		 struct err *e)
+int store_index_decode(struct store_index *out, const uint8_t *in, size_t bytes, const char *path,
+		       struct err *e)
 {
 	*out = (struct store_index){0};
-	int rc = index_check_file(in, bytes, path, e);
+	int rc = store_index_check_file(in, bytes, path, e);
 	if (rc)
 		return rc;
-	const uint8_t *tables = index_decode_head(&out->info, in);
+	const uint8_t *tables = store_index_decode_head(&out->info, in);
 	if (!tables)
 		return err_set(e, EINVAL, "%s: has a codec that this program does not know", path);
 	rc = store_info_check(&out->info, path, e);
 	if (rc)
 		return rc;
-	if (bytes != (size_t)(tables - in) + index_tables_bytes(&out->info))
+	if (bytes != (size_t)(tables - in) + store_index_tables_bytes(&out->info))
 		return err_set(e, EINVAL,
 			       "%s: is %zu bytes for %u units; remove its folder to convert again",
 			       path, bytes, store_units(&out->info));
-	rc = index_decode_tables(out, tables, path, e);
+	rc = store_index_decode_tables(out, tables, path, e);
 	if (rc)
-		index_free(out);
+		store_index_free(out);
 	return rc;
 }
 
-void index_free(struct store_index *index)
+void store_index_free(struct store_index *index)
 {
 	free(index->layers);
 	free(index->dense_offsets);
@@ -340,7 +340,7 @@ enum { HEAD_PIECE = 1 << 16 }; /* of a head that is compared */
 
 /* ---- the index as a file ---- */
 
-int index_read(struct store_index *out, int dir, const char *folder, struct err *e)
+int store_index_read(struct store_index *out, int dir, const char *folder, struct err *e)
 {
 	char path[512];
 	int fd = store_file_open(dir, folder, STORE_INDEX, O_RDONLY, e);
@@ -360,20 +360,20 @@ int index_read(struct store_index *out, int dir, const char *folder, struct err 
 	if (!rc)
 		rc = store_file_read(fd, bytes, (size_t)size, 0, folder, STORE_INDEX, e);
 	if (!rc)
-		rc = index_decode(out, bytes, (size_t)size, path, e);
+		rc = store_index_decode(out, bytes, (size_t)size, path, e);
 	free(bytes);
 	close(fd);
 	return rc;
 }
 
-int index_write(int dir, const char *folder, const struct store_index *index, struct err *e)
+int store_index_write(int dir, const char *folder, const struct store_index *index, struct err *e)
 {
 	static const char name[] = STORE_INDEX STORE_PARTIAL;
-	size_t bytes = index_bytes(&index->info);
+	size_t bytes = store_index_bytes(&index->info);
 	uint8_t *encoded = malloc(bytes);
 	if (!encoded)
 		return err_sys(e, ENOMEM, "%s/%s", folder, name);
-	index_encode(encoded, index);
+	store_index_encode(encoded, index);
 	(void)io_remove(dir, name); /* of an earlier attempt; if it stays, O_EXCL reports it */
 	int fd = store_file_open(dir, folder, name, O_RDWR | O_CREAT | O_EXCL, e);
 	int rc = fd < 0 ? fd : store_file_write(fd, encoded, bytes, 0, folder, name, e);
@@ -387,7 +387,8 @@ int index_write(int dir, const char *folder, const struct store_index *index, st
 
 /* ---- whose store it is ---- */
 
-static bool dense_units_equal(const struct store_index *index, const struct store_layout *layout)
+static bool store_index_dense_equal(const struct store_index *index,
+				    const struct store_layout *layout)
 {
 	const uint64_t *offset = index->dense_offsets;
 	for (uint32_t i = 0; i < layout->dense_units; i++)
@@ -397,7 +398,8 @@ static bool dense_units_equal(const struct store_index *index, const struct stor
 	return true;
 }
 
-static bool records_equal(const struct store_index *index, const struct store_layout *layout)
+static bool store_index_records_equal(const struct store_index *index,
+				      const struct store_layout *layout)
 {
 	if (index->info.record_bytes != layout->record_bytes ||
 	    index->info.mixed != (layout->layer_bytes != NULL))
@@ -408,13 +410,13 @@ static bool records_equal(const struct store_index *index, const struct store_la
 	return true;
 }
 
-int index_check(const struct store_index *index, const struct store_layout *layout,
-		const char *folder, struct err *e)
+int store_index_check(const struct store_index *index, const struct store_layout *layout,
+		      const char *folder, struct err *e)
 {
 	const struct store_info *info = &index->info;
 	if (info->codec == layout->codec && info->layers == layout->layers &&
-	    info->experts == layout->experts && records_equal(index, layout) &&
-	    info->dense_units == layout->dense_units && dense_units_equal(index, layout) &&
+	    info->experts == layout->experts && store_index_records_equal(index, layout) &&
+	    info->dense_units == layout->dense_units && store_index_dense_equal(index, layout) &&
 	    store_digest_equal(info->digest, layout->digest))
 		return 0;
 	return err_set(e, ESTALE, "%s: the store has another layout; it is made anew", folder);
@@ -424,79 +426,80 @@ struct store_digest store_plan_digest(const struct store_plan *plan)
 {
 	const struct store_layout *l = &plan->layout;
 	uint8_t head[128], *o = head;
-	o = put64(o, l->digest.word[0]);
-	o = put64(o, l->digest.word[1]);
-	o = put32(o, (uint32_t)l->codec);
-	o = put32(o, l->layers);
-	o = put32(o, l->experts);
-	o = put32(o, l->dense_units);
-	o = put_key(o, &plan->key);
-	o = put64(o, l->record_bytes);
-	o = put64(o, XXH3_64bits(plan->experts_header, plan->experts_header_bytes));
-	o = put64(o, XXH3_64bits(plan->dense_header, plan->dense_header_bytes));
+	o = format_put64(o, l->digest.word[0]);
+	o = format_put64(o, l->digest.word[1]);
+	o = format_put32(o, (uint32_t)l->codec);
+	o = format_put32(o, l->layers);
+	o = format_put32(o, l->experts);
+	o = format_put32(o, l->dense_units);
+	o = format_put_key(o, &plan->key);
+	o = format_put64(o, l->record_bytes);
+	o = format_put64(o, XXH3_64bits(plan->experts_header, plan->experts_header_bytes));
+	o = format_put64(o, XXH3_64bits(plan->dense_header, plan->dense_header_bytes));
 
 	/* The heads' and the table's sums stand for them, so that all fits one call. */
 	uint64_t table = 0;
 	for (uint32_t i = 0; i < l->dense_units; i++) {
 		uint8_t row[16];
-		put64(put64(row, l->dense[i].offset), l->dense[i].bytes);
+		format_put64(format_put64(row, l->dense[i].offset), l->dense[i].bytes);
 		table = XXH3_64bits_withSeed(row, sizeof row, table);
 	}
 	/* So a conversion that was begun before there were such tables is gone on with. */
 	for (uint32_t i = 0; l->layer_bytes && i < l->layers; i++) {
 		uint8_t row[8];
-		put64(row, l->layer_bytes[i]);
+		format_put64(row, l->layer_bytes[i]);
 		table = XXH3_64bits_withSeed(row, sizeof row, table);
 	}
-	o = put64(o, table);
+	o = format_put64(o, table);
 	XXH128_hash_t h = XXH3_128bits(head, (size_t)(o - head));
 	return (struct store_digest){{h.low64, h.high64}};
 }
 
 /* ---- the journal ---- */
 
-void journal_encode_head(uint8_t out[JOURNAL_HEAD], const struct journal_head *head)
+void store_journal_encode_head(uint8_t out[JOURNAL_HEAD], const struct store_journal_head *head)
 {
 	uint8_t *o = out;
 	memcpy(o, journal_magic, sizeof journal_magic);
-	o = put32(o + sizeof journal_magic, JOURNAL_VERSION);
-	o = put32(o, 0);
-	o = put64(o, head->digest.word[0]);
-	o = put64(o, head->digest.word[1]);
-	o = put_key(o, &head->key);
-	put64(o, XXH3_64bits(out, (size_t)(o - out)));
+	o = format_put32(o + sizeof journal_magic, JOURNAL_VERSION);
+	o = format_put32(o, 0);
+	o = format_put64(o, head->digest.word[0]);
+	o = format_put64(o, head->digest.word[1]);
+	o = format_put_key(o, &head->key);
+	format_put64(o, XXH3_64bits(out, (size_t)(o - out)));
 }
 
-bool journal_decode_head(struct journal_head *out, const uint8_t in[JOURNAL_HEAD])
+bool store_journal_decode_head(struct store_journal_head *out, const uint8_t in[JOURNAL_HEAD])
 {
 	uint8_t expected[JOURNAL_HEAD];
 	const uint8_t *at = in + sizeof journal_magic + 2 * sizeof(uint32_t);
-	out->digest.word[0] = get64(&at);
-	out->digest.word[1] = get64(&at);
-	get_key(&out->key, at);
-	journal_encode_head(expected, out);
+	out->digest.word[0] = format_get64(&at);
+	out->digest.word[1] = format_get64(&at);
+	format_get_key(&out->key, at);
+	store_journal_encode_head(expected, out);
 	return memcmp(in, expected, JOURNAL_HEAD) == 0;
 }
 
-void journal_encode_entry(uint8_t out[JOURNAL_ENTRY], struct store_digest digest,
-			  const struct journal_entry *entry)
+void store_journal_encode_entry(uint8_t out[JOURNAL_ENTRY], struct store_digest digest,
+				const struct store_journal_entry *entry)
 {
-	uint8_t *o = put32(put32(out, entry->unit), 0);
-	o = put64(put64(o, entry->place.offset), entry->place.bytes);
-	o = put64(o, entry->checksum);
-	put64(o, XXH3_64bits_withSeed(out, (size_t)(o - out), digest.word[0] ^ digest.word[1]));
+	uint8_t *o = format_put32(format_put32(out, entry->unit), 0);
+	o = format_put64(format_put64(o, entry->place.offset), entry->place.bytes);
+	o = format_put64(o, entry->checksum);
+	format_put64(o,
+		     XXH3_64bits_withSeed(out, (size_t)(o - out), digest.word[0] ^ digest.word[1]));
 }
 
-bool journal_decode_entry(struct journal_entry *out, const uint8_t in[JOURNAL_ENTRY],
-			  struct store_digest digest)
+bool store_journal_decode_entry(struct store_journal_entry *out, const uint8_t in[JOURNAL_ENTRY],
+				struct store_digest digest)
 {
 	uint8_t expected[JOURNAL_ENTRY];
 	const uint8_t *at = in;
-	out->unit = get32(&at);
+	out->unit = format_get32(&at);
 	at += sizeof(uint32_t);
-	out->place.offset = get64(&at);
-	out->place.bytes = get64(&at);
-	out->checksum = get64(&at);
-	journal_encode_entry(expected, digest, out);
+	out->place.offset = format_get64(&at);
+	out->place.bytes = format_get64(&at);
+	out->checksum = format_get64(&at);
+	store_journal_encode_entry(expected, digest, out);
 	return memcmp(in, expected, JOURNAL_ENTRY) == 0;
 }

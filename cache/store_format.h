@@ -72,21 +72,21 @@ static inline uint32_t store_units(const struct store_info *info)
 	return store_records(info) + info->dense_units;
 }
 /* Of a record, decoded. */
-static inline uint64_t index_record_bytes(const struct store_index *index, uint32_t record)
+static inline uint64_t store_index_record_bytes(const struct store_index *index, uint32_t record)
 {
 	return index->layers[record / index->info.experts].bytes;
 }
 /* Where a record of a plain store lies in experts.safetensors. */
-struct store_range index_plain_range(const struct store_index *index, uint32_t record);
+struct store_range store_index_plain_range(const struct store_index *index, uint32_t record);
 /* Fills in the layers, for which there is room, of these sizes; NULL: all are the largest one's.
  * -EINVAL, in words: they are no sizes of records, or not those of which `info` says that they are
  * mixed. */
-int index_set_layers(struct store_index *index, const uint64_t *bytes, const char *what,
-		     struct err *e);
+int store_index_set_layers(struct store_index *index, const uint64_t *bytes, const char *what,
+			   struct err *e);
 /* Whether a stored record may lie there, in a file of any size. */
-bool stored_range_valid(const struct store_index *index, uint32_t record, struct store_range r);
+bool store_range_valid(const struct store_index *index, uint32_t record, struct store_range r);
 /* Where the next stored record begins after one that ends at `end`. */
-static inline uint64_t stored_range_next(uint64_t end)
+static inline uint64_t store_range_next(uint64_t end)
 {
 	return (end + STORE_ALIGN - 1) / STORE_ALIGN * STORE_ALIGN;
 }
@@ -97,21 +97,21 @@ uint64_t store_dense_size(const struct store_info *info);
 
 bool store_key_equal(const struct store_key *a, const struct store_key *b);
 
-size_t index_bytes(const struct store_info *info);
-void index_encode(uint8_t *out, const struct store_index *index);
+size_t store_index_bytes(const struct store_info *info);
+void store_index_encode(uint8_t *out, const struct store_index *index);
 /* The arrays for the numbers in index->info, zeroed. -ENOMEM: index_free frees what there is. */
-int index_allocate(struct store_index *index);
+int store_index_allocate(struct store_index *index);
 /* Allocates the arrays; `path` is for the words. -ESTALE: of another version. */
-int index_decode(struct store_index *out, const uint8_t *in, size_t bytes, const char *path,
-		 struct err *e);
-void index_free(struct store_index *index);
+int store_index_decode(struct store_index *out, const uint8_t *in, size_t bytes, const char *path,
+		       struct err *e);
+void store_index_free(struct store_index *index);
 /* Reads the index that is in a folder; `out` is to be freed if it succeeds. */
-int index_read(struct store_index *out, int dir, const char *folder, struct err *e);
+int store_index_read(struct store_index *out, int dir, const char *folder, struct err *e);
 /* Writes it into the partial file beside it and syncs that. With the lock held. */
-int index_write(int dir, const char *folder, const struct store_index *index, struct err *e);
+int store_index_write(int dir, const char *folder, const struct store_index *index, struct err *e);
 /* Whether an index has this layout; store_check says what comes of it. */
-int index_check(const struct store_index *index, const struct store_layout *layout,
-		const char *folder, struct err *e);
+int store_index_check(const struct store_index *index, const struct store_layout *layout,
+		      const char *folder, struct err *e);
 
 static inline bool store_digest_equal(struct store_digest a, struct store_digest b)
 {
@@ -122,28 +122,28 @@ struct store_digest store_plan_digest(const struct store_plan *plan);
 
 /* The most bytes that a journal has: a unit has more than one entry only if its data was found
  * changed by a resume, and then made again. */
-static inline uint64_t journal_most(const struct store_info *info)
+static inline uint64_t store_journal_most(const struct store_info *info)
 {
 	return JOURNAL_HEAD + (uint64_t)JOURNAL_ENTRY * (8 * (uint64_t)store_units(info) + 64);
 }
 
-struct journal_head {
+struct store_journal_head {
 	struct store_digest digest;
 	struct store_key key;
 };
-void journal_encode_head(uint8_t out[JOURNAL_HEAD], const struct journal_head *head);
+void store_journal_encode_head(uint8_t out[JOURNAL_HEAD], const struct store_journal_head *head);
 /* False for one that is torn, damaged or of another version. */
-bool journal_decode_head(struct journal_head *out, const uint8_t in[JOURNAL_HEAD]);
+bool store_journal_decode_head(struct store_journal_head *out, const uint8_t in[JOURNAL_HEAD]);
 
-struct journal_entry {
+struct store_journal_entry {
 	uint32_t unit;
 	struct store_range place; /* in its file */
 	uint64_t checksum;
 };
-void journal_encode_entry(uint8_t out[JOURNAL_ENTRY], struct store_digest digest,
-			  const struct journal_entry *entry);
+void store_journal_encode_entry(uint8_t out[JOURNAL_ENTRY], struct store_digest digest,
+				const struct store_journal_entry *entry);
 /* False for an entry that was torn, damaged, or made for another plan. */
-bool journal_decode_entry(struct journal_entry *out, const uint8_t in[JOURNAL_ENTRY],
-			  struct store_digest digest);
+bool store_journal_decode_entry(struct store_journal_entry *out, const uint8_t in[JOURNAL_ENTRY],
+				struct store_digest digest);
 
 #endif

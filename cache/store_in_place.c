@@ -14,15 +14,15 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-struct placed_file {
+struct in_place_opened {
 	int direct; /* or -1 */
 	uint32_t align;
 	struct stat was;
 };
 
-struct placed {
-	struct store_place of;
-	struct placed_file *file; /* [of.file_count] */
+struct in_place_state {
+	struct in_place_source of;
+	struct in_place_opened *file; /* [of.file_count] */
 	/* [units]; 0: nobody has read it yet. Each is set once. */
 	_Atomic uint64_t *sums;
 	_Atomic uint64_t fresh; /* how many were set since they were last kept */
@@ -30,12 +30,12 @@ struct placed {
 
 /* ---- opening ---- */
 
-static int open_files(struct placed *p, struct err *e)
+static int in_place_open_files(struct in_place_state *p, struct err *e)
 {
 	for (uint32_t i = 0; i < p->of.file_count; i++)
-		p->file[i] = (struct placed_file){.direct = -1, .align = 1};
+		p->file[i] = (struct in_place_opened){.direct = -1, .align = 1};
 	for (uint32_t i = 0; i < p->of.file_count; i++) {
-		const struct store_place_file *f = &p->of.files[i];
+		const struct in_place_file *f = &p->of.files[i];
 		if (fstat(f->fd, &p->file[i].was))
 			return err_sys(e, errno, "%s: cannot be looked at", f->path);
 		p->file[i].direct =
@@ -44,46 +44,46 @@ static int open_files(struct placed *p, struct err *e)
 	return 0;
 }
 
-static int check_record(const struct store *s, uint32_t record, struct err *e)
+static int in_place_check_record(const struct store *s, uint32_t record, struct err *e)
 {
-	const struct placed *p = s->place;
+	const struct in_place_state *p = s->place;
 	uint32_t first = p->of.first[record], end = p->of.first[record + 1];
 	uint64_t sum = 0, rest = 0;
 	bool right = end > first && end - first <= STORE_PIECES;
 	for (uint32_t i = first; i < end && right; i++) {
-		const struct store_place_piece *x = &p->of.pieces[i];
+		const struct in_place_piece *x = &p->of.pieces[i];
 		rest = x->file < p->of.file_count ? (uint64_t)p->file[x->file].was.st_size : 0;
 		right = x->bytes > 0 && x->offset <= rest && x->bytes <= rest - x->offset;
 		sum += x->bytes; /* files end below 2^63, and there are few */
 	}
-	if (right && sum == index_record_bytes(&s->index, record))
+	if (right && sum == store_index_record_bytes(&s->index, record))
 		return 0;
 	return err_set(e, EINVAL, "%s: expert record %u is not where it should be", p->of.name,
 		       record);
 }
 
-static int set_up(struct store *s, struct err *e)
+static int in_place_set_up(struct store *s, struct err *e)
 {
-	struct placed *p = s->place;
+	struct in_place_state *p = s->place;
 	const struct store_layout *l = &p->of.layout;
 	int failed = store_info_check(&s->index.info, p->of.name, e);
 	if (failed)
 		return failed;
 	uint32_t units = store_units(&s->index.info);
 	p->sums = calloc((size_t)units + 1, sizeof *p->sums);
-	if (!p->sums || index_allocate(&s->index))
+	if (!p->sums || store_index_allocate(&s->index))
 		return err_sys(e, ENOMEM, "%s", p->of.name);
-	failed = index_set_layers(&s->index, l->layer_bytes, p->of.name, e);
+	failed = store_index_set_layers(&s->index, l->layer_bytes, p->of.name, e);
 	for (uint32_t i = 0; i < l->dense_units; i++)
 		s->index.dense_offsets[i + 1] = l->dense[i].offset + l->dense[i].bytes;
 	if (!failed)
-		failed = open_files(p, e);
+		failed = in_place_open_files(p, e);
 	for (uint32_t i = 0; i < store_records(&s->index.info) && !failed; i++)
-		failed = check_record(s, i, e);
+		failed = in_place_check_record(s, i, e);
 	return failed;
 }
 
-static struct store_info info_of(const struct store_place *of)
+static struct store_info in_place_info(const struct in_place_source *of)
 {
 	const struct store_layout *l = &of->layout;
 	const struct store_range none = {0},
@@ -101,30 +101,30 @@ static struct store_info info_of(const struct store_place *of)
 	};
 }
 
-static struct placed *placed_new(const struct store_place *of)
+static struct in_place_state *in_place_new(const struct in_place_source *of)
 {
-	struct placed *p = calloc(1, sizeof *p);
+	struct in_place_state *p = calloc(1, sizeof *p);
 	if (!p)
 		return NULL;
-	*p = (struct placed){.of = *of,
-			     .file = calloc((size_t)of->file_count + 1, sizeof *p->file)};
+	*p = (struct in_place_state){.of = *of,
+				     .file = calloc((size_t)of->file_count + 1, sizeof *p->file)};
 	if (p->file)
 		return p;
 	free(p);
 	return NULL;
 }
 
-int placed_open(struct store *s, const struct store_place *of, struct err *e)
+int store_in_place_attach(struct store *s, const struct in_place_source *of, struct err *e)
 {
-	s->place = placed_new(of);
-	s->index.info = info_of(of);
-	int failed = s->place ? set_up(s, e) : err_sys(e, ENOMEM, "%s", of->name);
+	s->place = in_place_new(of);
+	s->index.info = in_place_info(of);
+	int failed = s->place ? in_place_set_up(s, e) : err_sys(e, ENOMEM, "%s", of->name);
 	if (failed && s->place)
 		s->place->of.close = NULL; /* after a failure the source stays the caller's */
 	return failed;
 }
 
-static const struct store_place_piece *placed_pieces(const struct placed *p, uint32_t record)
+static const struct in_place_piece *in_place_pieces(const struct in_place_state *p, uint32_t record)
 {
 	return p->of.pieces + p->of.first[record];
 }
@@ -132,43 +132,43 @@ static const struct store_place_piece *placed_pieces(const struct placed *p, uin
 /* ---- the files ---- */
 
 /* What no program can set without changing ctime. */
-static bool same_file(const struct stat *a, const struct stat *b)
+static bool in_place_same_file(const struct stat *a, const struct stat *b)
 {
 	return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
 	       a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
 	       a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
-static int changed(const char *path, struct err *e)
+static int in_place_changed(const char *path, struct err *e)
 {
 	return err_set(e, ESTALE,
 		       "%s: was changed while it is used in place; unmount, and mount it anew",
 		       path);
 }
 
-static int check_file(const struct placed *p, uint32_t i, struct err *e)
+static int in_place_check_file(const struct in_place_state *p, uint32_t i, struct err *e)
 {
 	struct stat now;
 	const char *path = p->of.files[i].path;
 	if (fstat(p->of.files[i].fd, &now))
 		return err_sys(e, errno, "%s: cannot be looked at", path);
-	return same_file(&now, &p->file[i].was) ? 0 : changed(path, e);
+	return in_place_same_file(&now, &p->file[i].was) ? 0 : in_place_changed(path, e);
 }
 
-int store_place_unchanged(const struct store *s, struct err *e)
+int store_in_place_unchanged(const struct store *s, struct err *e)
 {
 	int failed = 0;
 	for (uint32_t i = 0; i < s->place->of.file_count && !failed; i++)
-		failed = check_file(s->place, i, e);
+		failed = in_place_check_file(s->place, i, e);
 	return failed;
 }
 
-bool store_in_place(const struct store *s)
+bool store_is_in_place(const struct store *s)
 {
 	return s->place != NULL;
 }
 
-void placed_free(struct placed *p)
+void store_in_place_free(struct in_place_state *p)
 {
 	if (!p)
 		return;
@@ -185,52 +185,53 @@ void placed_free(struct placed *p)
 /* ---- verifying ---- */
 
 /* What all read first is what there was when the files were opened: seen after the reading. */
-static int remember(const struct store *s, uint32_t unit, uint64_t sum, struct err *e)
+static int in_place_remember_sum(const struct store *s, uint32_t unit, uint64_t sum, struct err *e)
 {
-	struct placed *p = s->place;
+	struct in_place_state *p = s->place;
 	uint64_t none = 0;
-	int failed = store_place_unchanged(s, e);
+	int failed = store_in_place_unchanged(s, e);
 	if (!failed && atomic_compare_exchange_strong(&p->sums[unit], &none, sum))
 		atomic_fetch_add(&p->fresh, 1);
 	return failed;
 }
 
-static int check_sum(const struct store *s, uint32_t unit, uint64_t sum, struct err *e)
+static int in_place_check_sum(const struct store *s, uint32_t unit, uint64_t sum, struct err *e)
 {
 	uint64_t known = atomic_load(&s->place->sums[unit]);
 	sum += !sum; /* 0 is none */
 	if (known == sum)
 		return 0;
 	if (!known)
-		return remember(s, unit, sum, e);
+		return in_place_remember_sum(s, unit, sum, e);
 	if (unit < store_records(&s->index.info))
-		return changed(s->place->of.files[placed_pieces(s->place, unit)->file].path, e);
-	return changed(s->place->of.name, e);
+		return in_place_changed(
+			s->place->of.files[in_place_pieces(s->place, unit)->file].path, e);
+	return in_place_changed(s->place->of.name, e);
 }
 
-int placed_verify(const struct store *s, uint32_t record, const struct store_pieces *stored,
-		  struct err *e)
+int store_in_place_verify(const struct store *s, uint32_t record, const struct store_pieces *stored,
+			  struct err *e)
 {
 	XXH3_state_t *state = XXH3_createState();
 	if (!state)
 		return err_sys(e, ENOMEM, "%s: the checksum of an expert", s->place->of.name);
 	(void)XXH3_64bits_reset(state);
 	for (uint32_t i = 0; i < stored->count; i++)
-		checksum_add(state, stored->piece[i].data, stored->piece[i].bytes);
+		checksum_update(state, stored->piece[i].data, stored->piece[i].bytes);
 	uint64_t sum = XXH3_64bits_digest(state);
 	XXH3_freeState(state);
-	const struct placed *p = s->place;
+	const struct in_place_state *p = s->place;
 	bool known = atomic_load(&p->sums[record]) != 0;
 	int failed = known || !p->of.check ? 0 : p->of.check(p->of.ctx, record, stored, e);
-	return failed ? failed : check_sum(s, record, sum, e);
+	return failed ? failed : in_place_check_sum(s, record, sum, e);
 }
 
 /* ---- reading ---- */
 
-void placed_extents(const struct store *s, uint32_t record, struct store_extents *out)
+void store_in_place_extents(const struct store *s, uint32_t record, struct store_extents *out)
 {
-	const struct placed *p = s->place;
-	const struct store_place_piece *piece = placed_pieces(p, record);
+	const struct in_place_state *p = s->place;
+	const struct in_place_piece *piece = in_place_pieces(p, record);
 	out->count = p->of.first[record + 1] - p->of.first[record];
 	for (uint32_t i = 0; i < out->count; i++, piece++)
 		out->extent[i] = (struct store_extent){
@@ -242,13 +243,13 @@ void placed_extents(const struct store *s, uint32_t record, struct store_extents
 		};
 }
 
-int placed_read_record(const struct store *s, uint32_t record, uint64_t offset, void *buffer,
-		       size_t bytes, struct err *e)
+int store_in_place_read_record(const struct store *s, uint32_t record, uint64_t offset,
+			       void *buffer, size_t bytes, struct err *e)
 {
 	struct store_extents x;
 	uint8_t *to = buffer;
 	int failed = 0;
-	placed_extents(s, record, &x);
+	store_in_place_extents(s, record, &x);
 	for (uint32_t i = 0; i < x.count && bytes > 0 && !failed; i++) {
 		uint64_t from = offset < x.extent[i].bytes ? offset : x.extent[i].bytes;
 		uint64_t rest = x.extent[i].bytes - from, n = rest < bytes ? rest : bytes;
@@ -261,20 +262,20 @@ int placed_read_record(const struct store *s, uint32_t record, uint64_t offset, 
 	return failed;
 }
 
-int placed_read_dense(const struct store *s, uint32_t unit, void *buffer, size_t bytes,
-		      struct err *e)
+int store_in_place_read_dense(const struct store *s, uint32_t unit, void *buffer, size_t bytes,
+			      struct err *e)
 {
-	const struct placed *p = s->place;
+	const struct in_place_state *p = s->place;
 	uint32_t number = store_records(&s->index.info) + unit;
 	bool known = atomic_load(&p->sums[number]) != 0;
 	int failed = p->of.read_dense(p->of.ctx, unit, known, buffer, bytes, e);
-	return failed ? failed : check_sum(s, number, checksum_of(buffer, bytes), e);
+	return failed ? failed : in_place_check_sum(s, number, checksum_of(buffer, bytes), e);
 }
 
-int placed_read_failed(const struct store *s, uint32_t record, int code, struct err *e)
+int store_in_place_read_failed(const struct store *s, uint32_t record, int code, struct err *e)
 {
-	const struct placed *p = s->place;
-	const char *path = p->of.files[placed_pieces(p, record)->file].path;
+	const struct in_place_state *p = s->place;
+	const char *path = p->of.files[in_place_pieces(p, record)->file].path;
 	uint32_t layer = record / s->index.info.experts, expert = record % s->index.info.experts;
 	if (code == ENODATA)
 		return err_damaged(e,
@@ -290,44 +291,45 @@ int placed_read_failed(const struct store *s, uint32_t record, int code, struct 
 #define SUMS SUMS_FILE
 #define SUMS_NEW SUMS STORE_PARTIAL
 
-struct sums_head {
+struct store_sums_head {
 	char magic[8];
 	uint64_t source[2], plan[2];
 	uint32_t units, zero;
 };
-_Static_assert(sizeof(struct sums_head) == SUMS_HEAD, "it is the head as it is in the file");
+_Static_assert(sizeof(struct store_sums_head) == SUMS_HEAD, "it is the head as it is in the file");
 
 static const char magic[] = "MOESUMS2";
 
-static size_t file_bytes(const struct sums_of *of)
+static size_t store_sums_bytes(const struct store_sums_identity *of)
 {
 	return SUMS_HEAD + ((size_t)of->units + 1) * sizeof(uint64_t);
 }
 
-static struct sums_head head_of(const struct sums_of *of)
+static struct store_sums_head store_sums_head_of(const struct store_sums_identity *of)
 {
-	struct sums_head h = {.units = of->units};
+	struct store_sums_head h = {.units = of->units};
 	memcpy(h.magic, magic, sizeof h.magic);
 	memcpy(h.source, of->source, sizeof h.source);
 	memcpy(h.plan, of->plan, sizeof h.plan);
 	return h;
 }
 
-bool sums_decode_head(struct sums_of *out, const uint8_t in[SUMS_HEAD])
+bool store_sums_decode_head(struct store_sums_identity *out, const uint8_t in[SUMS_HEAD])
 {
-	struct sums_head h;
+	struct store_sums_head h;
 	memcpy(&h, in, sizeof h);
 	if (memcmp(h.magic, magic, sizeof h.magic) != 0)
 		return false;
-	*out = (struct sums_of){{h.source[0], h.source[1]}, {h.plan[0], h.plan[1]}, h.units};
+	*out = (struct store_sums_identity){
+		{h.source[0], h.source[1]}, {h.plan[0], h.plan[1]}, h.units};
 	return true;
 }
 
-int sums_decode(uint64_t *sums, const struct sums_of *of, const uint8_t *in, size_t bytes,
-		const char *folder, struct err *e)
+int store_sums_decode(uint64_t *sums, const struct store_sums_identity *of, const uint8_t *in,
+		      size_t bytes, const char *folder, struct err *e)
 {
-	const struct sums_head right = head_of(of);
-	size_t all = file_bytes(of);
+	const struct store_sums_head right = store_sums_head_of(of);
+	size_t all = store_sums_bytes(of);
 	uint64_t sum;
 	if (bytes < SUMS_HEAD)
 		return err_damaged(e, "%s/" SUMS ": is cut short", folder);
@@ -343,21 +345,23 @@ int sums_decode(uint64_t *sums, const struct sums_of *of, const uint8_t *in, siz
 	return 0;
 }
 
-int sums_read(uint64_t *sums, const struct sums_of *of, const char *folder, struct err *e)
+int store_sums_read(uint64_t *sums, const struct store_sums_identity *of, const char *folder,
+		    struct err *e)
 {
 	uint8_t *in;
 	size_t bytes; /* one more is asked for, to see a file that is too long */
-	int failed = small_file_read(&in, &bytes, file_bytes(of) + 1, folder, SUMS, e);
+	int failed = store_small_file_read(&in, &bytes, store_sums_bytes(of) + 1, folder, SUMS, e);
 	if (!failed)
-		failed = sums_decode(sums, of, in, bytes, folder, e);
+		failed = store_sums_decode(sums, of, in, bytes, folder, e);
 	free(in);
 	return failed;
 }
 
-int sums_write(const uint64_t *sums, const struct sums_of *of, const char *folder, struct err *e)
+int store_sums_write(const uint64_t *sums, const struct store_sums_identity *of, const char *folder,
+		     struct err *e)
 {
-	const struct sums_head head = head_of(of);
-	size_t all = file_bytes(of), end = all - sizeof(uint64_t);
+	const struct store_sums_head head = store_sums_head_of(of);
+	size_t all = store_sums_bytes(of), end = all - sizeof(uint64_t);
 	uint8_t *out = malloc(all);
 	if (!out)
 		return err_sys(e, ENOMEM, "%s/" SUMS, folder);
@@ -365,27 +369,27 @@ int sums_write(const uint64_t *sums, const struct sums_of *of, const char *folde
 	memcpy(out + SUMS_HEAD, sums, of->units * sizeof *sums);
 	uint64_t sum = XXH3_64bits(out, end);
 	memcpy(out + end, &sum, sizeof sum);
-	int failed = small_file_write(out, all, folder, SUMS, SUMS_NEW, e);
+	int failed = store_small_file_write(out, all, folder, SUMS, SUMS_NEW, e);
 	free(out);
 	return failed;
 }
 
 /* ---- keeping ---- */
 
-static struct sums_of sums_of(const struct store *s)
+static struct store_sums_identity store_sums_identity_of(const struct store *s)
 {
 	const struct store_info *i = &s->index.info;
-	return (struct sums_of){
+	return (struct store_sums_identity){
 		.source = {i->key.fingerprint[0], i->key.fingerprint[1]},
 		.plan = {i->digest.word[0], i->digest.word[1]},
 		.units = store_units(i),
 	};
 }
 
-int store_place_keep_in(struct store *s, const char *folder, struct err *e)
+int store_in_place_use_folder(struct store *s, const char *folder, struct err *e)
 {
 	struct err none; /* a first mount, or a file that says nothing: all is remembered anew */
-	const struct sums_of of = sums_of(s);
+	const struct store_sums_identity of = store_sums_identity_of(s);
 	char *copy = strdup(folder);
 	uint64_t *kept = calloc((size_t)of.units + 1, sizeof *kept);
 	if (!copy || !kept) {
@@ -395,17 +399,17 @@ int store_place_keep_in(struct store *s, const char *folder, struct err *e)
 	}
 	free(s->folder);
 	s->folder = copy;
-	if (!sums_read(kept, &of, folder, &none))
+	if (!store_sums_read(kept, &of, folder, &none))
 		for (uint32_t i = 0; i < of.units; i++)
 			atomic_store(&s->place->sums[i], kept[i]);
 	free(kept);
 	return 0;
 }
 
-int store_place_keep(const struct store *s, struct err *e)
+int store_in_place_save_sums(const struct store *s, struct err *e)
 {
-	struct placed *p = s->place;
-	const struct sums_of of = sums_of(s);
+	struct in_place_state *p = s->place;
+	const struct store_sums_identity of = store_sums_identity_of(s);
 	uint64_t fresh = atomic_load(&p->fresh), *kept;
 	if (!fresh)
 		return 0;
@@ -414,7 +418,7 @@ int store_place_keep(const struct store *s, struct err *e)
 		return err_sys(e, ENOMEM, "%s: its checksums", s->folder);
 	for (uint32_t i = 0; i < of.units; i++)
 		kept[i] = atomic_load(&p->sums[i]);
-	int failed = sums_write(kept, &of, s->folder, e);
+	int failed = store_sums_write(kept, &of, s->folder, e);
 	free(kept);
 	if (!failed)
 		atomic_fetch_sub(&p->fresh, fresh);

@@ -7,7 +7,7 @@
  * something was read: the first to read a unit remembers its sum, once the files' sizes and times
  * are seen to be those that they were opened with, so that what was remembered is what the
  * checkpoint had when it was mounted. Whoever reads the unit again finds the same or fails. Sums
- * are kept in a small file for the next mount (sums.h).
+ * are kept in a small file for the next mount (store_in_place.h).
  *
  * The folder of such a store has that file and the experts' heat, and need not exist.
  */
@@ -21,26 +21,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct store_place_file {
+struct in_place_file {
 	const char *path;
 	int fd; /* open for plain reads */
 		/* As it must be when the store is opened, and stay. */
 };
 
-struct store_place_piece {
+struct in_place_piece {
 	uint32_t file;
 	uint64_t offset, bytes;
 };
 
 /* All that is pointed to outlives the store, which ends it by `close`. */
-struct store_place {
+struct in_place_source {
 	const char *name;	    /* of the source, for the words of errors */
 	struct store_key key;	    /* the fingerprint: a number that is another after any change */
 	struct store_layout layout; /* plain */
-	const struct store_place_file *files;
+	const struct in_place_file *files;
 	uint32_t file_count;
 	/* Of all records: record i is pieces [first[i], first[i + 1]), one after the other. */
-	const struct store_place_piece *pieces;
+	const struct in_place_piece *pieces;
 	const uint32_t *first;
 	/* Reads dense unit `unit` into buffer[bytes], which is its size. From any thread. known:
 	 * its sum is, so that no more has to be looked for in it. */
@@ -55,21 +55,21 @@ struct store_place {
 
 /* -EINVAL, in words: the pieces are not in the files, or are not what the layout says. After a
  * failure nothing is closed. */
-int store_place_open(struct store **out, const struct store_place *place, struct err *e);
-bool store_in_place(const struct store *s);
+int store_in_place_open(struct store **out, const struct in_place_source *place, struct err *e);
+bool store_is_in_place(const struct store *s);
 /* -ESTALE, in words, if a file is no longer as it was when the store was opened. */
-int store_place_unchanged(const struct store *s, struct err *e);
+int store_in_place_unchanged(const struct store *s, struct err *e);
 
 /* Names the folder, which was "the source" until now, and takes the sums that are kept there, if
  * they are of this source and plan. Before several threads use the store. A failure is one of
  * memory. */
-int store_place_keep_in(struct store *s, const char *folder, struct err *e);
+int store_in_place_use_folder(struct store *s, const char *folder, struct err *e);
 /* Keeps the sums there, if there are new ones. */
-int store_place_keep(const struct store *s, struct err *e);
+int store_in_place_save_sums(const struct store *s, struct err *e);
 
 /* ---- the file of checksums ---- */
 
-/* The checksums of what was read of a source that is used in place (store_place.h): a small file
+/* The checksums of what was read of a source that is used in place (store_in_place.h): a small file
  * beside where its store would be, so that what a later mount reads is known to be what an earlier
  * one did.
  *
@@ -85,7 +85,7 @@ int store_place_keep(const struct store *s, struct err *e);
  */
 enum { SUMS_HEAD = 48 };
 
-struct sums_of {
+struct store_sums_identity {
 	uint64_t source[2], plan[2];
 	uint32_t units;
 };
@@ -93,14 +93,16 @@ struct sums_of {
 #define SUMS_FILE "sums"
 
 /* The head of such a file, whatever it is of; false: it is none. */
-bool sums_decode_head(struct sums_of *out, const uint8_t in[SUMS_HEAD]);
+bool store_sums_decode_head(struct store_sums_identity *out, const uint8_t in[SUMS_HEAD]);
 /* Fills sums[units] from the bytes of a file; `folder` is for the words. -ENOENT: it is of another
  * source or plan; -EIO: it is damaged. */
-int sums_decode(uint64_t *sums, const struct sums_of *of, const uint8_t *in, size_t bytes,
-		const char *folder, struct err *e);
+int store_sums_decode(uint64_t *sums, const struct store_sums_identity *of, const uint8_t *in,
+		      size_t bytes, const char *folder, struct err *e);
 /* The same from the folder; also the codes of opening a file there (store_files.h). */
-int sums_read(uint64_t *sums, const struct sums_of *of, const char *folder, struct err *e);
+int store_sums_read(uint64_t *sums, const struct store_sums_identity *of, const char *folder,
+		    struct err *e);
 /* Replaces the file. After a failure the old one is still there. */
-int sums_write(const uint64_t *sums, const struct sums_of *of, const char *folder, struct err *e);
+int store_sums_write(const uint64_t *sums, const struct store_sums_identity *of, const char *folder,
+		     struct err *e);
 
 #endif

@@ -1,5 +1,6 @@
-/* The inside of an open store, shared by store.c, which reads it, store_index.c, which reads,
- * checks and writes its index, and store_place.c, where it is a checkpoint in the place of one. */
+/* The inside of an open store, shared by store.c, which reads it, store_format.c, which reads,
+ * checks and writes its index, and store_in_place.c, where it is a checkpoint in the place of one.
+ */
 #ifndef MOEFS_CACHE_STORE_INSIDE_H
 #define MOEFS_CACHE_STORE_INSIDE_H
 
@@ -15,8 +16,8 @@
 
 /* ---- an open store ---- */
 
-struct placed;
-struct store_place;
+struct in_place_state;
+struct in_place_source;
 
 struct store {
 	char *folder; /* for the words of errors */
@@ -30,24 +31,24 @@ struct store {
 	/* [units], enum unit_state, changed by the writer that this is a view of; NULL: all are in
 	 */
 	_Atomic uint8_t *state;
-	struct placed *place; /* NULL: it has files of its own */
+	struct in_place_state *place; /* NULL: it has files of its own */
 };
 
 /* None of its files is open yet; NULL: out of memory, in words. */
 struct store *store_new(const char *folder, struct err *e);
 
-/* placed.c: what store.h says, of a store in place and its record `record`. */
+/* store_in_place.c: what store.h says, of a store in place and its record `record`. */
 /* Makes an empty store one in place of this source. After a failure `of->close` is not called. */
-int placed_open(struct store *s, const struct store_place *of, struct err *e);
-void placed_free(struct placed *p); /* NULL is fine */
-void placed_extents(const struct store *s, uint32_t record, struct store_extents *out);
-int placed_verify(const struct store *s, uint32_t record, const struct store_pieces *stored,
-		  struct err *e);
-int placed_read_record(const struct store *s, uint32_t record, uint64_t offset, void *buffer,
-		       size_t bytes, struct err *e);
-int placed_read_dense(const struct store *s, uint32_t unit, void *buffer, size_t bytes,
-		      struct err *e);
-int placed_read_failed(const struct store *s, uint32_t record, int code, struct err *e);
+int store_in_place_attach(struct store *s, const struct in_place_source *of, struct err *e);
+void store_in_place_free(struct in_place_state *p); /* NULL is fine */
+void store_in_place_extents(const struct store *s, uint32_t record, struct store_extents *out);
+int store_in_place_verify(const struct store *s, uint32_t record, const struct store_pieces *stored,
+			  struct err *e);
+int store_in_place_read_record(const struct store *s, uint32_t record, uint64_t offset,
+			       void *buffer, size_t bytes, struct err *e);
+int store_in_place_read_dense(const struct store *s, uint32_t unit, void *buffer, size_t bytes,
+			      struct err *e);
+int store_in_place_read_failed(const struct store *s, uint32_t record, int code, struct err *e);
 
 /* ---- a conversion under way ---- */
 
@@ -55,7 +56,7 @@ int placed_read_failed(const struct store *s, uint32_t record, int code, struct 
 enum unit_state { UNIT_MISSING, UNIT_LEFT, UNIT_OPEN, UNIT_DONE };
 enum { EXPERTS_FILE, DENSE_FILE, DATA_FILES };
 
-struct data_file {
+struct writer_file {
 	const char *name, *partial;
 	int fd;	       /* of the partial file */
 	uint64_t size; /* that it has from the start */
@@ -68,7 +69,7 @@ struct store_writer {
 	int journal;  /* its descriptor, or -1 */
 	bool resumed; /* some units were LEFT */
 	bool lent;    /* index and state belong to a view, which outlives this */
-	struct data_file file[DATA_FILES];
+	struct writer_file file[DATA_FILES];
 	bool renamed[DATA_FILES]; /* from partial to name, by an attempt to publish */
 	struct store_index index; /* filled unit by unit, and published at the end */
 	struct store_digest digest;
@@ -96,12 +97,12 @@ struct store_writer {
 
 /* Where a unit lies: its file, and the offset and size in that file. A coded record has a place
  * once it is committed, and 0 bytes before. */
-struct unit_place {
-	const struct data_file *file;
+struct writer_place {
+	const struct writer_file *file;
 	uint64_t offset, bytes;
 };
-struct unit_place unit_place(const struct store_writer *w, uint32_t unit);
-static inline bool unit_is_coded(const struct store_writer *w, uint32_t unit)
+struct writer_place writer_unit_place(const struct store_writer *w, uint32_t unit);
+static inline bool store_unit_is_coded(const struct store_writer *w, uint32_t unit)
 {
 	return w->index.stored && unit < store_records(&w->index.info);
 }
@@ -111,12 +112,12 @@ static inline bool unit_is_coded(const struct store_writer *w, uint32_t unit)
 struct store_put {
 	struct store_writer *writer;
 	uint32_t unit;
-	struct unit_place place; /* what is still to be written; coded: to be collected */
-	XXH3_state_t *hash;	 /* of the bytes as they are stored */
-	uint8_t *record;	 /* of a coded record: what was collected, and once that is whole */
-	uint8_t *coded;		 /* what it became, until it is written */
-	size_t stored;		 /* bytes of it as they are stored */
-	int failed;		 /* of a write: a negative errno; such a unit is never committed */
+	struct writer_place place; /* what is still to be written; coded: to be collected */
+	XXH3_state_t *hash;	   /* of the bytes as they are stored */
+	uint8_t *record; /* of a coded record: what was collected, and once that is whole */
+	uint8_t *coded;	 /* what it became, until it is written */
+	size_t stored;	 /* bytes of it as they are stored */
+	int failed;	 /* of a write: a negative errno; such a unit is never committed */
 
 	struct store_put *next; /* in the writer's list, under its mutex, as is what follows */
 	bool behind;		/* nobody waits for it */
@@ -131,7 +132,7 @@ int put_seal(struct store_put *p, struct err *e);
 void put_end(struct store_put *p, enum unit_state state);
 
 /* Ends UNIT_OPEN. The mutex is not held. */
-void unit_end(struct store_writer *w, uint32_t unit, enum unit_state state);
+void writer_unit_end(struct store_writer *w, uint32_t unit, enum unit_state state);
 
 /* A writer for this plan, of which nothing is on disk yet. */
 int store_writer_new(struct store_writer **out, const char *folder, const struct store_plan *plan,

@@ -23,7 +23,7 @@ enum { PATH_MOST = 4096 };
 /* ---- the folder's files ---- */
 
 /* Calls for each name in the folder until one returns other than 0, which is returned. */
-static int each_file(int dir, int (*visit)(void *ctx, int dir, const char *name), void *ctx)
+static int inspect_each_file(int dir, int (*visit)(void *ctx, int dir, const char *name), void *ctx)
 {
 	int again = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), failed = 0;
 	DIR *files = again < 0 ? NULL : fdopendir(again);
@@ -46,7 +46,7 @@ static int each_file(int dir, int (*visit)(void *ctx, int dir, const char *name)
 
 /* What a mount writes when it uses a store; reading is not seen, and a look must not count as one.
  */
-static bool tells_use(const char *name)
+static bool inspect_tells_use(const char *name)
 {
 	static const char *const names[] = {CHECKPOINT, STORE_INDEX, STORE_JOURNAL,
 					    "heat",	"sums",	     "moments"};
@@ -56,14 +56,14 @@ static bool tells_use(const char *name)
 	return false;
 }
 
-static int add_file(void *ctx, int dir, const char *name)
+static int inspect_add_file(void *ctx, int dir, const char *name)
 {
 	struct store_seen *out = ctx;
 	struct stat st;
 	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
 		return 0; /* it has just gone */
 	out->bytes += (uint64_t)st.st_blocks * 512;
-	if (tells_use(name) && st.st_mtim.tv_sec >= out->used.tv_sec)
+	if (inspect_tells_use(name) && st.st_mtim.tv_sec >= out->used.tv_sec)
 		out->used = st.st_mtim;
 	return 0;
 }
@@ -71,7 +71,8 @@ static int add_file(void *ctx, int dir, const char *name)
 /* ---- looking ---- */
 
 /* The first bytes of a file; false: it is not there, or shorter. */
-static bool head_of(int dir, const char *folder, const char *name, void *head, size_t bytes)
+static bool inspect_read_head(int dir, const char *folder, const char *name, void *head,
+			      size_t bytes)
 {
 	int fd = store_file_open(dir, folder, name, O_RDONLY, NULL);
 	bool good = fd >= 0 && !store_file_read(fd, head, bytes, 0, folder, name, NULL);
@@ -81,42 +82,43 @@ static bool head_of(int dir, const char *folder, const char *name, void *head, s
 }
 
 /* Before it is converted anew nothing is there but what is known of inputs. */
-static bool is_to_be_refined(const char *folder)
+static bool inspect_is_refined_folder(const char *folder)
 {
 	const size_t length = strlen(folder), ending = strlen(STORE_REFINED);
 	return length > ending && !strcmp(folder + length - ending, STORE_REFINED);
 }
 
-static int find_kind(int dir, const char *folder, struct store_seen *out, struct err *e)
+static int inspect_find_kind(int dir, const char *folder, struct store_seen *out, struct err *e)
 {
 	struct store_index index;
-	struct journal_head journal;
-	struct sums_of sums;
+	struct store_journal_head journal;
+	struct store_sums_identity sums;
 	uint8_t head[JOURNAL_HEAD];
 	char path[PATH_MOST];
-	int failed = index_read(&index, dir, folder, e);
+	int failed = store_index_read(&index, dir, folder, e);
 	if (!failed) {
 		out->kind = STORE_COMPLETE;
 		out->key = index.info.key;
-		index_free(&index);
+		store_index_free(&index);
 		return 0;
 	}
 	if (failed != -ENOENT)
 		return failed;
-	if (head_of(dir, folder, STORE_JOURNAL, head, JOURNAL_HEAD) &&
-	    journal_decode_head(&journal, head)) {
+	if (inspect_read_head(dir, folder, STORE_JOURNAL, head, JOURNAL_HEAD) &&
+	    store_journal_decode_head(&journal, head)) {
 		out->kind = STORE_UNFINISHED;
 		out->key = journal.key;
 		return 0;
 	}
-	if (head_of(dir, folder, SUMS_FILE, head, SUMS_HEAD) && sums_decode_head(&sums, head)) {
+	if (inspect_read_head(dir, folder, SUMS_FILE, head, SUMS_HEAD) &&
+	    store_sums_decode_head(&sums, head)) {
 		out->kind = STORE_IN_PLACE;
 		memcpy(out->key.fingerprint, sums.source, sizeof sums.source);
 		return 0;
 	}
 	if (!store_checkpoint(folder, path, sizeof path, NULL)) {
 		/* of which nothing was read yet */
-		out->kind = is_to_be_refined(folder) ? STORE_UNFINISHED : STORE_IN_PLACE;
+		out->kind = inspect_is_refined_folder(folder) ? STORE_UNFINISHED : STORE_IN_PLACE;
 		return 0;
 	}
 	return err_set(e, ENOENT, "%s: is no store of moefs", folder);
@@ -128,8 +130,8 @@ int store_inspect(const char *folder, struct store_seen *out, struct err *e)
 	int dir = store_folder_open(folder, e);
 	if (dir < 0)
 		return dir;
-	int failed = find_kind(dir, folder, out, e);
-	if (!failed && (failed = each_file(dir, add_file, out)))
+	int failed = inspect_find_kind(dir, folder, out, e);
+	if (!failed && (failed = inspect_each_file(dir, inspect_add_file, out)))
 		failed = err_sys(e, -failed, "%s: cannot be listed", folder);
 	close(dir);
 	return failed;
@@ -155,7 +157,7 @@ bool store_superseded(const char *folder, const struct store_seen *seen)
 /* The kernel gives a lease for writing only where nobody else has the file open. It is given back
  * at once; who opens the file in between waits that long, and the signal for it is one that is
  * ignored. */
-static bool is_open_elsewhere(int dir, const char *name)
+static bool inspect_is_open_elsewhere(int dir, const char *name)
 {
 	int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
@@ -167,7 +169,7 @@ static bool is_open_elsewhere(int dir, const char *name)
 	return open;
 }
 
-static bool is_locked(int dir)
+static bool inspect_is_locked(int dir)
 {
 	int fd = openat(dir, STORE_LOCK, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 	bool locked = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
@@ -179,8 +181,9 @@ static bool is_locked(int dir)
 bool store_in_use(const char *folder)
 {
 	int dir = store_folder_open(folder, NULL);
-	bool used = dir >= 0 && (is_locked(dir) || is_open_elsewhere(dir, STORE_EXPERTS) ||
-				 is_open_elsewhere(dir, STORE_DENSE));
+	bool used = dir >= 0 &&
+		    (inspect_is_locked(dir) || inspect_is_open_elsewhere(dir, STORE_EXPERTS) ||
+		     inspect_is_open_elsewhere(dir, STORE_DENSE));
 	if (dir >= 0)
 		close(dir);
 	return used;
@@ -188,7 +191,7 @@ bool store_in_use(const char *folder)
 
 /* ---- removing ---- */
 
-static int not_a_folder(void *ctx, int dir, const char *name)
+static int inspect_refuse_folder(void *ctx, int dir, const char *name)
 {
 	(void)ctx;
 	struct stat st;
@@ -196,7 +199,7 @@ static int not_a_folder(void *ctx, int dir, const char *name)
 										    : -ENOTEMPTY;
 }
 
-static int remove_file(void *ctx, int dir, const char *name)
+static int inspect_remove_file(void *ctx, int dir, const char *name)
 {
 	(void)ctx; /* the lock stays until the end */
 	int failed = strcmp(name, STORE_LOCK) ? io_remove(dir, name) : 0;
@@ -204,11 +207,11 @@ static int remove_file(void *ctx, int dir, const char *name)
 }
 
 /* With the lock held, which goes last. */
-static int remove_all(const struct store_lock *lock, const char *folder, struct err *e)
+static int inspect_remove_all(const struct store_lock *lock, const char *folder, struct err *e)
 {
-	int failed = remove_file(NULL, lock->dir, STORE_INDEX);
+	int failed = inspect_remove_file(NULL, lock->dir, STORE_INDEX);
 	if (!failed)
-		failed = each_file(lock->dir, remove_file, NULL);
+		failed = inspect_each_file(lock->dir, inspect_remove_file, NULL);
 	if (failed)
 		return err_sys(e, -failed, "%s: not all of it can be removed", folder);
 	store_lock_remove(lock);
@@ -226,7 +229,7 @@ int store_remove(const char *folder, struct err *e)
 		failed = store_lock_try(&lock, folder, e);
 	if (failed == -EAGAIN)
 		failed = err_set(e, EBUSY, "%s: is just being removed", folder);
-	if (!failed && (failed = each_file(lock.dir, not_a_folder, NULL))) {
+	if (!failed && (failed = inspect_each_file(lock.dir, inspect_refuse_folder, NULL))) {
 		store_lock_remove(&lock);
 		failed = failed == -ENOTEMPTY
 				 ? err_set(e, ENOTEMPTY,
@@ -236,7 +239,7 @@ int store_remove(const char *folder, struct err *e)
 				 : err_sys(e, -failed, "%s: cannot be listed, and stays", folder);
 	}
 	if (!failed)
-		failed = remove_all(&lock, folder, e);
+		failed = inspect_remove_all(&lock, folder, e);
 	store_lock_close(&lock);
 	return failed;
 }
@@ -249,7 +252,8 @@ int store_keep_checkpoint(const char *folder, const char *path, struct err *e)
 	int n = snprintf(text, sizeof text, "%s%s\n", mark, path);
 	if (n >= (int)sizeof text)
 		return err_set(e, ENAMETOOLONG, "%.64s…: the path is too long", path);
-	return small_file_write(text, (size_t)n, folder, CHECKPOINT, CHECKPOINT STORE_PARTIAL, e);
+	return store_small_file_write(text, (size_t)n, folder, CHECKPOINT, CHECKPOINT STORE_PARTIAL,
+				      e);
 }
 
 int store_checkpoint(const char *folder, char *path, size_t size, struct err *e)
@@ -257,7 +261,7 @@ int store_checkpoint(const char *folder, char *path, size_t size, struct err *e)
 	const size_t before = strlen(mark);
 	uint8_t *in;
 	size_t bytes;
-	int failed = small_file_read(&in, &bytes, before + PATH_MOST, folder, CHECKPOINT, e);
+	int failed = store_small_file_read(&in, &bytes, before + PATH_MOST, folder, CHECKPOINT, e);
 	if (failed)
 		return failed;
 	size_t length = bytes > before + 1 ? bytes - before - 1 : 0; /* without its newline */

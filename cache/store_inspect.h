@@ -13,7 +13,7 @@
 enum store_kind {
 	STORE_COMPLETE,
 	STORE_UNFINISHED, /* a conversion, or refining, is under way, or was interrupted */
-	STORE_IN_PLACE,	  /* what is kept of a checkpoint that is used in place (store_place.h) */
+	STORE_IN_PLACE, /* what is kept of a checkpoint that is used in place (store_in_place.h) */
 };
 
 struct store_seen {

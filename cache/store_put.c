@@ -43,13 +43,13 @@ static struct store_put *put_new(struct store_writer *w, uint32_t unit)
 		return NULL;
 	p->writer = w;
 	p->unit = unit;
-	bool coded = unit_is_coded(w, unit);
+	bool coded = store_unit_is_coded(w, unit);
 	if (coded) {
-		p->place = (struct unit_place){&w->file[EXPERTS_FILE], 0,
-					       index_record_bytes(&w->index, unit)};
+		p->place = (struct writer_place){&w->file[EXPERTS_FILE], 0,
+						 store_index_record_bytes(&w->index, unit)};
 		p->record = malloc(p->place.bytes);
 	} else {
-		p->place = unit_place(w, unit);
+		p->place = writer_unit_place(w, unit);
 	}
 	p->hash = XXH3_createState();
 	if (!p->hash || (coded && !p->record)) {
@@ -89,12 +89,12 @@ int store_put_begin(struct store_writer *w, uint32_t unit, struct store_put **ou
 int store_put_bytes(struct store_put *p, const void *data, size_t bytes, struct err *e)
 {
 	const struct store_writer *w = p->writer;
-	const struct data_file *f = p->place.file;
+	const struct writer_file *f = p->place.file;
 	if (bytes > p->place.bytes)
 		return p->failed = err_set(e, EINVAL, "%s/%s: unit %u is longer than planned",
 					   w->folder, f->partial, p->unit);
 	if (p->record) {
-		size_t done = index_record_bytes(&w->index, p->unit) - p->place.bytes;
+		size_t done = store_index_record_bytes(&w->index, p->unit) - p->place.bytes;
 		if (bytes)
 			memcpy(p->record + done, data, bytes);
 		p->place.bytes -= bytes;
@@ -103,7 +103,7 @@ int store_put_bytes(struct store_put *p, const void *data, size_t bytes, struct 
 	int rc = store_file_write(f->fd, data, bytes, p->place.offset, w->folder, f->partial, e);
 	if (rc)
 		return p->failed = rc;
-	checksum_add(p->hash, data, bytes);
+	checksum_update(p->hash, data, bytes);
 	p->place.offset += bytes;
 	p->place.bytes -= bytes;
 	p->stored += bytes;
@@ -111,15 +111,15 @@ int store_put_bytes(struct store_put *p, const void *data, size_t bytes, struct 
 }
 
 /* A whole record becomes what is stored of it. */
-static int code_record(struct store_put *p, struct err *e)
+static int put_code_record(struct store_put *p, struct err *e)
 {
 	const struct store_writer *w = p->writer;
-	size_t bytes = index_record_bytes(&w->index, p->unit);
+	size_t bytes = store_index_record_bytes(&w->index, p->unit);
 	p->coded = malloc(codec_most(bytes));
 	int rc = p->coded ? codec_encode(p->coded, &p->stored, p->record, bytes) : -ENOMEM;
 	if (rc)
 		return err_sys(e, -rc, "%s: coding unit %u", w->folder, p->unit);
-	checksum_add(p->hash, p->coded, p->stored);
+	checksum_update(p->hash, p->coded, p->stored);
 	free(p->record); /* a group may be long in coming */
 	p->record = NULL;
 	return 0;
@@ -127,7 +127,7 @@ static int code_record(struct store_put *p, struct err *e)
 
 void put_end(struct store_put *p, enum unit_state state)
 {
-	unit_end(p->writer, p->unit, state);
+	writer_unit_end(p->writer, p->unit, state);
 	put_free(p);
 }
 
@@ -148,7 +148,7 @@ int put_seal(struct store_put *p, struct err *e)
 		rc = err_set(e, EINVAL, "%s/%s: unit %u lacks its last %llu bytes", w->folder,
 			     p->place.file->partial, p->unit, (unsigned long long)p->place.bytes);
 	else if (p->record)
-		rc = code_record(p, e);
+		rc = put_code_record(p, e);
 	if (rc)
 		put_end(p, UNIT_MISSING);
 	return rc;
@@ -157,18 +157,18 @@ int put_seal(struct store_put *p, struct err *e)
 /* Bytes of records that are left behind, or one record if that is more: written and not synced, or,
  * where they are coded, in memory. Some ten of them are as many as are made during a sync of a disk
  * that keeps up, and one that does not only fills whatever there is. */
-enum { BEHIND_MOST = 32 << 20 };
+enum { DEFERRED_MOST = 32 << 20 };
 
 /* ---- a group ---- */
 
 /* Gives the coded records of a group their places, one after the other, and writes them there. */
-static int write_coded(struct store_writer *w, struct store_put *group, struct err *e)
+static int put_write_coded(struct store_writer *w, struct store_put *group, struct err *e)
 {
-	const struct data_file *f = &w->file[EXPERTS_FILE];
+	const struct writer_file *f = &w->file[EXPERTS_FILE];
 	for (struct store_put *p = group; p; p = p->next) {
 		if (!p->coded)
 			continue;
-		struct store_range r = {stored_range_next(w->experts_end), p->stored};
+		struct store_range r = {store_range_next(w->experts_end), p->stored};
 		int rc = store_file_write(f->fd, p->coded, r.bytes, r.offset, w->folder, f->partial,
 					  e);
 		if (rc)
@@ -182,7 +182,7 @@ static int write_coded(struct store_writer *w, struct store_put *group, struct e
 }
 
 /* Syncs every file that a unit of the group lies in, and the entries of the group before. */
-static int sync_group(struct store_writer *w, const struct store_put *group, struct err *e)
+static int put_sync_group(struct store_writer *w, const struct store_put *group, struct err *e)
 {
 	for (int i = 0; i < DATA_FILES; i++) {
 		const struct store_put *p = group;
@@ -196,17 +196,17 @@ static int sync_group(struct store_writer *w, const struct store_put *group, str
 }
 
 /* An entry that cannot be written costs its unit alone: the next one takes its place. */
-static int write_entry(struct store_writer *w, struct store_put *p)
+static int put_write_journal_entry(struct store_writer *w, struct store_put *p)
 {
 	uint8_t bytes[JOURNAL_ENTRY];
-	const struct unit_place place = unit_place(w, p->unit);
-	const struct journal_entry entry = {
+	const struct writer_place place = writer_unit_place(w, p->unit);
+	const struct store_journal_entry entry = {
 		.unit = p->unit,
 		.place = {place.offset, place.bytes},
 		.checksum = XXH3_64bits_digest(p->hash),
 	};
 	w->index.checksums[p->unit] = entry.checksum;
-	journal_encode_entry(bytes, w->digest, &entry);
+	store_journal_encode_entry(bytes, w->digest, &entry);
 	int rc = store_file_write(w->journal, bytes, sizeof bytes, w->journal_end, w->folder,
 				  STORE_JOURNAL, &p->error);
 	if (!rc)
@@ -216,20 +216,20 @@ static int write_entry(struct store_writer *w, struct store_put *p)
 
 /* The leader's part, without the mutex; `syncing` makes the journal this thread's alone. Fails if
  * a sync does. */
-static int commit_group(struct store_writer *w, struct store_put *group, struct err *e)
+static int put_commit_group(struct store_writer *w, struct store_put *group, struct err *e)
 {
-	int rc = write_coded(w, group, e);
+	int rc = put_write_coded(w, group, e);
 	if (!rc)
-		rc = sync_group(w, group, e);
+		rc = put_sync_group(w, group, e);
 	for (struct store_put *p = group; !rc && p; p = p->next)
-		p->result = write_entry(w, p);
+		p->result = put_write_journal_entry(w, p);
 	w->journal_dirty = true;
 	return rc;
 }
 
 /* The mutex is held. What became of each of a group: who waits is told, and those that were left
  * behind are returned. */
-static struct store_put *settle(struct store_writer *w, struct store_put *group)
+static struct store_put *put_settle_group(struct store_writer *w, struct store_put *group)
 {
 	struct store_put *behind = NULL, **last = &behind, *next;
 	for (struct store_put *p = group; p; p = next) {
@@ -248,7 +248,7 @@ static struct store_put *settle(struct store_writer *w, struct store_put *group)
 	return behind;
 }
 
-static void end_behind(struct store_writer *w, struct store_put *behind)
+static void put_end_deferred(struct store_writer *w, struct store_put *behind)
 {
 	while (behind) {
 		struct store_put *p = behind;
@@ -263,7 +263,7 @@ static void end_behind(struct store_writer *w, struct store_put *behind)
 
 /* The mutex is held, and released meanwhile. After a failed sync the kernel may have dropped data,
  * also of units that were finished since: no other can be believed. */
-static void lead(struct store_writer *w)
+static void put_lead_group(struct store_writer *w)
 {
 	struct err failure = w->failure;
 	struct store_put *group = w->finished;
@@ -271,20 +271,20 @@ static void lead(struct store_writer *w)
 	w->syncing = true;
 	pthread_mutex_unlock(&w->mutex);
 	if (!failure.code)
-		(void)commit_group(w, group, &failure);
+		(void)put_commit_group(w, group, &failure);
 	pthread_mutex_lock(&w->mutex);
 	w->syncing = false;
 	w->failure = failure;
-	struct store_put *behind = settle(w, group);
+	struct store_put *behind = put_settle_group(w, group);
 	pthread_mutex_unlock(&w->mutex);
-	end_behind(w, behind);
+	put_end_deferred(w, behind);
 	pthread_mutex_lock(&w->mutex);
 }
 
 /* ---- who waits ---- */
 
 /* The mutex is held. */
-static void finished(struct store_writer *w, struct store_put *p)
+static void put_add_finished(struct store_writer *w, struct store_put *p)
 {
 	p->next = w->finished;
 	w->finished = p;
@@ -297,12 +297,12 @@ int store_put_commit(struct store_put *p, struct err *e)
 	if (rc)
 		return rc;
 	pthread_mutex_lock(&w->mutex);
-	finished(w, p);
+	put_add_finished(w, p);
 	while (!p->settled) {
 		if (w->syncing)
 			pthread_cond_wait(&w->synced, &w->mutex);
 		else
-			lead(w);
+			put_lead_group(w);
 	}
 	pthread_mutex_unlock(&w->mutex);
 	rc = p->result;
@@ -314,13 +314,13 @@ int store_put_commit(struct store_put *p, struct err *e)
 
 /* ---- who does not ---- */
 
-static void *behind_main(void *arg)
+static void *put_deferred_main(void *arg)
 {
 	struct store_writer *w = arg;
 	pthread_mutex_lock(&w->mutex);
 	while (!w->ending || w->finished) {
 		if (w->finished && !w->syncing)
-			lead(w);
+			put_lead_group(w);
 		else
 			pthread_cond_wait(&w->synced, &w->mutex);
 	}
@@ -328,26 +328,26 @@ static void *behind_main(void *arg)
 	return NULL;
 }
 
-int store_writer_behind(struct store_writer *w, store_done_fn *done, void *ctx, struct err *e)
+int store_writer_defer(struct store_writer *w, store_done_fn *done, void *ctx, struct err *e)
 {
 	w->done = done;
 	w->done_ctx = ctx;
-	int code = pthread_create(&w->thread, NULL, behind_main, w);
+	int code = pthread_create(&w->thread, NULL, put_deferred_main, w);
 	w->has_thread = !code;
 	return code ? err_sys(e, code, "%s: cannot start a thread for writing", w->folder) : 0;
 }
 
-int store_put_behind(struct store_put *p, struct err *e)
+int store_put_defer(struct store_put *p, struct err *e)
 {
 	struct store_writer *w = p->writer;
 	int rc = put_seal(p, e);
 	if (rc)
 		return rc;
-	const uint64_t most = p->stored > BEHIND_MOST ? p->stored : BEHIND_MOST;
+	const uint64_t most = p->stored > DEFERRED_MOST ? p->stored : DEFERRED_MOST;
 	pthread_mutex_lock(&w->mutex);
 	p->behind = true;
 	w->behind += p->stored;
-	finished(w, p);
+	put_add_finished(w, p);
 	pthread_cond_broadcast(&w->synced);
 	while (w->behind > most)
 		pthread_cond_wait(&w->synced, &w->mutex);

@@ -21,7 +21,7 @@
 
 /* Opens a partial file. A crash while publishing may have left it under its final name already;
  * it is taken back, but only where no index calls that name a finished store. */
-static int reopen_partial(struct store_writer *w, struct data_file *f, struct err *e)
+static int resume_reopen_partial(struct store_writer *w, struct writer_file *f, struct err *e)
 {
 	if (faccessat(w->lock.dir, f->partial, F_OK, AT_SYMLINK_NOFOLLOW) &&
 	    faccessat(w->lock.dir, STORE_INDEX, F_OK, AT_SYMLINK_NOFOLLOW))
@@ -37,24 +37,24 @@ static int reopen_partial(struct store_writer *w, struct data_file *f, struct er
 
 /* Whether the plan has such a unit and it may lie there. A coded record's place is known from here
  * alone; it was in the file, now of `experts_bytes`, before its entry was written. */
-static bool entry_valid(const struct store_writer *w, const struct journal_entry *entry,
-			uint64_t experts_bytes)
+static bool resume_entry_valid(const struct store_writer *w,
+			       const struct store_journal_entry *entry, uint64_t experts_bytes)
 {
 	struct store_range r = entry->place;
 	if (entry->unit >= store_units(&w->index.info))
 		return false;
-	if (unit_is_coded(w, entry->unit))
-		return stored_range_valid(&w->index, entry->unit, r) &&
+	if (store_unit_is_coded(w, entry->unit))
+		return store_range_valid(&w->index, entry->unit, r) &&
 		       r.offset + r.bytes <= experts_bytes;
-	const struct unit_place planned = unit_place(w, entry->unit);
+	const struct writer_place planned = writer_unit_place(w, entry->unit);
 	return r.offset == planned.offset && r.bytes == planned.bytes;
 }
 
 /* Takes up a unit that the journal has, without looking at its data yet. */
-static void take_up(struct store_writer *w, const struct journal_entry *entry)
+static void resume_take_unit(struct store_writer *w, const struct store_journal_entry *entry)
 {
 	uint32_t unit = entry->unit;
-	if (unit_is_coded(w, unit)) {
+	if (store_unit_is_coded(w, unit)) {
 		uint64_t end = entry->place.offset + entry->place.bytes;
 		w->index.stored[unit] = entry->place; /* the last entry of a unit counts */
 		w->experts_end = end > w->experts_end ? end : w->experts_end;
@@ -66,16 +66,16 @@ static void take_up(struct store_writer *w, const struct journal_entry *entry)
 
 /* Takes up every entry that is whole and true. Torn and damaged ones are skipped, which costs a
  * unit each; new entries begin at the next whole place. */
-static int read_journal(struct store_writer *w, int64_t size)
+static int resume_read_journal(struct store_writer *w, int64_t size)
 {
-	const struct data_file *experts = &w->file[EXPERTS_FILE];
+	const struct writer_file *experts = &w->file[EXPERTS_FILE];
 	uint8_t bytes[JOURNAL_ENTRY];
 	uint64_t at = JOURNAL_HEAD;
-	struct journal_entry entry;
+	struct store_journal_entry entry;
 	int64_t experts_bytes = store_file_size(experts->fd, w->folder, experts->partial, NULL);
 	if (experts_bytes < 0)
 		return (int)experts_bytes;
-	if ((uint64_t)size > journal_most(&w->index.info))
+	if ((uint64_t)size > store_journal_most(&w->index.info))
 		return -ESTALE;
 
 	for (; at + JOURNAL_ENTRY <= (uint64_t)size; at += JOURNAL_ENTRY) {
@@ -83,16 +83,17 @@ static int read_journal(struct store_writer *w, int64_t size)
 					 STORE_JOURNAL, NULL);
 		if (rc)
 			return rc;
-		if (journal_decode_entry(&entry, bytes, w->digest) &&
-		    entry_valid(w, &entry, (uint64_t)experts_bytes))
-			take_up(w, &entry);
+		if (store_journal_decode_entry(&entry, bytes, w->digest) &&
+		    resume_entry_valid(w, &entry, (uint64_t)experts_bytes))
+			resume_take_unit(w, &entry);
 	}
 	w->journal_end = at;
 	return 0;
 }
 
 /* Reads the head of the journal, which stays open in *fd. */
-static int read_head(int dir, const char *folder, int *fd, int64_t *size, struct journal_head *head)
+static int resume_read_head(int dir, const char *folder, int *fd, int64_t *size,
+			    struct store_journal_head *head)
 {
 	uint8_t bytes[JOURNAL_HEAD];
 	*fd = store_file_open(dir, folder, STORE_JOURNAL, O_RDWR, NULL);
@@ -102,15 +103,15 @@ static int read_head(int dir, const char *folder, int *fd, int64_t *size, struct
 	if (*size < JOURNAL_HEAD)
 		return -ESTALE;
 	int rc = store_file_read(*fd, bytes, sizeof bytes, 0, folder, STORE_JOURNAL, NULL);
-	return rc ? rc : journal_decode_head(head, bytes) ? 0 : -ESTALE;
+	return rc ? rc : store_journal_decode_head(head, bytes) ? 0 : -ESTALE;
 }
 
 /* The head of a journal that lies in the folder; -ENOENT: there is none that can be read. */
-static int find_head(const char *folder, struct journal_head *head)
+static int resume_find_head(const char *folder, struct store_journal_head *head)
 {
 	int64_t size;
 	int fd = -1, dir = store_folder_open(folder, NULL);
-	int rc = dir < 0 ? dir : read_head(dir, folder, &fd, &size, head);
+	int rc = dir < 0 ? dir : resume_read_head(dir, folder, &fd, &size, head);
 	if (fd >= 0)
 		close(fd);
 	if (dir >= 0)
@@ -120,8 +121,8 @@ static int find_head(const char *folder, struct journal_head *head)
 
 int store_unfinished(const char *folder, struct store_key *key)
 {
-	struct journal_head head;
-	if (find_head(folder, &head) || head.key.recipe[sizeof head.key.recipe - 1])
+	struct store_journal_head head;
+	if (resume_find_head(folder, &head) || head.key.recipe[sizeof head.key.recipe - 1])
 		return -ENOENT;
 	*key = head.key;
 	return 0;
@@ -129,14 +130,14 @@ int store_unfinished(const char *folder, struct store_key *key)
 
 bool store_interrupted(const char *folder, const struct store_plan *plan)
 {
-	struct journal_head head;
+	struct store_journal_head head;
 	struct store_digest digest = store_plan_digest(plan);
-	return !find_head(folder, &head) && store_digest_equal(head.digest, digest);
+	return !resume_find_head(folder, &head) && store_digest_equal(head.digest, digest);
 }
 
 /* What lies behind the last record that was taken up is of no entry: a coded file ends with its
  * last record. */
-static int cut_unfinished(const struct store_writer *w)
+static int resume_cut_unfinished(const struct store_writer *w)
 {
 	if (!w->index.stored)
 		return 0;
@@ -148,23 +149,23 @@ static int cut_unfinished(const struct store_writer *w)
 }
 
 /* 0 if an earlier conversion by the same plan goes on here; else a reason to begin anew. */
-static int resume(struct store_writer *w, struct err *e)
+static int resume_earlier(struct store_writer *w, struct err *e)
 {
-	struct journal_head head;
+	struct store_journal_head head;
 	int64_t size;
-	int rc = read_head(w->lock.dir, w->folder, &w->journal, &size, &head);
+	int rc = resume_read_head(w->lock.dir, w->folder, &w->journal, &size, &head);
 	if (!rc && !store_digest_equal(head.digest, w->digest))
 		rc = -ESTALE;
 	for (int i = 0; !rc && i < DATA_FILES; i++)
-		rc = reopen_partial(w, &w->file[i], e);
+		rc = resume_reopen_partial(w, &w->file[i], e);
 	if (!rc)
-		rc = read_journal(w, size);
-	return rc ? rc : cut_unfinished(w);
+		rc = resume_read_journal(w, size);
+	return rc ? rc : resume_cut_unfinished(w);
 }
 
 /* ---- the new files ---- */
 
-static int check_space(struct store_writer *w, struct err *e)
+static int resume_check_space(struct store_writer *w, struct err *e)
 {
 	/* Each part is below 2^63, and the index and the journal are bounded by STORE_MAX_UNITS. */
 	const uint64_t sizes[DATA_FILES] = {
@@ -172,7 +173,7 @@ static int check_space(struct store_writer *w, struct err *e)
 		[DENSE_FILE] = w->file[DENSE_FILE].size,
 	};
 	uint64_t need, have;
-	uint64_t tables = index_bytes(&w->index.info) + JOURNAL_HEAD +
+	uint64_t tables = store_index_bytes(&w->index.info) + JOURNAL_HEAD +
 			  (uint64_t)JOURNAL_ENTRY * store_units(&w->index.info);
 	if (__builtin_add_overflow(sizes[EXPERTS_FILE], sizes[DENSE_FILE], &need) ||
 	    __builtin_add_overflow(need, tables, &need))
@@ -196,13 +197,13 @@ static int check_space(struct store_writer *w, struct err *e)
 		w->folder, (double)need / 1e6, (double)have / 1e6, (double)(need - have) / 1e6);
 }
 
-static int create(struct store_writer *w, struct err *e)
+static int resume_create_files(struct store_writer *w, struct err *e)
 {
 	uint8_t head[JOURNAL_HEAD];
-	const struct journal_head values = {w->digest, w->index.info.key};
+	const struct store_journal_head values = {w->digest, w->index.info.key};
 	const int flags = O_RDWR | O_CREAT | O_EXCL;
 	for (int i = 0; i < DATA_FILES; i++) {
-		struct data_file *f = &w->file[i];
+		struct writer_file *f = &w->file[i];
 		f->fd = store_file_open(w->lock.dir, w->folder, f->partial, flags, e);
 		if (f->fd < 0)
 			return f->fd;
@@ -215,16 +216,16 @@ static int create(struct store_writer *w, struct err *e)
 	w->journal = store_file_open(w->lock.dir, w->folder, STORE_JOURNAL, flags, e);
 	if (w->journal < 0)
 		return w->journal;
-	journal_encode_head(head, &values);
+	store_journal_encode_head(head, &values);
 	w->journal_end = JOURNAL_HEAD;
 	w->journal_dirty = true;
 	return store_file_write(w->journal, head, sizeof head, 0, w->folder, STORE_JOURNAL, e);
 }
 
 /* The heads are written anew by every run: nothing checksums them until then. */
-static int write_heads(struct store_writer *w, const struct store_plan *plan, struct err *e)
+static int resume_write_heads(struct store_writer *w, const struct store_plan *plan, struct err *e)
 {
-	const struct data_file *experts = &w->file[EXPERTS_FILE], *dense = &w->file[DENSE_FILE];
+	const struct writer_file *experts = &w->file[EXPERTS_FILE], *dense = &w->file[DENSE_FILE];
 	int rc = store_file_write(experts->fd, plan->experts_header, plan->experts_header_bytes, 0,
 				  w->folder, experts->partial, e);
 	if (!rc)
@@ -233,7 +234,7 @@ static int write_heads(struct store_writer *w, const struct store_plan *plan, st
 	return rc ? rc : store_folder_sync(w->lock.dir, w->folder, e);
 }
 
-static void forget_files(struct store_writer *w)
+static void resume_forget_files(struct store_writer *w)
 {
 	int *fds[] = {&w->journal, &w->file[EXPERTS_FILE].fd, &w->file[DENSE_FILE].fd};
 	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
@@ -250,7 +251,7 @@ static void forget_files(struct store_writer *w)
 }
 
 /* Whether the folder holds the finished store of this plan. */
-static bool is_published(const char *folder, const struct store_plan *plan)
+static bool resume_is_published(const char *folder, const struct store_plan *plan)
 {
 	struct store *s;
 	if (store_open(&s, folder, &plan->key, NULL))
@@ -261,23 +262,24 @@ static bool is_published(const char *folder, const struct store_plan *plan)
 }
 
 /* With the lock held. *keep: what is in the folder is worth keeping if this fails. */
-static int begin(struct store_writer *w, const struct store_plan *plan, bool *keep, struct err *e)
+static int resume_or_begin(struct store_writer *w, const struct store_plan *plan, bool *keep,
+			   struct err *e)
 {
 	*keep = true;
-	if (is_published(w->folder, plan))
+	if (resume_is_published(w->folder, plan))
 		return err_set(e, EEXIST, "%s: holds this store already", w->folder);
 	int rc;
-	bool anew = resume(w, NULL) != 0;
+	bool anew = resume_earlier(w, NULL) != 0;
 	if (anew) {
 		*keep = false;
-		forget_files(w);
+		resume_forget_files(w);
 		store_remove_leftovers(w);
 	}
-	rc = check_space(w, e);
+	rc = resume_check_space(w, e);
 	if (!rc && anew)
-		rc = create(w, e);
+		rc = resume_create_files(w, e);
 	if (!rc)
-		rc = write_heads(w, plan, e);
+		rc = resume_write_heads(w, plan, e);
 	return rc;
 }
 
@@ -295,7 +297,7 @@ int store_writer_open(struct store_writer **out, const char *folder, const struc
 		store_writer_free(w);
 		return rc;
 	}
-	rc = begin(w, plan, &keep, e);
+	rc = resume_or_begin(w, plan, &keep, e);
 	if (rc) {
 		store_writer_close(w, keep);
 		return rc;

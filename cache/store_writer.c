@@ -1,5 +1,5 @@
 /* A conversion's units and its end: where each lies, whether it is in, and what is freed and
- * removed. store_resume.c begins one and store_write.c writes it; neither knows the other. */
+ * removed. store_resume.c begins one and store_put.c writes it; neither knows the other. */
 #include "cache/store_inside.h"
 
 #include "cache/codec.h"
@@ -17,8 +17,8 @@ enum { COPY_BYTES = 1 << 20 };
 
 /* ---- making one of a plan ---- */
 
-static int plan_check(const struct store_plan *plan, struct store_info *info, const char *folder,
-		      struct err *e)
+static int writer_check_plan(const struct store_plan *plan, struct store_info *info,
+			     const char *folder, struct err *e)
 {
 	const struct store_layout *l = &plan->layout;
 	*info = (struct store_info){
@@ -47,12 +47,12 @@ static int plan_check(const struct store_plan *plan, struct store_info *info, co
 
 /* What experts.safetensors will take; of a coded one that is a guess, and a disk that runs full
  * nevertheless ends the conversion in words. */
-static uint64_t expected_bytes(const struct store_plan *plan, uint64_t size)
+static uint64_t writer_expected_bytes(const struct store_plan *plan, uint64_t size)
 {
 	uint64_t records = (uint64_t)plan->layout.layers * plan->layout.experts, bytes;
 	if (plan->layout.codec != STORE_CODED)
 		return size;
-	if (__builtin_mul_overflow(records, stored_range_next(plan->expected_bytes), &bytes) ||
+	if (__builtin_mul_overflow(records, store_range_next(plan->expected_bytes), &bytes) ||
 	    __builtin_add_overflow(bytes, size, &bytes))
 		return UINT64_MAX;
 	return bytes;
@@ -62,7 +62,7 @@ int store_writer_new(struct store_writer **out, const char *folder, const struct
 		     struct err *e)
 {
 	struct store_info info;
-	int rc = plan_check(plan, &info, folder, e);
+	int rc = writer_check_plan(plan, &info, folder, e);
 	if (rc)
 		return rc;
 	struct store_writer *w = calloc(1, sizeof *w);
@@ -71,17 +71,17 @@ int store_writer_new(struct store_writer **out, const char *folder, const struct
 	w->lock.dir = w->lock.fd = w->journal = -1;
 	w->digest = store_plan_digest(plan);
 	w->index.info = info;
-	rc = index_allocate(&w->index)
+	rc = store_index_allocate(&w->index)
 		     ? err_sys(e, ENOMEM, "%s", folder)
-		     : index_set_layers(&w->index, plan->layout.layer_bytes, folder, e);
+		     : store_index_set_layers(&w->index, plan->layout.layer_bytes, folder, e);
 	w->state = calloc((size_t)store_units(&info) + 1, sizeof *w->state);
 	w->folder = strdup(folder);
 	pthread_mutex_init(&w->mutex, NULL);
 	pthread_cond_init(&w->synced, NULL);
 	pthread_cond_init(&w->ended, NULL);
-	w->file[EXPERTS_FILE] = (struct data_file){
+	w->file[EXPERTS_FILE] = (struct writer_file){
 		.name = STORE_EXPERTS, .partial = STORE_EXPERTS STORE_PARTIAL, .fd = -1};
-	w->file[DENSE_FILE] = (struct data_file){
+	w->file[DENSE_FILE] = (struct writer_file){
 		.name = STORE_DENSE, .partial = STORE_DENSE STORE_PARTIAL, .fd = -1};
 	if (!rc && (!w->state || !w->folder))
 		rc = err_sys(e, ENOMEM, "%s", folder);
@@ -92,7 +92,7 @@ int store_writer_new(struct store_writer **out, const char *folder, const struct
 	w->file[EXPERTS_FILE].size = w->experts_end = store_experts_size(&w->index);
 	w->file[EXPERTS_FILE].grows = w->index.stored;
 	w->file[DENSE_FILE].size = store_dense_size(&info);
-	w->expected_bytes = expected_bytes(plan, w->file[EXPERTS_FILE].size);
+	w->expected_bytes = writer_expected_bytes(plan, w->file[EXPERTS_FILE].size);
 	for (uint32_t i = 0; i < plan->layout.dense_units; i++)
 		w->index.dense_offsets[i + 1] =
 			plan->layout.dense[i].offset + plan->layout.dense[i].bytes;
@@ -107,23 +107,23 @@ uint32_t store_writer_units(const struct store_writer *w)
 	return store_units(&w->index.info);
 }
 
-struct unit_place unit_place(const struct store_writer *w, uint32_t unit)
+struct writer_place writer_unit_place(const struct store_writer *w, uint32_t unit)
 {
 	const struct store_info *info = &w->index.info;
 	uint32_t records = store_records(info);
-	if (unit_is_coded(w, unit))
-		return (struct unit_place){&w->file[EXPERTS_FILE], w->index.stored[unit].offset,
-					   w->index.stored[unit].bytes};
+	if (store_unit_is_coded(w, unit))
+		return (struct writer_place){&w->file[EXPERTS_FILE], w->index.stored[unit].offset,
+					     w->index.stored[unit].bytes};
 	if (unit < records) {
-		struct store_range r = index_plain_range(&w->index, unit);
-		return (struct unit_place){&w->file[EXPERTS_FILE], r.offset, r.bytes};
+		struct store_range r = store_index_plain_range(&w->index, unit);
+		return (struct writer_place){&w->file[EXPERTS_FILE], r.offset, r.bytes};
 	}
 	const uint64_t *offset = w->index.dense_offsets + (unit - records);
-	return (struct unit_place){&w->file[DENSE_FILE], info->dense_base + offset[0],
-				   offset[1] - offset[0]};
+	return (struct writer_place){&w->file[DENSE_FILE], info->dense_base + offset[0],
+				     offset[1] - offset[0]};
 }
 
-void unit_end(struct store_writer *w, uint32_t unit, enum unit_state state)
+void writer_unit_end(struct store_writer *w, uint32_t unit, enum unit_state state)
 {
 	pthread_mutex_lock(&w->mutex);
 	w->state[unit] = (uint8_t)state;
@@ -132,8 +132,8 @@ void unit_end(struct store_writer *w, uint32_t unit, enum unit_state state)
 }
 
 /* True if a unit's data, if it lies there, has this checksum. */
-static bool place_intact(const struct store_writer *w, struct unit_place place, uint64_t checksum,
-			 void *buffer, XXH3_state_t *hash)
+static bool writer_place_intact(const struct store_writer *w, struct writer_place place,
+				uint64_t checksum, void *buffer, XXH3_state_t *hash)
 {
 	XXH3_64bits_reset(hash);
 	while (place.bytes > 0) {
@@ -141,7 +141,7 @@ static bool place_intact(const struct store_writer *w, struct unit_place place, 
 		if (store_file_read(place.file->fd, buffer, n, place.offset, w->folder,
 				    place.file->partial, NULL))
 			return false;
-		checksum_add(hash, buffer, n);
+		checksum_update(hash, buffer, n);
 		place.offset += n;
 		place.bytes -= n;
 	}
@@ -149,7 +149,7 @@ static bool place_intact(const struct store_writer *w, struct unit_place place, 
 }
 
 /* Takes a unit that is LEFT for itself, reads it, and makes it DONE or MISSING. */
-static void check_left(struct store_writer *w, uint32_t unit)
+static void writer_check_left(struct store_writer *w, uint32_t unit)
 {
 	pthread_mutex_lock(&w->mutex);
 	bool mine = w->state[unit] == UNIT_LEFT;
@@ -163,19 +163,20 @@ static void check_left(struct store_writer *w, uint32_t unit)
 	/* Without memory the unit is as good as missing, and whoever makes it says why it cannot.
 	 */
 	bool intact = buffer && hash &&
-		      place_intact(w, unit_place(w, unit), w->index.checksums[unit], buffer, hash);
+		      writer_place_intact(w, writer_unit_place(w, unit), w->index.checksums[unit],
+					  buffer, hash);
 	XXH3_freeState(hash);
 	free(buffer);
-	if (!intact && unit_is_coded(w, unit))
+	if (!intact && store_unit_is_coded(w, unit))
 		w->index.stored[unit] = (struct store_range){0};
-	unit_end(w, unit, intact ? UNIT_DONE : UNIT_MISSING);
+	writer_unit_end(w, unit, intact ? UNIT_DONE : UNIT_MISSING);
 }
 
 bool store_writer_has(struct store_writer *w, uint32_t unit)
 {
 	assert(unit < store_writer_units(w));
 	if (w->state[unit] == UNIT_LEFT)
-		check_left(w, unit);
+		writer_check_left(w, unit);
 	return w->state[unit] == UNIT_DONE;
 }
 
@@ -210,8 +211,8 @@ bool store_writer_wait(struct store_writer *w, uint32_t unit, unsigned milliseco
 
 /* ---- publishing ---- */
 
-static int rename_partial(const struct store_writer *w, const char *from, const char *to,
-			  struct err *e)
+static int writer_rename_partial(const struct store_writer *w, const char *from, const char *to,
+				 struct err *e)
 {
 	int rc = io_rename(w->lock.dir, from, to);
 	return rc ? store_write_error(e, -rc, w->folder, to) : 0;
@@ -221,7 +222,7 @@ static int rename_partial(const struct store_writer *w, const char *from, const 
  * data is certainly in place: at no moment does an index stand beside data that is not its own.
  * After a failure it is called again: the index's partial file has changed the folder since, so
  * that a sync of it cannot pass over what an earlier one failed to write. */
-static int rename_files(struct store_writer *w, struct err *e)
+static int writer_rename_files(struct store_writer *w, struct err *e)
 {
 	int rc = io_remove(w->lock.dir, STORE_INDEX);
 	if (rc && rc != -ENOENT)
@@ -229,25 +230,25 @@ static int rename_files(struct store_writer *w, struct err *e)
 	rc = store_folder_sync(w->lock.dir, w->folder, e);
 	for (int i = 0; !rc && i < DATA_FILES; i++) {
 		if (!w->renamed[i])
-			rc = rename_partial(w, w->file[i].partial, w->file[i].name, e);
+			rc = writer_rename_partial(w, w->file[i].partial, w->file[i].name, e);
 		w->renamed[i] = !rc;
 	}
 	if (!rc)
 		rc = store_folder_sync(w->lock.dir, w->folder, e);
 	if (!rc)
-		rc = rename_partial(w, STORE_INDEX STORE_PARTIAL, STORE_INDEX, e);
+		rc = writer_rename_partial(w, STORE_INDEX STORE_PARTIAL, STORE_INDEX, e);
 	return rc ? rc : store_folder_sync(w->lock.dir, w->folder, e);
 }
 
 /* A second sync would succeed, whatever became of the data. */
-static void fail_for_good(struct store_writer *w, const struct err *why)
+static void writer_fail_for_good(struct store_writer *w, const struct err *why)
 {
 	pthread_mutex_lock(&w->mutex);
 	w->failure = *why;
 	pthread_mutex_unlock(&w->mutex);
 }
 
-static int publish(struct store_writer *w, struct err *e)
+static int writer_publish(struct store_writer *w, struct err *e)
 {
 	uint32_t missing = 0;
 	for (uint32_t i = 0; i < store_writer_units(w); i++)
@@ -260,17 +261,17 @@ static int publish(struct store_writer *w, struct err *e)
 	for (int i = 0; i < DATA_FILES; i++) { /* a head alone is in no group */
 		int rc = store_file_sync(w->file[i].fd, w->folder, w->file[i].partial, e);
 		if (rc) {
-			fail_for_good(w, e);
+			writer_fail_for_good(w, e);
 			return rc;
 		}
 	}
-	int rc = index_write(w->lock.dir, w->folder, &w->index, e);
-	return rc ? rc : rename_files(w, e);
+	int rc = store_index_write(w->lock.dir, w->folder, &w->index, e);
+	return rc ? rc : writer_rename_files(w, e);
 }
 
 int store_writer_publish(struct store_writer *w, struct err *e)
 {
-	int rc = publish(w, e);
+	int rc = writer_publish(w, e);
 	if (!rc) /* complete: a journal that stays behind would be harmless */
 		(void)io_remove(w->lock.dir, STORE_JOURNAL);
 	return rc;
@@ -306,7 +307,7 @@ void store_writer_free(struct store_writer *w)
 	pthread_cond_destroy(&w->synced);
 	pthread_mutex_destroy(&w->mutex);
 	if (!w->lent) {
-		index_free(&w->index);
+		store_index_free(&w->index);
 		free((void *)w->state);
 	}
 	free(w->folder);
@@ -314,7 +315,7 @@ void store_writer_free(struct store_writer *w)
 }
 
 /* It commits what was left behind first. */
-static void end_thread(struct store_writer *w)
+static void writer_end_thread(struct store_writer *w)
 {
 	if (!w->has_thread)
 		return;
@@ -327,7 +328,7 @@ static void end_thread(struct store_writer *w)
 
 void store_writer_close(struct store_writer *w, bool keep)
 {
-	end_thread(w);
+	writer_end_thread(w);
 	if (!keep)
 		store_remove_leftovers(w);
 	store_lock_remove(&w->lock);

@@ -2,7 +2,7 @@
  * has kept. But once it has none it takes one that is free for all, and keeps more of these for the
  * next time. So the thread frees what it was handed, keeps as many as it may then, and is handed
  * these: it has none, and had to take none. Freed by a thread that ends, they are nobody's. See
- * kept.h. */
+ * thread_trim.h. */
 #include "cache/thread_trim.h"
 #include "cache/clock.h"
 
@@ -15,7 +15,7 @@
 /* glibc's, by default: 64 sizes from 24 bytes on in steps of 16, seven pieces of each. */
 enum { SIZES = 64, LEAST = 24, STEP = 16, OF_A_SIZE = 7, PIECES = SIZES * OF_A_SIZE };
 
-static void *free_all(void *ctx)
+static void *trim_free_all(void *ctx)
 {
 	void **piece = ctx;
 	for (int i = 0; i < PIECES; i++)
@@ -23,28 +23,28 @@ static void *free_all(void *ctx)
 	return NULL;
 }
 
-static void take_all(void *piece[PIECES])
+static void trim_take_all(void *piece[PIECES])
 {
 	for (int i = 0; i < PIECES; i++)
 		piece[i] = malloc(LEAST + i / OF_A_SIZE * STEP);
 }
 
-void kept_give_up(void)
+void thread_trim(void)
 {
 	void *piece[PIECES];
 	pthread_t thread;
-	take_all(piece);
-	(void)free_all(piece);
-	take_all(piece);
-	if (pthread_create(&thread, NULL, free_all, piece))
-		(void)free_all(piece);
+	trim_take_all(piece);
+	(void)trim_free_all(piece);
+	trim_take_all(piece);
+	if (pthread_create(&thread, NULL, trim_free_all, piece))
+		(void)trim_free_all(piece);
 	else
 		(void)pthread_join(thread, NULL);
 }
 
 /* Below what is called just now lie the pages that the deepest call has touched. Two stay, for what
  * is called next. */
-static void give_up_stack(void)
+static void trim_stack(void)
 {
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE), stay = 2 * page;
 	pthread_attr_t of;
@@ -59,7 +59,7 @@ static void give_up_stack(void)
 		(void)madvise(lowest, here - stay - (uintptr_t)lowest, MADV_DONTNEED);
 }
 
-void kept_cond_init(pthread_cond_t *c)
+void thread_cond_init(pthread_cond_t *c)
 {
 	pthread_condattr_t clock;
 	pthread_condattr_init(&clock);
@@ -68,19 +68,19 @@ void kept_cond_init(pthread_cond_t *c)
 	pthread_condattr_destroy(&clock);
 }
 
-void kept_wait(pthread_cond_t *c, pthread_mutex_t *lock, bool *keeps)
+void thread_wait_and_trim(pthread_cond_t *c, pthread_mutex_t *lock, bool *keeps)
 {
 	if (!*keeps) {
 		pthread_cond_wait(c, lock);
 		return;
 	}
-	const uint64_t second = UINT64_C(1000000000), until = now_ns() + second / 2;
+	const uint64_t second = UINT64_C(1000000000), until = clock_ns() + second / 2;
 	const struct timespec t = {(time_t)(until / second), (long)(until % second)};
 	if (pthread_cond_timedwait(c, lock, &t) != ETIMEDOUT)
 		return;
 	*keeps = false;
 	pthread_mutex_unlock(lock);
-	give_up_stack();
-	kept_give_up();
+	trim_stack();
+	thread_trim();
 	pthread_mutex_lock(lock);
 }

@@ -13,12 +13,12 @@
 
 /* Puts what the calling thread keeps back with what is free for all. Starts a thread and waits for
  * its end; without memory for one nothing changes. */
-void kept_give_up(void);
+void thread_trim(void);
 /* Has a condition's deadlines go by the clock of clock.h. */
-void kept_cond_init(pthread_cond_t *c);
+void thread_cond_init(pthread_cond_t *c);
 /* pthread_cond_wait, on such a condition, for a thread that has worked if *keeps: when it has
  * waited for half a second, which is before a mount rests, it gives up what it keeps and what of
  * its stack is not in use, with the lock released, and returns; *keeps is false then. */
-void kept_wait(pthread_cond_t *c, pthread_mutex_t *lock, bool *keeps);
+void thread_wait_and_trim(pthread_cond_t *c, pthread_mutex_t *lock, bool *keeps);
 
 #endif

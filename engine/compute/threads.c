@@ -78,10 +78,10 @@ static void work(struct threads *t)
 /* Waits for a loop other than `seen`: awake for a moment, then asleep. */
 static uint32_t wait_for_loop(struct threads *t, uint32_t seen)
 {
-	uint64_t start = now_ns();
+	uint64_t start = clock_ns();
 	while (atomic_load(&t->loop) == seen) {
 		cpu_relax();
-		if (now_ns() - start < SPIN_NS)
+		if (clock_ns() - start < SPIN_NS)
 			continue;
 		atomic_fetch_add(&t->sleepers, 1);
 		while (atomic_load(&t->loop) == seen)
@@ -113,11 +113,11 @@ static void announce(struct threads *t)
 
 static void wait_for_pieces(struct threads *t, uint32_t pieces)
 {
-	uint64_t start = now_ns();
+	uint64_t start = clock_ns();
 	uint32_t done;
 	while ((done = atomic_load(&t->done)) != pieces) {
 		cpu_relax();
-		if (now_ns() - start < SPIN_NS)
+		if (clock_ns() - start < SPIN_NS)
 			continue;
 		atomic_store(&t->caller_sleeps, true);
 		while ((done = atomic_load(&t->done)) != pieces)

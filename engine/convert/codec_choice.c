@@ -134,7 +134,7 @@ static void *decode_samples(void *ctx)
 	uint8_t *record = malloc(s->record_most + CODEC_TEMP);
 	double begin = cpu_time(), bytes = 0;
 	bool right = record;
-	for (uint32_t i = 0; right && (i < s->count || now_ns() < d->end_ns); i++) {
+	for (uint32_t i = 0; right && (i < s->count || clock_ns() < d->end_ns); i++) {
 		uint32_t k = i % s->count;
 		volatile uint64_t sum = checksum_of(s->stored[k], s->bytes[k]);
 		(void)sum;
@@ -154,7 +154,7 @@ static double decode_speed(const struct samples *s, uint32_t threads)
 {
 	struct decoder d[DECODERS_MOST];
 	uint32_t started = 0;
-	uint64_t end = now_ns() + (uint64_t)(decoding_seconds * 1e9);
+	uint64_t end = clock_ns() + (uint64_t)(decoding_seconds * 1e9);
 	double speed = 0;
 	for (; started < threads; started++) {
 		d[started] = (struct decoder){.samples = s, .end_ns = end};

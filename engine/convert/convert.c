@@ -229,7 +229,7 @@ static int begin_with(struct converter *c, enum format kept, enum norm_type norm
 	failed = store_writer_open(&c->writer, c->v.folder, &sp, e);
 	store_headers_free(&headers);
 	if (!failed)
-		failed = store_writer_behind(c->writer, converter_committed, c, e);
+		failed = store_writer_defer(c->writer, converter_committed, c, e);
 	if (!failed)
 		failed = witness_open(c->v.witness, e);
 	if (!failed)

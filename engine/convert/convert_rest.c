@@ -101,7 +101,7 @@ void convert_rest_note(struct converter *c, uint32_t unit, int failed, const str
 		c->damaged[unit] = true;
 		c->damaged_count++;
 	} else {
-		c->retry_ns = now_ns() + retry_after_ns;
+		c->retry_ns = clock_ns() + retry_after_ns;
 		c->next = 0;
 		atomic_store(&c->v.progress->stopped, true);
 	}
@@ -213,7 +213,7 @@ static bool find_unit(struct converter *c, uint32_t *unit)
 
 static void wait_for_change(struct converter *c)
 {
-	if (!c->let || now_ns() >= c->retry_ns) {
+	if (!c->let || clock_ns() >= c->retry_ns) {
 		pthread_cond_wait(&c->changed, &c->lock);
 		return;
 	}
@@ -227,7 +227,7 @@ static void wait_for_change(struct converter *c)
 static bool next_unit(struct converter *c, uint32_t *unit)
 {
 	while (!c->quit && !c->over && !c->finished) {
-		if (!c->let || now_ns() < c->retry_ns) {
+		if (!c->let || clock_ns() < c->retry_ns) {
 			wait_for_change(c);
 			continue;
 		}
@@ -249,7 +249,7 @@ static bool next_unit(struct converter *c, uint32_t *unit)
 /* The lock is held, and released meanwhile. Whether to try to publish again, when it is time. */
 static bool wait_to_publish(struct converter *c)
 {
-	while (!c->quit && (!c->let || now_ns() < c->retry_ns))
+	while (!c->quit && (!c->let || clock_ns() < c->retry_ns))
 		wait_for_change(c);
 	return !c->quit;
 }
@@ -261,7 +261,7 @@ static bool publish(struct converter *c)
 	pthread_mutex_unlock(&c->lock);
 	bool published = !converter_publish(c, &e);
 	pthread_mutex_lock(&c->lock);
-	c->retry_ns = now_ns() + retry_after_ns;
+	c->retry_ns = clock_ns() + retry_after_ns;
 	c->over = !published && e.code == ESTALE;
 	atomic_store(&c->v.progress->stopped, !published);
 	report(c,

@@ -36,7 +36,7 @@ void converter_begin_progress(struct converter *c)
 		total += source_bytes(c, p->dense[i].id);
 	for (uint32_t unit = 0; unit < c->records; unit++)
 		total += expert_source_bytes(c, unit);
-	atomic_store(&g->started_ns, now_ns());
+	atomic_store(&g->started_ns, clock_ns());
 	atomic_store(&g->done, 0);
 	atomic_store(&g->stopped, false);
 	atomic_store(&g->total, total);
@@ -95,7 +95,7 @@ void converter_leave(struct converter *c, struct store_put *put, uint32_t unit, 
 	if (failed)
 		store_put_abandon(put);
 	else
-		failed = store_put_behind(put, &e);
+		failed = store_put_defer(put, &e);
 	if (failed)
 		converter_committed(c, unit, failed, &e);
 }

@@ -13,8 +13,8 @@
 struct source_in_place {
 	struct sources sources;
 	struct plan plan; /* of its own: the caller's may move */
-	struct store_place_file *files;
-	struct store_place_piece *pieces;
+	struct in_place_file *files;
+	struct in_place_piece *pieces;
 	uint32_t *first;
 
 	pthread_mutex_t lock; /* of what follows; held while a chunk is read */
@@ -60,11 +60,11 @@ static bool lies_in_place(const struct shape *s, const struct source *from)
 static void add_piece(struct source_in_place *s, uint32_t record, const struct package_place *at)
 {
 	uint32_t *end = &s->first[record + 1];
-	struct store_place_piece *last = *end > s->first[record] ? &s->pieces[*end - 1] : NULL;
+	struct in_place_piece *last = *end > s->first[record] ? &s->pieces[*end - 1] : NULL;
 	if (last && last->file == at->file && last->offset + last->bytes == at->offset)
 		last->bytes += at->bytes;
 	else
-		s->pieces[(*end)++] = (struct store_place_piece){at->file, at->offset, at->bytes};
+		s->pieces[(*end)++] = (struct in_place_piece){at->file, at->offset, at->bytes};
 }
 
 static int place_part(struct source_in_place *s, uint32_t record, const struct shape *shape,
@@ -235,7 +235,7 @@ static int list_files(struct source_in_place *s, struct err *e)
 	if (!s->files)
 		return err_set(e, ENOMEM, "out of memory for the list of files");
 	for (uint32_t i = 0; i < files_count(f); i++)
-		s->files[i] = (struct store_place_file){files_path(f, i), files_descriptor(f, i)};
+		s->files[i] = (struct in_place_file){files_path(f, i), files_descriptor(f, i)};
 	return 0;
 }
 
@@ -279,7 +279,7 @@ static int prepare(struct source_in_place *s, const struct in_place *v, struct r
 static int open_store(struct store **out, struct source_in_place *s, const struct in_place *v,
 		      struct err *e)
 {
-	struct store_place place = {
+	struct in_place_source place = {
 		.name = v->directory,
 		.key.fingerprint = {v->number[0], v->number[1]},
 		.layout = plan_layout(&s->plan),
@@ -293,7 +293,7 @@ static int open_store(struct store **out, struct source_in_place *s, const struc
 		.ctx = s,
 	};
 	recipe_to_text(&s->plan.recipe, place.key.recipe, sizeof place.key.recipe);
-	return store_place_open(out, &place, e);
+	return store_in_place_open(out, &place, e);
 }
 
 int in_place_open(struct store **out, struct plan *plan, const struct in_place *v, struct err *e)

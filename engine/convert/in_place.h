@@ -1,5 +1,5 @@
 /* A checkpoint that is its own store: what is in the kernels' formats already, and lies as they
- * want it, is computed with from the files that it was published in (cache/store_place.h).
+ * want it, is computed with from the files that it was published in (cache/store_in_place.h).
  *
  * Every expert's every part must be as its record has it, and no dense matrix may need quantising;
  * other dense tensors are read as a conversion reads them (encode.h), whatever became of their

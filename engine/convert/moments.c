@@ -406,7 +406,7 @@ int moments_load(struct moments *m, const char *folder, struct err *e)
 	uint8_t *file;
 	size_t bytes;
 	uint64_t sum;
-	int failed = small_file_read(&file, &bytes, m->bytes + 1, folder, file_name, e);
+	int failed = store_small_file_read(&file, &bytes, m->bytes + 1, folder, file_name, e);
 	if (failed)
 		return failed;
 	const struct moments_header *h = (const struct moments_header *)(const void *)file;
@@ -436,5 +436,5 @@ int moments_save(struct moments *m, const char *folder, struct err *e)
 {
 	uint64_t sum = moments_sum(m);
 	memcpy((uint8_t *)m->file + m->bytes - sizeof sum, &sum, sizeof sum);
-	return small_file_write(m->file, m->bytes, folder, file_name, partial, e);
+	return store_small_file_write(m->file, m->bytes, folder, file_name, partial, e);
 }

@@ -266,7 +266,7 @@ static void *watch(void *arg)
 	while (!atomic_load(&b->quit)) {
 		subscribe(b, &p, &changes);
 		enum pressure_signal s = pressure_wait(&p, b->wake, falling ? SOON_MS : LOOK_MS);
-		falling = budgets_look(b, s, now_ns());
+		falling = budgets_look(b, s, clock_ns());
 		if (s != PRESSURE_NONE)
 			(void)poll(&(struct pollfd){.fd = b->wake, .events = POLLIN}, 1, REST_MS);
 	}

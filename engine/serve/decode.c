@@ -25,7 +25,7 @@ static void count_token(struct session *s)
 	pthread_mutex_lock(&s->model->schedule.lock);
 	s->status = SESSION_GENERATING;
 	if (!s->stats.output_tokens++)
-		s->stats.first_token_seconds = seconds_since(s->turn.submitted_ns);
+		s->stats.first_token_seconds = clock_seconds_since(s->turn.submitted_ns);
 	pthread_mutex_unlock(&s->model->schedule.lock);
 }
 
@@ -125,7 +125,7 @@ bool decode_step(struct session *s)
 	size_t before = s->context.tokens.count;
 	draft_propose(s, &d);
 	uint32_t rows[ANSWER_ROWS], drafted = d.choice.depth, stood = 0;
-	uint64_t started = now_ns();
+	uint64_t started = clock_ns();
 	rows[0] = t->ids.ids[before];
 	memcpy(rows + 1, d.tokens, drafted * sizeof *rows);
 	int failed = turn_forward(s, rows, drafted + 1, ROW_ANSWER, true,
@@ -143,6 +143,6 @@ bool decode_step(struct session *s)
 	}
 	settle(s, before, stood);
 	tracing_settle(s, stood);
-	draft_count(s, &d, stood, seconds_since(started));
+	draft_count(s, &d, stood, clock_seconds_since(started));
 	return finish ? turn_over(s, finish, failed, &e) : true;
 }

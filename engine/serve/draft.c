@@ -55,19 +55,19 @@ static void count_following(struct session *s, uint32_t rows, double seconds, bo
 
 void draft_make_room(struct session *s, uint32_t next, enum row_kind kind)
 {
-	uint64_t started = now_ns();
+	uint64_t started = clock_ns();
 	bool answer = kind == ROW_ANSWER, keys = keeps_keys(s, answer);
 	uint32_t rows = drafter_make_room(&s->drafter, &s->model->run.draft_layer, &s->context,
 					  next, kind, keys);
-	count_following(s, rows, seconds_since(started), answer);
+	count_following(s, rows, clock_seconds_since(started), answer);
 }
 
 void draft_follow_prompt(struct session *s, uint32_t n)
 {
-	uint64_t started = now_ns();
+	uint64_t started = clock_ns();
 	bool keys = keeps_keys(s, false);
 	drafter_follow_prompt(&s->drafter, &s->model->run.draft_layer, &s->context, n, keys);
-	count_following(s, keys ? n : 0, seconds_since(started), false);
+	count_following(s, keys ? n : 0, clock_seconds_since(started), false);
 }
 
 /* More rows than a draft leaves are not what drafting takes, but what it takes to begin. */
@@ -79,10 +79,10 @@ static uint32_t missed(const struct session *s)
 
 static int catch_up(struct session *s, struct err *e)
 {
-	uint64_t started = now_ns();
+	uint64_t started = clock_ns();
 	uint32_t rows = missed(s);
 	int failed = drafter_catch_up(&s->drafter, &s->model->run.draft_layer, &s->context, e);
-	count_following(s, failed ? 0 : rows, seconds_since(started), true);
+	count_following(s, failed ? 0 : rows, clock_seconds_since(started), true);
 	return failed;
 }
 
@@ -106,7 +106,7 @@ static uint32_t draft_own(struct session *s, uint32_t *draft, uint32_t count, ui
 	m->run.forward.env.stop = &s->stop;
 	m->run.draft_layer.losses = s->turn.losses;
 	int failed = catch_up(s, &ignored);
-	*started = now_ns();
+	*started = clock_ns();
 	if (!failed)
 		failed = drafter_first(&s->drafter, &m->run.draft_layer, &s->context,
 				       s->turn.ids.ids[held], &ignored);
@@ -134,7 +134,7 @@ void draft_propose(struct session *s, struct draft *d)
 	const struct turn *t = &s->turn;
 	struct draft_offer o = {0};
 	uint32_t left = room(s), matched;
-	const uint64_t began = now_ns();
+	const uint64_t began = clock_ns();
 	uint64_t started = began;
 	*d = (struct draft){0};
 	if (may_draft(t, DRAFT_LOOKUP) && left)
@@ -148,8 +148,8 @@ void draft_propose(struct session *s, struct draft *d)
 	d->choice = choose(s, &o);
 	if (d->choice.depth && d->choice.kind == DRAFT_MTP)
 		d->choice.depth = draft_own(s, d->tokens, d->choice.depth, &started);
-	d->seconds = seconds_since(started);
-	d->whole = seconds_since(began);
+	d->seconds = clock_seconds_since(started);
+	d->whole = clock_seconds_since(began);
 }
 
 void draft_count(struct session *s, const struct draft *d, uint32_t stood, double seconds)

@@ -16,7 +16,7 @@
  * submitted while the lock is free here asks to load again. */
 static void fail_waiting(struct model *m, const struct err *e)
 {
-	const uint64_t failed_ns = now_ns();
+	const uint64_t failed_ns = clock_ns();
 	struct session *s;
 	while ((s = m->schedule.runnable.first) && s->turn.submitted_ns <= failed_ns) {
 		session_unqueue(s);
@@ -41,7 +41,7 @@ static void load(struct model *m)
 	int failed = load_model(m, &e);
 	budgets_need(&m->engine->budgets, &m->run.need, failed ? NEED_AHEAD : NEED_TAKEN);
 	pthread_mutex_lock(&m->schedule.lock);
-	m->schedule.asked_ns = now_ns();
+	m->schedule.asked_ns = clock_ns();
 	if (failed &&
 	    m->schedule.unload_wanted) /* which comes next, and whoever asked since waits */
 		return;
@@ -120,7 +120,7 @@ static void step(struct model *m)
 	session_notify(s);
 	pthread_mutex_lock(&m->schedule.lock);
 	m->schedule.at_step = NULL;
-	m->schedule.asked_ns = now_ns();
+	m->schedule.asked_ns = clock_ns();
 	s->stepping = false;
 	if (s->ended)
 		session_free(s);
@@ -154,7 +154,7 @@ static void look_again(struct model *m)
 static void keep_heat(struct model *m)
 {
 	const uint64_t interval = 30 * UINT64_C(1000000000);
-	uint64_t now = now_ns();
+	uint64_t now = clock_ns();
 	if (now - m->run.heat_ns < interval)
 		return;
 	m->run.heat_ns = now;
@@ -197,7 +197,7 @@ static void wait_while_idle(struct model *m)
 		return;
 	}
 	if (is_wanted(m))
-		c->asked_ns = now_ns();
+		c->asked_ns = clock_ns();
 	uint64_t until = c->asked_ns + idle;
 	const struct timespec t = {(time_t)(until / second), (long)(until % second)};
 	if (pthread_cond_timedwait(&c->work, &c->lock, &t) == ETIMEDOUT && !has_work(m) &&
@@ -212,7 +212,7 @@ static void wait_for_work(struct model *m, bool *keeps)
 		return;
 	load_let_convert(m, true);
 	if (*keeps)
-		kept_wait(&m->schedule.work, &m->schedule.lock, keeps);
+		thread_wait_and_trim(&m->schedule.work, &m->schedule.lock, keeps);
 	else
 		wait_while_idle(m);
 	load_let_convert(m, false);

@@ -200,7 +200,7 @@ static int load_experts(struct model *m, struct err *e)
 		return failed;
 	(void)pager_warm(m->run.experts, &no_heat);
 	m->run.heat_uses = 0; /* a new source counts anew, and its heat is kept after a while of use */
-	m->run.heat_ns = now_ns();
+	m->run.heat_ns = clock_ns();
 	return 0;
 }
 

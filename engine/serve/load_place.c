@@ -36,7 +36,7 @@ static bool make_folder(const char *folder)
 
 int load_keep_in_folder(struct model *m, struct err *e)
 {
-	if (!store_in_place(m->stored.store))
+	if (!store_is_in_place(m->stored.store))
 		return 0;
 	int i = 0;
 	while (i < 2 && m->stored.folders[i] && !make_folder(m->stored.folders[i]))
@@ -44,7 +44,7 @@ int load_keep_in_folder(struct model *m, struct err *e)
 	if (i == 2 || !m->stored.folders[i])
 		i = 0; /* it is not there, and what is to be kept in it is not */
 	atomic_store(&m->stored.folder, i);
-	return store_place_keep_in(m->stored.store, m->stored.folders[i], e);
+	return store_in_place_use_folder(m->stored.store, m->stored.folders[i], e);
 }
 
 void load_keep_checkpoint(const struct model *m)
@@ -57,6 +57,6 @@ void load_keep_checkpoint(const struct model *m)
 void load_keep_sums(const struct model *m)
 {
 	struct err ignored; /* as of heat */
-	if (m->stored.store && store_in_place(m->stored.store))
-		(void)store_place_keep(m->stored.store, &ignored);
+	if (m->stored.store && store_is_in_place(m->stored.store))
+		(void)store_in_place_save_sums(m->stored.store, &ignored);
 }

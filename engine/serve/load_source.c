@@ -21,7 +21,7 @@ static void checking(void *ctx, uint64_t bytes)
 {
 	struct model *m = ctx;
 	atomic_store(&m->stored.progress.done, 0);
-	atomic_store(&m->stored.progress.started_ns, now_ns());
+	atomic_store(&m->stored.progress.started_ns, clock_ns());
 	atomic_store(&m->stored.checking, bytes > 0);
 	atomic_store(&m->stored.progress.total, bytes);
 }

@@ -207,7 +207,7 @@ bool load_store_is_gone(const struct model_store *s)
 {
 	char path[4096];
 	struct stat open, there;
-	if (!atomic_load(&s->has_store) || !s->plan.routed_layers || store_in_place(s->store))
+	if (!atomic_load(&s->has_store) || !s->plan.routed_layers || store_is_in_place(s->store))
 		return false;
 	int n = snprintf(path, sizeof path, "%s/experts.safetensors", store_folder(s->store));
 	return n < (int)sizeof path && !fstat(store_expert(s->store, 0, 0).fd, &open) &&

@@ -217,7 +217,7 @@ void model_load(struct model *m)
 {
 	pthread_mutex_lock(&m->schedule.lock);
 	m->schedule.load_wanted = true;
-	m->schedule.asked_ns = now_ns();
+	m->schedule.asked_ns = clock_ns();
 	pthread_cond_signal(&m->schedule.work);
 	pthread_mutex_unlock(&m->schedule.lock);
 }

@@ -54,7 +54,7 @@ static int print_recipe(const struct model *m, char *text, size_t size)
 {
 	bool in_place = model_hold_store(&m->stored);
 	if (in_place) {
-		in_place = store_in_place(m->stored.store);
+		in_place = store_is_in_place(m->stored.store);
 		model_release_store(&m->stored);
 	}
 	const struct recipe *r = &m->id.recipe;

@@ -73,7 +73,7 @@ static void refining(const struct model *m, struct model_progress *out)
 		.doing = atomic_load(&r->gathering) ? "gathering" : "refining",
 		.done = atomic_load(&r->progress.done),
 		.total = total,
-		.seconds = seconds_since(atomic_load(&r->progress.started_ns)),
+		.seconds = clock_seconds_since(atomic_load(&r->progress.started_ns)),
 	};
 }
 
@@ -90,7 +90,8 @@ void model_progress(const struct model *m, struct model_progress *out)
 									     : "idle",
 		.done = total ? atomic_load(&m->stored.progress.done) : 0,
 		.total = total,
-		.seconds = total ? seconds_since(atomic_load(&m->stored.progress.started_ns)) : 0,
+		.seconds = total ? clock_seconds_since(atomic_load(&m->stored.progress.started_ns))
+				 : 0,
 	};
 	if (!strcmp(out->doing, "idle"))
 		refining(m, out);

@@ -72,7 +72,7 @@ static int read_data(const struct model *m, size_t i, uint64_t offset, uint8_t *
 		return err_set(e, ENOMEM, "out of memory for %zu bytes of a tensor", bytes);
 	bool held = model_hold_store(s); /* else it is the generation thread's */
 	const struct tensors_store own = {held ? s->store : NULL, &s->plan};
-	bool has_own = held && !store_in_place(own.store);
+	bool has_own = held && !store_is_in_place(own.store);
 	int failed = tensors_read(list, i, has_own ? &own : NULL, first, end - first, numbers, e);
 	if (held)
 		model_release_store(s);

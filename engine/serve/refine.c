@@ -87,7 +87,7 @@ static int copy_plan(struct refinement *r, const struct model_store *serving, st
 	const char *name = r->model->id.name;
 	if (!model_hold_store(serving))
 		return err_set(e, ECANCELED, "%s: was unloaded before it was refined", name);
-	bool in_place = store_in_place(serving->store);
+	bool in_place = store_is_in_place(serving->store);
 	struct recipe recipe = serving->plan.recipe;
 	r->key = store_info(serving->store)->key;
 	r->served = strdup(store_folder(serving->store));

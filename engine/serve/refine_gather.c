@@ -214,12 +214,12 @@ static void show(const struct gathering *g)
 /* Every so often what was gathered is kept, as often as takes a tenth of the time. */
 static int keep(struct gathering *g, uint64_t *kept_ns, uint64_t *cost_ns, struct err *e)
 {
-	uint64_t now = now_ns();
+	uint64_t now = clock_ns();
 	bool whole = moments_read_of(g->moments)->whole;
 	if (!whole && now - *kept_ns < 10 * *cost_ns)
 		return 0;
 	int failed = moments_save(g->moments, g->folder, e);
-	*kept_ns = now_ns();
+	*kept_ns = clock_ns();
 	*cost_ns = *kept_ns - now;
 	return failed;
 }
@@ -228,7 +228,7 @@ static int read_all(struct gathering *g, struct err *e)
 {
 	const struct model_refining *asked = g->asked;
 	struct moments_read *r = moments_read_of(g->moments);
-	uint64_t kept_ns = now_ns(), cost_ns = 0;
+	uint64_t kept_ns = clock_ns(), cost_ns = 0;
 	size_t at = asked->text ? window_at(asked, r->windows) : 0;
 	int failed = 0;
 	while (!r->whole && !failed) {
@@ -274,7 +274,7 @@ int refine_gather(struct model *m, const struct model_refining *asked, uint64_t 
 		return failed;
 	g.session->observer = &observer;
 	g.session->background = asked->idle;
-	atomic_store(&p->started_ns, now_ns());
+	atomic_store(&p->started_ns, clock_ns());
 	atomic_store(&p->done, 0);
 	atomic_store(&m->refining.gathering, true);
 	atomic_store(&p->total, asked->tokens);

@@ -20,7 +20,7 @@ static const uint64_t again_ns = UINT64_C(60) * 1000000000;
 /* Whether nobody has to wait for it. A model is not loaded for it. */
 static bool may_begin(struct model *m, uint64_t failed_ns)
 {
-	uint64_t now = now_ns();
+	uint64_t now = clock_ns();
 	pthread_mutex_lock(&m->schedule.lock);
 	uint64_t asked = m->schedule.asked_ns;
 	bool quiet = !schedule_works(&m->schedule) &&
@@ -45,7 +45,7 @@ static bool refine_once(struct model *m, uint64_t *failed_ns)
 	int failed = model_refine(m, &own, &e);
 	bool over = !failed || failed == -ENOTSUP;
 	bool waits = failed == -ECANCELED || failed == -EBUSY; /* for turns, or another process */
-	*failed_ns = failed && failed != -ECANCELED ? now_ns() : 0;
+	*failed_ns = failed && failed != -ECANCELED ? clock_ns() : 0;
 	tell(m, over || waits ? &(struct err){0} : &e);
 	return over;
 }

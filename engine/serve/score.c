@@ -169,7 +169,7 @@ static int prepare(struct session *s, const char *text, size_t length, struct er
 	if (s->working)
 		return err_set(e, EBUSY, "the session is still working on the last text");
 	*t = (struct turn){
-		.prompt = malloc(length), .prompt_length = length, .submitted_ns = now_ns()};
+		.prompt = malloc(length), .prompt_length = length, .submitted_ns = clock_ns()};
 	int failed = params_copy(&t->params, &s->params, e);
 	struct answer *answer = failed ? NULL : answer_create_lines(t->params.stream);
 	if (!failed && (!t->prompt || !answer))

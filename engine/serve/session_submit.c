@@ -103,7 +103,7 @@ static uint64_t random_seed(void)
 {
 	uint64_t seed;
 	if (getrandom(&seed, sizeof seed, 0) != sizeof seed)
-		seed = now_ns();
+		seed = clock_ns();
 	return seed;
 }
 
@@ -145,7 +145,7 @@ static int prepare_turn(struct session *s, const struct request *r, struct err *
 {
 	struct turn *t = &s->turn;
 	char *copy = NULL;
-	*t = (struct turn){.submitted_ns = now_ns()};
+	*t = (struct turn){.submitted_ns = clock_ns()};
 	int failed = prepare_params(s, e);
 	if (failed)
 		return failed;
@@ -260,8 +260,8 @@ int session_submit(struct session *s, const char *text, size_t length, struct an
 	if (!length)
 		return err_set(e, EINVAL, "the prompt is empty");
 	if (length > model_max_prompt_bytes(s->model))
-		return session_too_many_bytes("the prompt", length, model_max_prompt_bytes(s->model),
-					      e);
+		return session_too_many_bytes("the prompt", length,
+					      model_max_prompt_bytes(s->model), e);
 	return submit(s, &(struct request){ASK, text, length}, answer, e);
 }
 

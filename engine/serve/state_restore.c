@@ -30,7 +30,9 @@ struct restored {
 static int wrap(struct err *e, int failed)
 {
 	struct err why = *e;
-	return failed ? err_because(e, &why, -failed, "state: %s; the session is what it was", why.text) : 0;
+	return failed ? err_because(e, &why, -failed, "state: %s; the session is what it was",
+				    why.text)
+		      : 0;
 }
 
 int restored_begin(struct model *m, struct restored **out, struct err *e)
@@ -192,7 +194,7 @@ static int take(struct restored *r, const char *bytes, size_t *n, struct err *e)
 	*n = end - at < *n ? (size_t)(end - at) : *n;
 	bool last = at >= texts && end == h->bytes;
 	if (!last)
-		checksum_add(r->sum, bytes, *n);
+		checksum_update(r->sum, bytes, *n);
 	r->done += *n;
 	if (at < texts) {
 		memcpy((char *)&r->head + at, bytes, *n);

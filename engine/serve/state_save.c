@@ -171,7 +171,7 @@ static void sum_up(struct saved *s, uint64_t offset, const void *bytes, size_t n
 {
 	if (offset != s->summed)
 		return;
-	checksum_add(s->sum, bytes, n);
+	checksum_update(s->sum, bytes, n);
 	s->summed += n;
 }
 

@@ -39,7 +39,7 @@ static void count_step(struct session *s, uint64_t started, bool prefill)
 	struct session_stats *st = &s->stats;
 	model_cache_stats(s->model, &now);
 	pthread_mutex_lock(&s->model->schedule.lock);
-	*(prefill ? &st->prefill_seconds : &st->decode_seconds) += seconds_since(started);
+	*(prefill ? &st->prefill_seconds : &st->decode_seconds) += clock_seconds_since(started);
 	st->expert_hits = now.hits - s->turn.before.hits;
 	st->expert_misses = now.misses - s->turn.before.misses;
 	st->bytes_read = now.bytes_read - s->turn.before.bytes_read;
@@ -94,7 +94,7 @@ int turn_forward(struct session *s, const uint32_t *tokens, uint32_t n, enum row
 		 bool want, float *all, struct err *e)
 {
 	struct forward *f = &s->model->run.forward;
-	uint64_t started = now_ns(), dropped = f->experts_dropped;
+	uint64_t started = clock_ns(), dropped = f->experts_dropped;
 	if (s->weights_sum != s->model->run.weights_sum)
 		return err_set(e, EIO,
 			       "the checkpoint was converted anew while it answered, since it was "

@@ -27,7 +27,7 @@ int identity_hash(struct identity_range *r, int fd, const char *path, identity_w
 		failed = source_file_read(fd, piece, n, r->offset + done, path, e);
 		if (failed)
 			break;
-		checksum_add(hash, piece, n);
+		checksum_update(hash, piece, n);
 		done += n;
 		if (went && !went(ctx, n))
 			failed = err_set(e, ECANCELED, "checking the checkpoint was stopped");

@@ -58,7 +58,7 @@ static void *work(void *arg)
 	for (;;) {
 		struct job *job;
 		while (!(job = next_job(w)) && !w->stopping)
-			kept_wait(&w->wanted, &w->lock, &keeps);
+			thread_wait_and_trim(&w->wanted, &w->lock, &keeps);
 		if (!job)
 			break;
 		keeps = !job->keeps_nothing;
@@ -74,7 +74,7 @@ int workers_create(struct workers **out, struct posts *posts, struct err *e)
 	if (!w)
 		return err_set(e, ENOMEM, "no memory for worker threads");
 	pthread_mutex_init(&w->lock, NULL);
-	kept_cond_init(&w->wanted);
+	thread_cond_init(&w->wanted);
 	list_init(&w->queue);
 	list_init(&w->given);
 	w->posts = posts;

@@ -14,7 +14,7 @@ struct job {
 	bool waits;		       /* the workers' */
 	struct post done;	       /* the workers' */
 	bool slow;		       /* may take seconds: not all workers are given to these */
-	bool keeps_nothing;	       /* its thread then need not give up what it keeps (kept.h) */
+	bool keeps_nothing;	       /* its thread then need not give up what it keeps (thread_trim.h) */
 	void (*work)(struct job *job); /* in a worker: may block, sees nothing of the mount */
 	void (*finish)(struct job *job); /* in the loop: answers and frees */
 };

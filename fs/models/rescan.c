@@ -149,7 +149,7 @@ static void answer(struct link *askers, const struct err *e)
 
 static void look_in(struct rescan *r, unsigned milliseconds)
 {
-	uint64_t at = now_ns() + milliseconds * UINT64_C(1000000);
+	uint64_t at = clock_ns() + milliseconds * UINT64_C(1000000);
 	if (!r->again_ns || at < r->again_ns)
 		r->again_ns = at;
 }
@@ -254,7 +254,7 @@ int rescan_timeout(const struct mount *m)
 {
 	if (!m->rescan || !m->rescan->again_ns || m->rescan->running)
 		return -1;
-	uint64_t now = now_ns(), at = m->rescan->again_ns;
+	uint64_t now = clock_ns(), at = m->rescan->again_ns;
 	return at > now ? (int)((at - now) / 1000000) + 1 : 0;
 }
 

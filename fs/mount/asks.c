@@ -100,7 +100,7 @@ void asks_expire(struct mount *m)
 {
 	for (struct mounted *x = NULL; (x = mounted_next(m, x));) {
 		struct link *next, *asks = &x->asks;
-		uint64_t now = list_empty(asks) ? 0 : now_ns();
+		uint64_t now = list_empty(asks) ? 0 : clock_ns();
 		for (struct link *l = asks->next; l != asks; l = next) {
 			next = l->next;
 			if (is_unused(ask_of(l), now))

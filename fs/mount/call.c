@@ -39,11 +39,12 @@ static void on_interrupt(fuse_req_t req, void *data)
 	list_append(&c->mount->interrupted, &c->link);
 }
 
-/* Behind those that expire before it; most waits are as long as the last one, so that is the end. */
+/* Behind those that expire before it; most waits are as long as the last one, so that is the end.
+ */
 static void call_add_deadline(struct call *c, unsigned milliseconds)
 {
 	struct link *head = &c->mount->deadlines, *next = head;
-	c->deadline = now_ns() + milliseconds * 1000000ULL;
+	c->deadline = clock_ns() + milliseconds * 1000000ULL;
 	while (next->prev != head &&
 	       LINK_OWNER(next->prev, struct call, deadline_link)->deadline > c->deadline)
 		next = next->prev;
@@ -88,7 +89,7 @@ void calls_end_interrupted(struct mount *m)
 
 void calls_expire(struct mount *m)
 {
-	uint64_t t = list_empty(&m->deadlines) ? 0 : now_ns();
+	uint64_t t = list_empty(&m->deadlines) ? 0 : clock_ns();
 	while (!list_empty(&m->deadlines)) {
 		struct call *c = LINK_OWNER(m->deadlines.next, struct call, deadline_link);
 		if (c->deadline > t)
@@ -106,6 +107,6 @@ int calls_timeout(const struct mount *m)
 	if (list_empty(&m->deadlines))
 		return -1;
 	const struct call *c = LINK_OWNER(m->deadlines.next, struct call, deadline_link);
-	uint64_t t = now_ns();
+	uint64_t t = clock_ns();
 	return c->deadline <= t ? 0 : (int)((c->deadline - t + 999999) / 1000000);
 }

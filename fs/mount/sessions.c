@@ -53,7 +53,7 @@ static void on_news(struct post *p)
 	struct conversation *c = LINK_OWNER(p, struct conversation, news);
 	if (!c->session) /* it has ended, and is still borrowed */
 		return;
-	c->used = now_ns();
+	c->used = clock_ns();
 	clock_gettime(CLOCK_REALTIME, &c->changed);
 	tell_error(c);
 	told_turn(c);
@@ -75,7 +75,7 @@ static int conversation_create(struct mounted *model, const char *name, uid_t ui
 	(void)snprintf(c->name, sizeof c->name, "%s", name);
 	clock_gettime(CLOCK_REALTIME, &c->made);
 	c->changed = c->made;
-	c->used = now_ns();
+	c->used = clock_ns();
 	list_init(&c->for_text);
 	list_init(&c->for_turn);
 	list_init(&c->for_release);

@@ -9,7 +9,7 @@
  * free at the end of any but the first is never given back (glibc's malloc_trim leaves it), and
  * what one thread has freed no other takes: after ten minutes that was half of what the daemon
  * held. What threads compute they do in memory that is there; so they seldom meet at its lock.
- * Small pieces that threads keep go back before it (kept.h), half a second after their last work,
+ * Small pieces that threads keep go back before it (thread_trim.h), half a second after their last work,
  * and those of the loop when it rests. */
 #include "fs/requests/rest.h"
 #include "cache/clock.h"
@@ -33,7 +33,7 @@ static void work(struct job *job)
 {
 	struct trimming *t = LINK_OWNER(job, struct trimming, job);
 	engine_rest(t->mount->engine);
-	kept_give_up();
+	thread_trim();
 	(void)malloc_trim(0);
 }
 
@@ -52,14 +52,14 @@ void rest_begin(void)
 
 void rest_stir(struct mount *m)
 {
-	m->stirred_ns = now_ns();
+	m->stirred_ns = clock_ns();
 }
 
 int rest_timeout(const struct mount *m)
 {
 	if (!m->stirred_ns)
 		return -1;
-	uint64_t rested = (now_ns() - m->stirred_ns) / NS_OF_MS;
+	uint64_t rested = (clock_ns() - m->stirred_ns) / NS_OF_MS;
 	return rested >= REST_MS ? 0 : (int)(REST_MS - rested);
 }
 
@@ -77,7 +77,7 @@ void rest_look(struct mount *m, struct fuse_buf *buffer)
 		return;
 	m->stirred_ns = 0;
 	give_back(m, buffer);
-	kept_give_up();
+	thread_trim();
 	struct trimming *t = calloc(1, sizeof *t);
 	if (!t)
 		return;

@@ -26,7 +26,7 @@ static int ask(struct files *f, struct measured *m, bool counts, struct err *e)
 	if (!r)
 		return err_set(e, ENOMEM, "no memory for an answer");
 	notes_clear(f->at.notes);
-	uint64_t from = now_ns();
+	uint64_t from = clock_ns();
 	int rc = mounted_put(&f->at, "prompt",
 			     "ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha "
 			     "ha ha ha ha ha ha ha ha ha ha ha ha ha ha ha\n",

@@ -15,7 +15,7 @@
 /* From more than one thread of the tree's: the engine's, and whoever stops a turn. */
 void notes_add(struct notes *n, uint64_t bytes)
 {
-	uint64_t at = now_ns();
+	uint64_t at = clock_ns();
 	uint32_t count = atomic_load(&n->count);
 	if (count == NOTES_MOST || (count && n->note[count - 1].bytes >= bytes) || !bytes)
 		return;
@@ -132,7 +132,7 @@ int mounted_read(const struct mounted *a, const char *name, struct reads *r, str
 		return fd;
 	r->count = 0;
 	while ((n = read(fd, buffer, sizeof buffer)) > 0)
-		reads_add(r, total += (uint64_t)n, now_ns());
+		reads_add(r, total += (uint64_t)n, clock_ns());
 	close(fd);
 	return n < 0 || !r->count ? err_set(e, EIO, "there is no answer to read") : 0;
 }

@@ -29,7 +29,7 @@ static void note_first(struct serving *v, const struct conversation *c)
 	session_stats(c->session, &stats);
 	if (stats.first_token_seconds != v->first_token) {
 		v->first_token = stats.first_token_seconds;
-		v->submitted_ns = now_ns() - (uint64_t)(v->first_token * 1e9);
+		v->submitted_ns = clock_ns() - (uint64_t)(v->first_token * 1e9);
 	}
 	if (atomic_load(&v->notes->count) == 1)
 		atomic_store(&v->notes->engine_ns, v->notes->note[0].at_ns - v->submitted_ns);

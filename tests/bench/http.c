@@ -51,7 +51,7 @@ static int ask(struct http *h, bool tree, int connection, uint64_t number, struc
 	question(text, number);
 	int rc = tree ? mounted_put(&h->at, "ctl", "reset\n", e) : 0;
 	notes_clear(h->at.notes);
-	uint64_t from = now_ns();
+	uint64_t from = clock_ns();
 	if (rc == 0)
 		rc = tree ? ask_tree(h, text, r, e)
 			  : gateway_ask(connection, "model", text, h->tokens, r, e);

@@ -130,7 +130,7 @@ static int read_events(int connection, struct reads *r, struct err *e)
 	while (!a.over) {
 		uint64_t before = a.bytes;
 		ssize_t n = recv(connection, piece, sizeof piece, 0);
-		uint64_t at = now_ns();
+		uint64_t at = clock_ns();
 		if (n <= 0)
 			return err_set(e, EIO, "moefs-http has hung up");
 		take(&a, piece, (size_t)n);

@@ -13,7 +13,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { LAYERS = 3, EXPERTS = 5, ALL = LAYERS * EXPERTS };
-static const struct heat_of of = {"scales", LAYERS, EXPERTS};
+static const struct heat_identity of = {"scales", LAYERS, EXPERTS};
 
 static void make_right(uint8_t *file, size_t size, bool head)
 {

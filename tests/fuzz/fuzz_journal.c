@@ -42,9 +42,9 @@ static void prepare(void)
 static void seal(struct small_file *f, const struct store_plan *plan)
 {
 	for (size_t at = JOURNAL_HEAD; at + JOURNAL_ENTRY <= f->size; at += JOURNAL_ENTRY) {
-		struct journal_entry entry;
-		(void)journal_decode_entry(&entry, f->bytes + at, store_plan_digest(plan));
-		journal_encode_entry(f->bytes + at, store_plan_digest(plan), &entry);
+		struct store_journal_entry entry;
+		(void)store_journal_decode_entry(&entry, f->bytes + at, store_plan_digest(plan));
+		store_journal_encode_entry(f->bytes + at, store_plan_digest(plan), &entry);
 	}
 }
 

@@ -12,7 +12,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { UNITS = 5 };
-static const struct sums_of of = {{1, 2}, {3, 4}, UNITS};
+static const struct store_sums_identity of = {{1, 2}, {3, 4}, UNITS};
 
 static void make_right(uint8_t *file, size_t size, int head)
 {
@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy(file, data + 1, bytes);
 	if (data[0] & 1)
 		make_right(file, bytes, data[0] >= 2);
-	int failed = sums_decode(sums, &of, file, bytes, "fuzz", &e);
+	int failed = store_sums_decode(sums, &of, file, bytes, "fuzz", &e);
 	if (failed && (e.code != -failed || !e.text[0]))
 		abort();
 	if (!failed && bytes != SUMS_HEAD + 8 * (UNITS + 1))

@@ -196,13 +196,13 @@ void test_index_forge(const char *folder, void (*change)(struct store_index *ind
 	size_t bytes;
 	struct store_index index;
 	uint8_t *in = read_index(folder, &bytes);
-	assert_int_equal(index_decode(&index, in, bytes, "x", NULL), 0);
+	assert_int_equal(store_index_decode(&index, in, bytes, "x", NULL), 0);
 	change(&index);
-	bytes = index_bytes(&index.info);
+	bytes = store_index_bytes(&index.info);
 	uint8_t *out = malloc(bytes);
-	index_encode(out, &index);
+	store_index_encode(out, &index);
 	write_index(folder, out, bytes);
-	index_free(&index);
+	store_index_free(&index);
 	free(out);
 	free(in);
 }

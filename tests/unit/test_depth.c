@@ -36,7 +36,7 @@ static void end_read(struct device *d)
 		d->ends[i] = d->ends[i + 1];
 }
 
-/* Keeps as many in flight as the tuner says, for so many reads, as loader.c does. Returns how many
+/* Keeps as many in flight as the tuner says, for so many reads, as pager_loader.c does. Returns how many
  * reads went by at a base other than `expected`. */
 static uint32_t keep_busy(struct device *d, struct depth_tuner *t, uint32_t reads,
 			  uint32_t expected)

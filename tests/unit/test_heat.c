@@ -19,7 +19,7 @@
 #include <xxhash.h>
 
 enum { LAYERS = 3, EXPERTS = 5, ALL = LAYERS * EXPERTS, BYTES = HEAT_HEAD + ALL * 4 };
-static const struct heat_of of = {"scales", LAYERS, EXPERTS};
+static const struct heat_identity of = {"scales", LAYERS, EXPERTS};
 static char folder[32], path[64];
 static struct err e;
 

@@ -43,14 +43,14 @@ static void a_thread_keeps_nothing_of_what_it_freed(void **state)
 	for (int size = 0; size < SIZES; size++)
 		for (int i = 0; i < OF_A_SIZE; i++)
 			piece[size][i] = malloc((size_t)LEAST + size * STEP);
-	kept_give_up();
+	thread_trim();
 	size_t all = in_use();
 	free_every_other(piece);
 	size_t freed = 0;
 	for (int size = 0; size < SIZES; size++)
 		freed += (size_t)OF_A_SIZE / 2 * (LEAST + size * STEP);
 	for (int times = 0; times < 3; times++) {
-		kept_give_up();
+		thread_trim();
 		assert_in_range(in_use(), 0, all - freed + SLACK);
 		free(malloc(100)); /* which has it take more of what is free */
 	}
@@ -86,11 +86,11 @@ static void *work_and_wait(void *ctx)
 	pthread_cond_t never;
 	bool keeps = true;
 	void *deep = go_deep();
-	kept_cond_init(&never);
+	thread_cond_init(&never);
 	there[0] = pages_there(deep);
 	pthread_mutex_lock(&lock);
 	while (keeps)
-		kept_wait(&never, &lock, &keeps);
+		thread_wait_and_trim(&never, &lock, &keeps);
 	pthread_mutex_unlock(&lock);
 	there[1] = pages_there(deep);
 	pthread_cond_destroy(&never);

@@ -326,8 +326,8 @@ static void an_index_of_such_sizes_is_refused(void **state)
 	size_t n = fread(index, 1, sizeof index, file);
 	(void)fclose(file);
 	assert_int_equal(index[8], INDEX_VERSION_MIXED);
-	assert_int_equal(index_decode(&out, index, n, "x", &e), 0);
-	index_free(&out);
+	assert_int_equal(store_index_decode(&out, index, n, "x", &e), 0);
+	store_index_free(&out);
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		for (int layer = 0; layer < 3; layer++) {
 			uint64_t v = htole64(bad[i][layer]);
@@ -335,7 +335,7 @@ static void an_index_of_such_sizes_is_refused(void **state)
 		}
 		uint64_t sum = htole64(XXH3_64bits(index, n - 8));
 		memcpy(index + n - 8, &sum, 8);
-		assert_words(index_decode(&out, index, n, "x", &e), EINVAL, "make no sense");
+		assert_words(store_index_decode(&out, index, n, "x", &e), EINVAL, "make no sense");
 	}
 }
 
@@ -351,7 +351,7 @@ static void where_all_layers_are_alike_the_index_is_of_the_version_before(void *
 	uint8_t head[12];
 	assert_int_equal(store_open(&s, f->t.folder, NULL, &e), 0);
 	assert_false(store_info(s)->mixed);
-	assert_int_equal(index_bytes(store_info(s)),
+	assert_int_equal(store_index_bytes(store_info(s)),
 			 INDEX_HEAD + 8 * (5 + 12 + 5 + 1)); /* dense sizes, sums, its own */
 	store_close(s);
 	(void)snprintf(path, sizeof path, "%s/" STORE_INDEX, f->t.folder);

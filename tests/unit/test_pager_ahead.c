@@ -276,7 +276,7 @@ static uint32_t queue_of(const struct test_pager *f, uint32_t *out, uint32_t mos
 {
 	uint32_t n = 0;
 	pthread_mutex_lock(&f->pager->lock);
-	for (const struct entry *x = f->pager->foreseen.first; x && n < most; x = x->next) {
+	for (const struct pager_entry *x = f->pager->foreseen.first; x && n < most; x = x->next) {
 		uint32_t i = (uint32_t)(x - x->source->entries);
 		out[n++] = i / EXPERTS * 100 + i % EXPERTS;
 	}

@@ -313,7 +313,7 @@ what_came_into_its_store_since_it_was_asked_for_is_read_by_who_would_have_made_i
 		.store = view, .slot_bytes = 5000, .arrange = test_arrange, .make = make_none};
 	assert_int_equal(pager_add(f->pager, &source, &supply, &f->e), 0);
 	pthread_mutex_lock(&f->pager->lock);
-	pin_set(f->pager, &source->entries[0], true);
+	pins_set(f->pager, &source->entries[0], true);
 	assert_int_equal(test_put(&other, writer, 0, &f->e), 0);
 	pthread_cond_signal(&f->pager->work);
 	pthread_mutex_unlock(&f->pager->lock);

@@ -389,16 +389,16 @@ static void hostile_numbers_in_an_index_are_refused_before_they_are_used(void **
 		struct store_index out,
 			index = {.info = good, .dense_offsets = offsets, .checksums = sums};
 		uint8_t bytes[256];
-		size_t n = index_bytes(&good);
-		index_encode(bytes, &index);
-		assert_int_equal(index_decode(&out, bytes, n, "x", &f->e), 0);
-		index_free(&out);
+		size_t n = store_index_bytes(&good);
+		store_index_encode(bytes, &index);
+		assert_int_equal(store_index_decode(&out, bytes, n, "x", &f->e), 0);
+		store_index_free(&out);
 
 		/* The head of a bad one, with the checksum of the whole made right. */
 		uint8_t head[256];
 		index.info = bad[i];
 		index.info.layers = index.info.experts = index.info.dense_units = 0;
-		index_encode(head, &index);
+		store_index_encode(head, &index);
 		memcpy(bytes + 24, head + 24, INDEX_HEAD - 24);
 		const uint32_t counts[] = {bad[i].layers, bad[i].experts, bad[i].dense_units};
 		for (int c = 0; c < 3; c++)
@@ -406,7 +406,7 @@ static void hostile_numbers_in_an_index_are_refused_before_they_are_used(void **
 				bytes[12 + 4 * c + b] = (uint8_t)(counts[c] >> (8 * b));
 		uint64_t sum = htole64(XXH3_64bits(bytes, n - 8));
 		memcpy(bytes + n - 8, &sum, sizeof sum);
-		assert_int_equal(index_decode(&out, bytes, n, "x", &f->e), -EINVAL);
+		assert_int_equal(store_index_decode(&out, bytes, n, "x", &f->e), -EINVAL);
 	}
 }
 

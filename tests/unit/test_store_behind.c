@@ -38,7 +38,7 @@ static void told(void *ctx, uint32_t unit, int failed, const struct err *e)
 static void begin(struct fixture *f)
 {
 	if (store_writer_open(&f->w, f->t.folder, &f->t.plan, &f->e) ||
-	    store_writer_behind(f->w, told, f, &f->e) || store_writer_view(f->w, &f->view, &f->e))
+	    store_writer_defer(f->w, told, f, &f->e) || store_writer_view(f->w, &f->view, &f->e))
 		fail_msg("%s", f->e.text);
 }
 
@@ -87,7 +87,7 @@ static int leave(struct fixture *f, uint32_t unit)
 	test_unit_fill(&f->t, unit, bytes);
 	rc = store_put_bytes(p, bytes, test_unit_bytes(&f->t, unit), &f->e);
 	if (!rc)
-		return store_put_behind(p, &f->e);
+		return store_put_defer(p, &f->e);
 	store_put_abandon(p);
 	return rc;
 }
@@ -166,7 +166,7 @@ static void *leave_large(void *arg)
 	for (uint32_t unit = 0; unit < 3; unit++) {
 		struct store_put *p;
 		if (store_put_begin(l->f->w, unit, &p, &l->f->e) ||
-		    store_put_bytes(p, l->record, LARGE, &l->f->e) || store_put_behind(p, &l->f->e))
+		    store_put_bytes(p, l->record, LARGE, &l->f->e) || store_put_defer(p, &l->f->e))
 			fail_msg("%s", l->f->e.text);
 	}
 	l->early = !l->released;

@@ -159,7 +159,7 @@ static void assert_no_holes(const struct fixture *f, const struct store *s)
 		x[i] = store_expert(s, i / f->t.experts, i % f->t.experts);
 	qsort(x, RECORDS, sizeof *x, by_offset);
 	for (uint32_t i = 0; i < RECORDS; i++) {
-		assert_int_equal(x[i].offset, stored_range_next(end));
+		assert_int_equal(x[i].offset, store_range_next(end));
 		end = x[i].offset + x[i].bytes;
 	}
 	assert_int_equal(file_size(f, STORE_EXPERTS), end);

@@ -183,22 +183,22 @@ static void a_unit_is_read_into_memory_of_its_own_size_alone(void **state)
 enum { UNITS = 17, RECORDS = 12 };
 
 /* The places of all units as a conversion's journal has them. */
-static void read_entries(const struct fixture *f, struct journal_entry entry[UNITS])
+static void read_entries(const struct fixture *f, struct store_journal_entry entry[UNITS])
 {
 	uint8_t bytes[JOURNAL_HEAD + UNITS * JOURNAL_ENTRY];
 	int fd = open(path_of(f, STORE_JOURNAL), O_RDONLY);
 	assert_int_equal(read(fd, bytes, sizeof bytes), sizeof bytes);
 	close(fd);
 	for (int i = 0; i < UNITS; i++)
-		assert_true(journal_decode_entry(&entry[i],
-						 bytes + JOURNAL_HEAD + i * JOURNAL_ENTRY,
-						 store_plan_digest(&f->t.plan)));
+		assert_true(store_journal_decode_entry(&entry[i],
+						       bytes + JOURNAL_HEAD + i * JOURNAL_ENTRY,
+						       store_plan_digest(&f->t.plan)));
 }
 
-static void write_entry(const struct fixture *f, int i, const struct journal_entry *entry)
+static void write_entry(const struct fixture *f, int i, const struct store_journal_entry *entry)
 {
 	uint8_t bytes[JOURNAL_ENTRY];
-	journal_encode_entry(bytes, store_plan_digest(&f->t.plan), entry);
+	store_journal_encode_entry(bytes, store_plan_digest(&f->t.plan), entry);
 	int fd = open(path_of(f, STORE_JOURNAL), O_WRONLY);
 	assert_int_equal(pwrite(fd, bytes, sizeof bytes, JOURNAL_HEAD + i * JOURNAL_ENTRY),
 			 sizeof bytes);
@@ -230,7 +230,7 @@ static void all_units_in_and_not_published(struct fixture *f)
 static void a_journals_places_are_those_of_the_plan(void **state)
 {
 	struct fixture *f = *state;
-	struct journal_entry right[UNITS], bad[8];
+	struct store_journal_entry right[UNITS], bad[8];
 	all_units_in_and_not_published(f);
 	read_entries(f, right);
 	for (int i = 0; i < 8; i++)

@@ -24,11 +24,11 @@ static const uint32_t all[EXPERTS] = {0, 1, 2, 3};
 struct placed_test {
 	char folder[32], kept[64], path[FILES][64];
 	uint8_t bytes[FILES][FILE_BYTES];
-	struct store_place_file file[FILES];
-	struct store_place_piece piece[RECORDS * STORE_PIECES + STORE_PIECES];
+	struct in_place_file file[FILES];
+	struct in_place_piece piece[RECORDS * STORE_PIECES + STORE_PIECES];
 	uint32_t first[RECORDS + 1];
 	struct store_range dense[DENSE_UNITS];
-	struct store_place place;
+	struct in_place_source place;
 	struct store *store;
 	struct pager *pager;
 	struct pager_source *source;
@@ -66,13 +66,13 @@ static void describe(struct placed_test *t)
 		for (uint32_t k = 0; k < PIECES; k++) {
 			uint32_t file = k == 1;
 			t->piece[t->first[i] + k] =
-				(struct store_place_piece){file, at[file], piece_bytes[k]};
+				(struct in_place_piece){file, at[file], piece_bytes[k]};
 			at[file] += piece_bytes[k] + 5;
 		}
 	}
 	for (uint32_t i = 0; i < DENSE_UNITS; i++)
 		t->dense[i] = (struct store_range){(uint64_t)i * DENSE_BYTES, DENSE_BYTES};
-	t->place = (struct store_place){
+	t->place = (struct in_place_source){
 		.name = "the source",
 		.key = {.fingerprint = {1, 2}, .recipe = "auto"},
 		.layout = {.digest = {{3, 4}},
@@ -93,7 +93,7 @@ static void describe(struct placed_test *t)
 
 static int open_place(struct placed_test *t)
 {
-	return store_place_open(&t->store, &t->place, &t->e);
+	return store_in_place_open(&t->store, &t->place, &t->e);
 }
 
 static void expect(const struct placed_test *t, uint32_t record, uint8_t out[RECORD_BYTES])
@@ -141,7 +141,7 @@ static int setup(void **state)
 		for (int i = 0; i < FILE_BYTES; i++)
 			t->bytes[f][i] = (uint8_t)rand_r(&seed);
 		write_file(t->path[f], t->bytes[f], FILE_BYTES, 0);
-		t->file[f] = (struct store_place_file){t->path[f], open(t->path[f], O_RDONLY)};
+		t->file[f] = (struct in_place_file){t->path[f], open(t->path[f], O_RDONLY)};
 		/* A change within one tick of the clock is seen all the same. */
 		assert_int_equal(futimens(t->file[f].fd, long_ago), 0);
 	}
@@ -316,7 +316,7 @@ static void assert_refused(struct placed_test *t)
 {
 	struct store *s;
 	int closed = t->closed;
-	assert_int_equal(store_place_open(&s, &t->place, &t->e), -EINVAL);
+	assert_int_equal(store_in_place_open(&s, &t->place, &t->e), -EINVAL);
 	assert_non_null(strstr(t->e.text, "the source"));
 	assert_int_equal(t->closed, closed);
 }
@@ -324,7 +324,7 @@ static void assert_refused(struct placed_test *t)
 static void pieces_that_cannot_be_are_refused(void **state)
 {
 	struct placed_test *t = *state;
-	static const struct store_place_piece bad[] = {
+	static const struct in_place_piece bad[] = {
 		{0, FILE_BYTES - 2999, 3000},
 		{0, FILE_BYTES + 1, 3000},
 		{0, UINT64_MAX - 5, 3000},
@@ -342,7 +342,7 @@ static void pieces_that_cannot_be_are_refused(void **state)
 	assert_refused(t);
 	describe(t);
 	for (uint32_t k = 0; k <= STORE_PIECES; k++) /* and one of too many */
-		t->piece[t->first[RECORDS - 1] + k] = (struct store_place_piece){
+		t->piece[t->first[RECORDS - 1] + k] = (struct in_place_piece){
 			0, 13 + k, k < STORE_PIECES ? 1 : RECORD_BYTES - STORE_PIECES};
 	t->first[RECORDS] = t->first[RECORDS - 1] + STORE_PIECES + 1;
 	assert_refused(t);
@@ -360,7 +360,7 @@ static int read_one(struct placed_test *t, uint32_t record)
 
 static void change_byte(const struct placed_test *t, uint32_t record)
 {
-	const struct store_place_piece *p = &t->piece[t->first[record] + 2];
+	const struct in_place_piece *p = &t->piece[t->first[record] + 2];
 	uint8_t other = (uint8_t)~t->bytes[p->file][p->offset + 9];
 	write_file(t->path[p->file], &other, 1, (off_t)p->offset + 9);
 }
@@ -409,7 +409,7 @@ static void dense_units_are_remembered_too(void **state)
 static void open_again(struct placed_test *t)
 {
 	stop(t);
-	if (open_place(t) || store_place_keep_in(t->store, t->kept, &t->e))
+	if (open_place(t) || store_in_place_use_folder(t->store, t->kept, &t->e))
 		fail_msg("%s", t->e.text);
 }
 
@@ -419,7 +419,7 @@ static void the_next_mount_knows_what_this_one_read(void **state)
 	struct placed_test *t = *state;
 	open_again(t);
 	assert_int_equal(read_one(t, 5), 0);
-	assert_int_equal(store_place_keep(t->store, &t->e), 0);
+	assert_int_equal(store_in_place_save_sums(t->store, &t->e), 0);
 	change_byte(t, 5);
 	open_again(t);
 	assert_said(t, read_one(t, 5), t->path[0]);
@@ -432,13 +432,13 @@ static void nothing_is_written_where_nothing_was_read(void **state)
 {
 	struct placed_test *t = *state;
 	uint64_t sums[RECORDS + DENSE_UNITS];
-	const struct sums_of of = {{1, 2}, {3, 4}, RECORDS + DENSE_UNITS};
+	const struct store_sums_identity of = {{1, 2}, {3, 4}, RECORDS + DENSE_UNITS};
 	open_again(t);
-	assert_int_equal(store_place_keep(t->store, &t->e), 0);
-	assert_int_equal(sums_read(sums, &of, t->kept, &t->e), -ENOENT);
+	assert_int_equal(store_in_place_save_sums(t->store, &t->e), 0);
+	assert_int_equal(store_sums_read(sums, &of, t->kept, &t->e), -ENOENT);
 	assert_int_equal(read_one(t, 1), 0);
-	assert_int_equal(store_place_keep(t->store, &t->e), 0);
-	assert_int_equal(sums_read(sums, &of, t->kept, &t->e), 0);
+	assert_int_equal(store_in_place_save_sums(t->store, &t->e), 0);
+	assert_int_equal(store_sums_read(sums, &of, t->kept, &t->e), 0);
 	for (uint32_t i = 0; i < RECORDS + DENSE_UNITS; i++)
 		assert_int_equal(sums[i] != 0, i == 1);
 }
@@ -450,27 +450,28 @@ static void a_damaged_file_of_sums_says_nothing(void **state)
 	struct placed_test *t = *state;
 	enum { UNITS = 3, BYTES = SUMS_HEAD + 8 * (UNITS + 1) };
 	const uint64_t sums[UNITS] = {7, 0, 9};
-	const struct sums_of of = {{1, 2}, {3, 4}, UNITS};
+	const struct store_sums_identity of = {{1, 2}, {3, 4}, UNITS};
 	uint64_t got[UNITS];
 	uint8_t file[BYTES + 1] = {0};
 	char path[80];
 	(void)snprintf(path, sizeof path, "%s/sums", t->kept);
-	assert_int_equal(sums_write(sums, &of, t->kept, &t->e), 0);
-	assert_int_equal(sums_read(got, &of, t->kept, &t->e), 0);
+	assert_int_equal(store_sums_write(sums, &of, t->kept, &t->e), 0);
+	assert_int_equal(store_sums_read(got, &of, t->kept, &t->e), 0);
 	assert_memory_equal(got, sums, sizeof sums);
 	int fd = open(path, O_RDONLY);
 	assert_int_equal(read(fd, file, sizeof file), BYTES);
 	close(fd);
 	for (size_t i = 0; i < BYTES; i++) {
 		file[i] ^= 1;
-		int code = sums_decode(got, &of, file, BYTES, "folder", &t->e);
+		int code = store_sums_decode(got, &of, file, BYTES, "folder", &t->e);
 		assert_int_equal(code, i < SUMS_HEAD ? -ENOENT : -EIO);
 		assert_non_null(strstr(t->e.text, "folder/sums"));
 		file[i] ^= 1;
 	}
 	for (size_t n = 0; n <= BYTES + 1; n++)
 		if (n != BYTES)
-			assert_int_equal(sums_decode(got, &of, file, n, "folder", &t->e), -EIO);
+			assert_int_equal(store_sums_decode(got, &of, file, n, "folder", &t->e),
+					 -EIO);
 	write_file(path, "damage", 6, SUMS_HEAD);
 	open_again(t); /* whose sums are of 10 units */
 	assert_int_equal(read_one(t, 5), 0);
@@ -480,17 +481,17 @@ static void a_crash_while_sums_are_kept_leaves_the_old_ones(void **state)
 {
 	struct placed_test *t = *state;
 	const uint64_t old[1] = {7}, new[1] = {8};
-	const struct sums_of of = {{1, 2}, {3, 4}, 1};
+	const struct store_sums_identity of = {{1, 2}, {3, 4}, 1};
 	uint64_t got[1];
-	assert_int_equal(sums_write(old, &of, t->kept, &t->e), 0);
+	assert_int_equal(store_sums_write(old, &of, t->kept, &t->e), 0);
 	static const unsigned ops[] = {OP_WRITE, OP_FOLDER};
 	for (size_t i = 0; i < 2; i++) {
 		faults.fail_code = EIO;
 		faults.fail_at = 0;
 		faults.fail_on = ops[i];
-		assert_int_equal(sums_write(new, &of, t->kept, &t->e), -EIO);
+		assert_int_equal(store_sums_write(new, &of, t->kept, &t->e), -EIO);
 		faults.fail_on = 0;
-		assert_int_equal(sums_read(got, &of, t->kept, &t->e), 0);
+		assert_int_equal(store_sums_read(got, &of, t->kept, &t->e), 0);
 		assert_int_equal(got[0], 7);
 	}
 }
